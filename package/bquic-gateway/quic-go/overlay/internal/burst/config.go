@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package burst tunes a connection for links that send frames in aggregates
+// (802.11n and later). It holds the decisions; quic-go calls them from a few
+// hook lines.
+package burst
+
+import "time"
+
+// Unlimited lifts the limit of AckPackets or BurstPackets.
+const Unlimited = -1
+
+// An RTTReference says which RTT the ACK delay is a fraction of.
+type RTTReference uint8
+
+const (
+	// SmoothedRTT (RFC 9002, section 5.3) includes the queue that the flow itself builds.
+	SmoothedRTT RTTReference = iota
+	// MinRTT is the papers' reference (BQUIC, WCNC 2019, section IV).
+	MinRTT
+)
+
+// Config tunes one connection. The zero value of every field is quic-go's
+// stock behaviour, so the zero Config changes nothing at all.
+type Config struct {
+	// AckPackets is the number of ack-eliciting packets per ACK. 0: every 2nd
+	// packet, as stock. Unlimited: only the delay limits. The fields up to
+	// AskPeer have no effect while AckPackets is 0.
+	AckPackets int
+	// AckDelay is the longest time that an ACK is held back. 0: 25 ms.
+	AckDelay time.Duration
+	// AckRTTDivisor limits the ACK delay to the reference RTT divided by it. 0: no such limit.
+	AckRTTDivisor int
+	// AckRTT is the reference for AckRTTDivisor.
+	AckRTT RTTReference
+	// AckAfter is the number of ack-eliciting packets that are acknowledged the stock way first.
+	AckAfter int
+	// AckReordering is the reordering threshold in packets: a gap is acknowledged
+	// at once when this many later packets have arrived. 0 and 1: at once.
+	AckReordering int
+	// AskPeer asks a peer that advertises min_ack_delay for the same ACK
+	// policy (draft-ietf-quic-ack-frequency), and advertises it ourselves.
+	AskPeer bool
+
+	// BurstPackets is the number of packets that may leave back to back.
+	// 0: stock pacing. Unlimited: no pacing. Never beyond the congestion window.
+	BurstPackets int
+
+	// SlowStartDivisor is the RTT rise that ends slow start, as minRTT divided by it. 0: 8.
+	SlowStartDivisor int
+	// SlowStartMin and SlowStartMax limit that rise. 0: 4 ms and 16 ms.
+	SlowStartMin, SlowStartMax time.Duration
+
+	// LossEighths is the time threshold of loss detection beyond one RTT, in
+	// eighths of an RTT (RFC 9002, section 6.1.2). 0: 1.
+	LossEighths int
+	// LossPackets is the packet threshold of loss detection (RFC 9002, section 6.1.1). 0: 3.
+	LossPackets int
+
+	// WindowUpdates lets MAX_DATA and MAX_STREAM_DATA ride on every ACK (ModQUIC).
+	WindowUpdates bool
+
+	// FastPMTU probes the largest packet size first instead of searching for it.
+	FastPMTU bool
+
+	// NoGSO never uses generic segmentation offload.
+	NoGSO bool
+
+	// Stats collects the statistics that Conn.BurstStats returns.
+	Stats bool
+}
