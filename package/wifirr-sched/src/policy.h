@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which clients are served at full speed now, which enter next, and why.
+ *
+ * Pure: no I/O, no clock, no allocation, no kernel header. Time comes in as
+ * milliseconds of any monotonic clock; the same calls give the same answers.
+ * The daemon, the fuzzer and the ns-3 scenarios compile this very file.
+ *
+ *	policy_init(&p, &config);
+ *	id = policy_add(&p, flags);              a client came
+ *	policy_sample(&p, id, waiting, bytes);   for every client, then
+ *	wake = policy_tick(&p, now, busy);       decide; act on clients[].level
+ */
+#ifndef WIFIRR_POLICY_H
+#define WIFIRR_POLICY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define POLICY_CLIENTS_MAX 512
+#define POLICY_NONE 0xffff	/* no client */
+#define POLICY_BUSY_UNKNOWN (-1)
+
+enum policy_mode {
+	POLICY_BACKLOG,	/* clients with demand take turns, one enters every slot/active */
+	POLICY_PAPER,	/* all clients in fixed groups of K, a new group every slot */
+};
+
+enum policy_engage {
+	POLICY_AUTO,	/* when it can help: see enum policy_reason */
+	POLICY_ALWAYS,	/* whenever there are more than K clients (with demand, in backlog mode) */
+	POLICY_DRY_RUN,	/* decide as auto, but leave every client open */
+};
+
+struct policy_config {
+	enum policy_mode mode;
+	enum policy_engage engage;
+	unsigned active;		/* K: clients at full speed at a time, 1..POLICY_CLIENTS_MAX */
+	unsigned slot_ms;		/* T: a client's turn, 10..60000 */
+	unsigned demand_bytes;		/* more than this waiting is demand */
+	unsigned demand_bps;		/* more than this delivered (average over 0.5 s) is demand; bit/s */
+	unsigned busy_permille;		/* auto: the channel must be busier than this, where it is known */
+	unsigned engage_delay_ms;	/* auto: engage after conditions held this long, release likewise */
+	unsigned tick_ms;		/* longest time between samples while engaged */
+	unsigned idle_tick_ms;		/* and while not */
+	/*
+	 * A backend that needs notice before a client can start at full speed
+	 * (htb: a throttled class sleeps until it has paid for its last packet)
+	 * gets it in two steps; 0: not needed.
+	 */
+	unsigned next_lead_ms;		/* POLICY_NEXT at least this long before the turn, where foreseeable */
+	unsigned soon_lead_ms;		/* POLICY_SOON this long before the turn */
+};
+
+enum policy_level {
+	POLICY_OPEN,	/* not scheduled: nobody is throttled, or this client is exempt */
+	POLICY_WAITING,	/* throttled to the trickle */
+	POLICY_NEXT,	/* throttled, being readied for its turn */
+	POLICY_SOON,	/* throttled, its turn starts within soon_lead_ms */
+	POLICY_ACTIVE,	/* its turn */
+};
+
+enum policy_flags {
+	POLICY_CLIENT_ALWAYS = 1,	/* never throttled; takes no turn */
+	POLICY_CLIENT_IGNORED = 2,	/* the same, and its demand does not count either */
+};
+
+struct policy_client {
+	bool used;
+	uint8_t flags;
+	bool demand;
+	enum policy_level level;	/* output */
+	bool changed;			/* output: level differs from the last tick's */
+	uint32_t waiting;		/* bytes, last sample */
+	uint32_t rate_bps;		/* delivered, average over 0.5 s */
+	uint64_t delivered;		/* bytes since it came */
+	uint64_t active_ms;		/* time at POLICY_ACTIVE since it came */
+	uint64_t waiting_ms;		/* time throttled since it came */
+	/* private */
+	uint32_t sampled;		/* bytes delivered since the last tick */
+	uint64_t until;			/* when the turn ends, ms */
+	uint16_t prev, next;		/* the queue of those waiting for a turn */
+	bool queued;
+	bool had_demand_once;
+	uint64_t quiet_since;		/* when demand was last seen, ms */
+};
+
+/* Why it is engaged or not: the condition that decided, with its numbers. */
+enum policy_reason {
+	POLICY_REASON_FEW_DEMAND,	/* not: clients with demand <= K */
+	POLICY_REASON_CHANNEL_IDLE,	/* not: channel busy permille <= threshold */
+	POLICY_REASON_DELAY,		/* not yet (or not yet released): condition held value of threshold ms */
+	POLICY_REASON_DEMAND,		/* engaged: clients with demand > K (no survey, or not asked) */
+	POLICY_REASON_DEMAND_BUSY,	/* engaged: the same and the channel is busy; value: permille */
+	POLICY_REASON_PAUSED,		/* not: paused by the operator */
+};
+
+struct policy {
+	struct policy_config config;
+	/* output of the last tick */
+	bool engaged;			/* by decision; in dry-run the clients stay open all the same */
+	enum policy_reason reason;
+	int value, threshold;		/* what reason compares */
+	unsigned clients;		/* present */
+	unsigned demanding;		/* of these, with demand, exempt ones not counted */
+	unsigned active;		/* of these, at POLICY_ACTIVE */
+	unsigned changes;		/* clients whose level changed in this tick */
+	uint16_t next;			/* who enters next, POLICY_NONE: nobody */
+	uint64_t next_at;		/* and when, ms */
+	uint64_t wake_at;		/* latest time of the next tick, ms */
+	uint64_t turns, engagements;	/* totals */
+	struct policy_client client[POLICY_CLIENTS_MAX];
+	/* private */
+	bool paused;
+	bool ticked;
+	uint64_t now;
+	uint64_t held_since;		/* engagement condition differs from the state since, ms; 0: does not */
+	uint16_t head, tail;		/* queue of those waiting */
+	uint64_t last_entry;		/* when the last turn started, ms */
+	unsigned high;			/* client ids in use are below this */
+};
+
+/* The defaults of each mode (documented in docs/scheduler.md). */
+void policy_defaults(struct policy_config *config, enum policy_mode mode);
+
+void policy_init(struct policy *p, const struct policy_config *config);
+/* Takes new settings; turns that run are kept. */
+void policy_configure(struct policy *p, const struct policy_config *config);
+
+/* Returns the new client's id, the lowest free one; POLICY_NONE when full. */
+uint16_t policy_add(struct policy *p, unsigned flags);
+void policy_del(struct policy *p, uint16_t id);
+void policy_set_flags(struct policy *p, uint16_t id, unsigned flags);
+
+/* waiting: bytes queued now. bytes: delivered since the last sample. */
+void policy_sample(struct policy *p, uint16_t id, uint32_t waiting, uint64_t bytes);
+
+/*
+ * Decides for the time now. busy: share of time the channel is in use, 0..1000,
+ * or POLICY_BUSY_UNKNOWN. Time that runs backwards is taken as standing still.
+ * Returns wake_at.
+ */
+uint64_t policy_tick(struct policy *p, uint64_t now, int busy);
+
+/* While paused nobody is throttled. */
+void policy_pause(struct policy *p, bool paused);
+
+const char *policy_level_name(enum policy_level level);
+/* One line for people: "3 clients with demand, more than 3 are needed". */
+void policy_explain(const struct policy *p, char *text, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

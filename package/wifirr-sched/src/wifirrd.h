@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * wifirrd: serves only K of a WiFi link's N clients at full speed at a time,
+ * in turn. One file per outside interface; policy.c alone decides.
+ *
+ * Everything runs in one thread from one epoll loop (main.c), except where a
+ * call may block for seconds (survey.c).
+ */
+#ifndef WIFIRRD_H
+#define WIFIRRD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <net/if.h>
+
+#include "policy.h"
+
+#ifndef WIFIRR_VERSION
+#define WIFIRR_VERSION "unknown"
+#endif
+
+/* Exit codes. */
+enum {
+	EXIT_FAILED = 1,	/* the kernel refused something at run time */
+	EXIT_USAGE = 2,		/* a flag, the device or the kernel cannot do what was asked */
+};
+
+enum addr_type { ADDR_MAC, ADDR_IPV4, ADDR_IPV6 };
+
+struct addr {
+	uint8_t type;		/* enum addr_type */
+	uint8_t bytes[16];	/* 6, 4 or 16 used, the rest 0 */
+};
+
+enum backend_choice { BACKEND_AUTO, BACKEND_AIRTIME, BACKEND_HTB };
+enum match { MATCH_MAC, MATCH_IP };
+
+#define EXEMPTIONS_MAX 64
+
+struct config {
+	char device[IFNAMSIZ];
+	enum backend_choice backend;
+	enum match match;
+	struct policy_config policy;
+	uint32_t trickle_kbit;		/* htb: a waiting client's rate */
+	uint32_t rate_kbit;		/* htb: the link's rate; 0: from the stations' expected throughput */
+	uint16_t weight_active;		/* airtime: 1..65535 */
+	uint16_t weight_waiting;
+	int rts;			/* RTS threshold in bytes while engaged; -1: left alone */
+	bool exempt_voice;		/* DSCP EF and VOICE-ADMIT are never throttled */
+	char control[108];		/* unix socket path, sun_path's size */
+	struct addr always[EXEMPTIONS_MAX], ignore[EXEMPTIONS_MAX];
+	unsigned always_count, ignore_count;
+	int verbose;
+};
+
+/* Who told about a station; it stays while one source still knows it. */
+enum station_source {
+	STATION_NL80211 = 1,
+	STATION_FDB = 2,
+	STATION_NEIGH = 4,
+	STATION_ROUTE = 8,
+};
+
+/* A client. Its index in wifirr.station is its id, in policy.client too. */
+struct station {
+	bool used;
+	uint8_t sources;		/* enum station_source */
+	struct addr addr;		/* the key */
+	uint32_t expected_kbit;		/* expected throughput, 0: unknown (nl80211.c) */
+	uint64_t bytes;			/* delivered so far, may restart at 0 (backend's read) */
+	uint32_t waiting;		/* bytes queued now (backend's read) */
+	uint64_t bytes_before;		/* main.c: value of the last tick */
+	uint64_t last_demand;		/* ms */
+};
+
+struct wifirr;
+
+/*
+ * How clients are slowed down. All calls come from the main thread and must
+ * return within milliseconds. Levels are in w->policy.client[id].level,
+ * w->policy.engaged and dry-run are resolved into them already; airtime gives
+ * POLICY_OPEN and POLICY_ACTIVE full weight, the rest the low one.
+ */
+struct backend {
+	const char *name;
+	/*
+	 * Takes the device over, with no station known to it. 0, or -1 with the
+	 * reason as one line (no newline) and everything as it was before. May
+	 * set the lead times and tick_ms in w->policy.config.
+	 */
+	int (*start)(struct wifirr *w, char *reason, size_t size);
+	/* Applies the levels of n clients (those that changed) at once.
+	 * -1: device or own settings are gone; main.c stops and starts again. */
+	int (*apply)(struct wifirr *w, const uint16_t *ids, size_t n);
+	/* Brings station.bytes and station.waiting of all stations up to date. */
+	int (*read)(struct wifirr *w);
+	/* A station came (level POLICY_OPEN) or is about to go. May be NULL. */
+	int (*add)(struct wifirr *w, uint16_t id);
+	void (*del)(struct wifirr *w, uint16_t id);
+	/* Called after a burst of add and del. May be NULL. */
+	int (*flush)(struct wifirr *w);
+	/* Gives the device back as it was. Also after the device vanished. */
+	void (*stop)(struct wifirr *w);
+};
+
+extern const struct backend htb_backend, airtime_backend;
+
+struct wifirr {
+	struct config config;
+	struct policy policy;
+	struct station station[POLICY_CLIENTS_MAX];
+	const struct backend *backend;	/* NULL while there is no device */
+	char refused[160];		/* why auto did not take the first backend */
+	int ifindex;			/* 0 while there is no device */
+	bool wireless;			/* nl80211 knows the device */
+	int epoll;
+	uint64_t started;		/* ms */
+	uint64_t evicted;		/* stations dropped because the table was full */
+	uint64_t refused_stations;	/* stations not taken for the same reason */
+	uint64_t restarts;		/* backend set up again after something removed it */
+	uint64_t changes, change_ns;	/* apply calls and time spent in them */
+};
+
+/* main.c */
+
+/* Monotonic time. */
+uint64_t now_ms(void);
+
+/* To syslog's levels (LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO, LOG_DEBUG) on stderr. */
+void logmsg(int priority, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Calls read(w) when fd becomes readable. Level triggered. One handler per fd. */
+struct watch {
+	int fd;
+	void (*readable)(struct wifirr *w);
+};
+int watch_add(struct wifirr *w, struct watch *watch);
+void watch_del(struct wifirr *w, struct watch *watch);
+
+/* Asks for a tick soon, after a change that the policy should see. */
+void tick_soon(struct wifirr *w);
+
+/* The backend found its settings gone (qdisc or table deleted under it): set it up again. */
+void backend_lost(struct wifirr *w, const char *what);
+
+/* stations.c: the table of clients, and rtnetlink's bridge, neighbour and route tables */
+
+/*
+ * A source has (still) seen a client. Idempotent. Returns its id, or
+ * POLICY_NONE: group address, the device's own, or the table is full of busy
+ * clients (otherwise the one longest without demand makes room).
+ */
+uint16_t station_add(struct wifirr *w, const struct addr *addr, enum station_source source);
+void station_del(struct wifirr *w, const struct addr *addr, enum station_source source);
+/* POLICY_NONE: unknown. */
+uint16_t station_find(const struct wifirr *w, const struct addr *addr);
+/* To resync a source after lost events: mark all, add those that a dump shows, sweep the rest. */
+void station_mark(struct wifirr *w, enum station_source source);
+void station_sweep(struct wifirr *w, enum station_source source);
+
+struct addr addr_mac(const uint8_t mac[6]);
+int addr_parse(struct addr *addr, const char *text);
+#define ADDR_TEXT 46
+const char *addr_text(const struct addr *addr, char text[ADDR_TEXT]);
+
+int stations_start(struct wifirr *w, char *reason, size_t size);
+void stations_stop(struct wifirr *w);
+
+/* nl80211.c: stations of an access point */
+
+/* 0; -1: not a wireless device, or nl80211 is missing (then stations come from
+ * stations.c alone). Dumps, subscribes, and keeps the table current through
+ * station_add/del with STATION_NL80211. */
+int nl80211_start(struct wifirr *w);
+void nl80211_stop(struct wifirr *w);
+/* Refreshes station.expected_kbit; called about once a minute when the htb
+ * backend has no --rate. */
+void nl80211_expected(struct wifirr *w);
+
+/* survey.c: how busy the channel is. Reads in a thread or process of its own:
+ * a survey can block for 3 s (ath10k). */
+struct survey {
+	int busy_permille;	/* of time; POLICY_BUSY_UNKNOWN */
+	int rx_permille;	/* receiving; POLICY_BUSY_UNKNOWN */
+	int tx_permille;	/* sending; POLICY_BUSY_UNKNOWN */
+	/* Estimate of airtime lost to collisions and interference: busy - rx - tx. */
+	int wasted_permille;
+};
+int survey_start(struct wifirr *w);
+void survey_stop(struct wifirr *w);
+struct survey survey_get(const struct wifirr *w);
+
+/* control.c */
+int control_start(struct wifirr *w, char *reason, size_t size);
+void control_stop(struct wifirr *w);
+/* The client's side: sends command, copies the answer to stdout. Exit code. */
+int control_request(const char *path, const char *command);
+
+#endif
