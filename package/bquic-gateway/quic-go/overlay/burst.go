@@ -15,6 +15,7 @@ const BurstUnlimited = burst.Unlimited
 const (
 	BurstSmoothedRTT = burst.SmoothedRTT
 	BurstMinRTT      = burst.MinRTT
+	BurstQueueRTT    = burst.QueueRTT
 )
 
 // BurstStats are the statistics of a connection with Burst.Stats set.
@@ -22,4 +23,4 @@ type BurstStats = burst.Stats
 
 // BurstStats returns a snapshot. It is empty unless Burst.Stats is set. It is
 // safe to call at any time, also after the connection was closed.
-func (c *Conn) BurstStats() BurstStats { return BurstStats{} }
+func (c *Conn) BurstStats() BurstStats { return c.burst.Stats() }

@@ -18,6 +18,10 @@ const (
 	SmoothedRTT RTTReference = iota
 	// MinRTT is the papers' reference (BQUIC, WCNC 2019, section IV).
 	MinRTT
+	// QueueRTT is what the smoothed RTT exceeds the minimum RTT by: the time that
+	// packets wait in queues. An ACK that waits for less than that leaves no link
+	// idle. While it is below 1 ms times AckRTTDivisor, ACKs are sent the stock way.
+	QueueRTT
 )
 
 // Config tunes one connection. The zero value of every field is quic-go's

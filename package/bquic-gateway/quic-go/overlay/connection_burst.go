@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package quic
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/quic-go/quic-go/internal/ackhandler"
+	"github.com/quic-go/quic-go/internal/burst"
+	"github.com/quic-go/quic-go/internal/monotime"
+	"github.com/quic-go/quic-go/internal/protocol"
+	"github.com/quic-go/quic-go/internal/qerr"
+	"github.com/quic-go/quic-go/internal/wire"
+)
+
+// setupBurst is called once the sent packet handler exists and before params are sent.
+func (c *Conn) setupBurst(params *wire.TransportParameters) {
+	ackhandler.SetBurst(c.sentPacketHandler, c.burst)
+	params.MaxAckDelay = c.burst.MaxAckDelay(params.MaxAckDelay)
+	params.MinAckDelay = c.burst.AdvertiseMinAckDelay()
+	params.MinAckDelayDraft00 = params.MinAckDelay
+}
+
+// maybeAskPeer sends an ACK_FREQUENCY frame when it is time for one.
+func (c *Conn) maybeAskPeer(now monotime.Time) {
+	if f := c.burst.NextRequest(now); f != nil {
+		c.framer.QueueControlFrame(f)
+	}
+}
+
+func (c *Conn) handleAckFrequencyFrame(f *wire.AckFrequencyFrame) error {
+	if f.RequestMaxAckDelay < c.burst.MinAckDelay() {
+		return &qerr.TransportError{
+			ErrorCode:    qerr.ProtocolViolation,
+			FrameType:    uint64(wire.FrameTypeAckFrequency),
+			ErrorMessage: fmt.Sprintf("requested max_ack_delay of %s is below min_ack_delay (%s)", f.RequestMaxAckDelay, c.burst.MinAckDelay()),
+		}
+	}
+	dialect := c.burst.PeerDialect()
+	if dialect == burst.NoDialect {
+		dialect = burst.CurrentDialect // a peer that only asks, and can't be asked
+	}
+	c.burst.Request(f.SequenceNumber, dialect.Decode(f))
+	return nil
+}
+
+// queueImmediateAck makes a PTO probe ask for an immediate ACK
+// (draft-ietf-quic-ack-frequency, section 8.3).
+func (c *Conn) queueImmediateAck(encLevel protocol.EncryptionLevel) {
+	if encLevel == protocol.Encryption1RTT && c.burst.PeerDialect() == burst.CurrentDialect {
+		c.framer.QueueControlFrame(&wire.ImmediateAckFrame{})
+	}
+}
+
+// A windowRider lets window updates ride on ACKs: one per RTT, however little
+// of the window was consumed (ModQUIC).
+type windowRider struct {
+	enabled bool
+	last    monotime.Time
+}
+
+func (r *windowRider) due(consumed protocol.ByteCount, rtt time.Duration) bool {
+	return r.enabled && consumed > 0 && monotime.Since(r.last) >= rtt
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package burst
+
+import (
+	"math"
+	"time"
+
+	"github.com/quic-go/quic-go/internal/protocol"
+)
+
+const (
+	defaultAckDelay = 25 * time.Millisecond
+	// A queue that drains faster than the timers run is no queue to hide an ACK behind.
+	minQueueDelay = protocol.TimerGranularity
+)
+
+// An AckFrequency says when to acknowledge, as asked for in an ACK_FREQUENCY
+// frame or configured.
+type AckFrequency struct {
+	// Packets is the number of ack-eliciting packets per ACK, at least 1; math.MaxInt: no limit.
+	Packets int
+	// Delay is the longest time that an ACK is held back.
+	Delay time.Duration
+	// Reordering is the reordering threshold in packets. 1: every gap is
+	// acknowledged at once. 0: no gap is (draft-ietf-quic-ack-frequency, section 6.2).
+	Reordering int
+}
+
+// stockFrequency is RFC 9000, section 13.2.2, as quic-go does it.
+var stockFrequency = AckFrequency{Packets: 2, Delay: defaultAckDelay, Reordering: 1}
+
+// configured is the frequency of the configuration at the current RTT. It is
+// stockFrequency where holding ACKs back could cost throughput.
+func (c *Conn) configured() AckFrequency {
+	f := AckFrequency{Packets: c.cfg.AckPackets, Delay: c.cfg.AckDelay, Reordering: max(c.cfg.AckReordering, 1)}
+	if f.Packets == 0 {
+		return stockFrequency
+	}
+	if f.Packets < 0 {
+		f.Packets = math.MaxInt
+	}
+	if f.Delay == 0 {
+		f.Delay = defaultAckDelay
+	}
+	if div := time.Duration(c.cfg.AckRTTDivisor); div > 0 {
+		switch c.cfg.AckRTT {
+		case SmoothedRTT:
+			f.Delay = min(f.Delay, c.rtt.SmoothedRTT()/div)
+		case MinRTT:
+			f.Delay = min(f.Delay, c.rtt.MinRTT()/div)
+		case QueueRTT:
+			f.Delay = min(f.Delay, (c.rtt.SmoothedRTT()-c.rtt.MinRTT())/div)
+			if f.Delay < minQueueDelay {
+				return stockFrequency
+			}
+		}
+	}
+	return f
+}
+
+// ackPolicy is the state of the receiver's side.
+type ackPolicy struct {
+	received  int // ack-eliciting packets
+	requested bool
+	request   AckFrequency // by the peer
+	largest   uint64       // sequence number of request
+}
+
+// Request obeys an ACK_FREQUENCY frame. Frames that arrive out of order are
+// ignored (draft-ietf-quic-ack-frequency, section 6.1).
+func (c *Conn) Request(sequence uint64, f AckFrequency) {
+	if c.ack.requested && sequence <= c.ack.largest {
+		return
+	}
+	c.ack.requested, c.ack.largest, c.ack.request = true, sequence, f
+}
+
+// AckFrequency says how to acknowledge now. It is false while quic-go's own policy holds.
+func (c *Conn) AckFrequency() (AckFrequency, bool) {
+	if c == nil {
+		return AckFrequency{}, false
+	}
+	if c.ack.requested {
+		return c.ack.request, true
+	}
+	if c.cfg.AckPackets == 0 || c.ack.received <= c.cfg.AckAfter {
+		return AckFrequency{}, false
+	}
+	f := c.configured()
+	return f, f != stockFrequency
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package burst
+
+import (
+	"time"
+
+	"github.com/quic-go/quic-go/internal/monotime"
+	"github.com/quic-go/quic-go/internal/protocol"
+	"github.com/quic-go/quic-go/internal/utils"
+)
+
+// Conn is what one connection adds to quic-go. A nil *Conn is stock behaviour:
+// every method may be called on it. Except for Stats, it is used by the
+// connection's run loop only.
+type Conn struct {
+	cfg Config
+	rtt *utils.RTTStats
+
+	ack ackPolicy
+	ask asker
+	rec *recorder
+}
+
+// NewConn returns nil for the zero Config.
+func NewConn(cfg Config, rtt *utils.RTTStats) *Conn {
+	if cfg == (Config{}) {
+		return nil
+	}
+	c := &Conn{cfg: cfg, rtt: rtt}
+	if cfg.Stats {
+		c.rec = &recorder{}
+	}
+	return c
+}
+
+// Config returns the configuration, zero for a nil Conn.
+func (c *Conn) Config() Config {
+	if c == nil {
+		return Config{}
+	}
+	return c.cfg
+}
+
+// MaxAckDelay is the max_ack_delay to advertise, given the stock one.
+func (c *Conn) MaxAckDelay(stock time.Duration) time.Duration {
+	if c == nil {
+		return stock
+	}
+	return max(stock, c.cfg.AckDelay+protocol.TimerGranularity)
+}
+
+// PacketThreshold is the packet threshold of loss detection, given the stock one.
+func (c *Conn) PacketThreshold(stock protocol.PacketNumber) protocol.PacketNumber {
+	if c == nil || c.cfg.LossPackets == 0 {
+		return stock
+	}
+	return protocol.PacketNumber(c.cfg.LossPackets)
+}
+
+// TimeThresholdEighths is the initial time threshold of loss detection, given the stock one.
+func (c *Conn) TimeThresholdEighths(stock uint8) uint8 {
+	if c == nil || c.cfg.LossEighths == 0 {
+		return stock
+	}
+	return uint8(min(c.cfg.LossEighths, 255))
+}
+
+// OnPacketSent counts an ack-eliciting 1-RTT packet.
+func (c *Conn) OnPacketSent(now monotime.Time) {
+	if c != nil {
+		c.rec.sent(now)
+	}
+}
+
+// OnPacketReceived counts an ack-eliciting 1-RTT packet.
+func (c *Conn) OnPacketReceived() {
+	if c != nil {
+		c.ack.received++
+		c.rec.receivedPacket()
+	}
+}
+
+// OnAckSent counts a 1-RTT ACK.
+func (c *Conn) OnAckSent() {
+	if c != nil {
+		c.rec.ackSent()
+	}
+}
+
+// OnAckReceived counts a 1-RTT ACK and the packets that it newly acknowledged.
+func (c *Conn) OnAckReceived(packets int) {
+	if c != nil {
+		c.ask.acked += packets
+		c.rec.ackReceived(packets)
+	}
+}
+
+// OnPacketLost counts an ack-eliciting 1-RTT packet declared lost.
+func (c *Conn) OnPacketLost() {
+	if c != nil {
+		c.rec.lost(1)
+	}
+}
+
+// OnSpuriousLosses counts packets declared lost that were acknowledged afterwards.
+func (c *Conn) OnSpuriousLosses(n int) {
+	if c != nil && n > 0 {
+		c.rec.spurious(n)
+	}
+}
+
+// OnCongestionState notes the congestion window, and the end of slow start when it comes.
+func (c *Conn) OnCongestionState(now monotime.Time, inSlowStart bool, cwnd protocol.ByteCount) {
+	if c != nil {
+		c.rec.congestion(now, inSlowStart, cwnd)
+	}
+}
+
+// Stats returns a snapshot. It is safe to call from any goroutine.
+func (c *Conn) Stats() Stats {
+	if c == nil || c.rec == nil {
+		return Stats{}
+	}
+	s := c.rec.snapshot()
+	if s.PacketsAcked > 0 {
+		s.MinRTT, s.SmoothedRTT = c.rtt.MinRTT(), c.rtt.SmoothedRTT()
+	}
+	return s
+}
