@@ -12,6 +12,7 @@ import (
 	"github.com/quic-go/quic-go/internal/protocol"
 	"github.com/quic-go/quic-go/internal/qerr"
 	"github.com/quic-go/quic-go/internal/wire"
+	"github.com/quic-go/quic-go/quicvarint"
 )
 
 // setupBurst is called once the sent packet handler exists and before params are sent.
@@ -60,6 +61,7 @@ type windowRider struct {
 	last    monotime.Time
 }
 
-func (r *windowRider) due(consumed protocol.ByteCount, rtt time.Duration) bool {
-	return r.enabled && consumed > 0 && monotime.Since(r.last) >= rtt
+// due says if an update to offset is due, consumed bytes after the last one.
+func (r *windowRider) due(consumed, offset protocol.ByteCount, rtt time.Duration) bool {
+	return r.enabled && consumed > 0 && offset <= quicvarint.Max && monotime.Since(r.last) >= rtt
 }

@@ -62,3 +62,9 @@ func SetBurst(sph SentPacketHandler, b *burst.Conn) {
 		h.congestion = congestion.WithBurst(h.congestion, b.Config())
 	}
 }
+
+func (h *sentPacketHandler) recordCongestion(now monotime.Time) {
+	if h.burst != nil {
+		h.burst.OnCongestionState(now, h.congestion.InSlowStart(), h.congestion.GetCongestionWindow())
+	}
+}
