@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tunnel
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// IdleTimeout ends a tunnel that carried nothing: as long as OpenWrt's
+	// conntrack keeps an established connection (nf_conntrack_tcp_timeout_established).
+	// TCP keep-alive and the QUIC idle timeout find dead peers much earlier.
+	IdleTimeout = 7440 * time.Second
+	// halfClosedTimeout replaces it once one direction has ended. Linux NATs
+	// forget such a connection after 2 minutes (nf_conntrack_tcp_timeout_fin_wait).
+	halfClosedTimeout = 5 * time.Minute
+	// watchInterval is how often a tunnel looks for what no read or write would
+	// tell it: idleness, and a reset of a TCP connection that it is not reading.
+	watchInterval = 5 * time.Second
+
+	// A direction holds smallBuffer while it waits, and a pooled largeBuffer
+	// while reads fill what they are given. All else is QUIC flow control.
+	smallBuffer = 1 << 10
+	largeBuffer = 16 << 10
+)
+
+var (
+	errIdle  = errors.New("idle for too long")
+	errReset = errors.New("TCP connection reset")
+)
+
+// A Stream is an HTTP/3 request stream, of either end.
+type Stream interface {
+	io.ReadWriteCloser // Close ends the sending direction only
+	CancelRead(quic.StreamErrorCode)
+	CancelWrite(quic.StreamErrorCode)
+}
+
+var (
+	_ Stream = (*http3.Stream)(nil)
+	_ Stream = (*http3.RequestStream)(nil)
+)
+
+// Bytes counts what one or many tunnels carried.
+type Bytes struct {
+	ToStream   atomic.Uint64
+	FromStream atomic.Uint64
+}
+
+// Splice copies between conn and str until both directions have ended, and
+// closes both. An end of one direction is passed on as such (FIN); a reset or
+// failure of either side resets the other in both directions, which the
+// returned error tells.
+func Splice(conn *net.TCPConn, str Stream, count *Bytes) error {
+	s := &splice{conn: conn, str: str, count: count}
+	s.watch = time.AfterFunc(watchInterval, s.look)
+	defer s.stop()
+
+	var wg sync.WaitGroup
+	wg.Go(func() { s.end(s.toStream()) })
+	s.end(s.fromStream())
+	wg.Wait()
+	return s.finish()
+}
+
+type splice struct {
+	conn  *net.TCPConn
+	str   Stream
+	count *Bytes
+
+	moved   atomic.Uint64 // bytes in both directions
+	reading atomic.Bool   // conn is being read: a reset would show there
+	shut    atomic.Bool   // our FIN was sent: the kernel may have closed conn in peace
+
+	mu    sync.Mutex
+	ended int   // directions that ended
+	err   error // why the tunnel was aborted
+	watch *time.Timer
+	// Of the watch:
+	lastMoved uint64
+	idle      time.Duration
+}
+
+// toStream copies conn to str.
+func (s *splice) toStream() error {
+	err := s.copy(connReader{s}, s.str, &s.count.ToStream)
+	if err == nil {
+		err = s.str.Close()
+	}
+	return err
+}
+
+// fromStream copies str to conn.
+func (s *splice) fromStream() error {
+	err := s.copy(s.str, s.conn, &s.count.FromStream)
+	if err == nil {
+		s.shut.Store(true)
+		err = s.conn.CloseWrite()
+	}
+	return err
+}
+
+// connReader reads conn, and says when it does.
+type connReader struct{ *splice }
+
+func (r connReader) Read(b []byte) (int, error) {
+	r.reading.Store(true)
+	n, err := r.conn.Read(b)
+	r.reading.Store(false)
+	return n, err
+}
+
+var largeBuffers = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
+
+func (s *splice) copy(src io.Reader, dst io.Writer, count *atomic.Uint64) error {
+	small := make([]byte, smallBuffer)
+	buf := small
+	var large *[largeBuffer]byte
+	defer func() {
+		if large != nil {
+			largeBuffers.Put(large)
+		}
+	}()
+	for {
+		n, err := src.Read(buf)
+		if n > 0 {
+			m, werr := dst.Write(buf[:n])
+			count.Add(uint64(m))
+			s.moved.Add(uint64(m))
+			if werr != nil {
+				return werr
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		switch {
+		case n == len(buf) && large == nil:
+			large = largeBuffers.Get().(*[largeBuffer]byte)
+			buf = large[:]
+		case n < smallBuffer && large != nil:
+			largeBuffers.Put(large)
+			large, buf = nil, small
+		}
+	}
+}
+
+// end notes that a direction has ended; with an error, the other one ends too.
+func (s *splice) end(err error) {
+	if err != nil {
+		s.abort(err)
+	}
+	s.mu.Lock()
+	s.ended++
+	s.mu.Unlock()
+}
+
+// abort resets both sides: RFC 9114, section 4.4, wants a failure of one
+// direction passed on to the other one, and a RST where TCP permits it.
+func (s *splice) abort(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil || s.ended == 2 {
+		return
+	}
+	s.err = err
+	Reset(s.conn)
+	Cancel(s.str, http3.ErrCodeConnectError)
+}
+
+// finish closes both sides after both directions have ended.
+func (s *splice) finish() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.conn.Close()
+	}
+	return s.err
+}
+
+func (s *splice) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watch.Stop()
+	s.watch = nil
+}
+
+func (s *splice) look() {
+	if err := s.unhealthy(); err != nil {
+		s.abort(err)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.watch != nil && s.err == nil {
+		s.watch.Reset(watchInterval)
+	}
+}
+
+func (s *splice) unhealthy() error {
+	s.mu.Lock()
+	ended := s.ended
+	s.mu.Unlock()
+
+	if moved := s.moved.Load(); moved != s.lastMoved {
+		s.lastMoved, s.idle = moved, 0
+		return nil
+	}
+	s.idle += watchInterval
+	if s.idle >= IdleTimeout || ended > 0 && s.idle >= halfClosedTimeout {
+		return errIdle
+	}
+	if !s.reading.Load() && !s.shut.Load() && closedByReset(s.conn) {
+		return errReset
+	}
+	return nil
+}
+
+// closedByReset tells a reset from the kernel's state of the connection, for
+// when nobody reads it: the stream takes no more, or the peer's FIN was read.
+func closedByReset(conn *net.TCPConn) bool {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return false
+	}
+	closed := false
+	_ = raw.Control(func(fd uintptr) {
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		closed = err == nil && info.State == unix.BPF_TCP_CLOSE
+	})
+	return closed
+}
+
+// Reset closes conn with a RST.
+func Reset(conn *net.TCPConn) {
+	_ = conn.SetLinger(0)
+	conn.Close()
+}
+
+// Cancel resets both directions of str.
+func Cancel(str Stream, code http3.ErrCode) {
+	str.CancelRead(quic.StreamErrorCode(code))
+	str.CancelWrite(quic.StreamErrorCode(code))
+}
+
+// KeepAlive finds a vanished peer within 5 minutes. Go's default of a probe
+// every 15 s would keep phones awake.
+func KeepAlive() net.KeepAliveConfig {
+	return net.KeepAliveConfig{Enable: true, Idle: 2 * time.Minute, Interval: time.Minute, Count: 3}
+}
