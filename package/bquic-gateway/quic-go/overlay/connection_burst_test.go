@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package quic
+
+import (
+	"errors"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go/internal/burst"
+	"github.com/quic-go/quic-go/internal/monotime"
+	"github.com/quic-go/quic-go/internal/protocol"
+	"github.com/quic-go/quic-go/internal/qerr"
+	"github.com/quic-go/quic-go/internal/utils"
+	"github.com/quic-go/quic-go/internal/wire"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAckFrequencyFrameBelowMinAckDelay(t *testing.T) {
+	c := &Conn{burst: burst.NewConn(Burst{AskPeer: true}, utils.NewRTTStats())}
+	require.NoError(t, c.handleAckFrequencyFrame(&wire.AckFrequencyFrame{RequestMaxAckDelay: time.Millisecond}))
+	err := c.handleAckFrequencyFrame(&wire.AckFrequencyFrame{SequenceNumber: 1, RequestMaxAckDelay: time.Millisecond - 1})
+	var transportErr *qerr.TransportError
+	require.True(t, errors.As(err, &transportErr))
+	require.Equal(t, qerr.ProtocolViolation, transportErr.ErrorCode)
+}
+
+func TestMTUDiscoveryMaxFirst(t *testing.T) {
+	rtt := utils.NewRTTStats()
+	rtt.UpdateRTT(10*time.Millisecond, 0)
+	now := monotime.Now()
+	probe := func(f *mtuFinder) protocol.ByteCount {
+		now = now.Add(11 * time.Millisecond)
+		require.True(t, f.ShouldSendProbe(now))
+		_, size := f.GetPing(now)
+		return size
+	}
+	answer := func(f *mtuFinder, mtu protocol.ByteCount) {
+		if h := (&mtuFinderAckHandler{mtuFinder: f, generation: f.generation}); f.inFlight <= mtu {
+			h.OnAcked(nil)
+		} else {
+			h.OnLost(nil)
+		}
+	}
+
+	f := newMTUDiscoverer(rtt, 1280, 1452, nil)
+	f.maxFirst = true
+	f.Start(now)
+	require.Equal(t, protocol.ByteCount(1452), probe(f))
+	answer(f, 1500)
+	require.Equal(t, protocol.ByteCount(1452), f.CurrentSize())
+	require.True(t, f.done())
+
+	// A path that carries less is searched, as usual.
+	f.Reset(1280, 1452)
+	f.Start(now)
+	for range 30 {
+		if f.done() {
+			break
+		}
+		probe(f)
+		answer(f, 1400)
+	}
+	require.True(t, f.done())
+	require.InDelta(t, 1400, f.CurrentSize(), float64(maxMTUDiff+1))
+}
+
+func TestGSOErrors(t *testing.T) {
+	for errno, want := range map[syscall.Errno]bool{syscall.EIO: true, syscall.EINVAL: true, syscall.EPERM: false} {
+		require.Equal(t, want, isGSOError(os.NewSyscallError("sendmsg", errno)), errno)
+	}
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package self_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/testutils/simnet"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A bottleneck is the latency of packets that leave one after the other at rate bit/s.
+type bottleneck struct {
+	mu      sync.Mutex
+	rate    float64
+	latency time.Duration
+	free    time.Time
+}
+
+func (b *bottleneck) delay(p simnet.Packet) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	if b.free.Before(now) {
+		b.free = now
+	}
+	b.free = b.free.Add(time.Duration(float64(len(p.Data)*8) / b.rate * 1e9))
+	return b.free.Sub(now) + b.latency
+}
+
+// burstDownload downloads 4 MB at 30 Mbit/s over 20 ms and returns both ends' statistics.
+func burstDownload(t *testing.T, client, server quic.Burst) (c, s quic.BurstStats) {
+	t.Helper()
+	client.Stats, server.Stats = true, true
+	data := GeneratePRData(4 << 20)
+	down := &bottleneck{rate: 30e6, latency: 10 * time.Millisecond}
+	n := &simnet.Simnet{Router: &simnet.PerfectRouter{}}
+	// LatencyFunc is that of the packets towards an endpoint.
+	clientConn := n.NewEndpoint(&net.UDPAddr{IP: net.IPv4(1, 0, 0, 1), Port: 9001}, simnet.NodeBiDiLinkSettings{LatencyFunc: down.delay})
+	serverConn := n.NewEndpoint(&net.UDPAddr{IP: net.IPv4(1, 0, 0, 2), Port: 9002}, simnet.NodeBiDiLinkSettings{Latency: 10 * time.Millisecond})
+	require.NoError(t, n.Start())
+	defer n.Close()
+	defer clientConn.Close()
+	defer serverConn.Close()
+
+	ln, err := quic.Listen(serverConn, getTLSConfig(), getQuicConfig(&quic.Config{Burst: server}))
+	require.NoError(t, err)
+	defer ln.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	conn, err := quic.Dial(ctx, clientConn, serverConn.LocalAddr(), getTLSClientConfig(), getQuicConfig(&quic.Config{Burst: client}))
+	require.NoError(t, err)
+	defer conn.CloseWithError(0, "")
+	sconn, err := ln.Accept(ctx)
+	require.NoError(t, err)
+	defer sconn.CloseWithError(0, "")
+	go func() {
+		str, err := sconn.OpenUniStream()
+		if err != nil {
+			return
+		}
+		str.Write(data)
+		str.Close()
+	}()
+	str, err := conn.AcceptUniStream(ctx)
+	require.NoError(t, err)
+	got, err := io.ReadAll(str)
+	require.NoError(t, err)
+	require.Equal(t, data, got)
+	return conn.BurstStats(), sconn.BurstStats()
+}
+
+func TestBurstDataPerAck(t *testing.T) {
+	papers := quic.Burst{
+		AckPackets: 10, AckDelay: 25 * time.Millisecond, AckRTTDivisor: 4, AckRTT: quic.BurstMinRTT, AckAfter: 100,
+		BurstPackets: quic.BurstUnlimited,
+	}
+	asking := quic.Burst{AckPackets: 10, AskPeer: true}
+	for _, tc := range []struct {
+		name           string
+		client, server quic.Burst
+		atLeast        float64
+		below          float64
+	}{
+		{"stock", quic.Burst{}, quic.Burst{}, 1.5, 3},
+		{"papers", papers, papers, 9, 10.5},
+		{"asking a stock policy", quic.Burst{AskPeer: true}, asking, 8.5, 10.5},
+		{"asking a peer that does not advertise", quic.Burst{}, asking, 1.5, 3},
+		{"no limit, half the smoothed RTT", quic.Burst{AckPackets: quic.BurstUnlimited, AckRTTDivisor: 2, AckAfter: 100}, papers, 12, 500},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, s := burstDownload(t, tc.client, tc.server)
+				t.Logf("data per ACK: %.1f sent, %.1f received; below 100us: %.2f", c.DataPerAckSent(), s.DataPerAckReceived(), s.ShareBelow100us())
+				dataPerAck := c.DataPerAckSent()
+				if tc.client.AckAfter > 0 {
+					// They are acknowledged the stock way.
+					dataPerAck = float64(int(c.PacketsReceived)-tc.client.AckAfter) / float64(int(c.AcksSent)-tc.client.AckAfter/2)
+				}
+				require.GreaterOrEqual(t, dataPerAck, tc.atLeast)
+				require.Less(t, dataPerAck, tc.below)
+				require.InDelta(t, c.DataPerAckSent(), s.DataPerAckReceived(), 0.2*c.DataPerAckSent())
+				require.InDelta(t, 20*time.Millisecond, s.MinRTT, float64(2*time.Millisecond))
+			})
+		})
+	}
+}
+
+func TestBurstWindowUpdates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stock, _ := burstDownload(t, quic.Burst{}, quic.Burst{})
+		riding, _ := burstDownload(t, quic.Burst{WindowUpdates: true}, quic.Burst{})
+		// 4 MB at 30 Mbit/s are about 1.1 s, 30 to 55 RTTs: one update in each at most.
+		require.Greater(t, riding.PacketsSent, stock.PacketsSent+10)
+		require.Less(t, riding.PacketsSent, stock.PacketsSent+60)
+	})
+}
