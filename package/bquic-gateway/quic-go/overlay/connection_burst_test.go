@@ -65,7 +65,7 @@ func TestMTUDiscoveryMaxFirst(t *testing.T) {
 		answer(f, 1400)
 	}
 	require.True(t, f.done())
-	require.InDelta(t, 1400, f.CurrentSize(), float64(maxMTUDiff+1))
+	require.InDelta(t, 1400, int(f.CurrentSize()), float64(maxMTUDiff+1))
 }
 
 func TestGSOErrors(t *testing.T) {
