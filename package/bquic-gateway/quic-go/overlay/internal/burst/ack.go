@@ -5,14 +5,13 @@ package burst
 import (
 	"math"
 	"time"
-
-	"github.com/quic-go/quic-go/internal/protocol"
 )
 
 const (
 	defaultAckDelay = 25 * time.Millisecond
-	// A queue that drains faster than the timers run is no queue to hide an ACK behind.
-	minQueueDelay = protocol.TimerGranularity
+	// The shortest ACK delay worth having, and the shortest queue to hide it
+	// behind: below, a buffer may be as short as the burst that a late ACK releases.
+	minQueueDelay = 4 * time.Millisecond
 )
 
 // An AckFrequency says when to acknowledge, as asked for in an ACK_FREQUENCY

@@ -9,9 +9,6 @@ import (
 	"github.com/quic-go/quic-go/qlog"
 )
 
-// stockBurst is the size of the stock pacer's bucket, which every path is expected to take.
-const stockBurst = maxBurstSizePackets
-
 // burstSender is the stock sender with other pacing and another end of slow start.
 type burstSender struct {
 	*cubicSender
@@ -36,41 +33,40 @@ func ownSlowStart(cfg burst.Config) bool {
 
 // bucketSize is BurstPackets, but no more than the window, and no more than the
 // queue that the path has shown to take: a burst of n packets needs room for n.
+// It is 0 while that is no more than the stock pacer allows, which then paces.
 func (s *burstSender) bucketSize() protocol.ByteCount {
-	size := min(protocol.ByteCount(s.cfg.BurstPackets)*s.maxDatagramSize, s.GetCongestionWindow())
 	srtt, minRTT := s.rttStats.SmoothedRTT(), s.rttStats.MinRTT()
-	if srtt <= 0 || minRTT > srtt {
-		minRTT = srtt
+	if s.cfg.BurstPackets <= 0 || srtt <= minRTT {
+		return 0
 	}
-	var queue protocol.ByteCount
-	if srtt > 0 {
-		queue = protocol.ByteCount(float64(s.GetCongestionWindow()) * float64(srtt-minRTT) / float64(srtt))
+	cwnd := s.GetCongestionWindow()
+	queue := protocol.ByteCount(float64(cwnd) * float64(srtt-minRTT) / float64(srtt))
+	if queue <= maxBurstSizePackets*s.maxDatagramSize {
+		return 0
 	}
-	return min(size, max(queue, stockBurst*s.maxDatagramSize))
+	return min(protocol.ByteCount(s.cfg.BurstPackets)*s.maxDatagramSize, queue)
 }
 
 func (s *burstSender) rate() uint64 { return uint64(s.pacingRate() / BytesPerSecond) }
 
 func (s *burstSender) TimeUntilSend(bytesInFlight protocol.ByteCount) monotime.Time {
-	switch s.cfg.BurstPackets {
-	case 0:
-		return s.cubicSender.TimeUntilSend(bytesInFlight)
-	case burst.Unlimited:
+	if s.cfg.BurstPackets == burst.Unlimited {
 		return 0
-	default:
-		return s.bucket.Until(s.rate(), s.bucketSize(), s.maxDatagramSize)
 	}
+	if size := s.bucketSize(); size > 0 {
+		return s.bucket.Until(s.rate(), size, s.maxDatagramSize)
+	}
+	return s.cubicSender.TimeUntilSend(bytesInFlight)
 }
 
 func (s *burstSender) HasPacingBudget(now monotime.Time) bool {
-	switch s.cfg.BurstPackets {
-	case 0:
-		return s.cubicSender.HasPacingBudget(now)
-	case burst.Unlimited:
+	if s.cfg.BurstPackets == burst.Unlimited {
 		return true
-	default:
-		return s.bucket.Ready(now, s.rate(), s.bucketSize(), s.maxDatagramSize)
 	}
+	if size := s.bucketSize(); size > 0 {
+		return s.bucket.Ready(now, s.rate(), size, s.maxDatagramSize)
+	}
+	return s.cubicSender.HasPacingBudget(now)
 }
 
 func (s *burstSender) OnPacketSent(
@@ -82,7 +78,7 @@ func (s *burstSender) OnPacketSent(
 ) {
 	s.cubicSender.OnPacketSent(sentTime, bytesInFlight, pn, bytes, isRetransmittable)
 	if s.cfg.BurstPackets > 0 {
-		s.bucket.Sent(sentTime, s.rate(), s.bucketSize(), s.maxDatagramSize, bytes)
+		s.bucket.Sent(sentTime, s.rate(), max(s.bucketSize(), maxBurstSizePackets*s.maxDatagramSize), s.maxDatagramSize, bytes)
 	}
 	if isRetransmittable {
 		s.slowStart.OnPacketSent(pn)
