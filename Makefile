@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+# Each target first installs what it needs (scripts/install-deps).
+
+export PATH := $(shell scripts/tool-path)
+# GOFLAGS and CGO_ENABLED of the caller's environment shall not change what is built.
+export GOFLAGS :=
+
+bquic := package/bquic-gateway
+wifirr := package/wifirr-sched
+VERSION := $(shell sed -n 's/^PKG_VERSION:=//p' $(bquic)/Makefile)
+
+.PHONY: help build demo test bench lint ipk clean
+
+help: # this list
+	@awk -F ':.*# ' '/^[a-z%-]+:.*# / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+	@echo "test-%:  $$(scripts/test --list)"
+	@echo "bench-%: $$(scripts/bench --list)"
+
+build: deps-build # bquic and wifirrd for this machine, in build/
+	$(bquic)/quic-go/prepare
+	cd $(bquic)/src && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' \
+		-o ../../../build/bquic ./cmd/bquic
+ifneq ($(wildcard $(wifirr)/src/Makefile),)
+	$(MAKE) -C $(wifirr)/src
+	cp $(wifirr)/src/wifirrd build/
+endif
+
+demo: deps-demo build # the mesh in namespaces: what BQUIC buys, in a table (10 minutes, root)
+	lab/demo
+
+test: deps-test # everything that can be checked (20 minutes, root)
+	scripts/test
+
+test-%: deps-test # one part of test
+	scripts/test $*
+
+bench: deps-bench build # all measurements, into results/ (long, root)
+	scripts/bench
+
+bench-%: deps-bench build # one measurement
+	scripts/bench $*
+
+lint: deps-lint # shell, Go, licence lines
+	scripts/test lint
+
+ipk: deps-ipk # OpenWrt packages and their index, in dist/<arch>/
+	scripts/build-ipk
+
+clean: # removes what was built, not what was installed
+	rm -rf build dist $(bquic)/src/quic-go
+	-$(MAKE) -C $(wifirr)/src clean
+
+deps-%:
+	@scripts/install-deps $*
