@@ -144,7 +144,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Reset(conn)
 		panic(http.ErrAbortHandler)
 	}
-	err = Splice(conn, str, &h.bytes)
+	err = Splice(conn, nil, str, &h.bytes)
 	h.Logger.Debug("tunnel ended", "client", r.RemoteAddr, "target", r.Host, "error", err)
 }
 

@@ -57,16 +57,16 @@ type Bytes struct {
 }
 
 // Splice copies between conn and str until both directions have ended, and
-// closes both. An end of one direction is passed on as such (FIN); a reset or
-// failure of either side resets the other in both directions, which the
-// returned error tells.
-func Splice(conn *net.TCPConn, str Stream, count *Bytes) error {
+// closes both. What was read from conn before goes first. An end of one
+// direction is passed on as such (FIN); a reset or failure of either side
+// resets the other in both directions, and is returned.
+func Splice(conn *net.TCPConn, first []byte, str Stream, count *Bytes) error {
 	s := &splice{conn: conn, str: str, count: count}
 	s.watch = time.AfterFunc(watchInterval, s.look)
 	defer s.stop()
 
 	var wg sync.WaitGroup
-	wg.Go(func() { s.end(s.toStream()) })
+	wg.Go(func() { s.end(s.toStream(first)) })
 	s.end(s.fromStream())
 	wg.Wait()
 	return s.finish()
@@ -91,8 +91,12 @@ type splice struct {
 }
 
 // toStream copies conn to str.
-func (s *splice) toStream() error {
-	err := s.copy(connReader{s}, s.str, &s.count.ToStream)
+func (s *splice) toStream(first []byte) error {
+	n, err := s.str.Write(first)
+	s.count.ToStream.Add(uint64(n))
+	if err == nil {
+		err = s.copy(connReader{s}, s.str, &s.count.ToStream)
+	}
 	if err == nil {
 		err = s.str.Close()
 	}
