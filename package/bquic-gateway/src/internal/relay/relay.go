@@ -107,7 +107,11 @@ func (r *Relay) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	defer r.logError("cannot remove the nftables table", removeTable)
+	defer func() {
+		if err := removeTable(); err != nil {
+			r.logger.Error("cannot remove the nftables table", "error", err)
+		}
+	}()
 	// Learn now, not when the gateway answers, whether the kernel knows all of it.
 	for _, c.take = range []bool{true, false} {
 		if err := nft(c.script()); err != nil {
@@ -124,12 +128,6 @@ func (r *Relay) Run(ctx context.Context) error {
 	close(r.ready)
 	r.control(ctx, c)
 	return nil
-}
-
-func (r *Relay) logError(msg string, f func() error) {
-	if err := f(); err != nil {
-		r.logger.Error(msg, "error", err)
-	}
 }
 
 // kick makes control look now.

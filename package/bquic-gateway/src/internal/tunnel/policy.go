@@ -61,7 +61,7 @@ func (p *Policy) Allowed(addr netip.Addr) error {
 	}
 	for _, own := range p.Own {
 		own = own.Unmap().WithZone("")
-		if own == addr && !p.names(addr, netip.PrefixFrom(own, own.BitLen())) {
+		if own == addr && !own.IsLoopback() && !p.names(addr, netip.PrefixFrom(own, own.BitLen())) {
 			return fmt.Errorf("%s is an address of the gateway itself", addr)
 		}
 	}
