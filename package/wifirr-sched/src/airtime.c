@@ -1,37 +1,309 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The airtime backend: per-station weights in mac80211, through nl80211. */
+/*
+ * The airtime backend: per-station weights of mac80211's airtime scheduler,
+ * through nl80211. Nothing is held back: a station of low weight still gets
+ * all the airtime that the others leave.
+ */
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
+#include <syslog.h>
 
+#include <linux/netlink.h>
+
+#include "nl80211.h"
 #include "wifirrd.h"
 
-static int start(struct wifirr *w, char *reason, size_t size)
+#define WEIGHT_DEFAULT 256	/* mac80211: IEEE80211_DEFAULT_AIRTIME_WEIGHT */
+
+/* The kernel can forget acknowledgements when many wait: 32 of them fit by far. */
+#define BATCH 32
+
+/*
+ * hostapd with airtime_mode 2 or 3 writes weights too, several times a second,
+ * and nothing tells so but the weights themselves. So many foreign values
+ * within FOREIGN_WINDOW_MS, and the weights are left to the other program.
+ */
+#define FOREIGN_MAX 3
+#define FOREIGN_WINDOW_MS 60000
+
+/* By station id. */
+static struct airtime_station {
+	uint64_t associated_at;	/* ns; another value is a new station as for the kernel */
+	uint16_t original;	/* weight to give back, 0: not seen yet */
+	uint16_t now;		/* weight in the kernel */
+} stations[POLICY_CLIENTS_MAX];
+
+static struct nl80211 nl;
+static uint32_t wiphy, rts_original;
+static bool rts_set, foreign_seen, managed_by_other;
+static unsigned foreign_count;
+static uint64_t foreign_since;
+
+static void put_weight(struct nlmsghdr *nlh, struct wifirr *w, uint16_t id, uint16_t weight)
 {
-	(void)w;
-	snprintf(reason, size, "airtime: not in this build");
-	return -1;
+	mnl_attr_put_u32(nlh, NL80211_ATTR_IFINDEX, w->ifindex);
+	mnl_attr_put(nlh, NL80211_ATTR_MAC, 6, w->station[id].addr.bytes);
+	mnl_attr_put_u16(nlh, NL80211_ATTR_AIRTIME_WEIGHT, weight);
+}
+
+static uint16_t wanted_weight(const struct wifirr *w, uint16_t id)
+{
+	switch (w->policy.client[id].level) {
+	case POLICY_OPEN:
+		return stations[id].original;
+	case POLICY_ACTIVE:
+		return w->config.weight_active;
+	default:
+		return w->config.weight_waiting;
+	}
+}
+
+/* The answer to the request with sequence number first + i is for ids[i]. */
+static int read_answers(const uint16_t *ids, const uint16_t *weights, unsigned count,
+			uint32_t first, const struct wifirr *w)
+{
+	unsigned answered = 0, i;
+	struct nlmsghdr *nlh;
+	char text[ADDR_TEXT];
+	ssize_t received;
+	int error, len;
+
+	while (answered < count) {
+		received = mnl_socket_recvfrom(nl.socket, nl.buffer, sizeof(nl.buffer));
+		if (received < 0 && errno == EINTR)
+			continue;
+		if (received < 0)
+			return -1;
+		len = received;
+		for (nlh = (void *)nl.buffer; mnl_nlmsg_ok(nlh, len); nlh = mnl_nlmsg_next(nlh, &len)) {
+			i = nlh->nlmsg_seq - first;
+			if (nlh->nlmsg_type != NLMSG_ERROR || i >= count)
+				continue;
+			answered++;
+			error = nl80211_error(&nl, nlh);
+			if (!error)
+				stations[ids[i]].now = weights[i];
+			if (error == ENODEV || error == EOPNOTSUPP) {
+				errno = error;
+				return -1;
+			}
+			/* ENOENT: it has just left, and its event is on the way. */
+			if (error && error != ENOENT)
+				logmsg(LOG_WARNING, "%s: airtime weight %u of %s: %s", w->config.device,
+				       weights[i], addr_text(&w->station[ids[i]].addr, text), nl.error);
+		}
+	}
+	return 0;
+}
+
+/* Gives stations the weights that their levels ask for, or their own, where they have others. */
+static int write_weights(struct wifirr *w, const uint16_t *ids, size_t n, bool restore)
+{
+	char buf[BATCH * NL80211_REQUEST_SIZE] NL80211_ALIGNED;
+	uint16_t changed[BATCH], weights[BATCH];
+	struct nlmsghdr *nlh;
+	unsigned count = 0;
+	size_t used = 0, i;
+
+	for (i = 0; i < n; i++) {
+		uint16_t id = ids[i];
+		uint16_t weight = restore ? stations[id].original : wanted_weight(w, id);
+
+		/* Unseen ones get theirs from read_stations(). */
+		if (stations[id].original && stations[id].now != weight) {
+			nlh = nl80211_request(&nl, buf + used, NL80211_CMD_SET_STATION, NLM_F_ACK);
+			put_weight(nlh, w, id, weight);
+			used += MNL_ALIGN(nlh->nlmsg_len);
+			weights[count] = weight;
+			changed[count++] = id;
+		}
+		if (!count || (count < BATCH && i + 1 < n))
+			continue;
+		if (mnl_socket_sendto(nl.socket, buf, used) < 0 ||
+		    read_answers(changed, weights, count, nl.seq - count + 1, w) < 0)
+			return -1;
+		count = used = 0;
+	}
+	return 0;
+}
+
+static int write_all_weights(struct wifirr *w, bool restore)
+{
+	uint16_t ids[POLICY_CLIENTS_MAX];
+	size_t n = 0;
+	unsigned id;
+
+	for (id = 0; id < POLICY_CLIENTS_MAX; id++)
+		if (w->station[id].used && w->station[id].addr.type == ADDR_MAC)
+			ids[n++] = id;
+	return write_weights(w, ids, n, restore);
+}
+
+static int write_rts(uint32_t rts)
+{
+	char buf[NL80211_REQUEST_SIZE] NL80211_ALIGNED;
+	struct nlmsghdr *nlh = nl80211_request(&nl, buf, NL80211_CMD_SET_WIPHY, NLM_F_ACK);
+
+	mnl_attr_put_u32(nlh, NL80211_ATTR_WIPHY, wiphy);
+	mnl_attr_put_u32(nlh, NL80211_ATTR_WIPHY_RTS_THRESHOLD, rts);
+	return nl80211_talk(&nl, nlh, NULL, NULL);
+}
+
+/* RTS goes with throttling: one exchange more for each frame, worth it only under load. */
+static void update_rts(struct wifirr *w)
+{
+	bool on = w->policy.engaged && w->policy.config.engage != POLICY_DRY_RUN;
+
+	if (w->config.rts < 0 || on == rts_set)
+		return;
+	rts_set = on;
+	if (write_rts(on ? (uint32_t)w->config.rts : rts_original) < 0)
+		logmsg(LOG_WARNING, "%s: RTS threshold %d: %s", w->config.device, w->config.rts,
+		       nl.error);
+}
+
+/* What a killed daemon may have left is not taken for the operator's own setting. */
+static void take_over(struct wifirr *w, struct airtime_station *station,
+		      const struct nl80211_station *seen)
+{
+	station->associated_at = seen->associated_at;
+	station->now = seen->weight;
+	station->original = seen->weight == w->config.weight_waiting ||
+			    seen->weight == w->config.weight_active ? WEIGHT_DEFAULT : seen->weight;
+}
+
+static void on_station(void *data, const struct nl80211_station *seen)
+{
+	struct addr addr = addr_mac(seen->mac);
+	struct airtime_station *station;
+	struct wifirr *w = data;
+	uint16_t id;
+
+	if (!seen->authorized)
+		return;
+	id = station_find(w, &addr);
+	if (id == POLICY_NONE)
+		return;
+	w->station[id].bytes = seen->tx_bytes;
+	w->station[id].waiting = seen->backlog < UINT32_MAX ? seen->backlog : UINT32_MAX;
+
+	station = &stations[id];
+	if (!seen->weight)
+		return;
+	if (!station->original || station->associated_at != seen->associated_at) {
+		take_over(w, station, seen);
+	} else if (station->now != seen->weight) {
+		station->now = station->original = seen->weight;
+		foreign_seen = true;
+	}
+}
+
+static void count_foreign(struct wifirr *w)
+{
+	if (!foreign_seen)
+		return;
+	foreign_seen = false;
+	if (!foreign_count || now_ms() - foreign_since > FOREIGN_WINDOW_MS) {
+		foreign_since = now_ms();
+		foreign_count = 0;
+	}
+	if (++foreign_count < FOREIGN_MAX)
+		return;
+	managed_by_other = true;
+	backend_lost(w, "another program sets the stations' airtime weights (hostapd's airtime_mode?)");
+}
+
+static int read_stations(struct wifirr *w)
+{
+	if (nl80211_get_stations(&nl, w->ifindex, on_station, w) < 0 && errno != EINTR) {
+		logmsg(LOG_INFO, "%s: list of stations: %s", w->config.device, nl.error);
+		return -1;
+	}
+	count_foreign(w);
+	if (managed_by_other)
+		return 0;
+	update_rts(w);
+	return write_all_weights(w, false);
 }
 
 static int apply(struct wifirr *w, const uint16_t *ids, size_t n)
 {
-	(void)w, (void)ids, (void)n;
+	if (write_weights(w, ids, n, false) == 0)
+		return 0;
+	logmsg(LOG_INFO, "%s: airtime weights: %s", w->config.device, strerror(errno));
 	return -1;
 }
 
-static int read_counters(struct wifirr *w)
+static int add(struct wifirr *w, uint16_t id)
 {
 	(void)w;
+	stations[id] = (struct airtime_station){ 0 };
+	return 0;
+}
+
+/* Also called for a station that stays, when the table needs its place. */
+static void del(struct wifirr *w, uint16_t id)
+{
+	write_weights(w, &id, 1, true);
+	stations[id] = (struct airtime_station){ 0 };
+}
+
+static int refuse(char *reason, size_t size, const char *text)
+{
+	snprintf(reason, size, "airtime: %s", text);
+	nl80211_close(&nl);
 	return -1;
+}
+
+static int start(struct wifirr *w, char *reason, size_t size)
+{
+	struct nl80211_interface interface;
+	struct nl80211_wiphy info;
+
+	if (managed_by_other) {
+		snprintf(reason, size, "airtime: another program sets the stations' weights "
+			 "(hostapd's airtime_mode?)");
+		return -1;
+	}
+	if (nl80211_open(&nl) < 0)
+		return refuse(reason, size, nl.error);
+	if (nl80211_get_interface(&nl, w->ifindex, &interface) < 0)
+		return refuse(reason, size, errno == ENODEV ? "not a wireless device" : nl.error);
+	if (!nl80211_serves_stations(&interface))
+		return refuse(reason, size, "the device is a client, not an access point");
+	if (nl80211_get_wiphy(&nl, interface.wiphy, &info) < 0)
+		return refuse(reason, size, nl.error);
+	if (!info.airtime_fairness)
+		return refuse(reason, size, "the driver does not support airtime weights");
+
+	wiphy = interface.wiphy;
+	rts_original = w->config.rts >= 0 && info.rts == (uint32_t)w->config.rts ?
+		       NL80211_RTS_OFF : info.rts;
+	rts_set = info.rts != rts_original;
+	foreign_count = 0;
+	foreign_seen = false;
+	memset(stations, 0, sizeof(stations));
+	return 0;
 }
 
 static void stop(struct wifirr *w)
 {
-	(void)w;
+	if (!nl.socket)
+		return;
+	write_all_weights(w, true);
+	if (rts_set)
+		write_rts(rts_original);
+	rts_set = false;
+	nl80211_close(&nl);
 }
 
 const struct backend airtime_backend = {
 	.name = "airtime",
 	.start = start,
 	.apply = apply,
-	.read = read_counters,
+	.read = read_stations,
+	.add = add,
+	.del = del,
 	.stop = stop,
 };

@@ -1,19 +1,593 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stations of an access point, from nl80211's dumps and events. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include <linux/genetlink.h>
+#include <linux/netlink.h>
+
+#include "nl80211.h"
 #include "wifirrd.h"
 
-int nl80211_start(struct wifirr *w)
+/* A station is announced before it may exchange data: look again after this. */
+#define LOOK_AGAIN_FIRST_MS 200
+#define LOOK_AGAIN_MS 1000
+
+#define DUMP_ATTEMPTS 3
+
+/* An answer that has not come by then was lost. Drivers may take 3 s (ath10k). */
+#define ANSWER_TIMEOUT_S 5
+
+/*
+ * Share of the PHY rate that TCP gets through an 802.11 link with short
+ * aggregates, for drivers that name no expected throughput (firmware rate
+ * control, as in ath10k). An estimate, low rather than high.
+ */
+#define RATE_TO_THROUGHPUT_PERCENT 55
+
+static struct nl80211 request, events;
+static struct watch events_watch, timer_watch;
+static bool unauthorized_seen;
+
+uint16_t nl80211_u16(const struct nlattr *attr)
 {
-	(void)w;
+	if (!attr || mnl_attr_get_payload_len(attr) < sizeof(uint16_t))
+		return 0;
+	return mnl_attr_get_u16(attr);
+}
+
+uint32_t nl80211_u32(const struct nlattr *attr)
+{
+	if (!attr || mnl_attr_get_payload_len(attr) < sizeof(uint32_t))
+		return 0;
+	return mnl_attr_get_u32(attr);
+}
+
+uint64_t nl80211_u64(const struct nlattr *attr)
+{
+	if (!attr || mnl_attr_get_payload_len(attr) < sizeof(uint64_t))
+		return 0;
+	return mnl_attr_get_u64(attr);
+}
+
+static void parse(const void *data, size_t size, const struct nlattr **tb, uint16_t max)
+{
+	const struct nlattr *attr;
+
+	memset(tb, 0, (max + 1) * sizeof(*tb));
+	mnl_attr_for_each_payload(data, size)
+		if (mnl_attr_get_type(attr) <= max)
+			tb[mnl_attr_get_type(attr)] = attr;
+}
+
+void nl80211_parse_nested(const struct nlattr *attr, const struct nlattr **tb, uint16_t max)
+{
+	parse(mnl_attr_get_payload(attr), mnl_attr_get_payload_len(attr), tb, max);
+}
+
+bool nl80211_parse_message(const struct nlmsghdr *nlh, const struct nlattr **tb, uint16_t max)
+{
+	size_t size = mnl_nlmsg_get_payload_len(nlh);
+
+	if (size < GENL_HDRLEN)
+		return false;
+	parse(mnl_nlmsg_get_payload_offset(nlh, GENL_HDRLEN), size - GENL_HDRLEN, tb, max);
+	return true;
+}
+
+static int fail(struct nl80211 *n, int error, const char *what)
+{
+	snprintf(n->error, sizeof(n->error), "%s: %s", what, strerror(error));
+	errno = error;
 	return -1;
 }
 
+int nl80211_error(struct nl80211 *n, const struct nlmsghdr *nlh)
+{
+	const struct nlmsgerr *err = mnl_nlmsg_get_payload(nlh);
+	size_t size = mnl_nlmsg_get_payload_len(nlh), offset = sizeof(*err);
+	const struct nlattr *tb[NLMSGERR_ATTR_MSG + 1];
+	const char *text;
+
+	if (size < sizeof(*err))
+		return EBADMSG;
+	if (!err->error)
+		return 0;
+
+	snprintf(n->error, sizeof(n->error), "%s", strerror(-err->error));
+	if (!(nlh->nlmsg_flags & NLM_F_ACK_TLVS))
+		return -err->error;
+	if (!(nlh->nlmsg_flags & NLM_F_CAPPED) && err->msg.nlmsg_len >= sizeof(err->msg))
+		offset += MNL_ALIGN(err->msg.nlmsg_len - sizeof(err->msg));
+	if (offset > size)
+		return -err->error;
+	parse((const char *)err + offset, size - offset, tb, NLMSGERR_ATTR_MSG);
+	if (!tb[NLMSGERR_ATTR_MSG])
+		return -err->error;
+	text = mnl_attr_get_payload(tb[NLMSGERR_ATTR_MSG]);
+	snprintf(n->error, sizeof(n->error), "%s: %.*s", strerror(-err->error),
+		 (int)strnlen(text, mnl_attr_get_payload_len(tb[NLMSGERR_ATTR_MSG])), text);
+	return -err->error;
+}
+
+struct nlmsghdr *nl80211_request(struct nl80211 *n, char *buf, uint8_t cmd, uint16_t flags)
+{
+	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
+	struct genlmsghdr *genl = mnl_nlmsg_put_extra_header(nlh, sizeof(*genl));
+
+	nlh->nlmsg_type = n->family;
+	nlh->nlmsg_flags = NLM_F_REQUEST | flags;
+	nlh->nlmsg_seq = ++n->seq;
+	genl->cmd = cmd;
+	return nlh;
+}
+
+struct conversation {
+	struct nl80211 *n;
+	mnl_cb_t cb;
+	void *data;
+};
+
+static int on_data(const struct nlmsghdr *nlh, void *data)
+{
+	struct conversation *c = data;
+
+	return c->cb ? c->cb(nlh, c->data) : MNL_CB_OK;
+}
+
+static int on_error(const struct nlmsghdr *nlh, void *data)
+{
+	struct conversation *c = data;
+
+	errno = nl80211_error(c->n, nlh);
+	return errno ? MNL_CB_ERROR : MNL_CB_STOP;
+}
+
+/* A dump that failed midway ends with its error. */
+static int on_done(const struct nlmsghdr *nlh, void *data)
+{
+	struct conversation *c = data;
+	int32_t error = 0;
+
+	if (mnl_nlmsg_get_payload_len(nlh) >= sizeof(error))
+		memcpy(&error, mnl_nlmsg_get_payload(nlh), sizeof(error));
+	if (error >= 0)
+		return MNL_CB_STOP;
+	fail(c->n, -error, "dump");
+	return MNL_CB_ERROR;
+}
+
+/*
+ * A dump whose table changes has to be read to its end all the same, or the
+ * socket stays busy with it; libmnl would stop at the mark.
+ */
+static bool clear_interrupted(char *buf, int len)
+{
+	struct nlmsghdr *nlh;
+	bool found = false;
+
+	for (nlh = (void *)buf; mnl_nlmsg_ok(nlh, len); nlh = mnl_nlmsg_next(nlh, &len)) {
+		found |= nlh->nlmsg_flags & NLM_F_DUMP_INTR;
+		nlh->nlmsg_flags &= ~NLM_F_DUMP_INTR;
+	}
+	return found;
+}
+
+int nl80211_talk(struct nl80211 *n, const struct nlmsghdr *nlh, mnl_cb_t cb, void *data)
+{
+	static mnl_cb_t control[NLMSG_MIN_TYPE] = {
+		[NLMSG_ERROR] = on_error,
+		[NLMSG_DONE] = on_done,
+	};
+	struct conversation conversation = { .n = n, .cb = cb, .data = data };
+	uint32_t seq = nlh->nlmsg_seq;
+	bool interrupted = false;
+	int ret = MNL_CB_OK;
+	ssize_t len;
+
+	n->error[0] = '\0';
+	if (mnl_socket_sendto(n->socket, nlh, nlh->nlmsg_len) < 0)
+		return fail(n, errno, "send");
+	while (ret > MNL_CB_STOP) {
+		len = mnl_socket_recvfrom(n->socket, n->buffer, sizeof(n->buffer));
+		if (len < 0 && errno == EINTR)
+			continue;
+		if (len < 0)
+			return fail(n, errno, "receive");
+		interrupted |= clear_interrupted(n->buffer, len);
+		ret = mnl_cb_run2(n->buffer, len, seq, mnl_socket_get_portid(n->socket), on_data,
+				  &conversation, control, NLMSG_MIN_TYPE);
+		/* What a conversation given up before has left. */
+		if (ret == MNL_CB_ERROR && errno == EPROTO && !n->error[0])
+			ret = MNL_CB_OK;
+	}
+	if (ret == MNL_CB_ERROR)
+		return n->error[0] ? -1 : fail(n, errno, "answer");
+	return interrupted ? fail(n, EINTR, "dump") : 0;
+}
+
+static void find_group(struct nl80211 *n, const struct nlattr *groups)
+{
+	const struct nlattr *group, *tb[CTRL_ATTR_MCAST_GRP_MAX + 1];
+
+	mnl_attr_for_each_nested(group, groups) {
+		nl80211_parse_nested(group, tb, CTRL_ATTR_MCAST_GRP_MAX);
+		if (!tb[CTRL_ATTR_MCAST_GRP_NAME] ||
+		    mnl_attr_validate(tb[CTRL_ATTR_MCAST_GRP_NAME], MNL_TYPE_NUL_STRING) < 0)
+			continue;
+		if (!strcmp(mnl_attr_get_str(tb[CTRL_ATTR_MCAST_GRP_NAME]),
+			    NL80211_MULTICAST_GROUP_MLME))
+			n->mlme = nl80211_u32(tb[CTRL_ATTR_MCAST_GRP_ID]);
+	}
+}
+
+static int on_family(const struct nlmsghdr *nlh, void *data)
+{
+	const struct nlattr *tb[CTRL_ATTR_MCAST_GROUPS + 1];
+	struct nl80211 *n = data;
+
+	if (!nl80211_parse_message(nlh, tb, CTRL_ATTR_MCAST_GROUPS))
+		return MNL_CB_OK;
+	n->family = nl80211_u16(tb[CTRL_ATTR_FAMILY_ID]);
+	if (tb[CTRL_ATTR_MCAST_GROUPS])
+		find_group(n, tb[CTRL_ATTR_MCAST_GROUPS]);
+	return MNL_CB_OK;
+}
+
+int nl80211_open(struct nl80211 *n)
+{
+	char buf[NL80211_REQUEST_SIZE] NL80211_ALIGNED;
+	struct nlmsghdr *nlh;
+	struct timeval timeout = { .tv_sec = ANSWER_TIMEOUT_S };
+	int on = 1;
+
+	memset(n, 0, sizeof(*n));
+	n->socket = mnl_socket_open2(NETLINK_GENERIC, SOCK_CLOEXEC);
+	if (!n->socket)
+		return fail(n, errno, "netlink socket");
+	if (mnl_socket_bind(n->socket, 0, MNL_SOCKET_AUTOPID) < 0) {
+		fail(n, errno, "netlink socket");
+		goto close;
+	}
+	/* Texts to errors, and errors without the request in them: fine if missing. */
+	mnl_socket_setsockopt(n->socket, NETLINK_EXT_ACK, &on, sizeof(on));
+	mnl_socket_setsockopt(n->socket, NETLINK_CAP_ACK, &on, sizeof(on));
+	setsockopt(mnl_socket_get_fd(n->socket), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+
+	n->family = GENL_ID_CTRL;
+	nlh = nl80211_request(n, buf, CTRL_CMD_GETFAMILY, NLM_F_ACK);
+	mnl_attr_put_strz(nlh, CTRL_ATTR_FAMILY_NAME, NL80211_GENL_NAME);
+	n->family = 0;
+	if (nl80211_talk(n, nlh, on_family, n) < 0)
+		goto close;
+	if (n->family)
+		return 0;
+	fail(n, ENOENT, NL80211_GENL_NAME);
+close:
+	nl80211_close(n);
+	return -1;
+}
+
+void nl80211_close(struct nl80211 *n)
+{
+	int error = errno;
+
+	if (n->socket)
+		mnl_socket_close(n->socket);
+	n->socket = NULL;
+	errno = error;
+}
+
+static int on_interface(const struct nlmsghdr *nlh, void *data)
+{
+	const struct nlattr *tb[NL80211_ATTR_IFTYPE + 1];
+	struct nl80211_interface *interface = data;
+
+	if (!nl80211_parse_message(nlh, tb, NL80211_ATTR_IFTYPE))
+		return MNL_CB_OK;
+	interface->type = nl80211_u32(tb[NL80211_ATTR_IFTYPE]);
+	interface->wiphy = nl80211_u32(tb[NL80211_ATTR_WIPHY]);
+	return MNL_CB_OK;
+}
+
+int nl80211_get_interface(struct nl80211 *n, int ifindex, struct nl80211_interface *interface)
+{
+	char buf[NL80211_REQUEST_SIZE] NL80211_ALIGNED;
+	struct nlmsghdr *nlh = nl80211_request(n, buf, NL80211_CMD_GET_INTERFACE, NLM_F_ACK);
+
+	*interface = (struct nl80211_interface){ .type = NL80211_IFTYPE_UNSPECIFIED };
+	mnl_attr_put_u32(nlh, NL80211_ATTR_IFINDEX, ifindex);
+	return nl80211_talk(n, nlh, on_interface, interface);
+}
+
+bool nl80211_serves_stations(const struct nl80211_interface *interface)
+{
+	return interface->type == NL80211_IFTYPE_AP || interface->type == NL80211_IFTYPE_P2P_GO ||
+	       interface->type == NL80211_IFTYPE_MESH_POINT ||
+	       interface->type == NL80211_IFTYPE_ADHOC;
+}
+
+/* A wiphy comes in many messages, each with some of the attributes. */
+static int on_wiphy(const struct nlmsghdr *nlh, void *data)
+{
+	const unsigned bit = NL80211_EXT_FEATURE_AIRTIME_FAIRNESS;
+	const struct nlattr *tb[NL80211_ATTR_EXT_FEATURES + 1], *features;
+	struct nl80211_wiphy *info = data;
+	const uint8_t *bits;
+
+	if (!nl80211_parse_message(nlh, tb, NL80211_ATTR_EXT_FEATURES))
+		return MNL_CB_OK;
+	if (tb[NL80211_ATTR_WIPHY_RTS_THRESHOLD])
+		info->rts = nl80211_u32(tb[NL80211_ATTR_WIPHY_RTS_THRESHOLD]);
+	features = tb[NL80211_ATTR_EXT_FEATURES];
+	if (!features || mnl_attr_get_payload_len(features) <= bit / 8)
+		return MNL_CB_OK;
+	bits = mnl_attr_get_payload(features);
+	info->airtime_fairness = bits[bit / 8] & 1 << bit % 8;
+	return MNL_CB_OK;
+}
+
+int nl80211_get_wiphy(struct nl80211 *n, uint32_t wiphy, struct nl80211_wiphy *info)
+{
+	char buf[NL80211_REQUEST_SIZE] NL80211_ALIGNED;
+	struct nlmsghdr *nlh = nl80211_request(n, buf, NL80211_CMD_GET_WIPHY, NLM_F_DUMP);
+
+	*info = (struct nl80211_wiphy){ .rts = NL80211_RTS_OFF };
+	mnl_attr_put_u32(nlh, NL80211_ATTR_WIPHY, wiphy);
+	mnl_attr_put(nlh, NL80211_ATTR_SPLIT_WIPHY_DUMP, 0, NULL);
+	return nl80211_talk(n, nlh, on_wiphy, info);
+}
+
+static uint64_t sum_backlog(const struct nlattr *tids)
+{
+	const struct nlattr *tid, *tb[NL80211_TID_STATS_MAX + 1], *txq[NL80211_TXQ_STATS_MAX + 1];
+	uint64_t sum = 0;
+
+	mnl_attr_for_each_nested(tid, tids) {
+		nl80211_parse_nested(tid, tb, NL80211_TID_STATS_MAX);
+		if (!tb[NL80211_TID_STATS_TXQ_STATS])
+			continue;
+		nl80211_parse_nested(tb[NL80211_TID_STATS_TXQ_STATS], txq, NL80211_TXQ_STATS_MAX);
+		sum += nl80211_u32(txq[NL80211_TXQ_STATS_BACKLOG_BYTES]);
+	}
+	return sum;
+}
+
+static uint32_t estimate_throughput(const struct nlattr *rate)
+{
+	const struct nlattr *tb[NL80211_RATE_INFO_MAX + 1];
+	uint64_t hundred_kbit;
+
+	nl80211_parse_nested(rate, tb, NL80211_RATE_INFO_MAX);
+	hundred_kbit = nl80211_u32(tb[NL80211_RATE_INFO_BITRATE32]);
+	if (!hundred_kbit)
+		hundred_kbit = nl80211_u16(tb[NL80211_RATE_INFO_BITRATE]);
+	if (hundred_kbit > UINT32_MAX / 100)
+		return 0;
+	return hundred_kbit * 100 * RATE_TO_THROUGHPUT_PERCENT / 100;
+}
+
+/* Drivers that do not tell have only stations that may exchange data. */
+static bool is_authorized(const struct nlattr *flags)
+{
+	const uint32_t bit = 1 << NL80211_STA_FLAG_AUTHORIZED;
+	struct nl80211_sta_flag_update update;
+
+	if (!flags || mnl_attr_get_payload_len(flags) < sizeof(update))
+		return true;
+	memcpy(&update, mnl_attr_get_payload(flags), sizeof(update));
+	return !(update.mask & bit) || update.set & bit;
+}
+
+struct station_dump {
+	void (*each)(void *data, const struct nl80211_station *station);
+	void *data;
+};
+
+static int on_station(const struct nlmsghdr *nlh, void *data)
+{
+	const struct nlattr *tb[NL80211_ATTR_STA_INFO + 1], *info[NL80211_STA_INFO_MAX + 1];
+	struct nl80211_station station = { 0 };
+	struct station_dump *dump = data;
+
+	if (!nl80211_parse_message(nlh, tb, NL80211_ATTR_STA_INFO))
+		return MNL_CB_OK;
+	if (!tb[NL80211_ATTR_MAC] || mnl_attr_get_payload_len(tb[NL80211_ATTR_MAC]) != 6 ||
+	    !tb[NL80211_ATTR_STA_INFO])
+		return MNL_CB_OK;
+
+	nl80211_parse_nested(tb[NL80211_ATTR_STA_INFO], info, NL80211_STA_INFO_MAX);
+	station.mac = mnl_attr_get_payload(tb[NL80211_ATTR_MAC]);
+	station.authorized = is_authorized(info[NL80211_STA_INFO_STA_FLAGS]);
+	station.tx_bytes = nl80211_u64(info[NL80211_STA_INFO_TX_BYTES64]);
+	station.associated_at = nl80211_u64(info[NL80211_STA_INFO_ASSOC_AT_BOOTTIME]);
+	station.weight = nl80211_u16(info[NL80211_STA_INFO_AIRTIME_WEIGHT]);
+	station.expected_kbit = nl80211_u32(info[NL80211_STA_INFO_EXPECTED_THROUGHPUT]);
+	if (!station.expected_kbit && info[NL80211_STA_INFO_TX_BITRATE])
+		station.expected_kbit = estimate_throughput(info[NL80211_STA_INFO_TX_BITRATE]);
+	if (info[NL80211_STA_INFO_TID_STATS])
+		station.backlog = sum_backlog(info[NL80211_STA_INFO_TID_STATS]);
+	dump->each(dump->data, &station);
+	return MNL_CB_OK;
+}
+
+int nl80211_get_stations(struct nl80211 *n, int ifindex,
+			 void (*each)(void *data, const struct nl80211_station *station), void *data)
+{
+	struct station_dump dump = { .each = each, .data = data };
+	struct nlmsghdr *nlh;
+	char buf[NL80211_REQUEST_SIZE] NL80211_ALIGNED;
+	int i, ret = -1;
+
+	for (i = 0; i < DUMP_ATTEMPTS && ret < 0; i++) {
+		nlh = nl80211_request(n, buf, NL80211_CMD_GET_STATION, NLM_F_DUMP);
+		mnl_attr_put_u32(nlh, NL80211_ATTR_IFINDEX, ifindex);
+		ret = nl80211_talk(n, nlh, on_station, &dump);
+		if (ret < 0 && errno != EINTR)
+			return -1;
+	}
+	return ret;
+}
+
+static void on_station_known(void *data, const struct nl80211_station *seen)
+{
+	struct wifirr *w = data;
+	struct addr addr = addr_mac(seen->mac);
+	uint16_t id;
+
+	if (!seen->authorized) {
+		unauthorized_seen = true;
+		return;
+	}
+	id = station_add(w, &addr, STATION_NL80211);
+	if (id != POLICY_NONE)
+		w->station[id].expected_kbit = seen->expected_kbit;
+}
+
+static void look_again(unsigned ms)
+{
+	struct itimerspec spec = {
+		.it_value = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L },
+	};
+
+	timerfd_settime(timer_watch.fd, 0, &spec, NULL);
+}
+
+static void resync(struct wifirr *w)
+{
+	unauthorized_seen = false;
+	station_mark(w, STATION_NL80211);
+	if (nl80211_get_stations(&request, w->ifindex, on_station_known, w) == 0) {
+		station_sweep(w, STATION_NL80211);
+	} else if (errno == ENODEV) {
+		return;
+	} else {
+		logmsg(LOG_DEBUG, "%s: list of stations: %s", w->config.device, request.error);
+		unauthorized_seen = true;
+	}
+	if (unauthorized_seen)
+		look_again(LOOK_AGAIN_MS);
+}
+
+static void on_timer(struct wifirr *w)
+{
+	uint64_t expirations;
+
+	if (read(timer_watch.fd, &expirations, sizeof(expirations)) > 0)
+		resync(w);
+}
+
+static int on_event(const struct nlmsghdr *nlh, void *data)
+{
+	const struct genlmsghdr *genl = mnl_nlmsg_get_payload(nlh);
+	const struct nlattr *tb[NL80211_ATTR_MAC + 1];
+	struct wifirr *w = data;
+	struct itimerspec armed;
+	struct addr addr;
+
+	if (nlh->nlmsg_type != events.family || !nl80211_parse_message(nlh, tb, NL80211_ATTR_MAC))
+		return MNL_CB_OK;
+	if (genl->cmd != NL80211_CMD_NEW_STATION && genl->cmd != NL80211_CMD_DEL_STATION)
+		return MNL_CB_OK;
+	if (!w->ifindex || nl80211_u32(tb[NL80211_ATTR_IFINDEX]) != (uint32_t)w->ifindex)
+		return MNL_CB_OK;
+	if (!tb[NL80211_ATTR_MAC] || mnl_attr_get_payload_len(tb[NL80211_ATTR_MAC]) != 6)
+		return MNL_CB_OK;
+
+	if (genl->cmd == NL80211_CMD_DEL_STATION) {
+		addr = addr_mac(mnl_attr_get_payload(tb[NL80211_ATTR_MAC]));
+		station_del(w, &addr, STATION_NL80211);
+		return MNL_CB_OK;
+	}
+	/*
+	 * Anyone within reach can cause this one with a single frame, so it only
+	 * causes a look at who has been let in, once for many of them.
+	 */
+	if (timerfd_gettime(timer_watch.fd, &armed) == 0 &&
+	    !armed.it_value.tv_sec && !armed.it_value.tv_nsec)
+		look_again(LOOK_AGAIN_FIRST_MS);
+	return MNL_CB_OK;
+}
+
+static void on_events(struct wifirr *w)
+{
+	ssize_t len;
+
+	while ((len = recv(events_watch.fd, events.buffer, sizeof(events.buffer), MSG_DONTWAIT)) > 0)
+		mnl_cb_run(events.buffer, len, 0, 0, on_event, w);
+	if (len < 0 && errno == ENOBUFS)
+		resync(w);
+}
+
+int nl80211_start(struct wifirr *w)
+{
+	struct nl80211_interface interface;
+
+	nl80211_stop(w);
+	if (nl80211_open(&request) < 0)
+		return -1;
+	if (nl80211_get_interface(&request, w->ifindex, &interface) < 0 ||
+	    !nl80211_serves_stations(&interface))
+		goto stop;
+	if (nl80211_open(&events) < 0)
+		goto stop;
+	if (!events.mlme || mnl_socket_setsockopt(events.socket, NETLINK_ADD_MEMBERSHIP,
+						  &events.mlme, sizeof(events.mlme)) < 0)
+		goto stop;
+
+	timer_watch = (struct watch){
+		.fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC),
+		.readable = on_timer,
+	};
+	if (timer_watch.fd < 0) {
+		timer_watch.fd = 0;
+		goto stop;
+	}
+	events_watch = (struct watch){
+		.fd = mnl_socket_get_fd(events.socket),
+		.readable = on_events,
+	};
+	if (watch_add(w, &timer_watch) < 0 || watch_add(w, &events_watch) < 0)
+		goto stop;
+	resync(w);
+	return 0;
+stop:
+	nl80211_stop(w);
+	return -1;
+}
+
+/* Also what stands in a half-made start; the stations stay for main.c to drop. */
 void nl80211_stop(struct wifirr *w)
 {
-	(void)w;
+	if (events_watch.fd)
+		watch_del(w, &events_watch);
+	if (timer_watch.fd) {
+		watch_del(w, &timer_watch);
+		close(timer_watch.fd);
+	}
+	events_watch.fd = timer_watch.fd = 0;
+	nl80211_close(&events);
+	nl80211_close(&request);
+}
+
+static void on_expected(void *data, const struct nl80211_station *seen)
+{
+	struct wifirr *w = data;
+	struct addr addr = addr_mac(seen->mac);
+	uint16_t id = station_find(w, &addr);
+
+	if (id != POLICY_NONE)
+		w->station[id].expected_kbit = seen->expected_kbit;
 }
 
 void nl80211_expected(struct wifirr *w)
 {
-	(void)w;
+	if (request.socket)
+		nl80211_get_stations(&request, w->ifindex, on_expected, w);
 }
