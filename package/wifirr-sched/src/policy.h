@@ -33,7 +33,7 @@ enum policy_mode {
 
 enum policy_engage {
 	POLICY_AUTO,	/* when it can help: see enum policy_reason */
-	POLICY_ALWAYS,	/* whenever there are more than K clients (with demand, in backlog mode) */
+	POLICY_ALWAYS,	/* more than K clients (backlog: with demand) are enough, at once */
 	POLICY_DRY_RUN,	/* decide as auto, but leave every client open */
 };
 
@@ -45,7 +45,7 @@ struct policy_config {
 	unsigned demand_bytes;		/* more than this waiting is demand */
 	unsigned demand_bps;		/* more than this delivered (average over 0.5 s) is demand; bit/s */
 	unsigned busy_permille;		/* auto: the channel must be busier than this, where it is known */
-	unsigned engage_delay_ms;	/* auto: engage after conditions held this long, release likewise */
+	unsigned engage_delay_ms;	/* auto: engage after conditions held this long; every mode: release likewise */
 	unsigned tick_ms;		/* longest time between samples while engaged */
 	unsigned idle_tick_ms;		/* and while not */
 	/*
@@ -82,12 +82,13 @@ struct policy_client {
 	uint64_t active_ms;		/* time at POLICY_ACTIVE since it came */
 	uint64_t waiting_ms;		/* time throttled since it came */
 	/* private */
-	uint32_t sampled;		/* bytes delivered since the last tick */
-	uint64_t until;			/* when the turn ends, ms */
+	uint64_t sampled;		/* bytes delivered since the last tick */
+	uint32_t average_bps;		/* as rate_bps, but capped: see update_demand() */
+	uint64_t entered, until;	/* when the turn began and ends, ms */
+	int32_t owed;			/* turn time due from turns cut to fit the grid, ms */
+	uint16_t place;			/* POLICY_NONE: none */
 	uint16_t prev, next;		/* the queue of those waiting for a turn */
 	bool queued;
-	bool had_demand_once;
-	uint64_t quiet_since;		/* when demand was last seen, ms */
 };
 
 /* Why it is engaged or not: the condition that decided, with its numbers. */
@@ -104,6 +105,7 @@ struct policy {
 	struct policy_config config;
 	/* output of the last tick */
 	bool engaged;			/* by decision; in dry-run the clients stay open all the same */
+	bool scheduling;		/* engaged and not dry-run: some clients may be throttled */
 	enum policy_reason reason;
 	int value, threshold;		/* what reason compares */
 	unsigned clients;		/* present */
@@ -115,21 +117,28 @@ struct policy {
 	uint64_t wake_at;		/* latest time of the next tick, ms */
 	uint64_t turns, engagements;	/* totals */
 	struct policy_client client[POLICY_CLIENTS_MAX];
-	/* private */
 	bool paused;
+	/* private */
 	bool ticked;
+	bool pending;			/* the condition differs from the state ... */
+	uint64_t pending_since;		/* ... since, ms */
 	uint64_t now;
-	uint64_t held_since;		/* engagement condition differs from the state since, ms; 0: does not */
-	uint16_t head, tail;		/* queue of those waiting */
-	uint64_t last_entry;		/* when the last turn started, ms */
 	unsigned high;			/* client ids in use are below this */
+	/* backlog: places[i]'s turns end at rotation_start + (i + 1) * slot / K + n * slot */
+	uint16_t place[POLICY_CLIENTS_MAX];
+	uint64_t rotation_start;
+	uint16_t head, tail;		/* queue of those waiting */
+	/* paper */
+	uint16_t group_last;		/* highest id of the group being served */
+	uint16_t next_first, next_last;	/* ids of the group after it */
+	uint64_t group_until;
 };
 
 /* The defaults of each mode (documented in docs/scheduler.md). */
 void policy_defaults(struct policy_config *config, enum policy_mode mode);
 
 void policy_init(struct policy *p, const struct policy_config *config);
-/* Takes new settings; turns that run are kept. */
+/* Takes new settings; clients and their counters are kept, all at POLICY_OPEN; the rotation starts anew. */
 void policy_configure(struct policy *p, const struct policy_config *config);
 
 /* Returns the new client's id, the lowest free one; POLICY_NONE when full. */

@@ -72,6 +72,8 @@ struct station {
 	uint64_t bytes;			/* delivered so far, may restart at 0 (backend's read) */
 	uint32_t waiting;		/* bytes queued now (backend's read) */
 	uint64_t bytes_before;		/* main.c: value of the last tick */
+	bool backed;			/* main.c: the backend knows it */
+	uint8_t marked;			/* stations.c: sources that have to confirm it */
 	uint64_t last_demand;		/* ms */
 };
 
@@ -114,6 +116,9 @@ struct wifirr {
 	const struct backend *backend;	/* NULL while there is no device */
 	char refused[160];		/* why auto did not take the first backend */
 	int ifindex;			/* 0 while there is no device */
+	uint32_t mtu;
+	uint32_t gso_max_segs;		/* the device's when first seen */
+	uint8_t mac[6];			/* the device's */
 	bool wireless;			/* nl80211 knows the device */
 	int epoll;
 	uint64_t started;		/* ms */
@@ -145,6 +150,10 @@ void tick_soon(struct wifirr *w);
 /* The backend found its settings gone (qdisc or table deleted under it): set it up again. */
 void backend_lost(struct wifirr *w, const char *what);
 
+/* The backend's add and del for one station. */
+void backend_add(struct wifirr *w, uint16_t id);
+void backend_del(struct wifirr *w, uint16_t id);
+
 /* stations.c: the table of clients, and rtnetlink's bridge, neighbour and route tables */
 
 /*
@@ -166,7 +175,9 @@ int addr_parse(struct addr *addr, const char *text);
 const char *addr_text(const struct addr *addr, char text[ADDR_TEXT]);
 
 int stations_start(struct wifirr *w, char *reason, size_t size);
-void stations_stop(struct wifirr *w);
+void stations_stop(void);
+/* Takes the events since the last tick, and dumps the tables again if one asks for it. */
+void stations_refresh(struct wifirr *w);
 
 /* nl80211.c: stations of an access point */
 
@@ -191,6 +202,35 @@ struct survey {
 int survey_start(struct wifirr *w);
 void survey_stop(struct wifirr *w);
 struct survey survey_get(const struct wifirr *w);
+
+/* rtnl.c: requests over netlink route sockets. Negative errno on failure; why gets it in words. */
+
+struct mnl_socket;
+struct nlmsghdr;
+struct mnl_socket *rtnl_open(unsigned groups);
+uint32_t rtnl_seq(void);
+int rtnl_request(struct mnl_socket *nl, struct nlmsghdr *nlh, char *why, size_t size);
+int rtnl_dump(struct mnl_socket *nl, struct nlmsghdr *nlh, int (*cb)(const struct nlmsghdr *, void *), void *data);
+/* Waits for the answer to the request with this sequence number; the first error before it counts too. */
+int rtnl_ack(struct mnl_socket *nl, uint32_t last, char *why, size_t size);
+
+/* classify.c: packets to htb's classes */
+
+/* "WF": by this handle the qdisc is recognised after a kill. As a mark's upper
+ * half it keeps our marks apart from others'. */
+#define HTB_HANDLE 0x57460000U
+#define HTB_CLASS_LINK (HTB_HANDLE | 1)
+#define HTB_CLASS_DEFAULT (HTB_HANDLE | 2)
+#define HTB_CLASS_VOICE (HTB_HANDLE | 3)
+#define HTB_CLASS_CLIENT(id) (HTB_HANDLE | (0xa000U + (id)))
+
+int classify_start(struct wifirr *w, struct mnl_socket *nl, char *reason, size_t size);
+int classify_add(struct wifirr *w, uint16_t id);
+void classify_del(struct wifirr *w, uint16_t id);
+/* Carries out what add and del have collected. */
+int classify_flush(void);
+void classify_stop(struct wifirr *w);
+const char *classify_name(void);
 
 /* control.c */
 int control_start(struct wifirr *w, char *reason, size_t size);

@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which class a packet goes to, by the client's address.
+ *
+ * First choice: a map in a netdev egress chain of a table of our own gives the
+ * packet its class id as mark, and one fw filter reads it. The mark of known
+ * clients' packets is replaced at the last hook before the device, after
+ * routing (pbr, mwan3) has used it. (skb->priority instead of the mark does
+ * not last: drivers without their own queues overwrite it.)
+ *
+ * Second choice, where the kernel has no egress hook or no fw filter: u32
+ * filters, hashed by the address's last byte.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <syslog.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <libmnl/libmnl.h>
+#include <linux/if_ether.h>
+#include <linux/netfilter/nfnetlink.h>
+#include <linux/netfilter/nf_tables.h>
+#include <linux/pkt_cls.h>
+#include <linux/rtnetlink.h>
+
+#include "wifirrd.h"
+
+extern char **environ;
+
+#define NFT_TIMEOUT 5000	/* ms */
+#define U32_DIVISOR 256
+
+/* Filter priorities below our qdisc. */
+enum { PRIO_VOICE_IPV4 = 1, PRIO_VOICE_IPV6, PRIO_FW, PRIO_U32_IPV4, PRIO_U32_IPV6 };
+
+/* Offsets from the network header, the only ones u32 knows: the destination
+ * MAC ends 8 bytes before it. Aligned to 4, for CPUs that must have it so. */
+#define MAC_HIGH_OFFSET (-16)
+#define MAC_LOW_OFFSET (-12)
+#define IPV4_DST_OFFSET 16
+#define IPV6_DST_OFFSET 24
+
+static struct {
+	enum { NONE, NFT, U32 } by;
+	struct mnl_socket *nl;		/* route, the backend's */
+	struct mnl_socket *events;	/* nf_tables */
+	struct watch watch;
+	char table[64];
+	/* elements to add or delete with the next flush */
+	char *script;
+	size_t script_len, script_size;
+} cl;
+
+/* "wlan0-1" becomes "wifirr_wlan0_2d1": nft takes no '-' or '.' in a name. */
+static void name_table(const char *device)
+{
+	size_t n = snprintf(cl.table, sizeof(cl.table), "wifirr_");
+
+	for (; *device && n + 4 < sizeof(cl.table); device++) {
+		bool plain = (*device >= '0' && *device <= '9') || (*device >= 'a' && *device <= 'z') ||
+			(*device >= 'A' && *device <= 'Z');
+
+		n += snprintf(cl.table + n, sizeof(cl.table) - n, plain ? "%c" : "_%02x", (unsigned char)*device);
+	}
+}
+
+/* Runs "nft -f -". why gets the first line of its complaint. */
+static int nft(const char *script, size_t len, char *why, size_t size)
+{
+	char *argv[] = { "nft", "-f", "-", NULL };
+	int in[2], out[2], status;
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attr;
+	sigset_t none;
+	size_t written = 0, got = 0;
+	pid_t pid;
+	int rc;
+
+	why[0] = '\0';
+	if (pipe2(in, O_CLOEXEC) < 0)
+		return -1;
+	if (pipe2(out, O_CLOEXEC) < 0) {
+		close(in[0]);
+		close(in[1]);
+		return -1;
+	}
+	fcntl(in[1], F_SETFL, O_NONBLOCK);
+	sigemptyset(&none);
+	posix_spawnattr_init(&attr);
+	posix_spawnattr_setsigmask(&attr, &none);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_adddup2(&actions, in[0], 0);
+	posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+	posix_spawn_file_actions_adddup2(&actions, out[1], 2);
+	rc = posix_spawnp(&pid, argv[0], &actions, &attr, argv, environ);
+	posix_spawn_file_actions_destroy(&actions);
+	posix_spawnattr_destroy(&attr);
+	close(in[0]);
+	close(out[1]);
+	if (rc) {
+		close(in[1]);
+		close(out[0]);
+		snprintf(why, size, "nft: %s", strerror(rc));
+		return -1;
+	}
+	for (;;) {
+		struct pollfd fds[2] = {
+			{ .fd = out[0], .events = POLLIN },
+			{ .fd = in[1], .events = POLLOUT },
+		};
+		char buf[512];
+		ssize_t n;
+
+		if (poll(fds, 2, NFT_TIMEOUT) <= 0) {
+			kill(pid, SIGKILL);
+			break;
+		}
+		if (fds[1].revents) {
+			n = write(in[1], script + written, len - written);
+			if (n > 0)
+				written += n;
+			if (n < 0 || written == len) {
+				close(in[1]);
+				in[1] = -1;
+			}
+		}
+		if (fds[0].revents) {
+			n = read(out[0], buf, sizeof(buf));
+			if (n <= 0)
+				break;
+			for (ssize_t i = 0; i < n && got + 1 < size; i++)
+				why[got++] = buf[i];
+			why[got] = '\0';
+		}
+	}
+	if (in[1] >= 0)
+		close(in[1]);
+	close(out[0]);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	why[strcspn(why, "\n")] = '\0';
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
+}
+
+static void script_add(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static void script_add(const char *fmt, ...)
+{
+	va_list args;
+
+	if (cl.script_size - cl.script_len < 256) {
+		char *bigger = realloc(cl.script, cl.script_size + 4096);
+
+		if (!bigger)
+			return;		/* the client stays in the default class */
+		cl.script = bigger;
+		cl.script_size += 4096;
+	}
+	va_start(args, fmt);
+	cl.script_len += vsnprintf(cl.script + cl.script_len, cl.script_size - cl.script_len, fmt, args);
+	va_end(args);
+}
+
+static void script_free(void)
+{
+	free(cl.script);
+	cl.script = NULL;
+	cl.script_len = cl.script_size = 0;
+}
+
+static int nft_setup(struct wifirr *w, char *why, size_t size)
+{
+	bool ip = w->config.match == MATCH_IP;
+	int rc;
+
+	script_add("add table netdev %s\ndelete table netdev %s\ntable netdev %s {\n",
+		   cl.table, cl.table, cl.table);
+	if (ip)
+		script_add("map ipv4 { type ipv4_addr : mark; }\nmap ipv6 { type ipv6_addr : mark; }\n");
+	else
+		script_add("map mac { type ether_addr : mark; }\n");
+	script_add("chain egress {\ntype filter hook egress device \"%s\" priority 0; policy accept;\n",
+		   w->config.device);
+	if (ip)
+		script_add("meta mark set ip daddr map @ipv4\nmeta mark set ip6 daddr map @ipv6\n");
+	else
+		script_add("ether daddr & 01:00:00:00:00:00 != 00:00:00:00:00:00 accept\n"
+			   "meta mark set ether daddr map @mac\n");
+	script_add("}\n}\n");
+	rc = nft(cl.script, cl.script_len, why, size);
+	script_free();
+	return rc;
+}
+
+static void nft_remove(void)
+{
+	char script[192], why[128];
+
+	/* adding it first makes deleting it succeed if somebody else already did */
+	snprintf(script, sizeof(script), "add table netdev %s\ndelete table netdev %s\n", cl.table, cl.table);
+	if (nft(script, strlen(script), why, sizeof(why)) < 0)
+		logmsg(LOG_WARNING, "nft table %s not removed: %s", cl.table, why);
+}
+
+/* Somebody deleted our table, chain or rule: "flush ruleset" and the like. */
+static int nft_event(const struct nlmsghdr *nlh, void *data)
+{
+	const struct nlattr *attr;
+	uint16_t type = nlh->nlmsg_type & 0xff;
+	bool *lost = data;
+
+	if (nlh->nlmsg_type >> 8 != NFNL_SUBSYS_NFTABLES)
+		return MNL_CB_OK;
+	if (type != NFT_MSG_DELTABLE && type != NFT_MSG_DELCHAIN && type != NFT_MSG_DELRULE)
+		return MNL_CB_OK;
+	/* NFTA_TABLE_NAME, NFTA_CHAIN_TABLE and NFTA_RULE_TABLE are all 1 */
+	mnl_attr_for_each(attr, nlh, sizeof(struct nfgenmsg))
+		if (mnl_attr_get_type(attr) == NFTA_TABLE_NAME &&
+		    mnl_attr_validate(attr, MNL_TYPE_NUL_STRING) >= 0 &&
+		    strcmp(mnl_attr_get_str(attr), cl.table) == 0)
+			*lost = true;
+	return MNL_CB_OK;
+}
+
+static void nft_readable(struct wifirr *w)
+{
+	char buf[8192] __attribute__((aligned(NLMSG_ALIGNTO)));
+	bool lost = false;
+
+	for (unsigned i = 0; i < 64; i++) {
+		ssize_t len = recv(cl.watch.fd, buf, sizeof(buf), MSG_DONTWAIT);
+
+		if (len < 0 && errno == ENOBUFS)
+			lost = true;	/* cannot know; setting up again is cheap */
+		if (len < 0)
+			break;
+		mnl_cb_run(buf, len, 0, 0, nft_event, &lost);
+	}
+	if (lost)
+		backend_lost(w, "nft table");
+}
+
+static int nft_watch(struct wifirr *w)
+{
+	int group = NFNLGRP_NFTABLES;
+
+	cl.events = mnl_socket_open2(NETLINK_NETFILTER, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (!cl.events)
+		return -1;
+	if (mnl_socket_bind(cl.events, 0, MNL_SOCKET_AUTOPID) < 0 ||
+	    mnl_socket_setsockopt(cl.events, NETLINK_ADD_MEMBERSHIP, &group, sizeof(group)) < 0) {
+		mnl_socket_close(cl.events);
+		cl.events = NULL;
+		return -1;
+	}
+	cl.watch = (struct watch){ .fd = mnl_socket_get_fd(cl.events), .readable = nft_readable };
+	return watch_add(w, &cl.watch);
+}
+
+/* A filter message below our qdisc; protocol in host order. */
+static struct nlmsghdr *filter_put(char *buf, const struct wifirr *w, int type, unsigned flags,
+				   unsigned prio, unsigned protocol, uint32_t handle, const char *kind)
+{
+	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
+	struct tcmsg *tc;
+
+	nlh->nlmsg_type = type;
+	nlh->nlmsg_flags = flags;
+	tc = mnl_nlmsg_put_extra_header(nlh, sizeof(*tc));
+	tc->tcm_family = AF_UNSPEC;
+	tc->tcm_ifindex = w->ifindex;
+	tc->tcm_parent = HTB_HANDLE;
+	tc->tcm_handle = handle;
+	tc->tcm_info = TC_H_MAKE(prio << 16, htons(protocol));
+	mnl_attr_put_strz(nlh, TCA_KIND, kind);
+	return nlh;
+}
+
+/* keys: offset, mask and value, mask and value in host order. */
+struct u32_key {
+	int offset;
+	uint32_t mask, value;
+};
+
+static void u32_put(struct nlmsghdr *nlh, uint32_t class, uint32_t table, const struct u32_key *keys, unsigned n)
+{
+	struct {
+		struct tc_u32_sel sel;
+		struct tc_u32_key keys[4];
+	} sel = { .sel = { .flags = TC_U32_TERMINAL, .nkeys = n } };
+	struct nlattr *options = mnl_attr_nest_start(nlh, TCA_OPTIONS);
+
+	for (unsigned i = 0; i < n; i++)
+		sel.keys[i] = (struct tc_u32_key){
+			.off = keys[i].offset,
+			.mask = htonl(keys[i].mask),
+			.val = htonl(keys[i].value & keys[i].mask),
+		};
+	mnl_attr_put_u32(nlh, TCA_U32_CLASSID, class);
+	if (table)
+		mnl_attr_put_u32(nlh, TCA_U32_HASH, table);
+	mnl_attr_put(nlh, TCA_U32_SEL, sizeof(sel.sel) + n * sizeof(*keys), &sel);
+	mnl_attr_nest_end(nlh, options);
+}
+
+/* A hash table of 256 buckets, and the rule that sends every packet there. */
+static int u32_table(struct wifirr *w, unsigned prio, unsigned protocol, uint32_t table, int hash_offset,
+		     char *why, size_t size)
+{
+	char buf[512] __attribute__((aligned(NLMSG_ALIGNTO)));
+	struct tc_u32_sel link = { .hoff = hash_offset, .hmask = htonl(U32_DIVISOR - 1) };
+	struct nlattr *options;
+	struct nlmsghdr *nlh;
+	int rc;
+
+	nlh = filter_put(buf, w, RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, prio, protocol, table, "u32");
+	options = mnl_attr_nest_start(nlh, TCA_OPTIONS);
+	mnl_attr_put_u32(nlh, TCA_U32_DIVISOR, U32_DIVISOR);
+	mnl_attr_nest_end(nlh, options);
+	rc = rtnl_request(cl.nl, nlh, why, size);
+	if (rc < 0)
+		return rc;
+	nlh = filter_put(buf, w, RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, prio, protocol, 0, "u32");
+	options = mnl_attr_nest_start(nlh, TCA_OPTIONS);
+	mnl_attr_put_u32(nlh, TCA_U32_LINK, table);
+	mnl_attr_put(nlh, TCA_U32_SEL, sizeof(link), &link);
+	mnl_attr_nest_end(nlh, options);
+	return rtnl_request(cl.nl, nlh, why, size);
+}
+
+static const uint32_t table_v4 = 1 << 20, table_v6 = 2 << 20;	/* "1:" and "2:" in tc's words */
+
+static int u32_setup(struct wifirr *w, char *why, size_t size)
+{
+	int rc;
+
+	if (w->config.match == MATCH_MAC)
+		return u32_table(w, PRIO_U32_IPV4, ETH_P_ALL, table_v4, MAC_LOW_OFFSET, why, size);
+	rc = u32_table(w, PRIO_U32_IPV4, ETH_P_IP, table_v4, IPV4_DST_OFFSET, why, size);
+	if (rc < 0)
+		return rc;
+	return u32_table(w, PRIO_U32_IPV6, ETH_P_IPV6, table_v6, IPV6_DST_OFFSET + 12, why, size);
+}
+
+static uint32_t word(const uint8_t *b)
+{
+	return (uint32_t)b[0] << 24 | b[1] << 16 | b[2] << 8 | b[3];
+}
+
+static struct nlmsghdr *u32_client(char *buf, struct wifirr *w, uint16_t id, int type, unsigned flags)
+{
+	const struct addr *a = &w->station[id].addr;
+	unsigned last = a->type == ADDR_MAC ? 5 : a->type == ADDR_IPV4 ? 3 : 15;
+	unsigned protocol = a->type == ADDR_MAC ? ETH_P_ALL : a->type == ADDR_IPV4 ? ETH_P_IP : ETH_P_IPV6;
+	unsigned prio = a->type == ADDR_IPV6 ? PRIO_U32_IPV6 : PRIO_U32_IPV4;
+	uint32_t bucket = (a->type == ADDR_IPV6 ? table_v6 : table_v4) | (uint32_t)a->bytes[last] << 12;
+	struct u32_key keys[4];
+	struct nlmsghdr *nlh;
+	unsigned n = 0;
+
+	nlh = filter_put(buf, w, type, flags, prio, protocol, bucket | (id + 1), "u32");
+	if (type == RTM_DELTFILTER)
+		return nlh;
+	if (a->type == ADDR_MAC) {
+		keys[n++] = (struct u32_key){ MAC_HIGH_OFFSET, 0xffff, a->bytes[0] << 8 | a->bytes[1] };
+		keys[n++] = (struct u32_key){ MAC_LOW_OFFSET, 0xffffffff, word(a->bytes + 2) };
+	} else if (a->type == ADDR_IPV4) {
+		keys[n++] = (struct u32_key){ IPV4_DST_OFFSET, 0xffffffff, word(a->bytes) };
+	} else {
+		for (; n < 4; n++)
+			keys[n] = (struct u32_key){ IPV6_DST_OFFSET + 4 * n, 0xffffffff, word(a->bytes + 4 * n) };
+	}
+	u32_put(nlh, HTB_CLASS_CLIENT(id), bucket, keys, n);
+	return nlh;
+}
+
+/* DSCP EF (RFC 3246) and VOICE-ADMIT (RFC 5865) go to the voice class. */
+static int voice_setup(struct wifirr *w, char *why, size_t size)
+{
+	static const uint8_t dscp[] = { 46, 44 };
+	char buf[512] __attribute__((aligned(NLMSG_ALIGNTO)));
+
+	for (unsigned i = 0; i < sizeof(dscp) * 2; i++) {
+		uint32_t tos = dscp[i / 2] << 2;
+		bool v6 = i & 1;
+		struct u32_key key = v6 ? (struct u32_key){ 0, 0x0fc00000, tos << 20 } :
+			(struct u32_key){ 0, 0x00fc0000, tos << 16 };
+		struct nlmsghdr *nlh = filter_put(buf, w, RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL,
+						  v6 ? PRIO_VOICE_IPV6 : PRIO_VOICE_IPV4,
+						  v6 ? ETH_P_IPV6 : ETH_P_IP, 0, "u32");
+		int rc;
+
+		u32_put(nlh, HTB_CLASS_VOICE, 0, &key, 1);
+		rc = rtnl_request(cl.nl, nlh, why, size);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static int fw_setup(struct wifirr *w, char *why, size_t size)
+{
+	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
+
+	/* without options fw takes the mark itself as class id */
+	return rtnl_request(cl.nl, filter_put(buf, w, RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, PRIO_FW,
+					      ETH_P_ALL, 0, "fw"), why, size);
+}
+
+int classify_start(struct wifirr *w, struct mnl_socket *nl, char *reason, size_t size)
+{
+	char why[128];
+
+	memset(&cl, 0, sizeof(cl));
+	cl.nl = nl;
+	name_table(w->config.device);
+	if (w->config.exempt_voice && voice_setup(w, why, sizeof(why)) < 0) {
+		snprintf(reason, size, "--exempt-voice: filter u32: %s", why);
+		return -1;
+	}
+	if (fw_setup(w, why, sizeof(why)) < 0) {
+		logmsg(LOG_INFO, "classifying with u32: filter fw: %s", why);
+	} else if (nft_setup(w, why, sizeof(why)) < 0) {
+		logmsg(LOG_INFO, "classifying with u32: %s", why);
+	} else if (nft_watch(w) < 0) {
+		logmsg(LOG_INFO, "classifying with u32: no nf_tables events: %s", strerror(errno));
+		nft_remove();
+	} else {
+		cl.by = NFT;
+		return 0;
+	}
+	if (u32_setup(w, why, sizeof(why)) < 0) {
+		snprintf(reason, size, "the kernel has neither nft's netdev egress hook with filter fw, nor filter u32 (%s)", why);
+		return -1;
+	}
+	cl.by = U32;
+	return 0;
+}
+
+const char *classify_name(void)
+{
+	return cl.by == NFT ? "nft" : cl.by == U32 ? "u32" : "none";
+}
+
+static void nft_element(struct wifirr *w, uint16_t id, const char *verb)
+{
+	static const char *const map[] = { [ADDR_MAC] = "mac", [ADDR_IPV4] = "ipv4", [ADDR_IPV6] = "ipv6" };
+	const struct addr *a = &w->station[id].addr;
+	char text[ADDR_TEXT];
+
+	script_add("%s element netdev %s %s { %s : 0x%08x }\n", verb, cl.table, map[a->type],
+		   addr_text(a, text), HTB_CLASS_CLIENT(id));
+}
+
+int classify_add(struct wifirr *w, uint16_t id)
+{
+	char buf[512] __attribute__((aligned(NLMSG_ALIGNTO)));
+	char why[128];
+
+	if (cl.by == NFT) {
+		nft_element(w, id, "add");
+		return 0;
+	}
+	if (rtnl_request(cl.nl, u32_client(buf, w, id, RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL), why, sizeof(why)) < 0) {
+		logmsg(LOG_WARNING, "filter u32: %s", why);
+		return -1;
+	}
+	return 0;
+}
+
+void classify_del(struct wifirr *w, uint16_t id)
+{
+	char buf[512] __attribute__((aligned(NLMSG_ALIGNTO)));
+
+	if (cl.by == NFT)
+		nft_element(w, id, "delete");
+	else if (cl.by == U32)
+		rtnl_request(cl.nl, u32_client(buf, w, id, RTM_DELTFILTER, 0), NULL, 0);
+}
+
+int classify_flush(void)
+{
+	char why[128];
+	int rc;
+
+	if (!cl.script_len)
+		return 0;
+	rc = nft(cl.script, cl.script_len, why, sizeof(why));
+	script_free();
+	if (rc < 0)
+		logmsg(LOG_WARNING, "nft: %s", why);
+	return rc;
+}
+
+void classify_stop(struct wifirr *w)
+{
+	if (cl.events) {
+		watch_del(w, &cl.watch);
+		mnl_socket_close(cl.events);
+	}
+	if (cl.by == NFT)
+		nft_remove();
+	script_free();
+	memset(&cl, 0, sizeof(cl));
+}

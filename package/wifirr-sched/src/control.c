@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The control socket: one command a connection, a line; the answer is JSON
+ * (metrics: Prometheus text). Only root can connect (mode 0600).
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "wifirrd.h"
+
+#define COMMAND_MAX 64
+/* The command follows the connection at once; who waits longer is not us. */
+#define COMMAND_TIMEOUT_MS 50
+#define ANSWER_TIMEOUT_S 5
+
+static struct watch watch = { .fd = -1 };
+
+struct text {
+	char *data;
+	size_t len, size;
+	bool failed;
+};
+
+static void put(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void put(struct text *t, const char *fmt, ...)
+{
+	va_list args;
+	int n;
+
+	if (t->size - t->len < 1024) {
+		char *bigger = realloc(t->data, t->size + 16384);
+
+		if (!bigger) {
+			t->failed = true;
+			return;
+		}
+		t->data = bigger;
+		t->size += 16384;
+	}
+	va_start(args, fmt);
+	n = vsnprintf(t->data + t->len, t->size - t->len, fmt, args);
+	va_end(args);
+	if (n > 0 && (size_t)n < t->size - t->len)
+		t->len += n;
+	else
+		t->failed = true;
+}
+
+/* A JSON string. Device names and kernel messages may hold any byte. */
+static void put_string(struct text *t, const char *s)
+{
+	put(t, "\"");
+	for (; *s; s++) {
+		unsigned char c = *s;
+
+		if (c == '"' || c == '\\')
+			put(t, "\\%c", c);
+		else if (c < 0x20 || c >= 0x7f)
+			put(t, "\\u%04x", c);
+		else
+			put(t, "%c", c);
+	}
+	put(t, "\"");
+}
+
+static const char *yes(bool b)
+{
+	return b ? "true" : "false";
+}
+
+static void put_permille(struct text *t, const char *name, int value)
+{
+	if (value < 0)
+		put(t, "\"%s\":null", name);
+	else
+		put(t, "\"%s\":%d", name, value);
+}
+
+static void put_client_name(struct text *t, const struct wifirr *w, uint16_t id)
+{
+	char text[ADDR_TEXT];
+
+	put(t, "\"%s\"", addr_text(&w->station[id].addr, text));
+}
+
+static const char *mode_name(const struct wifirr *w)
+{
+	return w->config.policy.mode == POLICY_PAPER ? "paper" : "backlog";
+}
+
+static const char *engage_name(const struct wifirr *w)
+{
+	switch (w->config.policy.engage) {
+	case POLICY_ALWAYS: return "always";
+	case POLICY_DRY_RUN: return "dry-run";
+	default: return "auto";
+	}
+}
+
+static void status(struct text *t, const struct wifirr *w)
+{
+	const struct policy *p = &w->policy;
+	struct survey survey = survey_get(w);
+	uint64_t now = now_ms();
+	bool first = true;
+	char why[160];
+
+	policy_explain(p, why, sizeof(why));
+	put(t, "{\"version\":");
+	put_string(t, WIFIRR_VERSION);
+	put(t, ",\"device\":");
+	put_string(t, w->config.device);
+	put(t, ",\"present\":%s,\"backend\":", yes(w->ifindex));
+	if (w->backend)
+		put_string(t, w->backend->name);
+	else
+		put(t, "null");
+	put(t, ",\"refused\":");
+	if (w->refused[0])
+		put_string(t, w->refused);
+	else
+		put(t, "null");
+	put(t, ",\"classifier\":\"%s\"", classify_name());
+	put(t, ",\"mode\":\"%s\",\"engage\":\"%s\"", mode_name(w), engage_name(w));
+	put(t, ",\"engaged\":%s,\"throttling\":%s,\"paused\":%s,\"why\":", yes(p->engaged), yes(p->scheduling), yes(p->paused));
+	put_string(t, why);
+	put(t, ",\"value\":%d,\"threshold\":%d", p->value, p->threshold);
+	put(t, ",\"active_max\":%u,\"slot_ms\":%u", p->config.active, p->config.slot_ms);
+	put(t, ",\"clients\":%u,\"clients_with_demand\":%u,\"active\":[", p->clients, p->demanding);
+	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++) {
+		if (!p->client[id].used || p->client[id].level != POLICY_ACTIVE)
+			continue;
+		put(t, "%s", first ? "" : ",");
+		put_client_name(t, w, id);
+		first = false;
+	}
+	put(t, "],\"next\":");
+	if (p->next != POLICY_NONE) {
+		put(t, "{\"client\":");
+		put_client_name(t, w, p->next);
+		put(t, ",\"in_ms\":%llu}", (unsigned long long)(p->next_at > now ? p->next_at - now : 0));
+	} else {
+		put(t, "null");
+	}
+	put(t, ",\"channel\":{");
+	put_permille(t, "busy_permille", survey.busy_permille);
+	put(t, ",");
+	put_permille(t, "receiving_permille", survey.rx_permille);
+	put(t, ",");
+	put_permille(t, "sending_permille", survey.tx_permille);
+	put(t, ",");
+	put_permille(t, "wasted_estimate_permille", survey.wasted_permille);
+	put(t, "},\"counters\":{\"turns\":%llu,\"engagements\":%llu,\"changes\":%llu,\"change_us\":%llu,"
+	    "\"restarts\":%llu,\"evicted\":%llu,\"refused_clients\":%llu},\"uptime_s\":%llu}\n",
+	    (unsigned long long)p->turns, (unsigned long long)p->engagements, (unsigned long long)w->changes,
+	    (unsigned long long)w->change_ns / 1000, (unsigned long long)w->restarts,
+	    (unsigned long long)w->evicted, (unsigned long long)w->refused_stations,
+	    (unsigned long long)(now - w->started) / 1000);
+}
+
+/* What airtime gives a client; htb throttles by rate and has no weight. */
+static unsigned weight(const struct wifirr *w, const struct policy_client *c)
+{
+	bool full = c->level == POLICY_OPEN || c->level == POLICY_ACTIVE;
+
+	return full ? w->config.weight_active : w->config.weight_waiting;
+}
+
+static void clients(struct text *t, const struct wifirr *w)
+{
+	bool first = true;
+
+	put(t, "{\"clients\":[");
+	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++) {
+		const struct policy_client *c = &w->policy.client[id];
+		const struct station *s = &w->station[id];
+		uint64_t scheduled = c->active_ms + c->waiting_ms;
+
+		if (!s->used)
+			continue;
+		put(t, "%s\n{\"client\":", first ? "" : ",");
+		first = false;
+		put_client_name(t, w, id);
+		put(t, ",\"state\":\"%s\",\"demand\":%s,\"always\":%s,\"ignored\":%s", policy_level_name(c->level),
+		    yes(c->demand), yes(c->flags & POLICY_CLIENT_ALWAYS), yes(c->flags & POLICY_CLIENT_IGNORED));
+		put(t, ",\"waiting_bytes\":%u,\"rate_kbit\":%u,\"delivered_bytes\":%llu", c->waiting,
+		    c->rate_bps / 1000, (unsigned long long)c->delivered);
+		put(t, ",\"active_ms\":%llu,\"waiting_ms\":%llu,", (unsigned long long)c->active_ms,
+		    (unsigned long long)c->waiting_ms);
+		put_permille(t, "active_permille", scheduled ? (int)(c->active_ms * 1000 / scheduled) : -1);
+		if (w->backend == &airtime_backend)
+			put(t, ",\"weight\":%u", weight(w, c));
+		else
+			put(t, ",\"weight\":null");
+		if (s->expected_kbit)
+			put(t, ",\"expected_kbit\":%u}", s->expected_kbit);
+		else
+			put(t, ",\"expected_kbit\":null}");
+	}
+	put(t, "\n]}\n");
+}
+
+static void metric(struct text *t, const struct wifirr *w, const char *name, const char *type, const char *help,
+		   unsigned long long value)
+{
+	put(t, "# HELP wifirr_%s %s\n# TYPE wifirr_%s %s\nwifirr_%s{device=\"%s\"} %llu\n",
+	    name, help, name, type, name, w->config.device, value);
+}
+
+static void metrics(struct text *t, const struct wifirr *w)
+{
+	const struct policy *p = &w->policy;
+	struct survey survey = survey_get(w);
+	uint64_t delivered = 0, waiting = 0;
+
+	for (unsigned id = 0; id < POLICY_CLIENTS_MAX; id++) {
+		if (!w->station[id].used)
+			continue;
+		delivered += p->client[id].delivered;
+		waiting += p->client[id].waiting;
+	}
+	metric(t, w, "engaged", "gauge", "1 while clients take turns.", p->engaged);
+	metric(t, w, "clients", "gauge", "Clients present.", p->clients);
+	metric(t, w, "clients_with_demand", "gauge", "Clients with demand, exempt ones not counted.", p->demanding);
+	metric(t, w, "clients_active", "gauge", "Clients in their turn.", p->active);
+	metric(t, w, "waiting_bytes", "gauge", "Bytes queued for all clients.", waiting);
+	metric(t, w, "delivered_bytes", "gauge", "Bytes delivered to the clients present.", delivered);
+	metric(t, w, "turns_total", "counter", "Turns begun.", p->turns);
+	metric(t, w, "engagements_total", "counter", "Times scheduling began.", p->engagements);
+	metric(t, w, "changes_total", "counter", "Changes made in the kernel.", w->changes);
+	metric(t, w, "change_microseconds_total", "counter", "Time spent on them.", w->change_ns / 1000);
+	metric(t, w, "restarts_total", "counter", "Times settings that somebody removed were restored.", w->restarts);
+	metric(t, w, "evicted_total", "counter", "Idle clients dropped from a full table.", w->evicted);
+	metric(t, w, "refused_clients_total", "counter", "Times a client found the table full.", w->refused_stations);
+	if (survey.busy_permille >= 0)
+		metric(t, w, "channel_busy_permille", "gauge", "Share of time the channel is in use.", survey.busy_permille);
+	if (survey.wasted_permille >= 0)
+		metric(t, w, "channel_wasted_estimate_permille", "gauge",
+		       "Estimated share of time lost to collisions and interference.", survey.wasted_permille);
+}
+
+static void set_paused(struct text *t, struct wifirr *w, bool paused)
+{
+	policy_pause(&w->policy, paused);
+	tick_soon(w);
+	put(t, "{\"paused\":%s}\n", yes(paused));
+}
+
+static void answer(struct text *t, struct wifirr *w, const char *command)
+{
+	if (strcmp(command, "status") == 0)
+		return status(t, w);
+	if (strcmp(command, "clients") == 0)
+		return clients(t, w);
+	if (strcmp(command, "metrics") == 0)
+		return metrics(t, w);
+	if (strcmp(command, "pause") == 0)
+		return set_paused(t, w, true);
+	if (strcmp(command, "resume") == 0)
+		return set_paused(t, w, false);
+	put(t, "{\"error\":\"unknown command\"}\n");
+}
+
+static void readable(struct wifirr *w)
+{
+	struct timeval timeout = { .tv_usec = COMMAND_TIMEOUT_MS * 1000 };
+	char command[COMMAND_MAX];
+	struct text t = { 0 };
+	int sndbuf = 1 << 20;
+	int fd = accept4(watch.fd, NULL, NULL, SOCK_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return;
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+	/* the whole answer fits into the socket: a slow reader holds up nobody */
+	setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &sndbuf, sizeof(sndbuf));
+	n = recv(fd, command, sizeof(command) - 1, 0);
+	if (n > 0) {
+		command[n] = '\0';
+		command[strcspn(command, "\r\n")] = '\0';
+		answer(&t, w, command);
+		if (t.failed || send(fd, t.data, t.len, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)t.len)
+			logmsg(LOG_WARNING, "control: answer of %zu bytes not sent", t.len);
+		free(t.data);
+	}
+	close(fd);
+}
+
+static int connect_to(const char *path)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
+		int error = errno;
+
+		close(fd);
+		errno = error;
+		return -1;
+	}
+	return fd;
+}
+
+int control_start(struct wifirr *w, char *reason, size_t size)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	const char *path = w->config.control;
+	struct stat info;
+	mode_t mask;
+	int rc, fd;
+
+	if (lstat(path, &info) == 0) {
+		if (!S_ISSOCK(info.st_mode)) {
+			snprintf(reason, size, "--control %s: exists and is not a socket", path);
+			return -1;
+		}
+		fd = connect_to(path);
+		if (fd >= 0) {
+			close(fd);
+			snprintf(reason, size, "--control %s: in use by another wifirrd", path);
+			return -1;
+		}
+		unlink(path);
+	}
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	watch = (struct watch){ .fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), .readable = readable };
+	mask = umask(0177);
+	rc = watch.fd < 0 ? -1 : bind(watch.fd, (struct sockaddr *)&address, sizeof(address));
+	umask(mask);
+	if (rc < 0 || listen(watch.fd, 8) < 0 || watch_add(w, &watch) < 0) {
+		snprintf(reason, size, "--control %s: %s", path, strerror(errno));
+		if (rc == 0)
+			unlink(path);
+		if (watch.fd >= 0)
+			close(watch.fd);
+		watch.fd = -1;
+		return -1;
+	}
+	return 0;
+}
+
+void control_stop(struct wifirr *w)
+{
+	if (watch.fd < 0)
+		return;
+	watch_del(w, &watch);
+	close(watch.fd);
+	watch.fd = -1;
+	unlink(w->config.control);
+}
+
+int control_request(const char *path, const char *command)
+{
+	static const char *const commands[] = { "status", "clients", "metrics", "pause", "resume" };
+	struct timeval timeout = { .tv_sec = ANSWER_TIMEOUT_S };
+	bool known = false, any = false;
+	char buf[4096];
+	ssize_t n;
+	int fd;
+
+	for (unsigned i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		known |= strcmp(command, commands[i]) == 0;
+	if (!known) {
+		fprintf(stderr, "wifirrd: %s: must be status, clients, metrics, pause or resume\n", command);
+		return EXIT_USAGE;
+	}
+	fd = connect_to(path);
+	if (fd < 0) {
+		fprintf(stderr, "wifirrd: --control %s: %s\n", path, strerror(errno));
+		return EXIT_FAILED;
+	}
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+	if (send(fd, command, strlen(command), MSG_NOSIGNAL) < 0)
+		any = false;
+	while ((n = recv(fd, buf, sizeof(buf), 0)) > 0) {
+		fwrite(buf, 1, n, stdout);
+		any = true;
+	}
+	close(fd);
+	if (!any || n < 0) {
+		fprintf(stderr, "wifirrd: --control %s: no answer\n", path);
+		return EXIT_FAILED;
+	}
+	return fflush(stdout) == 0 ? 0 : EXIT_FAILED;
+}

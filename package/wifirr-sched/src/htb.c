@@ -1,0 +1,607 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The htb backend: one class per client on the device's egress, throttled or
+ * not by changing rate and ceil of all affected classes in one netlink batch.
+ *
+ *	5746:		htb, root
+ *	  5746:1	the link: --rate while clients are throttled, else wide open
+ *	    5746:2	everything that is no client's: never throttled
+ *	    5746:3	voice, with --exempt-voice
+ *	    5746:a000+	clients
+ *
+ * What HTB (net/sched/sch_htb.c) makes necessary:
+ * - A class that has overdrawn its ceil sleeps for MTU*8/ceil, and a change
+ *   does not wake it: at 20 kbit/s for 0.6 s. So a client is readied before
+ *   its turn in two steps of growing ceil (POLICY_NEXT, POLICY_SOON), the last
+ *   of which leaves a debt of a few ms.
+ * - A packet is charged whole, GSO or not: 64 KB at 20 kbit/s is 26 s of debt.
+ *   gso_max_segs 1 keeps this host's own packets small; a tbf below each class
+ *   cuts up those that arrive large (GRO) on their way to the device.
+ * - The children's rates must not exceed the parent's, or it falls into debt
+ *   and stops lending. The shares below add up to 100.
+ * - prio is not read again while a class has packets: never changed here.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <syslog.h>
+
+#include <libmnl/libmnl.h>
+#include <linux/gen_stats.h>
+#include <linux/pkt_sched.h>
+#include <linux/rtnetlink.h>
+
+#include "wifirrd.h"
+
+#define FRAME 1514U			/* bytes, what HTB charges for a full packet */
+#define OPEN_KBIT 10000000U		/* "wide open": faster than any WiFi */
+#define TBF_HANDLE(id) ((0x6000U + (id)) << 16)
+
+/* Guaranteed shares of the link, in percent; what is not used is lent. */
+#define SHARE_DEFAULT 5
+#define SHARE_VOICE 5
+#define SHARE_EXEMPT 5			/* all clients that are never throttled */
+#define SHARE_WAITING 20		/* all trickles: the cap on their sum */
+#define SHARE_ACTIVE 65			/* all active ones */
+
+#define SOON_PERCENT 10			/* of the link: ceil of a client that is about to start */
+#define LEAD_SLACK_MS 5			/* our own lateness */
+
+#define LEAF_BYTES 131072		/* bound of a client's queue */
+#define CODEL_FLOWS 32			/* the default of 1024 costs 64 KB a client */
+
+#define BATCH (POLICY_CLIENTS_MAX * 192)	/* bytes: a class change takes 156 */
+
+static struct {
+	struct mnl_socket *nl;
+	bool scheduling;		/* what the classes are set for */
+	uint32_t rate_kbit;
+	uint32_t trickle_bps;		/* of each waiting client, bytes/s */
+	bool tbf, fq_codel;
+	bool created[POLICY_CLIENTS_MAX];
+	uint32_t gso_max_segs;		/* the device's own */
+	uint64_t last_bytes[POLICY_CLIENTS_MAX];
+} htb;
+
+/* bytes per second */
+static uint32_t bytes_per_s(uint32_t kbit)
+{
+	return (uint64_t)kbit * 1000 / 8;
+}
+
+static uint32_t max_u32(uint32_t a, uint32_t b)
+{
+	return a > b ? a : b;
+}
+
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint32_t link_rate(void)
+{
+	return bytes_per_s(htb.rate_kbit);
+}
+
+static uint32_t soon_rate(void)
+{
+	return max_u32(htb.trickle_bps, link_rate() / 100 * SOON_PERCENT);
+}
+
+/* Halfway, geometrically, between the trickle and soon_rate(). */
+static uint32_t next_rate(void)
+{
+	uint64_t product = (uint64_t)htb.trickle_bps * soon_rate();
+	uint64_t root = 0;
+
+	for (uint64_t bit = 1ULL << 31; bit; bit >>= 1)
+		if ((root + bit) * (root + bit) <= product)
+			root += bit;
+	return root;
+}
+
+/* Time for which one packet at this rate puts a class to sleep. */
+static unsigned debt_ms(uint32_t rate)
+{
+	return FRAME * 1000 / rate + 1;
+}
+
+/* A qdisc or class message. */
+static struct nlmsghdr *tc_put(void *buf, const struct wifirr *w, int type, unsigned flags,
+			       uint32_t parent, uint32_t handle, const char *kind)
+{
+	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
+	struct tcmsg *tc;
+
+	nlh->nlmsg_type = type;
+	nlh->nlmsg_flags = NLM_F_REQUEST | flags;
+	tc = mnl_nlmsg_put_extra_header(nlh, sizeof(*tc));
+	tc->tcm_family = AF_UNSPEC;
+	tc->tcm_ifindex = w->ifindex;
+	tc->tcm_parent = parent;
+	tc->tcm_handle = handle;
+	if (kind)
+		mnl_attr_put_strz(nlh, TCA_KIND, kind);
+	return nlh;
+}
+
+/* Time to send size bytes, in the kernel's 64 ns ticks. */
+static uint32_t ticks(uint32_t rate, uint32_t size)
+{
+	uint64_t t = (uint64_t)size * (1000000000 / 64) / rate;
+
+	return t > UINT32_MAX ? UINT32_MAX : t;
+}
+
+/* Two packets, or 2 ms where that is more: the kernel's timers are no finer. */
+static uint32_t burst(uint32_t rate)
+{
+	return max_u32(2 * FRAME, rate / 500);
+}
+
+static void class_put(struct nlmsghdr *nlh, uint32_t rate, uint32_t ceil, unsigned quantum, unsigned prio)
+{
+	struct tc_htb_opt opt = {
+		.rate = { .rate = rate, .linklayer = TC_LINKLAYER_ETHERNET },
+		.ceil = { .rate = ceil, .linklayer = TC_LINKLAYER_ETHERNET },
+		.buffer = ticks(rate, burst(rate)),
+		.cbuffer = ticks(ceil, burst(ceil)),
+		.quantum = quantum,
+		.prio = prio,
+	};
+	struct nlattr *options = mnl_attr_nest_start(nlh, TCA_OPTIONS);
+
+	mnl_attr_put(nlh, TCA_HTB_PARMS, sizeof(opt), &opt);
+	mnl_attr_nest_end(nlh, options);
+}
+
+static struct nlmsghdr *link_class(void *buf, const struct wifirr *w, unsigned flags)
+{
+	uint32_t rate = htb.scheduling ? link_rate() : bytes_per_s(OPEN_KBIT);
+	struct nlmsghdr *nlh = tc_put(buf, w, RTM_NEWTCLASS, flags, TC_H_ROOT, HTB_CLASS_LINK, "htb");
+
+	class_put(nlh, rate, rate, FRAME, 0);
+	return nlh;
+}
+
+static struct nlmsghdr *fixed_class(void *buf, const struct wifirr *w, unsigned flags, uint32_t handle, unsigned share)
+{
+	uint32_t ceil = htb.scheduling ? link_rate() : bytes_per_s(OPEN_KBIT);
+	struct nlmsghdr *nlh = tc_put(buf, w, RTM_NEWTCLASS, flags, HTB_CLASS_LINK, handle, "htb");
+
+	class_put(nlh, ceil / 100 * share, ceil, FRAME, handle == HTB_CLASS_VOICE ? 0 : 1);
+	return nlh;
+}
+
+static struct nlmsghdr *client_class(void *buf, const struct wifirr *w, unsigned flags, uint16_t id)
+{
+	struct nlmsghdr *nlh = tc_put(buf, w, RTM_NEWTCLASS, flags, HTB_CLASS_LINK, HTB_CLASS_CLIENT(id), "htb");
+	enum policy_level level = w->policy.client[id].level;
+	uint32_t link = htb.scheduling ? link_rate() : bytes_per_s(OPEN_KBIT);
+	uint32_t rate = htb.trickle_bps, ceil = htb.trickle_bps;
+
+	switch (level) {
+	case POLICY_OPEN:
+		rate = max_u32(1, link / 100 * SHARE_EXEMPT / POLICY_CLIENTS_MAX);
+		ceil = link;
+		break;
+	case POLICY_ACTIVE:
+		rate = link / 100 * SHARE_ACTIVE / w->policy.config.active;
+		ceil = link;
+		break;
+	case POLICY_SOON:
+		ceil = soon_rate();
+		break;
+	case POLICY_NEXT:
+		ceil = next_rate();
+		break;
+	case POLICY_WAITING:
+		break;
+	}
+	/* a turn of the round robin among classes: longer on a fast link, to save CPU */
+	class_put(nlh, max_u32(rate, 1), ceil, max_u32(FRAME, min_u32(ceil / 1000, 60000)), 1);
+	return nlh;
+}
+
+/* Trickle and lead times follow from the link's rate and the number of clients. */
+static bool update_rates(struct wifirr *w)
+{
+	struct policy_config *policy = &w->policy.config;
+	uint32_t want = bytes_per_s(w->config.trickle_kbit);
+	uint32_t cap = link_rate() / 100 * SHARE_WAITING / max_u32(1, w->policy.clients);
+	uint32_t trickle = max_u32(1, min_u32(want, cap));
+	bool changed = trickle != htb.trickle_bps;
+
+	htb.trickle_bps = trickle;
+	/* no longer than a few slots: a slow link with many clients has debts of minutes */
+	policy->next_lead_ms = min_u32(debt_ms(trickle) + LEAD_SLACK_MS, 2 * policy->slot_ms);
+	policy->soon_lead_ms = min_u32(debt_ms(next_rate()) + LEAD_SLACK_MS, policy->slot_ms);
+	return changed;
+}
+
+static int put_leaf(struct wifirr *w, uint16_t id, char *why, size_t size)
+{
+	char buf[512] __attribute__((aligned(NLMSG_ALIGNTO)));
+	uint32_t parent = HTB_CLASS_CLIENT(id);
+	struct nlattr *options;
+	struct nlmsghdr *nlh;
+	int rc;
+
+	if (htb.tbf) {
+		/* fast enough never to hold anything back; cuts what is longer than its burst */
+		struct tc_tbf_qopt opt = {
+			.rate = { .rate = UINT32_MAX, .linklayer = TC_LINKLAYER_ETHERNET },
+			.limit = LEAF_BYTES,
+		};
+
+		nlh = tc_put(buf, w, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, parent, TBF_HANDLE(id), "tbf");
+		options = mnl_attr_nest_start(nlh, TCA_OPTIONS);
+		mnl_attr_put(nlh, TCA_TBF_PARMS, sizeof(opt), &opt);
+		mnl_attr_put_u64(nlh, TCA_TBF_RATE64, 100000000000ULL);
+		mnl_attr_put_u32(nlh, TCA_TBF_BURST, w->mtu + 32);
+		mnl_attr_nest_end(nlh, options);
+		rc = rtnl_request(htb.nl, nlh, why, size);
+		if (rc == -ENOENT || rc == -EOPNOTSUPP || rc == -EINVAL) {
+			logmsg(LOG_INFO, "leaf qdisc tbf: %s: packets that arrive aggregated are charged whole", why);
+			htb.tbf = false;
+			return put_leaf(w, id, why, size);
+		}
+		if (rc < 0)
+			return rc;
+		parent = TBF_HANDLE(id) | 1;
+	}
+	if (htb.fq_codel) {
+		nlh = tc_put(buf, w, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, parent, 0, "fq_codel");
+		options = mnl_attr_nest_start(nlh, TCA_OPTIONS);
+		mnl_attr_put_u32(nlh, TCA_FQ_CODEL_FLOWS, CODEL_FLOWS);
+		mnl_attr_put_u32(nlh, TCA_FQ_CODEL_LIMIT, 2 * LEAF_BYTES / FRAME);
+		mnl_attr_put_u32(nlh, TCA_FQ_CODEL_MEMORY_LIMIT, 2 * LEAF_BYTES);
+		/* waiting for a turn is no congestion; us */
+		mnl_attr_put_u32(nlh, TCA_FQ_CODEL_TARGET, 50000);
+		mnl_attr_put_u32(nlh, TCA_FQ_CODEL_INTERVAL, w->config.policy.slot_ms * 1000);
+		mnl_attr_nest_end(nlh, options);
+		rc = rtnl_request(htb.nl, nlh, why, size);
+		if (rc == -ENOENT || rc == -EOPNOTSUPP) {
+			logmsg(LOG_INFO, "leaf qdisc fq_codel: %s: using a byte-bounded fifo", why);
+			htb.fq_codel = false;
+			return htb.tbf ? 0 : put_leaf(w, id, why, size);
+		}
+		return rc;
+	}
+	if (!htb.tbf) {
+		struct tc_fifo_qopt opt = { .limit = LEAF_BYTES };
+
+		nlh = tc_put(buf, w, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, parent, 0, "bfifo");
+		mnl_attr_put(nlh, TCA_OPTIONS, sizeof(opt), &opt);
+		return rtnl_request(htb.nl, nlh, why, size);
+	}
+	return 0;
+}
+
+static int set_gso_max_segs(struct wifirr *w, uint32_t segs)
+{
+	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
+	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
+	struct ifinfomsg *ifi;
+
+	nlh->nlmsg_type = RTM_NEWLINK;
+	ifi = mnl_nlmsg_put_extra_header(nlh, sizeof(*ifi));
+	ifi->ifi_index = w->ifindex;
+	mnl_attr_put_u32(nlh, IFLA_GSO_MAX_SEGS, segs);
+	return rtnl_request(htb.nl, nlh, NULL, 0);
+}
+
+struct root {
+	int ifindex;
+	bool found, ours;
+	uint32_t handle, r2q;
+	char kind[16];
+};
+
+static int root_qdisc(const struct nlmsghdr *nlh, void *data)
+{
+	const struct tcmsg *tc = mnl_nlmsg_get_payload(nlh);
+	const struct nlattr *attr, *option;
+	struct root *root = data;
+
+	if (nlh->nlmsg_type != RTM_NEWQDISC || tc->tcm_ifindex != root->ifindex || tc->tcm_parent != TC_H_ROOT)
+		return MNL_CB_OK;
+	root->found = true;
+	root->handle = tc->tcm_handle;
+	mnl_attr_for_each(attr, nlh, sizeof(*tc)) {
+		if (mnl_attr_get_type(attr) == TCA_KIND && mnl_attr_validate(attr, MNL_TYPE_NUL_STRING) >= 0)
+			snprintf(root->kind, sizeof(root->kind), "%s", mnl_attr_get_str(attr));
+		if (mnl_attr_get_type(attr) != TCA_OPTIONS || tc->tcm_handle != HTB_HANDLE)
+			continue;
+		mnl_attr_for_each_nested(option, attr) {
+			const struct tc_htb_glob *glob = mnl_attr_get_payload(option);
+
+			if (mnl_attr_get_type(option) == TCA_HTB_INIT && mnl_attr_get_payload_len(option) >= sizeof(*glob))
+				root->r2q = glob->rate2quantum;
+		}
+	}
+	root->ours = root->handle == HTB_HANDLE && strcmp(root->kind, "htb") == 0;
+	return MNL_CB_OK;
+}
+
+static int find_root(struct wifirr *w, struct root *root)
+{
+	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
+
+	*root = (struct root){ .ifindex = w->ifindex };
+	return rtnl_dump(htb.nl, tc_put(buf, w, RTM_GETQDISC, 0, 0, 0, NULL), root_qdisc, root);
+}
+
+static void delete_root(struct wifirr *w)
+{
+	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
+
+	rtnl_request(htb.nl, tc_put(buf, w, RTM_DELQDISC, 0, TC_H_ROOT, HTB_HANDLE, NULL), NULL, 0);
+}
+
+/*
+ * The device's link rate: --rate, or what its stations are expected to get,
+ * averaged as they share airtime (harmonically) with 10 % off, so that the
+ * queue stays here; kbit/s, 0: unknown.
+ */
+static uint32_t expected_rate(const struct wifirr *w)
+{
+	uint64_t sum = 0;	/* of 10^12 / rate */
+	unsigned n = 0;
+
+	if (w->config.rate_kbit)
+		return w->config.rate_kbit;
+	for (unsigned id = 0; id < POLICY_CLIENTS_MAX; id++) {
+		const struct station *s = &w->station[id];
+
+		if (!s->used || !s->expected_kbit)
+			continue;
+		sum += 1000000000000ULL / s->expected_kbit;
+		n++;
+	}
+	return sum ? n * 900000000000ULL / sum : 0;
+}
+
+static void stop(struct wifirr *w)
+{
+	struct root root;
+
+	if (!htb.nl)
+		return;
+	classify_stop(w);
+	if (w->ifindex && find_root(w, &root) == 0) {
+		if (root.ours)
+			delete_root(w);
+		set_gso_max_segs(w, htb.gso_max_segs);
+	}
+	mnl_socket_close(htb.nl);
+	memset(&htb, 0, sizeof(htb));
+}
+
+static int start(struct wifirr *w, char *reason, size_t size)
+{
+	char buf[512] __attribute__((aligned(NLMSG_ALIGNTO)));
+	struct tc_htb_glob glob = { .version = 3, .rate2quantum = 1, .defcls = HTB_CLASS_DEFAULT & 0xffff };
+	struct nlattr *options;
+	struct nlmsghdr *nlh;
+	char why[128];
+	struct root root;
+	int rc;
+
+	memset(&htb, 0, sizeof(htb));
+	htb.tbf = htb.fq_codel = true;
+	htb.gso_max_segs = w->gso_max_segs;
+	htb.rate_kbit = expected_rate(w);
+	if (!htb.rate_kbit && !w->wireless) {
+		snprintf(reason, size, "htb: --rate: %s tells no link rate, so it must be given", w->config.device);
+		return -1;
+	}
+	if (htb.rate_kbit && w->config.trickle_kbit >= htb.rate_kbit) {
+		snprintf(reason, size, "htb: --trickle %u: not below the link's rate of %u kbit/s",
+			 w->config.trickle_kbit, htb.rate_kbit);
+		return -1;
+	}
+	htb.nl = rtnl_open(0);
+	if (!htb.nl) {
+		snprintf(reason, size, "htb: netlink: %s", strerror(errno));
+		return -1;
+	}
+	if (find_root(w, &root) < 0) {
+		snprintf(reason, size, "htb: cannot list the qdiscs of %s", w->config.device);
+		goto fail;
+	}
+	if (root.ours) {
+		/* the remains of a daemon that was killed; it kept the device's setting in r2q */
+		logmsg(LOG_NOTICE, "%s: taking over from a daemon that did not exit", w->config.device);
+		if (root.r2q > 1)
+			htb.gso_max_segs = root.r2q;
+		delete_root(w);
+	} else if (root.found && root.handle) {
+		snprintf(reason, size, "htb: %s already has a root qdisc, %s %x:, which wifirrd will not replace (remove it, or do not schedule this device)",
+			 w->config.device, root.kind, root.handle >> 16);
+		goto fail;
+	}
+
+	/*
+	 * r2q is used by nothing, as every class comes with its quantum: it
+	 * keeps gso_max_segs for the one who finds this qdisc after a kill.
+	 */
+	glob.rate2quantum = max_u32(1, htb.gso_max_segs);
+	nlh = tc_put(buf, w, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, TC_H_ROOT, HTB_HANDLE, "htb");
+	options = mnl_attr_nest_start(nlh, TCA_OPTIONS);
+	mnl_attr_put(nlh, TCA_HTB_INIT, sizeof(glob), &glob);
+	mnl_attr_nest_end(nlh, options);
+	rc = rtnl_request(htb.nl, nlh, why, sizeof(why));
+	if (rc < 0) {
+		snprintf(reason, size, "htb: qdisc on %s: %s%s", w->config.device, why,
+			 rc == -ENOENT ? " (kernel without sch_htb)" : rc == -EPERM ? " (must be root)" : "");
+		goto fail;
+	}
+	if ((rc = rtnl_request(htb.nl, link_class(buf, w, NLM_F_CREATE), why, sizeof(why))) < 0 ||
+	    (rc = rtnl_request(htb.nl, fixed_class(buf, w, NLM_F_CREATE, HTB_CLASS_DEFAULT, SHARE_DEFAULT), why, sizeof(why))) < 0 ||
+	    (rc = rtnl_request(htb.nl, fixed_class(buf, w, NLM_F_CREATE, HTB_CLASS_VOICE, SHARE_VOICE), why, sizeof(why))) < 0) {
+		snprintf(reason, size, "htb: class on %s: %s", w->config.device, why);
+		goto fail_qdisc;
+	}
+	if (classify_start(w, htb.nl, why, sizeof(why)) < 0) {
+		snprintf(reason, size, "htb: %s", why);
+		goto fail_qdisc;
+	}
+	set_gso_max_segs(w, 1);
+	update_rates(w);
+	return 0;
+
+fail_qdisc:
+	delete_root(w);
+fail:
+	mnl_socket_close(htb.nl);
+	memset(&htb, 0, sizeof(htb));
+	return -1;
+}
+
+static int add(struct wifirr *w, uint16_t id)
+{
+	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
+	char why[128];
+	int rc;
+
+	rc = rtnl_request(htb.nl, client_class(buf, w, NLM_F_CREATE | NLM_F_EXCL, id), why, sizeof(why));
+	if (rc >= 0)
+		rc = put_leaf(w, id, why, sizeof(why));
+	if (rc < 0) {
+		logmsg(LOG_WARNING, "class for a client: %s", why);
+		return -1;
+	}
+	htb.created[id] = true;
+	return classify_add(w, id);
+}
+
+static void del(struct wifirr *w, uint16_t id)
+{
+	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
+
+	if (!htb.created[id])
+		return;
+	classify_del(w, id);
+	classify_flush();	/* nobody may be sent to a class that is gone */
+	rtnl_request(htb.nl, tc_put(buf, w, RTM_DELTCLASS, 0, HTB_CLASS_LINK, HTB_CLASS_CLIENT(id), NULL), NULL, 0);
+	htb.created[id] = false;
+}
+
+static int flush(struct wifirr *w)
+{
+	(void)w;
+	return classify_flush();
+}
+
+static int apply(struct wifirr *w, const uint16_t *ids, size_t n)
+{
+	static char buf[BATCH] __attribute__((aligned(NLMSG_ALIGNTO)));
+	uint32_t rate = expected_rate(w);
+	struct nlmsghdr *nlh = NULL;
+	bool link = false, all;
+	char why[128];
+	size_t len = 0;
+	int rc;
+
+	/* an estimate that wanders a little is no reason to touch every class */
+	if (rate && (rate > htb.rate_kbit + htb.rate_kbit / 8 || rate < htb.rate_kbit - htb.rate_kbit / 8)) {
+		htb.rate_kbit = rate;
+		link = true;
+	}
+	if (!htb.rate_kbit)
+		return 0;	/* no station has told its rate yet: nothing to shape to */
+	all = update_rates(w) || link;
+	if (htb.scheduling != w->policy.scheduling) {
+		htb.scheduling = w->policy.scheduling;
+		link = all = true;
+	}
+	if (link) {
+		nlh = link_class(buf, w, 0);
+		len += nlh->nlmsg_len;
+		nlh = fixed_class(buf + len, w, 0, HTB_CLASS_DEFAULT, SHARE_DEFAULT);
+		len += nlh->nlmsg_len;
+		nlh = fixed_class(buf + len, w, 0, HTB_CLASS_VOICE, SHARE_VOICE);
+		len += nlh->nlmsg_len;
+	}
+	for (size_t i = 0; i < (all ? POLICY_CLIENTS_MAX : n); i++) {
+		uint16_t id = all ? i : ids[i];
+
+		if (!htb.created[id])
+			continue;
+		nlh = client_class(buf + len, w, 0, id);
+		len += nlh->nlmsg_len;
+	}
+	if (!nlh)
+		return 0;
+	/* all at once; only the last needs an answer, errors come by themselves */
+	nlh->nlmsg_flags |= NLM_F_ACK;
+	nlh->nlmsg_seq = rtnl_seq();
+	if (mnl_socket_sendto(htb.nl, buf, len) < 0) {
+		logmsg(LOG_WARNING, "netlink: %s", strerror(errno));
+		return -1;
+	}
+	rc = rtnl_ack(htb.nl, nlh->nlmsg_seq, why, sizeof(why));
+	if (rc < 0)
+		logmsg(LOG_WARNING, "changing classes: %s", why);
+	return rc;
+}
+
+struct counters {
+	struct wifirr *w;
+	bool ours;
+};
+
+static int class_counters(const struct nlmsghdr *nlh, void *data)
+{
+	const struct tcmsg *tc = mnl_nlmsg_get_payload(nlh);
+	const struct nlattr *attr, *stat;
+	struct counters *counters = data;
+	struct station *s;
+	uint32_t id;
+
+	if (nlh->nlmsg_type != RTM_NEWTCLASS || TC_H_MAJ(tc->tcm_handle) != HTB_HANDLE)
+		return MNL_CB_OK;
+	counters->ours = true;
+	id = TC_H_MIN(tc->tcm_handle) - TC_H_MIN(HTB_CLASS_CLIENT(0));
+	if (id >= POLICY_CLIENTS_MAX || !htb.created[id])
+		return MNL_CB_OK;
+	s = &counters->w->station[id];
+	mnl_attr_for_each(attr, nlh, sizeof(*tc)) {
+		if (mnl_attr_get_type(attr) != TCA_STATS2)
+			continue;
+		mnl_attr_for_each_nested(stat, attr) {
+			const struct gnet_stats_basic *basic = mnl_attr_get_payload(stat);
+			const struct gnet_stats_queue *queue = mnl_attr_get_payload(stat);
+
+			if (mnl_attr_get_type(stat) == TCA_STATS_BASIC && mnl_attr_get_payload_len(stat) >= sizeof(basic->bytes))
+				memcpy(&s->bytes, &basic->bytes, sizeof(s->bytes));	/* may be misaligned */
+			if (mnl_attr_get_type(stat) == TCA_STATS_QUEUE && mnl_attr_get_payload_len(stat) >= sizeof(*queue))
+				s->waiting = queue->backlog;
+		}
+	}
+	return MNL_CB_OK;
+}
+
+static int read_counters(struct wifirr *w)
+{
+	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
+	struct counters counters = { .w = w };
+	int rc = rtnl_dump(htb.nl, tc_put(buf, w, RTM_GETTCLASS, 0, 0, 0, NULL), class_counters, &counters);
+
+	if (rc < 0)
+		return rc;
+	return counters.ours ? 0 : -ENOENT;
+}
+
+const struct backend htb_backend = {
+	.name = "htb",
+	.start = start,
+	.apply = apply,
+	.read = read_counters,
+	.add = add,
+	.del = del,
+	.flush = flush,
+	.stop = stop,
+};

@@ -1,0 +1,731 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options, the event loop, and the life of the device. */
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <sys/un.h>
+#include <syslog.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <libmnl/libmnl.h>
+#include <linux/rtnetlink.h>
+
+#include "wifirrd.h"
+
+#define EXPECTED_REFRESH_MS 60000	/* stations' expected throughput */
+#define START_RETRY_MS 2000		/* after the backend could not be set up again */
+#define START_TRIES 5
+
+static struct wifirr daemon_state;
+static int verbosity;
+
+static struct {
+	struct mnl_socket *requests, *events;
+	int timer, signals;
+	bool quit, lost, reload;
+	bool attached;
+	unsigned failures;
+	uint64_t expected_at;
+	struct watch timer_watch, signal_watch, link_watch;
+} loop = { .timer = -1, .signals = -1 };
+
+uint64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000ULL + t.tv_nsec / 1000000;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000ULL + t.tv_nsec;
+}
+
+void logmsg(int priority, const char *fmt, ...)
+{
+	char line[512];
+	va_list args;
+
+	if (priority > LOG_NOTICE + verbosity)
+		return;
+	va_start(args, fmt);
+	vsnprintf(line, sizeof(line), fmt, args);
+	va_end(args);
+	fprintf(stderr, "wifirrd: %s\n", line);
+}
+
+int watch_add(struct wifirr *w, struct watch *watch)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = watch };
+
+	return epoll_ctl(w->epoll, EPOLL_CTL_ADD, watch->fd, &event);
+}
+
+void watch_del(struct wifirr *w, struct watch *watch)
+{
+	epoll_ctl(w->epoll, EPOLL_CTL_DEL, watch->fd, NULL);
+}
+
+static void wake_in(uint64_t ms)
+{
+	struct itimerspec t = { .it_value = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 } };
+
+	if (!ms)
+		t.it_value.tv_nsec = 1;
+	timerfd_settime(loop.timer, 0, &t, NULL);
+}
+
+/* At an absolute time, so that turns do not drift by the time that work takes. */
+static void wake_at(uint64_t ms)
+{
+	struct itimerspec t = { .it_value = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 + 1 } };
+
+	timerfd_settime(loop.timer, TFD_TIMER_ABSTIME, &t, NULL);
+}
+
+void tick_soon(struct wifirr *w)
+{
+	(void)w;
+	wake_in(0);
+}
+
+void backend_lost(struct wifirr *w, const char *what)
+{
+	if (!loop.lost)
+		logmsg(LOG_WARNING, "%s: %s is gone: setting it up again", w->config.device, what);
+	loop.lost = true;
+	tick_soon(w);
+}
+
+void backend_add(struct wifirr *w, uint16_t id)
+{
+	if (!w->backend)
+		return;
+	w->station[id].backed = true;
+	w->station[id].bytes = w->station[id].bytes_before = 0;
+	if (w->backend->add && w->backend->add(w, id) < 0)
+		backend_lost(w, w->backend->name);
+}
+
+void backend_del(struct wifirr *w, uint16_t id)
+{
+	if (!w->backend || !w->station[id].backed)
+		return;
+	if (w->backend->del)
+		w->backend->del(w, id);
+	w->station[id].backed = false;
+}
+
+static void backend_stop(struct wifirr *w)
+{
+	if (!w->backend)
+		return;
+	w->backend->stop(w);
+	w->backend = NULL;
+	for (unsigned id = 0; id < POLICY_CLIENTS_MAX; id++)
+		w->station[id].backed = false;
+}
+
+static int backend_try(struct wifirr *w, const struct backend *backend, char *reason, size_t size)
+{
+	policy_configure(&w->policy, &w->config.policy);
+	if (backend->start(w, reason, size) < 0)
+		return -1;
+	w->backend = backend;
+	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++)
+		if (w->station[id].used)
+			backend_add(w, id);
+	if (backend->flush)
+		backend->flush(w);
+	return 0;
+}
+
+static int backend_start(struct wifirr *w, char *reason, size_t size)
+{
+	w->refused[0] = '\0';
+	if (w->config.backend != BACKEND_HTB) {
+		if (backend_try(w, &airtime_backend, reason, size) == 0)
+			return 0;
+		if (w->config.backend == BACKEND_AIRTIME)
+			return -1;
+		snprintf(w->refused, sizeof(w->refused), "%s", reason);
+		logmsg(LOG_INFO, "%s", reason);
+	}
+	return backend_try(w, &htb_backend, reason, size);
+}
+
+/* The device's attributes from an RTM_NEWLINK. */
+static int link_info(const struct nlmsghdr *nlh, void *data)
+{
+	const struct ifinfomsg *ifi = mnl_nlmsg_get_payload(nlh);
+	const struct nlattr *attr;
+	struct wifirr *w = data;
+	bool wanted = false;
+
+	if (nlh->nlmsg_type != RTM_NEWLINK || mnl_nlmsg_get_payload_len(nlh) < sizeof(*ifi))
+		return MNL_CB_OK;
+	mnl_attr_for_each(attr, nlh, sizeof(*ifi))
+		if (mnl_attr_get_type(attr) == IFLA_IFNAME && mnl_attr_validate(attr, MNL_TYPE_NUL_STRING) >= 0)
+			wanted = strcmp(mnl_attr_get_str(attr), w->config.device) == 0;
+	if (!wanted)
+		return MNL_CB_OK;
+	w->ifindex = ifi->ifi_index;
+	mnl_attr_for_each(attr, nlh, sizeof(*ifi)) {
+		uint16_t type = mnl_attr_get_type(attr), size = mnl_attr_get_payload_len(attr);
+
+		if (type == IFLA_MTU && size == 4)
+			w->mtu = mnl_attr_get_u32(attr);
+		if (type == IFLA_GSO_MAX_SEGS && size == 4)
+			w->gso_max_segs = mnl_attr_get_u32(attr);
+		if (type == IFLA_ADDRESS && size == 6)
+			memcpy(w->mac, mnl_attr_get_payload(attr), 6);
+	}
+	return MNL_CB_OK;
+}
+
+/* Looks the device up by its name: sets ifindex and the rest, or ifindex 0. */
+static void find_device(struct wifirr *w)
+{
+	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
+	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
+
+	w->ifindex = 0;
+	nlh->nlmsg_type = RTM_GETLINK;
+	mnl_nlmsg_put_extra_header(nlh, sizeof(struct ifinfomsg));
+	rtnl_dump(loop.requests, nlh, link_info, w);
+}
+
+static void detach(struct wifirr *w)
+{
+	if (!loop.attached)
+		return;
+	backend_stop(w);
+	survey_stop(w);
+	nl80211_stop(w);
+	stations_stop();
+	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++) {
+		if (!w->station[id].used)
+			continue;
+		policy_del(&w->policy, id);
+		w->station[id] = (struct station){ .used = false };
+	}
+	loop.attached = false;
+}
+
+/* Takes the device into service. -1: reason, and nothing is changed. */
+static int attach(struct wifirr *w, char *reason, size_t size)
+{
+	loop.attached = true;
+	w->wireless = w->config.match == MATCH_MAC && nl80211_start(w) == 0;
+	/* nl80211 knows an access point's clients best; without it the tables tell */
+	if (!w->wireless && stations_start(w, reason, size) < 0)
+		goto fail;
+	if (w->wireless)
+		survey_start(w);	/* unknown is an answer too */
+	if (backend_start(w, reason, size) < 0)
+		goto fail;
+	logmsg(LOG_NOTICE, "%s: scheduling by %s", w->config.device, w->backend->name);
+	return 0;
+fail:
+	detach(w);
+	return -1;
+}
+
+static int link_event(const struct nlmsghdr *nlh, void *data)
+{
+	const struct ifinfomsg *ifi = mnl_nlmsg_get_payload(nlh);
+	const struct nlattr *attr;
+	struct wifirr *w = data;
+
+	if (mnl_nlmsg_get_payload_len(nlh) < sizeof(*ifi))
+		return MNL_CB_OK;
+	if (nlh->nlmsg_type == RTM_DELLINK && ifi->ifi_index == w->ifindex)
+		loop.reload = ifi->ifi_family != AF_BRIDGE || loop.reload;
+	if (nlh->nlmsg_type != RTM_NEWLINK)
+		return MNL_CB_OK;
+	mnl_attr_for_each(attr, nlh, sizeof(*ifi)) {
+		bool named;
+
+		if (mnl_attr_get_type(attr) != IFLA_IFNAME || mnl_attr_validate(attr, MNL_TYPE_NUL_STRING) < 0)
+			continue;
+		named = strcmp(mnl_attr_get_str(attr), w->config.device) == 0;
+		/* ours came, or was renamed */
+		if (named != (ifi->ifi_index == w->ifindex))
+			loop.reload = true;
+	}
+	return MNL_CB_OK;
+}
+
+static void link_readable(struct wifirr *w)
+{
+	char buf[16384] __attribute__((aligned(NLMSG_ALIGNTO)));
+
+	for (unsigned i = 0; i < 64; i++) {
+		ssize_t len = recv(loop.link_watch.fd, buf, sizeof(buf), MSG_DONTWAIT);
+
+		if (len < 0 && errno == ENOBUFS) {
+			loop.reload = true;
+			continue;
+		}
+		if (len < 0)
+			break;
+		mnl_cb_run(buf, len, 0, 0, link_event, w);
+	}
+	if (loop.reload)
+		tick_soon(w);
+}
+
+/* The device came, went or changed its identity, or everything shall be read again. */
+static void reload(struct wifirr *w)
+{
+	int before = w->ifindex;
+	char reason[256];
+
+	loop.reload = false;
+	find_device(w);
+	if (loop.attached && w->ifindex == before)
+		return;
+	if (loop.attached) {
+		int now = w->ifindex;
+
+		logmsg(LOG_NOTICE, "%s is gone", w->config.device);
+		w->ifindex = 0;		/* nothing of it is left to give back */
+		detach(w);
+		w->ifindex = now;
+	}
+	if (!w->ifindex)
+		return;
+	if (attach(w, reason, sizeof(reason)) == 0) {
+		loop.failures = 0;
+		return;
+	}
+	/* A device may take a moment until it can be used. */
+	if (++loop.failures >= START_TRIES) {
+		logmsg(LOG_ERR, "%s", reason);
+		loop.quit = true;
+		return;
+	}
+	logmsg(LOG_WARNING, "%s (trying again)", reason);
+	loop.reload = true;
+}
+
+/* Sets up again what somebody else removed. */
+static void recover(struct wifirr *w)
+{
+	char reason[256];
+
+	loop.lost = false;
+	backend_stop(w);
+	w->restarts++;
+	if (backend_start(w, reason, sizeof(reason)) == 0) {
+		loop.failures = 0;
+		return;
+	}
+	if (++loop.failures >= START_TRIES) {
+		logmsg(LOG_ERR, "%s", reason);
+		loop.quit = true;
+		return;
+	}
+	logmsg(LOG_WARNING, "%s (trying again)", reason);
+	loop.lost = true;
+}
+
+/* For tests and the curious: every change as it was made. */
+static void trace_levels(const struct wifirr *w, const uint16_t *ids, size_t n)
+{
+	char text[ADDR_TEXT];
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	for (size_t i = 0; i < n; i++)
+		logmsg(LOG_DEBUG, "%lld.%06ld %s %s", (long long)t.tv_sec, t.tv_nsec / 1000,
+		       addr_text(&w->station[ids[i]].addr, text),
+		       policy_level_name(w->policy.client[ids[i]].level));
+}
+
+static void tick(struct wifirr *w)
+{
+	static uint16_t changed[POLICY_CLIENTS_MAX];
+	uint64_t now, begun;
+	bool scheduling;
+	size_t n = 0;
+
+	if (loop.reload)
+		reload(w);
+	if (loop.lost && loop.attached && !loop.reload)
+		recover(w);
+	if (loop.quit)
+		return;
+	if (!w->backend) {
+		if (loop.reload || loop.lost)
+			wake_in(START_RETRY_MS);
+		return;
+	}
+
+	stations_refresh(w);
+	if (w->backend->flush && w->backend->flush(w) < 0)
+		backend_lost(w, "classification");
+	now = now_ms();
+	if (w->wireless && now - loop.expected_at >= EXPECTED_REFRESH_MS) {
+		loop.expected_at = now;
+		nl80211_expected(w);
+	}
+	if (w->backend->read(w) < 0)
+		backend_lost(w, w->backend->name);
+	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++) {
+		struct station *s = &w->station[id];
+		uint64_t bytes;
+
+		if (!s->used)
+			continue;
+		bytes = s->bytes >= s->bytes_before ? s->bytes - s->bytes_before : s->bytes;
+		policy_sample(&w->policy, id, s->waiting, bytes);
+		s->bytes_before = s->bytes;
+	}
+
+	now = now_ms();
+	scheduling = w->policy.scheduling;
+	policy_tick(&w->policy, now, survey_get(w).busy_permille);
+	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++) {
+		if (!w->station[id].used)
+			continue;
+		if (w->policy.client[id].demand)
+			w->station[id].last_demand = now;
+		if (w->policy.client[id].changed)
+			changed[n++] = id;
+	}
+	if (n || scheduling != w->policy.scheduling) {
+		begun = now_ns();
+		if (w->backend->apply(w, changed, n) < 0)
+			backend_lost(w, w->backend->name);
+		w->change_ns += now_ns() - begun;
+		w->changes++;
+	}
+	if (verbosity > 1)
+		trace_levels(w, changed, n);
+	if (loop.lost)
+		wake_in(loop.failures ? START_RETRY_MS : 0);
+	else
+		wake_at(w->policy.wake_at);
+}
+
+static void timer_readable(struct wifirr *w)
+{
+	uint64_t expirations;
+
+	if (read(loop.timer, &expirations, sizeof(expirations)) > 0)
+		tick(w);
+}
+
+static void signal_readable(struct wifirr *w)
+{
+	struct signalfd_siginfo info;
+
+	while (read(loop.signals, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo != SIGHUP) {
+			loop.quit = true;
+			continue;
+		}
+		logmsg(LOG_NOTICE, "SIGHUP: setting up again");
+		loop.reload = true;
+		if (loop.attached)
+			loop.lost = true;
+		tick_soon(w);
+	}
+}
+
+/* Options */
+
+static void usage(void)
+{
+	printf("Usage: wifirrd --device NAME [options]\n"
+	       "       wifirrd [--control PATH | --device NAME] status|clients|pause|resume|metrics\n"
+	       "\n"
+	       "Serves only K of a WiFi link's clients at full speed at a time, in turn.\n"
+	       "\n"
+	       "  --device NAME         device whose egress is scheduled\n"
+	       "  --backend B           auto, airtime or htb (auto: airtime where the driver has it)\n"
+	       "  --mode M              backlog or paper (backlog: clients with demand take turns,\n"
+	       "                        staggered; paper: all clients, in fixed groups)\n"
+	       "  --engage E            auto, always or dry-run (auto: only when it can help)\n"
+	       "  --active K            clients at full speed at a time, 1..512 (3; paper: 5)\n"
+	       "  --slot MS             a client's turn, 10..60000 ms (1600)\n"
+	       "  --trickle KBIT        rate of a waiting client, kbit/s, htb only (20; paper: 100)\n"
+	       "  --rate KBIT           rate of the link, kbit/s, htb only (expected throughput of\n"
+	       "                        the stations; must be given where there is none)\n"
+	       "  --weights A,B         airtime weights of active and waiting clients (256,1)\n"
+	       "  --rts N               RTS threshold while engaged, bytes, airtime only (left alone)\n"
+	       "  --demand-bytes N      more than this waiting is demand, bytes (3000)\n"
+	       "  --demand-rate KBIT    more than this delivered is demand, kbit/s (60)\n"
+	       "  --busy-threshold P    engage only when the channel is busier, percent (50)\n"
+	       "  --engage-delay MS     engage and release only after this long, ms (1000)\n"
+	       "  --match M             mac or ip (mac; ip where clients sit behind one next hop)\n"
+	       "  --always ADDR         never throttle this client (MAC or IP; may be repeated)\n"
+	       "  --ignore ADDR         the same, and its demand does not count (may be repeated)\n"
+	       "  --exempt-voice        never throttle DSCP EF and VOICE-ADMIT, htb only\n"
+	       "  --control PATH        control socket (/var/run/wifirrd.NAME.sock)\n"
+	       "  --verbose             say more; twice: every change\n"
+	       "  --help                this text\n"
+	       "  --version             version\n");
+}
+
+static void bad(const char *fmt, ...) __attribute__((noreturn, format(printf, 1, 2)));
+static void bad(const char *fmt, ...)
+{
+	va_list args;
+
+	fputs("wifirrd: ", stderr);
+	va_start(args, fmt);
+	vfprintf(stderr, fmt, args);
+	va_end(args);
+	fputc('\n', stderr);
+	exit(EXIT_USAGE);
+}
+
+static unsigned number(const char *flag, const char *text, unsigned min, unsigned max)
+{
+	unsigned long value;
+	char *end;
+
+	errno = 0;
+	value = strtoul(text, &end, 10);
+	if (!isdigit((unsigned char)text[0]) || *end || errno || value < min || value > max)
+		bad("--%s %s: must be a whole number from %u to %u", flag, text, min, max);
+	return value;
+}
+
+static int choice(const char *flag, const char *text, const char *const *names)
+{
+	char list[64];
+	size_t n = 0;
+
+	for (int i = 0; names[i]; i++)
+		if (strcmp(text, names[i]) == 0)
+			return i;
+	for (int i = 0; names[i]; i++)
+		n += snprintf(list + n, sizeof(list) - n, "%s%s", i ? (names[i + 1] ? ", " : " or ") : "", names[i]);
+	bad("--%s %s: must be %s", flag, text, list);
+}
+
+static void exempt(struct config *c, const char *flag, const char *text, bool always)
+{
+	struct addr addr;
+
+	if (addr_parse(&addr, text) < 0)
+		bad("--%s %s: not a MAC, IPv4 or IPv6 address", flag, text);
+	for (unsigned i = 0; i < c->always_count; i++)
+		if (!memcmp(&c->always[i], &addr, sizeof(addr)))
+			bad("--%s %s: given twice (already in --always)", flag, text);
+	for (unsigned i = 0; i < c->ignore_count; i++)
+		if (!memcmp(&c->ignore[i], &addr, sizeof(addr)))
+			bad("--%s %s: given twice (already in --ignore)", flag, text);
+	if ((always ? c->always_count : c->ignore_count) == EXEMPTIONS_MAX)
+		bad("--%s %s: no more than %u are possible", flag, text, EXEMPTIONS_MAX);
+	if (always)
+		c->always[c->always_count++] = addr;
+	else
+		c->ignore[c->ignore_count++] = addr;
+}
+
+/* The name goes into nft's input, so nothing that needs quoting. */
+static void set_device(struct config *c, const char *name)
+{
+	if (!*name || strlen(name) >= sizeof(c->device) || name[strspn(name,
+	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.@-")])
+		bad("--device %s: not a device name", name);
+	snprintf(c->device, sizeof(c->device), "%s", name);
+}
+
+static void set_weights(struct config *c, const char *text)
+{
+	char active[8];
+	const char *comma = strchr(text, ',');
+
+	if (!comma || (size_t)(comma - text) >= sizeof(active))
+		bad("--weights %s: must be two numbers, ACTIVE,WAITING", text);
+	snprintf(active, sizeof(active), "%.*s", (int)(comma - text), text);
+	c->weight_active = number("weights", active, 1, 65535);
+	c->weight_waiting = number("weights", comma + 1, 1, 65535);
+}
+
+enum {
+	OPT_DEVICE = 256, OPT_BACKEND, OPT_MODE, OPT_ENGAGE, OPT_ACTIVE, OPT_SLOT, OPT_TRICKLE, OPT_RATE,
+	OPT_WEIGHTS, OPT_RTS, OPT_DEMAND_BYTES, OPT_DEMAND_RATE, OPT_BUSY, OPT_DELAY, OPT_MATCH, OPT_ALWAYS,
+	OPT_IGNORE, OPT_VOICE, OPT_CONTROL, OPT_VERBOSE, OPT_HELP, OPT_VERSION,
+};
+
+static const struct option options[] = {
+	{ "device", required_argument, NULL, OPT_DEVICE },
+	{ "backend", required_argument, NULL, OPT_BACKEND },
+	{ "mode", required_argument, NULL, OPT_MODE },
+	{ "engage", required_argument, NULL, OPT_ENGAGE },
+	{ "active", required_argument, NULL, OPT_ACTIVE },
+	{ "slot", required_argument, NULL, OPT_SLOT },
+	{ "trickle", required_argument, NULL, OPT_TRICKLE },
+	{ "rate", required_argument, NULL, OPT_RATE },
+	{ "weights", required_argument, NULL, OPT_WEIGHTS },
+	{ "rts", required_argument, NULL, OPT_RTS },
+	{ "demand-bytes", required_argument, NULL, OPT_DEMAND_BYTES },
+	{ "demand-rate", required_argument, NULL, OPT_DEMAND_RATE },
+	{ "busy-threshold", required_argument, NULL, OPT_BUSY },
+	{ "engage-delay", required_argument, NULL, OPT_DELAY },
+	{ "match", required_argument, NULL, OPT_MATCH },
+	{ "always", required_argument, NULL, OPT_ALWAYS },
+	{ "ignore", required_argument, NULL, OPT_IGNORE },
+	{ "exempt-voice", no_argument, NULL, OPT_VOICE },
+	{ "control", required_argument, NULL, OPT_CONTROL },
+	{ "verbose", no_argument, NULL, OPT_VERBOSE },
+	{ "help", no_argument, NULL, OPT_HELP },
+	{ "version", no_argument, NULL, OPT_VERSION },
+	{ 0 },
+};
+
+/* Returns the index of the first argument that is no option. */
+static int parse(struct config *c, int argc, char **argv)
+{
+	static const char *const backends[] = { "auto", "airtime", "htb", NULL };
+	static const char *const modes[] = { "backlog", "paper", NULL };
+	static const char *const engages[] = { "auto", "always", "dry-run", NULL };
+	static const char *const matches[] = { "mac", "ip", NULL };
+	unsigned active = 0, trickle = 0;
+	int opt;
+
+	*c = (struct config){ .weight_active = 256, .weight_waiting = 1, .rts = -1 };
+	policy_defaults(&c->policy, POLICY_BACKLOG);
+	opterr = 0;
+	while ((opt = getopt_long(argc, argv, ":", options, NULL)) != -1) {
+		const char *flag = opt >= OPT_DEVICE ? options[opt - OPT_DEVICE].name : "";
+
+		switch (opt) {
+		case OPT_DEVICE: set_device(c, optarg); break;
+		case OPT_BACKEND: c->backend = choice(flag, optarg, backends); break;
+		case OPT_MODE: c->policy.mode = choice(flag, optarg, modes); break;
+		case OPT_ENGAGE: c->policy.engage = choice(flag, optarg, engages); break;
+		case OPT_ACTIVE: active = number(flag, optarg, 1, POLICY_CLIENTS_MAX); break;
+		case OPT_SLOT: c->policy.slot_ms = number(flag, optarg, 10, 60000); break;
+		case OPT_TRICKLE: trickle = number(flag, optarg, 1, 1000000); break;
+		case OPT_RATE: c->rate_kbit = number(flag, optarg, 100, 10000000); break;
+		case OPT_WEIGHTS: set_weights(c, optarg); break;
+		case OPT_RTS: c->rts = number(flag, optarg, 0, 65535); break;
+		case OPT_DEMAND_BYTES: c->policy.demand_bytes = number(flag, optarg, 0, 100000000); break;
+		case OPT_DEMAND_RATE: c->policy.demand_bps = 1000 * number(flag, optarg, 0, 1000000); break;
+		case OPT_BUSY: c->policy.busy_permille = 10 * number(flag, optarg, 0, 100); break;
+		case OPT_DELAY: c->policy.engage_delay_ms = number(flag, optarg, 0, 3600000); break;
+		case OPT_MATCH: c->match = choice(flag, optarg, matches); break;
+		case OPT_ALWAYS: exempt(c, flag, optarg, true); break;
+		case OPT_IGNORE: exempt(c, flag, optarg, false); break;
+		case OPT_VOICE: c->exempt_voice = true; break;
+		case OPT_CONTROL:
+			if (strlen(optarg) >= sizeof(c->control))
+				bad("--control: path longer than %zu characters", sizeof(c->control) - 1);
+			snprintf(c->control, sizeof(c->control), "%s", optarg);
+			break;
+		case OPT_VERBOSE: c->verbose++; break;
+		case OPT_HELP: usage(); exit(0);
+		case OPT_VERSION: printf("wifirrd %s\n", WIFIRR_VERSION); exit(0);
+		case ':': bad("%s: needs a value", argv[optind - 1]);
+		default: bad("%s: unknown option (see --help)", argv[optind - 1]);
+		}
+	}
+	c->policy.active = active ? active : c->policy.mode == POLICY_PAPER ? 5 : 3;
+	c->trickle_kbit = trickle ? trickle : c->policy.mode == POLICY_PAPER ? 100 : 20;
+	if (c->rate_kbit && c->trickle_kbit >= c->rate_kbit)
+		bad("--trickle %u: not below --rate %u", c->trickle_kbit, c->rate_kbit);
+	if (!c->control[0] && c->device[0])
+		snprintf(c->control, sizeof(c->control), "/var/run/wifirrd.%s.sock", c->device);
+	return optind;
+}
+
+/* One daemon a device: an abstract socket, which a kill frees, per network namespace. */
+static void claim_device(const struct config *c)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "wifirrd/%s", c->device);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+		bad("--device %s: another wifirrd schedules it already", c->device);
+}
+
+static void open_loop(struct wifirr *w)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	w->epoll = epoll_create1(EPOLL_CLOEXEC);
+	loop.signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	loop.timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	loop.requests = rtnl_open(0);
+	loop.events = rtnl_open(RTMGRP_LINK);
+	if (w->epoll < 0 || loop.signals < 0 || loop.timer < 0 || !loop.requests || !loop.events)
+		bad("cannot start: %s", strerror(errno));
+	loop.signal_watch = (struct watch){ .fd = loop.signals, .readable = signal_readable };
+	loop.timer_watch = (struct watch){ .fd = loop.timer, .readable = timer_readable };
+	loop.link_watch = (struct watch){ .fd = mnl_socket_get_fd(loop.events), .readable = link_readable };
+	if (watch_add(w, &loop.signal_watch) < 0 || watch_add(w, &loop.timer_watch) < 0 ||
+	    watch_add(w, &loop.link_watch) < 0)
+		bad("cannot start: epoll: %s", strerror(errno));
+}
+
+int main(int argc, char **argv)
+{
+	struct wifirr *w = &daemon_state;
+	char reason[256];
+	int first;
+
+	first = parse(&w->config, argc, argv);
+	verbosity = w->config.verbose;
+	if (first + 1 < argc)
+		bad("%s: one command at a time", argv[first + 1]);
+	if (first < argc) {
+		if (!w->config.control[0])
+			bad("%s: --control or --device must say which daemon is asked", argv[first]);
+		return control_request(w->config.control, argv[first]);
+	}
+	if (!w->config.device[0])
+		bad("--device: must be given (see --help)");
+
+	open_loop(w);
+	find_device(w);
+	if (!w->ifindex)
+		bad("--device %s: no such device", w->config.device);
+	claim_device(&w->config);
+	if (control_start(w, reason, sizeof(reason)) < 0)
+		bad("%s", reason);
+	w->started = now_ms();
+	policy_init(&w->policy, &w->config.policy);
+	if (attach(w, reason, sizeof(reason)) < 0) {
+		control_stop(w);
+		bad("%s", reason);
+	}
+	tick_soon(w);
+	while (!loop.quit) {
+		struct epoll_event event;
+
+		/* one at a time: a handler may remove another's watch */
+		if (epoll_wait(w->epoll, &event, 1, -1) == 1)
+			((struct watch *)event.data.ptr)->readable(w);
+	}
+	detach(w);
+	control_stop(w);
+	return loop.failures >= START_TRIES ? EXIT_FAILED : 0;
+}

@@ -1,0 +1,595 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "policy.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Time constant of the delivered-rate average, ms. */
+#define AVERAGE_MS 500
+
+void policy_defaults(struct policy_config *config, enum policy_mode mode)
+{
+	*config = (struct policy_config){
+		.mode = mode,
+		.engage = POLICY_AUTO,
+		.active = mode == POLICY_PAPER ? 5 : 3,
+		.slot_ms = 1600,
+		.demand_bytes = 3000,
+		.demand_bps = 60000,
+		.busy_permille = 500,
+		.engage_delay_ms = 1000,
+		.tick_ms = 300,
+		.idle_tick_ms = 1000,
+	};
+}
+
+static bool exempt(const struct policy_client *c)
+{
+	return c->flags & (POLICY_CLIENT_ALWAYS | POLICY_CLIENT_IGNORED);
+}
+
+/* The queue of clients that wait for a turn: doubly linked through the ids. */
+
+static void enqueue(struct policy *p, uint16_t id)
+{
+	struct policy_client *c = &p->client[id];
+
+	c->queued = true;
+	c->next = POLICY_NONE;
+	c->prev = p->tail;
+	if (p->tail != POLICY_NONE)
+		p->client[p->tail].next = id;
+	else
+		p->head = id;
+	p->tail = id;
+}
+
+static void dequeue(struct policy *p, uint16_t id)
+{
+	struct policy_client *c = &p->client[id];
+
+	if (c->prev != POLICY_NONE)
+		p->client[c->prev].next = c->next;
+	else
+		p->head = c->next;
+	if (c->next != POLICY_NONE)
+		p->client[c->next].prev = c->prev;
+	else
+		p->tail = c->prev;
+	c->queued = false;
+}
+
+static void leave_place(struct policy *p, uint16_t id)
+{
+	struct policy_client *c = &p->client[id];
+
+	p->place[c->place] = POLICY_NONE;
+	c->place = POLICY_NONE;
+}
+
+static void rotation_reset(struct policy *p)
+{
+	p->scheduling = false;
+	p->head = p->tail = POLICY_NONE;
+	p->next = POLICY_NONE;
+	p->next_at = 0;
+	p->group_until = 0;
+	p->group_last = p->next_first = p->next_last = POLICY_NONE;
+	for (unsigned i = 0; i < POLICY_CLIENTS_MAX; i++)
+		p->place[i] = POLICY_NONE;
+	for (unsigned id = 0; id < p->high; id++) {
+		p->client[id].queued = false;
+		p->client[id].place = POLICY_NONE;
+		p->client[id].owed = 0;
+	}
+}
+
+void policy_init(struct policy *p, const struct policy_config *config)
+{
+	memset(p, 0, sizeof(*p));
+	policy_configure(p, config);
+}
+
+void policy_configure(struct policy *p, const struct policy_config *config)
+{
+	p->config = *config;
+	if (p->config.active < 1)
+		p->config.active = 1;
+	if (p->config.active > POLICY_CLIENTS_MAX)
+		p->config.active = POLICY_CLIENTS_MAX;
+	if (p->config.slot_ms < 10)
+		p->config.slot_ms = 10;
+	if (p->config.slot_ms > 60000)
+		p->config.slot_ms = 60000;
+	if (p->config.tick_ms < 1)
+		p->config.tick_ms = 1;
+	if (p->config.idle_tick_ms < 1)
+		p->config.idle_tick_ms = 1;
+	rotation_reset(p);
+	for (unsigned id = 0; id < p->high; id++)
+		p->client[id].level = POLICY_OPEN;
+}
+
+uint16_t policy_add(struct policy *p, unsigned flags)
+{
+	for (unsigned id = 0; id < POLICY_CLIENTS_MAX; id++) {
+		if (p->client[id].used)
+			continue;
+		p->client[id] = (struct policy_client){
+			.used = true,
+			.flags = flags,
+			.place = POLICY_NONE,
+		};
+		if (id >= p->high)
+			p->high = id + 1;
+		p->clients++;
+		return id;
+	}
+	return POLICY_NONE;
+}
+
+void policy_del(struct policy *p, uint16_t id)
+{
+	if (id >= POLICY_CLIENTS_MAX || !p->client[id].used)
+		return;
+	if (p->client[id].queued)
+		dequeue(p, id);
+	if (p->client[id].place != POLICY_NONE)
+		leave_place(p, id);
+	if (p->next == id)
+		p->next = POLICY_NONE;
+	p->client[id].used = false;
+	p->clients--;
+	while (p->high > 0 && !p->client[p->high - 1].used)
+		p->high--;
+}
+
+void policy_set_flags(struct policy *p, uint16_t id, unsigned flags)
+{
+	if (id < POLICY_CLIENTS_MAX && p->client[id].used)
+		p->client[id].flags = flags;
+}
+
+void policy_sample(struct policy *p, uint16_t id, uint32_t waiting, uint64_t bytes)
+{
+	struct policy_client *c;
+
+	if (id >= POLICY_CLIENTS_MAX || !p->client[id].used)
+		return;
+	c = &p->client[id];
+	c->waiting = waiting;
+	/* 2^40 bytes between two samples cannot be; without a bound the average overflows */
+	if (bytes > 1ULL << 40)
+		bytes = 1ULL << 40;
+	c->sampled += bytes;
+	if (c->sampled > 1ULL << 40)
+		c->sampled = 1ULL << 40;
+	c->delivered += bytes;
+}
+
+void policy_pause(struct policy *p, bool paused)
+{
+	p->paused = paused;
+}
+
+/* One step of an exponential average; dt/(dt+tau) stays below 1 for any dt. */
+static uint32_t average(uint32_t old, uint64_t sample, uint64_t dt)
+{
+	if (dt > 100 * AVERAGE_MS)
+		dt = 100 * AVERAGE_MS;
+	if (sample > UINT32_MAX)
+		sample = UINT32_MAX;
+	return (old * (uint64_t)AVERAGE_MS + sample * dt) / (AVERAGE_MS + dt);
+}
+
+static void update_demand(const struct policy_config *config, struct policy_client *c, uint64_t dt)
+{
+	if (dt > 0) {
+		uint64_t bps = c->sampled * 8 * 1000 / dt;
+		uint64_t cap = 2 * (uint64_t)config->demand_bps;
+
+		c->rate_bps = average(c->rate_bps, bps, dt);
+		/*
+		 * A fast client's average would stay above the threshold for
+		 * seconds after its last byte. Capped at twice the threshold,
+		 * demand ends about 0.5 s after the traffic.
+		 */
+		c->average_bps = average(c->average_bps, bps, dt);
+		if (c->average_bps > cap)
+			c->average_bps = cap;
+		c->sampled = 0;
+	}
+	c->demand = !(c->flags & POLICY_CLIENT_IGNORED) &&
+		(c->waiting > config->demand_bytes || c->average_bps > config->demand_bps);
+}
+
+static void set_reason(struct policy *p, enum policy_reason reason, int value, int threshold)
+{
+	p->reason = reason;
+	p->value = value;
+	p->threshold = threshold;
+}
+
+/* Whether scheduling can help now. Sets the reason either way. */
+static bool can_help(struct policy *p, int busy)
+{
+	const struct policy_config *config = &p->config;
+	bool strict = config->engage != POLICY_ALWAYS;
+	bool paper = config->mode == POLICY_PAPER && !strict;
+	unsigned count = paper ? p->clients : p->demanding;
+	/* a little below the threshold is no reason to let go again */
+	int threshold = p->engaged ? config->busy_permille * 3 / 4 : config->busy_permille;
+
+	if (count <= config->active) {
+		set_reason(p, POLICY_REASON_FEW_DEMAND, count, config->active);
+		return false;
+	}
+	if (!strict || busy < 0) {
+		set_reason(p, POLICY_REASON_DEMAND, count, config->active);
+		return true;
+	}
+	if (busy <= threshold) {
+		set_reason(p, POLICY_REASON_CHANNEL_IDLE, busy, threshold);
+		return false;
+	}
+	set_reason(p, POLICY_REASON_DEMAND_BUSY, busy, threshold);
+	return true;
+}
+
+static void decide_engagement(struct policy *p, int busy)
+{
+	bool wanted = can_help(p, busy);
+	unsigned delay = p->config.engage_delay_ms;
+	uint64_t held;
+
+	if (p->config.engage == POLICY_ALWAYS && wanted)
+		delay = 0;
+	if (p->paused) {
+		set_reason(p, POLICY_REASON_PAUSED, 0, 0);
+		p->engaged = false;
+		p->pending = false;
+		return;
+	}
+	if (wanted == p->engaged) {
+		p->pending = false;
+		return;
+	}
+	if (!p->pending) {
+		p->pending = true;
+		p->pending_since = p->now;
+	}
+	held = p->now - p->pending_since;
+	if (held < delay) {
+		set_reason(p, POLICY_REASON_DELAY, held, delay);
+		return;
+	}
+	p->pending = false;
+	p->engaged = wanted;
+	if (wanted)
+		p->engagements++;
+}
+
+/* A step of the stagger: one client enters every so many ms. At least 1. */
+static unsigned step_ms(const struct policy_config *config)
+{
+	unsigned step = config->slot_ms / config->active;
+
+	return step ? step : 1;
+}
+
+/*
+ * A client's turn ends on its place's grid, so that turns stay staggered, with
+ * the length nearest to one slot plus what earlier turns were short of. What is
+ * owed stays within one slot, so long-run shares are equal.
+ */
+static void enter(struct policy *p, unsigned place, uint16_t id)
+{
+	struct policy_client *c = &p->client[id];
+	int64_t slot = p->config.slot_ms;
+	int64_t phase = (int64_t)(place + 1) * slot / p->config.active;
+	int64_t since = (int64_t)((p->now - p->rotation_start) % (uint64_t)slot);
+	int64_t turn = phase - since;	/* -slot < turn <= slot */
+
+	if (turn <= 0)
+		turn += slot;
+	if (turn < slot / 2 + c->owed)
+		turn += slot;
+	c->owed += slot - turn;
+	if (c->owed > slot)
+		c->owed = slot;
+	if (c->owed < -slot)
+		c->owed = -slot;
+	dequeue(p, id);
+	p->place[place] = id;
+	c->place = place;
+	c->entered = p->now;
+	c->until = p->now + turn;
+	p->turns++;
+}
+
+/* Wakes lead ms before something that is left ms away; not if that has passed. */
+static void wake_before(struct policy *p, uint64_t left, unsigned lead)
+{
+	if (left > lead && p->now + left - lead < p->wake_at)
+		p->wake_at = p->now + left - lead;
+}
+
+static void rotate_backlog(struct policy *p)
+{
+	const struct policy_config *config = &p->config;
+	unsigned places = config->active;
+
+	if (!p->scheduling) {
+		rotation_reset(p);
+		p->scheduling = true;
+		p->rotation_start = p->now;
+	}
+	for (unsigned id = 0; id < p->high; id++) {
+		struct policy_client *c = &p->client[id];
+		bool wants = c->used && c->demand && !exempt(c);
+
+		if (c->queued && !wants)
+			dequeue(p, id);
+		else if (wants && !c->queued && c->place == POLICY_NONE)
+			enqueue(p, id);
+		if (c->place != POLICY_NONE && exempt(c))
+			leave_place(p, id);
+	}
+	for (unsigned i = 0; i < places; i++) {
+		uint16_t id = p->place[i];
+		struct policy_client *c = &p->client[id];
+
+		if (id == POLICY_NONE)
+			continue;
+		/* Time to answer the first packets of a turn, before silence counts. */
+		if (!c->demand && p->now - c->entered >= config->slot_ms / 4) {
+			leave_place(p, id);
+			continue;
+		}
+		if (p->now < c->until)
+			continue;
+		if (p->head == POLICY_NONE) {
+			c->until += (1 + (p->now - c->until) / config->slot_ms) * config->slot_ms;
+			continue;
+		}
+		leave_place(p, id);
+		if (c->demand)
+			enqueue(p, id);
+	}
+	for (unsigned i = 0; i < places && p->head != POLICY_NONE; i++)
+		if (p->place[i] == POLICY_NONE)
+			enter(p, i, p->head);
+
+	p->next = p->head;
+	p->next_at = 0;
+	if (p->head == POLICY_NONE)
+		return;
+	for (unsigned i = 0; i < places; i++)	/* all taken, or nobody would wait */
+		if (!p->next_at || p->client[p->place[i]].until < p->next_at)
+			p->next_at = p->client[p->place[i]].until;
+	wake_before(p, p->next_at - p->now, 0);
+}
+
+/*
+ * The first and last id of the group after id: the K clients that follow, in
+ * the order of their ids, without wrapping, so that groups stay the same from
+ * round to round.
+ */
+static void group_after(const struct policy *p, uint16_t id, uint16_t *first, uint16_t *last)
+{
+	unsigned start = id == POLICY_NONE ? 0 : id + 1U;
+	unsigned count = 0;
+
+	*first = *last = POLICY_NONE;
+	for (unsigned round = 0; round < 2 && !count; round++, start = 0) {
+		for (unsigned i = start; i < p->high && count < p->config.active; i++) {
+			if (!p->client[i].used || exempt(&p->client[i]))
+				continue;
+			if (!count++)
+				*first = i;
+			*last = i;
+		}
+	}
+}
+
+static void serve_group(struct policy *p, uint16_t first, uint16_t last)
+{
+	unsigned place = 0;
+
+	p->group_last = last;
+	for (unsigned id = 0; id < p->high; id++) {
+		struct policy_client *c = &p->client[id];
+
+		if (c->place != POLICY_NONE)
+			leave_place(p, id);
+		if (!c->used || exempt(c) || first == POLICY_NONE || id < first || id > last)
+			continue;
+		p->place[place] = id;
+		c->place = place++;
+	}
+	if (place)
+		p->turns++;
+}
+
+static void rotate_paper(struct policy *p)
+{
+	const struct policy_config *config = &p->config;
+	bool deserted = true;
+
+	for (unsigned id = 0; id < p->high; id++) {
+		if (p->client[id].place == POLICY_NONE)
+			continue;
+		if (exempt(&p->client[id]))
+			leave_place(p, id);
+		else
+			deserted = false;
+	}
+	if (!p->scheduling) {
+		rotation_reset(p);
+		p->scheduling = true;
+	}
+	if (deserted || p->now >= p->group_until) {
+		/* no drift: a slot begins where the last one ended, unless that is long ago */
+		uint64_t start = p->group_until;
+
+		if (deserted || p->now - start >= config->slot_ms)
+			start = p->now;
+		p->group_until = start + config->slot_ms;
+		group_after(p, p->group_last, &p->next_first, &p->next_last);
+		serve_group(p, p->next_first, p->next_last);
+	}
+	group_after(p, p->group_last, &p->next_first, &p->next_last);
+	p->next = p->next_first;
+	p->next_at = p->group_until;
+	wake_before(p, p->next_at - p->now, 0);
+	wake_before(p, p->next_at - p->now, config->soon_lead_ms);
+	wake_before(p, p->next_at - p->now, config->next_lead_ms);
+}
+
+static void set_level(struct policy *p, struct policy_client *c, enum policy_level level)
+{
+	if (c->level == level)
+		return;
+	c->level = level;
+	if (!c->changed)
+		p->changes++;
+	c->changed = true;
+}
+
+static enum policy_level paper_level(const struct policy *p, uint16_t id)
+{
+	const struct policy_config *config = &p->config;
+	uint64_t left = p->next_at - p->now;
+
+	if (p->client[id].place != POLICY_NONE)
+		return POLICY_ACTIVE;
+	if (p->next_first == POLICY_NONE || id < p->next_first || id > p->next_last)
+		return POLICY_WAITING;
+	if (left <= config->soon_lead_ms)
+		return POLICY_SOON;
+	if (left <= config->next_lead_ms)
+		return POLICY_NEXT;
+	return POLICY_WAITING;
+}
+
+static void assign_levels(struct policy *p)
+{
+	const struct policy_config *config = &p->config;
+	unsigned step = step_ms(config);
+	uint16_t id = p->head;
+
+	for (unsigned i = 0; i < p->high; i++) {
+		struct policy_client *c = &p->client[i];
+		enum policy_level level = POLICY_WAITING;
+
+		if (!c->used)
+			continue;
+		if (!p->scheduling || exempt(c))
+			level = POLICY_OPEN;
+		else if (config->mode == POLICY_PAPER)
+			level = paper_level(p, i);
+		else if (c->place != POLICY_NONE)
+			level = POLICY_ACTIVE;
+		else if (c->queued)
+			continue;
+		set_level(p, c, level);
+	}
+	if (!p->scheduling || config->mode == POLICY_PAPER)
+		return;
+	for (unsigned ahead = 0; id != POLICY_NONE; ahead++, id = p->client[id].next) {
+		uint64_t left = p->next_at + (uint64_t)ahead * step - p->now;
+		enum policy_level level = POLICY_WAITING;
+
+		if (left <= config->soon_lead_ms)
+			level = POLICY_SOON;
+		else if (left <= config->next_lead_ms)
+			level = POLICY_NEXT;
+		set_level(p, &p->client[id], level);
+		wake_before(p, left, config->soon_lead_ms);
+		wake_before(p, left, config->next_lead_ms);
+	}
+}
+
+uint64_t policy_tick(struct policy *p, uint64_t now, int busy)
+{
+	uint64_t dt;
+	bool rotate;
+
+	if (!p->ticked || now < p->now)
+		dt = 0;
+	else
+		dt = now - p->now;
+	if (!p->ticked || now > p->now)
+		p->now = now;
+	p->ticked = true;
+	p->changes = 0;
+	p->demanding = 0;
+	p->active = 0;
+	for (unsigned id = 0; id < p->high; id++) {
+		struct policy_client *c = &p->client[id];
+
+		if (!c->used)
+			continue;
+		c->changed = false;
+		if (c->level == POLICY_ACTIVE)
+			c->active_ms += dt;
+		else if (c->level != POLICY_OPEN)
+			c->waiting_ms += dt;
+		update_demand(&p->config, c, dt);
+		if (c->demand && !exempt(c))
+			p->demanding++;
+	}
+
+	decide_engagement(p, busy);
+	rotate = p->engaged && p->config.engage != POLICY_DRY_RUN;
+	p->wake_at = p->now + (p->engaged ? p->config.tick_ms : p->config.idle_tick_ms);
+	if (!rotate && p->scheduling)
+		rotation_reset(p);
+	if (rotate && p->config.mode == POLICY_PAPER)
+		rotate_paper(p);
+	else if (rotate)
+		rotate_backlog(p);
+	assign_levels(p);
+	for (unsigned id = 0; id < p->high; id++)
+		if (p->client[id].used && p->client[id].level == POLICY_ACTIVE)
+			p->active++;
+	return p->wake_at;
+}
+
+const char *policy_level_name(enum policy_level level)
+{
+	switch (level) {
+	case POLICY_OPEN: return "open";
+	case POLICY_WAITING: return "waiting";
+	case POLICY_NEXT: return "next";
+	case POLICY_SOON: return "soon";
+	case POLICY_ACTIVE: return "active";
+	}
+	return "?";
+}
+
+void policy_explain(const struct policy *p, char *text, size_t size)
+{
+	switch (p->reason) {
+	case POLICY_REASON_FEW_DEMAND:
+		snprintf(text, size, "%d clients with demand, more than %d are needed", p->value, p->threshold);
+		return;
+	case POLICY_REASON_CHANNEL_IDLE:
+		snprintf(text, size, "channel busy %d permille of the time, more than %d is needed", p->value, p->threshold);
+		return;
+	case POLICY_REASON_DELAY:
+		snprintf(text, size, "%s for %d of %d ms", p->engaged ? "not needed any more" : "needed",
+			 p->value, p->threshold);
+		return;
+	case POLICY_REASON_DEMAND:
+		snprintf(text, size, "%d clients with demand, more than %d", p->value, p->threshold);
+		return;
+	case POLICY_REASON_DEMAND_BUSY:
+		snprintf(text, size, "%u clients with demand, channel busy %d permille of the time, more than %d",
+			 p->demanding, p->value, p->threshold);
+		return;
+	case POLICY_REASON_PAUSED:
+		snprintf(text, size, "paused");
+		return;
+	}
+}

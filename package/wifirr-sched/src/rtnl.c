@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests and dumps over a netlink route socket. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <libmnl/libmnl.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+
+#include "wifirrd.h"
+
+/* A reply that has not come by then never will; seconds. */
+#define REPLY_TIMEOUT 3
+
+struct mnl_socket *rtnl_open(unsigned groups)
+{
+	struct mnl_socket *nl = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC | (groups ? SOCK_NONBLOCK : 0));
+	struct timeval timeout = { .tv_sec = REPLY_TIMEOUT };
+	int on = 1;
+
+	if (!nl)
+		return NULL;
+	if (mnl_socket_bind(nl, groups, MNL_SOCKET_AUTOPID) < 0) {
+		mnl_socket_close(nl);
+		return NULL;
+	}
+	/* Conveniences only: short error replies, and the kernel's reason in words. */
+	mnl_socket_setsockopt(nl, NETLINK_CAP_ACK, &on, sizeof(on));
+	mnl_socket_setsockopt(nl, NETLINK_EXT_ACK, &on, sizeof(on));
+	setsockopt(mnl_socket_get_fd(nl), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+	return nl;
+}
+
+uint32_t rtnl_seq(void)
+{
+	static uint32_t seq;
+
+	return ++seq;
+}
+
+/* The text of an extended ack, if there is one. */
+static const char *extack(const struct nlmsghdr *nlh)
+{
+	const struct nlmsgerr *err = mnl_nlmsg_get_payload(nlh);
+	const struct nlattr *attr;
+	size_t offset = sizeof(*err);
+
+	if (!(nlh->nlmsg_flags & NLM_F_ACK_TLVS))
+		return NULL;
+	if (!(nlh->nlmsg_flags & NLM_F_CAPPED))
+		offset += err->msg.nlmsg_len - sizeof(err->msg);
+	if (offset > mnl_nlmsg_get_payload_len(nlh))
+		return NULL;
+	mnl_attr_for_each(attr, nlh, offset)
+		if (mnl_attr_get_type(attr) == NLMSGERR_ATTR_MSG &&
+		    mnl_attr_validate(attr, MNL_TYPE_NUL_STRING) >= 0)
+			return mnl_attr_get_str(attr);
+	return NULL;
+}
+
+int rtnl_ack(struct mnl_socket *nl, uint32_t last, char *why, size_t size)
+{
+	char buf[8192] __attribute__((aligned(NLMSG_ALIGNTO)));
+	int result = 0;
+
+	if (size)
+		why[0] = '\0';
+	for (;;) {
+		ssize_t received = mnl_socket_recvfrom(nl, buf, sizeof(buf));
+		const struct nlmsghdr *nlh = (const void *)buf;
+		int len = received;
+
+		if (received < 0) {
+			if (errno == EINTR)
+				continue;
+			if (size)
+				snprintf(why, size, "netlink: %s", strerror(errno));
+			return -errno;
+		}
+		for (; mnl_nlmsg_ok(nlh, len); nlh = mnl_nlmsg_next(nlh, &len)) {
+			const struct nlmsgerr *err = mnl_nlmsg_get_payload(nlh);
+
+			if (nlh->nlmsg_type != NLMSG_ERROR || mnl_nlmsg_get_payload_len(nlh) < sizeof(*err))
+				continue;
+			if (err->error && !result) {
+				const char *text = extack(nlh);
+
+				result = err->error;
+				if (size)
+					snprintf(why, size, "%s%s%s", strerror(-err->error),
+						 text ? ": " : "", text ? text : "");
+			}
+			if (nlh->nlmsg_seq == last)
+				return result;
+		}
+	}
+}
+
+int rtnl_request(struct mnl_socket *nl, struct nlmsghdr *nlh, char *why, size_t size)
+{
+	nlh->nlmsg_flags |= NLM_F_REQUEST | NLM_F_ACK;
+	nlh->nlmsg_seq = rtnl_seq();
+	if (mnl_socket_sendto(nl, nlh, nlh->nlmsg_len) < 0) {
+		if (size)
+			snprintf(why, size, "netlink: %s", strerror(errno));
+		return -errno;
+	}
+	return rtnl_ack(nl, nlh->nlmsg_seq, why, size);
+}
+
+int rtnl_dump(struct mnl_socket *nl, struct nlmsghdr *nlh, mnl_cb_t cb, void *data)
+{
+	/* the kernel fills at most this much per read */
+	static char buf[32768] __attribute__((aligned(NLMSG_ALIGNTO)));
+	unsigned portid = mnl_socket_get_portid(nl);
+	int more = 1;
+
+	nlh->nlmsg_flags |= NLM_F_REQUEST | NLM_F_DUMP;
+	nlh->nlmsg_seq = rtnl_seq();
+	if (mnl_socket_sendto(nl, nlh, nlh->nlmsg_len) < 0)
+		return -errno;
+	while (more > 0) {
+		ssize_t len = mnl_socket_recvfrom(nl, buf, sizeof(buf));
+
+		if (len < 0 && errno == EINTR)
+			continue;
+		if (len < 0)
+			return -errno;
+		more = mnl_cb_run(buf, len, nlh->nlmsg_seq, portid, cb, data);
+		/* EINTR: the table changed during the dump; EPROTO, ESRCH: a stale reply */
+		if (more < 0 && (errno == EPROTO || errno == ESRCH))
+			more = 1;
+	}
+	return more < 0 ? -errno : 0;
+}

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table of clients, and what the kernel's bridge, neighbour and route
+ * tables tell about those behind a device.
+ *
+ * Events wait in their socket until the next tick: neighbours change state all
+ * the time, and none of it is worth waking up for. Additions are taken from
+ * them; removals, lost events and anything doubtful only ask for a new dump, at
+ * most one a second.
+ */
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <syslog.h>
+
+#include <libmnl/libmnl.h>
+#include <linux/neighbour.h>
+#include <linux/rtnetlink.h>
+
+#include "wifirrd.h"
+
+/* A client idle for less is not dropped to make room for a new one; ms.
+ * Slows down floods of made-up addresses. */
+#define EVICT_IDLE_MS 10000
+/* Events taken at a time; a flood of more is answered with a dump. */
+#define EVENTS_MAX 2048
+#define REFRESH_MS 1000
+
+static struct {
+	struct mnl_socket *nl, *events;
+	bool refresh;
+	uint64_t refreshed;
+} st;
+
+struct addr addr_mac(const uint8_t mac[6])
+{
+	struct addr a = { .type = ADDR_MAC };
+
+	memcpy(a.bytes, mac, 6);
+	return a;
+}
+
+int addr_parse(struct addr *addr, const char *text)
+{
+	unsigned byte[6];
+	char rest;
+
+	*addr = (struct addr){ .type = ADDR_MAC };
+	if (strlen(text) == 17 &&
+	    sscanf(text, "%2x:%2x:%2x:%2x:%2x:%2x%c", &byte[0], &byte[1], &byte[2], &byte[3],
+		   &byte[4], &byte[5], &rest) == 6) {
+		for (unsigned i = 0; i < 17; i++)
+			if (i % 3 == 2 ? text[i] != ':' : !isxdigit((unsigned char)text[i]))
+				return -1;
+		for (unsigned i = 0; i < 6; i++)
+			addr->bytes[i] = byte[i];
+		return 0;
+	}
+	addr->type = ADDR_IPV4;
+	if (inet_pton(AF_INET, text, addr->bytes) == 1)
+		return 0;
+	addr->type = ADDR_IPV6;
+	return inet_pton(AF_INET6, text, addr->bytes) == 1 ? 0 : -1;
+}
+
+const char *addr_text(const struct addr *a, char text[ADDR_TEXT])
+{
+	if (a->type == ADDR_MAC)
+		snprintf(text, ADDR_TEXT, "%02x:%02x:%02x:%02x:%02x:%02x", a->bytes[0], a->bytes[1],
+			 a->bytes[2], a->bytes[3], a->bytes[4], a->bytes[5]);
+	else
+		inet_ntop(a->type == ADDR_IPV4 ? AF_INET : AF_INET6, a->bytes, text, ADDR_TEXT);
+	return text;
+}
+
+static bool same(const struct addr *a, const struct addr *b)
+{
+	return memcmp(a, b, sizeof(*a)) == 0;
+}
+
+static bool group_address(const struct addr *a)
+{
+	static const uint8_t zero[16];
+
+	if (memcmp(a->bytes, zero, sizeof(zero)) == 0)
+		return true;
+	switch (a->type) {
+	case ADDR_MAC: return a->bytes[0] & 1;
+	case ADDR_IPV4: return a->bytes[0] >= 224;
+	default: return a->bytes[0] == 0xff;
+	}
+}
+
+uint16_t station_find(const struct wifirr *w, const struct addr *addr)
+{
+	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++)
+		if (w->station[id].used && same(&w->station[id].addr, addr))
+			return id;
+	return POLICY_NONE;
+}
+
+static unsigned exemption(const struct wifirr *w, const struct addr *addr)
+{
+	for (unsigned i = 0; i < w->config.always_count; i++)
+		if (same(&w->config.always[i], addr))
+			return POLICY_CLIENT_ALWAYS;
+	for (unsigned i = 0; i < w->config.ignore_count; i++)
+		if (same(&w->config.ignore[i], addr))
+			return POLICY_CLIENT_IGNORED;
+	return 0;
+}
+
+static void station_drop(struct wifirr *w, uint16_t id)
+{
+	char text[ADDR_TEXT];
+
+	logmsg(LOG_DEBUG, "client %s left", addr_text(&w->station[id].addr, text));
+	backend_del(w, id);
+	policy_del(&w->policy, id);
+	w->station[id] = (struct station){ .used = false };
+}
+
+/* Drops the client that has been without demand for longest. */
+static bool make_room(struct wifirr *w)
+{
+	uint64_t oldest = now_ms();
+	uint16_t victim = POLICY_NONE;
+
+	oldest = oldest > EVICT_IDLE_MS ? oldest - EVICT_IDLE_MS : 0;
+	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++) {
+		const struct policy_client *c = &w->policy.client[id];
+
+		if (c->flags || c->demand || w->station[id].last_demand >= oldest)
+			continue;
+		oldest = w->station[id].last_demand;
+		victim = id;
+	}
+	if (victim == POLICY_NONE)
+		return false;
+	station_drop(w, victim);
+	w->evicted++;
+	return true;
+}
+
+uint16_t station_add(struct wifirr *w, const struct addr *addr, enum station_source source)
+{
+	char text[ADDR_TEXT];
+	uint16_t id;
+
+	if (group_address(addr) || (addr->type == ADDR_MAC && memcmp(addr->bytes, w->mac, 6) == 0))
+		return POLICY_NONE;
+	id = station_find(w, addr);
+	if (id != POLICY_NONE) {
+		w->station[id].sources |= source;
+		w->station[id].marked &= ~source;
+		return id;
+	}
+	if (w->policy.clients == POLICY_CLIENTS_MAX && !make_room(w)) {
+		w->refused_stations++;
+		return POLICY_NONE;
+	}
+	id = policy_add(&w->policy, exemption(w, addr));
+	w->station[id] = (struct station){
+		.used = true,
+		.sources = source,
+		.addr = *addr,
+		.last_demand = now_ms(),
+	};
+	logmsg(LOG_DEBUG, "client %s came", addr_text(addr, text));
+	backend_add(w, id);
+	return id;
+}
+
+void station_del(struct wifirr *w, const struct addr *addr, enum station_source source)
+{
+	uint16_t id = station_find(w, addr);
+
+	if (id == POLICY_NONE)
+		return;
+	w->station[id].sources &= ~source;
+	if (!w->station[id].sources)
+		station_drop(w, id);
+}
+
+void station_mark(struct wifirr *w, enum station_source source)
+{
+	for (unsigned id = 0; id < POLICY_CLIENTS_MAX; id++)
+		w->station[id].marked |= w->station[id].sources & source;
+}
+
+void station_sweep(struct wifirr *w, enum station_source source)
+{
+	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++) {
+		struct station *s = &w->station[id];
+
+		if (!s->used || !(s->marked & source))
+			continue;
+		s->marked &= ~source;
+		s->sources &= ~source;
+		if (!s->sources)
+			station_drop(w, id);
+	}
+}
+
+/* Reads attribute type of exactly size bytes into data. */
+static bool attr_copy(const struct nlmsghdr *nlh, size_t header, uint16_t type, void *data, size_t size)
+{
+	const struct nlattr *attr;
+
+	mnl_attr_for_each(attr, nlh, header) {
+		if (mnl_attr_get_type(attr) != type || mnl_attr_get_payload_len(attr) != size)
+			continue;
+		memcpy(data, mnl_attr_get_payload(attr), size);
+		return true;
+	}
+	return false;
+}
+
+static void neighbour(struct wifirr *w, const struct nlmsghdr *nlh)
+{
+	const struct ndmsg *nd = mnl_nlmsg_get_payload(nlh);
+	bool fdb = nd->ndm_family == AF_BRIDGE;
+	uint32_t master = 0;
+	struct addr addr = { .type = ADDR_MAC };
+
+	attr_copy(nlh, sizeof(*nd), NDA_MASTER, &master, sizeof(master));
+	if (nd->ndm_ifindex != w->ifindex && (!fdb || (int)master != w->ifindex))
+		return;
+	if (nlh->nlmsg_type == RTM_DELNEIGH) {
+		st.refresh = true;
+		return;
+	}
+	if (fdb) {
+		/* permanent: the bridge's own; self: the driver's filter, not a learnt client */
+		if (nd->ndm_state & NUD_PERMANENT || nd->ndm_flags & NTF_SELF || w->config.match == MATCH_IP)
+			return;
+		if (attr_copy(nlh, sizeof(*nd), NDA_LLADDR, addr.bytes, 6))
+			station_add(w, &addr, STATION_FDB);
+		return;
+	}
+	if (nd->ndm_family != AF_INET && nd->ndm_family != AF_INET6)
+		return;
+	if (!(nd->ndm_state & (NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT))) {
+		st.refresh = true;
+		return;
+	}
+	if (!attr_copy(nlh, sizeof(*nd), NDA_LLADDR, addr.bytes, 6) || addr.bytes[0] & 1)
+		return;
+	if (w->config.match == MATCH_IP) {
+		bool v4 = nd->ndm_family == AF_INET;
+
+		addr = (struct addr){ .type = v4 ? ADDR_IPV4 : ADDR_IPV6 };
+		if (!attr_copy(nlh, sizeof(*nd), NDA_DST, addr.bytes, v4 ? 4 : 16))
+			return;
+	}
+	station_add(w, &addr, STATION_NEIGH);
+}
+
+/* Host routes over the device: clients behind a next hop, in a routed mesh. */
+static void route(struct wifirr *w, const struct nlmsghdr *nlh)
+{
+	const struct rtmsg *rt = mnl_nlmsg_get_payload(nlh);
+	bool v4 = rt->rtm_family == AF_INET;
+	struct addr addr = { .type = v4 ? ADDR_IPV4 : ADDR_IPV6 };
+	uint32_t oif = 0;
+
+	if ((!v4 && rt->rtm_family != AF_INET6) || rt->rtm_type != RTN_UNICAST ||
+	    rt->rtm_dst_len != (v4 ? 32 : 128) || rt->rtm_flags & RTM_F_CLONED)
+		return;
+	if (!attr_copy(nlh, sizeof(*rt), RTA_OIF, &oif, sizeof(oif)) || (int)oif != w->ifindex ||
+	    !attr_copy(nlh, sizeof(*rt), RTA_DST, addr.bytes, v4 ? 4 : 16))
+		return;
+	if (nlh->nlmsg_type == RTM_DELROUTE)
+		st.refresh = true;
+	else
+		station_add(w, &addr, STATION_ROUTE);
+}
+
+static int message(const struct nlmsghdr *nlh, void *data)
+{
+	switch (nlh->nlmsg_type) {
+	case RTM_NEWNEIGH:
+	case RTM_DELNEIGH:
+		if (mnl_nlmsg_get_payload_len(nlh) >= sizeof(struct ndmsg))
+			neighbour(data, nlh);
+		break;
+	case RTM_NEWROUTE:
+	case RTM_DELROUTE:
+		if (mnl_nlmsg_get_payload_len(nlh) >= sizeof(struct rtmsg))
+			route(data, nlh);
+		break;
+	}
+	return MNL_CB_OK;
+}
+
+static int dump(struct wifirr *w, int type, int family)
+{
+	char buf[128] __attribute__((aligned(NLMSG_ALIGNTO)));
+	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
+
+	nlh->nlmsg_type = type;
+	if (type == RTM_GETROUTE) {
+		struct rtmsg *rt = mnl_nlmsg_put_extra_header(nlh, sizeof(*rt));
+
+		rt->rtm_family = family;
+	} else {
+		struct ndmsg *nd = mnl_nlmsg_put_extra_header(nlh, sizeof(*nd));
+
+		nd->ndm_family = family;
+	}
+	return rtnl_dump(st.nl, nlh, message, w);
+}
+
+static void take_events(struct wifirr *w)
+{
+	char buf[8192] __attribute__((aligned(NLMSG_ALIGNTO)));
+	int fd = mnl_socket_get_fd(st.events);
+	ssize_t len;
+
+	for (unsigned i = 0; i < EVENTS_MAX; i++) {
+		len = recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
+		if (len < 0 && errno == ENOBUFS) {
+			st.refresh = true;	/* events were lost */
+			continue;
+		}
+		if (len < 0)
+			return;
+		mnl_cb_run(buf, len, 0, 0, message, w);
+	}
+	st.refresh = true;
+}
+
+void stations_refresh(struct wifirr *w)
+{
+	static const enum station_source sources = STATION_FDB | STATION_NEIGH | STATION_ROUTE;
+	bool ip = w->config.match == MATCH_IP;
+	uint64_t now = now_ms();
+	int rc = 0;
+
+	if (!st.nl || !w->ifindex)
+		return;
+	take_events(w);
+	if (!st.refresh || (st.refreshed && now - st.refreshed < REFRESH_MS))
+		return;
+	st.refresh = false;
+	st.refreshed = now;
+	station_mark(w, sources);
+	if (!ip)
+		dump(w, RTM_GETNEIGH, AF_BRIDGE);	/* fails without a bridge module: no clients there */
+	if ((rc = dump(w, RTM_GETNEIGH, AF_INET)) == 0)
+		rc = dump(w, RTM_GETNEIGH, AF_INET6);
+	if (ip && rc == 0 && (rc = dump(w, RTM_GETROUTE, AF_INET)) == 0)
+		rc = dump(w, RTM_GETROUTE, AF_INET6);
+	if (rc == -EAFNOSUPPORT || rc == -EOPNOTSUPP)
+		rc = 0;		/* no IPv6 */
+	if (rc < 0)
+		st.refresh = true;	/* incomplete: drop nobody, try again */
+	else
+		station_sweep(w, sources);
+}
+
+int stations_start(struct wifirr *w, char *reason, size_t size)
+{
+	unsigned groups = RTMGRP_NEIGH;
+
+	if (w->config.match == MATCH_IP)
+		groups |= RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE;
+	memset(&st, 0, sizeof(st));
+	st.nl = rtnl_open(0);
+	st.events = rtnl_open(groups);
+	if (!st.nl || !st.events) {
+		snprintf(reason, size, "netlink: %s", strerror(errno));
+		stations_stop();
+		return -1;
+	}
+	st.refresh = true;
+	stations_refresh(w);
+	return 0;
+}
+
+void stations_stop(void)
+{
+	if (st.events)
+		mnl_socket_close(st.events);
+	if (st.nl)
+		mnl_socket_close(st.nl);
+	memset(&st, 0, sizeof(st));
+}
