@@ -30,6 +30,7 @@
 /* By station id. */
 static struct airtime_station {
 	uint64_t associated_at;	/* ns; another value is a new station as for the kernel */
+	uint64_t bytes_before;	/* sent before it was first seen */
 	uint16_t original;	/* weight to give back, 0: not seen yet */
 	uint16_t now;		/* weight in the kernel */
 } stations[POLICY_CLIENTS_MAX];
@@ -153,7 +154,7 @@ static int write_rts(uint32_t rts)
 /* RTS goes with throttling: one exchange more for each frame, worth it only under load. */
 static void update_rts(struct wifirr *w)
 {
-	bool on = w->policy.engaged && w->policy.config.engage != POLICY_DRY_RUN;
+	bool on = w->policy.scheduling;
 
 	if (w->config.rts < 0 || on == rts_set)
 		return;
@@ -168,6 +169,7 @@ static void take_over(struct wifirr *w, struct airtime_station *station,
 		      const struct nl80211_station *seen)
 {
 	station->associated_at = seen->associated_at;
+	station->bytes_before = seen->tx_bytes;
 	station->now = seen->weight;
 	station->original = seen->weight == w->config.weight_waiting ||
 			    seen->weight == w->config.weight_active ? WEIGHT_DEFAULT : seen->weight;
@@ -180,23 +182,20 @@ static void on_station(void *data, const struct nl80211_station *seen)
 	struct wifirr *w = data;
 	uint16_t id;
 
-	if (!seen->authorized)
+	if (!seen->authorized || !seen->weight)
 		return;
 	id = station_find(w, &addr);
 	if (id == POLICY_NONE)
 		return;
-	w->station[id].bytes = seen->tx_bytes;
-	w->station[id].waiting = seen->backlog < UINT32_MAX ? seen->backlog : UINT32_MAX;
-
 	station = &stations[id];
-	if (!seen->weight)
-		return;
 	if (!station->original || station->associated_at != seen->associated_at) {
 		take_over(w, station, seen);
 	} else if (station->now != seen->weight) {
 		station->now = station->original = seen->weight;
 		foreign_seen = true;
 	}
+	w->station[id].bytes = seen->tx_bytes - station->bytes_before;
+	w->station[id].waiting = seen->backlog < UINT32_MAX ? seen->backlog : UINT32_MAX;
 }
 
 static void count_foreign(struct wifirr *w)
@@ -211,7 +210,7 @@ static void count_foreign(struct wifirr *w)
 	if (++foreign_count < FOREIGN_MAX)
 		return;
 	managed_by_other = true;
-	backend_lost(w, "another program sets the stations' airtime weights (hostapd's airtime_mode?)");
+	backend_lost(w, "control of airtime weights (another program sets them: hostapd's airtime_mode?)");
 }
 
 static int read_stations(struct wifirr *w)
@@ -264,6 +263,10 @@ static int start(struct wifirr *w, char *reason, size_t size)
 	if (managed_by_other) {
 		snprintf(reason, size, "airtime: another program sets the stations' weights "
 			 "(hostapd's airtime_mode?)");
+		return -1;
+	}
+	if (w->config.match == MATCH_IP) {
+		snprintf(reason, size, "airtime: weights are per station, not per IP address");
 		return -1;
 	}
 	if (nl80211_open(&nl) < 0)
