@@ -4,7 +4,9 @@ go 1.26.0
 
 require (
 	github.com/quic-go/quic-go v0.65.0
+	golang.org/x/sync v0.22.0
 	golang.org/x/sys v0.47.0
+	golang.org/x/term v0.45.0
 )
 
 require (

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"bquic/internal/config"
+)
+
+var checkCommand = command{"check", "[FILE]", "names every mistake in a configuration", runCheck}
+
+func runCheck(_ context.Context, args []string) error {
+	f := newFlags("check")
+	file := configFlag(f)
+	rest, err := parseFlags(f, args, 0, 1)
+	if err != nil {
+		return err
+	}
+	if len(rest) == 1 {
+		*file = rest[0]
+	}
+	cfg, err := config.ReadFile(*file)
+	if err != nil {
+		return usageError{err}
+	}
+	fmt.Printf("%s: good: gateway %s, relay %s, %d sites\n", *file, onOff(cfg.Gateway.Enabled), onOff(cfg.Relay.Enabled), len(cfg.Gateway.Sites))
+	return nil
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}

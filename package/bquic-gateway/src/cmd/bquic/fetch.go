@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"time"
+
+	"golang.org/x/term"
+
+	"bquic/internal/cert"
+	"bquic/internal/client"
+	"bquic/internal/config"
+)
+
+var fetchCommand = command{"fetch", "URL", "loads a URL by HTTP/3 and tells how fast", runFetch}
+
+// clientFlags are those of fetch and bench.
+type clientFlags struct {
+	*flag.FlagSet
+	config, pin, ca, local *string
+	insecure, json         *bool
+	timeout                *time.Duration
+}
+
+func newClientFlags(name string, timeout time.Duration) clientFlags {
+	f := newFlags(name)
+	return clientFlags{
+		FlagSet:  f,
+		config:   f.String("config", config.DefaultFile, "`FILE` with profiles of your own"),
+		pin:      f.String("pin", "", "accepts the server with this `KEY` (sha256/...) and no other"),
+		ca:       f.String("ca", "", "`FILE` with certificates of authorities, PEM"),
+		insecure: f.Bool("insecure", false, "accepts any certificate"),
+		local:    f.String("local-addr", "", "`ADDRESS` to send from"),
+		json:     f.Bool("json", false, "prints JSON"),
+		timeout:  f.Duration("timeout", timeout, "longest `TIME` for one transfer, 0 for no limit"),
+	}
+}
+
+// options returns what the flags ask for, and the configuration.
+func (f clientFlags) options() (o client.Options, cfg *config.Config, err error) {
+	if cfg, err = readConfigIfAny(f.FlagSet, *f.config); err != nil {
+		return o, nil, err
+	}
+	if *f.pin != "" {
+		pin, err := cert.ParsePin(*f.pin)
+		if err != nil {
+			return o, nil, usagef("--pin: %w", err)
+		}
+		o.Pin = &pin
+	}
+	if *f.local != "" {
+		if o.LocalAddr, err = netip.ParseAddr(*f.local); err != nil {
+			return o, nil, usagef("--local-addr: %q is no address", *f.local)
+		}
+	}
+	if *f.timeout < 0 {
+		return o, nil, usagef("--timeout: %s is negative", *f.timeout)
+	}
+	o.CAFile, o.Insecure = *f.ca, *f.insecure
+	return o, cfg, nil
+}
+
+func (f clientFlags) context(ctx context.Context) (context.Context, context.CancelFunc) {
+	if *f.timeout == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, *f.timeout)
+}
+
+func runFetch(ctx context.Context, args []string) error {
+	f := newClientFlags("fetch", 10*time.Minute)
+	name := f.String("profile", "bquic", "`PROFILE` of this side")
+	output := f.String("o", "", "`FILE` to write the body to, - for the standard output (default: nowhere)")
+	upload := f.String("upload", "", "`FILE` to send by POST")
+	rest, err := parseFlags(f.FlagSet, args, 1, 1)
+	if err != nil {
+		return err
+	}
+	if _, err := client.ParseURL(rest[0]); err != nil {
+		return usageError{err}
+	}
+	o, cfg, err := f.options()
+	if err != nil {
+		return err
+	}
+	if o.Profile, err = cfg.Profiles.Get(*name); err != nil {
+		return usagef("--profile: %w", err)
+	}
+	if *f.json && *output == "-" {
+		return usagef("--json and -o - both want the standard output")
+	}
+	o.Upload = *upload
+	quietBuffers()
+
+	w, done, err := openOutput(*output)
+	if err != nil {
+		return usageError{err}
+	}
+	if term.IsTerminal(int(os.Stderr.Fd())) {
+		p := &progress{w: os.Stderr, every: 200 * time.Millisecond}
+		o.Progress = p.report
+		defer p.clear()
+	}
+	ctx, cancel := f.context(ctx)
+	defer cancel()
+	res, err := client.Fetch(ctx, rest[0], w, o)
+	if cerr := done(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	if *f.json {
+		if err := json.NewEncoder(os.Stdout).Encode(res); err != nil {
+			return err
+		}
+	} else {
+		text := os.Stdout
+		if *output == "-" {
+			text = os.Stderr
+		}
+		printResult(text, res)
+	}
+	if res.Status >= 400 {
+		return fmt.Errorf("the server answered with status %d", res.Status)
+	}
+	return nil
+}
+
+func openOutput(name string) (io.Writer, func() error, error) {
+	switch name {
+	case "":
+		return io.Discard, func() error { return nil }, nil
+	case "-":
+		return os.Stdout, func() error { return nil }, nil
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	return f, f.Close, nil
+}
+
+func printResult(w io.Writer, r *client.Result) {
+	s := &r.Stats
+	fmt.Fprintf(w, "%s\n", r.URL)
+	fmt.Fprintf(w, "  status       %d (%s), profile %s, from %s\n", r.Status, r.Protocol, r.Profile, r.LocalAddr)
+	fmt.Fprintf(w, "  transfer     %d bytes in %.3f s: %.2f Mbit/s\n", r.Bytes, r.Seconds, r.Mbps)
+	fmt.Fprintf(w, "  handshake    %.1f ms\n", r.HandshakeMS)
+	fmt.Fprintf(w, "  RTT          %.1f ms least, %.1f ms smoothed\n", ms(s.MinRTT), ms(s.SmoothedRTT))
+	fmt.Fprintf(w, "  received     %d packets, %d ACKs sent: %.1f packets per ACK\n", s.PacketsReceived, s.AcksSent, r.DataPerAck)
+	fmt.Fprintf(w, "  sent         %d packets, %d lost (%d of them by mistake), %d ACKs received: %.1f packets per ACK\n",
+		s.PacketsSent, s.PacketsLost, s.PacketsLostSpurious, s.AcksReceived, s.DataPerAckReceived())
+}
+
+func ms(d time.Duration) float64 { return d.Seconds() * 1e3 }
+
+// quietBuffers silences quic-go's advice about UDP buffers: a client of one
+// transfer is no place to tune a system.
+func quietBuffers() { os.Setenv("QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING", "true") }
+
+// progress draws a line on a terminal.
+type progress struct {
+	w           io.Writer
+	every       time.Duration
+	start, last time.Time
+}
+
+func (p *progress) report(done, total int64) {
+	now := time.Now()
+	if p.start.IsZero() {
+		p.start = now
+	}
+	if now.Sub(p.last) < p.every {
+		return
+	}
+	p.last = now
+	share := ""
+	if total > 0 {
+		share = fmt.Sprintf(" (%d %%)", done*100/total)
+	}
+	fmt.Fprintf(p.w, "\r\x1b[K%.1f MB%s", float64(done)/1e6, share)
+	if s := now.Sub(p.start).Seconds(); s > 0 {
+		fmt.Fprintf(p.w, "  %.1f Mbit/s", float64(done)*8/s/1e6)
+	}
+}
+
+func (p *progress) clear() { fmt.Fprint(p.w, "\r\x1b[K") }

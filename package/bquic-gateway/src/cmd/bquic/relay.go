@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+
+	"bquic/internal/relay"
+	"bquic/internal/status"
+)
+
+var relayCommand = command{"relay", "", "carries clients' TCP connections to a gateway", runRelay}
+
+func runRelay(ctx context.Context, args []string) error {
+	f := newFlags("relay")
+	file := configFlag(f)
+	if _, err := parseFlags(f, args, 0, 0); err != nil {
+		return err
+	}
+	cfg, err := readConfig(*file)
+	if err != nil {
+		return err
+	}
+	if !cfg.Relay.Enabled {
+		return usagef("%s: the relay is not enabled (option enabled '1' in config relay)", *file)
+	}
+	r, err := relay.New(cfg.Relay.Relay, newLogger(cfg.Relay.LogLevel))
+	if err != nil {
+		return usageError{err}
+	}
+	socket, err := status.Listen(cfg.Relay.StatusSocket)
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return socket.Run(ctx, r.Status) })
+	group.Go(func() error { return r.Run(ctx) })
+	return group.Wait()
+}

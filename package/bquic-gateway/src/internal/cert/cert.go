@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cert
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Load reads a certificate chain and its key from PEM files.
+func Load(certFile, keyFile string) (tls.Certificate, error) {
+	certPEM, err := os.ReadFile(certFile)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("cannot read certificate: %w", err)
+	}
+	keyPEM, err := os.ReadFile(keyFile)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("cannot read key: %w", err)
+	}
+	c, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("certificate %s and key %s: %s", certFile, keyFile, strings.TrimPrefix(err.Error(), "tls: "))
+	}
+	return c, nil
+}
+
+// LoadOrCreate returns the self-signed certificate that is kept in dir, and
+// makes it when there is none. names are the hosts that it is for; a kept one
+// stays as it is when they change, because relays know its pin.
+func LoadOrCreate(dir string, names []string) (_ tls.Certificate, created bool, err error) {
+	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	_, certErr := os.Stat(certFile)
+	_, keyErr := os.Stat(keyFile)
+	if !errors.Is(certErr, fs.ErrNotExist) && !errors.Is(keyErr, fs.ErrNotExist) {
+		c, err := Load(certFile, keyFile)
+		return c, false, err
+	}
+	certPEM, keyPEM, err := selfSigned(names)
+	if err != nil {
+		return tls.Certificate{}, false, fmt.Errorf("cannot make a certificate: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return tls.Certificate{}, false, fmt.Errorf("cannot keep the certificate: %w", err)
+	}
+	// The key first: a certificate without one is what a power cut leaves at worst.
+	for _, f := range []struct {
+		name string
+		data []byte
+		mode os.FileMode
+	}{{keyFile, keyPEM, 0o600}, {certFile, certPEM, 0o644}} {
+		if err := writeFile(f.name, f.data, f.mode); err != nil {
+			return tls.Certificate{}, false, fmt.Errorf("cannot keep the certificate: %w", err)
+		}
+	}
+	c, err := tls.X509KeyPair(certPEM, keyPEM)
+	return c, true, err
+}
+
+// writeFile replaces a file in one step, so that no half of it survives a power cut.
+func writeFile(name string, data []byte, mode os.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Chmod(mode)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	return err
+}
+
+func selfSigned(names []string) (certPEM, keyPEM []byte, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, nil, err
+	}
+	t := &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: "bquic gateway"},
+		// Routers have no clock before they reach a time server, and the pin
+		// decides, not the date. The end is RFC 5280's "no expiration" (4.1.2.5).
+		NotBefore:             time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC),
+		NotAfter:              time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+	}
+	for _, name := range names {
+		if addr, err := netip.ParseAddr(name); err == nil {
+			t.IPAddresses = append(t.IPAddresses, addr.AsSlice())
+		} else if name != "*" && !slices.Contains(t.DNSNames, name) {
+			t.DNSNames = append(t.DNSNames, name)
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, t, t, &key.PublicKey, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), nil
+}
+
+// A Pin is the SHA-256 of a public key in its SubjectPublicKeyInfo form, as in RFC 7469.
+type Pin [sha256.Size]byte
+
+const pinPrefix = "sha256/"
+
+// PinOf returns the pin of a certificate.
+func PinOf(c *x509.Certificate) Pin { return sha256.Sum256(c.RawSubjectPublicKeyInfo) }
+
+func (p Pin) String() string { return pinPrefix + base64.StdEncoding.EncodeToString(p[:]) }
+
+// ParsePin reads what String writes.
+func ParsePin(s string) (p Pin, err error) {
+	b64, ok := strings.CutPrefix(s, pinPrefix)
+	sum, err := base64.StdEncoding.Strict().DecodeString(b64)
+	if !ok || err != nil || len(sum) != len(p) {
+		return p, fmt.Errorf("%q is not sha256/ and the base64 of 32 bytes", s)
+	}
+	return Pin(sum), nil
+}
+
+// Verify makes conf accept the certificate with this public key and no other:
+// the pin replaces name, authority and dates.
+func (p Pin) Verify(conf *tls.Config) {
+	conf.InsecureSkipVerify = true
+	conf.VerifyConnection = func(cs tls.ConnectionState) error {
+		if got := PinOf(cs.PeerCertificates[0]); got != p {
+			return fmt.Errorf("wrong pin: the server's key is %s", got)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"fmt"
+	"slices"
+
+	"bquic/internal/profile"
+)
+
+// A Spread is what repetitions of a measurement gave.
+type Spread struct {
+	Median float64 `json:"median"`
+	Least  float64 `json:"least"`
+	Most   float64 `json:"most"`
+}
+
+// A Row is what one profile gave.
+type Row struct {
+	Profile     string    `json:"profile"`
+	Mbps        Spread    `json:"mbps"`
+	HandshakeMS Spread    `json:"handshake_ms"`
+	DataPerAck  Spread    `json:"data_per_ack"`
+	Results     []*Result `json:"results"`
+}
+
+// Bench calls fetch n times for each profile, in turn, so that what changes
+// meanwhile is the same for all.
+func Bench(profiles []profile.Profile, n int, fetch func(profile.Profile) (*Result, error)) ([]Row, error) {
+	rows := make([]Row, len(profiles))
+	for i := range n {
+		for j, p := range profiles {
+			res, err := fetch(p)
+			if err != nil {
+				return nil, fmt.Errorf("profile %s, repetition %d: %w", p.Name, i+1, err)
+			}
+			rows[j].Profile = p.Name
+			rows[j].Results = append(rows[j].Results, res)
+		}
+	}
+	for i := range rows {
+		r := &rows[i]
+		r.Mbps = spread(r.Results, func(r *Result) float64 { return r.Mbps })
+		r.HandshakeMS = spread(r.Results, func(r *Result) float64 { return r.HandshakeMS })
+		r.DataPerAck = spread(r.Results, func(r *Result) float64 { return r.DataPerAck })
+	}
+	return rows, nil
+}
+
+func spread(results []*Result, figure func(*Result) float64) Spread {
+	var vs []float64
+	for _, r := range results {
+		vs = append(vs, figure(r))
+	}
+	slices.Sort(vs)
+	n := len(vs)
+	return Spread{Median: (vs[(n-1)/2] + vs[n/2]) / 2, Least: vs[0], Most: vs[n-1]}
+}

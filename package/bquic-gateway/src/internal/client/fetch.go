@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+
+	"bquic/internal/cert"
+	"bquic/internal/profile"
+)
+
+// Options say how to load. The zero value of a field leaves it to the system.
+type Options struct {
+	Profile profile.Profile
+	Pin     *cert.Pin
+	CAFile  string
+	// Insecure accepts any certificate.
+	Insecure  bool
+	LocalAddr netip.Addr
+	// Upload is sent by POST instead of loading.
+	Upload string
+	// Progress is told the bytes of the body so far.
+	Progress func(done, total int64)
+}
+
+// A Result is what one transfer took.
+type Result struct {
+	URL      string `json:"url"`
+	Protocol string `json:"protocol"`
+	Status   int    `json:"status"`
+	// Bytes of the body that was received, or of the one sent in an upload.
+	Bytes       int64   `json:"bytes"`
+	Seconds     float64 `json:"seconds"` // from the first packet to the last byte
+	Mbps        float64 `json:"mbps"`    // Bytes in Seconds, in 1e6 bit/s
+	HandshakeMS float64 `json:"handshake_ms"`
+	LocalAddr   string  `json:"local_addr"`
+	Profile     string  `json:"profile"`
+	// DataPerAck is the number of data packets received per ACK sent.
+	DataPerAck float64         `json:"data_per_ack"`
+	Stats      quic.BurstStats `json:"stats"`
+}
+
+// Fetch loads rawURL over a connection of its own and writes the body to w.
+func Fetch(ctx context.Context, rawURL string, w io.Writer, o Options) (*Result, error) {
+	u, err := ParseURL(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	req, err := o.request(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	if req.Body != nil {
+		defer req.Body.Close()
+	}
+	tlsConf, err := o.tlsConfig(u.Hostname())
+	if err != nil {
+		return nil, err
+	}
+	remote, err := resolve(ctx, u, o.LocalAddr)
+	if err != nil {
+		return nil, err
+	}
+	socket, err := net.ListenUDP("udp", localAddr(o.LocalAddr))
+	if err != nil {
+		return nil, fmt.Errorf("cannot open a socket: %w", err)
+	}
+	defer socket.Close()
+	transport := &quic.Transport{Conn: socket}
+	defer transport.Close()
+
+	start := time.Now()
+	conn, err := transport.Dial(ctx, remote, tlsConf, &quic.Config{Burst: o.Profile.Burst, MaxIncomingStreams: -1})
+	if err != nil {
+		return nil, connectError(u.Host, err)
+	}
+	handshake := time.Since(start)
+	h3 := &http3.Transport{DisableCompression: true}
+	defer h3.Close()
+	// Closed with the code that means success: RFC 9114, section 8.1.
+	defer conn.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), "")
+
+	res, err := h3.NewClientConn(conn).RoundTrip(req)
+	if err != nil {
+		return nil, fmt.Errorf("request failed: %w", simplify(err))
+	}
+	defer res.Body.Close()
+	received, err := io.Copy(w, &progressReader{r: res.Body, total: res.ContentLength, report: o.Progress})
+	if err != nil {
+		return nil, fmt.Errorf("transfer failed after %d bytes: %w", received, simplify(err))
+	}
+	took := time.Since(start).Seconds()
+	bytes := received
+	if o.Upload != "" {
+		bytes = req.ContentLength
+	}
+	stats := conn.BurstStats()
+	return &Result{
+		URL:         u.String(),
+		Protocol:    "h3",
+		Status:      res.StatusCode,
+		Bytes:       bytes,
+		Seconds:     took,
+		Mbps:        float64(bytes) * 8 / took / 1e6,
+		HandshakeMS: handshake.Seconds() * 1e3,
+		LocalAddr:   usedAddr(socket, remote),
+		Profile:     o.Profile.Name,
+		DataPerAck:  stats.DataPerAckSent(),
+		Stats:       stats,
+	}, nil
+}
+
+// ParseURL reads an https URL.
+func ParseURL(s string) (*url.URL, error) {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" {
+		return nil, fmt.Errorf("%q is no https:// URL", s)
+	}
+	return u, nil
+}
+
+func (o *Options) request(ctx context.Context, u *url.URL) (*http.Request, error) {
+	if o.Upload == "" {
+		return http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	}
+	f, err := os.Open(o.Upload)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file", o.Upload)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	body := &progressReader{r: f, Closer: f, total: info.Size(), report: o.Progress}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), body)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	req.ContentLength = info.Size()
+	return req, nil
+}
+
+func (o *Options) tlsConfig(host string) (*tls.Config, error) {
+	conf := &tls.Config{ServerName: host, NextProtos: []string{http3.NextProtoH3}}
+	switch {
+	case o.Pin != nil:
+		o.Pin.Verify(conf)
+	case o.CAFile != "":
+		pem, err := os.ReadFile(o.CAFile)
+		if err != nil {
+			return nil, err
+		}
+		conf.RootCAs = x509.NewCertPool()
+		if !conf.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s: no PEM certificate in it", o.CAFile)
+		}
+	case o.Insecure:
+		conf.InsecureSkipVerify = true
+	}
+	return conf, nil
+}
+
+// resolve returns the address of u's host, of local's family if there is one.
+func resolve(ctx context.Context, u *url.URL, local netip.Addr) (*net.UDPAddr, error) {
+	port := u.Port()
+	if port == "" {
+		port = "443"
+	}
+	n, err := net.DefaultResolver.LookupPort(ctx, "udp", port)
+	if err != nil {
+		return nil, err
+	}
+	network := "ip"
+	if local.IsValid() {
+		network = map[bool]string{true: "ip4", false: "ip6"}[local.Is4()]
+	}
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, network, u.Hostname())
+	if err != nil {
+		return nil, fmt.Errorf("cannot resolve %s: %w", u.Hostname(), err)
+	}
+	return net.UDPAddrFromAddrPort(netip.AddrPortFrom(addrs[0].Unmap(), uint16(n))), nil
+}
+
+func localAddr(a netip.Addr) *net.UDPAddr {
+	if !a.IsValid() {
+		return nil
+	}
+	return net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, 0))
+}
+
+// usedAddr returns the address that the server saw, but for a NAT in between.
+// The socket itself is bound to none unless it was told to.
+func usedAddr(socket *net.UDPConn, remote *net.UDPAddr) string {
+	local := socket.LocalAddr().(*net.UDPAddr)
+	if !local.IP.IsUnspecified() {
+		return local.String()
+	}
+	route, err := net.DialUDP("udp", nil, remote) // sends nothing
+	if err != nil {
+		return local.String()
+	}
+	defer route.Close()
+	return (&net.UDPAddr{IP: route.LocalAddr().(*net.UDPAddr).IP, Port: local.Port}).String()
+}
+
+func connectError(host string, err error) error {
+	var timeout *quic.HandshakeTimeoutError
+	var idle *quic.IdleTimeoutError
+	switch {
+	case errors.As(err, &timeout), errors.As(err, &idle):
+		return fmt.Errorf("cannot connect to %s: no answer", host)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("cannot connect to %s: no answer in time", host)
+	}
+	return fmt.Errorf("cannot connect to %s: %w", host, simplify(err))
+}
+
+// simplify returns what went wrong without the transport's error codes.
+func simplify(err error) error {
+	var transport *quic.TransportError
+	if errors.As(err, &transport) && !transport.Remote && transport.ErrorMessage != "" {
+		return errors.New(transport.ErrorMessage)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errors.New("time is up")
+	}
+	return err
+}
+
+// progressReader tells how much was read.
+type progressReader struct {
+	io.Closer
+	r           io.Reader
+	done, total int64
+	report      func(done, total int64)
+}
+
+func (p *progressReader) Read(b []byte) (int, error) {
+	n, err := p.r.Read(b)
+	p.done += int64(n)
+	if p.report != nil {
+		p.report(p.done, p.total)
+	}
+	return n, err
+}

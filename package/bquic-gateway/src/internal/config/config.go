@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"bquic/internal/cert"
+	"bquic/internal/profile"
+	"bquic/internal/relay"
+	"bquic/internal/uci"
+)
+
+// A Config is a whole file, checked. It is never changed.
+type Config struct {
+	Gateway  Gateway
+	Relay    Relay
+	Profiles profile.Set
+}
+
+// A Gateway configures `bquic gateway`.
+type Gateway struct {
+	Enabled      bool
+	Listen       string
+	Certificate  string // "": self-signed
+	Key          string
+	StateDir     string
+	Mesh         []netip.Prefix
+	MeshProfile  profile.Profile
+	Standard     profile.Profile // for all others
+	Token        string          // "": no relays
+	ConnectFrom  []netip.Prefix
+	ConnectTo    []netip.Prefix // empty: no limit
+	StatusSocket string
+	LogLevel     slog.Level
+	Sites        []Site
+}
+
+// A Site is served under its names: files below Root, or else by Origin.
+type Site struct {
+	Hosts  []string
+	Root   string
+	Origin *url.URL
+}
+
+// A Relay configures `bquic relay`.
+type Relay struct {
+	Enabled      bool
+	Relay        relay.Config
+	Profile      profile.Profile
+	StatusSocket string
+	LogLevel     slog.Level
+}
+
+// A Mistake is one thing that is wrong in a file.
+type Mistake struct {
+	File    string
+	Line    int
+	Section string // "" before any section
+	Option  string // "" when it is about the whole section
+	Text    string
+}
+
+func (m *Mistake) Error() string {
+	where := m.Section
+	if m.Option != "" {
+		where += "." + m.Option
+	}
+	if where != "" {
+		where += ": "
+	}
+	return fmt.Sprintf("%s:%d: %s%s", m.File, m.Line, where, m.Text)
+}
+
+// Mistakes are all that is wrong in a file, by line.
+type Mistakes []*Mistake
+
+func (ms Mistakes) Error() string {
+	var lines []string
+	for _, m := range ms {
+		lines = append(lines, m.Error())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// ReadFile reads and checks the file at path.
+func ReadFile(path string) (*Config, error) {
+	f, err := uci.ReadFile(path)
+	if err != nil {
+		return nil, mistake(err)
+	}
+	return New(f)
+}
+
+// Parse reads and checks the content of a file.
+func Parse(name string, data []byte) (*Config, error) {
+	f, err := uci.Parse(name, data)
+	if err != nil {
+		return nil, mistake(err)
+	}
+	return New(f)
+}
+
+func mistake(err error) error {
+	var syntax *uci.SyntaxError
+	if errors.As(err, &syntax) {
+		return Mistakes{{File: syntax.File, Line: syntax.Line, Text: syntax.Text}}
+	}
+	return err
+}
+
+// New checks a file. The error is Mistakes.
+func New(f *uci.File) (*Config, error) {
+	d := &decoder{file: f.Name, cfg: &Config{Profiles: profile.NewSet()}}
+	d.checkNames(f)
+	d.profiles(d.sections(f, "profile"))
+	if gs := d.sections(f, "gateway"); len(gs) > 0 {
+		d.gateway(gs[0])
+	} else {
+		d.gateway(&uci.Section{Type: "gateway"})
+	}
+	for _, s := range d.sections(f, "site") {
+		d.site(s)
+	}
+	if rs := d.sections(f, "relay"); len(rs) > 0 {
+		d.relay(rs[0])
+	} else {
+		d.relay(&uci.Section{Type: "relay"})
+	}
+	if len(d.mistakes) > 0 {
+		slices.SortStableFunc(d.mistakes, func(a, b *Mistake) int { return a.Line - b.Line })
+		return nil, d.mistakes
+	}
+	return d.cfg, nil
+}
+
+type decoder struct {
+	file     string
+	cfg      *Config
+	mistakes Mistakes
+	hosts    map[string]int // of sites, and where they were given
+}
+
+func (d *decoder) fail(s *uci.Section, line int, option, format string, args ...any) {
+	d.mistakes = append(d.mistakes, &Mistake{d.file, line, s.String(), option, fmt.Sprintf(format, args...)})
+}
+
+func (d *decoder) sections(f *uci.File, typ string) []*uci.Section {
+	var ss []*uci.Section
+	for _, s := range f.Sections {
+		if s.Type == typ {
+			ss = append(ss, s)
+		}
+	}
+	return ss
+}
+
+// checkNames finds sections and options that do not exist, or exist twice.
+func (d *decoder) checkNames(f *uci.File) {
+	first := make(map[string]*uci.Section)
+	for _, s := range f.Sections {
+		for _, line := range s.Again {
+			d.fail(s, line, "", "duplicate section: first in line %d", s.Line)
+		}
+		schema := schemaOf(s.Type)
+		if schema == nil {
+			d.fail(s, s.Line, "", "unknown section type %q: %s are known", s.Type, strings.Join(sectionTypes(), ", "))
+			continue
+		}
+		if other := first[s.Type]; schema.Once && other != nil {
+			d.fail(s, s.Line, "", "duplicate section: there is one of type %s, in line %d", s.Type, other.Line)
+		} else {
+			first[s.Type] = s
+		}
+		for _, o := range s.Options {
+			known := schema.option(o.Name)
+			switch {
+			case known == nil:
+				d.fail(s, o.Line, o.Name, "unknown option")
+			case len(o.Again) > 0:
+				d.fail(s, o.Again[0], o.Name, "given twice: first in line %d", o.Line)
+			case o.List && !known.List:
+				d.fail(s, o.Line, o.Name, "is no list: write option instead of list")
+			}
+		}
+	}
+}
+
+func schemaOf(typ string) *Section {
+	for i := range Schema {
+		if Schema[i].Type == typ {
+			return &Schema[i]
+		}
+	}
+	return nil
+}
+
+func sectionTypes() (types []string) {
+	for _, s := range Schema {
+		types = append(types, s.Type)
+	}
+	return types
+}
+
+// A found is a value and where it stands: line 0 for a default.
+type found[T any] struct {
+	value T
+	line  int
+}
+
+// values reads an option that may be given several times. Where `option` is
+// written instead of `list`, spaces separate values, as OpenWrt's scripts read it.
+func values[T any](d *decoder, s *uci.Section, name string) (vs []found[T]) {
+	schema := schemaOf(s.Type).option(name)
+	var texts []uci.Value
+	if o := s.Option(name); o == nil {
+		for _, text := range schema.Default {
+			texts = append(texts, uci.Value{Text: text})
+		}
+	} else if schema.List && !o.List {
+		for text := range strings.FieldsSeq(o.Values[0].Text) {
+			texts = append(texts, uci.Value{Text: text, Line: o.Line})
+		}
+	} else {
+		texts = o.Values
+	}
+	for _, t := range texts {
+		v, err := schema.Type.parse(t.Text)
+		if err != nil {
+			d.fail(s, t.Line, name, "%v", err)
+			continue
+		}
+		vs = append(vs, found[T]{v.(T), t.Line})
+	}
+	return vs
+}
+
+// value reads an option that is given at most once; without a default, ok says whether it is.
+func value[T any](d *decoder, s *uci.Section, name string) (v T, line int, ok bool) {
+	vs := values[T](d, s, name)
+	if len(vs) == 0 {
+		return v, s.Line, false
+	}
+	return vs[0].value, vs[0].line, true
+}
+
+func get[T any](d *decoder, s *uci.Section, name string) T {
+	v, _, _ := value[T](d, s, name)
+	return v
+}
+
+func list[T any](d *decoder, s *uci.Section, name string) (vs []T) {
+	for _, f := range values[T](d, s, name) {
+		vs = append(vs, f.value)
+	}
+	return vs
+}
+
+// given says whether the file has the option, right or wrong.
+func given(s *uci.Section, name string) bool { return s.Option(name) != nil }
+
+func (d *decoder) profileNamed(s *uci.Section, option string) profile.Profile {
+	name, line, _ := value[string](d, s, option)
+	p, err := d.cfg.Profiles.Get(name)
+	if err != nil {
+		d.fail(s, line, option, "%v", err)
+	}
+	return p
+}
+
+func (d *decoder) gateway(s *uci.Section) {
+	g := &d.cfg.Gateway
+	*g = Gateway{
+		Enabled:      get[bool](d, s, "enabled"),
+		Listen:       get[string](d, s, "listen"),
+		Certificate:  get[string](d, s, "certificate"),
+		Key:          get[string](d, s, "key"),
+		StateDir:     get[string](d, s, "state_dir"),
+		Mesh:         list[netip.Prefix](d, s, "mesh"),
+		MeshProfile:  d.profileNamed(s, "mesh_profile"),
+		Standard:     d.cfg.Profiles[profile.Standard],
+		Token:        get[string](d, s, "token"),
+		ConnectFrom:  list[netip.Prefix](d, s, "connect_from"),
+		ConnectTo:    list[netip.Prefix](d, s, "connect_to"),
+		StatusSocket: get[string](d, s, "status_socket"),
+		LogLevel:     parseLevel(get[string](d, s, "log_level")),
+	}
+	if !given(s, "connect_from") {
+		g.ConnectFrom = g.Mesh
+	}
+	if given(s, "certificate") != given(s, "key") {
+		has, lacks := "certificate", "key"
+		if given(s, "key") {
+			has, lacks = lacks, has
+		}
+		d.fail(s, s.Option(has).Line, has, "%s is missing", lacks)
+	}
+}
+
+func (d *decoder) site(s *uci.Section) {
+	if d.hosts == nil {
+		d.hosts = make(map[string]int)
+	}
+	site := Site{Root: get[string](d, s, "root"), Origin: get[*url.URL](d, s, "origin")}
+	for _, h := range values[string](d, s, "host") {
+		if line, dup := d.hosts[h.value]; dup {
+			d.fail(s, h.line, "host", "%q is given twice: first in line %d", h.value, line)
+			continue
+		}
+		d.hosts[h.value] = h.line
+		site.Hosts = append(site.Hosts, h.value)
+	}
+	if !given(s, "host") {
+		d.fail(s, s.Line, "host", "missing")
+	}
+	switch {
+	case given(s, "root") && given(s, "origin"):
+		d.fail(s, s.Option("origin").Line, "origin", "root is given as well: a site has one of them")
+	case !given(s, "root") && !given(s, "origin"):
+		d.fail(s, s.Line, "", "root or origin is missing")
+	}
+	d.cfg.Gateway.Sites = append(d.cfg.Gateway.Sites, site)
+}
+
+func (d *decoder) relay(s *uci.Section) {
+	p := d.profileNamed(s, "profile")
+	r := &d.cfg.Relay
+	*r = Relay{
+		Enabled: get[bool](d, s, "enabled"),
+		Relay: relay.Config{
+			Gateway:     get[string](d, s, "gateway"),
+			ServerName:  get[string](d, s, "server_name"),
+			CAFile:      get[string](d, s, "ca"),
+			Token:       get[string](d, s, "token"),
+			Burst:       p.Burst,
+			Connections: get[int](d, s, "connections"),
+			Mode:        get[string](d, s, "mode"),
+			Port:        get[int](d, s, "port"),
+			Interfaces:  list[string](d, s, "interface"),
+			Exclude:     list[netip.Prefix](d, s, "exclude"),
+		},
+		Profile:      p,
+		StatusSocket: get[string](d, s, "status_socket"),
+		LogLevel:     parseLevel(get[string](d, s, "log_level")),
+	}
+	if pin, _, ok := value[cert.Pin](d, s, "pin"); ok {
+		r.Relay.Pin = pin.String()
+	}
+	if given(s, "pin") && given(s, "ca") {
+		d.fail(s, s.Option("ca").Line, "ca", "pin is given as well: the relay checks one of them")
+	}
+	if !r.Enabled {
+		return
+	}
+	for _, name := range []string{"gateway", "token"} {
+		if !given(s, name) {
+			d.fail(s, s.Line, name, "missing")
+		}
+	}
+	if !given(s, "pin") && !given(s, "ca") {
+		d.fail(s, s.Line, "", "pin or ca is missing")
+	}
+}
+
+// profiles adds the file's own profiles to the set. A base may follow later in the file.
+func (d *decoder) profiles(sections []*uci.Section) {
+	var pending []*uci.Section
+	for _, s := range sections {
+		switch _, exists := d.cfg.Profiles[s.Name]; {
+		case s.Name == "":
+			d.fail(s, s.Line, "", "a profile needs a name: config profile 'name'")
+		case exists:
+			d.fail(s, s.Line, "", "the built-in profile of this name cannot be changed: choose another name")
+		default:
+			pending = append(pending, s)
+		}
+	}
+	for len(pending) > 0 {
+		rest := slices.DeleteFunc(slices.Clone(pending), func(s *uci.Section) bool {
+			base, ok := d.cfg.Profiles[get[string](d, s, "base")]
+			if ok {
+				d.profile(s, base)
+			}
+			return ok
+		})
+		if len(rest) == len(pending) {
+			break
+		}
+		pending = rest
+	}
+	for _, s := range pending {
+		name, line, _ := value[string](d, s, "base")
+		text := fmt.Sprintf("no profile %q", name)
+		if slices.ContainsFunc(pending, func(p *uci.Section) bool { return p.Name == name }) {
+			text = fmt.Sprintf("profile %q is based on this one", name)
+		}
+		d.fail(s, line, "base", "%s", text)
+		d.profile(s, d.cfg.Profiles[profile.Standard]) // to find the other mistakes
+	}
+}
+
+func (d *decoder) profile(s *uci.Section, base profile.Profile) {
+	p := profile.Profile{Name: s.Name, Doc: "As " + base.Name + ", changed.", Values: slices.Clone(base.Values), Burst: base.Burst}
+	for _, param := range profile.Params {
+		v, _, ok := value[profile.Value](d, s, param.Name)
+		if !ok {
+			continue
+		}
+		if err := param.Set(&p.Burst, v.Text); err != nil {
+			panic("config: a checked value is wrong: " + err.Error())
+		}
+		p.Values = append(slices.DeleteFunc(p.Values, func(b profile.Value) bool { return b.Param == v.Param }), v)
+	}
+	d.cfg.Profiles[s.Name] = p
+}

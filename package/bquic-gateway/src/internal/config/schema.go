@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"bquic/internal/profile"
+)
+
+// DefaultFile is where OpenWrt keeps the configuration.
+const DefaultFile = "/etc/config/bquic"
+
+// A Section describes one type of section.
+type Section struct {
+	Type string
+	Doc  string
+	// Once is set when a file has at most one such section.
+	Once    bool
+	Options []Option
+}
+
+// An Option describes one option of a section.
+type Option struct {
+	Name string
+	Type *Type
+	List bool
+	// Default is what holds when the option is not given, in the words of a UCI file.
+	Default []string
+	// Note replaces Default in documentation where no value says it.
+	Note string
+	Unit string
+	Doc  string // one line
+}
+
+// meshPrefixes are those that community networks number themselves from:
+// RFC 1918 (10/8) and RFC 4193.
+var meshPrefixes = []string{"10.0.0.0/8", "fd00::/8"}
+
+// Schema is all that a file may hold.
+var Schema = []Section{
+	{
+		Type: "gateway", Once: true,
+		Doc: "The gateway: serves sites by HTTP/3, HTTP/2 and HTTP/1.1, and TCP connections for relays.",
+		Options: []Option{
+			{Name: "enabled", Type: typeBool, Default: []string{"0"}, Doc: "Starts the gateway."},
+			{Name: "listen", Type: typeListen, Default: []string{":8443"}, Doc: "Address and port, UDP and TCP. Without an address: all."},
+			{Name: "certificate", Type: typePath, Doc: "Certificate chain, PEM. Without one, the gateway makes its own at first start.", Note: "self-signed"},
+			{Name: "key", Type: typePath, Doc: "Key of the certificate, PEM.", Note: "self-signed"},
+			{Name: "state_dir", Type: typePath, Default: []string{"/etc/bquic"}, Doc: "Where the self-signed certificate is kept."},
+			{Name: "mesh", Type: typePrefix, List: true, Default: meshPrefixes, Doc: "Clients that come over WiFi."},
+			{Name: "mesh_profile", Type: typeProfile, Default: []string{profile.BQUIC}, Doc: "Profile for them; all others have `standard`."},
+			{Name: "token", Type: typeToken, Doc: "Secret that relays show. Without one, no relay is served.", Note: "none"},
+			{Name: "connect_from", Type: typePrefix, List: true, Doc: "Where relays may connect from.", Note: "as mesh"},
+			{Name: "connect_to", Type: typePrefix, List: true, Doc: "Where relays' clients may connect to. Loopback, link-local, multicast and the router's own addresses only when a prefix names them.", Note: "anywhere else"},
+			{Name: "status_socket", Type: typePath, Default: []string{"/var/run/bquic/gateway.sock"}, Doc: "Unix socket of `bquic status`."},
+			{Name: "log_level", Type: typeLevel, Default: []string{"info"}, Doc: "How much is logged."},
+		},
+	}, {
+		Type: "site",
+		Doc:  "A web site that the gateway serves: files, or an origin server.",
+		Options: []Option{
+			{Name: "host", Type: typeHost, List: true, Doc: "Names of the site; `*` for all that no other site has. Needed.", Note: "none"},
+			{Name: "root", Type: typePath, Doc: "Directory with the site's files. One of root and origin is needed.", Note: "none"},
+			{Name: "origin", Type: typeOrigin, Doc: "Server that has the site: `http://` or `https://`, host and port.", Note: "none"},
+		},
+	}, {
+		Type: "relay", Once: true,
+		Doc: "The relay: carries the TCP connections of a node's clients over the mesh to a gateway.",
+		Options: []Option{
+			{Name: "enabled", Type: typeBool, Default: []string{"0"}, Doc: "Starts the relay."},
+			{Name: "gateway", Type: typeHostPort, Doc: "The gateway's host and port. Needed.", Note: "none"},
+			{Name: "server_name", Type: typeHost, Doc: "Name in the gateway's certificate.", Note: "the gateway's host"},
+			{Name: "pin", Type: typePin, Doc: "The gateway's key, as its log and status show it. One of pin and ca is needed.", Note: "none"},
+			{Name: "ca", Type: typePath, Doc: "Certificates of the authorities that sign the gateway's, PEM.", Note: "none"},
+			{Name: "token", Type: typeToken, Doc: "The gateway's secret. Needed.", Note: "none"},
+			{Name: "profile", Type: typeProfile, Default: []string{profile.BQUIC}, Doc: "Profile towards the gateway."},
+			{Name: "connections", Type: numberType("1 to 8", 1, 8), Default: []string{"1"}, Doc: "QUIC connections to spread the TCP connections over."},
+			{Name: "mode", Type: wordType("redirect", "tproxy"), Default: []string{"redirect"}, Doc: "How TCP is taken: NAT, or TPROXY (needs kmod-nft-tproxy and kmod-nft-socket)."},
+			{Name: "port", Type: numberType("1 to 65535", 1, 65535), Default: []string{"12443"}, Doc: "TCP port on which taken connections arrive."},
+			{Name: "interface", Type: typeDevice, List: true, Default: []string{"br-lan"}, Doc: "Devices whose clients' TCP is taken."},
+			{Name: "exclude", Type: typePrefix, List: true, Doc: "Targets that are never relayed.", Note: "none"},
+			{Name: "status_socket", Type: typePath, Default: []string{"/var/run/bquic/relay.sock"}, Doc: "Unix socket of `bquic status`."},
+			{Name: "log_level", Type: typeLevel, Default: []string{"info"}, Doc: "How much is logged."},
+		},
+	}, {
+		Type:    "profile",
+		Doc:     "A profile of your own, named by the section's name.",
+		Options: profileOptions(),
+	},
+}
+
+func profileOptions() []Option {
+	opts := []Option{{Name: "base", Type: typeProfile, Default: []string{profile.Standard}, Doc: "Profile that has the values not given here."}}
+	for _, p := range profile.Params {
+		opts = append(opts, Option{
+			Name: p.Name, Unit: p.Unit, Doc: p.Doc, Note: "as base",
+			Type: &Type{p.Type, func(s string) (any, error) {
+				// Checked here, and set once the base is known.
+				return profile.Value{Param: p.Name, Text: s}, p.Check(s)
+			}},
+		})
+	}
+	return opts
+}
+
+func (s *Section) option(name string) *Option {
+	for i := range s.Options {
+		if s.Options[i].Name == name {
+			return &s.Options[i]
+		}
+	}
+	return nil
+}

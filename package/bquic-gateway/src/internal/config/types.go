@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"bquic/internal/cert"
+	"bquic/internal/profile"
+)
+
+// A Type says what an option's text may be, and reads it.
+type Type struct {
+	Name  string // as documentation shows it
+	parse func(string) (any, error)
+}
+
+func newType[T any](name string, parse func(string) (T, error)) *Type {
+	return &Type{name, func(s string) (any, error) { return parse(s) }}
+}
+
+var (
+	typeBool    = newType("0 or 1", profile.Bool)
+	typePath    = newType("path", parsePath)
+	typeListen  = newType("[address]:port", parseListen)
+	typePrefix  = newType("prefix", parsePrefix)
+	typeToken   = newType("text", parseToken)
+	typeHost    = newType("host name", parseHost)
+	typeOrigin  = newType("URL", parseOrigin)
+	typeDevice  = newType("device", parseDevice)
+	typePin     = newType("sha256/...", cert.ParsePin)
+	typeProfile = newType("profile", func(s string) (string, error) { return s, nil }) // looked up later
+	typeLevel   = wordType("debug", "info", "warn", "error")
+)
+
+var typeHostPort = newType("host:port", func(s string) (string, error) {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil || host == "" {
+		return "", fmt.Errorf("%q is not host:port", s)
+	}
+	return s, checkPort(port)
+})
+
+// wordType is one word of several.
+func wordType(words ...string) *Type {
+	last := len(words) - 1
+	name := strings.Join(words[:last], ", ") + " or " + words[last]
+	return newType(name, func(s string) (string, error) {
+		if !slices.Contains(words, s) {
+			return "", fmt.Errorf("%q is not %s", s, name)
+		}
+		return s, nil
+	})
+}
+
+func numberType(name string, lowest, highest int) *Type {
+	return newType(name, func(s string) (int, error) {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			return 0, fmt.Errorf("%q is no whole number", s)
+		}
+		if n < lowest || n > highest {
+			return 0, fmt.Errorf("%d is not in %d to %d", n, lowest, highest)
+		}
+		return n, nil
+	})
+}
+
+func parsePath(s string) (string, error) {
+	if !filepath.IsAbs(s) {
+		return "", fmt.Errorf("%q is no absolute path", s)
+	}
+	return filepath.Clean(s), nil
+}
+
+func parseListen(s string) (string, error) {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return "", fmt.Errorf("%q is not [address]:port", s)
+	}
+	if host != "" {
+		if _, err := netip.ParseAddr(host); err != nil {
+			return "", fmt.Errorf("%q is no address", host)
+		}
+	}
+	return s, checkPort(port)
+}
+
+func checkPort(s string) error {
+	if n, err := strconv.ParseUint(s, 10, 16); err != nil || n == 0 {
+		return fmt.Errorf("port %q is not in 1 to 65535", s)
+	}
+	return nil
+}
+
+// parsePrefix reads a prefix, or an address, which stands for itself alone.
+func parsePrefix(s string) (netip.Prefix, error) {
+	if addr, err := netip.ParseAddr(s); err == nil && addr.Zone() == "" && !addr.Is4In6() {
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(s)
+	if err != nil || p.Addr().Is4In6() {
+		return netip.Prefix{}, fmt.Errorf("%q is no prefix like 10.0.0.0/8 or fd00::/8", s)
+	}
+	if p != p.Masked() {
+		return netip.Prefix{}, fmt.Errorf("%s has bits set beyond its length; %s is meant", p, p.Masked())
+	}
+	return p, nil
+}
+
+func parseToken(s string) (string, error) {
+	for _, c := range []byte(s) {
+		if c <= ' ' || c > '~' { // it travels in a header field
+			return "", errors.New("contains a character that is not printable ASCII, or a space")
+		}
+	}
+	if len(s) < 8 || len(s) > 256 {
+		return "", fmt.Errorf("has %d characters, not 8 to 256", len(s))
+	}
+	return s, nil
+}
+
+func parseHost(s string) (string, error) {
+	host := strings.ToLower(strings.TrimSuffix(s, "."))
+	if host == "*" {
+		return host, nil
+	}
+	if addr, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return addr.String(), nil
+	}
+	if len(host) > 253 {
+		return "", fmt.Errorf("%q is too long for a host name", s)
+	}
+	for label := range strings.SplitSeq(host, ".") {
+		ok := label != "" && len(label) <= 63 && label[0] != '-' && label[len(label)-1] != '-'
+		for _, c := range []byte(label) {
+			ok = ok && (c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '_')
+		}
+		if !ok {
+			return "", fmt.Errorf("%q is no host name", s)
+		}
+	}
+	return host, nil
+}
+
+func parseOrigin(s string) (*url.URL, error) {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
+		u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("%q is not http:// or https://, host and port", s)
+	}
+	if p := u.Port(); p != "" {
+		return u, checkPort(p)
+	}
+	return u, nil
+}
+
+// parseDevice reads the name of a network device: the kernel allows more
+// (dev_valid_name in net/core/dev.c), OpenWrt uses less.
+func parseDevice(s string) (string, error) {
+	ok := len(s) >= 1 && len(s) <= 15 && s != "." && s != ".."
+	for _, c := range []byte(s) {
+		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("._-", c) >= 0)
+	}
+	if !ok {
+		return "", fmt.Errorf("%q is no name of a device", s)
+	}
+	return s, nil
+}
+
+func parseLevel(s string) slog.Level {
+	var l slog.Level
+	_ = l.UnmarshalText([]byte(s)) // typeLevel knows no other words
+	return l
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"cmp"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quic-go/quic-go"
+
+	"bquic/internal/tunnel"
+)
+
+const (
+	maxShown  = 256 // live connections in a status
+	maxClosed = 32  // closed connections that are remembered
+)
+
+// connections knows who is connected, and who was last.
+type connections struct {
+	mu     sync.Mutex
+	total  uint64
+	live   map[uint64]*connection
+	closed []*connection // the last ones, oldest first
+
+	tcp atomic.Int64
+}
+
+type connection struct {
+	id      uint64
+	conn    *quic.Conn // nil when closed
+	profile string
+	since   time.Time
+	final   Connection // when closed
+}
+
+func (cs *connections) open(conn *quic.Conn, profile string) *connection {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.total++
+	c := &connection{id: cs.total, conn: conn, profile: profile, since: time.Now()}
+	if cs.live == nil {
+		cs.live = make(map[uint64]*connection)
+	}
+	cs.live[c.id] = c
+	return c
+}
+
+func (cs *connections) close(c *connection) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	delete(cs.live, c.id)
+	c.final = c.report()
+	c.final.Closed = true
+	c.conn = nil // a closed connection's memory is of no more use
+	if len(cs.closed) == maxClosed {
+		cs.closed = slices.Delete(cs.closed, 0, 1)
+	}
+	cs.closed = append(cs.closed, c)
+}
+
+// tcpState counts connections of the TCP side (http.Server.ConnState).
+func (cs *connections) tcpState(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		cs.tcp.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		cs.tcp.Add(-1)
+	}
+}
+
+// A Status is what `bquic status` shows.
+type Status struct {
+	Role        string       `json:"role"`
+	Version     string       `json:"version"`
+	Uptime      float64      `json:"uptime_s"`
+	PID         int          `json:"pid"`
+	Listen      string       `json:"listen"`
+	Pin         string       `json:"pin"`
+	Profiles    []string     `json:"profiles"` // for mesh clients, and for all others
+	Live        int          `json:"connections_live"`
+	Total       uint64       `json:"connections_total"`
+	TCP         int64        `json:"connections_tcp"`
+	Connections []Connection `json:"connections"` // live ones, latest first, then closed ones
+
+	Tunnels *tunnel.Stats `json:"tunnels,omitempty"`
+}
+
+// A Connection is one QUIC connection.
+type Connection struct {
+	ID       uint64  `json:"id"`
+	Remote   string  `json:"remote"`
+	Profile  string  `json:"profile"`
+	Protocol string  `json:"protocol"`
+	Since    float64 `json:"since_s"` // its age; of a closed one, how long it lasted
+	Closed   bool    `json:"closed"`
+	// DataPerAck is the number of data packets per ACK received.
+	DataPerAck     float64         `json:"data_per_ack"`
+	IPTBelow100us  float64         `json:"ipt_below_100us"`
+	TransportStats quic.BurstStats `json:"stats"`
+}
+
+func (c *connection) report() Connection {
+	if c.conn == nil {
+		return c.final
+	}
+	stats := c.conn.BurstStats()
+	return Connection{
+		ID:             c.id,
+		Remote:         c.conn.RemoteAddr().String(),
+		Profile:        c.profile,
+		Protocol:       "h3",
+		Since:          time.Since(c.since).Seconds(),
+		DataPerAck:     stats.DataPerAckReceived(),
+		IPTBelow100us:  stats.ShareBelow100us(),
+		TransportStats: stats,
+	}
+}
+
+// reports returns the connections to show, how many there are, and how many there were.
+func (cs *connections) reports() (shown []Connection, live int, total uint64) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cons := make([]*connection, 0, len(cs.live))
+	for _, c := range cs.live {
+		cons = append(cons, c)
+	}
+	slices.SortFunc(cons, func(a, b *connection) int { return cmp.Compare(b.id, a.id) })
+	cons = cons[:min(len(cons), maxShown)]
+	for _, c := range slices.Backward(cs.closed) {
+		cons = append(cons, c)
+	}
+	shown = make([]Connection, 0, len(cons))
+	for _, c := range cons {
+		shown = append(shown, c.report())
+	}
+	return shown, len(cs.live), cs.total
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package profile
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/quic-go/quic-go"
+)
+
+// A Param is one transport parameter: an option of `config profile`.
+type Param struct {
+	Name string
+	Type string // of its value, as documentation shows it
+	Unit string
+	Doc  string // one line
+
+	// Stock is the value that untouched quic-go has.
+	Stock string
+	parse func(*quic.Burst, string) error
+}
+
+// Set parses value into b.
+func (p *Param) Set(b *quic.Burst, value string) error { return p.parse(b, value) }
+
+// Check says what is wrong with value.
+func (p *Param) Check(value string) error { return p.parse(new(quic.Burst), value) }
+
+// Params are all parameters, in the order in which they are shown.
+var Params = []Param{
+	{
+		Name: "ack_packets", Type: "number, 0 = no limit", Unit: "packets", Stock: "2",
+		Doc:   "As receiver: packets per acknowledgement. The options up to ask_peer have no effect without it.",
+		parse: count(func(b *quic.Burst) *int { return &b.AckPackets }, "0", 1, 1000),
+	}, {
+		Name: "ack_delay", Type: "number", Unit: "ms", Stock: "25",
+		Doc:   "Longest time that an acknowledgement is held back.",
+		parse: millis(func(b *quic.Burst) *time.Duration { return &b.AckDelay }, 1, 1000),
+	}, {
+		Name: "ack_rtt_divisor", Type: "number, 0 = no such limit", Unit: "", Stock: "0",
+		Doc:   "Holds it back for at most the time of ack_rtt divided by this.",
+		parse: number(func(b *quic.Burst) *int { return &b.AckRTTDivisor }, 0, 64),
+	}, {
+		Name: "ack_rtt", Type: "smoothed, min or queue", Unit: "", Stock: "smoothed",
+		Doc: "The smoothed RTT, the least RTT seen, or the difference of the two: the time that packets wait in queues.",
+		parse: func(b *quic.Burst, s string) error {
+			r, ok := map[string]func(*quic.Burst){
+				"smoothed": func(b *quic.Burst) { b.AckRTT = quic.BurstSmoothedRTT },
+				"min":      func(b *quic.Burst) { b.AckRTT = quic.BurstMinRTT },
+				"queue":    func(b *quic.Burst) { b.AckRTT = quic.BurstQueueRTT },
+			}[s]
+			if !ok {
+				return fmt.Errorf("%q is none of smoothed, min and queue", s)
+			}
+			r(b)
+			return nil
+		},
+	}, {
+		Name: "ack_after", Type: "number", Unit: "packets", Stock: "0",
+		Doc:   "Packets of a connection that are acknowledged the stock way first.",
+		parse: number(func(b *quic.Burst) *int { return &b.AckAfter }, 0, 1000000),
+	}, {
+		Name: "ack_reordering", Type: "number", Unit: "packets", Stock: "0",
+		Doc:   "A gap is acknowledged at once when this many later packets have arrived; 0 and 1: with the first.",
+		parse: number(func(b *quic.Burst) *int { return &b.AckReordering }, 0, 1000),
+	}, {
+		Name: "ask_peer", Type: "0 or 1", Unit: "", Stock: "0",
+		Doc:   "As sender: asks a peer that understands ACK_FREQUENCY for the same.",
+		parse: boolean(func(b *quic.Burst) *bool { return &b.AskPeer }),
+	}, {
+		Name: "burst_packets", Type: "number or unlimited", Unit: "packets", Stock: "10",
+		Doc:   "Packets that may leave back to back; unlimited: no pacing.",
+		parse: count(func(b *quic.Burst) *int { return &b.BurstPackets }, "unlimited", 1, 10000),
+	}, {
+		Name: "slow_start_divisor", Type: "number", Unit: "", Stock: "8",
+		Doc:   "Slow start ends when the RTT has risen by the least RTT divided by this.",
+		parse: number(func(b *quic.Burst) *int { return &b.SlowStartDivisor }, 1, 64),
+	}, {
+		Name: "slow_start_min", Type: "number", Unit: "ms", Stock: "4",
+		Doc:   "Lower limit of that rise.",
+		parse: millis(func(b *quic.Burst) *time.Duration { return &b.SlowStartMin }, 1, 1000),
+	}, {
+		Name: "slow_start_max", Type: "number", Unit: "ms", Stock: "16",
+		Doc:   "Upper limit of that rise: it bounds the queue that slow start may build.",
+		parse: millis(func(b *quic.Burst) *time.Duration { return &b.SlowStartMax }, 1, 1000),
+	}, {
+		Name: "loss_eighths", Type: "number", Unit: "RTT/8", Stock: "1",
+		Doc:   "A packet is lost when it is missing for one RTT and this much.",
+		parse: number(func(b *quic.Burst) *int { return &b.LossEighths }, 1, 64),
+	}, {
+		Name: "loss_packets", Type: "number", Unit: "packets", Stock: "3",
+		Doc:   "A packet is lost when one that was sent this much later has arrived.",
+		parse: number(func(b *quic.Burst) *int { return &b.LossPackets }, 3, 1000),
+	}, {
+		Name: "window_updates", Type: "0 or 1", Unit: "", Stock: "0",
+		Doc:   "Flow-control window updates ride on acknowledgements.",
+		parse: boolean(func(b *quic.Burst) *bool { return &b.WindowUpdates }),
+	}, {
+		Name: "fast_pmtu", Type: "0 or 1", Unit: "", Stock: "0",
+		Doc:   "Probes the largest packet size first instead of searching for it.",
+		parse: boolean(func(b *quic.Burst) *bool { return &b.FastPMTU }),
+	}, {
+		Name: "gso", Type: "0 or 1", Unit: "", Stock: "1",
+		Doc: "Hands packets to the kernel many at a time (generic segmentation offload).",
+		parse: func(b *quic.Burst, s string) error {
+			var gso bool
+			err := boolean(func(*quic.Burst) *bool { return &gso })(b, s)
+			if err == nil {
+				b.NoGSO = !gso
+			}
+			return err
+		},
+	},
+}
+
+func number(field func(*quic.Burst) *int, lowest, highest int) func(*quic.Burst, string) error {
+	return func(b *quic.Burst, s string) error {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			return fmt.Errorf("%q is no whole number", s)
+		}
+		if n < lowest || n > highest {
+			return fmt.Errorf("%d is not in %d to %d", n, lowest, highest)
+		}
+		*field(b) = n
+		return nil
+	}
+}
+
+// count is a number for which the word unlimited stands for no limit.
+func count(field func(*quic.Burst) *int, unlimited string, lowest, highest int) func(*quic.Burst, string) error {
+	parse := number(field, lowest, highest)
+	return func(b *quic.Burst, s string) error {
+		if s == unlimited {
+			*field(b) = quic.BurstUnlimited
+			return nil
+		}
+		if err := parse(b, s); err != nil {
+			return fmt.Errorf("%w, and not %s", err, unlimited)
+		}
+		return nil
+	}
+}
+
+func millis(field func(*quic.Burst) *time.Duration, lowest, highest int) func(*quic.Burst, string) error {
+	return func(b *quic.Burst, s string) error {
+		var n int
+		if err := number(func(*quic.Burst) *int { return &n }, lowest, highest)(b, s); err != nil {
+			return err
+		}
+		*field(b) = time.Duration(n) * time.Millisecond
+		return nil
+	}
+}
+
+func boolean(field func(*quic.Burst) *bool) func(*quic.Burst, string) error {
+	return func(b *quic.Burst, s string) error {
+		v, err := Bool(s)
+		if err == nil {
+			*field(b) = v
+		}
+		return err
+	}
+}
+
+// Bool reads a truth value in the words that OpenWrt's scripts know.
+func Bool(s string) (bool, error) {
+	switch s {
+	case "1", "on", "true", "yes", "enabled":
+		return true, nil
+	case "0", "off", "false", "no", "disabled":
+		return false, nil
+	}
+	return false, fmt.Errorf("%q is neither 0 nor 1", s)
+}

@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package status answers, on a unix socket, what a daemon is doing: whoever
+// connects is sent one JSON object.
+package status

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+const (
+	ioTimeout = 5 * time.Second
+	// maxSize bounds what Read believes, in bytes.
+	maxSize = 16 << 20
+	// maxReaders bounds the answers that are being written at a time.
+	maxReaders = 8
+)
+
+// A Server owns a socket.
+type Server struct {
+	ln net.Listener
+}
+
+// Listen makes the socket, readable by its owner only. A socket that a daemon
+// left behind is replaced; one that answers is an error.
+func Listen(path string) (*Server, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("status socket: %w", err)
+	}
+	// Linux gives the file the mode of the socket: no moment without it.
+	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var err error
+		if cerr := c.Control(func(fd uintptr) { err = syscall.Fchmod(int(fd), 0o600) }); cerr != nil {
+			return cerr
+		}
+		return err
+	}}
+	ln, err := lc.Listen(context.Background(), "unix", path)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		if info, serr := os.Lstat(path); serr == nil && info.Mode().Type() != os.ModeSocket {
+			return nil, fmt.Errorf("status socket: %s exists and is no socket", path)
+		}
+		if c, derr := net.DialTimeout("unix", path, ioTimeout); derr == nil {
+			c.Close()
+			return nil, fmt.Errorf("status socket: another daemon answers on %s", path)
+		} else if !errors.Is(derr, syscall.ECONNREFUSED) {
+			return nil, fmt.Errorf("status socket: %w", derr)
+		}
+		if err = os.Remove(path); err == nil {
+			ln, err = lc.Listen(context.Background(), "unix", path)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("status socket: %w", err)
+	}
+	return &Server{ln}, nil
+}
+
+// Close removes the socket.
+func (s *Server) Close() error { return s.ln.Close() }
+
+// Run answers with what report returns, until ctx ends; then it closes the socket.
+func (s *Server) Run(ctx context.Context, report func() any) error {
+	stop := context.AfterFunc(ctx, func() { s.ln.Close() })
+	defer stop()
+	slots := make(chan struct{}, maxReaders)
+	for {
+		conn, err := s.ln.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			if errors.Is(err, net.ErrClosed) {
+				return fmt.Errorf("status socket: %w", err)
+			}
+			time.Sleep(100 * time.Millisecond) // out of file descriptors: it passes
+			continue
+		}
+		slots <- struct{}{}
+		go func() {
+			defer func() { <-slots }()
+			defer conn.Close()
+			_ = conn.SetDeadline(time.Now().Add(ioTimeout))
+			_ = json.NewEncoder(conn).Encode(report()) // a reader that has gone is no failure
+		}()
+	}
+}
+
+// Read asks the daemon behind path.
+func Read(path string) (json.RawMessage, error) {
+	conn, err := net.DialTimeout("unix", path, ioTimeout)
+	if err != nil {
+		switch {
+		case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED):
+			return nil, fmt.Errorf("no daemon answers on %s", path)
+		case errors.Is(err, syscall.EACCES):
+			return nil, fmt.Errorf("no permission to ask %s", path)
+		}
+		return nil, err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(ioTimeout))
+	data, err := io.ReadAll(io.LimitReader(conn, maxSize))
+	if err != nil {
+		return nil, err
+	}
+	if !json.Valid(data) {
+		return nil, fmt.Errorf("the answer from %s is not JSON", path)
+	}
+	return data, nil
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uci
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// maxSize bounds a file in bytes. OpenWrt's largest are some tens of kilobytes.
+const maxSize = 1 << 20
+
+// A File is the content of one UCI file.
+type File struct {
+	Name     string // as errors show it
+	Sections []*Section
+}
+
+// A Section is what one `config` line opens.
+type Section struct {
+	Type string
+	Name string // "" for an anonymous section
+	// Index counts the sections of the same type from 0, as in @type[0].
+	Index   int
+	Line    int
+	Options []*Option
+	// Again are the lines that open the section again: libuci adds their options to it.
+	Again []int
+}
+
+// An Option is what `option` or `list` lines set.
+type Option struct {
+	Name   string
+	List   bool
+	Line   int // of its first value
+	Values []Value
+	// Again are the lines that libuci lets replace an earlier value (`option`
+	// after `option` or `list`), or turn an option into a list.
+	Again []int
+}
+
+// A Value is one string and the line on which it begins.
+type Value struct {
+	Text string
+	Line int
+}
+
+// String names the section as the uci command does: its name or @type[index].
+func (s *Section) String() string {
+	if s.Name != "" {
+		return s.Name
+	}
+	return fmt.Sprintf("@%s[%d]", s.Type, s.Index)
+}
+
+// Option returns the option with that name, or nil.
+func (s *Section) Option(name string) *Option {
+	for _, o := range s.Options {
+		if o.Name == name {
+			return o
+		}
+	}
+	return nil
+}
+
+// A SyntaxError is a mistake after which libuci, too, rejects the whole file.
+type SyntaxError struct {
+	File string
+	Line int
+	Text string
+}
+
+func (e *SyntaxError) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Text) }
+
+// ReadFile reads the file at path.
+func ReadFile(path string) (*File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, data)
+}
+
+// Parse reads the content of a file. The error is a *SyntaxError.
+func Parse(name string, data []byte) (*File, error) {
+	p := &parser{file: &File{Name: name}, scanner: scanner{rest: data}}
+	err := p.parse(data)
+	if err != nil {
+		err.File = name
+		return nil, err
+	}
+	return p.file, nil
+}
+
+type parser struct {
+	scanner
+	file    *File
+	section *Section
+}
+
+func (p *parser) parse(data []byte) *SyntaxError {
+	if len(data) > maxSize {
+		return &SyntaxError{Line: 1, Text: fmt.Sprintf("file is larger than %d bytes", maxSize)}
+	}
+	if n := bytes.IndexByte(data, 0); n >= 0 { // libuci would lose what stands around it
+		return &SyntaxError{Line: 1 + bytes.Count(data[:n], []byte{'\n'}), Text: "file contains a NUL byte"}
+	}
+	for p.nextLine() {
+		for {
+			command, more := p.command()
+			if command == "" {
+				break
+			}
+			if err := p.do(command, more); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// do carries out one command. more is false when nothing follows it on the line.
+func (p *parser) do(command string, more bool) *SyntaxError {
+	line := p.line
+	fail := func(format string, args ...any) *SyntaxError {
+		return &SyntaxError{Line: line, Text: fmt.Sprintf(format, args...)}
+	}
+	switch command {
+	case "package", "p", "config", "c", "option", "o", "list", "l":
+	default:
+		return fail("unknown command %s: only config, option and list are known", quote(command))
+	}
+	list := command[0] == 'l'
+	if command[0] == 'o' || list {
+		if p.section == nil {
+			return fail("%s before the first section", quote(command))
+		}
+	}
+	if !more {
+		return fail("%s without arguments", quote(command))
+	}
+	first, err := p.word()
+	if err != nil {
+		return err
+	}
+	if first == "" {
+		return fail("%s without arguments", quote(command))
+	}
+	var second string
+	secondLine := p.line
+	switch command[0] {
+	case 'p':
+		if !validName(first, "-") {
+			return fail("invalid character in package name %s", quote(first))
+		}
+	case 'c':
+		if !validType(first) {
+			return fail("invalid character in section type %s", quote(first))
+		}
+		if second, err = p.word(); err != nil {
+			return err
+		}
+		if second != "" && !validName(second, "") {
+			return fail("invalid character in section name %s: letters, digits and _ are allowed", quote(second))
+		}
+	default:
+		if !validName(first, "") {
+			return fail("invalid character in option name %s: letters, digits and _ are allowed", quote(first))
+		}
+		p.skipSpace()
+		secondLine = p.line
+		if second, err = p.word(); err != nil {
+			return err
+		}
+	}
+	extra, err := p.word()
+	if err != nil {
+		return err
+	}
+	if extra != "" {
+		return fail("unexpected %s at the end of the line", quote(extra))
+	}
+
+	switch command[0] {
+	case 'c':
+		return p.open(first, second, line)
+	case 'o', 'l':
+		p.set(first, Value{second, secondLine}, list)
+	}
+	return nil // a package line has no effect in a file that is named by its package
+}
+
+func (p *parser) open(typ, name string, line int) *SyntaxError {
+	index := 0
+	for _, s := range p.file.Sections {
+		if name != "" && s.Name == name {
+			if s.Type != typ {
+				return &SyntaxError{Line: line, Text: fmt.Sprintf("section %s has type %s here and %s in line %d", quote(name), quote(typ), quote(s.Type), s.Line)}
+			}
+			s.Again = append(s.Again, line)
+			p.section = s
+			return nil
+		}
+		if s.Type == typ {
+			index++
+		}
+	}
+	p.section = &Section{Type: typ, Name: name, Index: index, Line: line}
+	p.file.Sections = append(p.file.Sections, p.section)
+	return nil
+}
+
+func (p *parser) set(name string, v Value, list bool) {
+	if !list && v.Text == "" {
+		return // libuci: neither sets nor unsets anything
+	}
+	o := p.section.Option(name)
+	switch {
+	case o == nil:
+		p.section.Options = append(p.section.Options, &Option{Name: name, List: list, Line: v.Line, Values: []Value{v}})
+	case list:
+		if !o.List {
+			o.List = true
+			o.Again = append(o.Again, v.Line)
+		}
+		o.Values = append(o.Values, v)
+	default:
+		o.List = false
+		o.Again = append(o.Again, v.Line)
+		o.Values = []Value{v}
+	}
+}
+
+func validName(s, extra string) bool {
+	for i := range len(s) {
+		if c := s[i]; !isAlnum(c) && c != '_' && !strings.Contains(extra, string(c)) {
+			return false
+		}
+	}
+	return true
+}
+
+func validType(s string) bool {
+	for i := range len(s) {
+		if s[i] < 33 || s[i] > 126 {
+			return false
+		}
+	}
+	return true
+}
+
+func isAlnum(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+// quote shows text from a file in an error: shortened, on one line.
+func quote(s string) string {
+	const most = 60
+	if len(s) > most {
+		s = s[:most] + "..."
+	}
+	q := fmt.Sprintf("%q", s)
+	return "'" + q[1:len(q)-1] + "'"
+}
