@@ -21,7 +21,7 @@ namespace
 // An event may run this early: sleeping for less costs more than it gives.
 constexpr uint64_t AHEAD_NS = 20'000;
 // Descriptors are read at least this often while events keep the loop busy.
-constexpr uint64_t POLL_EVERY_NS = 100'000;
+constexpr uint64_t POLL_EVERY_NS = 20'000;
 constexpr uint64_t LONGEST_SLEEP_NS = 1'000'000'000;
 } // namespace
 

@@ -38,6 +38,8 @@ namespace
 // Ethernet frames between the taps: 14 bytes of header, 1500 of payload.
 constexpr size_t ETHERNET_HEADER = 14;
 constexpr size_t LARGEST_FRAME = 2048;
+// "Inter-packet time < 100 us" of the papers.
+const Time CLOSE = MicroSeconds(100);
 // Frames read from one tap before the others get their turn.
 constexpr int READ_BATCH = 64;
 // FIFO of the access point as the papers had it, packets.
@@ -89,6 +91,10 @@ struct Counters
         uint64_t mpdus = 0;
         uint64_t retried = 0; // MPDUs sent again
         uint64_t bytes = 0;   // of MPDUs
+        uint64_t sent = 0;    // packets that came in by a tap
+        uint64_t close = 0;   // of them: less than CLOSE after the one before
+        uint64_t delivered = 0;      // packets that went out to a tap
+        uint64_t deliveredBytes = 0; // from the IP header on
     };
 
     PerDirection direction[2];
@@ -106,6 +112,8 @@ struct End
     std::unique_ptr<Tap> tap;
     Ptr<Node> node;
     Mac48Address address;
+    Direction sends; // its packets go UP or DOWN
+    Time lastSent{-1};
     std::function<void(Ptr<Packet>, Mac48Address to, uint16_t protocol)> send;
 };
 
@@ -151,11 +159,12 @@ class Medium
     void AddWifiQueue(Port& port);
     void WatchMac(Port& port);
     void WatchPhy(Ptr<WifiNetDevice> device, std::function<Direction(Mac48Address receiver)> direction);
-    End& AddEnd(Ptr<Node> node, Mac48Address address);
+    End& AddEnd(Ptr<Node> node, Mac48Address address, Direction sends);
     void Place(const NodeContainer& nodes, double distance) const;
 
     void ReadTap(End& end);
     void ToTap(End& end, Ptr<const Packet> packet, uint16_t protocol, Mac48Address from, Mac48Address to);
+    void CountSent(End& end);
     void ReadCommands();
     void SampleLag();
     void ReportEachSecond();
@@ -320,7 +329,7 @@ Medium::WatchPhy(Ptr<WifiNetDevice> device, std::function<Direction(Mac48Address
 }
 
 End&
-Medium::AddEnd(Ptr<Node> node, Mac48Address address)
+Medium::AddEnd(Ptr<Node> node, Mac48Address address, Direction sends)
 {
     m_ends.push_back(std::make_unique<End>());
     End& end = *m_ends.back();
@@ -329,6 +338,7 @@ Medium::AddEnd(Ptr<Node> node, Mac48Address address)
     end.tap = std::make_unique<Tap>(m_options.taps.at(m_ends.size() - 1), mac);
     end.node = node;
     end.address = address;
+    end.sends = sends;
     RealtimeSimulator::Get().Watch(end.tap->Fd(), [this, &end] { ReadTap(end); });
     return end;
 }
@@ -349,8 +359,20 @@ Medium::ReadTap(End& end)
         uint16_t protocol = frame[12] << 8 | frame[13];
         auto packet = Create<Packet>(frame + ETHERNET_HEADER, n - ETHERNET_HEADER);
         RealtimeSimulator::Get().ScheduleArrival(
-            end.node->GetId(), MakeEvent([&end, packet, to, protocol] { end.send(packet, to, protocol); }));
+            end.node->GetId(), MakeEvent([this, &end, packet, to, protocol] {
+                CountSent(end);
+                end.send(packet, to, protocol);
+            }));
     }
+}
+
+void
+Medium::CountSent(End& end)
+{
+    auto& counters = m_total.direction[end.sends];
+    counters.sent++;
+    counters.close += !end.lastSent.IsNegative() && Simulator::Now() - end.lastSent < CLOSE;
+    end.lastSent = Simulator::Now();
 }
 
 void
@@ -368,6 +390,9 @@ Medium::ToTap(End& end, Ptr<const Packet> packet, uint16_t protocol, Mac48Addres
     frame[13] = protocol & 0xff;
     packet->CopyData(frame + ETHERNET_HEADER, size);
     end.tap->Write(frame, ETHERNET_HEADER + size);
+    auto& counters = m_total.direction[end.sends == UP ? DOWN : UP];
+    counters.delivered++;
+    counters.deliveredBytes += size;
 }
 
 /// Ad hoc nodes in a line. Every node passes packets on to its other neighbour,
@@ -411,8 +436,8 @@ Medium::BuildChain()
     }
     auto address = [](Port* port) { return Mac48Address::ConvertFrom(port->device->GetAddress()); };
 
-    End& client = AddEnd(nodes.Get(0), address(right[0]));
-    End& gateway = AddEnd(nodes.Get(hops), address(left[hops]));
+    End& client = AddEnd(nodes.Get(0), address(right[0]), UP);
+    End& gateway = AddEnd(nodes.Get(hops), address(left[hops]), DOWN);
     client.send = [this, port = right[0], next = address(left[1])](Ptr<Packet> p, Mac48Address, uint16_t protocol) {
         port->Send(p, next, protocol);
     };
@@ -493,7 +518,7 @@ Medium::BuildAccessPoint()
         auto device = DynamicCast<WifiNetDevice>(devices.Get(i));
         Port& port = AddPort(device);
         AddWifiQueue(port);
-        End& end = AddEnd(nodes.Get(i), Mac48Address::ConvertFrom(device->GetAddress()));
+        End& end = AddEnd(nodes.Get(i), Mac48Address::ConvertFrom(device->GetAddress()), i == 0 ? DOWN : UP);
         end.send = [&port](Ptr<Packet> p, Mac48Address to, uint16_t protocol) { port.Send(p, to, protocol); };
         auto receive = [this, &end](Ptr<NetDevice>, Ptr<const Packet> packet, uint16_t protocol,
                                     const Address& from, const Address& to, NetDevice::PacketType type) {
@@ -536,11 +561,9 @@ Medium::BuildWired()
         Port& port = AddPort(device);
         device->GetQueue()->TraceConnectWithoutContext(
             "Drop", Callback<void, Ptr<const Packet>>([this](Ptr<const Packet>) { m_total.dropped++; }));
-        End& end = AddEnd(nodes.Get(i), Mac48Address::ConvertFrom(device->GetAddress()));
+        End& end = AddEnd(nodes.Get(i), Mac48Address::ConvertFrom(device->GetAddress()), i == 0 ? UP : DOWN);
         Mac48Address other = Mac48Address::ConvertFrom(devices.Get(1 - i)->GetAddress());
-        end.send = [this, i, &port, other](Ptr<Packet> p, Mac48Address, uint16_t protocol) {
-            m_total.direction[i == 0 ? UP : DOWN].mpdus++;
-            m_total.direction[i == 0 ? UP : DOWN].bytes += p->GetSize();
+        end.send = [&port, other](Ptr<Packet> p, Mac48Address, uint16_t protocol) {
             port.Send(p, other, protocol);
         };
         auto receive = [this, &end, other](Ptr<NetDevice>, Ptr<const Packet> packet, uint16_t protocol, const Address&) {
@@ -602,10 +625,14 @@ Medium::Report(const char* kind, Counters& since)
         auto& b = since.direction[d];
         uint64_t ampdus = a.ampdus - b.ampdus;
         uint64_t mpdus = a.mpdus - b.mpdus;
-        std::cout << ",\"" << (d == UP ? "up" : "down") << "\":{\"mpdus\":" << mpdus << ",\"bytes\":" << a.bytes - b.bytes;
+        std::cout << ",\"" << (d == UP ? "up" : "down") 
+                  << "\":{\"sent\":" << a.sent - b.sent << ",\"sent_close\":" << a.close - b.close
+                  << ",\"delivered\":" << a.delivered - b.delivered
+                  << ",\"delivered_bytes\":" << a.deliveredBytes - b.deliveredBytes;
         if (m_options.wired.empty())
         {
-            std::cout << ",\"ampdus\":" << ampdus << ",\"mpdus_per_ampdu\":" << (ampdus ? double(mpdus) / ampdus : 0)
+            std::cout << ",\"mpdus\":" << mpdus << ",\"mpdu_bytes\":" << a.bytes - b.bytes
+                      << ",\"ampdus\":" << ampdus << ",\"mpdus_per_ampdu\":" << (ampdus ? double(mpdus) / ampdus : 0)
                       << ",\"retried\":" << a.retried - b.retried;
         }
         std::cout << "}";
