@@ -39,10 +39,6 @@ const (
 	maxBackoff = 5 * time.Second
 )
 
-// probeTarget is an address that no gateway ever allows: its refusal shows
-// that the token was accepted.
-const probeTarget = "0.0.0.0:9"
-
 // A session is a QUIC connection to the gateway.
 type session struct {
 	conn  *quic.Conn
@@ -151,7 +147,7 @@ func answer(str *http3.RequestStream) error {
 func (s *session) probe(ctx context.Context, token string) error {
 	s.streams.Add(1)
 	defer s.release()
-	str, err := s.request(ctx, probeTarget, token)
+	str, err := s.request(ctx, tunnel.ProbeTarget, token)
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,10 @@ import (
 // node to 100 TCP connections.
 const MaxStreams = 4096
 
+// ProbeTarget is a target that no gateway ever allows. A relay asks for it to
+// learn from the kind of refusal (TargetProhibited) that it is welcome itself.
+const ProbeTarget = "0.0.0.0:9"
+
 const (
 	dialTimeout = 10 * time.Second
 	// ownTimeout is how long the list of the router's own addresses is believed.
@@ -129,7 +133,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var refusal *Refusal
 	switch {
 	case errors.As(err, &refusal):
-		h.Logger.Info("tunnel refused", "client", r.RemoteAddr, "target", r.Host, "status", refusal.Status, "reason", refusal.Detail)
+		level := slog.LevelInfo
+		if r.Host == ProbeTarget && refusal.Type == TargetProhibited {
+			level = slog.LevelDebug
+		}
+		h.Logger.Log(r.Context(), level, "tunnel refused", "client", r.RemoteAddr, "target", r.Host, "status", refusal.Status, "reason", refusal.Detail)
 		refusal.write(w)
 		return
 	case err != nil: // the client has gone

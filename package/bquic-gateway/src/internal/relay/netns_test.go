@@ -1,0 +1,476 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+	"golang.org/x/sys/unix"
+
+	"bquic/internal/tunnel"
+)
+
+// The tests run in four network namespaces:
+//
+//	phone --- node (relay) --- gateway --- origin
+//
+// Relay and gateway are processes of their own, this test binary again in
+// another role, so that they can be killed. Phone and origin are sockets of the
+// test. The origin tells by the source address how a connection came to it.
+const (
+	token = "correct horse"
+	// patience is how long a test waits for what must happen at some time.
+	patience = 20 * time.Second
+
+	phone4, phone6     = "10.77.0.2", "fd77::2"
+	node4, node6       = "10.78.0.1", "fd78::1"
+	gateway4, gateway6 = "10.78.0.2", "fd78::2"
+	exit4, exit6       = "203.0.113.1", "2001:db8:77::1" // the gateway, seen from the origin
+	origin4, origin6   = "203.0.113.2", "2001:db8:77::2"
+)
+
+// How a connection came to the origin.
+var route = map[string]string{
+	phone4: "forwarded", phone6: "forwarded", // by the kernel, untouched
+	node4: "direct", node6: "direct", // by the relay
+	exit4: "carried", exit6: "carried", // through the gateway
+}
+
+func TestMain(m *testing.M) {
+	if r := os.Getenv("BQUIC_TEST_ROLE"); r != "" {
+		if err := play(r); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// A role is what another process of the test does.
+type role struct {
+	Relay   *Config
+	Gateway *gatewayRole
+}
+
+type gatewayRole struct {
+	Cert, Key []byte // DER
+	Token     string
+	Limit     int
+}
+
+// figures is what a process answers to each line that it reads.
+type figures struct {
+	Relay      *Status
+	Gateway    *tunnel.Stats
+	Goroutines int
+	Files      int
+}
+
+// play runs a role until SIGTERM.
+func play(encoded string) error {
+	var r role
+	if err := json.Unmarshal([]byte(encoded), &r); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	out := json.NewEncoder(os.Stdout)
+	answer := func(get func(*figures)) {
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+			fds, _ := os.ReadDir("/proc/self/fd")
+			f := figures{Goroutines: runtime.NumGoroutine(), Files: len(fds)}
+			get(&f)
+			out.Encode(f)
+		}
+	}
+
+	if r.Relay != nil {
+		relay, err := New(*r.Relay, logger)
+		if err != nil {
+			return err
+		}
+		go func() {
+			<-relay.Ready()
+			answer(func(f *figures) {
+				status := relay.Status().(Status)
+				f.Relay = &status
+			})
+		}()
+		return relay.Run(ctx)
+	}
+
+	key, err := x509.ParsePKCS8PrivateKey(r.Gateway.Key)
+	if err != nil {
+		return err
+	}
+	h := &tunnel.Handler{Token: r.Gateway.Token, Limit: r.Gateway.Limit, Logger: logger}
+	udp, err := net.ListenUDP("udp", &net.UDPAddr{Port: 443})
+	if err != nil {
+		return err
+	}
+	reset := quic.StatelessResetKey(sha256.Sum256(r.Gateway.Key))
+	transport := &quic.Transport{Conn: udp, StatelessResetKey: &reset}
+	l, err := transport.ListenEarly(
+		http3.ConfigureTLSConfig(&tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{r.Gateway.Cert}, PrivateKey: key}}}),
+		&quic.Config{MaxIncomingStreams: tunnel.MaxStreams})
+	if err != nil {
+		return err
+	}
+	server := &http3.Server{Handler: h}
+	context.AfterFunc(ctx, func() { server.Close() })
+	go answer(func(f *figures) {
+		stats := h.Stats()
+		f.Gateway = &stats
+	})
+	server.ServeListener(l)
+	return nil
+}
+
+// A process plays a role in a namespace.
+type process struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	stdin io.Writer
+	out   *json.Decoder
+	log   logBuffer
+	ended chan error
+}
+
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// A mesh is a set of namespaces.
+type mesh struct {
+	t        *testing.T
+	ns       map[string]string
+	cert     []byte
+	key      []byte
+	pin      string
+	gateways int
+}
+
+func newMesh(t *testing.T) *mesh {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("this test makes network namespaces: run it as root")
+	}
+	m := &mesh{t: t, ns: map[string]string{}}
+	for _, name := range []string{"phone", "node", "gateway", "origin"} {
+		m.ns[name] = fmt.Sprintf("bquic-%d-%s", os.Getpid(), name)
+		m.ip("", "netns add "+m.ns[name])
+		t.Cleanup(func() { exec.Command("ip", "netns", "del", m.ns[name]).Run() })
+		m.ip(name, "link set lo up")
+		for _, key := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
+			if err := m.in(name, func() error { return os.WriteFile("/proc/sys/net/"+key, []byte("1"), 0) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	m.link("phone", "lan", phone4+"/24 "+phone6+"/64", "node", "br-lan", "10.77.0.1/24 fd77::1/64")
+	m.link("node", "mesh", node4+"/24 "+node6+"/64", "gateway", "mesh", gateway4+"/24 "+gateway6+"/64")
+	m.link("gateway", "wan", exit4+"/24 "+exit6+"/64", "origin", "eth0", origin4+"/24 "+origin6+"/64")
+	m.ip("phone", "route add default via 10.77.0.1", "-6 route add default via fd77::1")
+	m.ip("node", "route add default via "+gateway4, "-6 route add default via "+gateway6)
+	m.ip("gateway", "route add 10.77.0.0/24 via "+node4, "-6 route add fd77::/64 via "+node6)
+	m.ip("origin", "route add default via "+exit4, "-6 route add default via "+exit6)
+
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"gateway"}}
+	if m.cert, err = x509.CreateCertificate(rand.Reader, template, template, key.Public(), key); err != nil {
+		t.Fatal(err)
+	}
+	if m.key, err = x509.MarshalPKCS8PrivateKey(key); err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := x509.ParseCertificate(m.cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(parsed.RawSubjectPublicKeyInfo)
+	m.pin = "sha256/" + base64.StdEncoding.EncodeToString(sum[:])
+	return m
+}
+
+// run runs a command in a namespace and returns what it printed.
+func (m *mesh) run(name string, args ...string) string {
+	m.t.Helper()
+	if name != "" {
+		args = append([]string{"ip", "netns", "exec", m.ns[name]}, args...)
+	}
+	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+	if err != nil {
+		m.t.Fatalf("%s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+func (m *mesh) ip(name string, commands ...string) {
+	m.t.Helper()
+	for _, c := range commands {
+		m.run(name, append([]string{"ip"}, strings.Fields(c)...)...)
+	}
+}
+
+func (m *mesh) link(a, adev, aaddrs, b, bdev, baddrs string) {
+	m.t.Helper()
+	m.ip("", fmt.Sprintf("link add %s netns %s type veth peer name %s netns %s", adev, m.ns[a], bdev, m.ns[b]))
+	for _, end := range [][3]string{{a, adev, aaddrs}, {b, bdev, baddrs}} {
+		for addr := range strings.FieldsSeq(end[2]) {
+			c := "addr add " + addr + " dev " + end[1]
+			if strings.Contains(addr, ":") {
+				c += " nodad"
+			}
+			m.ip(end[0], c)
+		}
+		m.ip(end[0], "link set "+end[1]+" up")
+	}
+}
+
+// in calls f with the calling thread in a namespace: the sockets that f opens
+// stay there.
+func (m *mesh) in(name string, f func() error) error {
+	runtime.LockOSThread()
+	home, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		m.t.Error(err)
+		return err
+	}
+	defer home.Close()
+	ns, err := os.Open("/run/netns/" + m.ns[name])
+	if err != nil {
+		m.t.Error(err)
+		return err
+	}
+	defer ns.Close()
+	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+		m.t.Error(err)
+		return err
+	}
+	err = f()
+	if err := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); err != nil {
+		panic(err) // the thread stays locked, and lost
+	}
+	runtime.UnlockOSThread()
+	return err
+}
+
+func (m *mesh) dial(target string) (*net.TCPConn, error) {
+	var conn net.Conn
+	err := m.in("phone", func() (err error) {
+		conn, err = net.DialTimeout("tcp", target, patience)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	conn.SetDeadline(time.Now().Add(patience))
+	return conn.(*net.TCPConn), nil
+}
+
+// listen accepts connections in the origin's namespace.
+func (m *mesh) listen(addr string, handle func(*net.TCPConn)) string {
+	m.t.Helper()
+	var l net.Listener
+	if err := m.in("origin", func() (err error) {
+		l, err = net.Listen("tcp", addr)
+		return err
+	}); err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				conn.SetDeadline(time.Now().Add(patience))
+				handle(conn.(*net.TCPConn))
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// greet listens at an origin that tells each client which way it came.
+func (m *mesh) greet(addr string) string {
+	m.t.Helper()
+	return m.listen(addr, func(conn *net.TCPConn) {
+		io.WriteString(conn, wayOf(conn))
+		conn.Close()
+	})
+}
+
+func wayOf(conn *net.TCPConn) string {
+	return route[conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap().String()]
+}
+
+// way returns which way a connection took.
+func (m *mesh) way(target string) string {
+	conn, err := m.dial(target)
+	if err != nil {
+		return err.Error()
+	}
+	defer conn.Close()
+	way, err := io.ReadAll(conn)
+	if err != nil {
+		return err.Error()
+	}
+	return string(way)
+}
+
+func (m *mesh) start(name string, r role) *process {
+	m.t.Helper()
+	encoded, err := json.Marshal(r)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	p := &process{t: m.t, ended: make(chan error, 1)}
+	p.cmd = exec.Command("ip", "netns", "exec", m.ns[name], "/proc/self/exe")
+	exe, err := os.Executable()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	p.cmd.Args[4] = exe
+	p.cmd.Env = append(os.Environ(), "BQUIC_TEST_ROLE="+string(encoded))
+	p.cmd.Stderr = &p.log
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	p.out = json.NewDecoder(stdout)
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	go func() { p.ended <- p.cmd.Wait() }()
+	m.t.Cleanup(func() {
+		p.signal(syscall.SIGKILL)
+		if m.t.Failed() {
+			m.t.Logf("log of the %s:\n%s", name, p.log.String())
+		}
+	})
+	p.figures() // it answers when it is ready
+	return p
+}
+
+func (p *process) figures() figures {
+	p.t.Helper()
+	var f figures
+	io.WriteString(p.stdin, "\n")
+	if err := p.out.Decode(&f); err != nil {
+		p.t.Fatalf("no answer (%v): %s", err, p.log.String())
+	}
+	return f
+}
+
+// signal ends the process and returns how it ended.
+func (p *process) signal(s syscall.Signal) error {
+	p.cmd.Process.Signal(s)
+	select {
+	case err := <-p.ended:
+		p.ended <- err
+		return err
+	case <-time.After(patience):
+		p.t.Error("the process did not end")
+		return nil
+	}
+}
+
+func (m *mesh) startGateway() *process {
+	return m.start("gateway", role{Gateway: &gatewayRole{Cert: m.cert, Key: m.key, Token: token}})
+}
+
+func (m *mesh) config(mode string) Config {
+	return Config{
+		Gateway: gateway4 + ":443", Pin: m.pin, Token: token,
+		Mode: mode, Interfaces: []string{"br-lan"},
+		Burst: quic.Burst{Stats: true},
+	}
+}
+
+// startRelay starts a relay and waits until it takes connections.
+func (m *mesh) startRelay(c Config) *process {
+	m.t.Helper()
+	p := m.start("node", role{Relay: &c})
+	p.await("the relay to take connections", func(f figures) bool { return f.Relay.Taking })
+	return p
+}
+
+// await waits until the process says so.
+func (p *process) await(what string, ok func(figures) bool) figures {
+	p.t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		f := p.figures()
+		if ok(f) {
+			return f
+		}
+		if time.Now().After(deadline) {
+			text, _ := json.Marshal(f)
+			p.t.Fatalf("waited in vain for %s: %s", what, text)
+		}
+	}
+}
+
+// tables returns the names of the nftables tables in the node.
+func (m *mesh) tables() []string {
+	m.t.Helper()
+	var names []string
+	for line := range strings.Lines(m.run("node", "nft", "list", "tables")) {
+		names = append(names, strings.TrimSpace(line))
+	}
+	slices.Sort(names)
+	return names
+}
+
+func mustPrefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }

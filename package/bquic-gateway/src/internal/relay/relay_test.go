@@ -1,0 +1,617 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"bquic/internal/tunnel"
+)
+
+func eachMode(t *testing.T, f func(t *testing.T, mode string)) {
+	for _, mode := range []string{Redirect, TProxy} {
+		t.Run(mode, func(t *testing.T) { f(t, mode) })
+	}
+}
+
+func TestTaking(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		m := newMesh(t)
+		m.ip("origin", "addr add 203.0.113.3/24 dev eth0", "addr add 203.0.113.4/24 dev eth0",
+			"addr add 192.168.5.5/32 dev eth0", "-6 addr add fd99::5/128 dev eth0 nodad")
+		m.ip("gateway", "route add 192.168.5.5 via "+origin4, "-6 route add fd99::5 via "+origin6)
+		m.greet(":80")
+		m.startGateway()
+		c := m.config(mode)
+		c.Exclude = []netip.Prefix{mustPrefix("203.0.113.3/32"), mustPrefix("10.0.0.0/7")}
+		relay := m.startRelay(c)
+
+		for _, tc := range []struct{ target, want string }{
+			{origin4 + ":80", "carried"},
+			{"[" + origin6 + "]:80", "carried"},
+			{"203.0.113.4:80", "carried"},
+			{"203.0.113.3:80", "forwarded"},
+			{"192.168.5.5:80", "forwarded"},
+			{"[fd99::5]:80", "forwarded"},
+		} {
+			if got := m.way(tc.target); got != tc.want {
+				t.Errorf("%s was %s, not %s", tc.target, got, tc.want)
+			}
+		}
+		// Neither the relay's port, on any address of the node, nor the
+		// gateway's addresses lead to a tunnel.
+		for _, target := range []string{"10.77.0.1", node4, "[fd77::1]"} {
+			if way := m.way(fmt.Sprintf("%s:%d", target, DefaultPort)); !strings.Contains(way, "reset") {
+				t.Errorf("the relay's port at %s: %q, not a reset", target, way)
+			}
+		}
+		if _, err := m.dial(gateway4 + ":80"); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("the gateway's own address: %v, not refused", err)
+		}
+		// What the gateway cannot connect to is reset, as far as the client is concerned.
+		if way := m.way(origin4 + ":81"); !strings.Contains(way, "reset") {
+			t.Errorf("a closed port: %q, not a reset", way)
+		}
+		// Its own address on the far side, which only the gateway's policy protects.
+		if way := m.way(exit4 + ":22"); !strings.Contains(way, "reset") {
+			t.Errorf("the gateway's outer address: %q, not a reset", way)
+		}
+		f := relay.await("two refusals", func(f figures) bool { return f.Relay.Refused == 2 })
+		if f.Relay.Carried.Total != 3 || f.Relay.Direct.Total != 0 {
+			t.Errorf("counted %d carried and %d direct, not 3 and 0", f.Relay.Carried.Total, f.Relay.Direct.Total)
+		}
+		if !strings.Contains(relay.log.String(), "gateway itself") {
+			t.Error("the log does not say why the gateway refused its own address")
+		}
+	})
+}
+
+// What an exchange does beyond sending and receiving.
+const (
+	upFirst     = iota // the phone ends its direction, then the origin answers
+	downFirst          // the origin ends its direction first
+	bothAtOnce         //
+	phoneResets        // after all of its data have arrived
+	originResets
+	kinds
+)
+
+// An exchange is one connection of TestThousand. Its header is made to look
+// like a TLS record for every second one, so that it goes ahead of the answer.
+type exchange struct {
+	id       uint32
+	kind     int
+	up, down int
+	done     chan error // of the origin
+}
+
+const headerLen = 9
+
+func (e *exchange) header() []byte {
+	h := []byte{'x', 3, 1, 0, 4}
+	if e.id%2 == 0 {
+		h[0] = 22
+	}
+	return binary.BigEndian.AppendUint32(h, e.id)
+}
+
+// pattern is the data that a direction of the exchange carries.
+func (e *exchange) pattern(direction byte, n int) []byte {
+	var seed [32]byte
+	binary.BigEndian.PutUint32(seed[:], e.id)
+	seed[4] = direction
+	b := make([]byte, n)
+	rand.NewChaCha8(seed).Read(b)
+	return b
+}
+
+func sendAll(conn *net.TCPConn, b []byte) error {
+	_, err := conn.Write(b)
+	return err
+}
+
+func receiveAll(conn *net.TCPConn, want []byte) error {
+	got := make([]byte, len(want))
+	if n, err := io.ReadFull(conn, got); err != nil {
+		return fmt.Errorf("after %d of %d bytes: %w", n, len(want), err)
+	}
+	if string(got) != string(want) {
+		return errors.New("what arrived is not what was sent")
+	}
+	return nil
+}
+
+func receiveEnd(conn *net.TCPConn) error {
+	if n, err := conn.Read(make([]byte, 1)); err != io.EOF {
+		return fmt.Errorf("got %d bytes and error %v, not the end", n, err)
+	}
+	return nil
+}
+
+func receiveReset(conn *net.TCPConn) error {
+	if n, err := conn.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		return fmt.Errorf("got %d bytes and error %v, not a reset", n, err)
+	}
+	return nil
+}
+
+// play exchanges data, from the phone's or the origin's end.
+func (e *exchange) play(conn *net.TCPConn, phone bool) error {
+	defer conn.Close()
+	out, in := e.pattern('d', e.down), e.pattern('u', e.up)
+	first := e.kind == downFirst
+	resets := e.kind == originResets
+	if phone {
+		out, in = in, out
+		first = e.kind == upFirst
+		resets = e.kind == phoneResets
+	}
+	send := func() error { return errors.Join(sendAll(conn, out), conn.CloseWrite()) }
+	receive := func() error { return errors.Join(receiveAll(conn, in), receiveEnd(conn)) }
+	switch e.kind {
+	case upFirst, downFirst:
+		if first {
+			return errors.Join(send(), receive())
+		}
+		return errors.Join(receive(), send())
+	case bothAtOnce:
+		sent := make(chan error, 1)
+		go func() { sent <- send() }()
+		return errors.Join(receive(), <-sent)
+	}
+	// The one that resets sends, sees its data confirmed, and resets.
+	if resets {
+		err := errors.Join(sendAll(conn, out), receiveAll(conn, []byte("k")))
+		tunnel.Reset(conn)
+		return err
+	}
+	return errors.Join(receiveAll(conn, in), sendAll(conn, []byte("k")), receiveReset(conn))
+}
+
+// TestThousand has 1,000 connections open at a time and checks every byte, end
+// and reset.
+func TestThousand(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		const count = 1000
+		sizes := []int{0, 1, 100, 1460, 5000, 16 << 10, 65_536, 100_000, 200_000, 300_001}
+		m := newMesh(t)
+		exchanges := make([]*exchange, count)
+		for i := range exchanges {
+			exchanges[i] = &exchange{
+				id: uint32(i), kind: i % kinds,
+				up: sizes[i/kinds%len(sizes)], down: sizes[i/kinds/len(sizes)%len(sizes)],
+				done: make(chan error, 1),
+			}
+		}
+		m.listen(":80", func(conn *net.TCPConn) {
+			h := make([]byte, headerLen)
+			if _, err := io.ReadFull(conn, h); err != nil {
+				t.Error("origin:", err)
+				return
+			}
+			e := exchanges[binary.BigEndian.Uint32(h[5:])]
+			if way := wayOf(conn); way != "carried" {
+				t.Errorf("connection %d was %s", e.id, way)
+			}
+			if err := sendAll(conn, []byte("o")); err != nil {
+				t.Error("origin:", err)
+			}
+			e.done <- e.play(conn, false)
+		})
+		gateway := m.startGateway()
+		c := m.config(mode)
+		c.Connections = 2
+		relay := m.startRelay(c)
+		m.way(origin4 + ":80") // whatever is set up by a first connection
+		idle := func(p *process) figures {
+			return p.await("connections to end", func(f figures) bool {
+				return f.Relay != nil && f.Relay.Carried.Now+f.Relay.Direct.Now == 0 || f.Gateway != nil && f.Gateway.Open == 0
+			})
+		}
+		relayBefore, gatewayBefore := idle(relay), idle(gateway)
+
+		// Open all of them: dialling holds a thread, so few at a time.
+		conns := make([]*net.TCPConn, count)
+		var wg sync.WaitGroup
+		for worker := range 16 {
+			wg.Go(func() {
+				for i := worker; i < count; i += 16 {
+					target := origin4 + ":80"
+					if i%3 == 0 {
+						target = "[" + origin6 + "]:80"
+					}
+					conn, err := m.dial(target)
+					if err == nil {
+						err = errors.Join(sendAll(conn, exchanges[i].header()), receiveAll(conn, []byte("o")))
+						conns[i] = conn
+					}
+					if err != nil {
+						t.Errorf("opening connection %d: %v", i, err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if t.Failed() {
+			return
+		}
+		if now := relay.figures().Relay.Carried.Now; now != count {
+			t.Errorf("%d connections are carried at the same time, not %d", now, count)
+		}
+		start := time.Now()
+		total := 0
+		for i, e := range exchanges {
+			total += e.up + e.down
+			wg.Go(func() {
+				if err := e.play(conns[i], true); err != nil {
+					t.Errorf("phone, connection %d, kind %d: %v", i, e.kind, err)
+				}
+				select {
+				case err := <-e.done:
+					if err != nil {
+						t.Errorf("origin, connection %d, kind %d: %v", i, e.kind, err)
+					}
+				case <-time.After(patience):
+					t.Errorf("origin, connection %d, kind %d: not done", i, e.kind)
+				}
+			})
+		}
+		wg.Wait()
+		t.Logf("%d MB in %v", total>>20, time.Since(start).Round(time.Millisecond))
+
+		if f := relay.figures().Relay; f.Direct.Total != 0 {
+			t.Errorf("%d connections were direct", f.Direct.Total)
+		}
+		for _, p := range []struct {
+			*process
+			name   string
+			before figures
+		}{{relay, "relay", relayBefore}, {gateway, "gateway", gatewayBefore}} {
+			p.await("the goroutines and files of the "+p.name+" to be as before", func(f figures) bool {
+				return f.Goroutines <= p.before.Goroutines && f.Files <= p.before.Files
+			})
+		}
+	})
+}
+
+// TestGatewayKilled kills the gateway in the middle of transfers.
+func TestGatewayKilled(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		m := newMesh(t)
+		m.greet(":80")
+		// An origin that sends for ever.
+		m.listen(":81", func(conn *net.TCPConn) {
+			defer conn.Close()
+			for b := make([]byte, 1000); ; time.Sleep(10 * time.Millisecond) {
+				if sendAll(conn, b) != nil {
+					return
+				}
+			}
+		})
+		gateway := m.startGateway()
+		relay := m.startRelay(m.config(mode))
+
+		const count = 20
+		var ended sync.WaitGroup
+		for range count {
+			conn, err := m.dial(origin4 + ":81")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended.Go(func() {
+				defer conn.Close()
+				if _, err := io.Copy(io.Discard, conn); !errors.Is(err, syscall.ECONNRESET) {
+					t.Errorf("a carried connection ended with %v, not with a reset", err)
+				}
+			})
+		}
+		relay.await("transfers", func(f figures) bool { return f.Relay.Carried.Now == count && f.Relay.Carried.Down > 100_000 })
+		gateway.signal(syscall.SIGKILL)
+
+		// From the first moment on, new connections get through within 2 s.
+		var slowest time.Duration
+		killed := time.Now()
+		for time.Since(killed) < 5*time.Second {
+			start := time.Now()
+			way := m.way(origin4 + ":80")
+			took := time.Since(start)
+			slowest = max(slowest, took)
+			if way != "direct" && way != "forwarded" {
+				t.Errorf("%v after the kill: %q", start.Sub(killed), way)
+			}
+			if took > 2*time.Second {
+				t.Errorf("%v after the kill: the connection took %v", start.Sub(killed), took)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		ended.Wait() // nothing hangs: all have a deadline
+		t.Logf("slowest new connection: %v; all carried ones were reset after %v", slowest, time.Since(killed))
+
+		m.startGateway()
+		restarted := time.Now()
+		for m.way(origin4+":80") != "carried" {
+			if time.Since(restarted) > 10*time.Second {
+				t.Fatalf("10 s after the gateway's return, connections are not carried")
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		t.Logf("carried again %v after the gateway's return", time.Since(restarted))
+		for _, line := range []string{"gateway away", "gateway reached"} {
+			if n := strings.Count(relay.log.String(), line); n != map[string]int{"gateway away": 1, "gateway reached": 2}[line] {
+				t.Errorf("the log says %d times %q", n, line)
+			}
+		}
+	})
+}
+
+// TestGatewayRestarted restarts it at once: with a stateless reset the carried
+// connections end without waiting for a timeout.
+func TestGatewayRestarted(t *testing.T) {
+	m := newMesh(t)
+	m.greet(":80")
+	m.listen(":81", func(conn *net.TCPConn) {})
+	gateway := m.startGateway()
+	m.startRelay(m.config(Redirect))
+	conn, err := m.dial(origin4 + ":81")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	gateway.signal(syscall.SIGKILL)
+	m.startGateway()
+	start := time.Now()
+	if err := receiveReset(conn); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(start); took > closeTimeout-time.Second {
+		t.Errorf("the reset took %v: the relay has waited for its timeout", took)
+	}
+}
+
+// TestOutage has the path to the gateway fail for less than closeTimeout:
+// carried connections live on, new ones take another way meanwhile.
+func TestOutage(t *testing.T) {
+	m := newMesh(t)
+	m.greet(":80")
+	m.listen(":81", func(conn *net.TCPConn) {
+		defer conn.Close()
+		io.Copy(conn, conn)
+	})
+	m.startGateway()
+	relay := m.startRelay(m.config(Redirect))
+	conn, err := m.dial(origin4 + ":81")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	echo := func(text string) {
+		t.Helper()
+		if err := errors.Join(sendAll(conn, []byte(text)), receiveAll(conn, []byte(text))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	echo("before")
+	m.run("gateway", "nft", "table inet outage { chain c { type filter hook input priority 0; udp dport 443 drop; }; }")
+	relay.await("the relay to notice", func(f figures) bool { return f.Relay.State == "away" && !f.Relay.Taking })
+	if way := m.way(origin4 + ":80"); way != "forwarded" {
+		t.Errorf("during the outage a connection was %s", way)
+	}
+	m.run("gateway", "nft", "delete table inet outage")
+	echo("after")
+	relay.await("the relay to recover", func(f figures) bool { return f.Relay.Taking })
+	if way := m.way(origin4 + ":80"); way != "carried" {
+		t.Errorf("after the outage a connection was %s", way)
+	}
+	echo("later")
+}
+
+// TestEnd checks what a relay leaves behind, and that it starts over that.
+func TestEnd(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		m := newMesh(t)
+		m.greet(":80")
+		m.startGateway()
+		m.run("node", "nft", "table inet other { chain c { } ; }")
+		rules := func() string { return m.run("node", "ip", "rule") + m.run("node", "ip", "-6", "rule") }
+		rulesBefore := rules()
+
+		relay := m.startRelay(m.config(mode))
+		if !slices.Contains(m.tables(), "table inet "+table) {
+			t.Fatalf("there is no table: %v", m.tables())
+		}
+		relay.signal(syscall.SIGKILL)
+		if !slices.Contains(m.tables(), "table inet "+table) {
+			t.Fatal("a killed relay has removed its table")
+		}
+		relay = m.startRelay(m.config(mode))
+		if way := m.way(origin4 + ":80"); way != "carried" {
+			t.Errorf("over the remains of a killed one: %s", way)
+		}
+		conn, err := m.dial(origin4 + ":80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if err := relay.signal(syscall.SIGTERM); err != nil {
+			t.Errorf("ended with %v", err)
+		}
+		if got := m.tables(); !slices.Equal(got, []string{"table inet other"}) {
+			t.Errorf("left behind: %v", got)
+		}
+		if got := rules(); got != rulesBefore {
+			t.Errorf("rules before:\n%s\nand after:\n%s", rulesBefore, got)
+		}
+		if way := m.way(origin4 + ":80"); way != "forwarded" {
+			t.Errorf("without a relay: %s", way)
+		}
+	})
+}
+
+// TestDenied has a gateway that does not want the relay, or is the wrong one.
+func TestDenied(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*Config)
+		log    string
+	}{
+		{"wrong token", func(c *Config) { c.Token = "x" }, "wrong or missing token"},
+		{"wrong pin", func(c *Config) { c.Pin = "sha256/" + strings.Repeat("A", 43) + "=" }, "wrong pin"},
+		{"no gateway", func(c *Config) { c.Gateway = gateway4 + ":444" }, "timeout"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := newMesh(t)
+			m.greet(":80")
+			m.startGateway()
+			c := m.config(Redirect)
+			tc.change(&c)
+			relay := m.start("node", role{Relay: &c})
+			f := relay.await("an error", func(f figures) bool { return f.Relay.LastError != "" })
+			if !strings.Contains(f.Relay.LastError, tc.log) || strings.Contains(f.Relay.LastError, "\n") {
+				t.Errorf("the error is %q", f.Relay.LastError)
+			}
+			if way := m.way(origin4 + ":80"); way != "forwarded" {
+				t.Errorf("a connection was %s", way)
+			}
+			time.Sleep(2 * time.Second) // some more attempts
+			if n := strings.Count(relay.log.String(), tc.log); n != 1 {
+				t.Errorf("logged %d times", n)
+			}
+		})
+	}
+}
+
+// TestLimit has more connections than the relay may hold.
+func TestLimit(t *testing.T) {
+	m := newMesh(t)
+	m.listen(":80", func(conn *net.TCPConn) { io.WriteString(conn, wayOf(conn)[:1]) })
+	m.startGateway()
+	c := m.config(Redirect)
+	c.Limit = 10
+	relay := m.startRelay(c)
+	ways := map[string]int{}
+	for range 30 {
+		conn, err := m.dial(origin4 + ":80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		way := make([]byte, 1)
+		if _, err := io.ReadFull(conn, way); err != nil {
+			t.Fatal(err)
+		}
+		ways[string(way)]++
+		if ways["c"] == c.Limit {
+			relay.await("the limit to work", func(f figures) bool { return !f.Relay.Taking })
+		}
+	}
+	if ways["c"] != 10 || ways["f"] != 20 {
+		t.Errorf("ways: %v", ways)
+	}
+}
+
+// TestSlowTarget has a target that the gateway gets no answer from.
+func TestSlowTarget(t *testing.T) {
+	m := newMesh(t)
+	m.greet(":80")
+	m.greet(":81")
+	m.run("origin", "nft", "table inet slow { chain c { type filter hook input priority 0; ip saddr "+exit4+" tcp dport 81 drop; }; }")
+	m.startGateway()
+	relay := m.startRelay(m.config(Redirect))
+	start := time.Now()
+	if way := m.way(origin4 + ":81"); way != "direct" {
+		t.Errorf("the connection was %s", way)
+	}
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("the connection took %v", took)
+	}
+	// That is not the gateway's fault.
+	if way := m.way(origin4 + ":80"); way != "carried" {
+		t.Errorf("the next connection was %s", way)
+	}
+	// A client that does not wait.
+	conn, err := m.dial(origin4 + ":81")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tunnel.Reset(conn)
+	start = time.Now()
+	relay.await("the relay to give up", func(f figures) bool { return f.Relay.Connections[0].Streams == 0 })
+	if f := relay.figures(); f.Relay.Direct.Total != 1 {
+		t.Errorf("%d direct connections: the abandoned one was made", f.Relay.Direct.Total)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	good := Config{
+		Gateway: "gateway.example:443", Pin: "sha256/" + strings.Repeat("A", 43) + "=",
+		Token: "x", Interfaces: []string{"br-lan"},
+	}
+	if _, err := New(good, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		option string
+		change func(*Config)
+	}{
+		{"gateway", func(c *Config) { c.Gateway = "" }},
+		{"gateway", func(c *Config) { c.Gateway = "gateway.example" }},
+		{"gateway", func(c *Config) { c.Gateway = "gateway.example:0" }},
+		{"gateway", func(c *Config) { c.Gateway = "gateway.example:70000" }},
+		{"pin", func(c *Config) { c.Pin = "" }},
+		{"pin", func(c *Config) { c.CAFile = "/etc/ssl/cert.pem" }},
+		{"pin", func(c *Config) { c.Pin = "sha256/AAAA" }},
+		{"pin", func(c *Config) { c.Pin = strings.Repeat("A", 43) + "=" }},
+		{"ca", func(c *Config) { c.Pin, c.CAFile = "", "/nonexistent" }},
+		{"ca", func(c *Config) { c.Pin, c.CAFile = "", "/dev/null" }},
+		{"token", func(c *Config) { c.Token = "" }},
+		{"token", func(c *Config) { c.Token = "a\nb" }},
+		{"connections", func(c *Config) { c.Connections = 9 }},
+		{"connections", func(c *Config) { c.Connections = -1 }},
+		{"mode", func(c *Config) { c.Mode = "nat" }},
+		{"port", func(c *Config) { c.Port = 70000 }},
+		{"interface", func(c *Config) { c.Interfaces = nil }},
+		{"interface", func(c *Config) { c.Interfaces = []string{`x" } accept; `} }},
+		{"interface", func(c *Config) { c.Interfaces = []string{"a-name-that-is-too-long"} }},
+		{"exclude", func(c *Config) { c.Exclude = []netip.Prefix{{}} }},
+		{"limit", func(c *Config) { c.Limit = -1 }},
+	} {
+		c := good
+		tc.change(&c)
+		_, err := New(c, nil)
+		if err == nil || !strings.HasPrefix(err.Error(), tc.option) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: the error is %v", tc.option, err)
+		}
+	}
+}
+
+func TestClientHello(t *testing.T) {
+	for _, tc := range []struct {
+		data []byte
+		want int
+	}{
+		{nil, 0},
+		{[]byte{22, 3, 1, 0}, 0},
+		{[]byte{22, 3, 1, 0, 3}, 5},
+		{[]byte{22, 3, 1, 0, 3, 'a'}, 6},
+		{[]byte{22, 3, 1, 0, 3, 'a', 'b', 'c'}, 8},
+		{[]byte{22, 3, 1, 0, 3, 'a', 'b', 'c', 23, 3, 3}, 8}, // early data wait
+		{[]byte("POST / HTTP/1.1\r\n"), 0},
+		{[]byte("SSH-2.0-OpenSSH_9.2\r\n"), 0},
+	} {
+		if got := clientHello(tc.data); got != tc.want {
+			t.Errorf("%q: %d, not %d", tc.data, got, tc.want)
+		}
+	}
+}
