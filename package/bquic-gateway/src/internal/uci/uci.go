@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -223,19 +224,26 @@ func (p *parser) set(name string, v Value, list bool) {
 		return // libuci: neither sets nor unsets anything
 	}
 	o := p.section.Option(name)
-	switch {
-	case o == nil:
-		p.section.Options = append(p.section.Options, &Option{Name: name, List: list, Line: v.Line, Values: []Value{v}})
-	case list:
-		if !o.List {
-			o.List = true
-			o.Again = append(o.Again, v.Line)
-		}
+	if o == nil {
+		o = &Option{Name: name, List: list, Line: v.Line, Values: []Value{v}}
+		p.section.Options = append(p.section.Options, o)
+		return
+	}
+	if list && o.List {
 		o.Values = append(o.Values, v)
-	default:
-		o.List = false
-		o.Again = append(o.Again, v.Line)
+		return
+	}
+	same := !list && !o.List && o.Values[0].Text == v.Text
+	o.Again = append(o.Again, v.Line)
+	if list {
+		o.Values = append(o.Values, v)
+	} else {
 		o.Values = []Value{v}
+	}
+	o.List = list
+	if !same { // libuci replaces the option by a new one at the end
+		i := slices.Index(p.section.Options, o)
+		p.section.Options = append(slices.Delete(p.section.Options, i, i+1), o)
 	}
 }
 

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uci
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestPositions(t *testing.T) {
+	f, err := Parse("conf", []byte(`# a comment
+config site 'one'
+	list host a
+	list host 'b
+c'
+	option root /x
+config site
+config site 'one'
+	option root /y
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &File{Name: "conf", Sections: []*Section{
+		{Type: "site", Name: "one", Line: 2, Again: []int{8}, Options: []*Option{
+			{Name: "host", List: true, Line: 3, Values: []Value{{"a", 3}, {"b\nc", 4}}},
+			{Name: "root", Line: 6, Values: []Value{{"/y", 9}}, Again: []int{9}},
+		}},
+		{Type: "site", Index: 1, Line: 7},
+	}}
+	if !reflect.DeepEqual(f, want) {
+		t.Errorf("got %s\nwant %s", show(f), show(want))
+	}
+	if got := f.Sections[1].String(); got != "@site[1]" {
+		t.Errorf("anonymous section is called %s", got)
+	}
+	if f.Sections[0].Option("nix") != nil {
+		t.Error("found an option that is not there")
+	}
+}
+
+func show(f *File) string {
+	var b strings.Builder
+	for _, s := range f.Sections {
+		fmt.Fprintf(&b, "\n%+v", *s)
+		for _, o := range s.Options {
+			fmt.Fprintf(&b, "\n\t%+v", *o)
+		}
+	}
+	return b.String()
+}
+
+func TestSyntaxErrors(t *testing.T) {
+	for _, test := range []struct{ text, want string }{
+		{"config a\n\toption b 'c\n\toption d e\n", "conf:2: quote ' is never closed"},
+		{"config a\n\toption b \"c\\\"\n\n", `conf:2: quote " is never closed`},
+		{"config a\n\n  set b c\n", "conf:3: unknown command 'set': only config, option and list are known"},
+		{"option a b\n", "conf:1: 'option' before the first section"},
+		{"list a b\n", "conf:1: 'list' before the first section"},
+		{"config ''\n", "conf:1: 'config' without arguments"},
+		{"config a\noption", "conf:2: 'option' without arguments"},
+		{"config a\\ b\n", "conf:1: invalid character in section type 'a b'"},
+		{"config a b-c\n", "conf:1: invalid character in section name 'b-c': letters, digits and _ are allowed"},
+		{"config a\noption b.c d\n", "conf:2: invalid character in option name 'b.c': letters, digits and _ are allowed"},
+		{"package a/b\n", "conf:1: invalid character in package name 'a/b'"},
+		{"config a\noption b c d\n", "conf:2: unexpected 'd' at the end of the line"},
+		{"config a b\n#\nconfig c b\n", "conf:3: section 'b' has type 'c' here and 'a' in line 1"},
+		{"config a\noption b '\x00'\n", "conf:2: file contains a NUL byte"},
+		{"config a\noption b c 'd\ne'\n", `conf:2: unexpected 'd\ne' at the end of the line`},
+		{"#\n" + strings.Repeat("x", 100), "conf:2: unknown command '" + strings.Repeat("x", 60) + "...': only config, option and list are known"},
+		{strings.Repeat("\n", maxSize+1), "conf:1: file is larger than 1048576 bytes"},
+	} {
+		f, err := Parse("conf", []byte(test.text))
+		var syntax *SyntaxError
+		if f != nil || !errors.As(err, &syntax) || err.Error() != test.want {
+			t.Errorf("%.80q: %v, want %s", test.text, err, test.want)
+		}
+	}
+}
+
+func TestReadFile(t *testing.T) {
+	if _, err := ReadFile(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("missing file: %v", err)
+	}
+	f, err := ReadFile("testdata/corpus/plain")
+	if err != nil || len(f.Sections) != 1 {
+		t.Errorf("got %v, %v", f, err)
+	}
+}
+
+// FuzzParse checks that what was read, written in the plainest form, is read
+// as the same again, and that lines are within the file.
+func FuzzParse(f *testing.F) {
+	corpus, err := filepath.Glob("testdata/corpus/*")
+	if err != nil || len(corpus) == 0 {
+		f.Fatalf("no corpus: %v", err)
+	}
+	for _, path := range corpus {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file, err := Parse("conf", data)
+		if err != nil {
+			var syntax *SyntaxError
+			if !errors.As(err, &syntax) || syntax.Line < 1 || syntax.Line > strings.Count(string(data), "\n")+1 {
+				t.Fatalf("%v", err)
+			}
+			if strings.ContainsAny(err.Error(), "\n\r") {
+				t.Fatalf("error of several lines: %q", err)
+			}
+			return
+		}
+		again, err := Parse("conf", write(file))
+		if err != nil {
+			t.Fatalf("%v\n%s", err, write(file))
+		}
+		if want, got := toPlain(file), toPlain(again); !reflect.DeepEqual(want, got) {
+			t.Fatalf("read %+v\nand then %+v", want, got)
+		}
+	})
+}
+
+func write(f *File) []byte {
+	var b strings.Builder
+	quoted := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+	for _, s := range f.Sections {
+		fmt.Fprintf(&b, "config %s %s\n", quoted(s.Type), quoted(s.Name))
+		for _, o := range s.Options {
+			word := "option"
+			if o.List {
+				word = "list"
+			}
+			for _, v := range o.Values {
+				fmt.Fprintf(&b, "%s %s %s\n", word, quoted(o.Name), quoted(v.Text))
+			}
+		}
+	}
+	return []byte(b.String())
+}
