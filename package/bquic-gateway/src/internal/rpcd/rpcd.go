@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rpcd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"bquic/internal/config"
+	"bquic/internal/profile"
+	"bquic/internal/status"
+)
+
+const (
+	// rpcd kills a plugin after 30 s and takes at most 256 KiB from it
+	// (RPC_EXEC_DEFAULT_TIMEOUT and RPC_EXEC_MAX_SIZE in rpcd's exec.h).
+	fetchTimeout   = 20 * time.Second
+	maxConnections = 64
+	maxInput       = 64 << 10
+)
+
+// ErrMethod is for a method that does not exist.
+var ErrMethod = errors.New("no such method")
+
+// Methods are those of the ubus object, with their arguments as rpcd wants them:
+// a value of each one's type.
+var Methods = map[string]map[string]any{
+	"status":      {},
+	"connections": {},
+	"profiles":    {},
+	"check":       {},
+	"fetch":       {"url": "", "pin": "", "profile": ""},
+}
+
+// A Plugin answers calls.
+type Plugin struct {
+	Config string // path of the UCI file
+	// Bquic is the command that fetches, this very program.
+	Bquic string
+}
+
+// Call answers one call with a value for encoding/json. What goes wrong behind
+// the method is part of the answer: rpcd would only pass on a number.
+func (p *Plugin) Call(ctx context.Context, method string, args io.Reader) (any, error) {
+	switch method {
+	case "status":
+		return p.status(), nil
+	case "connections":
+		return p.connections(), nil
+	case "profiles":
+		return p.profiles(), nil
+	case "check":
+		return p.check(), nil
+	case "fetch":
+		return p.fetch(ctx, args), nil
+	}
+	return nil, fmt.Errorf("%q: %w", method, ErrMethod)
+}
+
+// A connection is what the two daemons tell about one, as far as it is needed here.
+type connection struct {
+	Closed bool             `json:"closed"`
+	Stats  *json.RawMessage `json:"stats"` // the gateway's
+	Burst  *json.RawMessage `json:"burst"` // the relay's
+}
+
+// Live is the sum over live connections; the RTTs are means, weighted with the packets sent.
+type Live struct {
+	Connections     int     `json:"connections"`
+	PacketsSent     uint64  `json:"packets_sent"`
+	PacketsReceived uint64  `json:"packets_received"`
+	PacketsAcked    uint64  `json:"packets_acked"`
+	PacketsLost     uint64  `json:"packets_lost"`
+	AcksSent        uint64  `json:"acks_sent"`
+	AcksReceived    uint64  `json:"acks_received"`
+	SmoothedRTT     float64 `json:"smoothed_rtt_ms"`
+	MinRTT          float64 `json:"min_rtt_ms"`
+}
+
+// daemon asks the daemon behind socket; nil when none answers.
+func daemon(socket string) map[string]json.RawMessage {
+	data, err := status.Read(socket)
+	if err != nil {
+		return nil
+	}
+	var st map[string]json.RawMessage
+	if json.Unmarshal(data, &st) != nil {
+		return nil
+	}
+	return st
+}
+
+// summary replaces the list of connections with their sum: the list is too
+// long to be asked for every other second.
+func summary(st map[string]json.RawMessage) map[string]json.RawMessage {
+	if st == nil {
+		return nil
+	}
+	var conns []connection
+	_ = json.Unmarshal(st["connections"], &conns) // an older daemon's: no sum
+	var live Live
+	var weight float64
+	for _, c := range conns {
+		raw := c.Stats
+		if raw == nil {
+			raw = c.Burst
+		}
+		var s struct {
+			Live
+			SmoothedNS float64 `json:"smoothed_rtt_ns"`
+			MinNS      float64 `json:"min_rtt_ns"`
+		}
+		if c.Closed || raw == nil || json.Unmarshal(*raw, &s) != nil {
+			continue
+		}
+		live.Connections++
+		live.PacketsSent += s.PacketsSent
+		live.PacketsReceived += s.PacketsReceived
+		live.PacketsAcked += s.PacketsAcked
+		live.PacketsLost += s.PacketsLost
+		live.AcksSent += s.AcksSent
+		live.AcksReceived += s.AcksReceived
+		w := float64(s.PacketsSent) + 1
+		live.SmoothedRTT += s.SmoothedNS / 1e6 * w
+		live.MinRTT += s.MinNS / 1e6 * w
+		weight += w
+	}
+	if weight > 0 {
+		live.SmoothedRTT /= weight
+		live.MinRTT /= weight
+	}
+	delete(st, "connections")
+	st["live"], _ = json.Marshal(live)
+	return st
+}
+
+// sockets are the paths in the configuration, or the default ones while it has mistakes.
+func (p *Plugin) sockets() (gateway, relay string) {
+	cfg, err := config.ReadFile(p.Config)
+	if err != nil {
+		if cfg, err = config.Parse(p.Config, nil); err != nil {
+			return "", ""
+		}
+	}
+	return cfg.Gateway.StatusSocket, cfg.Relay.StatusSocket
+}
+
+func (p *Plugin) status() any {
+	gateway, relay := p.sockets()
+	return map[string]any{"gateway": summary(daemon(gateway)), "relay": summary(daemon(relay))}
+}
+
+// connections are the latest of both daemons.
+func (p *Plugin) connections() any {
+	gateway, relay := p.sockets()
+	answer := make(map[string]any)
+	for role, socket := range map[string]string{"gateway": gateway, "relay": relay} {
+		conns := []json.RawMessage{}
+		_ = json.Unmarshal(daemon(socket)["connections"], &conns)
+		answer[role] = conns[:min(len(conns), maxConnections)]
+	}
+	return answer
+}
+
+// A Profile is one of the built-in profiles or of the file's.
+type Profile struct {
+	Name    string            `json:"name"`
+	Doc     string            `json:"doc"`
+	Builtin bool              `json:"builtin"`
+	Values  map[string]string `json:"values"` // of the options that differ from stock quic-go
+}
+
+func (p *Plugin) profiles() any {
+	var profiles []Profile
+	for _, b := range profile.Builtin() {
+		profiles = append(profiles, newProfile(b, true))
+	}
+	if cfg, err := config.ReadFile(p.Config); err == nil {
+		for _, name := range cfg.Profiles.Names() {
+			if !slices.ContainsFunc(profiles, func(p Profile) bool { return p.Name == name }) {
+				profiles = append(profiles, newProfile(cfg.Profiles[name], false))
+			}
+		}
+	}
+	stock := make(map[string]string)
+	for _, param := range profile.Params {
+		stock[param.Name] = param.Stock
+	}
+	return map[string]any{"profiles": profiles, "stock": stock}
+}
+
+func newProfile(p profile.Profile, builtin bool) Profile {
+	values := make(map[string]string)
+	for _, v := range p.Values {
+		values[v.Param] = v.Text
+	}
+	return Profile{p.Name, p.Doc, builtin, values}
+}
+
+// A Check is what `bquic check` finds.
+type Check struct {
+	OK       bool      `json:"ok"`
+	Mistakes []Mistake `json:"mistakes"`
+}
+
+// A Mistake is one thing that is wrong in the file.
+type Mistake struct {
+	Line    int    `json:"line"` // 0: the file as a whole
+	Section string `json:"section"`
+	Option  string `json:"option"`
+	Text    string `json:"text"`
+}
+
+func (p *Plugin) check() any {
+	c := Check{Mistakes: []Mistake{}}
+	_, err := config.ReadFile(p.Config)
+	var mistakes config.Mistakes
+	switch {
+	case errors.As(err, &mistakes):
+		for _, m := range mistakes {
+			c.Mistakes = append(c.Mistakes, Mistake{m.Line, m.Section, m.Option, m.Text})
+		}
+	case errors.Is(err, fs.ErrNotExist):
+		c.Mistakes = append(c.Mistakes, Mistake{Text: p.Config + " does not exist"})
+	case err != nil:
+		c.Mistakes = append(c.Mistakes, Mistake{Text: err.Error()})
+	default:
+		c.OK = true
+	}
+	return c
+}
+
+// fetch runs `bquic fetch` as it would run by hand.
+func (p *Plugin) fetch(ctx context.Context, args io.Reader) any {
+	fail := func(text string) any { return map[string]string{"error": text} }
+	var a struct{ URL, Pin, Profile string }
+	if err := json.NewDecoder(io.LimitReader(args, maxInput)).Decode(&a); err != nil {
+		return fail("the arguments are no JSON object of strings")
+	}
+	if !strings.HasPrefix(a.URL, "https://") {
+		return fail("url: must begin with https://")
+	}
+	words := []string{"fetch", "--json", "--config=" + p.Config, "--timeout=" + fetchTimeout.String()}
+	if a.Pin != "" {
+		words = append(words, "--pin="+a.Pin)
+	}
+	if a.Profile != "" {
+		words = append(words, "--profile="+a.Profile)
+	}
+	// Its own limit comes first; this one is for when it hangs.
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout+2*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, p.Bquic, append(words, a.URL)...)
+	var complaint strings.Builder
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		text := strings.TrimSpace(complaint.String())
+		if text == "" {
+			text = err.Error()
+		}
+		return fail(strings.TrimPrefix(text, "bquic fetch: "))
+	}
+	if !json.Valid(out) {
+		return fail("bquic fetch did not print JSON")
+	}
+	return map[string]json.RawMessage{"result": out}
+}
+
+// Run is the plugin's command line: `list`, or `call METHOD` with the arguments on in.
+func (p *Plugin) Run(ctx context.Context, words []string, in io.Reader, out io.Writer) error {
+	var answer any
+	switch {
+	case len(words) == 1 && words[0] == "list":
+		answer = Methods
+	case len(words) == 2 && words[0] == "call":
+		var err error
+		if answer, err = p.Call(ctx, words[1], in); err != nil {
+			return err
+		}
+	default:
+		return errors.New("list, or call and a method, are wanted")
+	}
+	return json.NewEncoder(out).Encode(answer)
+}
+
+// Self is the path of this program.
+func Self() string {
+	if path, err := os.Executable(); err == nil {
+		return path
+	}
+	return os.Args[0]
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rpcd
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"bquic/internal/status"
+)
+
+// must ends the test when err is one.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func equal(t *testing.T, want, got any) {
+	t.Helper()
+	if !reflect.DeepEqual(want, got) {
+		t.Errorf("got %#v, want %#v", got, want)
+	}
+}
+
+func has(t *testing.T, answer map[string]any, key string) {
+	t.Helper()
+	if _, ok := answer[key]; !ok {
+		t.Errorf("no %q in %v", key, answer)
+	}
+}
+
+func contains(t *testing.T, text any, part string) {
+	t.Helper()
+	if s, ok := text.(string); !ok || !strings.Contains(s, part) {
+		t.Errorf("no %q in %v", part, text)
+	}
+}
+
+// plugin returns one whose gateway and relay answer with these JSON texts ("": no daemon).
+func plugin(t *testing.T, gateway, relay string) *Plugin {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "bquic")
+	var text strings.Builder
+	for role, answer := range map[string]string{"gateway": gateway, "relay": relay} {
+		socket := filepath.Join(dir, role+".sock")
+		fmt.Fprintf(&text, "config %s '%s'\n\toption status_socket '%s'\n", role, role, socket)
+		if answer == "" {
+			continue
+		}
+		s, err := status.Listen(socket)
+		must(t, err)
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = s.Run(ctx, func() any { return json.RawMessage(answer) })
+		}()
+		t.Cleanup(func() { cancel(); <-done })
+	}
+	must(t, os.WriteFile(file, []byte(text.String()), 0o600))
+	return &Plugin{Config: file, Bquic: "/bin/false"}
+}
+
+func call(t *testing.T, p *Plugin, method, args string) map[string]any {
+	t.Helper()
+	var out bytes.Buffer
+	must(t, p.Run(context.Background(), []string{"call", method}, strings.NewReader(args), &out))
+	var answer map[string]any
+	must(t, json.Unmarshal(out.Bytes(), &answer))
+	return answer
+}
+
+func TestListNamesWhatCallAnswers(t *testing.T) {
+	p := plugin(t, "", "")
+	var out bytes.Buffer
+	must(t, p.Run(context.Background(), []string{"list"}, nil, &out))
+	var methods map[string]map[string]any
+	must(t, json.Unmarshal(out.Bytes(), &methods))
+	equal(t, len(Methods), len(methods))
+	for method := range methods {
+		if len(call(t, p, method, "{}")) == 0 {
+			t.Errorf("%s: no answer", method)
+		}
+	}
+}
+
+func TestStatusSumsLiveConnections(t *testing.T) {
+	const conn = `{"closed":%t,"stats":{"packets_sent":%d,"packets_acked":30,"acks_received":3,"smoothed_rtt_ns":%d,"min_rtt_ns":1000000}}`
+	st := call(t, plugin(t, `{"role":"gateway","listen":"<script>$(id)","connections":[`+
+		fmt.Sprintf(conn, false, 99, 10_000_000)+","+
+		fmt.Sprintf(conn, false, 299, 30_000_000)+","+
+		fmt.Sprintf(conn, true, 1000, 90_000_000)+`]}`, ""), "status", "")
+	equal(t, nil, st["relay"])
+	gateway := st["gateway"].(map[string]any)
+	equal(t, "<script>$(id)", gateway["listen"])
+	equal(t, nil, gateway["connections"])
+	live := gateway["live"].(map[string]any)
+	equal(t, 2.0, live["connections"])
+	equal(t, 60.0, live["packets_acked"])
+	equal(t, 6.0, live["acks_received"])
+	equal(t, 25.0, live["smoothed_rtt_ms"]) // 10 ms of 100, 30 ms of 300
+	equal(t, 1.0, live["min_rtt_ms"])
+}
+
+func TestStatusOfRelay(t *testing.T) {
+	st := call(t, plugin(t, "", `{"state":"up","connections":[{"burst":{"packets_sent":7,"smoothed_rtt_ns":5000000}}]}`), "status", "")
+	live := st["relay"].(map[string]any)["live"].(map[string]any)
+	equal(t, 7.0, live["packets_sent"])
+	equal(t, 5.0, live["smoothed_rtt_ms"])
+}
+
+// A daemon that answers nonsense is as good as none.
+func TestStatusOfNonsense(t *testing.T) {
+	for _, text := range []string{`[]`, `"x"`, `3`, `{"connections":7}`, `{"connections":[null,3,{"stats":"x"},{"stats":null}]}`} {
+		has(t, call(t, plugin(t, text, text), "status", ""), "gateway")
+		has(t, call(t, plugin(t, text, text), "connections", ""), "gateway")
+	}
+}
+
+func TestConnectionsAreLimited(t *testing.T) {
+	many := strings.TrimSuffix(strings.Repeat(`{"id":1},`, 1000), ",")
+	answer := call(t, plugin(t, `{"connections":[`+many+`]}`, ""), "connections", "")
+	equal(t, maxConnections, len(answer["gateway"].([]any)))
+	equal(t, []any{}, answer["relay"])
+}
+
+func TestCheck(t *testing.T) {
+	p := plugin(t, "", "")
+	equal(t, true, call(t, p, "check", "")["ok"])
+	must(t, os.WriteFile(p.Config, []byte("config gateway 'g'\n\toption listen '$(id)\"<b>'\n"), 0o600))
+	answer := call(t, p, "check", "")
+	equal(t, false, answer["ok"])
+	m := answer["mistakes"].([]any)[0].(map[string]any)
+	equal(t, 2.0, m["line"])
+	equal(t, "listen", m["option"])
+	contains(t, m["text"], "<b>")
+	p.Config += ".missing"
+	contains(t, call(t, p, "check", "")["mistakes"].([]any)[0].(map[string]any)["text"], "does not exist")
+}
+
+func TestProfiles(t *testing.T) {
+	p := plugin(t, "", "")
+	must(t, os.WriteFile(p.Config, []byte("config profile 'ours'\n\toption base 'bquic'\n\toption ack_packets '20'\n"), 0o600))
+	answer := call(t, p, "profiles", "")
+	byName := make(map[string]map[string]any)
+	for _, x := range answer["profiles"].([]any) {
+		byName[x.(map[string]any)["name"].(string)] = x.(map[string]any)
+	}
+	equal(t, true, byName["standard"]["builtin"])
+	equal(t, false, byName["ours"]["builtin"])
+	equal(t, "20", byName["ours"]["values"].(map[string]any)["ack_packets"])
+	equal(t, "2", answer["stock"].(map[string]any)["ack_packets"])
+}
+
+// The arguments reach the command as words; a script in place of bquic shows them.
+func TestFetchArguments(t *testing.T) {
+	p := plugin(t, "", "")
+	dir := t.TempDir()
+	p.Bquic = filepath.Join(dir, "bquic")
+	words := filepath.Join(dir, "words")
+	must(t, os.WriteFile(p.Bquic, []byte("#!/bin/sh\nprintf '%s\\n' \"$@\" >'"+words+"'\necho '{\"mbps\":1}'\n"), 0o700))
+	hostile := `https://x/';$(touch ` + dir + `/x)`
+	args, _ := json.Marshal(map[string]string{"url": hostile, "pin": "`id`", "profile": "--insecure"})
+	equal(t, map[string]any{"mbps": 1.0}, call(t, p, "fetch", string(args))["result"])
+	got, err := os.ReadFile(words)
+	must(t, err)
+	contains(t, string(got), "\n"+hostile+"\n")
+	contains(t, string(got), "\n--pin=`id`\n--profile=--insecure\n")
+	if _, err := os.Stat(filepath.Join(dir, "x")); err == nil {
+		t.Error("the URL was executed")
+	}
+
+	for _, args := range []string{``, `[]`, `{"url":3}`, `{"url":"http://x/"}`, `{"url":"--help"}`} {
+		has(t, call(t, p, "fetch", args), "error")
+	}
+	p.Bquic = "/bin/false"
+	equal(t, "exit status 1", call(t, p, "fetch", string(args))["error"])
+}
+
+func TestUnknown(t *testing.T) {
+	p := plugin(t, "", "")
+	if err := p.Run(context.Background(), []string{"call", "x"}, nil, nil); !errors.Is(err, ErrMethod) {
+		t.Error(err)
+	}
+	if p.Run(context.Background(), nil, nil, nil) == nil {
+		t.Error("no arguments are accepted")
+	}
+}
