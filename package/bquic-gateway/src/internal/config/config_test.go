@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+
+	"bquic/internal/profile"
+	"bquic/internal/uci"
+)
+
+const defaultFile = "../../../../../files/etc/config/bquic"
+
+// example matches what the default file has as examples.
+var example = regexp.MustCompile(`(?m)^#((config|\toption|\tlist) )`)
+
+// TestDefaultFile holds the file that packages install against the schema.
+func TestDefaultFile(t *testing.T) {
+	data, err := os.ReadFile(defaultFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := Parse(defaultFile, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Gateway.Enabled || cfg.Relay.Enabled || len(cfg.Gateway.Sites) > 0 {
+		t.Error("the default file starts something")
+	}
+	none, err := Parse("none", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(cfg, none) {
+		t.Errorf("the default file says\n%+v\nno file says\n%+v", cfg, none)
+	}
+	f, err := uci.Parse(defaultFile, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range f.Sections {
+		for _, o := range s.Options {
+			var texts []string
+			for _, v := range o.Values {
+				texts = append(texts, v.Text)
+			}
+			if want := schemaOf(s.Type).option(o.Name).Default; !slices.Equal(texts, want) {
+				t.Errorf("%s.%s: %q, the schema has %q", s, o.Name, texts, want)
+			}
+		}
+	}
+
+	// With its examples, it is still right, and names every option but the
+	// parameters of profiles. One of pin and ca is all that a relay may have.
+	all := example.ReplaceAll(data, []byte("$1"))
+	if _, err := Parse(defaultFile, all); err != nil {
+		t.Errorf("with its examples: %v", err)
+	}
+	f, err = uci.Parse(defaultFile, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, schema := range Schema {
+		for _, o := range schema.Options {
+			named := slices.ContainsFunc(f.Sections, func(s *uci.Section) bool { return s.Type == schema.Type && s.Option(o.Name) != nil })
+			if !named && schema.Type != "profile" && o.Name != "ca" {
+				t.Errorf("%s.%s is not in the default file", schema.Type, o.Name)
+			}
+		}
+	}
+}
+
+func TestSchema(t *testing.T) {
+	for _, s := range Schema {
+		for _, o := range s.Options {
+			for _, text := range o.Default {
+				if _, err := o.Type.parse(text); err != nil {
+					t.Errorf("%s.%s: default: %v", s.Type, o.Name, err)
+				}
+			}
+			if (len(o.Default) == 0) == (o.Note == "") {
+				t.Errorf("%s.%s has not exactly one of Default and Note", s.Type, o.Name)
+			}
+		}
+	}
+}
+
+func TestGateway(t *testing.T) {
+	cfg, err := Parse("conf", []byte(`
+config profile 'fast'
+	option base 'calm'
+	option burst_packets 'unlimited'
+	option gso 'off'
+config profile 'calm'
+	option base 'bquic'
+	option ack_packets 10
+	option ack_delay 5
+	option ask_peer no
+config gateway
+	option enabled yes
+	option listen '[::1]:443'
+	option certificate /c
+	option key /k/../k
+	option mesh '10.0.0.0/8 192.0.2.7'
+	option mesh_profile fast
+	option token 12345678
+	list connect_to 127.0.0.0/8
+	option log_level debug
+config site
+	list host Example.ORG.
+	list host '[2001:DB8::0]'
+	option root /www/
+config site
+	list host '*'
+	option origin 'http://[::1]:8080/base'
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := cfg.Gateway
+	mesh := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.2.7/32")}
+	if !g.Enabled || g.Listen != "[::1]:443" || g.Certificate != "/c" || g.Key != "/k" || g.StateDir != "/etc/bquic" ||
+		!slices.Equal(g.Mesh, mesh) || g.MeshProfile.Name != "fast" || g.Standard.Name != "standard" || g.Token != "12345678" ||
+		!slices.Equal(g.ConnectFrom, mesh) || len(g.ConnectTo) != 1 || g.LogLevel.String() != "DEBUG" || len(g.Sites) != 2 {
+		t.Errorf("got %+v", g)
+	}
+	if s := g.Sites[0]; !slices.Equal(s.Hosts, []string{"example.org", "2001:db8::"}) || s.Root != "/www" || s.Origin != nil {
+		t.Errorf("got %+v", s)
+	}
+	if s := g.Sites[1]; s.Hosts[0] != "*" || s.Root != "" || s.Origin.String() != "http://[::1]:8080/base" {
+		t.Errorf("got %+v", s)
+	}
+	b := g.MeshProfile.Burst
+	base := cfg.Profiles[profile.BQUIC].Burst
+	base.AckPackets, base.AckDelay, base.AskPeer = 10, 5*time.Millisecond, false
+	base.BurstPackets, base.NoGSO = quic.BurstUnlimited, true
+	if b != base {
+		t.Errorf("got %+v\nwant %+v", b, base)
+	}
+	var names []string
+	for _, v := range g.MeshProfile.Values {
+		names = append(names, v.Param)
+	}
+	if slices.Sort(names); len(slices.Compact(slices.Clone(names))) != len(names) || !slices.Contains(names, "loss_eighths") {
+		t.Errorf("values of %q", names)
+	}
+}
+
+func TestRelay(t *testing.T) {
+	cfg, err := Parse("conf", []byte(`
+config relay
+	option enabled 1
+	option gateway 'gw.example.org:8443'
+	option pin 'sha256/AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8='
+	option token abcdefgh
+	option connections 8
+	option mode tproxy
+	option port 1
+	list interface wlan0
+	list interface br-lan.5
+	list exclude fd00::/8
+	option profile modquic
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := cfg.Relay.Relay
+	if r.Gateway != "gw.example.org:8443" || r.Pin != "sha256/AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=" || r.Token != "abcdefgh" ||
+		r.Connections != 8 || r.Mode != "tproxy" || r.Port != 1 || !slices.Equal(r.Interfaces, []string{"wlan0", "br-lan.5"}) ||
+		len(r.Exclude) != 1 || !r.Burst.WindowUpdates || cfg.Relay.Profile.Name != "modquic" || !cfg.Relay.Enabled {
+		t.Errorf("got %+v", r)
+	}
+}
+
+// TestMistakes: all of them are found, at the right line, in the right order.
+func TestMistakes(t *testing.T) {
+	long := strings.Repeat("x", 64)
+	for _, test := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"unclosed quote", "config gateway\n\toption listen ':443\n", []string{"conf:2: quote ' is never closed"}},
+		{"unknown section type", "config gatway\n\toption x y\n", []string{`conf:1: @gatway[0]: unknown section type "gatway": gateway, site, relay, profile are known`}},
+		{"unknown option", "config gateway 'g'\n\toption lisen ':443'\n", []string{"conf:2: g.lisen: unknown option"}},
+		{"duplicate section", "config gateway 'g'\nconfig gateway 'g'\n", []string{"conf:2: g: duplicate section: first in line 1"}},
+		{"second gateway", "config gateway 'g'\nconfig gateway 'h'\n", []string{"conf:2: h: duplicate section: there is one of type gateway, in line 1"}},
+		{"second relay", "config relay\nconfig relay\n", []string{"conf:2: @relay[1]: duplicate section: there is one of type relay, in line 1"}},
+		{"duplicate option", "config gateway\n\toption enabled 0\n\toption enabled 1\n", []string{"conf:3: @gateway[0].enabled: given twice: first in line 2"}},
+		{"list for option", "config gateway\n\tlist listen :443\n", []string{"conf:2: @gateway[0].listen: is no list: write option instead of list"}},
+		{"all at once", `config gateway 'gateway'
+	option enabled 'maybe'
+	option listen '443'
+	list mesh '10.0.0.1/8'
+	list mesh '10.0.0.0/33'
+	option mesh_profile 'turbo'
+	option state_dir 'etc'
+	option token 'short'
+	option log_level 'loud'
+`, []string{
+			`conf:2: gateway.enabled: "maybe" is neither 0 nor 1`,
+			`conf:3: gateway.listen: "443" is not [address]:port`,
+			`conf:4: gateway.mesh: 10.0.0.1/8 has bits set beyond its length; 10.0.0.0/8 is meant`,
+			`conf:5: gateway.mesh: "10.0.0.0/33" is no prefix like 10.0.0.0/8 or fd00::/8`,
+			`conf:6: gateway.mesh_profile: no profile "turbo"; there are ["standard" "bquic" "bquic-2019" "bquic-thesis" "modquic"]`,
+			`conf:7: gateway.state_dir: "etc" is no absolute path`,
+			`conf:8: gateway.token: has 5 characters, not 8 to 256`,
+			`conf:9: gateway.log_level: "loud" is not debug, info, warn or error`,
+		}},
+		{"listen", "config gateway\n\toption listen 'localhost:443'\n", []string{`conf:2: @gateway[0].listen: "localhost" is no address`}},
+		{"port", "config gateway\n\toption listen ':0'\n", []string{`conf:2: @gateway[0].listen: port "0" is not in 1 to 65535`}},
+		{"key without certificate", "config gateway\n\toption key /k\n", []string{"conf:2: @gateway[0].key: certificate is missing"}},
+		{"certificate without key", "config gateway\n\toption certificate /k\n", []string{"conf:2: @gateway[0].certificate: key is missing"}},
+		{"token", "config gateway\n\toption token 'with spaces'\n", []string{"conf:2: @gateway[0].token: contains a character that is not printable ASCII, or a space"}},
+		{"site without anything", "config site\n", []string{"conf:1: @site[0].host: missing", "conf:1: @site[0]: root or origin is missing"}},
+		{"site with both", "config site s\n\tlist host a\n\toption root /\n\toption origin http://b\n", []string{"conf:4: s.origin: root is given as well: a site has one of them"}},
+		{"same host", "config site\n\tlist host a\n\toption root /\nconfig site\n\tlist host A.\n\toption root /\n", []string{`conf:5: @site[1].host: "a" is given twice: first in line 2`}},
+		{"host", "config site\n\tlist host 'a b'\n\tlist host '" + long + "'\n\toption root /\n", []string{
+			`conf:2: @site[0].host: "a b" is no host name`, `conf:3: @site[0].host: "` + long + `" is no host name`,
+		}},
+		{"origin", "config site\n\tlist host a\n\toption origin ftp://b\n", []string{`conf:3: @site[0].origin: "ftp://b" is not http:// or https://, host and port`}},
+		{"origin's port", "config site\n\tlist host a\n\toption origin http://b:99999\n", []string{`conf:3: @site[0].origin: port "99999" is not in 1 to 65535`}},
+		{"relay", "config relay\n\toption enabled 1\n", []string{
+			"conf:1: @relay[0].gateway: missing", "conf:1: @relay[0].token: missing", "conf:1: @relay[0]: pin or ca is missing",
+		}},
+		{"relay's values", `config relay
+	option gateway gw
+	option pin sha256/short
+	option connections 9
+	option mode nat
+	option port x
+	list interface 'a b'
+	option profile none
+`, []string{
+			`conf:2: @relay[0].gateway: "gw" is not host:port`,
+			`conf:3: @relay[0].pin: "sha256/short" is not sha256/ and the base64 of 32 bytes`,
+			`conf:4: @relay[0].connections: 9 is not in 1 to 8`,
+			`conf:5: @relay[0].mode: "nat" is not redirect or tproxy`,
+			`conf:6: @relay[0].port: "x" is no whole number`,
+			`conf:7: @relay[0].interface: "a b" is no name of a device`,
+			`conf:8: @relay[0].profile: no profile "none"; there are ["standard" "bquic" "bquic-2019" "bquic-thesis" "modquic"]`,
+		}},
+		{"pin and ca", "config relay\n\toption pin sha256/AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n\toption ca /ca\n", []string{
+			"conf:3: @relay[0].ca: pin is given as well: the relay checks one of them",
+		}},
+		{"profiles", `config profile
+config profile 'standard'
+config profile 'a'
+	option base 'b'
+config profile 'b'
+	option base 'a'
+config profile 'c'
+	option base 'd'
+	option burst_packets 'many'
+config profile 'e'
+	option ack_packets '-1'
+	option ack_rtt 'max'
+	option ack_delay '0'
+	option gso '2'
+	option nothing '1'
+`, []string{
+			"conf:1: @profile[0]: a profile needs a name: config profile 'name'",
+			"conf:2: standard: the built-in profile of this name cannot be changed: choose another name",
+			`conf:4: a.base: profile "b" is based on this one`,
+			`conf:6: b.base: profile "a" is based on this one`,
+			`conf:8: c.base: no profile "d"`,
+			`conf:9: c.burst_packets: "many" is no whole number, and not unlimited`,
+			`conf:11: e.ack_packets: -1 is not in 1 to 1000, and not 0`,
+			`conf:12: e.ack_rtt: "max" is none of smoothed, min and queue`,
+			`conf:13: e.ack_delay: 0 is not in 1 to 1000`,
+			`conf:14: e.gso: "2" is neither 0 nor 1`,
+			`conf:15: e.nothing: unknown option`,
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cfg, err := Parse("conf", []byte(test.text))
+			if err == nil {
+				t.Fatal("no mistake found")
+			}
+			got := strings.Split(err.Error(), "\n")
+			if cfg != nil || !slices.Equal(got, test.want) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+			}
+		})
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, pattern := range []string{defaultFile, "testdata/*.conf"} {
+		paths, err := filepath.Glob(pattern)
+		if err != nil || len(paths) == 0 {
+			f.Fatalf("%s: no seeds: %v", pattern, err)
+		}
+		for _, path := range paths {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data)
+			f.Add(example.ReplaceAll(data, []byte("$1")))
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		cfg, err := Parse("conf", data)
+		if (cfg == nil) == (err == nil) {
+			t.Fatalf("%v, %v", cfg, err)
+		}
+		if err == nil && cfg.Relay.Enabled && cfg.Relay.Relay.Pin == "" && cfg.Relay.Relay.CAFile == "" {
+			t.Fatal("a relay that trusts anyone")
+		}
+	})
+}
