@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The airtime backend, on mac80211_hwsim told to support airtime weights (fairness/fairness.c)."""
+import collections
+import os
+import signal
+import struct
+import tempfile
+
+import pytest
+from wifi import Bed, Load, wait_for
+
+STATIONS = 4
+FULL, LOW = 256, 1
+RTS = 500
+NL80211_CMD_SET_WIPHY, NL80211_CMD_SET_STATION = 2, 18
+OPTIONS = "--backend", "airtime", "--engage", "always", "--active", "1", "--rts", str(RTS)
+
+Message = collections.namedtuple("Message", "command flags payload")
+
+
+@pytest.fixture(scope="module")
+def bed():
+    b = Bed(STATIONS)
+    try:
+        b.join_all()
+        b.bridged()
+        yield b
+    finally:
+        b.remove()
+
+
+@pytest.fixture
+def daemon(bed):
+    d = bed.daemon(*OPTIONS).ready()
+    yield d
+    d.remove()
+
+
+def rts(bed):
+    return bed.ap("iw", "phy", "phy0", "info").stdout.count(f"RTS threshold: {RTS}\n")
+
+
+def all_full(bed):
+    return list(bed.weights().values()) == [FULL] * STATIONS
+
+
+def wait_turns(bed):
+    wait_for(lambda: sorted(bed.weights().values()) == [LOW] * (STATIONS - 1) + [FULL], "one station of full weight", 30)
+
+
+class Capture:
+    """nl80211's netlink messages in the access point's namespace, as the kernel's nlmon shows them."""
+
+    def __init__(self, bed):
+        self.bed = bed
+        self.path = os.path.join(tempfile.mkdtemp(dir=bed.dir), "netlink.pcap")
+
+    def __enter__(self):
+        self.bed.ap("ip", "link", "add", "nlmon0", "type", "nlmon")
+        self.bed.ap("ip", "link", "set", "nlmon0", "up")
+        self.tcpdump = self.bed.ap.popen("tcpdump", "-i", "nlmon0", "-U", "-w", self.path, stderr=-1)
+        wait_for(lambda: os.path.exists(self.path), "tcpdump ready")
+        self.settle()
+        return self
+
+    def settle(self):
+        """Until a new message is in the file, and so all before it."""
+        size = os.path.getsize(self.path)
+
+        def grown():
+            self.bed.ap("iw", "dev", "wlan0", "info")
+            return os.path.getsize(self.path) > size + 24
+        wait_for(grown, "capture has caught up")
+
+    def __exit__(self, *_):
+        self.settle()
+        self.tcpdump.terminate()
+        self.tcpdump.communicate(timeout=20)
+        self.bed.ap("ip", "link", "del", "nlmon0")
+
+    def messages(self, family):
+        """Requests to set something. A packet: 16 bytes about it, then netlink messages."""
+        with open(self.path, "rb") as f:
+            data = f.read()
+        order = "<" if data[:4] == b"\xd4\xc3\xb2\xa1" else ">"
+        at, found = 24, []
+        while at + 16 <= len(data):
+            length = struct.unpack_from(order + "I", data, at + 8)[0]
+            packet, at = data[at + 16:at + 16 + length], at + 16 + length
+            offset = 16
+            while offset + 20 <= len(packet):
+                size, kind, flags = struct.unpack_from("=IHH", packet, offset)
+                if size < 16:
+                    break
+                message, offset = packet[offset:offset + size], offset + (size + 3 & ~3)
+                if kind == family and message[16] in (NL80211_CMD_SET_WIPHY, NL80211_CMD_SET_STATION) and flags & 1:
+                    found.append(Message(message[16], flags, message[16:]))
+        return found
+
+
+def nl80211_family(bed):
+    for line in bed.ap("genl", "ctrl", "get", "name", "nl80211").stdout.splitlines():
+        if "ID:" in line:
+            return int(line.split("ID:")[1].split()[0], 16)
+    raise AssertionError("no nl80211 in genl's list")
+
+
+def test_messages_are_those_of_iw(bed, daemon):
+    family = nl80211_family(bed)
+    with Capture(bed) as capture, Load(bed, bed.stations, 100):
+        wait_turns(bed)
+        wait_for(lambda: all(c["active_ms"] for c in daemon.clients().values()), "every client had its turn", 60)
+    ours = set(capture.messages(family))
+    assert daemon.stop() == 0
+    with Capture(bed) as capture:
+        bed.ap("iw", "phy", "phy0", "set", "rts", str(RTS))
+        bed.ap("iw", "phy", "phy0", "set", "rts", "off")
+        for s in bed.stations:
+            for weight in LOW, FULL:
+                bed.ap("iw", "dev", "wlan0", "station", "set", s.mac, "airtime_weight", str(weight))
+    theirs = set(capture.messages(family))
+    assert len(theirs) == 2 + 2 * STATIONS
+    weights = {m for m in ours if m.command == NL80211_CMD_SET_STATION}
+    assert len(weights) == 2 * STATIONS
+    assert ours <= theirs, f"not as iw: {ours - theirs}"
+    assert any(m.command == NL80211_CMD_SET_WIPHY for m in ours)
+
+
+def test_weights_and_rts_are_given_back(bed, daemon):
+    assert daemon.status()["backend"] == "airtime"
+    assert all_full(bed) and not rts(bed)
+    with Load(bed, bed.stations, 100):
+        wait_turns(bed)
+        wait_for(lambda: rts(bed), "RTS threshold set")
+    wait_for(lambda: all_full(bed) and not rts(bed), "weights and RTS as before when there is no load", 30)
+    with Load(bed, bed.stations, 100):
+        wait_turns(bed)
+        assert daemon.stop() == 0
+    assert all_full(bed) and not rts(bed)
+
+
+def test_own_weights_of_stations_are_given_back(bed):
+    s = bed.stations[0]
+    bed.ap("iw", "dev", "wlan0", "station", "set", s.mac, "airtime_weight", "100")
+    d = bed.daemon(*OPTIONS).ready()
+    with Load(bed, bed.stations, 100):
+        wait_turns(bed)
+        assert d.stop() == 0
+    assert bed.weights()[s.mac] == 100
+    bed.ap("iw", "dev", "wlan0", "station", "set", s.mac, "airtime_weight", str(FULL))
+
+
+def test_killed_and_started_again(bed, daemon):
+    with Load(bed, bed.stations, 100):
+        wait_turns(bed)
+        wait_for(lambda: rts(bed), "RTS threshold set")
+        daemon.stop(signal.SIGKILL)
+    assert not all_full(bed)
+    again = bed.daemon(*OPTIONS).ready()
+    wait_for(lambda: all_full(bed) and not rts(bed), "remains of the killed one put right")
+    assert again.stop() == 0
+
+
+def test_returning_station_is_scheduled_again(bed, daemon):
+    with Load(bed, bed.stations, 100):
+        wait_turns(bed)
+        bed.stations[0].leave()
+        wait_for(lambda: len(bed.weights()) == STATIONS - 1, "station gone", 20)
+        bed.stations[0].join()
+        wait_for(lambda: len(bed.weights()) == STATIONS, "station back", 20)
+        wait_turns(bed)
+        wait_for(lambda: bed.weights()[bed.stations[0].mac] == LOW, "returned station throttled", 30)
+    assert daemon.status()["backend"] == "airtime", daemon.text()
+    assert daemon.status()["counters"]["restarts"] == 0, daemon.text()
+
+
+def test_steps_aside_for_another_program(bed):
+    d = bed.daemon("--backend", "auto", "--rate", "2000", "--engage", "always", "--active", "1").ready()
+    assert d.status()["backend"] == "airtime"
+
+    def other_program():
+        bed.ap("iw", "dev", "wlan0", "station", "set", bed.stations[0].mac, "airtime_weight", "77")
+        return d.status()["backend"] == "htb"
+    with Load(bed, bed.stations, 100):
+        wait_turns(bed)
+        wait_for(other_program, "fallback to htb", 30)
+    assert "another program" in d.status()["refused"]
+    assert bed.weights()[bed.stations[0].mac] == 77
+    assert d.stop() == 0

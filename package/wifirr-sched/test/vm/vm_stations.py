@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""wifirrd on an access point with ten stations: who is seen, what goes to whose class."""
+import re
+
+import pytest
+from wifi import WIFIRRD, Bed, Load, wait_for
+
+STATIONS = 10
+PING_BYTES = 500
+FRAME = PING_BYTES + 8 + 14  # what a class counts of a ping, but for the IP header
+IP_HEADER = {4: 20, 6: 40}
+
+
+@pytest.fixture(scope="module")
+def bed():
+    b = Bed(STATIONS)
+    try:
+        b.qdisc_before = b.ap("tc", "qdisc", "show", "dev", "wlan0").stdout
+        b.join_all()
+        b.bridged()
+        # auto: this driver has no airtime weights, so htb is what it has to find
+        b.wifirrd = b.daemon("--backend", "auto", "--rate", "2000", "--engage", "always").ready()
+        yield b
+    finally:
+        b.remove()
+
+
+def known(bed):
+    return set(bed.wifirrd.clients())
+
+
+def macs(stations):
+    return {s.mac for s in stations}
+
+
+def wait_known(bed, stations):
+    wait_for(lambda: known(bed) == macs(stations), f"{len(stations)} stations known", 60)
+
+
+def class_bytes(bed):
+    """Bytes sent through each class of wlan0, by its minor number."""
+    text = bed.ap("tc", "-s", "class", "show", "dev", "wlan0").stdout
+    return {int(minor, 16): int(sent) for minor, sent in
+            re.findall(r"^class htb 5746:([0-9a-f]+) .*?Sent (\d+) bytes", text, re.M | re.S)}
+
+
+def sent_to(bed):
+    """Bytes that the kernel counted in each station's class, by MAC."""
+    sent = class_bytes(bed)
+    elements = bed.ap("nft", "list", "map", "netdev", "wifirr_wlan0", "mac").stdout
+    return {mac: sent[int(mark, 16) & 0xffff] for mac, mark in
+            re.findall(r"([0-9a-f:]{17}) : (0x[0-9a-f]{8})", elements)}
+
+
+def ping_all(bed, family):
+    """5 pings to the first station, 7 to the second, ...: a mixed-up map cannot go unnoticed."""
+    counts = [5 + 2 * s.index for s in bed.stations]
+    for wanted in [2] * STATIONS, counts:  # first, neighbours are found
+        before = sent_to(bed)
+        pings = [bed.server.popen("ping", f"-{family}", "-q", "-i", "0.2", "-W", "5", "-c", str(n), "-s", str(PING_BYTES),
+                                  s.ipv4 if family == 4 else s.ipv6, stdout=-1, text=True)
+                 for n, s in zip(wanted, bed.stations)]
+        output = [p.communicate()[0] for p in pings]
+        wanted_bytes = {s.mac: n * (FRAME + IP_HEADER[family]) for n, s in zip(wanted, bed.stations)}
+    for s, text in zip(bed.stations, output):
+        assert " 0% packet loss" in text, f"{s.ipv4}: {text}"
+
+    after = sent_to(bed)
+    for mac, n in wanted_bytes.items():
+        # some room for neighbour discovery
+        assert n <= after[mac] - before[mac] < n + 2 * FRAME, f"{mac}: sent {n}, counted {after[mac] - before[mac]}"
+
+
+def test_auto_falls_back_to_htb_with_the_reason(bed):
+    status = bed.wifirrd.status()
+    assert status["backend"] == "htb"
+    assert "driver does not support airtime weights" in status["refused"]
+
+
+def test_airtime_alone_is_refused_and_nothing_changed(bed):
+    before = bed.ap("tc", "qdisc", "show", "dev", "wlan0").stdout
+    p = bed.ap(WIFIRRD, "--device", "wlan0", "--control", "/run/other.sock", "--backend", "airtime", check=False)
+    assert p.returncode == 2
+    lines = p.stderr.splitlines()
+    assert len(lines) == 1, p.stderr
+    assert bed.ap("tc", "qdisc", "show", "dev", "wlan0").stdout == before
+
+
+def test_every_station_known(bed):
+    wait_known(bed, bed.stations)
+
+
+def test_classes_by_nft_with_fq_codel_leaves(bed):
+    assert bed.wifirrd.status()["classifier"] == "nft"
+    assert bed.ap("nft", "list", "tables", "netdev").stdout.count("wifirr_wlan0") == 1
+    qdiscs = bed.ap("tc", "qdisc", "show", "dev", "wlan0").stdout
+    assert len(re.findall("^qdisc fq_codel", qdiscs, re.M)) >= STATIONS, qdiscs
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_bridged(bed, family):
+    ping_all(bed, family)
+
+
+def test_broadcast_goes_to_nobodys_class(bed):
+    def received():
+        text = bed.stations[0]("cat", "/proc/net/netstat").stdout
+        names, values = (line.split() for line in re.findall("^IpExt: .*", text, re.M))
+        return int(dict(zip(names, values))["InBcastPkts"])
+
+    before, default_before, received_before = class_bytes(bed), class_bytes(bed)[2], received()
+    bed.server("ping", "-b", "-q", "-c", "20", "-i", "0.1", "-s", str(PING_BYTES), "10.9.0.255", check=False)
+    bed.server("ping", "-6", "-q", "-c", "20", "-i", "0.1", "-s", str(PING_BYTES), "ff02::1%eth0", check=False)
+    wait_for(lambda: received() - received_before >= 20, "broadcasts received")
+    wait_for(lambda: class_bytes(bed)[2] - default_before >= 40 * FRAME, "broadcasts counted in the default class")
+    after = class_bytes(bed)
+    for minor in after:
+        if minor >= 0xa000:
+            assert after[minor] - before[minor] < 2 * FRAME, f"class {minor:x} got group-addressed packets"
+
+
+def test_clients_take_turns(bed):
+    with Load(bed, bed.stations, 150):
+        wait_for(lambda: bed.wifirrd.status()["throttling"], "throttling", 20)
+        wait_for(lambda: len(bed.wifirrd.status()["active"]) == 3, "three active at a time", 20)
+        wait_for(lambda: all(c["active_ms"] and c["waiting_ms"] for c in bed.wifirrd.clients().values()),
+                 "every client had its turn", 60)
+    wait_for(lambda: not bed.wifirrd.status()["throttling"], "nobody throttled without load", 60)
+
+
+def test_stations_leave_and_join(bed):
+    leaving, staying = bed.stations[:5], bed.stations[5:]
+    for s in leaving:
+        s.leave()
+    wait_known(bed, staying)
+    assert sum(minor >= 0xa000 for minor in class_bytes(bed)) == len(staying)
+    for s in leaving:
+        s.join()
+    wait_known(bed, bed.stations)
+    ping_all(bed, 4)
+
+
+def test_interface_deleted_and_made_again(bed):
+    bed.stop_ap()
+    bed.ap("iw", "dev", "wlan0", "del")
+    wait_for(lambda: not bed.wifirrd.status()["present"], "device noticed to be gone", 20)
+    assert bed.wifirrd.clients() == {}
+    bed.ap("iw", "phy", "phy0", "interface", "add", "wlan0", "type", "__ap")
+    bed.start_ap()
+    bed.ap("ip", "link", "set", "wlan0", "master", "br0")
+    bed.join_all()
+    wait_known(bed, bed.stations)
+    ping_all(bed, 4)
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_routed(bed, family):
+    if family == 4:
+        bed.unbridged()
+        bed.routed()
+    ping_all(bed, family)
+
+
+def test_leaves_nothing_behind(bed):
+    assert bed.wifirrd.stop() == 0, bed.wifirrd.text()
+    assert bed.ap("tc", "qdisc", "show", "dev", "wlan0").stdout == bed.qdisc_before
+    assert "wifirr" not in bed.ap("nft", "list", "tables").stdout

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An access point and stations on mac80211_hwsim, each in a network namespace.
+
+    server -- eth0 [ap: br0, or routed] wlan0 ))) wlan0 station 0..N-1
+
+wifirrd runs in ap on wlan0. Bridged, the server is in the stations' network
+(10.9.0.1, fd09::1); routed, it is behind the access point (10.8.0.1, fd08::1).
+Stations have 10.9.0.(10+i) and fd09::(10+i).
+"""
+import os
+import re
+import socket
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from bed import WIFIRRD, Daemon, Netns, run, wait_for  # noqa: E402,F401
+
+HOSTAPD = """\
+interface=wlan0
+driver=nl80211
+ssid=bed
+hw_mode=g
+channel=1
+ieee80211n=1
+wmm_enabled=1
+"""
+
+
+class Station(Netns):
+    def __init__(self, index):
+        super().__init__(f"sta{index}")
+        self.index = index
+        self.ipv4, self.ipv6 = f"10.9.0.{index + 10}", f"fd09::{index + 10:x}"
+
+    def setup(self, device):
+        self("ip", "link", "set", device, "name", "wlan0")
+        self.mac = self("cat", "/sys/class/net/wlan0/address").stdout.strip()
+        self("ip", "link", "set", "wlan0", "up")
+        self("ip", "addr", "add", f"{self.ipv4}/24", "dev", "wlan0")
+        self("ip", "addr", "add", f"{self.ipv6}/64", "dev", "wlan0", "nodad")
+        self("ip", "route", "add", "10.8.0.0/24", "via", "10.9.0.2")
+        self("ip", "route", "add", "fd08::/64", "via", "fd09::2")
+
+    def join(self):
+        self("iw", "dev", "wlan0", "connect", "bed")
+
+    def leave(self):
+        self("iw", "dev", "wlan0", "disconnect")
+
+
+class Bed:
+    def __init__(self, stations):
+        run("modprobe", "mac80211_hwsim", f"radios={stations + 1}")
+        self.daemons = []
+        self.hostapd = None
+        self.dir = tempfile.mkdtemp(prefix="wifi-")
+        self.ap, self.server = Netns("ap"), Netns("server")
+        self.allow_weights()
+        run("iw", "phy", "phy0", "set", "netns", "name", "ap")
+        self.stations = [Station(i) for i in range(stations)]
+        for s in self.stations:
+            run("iw", "phy", f"phy{s.index + 1}", "set", "netns", "name", s.name)
+            s.setup(f"wlan{s.index + 1}")
+        run("ip", "link", "add", "eth0", "netns", "ap", "type", "veth", "peer", "name", "eth0", "netns", "server")
+        for ns in self.ap, self.server:
+            ns("ip", "link", "set", "eth0", "up")
+        self.start_ap()
+
+    def allow_weights(self):
+        """With the module fairness (lab/vm/run --module), as ath9k and ath10k do."""
+        if "VM_MODULE" in os.environ:
+            run("insmod", f"{os.environ['VM_MODULE']}/fairness.ko", "device=wlan0")
+
+    def start_ap(self):
+        path = os.path.join(self.dir, "hostapd.conf")
+        with open(path, "w") as f:
+            f.write(HOSTAPD)
+        log = open(os.path.join(self.dir, "hostapd.log"), "w")
+        self.hostapd = self.ap.popen("hostapd", path, stdout=log, stderr=log)
+        wait_for(lambda: "type AP" in self.ap("iw", "dev", "wlan0", "info").stdout, "access point", 20)
+
+    def stop_ap(self):
+        self.hostapd.terminate()
+        self.hostapd.wait(timeout=20)
+
+    def join_all(self):
+        for s in self.stations:
+            s.join()
+        wait_for(lambda: len(self.associated()) == len(self.stations), "all stations associated", 60)
+
+    def associated(self):
+        dump = self.ap("iw", "dev", "wlan0", "station", "dump").stdout
+        return re.findall(r"^Station (\S+)", dump, re.M)
+
+    def weights(self):
+        dump = self.ap("iw", "dev", "wlan0", "station", "dump").stdout
+        return {mac: int(weight) for mac, weight in
+                re.findall(r"^Station (\S+).*?airtime weight: (\d+)", dump, re.M | re.S)}
+
+    def bridged(self):
+        self.ap("ip", "link", "add", "br0", "type", "bridge")
+        for port in "eth0", "wlan0":
+            self.ap("ip", "link", "set", port, "master", "br0")
+        self.ap("ip", "link", "set", "br0", "up")
+        self.server("ip", "addr", "add", "10.9.0.1/24", "dev", "eth0")
+        self.server("ip", "addr", "add", "fd09::1/64", "dev", "eth0", "nodad")
+
+    def unbridged(self):
+        self.ap("ip", "link", "del", "br0")
+        self.server("ip", "addr", "flush", "dev", "eth0", "scope", "global")
+
+    def routed(self):
+        for key in "ipv4.ip_forward", "ipv6.conf.all.forwarding":
+            self.ap("sysctl", "-qw", f"net.{key}=1")
+        self.address_wlan()
+        for address in "10.8.0.2/24", "fd08::2/64":
+            self.ap("ip", "addr", "add", address, "dev", "eth0", *nodad(address))
+        for address in "10.8.0.1/24", "fd08::1/64":
+            self.server("ip", "addr", "add", address, "dev", "eth0", *nodad(address))
+        self.server("ip", "route", "add", "10.9.0.0/24", "via", "10.8.0.2")
+        self.server("ip", "route", "add", "fd09::/64", "via", "fd08::2")
+
+    def address_wlan(self):
+        for address in "10.9.0.2/24", "fd09::2/64":
+            self.ap("ip", "addr", "add", address, "dev", "wlan0", *nodad(address))
+
+    def daemon(self, *args):
+        d = Daemon(self.ap, "wlan0", *args)
+        self.daemons.append(d)
+        return d
+
+    def remove(self):
+        for d in self.daemons:
+            d.remove()
+        if self.hostapd and self.hostapd.poll() is None:
+            self.stop_ap()
+
+
+def nodad(address):
+    return ["nodad"] if ":" in address else []
+
+
+class Load:
+    """A UDP stream of rate_kbit from the server to each of the stations, until closed."""
+
+    def __init__(self, bed, stations, rate_kbit):
+        self.packet = bytes(1000)
+        self.pause = len(self.packet) * 8 / rate_kbit / 1000
+        self.targets = [(s.ipv4, 9) for s in stations]
+        with bed.server.enter():
+            self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.setblocking(False)
+        self.done = threading.Event()
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self):
+        due = time.monotonic()
+        while not self.done.is_set():
+            for target in self.targets:
+                try:
+                    self.socket.sendto(self.packet, target)
+                except (BlockingIOError, ConnectionError):
+                    pass  # the queue is full; or "port unreachable", which is what port 9 is
+            due = max(due + self.pause, time.monotonic() - 1)
+            self.done.wait(max(0, due - time.monotonic()))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.done.set()
+        self.thread.join()
+        self.socket.close()
