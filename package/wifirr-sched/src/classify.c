@@ -308,7 +308,7 @@ static void u32_put(struct nlmsghdr *nlh, uint32_t class, uint32_t table, const 
 	mnl_attr_put_u32(nlh, TCA_U32_CLASSID, class);
 	if (table)
 		mnl_attr_put_u32(nlh, TCA_U32_HASH, table);
-	mnl_attr_put(nlh, TCA_U32_SEL, sizeof(sel.sel) + n * sizeof(*keys), &sel);
+	mnl_attr_put(nlh, TCA_U32_SEL, sizeof(sel.sel) + n * sizeof(sel.keys[0]), &sel);
 	mnl_attr_nest_end(nlh, options);
 }
 

@@ -49,7 +49,7 @@ static void put(struct text *t, const char *fmt, ...)
 	va_start(args, fmt);
 	n = vsnprintf(t->data + t->len, t->size - t->len, fmt, args);
 	va_end(args);
-	if (n > 0 && (size_t)n < t->size - t->len)
+	if (n >= 0 && (size_t)n < t->size - t->len)
 		t->len += n;
 	else
 		t->failed = true;

@@ -13,7 +13,8 @@
  * - A class that has overdrawn its ceil sleeps for MTU*8/ceil, and a change
  *   does not wake it: at 20 kbit/s for 0.6 s. So a client is readied before
  *   its turn in two steps of growing ceil (POLICY_NEXT, POLICY_SOON), the last
- *   of which leaves a debt of a few ms.
+ *   of which leaves a debt of a few ms. The same goes for rate: a class in debt
+ *   to it can only borrow.
  * - A packet is charged whole, GSO or not: 64 KB at 20 kbit/s is 26 s of debt.
  *   gso_max_segs 1 keeps this host's own packets small; a tbf below each class
  *   cuts up those that arrive large (GRO) on their way to the device.
@@ -38,13 +39,14 @@
 #define TBF_HANDLE(id) ((0x6000U + (id)) << 16)
 
 /* Guaranteed shares of the link, in percent; what is not used is lent. */
-#define SHARE_DEFAULT 5
+#define SHARE_DEFAULT 3
 #define SHARE_VOICE 5
-#define SHARE_EXEMPT 5			/* all clients that are never throttled */
+#define SHARE_EXEMPT 2			/* all clients that are never throttled */
 #define SHARE_WAITING 20		/* all trickles: the cap on their sum */
-#define SHARE_ACTIVE 65			/* all active ones */
+#define SHARE_NEXT 5			/* clients being readied, about */
+#define SHARE_SOON 10
+#define SHARE_ACTIVE 55
 
-#define SOON_PERCENT 10			/* of the link: ceil of a client that is about to start */
 #define LEAD_SLACK_MS 5			/* our own lateness */
 
 #define LEAF_BYTES 131072		/* bound of a client's queue */
@@ -84,15 +86,18 @@ static uint32_t link_rate(void)
 	return bytes_per_s(htb.rate_kbit);
 }
 
-static uint32_t soon_rate(void)
+static uint32_t soon_rate(const struct policy_config *policy)
 {
-	return max_u32(htb.trickle_bps, link_rate() / 100 * SOON_PERCENT);
+	/* how many are readied at a time: a group, or those who enter within about 20 ms */
+	unsigned n = policy->mode == POLICY_PAPER ? policy->active : 1 + 20 * policy->active / policy->slot_ms;
+
+	return max_u32(htb.trickle_bps, link_rate() / 100 * SHARE_SOON / n);
 }
 
 /* Halfway, geometrically, between the trickle and soon_rate(). */
-static uint32_t next_rate(void)
+static uint32_t next_rate(const struct policy_config *policy)
 {
-	uint64_t product = (uint64_t)htb.trickle_bps * soon_rate();
+	uint64_t product = (uint64_t)htb.trickle_bps * soon_rate(policy);
 	uint64_t root = 0;
 
 	for (uint64_t bit = 1ULL << 31; bit; bit >>= 1)
@@ -191,10 +196,10 @@ static struct nlmsghdr *client_class(void *buf, const struct wifirr *w, unsigned
 		ceil = link;
 		break;
 	case POLICY_SOON:
-		ceil = soon_rate();
+		rate = ceil = soon_rate(&w->policy.config);
 		break;
 	case POLICY_NEXT:
-		ceil = next_rate();
+		rate = ceil = next_rate(&w->policy.config);
 		break;
 	case POLICY_WAITING:
 		break;
@@ -216,7 +221,7 @@ static bool update_rates(struct wifirr *w)
 	htb.trickle_bps = trickle;
 	/* no longer than a few slots: a slow link with many clients has debts of minutes */
 	policy->next_lead_ms = min_u32(debt_ms(trickle) + LEAD_SLACK_MS, 2 * policy->slot_ms);
-	policy->soon_lead_ms = min_u32(debt_ms(next_rate()) + LEAD_SLACK_MS, policy->slot_ms);
+	policy->soon_lead_ms = min_u32(debt_ms(next_rate(policy)) + LEAD_SLACK_MS, policy->slot_ms);
 	return changed;
 }
 

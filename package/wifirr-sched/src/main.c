@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -23,8 +24,8 @@
 #include "wifirrd.h"
 
 #define EXPECTED_REFRESH_MS 60000	/* stations' expected throughput */
-#define START_RETRY_MS 2000		/* after the backend could not be set up again */
-#define START_TRIES 5
+#define RECOVER_MS 1000			/* between attempts to set the backend up again */
+#define RECOVER_TRIES 5			/* failed ones in a row before giving up */
 
 static struct wifirr daemon_state;
 static int verbosity;
@@ -35,6 +36,7 @@ static struct {
 	bool quit, lost, reload;
 	bool attached;
 	unsigned failures;
+	uint64_t recovered_at;
 	uint64_t expected_at;
 	struct watch timer_watch, signal_watch, link_watch;
 } loop = { .timer = -1, .signals = -1 };
@@ -105,10 +107,13 @@ void tick_soon(struct wifirr *w)
 
 void backend_lost(struct wifirr *w, const char *what)
 {
-	if (!loop.lost)
-		logmsg(LOG_WARNING, "%s: %s is gone: setting it up again", w->config.device, what);
+	uint64_t since = now_ms() - loop.recovered_at;
+
+	if (loop.lost)
+		return;
+	logmsg(LOG_WARNING, "%s: %s is gone: setting it up again", w->config.device, what);
 	loop.lost = true;
-	tick_soon(w);
+	wake_in(since < RECOVER_MS ? RECOVER_MS - since : 0);
 }
 
 void backend_add(struct wifirr *w, uint16_t id)
@@ -117,8 +122,9 @@ void backend_add(struct wifirr *w, uint16_t id)
 		return;
 	w->station[id].backed = true;
 	w->station[id].bytes = w->station[id].bytes_before = 0;
-	if (w->backend->add && w->backend->add(w, id) < 0)
-		backend_lost(w, w->backend->name);
+	/* at worst the client stays unscheduled; if all is gone, read() will tell */
+	if (w->backend->add)
+		w->backend->add(w, id);
 }
 
 void backend_del(struct wifirr *w, uint16_t id)
@@ -314,7 +320,7 @@ static void reload(struct wifirr *w)
 		return;
 	}
 	/* A device may take a moment until it can be used. */
-	if (++loop.failures >= START_TRIES) {
+	if (++loop.failures >= RECOVER_TRIES) {
 		logmsg(LOG_ERR, "%s", reason);
 		loop.quit = true;
 		return;
@@ -329,13 +335,14 @@ static void recover(struct wifirr *w)
 	char reason[256];
 
 	loop.lost = false;
+	loop.recovered_at = now_ms();
 	backend_stop(w);
 	w->restarts++;
 	if (backend_start(w, reason, sizeof(reason)) == 0) {
 		loop.failures = 0;
 		return;
 	}
-	if (++loop.failures >= START_TRIES) {
+	if (++loop.failures >= RECOVER_TRIES) {
 		logmsg(LOG_ERR, "%s", reason);
 		loop.quit = true;
 		return;
@@ -366,15 +373,14 @@ static void tick(struct wifirr *w)
 
 	if (loop.reload)
 		reload(w);
-	if (loop.lost && loop.attached && !loop.reload)
+	if (loop.lost && loop.attached && now_ms() - loop.recovered_at >= RECOVER_MS)
 		recover(w);
 	if (loop.quit)
 		return;
-	if (!w->backend) {
-		if (loop.reload || loop.lost)
-			wake_in(START_RETRY_MS);
+	if (loop.lost || loop.reload)
+		wake_in(RECOVER_MS);
+	if (loop.lost || !w->backend)
 		return;
-	}
 
 	stations_refresh(w);
 	if (w->backend->flush && w->backend->flush(w) < 0)
@@ -417,9 +423,7 @@ static void tick(struct wifirr *w)
 	}
 	if (verbosity > 1)
 		trace_levels(w, changed, n);
-	if (loop.lost)
-		wake_in(loop.failures ? START_RETRY_MS : 0);
-	else
+	if (!loop.lost)
 		wake_at(w->policy.wake_at);
 }
 
@@ -442,8 +446,7 @@ static void signal_readable(struct wifirr *w)
 		}
 		logmsg(LOG_NOTICE, "SIGHUP: setting up again");
 		loop.reload = true;
-		if (loop.attached)
-			loop.lost = true;
+		loop.lost |= loop.attached;
 		tick_soon(w);
 	}
 }
@@ -661,6 +664,18 @@ static void claim_device(const struct config *c)
 		bad("--device %s: another wifirrd schedules it already", c->device);
 }
 
+/*
+ * A turn that begins late is airtime lost, and a busy router is just where we
+ * run. What a tick does is short and bounded, so it may go first. Not so the
+ * children (nft). Without permission: as everybody else.
+ */
+static void go_first(void)
+{
+	struct sched_param priority = { .sched_priority = 1 };
+
+	sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &priority);
+}
+
 static void open_loop(struct wifirr *w)
 {
 	sigset_t set;
@@ -717,6 +732,7 @@ int main(int argc, char **argv)
 		control_stop(w);
 		bad("%s", reason);
 	}
+	go_first();
 	tick_soon(w);
 	while (!loop.quit) {
 		struct epoll_event event;
@@ -727,5 +743,5 @@ int main(int argc, char **argv)
 	}
 	detach(w);
 	control_stop(w);
-	return loop.failures >= START_TRIES ? EXIT_FAILED : 0;
+	return loop.failures >= RECOVER_TRIES ? EXIT_FAILED : 0;
 }

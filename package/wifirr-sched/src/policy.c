@@ -337,12 +337,14 @@ static void rotate_backlog(struct policy *p)
 	}
 	for (unsigned i = 0; i < places; i++) {
 		uint16_t id = p->place[i];
-		struct policy_client *c = &p->client[id];
+		struct policy_client *c;
 
 		if (id == POLICY_NONE)
 			continue;
-		/* Time to answer the first packets of a turn, before silence counts. */
-		if (!c->demand && p->now - c->entered >= config->slot_ms / 4) {
+		c = &p->client[id];
+		/* Time to answer the first packets of a turn, before silence counts,
+		 * unless its place is all that somebody else needs. */
+		if (!c->demand && (p->now - c->entered >= config->slot_ms / 4 || p->demanding <= places)) {
 			leave_place(p, id);
 			continue;
 		}

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A middlebox in network namespaces.
+
+    server -- eth0 [box: bridge] dl0 -- up0 [air: bridge] down0 -- [cell: bridge] -- client 0..N-1
+
+wifirrd runs in box on dl0. down0 is the bottleneck, a tbf of RATE kbit/s,
+standing for the WiFi link. Clients have MAC 02:00:00:00:00:XX and addresses
+10.9.0.(10+i) and fd09::(10+i).
+"""
+import ctypes
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+WIFIRRD = os.environ.get("WIFIRRD", os.path.join(HERE, "..", "src", "wifirrd"))
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def run(*args, check=True, **kwargs):
+    p = subprocess.run(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60, **kwargs)
+    if check and p.returncode:
+        raise AssertionError(f"{' '.join(args)}: exit {p.returncode}: {p.stderr.strip()}")
+    return p
+
+
+def wait_for(condition, what, seconds=10):
+    """Polls until condition() is true and returns its value."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < end, f"not within {seconds} s: {what}"
+        time.sleep(0.05)
+
+
+class Netns:
+    def __init__(self, name):
+        self.name = name
+        run("ip", "netns", "add", name)
+        self("ip", "link", "set", "lo", "up")
+
+    def __call__(self, *args, **kwargs):
+        return run("ip", "netns", "exec", self.name, *args, **kwargs)
+
+    def popen(self, *args, **kwargs):
+        return subprocess.Popen(["ip", "netns", "exec", self.name, *args], **kwargs)
+
+    def enter(self):
+        return Entered(self.name)
+
+    def remove(self):
+        run("ip", "netns", "del", self.name, check=False)
+
+
+class Entered:
+    """The calling thread inside a namespace: sockets opened here stay there."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __enter__(self):
+        self.home = os.open("/proc/self/ns/net", os.O_RDONLY)
+        fd = os.open(f"/run/netns/{self.name}", os.O_RDONLY)
+        if LIBC.setns(fd, 0x40000000):
+            raise OSError(ctypes.get_errno(), "setns")
+        os.close(fd)
+
+    def __exit__(self, *_):
+        LIBC.setns(self.home, 0x40000000)
+        os.close(self.home)
+
+
+class Daemon:
+    """wifirrd on a device of a namespace."""
+
+    def __init__(self, ns, device, *args, wrapper=(), log=None):
+        self.ns = ns
+        self.dir = tempfile.mkdtemp(prefix="wifirrd-")
+        self.control = os.path.join(self.dir, "control")
+        self.log_path = os.path.join(self.dir, "log")
+        self.log = open(self.log_path, "w")
+        self.process = ns.popen(*wrapper, WIFIRRD, "--device", device, "--control", self.control, "--backend", "htb",
+                                *args, stdout=self.log, stderr=self.log)
+
+    def ask(self, command):
+        p = self.ns(WIFIRRD, "--control", self.control, command, check=False)
+        return json.loads(p.stdout) if p.returncode == 0 and command != "metrics" else p.stdout
+
+    def status(self):
+        return self.ask("status") or {}
+
+    def clients(self):
+        return {c["client"]: c for c in self.ask("clients")["clients"]}
+
+    def ready(self, seconds=20):
+        def up():
+            assert self.process.poll() is None, "wifirrd ended: " + self.text()
+            return os.path.exists(self.control) and self.status().get("backend")
+        wait_for(up, "wifirrd ready", seconds)
+        return self
+
+    def text(self):
+        self.log.flush()
+        with open(self.log_path) as f:
+            return f.read()
+
+    def stop(self, sig=signal.SIGTERM):
+        """Ends it and returns its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(sig)
+        code = self.process.wait(timeout=20)
+        self.log.close()
+        return code
+
+    def remove(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def mac(i):
+    return f"02:00:00:00:{i >> 8:02x}:{i & 255:02x}"
+
+
+def address(i):
+    return f"10.9.{(i + 10) >> 8}.{(i + 10) & 255}"
+
+
+class Bed:
+    def __init__(self, clients, rate_kbit=None):
+        tag = f"w{os.getpid()}"
+        self.spaces = []
+        self.daemons = []
+        try:
+            self.server = self.space(f"{tag}srv")
+            self.box = self.space(f"{tag}box")
+            self.air = self.space(f"{tag}air")
+            self.cell = self.space(f"{tag}cell")
+            self.client = [self.space(f"{tag}c{i}") for i in range(clients)]
+            self.wire(rate_kbit)
+        except BaseException:
+            self.remove()
+            raise
+
+    def space(self, name):
+        ns = Netns(name)
+        self.spaces.append(ns)
+        return ns
+
+    def veth(self, a, name_a, b, name_b):
+        run("ip", "link", "add", name_a, "netns", a.name, "type", "veth", "peer", "name", name_b, "netns", b.name)
+        a("ip", "link", "set", name_a, "up")
+        b("ip", "link", "set", name_b, "up")
+
+    def bridge(self, ns, *ports):
+        ns("ip", "link", "add", "br0", "type", "bridge")
+        for port in ports:
+            ns("ip", "link", "set", port, "master", "br0")
+        ns("ip", "link", "set", "br0", "up")
+
+    def wire(self, rate_kbit):
+        self.veth(self.server, "eth0", self.box, "eth0")
+        self.veth(self.box, "dl0", self.air, "up0")
+        self.veth(self.air, "down0", self.cell, "up0")
+        ports = []
+        for i, c in enumerate(self.client):
+            self.veth(self.cell, f"p{i}", c, "eth0")
+            c("ip", "link", "set", "eth0", "address", mac(i + 1))
+            c("ip", "addr", "add", f"{address(i)}/16", "dev", "eth0")
+            c("ip", "addr", "add", f"fd09::{i + 10:x}/64", "dev", "eth0", "nodad")
+            ports.append(f"p{i}")
+        self.bridge(self.box, "eth0", "dl0")
+        self.bridge(self.air, "up0", "down0")
+        self.bridge(self.cell, "up0", *ports)
+        self.server("ip", "addr", "add", "10.9.0.1/16", "dev", "eth0")
+        self.server("ip", "addr", "add", "fd09::1/64", "dev", "eth0", "nodad")
+        if rate_kbit:
+            self.air("tc", "qdisc", "add", "dev", "down0", "root", "tbf", "rate", f"{rate_kbit}kbit",
+                     "burst", "3100", "limit", "150000")
+
+    def daemon(self, *args, **kwargs):
+        d = Daemon(self.box, "dl0", *args, **kwargs)
+        self.daemons.append(d)
+        return d
+
+    def remove(self):
+        for d in self.daemons:
+            d.remove()
+        for ns in self.spaces:
+            ns.remove()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.remove()
+
+
+class Downloads:
+    """Endless TCP downloads, one for each of the given clients, all in one thread."""
+
+    def __init__(self, bed, clients, port=5001):
+        self.poll = select.poll()
+        self.sender, self.receiver, self.received = {}, {}, {i: 0 for i in clients}
+        self.block = bytes(65536)
+        for i in clients:
+            with bed.client[i].enter():
+                listener = socket.socket()
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener.bind((address(i), port))
+                listener.listen(1)
+            with bed.server.enter():
+                s = socket.socket()
+            s.settimeout(10)
+            s.connect((address(i), port))
+            r, _ = listener.accept()
+            listener.close()
+            for x in (s, r):
+                x.setblocking(False)
+            self.sender[s.fileno()] = (i, s)
+            self.receiver[r.fileno()] = (i, r)
+            self.poll.register(s, select.POLLOUT)
+            self.poll.register(r, select.POLLIN)
+
+    def run(self, seconds, every=None, on_tick=None):
+        end = time.monotonic() + seconds
+        tick = time.monotonic()
+        while time.monotonic() < end:
+            for fd, _ in self.poll.poll(50):
+                try:
+                    if fd in self.receiver:
+                        i, r = self.receiver[fd]
+                        self.received[i] += len(r.recv(262144))
+                    else:
+                        self.sender[fd][1].send(self.block)
+                except BlockingIOError:
+                    pass
+            if every and time.monotonic() >= tick:
+                tick += every
+                on_tick()
+        return dict(self.received)
+
+    def close(self):
+        for _, s in list(self.sender.values()) + list(self.receiver.values()):
+            s.close()
+
+
+def read_pcap(path):
+    """(time in seconds, bytes on the wire, packet) of each packet of a classic nanosecond pcap."""
+    with open(path, "rb") as f:
+        data = f.read()
+    assert struct.unpack_from("<I", data)[0] == 0xa1b23c4d, "not a nanosecond pcap"
+    at = 24
+    while at + 16 <= len(data):
+        s, ns, caplen, length = struct.unpack_from("<IIII", data, at)
+        if at + 16 + caplen > len(data):
+            break
+        yield s + ns / 1e9, length, data[at + 16:at + 16 + caplen]
+        at += 16 + caplen

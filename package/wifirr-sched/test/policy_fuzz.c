@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* libFuzzer: the input is a program of calls to the policy. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "policy.h"
+
+static const uint8_t *at, *end;
+
+static uint8_t byte(void)
+{
+	return at < end ? *at++ : 0;
+}
+
+static uint32_t number(void)
+{
+	uint32_t n = 0;
+
+	for (unsigned i = 0; i < 4; i++)
+		n = n << 8 | byte();
+	return n;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static struct policy p;
+	struct policy_config config;
+	char why[64];
+	uint64_t now = 0;
+
+	at = data;
+	end = data + size;
+	policy_defaults(&config, byte() & 1);
+	policy_init(&p, &config);
+	while (at < end) {
+		switch (byte() % 8) {
+		case 0: policy_add(&p, byte() & 3); break;
+		case 1: policy_del(&p, number()); break;
+		case 2: policy_sample(&p, byte(), number(), (uint64_t)number() << (byte() & 32)); break;
+		case 3: policy_set_flags(&p, byte(), byte() & 3); break;
+		case 4: policy_pause(&p, byte() & 1); break;
+		case 5:
+			config = (struct policy_config){
+				.mode = byte() & 1, .engage = byte() % 3, .active = number(), .slot_ms = number(),
+				.demand_bytes = number(), .demand_bps = number(), .busy_permille = number(),
+				.engage_delay_ms = number(), .tick_ms = byte(), .idle_tick_ms = number(),
+				.next_lead_ms = number(), .soon_lead_ms = byte(),
+			};
+			policy_configure(&p, &config);
+			break;
+		case 6: now = (uint64_t)number() << (byte() & 31); /* fall through */
+		default:
+			now += byte();
+			if (policy_tick(&p, now, (int)number()) < p.now || p.active > p.config.active)
+				abort();
+			policy_explain(&p, why, sizeof(why));
+		}
+	}
+	return 0;
+}

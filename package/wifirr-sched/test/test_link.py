@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the htb backend does to real TCP on a real link of 20 Mbit/s."""
+import statistics
+import time
+
+from bed import Bed, Downloads, address, read_pcap, wait_for
+
+LINK_KBIT = 20000
+CLIENTS = 20
+ACTIVE = 5
+SLOT_MS = 1600
+TRICKLE_KBIT = 100
+
+
+class Capture:
+    """tcpdump on a device of a namespace, packets' first 96 bytes."""
+
+    def __init__(self, ns, device, path, direction):
+        self.path = str(path)
+        self.process = ns.popen("tcpdump", "-i", device, "-Q", direction, "-w", self.path, "-s", "96", "-B", "16384",
+                                "--time-stamp-precision=nano", "-Z", "root", "tcp", stderr=open(self.path + ".log", "w"))
+        wait_for(lambda: "listening on" in open(self.path + ".log").read(), "tcpdump")
+
+    def packets(self):
+        """(time, wire bytes, client, TCP sequence number, payload bytes)"""
+        self.process.terminate()
+        self.process.wait()
+        assert "\n0 packets dropped by kernel" in open(self.path + ".log").read()
+        index = {address(i): i for i in range(CLIENTS)}
+        found = []
+        for t, length, p in read_pcap(self.path):
+            to = ".".join(str(b) for b in p[30:34])
+            if to in index:
+                header = 14 + (p[14] & 15) * 4
+                seq = int.from_bytes(p[header + 4:header + 8], "big")
+                payload = length - header - (p[header + 12] >> 4) * 4
+                found.append((t, length, index[to], seq, payload))
+        return found
+
+
+def levels(log, mac_index):
+    """(time, client, level) of each change, from the daemon's log."""
+    found = []
+    for line in log.splitlines():
+        words = line.split()
+        if len(words) == 4 and words[2] in mac_index and words[1][0].isdigit():
+            found.append((float(words[1]), mac_index[words[2]], words[3]))
+    return found
+
+
+def reordered(before, after):
+    """Packets that left behind a later one of their connection, although the sender sent them once."""
+    sent, count = {}, {}
+    for _, _, client, seq, payload in before:
+        if payload > 0:
+            for start in range(seq, seq + payload, 1448):
+                sent[client, start % 2**32] = sent.get((client, start % 2**32), 0) + 1
+    highest = {}
+    wrong = 0
+    for _, _, client, seq, payload in after:
+        if payload <= 0:
+            continue
+        top = highest.get(client)
+        if top is not None and (seq - top) % 2**32 > 2**31:
+            wrong += sent.get((client, seq), 2) == 1
+        else:
+            highest[client] = seq
+    return wrong
+
+
+def test_twenty_downloads_take_turns(tmp_path):
+    seconds = 64  # ten rounds of 6.4 s
+    with Bed(CLIENTS, LINK_KBIT) as bed:
+        downloads = Downloads(bed, range(CLIENTS))
+        downloads.run(3)
+        before = dict(downloads.received)
+        downloads.run(15)
+        unscheduled = sum(downloads.received[i] - before[i] for i in before) * 8 / 15 / 1000
+
+        daemon = bed.daemon("--active", str(ACTIVE), "--slot", str(SLOT_MS), "--trickle", str(TRICKLE_KBIT),
+                            "--rate", str(LINK_KBIT), "--engage", "always", "--verbose", "--verbose").ready()
+        # the first round, until everybody has had a turn
+        downloads.run(1.5 * CLIENTS / ACTIVE * SLOT_MS / 1000)
+        assert daemon.status()["engaged"], daemon.status()
+        enters = Capture(bed.box, "eth0", tmp_path / "in.pcap", "in")
+        leaves = Capture(bed.box, "dl0", tmp_path / "out.pcap", "out")
+        before = dict(downloads.received)
+        begin = time.time()
+        downloads.run(seconds)
+        end = time.time()
+        got = {i: downloads.received[i] - before[i] for i in before}
+        out = leaves.packets()
+        into = enters.packets()
+        downloads.close()
+        assert daemon.stop() == 0
+        (tmp_path / "log").write_text(open(daemon.log_path).read())
+        changes = levels((tmp_path / "log").read_text(), {f"02:00:00:00:00:{i + 1:02x}": i for i in range(CLIENTS)})
+
+    # the time each client was at each level
+    spans, since = [], {}
+    for t, client, level in changes:
+        if client in since:
+            spans.append((client, *since[client], t))
+        since[client] = (level, t)
+    spans += [(client, level, t, end) for client, (level, t) in since.items()]
+    arrivals = {i: [(t, length) for t, length, client, _, payload in out if client == i and payload > 0]
+                for i in range(CLIENTS)}
+    active_bytes = 0
+    waited = {i: [0.0, 0] for i in range(CLIENTS)}
+    switch_on = []
+    for client, level, start, stop in spans:
+        start, stop = max(start, begin), min(stop, end)
+        if stop <= start:
+            continue
+        size = sum(length for t, length in arrivals[client] if start <= t < stop)
+        if level == "active":
+            active_bytes += size
+            first = [t for t, _ in arrivals[client] if t >= start]
+            if start > begin and stop < end and first:
+                switch_on.append((first[0] - start) * 1000)
+        elif level != "open":
+            waited[client][0] += stop - start
+            waited[client][1] += size
+    trickle = {i: size * 8 / t / 1000 for i, (t, size) in waited.items()}
+    goodput = sum(got.values()) * 8 / seconds / 1000
+    mean = statistics.mean(got.values())
+    share = [v / mean for v in got.values()]
+    late = reordered(into, out)
+    link = active_bytes * 8 / seconds / 1000 / LINK_KBIT
+    print(f"\nunscheduled {unscheduled:.0f} kbit/s, scheduled {goodput:.0f}; active clients had {link:.1%} of the link; "
+          f"waiting ones {min(trickle.values()):.0f}..{max(trickle.values()):.0f} kbit/s; "
+          f"totals {min(share):.3f}..{max(share):.3f} of the mean; "
+          f"switch-on mean {statistics.mean(switch_on):.1f} max {max(switch_on):.1f} ms of {len(switch_on)}; "
+          f"{late} of {len(out)} packets reordered")
+    assert goodput >= 0.95 * unscheduled
+    assert link >= 0.85
+    assert max(trickle.values()) <= 1.3 * TRICKLE_KBIT
+    assert min(share) >= 0.9 and max(share) <= 1.1
+    assert statistics.mean(switch_on) <= 5
+    assert max(switch_on) <= 20
+    assert late == 0
