@@ -1,0 +1,399 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Downloads over a mesh: the contenders, one measured run, and the lag rule."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from lab.medium import LAG_LIMIT_MS, REPOSITORY, Medium
+from lab.namespaces import Failed, Lab, stop, wait_until
+from lab.topology import Mesh
+
+BQUIC = REPOSITORY / "build/bquic"
+PROFILES = ("standard", "bquic-2019", "bquic")  # contenders that are `bquic fetch` with that profile at both ends
+TUNED = "tuned"  # a profile with options of its own
+RUN_SECONDS = 180  # longest download
+MOST_RETRIES = 10  # of a run that the emulator could not keep up with
+TOKEN = "lab-relay-token"
+
+# iperf's and the papers' UDP payload: an IP packet of 1500 bytes.
+UDP_PAYLOAD = 1472
+IP_PACKET = 1500
+# Offered loads of a flood, times what a chain can carry when its hops share one channel.
+FLOOD_LOADS = (0.95, 1.0, 1.05, 1.1, 1.2)
+FLOOD_SECONDS = 2.0
+
+
+class TooSlow(Failed):
+    """The emulator never kept up, on this machine at this time."""
+
+
+@dataclasses.dataclass
+class Download:
+    """What the two ends say about a transfer; None where they cannot tell."""
+
+    mbps: float
+    bytes: int
+    seconds: float  # from the first packet of the handshake to the last byte
+    handshake_ms: float | None = None
+    data_per_ack: float | None = None
+    ipt_below_100us: float | None = None
+    details: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def commit() -> str:
+    """The commit that the measured tree is at, "+" if it has changes."""
+    def git(*command: str) -> str:
+        return subprocess.run(["git", "-C", str(REPOSITORY), *command], capture_output=True, text=True).stdout.strip()
+
+    return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")
+
+
+def progress(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+class Servers:
+    """Serves one random file from the mesh's gateway and origin to the contenders."""
+
+    def __init__(self, lab: Lab, mesh: Mesh, size: int, options: list[str] | None = None) -> None:
+        self.lab, self.mesh, self.size = lab, mesh, size
+        self._options = options or []  # NAME=VALUE of the profile that contenders use instead of their own
+        self._urls: dict[str, str] = {}
+        self._sockets: dict[str, pathlib.Path] = {}
+        self._relay: subprocess.Popen[str] | None = None
+        # In the lab's directory as the servers' root.
+        self.root = lab.dir / "site"
+        self.root.mkdir(exist_ok=True)
+        data = os.urandom(size)
+        (self.root / "data").write_bytes(data)
+        self.sha256 = hashlib.sha256(data).hexdigest()
+
+    def config(self, contender: str) -> tuple[pathlib.Path, str]:
+        """A UCI file with the contender's profile in it, and the profile's name."""
+        if self._options:
+            lines = [f"config profile '{TUNED}'", f"\toption base '{contender}'"]
+            for option in self._options:
+                name, _, value = option.partition("=")
+                lines.append(f"\toption {name} '{value}'")
+            text, profile = "\n".join(lines) + "\n", TUNED
+        else:
+            text, profile = "", contender
+        path = self.lab.dir / f"profile-{contender}"
+        path.write_text(text)
+        return path, profile
+
+    def gateway(self, profile: str, place: str = "gateway") -> str:
+        """The URL of the file on a gateway with that profile for the mesh, started on demand."""
+        key = f"{place}-{profile}"
+        if key in self._urls:
+            return self._urls[key]
+        namespace, host = {
+            "gateway": (self.mesh.gateway, Mesh.GATEWAY),
+            "origin": (self.mesh.origin, Mesh.ORIGIN),
+        }[place]
+        own, name = self.config(profile)
+        port = 8443 + len(self._urls)
+        socket = self.lab.dir / f"{key}.sock"
+        path = self.lab.dir / f"{key}.conf"
+        path.write_text(
+            own.read_text()
+            + f"""
+config gateway
+	option enabled '1'
+	option listen ':{port}'
+	option state_dir '{self.lab.dir}/state'
+	list mesh '{Mesh.PREFIX}'
+	option mesh_profile '{name}'
+	option token '{TOKEN}'
+	list connect_from '{Mesh.PREFIX}'
+	list connect_to '{Mesh.PREFIX}'
+	option status_socket '{socket}'
+	option log_level 'warn'
+
+config site
+	list host '*'
+	option root '{self.root}'
+"""
+        )
+        process = self.lab.start(namespace, str(BQUIC), "gateway", "--config", str(path), log=f"{key}.log")
+        self._sockets[key] = socket
+
+        def ready() -> bool:
+            if process.poll() is not None:
+                raise Failed(f"bquic gateway ended: {self.lab.tail(f'{key}.log')}")
+            return socket.exists()
+
+        wait_until("bquic gateway's status socket", ready)
+        self._urls[key] = f"https://{host}:{port}/data"
+        return self._urls[key]
+
+    def status(self, profile: str) -> dict[str, Any]:
+        socket = self._sockets[f"gateway-{profile}"]
+        answer: dict[str, Any] = json.loads(
+            self.lab.run(self.mesh.gateway, str(BQUIC), "status", "--socket", str(socket))
+        )
+        return answer
+
+    def caddy(self, binary: pathlib.Path) -> str:
+        if "caddy" not in self._urls:
+            self.gateway("standard")  # whose certificate it uses
+            state = self.lab.dir / "state"
+            port = 9443
+            path = self.lab.dir / "Caddyfile"
+            path.write_text(
+                "{\n\tadmin off\n\tauto_https off\n\tpersist_config off\n}\n"
+                f"https://:{port} {{\n\ttls {state}/cert.pem {state}/key.pem\n"
+                f"\troot * {self.root}\n\tfile_server\n}}\n"
+            )
+            process = self.lab.start(
+                self.mesh.gateway, "env", f"HOME={self.lab.dir}", str(binary), "run", "--config", str(path), "--adapter",
+                "caddyfile", log="caddy.log",
+            )
+
+            def ready() -> bool:
+                if process.poll() is not None:
+                    raise Failed(f"caddy ended: {self.lab.tail('caddy.log')}")
+                return f":{port}" in self.lab.run(self.mesh.gateway, "ss", "-Hltn")
+
+            wait_until("caddy listens", ready, 20)
+            self._urls["caddy"] = f"https://{Mesh.GATEWAY}:{port}/data"
+        return self._urls["caddy"]
+
+    def relay(self, profile: str) -> str:
+        """Starts the node's relay and returns the URL of the file on the origin."""
+        url = self.gateway("standard", "origin")
+        if self._relay is None:
+            gateway = self.gateway(profile).removeprefix("https://").removesuffix("/data")
+            own, name = self.config(profile)
+            path = self.lab.dir / "relay.conf"
+            socket = self.lab.dir / "relay.sock"
+            path.write_text(
+                own.read_text()
+                + f"""
+config relay
+	option enabled '1'
+	option gateway '{gateway}'
+	option pin '{self.status(profile)["pin"]}'
+	option token '{TOKEN}'
+	option profile '{name}'
+	list interface '{Mesh.NODE_DEVICE}'
+	option status_socket '{socket}'
+	option log_level 'warn'
+"""
+            )
+            self._relay = self.lab.start(self.mesh.node, str(BQUIC), "relay", "--config", str(path), log="relay.log")
+            process = self._relay
+
+            def ready() -> bool:
+                if process.poll() is not None:
+                    raise Failed(f"bquic relay ended: {self.lab.tail('relay.log')}")
+                return "chain" in self.lab.run(self.mesh.node, "nft", "list", "ruleset")
+
+            wait_until("bquic relay takes connections", ready)
+            # It fails open until its connection to the gateway stands.
+            wait_until("the relay's connection to the gateway", lambda: self.status(profile)["connections_live"] > 0)
+        return url
+
+    def stop_relay(self) -> None:
+        if self._relay is not None:
+            stop(self._relay)
+            self._relay = None
+
+
+def tcp(servers: Servers) -> Download:
+    """curl by HTTPS over TCP CUBIC, from the very process that serves HTTP/3."""
+    return _curl(servers, servers.gateway("standard"))
+
+
+def tcp_relay(servers: Servers) -> Download:
+    """TCP from the origin, carried over the mesh by relay and gateway."""
+    try:
+        return _curl(servers, servers.relay("bquic"))
+    finally:
+        servers.stop_relay()
+
+
+def _curl(servers: Servers, url: str) -> Download:
+    output = servers.lab.dir / "download"
+    answer = json.loads(
+        servers.lab.run(
+            servers.mesh.phone, "curl", "--silent", "--show-error", "--fail", "--insecure", "--noproxy", "*",
+            "--output", str(output), "--write-out", "%{json}", url, timeout=RUN_SECONDS,
+        )
+    )
+    _check(servers, output)
+    size, seconds = answer["size_download"], answer["time_total"]
+    return Download(
+        mbps=size * 8 / seconds / 1e6, bytes=size, seconds=seconds, handshake_ms=answer["time_appconnect"] * 1e3
+    )
+
+
+def _check(servers: Servers, output: pathlib.Path) -> None:
+    with open(output, "rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != servers.sha256:
+            raise Failed(f"{output.stat().st_size} bytes arrived, not the {servers.size} that were served")
+    output.unlink()
+
+
+def _fetch(servers: Servers, url: str, contender: str) -> Download:
+    output = servers.lab.dir / "download"
+    config, profile = servers.config(contender)
+    answer = json.loads(
+        servers.lab.run(
+            servers.mesh.phone, str(BQUIC), "fetch", "--config", str(config), "--profile", profile, "--insecure",
+            "--json", "-o", str(output), url, timeout=RUN_SECONDS,
+        )
+    )
+    _check(servers, output)
+    return Download(
+        mbps=answer["mbps"], bytes=answer["bytes"], seconds=answer["seconds"], handshake_ms=answer["handshake_ms"],
+        data_per_ack=answer["data_per_ack"], details={"client": answer},
+    )
+
+
+def bquic(contender: str) -> Callable[[Servers], Download]:
+    def run(servers: Servers) -> Download:
+        result = _fetch(servers, servers.gateway(contender), contender)
+        # The phone's address is not translated on the way.
+        local = result.details["client"]["local_addr"]
+
+        def sender() -> dict[str, Any] | None:
+            connections = servers.status(contender)["connections"]
+            return next((c for c in connections if c["remote"] == local and c["closed"]), None)
+
+        wait_until("the gateway to see the connection closed", lambda: sender() is not None)
+        gateway = sender()
+        assert gateway
+        result.ipt_below_100us = gateway["ipt_below_100us"]
+        result.details["gateway"] = gateway
+        return result
+
+    return run
+
+
+def caddy(binary: pathlib.Path) -> Callable[[Servers], Download]:
+    """Caddy's HTTP/3; the client is the stock one."""
+    return lambda servers: _fetch(servers, servers.caddy(binary), "standard")
+
+
+FLOOD = """
+import socket, sys, time
+host, size, mbps, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4])
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
+s.connect((host, 9))
+packet, gap = bytes(size), (size + 28) * 8 / mbps / 1e6
+start, sent = time.monotonic(), 0
+while (now := time.monotonic() - start) < seconds:
+    while sent * gap < now:
+        try: s.send(packet)
+        except ConnectionRefusedError: pass
+        sent += 1
+    time.sleep(0.001)
+"""
+
+
+def udp(servers: Servers) -> Download:
+    """The medium's ceiling: the best goodput of floods at several loads."""
+    mesh = servers.mesh
+    capacity = mesh.kind.capacity_mbps / (mesh.hops if mesh.kind.wireless else 1)
+    best = Download(0, 0, FLOOD_SECONDS)
+    servers.lab.run(mesh.phone, "nft", "add table inet sink; add chain inet sink in { type filter hook input priority 0; };"
+                    " add rule inet sink in udp dport 9 drop")
+    for load in FLOOD_LOADS:
+        process = servers.lab.start(
+            mesh.gateway, sys.executable, "-c", FLOOD, Mesh.PHONE, str(UDP_PAYLOAD), str(capacity * load),
+            str(FLOOD_SECONDS + 1), log="flood.log",
+        )
+        time.sleep(0.8)  # until queues are full
+        mesh.medium.mark()
+        time.sleep(FLOOD_SECONDS)
+        window = mesh.medium.mark()
+        process.wait()
+        down = window["down"]["delivered_bytes"] * UDP_PAYLOAD / IP_PACKET
+        mbps = down * 8 / window["seconds"] / 1e6
+        if mbps > best.mbps:
+            best = Download(mbps, int(down), window["seconds"], details={"window": window, "load": load})
+        time.sleep(0.5)  # until they are empty
+    servers.lab.run(mesh.phone, "nft", "delete table inet sink")
+    return best
+
+
+def contenders(caddy_binary: pathlib.Path | None = None) -> dict[str, Callable[[Servers], Download]]:
+    runs: dict[str, Callable[[Servers], Download]] = {"tcp": tcp}
+    runs |= {name: bquic(name) for name in PROFILES}
+    runs |= {"tcp-relay": tcp_relay, "udp": udp}
+    if caddy_binary:
+        runs["caddy-h3"] = caddy(caddy_binary)
+    return runs
+
+
+def kept_up(medium: Medium, run: Callable[[], Any], note: Callable[[str], None] = progress) -> tuple[Any, dict[str, Any], int]:
+    """Runs until the emulator kept up meanwhile. Returns what the run returned,
+    what the medium saw of it, and how many runs were discarded before."""
+    for discarded in range(MOST_RETRIES + 1):
+        medium.mark()
+        result = run()
+        window = medium.mark()
+        if isinstance(result, Download) and "window" in result.details:
+            window = result.details.pop("window")  # it looked itself
+        if window["lag_ms"] < LAG_LIMIT_MS:
+            return result, window, discarded
+        note(f"  discarded: the emulator lagged by {window['lag_ms']:.1f} ms in the mean")
+    raise TooSlow(f"the emulator lagged by {LAG_LIMIT_MS:g} ms or more in {MOST_RETRIES + 1} runs: the machine is too busy or too slow")
+
+
+def measure(servers: Servers, contender: str, run: Callable[[Servers], Download]) -> dict[str, Any]:
+    """One row of results."""
+    mesh = servers.mesh
+    result, window, discarded = kept_up(mesh.medium, lambda: run(servers))
+    down, up = window["down"], window["up"]
+    # What passed the medium, for those whose ends do not tell.
+    wire_data_per_ack = down["delivered"] / up["delivered"] if up["delivered"] else None
+    wire_ipt = down["sent_close"] / down["sent"] if down["sent"] else None
+    is_flood = contender == "udp"
+    data_per_ack = result.data_per_ack
+    if data_per_ack is None and not is_flood:
+        data_per_ack = wire_data_per_ack
+    ipt = result.ipt_below_100us
+    if ipt is None and not is_flood:
+        ipt = wire_ipt
+    return {
+        "medium": mesh.kind.name,
+        "hops": mesh.hops,
+        "contender": contender,
+        "mbps": round(result.mbps, 3),
+        "data_per_ack": _rounded(data_per_ack),
+        "ipt_below_100us": _rounded(ipt),
+        "ampdu": _rounded(down.get("mpdus_per_ampdu")),
+        "lag_ms": _rounded(window["lag_ms"]),
+        "retries": discarded,
+        "ap": mesh.ap if mesh.kind.wireless else None,
+        "bytes": result.bytes,
+        "seconds": round(result.seconds, 4),
+        "handshake_ms": _rounded(result.handshake_ms),
+        "wire": {
+            "data_per_ack": _rounded(wire_data_per_ack),
+            "ipt_below_100us": _rounded(wire_ipt),
+            "busy": _rounded(window.get("busy")),
+            "dropped": window["dropped"],
+            "marked": window["marked"],
+            "retried": down.get("retried"),
+            "mpdus": down.get("mpdus"),
+        },
+        "details": result.details,
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)

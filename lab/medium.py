@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The emulated medium: a running wifi-medium, and the media experiments use."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import queue
+import subprocess
+import threading
+from typing import Any
+
+from lab.namespaces import Failed, Lab, stop
+
+REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+BINARY = REPOSITORY / "build/lab/wifi-medium"
+READY_SECONDS = 30  # stations associate meanwhile
+ANSWER_SECONDS = 30
+
+# A run counts only while the emulator keeps up with the clock: mean lag below this.
+LAG_LIMIT_MS = 5.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A medium between two ends. Delays are one way, so the RTT is twice that."""
+
+    name: str
+    flags: tuple[str, ...]
+    capacity_mbps: float  # about what it carries in one hop: where floods start
+    wireless: bool = False
+
+
+WIFI = Kind("wifi", ("--mcs", "7", "--width", "20"), 60, wireless=True)
+MEDIA = {
+    kind.name: kind
+    for kind in (
+        WIFI,
+        # A buffer of one bandwidth-delay product.
+        Kind("wired", ("--wired", "50Mbps", "--delay", "10", "--queue", "100"), 50),
+        # The papers' client that lost 21 %: far away and lossy.
+        Kind("lossy", ("--wired", "20Mbps", "--delay", "50", "--queue", "200", "--loss", "0.01"), 20),
+        # What bursts hurt: a buffer much smaller than they are.
+        Kind("shallow", ("--wired", "30Mbps", "--delay", "10", "--queue", "10"), 30),
+    )
+}
+
+
+def build() -> None:
+    """Builds wifi-medium if it is missing or old."""
+    done = subprocess.run(["make", "-s", "-C", str(REPOSITORY / "lab/wifi")], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Failed(f"make -C lab/wifi:\n{done.stderr[-2000:]}")
+
+
+class Medium:
+    """A running wifi-medium. TAPS are "NETNS/DEVICE", in its order."""
+
+    def __init__(self, lab: Lab, flags: list[str], taps: list[str]) -> None:
+        self._lab = lab
+        self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self.seconds: list[dict[str, Any]] = []  # its line of every second
+        command = [str(BINARY), *flags]
+        for tap in taps:
+            command += ["--tap", tap]
+        self._process = lab.start(None, *command, log="medium.log", pipes=True)
+        threading.Thread(target=self._read, daemon=True).start()
+        if self._answer(READY_SECONDS)["kind"] != "ready":
+            raise Failed("wifi-medium: did not say that it is ready")
+
+    def _read(self) -> None:
+        assert self._process.stdout
+        for line in self._process.stdout:
+            entry = json.loads(line)
+            if entry["kind"] == "second":
+                self.seconds.append(entry)
+            else:
+                self._answers.put(entry)
+        self._answers.put(None)
+
+    def _answer(self, seconds: float) -> dict[str, Any]:
+        try:
+            answer = self._answers.get(timeout=seconds)
+        except queue.Empty:
+            raise Failed(f"wifi-medium: no answer within {seconds:.0f} s") from None
+        if answer is None:
+            raise Failed(f"wifi-medium ended: {self._lab.tail('medium.log')}")
+        return answer
+
+    def mark(self) -> dict[str, Any]:
+        """What happened on the medium since the last mark."""
+        assert self._process.stdin
+        try:
+            self._process.stdin.write("\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # _answer says why
+        return self._answer(ANSWER_SECONDS)
+
+    def stop(self) -> None:
+        stop(self._process)

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Network namespaces and processes in them, removed again whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from types import FrameType
+
+PREFIX = "lab"  # of namespaces: lab<pid>-<name>
+STOP_SECONDS = 5  # a process has that long to end by itself
+
+CUBIC = ("congctl", "cubic")  # of a route
+
+# What a measurement relies on, whatever the machine's own settings are.
+SYSCTLS = {
+    "net.ipv4.ip_forward": "1",
+    "net.ipv4.tcp_no_metrics_save": "1",  # or a run would start with the last one's ssthresh
+    "net.ipv6.conf.all.disable_ipv6": "1",  # no neighbour discovery in between
+    "net.ipv6.conf.default.disable_ipv6": "1",
+}
+
+
+class Failed(Exception):
+    """A command or a process of the lab did not do what it should."""
+
+
+def exit_on_signals() -> None:
+    """Lets SIGTERM and SIGHUP unwind the stack, as Ctrl-C does."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGHUP, leave)
+
+
+def remove_stale() -> None:
+    """Removes namespaces whose process was killed before it could do so."""
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+    for line in listed.splitlines():
+        name = line.split()[0]
+        pid = name.removeprefix(PREFIX).split("-")[0]
+        if name.startswith(PREFIX) and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+            _remove_namespace(name)
+
+
+def _remove_namespace(name: str) -> None:
+    pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True).stdout
+    for pid in pids.split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+    subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+
+class Lab:
+    """Owns namespaces, processes and a temporary directory (a context manager)."""
+
+    def __init__(self) -> None:
+        self.processes: list[subprocess.Popen[str]] = []
+        self.namespaces: list[str] = []
+        self.dir = pathlib.Path()
+
+    def __enter__(self) -> Lab:
+        if os.geteuid() != 0:
+            raise Failed("must be root, for network namespaces")
+        remove_stale()
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in reversed(self.processes):
+            stop(process)
+        for name in self.namespaces:
+            _remove_namespace(name)
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def namespace(self, name: str) -> str:
+        """Makes a namespace and returns its full name."""
+        full = f"{PREFIX}{os.getpid()}-{name}"
+        subprocess.run(["ip", "netns", "add", full], check=True)
+        self.namespaces.append(full)
+        self.run(full, "ip", "link", "set", "lo", "up")
+        self.run(full, "sysctl", "-qw", *(f"{k}={v}" for k, v in SYSCTLS.items()))
+        return full
+
+    def veth(self, a: str, device_a: str, address_a: str, b: str, device_b: str, address_b: str) -> None:
+        """Joins two namespaces by a pair of devices with addresses (ADDRESS/LENGTH)."""
+        self.run(a, "ip", "link", "add", device_a, "type", "veth", "peer", "name", device_b, "netns", b)
+        self.address(a, device_a, address_a)
+        self.address(b, device_b, address_b)
+
+    def address(self, namespace: str, device: str, address: str) -> None:
+        # Its route is ours to add: TCP over it shall be CUBIC, and a namespace
+        # may not choose that by sysctl where the host has another default.
+        interface = ipaddress.ip_interface(address)
+        self.run(namespace, "ip", "addr", "add", address, "dev", device, "noprefixroute")
+        self.run(namespace, "ip", "link", "set", device, "up")
+        self.run(namespace, "ip", "route", "add", str(interface.network), "dev", device,
+                 "src", str(interface.ip), *CUBIC)
+
+    def route(self, namespace: str, target: str, via: str) -> None:
+        self.run(namespace, "ip", "route", "add", target, "via", via, *CUBIC)
+
+    def run(self, namespace: str, *command: str, timeout: float = 60, stdin: str | None = None) -> str:
+        """Runs a command in a namespace and returns its output; raises Failed."""
+        try:
+            done = subprocess.run(
+                ["ip", "netns", "exec", namespace, *command],
+                input=stdin, capture_output=True, text=True, timeout=timeout,
+            )
+        except subprocess.TimeoutExpired:
+            raise Failed(f"{' '.join(command)}: did not end within {timeout:.0f} s") from None
+        if done.returncode != 0:
+            raise Failed(f"{' '.join(command)}: exit code {done.returncode}: {done.stderr.strip()}")
+        return done.stdout
+
+    def start(self, namespace: str | None, *command: str, log: str, pipes: bool = False) -> subprocess.Popen[str]:
+        """Starts a process, in the host's namespace if none is named. LOG in
+        our directory gets its stderr, and its stdout unless there are pipes."""
+        if namespace:
+            # ip execs the command: the process is the command itself.
+            command = ("ip", "netns", "exec", namespace, *command)
+        with open(self.dir / log, "a") as file:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if pipes else file,
+                stderr=file,
+                text=True,
+                start_new_session=True,  # Ctrl-C is for us, we stop them in order
+            )
+        self.processes.append(process)
+        return process
+
+    def tail(self, log: str, lines: int = 5) -> str:
+        """The end of a log, for an error message."""
+        with contextlib.suppress(OSError):
+            return "\n".join((self.dir / log).read_text().splitlines()[-lines:])
+        return ""
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    """Ends a process: asks first."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe:
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+def wait_until(what: str, condition, seconds: float = 10) -> None:  # type: ignore[no-untyped-def]
+    """Waits until condition() is true; raises Failed."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise Failed(f"{what}: not within {seconds:.0f} s")
+        time.sleep(0.05)

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The networks that experiments run in."""
+
+from __future__ import annotations
+
+from lab.medium import Kind, Medium
+from lab.namespaces import Lab
+
+
+class Mesh:
+    """phone -- node ~~~ medium ~~~ gateway -- origin
+
+    The phone is wired to the mesh node, so that the medium is all there is
+    between the two ends.
+    """
+
+    PHONE = "10.77.1.2"
+    NODE = "10.77.1.1"  # towards the phone
+    NODE_MESH = "10.77.2.1"
+    GATEWAY = "10.77.2.2"
+    GATEWAY_WIRE = "10.77.3.1"
+    ORIGIN = "10.77.3.2"
+    PREFIX = "10.77.0.0/16"
+    NODE_DEVICE = "lan"  # where the node has the phone
+
+    def __init__(self, lab: Lab, kind: Kind, hops: int = 1, seed: int = 1, ap: str = "mac80211") -> None:
+        self.kind, self.hops, self.ap = kind, hops, ap
+        self.phone, self.node, self.gateway, self.origin = (
+            lab.namespace(name) for name in ("phone", "node", "gateway", "origin")
+        )
+        lab.veth(self.phone, "wan", f"{self.PHONE}/24", self.node, self.NODE_DEVICE, f"{self.NODE}/24")
+        lab.veth(self.gateway, "wire", f"{self.GATEWAY_WIRE}/24", self.origin, "wire", f"{self.ORIGIN}/24")
+        flags = [*kind.flags, "--seed", str(seed)]
+        if kind.wireless:
+            flags += ["--hops", str(hops), "--ap", ap]
+        self.medium = Medium(lab, flags, [f"{self.node}/mesh", f"{self.gateway}/mesh"])
+        lab.address(self.node, "mesh", f"{self.NODE_MESH}/24")
+        lab.address(self.gateway, "mesh", f"{self.GATEWAY}/24")
+        lab.route(self.phone, "default", self.NODE)
+        lab.route(self.node, "default", self.GATEWAY)
+        lab.route(self.gateway, "10.77.1.0/24", self.NODE_MESH)
+        lab.route(self.origin, "default", self.GATEWAY_WIRE)
+        # Neighbours are known and the WiFi's block-ack agreements made before anything is measured.
+        lab.run(self.phone, "ping", "-q", "-c", "5", "-i", "0.05", "-w", "10", self.ORIGIN)
+
+
+class Cell:
+    """An access point and its stations: 10.78.0.1, and 10.78.0.2 on.
+
+    Every device is called "wlan". Sockets, qdiscs and filters on the access
+    point's are the real kernel's; the queues behind it are the medium's, and
+    give no backpressure.
+    """
+
+    PREFIX = "10.78.0.0/24"
+    DEVICE = "wlan"
+
+    def __init__(self, lab: Lab, stations: int, standard: str = "11n", seed: int = 1, ap: str = "mac80211") -> None:
+        self.ap = lab.namespace("ap")
+        self.stations = [lab.namespace(f"sta{i}") for i in range(1, stations + 1)]
+        flags = ["--stations", str(stations), "--standard", standard, "--ap", ap, "--seed", str(seed)]
+        everyone = [self.ap, *self.stations]
+        self.medium = Medium(lab, flags, [f"{name}/{self.DEVICE}" for name in everyone])
+        for i, name in enumerate(everyone):
+            lab.address(name, self.DEVICE, f"{self.address(i)}/24")
+        # As in Mesh; one after the other.
+        for i, name in enumerate(self.stations, 1):
+            lab.run(name, "ping", "-q", "-c", "3", "-i", "0.05", "-w", "10", self.address(0))
+            lab.run(self.ap, "ping", "-q", "-c", "3", "-i", "0.05", "-w", "10", self.address(i))
+
+    @staticmethod
+    def address(index: int) -> str:
+        """0: the access point, 1 on: the stations."""
+        return f"10.78.0.{index + 1}"
+
+    def mac(self, lab: Lab, index: int) -> str:
+        """As address, for the MAC."""
+        name = self.stations[index - 1] if index else self.ap
+        return lab.run(name, "cat", f"/sys/class/net/{self.DEVICE}/address").strip()
