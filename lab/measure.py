@@ -116,7 +116,7 @@ config gateway
 	option mesh_profile '{name}'
 	option token '{TOKEN}'
 	list connect_from '{Mesh.PREFIX}'
-	list connect_to '{Mesh.PREFIX}'
+	list connect_to '{Mesh.WORLD}'
 	option status_socket '{socket}'
 	option log_level 'warn'
 
@@ -197,12 +197,17 @@ config relay
             def ready() -> bool:
                 if process.poll() is not None:
                     raise Failed(f"bquic relay ended: {self.lab.tail('relay.log')}")
-                return "chain" in self.lab.run(self.mesh.node, "nft", "list", "ruleset")
+                return socket.exists() and self.relay_status()["state"] == "up" and self.relay_status()["taking"]
 
-            wait_until("bquic relay takes connections", ready)
             # It fails open until its connection to the gateway stands.
-            wait_until("the relay's connection to the gateway", lambda: self.status(profile)["connections_live"] > 0)
+            wait_until("bquic relay takes connections", ready)
         return url
+
+    def relay_status(self) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(
+            self.lab.run(self.mesh.node, str(BQUIC), "status", "--socket", str(self.lab.dir / "relay.sock"))
+        )
+        return answer
 
     def stop_relay(self) -> None:
         if self._relay is not None:
@@ -218,7 +223,11 @@ def tcp(servers: Servers) -> Download:
 def tcp_relay(servers: Servers) -> Download:
     """TCP from the origin, carried over the mesh by relay and gateway."""
     try:
-        return _curl(servers, servers.relay("bquic"))
+        result = _curl(servers, servers.relay("bquic"))
+        carried = servers.relay_status()["carried"]
+        if carried["total"] == 0 or carried["down_bytes"] < result.bytes:
+            raise Failed(f"the relay let the transfer go past it: carried {carried}")
+        return result
     finally:
         servers.stop_relay()
 

@@ -18,8 +18,10 @@ class Mesh:
     NODE = "10.77.1.1"  # towards the phone
     NODE_MESH = "10.77.2.1"
     GATEWAY = "10.77.2.2"
-    GATEWAY_WIRE = "10.77.3.1"
-    ORIGIN = "10.77.3.2"
+    # The world beyond the gateway (RFC 5737): a relay leaves private addresses alone.
+    GATEWAY_WIRE = "198.51.100.1"
+    ORIGIN = "198.51.100.2"
+    WORLD = "198.51.100.0/24"
     PREFIX = "10.77.0.0/16"
     NODE_DEVICE = "lan"  # where the node has the phone
 
