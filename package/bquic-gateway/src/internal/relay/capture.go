@@ -88,11 +88,15 @@ func (c *capture) script() string {
 		fmt.Fprintf(&b, "\t\ttcp flags & (syn | ack) != syn socket transparent 1 meta mark set %s accept\n", routeMark)
 		fmt.Fprintf(&b, "\t\ttcp flags & (syn | ack | fin | rst) != syn return\n")
 	}
-	if c.take {
-		fmt.Fprintf(&b, "\t\tfib daddr type { local, broadcast, anycast, multicast } return\n")
-		fmt.Fprintf(&b, "\t\tip daddr @exclude4 return\n\t\tip6 daddr @exclude6 return\n")
-		fmt.Fprintf(&b, "\t\tmeta l4proto tcp %s\n", verdict)
+	if !c.take {
+		// What follows stays, unreachable: where no firewall does, the redirect
+		// rule keeps conntrack on, and with it the translation of the
+		// connections that were taken before.
+		fmt.Fprintf(&b, "\t\treturn\n")
 	}
+	fmt.Fprintf(&b, "\t\tfib daddr type { local, broadcast, anycast, multicast } return\n")
+	fmt.Fprintf(&b, "\t\tip daddr @exclude4 return\n\t\tip6 daddr @exclude6 return\n")
+	fmt.Fprintf(&b, "\t\tmeta l4proto tcp %s\n", verdict)
 	b.WriteString("\t}\n}\n")
 	return b.String()
 }

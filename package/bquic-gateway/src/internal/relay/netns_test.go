@@ -103,7 +103,7 @@ func play(encoded string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	out := json.NewEncoder(os.Stdout)
 	answer := func(get func(*figures)) {
 		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
@@ -333,6 +333,7 @@ func (m *mesh) listen(addr string, handle func(*net.TCPConn)) string {
 			}
 			go func() {
 				conn.SetDeadline(time.Now().Add(patience))
+				defer conn.Close()
 				handle(conn.(*net.TCPConn))
 			}()
 		}
@@ -345,7 +346,6 @@ func (m *mesh) greet(addr string) string {
 	m.t.Helper()
 	return m.listen(addr, func(conn *net.TCPConn) {
 		io.WriteString(conn, wayOf(conn))
-		conn.Close()
 	})
 }
 
@@ -396,7 +396,7 @@ func (m *mesh) start(name string, r role) *process {
 	go func() { p.ended <- p.cmd.Wait() }()
 	m.t.Cleanup(func() {
 		p.signal(syscall.SIGKILL)
-		if m.t.Failed() {
+		if m.t.Failed() || os.Getenv("DBG") != "" {
 			m.t.Logf("log of the %s:\n%s", name, p.log.String())
 		}
 	})

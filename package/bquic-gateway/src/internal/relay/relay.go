@@ -87,47 +87,47 @@ func (r *Relay) Ready() <-chan struct{} { return r.ready }
 // Run relays until ctx ends. It removes all that it added to nftables and to
 // the routing; what a killed one left, the next Run removes first.
 func (r *Relay) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	c := &capture{mode: r.cfg.Mode, port: r.cfg.Port, interfaces: r.cfg.Interfaces}
-
+	// Connections live a little longer than ctx: none may come any more when
+	// they are reset.
+	conns, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	c := &capture{mode: r.cfg.Mode, port: r.cfg.Port, interfaces: r.cfg.Interfaces, exclude: r.cfg.Exclude}
 	listeners, err := c.listen(ctx)
 	if err != nil {
+		cancel()
 		return err
 	}
 	for _, l := range listeners {
-		context.AfterFunc(ctx, func() { l.Close() })
+		context.AfterFunc(conns, func() { l.Close() })
 	}
 	var wg sync.WaitGroup
-	defer wg.Wait()
+	defer func() {
+		cancel()
+		wg.Wait()
+		if err := removeTable(); err != nil {
+			r.logger.Error("cannot remove the nftables table", "error", err)
+		}
+		removeRoutes()
+	}()
+
 	removeRoutes() // of a relay that was killed
 	if c.mode == TProxy {
-		defer removeRoutes()
 		if err := addRoutes(); err != nil {
 			return err
 		}
 	}
-	defer func() {
-		if err := removeTable(); err != nil {
-			r.logger.Error("cannot remove the nftables table", "error", err)
-		}
-	}()
-	// Learn now, not when the gateway answers, whether the kernel knows all of it.
-	for _, c.take = range []bool{true, false} {
-		if err := nft(c.script()); err != nil {
-			return err
-		}
+	if err := nft(c.script()); err != nil {
+		return err
 	}
-
 	for _, l := range listeners {
-		wg.Go(func() { r.accept(ctx, l, c, &wg) })
+		wg.Go(func() { r.accept(conns, l, c, &wg) })
 	}
 	for i := range r.sessions {
-		wg.Go(func() { r.maintain(ctx, &r.sessions[i]) })
+		wg.Go(func() { r.maintain(conns, &r.sessions[i]) })
 	}
 	close(r.ready)
 	r.control(ctx, c)
-	return nil
+	c.take = false
+	return nft(c.script())
 }
 
 // kick makes control look now.
@@ -332,7 +332,7 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, targ
 		} else if s.probing.CompareAndSwap(false, true) {
 			go func() {
 				if err := s.probe(ctx, r.cfg.Token); err != nil {
-					s.lose(err.Error())
+					s.lose(why(err))
 				}
 				s.probing.Store(false)
 			}()

@@ -214,7 +214,8 @@ func TestThousand(t *testing.T) {
 		c := m.config(mode)
 		c.Connections = 2
 		relay := m.startRelay(c)
-		m.way(origin4 + ":80") // whatever is set up by a first connection
+		m.greet(":81")
+		m.way(origin4 + ":81") // whatever is set up by a first connection
 		idle := func(p *process) figures {
 			return p.await("connections to end", func(f figures) bool {
 				return f.Relay != nil && f.Relay.Carried.Now+f.Relay.Direct.Now == 0 || f.Gateway != nil && f.Gateway.Open == 0
@@ -293,7 +294,6 @@ func TestGatewayKilled(t *testing.T) {
 		m.greet(":80")
 		// An origin that sends for ever.
 		m.listen(":81", func(conn *net.TCPConn) {
-			defer conn.Close()
 			for b := make([]byte, 1000); ; time.Sleep(10 * time.Millisecond) {
 				if sendAll(conn, b) != nil {
 					return
@@ -361,14 +361,15 @@ func TestGatewayKilled(t *testing.T) {
 func TestGatewayRestarted(t *testing.T) {
 	m := newMesh(t)
 	m.greet(":80")
-	m.listen(":81", func(conn *net.TCPConn) {})
+	m.listen(":81", func(conn *net.TCPConn) { io.Copy(io.Discard, conn) })
 	gateway := m.startGateway()
-	m.startRelay(m.config(Redirect))
+	relay := m.startRelay(m.config(Redirect))
 	conn, err := m.dial(origin4 + ":81")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+	relay.await("the connection to be carried", func(f figures) bool { return f.Relay.Carried.Now == 1 })
 	gateway.signal(syscall.SIGKILL)
 	m.startGateway()
 	start := time.Now()
@@ -386,7 +387,6 @@ func TestOutage(t *testing.T) {
 	m := newMesh(t)
 	m.greet(":80")
 	m.listen(":81", func(conn *net.TCPConn) {
-		defer conn.Close()
 		io.Copy(conn, conn)
 	})
 	m.startGateway()
@@ -403,12 +403,15 @@ func TestOutage(t *testing.T) {
 		}
 	}
 	echo("before")
+	// Both ways: the gateway gets nothing, and the relay cannot even send.
 	m.run("gateway", "nft", "table inet outage { chain c { type filter hook input priority 0; udp dport 443 drop; }; }")
+	m.run("node", "nft", "table inet outage { chain c { type filter hook output priority 0; udp dport 443 drop; }; }")
 	relay.await("the relay to notice", func(f figures) bool { return f.Relay.State == "away" && !f.Relay.Taking })
 	if way := m.way(origin4 + ":80"); way != "forwarded" {
 		t.Errorf("during the outage a connection was %s", way)
 	}
 	m.run("gateway", "nft", "delete table inet outage")
+	m.run("node", "nft", "delete table inet outage")
 	echo("after")
 	relay.await("the relay to recover", func(f figures) bool { return f.Relay.Taking })
 	if way := m.way(origin4 + ":80"); way != "carried" {
@@ -422,6 +425,7 @@ func TestEnd(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		m := newMesh(t)
 		m.greet(":80")
+		m.listen(":81", func(conn *net.TCPConn) { io.Copy(io.Discard, conn) })
 		m.startGateway()
 		m.run("node", "nft", "table inet other { chain c { } ; }")
 		rules := func() string { return m.run("node", "ip", "rule") + m.run("node", "ip", "-6", "rule") }
@@ -439,13 +443,21 @@ func TestEnd(t *testing.T) {
 		if way := m.way(origin4 + ":80"); way != "carried" {
 			t.Errorf("over the remains of a killed one: %s", way)
 		}
-		conn, err := m.dial(origin4 + ":80")
+		conn, err := m.dial(origin4 + ":81")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
+		relay.await("the connection", func(f figures) bool { return f.Relay.Carried.Now == 1 })
+		start := time.Now()
 		if err := relay.signal(syscall.SIGTERM); err != nil {
 			t.Errorf("ended with %v", err)
+		}
+		if err := receiveReset(conn); err != nil {
+			t.Errorf("the carried connection: %v", err)
+		}
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("the end took %v", took)
 		}
 		if got := m.tables(); !slices.Equal(got, []string{"table inet other"}) {
 			t.Errorf("left behind: %v", got)

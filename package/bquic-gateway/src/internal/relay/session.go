@@ -111,7 +111,7 @@ func (s *session) request(ctx context.Context, target, token string) (*http3.Req
 	str, err := s.http.OpenRequestStream(ctx)
 	if err != nil {
 		if ctx.Err() == nil { // it is going away, or gone
-			s.lose(err.Error())
+			s.lose(why(err))
 		}
 		return nil, err
 	}
@@ -174,10 +174,21 @@ func (r *Relay) dial(ctx context.Context, attempt int) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := quic.DialAddr(ctx, addrs[attempt%len(addrs)].String(), r.tls, r.quic)
+	udp, err := net.ListenUDP("udp", nil)
 	if err != nil {
 		return nil, err
 	}
+	transport := &quic.Transport{Conn: tunnel.PacketConn{UDPConn: udp}}
+	end := func() {
+		transport.Close()
+		udp.Close()
+	}
+	conn, err := transport.Dial(ctx, net.UDPAddrFromAddrPort(addrs[attempt%len(addrs)]), r.tls, r.quic)
+	if err != nil {
+		end()
+		return nil, err
+	}
+	context.AfterFunc(conn.Context(), end)
 	s := &session{
 		conn:  conn,
 		http:  (&http3.Transport{DisableCompression: true}).NewClientConn(conn),
@@ -227,7 +238,7 @@ func (r *Relay) maintain(ctx context.Context, slot *atomic.Pointer[session]) {
 	for attempt := 0; ctx.Err() == nil; attempt++ {
 		s, err := r.dial(ctx, attempt)
 		if err != nil {
-			r.away(err.Error())
+			r.away(why(err))
 		} else {
 			old := slot.Load()
 			if old != nil && old.healthy() { // it was silent for a while only
@@ -240,6 +251,9 @@ func (r *Relay) maintain(ctx context.Context, slot *atomic.Pointer[session]) {
 				}
 				if drained = old; old != nil {
 					old.retire()
+					// A restarted gateway answers this with a stateless reset, which
+					// ends the old one at once; it ignores packets as small as a PING.
+					go old.probe(ctx, r.cfg.Token)
 				}
 			}
 			r.kick()
@@ -262,8 +276,8 @@ func (r *Relay) maintain(ctx context.Context, slot *atomic.Pointer[session]) {
 
 // await returns when the session should be replaced.
 func (s *session) await(ctx context.Context) {
-	silence := time.NewTicker(watchInterval)
-	defer silence.Stop()
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
 	for !s.silent.Load() {
 		select {
 		case <-ctx.Done():
@@ -272,7 +286,7 @@ func (s *session) await(ctx context.Context) {
 			return
 		case <-s.conn.Context().Done():
 			return
-		case <-silence.C:
+		case <-tick.C:
 		}
 	}
 }
@@ -280,10 +294,21 @@ func (s *session) await(ctx context.Context) {
 // ending says why await returned.
 func (s *session) ending() string {
 	if err := context.Cause(s.conn.Context()); err != nil {
-		return err.Error()
+		return why(err)
 	}
 	if reason := s.reason.Load(); reason != nil {
 		return *reason
 	}
-	return "nothing heard of the gateway"
+	return silence
+}
+
+const silence = "nothing heard of the gateway"
+
+// why makes one reason of all ways to hear nothing.
+func why(err error) string {
+	var t net.Error
+	if errors.As(err, &t) && t.Timeout() {
+		return silence
+	}
+	return err.Error()
 }
