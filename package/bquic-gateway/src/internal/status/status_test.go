@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func TestStatus(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run", "x.sock")
+	if _, err := Read(path); err == nil || err.Error() != "no daemon answers on "+path {
+		t.Errorf("before the start: %v", err)
+	}
+	s, err := Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	if _, err := Listen(path); err == nil || err.Error() != "status socket: another daemon answers on "+path {
+		t.Errorf("second daemon: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx, func() any { return map[string]int{"a": 1} }) }()
+	var wg sync.WaitGroup
+	for range 3 * maxReaders {
+		wg.Go(func() {
+			if data, err := Read(path); err != nil || strings.TrimSpace(string(data)) != `{"a":1}` {
+				t.Errorf("got %s, %v", data, err)
+			}
+		})
+	}
+	wg.Wait()
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("the socket is still there: %v", err)
+	}
+}
+
+func TestStaleSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.sock")
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.(*net.UnixListener).SetUnlinkOnClose(false)
+	ln.Close()
+	s, err := Listen(path)
+	if err != nil {
+		t.Fatalf("a stale socket: %v", err)
+	}
+	s.Close()
+
+	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(path); err == nil || err.Error() != "status socket: "+path+" exists and is no socket" {
+		t.Errorf("a file: %v", err)
+	}
+	if data, _ := os.ReadFile(path); string(data) != "precious" {
+		t.Error("the file was changed")
+	}
+}
