@@ -19,7 +19,6 @@ import (
 	"log/slog"
 	"math/big"
 	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -27,6 +26,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -183,15 +183,15 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
-// A mesh is a set of namespaces.
+// A mesh is a set of namespaces, and the key of its gateway.
 type mesh struct {
-	t        *testing.T
-	ns       map[string]string
-	cert     []byte
-	key      []byte
-	pin      string
-	gateways int
+	t         *testing.T
+	ns        map[string]string
+	cert, key []byte
+	pin       string
 }
+
+var meshes atomic.Int32
 
 func newMesh(t *testing.T) *mesh {
 	t.Helper()
@@ -199,8 +199,9 @@ func newMesh(t *testing.T) *mesh {
 		t.Fatal("this test makes network namespaces: run it as root")
 	}
 	m := &mesh{t: t, ns: map[string]string{}}
+	id := meshes.Add(1)
 	for _, name := range []string{"phone", "node", "gateway", "origin"} {
-		m.ns[name] = fmt.Sprintf("bquic-%d-%s", os.Getpid(), name)
+		m.ns[name] = fmt.Sprintf("bquic-%d-%d-%s", os.Getpid(), id, name)
 		m.ip("", "netns add "+m.ns[name])
 		t.Cleanup(func() { exec.Command("ip", "netns", "del", m.ns[name]).Run() })
 		m.ip(name, "link set lo up")
@@ -396,7 +397,7 @@ func (m *mesh) start(name string, r role) *process {
 	go func() { p.ended <- p.cmd.Wait() }()
 	m.t.Cleanup(func() {
 		p.signal(syscall.SIGKILL)
-		if m.t.Failed() || os.Getenv("DBG") != "" {
+		if m.t.Failed() {
 			m.t.Logf("log of the %s:\n%s", name, p.log.String())
 		}
 	})
@@ -472,5 +473,3 @@ func (m *mesh) tables() []string {
 	slices.Sort(names)
 	return names
 }
-
-func mustPrefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
