@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+'use strict';
+'require baseclass';
+'require dom';
+'require form';
+'require poll';
+'require rpc';
+'require uci';
+'require ui';
+
+/* What several pages need. LuCI's dom.append() takes a lone string as markup and
+   strings in an array as text, so all children here are arrays. */
+
+const callBquicStatus = rpc.declare({ object: 'bquic', method: 'status', reject: true });
+const callBquicProfiles = rpc.declare({ object: 'bquic', method: 'profiles', reject: true });
+const callBquicCheck = rpc.declare({ object: 'bquic', method: 'check', reject: true });
+const callBquicFetch = rpc.declare({ object: 'bquic', method: 'fetch', params: [ 'url', 'pin', 'profile' ], reject: true });
+const callWifirrStatus = rpc.declare({ object: 'wifirr', method: 'status', reject: true });
+const callWifirrClients = rpc.declare({ object: 'wifirr', method: 'clients', reject: true });
+const callWifirrPause = rpc.declare({ object: 'wifirr', method: 'pause', reject: true });
+const callWifirrResume = rpc.declare({ object: 'wifirr', method: 'resume', reject: true });
+
+/* [ option, datatype, unit, explanation ] of `config profile`: as `bquic check` has them. */
+function parameters() {
+	return [
+		[ 'ack_packets', 'range(0,1000)', _('packets'), _('As receiver: packets per acknowledgement; 0: no limit. The options up to “ask_peer” have no effect without it.') ],
+		[ 'ack_delay', 'range(1,1000)', _('ms'), _('Longest time that an acknowledgement is held back.') ],
+		[ 'ack_rtt_divisor', 'range(0,64)', '', _('Holds it back for at most the time chosen below divided by this; 0: no such limit.') ],
+		[ 'ack_rtt', [ 'smoothed', 'min', 'queue' ], '', _('The smoothed round-trip time, the least one seen, or the difference of the two: the time that packets wait in queues.') ],
+		[ 'ack_after', 'range(0,1000000)', _('packets'), _('Packets of a connection that are acknowledged the stock way first.') ],
+		[ 'ack_reordering', 'range(0,1000)', _('packets'), _('A gap is acknowledged at once when this many later packets have arrived; 0 and 1: with the first.') ],
+		[ 'ask_peer', 'bool', '', _('As sender: asks a peer that understands ACK_FREQUENCY for the same.') ],
+		[ 'burst_packets', 'or("unlimited",range(1,10000))', _('packets'), _('Packets that may leave back to back; unlimited: no pacing.') ],
+		[ 'slow_start_divisor', 'range(1,64)', '', _('Slow start ends when the round-trip time has risen by the least one divided by this.') ],
+		[ 'slow_start_min', 'range(1,1000)', _('ms'), _('Lower limit of that rise.') ],
+		[ 'slow_start_max', 'range(1,1000)', _('ms'), _('Upper limit of that rise: it bounds the queue that slow start may build.') ],
+		[ 'loss_eighths', 'range(1,64)', _('RTT/8'), _('A packet is lost when it is missing for one round-trip time and this much.') ],
+		[ 'loss_packets', 'range(3,1000)', _('packets'), _('A packet is lost when one that was sent this much later has arrived.') ],
+		[ 'window_updates', 'bool', '', _('Flow-control window updates ride on acknowledgements.') ],
+		[ 'fast_pmtu', 'bool', '', _('Probes the largest packet size first instead of searching for it.') ],
+		[ 'gso', 'bool', '', _('Hands packets to the kernel many at a time (generic segmentation offload).') ]
+	];
+}
+
+/* Values that a profile inherits where it says nothing. */
+function inherited(known, base) {
+	const found = known.profiles.find((p) => p.name == base);
+
+	return Object.assign({}, known.stock, found?.values);
+}
+
+return baseclass.extend({
+	status: callBquicStatus,
+	check: callBquicCheck,
+	schedulers: callWifirrStatus,
+	clients: callWifirrClients,
+	pause: callWifirrPause,
+	resume: callWifirrResume,
+
+	style() {
+		return E('link', { 'rel': 'stylesheet', 'href': L.resource('bquic/style.css') });
+	},
+
+	/* The profiles that the gateway package knows; empty while it is not installed. */
+	profiles() {
+		return L.resolveDefault(callBquicProfiles(), null).then((known) => ({
+			profiles: Array.isArray(known?.profiles) ? known.profiles : [],
+			stock: known?.stock ?? {}
+		}));
+	},
+
+	/* Calls fn at once and then every so many seconds, while the page is seen. */
+	every(seconds, fn) {
+		const seen = () => document.hidden ? Promise.resolve() : fn();
+
+		seen();
+		poll.add(seen, seconds);
+	},
+
+	absolutePath(id, value) {
+		return !value || value.startsWith('/') || _('Must be an absolute path.');
+	},
+
+	/* A failed call: whether its package is missing, in words and with the way out. */
+	missing(name) {
+		return [
+			E('p', {}, [ _('The package %s is not installed.').format(name) ]),
+			E('p', {}, [ E('a', { 'href': `${L.url('admin/system/package-manager')}?query=${name}` }, [ _('Install it') ]) ])
+		];
+	},
+
+	silent(service) {
+		return [
+			E('p', {}, [ _('It is switched on but does not answer. The system log says why, in lines with %s.').format(service) ]),
+			E('p', {}, [ E('a', { 'href': L.url('admin/status/logs') }, [ _('Open the system log') ]) ])
+		];
+	},
+
+	/* true when there is a configuration file: the package is there, or was. */
+	loadConfig(name) {
+		return uci.load(name).then(() => true, () => false);
+	},
+
+	notInstalled(name) {
+		return E('div', { 'class': 'cbi-map' }, [
+			E('div', { 'class': 'alert-message warning' }, this.missing(name))
+		]);
+	},
+
+	copyButton(text) {
+		return E('button', {
+			'type': 'button',
+			'class': 'btn cbi-button',
+			'click': ui.createHandlerFn(this, () => {
+				/* the clipboard API needs HTTPS, which most routers lack */
+				const field = E('textarea', { 'style': 'position:fixed;opacity:0' });
+				field.value = text;
+				document.body.append(field);
+				field.select();
+				const done = document.execCommand('copy');
+				field.remove();
+				ui.addTimeLimitedNotification(null, E('p', {}, [ done ? _('Copied.') : _('The browser does not allow copying.') ]), 3000, 'info');
+			})
+		}, [ _('Copy') ]);
+	},
+
+	/* A button that loads a URL through this router's own HTTP/3 client. */
+	testButton(target) {
+		const result = E('div', { 'aria-live': 'polite' });
+		const button = E('button', {
+			'type': 'button',
+			'class': 'btn cbi-button cbi-button-action',
+			'disabled': L.hasViewPermission() ? null : '',
+			'click': ui.createHandlerFn(this, () => {
+				const { url, pin, profile } = target();
+
+				dom.content(result, [ E('em', { 'class': 'spinning' }, [ _('Loading %s').format(url) ]) ]);
+
+				return callBquicFetch(url, pin ?? '', profile ?? '').then((answer) => {
+					const r = answer?.result;
+
+					if (!r) {
+						dom.content(result, [ E('p', { 'class': 'alert-message warning' }, [ String(answer?.error ?? _('No answer.')) ]) ]);
+						return;
+					}
+					dom.content(result, [ E('p', {}, [
+						_('%s answered with status %d: %d bytes at %.2f Mbit/s, handshake %.1f ms, %.1f packets per acknowledgement.')
+							.format(String(r.url), r.status, r.bytes, r.mbps, r.handshake_ms, r.data_per_ack)
+					]) ]);
+				}).catch((err) => {
+					dom.content(result, [ E('p', { 'class': 'alert-message warning' }, [ String(err.message ?? err) ]) ]);
+				});
+			})
+		}, [ _('Test from here') ]);
+
+		return E('div', {}, [ button, ' ', result ]);
+	},
+
+	/* A secret that both sides know: 24 random bytes, URL-safe. */
+	tokenOption(section, tab, title, description) {
+		const o = section.taboption(tab, form.Value, 'token', title, description);
+
+		o.password = true;
+		o.datatype = 'rangelength(8,256)';
+		o.validate = (id, value) => /^[!-~]*$/.test(value) || _('Only printable ASCII characters without spaces are possible.');
+		o.renderWidget = function(id, index, value) {
+			const node = form.Value.prototype.renderWidget.call(this, id, index, value);
+			const generate = E('button', {
+				'type': 'button',
+				'class': 'btn cbi-button',
+				'disabled': this.readonly ?? this.map.readonly ? '' : null,
+				'click': () => {
+					const bytes = crypto.getRandomValues(new Uint8Array(24));
+					this.getUIElement(id).setValue(btoa(String.fromCharCode(...bytes)).replace(/\+/g, '-').replace(/\//g, '_'));
+				}
+			}, [ _('Generate') ]);
+
+			return E('div', {}, [ node, ' ', generate ]);
+		};
+
+		return o;
+	},
+
+	/* A choice of the built-in profiles and those in the file. */
+	profileOption(section, tab, name, known, title, description) {
+		const o = section.taboption(tab, form.ListValue, name, title, description);
+
+		o.default = 'bquic';
+		for (const p of known.profiles)
+			if (p.builtin)
+				o.value(p.name, `${p.name}: ${p.doc}`);
+		for (const s of uci.sections('bquic', 'profile'))
+			if (!s['.anonymous'])
+				o.value(s['.name']);
+		if (!known.profiles.length)
+			o.value('bquic');
+
+		return o;
+	},
+
+	logOptions(section, tab) {
+		const level = section.taboption(tab, form.ListValue, 'log_level', _('Log level'));
+
+		for (const word of [ 'debug', 'info', 'warn', 'error' ])
+			level.value(word);
+		level.default = 'info';
+
+		return level;
+	},
+
+	/* Profiles of one's own: every knob with its unit and what it is when left empty. */
+	profileSection(map, known) {
+		const s = map.section(form.GridSection, 'profile', _('Profiles of your own'),
+			_('A profile changes how connections acknowledge, burst and recover. The built-in ones need no entry here; measure before you trust one of your own.'));
+		let o;
+
+		s.addremove = true;
+		s.nodescriptions = true;
+		s.modaltitle = (id) => `${_('Profile')} ${id}`;
+		s.sectiontitle = (id) => id;
+
+		o = s.option(form.ListValue, 'base', _('Based on'), _('Profile that has the values not given here.'));
+		o.default = 'standard';
+		for (const p of known.profiles)
+			o.value(p.name);
+
+		for (const [ name, type, unit, doc ] of parameters()) {
+			const title = unit ? `${name} (${unit})` : name;
+
+			if (Array.isArray(type)) {
+				o = s.option(form.ListValue, name, title, doc);
+				o.value('', _('as base'));
+				type.forEach((word) => o.value(word));
+			}
+			else if (type == 'bool') {
+				o = s.option(form.ListValue, name, title, doc);
+				o.value('', _('as base'));
+				o.value('1', _('on'));
+				o.value('0', _('off'));
+			}
+			else {
+				o = s.option(form.Value, name, title, doc);
+				o.datatype = type;
+			}
+			o.optional = true;
+			o.modalonly = true;
+			o.renderWidget = function(id, index, value) {
+				this.placeholder = _('as base: %s').format(inherited(known, uci.get('bquic', id, 'base') ?? 'standard')[name] ?? '–');
+				return (Array.isArray(type) || type == 'bool' ? form.ListValue : form.Value).prototype.renderWidget.call(this, id, index, value);
+			};
+		}
+
+		return s;
+	}
+});

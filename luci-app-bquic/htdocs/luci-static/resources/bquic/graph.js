@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+'use strict';
+'require baseclass';
+
+/* A line graph of the last five minutes. Everything that is shown goes through
+   textContent: names and units are never markup. */
+
+const POINTS = 150; /* samples, one every other second */
+const WIDTH = 300, HEIGHT = 100; /* of the viewBox, which is stretched */
+
+function svg(tag, attributes) {
+	const node = document.createElementNS('http://www.w3.org/2000/svg', tag);
+
+	for (const name in attributes)
+		node.setAttribute(name, attributes[name]);
+
+	return node;
+}
+
+function html(tag, className, text) {
+	const node = document.createElement(tag);
+
+	node.className = className;
+	node.textContent = text ?? '';
+
+	return node;
+}
+
+/* A number to draw, or null: what a daemon did not tell is a gap, not a zero. */
+function sane(value) {
+	return typeof value == 'number' && isFinite(value) && value >= 0 ? value : null;
+}
+
+/* "12.3 M": at most four digits, then an SI prefix. */
+function format(value, unit) {
+	const prefixes = [ '', 'k', 'M', 'G', 'T', 'P', 'E' ];
+	let i = 0;
+
+	if (value === null)
+		return '–';
+	while (value >= 1000 && i < prefixes.length - 1) {
+		value /= 1000;
+		i++;
+	}
+
+	const digits = value >= 1e6 ? value.toExponential(1) : value.toFixed(value >= 100 || (i == 0 && value % 1 == 0) ? 0 : 1);
+	const tail = prefixes[i] + (unit ?? '');
+
+	/* a per cent sign and a bare prefix stand close */
+	return digits + (tail ? '\u00a0' + tail : '');
+}
+
+/* The least of 1, 2 or 5 times a power of ten that is not below value. */
+function ceiling(value) {
+	const power = Math.pow(10, Math.floor(Math.log10(Math.max(value, 1e-9))));
+
+	for (const step of [ 1, 2, 5, 10 ])
+		if (step * power >= value)
+			return step * power;
+
+	return value;
+}
+
+return baseclass.extend({
+	format: format,
+	sane: sane,
+
+	/* title, unit: text; names: one or two series; least: what the scale shows at least */
+	create(title, unit, names, least) {
+		const values = names.map(() => []);
+		const keys = names.map((name, i) => html('span', `key s${i}`));
+		const top = html('small', 'top');
+		const lines = names.map((name, i) => svg('polyline', { 'class': `s${i}` }));
+		const picture = svg('svg', {
+			'viewBox': `0 0 ${WIDTH} ${HEIGHT}`,
+			'preserveAspectRatio': 'none',
+			'role': 'img'
+		});
+		const caption = html('figcaption', '');
+		const figure = html('figure', 'bquic-graph bquic-card');
+
+		caption.append(html('strong', '', title), top, ...keys);
+		for (const y of [ 0.5, HEIGHT / 2, HEIGHT - 0.5 ])
+			picture.append(svg('line', { 'x1': 0, 'x2': WIDTH, 'y1': y, 'y2': y }));
+		picture.append(...lines);
+		figure.append(caption, picture);
+
+		function draw() {
+			const most = ceiling(Math.max(least ?? 0, ...values.flat().filter((v) => v !== null)));
+			const now = names.map((name, i) => `${name}: ${format(values[i].at(-1) ?? null, unit)}`);
+
+			top.textContent = '≤ ' + format(most, unit);
+			picture.setAttribute('aria-label', `${title}. ${now.join(', ')}`);
+			names.forEach((name, i) => {
+				const points = [];
+
+				values[i].forEach((v, at) => {
+					if (v === null)
+						return;
+					const x = WIDTH * (POINTS - values[i].length + at + 1) / POINTS;
+					points.push(`${x.toFixed(1)},${(HEIGHT - HEIGHT * v / most).toFixed(1)}`);
+				});
+				lines[i].setAttribute('points', points.join(' '));
+				keys[i].textContent = now[i];
+			});
+		}
+
+		draw();
+
+		return {
+			element: figure,
+
+			/* one value a series */
+			push(...samples) {
+				names.forEach((name, i) => {
+					values[i].push(sane(samples[i]));
+					if (values[i].length > POINTS)
+						values[i].shift();
+				});
+				draw();
+			}
+		};
+	}
+});

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+'use strict';
+'require bquic.common as common';
+'require bquic.graph as graph';
+'require bquic.table as table';
+'require dom';
+'require network';
+'require rpc';
+'require view';
+
+const HISTORY = 60; /* polls that a strip shows */
+
+function svg(tag, attributes) {
+	const node = document.createElementNS('http://www.w3.org/2000/svg', tag);
+
+	for (const name in attributes)
+		node.setAttribute(name, attributes[name]);
+
+	return node;
+}
+
+/* Who had a turn when: the rotation, seen. */
+return view.extend({
+	handleSaveApply: null,
+	handleSave: null,
+	handleReset: null,
+
+	render() {
+		this.strips = new Map();
+		this.signals = {};
+		this.names = null;
+		this.note = E('div', { 'aria-live': 'polite' });
+		this.table = table.create([
+			{ title: _('Name') },
+			{ title: _('Address') },
+			{ title: _('Signal'), number: true },
+			{ title: _('State') },
+			{ title: _('Waiting'), number: true },
+			{ title: _('Rate'), number: true },
+			{ title: _('Share of turns'), number: true },
+			{ title: _('Last minute') }
+		], _('No clients yet.'));
+
+		/* names and signals change slowly and may be slow to ask for */
+		common.every(10, () => this.refreshStations());
+		common.every(1, () => this.refresh());
+
+		return E([], [
+			common.style(),
+			E('h2', {}, [ _('Clients') ]),
+			E('div', { 'class': 'cbi-map-descr' }, [ _('The scheduler’s view of the WiFi clients. A green row is having its turn.') ]),
+			this.note,
+			this.table.element
+		]);
+	},
+
+	refreshStations() {
+		L.resolveDefault(network.getHostHints(), null).then((hints) => { this.names = hints; });
+
+		return L.resolveDefault(network.getWifiNetworks(), []).then((nets) => Promise.all(
+			nets.map((n) => L.resolveDefault(n.getAssocList(), []).then((list) => {
+				for (const station of list)
+					this.signals[String(station.mac).toLowerCase()] = station.signal;
+			}))
+		));
+	},
+
+	strip(key, active) {
+		const had = this.strips.get(key) ?? { turns: [], node: svg('svg', { 'class': 'bquic-strip', 'viewBox': `0 0 ${HISTORY} 10`, 'preserveAspectRatio': 'none', 'aria-hidden': 'true' }) };
+
+		this.strips.set(key, had);
+		had.turns.push(active);
+		if (had.turns.length > HISTORY)
+			had.turns.shift();
+		had.node.replaceChildren(...had.turns.flatMap((on, i) => on
+			? [ svg('rect', { 'x': HISTORY - had.turns.length + i, 'y': 0, 'width': 1.05, 'height': 10 }) ] : []));
+
+		return had.node;
+	},
+
+	state(c) {
+		if (c.ignored)
+			return _('ignored');
+		if (c.always)
+			return _('never throttled');
+
+		switch (c.state) {
+		case 'active':
+			return _('active now');
+		case 'soon':
+		case 'next':
+			return _('next');
+		case 'waiting':
+			return _('waiting');
+		default:
+			return c.demand ? _('full speed') : _('idle');
+		}
+	},
+
+	name(address) {
+		const hints = this.names;
+
+		return hints?.getHostnameByMACAddr(address) ?? hints?.getHostnameByIPAddr(address) ?? hints?.getHostnameByIP6Addr?.(address) ?? '–';
+	},
+
+	refresh() {
+		return common.clients().catch(() => null).then((answer) => {
+			if (!answer)
+				return rpc.list('wifirr').catch(() => ({})).then((objects) =>
+					dom.content(this.note, [ E('div', { 'class': 'alert-message warning' },
+						objects.wifirr ? common.silent('wifirr') : common.missing('wifirr-sched')) ]));
+
+			const schedulers = (Array.isArray(answer.schedulers) ? answer.schedulers : []).filter((s) => Array.isArray(s?.clients));
+
+			dom.content(this.note, schedulers.length ? [] : [ E('div', { 'class': 'alert-message notice' }, [
+				E('p', {}, [ _('No scheduler runs.') ]),
+				E('p', {}, [ E('a', { 'href': L.url('admin/services/bquic/scheduler') }, [ _('Set up') ]) ])
+			]) ]);
+
+			/* ordered by address, not by state: the turn moves, the rows stay */
+			this.table.update(schedulers.flatMap((s) => s.clients.filter((c) => c).map((c) => {
+				const address = String(c.client ?? '');
+				const key = `${s.device} ${address}`;
+				const active = c.state == 'active';
+				const signal = this.signals[address.toLowerCase()];
+				const share = graph.sane(c.active_permille);
+
+				return {
+					key: key,
+					active: active,
+					cells: [
+						this.name(address),
+						address,
+						typeof signal == 'number' ? `${signal} dBm` : null,
+						this.state(c),
+						graph.format(graph.sane(c.waiting_bytes), 'B'),
+						graph.format(graph.sane(c.rate_kbit) === null ? null : c.rate_kbit * 1000, 'bit/s'),
+						share === null ? null : `${(share / 10).toFixed(1)} %`,
+						this.strip(key, active)
+					]
+				};
+			})).sort((a, b) => a.key < b.key ? -1 : 1));
+
+			const present = new Set(schedulers.flatMap((s) => s.clients.filter((c) => c).map((c) => `${s.device} ${c.client ?? ''}`)));
+			for (const key of this.strips.keys())
+				if (!present.has(key))
+					this.strips.delete(key);
+		});
+	}
+});

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+'use strict';
+'require bquic.common as common';
+'require dom';
+'require form';
+'require uci';
+'require view';
+
+return view.extend({
+	load() {
+		return Promise.all([ common.loadConfig('bquic'), common.profiles() ]);
+	},
+
+	render([ have, known ]) {
+		if (!have)
+			return common.notInstalled('bquic-gateway');
+
+		const m = new form.Map('bquic', _('Gateway'), _('Stands where the mesh meets the Internet or a server: serves sites by HTTP/3, and TCP connections for relays.'));
+		let s, o;
+
+		if (!uci.get('bquic', 'gateway'))
+			uci.add('bquic', 'gateway', 'gateway');
+
+		s = m.section(form.NamedSection, 'gateway', 'gateway');
+		s.tab('general', _('General'));
+		s.tab('relays', _('Relays'));
+		s.tab('advanced', _('Advanced'));
+
+		o = s.taboption('general', form.Flag, 'enabled', _('Enabled'));
+		o.rmempty = false;
+
+		o = s.taboption('general', form.Value, 'listen', _('Listen on'), _('Address and port, UDP and TCP; without an address: all. For browsers that come by name take :443, and move LuCI elsewhere first.'));
+		o.placeholder = ':8443';
+		o.validate = (id, value) => !value || /^(\[[0-9A-Fa-f:.]+\]|[0-9.]*):([1-9][0-9]{0,4})$/.test(value) && +value.split(':').pop() < 65536
+			|| _('Must be [address]:port, for example :8443 or 192.0.2.1:443.');
+
+		o = s.taboption('general', form.DynamicList, 'mesh', _('WiFi clients'), _('Prefixes of the clients that come over WiFi. The firewall lets them in.'));
+		o.datatype = 'or(cidr,ipaddr("nomask"))';
+		o.placeholder = '10.0.0.0/8';
+
+		common.profileOption(s, 'general', 'mesh_profile', known, _('Profile for them'), _('All others get the stock profile.'));
+
+		o = s.taboption('general', form.DummyValue, '_pin', _('Pin of the certificate'));
+		o.renderWidget = () => {
+			const node = E('div', {}, [ E('em', {}, [ _('shown while the gateway runs') ]) ]);
+
+			/* the page does not wait for it */
+			common.status().then((st) => {
+				const pin = st?.gateway?.pin;
+
+				if (pin)
+					dom.content(node, [ E('code', { 'style': 'overflow-wrap:anywhere' }, [ String(pin) ]), ' ', common.copyButton(String(pin)) ]);
+			}).catch(() => null);
+
+			return node;
+		};
+		o.description = _('What relays and clients check instead of a certificate authority.');
+
+		o = s.taboption('general', form.DummyValue, '_test', _('Test'));
+		o.renderWidget = () => {
+			const url = E('input', { 'type': 'text', 'class': 'cbi-input-text', 'aria-label': _('URL'),
+				'value': `https://localhost:${(uci.get('bquic', 'gateway', 'listen') ?? ':8443').split(':').pop()}/` });
+			let pin = '';
+
+			common.status().then((st) => { pin = st?.gateway?.pin ?? ''; }).catch(() => null);
+
+			return E('div', {}, [ url, ' ', common.testButton(() => ({
+				url: url.value,
+				pin: /^https:\/\/(localhost|127\.|\[::1\])/.test(url.value) ? pin : ''
+			})) ]);
+		};
+		o.description = _('Loads a URL with this router’s own HTTP/3 client.');
+
+		common.tokenOption(s, 'relays', _('Token'), _('Secret that relays show: copy it to their settings. Without one, no relay is served.'));
+
+		o = s.taboption('relays', form.DynamicList, 'connect_from', _('Relays may come from'), _('Prefixes; none: as the WiFi clients.'));
+		o.datatype = 'or(cidr,ipaddr("nomask"))';
+
+		o = s.taboption('relays', form.DynamicList, 'connect_to', _('Their clients may go to'),
+			_('Prefixes; none: anywhere. Loopback, link-local, multicast and this router’s own addresses only when a prefix names them.'));
+		o.datatype = 'or(cidr,ipaddr("nomask"))';
+
+		o = s.taboption('advanced', form.Value, 'certificate', _('Certificate'), _('PEM file with the chain; empty: self-signed, made at the first start.'));
+		o.datatype = 'file';
+		o.placeholder = _('self-signed');
+		o = s.taboption('advanced', form.Value, 'key', _('Key'), _('PEM file with the key of the certificate.'));
+		o.datatype = 'file';
+		o.placeholder = _('self-signed');
+		o.validate = function(id, value) {
+			return !value == !this.section.formvalue(id, 'certificate') || _('Certificate and key belong together: give both or none.');
+		};
+		o = s.taboption('advanced', form.Value, 'state_dir', _('State directory'), _('Where the self-signed certificate is kept.'));
+		o.validate = common.absolutePath;
+		o.placeholder = '/etc/bquic';
+		o = s.taboption('advanced', form.Value, 'status_socket', _('Status socket'));
+		o.validate = common.absolutePath;
+		o.placeholder = '/var/run/bquic/gateway.sock';
+		common.logOptions(s, 'advanced');
+
+		s = m.section(form.GridSection, 'site', _('Sites'), _('What the gateway serves: files of this router, or a server behind it.'));
+		s.anonymous = true;
+		s.addremove = true;
+		s.sortable = true;
+		s.nodescriptions = true;
+
+		o = s.option(form.DynamicList, 'host', _('Host names'), _('Names of the site; * for all that no other site has.'));
+		o.datatype = 'or("*",hostname,ipaddr("nomask"))';
+		o.rmempty = false;
+		o = s.option(form.Value, 'root', _('Directory'), _('With the site’s files. Or else give a server.'));
+		o.datatype = 'directory';
+		o = s.option(form.Value, 'origin', _('Server'), _('http:// or https://, host and port.'));
+		o.validate = function(id, value) {
+			if (!value == !this.section.formvalue(id, 'root'))
+				return _('Give a directory or a server, one of them.');
+
+			return !value || /^https?:\/\/[^\s/?#@]+(\/[^\s?#]*)?$/.test(value) || _('Must be http:// or https://, host and port.');
+		};
+
+		common.profileSection(m, known);
+
+		return m.render().then((node) => E([], [ common.style(), node ]));
+	}
+});

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+'use strict';
+'require bquic.common as common';
+'require bquic.graph as graph';
+'require dom';
+'require rpc';
+'require uci';
+'require ui';
+'require view';
+
+const SECONDS = 2;
+
+/* Is it on, is it helping? */
+return view.extend({
+	handleSaveApply: null,
+	handleSave: null,
+	handleReset: null,
+
+	load() {
+		return Promise.all([ common.loadConfig('bquic'), common.loadConfig('wifirr') ]);
+	},
+
+	render([ haveBquic, haveWifirr ]) {
+		this.have = { bquic: haveBquic, wifirr: haveWifirr };
+		this.before = null;
+		this.cards = E('div', { 'class': 'bquic-cards', 'aria-live': 'off' });
+		this.mistakes = E('div');
+		this.graphs = {
+			throughput: graph.create(_('Relayed traffic'), 'bit/s', [ _('to clients'), _('from clients') ], 1e6),
+			ack: graph.create(_('Data packets per acknowledgement'), '', [ _('now') ], 10),
+			rtt: graph.create(_('Round-trip time'), 'ms', [ _('smoothed'), _('least') ], 20),
+			clients: graph.create(_('WiFi clients'), '', [ _('with demand'), _('at full speed') ], 5),
+			air: graph.create(_('Air occupancy'), '%', [ _('busy'), _('lost (estimate)') ], 100)
+		};
+		this.show({}, {});
+		common.every(SECONDS, () => this.refresh());
+		common.every(10 * SECONDS, () => this.refreshMistakes());
+
+		return E([], [
+			common.style(),
+			E('h2', {}, [ _('Mesh acceleration') ]),
+			E('div', { 'class': 'cbi-map-descr' }, [
+				_('The gateway and the relay carry traffic in bursts that fill WiFi frames; the scheduler lets a few clients at a time use the air at full speed.')
+			]),
+			this.mistakes,
+			this.cards,
+			E('div', { 'class': 'bquic-cards' }, Object.values(this.graphs).map((g) => g.element))
+		]);
+	},
+
+	/* What does not answer is told apart from what is not installed by rpcd's list of objects. */
+	refresh() {
+		return Promise.all([
+			common.status().catch(() => null),
+			common.schedulers().catch(() => null)
+		]).then(([ bquic, wifirr ]) => {
+			const missing = (bquic ? [] : [ 'bquic' ]).concat(wifirr ? [] : [ 'wifirr' ]);
+			const known = missing.length ? rpc.list(...missing).catch(() => ({})) : Promise.resolve({});
+
+			return known.then((objects) => {
+				this.have.bquic = !!bquic || !!objects.bquic;
+				this.have.wifirr = !!wifirr || !!objects.wifirr;
+				this.show(bquic ?? {}, wifirr ?? {});
+				this.draw(bquic ?? {}, wifirr ?? {});
+			});
+		});
+	},
+
+	refreshMistakes() {
+		if (!this.have.bquic)
+			return Promise.resolve();
+
+		return common.check().catch(() => null).then((c) => {
+			const lines = Array.isArray(c?.mistakes) ? c.mistakes : [];
+
+			dom.content(this.mistakes, lines.length ? [
+				E('div', { 'class': 'alert-message warning' }, [
+					E('h4', {}, [ _('Mistakes in /etc/config/bquic: running daemons keep the settings from before') ]),
+					E('ul', {}, lines.map((m) => E('li', {}, [
+						_('line %d').format(m.line) + `: ${m.section}${m.option ? '.' + m.option : ''}: ${m.text}`
+					])))
+				])
+			] : []);
+		});
+	},
+
+	/* A switch that takes effect at once, like Save & Apply. */
+	toggle(config, section, on) {
+		return E('button', {
+			'type': 'button',
+			'class': 'btn cbi-button ' + (on ? 'cbi-button-neutral' : 'cbi-button-positive'),
+			'role': 'switch',
+			'aria-checked': String(on),
+			'disabled': L.hasViewPermission() ? null : '',
+			'click': ui.createHandlerFn(this, () => {
+				uci.set(config, section, 'enabled', on ? '0' : '1');
+				return uci.save()
+					.then(() => ui.changes.init())
+					.then(() => ui.changes.apply(true))
+					.then(() => this.refresh())
+					.catch((err) => ui.addNotification(null, E('p', {}, [ String(err.message ?? err) ])));
+			})
+		}, [ on ? _('Switch off') : _('Switch on') ]);
+	},
+
+	card(title, state, kind, button, ...content) {
+		return E('div', { 'class': 'bquic-card' }, [
+			E('h4', {}, [ E('span', {}, [ title ]), button ?? '' ]),
+			E('p', { 'class': `bquic-state ${kind}` }, [ state ]),
+			...content
+		]);
+	},
+
+	uptime(seconds) {
+		return _('running for %t').format(Math.floor(graph.sane(seconds) ?? 0));
+	},
+
+	gatewayCard(st) {
+		if (!this.have.bquic)
+			return this.card(_('Gateway'), _('not installed'), '', null, ...common.missing('bquic-gateway'));
+
+		const on = uci.get('bquic', 'gateway', 'enabled') == '1';
+		const button = this.toggle('bquic', 'gateway', on);
+
+		if (!st)
+			return on ? this.card(_('Gateway'), _('no answer'), 'bad', button, ...common.silent('bquic'))
+				: this.card(_('Gateway'), _('off'), '', button, E('p', {}, [ _('Serves sites and relays over HTTP/3.') ]));
+
+		return this.card(_('Gateway'), this.uptime(st.uptime_s), 'on', button,
+			E('p', {}, [ _('Listens on %s.').format(String(st.listen ?? '–')) ]),
+			E('p', {}, [ _('%d connections now, %d since the start.').format(st.connections_live ?? 0, st.connections_total ?? 0) ]),
+			st.tunnels ? E('p', {}, [ _('%d TCP connections for relays.').format(st.tunnels.open ?? 0) ]) : '');
+	},
+
+	relayCard(st) {
+		if (!this.have.bquic)
+			return this.card(_('Relay'), _('not installed'), '', null, ...common.missing('bquic-gateway'));
+
+		const on = uci.get('bquic', 'relay', 'enabled') == '1';
+		const complete = uci.get('bquic', 'relay', 'gateway') && uci.get('bquic', 'relay', 'token');
+		const button = on || complete ? this.toggle('bquic', 'relay', on)
+			: E('a', { 'class': 'btn cbi-button', 'href': L.url('admin/services/bquic/relay') }, [ _('Set up') ]);
+
+		if (!st)
+			return on ? this.card(_('Relay'), _('no answer'), 'bad', button, ...common.silent('bquic'))
+				: this.card(_('Relay'), _('off'), '', button, E('p', {}, [ _('Carries the TCP connections of this node’s clients to a gateway.') ]));
+
+		const up = st.state == 'up';
+
+		return this.card(_('Relay'), up ? _('connected to the gateway') : _('gateway away: connections go direct'), up ? 'on' : 'bad', button,
+			E('p', {}, [ String(st.gateway ?? '–') ]),
+			E('p', {}, [ _('%d connections carried, %d direct.').format(st.carried?.now ?? 0, st.direct?.now ?? 0) ]),
+			!up && st.last_error ? E('p', {}, [ String(st.last_error) ]) : '');
+	},
+
+	schedulerCards(answer) {
+		if (!this.have.wifirr)
+			return [ this.card(_('Scheduler'), _('not installed'), '', null, ...common.missing('wifirr-sched')) ];
+
+		const running = Array.isArray(answer.schedulers) ? answer.schedulers : [];
+		const sections = uci.sections('wifirr', 'scheduler');
+
+		if (!sections.some((s) => s.device))
+			return [ this.card(_('Scheduler'), _('off'), '',
+				E('a', { 'class': 'btn cbi-button', 'href': L.url('admin/services/bquic/scheduler') }, [ _('Set up') ]),
+				E('p', {}, [ _('Lets a few WiFi clients at a time use the air at full speed, in turn.') ])) ];
+
+		return sections.filter((s) => s.device).map((s) => {
+			const st = running.find((r) => r?.device == s.device);
+			const on = s.enabled == '1';
+			const title = _('Scheduler on %s').format(s.device);
+			const button = this.toggle('wifirr', s['.name'], on);
+
+			if (!st)
+				return on ? this.card(title, _('no answer'), 'bad', button, ...common.silent('wifirr'))
+					: this.card(title, _('off'), '', button);
+
+			return this.card(title,
+				st.paused ? _('paused') : st.throttling ? _('clients take turns') : st.engaged ? _('would let clients take turns (dry run)') : _('watching: everyone at full speed'),
+				st.paused ? '' : 'on', button,
+				/* the daemon's own words: the decision, its value and its threshold */
+				E('p', {}, [ E('strong', {}, [ _('Why:') ]), ' ', String(st.why ?? '–') ]),
+				E('p', {}, [ _('%d clients, %d with demand, at most %d at a time.').format(st.clients ?? 0, st.clients_with_demand ?? 0, st.active_max ?? 0) ]),
+				st.refused ? E('p', {}, [ _('Uses %s, because: %s').format(String(st.backend), String(st.refused)) ]) : '',
+				E('button', {
+					'type': 'button',
+					'class': 'btn cbi-button',
+					'disabled': L.hasViewPermission() ? null : '',
+					'title': _('To see the difference: while paused, nobody is held back.'),
+					'click': ui.createHandlerFn(this, () => (st.paused ? common.resume() : common.pause()).then(() => this.refresh()))
+				}, [ st.paused ? _('Resume all') : _('Pause all') ]));
+		});
+	},
+
+	show(bquic, wifirr) {
+		const cards = [ this.gatewayCard(bquic.gateway), this.relayCard(bquic.relay), ...this.schedulerCards(wifirr) ];
+
+		/* replaced only when something differs, so that the keyboard's focus stays */
+		cards.forEach((card, i) => {
+			const old = this.cards.children[i];
+
+			if (!old)
+				this.cards.append(card);
+			else if (old.textContent != card.textContent) {
+				const focus = [ ...old.querySelectorAll('button, a') ].indexOf(document.activeElement);
+
+				old.replaceWith(card);
+				card.querySelectorAll('button, a')[focus]?.focus();
+			}
+		});
+		while (this.cards.children.length > cards.length)
+			this.cards.lastElementChild.remove();
+	},
+
+	draw(bquic, wifirr) {
+		const g = this.graphs;
+		const live = bquic.gateway?.live ?? {}, relay = bquic.relay?.live ?? {};
+		const sum = (name) => (graph.sane(live[name]) ?? 0) + (graph.sane(relay[name]) ?? 0);
+		const now = {
+			at: performance.now() / 1000,
+			down: (graph.sane(bquic.gateway?.tunnels?.down_bytes) ?? 0) + (graph.sane(bquic.relay?.carried?.down_bytes) ?? 0),
+			up: (graph.sane(bquic.gateway?.tunnels?.up_bytes) ?? 0) + (graph.sane(bquic.relay?.carried?.up_bytes) ?? 0),
+			acked: sum('packets_acked') + sum('packets_received'),
+			acks: sum('acks_received') + sum('acks_sent')
+		};
+		const was = this.before ?? now;
+		const since = now.at - was.at;
+		const rate = (a, b) => since > 0 && a >= b ? 8 * (a - b) / since : null;
+		const busiest = (bquic.gateway?.live?.connections ? live : relay);
+		const schedulers = (Array.isArray(wifirr.schedulers) ? wifirr.schedulers : []).filter((s) => s);
+		const total = (f) => schedulers.length ? schedulers.reduce((n, s) => n + (f(s) ?? 0), 0) : null;
+		const most = (name) => {
+			const all = schedulers.map((s) => graph.sane(s.channel?.[name])).filter((v) => v !== null);
+
+			return all.length ? Math.max(...all) / 10 : null;
+		};
+
+		this.before = now;
+		g.throughput.push(rate(now.down, was.down), rate(now.up, was.up));
+		g.ack.push(now.acks > was.acks && now.acked >= was.acked ? (now.acked - was.acked) / (now.acks - was.acks) : null);
+		g.rtt.push(busiest.connections ? busiest.smoothed_rtt_ms : null, busiest.connections ? busiest.min_rtt_ms : null);
+		g.clients.push(total((s) => graph.sane(s.clients_with_demand)),
+			total((s) => s.throttling ? s.active?.length : graph.sane(s.clients_with_demand)));
+		g.air.push(most('busy_permille'), most('wasted_estimate_permille'));
+	}
+});

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+'use strict';
+'require bquic.common as common';
+'require form';
+'require network';
+'require view';
+
+/* Radios and clients come later than the page: they only fill suggestions. */
+function accessPoints() {
+	return L.resolveDefault(network.getWifiNetworks(), []).then((nets) =>
+		nets.filter((n) => n.getMode() == 'ap' && n.getIfname()));
+}
+
+function associated(aps) {
+	return Promise.all(aps.map((ap) => L.resolveDefault(ap.getAssocList(), []))).then((lists) => lists.flat());
+}
+
+return view.extend({
+	load() {
+		return Promise.all([
+			common.loadConfig('wifirr'),
+			accessPoints(),
+			L.resolveDefault(network.getHostHints(), null)
+		]).then(([ have, aps, hints ]) => associated(aps).then((stations) => [ have, aps, hints, stations ]));
+	},
+
+	render([ have, aps, hints, stations ]) {
+		if (!have)
+			return common.notInstalled('wifirr-sched');
+
+		const m = new form.Map('wifirr', _('Scheduler'), _('When more clients want the air than can use it well, a few of them at a time get it at full speed, in turn. While that cannot help, nobody is held back.'));
+		const s = m.section(form.TypedSection, 'scheduler');
+		let o;
+
+		s.anonymous = true;
+		s.addremove = true;
+		s.addbtntitle = _('Add a device');
+		s.tab('general', _('General'));
+		s.tab('exempt', _('Exemptions'));
+		s.tab('advanced', _('Advanced'));
+
+		o = s.taboption('general', form.Flag, 'enabled', _('Enabled'));
+		o.rmempty = false;
+
+		o = s.taboption('general', form.Value, 'device', _('Device'), _('An access point’s interface; or, before the access points, any device that sends to the clients.'));
+		for (const ap of aps)
+			o.value(ap.getIfname(), `${ap.getIfname()} (${ap.getActiveSSID() ?? ap.getSSID() ?? '?'})`);
+		o.validate = (id, value) => /^[A-Za-z0-9_.-]{1,15}$/.test(value) && value != '.' && value != '..' || _('Must be the name of a network device.');
+		o.rmempty = false;
+
+		o = s.taboption('general', form.ListValue, 'engage', _('Engage'));
+		o.value('auto', _('when it can help'));
+		o.value('always', _('always'));
+		o.value('dry-run', _('never: only show what it would do'));
+		o.default = 'auto';
+
+		o = s.taboption('general', form.ListValue, 'mode', _('Mode'));
+		o.value('backlog', _('clients with demand take turns'));
+		o.value('paper', _('all clients, in fixed groups (as in the paper)'));
+		o.default = 'backlog';
+
+		o = s.taboption('general', form.Value, 'active', _('Clients at a time'), _('How many are served at full speed at a time (K).'));
+		o.datatype = 'range(1,512)';
+		o.placeholder = _('3; in paper mode 5');
+
+		o = s.taboption('general', form.Value, 'slot', _('Turn (ms)'), _('How long a client’s turn is (T).'));
+		o.datatype = 'range(10,60000)';
+		o.placeholder = '1600';
+
+		o = s.taboption('general', form.Value, 'trickle', _('Trickle (kbit/s)'), _('What a client gets between its turns, where the rate is limited (htb).'));
+		o.datatype = 'range(1,1000000)';
+		o.placeholder = _('20; in paper mode 100');
+
+		for (const [ name, title, doc ] of [
+			[ 'always', _('Never throttled'), _('Addresses of clients that keep full speed and take no turn.') ],
+			[ 'ignore', _('Ignored'), _('The same, and their demand does not make others wait.') ]
+		]) {
+			o = s.taboption('exempt', form.DynamicList, name, title, doc);
+			o.datatype = 'or(macaddr,ipaddr("nomask"))';
+			for (const station of stations) {
+				const host = hints?.getHostnameByMACAddr(station.mac);
+				o.value(station.mac, host ? `${station.mac} (${host})` : station.mac);
+			}
+		}
+		o = s.taboption('exempt', form.Flag, 'exempt_voice', _('Voice'), _('Never holds back packets marked as voice (DSCP EF and VOICE-ADMIT), where the rate is limited (htb).'));
+
+		o = s.taboption('advanced', form.ListValue, 'backend', _('How'));
+		o.value('auto', _('airtime where the driver has it, else htb'));
+		o.value('airtime', _('airtime weights (ath9k, ath10k, mt76)'));
+		o.value('htb', _('rate limits (htb), any device'));
+		o.default = 'auto';
+
+		o = s.taboption('advanced', form.Value, 'rate', _('Link rate (kbit/s)'), _('For htb; empty: from what the driver expects of the stations.'));
+		o.datatype = 'range(100,10000000)';
+
+		o = s.taboption('advanced', form.Value, 'weights', _('Airtime weights'), _('Of clients in their turn and of those waiting, 1 to 65535 each.'));
+		o.placeholder = '256,1';
+		o.validate = (id, value) => !value || /^\d{1,5},\d{1,5}$/.test(value) && value.split(',').every((n) => n >= 1 && n <= 65535)
+			|| _('Must be two numbers from 1 to 65535 with a comma between them.');
+
+		o = s.taboption('advanced', form.Value, 'rts', _('RTS threshold (bytes)'), _('The radio’s, while clients take turns (airtime only); empty: left alone.'));
+		o.datatype = 'range(0,65535)';
+
+		o = s.taboption('advanced', form.Value, 'demand_bytes', _('Demand: waiting (bytes)'), _('A client has demand when more than this waits for it,'));
+		o.datatype = 'range(0,100000000)';
+		o.placeholder = '3000';
+
+		o = s.taboption('advanced', form.Value, 'demand_rate', _('Demand: delivered (kbit/s)'), _('or when it gets more than this.'));
+		o.datatype = 'range(0,1000000)';
+		o.placeholder = '60';
+
+		o = s.taboption('advanced', form.Value, 'busy_threshold', _('Busy channel (%)'), _('Engages only when the channel is busier than this, where the driver tells.'));
+		o.datatype = 'range(0,100)';
+		o.placeholder = '50';
+
+		o = s.taboption('advanced', form.Value, 'engage_delay', _('Delay (ms)'), _('Engages and releases only after this long.'));
+		o.datatype = 'range(0,3600000)';
+		o.placeholder = '1000';
+
+		o = s.taboption('advanced', form.ListValue, 'match', _('Clients are told apart by'));
+		o.value('mac', _('MAC address'));
+		o.value('ip', _('IP address (behind one next hop)'));
+		o.default = 'mac';
+
+		o = s.taboption('advanced', form.ListValue, 'verbose', _('Log'));
+		o.value('0', _('what matters'));
+		o.value('1', _('more'));
+		o.value('2', _('every change'));
+		o.default = '0';
+
+		return m.render().then((node) => E([], [ common.style(), node ]));
+	}
+});
