@@ -88,32 +88,40 @@ static int fail(struct nl80211 *n, int error, const char *what)
 	return -1;
 }
 
+/* The kernel's errors are -1..-4095. */
+static int positive(int32_t error)
+{
+	return error < 0 && error >= -4095 ? -error : EBADMSG;
+}
+
 int nl80211_error(struct nl80211 *n, const struct nlmsghdr *nlh)
 {
 	const struct nlmsgerr *err = mnl_nlmsg_get_payload(nlh);
 	size_t size = mnl_nlmsg_get_payload_len(nlh), offset = sizeof(*err);
 	const struct nlattr *tb[NLMSGERR_ATTR_MSG + 1];
 	const char *text;
+	int error;
 
 	if (size < sizeof(*err))
 		return EBADMSG;
 	if (!err->error)
 		return 0;
 
-	snprintf(n->error, sizeof(n->error), "%s", strerror(-err->error));
+	error = positive(err->error);
+	snprintf(n->error, sizeof(n->error), "%s", strerror(error));
 	if (!(nlh->nlmsg_flags & NLM_F_ACK_TLVS))
-		return -err->error;
+		return error;
 	if (!(nlh->nlmsg_flags & NLM_F_CAPPED) && err->msg.nlmsg_len >= sizeof(err->msg))
 		offset += MNL_ALIGN(err->msg.nlmsg_len - sizeof(err->msg));
 	if (offset > size)
-		return -err->error;
+		return error;
 	parse((const char *)err + offset, size - offset, tb, NLMSGERR_ATTR_MSG);
 	if (!tb[NLMSGERR_ATTR_MSG])
-		return -err->error;
+		return error;
 	text = mnl_attr_get_payload(tb[NLMSGERR_ATTR_MSG]);
-	snprintf(n->error, sizeof(n->error), "%s: %.*s", strerror(-err->error),
+	snprintf(n->error, sizeof(n->error), "%s: %.*s", strerror(error),
 		 (int)strnlen(text, mnl_attr_get_payload_len(tb[NLMSGERR_ATTR_MSG])), text);
-	return -err->error;
+	return error;
 }
 
 struct nlmsghdr *nl80211_request(struct nl80211 *n, char *buf, uint8_t cmd, uint16_t flags)
@@ -159,7 +167,7 @@ static int on_done(const struct nlmsghdr *nlh, void *data)
 		memcpy(&error, mnl_nlmsg_get_payload(nlh), sizeof(error));
 	if (error >= 0)
 		return MNL_CB_STOP;
-	fail(c->n, -error, "dump");
+	fail(c->n, positive(error), "dump");
 	return MNL_CB_ERROR;
 }
 

@@ -53,11 +53,11 @@ def sent_to(bed):
 
 
 def ping_all(bed, family):
-    """5 pings to the first station, 7 to the second, ...: a mixed-up map cannot go unnoticed."""
-    counts = [5 + 2 * s.index for s in bed.stations]
-    for wanted in [2] * STATIONS, counts:  # first, neighbours are found
+    """3 pings to the first station, 5 to the second, ...: a mixed-up map cannot go unnoticed."""
+    counts = [3 + 2 * s.index for s in bed.stations]
+    for wanted in [1] * STATIONS, counts:  # first, neighbours are found
         before = sent_to(bed)
-        pings = [bed.server.popen("ping", f"-{family}", "-q", "-i", "0.2", "-W", "5", "-c", str(n), "-s", str(PING_BYTES),
+        pings = [bed.server.popen("ping", f"-{family}", "-q", "-i", "0.1", "-W", "5", "-c", str(n), "-s", str(PING_BYTES),
                                   s.ipv4 if family == 4 else s.ipv6, stdout=-1, text=True)
                  for n, s in zip(wanted, bed.stations)]
         output = [p.communicate()[0] for p in pings]

@@ -45,7 +45,7 @@ class Station(Netns):
         self("ip", "route", "add", "fd08::/64", "via", "fd09::2")
 
     def join(self):
-        self("iw", "dev", "wlan0", "connect", "bed")
+        self("iw", "dev", "wlan0", "connect", "bed", "2412")  # channel 1: no need to scan the others
 
     def leave(self):
         self("iw", "dev", "wlan0", "disconnect")
