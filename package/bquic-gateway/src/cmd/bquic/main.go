@@ -82,15 +82,15 @@ func run(ctx context.Context, args []string) int {
 			continue
 		}
 		err := c.run(ctx, args[1:])
-		var wrong usageError
-		switch {
-		case err == nil, errors.Is(err, flag.ErrHelp):
+		if err == nil || errors.Is(err, flag.ErrHelp) {
 			return exitOK
-		case errors.As(err, &wrong):
-			fmt.Fprintf(os.Stderr, "bquic %s: %v\n", c.name, err)
+		}
+		for line := range strings.Lines(err.Error()) { // a file can have many mistakes
+			fmt.Fprintf(os.Stderr, "bquic %s: %s\n", c.name, strings.TrimSuffix(line, "\n"))
+		}
+		if errors.As(err, new(usageError)) {
 			return exitUsage
 		}
-		fmt.Fprintf(os.Stderr, "bquic %s: %v\n", c.name, err)
 		return exitFail
 	}
 	fmt.Fprintf(os.Stderr, "bquic: no command %q; see bquic --help\n", args[0])

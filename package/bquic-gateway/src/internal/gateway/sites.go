@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/netip"
+	"net/url"
 	"os"
 	"path"
 	"slices"
@@ -113,9 +114,8 @@ func (f files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil && info.IsDir() {
 		file.Close()
 		if !strings.HasSuffix(r.URL.Path, "/") {
-			// Relative links in the index need the slash. Only the last
-			// element is given: "//host/" would lead to another server.
-			http.Redirect(w, r, path.Base(name)+"/", http.StatusMovedPermanently)
+			// Relative links in the index need the slash.
+			http.Redirect(w, r, (&url.URL{Path: name + "/"}).String(), http.StatusMovedPermanently)
 			return
 		}
 		name = path.Join(name, "index.html")

@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+
+	"bquic/internal/cert"
+	"bquic/internal/client"
+	"bquic/internal/config"
+	"bquic/internal/profile"
+	"bquic/internal/status"
+)
+
+// start runs a gateway on loopback until the test ends.
+func start(t *testing.T, cfg config.Gateway) *Server {
+	t.Helper()
+	dir := t.TempDir()
+	cfg.Listen = "127.0.0.1:0"
+	cfg.StateDir = dir
+	cfg.StatusSocket = filepath.Join(dir, "s")
+	profiles := profile.NewSet()
+	cfg.MeshProfile, cfg.Standard = profiles[profile.BQUIC], profiles[profile.Standard]
+	s, err := New(cfg, "test", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	select {
+	case <-s.Ready():
+	case err := <-done:
+		cancel()
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return s
+}
+
+func (s *Server) url(path string) string { return fmt.Sprintf("https://%s%s", s.addr, path) }
+
+// clients are ways to load from s: by HTTP/3, HTTP/2 and HTTP/1.1.
+func clients(t *testing.T, s *Server) map[string]*http.Client {
+	conf := func(protos ...string) *tls.Config {
+		c := &tls.Config{NextProtos: protos}
+		s.pin.Verify(c)
+		return c
+	}
+	h3 := &http3.Transport{TLSClientConfig: conf(http3.NextProtoH3)}
+	h2 := &http.Transport{TLSClientConfig: conf("h2"), ForceAttemptHTTP2: true}
+	h1 := &http.Transport{TLSClientConfig: conf("http/1.1")}
+	t.Cleanup(func() {
+		h3.Close()
+		h2.CloseIdleConnections()
+		h1.CloseIdleConnections()
+	})
+	all := make(map[string]*http.Client)
+	for proto, transport := range map[string]http.RoundTripper{"HTTP/3.0": h3, "HTTP/2.0": h2, "HTTP/1.1": h1} {
+		all[proto] = &http.Client{
+			Transport:     transport,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
+	}
+	return all
+}
+
+func TestFiles(t *testing.T) {
+	root := t.TempDir()
+	big := make([]byte, 3<<20)
+	_, _ = rand.Read(big)
+	for name, data := range map[string]string{
+		"a/index.html": "index of a", "a/page.txt": "0123456789", ".secret": "x", "a/.git/config": "x", "big": string(big),
+		"empty/.keep": "", "..odd": "x",
+	} {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(data), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	outside := filepath.Join(t.TempDir(), "outside")
+	if err := os.WriteFile(outside, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for link, target := range map[string]string{"escape": outside, "up": "../../../../../../etc/passwd", "within": "a/page.txt", "dir": "/etc"} {
+		if err := os.Symlink(target, filepath.Join(root, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mkfifo(filepath.Join(root, "fifo"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, config.Gateway{Sites: []config.Site{
+		{Hosts: []string{"files.example"}, Root: root},
+	}})
+	type want struct {
+		status         int
+		body, location string
+	}
+	notFound := want{404, "404 page not found\n", ""}
+	for proto, c := range clients(t, s) {
+		for _, test := range []struct {
+			method, host, path string
+			want               want
+		}{
+			{"GET", "files.example", "/a/page.txt", want{200, "0123456789", ""}},
+			{"GET", "FILES.example.:443", "/a/page.txt", want{200, "0123456789", ""}},
+			{"HEAD", "files.example", "/a/page.txt", want{200, "", ""}},
+			{"GET", "files.example", "/a/", want{200, "index of a", ""}},
+			{"GET", "files.example", "/a", want{301, "", "/a/"}},
+			{"GET", "files.example", "//a", want{301, "", "/a/"}},
+			{"GET", "files.example", "/big", want{200, string(big), ""}},
+			{"GET", "files.example", "/within", want{200, "0123456789", ""}},
+			{"GET", "files.example", "/a/page.txt/", notFound},
+			{"GET", "files.example", "/empty/", notFound},
+			{"GET", "files.example", "/", notFound},
+			{"GET", "files.example", "/.secret", notFound},
+			{"GET", "files.example", "/..odd", notFound},
+			{"GET", "files.example", "/a/.git/config", notFound},
+			{"GET", "files.example", "/%2e%2e/%2e%2e/etc/passwd", notFound},
+			{"GET", "files.example", "/a/..%2f..%2fetc%2fpasswd", notFound},
+			{"GET", "files.example", "/escape", notFound},
+			{"GET", "files.example", "/up", notFound},
+			{"GET", "files.example", "/dir/passwd", notFound},
+			{"GET", "files.example", "/fifo", notFound},
+			{"GET", "files.example", "/a%00b", notFound},
+			{"POST", "files.example", "/a/page.txt", want{405, "only GET and HEAD are served\n", ""}},
+			{"GET", "other.example", "/a/page.txt", want{421, "no site of this name\n", ""}},
+		} {
+			t.Run(proto+test.method+test.host+test.path, func(t *testing.T) {
+				req, err := http.NewRequest(test.method, s.url(test.path), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Host = test.host
+				res, err := c.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer res.Body.Close()
+				body, err := io.ReadAll(res.Body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if res.Proto != proto {
+					t.Errorf("protocol %s", res.Proto)
+				}
+				if alt := res.Header.Get("Alt-Svc"); proto != "HTTP/3.0" && alt != fmt.Sprintf(`h3=":%d"; ma=86400`, s.addr.Port()) {
+					t.Errorf("Alt-Svc %q", alt)
+				}
+				if test.want.status == 301 {
+					body = nil
+				}
+				if got := (want{res.StatusCode, string(body), res.Header.Get("Location")}); got != test.want {
+					t.Errorf("got %d %.80q %q\nwant %d %.80q %q", got.status, got.body, got.location, test.want.status, test.want.body, test.want.location)
+				}
+			})
+		}
+	}
+}
+
+func TestProxy(t *testing.T) {
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s %s host=%s for=%q host=%q proto=%q via=%q body=%d", r.Method, r.URL, r.Host,
+			r.Header["X-Forwarded-For"], r.Header["X-Forwarded-Host"], r.Header["X-Forwarded-Proto"], r.Header["Forwarded"], len(body))
+	}))
+	defer origin.Close()
+	u, err := url.Parse(origin.URL + "/base")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, err := url.Parse("http://127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, config.Gateway{Sites: []config.Site{
+		{Hosts: []string{"*"}, Origin: u},
+		{Hosts: []string{"gone.example"}, Origin: gone},
+	}})
+	for proto, c := range clients(t, s) {
+		do := func(method, host string, body []byte) string {
+			req, err := http.NewRequest(method, s.url("/x?y=z"), bytes.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Host = host
+			req.Header.Set("X-Forwarded-For", "192.0.2.66")
+			req.Header.Set("X-Forwarded-Host", "spoofed")
+			req.Header.Set("Forwarded", "for=spoofed")
+			res, err := c.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			got, err := io.ReadAll(res.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return fmt.Sprint(res.StatusCode, " ", string(got))
+		}
+		want := `200 POST /base/x?y=z host=site.example for=["127.0.0.1"] host=["site.example"] proto=["https"] via=[] body=1000000`
+		if got := do("POST", "site.example", make([]byte, 1000000)); got != want {
+			t.Errorf("%s: got  %s\nwant %s", proto, got, want)
+		}
+		if got := do("GET", "gone.example", nil); got != "502 the origin server does not answer\n" {
+			t.Errorf("%s: %s", proto, got)
+		}
+	}
+}
+
+// TestProfiles: the client's prefix decides, and status shows it.
+func TestProfiles(t *testing.T) {
+	root := t.TempDir()
+	if err := os.WriteFile(filepath.Join(root, "f"), make([]byte, 500000), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, config.Gateway{
+		Mesh:  []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")},
+		Sites: []config.Site{{Hosts: []string{"*"}, Root: root}},
+	})
+	fetch := func(local string) *client.Result {
+		res, err := client.Fetch(t.Context(), s.url("/f"), io.Discard, client.Options{
+			Profile: profile.NewSet()[profile.BQUIC], Pin: &s.pin, LocalAddr: netip.MustParseAddr(local),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Bytes != 500000 || res.Status != 200 || res.Stats.PacketsReceived < 300 || res.DataPerAck < 1 || res.HandshakeMS <= 0 {
+			t.Errorf("got %+v", res)
+		}
+		return res
+	}
+	mesh, other := fetch("127.0.0.2"), fetch("127.0.0.1")
+
+	find := func(remote string) (c Connection) {
+		waitFor(t, func() bool {
+			for _, c = range readStatus(t, s).Connections {
+				if c.Remote == remote && c.Closed {
+					return true
+				}
+			}
+			return false
+		})
+		return c
+	}
+	for _, test := range []struct {
+		remote, profile string
+	}{{mesh.LocalAddr, "bquic"}, {other.LocalAddr, "standard"}} {
+		c := find(test.remote)
+		if c.Profile != test.profile || c.Protocol != "h3" || c.TransportStats.PacketsAcked < 300 || c.DataPerAck < 1 {
+			t.Errorf("got %+v", c)
+		}
+	}
+	// The configuration that quic-go was given, not only the name.
+	addr := func(a string) net.Addr { return net.UDPAddrFromAddrPort(netip.MustParseAddrPort(a)) }
+	if got := s.quicConfig(addr("127.0.0.2:1")).Burst; got != s.cfg.MeshProfile.Burst {
+		t.Errorf("mesh: %+v", got)
+	}
+	if got := s.quicConfig(addr("[::ffff:127.0.0.2]:1")).Burst; got != s.cfg.MeshProfile.Burst {
+		t.Errorf("mesh, IPv4-mapped: %+v", got)
+	}
+	if got := s.quicConfig(addr("127.0.0.3:1")).Burst; got != (quic.Burst{Stats: true}) {
+		t.Errorf("other: %+v", got)
+	}
+}
+
+func readStatus(t *testing.T, s *Server) (st Status) {
+	t.Helper()
+	data, err := status.Read(s.cfg.StatusSocket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &st); err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+func waitFor(t *testing.T, ok func() bool) {
+	t.Helper()
+	for range 1000 {
+		if ok() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("it did not happen")
+}
+
+func TestStatus(t *testing.T) {
+	s := start(t, config.Gateway{Sites: []config.Site{{Hosts: []string{"*"}, Root: t.TempDir()}}})
+	for range maxClosed + 3 {
+		if _, err := client.Fetch(t.Context(), s.url("/"), io.Discard, client.Options{Pin: &s.pin}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held := clients(t, s)["HTTP/3.0"]
+	res, err := held.Get(s.url("/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	waitFor(t, func() bool { return readStatus(t, s).Live == 1 })
+	st := readStatus(t, s)
+	if st.Role != "gateway" || st.Version != "test" || st.PID != os.Getpid() || st.Listen != s.addr.String() ||
+		st.Total != maxClosed+4 || len(st.Connections) != maxClosed+1 || st.Tunnels != nil {
+		t.Errorf("got %+v", st)
+	}
+	if pin, err := cert.ParsePin(st.Pin); err != nil || pin != s.pin {
+		t.Errorf("pin %q, %v", st.Pin, err)
+	}
+	for i, c := range st.Connections {
+		if c.Closed != (i > 0) {
+			t.Errorf("connection %d: closed %t", i, c.Closed)
+		}
+		if i > 1 && c.ID >= st.Connections[i-1].ID {
+			t.Errorf("closed connections are not latest first: %d after %d", c.ID, st.Connections[i-1].ID)
+		}
+	}
+}
+
+// TestConnect: CONNECT reaches the tunnel by HTTP/3 only, and only with a token.
+func TestConnect(t *testing.T) {
+	echo, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer echo.Close()
+	go func() {
+		for {
+			conn, err := echo.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = io.Copy(conn, conn)
+				conn.Close()
+			}()
+		}
+	}()
+	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	origin, err := url.Parse("http://" + echo.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sites := []config.Site{{Hosts: []string{"*"}, Origin: origin}}
+	connect := func(s *Server, token string) (int, *http3.RequestStream) {
+		conf := &tls.Config{NextProtos: []string{http3.NextProtoH3}}
+		s.pin.Verify(conf)
+		conn, err := quic.DialAddr(t.Context(), s.addr.String(), conf, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.CloseWithError(0, "") })
+		str, err := (&http3.Transport{}).NewClientConn(conn).OpenRequestStream(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = str.SendRequestHeader(&http.Request{
+			Method: http.MethodConnect, Host: echo.Addr().String(), URL: &url.URL{Host: echo.Addr().String()},
+			Header: http.Header{"Proxy-Authorization": {"Bearer " + token}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := str.ReadResponse()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.StatusCode, str
+	}
+	for _, test := range []struct {
+		name   string
+		cfg    config.Gateway
+		token  string
+		status int
+	}{
+		{"no token configured", config.Gateway{ConnectFrom: loopback, ConnectTo: loopback}, "", 501},
+		{"wrong token", config.Gateway{Token: "right-token", ConnectFrom: loopback, ConnectTo: loopback}, "wrong-token", 407},
+		{"client not allowed", config.Gateway{Token: "right-token", ConnectFrom: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}, "right-token", 403},
+		{"target not allowed", config.Gateway{Token: "right-token", ConnectFrom: loopback}, "right-token", 403},
+		{"allowed", config.Gateway{Token: "right-token", ConnectFrom: loopback, ConnectTo: loopback}, "right-token", 200},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.cfg.Sites = sites
+			s := start(t, test.cfg)
+			got, str := connect(s, test.token)
+			if got != test.status {
+				t.Fatalf("status %d, want %d", got, test.status)
+			}
+			if got == 200 {
+				if _, err := str.Write([]byte("hello")); err != nil {
+					t.Fatal(err)
+				}
+				str.Close()
+				if data, err := io.ReadAll(str); err != nil || string(data) != "hello" {
+					t.Errorf("got %q, %v", data, err)
+				}
+				if st := readStatus(t, s); st.Tunnels == nil || st.Tunnels.Total != 1 {
+					t.Errorf("tunnels %+v", st.Tunnels)
+				}
+			}
+			// By TCP never, whatever the token, and not by way of a site's origin.
+			conf := &tls.Config{NextProtos: []string{"http/1.1"}}
+			s.pin.Verify(conf)
+			conn, err := tls.Dial("tcp", s.addr.String(), conf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Bearer right-token\r\n\r\n", echo.Addr())
+			reply := make([]byte, 12)
+			if _, err := io.ReadFull(conn, reply); err != nil || !strings.HasPrefix(string(reply), "HTTP/1.1 405") {
+				t.Errorf("CONNECT by HTTP/1.1: %q, %v", reply, err)
+			}
+		})
+	}
+	// Streams for many TCP connections: for relays only.
+	s := &Server{cfg: config.Gateway{ConnectFrom: loopback}}
+	if got := s.quicConfig(&net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}).MaxIncomingStreams; got != 0 {
+		t.Errorf("%d streams without a token", got)
+	}
+}
