@@ -92,8 +92,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Token == "" {
 		return c, errors.New("token: missing")
 	}
-	if strings.ContainsFunc(c.Token, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return c, errors.New("token: not printable ASCII")
+	if strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return c, errors.New("token: contains a space or what is not printable ASCII")
 	}
 	if c.Connections == 0 {
 		c.Connections = 1

@@ -1,23 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package relay
+package relay_test
 
 import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/sha256"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"os"
 	"os/exec"
@@ -31,10 +23,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quic-go/quic-go"
-	"github.com/quic-go/quic-go/http3"
 	"golang.org/x/sys/unix"
 
+	"bquic/internal/cert"
+	"bquic/internal/config"
+	"bquic/internal/gateway"
+	"bquic/internal/profile"
+	"bquic/internal/relay"
 	"bquic/internal/tunnel"
 )
 
@@ -46,7 +41,7 @@ import (
 // another role, so that they can be killed. Phone and origin are sockets of the
 // test. The origin tells by the source address how a connection came to it.
 const (
-	token = "correct horse"
+	token = "correct-horse"
 	// patience is how long a test waits for what must happen at some time.
 	patience = 20 * time.Second
 
@@ -77,19 +72,13 @@ func TestMain(m *testing.M) {
 
 // A role is what another process of the test does.
 type role struct {
-	Relay   *Config
-	Gateway *gatewayRole
-}
-
-type gatewayRole struct {
-	Cert, Key []byte // DER
-	Token     string
-	Limit     int
+	Relay   *relay.Config
+	Gateway string // UCI file
 }
 
 // figures is what a process answers to each line that it reads.
 type figures struct {
-	Relay      *Status
+	Relay      *relay.Status
 	Gateway    *tunnel.Stats
 	Goroutines int
 	Files      int
@@ -115,45 +104,33 @@ func play(encoded string) error {
 	}
 
 	if r.Relay != nil {
-		relay, err := New(*r.Relay, logger)
+		rel, err := relay.New(*r.Relay, logger)
 		if err != nil {
 			return err
 		}
 		go func() {
-			<-relay.Ready()
+			<-rel.Ready()
 			answer(func(f *figures) {
-				status := relay.Status().(Status)
+				status := rel.Status().(relay.Status)
 				f.Relay = &status
 			})
 		}()
-		return relay.Run(ctx)
+		return rel.Run(ctx)
 	}
 
-	key, err := x509.ParsePKCS8PrivateKey(r.Gateway.Key)
+	cfg, err := config.Parse("gateway", []byte(r.Gateway))
 	if err != nil {
 		return err
 	}
-	h := &tunnel.Handler{Token: r.Gateway.Token, Limit: r.Gateway.Limit, Logger: logger}
-	udp, err := net.ListenUDP("udp", &net.UDPAddr{Port: 443})
+	server, err := gateway.New(cfg.Gateway, "test", logger)
 	if err != nil {
 		return err
 	}
-	reset := quic.StatelessResetKey(sha256.Sum256(r.Gateway.Key))
-	transport := &quic.Transport{Conn: udp, StatelessResetKey: &reset}
-	l, err := transport.ListenEarly(
-		http3.ConfigureTLSConfig(&tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{r.Gateway.Cert}, PrivateKey: key}}}),
-		&quic.Config{MaxIncomingStreams: tunnel.MaxStreams})
-	if err != nil {
-		return err
-	}
-	server := &http3.Server{Handler: h}
-	context.AfterFunc(ctx, func() { server.Close() })
-	go answer(func(f *figures) {
-		stats := h.Stats()
-		f.Gateway = &stats
-	})
-	server.ServeListener(l)
-	return nil
+	go func() {
+		<-server.Ready()
+		answer(func(f *figures) { f.Gateway = server.Status().Tunnels })
+	}()
+	return server.Run(ctx)
 }
 
 // A process plays a role in a namespace.
@@ -185,10 +162,10 @@ func (l *logBuffer) String() string {
 
 // A mesh is a set of namespaces, and the key of its gateway.
 type mesh struct {
-	t         *testing.T
-	ns        map[string]string
-	cert, key []byte
-	pin       string
+	t     *testing.T
+	ns    map[string]string
+	state string // directory of the gateway's certificate
+	pin   string
 }
 
 var meshes atomic.Int32
@@ -219,23 +196,12 @@ func newMesh(t *testing.T) *mesh {
 	m.ip("gateway", "route add 10.77.0.0/24 via "+node4, "-6 route add fd77::/64 via "+node6)
 	m.ip("origin", "route add default via "+exit4, "-6 route add default via "+exit6)
 
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	m.state = t.TempDir()
+	made, _, err := cert.LoadOrCreate(m.state, []string{"gateway"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"gateway"}}
-	if m.cert, err = x509.CreateCertificate(rand.Reader, template, template, key.Public(), key); err != nil {
-		t.Fatal(err)
-	}
-	if m.key, err = x509.MarshalPKCS8PrivateKey(key); err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := x509.ParseCertificate(m.cert)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := sha256.Sum256(parsed.RawSubjectPublicKeyInfo)
-	m.pin = "sha256/" + base64.StdEncoding.EncodeToString(sum[:])
+	m.pin = cert.PinOf(made.Leaf).String()
 	return m
 }
 
@@ -429,19 +395,34 @@ func (p *process) signal(s syscall.Signal) error {
 }
 
 func (m *mesh) startGateway() *process {
-	return m.start("gateway", role{Gateway: &gatewayRole{Cert: m.cert, Key: m.key, Token: token}})
+	return m.start("gateway", role{Gateway: fmt.Sprintf(`
+config gateway
+	option enabled '1'
+	option listen ':443'
+	option state_dir '%s'
+	option status_socket '%s/gateway.sock'
+	option token '%s'
+	option mesh_profile 'bquic'
+	list mesh '10.0.0.0/8'
+	list mesh 'fd00::/8'
+`, m.state, m.state, token)})
 }
 
-func (m *mesh) config(mode string) Config {
-	return Config{
+func (m *mesh) config(mode string) relay.Config {
+	m.t.Helper()
+	burst, err := profile.NewSet().Get(profile.BQUIC)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return relay.Config{
 		Gateway: gateway4 + ":443", Pin: m.pin, Token: token,
 		Mode: mode, Interfaces: []string{"br-lan"},
-		Burst: quic.Burst{Stats: true},
+		Burst: burst.Burst,
 	}
 }
 
 // startRelay starts a relay and waits until it takes connections.
-func (m *mesh) startRelay(c Config) *process {
+func (m *mesh) startRelay(c relay.Config) *process {
 	m.t.Helper()
 	p := m.start("node", role{Relay: &c})
 	p.await("the relay to take connections", func(f figures) bool { return f.Relay.Taking })

@@ -27,7 +27,7 @@ import (
 	"github.com/quic-go/quic-go/http3"
 )
 
-const token = "correct horse"
+const token = "correct-horse"
 
 // patience is how long a test waits for what must happen at some time.
 const patience = 30 * time.Second

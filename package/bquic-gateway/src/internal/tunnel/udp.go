@@ -3,10 +3,32 @@
 package tunnel
 
 import (
+	"crypto/hkdf"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
 	"syscall"
+
+	"github.com/quic-go/quic-go"
 )
+
+// GatewayTransport returns a gateway's transport. Its stateless reset key is
+// derived from the certificate's, so a gateway that was restarted can tell
+// relays at once that it has forgotten their connections.
+func GatewayTransport(udp *net.UDPConn, cert *tls.Certificate) (*quic.Transport, error) {
+	secret, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+	if err != nil {
+		return nil, err
+	}
+	reset, err := hkdf.Key(sha256.New, secret, nil, "bquic stateless reset", len(quic.StatelessResetKey{}))
+	if err != nil {
+		return nil, err
+	}
+	key := quic.StatelessResetKey(reset)
+	return &quic.Transport{Conn: PacketConn{udp}, StatelessResetKey: &key}, nil
+}
 
 // A PacketConn is a UDP socket for quic.Transport that loses a packet where
 // the kernel cannot send it just now. quic-go would give up the connection, and
