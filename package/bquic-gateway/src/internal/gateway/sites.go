@@ -4,6 +4,7 @@ package gateway
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -34,7 +35,7 @@ func newSites(cfg []config.Site, log *slog.Logger) (*sites, error) {
 	for _, site := range cfg {
 		h, err := newSite(site, log)
 		if err != nil {
-			return nil, fmt.Errorf("site %s: %w", site.Hosts[0], err)
+			return nil, fmt.Errorf("site with host %s: %w", site.Hosts[0], err)
 		}
 		for _, host := range site.Hosts {
 			s.byHost[host] = h
@@ -49,7 +50,7 @@ func newSite(site config.Site, log *slog.Logger) (http.Handler, error) {
 	}
 	root, err := os.OpenRoot(site.Root)
 	if err != nil {
-		return nil, fmt.Errorf("cannot open root: %w", err)
+		return nil, fmt.Errorf("root: %w", err)
 	}
 	return files{root, log}, nil
 }
@@ -137,6 +138,9 @@ func (f files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
+	if r.ProtoMajor == 3 {
+		w = largeWrites{w}
+	}
 	http.ServeContent(w, r, info.Name(), info.ModTime(), file)
 }
 
@@ -183,10 +187,26 @@ func newProxy(site config.Site, log *slog.Logger) http.Handler {
 	}
 }
 
-// bufferPool spares a router one 32 KiB buffer per request.
+// bodyBuffer is the size of the pieces that bodies are written in. Each ends in
+// a short packet: with the 32 KiB of io.Copy, HTTP/3 packets carry 1,313 bytes
+// on average, with this 1,390.
+const bodyBuffer = 128 << 10
+
+// bufferPool spares a router one such buffer per request.
 type bufferPool struct{ sync.Pool }
 
-var buffers = bufferPool{sync.Pool{New: func() any { return new([32 << 10]byte) }}}
+var buffers = bufferPool{sync.Pool{New: func() any { return new([bodyBuffer]byte) }}}
 
-func (p *bufferPool) Get() []byte  { return p.Pool.Get().(*[32 << 10]byte)[:] }
-func (p *bufferPool) Put(b []byte) { p.Pool.Put((*[32 << 10]byte)(b)) }
+func (p *bufferPool) Get() []byte  { return p.Pool.Get().(*[bodyBuffer]byte)[:] }
+func (p *bufferPool) Put(b []byte) { p.Pool.Put((*[bodyBuffer]byte)(b)) }
+
+// largeWrites makes http.ServeContent write pieces of bodyBuffer.
+type largeWrites struct{ http.ResponseWriter }
+
+func (w largeWrites) ReadFrom(r io.Reader) (int64, error) {
+	b := buffers.Get()
+	defer buffers.Put(b)
+	return io.CopyBuffer(struct{ io.Writer }{w.ResponseWriter}, r, b)
+}
+
+func (w largeWrites) Unwrap() http.ResponseWriter { return w.ResponseWriter }
