@@ -416,6 +416,63 @@ static int fw_setup(struct wifirr *w, char *why, size_t size)
 					      ETH_P_ALL, 0, "fw"), why, size);
 }
 
+struct offload {
+	bool hardware, software;
+};
+
+static int flowtable(const struct nlmsghdr *nlh, void *data)
+{
+	const struct nlattr *attr;
+	struct offload *offload = data;
+	uint32_t flags = 0;
+
+	if ((nlh->nlmsg_type & 0xff) != NFT_MSG_NEWFLOWTABLE)
+		return MNL_CB_OK;
+	mnl_attr_for_each(attr, nlh, sizeof(struct nfgenmsg))
+		if (mnl_attr_get_type(attr) == NFTA_FLOWTABLE_FLAGS && mnl_attr_get_payload_len(attr) == 4)
+			flags = ntohl(mnl_attr_get_u32(attr));
+	if (flags & NFT_FLOWTABLE_HW_OFFLOAD)
+		offload->hardware = true;
+	else
+		offload->software = true;
+	return MNL_CB_OK;
+}
+
+/*
+ * Offloaded packets do not come by: in hardware they pass by every qdisc; in
+ * software they are sent straight from the port below a bridge.
+ */
+void classify_warn_offload(struct wifirr *w)
+{
+	char buf[64] __attribute__((aligned(NLMSG_ALIGNTO)));
+	struct mnl_socket *nl = mnl_socket_open2(NETLINK_NETFILTER, SOCK_CLOEXEC);
+	struct timeval timeout = { .tv_sec = 3 };
+	struct offload offload = { false, false };
+	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
+	struct nfgenmsg *nf;
+	char path[64];
+
+	w->warning[0] = '\0';
+	if (!nl)
+		return;
+	setsockopt(mnl_socket_get_fd(nl), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+	nlh->nlmsg_type = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_GETFLOWTABLE;
+	nf = mnl_nlmsg_put_extra_header(nlh, sizeof(*nf));
+	*nf = (struct nfgenmsg){ .version = NFNETLINK_V0 };
+	if (mnl_socket_bind(nl, 0, MNL_SOCKET_AUTOPID) == 0)
+		rtnl_dump(nl, nlh, flowtable, &offload);
+	mnl_socket_close(nl);
+	snprintf(path, sizeof(path), "/sys/class/net/%s/bridge", w->config.device);
+	if (offload.hardware)
+		snprintf(w->warning, sizeof(w->warning), "hardware flow offload is on: offloaded traffic passes by the scheduler "
+			 "(uci set firewall.@defaults[0].flow_offloading_hw=0)");
+	else if (offload.software && access(path, F_OK) == 0)
+		snprintf(w->warning, sizeof(w->warning), "software flow offload is on: it passes by a bridge's scheduler; "
+			 "schedule the wireless device itself");
+	if (w->warning[0])
+		logmsg(LOG_WARNING, "%s: %s", w->config.device, w->warning);
+}
+
 int classify_start(struct wifirr *w, struct mnl_socket *nl, char *reason, size_t size)
 {
 	char why[128];

@@ -129,6 +129,11 @@ static void status(struct text *t, const struct wifirr *w)
 		put_string(t, w->refused);
 	else
 		put(t, "null");
+	put(t, ",\"warning\":");
+	if (w->warning[0])
+		put_string(t, w->warning);
+	else
+		put(t, "null");
 	put(t, ",\"classifier\":\"%s\"", classify_name());
 	put(t, ",\"mode\":\"%s\",\"engage\":\"%s\"", mode_name(w), engage_name(w));
 	put(t, ",\"engaged\":%s,\"throttling\":%s,\"paused\":%s,\"why\":", yes(p->engaged), yes(p->scheduling), yes(p->paused));

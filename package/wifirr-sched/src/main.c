@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <sys/un.h>
@@ -23,6 +24,7 @@
 
 #include "wifirrd.h"
 
+#define RUN_DIR "/var/run/wifirr"
 #define EXPECTED_REFRESH_MS 60000	/* stations' expected throughput */
 #define RECOVER_MS 1000			/* between attempts to set the backend up again */
 #define RECOVER_TRIES 5			/* failed ones in a row before giving up */
@@ -244,6 +246,7 @@ static int attach(struct wifirr *w, char *reason, size_t size)
 		survey_start(w);	/* unknown is an answer too */
 	if (backend_start(w, reason, size) < 0)
 		goto fail;
+	classify_warn_offload(w);
 	logmsg(LOG_NOTICE, "%s: scheduling by %s", w->config.device, w->backend->name);
 	return 0;
 fail:
@@ -480,7 +483,7 @@ static void usage(void)
 	       "  --always ADDR         never throttle this client (MAC or IP; may be repeated)\n"
 	       "  --ignore ADDR         the same, and its demand does not count (may be repeated)\n"
 	       "  --exempt-voice        never throttle DSCP EF and VOICE-ADMIT, htb only\n"
-	       "  --control PATH        control socket (/var/run/wifirrd.NAME.sock)\n"
+	       "  --control PATH        control socket (/var/run/wifirr/NAME.sock)\n"
 	       "  --verbose             say more; twice: every change\n"
 	       "  --help                this text\n"
 	       "  --version             version\n");
@@ -649,7 +652,7 @@ static int parse(struct config *c, int argc, char **argv)
 	if (c->rate_kbit && c->trickle_kbit >= c->rate_kbit)
 		bad("--trickle %u: not below --rate %u", c->trickle_kbit, c->rate_kbit);
 	if (!c->control[0] && c->device[0])
-		snprintf(c->control, sizeof(c->control), "/var/run/wifirrd.%s.sock", c->device);
+		snprintf(c->control, sizeof(c->control), RUN_DIR "/%s.sock", c->device);
 	return optind;
 }
 
@@ -724,6 +727,8 @@ int main(int argc, char **argv)
 	if (!w->ifindex)
 		bad("--device %s: no such device", w->config.device);
 	claim_device(&w->config);
+	if (strncmp(w->config.control, RUN_DIR "/", strlen(RUN_DIR "/")) == 0)
+		mkdir(RUN_DIR, 0750);	/* if it cannot be, binding the socket says so */
 	if (control_start(w, reason, sizeof(reason)) < 0)
 		bad("%s", reason);
 	w->started = now_ms();

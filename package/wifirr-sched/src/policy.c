@@ -186,7 +186,7 @@ static void update_demand(const struct policy_config *config, struct policy_clie
 {
 	if (dt > 0) {
 		uint64_t bps = c->sampled * 8 * 1000 / dt;
-		uint64_t cap = 2 * (uint64_t)config->demand_bps;
+		uint64_t cap = 2 * (uint64_t)config->demand_bps + 1;
 
 		c->rate_bps = average(c->rate_bps, bps, dt);
 		/*
@@ -584,7 +584,10 @@ void policy_explain(const struct policy *p, char *text, size_t size)
 			 p->value, p->threshold);
 		return;
 	case POLICY_REASON_DEMAND:
-		snprintf(text, size, "%d clients with demand, more than %d", p->value, p->threshold);
+		if (p->config.mode == POLICY_PAPER && p->config.engage == POLICY_ALWAYS)
+			snprintf(text, size, "%d clients, more than %d", p->value, p->threshold);
+		else
+			snprintf(text, size, "%d clients with demand, more than %d", p->value, p->threshold);
 		return;
 	case POLICY_REASON_DEMAND_BUSY:
 		snprintf(text, size, "%u clients with demand, channel busy %d permille of the time, more than %d",

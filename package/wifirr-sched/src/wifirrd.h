@@ -115,6 +115,7 @@ struct wifirr {
 	struct station station[POLICY_CLIENTS_MAX];
 	const struct backend *backend;	/* NULL while there is no device */
 	char refused[160];		/* why auto did not take the first backend */
+	char warning[192];		/* what keeps it from working fully */
 	int ifindex;			/* 0 while there is no device */
 	uint32_t mtu;
 	uint32_t gso_max_segs;		/* the device's when first seen */
@@ -231,6 +232,8 @@ void classify_del(struct wifirr *w, uint16_t id);
 int classify_flush(void);
 void classify_stop(struct wifirr *w);
 const char *classify_name(void);
+/* Fills w->warning if flow offload passes by the device's qdisc. */
+void classify_warn_offload(struct wifirr *w);
 
 /* control.c */
 int control_start(struct wifirr *w, char *reason, size_t size);

@@ -188,8 +188,8 @@ class Bed:
             self.air("tc", "qdisc", "add", "dev", "down0", "root", "tbf", "rate", f"{rate_kbit}kbit",
                      "burst", "3100", "limit", "150000")
 
-    def daemon(self, *args, **kwargs):
-        d = Daemon(self.box, "dl0", *args, **kwargs)
+    def daemon(self, *args, device="dl0", **kwargs):
+        d = Daemon(self.box, device, *args, **kwargs)
         self.daemons.append(d)
         return d
 

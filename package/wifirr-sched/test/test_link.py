@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the htb backend does to real TCP on a real link of 20 Mbit/s."""
 import statistics
+import subprocess
 import time
 
 from bed import Bed, Downloads, address, read_pcap, wait_for
@@ -139,3 +140,42 @@ def test_twenty_downloads_take_turns(tmp_path):
     assert statistics.mean(switch_on) <= 5
     assert max(switch_on) <= 20
     assert late == 0
+
+
+def median_rtt(ping):
+    """Median of a running ping's answers, ms."""
+    text, _ = ping.communicate(timeout=20)
+    return statistics.median(float(line.split("time=")[1].split()[0]) for line in text.splitlines() if "time=" in line)
+
+
+def test_few_clients_lose_nothing():
+    """K clients with demand: five interleaved runs with and without the daemon."""
+    rows = {"without": [], "with": []}
+    with Bed(6, LINK_KBIT) as bed:
+        downloads = Downloads(bed, range(3))
+        downloads.run(3)
+        for _ in range(5):
+            for name in rows:
+                daemon = bed.daemon("--rate", str(LINK_KBIT)).ready() if name == "with" else None
+                downloads.run(1)
+                # a client without demand beside three that have it
+                ping = bed.server.popen("ping", "-n", "-i", "0.1", "-w", "3", address(5), stdout=subprocess.PIPE, text=True)
+                before = sum(downloads.received.values())
+                start = time.monotonic()
+                downloads.run(3.1)
+                kbit = (sum(downloads.received.values()) - before) * 8 / (time.monotonic() - start) / 1000
+                if daemon:
+                    status = daemon.status()
+                    assert status["clients_with_demand"] == 3 and not status["throttling"], status
+                rows[name].append((kbit, median_rtt(ping)))
+                if daemon:
+                    assert daemon.stop() == 0
+        downloads.close()
+    print("\n          kbit/s (5 runs)                     idle client's RTT, ms")
+    for name, runs in rows.items():
+        print(f"{name:8}", *(f"{k:6.0f}" for k, _ in runs), "  ", *(f"{r:6.2f}" for _, r in runs))
+    for column in (0, 1):
+        off = [r[column] for r in rows["without"]]
+        on = [r[column] for r in rows["with"]]
+        noise = max(max(off) - min(off), 0.03 * statistics.median(off))
+        assert abs(statistics.median(on) - statistics.median(off)) <= noise, rows

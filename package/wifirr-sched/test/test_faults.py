@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""wifirrd's life: kills, lost settings, floods, devices that come and go."""
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+from bed import WIFIRRD, Bed, mac, wait_for
+
+PAPER = ("--mode", "paper", "--engage", "always", "--rate", "20000")
+SANITIZED = "asan" in WIFIRRD
+
+
+@pytest.fixture
+def bed():
+    with Bed(0) as b:
+        quiet_wires(b)
+        yield b
+
+
+def quiet_wires(bed):
+    """The wires' own addresses shall not look like clients."""
+    bed.box("bridge", "link", "set", "dev", "dl0", "learning", "off")
+    bed.box("bridge", "fdb", "flush", "dev", "dl0", "master", "dynamic", check=False)
+
+
+def fdb(bed, verb, macs):
+    lines = "\n".join(f"fdb {verb} {m} dev dl0 master" + (" dynamic" if verb != "del" else "") for m in macs)
+    bed.box("bridge", "-force", "-batch", "-", input=lines)
+
+
+def classes(bed):
+    """rate of each client's class."""
+    text = bed.box("tc", "class", "show", "dev", "dl0").stdout
+    return dict(re.findall(r"class htb 5746:a([0-9a-f]{3}) .*? ceil (\S+)", text))
+
+
+def unthrottled(bed):
+    return sum(ceil == "20Mbit" for ceil in classes(bed).values())
+
+
+def device(bed):
+    """What the daemon must leave as it was."""
+    link = bed.box("ip", "-d", "link", "show", "dl0").stdout
+    return (bed.box("tc", "qdisc", "show", "dev", "dl0").stdout, bed.box("tc", "filter", "show", "dev", "dl0").stdout,
+            re.search(r"gso_max_segs \d+", link).group(), bed.box("nft", "list", "tables").stdout)
+
+
+def consistent(bed, daemon, clients, active=5):
+    """The classes in the kernel are those of the clients, as many of them open as there should be."""
+    def check():
+        status = daemon.status()
+        return (status.get("clients") == clients and len(classes(bed)) == clients and status["engaged"]
+                and unthrottled(bed) == active == len(status["active"]))
+    wait_for(check, f"{clients} clients scheduled", 8)
+
+
+def test_killed_at_any_moment_and_started_again(bed):
+    before = device(bed)
+    fdb(bed, "add", [mac(i) for i in range(1, 13)])
+    random.seed(1)
+    for _ in range(10):
+        daemon = bed.daemon(*PAPER, "--slot", "100")
+        daemon.ready()
+        time.sleep(random.random() * 0.2)
+        daemon.stop(signal.SIGKILL)
+    # killed before it is ready, too
+    for delay in (0.005, 0.01, 0.02, 0.05):
+        daemon = bed.daemon(*PAPER)
+        time.sleep(delay)
+        daemon.stop(signal.SIGKILL)
+    daemon = bed.daemon(*PAPER).ready()
+    consistent(bed, daemon, 12)
+    assert daemon.stop() == 0
+    assert device(bed) == before
+
+
+def test_settings_deleted_under_it(bed):
+    before = device(bed)
+    fdb(bed, "add", [mac(i) for i in range(1, 13)])
+    daemon = bed.daemon(*PAPER, "--slot", "300").ready()
+    consistent(bed, daemon, 12)
+    for _ in range(2):
+        bed.box("tc", "qdisc", "del", "dev", "dl0", "root")
+        wait_for(lambda: len(classes(bed)) == 12, "the classes again", 3)
+        consistent(bed, daemon, 12)
+    assert daemon.status()["counters"]["restarts"] == 2
+    # somebody else's qdisc is left alone, and said
+    bed.box("tc", "qdisc", "replace", "dev", "dl0", "root", "handle", "77:", "tbf", "rate", "50mbit", "burst", "10k", "limit", "10k")
+    assert daemon.process.wait(timeout=20) == 1
+    assert "already has a root qdisc, tbf 77:" in daemon.text()
+    assert "tbf 77:" in bed.box("tc", "qdisc", "show", "dev", "dl0").stdout
+    bed.box("tc", "qdisc", "del", "dev", "dl0", "root")
+    assert device(bed) == before
+
+
+def test_lost_events(bed):
+    """While it is stopped, more happens than fits into its sockets; time jumps for it, too."""
+    daemon = bed.daemon(*PAPER).ready()
+    daemon.process.send_signal(signal.SIGSTOP)
+    for _ in range(4):
+        fdb(bed, "add", [mac(i) for i in range(1, 1000)])
+        fdb(bed, "del", [mac(i) for i in range(1, 1000)])
+    fdb(bed, "add", [mac(i) for i in range(1, 31)])
+    time.sleep(5)
+    daemon.process.send_signal(signal.SIGCONT)
+    consistent(bed, daemon, 30)
+    assert daemon.stop() == 0
+
+
+def test_five_hundred_join_and_leave(bed):
+    daemon = bed.daemon(*PAPER).ready()
+    start = time.monotonic()
+    fdb(bed, "add", [mac(i) for i in range(1, 501)])
+    assert time.monotonic() - start < 1 or SANITIZED
+    consistent(bed, daemon, 500)
+    # more than fit: those that came in good time stay
+    fdb(bed, "add", [mac(i) for i in range(501, 800)])
+    wait_for(lambda: daemon.status()["counters"]["refused_clients"] > 0, "a full table")
+    assert daemon.status()["clients"] == 512
+    assert f"{mac(1)}" in daemon.clients()
+    fdb(bed, "del", [mac(i) for i in range(1, 800) if i % 10])
+    wait_for(lambda: daemon.status()["clients"] < 100, "the gone ones dropped")
+    consistent(bed, daemon, daemon.status()["clients"])
+    # at random
+    random.seed(2)
+    there = {mac(i) for i in range(1, 800) if not i % 10}
+    for _ in range(30):
+        some = {mac(random.randrange(1, 400)) for _ in range(20)}
+        if random.random() < 0.5:
+            fdb(bed, "replace", some)
+            there |= some
+        else:
+            fdb(bed, "del", some & there)
+            there -= some
+        time.sleep(0.05)
+    wait_for(lambda: there <= set(daemon.clients()) and daemon.status()["clients"] == len(there), "the same set", 5)
+    assert daemon.stop() == 0
+
+
+def test_device_down_up_gone_and_back(bed):
+    before = device(bed)
+    fdb(bed, "add", [mac(i) for i in range(1, 13)])
+    daemon = bed.daemon(*PAPER).ready()
+    for _ in range(50):
+        bed.box("ip", "link", "set", "dl0", "down")
+        bed.box("ip", "link", "set", "dl0", "up")
+    fdb(bed, "replace", [mac(i) for i in range(1, 13)])
+    consistent(bed, daemon, 12)
+    for _ in range(3):
+        bed.box("ip", "link", "del", "dl0")
+        wait_for(lambda: daemon.status().get("present") is False, "noticing that the device is gone")
+        bed.veth(bed.box, "dl0", bed.air, "up0")
+        bed.box("ip", "link", "set", "dl0", "master", "br0")
+        bed.air("ip", "link", "set", "up0", "master", "br0")
+        fdb(bed, "add", [mac(i) for i in range(1, 9)])
+        wait_for(lambda: daemon.status().get("clients", 0) >= 8, "clients again")
+        wait_for(lambda: unthrottled(bed) == 5, "throttled again")
+    bed.box("ip", "link", "set", "dl0", "name", "other0")
+    wait_for(lambda: daemon.status().get("present") is False, "noticing the new name")
+    bed.box("ip", "link", "set", "other0", "name", "dl0")
+    wait_for(lambda: daemon.status().get("backend"), "the old name again")
+    assert daemon.stop() == 0
+    assert device(bed) == before
+
+
+def test_hangup_pause_resume(bed):
+    fdb(bed, "add", [mac(i) for i in range(1, 13)])
+    daemon = bed.daemon(*PAPER).ready()
+    consistent(bed, daemon, 12)
+    assert daemon.ask("pause") == {"paused": True}
+    wait_for(lambda: "20Mbit" not in classes(bed).values() and "10Gbit" in classes(bed).values(), "all open")
+    assert daemon.status()["why"] == "paused"
+    assert daemon.ask("resume") == {"paused": False}
+    consistent(bed, daemon, 12)
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: daemon.status().get("counters", {}).get("restarts") == 1, "set up again")
+    consistent(bed, daemon, 12)
+    assert daemon.stop() == 0
+
+
+def test_flow_offload_is_warned_about(bed):
+    # on br0, whose qdisc software offload would pass by
+    bed.box("nft", "-f", "-", input="table inet t {\nflowtable f {\nhook ingress priority 0;\ndevices = { eth0, dl0 };\n}\n}\n")
+    daemon = bed.daemon("--rate", "20000").ready()
+    assert daemon.status()["warning"] is None
+    assert daemon.stop() == 0
+    daemon = bed.daemon("--rate", "20000", device="br0").ready()
+    assert "software flow offload" in daemon.status()["warning"]
+    assert daemon.stop() == 0
+    bed.box("nft", "delete", "table", "inet", "t")
+
+
+class Traffic:
+    """A few bytes for each client, often enough to count as demand with --demand-rate 1."""
+
+    def __init__(self, bed, macs):
+        with bed.box.enter():
+            self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+            self.socket.bind(("dl0", 0))
+        self.frames = [bytes.fromhex(m.replace(":", "")) + bytes(6) + b"\x88\xb5" + bytes(46) for m in macs]
+
+    def run(self, seconds):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for frame in self.frames:
+                self.socket.send(frame)
+            time.sleep(0.1)
+
+
+def resources(pid):
+    fds = len(os.listdir(f"/proc/{pid}/fd"))
+    rss = int(re.search(r"VmRSS:\s+(\d+)", open(f"/proc/{pid}/status").read()).group(1))
+    return fds, rss
+
+
+def test_ten_thousand_turns_leak_nothing(bed):
+    macs = [mac(i) for i in range(1, 21)]
+    fdb(bed, "add", macs)
+    daemon = bed.daemon("--engage", "always", "--slot", "10", "--active", "5", "--demand-rate", "1", "--rate", "20000").ready()
+    traffic = Traffic(bed, macs)
+    traffic.run(3)
+    before = resources(daemon.process.pid)
+    wait_for(lambda: traffic.run(1) or daemon.status()["counters"]["turns"] >= 10000, "10,000 turns", 60)
+    for _ in range(100):
+        daemon.status()
+    after = resources(daemon.process.pid)
+    assert after[0] == before[0]
+    assert after[1] <= before[1] + 64 or SANITIZED  # kB: the answers' buffer
+    assert daemon.stop() == 0
+
+
+@pytest.mark.skipif(SANITIZED, reason="AddressSanitizer does not run under valgrind")
+def test_valgrind_finds_nothing(bed):
+    assert shutil.which("valgrind"), "valgrind is missing"
+    macs = [mac(i) for i in range(1, 21)]
+    fdb(bed, "add", macs)
+    daemon = bed.daemon("--engage", "always", "--slot", "200", "--demand-rate", "1", "--rate", "20000", "--exempt-voice",
+                        wrapper=("valgrind", "-q", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect"))
+    daemon.ready(60)
+    traffic = Traffic(bed, macs)
+    traffic.run(3)
+    bed.box("tc", "qdisc", "del", "dev", "dl0", "root")
+    traffic.run(2)
+    fdb(bed, "del", macs[:10])
+    traffic.run(2)
+    assert daemon.status()["counters"]["turns"] > 0
+    assert daemon.ask("clients")["clients"]
+    bed.box("ip", "link", "del", "dl0")
+    wait_for(lambda: daemon.status().get("present") is False, "noticing that the device is gone")
+    assert daemon.stop() == 0, daemon.text() if not daemon.log.closed else open(daemon.log_path).read()

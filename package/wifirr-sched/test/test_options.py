@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bad input: one line that names the flag, exit code 2, and the device untouched."""
+import os
+import re
+import subprocess
+
+import pytest
+
+from bed import HERE, WIFIRRD, Bed, mac, wait_for
+
+ROOT = os.path.join(HERE, "..", "..", "..")
+
+
+@pytest.fixture(scope="module")
+def bed():
+    with Bed(0) as b:
+        b.box("bridge", "fdb", "add", mac(1), "dev", "dl0", "master", "dynamic")
+        yield b
+
+
+def refused(bed, *args, binary=WIFIRRD, wrapper=()):
+    def state():
+        return [bed.box("tc", what, "show", "dev", "dl0").stdout for what in ("qdisc", "class", "filter")] + \
+            [re.search(r"gso_max_segs \d+", bed.box("ip", "-d", "link", "show", "dl0").stdout).group(), bed.box("nft", "list", "ruleset").stdout]
+    before = state()
+    p = bed.box(*wrapper, binary, *args, check=False)
+    assert p.returncode == 2, (p.returncode, p.stderr)
+    assert len(p.stderr.splitlines()) == 1, p.stderr
+    assert state() == before
+    return p.stderr
+
+
+GOOD = ("--device", "dl0", "--backend", "htb", "--rate", "20000", "--control", "/tmp/wifirrd-test-%d" % os.getpid())
+
+
+@pytest.mark.parametrize("args, said", [
+    (("--device", "nosuch0"), "--device nosuch0: no such device"),
+    (("--device", 'dl0"; flush ruleset'), "--device"),
+    (("--device", "a" * 16), "--device"),
+    (("--device", ""), "--device"),
+    (("--active", "0"), "--active 0: must be a whole number from 1 to 512"),
+    (("--active", "10000"), "--active 10000"),
+    (("--active", "-1"), "--active -1"),
+    (("--active", "3x"), "--active 3x"),
+    (("--active", ""), "--active"),
+    (("--slot", "1"), "--slot 1: must be a whole number from 10 to 60000"),
+    (("--slot", "99999999999999999999"), "--slot"),
+    (("--trickle", "20000"), "--trickle 20000: not below --rate 20000"),
+    (("--trickle", "30000"), "--trickle 30000"),
+    (("--trickle", "0"), "--trickle 0"),
+    (("--rate", "1"), "--rate 1"),
+    (("--backend", "tbf"), "--backend tbf: must be auto, airtime or htb"),
+    (("--mode", "fair"), "--mode fair: must be backlog or paper"),
+    (("--engage", "never"), "--engage never"),
+    (("--match", "name"), "--match name"),
+    (("--weights", "256"), "--weights 256"),
+    (("--weights", "0,1"), "--weights 0"),
+    (("--weights", "1,70000"), "--weights 70000"),
+    (("--rts", "x"), "--rts x"),
+    (("--demand-bytes", "-5"), "--demand-bytes -5"),
+    (("--demand-rate", "y"), "--demand-rate y"),
+    (("--busy-threshold", "101"), "--busy-threshold 101"),
+    (("--engage-delay", "1.5"), "--engage-delay 1.5"),
+    (("--always", "02:00:00:00:00"), "--always 02:00:00:00:00"),
+    (("--always", mac(1), "--always", mac(1)), "given twice"),
+    (("--always", mac(1), "--ignore", mac(1)), "given twice"),
+    (("--always", mac(1).upper(), "--ignore", mac(1)), "given twice"),
+    (("--ignore", "10.0.0.300"), "--ignore 10.0.0.300"),
+    (("--control", "/nonexistent/dir/socket"), "--control /nonexistent/dir/socket"),
+    (("--control", "/etc/passwd"), "--control /etc/passwd: exists and is not a socket"),
+    (("--control", "/" + "x" * 200), "--control"),
+    (("--nosuch",), "--nosuch"),
+    (("--rate",), "--rate: needs a value"),
+    (("status", "clients"), "one command at a time"),
+    (("frobnicate",), "frobnicate: must be status"),
+])
+def test_bad_option(bed, args, said):
+    assert said in refused(bed, *GOOD, *args)
+
+
+def test_no_device_and_no_rate(bed):
+    assert "--device" in refused(bed)
+    assert "--control or --device" in refused(bed, "status")
+    assert "--rate" in refused(bed, *GOOD[:4], *GOOD[6:])
+
+
+def test_no_permission(bed, tmp_path):
+    binary = tmp_path / "wifirrd"
+    binary.write_bytes(open(WIFIRRD, "rb").read())
+    for p in (binary, *binary.parents):
+        if str(p).startswith("/tmp/"):
+            os.chmod(p, 0o755)
+    said = refused(bed, *GOOD[:6], "--control", "/tmp/wifirrd-nobody-%d" % os.getpid(), binary=str(binary),
+                   wrapper=("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"))
+    assert "must be root" in said
+
+
+def without(tmp_path, kind):
+    """The program asking for a qdisc or filter of a kind that no kernel has."""
+    data = open(WIFIRRD, "rb").read()
+    assert b"\0" + kind + b"\0" in data
+    binary = tmp_path / "wifirrd"
+    binary.write_bytes(data.replace(b"\0" + kind + b"\0", b"\0" + b"x" * len(kind) + b"\0"))
+    binary.chmod(0o755)
+    return str(binary)
+
+
+@pytest.mark.skipif("asan" in WIFIRRD, reason="needs the plain binary")
+def test_kernel_without_htb(bed, tmp_path):
+    said = refused(bed, *GOOD[:2], *GOOD[4:], binary=without(tmp_path, b"htb"))
+    assert "kernel without sch_htb" in said
+
+
+@pytest.mark.skipif("asan" in WIFIRRD, reason="needs the plain binary")
+def test_kernel_without_classifiers(bed, tmp_path):
+    if bed.box("tc", "qdisc", "add", "dev", "dl0", "root", "handle", "1:", "htb", check=False).returncode == 0:
+        has_fw = bed.box("tc", "filter", "add", "dev", "dl0", "parent", "1:", "protocol", "all", "fw", check=False).returncode == 0
+        bed.box("tc", "qdisc", "del", "dev", "dl0", "root")
+        if has_fw:
+            pytest.skip("this kernel has the fw filter")
+    said = refused(bed, *GOOD, binary=without(tmp_path, b"u32"))
+    assert "neither" in said
+
+
+def test_own_qdisc_of_the_user_is_not_replaced(bed):
+    bed.box("tc", "qdisc", "add", "dev", "dl0", "root", "handle", "9:", "tbf", "rate", "50mbit", "burst", "10k", "limit", "10k")
+    try:
+        assert "already has a root qdisc, tbf 9:" in refused(bed, *GOOD)
+    finally:
+        bed.box("tc", "qdisc", "del", "dev", "dl0", "root")
+
+
+def test_second_daemon_on_the_device(bed):
+    daemon = bed.daemon("--rate", "20000").ready()
+    p = bed.box(WIFIRRD, *GOOD, check=False)
+    assert p.returncode == 2 and "another wifirrd" in p.stderr
+    p = bed.box(WIFIRRD, *GOOD, "--control", daemon.control, check=False)
+    assert p.returncode == 2
+    assert daemon.status()["backend"] == "htb"
+    assert daemon.stop() == 0
+
+
+def test_help_names_every_option_and_the_documents_too():
+    text = subprocess.run([WIFIRRD, "--help"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    flags = set(re.findall(r"^  --([a-z-]+)", text, re.M))
+    known = set(re.findall(r'\{ "([a-z-]+)", (?:required|no)_argument', open(os.path.join(HERE, "..", "src", "main.c")).read()))
+    assert flags == known
+    doc = open(os.path.join(ROOT, "docs", "scheduler.md")).read()
+    assert set(re.findall(r"^\| `--([a-z-]+)", doc, re.M)) == known
+    uci = open(os.path.join(ROOT, "files", "etc", "config", "wifirr")).read()
+    named = {o.replace("_", "-") for o in re.findall(r"^\s*#?\s*(?:option|list) ([a-z_]+)", uci, re.M)}
+    assert named - {"enabled"} == known - {"help", "version", "control"}
+    # each default named in the text of --help is the document's, too
+    for flag, default in re.findall(r"^  --([a-z-]+).*?\((\d+)[^)]*\)$", text, re.M):
+        row = re.search(rf"^\| `--{flag}[^|]*\|([^|]*)\|([^|]*)\|", doc, re.M)
+        assert default in row.group(2), (flag, default, row.group(0))
+
+
+def test_version():
+    p = subprocess.run([WIFIRRD, "--version"], stdout=subprocess.PIPE, text=True, check=True)
+    assert re.fullmatch(r"wifirrd \S+\n", p.stdout)
+
+
+def test_metrics_are_prometheus_text(bed):
+    daemon = bed.daemon("--rate", "20000").ready()
+    wait_for(lambda: daemon.status()["clients"] >= 1, "a client")
+    text = daemon.ask("metrics")
+    seen = set()
+    for line in text.splitlines():
+        if line.startswith("#"):
+            assert re.fullmatch(r"# (HELP wifirr_\w+ .+|TYPE wifirr_\w+ (gauge|counter))", line)
+            continue
+        name, value = re.fullmatch(r'(wifirr_\w+)\{device="dl0"\} (\d+)', line).groups()
+        assert name not in seen
+        seen.add(name)
+    assert {"wifirr_engaged", "wifirr_clients", "wifirr_turns_total"} <= seen
+    assert daemon.stop() == 0
