@@ -29,7 +29,7 @@ TOKEN = "lab-relay-token"
 UDP_PAYLOAD = 1472
 IP_PACKET = 1500
 # Offered loads of a flood, times what a chain can carry when its hops share one channel.
-FLOOD_LOADS = (0.95, 1.0, 1.05, 1.1, 1.2)
+FLOOD_LOADS = (0.95, 1.05, 2)
 FLOOD_SECONDS = 2.0
 
 

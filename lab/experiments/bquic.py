@@ -1,0 +1,299 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""BQUIC against TCP, stock quic-go, the paper's BQUIC and Caddy, on five media.
+
+The paper (BQUIC, WCNC 2019) measured 20 to 31 % more throughput than the QUIC
+of Chromium 2018 in an 802.11n mesh. Here all contenders download the same file
+over the same emulated media, in turn, and each gets the medium's seeds in the
+same order. Besides: whether one flow leaves its half to one TCP flow.
+
+Writes results/bquic.json (rows: lab/results.py). An interrupted run goes on
+where it stopped as long as the measured binary and the options are the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from lab import measure, medium, namespaces, results  # noqa: E402
+from lab.measure import progress  # noqa: E402
+from lab.results import Row, median, number  # noqa: E402
+from lab.topology import Mesh  # noqa: E402
+
+RESULTS = ROOT / "results/bquic.json"
+UNFINISHED = ROOT / "build/lab/bquic.json"
+
+CADDY_VERSION = "v2.11.9"
+CADDY = ROOT / f".cache/caddy-{CADDY_VERSION}/caddy"
+
+# Medium, hops, bytes: 10 MB, less where 1 % of loss makes that last minutes.
+MATRIX = [
+    ("wifi", 1, 10_000_000),
+    ("wifi", 3, 10_000_000),
+    ("wired", 1, 10_000_000),
+    ("lossy", 1, 3_000_000),
+    ("shallow", 1, 10_000_000),
+]
+CONTENDERS = ["tcp", "standard", "bquic-2019", "bquic", "caddy-h3", "udp"]
+
+FAIRNESS = ["bquic", "standard"]  # each against one TCP CUBIC flow over 1 hop
+# mac80211 gives every flow a queue of its own; in a plain FIFO a greedy one can show.
+FAIRNESS_QUEUES = ["mac80211", "fifo"]
+FAIRNESS_SECONDS = 30.0
+FAIRNESS_START_SECONDS = 1.0  # both flows run by then
+ENDLESS_BYTES = 2 << 30  # more than the link carries in that time
+
+ACK_AFTER = 100  # packets that bquic-2019 acknowledges two by two (profile option ack_after)
+
+
+def build_caddy() -> pathlib.Path:
+    if not CADDY.exists():
+        progress(f"builds Caddy {CADDY_VERSION} in .cache (once; some minutes)")
+        done = subprocess.run(
+            ["go", "install", f"github.com/caddyserver/caddy/v2/cmd/caddy@{CADDY_VERSION}"],
+            env={**os.environ, "GOBIN": str(CADDY.parent), "GOFLAGS": "-mod=mod", "CGO_ENABLED": "0"},
+            cwd="/", capture_output=True, text=True,
+        )
+        if done.returncode != 0:
+            raise namespaces.Failed(f"Caddy {CADDY_VERSION} does not build: {done.stderr.strip()[-500:]}")
+    return CADDY
+
+
+def digest(path: pathlib.Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def same(row: Row, key: Row) -> bool:
+    return all(row.get(k) == v for k, v in key.items())
+
+
+def downloads(args: argparse.Namespace, repetition: int, common: Row, rows: list[Row]) -> None:
+    for name, hops, size in MATRIX:
+        size = size // 3 if args.quick else size
+        keys = {
+            contender: {"kind": "download", "medium": name, "hops": hops, "contender": contender,
+                        "repetition": repetition, "size": size, **common}
+            for contender in args.contenders
+        }
+        # Another one is first in every repetition.
+        turn = repetition % len(args.contenders)
+        missing = [
+            c for c in args.contenders[turn:] + args.contenders[:turn] if not any(same(row, keys[c]) for row in rows)
+        ]
+        if not missing:
+            continue
+        runs = measure.contenders(build_caddy() if "caddy-h3" in missing else None)
+        with namespaces.Lab() as lab:
+            mesh = Mesh(lab, medium.MEDIA[name], hops, seed=repetition)
+            servers = measure.Servers(lab, mesh, size)
+            for contender in missing:
+                row = measure.measure(servers, contender, runs[contender])
+                row["stats"] = statistics_of(row.pop("details"))
+                rows.append({**keys[contender], **row, "seed": repetition, "commit": measure.commit()})
+                results.write(UNFINISHED, rows)
+                progress(f"{repetition}/{args.repetitions} {name} {hops} hop{'s' * (hops > 1)} {contender}:"
+                         f" {row['mbps']:.1f} Mbit/s, lag {row['lag_ms']:.2f} ms")
+
+
+def statistics_of(details: Row) -> Row:
+    """The ends' counters, without histograms."""
+    kept: Row = {}
+    for end in ("client", "gateway"):
+        stats = details.get(end, {}).get("stats", {})
+        if stats:
+            kept[end] = {k: v for k, v in stats.items() if isinstance(v, (int, float))}
+    return kept
+
+
+def fairness(args: argparse.Namespace, repetition: int, common: Row, rows: list[Row]) -> None:
+    seconds = 10.0 if args.quick else FAIRNESS_SECONDS
+    for queues in FAIRNESS_QUEUES:
+        for contender in FAIRNESS:
+            key = {"kind": "fairness", "medium": "wifi", "hops": 1, "ap": queues, "contender": contender,
+                   "against": "tcp", "repetition": repetition, "seconds": seconds, **common}
+            if any(same(row, key) for row in rows):
+                continue
+            with namespaces.Lab() as lab:
+                mesh = Mesh(lab, medium.WIFI, 1, seed=repetition, ap=queues)
+                servers = measure.Servers(lab, mesh, 1000)
+                with open(servers.root / "endless", "wb") as file:
+                    file.truncate(ENDLESS_BYTES)  # sparse
+                (own, tcp), window, discarded = measure.kept_up(
+                    mesh.medium, lambda: share(servers, contender, seconds)
+                )
+            jain = (own + tcp) ** 2 / (2 * (own**2 + tcp**2))
+            row = {
+                **key, "mbps": round(own, 3), "mbps_tcp": round(tcp, 3), "jain": round(jain, 4),
+                "data_per_ack": None, "ipt_below_100us": None, "ampdu": round(window["down"]["mpdus_per_ampdu"], 4),
+                "lag_ms": round(window["lag_ms"], 4), "retries": discarded, "seed": repetition,
+                "commit": measure.commit(),
+            }
+            rows.append(row)
+            results.write(UNFINISHED, rows)
+            progress(f"{repetition}/{args.repetitions} fairness, {queues}: {contender} {own:.1f} and tcp {tcp:.1f} Mbit/s,"
+                     f" Jain index {jain:.3f}")
+
+
+def share(servers: measure.Servers, contender: str, seconds: float) -> tuple[float, float]:
+    """Mbit/s (IP bytes) of a contender and of a TCP flow that run side by side."""
+    lab, phone = servers.lab, servers.mesh.phone
+    url = servers.gateway(contender).replace("/data", "/endless")
+    port = url.split(":")[2].split("/")[0]
+    lab.run(phone, "nft", "-f", "-", stdin=f"""
+table inet count {{
+	counter udp {{ }}
+	counter tcp {{ }}
+	chain in {{
+		type filter hook input priority 0;
+		udp sport {port} counter name udp
+		tcp sport {port} counter name tcp
+	}}
+}}""")
+
+    def counted() -> dict[str, int]:
+        listed = json.loads(lab.run(phone, "nft", "-j", "list", "counters"))["nftables"]
+        return {e["counter"]["name"]: e["counter"]["bytes"] for e in listed if "counter" in e}
+
+    flows = [
+        lab.start(phone, str(measure.BQUIC), "fetch", "--profile", contender, "--insecure", "--json", url, log="a.log"),
+        lab.start(phone, "curl", "-sS", "--insecure", "--noproxy", "*", "-o", "/dev/null", url, log="b.log"),
+    ]
+    try:
+        time.sleep(FAIRNESS_START_SECONDS)
+        before, start = counted(), time.monotonic()
+        time.sleep(seconds)
+        after, took = counted(), time.monotonic() - start
+        if any(flow.poll() is not None for flow in flows):
+            raise namespaces.Failed(f"a flow ended early: {lab.tail('a.log')} {lab.tail('b.log')}")
+    finally:
+        for flow in flows:
+            namespaces.stop(flow)
+        lab.run(phone, "nft", "delete", "table", "inet", "count")
+        time.sleep(1)  # what is on its way arrives
+    own, tcp = ((after[k] - before[k]) * 8 / took / 1e6 for k in ("udp", "tcp"))
+    return own, tcp
+
+
+def report(rows: list[Row]) -> str:
+    """Medians with their spread, and what is to be shown."""
+    def of(name: str, hops: int, contender: str) -> list[Row]:
+        return [r for r in rows if r["kind"] == "download" and
+                (r["medium"], r["hops"], r["contender"]) == (name, hops, contender)]
+
+    lines = []
+    for name, hops, _ in MATRIX:
+        stock = median(of(name, hops, "standard"), "mbps")
+        for contender in CONTENDERS:
+            some = of(name, hops, contender)
+            if not some:
+                continue
+            speed = results.figures(some, "mbps")
+            middle = median(some, "mbps")
+            assert middle is not None
+            lines.append([
+                f"{name}, {hops} hop{'s' * (hops > 1)}" if medium.MEDIA[name].wireless else name,
+                contender, f"{middle:.2f}", f"{min(speed):.2f}-{max(speed):.2f}",
+                f"{middle / stock:.3f}" if stock else "-",
+                number(median(some, "data_per_ack")), number(median(some, "ipt_below_100us"), ".0%"),
+                number(median(some, "ampdu")), str(len(some)), str(sum(r["retries"] for r in some)),
+            ])
+    text = results.table(
+        ["medium", "contender", "Mbit/s", "range", "/standard", "data/ACK", "<100us", "MPDU/A-MPDU", "runs", "discarded"],
+        lines,
+    )
+    fair = [r for r in rows if r["kind"] == "fairness"]
+    if fair:
+        text += "\n\n" + results.table(
+            ["side by side, 1 hop", "against", "queues", "Mbit/s", "tcp Mbit/s", "Jain (least, median)"],
+            [
+                [c, "tcp", q, number(median(some, "mbps")), number(median(some, "mbps_tcp")),
+                 f"{min(results.figures(some, 'jain')):.3f}, {number(median(some, 'jain'), '.3f')}"]
+                for c in FAIRNESS for q in FAIRNESS_QUEUES
+                if (some := [r for r in fair if (r["contender"], r["ap"]) == (c, q)])
+            ],
+        )
+
+    def ratio(name: str, hops: int, base: str) -> float | None:
+        a, b = median(of(name, hops, "bquic"), "mbps"), median(of(name, hops, base), "mbps")
+        return a / b if a and b else None
+
+    targets = [
+        ("wifi, 3 hops: bquic / standard", ratio("wifi", 3, "standard"), 1.20),
+        ("wifi, 3 hops: bquic / tcp", ratio("wifi", 3, "tcp"), 1.0),
+        ("wifi, 1 hop: bquic / standard", ratio("wifi", 1, "standard"), 1.03),
+        *((f"{name}: bquic / standard", ratio(name, 1, "standard"), 0.98) for name in ("wired", "lossy", "shallow")),
+        (f"bquic-2019, RTT 20 ms: data packets per ACK after the first {ACK_AFTER}",
+         data_per_ack_later(of("wired", 1, "bquic-2019")), 9.0),
+        *((f"fairness of bquic, {q}: least Jain index",
+           min((r["jain"] for r in fair if (r["contender"], r["ap"]) == ("bquic", q)), default=None), 0.9)
+          for q in FAIRNESS_QUEUES),
+    ]
+    text += "\n\n" + results.table(
+        ["target", "is", "shall be", ""],
+        [[what, number(value, ".3f"), f"{goal:.2f}",
+          "not measured" if value is None else "met" if value >= goal else "MISSED"] for what, value, goal in targets],
+    )
+    return text
+
+
+def data_per_ack_later(rows: list[Row]) -> float | None:
+    """Without the first ACK_AFTER packets and the ACK for every 2nd of them."""
+    values = []
+    for row in rows:
+        client = row["stats"].get("client", {})
+        acks = client.get("acks_sent", 0) - ACK_AFTER // 2
+        if acks > 0:
+            values.append({"value": (client["packets_received"] - ACK_AFTER) / acks})
+    return median(values, "value")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="2 repetitions of smaller transfers, into build/ only")
+    parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=CONTENDERS)
+    parser.add_argument("--restart", action="store_true", help="measures again what an interrupted run has")
+    parser.add_argument("--report", action="store_true", help="only prints the tables of results/bquic.json")
+    args = parser.parse_args()
+    if args.repetitions < 1:
+        parser.error("--repetitions: at least 1")
+    if args.report:
+        print(report(results.read(RESULTS)))
+        return 0
+    if args.quick:
+        args.repetitions = 2
+    namespaces.exit_on_signals()
+    medium.build()
+    common = {"binary": digest(measure.BQUIC), "quick": args.quick}
+    rows = [] if args.restart else [r for r in results.read(UNFINISHED) if same(r, common)]
+    if rows:
+        progress(f"goes on after {len(rows)} rows of an interrupted run")
+    for repetition in range(1, args.repetitions + 1):
+        downloads(args, repetition, common, rows)
+        fairness(args, repetition, common, rows)
+    print(report(rows))
+    if not args.quick:
+        results.write(RESULTS, rows)
+        UNFINISHED.unlink()
+        print(f"\n{len(rows)} rows in {RESULTS.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except namespaces.Failed as error:
+        sys.exit(f"bench-bquic: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of results: what they hold, their files, medians."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import statistics
+from collections.abc import Iterable
+from typing import Any
+
+Row = dict[str, Any]
+
+# Every row has these keys; None where the contender or the medium does not know.
+KEYS = ("medium", "hops", "contender", "repetition", "mbps", "data_per_ack", "ipt_below_100us", "ampdu", "lag_ms")
+
+
+def check(row: Row) -> None:
+    """Raises ValueError for a row that readers of the file would stumble over."""
+    for key in KEYS:
+        if key not in row:
+            raise ValueError(f"a row without {key}: {row}")
+        value = row[key]
+        if key in ("medium", "contender"):
+            if not isinstance(value, str):
+                raise ValueError(f"{key} is no text: {row}")
+        elif value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+            raise ValueError(f"{key} is no number: {row}")
+    if not row["mbps"] > 0:
+        raise ValueError(f"mbps is not positive: {row}")
+
+
+def read(path: pathlib.Path) -> list[Row]:
+    """The rows of a file; none if there is no such file."""
+    if not path.exists():
+        return []
+    rows: list[Row] = json.loads(path.read_text())
+    return rows
+
+
+def write(path: pathlib.Path, rows: list[Row]) -> None:
+    """Replaces the file in one step."""
+    for row in rows:
+        check(row)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    part.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+    os.replace(part, path)
+
+
+def figures(rows: Iterable[Row], key: str) -> list[float]:
+    return [row[key] for row in rows if row.get(key) is not None]
+
+
+def median(rows: Iterable[Row], key: str) -> float | None:
+    values = figures(rows, key)
+    return statistics.median(values) if values else None
+
+
+def number(value: float | None, form: str = ".1f") -> str:
+    return "-" if value is None else format(value, form)
+
+
+def table(header: list[str], lines: list[list[str]]) -> str:
+    """Columns as wide as needed, the first one left-aligned."""
+    widths = [max(len(line[i]) for line in [header, *lines]) for i in range(len(header))]
+    return "\n".join(
+        "  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths))).rstrip()
+        for line in [header, *lines]
+    )
