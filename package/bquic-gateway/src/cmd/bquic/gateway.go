@@ -29,7 +29,7 @@ func runGateway(ctx context.Context, args []string) error {
 	}
 	srv, err := gateway.New(cfg.Gateway, version, newLogger(cfg.Gateway.LogLevel))
 	if err != nil {
-		return usageError{err}
+		return usagef("%s: %w", *file, err)
 	}
 	return srv.Run(ctx)
 }

@@ -28,7 +28,7 @@ func runRelay(ctx context.Context, args []string) error {
 	}
 	r, err := relay.New(cfg.Relay.Relay, newLogger(cfg.Relay.LogLevel))
 	if err != nil {
-		return usageError{err}
+		return usagef("%s: relay.%w", *file, err)
 	}
 	socket, err := status.Listen(cfg.Relay.StatusSocket)
 	if err != nil {

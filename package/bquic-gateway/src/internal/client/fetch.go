@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -237,8 +238,10 @@ func connectError(host string, err error) error {
 // simplify returns what went wrong without the transport's error codes.
 func simplify(err error) error {
 	var transport *quic.TransportError
-	if errors.As(err, &transport) && !transport.Remote && transport.ErrorMessage != "" {
-		return errors.New(transport.ErrorMessage)
+	if errors.As(err, &transport) {
+		if _, text, ok := strings.Cut(transport.Error(), " (local): "); ok {
+			return errors.New(text)
+		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return errors.New("time is up")

@@ -80,7 +80,9 @@ func New(cfg config.Gateway, version string, log *slog.Logger) (*Server, error) 
 
 func (s *Server) loadCertificate() (err error) {
 	if s.cfg.Certificate != "" {
-		s.cert, err = cert.Load(s.cfg.Certificate, s.cfg.Key)
+		if s.cert, err = cert.Load(s.cfg.Certificate, s.cfg.Key); err != nil {
+			return fmt.Errorf("gateway.certificate, gateway.key: %w", err)
+		}
 	} else {
 		names := s.sites.names()
 		if host, herr := os.Hostname(); herr == nil {
@@ -91,9 +93,9 @@ func (s *Server) loadCertificate() (err error) {
 		if created {
 			s.log.Info("made a self-signed certificate", "directory", s.cfg.StateDir)
 		}
-	}
-	if err != nil {
-		return err
+		if err != nil {
+			return fmt.Errorf("gateway.state_dir: %w", err)
+		}
 	}
 	s.pin = cert.PinOf(s.cert.Leaf)
 	return nil

@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+
+	"bquic/internal/cert"
+)
+
+// binary is the program as packages have it.
+var binary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "bquic-test-")
+	if err != nil {
+		panic(err)
+	}
+	binary = filepath.Join(dir, "bquic")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=1.2.3", "-o", binary, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		panic(fmt.Sprintf("%v\n%s", err, out))
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// bquic runs the program to its end.
+func bquic(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		t.Fatalf("bquic %q does not end\n%s", args, errs.String())
+	}
+	if exit := (*exec.ExitError)(nil); err != nil && !asExit(err, &exit) {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+func asExit(err error, target **exec.ExitError) (ok bool) {
+	*target, ok = err.(*exec.ExitError)
+	return ok
+}
+
+// fails checks the one line and the exit code of a run.
+func fails(t *testing.T, code int, line string, args ...string) {
+	t.Helper()
+	stdout, stderr, got := bquic(t, args...)
+	if got != code || stderr != line+"\n" || stdout != "" {
+		t.Errorf("bquic %s\nexit code %d, want %d\ngot  %swant %s\n%s", strings.Join(args, " "), got, code, stderr, line, stdout)
+	}
+}
+
+func write(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestCommandLine(t *testing.T) {
+	if out, _, code := bquic(t, "--version"); out != "bquic 1.2.3\n" || code != 0 {
+		t.Errorf("--version: %q, %d", out, code)
+	}
+	if out, _, code := bquic(t, "version"); out != "bquic 1.2.3\n" || code != 0 {
+		t.Errorf("version: %q, %d", out, code)
+	}
+	out, _, code := bquic(t, "--help")
+	if code != 0 {
+		t.Errorf("--help: %d", code)
+	}
+	for _, c := range commands {
+		if !strings.Contains(out, "bquic "+c.name) {
+			t.Errorf("--help does not name %s", c.name)
+		}
+		if help, _, code := bquic(t, c.name, "--help"); code != 0 || !strings.HasPrefix(help, "usage: bquic "+c.name) || !strings.Contains(help, c.doc) {
+			t.Errorf("%s --help: %d\n%s", c.name, code, help)
+		}
+		fails(t, 2, "bquic "+c.name+": flag provided but not defined: -nothing", c.name, "--nothing")
+	}
+	if _, errs, code := bquic(t); code != 2 || errs != out {
+		t.Errorf("no command: %d\n%s", code, errs)
+	}
+	fails(t, 2, `bquic: no command "serve"; see bquic --help`, "serve")
+	fails(t, 2, `bquic gateway: unexpected argument "x"`, "gateway", "x")
+	fails(t, 2, `bquic fetch: an argument is missing; see bquic fetch --help`, "fetch")
+	fails(t, 2, `bquic fetch: "http://x/" is no https:// URL`, "fetch", "http://x/")
+	fails(t, 2, `bquic fetch: --profile: no profile "x"; there are ["standard" "bquic" "bquic-2019" "bquic-thesis" "modquic"]`, "fetch", "https://x/", "--profile", "x")
+	fails(t, 2, `bquic fetch: --pin: "x" is not sha256/ and the base64 of 32 bytes`, "fetch", "--pin", "x", "https://x/")
+	fails(t, 2, `bquic fetch: --local-addr: "x" is no address`, "fetch", "--local-addr", "x", "https://x/")
+	fails(t, 2, `bquic bench: --profiles: no profile "x"; there are ["standard" "bquic" "bquic-2019" "bquic-thesis" "modquic"]`, "bench", "--profiles", "bquic,x", "https://x/")
+	fails(t, 2, `bquic bench: --repeat: 0 is not in 1 to 10000`, "bench", "--repeat", "0", "https://x/")
+	fails(t, 2, "bquic check: open /nonexistent: no such file or directory", "check", "/nonexistent")
+	fails(t, 2, "bquic fetch: open /nonexistent: no such file or directory", "fetch", "https://x/", "--config", "/nonexistent")
+	fails(t, 1, "bquic status: no daemon answers on /nonexistent", "status", "--socket", "/nonexistent")
+}
+
+// TestBadConfiguration: check and both daemons say the same.
+func TestBadConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	for _, test := range []struct{ name, text, want string }{
+		{"unclosed_quote", "config gateway\n\toption listen ':443\n", ":2: quote ' is never closed"},
+		{"unknown_option", "config gateway 'g'\n\toption lisen ':443'\n", ":2: g.lisen: unknown option"},
+		{"wrong_type", "config gateway 'g'\n\toption enabled '2'\n", `:2: g.enabled: "2" is neither 0 nor 1`},
+		{"duplicate_section", "config gateway 'g'\nconfig gateway 'g'\n", ":2: g: duplicate section: first in line 1"},
+		{"off", "", ""},
+	} {
+		file := write(t, dir, test.name, test.text)
+		if test.want == "" {
+			fails(t, 2, "bquic gateway: "+file+": the gateway is not enabled (option enabled '1' in config gateway)", "gateway", "--config", file)
+			fails(t, 2, "bquic relay: "+file+": the relay is not enabled (option enabled '1' in config relay)", "relay", "--config", file)
+			if out, _, code := bquic(t, "check", file); code != 0 || out != file+": good: gateway off, relay off, 0 sites\n" {
+				t.Errorf("check: %q, %d", out, code)
+			}
+			continue
+		}
+		fails(t, 2, "bquic check: "+file+test.want, "check", file)
+		fails(t, 2, "bquic check: "+file+test.want, "check", "--config", file)
+		for _, daemon := range []string{"gateway", "relay"} {
+			fails(t, 2, "bquic "+daemon+": "+file+test.want, daemon, "--config", file)
+		}
+	}
+	two := write(t, dir, "two", "config gateway 'g'\n\toption a b\n\toption c d\n")
+	fails(t, 2, "bquic check: "+two+":2: g.a: unknown option\nbquic check: "+two+":3: g.c: unknown option", "check", two)
+}
+
+// gatewayConf is a gateway on loopback, with more options and sections.
+func gatewayConf(t *testing.T, dir, listen, options, sections string) string {
+	t.Helper()
+	return write(t, dir, "conf", fmt.Sprintf(`config gateway 'gateway'
+	option enabled '1'
+	option listen '%s'
+	option state_dir '%s/state'
+	option status_socket '%s/sock'
+%s
+%s`, listen, dir, dir, options, sections))
+}
+
+func TestGatewayFails(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"1", "2"} {
+		if _, _, err := cert.LoadOrCreate(filepath.Join(dir, name), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	key := func(certificate, key string) string {
+		return gatewayConf(t, dir, "127.0.0.1:1", fmt.Sprintf("\toption certificate '%s/%s'\n\toption key '%s/%s'\n", dir, certificate, dir, key), "")
+	}
+	conf := key("1/cert.pem", "none.pem")
+	fails(t, 2, fmt.Sprintf("bquic gateway: %s: gateway.certificate, gateway.key: cannot read key: open %s/none.pem: no such file or directory", conf, dir),
+		"gateway", "--config", conf)
+	key("1/cert.pem", "2/key.pem")
+	fails(t, 2, fmt.Sprintf("bquic gateway: %s: gateway.certificate, gateway.key: certificate %s/1/cert.pem and key %s/2/key.pem: private key does not match public key", conf, dir, dir),
+		"gateway", "--config", conf)
+	gatewayConf(t, dir, "127.0.0.1:1", "", "config site\n\tlist host a\n\toption root /nonexistent\n")
+	fails(t, 2, fmt.Sprintf("bquic gateway: %s: site with host a: root: open /nonexistent: no such file or directory", conf), "gateway", "--config", conf)
+
+	// A daemon says that it has made a certificate before it fails.
+	first := func(line string) {
+		t.Helper()
+		_, stderr, code := bquic(t, "gateway", "--config", conf)
+		if code != 1 || !strings.HasSuffix(stderr, "\n"+line+"\n") && stderr != line+"\n" {
+			t.Errorf("exit code %d\ngot  %s\nwant %s", code, stderr, line)
+		}
+	}
+	udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gatewayConf(t, dir, udp.LocalAddr().String(), "", "")
+	first(fmt.Sprintf("bquic gateway: cannot listen on UDP %s: address already in use", udp.LocalAddr()))
+	udp.Close()
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tcp.Close()
+	gatewayConf(t, dir, tcp.Addr().String(), "", "")
+	first(fmt.Sprintf("bquic gateway: cannot listen on TCP %s: address already in use", tcp.Addr()))
+}
+
+// A daemon is a running gateway.
+type daemon struct {
+	conf, url, pin string
+	cmd            *exec.Cmd
+	log            chan string // its lines after the first ones
+}
+
+func startGateway(t *testing.T, options, sections string) *daemon {
+	t.Helper()
+	dir := t.TempDir()
+	// A free port of both UDP and TCP: the kernel's choice, which it soon reuses for neither.
+	udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := udp.LocalAddr().String()
+	udp.Close()
+	d := &daemon{conf: gatewayConf(t, dir, addr, options, sections), url: "https://" + addr, log: make(chan string, 100)}
+	d.cmd = exec.Command(binary, "gateway", "--config", d.conf)
+	stderr, err := d.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ready := make(chan string, 1)
+	go func() {
+		defer close(d.log)
+		defer close(ready)
+		for scan := bufio.NewScanner(stderr); scan.Scan(); {
+			if m := regexp.MustCompile(`gateway ready.* pin="([^"]*)"`).FindStringSubmatch(scan.Text()); m != nil {
+				ready <- m[1]
+			} else {
+				select {
+				case d.log <- scan.Text():
+				default:
+				}
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		_ = d.cmd.Process.Signal(syscall.SIGTERM)
+		if err := d.cmd.Wait(); err != nil {
+			t.Errorf("after SIGTERM: %v", err)
+		}
+	})
+	var ok bool
+	if d.pin, ok = <-ready; !ok {
+		t.Fatalf("the gateway did not start: %s", <-d.log)
+	}
+	return d
+}
+
+func TestFetch(t *testing.T) {
+	root := t.TempDir()
+	text := strings.Repeat("0123456789", 100000)
+	write(t, root, "file", text)
+	d := startGateway(t, "\tlist mesh '127.0.0.0/8'\n", fmt.Sprintf("config site\n\tlist host '*'\n\toption root '%s'\n", root))
+	got := filepath.Join(t.TempDir(), "got")
+
+	stdout, stderr, code := bquic(t, "fetch", d.url+"/file", "--pin", d.pin, "--json", "-o", got, "--profile", "bquic-2019", "--local-addr", "127.0.0.1")
+	if code != 0 || stderr != "" {
+		t.Fatalf("exit code %d\n%s", code, stderr)
+	}
+	var res map[string]any
+	if err := json.Unmarshal([]byte(stdout), &res); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"url", "protocol", "status", "bytes", "seconds", "mbps", "handshake_ms", "local_addr", "profile", "data_per_ack", "stats"} {
+		if res[name] == nil {
+			t.Errorf("%q is missing in %s", name, stdout)
+		}
+	}
+	if res["bytes"] != 1e6 || res["status"] != 200.0 || res["profile"] != "bquic-2019" || res["protocol"] != "h3" {
+		t.Errorf("got %s", stdout)
+	}
+	if s, b := res["seconds"].(float64), res["mbps"].(float64); s <= 0 || b < 8/s*0.999 || b > 8/s*1.001 {
+		t.Errorf("%v Mbit/s in %v s", b, s)
+	}
+	if data, err := os.ReadFile(got); err != nil || string(data) != text {
+		t.Errorf("%d bytes, %v", len(data), err)
+	}
+	if host, _, err := net.SplitHostPort(res["local_addr"].(string)); err != nil || host != "127.0.0.1" {
+		t.Errorf("local_addr %v", res["local_addr"])
+	}
+
+	if out, _, code := bquic(t, "fetch", "--pin", d.pin, d.url+"/file"); code != 0 || !regexp.MustCompile(`(?s)transfer +1000000 bytes in .* Mbit/s\n.*handshake .*packets per ACK`).MatchString(out) {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	if out, errs, code := bquic(t, "fetch", "--pin", d.pin, "-o", "-", d.url+"/file"); code != 0 || out != text || !strings.Contains(errs, "handshake") {
+		t.Errorf("-o -: exit code %d, %d bytes\n%s", code, len(out), errs)
+	}
+	own := write(t, t.TempDir(), "conf", "config profile 'mine'\n\toption base 'modquic'\n")
+	if out, _, code := bquic(t, "bench", "--config", own, "--profiles", "standard,mine", "--repeat", "2", "--json", "--pin", d.pin, d.url+"/file"); code != 0 || strings.Count(out, `"status":200`) != 4 || !strings.Contains(out, `"profile":"mine"`) {
+		t.Errorf("bench: exit code %d\n%s", code, out)
+	}
+	if out, _, code := bquic(t, "bench", "--repeat", "1", "--pin", d.pin, d.url+"/file"); code != 0 || len(strings.Split(out, "\n")) != 4 {
+		t.Errorf("bench: exit code %d\n%s", code, out)
+	}
+	out, _, code := bquic(t, "status", "--config", d.conf)
+	var st struct {
+		Role, Version, Pin string
+		Connections        []struct {
+			Remote, Profile string
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &st); err != nil || code != 0 || st.Role != "gateway" || st.Version != "1.2.3" || st.Pin != d.pin {
+		t.Errorf("status: exit code %d, %v\n%s", code, err, out)
+	}
+	// The sender's figures of a finished download are found by its address.
+	found := false
+	for _, c := range st.Connections {
+		found = found || c.Remote == res["local_addr"] && c.Profile == "bquic"
+	}
+	if !found {
+		t.Errorf("%v is not in %s", res["local_addr"], out)
+	}
+
+	wrong := "sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+	host := strings.TrimPrefix(d.url, "https://")
+	fails(t, 1, fmt.Sprintf("bquic fetch: cannot connect to %s: wrong pin: the server's key is %s", host, d.pin), "fetch", "--pin", wrong, d.url+"/file")
+	fails(t, 1, fmt.Sprintf("bquic fetch: cannot connect to %s: tls: failed to verify certificate: x509: cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs", host), "fetch", d.url+"/file")
+	if out, errs, code := bquic(t, "fetch", "--insecure", d.url+"/none"); code != 1 || errs != "bquic fetch: the server answered with status 404\n" || !strings.Contains(out, "status       404") {
+		t.Errorf("404: exit code %d\n%s%s", code, out, errs)
+	}
+	fails(t, 1, "bquic bench: profile standard, repetition 1: the server answered with status 404", "bench", "--insecure", d.url+"/none")
+	fails(t, 1, "bquic fetch: open /nonexistent: no such file or directory", "fetch", "--upload", "/nonexistent", "--insecure", d.url+"/file")
+
+	// Nobody answers: the socket of a test that never reads.
+	silent, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	fails(t, 1, fmt.Sprintf("bquic fetch: cannot connect to %s: no answer in time", silent.LocalAddr()), "fetch", "--timeout", "300ms", "--insecure", "https://"+silent.LocalAddr().String())
+	fails(t, 1, fmt.Sprintf("bquic gateway: cannot listen on UDP %s: address already in use", host), "gateway", "--config", d.conf)
+}
+
+func TestUpload(t *testing.T) {
+	received := make(chan int64, 10)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	origin := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body)
+		received <- n
+	})}
+	go func() { _ = origin.Serve(ln) }()
+	defer origin.Close()
+	d := startGateway(t, "", fmt.Sprintf("config site\n\tlist host '*'\n\toption origin 'http://%s'\n", ln.Addr()))
+	file := write(t, t.TempDir(), "up", strings.Repeat("x", 5000000))
+	out, errs, code := bquic(t, "fetch", "--upload", file, "--pin", d.pin, d.url+"/")
+	if code != 0 || !strings.Contains(out, "5000000 bytes") {
+		t.Fatalf("exit code %d\n%s%s", code, out, errs)
+	}
+	if n := <-received; n != 5000000 {
+		t.Errorf("the origin received %d bytes", n)
+	}
+}
+
+// TestTunnelRefused: one line in the log for each, and the gateway serves on.
+func TestTunnelRefused(t *testing.T) {
+	d := startGateway(t, "\toption token 'right-token'\n\tlist connect_from '127.0.0.0/8'\n", "")
+	pin, err := cert.ParsePin(d.pin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf := &tls.Config{NextProtos: []string{http3.NextProtoH3}}
+	pin.Verify(conf)
+	conn, err := quic.DialAddr(t.Context(), strings.TrimPrefix(d.url, "https://"), conf, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.CloseWithError(0, "")
+	h3 := (&http3.Transport{}).NewClientConn(conn)
+	for _, test := range []struct {
+		token, target string
+		status        int
+		log           string
+	}{
+		{"wrong-token", "192.0.2.1:80", 407, `target=192.0.2.1:80 status=407 reason="wrong or missing token"`},
+		{"right-token", "127.0.0.1:22", 403, `target=127.0.0.1:22 status=403 reason="127.0.0.1 is a loopback address"`},
+		{"right-token", "169.254.1.1:80", 403, `target=169.254.1.1:80 status=403 reason="169.254.1.1 is a link-local address"`},
+	} {
+		str, err := h3.OpenRequestStream(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := &http.Request{Method: http.MethodConnect, Host: test.target, URL: &url.URL{Host: test.target}, Header: http.Header{"Proxy-Authorization": {"Bearer " + test.token}}}
+		if err := str.SendRequestHeader(req); err != nil {
+			t.Fatal(err)
+		}
+		res, err := str.ReadResponse()
+		if err != nil || res.StatusCode != test.status {
+			t.Fatalf("%s: %v, %v", test.target, res, err)
+		}
+		select {
+		case line := <-d.log:
+			for strings.Contains(line, "self-signed") || strings.Contains(line, "buffer size") {
+				line = <-d.log
+			}
+			if !strings.Contains(line, "tunnel refused") || !strings.HasSuffix(line, test.log) {
+				t.Errorf("got  %s\nwant %s", line, test.log)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("nothing was logged")
+		}
+	}
+}
+
+// TestIdleMemory: what a router gives up for a gateway that nobody uses.
+func TestIdleMemory(t *testing.T) {
+	const limit = 12 << 10 // KiB
+	d := startGateway(t, "", "")
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(data)
+	if m == nil {
+		t.Fatalf("no VmRSS in %s", data)
+	}
+	rss, err := strconv.Atoi(string(m[1]))
+	if err != nil || rss > limit {
+		t.Errorf("%d KiB, more than %d: %v", rss, limit, err)
+	}
+	t.Logf("idle: %d KiB", rss)
+}
