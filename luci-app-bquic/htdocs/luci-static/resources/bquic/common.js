@@ -89,9 +89,11 @@ return baseclass.extend({
 		];
 	},
 
-	silent(service) {
+	/* Switched on, but no daemon answers. */
+	silent(service, device) {
 		return [
-			E('p', {}, [ _('It is switched on but does not answer. The system log says why, in lines with %s.').format(service) ]),
+			device ? E('p', {}, [ _('It waits for the device %s, or has stopped. The system log says why, in lines with %s.').format(device, service) ])
+				: E('p', {}, [ _('It is switched on but does not answer. The system log says why, in lines with %s.').format(service) ]),
 			E('p', {}, [ E('a', { 'href': L.url('admin/status/logs') }, [ _('Open the system log') ]) ])
 		];
 	},
@@ -216,7 +218,7 @@ return baseclass.extend({
 
 		s.addremove = true;
 		s.nodescriptions = true;
-		s.modaltitle = (id) => `${_('Profile')} ${id}`;
+		s.modaltitle = (id) => _('Profile %s').format(id);
 		s.sectiontitle = (id) => id;
 
 		o = s.option(form.ListValue, 'base', _('Based on'), _('Profile that has the values not given here.'));

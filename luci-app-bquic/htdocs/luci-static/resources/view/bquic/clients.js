@@ -107,8 +107,9 @@ return view.extend({
 		return common.clients().catch(() => null).then((answer) => {
 			if (!answer)
 				return rpc.list('wifirr').catch(() => ({})).then((objects) =>
-					dom.content(this.note, [ E('div', { 'class': 'alert-message warning' },
-						objects.wifirr ? common.silent('wifirr') : common.missing('wifirr-sched')) ]));
+					dom.content(this.note, [ E('div', { 'class': 'alert-message warning' }, [
+						...objects.wifirr ? common.silent('wifirr') : common.missing('wifirr-sched')
+					]) ]));
 
 			const schedulers = (Array.isArray(answer.schedulers) ? answer.schedulers : []).filter((s) => Array.isArray(s?.clients));
 

@@ -25,6 +25,7 @@ return view.extend({
 		this.before = null;
 		this.cards = E('div', { 'class': 'bquic-cards', 'aria-live': 'off' });
 		this.mistakes = E('div');
+		this.verdict = E('div');
 		this.graphs = {
 			throughput: graph.create(_('Relayed traffic'), 'bit/s', [ _('to clients'), _('from clients') ], 1e6),
 			ack: graph.create(_('Data packets per acknowledgement'), '', [ _('now') ], 10),
@@ -44,7 +45,8 @@ return view.extend({
 			]),
 			this.mistakes,
 			this.cards,
-			E('div', { 'class': 'bquic-cards' }, Object.values(this.graphs).map((g) => g.element))
+			this.verdict,
+			E('div', { 'class': 'bquic-cards bquic-graphs' }, Object.values(this.graphs).map((g) => g.element))
 		]);
 	},
 
@@ -128,8 +130,8 @@ return view.extend({
 
 		return this.card(_('Gateway'), this.uptime(st.uptime_s), 'on', button,
 			E('p', {}, [ _('Listens on %s.').format(String(st.listen ?? '–')) ]),
-			E('p', {}, [ _('%d connections now, %d since the start.').format(st.connections_live ?? 0, st.connections_total ?? 0) ]),
-			st.tunnels ? E('p', {}, [ _('%d TCP connections for relays.').format(st.tunnels.open ?? 0) ]) : '');
+			E('p', {}, [ _('Connections: %d now, %d since the start.').format(st.connections_live ?? 0, st.connections_total ?? 0) ]),
+			st.tunnels ? E('p', {}, [ _('TCP connections for relays: %d.').format(st.tunnels.open ?? 0) ]) : '');
 	},
 
 	relayCard(st) {
@@ -149,7 +151,7 @@ return view.extend({
 
 		return this.card(_('Relay'), up ? _('connected to the gateway') : _('gateway away: connections go direct'), up ? 'on' : 'bad', button,
 			E('p', {}, [ String(st.gateway ?? '–') ]),
-			E('p', {}, [ _('%d connections carried, %d direct.').format(st.carried?.now ?? 0, st.direct?.now ?? 0) ]),
+			E('p', {}, [ _('Connections: %d carried, %d direct.').format(st.carried?.now ?? 0, st.direct?.now ?? 0) ]),
 			!up && st.last_error ? E('p', {}, [ String(st.last_error) ]) : '');
 	},
 
@@ -172,7 +174,7 @@ return view.extend({
 			const button = this.toggle('wifirr', s['.name'], on);
 
 			if (!st)
-				return on ? this.card(title, _('no answer'), 'bad', button, ...common.silent('wifirr'))
+				return on ? this.card(title, _('no answer'), 'bad', button, ...common.silent('wifirr', s.device))
 					: this.card(title, _('off'), '', button);
 
 			return this.card(title,
@@ -180,7 +182,7 @@ return view.extend({
 				st.paused ? '' : 'on', button,
 				/* the daemon's own words: the decision, its value and its threshold */
 				E('p', {}, [ E('strong', {}, [ _('Why:') ]), ' ', String(st.why ?? '–') ]),
-				E('p', {}, [ _('%d clients, %d with demand, at most %d at a time.').format(st.clients ?? 0, st.clients_with_demand ?? 0, st.active_max ?? 0) ]),
+				E('p', {}, [ _('Clients: %d, with demand: %d, at a time: at most %d.').format(st.clients ?? 0, st.clients_with_demand ?? 0, st.active_max ?? 0) ]),
 				st.refused ? E('p', {}, [ _('Uses %s, because: %s').format(String(st.backend), String(st.refused)) ]) : '',
 				E('button', {
 					'type': 'button',
@@ -237,10 +239,20 @@ return view.extend({
 
 		this.before = now;
 		g.throughput.push(rate(now.down, was.down), rate(now.up, was.up));
-		g.ack.push(now.acks > was.acks && now.acked >= was.acked ? (now.acked - was.acked) / (now.acks - was.acks) : null);
+		const ratio = now.acks > was.acks && now.acked >= was.acked ? (now.acked - was.acked) / (now.acks - was.acks) : null;
+		g.ack.push(ratio);
 		g.rtt.push(busiest.connections ? busiest.smoothed_rtt_ms : null, busiest.connections ? busiest.min_rtt_ms : null);
 		g.clients.push(total((s) => graph.sane(s.clients_with_demand)),
 			total((s) => s.throttling ? s.active?.length : graph.sane(s.clients_with_demand)));
 		g.air.push(most('busy_permille'), most('wasted_estimate_permille'));
+
+		/* stock QUIC acknowledges every second packet: RFC 9000, section 13.2.2 */
+		const lines = [];
+		if (ratio > 2)
+			lines.push(_('Acknowledgements: one for %.1f packets, where stock QUIC sends one for 2. That is %d %% fewer frames against the data.').format(ratio, 100 * (1 - 2 / ratio)));
+		for (const s of schedulers)
+			if (s.throttling && Array.isArray(s.active))
+				lines.push(_('Air of %s: %d of %d clients with demand contend for it now.').format(String(s.device), s.active.length, s.clients_with_demand ?? 0));
+		dom.content(this.verdict, lines.map((line) => E('p', {}, [ line ])));
 	}
 });

@@ -16,12 +16,13 @@ return view.extend({
 			return common.notInstalled('bquic-gateway');
 
 		const m = new form.Map('bquic', _('Relay'), _('Runs on a mesh node: takes the TCP connections of its clients and carries them to a gateway, over one connection that fills WiFi frames. While the gateway is away, they go direct.'));
-		let s, o;
+		let o;
 
 		if (!uci.get('bquic', 'relay'))
 			uci.add('bquic', 'relay', 'relay');
 
-		s = m.section(form.NamedSection, 'relay', 'relay');
+		const s = m.section(form.NamedSection, 'relay', 'relay');
+
 		s.tab('general', _('General'));
 		s.tab('advanced', _('Advanced'));
 

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+'use strict';
+
+const path = require('node:path');
+
+// LuCI wraps each file in a function whose arguments are what 'require' names.
+const luci = [ '_', 'N_', 'E', 'L', 'baseclass', 'common', 'dom', 'form', 'graph', 'network', 'poll', 'rpc', 'table', 'uci', 'ui', 'view', 'widgets' ];
+const browser = [ 'Node', 'btoa', 'crypto', 'document', 'performance' ];
+
+module.exports = [ {
+	basePath: path.resolve(__dirname, '..'),
+	files: [ 'htdocs/**/*.js' ],
+	languageOptions: {
+		ecmaVersion: 2022,
+		sourceType: 'script',
+		parserOptions: { ecmaFeatures: { globalReturn: true } },
+		globals: Object.fromEntries([ ...luci, ...browser ].map((name) => [ name, 'readonly' ]))
+	},
+	linterOptions: { reportUnusedDisableDirectives: 'error' },
+	rules: {
+		'no-undef': 'error',
+		'no-unused-vars': [ 'error', { caughtErrors: 'none', args: 'none' } ],
+		'no-dupe-keys': 'error',
+		'no-dupe-else-if': 'error',
+		'no-unreachable': 'error',
+		'no-constant-condition': 'error',
+		'no-fallthrough': 'error',
+		'no-redeclare': 'error',
+		'no-const-assign': 'error',
+		'no-eval': 'error',
+		'no-implied-eval': 'error',
+		'no-new-func': 'error',
+		'prefer-const': 'error',
+		'no-var': 'error',
+		'eqeqeq': 'off',
+		// A lone string as LuCI's children, and these properties, are markup.
+		'no-restricted-properties': [ 'error', ...[ 'innerHTML', 'outerHTML', 'insertAdjacentHTML' ].map((property) => ({ property })) ],
+		'no-restricted-syntax': [ 'error', {
+			selector: 'CallExpression[callee.name="E"] > :nth-child(3):not(ArrayExpression):not(CallExpression)',
+			message: 'E() takes a lone string as markup: pass its children as an array.'
+		}, {
+			selector: 'CallExpression[callee.object.name="dom"][callee.property.name=/^(content|append)$/] > :nth-child(2):matches(Literal, TemplateLiteral, BinaryExpression, Identifier)',
+			message: 'dom takes a lone string as markup: pass an array.'
+		} ]
+	}
+} ];
