@@ -44,13 +44,19 @@ def exit_on_signals() -> None:
 
 
 def remove_stale() -> None:
-    """Removes namespaces whose process was killed before it could do so."""
+    """Removes what a lab left that was killed before it could do so."""
     listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
     for line in listed.splitlines():
-        name = line.split()[0]
-        pid = name.removeprefix(PREFIX).split("-")[0]
-        if name.startswith(PREFIX) and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
-            _remove_namespace(name)
+        if _is_stale(line.split()[0]):
+            _remove_namespace(line.split()[0])
+    for directory in pathlib.Path(tempfile.gettempdir()).glob(f"{PREFIX}*-*"):
+        if _is_stale(directory.name):
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _is_stale(name: str) -> bool:
+    pid = name.removeprefix(PREFIX).split("-")[0]
+    return name.startswith(PREFIX) and pid.isdigit() and not os.path.exists(f"/proc/{pid}")
 
 
 def _remove_namespace(name: str) -> None:

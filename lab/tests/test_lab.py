@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lab measures what it says it does, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from lab import measure, medium, namespaces, results  # noqa: E402
+from lab.topology import Cell, Mesh  # noqa: E402
+
+BYTES = 2_000_000
+
+
+def load(path: str) -> Any:
+    spec = importlib.util.spec_from_file_location("experiment", ROOT / path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module", autouse=True)
+def binaries() -> None:
+    medium.build()
+    if not measure.BQUIC.exists():
+        subprocess.run(["make", "-s", "-C", str(ROOT), "build"], check=True)
+
+
+@pytest.fixture
+def lab() -> Iterator[namespaces.Lab]:
+    with namespaces.Lab() as it:
+        yield it
+
+
+def medium_fails(*flags: str) -> str:
+    """The one line that wifi-medium ends with, its exit code being 2."""
+    done = subprocess.run([str(medium.BINARY), *flags], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 2, done
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (["--hops", "6"], "--hops 6"),
+        (["--hops", "x"], "--hops x"),
+        (["--hops", "1.5"], "--hops 1.5"),
+        (["--hops", "1", "--stations", "2"], "one of --hops, --stations, --wired"),
+        (["--hops", "1", "--tap", "a"], "--tap is needed 2 times, not 1"),
+        (["--wired", "fast"], "--wired fast"),
+        (["--hops", "1", "--mcs", "8"], "--mcs 8"),
+        (["--hops", "1", "--standard", "11b"], "--standard 11b"),
+        (["--hops", "1", "--ap", "lifo"], "--ap lifo"),
+        (["--hops", "1", "--loss", "1.1"], "--loss 1.1"),
+        (["--speed", "1"], "--speed"),
+        (["--hops"], "--hops"),
+        (["--hops", "1", "extra"], "extra"),
+        ([], "one of --hops, --stations, --wired"),
+    ],
+)
+def test_medium_names_the_bad_flag(flags: list[str], named: str) -> None:
+    assert named in medium_fails(*flags)
+
+
+def test_medium_names_the_bad_namespace() -> None:
+    done = subprocess.run(
+        [str(medium.BINARY), "--hops", "1", "--tap", "no-such-namespace/a", "--tap", "b"],
+        capture_output=True, text=True, stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 1
+    assert "no-such-namespace" in done.stderr
+
+
+BURSTS = """
+import socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.connect((sys.argv[1], 9))
+spacing, packets = float(sys.argv[2]), int(sys.argv[3])
+s.setsockopt(17, 103, 1472)  # UDP_SEGMENT: a burst is one call, and leaves at once on a busy machine too
+for i in range(int(3 / spacing)):
+    try: s.send(bytes(1472 * packets))
+    except ConnectionRefusedError: pass
+    time.sleep(spacing)
+"""
+
+
+def test_aggregates_grow_with_bursts(lab: namespaces.Lab) -> None:
+    mesh = Mesh(lab, medium.WIFI)
+    sizes = []
+    for packets in (1, 5, 20):  # the same rate in ever larger bursts: 6 Mbit/s
+        def run() -> None:
+            lab.run(mesh.gateway, sys.executable, "-c", BURSTS, Mesh.PHONE, str(packets * 0.002), str(packets))
+
+        _, window, _ = measure.kept_up(mesh.medium, run)
+        sizes.append(window["down"]["mpdus_per_ampdu"])
+        # Directions are told apart: all that goes up is ICMP.
+        assert window["down"]["mpdus"] > window["up"]["mpdus"]
+    assert sizes[0] < 1.2 < sizes[1] < sizes[2] and sizes[2] > 5, sizes
+
+
+@pytest.mark.parametrize(
+    ("kind", "hops", "contender"),
+    [("wifi", 1, "standard"), ("wifi", 3, "tcp"), ("wired", 1, "bquic"), ("shallow", 1, "bquic-2019"), ("wifi", 1, "tcp-relay")],
+)
+def test_download(lab: namespaces.Lab, kind: str, hops: int, contender: str) -> None:
+    mesh = Mesh(lab, medium.MEDIA[kind], hops)
+    servers = measure.Servers(lab, mesh, BYTES)
+    row = measure.measure(servers, contender, measure.contenders()[contender])
+    row["repetition"] = 1
+    results.check(row)
+    assert row["bytes"] == BYTES
+    assert row["lag_ms"] < medium.LAG_LIMIT_MS
+    assert 0 < row["mbps"] < mesh.kind.capacity_mbps * 1.1 / hops
+    assert row["data_per_ack"] > 1
+    assert 0 < row["ipt_below_100us"] <= 1
+    assert (row["ampdu"] is not None) == mesh.kind.wireless
+    # The sender runs CUBIC, whatever the host's default is.
+    assert "congctl cubic" in lab.run(mesh.gateway, "ip", "route", "get", Mesh.PHONE) + lab.run(
+        mesh.gateway, "ip", "route", "show"
+    )
+
+
+def test_profile_options_reach_both_ends(lab: namespaces.Lab) -> None:
+    servers = measure.Servers(lab, Mesh(lab, medium.MEDIA["wired"]), BYTES, ["ack_packets=40", "ack_delay=100", "ack_rtt=smoothed", "ack_rtt_divisor=0"])
+    row = measure.measure(servers, "bquic", measure.contenders()["bquic"])
+    assert row["details"]["client"]["profile"] == measure.TUNED
+    assert row["details"]["gateway"]["profile"] == measure.TUNED
+
+
+def test_ceiling(lab: namespaces.Lab) -> None:
+    """802.11n MCS7, 20 MHz, 800 ns guard: 65 Mbit/s at the PHY, some 90 % above UDP."""
+    servers = measure.Servers(lab, Mesh(lab, medium.WIFI), 1000)
+    row = measure.measure(servers, "udp", measure.udp)
+    assert 55 < row["mbps"] < 65
+    assert row["ampdu"] > 20
+
+
+def test_wired_loss_and_delay(lab: namespaces.Lab) -> None:
+    mesh = Mesh(lab, medium.Kind("test", ("--wired", "10Mbps", "--delay", "20", "--loss", "0.2"), 10))
+    out = lab.run(mesh.node, "sh", "-c", f"ping -q -c 200 -i 0.01 -W 1 {Mesh.GATEWAY} || true")
+    received = int(out.split(" received")[0].split()[-1])
+    # 0.8 * 0.8 of 200, and 4 standard deviations.
+    assert 128 - 28 < received < 128 + 28
+    assert float(out.split("= ")[1].split("/")[0]) >= 40
+
+
+@pytest.mark.parametrize(("standard", "stations"), [("11g", 5), ("11n", 10)])
+def test_cell(lab: namespaces.Lab, standard: str, stations: int) -> None:
+    cell = Cell(lab, stations, standard)
+    # Stations reach the access point and one another, by their own addresses.
+    lab.run(cell.stations[0], "ping", "-c", "1", "-w", "5", cell.address(stations))
+    neighbours = lab.run(cell.ap, "ip", "neigh", "show", "dev", Cell.DEVICE)
+    for i in range(1, stations + 1):
+        assert cell.mac(lab, i) in neighbours
+    cell.medium.mark()
+    lab.run(cell.ap, sys.executable, "-c", BURSTS, cell.address(1), "0.04", "20")
+    window = cell.medium.mark()
+    assert window["down"]["delivered_bytes"] > 1_000_000
+    aggregate = window["down"]["mpdus_per_ampdu"]
+    assert aggregate > 4 if standard == "11n" else aggregate == 1
+
+
+def test_a_run_that_lagged_is_repeated() -> None:
+    class Late:
+        def __init__(self, *lags: float) -> None:
+            self.lags = list(lags)
+            self.marks = 0
+
+        def mark(self) -> dict[str, Any]:
+            self.marks += 1
+            return {"lag_ms": self.lags.pop(0) if self.marks % 2 == 0 else 0.0}
+
+    runs: list[int] = []
+    notes: list[str] = []
+    late: Any = Late(5.0, 80.0, 4.9)
+    _, window, discarded = measure.kept_up(late, lambda: runs.append(1), notes.append)
+    assert (len(runs), discarded, window["lag_ms"], len(notes)) == (3, 2, 4.9, 2)
+    late = Late(*[6.0] * 100)
+    with pytest.raises(measure.TooSlow):
+        measure.kept_up(late, lambda: None, notes.append)
+
+
+def test_lag_is_seen(lab: namespaces.Lab) -> None:
+    """An emulator that is held up says so: its lag is measured, not assumed."""
+    mesh = Mesh(lab, medium.WIFI)
+    process = mesh.medium._process
+    mesh.medium.mark()
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGCONT)
+    window = mesh.medium.mark()
+    assert window["lag_max_ms"] > 100
+    assert window["lag_ms"] >= medium.LAG_LIMIT_MS
+
+
+def row(**changes: Any) -> results.Row:
+    complete = {
+        "medium": "wifi", "hops": 1, "contender": "tcp", "repetition": 1, "mbps": 50.0, "data_per_ack": None,
+        "ipt_below_100us": 0.5, "ampdu": 20.0, "lag_ms": 0.1,
+    }
+    return complete | changes
+
+
+def test_rows(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "new" / "rows.json"
+    assert results.read(file) == []
+    results.write(file, [row(), row(repetition=2)])
+    assert [r["repetition"] for r in json.loads(file.read_text())] == [1, 2]
+    for bad in (row(mbps=0), row(mbps="fast"), row(medium=None), {k: v for k, v in row().items() if k != "lag_ms"}):
+        with pytest.raises(ValueError):
+            results.write(file, [bad])
+    assert len(results.read(file)) == 2  # what was there is not lost
+    assert results.median([row(mbps=1.0), row(mbps=9.0), row(mbps=2.0)], "mbps") == 2.0
+    assert results.median([row()], "data_per_ack") is None
+
+
+def test_targets_are_judged() -> None:
+    experiment = load("lab/experiments/bquic.py")
+
+    def rows(bquic: float) -> list[results.Row]:
+        def speed(contender: str, mbps: float) -> results.Row:
+            return row(kind="download", hops=3, contender=contender, mbps=mbps, retries=0, stats={})
+
+        return [speed("standard", 10.0), speed("tcp", 11.0), speed("bquic", bquic)]
+
+    def verdict(bquic: float, target: str) -> str:
+        return next(line for line in experiment.report(rows(bquic)).splitlines() if line.startswith(target)).split("  ")[-1].strip()
+
+    assert verdict(12.0, "wifi, 3 hops: bquic / standard") == "met"
+    assert verdict(11.9, "wifi, 3 hops: bquic / standard") == "MISSED"
+    assert verdict(10.9, "wifi, 3 hops: bquic / tcp") == "MISSED"
+    assert verdict(12.0, "lossy: bquic / standard") == "not measured"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_nothing_is_left(number: signal.Signals) -> None:
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "lab/run-one"), "--repetitions", "1000", "--size", "1M"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )
+    assert process.stdout
+    assert json.loads(process.stdout.readline())["contender"] == "bquic"  # it is in the midst of it
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert f"lab{process.pid}-" not in subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout
+    assert f"lab{process.pid}-" not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+    assert not list(pathlib.Path("/tmp").glob(f"lab{process.pid}-*"))
+
+
+def test_what_a_killed_lab_left_is_removed() -> None:
+    process = subprocess.Popen([sys.executable, str(ROOT / "lab/run-one"), "--repetitions", "1000", "--size", "1M"],
+                               stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    process.stdout.readline()
+    process.kill()
+    process.communicate()
+    name = f"lab{process.pid}-phone"
+    assert os.path.exists(f"/run/netns/{name}")
+    namespaces.remove_stale()
+    assert not os.path.exists(f"/run/netns/{name}")
+    assert not list(pathlib.Path("/tmp").glob(f"lab{process.pid}-*"))
