@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ap-queue.h"
+
+#include "ns3/simulator.h"
+#include "ns3/string.h"
+#include "ns3/wifi-mpdu.h"
+
+#include <algorithm>
+
+using namespace ns3;
+
+namespace dense
+{
+
+namespace
+{
+
+constexpr uint32_t FIFO_LIMIT = 512; // packets, the paper's table 2
+
+// net/mac80211/tx.c (ieee80211_txq_setup_flows) and include/net/fq_impl.h
+constexpr uint32_t LIMIT_PACKETS = 8192;
+constexpr uint32_t LIMIT_PACKETS_MEMORY = 1820; // 4 MB (hardware without VHT) of 2304-byte buffers
+constexpr int32_t FLOW_QUANTUM = 300;           // bytes
+constexpr uint32_t FLOWS = 4096;
+// net/mac80211/sta_info.h: AIRTIME_QUANTUM_SHIFT, AIRTIME_ACTIVE_DURATION
+constexpr unsigned QUANTUM_SHIFT = 3; // us per round = weight << 3
+const Time ACTIVE_DURATION = MilliSeconds(100);
+
+} // namespace
+
+ApQueue::ApQueue(Kind kind, unsigned depth, unsigned aggregate)
+    : QueueDisc(QueueDiscSizePolicy::NO_LIMITS),
+      m_kind(kind),
+      m_depth(depth),
+      m_aggregate(aggregate)
+{
+}
+
+void
+ApQueue::AddStation(Mac48Address address)
+{
+    m_ids[address] = m_stations.size();
+    m_stations.emplace_back();
+}
+
+void
+ApQueue::Watch(Ptr<WifiMacQueue> queue)
+{
+    queue->TraceConnectWithoutContext("Dequeue", MakeCallback(&ApQueue::Left, this));
+}
+
+void
+ApQueue::SetShaper(std::unique_ptr<Shaper> shaper, unsigned stationsPerClass)
+{
+    m_stationsPerClass = stationsPerClass;
+    m_shaper = std::move(shaper);
+    m_shaper->send = [this](Ptr<QueueDiscItem> item) {
+        Admit(item);
+        Run();
+    };
+}
+
+Shaper*
+ApQueue::GetShaper()
+{
+    return m_shaper.get();
+}
+
+void
+ApQueue::SetWeight(unsigned station, unsigned weight)
+{
+    m_stations[station].weight = weight;
+}
+
+void
+ApQueue::SetPreferred(unsigned station, bool preferred)
+{
+    m_stations[station].preferred = preferred;
+}
+
+void
+ApQueue::Charge(Mac48Address address, Time airtime)
+{
+    auto id = m_ids.find(address);
+    if (id == m_ids.end())
+    {
+        return;
+    }
+    Station& station = m_stations[id->second];
+    // ieee80211_sta_register_airtime: only those recently served pay
+    if (Simulator::Now() - station.lastActive <= ACTIVE_DURATION)
+    {
+        station.deficit -= airtime.GetNanoSeconds() / 1e3;
+    }
+}
+
+uint32_t
+ApQueue::Waiting(unsigned id) const
+{
+    const Station& station = m_stations[id];
+    uint32_t bytes = 0;
+    for (auto& [arrival, item] : station.packets)
+    {
+        bytes += item->GetSize();
+    }
+    for (auto& [hash, flow] : station.flows)
+    {
+        bytes += flow.queue->GetNBytes();
+    }
+    return bytes;
+}
+
+uint64_t
+ApQueue::Delivered(unsigned station) const
+{
+    return m_stations[station].delivered;
+}
+
+uint32_t
+ApQueue::Packets() const
+{
+    return m_packets;
+}
+
+bool
+ApQueue::DoEnqueue(Ptr<QueueDiscItem> item)
+{
+    auto id = m_ids.find(item->GetAddress());
+    if (id == m_ids.end())
+    {
+        return false; // neighbours' addresses are known in advance, so nobody broadcasts
+    }
+    if (m_shaper)
+    {
+        m_shaper->Enqueue(id->second / m_stationsPerClass, item);
+    }
+    else
+    {
+        Admit(item);
+    }
+    return true;
+}
+
+void
+ApQueue::Admit(Ptr<QueueDiscItem> item)
+{
+    Station& station = m_stations[m_ids.at(item->GetAddress())];
+    if (m_kind == MAC80211)
+    {
+        AdmitMac80211(station, item);
+    }
+    else if (m_packets < FIFO_LIMIT)
+    {
+        station.packets.emplace_back(m_arrivals++, item);
+        m_packets++;
+    }
+}
+
+void
+ApQueue::AdmitMac80211(Station& station, Ptr<QueueDiscItem> item)
+{
+    Flow& flow = station.flows[item->Hash(0) % FLOWS];
+    if (!flow.queue)
+    {
+        flow.queue = CreateObject<CoDelQueueDisc>();
+        flow.queue->SetAttribute("MaxSize", StringValue(std::to_string(LIMIT_PACKETS) + "p"));
+        flow.queue->SetAttribute("Interval", StringValue("100ms"));
+        flow.queue->SetAttribute("Target", StringValue("20ms"));
+        flow.queue->Initialize();
+    }
+    flow.queue->Enqueue(item);
+    m_packets++;
+    if (!flow.listed)
+    {
+        flow.listed = true;
+        flow.deficit = FLOW_QUANTUM;
+        station.fresh.push_back(&flow);
+    }
+    Schedule(station);
+    if (m_packets > LIMIT_PACKETS_MEMORY)
+    {
+        DropFromFattestFlow();
+    }
+}
+
+/// __ieee80211_schedule_txq: at the head, where only a negative deficit moves it from.
+void
+ApQueue::Schedule(Station& station)
+{
+    bool packets = !station.fresh.empty() || !station.old.empty();
+    if (station.listed || (!packets && (station.deficit >= 0 || Simulator::Now() - station.lastActive > ACTIVE_DURATION)))
+    {
+        return;
+    }
+    station.listed = true;
+    m_active.push_front(&station);
+    if (packets)
+    {
+        station.lastActive = Simulator::Now();
+    }
+}
+
+void
+ApQueue::DropFromFattestFlow()
+{
+    Flow* fattest = nullptr;
+    for (auto& station : m_stations)
+    {
+        for (auto& [hash, flow] : station.flows)
+        {
+            if (!fattest || flow.queue->GetNBytes() > fattest->queue->GetNBytes())
+            {
+                fattest = &flow;
+            }
+        }
+    }
+    fattest->queue->GetInternalQueue(0)->Remove();
+    m_packets--;
+}
+
+/// The station whose oldest packet has waited longest; preferred ones first.
+ApQueue::Station*
+ApQueue::NextFifo()
+{
+    Station* best = nullptr;
+    for (auto& station : m_stations)
+    {
+        if (station.packets.empty())
+        {
+            continue;
+        }
+        if (!best || (station.preferred && !best->preferred) ||
+            (station.preferred == best->preferred && station.packets.front().first < best->packets.front().first))
+        {
+            best = &station;
+        }
+    }
+    return best;
+}
+
+ApQueue::Station*
+ApQueue::NextMac80211()
+{
+    bool anyPreferred = std::any_of(m_active.begin(), m_active.end(), [](const Station* s) {
+        return s->preferred && (!s->fresh.empty() || !s->old.empty());
+    });
+    for (;;)
+    {
+        auto it = std::find_if(m_active.begin(), m_active.end(), [&](const Station* s) {
+            return s->preferred || !anyPreferred;
+        });
+        if (it == m_active.end())
+        {
+            return nullptr;
+        }
+        Station* station = *it;
+        m_active.erase(it);
+        if (station->deficit < 0)
+        {
+            station->deficit += station->weight << QUANTUM_SHIFT;
+            m_active.push_back(station);
+            continue;
+        }
+        station->listed = false;
+        if (!station->fresh.empty() || !station->old.empty())
+        {
+            return station;
+        }
+    }
+}
+
+/// Deficit round robin between a station's flows, new ones first (RFC 8290, 4.2).
+Ptr<QueueDiscItem>
+ApQueue::TakeFlows(Station& station)
+{
+    while (!station.fresh.empty() || !station.old.empty())
+    {
+        bool fresh = !station.fresh.empty();
+        auto& from = fresh ? station.fresh : station.old;
+        Flow* flow = from.front();
+        if (flow->deficit <= 0)
+        {
+            flow->deficit += FLOW_QUANTUM;
+            from.pop_front();
+            station.old.push_back(flow);
+            continue;
+        }
+        uint32_t before = flow->queue->GetNPackets();
+        Ptr<QueueDiscItem> item = flow->queue->Dequeue();
+        m_packets -= before - flow->queue->GetNPackets();
+        if (item)
+        {
+            flow->deficit -= item->GetSize();
+            return item;
+        }
+        from.pop_front();
+        if (fresh && !station.old.empty())
+        {
+            station.old.push_back(flow); // an emptied flow may not come back as new at once
+        }
+        else
+        {
+            flow->listed = false;
+        }
+    }
+    return nullptr;
+}
+
+Ptr<QueueDiscItem>
+ApQueue::Take(Station& station)
+{
+    if (m_kind == MAC80211)
+    {
+        return TakeFlows(station);
+    }
+    if (station.packets.empty())
+    {
+        return nullptr;
+    }
+    Ptr<QueueDiscItem> item = station.packets.front().second;
+    station.packets.pop_front();
+    m_packets--;
+    return item;
+}
+
+Ptr<QueueDiscItem>
+ApQueue::DoDequeue()
+{
+    for (;;)
+    {
+        if (!m_filling)
+        {
+            if (m_batches.size() >= m_depth)
+            {
+                return nullptr;
+            }
+            m_filling = m_kind == FIFO ? NextFifo() : NextMac80211();
+            if (!m_filling)
+            {
+                return nullptr;
+            }
+            m_room = m_aggregate;
+            m_batches.push_back({++m_batch, 0});
+        }
+        Ptr<QueueDiscItem> item = m_room > 0 ? Take(*m_filling) : nullptr;
+        if (item)
+        {
+            m_room--;
+            m_batches.back().outstanding++;
+            m_sent.emplace(item->GetPacket()->GetUid(), m_batch);
+            m_filling->delivered += item->GetSize();
+            RunSoon(); // QueueDisc::Run() stops after one packet of a queue disc without queues of ns-3's
+            return item;
+        }
+        if (m_batches.back().outstanding == 0)
+        {
+            m_batches.pop_back();
+        }
+        if (m_kind == MAC80211)
+        {
+            Schedule(*m_filling);
+        }
+        m_filling = nullptr;
+    }
+}
+
+void
+ApQueue::Left(Ptr<const WifiMpdu> mpdu)
+{
+    auto sent = m_sent.find(mpdu->GetPacket()->GetUid());
+    if (sent == m_sent.end())
+    {
+        return; // management
+    }
+    auto batch = std::find_if(m_batches.begin(), m_batches.end(), [&](const Batch& b) { return b.id == sent->second; });
+    m_sent.erase(sent);
+    if (--batch->outstanding == 0 && !(m_filling && batch->id == m_batch))
+    {
+        m_batches.erase(batch);
+    }
+    RunSoon();
+}
+
+void
+ApQueue::RunSoon()
+{
+    if (!m_runPending)
+    {
+        m_runPending = true;
+        Simulator::ScheduleNow([this] {
+            m_runPending = false;
+            Run();
+        });
+    }
+}
+
+bool
+ApQueue::CheckConfig()
+{
+    return true;
+}
+
+void
+ApQueue::InitializeParams()
+{
+}
+
+} // namespace dense

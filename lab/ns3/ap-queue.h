@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// The access point's queue: what it keeps above its short hardware queue.
+#pragma once
+
+#include "shaper.h"
+
+#include "ns3/codel-queue-disc.h"
+#include "ns3/mac48-address.h"
+#include "ns3/queue-disc.h"
+#include "ns3/wifi-mac-queue.h"
+
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+
+namespace dense
+{
+
+/// Sits as root queue disc on the AP's WiFi device.
+///
+/// FIFO: 512 packets, dropped at the tail, as in the paper (and as ath9k's
+/// per-station queues before 2016: an aggregate takes one station's packets).
+///
+/// MAC80211: what Linux does since: CoDel flow queues per station, and the
+/// stations served by airtime deficit round robin (net/mac80211/tx.c,
+/// ieee80211_next_txq, of Linux 6.x).
+class ApQueue : public ns3::QueueDisc
+{
+  public:
+    enum Kind
+    {
+        FIFO,
+        MAC80211
+    };
+
+    /// The hardware queue: depth aggregates (or frames, if aggregate is 1).
+    ApQueue(Kind kind, unsigned depth, unsigned aggregate);
+
+    /// Stations are numbered from 0 in the order of these calls.
+    void AddStation(ns3::Mac48Address address);
+    /// Follows what leaves the MAC's queue, acknowledged or given up.
+    void Watch(ns3::Ptr<ns3::WifiMacQueue> queue);
+    /// Puts a shaper in front (HTB on this device, or a box before the AP), so many stations to a class.
+    void SetShaper(std::unique_ptr<Shaper> shaper, unsigned stationsPerClass);
+    Shaper* GetShaper();
+
+    void SetWeight(unsigned station, unsigned weight);
+    /// Packets of preferred stations go first, the others' only if there are none (the paper, section 5).
+    void SetPreferred(unsigned station, bool preferred);
+    /// Airtime used to or from a station; charged to it.
+    void Charge(ns3::Mac48Address address, ns3::Time airtime);
+
+    /// Bytes queued for the station above the hardware, not counting the shaper's.
+    uint32_t Waiting(unsigned station) const;
+    /// Bytes that have left towards the station since the start.
+    uint64_t Delivered(unsigned station) const;
+    uint32_t Packets() const;
+
+  private:
+    struct Flow
+    {
+        ns3::Ptr<ns3::CoDelQueueDisc> queue;
+        int32_t deficit = 0; // bytes
+        bool listed = false;
+    };
+
+    struct Station
+    {
+        // FIFO
+        std::deque<std::pair<uint64_t, ns3::Ptr<ns3::QueueDiscItem>>> packets; // with arrival number
+        // MAC80211
+        std::map<uint32_t, Flow> flows;
+        std::list<Flow*> fresh, old;
+        double deficit = 0; // us
+        unsigned weight = 256;
+        ns3::Time lastActive;
+        bool listed = false;
+        // both
+        bool preferred = true;
+        uint64_t delivered = 0;
+    };
+
+    bool DoEnqueue(ns3::Ptr<ns3::QueueDiscItem> item) override;
+    ns3::Ptr<ns3::QueueDiscItem> DoDequeue() override;
+    bool CheckConfig() override;
+    void InitializeParams() override;
+
+    void Admit(ns3::Ptr<ns3::QueueDiscItem> item);
+    void AdmitMac80211(Station& station, ns3::Ptr<ns3::QueueDiscItem> item);
+    void Schedule(Station& station);
+    void DropFromFattestFlow();
+    Station* NextFifo();
+    Station* NextMac80211();
+    ns3::Ptr<ns3::QueueDiscItem> Take(Station& station);
+    ns3::Ptr<ns3::QueueDiscItem> TakeFlows(Station& station);
+    void Left(ns3::Ptr<const ns3::WifiMpdu> mpdu);
+    void RunSoon();
+
+    const Kind m_kind;
+    const unsigned m_depth, m_aggregate;
+    std::unique_ptr<Shaper> m_shaper;
+    unsigned m_stationsPerClass = 1;
+    std::deque<Station> m_stations;
+    std::map<ns3::Address, unsigned> m_ids;
+    std::list<Station*> m_active;
+    uint64_t m_arrivals = 0;
+    uint32_t m_packets = 0;
+
+    struct Batch
+    {
+        unsigned id;
+        unsigned outstanding;
+    };
+    std::list<Batch> m_batches; // in the hardware
+    std::multimap<uint64_t, unsigned> m_sent; // packet uid to batch
+    unsigned m_batch = 0;
+    Station* m_filling = nullptr; // whose batch is being taken out
+    unsigned m_room = 0;          // frames that the batch may still take
+    bool m_runPending = false;
+};
+
+} // namespace dense

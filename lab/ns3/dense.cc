@@ -1,0 +1,629 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many stations of one access point each download a file while they send
+// something up: the scene of the WiFiRR paper's table 2, with the AP of then or
+// of today, and one of several schedulers. Prints one row of JSON.
+#include "ap-queue.h"
+#include "medium.h"
+#include "scheduler.h"
+#include "traffic.h"
+
+#include "ns3/applications-module.h"
+#include "ns3/core-module.h"
+#include "ns3/internet-module.h"
+#include "ns3/network-module.h"
+#include "ns3/point-to-point-module.h"
+#include "ns3/traffic-control-module.h"
+#include "ns3/wifi-module.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <numeric>
+
+using namespace ns3;
+using namespace dense;
+
+namespace
+{
+
+constexpr double GREETINGS = 3;   // s: all are associated, block ack agreements are made
+constexpr double WARM_UP = 8;     // s: the load begins
+constexpr uint16_t DOWNLOAD = 80; // ports: from 80 up, one each client
+constexpr uint16_t UPLOAD = 10000;
+constexpr uint16_t INTERACTIVE = 20000;
+constexpr unsigned NEIGHBOURS = 2;
+
+struct Arguments
+{
+    std::string ap = "mac80211";
+    std::string traffic = "cbr";
+    double uploadKbit = 200;
+    bool uploadGoesOn = true;
+    unsigned stations = 30;
+    std::string phy = "11g";
+    std::string rateControl = "minstrel";
+    double fileMb = 5;
+    unsigned seed = 1;
+    double limit = 600; // s
+    std::string interactive = "none";
+    unsigned interactiveClients = 5;
+    double neighbourShare = 0;
+    StationScheduler::Options scheduler;
+};
+
+/// What is said about one client.
+struct Client
+{
+    Ptr<Node> node;
+    Ptr<WifiNetDevice> device;
+    Ipv4Address address;
+    Time start, completion; // completion 0: not yet
+    uint64_t received = 0;
+    uint64_t uploadedBefore = 0;
+    Time uploadEnd;
+    uint64_t uploaded = 0;
+    Ptr<UploadServer> uploadServer;
+    Ptr<Upload> upload;
+    Ptr<Exchange> exchange;
+    std::vector<double> delays; // s, of an interactive stream
+};
+
+[[noreturn]] void
+Refuse(const std::string& what)
+{
+    std::cerr << "dense: " << what << "\n";
+    std::exit(2);
+}
+
+void
+OneOf(const std::string& option, const std::string& value, const std::vector<std::string>& values)
+{
+    if (std::find(values.begin(), values.end(), value) != values.end())
+    {
+        return;
+    }
+    std::string text = "--" + option + " \"" + value + "\": not one of";
+    for (auto& v : values)
+    {
+        text += " " + v;
+    }
+    Refuse(text);
+}
+
+double
+Quantile(std::vector<double> values, double q)
+{
+    if (values.empty())
+    {
+        return 0;
+    }
+    std::sort(values.begin(), values.end());
+    return values[std::min<size_t>(values.size() - 1, q * values.size())];
+}
+
+/// Makes device know the neighbour's address: ARP under load is not the subject.
+void
+Introduce(Ptr<NetDevice> device, Ptr<NetDevice> neighbour, Ipv4Address address)
+{
+    Ptr<Ipv4L3Protocol> ip = device->GetNode()->GetObject<Ipv4L3Protocol>();
+    Ptr<ArpCache> cache = ip->GetInterface(ip->GetInterfaceForDevice(device))->GetArpCache();
+    ArpCache::Entry* entry = cache->Add(address);
+    entry->SetMacAddress(neighbour->GetAddress());
+    entry->MarkPermanent();
+}
+
+void
+RouteByDefault(Ptr<Node> node, Ipv4Address gateway)
+{
+    Ipv4StaticRoutingHelper().GetStaticRouting(node->GetObject<Ipv4>())->SetDefaultRoute(gateway, 1);
+}
+
+class Scene
+{
+  public:
+    explicit Scene(const Arguments& arguments);
+    void Run();
+    void Print() const;
+
+  private:
+    void MakeWifi();
+    void MakeNetwork();
+    void MakeTraffic(unsigned i);
+    void MakeInteractive(unsigned i, Time start);
+    void MakeNeighbours();
+    void Add(Ptr<WifiNetDevice> device);
+    void Complete(unsigned i);
+    void EndUpload(unsigned i);
+    void WatchDownload(unsigned i, Ptr<Application> app);
+    void WatchUpload(unsigned i);
+
+    const Arguments m_args;
+    NodeContainer m_server, m_apNode, m_stations;
+    Ptr<WifiNetDevice> m_ap;
+    NetDeviceContainer m_devices;
+    Ptr<ApQueue> m_queue;
+    Medium m_medium;
+    std::unique_ptr<StationScheduler> m_scheduler;
+    std::vector<Client> m_clients;
+    Ipv4Address m_serverAddress;
+    unsigned m_associated = 0;
+    unsigned m_left = 0;
+    uint64_t m_timeouts = 0;
+    std::vector<double> m_downloadRtt, m_uploadRtt, m_waitingRtt; // s
+    Time m_busyBefore, m_collidedBefore;
+    Time m_end;
+};
+
+Scene::Scene(const Arguments& arguments)
+    : m_args(arguments),
+      m_clients(arguments.stations),
+      m_left(arguments.stations)
+{
+    // Linux's where ns-3 differs.
+    Config::SetDefault("ns3::TcpL4Protocol::SocketType", TypeIdValue(TcpCubic::GetTypeId()));
+    // RTO = srtt + max(200 ms, 4 rttvar)
+    Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(MilliSeconds(200)));
+    Config::SetDefault("ns3::TcpSocketBase::ClockGranularity", TimeValue(MilliSeconds(200)));
+    Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(10));
+    Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(1448));
+    Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(1 << 20));
+    Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(1 << 20));
+    Config::SetDefault("ns3::TcpSocket::DataRetries", UintegerValue(15));
+    // Longer than a client waits for its turn.
+    Config::SetDefault("ns3::WifiMacQueue::MaxDelay", TimeValue(Seconds(10)));
+    Config::SetDefault("ns3::WifiMacQueue::MaxSize", StringValue("4096p"));
+    RngSeedManager::SetSeed(20161);
+    RngSeedManager::SetRun(m_args.seed);
+
+    m_server.Create(1);
+    m_apNode.Create(1);
+    m_stations.Create(m_args.stations);
+    MakeWifi();
+    MakeNetwork();
+    if (m_args.neighbourShare > 0)
+    {
+        MakeNeighbours();
+    }
+    for (unsigned i = 0; i < m_args.stations; i++)
+    {
+        MakeTraffic(i);
+    }
+    Simulator::Schedule(Seconds(WARM_UP), [this] {
+        if (m_associated < m_args.stations)
+        {
+            Refuse("only " + std::to_string(m_associated) + " stations are associated after " +
+                   std::to_string(unsigned(WARM_UP)) + " s");
+        }
+        m_busyBefore = m_medium.Busy();
+        m_collidedBefore = m_medium.Collided();
+        m_medium.frames = 0;
+    });
+}
+
+void
+Scene::MakeWifi()
+{
+    bool n = m_args.phy == "11n";
+    WifiHelper wifi;
+    wifi.SetStandard(n ? WIFI_STANDARD_80211n : WIFI_STANDARD_80211g);
+    std::string manager = m_args.rateControl == "minstrel" ? (n ? "MinstrelHt" : "Minstrel") : "Aarf";
+    wifi.SetRemoteStationManager("ns3::" + manager + "WifiManager");
+
+    PhyHelper phy;
+    WifiMacHelper mac;
+    Ssid ssid("dense");
+    mac.SetType("ns3::ApWifiMac", "Ssid", SsidValue(ssid), "QosSupported", BooleanValue(n));
+    m_ap = DynamicCast<WifiNetDevice>(wifi.Install(phy, mac, m_apNode).Get(0));
+    // A station must not leave because beacons collide.
+    mac.SetType("ns3::StaWifiMac", "Ssid", SsidValue(ssid), "QosSupported", BooleanValue(n),
+                "MaxMissedBeacons", UintegerValue(10000));
+    m_devices = wifi.Install(phy, mac, m_stations);
+    wifi.AssignStreams(NetDeviceContainer(m_ap), 1000);
+    wifi.AssignStreams(m_devices, 2000);
+
+    unsigned aggregate = n ? 32 : 1; // ath9k: ATH_AMPDU_SUBFRAME_DEFAULT
+    unsigned depth = n ? 2 : 8;      // ath9k: ATH_AGGR_MIN_QDEPTH, ATH_NON_AGGR_MIN_QDEPTH
+    m_queue = CreateObject<ApQueue>(m_args.ap == "fifo512" ? ApQueue::FIFO : ApQueue::MAC80211, depth, aggregate);
+    m_queue->Watch(m_ap->GetMac()->GetTxopQueue(n ? AC_BE : AC_BE_NQOS));
+    Add(m_ap);
+    // Stations pay for the airtime of what is sent to them, retries included,
+    // and of what they send (mac80211's AIRTIME_USE_TX and AIRTIME_USE_RX).
+    m_ap->GetPhy()->TraceConnectWithoutContext(
+        "PhyTxPsduBegin",
+        Callback<void, WifiConstPsduMap, WifiTxVector, double>(
+            [this](WifiConstPsduMap psdus, WifiTxVector vector, double) {
+                auto& psdu = psdus.begin()->second;
+                if (psdu->GetHeader(0).IsData())
+                {
+                    m_queue->Charge(psdu->GetAddr1(), WifiPhy::CalculateTxDuration(psdus, vector, WIFI_PHY_BAND_2_4GHZ));
+                }
+            }));
+    m_ap->GetPhy()->TraceConnectWithoutContext(
+        "MonitorSnifferRx",
+        Callback<void, Ptr<const Packet>, uint16_t, WifiTxVector, MpduInfo, SignalNoiseDbm, uint16_t>(
+            [this](Ptr<const Packet> packet, uint16_t, WifiTxVector vector, MpduInfo info, SignalNoiseDbm, uint16_t) {
+                WifiMacHeader header;
+                packet->PeekHeader(header);
+                if (!header.IsData() || header.GetAddr1() != m_ap->GetMac()->GetAddress())
+                {
+                    return;
+                }
+                Time airtime = WifiPhy::CalculateTxDuration(packet->GetSize(), vector, WIFI_PHY_BAND_2_4GHZ);
+                if (info.type == MIDDLE_MPDU_IN_AGGREGATE || info.type == LAST_MPDU_IN_AGGREGATE)
+                {
+                    airtime -= WifiPhy::CalculatePhyPreambleAndHeaderDuration(vector);
+                }
+                m_queue->Charge(header.GetAddr2(), airtime);
+            }));
+    for (unsigned i = 0; i < m_args.stations; i++)
+    {
+        Client& client = m_clients[i];
+        client.node = m_stations.Get(i);
+        client.device = DynamicCast<WifiNetDevice>(m_devices.Get(i));
+        m_queue->AddStation(client.device->GetMac()->GetAddress());
+        Add(client.device);
+        client.device->GetMac()->TraceConnectWithoutContext(
+            "Assoc",
+            Callback<void, Mac48Address>([this](Mac48Address) { m_associated++; }));
+    }
+}
+
+/// Puts a device on the medium.
+void
+Scene::Add(Ptr<WifiNetDevice> device)
+{
+    m_medium.Add(device->GetPhy(), device->GetMac()->GetAddress());
+}
+
+void
+Scene::MakeNetwork()
+{
+    PointToPointHelper link;
+    link.SetDeviceAttribute("DataRate", StringValue("1Gbps"));
+    link.SetChannelAttribute("Delay", StringValue("1ms"));
+    link.SetQueue("ns3::DropTailQueue<Packet>", "MaxSize", StringValue("10000p"));
+    NetDeviceContainer wired = link.Install(m_server.Get(0), m_apNode.Get(0));
+
+    InternetStackHelper internet;
+    internet.SetIpv6StackInstall(false);
+    internet.Install(m_server);
+    internet.Install(m_apNode);
+    internet.Install(m_stations);
+    m_apNode.Get(0)->GetObject<TrafficControlLayer>()->SetRootQueueDiscOnDevice(m_ap, m_queue);
+
+    Ipv4AddressHelper addresses;
+    addresses.SetBase("10.1.0.0", "255.255.255.0");
+    Ipv4InterfaceContainer wire = addresses.Assign(wired);
+    m_serverAddress = wire.GetAddress(0);
+    addresses.SetBase("10.2.0.0", "255.255.255.0");
+    Ipv4Address apAddress = addresses.Assign(NetDeviceContainer(m_ap)).GetAddress(0);
+    Ipv4InterfaceContainer stations = addresses.Assign(m_devices);
+    TrafficControlHelper none;
+    none.Uninstall(wired);
+    none.Uninstall(m_devices);
+    RouteByDefault(m_server.Get(0), wire.GetAddress(1));
+    for (unsigned i = 0; i < m_args.stations; i++)
+    {
+        m_clients[i].address = stations.GetAddress(i);
+        RouteByDefault(m_clients[i].node, apAddress);
+        Introduce(m_ap, m_clients[i].device, m_clients[i].address);
+        // a station forgets its neighbours when it associates
+        Simulator::Schedule(Seconds(GREETINGS - 0.5), &Introduce, m_clients[i].device, m_ap, apAddress);
+    }
+    m_scheduler = std::make_unique<StationScheduler>(m_args.scheduler, m_queue, m_ap, m_args.stations, m_medium);
+}
+
+void
+Scene::MakeTraffic(unsigned i)
+{
+    Client& client = m_clients[i];
+    auto jitter = CreateObject<UniformRandomVariable>();
+    client.start = Seconds(WARM_UP + jitter->GetValue(0, 1));
+
+    // A few packets each way, so that block ack agreements exist before the load.
+    for (bool down : {true, false})
+    {
+        UdpClientHelper greet(down ? client.address : m_serverAddress, 9);
+        greet.SetAttribute("MaxPackets", UintegerValue(5));
+        greet.SetAttribute("Interval", StringValue("100us"));
+        greet.SetAttribute("PacketSize", UintegerValue(1000));
+        greet.Install(down ? m_server.Get(0) : client.node)
+            .Start(Seconds(GREETINGS + (WARM_UP - GREETINGS - 1) * (i + (down ? 0 : 0.5)) / m_args.stations));
+    }
+
+    PacketSinkHelper sink("ns3::TcpSocketFactory", InetSocketAddress(Ipv4Address::GetAny(), DOWNLOAD));
+    auto sinks = sink.Install(client.node);
+    sinks.Get(0)->TraceConnectWithoutContext(
+        "Rx",
+        Callback<void, Ptr<const Packet>, const Address&>([this, i](Ptr<const Packet> packet, const Address&) {
+            Client& c = m_clients[i];
+            c.received += packet->GetSize();
+            if (c.received >= uint64_t(m_args.fileMb * 1e6) && c.completion.IsZero())
+            {
+                Complete(i);
+            }
+        }));
+    BulkSendHelper bulk("ns3::TcpSocketFactory", InetSocketAddress(client.address, DOWNLOAD));
+    bulk.SetAttribute("MaxBytes", UintegerValue(m_args.fileMb * 1e6));
+    bulk.SetAttribute("SendSize", UintegerValue(1448));
+    auto sender = bulk.Install(m_server.Get(0));
+    sender.Start(client.start);
+    Simulator::Schedule(client.start + NanoSeconds(1), &Scene::WatchDownload, this, i, sender.Get(0));
+
+    InetSocketAddress up(m_serverAddress, UPLOAD + i);
+    client.uploadServer = CreateObject<UploadServer>(UPLOAD + i, m_args.traffic != "cbr");
+    m_server.Get(0)->AddApplication(client.uploadServer);
+    if (m_args.traffic == "cbr")
+    {
+        client.upload = CreateObject<ConstantUpload>(up, m_args.uploadKbit * 1000);
+        Simulator::Schedule(client.start + NanoSeconds(1), &Scene::WatchUpload, this, i);
+    }
+    else if (m_args.traffic != "none")
+    {
+        client.upload = CreateObject<BrowseUpload>(up, m_args.uploadKbit * 1000, m_args.traffic == "spdy");
+    }
+    if (client.upload)
+    {
+        client.node->AddApplication(client.upload);
+        client.upload->SetStartTime(client.start);
+    }
+    if (m_args.interactive != "none" && i < m_args.interactiveClients)
+    {
+        MakeInteractive(i, client.start);
+    }
+}
+
+void
+Scene::MakeInteractive(unsigned i, Time start)
+{
+    Client& client = m_clients[i];
+    uint16_t port = INTERACTIVE + i;
+    if (m_args.interactive == "ssh" || m_args.interactive == "chat")
+    {
+        bool ssh = m_args.interactive == "ssh";
+        auto server = CreateObject<UploadServer>(port, true);
+        m_server.Get(0)->AddApplication(server);
+        client.exchange = CreateObject<Exchange>(InetSocketAddress(m_serverAddress, port),
+                                                 ssh ? MilliSeconds(300) : Seconds(2), ssh ? 36 : 200, ssh ? 36 : 100);
+        client.node->AddApplication(client.exchange);
+        client.exchange->SetStartTime(start);
+        return;
+    }
+    // A stream to the client: 10 kbit/s as of a voice call, 1 Mbit/s as of video.
+    bool voice = m_args.interactive == "10";
+    uint32_t bytes = voice ? 50 : 1200;
+    UdpServerHelper receiver(port);
+    auto receivers = receiver.Install(client.node);
+    receivers.Get(0)->TraceConnectWithoutContext("Rx", Callback<void, Ptr<const Packet>>([&client](Ptr<const Packet> packet) {
+        SeqTsHeader header;
+        packet->PeekHeader(header);
+        client.delays.push_back((Simulator::Now() - header.GetTs()).GetSeconds());
+    }));
+    UdpClientHelper sender(client.address, port);
+    sender.SetAttribute("MaxPackets", UintegerValue(UINT32_MAX));
+    sender.SetAttribute("PacketSize", UintegerValue(bytes));
+    sender.SetAttribute("Interval", TimeValue(Seconds(bytes * 8 / (voice ? 10e3 : 1e6))));
+    sender.Install(m_server.Get(0)).Start(start);
+}
+
+/// Other APs on the channel, each sending to one station of its own: frames of
+/// 1500 bytes at 54 Mbit/s (11g) or 65 Mbit/s (11n), at the rate that takes the
+/// given share of the airtime together.
+void
+Scene::MakeNeighbours()
+{
+    bool n = m_args.phy == "11n";
+    for (unsigned k = 0; k < NEIGHBOURS; k++)
+    {
+        NodeContainer nodes(2);
+        WifiHelper wifi;
+        wifi.SetStandard(n ? WIFI_STANDARD_80211n : WIFI_STANDARD_80211g);
+        wifi.SetRemoteStationManager("ns3::ConstantRateWifiManager",
+                                     "DataMode", StringValue(n ? "HtMcs7" : "ErpOfdmRate54Mbps"),
+                                     "ControlMode", StringValue("ErpOfdmRate24Mbps"));
+        PhyHelper phy;
+        WifiMacHelper mac;
+        Ssid ssid("neighbour" + std::to_string(k));
+        mac.SetType("ns3::ApWifiMac", "Ssid", SsidValue(ssid), "QosSupported", BooleanValue(n));
+        NetDeviceContainer devices(wifi.Install(phy, mac, nodes.Get(0)));
+        mac.SetType("ns3::StaWifiMac", "Ssid", SsidValue(ssid), "QosSupported", BooleanValue(n),
+                    "MaxMissedBeacons", UintegerValue(10000));
+        devices.Add(wifi.Install(phy, mac, nodes.Get(1)));
+        wifi.AssignStreams(devices, 3000 + 100 * k);
+        for (unsigned d = 0; d < 2; d++)
+        {
+            Add(DynamicCast<WifiNetDevice>(devices.Get(d)));
+        }
+        PacketSocketHelper sockets;
+        sockets.Install(nodes);
+        PacketSocketAddress to;
+        to.SetSingleDevice(devices.Get(0)->GetIfIndex());
+        to.SetPhysicalAddress(devices.Get(1)->GetAddress());
+        to.SetProtocol(1);
+        // one frame: preamble and 1536 bytes, SIFS, ACK at 24 Mbit/s
+        double frame = 20e-6 + 1536 * 8 / (n ? 65e6 : 54e6) + 16e-6 + 28e-6;
+        OnOffHelper traffic("ns3::PacketSocketFactory", to);
+        traffic.SetConstantRate(DataRate(1500 * 8 * m_args.neighbourShare / NEIGHBOURS / frame), 1500);
+        traffic.Install(nodes.Get(0)).Start(Seconds(WARM_UP - 1 + 0.1 * k));
+    }
+}
+
+void
+Scene::WatchDownload(unsigned, Ptr<Application> app)
+{
+    Ptr<Socket> socket = DynamicCast<BulkSendApplication>(app)->GetSocket();
+    socket->TraceConnectWithoutContext(
+        "CongState",
+        Callback<void, TcpSocketState::TcpCongState_t, TcpSocketState::TcpCongState_t>(
+            [this](TcpSocketState::TcpCongState_t, TcpSocketState::TcpCongState_t now) {
+                m_timeouts += now == TcpSocketState::CA_LOSS;
+            }));
+    socket->TraceConnectWithoutContext("RTT", Callback<void, Time, Time>([this](Time, Time rtt) {
+        m_downloadRtt.push_back(rtt.GetSeconds());
+    }));
+}
+
+void
+Scene::WatchUpload(unsigned i)
+{
+    Ptr<Socket> socket = DynamicCast<ConstantUpload>(m_clients[i].upload)->GetSocket();
+    socket->TraceConnectWithoutContext("RTT", Callback<void, Time, Time>([this, i](Time, Time rtt) {
+        m_uploadRtt.push_back(rtt.GetSeconds());
+        if (m_scheduler->IsWaiting(i))
+        {
+            m_waitingRtt.push_back(rtt.GetSeconds());
+        }
+    }));
+}
+
+void
+Scene::EndUpload(unsigned i)
+{
+    Client& client = m_clients[i];
+    client.uploadEnd = Simulator::Now();
+    client.uploaded = client.uploadServer->Received();
+}
+
+void
+Scene::Complete(unsigned i)
+{
+    Client& client = m_clients[i];
+    client.completion = Simulator::Now() - client.start;
+    if (!m_args.uploadGoesOn)
+    {
+        EndUpload(i);
+        if (client.upload)
+        {
+            client.upload->End();
+        }
+    }
+    if (--m_left == 0)
+    {
+        Simulator::Stop();
+    }
+}
+
+void
+Scene::Run()
+{
+    Simulator::Stop(Seconds(WARM_UP + m_args.limit));
+    Simulator::Run();
+    m_end = Simulator::Now();
+    for (unsigned i = 0; i < m_args.stations; i++)
+    {
+        if (m_clients[i].uploadEnd.IsZero())
+        {
+            EndUpload(i);
+        }
+    }
+}
+
+void
+Scene::Print() const
+{
+    std::vector<double> completions, delays, jitter;
+    double uploaded = 0;
+    for (auto& client : m_clients)
+    {
+        completions.push_back(client.completion.IsZero() ? m_args.limit : client.completion.GetSeconds());
+        uploaded += client.uploaded * 8 / 1e3 / (client.uploadEnd - client.start).GetSeconds() / m_args.stations;
+        const std::vector<double>& samples = client.exchange ? client.exchange->delays : client.delays;
+        for (size_t k = 0; k < samples.size(); k++)
+        {
+            delays.push_back(samples[k]);
+            if (k > 0)
+            {
+                jitter.push_back(std::abs(samples[k] - samples[k - 1]));
+            }
+        }
+    }
+    std::sort(completions.begin(), completions.end());
+    double busy = (m_medium.Busy() - m_busyBefore).GetSeconds();
+    double seconds = m_end.GetSeconds() - WARM_UP;
+    const StationScheduler::Options& s = m_args.scheduler;
+    std::printf("{\"ap\": \"%s\", \"form\": \"%s\", \"rts\": %s, \"upload_goes_on\": %s, \"traffic\": \"%s\", "
+                "\"upload_kbit\": %g, \"stations\": %u, \"phy\": \"%s\", \"rate_control\": \"%s\", \"seed\": %u, "
+                "\"file_mb\": %g, \"active\": %u, \"slot_ms\": %u, \"trickle_kbit\": %g, \"interactive\": \"%s\", "
+                "\"neighbour_share\": %g, ",
+                m_args.ap.c_str(), s.form.c_str(), s.rts ? "true" : "false", m_args.uploadGoesOn ? "true" : "false",
+                m_args.traffic.c_str(), m_args.traffic == "none" ? 0. : m_args.uploadKbit, m_args.stations,
+                m_args.phy.c_str(), m_args.rateControl.c_str(), m_args.seed, m_args.fileMb, s.active, s.slotMs,
+                s.trickleKbit, m_args.interactive.c_str(), m_args.neighbourShare);
+    std::printf("\"worst_s\": %.6f, \"median_s\": %.6f, \"best_s\": %.6f, \"unfinished\": %u, "
+                "\"upload_delivered_kbit\": %.6f, \"collided_share\": %.6f, \"busy_share\": %.6f, "
+                "\"timeouts\": %llu, \"frames_per_s\": %.3f, "
+                "\"download_rtt_mean_ms\": %.3f, \"download_rtt_p95_ms\": %.3f, \"upload_rtt_p95_ms\": %.3f, "
+                "\"waiting_upload_rtt_p95_ms\": %.3f, ",
+                completions.back(), Quantile(completions, 0.5), completions.front(), m_left, uploaded,
+                busy > 0 ? (m_medium.Collided() - m_collidedBefore).GetSeconds() / busy : 0, busy / seconds,
+                (unsigned long long)m_timeouts, m_medium.frames / seconds,
+                m_downloadRtt.empty() ? 0 : 1e3 * std::accumulate(m_downloadRtt.begin(), m_downloadRtt.end(), 0.) / m_downloadRtt.size(),
+                1e3 * Quantile(m_downloadRtt, 0.95), 1e3 * Quantile(m_uploadRtt, 0.95), 1e3 * Quantile(m_waitingRtt, 0.95));
+    std::printf("\"delay_median_ms\": %.3f, \"delay_p99_ms\": %.3f, \"jitter_median_ms\": %.3f, \"jitter_p99_ms\": %.3f, "
+                "\"engagements\": %llu, \"simulated_s\": %.3f}\n",
+                1e3 * Quantile(delays, 0.5), 1e3 * Quantile(delays, 0.99), 1e3 * Quantile(jitter, 0.5),
+                1e3 * Quantile(jitter, 0.99), (unsigned long long)m_scheduler->Engagements(), seconds);
+}
+
+} // namespace
+
+int
+main(int argc, char** argv)
+{
+    Arguments args;
+    args.scheduler.form = "none";
+    CommandLine cmd(__FILE__);
+    cmd.AddValue("ap", "fifo512 or mac80211", args.ap);
+    cmd.AddValue("form", "none, ap, middlebox, wifirr, wifirr-htb or wifox", args.scheduler.form);
+    cmd.AddValue("rts", "the AP sends RTS", args.scheduler.rts);
+    cmd.AddValue("traffic", "what clients send: browse, spdy, cbr or none", args.traffic);
+    cmd.AddValue("upload-kbit", "how much of it, each client, kbit/s", args.uploadKbit);
+    cmd.AddValue("upload-goes-on", "after the client's own download too", args.uploadGoesOn);
+    cmd.AddValue("stations", "1 to 60", args.stations);
+    cmd.AddValue("phy", "11g or 11n (20 MHz, one stream)", args.phy);
+    cmd.AddValue("rate-control", "minstrel or aarf (11g only)", args.rateControl);
+    cmd.AddValue("file-mb", "each client downloads so many 10^6 bytes", args.fileMb);
+    cmd.AddValue("seed", "of all random numbers, from 1", args.seed);
+    cmd.AddValue("limit", "simulated seconds after which the run ends", args.limit);
+    cmd.AddValue("active", "K; 0: the form's own", args.scheduler.active);
+    cmd.AddValue("slot-ms", "T; 0: the form's own", args.scheduler.slotMs);
+    cmd.AddValue("trickle-kbit", "a waiting client's or group's rate; 0: the form's own", args.scheduler.trickleKbit);
+    cmd.AddValue("interactive", "none, 10 or 1000 (kbit/s streams), ssh or chat", args.interactive);
+    cmd.AddValue("interactive-clients", "so many of the stations have it", args.interactiveClients);
+    cmd.AddValue("neighbour-share", "airtime that two other APs ask for, 0 to 0.9", args.neighbourShare);
+    cmd.AddValue("trace", "the policy's decisions, to stderr", args.scheduler.trace);
+    cmd.Parse(argc, argv);
+    OneOf("ap", args.ap, {"fifo512", "mac80211"});
+    OneOf("form", args.scheduler.form, {"none", "ap", "middlebox", "wifirr", "wifirr-htb", "wifox"});
+    OneOf("traffic", args.traffic, {"browse", "spdy", "cbr", "none"});
+    OneOf("phy", args.phy, {"11g", "11n"});
+    OneOf("rate-control", args.rateControl, {"minstrel", "aarf"});
+    OneOf("interactive", args.interactive, {"none", "10", "1000", "ssh", "chat"});
+    if (args.stations < 1 || args.stations > 60)
+    {
+        Refuse("--stations " + std::to_string(args.stations) + ": not 1 to 60");
+    }
+    if (args.uploadKbit <= 0 || args.fileMb <= 0 || args.limit <= 0 || args.seed < 1 || args.neighbourShare < 0 ||
+        args.neighbourShare > 0.9)
+    {
+        Refuse("--upload-kbit, --file-mb, --limit and --seed must be above 0, --neighbour-share 0 to 0.9");
+    }
+    if (args.ap == "fifo512" && args.scheduler.form == "wifirr")
+    {
+        Refuse("--form wifirr: airtime weights need --ap mac80211 (wifirrd falls back to htb there)");
+    }
+    if (args.phy == "11n" && args.rateControl == "aarf")
+    {
+        Refuse("--rate-control aarf: ns-3 has no AARF for 802.11n");
+    }
+    // What wifirrd would take from the stations' expected throughput.
+    args.scheduler.linkKbit = args.phy == "11n" ? 45000 : 25000;
+
+    {
+        Scene scene(args);
+        scene.Run();
+        scene.Print();
+    }
+    Simulator::Destroy();
+    return 0;
+}

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheduler.h"
+
+#include "ns3/fq-codel-queue-disc.h"
+#include "ns3/fifo-queue-disc.h"
+#include "ns3/qos-txop.h"
+#include "ns3/simulator.h"
+#include "ns3/string.h"
+#include "ns3/uinteger.h"
+#include "ns3/wifi-mac.h"
+#include "ns3/wifi-remote-station-manager.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+
+using namespace ns3;
+
+namespace dense
+{
+
+namespace
+{
+
+// wifirrd's defaults: files/etc/config/wifirr
+constexpr unsigned WEIGHT_ACTIVE = 256;
+constexpr unsigned WEIGHT_WAITING = 1;
+constexpr double TRICKLE_KBIT = 20;
+constexpr unsigned RTS_BYTES = 500;
+constexpr unsigned RTS_OFF = 65535;
+
+// package/wifirr-sched/src/htb.c
+constexpr double FRAME = 1514; // bytes
+constexpr double OPEN = 10e9 / 8; // bytes/s
+constexpr double SHARE_EXEMPT = 0.02;
+constexpr double SHARE_WAITING = 0.2;
+constexpr double SHARE_SOON = 0.1;
+constexpr double SHARE_ACTIVE = 0.55;
+constexpr unsigned LEAD_SLACK_MS = 5;
+constexpr unsigned LEAF_PACKETS = 2 * 131072 / 2304; // memory limit over a frame's buffer
+
+// The paper, section 6.2
+constexpr unsigned MIDDLEBOX_ACTIVE = 5;
+constexpr unsigned MIDDLEBOX_SLOT_MS = 1600;
+constexpr double MIDDLEBOX_CEIL_KBIT = 100;
+constexpr double MIDDLEBOX_WIRE_KBIT = 100e3;
+
+// WiFox, as the paper sets it (section 6.1); steepness and the prioritized
+// access are not given there and are ours: EDCA's voice contention window.
+const Time WIFOX_SLOT = MilliSeconds(10);
+constexpr unsigned WIFOX_SLOTS = 10;
+constexpr double WIFOX_QUEUE = 512; // packets
+constexpr double WIFOX_STEEPNESS = 12;
+constexpr unsigned WIFOX_CW_MIN = 3;
+constexpr unsigned WIFOX_CW_MAX = 15;
+constexpr unsigned WIFOX_AIFSN = 1;
+
+double
+BytesPerSecond(double kbit)
+{
+    return kbit * 1000 / 8;
+}
+
+unsigned
+DebtMs(double rate)
+{
+    return FRAME * 1000 / rate + 1;
+}
+
+} // namespace
+
+StationScheduler::StationScheduler(const Options& options, Ptr<ApQueue> queue, Ptr<WifiNetDevice> ap, unsigned stations, const Medium& medium)
+    : m_options(options),
+      m_queue(queue),
+      m_ap(ap),
+      m_stations(stations),
+      m_medium(medium),
+      m_delivered(stations)
+{
+    const std::string& form = options.form;
+    if (form == "none")
+    {
+        SetRts(options.rts);
+    }
+    else if (form == "ap")
+    {
+        SetRts(options.rts);
+        StartPolicy(POLICY_PAPER);
+    }
+    else if (form == "wifirr")
+    {
+        StartPolicy(POLICY_BACKLOG);
+    }
+    else if (form == "wifirr-htb")
+    {
+        queue->SetShaper(std::make_unique<Shaper>(stations, OPEN, [] {
+            // waiting for a turn is no congestion
+            auto leaf = CreateObject<FqCoDelQueueDisc>();
+            leaf->SetAttribute("MaxSize", StringValue(std::to_string(LEAF_PACKETS) + "p"));
+            leaf->SetAttribute("Flows", UintegerValue(32));
+            leaf->SetAttribute("Target", StringValue("50ms"));
+            leaf->SetAttribute("Interval", StringValue("1600ms"));
+            leaf->SetQuantum(1514);
+            return leaf;
+        }), 1);
+        StartPolicy(POLICY_BACKLOG);
+    }
+    else if (form == "middlebox")
+    {
+        SetRts(options.rts);
+        unsigned active = options.active ? options.active : MIDDLEBOX_ACTIVE;
+        queue->SetShaper(std::make_unique<Shaper>((stations + active - 1) / active, BytesPerSecond(MIDDLEBOX_WIRE_KBIT), [] {
+            auto leaf = CreateObject<FifoQueueDisc>();
+            leaf->SetAttribute("MaxSize", StringValue("1000p"));
+            return leaf;
+        }), active);
+        MiddleboxSlot();
+    }
+    else if (form == "wifox")
+    {
+        SetRts(options.rts);
+        WifoxInterval();
+    }
+}
+
+bool
+StationScheduler::IsWaiting(unsigned station) const
+{
+    if (!m_policy)
+    {
+        return false;
+    }
+    policy_level level = m_policy->client[station].level;
+    return level != POLICY_OPEN && level != POLICY_ACTIVE;
+}
+
+uint64_t
+StationScheduler::Engagements() const
+{
+    return m_policy ? m_policy->engagements : 0;
+}
+
+void
+StationScheduler::SetRts(bool on)
+{
+    m_ap->GetRemoteStationManager()->SetAttribute("RtsCtsThreshold", UintegerValue(on ? RTS_BYTES : RTS_OFF));
+}
+
+void
+StationScheduler::StartPolicy(policy_mode mode)
+{
+    policy_config config;
+    policy_defaults(&config, mode);
+    if (mode == POLICY_PAPER)
+    {
+        config.engage = POLICY_ALWAYS;
+    }
+    if (m_options.active)
+    {
+        config.active = m_options.active;
+    }
+    if (m_options.slotMs)
+    {
+        config.slot_ms = m_options.slotMs;
+    }
+    m_policy = std::make_unique<policy>();
+    policy_init(m_policy.get(), &config);
+    for (unsigned i = 0; i < m_stations; i++)
+    {
+        policy_add(m_policy.get(), 0); // ids count from 0, as stations do
+    }
+    UpdateHtbRates();
+    Tick();
+}
+
+/// wifirrd's main loop: read, decide, apply.
+void
+StationScheduler::Tick()
+{
+    Shaper* shaper = m_queue->GetShaper();
+    for (unsigned i = 0; i < m_stations; i++)
+    {
+        uint64_t delivered = shaper ? shaper->Sent(i) : m_queue->Delivered(i);
+        policy_sample(m_policy.get(), i, shaper ? shaper->Waiting(i) : m_queue->Waiting(i), delivered - m_delivered[i]);
+        m_delivered[i] = delivered;
+    }
+    Time now = Simulator::Now();
+    if (now - m_busyAt >= Seconds(1))
+    {
+        m_busy = 1000 * (m_medium.Busy() - m_busyBefore).GetSeconds() / (now - m_busyAt).GetSeconds();
+        m_busyBefore = m_medium.Busy();
+        m_busyAt = now;
+    }
+    uint64_t wake = policy_tick(m_policy.get(), now.GetMilliSeconds(), m_busy);
+    Apply();
+    if (m_options.trace)
+    {
+        std::cerr << now.GetMilliSeconds() << " busy " << m_busy << " demanding " << m_policy->demanding
+                  << (m_policy->engaged ? " engaged:" : " -");
+        for (unsigned i = 0; i < m_stations; i++)
+        {
+            if (m_policy->client[i].level == POLICY_ACTIVE)
+            {
+                std::cerr << " " << i << "(" << m_policy->client[i].waiting << " B, " << m_policy->client[i].rate_bps << " bit/s)";
+            }
+        }
+        std::cerr << "\n";
+    }
+    Simulator::Schedule(MilliSeconds(std::max<uint64_t>(wake, now.GetMilliSeconds() + 1)) - now, &StationScheduler::Tick, this);
+}
+
+void
+StationScheduler::Apply()
+{
+    if (m_queue->GetShaper())
+    {
+        ApplyHtb();
+    }
+    else
+    {
+        for (unsigned i = 0; i < m_stations; i++)
+        {
+            if (m_options.form == "ap")
+            {
+                m_queue->SetPreferred(i, !IsWaiting(i));
+            }
+            else
+            {
+                m_queue->SetWeight(i, IsWaiting(i) ? WEIGHT_WAITING : WEIGHT_ACTIVE);
+            }
+        }
+    }
+    if (m_options.rts && m_options.form != "ap")
+    {
+        SetRts(m_policy->engaged);
+    }
+}
+
+/// update_rates(), soon_rate() and next_rate() of htb.c
+void
+StationScheduler::UpdateHtbRates()
+{
+    if (!m_queue->GetShaper())
+    {
+        return;
+    }
+    double link = BytesPerSecond(m_options.linkKbit);
+    policy_config& config = m_policy->config;
+    double trickle = BytesPerSecond(m_options.trickleKbit > 0 ? m_options.trickleKbit : TRICKLE_KBIT);
+    m_trickle = std::min(trickle, link * SHARE_WAITING / m_stations);
+    m_soon = std::max(m_trickle, link * SHARE_SOON / (1 + 20 * config.active / config.slot_ms));
+    m_next = std::sqrt(m_trickle * m_soon);
+    config.next_lead_ms = std::min(DebtMs(m_trickle) + LEAD_SLACK_MS, 2 * config.slot_ms);
+    config.soon_lead_ms = std::min(DebtMs(m_next) + LEAD_SLACK_MS, config.slot_ms);
+}
+
+/// apply() and client_class() of htb.c
+void
+StationScheduler::ApplyHtb()
+{
+    Shaper* shaper = m_queue->GetShaper();
+    bool changed = m_htbScheduling != m_policy->scheduling;
+    m_htbScheduling = m_policy->scheduling;
+    double link = m_htbScheduling ? BytesPerSecond(m_options.linkKbit) : OPEN;
+    if (changed)
+    {
+        shaper->SetLink(link);
+    }
+    for (unsigned i = 0; i < m_stations; i++)
+    {
+        if (!changed && !m_policy->client[i].changed)
+        {
+            continue;
+        }
+        double rate = m_trickle;
+        double ceil = m_trickle;
+        switch (m_policy->client[i].level)
+        {
+        case POLICY_OPEN:
+            rate = link * SHARE_EXEMPT / POLICY_CLIENTS_MAX;
+            ceil = link;
+            break;
+        case POLICY_ACTIVE:
+            rate = link * SHARE_ACTIVE / m_policy->config.active;
+            ceil = link;
+            break;
+        case POLICY_SOON:
+            rate = ceil = m_soon;
+            break;
+        case POLICY_NEXT:
+            rate = ceil = m_next;
+            break;
+        case POLICY_WAITING:
+            break;
+        }
+        shaper->Set(i, rate, ceil);
+    }
+}
+
+void
+StationScheduler::MiddleboxSlot()
+{
+    unsigned active = m_options.active ? m_options.active : MIDDLEBOX_ACTIVE;
+    unsigned groups = (m_stations + active - 1) / active;
+    double fast = BytesPerSecond(MIDDLEBOX_WIRE_KBIT);
+    double slow = BytesPerSecond(m_options.trickleKbit > 0 ? m_options.trickleKbit : MIDDLEBOX_CEIL_KBIT);
+    for (unsigned i = 0; i < groups; i++)
+    {
+        double rate = i == m_group ? fast : slow;
+        m_queue->GetShaper()->Set(i, rate, rate);
+    }
+    m_group = (m_group + 1) % groups;
+    Simulator::Schedule(MilliSeconds(m_options.slotMs ? m_options.slotMs : MIDDLEBOX_SLOT_MS), &StationScheduler::MiddleboxSlot, this);
+}
+
+void
+StationScheduler::WifoxInterval()
+{
+    double fill = std::min(m_queue->Packets() / WIFOX_QUEUE, 1.);
+    unsigned high = std::lround(WIFOX_SLOTS / (1 + std::exp(-WIFOX_STEEPNESS * (fill - 0.5))));
+    WifoxPriority(high > 0);
+    if (high > 0 && high < WIFOX_SLOTS)
+    {
+        Simulator::Schedule(high * WIFOX_SLOT, &StationScheduler::WifoxPriority, this, false);
+    }
+    Simulator::Schedule(WIFOX_SLOTS * WIFOX_SLOT, &StationScheduler::WifoxInterval, this);
+}
+
+void
+StationScheduler::WifoxPriority(bool high)
+{
+    Ptr<Txop> txop = m_ap->GetMac()->GetTxop();
+    if (!txop)
+    {
+        txop = m_ap->GetMac()->GetQosTxop(AC_BE);
+    }
+    static const uint32_t cwMin = txop->GetMinCw();
+    static const uint32_t cwMax = txop->GetMaxCw();
+    static const uint8_t aifsn = txop->GetAifsn();
+    txop->SetMinCw(high ? WIFOX_CW_MIN : cwMin);
+    txop->SetMaxCw(high ? WIFOX_CW_MAX : cwMax);
+    txop->SetAifsn(high ? WIFOX_AIFSN : aifsn);
+}
+
+} // namespace dense

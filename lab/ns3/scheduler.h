@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// What serves some stations before others: wifirrd's policy with either of
+// its backends, the paper's two forms, WiFox.
+#pragma once
+
+#include "ap-queue.h"
+#include "medium.h"
+
+#include "ns3/wifi-net-device.h"
+
+#include "policy.h"
+
+#include <memory>
+#include <string>
+
+namespace dense
+{
+
+class StationScheduler
+{
+  public:
+    struct Options
+    {
+        std::string form; // none, ap, middlebox, wifirr, wifirr-htb, wifox
+        bool rts = false; // the AP's RTS threshold: always with none, while scheduling with the others
+        double linkKbit = 0;    // what wifirrd takes for the link's rate
+        double trickleKbit = 0; // a waiting client's rate; 0: the form's own
+        unsigned active = 0;    // K, 0: the form's own
+        unsigned slotMs = 0;    // T, 0: the form's own
+        bool trace = false;
+    };
+
+    StationScheduler(const Options& options, ns3::Ptr<ApQueue> queue, ns3::Ptr<ns3::WifiNetDevice> ap,
+              unsigned stations, const Medium& medium);
+
+    bool IsWaiting(unsigned station) const;
+    uint64_t Engagements() const;
+
+  private:
+    void StartPolicy(policy_mode mode);
+    void Tick();
+    void Apply();
+    void ApplyHtb();
+    void UpdateHtbRates();
+    void MiddleboxSlot();
+    void WifoxInterval();
+    void WifoxPriority(bool high);
+    void SetRts(bool on);
+
+    const Options m_options;
+    ns3::Ptr<ApQueue> m_queue;
+    ns3::Ptr<ns3::WifiNetDevice> m_ap;
+    const unsigned m_stations;
+    const Medium& m_medium;
+    std::unique_ptr<policy> m_policy;
+    std::vector<uint64_t> m_delivered; // bytes, at the last tick
+    bool m_htbScheduling = false;
+    double m_trickle = 0, m_next = 0, m_soon = 0; // htb: rates of clients not active, bytes/s
+    ns3::Time m_busyAt, m_busyBefore;  // survey: when last read, busy time then
+    int m_busy = POLICY_BUSY_UNKNOWN;
+    unsigned m_group = 0;
+};
+
+} // namespace dense

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a client sends up beside its download.
+#pragma once
+
+#include "ns3/application.h"
+#include "ns3/inet-socket-address.h"
+#include "ns3/nstime.h"
+#include "ns3/random-variable-stream.h"
+#include "ns3/socket.h"
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace dense
+{
+
+class Upload : public ns3::Application
+{
+  public:
+    /// Sends nothing more (Application::SetStopTime has no effect after the start).
+    virtual void End() = 0;
+
+  protected:
+    bool m_running = false;
+};
+
+/// One TCP connection on which data comes at a constant rate, 512 bytes a
+/// write (ns-3's OnOffApplication, always on). What does not fit the socket's
+/// buffer waits in the application.
+class ConstantUpload : public Upload
+{
+  public:
+    ConstantUpload(ns3::InetSocketAddress server, double bitsPerSecond);
+    void End() override;
+    /// The client's end of the connection, nullptr before the start.
+    ns3::Ptr<ns3::Socket> GetSocket() const;
+
+  private:
+    void StartApplication() override;
+    void Write();
+    void Writable(ns3::Ptr<ns3::Socket> socket, uint32_t available);
+    void Flush();
+
+    ns3::InetSocketAddress m_server;
+    ns3::Time m_interval;
+    ns3::Ptr<ns3::Socket> m_socket;
+    uint64_t m_unsent = 0; // bytes
+};
+
+/// Pages of 20 requests of 300 to 700 bytes, answers of 500 to 900 bytes (the
+/// paper, section 4.1), each page on fresh connections: two with one request
+/// under way each ("browse": HTTP/1.1), or one that carries all of a page of
+/// 40 at once ("spdy"). Requests come as a Poisson process at the given rate;
+/// a page that is late delays the next.
+class BrowseUpload : public Upload
+{
+  public:
+    BrowseUpload(ns3::InetSocketAddress server, double bitsPerSecond, bool multiplexed);
+    void End() override;
+
+  private:
+    struct Connection
+    {
+        ns3::Ptr<ns3::Socket> socket;
+        bool connected = false;
+        uint32_t unanswered = 0; // requests
+        uint32_t due = 0;        // bytes of answers still to come
+        std::deque<uint32_t> queue; // requests to send, bytes
+    };
+
+    void StartApplication() override;
+    void Request();
+    void Pump(Connection& connection);
+    void Received(ns3::Ptr<ns3::Socket> socket);
+    void NewPage();
+    void HandOut();
+    void Connected(ns3::Ptr<ns3::Socket> socket);
+    void Lost(ns3::Ptr<ns3::Socket> socket);
+    Connection* Find(ns3::Ptr<ns3::Socket> socket);
+
+    ns3::InetSocketAddress m_server;
+    const bool m_multiplexed;
+    std::vector<std::unique_ptr<Connection>> m_connections;
+    ns3::Ptr<ns3::ExponentialRandomVariable> m_gap;
+    ns3::Ptr<ns3::UniformRandomVariable> m_size;
+    unsigned m_left = 0;    // requests of this page not yet handed out
+    unsigned m_pending = 0; // requests due but not handed out
+};
+
+/// Answers a BrowseUpload and counts what it and ConstantUpload send.
+/// A request starts with its own and its answer's size, 4 bytes each.
+class UploadServer : public ns3::Application
+{
+  public:
+    UploadServer(uint16_t port, bool answers);
+    uint64_t Received() const;
+
+  private:
+    struct Parser
+    {
+        std::vector<uint8_t> header;
+        uint32_t left = 0; // bytes of the request still to come
+        uint32_t answer = 0;
+    };
+
+    void StartApplication() override;
+    void Accept(ns3::Ptr<ns3::Socket> socket, const ns3::Address& from);
+    void Closed(ns3::Ptr<ns3::Socket> socket);
+    void Read(ns3::Ptr<ns3::Socket> socket);
+
+    const uint16_t m_port;
+    const bool m_answers;
+    ns3::Ptr<ns3::Socket> m_listener;
+    std::map<ns3::Ptr<ns3::Socket>, Parser> m_parsers;
+    uint64_t m_received = 0;
+};
+
+/// A request of up bytes every gap on average (exponential) on one TCP
+/// connection, answered with down bytes: a key press and its echo, or a chat
+/// message and its receipt. Delays are round trips.
+class Exchange : public ns3::Application
+{
+  public:
+    Exchange(ns3::InetSocketAddress server, ns3::Time gap, uint32_t up, uint32_t down);
+    std::vector<double> delays; // s
+
+  private:
+    void StartApplication() override;
+    void StopApplication() override;
+    void Send();
+    void Received(ns3::Ptr<ns3::Socket> socket);
+
+    ns3::InetSocketAddress m_server;
+    const uint32_t m_up, m_down;
+    ns3::Ptr<ns3::ExponentialRandomVariable> m_gap;
+    ns3::Ptr<ns3::Socket> m_socket;
+    std::deque<ns3::Time> m_sent;
+    uint32_t m_bytes = 0;
+    bool m_running = false;
+};
+
+} // namespace dense
