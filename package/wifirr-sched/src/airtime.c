@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <syslog.h>
+#include <time.h>
 
 #include <linux/netlink.h>
 
@@ -40,6 +41,12 @@ static uint32_t wiphy, rts_original;
 static bool rts_set, foreign_seen, managed_by_other;
 static unsigned foreign_count;
 static uint64_t foreign_since;
+
+/*
+ * Until then, ns since boot, a killed wifirrd may have set weights and the RTS
+ * threshold, which are not the operator's own; 0: none was.
+ */
+static uint64_t killed_before;
 
 static void put_weight(struct nlmsghdr *nlh, struct wifirr *w, uint16_t id, uint16_t weight)
 {
@@ -164,15 +171,17 @@ static void update_rts(struct wifirr *w)
 		       nl.error);
 }
 
-/* What a killed daemon may have left is not taken for the operator's own setting. */
 static void take_over(struct wifirr *w, struct airtime_station *station,
 		      const struct nl80211_station *seen)
 {
+	bool remains = seen->associated_at < killed_before &&
+		       (seen->weight == w->config.weight_waiting ||
+			seen->weight == w->config.weight_active);
+
 	station->associated_at = seen->associated_at;
 	station->bytes_before = seen->tx_bytes;
 	station->now = seen->weight;
-	station->original = seen->weight == w->config.weight_waiting ||
-			    seen->weight == w->config.weight_active ? WEIGHT_DEFAULT : seen->weight;
+	station->original = remains ? WEIGHT_DEFAULT : seen->weight;
 }
 
 static void on_station(void *data, const struct nl80211_station *seen)
@@ -255,6 +264,15 @@ static int refuse(char *reason, size_t size, const char *text)
 	return -1;
 }
 
+/* The clock of NL80211_STA_INFO_ASSOC_AT_BOOTTIME. */
+static uint64_t now_boottime_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_BOOTTIME, &t);
+	return t.tv_sec * 1000000000ULL + t.tv_nsec;
+}
+
 static int start(struct wifirr *w, char *reason, size_t size)
 {
 	struct nl80211_interface interface;
@@ -280,8 +298,10 @@ static int start(struct wifirr *w, char *reason, size_t size)
 	if (!info.airtime_fairness)
 		return refuse(reason, size, "the driver does not support airtime weights");
 
+	killed_before = w->after_kill ? now_boottime_ns() : 0;
+	w->after_kill = false;
 	wiphy = interface.wiphy;
-	rts_original = w->config.rts >= 0 && info.rts == (uint32_t)w->config.rts ?
+	rts_original = killed_before && w->config.rts >= 0 && info.rts == (uint32_t)w->config.rts ?
 		       NL80211_RTS_OFF : info.rts;
 	rts_set = info.rts != rts_original;
 	foreign_count = 0;

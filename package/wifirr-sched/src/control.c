@@ -336,6 +336,7 @@ int control_start(struct wifirr *w, char *reason, size_t size)
 			snprintf(reason, size, "--control %s: in use by another wifirrd", path);
 			return -1;
 		}
+		w->after_kill = true;
 		unlink(path);
 	}
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);

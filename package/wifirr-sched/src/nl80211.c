@@ -1,23 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stations of an access point, from nl80211's dumps and events. */
+/* Requests to nl80211 and what the answers say. Knows nothing of the daemon. */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/timerfd.h>
-#include <syslog.h>
-#include <unistd.h>
+#include <sys/time.h>
 
 #include <linux/genetlink.h>
 #include <linux/netlink.h>
 
 #include "nl80211.h"
-#include "wifirrd.h"
-
-/* A station is announced before it may exchange data: look again after this. */
-#define LOOK_AGAIN_FIRST_MS 200
-#define LOOK_AGAIN_MS 1000
 
 #define DUMP_ATTEMPTS 3
 
@@ -30,10 +22,6 @@
  * control, as in ath10k). An estimate, low rather than high.
  */
 #define RATE_TO_THROUGHPUT_PERCENT 55
-
-static struct nl80211 request, events;
-static struct watch events_watch, timer_watch;
-static bool unauthorized_seen;
 
 uint16_t nl80211_u16(const struct nlattr *attr)
 {
@@ -441,161 +429,4 @@ int nl80211_get_stations(struct nl80211 *n, int ifindex,
 			return -1;
 	}
 	return ret;
-}
-
-static void on_station_known(void *data, const struct nl80211_station *seen)
-{
-	struct wifirr *w = data;
-	struct addr addr = addr_mac(seen->mac);
-	uint16_t id;
-
-	if (!seen->authorized) {
-		unauthorized_seen = true;
-		return;
-	}
-	id = station_add(w, &addr, STATION_NL80211);
-	if (id != POLICY_NONE)
-		w->station[id].expected_kbit = seen->expected_kbit;
-}
-
-static void look_again(unsigned ms)
-{
-	struct itimerspec spec = {
-		.it_value = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L },
-	};
-
-	timerfd_settime(timer_watch.fd, 0, &spec, NULL);
-}
-
-static void resync(struct wifirr *w)
-{
-	unauthorized_seen = false;
-	station_mark(w, STATION_NL80211);
-	if (nl80211_get_stations(&request, w->ifindex, on_station_known, w) == 0) {
-		station_sweep(w, STATION_NL80211);
-	} else if (errno == ENODEV) {
-		return;
-	} else {
-		logmsg(LOG_DEBUG, "%s: list of stations: %s", w->config.device, request.error);
-		unauthorized_seen = true;
-	}
-	if (unauthorized_seen)
-		look_again(LOOK_AGAIN_MS);
-}
-
-static void on_timer(struct wifirr *w)
-{
-	uint64_t expirations;
-
-	if (read(timer_watch.fd, &expirations, sizeof(expirations)) > 0)
-		resync(w);
-}
-
-static int on_event(const struct nlmsghdr *nlh, void *data)
-{
-	const struct genlmsghdr *genl = mnl_nlmsg_get_payload(nlh);
-	const struct nlattr *tb[NL80211_ATTR_MAC + 1];
-	struct wifirr *w = data;
-	struct itimerspec armed;
-	struct addr addr;
-
-	if (nlh->nlmsg_type != events.family || !nl80211_parse_message(nlh, tb, NL80211_ATTR_MAC))
-		return MNL_CB_OK;
-	if (genl->cmd != NL80211_CMD_NEW_STATION && genl->cmd != NL80211_CMD_DEL_STATION)
-		return MNL_CB_OK;
-	if (!w->ifindex || nl80211_u32(tb[NL80211_ATTR_IFINDEX]) != (uint32_t)w->ifindex)
-		return MNL_CB_OK;
-	if (!tb[NL80211_ATTR_MAC] || mnl_attr_get_payload_len(tb[NL80211_ATTR_MAC]) != 6)
-		return MNL_CB_OK;
-
-	if (genl->cmd == NL80211_CMD_DEL_STATION) {
-		addr = addr_mac(mnl_attr_get_payload(tb[NL80211_ATTR_MAC]));
-		station_del(w, &addr, STATION_NL80211);
-		return MNL_CB_OK;
-	}
-	/*
-	 * Anyone within reach can cause this one with a single frame, so it only
-	 * causes a look at who has been let in, once for many of them.
-	 */
-	if (timerfd_gettime(timer_watch.fd, &armed) == 0 &&
-	    !armed.it_value.tv_sec && !armed.it_value.tv_nsec)
-		look_again(LOOK_AGAIN_FIRST_MS);
-	return MNL_CB_OK;
-}
-
-static void on_events(struct wifirr *w)
-{
-	ssize_t len;
-
-	while ((len = recv(events_watch.fd, events.buffer, sizeof(events.buffer), MSG_DONTWAIT)) > 0)
-		mnl_cb_run(events.buffer, len, 0, 0, on_event, w);
-	if (len < 0 && errno == ENOBUFS)
-		resync(w);
-}
-
-int nl80211_start(struct wifirr *w)
-{
-	struct nl80211_interface interface;
-
-	nl80211_stop(w);
-	if (nl80211_open(&request) < 0)
-		return -1;
-	if (nl80211_get_interface(&request, w->ifindex, &interface) < 0 ||
-	    !nl80211_serves_stations(&interface))
-		goto stop;
-	if (nl80211_open(&events) < 0)
-		goto stop;
-	if (!events.mlme || mnl_socket_setsockopt(events.socket, NETLINK_ADD_MEMBERSHIP,
-						  &events.mlme, sizeof(events.mlme)) < 0)
-		goto stop;
-
-	timer_watch = (struct watch){
-		.fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC),
-		.readable = on_timer,
-	};
-	if (timer_watch.fd < 0) {
-		timer_watch.fd = 0;
-		goto stop;
-	}
-	events_watch = (struct watch){
-		.fd = mnl_socket_get_fd(events.socket),
-		.readable = on_events,
-	};
-	if (watch_add(w, &timer_watch) < 0 || watch_add(w, &events_watch) < 0)
-		goto stop;
-	resync(w);
-	return 0;
-stop:
-	nl80211_stop(w);
-	return -1;
-}
-
-/* Also what stands in a half-made start; the stations stay for main.c to drop. */
-void nl80211_stop(struct wifirr *w)
-{
-	if (events_watch.fd)
-		watch_del(w, &events_watch);
-	if (timer_watch.fd) {
-		watch_del(w, &timer_watch);
-		close(timer_watch.fd);
-	}
-	events_watch.fd = timer_watch.fd = 0;
-	nl80211_close(&events);
-	nl80211_close(&request);
-}
-
-static void on_expected(void *data, const struct nl80211_station *seen)
-{
-	struct wifirr *w = data;
-	struct addr addr = addr_mac(seen->mac);
-	uint16_t id = station_find(w, &addr);
-
-	if (id != POLICY_NONE)
-		w->station[id].expected_kbit = seen->expected_kbit;
-}
-
-void nl80211_expected(struct wifirr *w)
-{
-	if (request.socket)
-		nl80211_get_stations(&request, w->ifindex, on_expected, w);
 }

@@ -123,6 +123,7 @@ struct wifirr {
 	bool wireless;			/* nl80211 knows the device */
 	int epoll;
 	uint64_t started;		/* ms */
+	bool after_kill;		/* the wifirrd before this one left its control socket behind */
 	uint64_t evicted;		/* stations dropped because the table was full */
 	uint64_t refused_stations;	/* stations not taken for the same reason */
 	uint64_t restarts;		/* backend set up again after something removed it */
@@ -180,7 +181,7 @@ void stations_stop(void);
 /* Takes the events since the last tick, and dumps the tables again if one asks for it. */
 void stations_refresh(struct wifirr *w);
 
-/* nl80211.c: stations of an access point */
+/* wifi_stations.c: stations of an access point, as nl80211 tells */
 
 /* 0; -1: not a wireless device, or nl80211 is missing (then stations come from
  * stations.c alone). Dumps, subscribes, and keeps the table current through
