@@ -17,13 +17,9 @@ help: # this list
 	@echo "bench-%: $$(scripts/bench --list)"
 
 build: deps-build # bquic and wifirrd for this machine, in build/
-	$(bquic)/quic-go/prepare
-	cd $(bquic)/src && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' \
-		-o ../../../build/bquic ./cmd/bquic
-ifneq ($(wildcard $(wifirr)/src/Makefile),)
-	$(MAKE) -C $(wifirr)/src
+	scripts/build-bquic build/bquic
+	$(MAKE) -C $(wifirr)/src VERSION=$(VERSION)
 	cp $(wifirr)/src/wifirrd build/
-endif
 
 demo: deps-demo build # the mesh in namespaces: what BQUIC buys, in a table (10 minutes, root)
 	lab/demo
