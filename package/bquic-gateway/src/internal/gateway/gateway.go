@@ -192,7 +192,10 @@ func (s *Server) serveTCP(ctx context.Context, ln net.Listener) error {
 }
 
 func (s *Server) serveQUIC(ctx context.Context, conn *net.UDPConn) error {
-	transport := &quic.Transport{Conn: conn}
+	transport, err := tunnel.GatewayTransport(conn, &s.cert)
+	if err != nil {
+		return fmt.Errorf("serving UDP failed: %w", err)
+	}
 	defer transport.Close()
 	tlsConfig := http3.ConfigureTLSConfig(&tls.Config{Certificates: []tls.Certificate{s.cert}})
 	ln, err := transport.ListenEarly(tlsConfig, &quic.Config{

@@ -12,10 +12,8 @@ import (
 // A Profile is a named set of transport parameters. Those that it does not
 // name are those of stock quic-go.
 type Profile struct {
-	Name string
-	Doc  string
-	// Source says where the values are from, where they do not say it themselves.
-	Source string
+	Name   string
+	Doc    string
 	Values []Value
 	Burst  quic.Burst // the values as quic-go takes them
 }
@@ -65,10 +63,10 @@ var builtin = []Profile{
 			{"ack_reordering", "8", "own measurement: early packets otherwise undo the decimation"},
 			{"ask_peer", "1", "draft-ietf-quic-ack-frequency"},
 			{"burst_packets", "64", "IEEE 802.11n: block ACK window, the largest A-MPDU"},
-			{"slow_start_divisor", "4", thesis + ": raised; the value is our own"},
-			{"slow_start_min", "8", thesis + ": raised; the value is our own"},
+			{"slow_start_divisor", "4", thesis + ": raised; it names no value, this one is ours"},
+			{"slow_start_min", "8", thesis + ": raised; it names no value, this one is ours"},
 			{"slow_start_max", "32", "own measurement: without a cap, slow start tripled the queue"},
-			{"loss_eighths", "2", thesis + ": raised; the value is our own"},
+			{"loss_eighths", "2", thesis + ": raised; it names no value, this one is ours"},
 			{"fast_pmtu", "1", "own measurement: full-size packets from the first round trips on"},
 		},
 	}, {
@@ -79,10 +77,10 @@ var builtin = []Profile{
 		Name: "bquic-thesis",
 		Doc:  "The paper's, with the thresholds that the thesis raised as well.",
 		Values: append(slices.Clone(bquic2019),
-			Value{"slow_start_divisor", "2", thesis + ": raised"},
-			Value{"slow_start_min", "8", thesis + ": raised"},
-			Value{"slow_start_max", "64", thesis + ": raised"},
-			Value{"loss_eighths", "4", thesis + ": raised"},
+			Value{"slow_start_divisor", "2", thesis + ": raised; it names no value, this one is ours"},
+			Value{"slow_start_min", "8", thesis + ": raised; it names no value, this one is ours"},
+			Value{"slow_start_max", "64", thesis + ": raised; it names no value, this one is ours"},
+			Value{"loss_eighths", "4", thesis + ": raised; it names no value, this one is ours"},
 		),
 	}, {
 		Name:   "modquic",
