@@ -488,8 +488,7 @@ static void del(struct wifirr *w, uint16_t id)
 
 	if (!htb.created[id])
 		return;
-	classify_del(w, id);
-	classify_flush();	/* nobody may be sent to a class that is gone */
+	classify_del(w, id);	/* until it is flushed, packets for a class that is gone take the default */
 	rtnl_request(htb.nl, tc_put(buf, w, RTM_DELTCLASS, 0, HTB_CLASS_LINK, HTB_CLASS_CLIENT(id), NULL), NULL, 0);
 	htb.created[id] = false;
 }

@@ -100,6 +100,28 @@ def test_settings_deleted_under_it(bed):
     assert device(bed) == before
 
 
+def test_nft_table_deleted_under_it(bed):
+    fdb(bed, "add", [mac(i) for i in range(1, 13)])
+    daemon = bed.daemon(*PAPER, "--slot", "300").ready()
+    if daemon.status()["classifier"] != "nft":
+        assert daemon.stop() == 0
+        pytest.skip("this kernel has no netdev egress hook or no fw filter")
+
+    def elements():
+        return bed.box("nft", "list", "table", "netdev", "wifirr_dl0", check=False).stdout.count("02:00:00:00:00:")
+    consistent(bed, daemon, 12)
+    assert elements() == 12
+    for command in ("flush ruleset", "delete table netdev wifirr_dl0", "flush table netdev wifirr_dl0"):
+        bed.box("nft", command)
+        wait_for(lambda: elements() == 12, f"the table again after {command}")
+        consistent(bed, daemon, 12)
+    fdb(bed, "del", [mac(1), mac(2)])
+    wait_for(lambda: elements() == 10, "elements of those gone removed")
+    assert daemon.status()["counters"]["restarts"] == 3
+    assert daemon.stop() == 0
+    assert "wifirr" not in bed.box("nft", "list", "tables").stdout
+
+
 def test_lost_events(bed):
     """While it is stopped, more happens than fits into its sockets; time jumps for it, too."""
     daemon = bed.daemon(*PAPER).ready()
@@ -108,7 +130,7 @@ def test_lost_events(bed):
         fdb(bed, "add", [mac(i) for i in range(1, 1000)])
         fdb(bed, "del", [mac(i) for i in range(1, 1000)])
     fdb(bed, "add", [mac(i) for i in range(1, 31)])
-    time.sleep(5)
+    time.sleep(3)
     daemon.process.send_signal(signal.SIGCONT)
     consistent(bed, daemon, 30)
     assert daemon.stop() == 0
@@ -122,11 +144,11 @@ def test_five_hundred_join_and_leave(bed):
     consistent(bed, daemon, 500)
     # more than fit: those that came in good time stay
     fdb(bed, "add", [mac(i) for i in range(501, 800)])
-    wait_for(lambda: daemon.status()["counters"]["refused_clients"] > 0, "a full table")
+    wait_for(lambda: daemon.status().get("counters", {}).get("refused_clients", 0) > 0, "a full table")
     assert daemon.status()["clients"] == 512
     assert f"{mac(1)}" in daemon.clients()
     fdb(bed, "del", [mac(i) for i in range(1, 800) if i % 10])
-    wait_for(lambda: daemon.status()["clients"] < 100, "the gone ones dropped")
+    wait_for(lambda: daemon.status().get("clients", 512) < 100, "the gone ones dropped")
     consistent(bed, daemon, daemon.status()["clients"])
     # at random
     random.seed(2)
@@ -140,7 +162,7 @@ def test_five_hundred_join_and_leave(bed):
             fdb(bed, "del", some & there)
             there -= some
         time.sleep(0.05)
-    wait_for(lambda: there <= set(daemon.clients()) and daemon.status()["clients"] == len(there), "the same set", 5)
+    wait_for(lambda: set(daemon.clients()) == there, "the same set", 5)
     assert daemon.stop() == 0
 
 
@@ -162,9 +184,11 @@ def test_device_down_up_gone_and_back(bed):
         fdb(bed, "add", [mac(i) for i in range(1, 9)])
         wait_for(lambda: daemon.status().get("clients", 0) >= 8, "clients again")
         wait_for(lambda: unthrottled(bed) == 5, "throttled again")
+    bed.box("ip", "link", "set", "dl0", "down")
     bed.box("ip", "link", "set", "dl0", "name", "other0")
     wait_for(lambda: daemon.status().get("present") is False, "noticing the new name")
     bed.box("ip", "link", "set", "other0", "name", "dl0")
+    bed.box("ip", "link", "set", "dl0", "up")
     wait_for(lambda: daemon.status().get("backend"), "the old name again")
     assert daemon.stop() == 0
     assert device(bed) == before
@@ -187,7 +211,9 @@ def test_hangup_pause_resume(bed):
 
 def test_flow_offload_is_warned_about(bed):
     # on br0, whose qdisc software offload would pass by
-    bed.box("nft", "-f", "-", input="table inet t {\nflowtable f {\nhook ingress priority 0;\ndevices = { eth0, dl0 };\n}\n}\n")
+    p = bed.box("nft", "-f", "-", check=False, input="table inet t {\nflowtable f {\nhook ingress priority 0;\ndevices = { eth0, dl0 };\n}\n}\n")
+    if p.returncode:
+        pytest.skip("this kernel has no nf_tables flow offload")
     daemon = bed.daemon("--rate", "20000").ready()
     assert daemon.status()["warning"] is None
     assert daemon.stop() == 0
