@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"bquic/internal/config"
+	"bquic/internal/gateway"
 )
 
 var checkCommand = command{"check", "[FILE]", "names every mistake in a configuration", runCheck}
@@ -24,6 +25,11 @@ func runCheck(_ context.Context, args []string) error {
 	cfg, err := config.ReadFile(*file)
 	if err != nil {
 		return usageError{err}
+	}
+	if cfg.Gateway.Enabled {
+		if err := gateway.Check(cfg.Gateway); err != nil {
+			return usagef("%s: %w", *file, err)
+		}
 	}
 	fmt.Printf("%s: good: gateway %s, relay %s, %d sites\n", *file, onOff(cfg.Gateway.Enabled), onOff(cfg.Relay.Enabled), len(cfg.Gateway.Sites))
 	return nil

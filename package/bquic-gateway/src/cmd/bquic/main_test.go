@@ -177,14 +177,18 @@ func TestGatewayFails(t *testing.T) {
 	key := func(certificate, key string) string {
 		return gatewayConf(t, dir, "127.0.0.1:1", fmt.Sprintf("\toption certificate '%s/%s'\n\toption key '%s/%s'\n", dir, certificate, dir, key), "")
 	}
+	both := func(conf, want string) {
+		t.Helper()
+		for _, command := range []string{"check", "gateway"} {
+			fails(t, 2, fmt.Sprintf("bquic %s: %s: %s", command, conf, want), command, "--config", conf)
+		}
+	}
 	conf := key("1/cert.pem", "none.pem")
-	fails(t, 2, fmt.Sprintf("bquic gateway: %s: gateway.certificate, gateway.key: cannot read key: open %s/none.pem: no such file or directory", conf, dir),
-		"gateway", "--config", conf)
+	both(conf, fmt.Sprintf("gateway.certificate, gateway.key: cannot read key: open %s/none.pem: no such file or directory", dir))
 	key("1/cert.pem", "2/key.pem")
-	fails(t, 2, fmt.Sprintf("bquic gateway: %s: gateway.certificate, gateway.key: certificate %s/1/cert.pem and key %s/2/key.pem: private key does not match public key", conf, dir, dir),
-		"gateway", "--config", conf)
+	both(conf, fmt.Sprintf("gateway.certificate, gateway.key: certificate %s/1/cert.pem and key %s/2/key.pem: private key does not match public key", dir, dir))
 	gatewayConf(t, dir, "127.0.0.1:1", "", "config site\n\tlist host a\n\toption root /nonexistent\n")
-	fails(t, 2, fmt.Sprintf("bquic gateway: %s: site with host a: root: open /nonexistent: no such file or directory", conf), "gateway", "--config", conf)
+	both(conf, "site with host a: root: open /nonexistent: no such file or directory")
 
 	// A daemon says that it has made a certificate before it fails.
 	first := func(line string) {

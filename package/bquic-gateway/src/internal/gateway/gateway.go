@@ -61,43 +61,63 @@ type Server struct {
 	addr    netip.AddrPort // valid once ready
 }
 
-// New checks what the configuration refers to: certificate, sites. Nothing is
-// opened before Run.
+// Check says what is wrong with the files that the configuration refers to.
+func Check(cfg config.Gateway) error {
+	sites, err := newSites(cfg.Sites, slog.New(slog.DiscardHandler))
+	if err == nil {
+		sites.close()
+		if cfg.Certificate != "" {
+			_, err = loadCertificate(cfg)
+		}
+	}
+	return err
+}
+
+// New also checks what Check checks, and makes the certificate if there is
+// none. Nothing is opened to the network before Run.
 func New(cfg config.Gateway, version string, log *slog.Logger) (*Server, error) {
 	s := &Server{cfg: cfg, version: version, log: log, ready: make(chan struct{})}
 	var err error
 	if s.sites, err = newSites(cfg.Sites, log); err != nil {
 		return nil, err
 	}
-	if err := s.loadCertificate(); err != nil {
+	if cfg.Certificate != "" {
+		s.cert, err = loadCertificate(cfg)
+	} else {
+		err = s.ownCertificate()
+	}
+	if err != nil {
+		s.sites.close()
 		return nil, err
 	}
+	s.pin = cert.PinOf(s.cert.Leaf)
 	if cfg.Token != "" {
 		s.tunnel = &tunnel.Handler{Token: cfg.Token, Clients: cfg.ConnectFrom, Allow: cfg.ConnectTo, Logger: log}
 	}
 	return s, nil
 }
 
-func (s *Server) loadCertificate() (err error) {
-	if s.cfg.Certificate != "" {
-		if s.cert, err = cert.Load(s.cfg.Certificate, s.cfg.Key); err != nil {
-			return fmt.Errorf("gateway.certificate, gateway.key: %w", err)
-		}
-	} else {
-		names := s.sites.names()
-		if host, herr := os.Hostname(); herr == nil {
-			names = append(names, host)
-		}
-		var created bool
-		s.cert, created, err = cert.LoadOrCreate(s.cfg.StateDir, names)
-		if created {
-			s.log.Info("made a self-signed certificate", "directory", s.cfg.StateDir)
-		}
-		if err != nil {
-			return fmt.Errorf("gateway.state_dir: %w", err)
-		}
+func loadCertificate(cfg config.Gateway) (tls.Certificate, error) {
+	c, err := cert.Load(cfg.Certificate, cfg.Key)
+	if err != nil {
+		return c, fmt.Errorf("gateway.certificate, gateway.key: %w", err)
 	}
-	s.pin = cert.PinOf(s.cert.Leaf)
+	return c, nil
+}
+
+// ownCertificate loads the self-signed certificate, or makes it.
+func (s *Server) ownCertificate() (err error) {
+	names := s.sites.names()
+	if host, herr := os.Hostname(); herr == nil {
+		names = append(names, host)
+	}
+	var created bool
+	if s.cert, created, err = cert.LoadOrCreate(s.cfg.StateDir, names); err != nil {
+		return fmt.Errorf("gateway.state_dir: %w", err)
+	}
+	if created {
+		s.log.Info("made a self-signed certificate", "directory", s.cfg.StateDir)
+	}
 	return nil
 }
 
@@ -115,6 +135,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	defer udp.Close()
 	defer tcp.Close()
+	defer s.sites.close()
 	socket, err := status.Listen(s.cfg.StatusSocket)
 	if err != nil {
 		return err

@@ -28,13 +28,21 @@ const anyHost = "*"
 // sites hands a request to the site with its host name.
 type sites struct {
 	byHost map[string]http.Handler
+	roots  []*os.Root
+}
+
+func (s *sites) close() {
+	for _, root := range s.roots {
+		root.Close()
+	}
 }
 
 func newSites(cfg []config.Site, log *slog.Logger) (*sites, error) {
 	s := &sites{byHost: make(map[string]http.Handler)}
 	for _, site := range cfg {
-		h, err := newSite(site, log)
+		h, err := s.newSite(site, log)
 		if err != nil {
+			s.close()
 			return nil, fmt.Errorf("site with host %s: %w", site.Hosts[0], err)
 		}
 		for _, host := range site.Hosts {
@@ -44,7 +52,7 @@ func newSites(cfg []config.Site, log *slog.Logger) (*sites, error) {
 	return s, nil
 }
 
-func newSite(site config.Site, log *slog.Logger) (http.Handler, error) {
+func (s *sites) newSite(site config.Site, log *slog.Logger) (http.Handler, error) {
 	if site.Origin != nil {
 		return newProxy(site, log), nil
 	}
@@ -52,6 +60,7 @@ func newSite(site config.Site, log *slog.Logger) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("root: %w", err)
 	}
+	s.roots = append(s.roots, root)
 	return files{root, log}, nil
 }
 
