@@ -79,7 +79,10 @@ return baseclass.extend({
 		const caption = html('figcaption', '');
 		const figure = html('figure', 'bquic-graph bquic-card');
 
-		caption.append(html('strong', '', title), top, ...keys);
+		const legend = html('span', 'keys');
+
+		legend.append(...keys);
+		caption.append(html('strong', '', title), top, legend);
 		for (const y of [ 0.5, HEIGHT / 2, HEIGHT - 0.5 ])
 			picture.append(svg('line', { 'x1': 0, 'x2': WIDTH, 'y1': y, 'y2': y }));
 		picture.append(...lines);

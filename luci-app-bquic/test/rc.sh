@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh disable=SC1090,SC2034,SC3043,SC3045
+# What init scripts call of OpenWrt's, writing down what they ask for: a line a
+# call, its words with | between them. Sections and options come as environment:
+# SECTIONS="type/name ...", O_name_option=value.
+#   rc.sh SCRIPT FUNCTION
+
+say() { local IFS='|'; printf '%s\n' "$*"; }
+
+config_load() { :; }
+config_get() { eval "$1=\"\${O_$2_$3:-\${4:-}}\""; }
+config_get_bool() { config_get "$@"; }
+config_foreach() {
+	local fn="$1" type="$2" s
+	shift 2
+	for s in $SECTIONS; do
+		[ "${s%/*}" != "$type" ] || "$fn" "${s#*/}" "$@"
+	done
+}
+config_list_foreach() {
+	local values v
+	config_get values "$1" "$2" ''
+	local fn="$3"
+	shift 3
+	for v in $values; do
+		"$fn" "$v" "$@"
+	done
+}
+uci() { cat "$EXPORT"; }
+uci_get() { local v; config_get v "$2" "$3" ''; printf '%s' "$v"; }
+uci_load_validate() {
+	local name="$3" fn="$4" o v
+	shift 4
+	for o in "$@"; do
+		v="${o#*:*:}"
+		[ "$v" != "$o" ] || v=''
+		config_get "${o%%:*}" "$name" "${o%%:*}" "$v"
+	done
+	"$fn" "$name" "${INVALID:-0}"
+}
+user_exists() { return 1; }
+logger() { case " $* " in *' -s '*) say log "$@" ;; *) say log "$(cat)" ;; esac; }
+start() { start_service "$@"; }
+
+for f in procd_open_instance procd_close_instance procd_set_param procd_append_param procd_add_jail procd_add_jail_mount \
+	procd_add_jail_mount_rw procd_open_data procd_close_data procd_add_reload_trigger procd_set_config_changed \
+	json_add_object json_close_object json_add_array json_close_array json_add_string; do
+	eval "$f() { say $f \"\$@\"; }"
+done
+
+. "$1"
+PROG="${TEST_PROG:-$PROG}" CONFIG="${TEST_CONFIG:-${CONFIG:-}}" RUN="${TEST_RUN:-$RUN}"
+"$2"

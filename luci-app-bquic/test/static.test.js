@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+'use strict';
+// The app's data against each other and against the daemons. Without a browser.
+
+const assert = require('node:assert/strict');
+const fs = require('node:fs');
+const path = require('node:path');
+const { spawnSync } = require('node:child_process');
+const test = require('node:test');
+
+const luci = require('./luci.js');
+const po = require('./po.js');
+
+const root = path.resolve(po.app, '..');
+const tmp = process.env.TEST_TMP;
+const bquic = process.env.BQUIC, wifirrd = process.env.WIFIRRD;
+
+const json = (file) => JSON.parse(fs.readFileSync(path.join(po.app, file), 'utf8'));
+const source = (file) => fs.readFileSync(path.join(root, file), 'utf8');
+const run = (command, args, options) => spawnSync(command, args, { encoding: 'utf8', ...options });
+const menu = json('root/usr/share/luci/menu.d/luci-app-bquic.json');
+const acl = json('root/usr/share/rpcd/acl.d/luci-app-bquic.json');
+
+/* The methods that the plugins themselves list. */
+function methods() {
+	const list = (...command) => Object.keys(JSON.parse(run(command[0], command.slice(1)).stdout));
+
+	return {
+		bquic: list(bquic, 'rpcd', 'list'),
+		wifirr: list('busybox', 'sh', path.join(root, 'package/wifirr-sched/files/usr/libexec/rpcd/wifirr'), 'list')
+	};
+}
+
+/* [ { object, method } ] of all rpc.declare() */
+function calls() {
+	const found = [];
+
+	for (const file of po.files('htdocs', '.js'))
+		po.walk(po.parse(file), (node) => {
+			if (node.type == 'CallExpression' && node.callee.property?.name == 'declare')
+				found.push(Object.fromEntries(node.arguments[0].properties.map((p) => [ p.key.name, p.value.value ])));
+		});
+
+	return found;
+}
+
+/* { "config.type": [ option ] } of a view's forms */
+async function options(view, config) {
+	const env = luci((name) => fs.readFileSync(path.join(po.app, 'htdocs/luci-static/resources', name), 'utf8'), {
+		'bquic.profiles': JSON.parse(run(bquic, [ 'rpcd', 'call', 'profiles', '--config', '/dev/null' ], { input: '{}' }).stdout),
+		'bquic.status': {}
+	}, { [config]: { x: { '.type': 'profile', '.name': 'x' } } });
+	const v = env.load(`view.bquic.${view}`);
+
+	await v.render(await v.load());
+
+	return env.sections;
+}
+
+const shown = (sections, type) => sections.find((s) => s.type == type).options.filter((o) => !o.name.startsWith('_'));
+const names = (list) => list.map((o) => o.name).sort();
+
+test('every page of the menu exists and every view is in the menu', () => {
+	const views = Object.values(menu).filter((m) => m.action.type == 'view').map((m) => m.action.path).sort();
+
+	assert.deepEqual(views, po.files('htdocs/luci-static/resources/view', '.js')
+		.map((f) => f.replace(/.*\/view\//, '').replace(/\.js$/, '')).sort());
+	for (const entry of Object.values(menu))
+		for (const name of entry.depends?.acl ?? [])
+			assert.ok(acl[name], name);
+	for (const entry of Object.values(menu).filter((m) => m.action.type == 'alias'))
+		assert.ok(menu[entry.action.path], entry.action.path);
+});
+
+test('the ACL grants what the plugins have and the pages call, reading apart from writing', () => {
+	const { read, write } = acl['luci-app-bquic'];
+	const known = methods();
+	const writing = { bquic: [ 'fetch' ], wifirr: [ 'pause', 'resume' ] };
+
+	for (const object of [ 'bquic', 'wifirr' ]) {
+		assert.deepEqual(write.ubus[object].slice().sort(), writing[object]);
+		for (const method of [ ...read.ubus[object], ...write.ubus[object] ])
+			assert.ok(known[object].includes(method), `${object} has no ${method}`);
+		for (const method of read.ubus[object])
+			assert.ok(!writing[object].includes(method));
+	}
+	assert.ok(calls().length >= 8);
+	for (const { object, method } of calls())
+		assert.ok([ ...read.ubus[object], ...write.ubus[object] ].includes(method), `${object}.${method}`);
+});
+
+/* All options in one file: bquic check names those that it does not know. */
+function unknown(type, list) {
+	const file = path.join(tmp, `options-${type}`);
+
+	fs.writeFileSync(file, `config ${type} 'x'\n` + list.map((o) => `\toption ${o} 'x'\n`).join(''));
+	const lines = run(bquic, [ 'check', file ]).stderr.split('\n').filter((l) => l.includes('unknown option'));
+
+	return list.filter((o) => lines.some((l) => l.includes(`.${o}: unknown`)));
+}
+
+/* The options of a section type in the schema, in Go. */
+function schema(type) {
+	const text = source('package/bquic-gateway/src/internal/config/schema.go');
+	const part = text.split(/^\t\tType: +"/m).find((p) => p.startsWith(`${type}"`));
+	let list = [ ...part.matchAll(/\{Name: "(\w+)"/g) ].map((m) => m[1]);
+
+	if (type == 'profile')
+		list = [ 'base', ...[ ...source('package/bquic-gateway/src/internal/profile/params.go').matchAll(/Name: "(\w+)"/g) ].map((m) => m[1]) ];
+	assert.ok(list.length >= 3, `options of ${type} not found in schema.go`);
+	assert.deepEqual(unknown(type, [ ...list, 'no_such_option' ]), [ 'no_such_option' ]);
+
+	return list.sort();
+}
+
+test('forms and bquic check know the same options', async () => {
+	const gateway = await options('gateway', 'bquic'), relay = await options('relay', 'bquic');
+
+	for (const [ sections, type ] of [ [ gateway, 'gateway' ], [ gateway, 'site' ], [ gateway, 'profile' ], [ relay, 'relay' ], [ relay, 'profile' ] ])
+		assert.deepEqual(names(shown(sections, type)), schema(type), type);
+});
+
+test('bounds of forms and of bquic check are the same', async () => {
+	const gateway = await options('gateway', 'bquic'), relay = await options('relay', 'bquic');
+	const wrong = (type, option, value) => {
+		const file = path.join(tmp, 'bounds');
+		fs.writeFileSync(file, `config ${type} 'x'\n\toption ${option} '${value}'\n`);
+		return run(bquic, [ 'check', file ]).stderr.includes(`.${option}: `);
+	};
+	let bounds = 0;
+
+	for (const [ sections, type ] of [ [ gateway, 'profile' ], [ relay, 'relay' ] ]) {
+		for (const o of shown(sections, type)) {
+			const m = String(o.datatype).match(/range\((\d+),(\d+)\)/);
+			if (m) {
+				bounds++;
+				for (const [ value, bad ] of [ [ +m[1], false ], [ +m[2], false ], [ m[1] - 1, true ], [ +m[2] + 1, true ] ])
+					assert.equal(wrong(type, o.name, value), bad, `${type}.${o.name} ${value}`);
+			}
+			for (const value of o.kind == 'ListValue' && !/profile|base/.test(o.name) ? o.values.filter((v) => v) : [])
+				assert.equal(wrong(type, o.name, value), false, `${type}.${o.name} ${value}`);
+		}
+	}
+	assert.ok(bounds >= 10);
+});
+
+/* [ [ option, type ] ] of the init script */
+function validated() {
+	const text = source('package/wifirr-sched/files/etc/init.d/wifirr-sched');
+	const list = [ ...text.matchAll(/^\t\t'(\w+):(.*?)'(?: \\)?$/gm) ].map((m) => [ m[1], m[2] ]);
+
+	assert.ok(list.length >= 15);
+
+	return list;
+}
+
+test('forms, init script and wifirrd know the same options', async () => {
+	const flags = [ ...run(wifirrd, [ '--help' ]).stdout.matchAll(/^ {2}--([a-z-]+)/gm) ].map((m) => m[1].replace(/-/g, '_'))
+		.filter((f) => ![ 'control', 'help', 'version' ].includes(f)).concat('enabled').sort();
+
+	assert.ok(flags.length >= 15);
+	assert.deepEqual(validated().map((o) => o[0]).sort(), flags, 'init script');
+	assert.deepEqual(names(shown(await options('scheduler', 'wifirr'), 'scheduler')), flags, 'form');
+});
+
+test('bounds of form, init script and wifirrd are the same', async () => {
+	const form = shown(await options('scheduler', 'wifirr'), 'scheduler');
+	let bounds = 0;
+
+	for (const [ name, type ] of validated()) {
+		const m = type.match(/^range\((\d+),(\d+)\)$/);
+		const o = form.find((f) => f.name == name);
+
+		if (o.kind == 'ListValue' && type.startsWith('or('))
+			assert.deepEqual(o.values.map((v) => `"${v}"`).join(','), type.slice(3, -1), name);
+		if (!m || name == 'verbose')
+			continue;
+		bounds++;
+		assert.equal(o.datatype, m[0], name);
+		for (const [ value, good ] of [ [ m[1], true ], [ m[2], true ], [ m[1] - 1, false ], [ +m[2] + 1, false ] ]) {
+			const flag = `--${name.replace(/_/g, '-')}`;
+			/* no such device: what is complained about last is the device, not the flag */
+			const complaint = run(wifirrd, [ '--device', 'nosuchdev0', `${flag}=${value}` ]).stderr;
+			assert.equal(complaint.includes(`${flag} `), !good, `${flag} ${value}: ${complaint}`);
+		}
+	}
+	assert.ok(bounds >= 8);
+});
+
+test('defaults that the init script and the pages show are those of the daemons', async () => {
+	const init = source('package/bquic-gateway/files/etc/init.d/bquic-gateway');
+	const go = source('package/bquic-gateway/src/internal/config/schema.go');
+	const value = (name) => go.match(new RegExp(`\\{Name: "${name}".*?Default: \\[\\]string\\{"([^"]*)"\\}`))?.[1];
+
+	assert.ok(init.includes(`config_get listen "$1" listen ${value('listen')}`));
+	assert.ok(init.includes(`config_get state_dir "$1" state_dir ${value('state_dir')}`));
+	assert.ok(init.includes(`config_get port "$1" port ${value('port')}`));
+	const mesh = go.match(/meshPrefixes = \[\]string\{(.*)\}/)[1].replace(/[",]/g, '');
+	assert.ok(init.includes(`config_get from "$1" mesh '${mesh}'`));
+	const gateway = shown(await options('gateway', 'bquic'), 'gateway');
+	for (const o of [ 'listen', 'state_dir', 'status_socket' ])
+		assert.equal(gateway.find((f) => f.name == o).placeholder, value(o), o);
+});
+
+test('every text is in the template and translated, with the same placeholders', () => {
+	assert.equal(fs.readFileSync(path.join(po.app, 'po/templates/bquic.pot'), 'utf8'), po.template(),
+		'po/templates/bquic.pot is old: node luci-app-bquic/test/po.js');
+	const texts = [ ...po.texts().keys() ].sort();
+	const places = (s) => s.match(/%(\.\d)?[sdft%]/g) ?? [];
+
+	assert.ok(texts.length > 100);
+	for (const language of po.languages) {
+		const catalog = po.catalog(`po/${language}/bquic.po`);
+
+		catalog.delete('');
+		assert.deepEqual([ ...catalog.keys() ].sort(), texts, language);
+		for (const [ id, text ] of catalog) {
+			assert.ok(text, `${language}: ${id}`);
+			assert.deepEqual(places(text), places(id), `${language}: ${id}`);
+		}
+	}
+});
+
+test('texts outside of _() are only names and units', () => {
+	for (const file of po.files('htdocs', '.js'))
+		po.walk(po.parse(file), (node) => {
+			if (node.type != 'CallExpression' || node.callee.name != 'E' || node.arguments[2]?.type != 'ArrayExpression')
+				return;
+			for (const child of node.arguments[2].elements)
+				if (child?.type == 'Literal')
+					assert.match(child.value, /^\s*$/, `${file}:${child.loc.start.line}`);
+		});
+});
