@@ -347,15 +347,29 @@ def contenders(caddy_binary: pathlib.Path | None = None) -> dict[str, Callable[[
     return runs
 
 
+def cpu_waited() -> float:
+    """Seconds, since the machine began, in which some process waited for a CPU
+    (pressure stall information); 0 where the kernel does not tell. The emulator
+    keeps up on a busy machine, having real-time priority: the ends may not."""
+    try:
+        some = pathlib.Path("/proc/pressure/cpu").read_text().splitlines()[0]
+    except OSError:
+        return 0.0
+    return int(some.rpartition("total=")[2]) / 1e6
+
+
 def kept_up(medium: Medium, run: Callable[[], Any], note: Callable[[str], None] = progress) -> tuple[Any, dict[str, Any], int]:
     """Runs until the emulator kept up meanwhile. Returns what the run returned,
     what the medium saw of it, and how many runs were discarded before."""
     for discarded in range(MOST_RETRIES + 1):
         medium.mark()
+        waited, begun = cpu_waited(), time.monotonic()
         result = run()
+        pressure = (cpu_waited() - waited) / (time.monotonic() - begun)
         window = medium.mark()
         if isinstance(result, Download) and "window" in result.details:
             window = result.details.pop("window")  # it looked itself
+        window["cpu_pressure"] = pressure
         if window["lag_ms"] < LAG_LIMIT_MS:
             return result, window, discarded
         note(f"  discarded: the emulator lagged by {window['lag_ms']:.1f} ms in the mean")
@@ -386,6 +400,7 @@ def measure(servers: Servers, contender: str, run: Callable[[Servers], Download]
         "ipt_below_100us": _rounded(ipt),
         "ampdu": _rounded(down.get("mpdus_per_ampdu")),
         "lag_ms": _rounded(window["lag_ms"]),
+        "cpu_pressure": round(window["cpu_pressure"], 4),
         "retries": discarded,
         "ap": mesh.ap if mesh.kind.wireless else None,
         "bytes": result.bytes,

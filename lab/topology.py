@@ -7,6 +7,12 @@ from lab.medium import Kind, Medium
 from lab.namespaces import Lab
 
 
+def warm_up(lab: Lab, namespace: str, target: str) -> None:
+    """Makes WiFi's block-ack agreements both ways: a burst and its echo. The
+    first one may wait for 0.2 s, and an agreement made under load for longer."""
+    lab.run(namespace, "ping", "-q", "-c", "60", "-l", "30", "-i", "0.01", "-s", "1400", "-w", "10", target)
+
+
 class Mesh:
     """phone -- node ~~~ medium ~~~ gateway -- origin
 
@@ -42,8 +48,10 @@ class Mesh:
         lab.route(self.node, "default", self.GATEWAY)
         lab.route(self.gateway, "10.77.1.0/24", self.NODE_MESH)
         lab.route(self.origin, "default", self.GATEWAY_WIRE)
-        # Neighbours are known and the WiFi's block-ack agreements made before anything is measured.
-        lab.run(self.phone, "ping", "-q", "-c", "5", "-i", "0.05", "-w", "10", self.ORIGIN)
+        # Neighbours are known before anything is measured.
+        lab.run(self.phone, "ping", "-q", "-c", "2", "-i", "0.05", "-w", "10", self.ORIGIN)
+        if kind.wireless:
+            warm_up(lab, self.phone, self.ORIGIN)
 
 
 class Cell:
@@ -65,10 +73,8 @@ class Cell:
         self.medium = Medium(lab, flags, [f"{name}/{self.DEVICE}" for name in everyone])
         for i, name in enumerate(everyone):
             lab.address(name, self.DEVICE, f"{self.address(i)}/24")
-        # As in Mesh; one after the other.
-        for i, name in enumerate(self.stations, 1):
-            lab.run(name, "ping", "-q", "-c", "3", "-i", "0.05", "-w", "10", self.address(0))
-            lab.run(self.ap, "ping", "-q", "-c", "3", "-i", "0.05", "-w", "10", self.address(i))
+        for name in self.stations:
+            warm_up(lab, name, self.address(0))
 
     @staticmethod
     def address(index: int) -> str:

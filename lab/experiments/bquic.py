@@ -21,6 +21,7 @@ import pathlib
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
@@ -52,6 +53,8 @@ FAIRNESS_QUEUES = ["mac80211", "fifo"]
 FAIRNESS_SECONDS = 30.0
 FAIRNESS_START_SECONDS = 1.0  # both flows run by then
 ENDLESS_BYTES = 2 << 30  # more than the link carries in that time
+
+BUSY_PRESSURE = 0.5  # of the time; a run on a machine of its own has less on 2 cores
 
 ACK_AFTER = 100  # packets that bquic-2019 acknowledges two by two (profile option ack_after)
 
@@ -98,12 +101,23 @@ def downloads(args: argparse.Namespace, repetition: int, common: Row, rows: list
             mesh = Mesh(lab, medium.MEDIA[name], hops, seed=repetition)
             servers = measure.Servers(lab, mesh, size)
             for contender in missing:
-                row = measure.measure(servers, contender, runs[contender])
+                row = tried(lambda: measure.measure(servers, contender, runs[contender]))
                 row["stats"] = statistics_of(row.pop("details"))
                 rows.append({**keys[contender], **row, "seed": repetition, "commit": measure.commit()})
                 results.write(UNFINISHED, rows)
                 progress(f"{repetition}/{args.repetitions} {name} {hops} hop{'s' * (hops > 1)} {contender}:"
                          f" {row['mbps']:.1f} Mbit/s, lag {row['lag_ms']:.2f} ms")
+
+
+def tried(run: Callable[[], Row]) -> Row:
+    """Once more after a failure, which the row then tells."""
+    try:
+        return {**run(), "failures": 0}
+    except measure.TooSlow:
+        raise
+    except namespaces.Failed as error:
+        progress(f"  FAILED, once more: {error}")
+        return {**run(), "failures": 1}
 
 
 def statistics_of(details: Row) -> Row:
@@ -136,7 +150,8 @@ def fairness(args: argparse.Namespace, repetition: int, common: Row, rows: list[
             row = {
                 **key, "mbps": round(own, 3), "mbps_tcp": round(tcp, 3), "jain": round(jain, 4),
                 "data_per_ack": None, "ipt_below_100us": None, "ampdu": round(window["down"]["mpdus_per_ampdu"], 4),
-                "lag_ms": round(window["lag_ms"], 4), "retries": discarded, "seed": repetition,
+                "lag_ms": round(window["lag_ms"], 4), "cpu_pressure": round(window["cpu_pressure"], 4),
+                "retries": discarded, "seed": repetition,
                 "commit": measure.commit(),
             }
             rows.append(row)
@@ -207,11 +222,17 @@ def report(rows: list[Row]) -> str:
                 f"{middle / stock:.3f}" if stock else "-",
                 number(median(some, "data_per_ack")), number(median(some, "ipt_below_100us"), ".0%"),
                 number(median(some, "ampdu")), str(len(some)), str(sum(r["retries"] for r in some)),
+                str(sum(r["failures"] for r in some)),
             ])
     text = results.table(
-        ["medium", "contender", "Mbit/s", "range", "/standard", "data/ACK", "<100us", "MPDU/A-MPDU", "runs", "discarded"],
+        ["medium", "contender", "Mbit/s", "range", "/standard", "data/ACK", "<100us", "MPDU/A-MPDU", "runs", "discarded",
+         "failed"],
         lines,
     )
+    busy = sum(r["cpu_pressure"] > BUSY_PRESSURE for r in rows)
+    if busy:
+        text += (f"\n\n{busy} of {len(rows)} runs shared the machine with other work (some process waited for a CPU in more"
+                 f" than {BUSY_PRESSURE:.0%} of the time): the ends may have been slower than the medium.")
     fair = [r for r in rows if r["kind"] == "fairness"]
     if fair:
         text += "\n\n" + results.table(

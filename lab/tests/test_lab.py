@@ -92,7 +92,7 @@ s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.connect((sys.argv[1], 9))
 spacing, packets = float(sys.argv[2]), int(sys.argv[3])
 s.setsockopt(17, 103, 1472)  # UDP_SEGMENT: a burst is one call, and leaves at once on a busy machine too
-for i in range(int(3 / spacing)):
+for i in range(int(2 / spacing)):
     try: s.send(bytes(1472 * packets))
     except ConnectionRefusedError: pass
     time.sleep(spacing)
@@ -170,7 +170,7 @@ def test_cell(lab: namespaces.Lab, standard: str, stations: int) -> None:
     cell.medium.mark()
     lab.run(cell.ap, sys.executable, "-c", BURSTS, cell.address(1), "0.04", "20")
     window = cell.medium.mark()
-    assert window["down"]["delivered_bytes"] > 1_000_000
+    assert window["down"]["delivered_bytes"] > 600_000
     aggregate = window["down"]["mpdus_per_ampdu"]
     assert aggregate > 4 if standard == "11n" else aggregate == 1
 
@@ -234,7 +234,7 @@ def test_targets_are_judged() -> None:
 
     def rows(bquic: float) -> list[results.Row]:
         def speed(contender: str, mbps: float) -> results.Row:
-            return row(kind="download", hops=3, contender=contender, mbps=mbps, retries=0, stats={})
+            return row(kind="download", hops=3, contender=contender, mbps=mbps, retries=0, failures=0, cpu_pressure=0.1, stats={})
 
         return [speed("standard", 10.0), speed("tcp", 11.0), speed("bquic", bquic)]
 
