@@ -31,7 +31,7 @@ def bed():
 
 @pytest.fixture
 def daemon(bed):
-    d = bed.daemon(*OPTIONS).ready()
+    d = bed.daemon(*OPTIONS).ready(90)
     yield d
     d.remove()
 
@@ -45,7 +45,7 @@ def all_full(bed):
 
 
 def wait_turns(bed):
-    wait_for(lambda: sorted(bed.weights().values()) == [LOW] * (STATIONS - 1) + [FULL], "one station of full weight", 30)
+    wait_for(lambda: sorted(bed.weights().values()) == [LOW] * (STATIONS - 1) + [FULL], "one station of full weight")
 
 
 class Capture:
@@ -75,7 +75,7 @@ class Capture:
     def __exit__(self, *_):
         self.settle()
         self.tcpdump.terminate()
-        self.tcpdump.communicate(timeout=20)
+        self.tcpdump.communicate(timeout=60)
         self.bed.ap("ip", "link", "del", "nlmon0")
 
     def messages(self, family):
@@ -109,7 +109,7 @@ def test_messages_are_those_of_iw(bed, daemon):
     family = nl80211_family(bed)
     with Capture(bed) as capture, Load(bed, bed.stations, 100):
         wait_turns(bed)
-        wait_for(lambda: all(c["active_ms"] for c in daemon.clients().values()), "every client had its turn", 60)
+        wait_for(lambda: all(c["active_ms"] for c in daemon.clients().values()), "every client had its turn")
         assert daemon.stop() == 0
     ours = set(capture.messages(family))
     with Capture(bed) as capture:
@@ -129,7 +129,7 @@ def test_weights_and_rts_are_given_back(bed, daemon):
     with Load(bed, bed.stations, 100):
         wait_turns(bed)
         wait_for(lambda: rts(bed), "RTS threshold set")
-    wait_for(lambda: all_full(bed) and not rts(bed), "weights and RTS as before when there is no load", 30)
+    wait_for(lambda: all_full(bed) and not rts(bed), "weights and RTS as before when there is no load")
     with Load(bed, bed.stations, 100):
         wait_turns(bed)
         assert daemon.stop() == 0
@@ -141,7 +141,7 @@ def test_own_weights_of_stations_are_given_back(bed):
     own = {s.mac: weight for s, weight in zip(bed.stations, (1, 1, 100, FULL))}
     for mac, weight in own.items():
         bed.ap("iw", "dev", "wlan0", "station", "set", mac, "airtime_weight", str(weight))
-    d = bed.daemon(*OPTIONS).ready()
+    d = bed.daemon(*OPTIONS).ready(90)
     with Load(bed, bed.stations, 100):
         wait_turns(bed)
         assert d.stop() == 0
@@ -158,7 +158,7 @@ def test_killed_and_started_again(bed, daemon):
     assert not all_full(bed)
     again = bed.daemon(*OPTIONS, "--control", daemon.control)
     again.control = daemon.control
-    again.ready()
+    again.ready(90)
     wait_for(lambda: all_full(bed) and not rts(bed), "remains of the killed one put right")
     assert again.stop() == 0
 
@@ -167,17 +167,17 @@ def test_returning_station_is_scheduled_again(bed, daemon):
     with Load(bed, bed.stations, 100):
         wait_turns(bed)
         bed.stations[0].leave()
-        wait_for(lambda: len(bed.weights()) == STATIONS - 1, "station gone", 20)
+        wait_for(lambda: len(bed.weights()) == STATIONS - 1, "station gone")
         bed.stations[0].join()
-        wait_for(lambda: len(bed.weights()) == STATIONS, "station back", 20)
+        wait_for(lambda: len(bed.weights()) == STATIONS, "station back")
         wait_turns(bed)
-        wait_for(lambda: bed.weights()[bed.stations[0].mac] == LOW, "returned station throttled", 30)
+        wait_for(lambda: bed.weights()[bed.stations[0].mac] == LOW, "returned station throttled")
     assert daemon.status()["backend"] == "airtime", daemon.text()
     assert daemon.status()["counters"]["restarts"] == 0, daemon.text()
 
 
 def test_steps_aside_for_another_program(bed):
-    d = bed.daemon("--backend", "auto", "--rate", "2000", "--engage", "always", "--active", "1").ready()
+    d = bed.daemon("--backend", "auto", "--rate", "2000", "--engage", "always", "--active", "1").ready(90)
     assert d.status()["backend"] == "airtime"
 
     def other_program():
@@ -185,7 +185,7 @@ def test_steps_aside_for_another_program(bed):
         return d.status()["backend"] == "htb"
     with Load(bed, bed.stations, 100):
         wait_turns(bed)
-        wait_for(other_program, "fallback to htb", 30)
+        wait_for(other_program, "fallback to htb")
     assert "another program" in d.status()["refused"]
     assert bed.weights()[bed.stations[0].mac] == 77
     assert d.stop() == 0

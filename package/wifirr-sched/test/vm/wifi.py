@@ -16,7 +16,8 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from bed import WIFIRRD, Daemon, Netns, run, wait_for  # noqa: E402,F401
+import bed as middlebox  # noqa: E402
+from bed import WIFIRRD, Daemon, Netns, run  # noqa: E402,F401
 
 HOSTAPD = """\
 interface=wlan0
@@ -27,6 +28,11 @@ channel=1
 ieee80211n=1
 wmm_enabled=1
 """
+
+
+def wait_for(condition, what):
+    """Long enough for an emulated machine on a busy one."""
+    return middlebox.wait_for(condition, what, 90)
 
 
 class Station(Netns):
@@ -80,16 +86,16 @@ class Bed:
             f.write(HOSTAPD)
         log = open(os.path.join(self.dir, "hostapd.log"), "w")
         self.hostapd = self.ap.popen("hostapd", path, stdout=log, stderr=log)
-        wait_for(lambda: "type AP" in self.ap("iw", "dev", "wlan0", "info").stdout, "access point", 20)
+        wait_for(lambda: "type AP" in self.ap("iw", "dev", "wlan0", "info").stdout, "access point")
 
     def stop_ap(self):
         self.hostapd.terminate()
-        self.hostapd.wait(timeout=20)
+        self.hostapd.wait(timeout=60)
 
     def join_all(self):
         for s in self.stations:
             s.join()
-        wait_for(lambda: len(self.associated()) == len(self.stations), "all stations associated", 60)
+        wait_for(lambda: len(self.associated()) == len(self.stations), "all stations associated")
 
     def associated(self):
         dump = self.ap("iw", "dev", "wlan0", "station", "dump").stdout
