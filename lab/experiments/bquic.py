@@ -167,12 +167,12 @@ def share(servers: measure.Servers, contender: str, seconds: float) -> tuple[flo
     port = url.split(":")[2].split("/")[0]
     lab.run(phone, "nft", "-f", "-", stdin=f"""
 table inet count {{
-	counter udp {{ }}
-	counter tcp {{ }}
+	counter own_flow {{ }}
+	counter tcp_flow {{ }}
 	chain in {{
 		type filter hook input priority 0;
-		udp sport {port} counter name udp
-		tcp sport {port} counter name tcp
+		udp sport {port} counter name own_flow
+		tcp sport {port} counter name tcp_flow
 	}}
 }}""")
 
@@ -196,7 +196,7 @@ table inet count {{
             namespaces.stop(flow)
         lab.run(phone, "nft", "delete", "table", "inet", "count")
         time.sleep(1)  # what is on its way arrives
-    own, tcp = ((after[k] - before[k]) * 8 / took / 1e6 for k in ("udp", "tcp"))
+    own, tcp = ((after[k] - before[k]) * 8 / took / 1e6 for k in ("own_flow", "tcp_flow"))
     return own, tcp
 
 
