@@ -151,7 +151,7 @@ config site
 	for _, v := range g.MeshProfile.Values {
 		names = append(names, v.Param)
 	}
-	if slices.Sort(names); len(slices.Compact(slices.Clone(names))) != len(names) || !slices.Contains(names, "loss_eighths") {
+	if slices.Sort(names); len(slices.Compact(slices.Clone(names))) != len(names) || !slices.Contains(names, "fast_pmtu") {
 		t.Errorf("values of %q", names)
 	}
 }
