@@ -48,7 +48,8 @@ type Config struct {
 	Interfaces  []string // whose clients' connections are taken
 	Exclude     []netip.Prefix
 	// Limit is the number of connections held at a time; beyond it, the kernel
-	// forwards them as if there were no relay. Default: 2000.
+	// forwards them as if there were no relay. Default: one per 64 KiB of the
+	// machine's memory, at most 2000.
 	Limit int
 }
 
@@ -56,7 +57,9 @@ type Config struct {
 const DefaultPort = 12443
 
 const (
-	defaultLimit   = 2000
+	// A carried connection takes about 30 KB, and some more in the kernel.
+	maxLimit       = 2000
+	memoryPerLimit = 64 << 10
 	maxConnections = 8
 
 	keepAlive = time.Second
@@ -127,7 +130,7 @@ func (c Config) withDefaults() (Config, error) {
 		}
 	}
 	if c.Limit == 0 {
-		c.Limit = defaultLimit
+		c.Limit = int(min(maxLimit, memory()/memoryPerLimit))
 	}
 	if c.Limit < 0 {
 		return c, fmt.Errorf("limit: %d is negative", c.Limit)
@@ -169,12 +172,7 @@ func (c *Config) tlsConfig() (*tls.Config, error) {
 }
 
 func (c *Config) quicConfig() *quic.Config {
-	window := uint64(maxWindows)
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err == nil {
-		window = min(window, uint64(info.Totalram)*uint64(info.Unit)/8)
-	}
-	window /= uint64(c.Connections)
+	window := min(maxWindows, memory()/8) / uint64(c.Connections)
 	return &quic.Config{
 		HandshakeIdleTimeout:           handshakeTimeout,
 		MaxIdleTimeout:                 closeTimeout,
@@ -186,4 +184,13 @@ func (c *Config) quicConfig() *quic.Config {
 		MaxConnectionReceiveWindow:     window,
 		Burst:                          c.Burst,
 	}
+}
+
+// memory returns the size of the machine's memory in bytes.
+func memory() uint64 {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 64 << 20 // the least that bquic is made for
+	}
+	return uint64(info.Totalram) * uint64(info.Unit)
 }

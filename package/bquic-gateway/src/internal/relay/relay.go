@@ -301,7 +301,9 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, targ
 		defer r.carried.now.Add(-1)
 		r.carried.total.Add(1)
 		r.carried.bytes.ToStream.Add(uint64(sent))
-		err = tunnel.Splice(client, first[sent:], str, &r.carried.bytes)
+		rest := slices.Clone(first[sent:]) // mostly nothing, while first would stay as long as the tunnel
+		first, early = nil, nil
+		err = tunnel.Splice(client, rest, str, &r.carried.bytes)
 		r.logger.Debug("connection ended", "target", target, "error", err)
 		return nil, true
 	}
