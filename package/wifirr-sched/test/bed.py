@@ -99,7 +99,8 @@ class Daemon:
         return self.ask("status") or {}
 
     def clients(self):
-        return {c["client"]: c for c in self.ask("clients")["clients"]}
+        answer = self.ask("clients") or {"clients": []}
+        return {c["client"]: c for c in answer["clients"]}
 
     def ready(self, seconds=20):
         def up():
