@@ -444,3 +444,58 @@ func TestIdleMemory(t *testing.T) {
 	}
 	t.Logf("idle: %d KiB", rss)
 }
+
+// TestRelay runs the relay in a network namespace of its own, where it finds no gateway.
+func TestRelay(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("must be root: the relay takes connections with nftables, in a network namespace of its own")
+	}
+	dir := t.TempDir()
+	conf := write(t, dir, "conf", fmt.Sprintf(`config relay 'relay'
+	option enabled '1'
+	option gateway '192.0.2.1:8443'
+	option pin 'sha256/AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8='
+	option token 'abcdefgh'
+	option profile 'bquic_2'
+	option status_socket '%s/sock'
+config profile 'bquic_2'
+	option base 'bquic'
+`, dir))
+	cmd := exec.Command(binary, "relay", "--config", conf)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var out string
+	for range 500 {
+		var code int
+		if out, _, code = bquic(t, "status", "--config", conf); code == 0 {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	var st struct {
+		Role, Version, Profile, State, Gateway string
+		PID                                    int
+	}
+	if err := json.Unmarshal([]byte(out), &st); err != nil || st.Role != "relay" || st.Version != "1.2.3" || st.Profile != "bquic_2" ||
+		st.PID != cmd.Process.Pid || st.Gateway != "192.0.2.1:8443" || st.State != "away" {
+		t.Errorf("%v: %s", err, out)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after SIGTERM: %v\n%s", err, stderr.String())
+	}
+
+	noCA := write(t, dir, "no_ca", strings.Replace(`config relay
+	option enabled 1
+	option gateway a:1
+	option token abcdefgh
+	option ca DIR/none
+`, "DIR", dir, 1))
+	fails(t, 2, fmt.Sprintf("bquic relay: %s: relay.ca: open %s/none: no such file or directory", noCA, dir), "relay", "--config", noCA)
+}

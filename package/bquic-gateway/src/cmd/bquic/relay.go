@@ -4,6 +4,8 @@ package main
 
 import (
 	"context"
+	"os"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -12,6 +14,16 @@ import (
 )
 
 var relayCommand = command{"relay", "", "carries clients' TCP connections to a gateway", runRelay}
+
+// relayStatus begins as the gateway's status does.
+type relayStatus struct {
+	Role    string  `json:"role"`
+	Version string  `json:"version"`
+	Uptime  float64 `json:"uptime_s"`
+	PID     int     `json:"pid"`
+	Profile string  `json:"profile"`
+	relay.Status
+}
 
 func runRelay(ctx context.Context, args []string) error {
 	f := newFlags("relay")
@@ -36,7 +48,12 @@ func runRelay(ctx context.Context, args []string) error {
 	}
 	defer socket.Close()
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return socket.Run(ctx, r.Status) })
+	started := time.Now()
+	group.Go(func() error {
+		return socket.Run(ctx, func() any {
+			return relayStatus{"relay", version, time.Since(started).Seconds(), os.Getpid(), cfg.Relay.Profile.Name, r.Status().(relay.Status)}
+		})
+	})
 	group.Go(func() error { return r.Run(ctx) })
 	return group.Wait()
 }
