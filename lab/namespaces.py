@@ -16,7 +16,11 @@ import time
 from types import FrameType
 
 PREFIX = "lab"  # of namespaces: lab<pid>-<name>
+# Other work on the machine shall not be measured. Where the kernel groups
+# processes by session (sched_autogroup), niceness counts within a group only,
+# and the group has its own: every command gets a session, and sets it.
 NICE = -15
+OWN_GROUP = ("sh", "-c", f'(echo {NICE} >/proc/self/autogroup) 2>/dev/null; exec "$@"', "sh")
 STOP_SECONDS = 5  # a process has that long to end by itself
 
 CUBIC = ("congctl", "cubic")  # of a route
@@ -80,7 +84,6 @@ class Lab:
         if os.geteuid() != 0:
             raise Failed("must be root, for network namespaces")
         remove_stale()
-        # Inherited by all that runs here: other work on the machine shall not be measured.
         os.setpriority(os.PRIO_PROCESS, 0, NICE)
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
         return self
@@ -124,8 +127,8 @@ class Lab:
         """Runs a command in a namespace and returns its output; raises Failed."""
         try:
             done = subprocess.run(
-                ["ip", "netns", "exec", namespace, *command],
-                input=stdin, capture_output=True, text=True, timeout=timeout,
+                [*OWN_GROUP, "ip", "netns", "exec", namespace, *command],
+                input=stdin, capture_output=True, text=True, timeout=timeout, start_new_session=True,
             )
         except subprocess.TimeoutExpired:
             raise Failed(f"{' '.join(command)}: did not end within {timeout:.0f} s") from None
@@ -137,16 +140,16 @@ class Lab:
         """Starts a process, in the host's namespace if none is named. LOG in
         our directory gets its stderr, and its stdout unless there are pipes."""
         if namespace:
-            # ip execs the command: the process is the command itself.
+            # sh and ip exec the command: the process is the command itself.
             command = ("ip", "netns", "exec", namespace, *command)
         with open(self.dir / log, "a") as file:
             process = subprocess.Popen(
-                command,
+                [*OWN_GROUP, *command],
                 stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if pipes else file,
                 stderr=file,
                 text=True,
-                start_new_session=True,  # Ctrl-C is for us, we stop them in order
+                start_new_session=True,  # also because Ctrl-C is for us: we stop them in order
             )
         self.processes.append(process)
         return process
