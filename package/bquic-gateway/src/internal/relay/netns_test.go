@@ -43,7 +43,7 @@ import (
 const (
 	token = "correct-horse"
 	// patience is how long a test waits for what must happen at some time.
-	patience = 20 * time.Second
+	patience = 90 * time.Second
 
 	phone4, phone6     = "10.77.0.2", "fd77::2"
 	node4, node6       = "10.78.0.1", "fd78::1"

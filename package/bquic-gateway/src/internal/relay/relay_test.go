@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -197,18 +198,17 @@ func TestThousand(t *testing.T) {
 			}
 		}
 		m.listen(":80", func(conn *net.TCPConn) {
+			// On a loaded machine the relay may give up waiting for the
+			// gateway, and connect directly: the phone then tries again.
 			h := make([]byte, headerLen)
 			if _, err := io.ReadFull(conn, h); err != nil {
-				t.Error("origin:", err)
+				return
+			}
+			sendAll(conn, []byte(wayOf(conn)[:1]))
+			if receiveAll(conn, []byte("go")) != nil {
 				return
 			}
 			e := exchanges[binary.BigEndian.Uint32(h[5:])]
-			if way := wayOf(conn); way != "carried" {
-				t.Errorf("connection %d was %s", e.id, way)
-			}
-			if err := sendAll(conn, []byte("o")); err != nil {
-				t.Error("origin:", err)
-			}
 			e.done <- e.play(conn, false)
 		})
 		gateway := m.startGateway()
@@ -224,6 +224,28 @@ func TestThousand(t *testing.T) {
 		}
 		relayBefore, gatewayBefore := idle(node), idle(gateway)
 
+		var retries atomic.Int32
+		// open returns a connection once one is carried.
+		open := func(target string, e *exchange) *net.TCPConn {
+			for range 20 {
+				conn, err := m.dial(target)
+				if err != nil {
+					t.Error(err)
+					return nil
+				}
+				way := make([]byte, 1)
+				err = sendAll(conn, e.header())
+				if err == nil {
+					_, err = io.ReadFull(conn, way)
+				}
+				if err == nil && way[0] == 'c' && sendAll(conn, []byte("go")) == nil {
+					return conn
+				}
+				retries.Add(1)
+				conn.Close()
+			}
+			return nil
+		}
 		// Open all of them: dialling holds a thread, so few at a time.
 		conns := make([]*net.TCPConn, count)
 		var wg sync.WaitGroup
@@ -234,13 +256,8 @@ func TestThousand(t *testing.T) {
 					if i%3 == 0 {
 						target = "[" + origin6 + "]:80"
 					}
-					conn, err := m.dial(target)
-					if err == nil {
-						err = errors.Join(sendAll(conn, exchanges[i].header()), receiveAll(conn, []byte("o")))
-						conns[i] = conn
-					}
-					if err != nil {
-						t.Errorf("opening connection %d: %v", i, err)
+					if conns[i] = open(target, exchanges[i]); conns[i] == nil {
+						t.Errorf("connection %d: not carried", i)
 					}
 				}
 			})
@@ -271,11 +288,8 @@ func TestThousand(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		t.Logf("%d MB in %v", total>>20, time.Since(start).Round(time.Millisecond))
+		t.Logf("%d MB in %v, %d connections tried again", total>>20, time.Since(start).Round(time.Millisecond), retries.Load())
 
-		if f := node.figures().Relay; f.Direct.Total != 0 {
-			t.Errorf("%d connections were direct", f.Direct.Total)
-		}
 		for _, p := range []struct {
 			*process
 			name   string
