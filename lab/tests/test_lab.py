@@ -150,6 +150,33 @@ def test_ceiling(lab: namespaces.Lab) -> None:
     assert row["ampdu"] > 20
 
 
+@pytest.mark.parametrize(
+    ("hops", "flags", "offered", "least", "most"),
+    [
+        (1, ("--streams", "2", "--width", "40"), 250, 100, 270),  # 270 Mbit/s at the PHY
+        (1, ("--mcs", "0"), 10, 3, 6.5),
+        (1, ("--standard", "11g"), 40, 15, 30),
+        (3, ("--channels", "2"), 100, 20, 33),  # two of the hops share a channel: above one channel's third
+        (5, (), 60, 5, 13),
+    ],
+)
+def test_options_set_the_ceiling(
+    lab: namespaces.Lab, monkeypatch: pytest.MonkeyPatch, hops: int, flags: tuple[str, ...], offered: float,
+    least: float, most: float
+) -> None:
+    monkeypatch.setattr(measure, "FLOOD_LOADS", (1.0,))
+    servers = measure.Servers(lab, Mesh(lab, medium.Kind("test", flags, offered, wireless=True), hops), 1000)
+    row = measure.measure(servers, "udp", measure.udp)
+    assert least < row["mbps"] < most
+
+
+def test_loss_is_repaired_by_retries(lab: namespaces.Lab) -> None:
+    mesh = Mesh(lab, medium.Kind("test", ("--loss", "0.1"), 60, wireless=True))
+    servers = measure.Servers(lab, mesh, BYTES)
+    wire = measure.measure(servers, "standard", measure.contenders()["standard"])["wire"]
+    assert 0.04 < wire["retried"] / wire["mpdus"] < 0.3
+
+
 def test_wired_loss_and_delay(lab: namespaces.Lab) -> None:
     mesh = Mesh(lab, medium.Kind("test", ("--wired", "10Mbps", "--delay", "20", "--loss", "0.2"), 10))
     out = lab.run(mesh.node, "sh", "-c", f"ping -q -c 200 -i 0.01 -W 1 {Mesh.GATEWAY} || true")

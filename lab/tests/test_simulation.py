@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulation in lab/ns3: its medium, that a seed decides everything, what its rows hold."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "lab/experiments"))
+
+import dense_download  # noqa: E402
+from lab import simulation  # noqa: E402
+
+SMALL = {"stations": 6, "file_mb": 0.2}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built():
+    simulation.build()
+
+
+@pytest.mark.parametrize("stations", [5, 10])
+def test_collisions_are_as_many_as_bianchi_says(stations):
+    done = subprocess.run([simulation.BIANCHI, f"--stations={stations}", "--seconds=3"], capture_output=True, text=True, check=True)
+    row = json.loads(done.stdout)
+    assert row["simulated"] == pytest.approx(row["model"], rel=0.1)
+
+
+@pytest.mark.parametrize("form", ["none", "wifirr", "wifirr-htb", "middlebox", "ap", "wifox"])
+def test_a_seed_decides_every_figure(form):
+    rows = [simulation.dense({**SMALL, "form": form, "seed": seed}) for seed in (1, 1, 2)]
+    assert rows[0] == rows[1]
+    assert rows[0]["worst_s"] != rows[2]["worst_s"]
+    assert rows[0]["unfinished"] == 0
+
+
+def test_scheduling_begins_with_more_demand_than_places():
+    # longer than the second for which the condition must hold
+    assert simulation.dense({**SMALL, "form": "wifirr", "file_mb": 1})["engagements"] >= 1
+    assert simulation.dense({**SMALL, "form": "wifirr", "file_mb": 1, "stations": 3})["engagements"] == 0
+
+
+@pytest.mark.parametrize("wanted", [
+    {"ap": "fifo512"}, {"phy": "11n"}, {"phy": "11n", "rts": True}, {"traffic": "browse", "upload_kbit": 100},
+    {"traffic": "spdy", "upload_kbit": 100}, {"rate_control": "aarf"}, {"neighbour_share": 0.3}, {"interactive": "ssh"},
+    {"interactive": "1000"},
+])
+def test_every_kind_of_run_ends_with_a_whole_row(wanted):
+    row = simulation.dense({**SMALL, **wanted})
+    assert {key: row[key] for key in wanted} == wanted
+    assert row["unfinished"] == 0
+    assert row["upload_delivered_kbit"] > 0
+    if "interactive" in wanted:
+        assert 0 < row["delay_median_ms"] <= row["delay_p99_ms"]
+
+
+def test_more_load_collides_more():
+    light = simulation.dense({**SMALL, "upload_kbit": 20})
+    heavy = simulation.dense({**SMALL, "stations": 20})
+    assert light["collided_share"] < heavy["collided_share"]
+
+
+@pytest.mark.parametrize("option, word", [("--form=best", "form"), ("--stations=0", "stations"), ("--upload-kbit=0", "upload-kbit")])
+def test_a_wrong_option_is_named(option, word):
+    done = subprocess.run([simulation.DENSE, option], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert word in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_airtime_weights_need_todays_ap():
+    with pytest.raises(RuntimeError, match="mac80211"):
+        simulation.dense({**SMALL, "ap": "fifo512", "form": "wifirr"})
+
+
+def test_rows_are_kept_and_reused(tmp_path):
+    path = tmp_path / "rows.json"
+    first = simulation.run([SMALL], path, 1)
+    again = simulation.run([SMALL, {**SMALL, "seed": 2}], path, 1)
+    assert again[0] == first[0]
+    assert [row["seed"] for row in simulation.read(path)] == [1, 2]
+    old = [{**row, "digest": "of other sources"} for row in again]
+    simulation.write(path, old)
+    assert simulation.run([SMALL], path, 1)[0]["digest"] == simulation.digest()
+
+
+def test_a_broken_row_is_refused(tmp_path):
+    row = simulation.dense(SMALL)
+    for key, value in [("worst_s", None), ("seed", "1"), ("rts", 0), ("best_s", row["worst_s"] + 1)]:
+        with pytest.raises(ValueError, match=key if key != "best_s" else "order"):
+            simulation.write(tmp_path / "rows.json", [{**row, key: value}])
+    assert not (tmp_path / "rows.json").exists()
+
+
+def test_committed_rows_hold_what_the_tables_need():
+    for row in simulation.read(dense_download.RESULTS):
+        simulation.check(row)
+        assert {"digest", "commit"} <= row.keys()
+
+
+def test_losses_are_told():
+    base = {**simulation.CENTRE, **dict.fromkeys(simulation.FIGURES, 1), "best_s": 1, "median_s": 2, "worst_s": 10}
+    slow = {**base, "form": "wifirr", "worst_s": 11}
+    quick = {**base, "form": "wifirr", "worst_s": 5}
+    assert dense_download.losses([base, slow])
+    assert not dense_download.losses([base, quick])
+    rival = {**base, "form": "ap", "worst_s": 4}
+    assert dense_download.losses([base, quick, rival])
