@@ -77,6 +77,11 @@ return baseclass.extend({
 		poll.add(seen, seconds);
 	},
 
+	/* What a daemon said, as text. */
+	text(value) {
+		return typeof value == 'string' || typeof value == 'number' ? String(value) : '–';
+	},
+
 	absolutePath(id, value) {
 		return !value || value.startsWith('/') || _('Must be an absolute path.');
 	},
@@ -142,12 +147,12 @@ return baseclass.extend({
 					const r = answer?.result;
 
 					if (!r) {
-						dom.content(result, [ E('p', { 'class': 'alert-message warning' }, [ String(answer?.error ?? _('No answer.')) ]) ]);
+						dom.content(result, [ E('p', { 'class': 'alert-message warning' }, [ answer?.error ? this.text(answer.error) : _('No answer.') ]) ]);
 						return;
 					}
 					dom.content(result, [ E('p', {}, [
 						_('%s answered with status %d: %d bytes at %.2f Mbit/s, handshake %.1f ms, %.1f packets per acknowledgement.')
-							.format(String(r.url), r.status, r.bytes, r.mbps, r.handshake_ms, r.data_per_ack)
+							.format(this.text(r.url), r.status, r.bytes, r.mbps, r.handshake_ms, r.data_per_ack)
 					]) ]);
 				}).catch((err) => {
 					dom.content(result, [ E('p', { 'class': 'alert-message warning' }, [ String(err.message ?? err) ]) ]);

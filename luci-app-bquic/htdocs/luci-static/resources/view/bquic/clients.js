@@ -120,8 +120,8 @@ return view.extend({
 
 			/* ordered by address, not by state: the turn moves, the rows stay */
 			this.table.update(schedulers.flatMap((s) => s.clients.filter((c) => c).map((c) => {
-				const address = String(c.client ?? '');
-				const key = `${s.device} ${address}`;
+				const address = common.text(c.client);
+				const key = `${common.text(s.device)} ${address}`;
 				const active = c.state == 'active';
 				const signal = this.signals[address.toLowerCase()];
 				const share = graph.sane(c.active_permille);
@@ -142,7 +142,7 @@ return view.extend({
 				};
 			})).sort((a, b) => a.key < b.key ? -1 : 1));
 
-			const present = new Set(schedulers.flatMap((s) => s.clients.filter((c) => c).map((c) => `${s.device} ${c.client ?? ''}`)));
+			const present = new Set(schedulers.flatMap((s) => s.clients.filter((c) => c).map((c) => `${common.text(s.device)} ${common.text(c.client)}`)));
 			for (const key of this.strips.keys())
 				if (!present.has(key))
 					this.strips.delete(key);

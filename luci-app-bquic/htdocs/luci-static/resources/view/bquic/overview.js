@@ -79,7 +79,7 @@ return view.extend({
 				E('div', { 'class': 'alert-message warning' }, [
 					E('h4', {}, [ _('Mistakes in /etc/config/bquic: running daemons keep the settings from before') ]),
 					E('ul', {}, lines.map((m) => E('li', {}, [
-						_('line %d').format(m.line) + `: ${m.section}${m.option ? '.' + m.option : ''}: ${m.text}`
+						_('line %d').format(m?.line ?? 0) + `: ${common.text(m?.section)}${m?.option ? '.' + common.text(m.option) : ''}: ${common.text(m?.text)}`
 					])))
 				])
 			] : []);
@@ -129,7 +129,7 @@ return view.extend({
 				: this.card(_('Gateway'), _('off'), '', button, E('p', {}, [ _('Serves sites and relays over HTTP/3.') ]));
 
 		return this.card(_('Gateway'), this.uptime(st.uptime_s), 'on', button,
-			E('p', {}, [ _('Listens on %s.').format(String(st.listen ?? '–')) ]),
+			E('p', {}, [ _('Listens on %s.').format(common.text(st.listen)) ]),
 			E('p', {}, [ _('Connections: %d now, %d since the start.').format(st.connections_live ?? 0, st.connections_total ?? 0) ]),
 			st.tunnels ? E('p', {}, [ _('TCP connections for relays: %d.').format(st.tunnels.open ?? 0) ]) : '');
 	},
@@ -150,9 +150,9 @@ return view.extend({
 		const up = st.state == 'up';
 
 		return this.card(_('Relay'), up ? _('connected to the gateway') : _('gateway away: connections go direct'), up ? 'on' : 'bad', button,
-			E('p', {}, [ String(st.gateway ?? '–') ]),
+			E('p', {}, [ common.text(st.gateway) ]),
 			E('p', {}, [ _('Connections: %d carried, %d direct.').format(st.carried?.now ?? 0, st.direct?.now ?? 0) ]),
-			!up && st.last_error ? E('p', {}, [ String(st.last_error) ]) : '');
+			!up && st.last_error ? E('p', {}, [ common.text(st.last_error) ]) : '');
 	},
 
 	schedulerCards(answer) {
@@ -181,9 +181,9 @@ return view.extend({
 				st.paused ? _('paused') : st.throttling ? _('clients take turns') : st.engaged ? _('would let clients take turns (dry run)') : _('watching: everyone at full speed'),
 				st.paused ? '' : 'on', button,
 				/* the daemon's own words: the decision, its value and its threshold */
-				E('p', {}, [ E('strong', {}, [ _('Why:') ]), ' ', String(st.why ?? '–') ]),
+				E('p', {}, [ E('strong', {}, [ _('Why:') ]), ' ', common.text(st.why) ]),
 				E('p', {}, [ _('Clients: %d, with demand: %d, at a time: at most %d.').format(st.clients ?? 0, st.clients_with_demand ?? 0, st.active_max ?? 0) ]),
-				st.refused ? E('p', {}, [ _('Uses %s, because: %s').format(String(st.backend), String(st.refused)) ]) : '',
+				st.refused ? E('p', {}, [ _('Uses %s, because: %s').format(common.text(st.backend), common.text(st.refused)) ]) : '',
 				E('button', {
 					'type': 'button',
 					'class': 'btn cbi-button',
@@ -252,7 +252,7 @@ return view.extend({
 			lines.push(_('Acknowledgements: one for %.1f packets, where stock QUIC sends one for 2. That is %d %% fewer frames against the data.').format(ratio, 100 * (1 - 2 / ratio)));
 		for (const s of schedulers)
 			if (s.throttling && Array.isArray(s.active))
-				lines.push(_('Air of %s: %d of %d clients with demand contend for it now.').format(String(s.device), s.active.length, s.clients_with_demand ?? 0));
+				lines.push(_('Air of %s: %d of %d clients with demand contend for it now.').format(common.text(s.device), s.active.length, s.clients_with_demand ?? 0));
 		dom.content(this.verdict, lines.map((line) => E('p', {}, [ line ])));
 	}
 });

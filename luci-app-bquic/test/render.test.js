@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+'use strict';
+// Pages in a browser: from recorded status, from hostile and from missing status.
+// UPDATE=1 writes the expected pictures anew.
+
+const assert = require('node:assert/strict');
+const fs = require('node:fs');
+const path = require('node:path');
+const { after, before, test } = require('node:test');
+const { chromium } = require('playwright-core');
+
+const resources = path.resolve(__dirname, '../htdocs/luci-static/resources');
+const recorded = JSON.parse(fs.readFileSync(path.join(__dirname, 'recorded.json'), 'utf8'));
+let browser;
+
+before(async () => {
+	browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: [ '--no-sandbox', '--disable-gpu', '--force-color-profile=srgb' ] });
+});
+after(() => browser?.close());
+
+/* Nothing is fetched from a network: every request is answered from the repository, or fails. */
+async function open(width, answers, config) {
+	const page = await browser.newPage({ viewport: { width, height: 800 } });
+	const errors = [];
+
+	page.on('pageerror', (e) => errors.push(e.message));
+	page.on('dialog', (d) => { errors.push(`dialog ${d.message()}`); d.dismiss(); });
+	await page.route('**/*', (route) => {
+		const at = new URL(route.request().url()).pathname;
+		const file = at == '/' ? path.join(__dirname, 'page.html') : path.join(resources, at.replace('/luci-static/resources/', ''));
+		return fs.existsSync(file) ? route.fulfill({ path: file }) : (errors.push(`fetched ${at}`), route.abort());
+	});
+	await page.goto('http://router.invalid/');
+	await page.addScriptTag({ path: path.join(__dirname, 'luci.js') });
+	await page.evaluate(([ sources, answers, config ]) => {
+		window.executed = false;
+		/* functions do not travel to the page */
+		if (answers.names)
+			answers.hints = { getHostnameByMACAddr: (mac) => answers.names[mac], getHostnameByIPAddr: () => null };
+		window.answers = answers;
+		window.env = window.luci((name) => sources[name], answers, config);
+	}, [ sources(), answers, config ]);
+
+	return { page, errors };
+}
+
+function sources() {
+	return Object.fromEntries(fs.readdirSync(resources, { recursive: true }).filter((f) => f.endsWith('.js'))
+		.map((f) => [ f, fs.readFileSync(path.join(resources, f), 'utf8') ]));
+}
+
+async function show(page, view, polls) {
+	await page.evaluate(async ([ view, polls ]) => {
+		const v = window.env.load(`view.bquic.${view}`);
+		document.body.append(v.render(await Promise.resolve(v.load?.()) ?? []));
+		for (let i = 0; i < polls; i++)
+			for (const poll of window.env.polls)
+				await poll();
+		await new Promise((r) => setTimeout(r, 50));
+	}, [ view, polls ]);
+}
+
+/* Compares pixels in the browser; antialiasing may differ. */
+async function compare(page, name) {
+	const file = path.join(__dirname, 'expected', `${name}.png`);
+	const shot = await page.locator('body').screenshot();
+
+	if (process.env.UPDATE) {
+		fs.mkdirSync(path.dirname(file), { recursive: true });
+		fs.writeFileSync(file, shot);
+	}
+	const url = (data) => `data:image/png;base64,${data.toString('base64')}`;
+	const { differ, painted, size } = await page.evaluate(async ([ a, b ]) => {
+		const pixels = async (src) => {
+			const image = new Image();
+			image.src = src;
+			await image.decode();
+			const canvas = new OffscreenCanvas(image.width, image.height).getContext('2d');
+			canvas.drawImage(image, 0, 0);
+			return canvas.getImageData(0, 0, image.width, image.height);
+		};
+		const [ x, y ] = [ await pixels(a), await pixels(b) ];
+		if (x.width != y.width || x.height != y.height)
+			return { differ: -1, painted: 0, size: `${x.width}x${x.height}, expected ${y.width}x${y.height}` };
+
+		const far = (a, i, b, j) => Math.abs(a[i] - b[j]) + Math.abs(a[i + 1] - b[j + 1]) + Math.abs(a[i + 2] - b[j + 2]) > 40;
+		let differ = 0, painted = 0;
+		for (let i = 0; i < x.data.length; i += 4) {
+			differ += far(x.data, i, y.data, i);
+			painted += far(y.data, i, y.data, 0); /* the first pixel is background */
+		}
+		return { differ, painted, size: `${x.width}x${x.height}` };
+	}, [ url(shot), url(fs.readFileSync(file)) ]);
+
+	assert.ok(differ >= 0, `${name}: ${size}`);
+	assert.ok(painted > 500, `${name}: the expected picture is empty`);
+	/* of what is drawn, not of the background */
+	assert.ok(differ <= painted * 0.05, `${name}: ${differ} of ${painted} drawn pixels differ`);
+}
+
+const config = {
+	bquic: { gateway: { '.type': 'gateway', enabled: '1' }, relay: { '.type': 'relay', enabled: '1', gateway: 'g', token: 't' } },
+	wifirr: { ap0: { '.type': 'scheduler', '.name': 'ap0', device: 'phy0-ap0', enabled: '1' } }
+};
+
+test('graph: the expected picture', async () => {
+	const { page, errors } = await open(400, {}, {});
+
+	await page.evaluate(() => {
+		const g = window.env.load('bquic.graph').create('t', 'bit/s', [ 'a', 'b' ], 100);
+		document.body.className = 'shapes';
+		document.body.append(g.element);
+		for (let i = 0; i < 140; i++)
+			g.push(i % 50 < 45 ? 60 + 50 * Math.sin(i / 9) : null, 2 * i);
+	});
+	await compare(page, 'graph');
+	assert.deepEqual(errors, []);
+});
+
+test('table: the expected picture, rows stay in place', async () => {
+	const { page, errors } = await open(700, {}, {});
+	const same = await page.evaluate(() => {
+		const t = window.env.load('bquic.table').create([ { title: 'a' }, { title: 'b', number: true } ], 'none');
+		const rows = (active) => [ 'x', 'y', 'z' ].map((key, i) => ({ key, active: i == active, cells: [ `name ${key}`, i ] }));
+		document.body.className = 'shapes';
+		document.body.append(t.element);
+		t.update(rows(0));
+		const before = [ ...t.element.querySelectorAll('tbody tr') ];
+		t.update(rows(1));
+		return before.every((row, i) => row === t.element.querySelectorAll('tbody tr')[i]);
+	});
+	assert.ok(same, 'rows were made anew');
+	await compare(page, 'table');
+	await page.evaluate(() => { document.body.className = 'shapes dark'; });
+	await compare(page, 'table-dark');
+	assert.deepEqual(errors, []);
+});
+
+test('graph: what no graph can show is a gap; numbers stay readable', async () => {
+	const { page, errors } = await open(400, {}, {});
+	const { points, texts } = await page.evaluate(() => {
+		const graph = window.env.load('bquic.graph');
+		const g = graph.create('t', 'B', [ 'a' ], 1);
+		for (const v of [ undefined, null, NaN, Infinity, -1, '5', {}, [], true, 3 ])
+			g.push(v);
+		return {
+			points: g.element.querySelector('polyline').getAttribute('points'),
+			texts: [ 0, 999, 1000, 12345678, Number.MAX_SAFE_INTEGER, 1e300, null ].map((v) => graph.format(v, 'B'))
+		};
+	});
+
+	assert.equal(points.split(' ').length, 1, points);
+	assert.doesNotMatch(points, /NaN|Infinity/);
+	assert.deepEqual(texts.slice(0, 4).map((t) => t.replace('\u00a0', ' ')), [ '0 B', '999 B', '1.0 kB', '12.3 MB' ]);
+	for (const text of texts)
+		assert.ok(text.length < 14, text);
+	assert.deepEqual(errors, []);
+});
+
+test('overview and clients from recorded status', async () => {
+	for (const width of [ 390, 1200 ]) {
+		const { page, errors } = await open(width, recorded, config);
+
+		await show(page, 'overview', 3);
+		const text = await page.textContent('body');
+		for (const part of [ 'connected to the gateway', 'clients take turns', recorded['wifirr.status'].schedulers[0].why, 'Switch off', 'Pause all' ])
+			assert.ok(text.includes(part), `${part} in ${text}`);
+		assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), `wider than ${width}`);
+
+		/* by keyboard: every button is reached in order */
+		const buttons = await page.locator('button').count();
+		const reached = new Set();
+		for (let i = 0; i < buttons + 10; i++) {
+			await page.keyboard.press('Tab');
+			reached.add(await page.evaluate(() => [ ...document.querySelectorAll('button') ].indexOf(document.activeElement)));
+		}
+		reached.delete(-1);
+		assert.equal(reached.size, buttons);
+		assert.deepEqual(errors, []);
+		await page.close();
+
+		const clients = await open(width, recorded, config);
+		await show(clients.page, 'clients', 3);
+		const active = recorded['wifirr.clients'].schedulers[0].clients.filter((c) => c.state == 'active').length;
+		assert.equal(await clients.page.locator('tr.active').count(), active);
+		assert.equal(await clients.page.locator('tbody tr').count(), recorded['wifirr.clients'].schedulers[0].clients.length);
+		assert.ok(await clients.page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), `wider than ${width}`);
+		assert.deepEqual(clients.errors, []);
+		await clients.page.close();
+	}
+});
+
+/* Every string of an answer becomes this. */
+const markup = '<img src=x onerror="window.executed=true"><script>window.executed=true</script>"\'`$(id)\n%s%d&lt;';
+function poison(value) {
+	if (typeof value == 'string')
+		return markup;
+	if (Array.isArray(value))
+		return value.map(poison);
+	if (value && typeof value == 'object')
+		return Object.fromEntries(Object.entries(value).map(([ k, v ]) => [ k, poison(v) ]));
+
+	return value;
+}
+
+/* Nothing is executed; where text is shown, it is shown as it is. */
+async function harmless(page, errors, wants) {
+	await page.waitForTimeout(100);
+	assert.equal(await page.evaluate(() => window.executed), false);
+	assert.equal(await page.locator('img, body script:not([src])').count() - await page.evaluate(() => [ ...document.scripts ].filter((s) => s.parentNode == document.body && !s.src).length), 0);
+	const text = (await page.textContent('body')).replace(/\s+/g, ' ');
+	assert.equal(text.includes(markup.replace(/\s+/g, ' ')), wants, text.slice(0, 400));
+	assert.deepEqual(errors, []);
+}
+
+test('hostile status: nothing is executed, all is shown as it is', async () => {
+	const hostile = poison(recorded);
+	const names = Object.fromEntries(recorded['wifirr.clients'].schedulers[0].clients.map((c) => [ c.client, markup ]));
+
+	/* so that the answers meet their sections */
+	for (const s of hostile['wifirr.status'].schedulers)
+		s.device = markup;
+	hostile['bquic.relay'] = null;
+	hostile['bquic.check'] = { ok: false, mistakes: [ { line: 3, section: markup, option: markup, text: markup } ] };
+	const bad = structuredClone(config);
+	bad.wifirr.ap0.device = markup;
+
+	for (const view of [ 'overview', 'clients' ]) {
+		const { page, errors } = await open(1200, { ...hostile, names: { ...names, [markup]: markup } }, bad);
+		await show(page, view, 3);
+		await harmless(page, errors, true);
+		await page.close();
+	}
+});
+
+test('status with fields missing, of other types, and with huge numbers', async () => {
+	const wrecks = [ (v) => undefined, (v) => null, (v) => 1e308, (v) => -1, (v) => 'x', (v) => [], (v) => ({}), (v) => Number.MAX_SAFE_INTEGER ];
+
+	/* each leaf in turn is wrecked, and each object */
+	function wreck(value, how) {
+		if (value && typeof value == 'object' && !Array.isArray(value))
+			return Object.fromEntries(Object.entries(value).map(([ k, v ]) => [ k, v && typeof v == 'object' ? wreck(v, how) : how(v) ]));
+		if (Array.isArray(value))
+			return value.map((v) => v && typeof v == 'object' ? wreck(v, how) : how(v));
+		return how(value);
+	}
+	const answers = wrecks.map((how) => Object.fromEntries(Object.entries(recorded).map(([ k, v ]) => [ k, wreck(v, how) ])));
+	for (const how of wrecks)
+		answers.push(Object.fromEntries(Object.keys(recorded).map((k) => [ k, how() === undefined ? {} : how() ])),
+			{ 'bquic.status': { gateway: how(), relay: how() }, 'bquic.check': { mistakes: how() }, 'wifirr.status': { schedulers: [ how() ] }, 'wifirr.clients': { schedulers: [ how(), { device: 'x', clients: [ how() ] } ] } });
+	for (const answer of answers)
+		for (const view of [ 'overview', 'clients' ]) {
+			const { page, errors } = await open(1200, { objects: [ 'bquic', 'wifirr' ], ...answer }, config);
+			await show(page, view, 2);
+			assert.doesNotMatch(await page.textContent('body'), /undefined|\[object|NaN/, JSON.stringify(answer).slice(0, 300));
+			assert.deepEqual(errors, [], JSON.stringify(answer).slice(0, 300));
+			await page.close();
+		}
+});
+
+test('what is not installed, not set up or does not answer, and the way out', async () => {
+	for (const [ answers, uci, wants ] of [
+		[ {}, {}, [ 'The package bquic-gateway is not installed.', 'The package wifirr-sched is not installed.', 'Install it' ] ],
+		[ { objects: [ 'bquic', 'wifirr' ] }, config, [ 'no answer', 'Open the system log', 'It waits for the device phy0-ap0' ] ],
+		[ { objects: [ 'bquic', 'wifirr' ] }, { bquic: {}, wifirr: {} }, [ 'Set up', 'Switch on' ] ]
+	]) {
+		const { page, errors } = await open(1200, answers, uci);
+		await show(page, 'overview', 2);
+		const text = await page.textContent('body');
+		for (const part of wants)
+			assert.ok(text.includes(part), `${part} in ${text}`);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});
+
+test('who may only read cannot switch', async () => {
+	const { page, errors } = await open(1200, { ...recorded, readonly: true }, config);
+
+	await show(page, 'overview', 2);
+	assert.ok(await page.locator('button').count() >= 3);
+	assert.equal(await page.locator('button:not([disabled])').count(), 0);
+	assert.deepEqual(errors, []);
+});
