@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Does it still help when two other APs take about 30 % of the channel?
+
+The paper (WiFiRR, TMC 2016, figure 23): 15 laptops of 802.11n, 1.3x with HTTP
+and 1.9x with SPDY instead of 2.4x and 2.7x alone. Here: 15 stations behind
+today's AP, 802.11n and 802.11g, with the neighbours and without.
+
+Writes results/neighbour.json (rows: lab/simulation.py) and
+docs/results/neighbour.svg. An interrupted run goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from lab import results, simulation  # noqa: E402
+from lab.results import Row, median  # noqa: E402
+from lab.simulation import interval, pairs  # noqa: E402
+
+RESULTS = ROOT / "results/neighbour.json"
+FIGURE = ROOT / "docs/results/neighbour.svg"
+
+STATIONS = 15
+SHARE = 0.3  # of the airtime, both neighbours together
+CELLS = [(phy, traffic, rate) for phy in ("11n", "11g")
+         for traffic, rate in (("browse", 100), ("spdy", 100), ("cbr", 200))]
+FORMS = ["none", "wifirr", "wifirr-htb"]
+FILE_MB = 3
+
+
+def of(rows: list[Row], phy: str, traffic: str, share: float, form: str) -> list[Row]:
+    return [r for r in rows if (r["phy"], r["traffic"], r["neighbour_share"], r["form"]) == (phy, traffic, share, form)]
+
+
+def report(rows: list[Row]) -> str:
+    lines = []
+    for phy, traffic, rate in CELLS:
+        for share in (0, SHARE):
+            base = of(rows, phy, traffic, share, "none")
+            for form in FORMS:
+                some = of(rows, phy, traffic, share, form)
+                if not some:
+                    continue
+                gains = pairs(rows, lambda r: r in base, lambda r: r in some, "worst_s") if form != "none" else []
+                lines.append([
+                    f"{phy}, {traffic} {rate} kbit/s", f"{share:.0%}", form, results.number(median(some, "worst_s")),
+                    "{:.2f} ({:.2f}-{:.2f})".format(*interval(gains)) if gains else "-",
+                    results.number(median(some, "collided_share"), ".1%"), str(len(some)),
+                ])
+    return results.table(["traffic", "neighbours", "form", "worst s", "gain", "collided", "runs"], lines)
+
+
+def draw(rows: list[Row]) -> None:
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "neighbour"  # the same figure for the same rows
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8, 3.6))
+    ticks = [(phy, traffic, rate, share) for phy, traffic, rate in CELLS for share in (0, SHARE)
+             if of(rows, phy, traffic, share, "none")]
+    for k, form in enumerate(FORMS):
+        found = [(i, of(rows, phy, traffic, share, form)) for i, (phy, traffic, _, share) in enumerate(ticks)]
+        found = [(i, some) for i, some in found if some]
+        axes.bar([i + 0.27 * (k - 1) for i, _ in found], [median(some, "worst_s") or 0 for _, some in found], 0.25, label=form)
+    axes.set_xticks(range(len(ticks)), [f"{phy}\n{traffic} {rate}\n{'with' if share else 'alone'}" for phy, traffic, rate, share in ticks],
+                    fontsize=7)
+    axes.set_ylabel("worst completion, s", fontsize=8)
+    axes.set_title(f"{STATIONS} stations, alone and with two neighbour APs", fontsize=9)
+    axes.legend(fontsize=7)
+    figure.tight_layout()
+    FIGURE.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(FIGURE, metadata={"Date": None})
+
+
+def main() -> int:
+    args = simulation.parser(__doc__ or "").parse_args()
+    if args.seeds < 1 or args.jobs < 1:
+        sys.exit("neighbour: --seeds and --jobs must be at least 1")
+    seeds = 1 if args.quick else args.seeds
+    forms = ["none", "wifirr"] if args.quick else FORMS
+    cells = [c for c in CELLS if c[1] != "spdy"] if args.quick else CELLS
+    if args.report:
+        rows = simulation.read(RESULTS)
+    else:
+        simulation.build()
+        rows = simulation.run(
+            [{"stations": STATIONS, "phy": phy, "traffic": traffic, "upload_kbit": rate, "neighbour_share": share,
+              "form": form, "seed": seed, "file_mb": 1 if args.quick else FILE_MB}
+             for seed in range(1, seeds + 1) for phy, traffic, rate in cells for share in (0, SHARE) for form in forms],
+            RESULTS, args.jobs, args.restart)
+    if not rows:
+        sys.exit("neighbour: no rows in results/neighbour.json")
+    print(report(rows))
+    draw(rows)
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except RuntimeError as error:
+        sys.exit(f"neighbour: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

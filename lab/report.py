@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes docs/results.md from results/*.json: for each experiment what it asks, its tables, figures and command."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
+
+OUTPUT = ROOT / "docs/results.md"
+
+# Module in lab/experiments (its docstring says what the paper did and what is
+# done here, its RESULTS where the rows are, its report() makes the tables),
+# the command, the figures in docs/results.
+EXPERIMENTS = [
+    ("dense_download", "make bench-dense-download", [
+        "dense-download", "dense-download-ends", "dense-download-11n", "dense-download-stations", "dense-download-paper"]),
+    ("interactive", "make bench-interactive", ["interactive"]),
+    ("neighbour", "make bench-neighbour", ["neighbour"]),
+    ("bquic", "make bench-bquic", []),
+]
+
+
+def section(module_name: str, command: str, figures: list[str]) -> str:
+    module = importlib.import_module(module_name)
+    title, about = (module.__doc__ or "").strip().split("\n", 1)
+    # what a run writes and how it goes on is for those who run it
+    about = "\n\n".join(p for p in about.strip().split("\n\n") if not p.startswith("Writes "))
+    text = f"## {title}\n\n{about}\n\nMade by `{command}`"
+    if not module.RESULTS.exists():
+        return text + ": **not measured yet**.\n"
+    rows = json.loads(module.RESULTS.read_text())
+    commits = sorted({row["commit"] for row in rows if "commit" in row})
+    text += f" ({len(rows)} runs in `{module.RESULTS.relative_to(ROOT)}`, at {', '.join(commits)}).\n\n"
+    text += f"```\n{module.report(rows)}\n```\n"
+    if hasattr(module, "WHY_NOT"):
+        text += f"\n{module.WHY_NOT}\n"
+    for figure in figures:
+        if (ROOT / f"docs/results/{figure}.svg").exists():
+            text += f"\n![{figure}](results/{figure}.svg)\n"
+    return text
+
+
+def main() -> int:
+    text = "# Results\n\nGenerated from `results/` by `lab/report.py`; do not edit. Medians, with 95 % intervals in brackets.\n\n"
+    text += "\n".join(section(*experiment) for experiment in EXPERIMENTS)
+    OUTPUT.write_text(text)
+    print(f"{OUTPUT.relative_to(ROOT)}: {len(EXPERIMENTS)} experiments")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of the simulation in lab/ns3: one row each, kept so that an interrupted experiment goes on."""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import hashlib
+import json
+import os
+import pathlib
+import random
+import statistics
+import subprocess
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from lab.measure import commit, progress
+from lab.results import Row
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SOURCES = ROOT / "lab/ns3"
+POLICY = ROOT / "package/wifirr-sched/src"
+DENSE = ROOT / "build/lab/dense"
+BIANCHI = ROOT / "build/lab/bianchi"
+
+# What a run is asked for, with the centre of all experiments as default.
+CENTRE: Row = {
+    "ap": "mac80211", "form": "none", "rts": False, "upload_goes_on": True, "traffic": "cbr", "upload_kbit": 200,
+    "stations": 30, "phy": "11g", "rate_control": "minstrel", "seed": 1, "file_mb": 5, "active": 0, "slot_ms": 0,
+    "trickle_kbit": 0, "interactive": "none", "neighbour_share": 0,
+}
+# What comes out; all numbers.
+FIGURES = (
+    "worst_s", "median_s", "best_s", "unfinished", "upload_delivered_kbit", "collided_share", "busy_share", "timeouts",
+    "frames_per_s", "download_rtt_mean_ms", "download_rtt_p95_ms", "upload_rtt_p95_ms", "waiting_upload_rtt_p95_ms",
+    "delay_median_ms", "delay_p99_ms", "jitter_median_ms", "jitter_p99_ms", "engagements", "simulated_s",
+)
+
+
+def build() -> None:
+    subprocess.run(["make", "-s", "-C", str(SOURCES)], check=True)
+
+
+def digest() -> str:
+    """Of everything that decides the figures: rows of other sources are not reused."""
+    sha = hashlib.sha256()
+    for path in sorted([*SOURCES.glob("*.cc"), *SOURCES.glob("*.h"), POLICY / "policy.c", POLICY / "policy.h"]):
+        sha.update(path.name.encode() + b"\0" + path.read_bytes())
+    return sha.hexdigest()[:16]
+
+
+def check(row: Row) -> None:
+    """Raises ValueError for a row that readers of the file would stumble over."""
+    for key, default in CENTRE.items():
+        value = row.get(key)
+        number = isinstance(default, int) and not isinstance(default, bool)
+        fits = isinstance(value, (int, float)) and not isinstance(value, bool) if number else type(value) is type(default)
+        if not fits:
+            raise ValueError(f"{key} is {value!r}: {row}")
+    for key in FIGURES:
+        if isinstance(row.get(key), bool) or not isinstance(row.get(key), (int, float)):
+            raise ValueError(f"{key} is no number: {row}")
+    if not 0 < row["best_s"] <= row["median_s"] <= row["worst_s"]:
+        raise ValueError(f"completion times out of order: {row}")
+
+
+def read(path: pathlib.Path) -> list[Row]:
+    rows: list[Row] = json.loads(path.read_text()) if path.exists() else []
+    return rows
+
+
+def write(path: pathlib.Path, rows: list[Row]) -> None:
+    """Replaces the file in one step."""
+    for row in rows:
+        check(row)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    part.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+    os.replace(part, path)
+
+
+def dense(wanted: Row) -> Row:
+    """One run: wanted holds what differs from CENTRE."""
+    arguments = [f"--{key.replace('_', '-')}={json.dumps(value) if isinstance(value, bool) else value}"
+                 for key, value in {**CENTRE, **wanted}.items()]
+    done = subprocess.run([str(DENSE), *arguments], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"dense {' '.join(arguments)}: {done.stderr.strip() or done.returncode}")
+    row: Row = json.loads(done.stdout)
+    check(row)
+    return row
+
+
+def parameters(row: Row) -> tuple[Any, ...]:
+    return tuple(row[key] for key in CENTRE)
+
+
+def run(wanted: Iterable[Row], path: pathlib.Path, jobs: int, restart: bool = False) -> list[Row]:
+    """Makes the rows that path does not hold yet; others' rows in it stay. Returns the wanted ones."""
+    source = digest()
+    rows = [] if restart else [row for row in read(path) if row["digest"] == source]
+    have = {parameters(row) for row in rows}
+    todo: list[Row] = []
+    keys = []
+    for cell in wanted:
+        full = {**CENTRE, **cell}
+        if full["traffic"] == "none":
+            full["upload_kbit"] = 0
+        key = tuple(full[k] for k in CENTRE)
+        keys.append(key)
+        if key not in have:
+            have.add(key)
+            # what none is given as a rate does not matter, but it must be one
+            todo.append({**full, "upload_kbit": full["upload_kbit"] or 1})
+    lock = threading.Lock()
+    known = {"digest": source, "commit": commit()}
+    done = len(keys) - len(todo)
+
+    def one(cell: Row) -> None:
+        nonlocal done
+        row = {**dense(cell), **known}
+        with lock:
+            rows.append(row)
+            write(path, rows)
+            done += 1
+            progress(f"{done}/{len(keys)} {describe(row)}: worst {row['worst_s']:.1f} s")
+
+    if done and todo:
+        progress(f"{done} of {len(keys)} runs are there already")
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        futures = [pool.submit(one, cell) for cell in todo]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    by_parameters = {parameters(row): row for row in rows}
+    return [by_parameters[key] for key in dict.fromkeys(keys)]
+
+
+def describe(row: Row) -> str:
+    """What differs from the centre."""
+    words = [f"{row['form']}{' with RTS' if row['rts'] else ''}"]
+    words += [f"{key}={row[key]}" for key in CENTRE if key not in ("form", "rts") and row[key] != CENTRE[key]]
+    return ", ".join(words)
+
+
+def interval(values: list[float]) -> tuple[float, float, float]:
+    """Median and its 95 % interval: percentiles of the medians of 2000 resamples, always the same ones."""
+    source = random.Random(1)
+    medians = sorted(statistics.median(source.choices(values, k=len(values))) for _ in range(2000))
+    return statistics.median(values), medians[50], medians[1949]
+
+
+def pairs(rows: list[Row], base: Callable[[Row], bool], other: Callable[[Row], bool], key: str) -> list[float]:
+    """base / other of a figure, seed by seed: above 1 is a gain where less is better."""
+    first = {row["seed"]: row[key] for row in rows if base(row)}
+    return [first[row["seed"]] / row[key] for row in rows if other(row) and row["seed"] in first and row[key] > 0]
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    """The options that all simulated experiments have."""
+    p = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--seeds", type=int, default=5, help="runs of each cell (5)")
+    p.add_argument("--quick", action="store_true", help="fewer cells, smaller files, 2 seeds")
+    p.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time")
+    p.add_argument("--restart", action="store_true", help="measures again what the results file has")
+    p.add_argument("--report", action="store_true", help="only prints the tables and draws the figures of what there is")
+    return p
