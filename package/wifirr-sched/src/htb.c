@@ -346,9 +346,10 @@ static void delete_root(struct wifirr *w)
 }
 
 /*
- * The device's link rate: --rate, or what its stations are expected to get,
- * averaged as they share airtime (harmonically) with 10 % off, so that the
- * queue stays here; kbit/s, 0: unknown.
+ * The device's link rate: --rate, or what its stations with demand are expected
+ * to get (idle ones often stand at the lowest rate), averaged as they share
+ * airtime (harmonically) with 10 % off, so that the queue stays here; kbit/s,
+ * 0: unknown.
  */
 static uint32_t expected_rate(const struct wifirr *w)
 {
@@ -360,7 +361,7 @@ static uint32_t expected_rate(const struct wifirr *w)
 	for (unsigned id = 0; id < POLICY_CLIENTS_MAX; id++) {
 		const struct station *s = &w->station[id];
 
-		if (!s->used || !s->expected_kbit)
+		if (!s->used || !s->expected_kbit || !w->policy.client[id].demand)
 			continue;
 		sum += 1000000000000ULL / s->expected_kbit;
 		n++;
@@ -376,9 +377,10 @@ static void stop(struct wifirr *w)
 		return;
 	classify_stop(w);
 	if (w->ifindex && find_root(w, &root) == 0) {
+		/* in this order: while the qdisc is there, it remembers */
+		set_gso_max_segs(w, htb.gso_max_segs);
 		if (root.ours)
 			delete_root(w);
-		set_gso_max_segs(w, htb.gso_max_segs);
 	}
 	mnl_socket_close(htb.nl);
 	memset(&htb, 0, sizeof(htb));
@@ -420,7 +422,8 @@ static int start(struct wifirr *w, char *reason, size_t size)
 		/* the remains of a daemon that was killed; it kept the device's setting in r2q */
 		logmsg(LOG_NOTICE, "%s: taking over from a daemon that did not exit", w->config.device);
 		if (root.r2q > 1)
-			htb.gso_max_segs = root.r2q;
+			w->gso_max_segs = htb.gso_max_segs = root.r2q;
+		set_gso_max_segs(w, htb.gso_max_segs);
 		delete_root(w);
 	} else if (root.found && root.handle) {
 		snprintf(reason, size, "htb: %s already has a root qdisc, %s %x:, which wifirrd will not replace (remove it, or do not schedule this device)",

@@ -26,6 +26,7 @@
 
 #define RUN_DIR "/var/run/wifirr"
 #define EXPECTED_REFRESH_MS 60000	/* stations' expected throughput */
+#define EXPECTED_SHAPING_MS 1000	/* and while htb has no other link rate */
 #define RECOVER_MS 1000			/* between attempts to set the backend up again */
 #define RECOVER_TRIES 5			/* failed ones in a row before giving up */
 
@@ -197,7 +198,8 @@ static int link_info(const struct nlmsghdr *nlh, void *data)
 
 		if (type == IFLA_MTU && size == 4)
 			w->mtu = mnl_attr_get_u32(attr);
-		if (type == IFLA_GSO_MAX_SEGS && size == 4)
+		/* while there is a backend, it may be the backend's */
+		if (type == IFLA_GSO_MAX_SEGS && size == 4 && !w->backend)
 			w->gso_max_segs = mnl_attr_get_u32(attr);
 		if (type == IFLA_ADDRESS && size == 6)
 			memcpy(w->mac, mnl_attr_get_payload(attr), 6);
@@ -309,12 +311,10 @@ static void reload(struct wifirr *w)
 	if (loop.attached && w->ifindex == before)
 		return;
 	if (loop.attached) {
-		int now = w->ifindex;
-
 		logmsg(LOG_NOTICE, "%s is gone", w->config.device);
 		w->ifindex = 0;		/* nothing of it is left to give back */
 		detach(w);
-		w->ifindex = now;
+		find_device(w);
 	}
 	if (!w->ifindex)
 		return;
@@ -367,6 +367,15 @@ static void trace_levels(const struct wifirr *w, const uint16_t *ids, size_t n)
 		       policy_level_name(w->policy.client[ids[i]].level));
 }
 
+/* An idle station's rate says nothing about what it gets under load: htb needs it fresh. */
+static unsigned expected_refresh_ms(const struct wifirr *w)
+{
+	bool shaping = w->backend == &htb_backend && !w->config.rate_kbit &&
+		(w->policy.scheduling || w->policy.demanding > w->config.policy.active);
+
+	return shaping ? EXPECTED_SHAPING_MS : EXPECTED_REFRESH_MS;
+}
+
 static void tick(struct wifirr *w)
 {
 	static uint16_t changed[POLICY_CLIENTS_MAX];
@@ -389,7 +398,7 @@ static void tick(struct wifirr *w)
 	if (w->backend->flush && w->backend->flush(w) < 0)
 		backend_lost(w, "classification");
 	now = now_ms();
-	if (w->wireless && now - loop.expected_at >= EXPECTED_REFRESH_MS) {
+	if (w->wireless && now - loop.expected_at >= expected_refresh_ms(w)) {
 		loop.expected_at = now;
 		nl80211_expected(w);
 	}
