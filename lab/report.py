@@ -37,8 +37,9 @@ def section(module_name: str, command: str, figures: list[str]) -> str:
     rows = json.loads(module.RESULTS.read_text())
     commits = sorted({row["commit"] for row in rows if "commit" in row})
     text += f" ({len(rows)} runs in `{module.RESULTS.relative_to(ROOT)}`, at {', '.join(commits)}).\n\n"
-    text += f"```\n{module.report(rows)}\n```\n"
-    if hasattr(module, "WHY_NOT"):
+    tables = module.report(rows)
+    text += f"```\n{tables}\n```\n"
+    if "not reproduced" in tables:
         text += f"\n{module.WHY_NOT}\n"
     for figure in figures:
         if (ROOT / f"docs/results/{figure}.svg").exists():
