@@ -263,6 +263,9 @@ func (p *Plugin) fetch(ctx context.Context, args io.Reader) any {
 	var complaint strings.Builder
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()
+	if len(out) > 0 && json.Valid(out) { // also of a server that answered with an error
+		return map[string]json.RawMessage{"result": out}
+	}
 	if err != nil {
 		text := strings.TrimSpace(complaint.String())
 		if text == "" {
@@ -270,10 +273,7 @@ func (p *Plugin) fetch(ctx context.Context, args io.Reader) any {
 		}
 		return fail(strings.TrimPrefix(text, "bquic fetch: "))
 	}
-	if !json.Valid(out) {
-		return fail("bquic fetch did not print JSON")
-	}
-	return map[string]json.RawMessage{"result": out}
+	return fail("bquic fetch did not print JSON")
 }
 
 // Run is the plugin's command line: `list`, or `call METHOD` with the arguments on in.

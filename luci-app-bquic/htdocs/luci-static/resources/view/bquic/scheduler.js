@@ -5,6 +5,12 @@
 'require network';
 'require view';
 
+/* An SSID or a host name is anyone's to choose, and a string may end as markup
+   in a dropdown: a node does not. */
+function label(text) {
+	return E('span', {}, [ text ]);
+}
+
 /* Radios and clients come later than the page: they only fill suggestions. */
 function accessPoints() {
 	return L.resolveDefault(network.getWifiNetworks(), []).then((nets) =>
@@ -44,7 +50,7 @@ return view.extend({
 
 		o = s.taboption('general', form.Value, 'device', _('Device'), _('An access point’s interface; or, before the access points, any device that sends to the clients.'));
 		for (const ap of aps)
-			o.value(ap.getIfname(), `${ap.getIfname()} (${ap.getActiveSSID() ?? ap.getSSID() ?? '?'})`);
+			o.value(ap.getIfname(), label(`${ap.getIfname()} (${ap.getActiveSSID() ?? ap.getSSID() ?? '?'})`));
 		o.validate = (id, value) => /^[A-Za-z0-9_.-]{1,15}$/.test(value) && value != '.' && value != '..' || _('Must be the name of a network device.');
 		o.rmempty = false;
 
@@ -79,7 +85,7 @@ return view.extend({
 			o.datatype = 'or(macaddr,ipaddr("nomask"))';
 			for (const station of stations) {
 				const host = hints?.getHostnameByMACAddr(station.mac);
-				o.value(station.mac, host ? `${station.mac} (${host})` : station.mac);
+				o.value(station.mac, label(host ? `${station.mac} (${host})` : station.mac));
 			}
 		}
 		o = s.taboption('exempt', form.Flag, 'exempt_voice', _('Voice'), _('Never holds back packets marked as voice (DSCP EF and VOICE-ADMIT), where the rate is limited (htb).'));
