@@ -231,3 +231,14 @@ test('texts outside of _() are only names and units', () => {
 					assert.match(child.value, /^\s*$/, `${file}:${child.loc.start.line}`);
 		});
 });
+
+test('the Grafana board asks for metrics that exist', () => {
+	const script = source('docs/fleet/mesh-metrics').replace(/bquic_\$\{role\}_(\w+)/g, 'bquic_gateway_$1 bquic_relay_$1');
+	const known = [ ...script.matchAll(/\bbquic_(?:gateway|relay)_\w+/g) ].map((m) => m[0]).concat(
+		[ ...source('package/wifirr-sched/src/control.c').matchAll(/metric\(t, w, "(\w+)"/g) ].map((m) => `wifirr_${m[1]}`));
+	const asked = [ ...source('docs/grafana-mesh.json').matchAll(/\b(?:bquic_(?:gateway|relay)|wifirr)_\w+/g) ].map((m) => m[0]);
+
+	assert.ok(asked.length > 10);
+	for (const name of asked)
+		assert.ok(known.includes(name), name);
+});
