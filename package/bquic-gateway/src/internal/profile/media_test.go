@@ -154,7 +154,7 @@ func download(t *testing.T, tlsConf *tls.Config, m medium, b quic.Burst, size in
 // The default profile must step aside where there is nothing to gain. With
 // BQUIC_MEDIA=1 the test prints all profiles.
 func TestNeverWorseThanStandard(t *testing.T) {
-	const seeds = 7
+	const seeds = 3
 	profiles := Builtin()
 	tlsConf := tlsConfig(t)
 	for _, m := range media {
