@@ -163,8 +163,8 @@ return baseclass.extend({
 		return E('div', {}, [ button, ' ', result ]);
 	},
 
-	/* A secret that both sides know: 24 random bytes, URL-safe. */
-	tokenOption(section, tab, title, description) {
+	/* A secret that both sides know. The gateway may make one: 24 random bytes, URL-safe. */
+	tokenOption(section, tab, generates, title, description) {
 		const o = section.taboption(tab, form.Value, 'token', title, description);
 
 		o.password = true;
@@ -172,6 +172,9 @@ return baseclass.extend({
 		o.validate = (id, value) => /^[!-~]*$/.test(value) || _('Only printable ASCII characters without spaces are possible.');
 		o.renderWidget = function(id, index, value) {
 			const node = form.Value.prototype.renderWidget.call(this, id, index, value);
+			if (!generates)
+				return node;
+
 			const generate = E('button', {
 				'type': 'button',
 				'class': 'btn cbi-button',

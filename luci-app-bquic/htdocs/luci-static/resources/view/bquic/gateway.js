@@ -71,7 +71,7 @@ return view.extend({
 		};
 		o.description = _('Loads a URL with this router’s own HTTP/3 client.');
 
-		common.tokenOption(s, 'relays', _('Token'), _('Secret that relays show: copy it to their settings. Without one, no relay is served.'));
+		common.tokenOption(s, 'relays', true, _('Token'), _('Secret that relays show: copy it to their settings. Without one, no relay is served.'));
 
 		o = s.taboption('relays', form.DynamicList, 'connect_from', _('Relays may come from'), _('Prefixes; none: as the WiFi clients.'));
 		o.datatype = 'or(cidr,ipaddr("nomask"))';

@@ -49,7 +49,7 @@ return view.extend({
 			return !value || /^sha256\/[A-Za-z0-9+/]{43}=$/.test(value) || _('Must be sha256/ and 44 characters of base64.');
 		};
 
-		common.tokenOption(s, 'general', _('Token'), _('The gateway’s secret.'));
+		common.tokenOption(s, 'general', false, _('Token'), _('The gateway’s secret.'));
 
 		o = s.taboption('general', widgets.DeviceSelect, 'interface', _('Devices'), _('Whose clients’ connections are taken.'));
 		o.multiple = true;
