@@ -164,7 +164,13 @@ test('wifirr-sched: an impossible value or a missing device starts nothing and s
 		const { lines } = init('wifirr-sched', 'start_service', { a: { '.type': 'scheduler', enabled: '1', ...options } }, { TEST_RUN: path.join(tmp, 'run'), ...env });
 		assert.equal(lines.length, 1);
 		assert.match(lines[0].join(' '), text);
+		/* and stops nothing on reload, unless it is only the device that is away */
+		const reload = init('wifirr-sched', 'reload_service', { a: { '.type': 'scheduler', enabled: '1', ...options } }, { TEST_RUN: path.join(tmp, 'run'), ...env });
+		assert.equal(reload.status, text.source.includes('waiting') ? 0 : 1);
+		assert.equal(reload.lines.length, 1);
 	}
+	const { lines } = init('wifirr-sched', 'reload_service', { a: { '.type': 'scheduler', enabled: '1', device: 'lo' } }, { TEST_RUN: path.join(tmp, 'run') });
+	assert.deepEqual(lines[0], [ 'procd_open_instance', 'a' ]);
 });
 
 function call(words, env) {
