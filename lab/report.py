@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import pathlib
@@ -26,17 +27,20 @@ EXPERIMENTS = [
 ]
 
 
-def section(module_name: str, command: str, figures: list[str]) -> str:
+def section(module_name: str, command: str, figures: list[str], quick: bool) -> str:
     module = importlib.import_module(module_name)
     title, about = (module.__doc__ or "").strip().split("\n", 1)
     # what a run writes and how it goes on is for those who run it
     about = "\n\n".join(p for p in about.strip().split("\n\n") if not p.startswith("Writes "))
     text = f"## {title}\n\n{about}\n\nMade by `{command}`"
-    if not module.RESULTS.exists():
+    path = module.RESULTS
+    if quick and getattr(module, "QUICK_RESULTS", path).exists():
+        path = module.QUICK_RESULTS
+    if not path.exists():
         return text + ": **not measured yet**.\n"
-    rows = json.loads(module.RESULTS.read_text())
+    rows = json.loads(path.read_text())
     commits = sorted({row["commit"] for row in rows if "commit" in row})
-    text += f" ({len(rows)} runs in `{module.RESULTS.relative_to(ROOT)}`, at {', '.join(commits)}).\n\n"
+    text += f" ({len(rows)} runs in `{path.relative_to(ROOT)}`, at {', '.join(commits)}).\n\n"
     tables = module.report(rows)
     text += f"```\n{tables}\n```\n"
     if "not reproduced" in tables:
@@ -48,8 +52,11 @@ def section(module_name: str, command: str, figures: list[str]) -> str:
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="of the last --quick runs (build/lab/), where there are any")
+    args = parser.parse_args()
     text = "# Results\n\nGenerated from `results/` by `lab/report.py`; do not edit. Medians, with 95 % intervals in brackets.\n\n"
-    text += "\n".join(section(*experiment) for experiment in EXPERIMENTS)
+    text += "\n".join(section(*experiment, args.quick) for experiment in EXPERIMENTS)
     OUTPUT.write_text(text)
     print(f"{OUTPUT.relative_to(ROOT)}: {len(EXPERIMENTS)} experiments")
     return 0

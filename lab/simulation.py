@@ -165,7 +165,7 @@ def parser(description: str) -> argparse.ArgumentParser:
     """The options that all simulated experiments have."""
     p = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--seeds", type=int, default=5, help="runs of each cell (5)")
-    p.add_argument("--quick", action="store_true", help="fewer cells, smaller files, 2 seeds")
+    p.add_argument("--quick", action="store_true", help="fewer cells, smaller files, fewer seeds, into build/lab/ only")
     p.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time")
     p.add_argument("--restart", action="store_true", help="measures again what the results file has")
     p.add_argument("--report", action="store_true", help="only prints the tables and draws the figures of what there is")

@@ -25,6 +25,7 @@ from lab import results, simulation  # noqa: E402
 from lab.results import Row, median  # noqa: E402
 
 RESULTS = ROOT / "results/interactive.json"
+QUICK_RESULTS = ROOT / "build/lab/interactive.json"
 FIGURE = ROOT / "docs/results/interactive.svg"
 
 FLOWS = {"10": "stream, 10 kbit/s", "1000": "stream, 1 Mbit/s", "ssh": "ssh", "chat": "chat"}
@@ -77,18 +78,20 @@ def main() -> int:
         sys.exit("interactive: --seeds and --jobs must be at least 1")
     forms = ["none", "wifirr"] if args.quick else FORMS
     seeds = 1 if args.quick else args.seeds
+    path = QUICK_RESULTS if args.quick else RESULTS
     if args.report:
-        rows = simulation.read(RESULTS)
+        rows = simulation.read(path)
     else:
         simulation.build()
         rows = simulation.run(
             [{"interactive": flow, "form": form, "seed": seed, "file_mb": FILE_MB}
              for seed in range(1, seeds + 1) for flow in FLOWS for form in forms],
-            RESULTS, args.jobs, args.restart)
+            path, args.jobs, args.restart)
     if not rows:
-        sys.exit("interactive: no rows in results/interactive.json")
+        sys.exit(f"interactive: no rows in {path.relative_to(ROOT)}")
     print(report(rows))
-    draw(rows)
+    if not args.quick:
+        draw(rows)
     return 0
 
 

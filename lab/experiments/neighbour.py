@@ -23,6 +23,7 @@ from lab.results import Row, median  # noqa: E402
 from lab.simulation import interval, pairs  # noqa: E402
 
 RESULTS = ROOT / "results/neighbour.json"
+QUICK_RESULTS = ROOT / "build/lab/neighbour.json"
 FIGURE = ROOT / "docs/results/neighbour.svg"
 
 STATIONS = 15
@@ -86,19 +87,21 @@ def main() -> int:
     seeds = 1 if args.quick else args.seeds
     forms = ["none", "wifirr"] if args.quick else FORMS
     cells = [c for c in CELLS if c[1] != "spdy"] if args.quick else CELLS
+    path = QUICK_RESULTS if args.quick else RESULTS
     if args.report:
-        rows = simulation.read(RESULTS)
+        rows = simulation.read(path)
     else:
         simulation.build()
         rows = simulation.run(
             [{"stations": STATIONS, "phy": phy, "traffic": traffic, "upload_kbit": rate, "neighbour_share": share,
               "form": form, "seed": seed, "file_mb": 1 if args.quick else FILE_MB}
              for seed in range(1, seeds + 1) for phy, traffic, rate in cells for share in (0, SHARE) for form in forms],
-            RESULTS, args.jobs, args.restart)
+            path, args.jobs, args.restart)
     if not rows:
-        sys.exit("neighbour: no rows in results/neighbour.json")
+        sys.exit(f"neighbour: no rows in {path.relative_to(ROOT)}")
     print(report(rows))
-    draw(rows)
+    if not args.quick:
+        draw(rows)
     return 0
 
 

@@ -57,6 +57,7 @@ struct Client
     Ptr<Node> node;
     Ptr<WifiNetDevice> device;
     Ipv4Address address;
+    bool associated = false;
     Time start, completion; // completion 0: not yet
     uint64_t received = 0;
     uint64_t uploadedBefore = 0;
@@ -145,8 +146,7 @@ class Scene
     Medium m_medium;
     std::unique_ptr<StationScheduler> m_scheduler;
     std::vector<Client> m_clients;
-    Ipv4Address m_serverAddress;
-    unsigned m_associated = 0;
+    Ipv4Address m_serverAddress, m_apAddress;
     unsigned m_left = 0;
     uint64_t m_timeouts = 0;
     std::vector<double> m_downloadRtt, m_uploadRtt, m_waitingRtt; // s
@@ -189,10 +189,10 @@ Scene::Scene(const Arguments& arguments)
         MakeTraffic(i);
     }
     Simulator::Schedule(Seconds(WARM_UP), [this] {
-        if (m_associated < m_args.stations)
+        auto associated = std::count_if(m_clients.begin(), m_clients.end(), [](const Client& c) { return c.associated; });
+        if (associated < m_args.stations)
         {
-            Refuse("only " + std::to_string(m_associated) + " stations are associated after " +
-                   std::to_string(unsigned(WARM_UP)) + " s");
+            Refuse("only " + std::to_string(associated) + " stations are associated when the load begins");
         }
         m_busyBefore = m_medium.Busy();
         m_collidedBefore = m_medium.Collided();
@@ -261,10 +261,13 @@ Scene::MakeWifi()
         client.node = m_stations.Get(i);
         client.device = DynamicCast<WifiNetDevice>(m_devices.Get(i));
         m_queue->AddStation(client.device->GetMac()->GetAddress());
-        Add(client.device);
-        client.device->GetMac()->TraceConnectWithoutContext(
-            "Assoc",
-            Callback<void, Mac48Address>([this](Mac48Address) { m_associated++; }));
+        // One after the other: requests to associate collide until they time out.
+        Simulator::Schedule(Seconds((GREETINGS - 0.5) * i / m_args.stations), &Scene::Add, this, client.device);
+        client.device->GetMac()->TraceConnectWithoutContext("Assoc", Callback<void, Mac48Address>([this, i](Mac48Address) {
+            m_clients[i].associated = true;
+            // a station forgets its neighbours when it associates
+            Simulator::ScheduleNow(&Introduce, m_clients[i].device, m_ap, m_apAddress);
+        }));
     }
 }
 
@@ -296,7 +299,7 @@ Scene::MakeNetwork()
     Ipv4InterfaceContainer wire = addresses.Assign(wired);
     m_serverAddress = wire.GetAddress(0);
     addresses.SetBase("10.2.0.0", "255.255.255.0");
-    Ipv4Address apAddress = addresses.Assign(NetDeviceContainer(m_ap)).GetAddress(0);
+    m_apAddress = addresses.Assign(NetDeviceContainer(m_ap)).GetAddress(0);
     Ipv4InterfaceContainer stations = addresses.Assign(m_devices);
     TrafficControlHelper none;
     none.Uninstall(wired);
@@ -305,10 +308,8 @@ Scene::MakeNetwork()
     for (unsigned i = 0; i < m_args.stations; i++)
     {
         m_clients[i].address = stations.GetAddress(i);
-        RouteByDefault(m_clients[i].node, apAddress);
+        RouteByDefault(m_clients[i].node, m_apAddress);
         Introduce(m_ap, m_clients[i].device, m_clients[i].address);
-        // a station forgets its neighbours when it associates
-        Simulator::Schedule(Seconds(GREETINGS - 0.5), &Introduce, m_clients[i].device, m_ap, apAddress);
     }
     m_scheduler = std::make_unique<StationScheduler>(m_args.scheduler, m_queue, m_ap, m_args.stations, m_medium);
 }

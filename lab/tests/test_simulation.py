@@ -101,10 +101,17 @@ def test_committed_rows_hold_what_the_tables_need():
 
 
 def test_losses_are_told():
-    base = {**simulation.CENTRE, **dict.fromkeys(simulation.FIGURES, 1), "best_s": 1, "median_s": 2, "worst_s": 10}
+    base = {**simulation.CENTRE, **dict.fromkeys(simulation.FIGURES, 1), "worst_s": 10, "unfinished": 0}
     slow = {**base, "form": "wifirr", "worst_s": 11}
     quick = {**base, "form": "wifirr", "worst_s": 5}
     assert dense_download.losses([base, slow])
     assert not dense_download.losses([base, quick])
     rival = {**base, "form": "ap", "worst_s": 4}
     assert dense_download.losses([base, quick, rival])
+
+
+def test_nothing_is_said_where_nobody_finished():
+    base = {**simulation.CENTRE, **dict.fromkeys(simulation.FIGURES, 1), "worst_s": 600, "unfinished": 3}
+    assert not dense_download.gain([base, {**base, "form": "wifirr"}], dense_download.cell(base), "wifirr")
+    assert dense_download.gain([base, {**base, "form": "wifirr", "unfinished": 0, "worst_s": 300}],
+                               dense_download.cell(base), "wifirr") == [2]
