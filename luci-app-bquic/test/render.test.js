@@ -282,3 +282,17 @@ test('who may only read cannot switch', async () => {
 	assert.equal(await page.locator('button:not([disabled])').count(), 0);
 	assert.deepEqual(errors, []);
 });
+
+test('a pin is copied as it is', async () => {
+	const { page, errors } = await open(600, {}, {});
+	const pasted = await page.evaluate(async () => {
+		const copied = new Promise((r) => document.addEventListener('copy', () => r(document.activeElement.value), { once: true }));
+		const button = window.env.load('bquic.common').copyButton('sha256/<b>=');
+		document.body.append(button);
+		button.click();
+		return [ await copied, button.textContent ];
+	});
+
+	assert.deepEqual(pasted, [ 'sha256/<b>=', 'Copied.' ]);
+	assert.deepEqual(errors, []);
+});

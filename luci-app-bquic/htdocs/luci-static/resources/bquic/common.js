@@ -118,16 +118,20 @@ return baseclass.extend({
 		return E('button', {
 			'type': 'button',
 			'class': 'btn cbi-button',
-			'click': ui.createHandlerFn(this, () => {
+			'aria-live': 'polite',
+			'click': (ev) => {
 				/* the clipboard API needs HTTPS, which most routers lack */
+				const button = ev.currentTarget;
 				const field = E('textarea', { 'style': 'position:fixed;opacity:0' });
+
 				field.value = text;
 				document.body.append(field);
 				field.select();
-				const done = document.execCommand('copy');
+				button.textContent = document.execCommand('copy') ? _('Copied.') : _('The browser does not allow copying.');
 				field.remove();
-				ui.addTimeLimitedNotification(null, E('p', {}, [ done ? _('Copied.') : _('The browser does not allow copying.') ]), 3000, 'info');
-			})
+				button.focus();
+				setTimeout(() => { button.textContent = _('Copy'); }, 2000);
+			}
 		}, [ _('Copy') ]);
 	},
 
