@@ -97,16 +97,20 @@ def downloads(args: argparse.Namespace, repetition: int, common: Row, rows: list
         if not missing:
             continue
         runs = measure.contenders(build_caddy() if "caddy-h3" in missing else None)
-        with namespaces.Lab() as lab:
-            mesh = Mesh(lab, medium.MEDIA[name], hops, seed=repetition)
-            servers = measure.Servers(lab, mesh, size)
-            for contender in missing:
-                row = tried(lambda: measure.measure(servers, contender, runs[contender]))
-                row["stats"] = statistics_of(row.pop("details"))
-                rows.append({**keys[contender], **row, "seed": repetition, "commit": measure.commit()})
-                results.write(UNFINISHED, rows)
-                progress(f"{repetition}/{args.repetitions} {name} {hops} hop{'s' * (hops > 1)} {contender}:"
-                         f" {row['mbps']:.1f} Mbit/s, lag {row['lag_ms']:.2f} ms")
+        kind = medium.MEDIA[name]
+        # A medium of its own for each where packets are lost at random: the same
+        # ones for all, or a few early losses would decide the comparison.
+        for together in [[c] for c in missing] if "--loss" in kind.flags else [missing]:
+            with namespaces.Lab() as lab:
+                mesh = Mesh(lab, kind, hops, seed=repetition)
+                servers = measure.Servers(lab, mesh, size)
+                for contender in together:
+                    row = tried(lambda: measure.measure(servers, contender, runs[contender]))
+                    row["stats"] = statistics_of(row.pop("details"))
+                    rows.append({**keys[contender], **row, "seed": repetition, "commit": measure.commit()})
+                    results.write(UNFINISHED, rows)
+                    progress(f"{repetition}/{args.repetitions} {name} {hops} hop{'s' * (hops > 1)} {contender}:"
+                             f" {row['mbps']:.1f} Mbit/s, lag {row['lag_ms']:.2f} ms")
 
 
 def tried(run: Callable[[], Row]) -> Row:
