@@ -315,15 +315,16 @@ def draw(rows: list[Row]) -> None:
                 some = of(rows, c, form)
                 if some:
                     at.append(i + 0.12 * (k - (len(FORMS) - 1) / 2))
-                    low.append(results.median(some, "best_s"))
-                    mid.append(results.median(some, "median_s"))
-                    high.append(results.median(some, "worst_s"))
+                    size = dict(c)["file_mb"]
+                    low.append((results.median(some, "best_s") or 0) / size)
+                    mid.append((results.median(some, "median_s") or 0) / size)
+                    high.append((results.median(some, "worst_s") or 0) / size)
             if at:
                 below = [m - b for m, b in zip(mid, low)]
                 above = [h - m for m, h in zip(mid, high)]
                 axes.errorbar(at, mid, yerr=[below, above], fmt="o", capsize=3, label=form)
         axes.set_xticks(range(len(chosen)), [label for label, _ in chosen], fontsize=8)
-        axes.set_ylabel("completion, s (best, median, worst client)", fontsize=8)
+        axes.set_ylabel("s for each MB (best, median, worst client)", fontsize=8)
         axes.set_ylim(bottom=0)
         axes.set_title(what, fontsize=9)
         axes.legend(fontsize=7)
