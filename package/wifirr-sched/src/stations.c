@@ -11,6 +11,7 @@
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
+#include <netinet/ether.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -43,22 +44,26 @@ struct addr addr_mac(const uint8_t mac[6])
 	return a;
 }
 
+/* ether_aton() takes single digits too */
+static bool is_mac(const char *text)
+{
+	if (strlen(text) != 17)
+		return false;
+	for (unsigned i = 0; i < 17; i++)
+		if (i % 3 == 2 ? text[i] != ':' : !isxdigit((unsigned char)text[i]))
+			return false;
+	return true;
+}
+
 int addr_parse(struct addr *addr, const char *text)
 {
-	unsigned byte[6];
-	char rest;
+	struct ether_addr mac;
 
-	*addr = (struct addr){ .type = ADDR_MAC };
-	if (strlen(text) == 17 &&
-	    sscanf(text, "%2x:%2x:%2x:%2x:%2x:%2x%c", &byte[0], &byte[1], &byte[2], &byte[3],
-		   &byte[4], &byte[5], &rest) == 6) {
-		for (unsigned i = 0; i < 17; i++)
-			if (i % 3 == 2 ? text[i] != ':' : !isxdigit((unsigned char)text[i]))
-				return -1;
-		for (unsigned i = 0; i < 6; i++)
-			addr->bytes[i] = byte[i];
+	if (is_mac(text) && ether_aton_r(text, &mac)) {
+		*addr = addr_mac(mac.ether_addr_octet);
 		return 0;
 	}
+	*addr = (struct addr){ 0 };
 	addr->type = ADDR_IPV4;
 	if (inet_pton(AF_INET, text, addr->bytes) == 1)
 		return 0;
