@@ -30,7 +30,7 @@ test: deps-test # everything that can be checked (20 minutes, root)
 test-%: deps-test # one part of test
 	scripts/test $*
 
-bench: deps-bench build # all measurements, into results/ (long, root)
+bench: deps-bench build # measurements of both packages, into results/ (30 minutes, root)
 	scripts/bench
 
 bench-%: deps-bench build # one measurement
