@@ -46,18 +46,7 @@ func TestLibuci(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	files := make(map[string][]byte)
-	corpus, err := filepath.Glob("testdata/corpus/*")
-	if err != nil || len(corpus) == 0 {
-		t.Fatalf("no corpus: %v", err)
-	}
-	for _, path := range corpus {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[filepath.Base(path)] = data
-	}
+	files := corpus(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 5000 {
 		files[fmt.Sprintf("random%d", i)] = randomFile(random)
@@ -74,7 +63,7 @@ func TestLibuci(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(cargo, "run", "--quiet", "--locked", "--manifest-path", "testdata/oracle/Cargo.toml", "--", dir)
+	cmd := exec.Command(cargo, "run", "--quiet", "--manifest-path", "testdata/oracle/Cargo.toml", "--", dir)
 	cmd.Env = append(os.Environ(), "CARGO_TARGET_DIR="+target)
 	cmd.Stdin = strings.NewReader(strings.Join(names, "\n") + "\n")
 	var stderr bytes.Buffer

@@ -93,18 +93,31 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
+// corpus returns the files of testdata/corpus, and those that no text file can be, by name.
+func corpus(tb testing.TB) map[string][]byte {
+	tb.Helper()
+	files := map[string][]byte{
+		"empty":         {},
+		"value_control": []byte("config a b\n\toption c 'x\x01y\x7f'\n"),
+	}
+	paths, err := filepath.Glob("testdata/corpus/*")
+	if err != nil || len(paths) == 0 {
+		tb.Fatalf("no corpus: %v", err)
+	}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		files[filepath.Base(path)] = data
+	}
+	return files
+}
+
 // FuzzParse checks that what was read, written in the plainest form, is read
 // as the same again, and that lines are within the file.
 func FuzzParse(f *testing.F) {
-	corpus, err := filepath.Glob("testdata/corpus/*")
-	if err != nil || len(corpus) == 0 {
-		f.Fatalf("no corpus: %v", err)
-	}
-	for _, path := range corpus {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
+	for _, data := range corpus(f) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
