@@ -50,19 +50,25 @@ def levels(log, mac_index):
 
 
 def reordered(before, after):
-    """Packets that left behind a later one of their connection, although the sender sent them once."""
-    sent, count = {}, {}
+    """Packets that left behind a later one of their connection, although the sender sent them once.
+
+    Only data of which the first transmission is in the capture: later than what was on its way in the first round.
+    """
+    sent, known = {}, {}
+    first_round = before[0][0] + 7
+    for t, _, client, seq, payload in before + after:
+        if t < first_round and payload > 0 and (seq - known.get(client, seq - 1)) % 2**32 < 2**31:
+            known[client] = seq
     for _, _, client, seq, payload in before:
         if payload > 0:
             for start in range(seq, seq + payload, 1448):
                 sent[client, start % 2**32] = sent.get((client, start % 2**32), 0) + 1
-    highest = {}
+    highest = dict(known)
     wrong = 0
     for _, _, client, seq, payload in after:
-        if payload <= 0:
+        if payload <= 0 or client not in known or (seq - known[client]) % 2**32 > 2**31:
             continue
-        top = highest.get(client)
-        if top is not None and (seq - top) % 2**32 > 2**31:
+        if (seq - highest[client]) % 2**32 > 2**31:
             wrong += sent.get((client, seq), 2) == 1
         else:
             highest[client] = seq
