@@ -5,7 +5,7 @@ package quic
 import "time"
 
 // probeDelay is the time between two probes. The stock search takes about 35
-// RTTs: over a loaded mesh that is seconds of packets 12 % smaller than they could be.
+// RTTs: short transfers are over before.
 func (f *mtuFinder) probeDelay() time.Duration {
 	if f.maxFirst {
 		return f.rttStats.SmoothedRTT()
