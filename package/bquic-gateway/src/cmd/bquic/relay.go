@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"os"
+	"runtime"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -17,11 +18,12 @@ var relayCommand = command{"relay", "", "carries clients' TCP connections to a g
 
 // relayStatus begins as the gateway's status does.
 type relayStatus struct {
-	Role    string  `json:"role"`
-	Version string  `json:"version"`
-	Uptime  float64 `json:"uptime_s"`
-	PID     int     `json:"pid"`
-	Profile string  `json:"profile"`
+	Role       string  `json:"role"`
+	Version    string  `json:"version"`
+	Uptime     float64 `json:"uptime_s"`
+	PID        int     `json:"pid"`
+	Goroutines int     `json:"goroutines"`
+	Profile    string  `json:"profile"`
 	relay.Status
 }
 
@@ -51,7 +53,7 @@ func runRelay(ctx context.Context, args []string) error {
 	started := time.Now()
 	group.Go(func() error {
 		return socket.Run(ctx, func() any {
-			return relayStatus{"relay", version, time.Since(started).Seconds(), os.Getpid(), cfg.Relay.Profile.Name, r.Status().(relay.Status)}
+			return relayStatus{"relay", version, time.Since(started).Seconds(), os.Getpid(), runtime.NumGoroutine(), cfg.Relay.Profile.Name, r.Status().(relay.Status)}
 		})
 	})
 	group.Go(func() error { return r.Run(ctx) })

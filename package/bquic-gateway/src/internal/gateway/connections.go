@@ -80,6 +80,7 @@ type Status struct {
 	Version     string       `json:"version"`
 	Uptime      float64      `json:"uptime_s"`
 	PID         int          `json:"pid"`
+	Goroutines  int          `json:"goroutines"`
 	Listen      string       `json:"listen"`
 	Pin         string       `json:"pin"`
 	Profiles    []string     `json:"profiles"` // for mesh clients, and for all others
