@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"io/fs"
 
 	"bquic/internal/config"
@@ -20,18 +21,40 @@ func runGateway(ctx context.Context, args []string) error {
 	if _, err := parseFlags(f, args, 0, 0); err != nil {
 		return err
 	}
-	cfg, err := readConfig(*file)
+	hangup := hangups()
+	cfg, err := readGateway(*file)
 	if err != nil {
 		return err
 	}
-	if !cfg.Gateway.Enabled {
-		return usagef("%s: the gateway is not enabled (option enabled '1' in config gateway)", *file)
-	}
-	srv, err := gateway.New(cfg.Gateway, version, newLogger(cfg.Gateway.LogLevel))
+	log, level := newLogger(cfg.LogLevel)
+	srv, err := gateway.New(*cfg, version, log)
 	if err != nil {
 		return usagef("%s: %w", *file, err)
 	}
+	go reloadOn(ctx, hangup, log, func() error {
+		cfg, err := readGateway(*file)
+		if err == nil {
+			if err = srv.Apply(*cfg); err != nil {
+				err = fmt.Errorf("%s: %w", *file, err)
+			} else {
+				level.Set(cfg.LogLevel)
+			}
+		}
+		srv.Reloaded(err)
+		return err
+	})
 	return srv.Run(ctx)
+}
+
+func readGateway(file string) (*config.Gateway, error) {
+	cfg, err := readConfig(file)
+	if err != nil {
+		return nil, err
+	}
+	if !cfg.Gateway.Enabled {
+		return nil, usagef("%s: the gateway is not enabled (option enabled '1' in config gateway)", file)
+	}
+	return &cfg.Gateway, nil
 }
 
 func configFlag(f *flag.FlagSet) *string {

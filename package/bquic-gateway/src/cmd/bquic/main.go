@@ -161,9 +161,11 @@ func help(f *flag.FlagSet) {
 }
 
 // newLogger writes to the standard error output: without the time, which the
-// system's log adds, unless a person is watching.
-func newLogger(level slog.Level) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: level}
+// system's log adds, unless a person is watching. The level can be changed.
+func newLogger(level slog.Level) (*slog.Logger, *slog.LevelVar) {
+	now := new(slog.LevelVar)
+	now.Set(level)
+	opts := &slog.HandlerOptions{Level: now}
 	if !term.IsTerminal(int(os.Stderr.Fd())) {
 		opts.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr {
 			if len(groups) == 0 && a.Key == slog.TimeKey {
@@ -174,5 +176,5 @@ func newLogger(level slog.Level) *slog.Logger {
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, opts))
 	slog.SetDefault(log) // quic-go's only words, about a small UDP buffer, go there too
-	return log
+	return log, now
 }

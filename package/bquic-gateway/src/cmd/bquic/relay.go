@@ -40,7 +40,8 @@ func runRelay(ctx context.Context, args []string) error {
 	if !cfg.Relay.Enabled {
 		return usagef("%s: the relay is not enabled (option enabled '1' in config relay)", *file)
 	}
-	r, err := relay.New(cfg.Relay.Relay, newLogger(cfg.Relay.LogLevel))
+	log, _ := newLogger(cfg.Relay.LogLevel)
+	r, err := relay.New(cfg.Relay.Relay, log)
 	if err != nil {
 		return usagef("%s: relay.%w", *file, err)
 	}

@@ -41,11 +41,17 @@ func Load(certFile, keyFile string) (tls.Certificate, error) {
 	return c, nil
 }
 
+// Kept names the files of the self-signed certificate that is kept in dir.
+func Kept(dir string) Pair {
+	return Pair{Name: "self-signed certificate", Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
+}
+
 // LoadOrCreate returns the self-signed certificate that is kept in dir, and
 // makes it when there is none. names are the hosts that it is for; a kept one
 // stays as it is when they change, because relays know its pin.
 func LoadOrCreate(dir string, names []string) (_ tls.Certificate, created bool, err error) {
-	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	kept := Kept(dir)
+	certFile, keyFile := kept.Cert, kept.Key
 	_, certErr := os.Stat(certFile)
 	_, keyErr := os.Stat(keyFile)
 	if !errors.Is(certErr, fs.ErrNotExist) && !errors.Is(keyErr, fs.ErrNotExist) {

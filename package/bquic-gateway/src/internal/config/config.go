@@ -37,6 +37,10 @@ type Gateway struct {
 	Token        string          // "": no relays
 	ConnectFrom  []netip.Prefix
 	ConnectTo    []netip.Prefix // empty: no limit
+	Connections  int            // at a time, QUIC and TCP
+	Memory       uint64         // bytes; 0: a part of the machine's
+	AccessLog    string         // "": none
+	Metrics      string         // address:port; "": none
 	StatusSocket string
 	LogLevel     slog.Level
 	Sites        []Site
@@ -44,9 +48,11 @@ type Gateway struct {
 
 // A Site is served under its names: files below Root, or else by Origin.
 type Site struct {
-	Hosts  []string
-	Root   string
-	Origin *url.URL
+	Hosts []string
+	// Certificate and Key are "" where the gateway's serve.
+	Certificate, Key string
+	Root             string
+	Origin           *url.URL
 }
 
 // A Relay configures `bquic relay`.
@@ -288,18 +294,26 @@ func (d *decoder) gateway(s *uci.Section) {
 		Token:        get[string](d, s, "token"),
 		ConnectFrom:  list[netip.Prefix](d, s, "connect_from"),
 		ConnectTo:    list[netip.Prefix](d, s, "connect_to"),
+		Connections:  get[int](d, s, "max_connections"),
+		Memory:       uint64(get[int](d, s, "memory")) << 20,
+		AccessLog:    get[string](d, s, "access_log"),
+		Metrics:      get[string](d, s, "metrics"),
 		StatusSocket: get[string](d, s, "status_socket"),
 		LogLevel:     parseLevel(get[string](d, s, "log_level")),
 	}
 	if !given(s, "connect_from") {
 		g.ConnectFrom = g.Mesh
 	}
-	if given(s, "certificate") != given(s, "key") {
-		has, lacks := "certificate", "key"
-		if given(s, "key") {
-			has, lacks = lacks, has
-		}
-		d.fail(s, s.Option(has).Line, has, "%s is missing", lacks)
+	d.bothOrNone(s, "certificate", "key")
+}
+
+// bothOrNone finds an option without the other that it needs.
+func (d *decoder) bothOrNone(s *uci.Section, a, b string) {
+	if given(s, b) {
+		a, b = b, a
+	}
+	if given(s, a) && !given(s, b) {
+		d.fail(s, s.Option(a).Line, a, "%s is missing", b)
 	}
 }
 
@@ -307,7 +321,11 @@ func (d *decoder) site(s *uci.Section) {
 	if d.hosts == nil {
 		d.hosts = make(map[string]int)
 	}
-	site := Site{Root: get[string](d, s, "root"), Origin: get[*url.URL](d, s, "origin")}
+	site := Site{
+		Root: get[string](d, s, "root"), Origin: get[*url.URL](d, s, "origin"),
+		Certificate: get[string](d, s, "certificate"), Key: get[string](d, s, "key"),
+	}
+	d.bothOrNone(s, "certificate", "key")
 	for _, h := range values[string](d, s, "host") {
 		if line, dup := d.hosts[h.value]; dup {
 			d.fail(s, h.line, "host", "%q is given twice: first in line %d", h.value, line)
@@ -315,6 +333,9 @@ func (d *decoder) site(s *uci.Section) {
 		}
 		d.hosts[h.value] = h.line
 		site.Hosts = append(site.Hosts, h.value)
+		if h.value == "*" && given(s, "certificate") {
+			d.fail(s, s.Option("certificate").Line, "certificate", "a site with host * has the gateway's certificate")
+		}
 	}
 	if !given(s, "host") {
 		d.fail(s, s.Line, "host", "missing")

@@ -51,6 +51,10 @@ var Schema = []Section{
 			{Name: "token", Type: typeToken, Doc: "Secret that relays show. Without one, no relay is served.", Note: "none"},
 			{Name: "connect_from", Type: typePrefix, List: true, Doc: "Where relays may connect from.", Note: "as mesh"},
 			{Name: "connect_to", Type: typePrefix, List: true, Doc: "Where relays' clients may connect to. Loopback, link-local, multicast and the router's own addresses only when a prefix names them.", Note: "anywhere else"},
+			{Name: "max_connections", Type: numberType("1 to 100000", 1, 100000), Default: []string{"1000"}, Doc: "QUIC and TCP connections at a time; one address (IPv6: /56) may have a quarter of them."},
+			{Name: "memory", Type: numberType("0 to 65536", 0, 65536), Default: []string{"0"}, Unit: "MiB", Doc: "Ceiling of the gateway's memory; 0: a quarter of the machine's, at least 32. GOMEMLIMIT in the environment wins."},
+			{Name: "access_log", Type: typePath, Doc: "File that requests are logged to, in the combined format.", Note: "none"},
+			{Name: "metrics", Type: typeMetrics, Doc: "Address and port of the Prometheus metrics.", Note: "none"},
 			{Name: "status_socket", Type: typePath, Default: []string{"/var/run/bquic/gateway.sock"}, Doc: "Unix socket of `bquic status`."},
 			{Name: "log_level", Type: typeLevel, Default: []string{"info"}, Doc: "How much is logged."},
 		},
@@ -60,6 +64,8 @@ var Schema = []Section{
 		Options: []Option{
 			{Name: "host", Type: typeHost, List: true, Doc: "Names of the site; `*` for all that no other site has. Needed.", Note: "none"},
 			{Name: "root", Type: typePath, Doc: "Directory with the site's files. One of root and origin is needed.", Note: "none"},
+			{Name: "certificate", Type: typePath, Doc: "Certificate chain for these names, PEM.", Note: "the gateway's"},
+			{Name: "key", Type: typePath, Doc: "Key of the certificate, PEM.", Note: "the gateway's"},
 			{Name: "origin", Type: typeOrigin, Doc: "Server that has the site: `http://` or `https://`, host and port.", Note: "none"},
 		},
 	}, {

@@ -32,6 +32,7 @@ var (
 	typeBool    = newType("0 or 1", profile.Bool)
 	typePath    = newType("path", parsePath)
 	typeListen  = newType("[address]:port", parseListen)
+	typeMetrics = newType("address:port", parseMetrics)
 	typePrefix  = newType("prefix", parsePrefix)
 	typeToken   = newType("text", parseToken)
 	typeHost    = newType("host name", parseHost)
@@ -93,6 +94,14 @@ func parseListen(s string) (string, error) {
 		}
 	}
 	return s, checkPort(port)
+}
+
+// parseMetrics wants an address: metrics are for those that the operator means.
+func parseMetrics(s string) (string, error) {
+	if strings.HasPrefix(s, ":") {
+		return "", fmt.Errorf("%q has no address: 127.0.0.1%s is for this machine, 0.0.0.0%[2]s for all", s, s)
+	}
+	return parseListen(s)
 }
 
 func checkPort(s string) error {

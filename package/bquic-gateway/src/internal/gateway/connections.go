@@ -87,7 +87,9 @@ type Status struct {
 	Live        int          `json:"connections_live"`
 	Total       uint64       `json:"connections_total"`
 	TCP         int64        `json:"connections_tcp"`
-	Connections []Connection `json:"connections"` // live ones, latest first, then closed ones
+	Refused     Refusals     `json:"refused"`
+	Reload      *Reload      `json:"reload,omitempty"` // the last one
+	Connections []Connection `json:"connections"`      // live ones, latest first, then closed ones
 
 	Tunnels *tunnel.Stats `json:"tunnels,omitempty"`
 }

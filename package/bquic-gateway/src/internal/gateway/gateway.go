@@ -7,12 +7,14 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -36,11 +38,17 @@ const (
 	initialConnectionWindow = 768 << 10
 	maxConnectionWindow     = 4 << 20
 
-	idleTimeout     = 30 * time.Second
-	shutdownTimeout = 2 * time.Second
+	handshakeTimeout = 5 * time.Second
+	idleTimeout      = 30 * time.Second
+	shutdownTimeout  = 2 * time.Second
 	// The TCP side's limits on clients that send slowly, or nothing.
 	headerTimeout  = 10 * time.Second
 	tcpIdleTimeout = 2 * time.Minute
+	// maxHeaderBytes bounds a request's header section; browsers send up to 8 KiB.
+	maxHeaderBytes = 64 << 10
+
+	watchInterval    = time.Second
+	certificateTicks = 5 // watchIntervals
 
 	// altSvcAge is how long a browser may remember HTTP/3, in seconds.
 	altSvcAge = 24 * 3600
@@ -48,77 +56,135 @@ const (
 
 // A Server is a gateway. Create it with New.
 type Server struct {
-	cfg     config.Gateway
 	version string
 	log     *slog.Logger
 	started time.Time
-	cert    tls.Certificate
-	pin     cert.Pin
-	sites   *sites
-	tunnel  *tunnel.Handler // nil without a token
+	now     atomic.Pointer[generation] // for new requests and connections
+	tunnel  tunnel.Handler
 	conns   connections
+	admit   admission
 	ready   chan struct{}
 	addr    netip.AddrPort // valid once ready
+	reload  atomic.Pointer[Reload]
+}
+
+// A generation is what one reading of the configuration gave. It is never
+// changed: a reload makes the next one, and what was begun ends in its own.
+type generation struct {
+	cfg   config.Gateway
+	certs *cert.Store
+	sites *sites
+}
+
+// A Reload is how the last reading of the configuration ended.
+type Reload struct {
+	At    time.Time `json:"at"`
+	Error string    `json:"error"` // "": it is in use
 }
 
 // Check says what is wrong with the files that the configuration refers to.
 func Check(cfg config.Gateway) error {
-	sites, err := newSites(cfg.Sites, slog.New(slog.DiscardHandler))
-	if err == nil {
-		sites.close()
-		if cfg.Certificate != "" {
-			_, err = loadCertificate(cfg)
+	log := slog.New(slog.DiscardHandler)
+	sites, err := newSites(cfg.Sites, log)
+	if err != nil {
+		return err
+	}
+	sites.close()
+	if cfg.Certificate == "" {
+		if _, err := os.Stat(cert.Kept(cfg.StateDir).Cert); errors.Is(err, fs.ErrNotExist) {
+			return nil // the first start makes it
 		}
 	}
+	_, err = newStore(cfg)
 	return err
 }
 
 // New also checks what Check checks, and makes the certificate if there is
 // none. Nothing is opened to the network before Run.
 func New(cfg config.Gateway, version string, log *slog.Logger) (*Server, error) {
-	s := &Server{cfg: cfg, version: version, log: log, ready: make(chan struct{})}
-	var err error
-	if s.sites, err = newSites(cfg.Sites, log); err != nil {
+	s := &Server{version: version, log: log, ready: make(chan struct{}), tunnel: tunnel.Handler{Logger: log}}
+	s.admit.init()
+	if err := s.Apply(cfg); err != nil {
 		return nil, err
-	}
-	if cfg.Certificate != "" {
-		s.cert, err = loadCertificate(cfg)
-	} else {
-		err = s.ownCertificate()
-	}
-	if err != nil {
-		s.sites.close()
-		return nil, err
-	}
-	s.pin = cert.PinOf(s.cert.Leaf)
-	if cfg.Token != "" {
-		s.tunnel = &tunnel.Handler{Token: cfg.Token, Clients: cfg.ConnectFrom, Allow: cfg.ConnectTo, Logger: log}
 	}
 	return s, nil
 }
 
-func loadCertificate(cfg config.Gateway) (tls.Certificate, error) {
-	c, err := cert.Load(cfg.Certificate, cfg.Key)
-	if err != nil {
-		return c, fmt.Errorf("gateway.certificate, gateway.key: %w", err)
+// Apply makes cfg the configuration of what is new from now on: requests,
+// connections, tunnels. What is established goes on. An error leaves
+// everything as it is.
+func (s *Server) Apply(cfg config.Gateway) error {
+	g := &generation{cfg: cfg}
+	var err error
+	if g.sites, err = newSites(cfg.Sites, s.log); err != nil {
+		return err
 	}
-	return c, nil
-}
-
-// ownCertificate loads the self-signed certificate, or makes it.
-func (s *Server) ownCertificate() (err error) {
-	names := s.sites.names()
-	if host, herr := os.Hostname(); herr == nil {
-		names = append(names, host)
+	if g.certs, err = s.certificates(g); err != nil {
+		g.sites.close()
+		return err
 	}
-	var created bool
-	if s.cert, created, err = cert.LoadOrCreate(s.cfg.StateDir, names); err != nil {
-		return fmt.Errorf("gateway.state_dir: %w", err)
+	old := s.now.Swap(g)
+	s.tunnel.SetAccess(cfg.Token, cfg.ConnectFrom, cfg.ConnectTo)
+	s.admit.limit(cfg.Connections, memoryCeiling(cfg.Memory))
+	if old == nil {
+		return nil
 	}
-	if created {
-		s.log.Info("made a self-signed certificate", "directory", s.cfg.StateDir)
+	old.sites.retire()
+	for _, o := range []struct{ name, was, is string }{
+		{"listen", old.cfg.Listen, cfg.Listen},
+		{"status_socket", old.cfg.StatusSocket, cfg.StatusSocket},
+		{"metrics", old.cfg.Metrics, cfg.Metrics},
+	} {
+		if o.was != o.is {
+			s.log.Warn("this change needs a restart", "option", "gateway."+o.name, "was", o.was, "is", o.is)
+		}
 	}
 	return nil
+}
+
+// Reloaded notes how a reload ended, for the status.
+func (s *Server) Reloaded(err error) {
+	r := &Reload{At: time.Now()}
+	if err != nil {
+		r.Error = err.Error()
+	}
+	s.reload.Store(r)
+}
+
+// certificates makes the self-signed certificate where it is needed and none is.
+func (s *Server) certificates(g *generation) (*cert.Store, error) {
+	cfg := g.cfg
+	if cfg.Certificate == "" {
+		names := g.sites.names()
+		if host, err := os.Hostname(); err == nil {
+			names = append(names, host)
+		}
+		_, created, err := cert.LoadOrCreate(cfg.StateDir, names)
+		if err != nil {
+			return nil, fmt.Errorf("gateway.state_dir: %w", err)
+		}
+		if created {
+			s.log.Info("made a self-signed certificate", "directory", cfg.StateDir)
+		}
+	}
+	return newStore(cfg)
+}
+
+func newStore(cfg config.Gateway) (*cert.Store, error) {
+	first := cert.Kept(cfg.StateDir)
+	if cfg.Certificate != "" {
+		first = cert.Pair{Name: "gateway.certificate, gateway.key", Cert: cfg.Certificate, Key: cfg.Key}
+	}
+	var others []cert.Pair
+	for _, site := range cfg.Sites {
+		if site.Certificate != "" {
+			others = append(others, cert.Pair{
+				Name: "site with host " + site.Hosts[0] + ": certificate, key",
+				Cert: site.Certificate, Key: site.Key, Hosts: site.Hosts,
+			})
+		}
+	}
+	return cert.NewStore(first, others)
 }
 
 // Ready is closed once the gateway serves.
@@ -129,14 +195,15 @@ func (s *Server) Addr() netip.AddrPort { return s.addr }
 
 // Run serves until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
-	udp, tcp, err := listen(ctx, s.cfg.Listen)
+	cfg := s.now.Load().cfg
+	udp, tcp, err := listen(ctx, cfg.Listen)
 	if err != nil {
 		return err
 	}
 	defer udp.Close()
 	defer tcp.Close()
-	defer s.sites.close()
-	socket, err := status.Listen(s.cfg.StatusSocket)
+	defer func() { s.now.Load().sites.close() }()
+	socket, err := status.Listen(cfg.StatusSocket)
 	if err != nil {
 		return err
 	}
@@ -146,13 +213,43 @@ func (s *Server) Run(ctx context.Context) error {
 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return socket.Run(ctx, func() any { return s.Status() }) })
+	group.Go(func() error { s.watch(ctx); return nil })
 	group.Go(func() error { return s.serveTCP(ctx, tcp) })
 	group.Go(func() error { return s.serveQUIC(ctx, udp) })
 	close(s.ready)
-	s.log.Info("gateway ready", "listen", s.addr, "pin", s.pin, "sites", len(s.cfg.Sites), "relays", s.tunnel != nil, "version", s.version)
+	s.log.Info("gateway ready", "listen", s.addr, "pin", s.pin(), "sites", len(cfg.Sites), "relays", cfg.Token != "", "version", s.version)
 	err = group.Wait()
 	s.log.Info("gateway stopped")
 	return err
+}
+
+// watch follows the certificates' files, and the memory, until ctx ends.
+func (s *Server) watch(ctx context.Context) {
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		s.admit.measure()
+		if n%certificateTicks == 0 {
+			s.now.Load().certs.Refresh(s.log)
+		}
+	}
+}
+
+// pin returns that of the certificate for hosts without their own.
+func (s *Server) pin() cert.Pin { return cert.PinOf(s.now.Load().certs.Default().Leaf) }
+
+func (s *Server) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return s.now.Load().certs.Get(hello)
+}
+
+// serveSite hands a request to the sites of the newest generation.
+func (s *Server) serveSite(w http.ResponseWriter, r *http.Request) {
+	s.now.Load().sites.ServeHTTP(w, r)
 }
 
 // listen opens the same port of UDP and TCP.
@@ -187,13 +284,14 @@ func cause(err error) error {
 func (s *Server) serveTCP(ctx context.Context, ln net.Listener) error {
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Alt-Svc", fmt.Sprintf(`h3=":%d"; ma=%d`, s.addr.Port(), altSvcAge))
-		s.sites.ServeHTTP(w, r)
+		s.serveSite(w, r)
 	})
 	srv := &http.Server{
 		Handler:           handler,
-		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{s.cert}, MinVersion: tls.VersionTLS12},
+		TLSConfig:         &tls.Config{GetCertificate: s.certificate, MinVersion: tls.VersionTLS12},
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       tcpIdleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // what clients do wrong
 		ConnState:         s.conns.tcpState,
 	}
@@ -204,7 +302,7 @@ func (s *Server) serveTCP(ctx context.Context, ln net.Listener) error {
 			srv.Close()
 		}
 	})
-	err := srv.ServeTLS(ln, "", "")
+	err := srv.ServeTLS(&admittedListener{ln, &s.admit}, "", "")
 	stop()
 	if ctx.Err() != nil {
 		return nil
@@ -213,12 +311,21 @@ func (s *Server) serveTCP(ctx context.Context, ln net.Listener) error {
 }
 
 func (s *Server) serveQUIC(ctx context.Context, conn *net.UDPConn) error {
-	transport, err := tunnel.GatewayTransport(conn, &s.cert)
+	transport, err := tunnel.GatewayTransport(conn, s.now.Load().certs.Default())
 	if err != nil {
 		return fmt.Errorf("serving UDP failed: %w", err)
 	}
 	defer transport.Close()
-	tlsConfig := http3.ConfigureTLSConfig(&tls.Config{Certificates: []tls.Certificate{s.cert}})
+	transport.VerifySourceAddress = func(net.Addr) bool { return s.admit.suspicious() }
+	transport.ConnContext = func(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
+		leave, err := s.admit.enter(address(info.RemoteAddr))
+		if err != nil {
+			return nil, err
+		}
+		context.AfterFunc(ctx, leave)
+		return ctx, nil
+	}
+	tlsConfig := http3.ConfigureTLSConfig(&tls.Config{GetCertificate: s.certificate})
 	ln, err := transport.ListenEarly(tlsConfig, &quic.Config{
 		GetConfigForClient: func(info *quic.ClientInfo) (*quic.Config, error) {
 			return s.quicConfig(info.RemoteAddr), nil
@@ -228,8 +335,12 @@ func (s *Server) serveQUIC(ctx context.Context, conn *net.UDPConn) error {
 		return fmt.Errorf("serving UDP failed: %w", err)
 	}
 	srv := &http3.Server{
-		Handler: http.HandlerFunc(s.serveHTTP3),
-		Logger:  slog.New(slog.DiscardHandler), // says what clients do wrong
+		Handler:        http.HandlerFunc(s.serveHTTP3),
+		MaxHeaderBytes: maxHeaderBytes,
+		ConnContext: func(ctx context.Context, c *quic.Conn) context.Context {
+			return context.WithValue(ctx, quicConn{}, c)
+		},
+		Logger: slog.New(slog.DiscardHandler), // says what clients do wrong
 	}
 	stop := context.AfterFunc(ctx, func() { ln.Close() })
 	defer stop()
@@ -252,12 +363,24 @@ func (s *Server) serveQUIC(ctx context.Context, conn *net.UDPConn) error {
 	}
 }
 
-// serveHTTP3 tells relays' requests from those for sites.
+// quicConn is the key of a request's *quic.Conn in its context.
+type quicConn struct{}
+
+// serveHTTP3 tells relays' requests from those for sites. What came in 0-RTT
+// packets can be a replay (RFC 8470): all but safe requests wait for the end of
+// the handshake, which no replay reaches.
 func (s *Server) serveHTTP3(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions {
+		select {
+		case <-r.Context().Value(quicConn{}).(*quic.Conn).HandshakeComplete():
+		case <-r.Context().Done():
+			panic(http.ErrAbortHandler)
+		}
+	}
 	switch {
 	case r.Method != http.MethodConnect:
-		s.sites.ServeHTTP(w, r)
-	case s.tunnel == nil:
+		s.serveSite(w, r)
+	case s.now.Load().cfg.Token == "":
 		http.Error(w, "no relays are served here", http.StatusNotImplemented)
 	default:
 		s.tunnel.ServeHTTP(w, r)
@@ -265,15 +388,20 @@ func (s *Server) serveHTTP3(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) quicConfig(client net.Addr) *quic.Config {
+	cfg := &s.now.Load().cfg
+	stream, connection := s.admit.windows()
 	c := &quic.Config{
+		HandshakeIdleTimeout:           handshakeTimeout,
 		MaxIdleTimeout:                 idleTimeout,
-		InitialStreamReceiveWindow:     initialStreamWindow,
+		InitialStreamReceiveWindow:     stream,
 		MaxStreamReceiveWindow:         maxStreamWindow,
-		InitialConnectionReceiveWindow: initialConnectionWindow,
+		InitialConnectionReceiveWindow: connection,
 		MaxConnectionReceiveWindow:     maxConnectionWindow,
+		AllowConnectionWindowIncrease:  func(*quic.Conn, uint64) bool { return !s.admit.tight() },
+		Allow0RTT:                      true,
 		Burst:                          s.profile(client).Burst,
 	}
-	if s.tunnel != nil && contains(s.cfg.ConnectFrom, address(client)) {
+	if cfg.Token != "" && contains(cfg.ConnectFrom, address(client)) {
 		c.MaxIncomingStreams = tunnel.MaxStreams
 	}
 	return c
@@ -281,18 +409,19 @@ func (s *Server) quicConfig(client net.Addr) *quic.Config {
 
 // profile returns the profile for a client.
 func (s *Server) profile(client net.Addr) profile.Profile {
-	if contains(s.cfg.Mesh, address(client)) {
-		return s.cfg.MeshProfile
+	cfg := &s.now.Load().cfg
+	if contains(cfg.Mesh, address(client)) {
+		return cfg.MeshProfile
 	}
-	return s.cfg.Standard
+	return cfg.Standard
 }
 
 func address(a net.Addr) netip.Addr {
-	udp, ok := a.(*net.UDPAddr)
+	ap, ok := a.(interface{ AddrPort() netip.AddrPort })
 	if !ok {
 		return netip.Addr{}
 	}
-	return udp.AddrPort().Addr().Unmap().WithZone("")
+	return ap.AddrPort().Addr().Unmap().WithZone("")
 }
 
 func contains(prefixes []netip.Prefix, addr netip.Addr) bool {

@@ -41,6 +41,9 @@ func start(t *testing.T, cfg config.Gateway) *Server {
 	cfg.StateDir = dir
 	cfg.StatusSocket = filepath.Join(dir, "s")
 	profiles := profile.NewSet()
+	if cfg.Connections == 0 {
+		cfg.Connections = 1000
+	}
 	cfg.MeshProfile, cfg.Standard = profiles[profile.BQUIC], profiles[profile.Standard]
 	s, err := New(cfg, "test", slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -70,7 +73,7 @@ func (s *Server) url(path string) string { return fmt.Sprintf("https://%s%s", s.
 func clients(t *testing.T, s *Server) map[string]*http.Client {
 	conf := func(protos ...string) *tls.Config {
 		c := &tls.Config{NextProtos: protos}
-		s.pin.Verify(c)
+		s.pin().Verify(c)
 		return c
 	}
 	h3 := &http3.Transport{TLSClientConfig: conf(http3.NextProtoH3)}
@@ -248,9 +251,10 @@ func TestProfiles(t *testing.T) {
 		Mesh:  []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")},
 		Sites: []config.Site{{Hosts: []string{"*"}, Root: root}},
 	})
+	pin := s.pin()
 	fetch := func(local string) *client.Result {
 		res, err := client.Fetch(t.Context(), s.url("/f"), io.Discard, client.Options{
-			Profile: profile.NewSet()[profile.BQUIC], Pin: &s.pin, LocalAddr: netip.MustParseAddr(local),
+			Profile: profile.NewSet()[profile.BQUIC], Pin: &pin, LocalAddr: netip.MustParseAddr(local),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -283,10 +287,10 @@ func TestProfiles(t *testing.T) {
 	}
 	// The configuration that quic-go was given, not only the name.
 	addr := func(a string) net.Addr { return net.UDPAddrFromAddrPort(netip.MustParseAddrPort(a)) }
-	if got := s.quicConfig(addr("127.0.0.2:1")).Burst; got != s.cfg.MeshProfile.Burst {
+	if got := s.quicConfig(addr("127.0.0.2:1")).Burst; got != s.now.Load().cfg.MeshProfile.Burst {
 		t.Errorf("mesh: %+v", got)
 	}
-	if got := s.quicConfig(addr("[::ffff:127.0.0.2]:1")).Burst; got != s.cfg.MeshProfile.Burst {
+	if got := s.quicConfig(addr("[::ffff:127.0.0.2]:1")).Burst; got != s.now.Load().cfg.MeshProfile.Burst {
 		t.Errorf("mesh, IPv4-mapped: %+v", got)
 	}
 	if got := s.quicConfig(addr("127.0.0.3:1")).Burst; got != (quic.Burst{Stats: true}) {
@@ -296,7 +300,7 @@ func TestProfiles(t *testing.T) {
 
 func readStatus(t *testing.T, s *Server) (st Status) {
 	t.Helper()
-	data, err := status.Read(s.cfg.StatusSocket)
+	data, err := status.Read(s.now.Load().cfg.StatusSocket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,8 +323,9 @@ func waitFor(t *testing.T, ok func() bool) {
 
 func TestStatus(t *testing.T) {
 	s := start(t, config.Gateway{Sites: []config.Site{{Hosts: []string{"*"}, Root: t.TempDir()}}})
+	pin := s.pin()
 	for range maxClosed + 3 {
-		if _, err := client.Fetch(t.Context(), s.url("/"), io.Discard, client.Options{Pin: &s.pin}); err != nil {
+		if _, err := client.Fetch(t.Context(), s.url("/"), io.Discard, client.Options{Pin: &pin}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -339,7 +344,7 @@ func TestStatus(t *testing.T) {
 		st.Total != maxClosed+4 || len(st.Connections) != maxClosed+1 || st.Tunnels != nil {
 		t.Errorf("got %+v", st)
 	}
-	if pin, err := cert.ParsePin(st.Pin); err != nil || pin != s.pin {
+	if pin, err := cert.ParsePin(st.Pin); err != nil || pin != s.pin() {
 		t.Errorf("pin %q, %v", st.Pin, err)
 	}
 	seen := make(map[uint64]bool)
@@ -381,7 +386,7 @@ func TestConnect(t *testing.T) {
 	sites := []config.Site{{Hosts: []string{"*"}, Origin: origin}}
 	connect := func(s *Server, token string) (int, *http3.RequestStream) {
 		conf := &tls.Config{NextProtos: []string{http3.NextProtoH3}}
-		s.pin.Verify(conf)
+		s.pin().Verify(conf)
 		conn, err := quic.DialAddr(t.Context(), s.addr.String(), conf, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -437,7 +442,7 @@ func TestConnect(t *testing.T) {
 			}
 			// By TCP never, whatever the token, and not by way of a site's origin.
 			conf := &tls.Config{NextProtos: []string{"http/1.1"}}
-			s.pin.Verify(conf)
+			s.pin().Verify(conf)
 			conn, err := tls.Dial("tcp", s.addr.String(), conf)
 			if err != nil {
 				t.Fatal(err)
@@ -451,7 +456,9 @@ func TestConnect(t *testing.T) {
 		})
 	}
 	// Streams for many TCP connections: for relays only.
-	s := &Server{cfg: config.Gateway{ConnectFrom: loopback}}
+	s := &Server{}
+	s.now.Store(&generation{cfg: config.Gateway{ConnectFrom: loopback}})
+	s.admit.limit(1000, 1<<30)
 	if got := s.quicConfig(&net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}).MaxIncomingStreams; got != 0 {
 		t.Errorf("%d streams without a token", got)
 	}

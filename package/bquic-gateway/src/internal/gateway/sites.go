@@ -27,11 +27,22 @@ const anyHost = "*"
 
 // sites hands a request to the site with its host name.
 type sites struct {
-	byHost map[string]http.Handler
-	roots  []*os.Root
+	byHost     map[string]http.Handler
+	roots      []*os.Root
+	transports []*http.Transport
+}
+
+// retire is for sites that get no new requests, while older ones go on: idle
+// connections to origins are closed now, and directories with the last request
+// (os.Root closes itself when nothing refers to it).
+func (s *sites) retire() {
+	for _, t := range s.transports {
+		t.CloseIdleConnections()
+	}
 }
 
 func (s *sites) close() {
+	s.retire()
 	for _, root := range s.roots {
 		root.Close()
 	}
@@ -54,7 +65,9 @@ func newSites(cfg []config.Site, log *slog.Logger) (*sites, error) {
 
 func (s *sites) newSite(site config.Site, log *slog.Logger) (http.Handler, error) {
 	if site.Origin != nil {
-		return newProxy(site, log), nil
+		proxy, transport := newProxy(site, log)
+		s.transports = append(s.transports, transport)
+		return proxy, nil
 	}
 	root, err := os.OpenRoot(site.Root)
 	if err != nil {
@@ -172,7 +185,7 @@ func (f files) open(name string) (*os.File, os.FileInfo, error) {
 }
 
 // newProxy hands requests on to the site's origin, as the host that the client named.
-func newProxy(site config.Site, log *slog.Logger) http.Handler {
+func newProxy(site config.Site, log *slog.Logger) (http.Handler, *http.Transport) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy = nil
 	transport.ResponseHeaderTimeout = time.Minute
@@ -193,7 +206,7 @@ func newProxy(site config.Site, log *slog.Logger) http.Handler {
 			log.Warn("origin failed", "origin", site.Origin.Redacted(), "error", err)
 			http.Error(w, "the origin server does not answer", http.StatusBadGateway)
 		},
-	}
+	}, transport
 }
 
 // bodyBuffer is the size of the pieces that bodies are written in. Each ends in

@@ -10,6 +10,7 @@ import (
 
 // Status tells what the gateway is doing.
 func (s *Server) Status() Status {
+	cfg := &s.now.Load().cfg
 	st := Status{
 		Role:       "gateway",
 		Version:    s.version,
@@ -17,12 +18,14 @@ func (s *Server) Status() Status {
 		PID:        os.Getpid(),
 		Goroutines: runtime.NumGoroutine(),
 		Listen:     s.addr.String(),
-		Pin:        s.pin.String(),
-		Profiles:   []string{s.cfg.MeshProfile.Name, s.cfg.Standard.Name},
+		Pin:        s.pin().String(),
+		Profiles:   []string{cfg.MeshProfile.Name, cfg.Standard.Name},
 		TCP:        s.conns.tcp.Load(),
 	}
 	st.Connections, st.Live, st.Total = s.conns.reports()
-	if s.tunnel != nil {
+	st.Reload = s.reload.Load()
+	st.Refused = s.admit.refusals()
+	if cfg.Token != "" {
 		stats := s.tunnel.Stats()
 		st.Tunnels = &stats
 	}

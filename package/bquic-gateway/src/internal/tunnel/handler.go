@@ -96,7 +96,8 @@ func (r *Refusal) write(w http.ResponseWriter) {
 	w.WriteHeader(r.Status)
 }
 
-// A Handler answers CONNECT. Its fields are set before the first request.
+// A Handler answers CONNECT. Its fields are set before the first request;
+// SetAccess changes three of them later.
 type Handler struct {
 	// Token is what a relay must show. Required: without one, nobody is let in.
 	Token string
@@ -109,6 +110,7 @@ type Handler struct {
 
 	Logger *slog.Logger
 
+	mu    sync.RWMutex // of Token, Clients and Allow
 	open  atomic.Int64
 	total atomic.Uint64
 	bytes Bytes
@@ -125,6 +127,20 @@ type Stats struct {
 
 func (h *Handler) Stats() Stats {
 	return Stats{h.open.Load(), h.total.Load(), h.bytes.FromStream.Load(), h.bytes.ToStream.Load()}
+}
+
+// SetAccess says who may open tunnels from now on, and where to. Those that are
+// open stay.
+func (h *Handler) SetAccess(token string, clients, allow []netip.Prefix) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.Token, h.Clients, h.Allow = token, clients, allow
+}
+
+func (h *Handler) access() (token string, clients, allow []netip.Prefix) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.Token, h.Clients, h.Allow
 }
 
 // ServeHTTP opens a tunnel and returns when it has ended.
@@ -159,10 +175,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // connect checks the request and connects to its target, or returns a
 // *Refusal. With a connection, it has counted the tunnel as open.
 func (h *Handler) connect(w http.ResponseWriter, r *http.Request) (_ *net.TCPConn, err error) {
-	if !h.authorized(r) {
+	token, clients, allow := h.access()
+	if !authorized(r, token) {
 		return nil, &Refusal{http.StatusProxyAuthRequired, RequestDenied, "wrong or missing token"}
 	}
-	if !h.clientAllowed(r.RemoteAddr) {
+	if !clientAllowed(r.RemoteAddr, clients) {
 		return nil, &Refusal{http.StatusForbidden, RequestDenied, "client is in no allowed prefix"}
 	}
 	if _, ok := w.(http3.HTTPStreamer); !ok || !strings.HasPrefix(r.Proto, "HTTP/3") {
@@ -181,7 +198,7 @@ func (h *Handler) connect(w http.ResponseWriter, r *http.Request) (_ *net.TCPCon
 		h.open.Add(-1)
 		return nil, &Refusal{http.StatusServiceUnavailable, LimitReached, fmt.Sprintf("limit of %d tunnels reached", limit)}
 	}
-	conn, err := h.dial(r.Context(), r.Host)
+	conn, err := h.dial(r.Context(), r.Host, allow)
 	if err != nil {
 		h.open.Add(-1)
 		return nil, err
@@ -189,18 +206,18 @@ func (h *Handler) connect(w http.ResponseWriter, r *http.Request) (_ *net.TCPCon
 	return conn, nil
 }
 
-func (h *Handler) authorized(r *http.Request) bool {
+func authorized(r *http.Request, want string) bool {
 	scheme, token, _ := strings.Cut(r.Header.Get("Proxy-Authorization"), " ")
-	if h.Token == "" || !strings.EqualFold(scheme, "Bearer") {
+	if want == "" || !strings.EqualFold(scheme, "Bearer") {
 		return false
 	}
 	// Hashed, so that the time tells nothing of the length either.
-	a, b := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(h.Token))
+	a, b := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(want))
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
-func (h *Handler) clientAllowed(remote string) bool {
-	if len(h.Clients) == 0 {
+func clientAllowed(remote string, clients []netip.Prefix) bool {
+	if len(clients) == 0 {
 		return true
 	}
 	ap, err := netip.ParseAddrPort(remote)
@@ -208,7 +225,7 @@ func (h *Handler) clientAllowed(remote string) bool {
 		return false
 	}
 	addr := ap.Addr().Unmap().WithZone("")
-	for _, p := range h.Clients {
+	for _, p := range clients {
 		if p.Contains(addr) {
 			return true
 		}
@@ -218,14 +235,14 @@ func (h *Handler) clientAllowed(remote string) bool {
 
 // dial connects to target. The policy is asked about each address at the very
 // moment it is connected to, so DNS cannot answer differently in between.
-func (h *Handler) dial(ctx context.Context, target string) (*net.TCPConn, error) {
+func (h *Handler) dial(ctx context.Context, target string, allow []netip.Prefix) (*net.TCPConn, error) {
 	d := net.Dialer{
 		Timeout:         dialTimeout,
 		KeepAliveConfig: KeepAlive(),
 		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 			ap, err := netip.ParseAddrPort(address)
 			if err == nil {
-				policy := Policy{Allow: h.Allow}
+				policy := Policy{Allow: allow}
 				if policy.Own, err = h.own.get(); err == nil {
 					err = policy.Allowed(ap.Addr())
 				}

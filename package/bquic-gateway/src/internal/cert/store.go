@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cert
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A Pair names the files of a certificate.
+type Pair struct {
+	Name      string // what the configuration calls it, for errors
+	Cert, Key string
+	// Hosts are the names, as a client asks for them, that it is for.
+	Hosts []string
+}
+
+// A Store gives a TLS server its certificates, and follows their files.
+type Store struct {
+	mu     sync.Mutex
+	first  *entry
+	others []*entry
+}
+
+type entry struct {
+	Pair
+	cert  *tls.Certificate
+	files [2]state // when they were last read
+}
+
+// state tells a file from its successor, whatever wrote it.
+type state struct {
+	size    int64
+	changed time.Time
+	inode   uint64
+}
+
+// NewStore reads all pairs. The first is for the hosts that no other is for.
+func NewStore(first Pair, others []Pair) (*Store, error) {
+	s := &Store{}
+	for i, p := range append([]Pair{first}, others...) {
+		e := &entry{Pair: p}
+		if err := e.load(); err != nil {
+			return nil, fmt.Errorf("%s: %w", p.Name, err)
+		}
+		if i == 0 {
+			s.first = e
+		} else {
+			s.others = append(s.others, e)
+		}
+	}
+	return s, nil
+}
+
+// Default returns the certificate for hosts without their own.
+func (s *Store) Default() *tls.Certificate {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.first.cert
+}
+
+// Get is for tls.Config.GetCertificate.
+func (s *Store) Get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
+	for _, e := range s.others {
+		for _, host := range e.Hosts {
+			if host == name {
+				return e.cert, nil
+			}
+		}
+	}
+	return s.first.cert, nil
+}
+
+// Refresh reads what has changed. A pair that cannot be used, such as one of
+// which half is written, is logged and stays as it was until it changes again.
+func (s *Store) Refresh(log *slog.Logger) {
+	s.mu.Lock()
+	entries := append([]*entry{s.first}, s.others...)
+	s.mu.Unlock()
+	for _, e := range entries {
+		if e.look() == e.files {
+			continue
+		}
+		renewed := &entry{Pair: e.Pair}
+		if err := renewed.load(); err != nil {
+			log.Warn("certificate not renewed, the old one goes on", "error", err)
+			e.files = renewed.files // only Refresh and NewStore use them
+			continue
+		}
+		s.mu.Lock()
+		e.cert, e.files = renewed.cert, renewed.files
+		s.mu.Unlock()
+		log.Info("certificate renewed", "file", e.Cert, "pin", PinOf(renewed.cert.Leaf), "until", renewed.cert.Leaf.NotAfter.Format(time.DateOnly))
+	}
+}
+
+// load also notes the files' state, from before they are read: what is written
+// meanwhile is seen the next time.
+func (e *entry) load() error {
+	e.files = e.look()
+	c, err := Load(e.Cert, e.Key)
+	if err != nil {
+		return err
+	}
+	if len(c.Certificate) == 0 || c.Leaf == nil {
+		return fmt.Errorf("%s: no certificate in it", e.Cert)
+	}
+	e.cert = &c
+	return nil
+}
+
+func (e *entry) look() (files [2]state) {
+	for i, name := range []string{e.Cert, e.Key} {
+		if info, err := os.Stat(name); err == nil {
+			files[i] = state{info.Size(), info.ModTime(), info.Sys().(*syscall.Stat_t).Ino}
+		}
+	}
+	return files
+}

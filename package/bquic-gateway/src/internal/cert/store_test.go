@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cert
+
+import (
+	"bytes"
+	"crypto/tls"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func pair(t *testing.T, dir string, hosts ...string) Pair {
+	t.Helper()
+	if _, _, err := LoadOrCreate(dir, hosts); err != nil {
+		t.Fatal(err)
+	}
+	p := Kept(dir)
+	p.Hosts = hosts
+	return p
+}
+
+func TestStoreNames(t *testing.T) {
+	dir := t.TempDir()
+	s, err := NewStore(pair(t, filepath.Join(dir, "0")), []Pair{pair(t, filepath.Join(dir, "1"), "a.example", "b.example")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, own := range map[string]bool{
+		"": false, "c.example": false, "xa.example": false, "a.example": true, "B.Example": true, "b.example.": true,
+	} {
+		c, err := s.Get(&tls.ClientHelloInfo{ServerName: name})
+		if err != nil || (c == s.Default()) == own {
+			t.Errorf("%q: own certificate %t, want %t, %v", name, c != s.Default(), own, err)
+		}
+	}
+}
+
+func TestStoreFollowsFiles(t *testing.T) {
+	dir := t.TempDir()
+	used, next := pair(t, filepath.Join(dir, "used")), pair(t, filepath.Join(dir, "next"))
+	s, err := NewStore(used, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := s.Default()
+	var log bytes.Buffer
+	refresh := func(want *tls.Certificate, words string) {
+		t.Helper()
+		log.Reset()
+		s.Refresh(slog.New(slog.NewTextHandler(&log, nil)))
+		if got := s.Default(); PinOf(got.Leaf) != PinOf(want.Leaf) {
+			t.Errorf("another certificate than expected is in use")
+		}
+		if !strings.Contains(log.String(), words) || words == "" && log.Len() > 0 {
+			t.Errorf("logged %q, want %q", log.String(), words)
+		}
+	}
+	refresh(first, "")
+
+	// An ACME client writes one file after the other.
+	renewed, err := Load(next.Cert, next.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace := func(from, to string) {
+		t.Helper()
+		data, err := os.ReadFile(from)
+		if err == nil {
+			err = writeFile(to, data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace(next.Cert, used.Cert)
+	refresh(first, "private key does not match public key")
+	refresh(first, "") // said once
+	replace(next.Key, used.Key)
+	refresh(&renewed, "certificate renewed")
+
+	if err := os.Truncate(used.Cert, 10); err != nil {
+		t.Fatal(err)
+	}
+	refresh(&renewed, "old one goes on")
+	if err := os.Remove(used.Cert); err != nil {
+		t.Fatal(err)
+	}
+	refresh(&renewed, "no such file")
+	replace(next.Cert, used.Cert)
+	refresh(&renewed, "certificate renewed")
+}

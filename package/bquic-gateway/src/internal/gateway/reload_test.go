@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+
+	"bquic/internal/cert"
+	"bquic/internal/config"
+)
+
+func directory(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, data := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestReload: a request that is being answered ends as it began, while new ones
+// on the same connections are answered by the new configuration.
+func TestReload(t *testing.T) {
+	proceed := make(chan struct{})
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "first half, ")
+		_ = http.NewResponseController(w).Flush()
+		<-proceed
+		_, _ = io.WriteString(w, "second half")
+	}))
+	defer origin.Close()
+	u, _ := url.Parse(origin.URL)
+	s := start(t, config.Gateway{Sites: []config.Site{{Hosts: []string{"*"}, Origin: u}}})
+	cs := clients(t, s)
+	bodies := make(map[string]io.ReadCloser)
+	for proto, c := range cs {
+		res, err := c.Get(s.url("/"))
+		if err != nil {
+			t.Fatalf("%s: %v", proto, err)
+		}
+		bodies[proto] = res.Body
+	}
+	_, before, _ := s.conns.reports()
+
+	next := s.now.Load().cfg
+	next.Sites = []config.Site{{Hosts: []string{"*"}, Root: directory(t, map[string]string{"index.html": "files now"})}}
+	if err := s.Apply(next); err != nil {
+		t.Fatal(err)
+	}
+	bad := next
+	bad.Sites = []config.Site{{Hosts: []string{"*"}, Root: "/nonexistent"}}
+	if err := s.Apply(bad); err == nil || !strings.Contains(err.Error(), "/nonexistent") {
+		t.Errorf("a bad one: %v", err)
+	} else {
+		s.Reloaded(err)
+	}
+	for proto, c := range cs {
+		if got := get(t, c, s.url("/")); got != "files now" {
+			t.Errorf("%s after reload: %q", proto, got)
+		}
+	}
+	close(proceed)
+	for proto, body := range bodies {
+		got, err := io.ReadAll(body)
+		if err != nil || string(got) != "first half, second half" {
+			t.Errorf("%s from before: %q, %v", proto, got, err)
+		}
+		body.Close()
+	}
+	if _, after, total := s.conns.reports(); after != before || total != 1 {
+		t.Errorf("QUIC connections: %d before, %d after, %d in all", before, after, total)
+	}
+	if st := readStatus(t, s); st.Reload == nil || !strings.Contains(st.Reload.Error, "/nonexistent") || time.Since(st.Reload.At) > time.Minute {
+		t.Errorf("status of the reload: %+v", st.Reload)
+	}
+}
+
+func get(t *testing.T, c *http.Client, url string) string {
+	t.Helper()
+	res, err := c.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// TestCertificates: by name, and renewed while a download is on its way.
+func TestCertificates(t *testing.T) {
+	dir := t.TempDir()
+	made := make(map[string]cert.Pin)
+	for _, name := range []string{"own", "renewed"} {
+		c, _, err := cert.LoadOrCreate(filepath.Join(dir, name), []string{"a.example"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		made[name] = cert.PinOf(c.Leaf)
+	}
+	own, renewed := cert.Kept(filepath.Join(dir, "own")), cert.Kept(filepath.Join(dir, "renewed"))
+	big := strings.Repeat("0123456789abcdef", 1<<18)
+	s := start(t, config.Gateway{Sites: []config.Site{
+		{Hosts: []string{"a.example"}, Root: directory(t, map[string]string{"big": big}), Certificate: own.Cert, Key: own.Key},
+	}})
+	// seen returns the pin that a client sees, by TCP and by QUIC.
+	seen := func(name string) (pins [2]cert.Pin) {
+		t.Helper()
+		conf := &tls.Config{ServerName: name, InsecureSkipVerify: true, NextProtos: []string{http3.NextProtoH3, "h2"}}
+		c, err := tls.Dial("tcp", s.addr.String(), conf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		q, err := quic.DialAddr(t.Context(), s.addr.String(), conf, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = q.CloseWithError(0, "") }()
+		return [2]cert.Pin{cert.PinOf(c.ConnectionState().PeerCertificates[0]), cert.PinOf(q.ConnectionState().TLS.PeerCertificates[0])}
+	}
+	if got := seen("a.example"); got != [2]cert.Pin{made["own"], made["own"]} {
+		t.Errorf("by its name: %v", got)
+	}
+	if got := seen("b.example"); got != [2]cert.Pin{s.pin(), s.pin()} {
+		t.Errorf("by another name: %v", got)
+	}
+
+	transport := &http3.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: "a.example"}}
+	defer transport.Close()
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url("/big"), nil)
+	req.Host = "a.example"
+	res, err := transport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	for from, to := range map[string]string{renewed.Cert: own.Cert, renewed.Key: own.Key} {
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitFor(t, func() bool { return seen("a.example")[0] == made["renewed"] })
+	if got, err := io.ReadAll(res.Body); err != nil || string(got) != big {
+		t.Errorf("the download under way: %d bytes, %v", len(got), err)
+	}
+}
+
+// TestEarlyData: a repeated visit is a round trip shorter.
+func TestEarlyData(t *testing.T) {
+	s := start(t, config.Gateway{Sites: []config.Site{{Hosts: []string{"*"}, Root: directory(t, map[string]string{"f": "x"})}}})
+	conf := &tls.Config{InsecureSkipVerify: true, ClientSessionCache: tls.NewLRUClientSessionCache(8)}
+	visit := func(method string) (used bool) {
+		t.Helper()
+		var conn *quic.Conn
+		transport := &http3.Transport{TLSClientConfig: conf, Dial: func(ctx context.Context, addr string, tc *tls.Config, qc *quic.Config) (_ *quic.Conn, err error) {
+			conn, err = quic.DialAddrEarly(ctx, addr, tc, qc)
+			return conn, err
+		}}
+		defer transport.Close()
+		req, _ := http.NewRequestWithContext(t.Context(), method, s.url("/f"), nil)
+		res, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if got, err := io.ReadAll(res.Body); err != nil || string(got) != "x" {
+			t.Errorf("got %q, %v", got, err)
+		}
+		return conn.ConnectionState().Used0RTT
+	}
+	if visit(http.MethodGet) {
+		t.Error("0-RTT on the first visit")
+	}
+	if !visit(http3.MethodGet0RTT) {
+		t.Error("no 0-RTT on the second visit")
+	}
+}
+
+// TestUnsafeEarlyData shows a handler's view of a POST in 0-RTT packets, which
+// honest clients do not send.
+func TestUnsafeEarlyData(t *testing.T) {
+	done := make(chan struct{}, 1)
+	origin := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { done <- struct{}{} }))
+	defer origin.Close()
+	u, _ := url.Parse(origin.URL)
+	s := start(t, config.Gateway{Sites: []config.Site{{Hosts: []string{"*"}, Origin: u}}})
+	conf := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{http3.NextProtoH3}, ClientSessionCache: tls.NewLRUClientSessionCache(8)}
+	first, err := quic.DialAddr(t.Context(), s.addr.String(), conf, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := (&http3.Transport{}).NewClientConn(first)
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url("/"), nil)
+	if res, err := c.RoundTrip(req); err != nil {
+		t.Fatal(err)
+	} else {
+		res.Body.Close()
+	}
+	<-done
+	_ = first.CloseWithError(0, "")
+
+	// A path that loses all but the client's first packets: 0-RTT arrives, the
+	// end of the handshake does not.
+	udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer udp.Close()
+	transport := &quic.Transport{Conn: deafConn{udp}}
+	defer transport.Close()
+	conn, err := transport.DialEarly(t.Context(), net.UDPAddrFromAddrPort(s.addr), conf, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	early := (&http3.Transport{}).NewClientConn(conn)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	post, _ := http.NewRequestWithContext(ctx, http.MethodPost, s.url("/"), nil)
+	str, err := early.OpenRequestStream(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := str.SendRequestHeader(post); err != nil {
+		t.Fatal(err)
+	}
+	_ = str.Close()
+	select {
+	case <-done:
+		t.Error("a POST was handed on that can be a replay")
+	case <-ctx.Done():
+	}
+	_ = conn.CloseWithError(0, "")
+}
+
+// A deafConn hears nothing.
+type deafConn struct{ net.PacketConn }
+
+func (c deafConn) ReadFrom(b []byte) (int, net.Addr, error) {
+	for {
+		if _, _, err := c.PacketConn.ReadFrom(b); err != nil {
+			return 0, nil, err
+		}
+	}
+}
+
+// TestLimits: with all connections taken, further ones are refused at once, and
+// those there are go on.
+func TestLimits(t *testing.T) {
+	s := start(t, config.Gateway{
+		Connections: 4,
+		Mesh:        []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		Sites:       []config.Site{{Hosts: []string{"*"}, Root: directory(t, map[string]string{"f": "x"})}},
+	})
+	conf := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{http3.NextProtoH3}}
+	first, err := quic.DialAddr(t.Context(), s.addr.String(), conf, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = first.CloseWithError(0, "") }()
+	_, err = quic.DialAddr(t.Context(), s.addr.String(), conf, nil)
+	var refused *quic.TransportError
+	if !errors.As(err, &refused) || refused.ErrorCode != quic.ConnectionRefused {
+		t.Errorf("a second connection of one address, which may have a quarter of four: %v", err)
+	}
+	if c, err := tls.Dial("tcp", s.addr.String(), &tls.Config{InsecureSkipVerify: true}); err == nil {
+		c.Close()
+		t.Error("a TCP connection was let in")
+	}
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url("/f"), nil)
+	if res, err := (&http3.Transport{}).NewClientConn(first).RoundTrip(req); err != nil || res.StatusCode != http.StatusOK {
+		t.Errorf("on the first connection: %v", err)
+	}
+	if st := readStatus(t, s); st.Refused.Source < 2 {
+		t.Errorf("refusals %+v", st.Refused)
+	}
+	next := s.now.Load().cfg
+	next.Connections = 100
+	if err := s.Apply(next); err != nil {
+		t.Fatal(err)
+	}
+	again, err := quic.DialAddr(t.Context(), s.addr.String(), conf, nil)
+	if err != nil {
+		t.Fatalf("with a higher limit: %v", err)
+	}
+	_ = again.CloseWithError(0, "")
+}
