@@ -21,7 +21,9 @@ func TestReload(t *testing.T) {
 		}
 		write(t, filepath.Join(root, site), "f", site)
 	}
-	site := func(name string) string { return fmt.Sprintf("config site 's'\n\tlist host '*'\n\toption root '%s/%s'\n", root, name) }
+	site := func(name string) string {
+		return fmt.Sprintf("config site 's'\n\tlist host '*'\n\toption root '%s/%s'\n", root, name)
+	}
 	d := startGateway(t, "", site("old"))
 	text, err := os.ReadFile(d.conf)
 	if err != nil {

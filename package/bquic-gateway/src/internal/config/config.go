@@ -46,13 +46,16 @@ type Gateway struct {
 	Sites        []Site
 }
 
-// A Site is served under its names: files below Root, or else by Origin.
+// A Site is served under its names: files below Root, or else by Origins.
 type Site struct {
-	Hosts []string
+	Hosts   []string
+	Root    string
+	Listing bool
+	Origins []*url.URL
+	// OriginCA is a PEM file; "": the system's authorities.
+	OriginCA string
 	// Certificate and Key are "" where the gateway's serve.
 	Certificate, Key string
-	Root             string
-	Origin           *url.URL
 }
 
 // A Relay configures `bquic relay`.
@@ -322,7 +325,8 @@ func (d *decoder) site(s *uci.Section) {
 		d.hosts = make(map[string]int)
 	}
 	site := Site{
-		Root: get[string](d, s, "root"), Origin: get[*url.URL](d, s, "origin"),
+		Root: get[string](d, s, "root"), Listing: get[bool](d, s, "listing"),
+		Origins: list[*url.URL](d, s, "origin"), OriginCA: get[string](d, s, "origin_ca"),
 		Certificate: get[string](d, s, "certificate"), Key: get[string](d, s, "key"),
 	}
 	d.bothOrNone(s, "certificate", "key")

@@ -134,10 +134,10 @@ config site
 		!slices.Equal(g.ConnectFrom, mesh) || len(g.ConnectTo) != 1 || g.LogLevel.String() != "DEBUG" || len(g.Sites) != 2 {
 		t.Errorf("got %+v", g)
 	}
-	if s := g.Sites[0]; !slices.Equal(s.Hosts, []string{"example.org", "2001:db8::"}) || s.Root != "/www" || s.Origin != nil {
+	if s := g.Sites[0]; !slices.Equal(s.Hosts, []string{"example.org", "2001:db8::"}) || s.Root != "/www" || s.Origins != nil {
 		t.Errorf("got %+v", s)
 	}
-	if s := g.Sites[1]; s.Hosts[0] != "*" || s.Root != "" || s.Origin.String() != "http://[::1]:8080/base" {
+	if s := g.Sites[1]; s.Hosts[0] != "*" || s.Root != "" || len(s.Origins) != 1 || s.Origins[0].String() != "http://[::1]:8080/base" {
 		t.Errorf("got %+v", s)
 	}
 	b := g.MeshProfile.Burst

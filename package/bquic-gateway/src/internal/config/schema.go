@@ -66,7 +66,9 @@ var Schema = []Section{
 			{Name: "root", Type: typePath, Doc: "Directory with the site's files. One of root and origin is needed.", Note: "none"},
 			{Name: "certificate", Type: typePath, Doc: "Certificate chain for these names, PEM.", Note: "the gateway's"},
 			{Name: "key", Type: typePath, Doc: "Key of the certificate, PEM.", Note: "the gateway's"},
-			{Name: "origin", Type: typeOrigin, Doc: "Server that has the site: `http://` or `https://`, host and port.", Note: "none"},
+			{Name: "listing", Type: typeBool, Default: []string{"0"}, Doc: "Shows what is in a directory without index.html."},
+			{Name: "origin", Type: typeOrigin, List: true, Doc: "Servers that have the site: `http://` or `https://`, host and port. The first that answers is asked.", Note: "none"},
+			{Name: "origin_ca", Type: typePath, Doc: "Certificates of the authorities that sign the origins', PEM.", Note: "the system's"},
 		},
 	}, {
 		Type: "relay", Once: true,

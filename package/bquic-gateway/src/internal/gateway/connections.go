@@ -13,6 +13,7 @@ import (
 
 	"github.com/quic-go/quic-go"
 
+	"bquic/internal/site"
 	"bquic/internal/tunnel"
 )
 
@@ -76,20 +77,21 @@ func (cs *connections) tcpState(_ net.Conn, state http.ConnState) {
 
 // A Status is what `bquic status` shows.
 type Status struct {
-	Role        string       `json:"role"`
-	Version     string       `json:"version"`
-	Uptime      float64      `json:"uptime_s"`
-	PID         int          `json:"pid"`
-	Goroutines  int          `json:"goroutines"`
-	Listen      string       `json:"listen"`
-	Pin         string       `json:"pin"`
-	Profiles    []string     `json:"profiles"` // for mesh clients, and for all others
-	Live        int          `json:"connections_live"`
-	Total       uint64       `json:"connections_total"`
-	TCP         int64        `json:"connections_tcp"`
-	Refused     Refusals     `json:"refused"`
-	Reload      *Reload      `json:"reload,omitempty"` // the last one
-	Connections []Connection `json:"connections"`      // live ones, latest first, then closed ones
+	Role        string              `json:"role"`
+	Version     string              `json:"version"`
+	Uptime      float64             `json:"uptime_s"`
+	PID         int                 `json:"pid"`
+	Goroutines  int                 `json:"goroutines"`
+	Listen      string              `json:"listen"`
+	Pin         string              `json:"pin"`
+	Profiles    []string            `json:"profiles"` // for mesh clients, and for all others
+	Live        int                 `json:"connections_live"`
+	Total       uint64              `json:"connections_total"`
+	TCP         int64               `json:"connections_tcp"`
+	Refused     Refusals            `json:"refused"`
+	Origins     []site.OriginStatus `json:"origins,omitempty"`
+	Reload      *Reload             `json:"reload,omitempty"` // the last one
+	Connections []Connection        `json:"connections"`      // live ones, latest first, then closed ones
 
 	Tunnels *tunnel.Stats `json:"tunnels,omitempty"`
 }

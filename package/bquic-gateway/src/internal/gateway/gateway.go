@@ -24,6 +24,7 @@ import (
 	"bquic/internal/cert"
 	"bquic/internal/config"
 	"bquic/internal/profile"
+	"bquic/internal/site"
 	"bquic/internal/status"
 	"bquic/internal/tunnel"
 )
@@ -73,7 +74,7 @@ type Server struct {
 type generation struct {
 	cfg   config.Gateway
 	certs *cert.Store
-	sites *sites
+	sites *site.Sites
 }
 
 // A Reload is how the last reading of the configuration ended.
@@ -85,11 +86,11 @@ type Reload struct {
 // Check says what is wrong with the files that the configuration refers to.
 func Check(cfg config.Gateway) error {
 	log := slog.New(slog.DiscardHandler)
-	sites, err := newSites(cfg.Sites, log)
+	sites, err := site.New(cfg.Sites, log)
 	if err != nil {
 		return err
 	}
-	sites.close()
+	sites.Close()
 	if cfg.Certificate == "" {
 		if _, err := os.Stat(cert.Kept(cfg.StateDir).Cert); errors.Is(err, fs.ErrNotExist) {
 			return nil // the first start makes it
@@ -116,11 +117,11 @@ func New(cfg config.Gateway, version string, log *slog.Logger) (*Server, error) 
 func (s *Server) Apply(cfg config.Gateway) error {
 	g := &generation{cfg: cfg}
 	var err error
-	if g.sites, err = newSites(cfg.Sites, s.log); err != nil {
+	if g.sites, err = site.New(cfg.Sites, s.log); err != nil {
 		return err
 	}
 	if g.certs, err = s.certificates(g); err != nil {
-		g.sites.close()
+		g.sites.Close()
 		return err
 	}
 	old := s.now.Swap(g)
@@ -129,7 +130,7 @@ func (s *Server) Apply(cfg config.Gateway) error {
 	if old == nil {
 		return nil
 	}
-	old.sites.retire()
+	old.sites.Retire()
 	for _, o := range []struct{ name, was, is string }{
 		{"listen", old.cfg.Listen, cfg.Listen},
 		{"status_socket", old.cfg.StatusSocket, cfg.StatusSocket},
@@ -155,7 +156,7 @@ func (s *Server) Reloaded(err error) {
 func (s *Server) certificates(g *generation) (*cert.Store, error) {
 	cfg := g.cfg
 	if cfg.Certificate == "" {
-		names := g.sites.names()
+		names := g.sites.Names()
 		if host, err := os.Hostname(); err == nil {
 			names = append(names, host)
 		}
@@ -202,7 +203,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	defer udp.Close()
 	defer tcp.Close()
-	defer func() { s.now.Load().sites.close() }()
+	defer func() { s.now.Load().sites.Close() }()
 	socket, err := status.Listen(cfg.StatusSocket)
 	if err != nil {
 		return err

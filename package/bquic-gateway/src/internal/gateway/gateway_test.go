@@ -207,8 +207,8 @@ func TestProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := start(t, config.Gateway{Sites: []config.Site{
-		{Hosts: []string{"*"}, Origin: u},
-		{Hosts: []string{"gone.example"}, Origin: gone},
+		{Hosts: []string{"*"}, Origins: []*url.URL{u}},
+		{Hosts: []string{"gone.example"}, Origins: []*url.URL{gone}},
 	}})
 	for proto, c := range clients(t, s) {
 		do := func(method, host string, body []byte) string {
@@ -383,7 +383,7 @@ func TestConnect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sites := []config.Site{{Hosts: []string{"*"}, Origin: origin}}
+	sites := []config.Site{{Hosts: []string{"*"}, Origins: []*url.URL{origin}}}
 	connect := func(s *Server, token string) (int, *http3.RequestStream) {
 		conf := &tls.Config{NextProtos: []string{http3.NextProtoH3}}
 		s.pin().Verify(conf)

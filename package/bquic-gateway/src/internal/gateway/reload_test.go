@@ -48,7 +48,7 @@ func TestReload(t *testing.T) {
 	}))
 	defer origin.Close()
 	u, _ := url.Parse(origin.URL)
-	s := start(t, config.Gateway{Sites: []config.Site{{Hosts: []string{"*"}, Origin: u}}})
+	s := start(t, config.Gateway{Sites: []config.Site{{Hosts: []string{"*"}, Origins: []*url.URL{u}}}})
 	cs := clients(t, s)
 	bodies := make(map[string]io.ReadCloser)
 	for proto, c := range cs {
@@ -204,7 +204,7 @@ func TestUnsafeEarlyData(t *testing.T) {
 	origin := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { done <- struct{}{} }))
 	defer origin.Close()
 	u, _ := url.Parse(origin.URL)
-	s := start(t, config.Gateway{Sites: []config.Site{{Hosts: []string{"*"}, Origin: u}}})
+	s := start(t, config.Gateway{Sites: []config.Site{{Hosts: []string{"*"}, Origins: []*url.URL{u}}}})
 	conf := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{http3.NextProtoH3}, ClientSessionCache: tls.NewLRUClientSessionCache(8)}
 	first, err := quic.DialAddr(t.Context(), s.addr.String(), conf, nil)
 	if err != nil {

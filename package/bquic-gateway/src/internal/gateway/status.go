@@ -23,6 +23,7 @@ func (s *Server) Status() Status {
 		TCP:        s.conns.tcp.Load(),
 	}
 	st.Connections, st.Live, st.Total = s.conns.reports()
+	st.Origins = s.now.Load().sites.Origins()
 	st.Reload = s.reload.Load()
 	st.Refused = s.admit.refusals()
 	if cfg.Token != "" {

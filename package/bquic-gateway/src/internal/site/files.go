@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package site
+
+import (
+	"fmt"
+	"html"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// types are those that Go's own table lacks: a router has no mime.types.
+var types = map[string]string{
+	".7z": "application/x-7z-compressed", ".apk": "application/vnd.android.package-archive", ".bin": "application/octet-stream",
+	".bz2": "application/x-bzip2", ".csv": "text/csv; charset=utf-8", ".eot": "application/vnd.ms-fontobject",
+	".epub": "application/epub+zip", ".gz": "application/gzip", ".ico": "image/x-icon", ".ics": "text/calendar; charset=utf-8",
+	".img": "application/octet-stream", ".ipk": "application/octet-stream", ".iso": "application/octet-stream",
+	".m3u8": "application/vnd.apple.mpegurl", ".m4a": "audio/mp4", ".m4s": "video/iso.segment", ".map": "application/json",
+	".md": "text/markdown; charset=utf-8", ".mp3": "audio/mpeg", ".mp4": "video/mp4", ".mpd": "application/dash+xml",
+	".ogg": "audio/ogg", ".opus": "audio/ogg", ".otf": "font/otf", ".tar": "application/x-tar", ".ts": "video/mp2t",
+	".ttf": "font/ttf", ".txt": "text/plain; charset=utf-8", ".vtt": "text/vtt; charset=utf-8", ".wav": "audio/wav",
+	".webm": "video/webm", ".webmanifest": "application/manifest+json", ".woff": "font/woff", ".woff2": "font/woff2",
+	".xz": "application/x-xz", ".yaml": "application/yaml", ".yml": "application/yaml", ".zip": "application/zip", ".zst": "application/zstd",
+}
+
+// codings are the forms that a file may also lie there in, the smallest first.
+var codings = []struct{ name, suffix string }{{"br", ".br"}, {"zstd", ".zst"}, {"gzip", ".gz"}}
+
+// maxListed bounds the entries of a directory that are read and shown.
+const maxListed = 10000
+
+// files serves what is below root: nothing whose name begins with a dot,
+// nothing that a symbolic link leads out to.
+type files struct {
+	root    *os.Root
+	listing bool
+	log     *slog.Logger
+}
+
+func (f files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "only GET and HEAD are served", http.StatusMethodNotAllowed)
+		return
+	}
+	name := path.Clean("/" + r.URL.Path)
+	if strings.Contains(name, "/.") {
+		http.NotFound(w, r)
+		return
+	}
+	file, info, err := f.open(name)
+	if err == nil && info.IsDir() {
+		if !strings.HasSuffix(r.URL.Path, "/") {
+			file.Close()
+			// Relative links in the index need the slash.
+			http.Redirect(w, r, (&url.URL{Path: strings.TrimSuffix(name, "/") + "/"}).String(), http.StatusMovedPermanently)
+			return
+		}
+		directory := file
+		defer directory.Close()
+		file, info, err = f.open(path.Join(name, "index.html"))
+		if f.listing && os.IsNotExist(err) {
+			f.list(w, r, directory, name)
+			return
+		}
+		name = path.Join(name, "index.html")
+	} else if err == nil && strings.HasSuffix(r.URL.Path, "/") {
+		file.Close()
+		http.NotFound(w, r)
+		return
+	}
+	if err != nil {
+		if !os.IsNotExist(err) {
+			f.log.Debug("file not served", "path", name, "error", err)
+		}
+		http.NotFound(w, r)
+		return
+	}
+	defer func() { file.Close() }()
+	if !info.Mode().IsRegular() {
+		http.NotFound(w, r)
+		return
+	}
+	h := w.Header()
+	if t := contentType(name); t != "" {
+		h.Set("Content-Type", t)
+	}
+	h.Set("Vary", "Accept-Encoding")
+	tag := etag(info)
+	if coded, codedInfo, coding := f.precompressed(name, info, r.Header.Values("Accept-Encoding")); coded != nil {
+		file.Close()
+		file, info = coded, codedInfo
+		tag = etag(info) + "-" + coding
+		h.Set("Content-Encoding", coding)
+		if h.Get("Content-Type") == "" { // what ServeContent would find is the coding
+			h.Set("Content-Type", "application/octet-stream")
+		}
+	}
+	h.Set("ETag", `"`+tag+`"`)
+	if r.ProtoMajor == 3 {
+		w = largeWrites{w}
+	}
+	http.ServeContent(w, r, "", info.ModTime(), file)
+}
+
+func contentType(name string) string {
+	ext := strings.ToLower(path.Ext(name))
+	if t := types[ext]; t != "" {
+		return t
+	}
+	return mime.TypeByExtension(ext)
+}
+
+// etag is strong as long as no two versions of the same size are written within
+// the resolution of the file system's time: what nginx and Caddy assume, too.
+func etag(info os.FileInfo) string {
+	return strconv.FormatInt(info.ModTime().UnixNano(), 36) + "-" + strconv.FormatInt(info.Size(), 36)
+}
+
+// precompressed opens the smallest form that the client takes, unless it is
+// older than the file itself.
+func (f files) precompressed(name string, plain os.FileInfo, accept []string) (*os.File, os.FileInfo, string) {
+	for _, c := range codings {
+		if !accepts(accept, c.name) {
+			continue
+		}
+		file, info, err := f.open(name + c.suffix)
+		if err != nil {
+			continue
+		}
+		if info.Mode().IsRegular() && !info.ModTime().Before(plain.ModTime()) {
+			return file, info, c.name
+		}
+		file.Close()
+	}
+	return nil, nil, ""
+}
+
+// accepts reads Accept-Encoding (RFC 9110, section 12.5.3). A client that says
+// just "*" gets the file as it is.
+func accepts(fields []string, coding string) bool {
+	for _, field := range fields {
+		for item := range strings.SplitSeq(field, ",") {
+			name, params, _ := strings.Cut(item, ";")
+			if !strings.EqualFold(strings.TrimSpace(name), coding) {
+				continue
+			}
+			key, q, _ := strings.Cut(strings.TrimSpace(params), "=")
+			if !strings.EqualFold(strings.TrimSpace(key), "q") {
+				return true
+			}
+			weight, err := strconv.ParseFloat(strings.TrimSpace(q), 64)
+			return err == nil && weight > 0
+		}
+	}
+	return false
+}
+
+// list shows a directory: its directories first, then its files, by name.
+func (f files) list(w http.ResponseWriter, r *http.Request, directory *os.File, name string) {
+	entries, err := directory.ReadDir(maxListed)
+	if err != nil && err != io.EOF {
+		f.log.Debug("directory not listed", "path", name, "error", err)
+		http.NotFound(w, r)
+		return
+	}
+	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool {
+		return strings.HasPrefix(e.Name(), ".") || !e.IsDir() && !e.Type().IsRegular()
+	})
+	slices.SortFunc(entries, func(a, b os.DirEntry) int {
+		if a.IsDir() != b.IsDir() {
+			if a.IsDir() {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.Name(), b.Name())
+	})
+	var page strings.Builder
+	title := html.EscapeString(strings.TrimSuffix(name, "/") + "/")
+	fmt.Fprintf(&page, "<!DOCTYPE html>\n<meta charset=utf-8><meta name=viewport content=\"width=device-width\"><title>%s</title>\n<h1>%s</h1>\n<table>\n", title, title)
+	if name != "/" {
+		page.WriteString("<tr><td><a href=\"../\">../</a>\n")
+	}
+	for _, e := range entries {
+		shown, size := e.Name(), ""
+		if e.IsDir() {
+			shown += "/"
+		} else if info, err := e.Info(); err == nil {
+			size = strconv.FormatInt(info.Size(), 10)
+		}
+		// "./" keeps a name with a colon from being taken for a scheme.
+		link := "./" + (&url.URL{Path: shown}).EscapedPath()
+		fmt.Fprintf(&page, "<tr><td><a href=\"%s\">%s</a><td align=right>%s\n", html.EscapeString(link), html.EscapeString(shown), size)
+	}
+	page.WriteString("</table>\n")
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(page.Len()))
+	if r.Method != http.MethodHead {
+		_, _ = io.WriteString(w, page.String())
+	}
+}
+
+// open opens a file or directory. It does not wait for a FIFO's other end.
+func (f files) open(name string) (*os.File, os.FileInfo, error) {
+	name = strings.TrimPrefix(name, "/")
+	if name == "" {
+		name = "."
+	}
+	file, err := f.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		file.Close()
+		return nil, nil, err
+	}
+	return file, info, nil
+}
+
+// bodyBuffer is the size of the pieces that bodies are written in. Each ends in
+// a short packet: with the 32 KiB of io.Copy, HTTP/3 packets carry 1,313 bytes
+// on average, with this 1,390.
+const bodyBuffer = 128 << 10
+
+// bufferPool spares a router one such buffer per request.
+type bufferPool struct{ sync.Pool }
+
+var buffers = bufferPool{sync.Pool{New: func() any { return new([bodyBuffer]byte) }}}
+
+func (p *bufferPool) Get() []byte  { return p.Pool.Get().(*[bodyBuffer]byte)[:] }
+func (p *bufferPool) Put(b []byte) { p.Pool.Put((*[bodyBuffer]byte)(b)) }
+
+// largeWrites makes http.ServeContent write pieces of bodyBuffer.
+type largeWrites struct{ http.ResponseWriter }
+
+func (w largeWrites) ReadFrom(r io.Reader) (int64, error) {
+	b := buffers.Get()
+	defer buffers.Put(b)
+	return io.CopyBuffer(struct{ io.Writer }{w.ResponseWriter}, r, b)
+}
+
+func (w largeWrites) Unwrap() http.ResponseWriter { return w.ResponseWriter }

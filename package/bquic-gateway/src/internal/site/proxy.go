@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package site
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"bquic/internal/config"
+)
+
+const (
+	originDialTimeout   = 5 * time.Second
+	originHeaderTimeout = time.Minute
+
+	// An origin that does not answer gets no requests for minDown, and twice as
+	// long each time, while there is another one.
+	minDown = time.Second
+	maxDown = 30 * time.Second
+)
+
+// A proxy hands requests on to the site's origins, as the host that the client named.
+type proxy struct {
+	httputil.ReverseProxy
+	origins *origins
+}
+
+func newProxy(site config.Site, log *slog.Logger) (*proxy, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy = nil
+	transport.DialContext = (&net.Dialer{Timeout: originDialTimeout, KeepAlive: 30 * time.Second}).DialContext
+	transport.TLSHandshakeTimeout = originDialTimeout
+	transport.ResponseHeaderTimeout = originHeaderTimeout
+	transport.MaxIdleConnsPerHost = 16
+	transport.DisableCompression = true // the client's Accept-Encoding decides
+	if site.OriginCA != "" {
+		pem, err := os.ReadFile(site.OriginCA)
+		if err != nil {
+			return nil, fmt.Errorf("origin_ca: %w", err)
+		}
+		roots := x509.NewCertPool()
+		if !roots.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("origin_ca: %s: no PEM certificate in it", site.OriginCA)
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: roots}
+	}
+	o := &origins{transport: transport, log: log}
+	for _, u := range site.Origins {
+		o.all = append(o.all, &origin{url: u})
+	}
+	p := &proxy{origins: o}
+	p.ReverseProxy = httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.Host = r.In.Host
+			r.SetXForwarded() // after ReverseProxy has removed what the client sent
+		},
+		Transport:  o,
+		BufferPool: &buffers,
+		ErrorLog:   slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if r.Context().Err() != nil {
+				panic(http.ErrAbortHandler) // the client has gone
+			}
+			code, text := http.StatusBadGateway, "the origin server does not answer"
+			if isTimeout(err) {
+				code = http.StatusGatewayTimeout
+			}
+			http.Error(w, text, code)
+		},
+	}
+	return p, nil
+}
+
+func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 {
+		// An origin may answer while it is still being sent to, as HTTP/2 and 3 do.
+		_ = http.NewResponseController(w).EnableFullDuplex()
+	}
+	p.ReverseProxy.ServeHTTP(w, r)
+}
+
+// origins are the servers of one site, in the configuration's order. It is the
+// http.RoundTripper of the site's proxy.
+type origins struct {
+	all       []*origin
+	transport *http.Transport
+	log       *slog.Logger
+}
+
+// An origin is passively watched: what counts is whether requests are answered.
+type origin struct {
+	url *url.URL
+
+	mu     sync.Mutex
+	until  time.Time     // no requests before, if there is another origin
+	pause  time.Duration // 0: it answers
+	reason string
+}
+
+// An OriginStatus is the state of an origin.
+type OriginStatus struct {
+	URL   string `json:"url"`
+	Up    bool   `json:"up"`
+	Error string `json:"error,omitempty"`
+}
+
+func (o *origins) status() (all []OriginStatus) {
+	for _, s := range o.all {
+		s.mu.Lock()
+		all = append(all, OriginStatus{s.url.Redacted(), s.pause == 0, s.reason})
+		s.mu.Unlock()
+	}
+	return all
+}
+
+// RoundTrip asks the first origin that is up. Where that fails before anything
+// has come back, a request that does no harm twice (RFC 9110, section 9.2.2), or
+// that has not been sent at all, goes to the next one.
+func (o *origins) RoundTrip(r *http.Request) (*http.Response, error) {
+	body := &body{ReadCloser: r.Body}
+	var lastErr error
+	for _, origin := range o.order() {
+		out := r.Clone(r.Context())
+		if r.Body != nil && r.Body != http.NoBody {
+			out.Body = body
+		}
+		proxied := httputil.ProxyRequest{In: r, Out: out}
+		proxied.SetURL(origin.url)
+		out.Host = r.Host // which SetURL has cleared
+		res, err := o.transport.RoundTrip(out)
+		if err == nil {
+			o.up(origin)
+			return res, nil
+		}
+		if r.Context().Err() != nil {
+			return nil, err
+		}
+		o.down(origin, err)
+		lastErr = err
+		var dial *net.OpError
+		unsent := errors.As(err, &dial) && dial.Op == "dial"
+		if body.read.Load() || !unsent && !idempotent(r) {
+			break
+		}
+	}
+	return nil, lastErr
+}
+
+func idempotent(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
+		return true
+	}
+	return false
+}
+
+// A body can be sent to another origin as long as nothing of it has been read:
+// http.Transport closes it after a failure, the proxy at the end.
+type body struct {
+	io.ReadCloser
+	read atomic.Bool
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	b.read.Store(true)
+	return b.ReadCloser.Read(p)
+}
+
+func (b *body) Close() error { return nil }
+
+// order returns the origins that are up, in their order, and then the others,
+// the one that has been down longest first.
+func (o *origins) order() []*origin {
+	now := time.Now()
+	up := make([]*origin, 0, len(o.all))
+	var down []*origin
+	for _, s := range o.all {
+		s.mu.Lock()
+		waiting := now.Before(s.until)
+		s.mu.Unlock()
+		if waiting {
+			down = append(down, s)
+		} else {
+			up = append(up, s)
+		}
+	}
+	return append(up, down...)
+}
+
+func (o *origins) up(s *origin) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pause > 0 {
+		o.log.Info("origin answers again", "origin", s.url.Redacted())
+	}
+	s.until, s.pause, s.reason = time.Time{}, 0, ""
+}
+
+func (o *origins) down(s *origin, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pause == 0 || s.reason != err.Error() {
+		o.log.Warn("origin failed", "origin", s.url.Redacted(), "error", err)
+	}
+	now := time.Now()
+	if s.pause > 0 && now.Before(s.until) { // of the requests that were under way
+		return
+	}
+	s.pause = min(max(2*s.pause, minDown), maxDown)
+	s.until, s.reason = now.Add(s.pause), err.Error()
+}
+
+func isTimeout(err error) bool {
+	var t net.Error
+	return errors.As(err, &t) && t.Timeout() || errors.Is(err, context.DeadlineExceeded)
+}

@@ -1,0 +1,450 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package site
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/websocket"
+
+	"bquic/internal/config"
+)
+
+// serve serves one site for all hosts.
+func serve(t *testing.T, site config.Site) (*httptest.Server, *Sites) {
+	t.Helper()
+	site.Hosts = []string{"*"}
+	s, err := New([]config.Site{site}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	srv := httptest.NewServer(s)
+	t.Cleanup(srv.Close)
+	return srv, s
+}
+
+func write(t *testing.T, root, name, data string, age time.Duration) {
+	t.Helper()
+	path := filepath.Join(root, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(data), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	then := time.Now().Add(-age)
+	if err := os.Chtimes(path, then, then); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ask sends a request without the conveniences of http.Client.
+func ask(t *testing.T, method, url string, header ...string) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		switch header[i] {
+		case "":
+		case "Host":
+			r.Host = header[i+1]
+		default:
+			r.Header.Set(header[i], header[i+1])
+		}
+	}
+	res, err := (&http.Transport{DisableCompression: true, DisableKeepAlives: true}).RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res, string(body)
+}
+
+func TestPrecompressed(t *testing.T) {
+	root := t.TempDir()
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	_, _ = io.WriteString(z, "plain text")
+	_ = z.Close()
+	write(t, root, "a.css", "plain text", time.Hour)
+	write(t, root, "a.css.gz", zipped.String(), time.Hour)
+	write(t, root, "a.css.br", "as brotli", time.Hour)
+	write(t, root, "stale.css", "plain text", time.Hour)
+	write(t, root, "stale.css.gz", zipped.String(), 2*time.Hour)
+	srv, _ := serve(t, config.Site{Root: root})
+	tags := make(map[string]string)
+	for _, test := range []struct{ path, accept, coding, body string }{
+		{"/a.css", "", "", "plain text"},
+		{"/a.css", "gzip, deflate", "gzip", zipped.String()},
+		{"/a.css", "gzip, br, zstd", "br", "as brotli"},
+		{"/a.css", "br;q=0, gzip;q=0.5", "gzip", zipped.String()},
+		{"/a.css", "GZIP; Q=1.0", "gzip", zipped.String()},
+		{"/a.css", "identity, *", "", "plain text"},
+		{"/a.css", "br;q=x, xgzip", "", "plain text"},
+		{"/stale.css", "gzip", "", "plain text"},
+	} {
+		res, body := ask(t, "GET", srv.URL+test.path, "Accept-Encoding", test.accept)
+		h := res.Header
+		if h.Get("Content-Encoding") != test.coding || body != test.body || h.Get("Vary") != "Accept-Encoding" ||
+			!strings.HasPrefix(h.Get("Content-Type"), "text/css") {
+			t.Errorf("%s, %q: %q %q", test.path, test.accept, h, body)
+		}
+		if test.path == "/a.css" {
+			tags[test.coding] = h.Get("ETag")
+		}
+	}
+	if len(tags) != 3 || tags[""] == tags["gzip"] || tags["br"] == tags["gzip"] {
+		t.Errorf("tags %v", tags)
+	}
+	// A client's copy in one coding is no copy in another.
+	for have, tag := range tags {
+		for want, accept := range map[string]string{"": "identity", "gzip": "gzip", "br": "br"} {
+			res, body := ask(t, "GET", srv.URL+"/a.css", "Accept-Encoding", accept, "If-None-Match", tag)
+			if have == want && (res.StatusCode != 304 || body != "") || have != want && res.StatusCode != 200 {
+				t.Errorf("has %q, asks for %q: %d %q", have, want, res.StatusCode, body)
+			}
+			res, body = ask(t, "GET", srv.URL+"/a.css", "Accept-Encoding", accept, "If-Range", tag, "Range", "bytes=3-")
+			if have == want && (res.StatusCode != 206 || len(body) == 0) || have != want && res.StatusCode != 200 {
+				t.Errorf("has a part of %q, asks for %q: %d %q", have, want, res.StatusCode, body)
+			}
+		}
+	}
+	if res, body := ask(t, "GET", srv.URL+"/a.css.gz", "Accept-Encoding", "gzip"); res.Header.Get("Content-Encoding") != "" ||
+		res.Header.Get("Content-Type") != "application/gzip" || body != zipped.String() {
+		t.Errorf("the .gz itself: %v", res.Header)
+	}
+}
+
+func TestStatic(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "page.html", "<p>", time.Hour)
+	write(t, root, "font.woff2", "x", time.Hour)
+	write(t, root, "dir/<b> & \"c\".txt", "found", time.Hour)
+	write(t, root, "dir/sub/x", "x", time.Hour)
+	write(t, root, "dir/.hidden", "x", time.Hour)
+	write(t, root, "dir/a:b", "colon", time.Hour)
+	if err := os.Symlink("/etc", filepath.Join(root, "dir/etc")); err != nil {
+		t.Fatal(err)
+	}
+	srv, _ := serve(t, config.Site{Root: root})
+	res, _ := ask(t, "HEAD", srv.URL+"/page.html")
+	modified := res.Header.Get("Last-Modified")
+	if res.Header.Get("Content-Type") != "text/html; charset=utf-8" || modified == "" || res.ContentLength != 3 {
+		t.Errorf("HEAD: %v", res.Header)
+	}
+	for _, test := range []struct {
+		path, header, value string
+		code                int
+	}{
+		{"/page.html", "If-Modified-Since", modified, 304},
+		{"/page.html", "If-Unmodified-Since", "Mon, 02 Jan 2006 15:04:05 GMT", 412},
+		{"/page.html", "If-Match", `"other"`, 412},
+		{"/page.html", "Range", "bytes=0-0", 206},
+		{"/page.html", "Range", "bytes=9-", 416},
+		{"/page.html", "Range", "bytes=0-0,1-1", 206},
+		{"/font.woff2", "", "", 200},
+		{"/dir", "", "", 301},
+		{"/dir/", "", "", 404}, // no listing
+		{"/dir/etc/passwd", "", "", 404},
+		{"/dir/.hidden", "", "", 404},
+		{"/page.html/", "", "", 404},
+		{"/%00", "", "", 404},
+		{"/..%2f..%2fetc/passwd", "", "", 404},
+	} {
+		if res, _ := ask(t, "GET", srv.URL+test.path, test.header, test.value); res.StatusCode != test.code {
+			t.Errorf("%s, %s %s: %d, want %d", test.path, test.header, test.value, res.StatusCode, test.code)
+		}
+	}
+	if res, _ := ask(t, "POST", srv.URL+"/page.html"); res.StatusCode != 405 || res.Header.Get("Allow") != "GET, HEAD" {
+		t.Errorf("POST: %d", res.StatusCode)
+	}
+
+	listed, _ := serve(t, config.Site{Root: root, Listing: true})
+	_, page := ask(t, "GET", listed.URL+"/dir/")
+	for _, want := range []string{`<a href="./sub/">sub/</a>`, `<a href="./a:b">a:b</a>`, `<a href="./%3Cb%3E%20&amp;%20%22c%22.txt">&lt;b&gt; &amp; &#34;c&#34;.txt</a>`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %s in\n%s", want, page)
+		}
+	}
+	for _, hidden := range []string{".hidden", "etc", "<b>"} {
+		if strings.Contains(page, hidden) {
+			t.Errorf("%s in\n%s", hidden, page)
+		}
+	}
+	if _, body := ask(t, "GET", listed.URL+"/dir/%3Cb%3E%20&%20%22c%22.txt"); body != "found" {
+		t.Errorf("by its link: %q", body)
+	}
+}
+
+func TestHosts(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "f", "x", 0)
+	s, err := New([]config.Site{{Hosts: []string{"a.example", "2001:db8::1"}, Root: root}}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for host, code := range map[string]int{
+		"a.example": 200, "A.Example.": 200, "a.example:8443": 200, "[2001:db8:0::1]:8443": 200,
+		"b.example": 421, "xa.example": 421, "": 421, "a.example/": 400, "a.example@b.example": 400, "a.example b": 400, "a.exa\rmple": 400,
+	} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("GET", "/f", nil)
+		r.Host = host
+		if s.ServeHTTP(w, r); w.Code != code {
+			t.Errorf("%q: %d, want %d", host, w.Code, code)
+		}
+	}
+	// HTTP/2 and 3 can carry a Host beside :authority.
+	for host, code := range map[string]int{"a.example": 200, "b.example": 400} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("GET", "/f", nil)
+		r.Host = "a.example"
+		r.Header["Host"] = []string{host}
+		if s.ServeHTTP(w, r); w.Code != code {
+			t.Errorf("Host %q beside a.example: %d, want %d", host, w.Code, code)
+		}
+	}
+}
+
+// named is an origin that says its name and counts its requests.
+func named(t *testing.T, name string) (*url.URL, *atomic.Int64, *httptest.Server) {
+	t.Helper()
+	count := new(atomic.Int64)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		count.Add(1)
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprint(w, name, string(body))
+	}))
+	t.Cleanup(srv.Close)
+	u, _ := url.Parse(srv.URL)
+	return u, count, srv
+}
+
+func TestSeveralOrigins(t *testing.T) {
+	first, asked, srv := named(t, "first")
+	second, _, _ := named(t, "second")
+	site, sites := serve(t, config.Site{Origins: []*url.URL{first, second}})
+	if _, body := ask(t, "GET", site.URL); body != "first" {
+		t.Errorf("got %q", body)
+	}
+	addr := srv.Listener.Addr().String()
+	srv.Close()
+	if _, body := ask(t, "GET", site.URL); body != "second" {
+		t.Errorf("after the first has gone: %q", body)
+	}
+	if st := sites.Origins(); st[0].Up || st[0].Error == "" || !st[1].Up {
+		t.Errorf("status %+v", st)
+	}
+	// Nothing of a POST has been sent to a server that is not there.
+	res, err := http.Post(site.URL, "text/plain", strings.NewReader(" got it"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if body, _ := io.ReadAll(res.Body); string(body) != "second got it" {
+		t.Errorf("POST: %q", body)
+	}
+
+	before := asked.Load()
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := &httptest.Server{Listener: ln, Config: &http.Server{Handler: srv.Config.Handler}}
+	again.Start()
+	defer again.Close()
+	deadline := time.Now().Add(20 * time.Second)
+	for asked.Load() == before {
+		if time.Now().After(deadline) {
+			t.Fatal("the first is not asked again")
+		}
+		ask(t, "GET", site.URL)
+		time.Sleep(50 * time.Millisecond)
+	}
+	if st := sites.Origins(); !st[0].Up || st[0].Error != "" {
+		t.Errorf("status %+v", st)
+	}
+}
+
+// TestRetry: an origin that breaks off has perhaps done what it was asked.
+func TestRetry(t *testing.T) {
+	var asked atomic.Int64
+	breaks := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		_, _ = io.Copy(io.Discard, r.Body)
+		panic(http.ErrAbortHandler)
+	}))
+	defer breaks.Close()
+	u, _ := url.Parse(breaks.URL)
+	good, _, _ := named(t, "good")
+	for _, test := range []struct {
+		method, body string
+		code         int
+	}{{"GET", "", 200}, {"DELETE", "", 200}, {"POST", "", 502}, {"PUT", "x", 502}, {"GET", "x", 502}} {
+		site, _ := serve(t, config.Site{Origins: []*url.URL{u, good}})
+		asked.Store(0)
+		r, _ := http.NewRequestWithContext(t.Context(), test.method, site.URL, strings.NewReader(test.body))
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != test.code || asked.Load() != 1 {
+			t.Errorf("%s with %q: %d, want %d; asked %d times", test.method, test.body, res.StatusCode, test.code, asked.Load())
+		}
+	}
+}
+
+func TestForwarded(t *testing.T) {
+	seen := make(chan *http.Request, 1)
+	origin := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r }))
+	defer origin.Close()
+	u, _ := url.Parse(origin.URL)
+	site, _ := serve(t, config.Site{Origins: []*url.URL{u}})
+	ask(t, "GET", site.URL+"/p?q=%20;x", "Host", "a.example:99", "X-Forwarded-For", "192.0.2.66", "X-Forwarded-Proto", "gopher",
+		"X-Forwarded-Host", "evil.example", "Forwarded", "for=192.0.2.66", "Connection", "X-Drop", "X-Drop", "1", "X-Keep", "1", "Te", "trailers")
+	r := <-seen
+	h := r.Header
+	if r.Host != "a.example:99" || h.Get("X-Forwarded-For") != "127.0.0.1" || h.Get("X-Forwarded-Proto") != "http" ||
+		h.Get("X-Forwarded-Host") != "a.example:99" || h.Get("Forwarded") != "" || h.Get("X-Drop") != "" || h.Get("X-Keep") != "1" {
+		t.Errorf("the origin saw %s, %v", r.Host, h)
+	}
+}
+
+func TestStreams(t *testing.T) {
+	proceed := make(chan bool, 1)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/events", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for i := range 2 {
+			fmt.Fprintf(w, "data: %d\n\n", i)
+			_ = http.NewResponseController(w).Flush()
+			<-proceed
+		}
+	})
+	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		line := bufio.NewReader(r.Body)
+		for {
+			text, err := line.ReadString('\n')
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(w, "echo "+text)
+			_ = http.NewResponseController(w).Flush()
+		}
+	})
+	mux.Handle("/socket", websocket.Handler(func(c *websocket.Conn) { _, _ = io.Copy(c, c) }))
+	origin := httptest.NewServer(mux)
+	defer origin.Close()
+	u, _ := url.Parse(origin.URL)
+	site, _ := serve(t, config.Site{Origins: []*url.URL{u}})
+
+	// Each event arrives before the next is sent.
+	res, err := http.Get(site.URL + "/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	events := bufio.NewReader(res.Body)
+	for i := range 2 {
+		if line, err := events.ReadString('\n'); line != fmt.Sprintf("data: %d\n", i) || err != nil {
+			t.Fatalf("event %d: %q, %v", i, line, err)
+		}
+		_, _ = events.ReadString('\n')
+		proceed <- true
+	}
+
+	// Both directions at a time.
+	in, out := io.Pipe()
+	r, _ := http.NewRequestWithContext(t.Context(), "POST", site.URL+"/echo", in)
+	go func() { _, _ = io.WriteString(out, "one\n") }()
+	res, err = http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	echo := bufio.NewReader(res.Body)
+	for _, word := range []string{"one", "two"} {
+		if line, err := echo.ReadString('\n'); line != "echo "+word+"\n" || err != nil {
+			t.Fatalf("%q, %v", line, err)
+		}
+		if word == "one" {
+			_, _ = io.WriteString(out, "two\n")
+		}
+	}
+	out.Close()
+
+	ws, err := websocket.Dial("ws"+strings.TrimPrefix(site.URL, "http")+"/socket", "", site.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.Close()
+	for _, text := range []string{"hello", strings.Repeat("x", 100000)} {
+		got := make([]byte, len(text))
+		if err := websocket.Message.Send(ws, text); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := io.ReadFull(ws, got); err != nil || string(got) != text {
+			t.Errorf("WebSocket: %d bytes, %v", n, err)
+		}
+	}
+}
+
+// TestOriginTLS: HTTP/2 to an origin whose authority is named, and no other.
+func TestOriginTLS(t *testing.T) {
+	origin := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }))
+	origin.EnableHTTP2 = true
+	origin.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+	origin.TLS = &tls.Config{NextProtos: []string{"h2", "http/1.1"}}
+	origin.StartTLS()
+	defer origin.Close()
+	u, _ := url.Parse(origin.URL)
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, certPEM(origin.Certificate()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	site, _ := serve(t, config.Site{Origins: []*url.URL{u}, OriginCA: ca})
+	if res, body := ask(t, "GET", site.URL); res.StatusCode != 200 || body != "HTTP/2.0" {
+		t.Errorf("%d %q", res.StatusCode, body)
+	}
+	strict, _ := serve(t, config.Site{Origins: []*url.URL{u}})
+	if res, _ := ask(t, "GET", strict.URL); res.StatusCode != 502 {
+		t.Errorf("an unknown authority: %d", res.StatusCode)
+	}
+	for _, bad := range []string{"/nonexistent", os.Args[0]} {
+		if _, err := New([]config.Site{{Hosts: []string{"a"}, Origins: []*url.URL{u}, OriginCA: bad}}, nil); err == nil || !strings.Contains(err.Error(), "site with host a: origin_ca: ") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
+func certPEM(c *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
+}
