@@ -9,13 +9,14 @@ import (
 	"net/netip"
 	"os"
 	"runtime/debug"
-	"runtime/metrics"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
+
+	"bquic/internal/metrics"
 )
 
 // A handshake costs a router a signature: some milliseconds of its CPU. These
@@ -111,13 +112,8 @@ func memoryCeiling(configured uint64) uint64 {
 	return configured
 }
 
-// measure looks at what GOMEMLIMIT bounds: all that the runtime has from the
-// system and has not given back.
-func (a *admission) measure() {
-	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
-	metrics.Read(sample)
-	a.used.Store(sample[0].Value.Uint64() - sample[1].Value.Uint64())
-}
+// measure looks at the memory.
+func (a *admission) measure() { a.used.Store(metrics.Memory()) }
 
 // short says that the ceiling is reached: no new connections. tight, that it is
 // near: those there are get no more room for what the gateway has not read.

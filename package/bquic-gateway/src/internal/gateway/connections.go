@@ -4,6 +4,7 @@ package gateway
 
 import (
 	"cmp"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -26,10 +27,39 @@ const (
 type connections struct {
 	mu     sync.Mutex
 	total  uint64
+	ended  map[string]transport // of the closed ones, by profile
 	live   map[uint64]*connection
 	closed []*connection // the last ones, oldest first
 
 	tcp atomic.Int64
+}
+
+// A transport sums what connections have counted.
+type transport struct{ sent, lost, acked, acksReceived, received, acksSent uint64 }
+
+func (t *transport) add(s quic.BurstStats) {
+	t.sent += s.PacketsSent
+	t.lost += s.PacketsLost
+	t.acked += s.PacketsAcked
+	t.acksReceived += s.AcksReceived
+	t.received += s.PacketsReceived
+	t.acksSent += s.AcksSent
+}
+
+// transports returns the sums of all connections since the start, by profile.
+func (cs *connections) transports() map[string]transport {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	sums := maps.Clone(cs.ended)
+	if sums == nil {
+		sums = make(map[string]transport)
+	}
+	for _, c := range cs.live {
+		t := sums[c.profile]
+		t.add(c.conn.BurstStats())
+		sums[c.profile] = t
+	}
+	return sums
 }
 
 type connection struct {
@@ -58,6 +88,12 @@ func (cs *connections) close(c *connection) {
 	delete(cs.live, c.id)
 	c.final = c.report()
 	c.final.Closed = true
+	if cs.ended == nil {
+		cs.ended = make(map[string]transport)
+	}
+	t := cs.ended[c.profile]
+	t.add(c.final.TransportStats)
+	cs.ended[c.profile] = t
 	c.conn = nil // a closed connection's memory is of no more use
 	if len(cs.closed) == maxClosed {
 		cs.closed = slices.Delete(cs.closed, 0, 1)
@@ -88,6 +124,9 @@ type Status struct {
 	Live        int                 `json:"connections_live"`
 	Total       uint64              `json:"connections_total"`
 	TCP         int64               `json:"connections_tcp"`
+	Requests    uint64              `json:"requests"`
+	Sent        uint64              `json:"sent"`     // bytes to clients, without headers, since the start
+	Received    uint64              `json:"received"` // from clients
 	Refused     Refusals            `json:"refused"`
 	Origins     []site.OriginStatus `json:"origins,omitempty"`
 	Reload      *Reload             `json:"reload,omitempty"` // the last one

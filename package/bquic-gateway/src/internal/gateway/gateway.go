@@ -21,8 +21,10 @@ import (
 	"github.com/quic-go/quic-go/http3"
 	"golang.org/x/sync/errgroup"
 
+	"bquic/internal/accesslog"
 	"bquic/internal/cert"
 	"bquic/internal/config"
+	"bquic/internal/metrics"
 	"bquic/internal/profile"
 	"bquic/internal/site"
 	"bquic/internal/status"
@@ -64,6 +66,7 @@ type Server struct {
 	tunnel  tunnel.Handler
 	conns   connections
 	admit   admission
+	access  accesslog.Log
 	ready   chan struct{}
 	addr    netip.AddrPort // valid once ready
 	reload  atomic.Pointer[Reload]
@@ -103,7 +106,7 @@ func Check(cfg config.Gateway) error {
 // New also checks what Check checks, and makes the certificate if there is
 // none. Nothing is opened to the network before Run.
 func New(cfg config.Gateway, version string, log *slog.Logger) (*Server, error) {
-	s := &Server{version: version, log: log, ready: make(chan struct{}), tunnel: tunnel.Handler{Logger: log}}
+	s := &Server{version: version, log: log, ready: make(chan struct{}), tunnel: tunnel.Handler{Logger: log}, access: accesslog.Log{Log: log}}
 	s.admit.init()
 	if err := s.Apply(cfg); err != nil {
 		return nil, err
@@ -123,6 +126,10 @@ func (s *Server) Apply(cfg config.Gateway) error {
 	if g.certs, err = s.certificates(g); err != nil {
 		g.sites.Close()
 		return err
+	}
+	if err := s.access.Open(cfg.AccessLog); err != nil {
+		g.sites.Close()
+		return fmt.Errorf("gateway.access_log: %w", err)
 	}
 	old := s.now.Swap(g)
 	s.tunnel.SetAccess(cfg.Token, cfg.ConnectFrom, cfg.ConnectTo)
@@ -215,6 +222,7 @@ func (s *Server) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return socket.Run(ctx, func() any { return s.Status() }) })
 	group.Go(func() error { s.watch(ctx); return nil })
+	group.Go(func() error { return metrics.Serve(ctx, cfg.Metrics, s.log, s.metrics) })
 	group.Go(func() error { return s.serveTCP(ctx, tcp) })
 	group.Go(func() error { return s.serveQUIC(ctx, udp) })
 	close(s.ready)
@@ -250,7 +258,7 @@ func (s *Server) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, erro
 
 // serveSite hands a request to the sites of the newest generation.
 func (s *Server) serveSite(w http.ResponseWriter, r *http.Request) {
-	s.now.Load().sites.ServeHTTP(w, r)
+	s.access.Handler(s.now.Load().sites).ServeHTTP(w, r)
 }
 
 // listen opens the same port of UDP and TCP.

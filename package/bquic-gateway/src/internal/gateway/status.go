@@ -3,9 +3,15 @@
 package gateway
 
 import (
+	"maps"
 	"os"
 	"runtime"
+	"slices"
+	"strconv"
 	"time"
+
+	"bquic/internal/accesslog"
+	"bquic/internal/metrics"
 )
 
 // Status tells what the gateway is doing.
@@ -22,6 +28,12 @@ func (s *Server) Status() Status {
 		Profiles:   []string{cfg.MeshProfile.Name, cfg.Standard.Name},
 		TCP:        s.conns.tcp.Load(),
 	}
+	st.Sent, st.Received = s.bytes()
+	for protocol := range accesslog.Protocols {
+		for class := range 6 {
+			st.Requests += s.access.Requests(protocol, class)
+		}
+	}
 	st.Connections, st.Live, st.Total = s.conns.reports()
 	st.Origins = s.now.Load().sites.Origins()
 	st.Reload = s.reload.Load()
@@ -31,4 +43,73 @@ func (s *Server) Status() Status {
 		st.Tunnels = &stats
 	}
 	return st
+}
+
+// bytes returns what sites and tunnels have sent to clients and received from them.
+func (s *Server) bytes() (sent, received uint64) {
+	sent, received = s.access.Bytes()
+	t := s.tunnel.Stats()
+	return sent + t.Down, received + t.Up
+}
+
+// metrics writes what docs/gateway.md lists.
+func (s *Server) metrics(w *metrics.Writer) {
+	w.Process("bquic", s.version, s.started)
+	w.Gauge("bquic_memory_limit_bytes", "Memory above which nobody new is let in.").Value(float64(s.admit.ceiling.Load()))
+	_, live, total := s.conns.reports()
+	w.Gauge("bquic_connections", "Connections now.").
+		Value(float64(live), "transport", "quic").
+		Value(float64(s.conns.tcp.Load()), "transport", "tcp")
+	w.Counter("bquic_quic_connections_total", "QUIC connections since the start.").Value(float64(total))
+	r := s.admit.refusals()
+	w.Counter("bquic_connections_refused_total", "Connections not let in.").
+		Value(float64(r.Full), "reason", "full").
+		Value(float64(r.Source), "reason", "source").
+		Value(float64(r.Rate), "reason", "rate").
+		Value(float64(r.Memory), "reason", "memory")
+	w.Counter("bquic_retries_total", "QUIC clients that had to show their address first.").Value(float64(r.Retry))
+	w.Counter("bquic_requests_total", "Requests for sites.")
+	for protocol, name := range accesslog.Protocols {
+		for class := 1; class <= 5; class++ {
+			w.Value(float64(s.access.Requests(protocol, class)), "protocol", name, "code", strconv.Itoa(class)+"xx")
+		}
+	}
+	sent, received := s.bytes()
+	w.Counter("bquic_sent_bytes_total", "Bytes sent to clients, of sites and tunnels, without headers.").Value(float64(sent))
+	w.Counter("bquic_received_bytes_total", "Bytes received from clients, of sites and tunnels, without headers.").Value(float64(received))
+	t := s.tunnel.Stats()
+	w.Gauge("bquic_tunnels", "Tunnels of relays now.").Value(float64(t.Open))
+	w.Counter("bquic_tunnels_total", "Tunnels of relays since the start.").Value(float64(t.Total))
+	w.Gauge("bquic_origin_up", "1: the origin answered the last request.")
+	for _, o := range s.now.Load().sites.Origins() {
+		up := 0.0
+		if o.Up {
+			up = 1
+		}
+		w.Value(up, "origin", o.URL)
+	}
+	good := 1.0
+	if r := s.reload.Load(); r != nil && r.Error != "" {
+		good = 0
+	}
+	w.Gauge("bquic_reload_successful", "0: the last reload was refused, for a mistake in the file.").Value(good)
+
+	sums := s.conns.transports()
+	names := slices.Sorted(maps.Keys(sums))
+	for _, m := range []struct {
+		name, help string
+		of         func(transport) uint64
+	}{
+		{"bquic_packets_sent_total", "QUIC packets sent that ask for an acknowledgement.", func(t transport) uint64 { return t.sent }},
+		{"bquic_packets_lost_total", "Of these, taken for lost.", func(t transport) uint64 { return t.lost }},
+		{"bquic_packets_acked_total", "Of these, acknowledged.", func(t transport) uint64 { return t.acked }},
+		{"bquic_acks_received_total", "Acknowledgements received.", func(t transport) uint64 { return t.acksReceived }},
+		{"bquic_packets_received_total", "QUIC packets received that ask for an acknowledgement.", func(t transport) uint64 { return t.received }},
+		{"bquic_acks_sent_total", "Acknowledgements sent.", func(t transport) uint64 { return t.acksSent }},
+	} {
+		w.Counter(m.name, m.help)
+		for _, name := range names {
+			w.Value(float64(m.of(sums[name])), "profile", name)
+		}
+	}
 }

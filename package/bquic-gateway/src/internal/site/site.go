@@ -86,11 +86,19 @@ func (s *Sites) Names() []string {
 	return names
 }
 
-// Origins tells the state of all origins.
+// Origins tells the state of all origins. One that several sites have stands
+// there once, and is up if it is for one of them.
 func (s *Sites) Origins() []OriginStatus {
 	var all []OriginStatus
 	for _, p := range s.proxies {
-		all = append(all, p.origins.status()...)
+		for _, o := range p.origins.status() {
+			i := slices.IndexFunc(all, func(a OriginStatus) bool { return a.URL == o.URL })
+			if i < 0 {
+				all = append(all, o)
+			} else if o.Up {
+				all[i] = o
+			}
+		}
 	}
 	return all
 }

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package accesslog
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Protocols are those that requests are counted by.
+var Protocols = [...]string{"http/1.1", "h2", "h3"}
+
+// A Log counts, and writes where a file is open. The zero value counts only.
+type Log struct {
+	Log *slog.Logger // for what goes wrong with the file
+
+	counts         [len(Protocols)][6]atomic.Uint64 // by protocol and class of status
+	sent, received atomic.Uint64
+
+	mu     sync.Mutex
+	file   *os.File
+	failed bool // the last line could not be written
+}
+
+// Open closes the file, and opens the one at path ("": none) to append to it. An
+// error leaves the old one open.
+func (l *Log) Open(path string) error {
+	var file *os.File
+	if path != "" {
+		var err error
+		if file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640); err != nil {
+			return err
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file != nil {
+		l.file.Close()
+	}
+	l.file, l.failed = file, false
+	return nil
+}
+
+// Requests returns how many requests were answered by a protocol with a status of
+// a class: 2 for 2xx.
+func (l *Log) Requests(protocol, class int) uint64 { return l.counts[protocol][class].Load() }
+
+// Bytes returns the sizes of all answers' and all requests' bodies.
+func (l *Log) Bytes() (sent, received uint64) { return l.sent.Load(), l.received.Load() }
+
+// Handler logs the requests that h answers.
+func (l *Log) Handler(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begin := time.Now()
+		counted := &writer{ResponseWriter: w, total: &l.sent}
+		if r.Body != nil && r.Body != http.NoBody {
+			r.Body = &body{r.Body, &l.received}
+		}
+		defer func() { // also when the handler aborts
+			code := counted.code
+			if code == 0 {
+				code = http.StatusOK
+			}
+			l.counts[min(max(r.ProtoMajor, 1), len(Protocols))-1][min(code/100, 5)].Add(1)
+			l.write(r, code, counted.bytes, begin)
+		}()
+		h.ServeHTTP(counted, r)
+	})
+}
+
+func (l *Log) write(r *http.Request, code int, bytes uint64, begin time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return
+	}
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	line := fmt.Appendf(nil, `%s - - [%s] "%s %s %s" %d %d "%s" "%s" "%s" %.1fms`+"\n",
+		host, begin.Format("02/Jan/2006:15:04:05 -0700"), escape(r.Method), escape(r.RequestURI), escape(r.Proto),
+		code, bytes, escape(r.Referer()), escape(r.UserAgent()), escape(r.Host), float64(time.Since(begin).Microseconds())/1000)
+	_, err = l.file.Write(line)
+	if err != nil && !l.failed {
+		l.Log.Warn("access log not written, requests are served all the same", "error", err)
+	}
+	if err == nil && l.failed {
+		l.Log.Info("access log written again")
+	}
+	l.failed = err != nil
+}
+
+// maxField bounds what a client can make of one field, in bytes.
+const maxField = 2048
+
+// escape leaves nothing that ends a field or a line, or that a terminal obeys.
+func escape(s string) string {
+	const hex = "0123456789abcdef"
+	if s == "" {
+		return "-"
+	}
+	b := make([]byte, 0, min(len(s), maxField))
+	for i := 0; i < len(s) && len(b) < maxField; i++ {
+		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			b = append(b, '\\', 'x', hex[c>>4], hex[c&15])
+		} else {
+			b = append(b, c)
+		}
+	}
+	return string(b)
+}
+
+// A writer counts. http.ResponseController finds the rest by Unwrap.
+type writer struct {
+	http.ResponseWriter
+	total *atomic.Uint64
+	bytes uint64
+	code  int
+}
+
+func (w *writer) WriteHeader(code int) {
+	if w.code == 0 && (code >= 200 || code == http.StatusSwitchingProtocols) {
+		w.code = code
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *writer) Write(b []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(b)
+	w.bytes += uint64(n)
+	w.total.Add(uint64(n))
+	return n, err
+}
+
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+type body struct {
+	io.ReadCloser
+	total *atomic.Uint64
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.total.Add(uint64(n))
+	return n, err
+}

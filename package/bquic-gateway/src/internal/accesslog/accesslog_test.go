@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package accesslog
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func answer(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	w.WriteHeader(http.StatusTeapot)
+	_, _ = io.WriteString(w, "12345")
+}
+
+func request(l *Log, path string, header http.Header) {
+	r := httptest.NewRequest("POST", "/", strings.NewReader("abc"))
+	r.RequestURI, r.Header, r.Host = path, header, "a.example"
+	l.Handler(http.HandlerFunc(answer)).ServeHTTP(httptest.NewRecorder(), r)
+}
+
+func TestLines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	l := &Log{Log: slog.New(slog.DiscardHandler)}
+	if err := l.Open(path); err != nil {
+		t.Fatal(err)
+	}
+	request(l, "/x", http.Header{"User-Agent": {"curl"}, "Referer": {"https://b.example/"}})
+	request(l, "/\"\n127.0.0.1 - - \x1b[2J\\é", nil)
+	request(l, "/"+strings.Repeat("\n", 1<<20), nil)
+	// Rotated, as by logrotate.
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Open(path); err != nil {
+		t.Fatal(err)
+	}
+	request(l, "/later", nil)
+	if err := l.Open("/nonexistent/log"); err == nil {
+		t.Error("no error for a directory that is not there")
+	}
+	request(l, "/last", nil)
+	if err := l.Open(""); err != nil {
+		t.Fatal(err)
+	}
+	request(l, "/unlogged", nil)
+
+	for name, want := range map[string][]string{
+		path + ".1": {`"POST /x HTTP/1.1" 418 5 "https://b.example/" "curl" "a.example"`, `"POST /\x22\x0a127.0.0.1 - - \x1b[2J\x5c\xc3\xa9 HTTP/1.1" 418 5 "-" "-" "a.example"`, `\x0a`},
+		path:        {`"POST /later HTTP/1.1"`, `"POST /last HTTP/1.1"`},
+	} {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
+		if len(lines) != len(want) {
+			t.Fatalf("%d lines:\n%.2000s", len(lines), data)
+		}
+		form := regexp.MustCompile(`^192\.0\.2\.1 - - \[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] "[^"]*" 418 5 "[^"]*" "[^"]*" "a\.example" \d+\.\dms$`)
+		for i, line := range lines {
+			if !form.MatchString(line) || !strings.Contains(line, want[i]) || len(line) > 2*maxField {
+				t.Errorf("got %.3000s, want %s", line, want[i])
+			}
+		}
+	}
+	if sent, received := l.Bytes(); sent != 30 || received != 18 || l.Requests(0, 4) != 6 {
+		t.Errorf("sent %d, received %d, %d requests", sent, received, l.Requests(0, 4))
+	}
+}
+
+// TestFullDisk: on a file system without room, requests are answered, the log
+// says so once, and goes on when there is room.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("cannot mount: %v", err)
+	}
+	defer func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	}()
+	filler := filepath.Join(dir, "filler")
+	var log bytes.Buffer
+	l := &Log{Log: slog.New(slog.NewTextHandler(&log, nil))}
+	if err := l.Open(filepath.Join(dir, "log")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); err == nil {
+		t.Fatal("the disk is not full")
+	}
+	for range 5 {
+		request(l, "/", nil)
+	}
+	if n := strings.Count(log.String(), "no space left"); n != 1 {
+		t.Errorf("warned %d times: %s", n, log.String())
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	request(l, "/after", nil)
+	data, _ := os.ReadFile(filepath.Join(dir, "log"))
+	if !strings.Contains(string(data), "/after") || !strings.Contains(log.String(), "written again") {
+		t.Errorf("not written again: %q, %s", data, log.String())
+	}
+	if l.Requests(0, 4) != 6 {
+		t.Error("a request was not answered")
+	}
+	_ = l.Open("")
+}

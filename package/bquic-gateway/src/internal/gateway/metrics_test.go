@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"bquic/internal/config"
+	"bquic/internal/metrics"
+)
+
+// TestMetrics reads the text as Prometheus does, strictly, and holds the names
+// against docs/gateway.md.
+func TestMetrics(t *testing.T) {
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }))
+	defer origin.Close()
+	u, _ := url.Parse(origin.URL)
+	s := start(t, config.Gateway{Sites: []config.Site{{Hosts: []string{"*"}, Origins: []*url.URL{u}}, {Hosts: []string{"b"}, Origins: []*url.URL{u}}}})
+	for _, c := range clients(t, s) {
+		get(t, c, s.url("/"))
+	}
+	w := new(metrics.Writer)
+	s.metrics(w)
+	text := string(w.Text())
+
+	sample := regexp.MustCompile(`^([a-z_]+)(\{[a-z]+="[^"\n]*"(,[a-z]+="[^"\n]*")*\})? (\d+(\.\d+)?(e[+-]\d+)?)$`)
+	kinds := make(map[string]string)
+	seen := make(map[string]bool)
+	current := ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if name, ok := strings.CutPrefix(line, "# HELP "); ok {
+			name, help, _ := strings.Cut(name, " ")
+			if _, again := kinds[name]; again || help == "" {
+				t.Errorf("%s: given twice, or without help", name)
+			}
+			current, kinds[name] = name, ""
+			continue
+		}
+		if typ, ok := strings.CutPrefix(line, "# TYPE "); ok {
+			name, kind, _ := strings.Cut(typ, " ")
+			if name != current || (kind == "counter") != strings.HasSuffix(name, "_total") {
+				t.Errorf("type of %s is %s", name, kind)
+			}
+			kinds[name] = kind
+			continue
+		}
+		m := sample.FindStringSubmatch(line)
+		if m == nil || m[1] != current || seen[m[1]+m[2]] {
+			t.Errorf("bad line, or given twice: %s", line)
+			continue
+		}
+		seen[m[1]+m[2]] = true
+	}
+	for _, want := range []string{
+		`bquic_requests_total{protocol="h3",code="4xx"} 1`, `bquic_requests_total{protocol="h2",code="4xx"} 1`,
+		`bquic_requests_total{protocol="http/1.1",code="4xx"} 1`, `bquic_connections{transport="quic"} 1`,
+		`bquic_origin_up{origin="` + origin.URL + `"} 1`, `bquic_build_info{version="test"} 1`,
+	} {
+		if !strings.Contains(text, "\n"+want+"\n") {
+			t.Errorf("missing: %s\n%s", want, text)
+		}
+	}
+	holdDocs(t, kinds, `bquic_`, `bquic_relay_`)
+}
+
+// holdDocs compares the names with the table rows of docs/gateway.md that begin
+// with prefix, and not with another one.
+func holdDocs(t *testing.T, kinds map[string]string, prefix, except string) {
+	t.Helper()
+	doc, err := os.ReadFile("../../../../../docs/gateway.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documented, written []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)").FindAllStringSubmatch(string(doc), -1) {
+		if strings.HasPrefix(m[1], prefix) && !strings.HasPrefix(m[1], except) {
+			documented = append(documented, m[1])
+		}
+	}
+	for name := range kinds {
+		written = append(written, name)
+	}
+	slices.Sort(documented)
+	slices.Sort(written)
+	if !slices.Equal(documented, written) {
+		t.Errorf("docs/gateway.md lists %q\nwritten are %q", documented, written)
+	}
+}

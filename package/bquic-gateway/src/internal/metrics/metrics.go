@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Writer collects the figures of one scrape.
+type Writer struct {
+	buf  bytes.Buffer
+	name string
+}
+
+// Gauge begins a metric that goes up and down.
+func (w *Writer) Gauge(name, help string) *Writer { return w.family(name, "gauge", help) }
+
+// Counter begins a metric that only grows. Its name ends in _total.
+func (w *Writer) Counter(name, help string) *Writer { return w.family(name, "counter", help) }
+
+func (w *Writer) family(name, kind, help string) *Writer {
+	w.name = name
+	fmt.Fprintf(&w.buf, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
+	return w
+}
+
+var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+// Value writes a value of the metric, with pairs of label and value.
+func (w *Writer) Value(v float64, labels ...string) *Writer {
+	w.buf.WriteString(w.name)
+	for i := 0; i+1 < len(labels); i += 2 {
+		before := byte(',')
+		if i == 0 {
+			before = '{'
+		}
+		w.buf.WriteByte(before)
+		fmt.Fprintf(&w.buf, `%s="%s"`, labels[i], escape.Replace(labels[i+1]))
+	}
+	if len(labels) > 0 {
+		w.buf.WriteByte('}')
+	}
+	w.buf.WriteByte(' ')
+	w.buf.WriteString(strconv.FormatFloat(v, 'g', -1, 64))
+	w.buf.WriteByte('\n')
+	return w
+}
+
+// Text returns all that was written.
+func (w *Writer) Text() []byte { return w.buf.Bytes() }
+
+// Process writes what every daemon has.
+func (w *Writer) Process(prefix, version string, started time.Time) {
+	w.Gauge(prefix+"_build_info", "1, with the version.").Value(1, "version", version)
+	w.Gauge(prefix+"_uptime_seconds", "Time since the start.").Value(time.Since(started).Seconds())
+	w.Gauge(prefix+"_goroutines", "Goroutines.").Value(float64(runtime.NumGoroutine()))
+	w.Gauge(prefix+"_memory_bytes", "Memory that the Go runtime holds.").Value(float64(Memory()))
+	if open, err := os.ReadDir("/proc/self/fd"); err == nil {
+		w.Gauge(prefix+"_open_fds", "Open file descriptors.").Value(float64(len(open)))
+	}
+}
+
+// Memory returns what GOMEMLIMIT bounds, in bytes: all that the runtime has from
+// the system and has not given back.
+func Memory() uint64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64() - sample[1].Value.Uint64()
+}
+
+// Serve answers GET /metrics on address until ctx ends. An empty address serves nothing.
+func Serve(ctx context.Context, address string, log *slog.Logger, collect func(*Writer)) error {
+	if address == "" {
+		<-ctx.Done()
+		return nil
+	}
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("cannot serve metrics: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(rw http.ResponseWriter, _ *http.Request) {
+		w := new(Writer)
+		collect(w)
+		rw.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		_, _ = rw.Write(w.Text())
+	})
+	srv := &http.Server{
+		Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 8 << 10,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	stop := context.AfterFunc(ctx, func() { srv.Close() })
+	defer stop()
+	log.Info("metrics served", "address", ln.Addr())
+	err = srv.Serve(ln)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("serving metrics failed: %w", err)
+}
