@@ -77,10 +77,6 @@ function luci(read, answers, config) {
 		view: base,
 		dom: { content(node, children) { node.replaceChildren(); return append(node, children); }, append },
 		form: Object.assign({ Map: function() { return recorder('map'); } }, Object.fromEntries(kinds.map((k) => [ k, k ]))),
-		network: {
-			getWifiNetworks: () => Promise.resolve(answers.networks ?? []),
-			getHostHints: () => Promise.resolve(answers.hints ?? null)
-		},
 		poll: { add(fn) { polls.push(fn); } },
 		rpc: {
 			declare({ object, method }) {

@@ -120,6 +120,59 @@ test('a mistake starts nothing, and a reload with one leaves things as they are'
 	}
 });
 
+test('a reload: the daemon reads again, and is started anew only for what it cannot change', () => {
+	const { sections, env } = gateway((s, text) => {
+		s.gateway.enabled = '1';
+		return text.replace(/(config gateway[^]*?enabled) '0'/, "$1 '1'");
+	});
+	const fixed = () => fs.readFileSync(path.join(env.TEST_RUN, 'gateway.fixed'), 'utf8');
+	const signals = (change, RUNNING) => {
+		Object.assign(sections.gateway, change);
+		const { status, error, lines } = init('bquic-gateway', 'reload_service', sections, { ...env, RUNNING });
+		assert.equal(status, 0, error);
+		assert.ok(lines.some((l) => l.join(' ') == `procd_set_param file ${env.TEST_RUN}/gateway.fixed`));
+		return lines.filter((l) => l[0] == 'procd_send_signal').map((l) => l.slice(1).join(' '));
+	};
+
+	fs.rmSync(path.join(env.TEST_RUN, 'gateway.fixed'), { force: true });
+	assert.deepEqual(signals({}, ''), []);
+	const first = fixed();
+	/* nothing that needs more: read again */
+	for (const change of [ {}, { token: 'another-token' }, { mesh: '10.1.0.0/16' }, { max_connections: '7' } ]) {
+		assert.deepEqual(signals(change, 'gateway'), [ 'bquic-gateway gateway HUP' ], JSON.stringify(change));
+		assert.equal(fixed(), first);
+	}
+	/* procd sees another file, and no signal may hit a program that has just begun */
+	for (const change of [ { listen: ':9443' }, { status_socket: '/tmp/other.sock' }, { metrics: '127.0.0.1:9464' }, { certificate: `${tmp}/c.pem`, key: `${tmp}/k.pem` } ]) {
+		const before = fixed();
+		assert.deepEqual(signals(change, 'gateway'), [], JSON.stringify(change));
+		assert.notEqual(fixed(), before);
+	}
+	/* one that has died is started, not told */
+	assert.deepEqual(signals({}, ''), []);
+});
+
+test('directories of sites and certificates, with blanks too, and of the log are in the jail', () => {
+	const { sections, env } = gateway((s, text) => {
+		Object.assign(s.gateway, { enabled: '1', access_log: `${tmp}/logs/bquic/access.log` });
+		s.site1 = { '.type': 'site', host: '*', root: path.join(tmp, 'my site') };
+		s.site2 = { '.type': 'site', host: 'x.example', root: '/www/x', certificate: `${tmp}/certs/c.pem`, key: `${tmp}/certs/k.pem` };
+		return text.replace(/(config gateway[^]*?enabled) '0'/, "$1 '1'");
+	});
+	for (const dir of [ 'my site', 'certs' ])
+		fs.mkdirSync(path.join(tmp, dir), { recursive: true });
+	const { lines, error } = init('bquic-gateway', 'start_service', sections, env);
+	const mounts = (kind) => lines.filter((l) => l[0] == kind).flatMap((l) => l.slice(1));
+
+	assert.equal(error, '');
+	const seen = mounts('procd_add_jail_mount');
+	for (const dir of [ path.join(tmp, 'my site'), `${tmp}/certs`, '/etc/hosts' ])
+		assert.equal(seen.filter((m) => m == dir).length, 1, `${dir} in ${seen}`);
+	assert.ok(!seen.includes('/www/x'));
+	assert.deepEqual(mounts('procd_add_jail_mount_rw'), [ env.TEST_RUN, sections.gateway.state_dir, `${tmp}/logs/bquic` ]);
+	assert.ok(fs.existsSync(`${tmp}/logs/bquic/access.log`));
+});
+
 test('relay: started with its own sections only', () => {
 	const { sections, env } = gateway((s, text) => {
 		Object.assign(s.relay, { enabled: '1', interface: 'br-lan wlan0' });

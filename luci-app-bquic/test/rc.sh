@@ -40,10 +40,14 @@ uci_load_validate() {
 }
 user_exists() { return 1; }
 logger() { case " $* " in *' -s '*) say log "$@" ;; *) say log "$(cat)" ;; esac; }
-start() { start_service "$@"; }
+start() {
+	start_service "$@" || return
+	! type service_started >/dev/null 2>&1 || service_started
+}
+procd_running() { case " ${RUNNING:-} " in *" $2 "*) ;; *) return 1 ;; esac; }
 
 for f in procd_open_instance procd_close_instance procd_set_param procd_append_param procd_add_jail procd_add_jail_mount \
-	procd_add_jail_mount_rw procd_open_data procd_close_data procd_add_reload_trigger procd_set_config_changed \
+	procd_add_jail_mount_rw procd_open_data procd_close_data procd_add_reload_trigger procd_set_config_changed procd_send_signal \
 	json_add_object json_close_object json_add_array json_close_array json_add_string; do
 	eval "$f() { say $f \"\$@\"; }"
 done

@@ -34,9 +34,6 @@ async function open(width, answers, config) {
 	await page.addScriptTag({ path: path.join(__dirname, 'luci.js') });
 	await page.evaluate(([ sources, answers, config ]) => {
 		window.executed = false;
-		/* functions do not travel to the page */
-		if (answers.names)
-			answers.hints = { getHostnameByMACAddr: (mac) => answers.names[mac], getHostnameByIPAddr: () => null };
 		window.answers = answers;
 		window.env = window.luci((name) => sources[name], answers, config);
 	}, [ sources(), answers, config ]);
@@ -215,7 +212,8 @@ async function harmless(page, errors, wants) {
 
 test('hostile status: nothing is executed, all is shown as it is', async () => {
 	const hostile = poison(recorded);
-	const names = Object.fromEntries(recorded['wifirr.clients'].schedulers[0].clients.map((c) => [ c.client, markup ]));
+	const stations = recorded['wifirr.clients'].schedulers[0].clients.map((c) => c.client);
+	const names = { 'luci-rpc.getHostHints': Object.fromEntries([ ...stations, markup ].map((mac) => [ mac.toUpperCase(), { name: markup } ])) };
 
 	/* so that the answers meet their sections */
 	for (const s of hostile['wifirr.status'].schedulers)
@@ -226,7 +224,7 @@ test('hostile status: nothing is executed, all is shown as it is', async () => {
 	bad.wifirr.ap0.device = markup;
 
 	for (const view of [ 'overview', 'clients' ]) {
-		const { page, errors } = await open(1200, { ...hostile, names: { ...names, [markup]: markup } }, bad);
+		const { page, errors } = await open(1200, { ...hostile, ...names }, bad);
 		await show(page, view, 3);
 		await harmless(page, errors, true);
 		await page.close();

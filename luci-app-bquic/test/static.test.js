@@ -86,7 +86,19 @@ test('the ACL grants what the plugins have and the pages call, reading apart fro
 	}
 	assert.ok(calls().length >= 8);
 	for (const { object, method } of calls())
-		assert.ok([ ...read.ubus[object], ...write.ubus[object] ].includes(method), `${object}.${method}`);
+		assert.ok([ ...read.ubus[object] ?? [], ...write.ubus[object] ?? [] ].includes(method), `${object}.${method}`);
+	for (const [ object, list ] of Object.entries({ ...read.ubus, ...write.ubus }))
+		for (const method of list)
+			assert.ok(calls().some((c) => c.object == object && c.method == method), `${object}.${method} is granted and not called`);
+});
+
+test('who may only read gets no secret: no token, no WiFi key', () => {
+	const { read } = acl['luci-app-bquic'];
+
+	assert.deepEqual(read.uci, [ 'wifirr' ]);
+	assert.equal(read.ubus.uci, undefined);
+	assert.equal(read.ubus['network.wireless'], undefined);
+	assert.equal(read.file, undefined);
 });
 
 /* All options in one file: bquic check names those that it does not know. */

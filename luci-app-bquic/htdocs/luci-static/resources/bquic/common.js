@@ -20,6 +20,12 @@ const callWifirrClients = rpc.declare({ object: 'wifirr', method: 'clients', rej
 const callWifirrPause = rpc.declare({ object: 'wifirr', method: 'pause', reject: true });
 const callWifirrResume = rpc.declare({ object: 'wifirr', method: 'resume', reject: true });
 
+const callDevices = rpc.declare({ object: 'network.device', method: 'status' });
+const callHostHints = rpc.declare({ object: 'luci-rpc', method: 'getHostHints' });
+const callIwinfoDevices = rpc.declare({ object: 'iwinfo', method: 'devices' });
+const callIwinfoInfo = rpc.declare({ object: 'iwinfo', method: 'info', params: [ 'device' ] });
+const callIwinfoAssoclist = rpc.declare({ object: 'iwinfo', method: 'assoclist', params: [ 'device' ] });
+
 /* [ option, datatype, unit, explanation ] of `config profile`: as `bquic check` has them. */
 function parameters() {
 	return [
@@ -86,6 +92,11 @@ return baseclass.extend({
 		return !value || value.startsWith('/') || _('Must be an absolute path.');
 	},
 
+	/* validate of an option key: this is the option */
+	keyOfCertificate(id, value) {
+		return !value == !this.section.formvalue(id, 'certificate') || _('Certificate and key belong together: give both or none.');
+	},
+
 	/* A failed call: whether its package is missing, in words and with the way out. */
 	missing(name) {
 		return [
@@ -103,15 +114,49 @@ return baseclass.extend({
 		];
 	},
 
-	/* true when there is a configuration file: the package is there, or was. */
+	/* true when there is a configuration file that may be read: the package is there, or was. */
 	loadConfig(name) {
 		return uci.load(name).then(() => true, () => false);
 	},
 
-	notInstalled(name) {
+	/* In place of a form without its configuration. The token in it is for those who may change it. */
+	noConfig(name) {
 		return E('div', { 'class': 'cbi-map' }, [
-			E('div', { 'class': 'alert-message warning' }, this.missing(name))
+			E('div', { 'class': 'alert-message warning' }, [ ...L.hasViewPermission() ? this.missing(name)
+				: [ E('p', {}, [ _('Only those who may change these settings can see them: there is a secret among them.') ]) ] ])
 		]);
+	},
+
+	/* [ { device, ssid } ] of the access points. From iwinfo, which knows no WiFi keys, unlike network.wireless. */
+	accessPoints() {
+		return L.resolveDefault(callIwinfoDevices(), null).then((answer) => Promise.all(
+			(Array.isArray(answer?.devices) ? answer.devices : []).map((device) =>
+				L.resolveDefault(callIwinfoInfo(device), null).then((info) => ({ device, mode: info?.mode, ssid: info?.ssid })))
+		)).then((found) => found.filter((ap) => ap.mode == 'Master'));
+	},
+
+	/* [ { mac, signal } ] of all clients of these access points */
+	stations(aps) {
+		return Promise.all(aps.map((ap) => L.resolveDefault(callIwinfoAssoclist(ap.device), null)))
+			.then((answers) => answers.flatMap((answer) => Array.isArray(answer?.results) ? answer.results : []).filter((s) => typeof s?.mac == 'string'));
+	},
+
+	/* Names of all network devices. */
+	devices() {
+		return L.resolveDefault(callDevices(), null).then((found) => Object.keys(found ?? {}).filter((name) => name != 'lo').sort());
+	},
+
+	/* Map of host names, by MAC and IP address in lower case */
+	hostNames() {
+		return L.resolveDefault(callHostHints(), null).then((hints) => {
+			const names = new Map();
+
+			for (const [ mac, hint ] of Object.entries(hints ?? {}))
+				for (const address of hint?.name ? [ mac, hint.ipaddrs ?? [], hint.ip6addrs ?? [] ].flat() : [])
+					names.set(String(address).toLowerCase(), String(hint.name));
+
+			return names;
+		});
 	},
 
 	copyButton(text) {
@@ -208,6 +253,16 @@ return baseclass.extend({
 				o.value(s['.name']);
 		if (!known.profiles.length)
 			o.value('bquic');
+
+		return o;
+	},
+
+	/* Not without an address: metrics are for those that the operator means. */
+	metricsOption(section, tab, placeholder) {
+		const o = section.taboption(tab, form.Value, 'metrics', _('Metrics'), _('Address and port for Prometheus, for example %s; empty: none.').format(placeholder));
+
+		o.validate = (id, value) => !value || /^(\[[0-9A-Fa-f:.]+\]|[0-9.]+):([1-9][0-9]{0,4})$/.test(value) && +value.split(':').pop() < 65536
+			|| _('Must be address:port, for example 127.0.0.1:9464.');
 
 		return o;
 	},

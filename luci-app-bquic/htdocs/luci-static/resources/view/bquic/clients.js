@@ -4,7 +4,6 @@
 'require bquic.graph as graph';
 'require bquic.table as table';
 'require dom';
-'require network';
 'require rpc';
 'require view';
 
@@ -28,7 +27,7 @@ return view.extend({
 	render() {
 		this.strips = new Map();
 		this.signals = {};
-		this.names = null;
+		this.names = new Map();
 		this.note = E('div', { 'aria-live': 'polite' });
 		this.table = table.create([
 			{ title: _('Name') },
@@ -55,14 +54,12 @@ return view.extend({
 	},
 
 	refreshStations() {
-		L.resolveDefault(network.getHostHints(), null).then((hints) => { this.names = hints; });
+		common.hostNames().then((names) => { this.names = names; });
 
-		return L.resolveDefault(network.getWifiNetworks(), []).then((nets) => Promise.all(
-			nets.map((n) => L.resolveDefault(n.getAssocList(), []).then((list) => {
-				for (const station of list)
-					this.signals[String(station.mac).toLowerCase()] = station.signal;
-			}))
-		));
+		return common.accessPoints().then((aps) => common.stations(aps)).then((stations) => {
+			for (const station of stations)
+				this.signals[station.mac.toLowerCase()] = station.signal;
+		});
 	},
 
 	strip(key, active) {
@@ -97,12 +94,6 @@ return view.extend({
 		}
 	},
 
-	name(address) {
-		const hints = this.names;
-
-		return hints?.getHostnameByMACAddr(address) ?? hints?.getHostnameByIPAddr(address) ?? hints?.getHostnameByIP6Addr?.(address) ?? '–';
-	},
-
 	refresh() {
 		return common.clients().catch(() => null).then((answer) => {
 			if (!answer)
@@ -130,7 +121,7 @@ return view.extend({
 					key: key,
 					active: active,
 					cells: [
-						this.name(address),
+						this.names.get(address.toLowerCase()),
 						address,
 						typeof signal == 'number' ? `${signal} dBm` : null,
 						this.state(c),

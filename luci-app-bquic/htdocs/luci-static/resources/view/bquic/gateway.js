@@ -13,7 +13,7 @@ return view.extend({
 
 	render([ have, known ]) {
 		if (!have)
-			return common.notInstalled('bquic-gateway');
+			return common.noConfig('bquic-gateway');
 
 		const m = new form.Map('bquic', _('Gateway'), _('Stands where the mesh meets the Internet or a server: serves sites by HTTP/3, and TCP connections for relays.'));
 		let s, o;
@@ -86,9 +86,16 @@ return view.extend({
 		o = s.taboption('advanced', form.Value, 'key', _('Key'), _('PEM file with the key of the certificate.'));
 		o.datatype = 'file';
 		o.placeholder = _('self-signed');
-		o.validate = function(id, value) {
-			return !value == !this.section.formvalue(id, 'certificate') || _('Certificate and key belong together: give both or none.');
-		};
+		o.validate = common.keyOfCertificate;
+		o = s.taboption('advanced', form.Value, 'max_connections', _('Connections'), _('QUIC and TCP connections at a time; one address may have a quarter of them.'));
+		o.datatype = 'range(1,100000)';
+		o.placeholder = '1000';
+		o = s.taboption('advanced', form.Value, 'memory', _('Memory (MiB)'), _('Ceiling of the gateway’s memory; 0: a quarter of the router’s, at least 32.'));
+		o.datatype = 'range(0,65536)';
+		o.placeholder = '0';
+		o = s.taboption('advanced', form.Value, 'access_log', _('Access log'), _('File for a line about each request, for example /var/log/bquic/access.log; empty: none.'));
+		o.validate = common.absolutePath;
+		common.metricsOption(s, 'advanced', '127.0.0.1:9464');
 		o = s.taboption('advanced', form.Value, 'state_dir', _('State directory'), _('Where the self-signed certificate is kept.'));
 		o.validate = common.absolutePath;
 		o.placeholder = '/etc/bquic';
@@ -103,18 +110,40 @@ return view.extend({
 		s.sortable = true;
 		s.nodescriptions = true;
 
+		s.modaltitle = () => _('Site');
+
 		o = s.option(form.DynamicList, 'host', _('Host names'), _('Names of the site; * for all that no other site has.'));
 		o.datatype = 'or("*",hostname,ipaddr("nomask"))';
 		o.rmempty = false;
-		o = s.option(form.Value, 'root', _('Directory'), _('With the site’s files. Or else give a server.'));
+		o = s.option(form.Value, 'root', _('Directory'), _('With the site’s files. Or else give servers.'));
 		o.datatype = 'directory';
-		o = s.option(form.Value, 'origin', _('Server'), _('http:// or https://, host and port.'));
+		o = s.option(form.DynamicList, 'origin', _('Servers'), _('http:// or https://, host and port. Of several, the next one that is well is asked.'));
 		o.validate = function(id, value) {
-			if (!value == !this.section.formvalue(id, 'root'))
-				return _('Give a directory or a server, one of them.');
+			/* value: what is being typed; the others are in the list */
+			const servers = value || [ this.section.formvalue(id, 'origin') ?? [] ].flat().length;
+
+			if (!servers == !this.section.formvalue(id, 'root'))
+				return _('Give a directory or servers, one of them.');
 
 			return !value || /^https?:\/\/[^\s/?#@]+(\/[^\s?#]*)?$/.test(value) || _('Must be http:// or https://, host and port.');
 		};
+
+		o = s.option(form.Flag, 'listing', _('Listing'), _('Shows what is in a directory without index.html.'));
+		o.modalonly = true;
+		o = s.option(form.Value, 'origin_ca', _('Authorities of the servers'), _('PEM file with the certificates of those who sign the servers’; empty: the system’s.'));
+		o.datatype = 'file';
+		o.modalonly = true;
+		o = s.option(form.Value, 'certificate', _('Certificate'), _('PEM file with the chain, for these names; empty: the gateway’s.'));
+		o.datatype = 'file';
+		o.modalonly = true;
+		o.validate = function(id, value) {
+			return !value || ![ this.section.formvalue(id, 'host') ?? [] ].flat().includes('*')
+				|| _('A site with the host name * has the gateway’s certificate.');
+		};
+		o = s.option(form.Value, 'key', _('Key'), _('PEM file with the key of the certificate.'));
+		o.datatype = 'file';
+		o.modalonly = true;
+		o.validate = common.keyOfCertificate;
 
 		common.profileSection(m, known);
 

@@ -27,7 +27,7 @@ return view.extend({
 		this.mistakes = E('div');
 		this.verdict = E('div');
 		this.graphs = {
-			throughput: graph.create(_('Relayed traffic'), 'bit/s', [ _('to clients'), _('from clients') ], 1e6),
+			throughput: graph.create(_('Traffic'), 'bit/s', [ _('to clients'), _('from clients') ], 1e6),
 			ack: graph.create(_('Data packets per acknowledgement'), '', [ _('now') ], 10),
 			rtt: graph.create(_('Round-trip time'), 'ms', [ _('smoothed'), _('least') ], 20),
 			clients: graph.create(_('WiFi clients'), '', [ _('with demand'), _('at full speed') ], 5),
@@ -113,6 +113,20 @@ return view.extend({
 		]);
 	},
 
+	/* Those who may not read the configuration see what runs. */
+	enabled(config, section, st) {
+		const set = uci.get(config, section, 'enabled');
+
+		return set === undefined || set === null ? !!st : set == '1';
+	},
+
+	/* A daemon that has refused its new configuration goes on with the old one. */
+	refused(st) {
+		return st.reload?.error ? [ E('p', { 'class': 'alert-message warning' }, [
+			E('strong', {}, [ _('The last change was refused, the settings from before go on:') ]), ' ', common.text(st.reload.error)
+		]) ] : [];
+	},
+
 	uptime(seconds) {
 		return _('running for %t').format(Math.floor(graph.sane(seconds) ?? 0));
 	},
@@ -121,7 +135,7 @@ return view.extend({
 		if (!this.have.bquic)
 			return this.card(_('Gateway'), _('not installed'), '', null, ...common.missing('bquic-gateway'));
 
-		const on = uci.get('bquic', 'gateway', 'enabled') == '1';
+		const on = this.enabled('bquic', 'gateway', st);
 		const button = this.toggle('bquic', 'gateway', on);
 
 		if (!st)
@@ -131,14 +145,15 @@ return view.extend({
 		return this.card(_('Gateway'), this.uptime(st.uptime_s), 'on', button,
 			E('p', {}, [ _('Listens on %s.').format(common.text(st.listen)) ]),
 			E('p', {}, [ _('Connections: %d now, %d since the start.').format(st.connections_live ?? 0, st.connections_total ?? 0) ]),
-			st.tunnels ? E('p', {}, [ _('TCP connections for relays: %d.').format(st.tunnels.open ?? 0) ]) : '');
+			st.tunnels ? E('p', {}, [ _('TCP connections for relays: %d.').format(st.tunnels.open ?? 0) ]) : '',
+			...this.refused(st));
 	},
 
 	relayCard(st) {
 		if (!this.have.bquic)
 			return this.card(_('Relay'), _('not installed'), '', null, ...common.missing('bquic-gateway'));
 
-		const on = uci.get('bquic', 'relay', 'enabled') == '1';
+		const on = this.enabled('bquic', 'relay', st);
 		const complete = uci.get('bquic', 'relay', 'gateway') && uci.get('bquic', 'relay', 'token');
 		const button = on || complete ? this.toggle('bquic', 'relay', on)
 			: E('a', { 'class': 'btn cbi-button', 'href': L.url('admin/services/bquic/relay') }, [ _('Set up') ]);
@@ -152,7 +167,8 @@ return view.extend({
 		return this.card(_('Relay'), up ? _('connected to the gateway') : _('gateway away: connections go direct'), up ? 'on' : 'bad', button,
 			E('p', {}, [ common.text(st.gateway) ]),
 			E('p', {}, [ _('Connections: %d carried, %d direct.').format(st.carried?.now ?? 0, st.direct?.now ?? 0) ]),
-			!up && st.last_error ? E('p', {}, [ common.text(st.last_error) ]) : '');
+			!up && st.last_error ? E('p', {}, [ common.text(st.last_error) ]) : '',
+			...this.refused(st));
 	},
 
 	schedulerCards(answer) {
@@ -220,8 +236,8 @@ return view.extend({
 		const sum = (name) => (graph.sane(live[name]) ?? 0) + (graph.sane(relay[name]) ?? 0);
 		const now = {
 			at: performance.now() / 1000,
-			down: (graph.sane(bquic.gateway?.tunnels?.down_bytes) ?? 0) + (graph.sane(bquic.relay?.carried?.down_bytes) ?? 0),
-			up: (graph.sane(bquic.gateway?.tunnels?.up_bytes) ?? 0) + (graph.sane(bquic.relay?.carried?.up_bytes) ?? 0),
+			down: (graph.sane(bquic.gateway?.sent) ?? 0) + (graph.sane(bquic.relay?.carried?.down_bytes) ?? 0),
+			up: (graph.sane(bquic.gateway?.received) ?? 0) + (graph.sane(bquic.relay?.carried?.up_bytes) ?? 0),
 			acked: sum('packets_acked') + sum('packets_received'),
 			acks: sum('acks_received') + sum('acks_sent')
 		};

@@ -13,7 +13,7 @@ return view.extend({
 
 	render([ have, known ]) {
 		if (!have)
-			return common.notInstalled('bquic-gateway');
+			return common.noConfig('bquic-gateway');
 
 		const m = new form.Map('bquic', _('Relay'), _('Runs on a mesh node: takes the TCP connections of its clients and carries them to a gateway, over one connection that fills WiFi frames. While the gateway is away, they go direct.'));
 		let o;

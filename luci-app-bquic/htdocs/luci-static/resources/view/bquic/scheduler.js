@@ -2,7 +2,6 @@
 'use strict';
 'require bquic.common as common';
 'require form';
-'require network';
 'require view';
 
 /* An SSID or a host name is anyone's to choose, and a string may end as markup
@@ -11,28 +10,19 @@ function label(text) {
 	return E('span', {}, [ text ]);
 }
 
-/* Radios and clients come later than the page: they only fill suggestions. */
-function accessPoints() {
-	return L.resolveDefault(network.getWifiNetworks(), []).then((nets) =>
-		nets.filter((n) => n.getMode() == 'ap' && n.getIfname()));
-}
-
-function associated(aps) {
-	return Promise.all(aps.map((ap) => L.resolveDefault(ap.getAssocList(), []))).then((lists) => lists.flat());
-}
-
 return view.extend({
 	load() {
 		return Promise.all([
 			common.loadConfig('wifirr'),
-			accessPoints(),
-			L.resolveDefault(network.getHostHints(), null)
-		]).then(([ have, aps, hints ]) => associated(aps).then((stations) => [ have, aps, hints, stations ]));
+			common.accessPoints().then((aps) => common.stations(aps).then((stations) => [ aps, stations ])),
+			common.devices(),
+			common.hostNames()
+		]);
 	},
 
-	render([ have, aps, hints, stations ]) {
+	render([ have, [ aps, stations ], devices, names ]) {
 		if (!have)
-			return common.notInstalled('wifirr-sched');
+			return common.noConfig('wifirr-sched');
 
 		const m = new form.Map('wifirr', _('Scheduler'), _('When more clients want the air than can use it well, a few of them at a time get it at full speed, in turn. While that cannot help, nobody is held back.'));
 		const s = m.section(form.TypedSection, 'scheduler');
@@ -50,7 +40,10 @@ return view.extend({
 
 		o = s.taboption('general', form.Value, 'device', _('Device'), _('An access point’s interface; or, before the access points, any device that sends to the clients.'));
 		for (const ap of aps)
-			o.value(ap.getIfname(), label(`${ap.getIfname()} (${ap.getActiveSSID() ?? ap.getSSID() ?? '?'})`));
+			o.value(ap.device, label(`${ap.device} (${ap.ssid ?? '?'})`));
+		/* no radio here: it is before the access points */
+		for (const device of aps.length ? [] : devices)
+			o.value(device, label(device));
 		o.validate = (id, value) => /^[A-Za-z0-9_.-]{1,15}$/.test(value) && value != '.' && value != '..' || _('Must be the name of a network device.');
 		o.rmempty = false;
 
@@ -84,7 +77,7 @@ return view.extend({
 			o = s.taboption('exempt', form.DynamicList, name, title, doc);
 			o.datatype = 'or(macaddr,ipaddr("nomask"))';
 			for (const station of stations) {
-				const host = hints?.getHostnameByMACAddr(station.mac);
+				const host = names.get(station.mac.toLowerCase());
 				o.value(station.mac, label(host ? `${station.mac} (${host})` : station.mac));
 			}
 		}
