@@ -33,6 +33,9 @@ test-%: deps-test # one part of test
 bench: deps-bench build # measurements of both packages, into results/ (30 minutes, root)
 	scripts/bench
 
+bench-browsers: deps-browsers # how often browsers acknowledge, into results/
+	scripts/bench browsers
+
 bench-%: deps-bench build # one measurement
 	scripts/bench $*
 
