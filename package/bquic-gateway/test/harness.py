@@ -232,8 +232,9 @@ def running(*command: str | os.PathLike, log: pathlib.Path, **options: object) -
             process.wait()
 
 
-def wait_for_port(port: int) -> None:
+def wait_for_port(port: int, process: subprocess.Popen) -> None:
     def open_() -> bool:
+        assert process.poll() is None, f"{process.args} ended with {process.returncode}"
         with socket.socket() as s:
             s.settimeout(1)
             return s.connect_ex(("127.0.0.1", port)) == 0

@@ -71,8 +71,16 @@ def test_range(curl: Curl, asked: str, status: int, body: bytes | None, range_: 
 
 def test_not_modified(curl: Curl) -> None:
     _, headers, _ = curl("/small.txt")
-    status, _, body = curl("/small.txt", "--header", f"If-Modified-Since: {headers['last-modified']}")
-    assert (status, body) == (304, b"")
+    for condition in (f"If-Modified-Since: {headers['last-modified']}", f"If-None-Match: {headers['etag']}"):
+        status, _, body = curl("/small.txt", "--header", condition)
+        assert (status, body) == (304, b""), condition
+
+
+def test_range_of_changed_file(curl: Curl) -> None:
+    _, headers, _ = curl("/small.txt")
+    for etag, answer in ((headers["etag"], (206, b"0")), ('"another"', (200, b"0123456789"))):
+        status, _, body = curl("/small.txt", "--header", f"If-Range: {etag}", "--header", "Range: bytes=0-0")
+        assert (status, body) == answer
 
 
 def test_head(curl: Curl) -> None:

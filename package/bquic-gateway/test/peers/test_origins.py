@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+import websockets.exceptions
 import websockets.sync.client
 import websockets.sync.server
 
@@ -18,6 +19,7 @@ import aioquic_client
 from harness import HOST, PATIENCE, Authority, Gateway, free_port, running, wait_for_port
 
 NGINX = """
+user root;
 daemon off;
 master_process off;
 pid {directory}/nginx.pid;
@@ -46,17 +48,21 @@ http {{
 CADDY = """{{
     admin off
     auto_https off
-    persist_config off
 }}
-http://:{plain}, https://:{tls} {{
+(site) {{
     bind 127.0.0.1
-    @tls protocol https
-    tls {certificate} {key}
     header X-Origin "caddy {{http.request.proto}} {{http.request.hostport}}"
     @echo method POST
     respond @echo "{{http.request.body}}"
     root * {root}
     file_server
+}}
+http://:{plain} {{
+    import site
+}}
+https://:{tls} {{
+    import site
+    tls {certificate} {key}
 }}
 """
 
@@ -74,9 +80,10 @@ def nginx(tmp_path_factory: pytest.TempPathFactory, authority: Authority, data: 
     directory = tmp_path_factory.mktemp("nginx")
     origin = Origin(directory, data)
     config = directory / "nginx.conf"
-    config.write_text("user root;" + NGINX.format(directory=directory, certificate=authority.certificate, key=authority.key, **vars(origin)))
-    with running("nginx", "-p", directory, "-e", directory / "error.log", "-c", config, log=directory / "nginx.log"):
-        wait_for_port(origin.tls)
+    config.write_text(NGINX.format(directory=directory, certificate=authority.certificate, key=authority.key,
+                                   **vars(origin)))
+    with running("nginx", "-p", directory, "-e", directory / "error.log", "-c", config, log=directory / "nginx.log") as process:
+        wait_for_port(origin.tls, process)
         yield origin
 
 
@@ -87,8 +94,8 @@ def caddy(tmp_path_factory: pytest.TempPathFactory, authority: Authority, data: 
     config = directory / "Caddyfile"
     config.write_text(CADDY.format(certificate=authority.certificate, key=authority.key, **vars(origin)))
     with running("caddy", "run", "--adapter", "caddyfile", "--config", config, log=directory / "caddy.log",
-                 env={**os.environ, "HOME": str(directory), "XDG_DATA_HOME": str(directory), "XDG_CONFIG_HOME": str(directory)}):
-        wait_for_port(origin.tls)
+                 env={**os.environ, "HOME": str(directory), "XDG_DATA_HOME": str(directory), "XDG_CONFIG_HOME": str(directory)}) as process:
+        wait_for_port(origin.tls, process)
         yield origin
 
 
@@ -132,17 +139,19 @@ def test_websocket(tmp_path: pathlib.Path, authority: Authority) -> None:
     closed: queue.Queue[int | None] = queue.Queue()
 
     def echo(connection: websockets.sync.server.ServerConnection) -> None:
-        for message in connection:
-            connection.send(message[::-1])
-        closed.put(connection.close_code)
+        try:
+            while True:
+                connection.send(connection.recv()[::-1])
+        except websockets.exceptions.ConnectionClosed:
+            closed.put(connection.close_code)
 
     with websockets.sync.server.serve(echo, "127.0.0.1", 0) as origin:
         threading.Thread(target=origin.serve_forever, daemon=True).start()
         port = origin.socket.getsockname()[1]
         with Gateway(tmp_path, authority, [{"host": ["*"], "origin": f"http://127.0.0.1:{port}"}]) as gateway:
             tls = ssl.create_default_context(cafile=str(authority.ca))
-            with websockets.sync.client.connect(f"wss://{gateway.authority}/chat", ssl=tls, host="127.0.0.1",
-                                                port=gateway.port, proxy=None, open_timeout=PATIENCE) as client:
+            with websockets.sync.client.connect(f"wss://{gateway.authority}/chat", ssl=tls, proxy=None, open_timeout=PATIENCE,
+                                                address=("127.0.0.1", gateway.port)) as client:
                 for message in ("hello", os.urandom(500_000), "bye"):
                     client.send(message)
                     assert client.recv(timeout=PATIENCE) == message[::-1]
