@@ -187,23 +187,34 @@ test('relay: started with its own sections only', () => {
 
 const hostile = [ '$(touch executed)', '`touch executed`', "'; touch executed; '", '"; touch executed; "', '<script>', '\\', '*', '&& touch executed' ];
 
-test('wifirr-sched: every option is one word of the command, whatever it holds', () => {
-	const run = { TEST_RUN: path.join(tmp, 'run') };
+/* the wifirr-sched script with the real daemon's check */
+function scheduler(fn, options, env) {
+	const run = path.join(tmp, 'run');
+	const r = init('wifirr-sched', fn, { a: { '.type': 'scheduler', enabled: '1', ...options } }, { TEST_PROG: WIFIRRD, TEST_RUN: run, ...env });
+	const file = path.join(run, `${options.device}.options`);
+
+	return { ...r, run, text: r.lines.map((l) => l.join(' ')), file: fs.existsSync(file) ? fs.readFileSync(file, 'utf8') : null };
+}
+
+test('wifirr-sched: every option reaches the daemon, and only as itself', () => {
 	const all = {
 		backend: 'htb', mode: 'paper', engage: 'always', active: '4', slot: '500', trickle: '30', rate: '1000', weights: '9,1', rts: '500',
 		demand_bytes: '1', demand_rate: '2', busy_threshold: '3', engage_delay: '4', match: 'ip'
 	};
-	const { lines, error } = init('wifirr-sched', 'start_service', { a: {
-		'.type': 'scheduler', enabled: '1', device: 'lo', ...all, always: '02:00:00:00:00:01 02:00:00:00:00:02', ignore: '192.0.2.1', exempt_voice: '1', verbose: '2'
-	} }, run);
+	const { lines, error, run, file } = scheduler('start_service', {
+		device: 'lo', ...all, always: '02:00:00:00:00:01 02:00:00:00:00:02', ignore: '192.0.2.1', exempt_voice: '1', verbose: '2'
+	});
 
-	assert.deepEqual(command(lines), [ '/usr/sbin/wifirrd', '--device', 'lo', '--control', `${run.TEST_RUN}/lo.sock`,
-		...Object.entries(all).flatMap(([ o, v ]) => [ `--${o.replace('_', '-')}`, v ]),
-		'--always', '02:00:00:00:00:01', '--always', '02:00:00:00:00:02', '--ignore', '192.0.2.1', '--exempt-voice', '--verbose', '--verbose' ], error);
-	for (const value of hostile) {
-		const r = init('wifirr-sched', 'start_service', { a: { '.type': 'scheduler', enabled: '1', device: 'lo', weights: value } }, run);
-		assert.equal(command(r.lines).at(-1), value, r.error);
-		init('wifirr-sched', 'start_service', { a: { '.type': 'scheduler', enabled: '1', device: value } }, run);
+	assert.deepEqual(command(lines), [ WIFIRRD, '--device', 'lo', '--control', `${run}/lo.sock`, '--options', `${run}/lo.options` ], error);
+	assert.deepEqual(lines[0], [ 'procd_open_instance', 'lo' ]);
+	assert.equal(file, Object.entries(all).map(([ o, v ]) => `${o.replace('_', '-')}=${v}\n`).join('') +
+		'always=02:00:00:00:00:01\nalways=02:00:00:00:00:02\nignore=192.0.2.1\nexempt-voice\nverbose\nverbose\n');
+	for (const value of [ ...hostile, '1,2\nverbose', '1,2;x', '1,2 3' ]) {
+		fs.rmSync(path.join(run, 'lo.options'), { force: true });
+		const r = scheduler('start_service', { device: 'lo', weights: value });
+		assert.ok(r.text.join('\n').includes(`section a: weights ${value}: must be`), r.text);
+		assert.equal(r.file, null);
+		scheduler('start_service', { device: value });
 	}
 	assert.ok(!fs.existsSync(path.join(tmp, 'executed')));
 });
@@ -212,18 +223,27 @@ test('wifirr-sched: an impossible value or a missing device starts nothing and s
 	for (const [ options, env, text ] of [
 		[ { device: 'lo' }, { INVALID: '1' }, /section a: an option has an impossible value/ ],
 		[ {}, {}, /section a: option device is missing/ ],
+		[ { device: 'lo', weights: '70000,1' }, {}, /section a: weights 70000: must be a whole number from 1 to 65535/ ],
+		[ { device: 'lo', rate: '1000', trickle: '1000' }, {}, /section a: .*trickle 1000: not below --rate 1000/ ],
 		[ { device: 'nosuchdev0' }, {}, /section a: waiting for device nosuchdev0/ ]
 	]) {
-		const { lines } = init('wifirr-sched', 'start_service', { a: { '.type': 'scheduler', enabled: '1', ...options } }, { TEST_RUN: path.join(tmp, 'run'), ...env });
-		assert.equal(lines.length, 1);
-		assert.match(lines[0].join(' '), text);
 		/* and stops nothing on reload, unless it is only the device that is away */
-		const reload = init('wifirr-sched', 'reload_service', { a: { '.type': 'scheduler', enabled: '1', ...options } }, { TEST_RUN: path.join(tmp, 'run'), ...env });
-		assert.equal(reload.status, text.source.includes('waiting') ? 0 : 1);
-		assert.equal(reload.lines.length, 1);
+		for (const fn of [ 'start_service', 'reload_service' ]) {
+			const r = scheduler(fn, options, env);
+			assert.equal(r.lines.length, 1, r.text);
+			assert.match(r.text[0], text);
+			if (fn == 'reload_service')
+				assert.equal(r.status, text.source.includes('waiting') ? 0 : 1);
+		}
 	}
-	const { lines } = init('wifirr-sched', 'reload_service', { a: { '.type': 'scheduler', enabled: '1', device: 'lo' } }, { TEST_RUN: path.join(tmp, 'run') });
-	assert.deepEqual(lines[0], [ 'procd_open_instance', 'a' ]);
+});
+
+test('wifirr-sched: a reload tells the running daemon, and only that', () => {
+	for (const [ RUNNING, wants ] of [ [ 'lo', [ 'procd_send_signal wifirr-sched lo HUP' ] ], [ '', [] ], [ 'other', [] ] ]) {
+		const { text, lines } = scheduler('reload_service', { device: 'lo', slot: '700' }, { RUNNING });
+		assert.deepEqual(text.filter((l) => l.startsWith('procd_send_signal')), wants);
+		assert.deepEqual(lines[0], [ 'procd_open_instance', 'lo' ]);
+	}
 });
 
 function call(words, env) {

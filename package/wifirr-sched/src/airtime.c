@@ -288,7 +288,7 @@ static int start(struct wifirr *w, char *reason, size_t size)
 		return -1;
 	}
 	if (nl80211_open(&nl) < 0)
-		return refuse(reason, size, nl.error);
+		return refuse(reason, size, errno == ENOENT ? "no wireless device (the kernel has no nl80211)" : nl.error);
 	if (nl80211_get_interface(&nl, w->ifindex, &interface) < 0)
 		return refuse(reason, size, errno == ENODEV ? "not a wireless device" : nl.error);
 	if (!nl80211_serves_stations(&interface))

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <sched.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -30,14 +31,19 @@
 #define RECOVER_MS 1000			/* between attempts to set the backend up again */
 #define RECOVER_TRIES 5			/* failed ones in a row before giving up */
 
+#define OPTIONS_SIZE 8192		/* of a file of options, bytes */
+
 static struct wifirr daemon_state;
 static int verbosity;
+static struct { int argc; char **argv; } command_line;
 
 static struct {
 	struct mnl_socket *requests, *events;
 	int timer, signals;
 	bool quit, lost, reload;
 	bool attached;
+	bool changed;			/* options that no backend has started with yet */
+	struct config before;		/* and those that it had */
 	unsigned failures;
 	uint64_t recovered_at;
 	uint64_t expected_at;
@@ -332,16 +338,31 @@ static void reload(struct wifirr *w)
 	loop.reload = true;
 }
 
-/* Sets up again what somebody else removed. */
+static void take_options(struct wifirr *w, const struct config *config)
+{
+	w->config = *config;
+	verbosity = config->verbose;
+	stations_exempt(w);
+}
+
+/* Sets up again what somebody else removed, or with other options. */
 static void recover(struct wifirr *w)
 {
+	bool changed = loop.changed;
 	char reason[256];
+	int started;
 
-	loop.lost = false;
+	loop.lost = loop.changed = false;
 	loop.recovered_at = now_ms();
 	backend_stop(w);
 	w->restarts++;
-	if (backend_start(w, reason, sizeof(reason)) == 0) {
+	started = backend_start(w, reason, sizeof(reason));
+	if (started < 0 && changed) {
+		logmsg(LOG_ERR, "%s: the options from before go on", reason);
+		take_options(w, &loop.before);
+		started = backend_start(w, reason, sizeof(reason));
+	}
+	if (started == 0) {
 		loop.failures = 0;
 		return;
 	}
@@ -447,6 +468,35 @@ static void timer_readable(struct wifirr *w)
 		tick(w);
 }
 
+static int parse(struct config *c, int argc, char **argv);
+
+/* Where bad() goes while the daemon runs; NULL: it ends. */
+static jmp_buf *correction;
+
+/*
+ * Reads the file of options again. Clients and whose turn it is stay, and so
+ * does everything while something is wrong.
+ */
+static void read_options_again(struct wifirr *w)
+{
+	static struct config config;
+	jmp_buf back;
+
+	if (setjmp(back)) {
+		correction = NULL;
+		logmsg(LOG_ERR, "%s: the options from before go on", w->config.device);
+		return;
+	}
+	correction = &back;
+	parse(&config, command_line.argc, command_line.argv);
+	correction = NULL;
+	loop.before = w->config;
+	loop.changed = true;
+	take_options(w, &config);
+	if (config.match != loop.before.match)
+		detach(w);	/* its clients are other ones */
+}
+
 static void signal_readable(struct wifirr *w)
 {
 	struct signalfd_siginfo info;
@@ -457,6 +507,7 @@ static void signal_readable(struct wifirr *w)
 			continue;
 		}
 		logmsg(LOG_NOTICE, "SIGHUP: setting up again");
+		read_options_again(w);
 		loop.reload = true;
 		loop.lost |= loop.attached;
 		tick_soon(w);
@@ -469,6 +520,7 @@ static void usage(void)
 {
 	printf("Usage: wifirrd --device NAME [options]\n"
 	       "       wifirrd [--control PATH | --device NAME] status|clients|pause|resume|metrics\n"
+	       "       wifirrd [options] check\n"
 	       "\n"
 	       "Serves only K of a WiFi link's clients at full speed at a time, in turn.\n"
 	       "\n"
@@ -492,11 +544,15 @@ static void usage(void)
 	       "  --always ADDR         never throttle this client (MAC or IP; may be repeated)\n"
 	       "  --ignore ADDR         the same, and its demand does not count (may be repeated)\n"
 	       "  --exempt-voice        never throttle DSCP EF and VOICE-ADMIT, htb only\n"
+	       "  --options FILE        more of these options, a line each, such as slot=1600; SIGHUP\n"
+	       "                        reads it again\n"
 	       "  --control PATH        control socket (/var/run/wifirr/NAME.sock)\n"
 	       "  --verbose             say more; twice: every change\n"
 	       "  --help                this text\n"
 	       "  --version             version\n");
 }
+
+static struct { const char *file; unsigned line; } place;	/* of the option being read; line 0: the command line */
 
 static void bad(const char *fmt, ...) __attribute__((noreturn, format(printf, 1, 2)));
 static void bad(const char *fmt, ...)
@@ -504,10 +560,14 @@ static void bad(const char *fmt, ...)
 	va_list args;
 
 	fputs("wifirrd: ", stderr);
+	if (place.line)
+		fprintf(stderr, "%s:%u: ", place.file, place.line);
 	va_start(args, fmt);
 	vfprintf(stderr, fmt, args);
 	va_end(args);
 	fputc('\n', stderr);
+	if (correction)
+		longjmp(*correction, 1);
 	exit(EXIT_USAGE);
 }
 
@@ -580,7 +640,7 @@ static void set_weights(struct config *c, const char *text)
 enum {
 	OPT_DEVICE = 256, OPT_BACKEND, OPT_MODE, OPT_ENGAGE, OPT_ACTIVE, OPT_SLOT, OPT_TRICKLE, OPT_RATE,
 	OPT_WEIGHTS, OPT_RTS, OPT_DEMAND_BYTES, OPT_DEMAND_RATE, OPT_BUSY, OPT_DELAY, OPT_MATCH, OPT_ALWAYS,
-	OPT_IGNORE, OPT_VOICE, OPT_CONTROL, OPT_VERBOSE, OPT_HELP, OPT_VERSION,
+	OPT_IGNORE, OPT_VOICE, OPT_OPTIONS, OPT_CONTROL, OPT_VERBOSE, OPT_HELP, OPT_VERSION,
 };
 
 static const struct option options[] = {
@@ -602,6 +662,7 @@ static const struct option options[] = {
 	{ "always", required_argument, NULL, OPT_ALWAYS },
 	{ "ignore", required_argument, NULL, OPT_IGNORE },
 	{ "exempt-voice", no_argument, NULL, OPT_VOICE },
+	{ "options", required_argument, NULL, OPT_OPTIONS },
 	{ "control", required_argument, NULL, OPT_CONTROL },
 	{ "verbose", no_argument, NULL, OPT_VERBOSE },
 	{ "help", no_argument, NULL, OPT_HELP },
@@ -609,30 +670,37 @@ static const struct option options[] = {
 	{ 0 },
 };
 
+/* Options whose defaults depend on others; 0: not given. */
+struct given {
+	unsigned active, trickle;
+	const char *file;
+};
+
 /* Returns the index of the first argument that is no option. */
-static int parse(struct config *c, int argc, char **argv)
+static int read_flags(struct config *c, struct given *given, int argc, char **argv)
 {
 	static const char *const backends[] = { "auto", "airtime", "htb", NULL };
 	static const char *const modes[] = { "backlog", "paper", NULL };
 	static const char *const engages[] = { "auto", "always", "dry-run", NULL };
 	static const char *const matches[] = { "mac", "ip", NULL };
-	unsigned active = 0, trickle = 0;
 	int opt;
 
-	*c = (struct config){ .weight_active = 256, .weight_waiting = 1, .rts = -1 };
-	policy_defaults(&c->policy, POLICY_BACKLOG);
 	opterr = 0;
+	optind = 0;	/* from the beginning, also the second time */
 	while ((opt = getopt_long(argc, argv, ":", options, NULL)) != -1) {
 		const char *flag = opt >= OPT_DEVICE ? options[opt - OPT_DEVICE].name : "";
 
+		if (place.line && (opt == OPT_DEVICE || opt == OPT_OPTIONS || opt == OPT_CONTROL || opt == OPT_HELP ||
+				   opt == OPT_VERSION))
+			bad("--%s: only on the command line", flag);
 		switch (opt) {
 		case OPT_DEVICE: set_device(c, optarg); break;
 		case OPT_BACKEND: c->backend = choice(flag, optarg, backends); break;
 		case OPT_MODE: c->policy.mode = choice(flag, optarg, modes); break;
 		case OPT_ENGAGE: c->policy.engage = choice(flag, optarg, engages); break;
-		case OPT_ACTIVE: active = number(flag, optarg, 1, POLICY_CLIENTS_MAX); break;
+		case OPT_ACTIVE: given->active = number(flag, optarg, 1, POLICY_CLIENTS_MAX); break;
 		case OPT_SLOT: c->policy.slot_ms = number(flag, optarg, 10, 60000); break;
-		case OPT_TRICKLE: trickle = number(flag, optarg, 1, 1000000); break;
+		case OPT_TRICKLE: given->trickle = number(flag, optarg, 1, 1000000); break;
 		case OPT_RATE: c->rate_kbit = number(flag, optarg, 100, 10000000); break;
 		case OPT_WEIGHTS: set_weights(c, optarg); break;
 		case OPT_RTS: c->rts = number(flag, optarg, 0, 65535); break;
@@ -644,6 +712,7 @@ static int parse(struct config *c, int argc, char **argv)
 		case OPT_ALWAYS: exempt(c, flag, optarg, true); break;
 		case OPT_IGNORE: exempt(c, flag, optarg, false); break;
 		case OPT_VOICE: c->exempt_voice = true; break;
+		case OPT_OPTIONS: given->file = optarg; break;
 		case OPT_CONTROL:
 			if (strlen(optarg) >= sizeof(c->control))
 				bad("--control: path longer than %zu characters", sizeof(c->control) - 1);
@@ -656,13 +725,57 @@ static int parse(struct config *c, int argc, char **argv)
 		default: bad("%s: unknown option (see --help)", argv[optind - 1]);
 		}
 	}
-	c->policy.active = active ? active : c->policy.mode == POLICY_PAPER ? 5 : 3;
-	c->trickle_kbit = trickle ? trickle : c->policy.mode == POLICY_PAPER ? 100 : 20;
+	return optind;
+}
+
+static void read_file(struct config *c, struct given *given)
+{
+	static char text[OPTIONS_SIZE + 3];	/* and the dashes of the line being read, and the final zero */
+	char *line = text + 2, *end;
+	size_t size;
+	FILE *f = fopen(given->file, "re");
+
+	if (!f)
+		bad("--options %s: %s", given->file, strerror(errno));
+	size = fread(line, 1, OPTIONS_SIZE, f);
+	fclose(f);
+	if (size == OPTIONS_SIZE || memchr(line, '\0', size))
+		bad("--options %s: no text of less than %d bytes", given->file, OPTIONS_SIZE);
+	line[size] = '\0';
+	place.file = given->file;
+	for (place.line = 1; *line; place.line++, line = end) {
+		char *argv[] = { "wifirrd", line - 2, NULL };
+
+		end = line + strcspn(line, "\n");
+		if (*end)
+			*end++ = '\0';
+		if (!*line || *line == '#')
+			continue;
+		memcpy(line - 2, "--", 2);	/* over what has been read */
+		read_flags(c, given, 2, argv);
+	}
+	place.line = 0;
+}
+
+/* Returns the index of the first argument that is no option. */
+static int parse(struct config *c, int argc, char **argv)
+{
+	struct given given = { 0 };
+	int first;
+
+	place.line = 0;
+	*c = (struct config){ .weight_active = 256, .weight_waiting = 1, .rts = -1 };
+	policy_defaults(&c->policy, POLICY_BACKLOG);
+	first = read_flags(c, &given, argc, argv);
+	if (given.file)
+		read_file(c, &given);
+	c->policy.active = given.active ? given.active : c->policy.mode == POLICY_PAPER ? 5 : 3;
+	c->trickle_kbit = given.trickle ? given.trickle : c->policy.mode == POLICY_PAPER ? 100 : 20;
 	if (c->rate_kbit && c->trickle_kbit >= c->rate_kbit)
 		bad("--trickle %u: not below --rate %u", c->trickle_kbit, c->rate_kbit);
 	if (!c->control[0] && c->device[0])
 		snprintf(c->control, sizeof(c->control), RUN_DIR "/%s.sock", c->device);
-	return optind;
+	return first;
 }
 
 /* One daemon a device: an abstract socket, which a kill frees, per network namespace. */
@@ -719,10 +832,14 @@ int main(int argc, char **argv)
 	char reason[256];
 	int first;
 
+	command_line.argc = argc;
+	command_line.argv = argv;
 	first = parse(&w->config, argc, argv);
 	verbosity = w->config.verbose;
 	if (first + 1 < argc)
 		bad("%s: one command at a time", argv[first + 1]);
+	if (first < argc && strcmp(argv[first], "check") == 0)
+		return 0;
 	if (first < argc) {
 		if (!w->config.control[0])
 			bad("%s: --control or --device must say which daemon is asked", argv[first]);

@@ -118,6 +118,13 @@ static unsigned exemption(const struct wifirr *w, const struct addr *addr)
 	return 0;
 }
 
+void stations_exempt(struct wifirr *w)
+{
+	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++)
+		if (w->station[id].used)
+			policy_set_flags(&w->policy, id, exemption(w, &w->station[id].addr));
+}
+
 static void station_drop(struct wifirr *w, uint16_t id)
 {
 	char text[ADDR_TEXT];

@@ -165,6 +165,8 @@ void backend_del(struct wifirr *w, uint16_t id);
  */
 uint16_t station_add(struct wifirr *w, const struct addr *addr, enum station_source source);
 void station_del(struct wifirr *w, const struct addr *addr, enum station_source source);
+/* The options' exemptions, for the clients that are there. */
+void stations_exempt(struct wifirr *w);
 /* POLICY_NONE: unknown. */
 uint16_t station_find(const struct wifirr *w, const struct addr *addr);
 /* To resync a source after lost events: mark all, add those that a dump shows, sweep the rest. */

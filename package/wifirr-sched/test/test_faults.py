@@ -7,11 +7,12 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 
 import pytest
 
-from bed import WIFIRRD, Bed, mac, wait_for
+from bed import WIFIRRD, Bed, Downloads, mac, wait_for
 
 PAPER = ("--mode", "paper", "--engage", "always", "--rate", "20000")
 SANITIZED = "asan" in WIFIRRD
@@ -210,6 +211,61 @@ def test_hangup_pause_resume(bed):
     consistent(bed, daemon, 12)
     assert daemon.stop() == 0
     assert device(bed) == before
+
+
+def test_options_change_under_load_without_a_gap(tmp_path):
+    """The turns go on with the new options: never more than a slot without them. Half of the changes may meet a machine that stalls."""
+    slot, gaps = 1.6, []
+    with Bed(6, rate_kbit=20000) as bed:
+        file = tmp_path / "options"
+        file.write_text("rate=18000\n")
+        daemon = bed.daemon("--options", str(file)).ready()
+        downloads = Downloads(bed, range(6))
+        running = threading.Event()
+        load = threading.Thread(target=lambda: [downloads.run(0.5) for _ in iter(lambda: running.is_set(), True)])
+        load.start()
+        try:
+            wait_for(lambda: daemon.status().get("throttling"), "turns", 40)
+            since = daemon.clients()
+            for n, (option, key, value) in enumerate([("slot=1000", "slot_ms", 1000), ("active=2", "active_max", 2),
+                                                      ("always=" + mac(1), "active_max", 3), ("rate=17000", "active_max", 3)]):
+                # a set-up drops what was waiting, and TCP takes its time to come back
+                wait_for(lambda: daemon.status().get("clients_with_demand", 0) >= 5, "demand", 40)
+                file.write_text(("" if option.startswith("rate") else "rate=18000\n") + option + "\n")
+                gap, last = 0, time.monotonic()
+                daemon.process.send_signal(signal.SIGHUP)
+
+                def turns_again():
+                    nonlocal gap, last
+                    status, now = daemon.status(), time.monotonic()
+                    gap = max(gap, now - last)
+                    if status.get("throttling"):
+                        last = now
+                    return status.get("throttling") and status["counters"]["restarts"] > n and status[key] == value
+                wait_for(turns_again, option, 40)
+                gaps.append(gap)
+            clients = daemon.clients()
+            assert clients[mac(1)]["delivered_bytes"] > since[mac(1)]["delivered_bytes"], "its counters began anew"
+            assert not clients[mac(1)]["always"] and sorted(gaps)[1] < slot, gaps
+            print("seconds without turns, at most:", gaps)
+            # what is wrong changes nothing
+            file.write_text("rate=18000\nslot=5\n")
+            daemon.process.send_signal(signal.SIGHUP)
+            wait_for(lambda: f"{file}:2: --slot 5: must be" in daemon.text(), "the complaint")
+            file.write_text("backend=airtime\n")
+            daemon.process.send_signal(signal.SIGHUP)
+            wait_for(lambda: daemon.text().count("the options from before go on") == 2, "the second complaint")
+            wait_for(lambda: daemon.status().get("throttling"), "turns", 40)
+            assert daemon.status()["backend"] == "htb" and daemon.status()["slot_ms"] == 1600
+            # other clients: those of the IP layer
+            file.write_text("rate=18000\nmatch=ip\n")
+            daemon.process.send_signal(signal.SIGHUP)
+            wait_for(lambda: daemon.status().get("throttling") and all("." in c for c in daemon.clients()), "turns of addresses", 40)
+        finally:
+            running.set()
+            load.join()
+            downloads.close()
+        assert daemon.stop() == 0
 
 
 def test_flow_offload_is_warned_about(bed):

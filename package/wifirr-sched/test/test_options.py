@@ -78,6 +78,37 @@ def test_bad_option(bed, args, said):
     assert said in refused(bed, *GOOD, *args)
 
 
+@pytest.mark.parametrize("text, said", [
+    ("slot=500\nslot=1\n", ":2: --slot 1: must be a whole number from 10 to 60000"),
+    ("# a comment\n\nweights=1,2;x", ":3: --weights 2;x: must be a whole number from 1 to 65535"),
+    ("nosuch=1", ":1: --nosuch=1: unknown option"),
+    ("device=eth0", ":1: --device: only on the command line"),
+    ("exempt-voice\nhelp", ":2: --help: only on the command line"),
+    ("options=/etc/passwd", ":1: --options: only on the command line"),
+    ("rate", ":1: --rate: needs a value"),
+    ("verbose\n" * 2000, "no text of less than 8192 bytes"),
+    ("slot=500\0", "no text of less than 8192 bytes"),
+    ("rate=100\ntrickle=100", "--trickle 100: not below --rate 100"),
+])
+def test_bad_file_of_options(bed, tmp_path, text, said):
+    file = tmp_path / "options"
+    file.write_text(text)
+    assert said in refused(bed, *GOOD, "--options", str(file))
+    assert said in refused(bed, *GOOD, "--options", str(file), "check")
+    assert "No such file" in refused(bed, *GOOD, "--options", str(tmp_path / "none"))
+
+
+def test_good_file_of_options(bed, tmp_path):
+    file = tmp_path / "options"
+    file.write_text("# all of it\nrate=12000\nmode=paper\n\nactive=7\nslot=900\nalways=%s\nexempt-voice\nverbose" % mac(1))
+    assert bed.box(WIFIRRD, "--device", "dl0", "--options", str(file), "check").returncode == 0
+    daemon = bed.daemon("--options", str(file)).ready()
+    status = daemon.status()
+    assert (status["mode"], status["active_max"], status["slot_ms"]) == ("paper", 7, 900)
+    assert daemon.clients()[mac(1)]["always"]
+    assert daemon.stop() == 0
+
+
 def test_no_device_and_no_rate(bed):
     assert "--device" in refused(bed)
     assert "--control or --device" in refused(bed, "status")
@@ -149,7 +180,7 @@ def test_help_names_every_option_and_the_documents_too():
     assert set(re.findall(r"^\| `--([a-z-]+)", doc, re.M)) == known
     uci = open(os.path.join(ROOT, "files", "etc", "config", "wifirr")).read()
     named = {o.replace("_", "-") for o in re.findall(r"^\s*#?\s*(?:option|list) ([a-z_]+)", uci, re.M)}
-    assert named - {"enabled"} == known - {"help", "version", "control"}
+    assert named - {"enabled"} == known - {"help", "version", "control", "options"}
     # each default named in the text of --help is the document's, too
     for flag, default in re.findall(r"^  --([a-z-]+).*?\((\d+)[^)]*\)$", text, re.M):
         row = re.search(rf"^\| `--{flag}[^|]*\|([^|]*)\|([^|]*)\|", doc, re.M)
