@@ -65,3 +65,6 @@ type windowRider struct {
 func (r *windowRider) due(consumed, offset protocol.ByteCount, rtt time.Duration) bool {
 	return r.enabled && consumed > 0 && offset <= quicvarint.Max && monotime.Since(r.last) >= rtt
 }
+
+// Ping sends a PING frame (RFC 9000, section 19.2), which the peer acknowledges.
+func (c *Conn) Ping() { c.queueControlFrame(&wire.PingFrame{}) }

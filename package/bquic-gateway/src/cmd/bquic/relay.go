@@ -4,12 +4,16 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"bquic/internal/config"
+	"bquic/internal/metrics"
 	"bquic/internal/relay"
 	"bquic/internal/status"
 )
@@ -18,12 +22,13 @@ var relayCommand = command{"relay", "", "carries clients' TCP connections to a g
 
 // relayStatus begins as the gateway's status does.
 type relayStatus struct {
-	Role       string  `json:"role"`
-	Version    string  `json:"version"`
-	Uptime     float64 `json:"uptime_s"`
-	PID        int     `json:"pid"`
-	Goroutines int     `json:"goroutines"`
-	Profile    string  `json:"profile"`
+	Role       string         `json:"role"`
+	Version    string         `json:"version"`
+	Uptime     float64        `json:"uptime_s"`
+	PID        int            `json:"pid"`
+	Goroutines int            `json:"goroutines"`
+	Reload     *status.Reload `json:"reload,omitempty"` // the last one
+	Profile    string         `json:"profile"`
 	relay.Status
 }
 
@@ -33,30 +38,64 @@ func runRelay(ctx context.Context, args []string) error {
 	if _, err := parseFlags(f, args, 0, 0); err != nil {
 		return err
 	}
-	cfg, err := readConfig(*file)
+	hangup := hangups()
+	cfg, err := readRelay(*file)
 	if err != nil {
 		return err
 	}
-	if !cfg.Relay.Enabled {
-		return usagef("%s: the relay is not enabled (option enabled '1' in config relay)", *file)
-	}
-	log, _ := newLogger(cfg.Relay.LogLevel)
-	r, err := relay.New(cfg.Relay.Relay, log)
+	log, level := newLogger(cfg.LogLevel)
+	r, err := relay.New(cfg.Relay, log)
 	if err != nil {
 		return usagef("%s: relay.%w", *file, err)
 	}
-	socket, err := status.Listen(cfg.Relay.StatusSocket)
+	socket, err := status.Listen(cfg.StatusSocket)
 	if err != nil {
 		return err
 	}
 	defer socket.Close()
 	group, ctx := errgroup.WithContext(ctx)
 	started := time.Now()
+	var now atomic.Pointer[config.Relay]
+	now.Store(cfg)
+	var last atomic.Pointer[status.Reload]
+	group.Go(func() error {
+		reloadOn(ctx, hangup, log, func() error {
+			next, err := readRelay(*file)
+			if err == nil {
+				if err = r.Apply(next.Relay); err != nil {
+					err = fmt.Errorf("%s: relay.%w", *file, err)
+				} else {
+					level.Set(next.LogLevel)
+					now.Store(next)
+				}
+			}
+			last.Store(status.NewReload(err))
+			return err
+		})
+		return nil
+	})
 	group.Go(func() error {
 		return socket.Run(ctx, func() any {
-			return relayStatus{"relay", version, time.Since(started).Seconds(), os.Getpid(), runtime.NumGoroutine(), cfg.Relay.Profile.Name, r.Status().(relay.Status)}
+			return relayStatus{"relay", version, time.Since(started).Seconds(), os.Getpid(), runtime.NumGoroutine(), last.Load(), now.Load().Profile.Name, r.Status()}
+		})
+	})
+	group.Go(func() error {
+		return metrics.Serve(ctx, cfg.Metrics, log, func(w *metrics.Writer) {
+			w.Process("bquic_relay", version, started)
+			r.Metrics(w)
 		})
 	})
 	group.Go(func() error { return r.Run(ctx) })
 	return group.Wait()
+}
+
+func readRelay(file string) (*config.Relay, error) {
+	cfg, err := readConfig(file)
+	if err != nil {
+		return nil, err
+	}
+	if !cfg.Relay.Enabled {
+		return nil, usagef("%s: the relay is not enabled (option enabled '1' in config relay)", file)
+	}
+	return &cfg.Relay, nil
 }

@@ -161,12 +161,15 @@ func ParsePin(s string) (p Pin, err error) {
 	return Pin(sum), nil
 }
 
-// Verify makes conf accept the certificate with this public key and no other:
-// the pin replaces name, authority and dates.
-func (p Pin) Verify(conf *tls.Config) {
+// Verify makes conf accept the certificate with this public key and no other.
+func (p Pin) Verify(conf *tls.Config) { Verify(conf, p) }
+
+// Verify makes conf accept the certificates with these public keys and no others:
+// the pins replace names, authorities and dates.
+func Verify(conf *tls.Config, pins ...Pin) {
 	conf.InsecureSkipVerify = true
 	conf.VerifyConnection = func(cs tls.ConnectionState) error {
-		if got := PinOf(cs.PeerCertificates[0]); got != p {
+		if got := PinOf(cs.PeerCertificates[0]); !slices.Contains(pins, got) {
 			return fmt.Errorf("wrong pin: the server's key is %s", got)
 		}
 		return nil

@@ -63,6 +63,7 @@ type Relay struct {
 	Enabled      bool
 	Relay        relay.Config
 	Profile      profile.Profile
+	Metrics      string // address:port; "": none
 	StatusSocket string
 	LogLevel     slog.Level
 }
@@ -359,23 +360,25 @@ func (d *decoder) relay(s *uci.Section) {
 	*r = Relay{
 		Enabled: get[bool](d, s, "enabled"),
 		Relay: relay.Config{
-			Gateway:     get[string](d, s, "gateway"),
-			ServerName:  get[string](d, s, "server_name"),
-			CAFile:      get[string](d, s, "ca"),
-			Token:       get[string](d, s, "token"),
-			Burst:       p.Burst,
-			Connections: get[int](d, s, "connections"),
-			Mode:        get[string](d, s, "mode"),
-			Port:        get[int](d, s, "port"),
-			Interfaces:  list[string](d, s, "interface"),
-			Exclude:     list[netip.Prefix](d, s, "exclude"),
+			Gateways:     list[string](d, s, "gateway"),
+			ServerName:   get[string](d, s, "server_name"),
+			CAFile:       get[string](d, s, "ca"),
+			Token:        get[string](d, s, "token"),
+			Burst:        p.Burst,
+			Connections:  get[int](d, s, "connections"),
+			Mode:         get[string](d, s, "mode"),
+			Port:         get[int](d, s, "port"),
+			Interfaces:   list[string](d, s, "interface"),
+			Exclude:      list[netip.Prefix](d, s, "exclude"),
+			ExcludePorts: list[relay.PortRange](d, s, "exclude_port"),
 		},
 		Profile:      p,
+		Metrics:      get[string](d, s, "metrics"),
 		StatusSocket: get[string](d, s, "status_socket"),
 		LogLevel:     parseLevel(get[string](d, s, "log_level")),
 	}
-	if pin, _, ok := value[cert.Pin](d, s, "pin"); ok {
-		r.Relay.Pin = pin.String()
+	for _, pin := range list[cert.Pin](d, s, "pin") {
+		r.Relay.Pins = append(r.Relay.Pins, pin.String())
 	}
 	if given(s, "pin") && given(s, "ca") {
 		d.fail(s, s.Option("ca").Line, "ca", "pin is given as well: the relay checks one of them")

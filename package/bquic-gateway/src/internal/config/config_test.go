@@ -175,7 +175,7 @@ config relay
 		t.Fatal(err)
 	}
 	r := cfg.Relay.Relay
-	if r.Gateway != "gw.example.org:8443" || r.Pin != "sha256/AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=" || r.Token != "abcdefgh" ||
+	if !slices.Equal(r.Gateways, []string{"gw.example.org:8443"}) || len(r.Pins) != 1 || r.Pins[0] != "sha256/AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=" || r.Token != "abcdefgh" ||
 		r.Connections != 8 || r.Mode != "tproxy" || r.Port != 1 || !slices.Equal(r.Interfaces, []string{"wlan0", "br-lan.5"}) ||
 		len(r.Exclude) != 1 || !r.Burst.WindowUpdates || cfg.Relay.Profile.Name != "modquic" || !cfg.Relay.Enabled {
 		t.Errorf("got %+v", r)
@@ -314,7 +314,7 @@ func FuzzParse(f *testing.F) {
 		if (cfg == nil) == (err == nil) {
 			t.Fatalf("%v, %v", cfg, err)
 		}
-		if err == nil && cfg.Relay.Enabled && cfg.Relay.Relay.Pin == "" && cfg.Relay.Relay.CAFile == "" {
+		if err == nil && cfg.Relay.Enabled && len(cfg.Relay.Relay.Pins) == 0 && cfg.Relay.Relay.CAFile == "" {
 			t.Fatal("a relay that trusts anyone")
 		}
 	})

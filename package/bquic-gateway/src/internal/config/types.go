@@ -16,6 +16,7 @@ import (
 
 	"bquic/internal/cert"
 	"bquic/internal/profile"
+	"bquic/internal/relay"
 )
 
 // A Type says what an option's text may be, and reads it.
@@ -40,6 +41,7 @@ var (
 	typeDevice  = newType("device", parseDevice)
 	typePin     = newType("sha256/...", cert.ParsePin)
 	typeProfile = newType("profile", func(s string) (string, error) { return s, nil }) // looked up later
+	typePorts   = newType("port or range", relay.ParsePortRange)
 	typeLevel   = wordType("debug", "info", "warn", "error")
 )
 

@@ -15,6 +15,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"bquic/internal/site"
+	"bquic/internal/status"
 	"bquic/internal/tunnel"
 )
 
@@ -129,7 +130,7 @@ type Status struct {
 	Received    uint64              `json:"received"` // from clients
 	Refused     Refusals            `json:"refused"`
 	Origins     []site.OriginStatus `json:"origins,omitempty"`
-	Reload      *Reload             `json:"reload,omitempty"` // the last one
+	Reload      *status.Reload      `json:"reload,omitempty"` // the last one
 	Connections []Connection        `json:"connections"`      // live ones, latest first, then closed ones
 
 	Tunnels *tunnel.Stats `json:"tunnels,omitempty"`

@@ -69,7 +69,7 @@ type Server struct {
 	access  accesslog.Log
 	ready   chan struct{}
 	addr    netip.AddrPort // valid once ready
-	reload  atomic.Pointer[Reload]
+	reload  atomic.Pointer[status.Reload]
 }
 
 // A generation is what one reading of the configuration gave. It is never
@@ -78,12 +78,6 @@ type generation struct {
 	cfg   config.Gateway
 	certs *cert.Store
 	sites *site.Sites
-}
-
-// A Reload is how the last reading of the configuration ended.
-type Reload struct {
-	At    time.Time `json:"at"`
-	Error string    `json:"error"` // "": it is in use
 }
 
 // Check says what is wrong with the files that the configuration refers to.
@@ -151,13 +145,7 @@ func (s *Server) Apply(cfg config.Gateway) error {
 }
 
 // Reloaded notes how a reload ended, for the status.
-func (s *Server) Reloaded(err error) {
-	r := &Reload{At: time.Now()}
-	if err != nil {
-		r.Error = err.Error()
-	}
-	s.reload.Store(r)
-}
+func (s *Server) Reloaded(err error) { s.reload.Store(status.NewReload(err)) }
 
 // certificates makes the self-signed certificate where it is needed and none is.
 func (s *Server) certificates(g *generation) (*cert.Store, error) {

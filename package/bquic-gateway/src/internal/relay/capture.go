@@ -50,7 +50,8 @@ type capture struct {
 	port       int
 	interfaces []string
 	exclude    []netip.Prefix
-	take       bool // new connections; if not, the kernel forwards them
+	ports      []PortRange // not taken
+	take       bool        // new connections; if not, the kernel forwards them
 }
 
 // script returns input for nft(8) that replaces the table in one transaction.
@@ -96,6 +97,13 @@ func (c *capture) script() string {
 	}
 	fmt.Fprintf(&b, "\t\tfib daddr type { local, broadcast, anycast, multicast } return\n")
 	fmt.Fprintf(&b, "\t\tip daddr @exclude4 return\n\t\tip6 daddr @exclude6 return\n")
+	if len(c.ports) > 0 {
+		var ports []string
+		for _, p := range c.ports {
+			ports = append(ports, p.String())
+		}
+		fmt.Fprintf(&b, "\t\ttcp dport { %s } return\n", strings.Join(ports, ", "))
+	}
 	fmt.Fprintf(&b, "\t\tmeta l4proto tcp %s\n", verdict)
 	b.WriteString("\t}\n}\n")
 	return b.String()

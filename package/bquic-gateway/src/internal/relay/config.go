@@ -3,17 +3,15 @@
 package relay
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +19,8 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 	"golang.org/x/sys/unix"
+
+	"bquic/internal/cert"
 )
 
 // How connections are taken.
@@ -32,12 +32,11 @@ const (
 // A Config describes a relay. The zero value of a field without a stated
 // default is an error.
 type Config struct {
-	Gateway    string // host:port
-	ServerName string // in the gateway's certificate; default: the host of Gateway
-	// Pin is "sha256/" and the base64 SHA-256 of the public key in the
-	// gateway's certificate (SPKI, as in RFC 7469). CAFile is a PEM file of
-	// authorities. Exactly one of them is needed.
-	Pin    string
+	Gateways   []string // host:port, in order of preference
+	ServerName string   // in the gateways' certificates; default: the gateway's host
+	// Pins are of the gateways' keys, as cert.Pin has them. CAFile is a PEM file
+	// of authorities. Exactly one of both is needed.
+	Pins   []string
 	CAFile string
 	Token  string // for Proxy-Authorization: Bearer
 
@@ -47,10 +46,36 @@ type Config struct {
 	Port        int      // TCP port to listen on; default: DefaultPort
 	Interfaces  []string // whose clients' connections are taken
 	Exclude     []netip.Prefix
+	// ExcludePorts are TCP ports that are not taken.
+	ExcludePorts []PortRange
 	// Limit is the number of connections held at a time; beyond it, the kernel
 	// forwards them as if there were no relay. Default: one per 64 KiB of the
 	// machine's memory, at most 2000.
 	Limit int
+}
+
+// A PortRange has both its ends.
+type PortRange struct{ First, Last uint16 }
+
+func (p PortRange) String() string {
+	if p.First == p.Last {
+		return strconv.Itoa(int(p.First))
+	}
+	return fmt.Sprintf("%d-%d", p.First, p.Last)
+}
+
+// ParsePortRange reads a port, or two and a hyphen.
+func ParsePortRange(s string) (p PortRange, err error) {
+	first, last, several := strings.Cut(s, "-")
+	if !several {
+		last = first
+	}
+	a, aerr := strconv.ParseUint(first, 10, 16)
+	b, berr := strconv.ParseUint(last, 10, 16)
+	if aerr != nil || berr != nil || a == 0 || b < a {
+		return p, fmt.Errorf("%q is neither a port from 1 to 65535 nor a range like 6000-6063", s)
+	}
+	return PortRange{uint16(a), uint16(b)}, nil
 }
 
 // DefaultPort is the TCP port that a relay listens on.
@@ -62,7 +87,10 @@ const (
 	memoryPerLimit = 64 << 10
 	maxConnections = 8
 
-	keepAlive = time.Second
+	// idleTimeout is how long an idle session lasts without the gateway, which
+	// quic-go asks at half of it. While there is something to carry, the relay
+	// itself asks (askInterval).
+	idleTimeout = 30 * time.Second
 	// closeTimeout is how long a silent gateway may keep its connections: a
 	// mesh that finds another route within it loses none.
 	closeTimeout     = 10 * time.Second
@@ -82,14 +110,16 @@ const (
 // withDefaults returns the configuration completed and checked, in terms of
 // the options of the UCI file.
 func (c Config) withDefaults() (Config, error) {
-	host, port, err := net.SplitHostPort(c.Gateway)
-	if n, perr := strconv.ParseUint(port, 10, 16); err != nil || host == "" || perr != nil || n == 0 {
-		return c, fmt.Errorf("gateway: %q is not host:port", c.Gateway)
+	if len(c.Gateways) == 0 {
+		return c, errors.New("gateway: missing")
 	}
-	if c.ServerName == "" {
-		c.ServerName = host
+	for _, gateway := range c.Gateways {
+		host, port, err := net.SplitHostPort(gateway)
+		if n, perr := strconv.ParseUint(port, 10, 16); err != nil || host == "" || perr != nil || n == 0 {
+			return c, fmt.Errorf("gateway: %q is not host:port", gateway)
+		}
 	}
-	if (c.Pin == "") == (c.CAFile == "") {
+	if (len(c.Pins) == 0) == (c.CAFile == "") {
 		return c, errors.New("pin, ca: one of them, and not both, is needed")
 	}
 	if c.Token == "" {
@@ -138,12 +168,43 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
+// settings are a Config with all that is made of it. They are never changed.
+type settings struct {
+	Config
+	tls  *tls.Config
+	quic *quic.Config
+}
+
+func newSettings(cfg Config) (*settings, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	tlsConfig, err := cfg.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	return &settings{cfg, tlsConfig, cfg.quicConfig()}, nil
+}
+
+// sameSession says that a session which was made with one is as one of the other.
+func (s *settings) sameSession(o *settings) bool {
+	return s == o || slices.Equal(s.Gateways, o.Gateways) && s.ServerName == o.ServerName && slices.Equal(s.Pins, o.Pins) &&
+		s.CAFile == o.CAFile && s.Token == o.Token && s.Burst == o.Burst
+}
+
 // interfaceName is what nft is given: the kernel allows more (dev_valid_name),
 // OpenWrt uses less.
 var interfaceName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,15}$`)
 
+// tlsConfig is without ServerName where that is the gateway's host.
 func (c *Config) tlsConfig() (*tls.Config, error) {
-	conf := &tls.Config{ServerName: c.ServerName, NextProtos: []string{http3.NextProtoH3}}
+	conf := &tls.Config{
+		ServerName: c.ServerName,
+		NextProtos: []string{http3.NextProtoH3},
+		// A session that is resumed costs the gateway no signature.
+		ClientSessionCache: tls.NewLRUClientSessionCache(maxConnections),
+	}
 	if c.CAFile != "" {
 		pem, err := os.ReadFile(c.CAFile)
 		if err != nil {
@@ -155,19 +216,15 @@ func (c *Config) tlsConfig() (*tls.Config, error) {
 		}
 		return conf, nil
 	}
-	b64, ok := strings.CutPrefix(c.Pin, "sha256/")
-	pin, err := base64.StdEncoding.DecodeString(b64)
-	if !ok || err != nil || len(pin) != sha256.Size {
-		return nil, fmt.Errorf("pin: %q is not sha256/ and the base64 of 32 bytes", c.Pin)
-	}
-	conf.InsecureSkipVerify = true // the pin replaces name, authority and dates
-	conf.VerifyConnection = func(cs tls.ConnectionState) error {
-		sum := sha256.Sum256(cs.PeerCertificates[0].RawSubjectPublicKeyInfo)
-		if !bytes.Equal(sum[:], pin) {
-			return fmt.Errorf("wrong pin: the gateway's key is sha256/%s", base64.StdEncoding.EncodeToString(sum[:]))
+	var pins []cert.Pin
+	for _, text := range c.Pins {
+		pin, err := cert.ParsePin(text)
+		if err != nil {
+			return nil, fmt.Errorf("pin: %w", err)
 		}
-		return nil
+		pins = append(pins, pin)
 	}
+	cert.Verify(conf, pins...)
 	return conf, nil
 }
 
@@ -175,8 +232,8 @@ func (c *Config) quicConfig() *quic.Config {
 	window := min(maxWindows, memory()/8) / uint64(c.Connections)
 	return &quic.Config{
 		HandshakeIdleTimeout:           handshakeTimeout,
-		MaxIdleTimeout:                 closeTimeout,
-		KeepAlivePeriod:                keepAlive,
+		MaxIdleTimeout:                 idleTimeout,
+		KeepAlivePeriod:                idleTimeout / 2,
 		MaxIncomingStreams:             -1,
 		InitialStreamReceiveWindow:     min(initialStreamWindow, window/2),
 		MaxStreamReceiveWindow:         min(maxStreamWindow, window/2),

@@ -10,7 +10,7 @@ import (
 
 func TestConfig(t *testing.T) {
 	good := Config{
-		Gateway: "gateway.example:443", Pin: "sha256/" + strings.Repeat("A", 43) + "=",
+		Gateways: []string{"gateway.example:443"}, Pins: []string{"sha256/" + strings.Repeat("A", 43) + "="},
 		Token: "x", Interfaces: []string{"br-lan"},
 	}
 	if _, err := New(good, nil); err != nil {
@@ -20,16 +20,16 @@ func TestConfig(t *testing.T) {
 		option string
 		change func(*Config)
 	}{
-		{"gateway", func(c *Config) { c.Gateway = "" }},
-		{"gateway", func(c *Config) { c.Gateway = "gateway.example" }},
-		{"gateway", func(c *Config) { c.Gateway = "gateway.example:0" }},
-		{"gateway", func(c *Config) { c.Gateway = "gateway.example:70000" }},
-		{"pin", func(c *Config) { c.Pin = "" }},
+		{"gateway", func(c *Config) { c.Gateways = nil }},
+		{"gateway", func(c *Config) { c.Gateways = []string{"gateway.example"} }},
+		{"gateway", func(c *Config) { c.Gateways = []string{"gateway.example:0"} }},
+		{"gateway", func(c *Config) { c.Gateways = []string{"gateway.example:70000"} }},
+		{"pin", func(c *Config) { c.Pins = nil }},
 		{"pin", func(c *Config) { c.CAFile = "/etc/ssl/cert.pem" }},
-		{"pin", func(c *Config) { c.Pin = "sha256/AAAA" }},
-		{"pin", func(c *Config) { c.Pin = strings.Repeat("A", 43) + "=" }},
-		{"ca", func(c *Config) { c.Pin, c.CAFile = "", "/nonexistent" }},
-		{"ca", func(c *Config) { c.Pin, c.CAFile = "", "/dev/null" }},
+		{"pin", func(c *Config) { c.Pins = []string{"sha256/AAAA"} }},
+		{"pin", func(c *Config) { c.Pins = []string{strings.Repeat("A", 43) + "="} }},
+		{"ca", func(c *Config) { c.Pins, c.CAFile = nil, "/nonexistent" }},
+		{"ca", func(c *Config) { c.Pins, c.CAFile = nil, "/dev/null" }},
 		{"token", func(c *Config) { c.Token = "" }},
 		{"token", func(c *Config) { c.Token = "a\nb" }},
 		{"connections", func(c *Config) { c.Connections = 9 }},

@@ -76,7 +76,8 @@ type role struct {
 	Gateway string // UCI file
 }
 
-// figures is what a process answers to each line that it reads.
+// figures is what a process answers to each line that it reads; a relay's line
+// can be a relay.Config to apply.
 type figures struct {
 	Relay      *relay.Status
 	Gateway    *tunnel.Stats
@@ -94,8 +95,12 @@ func play(encoded string) error {
 	defer stop()
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	out := json.NewEncoder(os.Stdout)
+	apply := func([]byte) {}
 	answer := func(get func(*figures)) {
 		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+			if len(lines.Bytes()) > 0 {
+				apply(lines.Bytes())
+			}
 			fds, _ := os.ReadDir("/proc/self/fd")
 			f := figures{Goroutines: runtime.NumGoroutine(), Files: len(fds)}
 			get(&f)
@@ -108,10 +113,18 @@ func play(encoded string) error {
 		if err != nil {
 			return err
 		}
+		apply = func(line []byte) {
+			var next relay.Config
+			err := json.Unmarshal(line, &next)
+			if err == nil {
+				err = rel.Apply(next)
+			}
+			logger.Info("applied", "error", err)
+		}
 		go func() {
 			<-rel.Ready()
 			answer(func(f *figures) {
-				status := rel.Status().(relay.Status)
+				status := rel.Status()
 				f.Relay = &status
 			})
 		}()
@@ -371,10 +384,22 @@ func (m *mesh) start(name string, r role) *process {
 	return p
 }
 
-func (p *process) figures() figures {
+// apply gives a relay another configuration.
+func (p *process) apply(c relay.Config) {
+	p.t.Helper()
+	encoded, err := json.Marshal(c)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.ask(string(encoded))
+}
+
+func (p *process) figures() figures { return p.ask("") }
+
+func (p *process) ask(line string) figures {
 	p.t.Helper()
 	var f figures
-	io.WriteString(p.stdin, "\n")
+	io.WriteString(p.stdin, line+"\n")
 	if err := p.out.Decode(&f); err != nil {
 		p.t.Fatalf("no answer (%v): %s", err, p.log.String())
 	}
@@ -394,18 +419,20 @@ func (p *process) signal(s syscall.Signal) error {
 	}
 }
 
-func (m *mesh) startGateway() *process {
+func (m *mesh) startGateway() *process { return m.startGatewayAt(443) }
+
+func (m *mesh) startGatewayAt(port int) *process {
 	return m.start("gateway", role{Gateway: fmt.Sprintf(`
 config gateway
 	option enabled '1'
-	option listen ':443'
+	option listen ':%d'
 	option state_dir '%s'
-	option status_socket '%s/gateway.sock'
+	option status_socket '%s/gateway-%d.sock'
 	option token '%s'
 	option mesh_profile 'bquic'
 	list mesh '10.0.0.0/8'
 	list mesh 'fd00::/8'
-`, m.state, m.state, token)})
+`, port, m.state, m.state, port, token)})
 }
 
 func (m *mesh) config(mode string) relay.Config {
@@ -415,7 +442,7 @@ func (m *mesh) config(mode string) relay.Config {
 		m.t.Fatal(err)
 	}
 	return relay.Config{
-		Gateway: gateway4 + ":443", Pin: m.pin, Token: token,
+		Gateways: []string{gateway4 + ":443"}, Pins: []string{m.pin}, Token: token,
 		Mode: mode, Interfaces: []string{"br-lan"},
 		Burst: burst.Burst,
 	}

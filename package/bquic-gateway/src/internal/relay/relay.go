@@ -4,7 +4,6 @@ package relay
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,28 +27,28 @@ const directTimeout = 10 * time.Second
 
 // A Relay carries connections. Create it with New.
 type Relay struct {
-	cfg    Config
-	tls    *tls.Config
-	quic   *quic.Config
+	now    atomic.Pointer[settings] // for new sessions and connections
 	logger *slog.Logger
 	ready  chan struct{}
 	kicked chan struct{} // something changed that decides on taking connections
 
 	sessions []atomic.Pointer[session]
 	turn     atomic.Uint32
-	gateway  atomic.Pointer[[]netip.Prefix] // addresses of the gateway
-	reason   atomic.Pointer[string]         // why the gateway is away
+	reason   atomic.Pointer[string] // why the gateways are away
 
 	held    atomic.Int64 // accepted and not ended
 	carried counter
 	direct  counter
 	refused atomic.Uint64
+	clients clients
 
 	mu      sync.Mutex
+	known   map[string]*known // of the gateways, by host:port
 	up      bool
 	since   time.Time // of up or not
 	taking  bool
-	problem string // why the gateway is or was away, as it was logged
+	using   string // the gateway of new connections
+	problem string // why the gateways are or were away, as it was logged
 	logged  bool   // since it is away
 }
 
@@ -58,26 +58,55 @@ type counter struct {
 	bytes tunnel.Bytes
 }
 
+// known is what is known of a gateway.
+type known struct {
+	addresses []netip.Prefix // never taken
+	problem   string         // of the last attempt to connect, "" if it went well
+}
+
 // New checks the configuration. Nothing is opened or changed before Run.
 func New(cfg Config, logger *slog.Logger) (*Relay, error) {
-	cfg, err := cfg.withDefaults()
+	set, err := newSettings(cfg)
 	if err != nil {
 		return nil, err
 	}
-	tlsConfig, err := cfg.tlsConfig()
-	if err != nil {
-		return nil, err
-	}
-	return &Relay{
-		cfg:      cfg,
-		tls:      tlsConfig,
-		quic:     cfg.quicConfig(),
+	r := &Relay{
 		logger:   logger,
 		ready:    make(chan struct{}),
 		kicked:   make(chan struct{}, 1),
-		sessions: make([]atomic.Pointer[session], cfg.Connections),
+		sessions: make([]atomic.Pointer[session], set.Connections),
+		known:    make(map[string]*known),
 		since:    time.Now(),
-	}, nil
+	}
+	r.now.Store(set)
+	return r, nil
+}
+
+// Apply makes cfg the configuration of what is new from now on: connections, and
+// sessions where they would be others. What is carried goes on, in the session
+// that it began in. An error leaves everything as it is.
+func (r *Relay) Apply(cfg Config) error {
+	set, err := newSettings(cfg)
+	if err != nil {
+		return err
+	}
+	old := r.now.Load()
+	for _, o := range []struct{ name, was, is string }{
+		{"mode", old.Mode, set.Mode},
+		{"port", strconv.Itoa(old.Port), strconv.Itoa(set.Port)},
+		{"connections", strconv.Itoa(old.Connections), strconv.Itoa(set.Connections)},
+	} {
+		if o.was != o.is {
+			r.logger.Warn("this change needs a restart", "option", "relay."+o.name, "was", o.was, "is", o.is)
+		}
+	}
+	set.Mode, set.Port, set.Connections = old.Mode, old.Port, old.Connections
+	if set.sameSession(old) {
+		set.tls = old.tls // with the sessions that can be resumed
+	}
+	r.now.Store(set)
+	r.kick()
+	return nil
 }
 
 // Ready is closed when the relay could take connections. Whether it does,
@@ -90,7 +119,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	// Connections live a little longer than ctx: none may come any more when
 	// they are reset.
 	conns, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	c := &capture{mode: r.cfg.Mode, port: r.cfg.Port, interfaces: r.cfg.Interfaces, exclude: r.cfg.Exclude}
+	set := r.now.Load()
+	c := &capture{mode: set.Mode, port: set.Port, interfaces: set.Interfaces, exclude: set.Exclude, ports: set.ExcludePorts}
 	listeners, err := c.listen(ctx)
 	if err != nil {
 		cancel()
@@ -158,19 +188,19 @@ func (r *Relay) control(ctx context.Context, c *capture) {
 			}
 		case <-r.kicked:
 		}
-		up := r.pick() != nil
-		r.report(up)
+		used := r.pick()
+		up := used != nil
+		r.report(used)
 
-		limit := int64(r.cfg.Limit)
+		set := r.now.Load()
+		limit := int64(set.Limit)
 		if c.take { // hysteresis of a tenth
 			c.take = up && r.held.Load() < limit
 		} else {
 			c.take = up && r.held.Load() < limit-limit/10
 		}
-		c.exclude = slices.Clone(r.cfg.Exclude)
-		if gateway := r.gateway.Load(); gateway != nil {
-			c.exclude = append(c.exclude, *gateway...)
-		}
+		c.interfaces, c.ports = set.Interfaces, set.ExcludePorts
+		c.exclude = append(slices.Clone(set.Exclude), r.addresses(set)...)
 		script := c.script()
 		if script == applied {
 			continue
@@ -189,6 +219,30 @@ func (r *Relay) control(ctx context.Context, c *capture) {
 	}
 }
 
+// addresses returns those of the gateways.
+func (r *Relay) addresses(set *settings) (prefixes []netip.Prefix) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, gateway := range set.Gateways {
+		if k := r.known[gateway]; k != nil {
+			prefixes = append(prefixes, k.addresses...)
+		}
+	}
+	return prefixes
+}
+
+// learn notes something of a gateway.
+func (r *Relay) learn(gateway string, note func(*known)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := r.known[gateway]
+	if k == nil {
+		k = new(known)
+		r.known[gateway] = k
+	}
+	note(k)
+}
+
 // away notes why a session could not be made, or has ended.
 func (r *Relay) away(reason string) {
 	r.reason.Store(&reason)
@@ -197,14 +251,16 @@ func (r *Relay) away(reason string) {
 
 // report logs when the gateway comes or goes, and when the reason for its
 // being away changes.
-func (r *Relay) report(up bool) {
+func (r *Relay) report(used *session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if up != r.up {
+	up := used != nil
+	if up != r.up || up && used.gateway != r.using {
 		r.up, r.since = up, time.Now()
 		r.logged = false
 		if up {
-			r.logger.Info("gateway reached, connections are carried", "gateway", r.cfg.Gateway)
+			r.using = used.gateway
+			r.logger.Info("gateway reached, connections are carried", "gateway", r.using)
 		}
 	}
 	reason := r.reason.Load()
@@ -213,7 +269,7 @@ func (r *Relay) report(up bool) {
 		r.reason.Store(nil)
 	case reason != nil && (!r.logged || *reason != r.problem):
 		r.problem, r.logged = *reason, true
-		r.logger.Warn("gateway away, connections go direct", "gateway", r.cfg.Gateway, "reason", *reason)
+		r.logger.Warn("gateway away, connections go direct", "gateways", r.now.Load().Gateways, "reason", *reason)
 	}
 }
 
@@ -245,7 +301,7 @@ func (r *Relay) accept(ctx context.Context, l *net.TCPListener, c *capture, wg *
 		}
 		// Beyond the limit came what the kernel had queued: that is connected
 		// directly, within reason.
-		if r.held.Add(1) > int64(r.cfg.Limit)*5/4 {
+		if r.held.Add(1) > int64(r.now.Load().Limit)*5/4 {
 			r.held.Add(-1)
 			tunnel.Reset(client)
 			continue
@@ -268,23 +324,25 @@ func (r *Relay) accept(ctx context.Context, l *net.TCPListener, c *capture, wg *
 
 // serve carries the client's connection, or makes it directly.
 func (r *Relay) serve(ctx context.Context, client *net.TCPConn, target netip.AddrPort) {
+	from := r.clients.enter(unmap(client.RemoteAddr().(*net.TCPAddr).AddrPort()).Addr(), &r.carried.bytes, &r.direct.bytes)
+	defer r.clients.leave(from)
 	var first []byte
-	if s := r.pick(); s != nil && r.held.Load() <= int64(r.cfg.Limit) {
+	if s := r.pick(); s != nil && r.held.Load() <= int64(r.now.Load().Limit) {
 		var done bool
-		if first, done = r.carry(ctx, s, client, target); done {
+		if first, done = r.carry(ctx, s, client, target, &from.carried); done {
 			return
 		}
 	}
-	r.connect(ctx, client, first, target)
+	r.connect(ctx, client, first, target, &from.direct)
 }
 
 // carry returns what it has read from the client unless the connection is
 // done with: carried to its end, refused for good, or abandoned by the client.
-func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, target netip.AddrPort) (first []byte, done bool) {
+func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, target netip.AddrPort, count *tunnel.Bytes) (first []byte, done bool) {
 	s.streams.Add(1)
 	defer s.release()
 	before := s.conn.ConnectionStats().PacketsReceived
-	str, err := s.request(ctx, target.String(), r.cfg.Token)
+	str, err := s.request(ctx, target.String())
 	if err != nil {
 		return nil, false
 	}
@@ -300,10 +358,10 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, targ
 		r.carried.now.Add(1)
 		defer r.carried.now.Add(-1)
 		r.carried.total.Add(1)
-		r.carried.bytes.ToStream.Add(uint64(sent))
+		count.ToStream.Add(uint64(sent))
 		rest := slices.Clone(first[sent:]) // mostly nothing, while first would stay as long as the tunnel
 		first, early = nil, nil
-		err = tunnel.Splice(client, rest, str, &r.carried.bytes)
+		err = tunnel.Splice(client, rest, str, count)
 		r.logger.Debug("connection ended", "target", target, "error", err)
 		return nil, true
 	}
@@ -333,7 +391,7 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, targ
 			r.kick()
 		} else if s.probing.CompareAndSwap(false, true) {
 			go func() {
-				if err := s.probe(ctx, r.cfg.Token); err != nil {
+				if err := s.probe(ctx); err != nil {
 					s.lose(why(err))
 				}
 				s.probing.Store(false)
@@ -344,7 +402,7 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, targ
 }
 
 // connect makes the connection directly.
-func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, target netip.AddrPort) {
+func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, target netip.AddrPort, count *tunnel.Bytes) {
 	r.direct.now.Add(1)
 	defer r.direct.now.Add(-1)
 	r.direct.total.Add(1)
@@ -357,7 +415,7 @@ func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, 
 	}
 	origin := tcpStream{conn.(*net.TCPConn)}
 	defer origin.TCPConn.Close()
-	err = tunnel.Splice(client, first, origin, &r.direct.bytes)
+	err = tunnel.Splice(client, first, origin, count)
 	r.logger.Debug("direct connection ended", "target", target, "error", err)
 }
 
@@ -433,8 +491,9 @@ func clientHello(b []byte) int {
 
 // A Status is the state of a relay.
 type Status struct {
-	Gateway     string             `json:"gateway"`
-	State       string             `json:"state"` // "up" or "away"
+	Gateway     string             `json:"gateway"`  // of new connections, or the last one
+	Gateways    []GatewayStatus    `json:"gateways"` // in order of preference
+	State       string             `json:"state"`    // "up" or "away"
 	Since       time.Time          `json:"since"`
 	Taking      bool               `json:"taking"` // new connections; else the kernel forwards them
 	LastError   string             `json:"last_error,omitempty"`
@@ -442,6 +501,17 @@ type Status struct {
 	Direct      Count              `json:"direct"`
 	Refused     uint64             `json:"refused"` // by the gateway, for their target
 	Connections []ConnectionStatus `json:"connections"`
+	Clients     []ClientStatus     `json:"clients"` // latest first
+	// Others sums the clients beyond maxClients.
+	Others ClientStatus `json:"others"`
+}
+
+// A GatewayStatus is the state of a gateway: "up" with a session, "away" when the
+// last attempt failed, else "unused".
+type GatewayStatus struct {
+	Address string `json:"address"`
+	State   string `json:"state"`
+	Error   string `json:"error,omitempty"`
 }
 
 // A Count is of TCP connections.
@@ -462,10 +532,9 @@ type ConnectionStatus struct {
 	Burst   quic.BurstStats `json:"burst"`
 }
 
-// Status returns a Status.
-func (r *Relay) Status() any {
+// Status tells what the relay is doing.
+func (r *Relay) Status() Status {
 	st := Status{
-		Gateway:     r.cfg.Gateway,
 		State:       "away",
 		Carried:     r.carried.status(),
 		Direct:      r.direct.status(),
@@ -473,12 +542,29 @@ func (r *Relay) Status() any {
 		Connections: []ConnectionStatus{},
 	}
 	r.mu.Lock()
-	st.LastError = r.problem
+	st.LastError, st.Gateway = r.problem, r.using
+	set := r.now.Load()
+	if st.Gateway == "" {
+		st.Gateway = set.Gateways[0]
+	}
+	for _, gateway := range set.Gateways {
+		g := GatewayStatus{Address: gateway, State: "unused"}
+		if k := r.known[gateway]; k != nil && k.problem != "" {
+			g.State, g.Error = "away", k.problem
+		}
+		for i := range r.sessions {
+			if s := r.sessions[i].Load(); s != nil && s.gateway == gateway && s.healthy() {
+				g.State, g.Error = "up", ""
+			}
+		}
+		st.Gateways = append(st.Gateways, g)
+	}
 	if r.up {
 		st.State = "up"
 	}
 	st.Since, st.Taking = r.since, r.taking
 	r.mu.Unlock()
+	st.Clients, st.Others = r.clients.status()
 	for i := range r.sessions {
 		if s := r.sessions[i].Load(); s != nil {
 			st.Connections = append(st.Connections, ConnectionStatus{

@@ -495,8 +495,8 @@ func TestDenied(t *testing.T) {
 		log    string
 	}{
 		{"wrong token", func(c *relay.Config) { c.Token = "x" }, "wrong or missing token"},
-		{"wrong pin", func(c *relay.Config) { c.Pin = "sha256/" + strings.Repeat("A", 43) + "=" }, "wrong pin"},
-		{"no gateway", func(c *relay.Config) { c.Gateway = gateway4 + ":444" }, "nothing heard of the gateway"},
+		{"wrong pin", func(c *relay.Config) { c.Pins = []string{"sha256/" + strings.Repeat("A", 43) + "="} }, "wrong pin"},
+		{"no gateway", func(c *relay.Config) { c.Gateways = []string{gateway4 + ":444"} }, "nothing heard of the gateway"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

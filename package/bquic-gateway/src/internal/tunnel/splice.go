@@ -52,8 +52,27 @@ var (
 
 // Bytes counts what one or many tunnels carried.
 type Bytes struct {
-	ToStream   atomic.Uint64
-	FromStream atomic.Uint64
+	ToStream   Counter
+	FromStream Counter
+}
+
+// Under makes all that b counts from now on count in sum, too.
+func (b *Bytes) Under(sum *Bytes) {
+	b.ToStream.sum, b.FromStream.sum = &sum.ToStream, &sum.FromStream
+}
+
+// A Counter may be part of a sum.
+type Counter struct {
+	n   atomic.Uint64
+	sum *Counter
+}
+
+func (c *Counter) Load() uint64 { return c.n.Load() }
+
+func (c *Counter) Add(n uint64) {
+	for ; c != nil; c = c.sum {
+		c.n.Add(n)
+	}
 }
 
 // Splice copies between conn and str until both directions have ended, and
@@ -125,7 +144,7 @@ func (r connReader) Read(b []byte) (int, error) {
 
 var largeBuffers = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
 
-func (s *splice) copy(src io.Reader, dst io.Writer, count *atomic.Uint64) error {
+func (s *splice) copy(src io.Reader, dst io.Writer, count *Counter) error {
 	small := make([]byte, smallBuffer)
 	buf := small
 	var large *[largeBuffer]byte

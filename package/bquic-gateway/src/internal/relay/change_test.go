@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"bquic/internal/relay"
+)
+
+// echoed is a carried connection on which every byte comes back.
+type echoed struct {
+	t *testing.T
+	*net.TCPConn
+}
+
+func (m *mesh) echo(target string) *echoed {
+	m.t.Helper()
+	conn, err := m.dial(target)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { conn.Close() })
+	return &echoed{m.t, conn}
+}
+
+func (e *echoed) says(text string) {
+	e.t.Helper()
+	if err := errors.Join(sendAll(e.TCPConn, []byte(text)), receiveAll(e.TCPConn, []byte(text))); err != nil {
+		e.t.Fatalf("%s: %v", text, err)
+	}
+}
+
+func (m *mesh) becomes(way, target string) {
+	m.t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		got := m.way(target)
+		if got == way {
+			return
+		}
+		if time.Now().After(deadline) {
+			m.t.Fatalf("a connection to %s is %s, not %s", target, got, way)
+		}
+	}
+}
+
+// TestReload changes what a running relay does; what it carries goes on.
+func TestReload(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		t.Parallel()
+		m := newMesh(t)
+		m.greet(":80")
+		m.greet(":82")
+		m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+		m.startGateway()
+		m.startGatewayAt(444)
+		c := m.config(mode)
+		node := m.startRelay(c)
+		carried := m.echo(origin4 + ":81")
+		carried.says("before")
+		m.becomes("carried", origin4+":80")
+
+		c.Exclude = []netip.Prefix{netip.MustParsePrefix(origin4 + "/32")}
+		node.apply(c)
+		m.becomes("forwarded", origin4+":80")
+		m.becomes("carried", "["+origin6+"]:80")
+		carried.says("with its target excluded")
+
+		c.Exclude, c.ExcludePorts = nil, []relay.PortRange{{First: 82, Last: 90}}
+		node.apply(c)
+		m.becomes("forwarded", origin4+":82")
+		m.becomes("carried", origin4+":80")
+		carried.says("with other ports excluded")
+
+		// Another gateway: the session to the old one ends with its last connection.
+		c.Gateways = []string{gateway4 + ":444"}
+		node.apply(c)
+		node.await("a session with the other gateway", func(f figures) bool { return f.Relay.Gateway == gateway4+":444" && f.Relay.Taking })
+		m.becomes("carried", origin4+":80")
+		carried.says("through the old gateway")
+
+		// One that is wrong, or not there, costs nothing.
+		bad := c
+		bad.Token = "a wrong one"
+		node.apply(bad)
+		bad = c
+		bad.Interfaces = nil
+		node.apply(bad)
+		m.becomes("carried", origin4+":80")
+		carried.says("after mistakes")
+		if f := node.figures(); f.Relay.Carried.Now != 1 || f.Relay.State != "up" {
+			t.Errorf("at the end: %+v", f.Relay)
+		}
+	})
+}
+
+// TestSeveralGateways: the first one that answers is used, and a better one
+// again when it is back.
+func TestSeveralGateways(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+	first := m.startGatewayAt(443)
+	m.startGatewayAt(444)
+	c := m.config(relay.Redirect)
+	c.Gateways = []string{gateway4 + ":443", gateway4 + ":444"}
+	c.Pins = []string{"sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", m.pin}
+	node := m.startRelay(c)
+	uses := func(port string) func(figures) bool {
+		return func(f figures) bool { return f.Relay.Taking && f.Relay.Gateway == gateway4+":"+port }
+	}
+	node.await("the first gateway", uses("443"))
+	first.signal(syscall.SIGKILL)
+	killed := time.Now()
+	// The second one comes in as soon as it is noticed: by a connection, here.
+	for m.way(origin4+":80") != "carried" {
+	}
+	t.Logf("carried by the second gateway after %v", time.Since(killed).Round(10*time.Millisecond))
+	f := node.await("the second gateway", uses("444"))
+	if len(f.Relay.Gateways) != 2 || f.Relay.Gateways[0].State != "away" || f.Relay.Gateways[0].Error == "" || f.Relay.Gateways[1].State != "up" {
+		t.Errorf("gateways %+v", f.Relay.Gateways)
+	}
+	kept := m.echo(origin4 + ":81")
+	kept.says("by the second")
+	m.startGatewayAt(443)
+	node.await("the first gateway again", uses("443"))
+	kept.says("still by the second")
+	m.becomes("carried", origin4+":80")
+}
+
+// TestRoam changes the node's address under what it carries.
+func TestRoam(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+	m.startGateway()
+	node := m.startRelay(m.config(relay.Redirect))
+	carried := m.echo(origin4 + ":81")
+	carried.says("before")
+	m.ip("node", "addr del "+node4+"/24 dev mesh", "addr add 10.78.0.3/24 dev mesh", "route replace default via "+gateway4)
+	m.ip("gateway", "route replace 10.77.0.0/24 via 10.78.0.3")
+	moved := time.Now()
+	carried.says("after")
+	t.Logf("an answer %v after the move", time.Since(moved).Round(time.Millisecond))
+	m.becomes("carried", origin4+":80")
+	if f := node.figures(); f.Relay.State != "up" || len(f.Relay.Connections) != 1 || time.Since(f.Relay.Connections[0].Since) < time.Since(moved) {
+		t.Errorf("not in the same session: %+v", f.Relay)
+	}
+	carried.says("later")
+}
+
+// TestIdle: a relay that carries nothing is hardly heard on the air, and what
+// comes then is carried at once.
+func TestIdle(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.startGateway()
+	node := m.startRelay(m.config(relay.Redirect))
+	time.Sleep(3 * time.Second) // the handshake's last packets, path MTU discovery
+	before := node.figures().Relay.Connections[0].Burst
+	time.Sleep(32 * time.Second)
+	f := node.figures()
+	after := f.Relay.Connections[0].Burst
+	packets := after.PacketsSent - before.PacketsSent + after.AcksReceived - before.AcksReceived
+	if packets > 6 || f.Relay.State != "up" {
+		t.Errorf("%d packets in 32 s, %s", packets, f.Relay.State)
+	}
+	t.Logf("%d packets in 32 s", packets)
+	if way := m.way(origin4 + ":80"); way != "carried" {
+		t.Errorf("then a connection is %s", way)
+	}
+}
+
+// TestClients: what each client moved.
+func TestClients(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+	m.startGateway()
+	node := m.startRelay(m.config(relay.Redirect))
+	for _, target := range []string{origin4 + ":81", "[" + origin6 + "]:81"} {
+		c := m.echo(target)
+		c.says("0123456789")
+		c.Close()
+	}
+	f := node.await("both connections to end", func(f figures) bool { return f.Relay.Carried.Now == 0 && f.Relay.Carried.Total == 2 })
+	slices.SortFunc(f.Relay.Clients, func(a, b relay.ClientStatus) int { return len(a.Address) - len(b.Address) })
+	want := []relay.ClientStatus{{Address: phone6, Sent: 10, Received: 10}, {Address: phone4, Sent: 10, Received: 10}}
+	if !slices.Equal(f.Relay.Clients, want) || f.Relay.Others != (relay.ClientStatus{}) || f.Relay.Carried.Up != 20 || f.Relay.Carried.Down != 20 {
+		t.Errorf("clients %+v, others %+v, carried %+v", f.Relay.Clients, f.Relay.Others, f.Relay.Carried)
+	}
+}

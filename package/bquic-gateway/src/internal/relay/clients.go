@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"bquic/internal/tunnel"
+)
+
+// maxClients bounds the clients that are counted each for itself.
+const maxClients = 256
+
+// clients count what each client has moved since the start.
+type clients struct {
+	mu     sync.Mutex
+	by     map[netip.Addr]*client
+	rest   client // who came when all places were taken
+	others ClientStatus
+}
+
+type client struct {
+	addr    netip.Addr
+	now     int       // connections
+	last    time.Time // when one began or ended
+	carried tunnel.Bytes
+	direct  tunnel.Bytes
+}
+
+// A ClientStatus is what a client has moved, in bytes without headers.
+type ClientStatus struct {
+	Address     string `json:"address,omitempty"`
+	Connections int    `json:"connections"`
+	Sent        uint64 `json:"sent"`     // by the client
+	Received    uint64 `json:"received"` // by the client
+}
+
+// enter begins a connection of a client, which ends with leave. What is counted
+// in the client is counted in the sums as well.
+func (c *clients) enter(addr netip.Addr, carried, direct *tunnel.Bytes) *client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.by == nil {
+		c.by = make(map[netip.Addr]*client)
+		c.rest.carried.Under(carried)
+		c.rest.direct.Under(direct)
+	}
+	cl := c.by[addr]
+	if cl == nil && len(c.by) >= maxClients && !c.forget() {
+		cl = &c.rest
+	} else if cl == nil {
+		cl = &client{addr: addr}
+		cl.carried.Under(carried)
+		cl.direct.Under(direct)
+		c.by[addr] = cl
+	}
+	cl.now++
+	cl.last = time.Now()
+	return cl
+}
+
+func (c *clients) leave(cl *client) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cl.now--
+	cl.last = time.Now()
+}
+
+// forget makes room: who has been without a connection longest becomes one of the others.
+func (c *clients) forget() bool {
+	var oldest *client
+	for _, cl := range c.by {
+		if cl.now == 0 && (oldest == nil || cl.last.Before(oldest.last)) {
+			oldest = cl
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	c.others.add(oldest)
+	delete(c.by, oldest.addr)
+	return true
+}
+
+func (s *ClientStatus) add(cl *client) {
+	s.Connections += cl.now
+	s.Sent += cl.carried.ToStream.Load() + cl.direct.ToStream.Load()
+	s.Received += cl.carried.FromStream.Load() + cl.direct.FromStream.Load()
+}
+
+// status returns the clients, latest first, and the sum of those without a place.
+func (c *clients) status() (shown []ClientStatus, others ClientStatus) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]*client, 0, len(c.by))
+	for _, cl := range c.by {
+		all = append(all, cl)
+	}
+	slices.SortFunc(all, func(a, b *client) int {
+		if n := b.last.Compare(a.last); n != 0 {
+			return n
+		}
+		return a.addr.Compare(b.addr)
+	})
+	shown = make([]ClientStatus, 0, len(all))
+	for _, cl := range all {
+		st := ClientStatus{Address: cl.addr.String()}
+		st.add(cl)
+		shown = append(shown, st)
+	}
+	others = c.others
+	others.add(&c.rest)
+	return shown, others
+}

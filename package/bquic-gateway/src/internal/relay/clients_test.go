@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"net/netip"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"bquic/internal/metrics"
+	"bquic/internal/tunnel"
+)
+
+func TestManyClients(t *testing.T) {
+	var c clients
+	var carried, direct tunnel.Bytes
+	const many = maxClients + 50
+	var held []*client
+	for i := range many {
+		cl := c.enter(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), &carried, &direct)
+		cl.carried.ToStream.Add(1)
+		cl.direct.FromStream.Add(2)
+		held = append(held, cl)
+	}
+	shown, others := c.status()
+	if len(shown) != maxClients || others != (ClientStatus{Connections: 50, Sent: 50, Received: 100}) {
+		t.Errorf("%d clients, others %+v", len(shown), others)
+	}
+	for _, cl := range held {
+		c.leave(cl)
+	}
+	// Now the ones that left first make room.
+	time.Sleep(time.Millisecond)
+	late := netip.MustParseAddr("2001:db8::1")
+	c.leave(c.enter(late, &carried, &direct))
+	shown, others = c.status()
+	if len(shown) != maxClients || shown[0].Address != late.String() || others != (ClientStatus{Sent: 51, Received: 102}) {
+		t.Errorf("%d clients, the first %+v, others %+v", len(shown), shown[0], others)
+	}
+	if up, down := carried.ToStream.Load(), direct.FromStream.Load(); up != many || down != 2*many {
+		t.Errorf("sums %d, %d", up, down)
+	}
+}
+
+// TestMetrics holds the names against docs/gateway.md.
+func TestMetrics(t *testing.T) {
+	r, err := New(Config{
+		Gateways: []string{"gateway.example:443"}, Pins: []string{"sha256/" + strings.Repeat("A", 43) + "="},
+		Token: "x", Interfaces: []string{"br-lan"},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := new(metrics.Writer)
+	w.Process("bquic_relay", "1", time.Now())
+	r.Metrics(w)
+	doc, err := os.ReadFile("../../../../../docs/gateway.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := func(text, pattern string) (all []string) {
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+			all = append(all, m[1])
+		}
+		slices.Sort(all)
+		return all
+	}
+	written, documented := names(string(w.Text()), `(?m)^# TYPE (\S+)`), names(string(doc), "(?m)^\\| `(bquic_relay_[a-z_]+)")
+	if !slices.Equal(written, documented) {
+		t.Errorf("docs/gateway.md lists %q\nwritten are %q", documented, written)
+	}
+}

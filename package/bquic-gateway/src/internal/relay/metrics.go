@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import "bquic/internal/metrics"
+
+// Metrics writes what docs/gateway.md lists.
+func (r *Relay) Metrics(w *metrics.Writer) {
+	st := r.Status()
+	flag := func(on bool) float64 {
+		if on {
+			return 1
+		}
+		return 0
+	}
+	w.Gauge("bquic_relay_up", "1: a gateway answers.").Value(flag(st.State == "up"))
+	w.Gauge("bquic_relay_taking", "1: new connections are taken.").Value(flag(st.Taking))
+	w.Gauge("bquic_relay_gateway_up", "1: the relay has a session with this gateway.")
+	for _, g := range st.Gateways {
+		w.Value(flag(g.State == "up"), "gateway", g.Address)
+	}
+	ways := []struct {
+		name string
+		Count
+	}{{"carried", st.Carried}, {"direct", st.Direct}}
+	w.Gauge("bquic_relay_connections", "TCP connections now.")
+	for _, way := range ways {
+		w.Value(float64(way.Now), "way", way.name)
+	}
+	w.Counter("bquic_relay_connections_total", "TCP connections since the start.")
+	for _, way := range ways {
+		w.Value(float64(way.Total), "way", way.name)
+	}
+	w.Counter("bquic_relay_sent_bytes_total", "Bytes that clients have sent.")
+	for _, way := range ways {
+		w.Value(float64(way.Up), "way", way.name)
+	}
+	w.Counter("bquic_relay_received_bytes_total", "Bytes that clients have received.")
+	for _, way := range ways {
+		w.Value(float64(way.Down), "way", way.name)
+	}
+	w.Counter("bquic_relay_refused_total", "Connections whose target the gateway refused.").Value(float64(st.Refused))
+	w.Gauge("bquic_relay_clients", "Clients that were seen, at most 256.").Value(float64(len(st.Clients)))
+	w.Gauge("bquic_relay_rtt_seconds", "Smoothed RTT to the gateway, the largest of all sessions.")
+	rtt := 0.0
+	for _, c := range st.Connections {
+		rtt = max(rtt, c.RTT.Seconds())
+	}
+	w.Value(rtt)
+}
