@@ -3,6 +3,7 @@ module bquic
 go 1.26.0
 
 require (
+	github.com/quic-go/qpack v0.6.0
 	github.com/quic-go/quic-go v0.65.0
 	golang.org/x/net v0.62.0
 	golang.org/x/sync v0.24.0
@@ -12,7 +13,6 @@ require (
 )
 
 require (
-	github.com/quic-go/qpack v0.6.0 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 )

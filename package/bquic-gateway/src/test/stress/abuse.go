@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build abuse
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+)
+
+const (
+	// memory is the gateway's soft ceiling, MiB (GOMEMLIMIT), and overhead what
+	// comes on top: the program's own pages and what the kernel counts by then.
+	memory   = 64
+	overhead = 32
+
+	undisturbedTime = 3 * time.Second
+	// tries, because victim, attacker and good client share the processors.
+	tries = 3
+	// leastShare of its undisturbed throughput is what the good client must keep.
+	leastShare = 0.5
+	// settleTime is how long what an attack leaves may live: the idle timeouts
+	// of a QUIC connection and of a handshake, and some.
+	settleTime = 60 * time.Second
+)
+
+// An outcome is a row of the table.
+type outcome struct {
+	Attack     string  `json:"attack"`
+	Doc        string  `json:"doc"`
+	Seconds    float64 `json:"seconds"`
+	Done       int     `json:"done"` // by the attacker
+	Unit       string  `json:"unit"`
+	Good       float64 `json:"good_mbps"`
+	Before     float64 `json:"undisturbed_mbps"`
+	Ratio      float64 `json:"good_ratio"`
+	GoodErrors int64   `json:"good_errors"`
+	RSS        int64   `json:"rss_max_bytes"`
+	Files      int64   `json:"files_max"`
+	Goroutines int64   `json:"goroutines_max"`
+	Tries      int     `json:"tries"`
+	Failure    string  `json:"failure,omitempty"`
+}
+
+type abuseResults struct {
+	MemoryLimit int64     `json:"memory_limit_bytes"`
+	Ceiling     int64     `json:"rss_ceiling_bytes"`
+	Outcomes    []outcome `json:"outcomes"`
+	Before      leftover  `json:"before"`
+	After       leftover  `json:"after"`
+}
+
+type leftover struct {
+	Files      int `json:"files"`
+	Goroutines int `json:"goroutines"`
+}
+
+// goodClient downloads all the time: a file over one connection, then a new
+// connection.
+type goodClient struct {
+	bytes, errors atomic.Int64
+	last          atomic.Pointer[error]
+}
+
+func (g *goodClient) run(ctx context.Context) {
+	buf := make([]byte, 256<<10)
+	for ctx.Err() == nil {
+		if err := g.download(ctx, buf); err != nil && ctx.Err() == nil {
+			g.errors.Add(1)
+			g.last.Store(&err)
+			pause(ctx, 50*time.Millisecond)
+		}
+	}
+}
+
+func (g *goodClient) download(ctx context.Context, buf []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, 8*time.Second) // an attack is a little longer
+	defer cancel()
+	conn, end, err := dialQUIC(ctx, net.IPv4(127, 0, 0, 1), &quic.Config{HandshakeIdleTimeout: 3 * time.Second, MaxIdleTimeout: 5 * time.Second})
+	if err != nil {
+		return fmt.Errorf("handshake: %w", err)
+	}
+	defer end()
+	defer conn.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), "")
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+siteHost+"/file", nil)
+	if err != nil {
+		return err
+	}
+	res, err := (&http3.Transport{DisableCompression: true}).NewClientConn(conn).RoundTrip(req)
+	if err != nil {
+		return fmt.Errorf("request: %w", err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d", res.StatusCode)
+	}
+	for {
+		n, err := res.Body.Read(buf)
+		g.bytes.Add(int64(n))
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("body: %w", err)
+		}
+	}
+}
+
+// mbps is the throughput while it waits, which ends with until too.
+func (g *goodClient) mbps(ctx context.Context, d time.Duration, until <-chan struct{}) (float64, time.Duration) {
+	start, before := time.Now(), g.bytes.Load()
+	select {
+	case <-ctx.Done():
+	case <-until:
+	case <-time.After(d):
+	}
+	took := time.Since(start)
+	return float64(g.bytes.Load()-before) * 8 / took.Seconds() / 1e6, took
+}
+
+// runAbuse runs attacks against a gateway of its own and writes a table and,
+// if output is not empty, JSON. It fails with what did not hold.
+func runAbuse(ctx context.Context, bquic, output string, names []string) error {
+	dir, err := os.MkdirTemp("", "bquic-abuse-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	origin, err := startOrigin()
+	if err != nil {
+		return err
+	}
+	defer origin.Close()
+	root := filepath.Join(dir, "site")
+	for name, size := range map[string]int64{"big": 1 << 30, "file": 256 << 20} {
+		if err := errors.Join(os.MkdirAll(root, 0o755), sparse(filepath.Join(root, name), size)); err != nil {
+			return err
+		}
+	}
+	os.Setenv("GOMEMLIMIT", strconv.Itoa(memory)+"MiB") // the gateway's
+	gateway, err := startDaemon(ctx, "", dir, bquic, "gateway", fmt.Sprintf(`
+config gateway
+	option enabled '1'
+	option listen '%s'
+	option state_dir '%s'
+	option token 'correct-horse'
+	list mesh '127.0.0.0/8'
+	option status_socket '%s/gateway.sock'
+	option log_level 'warn'
+
+config site
+	list host '%s'
+	option root '%s'
+
+config site
+	list host '%s'
+	option origin 'http://%s'
+`, target, dir, dir, siteHost, root, originHost, origin.Addr()))
+	os.Unsetenv("GOMEMLIMIT")
+	if err != nil {
+		return err
+	}
+	defer gateway.stop()
+
+	results := abuseResults{MemoryLimit: memory << 20, Ceiling: (memory + overhead) << 20}
+	good := new(goodClient)
+	// A first transfer, so that what is made once is made.
+	if err := good.download(ctx, make([]byte, 256<<10)); err != nil {
+		return fmt.Errorf("the good client fails without any attack: %w", err)
+	}
+	if err := settle(ctx, gateway, leftover{}); err != nil {
+		return err
+	}
+	results.Before = left(gateway)
+
+	goodCtx, stopGood := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		good.run(goodCtx)
+		close(ended)
+	}()
+	fmt.Printf("%-18s %12s  %8s %8s %6s %4s %8s %6s %10s\n", "attack", "done", "Mbit/s", "before", "ratio", "err", "RSS MiB", "files", "goroutines")
+	failed := 0
+	for _, a := range attacks {
+		if len(names) > 0 && !contains(names, a.name) {
+			continue
+		}
+		o := attackUntilGood(ctx, gateway, good, a, results.Ceiling)
+		if ctx.Err() != nil {
+			break
+		}
+		results.Outcomes = append(results.Outcomes, o)
+		fmt.Printf("%-18s %12d  %8.0f %8.0f %6.2f %4d %8.1f %6d %10d\n", o.Attack, o.Done, o.Good, o.Before, o.Ratio, o.GoodErrors,
+			float64(o.RSS)/(1<<20), o.Files, o.Goroutines)
+		if o.Failure != "" {
+			fmt.Printf("  FAILED: %s\n", o.Failure)
+			failed++
+		}
+		if gateway.alive() != nil {
+			break
+		}
+	}
+	stopGood()
+	<-ended
+	if err := errors.Join(ctx.Err(), gateway.alive()); err != nil {
+		return err
+	}
+	err = settle(ctx, gateway, results.Before)
+	results.After = left(gateway)
+	fmt.Printf("before: %d files, %d goroutines; after: %d files, %d goroutines\n",
+		results.Before.Files, results.Before.Goroutines, results.After.Files, results.After.Goroutines)
+	if failed > 0 {
+		err = errors.Join(fmt.Errorf("%d of %d attacks went too well", failed, len(results.Outcomes)), err)
+	}
+	if output != "" {
+		err = errors.Join(err, writeJSON(output, results))
+	}
+	return err
+}
+
+func attackUntilGood(ctx context.Context, gateway *daemon, good *goodClient, a attack, ceiling int64) (o outcome) {
+	for try := 1; try <= tries; try++ {
+		o = attackOnce(ctx, gateway, good, a, ceiling)
+		o.Tries = try
+		if o.Failure == "" || ctx.Err() != nil || gateway.alive() != nil {
+			break
+		}
+		if try < tries {
+			fmt.Printf("  %s: %s; once more\n", a.name, o.Failure)
+			pause(ctx, 5*time.Second)
+		}
+	}
+	return o
+}
+
+func attackOnce(ctx context.Context, gateway *daemon, good *goodClient, a attack, ceiling int64) outcome {
+	o := outcome{Attack: a.name, Doc: a.doc, Unit: a.unit}
+	o.Before, _ = good.mbps(ctx, undisturbedTime, nil)
+	errorsBefore := good.errors.Load()
+
+	w := gateway.watch(ctx)
+	lasting := a.time
+	if lasting == 0 {
+		lasting = attackTime
+	}
+	ctx, cancel := context.WithTimeout(ctx, lasting+30*time.Second)
+	defer cancel()
+	// Its own process, so that its work is not the good client's. It is on the
+	// same processors, where in life it is on others: it has less right to them.
+	cmd := exec.CommandContext(ctx, "nice", "-n", "10", os.Args[0], "attack", a.name, lasting.String())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var out, problems strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	done := make(chan struct{})
+	var attackErr error
+	if err := cmd.Start(); err != nil {
+		o.Failure = err.Error()
+		return o
+	}
+	go func() {
+		attackErr = cmd.Wait()
+		close(done)
+	}()
+	var took time.Duration
+	o.Good, took = good.mbps(ctx, lasting, done)
+	o.Seconds = took.Seconds()
+	<-done
+	w.end()
+
+	o.GoodErrors = good.errors.Load() - errorsBefore
+	if o.Before > 0 {
+		o.Ratio = o.Good / o.Before
+	}
+	o.RSS, o.Files, o.Goroutines = w.rss.Load(), w.files.Load(), w.goroutines.Load()
+	o.Done, _ = strconv.Atoi(strings.TrimSpace(out.String()))
+	switch {
+	case gateway.alive() != nil:
+		o.Failure = gateway.alive().Error()
+	case attackErr != nil:
+		o.Failure = fmt.Sprintf("the attacker says: %v: %s", attackErr, lastLine(problems.String()))
+	case o.Done == 0:
+		o.Failure = "the attacker did nothing"
+	case o.Ratio < leastShare:
+		o.Failure = fmt.Sprintf("the good client kept %.0f %% of its throughput", o.Ratio*100)
+		if err := good.last.Load(); err != nil && o.GoodErrors > 0 {
+			o.Failure += fmt.Sprintf("; %d errors, the last: %v", o.GoodErrors, *err)
+		}
+	case o.RSS > ceiling:
+		o.Failure = fmt.Sprintf("RSS reached %.1f MiB, the ceiling is %d MiB", float64(o.RSS)/(1<<20), ceiling>>20)
+	}
+	return o
+}
+
+func lastLine(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return lines[len(lines)-1]
+}
+
+func left(d *daemon) leftover {
+	s, _ := d.status()
+	return leftover{d.files(), s.Goroutines}
+}
+
+// settle waits until nothing is left of connections: no more descriptors and
+// goroutines than before, or, with before zero, none that go.
+func settle(ctx context.Context, d *daemon, before leftover) error {
+	var now leftover
+	for deadline := time.Now().Add(settleTime); time.Now().Before(deadline) && ctx.Err() == nil; {
+		s, err := d.status()
+		now = left(d)
+		switch {
+		case err != nil:
+			return err
+		case before == leftover{} && s.Live == 0:
+			pause(ctx, time.Second) // its goroutines end
+			return ctx.Err()
+		// The runtime keeps a few of its own (timers, finalizers, idle origins' connections).
+		case before != leftover{} && s.Live == 0 && now.Files <= before.Files+4 && now.Goroutines <= before.Goroutines+4:
+			return nil
+		}
+		pause(ctx, time.Second)
+	}
+	if before == (leftover{}) {
+		return nil
+	}
+	return fmt.Errorf("%d descriptors and %d goroutines are left, of %d and %d before", now.Files, now.Goroutines, before.Files, before.Goroutines)
+}
+
+// runAttack is the attacker's process.
+func runAttack(name string, lasting time.Duration) error {
+	// As many descriptors as it may have.
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err == nil {
+		limit.Cur = limit.Max
+		_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
+	}
+	for _, a := range attacks {
+		if a.name == name {
+			ctx, cancel := context.WithTimeout(context.Background(), lasting)
+			defer cancel()
+			n, err := a.do(ctx)
+			fmt.Println(n)
+			return err
+		}
+	}
+	return fmt.Errorf("no attack %q", name)
+}
+
+// An originServer has /sink, which reads what it is sent, and /stall, which does not.
+type originServer struct {
+	*http.Server
+	ln net.Listener
+}
+
+func startOrigin() (*originServer, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/sink", func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+	mux.HandleFunc("/stall", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	o := &originServer{&http.Server{Handler: mux}, ln}
+	go o.Serve(ln)
+	return o, nil
+}
+
+func (o *originServer) Addr() net.Addr { return o.ln.Addr() }
+
+// sparse makes a file of zeros.
+func sparse(path string, size int64) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(size), f.Close())
+}
+
+func contains(words []string, word string) bool {
+	for _, w := range words {
+		if w == word {
+			return true
+		}
+	}
+	return false
+}
+
+func writeJSON(path string, v any) error {
+	data, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(data, '\n'), 0o644)
+}

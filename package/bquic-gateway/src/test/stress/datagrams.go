@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build abuse
+
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"golang.org/x/net/ipv4"
+)
+
+// sendBatch is the number of datagrams that one sendmmsg(2) takes.
+const sendBatch = 64
+
+// datagrams sends what next makes, up to rate a second, and returns how many
+// went. From many addresses: all of 127/8 is this host's.
+func datagrams(ctx context.Context, rate int, manyAddresses bool, next func() []byte) (int, error) {
+	socket, err := net.ListenUDP("udp4", &net.UDPAddr{IP: attacker})
+	if manyAddresses {
+		socket, err = net.ListenUDP("udp4", nil)
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer socket.Close()
+	conn := ipv4.NewPacketConn(socket)
+	batch := make([]ipv4.Message, sendBatch)
+	start, sent := time.Now(), 0
+	for ctx.Err() == nil {
+		if ahead := time.Duration(sent)*time.Second/time.Duration(rate) - time.Since(start); ahead > 0 {
+			time.Sleep(ahead)
+		}
+		for i := range batch {
+			batch[i] = ipv4.Message{Buffers: [][]byte{next()}, Addr: net.UDPAddrFromAddrPort(target)}
+			if manyAddresses {
+				source := ipv4.ControlMessage{Src: net.IPv4(127, byte(2+rand.N(200)), byte(rand.N(256)), byte(1+rand.N(250)))}
+				batch[i].OOB = source.Marshal()
+			}
+		}
+		n, err := conn.WriteBatch(batch, 0)
+		if err != nil {
+			continue // the socket's buffer is full: it goes on
+		}
+		sent += n
+	}
+	return sent, nil
+}
+
+// noise is bytes to cut garbage from.
+var noise = func() []byte {
+	b := make([]byte, 1<<20)
+	r := rand.NewChaCha8([32]byte{})
+	r.Read(b)
+	return b
+}()
+
+func garbage(size int) []byte {
+	at := rand.N(len(noise) - size)
+	return append([]byte(nil), noise[at:at+size]...)
+}
+
+func randomDatagram() []byte { return garbage(20 + rand.N(1180)) }
+
+// longHeader looks like a packet of a handshake, of a known version or of none
+// (RFC 9000, section 17.2).
+func longHeader() []byte {
+	b := garbage(initialSize)
+	b[0] |= 0xc0
+	version := [][]byte{{0, 0, 0, 1}, {0x6b, 0x33, 0x43, 0xcf}, {0x1a, 0x2a, 0x3a, 0x4a}}[rand.N(3)]
+	copy(b[1:], version)
+	b[5], b[14], b[23] = cidLen, cidLen, 0 // connection IDs, no token
+	b[24], b[25] = 0x44, 0x96              // the length: all that follows
+	return b
+}
+
+// shortHeader looks like a packet of a connection that is not known (RFC 9000,
+// section 17.3): what a stateless reset answers.
+func shortHeader() []byte {
+	b := garbage(40 + rand.N(1160))
+	b[0] = b[0]&0x3f | 0x40
+	return b
+}
