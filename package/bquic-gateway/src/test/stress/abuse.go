@@ -345,11 +345,8 @@ func settle(ctx context.Context, d *daemon, before leftover) error {
 
 // runAttack is the attacker's process.
 func runAttack(name string, lasting time.Duration) error {
-	// As many descriptors as it may have.
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err == nil {
-		limit.Cur = limit.Max
-		_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
+	if err := raiseFiles(); err != nil {
+		return err
 	}
 	for _, a := range attacks {
 		if a.name == name {

@@ -125,11 +125,17 @@ type daemonStatus struct {
 }
 
 func (d *daemon) status() (s daemonStatus, err error) {
-	data, err := status.Read(d.socket)
-	if err == nil {
-		err = json.Unmarshal(data, &s)
-	}
+	err = d.read(&s)
 	return s, err
+}
+
+// read decodes the status into v.
+func (d *daemon) read(v any) error {
+	data, err := status.Read(d.socket)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, v)
 }
 
 func (d *daemon) proc(name string) string { return fmt.Sprintf("/proc/%d/%s", d.cmd.Process.Pid, name) }

@@ -11,12 +11,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
+	"strconv"
 	"syscall"
 	"time"
 )
 
-const usage = `usage: stress abuse BQUIC [-o JSON] [ATTACK...]   (in a network namespace of its own)
+const usage = `stress abuse BQUIC [-o JSON] [ATTACK...]   (alone in a network namespace)
+       stress load BQUIC [-o JSON] TIME           (makes namespaces)
        stress list`
 
 func main() {
@@ -29,24 +30,50 @@ func main() {
 func run(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	command, rest := "", args
+	if len(args) > 0 {
+		command, rest = args[0], args[1:]
+	}
+	bquic, output := "", ""
+	switch command {
+	case "abuse", "load":
+		if len(rest) > 0 {
+			bquic, rest = rest[0], rest[1:]
+		}
+		if len(rest) > 1 && rest[0] == "-o" {
+			output, rest = rest[1], rest[2:]
+		}
+	}
+	duration := func(i int) (d time.Duration) {
+		if i < len(rest) {
+			d, _ = time.ParseDuration(rest[i])
+		}
+		return d
+	}
 	switch {
-	case len(args) == 1 && args[0] == "list":
+	case command == "abuse" && bquic != "":
+		return runAbuse(ctx, bquic, output, rest)
+	case command == "load" && duration(0) > 0:
+		return runLoad(ctx, bquic, output, duration(0))
+	case command == "list":
 		for _, a := range attacks {
 			fmt.Printf("%-18s %s\n", a.name, a.doc)
 		}
 		return nil
-	case len(args) == 3 && args[0] == "attack":
-		lasting, err := time.ParseDuration(args[2])
+
+	// Roles of the processes that those start.
+	case command == "attack" && duration(1) > 0:
+		return runAttack(rest[0], duration(1))
+	case command == "browse" && duration(1) > 0:
+		return runBrowse(ctx, rest[0], duration(1))
+	case command == "echo" && len(rest) == 1:
+		return runEcho(rest[0])
+	case command == "connections" && len(rest) == 2:
+		n, err := strconv.Atoi(rest[1])
 		if err != nil {
 			return err
 		}
-		return runAttack(args[1], lasting)
-	case len(args) >= 2 && args[0] == "abuse":
-		bquic, rest, output := args[1], args[2:], ""
-		if len(rest) >= 2 && rest[0] == "-o" {
-			output, rest = rest[1], rest[2:]
-		}
-		return runAbuse(ctx, bquic, output, rest)
+		return runConnections(ctx, rest[0], n)
 	}
-	return fmt.Errorf("%s", strings.TrimPrefix(usage, "usage: "))
+	return fmt.Errorf("usage: %s", usage)
 }
