@@ -345,9 +345,6 @@ func settle(ctx context.Context, d *daemon, before leftover) error {
 
 // runAttack is the attacker's process.
 func runAttack(name string, lasting time.Duration) error {
-	if err := raiseFiles(); err != nil {
-		return err
-	}
 	for _, a := range attacks {
 		if a.name == name {
 			ctx, cancel := context.WithTimeout(context.Background(), lasting)

@@ -95,20 +95,25 @@ func newBed() (_ *bed, err error) {
 // Close stops what runs in the bed and removes it.
 func (b *bed) Close() {
 	for _, c := range b.children {
-		_ = c.Process.Signal(syscall.SIGTERM)
+		_ = c.Process.Kill()
 		_ = c.Wait()
 	}
-	for _, d := range []*daemon{b.relay, b.gateway} {
-		if d != nil {
-			d.stop()
-		}
-	}
+	b.stopDaemons()
 	for _, ns := range b.namespaces {
 		if err := ip("netns del " + ns); err != nil {
 			fmt.Fprintln(os.Stderr, "stress:", err)
 		}
 	}
 	os.RemoveAll(b.dir)
+}
+
+func (b *bed) stopDaemons() {
+	for _, d := range []*daemon{b.relay, b.gateway} {
+		if d != nil {
+			d.stop()
+		}
+	}
+	b.relay, b.gateway = nil, nil
 }
 
 // command is for a program in a namespace. It ends with this process.

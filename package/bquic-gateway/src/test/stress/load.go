@@ -19,7 +19,6 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -62,9 +61,6 @@ func runLoad(ctx context.Context, bquic, output string, lasting time.Duration) e
 		return err
 	}
 	defer b.Close()
-	if err := raiseFiles(); err != nil {
-		return err
-	}
 	os.Setenv("GOMEMLIMIT", fmt.Sprintf("%dMiB", loadMemory))
 	err = b.startGateway(ctx, bquic, "bquic", "")
 	os.Unsetenv("GOMEMLIMIT")
@@ -137,16 +133,6 @@ func runLoad(ctx context.Context, bquic, output string, lasting time.Duration) e
 
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
-// raiseFiles allows as many descriptors as the system does.
-func raiseFiles() error {
-	const most = 65536
-	limit := syscall.Rlimit{Cur: most, Max: most}
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return fmt.Errorf("cannot have %d descriptors: %w", most, err)
-	}
-	return nil
-}
-
 // runBrowse is all HTTP/3 clients: each has one connection, and requests the
 // page webRequests times, spread over lasting.
 func runBrowse(ctx context.Context, page string, lasting time.Duration) error {
@@ -214,9 +200,6 @@ func browse(ctx context.Context, want []byte, lasting time.Duration) (n int, err
 
 // runEcho sends back what it is sent.
 func runEcho(address string) error {
-	if err := raiseFiles(); err != nil {
-		return err
-	}
 	ln, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
@@ -243,9 +226,6 @@ type Connections struct {
 // runConnections opens n connections, holds all until the standard input ends,
 // and uses each before and after.
 func runConnections(ctx context.Context, address string, n int) error {
-	if err := raiseFiles(); err != nil {
-		return err
-	}
 	held := make(chan struct{})
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)

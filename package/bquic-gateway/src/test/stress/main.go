@@ -18,6 +18,8 @@ import (
 
 const usage = `stress abuse BQUIC [-o JSON] [ATTACK...]   (alone in a network namespace)
        stress load BQUIC [-o JSON] TIME           (makes namespaces)
+       stress soak BQUIC [-o JSON] TIME           (makes namespaces)
+       stress cpu BQUIC [-o JSON] CADDY           (makes namespaces)
        stress list`
 
 func main() {
@@ -36,7 +38,7 @@ func run(args []string) error {
 	}
 	bquic, output := "", ""
 	switch command {
-	case "abuse", "load":
+	case "abuse", "load", "soak", "cpu":
 		if len(rest) > 0 {
 			bquic, rest = rest[0], rest[1:]
 		}
@@ -55,6 +57,10 @@ func run(args []string) error {
 		return runAbuse(ctx, bquic, output, rest)
 	case command == "load" && duration(0) > 0:
 		return runLoad(ctx, bquic, output, duration(0))
+	case command == "soak" && duration(0) > 0:
+		return runSoak(ctx, bquic, output, duration(0))
+	case command == "cpu" && len(rest) == 1:
+		return runCPU(ctx, bquic, output, rest[0])
 	case command == "list":
 		for _, a := range attacks {
 			fmt.Printf("%-18s %s\n", a.name, a.doc)
@@ -66,6 +72,16 @@ func run(args []string) error {
 		return runAttack(rest[0], duration(1))
 	case command == "browse" && duration(1) > 0:
 		return runBrowse(ctx, rest[0], duration(1))
+	case command == "transfers" && duration(1) > 0:
+		return runTransfers(ctx, rest[0], duration(1))
+	case command == "source" && len(rest) == 1:
+		return runSource(rest[0])
+	case command == "drain" && len(rest) == 2:
+		size, err := strconv.ParseInt(rest[1], 10, 64)
+		if err != nil {
+			return err
+		}
+		return runDrain(rest[0], size)
 	case command == "echo" && len(rest) == 1:
 		return runEcho(rest[0])
 	case command == "connections" && len(rest) == 2:

@@ -27,7 +27,9 @@ func (b *Bucket) fill(now monotime.Time, rate uint64, size protocol.ByteCount) p
 	if b.last.IsZero() {
 		return size
 	}
-	d := min(max(now.Sub(b.last), 0), time.Second)
+	// Bounded, for the product; by more than a packet takes at the slowest rate,
+	// two packets in an RTT of seconds.
+	d := min(max(now.Sub(b.last), 0), time.Minute)
 	return min(size, b.tokens+protocol.ByteCount(rate*uint64(d/time.Microsecond)/1e6))
 }
 
