@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"runtime/debug"
@@ -41,8 +42,12 @@ const (
 	minMemory   = 32 << 20
 	memoryShare = 4 // of the machine's
 
-	// writeTimeout is how long a client of the TCP side may read nothing at all
-	// while there is something to read.
+	// requestMemory is what a request may take while its client is slow: its
+	// goroutines, a buffer, a stream or its part of a connection.
+	requestMemory = 64 << 10
+
+	// writeTimeout is how long a client may read nothing at all while there is
+	// something to read.
 	writeTimeout = time.Minute
 )
 
@@ -55,11 +60,13 @@ var (
 
 // Refusals count connections that were not let in, by reason.
 type Refusals struct {
-	Full   uint64 `json:"full"`
-	Source uint64 `json:"source"`
-	Rate   uint64 `json:"rate"`
-	Memory uint64 `json:"memory"`
-	Retry  uint64 `json:"retry"` // asked to show its address first, which is no refusal
+	Full     uint64 `json:"full"`
+	Source   uint64 `json:"source"`
+	Rate     uint64 `json:"rate"`
+	Memory   uint64 `json:"memory"`
+	Requests uint64 `json:"requests"` // answered with 503
+	Shed     uint64 `json:"shed"`     // connections that were ended for their memory
+	Retry    uint64 `json:"retry"`    // asked to show its address first, which is no refusal
 }
 
 // admission decides who may connect. The zero value is not ready: init.
@@ -70,16 +77,18 @@ type admission struct {
 	handshake *rate.Limiter
 	unproven  *rate.Limiter
 
-	mu      sync.Mutex
-	open    int64
-	sources map[netip.Prefix]*source
+	mu       sync.Mutex
+	open     int64
+	requests int64
+	sources  map[netip.Prefix]*source
 
-	full, source, rate, memory, retry atomic.Uint64
+	full, source, rate, memory, retry, request, shed atomic.Uint64
 }
 
 // A source is an address, or what an IPv6 subscriber has: a /56.
 type source struct {
 	open      int64
+	requests  int64
 	handshake *rate.Limiter
 }
 
@@ -151,15 +160,7 @@ func (a *admission) enter(client netip.Addr) (leave func(), err error) {
 		a.full.Add(1)
 		return nil, errFull
 	}
-	prefix := sourceOf(client)
-	src := a.sources[prefix]
-	if src == nil {
-		if len(a.sources) >= maxSources {
-			a.forget()
-		}
-		src = &source{handshake: rate.NewLimiter(sourceRate, sourceBurst)}
-		a.sources[prefix] = src
-	}
+	src := a.from(client)
 	if src.open >= max(most/sourceShare, 1) {
 		a.source.Add(1)
 		return nil, errSource
@@ -178,10 +179,59 @@ func (a *admission) enter(client netip.Addr) (leave func(), err error) {
 	}), nil
 }
 
+// begin lets a request of client be served. end must be called when it was. All
+// requests together may take the memory's ceiling, and those of one source a
+// part of it.
+func (a *admission) begin(client netip.Addr) (end func(), ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	most := int64(a.ceiling.Load() / requestMemory)
+	src := a.from(client)
+	if a.requests >= most || src.requests >= max(most/sourceShare, 1) {
+		a.request.Add(1)
+		return nil, false
+	}
+	a.requests++
+	src.requests++
+	return sync.OnceFunc(func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.requests--
+		src.requests--
+	}), true
+}
+
+// from returns the source that client belongs to. The caller holds mu.
+func (a *admission) from(client netip.Addr) *source {
+	prefix := sourceOf(client)
+	src := a.sources[prefix]
+	if src == nil {
+		if len(a.sources) >= maxSources {
+			a.forget()
+		}
+		src = &source{handshake: rate.NewLimiter(sourceRate, sourceBurst)}
+		a.sources[prefix] = src
+	}
+	return src
+}
+
+// largest is the source with the most connections.
+func (a *admission) largest() (largest netip.Prefix) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	most := int64(0)
+	for prefix, src := range a.sources {
+		if src.open > most {
+			largest, most = prefix, src.open
+		}
+	}
+	return largest
+}
+
 // forget drops the sources that have no connection.
 func (a *admission) forget() {
 	for prefix, src := range a.sources {
-		if src.open == 0 {
+		if src.open == 0 && src.requests == 0 {
 			delete(a.sources, prefix)
 		}
 	}
@@ -197,7 +247,7 @@ func sourceOf(client netip.Addr) netip.Prefix {
 }
 
 func (a *admission) refusals() Refusals {
-	return Refusals{a.full.Load(), a.source.Load(), a.rate.Load(), a.memory.Load(), a.retry.Load()}
+	return Refusals{a.full.Load(), a.source.Load(), a.rate.Load(), a.memory.Load(), a.request.Load(), a.shed.Load(), a.retry.Load()}
 }
 
 // admittedListener closes the connections at once that are not let in.
@@ -238,3 +288,19 @@ func (c *admittedConn) Close() error {
 	c.leave()
 	return c.Conn.Close()
 }
+
+// patientWriter ends a response that its client reads nothing of for writeTimeout.
+type patientWriter struct {
+	http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (w patientWriter) Write(b []byte) (int, error) {
+	_ = w.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // an error shows in Write
+	n, err := w.ResponseWriter.Write(b)
+	// A response may rest, as server-sent events do: HTTP/2 would end it then.
+	_ = w.control.SetWriteDeadline(time.Time{})
+	return n, err
+}
+
+func (w patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -120,3 +120,40 @@ func TestAdmissionMemory(t *testing.T) {
 		t.Errorf("measured %d bytes", used)
 	}
 }
+
+func TestAdmissionRequests(t *testing.T) {
+	a := newAdmission(1000, 16*requestMemory)
+	one := netip.MustParseAddr("192.0.2.1")
+	var ends []func()
+	serve := func(client netip.Addr) bool {
+		end, ok := a.begin(client)
+		if ok {
+			ends = append(ends, end)
+		}
+		return ok
+	}
+	for i := range 5 {
+		if ok := serve(one); ok != (i < 4) { // a quarter of 16
+			t.Errorf("request %d of a source: %t", i, ok)
+		}
+	}
+	for i := range 13 {
+		if ok := serve(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})); ok != (i < 12) {
+			t.Errorf("request %d: %t", 4+i, ok)
+		}
+	}
+	ends[0]()
+	ends[0]() // once is enough
+	if !serve(one) || serve(one) {
+		t.Error("one request ended: one more may begin")
+	}
+	if r := a.refusals(); r.Requests != 3 {
+		t.Errorf("refusals %+v", r)
+	}
+	if _, err := a.enter(one); err != nil {
+		t.Fatal(err)
+	}
+	if s := a.largest(); s != netip.MustParsePrefix("192.0.2.1/32") {
+		t.Errorf("the source with the most connections is %s", s)
+	}
+}

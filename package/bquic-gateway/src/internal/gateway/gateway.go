@@ -50,6 +50,10 @@ const (
 	// maxHeaderBytes bounds a request's header section; browsers send up to 8 KiB.
 	maxHeaderBytes = 64 << 10
 
+	// maxStreams is the number of requests at a time on a connection (RFC 9114,
+	// section 6.1, and RFC 9113, section 5.1.2, advise no fewer).
+	maxStreams = 100
+
 	watchInterval    = time.Second
 	certificateTicks = 5 // watchIntervals
 
@@ -231,9 +235,23 @@ func (s *Server) watch(ctx context.Context) {
 		case <-tick.C:
 		}
 		s.admit.measure()
+		if s.admit.short() {
+			s.shed()
+		}
 		if n%certificateTicks == 0 {
 			s.now.Load().certs.Refresh(s.log)
 		}
+	}
+}
+
+// shed ends the connections of the source that has the most, because memory is
+// short: there are ways to take it that no limit on a single one foresees.
+func (s *Server) shed() {
+	source := s.admit.largest()
+	n := s.conns.shed(source)
+	s.admit.shed.Add(uint64(n))
+	if n > 0 {
+		s.log.Warn("memory is short: connections were ended", "source", source, "connections", n)
 	}
 }
 
@@ -246,7 +264,17 @@ func (s *Server) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, erro
 
 // serveSite hands a request to the sites of the newest generation.
 func (s *Server) serveSite(w http.ResponseWriter, r *http.Request) {
-	s.access.Handler(s.now.Load().sites).ServeHTTP(w, r)
+	client, _ := netip.ParseAddrPort(r.RemoteAddr)
+	end, ok := s.admit.begin(client.Addr().Unmap().WithZone(""))
+	if !ok {
+		w.Header().Set("Retry-After", "1")
+		// Without a body: who grants no window for one would keep it waiting.
+		w.Header().Set("Content-Length", "0")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	defer end()
+	s.access.Handler(s.now.Load().sites).ServeHTTP(patientWriter{w, http.NewResponseController(w)}, r)
 }
 
 // listen opens the same port of UDP and TCP.
@@ -289,6 +317,7 @@ func (s *Server) serveTCP(ctx context.Context, ln net.Listener) error {
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       tcpIdleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // what clients do wrong
 		ConnState:         s.conns.tcpState,
 	}
@@ -389,6 +418,7 @@ func (s *Server) quicConfig(client net.Addr) *quic.Config {
 	stream, connection := s.admit.windows()
 	c := &quic.Config{
 		HandshakeIdleTimeout:           handshakeTimeout,
+		MaxIncomingStreams:             maxStreams,
 		MaxIdleTimeout:                 idleTimeout,
 		InitialStreamReceiveWindow:     stream,
 		MaxStreamReceiveWindow:         maxStreamWindow,

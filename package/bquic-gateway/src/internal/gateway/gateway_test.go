@@ -459,7 +459,7 @@ func TestConnect(t *testing.T) {
 	s := &Server{}
 	s.now.Store(&generation{cfg: config.Gateway{ConnectFrom: loopback}})
 	s.admit.limit(1000, 1<<30)
-	if got := s.quicConfig(&net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}).MaxIncomingStreams; got != 0 {
+	if got := s.quicConfig(&net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}).MaxIncomingStreams; got != maxStreams {
 		t.Errorf("%d streams without a token", got)
 	}
 }

@@ -67,6 +67,8 @@ func (s *Server) metrics(w *metrics.Writer) {
 		Value(float64(r.Source), "reason", "source").
 		Value(float64(r.Rate), "reason", "rate").
 		Value(float64(r.Memory), "reason", "memory")
+	w.Counter("bquic_connections_shed_total", "Connections that were ended because memory was short.").Value(float64(r.Shed))
+	w.Counter("bquic_requests_refused_total", "Requests answered with 503: too many at a time.").Value(float64(r.Requests))
 	w.Counter("bquic_retries_total", "QUIC clients that had to show their address first.").Value(float64(r.Retry))
 	w.Counter("bquic_requests_total", "Requests for sites.")
 	for protocol, name := range accesslog.Protocols {

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -229,18 +230,44 @@ func (f files) open(name string) (*os.File, os.FileInfo, error) {
 	return file, info, nil
 }
 
-// bodyBuffer is the size of the pieces that bodies are written in. Each ends in
-// a short packet: with the 32 KiB of io.Copy, HTTP/3 packets carry 1,313 bytes
-// on average, with this 1,390.
-const bodyBuffer = 128 << 10
+const (
+	// bodyBuffer is the size of the pieces that bodies are written in. Each ends
+	// in a short packet: with the 32 KiB of io.Copy, HTTP/3 packets carry 1,313
+	// bytes on average, with this 1,390.
+	bodyBuffer = 128 << 10
+	// Of these there are maxLarge; further requests that are served at the same
+	// time have smallBuffer: clients that read slowly shall not take the memory.
+	maxLarge    = 32
+	smallBuffer = 16 << 10
+)
 
-// bufferPool spares a router one such buffer per request.
-type bufferPool struct{ sync.Pool }
+// bufferPool lends buffers.
+type bufferPool struct {
+	large, small sync.Pool
+	lent         atomic.Int32 // large ones
+}
 
-var buffers = bufferPool{sync.Pool{New: func() any { return new([bodyBuffer]byte) }}}
+var buffers = bufferPool{
+	large: sync.Pool{New: func() any { return new([bodyBuffer]byte) }},
+	small: sync.Pool{New: func() any { return new([smallBuffer]byte) }},
+}
 
-func (p *bufferPool) Get() []byte  { return p.Pool.Get().(*[bodyBuffer]byte)[:] }
-func (p *bufferPool) Put(b []byte) { p.Pool.Put((*[bodyBuffer]byte)(b)) }
+func (p *bufferPool) Get() []byte {
+	if p.lent.Add(1) <= maxLarge {
+		return p.large.Get().(*[bodyBuffer]byte)[:]
+	}
+	p.lent.Add(-1)
+	return p.small.Get().(*[smallBuffer]byte)[:]
+}
+
+func (p *bufferPool) Put(b []byte) {
+	if len(b) == smallBuffer {
+		p.small.Put((*[smallBuffer]byte)(b))
+		return
+	}
+	p.large.Put((*[bodyBuffer]byte)(b))
+	p.lent.Add(-1)
+}
 
 // largeWrites makes http.ServeContent write pieces of bodyBuffer.
 type largeWrites struct{ http.ResponseWriter }

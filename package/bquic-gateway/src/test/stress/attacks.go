@@ -81,7 +81,7 @@ var attacks = []attack{
 	{name: "continuation", doc: "HTTP/2 CONTINUATION without end", unit: "connections", do: many(8, continuationFlood), time: few},
 	{name: "huge-header", doc: "HTTP/3 HEADERS of a terabyte", unit: "connections", do: manyQUIC(8, hugeHeader), time: few},
 	{name: "large-headers", doc: "8 x 100 HTTP/3 HEADERS of 1 MB that do not end", unit: "connections", do: manyQUIC(8, largeHeaders)},
-	{name: "qpack-bomb", doc: "bytes that stand for whole header fields", unit: "connections", do: manyQUIC(8, qpackBomb)},
+	{name: "qpack-bomb", doc: "bytes that stand for whole header fields", unit: "connections", do: manyQUIC(2, qpackBomb)},
 	{name: "qpack-instructions", doc: "inserts into a table never allowed", unit: "connections", do: manyQUIC(8, qpackInstructions), time: few},
 	{name: "rapid-reset", doc: "HTTP/3 streams opened and reset", unit: "streams", do: rapidReset},
 	{name: "rapid-reset-h2", doc: "HTTP/2 streams opened and reset", unit: "streams", do: rapidResetHTTP2, time: few},
