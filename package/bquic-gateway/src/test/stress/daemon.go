@@ -158,9 +158,7 @@ func (d *daemon) rss() int64 {
 	return 0
 }
 
-// cpu is the user and system time that it has used.
-func (d *daemon) cpu() (time.Duration, error) { return cpuTime(d.cmd.Process.Pid) }
-
+// cpuTime is the user and system time that a process has used.
 func cpuTime(pid int) (time.Duration, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
