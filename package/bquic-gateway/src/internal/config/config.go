@@ -377,6 +377,12 @@ func (d *decoder) relay(s *uci.Section) {
 		StatusSocket: get[string](d, s, "status_socket"),
 		LogLevel:     parseLevel(get[string](d, s, "log_level")),
 	}
+	for _, p := range values[relay.PortRange](d, s, "udp_port") {
+		if p.value.First <= 443 && 443 <= p.value.Last {
+			d.fail(s, p.line, "udp_port", "%s has 443: QUIC of phones is left alone", p.value)
+		}
+		r.Relay.UDPPorts = append(r.Relay.UDPPorts, p.value)
+	}
 	for _, pin := range list[cert.Pin](d, s, "pin") {
 		r.Relay.Pins = append(r.Relay.Pins, pin.String())
 	}

@@ -361,8 +361,9 @@ func (s *Server) serveQUIC(ctx context.Context, conn *net.UDPConn) error {
 		return fmt.Errorf("serving UDP failed: %w", err)
 	}
 	srv := &http3.Server{
-		Handler:        http.HandlerFunc(s.serveHTTP3),
-		MaxHeaderBytes: maxHeaderBytes,
+		Handler:         http.HandlerFunc(s.serveHTTP3),
+		MaxHeaderBytes:  maxHeaderBytes,
+		EnableDatagrams: true,
 		ConnContext: func(ctx context.Context, c *quic.Conn) context.Context {
 			return context.WithValue(ctx, quicConn{}, c)
 		},
@@ -426,6 +427,7 @@ func (s *Server) quicConfig(client net.Addr) *quic.Config {
 		MaxConnectionReceiveWindow:     maxConnectionWindow,
 		AllowConnectionWindowIncrease:  func(*quic.Conn, uint64) bool { return !s.admit.tight() },
 		Allow0RTT:                      true,
+		EnableDatagrams:                true, // for connect-udp
 		Burst:                          s.profile(client).Burst,
 	}
 	if cfg.Token != "" && contains(cfg.ConnectFrom, address(client)) {

@@ -12,7 +12,6 @@ import (
 	"net/netip"
 	"os/exec"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -51,6 +50,8 @@ type capture struct {
 	interfaces []string
 	exclude    []netip.Prefix
 	ports      []PortRange // not taken
+	udp        []PortRange // of UDP, which is taken by TPROXY in both modes
+	routed     bool        // addRoutes was called
 	take       bool        // new connections; if not, the kernel forwards them
 }
 
@@ -98,15 +99,29 @@ func (c *capture) script() string {
 	fmt.Fprintf(&b, "\t\tfib daddr type { local, broadcast, anycast, multicast } return\n")
 	fmt.Fprintf(&b, "\t\tip daddr @exclude4 return\n\t\tip6 daddr @exclude6 return\n")
 	if len(c.ports) > 0 {
-		var ports []string
-		for _, p := range c.ports {
-			ports = append(ports, p.String())
-		}
-		fmt.Fprintf(&b, "\t\ttcp dport { %s } return\n", strings.Join(ports, ", "))
+		fmt.Fprintf(&b, "\t\ttcp dport { %s } return\n", elements(c.ports))
 	}
-	fmt.Fprintf(&b, "\t\tmeta l4proto tcp %s\n", verdict)
-	b.WriteString("\t}\n}\n")
+	fmt.Fprintf(&b, "\t\tmeta l4proto tcp %s\n\t}\n", verdict)
+	if len(c.udp) > 0 {
+		fmt.Fprintf(&b, "\tchain datagrams {\n\t\ttype filter hook prerouting priority mangle + 5; policy accept;\n")
+		fmt.Fprintf(&b, "\t\tiifname != { \"%s\" } return\n\t\tmeta l4proto != udp return\n", strings.Join(c.interfaces, `", "`))
+		if !c.take { // flows go on while their sockets are there
+			fmt.Fprintf(&b, "\t\tsocket transparent 1 meta mark set %s accept\n\t\treturn\n", routeMark)
+		}
+		fmt.Fprintf(&b, "\t\tfib daddr type { local, broadcast, anycast, multicast } return\n")
+		fmt.Fprintf(&b, "\t\tip daddr @exclude4 return\n\t\tip6 daddr @exclude6 return\n")
+		fmt.Fprintf(&b, "\t\tudp dport { %s } tproxy to :%d meta mark set %s accept\n\t}\n", elements(c.udp), c.port, routeMark)
+	}
+	b.WriteString("}\n")
 	return b.String()
+}
+
+func elements(ports []PortRange) string {
+	var all []string
+	for _, p := range ports {
+		all = append(all, p.String())
+	}
+	return strings.Join(all, ", ")
 }
 
 func nft(script string) error {
@@ -120,9 +135,13 @@ func removeTable() error {
 	return nft(fmt.Sprintf("table inet %[1]s\ndelete table inet %[1]s\n", table))
 }
 
-// addRoutes makes marked packets local ones, after removing what a killed
-// relay may have left.
-func addRoutes() error {
+// addRoutes makes marked packets local ones where TPROXY is used, after removing
+// what a killed relay may have left.
+func (c *capture) addRoutes() error {
+	if c.routed || c.mode != TProxy && len(c.udp) == 0 {
+		return nil
+	}
+	c.routed = true
 	removeRoutes()
 	for _, family := range families() {
 		if err := ip(family, "rule", "add", "pref", rulePref, "fwmark", routeMark, "table", routeTable); err != nil {
@@ -181,17 +200,7 @@ func run(cmd *exec.Cmd) error {
 func (c *capture) listen(ctx context.Context) ([]*net.TCPListener, error) {
 	var lc net.ListenConfig
 	if c.mode == TProxy {
-		lc.Control = func(network, _ string, raw syscall.RawConn) error {
-			var err error
-			cerr := raw.Control(func(fd uintptr) {
-				if network == "tcp6" {
-					err = unix.SetsockoptInt(int(fd), unix.SOL_IPV6, unix.IPV6_TRANSPARENT, 1)
-				} else {
-					err = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TRANSPARENT, 1)
-				}
-			})
-			return errors.Join(cerr, err)
-		}
+		lc.Control = control(option{unix.SOL_IP, unix.IP_TRANSPARENT}, option{unix.SOL_IPV6, unix.IPV6_TRANSPARENT})
 	}
 	networks := []string{"tcp4"}
 	if hasIPv6() {

@@ -48,6 +48,8 @@ type Config struct {
 	Exclude     []netip.Prefix
 	// ExcludePorts are TCP ports that are not taken.
 	ExcludePorts []PortRange
+	// UDPPorts are those whose UDP is taken, too (TPROXY).
+	UDPPorts []PortRange
 	// Limit is the number of connections held at a time; beyond it, the kernel
 	// forwards them as if there were no relay. Default: one per 64 KiB of the
 	// machine's memory, at most 2000.
@@ -159,6 +161,11 @@ func (c Config) withDefaults() (Config, error) {
 			return c, fmt.Errorf("exclude: %s is no prefix", p)
 		}
 	}
+	for _, p := range c.UDPPorts {
+		if p.First <= 443 && 443 <= p.Last {
+			return c, fmt.Errorf("udp_port: %s has 443: QUIC of phones is left alone", p)
+		}
+	}
 	if c.Limit == 0 {
 		c.Limit = int(min(maxLimit, memory()/memoryPerLimit))
 	}
@@ -235,6 +242,7 @@ func (c *Config) quicConfig() *quic.Config {
 		MaxIdleTimeout:                 idleTimeout,
 		KeepAlivePeriod:                idleTimeout / 2,
 		MaxIncomingStreams:             -1,
+		EnableDatagrams:                true,
 		InitialStreamReceiveWindow:     min(initialStreamWindow, window/2),
 		MaxStreamReceiveWindow:         min(maxStreamWindow, window/2),
 		InitialConnectionReceiveWindow: min(initialWindow, window),

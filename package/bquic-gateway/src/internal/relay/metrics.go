@@ -40,6 +40,8 @@ func (r *Relay) Metrics(w *metrics.Writer) {
 		w.Value(float64(way.Down), "way", way.name)
 	}
 	w.Counter("bquic_relay_refused_total", "Connections whose target the gateway refused.").Value(float64(st.Refused))
+	w.Gauge("bquic_relay_udp_flows", "Flows of UDP now.").Value(float64(st.UDP.Now))
+	w.Counter("bquic_relay_udp_lost_total", "Datagrams for which there was no room.").Value(float64(st.UDP.Lost))
 	w.Gauge("bquic_relay_clients", "Clients that were seen, at most 256.").Value(float64(len(st.Clients)))
 	w.Gauge("bquic_relay_rtt_seconds", "Smoothed RTT to the gateway, the largest of all sessions.")
 	rtt := 0.0

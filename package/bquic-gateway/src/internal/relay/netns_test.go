@@ -421,7 +421,8 @@ func (p *process) signal(s syscall.Signal) error {
 
 func (m *mesh) startGateway() *process { return m.startGatewayAt(443) }
 
-func (m *mesh) startGatewayAt(port int) *process {
+// startGatewayAt takes more lines of the gateway's section.
+func (m *mesh) startGatewayAt(port int, more ...string) *process {
 	return m.start("gateway", role{Gateway: fmt.Sprintf(`
 config gateway
 	option enabled '1'
@@ -432,7 +433,7 @@ config gateway
 	option mesh_profile 'bquic'
 	list mesh '10.0.0.0/8'
 	list mesh 'fd00::/8'
-`, port, m.state, m.state, port, token)})
+%s`, port, m.state, m.state, port, token, strings.Join(more, "\n"))})
 }
 
 func (m *mesh) config(mode string) relay.Config {

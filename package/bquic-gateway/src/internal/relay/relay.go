@@ -41,6 +41,7 @@ type Relay struct {
 	direct  counter
 	refused atomic.Uint64
 	clients clients
+	flows   flows
 
 	mu      sync.Mutex
 	known   map[string]*known // of the gateways, by host:port
@@ -79,6 +80,7 @@ func New(cfg Config, logger *slog.Logger) (*Relay, error) {
 		since:    time.Now(),
 	}
 	r.now.Store(set)
+	r.flows.relay = r
 	return r, nil
 }
 
@@ -120,13 +122,24 @@ func (r *Relay) Run(ctx context.Context) error {
 	// they are reset.
 	conns, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	set := r.now.Load()
-	c := &capture{mode: set.Mode, port: set.Port, interfaces: set.Interfaces, exclude: set.Exclude, ports: set.ExcludePorts}
+	c := &capture{mode: set.Mode, port: set.Port, interfaces: set.Interfaces, exclude: set.Exclude, ports: set.ExcludePorts, udp: set.UDPPorts}
 	listeners, err := c.listen(ctx)
 	if err != nil {
 		cancel()
 		return err
 	}
+	datagrams, err := listenUDP(ctx, set.Port)
+	if err != nil {
+		for _, l := range listeners {
+			l.Close()
+		}
+		cancel()
+		return err
+	}
 	for _, l := range listeners {
+		context.AfterFunc(conns, func() { l.Close() })
+	}
+	for _, l := range datagrams {
 		context.AfterFunc(conns, func() { l.Close() })
 	}
 	var wg sync.WaitGroup
@@ -140,13 +153,14 @@ func (r *Relay) Run(ctx context.Context) error {
 	}()
 
 	removeRoutes() // of a relay that was killed
-	if c.mode == TProxy {
-		if err := addRoutes(); err != nil {
-			return err
-		}
+	if err := c.addRoutes(); err != nil {
+		return err
 	}
 	if err := nft(c.script()); err != nil {
 		return err
+	}
+	for _, l := range datagrams {
+		wg.Go(func() { r.flows.read(conns, l, c.port, &wg) })
 	}
 	for _, l := range listeners {
 		wg.Go(func() { r.accept(conns, l, c, &wg) })
@@ -199,13 +213,17 @@ func (r *Relay) control(ctx context.Context, c *capture) {
 		} else {
 			c.take = up && r.held.Load() < limit-limit/10
 		}
-		c.interfaces, c.ports = set.Interfaces, set.ExcludePorts
+		c.interfaces, c.ports, c.udp = set.Interfaces, set.ExcludePorts, set.UDPPorts
 		c.exclude = append(slices.Clone(set.Exclude), r.addresses(set)...)
 		script := c.script()
 		if script == applied {
 			continue
 		}
-		if err := nft(script); err != nil {
+		err := c.addRoutes()
+		if err == nil {
+			err = nft(script)
+		}
+		if err != nil {
 			if err.Error() != failure {
 				failure = err.Error()
 				r.logger.Error("cannot change the nftables table", "error", err)
@@ -500,10 +518,18 @@ type Status struct {
 	Carried     Count              `json:"carried"`
 	Direct      Count              `json:"direct"`
 	Refused     uint64             `json:"refused"` // by the gateway, for their target
+	UDP         FlowStatus         `json:"udp"`
 	Connections []ConnectionStatus `json:"connections"`
 	Clients     []ClientStatus     `json:"clients"` // latest first
 	// Others sums the clients beyond maxClients.
 	Others ClientStatus `json:"others"`
+}
+
+// A FlowStatus counts flows of UDP.
+type FlowStatus struct {
+	Now   int    `json:"now"`
+	Total uint64 `json:"total"`
+	Lost  uint64 `json:"lost"` // datagrams for which there was no room
 }
 
 // A GatewayStatus is the state of a gateway: "up" with a session, "away" when the
@@ -564,6 +590,7 @@ func (r *Relay) Status() Status {
 	}
 	st.Since, st.Taking = r.since, r.taking
 	r.mu.Unlock()
+	st.UDP = FlowStatus{r.flows.now(), r.flows.total.Load(), r.flows.lost.Load()}
 	st.Clients, st.Others = r.clients.status()
 	for i := range r.sessions {
 		if s := r.sessions[i].Load(); s != nil {

@@ -134,6 +134,16 @@ func (s *session) close() {
 
 // request sends CONNECT. The stream's deadline is that of the answer.
 func (s *session) request(ctx context.Context, target string) (*http3.RequestStream, error) {
+	return s.send(ctx, &http.Request{
+		Method: http.MethodConnect,
+		Host:   target,
+		URL:    &url.URL{Host: target},
+		Header: http.Header{},
+	})
+}
+
+// send sends a request for a tunnel.
+func (s *session) send(ctx context.Context, r *http.Request) (*http3.RequestStream, error) {
 	ctx, cancel := context.WithTimeout(ctx, creditTimeout)
 	defer cancel()
 	str, err := s.http.OpenRequestStream(ctx)
@@ -144,13 +154,9 @@ func (s *session) request(ctx context.Context, target string) (*http3.RequestStr
 		return nil, err
 	}
 	str.SetDeadline(time.Now().Add(answerTimeout))
-	err = str.SendRequestHeader(&http.Request{
-		Method: http.MethodConnect,
-		Host:   target,
-		URL:    &url.URL{Host: target},
-		Header: http.Header{"Proxy-Authorization": {"Bearer " + s.settings.Token}, "User-Agent": nil},
-	})
-	if err != nil {
+	r.Header["Proxy-Authorization"] = []string{"Bearer " + s.settings.Token}
+	r.Header["User-Agent"] = nil
+	if err := str.SendRequestHeader(r); err != nil {
 		tunnel.Cancel(str, http3.ErrCodeRequestCanceled)
 		return nil, err
 	}
@@ -296,7 +302,7 @@ func (r *Relay) dial(ctx context.Context, set *settings, rank, attempt int) (*se
 		gateway:  gateway,
 		rank:     rank,
 		conn:     conn,
-		http:     (&http3.Transport{DisableCompression: true}).NewClientConn(conn),
+		http:     (&http3.Transport{DisableCompression: true, EnableDatagrams: true}).NewClientConn(conn),
 		since:    time.Now(),
 		heard:    time.Now(),
 		lost:     make(chan struct{}),

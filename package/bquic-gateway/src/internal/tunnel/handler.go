@@ -145,7 +145,7 @@ func (h *Handler) access() (token string, clients, allow []netip.Prefix) {
 
 // ServeHTTP opens a tunnel and returns when it has ended.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	conn, err := h.connect(w, r)
+	target, port, conn, err := h.connect(w, r)
 	var refusal *Refusal
 	switch {
 	case errors.As(err, &refusal):
@@ -153,7 +153,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if r.Host == ProbeTarget && refusal.Type == TargetProhibited {
 			level = slog.LevelDebug
 		}
-		h.Logger.Log(r.Context(), level, "tunnel refused", "client", r.RemoteAddr, "target", r.Host, "status", refusal.Status, "reason", refusal.Detail)
+		h.Logger.Log(r.Context(), level, "tunnel refused", "client", r.RemoteAddr, "target", target, "status", refusal.Status, "reason", refusal.Detail)
 		refusal.write(w)
 		return
 	case err != nil: // the client has gone
@@ -162,32 +162,53 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.open.Add(-1)
 	h.total.Add(1)
 
+	switch conn := conn.(type) {
+	case *net.UDPConn:
+		err = h.serveUDP(w, r, conn, port)
+	case *net.TCPConn:
+		err = h.serveTCP(w, conn)
+	}
+	h.Logger.Debug("tunnel ended", "client", r.RemoteAddr, "target", target, "error", err)
+}
+
+func (h *Handler) serveTCP(w http.ResponseWriter, conn *net.TCPConn) error {
 	w.WriteHeader(http.StatusOK)
 	str, err := w.(http3.HTTPStreamer).HTTPStream()
 	if err != nil {
 		Reset(conn)
-		panic(http.ErrAbortHandler)
+		return err
 	}
-	err = Splice(conn, nil, str, &h.bytes)
-	h.Logger.Debug("tunnel ended", "client", r.RemoteAddr, "target", r.Host, "error", err)
+	return Splice(conn, nil, str, &h.bytes)
 }
 
 // connect checks the request and connects to its target, or returns a
 // *Refusal. With a connection, it has counted the tunnel as open.
-func (h *Handler) connect(w http.ResponseWriter, r *http.Request) (_ *net.TCPConn, err error) {
+func (h *Handler) connect(w http.ResponseWriter, r *http.Request) (target, port string, _ net.Conn, err error) {
+	target = r.Host
 	token, clients, allow := h.access()
 	if !authorized(r, token) {
-		return nil, &Refusal{http.StatusProxyAuthRequired, RequestDenied, "wrong or missing token"}
+		return target, "", nil, &Refusal{http.StatusProxyAuthRequired, RequestDenied, "wrong or missing token"}
 	}
 	if !clientAllowed(r.RemoteAddr, clients) {
-		return nil, &Refusal{http.StatusForbidden, RequestDenied, "client is in no allowed prefix"}
+		return target, "", nil, &Refusal{http.StatusForbidden, RequestDenied, "client is in no allowed prefix"}
 	}
-	if _, ok := w.(http3.HTTPStreamer); !ok || !strings.HasPrefix(r.Proto, "HTTP/3") {
-		return nil, &Refusal{http.StatusNotImplemented, requestError, "CONNECT is offered by HTTP/3 only"}
+	network := "tcp"
+	if _, ok := w.(http3.HTTPStreamer); !ok || r.ProtoMajor != 3 {
+		return target, "", nil, &Refusal{http.StatusNotImplemented, requestError, "CONNECT is offered by HTTP/3 only"}
 	}
-	host, port, err := net.SplitHostPort(r.Host)
+	switch r.Proto {
+	case "HTTP/3.0":
+	case UDP:
+		network = "udp"
+		if target, err = udpTarget(r); err != nil {
+			return r.URL.Path, "", nil, &Refusal{http.StatusBadRequest, requestError, err.Error()}
+		}
+	default:
+		return target, "", nil, &Refusal{http.StatusNotImplemented, requestError, "no such :protocol"}
+	}
+	host, port, err := net.SplitHostPort(target)
 	if n, perr := strconv.ParseUint(port, 10, 16); err != nil || host == "" || perr != nil || n == 0 {
-		return nil, &Refusal{http.StatusBadRequest, requestError, "target is not host:port"}
+		return target, "", nil, &Refusal{http.StatusBadRequest, requestError, "target is not host:port"}
 	}
 
 	limit := int64(h.Limit)
@@ -196,14 +217,14 @@ func (h *Handler) connect(w http.ResponseWriter, r *http.Request) (_ *net.TCPCon
 	}
 	if h.open.Add(1) > limit {
 		h.open.Add(-1)
-		return nil, &Refusal{http.StatusServiceUnavailable, LimitReached, fmt.Sprintf("limit of %d tunnels reached", limit)}
+		return target, port, nil, &Refusal{http.StatusServiceUnavailable, LimitReached, fmt.Sprintf("limit of %d tunnels reached", limit)}
 	}
-	conn, err := h.dial(r.Context(), r.Host, allow)
+	conn, err := h.dial(r.Context(), network, target, allow)
 	if err != nil {
 		h.open.Add(-1)
-		return nil, err
+		return target, port, nil, err
 	}
-	return conn, nil
+	return target, port, conn, nil
 }
 
 func authorized(r *http.Request, want string) bool {
@@ -235,7 +256,7 @@ func clientAllowed(remote string, clients []netip.Prefix) bool {
 
 // dial connects to target. The policy is asked about each address at the very
 // moment it is connected to, so DNS cannot answer differently in between.
-func (h *Handler) dial(ctx context.Context, target string, allow []netip.Prefix) (*net.TCPConn, error) {
+func (h *Handler) dial(ctx context.Context, network, target string, allow []netip.Prefix) (net.Conn, error) {
 	d := net.Dialer{
 		Timeout:         dialTimeout,
 		KeepAliveConfig: KeepAlive(),
@@ -253,9 +274,9 @@ func (h *Handler) dial(ctx context.Context, target string, allow []netip.Prefix)
 			return nil
 		},
 	}
-	conn, err := d.DialContext(ctx, "tcp", target)
+	conn, err := d.DialContext(ctx, network, target)
 	if err == nil {
-		return conn.(*net.TCPConn), nil
+		return conn, nil
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -290,7 +311,22 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// ownAddresses keeps the router's addresses, which change with DHCP and roaming.
+// broadcast returns the addresses by which all of a link are reached: the last of
+// its prefix, and the first, as in 4.2BSD (fib_add_ifaddr in net/ipv4/fib_frontend.c).
+func broadcast(link netip.Prefix) []netip.Addr {
+	if !link.Addr().Is4() || link.Bits() > 30 {
+		return nil
+	}
+	first := link.Masked().Addr()
+	last := first.As4()
+	for i := link.Bits(); i < 32; i++ {
+		last[i/8] |= 0x80 >> (i % 8)
+	}
+	return []netip.Addr{first, netip.AddrFrom4(last)}
+}
+
+// ownAddresses keeps the router's addresses, and its links' broadcast addresses,
+// which change with DHCP and roaming.
 type ownAddresses struct {
 	mu    sync.Mutex
 	addrs []netip.Addr
@@ -311,6 +347,7 @@ func (o *ownAddresses) get() ([]netip.Addr, error) {
 	for _, a := range ifaddrs {
 		if p, err := netip.ParsePrefix(a.String()); err == nil {
 			addrs = append(addrs, p.Addr())
+			addrs = append(addrs, broadcast(p)...)
 		}
 	}
 	o.addrs, o.read = addrs, time.Now()

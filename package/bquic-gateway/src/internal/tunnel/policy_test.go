@@ -3,6 +3,7 @@
 package tunnel
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -71,6 +72,13 @@ func TestPolicy(t *testing.T) {
 				t.Errorf("%s refused because %q, not because of %q", tc.addr, err, tc.because)
 			}
 		})
+	}
+	for link, want := range map[string]string{
+		"10.78.3.9/22": "[10.78.0.0 10.78.3.255]", "192.0.2.1/30": "[192.0.2.0 192.0.2.3]", "192.0.2.1/31": "[]", "192.0.2.1/32": "[]", "2001:db8::1/64": "[]",
+	} {
+		if got := fmt.Sprint(broadcast(netip.MustParsePrefix(link))); got != want {
+			t.Errorf("broadcast addresses of %s: %s, want %s", link, got, want)
+		}
 	}
 	if (&Policy{}).Allowed(netip.Addr{}) == nil {
 		t.Error("the zero Addr is allowed")

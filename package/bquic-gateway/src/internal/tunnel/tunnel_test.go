@@ -57,9 +57,10 @@ func serve(t *testing.T, h *Handler) *http3.ClientConn {
 		t.Fatal(err)
 	}
 	server := &http3.Server{
-		Handler:    h,
-		TLSConfig:  http3.ConfigureTLSConfig(&tls.Config{Certificates: []tls.Certificate{certificate(t)}}),
-		QUICConfig: &quic.Config{MaxIncomingStreams: MaxStreams},
+		Handler:         h,
+		TLSConfig:       http3.ConfigureTLSConfig(&tls.Config{Certificates: []tls.Certificate{certificate(t)}}),
+		QUICConfig:      &quic.Config{MaxIncomingStreams: MaxStreams, EnableDatagrams: true},
+		EnableDatagrams: true,
 	}
 	done := make(chan struct{})
 	go func() {
@@ -72,12 +73,12 @@ func serve(t *testing.T, h *Handler) *http3.ClientConn {
 		<-done
 	})
 	conn, err := quic.DialAddr(context.Background(), udp.LocalAddr().String(),
-		&tls.Config{InsecureSkipVerify: true, NextProtos: []string{http3.NextProtoH3}}, nil)
+		&tls.Config{InsecureSkipVerify: true, NextProtos: []string{http3.NextProtoH3}}, &quic.Config{EnableDatagrams: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.CloseWithError(0, "") })
-	return (&http3.Transport{}).NewClientConn(conn)
+	return (&http3.Transport{EnableDatagrams: true}).NewClientConn(conn)
 }
 
 // connect sends CONNECT and returns the stream and the answer.

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"bquic/internal/relay"
+)
+
+// greetUDP answers each datagram from the origin with the address that it came from, and what it was.
+func (m *mesh) greetUDP(port int) {
+	m.t.Helper()
+	for _, network := range []string{"udp4", "udp6"} {
+		var c net.PacketConn
+		err := m.in("origin", func() (err error) {
+			c, err = net.ListenPacket(network, fmt.Sprintf(":%d", port))
+			return err
+		})
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		m.t.Cleanup(func() { c.Close() })
+		go func() {
+			for b := make([]byte, 65536); ; {
+				n, from, err := c.ReadFrom(b)
+				if err != nil {
+					return
+				}
+				host, _, _ := net.SplitHostPort(from.String())
+				_, _ = c.WriteTo([]byte(host+" "+string(b[:n])), from)
+			}
+		}()
+	}
+}
+
+// A phone's socket, of which answers from elsewhere than the target are not heard.
+func (m *mesh) udp(target string) net.Conn {
+	m.t.Helper()
+	var c net.Conn
+	err := m.in("phone", func() (err error) {
+		c, err = (&net.Dialer{}).DialContext(context.Background(), "udp", target)
+		return err
+	})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// ask repeats a datagram until it is answered, as DNS clients do.
+func (m *mesh) ask(c net.Conn, text string) (way string) {
+	m.t.Helper()
+	b := make([]byte, 65536)
+	for range 60 {
+		if _, err := c.Write([]byte(text)); err != nil {
+			m.t.Fatal(err)
+		}
+		_ = c.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
+		n, err := c.Read(b)
+		if err != nil {
+			continue
+		}
+		from, said, _ := strings.Cut(string(b[:n]), " ")
+		if said != text {
+			continue // of an earlier attempt
+		}
+		return route[from]
+	}
+	return "lost"
+}
+
+func TestUDP(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		t.Parallel()
+		m := newMesh(t)
+		m.greet(":80")
+		m.greetUDP(53)
+		m.greetUDP(54)
+		gateway := m.startGateway()
+		c := m.config(mode)
+		c.UDPPorts = []relay.PortRange{{First: 53, Last: 53}}
+		node := m.startRelay(c)
+		for _, host := range []string{origin4, "[" + origin6 + "]"} {
+			one, two := m.udp(host+":53"), m.udp(host+":53")
+			for i := range 5 {
+				for j, conn := range []net.Conn{one, two} {
+					if way := m.ask(conn, fmt.Sprintf("%d %d", i, j)); way != "carried" {
+						t.Errorf("%s, datagram %d: %s", host, i, way)
+					}
+				}
+			}
+			if way := m.ask(one, strings.Repeat("x", 1200)); way != "carried" {
+				t.Errorf("%s, a large datagram: %s", host, way)
+			}
+			if way := m.ask(m.udp(host+":54"), "other port"); way != "forwarded" {
+				t.Errorf("%s, another port: %s", host, way)
+			}
+		}
+		if f := node.figures(); f.Relay.UDP.Now != 4 || f.Relay.UDP.Total != 4 || len(f.Relay.Clients) != 2 || f.Relay.Carried.Up == 0 {
+			t.Errorf("figures %+v", f.Relay)
+		}
+
+		// Where the gateway does not allow it, nothing goes another way.
+		c.Exclude = []netip.Prefix{netip.MustParsePrefix(origin4 + "/32")}
+		node.apply(c)
+		m.becomes("forwarded", origin4+":80")
+		if way := m.ask(m.udp(origin4+":53"), "excluded"); way != "forwarded" {
+			t.Errorf("an excluded target: %s", way)
+		}
+		c.Exclude, c.UDPPorts = nil, []relay.PortRange{{First: 53, Last: 54}}
+		node.apply(c)
+		m.becomes("carried", origin4+":80")
+		if way := m.ask(m.udp(origin4+":54"), "added"); way != "carried" {
+			t.Errorf("an added port: %s", way)
+		}
+
+		gateway.signal(syscall.SIGKILL)
+		m.becomes("forwarded", origin4+":80")
+		if way := m.ask(m.udp(origin4+":53"), "without a gateway"); way != "forwarded" {
+			t.Errorf("without a gateway: %s", way)
+		}
+	})
+}

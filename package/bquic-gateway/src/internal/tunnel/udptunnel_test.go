@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tunnel
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+	"github.com/quic-go/quic-go/quicvarint"
+)
+
+// connectUDP asks for a tunnel by a path.
+func connectUDP(t *testing.T, conn *http3.ClientConn, path, authorization string) (*http3.RequestStream, *http.Response) {
+	t.Helper()
+	str, err := conn.OpenRequestStream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse("https://gateway" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := http.Header{}
+	if authorization != "" {
+		h.Set("Proxy-Authorization", authorization)
+	}
+	if err := str.SendRequestHeader(&http.Request{Method: http.MethodConnect, Proto: UDP, Host: "gateway", URL: u, Header: h}); err != nil {
+		t.Fatal(err)
+	}
+	_ = str.SetReadDeadline(time.Now().Add(patience))
+	res, err := str.ReadResponse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return str, res
+}
+
+func echoUDP(t *testing.T) netip.AddrPort {
+	t.Helper()
+	pc, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { pc.Close() })
+	go func() {
+		b := make([]byte, 65536)
+		for {
+			n, from, err := pc.ReadFromUDPAddrPort(b)
+			if err != nil {
+				return
+			}
+			_, _ = pc.WriteToUDPAddrPort(b[:n], from)
+		}
+	}()
+	return pc.LocalAddr().(*net.UDPAddr).AddrPort()
+}
+
+func TestUDP(t *testing.T) {
+	h := &Handler{Token: token, Allow: loopback}
+	conn := serve(t, h)
+	echo := echoUDP(t)
+	str, res := connectUDP(t, conn, fmt.Sprintf("%s%s/%d/", udpPath, echo.Addr(), echo.Port()), "Bearer "+token)
+	if res.StatusCode != http.StatusOK || res.Header.Get("Capsule-Protocol") != "?1" {
+		t.Fatalf("%d, %v", res.StatusCode, res.Header)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	expect := func(want string) {
+		t.Helper()
+		got, err := str.ReceiveDatagram(ctx)
+		if err != nil || string(got) != "\x00"+want {
+			t.Fatalf("got %q, want %q, %v", got, want, err)
+		}
+	}
+	for _, text := range []string{"one", "", strings.Repeat("x", 1100)} {
+		if err := str.SendDatagram([]byte("\x00" + text)); err != nil {
+			t.Fatal(err)
+		}
+		expect(text)
+	}
+	// Another context is an extension's, and dropped.
+	if err := str.SendDatagram([]byte("\x02other")); err != nil {
+		t.Fatal(err)
+	}
+	// In a capsule, behind one of an unknown type.
+	capsule := quicvarint.Append(nil, 0x1fffff)
+	capsule = append(quicvarint.Append(capsule, 3), "abc"...)
+	capsule = append(quicvarint.Append(quicvarint.Append(capsule, 0), 8), "\x00capsule"...)
+	if _, err := str.Write(capsule); err != nil {
+		t.Fatal(err)
+	}
+	expect("capsule")
+	if s := h.Stats(); s.Open != 1 || s.Up != 3+1100+7 || s.Down != s.Up {
+		t.Errorf("stats %+v", s)
+	}
+	str.Close()
+	for deadline := time.Now().Add(patience); h.Stats().Open > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the tunnel stays open after its stream has ended")
+		}
+	}
+}
+
+func TestUDPIdle(t *testing.T) {
+	a, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	str := &silentStream{closed: make(chan struct{})}
+	begin := time.Now()
+	if err := SpliceUDP(t.Context(), a, nil, str, new(Bytes), 100*time.Millisecond); err != errIdle {
+		t.Errorf("ended with %v", err)
+	}
+	if took := time.Since(begin); took < 100*time.Millisecond {
+		t.Errorf("ended after %v", took)
+	}
+	if _, err := a.Write(nil); err == nil {
+		t.Error("the socket is open")
+	}
+}
+
+// A silentStream has nothing to say.
+type silentStream struct {
+	http3.Stream
+	closed chan struct{}
+}
+
+func (s *silentStream) Read([]byte) (int, error)         { <-s.closed; return 0, net.ErrClosed }
+func (s *silentStream) SendDatagram([]byte) error        { return nil }
+func (s *silentStream) CancelRead(quic.StreamErrorCode)  { close(s.closed) }
+func (s *silentStream) CancelWrite(quic.StreamErrorCode) {}
+func (s *silentStream) ReceiveDatagram(ctx context.Context) ([]byte, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestUDPTarget(t *testing.T) {
+	for path, want := range map[string]string{
+		udpPath + "192.0.2.1/53/":         "192.0.2.1:53",
+		udpPath + "a.example/53/":         "a.example:53",
+		udpPath + "2001%3Adb8%3A%3A1/53/": "[2001:db8::1]:53",
+		udpPath + "192.0.2.1/53":          "",
+		udpPath + "192.0.2.1/53/x":        "",
+		udpPath + "192.0.2.1/53/?q":       "",
+		udpPath + "/53/":                  "",
+		udpPath + "a%2Fb/53/":             "",
+		udpPath + "fe80%3A%3A1%25eth0/5/": "",
+		udpPath + "%5B%3A%3A1%5D/53/":     "",
+		"/other/192.0.2.1/53/":            "",
+		"/":                               "",
+	} {
+		u, err := url.ParseRequestURI(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := udpTarget(&http.Request{URL: u})
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%s: %q, %v", path, got, err)
+		}
+	}
+	r, err := UDPRequest("gateway:8443", "[2001:db8::1]:53", http.Header{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := udpTarget(r); got != "[2001:db8::1]:53" || err != nil || !bytes.Contains([]byte(r.URL.String()), []byte("2001%3Adb8%3A%3A1")) {
+		t.Errorf("%s: %q, %v", r.URL, got, err)
+	}
+}
