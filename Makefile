@@ -30,13 +30,13 @@ test: deps-test # everything that can be checked (20 minutes, root)
 test-%: deps-test # one part of test
 	scripts/test $*
 
-bench: deps-bench build # measurements of both packages, into results/ (30 minutes, root)
+bench: deps-bench build # the quick set of all measurements, and docs/results.md (30 minutes, root)
 	scripts/bench
 
 bench-browsers: deps-browsers # how often browsers acknowledge, into results/
 	scripts/bench browsers
 
-bench-%: deps-bench build # one measurement
+bench-%: deps-bench build # all of one measurement; bench-full: of all (a day)
 	scripts/bench $*
 
 lint: deps-lint # shell, Go, licence lines

@@ -137,10 +137,12 @@ config site
         self._urls[key] = f"https://{host}:{port}/data"
         return self._urls[key]
 
+    def status_socket(self, profile: str) -> pathlib.Path:
+        return self._sockets[f"gateway-{profile}"]
+
     def status(self, profile: str) -> dict[str, Any]:
-        socket = self._sockets[f"gateway-{profile}"]
         answer: dict[str, Any] = json.loads(
-            self.lab.run(self.mesh.gateway, str(BQUIC), "status", "--socket", str(socket))
+            self.lab.run(self.mesh.gateway, str(BQUIC), "status", "--socket", str(self.status_socket(profile)))
         )
         return answer
 
@@ -374,8 +376,9 @@ def kept_up(medium: Medium, run: Callable[[], Any], note: Callable[[str], None] 
         result = run()
         pressure = (cpu_waited() - waited) / (time.monotonic() - begun)
         window = medium.mark()
-        if isinstance(result, Download) and "window" in result.details:
-            window = result.details.pop("window")  # it looked itself
+        own = result.details if isinstance(result, Download) else result
+        if isinstance(own, dict) and "window" in own:
+            window = own.pop("window")  # it looked itself
         window["cpu_pressure"] = pressure
         if window["lag_ms"] < LAG_LIMIT_MS:
             return result, window, discarded

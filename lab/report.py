@@ -24,6 +24,8 @@ EXPERIMENTS = [
     ("interactive", "make bench-interactive", ["interactive"]),
     ("neighbour", "make bench-neighbour", ["neighbour"]),
     ("bquic", "make bench-bquic", []),
+    ("bquic_mesh", "make bench-bquic-mesh", ["bquic-mesh"]),
+    ("fairness", "make bench-fairness", ["fairness"]),
 ]
 
 

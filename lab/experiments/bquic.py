@@ -5,7 +5,7 @@
 The paper (BQUIC, WCNC 2019) measured 20 to 31 % more throughput than the QUIC
 of Chromium 2018 in an 802.11n mesh. Here all contenders download the same file
 over the same emulated media, in turn, and each gets the medium's seeds in the
-same order. Besides: whether one flow leaves its half to one TCP flow.
+same order.
 
 Writes results/bquic.json (rows: lab/results.py). An interrupted run goes on
 where it stopped as long as the measured binary and the options are the same.
@@ -15,12 +15,10 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import pathlib
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -33,6 +31,7 @@ from lab.topology import Mesh  # noqa: E402
 
 RESULTS = ROOT / "results/bquic.json"
 UNFINISHED = ROOT / "build/lab/bquic.json"
+QUICK_RESULTS = ROOT / "build/lab/bquic-quick.json"
 
 CADDY_VERSION = "v2.11.9"
 CADDY = ROOT / f".cache/caddy-{CADDY_VERSION}/caddy"
@@ -46,13 +45,6 @@ MATRIX = [
     ("shallow", 1, 10_000_000),
 ]
 CONTENDERS = ["tcp", "standard", "bquic-2019", "bquic", "caddy-h3", "udp"]
-
-FAIRNESS = ["bquic", "standard"]  # each against one TCP CUBIC flow over 1 hop
-# mac80211 gives every flow a queue of its own; in a plain FIFO a greedy one can show.
-FAIRNESS_QUEUES = ["mac80211", "fifo"]
-FAIRNESS_SECONDS = 30.0
-FAIRNESS_START_SECONDS = 1.0  # both flows run by then
-ENDLESS_BYTES = 2 << 30  # more than the link carries in that time
 
 BUSY_PRESSURE = 0.5  # of the time; a run on a machine of its own has less on 2 cores
 
@@ -81,7 +73,7 @@ def same(row: Row, key: Row) -> bool:
     return all(row.get(k) == v for k, v in key.items())
 
 
-def downloads(args: argparse.Namespace, repetition: int, common: Row, rows: list[Row]) -> None:
+def downloads(args: argparse.Namespace, repetition: int, common: Row, rows: list[Row], path: pathlib.Path) -> None:
     for name, hops, size in MATRIX:
         size = size // 3 if args.quick else size
         keys = {
@@ -108,7 +100,7 @@ def downloads(args: argparse.Namespace, repetition: int, common: Row, rows: list
                     row = tried(lambda: measure.measure(servers, contender, runs[contender]))
                     row["stats"] = statistics_of(row.pop("details"))
                     rows.append({**keys[contender], **row, "seed": repetition, "commit": measure.commit()})
-                    results.write(UNFINISHED, rows)
+                    results.write(path, rows)
                     progress(f"{repetition}/{args.repetitions} {name} {hops} hop{'s' * (hops > 1)} {contender}:"
                              f" {row['mbps']:.1f} Mbit/s, lag {row['lag_ms']:.2f} ms")
 
@@ -134,78 +126,9 @@ def statistics_of(details: Row) -> Row:
     return kept
 
 
-def fairness(args: argparse.Namespace, repetition: int, common: Row, rows: list[Row]) -> None:
-    seconds = 10.0 if args.quick else FAIRNESS_SECONDS
-    for queues in FAIRNESS_QUEUES:
-        for contender in FAIRNESS:
-            key = {"kind": "fairness", "medium": "wifi", "hops": 1, "ap": queues, "contender": contender,
-                   "against": "tcp", "repetition": repetition, "seconds": seconds, **common}
-            if any(same(row, key) for row in rows):
-                continue
-            with namespaces.Lab() as lab:
-                mesh = Mesh(lab, medium.WIFI, 1, seed=repetition, ap=queues)
-                servers = measure.Servers(lab, mesh, 1000)
-                with open(servers.root / "endless", "wb") as file:
-                    file.truncate(ENDLESS_BYTES)  # sparse
-                (own, tcp), window, discarded = measure.kept_up(
-                    mesh.medium, lambda: share(servers, contender, seconds)
-                )
-            jain = (own + tcp) ** 2 / (2 * (own**2 + tcp**2))
-            row = {
-                **key, "mbps": round(own, 3), "mbps_tcp": round(tcp, 3), "jain": round(jain, 4),
-                "data_per_ack": None, "ipt_below_100us": None, "ampdu": round(window["down"]["mpdus_per_ampdu"], 4),
-                "lag_ms": round(window["lag_ms"], 4), "cpu_pressure": round(window["cpu_pressure"], 4),
-                "retries": discarded, "seed": repetition,
-                "commit": measure.commit(),
-            }
-            rows.append(row)
-            results.write(UNFINISHED, rows)
-            progress(f"{repetition}/{args.repetitions} fairness, {queues}: {contender} {own:.1f} and tcp {tcp:.1f} Mbit/s,"
-                     f" Jain index {jain:.3f}")
-
-
-def share(servers: measure.Servers, contender: str, seconds: float) -> tuple[float, float]:
-    """Mbit/s (IP bytes) of a contender and of a TCP flow that run side by side."""
-    lab, phone = servers.lab, servers.mesh.phone
-    url = servers.gateway(contender).replace("/data", "/endless")
-    port = url.split(":")[2].split("/")[0]
-    lab.run(phone, "nft", "-f", "-", stdin=f"""
-table inet count {{
-	counter own_flow {{ }}
-	counter tcp_flow {{ }}
-	chain in {{
-		type filter hook input priority 0;
-		udp sport {port} counter name own_flow
-		tcp sport {port} counter name tcp_flow
-	}}
-}}""")
-
-    def counted() -> dict[str, int]:
-        listed = json.loads(lab.run(phone, "nft", "-j", "list", "counters"))["nftables"]
-        return {e["counter"]["name"]: e["counter"]["bytes"] for e in listed if "counter" in e}
-
-    flows = [
-        lab.start(phone, str(measure.BQUIC), "fetch", "--profile", contender, "--insecure", "--json", url, log="a.log"),
-        lab.start(phone, "curl", "-sS", "--insecure", "--noproxy", "*", "-o", "/dev/null", url, log="b.log"),
-    ]
-    try:
-        time.sleep(FAIRNESS_START_SECONDS)
-        before, start = counted(), time.monotonic()
-        time.sleep(seconds)
-        after, took = counted(), time.monotonic() - start
-        if any(flow.poll() is not None for flow in flows):
-            raise namespaces.Failed(f"a flow ended early: {lab.tail('a.log')} {lab.tail('b.log')}")
-    finally:
-        for flow in flows:
-            namespaces.stop(flow)
-        lab.run(phone, "nft", "delete", "table", "inet", "count")
-        time.sleep(1)  # what is on its way arrives
-    own, tcp = ((after[k] - before[k]) * 8 / took / 1e6 for k in ("own_flow", "tcp_flow"))
-    return own, tcp
-
-
 def report(rows: list[Row]) -> str:
     """Medians with their spread, and what is to be shown."""
+    rows = [r for r in rows if r["kind"] == "download"]
     def of(name: str, hops: int, contender: str) -> list[Row]:
         return [r for r in rows if r["kind"] == "download" and
                 (r["medium"], r["hops"], r["contender"]) == (name, hops, contender)]
@@ -237,18 +160,6 @@ def report(rows: list[Row]) -> str:
     if busy:
         text += (f"\n\n{busy} of {len(rows)} runs shared the machine with other work (some process waited for a CPU in more"
                  f" than {BUSY_PRESSURE:.0%} of the time): the ends may have been slower than the medium.")
-    fair = [r for r in rows if r["kind"] == "fairness"]
-    if fair:
-        text += "\n\n" + results.table(
-            ["side by side, 1 hop", "against", "queues", "Mbit/s", "tcp Mbit/s", "Jain (least, median)"],
-            [
-                [c, "tcp", q, number(median(some, "mbps")), number(median(some, "mbps_tcp")),
-                 f"{min(results.figures(some, 'jain')):.3f}, {number(median(some, 'jain'), '.3f')}"]
-                for c in FAIRNESS for q in FAIRNESS_QUEUES
-                if (some := [r for r in fair if (r["contender"], r["ap"]) == (c, q)])
-            ],
-        )
-
     def ratio(name: str, hops: int, base: str) -> float | None:
         a, b = median(of(name, hops, "bquic"), "mbps"), median(of(name, hops, base), "mbps")
         return a / b if a and b else None
@@ -260,9 +171,6 @@ def report(rows: list[Row]) -> str:
         *((f"{name}: bquic / standard", ratio(name, 1, "standard"), 0.98) for name in ("wired", "lossy", "shallow")),
         (f"bquic-2019, RTT 20 ms: data packets per ACK after the first {ACK_AFTER}",
          data_per_ack_later(of("wired", 1, "bquic-2019")), 9.0),
-        *((f"fairness of bquic, {q}: least Jain index",
-           min((r["jain"] for r in fair if (r["contender"], r["ap"]) == ("bquic", q)), default=None), 0.9)
-          for q in FAIRNESS_QUEUES),
     ]
     text += "\n\n" + results.table(
         ["target", "is", "shall be", ""],
@@ -301,12 +209,12 @@ def main() -> int:
     namespaces.exit_on_signals()
     medium.build()
     common = {"binary": digest(measure.BQUIC), "quick": args.quick}
-    rows = [] if args.restart else [r for r in results.read(UNFINISHED) if same(r, common)]
+    path = QUICK_RESULTS if args.quick else UNFINISHED
+    rows = [] if args.restart else [r for r in results.read(path) if same(r, common)]
     if rows:
         progress(f"goes on after {len(rows)} rows of an interrupted run")
     for repetition in range(1, args.repetitions + 1):
-        downloads(args, repetition, common, rows)
-        fairness(args, repetition, common, rows)
+        downloads(args, repetition, common, rows, path)
     print(report(rows))
     if not args.quick:
         results.write(RESULTS, rows)

@@ -302,13 +302,3 @@ def test_what_a_killed_lab_left_is_removed() -> None:
     namespaces.remove_stale()
     assert not os.path.exists(f"/run/netns/{name}")
     assert not list(pathlib.Path("/tmp").glob(f"lab{process.pid}-*"))
-
-
-@pytest.mark.parametrize("contender", ["bquic", "standard"])
-def test_side_by_side_with_tcp(lab: namespaces.Lab, contender: str) -> None:
-    experiment = load("lab/experiments/bquic.py")
-    servers = measure.Servers(lab, Mesh(lab, medium.WIFI), 1000)
-    with open(servers.root / "endless", "wb") as file:
-        file.truncate(experiment.ENDLESS_BYTES)
-    (own, tcp), _, _ = measure.kept_up(servers.mesh.medium, lambda: experiment.share(servers, contender, 3))
-    assert own > 1 and tcp > 1 and own + tcp < 65

@@ -57,6 +57,10 @@ constexpr uint32_t MPDU_BYTES = 1538; // 1500 and the headers of LLC, QoS data, 
 // three at -76: neighbours decode HT MCS7, and all of up to 4 hops sense one another.
 constexpr double NODE_DISTANCE_M = 15;
 constexpr double TX_POWER_DBM = 20;
+// The strangers on the chain's first channel stand beside its middle, in everybody's range.
+constexpr double STRANGER_DISTANCE_M = 8;
+constexpr uint32_t STRANGER_PACKET_BYTES = 1500;
+constexpr uint16_t STRANGER_PROTOCOL = 0x88b5; // EtherType for local experiments, IEEE 802
 
 struct Options
 {
@@ -71,6 +75,7 @@ struct Options
     int channels = 1;
     std::string ap = "mac80211";
     double loss = 0;
+    double interferenceMbps = 0;
     double delayMs = 0;
     int queue = 100;
     int seed = 1;
@@ -148,6 +153,8 @@ class Medium
 
   private:
     void BuildChain();
+    void AddStrangers(Ptr<YansWifiChannel> channel);
+    void Disturb(Ptr<NetDevice> from, Address to);
     void BuildAccessPoint();
     void BuildWired();
 
@@ -180,6 +187,7 @@ class Medium
     double m_secondAt = 0;
     double m_markAt = 0;
     uint32_t m_associated = 0;
+    Ptr<ExponentialRandomVariable> m_gap; // between packets of the strangers, s
 };
 
 double
@@ -438,24 +446,27 @@ Medium::BuildChain()
 
     End& client = AddEnd(nodes.Get(0), address(right[0]), UP);
     End& gateway = AddEnd(nodes.Get(hops), address(left[hops]), DOWN);
-    client.send = [this, port = right[0], next = address(left[1])](Ptr<Packet> p, Mac48Address, uint16_t protocol) {
+    client.send = [port = right[0], next = address(left[1])](Ptr<Packet> p, Mac48Address, uint16_t protocol) {
         port->Send(p, next, protocol);
     };
-    gateway.send = [this, port = left[hops], next = address(right[hops - 1])](Ptr<Packet> p, Mac48Address, uint16_t protocol) {
-        port->Send(p, next, protocol);
+    // The wire behind the gateway: it delays, and has no other limit.
+    Time delay = MicroSeconds(m_options.delayMs * 1000);
+    gateway.send = [delay, port = left[hops], next = address(right[hops - 1])](Ptr<Packet> p, Mac48Address, uint16_t protocol) {
+        Simulator::Schedule(delay, &Port::Send, port, p, next, protocol);
     };
 
     for (uint32_t i = 0; i <= hops; i++)
     {
         Mac48Address fromLeft = i > 0 ? address(right[i - 1]) : Mac48Address();
-        auto receive = [this, i, hops, fromLeft, &client, &gateway, l = left[i], r = right[i],
+        auto receive = [this, i, hops, delay, fromLeft, &client, &gateway, l = left[i], r = right[i],
                         nextRight = i < hops ? address(left[i + 1]) : Mac48Address(),
                         nextLeft = i > 0 ? address(right[i - 1]) : Mac48Address()](
                            Ptr<NetDevice>, Ptr<const Packet> packet, uint16_t protocol, const Address& from) {
             bool up = i > 0 && Mac48Address::ConvertFrom(from) == fromLeft;
             if (up && i == hops)
             {
-                ToTap(gateway, packet, protocol, client.address, gateway.address);
+                Simulator::Schedule(delay, &Medium::ToTap, this, std::ref(gateway), packet, protocol, client.address,
+                                    gateway.address);
             }
             else if (up)
             {
@@ -483,7 +494,39 @@ Medium::BuildChain()
                      });
         }
     }
+    if (m_options.interferenceMbps > 0)
+    {
+        AddStrangers(channels[0]);
+    }
     Simulator::Schedule(MilliSeconds(1), &Medium::Ready, this);
+}
+
+/// Two nodes of another network: one sends packets to the other, at random times.
+void
+Medium::AddStrangers(Ptr<YansWifiChannel> channel)
+{
+    NodeContainer nodes;
+    nodes.Create(2);
+    double middle = m_options.hops * NODE_DISTANCE_M / 2;
+    auto positions = CreateObject<ListPositionAllocator>();
+    positions->Add(Vector(middle, STRANGER_DISTANCE_M, 0));
+    positions->Add(Vector(middle, 2 * STRANGER_DISTANCE_M, 0));
+    MobilityHelper mobility;
+    mobility.SetPositionAllocator(positions);
+    mobility.Install(nodes);
+    WifiMacHelper mac;
+    mac.SetType("ns3::AdhocWifiMac");
+    NetDeviceContainer devices = Wifi().Install(Phy(channel), mac, nodes);
+    m_gap = CreateObject<ExponentialRandomVariable>();
+    m_gap->SetAttribute("Mean", DoubleValue(STRANGER_PACKET_BYTES * 8 / (m_options.interferenceMbps * 1e6)));
+    Disturb(devices.Get(0), devices.Get(1)->GetAddress());
+}
+
+void
+Medium::Disturb(Ptr<NetDevice> from, Address to)
+{
+    from->Send(Create<Packet>(STRANGER_PACKET_BYTES), to, STRANGER_PROTOCOL);
+    Simulator::Schedule(Seconds(m_gap->GetValue()), &Medium::Disturb, this, from, to);
 }
 
 /// Taps: the access point's, then one per station.
@@ -745,6 +788,9 @@ WiFi:
   --channels N       1, or 2: hops of the chain alternate between two    [1]
   --ap QUEUE         mac80211 (fq_codel per station, airtime fairness)
                      or fifo (512 packets)                               [mac80211]
+  --interference MBPS  what a stranger's network offers on the channel
+                     (the first of two) of a chain, at random times      [0]
+  --delay MS         of a chain: one way, of a wire behind the gateway   [0]
 Wired:
   --delay MS         one way                                             [0]
   --queue PACKETS    drop-tail buffer                                    [100]
@@ -814,8 +860,8 @@ Parse(int argc, char** argv)
         {"tap", 1, nullptr, 't'},      {"standard", 1, nullptr, 'S'}, {"mcs", 1, nullptr, 'm'},
         {"streams", 1, nullptr, 'n'},  {"width", 1, nullptr, 'W'},    {"channels", 1, nullptr, 'c'},
         {"ap", 1, nullptr, 'a'},       {"delay", 1, nullptr, 'd'},    {"queue", 1, nullptr, 'q'},
-        {"loss", 1, nullptr, 'l'},     {"seed", 1, nullptr, 'r'},     {"help", 0, nullptr, '?' + 1},
-        {nullptr, 0, nullptr, 0},
+        {"loss", 1, nullptr, 'l'},     {"seed", 1, nullptr, 'r'},     {"interference", 1, nullptr, 'i'},
+        {"help", 0, nullptr, '?' + 1}, {nullptr, 0, nullptr, 0},
     };
     int index = 0;
     int c;
@@ -869,6 +915,9 @@ Parse(int argc, char** argv)
         case 'q':
             o.queue = Integer(flag, optarg, 1, 100'000);
             break;
+        case 'i':
+            o.interferenceMbps = Number(flag, optarg, 0, 1000);
+            break;
         case 'l':
             o.loss = Number(flag, optarg, 0, 1);
             break;
@@ -889,6 +938,14 @@ Parse(int argc, char** argv)
     if ((o.hops > 0) + (o.stations > 0) + !o.wired.empty() != 1)
     {
         Usage("one of --hops, --stations, --wired is needed (see --help)");
+    }
+    if (o.hops == 0 && o.interferenceMbps > 0)
+    {
+        Usage("--interference: only with --hops");
+    }
+    if (o.stations > 0 && o.delayMs > 0)
+    {
+        Usage("--delay: not with --stations");
     }
     size_t ends = o.stations > 0 ? 1 + o.stations : 2;
     if (o.taps.size() != ends)

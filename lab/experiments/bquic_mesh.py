@@ -1,0 +1,268 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""How much faster a 10 MB download is with BQUIC, in meshes of 1 to 5 hops.
+
+The paper (BQUIC, WCNC 2019, table III): over 802.11n, 34.8 to 43.8 Mbit/s (26 %)
+and 42.4 to 52.3 (23 %) in the lab; 20 to 31 % more in a production mesh of 1 to
+5 hops; 89 % of packets leave less than 100 us after the one before, instead of
+18 %. Thesis 2019, table 6.5: 7 to 28 % with an Internet path behind the mesh;
+TCP 12 to 53 % faster than the QUIC of then. ModQUIC: 1 to 4 % over QUIC.
+
+Here: one axis at a time around 3 hops on one channel, 802.11n MCS7 at 20 MHz,
+no strangers, 20 ms of RTT behind the gateway. The server stands at the end of
+those 20 ms. "bquic-x2" loads two halves at once by two connections (the
+thesis's H2-Parallel). The interference is a stranger's network that offers
+10 Mbit/s of single packets on the (first) channel. Every repetition is one seed
+and one medium for all contenders, which take turns.
+
+Writes results/bquic-mesh.json (rows: lab/realtime.py) and
+docs/results/bquic-mesh.svg. An interrupted run goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from lab import measure, medium, namespaces, realtime, results, traces  # noqa: E402
+from lab.measure import Download, Servers  # noqa: E402
+from lab.results import Row, median, number  # noqa: E402
+from lab.simulation import interval  # noqa: E402
+from lab.topology import Mesh  # noqa: E402
+
+RESULTS = ROOT / "results/bquic-mesh.json"
+QUICK_RESULTS = ROOT / "build/lab/bquic-mesh.json"
+FIGURE = ROOT / "docs/results/bquic-mesh.svg"
+
+CENTRE: Row = {"hops": 3, "channels": 1, "mcs": 7, "interference_mbps": 0, "rtt_ms": 20}
+AXES: list[Row] = [
+    {}, {"hops": 1}, {"hops": 2}, {"hops": 4}, {"hops": 5}, {"channels": 2}, {"mcs": 15},
+    {"interference_mbps": 10}, {"rtt_ms": 0}, {"rtt_ms": 45},
+]
+QUICK_AXES: list[Row] = [{}, {"hops": 1}, {"interference_mbps": 10}, {"rtt_ms": 0}]
+CONTENDERS = ["tcp", "standard", "bquic-2019", "bquic-thesis", "modquic", "bquic", "bquic-x2"]
+QUICK_CONTENDERS = ["tcp", "standard", "bquic-2019", "bquic"]
+BYTES, QUICK_BYTES = 10_000_000, 4_000_000
+MBPS = {7: 60, 15: 110}  # about what one hop carries
+FIGURES = ("mbps", "seconds", "size")
+
+# Of the centre, once: what figures 3 and 4 of the paper show.
+TRACED = ["tcp", "standard", "bquic-2019", "bquic"]
+SEQUENCE_SECONDS = 0.1  # of packets and acknowledgements, from the middle of the transfer
+DATA_BYTES = 600  # packets at least that large are data, smaller ones acknowledgements
+
+
+def kind(setting: Row) -> medium.Kind:
+    flags = ["--mcs", str(setting["mcs"] % 8), "--streams", str(setting["mcs"] // 8 + 1), "--width", "20",
+             "--channels", str(setting["channels"]), "--delay", str(setting["rtt_ms"] / 2)]
+    if setting["interference_mbps"]:
+        flags += ["--interference", str(setting["interference_mbps"])]
+    return medium.Kind("wifi", tuple(flags), MBPS[setting["mcs"]], wireless=True)
+
+
+def two_connections(profile: str) -> Callable[[Servers], Download]:
+    """Each loads one half; from the start of the first to the end of the last."""
+
+    def run(servers: Servers) -> Download:
+        half = servers.root / "half"
+        if not half.exists():
+            half.write_bytes((servers.root / "data").read_bytes()[: servers.size // 2])
+        url = servers.gateway(profile).replace("/data", "/half")
+        config, name = servers.config(profile)
+        command = [str(measure.BQUIC), "fetch", "--config", str(config), "--profile", name, "--insecure", "--json", url]
+        answers: list[Row] = []
+        errors: list[Exception] = []
+
+        def fetch() -> None:
+            try:
+                answers.append(json.loads(servers.lab.run(servers.mesh.phone, *command, timeout=measure.RUN_SECONDS)))
+            except Exception as error:  # of a thread: told below
+                errors.append(error)
+
+        threads = [threading.Thread(target=fetch) for _ in range(2)]
+        start = time.monotonic()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        seconds = time.monotonic() - start
+        if errors:
+            raise errors[0]
+        size = sum(a["bytes"] for a in answers)
+        if size != servers.size // 2 * 2:
+            raise namespaces.Failed(f"{size} bytes arrived, not the {servers.size} that were served")
+        return Download(
+            mbps=size * 8 / seconds / 1e6, bytes=size, seconds=seconds,
+            data_per_ack=sum(a["stats"]["packets_received"] for a in answers)
+            / max(1, sum(a["stats"]["acks_sent"] for a in answers)))
+
+    return run
+
+
+def runs() -> dict[str, Callable[[Servers], Download]]:
+    profiles = ("standard", "bquic-2019", "bquic-thesis", "modquic", "bquic")
+    return {"tcp": measure.tcp, **{p: measure.bquic(p) for p in profiles}, "bquic-x2": two_connections("bquic")}
+
+
+def download(servers: Servers, contender: str) -> Row:
+    row = measure.measure(servers, contender, runs()[contender])
+    details = row.pop("details")
+    gateway = details.get("gateway", {}).get("stats", {})
+    wire = row.pop("wire")
+    # What is a parameter comes from the setting.
+    for key in ("hops", "medium", "ap", "bytes", "contender"):
+        row.pop(key)
+    return {
+        **row, "busy": wire["busy"], "retried_share": round(wire["retried"] / max(1, wire["mpdus"]), 4),
+        "slow_start_ms": round(gateway["slow_start_ns"] / 1e6, 2) if gateway else None,
+        "slow_start_packets": round(gateway["slow_start_cwnd_bytes"] / 1452) if gateway else None,
+        "lost": gateway.get("packets_lost"),
+        "inter_packet_time_us_log2": gateway.get("inter_packet_time_us_log2"),
+    }
+
+
+def traced(servers: Servers, contender: str) -> Row:
+    """A download with all its packets and its window: it is drawn, not compared."""
+    url = servers.gateway("standard" if contender == "tcp" else contender)
+    port = int(url.split(":")[2].split("/")[0])
+    sample = (traces.tcp_window(servers.lab, servers.mesh.gateway, port) if contender == "tcp"
+              else traces.quic_window(servers.status_socket(contender)))
+    capture = traces.Capture(servers.lab, servers.mesh.gateway, "mesh", Mesh.GATEWAY)
+    with traces.watched(sample) as samples:
+        row = download(servers, contender)
+    packets = capture.packets()
+    start = packets[0].seconds
+    middle = start + row["seconds"] / 2
+    sequence, number_of = [], 0
+    for p in packets:
+        number_of += p.down and p.size >= DATA_BYTES
+        if middle <= p.seconds < middle + SEQUENCE_SECONDS and (p.down == (p.size >= DATA_BYTES)):
+            sequence.append([round((p.seconds - middle) * 1e3, 3), number_of if p.down else -1])
+    return {**row, "sequence_ms": sequence,
+            "window_s": [[round(s.seconds - start, 3), s.window] for s in samples if s.seconds >= start]}
+
+
+def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
+    campaign = realtime.Campaign("bquic-mesh", args, path, FIGURES)
+    axes, contenders, size = (QUICK_AXES, QUICK_CONTENDERS, QUICK_BYTES) if args.quick else (AXES, CONTENDERS, BYTES)
+    wanted = []
+    for repetition in range(1, args.repetitions + 1):
+        for axis in axes:
+            key = {"kind": "download", **CENTRE, **axis, "size": size, "repetition": repetition}
+            wanted.append((key, contenders, download, describe(axis)))
+    wanted.append(({"kind": "trace", **CENTRE, "size": size, "repetition": 1}, TRACED, traced, "traces"))
+    for i, (key, names, one, what) in enumerate(wanted, 1):
+        missing = campaign.missing(key, names)
+        if not missing:
+            continue
+        with namespaces.Lab() as lab:
+            servers = Servers(lab, Mesh(lab, kind(key), key["hops"], seed=key["repetition"]), size)
+            for contender in missing:
+                campaign.add(key, contender, lambda: one(servers, contender),
+                             f"{i}/{len(wanted)} {what}: {{contender}} {{mbps:.2f}} Mbit/s")
+    return campaign.rows
+
+
+def describe(axis: Row) -> str:
+    words = {"hops": "{} hops", "channels": "{} channels", "mcs": "MCS{}", "interference_mbps": "{} Mbit/s of strangers",
+             "rtt_ms": "{} ms to the origin"}
+    text = ", ".join(words[k].format(v) for k, v in axis.items()) or "centre: 3 hops, MCS7, 20 ms"
+    return text.replace("1 hops", "1 hop")
+
+
+def of(rows: list[Row], axis: Row, contender: str) -> list[Row]:
+    key = {"kind": "download", **CENTRE, **axis, "contender": contender}
+    return [r for r in rows if all(r[k] == v for k, v in key.items())]
+
+
+def report(rows: list[Row]) -> str:
+    lines = []
+    for axis in AXES:
+        stock = of(rows, axis, "standard")
+        for contender in CONTENDERS:
+            some = of(rows, axis, contender)
+            if not some:
+                continue
+            gain = realtime.gains(rows, lambda r: r in stock, lambda r: r in some, "mbps")
+            lines.append([
+                describe(axis), contender, "{:.2f} ({:.2f}-{:.2f})".format(*interval(results.figures(some, "mbps"))),
+                "{:.3f} ({:.3f}-{:.3f})".format(*interval(gain)) if gain else "-",
+                number(median(some, "data_per_ack")), number(median(some, "ipt_below_100us"), ".0%"),
+                number(median(some, "ampdu")), number(median(some, "slow_start_packets"), ".0f"),
+                number(median(some, "lost"), ".0f"), str(len(some))])
+    text = results.table(
+        ["one axis at a time", "contender", "Mbit/s", "/standard", "data/ACK", "<100us", "MPDU/A-MPDU",
+         "window after slow start", "lost", "runs"], lines)
+    return text + "\n\n" + realtime.notes(rows)
+
+
+def draw(rows: list[Row]) -> None:
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "bquic-mesh"  # the same figure for the same rows
+    from matplotlib import pyplot
+
+    figure, ((speed, sizes), (times, window), *sequences) = pyplot.subplots(4, 2, figsize=(9, 13))
+    axes = [a for a in AXES if of(rows, a, "standard")]
+    for k, contender in enumerate(CONTENDERS):
+        found = [(i, interval(results.figures(some, "mbps")), interval(results.figures(some, "ampdu")))
+                 for i, a in enumerate(axes) if (some := of(rows, a, contender))]
+        for ax, which in ((speed, 1), (sizes, 2)):
+            if found:
+                at = [f[0] + 0.11 * (k - 3) for f in found]
+                middle = [f[which][0] for f in found]
+                ax.errorbar(at, middle, yerr=[[f[which][0] - f[which][1] for f in found], [f[which][2] - f[which][0] for f in found]],
+                            fmt="o", markersize=3, capsize=2, label=contender)
+    for ax, title in ((speed, "Mbit/s (median, 95 %)"), (sizes, "MPDUs in an A-MPDU")):
+        ax.set_xticks(range(len(axes)), [describe(a).replace("centre: 3 hops, MCS7, 20 ms", "centre") for a in axes],
+                      fontsize=6, rotation=35, ha="right")
+        ax.set_title(title, fontsize=9)
+        ax.set_ylim(bottom=0)
+    speed.legend(fontsize=6)
+    # Figure 5 of the paper.
+    for contender in ("standard", "bquic-2019", "bquic"):
+        counts = [r["inter_packet_time_us_log2"] for r in of(rows, {}, contender)]
+        if counts:
+            total = [sum(c) for c in zip(*counts)]
+            times.step([2**i for i in range(len(total))], [sum(total[: i + 1]) / sum(total) for i in range(len(total))],
+                       where="post", label=contender)
+    times.set_xscale("log")
+    times.set_xlabel("time between packets at the sender, us", fontsize=8)
+    times.set_title("share of packets, centre", fontsize=9)
+    times.legend(fontsize=6)
+    # Figures 3 and 4.
+    shown = {r["contender"]: r for r in rows if r["kind"] == "trace"}
+    for contender in TRACED:
+        if contender in shown:
+            points = shown[contender]["window_s"]
+            window.plot([p[0] for p in points], [p[1] / 1e3 for p in points], label=contender)
+    window.set_title("congestion window, kB, over seconds, centre", fontsize=9)
+    window.legend(fontsize=6)
+    for ax, contender in zip([ax for pair in sequences for ax in pair], TRACED):
+        points = shown.get(contender, {}).get("sequence_ms", [])
+        sent = [p for p in points if p[1] >= 0]
+        if sent:
+            ax.plot([p[0] for p in sent], [p[1] - sent[0][1] for p in sent], ".", markersize=2)
+        ax.vlines([p[0] for p in points if p[1] < 0], *ax.get_ylim(), linewidth=0.5, color="grey")
+        ax.set_title(f"{contender}: packets sent, and ACKs (lines), over ms", fontsize=9)
+    figure.tight_layout()
+    FIGURE.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(FIGURE, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def main() -> int:
+    return realtime.main("bquic-mesh", __doc__ or "", (10, 3), RESULTS, QUICK_RESULTS, run, report, draw)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What a download leaves to others on the same link: BQUIC and stock QUIC beside TCP, and beside each other.
+
+The paper (BQUIC, WCNC 2019): over WiFi, TCP starves stock QUIC, while TCP and
+BQUIC share about equally; on a wire BQUIC is no more aggressive than QUIC.
+Thesis 2019, section 5.6: QUIC v39 takes twice what one TCP connection gets.
+
+Here: one QUIC download beside 1, 2 or 4 of TCP CUBIC from the same server, and
+bquic beside standard. "wifi" is 802.11n over one hop with mac80211's queues,
+which keep flows apart by themselves; "wifi, fifo" is one queue of 512 packets,
+as the papers' AP has; "wired" 50 Mbit/s, 20 ms, 100 packets. Counted in IP
+bytes at the receiver. "of its share" is 1 where it gets as much as the others
+in the mean; Jain's index is that of it and their mean.
+
+Writes results/fairness.json (rows: lab/realtime.py) and docs/results/fairness.svg.
+An interrupted run goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from lab import measure, medium, namespaces, realtime, results  # noqa: E402
+from lab.measure import Servers  # noqa: E402
+from lab.results import Row, median, number  # noqa: E402
+from lab.simulation import interval  # noqa: E402
+from lab.topology import Mesh  # noqa: E402
+
+RESULTS = ROOT / "results/fairness.json"
+QUICK_RESULTS = ROOT / "build/lab/fairness.json"
+FIGURE = ROOT / "docs/results/fairness.svg"
+
+# Name, medium, queues.
+MEDIA = {"wifi": ("wifi", "mac80211"), "wifi, fifo": ("wifi", "fifo"), "wired": ("wired", "mac80211")}
+# Who, beside whom, how many of these.
+PAIRS = [
+    ("bquic", "tcp", 1), ("standard", "tcp", 1), ("bquic", "standard", 1),
+    ("bquic", "tcp", 2), ("standard", "tcp", 2), ("bquic", "tcp", 4), ("standard", "tcp", 4),
+]
+QUICK_PAIRS = PAIRS[:3]
+SECONDS, QUICK_SECONDS = 30.0, 8.0
+START_SECONDS = 1.0  # all flows run by then
+ENDLESS_BYTES = 2 << 30  # more than the link carries in that time
+FIGURES = ("mbps", "mbps_others", "jain", "of_share", "seconds")
+
+
+def share(servers: Servers, contender: str, against: str, others: int, seconds: float) -> Row:
+    """Mbit/s (IP bytes) of a contender, and of the others together, that run side by side; the medium's window of that time."""
+    lab, phone = servers.lab, servers.mesh.phone
+    endless = servers.root / "endless"
+    if not endless.exists():
+        with open(endless, "wb") as file:
+            file.truncate(ENDLESS_BYTES)  # sparse
+    urls = {name: servers.gateway("standard" if name == "tcp" else name).replace("/data", "/endless")
+            for name in (contender, against)}
+    matches = {name: f"{'tcp' if name == 'tcp' else 'udp'} sport {url.split(':')[2].split('/')[0]}"
+               for name, url in urls.items()}
+    lab.run(phone, "nft", "-f", "-", stdin=f"""
+table inet count {{
+	counter own_flow {{ }}
+	counter others {{ }}
+	chain in {{
+		type filter hook input priority 0;
+		{matches[contender]} counter name own_flow
+		{matches[against]} counter name others
+	}}
+}}""")
+
+    def counted() -> dict[str, int]:
+        listed = json.loads(lab.run(phone, "nft", "-j", "list", "counters"))["nftables"]
+        return {e["counter"]["name"]: e["counter"]["bytes"] for e in listed if "counter" in e}
+
+    def command(name: str) -> list[str]:
+        if name == "tcp":
+            return ["curl", "-sS", "--insecure", "--noproxy", "*", "-o", "/dev/null", urls[name]]
+        return [str(measure.BQUIC), "fetch", "--profile", name, "--insecure", "--json", urls[name]]
+
+    flows = [lab.start(phone, *command(name), log="flow.log") for name in [contender] + [against] * others]
+    try:
+        time.sleep(START_SECONDS)
+        servers.mesh.medium.mark()
+        before, start = counted(), time.monotonic()
+        time.sleep(seconds)
+        after, took = counted(), time.monotonic() - start
+        window = servers.mesh.medium.mark()
+        if any(flow.poll() is not None for flow in flows):
+            raise namespaces.Failed(f"a flow ended early: {lab.tail('flow.log')}")
+    finally:
+        for flow in flows:
+            namespaces.stop(flow)
+        lab.run(phone, "nft", "delete", "table", "inet", "count")
+        namespaces.wait_until("the medium's queues to be empty", lambda: measure.silent(servers.mesh.medium), 60)
+    own, rest = ((after[k] - before[k]) * 8 / took / 1e6 for k in ("own_flow", "others"))
+    each = rest / others
+    return {
+        "mbps": round(own, 3), "mbps_others": round(rest, 3), "jain": round((own + each) ** 2 / (2 * (own**2 + each**2)), 4),
+        "of_share": round(own * (others + 1) / (own + rest), 4), "took_s": round(took, 3), "window": window,
+    }
+
+
+def measured(servers: Servers, contender: str, key: Row) -> Row:
+    row, window, discarded = measure.kept_up(
+        servers.mesh.medium, lambda: share(servers, contender, key["against"], key["others"], key["seconds"]))
+    return {**row, "lag_ms": round(window["lag_ms"], 4), "cpu_pressure": round(window["cpu_pressure"], 4), "retries": discarded}
+
+
+def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
+    campaign = realtime.Campaign("fairness", args, path, FIGURES)
+    pairs, seconds = (QUICK_PAIRS, QUICK_SECONDS) if args.quick else (PAIRS, SECONDS)
+    total = args.repetitions * len(MEDIA) * len(pairs)
+    done = 0
+    for repetition in range(1, args.repetitions + 1):
+        for name, (kind, queues) in MEDIA.items():
+            wanted = [
+                ({"medium": name, "against": against, "others": others, "seconds": seconds, "repetition": repetition}, who)
+                for who, against, others in pairs
+            ]
+            missing = [(key, who) for key, who in wanted if campaign.missing(key, [who])]
+            done += len(wanted) - len(missing)
+            if not missing:
+                continue
+            with namespaces.Lab() as lab:
+                servers = Servers(lab, Mesh(lab, medium.MEDIA[kind], 1, seed=repetition, ap=queues), 1000)
+                for key, who in missing:
+                    done += 1
+                    campaign.add(key, who, lambda: measured(servers, who, key),
+                                 f"{done}/{total} {name}: {{contender}} {{mbps:.1f}}, {{others}} x {{against}} {{mbps_others:.1f}} Mbit/s")
+    return campaign.rows
+
+
+def of(rows: list[Row], name: str, pair: tuple[str, str, int]) -> list[Row]:
+    return [r for r in rows if (r["medium"], r["contender"], r["against"], r["others"]) == (name, *pair)]
+
+
+def report(rows: list[Row]) -> str:
+    lines = [
+        [name, pair[0], f"{pair[2]} x {pair[1]}", number(median(some, "mbps")), number(median(some, "mbps_others")),
+         "{:.2f} ({:.2f}-{:.2f})".format(*interval(results.figures(some, "of_share"))),
+         f"{median(some, 'jain'):.3f} ({min(results.figures(some, 'jain')):.3f})", str(len(some))]
+        for name in MEDIA for pair in PAIRS if (some := of(rows, name, pair))
+    ]
+    return results.table(
+        ["medium", "flow", "beside", "Mbit/s", "others together", "of its share", "Jain (least)", "runs"], lines
+    ) + "\n\n" + realtime.notes(rows)
+
+
+def draw(rows: list[Row]) -> None:
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "fairness"  # the same figure for the same rows
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8, 3.6))
+    for k, name in enumerate(MEDIA):
+        found = [(i, interval(results.figures(some, "of_share"))) for i, pair in enumerate(PAIRS) if (some := of(rows, name, pair))]
+        axes.errorbar([i + 0.15 * (k - 1) for i, _ in found], [v[0] for _, v in found],
+                      yerr=[[v[0] - v[1] for _, v in found], [v[2] - v[0] for _, v in found]], fmt="o", capsize=3, label=name)
+    axes.axhline(1, linewidth=0.5, color="grey")
+    axes.set_xticks(range(len(PAIRS)), [f"{who}\nbeside {others}\n{against}" for who, against, others in PAIRS], fontsize=7)
+    axes.set_ylabel("of its share (1: fair)", fontsize=8)
+    axes.set_ylim(bottom=0)
+    axes.legend(fontsize=7)
+    figure.tight_layout()
+    FIGURE.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(FIGURE, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def main() -> int:
+    return realtime.main("fairness", __doc__ or "", (5, 1), RESULTS, QUICK_RESULTS, run, report, draw)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

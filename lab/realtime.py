@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Experiments in real time: their turns, their rows, and how an interrupted one goes on."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import sys
+from collections.abc import Callable, Iterable, Sequence
+
+from lab import medium, namespaces
+from lab.measure import BQUIC, REPOSITORY, TooSlow, commit, progress
+from lab.results import Row
+
+WIFIRRD = REPOSITORY / "build/wifirrd"
+BUSY_LOAD = 3.0  # load average; an experiment alone has 1 to 2
+
+# Every row has these besides the experiment's parameters and figures.
+COMMON: dict[str, tuple[type, ...]] = {
+    "contender": (str,), "repetition": (int,), "seed": (int,), "commit": (str,), "binary": (str,), "quick": (bool,),
+    "lag_ms": (int, float), "cpu_pressure": (int, float), "load": (int, float), "retries": (int,), "failures": (int,),
+}
+
+# One run of a contender: its figures, with lag_ms, cpu_pressure and retries.
+Run = Callable[[], Row]
+
+
+def binary() -> str:
+    """Of everything that is measured or measures: rows of other programs are not reused."""
+    sha = hashlib.sha256()
+    for path in (BQUIC, WIFIRRD, medium.BINARY):
+        with open(path, "rb") as file:
+            sha.update(hashlib.file_digest(file, "sha256").digest())
+    return sha.hexdigest()[:16]
+
+
+def check(row: Row, figures: Iterable[str]) -> None:
+    """Raises ValueError for a row that readers of the file would stumble over."""
+    for key, types in COMMON.items():
+        if not isinstance(row.get(key), types) or isinstance(row[key], bool) != (types == (bool,)):
+            raise ValueError(f"{key} is {row.get(key)!r}: {row}")
+    if not 0 <= row["lag_ms"] < medium.LAG_LIMIT_MS:
+        raise ValueError(f"the emulator lagged by {row['lag_ms']} ms: {row}")
+    for key in figures:
+        if isinstance(row.get(key), bool) or not isinstance(row.get(key), (int, float)) or not row[key] > 0:
+            raise ValueError(f"{key} is {row.get(key)!r}: {row}")
+
+
+class Campaign:
+    """The rows of one experiment, in a file that grows with each."""
+
+    def __init__(self, name: str, args: argparse.Namespace, path: pathlib.Path, figures: Sequence[str]) -> None:
+        """Figures are keys whose values must be positive numbers."""
+        self.name, self.path, self._figures = name, path, figures
+        self._known: Row = {"binary": binary(), "quick": args.quick}
+        self.rows = [] if args.restart else [r for r in read(path) if all(r.get(k) == v for k, v in self._known.items())]
+        if self.rows:
+            progress(f"{name}: goes on after {len(self.rows)} rows of an interrupted run")
+
+    def has(self, key: Row) -> bool:
+        return any(all(row.get(k) == v for k, v in key.items()) for row in self.rows)
+
+    def missing(self, key: Row, contenders: Sequence[str]) -> list[str]:
+        """Contenders that this setting (which has a repetition) still needs: another one first in every repetition."""
+        turn = key["repetition"] % len(contenders)
+        return [c for c in [*contenders[turn:], *contenders[:turn]] if not self.has({**key, "contender": c})]
+
+    def add(self, key: Row, contender: str, run: Run, say: str) -> None:
+        """Runs, once more after a failure (which the row then tells), and keeps the row. SAY, a format of it, is the progress."""
+        failures = 0
+        try:
+            result = run()
+        except TooSlow:
+            raise
+        except namespaces.Failed as error:
+            progress(f"  FAILED, once more: {error}")
+            failures = 1
+            result = run()
+        row: Row = {
+            **key, "contender": contender, **result, "failures": failures, "seed": key["repetition"],
+            "load": round(os.getloadavg()[0], 2), "commit": commit(), **self._known,
+        }
+        check(row, self._figures)
+        self.rows.append(row)
+        write(self.path, self.rows)
+        progress(f"{self.name} {say.format(**row)}, lag {row['lag_ms']:.2f} ms")
+
+
+def read(path: pathlib.Path) -> list[Row]:
+    rows: list[Row] = json.loads(path.read_text()) if path.exists() else []
+    return rows
+
+
+def write(path: pathlib.Path, rows: list[Row]) -> None:
+    """Replaces the file in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    part.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+    os.replace(part, path)
+
+
+def gains(rows: list[Row], base: Callable[[Row], bool], other: Callable[[Row], bool], key: str) -> list[float]:
+    """other / base of a figure, repetition by repetition."""
+    first = {row["repetition"]: row[key] for row in rows if base(row)}
+    return [row[key] / first[row["repetition"]] for row in rows if other(row) and row["repetition"] in first]
+
+
+def notes(rows: list[Row]) -> str:
+    """What a table of rows must be read with."""
+    text = (f"{len(rows)} runs; emulator's mean lag at most {max(r['lag_ms'] for r in rows):.2f} ms;"
+            f" {sum(r['retries'] for r in rows)} runs discarded for a lag of {medium.LAG_LIMIT_MS:g} ms or more,"
+            f" {sum(r['failures'] for r in rows)} repeated after a failure.")
+    busy = sum(r["load"] > BUSY_LOAD for r in rows)
+    if busy:
+        text += (f"\n{busy} of them on a machine with other work (load average above {BUSY_LOAD:g}, up to"
+                 f" {max(r['load'] for r in rows):.1f}).")
+    return text
+
+
+def main(
+    name: str, about: str, repetitions: tuple[int, int], results: pathlib.Path, quick_results: pathlib.Path,
+    run: Callable[[argparse.Namespace, pathlib.Path], list[Row]], report: Callable[[list[Row]], str],
+    draw: Callable[[list[Row]], None],
+) -> int:
+    """The command line that all experiments in real time have. REPETITIONS: of the full and the quick set."""
+    p = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--repetitions", type=int, help=f"of each run ({repetitions[0]}; quick: {repetitions[1]})")
+    p.add_argument("--quick", action="store_true", help="fewer settings and repetitions, into build/lab/ only")
+    p.add_argument("--restart", action="store_true", help="measures again what the results file has")
+    p.add_argument("--report", action="store_true", help="only prints the table and draws the figure of what there is")
+    args = p.parse_args()
+    if args.repetitions is None:
+        args.repetitions = repetitions[args.quick]
+    if args.repetitions < 1:
+        p.error("--repetitions: at least 1")
+    path = quick_results if args.quick else results
+    try:
+        if args.report:
+            rows = read(path)
+        else:
+            namespaces.exit_on_signals()
+            medium.build()
+            rows = run(args, path)
+    except namespaces.Failed as error:
+        sys.exit(f"{name}: {error}")
+    except KeyboardInterrupt:
+        return 130
+    if not rows:
+        sys.exit(f"{name}: no rows in {path.relative_to(REPOSITORY)}")
+    print(report(rows))
+    if not args.quick:
+        draw(rows)
+    return 0

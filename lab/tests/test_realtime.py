@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The experiments in real time: one small run of each kind, and their rows."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pathlib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
+
+from lab import measure, medium, namespaces, realtime, traces  # noqa: E402
+from lab.topology import Mesh  # noqa: E402
+
+
+@pytest.fixture(scope="module", autouse=True)
+def binaries() -> None:
+    medium.build()
+
+
+@pytest.fixture
+def lab() -> Iterator[namespaces.Lab]:
+    with namespaces.Lab() as it:
+        yield it
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    return {
+        "contender": "tcp", "repetition": 1, "seed": 1, "commit": "0", "binary": "0", "quick": False, "lag_ms": 0.1,
+        "cpu_pressure": 0.1, "load": 1.0, "retries": 0, "failures": 0, "mbps": 1.0, **changes,
+    }
+
+
+def campaign(tmp_path: pathlib.Path, restart: bool = False) -> realtime.Campaign:
+    return realtime.Campaign("test", argparse.Namespace(quick=False, restart=restart), tmp_path / "rows.json", ("mbps",))
+
+
+def test_schema() -> None:
+    realtime.check(row(), ("mbps",))
+    for bad in (row(lag_ms=5.0), row(mbps=0), row(mbps="fast"), row(quick=1), row(retries=None), row(repetition=True),
+                {k: v for k, v in row().items() if k != "load"}):
+        with pytest.raises(ValueError):
+            realtime.check(bad, ("mbps",))
+
+
+def test_an_interrupted_experiment_goes_on(tmp_path: pathlib.Path) -> None:
+    figures = {"mbps": 2.0, "lag_ms": 0.1, "cpu_pressure": 0.0, "retries": 0}
+    key = {"hops": 1, "repetition": 1}
+    first = campaign(tmp_path)
+    assert first.missing(key, ["a", "b", "c"]) == ["b", "c", "a"]  # another one first in each repetition
+    first.add(key, "b", lambda: figures, "{contender}")
+    again = campaign(tmp_path)
+    assert again.missing(key, ["a", "b", "c"]) == ["c", "a"]
+    assert again.missing({"hops": 2, "repetition": 1}, ["b"]) == ["b"]
+    assert campaign(tmp_path, restart=True).rows == []
+    # A row that the emulator lagged in, or without its figure, is not kept.
+    for bad in ({**figures, "lag_ms": 5.0}, {**figures, "mbps": None}):
+        with pytest.raises(ValueError):
+            again.add(key, "c", lambda: bad, "")
+    assert len(realtime.read(tmp_path / "rows.json")) == 1
+
+
+def test_a_failure_is_told(tmp_path: pathlib.Path) -> None:
+    answers: list[Any] = [namespaces.Failed("stalled"), {"mbps": 2.0, "lag_ms": 0.1, "cpu_pressure": 0.0, "retries": 0}]
+
+    def run() -> dict[str, Any]:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return dict(answer)
+
+    it = campaign(tmp_path)
+    it.add({"repetition": 1}, "a", run, "")
+    assert it.rows[0]["failures"] == 1 and "1 repeated after a failure" in realtime.notes(it.rows)
+
+
+def test_mesh(lab: namespaces.Lab) -> None:
+    """A download with its packets and its window, beside strangers, with a wire behind the gateway."""
+    experiment = importlib.import_module("bquic_mesh")
+    key = {**experiment.CENTRE, "hops": 1, "interference_mbps": 5, "rtt_ms": 40}
+    servers = measure.Servers(lab, Mesh(lab, experiment.kind(key), 1), 2_000_000)
+    row = experiment.traced(servers, "bquic")
+    assert 1 < row["mbps"] < 60 and row["lag_ms"] < medium.LAG_LIMIT_MS
+    assert row["handshake_ms"] >= 40
+    assert any(number > 0 for _, number in row["sequence_ms"]) and any(number < 0 for _, number in row["sequence_ms"])
+    assert max(window for _, window in row["window_s"]) > 40_000
+    # Both halves arrive by connections of their own.
+    row = experiment.download(servers, "bquic-x2")
+    assert 1 < row["mbps"] < 60
+    assert len([c for c in servers.status("bquic")["connections"] if c["stats"]["packets_sent"] > 500]) == 3
+
+
+def test_strangers_take_airtime(lab: namespaces.Lab) -> None:
+    experiment = importlib.import_module("bquic_mesh")
+    mesh = Mesh(lab, experiment.kind({**experiment.CENTRE, "hops": 1, "interference_mbps": 10}), 1)
+    mesh.medium.mark()
+    lab.run(mesh.phone, "sleep", "1")
+    window = mesh.medium.mark()
+    # 10 Mbit/s in single packets: 0.4 ms each with their ACK.
+    assert 0.15 < window["busy"] < 0.5
+    assert window["up"]["mpdus"] + window["down"]["mpdus"] < 10  # not ours
+
+
+def test_both_sides_see_the_same_packets(lab: namespaces.Lab) -> None:
+    mesh = Mesh(lab, medium.Kind("test", ("--delay", "30"), 60, wireless=True), 1)
+    servers = measure.Servers(lab, mesh, 500_000)
+    sent = traces.Capture(lab, mesh.gateway, "mesh", Mesh.GATEWAY)
+    received = traces.Capture(lab, mesh.node, "mesh", Mesh.GATEWAY)
+    measure.measure(servers, "tcp", measure.tcp)
+    out = {p.key: p for p in sent.packets() if p.down}
+    arrived = [p for p in received.packets() if p.down]
+    assert len(out) > 300 and len({p.key for p in arrived}) == len(arrived)
+    assert all(p.key in out for p in arrived)
+    assert all(0.03 < p.seconds - out[p.key].seconds < 2 for p in arrived)
+
+
+@pytest.mark.parametrize(("contender", "against", "others"), [("bquic", "tcp", 2), ("standard", "bquic", 1)])
+def test_side_by_side(lab: namespaces.Lab, contender: str, against: str, others: int) -> None:
+    experiment = importlib.import_module("fairness")
+    servers = measure.Servers(lab, Mesh(lab, medium.WIFI), 1000)
+    row, window, _ = measure.kept_up(servers.mesh.medium, lambda: experiment.share(servers, contender, against, others, 2))
+    assert row["mbps"] > 1 and row["mbps_others"] > 1 and row["mbps"] + row["mbps_others"] < 65
+    assert 0 < row["of_share"] < others + 1 and 0.5 <= row["jain"] <= 1
+    assert window["seconds"] > 1.5  # of the time that was measured

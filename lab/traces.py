@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens during a transfer: packets at both sides of the medium, and the sender's congestion window."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import pathlib
+import re
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from lab.namespaces import Failed, Lab, stop, wait_until
+
+CAPTURED_BYTES = 128  # of a packet: its headers, and what tells it from others
+NANOSECOND_PCAP = 0xA1B23C4D
+SAMPLE_SECONDS = 0.025  # of the congestion window
+
+
+@dataclasses.dataclass(frozen=True)
+class Packet:
+    seconds: float  # of this machine's clock, the same one on both sides
+    down: bool  # from the gateway
+    size: int  # IP bytes
+    key: bytes  # the same on both sides, and of no other packet
+
+
+class Capture:
+    """tcpdump on a device, of IPv4 that is TCP or UDP."""
+
+    def __init__(self, lab: Lab, namespace: str, device: str, gateway: str) -> None:
+        self._lab, self._gateway = lab, socket.inet_aton(gateway)
+        self._name = f"{namespace}-{len(lab.processes)}"
+        self.path = lab.dir / f"{self._name}.pcap"
+        self._process = lab.start(
+            namespace, "tcpdump", "-i", device, "-w", str(self.path), "-s", str(CAPTURED_BYTES), "-B", "16384",
+            "--time-stamp-precision=nano", "--immediate-mode", "-U", "-Z", "root", "ip and (tcp or udp)", log=f"{self._name}.log")
+        wait_until("tcpdump", lambda: "listening on" in self._log())
+
+    def _log(self) -> str:
+        if self._process.poll() is not None:
+            raise Failed(f"tcpdump ended: {self._lab.tail(f'{self._name}.log')}")
+        return self._lab.tail(f"{self._name}.log", 50)
+
+    def packets(self) -> list[Packet]:
+        """Ends it, when no more packets come."""
+        size = -1
+        while size != self.path.stat().st_size:
+            size = self.path.stat().st_size
+            time.sleep(0.3)
+        stop(self._process)
+        end = self._lab.tail(f"{self._name}.log", 50)
+        if "\n0 packets dropped by kernel" not in end:
+            raise Failed(f"tcpdump lost packets: {end}")
+        found = list(read_pcap(self.path, self._gateway))
+        self.path.unlink()
+        return found
+
+
+def read_pcap(path: pathlib.Path, gateway: bytes) -> Iterator[Packet]:
+    data = path.read_bytes()
+    if struct.unpack_from("<I", data)[0] != NANOSECOND_PCAP:
+        raise Failed(f"{path.name}: not a nanosecond pcap")
+    at = 24
+    while at + 16 <= len(data):
+        seconds, nanoseconds, captured, length = struct.unpack_from("<IIII", data, at)
+        frame = data[at + 16 : at + 16 + captured]
+        at += 16 + captured
+        # IP's identification, and all from the ports on: routers and AQM change neither.
+        yield Packet(seconds + nanoseconds / 1e9, frame[26:30] == gateway, length - 14, frame[18:20] + frame[34:])
+
+
+@dataclasses.dataclass
+class Sample:
+    seconds: float
+    window: int  # bytes
+    slow_start: bool
+    recovery: bool
+    app_limited: bool | None  # None: the sender does not tell
+    losses: int  # packets so far
+
+
+@contextlib.contextmanager
+def watched(sample: Callable[[], Sample | None]) -> Iterator[list[Sample]]:
+    """Samples until the end of the block."""
+    samples: list[Sample] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(SAMPLE_SECONDS):
+            with contextlib.suppress(OSError, Failed, json.JSONDecodeError):
+                one = sample()
+                if one:
+                    samples.append(one)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        over.set()
+        thread.join()
+
+
+def quic_window(status_socket: pathlib.Path) -> Callable[[], Sample | None]:
+    """Of the one live connection of a gateway. Recovery lasts for a smoothed RTT after a loss."""
+    last = {"losses": 0, "until": 0.0, "id": None}
+
+    def sample() -> Sample | None:
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(5)
+            s.connect(str(status_socket))
+            data = b""
+            while piece := s.recv(1 << 16):
+                data += piece
+        now = time.time()
+        live = [c for c in json.loads(data)["connections"] if not c["closed"]]
+        if not live or not live[0]["stats"]["packets_sent"]:
+            return None
+        stats: dict[str, Any] = live[0]["stats"]
+        if last["id"] != live[0]["remote"]:
+            last.update(id=live[0]["remote"], losses=0, until=0.0)
+        if stats["packets_lost"] > last["losses"]:
+            last.update(losses=stats["packets_lost"], until=now + stats["smoothed_rtt_ns"] / 1e9)
+        return Sample(now, stats["cwnd_bytes"], stats["slow_start_ns"] == 0, now < last["until"], None, stats["packets_lost"])
+
+    return sample
+
+
+def tcp_window(lab: Lab, namespace: str, port: int) -> Callable[[], Sample | None]:
+    """Of the connection that has sent most from that port, as the kernel tells (ss -i)."""
+
+    def sample() -> Sample | None:
+        text = lab.run(namespace, "ss", "-Htin", "state", "established", f"sport = :{port}")
+        now = time.time()
+        best: Sample | None = None
+        most = -1
+        for line in text.splitlines():
+            window = re.search(r"\bcwnd:(\d+)", line)
+            sent = re.search(r"\bbytes_sent:(\d+)", line)
+            size = re.search(r"\bmss:(\d+)", line)
+            if not window or not sent or not size or int(sent[1]) <= most:
+                continue
+            most = int(sent[1])
+            threshold = re.search(r"\bssthresh:(\d+)", line)
+            retransmitted = re.search(r"\bretrans:(\d+)/(\d+)", line)
+            best = Sample(
+                now, int(window[1]) * int(size[1]), threshold is None or int(window[1]) < int(threshold[1]),
+                bool(retransmitted and int(retransmitted[1])), " app_limited" in line,
+                int(retransmitted[2]) if retransmitted else 0)
+        return best
+
+    return sample
