@@ -38,7 +38,7 @@ var (
 	typeToken   = newType("text", parseToken)
 	typeHost    = newType("host name", parseHost)
 	typeOrigin  = newType("URL", parseOrigin)
-	typeDevice  = newType("device", parseDevice)
+	typeDevice  = newType("device", relay.ParseInterface)
 	typePin     = newType("sha256/...", cert.ParsePin)
 	typeProfile = newType("profile", func(s string) (string, error) { return s, nil }) // looked up later
 	typePorts   = newType("port or range", relay.ParsePortRange)
@@ -173,19 +173,6 @@ func parseOrigin(s string) (*url.URL, error) {
 		return u, checkPort(p)
 	}
 	return u, nil
-}
-
-// parseDevice reads the name of a network device: the kernel allows more
-// (dev_valid_name in net/core/dev.c), OpenWrt uses less.
-func parseDevice(s string) (string, error) {
-	ok := len(s) >= 1 && len(s) <= 15 && s != "." && s != ".."
-	for _, c := range []byte(s) {
-		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("._-", c) >= 0)
-	}
-	if !ok {
-		return "", fmt.Errorf("%q is no name of a device", s)
-	}
-	return s, nil
 }
 
 func parseLevel(s string) slog.Level {

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -152,8 +151,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("interface: none given")
 	}
 	for _, name := range c.Interfaces {
-		if !interfaceName.MatchString(name) {
-			return c, fmt.Errorf("interface: %q is no name of a device", name)
+		if _, err := ParseInterface(name); err != nil {
+			return c, fmt.Errorf("interface: %w", err)
 		}
 	}
 	for _, p := range c.Exclude {
@@ -200,9 +199,18 @@ func (s *settings) sameSession(o *settings) bool {
 		s.CAFile == o.CAFile && s.Token == o.Token && s.Burst == o.Burst
 }
 
-// interfaceName is what nft is given: the kernel allows more (dev_valid_name),
-// OpenWrt uses less.
-var interfaceName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,15}$`)
+// ParseInterface checks the name of a network device, which nft is given: the
+// kernel allows more (dev_valid_name in net/core/dev.c), OpenWrt uses less.
+func ParseInterface(s string) (string, error) {
+	ok := len(s) >= 1 && len(s) <= 15 && s != "." && s != ".."
+	for _, c := range []byte(s) {
+		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("._-", c) >= 0)
+	}
+	if !ok {
+		return "", fmt.Errorf("%q is no name of a device", s)
+	}
+	return s, nil
+}
 
 // tlsConfig is without ServerName where that is the gateway's host.
 func (c *Config) tlsConfig() (*tls.Config, error) {
