@@ -61,7 +61,7 @@ function luci(read, answers, config) {
 				return o;
 			},
 			taboption(tab, ...rest) { return self.option(...rest); },
-			render() { return Promise.resolve({}); },
+			render() { return Promise.resolve(E('div', {}, [])); },
 			lookupOption() { return []; }
 		};
 

@@ -183,6 +183,16 @@ test('relay: started with its own sections only', () => {
 	assert.deepEqual(command(lines), [ BQUIC, 'relay', '--config', `${env.TEST_RUN}/relay.conf` ], error);
 	assert.doesNotMatch(fs.readFileSync(`${env.TEST_RUN}/relay.conf`, 'utf8'), /config gateway/);
 	assert.deepEqual(lines.filter((l) => l[1] == 'device').map((l) => l[2]), [ 'br-lan', 'wlan0' ]);
+
+	const signals = (change) => {
+		Object.assign(sections.relay, change);
+		return init('bquic-gateway', 'reload_service', sections, { ...env, RUNNING: 'relay' }).lines
+			.filter((l) => l[0] == 'procd_send_signal').map((l) => l.slice(1).join(' '));
+	};
+	for (const change of [ {}, { exclude: '192.0.2.0/24' }, { interface: 'br-lan' }, { gateway: 'other.example:8443' } ])
+		assert.deepEqual(signals(change), [ 'bquic-gateway relay HUP' ], JSON.stringify(change));
+	for (const change of [ { port: '12444' }, { mode: 'tproxy' }, { connections: '2' }, { status_socket: '/tmp/r.sock' }, { metrics: '127.0.0.1:9465' } ])
+		assert.deepEqual(signals(change), [], JSON.stringify(change));
 });
 
 const hostile = [ '$(touch executed)', '`touch executed`', "'; touch executed; '", '"; touch executed; "', '<script>', '\\', '*', '&& touch executed' ];

@@ -49,7 +49,7 @@ function sources() {
 async function show(page, view, polls) {
 	await page.evaluate(async ([ view, polls ]) => {
 		const v = window.env.load(`view.bquic.${view}`);
-		document.body.append(v.render(await Promise.resolve(v.load?.()) ?? []));
+		document.body.append(await v.render(await Promise.resolve(v.load?.()) ?? []));
 		for (let i = 0; i < polls; i++)
 			for (const poll of window.env.polls)
 				await poll();
@@ -223,7 +223,7 @@ test('hostile status: nothing is executed, all is shown as it is', async () => {
 	const bad = structuredClone(config);
 	bad.wifirr.ap0.device = markup;
 
-	for (const view of [ 'overview', 'clients' ]) {
+	for (const view of [ 'overview', 'clients', 'relay' ]) {
 		const { page, errors } = await open(1200, { ...hostile, ...names }, bad);
 		await show(page, view, 3);
 		await harmless(page, errors, true);
@@ -247,7 +247,7 @@ test('status with fields missing, of other types, and with huge numbers', async 
 		answers.push(Object.fromEntries(Object.keys(recorded).map((k) => [ k, how() === undefined ? {} : how() ])),
 			{ 'bquic.status': { gateway: how(), relay: how() }, 'bquic.check': { mistakes: how() }, 'wifirr.status': { schedulers: [ how() ] }, 'wifirr.clients': { schedulers: [ how(), { device: 'x', clients: [ how() ] } ] } });
 	for (const answer of answers)
-		for (const view of [ 'overview', 'clients' ]) {
+		for (const view of [ 'overview', 'clients', 'relay' ]) {
 			const { page, errors } = await open(1200, { objects: [ 'bquic', 'wifirr' ], ...answer }, config);
 			await show(page, view, 2);
 			assert.doesNotMatch(await page.textContent('body'), /undefined|\[object|NaN/, JSON.stringify(answer).slice(0, 300));

@@ -52,6 +52,7 @@ async function options(view, config) {
 	}, { [config]: { x: { '.type': 'profile', '.name': 'x' } } });
 	const v = env.load(`view.bquic.${view}`);
 
+	v.state = () => null; /* what is below the form needs a browser */
 	await v.render(await v.load());
 
 	return env.sections;

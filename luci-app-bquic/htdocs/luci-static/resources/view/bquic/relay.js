@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
 'require bquic.common as common';
+'require bquic.graph as graph';
+'require bquic.table as table';
+'require dom';
 'require form';
 'require tools.widgets as widgets';
 'require uci';
 'require view';
+
+/* The values of a list option in the form: none, one or several. */
+function given(section, id, name) {
+	return [ section.formvalue(id, name) ?? [] ].flat().filter((v) => v);
+}
 
 return view.extend({
 	load() {
@@ -29,22 +37,25 @@ return view.extend({
 		o = s.taboption('general', form.Flag, 'enabled', _('Enabled'));
 		o.rmempty = false;
 
-		o = s.taboption('general', form.Value, 'gateway', _('Gateway'), _('Its host and port.'));
+		o = s.taboption('general', form.DynamicList, 'gateway', _('Gateways'), _('Host and port of each, in order of preference: the first that answers is used.'));
 		o.placeholder = 'gateway.example.org:8443';
 		o.validate = function(id, value) {
 			if (!value)
-				return this.section.formvalue(id, 'enabled') != '1' || _('A relay that is switched on needs a gateway.');
+				return this.section.formvalue(id, 'enabled') != '1' || given(this.section, id, 'gateway').length > 0 || _('A relay that is switched on needs a gateway.');
 
 			return /^(\[[0-9A-Fa-f:.]+\]|[^\s:[\]]+):[1-9][0-9]{0,4}$/.test(value) && +value.split(':').pop() < 65536 || _('Must be host:port.');
 		};
-		o.optional = false;
 		o.rmempty = true;
 
-		o = s.taboption('general', form.Value, 'pin', _('Pin'), _('The gateway’s key, as its page shows it. One of pin and authorities is needed.'));
+		o = s.taboption('general', form.DynamicList, 'pin', _('Pins'), _('The gateways’ keys, as their pages show them. Pins or authorities are needed.'));
 		o.placeholder = 'sha256/…';
 		o.validate = function(id, value) {
-			if (value && this.section.formvalue(id, 'ca'))
-				return _('Give a pin or authorities, not both.');
+			const pins = value || given(this.section, id, 'pin').length > 0, ca = this.section.formvalue(id, 'ca');
+
+			if (pins && ca)
+				return _('Give pins or authorities, not both.');
+			if (!pins && !ca && this.section.formvalue(id, 'enabled') == '1')
+				return _('A relay that is switched on needs a pin or authorities.');
 
 			return !value || /^sha256\/[A-Za-z0-9+/]{43}=$/.test(value) || _('Must be sha256/ and 44 characters of base64.');
 		};
@@ -59,13 +70,16 @@ return view.extend({
 		o = s.taboption('general', form.DynamicList, 'exclude', _('Except to'), _('Prefixes that are never relayed: for example what the mesh itself offers.'));
 		o.datatype = 'or(cidr,ipaddr("nomask"))';
 
+		o = s.taboption('general', form.DynamicList, 'exclude_port', _('Except ports'), _('TCP ports that are never relayed, or ranges of them: for example 25.'));
+		o.datatype = 'portrange';
+
 		o = s.taboption('general', form.DummyValue, '_test', _('Test'));
 		o.renderWidget = (id) => common.testButton(() => ({
-			url: `https://${m.lookupOption('gateway', id)[0].formvalue(id) ?? ''}/`,
-			pin: m.lookupOption('pin', id)[0].formvalue(id),
+			url: `https://${given(s, id, 'gateway')[0] ?? ''}/`,
+			pin: given(s, id, 'pin')[0],
 			profile: m.lookupOption('profile', id)[0].formvalue(id)
 		}));
-		o.description = _('Loads the gateway’s front page with this router’s own HTTP/3 client.');
+		o.description = _('Loads the first gateway’s front page with this router’s own HTTP/3 client.');
 
 		common.profileOption(s, 'advanced', 'profile', known, _('Profile'), _('Towards the gateway.'));
 
@@ -86,10 +100,44 @@ return view.extend({
 		o = s.taboption('advanced', form.Value, 'status_socket', _('Status socket'));
 		o.validate = common.absolutePath;
 		o.placeholder = '/var/run/bquic/relay.sock';
+		common.metricsOption(s, 'advanced', '127.0.0.1:9465');
 		common.logOptions(s, 'advanced');
 
 		common.profileSection(m, known);
 
-		return m.render().then((node) => E([], [ common.style(), node ]));
+		return m.render().then((node) => E([], [ common.style(), node, this.state() ]));
+	},
+
+	/* What the running relay tells: its gateways, and what each client has moved. */
+	state() {
+		const gateways = table.create([ { title: _('Gateway') }, { title: _('State') } ], _('No answer.'));
+		const clients = table.create([
+			{ title: _('Client') }, { title: _('Connections'), number: true }, { title: _('Sent'), number: true }, { title: _('Received'), number: true }
+		], _('No clients yet.'));
+		const node = E('div', { 'class': 'cbi-section', 'hidden': '' }, [
+			E('h3', {}, [ _('Now') ]), gateways.element, E('h3', {}, [ _('Clients') ]), clients.element
+		]);
+		const states = { up: _('connected'), away: _('away'), unused: _('not asked') };
+
+		common.every(2, () => common.status().catch(() => null).then((st) => {
+			const list = (name) => (Array.isArray(st?.relay?.[name]) ? st.relay[name] : []).filter((x) => x);
+			const row = (c, name) => ({
+				key: name,
+				cells: [ name, common.text(c.connections), graph.format(graph.sane(c.sent), 'B'), graph.format(graph.sane(c.received), 'B') ]
+			});
+
+			node.hidden = !st?.relay;
+			gateways.update(list('gateways').map((g) => ({
+				key: common.text(g.address),
+				active: g.state == 'up',
+				cells: [ common.text(g.address), [ states[g.state] ?? common.text(g.state), g.error ? common.text(g.error) : null ].filter((x) => x).join(': ') ]
+			})));
+			clients.update([
+				...list('clients').map((c) => row(c, common.text(c.address))),
+				...graph.sane(st?.relay?.others?.sent) || graph.sane(st?.relay?.others?.received) ? [ row(st.relay.others, _('all others')) ] : []
+			]);
+		}));
+
+		return node;
 	}
 });
