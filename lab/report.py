@@ -25,6 +25,7 @@ EXPERIMENTS = [
     ("neighbour", "make bench-neighbour", ["neighbour"]),
     ("bquic", "make bench-bquic", []),
     ("bquic_mesh", "make bench-bquic-mesh", ["bquic-mesh"]),
+    ("page_load", "make bench-page-load", ["page-load"]),
     ("fairness", "make bench-fairness", ["fairness"]),
 ]
 

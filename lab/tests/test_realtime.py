@@ -15,7 +15,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
-from lab import measure, medium, namespaces, realtime, traces  # noqa: E402
+from lab import measure, medium, namespaces, pages, realtime, traces  # noqa: E402
 from lab.topology import Mesh  # noqa: E402
 
 
@@ -128,3 +128,22 @@ def test_side_by_side(lab: namespaces.Lab, contender: str, against: str, others:
     assert row["mbps"] > 1 and row["mbps_others"] > 1 and row["mbps"] + row["mbps_others"] < 65
     assert 0 < row["of_share"] < others + 1 and 0.5 <= row["jain"] <= 1
     assert window["seconds"] > 1.5  # of the time that was measured
+
+
+def test_pages_have_their_size(tmp_path: pathlib.Path) -> None:
+    for name in pages.PAGES:
+        files = list((tmp_path / pages.write(tmp_path, name).strip("/")).iterdir())
+        assert (len(files), sum(f.stat().st_size for f in files)) == (pages.objects(name), pages.size(name))
+
+
+def test_chromium_loads_a_page(lab: namespaces.Lab) -> None:
+    """By HTTP/3 from two addresses, and by TCP through the relay."""
+    experiment = importlib.import_module("page_load")
+    servers = measure.Servers(lab, Mesh(lab, medium.WIFI, 1), 1000)
+    lab.run(servers.mesh.gateway, "ip", "addr", "add", f"{experiment.SECOND_ADDRESS}/32", "dev", "mesh")
+    for contender, connections in (("h3-bquic", 2), ("relay-bquic", 1)):
+        with experiment.browser(servers, contender) as (chromium, url):
+            row = experiment.load(servers, chromium, contender, url, "twitter", connections)
+        assert row["objects"] == 16 and 20 < row["ms"] < 60_000
+    # Each address had a connection, of the first page and of the second.
+    assert len([c for c in servers.status("bquic")["connections"] if c["stats"]["packets_sent"] > 20]) >= 3
