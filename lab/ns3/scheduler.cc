@@ -25,6 +25,7 @@ namespace
 // wifirrd's defaults: files/etc/config/wifirr
 constexpr unsigned WEIGHT_ACTIVE = 256;
 constexpr unsigned WEIGHT_WAITING = 1;
+constexpr unsigned WEIGHT_NO_DEMAND = 16; // wanted_weight() of airtime.c: the geometric middle
 constexpr double TRICKLE_KBIT = 20;
 constexpr unsigned RTS_BYTES = 500;
 constexpr unsigned RTS_OFF = 65535;
@@ -93,13 +94,16 @@ StationScheduler::StationScheduler(const Options& options, Ptr<ApQueue> queue, P
     }
     else if (form == "wifirr-htb")
     {
-        queue->SetShaper(std::make_unique<Shaper>(stations, OPEN, [] {
+        policy_config config;
+        policy_defaults(&config, POLICY_BACKLOG);
+        unsigned slotMs = options.slotMs ? options.slotMs : config.slot_ms;
+        queue->SetShaper(std::make_unique<Shaper>(stations, OPEN, [slotMs] {
             // waiting for a turn is no congestion
             auto leaf = CreateObject<FqCoDelQueueDisc>();
             leaf->SetAttribute("MaxSize", StringValue(std::to_string(LEAF_PACKETS) + "p"));
             leaf->SetAttribute("Flows", UintegerValue(32));
             leaf->SetAttribute("Target", StringValue("50ms"));
-            leaf->SetAttribute("Interval", StringValue("1600ms"));
+            leaf->SetAttribute("Interval", StringValue(std::to_string(slotMs) + "ms"));
             leaf->SetQuantum(1514);
             return leaf;
         }), 1);
@@ -226,7 +230,9 @@ StationScheduler::Apply()
             }
             else
             {
-                m_queue->SetWeight(i, IsWaiting(i) ? WEIGHT_WAITING : WEIGHT_ACTIVE);
+                m_queue->SetWeight(i, !IsWaiting(i)                 ? WEIGHT_ACTIVE
+                                      : m_policy->client[i].demand ? WEIGHT_WAITING
+                                                                   : WEIGHT_NO_DEMAND);
             }
         }
     }

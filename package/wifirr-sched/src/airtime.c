@@ -63,7 +63,13 @@ static uint16_t wanted_weight(const struct wifirr *w, uint16_t id)
 	case POLICY_ACTIVE:
 		return w->config.weight_active;
 	default:
-		return w->config.weight_waiting;
+		/*
+		 * What goes to clients without demand are mostly ACKs for what
+		 * they send: at the low weight uploads come to a halt, at full
+		 * weight they crowd out the downloads (docs/lab.md).
+		 */
+		return w->policy.client[id].demand ? w->config.weight_waiting :
+		       middle(w->config.weight_active, w->config.weight_waiting);
 	}
 }
 
@@ -176,7 +182,8 @@ static void take_over(struct wifirr *w, struct airtime_station *station,
 {
 	bool remains = seen->associated_at < killed_before &&
 		       (seen->weight == w->config.weight_waiting ||
-			seen->weight == w->config.weight_active);
+			seen->weight == w->config.weight_active ||
+			seen->weight == middle(w->config.weight_active, w->config.weight_waiting));
 
 	station->associated_at = seen->associated_at;
 	station->bytes_before = seen->tx_bytes;

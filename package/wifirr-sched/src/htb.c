@@ -97,13 +97,7 @@ static uint32_t soon_rate(const struct policy_config *policy)
 /* Halfway, geometrically, between the trickle and soon_rate(). */
 static uint32_t next_rate(const struct policy_config *policy)
 {
-	uint64_t product = (uint64_t)htb.trickle_bps * soon_rate(policy);
-	uint64_t root = 0;
-
-	for (uint64_t bit = 1ULL << 31; bit; bit >>= 1)
-		if ((root + bit) * (root + bit) <= product)
-			root += bit;
-	return root;
+	return middle(htb.trickle_bps, soon_rate(policy));
 }
 
 /* Time for which one packet at this rate puts a class to sleep. */

@@ -58,6 +58,17 @@ uint64_t now_ms(void)
 	return t.tv_sec * 1000ULL + t.tv_nsec / 1000000;
 }
 
+uint32_t middle(uint32_t a, uint32_t b)
+{
+	uint64_t product = (uint64_t)a * b;
+	uint64_t root = 0;
+
+	for (uint64_t bit = 1ULL << 31; bit; bit >>= 1)
+		if ((root + bit) * (root + bit) <= product)
+			root += bit;
+	return root;
+}
+
 static uint64_t now_ns(void)
 {
 	struct timespec t;
@@ -530,7 +541,7 @@ static void usage(void)
 	       "                        staggered; paper: all clients, in fixed groups)\n"
 	       "  --engage E            auto, always or dry-run (auto: only when it can help)\n"
 	       "  --active K            clients at full speed at a time, 1..512 (3; paper: 5)\n"
-	       "  --slot MS             a client's turn, 10..60000 ms (1600)\n"
+	       "  --slot MS             a client's turn, 10..60000 ms (2400; paper: 1600)\n"
 	       "  --trickle KBIT        rate of a waiting client, kbit/s, htb only (20; paper: 100)\n"
 	       "  --rate KBIT           rate of the link, kbit/s, htb only (expected throughput of\n"
 	       "                        the stations; must be given where there is none)\n"
@@ -544,7 +555,7 @@ static void usage(void)
 	       "  --always ADDR         never throttle this client (MAC or IP; may be repeated)\n"
 	       "  --ignore ADDR         the same, and its demand does not count (may be repeated)\n"
 	       "  --exempt-voice        never throttle DSCP EF and VOICE-ADMIT, htb only\n"
-	       "  --options FILE        more of these options, a line each, such as slot=1600; SIGHUP\n"
+	       "  --options FILE        more of these options, a line each, such as slot=2400; SIGHUP\n"
 	       "                        reads it again\n"
 	       "  --control PATH        control socket (/var/run/wifirr/NAME.sock)\n"
 	       "  --verbose             say more; twice: every change\n"

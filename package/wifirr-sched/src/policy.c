@@ -13,7 +13,7 @@ void policy_defaults(struct policy_config *config, enum policy_mode mode)
 		.mode = mode,
 		.engage = POLICY_AUTO,
 		.active = mode == POLICY_PAPER ? 5 : 3,
-		.slot_ms = 1600,
+		.slot_ms = mode == POLICY_PAPER ? 1600 : 2400,
 		.demand_bytes = 3000,
 		.demand_bps = 60000,
 		.busy_permille = 500,
@@ -220,6 +220,14 @@ static bool can_help(struct policy *p, int busy)
 	/* a little below the threshold is no reason to let go again */
 	int threshold = p->engaged ? config->busy_permille * 3 / 4 : config->busy_permille;
 
+	/*
+	 * The last few of a crowd: serving them first still keeps the others'
+	 * uploads from filling a channel that is seen to be busy.
+	 */
+	if (p->engaged && strict && count > 0 && count <= config->active && busy > threshold) {
+		set_reason(p, POLICY_REASON_DEMAND_BUSY, busy, threshold);
+		return true;
+	}
 	if (count <= config->active) {
 		set_reason(p, POLICY_REASON_FEW_DEMAND, count, config->active);
 		return false;
@@ -242,7 +250,8 @@ static void decide_engagement(struct policy *p, int busy)
 	unsigned delay = p->config.engage_delay_ms;
 	uint64_t held;
 
-	if (p->config.engage == POLICY_ALWAYS && wanted)
+	/* a channel seen to be busy has been so for as long as the survey averages, about a second */
+	if (wanted && (p->config.engage == POLICY_ALWAYS || busy >= 0))
 		delay = 0;
 	if (p->paused) {
 		set_reason(p, POLICY_REASON_PAUSED, 0, 0);

@@ -45,7 +45,7 @@ struct policy_config {
 	unsigned demand_bytes;		/* more than this waiting is demand */
 	unsigned demand_bps;		/* more than this delivered (average over 0.5 s) is demand; bit/s */
 	unsigned busy_permille;		/* auto: the channel must be busier than this, where it is known */
-	unsigned engage_delay_ms;	/* auto: engage after conditions held this long; every mode: release likewise */
+	unsigned engage_delay_ms;	/* auto, no survey: engage after demand lasted this long; always: release likewise */
 	unsigned tick_ms;		/* longest time between samples while engaged */
 	unsigned idle_tick_ms;		/* and while not */
 	/*

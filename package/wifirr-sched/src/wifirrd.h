@@ -83,7 +83,8 @@ struct wifirr;
  * How clients are slowed down. All calls come from the main thread and must
  * return within milliseconds. Levels are in w->policy.client[id].level,
  * w->policy.engaged and dry-run are resolved into them already; airtime gives
- * POLICY_OPEN and POLICY_ACTIVE full weight, the rest the low one.
+ * POLICY_OPEN and POLICY_ACTIVE full weight, the rest the low one, and those of
+ * the rest without demand something between.
  */
 struct backend {
 	const char *name;
@@ -134,6 +135,8 @@ struct wifirr {
 
 /* Monotonic time. */
 uint64_t now_ms(void);
+/* The geometric middle, rounded down. */
+uint32_t middle(uint32_t a, uint32_t b);
 
 /* To syslog's levels (LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO, LOG_DEBUG) on stderr. */
 void logmsg(int priority, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -285,7 +285,80 @@ static void gives_up(void)
 	CHECK(now - quiet <= 1500);
 }
 
-/* Auto engages after the delay, not before, and for the reasons it gives. */
+static void demand_of(unsigned first, unsigned end, uint32_t waiting)
+{
+	for (unsigned id = first; id < end; id++)
+		policy_sample(&p, id, waiting, 0);
+}
+
+/* The last clients of a crowd are served first as long as the channel is busy; a few from the start are no crowd. */
+static void last_few(void)
+{
+	struct policy_config config;
+	uint64_t now = 0;
+
+	memset(&p, 0, sizeof(p));
+	policy_defaults(&config, POLICY_BACKLOG);
+	policy_init(&p, &config);
+	for (unsigned i = 0; i < 20; i++)
+		policy_add(&p, 0);
+	for (; now < 5000; now = p.wake_at) {
+		demand_of(0, config.active, 9000);
+		policy_tick(&p, now, 900);
+		CHECK(!p.engaged && p.reason == POLICY_REASON_FEW_DEMAND);
+	}
+	for (uint64_t end = now + 5000; now < end; now = p.wake_at) {
+		demand_of(0, 20, 9000);
+		policy_tick(&p, now, 900);
+	}
+	CHECK(p.engaged);
+	for (uint64_t end = now + 30000; now < end; now = p.wake_at) {
+		demand_of(0, 2, 9000);
+		demand_of(2, 20, 0);
+		policy_tick(&p, now, 900);
+		CHECK(p.engaged);
+	}
+	CHECK(p.active == 2 && p.client[0].level == POLICY_ACTIVE && p.client[1].level == POLICY_ACTIVE);
+	CHECK(p.reason == POLICY_REASON_DEMAND_BUSY && count_level(POLICY_WAITING) == 18);
+	/* a newcomer does not wait: places are free */
+	demand_of(2, 3, 9000);
+	policy_tick(&p, now, 900);
+	CHECK(p.client[2].level == POLICY_ACTIVE);
+	/* busy with others' traffic, or not busy: no reason to stay */
+	if (rnd(2)) {
+		for (uint64_t end = now + config.engage_delay_ms + 2 * config.tick_ms; now < end; now = p.wake_at) {
+			demand_of(0, 20, 0);
+			policy_tick(&p, now, 900);
+		}
+	} else {
+		for (uint64_t end = now + config.engage_delay_ms + 2 * config.tick_ms; now < end; now = p.wake_at) {
+			demand_of(0, 2, 9000);
+			demand_of(2, 20, 0);
+			policy_tick(&p, now, config.busy_permille / 2);
+		}
+	}
+	CHECK(!p.engaged && count_level(POLICY_OPEN) == 20);
+}
+
+/* Without a survey auto engages after the delay, not before. */
+static void engagement_by_demand(void)
+{
+	struct policy_config config;
+	uint64_t now;
+
+	memset(&p, 0, sizeof(p));
+	policy_defaults(&config, POLICY_BACKLOG);
+	policy_init(&p, &config);
+	for (unsigned i = 0; i < 6; i++)
+		policy_add(&p, 0);
+	for (now = 0; now < 20000 && !p.engaged; now += 100) {
+		demand_of(0, 6, 9000);
+		policy_tick(&p, now, POLICY_BUSY_UNKNOWN);
+	}
+	CHECK(p.engaged && now - 100 == config.engage_delay_ms && p.reason == POLICY_REASON_DEMAND);
+}
+
+/* With a survey auto engages when it says so, and for the reasons it gives. */
 static void engagement(void)
 {
 	struct policy_config config;
@@ -311,7 +384,7 @@ static void engagement(void)
 		else if (!since)
 			since = now;
 	}
-	CHECK(p.engaged && now - 100 - since == config.engage_delay_ms);
+	CHECK(p.engaged && now - 100 == since);
 	CHECK(p.reason == POLICY_REASON_DEMAND_BUSY);
 	policy_explain(&p, why, sizeof(why));
 	CHECK(strstr(why, "800"));
@@ -358,6 +431,8 @@ int main(int argc, char **argv)
 		few();
 		gives_up();
 		engagement();
+		engagement_by_demand();
+		last_few();
 	}
 	printf("policy: %lu seeds passed\n", last - first + 1);
 	return 0;

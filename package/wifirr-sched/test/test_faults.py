@@ -215,7 +215,7 @@ def test_hangup_pause_resume(bed):
 
 def test_options_change_under_load_without_a_gap(tmp_path):
     """The turns go on with the new options: never more than a slot without them. Half of the changes may meet a machine that stalls."""
-    slot, gaps = 1.6, []
+    slot, gaps = 2.4, []
     with Bed(6, rate_kbit=20000) as bed:
         file = tmp_path / "options"
         file.write_text("rate=18000\n")
@@ -256,7 +256,7 @@ def test_options_change_under_load_without_a_gap(tmp_path):
             daemon.process.send_signal(signal.SIGHUP)
             wait_for(lambda: daemon.text().count("the options from before go on") == 2, "the second complaint")
             wait_for(lambda: daemon.status().get("throttling"), "turns", 40)
-            assert daemon.status()["backend"] == "htb" and daemon.status()["slot_ms"] == 1600
+            assert daemon.status()["backend"] == "htb" and daemon.status()["slot_ms"] == 2400
             # other clients: those of the IP layer
             file.write_text("rate=18000\nmatch=ip\n")
             daemon.process.send_signal(signal.SIGHUP)

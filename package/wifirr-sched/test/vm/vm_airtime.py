@@ -10,7 +10,7 @@ import pytest
 from wifi import Bed, Load, wait_for
 
 STATIONS = 4
-FULL, LOW = 256, 1
+FULL, LOW, MIDDLE = 256, 1, 16  # MIDDLE: waits, but has no demand
 RTS = 500
 NL80211_CMD_SET_WIPHY, NL80211_CMD_SET_STATION = 2, 18
 OPTIONS = "--backend", "airtime", "--engage", "always", "--active", "1", "--rts", str(RTS)
@@ -116,11 +116,12 @@ def test_messages_are_those_of_iw(bed, daemon):
         bed.ap("iw", "phy", "phy0", "set", "rts", str(RTS))
         bed.ap("iw", "phy", "phy0", "set", "rts", "off")
         for s in bed.stations:
-            for weight in LOW, FULL:
+            for weight in LOW, MIDDLE, FULL:
                 bed.ap("iw", "dev", "wlan0", "station", "set", s.mac, "airtime_weight", str(weight))
     theirs = set(capture.messages(family))
-    assert len(theirs) == 2 + 2 * STATIONS
-    assert ours == theirs
+    assert len(theirs) == 2 + 3 * STATIONS
+    # each had its turn and waited for it; not each was without demand meanwhile
+    assert ours <= theirs and len(ours) >= 2 + 2 * STATIONS
 
 
 def test_weights_and_rts_are_given_back(bed, daemon):
@@ -182,7 +183,7 @@ def test_steps_aside_for_another_program(bed):
 
     def other_program():
         bed.ap("iw", "dev", "wlan0", "station", "set", bed.stations[0].mac, "airtime_weight", "77")
-        return d.status()["backend"] == "htb"
+        return d.status().get("backend") == "htb"  # none while it changes
     with Load(bed, bed.stations, 100):
         wait_turns(bed)
         wait_for(other_program, "fallback to htb")
