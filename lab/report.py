@@ -9,15 +9,19 @@ import importlib
 import json
 import pathlib
 import sys
+from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
 OUTPUT = ROOT / "docs/results.md"
 
-# Module in lab/experiments (its docstring says what the paper did and what is
-# done here, its RESULTS where the rows are, its report() makes the tables),
-# the command, the figures in docs/results.
+# Module in lab/experiments, the command, the figures in docs/results. A module has
+# - a docstring: a title, what the paper did, what is done here;
+# - RESULTS: where its rows are (and QUICK_RESULTS those of --quick);
+# - report(rows): its tables as text; WHY_NOT: said where one reads "not reproduced";
+# - paper(rows), where a paper has figures: lines of what, the paper's figure, the one
+#   measured here and a verdict: better, reproduced, not reproduced or "not run yet".
 EXPERIMENTS = [
     ("dense_download", "make bench-dense-download", [
         "dense-download", "dense-download-ends", "dense-download-11n", "dense-download-stations", "dense-download-paper"]),
@@ -29,6 +33,46 @@ EXPERIMENTS = [
     ("fairness", "make bench-fairness", ["fairness"]),
 ]
 
+# The papers' results that no experiment above has a line for yet: what, figure, command to come.
+NOT_RUN = [
+    ("BQUIC over QUIC, 10 MB, 802.11n, 1 hop (WCNC table III: lab, Android and Raspberry Pi)", "+26 %, +23 %", "make bench-bquic-mesh"),
+    ("BQUIC over QUIC, 10 MB, mesh of 1 hop", "+30 %", "make bench-bquic-mesh"),
+    ("BQUIC over QUIC, 10 MB, mesh of 3 hops", "+20 %, +28 %", "make bench-bquic-mesh"),
+    ("BQUIC over QUIC, 10 MB, mesh of 4 hops", "+29 %", "make bench-bquic-mesh"),
+    ("BQUIC over QUIC, 10 MB, mesh of 5 hops", "+31 %", "make bench-bquic-mesh"),
+    ("BQUIC over QUIC, wire only (thesis)", "+5 %", "make bench-bquic-mesh"),
+    ("BQUIC over QUIC, mesh and Internet path, 7 clients (thesis)", "+7 to +28 %; -21 % on a lossy 15 km link", "make bench-bquic-mesh"),
+    ("TCP over stock QUIC, the same mesh", "+12 to +53 %", "make bench-bquic-mesh"),
+    ("packets less than 100 us apart at the sender: QUIC, BQUIC", "18 %, 89 %", "make bench-bquic-mesh"),
+    ("page load time, 11 pages (WCNC table II)", "-5 % (small) to -25 % (large)", "make bench-page-load"),
+    ("H2-Parallel, 2 connections, page load at 2 % loss", "-53 %", "make bench-page-load"),
+    ("fairness over WiFi: TCP and BQUIC share about equally, TCP starves stock QUIC", "equal", "make bench-fairness"),
+    ("ModQUIC over QUIC, throughput, loopback", "+36 %", "make bench-bquic-mesh"),
+    ("ModQUIC over QUIC, 10 Mbit/s, 0 to 5 % loss", "+1 to +4 %", "make bench-bquic-mesh"),
+    ("flow classifier: random forest, C4.5", "97.5 %, 95 %; 323,000 flows a second", "none"),
+]
+
+
+def rows_of(module: Any, quick: bool) -> tuple[pathlib.Path, list[dict[str, Any]]]:
+    path = module.RESULTS
+    if quick and getattr(module, "QUICK_RESULTS", path).exists():
+        path = module.QUICK_RESULTS
+    return path, json.loads(path.read_text()) if path.exists() else []
+
+
+def papers(quick: bool) -> str:
+    """One line for each of the papers' results, whether it came out or not."""
+    lines = []
+    for name, command, _ in EXPERIMENTS:
+        module = importlib.import_module(name)
+        if hasattr(module, "paper"):
+            lines += [[*line, command] for line in module.paper(rows_of(module, quick)[1])]
+    told = {line[0] for line in lines}
+    lines += [[what, figure, "-", "not run yet", command] for what, figure, command in NOT_RUN if what not in told]
+    table = "| result | paper | here | verdict | command |\n|---|---|---|---|---|\n"
+    return "## The papers' results\n\n" + table + "".join(
+        f"| {what} | {figure} | {here} | {verdict} | `{command}` |\n" for what, figure, here, verdict, command in lines)
+
 
 def section(module_name: str, command: str, figures: list[str], quick: bool) -> str:
     module = importlib.import_module(module_name)
@@ -36,17 +80,14 @@ def section(module_name: str, command: str, figures: list[str], quick: bool) -> 
     # what a run writes and how it goes on is for those who run it
     about = "\n\n".join(p for p in about.strip().split("\n\n") if not p.startswith("Writes "))
     text = f"## {title}\n\n{about}\n\nMade by `{command}`"
-    path = module.RESULTS
-    if quick and getattr(module, "QUICK_RESULTS", path).exists():
-        path = module.QUICK_RESULTS
-    if not path.exists():
+    path, rows = rows_of(module, quick)
+    if not rows:
         return text + ": **not measured yet**.\n"
-    rows = json.loads(path.read_text())
     commits = sorted({row["commit"] for row in rows if "commit" in row})
     text += f" ({len(rows)} runs in `{path.relative_to(ROOT)}`, at {', '.join(commits)}).\n\n"
     tables = module.report(rows)
     text += f"```\n{tables}\n```\n"
-    if "not reproduced" in tables:
+    if any(line[3] == "not reproduced" for line in getattr(module, "paper", lambda _: [])(rows)):
         text += f"\n{module.WHY_NOT}\n"
     for figure in figures:
         if (ROOT / f"docs/results/{figure}.svg").exists():
@@ -59,6 +100,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="of the last --quick runs (build/lab/), where there are any")
     args = parser.parse_args()
     text = "# Results\n\nGenerated from `results/` by `lab/report.py`; do not edit. Medians, with 95 % intervals in brackets.\n\n"
+    text += papers(args.quick) + "\n"
     text += "\n".join(section(*experiment, args.quick) for experiment in EXPERIMENTS)
     OUTPUT.write_text(text)
     print(f"{OUTPUT.relative_to(ROOT)}: {len(EXPERIMENTS)} experiments")

@@ -56,6 +56,29 @@ def report(rows: list[Row]) -> str:
     return results.table(["traffic", "neighbours", "form", "worst s", "gain", "collided", "runs"], lines)
 
 
+def paper(rows: list[Row]) -> list[list[str]]:
+    """802.11n, over browsing (HTTP) without WiFiRR, as the paper counts it."""
+    lines = []
+    for share, where in ((0, "15 stations 802.11n alone"), (SHARE, "15 stations 802.11n, two neighbour APs")):
+        base = of(rows, "11n", "browse", share, "none")
+        for traffic, label, goal in (("browse", "HTTP", 1.3 if share else 2.4), ("spdy", "SPDY", 1.9 if share else 2.7)):
+            some = of(rows, "11n", traffic, share, "wifirr")
+            gains = pairs(rows, lambda r: r in base, lambda r: r in some, "worst_s")
+            if not gains:
+                lines.append([f"{where}, {label}: WiFiRR", f"{goal}x", "-", "not run yet"])
+                continue
+            middle = interval(gains)[0]
+            verdict = "better" if middle > 1.1 * goal else "reproduced" if middle >= 0.9 * goal else "not reproduced"
+            lines.append([f"{where}, {label}: WiFiRR", f"{goal}x", "{:.2f}x ({:.2f}-{:.2f})".format(*interval(gains)), verdict])
+    return lines
+
+
+WHY_NOT = (
+    "Where a gain is not reproduced, the base is better here: today's AP keeps a queue for each station and shares the airtime, "
+    "the paper's had one queue for all."
+)
+
+
 def draw(rows: list[Row]) -> None:
     import matplotlib
 
