@@ -68,8 +68,9 @@ type abuseResults struct {
 }
 
 type leftover struct {
-	Files      int `json:"files"`
-	Goroutines int `json:"goroutines"`
+	Connections int `json:"connections"`
+	Files       int `json:"files"`
+	Goroutines  int `json:"goroutines"`
 }
 
 // goodClient downloads all the time: a file over one connection, then a new
@@ -315,7 +316,7 @@ func lastLine(s string) string {
 
 func left(d *daemon) leftover {
 	s, _ := d.status()
-	return leftover{d.files(), s.Goroutines}
+	return leftover{s.Live, d.files(), s.Goroutines}
 }
 
 // settle waits until nothing is left of connections: no more descriptors and
@@ -332,7 +333,7 @@ func settle(ctx context.Context, d *daemon, before leftover) error {
 			pause(ctx, time.Second) // its goroutines end
 			return ctx.Err()
 		// The runtime keeps a few of its own (timers, finalizers, idle origins' connections).
-		case before != leftover{} && s.Live == 0 && now.Files <= before.Files+4 && now.Goroutines <= before.Goroutines+4:
+		case before != leftover{} && s.Live <= before.Connections && now.Files <= before.Files+4 && now.Goroutines <= before.Goroutines+4:
 			return nil
 		}
 		pause(ctx, time.Second)

@@ -25,12 +25,12 @@ const cpuRepetitions = 5
 // leave in large batches and their cost is that of the program; a queue is
 // where the profile bquic acknowledges less.
 var cpuLinks = []struct {
-	name  string
-	netem string // "": none
-	size  int64
+	name string
+	tbf  string // tc-tbf(8); "": none
+	size int64
 }{
 	{"no bottleneck", "", 1 << 30},
-	{"200 Mbit/s, 10 ms", "rate 200mbit delay 5ms limit 500", 256 << 20},
+	{"200 Mbit/s", "rate 200mbit burst 64kb latency 20ms", 256 << 20},
 }
 
 // A cpuRow is one contender on one link.
@@ -58,7 +58,7 @@ func runCPU(ctx context.Context, bquic, output, caddy string) error {
 	var rows []cpuRow
 	for _, link := range cpuLinks {
 		for _, part := range []func(context.Context, *bed, string, string) (string, []served, func(), error){cpuStatic, cpuRelay} {
-			more, err := cpuPart(ctx, bquic, caddy, link.name, link.netem, link.size, part)
+			more, err := cpuPart(ctx, bquic, caddy, link.name, link.tbf, link.size, part)
 			if err != nil {
 				return err
 			}
@@ -71,15 +71,15 @@ func runCPU(ctx context.Context, bquic, output, caddy string) error {
 	return nil
 }
 
-func cpuPart(ctx context.Context, bquic, caddy, link, netem string, size int64,
+func cpuPart(ctx context.Context, bquic, caddy, link, tbf string, size int64,
 	part func(context.Context, *bed, string, string) (string, []served, func(), error)) ([]cpuRow, error) {
 	b, err := newBed()
 	if err != nil {
 		return nil, err
 	}
 	defer b.Close()
-	if netem != "" {
-		if err := b.shape(netem); err != nil {
+	if tbf != "" {
+		if err := b.shape(tbf); err != nil {
 			return nil, err
 		}
 	}
@@ -133,9 +133,9 @@ func cpuDuring(pids []int, do func() error) (time.Duration, error) {
 }
 
 // shape puts a bottleneck between node and gateway, in both directions.
-func (b *bed) shape(netem string) error {
+func (b *bed) shape(tbf string) error {
 	for _, end := range [][2]string{{"node", "to-gateway"}, {"gateway", "to-node"}} {
-		args := append([]string{"tc", "qdisc", "add", "dev", end[1], "root", "netem"}, strings.Fields(netem)...)
+		args := append([]string{"tc", "qdisc", "add", "dev", end[1], "root", "tbf"}, strings.Fields(tbf)...)
 		if err := b.command(end[0], args...).Run(); err != nil {
 			return fmt.Errorf("tc: %w", err)
 		}

@@ -27,8 +27,8 @@ const (
 	// soakGrowth is what a straight line through the RSS may rise by from
 	// warm-up to end: memory comes and goes by more than a leak's trace.
 	soakGrowth = 4 << 20
-	soakBusy   = 64 // connections that transfer
-	soakLink   = "rate 100mbit delay 10ms 2ms limit 300"
+	soakBusy   = 64                                     // connections that transfer
+	soakLink   = "rate 100mbit burst 32kb latency 50ms" // tc-tbf(8)
 )
 
 type soakResults struct {
@@ -54,7 +54,7 @@ type soakDaemon struct {
 }
 
 // runSoak sends many small and some large transfers through relay and gateway,
-// over an emulated mesh path, reloads both every minute, and fails if memory,
+// through a bottleneck with a queue of 50 ms, reloads both every minute, and fails if memory,
 // descriptors or goroutines grow.
 func runSoak(ctx context.Context, bquic, output string, lasting time.Duration) error {
 	b, err := newBed()

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tunnel
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/quic-go/quic-go/http3"
+)
+
+// FuzzPolicy asks for any address with any permission: what is never a
+// destination is never one, and what is special only by a prefix of its own.
+func FuzzPolicy(f *testing.F) {
+	f.Add([]byte{127, 0, 0, 1}, []byte{127, 0, 0, 0}, byte(8))
+	f.Add([]byte{192, 0, 2, 1}, []byte{0, 0, 0, 0}, byte(0))
+	f.Add(netip.MustParseAddr("64:ff9b::7f00:1").AsSlice(), netip.MustParseAddr("64:ff9b::").AsSlice(), byte(96))
+	f.Add(netip.MustParseAddr("2002:7f00:1::").AsSlice(), netip.MustParseAddr("2002::").AsSlice(), byte(16))
+	f.Add(netip.MustParseAddr("::ffff:10.0.0.1").AsSlice(), []byte{10, 0, 0, 0}, byte(8))
+	own := []netip.Addr{netip.MustParseAddr("198.51.100.1"), netip.MustParseAddr("2001:db8::1")}
+	f.Fuzz(func(t *testing.T, address, allow []byte, bits byte) {
+		addr, ok := netip.AddrFromSlice(address)
+		if !ok {
+			return
+		}
+		p := Policy{Own: own}
+		if a, ok := netip.AddrFromSlice(allow); ok {
+			if prefix, err := a.Prefix(int(bits) % (a.BitLen() + 1)); err == nil {
+				p.Allow = []netip.Prefix{prefix}
+			}
+		}
+		if p.Allowed(addr) != nil {
+			return
+		}
+		if addr.Is4In6() || addr.IsUnspecified() || addr.Is4() && addr.As4()[0] == 0 {
+			t.Fatalf("%s is allowed by %v", addr, p.Allow)
+		}
+		inside := len(p.Allow) == 0
+		for _, a := range p.Allow {
+			inside = inside || a.Contains(addr)
+		}
+		if !inside {
+			t.Fatalf("%s is allowed, and not in %v", addr, p.Allow)
+		}
+		isSpecial := addr.IsLoopback() || addr.IsLinkLocalUnicast() || addr.IsMulticast() || addr == own[0] || addr == own[1]
+		if isSpecial && (len(p.Allow) == 0 || p.Allow[0].Bits() == 0) {
+			t.Fatalf("%s is allowed, though %v does not name it", addr, p.Allow)
+		}
+	})
+}
+
+// streamer is a response whose stream nobody asks for.
+type streamer struct{ *httptest.ResponseRecorder }
+
+func (streamer) HTTPStream() (*http3.Stream, error) { return nil, errors.New("no stream") }
+
+// FuzzConnect sends CONNECT with any target, token and client, to a gateway
+// that has no tunnel left: every one is refused, in the right order, by a line.
+func FuzzConnect(f *testing.F) {
+	f.Add("192.0.2.1:80", "Bearer correct-horse", "10.0.0.1:5000", "HTTP/3.0")
+	f.Add("[::1]:22", "bearer correct-horse", "[fd00::1%br-lan]:5000", "HTTP/3.0")
+	f.Add("host", "Basic Y29ycmVjdC1ob3JzZQ==", "203.0.113.1:1", "HTTP/1.1")
+	f.Add("a:65536", "Bearer  correct-horse", "", "HTTP/3.0")
+	f.Add("a:b:c", "", "x", "")
+	f.Fuzz(func(t *testing.T, target, authorization, client, proto string) {
+		h := &Handler{
+			Token: "correct-horse", Clients: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Limit: 1,
+			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		}
+		h.open.Store(1)
+		w := streamer{httptest.NewRecorder()}
+		h.ServeHTTP(w, &http.Request{Method: http.MethodConnect, Host: target, Proto: proto, RemoteAddr: client,
+			Header: http.Header{"Proxy-Authorization": {authorization}}})
+		res := w.Result()
+		if h.open.Load() != 1 {
+			t.Fatalf("%d tunnels are counted", h.open.Load())
+		}
+		if strings.ContainsAny(res.Header.Get("Proxy-Status"), "\r\n") {
+			t.Fatalf("a header of two lines: %q", res.Header.Get("Proxy-Status"))
+		}
+		refusal := ReadRefusal(res)
+		scheme, token, _ := strings.Cut(authorization, " ")
+		host, port, err := net.SplitHostPort(target)
+		switch want := refusal.Status; {
+		case !strings.EqualFold(scheme, "Bearer") || token != "correct-horse":
+			if want != http.StatusProxyAuthRequired {
+				t.Fatalf("%q: status %d", authorization, want)
+			}
+		case !strings.HasPrefix(client, "10.") && !strings.Contains(client, "ffff:"):
+			if want != http.StatusForbidden {
+				t.Fatalf("client %q: status %d", client, want)
+			}
+		case want == http.StatusServiceUnavailable && (err != nil || host == "" || strings.Trim(port, "0123456789") != ""):
+			t.Fatalf("target %q would be connected to", target)
+		case want/100 == 2:
+			t.Fatalf("status %d", want)
+		}
+	})
+}
+
+// FuzzRefusal sends a reason to the relay, which reads it again.
+func FuzzRefusal(f *testing.F) {
+	f.Add("wrong or missing token", `bquic; error=dns_error; details="x"`)
+	f.Add("a \"quoted\"\r\nInjected: x; error=none", "bquic; details=")
+	f.Fuzz(func(t *testing.T, detail, status string) {
+		w := httptest.NewRecorder()
+		(&Refusal{http.StatusForbidden, TargetProhibited, detail}).write(w)
+		got := ReadRefusal(w.Result())
+		if got.Status != http.StatusForbidden || got.Type != TargetProhibited && !strings.Contains(detail, "; ") {
+			t.Fatalf("%q became %+v", detail, got)
+		}
+		// What another proxy may write.
+		ReadRefusal(&http.Response{StatusCode: 502, Header: http.Header{"Proxy-Status": {status}}})
+	})
+}
