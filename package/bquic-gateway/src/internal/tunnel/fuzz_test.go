@@ -3,6 +3,7 @@
 package tunnel
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"log/slog"
@@ -10,6 +11,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -118,5 +121,59 @@ func FuzzRefusal(f *testing.F) {
 		}
 		// What another proxy may write.
 		ReadRefusal(&http.Response{StatusCode: 502, Header: http.Header{"Proxy-Status": {status}}})
+	})
+}
+
+// FuzzUDPTarget asks for UDP tunnels with any path: a target that is taken is
+// what the template of RFC 9298 says, and a relay would ask for it in the same way.
+func FuzzUDPTarget(f *testing.F) {
+	f.Add("/.well-known/masque/udp/192.0.2.1/53/")
+	f.Add("/.well-known/masque/udp/2001%3Adb8%3A%3A1/53/")
+	f.Add("/.well-known/masque/udp/%5B::1%5D/53/")
+	f.Add("/.well-known/masque/udp/a%2Fb/53/?x")
+	f.Add("/.well-known/masque/udp/..//")
+	f.Fuzz(func(t *testing.T, path string) {
+		u, err := url.ParseRequestURI(path)
+		if err != nil {
+			return
+		}
+		target, err := udpTarget(&http.Request{URL: u})
+		if err != nil {
+			return
+		}
+		host, port, err := net.SplitHostPort(target)
+		if err != nil || host == "" || strings.ContainsAny(host, "/[]%") {
+			t.Fatalf("%q is taken for %q (%v)", path, target, err)
+		}
+		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+			return // refused later, as with TCP
+		}
+		if _, err := netip.ParseAddr(host); err != nil {
+			return // a relay asks for addresses only
+		}
+		r, err := UDPRequest("gateway:8443", target, http.Header{})
+		if err != nil {
+			t.Fatalf("%q: %v", target, err)
+		}
+		if again, err := udpTarget(r); err != nil || again != target {
+			t.Fatalf("%q becomes %q (%v)", target, again, err)
+		}
+	})
+}
+
+// FuzzCapsules reads any stream of capsules (RFC 9297, section 3.2).
+func FuzzCapsules(f *testing.F) {
+	f.Add([]byte{0, 3, 0, 'a', 'b', 1, 0, 0, 0})
+	f.Add([]byte{0, 0xc0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0, 'x'})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		total := 0
+		err := capsules(bytes.NewReader(data), func(b []byte) {
+			if total += len(b); total > len(data) || len(b) > 8+maxUDP {
+				t.Fatalf("a datagram of %d bytes in a stream of %d", len(b), len(data))
+			}
+		})
+		if err == nil {
+			t.Fatal("a stream of capsules never ends well by itself")
+		}
 	})
 }
