@@ -31,6 +31,10 @@ EXPERIMENTS = [
     ("bquic_mesh", "make bench-bquic-mesh", ["bquic-mesh"]),
     ("page_load", "make bench-page-load", ["page-load"]),
     ("fairness", "make bench-fairness", ["fairness"]),
+    ("load", "make bench-load", []),
+    ("abuse", "make bench-abuse", []),
+    ("soak", "make bench-soak", []),
+    ("cpu", "make bench-cpu", []),
 ]
 
 # The papers' results that no experiment above has a line for yet: what, figure, command to come.

@@ -31,7 +31,7 @@ const (
 	memory   = 64
 	overhead = 32
 
-	undisturbedTime = 3 * time.Second
+	undisturbedTime = 1500 * time.Millisecond
 	// tries, because victim, attacker and good client share the processors.
 	tries = 3
 	// leastShare of its undisturbed throughput is what the good client must keep.
@@ -57,14 +57,10 @@ type outcome struct {
 	Goroutines int64   `json:"goroutines_max"`
 	Tries      int     `json:"tries"`
 	Failure    string  `json:"failure,omitempty"`
-}
-
-type abuseResults struct {
-	MemoryLimit int64     `json:"memory_limit_bytes"`
-	Ceiling     int64     `json:"rss_ceiling_bytes"`
-	Outcomes    []outcome `json:"outcomes"`
-	Before      leftover  `json:"before"`
-	After       leftover  `json:"after"`
+	Ceiling    int64   `json:"rss_ceiling_bytes"`
+	// Of the whole run, in every row.
+	FirstLeft leftover `json:"before_all"`
+	LastLeft  leftover `json:"after_all"`
 }
 
 type leftover struct {
@@ -180,7 +176,8 @@ config site
 	}
 	defer gateway.stop()
 
-	results := abuseResults{MemoryLimit: memory << 20, Ceiling: (memory + overhead) << 20}
+	const ceiling = (memory + overhead) << 20
+	var outcomes []outcome
 	good := new(goodClient)
 	// A first transfer, so that what is made once is made.
 	if err := good.download(ctx, make([]byte, 256<<10)); err != nil {
@@ -189,7 +186,7 @@ config site
 	if err := settle(ctx, gateway, leftover{}); err != nil {
 		return err
 	}
-	results.Before = left(gateway)
+	before := left(gateway)
 
 	goodCtx, stopGood := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -203,11 +200,11 @@ config site
 		if len(names) > 0 && !contains(names, a.name) {
 			continue
 		}
-		o := attackUntilGood(ctx, gateway, good, a, results.Ceiling)
+		o := attackUntilGood(ctx, gateway, good, a, ceiling)
 		if ctx.Err() != nil {
 			break
 		}
-		results.Outcomes = append(results.Outcomes, o)
+		outcomes = append(outcomes, o)
 		fmt.Printf("%-18s %12d  %8.0f %8.0f %6.2f %4d %8.1f %6d %10d\n", o.Attack, o.Done, o.Good, o.Before, o.Ratio, o.GoodErrors,
 			float64(o.RSS)/(1<<20), o.Files, o.Goroutines)
 		if o.Failure != "" {
@@ -223,15 +220,18 @@ config site
 	if err := errors.Join(ctx.Err(), gateway.alive()); err != nil {
 		return err
 	}
-	err = settle(ctx, gateway, results.Before)
-	results.After = left(gateway)
+	err = settle(ctx, gateway, before)
+	after := left(gateway)
+	for i := range outcomes {
+		outcomes[i].Ceiling, outcomes[i].FirstLeft, outcomes[i].LastLeft = ceiling, before, after
+	}
 	fmt.Printf("before: %d files, %d goroutines; after: %d files, %d goroutines\n",
-		results.Before.Files, results.Before.Goroutines, results.After.Files, results.After.Goroutines)
+		before.Files, before.Goroutines, after.Files, after.Goroutines)
 	if failed > 0 {
-		err = errors.Join(fmt.Errorf("%d of %d attacks went too well", failed, len(results.Outcomes)), err)
+		err = errors.Join(fmt.Errorf("%d of %d attacks went too well", failed, len(outcomes)), err)
 	}
 	if output != "" {
-		err = errors.Join(err, writeJSON(output, results))
+		err = errors.Join(err, writeJSON(output, outcomes))
 	}
 	return err
 }

@@ -38,7 +38,7 @@ type attack struct {
 const attackTime = 10 * time.Second
 
 // few is for attacks that stop at once what they reach.
-const few = 5 * time.Second
+const few = 3 * time.Second
 
 func many(n int, do func(context.Context) error) func(context.Context) (int, error) {
 	return func(ctx context.Context) (int, error) { return crowd(ctx, n, do) }

@@ -126,7 +126,7 @@ func runLoad(ctx context.Context, bquic, output string, lasting time.Duration) e
 		err = fmt.Errorf("the relay's ceiling is %.0f MiB", mib(results.RelayCeiling))
 	}
 	if output != "" {
-		err = errors.Join(err, writeJSON(output, results))
+		err = errors.Join(err, writeJSON(output, []loadResults{results}))
 	}
 	return err
 }

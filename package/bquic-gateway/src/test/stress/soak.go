@@ -144,7 +144,7 @@ func runSoak(ctx context.Context, bquic, output string, lasting time.Duration) e
 		}
 	}
 	if output != "" {
-		err = errors.Join(err, writeJSON(output, results))
+		err = errors.Join(err, writeJSON(output, []soakResults{results}))
 	}
 	return err
 }

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The gateway under attack
+
+Each attack is made by a process of its own against a real gateway with 64 MiB of memory (GOMEMLIMIT) on two processors,
+over a link without a bottleneck, while a good client downloads over connections of 256 MiB each. The ratio is what that
+client keeps of its throughput in the seconds before; at least half is demanded, in one of three tries, because victim,
+attacker and good client share the processors (the attacker at nice 10). RSS, files and goroutines are the largest that
+were seen meanwhile; at the end the gateway must be where it was.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+from typing import Any
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent))
+from lab import stress  # noqa: E402
+
+RESULTS, QUICK_RESULTS = stress.results("abuse"), stress.results("abuse", quick=True)
+
+
+def report(rows: list[dict[str, Any]]) -> str:
+    lines = [f"{'attack':<18} {'what':<58} {'done':>10} {'unit':<11} {'s':>4} {'ratio':>5} {'errors':>6} {'RSS MiB':>7} {'files':>5} {'goroutines':>10}"]
+    for r in rows:
+        lines.append(
+            f"{r['attack']:<18} {r['doc']:<58} {r['done']:>10} {r['unit']:<11} {r['seconds']:>4.0f} {r['good_ratio']:>5.2f} {r['good_errors']:>6}"
+            f" {r['rss_max_bytes'] / 2**20:>7.1f} {r['files_max']:>5} {r['goroutines_max']:>10}"
+        )
+    before, after = rows[0]["before_all"], rows[0]["after_all"]
+    lines.append(f"before: {before['files']} files, {before['goroutines']} goroutines; after: {after['files']} files, {after['goroutines']} goroutines")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(stress.run("abuse", [], [], alone=True))
