@@ -182,7 +182,10 @@ test('relay: started with its own sections only', () => {
 
 	assert.deepEqual(command(lines), [ BQUIC, 'relay', '--config', `${env.TEST_RUN}/relay.conf` ], error);
 	assert.doesNotMatch(fs.readFileSync(`${env.TEST_RUN}/relay.conf`, 'utf8'), /config gateway/);
-	assert.deepEqual(lines.filter((l) => l[1] == 'device').map((l) => l[2]), [ 'br-lan', 'wlan0' ]);
+	assert.deepEqual(lines.filter((l) => l[1] == 'device').map((l) => l[2]), [ 'br-lan', 'br-lan', 'wlan0', 'wlan0' ]);
+	/* what TPROXY takes has the mark that the relay's own rules set */
+	const mark = fs.readFileSync(path.join(root, 'package/bquic-gateway/src/internal/relay/capture.go'), 'utf8').match(/routeMark += "(\w+)"/)[1];
+	assert.deepEqual(lines.filter((l) => l[1] == 'mark').map((l) => l[2]), [ mark, mark ]);
 
 	const signals = (change) => {
 		Object.assign(sections.relay, change);

@@ -73,6 +73,14 @@ return view.extend({
 		o = s.taboption('general', form.DynamicList, 'exclude_port', _('Except ports'), _('TCP ports that are never relayed, or ranges of them: for example 25.'));
 		o.datatype = 'portrange';
 
+		o = s.taboption('general', form.DynamicList, 'udp_port', _('UDP ports'), _('Ports whose UDP is carried, too, or ranges of them: for example 53. Needs the packages kmod-nft-tproxy and kmod-nft-socket.'));
+		o.datatype = 'portrange';
+		o.validate = (id, value) => {
+			const [ low, high ] = value.split('-');
+
+			return !value || !(+low <= 443 && 443 <= +(high ?? low)) || _('Not 443: QUIC of phones is left alone.');
+		};
+
 		o = s.taboption('general', form.DummyValue, '_test', _('Test'));
 		o.renderWidget = (id) => common.testButton(() => ({
 			url: `https://${given(s, id, 'gateway')[0] ?? ''}/`,
