@@ -3,6 +3,8 @@
 package accesslog
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,6 +13,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -35,7 +38,7 @@ func (l *Log) Open(path string) error {
 	var file *os.File
 	if path != "" {
 		var err error
-		if file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640); err != nil {
+		if file, err = openFile(path); err != nil {
 			return err
 		}
 	}
@@ -48,6 +51,23 @@ func (l *Log) Open(path string) error {
 	return nil
 }
 
+// openFile refuses what requests would have to wait for, as a FIFO that nobody reads.
+func openFile(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_NONBLOCK, 0o640)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &os.PathError{Op: "open", Path: path, Err: errors.New("not a regular file")}
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
 // Requests returns how many requests were answered by a protocol with a status of
 // a class: 2 for 2xx.
 func (l *Log) Requests(protocol, class int) uint64 { return l.counts[protocol][class].Load() }
@@ -55,23 +75,29 @@ func (l *Log) Requests(protocol, class int) uint64 { return l.counts[protocol][c
 // Bytes returns the sizes of all answers' and all requests' bodies.
 func (l *Log) Bytes() (sent, received uint64) { return l.sent.Load(), l.received.Load() }
 
+// unanswered is the status of a request whose handler gave up, for its client has
+// gone: nginx's number.
+const unanswered = 499
+
 // Handler logs the requests that h answers.
 func (l *Log) Handler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
-		counted := &writer{ResponseWriter: w, total: &l.sent}
+		counted := &writer{ResponseWriter: w, log: l, head: r.Method == http.MethodHead}
 		if r.Body != nil && r.Body != http.NoBody {
 			r.Body = &body{r.Body, &l.received}
 		}
-		defer func() { // also when the handler aborts
+		otherwise := unanswered
+		defer func() { // also when the handler panics
 			code := counted.code
 			if code == 0 {
-				code = http.StatusOK
+				code = otherwise
 			}
 			l.counts[min(max(r.ProtoMajor, 1), len(Protocols))-1][min(code/100, 5)].Add(1)
-			l.write(r, code, counted.bytes, begin)
+			l.write(r, code, counted.bytes.Load(), begin)
 		}()
 		h.ServeHTTP(counted, r)
+		otherwise = http.StatusOK
 	})
 }
 
@@ -88,7 +114,12 @@ func (l *Log) write(r *http.Request, code int, bytes uint64, begin time.Time) {
 	line := fmt.Appendf(nil, `%s - - [%s] "%s %s %s" %d %d "%s" "%s" "%s" %.1fms`+"\n",
 		host, begin.Format("02/Jan/2006:15:04:05 -0700"), escape(r.Method), escape(r.RequestURI), escape(r.Proto),
 		code, bytes, escape(r.Referer()), escape(r.UserAgent()), escape(r.Host), float64(time.Since(begin).Microseconds())/1000)
-	_, err = l.file.Write(line)
+	n, err := l.file.Write(line)
+	if err != nil && n > 0 { // or what comes when there is room again would go on in the middle of this line
+		if info, err := l.file.Stat(); err == nil && info.Size() >= int64(n) {
+			_ = l.file.Truncate(info.Size() - int64(n))
+		}
+	}
 	if err != nil && !l.failed {
 		l.Log.Warn("access log not written, requests are served all the same", "error", err)
 	}
@@ -121,26 +152,72 @@ func escape(s string) string {
 // A writer counts. http.ResponseController finds the rest by Unwrap.
 type writer struct {
 	http.ResponseWriter
-	total *atomic.Uint64
-	bytes uint64
+	log   *Log
+	head  bool // nothing of a body is sent
+	bytes atomic.Uint64
 	code  int
 }
 
 func (w *writer) WriteHeader(code int) {
-	if w.code == 0 && (code >= 200 || code == http.StatusSwitchingProtocols) {
+	if (code >= 200 || code == http.StatusSwitchingProtocols) && w.code == 0 {
 		w.code = code
 	}
 	w.ResponseWriter.WriteHeader(code)
 }
 
 func (w *writer) Write(b []byte) (int, error) {
+	if w.code == 0 {
+		w.code = http.StatusOK
+	}
 	n, err := w.ResponseWriter.Write(b)
-	w.bytes += uint64(n)
-	w.total.Add(uint64(n))
+	if !w.head {
+		w.count(n)
+	}
 	return n, err
 }
 
+func (w *writer) count(n int) {
+	w.bytes.Add(uint64(n))
+	w.log.sent.Add(uint64(n))
+}
+
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Hijack is for what HTTP/1.1 is left for, as WebSocket: the handler writes the
+// answer's header itself.
+func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	w.code = http.StatusSwitchingProtocols
+	return &hijacked{conn, w}, buffered, nil
+}
+
+type hijacked struct {
+	net.Conn
+	w *writer
+}
+
+func (c *hijacked) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.w.log.received.Add(uint64(n))
+	return n, err
+}
+
+func (c *hijacked) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.w.count(n)
+	return n, err
+}
+
+// CloseWrite is what net.TCPConn and tls.Conn have.
+func (c *hijacked) CloseWrite() error {
+	if conn, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return conn.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
 
 type body struct {
 	io.ReadCloser

@@ -4,6 +4,7 @@ package accesslog
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -45,8 +46,14 @@ func TestLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	request(l, "/later", nil)
-	if err := l.Open("/nonexistent/log"); err == nil {
-		t.Error("no error for a directory that is not there")
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{"/nonexistent/log", fifo, "/dev/full"} {
+		if err := l.Open(bad); err == nil || !strings.Contains(err.Error(), bad) {
+			t.Errorf("%s: %v", bad, err)
+		}
 	}
 	request(l, "/last", nil)
 	if err := l.Open(""); err != nil {
@@ -79,28 +86,29 @@ func TestLines(t *testing.T) {
 }
 
 // TestFullDisk: on a file system without room, requests are answered, the log
-// says so once, and goes on when there is room.
+// says so once, and goes on when there is room. No line is left torn.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
-		t.Skipf("cannot mount: %v", err)
+		t.Fatalf("cannot mount, which needs root: %v", err)
 	}
 	defer func() {
 		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
 	}()
-	filler := filepath.Join(dir, "filler")
+	filler, path := filepath.Join(dir, "filler"), filepath.Join(dir, "log")
 	var log bytes.Buffer
 	l := &Log{Log: slog.New(slog.NewTextHandler(&log, nil))}
-	if err := l.Open(filepath.Join(dir, "log")); err != nil {
+	if err := l.Open(path); err != nil {
 		t.Fatal(err)
 	}
+	request(l, "/before", nil) // takes a page, and the next lines what is left of it
 	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); err == nil {
 		t.Fatal("the disk is not full")
 	}
-	for range 5 {
-		request(l, "/", nil)
+	for range 100 {
+		request(l, "/while", nil)
 	}
 	if n := strings.Count(log.String(), "no space left"); n != 1 {
 		t.Errorf("warned %d times: %s", n, log.String())
@@ -109,11 +117,19 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	request(l, "/after", nil)
-	data, _ := os.ReadFile(filepath.Join(dir, "log"))
-	if !strings.Contains(string(data), "/after") || !strings.Contains(log.String(), "written again") {
-		t.Errorf("not written again: %q, %s", data, log.String())
+	if !strings.Contains(log.String(), "written again") {
+		t.Errorf("not written again: %s", log.String())
 	}
-	if l.Requests(0, 4) != 6 {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := `192\.0\.2\.1 [^"]* "POST /%s HTTP/1\.1" 418 5 "-" "-" "a\.example" \d+\.\dms\n`
+	whole := regexp.MustCompile("^" + fmt.Sprintf(line, "before") + "(" + fmt.Sprintf(line, "while") + ")+" + fmt.Sprintf(line, "after") + "$")
+	if n := bytes.Count(data, []byte("\n")); !whole.Match(data) || n > 60 {
+		t.Errorf("%d lines:\n%s", n, data)
+	}
+	if l.Requests(0, 4) != 102 {
 		t.Error("a request was not answered")
 	}
 	_ = l.Open("")
