@@ -197,6 +197,13 @@ func (c *connection) report() Connection {
 	}
 }
 
+// count returns how many connections there are, and how many there were.
+func (cs *connections) count() (live int, total uint64) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return len(cs.live), cs.total
+}
+
 // reports returns the connections to show, how many there are, and how many there were.
 func (cs *connections) reports() (shown []Connection, live int, total uint64) {
 	cs.mu.Lock()

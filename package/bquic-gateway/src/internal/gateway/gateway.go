@@ -148,8 +148,17 @@ func (s *Server) Apply(cfg config.Gateway) error {
 	return nil
 }
 
-// Reloaded notes how a reload ended, for the status.
-func (s *Server) Reloaded(err error) { s.reload.Store(status.NewReload(err)) }
+// Reloaded notes how a reload ended, for the status. Also when it was refused,
+// the access log is opened anew: it may have been rotated.
+func (s *Server) Reloaded(err error) {
+	s.reload.Store(status.NewReload(err))
+	if err == nil {
+		return
+	}
+	if err := s.access.Open(s.now.Load().cfg.AccessLog); err != nil {
+		s.log.Warn("access log not opened anew", "error", err)
+	}
+}
 
 // certificates makes the self-signed certificate where it is needed and none is.
 func (s *Server) certificates(g *generation) (*cert.Store, error) {

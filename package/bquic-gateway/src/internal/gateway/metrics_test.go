@@ -3,14 +3,18 @@
 package gateway
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"bquic/internal/config"
 	"bquic/internal/metrics"
@@ -69,6 +73,56 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	holdDocs(t, kinds, `bquic_`, `bquic_relay_`)
+}
+
+// TestAccessLog: a line for each protocol; a reload opens the file anew, also
+// one that is refused; a file that cannot be opened refuses it.
+func TestAccessLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	s := start(t, config.Gateway{AccessLog: path, Sites: []config.Site{{Hosts: []string{"*"}, Root: directory(t, map[string]string{"index.html": "12345"})}}})
+	cs := clients(t, s)
+	ask := func() {
+		for _, c := range cs {
+			get(t, c, s.url("/"))
+		}
+	}
+	// A client may have its answer before the line is written.
+	expect := func(name string) {
+		t.Helper()
+		var got string
+		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+			data, _ := os.ReadFile(name)
+			got = string(data)
+			all := strings.Count(got, "\n") == len(cs)
+			for proto := range cs {
+				all = all && strings.Count(got, `"GET / `+proto+`" 200 5 "-" "`) == 1
+			}
+			if all {
+				return
+			}
+		}
+		t.Errorf("%s has:\n%s", name, got)
+	}
+	ask()
+	expect(path)
+	for i, reload := range []func() error{
+		func() error { return s.Apply(s.now.Load().cfg) },
+		func() error { return errors.New("a mistake in the file") },
+	} {
+		old := path + strconv.Itoa(i)
+		if err := os.Rename(path, old); err != nil {
+			t.Fatal(err)
+		}
+		s.Reloaded(reload())
+		ask()
+		expect(path)
+		expect(old)
+	}
+	bad := s.now.Load().cfg
+	bad.AccessLog = "/nonexistent/log"
+	if err := s.Apply(bad); err == nil || !strings.Contains(err.Error(), "gateway.access_log") || !strings.Contains(err.Error(), bad.AccessLog) {
+		t.Error(err)
+	}
 }
 
 // holdDocs compares the names with the table rows of docs/gateway.md that begin

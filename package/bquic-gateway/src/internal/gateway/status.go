@@ -56,7 +56,7 @@ func (s *Server) bytes() (sent, received uint64) {
 func (s *Server) metrics(w *metrics.Writer) {
 	w.Process("bquic", s.version, s.started)
 	w.Gauge("bquic_memory_limit_bytes", "Memory above which nobody new is let in.").Value(float64(s.admit.ceiling.Load()))
-	_, live, total := s.conns.reports()
+	live, total := s.conns.count()
 	w.Gauge("bquic_connections", "Connections now.").
 		Value(float64(live), "transport", "quic").
 		Value(float64(s.conns.tcp.Load()), "transport", "tcp")

@@ -66,6 +66,7 @@ func (w *Writer) Process(prefix, version string, started time.Time) {
 	w.Gauge(prefix+"_uptime_seconds", "Time since the start.").Value(time.Since(started).Seconds())
 	w.Gauge(prefix+"_goroutines", "Goroutines.").Value(float64(runtime.NumGoroutine()))
 	w.Gauge(prefix+"_memory_bytes", "Memory that the Go runtime holds.").Value(float64(Memory()))
+	w.Gauge(prefix+"_heap_bytes", "Of these, objects on the heap.").Value(float64(memory("heap/objects")[0]))
 	if open, err := os.ReadDir("/proc/self/fd"); err == nil {
 		w.Gauge(prefix+"_open_fds", "Open file descriptors.").Value(float64(len(open)))
 	}
@@ -74,9 +75,21 @@ func (w *Writer) Process(prefix, version string, started time.Time) {
 // Memory returns what GOMEMLIMIT bounds, in bytes: all that the runtime has from
 // the system and has not given back.
 func Memory() uint64 {
-	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
-	metrics.Read(sample)
-	return sample[0].Value.Uint64() - sample[1].Value.Uint64()
+	m := memory("total", "heap/released")
+	return m[0] - m[1]
+}
+
+// memory reads classes of the runtime's memory, in bytes.
+func memory(classes ...string) (bytes []uint64) {
+	samples := make([]metrics.Sample, len(classes))
+	for i, class := range classes {
+		samples[i].Name = "/memory/classes/" + class + ":bytes"
+	}
+	metrics.Read(samples)
+	for _, s := range samples {
+		bytes = append(bytes, s.Value.Uint64())
+	}
+	return bytes
 }
 
 // Serve answers GET /metrics on address until ctx ends. An empty address serves nothing.

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestText(t *testing.T) {
+	w := new(Writer)
+	w.Gauge("a", "A gauge.").Value(0.25)
+	w.Counter("b_total", "A counter.").
+		Value(1, "x", "1", "y", `"\`+"\n").
+		Value(1<<53, "x", "é", "y", "")
+	want := `# HELP a A gauge.
+# TYPE a gauge
+a 0.25
+# HELP b_total A counter.
+# TYPE b_total counter
+b_total{x="1",y="\"\\\n"} 1
+b_total{x="é",y=""} 9.007199254740992e+15
+`
+	if got := string(w.Text()); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+func TestProcess(t *testing.T) {
+	w := new(Writer)
+	w.Process("p", "1.2", time.Now().Add(-time.Minute))
+	text := string(w.Text())
+	if n := strings.Count(text, "# TYPE p_"); n != 6 {
+		t.Errorf("%d metrics", n)
+	}
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "p_") && strings.HasSuffix(line, " 0\n") {
+			t.Errorf("nothing measured: %s", line)
+		}
+	}
+}
+
+func TestServe(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	logged, sink := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		done <- Serve(ctx, "127.0.0.1:0", slog.New(slog.NewTextHandler(sink, nil)), func(w *Writer) { w.Gauge("a", "A.").Value(1) })
+		sink.Close()
+	}()
+	line, err := bufio.NewReader(logged).ReadString('\n')
+	if err != nil {
+		t.Fatal(<-done)
+	}
+	go func() { _, _ = io.Copy(io.Discard, logged) }()
+	_, address, ok := strings.Cut(strings.TrimSpace(line), "address=")
+	if !ok {
+		t.Fatal(line)
+	}
+	url := "http://" + address
+	res, err := http.Get(url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(res.Body)
+	res.Body.Close()
+	if err != nil || string(body) != "# HELP a A.\n# TYPE a gauge\na 1\n" || res.Header.Get("Content-Type") != "text/plain; version=0.0.4; charset=utf-8" {
+		t.Errorf("%q, %v, %v", body, res.Header, err)
+	}
+	for _, bad := range []struct {
+		method, path string
+		code         int
+	}{{"GET", "/", 404}, {"POST", "/metrics", 405}} {
+		r, _ := http.NewRequest(bad.method, url+bad.path, nil)
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != bad.code {
+			t.Errorf("%s %s: %s", bad.method, bad.path, res.Status)
+		}
+	}
+	log := slog.New(slog.DiscardHandler)
+	if err := Serve(ctx, address, log, nil); err == nil || !strings.Contains(err.Error(), address) {
+		t.Errorf("an address in use: %v", err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := Serve(ctx, "", log, nil); err != nil { // switched off
+		t.Error(err)
+	}
+}
