@@ -14,6 +14,8 @@ from typing import Any
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
+from lab import simulation  # noqa: E402
+
 OUTPUT = ROOT / "docs/results.md"
 
 # Module in lab/experiments, the command, the figures in docs/results. A module has
@@ -89,6 +91,9 @@ def section(module_name: str, command: str, figures: list[str], quick: bool) -> 
         return text + ": **not measured yet**.\n"
     commits = sorted({row["commit"] for row in rows if "commit" in row})
     text += f" ({len(rows)} runs in `{path.relative_to(ROOT)}`, at {', '.join(commits)}).\n\n"
+    old = sum(row.get("digest", now) != now for now in [simulation.digest()] for row in rows)
+    if old:
+        text += f"**{old} of these runs are of earlier sources of the simulation or the policy, and to be replaced.**\n\n"
     tables = module.report(rows)
     text += f"```\n{tables}\n```\n"
     if any(line[3] == "not reproduced" for line in getattr(module, "paper", lambda _: [])(rows)):
