@@ -15,6 +15,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,6 +66,12 @@ func newProxy(site config.Site, log *slog.Logger) (*proxy, error) {
 	p.ReverseProxy = httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.Host = r.In.Host
+			// By any other protocol, a client could go on to ask the origin for
+			// what the gateway never sees: HTTP/2 by h2c, for example.
+			if !strings.EqualFold(r.Out.Header.Get("Upgrade"), "websocket") {
+				r.Out.Header.Del("Connection")
+				r.Out.Header.Del("Upgrade")
+			}
 			r.SetXForwarded() // after ReverseProxy has removed what the client sent
 		},
 		Transport:  o,
@@ -75,7 +82,9 @@ func newProxy(site config.Site, log *slog.Logger) (*proxy, error) {
 				panic(http.ErrAbortHandler) // the client has gone
 			}
 			code, text := http.StatusBadGateway, "the origin server does not answer"
-			if isTimeout(err) {
+			if errors.Is(err, errClientBody) {
+				code, text = http.StatusBadRequest, "bad request body"
+			} else if isTimeout(err) {
 				code = http.StatusGatewayTimeout
 			}
 			http.Error(w, text, code)
@@ -148,6 +157,9 @@ func (o *origins) RoundTrip(r *http.Request) (*http.Response, error) {
 		if r.Context().Err() != nil {
 			return nil, err
 		}
+		if body.broken.Load() { // no fault of the origin's
+			return nil, fmt.Errorf("%w: %w", errClientBody, err)
+		}
 		o.down(origin, err)
 		lastErr = err
 		var dial *net.OpError
@@ -171,12 +183,19 @@ func idempotent(r *http.Request) bool {
 // http.Transport closes it after a failure, the proxy at the end.
 type body struct {
 	io.ReadCloser
-	read atomic.Bool
+	read   atomic.Bool
+	broken atomic.Bool // by the client: a bad chunk, another length than announced
 }
+
+var errClientBody = errors.New("the client's request body is bad")
 
 func (b *body) Read(p []byte) (int, error) {
 	b.read.Store(true)
-	return b.ReadCloser.Read(p)
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		b.broken.Store(true)
+	}
+	return n, err
 }
 
 func (b *body) Close() error { return nil }

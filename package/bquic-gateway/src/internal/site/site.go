@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"bquic/internal/config"
@@ -114,6 +115,15 @@ func (s *Sites) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "bad host", http.StatusBadRequest)
 		return
 	}
+	if !validLength(r) {
+		http.Error(w, "bad content-length", http.StatusBadRequest)
+		return
+	}
+	if r.ProtoMajor == 1 && r.ProtoMinor == 0 {
+		// net/http ignores its Transfer-Encoding, and would take the chunks for
+		// another request (RFC 9112, section 6.1).
+		w.Header().Set("Connection", "close")
+	}
 	h, ok := s.byHost[hostname(r.Host)]
 	if !ok {
 		h, ok = s.byHost[anyHost]
@@ -123,6 +133,18 @@ func (s *Sites) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.ServeHTTP(w, r)
+}
+
+// validLength says if a request has at most one Content-Length, and the body
+// that it announces. Of an HTTP/2 request net/http takes the first, and 0 for
+// what is no number or where there is no body (RFC 9113, section 8.1.1).
+func validLength(r *http.Request) bool {
+	lengths := r.Header["Content-Length"]
+	if len(lengths) == 0 {
+		return true
+	}
+	n, err := strconv.ParseUint(lengths[0], 10, 63)
+	return len(lengths) == 1 && err == nil && n == uint64(r.ContentLength)
 }
 
 // validHost allows what host[:port] can consist of.

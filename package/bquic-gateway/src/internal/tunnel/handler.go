@@ -207,7 +207,7 @@ func (h *Handler) connect(w http.ResponseWriter, r *http.Request) (target, port 
 		return target, "", nil, &Refusal{http.StatusNotImplemented, requestError, "no such :protocol"}
 	}
 	host, port, err := net.SplitHostPort(target)
-	if n, perr := strconv.ParseUint(port, 10, 16); err != nil || host == "" || perr != nil || n == 0 {
+	if n, perr := strconv.ParseUint(port, 10, 16); err != nil || host == "" || strings.ContainsAny(host, "@/?#\\ ") || perr != nil || n == 0 {
 		return target, "", nil, &Refusal{http.StatusBadRequest, requestError, "target is not host:port"}
 	}
 
