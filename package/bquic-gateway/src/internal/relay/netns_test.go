@@ -73,7 +73,8 @@ func TestMain(m *testing.M) {
 // A role is what another process of the test does.
 type role struct {
 	Relay   *relay.Config
-	Gateway string // UCI file
+	Gateway string   // UCI file
+	Origins []string // addresses that origins listen on
 }
 
 // figures is what a process answers to each line that it reads; a relay's line
@@ -131,6 +132,17 @@ func play(encoded string) error {
 		return rel.Run(ctx)
 	}
 
+	if r.Origins != nil {
+		for _, address := range r.Origins {
+			if err := unendingOrigin(address); err != nil {
+				return err
+			}
+		}
+		go answer(func(*figures) {})
+		<-ctx.Done()
+		return nil
+	}
+
 	cfg, err := config.Parse("gateway", []byte(r.Gateway))
 	if err != nil {
 		return err
@@ -144,6 +156,31 @@ func play(encoded string) error {
 		answer(func(f *figures) { f.Gateway = server.Status().Tunnels })
 	}()
 	return server.Run(ctx)
+}
+
+// unendingOrigin reads one byte of each client, answers it, and sends for ever.
+func unendingOrigin(address string) error {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				conn.Read(make([]byte, 1))
+				for b := []byte("answer"); ; time.Sleep(10 * time.Millisecond) {
+					if _, err := conn.Write(b); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return nil
 }
 
 // A process plays a role in a namespace.

@@ -156,7 +156,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	if err := c.addRoutes(); err != nil {
 		return err
 	}
-	if err := nft(c.script()); err != nil {
+	table := new(guard)
+	if err := table.apply(c.script()); err != nil {
 		return err
 	}
 	for _, l := range datagrams {
@@ -169,7 +170,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		wg.Go(func() { r.maintain(conns, &r.sessions[i]) })
 	}
 	close(r.ready)
-	r.control(ctx, c)
+	r.control(ctx, c, table)
 	c.take = false
 	return nft(c.script())
 }
@@ -184,11 +185,12 @@ func (r *Relay) kick() {
 
 // control watches the sessions, and takes new connections only while one of
 // them is healthy and the limit is not reached: else the kernel forwards them.
-func (r *Relay) control(ctx context.Context, c *capture) {
+func (r *Relay) control(ctx context.Context, c *capture, table *guard) {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	applied := c.script()
 	failure := ""
+	looked := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -198,6 +200,13 @@ func (r *Relay) control(ctx context.Context, c *capture) {
 			for i := range r.sessions {
 				if s := r.sessions[i].Load(); s != nil {
 					s.watch(now)
+				}
+			}
+			if now.Sub(looked) >= guardInterval {
+				looked = now
+				if applied != "" && !table.intact() {
+					r.logger.Warn("the nftables table was changed by others: it is made again")
+					applied = ""
 				}
 			}
 		case <-r.kicked:
@@ -221,7 +230,7 @@ func (r *Relay) control(ctx context.Context, c *capture) {
 		}
 		err := c.addRoutes()
 		if err == nil {
-			err = nft(script)
+			err = table.apply(script)
 		}
 		if err != nil {
 			if err.Error() != failure {
@@ -329,6 +338,7 @@ func (r *Relay) accept(ctx context.Context, l *net.TCPListener, c *capture, wg *
 			stop := context.AfterFunc(ctx, func() { tunnel.Reset(client) })
 			defer stop()
 			_ = client.SetKeepAliveConfig(tunnel.KeepAlive())
+			tunnel.ResetAtEnd(client)
 			target, err := c.target(client)
 			if err != nil {
 				r.logger.Debug("connection refused", "client", client.RemoteAddr(), "error", err)

@@ -81,6 +81,7 @@ func (c *Counter) Add(n uint64) {
 // resets the other in both directions, and is returned.
 func Splice(conn *net.TCPConn, first []byte, str Stream, count *Bytes) error {
 	s := &splice{conn: conn, str: str, count: count}
+	ResetAtEnd(conn)
 	s.watch = time.AfterFunc(watchInterval, s.look)
 	defer s.stop()
 
@@ -208,6 +209,7 @@ func (s *splice) finish() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {
+		_ = s.conn.SetLinger(-1)
 		s.conn.Close()
 	}
 	return s.err
@@ -265,6 +267,10 @@ func closedByReset(conn *net.TCPConn) bool {
 	})
 	return closed
 }
+
+// ResetAtEnd has the kernel reset conn should this process be killed. By default
+// it would send a FIN, and half a transfer would look like a whole one.
+func ResetAtEnd(conn *net.TCPConn) { _ = conn.SetLinger(0) }
 
 // Reset closes conn with a RST.
 func Reset(conn *net.TCPConn) {

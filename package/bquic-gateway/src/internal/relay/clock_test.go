@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build vm
+
+package relay_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"bquic/internal/relay"
+)
+
+// TestClockJump sets the machine's clock, which is the same in all network
+// namespaces: it is built and run for a virtual machine only (scripts/test-vm).
+// Routers have no clock of their own, and start in some other year.
+func TestClockJump(t *testing.T) {
+	m := newMesh(t)
+	m.greet(":80")
+	m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+	gateway := m.startGateway()
+	m.startRelay(m.config(relay.Redirect))
+	carried := m.echo(origin4 + ":81")
+	carried.says("before")
+	for _, years := range []int{1, -2, 30} {
+		before := time.Now()
+		// Without the monotonic clock, which does not jump.
+		now := syscall.NsecToTimeval(before.AddDate(years, 0, 0).UnixNano())
+		if err := syscall.Settimeofday(&now); err != nil {
+			t.Fatal(err)
+		}
+		if got := time.Now().Year(); got != before.AddDate(years, 0, 0).Year() {
+			t.Fatalf("the year is %d", got)
+		}
+		carried.says("after the jump")
+		time.Sleep(3 * time.Second) // what depends on the time would be noticed
+		carried.says("later")
+		m.carriedWithin(recovery, fmt.Sprintf("a jump of %d years", years))
+		// A new session: the pin replaces the dates of a certificate that is now
+		// expired, or not yet valid; a ticket of another year is no hindrance.
+		gateway.signal(syscall.SIGKILL)
+		gateway = m.startGateway()
+		m.carriedWithin(recovery, "a jump and a kill of the gateway")
+		carried = m.echo(origin4 + ":81")
+		carried.says("in a new session")
+	}
+}

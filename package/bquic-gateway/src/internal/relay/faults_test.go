@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"bquic/internal/relay"
+)
+
+// recovery bounds how long after a fault connections are carried again. What
+// docs/gateway.md states is a third of it: the machine may be busy.
+const recovery = 30 * time.Second
+
+// transfers go up and down between phone and origin all the time. Whatever
+// happens to them on the way, one that ends in peace at either end has all of
+// its bytes.
+type transfers struct {
+	m        *mesh
+	complete atomic.Int64
+	broken   atomic.Int64
+	stop     chan struct{}
+	wg       sync.WaitGroup
+}
+
+const (
+	transferPort  = 90
+	transferSize  = 1 << 20
+	transferPiece = 32 << 10
+)
+
+// transferred returns the content of transfer id.
+func transferred(id uint64) []byte {
+	var seed [32]byte
+	binary.BigEndian.PutUint64(seed[:], id)
+	b := make([]byte, transferSize)
+	rand.NewChaCha8(seed).Read(b)
+	return b
+}
+
+// slowly writes at about 3 MB/s, so that a fault meets transfers under way.
+func slowly(conn net.Conn, b []byte) error {
+	for ; len(b) > 0; time.Sleep(10 * time.Millisecond) {
+		n, err := conn.Write(b[:min(len(b), transferPiece)])
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// check reads to the end. A peaceful end of anything else than transfer id is an
+// error of the test.
+func (x *transfers) check(where string, conn io.Reader, id uint64) error {
+	got, err := io.ReadAll(conn)
+	if err != nil {
+		return err
+	}
+	if want := transferred(id); sha256.Sum256(got) != sha256.Sum256(want) {
+		x.m.t.Errorf("%s: transfer %d ended in peace after %d of %d bytes, %v of them right", where, id, len(got), len(want), bytes.HasPrefix(want, got))
+	}
+	return nil
+}
+
+// startTransfers has several of them under way until the test ends.
+func (m *mesh) startTransfers() *transfers {
+	m.t.Helper()
+	x := &transfers{m: m, stop: make(chan struct{})}
+	m.listen(fmt.Sprintf(":%d", transferPort), func(conn *net.TCPConn) {
+		header := make([]byte, 8)
+		if _, err := io.ReadFull(conn, header); err != nil {
+			return
+		}
+		id := binary.BigEndian.Uint64(header)
+		if id%2 == 0 {
+			if slowly(conn, transferred(id)) == nil {
+				conn.CloseWrite()
+				io.Copy(io.Discard, conn)
+			}
+			return
+		}
+		if x.check("origin", conn, id) == nil {
+			conn.Write([]byte("k"))
+		}
+	})
+	var last atomic.Uint64
+	for range 6 {
+		x.wg.Go(func() {
+			for {
+				select {
+				case <-x.stop:
+					return
+				default:
+				}
+				if err := x.one(last.Add(1)); err != nil {
+					x.broken.Add(1)
+					time.Sleep(20 * time.Millisecond) // not as fast as they are refused
+				} else {
+					x.complete.Add(1)
+				}
+			}
+		})
+	}
+	m.t.Cleanup(x.end)
+	return x
+}
+
+// one transfers, down for an even and up for an odd id.
+func (x *transfers) one(id uint64) error {
+	conn, err := x.m.dial(fmt.Sprintf("%s:%d", origin4, transferPort))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := sendAll(conn, binary.BigEndian.AppendUint64(nil, id)); err != nil {
+		return err
+	}
+	if id%2 == 0 {
+		return x.check("phone", conn, id)
+	}
+	if err := errors.Join(slowly(conn, transferred(id)), conn.CloseWrite()); err != nil {
+		return err
+	}
+	if answer, err := io.ReadAll(conn); err != nil || string(answer) != "k" {
+		return fmt.Errorf("the origin said %q: %w", answer, err)
+	}
+	return nil
+}
+
+func (x *transfers) end() {
+	select {
+	case <-x.stop:
+	default:
+		close(x.stop)
+	}
+	x.wg.Wait()
+}
+
+// await waits until n more transfers have been completed.
+func (x *transfers) await(n int64) {
+	x.m.t.Helper()
+	want := x.complete.Load() + n
+	for deadline := time.Now().Add(patience); x.complete.Load() < want; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			x.m.t.Fatalf("%d transfers are missing, %d were completed, %d were broken", want-x.complete.Load(), x.complete.Load(), x.broken.Load())
+		}
+	}
+}
+
+// carriedWithin waits until a new connection is carried.
+func (m *mesh) carriedWithin(limit time.Duration, after string) {
+	m.t.Helper()
+	start := time.Now()
+	m.becomes("carried", origin4+":80")
+	took := time.Since(start)
+	if took > limit {
+		m.t.Errorf("after %s: carried again only after %v", after, took)
+	}
+	m.t.Logf("after %s: carried again after %v", after, took.Round(time.Millisecond))
+}
+
+// TestKilled kills gateway and relay in the middle of transfers, and starts them
+// again.
+func TestKilled(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		t.Parallel()
+		m := newMesh(t)
+		m.greet(":80")
+		gateway := m.startGateway()
+		node := m.startRelay(m.config(mode))
+		x := m.startTransfers()
+		for range 2 {
+			x.await(6)
+			gateway.signal(syscall.SIGKILL)
+			gateway = m.startGateway()
+			m.carriedWithin(recovery, "a kill of the gateway")
+			x.await(6)
+			node.signal(syscall.SIGKILL)
+			node = m.start("node", role{Relay: ptr(m.config(mode))})
+			m.carriedWithin(recovery, "a kill of the relay")
+		}
+		x.await(6)
+		x.end()
+		if x.broken.Load() == 0 {
+			t.Error("no transfer was under way at any kill")
+		}
+		t.Logf("%d transfers completed, %d broken", x.complete.Load(), x.broken.Load())
+	})
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// TestCut has nothing pass between node and gateway for 30 s.
+func TestCut(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.startGateway()
+	node := m.startRelay(m.config(relay.Redirect))
+	x := m.startTransfers()
+	x.await(6)
+	m.run("gateway", "nft", `table inet cut {
+		chain in { type filter hook prerouting priority -400; iifname "mesh" drop; }
+		chain out { type filter hook postrouting priority 400; oifname "mesh" drop; }
+	}`)
+	cut := time.Now()
+	node.await("the relay to notice", func(f figures) bool { return f.Relay.State == "away" && !f.Relay.Taking })
+	t.Logf("noticed after %v", time.Since(cut).Round(time.Millisecond))
+	node.await("what was carried to end", func(f figures) bool { return f.Relay.Carried.Now == 0 })
+	t.Logf("what was carried had ended after %v", time.Since(cut).Round(time.Millisecond))
+	time.Sleep(time.Until(cut.Add(30 * time.Second)))
+	m.run("gateway", "nft", "delete table inet cut")
+	m.carriedWithin(recovery, "a cut of 30 s")
+	x.await(12)
+	x.end()
+	t.Logf("%d transfers completed, %d broken", x.complete.Load(), x.broken.Load())
+}
+
+// TestOriginKilled: a client sees of its origin's end what it would see without
+// a relay, which is an end, or a reset where the origin had not read everything.
+func TestOriginKilled(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	gateway := m.startGateway()
+	c := m.config(relay.Redirect)
+	c.ExcludePorts = []relay.PortRange{{First: 92, Last: 92}}
+	node := m.startRelay(c)
+	for _, tc := range []struct {
+		sent string // of which the origin reads one byte
+		want error  // nil: the end
+	}{{"x", nil}, {"x, and what is not read", syscall.ECONNRESET}} {
+		origin := m.start("origin", role{Origins: []string{":91", ":92"}})
+		ends := map[string]chan error{}
+		for _, port := range []string{":91", ":92"} {
+			conn, err := m.dial(origin4 + port)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if err := errors.Join(sendAll(conn, []byte(tc.sent)), receiveAll(conn, []byte("answer"))); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			ends[port] = ended
+			go func() {
+				_, err := io.Copy(io.Discard, conn)
+				conn.Close()
+				ended <- err
+			}()
+		}
+		origin.signal(syscall.SIGKILL)
+		for port, way := range map[string]string{":91": "carried", ":92": "forwarded"} {
+			if err := <-ends[port]; !errors.Is(err, tc.want) {
+				t.Errorf("sent %q, %s: the client sees %v, not %v", tc.sent, way, err, tc.want)
+			}
+		}
+	}
+	if f := node.figures(); f.Relay.Carried.Total != 2 || f.Relay.State != "up" {
+		t.Errorf("%d were carried, the gateway is %s", f.Relay.Carried.Total, f.Relay.State)
+	}
+	gateway.await("all tunnels to end", func(f figures) bool { return f.Gateway.Open == 0 })
+}
+
+// TestTableRemoved: others change what the relay has in nftables.
+func TestTableRemoved(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		t.Parallel()
+		m := newMesh(t)
+		m.greet(":80")
+		m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+		m.startGateway()
+		node := m.startRelay(m.config(mode))
+		carried := m.echo(origin4 + ":81")
+		carried.says("before")
+		for _, change := range []string{
+			"delete table inet bquic_relay",
+			"flush ruleset",
+			"flush chain inet bquic_relay prerouting",
+			"insert rule inet bquic_relay prerouting return",
+		} {
+			m.run("node", append([]string{"nft"}, strings.Fields(change)...)...)
+			m.carriedWithin(recovery, change)
+			carried.says(change) // was silent meanwhile
+		}
+		// What others do with tables of their own is nothing to it, and neither
+		// is what it does itself.
+		said := func() int { return strings.Count(node.log.String(), "changed by others") }
+		time.Sleep(3 * time.Second)
+		before := said()
+		if before == 0 {
+			t.Error("the log does not say that the table was changed")
+		}
+		m.run("node", "nft", "add table inet other")
+		c := m.config(mode)
+		c.ExcludePorts = []relay.PortRange{{First: 82, Last: 82}}
+		node.apply(c)
+		time.Sleep(3 * time.Second)
+		if now := said(); now != before {
+			t.Errorf("logged %d times that the table was changed, after %d changes", now, before)
+		}
+	})
+}
