@@ -92,7 +92,7 @@ LENGTHS = [
     Case("a body that is a request", LENGTH, f"POST / with {len(SMUGGLED)} bytes", fields(method=b"POST", body=SMUGGLED)),
     Case("content-length as it is", LENGTH, "POST / with 5 bytes", fields((b"content-length", b"5"), method=b"POST", body=b"hello")),
     Case("content-length below the body's", LENGTH, REFUSED,
-         fields((b"content-length", b"0"), method=b"POST", body=SMUGGLED), "HTTP/2: refused; HTTP/3: POST /",
+         fields((b"content-length", b"0"), method=b"POST", body=SMUGGLED), "POST /, or refused",
          "the body goes nowhere"),
     Case("content-length 3 of a body of 5", LENGTH, REFUSED, fields((b"content-length", b"3"), method=b"POST", body=b"hello")),
     Case("content-length above the body's", LENGTH, REFUSED, fields((b"content-length", b"50"), method=b"POST", body=b"hello")),
@@ -210,11 +210,11 @@ OURS = {"x-forwarded-for": b"127.0.0.1", "x-forwarded-proto": b"https"}
 
 
 def matches(expected: str, outcome: str, version: str) -> bool:
-    """Expected may be different for HTTP/2 and HTTP/3."""
+    """Expected may have alternatives, where it is a race, and be different for HTTP/2 and HTTP/3."""
     for part in expected.split("; "):
         prefix, colon, rest = part.partition(": ")
         if not colon or prefix == f"HTTP/{version}":
-            return outcome == (rest or prefix)
+            return outcome in (rest or prefix).split(", or ")
     return False
 
 
