@@ -33,6 +33,7 @@ EXPERIMENTS = [
     ("bquic_mesh", "make bench-bquic-mesh", ["bquic-mesh"]),
     ("page_load", "make bench-page-load", ["page-load"]),
     ("fairness", "make bench-fairness", ["fairness"]),
+    ("both", "make bench-both", ["both"]),
     ("load", "make bench-load", []),
     ("abuse", "make bench-abuse", []),
     ("soak", "make bench-soak", []),

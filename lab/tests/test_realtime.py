@@ -147,3 +147,12 @@ def test_chromium_loads_a_page(lab: namespaces.Lab) -> None:
         assert row["objects"] == 16 and 20 < row["ms"] < 60_000
     # Each address had a connection, of the first page and of the second.
     assert len([c for c in servers.status("bquic")["connections"] if c["stats"]["packets_sent"] > 20]) >= 3
+
+
+def test_both_packages_in_a_cell(lab: namespaces.Lab) -> None:
+    experiment = importlib.import_module("both")
+    network = experiment.Network(lab, 1, 2_000_000, 100)
+    row = experiment.measured(network, "both")
+    assert 0 < row["median_s"] <= row["worst_s"] < 60 and row["pages"] > 0
+    assert row["engaged_share"] > 0 and 50 < row["delivered_kbit"] < 110
+    assert "wifirr" not in lab.run(network.cell.ap, "tc", "qdisc", "show", "dev", "wlan") + lab.run(network.cell.ap, "nft", "list", "tables")

@@ -1,0 +1,283 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Both packages at once: ten stations of one access point, with BQUIC, with WiFiRR, with both, with none.
+
+The papers measured them apart (BQUIC, WCNC 2019; WiFiRR, TMC 2016: 2.4 to 2.7x
+sooner done with 15 laptops of 802.11n, each downloading 9 MB).
+
+Here: 802.11n MCS7, mac80211's queues. The gateway runs on the access point. Five
+stations download 10 MB each (quick: 2 MB), five load 470 kB, the size of a page,
+again and again with a second between; all send 200 (or 800) kbit/s up in packets
+of 500 bytes, all the time. "none" and "wifirr" have stock QUIC, "bquic" and "both" the
+bquic profile at both ends. wifirrd runs as shipped (3 clients active, turns of
+1.6 s) with its htb backend: airtime weights need a mac80211, which the emulated
+medium is not. Worst and median: of the downloads, all begun at once.
+
+Writes results/both.json (rows: lab/realtime.py) and docs/results/both.svg. An
+interrupted run goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from lab import measure, namespaces, realtime, results  # noqa: E402
+from lab.measure import BQUIC  # noqa: E402
+from lab.namespaces import Lab, wait_until  # noqa: E402
+from lab.results import Row, median, number  # noqa: E402
+from lab.simulation import interval  # noqa: E402
+from lab.topology import Cell  # noqa: E402
+
+RESULTS = ROOT / "results/both.json"
+QUICK_RESULTS = ROOT / "build/lab/both.json"
+FIGURE = ROOT / "docs/results/both.svg"
+
+CONTENDERS = ["none", "bquic", "wifirr", "both"]
+STATIONS, DOWNLOADS = 10, 5  # the first ones download, the others load pages
+BYTES, QUICK_BYTES = 10_000_000, 2_000_000
+PAGE_BYTES = 470_000
+PAUSE_SECONDS = 1.0  # between two pages
+UPLOADS_KBIT, QUICK_UPLOADS_KBIT = [200, 800], [200]
+UPLOAD_BYTES = 500
+# What the medium carries to one station, IP bytes: the medium gives no
+# backpressure, so this is where wifirrd's link has to end.
+RATE_KBIT = 57_000
+FIGURES = ("worst_s", "median_s", "page_ms", "page_p95_ms", "pages", "delivered_kbit")
+
+UPLOAD = """
+import socket, sys, time
+host, size, gap = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.connect((host, 9))
+packet, at = bytes(size - 28), time.monotonic()
+while True:
+    try: s.send(packet)
+    except ConnectionRefusedError: pass
+    at += gap
+    time.sleep(max(0, at - time.monotonic()))
+"""
+
+
+class Network:
+    """A cell whose access point serves files of both sizes, with a gateway for each profile."""
+
+    def __init__(self, lab: Lab, seed: int, size: int, upload_kbit: int) -> None:
+        self.lab, self.size = lab, size
+        self.cell = Cell(lab, STATIONS, "11n", seed)
+        root = lab.dir / "site"
+        root.mkdir()
+        for name, length in (("download", size), ("page", PAGE_BYTES)):
+            with open(root / name, "wb") as file:
+                file.truncate(length)
+        self.ports = {"standard": 8443, "bquic": 8444}
+        for profile, port in self.ports.items():
+            socket = lab.dir / f"{profile}.sock"
+            config = lab.dir / f"{profile}.conf"
+            config.write_text(f"""
+config gateway
+	option enabled '1'
+	option listen ':{port}'
+	option state_dir '{lab.dir}/state'
+	list mesh '{Cell.PREFIX}'
+	option mesh_profile '{profile}'
+	option status_socket '{socket}'
+	option log_level 'warn'
+
+config site
+	list host '*'
+	option root '{root}'
+""")
+            process = lab.start(self.cell.ap, str(BQUIC), "gateway", "--config", str(config), log=f"{profile}.log")
+            wait_until("bquic gateway's status socket", lambda: process.poll() is not None or socket.exists())
+            if process.poll() is not None:
+                raise namespaces.Failed(f"bquic gateway ended: {lab.tail(f'{profile}.log')}")
+        lab.run(self.cell.ap, "nft", "add table inet count; add counter inet count up;"
+                " add chain inet count in { type filter hook input priority 0; };"
+                " add rule inet count in udp dport 9 counter name up drop")
+        for station in self.cell.stations:
+            lab.start(station, sys.executable, "-c", UPLOAD, Cell.address(0), str(UPLOAD_BYTES),
+                      str(UPLOAD_BYTES * 8 / upload_kbit / 1e3), log="upload.log")
+
+    def uploaded(self) -> int:
+        """IP bytes of all stations so far."""
+        listed = json.loads(self.lab.run(self.cell.ap, "nft", "-j", "list", "counters"))["nftables"]
+        return int(next(e["counter"]["bytes"] for e in listed if "counter" in e))
+
+    def fetch(self, station: int, profile: str, name: str) -> Row:
+        answer: Row = json.loads(self.lab.run(
+            self.cell.stations[station], str(BQUIC), "fetch", "--config", str(self.lab.dir / f"{profile}.conf"), "--profile",
+            profile, "--insecure", "--json", f"https://{Cell.address(0)}:{self.ports[profile]}/{name}", timeout=measure.RUN_SECONDS))
+        if answer["bytes"] != (self.size if name == "download" else PAGE_BYTES):
+            raise namespaces.Failed(f"station {station + 1}: {answer['bytes']} bytes of {name}")
+        return answer
+
+
+def wifirrd(network: Network) -> Callable[[], Row]:
+    """Starts it on the access point; returns what asks for its status."""
+    lab, control = network.lab, network.lab.dir / "wifirr.sock"
+    process = lab.start(network.cell.ap, str(realtime.WIFIRRD), "--device", Cell.DEVICE, "--backend", "htb", "--rate",
+                        str(RATE_KBIT), "--control", str(control), log="wifirrd.log")
+
+    def status() -> Row:
+        if process.poll() is not None:
+            raise namespaces.Failed(f"wifirrd ended: {lab.tail('wifirrd.log')}")
+        answer: Row = json.loads(lab.run(network.cell.ap, str(realtime.WIFIRRD), "--control", str(control), "status"))
+        return answer
+
+    wait_until("wifirrd", lambda: process.poll() is not None or control.exists())
+    status()
+    return status
+
+
+def run_once(network: Network, contender: str) -> Row:
+    """All downloads, with the pages beside them."""
+    profile = "bquic" if contender in ("bquic", "both") else "standard"
+    errors: list[Exception] = []
+    seconds: dict[int, float] = {}
+    page_ms: list[float] = []
+    over = threading.Event()
+    engaged: list[bool] = []
+    processes = len(network.lab.processes)
+    status = wifirrd(network) if contender in ("wifirr", "both") else None
+
+    def guarded(work: Callable[[], None]) -> threading.Thread:
+        def target() -> None:
+            try:
+                work()
+            except Exception as error:  # of a thread: told below
+                errors.append(error)
+                over.set()
+
+        return threading.Thread(target=target)
+
+    def download(station: int) -> None:
+        network.fetch(station, profile, "download")
+        seconds[station] = time.monotonic() - start
+
+    def browse(station: int) -> None:
+        while not over.wait(PAUSE_SECONDS):
+            page_ms.append(network.fetch(station, profile, "page")["seconds"] * 1e3)
+
+    try:
+        network.cell.medium.mark()
+        start, before = time.monotonic(), network.uploaded()
+        downloads = [guarded(lambda i=i: download(i)) for i in range(DOWNLOADS)]  # type: ignore[misc]
+        browsers = [guarded(lambda i=i: browse(i)) for i in range(DOWNLOADS, STATIONS)]  # type: ignore[misc]
+        for thread in downloads + browsers:
+            thread.start()
+        while any(thread.is_alive() for thread in downloads):
+            time.sleep(0.5)
+            if status:
+                engaged.append(bool(status()["engaged"]))
+        took, uploaded = time.monotonic() - start, network.uploaded() - before
+        window = network.cell.medium.mark()
+        over.set()
+        for thread in downloads + browsers:
+            thread.join()
+    finally:
+        over.set()
+        for process in network.lab.processes[processes:]:
+            namespaces.stop(process)
+    if errors:
+        raise errors[0]
+    if status and not any(engaged):
+        raise namespaces.Failed("wifirrd never engaged")
+    page_ms.sort()
+    return {
+        "worst_s": round(max(seconds.values()), 3), "median_s": round(statistics.median(seconds.values()), 3),
+        "page_ms": round(statistics.median(page_ms), 1), "page_p95_ms": round(page_ms[int(0.95 * (len(page_ms) - 1))], 1),
+        "pages": len(page_ms), "delivered_kbit": round(uploaded * 8 / took / 1e3 / STATIONS, 1),
+        "engaged_share": round(sum(engaged) / len(engaged), 3) if engaged else None,
+        "ampdu": round(window["down"]["mpdus_per_ampdu"], 3), "busy": round(window["busy"], 4), "window": window,
+    }
+
+
+def measured(network: Network, contender: str) -> Row:
+    row, window, discarded = measure.kept_up(network.cell.medium, lambda: run_once(network, contender))
+    return {**row, "lag_ms": round(window["lag_ms"], 4), "cpu_pressure": round(window["cpu_pressure"], 4), "retries": discarded}
+
+
+def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
+    campaign = realtime.Campaign("both", args, path, FIGURES)
+    size, uploads = (QUICK_BYTES, QUICK_UPLOADS_KBIT) if args.quick else (BYTES, UPLOADS_KBIT)
+    total = args.repetitions * len(uploads) * len(CONTENDERS)
+    for repetition in range(1, args.repetitions + 1):
+        for upload in uploads:
+            key = {"stations": STATIONS, "downloads": DOWNLOADS, "size": size, "upload_kbit": upload, "repetition": repetition}
+            missing = campaign.missing(key, CONTENDERS)
+            if not missing:
+                continue
+            with Lab() as lab:
+                network = Network(lab, repetition, size, upload)
+                for contender in missing:
+                    campaign.add(key, contender, lambda: measured(network, contender),
+                                 f"{len(campaign.rows) + 1}/{total} {upload} kbit/s up, {{contender}}:"
+                                 " worst {worst_s:.1f} s, page {page_ms:.0f} ms")
+    return campaign.rows
+
+
+def of(rows: list[Row], upload: int, contender: str) -> list[Row]:
+    return [r for r in rows if (r["upload_kbit"], r["contender"]) == (upload, contender)]
+
+
+def report(rows: list[Row]) -> str:
+    lines = []
+    for upload in UPLOADS_KBIT:
+        base = of(rows, upload, "none")
+        for contender in CONTENDERS:
+            some = of(rows, upload, contender)
+            if not some:
+                continue
+
+            def gain(key: str) -> str:
+                values = realtime.gains(rows, lambda r: r in some, lambda r: r in base, key)
+                return "{:.2f} ({:.2f}-{:.2f})".format(*interval(values)) if values else "-"
+
+            lines.append([
+                f"{upload} kbit/s up, {contender}", number(median(some, "worst_s")), gain("worst_s"),
+                number(median(some, "median_s")), gain("median_s"), number(median(some, "page_ms"), ".0f"),
+                number(median(some, "page_p95_ms"), ".0f"), gain("page_ms"), number(median(some, "delivered_kbit"), ".0f"),
+                number(median(some, "ampdu")), number(median(some, "engaged_share"), ".0%"), str(len(some))])
+    return results.table(
+        ["", "worst s", "none/", "median s", "none/", "page ms", "p95", "none/", "delivered up", "MPDU/A-MPDU", "engaged", "runs"],
+        lines) + "\n\n" + realtime.notes(rows)
+
+
+def draw(rows: list[Row]) -> None:
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "both"  # the same figure for the same rows
+    from matplotlib import pyplot
+
+    figure, panels = pyplot.subplots(1, 3, figsize=(9, 3.4))
+    for axes, (key, title) in zip(panels, (("worst_s", "last download done, s"), ("median_s", "median download, s"), ("page_ms", "page, ms"))):
+        for k, upload in enumerate(UPLOADS_KBIT):
+            found = [(i, interval(results.figures(some, key))) for i, c in enumerate(CONTENDERS) if (some := of(rows, upload, c))]
+            axes.bar([i + 0.4 * k - 0.2 for i, _ in found], [v[0] for _, v in found], 0.38, label=f"{upload} kbit/s up",
+                     yerr=[[v[0] - v[1] for _, v in found], [v[2] - v[0] for _, v in found]], capsize=3)
+        axes.set_xticks(range(len(CONTENDERS)), CONTENDERS, fontsize=8)
+        axes.set_title(title, fontsize=9)
+    panels[0].legend(fontsize=7)
+    figure.tight_layout()
+    FIGURE.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(FIGURE, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def main() -> int:
+    return realtime.main("both", __doc__ or "", (10, 2), RESULTS, QUICK_RESULTS, run, report, draw)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
