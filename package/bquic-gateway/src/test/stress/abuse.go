@@ -36,6 +36,8 @@ const (
 	tries = 3
 	// leastShare of its undisturbed throughput is what the good client must keep.
 	leastShare = 0.5
+	// stallTime is how long the good client waits for an answer, or for more of it.
+	stallTime = 5 * time.Second
 	// settleTime is how long what an attack leaves may live: the idle timeouts
 	// of a QUIC connection and of a handshake, and some.
 	settleTime = 60 * time.Second
@@ -88,8 +90,10 @@ func (g *goodClient) run(ctx context.Context) {
 }
 
 func (g *goodClient) download(ctx context.Context, buf []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, 8*time.Second) // an attack is a little longer
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	stalled := time.AfterFunc(stallTime, cancel)
+	defer stalled.Stop()
 	conn, end, err := dialQUIC(ctx, net.IPv4(127, 0, 0, 1), &quic.Config{HandshakeIdleTimeout: 3 * time.Second, MaxIdleTimeout: 5 * time.Second})
 	if err != nil {
 		return fmt.Errorf("handshake: %w", err)
@@ -110,6 +114,7 @@ func (g *goodClient) download(ctx context.Context, buf []byte) error {
 	}
 	for {
 		n, err := res.Body.Read(buf)
+		stalled.Reset(stallTime)
 		g.bytes.Add(int64(n))
 		if err == io.EOF {
 			return nil
