@@ -3,9 +3,9 @@
 """The gateway under attack
 
 Each attack is made by a process of its own against a real gateway with 64 MiB of memory (GOMEMLIMIT) on two processors,
-over a link without a bottleneck, while a good client downloads over connections of 256 MiB each. The ratio is what that
-client keeps of its throughput in the seconds before; at least half is demanded, in one of three tries, because victim,
-attacker and good client share the processors (the attacker at nice 10). RSS, files and goroutines are the largest that
+over a link without a bottleneck, while a good client downloads at up to 400 Mbit/s, over connections of 256 MiB each. The
+ratio is what that client keeps of its throughput in the seconds before; at least half is demanded, in one of three tries,
+because victim, attacker and good client share the processors (the attacker at nice 10). RSS, files and goroutines are the largest that
 were seen meanwhile; at the end the gateway must be where it was.
 """
 

@@ -33,13 +33,6 @@ def load(path: str) -> Any:
     return module
 
 
-@pytest.fixture(scope="module", autouse=True)
-def binaries() -> None:
-    medium.build()
-    if not measure.BQUIC.exists():
-        subprocess.run(["make", "-s", "-C", str(ROOT), "build"], check=True)
-
-
 @pytest.fixture
 def lab() -> Iterator[namespaces.Lab]:
     with namespaces.Lab() as it:

@@ -19,11 +19,6 @@ from lab import measure, medium, namespaces, pages, realtime, traces  # noqa: E4
 from lab.topology import Mesh  # noqa: E402
 
 
-@pytest.fixture(scope="module", autouse=True)
-def binaries() -> None:
-    medium.build()
-
-
 @pytest.fixture
 def lab() -> Iterator[namespaces.Lab]:
     with namespaces.Lab() as it:

@@ -31,6 +31,11 @@ const (
 	memory   = 64
 	overhead = 32
 
+	// goodRate is the good client's link, Mbit/s: more than 802.11n of two
+	// streams carries. Without it the processors were its link, and whatever
+	// an attacker's own process takes of them would count as harm.
+	goodRate = 400
+
 	undisturbedTime = 1500 * time.Millisecond
 	// tries, because victim, attacker and good client share the processors.
 	tries = 3
@@ -112,10 +117,13 @@ func (g *goodClient) download(ctx context.Context, buf []byte) error {
 	if res.StatusCode != http.StatusOK {
 		return fmt.Errorf("status %d", res.StatusCode)
 	}
-	for {
+	for due := time.Now(); ; {
 		n, err := res.Body.Read(buf)
 		stalled.Reset(stallTime)
 		g.bytes.Add(int64(n))
+		// What a link did not carry it does not carry later.
+		due = later(due, time.Now().Add(-10*time.Millisecond)).Add(time.Duration(n) * 8 * time.Second / (goodRate * 1e6))
+		pause(ctx, time.Until(due))
 		if err == io.EOF {
 			return nil
 		}
@@ -123,6 +131,13 @@ func (g *goodClient) download(ctx context.Context, buf []byte) error {
 			return fmt.Errorf("body: %w", err)
 		}
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // mbps is the throughput while it waits, which ends with until too.
