@@ -34,6 +34,8 @@ EXPERIMENTS = [
     ("page_load", "make bench-page-load", ["page-load"]),
     ("fairness", "make bench-fairness", ["fairness"]),
     ("both", "make bench-both", ["both"]),
+    ("why", "make bench-why", ["why"]),
+    ("browsers", "make bench-browsers", []),
     ("load", "make bench-load", []),
     ("abuse", "make bench-abuse", []),
     ("soak", "make bench-soak", []),

@@ -10,7 +10,7 @@ stations download 10 MB each (quick: 2 MB), five load 470 kB, the size of a page
 again and again with a second between; all send 200 (or 800) kbit/s up in packets
 of 500 bytes, all the time. "none" and "wifirr" have stock QUIC, "bquic" and "both" the
 bquic profile at both ends. wifirrd runs as shipped (3 clients active, turns of
-1.6 s) with its htb backend: airtime weights need a mac80211, which the emulated
+2.4 s) with its htb backend: airtime weights need a mac80211, which the emulated
 medium is not. Worst and median: of the downloads, all begun at once.
 
 Writes results/both.json (rows: lab/realtime.py) and docs/results/both.svg. An

@@ -125,6 +125,16 @@ def test_side_by_side(lab: namespaces.Lab, contender: str, against: str, others:
     assert window["seconds"] > 1.5  # of the time that was measured
 
 
+def test_features_of_a_transfer(lab: namespaces.Lab) -> None:
+    experiment = importlib.import_module("why")
+    servers = measure.Servers(lab, Mesh(lab, medium.WIFI, 1), 1_000_000)
+    tcp, bquic = (experiment.transfer(servers, contender) for contender in ("tcp", "bquic"))
+    for row in (tcp, bquic):
+        assert row["packets"] > 1_000_000 / 1500 and 0 < row["delay_mean_ms"] < 1000 and 0 <= row["loss"] < 0.1
+        assert abs(row["slow_start"] + row["congestion_avoidance"] + row["recovery"] - 1) < 0.01
+    assert bquic["acks_per_packet"] < tcp["acks_per_packet"]
+
+
 def test_pages_have_their_size(tmp_path: pathlib.Path) -> None:
     for name in pages.PAGES:
         files = list((tmp_path / pages.write(tmp_path, name).strip("/")).iterdir())

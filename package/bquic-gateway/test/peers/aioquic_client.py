@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An HTTP/3 client of aioquic."""
+"""An HTTP/3 client of aioquic. As a program it downloads once:
+
+    aioquic_client.py ADDRESS PORT CA.pem PATH
+"""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+import pathlib
+import sys
 from collections import defaultdict
 
 from aioquic.asyncio.client import connect
@@ -14,7 +19,8 @@ from aioquic.h3.events import DataReceived, H3Event, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.events import QuicEvent
 
-from harness import HOST, PATIENCE, Authority
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
+from harness import HOST, PATIENCE  # noqa: E402
 
 
 @dataclasses.dataclass
@@ -46,12 +52,13 @@ class _Client(QuicConnectionProtocol):
             response.done.set()
 
 
-def request(port: int, authority: Authority, method: str, path: str, body: bytes = b"", host: str = HOST) -> Response:
+def request(port: int, ca: pathlib.Path, method: str, path: str, body: bytes = b"", host: str = HOST,
+            address: str = "127.0.0.1") -> Response:
     """One request over a connection of its own."""
     async def run() -> Response:
         configuration = QuicConfiguration(is_client=True, alpn_protocols=H3_ALPN, server_name=HOST)
-        configuration.load_verify_locations(str(authority.ca))
-        async with connect("127.0.0.1", port, configuration=configuration, create_protocol=_Client) as client:
+        configuration.load_verify_locations(str(ca))
+        async with connect(address, port, configuration=configuration, create_protocol=_Client) as client:
             stream = client._quic.get_next_available_stream_id()
             client.http.send_headers(stream, [
                 (b":method", method.encode()), (b":scheme", b"https"), (b":authority", f"{host}:{port}".encode()),
@@ -64,3 +71,9 @@ def request(port: int, authority: Authority, method: str, path: str, body: bytes
             return client.responses[stream]
 
     return asyncio.run(run())
+
+
+if __name__ == "__main__":
+    _address, _port, _ca, _path = sys.argv[1:]
+    _response = request(int(_port), pathlib.Path(_ca), "GET", _path, address=_address)
+    sys.exit(_response.headers[":status"] != "200")

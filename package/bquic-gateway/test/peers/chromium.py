@@ -14,22 +14,28 @@ import websockets.sync.client
 from harness import HOST, PATIENCE, Authority, running, wait_until
 
 
-class Chromium:
-    """One page of a fresh profile that trusts authority's certificate and finds HOST on this machine (a context manager)."""
+def switches(profile: pathlib.Path, authority: Authority, address: str = "127.0.0.1") -> list[str]:
+    """For Chromium to trust authority's certificate, to find HOST at address, and to ask nobody else for anything."""
+    return [
+        "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-default-apps",
+        "--disable-extensions", "--no-proxy-server",
+        f"--host-resolver-rules=MAP {HOST} {address}, MAP *.{HOST} {address}, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+        f"--ignore-certificate-errors-spki-list={authority.pin}",
+        # By QUIC, only well-known authorities count, but for hosts that are named here; port 1 is nobody's.
+        f"--origin-to-force-quic-on={HOST}:1,upload.{HOST}:1",
+        f"--user-data-dir={profile}",
+    ]
 
-    def __init__(self, directory: pathlib.Path, authority: Authority, *switches: str, command: tuple[str, ...] = ()) -> None:
+
+class Chromium:
+    """One page of a fresh profile (a context manager)."""
+
+    def __init__(self, directory: pathlib.Path, authority: Authority) -> None:
         profile = directory / "profile"
         self._stack = contextlib.ExitStack()
-        self._process = running(
-            *command, "/usr/bin/chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-            "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-            "--disable-default-apps", "--disable-extensions", "--no-proxy-server",
-            f"--host-resolver-rules=MAP {HOST} 127.0.0.1, MAP *.{HOST} 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-            f"--ignore-certificate-errors-spki-list={authority.pin}",
-            # By QUIC, only well-known authorities count, but for hosts that are named here; port 1 is nobody's.
-            f"--origin-to-force-quic-on={HOST}:1,upload.{HOST}:1",
-            "--remote-debugging-port=0", f"--user-data-dir={profile}", *switches, "about:blank",
-            log=directory / "chromium.log")
+        self._process = running("/usr/bin/chromium", *switches(profile, authority), "--remote-debugging-port=0", "about:blank",
+                                log=directory / "chromium.log")
         self._port = profile / "DevToolsActivePort"
         self._ids = itertools.count(1)
 
