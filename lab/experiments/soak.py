@@ -2,8 +2,8 @@
 
 """Half an hour of transfers and reloads
 
-64 clients make TCP connections through relay and gateway, over a link of 100 Mbit/s: most of a few KB, some of half a
-MB, some reset or half closed. Both daemons reload their configuration every minute. The slope is that of the straight line
+64 clients make TCP connections through relay and gateway, over an emulated hop of 802.11n: most of a few KB, some of half
+a MB, some reset or half closed. Both daemons reload their configuration every minute. The slope is that of the straight line
 through the resident memory after the first sixth of the time.
 """
 
@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent))
-from lab import stress  # noqa: E402
+from lab import medium, stress  # noqa: E402
 
 RESULTS, QUICK_RESULTS = stress.results("soak"), stress.results("soak", quick=True)
 
@@ -33,4 +33,5 @@ def report(rows: list[dict[str, Any]]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(stress.run("soak", ["30m"], ["3m"]))
+    medium.build()
+    sys.exit(stress.run("soak", ["30m", str(medium.BINARY)], ["3m", str(medium.BINARY)]))

@@ -5,9 +5,11 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -90,6 +92,43 @@ func newBed() (_ *bed, err error) {
 		}
 	}
 	return b, nil
+}
+
+// medium puts an emulated hop of 802.11n (lab/wifi) between node and gateway, in
+// place of their link.
+func (b *bed) medium(ctx context.Context, binary string) error {
+	if err := ip("-n " + b.ns("node") + " link del to-gateway"); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, binary, "--hops", "1", "--tap", b.ns("node")+"/to-gateway", "--tap", b.ns("gateway")+"/to-node")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Stderr = os.Stderr
+	if _, err := cmd.StdinPipe(); err != nil { // it ends with its input
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return fmt.Errorf("the medium: %w", err)
+	}
+	b.children = append(b.children, cmd)
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || !strings.Contains(line, `"ready"`) {
+		return fmt.Errorf("the medium says %q, not that it is ready (%v)", line, err)
+	}
+	go io.Copy(io.Discard, out)
+	for _, args := range []string{
+		b.ns("node") + " addr add 10.78.0.1/24 dev to-gateway", b.ns("node") + " link set to-gateway up",
+		b.ns("gateway") + " addr add 10.78.0.2/24 dev to-node", b.ns("gateway") + " link set to-node up",
+		b.ns("node") + " route add default via 10.78.0.2", b.ns("gateway") + " route add 10.77.0.0/24 via 10.78.0.1",
+	} {
+		if err := ip("-n " + args); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Close stops what runs in the bed and removes it.

@@ -18,7 +18,7 @@ import (
 
 const usage = `stress abuse BQUIC [-o JSON] [ATTACK...]   (alone in a network namespace)
        stress load BQUIC [-o JSON] TIME           (makes namespaces)
-       stress soak BQUIC [-o JSON] TIME           (makes namespaces)
+       stress soak BQUIC [-o JSON] TIME MEDIUM    (makes namespaces)
        stress cpu BQUIC [-o JSON] CADDY           (makes namespaces)
        stress list`
 
@@ -57,8 +57,8 @@ func run(args []string) error {
 		return runAbuse(ctx, bquic, output, rest)
 	case command == "load" && duration(0) > 0:
 		return runLoad(ctx, bquic, output, duration(0))
-	case command == "soak" && duration(0) > 0:
-		return runSoak(ctx, bquic, output, duration(0))
+	case command == "soak" && duration(0) > 0 && len(rest) == 2:
+		return runSoak(ctx, bquic, output, duration(0), rest[1])
 	case command == "cpu" && len(rest) == 1:
 		return runCPU(ctx, bquic, output, rest[0])
 	case command == "list":

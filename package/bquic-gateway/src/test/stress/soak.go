@@ -27,8 +27,7 @@ const (
 	// soakGrowth is what a straight line through the RSS may rise by from
 	// warm-up to end: memory comes and goes by more than a leak's trace.
 	soakGrowth = 4 << 20
-	soakBusy   = 64                                     // connections that transfer
-	soakLink   = "rate 100mbit burst 32kb latency 50ms" // tc-tbf(8)
+	soakBusy   = 64 // connections that transfer
 )
 
 type soakResults struct {
@@ -54,15 +53,15 @@ type soakDaemon struct {
 }
 
 // runSoak sends many small and some large transfers through relay and gateway,
-// through a bottleneck with a queue of 50 ms, reloads both every minute, and fails if memory,
+// over the emulated medium, reloads both every minute, and fails if memory,
 // descriptors or goroutines grow.
-func runSoak(ctx context.Context, bquic, output string, lasting time.Duration) error {
+func runSoak(ctx context.Context, bquic, output string, lasting time.Duration, medium string) error {
 	b, err := newBed()
 	if err != nil {
 		return err
 	}
 	defer b.Close()
-	if err := b.shape(soakLink); err != nil {
+	if err := b.medium(ctx, medium); err != nil {
 		return err
 	}
 	err = errors.Join(b.start("origin", "echo", originAddr), b.startGateway(ctx, bquic, "bquic", ""))
