@@ -62,6 +62,13 @@ def number(value: float | None, form: str = ".1f") -> str:
     return "-" if value is None else format(value, form)
 
 
+def verdict(gain: float, least: float, most: float) -> str:
+    """Of a gain (1: none) where the paper has one from least to most: nine tenths of it reproduce it."""
+    if gain > most:
+        return "better"
+    return "reproduced" if gain - 1 >= 0.9 * (least - 1) else "not reproduced"
+
+
 def table(header: list[str], lines: list[list[str]]) -> str:
     """Columns as wide as needed, the first one left-aligned."""
     widths = [max(len(line[i]) for line in [header, *lines]) for i in range(len(header))]

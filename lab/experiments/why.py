@@ -247,6 +247,24 @@ def report(rows: list[Row]) -> str:
     return text + "\n\n" + realtime.notes(rows)
 
 
+def paper(rows: list[Row]) -> list[list[str]]:
+    what, figure = "what decides the throughput, by decision trees (thesis 6.2)", "the mean window, for TCP and QUIC alike"
+    first = {}
+    for contender in CONTENDERS:
+        some = [r for r in rows if r["contender"] == contender]
+        if len(some) < 8:
+            return [[what, figure, "-", "not run yet"]]
+        first[contender] = learnt(some)[1][0][0]
+    return [[what, figure, "; ".join(f"{c}: {FEATURES[f]}" for c, f in first.items()),
+             "reproduced" if set(first.values()) == {"cwnd_mean_kb"} else "not reproduced"]]
+
+
+WHY_NOT = (
+    "Why another root: the thesis had one path to each client, so the window stood for the rate; here media differ in delay "
+    "by a factor of 50, and a window says little without the delay."
+)
+
+
 def draw(rows: list[Row]) -> None:
     import matplotlib
 
