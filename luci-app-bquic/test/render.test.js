@@ -281,6 +281,22 @@ test('who may only read cannot switch', async () => {
 	assert.deepEqual(errors, []);
 });
 
+test('a daemon that does not answer for once is a gap in the graph, not a peak', async () => {
+	const { page, errors } = await open(1200, recorded, config);
+
+	await show(page, 'overview', 2);
+	const top = () => page.locator('.bquic-graph', { hasText: 'Traffic' }).locator('.top').textContent();
+	const before = await top();
+	for (const answer of [ null, recorded['bquic.status'] ])
+		await page.evaluate(async (answer) => {
+			window.answers['bquic.status'] = answer ?? undefined;
+			for (const poll of window.env.polls)
+				await poll();
+		}, answer);
+	assert.equal(await top(), before);
+	assert.deepEqual(errors, []);
+});
+
 test('a pin is copied as it is', async () => {
 	const { page, errors } = await open(600, {}, {});
 	const pasted = await page.evaluate(async () => {

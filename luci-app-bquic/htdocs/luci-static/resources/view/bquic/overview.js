@@ -236,12 +236,14 @@ return view.extend({
 		const sum = (name) => (graph.sane(live[name]) ?? 0) + (graph.sane(relay[name]) ?? 0);
 		const now = {
 			at: performance.now() / 1000,
+			/* whose counters these are: one that did not answer is no jump from nothing */
+			who: `${bquic.gateway?.pid} ${bquic.relay?.pid}`,
 			down: (graph.sane(bquic.gateway?.sent) ?? 0) + (graph.sane(bquic.relay?.carried?.down_bytes) ?? 0),
 			up: (graph.sane(bquic.gateway?.received) ?? 0) + (graph.sane(bquic.relay?.carried?.up_bytes) ?? 0),
 			acked: sum('packets_acked') + sum('packets_received'),
 			acks: sum('acks_received') + sum('acks_sent')
 		};
-		const was = this.before ?? now;
+		const was = this.before?.who == now.who ? this.before : now;
 		const since = now.at - was.at;
 		const rate = (a, b) => since > 0 && a >= b ? 8 * (a - b) / since : null;
 		const busiest = (bquic.gateway?.live?.connections ? live : relay);
