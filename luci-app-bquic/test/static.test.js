@@ -213,6 +213,18 @@ test('defaults that the init script and the pages show are those of the daemons'
 	const gateway = shown(await options('gateway', 'bquic'), 'gateway');
 	for (const o of [ 'listen', 'state_dir', 'status_socket' ])
 		assert.equal(gateway.find((f) => f.name == o).placeholder, value(o), o);
+
+	/* numbers in wifirrd's help: the last parentheses of an option, "(3; paper: 5)" */
+	const help = run(wifirrd, [ '--help' ]).stdout.split(/^ {2}--/m).slice(1);
+	let compared = 0;
+
+	for (const o of shown(await options('scheduler', 'wifirr'), 'scheduler').filter((f) => f.placeholder)) {
+		const told = help.find((h) => h.startsWith(`${o.name.replace(/_/g, '-')} `)).match(/\(([^()]*)\)\s*$/)[1];
+
+		assert.deepEqual(o.placeholder.match(/\d+/g), told.match(/\d+/g), o.name);
+		compared++;
+	}
+	assert.ok(compared >= 8);
 });
 
 test('every text is in the template and translated, with the same placeholders', () => {

@@ -64,7 +64,7 @@ return view.extend({
 
 		o = s.taboption('general', form.Value, 'slot', _('Turn (ms)'), _('How long a client’s turn is (T).'));
 		o.datatype = 'range(10,60000)';
-		o.placeholder = '1600';
+		o.placeholder = _('2400; in paper mode 1600');
 
 		o = s.taboption('general', form.Value, 'trickle', _('Trickle (kbit/s)'), _('What a client gets between its turns, where the rate is limited (htb).'));
 		o.datatype = 'range(1,1000000)';
@@ -92,7 +92,7 @@ return view.extend({
 		o = s.taboption('advanced', form.Value, 'rate', _('Link rate (kbit/s)'), _('For htb; empty: from what the driver expects of the stations.'));
 		o.datatype = 'range(100,10000000)';
 
-		o = s.taboption('advanced', form.Value, 'weights', _('Airtime weights'), _('Of clients in their turn and of those waiting, 1 to 65535 each.'));
+		o = s.taboption('advanced', form.Value, 'weights', _('Airtime weights'), _('Of clients in their turn and of those waiting, 1 to 65535 each; clients without demand get what lies in the middle.'));
 		o.placeholder = '256,1';
 		o.validate = (id, value) => !value || /^\d{1,5},\d{1,5}$/.test(value) && value.split(',').every((n) => n >= 1 && n <= 65535)
 			|| _('Must be two numbers from 1 to 65535 with a comma between them.');
@@ -112,7 +112,7 @@ return view.extend({
 		o.datatype = 'range(0,100)';
 		o.placeholder = '50';
 
-		o = s.taboption('advanced', form.Value, 'engage_delay', _('Delay (ms)'), _('Engages and releases only after this long.'));
+		o = s.taboption('advanced', form.Value, 'engage_delay', _('Delay (ms)'), _('Releases only after this long; engages so too where the driver does not tell how busy the channel is.'));
 		o.datatype = 'range(0,3600000)';
 		o.placeholder = '1000';
 
