@@ -31,6 +31,8 @@ CENTRE: Row = {
     "stations": 30, "phy": "11g", "rate_control": "minstrel", "seed": 1, "file_mb": 5, "active": 0, "slot_ms": 0,
     "trickle_kbit": 0, "interactive": "none", "neighbour_share": 0,
 }
+# Forms that policy.c has no part in.
+WITHOUT_POLICY = ("none", "middlebox", "wifox")
 # What comes out; all numbers.
 FIGURES = (
     "worst_s", "median_s", "best_s", "unfinished", "upload_delivered_kbit", "collided_share", "busy_share", "timeouts",
@@ -43,10 +45,11 @@ def build() -> None:
     subprocess.run(["make", "-s", "-C", str(SOURCES)], check=True)
 
 
-def digest() -> str:
-    """Of everything that decides the figures: rows of other sources are not reused."""
+def digest(form: str) -> str:
+    """Of everything that decides a form's figures: rows of other sources are not reused."""
+    policy = [] if form in WITHOUT_POLICY else [POLICY / "policy.c", POLICY / "policy.h"]
     sha = hashlib.sha256()
-    for path in sorted([*SOURCES.glob("*.cc"), *SOURCES.glob("*.h"), POLICY / "policy.c", POLICY / "policy.h"]):
+    for path in sorted([*SOURCES.glob("*.cc"), *SOURCES.glob("*.h"), *policy]):
         sha.update(path.name.encode() + b"\0" + path.read_bytes())
     return sha.hexdigest()[:16]
 
@@ -99,8 +102,7 @@ def parameters(row: Row) -> tuple[Any, ...]:
 
 def run(wanted: Iterable[Row], path: pathlib.Path, jobs: int, restart: bool = False) -> list[Row]:
     """Makes the rows that path does not hold yet; others' rows in it stay. Returns the wanted ones."""
-    source = digest()
-    rows = [] if restart else [row for row in read(path) if row["digest"] == source]
+    rows = [] if restart else [row for row in read(path) if row["digest"] == digest(row["form"])]
     have = {parameters(row) for row in rows}
     todo: list[Row] = []
     keys = []
@@ -115,12 +117,12 @@ def run(wanted: Iterable[Row], path: pathlib.Path, jobs: int, restart: bool = Fa
             # what none is given as a rate does not matter, but it must be one
             todo.append({**full, "upload_kbit": full["upload_kbit"] or 1})
     lock = threading.Lock()
-    known = {"digest": source, "commit": commit()}
+    now = commit()
     done = len(keys) - len(todo)
 
     def one(cell: Row) -> None:
         nonlocal done
-        row = {**dense(cell), **known}
+        row = {**dense(cell), "digest": digest(cell["form"]), "commit": now}
         with lock:
             rows.append(row)
             write(path, rows)

@@ -272,6 +272,7 @@ def test_nothing_is_left(number: signal.Signals) -> None:
     process = subprocess.Popen(
         [sys.executable, str(ROOT / "lab/run-one"), "--repetitions", "1000", "--size", "1M"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
     )
     assert process.stdout
     assert json.loads(process.stdout.readline())["contender"] == "bquic"  # it is in the midst of it

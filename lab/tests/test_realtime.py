@@ -127,10 +127,10 @@ def test_side_by_side(lab: namespaces.Lab, contender: str, against: str, others:
 
 def test_features_of_a_transfer(lab: namespaces.Lab) -> None:
     experiment = importlib.import_module("why")
-    servers = measure.Servers(lab, Mesh(lab, medium.WIFI, 1), 1_000_000)
+    servers = measure.Servers(lab, Mesh(lab, medium.WIFI, 1), 4_000_000)
     tcp, bquic = (experiment.transfer(servers, contender) for contender in ("tcp", "bquic"))
     for row in (tcp, bquic):
-        assert row["packets"] > 1_000_000 / 1500 and 0 < row["delay_mean_ms"] < 1000 and 0 <= row["loss"] < 0.1
+        assert row["packets"] > 4_000_000 / 1500 and 0 < row["delay_mean_ms"] < 1000 and 0 <= row["loss"] < 0.1
         assert abs(row["slow_start"] + row["congestion_avoidance"] + row["recovery"] - 1) < 0.01
     assert bquic["acks_per_packet"] < tcp["acks_per_packet"]
 
