@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bquic/internal/config"
+	"bquic/internal/profile"
+)
+
+// smallDisk mounts a file system of 256 KiB; full fills it, and again makes room.
+func smallDisk(t *testing.T) (dir string, full, again func()) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := unix.Mount("small", dir, "tmpfs", 0, "size=256k"); err != nil {
+		if errors.Is(err, unix.EPERM) {
+			t.Skip("mounting a file system needs root")
+		}
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	filler := filepath.Join(dir, "filler")
+	full = func() {
+		if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+			t.Fatalf("the disk is not full: %v", err)
+		}
+	}
+	again = func() {
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir, full, again
+}
+
+// A first start that cannot keep its key says so and leaves no half of one.
+func TestFullDiskAtFirstStart(t *testing.T) {
+	dir, full, again := smallDisk(t)
+	cfg := config.Gateway{Listen: "127.0.0.1:0", StateDir: filepath.Join(dir, "state"), Connections: 10}
+	profiles := profile.NewSet()
+	cfg.MeshProfile, cfg.Standard = profiles[profile.BQUIC], profiles[profile.Standard]
+	run := func() error {
+		_, err := New(cfg, "test", slog.New(slog.DiscardHandler))
+		return err
+	}
+	full()
+	if err := run(); err == nil || !strings.Contains(err.Error(), "gateway.state_dir") || !strings.Contains(err.Error(), "no space left") {
+		t.Errorf("on a full disk: %v", err)
+	}
+	if left, err := filepath.Glob(cfg.StateDir + "/*"); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	again()
+	if err := run(); err != nil {
+		t.Error("with room again:", err)
+	}
+}
+
+// A full disk costs lines of the access log and nothing else, and no line in part.
+func TestFullDiskWhileServing(t *testing.T) {
+	dir, full, again := smallDisk(t)
+	path := filepath.Join(dir, "access.log")
+	body := strings.Repeat("x", 100_000)
+	s := start(t, config.Gateway{AccessLog: path, Sites: []config.Site{{Hosts: []string{"*"}, Root: directory(t, map[string]string{"index.html": body})}}})
+	c := clients(t, s)["HTTP/3.0"]
+	ask := func(n int) {
+		t.Helper()
+		for range n {
+			if got := get(t, c, s.url("/")); got != body {
+				t.Fatalf("%d bytes, not %d", len(got), len(body))
+			}
+		}
+	}
+	lines := func() []string {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.SplitAfter(string(data), "\n")
+	}
+	ask(1)
+	full()
+	ask(40) // more than the rest of a page holds
+	before := len(lines())
+	if before > 40 {
+		t.Errorf("%d lines on a full disk", before)
+	}
+	again()
+	ask(2)
+	for end := time.Now().Add(20 * time.Second); len(lines()) < before+2 && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	}
+	all := lines()
+	// The last answer before there was room may have been logged when there was.
+	if len(all) != before+2 && len(all) != before+3 {
+		t.Errorf("%d lines, %d before there was room again", len(all)-1, before-1)
+	}
+	for _, line := range all[:len(all)-1] {
+		if !strings.Contains(line, `"GET / HTTP/3.0" 200 100000 `) || !strings.HasSuffix(line, "ms\n") {
+			t.Errorf("torn: %q", line)
+		}
+	}
+}
