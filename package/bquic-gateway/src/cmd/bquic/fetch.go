@@ -79,6 +79,7 @@ func runFetch(ctx context.Context, args []string) error {
 	name := f.String("profile", "bquic", "`PROFILE` of this side")
 	output := f.String("o", "", "`FILE` to write the body to, - for the standard output (default: nowhere)")
 	upload := f.String("upload", "", "`FILE` to send by POST")
+	qlog := f.String("qlog", "", "`FILE` to record the connection in, for bquic trace")
 	rest, err := parseFlags(f.FlagSet, args, 1, 1)
 	if err != nil {
 		return err
@@ -99,6 +100,11 @@ func runFetch(ctx context.Context, args []string) error {
 	o.Upload = *upload
 	quietBuffers()
 
+	if *qlog != "" {
+		if o.Qlog, err = os.Create(*qlog); err != nil {
+			return usageError{err}
+		}
+	}
 	w, done, err := openOutput(*output)
 	if err != nil {
 		return usageError{err}

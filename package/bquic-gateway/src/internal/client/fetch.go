@@ -22,6 +22,7 @@ import (
 
 	"bquic/internal/cert"
 	"bquic/internal/profile"
+	"bquic/internal/trace"
 )
 
 // Options say how to load. The zero value of a field leaves it to the system.
@@ -34,6 +35,8 @@ type Options struct {
 	LocalAddr netip.Addr
 	// Upload is sent by POST instead of loading.
 	Upload string
+	// Qlog, if any, gets a record of the connection, and is closed with it.
+	Qlog io.WriteCloser
 	// Progress is told the bytes of the body so far.
 	Progress func(done, total int64)
 }
@@ -84,8 +87,12 @@ func Fetch(ctx context.Context, rawURL string, w io.Writer, o Options) (*Result,
 	transport := &quic.Transport{Conn: socket}
 	defer transport.Close()
 
+	conf := &quic.Config{Burst: o.Profile.Burst, MaxIncomingStreams: -1}
+	if o.Qlog != nil {
+		conf.Tracer = trace.ToFile(o.Qlog)
+	}
 	start := time.Now()
-	conn, err := transport.Dial(ctx, remote, tlsConf, &quic.Config{Burst: o.Profile.Burst, MaxIncomingStreams: -1})
+	conn, err := transport.Dial(ctx, remote, tlsConf, conf)
 	if err != nil {
 		return nil, connectError(u.Host, err)
 	}

@@ -28,6 +28,7 @@ import (
 	"bquic/internal/profile"
 	"bquic/internal/site"
 	"bquic/internal/status"
+	"bquic/internal/trace"
 	"bquic/internal/tunnel"
 )
 
@@ -438,6 +439,7 @@ func (s *Server) quicConfig(client net.Addr) *quic.Config {
 		Allow0RTT:                      true,
 		EnableDatagrams:                true, // for connect-udp
 		Burst:                          s.profile(client).Burst,
+		Tracer:                         trace.ToDir,
 	}
 	if cfg.Token != "" && contains(cfg.ConnectFrom, address(client)) {
 		c.MaxIncomingStreams = tunnel.MaxStreams

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bquic/internal/cert"
+	"bquic/internal/trace"
 )
 
 // How connections are taken.
@@ -256,6 +257,7 @@ func (c *Config) quicConfig() *quic.Config {
 		InitialConnectionReceiveWindow: min(initialWindow, window),
 		MaxConnectionReceiveWindow:     window,
 		Burst:                          c.Burst,
+		Tracer:                         trace.ToDir,
 	}
 }
 

@@ -4,6 +4,7 @@ package burst
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"github.com/quic-go/quic-go/internal/protocol"
@@ -87,6 +88,11 @@ func (s *SlowStart) decide(minRTT time.Duration) {
 // Ended says if slow start is over. cwnd is in packets.
 func (s *SlowStart) Ended(cwnd protocol.ByteCount) bool {
 	return s.found && cwnd >= slowStartLowWindow
+}
+
+// Reason says in words what ended slow start.
+func (s *SlowStart) Reason(minRTT time.Duration) string {
+	return fmt.Sprintf("a round's least RTT was %s, the least of all %s, the threshold %s", s.roundMin, minRTT, s.Threshold(minRTT))
 }
 
 // Restart forgets everything, after a retransmission timeout.

@@ -108,6 +108,9 @@ func (s *burstSender) OnPacketAcked(pn protocol.PacketNumber, ackedBytes, priorI
 func (s *burstSender) maybeEndSlowStart() {
 	if s.slowStart.Ended(s.GetCongestionWindow() / s.maxDatagramSize) {
 		s.slowStartThreshold = s.congestionWindow
+		if s.qlogger != nil {
+			s.qlogger.RecordEvent(qlog.DebugEvent{EventName: "slow_start_ended", Message: s.slowStart.Reason(s.rttStats.MinRTT())})
+		}
 		s.maybeQlogStateChange(qlog.CongestionStateCongestionAvoidance)
 	}
 }
