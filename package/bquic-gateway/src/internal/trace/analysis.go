@@ -237,7 +237,7 @@ func (a *analysis) acked(ranges [][]number) {
 		}
 		if i < j {
 			a.spurious.seen += uint64(j - i)
-			a.lost = slices.Delete(a.lost, i, j)
+			a.lost = append(a.lost[:i], a.lost[j:]...)
 		}
 	}
 }
@@ -261,7 +261,9 @@ func (a *analysis) packetLost(d *data) {
 	a.line.at(a.last).lost++
 	pn := float64(d.Header.PacketNumber)
 	if i, found := slices.BinarySearch(a.lost, pn); !found {
-		a.lost = slices.Insert(a.lost, i, pn)
+		a.lost = append(a.lost, 0)
+		copy(a.lost[i+1:], a.lost[i:])
+		a.lost[i] = pn
 		if len(a.lost) > maxLost {
 			a.lost = a.lost[1:] // the oldest
 		}

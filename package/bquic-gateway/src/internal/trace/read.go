@@ -17,6 +17,7 @@ const (
 	maxRecord = 16 << 20 // bytes of one event or one unknown field
 	maxTraces = 64       // connections in one file
 	maxDepth  = 8        // of objects around an event
+	maxNumber = 1 << 64  // so that no sum of them is infinite
 )
 
 // Read computes a report for each connection in a qlog: one event after the
@@ -292,6 +293,9 @@ func (p *parser) endTrace() {
 		p.order = append(p.order, newAnalysis(p.vantage, "")) // a header only
 	}
 	for _, a := range p.order {
+		if a.r.VantagePoint == "" {
+			a.r.VantagePoint = p.vantage // aioquic writes it after the events
+		}
 		p.reports = append(p.reports, a.report())
 	}
 	p.order, p.vantage, p.delta, p.lastTime = nil, "", false, 0
@@ -352,6 +356,9 @@ func (n *number) UnmarshalJSON(b []byte) error {
 	v, err := strconv.ParseFloat(s, 64)
 	if err != nil || v-v != 0 { // NaN, infinity
 		return fmt.Errorf("%.40s is no number", b)
+	}
+	if v < -maxNumber || v > maxNumber {
+		return fmt.Errorf("%.40s is too large", b)
 	}
 	*n = number(v)
 	return nil

@@ -144,13 +144,13 @@ func (r *recorder) RecordEvent(ev qlogwriter.Event) {
 		encode = e.Encode
 	case qlog.SpuriousLoss:
 		encode = e.Encode
-	case qlog.MetricsUpdated:
-		encode = e.Encode
 	case qlog.PTOCountUpdated:
 		encode = e.Encode
-	case qlog.CongestionStateUpdated:
-		encode = e.Encode
 	case qlog.MTUUpdated:
+		encode = e.Encode
+	case qlog.MetricsUpdated:
+		encode = e.Encode
+	case qlog.CongestionStateUpdated:
 		encode = e.Encode
 	case qlog.ConnectionClosed:
 		encode = e.Encode

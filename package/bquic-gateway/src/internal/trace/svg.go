@@ -210,13 +210,23 @@ func legends(b *bytes.Buffer, names []legend) {
 	}
 }
 
-// niceStep returns 1, 2 or 5 times a power of ten, at least v.
+// niceStep returns 1, 2 or 5 times a power of ten, at least v and a billionth.
 func niceStep(v float64) float64 {
-	p := math.Pow(10, math.Floor(math.Log10(v)))
-	for _, m := range []float64{1, 2, 5} {
-		if m*p >= v {
-			return m * p
-		}
+	v = max(v, 1e-9)
+	p := 1.0
+	for p > v {
+		p /= 10
+	}
+	for 10*p <= v {
+		p *= 10
+	}
+	switch {
+	case p >= v:
+		return p
+	case 2*p >= v:
+		return 2 * p
+	case 5*p >= v:
+		return 5 * p
 	}
 	return 10 * p
 }

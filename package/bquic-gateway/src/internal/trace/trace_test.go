@@ -7,13 +7,10 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"math"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -26,8 +23,6 @@ import (
 	"bquic/internal/profile"
 )
 
-var update = flag.Bool("update", false, "write the expected reports of the recorded files")
-
 func read(t *testing.T, qlog string) *Report {
 	t.Helper()
 	reports, err := Read(strings.NewReader(qlog))
@@ -38,20 +33,6 @@ func read(t *testing.T, qlog string) *Report {
 		t.Fatalf("%d reports", len(reports))
 	}
 	return reports[0]
-}
-
-func readFile(t *testing.T, name string) []*Report {
-	t.Helper()
-	f, err := os.Open(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	reports, err := Read(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return reports
 }
 
 // synthetic is a qlog whose figures can be found with pencil and paper: 10
@@ -211,6 +192,7 @@ func TestForms(t *testing.T) {
 		"lines":           `{"trace":{"vantage_point":{"type":"client"}}}` + "\n" + events[0] + "\n" + events[1] + "\n",
 		"JSON":            `{"qlog_format":"JSON","traces":[{"vantage_point":{"type":"client"},"events":[` + events[0] + "," + events[1] + `]}]}`,
 		"events first":    `{"traces":[{"vantage_point":{"type":"client"},"events":[` + events[0] + "," + events[1] + `],"common_fields":{"a":[{"b":1}]}}]}`,
+		"side last":       `{"traces":[{"events":[` + events[0] + "," + events[1] + `],"vantage_point":{"type":"client"}}]}`,
 		"relative events": `{"trace":{"vantage_point":{"type":"client"},"common_fields":{"time_format":"relative_to_previous_event"}}}` + events[0] + strings.Replace(events[1], `"time":30`, `"time":20`, 1),
 	} {
 		t.Run(name, func(t *testing.T) {
