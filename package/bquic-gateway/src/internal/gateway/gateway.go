@@ -272,19 +272,22 @@ func (s *Server) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, erro
 	return s.now.Load().certs.Get(hello)
 }
 
-// serveSite hands a request to the sites of the newest generation.
+// serveSite hands a request to the sites of the newest generation, if there is
+// room for it. The access log tells also those that were refused.
 func (s *Server) serveSite(w http.ResponseWriter, r *http.Request) {
-	client, _ := netip.ParseAddrPort(r.RemoteAddr)
-	end, ok := s.admit.begin(client.Addr().Unmap().WithZone(""))
-	if !ok {
-		w.Header().Set("Retry-After", "1")
-		// Without a body: who grants no window for one would keep it waiting.
-		w.Header().Set("Content-Length", "0")
-		w.WriteHeader(http.StatusServiceUnavailable)
-		return
-	}
-	defer end()
-	s.access.Handler(s.now.Load().sites).ServeHTTP(patientWriter{w, http.NewResponseController(w)}, r)
+	s.access.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		client, _ := netip.ParseAddrPort(r.RemoteAddr)
+		end, ok := s.admit.begin(client.Addr().Unmap().WithZone(""))
+		if !ok {
+			w.Header().Set("Retry-After", "1")
+			// Without a body: who grants no window for one would keep it waiting.
+			w.Header().Set("Content-Length", "0")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		defer end()
+		s.now.Load().sites.ServeHTTP(w, r)
+	})).ServeHTTP(patientWriter{w, http.NewResponseController(w)}, r)
 }
 
 // listen opens the same port of UDP and TCP.
