@@ -53,6 +53,13 @@ func runRelay(ctx context.Context, args []string) error {
 		return err
 	}
 	defer socket.Close()
+	figures, err := metrics.Listen(ctx, cfg.Metrics)
+	if err != nil {
+		return err
+	}
+	if figures != nil {
+		defer figures.Close()
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	started := time.Now()
 	var now atomic.Pointer[config.Relay]
@@ -80,7 +87,7 @@ func runRelay(ctx context.Context, args []string) error {
 		})
 	})
 	group.Go(func() error {
-		return metrics.Serve(ctx, cfg.Metrics, log, func(w *metrics.Writer) {
+		return metrics.Serve(ctx, figures, log, func(w *metrics.Writer) {
 			w.Process("bquic_relay", version, started)
 			r.Metrics(w)
 		})

@@ -218,13 +218,20 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	defer socket.Close()
+	figures, err := metrics.Listen(ctx, cfg.Metrics)
+	if err != nil {
+		return err
+	}
+	if figures != nil {
+		defer figures.Close()
+	}
 	s.addr = tcp.Addr().(*net.TCPAddr).AddrPort()
 	s.started = time.Now()
 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return socket.Run(ctx, func() any { return s.Status() }) })
 	group.Go(func() error { s.watch(ctx); return nil })
-	group.Go(func() error { return metrics.Serve(ctx, cfg.Metrics, s.log, s.metrics) })
+	group.Go(func() error { return metrics.Serve(ctx, figures, s.log, s.metrics) })
 	group.Go(func() error { return s.serveTCP(ctx, tcp) })
 	group.Go(func() error { return s.serveQUIC(ctx, udp) })
 	close(s.ready)

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -21,6 +22,7 @@ import (
 	"github.com/quic-go/quic-go/http3"
 
 	"bquic/internal/config"
+	"bquic/internal/profile"
 )
 
 // TestMigration: a download goes on when the client's address changes, by its
@@ -176,5 +178,31 @@ func TestRefusedRequestIsLogged(t *testing.T) {
 		if !strings.Contains(string(b), line) {
 			t.Errorf("%s: not logged: %s", proto, b)
 		}
+	}
+}
+
+// TestMetricsInUse: it does not say that it is ready when it cannot serve its metrics.
+func TestMetricsInUse(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	dir := t.TempDir()
+	profiles := profile.NewSet()
+	s, err := New(config.Gateway{
+		Listen: "127.0.0.1:0", StateDir: dir, StatusSocket: filepath.Join(dir, "s"), Connections: 1,
+		MeshProfile: profiles[profile.BQUIC], Standard: profiles[profile.Standard], Metrics: taken.Addr().String(),
+	}, "test", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), taken.Addr().String()) {
+		t.Errorf("%v", err)
+	}
+	select {
+	case <-s.Ready():
+		t.Error("ready")
+	default:
 	}
 }

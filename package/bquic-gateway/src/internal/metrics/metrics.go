@@ -92,16 +92,25 @@ func memory(classes ...string) (bytes []uint64) {
 	return bytes
 }
 
-// Serve answers GET /metrics on address until ctx ends. An empty address serves nothing.
-func Serve(ctx context.Context, address string, log *slog.Logger, collect func(*Writer)) error {
+// Listen opens address for Serve. It returns no listener for an empty one.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
 	if address == "" {
-		<-ctx.Done()
-		return nil
+		return nil, nil
 	}
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
-		return fmt.Errorf("cannot serve metrics: %w", err)
+		return nil, fmt.Errorf("cannot serve metrics: %w", err)
+	}
+	return ln, nil
+}
+
+// Serve answers GET /metrics on ln, which it closes, until ctx ends. Without a
+// listener it waits for that.
+func Serve(ctx context.Context, ln net.Listener, log *slog.Logger, collect func(*Writer)) error {
+	if ln == nil {
+		<-ctx.Done()
+		return nil
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(rw http.ResponseWriter, _ *http.Request) {
@@ -117,7 +126,7 @@ func Serve(ctx context.Context, address string, log *slog.Logger, collect func(*
 	stop := context.AfterFunc(ctx, func() { srv.Close() })
 	defer stop()
 	log.Info("metrics served", "address", ln.Addr())
-	err = srv.Serve(ln)
+	err := srv.Serve(ln)
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -50,8 +50,12 @@ func TestServe(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	logged, sink := io.Pipe()
 	done := make(chan error, 1)
+	ln, err := Listen(ctx, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
 	go func() {
-		done <- Serve(ctx, "127.0.0.1:0", slog.New(slog.NewTextHandler(sink, nil)), func(w *Writer) { w.Gauge("a", "A.").Value(1) })
+		done <- Serve(ctx, ln, slog.New(slog.NewTextHandler(sink, nil)), func(w *Writer) { w.Gauge("a", "A.").Value(1) })
 		sink.Close()
 	}()
 	line, err := bufio.NewReader(logged).ReadString('\n')
@@ -88,14 +92,17 @@ func TestServe(t *testing.T) {
 		}
 	}
 	log := slog.New(slog.DiscardHandler)
-	if err := Serve(ctx, address, log, nil); err == nil || !strings.Contains(err.Error(), address) {
+	if _, err := Listen(ctx, address); err == nil || !strings.Contains(err.Error(), address) {
 		t.Errorf("an address in use: %v", err)
 	}
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if err := Serve(ctx, "", log, nil); err != nil { // switched off
+	if ln, err = Listen(ctx, ""); ln != nil || err != nil { // switched off
+		t.Errorf("%v, %v", ln, err)
+	}
+	if err := Serve(ctx, ln, log, nil); err != nil {
 		t.Error(err)
 	}
 }
