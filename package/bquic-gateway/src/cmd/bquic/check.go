@@ -31,6 +31,11 @@ func runCheck(_ context.Context, args []string) error {
 			return usagef("%s: %w", *file, err)
 		}
 	}
+	if cfg.Relay.Enabled {
+		if err := cfg.Relay.Relay.Check(); err != nil {
+			return usagef("%s: relay.%w", *file, err)
+		}
+	}
 	fmt.Printf("%s: good: gateway %s, relay %s, %d sites\n", *file, onOff(cfg.Gateway.Enabled), onOff(cfg.Relay.Enabled), len(cfg.Gateway.Sites))
 	return nil
 }

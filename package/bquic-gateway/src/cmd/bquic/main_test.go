@@ -189,6 +189,12 @@ func TestGatewayFails(t *testing.T) {
 	both(conf, fmt.Sprintf("gateway.certificate, gateway.key: certificate %s/1/cert.pem and key %s/2/key.pem: private key does not match public key", dir, dir))
 	gatewayConf(t, dir, "127.0.0.1:1", "", "config site\n\tlist host a\n\toption root /nonexistent\n")
 	both(conf, "site with host a: root: open /nonexistent: no such file or directory")
+	gatewayConf(t, dir, "127.0.0.1:1", "\toption access_log /nonexistent/log\n", "")
+	fails(t, 2, "bquic check: "+conf+": gateway.access_log: stat /nonexistent: no such file or directory", "check", conf)
+	gatewayConf(t, dir, "127.0.0.1:1", "", "config relay\n\toption enabled 1\n\tlist gateway a:1\n\toption token 12345678\n\toption ca /nonexistent\n")
+	for _, command := range []string{"check", "relay"} {
+		fails(t, 2, "bquic "+command+": "+conf+": relay.ca: open /nonexistent: no such file or directory", command, "--config", conf)
+	}
 
 	// A daemon says that it has made a certificate before it fails.
 	first := func(line string) {

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -49,6 +51,22 @@ func (l *Log) Open(path string) error {
 	}
 	l.file, l.failed = file, false
 	return nil
+}
+
+// Check says what Open would, and makes no file.
+func Check(path string) error {
+	if path == "" {
+		return nil
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		_, err := os.Stat(filepath.Dir(path))
+		return err
+	}
+	file, err := openFile(path)
+	if err != nil {
+		return err
+	}
+	return file.Close()
 }
 
 // openFile refuses what requests would have to wait for, as a FIFO that nobody reads.

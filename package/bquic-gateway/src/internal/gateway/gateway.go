@@ -93,6 +93,9 @@ func Check(cfg config.Gateway) error {
 		return err
 	}
 	sites.Close()
+	if err := accesslog.Check(cfg.AccessLog); err != nil {
+		return fmt.Errorf("gateway.access_log: %w", err)
+	}
 	if cfg.Certificate == "" {
 		if _, err := os.Stat(cert.Kept(cfg.StateDir).Cert); errors.Is(err, fs.ErrNotExist) {
 			return nil // the first start makes it

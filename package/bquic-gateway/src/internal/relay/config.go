@@ -194,6 +194,12 @@ func newSettings(cfg Config) (*settings, error) {
 	return &settings{cfg, tlsConfig, cfg.quicConfig()}, nil
 }
 
+// Check says what New would find wrong.
+func (c Config) Check() error {
+	_, err := newSettings(c)
+	return err
+}
+
 // sameSession says that a session which was made with one is as one of the other.
 func (s *settings) sameSession(o *settings) bool {
 	return s == o || slices.Equal(s.Gateways, o.Gateways) && s.ServerName == o.ServerName && slices.Equal(s.Pins, o.Pins) &&
