@@ -170,8 +170,7 @@ def paper(rows: list[Row]) -> list[list[str]]:
 
 
 WHY_NOT = (
-    "Where it is not reproduced: with one queue for all neither starves, and who gets more depends on who fills the queue; today's "
-    "stock QUIC does not give way to TCP as that of 2018 did."
+    "Where it is not reproduced: with one queue for all, who gets more depends on who fills it."
 )
 
 
