@@ -145,8 +145,8 @@ func FuzzUDPTarget(f *testing.F) {
 		if err != nil || host == "" || strings.ContainsAny(host, "/[]%") {
 			t.Fatalf("%q is taken for %q (%v)", path, target, err)
 		}
-		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-			return // refused later, as with TCP
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			t.Fatalf("%q is taken for port %q", path, port)
 		}
 		if _, err := netip.ParseAddr(host); err != nil {
 			return // a relay asks for addresses only

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -62,6 +63,9 @@ func udpTarget(r *http.Request) (string, error) {
 	name, err := url.PathUnescape(host)
 	if !ok || err != nil || !slash || rest != "" || r.URL.RawQuery != "" || name == "" || strings.ContainsAny(name, "/[]%") {
 		return "", fmt.Errorf("path is not %shost/port/", udpPath)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return "", fmt.Errorf("port %q is not in 1 to 65535", port)
 	}
 	return net.JoinHostPort(name, port), nil
 }
