@@ -281,20 +281,34 @@ test('who may only read cannot switch', async () => {
 	assert.deepEqual(errors, []);
 });
 
-test('a daemon that does not answer for once is a gap in the graph, not a peak', async () => {
-	const { page, errors } = await open(1200, recorded, config);
+/* Draws the overview from a gateway at each [ uptime, bytes sent ] (null: no answer) and returns what its traffic graph says. */
+async function traffic(samples) {
+	const { page, errors } = await open(1200, { ...recorded, 'bquic.status': undefined }, config);
 
-	await show(page, 'overview', 2);
-	const top = () => page.locator('.bquic-graph', { hasText: 'Traffic' }).locator('.top').textContent();
-	const before = await top();
-	for (const answer of [ null, recorded['bquic.status'] ])
-		await page.evaluate(async (answer) => {
-			window.answers['bquic.status'] = answer ?? undefined;
+	await show(page, 'overview', 0);
+	for (const sample of samples)
+		await page.evaluate(async (gateway) => {
+			window.answers['bquic.status'] = gateway ? { gateway, relay: null } : undefined;
 			for (const poll of window.env.polls)
 				await poll();
-		}, answer);
-	assert.equal(await top(), before);
+		}, sample && { ...recorded['bquic.status'].gateway, uptime_s: sample[0], sent: sample[1] });
+	const graph = page.locator('.bquic-graph', { hasText: 'Traffic' });
+	const found = { top: await graph.locator('.top').textContent(), now: await graph.locator('.key').first().textContent() };
 	assert.deepEqual(errors, []);
+	await page.close();
+
+	return JSON.parse(JSON.stringify(found).replaceAll('\u00a0', ' '));
+}
+
+test('traffic by the clock of the daemon: polls close together, late ones and a restart are no peak', async () => {
+	assert.deepEqual(await traffic([ [ 100, 1e9 ], [ 102, 1.005e9 ] ]), { top: '≤ 20.0 Mbit/s', now: 'to clients: 20.0 Mbit/s' });
+	/* a burst that two polls 20 ms apart see; what it was counts in the next rate */
+	assert.deepEqual(await traffic([ [ 100, 1e9 ], [ 102, 1.004e9 ], [ 102.02, 1.005e9 ], [ 104, 1.009e9 ] ]), { top: '≤ 20.0 Mbit/s', now: 'to clients: 20.0 Mbit/s' });
+	assert.deepEqual(await traffic([ [ 100, 1e9 ], [ 102, 1.004e9 ], [ 1, 1e9 ], [ 3, 1.005e9 ] ]), { top: '≤ 20.0 Mbit/s', now: 'to clients: 20.0 Mbit/s' });
+});
+
+test('a daemon that does not answer for once is a gap in the graph, not a peak', async () => {
+	assert.deepEqual(await traffic([ [ 100, 1e9 ], null, [ 102, 2e9 ], [ 104, 2.005e9 ] ]), { top: '≤ 20.0 Mbit/s', now: 'to clients: 20.0 Mbit/s' });
 });
 
 test('a pin is copied as it is', async () => {

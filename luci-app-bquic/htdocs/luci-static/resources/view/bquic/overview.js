@@ -22,7 +22,7 @@ return view.extend({
 
 	render([ haveBquic, haveWifirr ]) {
 		this.have = { bquic: haveBquic, wifirr: haveWifirr };
-		this.before = null;
+		this.before = {};
 		this.cards = E('div', { 'class': 'bquic-cards', 'aria-live': 'off' });
 		this.mistakes = E('div');
 		this.verdict = E('div');
@@ -230,22 +230,43 @@ return view.extend({
 			this.cards.lastElementChild.remove();
 	},
 
+	/*
+	 * What a daemon's counters have grown by since an answer a second or more ago, and
+	 * in how many seconds (at), by its own clock: when answers arrive and are drawn says
+	 * nothing, and polls may come close together. null: unknown.
+	 */
+	change(name, st, down, up) {
+		const was = this.before[name];
+		const count = (...values) => values.reduce((n, v) => n + (graph.sane(v) ?? 0), 0);
+		const now = {
+			at: count(st?.uptime_s),
+			down: count(down),
+			up: count(up),
+			acked: count(st?.live?.packets_acked, st?.live?.packets_received),
+			acks: count(st?.live?.acks_received, st?.live?.acks_sent)
+		};
+
+		/* one that did not answer is no jump from nothing; one that began anew, neither */
+		if (!was || !st || now.at < was.at) {
+			this.before[name] = st ? now : null;
+			return null;
+		}
+		if (now.at - was.at < 1)
+			return null;
+		this.before[name] = now;
+
+		return Object.fromEntries(Object.keys(now).map((key) => [ key, Math.max(0, now[key] - was[key]) ]));
+	},
+
 	draw(bquic, wifirr) {
 		const g = this.graphs;
 		const live = bquic.gateway?.live ?? {}, relay = bquic.relay?.live ?? {};
-		const sum = (name) => (graph.sane(live[name]) ?? 0) + (graph.sane(relay[name]) ?? 0);
-		const now = {
-			at: performance.now() / 1000,
-			/* whose counters these are: one that did not answer is no jump from nothing */
-			who: `${bquic.gateway?.pid} ${bquic.relay?.pid}`,
-			down: (graph.sane(bquic.gateway?.sent) ?? 0) + (graph.sane(bquic.relay?.carried?.down_bytes) ?? 0),
-			up: (graph.sane(bquic.gateway?.received) ?? 0) + (graph.sane(bquic.relay?.carried?.up_bytes) ?? 0),
-			acked: sum('packets_acked') + sum('packets_received'),
-			acks: sum('acks_received') + sum('acks_sent')
-		};
-		const was = this.before?.who == now.who ? this.before : now;
-		const since = now.at - was.at;
-		const rate = (a, b) => since > 0 && a >= b ? 8 * (a - b) / since : null;
+		const changes = [
+			this.change('gateway', bquic.gateway, bquic.gateway?.sent, bquic.gateway?.received),
+			this.change('relay', bquic.relay, bquic.relay?.carried?.down_bytes, bquic.relay?.carried?.up_bytes)
+		].filter((c) => c);
+		const sum = (f) => changes.reduce((n, c) => n + f(c), 0);
+		const rate = (name) => changes.length ? sum((c) => 8 * c[name] / c.at) : null;
 		const busiest = (bquic.gateway?.live?.connections ? live : relay);
 		const schedulers = (Array.isArray(wifirr.schedulers) ? wifirr.schedulers : []).filter((s) => s);
 		const total = (f) => schedulers.length ? schedulers.reduce((n, s) => n + (f(s) ?? 0), 0) : null;
@@ -255,9 +276,9 @@ return view.extend({
 			return all.length ? Math.max(...all) / 10 : null;
 		};
 
-		this.before = now;
-		g.throughput.push(rate(now.down, was.down), rate(now.up, was.up));
-		const ratio = now.acks > was.acks && now.acked >= was.acked ? (now.acked - was.acked) / (now.acks - was.acks) : null;
+		g.throughput.push(rate('down'), rate('up'));
+		const acks = sum((c) => c.acks);
+		const ratio = acks > 0 ? sum((c) => c.acked) / acks : null;
 		g.ack.push(ratio);
 		g.rtt.push(busiest.connections ? busiest.smoothed_rtt_ms : null, busiest.connections ? busiest.min_rtt_ms : null);
 		g.clients.push(total((s) => graph.sane(s.clients_with_demand)),
