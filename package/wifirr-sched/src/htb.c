@@ -59,6 +59,7 @@ static struct {
 	bool scheduling;		/* what the classes are set for */
 	uint32_t rate_kbit;
 	uint32_t trickle_bps;		/* of each waiting client, bytes/s */
+	unsigned slot_ms;		/* that the leaves are set for */
 	bool tbf, fq_codel;
 	bool created[POLICY_CLIENTS_MAX];
 	uint32_t gso_max_segs;		/* the device's own */
@@ -219,6 +220,40 @@ static bool update_rates(struct wifirr *w)
 	return changed;
 }
 
+/* A client's own queue: created, or with no flags changed. */
+static struct nlmsghdr *codel(void *buf, const struct wifirr *w, unsigned flags, uint32_t parent)
+{
+	struct nlmsghdr *nlh = tc_put(buf, w, RTM_NEWQDISC, flags, parent, 0, "fq_codel");
+	struct nlattr *options = mnl_attr_nest_start(nlh, TCA_OPTIONS);
+
+	if (flags)
+		mnl_attr_put_u32(nlh, TCA_FQ_CODEL_FLOWS, CODEL_FLOWS);	/* once and for all */
+	mnl_attr_put_u32(nlh, TCA_FQ_CODEL_LIMIT, 2 * LEAF_BYTES / FRAME);
+	mnl_attr_put_u32(nlh, TCA_FQ_CODEL_MEMORY_LIMIT, 2 * LEAF_BYTES);
+	/* waiting for a turn is no congestion; us */
+	mnl_attr_put_u32(nlh, TCA_FQ_CODEL_TARGET, 50000);
+	mnl_attr_put_u32(nlh, TCA_FQ_CODEL_INTERVAL, w->config.policy.slot_ms * 1000);
+	mnl_attr_nest_end(nlh, options);
+	return nlh;
+}
+
+/* Another slot: the queues of those who are there learn it, too. */
+static void update_leaves(struct wifirr *w)
+{
+	char buf[512] __attribute__((aligned(NLMSG_ALIGNTO)));
+	char why[128];
+
+	if (htb.slot_ms == w->config.policy.slot_ms)
+		return;
+	htb.slot_ms = w->config.policy.slot_ms;
+	for (unsigned id = 0; htb.fq_codel && id < POLICY_CLIENTS_MAX; id++) {
+		uint32_t parent = htb.tbf ? TBF_HANDLE(id) | 1 : HTB_CLASS_CLIENT(id);
+
+		if (htb.created[id] && rtnl_request(htb.nl, codel(buf, w, 0, parent), why, sizeof(why)) < 0)
+			logmsg(LOG_WARNING, "queue of a client: %s", why);
+	}
+}
+
 static int put_leaf(struct wifirr *w, uint16_t id, char *why, size_t size)
 {
 	char buf[512] __attribute__((aligned(NLMSG_ALIGNTO)));
@@ -251,15 +286,7 @@ static int put_leaf(struct wifirr *w, uint16_t id, char *why, size_t size)
 		parent = TBF_HANDLE(id) | 1;
 	}
 	if (htb.fq_codel) {
-		nlh = tc_put(buf, w, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, parent, 0, "fq_codel");
-		options = mnl_attr_nest_start(nlh, TCA_OPTIONS);
-		mnl_attr_put_u32(nlh, TCA_FQ_CODEL_FLOWS, CODEL_FLOWS);
-		mnl_attr_put_u32(nlh, TCA_FQ_CODEL_LIMIT, 2 * LEAF_BYTES / FRAME);
-		mnl_attr_put_u32(nlh, TCA_FQ_CODEL_MEMORY_LIMIT, 2 * LEAF_BYTES);
-		/* waiting for a turn is no congestion; us */
-		mnl_attr_put_u32(nlh, TCA_FQ_CODEL_TARGET, 50000);
-		mnl_attr_put_u32(nlh, TCA_FQ_CODEL_INTERVAL, w->config.policy.slot_ms * 1000);
-		mnl_attr_nest_end(nlh, options);
+		nlh = codel(buf, w, NLM_F_CREATE | NLM_F_EXCL, parent);
 		rc = rtnl_request(htb.nl, nlh, why, size);
 		if (rc == -ENOENT || rc == -EOPNOTSUPP) {
 			logmsg(LOG_INFO, "leaf qdisc fq_codel: %s: using a byte-bounded fifo", why);
@@ -392,6 +419,7 @@ static int start(struct wifirr *w, char *reason, size_t size)
 
 	memset(&htb, 0, sizeof(htb));
 	htb.tbf = htb.fq_codel = true;
+	htb.slot_ms = w->config.policy.slot_ms;
 	htb.gso_max_segs = w->gso_max_segs;
 	htb.rate_kbit = expected_rate(w);
 	if (!htb.rate_kbit && !w->wireless) {
@@ -507,12 +535,14 @@ static int apply(struct wifirr *w, const uint16_t *ids, size_t n)
 	int rc;
 
 	/* an estimate that wanders a little is no reason to touch every class */
-	if (rate && (rate > htb.rate_kbit + htb.rate_kbit / 8 || rate < htb.rate_kbit - htb.rate_kbit / 8)) {
+	if (w->config.rate_kbit ? rate != htb.rate_kbit :
+	    rate && (rate > htb.rate_kbit + htb.rate_kbit / 8 || rate < htb.rate_kbit - htb.rate_kbit / 8)) {
 		htb.rate_kbit = rate;
 		link = true;
 	}
 	if (!htb.rate_kbit)
 		return 0;	/* no station has told its rate yet: nothing to shape to */
+	update_leaves(w);
 	all = update_rates(w) || link;
 	if (htb.scheduling != w->policy.scheduling) {
 		htb.scheduling = w->policy.scheduling;

@@ -43,6 +43,7 @@ static struct {
 	bool quit, lost, reload;
 	bool attached;
 	bool changed;			/* options that no backend has started with yet */
+	bool apply_all;			/* every client's level, not only those that changed */
 	struct config before;		/* and those that it had */
 	unsigned failures;
 	uint64_t recovered_at;
@@ -172,6 +173,7 @@ static int backend_try(struct wifirr *w, const struct backend *backend, char *re
 	if (backend->start(w, reason, size) < 0)
 		return -1;
 	w->backend = backend;
+	loop.apply_all = true;
 	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++)
 		if (w->station[id].used)
 			backend_add(w, id);
@@ -455,9 +457,10 @@ static void tick(struct wifirr *w)
 			continue;
 		if (w->policy.client[id].demand)
 			w->station[id].last_demand = now;
-		if (w->policy.client[id].changed)
+		if (w->policy.client[id].changed || loop.apply_all)
 			changed[n++] = id;
 	}
+	loop.apply_all = false;
 	if (n || scheduling != w->policy.scheduling) {
 		begun = now_ns();
 		if (w->backend->apply(w, changed, n) < 0)
@@ -485,8 +488,18 @@ static int parse(struct config *c, int argc, char **argv);
 static jmp_buf *correction;
 
 /*
- * Reads the file of options again. Clients and whose turn it is stay, and so
- * does everything while something is wrong.
+ * Whether the backend goes on with the new options. To set it up again drops
+ * what waits in its queues, and TCP takes seconds to come back from that.
+ */
+static bool in_place(const struct config *old, const struct config *new)
+{
+	return old->backend == new->backend && old->match == new->match && old->rts == new->rts &&
+		old->exempt_voice == new->exempt_voice && !old->rate_kbit == !new->rate_kbit;
+}
+
+/*
+ * Reads the file of options again. Clients and their demand stay, and so does
+ * everything while something is wrong.
  */
 static void read_options_again(struct wifirr *w)
 {
@@ -501,8 +514,17 @@ static void read_options_again(struct wifirr *w)
 	correction = &back;
 	parse(&config, command_line.argc, command_line.argv);
 	correction = NULL;
+	if (w->backend && in_place(&w->config, &config)) {
+		config.policy.next_lead_ms = w->policy.config.next_lead_ms;	/* the backend's */
+		config.policy.soon_lead_ms = w->policy.config.soon_lead_ms;
+		take_options(w, &config);
+		policy_configure(&w->policy, &config.policy);
+		loop.apply_all = true;
+		return;
+	}
 	loop.before = w->config;
 	loop.changed = true;
+	loop.lost |= loop.attached;
 	take_options(w, &config);
 	if (config.match != loop.before.match)
 		detach(w);	/* its clients are other ones */
@@ -517,10 +539,9 @@ static void signal_readable(struct wifirr *w)
 			loop.quit = true;
 			continue;
 		}
-		logmsg(LOG_NOTICE, "SIGHUP: setting up again");
+		logmsg(LOG_NOTICE, "SIGHUP: reading the options again");
 		read_options_again(w);
 		loop.reload = true;
-		loop.lost |= loop.attached;
 		tick_soon(w);
 	}
 }

@@ -92,6 +92,8 @@ void policy_init(struct policy *p, const struct policy_config *config)
 
 void policy_configure(struct policy *p, const struct policy_config *config)
 {
+	struct policy_config old = p->config;
+
 	p->config = *config;
 	if (p->config.active < 1)
 		p->config.active = 1;
@@ -105,9 +107,9 @@ void policy_configure(struct policy *p, const struct policy_config *config)
 		p->config.tick_ms = 1;
 	if (p->config.idle_tick_ms < 1)
 		p->config.idle_tick_ms = 1;
-	rotation_reset(p);
-	for (unsigned id = 0; id < p->high; id++)
-		p->client[id].level = POLICY_OPEN;
+	/* turns go on where the new ones are as long and as many */
+	if (old.mode != p->config.mode || old.active != p->config.active || old.slot_ms != p->config.slot_ms)
+		rotation_reset(p);
 }
 
 uint16_t policy_add(struct policy *p, unsigned flags)

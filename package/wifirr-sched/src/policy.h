@@ -138,7 +138,7 @@ struct policy {
 void policy_defaults(struct policy_config *config, enum policy_mode mode);
 
 void policy_init(struct policy *p, const struct policy_config *config);
-/* Takes new settings; clients and their counters are kept, all at POLICY_OPEN; the rotation starts anew. */
+/* Takes new settings. Clients, their demand and whether it is engaged are kept; turns start anew with another mode, K or T. */
 void policy_configure(struct policy *p, const struct policy_config *config);
 
 /* Returns the new client's id, the lowest free one; POLICY_NONE when full. */

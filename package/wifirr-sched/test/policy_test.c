@@ -417,6 +417,40 @@ static void engagement(void)
 	CHECK(!p.engaged && p.reason == POLICY_REASON_PAUSED);
 }
 
+/* Other options: who has demand, that it is engaged, and the turns where they are as before. */
+static void options_change(void)
+{
+	struct policy_config config;
+	uint64_t now = 1000, until;
+	uint64_t engagements;
+	uint16_t served;
+
+	policy_defaults(&config, POLICY_BACKLOG);
+	policy_init(&p, &config);
+	for (unsigned i = 0; i < 6; i++)
+		policy_add(&p, 0);
+	for (unsigned i = 0; i < 100; i++, now += 100) {
+		for (unsigned id = 0; id < 6; id++)
+			policy_sample(&p, id, 9000, 10000);
+		policy_tick(&p, now, 900);
+	}
+	CHECK(p.scheduling && p.demanding == 6);
+	engagements = p.engagements;
+	served = p.place[1];
+	until = p.client[served].until;
+	config.busy_permille = 400;
+	policy_configure(&p, &config);
+	policy_set_flags(&p, served == 0 ? 1 : 0, POLICY_CLIENT_ALWAYS);
+	policy_tick(&p, now, 900);
+	CHECK(p.scheduling && p.demanding == 5 && p.active == 3);
+	CHECK(p.client[served].place == 1 && p.client[served].until == until);
+	config.active = 2;
+	config.slot_ms = 700;
+	policy_configure(&p, &config);
+	policy_tick(&p, now += 10, 900);
+	CHECK(p.scheduling && p.demanding == 5 && p.active == 2 && p.engagements == engagements);
+}
+
 int main(int argc, char **argv)
 {
 	unsigned long first = argc > 1 ? strtoul(argv[1], NULL, 10) : 1;
@@ -433,6 +467,7 @@ int main(int argc, char **argv)
 		engagement();
 		engagement_by_demand();
 		last_few();
+		options_change();
 	}
 	printf("policy: %lu seeds passed\n", last - first + 1);
 	return 0;

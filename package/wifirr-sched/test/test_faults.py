@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """wifirrd's life: kills, lost settings, floods, devices that come and go."""
+import json
 import os
 import random
 import re
@@ -207,15 +208,15 @@ def test_hangup_pause_resume(bed):
     assert daemon.ask("resume") == {"paused": False}
     consistent(bed, daemon, 12)
     daemon.process.send_signal(signal.SIGHUP)
-    wait_for(lambda: daemon.status().get("counters", {}).get("restarts") == 1, "set up again")
+    wait_for(lambda: "SIGHUP:" in daemon.text(), "the signal taken")
     consistent(bed, daemon, 12)
+    assert daemon.status()["counters"]["restarts"] == 0
     assert daemon.stop() == 0
     assert device(bed) == before
 
 
 def test_options_change_under_load_without_a_gap(tmp_path):
-    """The turns go on with the new options: never more than a slot without them. Half of the changes may meet a machine that stalls."""
-    slot, gaps = 2.4, []
+    """The turns go on with the new options, and nothing that waits is dropped."""
     with Bed(6, rate_kbit=20000) as bed:
         file = tmp_path / "options"
         file.write_text("rate=18000\n")
@@ -227,27 +228,30 @@ def test_options_change_under_load_without_a_gap(tmp_path):
         try:
             wait_for(lambda: daemon.status().get("throttling"), "turns", 40)
             since = daemon.clients()
-            for n, (option, key, value) in enumerate([("slot=1000", "slot_ms", 1000), ("active=2", "active_max", 2),
-                                                      ("always=" + mac(1), "active_max", 3), ("rate=17000", "active_max", 3)]):
-                # a set-up drops what was waiting, and TCP takes its time to come back
-                wait_for(lambda: daemon.status().get("clients_with_demand", 0) >= 5, "demand", 40)
+            engagements = daemon.status()["counters"]["engagements"]
+
+            def intervals():
+                return set(re.findall(r"interval (\S+)", bed.box("tc", "qdisc", "show", "dev", "dl0").stdout))
+            fq_codel = intervals()  # not in every kernel
+            for option, shown in (("slot=1000", '"slot_ms": 1000'), ("active=2", '"active_max": 2'), ("always=" + mac(1), '"active_max": 3'),
+                                  ("weights=300,2", None), ("rate=17000", None)):
                 file.write_text(("" if option.startswith("rate") else "rate=18000\n") + option + "\n")
-                gap, last = 0, time.monotonic()
+                said = daemon.text().count("SIGHUP:")
                 daemon.process.send_signal(signal.SIGHUP)
 
-                def turns_again():
-                    nonlocal gap, last
-                    status, now = daemon.status(), time.monotonic()
-                    gap = max(gap, now - last)
-                    if status.get("throttling"):
-                        last = now
-                    return status.get("throttling") and status["counters"]["restarts"] > n and status[key] == value
-                wait_for(turns_again, option, 40)
-                gaps.append(gap)
+                def turns_go_on():
+                    status = daemon.status()
+                    assert not status or status["throttling"], (option, status)
+                    return daemon.text().count("SIGHUP:") > said and (not shown or shown in json.dumps(status))
+                wait_for(turns_go_on, option, 40)
+                if option == "slot=1000" and fq_codel:
+                    wait_for(lambda: intervals() == {"1s"}, f"interval of the queues ({intervals()})")
+            wait_for(lambda: "rate 17Mbit" in bed.box("tc", "class", "show", "dev", "dl0").stdout, "the new rate")
+            counters = daemon.status()["counters"]
+            assert (counters["restarts"], counters["engagements"]) == (0, engagements)
             clients = daemon.clients()
             assert clients[mac(1)]["delivered_bytes"] > since[mac(1)]["delivered_bytes"], "its counters began anew"
-            assert not clients[mac(1)]["always"] and sorted(gaps)[1] < slot, gaps
-            print("seconds without turns, at most:", gaps)
+            assert not clients[mac(1)]["always"]
             # what is wrong changes nothing
             file.write_text("rate=18000\nslot=5\n")
             daemon.process.send_signal(signal.SIGHUP)
