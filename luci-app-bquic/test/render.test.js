@@ -257,13 +257,15 @@ test('status with fields missing, of other types, and with huge numbers', async 
 });
 
 test('what is not installed, not set up or does not answer, and the way out', async () => {
-	for (const [ answers, uci, wants ] of [
+	for (const [ answers, uci, wants, view ] of [
+		[ { 'wifirr.clients': { schedulers: [] } }, config, [ 'No scheduler runs.', 'It waits for the device phy0-ap0', 'Open the system log' ], 'clients' ],
+		[ { 'wifirr.clients': { schedulers: [] } }, {}, [ 'No scheduler runs.', 'Set up' ], 'clients' ],
 		[ {}, {}, [ 'The package bquic-gateway is not installed.', 'The package wifirr-sched is not installed.', 'Install it' ] ],
 		[ { objects: [ 'bquic', 'wifirr' ] }, config, [ 'no answer', 'Open the system log', 'It waits for the device phy0-ap0' ] ],
 		[ { objects: [ 'bquic', 'wifirr' ] }, { bquic: {}, wifirr: {} }, [ 'Set up', 'Switch on' ] ]
 	]) {
 		const { page, errors } = await open(1200, answers, uci);
-		await show(page, 'overview', 2);
+		await show(page, view ?? 'overview', 2);
 		const text = await page.textContent('body');
 		for (const part of wants)
 			assert.ok(text.includes(part), `${part} in ${text}`);

@@ -5,6 +5,7 @@
 'require bquic.table as table';
 'require dom';
 'require rpc';
+'require uci';
 'require view';
 
 const HISTORY = 60; /* polls that a strip shows */
@@ -23,6 +24,10 @@ return view.extend({
 	handleSaveApply: null,
 	handleSave: null,
 	handleReset: null,
+
+	load() {
+		return common.loadConfig('wifirr');
+	},
 
 	render() {
 		this.strips = new Map();
@@ -104,9 +109,12 @@ return view.extend({
 
 			const schedulers = (Array.isArray(answer.schedulers) ? answer.schedulers : []).filter((s) => Array.isArray(s?.clients));
 
+			const wanted = uci.sections('wifirr', 'scheduler').find((s) => s.enabled == '1' && s.device);
+
 			dom.content(this.note, schedulers.length ? [] : [ E('div', { 'class': 'alert-message notice' }, [
 				E('p', {}, [ _('No scheduler runs.') ]),
-				E('p', {}, [ E('a', { 'href': L.url('admin/services/bquic/scheduler') }, [ _('Set up') ]) ])
+				...wanted ? common.silent('wifirr', wanted.device)
+					: [ E('p', {}, [ E('a', { 'href': L.url('admin/services/bquic/scheduler') }, [ _('Set up') ]) ]) ]
 			]) ]);
 
 			/* ordered by address, not by state: the turn moves, the rows stay */
