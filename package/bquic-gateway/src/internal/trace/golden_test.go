@@ -4,8 +4,10 @@ package trace
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,17 +16,30 @@ import (
 
 var update = flag.Bool("update", false, "write the expected reports of the recorded files")
 
+func recorded(t *testing.T, name string) []byte {
+	t.Helper()
+	f, err := os.Open(filepath.Join("testdata", name+".gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 // TestGolden holds the reports of recorded connections: one download of 60 kB
 // from the gateway, as it and bquic fetch recorded it, and another as aioquic did.
 func TestGolden(t *testing.T) {
 	for _, name := range []string{"client.sqlog", "server.sqlog", "aioquic.qlog"} {
 		t.Run(name, func(t *testing.T) {
-			f, err := os.Open(filepath.Join("testdata", name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer f.Close()
-			reports, err := Read(f)
+			reports, err := Read(bytes.NewReader(recorded(t, name)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -54,11 +69,7 @@ func TestGolden(t *testing.T) {
 // TestBothEnds compares what the two ends of a connection recorded of it.
 func TestBothEnds(t *testing.T) {
 	report := func(name string) *Report {
-		b, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return read(t, string(b))
+		return read(t, string(recorded(t, name)))
 	}
 	client, server := report("client.sqlog"), report("server.sqlog")
 	if got, want := client.Received.Packets, server.Sent.Packets-server.Losses.Packets; got != want {
