@@ -258,10 +258,10 @@ test('texts outside of _() are only names and units', () => {
 });
 
 test('the Grafana board asks for metrics that exist', () => {
-	const script = source('docs/fleet/mesh-metrics').replace(/bquic_\$\{role\}_(\w+)/g, 'bquic_gateway_$1 bquic_relay_$1');
-	const known = [ ...script.matchAll(/\bbquic_(?:gateway|relay)_\w+/g) ].map((m) => m[0]).concat(
+	/* the tables of gateway.md are held by the tests of the metrics */
+	const known = [ ...source('docs/gateway.md').matchAll(/^\| `(bquic_\w+)/gm) ].map((m) => m[1]).concat(
 		[ ...source('package/wifirr-sched/src/control.c').matchAll(/metric\(t, w, "(\w+)"/g) ].map((m) => `wifirr_${m[1]}`));
-	const asked = [ ...source('docs/grafana-mesh.json').matchAll(/\b(?:bquic_(?:gateway|relay)|wifirr)_\w+/g) ].map((m) => m[0]);
+	const asked = [ ...source('docs/grafana-mesh.json').matchAll(/"expr": "(.*)"/g) ].flatMap((m) => m[1].match(/\b(?:bquic|wifirr)_\w+/g));
 
 	assert.ok(asked.length > 10);
 	for (const name of asked)
