@@ -300,24 +300,28 @@ func (s *Server) serveSite(w http.ResponseWriter, r *http.Request) {
 	})).ServeHTTP(patientWriter{w, http.NewResponseController(w)}, r)
 }
 
-// listen opens the same port of UDP and TCP.
+// listen opens the same port of UDP and TCP; with port 0, one that both have free.
 func listen(ctx context.Context, address string) (*net.UDPConn, net.Listener, error) {
 	var lc net.ListenConfig
-	udp, err := lc.ListenPacket(ctx, "udp", address)
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot listen on UDP %s: %w", address, cause(err))
-	}
-	host, _, err := net.SplitHostPort(address)
+	host, asked, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, nil, err
 	}
-	port := udp.LocalAddr().(*net.UDPAddr).Port
-	tcp, err := lc.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
-	if err != nil {
+	for try := 1; ; try++ {
+		udp, err := lc.ListenPacket(ctx, "udp", address)
+		if err != nil {
+			return nil, nil, fmt.Errorf("cannot listen on UDP %s: %w", address, cause(err))
+		}
+		port := udp.LocalAddr().(*net.UDPAddr).Port
+		tcp, err := lc.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+		if err == nil {
+			return udp.(*net.UDPConn), tcp, nil
+		}
 		udp.Close()
-		return nil, nil, fmt.Errorf("cannot listen on TCP %s: %w", address, cause(err))
+		if asked != "0" || try == 10 {
+			return nil, nil, fmt.Errorf("cannot listen on TCP %s: %w", address, cause(err))
+		}
 	}
-	return udp.(*net.UDPConn), tcp, nil
 }
 
 // cause returns what the kernel said, without the address, which net repeats.
