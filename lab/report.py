@@ -80,7 +80,8 @@ def section(module_name: str, command: str, figures: list[str], quick: bool) -> 
     if not rows:
         return text + ": **not measured yet**.\n"
     commits = sorted({row["commit"] for row in rows if "commit" in row})
-    text += f" ({len(rows)} runs in `{path.relative_to(ROOT)}`, at {', '.join(commits)}).\n\n"
+    at = f", at {', '.join(commits)}" if commits else ""
+    text += f" ({len(rows)} rows in `{path.relative_to(ROOT)}`{at}).\n\n"
     old = sum("digest" in row and row["digest"] != simulation.digest(row["form"]) for row in rows)
     if old:
         text += f"**{old} of these runs are of earlier sources of the simulation or the policy, and to be replaced.**\n\n"
