@@ -25,7 +25,7 @@ namespace
 // wifirrd's defaults: files/etc/config/wifirr
 constexpr unsigned WEIGHT_ACTIVE = 256;
 constexpr unsigned WEIGHT_WAITING = 1;
-constexpr unsigned WEIGHT_NO_DEMAND = 16; // wanted_weight() of airtime.c: the geometric middle
+constexpr unsigned WEIGHT_IDLE = 16; // wanted_weight() of airtime.c: the geometric middle
 constexpr double TRICKLE_KBIT = 20;
 constexpr unsigned RTS_BYTES = 500;
 constexpr unsigned RTS_OFF = 65535;
@@ -36,6 +36,7 @@ constexpr double OPEN = 10e9 / 8; // bytes/s
 constexpr double SHARE_EXEMPT = 0.02;
 constexpr double SHARE_WAITING = 0.2;
 constexpr double SHARE_SOON = 0.1;
+constexpr double LIGHT_KBIT = 100;
 constexpr double SHARE_ACTIVE = 0.55;
 constexpr unsigned LEAD_SLACK_MS = 5;
 constexpr unsigned LEAF_PACKETS = 2 * 131072 / 2304; // memory limit over a frame's buffer
@@ -167,6 +168,7 @@ StationScheduler::StartPolicy(policy_mode mode)
     {
         config.slot_ms = m_options.slotMs;
     }
+    config.backlog_below = m_options.form == "wifirr-htb";
     m_policy = std::make_unique<policy>();
     policy_init(m_policy.get(), &config);
     for (unsigned i = 0; i < m_stations; i++)
@@ -230,9 +232,9 @@ StationScheduler::Apply()
             }
             else
             {
-                m_queue->SetWeight(i, !IsWaiting(i)                 ? WEIGHT_ACTIVE
-                                      : m_policy->client[i].demand ? WEIGHT_WAITING
-                                                                   : WEIGHT_NO_DEMAND);
+                m_queue->SetWeight(i, !IsWaiting(i)                                   ? WEIGHT_ACTIVE
+                                      : m_policy->client[i].level == POLICY_IDLE ? WEIGHT_IDLE
+                                                                                 : WEIGHT_WAITING);
             }
         }
     }
@@ -296,6 +298,10 @@ StationScheduler::ApplyHtb()
         case POLICY_NEXT:
             rate = ceil = m_next;
             break;
+        case POLICY_LIGHT:
+            ceil = std::max(m_trickle, std::min(BytesPerSecond(LIGHT_KBIT), link * SHARE_WAITING / m_stations));
+            break;
+        case POLICY_IDLE:
         case POLICY_WAITING:
             break;
         }

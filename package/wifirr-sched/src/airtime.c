@@ -62,14 +62,15 @@ static uint16_t wanted_weight(const struct wifirr *w, uint16_t id)
 		return stations[id].original;
 	case POLICY_ACTIVE:
 		return w->config.weight_active;
-	default:
+	case POLICY_IDLE:
 		/*
 		 * What goes to clients without demand are mostly ACKs for what
 		 * they send: at the low weight uploads come to a halt, at full
 		 * weight they crowd out the downloads (docs/lab.md).
 		 */
-		return w->policy.client[id].demand ? w->config.weight_waiting :
-		       middle(w->config.weight_active, w->config.weight_waiting);
+		return middle(w->config.weight_active, w->config.weight_waiting);
+	default:
+		return w->config.weight_waiting;
 	}
 }
 

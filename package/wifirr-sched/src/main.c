@@ -517,6 +517,7 @@ static void read_options_again(struct wifirr *w)
 	if (w->backend && in_place(&w->config, &config)) {
 		config.policy.next_lead_ms = w->policy.config.next_lead_ms;	/* the backend's */
 		config.policy.soon_lead_ms = w->policy.config.soon_lead_ms;
+		config.policy.backlog_below = w->policy.config.backlog_below;
 		take_options(w, &config);
 		policy_configure(&w->policy, &config.policy);
 		loop.apply_all = true;
@@ -561,8 +562,8 @@ static void usage(void)
 	       "  --mode M              backlog or paper (backlog: clients with demand take turns,\n"
 	       "                        staggered; paper: all clients, in fixed groups)\n"
 	       "  --engage E            auto, always or dry-run (auto: only when it can help)\n"
-	       "  --active K            clients at full speed at a time, 1..512 (3; paper: 5)\n"
-	       "  --slot MS             a client's turn, 10..60000 ms (2400; paper: 1600)\n"
+	       "  --active K            clients at full speed at a time, 1..512 (2; paper: 5)\n"
+	       "  --slot MS             a client's turn, 10..60000 ms (3600; paper: 1600)\n"
 	       "  --trickle KBIT        rate of a waiting client, kbit/s, htb only (20; paper: 100)\n"
 	       "  --rate KBIT           rate of the link, kbit/s, htb only (expected throughput of\n"
 	       "                        the stations; must be given where there is none)\n"
@@ -802,7 +803,7 @@ static int parse(struct config *c, int argc, char **argv)
 	first = read_flags(c, &given, argc, argv);
 	if (given.file)
 		read_file(c, &given);
-	c->policy.active = given.active ? given.active : c->policy.mode == POLICY_PAPER ? 5 : 3;
+	c->policy.active = given.active ? given.active : c->policy.mode == POLICY_PAPER ? 5 : 2;
 	c->trickle_kbit = given.trickle ? given.trickle : c->policy.mode == POLICY_PAPER ? 100 : 20;
 	if (c->rate_kbit && c->trickle_kbit >= c->rate_kbit)
 		bad("--trickle %u: not below --rate %u", c->trickle_kbit, c->rate_kbit);

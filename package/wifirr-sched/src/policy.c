@@ -7,13 +7,28 @@
 /* Time constant of the delivered-rate average, ms. */
 #define AVERAGE_MS 500
 
+/* A client waiting for a turn with nothing queued for so long has light demand. */
+#define LIGHT_MS 1000
+
+/* And one at its turn, after the time to settle: at two ticks in a row. */
+#define LIGHT_ACTIVE_MS 300
+
+/*
+ * At the start of a turn silence says nothing: a sender that gave up waiting
+ * for its ACKs comes back with its next retransmission.
+ */
+#define SETTLE_MS 1500
+
+/* Of demand_bps: who gets more is there, if only for the ACKs of what it sends. */
+#define OUTSIDE_PART 16
+
 void policy_defaults(struct policy_config *config, enum policy_mode mode)
 {
 	*config = (struct policy_config){
 		.mode = mode,
 		.engage = POLICY_AUTO,
-		.active = mode == POLICY_PAPER ? 5 : 3,
-		.slot_ms = mode == POLICY_PAPER ? 1600 : 2400,
+		.active = mode == POLICY_PAPER ? 5 : 2,
+		.slot_ms = mode == POLICY_PAPER ? 1600 : 3600,
 		.demand_bytes = 3000,
 		.demand_bps = 60000,
 		.busy_permille = 500,
@@ -26,6 +41,11 @@ void policy_defaults(struct policy_config *config, enum policy_mode mode)
 static bool exempt(const struct policy_client *c)
 {
 	return c->flags & (POLICY_CLIENT_ALWAYS | POLICY_CLIENT_IGNORED);
+}
+
+static bool wants_turns(const struct policy_client *c)
+{
+	return c->demand && !c->light && !exempt(c);
 }
 
 /* The queue of clients that wait for a turn: doubly linked through the ids. */
@@ -184,7 +204,7 @@ static uint32_t average(uint32_t old, uint64_t sample, uint64_t dt)
 	return (old * (uint64_t)AVERAGE_MS + sample * dt) / (AVERAGE_MS + dt);
 }
 
-static void update_demand(const struct policy_config *config, struct policy_client *c, uint64_t dt)
+static void update_demand(const struct policy_config *config, struct policy_client *c, uint64_t now, uint64_t dt)
 {
 	if (dt > 0) {
 		uint64_t bps = c->sampled * 8 * 1000 / dt;
@@ -203,6 +223,10 @@ static void update_demand(const struct policy_config *config, struct policy_clie
 	}
 	c->demand = !(c->flags & POLICY_CLIENT_IGNORED) &&
 		(c->waiting > config->demand_bytes || c->average_bps > config->demand_bps);
+	if (c->waiting > config->demand_bytes || (config->backlog_below && c->level == POLICY_OPEN))
+		c->backlog_at = now;
+	c->light = config->mode == POLICY_BACKLOG && c->demand &&
+		now - c->backlog_at > (c->place == POLICY_NONE ? LIGHT_MS : LIGHT_ACTIVE_MS);
 }
 
 static void set_reason(struct policy *p, enum policy_reason reason, int value, int threshold)
@@ -218,7 +242,7 @@ static bool can_help(struct policy *p, int busy)
 	const struct policy_config *config = &p->config;
 	bool strict = config->engage != POLICY_ALWAYS;
 	bool paper = config->mode == POLICY_PAPER && !strict;
-	unsigned count = paper ? p->clients : p->demanding;
+	unsigned count = paper ? p->clients : p->demanding + (config->backlog_below ? p->light : 0);
 	/* a little below the threshold is no reason to let go again */
 	int threshold = p->engaged ? config->busy_permille * 3 / 4 : config->busy_permille;
 
@@ -288,6 +312,12 @@ static unsigned step_ms(const struct policy_config *config)
 	return step ? step : 1;
 }
 
+/* K, and those of backlog_room(). */
+static unsigned backlog_places(const struct policy_config *config)
+{
+	return config->active < POLICY_CLIENTS_MAX / 2 ? 2 * config->active : POLICY_CLIENTS_MAX;
+}
+
 /*
  * A client's turn ends on its place's grid, so that turns stay staggered, with
  * the length nearest to one slot plus what earlier turns were short of. What is
@@ -297,7 +327,9 @@ static void enter(struct policy *p, unsigned place, uint16_t id)
 {
 	struct policy_client *c = &p->client[id];
 	int64_t slot = p->config.slot_ms;
-	int64_t phase = (int64_t)(place + 1) * slot / p->config.active;
+	int64_t k = p->config.active;
+	/* the places beyond K end their turns halfway between the others */
+	int64_t phase = place < k ? (place + 1) * slot / k : (2 * (place - k) + 1) * slot / (2 * k);
 	int64_t since = (int64_t)((p->now - p->rotation_start) % (uint64_t)slot);
 	int64_t turn = phase - since;	/* -slot < turn <= slot */
 
@@ -325,10 +357,33 @@ static void wake_before(struct policy *p, uint64_t left, unsigned lead)
 		p->wake_at = p->now + left - lead;
 }
 
+/*
+ * How many places there are now. What active clients leave of the air goes to
+ * those who take no turns, requests or uploads whose small frames use it badly:
+ * so another client enters for each active one that has next to nothing queued. Without
+ * them more active clients would only mean more uploads beside the downloads.
+ */
+static unsigned backlog_room(const struct policy *p)
+{
+	unsigned spare = 0, outside = 0, extra;
+
+	for (unsigned i = 0; i < backlog_places(&p->config); i++)
+		spare += p->place[i] != POLICY_NONE && p->client[p->place[i]].waiting <= p->config.demand_bytes / 2;
+	for (unsigned id = 0; id < p->high; id++) {
+		const struct policy_client *c = &p->client[id];
+
+		outside += c->used && !exempt(c) && c->place == POLICY_NONE && !wants_turns(c) &&
+			c->rate_bps > p->config.demand_bps / OUTSIDE_PART;
+	}
+	extra = spare < outside ? spare : outside;
+	return p->config.active + (extra < p->config.active ? extra : p->config.active);
+}
+
 static void rotate_backlog(struct policy *p)
 {
 	const struct policy_config *config = &p->config;
-	unsigned places = config->active;
+	unsigned places = backlog_places(config);
+	unsigned held = 0, room;
 
 	if (!p->scheduling) {
 		rotation_reset(p);
@@ -337,7 +392,7 @@ static void rotate_backlog(struct policy *p)
 	}
 	for (unsigned id = 0; id < p->high; id++) {
 		struct policy_client *c = &p->client[id];
-		bool wants = c->used && c->demand && !exempt(c);
+		bool wants = c->used && wants_turns(c);
 
 		if (c->queued && !wants)
 			dequeue(p, id);
@@ -346,6 +401,7 @@ static void rotate_backlog(struct policy *p)
 		if (c->place != POLICY_NONE && exempt(c))
 			leave_place(p, id);
 	}
+	room = backlog_room(p);
 	for (unsigned i = 0; i < places; i++) {
 		uint16_t id = p->place[i];
 		struct policy_client *c;
@@ -353,32 +409,37 @@ static void rotate_backlog(struct policy *p)
 		if (id == POLICY_NONE)
 			continue;
 		c = &p->client[id];
-		/* Time to answer the first packets of a turn, before silence counts,
-		 * unless its place is all that somebody else needs. */
-		if (!c->demand && (p->now - c->entered >= config->slot_ms / 4 || p->demanding <= places)) {
+		/* unless its place is all that somebody else needs */
+		if (!wants_turns(c) && (p->now - c->entered >= SETTLE_MS || p->demanding <= config->active)) {
 			leave_place(p, id);
 			continue;
 		}
-		if (p->now < c->until)
+		if (p->now < c->until) {
+			held++;
 			continue;
+		}
 		if (p->head == POLICY_NONE) {
 			c->until += (1 + (p->now - c->until) / config->slot_ms) * config->slot_ms;
+			held++;
 			continue;
 		}
 		leave_place(p, id);
-		if (c->demand)
+		if (wants_turns(c))
 			enqueue(p, id);
 	}
-	for (unsigned i = 0; i < places && p->head != POLICY_NONE; i++)
-		if (p->place[i] == POLICY_NONE)
-			enter(p, i, p->head);
+	for (unsigned i = 0; i < places && held < room && p->head != POLICY_NONE; i++) {
+		if (p->place[i] != POLICY_NONE)
+			continue;
+		enter(p, i, p->head);
+		held++;
+	}
 
 	p->next = p->head;
 	p->next_at = 0;
 	if (p->head == POLICY_NONE)
 		return;
-	for (unsigned i = 0; i < places; i++)	/* all taken, or nobody would wait */
-		if (!p->next_at || p->client[p->place[i]].until < p->next_at)
+	for (unsigned i = 0; i < places; i++)	/* some are taken, or nobody would wait */
+		if (p->place[i] != POLICY_NONE && (!p->next_at || p->client[p->place[i]].until < p->next_at))
 			p->next_at = p->client[p->place[i]].until;
 	wake_before(p, p->next_at - p->now, 0);
 }
@@ -477,12 +538,12 @@ static enum policy_level paper_level(const struct policy *p, uint16_t id)
 	if (p->client[id].place != POLICY_NONE)
 		return POLICY_ACTIVE;
 	if (p->next_first == POLICY_NONE || id < p->next_first || id > p->next_last)
-		return POLICY_WAITING;
+		return p->client[id].demand ? POLICY_WAITING : POLICY_IDLE;
 	if (left <= config->soon_lead_ms)
 		return POLICY_SOON;
 	if (left <= config->next_lead_ms)
 		return POLICY_NEXT;
-	return POLICY_WAITING;
+	return p->client[id].demand ? POLICY_WAITING : POLICY_IDLE;
 }
 
 static void assign_levels(struct policy *p)
@@ -505,6 +566,8 @@ static void assign_levels(struct policy *p)
 			level = POLICY_ACTIVE;
 		else if (c->queued)
 			continue;
+		else if (!c->demand || c->light)
+			level = c->demand ? POLICY_LIGHT : POLICY_IDLE;
 		set_level(p, c, level);
 	}
 	if (!p->scheduling || config->mode == POLICY_PAPER)
@@ -537,6 +600,7 @@ uint64_t policy_tick(struct policy *p, uint64_t now, int busy)
 	p->ticked = true;
 	p->changes = 0;
 	p->demanding = 0;
+	p->light = 0;
 	p->active = 0;
 	for (unsigned id = 0; id < p->high; id++) {
 		struct policy_client *c = &p->client[id];
@@ -548,9 +612,11 @@ uint64_t policy_tick(struct policy *p, uint64_t now, int busy)
 			c->active_ms += dt;
 		else if (c->level != POLICY_OPEN)
 			c->waiting_ms += dt;
-		update_demand(&p->config, c, dt);
-		if (c->demand && !exempt(c))
+		update_demand(&p->config, c, p->now, dt);
+		if (wants_turns(c))
 			p->demanding++;
+		else if (c->demand && !exempt(c))
+			p->light++;
 	}
 
 	decide_engagement(p, busy);
@@ -573,6 +639,8 @@ const char *policy_level_name(enum policy_level level)
 {
 	switch (level) {
 	case POLICY_OPEN: return "open";
+	case POLICY_IDLE: return "idle";
+	case POLICY_LIGHT: return "light";
 	case POLICY_WAITING: return "waiting";
 	case POLICY_NEXT: return "next";
 	case POLICY_SOON: return "soon";

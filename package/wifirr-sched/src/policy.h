@@ -40,7 +40,12 @@ enum policy_engage {
 struct policy_config {
 	enum policy_mode mode;
 	enum policy_engage engage;
-	unsigned active;		/* K: clients at full speed at a time, 1..POLICY_CLIENTS_MAX */
+	/*
+	 * K: clients at full speed at a time, 1..POLICY_CLIENTS_MAX. Backlog: up
+	 * to as many again enter while clients that take no turns would get the
+	 * air that active ones with nothing queued leave.
+	 */
+	unsigned active;
 	unsigned slot_ms;		/* T: a client's turn, 10..60000 */
 	unsigned demand_bytes;		/* more than this waiting is demand */
 	unsigned demand_bps;		/* more than this delivered (average over 0.5 s) is demand; bit/s */
@@ -48,6 +53,12 @@ struct policy_config {
 	unsigned engage_delay_ms;	/* auto, no survey: engage after demand lasted this long; always: release likewise */
 	unsigned tick_ms;		/* longest time between samples while engaged */
 	unsigned idle_tick_ms;		/* and while not */
+	/*
+	 * What is sent to open clients waits where the backend does not see it
+	 * (htb: below its classes). Who has light demand then shows only once
+	 * engaged, and counts for that.
+	 */
+	bool backlog_below;
 	/*
 	 * A backend that needs notice before a client can start at full speed
 	 * (htb: a throttled class sleeps until it has paid for its last packet)
@@ -59,7 +70,9 @@ struct policy_config {
 
 enum policy_level {
 	POLICY_OPEN,	/* not scheduled: nobody is throttled, or this client is exempt */
-	POLICY_WAITING,	/* throttled to the trickle */
+	POLICY_IDLE,	/* no demand: takes no turn; ACKs for what it sends need a little */
+	POLICY_LIGHT,	/* light demand: takes no turn */
+	POLICY_WAITING,	/* for its turn, throttled to the trickle */
 	POLICY_NEXT,	/* throttled, being readied for its turn */
 	POLICY_SOON,	/* throttled, its turn starts within soon_lead_ms */
 	POLICY_ACTIVE,	/* its turn */
@@ -74,6 +87,12 @@ struct policy_client {
 	bool used;
 	uint8_t flags;
 	bool demand;
+	/*
+	 * Demand, but nothing has been queued for a while: requests and their
+	 * answers, a rate that its sender limits. Takes no turn, as a turn would
+	 * be wasted on it.
+	 */
+	bool light;
 	enum policy_level level;	/* output */
 	bool changed;			/* output: level differs from the last tick's */
 	uint32_t waiting;		/* bytes, last sample */
@@ -84,6 +103,7 @@ struct policy_client {
 	/* private */
 	uint64_t sampled;		/* bytes delivered since the last tick */
 	uint32_t average_bps;		/* as rate_bps, but capped: see update_demand() */
+	uint64_t backlog_at;		/* last sample with more than demand_bytes waiting, ms */
 	uint64_t entered, until;	/* when the turn began and ends, ms */
 	int32_t owed;			/* turn time due from turns cut to fit the grid, ms */
 	uint16_t place;			/* POLICY_NONE: none */
@@ -109,7 +129,8 @@ struct policy {
 	enum policy_reason reason;
 	int value, threshold;		/* what reason compares */
 	unsigned clients;		/* present */
-	unsigned demanding;		/* of these, with demand, exempt ones not counted */
+	unsigned demanding;		/* of these, with demand that wants turns, exempt ones not counted */
+	unsigned light;			/* of these, with demand that does not */
 	unsigned active;		/* of these, at POLICY_ACTIVE */
 	unsigned changes;		/* clients whose level changed in this tick */
 	uint16_t next;			/* who enters next, POLICY_NONE: nobody */

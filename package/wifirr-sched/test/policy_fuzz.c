@@ -51,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		case 6: now = (uint64_t)number() << (byte() & 31); /* fall through */
 		default:
 			now += byte();
-			if (policy_tick(&p, now, (int)number()) < p.now || p.active > p.config.active)
+			if (policy_tick(&p, now, (int)number()) < p.now || p.active > 2 * p.config.active)
 				abort();
 			policy_explain(&p, why, sizeof(why));
 		}

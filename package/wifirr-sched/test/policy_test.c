@@ -42,13 +42,14 @@ static bool is_exempt(const struct policy_client *c)
 }
 
 /* What must hold after every tick, whatever came before. */
-static void check_always(uint64_t now, const enum policy_level *before)
+static void check_always(uint64_t now, const enum policy_level *before, unsigned active_before)
 {
-	unsigned demanding = 0, changes = 0;
+	unsigned demanding = 0, light = 0, changes = 0;
 
 	CHECK(p.wake_at > now);
 	CHECK(p.wake_at <= now + p.config.idle_tick_ms || p.wake_at <= now + p.config.tick_ms);
-	CHECK(count_level(POLICY_ACTIVE) <= p.config.active);
+	CHECK(count_level(POLICY_ACTIVE) <= 2 * p.config.active ||
+	      p.active <= active_before);
 	CHECK(count_level(POLICY_ACTIVE) == p.active);
 	for (unsigned i = 0; i < POLICY_CLIENTS_MAX; i++) {
 		const struct policy_client *c = &p.client[i];
@@ -59,20 +60,24 @@ static void check_always(uint64_t now, const enum policy_level *before)
 		CHECK(c->changed == (c->level != before[i]));
 		if (is_exempt(c) || !p.scheduling)
 			CHECK(c->level == POLICY_OPEN);
-		if (c->demand && !is_exempt(c))
+		CHECK(!c->light || (c->demand && p.config.mode == POLICY_BACKLOG && c->waiting <= p.config.demand_bytes));
+		if (c->demand && !is_exempt(c) && c->light)
+			light++;
+		else if (c->demand && !is_exempt(c))
 			demanding++;
 		if (c->waiting > p.config.demand_bytes && !(c->flags & POLICY_CLIENT_IGNORED))
 			CHECK(c->demand);
 	}
 	CHECK(changes == p.changes);
 	CHECK(demanding == p.demanding);
+	CHECK(light == p.light);
 	if (p.scheduling) {
 		CHECK(p.engaged && p.config.engage != POLICY_DRY_RUN && !p.paused);
 		/* nobody waits while a place is free */
 		if (p.config.mode == POLICY_BACKLOG && p.active < p.config.active)
 			for (unsigned i = 0; i < p.high; i++)
 				CHECK(!p.client[i].used || is_exempt(&p.client[i]) || !p.client[i].demand ||
-				      p.client[i].level == POLICY_ACTIVE);
+				      p.client[i].light || p.client[i].level == POLICY_ACTIVE);
 	}
 	if (p.next != POLICY_NONE) {
 		CHECK(p.client[p.next].used);
@@ -84,11 +89,12 @@ static void check_always(uint64_t now, const enum policy_level *before)
 static void both_tick(uint64_t now, int busy)
 {
 	enum policy_level before[POLICY_CLIENTS_MAX];
+	unsigned active_before = p.active;
 
 	for (unsigned i = 0; i < POLICY_CLIENTS_MAX; i++)
 		before[i] = p.client[i].level;
 	policy_tick(&p, now, busy);
-	check_always(p.now, before);
+	check_always(p.now, before, active_before);
 	policy_tick(&twin, now, busy);
 	/* the same calls give the same answers */
 	CHECK(memcmp(&p, &twin, sizeof(p)) == 0);
@@ -281,7 +287,7 @@ static void gives_up(void)
 		}
 		CHECK(who == POLICY_NONE || now - quiet < 6000);
 	}
-	CHECK(who != POLICY_NONE && p.client[who].level == POLICY_WAITING);
+	CHECK(who != POLICY_NONE && (p.client[who].level == POLICY_LIGHT || p.client[who].level == POLICY_IDLE));
 	CHECK(now - quiet <= 1500);
 }
 
@@ -299,6 +305,7 @@ static void last_few(void)
 
 	memset(&p, 0, sizeof(p));
 	policy_defaults(&config, POLICY_BACKLOG);
+	config.active = 3;
 	policy_init(&p, &config);
 	for (unsigned i = 0; i < 20; i++)
 		policy_add(&p, 0);
@@ -319,7 +326,7 @@ static void last_few(void)
 		CHECK(p.engaged);
 	}
 	CHECK(p.active == 2 && p.client[0].level == POLICY_ACTIVE && p.client[1].level == POLICY_ACTIVE);
-	CHECK(p.reason == POLICY_REASON_DEMAND_BUSY && count_level(POLICY_WAITING) == 18);
+	CHECK(p.reason == POLICY_REASON_DEMAND_BUSY && count_level(POLICY_IDLE) == 18);
 	/* a newcomer does not wait: places are free */
 	demand_of(2, 3, 9000);
 	policy_tick(&p, now, 900);
@@ -371,7 +378,7 @@ static void engagement(void)
 	for (unsigned i = 0; i < 6; i++)
 		policy_add(&p, 0);
 	policy_tick(&p, now, 900);
-	CHECK(!p.engaged && p.reason == POLICY_REASON_FEW_DEMAND && p.value == 0 && p.threshold == 3);
+	CHECK(!p.engaged && p.reason == POLICY_REASON_FEW_DEMAND && p.value == 0 && p.threshold == (int)config.active);
 	for (now = 1000; now < 20000 && !p.engaged; now += 100) {
 		/* busy only from 5 s on */
 		int busy = now < 5000 ? 100 : 800;
@@ -417,6 +424,51 @@ static void engagement(void)
 	CHECK(!p.engaged && p.reason == POLICY_REASON_PAUSED);
 }
 
+/* Requests and answers take no turn; while they are there, an active client that leaves the air is joined by another. */
+static void light_demand(void)
+{
+	struct policy_config config;
+	uint64_t now;
+	unsigned most = 0;
+
+	policy_defaults(&config, POLICY_BACKLOG);
+	policy_init(&p, &config);
+	for (unsigned i = 0; i < 20; i++)
+		policy_add(&p, 0);
+	for (now = 100000; now < 160000; now = p.wake_at) {
+		for (unsigned id = 0; id < 10; id++)	/* what the sender has out fits into one flight */
+			policy_sample(&p, id, p.client[id].level == POLICY_ACTIVE && now - p.client[id].entered < 400 ? 0 : 9000, 30000);
+		for (unsigned id = 10; id < 20; id++)
+			policy_sample(&p, id, id % 2 ? 0 : 1500, 10000);
+		policy_tick(&p, now, 900);
+		if (now < 103000)	/* averages begin at zero */
+			continue;
+		CHECK(p.light >= 10 && p.light + p.demanding == 20 && p.active <= 2 * config.active);
+		for (unsigned id = 10; id < 20; id++)
+			CHECK(p.client[id].light && p.client[id].demand && p.client[id].level != POLICY_ACTIVE);
+		if (p.active > most)
+			most = p.active;
+	}
+	CHECK(p.engaged && most > config.active);
+	/* who has downloaded all and goes on browsing leaves its place */
+	for (uint64_t end = now + 5000; now < end; now = p.wake_at) {
+		for (unsigned id = 0; id < 20; id++)
+			policy_sample(&p, id, id < 9 ? 9000 : 0, 10000);
+		policy_tick(&p, now, 900);
+	}
+	CHECK(p.client[9].light && p.client[9].level == POLICY_LIGHT && p.active == config.active);
+	/* one that begins a download takes turns again, and light demand alone is no reason to stay engaged */
+	policy_sample(&p, 15, 9000, 10000);
+	policy_tick(&p, now, 900);
+	CHECK(!p.client[15].light && p.demanding == 10);
+	for (uint64_t end = now + 5000; now < end; now = p.wake_at) {
+		for (unsigned id = 0; id < 20; id++)
+			policy_sample(&p, id, 0, 10000);
+		policy_tick(&p, now, 900);
+	}
+	CHECK(!p.engaged && p.light == 20 && p.demanding == 0);
+}
+
 /* Other options: who has demand, that it is engaged, and the turns where they are as before. */
 static void options_change(void)
 {
@@ -442,13 +494,13 @@ static void options_change(void)
 	policy_configure(&p, &config);
 	policy_set_flags(&p, served == 0 ? 1 : 0, POLICY_CLIENT_ALWAYS);
 	policy_tick(&p, now, 900);
-	CHECK(p.scheduling && p.demanding == 5 && p.active == 3);
+	CHECK(p.scheduling && p.demanding == 5 && p.active == config.active);
 	CHECK(p.client[served].place == 1 && p.client[served].until == until);
-	config.active = 2;
+	config.active = 3;
 	config.slot_ms = 700;
 	policy_configure(&p, &config);
 	policy_tick(&p, now += 10, 900);
-	CHECK(p.scheduling && p.demanding == 5 && p.active == 2 && p.engagements == engagements);
+	CHECK(p.scheduling && p.demanding == 5 && p.active == 3 && p.engagements == engagements);
 }
 
 int main(int argc, char **argv)
@@ -468,6 +520,7 @@ int main(int argc, char **argv)
 		engagement_by_demand();
 		last_few();
 		options_change();
+		light_demand();
 	}
 	printf("policy: %lu seeds passed\n", last - first + 1);
 	return 0;

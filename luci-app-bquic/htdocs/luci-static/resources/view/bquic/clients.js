@@ -94,6 +94,8 @@ return view.extend({
 			return _('next');
 		case 'waiting':
 			return _('waiting');
+		case 'light':
+			return _('little to do');
 		default:
 			return c.demand ? _('full speed') : _('idle');
 		}
