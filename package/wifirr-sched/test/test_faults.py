@@ -287,13 +287,13 @@ def test_flow_offload_is_warned_about(bed):
 
 
 class Traffic:
-    """A few bytes for each client, often enough to count as demand with --demand-rate 1."""
+    """A few bytes for each client, often enough to count as demand with --demand-rate 1; or more than a trickle carries."""
 
-    def __init__(self, bed, macs):
+    def __init__(self, bed, macs, payload=46):
         with bed.box.enter():
             self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
             self.socket.bind(("dl0", 0))
-        self.frames = [bytes.fromhex(m.replace(":", "")) + bytes(6) + b"\x88\xb5" + bytes(46) for m in macs]
+        self.frames = [bytes.fromhex(m.replace(":", "")) + bytes(6) + b"\x88\xb5" + bytes(payload) for m in macs]
 
     def run(self, seconds):
         end = time.monotonic() + seconds
@@ -313,7 +313,7 @@ def test_ten_thousand_turns_leak_nothing(bed):
     macs = [mac(i) for i in range(1, 21)]
     fdb(bed, "add", macs)
     daemon = bed.daemon("--engage", "always", "--slot", "10", "--active", "5", "--demand-rate", "1", "--rate", "20000").ready()
-    traffic = Traffic(bed, macs)
+    traffic = Traffic(bed, 2 * macs, 1486)
     traffic.run(3)
     before = resources(daemon.process.pid)
     wait_for(lambda: traffic.run(1) or daemon.status()["counters"]["turns"] >= 10000, "10,000 turns", 60)

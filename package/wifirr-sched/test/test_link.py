@@ -190,7 +190,7 @@ def test_few_clients_lose_nothing():
         downloads.run(3)
         for _ in range(5):
             for name in rows:
-                daemon = bed.daemon("--rate", str(LINK_KBIT)).ready() if name == "with" else None
+                daemon = bed.daemon("--rate", str(LINK_KBIT), "--active", "3").ready() if name == "with" else None
                 downloads.run(1)
                 # a client without demand beside three that have it
                 ping = bed.server.popen("ping", "-n", "-i", "0.1", "-w", "2", address(5), stdout=subprocess.PIPE, text=True)
