@@ -225,8 +225,14 @@ static void update_demand(const struct policy_config *config, struct policy_clie
 		(c->waiting > config->demand_bytes || c->average_bps > config->demand_bps);
 	if (c->waiting > config->demand_bytes || (config->backlog_below && c->level == POLICY_OPEN))
 		c->backlog_at = now;
-	c->light = config->mode == POLICY_BACKLOG && c->demand &&
-		now - c->backlog_at > (c->place == POLICY_NONE ? LIGHT_MS : LIGHT_ACTIVE_MS);
+}
+
+/* Nothing can be said where nobody ever has anything waiting: a driver that takes all it is given. */
+static bool is_light(const struct policy *p, const struct policy_client *c)
+{
+	if (p->config.mode != POLICY_BACKLOG || !c->demand || !p->backlog_seen)
+		return false;
+	return p->now - c->backlog_at > (c->place == POLICY_NONE ? LIGHT_MS : LIGHT_ACTIVE_MS);
 }
 
 static void set_reason(struct policy *p, enum policy_reason reason, int value, int threshold)
@@ -613,6 +619,14 @@ uint64_t policy_tick(struct policy *p, uint64_t now, int busy)
 		else if (c->level != POLICY_OPEN)
 			c->waiting_ms += dt;
 		update_demand(&p->config, c, p->now, dt);
+		p->backlog_seen |= c->waiting > p->config.demand_bytes;
+	}
+	for (unsigned id = 0; id < p->high; id++) {
+		struct policy_client *c = &p->client[id];
+
+		if (!c->used)
+			continue;
+		c->light = is_light(p, c);
 		if (wants_turns(c))
 			p->demanding++;
 		else if (c->demand && !exempt(c))

@@ -140,6 +140,7 @@ struct policy {
 	struct policy_client client[POLICY_CLIENTS_MAX];
 	bool paused;
 	/* private */
+	bool backlog_seen;		/* any client's, ever */
 	bool ticked;
 	bool pending;			/* the condition differs from the state ... */
 	uint64_t pending_since;		/* ... since, ms */
