@@ -36,7 +36,6 @@ constexpr double OPEN = 10e9 / 8; // bytes/s
 constexpr double SHARE_EXEMPT = 0.02;
 constexpr double SHARE_WAITING = 0.2;
 constexpr double SHARE_SOON = 0.1;
-constexpr double LIGHT_KBIT = 100;
 constexpr double SHARE_ACTIVE = 0.55;
 constexpr unsigned LEAD_SLACK_MS = 5;
 constexpr unsigned LEAF_PACKETS = 2 * 131072 / 2304; // memory limit over a frame's buffer
@@ -96,7 +95,7 @@ StationScheduler::StationScheduler(const Options& options, Ptr<ApQueue> queue, P
     else if (form == "wifirr-htb")
     {
         policy_config config;
-        policy_defaults(&config, POLICY_BACKLOG);
+        policy_defaults(&config, POLICY_BACKLOG, true);
         unsigned slotMs = options.slotMs ? options.slotMs : config.slot_ms;
         queue->SetShaper(std::make_unique<Shaper>(stations, OPEN, [slotMs] {
             // waiting for a turn is no congestion
@@ -155,7 +154,7 @@ void
 StationScheduler::StartPolicy(policy_mode mode)
 {
     policy_config config;
-    policy_defaults(&config, mode);
+    policy_defaults(&config, mode, m_options.form == "wifirr-htb");
     if (mode == POLICY_PAPER)
     {
         config.engage = POLICY_ALWAYS;
@@ -168,7 +167,6 @@ StationScheduler::StartPolicy(policy_mode mode)
     {
         config.slot_ms = m_options.slotMs;
     }
-    config.backlog_below = m_options.form == "wifirr-htb";
     m_policy = std::make_unique<policy>();
     policy_init(m_policy.get(), &config);
     for (unsigned i = 0; i < m_stations; i++)
@@ -298,10 +296,8 @@ StationScheduler::ApplyHtb()
         case POLICY_NEXT:
             rate = ceil = m_next;
             break;
-        case POLICY_LIGHT:
-            ceil = std::max(m_trickle, std::min(BytesPerSecond(LIGHT_KBIT), link * SHARE_WAITING / m_stations));
-            break;
         case POLICY_IDLE:
+        case POLICY_LIGHT:
         case POLICY_WAITING:
             break;
         }

@@ -47,8 +47,6 @@
 #define SHARE_SOON 10
 #define SHARE_ACTIVE 55
 
-#define LIGHT_KBIT 100		/* ceil of a client of light demand */
-
 #define LEAD_SLACK_MS 5			/* our own lateness */
 
 #define LEAF_BYTES 131072		/* bound of a client's queue */
@@ -176,14 +174,6 @@ static struct nlmsghdr *fixed_class(void *buf, const struct wifirr *w, unsigned 
 	return nlh;
 }
 
-/* Requests and answers: at the trickle they would queue up, and look like a download that wants turns. */
-static uint32_t light_rate(const struct wifirr *w)
-{
-	uint32_t cap = link_rate() / 100 * SHARE_WAITING / max_u32(1, w->policy.clients);
-
-	return max_u32(htb.trickle_bps, min_u32(bytes_per_s(LIGHT_KBIT), cap));
-}
-
 static struct nlmsghdr *client_class(void *buf, const struct wifirr *w, unsigned flags, uint16_t id)
 {
 	struct nlmsghdr *nlh = tc_put(buf, w, RTM_NEWTCLASS, flags, HTB_CLASS_LINK, HTB_CLASS_CLIENT(id), "htb");
@@ -206,10 +196,8 @@ static struct nlmsghdr *client_class(void *buf, const struct wifirr *w, unsigned
 	case POLICY_NEXT:
 		rate = ceil = next_rate(&w->policy.config);
 		break;
-	case POLICY_LIGHT:
-		ceil = light_rate(w);
-		break;
 	case POLICY_IDLE:
+	case POLICY_LIGHT:
 	case POLICY_WAITING:
 		break;
 	}
@@ -228,7 +216,6 @@ static bool update_rates(struct wifirr *w)
 	bool changed = trickle != htb.trickle_bps;
 
 	htb.trickle_bps = trickle;
-	policy->backlog_below = true;
 	/* no longer than a few slots: a slow link with many clients has debts of minutes */
 	policy->next_lead_ms = min_u32(debt_ms(trickle) + LEAD_SLACK_MS, 2 * policy->slot_ms);
 	policy->soon_lead_ms = min_u32(debt_ms(next_rate(policy)) + LEAD_SLACK_MS, policy->slot_ms);

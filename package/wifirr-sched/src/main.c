@@ -167,8 +167,20 @@ static void backend_stop(struct wifirr *w)
 		w->station[id].backed = false;
 }
 
+/* K and T where they are not given: the backend's. */
+static void set_turns(struct config *c, bool htb)
+{
+	struct policy_config defaults;
+
+	policy_defaults(&defaults, c->policy.mode, htb);
+	c->policy.active = c->active ? c->active : defaults.active;
+	c->policy.slot_ms = c->slot_ms ? c->slot_ms : defaults.slot_ms;
+	c->policy.trickle = htb;
+}
+
 static int backend_try(struct wifirr *w, const struct backend *backend, char *reason, size_t size)
 {
+	set_turns(&w->config, backend == &htb_backend);
 	policy_configure(&w->policy, &w->config.policy);
 	if (backend->start(w, reason, size) < 0)
 		return -1;
@@ -517,7 +529,7 @@ static void read_options_again(struct wifirr *w)
 	if (w->backend && in_place(&w->config, &config)) {
 		config.policy.next_lead_ms = w->policy.config.next_lead_ms;	/* the backend's */
 		config.policy.soon_lead_ms = w->policy.config.soon_lead_ms;
-		config.policy.backlog_below = w->policy.config.backlog_below;
+		set_turns(&config, w->backend == &htb_backend);
 		take_options(w, &config);
 		policy_configure(&w->policy, &config.policy);
 		loop.apply_all = true;
@@ -562,8 +574,10 @@ static void usage(void)
 	       "  --mode M              backlog or paper (backlog: clients with demand take turns,\n"
 	       "                        staggered; paper: all clients, in fixed groups)\n"
 	       "  --engage E            auto, always or dry-run (auto: only when it can help)\n"
-	       "  --active K            clients at full speed at a time, 1..512 (2; paper: 5)\n"
-	       "  --slot MS             a client's turn, 10..60000 ms (3600; paper: 1600)\n"
+	       "  --active K            clients at full speed at a time, 1..512 (airtime 2,\n"
+	       "                        htb 3; paper: 5)\n"
+	       "  --slot MS             a client's turn, 10..60000 ms (airtime 3600,\n"
+	       "                        htb 2400; paper: 1600)\n"
 	       "  --trickle KBIT        rate of a waiting client, kbit/s, htb only (20; paper: 100)\n"
 	       "  --rate KBIT           rate of the link, kbit/s, htb only (expected throughput of\n"
 	       "                        the stations; must be given where there is none)\n"
@@ -706,7 +720,7 @@ static const struct option options[] = {
 
 /* Options whose defaults depend on others; 0: not given. */
 struct given {
-	unsigned active, trickle;
+	unsigned trickle;
 	const char *file;
 };
 
@@ -732,8 +746,8 @@ static int read_flags(struct config *c, struct given *given, int argc, char **ar
 		case OPT_BACKEND: c->backend = choice(flag, optarg, backends); break;
 		case OPT_MODE: c->policy.mode = choice(flag, optarg, modes); break;
 		case OPT_ENGAGE: c->policy.engage = choice(flag, optarg, engages); break;
-		case OPT_ACTIVE: given->active = number(flag, optarg, 1, POLICY_CLIENTS_MAX); break;
-		case OPT_SLOT: c->policy.slot_ms = number(flag, optarg, 10, 60000); break;
+		case OPT_ACTIVE: c->active = number(flag, optarg, 1, POLICY_CLIENTS_MAX); break;
+		case OPT_SLOT: c->slot_ms = number(flag, optarg, 10, 60000); break;
 		case OPT_TRICKLE: given->trickle = number(flag, optarg, 1, 1000000); break;
 		case OPT_RATE: c->rate_kbit = number(flag, optarg, 100, 10000000); break;
 		case OPT_WEIGHTS: set_weights(c, optarg); break;
@@ -799,11 +813,11 @@ static int parse(struct config *c, int argc, char **argv)
 
 	place.line = 0;
 	*c = (struct config){ .weight_active = 256, .weight_waiting = 1, .rts = -1 };
-	policy_defaults(&c->policy, POLICY_BACKLOG);
+	policy_defaults(&c->policy, POLICY_BACKLOG, false);
 	first = read_flags(c, &given, argc, argv);
 	if (given.file)
 		read_file(c, &given);
-	c->policy.active = given.active ? given.active : c->policy.mode == POLICY_PAPER ? 5 : 2;
+	set_turns(c, c->backend == BACKEND_HTB);
 	c->trickle_kbit = given.trickle ? given.trickle : c->policy.mode == POLICY_PAPER ? 100 : 20;
 	if (c->rate_kbit && c->trickle_kbit >= c->rate_kbit)
 		bad("--trickle %u: not below --rate %u", c->trickle_kbit, c->rate_kbit);

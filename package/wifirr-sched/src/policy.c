@@ -22,13 +22,14 @@
 /* Of demand_bps: who gets more is there, if only for the ACKs of what it sends. */
 #define OUTSIDE_PART 16
 
-void policy_defaults(struct policy_config *config, enum policy_mode mode)
+void policy_defaults(struct policy_config *config, enum policy_mode mode, bool trickle)
 {
 	*config = (struct policy_config){
 		.mode = mode,
 		.engage = POLICY_AUTO,
-		.active = mode == POLICY_PAPER ? 5 : 2,
-		.slot_ms = mode == POLICY_PAPER ? 1600 : 3600,
+		.active = mode == POLICY_PAPER ? 5 : trickle ? 3 : 2,
+		.slot_ms = mode == POLICY_PAPER ? 1600 : trickle ? 2400 : 3600,
+		.trickle = trickle,
 		.demand_bytes = 3000,
 		.demand_bps = 60000,
 		.busy_permille = 500,
@@ -223,14 +224,14 @@ static void update_demand(const struct policy_config *config, struct policy_clie
 	}
 	c->demand = !(c->flags & POLICY_CLIENT_IGNORED) &&
 		(c->waiting > config->demand_bytes || c->average_bps > config->demand_bps);
-	if (c->waiting > config->demand_bytes || (config->backlog_below && c->level == POLICY_OPEN))
+	if (c->waiting > config->demand_bytes)
 		c->backlog_at = now;
 }
 
 /* Nothing can be said where nobody ever has anything waiting: a driver that takes all it is given. */
 static bool is_light(const struct policy *p, const struct policy_client *c)
 {
-	if (p->config.mode != POLICY_BACKLOG || !c->demand || !p->backlog_seen)
+	if (p->config.mode != POLICY_BACKLOG || p->config.trickle || !c->demand || !p->backlog_seen)
 		return false;
 	return p->now - c->backlog_at > (c->place == POLICY_NONE ? LIGHT_MS : LIGHT_ACTIVE_MS);
 }
@@ -248,7 +249,7 @@ static bool can_help(struct policy *p, int busy)
 	const struct policy_config *config = &p->config;
 	bool strict = config->engage != POLICY_ALWAYS;
 	bool paper = config->mode == POLICY_PAPER && !strict;
-	unsigned count = paper ? p->clients : p->demanding + (config->backlog_below ? p->light : 0);
+	unsigned count = paper ? p->clients : p->demanding;
 	/* a little below the threshold is no reason to let go again */
 	int threshold = p->engaged ? config->busy_permille * 3 / 4 : config->busy_permille;
 
@@ -373,6 +374,8 @@ static unsigned backlog_room(const struct policy *p)
 {
 	unsigned spare = 0, outside = 0, extra;
 
+	if (p->config.trickle)
+		return p->config.active;
 	for (unsigned i = 0; i < backlog_places(&p->config); i++)
 		spare += p->place[i] != POLICY_NONE && p->client[p->place[i]].waiting <= p->config.demand_bytes / 2;
 	for (unsigned id = 0; id < p->high; id++) {

@@ -54,11 +54,11 @@ struct policy_config {
 	unsigned tick_ms;		/* longest time between samples while engaged */
 	unsigned idle_tick_ms;		/* and while not */
 	/*
-	 * What is sent to open clients waits where the backend does not see it
-	 * (htb: below its classes). Who has light demand then shows only once
-	 * engaged, and counts for that.
+	 * Waiting clients get a trickle and no more (htb). What waits for them
+	 * then says nothing about demand: nobody's is light, and never more than
+	 * K are active.
 	 */
-	bool backlog_below;
+	bool trickle;
 	/*
 	 * A backend that needs notice before a client can start at full speed
 	 * (htb: a throttled class sleeps until it has paid for its last packet)
@@ -156,8 +156,8 @@ struct policy {
 	uint64_t group_until;
 };
 
-/* The defaults of each mode (documented in docs/scheduler.md). */
-void policy_defaults(struct policy_config *config, enum policy_mode mode);
+/* The defaults of each mode and kind of backend (documented in docs/scheduler.md). */
+void policy_defaults(struct policy_config *config, enum policy_mode mode, bool trickle);
 
 void policy_init(struct policy *p, const struct policy_config *config);
 /* Takes new settings. Clients, their demand and whether it is engaged are kept; turns start anew with another mode, K or T. */

@@ -43,6 +43,7 @@ struct config {
 	enum backend_choice backend;
 	enum match match;
 	struct policy_config policy;
+	unsigned active, slot_ms;	/* K and T as given, 0: the backend's */
 	uint32_t trickle_kbit;		/* htb: a waiting client's rate */
 	uint32_t rate_kbit;		/* htb: the link's rate; 0: from the stations' expected throughput */
 	uint16_t weight_active;		/* airtime: 1..65535 */

@@ -30,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	at = data;
 	end = data + size;
-	policy_defaults(&config, byte() & 1);
+	policy_defaults(&config, byte() & 1, byte() & 1);
 	policy_init(&p, &config);
 	while (at < end) {
 		switch (byte() % 8) {

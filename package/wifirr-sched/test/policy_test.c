@@ -102,7 +102,7 @@ static void both_tick(uint64_t now, int busy)
 
 static void random_config(struct policy_config *c)
 {
-	policy_defaults(c, rnd(2) ? POLICY_PAPER : POLICY_BACKLOG);
+	policy_defaults(c, rnd(2) ? POLICY_PAPER : POLICY_BACKLOG, rnd(2));
 	c->engage = rnd(3);
 	c->active = rnd(4) ? 1 + rnd(8) : 1 + rnd(POLICY_CLIENTS_MAX);
 	c->slot_ms = 10 + rnd(3000);
@@ -189,7 +189,7 @@ static void fairness(enum policy_mode mode)
 
 	memset(&p, 0, sizeof(p));
 	memset(&twin, 0, sizeof(twin));
-	policy_defaults(&config, mode);
+	policy_defaults(&config, mode, false);
 	config.engage = POLICY_ALWAYS;
 	config.active = 1 + rnd(8);
 	config.slot_ms = 800 + rnd(2000);
@@ -234,7 +234,7 @@ static void few(void)
 	uint64_t now = 5;
 
 	memset(&p, 0, sizeof(p));
-	policy_defaults(&config, POLICY_BACKLOG);
+	policy_defaults(&config, POLICY_BACKLOG, false);
 	config.engage = rnd(2) ? POLICY_ALWAYS : POLICY_AUTO;
 	config.active = 1 + rnd(10);
 	policy_init(&p, &config);
@@ -265,7 +265,7 @@ static void gives_up(void)
 	uint16_t who = POLICY_NONE;
 
 	memset(&p, 0, sizeof(p));
-	policy_defaults(&config, POLICY_BACKLOG);
+	policy_defaults(&config, POLICY_BACKLOG, false);
 	config.engage = POLICY_ALWAYS;
 	config.slot_ms = 20000;
 	policy_init(&p, &config);
@@ -304,7 +304,7 @@ static void last_few(void)
 	uint64_t now = 0;
 
 	memset(&p, 0, sizeof(p));
-	policy_defaults(&config, POLICY_BACKLOG);
+	policy_defaults(&config, POLICY_BACKLOG, false);
 	config.active = 3;
 	policy_init(&p, &config);
 	for (unsigned i = 0; i < 20; i++)
@@ -354,7 +354,7 @@ static void engagement_by_demand(void)
 	uint64_t now;
 
 	memset(&p, 0, sizeof(p));
-	policy_defaults(&config, POLICY_BACKLOG);
+	policy_defaults(&config, POLICY_BACKLOG, false);
 	policy_init(&p, &config);
 	for (unsigned i = 0; i < 6; i++)
 		policy_add(&p, 0);
@@ -373,7 +373,7 @@ static void engagement(void)
 	uint64_t now = 0, since = 0;
 
 	memset(&p, 0, sizeof(p));
-	policy_defaults(&config, POLICY_BACKLOG);
+	policy_defaults(&config, POLICY_BACKLOG, false);
 	policy_init(&p, &config);
 	for (unsigned i = 0; i < 6; i++)
 		policy_add(&p, 0);
@@ -431,7 +431,7 @@ static void light_demand(void)
 	uint64_t now;
 	unsigned most = 0;
 
-	policy_defaults(&config, POLICY_BACKLOG);
+	policy_defaults(&config, POLICY_BACKLOG, false);
 	policy_init(&p, &config);
 	for (unsigned i = 0; i < 20; i++)
 		policy_add(&p, 0);
@@ -477,7 +477,7 @@ static void options_change(void)
 	uint64_t engagements;
 	uint16_t served;
 
-	policy_defaults(&config, POLICY_BACKLOG);
+	policy_defaults(&config, POLICY_BACKLOG, false);
 	policy_init(&p, &config);
 	for (unsigned i = 0; i < 6; i++)
 		policy_add(&p, 0);

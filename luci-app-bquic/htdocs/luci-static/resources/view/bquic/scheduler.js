@@ -60,11 +60,11 @@ return view.extend({
 
 		o = s.taboption('general', form.Value, 'active', _('Clients at a time'), _('How many are served at full speed at a time (K).'));
 		o.datatype = 'range(1,512)';
-		o.placeholder = _('2; in paper mode 5');
+		o.placeholder = _('2; htb 3; in paper mode 5');
 
 		o = s.taboption('general', form.Value, 'slot', _('Turn (ms)'), _('How long a client’s turn is (T).'));
 		o.datatype = 'range(10,60000)';
-		o.placeholder = _('3600; in paper mode 1600');
+		o.placeholder = _('3600; htb 2400; in paper mode 1600');
 
 		o = s.taboption('general', form.Value, 'trickle', _('Trickle (kbit/s)'), _('What a client gets between its turns, where the rate is limited (htb).'));
 		o.datatype = 'range(1,1000000)';
