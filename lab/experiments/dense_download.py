@@ -71,8 +71,8 @@ AXES: list[tuple[Row, list[str]]] = [
 ]
 SWEEP_CELL: Row = {"upload_goes_on": False}
 SWEEP: list[Row] = [
-    *({"form": "wifirr", "active": k} for k in (1, 2, 5, 8)),
-    *({"form": "wifirr", "slot_ms": t} for t in (400, 800, 1600, 3200)),
+    *({"form": "wifirr", "active": k} for k in (1, 3, 5, 8)),
+    *({"form": "wifirr", "slot_ms": t} for t in (800, 1600, 2400, 4800)),
 ]
 NAMED_MB, AXES_MB = 5, 1
 
@@ -202,7 +202,7 @@ def sweep(rows: list[Row]) -> list[list[str]]:
         some = [r for r in rows if all(r[key] == full[key] for key in CENTRE if key != "seed")]
         if some:
             gains = pairs([*base, *some], lambda r: r in base, lambda r: r in some, "worst_s")
-            lines.append([str(full["active"] or 3), str(full["slot_ms"] or 2400), spread([r["worst_s"] for r in some], ".1f"),
+            lines.append([str(full["active"] or 2), str(full["slot_ms"] or 3600), spread([r["worst_s"] for r in some], ".1f"),
                           spread(gains, ".2f"), str(len(some))])
     return lines
 
