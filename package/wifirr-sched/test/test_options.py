@@ -126,6 +126,18 @@ def test_no_permission(bed, tmp_path):
     assert "must be root" in said
 
 
+@pytest.mark.parametrize("options, shown", [
+    ((), ("backlog", 3, 2400)),  # htb's: there is no airtime here
+    (("--mode", "paper"), ("paper", 5, 1600)),
+    (("--slot", "1000"), ("backlog", 3, 1000)),
+])
+def test_turns_where_not_given(bed, options, shown):
+    daemon = bed.daemon("--rate", "20000", *options).ready()
+    status = daemon.status()
+    assert (status["mode"], status["active_max"], status["slot_ms"]) == shown
+    assert daemon.stop() == 0
+
+
 def without(tmp_path, kind):
     """The program asking for a qdisc or filter of a kind that no kernel has."""
     data = open(WIFIRRD, "rb").read()
