@@ -22,6 +22,20 @@
 /* Of demand_bps: who gets more is there, if only for the ACKs of what it sends. */
 #define OUTSIDE_PART 16
 
+/* A client without demand that had something queued so lately is a download that stalls, not done. */
+#define STALLED_MS 5000
+
+/* A trial of turns or of serving everybody: its length, of which the end is measured. */
+#define TRIAL_MS 6000
+#define TRIAL_MEASURE_MS 3000
+
+/* Time between two trials: three times as long each time they end alike. */
+#define TRIAL_HOLD_MIN_MS 30000
+#define TRIAL_HOLD_MAX_MS 600000
+
+/* What turns must deliver, percent of what serving everybody does, to be worth it. */
+#define TRIAL_GAIN 105
+
 void policy_defaults(struct policy_config *config, enum policy_mode mode, bool trickle)
 {
 	*config = (struct policy_config){
@@ -90,7 +104,7 @@ static void leave_place(struct policy *p, uint16_t id)
 
 static void rotation_reset(struct policy *p)
 {
-	p->scheduling = false;
+	p->rotating = false;
 	p->head = p->tail = POLICY_NONE;
 	p->next = POLICY_NONE;
 	p->next_at = 0;
@@ -129,8 +143,15 @@ void policy_configure(struct policy *p, const struct policy_config *config)
 	if (p->config.idle_tick_ms < 1)
 		p->config.idle_tick_ms = 1;
 	/* turns go on where the new ones are as long and as many */
-	if (old.mode != p->config.mode || old.active != p->config.active || old.slot_ms != p->config.slot_ms)
-		rotation_reset(p);
+	if (old.mode == p->config.mode && old.active == p->config.active && old.slot_ms == p->config.slot_ms)
+		return;
+	rotation_reset(p);
+	/* serving everybody is measured first */
+	p->trial = (struct policy_trial){
+		.aside = true,
+		.since = p->now,
+		.hold_ms = TRIAL_MS,
+	};
 }
 
 uint16_t policy_add(struct policy *p, unsigned flags)
@@ -277,9 +298,67 @@ static bool can_help(struct policy *p, int busy)
 	return true;
 }
 
+static void next_trial(struct policy *p)
+{
+	struct policy_trial *t = &p->trial;
+
+	t->since = p->now;
+	t->other = !t->other;
+	if (t->other)
+		return;
+	if (t->aside == ((uint64_t)t->turns_kbit * 100 < (uint64_t)t->all_kbit * TRIAL_GAIN)) {
+		t->hold_ms *= 3;
+	} else {
+		t->aside = !t->aside;
+		t->hold_ms = 0;
+	}
+	if (t->hold_ms < TRIAL_HOLD_MIN_MS)
+		t->hold_ms = TRIAL_HOLD_MIN_MS;
+	if (t->hold_ms > TRIAL_HOLD_MAX_MS)
+		t->hold_ms = TRIAL_HOLD_MAX_MS;
+}
+
+/* Whether turns, where they are wanted, are what shall be now. */
+static bool turns_gain(struct policy *p, bool wanted)
+{
+	struct policy_trial *t = &p->trial;
+	unsigned length;
+	uint64_t kbit;
+	bool turns;
+
+	if (!p->config.trickle || p->config.mode != POLICY_BACKLOG || p->config.engage != POLICY_AUTO)
+		return true;
+	if (!wanted || p->paused)
+		t->other = false;
+	turns = t->aside == t->other;
+	length = t->other ? TRIAL_MS : t->hold_ms;
+	if (!wanted || p->paused || (turns && !p->engaged)) {
+		t->measuring = false;
+		/* what is about to begin needs time to settle */
+		if (p->now - t->since + TRIAL_MS > length)
+			t->since = p->now + TRIAL_MS - length;
+		return turns;
+	}
+	if (!t->measuring) {
+		if (p->now - t->since + TRIAL_MEASURE_MS < length)
+			return turns;
+		t->measuring = true;
+		t->from = p->now;
+		t->from_bytes = p->delivered;
+	}
+	if (p->now - t->from < TRIAL_MEASURE_MS)
+		return turns;
+	t->measuring = false;
+	kbit = (p->delivered - t->from_bytes) * 8 / (p->now - t->from);
+	*(turns ? &t->turns_kbit : &t->all_kbit) = kbit < INT32_MAX ? kbit : INT32_MAX;
+	next_trial(p);
+	return t->aside == t->other;
+}
+
 static void decide_engagement(struct policy *p, int busy)
 {
 	bool wanted = can_help(p, busy);
+	bool gain = turns_gain(p, wanted);
 	unsigned delay = p->config.engage_delay_ms;
 	uint64_t held;
 
@@ -291,6 +370,17 @@ static void decide_engagement(struct policy *p, int busy)
 		p->engaged = false;
 		p->pending = false;
 		return;
+	}
+	if (wanted && !gain) {
+		if (p->trial.aside && p->trial.turns_kbit)
+			set_reason(p, POLICY_REASON_NO_GAIN, p->trial.turns_kbit, p->trial.all_kbit);
+		else
+			set_reason(p, POLICY_REASON_TRIAL, 0, 0);
+		if (p->trial.aside) {
+			p->engaged = false;
+			p->pending = false;
+			return;
+		}
 	}
 	if (wanted == p->engaged) {
 		p->pending = false;
@@ -382,6 +472,7 @@ static unsigned backlog_room(const struct policy *p)
 		const struct policy_client *c = &p->client[id];
 
 		outside += c->used && !exempt(c) && c->place == POLICY_NONE && !wants_turns(c) &&
+			(c->light || p->now - c->backlog_at > STALLED_MS) &&
 			c->rate_bps > p->config.demand_bps / OUTSIDE_PART;
 	}
 	extra = spare < outside ? spare : outside;
@@ -394,9 +485,9 @@ static void rotate_backlog(struct policy *p)
 	unsigned places = backlog_places(config);
 	unsigned held = 0, room;
 
-	if (!p->scheduling) {
+	if (!p->rotating) {
 		rotation_reset(p);
-		p->scheduling = true;
+		p->rotating = true;
 		p->rotation_start = p->now;
 	}
 	for (unsigned id = 0; id < p->high; id++) {
@@ -507,9 +598,9 @@ static void rotate_paper(struct policy *p)
 		else
 			deserted = false;
 	}
-	if (!p->scheduling) {
+	if (!p->rotating) {
 		rotation_reset(p);
-		p->scheduling = true;
+		p->rotating = true;
 	}
 	if (deserted || p->now >= p->group_until) {
 		/* no drift: a slot begins where the last one ended, unless that is long ago */
@@ -616,6 +707,8 @@ uint64_t policy_tick(struct policy *p, uint64_t now, int busy)
 
 		if (!c->used)
 			continue;
+		if (!exempt(c))
+			p->delivered += c->sampled;
 		c->changed = false;
 		if (c->level == POLICY_ACTIVE)
 			c->active_ms += dt;
@@ -639,12 +732,15 @@ uint64_t policy_tick(struct policy *p, uint64_t now, int busy)
 	decide_engagement(p, busy);
 	rotate = p->engaged && p->config.engage != POLICY_DRY_RUN;
 	p->wake_at = p->now + (p->engaged ? p->config.tick_ms : p->config.idle_tick_ms);
-	if (!rotate && p->scheduling)
+	p->scheduling = rotate && p->reason != POLICY_REASON_TRIAL;
+	if (!rotate && p->rotating)
 		rotation_reset(p);
-	if (rotate && p->config.mode == POLICY_PAPER)
+	if (p->scheduling && p->config.mode == POLICY_PAPER)
 		rotate_paper(p);
-	else if (rotate)
+	else if (p->scheduling)
 		rotate_backlog(p);
+	else
+		p->next = POLICY_NONE;
 	assign_levels(p);
 	for (unsigned id = 0; id < p->high; id++)
 		if (p->client[id].used && p->client[id].level == POLICY_ACTIVE)
@@ -691,6 +787,12 @@ void policy_explain(const struct policy *p, char *text, size_t size)
 		return;
 	case POLICY_REASON_PAUSED:
 		snprintf(text, size, "paused");
+		return;
+	case POLICY_REASON_TRIAL:
+		snprintf(text, size, "everybody is served for some seconds, to see whether turns deliver more");
+		return;
+	case POLICY_REASON_NO_GAIN:
+		snprintf(text, size, "turns delivered %d kbit/s, serving everybody %d kbit/s", p->value, p->threshold);
 		return;
 	}
 }

@@ -56,7 +56,8 @@ struct policy_config {
 	/*
 	 * Waiting clients get a trickle and no more (htb). What waits for them
 	 * then says nothing about demand: nobody's is light, and never more than
-	 * K are active.
+	 * K are active. Uploads are not held, and may take all that turns save: so
+	 * backlog and auto try now and then whether turns deliver more.
 	 */
 	bool trickle;
 	/*
@@ -111,6 +112,20 @@ struct policy_client {
 	bool queued;
 };
 
+/*
+ * Which delivers more, turns or serving everybody: one of them at a time, the
+ * other for a moment whenever hold_ms are over.
+ */
+struct policy_trial {
+	bool aside;		/* it is everybody */
+	bool other;		/* the other one is being tried */
+	uint64_t since;		/* when that began or ended, ms */
+	uint32_t hold_ms;
+	bool measuring;
+	uint64_t from, from_bytes;	/* since when, ms, and what had been delivered then */
+	uint32_t all_kbit, turns_kbit;	/* last measured */
+};
+
 /* Why it is engaged or not: the condition that decided, with its numbers. */
 enum policy_reason {
 	POLICY_REASON_FEW_DEMAND,	/* not: clients with demand <= K */
@@ -119,6 +134,8 @@ enum policy_reason {
 	POLICY_REASON_DEMAND,		/* engaged: clients with demand > K (no survey, or not asked) */
 	POLICY_REASON_DEMAND_BUSY,	/* engaged: the same and the channel is busy; value: permille */
 	POLICY_REASON_PAUSED,		/* not: paused by the operator */
+	POLICY_REASON_TRIAL,		/* everybody is served for a moment, to compare */
+	POLICY_REASON_NO_GAIN,		/* not: turns delivered value kbit/s, serving everybody threshold */
 };
 
 struct policy {
@@ -141,6 +158,9 @@ struct policy {
 	bool paused;
 	/* private */
 	bool backlog_seen;		/* any client's, ever */
+	bool rotating;			/* turns are being given out */
+	struct policy_trial trial;
+	uint64_t delivered;		/* bytes, to all clients that are not exempt */
 	bool ticked;
 	bool pending;			/* the condition differs from the state ... */
 	uint64_t pending_since;		/* ... since, ms */
@@ -160,7 +180,7 @@ struct policy {
 void policy_defaults(struct policy_config *config, enum policy_mode mode, bool trickle);
 
 void policy_init(struct policy *p, const struct policy_config *config);
-/* Takes new settings. Clients, their demand and whether it is engaged are kept; turns start anew with another mode, K or T. */
+/* Takes new settings. Clients, their demand and whether it is engaged are kept; turns and trials start anew with another mode, K or T. */
 void policy_configure(struct policy *p, const struct policy_config *config);
 
 /* Returns the new client's id, the lowest free one; POLICY_NONE when full. */
