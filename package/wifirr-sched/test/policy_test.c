@@ -469,6 +469,64 @@ static void light_demand(void)
 	CHECK(!p.engaged && p.light == 20 && p.demanding == 0);
 }
 
+/*
+ * Twenty clients for ten minutes with a backend that has a trickle; turns deliver
+ * so many percent of what serving everybody does. Returns the share of time, in
+ * percent, that turns are given.
+ */
+static unsigned time_in_turns(struct policy_config *config, unsigned percent)
+{
+	uint64_t turns = 0, total = 600000, before = 1000;
+
+	policy_init(&p, config);
+	for (unsigned i = 0; i < 20; i++)
+		policy_add(&p, 0);
+	for (uint64_t now = before; now < total; now = p.wake_at) {
+		/* 8 Mbit/s, within a tenth */
+		uint64_t bytes = (now - before) * 1000 / 20 * (95 + rnd(11)) / 100;
+
+		turns += p.scheduling ? now - before : 0;
+		for (unsigned id = 0; id < 20; id++)
+			policy_sample(&p, id, 9000, p.scheduling ? bytes * percent / 100 : bytes);
+		before = now;
+		policy_tick(&p, now, 900);
+		if (p.reason == POLICY_REASON_TRIAL || p.reason == POLICY_REASON_NO_GAIN)
+			CHECK(!p.scheduling && p.next == POLICY_NONE && count_level(POLICY_OPEN) == 20);
+		else
+			CHECK(p.scheduling && p.active == config->active);
+	}
+	return turns * 100 / total;
+}
+
+static void trials(void)
+{
+	struct policy_config config;
+	char why[128];
+	uint64_t least = UINT64_MAX, most = 0;
+
+	policy_defaults(&config, POLICY_BACKLOG, true);
+	CHECK(time_in_turns(&config, 50) <= 5);
+	CHECK(!p.engaged && p.reason == POLICY_REASON_NO_GAIN && p.value < p.threshold);
+	policy_explain(&p, why, sizeof(why));
+	CHECK(strstr(why, "turns delivered "));
+	CHECK(time_in_turns(&config, 95) <= 5);
+	CHECK(time_in_turns(&config, 150) >= 90);
+	/* the queue stays over a trial: nobody is served twice before all others */
+	for (unsigned id = 0; id < 20; id++) {
+		if (p.client[id].active_ms < least)
+			least = p.client[id].active_ms;
+		if (p.client[id].active_ms > most)
+			most = p.client[id].active_ms;
+	}
+	CHECK(most - least <= 3 * config.slot_ms);
+	/* what was asked for is not tried first */
+	config.engage = POLICY_ALWAYS;
+	CHECK(time_in_turns(&config, 50) >= 99);
+	config.engage = POLICY_AUTO;
+	config.trickle = false;
+	CHECK(time_in_turns(&config, 50) >= 99);
+}
+
 /* Other options: who has demand, that it is engaged, and the turns where they are as before. */
 static void options_change(void)
 {
@@ -521,6 +579,7 @@ int main(int argc, char **argv)
 		last_few();
 		options_change();
 		light_demand();
+		trials();
 	}
 	printf("policy: %lu seeds passed\n", last - first + 1);
 	return 0;
