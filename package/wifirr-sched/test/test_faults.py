@@ -219,7 +219,7 @@ def test_options_change_under_load_without_a_gap(tmp_path):
     """The turns go on with the new options, and nothing that waits is dropped."""
     with Bed(6, rate_kbit=20000) as bed:
         file = tmp_path / "options"
-        file.write_text("rate=18000\n")
+        file.write_text("rate=18000\nengage=always\n")
         daemon = bed.daemon("--options", str(file)).ready()
         downloads = Downloads(bed, range(6))
         running = threading.Event()
@@ -235,7 +235,7 @@ def test_options_change_under_load_without_a_gap(tmp_path):
             fq_codel = intervals()  # not in every kernel
             for option, shown in (("slot=1000", '"slot_ms": 1000'), ("active=4", '"active_max": 4'), ("always=" + mac(1), '"active_max": 3'),
                                   ("weights=300,2", None), ("rate=17000", None)):
-                file.write_text(("" if option.startswith("rate") else "rate=18000\n") + option + "\n")
+                file.write_text("engage=always\n" + ("" if option.startswith("rate") else "rate=18000\n") + option + "\n")
                 said = daemon.text().count("SIGHUP:")
                 daemon.process.send_signal(signal.SIGHUP)
 
@@ -253,18 +253,42 @@ def test_options_change_under_load_without_a_gap(tmp_path):
             assert clients[mac(1)]["delivered_bytes"] > since[mac(1)]["delivered_bytes"], "its counters began anew"
             assert not clients[mac(1)]["always"]
             # what is wrong changes nothing
-            file.write_text("rate=18000\nslot=5\n")
+            file.write_text("engage=always\nrate=18000\nslot=5\n")
             daemon.process.send_signal(signal.SIGHUP)
-            wait_for(lambda: f"{file}:2: --slot 5: must be" in daemon.text(), "the complaint")
+            wait_for(lambda: f"{file}:3: --slot 5: must be" in daemon.text(), "the complaint")
             file.write_text("backend=airtime\n")
             daemon.process.send_signal(signal.SIGHUP)
             wait_for(lambda: daemon.text().count("the options from before go on") == 2, "the second complaint")
             wait_for(lambda: daemon.status().get("throttling"), "turns", 40)
             assert daemon.status()["backend"] == "htb" and daemon.status()["slot_ms"] == 2400
             # other clients: those of the IP layer
-            file.write_text("rate=18000\nmatch=ip\n")
+            file.write_text("engage=always\nrate=18000\nmatch=ip\n")
             daemon.process.send_signal(signal.SIGHUP)
             wait_for(lambda: daemon.status().get("throttling") and all("." in c for c in daemon.clients()), "turns of addresses", 40)
+        finally:
+            running.set()
+            load.join()
+            downloads.close()
+        assert daemon.stop() == 0
+
+
+def test_turns_that_gain_nothing_end():
+    """On a wire nothing is lost to contention: turns are tried, and everybody is served again."""
+    with Bed(6, rate_kbit=20000) as bed:
+        daemon = bed.daemon("--rate", "18000").ready()
+        downloads = Downloads(bed, range(6))
+        running = threading.Event()
+        load = threading.Thread(target=lambda: [downloads.run(0.5) for _ in iter(lambda: running.is_set(), True)])
+        load.start()
+        try:
+            wait_for(lambda: daemon.status().get("throttling"), "the trial of turns", 40)
+            wait_for(lambda: daemon.status()["why"].startswith("turns delivered "), "its end", 60)
+            turns, everybody = map(int, re.findall(r"\d+", daemon.status()["why"]))
+            assert 10000 < turns < 1.05 * everybody, daemon.status()
+            for _ in range(20):
+                status = daemon.status()
+                assert not status["engaged"] and not status["throttling"] and status["clients_with_demand"] == 6, status
+                time.sleep(0.25)
         finally:
             running.set()
             load.join()
