@@ -22,12 +22,9 @@
 /* Of demand_bps: who gets more is there, if only for the ACKs of what it sends. */
 #define OUTSIDE_PART 16
 
-/* A client without demand that had something queued so lately is a download that stalls, not done. */
-#define STALLED_MS 5000
-
 /* A trial of turns or of serving everybody: its length, of which the end is measured. */
-#define TRIAL_MS 6000
-#define TRIAL_MEASURE_MS 3000
+#define TRIAL_MS 3000
+#define TRIAL_MEASURE_MS 2000
 
 /* Time between two trials: three times as long each time they end alike. */
 #define TRIAL_HOLD_MIN_MS 30000
@@ -472,7 +469,6 @@ static unsigned backlog_room(const struct policy *p)
 		const struct policy_client *c = &p->client[id];
 
 		outside += c->used && !exempt(c) && c->place == POLICY_NONE && !wants_turns(c) &&
-			(c->light || p->now - c->backlog_at > STALLED_MS) &&
 			c->rate_bps > p->config.demand_bps / OUTSIDE_PART;
 	}
 	extra = spare < outside ? spare : outside;
