@@ -202,7 +202,7 @@ def sweep(rows: list[Row]) -> list[list[str]]:
         some = [r for r in rows if all(r[key] == full[key] for key in CENTRE if key != "seed")]
         if some:
             gains = pairs([*base, *some], lambda r: r in base, lambda r: r in some, "worst_s")
-            lines.append([str(full["active"] or 2), str(full["slot_ms"] or 3600), spread([r["worst_s"] for r in some], ".1f"),
+            lines.append([str(full["active"] or "default"), str(full["slot_ms"] or "default"), spread([r["worst_s"] for r in some], ".1f"),
                           spread(gains, ".2f"), str(len(some))])
     return lines
 
