@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """wifirrd's life: kills, lost settings, floods, devices that come and go."""
+import contextlib
 import json
 import os
 import random
@@ -215,17 +216,28 @@ def test_hangup_pause_resume(bed):
     assert device(bed) == before
 
 
+@contextlib.contextmanager
+def downloading(bed, clients):
+    """All of them, all the time."""
+    downloads = Downloads(bed, range(clients))
+    over = threading.Event()
+    load = threading.Thread(target=lambda: [downloads.run(0.5) for _ in iter(over.is_set, True)])
+    load.start()
+    try:
+        yield
+    finally:
+        over.set()
+        load.join()
+        downloads.close()
+
+
 def test_options_change_under_load_without_a_gap(tmp_path):
     """The turns go on with the new options, and nothing that waits is dropped."""
     with Bed(6, rate_kbit=20000) as bed:
         file = tmp_path / "options"
         file.write_text("rate=18000\nengage=always\n")
         daemon = bed.daemon("--options", str(file)).ready()
-        downloads = Downloads(bed, range(6))
-        running = threading.Event()
-        load = threading.Thread(target=lambda: [downloads.run(0.5) for _ in iter(lambda: running.is_set(), True)])
-        load.start()
-        try:
+        with downloading(bed, 6):
             wait_for(lambda: daemon.status().get("throttling"), "turns", 40)
             since = daemon.clients()
             engagements = daemon.status()["counters"]["engagements"]
@@ -265,10 +277,6 @@ def test_options_change_under_load_without_a_gap(tmp_path):
             file.write_text("engage=always\nrate=18000\nmatch=ip\n")
             daemon.process.send_signal(signal.SIGHUP)
             wait_for(lambda: daemon.status().get("throttling") and all("." in c for c in daemon.clients()), "turns of addresses", 40)
-        finally:
-            running.set()
-            load.join()
-            downloads.close()
         assert daemon.stop() == 0
 
 
@@ -276,11 +284,7 @@ def test_turns_that_gain_nothing_end():
     """On a wire nothing is lost to contention: turns are tried, and everybody is served again."""
     with Bed(6, rate_kbit=20000) as bed:
         daemon = bed.daemon("--rate", "18000").ready()
-        downloads = Downloads(bed, range(6))
-        running = threading.Event()
-        load = threading.Thread(target=lambda: [downloads.run(0.5) for _ in iter(lambda: running.is_set(), True)])
-        load.start()
-        try:
+        with downloading(bed, 6):
             wait_for(lambda: daemon.status().get("throttling"), "the trial of turns", 40)
             wait_for(lambda: daemon.status()["why"].startswith("turns delivered "), "its end", 60)
             turns, everybody = map(int, re.findall(r"\d+", daemon.status()["why"]))
@@ -289,10 +293,6 @@ def test_turns_that_gain_nothing_end():
                 status = daemon.status()
                 assert not status["engaged"] and not status["throttling"] and status["clients_with_demand"] == 6, status
                 time.sleep(0.25)
-        finally:
-            running.set()
-            load.join()
-            downloads.close()
         assert daemon.stop() == 0
 
 
