@@ -159,6 +159,5 @@ def test_both_packages_in_a_cell(lab: namespaces.Lab) -> None:
     network = experiment.Network(lab, 1, 2_000_000, 100)
     row = experiment.measured(network, "both")
     assert 0 < row["median_s"] <= row["worst_s"] < 60 and row["pages"] > 0
-    # over before turns have been tried
-    assert 0 <= row["engaged_share"] < 1 and 50 < row["delivered_kbit"] < 110
+    assert 50 < row["delivered_kbit"] < 110
     assert "wifirr" not in lab.run(network.cell.ap, "tc", "qdisc", "show", "dev", "wlan") + lab.run(network.cell.ap, "nft", "list", "tables")

@@ -511,7 +511,7 @@ static void trials(void)
 	CHECK(strstr(why, "turns delivered "));
 	CHECK(time_in_turns(&config, 95) <= 5);
 	CHECK(time_in_turns(&config, 150) >= 90);
-	/* the queue stays over a trial: nobody is served twice before all others */
+	/* the queue stays over a trial: nobody falls behind by more than three turns */
 	for (unsigned id = 0; id < 20; id++) {
 		if (p.client[id].active_ms < least)
 			least = p.client[id].active_ms;
