@@ -28,10 +28,10 @@ COMMON: dict[str, tuple[type, ...]] = {
 Run = Callable[[], Row]
 
 
-def binary() -> str:
-    """Of everything that is measured or measures: rows of other programs are not reused."""
+def binary(more: Sequence[pathlib.Path] = ()) -> str:
+    """Of everything that is measured or measures, bquic, the medium and MORE: rows of other programs are not reused."""
     sha = hashlib.sha256()
-    for path in (BQUIC, WIFIRRD, medium.BINARY):
+    for path in (BQUIC, *more, medium.BINARY):
         with open(path, "rb") as file:
             sha.update(hashlib.file_digest(file, "sha256").digest())
     return sha.hexdigest()[:16]
@@ -52,10 +52,13 @@ def check(row: Row, figures: Iterable[str]) -> None:
 class Campaign:
     """The rows of one experiment, in a file that grows with each."""
 
-    def __init__(self, name: str, args: argparse.Namespace, path: pathlib.Path, figures: Sequence[str]) -> None:
-        """Figures are keys whose values must be positive numbers."""
+    def __init__(
+        self, name: str, args: argparse.Namespace, path: pathlib.Path, figures: Sequence[str],
+        more: Sequence[pathlib.Path] = (),
+    ) -> None:
+        """Figures are keys whose values must be positive numbers, MORE programs it runs: see binary()."""
         self.name, self.path, self._figures = name, path, figures
-        self._known: Row = {"binary": binary(), "quick": args.quick}
+        self._known: Row = {"binary": binary(more), "quick": args.quick}
         self.rows = [] if args.restart else [r for r in read(path) if all(r.get(k) == v for k, v in self._known.items())]
         if self.rows:
             progress(f"{name}: goes on after {len(self.rows)} rows of an interrupted run")

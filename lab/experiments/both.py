@@ -212,7 +212,7 @@ def measured(network: Network, contender: str) -> Row:
 
 
 def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
-    campaign = realtime.Campaign("both", args, path, FIGURES)
+    campaign = realtime.Campaign("both", args, path, FIGURES, [realtime.WIFIRRD])
     uploads = QUICK_UPLOADS_KBIT if args.quick else UPLOADS_KBIT
     total = args.repetitions * len(uploads) * len(CONTENDERS)
     for repetition in range(1, args.repetitions + 1):

@@ -26,12 +26,21 @@
 #define TRIAL_MS 3000
 #define TRIAL_MEASURE_MS 2000
 
+/*
+ * Not in a crowd's first seconds: while the senders' windows grow everybody
+ * gets more than later, and most crowds do not last.
+ */
+#define TRIAL_CROWD_MS 20000
+
+/* Turns that deliver less than half for so long need not be measured to the end. */
+#define TRIAL_LOST_MS 500
+
 /* Time between two trials: three times as long each time they end alike. */
 #define TRIAL_HOLD_MIN_MS 30000
 #define TRIAL_HOLD_MAX_MS 600000
 
-/* What turns must deliver, percent of what serving everybody does, to be worth it. */
-#define TRIAL_GAIN 105
+/* What turns must deliver to be begun with, percent of what serving everybody does; not less than that to be kept. */
+#define TRIAL_GAIN 110
 
 void policy_defaults(struct policy_config *config, enum policy_mode mode, bool trickle)
 {
@@ -147,7 +156,7 @@ void policy_configure(struct policy *p, const struct policy_config *config)
 	p->trial = (struct policy_trial){
 		.aside = true,
 		.since = p->now,
-		.hold_ms = TRIAL_MS,
+		.hold_ms = TRIAL_CROWD_MS,
 	};
 }
 
@@ -299,11 +308,13 @@ static void next_trial(struct policy *p)
 {
 	struct policy_trial *t = &p->trial;
 
-	t->since = p->now;
+	t->since = t->from = p->now;
+	t->from_bytes = p->delivered;
+	t->measuring = false;
 	t->other = !t->other;
 	if (t->other)
 		return;
-	if (t->aside == ((uint64_t)t->turns_kbit * 100 < (uint64_t)t->all_kbit * TRIAL_GAIN)) {
+	if (t->aside == ((uint64_t)t->turns_kbit * 100 < (uint64_t)t->all_kbit * (t->aside ? TRIAL_GAIN : 100))) {
 		t->hold_ms *= 3;
 	} else {
 		t->aside = !t->aside;
@@ -315,25 +326,52 @@ static void next_trial(struct policy *p)
 		t->hold_ms = TRIAL_HOLD_MAX_MS;
 }
 
+/* Since it began to be measured, kbit/s. */
+static uint32_t trial_kbit(const struct policy *p)
+{
+	uint64_t ms = p->now - p->trial.from;
+	uint64_t kbit = ms ? (p->delivered - p->trial.from_bytes) * 8 / ms : 0;
+
+	return kbit < INT32_MAX ? kbit : INT32_MAX;
+}
+
+/* Whether a trial of turns can end early: they leave a channel idle that was not, or deliver much less. */
+static bool turns_lost(const struct policy *p)
+{
+	const struct policy_trial *t = &p->trial;
+
+	if (!t->other || !t->aside || !p->engaged)
+		return false;
+	if (p->reason == POLICY_REASON_CHANNEL_IDLE)
+		return true;
+	return t->measuring && p->now - t->from >= TRIAL_LOST_MS && trial_kbit(p) < t->all_kbit / 2;
+}
+
 /* Whether turns, where they are wanted, are what shall be now. */
 static bool turns_gain(struct policy *p, bool wanted)
 {
 	struct policy_trial *t = &p->trial;
-	unsigned length;
-	uint64_t kbit;
+	unsigned length, settle;
 	bool turns;
 
 	if (!p->config.trickle || p->config.mode != POLICY_BACKLOG || p->config.engage != POLICY_AUTO)
 		return true;
+	if (turns_lost(p)) {
+		t->turns_kbit = trial_kbit(p);
+		if (t->turns_kbit > t->all_kbit)
+			t->turns_kbit = t->all_kbit;
+		next_trial(p);
+	}
 	if (!wanted || p->paused)
 		t->other = false;
 	turns = t->aside == t->other;
 	length = t->other ? TRIAL_MS : t->hold_ms;
+	settle = t->other ? TRIAL_MS : TRIAL_CROWD_MS;
 	if (!wanted || p->paused || (turns && !p->engaged)) {
 		t->measuring = false;
 		/* what is about to begin needs time to settle */
-		if (p->now - t->since + TRIAL_MS > length)
-			t->since = p->now + TRIAL_MS - length;
+		if (p->now - t->since + settle > length)
+			t->since = p->now + settle - length;
 		return turns;
 	}
 	if (!t->measuring) {
@@ -345,9 +383,7 @@ static bool turns_gain(struct policy *p, bool wanted)
 	}
 	if (p->now - t->from < TRIAL_MEASURE_MS)
 		return turns;
-	t->measuring = false;
-	kbit = (p->delivered - t->from_bytes) * 8 / (p->now - t->from);
-	*(turns ? &t->turns_kbit : &t->all_kbit) = kbit < INT32_MAX ? kbit : INT32_MAX;
+	*(turns ? &t->turns_kbit : &t->all_kbit) = trial_kbit(p);
 	next_trial(p);
 	return t->aside == t->other;
 }
@@ -373,11 +409,11 @@ static void decide_engagement(struct policy *p, int busy)
 			set_reason(p, POLICY_REASON_NO_GAIN, p->trial.turns_kbit, p->trial.all_kbit);
 		else
 			set_reason(p, POLICY_REASON_TRIAL, 0, 0);
-		if (p->trial.aside) {
-			p->engaged = false;
-			p->pending = false;
-			return;
-		}
+	}
+	if (!gain && p->trial.aside) {
+		p->engaged = false;
+		p->pending = false;
+		return;
 	}
 	if (wanted == p->engaged) {
 		p->pending = false;

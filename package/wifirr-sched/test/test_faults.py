@@ -288,10 +288,10 @@ def test_turns_that_gain_nothing_end():
             wait_for(lambda: daemon.status().get("throttling"), "the trial of turns", 40)
             wait_for(lambda: daemon.status()["why"].startswith("turns delivered "), "its end", 60)
             turns, everybody = map(int, re.findall(r"\d+", daemon.status()["why"]))
-            assert 10000 < turns < 1.05 * everybody, daemon.status()
+            assert 5000 < turns < 1.1 * everybody, daemon.status()
             for _ in range(20):
                 status = daemon.status()
-                assert not status["engaged"] and not status["throttling"] and status["clients_with_demand"] == 6, status
+                assert not status["engaged"] and not status["throttling"] and status["clients_with_demand"] > status["active_max"], status
                 time.sleep(0.25)
         assert daemon.stop() == 0
 
