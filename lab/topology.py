@@ -54,6 +54,14 @@ class Mesh:
             warm_up(lab, self.phone, self.ORIGIN)
 
 
+class Loopback(Mesh):
+    """Both ends in one namespace, with no medium between them."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.phone = self.gateway = self.origin = lab.namespace("loopback")
+        lab.run(self.gateway, "ip", "addr", "add", f"{Mesh.GATEWAY}/32", "dev", "lo")
+
+
 class Cell:
     """An access point and its stations: 10.78.0.1, and 10.78.0.2 on.
 

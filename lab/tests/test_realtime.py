@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
 from lab import measure, medium, namespaces, pages, realtime, traces  # noqa: E402
-from lab.topology import Mesh  # noqa: E402
+from lab.topology import Loopback, Mesh  # noqa: E402
 
 
 @pytest.fixture
@@ -89,6 +89,15 @@ def test_mesh(lab: namespaces.Lab) -> None:
     row = experiment.download(servers, "bquic-x2")
     assert 1 < row["mbps"] < 60
     assert len([c for c in servers.status("bquic")["connections"] if c["stats"]["packets_sent"] > 500]) == 3
+
+
+def test_loopback(lab: namespaces.Lab) -> None:
+    experiment = importlib.import_module("modquic")
+    servers = measure.Servers(lab, Loopback(lab), 2_000_000)
+    for contender in experiment.CONTENDERS:
+        row = experiment.download(servers, contender)
+        assert row["mbps"] > 0 and row["lag_ms"] == 0
+    assert all(servers.status(c)["connections"][0]["closed"] for c in ("standard", "modquic"))
 
 
 def test_strangers_take_airtime(lab: namespaces.Lab) -> None:
