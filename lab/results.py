@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 Row = dict[str, Any]
@@ -76,3 +77,22 @@ def table(header: list[str], lines: list[list[str]]) -> str:
         "  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths))).rstrip()
         for line in [header, *lines]
     )
+
+
+@contextlib.contextmanager
+def drawing(path: pathlib.Path, size: tuple[float, float], rows: int = 1, columns: int = 1) -> Iterator[Any]:
+    """Axes to draw in, saved as an SVG that is the same for the same rows; SIZE in inches."""
+    import matplotlib  # not installed where nothing is drawn
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = path.stem
+    from matplotlib import pyplot
+
+    drawn, axes = pyplot.subplots(rows, columns, figsize=size)
+    try:
+        yield axes
+        drawn.tight_layout()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        drawn.savefig(path, metadata={"Date": None})
+    finally:
+        pyplot.close(drawn)

@@ -258,25 +258,15 @@ def report(rows: list[Row]) -> str:
 
 
 def draw(rows: list[Row]) -> None:
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "both"  # the same figure for the same rows
-    from matplotlib import pyplot
-
-    figure, panels = pyplot.subplots(1, 3, figsize=(9, 3.4))
-    for axes, (key, title) in zip(panels, (("worst_s", "last download done, s"), ("median_s", "median download, s"), ("page_ms", "page, ms"))):
-        for k, upload in enumerate(UPLOADS_KBIT):
-            found = [(i, interval(results.figures(some, key))) for i, c in enumerate(CONTENDERS) if (some := of(rows, upload, c))]
-            axes.bar([i + 0.4 * k - 0.2 for i, _ in found], [v[0] for _, v in found], 0.38, label=f"{upload} kbit/s up",
-                     yerr=[[v[0] - v[1] for _, v in found], [v[2] - v[0] for _, v in found]], capsize=3)
-        axes.set_xticks(range(len(CONTENDERS)), CONTENDERS, fontsize=8)
-        axes.set_title(title, fontsize=9)
-    panels[0].legend(fontsize=7)
-    figure.tight_layout()
-    FIGURE.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(FIGURE, metadata={"Date": None})
-    pyplot.close(figure)
+    with results.drawing(FIGURE, (9, 3.4), 1, 3) as panels:
+        for axes, (key, title) in zip(panels, (("worst_s", "last download done, s"), ("median_s", "median download, s"), ("page_ms", "page, ms"))):
+            for k, upload in enumerate(UPLOADS_KBIT):
+                found = [(i, interval(results.figures(some, key))) for i, c in enumerate(CONTENDERS) if (some := of(rows, upload, c))]
+                axes.bar([i + 0.4 * k - 0.2 for i, _ in found], [v[0] for _, v in found], 0.38, label=f"{upload} kbit/s up",
+                         yerr=[[v[0] - v[1] for _, v in found], [v[2] - v[0] for _, v in found]], capsize=3)
+            axes.set_xticks(range(len(CONTENDERS)), CONTENDERS, fontsize=8)
+            axes.set_title(title, fontsize=9)
+        panels[0].legend(fontsize=7)
 
 
 def main() -> int:

@@ -241,59 +241,49 @@ WHY_NOT = (
 
 
 def draw(rows: list[Row]) -> None:
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "bquic-mesh"  # the same figure for the same rows
-    from matplotlib import pyplot
-
-    figure, ((speed, sizes), (times, window), *sequences) = pyplot.subplots(4, 2, figsize=(9, 13))
-    axes = [a for a in AXES if of(rows, a, "standard")]
-    for k, contender in enumerate(CONTENDERS):
-        found = [(i, interval(results.figures(some, "mbps")), interval(results.figures(some, "ampdu")))
-                 for i, a in enumerate(axes) if (some := of(rows, a, contender))]
-        for ax, which in ((speed, 1), (sizes, 2)):
-            if found:
-                at = [f[0] + 0.11 * (k - 3) for f in found]
-                middle = [f[which][0] for f in found]
-                ax.errorbar(at, middle, yerr=[[f[which][0] - f[which][1] for f in found], [f[which][2] - f[which][0] for f in found]],
-                            fmt="o", markersize=3, capsize=2, label=contender)
-    for ax, title in ((speed, "Mbit/s (median, 95 %)"), (sizes, "MPDUs in an A-MPDU")):
-        ax.set_xticks(range(len(axes)), [describe(a).replace("centre: 3 hops, MCS7, 20 ms", "centre") for a in axes],
-                      fontsize=6, rotation=35, ha="right")
-        ax.set_title(title, fontsize=9)
-        ax.set_ylim(bottom=0)
-    speed.legend(fontsize=6)
-    # Figure 5 of the paper.
-    for contender in ("standard", "bquic-2019", "bquic"):
-        counts = [r["inter_packet_time_us_log2"] for r in of(rows, {}, contender)]
-        if counts:
-            total = [sum(c) for c in zip(*counts)]
-            times.step([2**i for i in range(len(total))], [sum(total[: i + 1]) / sum(total) for i in range(len(total))],
-                       where="post", label=contender)
-    times.set_xscale("log")
-    times.set_xlabel("time between packets at the sender, us", fontsize=8)
-    times.set_title("share of packets, centre", fontsize=9)
-    times.legend(fontsize=6)
-    # Figures 3 and 4.
-    shown = {r["contender"]: r for r in rows if r["kind"] == "trace"}
-    for contender in TRACED:
-        if contender in shown:
-            points = shown[contender]["window_s"]
-            window.plot([p[0] for p in points], [p[1] / 1e3 for p in points], label=contender)
-    window.set_title("congestion window, kB, over seconds, centre", fontsize=9)
-    window.legend(fontsize=6)
-    for ax, contender in zip([ax for pair in sequences for ax in pair], TRACED):
-        points = shown.get(contender, {}).get("sequence_ms", [])
-        sent = [p for p in points if p[1] >= 0]
-        if sent:
-            ax.plot([p[0] for p in sent], [p[1] - sent[0][1] for p in sent], ".", markersize=2)
-        ax.vlines([p[0] for p in points if p[1] < 0], *ax.get_ylim(), linewidth=0.5, color="grey")
-        ax.set_title(f"{contender}: packets sent, and ACKs (lines), over ms", fontsize=9)
-    figure.tight_layout()
-    FIGURE.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(FIGURE, metadata={"Date": None})
-    pyplot.close(figure)
+    with results.drawing(FIGURE, (9, 13), 4, 2) as ((speed, sizes), (times, window), *sequences):
+        axes = [a for a in AXES if of(rows, a, "standard")]
+        for k, contender in enumerate(CONTENDERS):
+            found = [(i, interval(results.figures(some, "mbps")), interval(results.figures(some, "ampdu")))
+                     for i, a in enumerate(axes) if (some := of(rows, a, contender))]
+            for ax, which in ((speed, 1), (sizes, 2)):
+                if found:
+                    at = [f[0] + 0.11 * (k - 3) for f in found]
+                    middle = [f[which][0] for f in found]
+                    ax.errorbar(at, middle, yerr=[[f[which][0] - f[which][1] for f in found], [f[which][2] - f[which][0] for f in found]],
+                                fmt="o", markersize=3, capsize=2, label=contender)
+        for ax, title in ((speed, "Mbit/s (median, 95 %)"), (sizes, "MPDUs in an A-MPDU")):
+            ax.set_xticks(range(len(axes)), [describe(a).replace("centre: 3 hops, MCS7, 20 ms", "centre") for a in axes],
+                          fontsize=6, rotation=35, ha="right")
+            ax.set_title(title, fontsize=9)
+            ax.set_ylim(bottom=0)
+        speed.legend(fontsize=6)
+        # Figure 5 of the paper.
+        for contender in ("standard", "bquic-2019", "bquic"):
+            counts = [r["inter_packet_time_us_log2"] for r in of(rows, {}, contender)]
+            if counts:
+                total = [sum(c) for c in zip(*counts)]
+                times.step([2**i for i in range(len(total))], [sum(total[: i + 1]) / sum(total) for i in range(len(total))],
+                           where="post", label=contender)
+        times.set_xscale("log")
+        times.set_xlabel("time between packets at the sender, us", fontsize=8)
+        times.set_title("share of packets, centre", fontsize=9)
+        times.legend(fontsize=6)
+        # Figures 3 and 4.
+        shown = {r["contender"]: r for r in rows if r["kind"] == "trace"}
+        for contender in TRACED:
+            if contender in shown:
+                points = shown[contender]["window_s"]
+                window.plot([p[0] for p in points], [p[1] / 1e3 for p in points], label=contender)
+        window.set_title("congestion window, kB, over seconds, centre", fontsize=9)
+        window.legend(fontsize=6)
+        for ax, contender in zip([ax for pair in sequences for ax in pair], TRACED):
+            points = shown.get(contender, {}).get("sequence_ms", [])
+            sent = [p for p in points if p[1] >= 0]
+            if sent:
+                ax.plot([p[0] for p in sent], [p[1] - sent[0][1] for p in sent], ".", markersize=2)
+            ax.vlines([p[0] for p in points if p[1] < 0], *ax.get_ylim(), linewidth=0.5, color="grey")
+            ax.set_title(f"{contender}: packets sent, and ACKs (lines), over ms", fontsize=9)
 
 
 def main() -> int:

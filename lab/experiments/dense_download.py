@@ -307,11 +307,6 @@ def report(rows: list[Row]) -> str:
 
 def draw(rows: list[Row]) -> None:
     """The paper's figures 10, 13 and 14, each form as min, median and max of the median run."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "dense-download"  # the same figure for the same rows
-    from matplotlib import pyplot
 
     def plot(file: str, what: str, cells: list[tuple[str, Row]]) -> None:
         sizes = {r["file_mb"] for r in rows}
@@ -324,30 +319,26 @@ def draw(rows: list[Row]) -> None:
                     break
         if not chosen:
             return
-        figure, axes = pyplot.subplots(figsize=(max(5, 1.6 * len(chosen)), 3.6))
-        for k, form in enumerate(FORMS):
-            at, low, mid, high = [], [], [], []
-            for i, (_, c) in enumerate(chosen):
-                some = of(rows, c, form)
-                if some:
-                    at.append(i + 0.12 * (k - (len(FORMS) - 1) / 2))
-                    size = dict(c)["file_mb"]
-                    low.append((results.median(some, "best_s") or 0) / size)
-                    mid.append((results.median(some, "median_s") or 0) / size)
-                    high.append((results.median(some, "worst_s") or 0) / size)
-            if at:
-                below = [m - b for m, b in zip(mid, low)]
-                above = [h - m for m, h in zip(mid, high)]
-                axes.errorbar(at, mid, yerr=[below, above], fmt="o", capsize=3, label=form)
-        axes.set_xticks(range(len(chosen)), [label for label, _ in chosen], fontsize=8)
-        axes.set_ylabel("s for each MB (best, median, worst client)", fontsize=8)
-        axes.set_ylim(bottom=0)
-        axes.set_title(what, fontsize=9)
-        axes.legend(fontsize=7)
-        figure.tight_layout()
-        FIGURES.mkdir(parents=True, exist_ok=True)
-        figure.savefig(FIGURES / f"{file}.svg", metadata={"Date": None})
-        pyplot.close(figure)
+        with results.drawing(FIGURES / f"{file}.svg", (max(5, 1.6 * len(chosen)), 3.6)) as axes:
+            for k, form in enumerate(FORMS):
+                at, low, mid, high = [], [], [], []
+                for i, (_, c) in enumerate(chosen):
+                    some = of(rows, c, form)
+                    if some:
+                        at.append(i + 0.12 * (k - (len(FORMS) - 1) / 2))
+                        size = dict(c)["file_mb"]
+                        low.append((results.median(some, "best_s") or 0) / size)
+                        mid.append((results.median(some, "median_s") or 0) / size)
+                        high.append((results.median(some, "worst_s") or 0) / size)
+                if at:
+                    below = [m - b for m, b in zip(mid, low)]
+                    above = [h - m for m, h in zip(mid, high)]
+                    axes.errorbar(at, mid, yerr=[below, above], fmt="o", capsize=3, label=form)
+            axes.set_xticks(range(len(chosen)), [label for label, _ in chosen], fontsize=8)
+            axes.set_ylabel("s for each MB (best, median, worst client)", fontsize=8)
+            axes.set_ylim(bottom=0)
+            axes.set_title(what, fontsize=9)
+            axes.legend(fontsize=7)
 
     def rate(c: Row) -> str:
         traffic = {"cbr": "constant", "browse": "browsing", "spdy": "SPDY", "none": "no upload"}[c.get("traffic", "cbr")]

@@ -175,26 +175,16 @@ WHY_NOT = (
 
 
 def draw(rows: list[Row]) -> None:
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "fairness"  # the same figure for the same rows
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(8, 3.6))
-    for k, name in enumerate(MEDIA):
-        found = [(i, interval(results.figures(some, "of_share"))) for i, pair in enumerate(PAIRS) if (some := of(rows, name, pair))]
-        axes.errorbar([i + 0.15 * (k - 1) for i, _ in found], [v[0] for _, v in found],
-                      yerr=[[v[0] - v[1] for _, v in found], [v[2] - v[0] for _, v in found]], fmt="o", capsize=3, label=name)
-    axes.axhline(1, linewidth=0.5, color="grey")
-    axes.set_xticks(range(len(PAIRS)), [f"{who}\nbeside {others}\n{against}" for who, against, others in PAIRS], fontsize=7)
-    axes.set_ylabel("of its share (1: fair)", fontsize=8)
-    axes.set_ylim(bottom=0)
-    axes.legend(fontsize=7)
-    figure.tight_layout()
-    FIGURE.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(FIGURE, metadata={"Date": None})
-    pyplot.close(figure)
+    with results.drawing(FIGURE, (8, 3.6)) as axes:
+        for k, name in enumerate(MEDIA):
+            found = [(i, interval(results.figures(some, "of_share"))) for i, pair in enumerate(PAIRS) if (some := of(rows, name, pair))]
+            axes.errorbar([i + 0.15 * (k - 1) for i, _ in found], [v[0] for _, v in found],
+                          yerr=[[v[0] - v[1] for _, v in found], [v[2] - v[0] for _, v in found]], fmt="o", capsize=3, label=name)
+        axes.axhline(1, linewidth=0.5, color="grey")
+        axes.set_xticks(range(len(PAIRS)), [f"{who}\nbeside {others}\n{against}" for who, against, others in PAIRS], fontsize=7)
+        axes.set_ylabel("of its share (1: fair)", fontsize=8)
+        axes.set_ylim(bottom=0)
+        axes.legend(fontsize=7)
 
 
 def main() -> int:

@@ -67,31 +67,22 @@ WHY_NOT = (
 
 
 def draw(rows: list[Row]) -> None:
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "interactive"  # the same figure for the same rows
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(7, 3.6))
-    for k, form in enumerate(FORMS):
-        at, middle, above = [], [], []
-        for i, flow in enumerate(FLOWS):
-            some = [r for r in rows if r["interactive"] == flow and r["form"] == form]
-            if some:
-                at.append(i + 0.12 * (k - (len(FORMS) - 1) / 2))
-                middle.append(median(some, "delay_median_ms") or 0)
-                above.append((median(some, "delay_p99_ms") or 0) - middle[-1])
-        if at:
-            axes.errorbar(at, middle, yerr=[[0] * len(at), above], fmt="o", capsize=3, label=form)
-    axes.set_xticks(range(len(FLOWS)), list(FLOWS.values()), fontsize=8)
-    axes.set_yscale("log")
-    axes.set_ylabel("delay, ms (median, p99)", fontsize=8)
-    axes.set_title("Beside 30 downloads, 802.11g, today's AP", fontsize=9)
-    axes.legend(fontsize=7)
-    figure.tight_layout()
-    FIGURE.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(FIGURE, metadata={"Date": None})
+    with results.drawing(FIGURE, (7, 3.6)) as axes:
+        for k, form in enumerate(FORMS):
+            at, middle, above = [], [], []
+            for i, flow in enumerate(FLOWS):
+                some = [r for r in rows if r["interactive"] == flow and r["form"] == form]
+                if some:
+                    at.append(i + 0.12 * (k - (len(FORMS) - 1) / 2))
+                    middle.append(median(some, "delay_median_ms") or 0)
+                    above.append((median(some, "delay_p99_ms") or 0) - middle[-1])
+            if at:
+                axes.errorbar(at, middle, yerr=[[0] * len(at), above], fmt="o", capsize=3, label=form)
+        axes.set_xticks(range(len(FLOWS)), list(FLOWS.values()), fontsize=8)
+        axes.set_yscale("log")
+        axes.set_ylabel("delay, ms (median, p99)", fontsize=8)
+        axes.set_title("Beside 30 downloads, 802.11g, today's AP", fontsize=9)
+        axes.legend(fontsize=7)
 
 
 def main() -> int:

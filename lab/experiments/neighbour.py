@@ -80,27 +80,18 @@ WHY_NOT = (
 
 
 def draw(rows: list[Row]) -> None:
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "neighbour"  # the same figure for the same rows
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(8, 3.6))
-    ticks = [(phy, traffic, rate, share) for phy, traffic, rate in CELLS for share in (0, SHARE)
-             if of(rows, phy, traffic, share, "none")]
-    for k, form in enumerate(FORMS):
-        found = [(i, of(rows, phy, traffic, share, form)) for i, (phy, traffic, _, share) in enumerate(ticks)]
-        found = [(i, some) for i, some in found if some]
-        axes.bar([i + 0.27 * (k - 1) for i, _ in found], [median(some, "worst_s") or 0 for _, some in found], 0.25, label=form)
-    axes.set_xticks(range(len(ticks)), [f"{phy}\n{traffic} {rate}\n{'with' if share else 'alone'}" for phy, traffic, rate, share in ticks],
-                    fontsize=7)
-    axes.set_ylabel("worst completion, s", fontsize=8)
-    axes.set_title(f"{STATIONS} stations, alone and with two neighbour APs", fontsize=9)
-    axes.legend(fontsize=7)
-    figure.tight_layout()
-    FIGURE.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(FIGURE, metadata={"Date": None})
+    with results.drawing(FIGURE, (8, 3.6)) as axes:
+        ticks = [(phy, traffic, rate, share) for phy, traffic, rate in CELLS for share in (0, SHARE)
+                 if of(rows, phy, traffic, share, "none")]
+        for k, form in enumerate(FORMS):
+            found = [(i, of(rows, phy, traffic, share, form)) for i, (phy, traffic, _, share) in enumerate(ticks)]
+            found = [(i, some) for i, some in found if some]
+            axes.bar([i + 0.27 * (k - 1) for i, _ in found], [median(some, "worst_s") or 0 for _, some in found], 0.25, label=form)
+        axes.set_xticks(range(len(ticks)), [f"{phy}\n{traffic} {rate}\n{'with' if share else 'alone'}" for phy, traffic, rate, share in ticks],
+                        fontsize=7)
+        axes.set_ylabel("worst completion, s", fontsize=8)
+        axes.set_title(f"{STATIONS} stations, alone and with two neighbour APs", fontsize=9)
+        axes.legend(fontsize=7)
 
 
 def main() -> int:

@@ -193,35 +193,25 @@ WHY_NOT = (
 
 
 def draw(rows: list[Row]) -> None:
-    import matplotlib
+    with results.drawing(FIGURE, (8, 7), 2, 1) as (mesh, lossy):
 
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "page-load"  # the same figure for the same rows
-    from matplotlib import pyplot
+        def plot(axes, label: str, found: list[tuple[str, list[float]]], k: int) -> None:  # type: ignore[no-untyped-def]
+            points = [(list(pages.PAGES).index(page) + 0.15 * (k - 1), interval([100 * v for v in values])) for page, values in found if values]
+            axes.errorbar([x for x, _ in points], [v[0] for _, v in points],
+                          yerr=[[v[0] - v[1] for _, v in points], [v[2] - v[0] for _, v in points]], fmt="o", capsize=3, label=label)
 
-    figure, (mesh, lossy) = pyplot.subplots(2, 1, figsize=(8, 7))
-
-    def plot(axes, label: str, found: list[tuple[str, list[float]]], k: int) -> None:  # type: ignore[no-untyped-def]
-        points = [(list(pages.PAGES).index(page) + 0.15 * (k - 1), interval([100 * v for v in values])) for page, values in found if values]
-        axes.errorbar([x for x, _ in points], [v[0] for _, v in points],
-                      yerr=[[v[0] - v[1] for _, v in points], [v[2] - v[0] for _, v in points]], fmt="o", capsize=3, label=label)
-
-    for k, (other, base) in enumerate(REDUCTIONS):
-        plot(mesh, f"{other} against {base}",
-             [(p, reduction(of(rows, "mesh", p, base), of(rows, "mesh", p, other), rows)) for p in pages.PAGES], k)
-    for k, contender in enumerate(CONTENDERS["lossy"]):
-        plot(lossy, f"{contender}, 2 connections against 1",
-             [(p, reduction(of(rows, "lossy", p, contender, 1), of(rows, "lossy", p, contender, 2), rows)) for p in pages.PAGES], k)
-    for axes, title in ((mesh, "mesh"), (lossy, "7 Mbit/s, 50 ms, 2 % loss")):
-        axes.axhline(0, linewidth=0.5, color="grey")
-        axes.set_xticks(range(len(pages.PAGES)), [f"{p}\n{pages.size(p) // 1000} kB" for p in pages.PAGES], fontsize=7)
-        axes.set_ylabel("less load time, %", fontsize=8)
-        axes.set_title(title, fontsize=9)
-        axes.legend(fontsize=7)
-    figure.tight_layout()
-    FIGURE.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(FIGURE, metadata={"Date": None})
-    pyplot.close(figure)
+        for k, (other, base) in enumerate(REDUCTIONS):
+            plot(mesh, f"{other} against {base}",
+                 [(p, reduction(of(rows, "mesh", p, base), of(rows, "mesh", p, other), rows)) for p in pages.PAGES], k)
+        for k, contender in enumerate(CONTENDERS["lossy"]):
+            plot(lossy, f"{contender}, 2 connections against 1",
+                 [(p, reduction(of(rows, "lossy", p, contender, 1), of(rows, "lossy", p, contender, 2), rows)) for p in pages.PAGES], k)
+        for axes, title in ((mesh, "mesh"), (lossy, "7 Mbit/s, 50 ms, 2 % loss")):
+            axes.axhline(0, linewidth=0.5, color="grey")
+            axes.set_xticks(range(len(pages.PAGES)), [f"{p}\n{pages.size(p) // 1000} kB" for p in pages.PAGES], fontsize=7)
+            axes.set_ylabel("less load time, %", fontsize=8)
+            axes.set_title(title, fontsize=9)
+            axes.legend(fontsize=7)
 
 
 def main() -> int:

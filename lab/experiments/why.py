@@ -266,27 +266,17 @@ WHY_NOT = (
 
 
 def draw(rows: list[Row]) -> None:
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "why"  # the same figure for the same rows
-    from matplotlib import pyplot
-
-    figure, panels = pyplot.subplots(1, 3, figsize=(10, 3.6))
-    share = dict(zip((id(r) for r in rows), of_the_best(rows)))
-    for axes, (key, title) in zip(panels, (("cwnd_mean_kb", "mean window, kB"), ("acks_per_packet", "ACKs per data packet"),
-                                           ("server_burstiness", "burstiness, server"))):
-        for contender in CONTENDERS:
-            some = [r for r in rows if r["contender"] == contender]
-            axes.plot([r[key] for r in some], [share[id(r)] for r in some], ".", label=contender)
-        axes.set_xscale("log")
-        axes.set_xlabel(title, fontsize=8)
-        axes.set_ylabel("of the fastest transfer over the medium", fontsize=7)
-    panels[0].legend(fontsize=7)
-    figure.tight_layout()
-    FIGURE.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(FIGURE, metadata={"Date": None})
-    pyplot.close(figure)
+    with results.drawing(FIGURE, (10, 3.6), 1, 3) as panels:
+        share = dict(zip((id(r) for r in rows), of_the_best(rows)))
+        for axes, (key, title) in zip(panels, (("cwnd_mean_kb", "mean window, kB"), ("acks_per_packet", "ACKs per data packet"),
+                                               ("server_burstiness", "burstiness, server"))):
+            for contender in CONTENDERS:
+                some = [r for r in rows if r["contender"] == contender]
+                axes.plot([r[key] for r in some], [share[id(r)] for r in some], ".", label=contender)
+            axes.set_xscale("log")
+            axes.set_xlabel(title, fontsize=8)
+            axes.set_ylabel("of the fastest transfer over the medium", fontsize=7)
+        panels[0].legend(fontsize=7)
 
 
 def main() -> int:
