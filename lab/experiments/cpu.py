@@ -2,10 +2,10 @@
 
 """Processor time
 
-User and system seconds per GB of the process that serves (from `/proc/PID/stat`), medians of 5 (quick: 3) interleaved
-repetitions, with the least and the most. Static: a file by HTTP/3 to the same client, from Caddy 2.11 (stock quic-go)
-and from the gateway with both profiles. Relay: a TCP download through relay and gateway, both together, with the
-profile of stock quic-go and with `bquic`. The ratio is to the first of each group.
+User and system seconds per GB of the process that serves (from `/proc/PID/stat`), medians of 5 interleaved repetitions, with
+the least and the most. Static: a file by HTTP/3 to the same client, from Caddy 2.11 (stock quic-go) and from the gateway with
+both profiles. Relay: a TCP download through relay and gateway, both together, with the profile of stock quic-go and with
+`bquic`. The ratio is to the first of each group.
 """
 
 from __future__ import annotations
@@ -33,5 +33,5 @@ if __name__ == "__main__":
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
     from bquic import build_caddy
 
-    caddy = str(build_caddy())
-    sys.exit(stress.run("cpu", [caddy, "5"], [caddy, "3"]))
+    caddy = [str(build_caddy())]
+    sys.exit(stress.run("cpu", caddy, caddy))

@@ -19,6 +19,8 @@ import (
 	"time"
 )
 
+const cpuRepetitions = 5
+
 // The links over which processor time is measured. Without a bottleneck packets
 // leave in large batches and their cost is that of the program; a queue is
 // where the profile bquic acknowledges less.
@@ -52,11 +54,11 @@ type served struct {
 
 // runCPU measures the processor time for a GB: of the gateway against Caddy,
 // and of relay and gateway with either profile.
-func runCPU(ctx context.Context, bquic, output, caddy string, repetitions int) error {
+func runCPU(ctx context.Context, bquic, output, caddy string) error {
 	var rows []cpuRow
 	for _, link := range cpuLinks {
 		for _, part := range []func(context.Context, *bed, string, string) (string, []served, func(), error){cpuStatic, cpuRelay} {
-			more, err := cpuPart(ctx, bquic, caddy, link.name, link.tbf, link.size, repetitions, part)
+			more, err := cpuPart(ctx, bquic, caddy, link.name, link.tbf, link.size, part)
 			if err != nil {
 				return err
 			}
@@ -69,7 +71,7 @@ func runCPU(ctx context.Context, bquic, output, caddy string, repetitions int) e
 	return nil
 }
 
-func cpuPart(ctx context.Context, bquic, caddy, link, tbf string, size int64, repetitions int,
+func cpuPart(ctx context.Context, bquic, caddy, link, tbf string, size int64,
 	part func(context.Context, *bed, string, string) (string, []served, func(), error)) ([]cpuRow, error) {
 	b, err := newBed()
 	if err != nil {
@@ -89,7 +91,7 @@ func cpuPart(ctx context.Context, bquic, caddy, link, tbf string, size int64, re
 		return nil, err
 	}
 	rows := make([]cpuRow, len(contenders))
-	for repetition := range repetitions + 1 {
+	for repetition := range cpuRepetitions + 1 {
 		for i := range contenders {
 			i = (i + repetition) % len(contenders) // another one is first each time
 			c := contenders[i]

@@ -19,7 +19,7 @@ import (
 const usage = `stress abuse BQUIC [-o JSON] [ATTACK...]   (alone in a network namespace)
        stress load BQUIC [-o JSON] TIME           (makes namespaces)
        stress soak BQUIC [-o JSON] TIME MEDIUM    (makes namespaces)
-       stress cpu BQUIC [-o JSON] CADDY REPETITIONS (makes namespaces)
+       stress cpu BQUIC [-o JSON] CADDY           (makes namespaces)
        stress list`
 
 func main() {
@@ -59,12 +59,8 @@ func run(args []string) error {
 		return runLoad(ctx, bquic, output, duration(0))
 	case command == "soak" && duration(0) > 0 && len(rest) == 2:
 		return runSoak(ctx, bquic, output, duration(0), rest[1])
-	case command == "cpu" && len(rest) == 2:
-		repetitions, err := strconv.Atoi(rest[1])
-		if err != nil || repetitions < 1 {
-			return fmt.Errorf("repetitions: %q is no number above 0", rest[1])
-		}
-		return runCPU(ctx, bquic, output, rest[0], repetitions)
+	case command == "cpu" && len(rest) == 1:
+		return runCPU(ctx, bquic, output, rest[0])
 	case command == "list":
 		for _, a := range attacks {
 			fmt.Printf("%-18s %s\n", a.name, a.doc)
