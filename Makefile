@@ -30,7 +30,7 @@ test: deps-test # everything that can be checked (half an hour, root)
 test-%: deps-test # one part of test
 	scripts/test $*
 
-bench: deps-bench build # the quick set of all measurements, and docs/results.md (30 minutes, root)
+bench: deps-bench build # the quick set of measurements, and docs/results.md (30 minutes, root)
 	scripts/bench
 
 bench-browsers: deps-browsers # how often browsers acknowledge, into results/
