@@ -42,7 +42,7 @@ class Load:
 class Chromium:
     """Trusts the key PIN (Base64 of its SHA-256); to ORIGINS (host:port) it speaks QUIC, without any no QUIC at all."""
 
-    def __init__(self, lab: Lab, namespace: str, pin: str, origins: list[str]) -> None:
+    def __init__(self, lab: Lab, namespace: str, pin: str, origins: list[str], http2: bool = True) -> None:
         self._lab = lab
         self._name = f"chromium-{len(lab.processes)}"
         paths = [lab.dir / f"{self._name}.{end}" for end in ("in", "out")]
@@ -51,7 +51,7 @@ class Chromium:
         quic = f"--origin-to-force-quic-on={','.join(origins)}" if origins else "--disable-quic"
         self._process = lab.start(
             namespace, "sh", "-c", 'in=$1 out=$2; shift 2; exec "$@" 3<"$in" 4>"$out"', "sh", *map(str, paths),
-            "env", f"HOME={lab.dir}", BINARY, *SWITCHES, quic, f"--ignore-certificate-errors-spki-list={pin}",
+            "env", f"HOME={lab.dir}", BINARY, *SWITCHES, quic, *([] if http2 else ["--disable-http2"]), f"--ignore-certificate-errors-spki-list={pin}",
             f"--user-data-dir={lab.dir / self._name}", "about:blank", log=f"{self._name}.log")
         # Both for reading and writing: such an open of a FIFO does not wait for the other end.
         self._write, self._read = (os.open(path, os.O_RDWR) for path in paths)

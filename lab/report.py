@@ -36,17 +36,12 @@ EXPERIMENTS = [
     ("fairness", "make bench-fairness", ["fairness"]),
     ("both", "make bench-both", ["both"]),
     ("why", "make bench-why", ["why"]),
+    ("classifier", "make bench-classifier", ["classifier"]),
     ("browsers", "make bench-browsers", []),
     ("load", "make bench-load", []),
     ("abuse", "make bench-abuse", []),
     ("soak", "make bench-soak", []),
     ("cpu", "make bench-cpu", []),
-]
-
-# The papers' results that have no experiment: what, figure, ours, verdict.
-NONE = [
-    ("flow classifier: random forest, C4.5", "97.5 %, 95 %; 323,000 flows a second", "-",
-     "not built: nothing here classifies flows"),
 ]
 
 
@@ -64,7 +59,6 @@ def papers(quick: bool) -> str:
         module = importlib.import_module(name)
         if hasattr(module, "paper"):
             lines += [[*line, f"`{command}`"] for line in module.paper(rows_of(module, quick)[1])]
-    lines += [[*line, "-"] for line in NONE]
     table = "| result | paper | here | verdict | command |\n|---|---|---|---|---|\n"
     return "## The papers' results\n\n" + table + "".join(
         f"| {what} | {figure} | {here} | {verdict} | {command} |\n" for what, figure, here, verdict, command in lines)

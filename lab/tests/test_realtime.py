@@ -163,6 +163,22 @@ def test_chromium_loads_a_page(lab: namespaces.Lab) -> None:
     assert len([c for c in servers.status("bquic")["connections"] if c["stats"]["packets_sent"] > 20]) >= 3
 
 
+def test_flows_of_a_page(lab: namespaces.Lab) -> None:
+    """Several by HTTP/1.1, one by HTTP/2; together they carry the page."""
+    experiment = importlib.import_module("classifier")
+    servers = measure.Servers(lab, Mesh(lab, medium.WIFI, 1), 1000)
+    url = servers.gateway("standard").removesuffix("/data")
+    pin = str(servers.status("standard")["pin"]).removeprefix("sha256/")
+    for contender, connections in (("http1", range(2, 7)), ("http2", range(1, 2))):
+        chromium = experiment.Chromium(lab, servers.mesh.phone, pin, [], http2=contender == "http2")
+        row = experiment.load(servers, chromium, url, "twitter", contender)
+        chromium.close()
+        flows = [experiment.Flow(*f) for f in row["flows"]]
+        assert len(flows) in connections
+        assert pages.size("twitter") < sum(f.server_bytes for f in flows) < 1.5 * pages.size("twitter")
+        assert all(0 < f.seconds < 60 and f.client_packets * 40 <= f.client_bytes for f in flows)
+
+
 def test_both_packages_in_a_cell(lab: namespaces.Lab) -> None:
     experiment = importlib.import_module("both")
     network = experiment.Network(lab, 1, 2_000_000, 100)
