@@ -66,7 +66,7 @@ static uint16_t wanted_weight(const struct wifirr *w, uint16_t id)
 		/*
 		 * What goes to clients without demand are mostly ACKs for what
 		 * they send: at the low weight uploads come to a halt, at full
-		 * weight they crowd out the downloads (docs/lab.md).
+		 * weight they crowd out the downloads (docs/architecture.md).
 		 */
 		return middle(w->config.weight_active, w->config.weight_waiting);
 	default:
