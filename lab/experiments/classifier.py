@@ -243,11 +243,12 @@ def paper(rows: list[Row]) -> list[list[str]]:
         if found is None:
             lines.append([label, f"{figure:.1%}", "-", "not run yet"])
             continue
-        ours = found["mean"]
-        came_out = "better" if ours > figure + 0.005 else "reproduced" if ours >= figure - 0.005 else "not reproduced"
-        lines.append([label, f"{figure:.1%}", f"{ours:.1%} (two classes, mean of both)", came_out])
+        ours, unseen = found["mean"], judged(rows, name, "page")
+        # never better: the same 11 pages are easier than a campus's
+        came_out = "reproduced" if ours >= figure - 0.005 else "not reproduced"
+        lines.append([label, f"{figure:.1%}", f"{ours:.1%} of two classes" + (f"; {unseen['mean']:.0%} of pages it has not learnt from" if unseen else ""), came_out])
     rate = flows_per_second(rows, "tree")
-    what = "flow classifier, flows a second by the tree"
+    what = "flow classifier, flows a second by C4.5"
     if rate is None:
         lines.append([what, "323,000", "-", "not run yet"])
     else:
