@@ -87,6 +87,11 @@ QUICK: list[tuple[Row, list[str]]] = [
     ({"rate_control": "aarf", "traffic": "browse", "upload_kbit": 10}, OURS),
     ({"ap": "fifo512"}, PAPERS),
     ({"phy": "11n", "upload_goes_on": False}, OURS),
+    # for paper()
+    ({"ap": "fifo512", "traffic": "browse", "upload_kbit": 10}, ["none", "ap"]),
+    ({"ap": "fifo512", "traffic": "spdy", "upload_kbit": 10}, ["none", "ap"]),
+    ({"ap": "fifo512", "upload_kbit": 10}, ["none", "ap", "wifox"]),
+    *(({"ap": "fifo512", "traffic": "spdy", "upload_kbit": 10, "stations": n}, ["none", "ap"]) for n in (10, 40, 50)),
 ]
 QUICK_MB, QUICK_SEEDS = 1, 2
 
