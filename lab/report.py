@@ -79,6 +79,10 @@ def section(module_name: str, command: str, figures: list[str], quick: bool) -> 
     old = sum("digest" in row and row["digest"] != simulation.digest(row["form"]) for row in rows)
     if old:
         text += f"**{old} of these runs are of earlier sources of the simulation or the policy, and to be replaced.**\n\n"
+    carried = sum("carried" in row for row in rows)
+    if carried:
+        text += (f"{carried} of these runs are of earlier sources; a change since then is not meant for them, and one in ten of them,"
+                 " made again, came out the same to the last digit (`lab/carry.py`).\n\n")
     tables = module.report(rows)
     text += f"```\n{tables}\n```\n"
     if any(line[3] == "not reproduced" for line in getattr(module, "paper", lambda _: [])(rows)):

@@ -86,8 +86,11 @@ def write(path: pathlib.Path, rows: list[Row]) -> None:
 
 def dense(wanted: Row) -> Row:
     """One run: wanted holds what differs from CENTRE."""
+    cell = {**CENTRE, **wanted}
+    # what traffic "none" is given as a rate does not matter, but it must be one
+    cell["upload_kbit"] = cell["upload_kbit"] or 1
     arguments = [f"--{key.replace('_', '-')}={json.dumps(value) if isinstance(value, bool) else value}"
-                 for key, value in {**CENTRE, **wanted}.items()]
+                 for key, value in cell.items()]
     done = subprocess.run([str(DENSE), *arguments], capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(f"dense {' '.join(arguments)}: {done.stderr.strip() or done.returncode}")
@@ -114,8 +117,7 @@ def run(wanted: Iterable[Row], path: pathlib.Path, jobs: int, restart: bool = Fa
         keys.append(key)
         if key not in have:
             have.add(key)
-            # what none is given as a rate does not matter, but it must be one
-            todo.append({**full, "upload_kbit": full["upload_kbit"] or 1})
+            todo.append(full)
     lock = threading.Lock()
     now = commit()
     done = len(keys) - len(todo)

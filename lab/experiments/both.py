@@ -9,10 +9,10 @@ Here: 802.11n MCS7, mac80211's queues. The gateway runs on the access point. Fiv
 stations download 10 MB each, five load 470 kB, the size of a page, again and
 again with a second between; all send 200 (or 800) kbit/s up in packets of 500
 bytes, all the time. "none" and "wifirr" have stock QUIC, "bquic" and "both" the
-bquic profile at both ends. wifirrd runs as shipped (3 clients active, turns of
-2.4 s, where a trial shows that they deliver more) with its htb backend: airtime
-weights need a mac80211, which the emulated medium is not. Worst and median: of
-the downloads, all begun at once.
+bquic profile at both ends. wifirrd runs as shipped with its htb backend (3 clients
+active, turns of 2.4 s, once a crowd has lasted for 40 s and where a trial shows
+that they deliver more): airtime weights need a mac80211, which the emulated
+medium is not. Worst and median: of the downloads, all begun at once.
 
 Writes results/both.json (rows: lab/realtime.py) and docs/results/both.svg. An
 interrupted run goes on where it stopped.

@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "lab/experiments"))
 
 import dense_download  # noqa: E402
-from lab import simulation  # noqa: E402
+from lab import carry, simulation  # noqa: E402
 
 SMALL = {"stations": 6, "file_mb": 0.2}
 
@@ -84,6 +84,24 @@ def test_rows_are_kept_and_reused(tmp_path):
     old = [{**row, "digest": "of other sources"} for row in again]
     simulation.write(path, old)
     assert simulation.run([SMALL], path, 1)[0]["digest"] == simulation.digest("none")
+
+
+def test_rows_of_earlier_sources_stay_where_a_sample_comes_out_the_same(tmp_path):
+    path = tmp_path / "rows.json"
+    rows = simulation.run([SMALL, {**SMALL, "form": "ap"}, {**SMALL, "traffic": "none"}], path, 2)
+    old = [{**row, "digest": "of other sources", "commit": "then"} for row in rows]
+    old[1]["worst_s"] += 1e-6
+    simulation.write(path, old)
+    assert carry.carry(path, 2) == {"none": (2, 1), "ap": (0, 1)}
+    again = simulation.read(path)
+    assert [row["digest"] == simulation.digest(row["form"]) for row in again] == [True, False, True]
+    assert ["carried" in row for row in again] == [True, False, True]
+    assert {row["commit"] for row in again} == {"then"}
+    # a rate that traffic "none" does not have is none
+    assert not carry.differs(rows[2])
+    path.write_text('[{"mbps": 1}]')
+    with pytest.raises(ValueError, match="rows.json: not the rows of a simulation"):
+        carry.carry(path, 1)
 
 
 def test_a_broken_row_is_refused(tmp_path):

@@ -30,7 +30,7 @@
  * Not in a crowd's first seconds: while the senders' windows grow everybody
  * gets more than later, and most crowds do not last.
  */
-#define TRIAL_CROWD_MS 20000
+#define TRIAL_CROWD_MS 40000
 
 /* Turns that deliver less than half for so long need not be measured to the end. */
 #define TRIAL_LOST_MS 500

@@ -531,7 +531,7 @@ static void trials(void)
 	ten_minutes(&config, 60, 95, 100);
 	CHECK(turns.share <= 1 && turns.longest <= 1000 && p.engagements <= 5);
 	/* a crowd that is soon over has no trials */
-	ten_minutes(&config, 15, 40, 900);
+	ten_minutes(&config, 35, 40, 900);
 	CHECK(turns.longest == 0);
 	ten_minutes(&config, 60, 150, 900);
 	CHECK(turns.share >= 90);

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps rows of earlier sources that a change has not touched.
+
+    lab/carry.py results/dense-download.json [FILE...]
+
+A simulation's figures follow from its sources to the last digit, so after a
+change of any of them its rows are made anew, and that takes hours. Where a
+change is meant for one form only, this makes one of ten rows of each form and
+earlier sources again. If all come out as they were, the others stay, too, as
+rows of these sources, marked "carried" ("commit" goes on saying when they were
+made); a form with one row that differs is left alone, to be made anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import random
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from lab import simulation  # noqa: E402
+from lab.measure import progress  # noqa: E402
+from lab.results import Row  # noqa: E402
+
+EVERY = 10
+
+
+def differs(row: Row) -> bool:
+    again = simulation.dense({key: row[key] for key in simulation.CENTRE})
+    different = [key for key in simulation.FIGURES if again[key] != row[key]]
+    progress(f"{simulation.describe(row)}: " + (f"{different[0]} was {row[different[0]]}, is {again[different[0]]}"
+                                                if different else "as it was"))
+    return bool(different)
+
+
+def carry(path: pathlib.Path, jobs: int) -> dict[str, tuple[int, int]]:
+    """For each form how many of its old rows stay, and how many were made again to know. ValueError: no simulation's rows."""
+    rows = simulation.read(path)
+    if not all(isinstance(row, dict) and {"digest", "form"} <= row.keys() for row in rows):
+        raise ValueError(f"{path}: not the rows of a simulation")
+    old: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        if row["digest"] != simulation.digest(row["form"]):
+            old.setdefault((row["form"], row["digest"]), []).append(row)
+    counts: dict[str, tuple[int, int]] = {}
+    for (form, _), some in sorted(old.items()):
+        sample = random.Random(1).sample(some, -(-len(some) // EVERY))
+        kept, made = counts.get(form, (0, 0))
+        stays = True
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            try:
+                for different in pool.map(differs, sample):
+                    made += 1
+                    if different:
+                        stays = False
+                        break
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+        counts[form] = (kept + (len(some) if stays else 0), made)
+        if stays:
+            for row in some:
+                row["digest"] = simulation.digest(form)
+                row["carried"] = True
+            simulation.write(path, rows)
+    return counts
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", metavar="FILE", nargs="+", type=pathlib.Path, help="results of simulations")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time")
+    args = parser.parse_args()
+    if args.jobs < 1:
+        sys.exit("carry: --jobs must be at least 1")
+    for path in args.files:
+        if not path.is_file():
+            sys.exit(f"carry: {path}: no such file")
+    simulation.build()
+    for path in args.files:
+        for form, (kept, made) in carry(path, args.jobs).items():
+            print(f"{path.name}: {form}: {kept} rows stay, {made} made again")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (RuntimeError, ValueError) as error:
+        sys.exit(f"carry: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
