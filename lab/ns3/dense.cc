@@ -32,6 +32,7 @@ constexpr uint16_t DOWNLOAD = 80; // ports: from 80 up, one each client
 constexpr uint16_t UPLOAD = 10000;
 constexpr uint16_t INTERACTIVE = 20000;
 constexpr unsigned NEIGHBOURS = 2;
+constexpr unsigned INTERACTIVE_CLIENTS = 5;
 
 struct Arguments
 {
@@ -46,7 +47,7 @@ struct Arguments
     unsigned seed = 1;
     double limit = 600; // s
     std::string interactive = "none";
-    unsigned interactiveClients = 5;
+    bool interactiveAlone = false;
     double neighbourShare = 0;
     StationScheduler::Options scheduler;
 };
@@ -139,6 +140,7 @@ class Scene
     void WatchUpload(unsigned i);
 
     const Arguments m_args;
+    const unsigned m_all; // clients: the stations that download, then those with nothing but an interactive flow
     NodeContainer m_server, m_apNode, m_stations;
     Ptr<WifiNetDevice> m_ap;
     NetDeviceContainer m_devices;
@@ -156,7 +158,8 @@ class Scene
 
 Scene::Scene(const Arguments& arguments)
     : m_args(arguments),
-      m_clients(arguments.stations),
+      m_all(arguments.stations + (arguments.interactiveAlone ? INTERACTIVE_CLIENTS : 0)),
+      m_clients(m_all),
       m_left(arguments.stations)
 {
     GlobalValue::Bind("SchedulerType", StringValue("ns3::PriorityQueueScheduler")); // the same order, 8 % faster
@@ -178,20 +181,20 @@ Scene::Scene(const Arguments& arguments)
 
     m_server.Create(1);
     m_apNode.Create(1);
-    m_stations.Create(m_args.stations);
+    m_stations.Create(m_all);
     MakeWifi();
     MakeNetwork();
     if (m_args.neighbourShare > 0)
     {
         MakeNeighbours();
     }
-    for (unsigned i = 0; i < m_args.stations; i++)
+    for (unsigned i = 0; i < m_all; i++)
     {
         MakeTraffic(i);
     }
     Simulator::Schedule(Seconds(WARM_UP), [this] {
         auto associated = std::count_if(m_clients.begin(), m_clients.end(), [](const Client& c) { return c.associated; });
-        if (associated < m_args.stations)
+        if (associated < m_all)
         {
             Refuse("only " + std::to_string(associated) + " stations are associated when the load begins");
         }
@@ -256,14 +259,14 @@ Scene::MakeWifi()
                 }
                 m_queue->Charge(header.GetAddr2(), airtime);
             }));
-    for (unsigned i = 0; i < m_args.stations; i++)
+    for (unsigned i = 0; i < m_all; i++)
     {
         Client& client = m_clients[i];
         client.node = m_stations.Get(i);
         client.device = DynamicCast<WifiNetDevice>(m_devices.Get(i));
         m_queue->AddStation(client.device->GetMac()->GetAddress());
         // One after the other: requests to associate collide until they time out.
-        Simulator::Schedule(Seconds((GREETINGS - 0.5) * i / m_args.stations), &Scene::Add, this, client.device);
+        Simulator::Schedule(Seconds((GREETINGS - 0.5) * i / m_all), &Scene::Add, this, client.device);
         client.device->GetMac()->TraceConnectWithoutContext("Assoc", Callback<void, Mac48Address>([this, i](Mac48Address) {
             m_clients[i].associated = true;
             // a station forgets its neighbours when it associates
@@ -306,13 +309,13 @@ Scene::MakeNetwork()
     none.Uninstall(wired);
     none.Uninstall(m_devices);
     RouteByDefault(m_server.Get(0), wire.GetAddress(1));
-    for (unsigned i = 0; i < m_args.stations; i++)
+    for (unsigned i = 0; i < m_all; i++)
     {
         m_clients[i].address = stations.GetAddress(i);
         RouteByDefault(m_clients[i].node, m_apAddress);
         Introduce(m_ap, m_clients[i].device, m_clients[i].address);
     }
-    m_scheduler = std::make_unique<StationScheduler>(m_args.scheduler, m_queue, m_ap, m_args.stations, m_medium);
+    m_scheduler = std::make_unique<StationScheduler>(m_args.scheduler, m_queue, m_ap, m_all, m_medium);
 }
 
 void
@@ -330,7 +333,12 @@ Scene::MakeTraffic(unsigned i)
         greet.SetAttribute("Interval", StringValue("100us"));
         greet.SetAttribute("PacketSize", UintegerValue(1000));
         greet.Install(down ? m_server.Get(0) : client.node)
-            .Start(Seconds(GREETINGS + (WARM_UP - GREETINGS - 1) * (i + (down ? 0 : 0.5)) / m_args.stations));
+            .Start(Seconds(GREETINGS + (WARM_UP - GREETINGS - 1) * (i + (down ? 0 : 0.5)) / m_all));
+    }
+    if (i >= m_args.stations)
+    {
+        MakeInteractive(i, client.start);
+        return;
     }
 
     PacketSinkHelper sink("ns3::TcpSocketFactory", InetSocketAddress(Ipv4Address::GetAny(), DOWNLOAD));
@@ -369,7 +377,7 @@ Scene::MakeTraffic(unsigned i)
         client.node->AddApplication(client.upload);
         client.upload->SetStartTime(client.start);
     }
-    if (m_args.interactive != "none" && i < m_args.interactiveClients)
+    if (m_args.interactive != "none" && !m_args.interactiveAlone && i < INTERACTIVE_CLIENTS)
     {
         MakeInteractive(i, client.start);
     }
@@ -525,10 +533,14 @@ Scene::Print() const
 {
     std::vector<double> completions, delays, jitter;
     double uploaded = 0;
-    for (auto& client : m_clients)
+    for (unsigned i = 0; i < m_all; i++)
     {
-        completions.push_back(client.completion.IsZero() ? m_args.limit : client.completion.GetSeconds());
-        uploaded += client.uploaded * 8 / 1e3 / (client.uploadEnd - client.start).GetSeconds() / m_args.stations;
+        const Client& client = m_clients[i];
+        if (i < m_args.stations)
+        {
+            completions.push_back(client.completion.IsZero() ? m_args.limit : client.completion.GetSeconds());
+            uploaded += client.uploaded * 8 / 1e3 / (client.uploadEnd - client.start).GetSeconds() / m_args.stations;
+        }
         const std::vector<double>& samples = client.exchange ? client.exchange->delays : client.delays;
         for (size_t k = 0; k < samples.size(); k++)
         {
@@ -546,11 +558,11 @@ Scene::Print() const
     std::printf("{\"ap\": \"%s\", \"form\": \"%s\", \"rts\": %s, \"upload_goes_on\": %s, \"traffic\": \"%s\", "
                 "\"upload_kbit\": %g, \"stations\": %u, \"phy\": \"%s\", \"rate_control\": \"%s\", \"seed\": %u, "
                 "\"file_mb\": %g, \"active\": %u, \"slot_ms\": %u, \"trickle_kbit\": %g, \"interactive\": \"%s\", "
-                "\"neighbour_share\": %g, ",
+                "\"interactive_alone\": %s, \"neighbour_share\": %g, ",
                 m_args.ap.c_str(), s.form.c_str(), s.rts ? "true" : "false", m_args.uploadGoesOn ? "true" : "false",
                 m_args.traffic.c_str(), m_args.traffic == "none" ? 0. : m_args.uploadKbit, m_args.stations,
                 m_args.phy.c_str(), m_args.rateControl.c_str(), m_args.seed, m_args.fileMb, s.active, s.slotMs,
-                s.trickleKbit, m_args.interactive.c_str(), m_args.neighbourShare);
+                s.trickleKbit, m_args.interactive.c_str(), m_args.interactiveAlone ? "true" : "false", m_args.neighbourShare);
     std::printf("\"worst_s\": %.6f, \"median_s\": %.6f, \"best_s\": %.6f, \"unfinished\": %u, "
                 "\"upload_delivered_kbit\": %.6f, \"collided_share\": %.6f, \"busy_share\": %.6f, "
                 "\"timeouts\": %llu, \"frames_per_s\": %.3f, "
@@ -591,7 +603,7 @@ main(int argc, char** argv)
     cmd.AddValue("slot-ms", "T; 0: the form's own", args.scheduler.slotMs);
     cmd.AddValue("trickle-kbit", "a waiting client's or group's rate; 0: the form's own", args.scheduler.trickleKbit);
     cmd.AddValue("interactive", "none, 10 or 1000 (kbit/s streams), ssh or chat", args.interactive);
-    cmd.AddValue("interactive-clients", "so many of the stations have it", args.interactiveClients);
+    cmd.AddValue("interactive-alone", "by five more clients with nothing else, not by five of the stations", args.interactiveAlone);
     cmd.AddValue("neighbour-share", "airtime that two other APs ask for, 0 to 0.9", args.neighbourShare);
     cmd.AddValue("trace", "the policy's decisions, to stderr", args.scheduler.trace);
     cmd.Parse(argc, argv);
@@ -613,6 +625,10 @@ main(int argc, char** argv)
     if (args.ap == "fifo512" && args.scheduler.form == "wifirr")
     {
         Refuse("--form wifirr: airtime weights need --ap mac80211 (wifirrd falls back to htb there)");
+    }
+    if (args.interactiveAlone && args.interactive == "none")
+    {
+        Refuse("--interactive-alone needs --interactive");
     }
     if (args.phy == "11n" && args.rateControl == "aarf")
     {

@@ -23,9 +23,9 @@ namespace
 {
 
 // wifirrd's defaults: files/etc/config/wifirr
-constexpr unsigned WEIGHT_ACTIVE = 256;
+constexpr unsigned WEIGHT_ACTIVE = 384;
 constexpr unsigned WEIGHT_WAITING = 1;
-constexpr unsigned WEIGHT_IDLE = 16; // wanted_weight() of airtime.c: the geometric middle
+constexpr unsigned WEIGHT_IDLE = WEIGHT_ACTIVE / 16; // weight_idle() of airtime.c
 constexpr double TRICKLE_KBIT = 20;
 constexpr unsigned RTS_BYTES = 500;
 constexpr unsigned RTS_OFF = 65535;

@@ -55,6 +55,14 @@ static void put_weight(struct nlmsghdr *nlh, struct wifirr *w, uint16_t id, uint
 	mnl_attr_put_u16(nlh, NL80211_ATTR_AIRTIME_WEIGHT, weight);
 }
 
+/* A client's without demand. */
+static uint16_t weight_idle(const struct wifirr *w)
+{
+	uint16_t weight = w->config.weight_active / 16;
+
+	return weight > w->config.weight_waiting ? weight : w->config.weight_waiting;
+}
+
 static uint16_t wanted_weight(const struct wifirr *w, uint16_t id)
 {
 	switch (w->policy.client[id].level) {
@@ -68,7 +76,7 @@ static uint16_t wanted_weight(const struct wifirr *w, uint16_t id)
 		 * they send: at the low weight uploads come to a halt, at full
 		 * weight they crowd out the downloads (docs/architecture.md).
 		 */
-		return middle(w->config.weight_active, w->config.weight_waiting);
+		return weight_idle(w);
 	default:
 		return w->config.weight_waiting;
 	}
@@ -184,7 +192,7 @@ static void take_over(struct wifirr *w, struct airtime_station *station,
 	bool remains = seen->associated_at < killed_before &&
 		       (seen->weight == w->config.weight_waiting ||
 			seen->weight == w->config.weight_active ||
-			seen->weight == middle(w->config.weight_active, w->config.weight_waiting));
+			seen->weight == weight_idle(w));
 
 	station->associated_at = seen->associated_at;
 	station->bytes_before = seen->tx_bytes;

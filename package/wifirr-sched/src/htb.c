@@ -95,6 +95,18 @@ static uint32_t soon_rate(const struct policy_config *policy)
 	return max_u32(htb.trickle_bps, link_rate() / 100 * SHARE_SOON / n);
 }
 
+/* The geometric middle, rounded down. */
+static uint32_t middle(uint32_t a, uint32_t b)
+{
+	uint64_t product = (uint64_t)a * b;
+	uint64_t root = 0;
+
+	for (uint64_t bit = 1ULL << 31; bit; bit >>= 1)
+		if ((root + bit) * (root + bit) <= product)
+			root += bit;
+	return root;
+}
+
 /* Halfway, geometrically, between the trickle and soon_rate(). */
 static uint32_t next_rate(const struct policy_config *policy)
 {

@@ -59,17 +59,6 @@ uint64_t now_ms(void)
 	return t.tv_sec * 1000ULL + t.tv_nsec / 1000000;
 }
 
-uint32_t middle(uint32_t a, uint32_t b)
-{
-	uint64_t product = (uint64_t)a * b;
-	uint64_t root = 0;
-
-	for (uint64_t bit = 1ULL << 31; bit; bit >>= 1)
-		if ((root + bit) * (root + bit) <= product)
-			root += bit;
-	return root;
-}
-
 static uint64_t now_ns(void)
 {
 	struct timespec t;
@@ -581,7 +570,7 @@ static void usage(void)
 	       "  --trickle KBIT        rate of a waiting client, kbit/s, htb only (20; paper: 100)\n"
 	       "  --rate KBIT           rate of the link, kbit/s, htb only (expected throughput of\n"
 	       "                        the stations; must be given where there is none)\n"
-	       "  --weights A,B         airtime weights of active and waiting clients (256,1)\n"
+	       "  --weights A,B         airtime weights of active and waiting clients (384,1)\n"
 	       "  --rts N               RTS threshold while engaged, bytes, airtime only (left alone)\n"
 	       "  --demand-bytes N      more than this waiting is demand, bytes (3000)\n"
 	       "  --demand-rate KBIT    more than this delivered is demand, kbit/s (60)\n"
@@ -812,7 +801,7 @@ static int parse(struct config *c, int argc, char **argv)
 	int first;
 
 	place.line = 0;
-	*c = (struct config){ .weight_active = 256, .weight_waiting = 1, .rts = -1 };
+	*c = (struct config){ .weight_active = 384, .weight_waiting = 1, .rts = -1 };
 	policy_defaults(&c->policy, POLICY_BACKLOG, false);
 	first = read_flags(c, &given, argc, argv);
 	if (given.file)

@@ -27,8 +27,8 @@
 #define TRIAL_MEASURE_MS 2000
 
 /*
- * Not in a crowd's first seconds: while the senders' windows grow everybody
- * gets more than later, and most crowds do not last.
+ * How long a crowd is left alone at first: while the senders' windows grow
+ * everybody gets more than later, and most crowds do not last.
  */
 #define TRIAL_CROWD_MS 40000
 

@@ -136,8 +136,6 @@ struct wifirr {
 
 /* Monotonic time. */
 uint64_t now_ms(void);
-/* The geometric middle, rounded down. */
-uint32_t middle(uint32_t a, uint32_t b);
 
 /* To syslog's levels (LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO, LOG_DEBUG) on stderr. */
 void logmsg(int priority, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -10,7 +10,8 @@ import pytest
 from wifi import Bed, Load, wait_for
 
 STATIONS = 4
-FULL, LOW, MIDDLE = 256, 1, 16  # MIDDLE: waits, but has no demand
+FULL = 256  # mac80211's own
+ACTIVE, LOW, IDLE = 384, 1, 24  # IDLE: waits, but has no demand
 RTS = 500
 NL80211_CMD_SET_WIPHY, NL80211_CMD_SET_STATION = 2, 18
 OPTIONS = "--backend", "airtime", "--engage", "always", "--active", "1", "--rts", str(RTS)
@@ -45,7 +46,7 @@ def all_full(bed):
 
 
 def wait_turns(bed):
-    wait_for(lambda: sorted(bed.weights().values()) == [LOW] * (STATIONS - 1) + [FULL], "one station of full weight")
+    wait_for(lambda: sorted(bed.weights().values()) == [LOW] * (STATIONS - 1) + [ACTIVE], "one station at its turn")
 
 
 class Capture:
@@ -116,12 +117,12 @@ def test_messages_are_those_of_iw(bed, daemon):
         bed.ap("iw", "phy", "phy0", "set", "rts", str(RTS))
         bed.ap("iw", "phy", "phy0", "set", "rts", "off")
         for s in bed.stations:
-            for weight in LOW, MIDDLE, FULL:
+            for weight in LOW, IDLE, ACTIVE, FULL:
                 bed.ap("iw", "dev", "wlan0", "station", "set", s.mac, "airtime_weight", str(weight))
     theirs = set(capture.messages(family))
-    assert len(theirs) == 2 + 3 * STATIONS
-    # each had its turn and waited for it; not each was without demand meanwhile
-    assert ours <= theirs and len(ours) >= 2 + 2 * STATIONS
+    assert len(theirs) == 2 + 4 * STATIONS
+    # each had its turn, waited for it and got its own back; not each was without demand meanwhile
+    assert ours <= theirs and len(ours) >= 2 + 3 * STATIONS
 
 
 def test_weights_and_rts_are_given_back(bed, daemon):
