@@ -67,8 +67,8 @@ def paper(rows: list[Row]) -> list[list[str]]:
 
 
 WHY_NOT = (
-    "A stream of 1 Mbit/s is more than a client's fair share of this channel (139 ms without WiFiRR, not 400: today's AP favours "
-    "who asks for little): it has demand, takes turns as a download does, and what comes between two turns waits."
+    "A stream of 1 Mbit/s is more than a client's fair share of this channel: it has demand, takes turns as a download does, "
+    "and what comes between two turns waits."
 )
 
 
