@@ -29,8 +29,7 @@ BIANCHI = ROOT / "build/lab/bianchi"
 CENTRE: Row = {
     "ap": "mac80211", "form": "none", "rts": False, "upload_goes_on": True, "traffic": "cbr", "upload_kbit": 200,
     "stations": 30, "phy": "11g", "rate_control": "minstrel", "seed": 1, "file_mb": 5, "active": 0, "slot_ms": 0,
-    "trickle_kbit": 0, "interactive": "none", "interactive_alone": False,
-    "neighbour_share": 0,
+    "trickle_kbit": 0, "interactive": "none", "interactive_alone": False, "neighbour_share": 0,
 }
 # Forms that policy.c has no part in.
 WITHOUT_POLICY = ("none", "middlebox", "wifox")
