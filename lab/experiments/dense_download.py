@@ -75,7 +75,7 @@ SWEEP: list[Row] = [
     *({"form": "wifirr", "slot_ms": t} for t in (800, 1600, 2400, 4800)),
 ]
 NAMED_MB, AXES_MB = 5, 1
-# A turn that ends when the client is done: what turns can gain at most.
+# As long as wifirrd takes: most clients are done in one turn, so this shows whether longer turns would gain.
 WHOLE_SLOT_MS = 60000
 
 QUICK: list[tuple[Row, list[str]]] = [
@@ -217,7 +217,7 @@ def sweep(rows: list[Row]) -> list[list[str]]:
 
 
 def whole(rows: list[Row]) -> list[list[str]]:
-    """How far the gain is from that of turns as long as a download."""
+    """Ours beside turns of WHOLE_SLOT_MS."""
     lines = []
     for c in WHOLE:
         full = {**CENTRE, **c, "file_mb": NAMED_MB}
@@ -323,7 +323,7 @@ def report(rows: list[Row]) -> str:
     text += "\n\n" + results.table(["ours (airtime) over today's AP, worst completion", "gain", "shall be", ""], targets(rows))
     text += "\n\n" + results.table(["K (airtime, 200 kbit/s)", "T ms", "worst s", "gain", "runs"], sweep(rows))
     if bound := whole(rows):
-        header = ["each turn until the client is done", "gain of ours", "gain so", "upload kbit/s", "runs"]
+        header = ["turns of 60 s", "gain of ours", "gain so", "upload kbit/s", "runs"]
         text += "\n\n" + results.table(header, bound)
     lost = losses(rows)
     text += "\n\n" + (results.table(["ours loses in", "form", "how"], lost) if lost else "Ours loses in no cell.")

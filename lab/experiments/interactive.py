@@ -51,7 +51,7 @@ def report(rows: list[Row]) -> str:
 
 
 def paper(rows: list[Row]) -> list[list[str]]:
-    """Medians without and with ours, on clients that have nothing else, as the paper's."""
+    """Medians without and with ours, on clients that have nothing else, as the paper's. Unchanged: at most a tenth later."""
     lines = []
     for flow, figure, ms in [("10", "1 to 9 ms, unchanged", 9), ("1000", "380-430 ms to 200-240 ms", None),
                              ("ssh", "< 40 ms", 40), ("chat", "< 45 ms", 45)]:
@@ -61,7 +61,9 @@ def paper(rows: list[Row]) -> list[list[str]]:
         if base is None or ours is None:
             lines.append([what, figure, "-", "not run yet"])
             continue
-        came_out = ours <= ms if ms else ours <= base / 1.8
+        came_out = ours < ms if ms else ours <= base / 1.8
+        if flow == "10":
+            came_out = came_out and ours <= 1.1 * base
         lines.append([what, figure, f"{base:.0f} ms, {ours:.0f} ms", "reproduced" if came_out else "not reproduced"])
     return lines
 

@@ -63,7 +63,8 @@ def test_more_load_collides_more():
     assert light["collided_share"] < heavy["collided_share"]
 
 
-@pytest.mark.parametrize("option, word", [("--form=best", "form"), ("--stations=0", "stations"), ("--upload-kbit=0", "upload-kbit")])
+@pytest.mark.parametrize("option, word", [("--form=best", "form"), ("--stations=0", "stations"), ("--upload-kbit=0", "upload-kbit"),
+                                          ("--interactive-alone=true", "interactive-alone")])
 def test_a_wrong_option_is_named(option, word):
     done = subprocess.run([simulation.DENSE, option], capture_output=True, text=True)
     assert done.returncode == 2
