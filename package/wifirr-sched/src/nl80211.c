@@ -114,9 +114,13 @@ int nl80211_error(struct nl80211 *n, const struct nlmsghdr *nlh)
 
 struct nlmsghdr *nl80211_request(struct nl80211 *n, char *buf, uint8_t cmd, uint16_t flags)
 {
-	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
-	struct genlmsghdr *genl = mnl_nlmsg_put_extra_header(nlh, sizeof(*genl));
+	struct genlmsghdr *genl;
+	struct nlmsghdr *nlh;
 
+	/* libmnl before 1.0.5 leaves the padding of attributes as it was */
+	memset(buf, 0, NL80211_REQUEST_SIZE);
+	nlh = mnl_nlmsg_put_header(buf);
+	genl = mnl_nlmsg_put_extra_header(nlh, sizeof(*genl));
 	nlh->nlmsg_type = n->family;
 	nlh->nlmsg_flags = NLM_F_REQUEST | flags;
 	nlh->nlmsg_seq = ++n->seq;

@@ -51,6 +51,7 @@ struct nl80211_wiphy {
 int nl80211_open(struct nl80211 *n);
 void nl80211_close(struct nl80211 *n);
 
+/* Of a message in buf, NL80211_REQUEST_SIZE bytes. */
 struct nlmsghdr *nl80211_request(struct nl80211 *n, char *buf, uint8_t cmd, uint16_t flags);
 /* Sends and calls cb (may be NULL) with every answer until the kernel is done. */
 int nl80211_talk(struct nl80211 *n, const struct nlmsghdr *nlh, mnl_cb_t cb, void *data);

@@ -106,23 +106,25 @@ def nl80211_family(bed):
     raise AssertionError("no nl80211 in genl's list")
 
 
-def test_messages_are_those_of_iw(bed, daemon):
+def test_messages_are_those_of_iw(bed):
     family = nl80211_family(bed)
-    with Capture(bed) as capture, Load(bed, bed.stations, 100):
-        wait_turns(bed)
-        wait_for(lambda: all(c["active_ms"] for c in daemon.clients().values()), "every client had its turn")
-        assert daemon.stop() == 0
-    ours = set(capture.messages(family))
+    weights = [(s, weight) for s in bed.stations for weight in (LOW, IDLE, ACTIVE, FULL)]
     with Capture(bed) as capture:
         bed.ap("iw", "phy", "phy0", "set", "rts", str(RTS))
         bed.ap("iw", "phy", "phy0", "set", "rts", "off")
-        for s in bed.stations:
-            for weight in LOW, IDLE, ACTIVE, FULL:
-                bed.ap("iw", "dev", "wlan0", "station", "set", s.mac, "airtime_weight", str(weight))
-    theirs = set(capture.messages(family))
-    assert len(theirs) == 2 + 4 * STATIONS
-    # each had its turn, waited for it and got its own back; not each was without demand meanwhile
-    assert ours <= theirs and len(ours) >= 2 + 3 * STATIONS
+        for s, weight in weights:
+            bed.ap("iw", "dev", "wlan0", "station", "set", s.mac, "airtime_weight", str(weight))
+    theirs = dict(zip([RTS, "off", *weights], capture.messages(family), strict=True))
+    assert len(set(theirs.values())) == 2 + 4 * STATIONS
+    turns = {theirs[RTS]} | {theirs[s, weight] for s in bed.stations for weight in (LOW, ACTIVE)}
+    given_back = {theirs["off"]} | {theirs[s, FULL] for s in bed.stations}
+    daemon = bed.daemon(*OPTIONS).ready(90)
+    with Capture(bed) as capture, Load(bed, bed.stations, 100):
+        wait_for(lambda: turns <= set(capture.messages(family)), "every client had its turn and waited for it")
+        assert daemon.stop() == 0
+    ours = set(capture.messages(family))
+    assert not ours - set(theirs.values())
+    assert not given_back - ours
 
 
 def test_weights_and_rts_are_given_back(bed, daemon):
