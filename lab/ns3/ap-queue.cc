@@ -94,6 +94,16 @@ ApQueue::Charge(Mac48Address address, Time airtime)
     }
 }
 
+void
+ApQueue::Receive(Mac48Address address, uint32_t bytes)
+{
+    auto id = m_ids.find(address);
+    if (id != m_ids.end())
+    {
+        m_stations[id->second].received += bytes;
+    }
+}
+
 uint32_t
 ApQueue::Waiting(unsigned id) const
 {
@@ -114,6 +124,12 @@ uint64_t
 ApQueue::Delivered(unsigned station) const
 {
     return m_stations[station].delivered;
+}
+
+uint64_t
+ApQueue::Received(unsigned station) const
+{
+    return m_stations[station].received;
 }
 
 uint32_t

@@ -50,11 +50,14 @@ class ApQueue : public ns3::QueueDisc
     void SetPreferred(unsigned station, bool preferred);
     /// Airtime used to or from a station; charged to it.
     void Charge(ns3::Mac48Address address, ns3::Time airtime);
+    void Receive(ns3::Mac48Address address, uint32_t bytes);
 
     /// Bytes queued for the station above the hardware, not counting the shaper's.
     uint32_t Waiting(unsigned station) const;
     /// Bytes that have left towards the station since the start.
     uint64_t Delivered(unsigned station) const;
+    /// And received from it.
+    uint64_t Received(unsigned station) const;
     uint32_t Packets() const;
 
   private:
@@ -78,7 +81,7 @@ class ApQueue : public ns3::QueueDisc
         bool listed = false;
         // both
         bool preferred = true;
-        uint64_t delivered = 0;
+        uint64_t delivered = 0, received = 0;
     };
 
     bool DoEnqueue(ns3::Ptr<ns3::QueueDiscItem> item) override;

@@ -258,6 +258,7 @@ Scene::MakeWifi()
                     airtime -= WifiPhy::CalculatePhyPreambleAndHeaderDuration(vector);
                 }
                 m_queue->Charge(header.GetAddr2(), airtime);
+                m_queue->Receive(header.GetAddr2(), packet->GetSize());
             }));
     for (unsigned i = 0; i < m_all; i++)
     {

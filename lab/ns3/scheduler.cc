@@ -25,7 +25,6 @@ namespace
 // wifirrd's defaults: files/etc/config/wifirr
 constexpr unsigned WEIGHT_ACTIVE = 384;
 constexpr unsigned WEIGHT_WAITING = 1;
-constexpr unsigned WEIGHT_IDLE = WEIGHT_ACTIVE / 16; // weight_idle() of airtime.c
 constexpr double TRICKLE_KBIT = 20;
 constexpr unsigned RTS_BYTES = 500;
 constexpr unsigned RTS_OFF = 65535;
@@ -76,7 +75,8 @@ StationScheduler::StationScheduler(const Options& options, Ptr<ApQueue> queue, P
       m_ap(ap),
       m_stations(stations),
       m_medium(medium),
-      m_delivered(stations)
+      m_delivered(stations),
+      m_received(stations)
 {
     const std::string& form = options.form;
     if (form == "none")
@@ -187,6 +187,8 @@ StationScheduler::Tick()
         uint64_t delivered = shaper ? shaper->Sent(i) : m_queue->Delivered(i);
         policy_sample(m_policy.get(), i, shaper ? shaper->Waiting(i) : m_queue->Waiting(i), delivered - m_delivered[i]);
         m_delivered[i] = delivered;
+        policy_received(m_policy.get(), i, m_queue->Received(i) - m_received[i]);
+        m_received[i] = m_queue->Received(i);
     }
     Time now = Simulator::Now();
     if (now - m_busyAt >= Seconds(1))
@@ -230,9 +232,7 @@ StationScheduler::Apply()
             }
             else
             {
-                m_queue->SetWeight(i, !IsWaiting(i)                                   ? WEIGHT_ACTIVE
-                                      : m_policy->client[i].level == POLICY_IDLE ? WEIGHT_IDLE
-                                                                                 : WEIGHT_WAITING);
+                m_queue->SetWeight(i, policy_weight(m_policy.get(), i, WEIGHT_ACTIVE, WEIGHT_WAITING));
             }
         }
     }

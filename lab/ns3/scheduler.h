@@ -53,7 +53,7 @@ class StationScheduler
     const unsigned m_stations;
     const Medium& m_medium;
     std::unique_ptr<policy> m_policy;
-    std::vector<uint64_t> m_delivered; // bytes, at the last tick
+    std::vector<uint64_t> m_delivered, m_received; // bytes, at the last tick
     bool m_htbScheduling = false;
     double m_trickle = 0, m_next = 0, m_soon = 0; // htb: rates of clients not active, bytes/s
     ns3::Time m_busyAt, m_busyBefore;  // survey: when last read, busy time then

@@ -31,7 +31,7 @@
 /* By station id. */
 static struct airtime_station {
 	uint64_t associated_at;	/* ns; another value is a new station as for the kernel */
-	uint64_t bytes_before;	/* sent before it was first seen */
+	uint64_t bytes_before, received_before;	/* sent and received before it was first seen */
 	uint16_t original;	/* weight to give back, 0: not seen yet */
 	uint16_t now;		/* weight in the kernel */
 } stations[POLICY_CLIENTS_MAX];
@@ -55,31 +55,11 @@ static void put_weight(struct nlmsghdr *nlh, struct wifirr *w, uint16_t id, uint
 	mnl_attr_put_u16(nlh, NL80211_ATTR_AIRTIME_WEIGHT, weight);
 }
 
-/* A client's without demand. */
-static uint16_t weight_idle(const struct wifirr *w)
-{
-	uint16_t weight = w->config.weight_active / 16;
-
-	return weight > w->config.weight_waiting ? weight : w->config.weight_waiting;
-}
-
 static uint16_t wanted_weight(const struct wifirr *w, uint16_t id)
 {
-	switch (w->policy.client[id].level) {
-	case POLICY_OPEN:
+	if (w->policy.client[id].level == POLICY_OPEN)
 		return stations[id].original;
-	case POLICY_ACTIVE:
-		return w->config.weight_active;
-	case POLICY_IDLE:
-		/*
-		 * What goes to clients without demand are mostly ACKs for what
-		 * they send: at the low weight uploads come to a halt, at full
-		 * weight they crowd out the downloads (docs/architecture.md).
-		 */
-		return weight_idle(w);
-	default:
-		return w->config.weight_waiting;
-	}
+	return policy_weight(&w->policy, id, w->config.weight_active, w->config.weight_waiting);
 }
 
 /* The answer to the request with sequence number first + i is for ids[i]. */
@@ -190,12 +170,11 @@ static void take_over(struct wifirr *w, struct airtime_station *station,
 		      const struct nl80211_station *seen)
 {
 	bool remains = seen->associated_at < killed_before &&
-		       (seen->weight == w->config.weight_waiting ||
-			seen->weight == w->config.weight_active ||
-			seen->weight == weight_idle(w));
+		       policy_weight_possible(seen->weight, w->config.weight_active, w->config.weight_waiting);
 
 	station->associated_at = seen->associated_at;
 	station->bytes_before = seen->tx_bytes;
+	station->received_before = seen->rx_bytes;
 	station->now = seen->weight;
 	station->original = remains ? WEIGHT_DEFAULT : seen->weight;
 }
@@ -220,6 +199,7 @@ static void on_station(void *data, const struct nl80211_station *seen)
 		foreign_seen = true;
 	}
 	w->station[id].bytes = seen->tx_bytes - station->bytes_before;
+	w->station[id].received = seen->rx_bytes - station->received_before;
 	w->station[id].waiting = seen->backlog < UINT32_MAX ? seen->backlog : UINT32_MAX;
 }
 

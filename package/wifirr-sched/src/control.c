@@ -172,14 +172,6 @@ static void status(struct text *t, const struct wifirr *w)
 	    (unsigned long long)(now - w->started) / 1000);
 }
 
-/* What airtime gives a client; htb throttles by rate and has no weight. */
-static unsigned weight(const struct wifirr *w, const struct policy_client *c)
-{
-	bool full = c->level == POLICY_OPEN || c->level == POLICY_ACTIVE;
-
-	return full ? w->config.weight_active : w->config.weight_waiting;
-}
-
 static void clients(struct text *t, const struct wifirr *w)
 {
 	bool first = true;
@@ -203,7 +195,8 @@ static void clients(struct text *t, const struct wifirr *w)
 		    (unsigned long long)c->waiting_ms);
 		put_permille(t, "active_permille", scheduled ? (int)(c->active_ms * 1000 / scheduled) : -1);
 		if (w->backend == &airtime_backend)
-			put(t, ",\"weight\":%u", weight(w, c));
+			put(t, ",\"weight\":%u",
+			    policy_weight(&w->policy, id, w->config.weight_active, w->config.weight_waiting));
 		else
 			put(t, ",\"weight\":null");
 		if (s->expected_kbit)

@@ -411,6 +411,12 @@ static unsigned expected_refresh_ms(const struct wifirr *w)
 	return shaping ? EXPECTED_SHAPING_MS : EXPECTED_REFRESH_MS;
 }
 
+/* By how much a counter grew that may restart at 0. */
+static uint64_t grown(uint64_t now, uint64_t before)
+{
+	return now >= before ? now - before : now;
+}
+
 static void tick(struct wifirr *w)
 {
 	static uint16_t changed[POLICY_CLIENTS_MAX];
@@ -441,13 +447,13 @@ static void tick(struct wifirr *w)
 		backend_lost(w, w->backend->name);
 	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++) {
 		struct station *s = &w->station[id];
-		uint64_t bytes;
 
 		if (!s->used)
 			continue;
-		bytes = s->bytes >= s->bytes_before ? s->bytes - s->bytes_before : s->bytes;
-		policy_sample(&w->policy, id, s->waiting, bytes);
+		policy_sample(&w->policy, id, s->waiting, grown(s->bytes, s->bytes_before));
+		policy_received(&w->policy, id, grown(s->received, s->received_before));
 		s->bytes_before = s->bytes;
+		s->received_before = s->received;
 	}
 
 	now = now_ms();
@@ -563,9 +569,9 @@ static void usage(void)
 	       "  --mode M              backlog or paper (backlog: clients with demand take turns,\n"
 	       "                        staggered; paper: all clients, in fixed groups)\n"
 	       "  --engage E            auto, always or dry-run (auto: only when it can help)\n"
-	       "  --active K            clients at full speed at a time, 1..512 (airtime 2,\n"
+	       "  --active K            clients at full speed at a time, 1..512 (airtime 1,\n"
 	       "                        htb 3; paper: 5)\n"
-	       "  --slot MS             a client's turn, 10..60000 ms (airtime 3600,\n"
+	       "  --slot MS             a client's turn, 10..60000 ms (airtime 4800,\n"
 	       "                        htb 2400; paper: 1600)\n"
 	       "  --trickle KBIT        rate of a waiting client, kbit/s, htb only (20; paper: 100)\n"
 	       "  --rate KBIT           rate of the link, kbit/s, htb only (expected throughput of\n"

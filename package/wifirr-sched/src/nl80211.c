@@ -406,6 +406,7 @@ static int on_station(const struct nlmsghdr *nlh, void *data)
 	station.mac = mnl_attr_get_payload(tb[NL80211_ATTR_MAC]);
 	station.authorized = is_authorized(info[NL80211_STA_INFO_STA_FLAGS]);
 	station.tx_bytes = nl80211_u64(info[NL80211_STA_INFO_TX_BYTES64]);
+	station.rx_bytes = nl80211_u64(info[NL80211_STA_INFO_RX_BYTES64]);
 	station.associated_at = nl80211_u64(info[NL80211_STA_INFO_ASSOC_AT_BOOTTIME]);
 	station.weight = nl80211_u16(info[NL80211_STA_INFO_AIRTIME_WEIGHT]);
 	station.expected_kbit = nl80211_u32(info[NL80211_STA_INFO_EXPECTED_THROUGHPUT]);

@@ -30,6 +30,7 @@ struct nl80211_station {
 	const uint8_t *mac;
 	bool authorized;	/* may exchange data */
 	uint64_t tx_bytes;	/* sent to the station */
+	uint64_t rx_bytes;	/* received from it */
 	uint64_t backlog;	/* bytes waiting for it in mac80211's queues */
 	uint64_t associated_at;	/* ns since boot: tells a returned station from the one before */
 	uint32_t expected_kbit;	/* expected throughput */

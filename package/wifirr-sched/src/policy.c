@@ -4,8 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Time constant of the delivered-rate average, ms. */
+/* Time constants of the averages of what is delivered to a client and received from it, ms. */
 #define AVERAGE_MS 500
+#define RECEIVED_AVERAGE_MS 5000
 
 /* A client waiting for a turn with nothing queued for so long has light demand. */
 #define LIGHT_MS 1000
@@ -15,12 +16,18 @@
 
 /*
  * At the start of a turn silence says nothing: a sender that gave up waiting
- * for its ACKs comes back with its next retransmission.
+ * for its ACKs comes back with its next retransmission. Weights wake it
+ * earlier, while its client is next.
  */
-#define SETTLE_MS 1500
+#define SETTLE_MS 500
+#define SETTLE_TRICKLE_MS 1500
 
-/* Of demand_bps: who gets more is there, if only for the ACKs of what it sends. */
-#define OUTSIDE_PART 16
+/* Airtime weights, as parts of an active client's: policy_weight(). */
+#define WEIGHT_SOON_PART 3
+#define WEIGHT_IDLE_PART 48	/* at IDLE_BPS */
+#define WEIGHT_IDLE_LEAST_PART 32
+#define WEIGHT_IDLE_MOST_PART 12
+#define IDLE_BPS 200000
 
 /* A trial of turns or of serving everybody: its length, of which the end is measured. */
 #define TRIAL_MS 3000
@@ -47,8 +54,8 @@ void policy_defaults(struct policy_config *config, enum policy_mode mode, bool t
 	*config = (struct policy_config){
 		.mode = mode,
 		.engage = POLICY_AUTO,
-		.active = mode == POLICY_PAPER ? 5 : trickle ? 3 : 2,
-		.slot_ms = mode == POLICY_PAPER ? 1600 : trickle ? 2400 : 3600,
+		.active = mode == POLICY_PAPER ? 5 : trickle ? 3 : 1,
+		.slot_ms = mode == POLICY_PAPER ? 1600 : trickle ? 2400 : 4800,
 		.trickle = trickle,
 		.demand_bytes = 3000,
 		.demand_bps = 60000,
@@ -217,19 +224,33 @@ void policy_sample(struct policy *p, uint16_t id, uint32_t waiting, uint64_t byt
 	c->delivered += bytes;
 }
 
+void policy_received(struct policy *p, uint16_t id, uint64_t bytes)
+{
+	struct policy_client *c;
+
+	if (id >= POLICY_CLIENTS_MAX || !p->client[id].used)
+		return;
+	c = &p->client[id];
+	if (bytes > 1ULL << 40)
+		bytes = 1ULL << 40;
+	c->received += bytes;
+	if (c->received > 1ULL << 40)
+		c->received = 1ULL << 40;
+}
+
 void policy_pause(struct policy *p, bool paused)
 {
 	p->paused = paused;
 }
 
 /* One step of an exponential average; dt/(dt+tau) stays below 1 for any dt. */
-static uint32_t average(uint32_t old, uint64_t sample, uint64_t dt)
+static uint32_t average(uint32_t old, uint64_t sample, uint64_t dt, unsigned tau)
 {
-	if (dt > 100 * AVERAGE_MS)
-		dt = 100 * AVERAGE_MS;
+	if (dt > 100 * tau)
+		dt = 100 * tau;
 	if (sample > UINT32_MAX)
 		sample = UINT32_MAX;
-	return (old * (uint64_t)AVERAGE_MS + sample * dt) / (AVERAGE_MS + dt);
+	return (old * (uint64_t)tau + sample * dt) / (tau + dt);
 }
 
 static void update_demand(const struct policy_config *config, struct policy_client *c, uint64_t now, uint64_t dt)
@@ -238,13 +259,16 @@ static void update_demand(const struct policy_config *config, struct policy_clie
 		uint64_t bps = c->sampled * 8 * 1000 / dt;
 		uint64_t cap = 2 * (uint64_t)config->demand_bps + 1;
 
-		c->rate_bps = average(c->rate_bps, bps, dt);
+		c->tick_bps = bps < UINT32_MAX ? bps : UINT32_MAX;
+		c->rate_bps = average(c->rate_bps, bps, dt, AVERAGE_MS);
+		c->received_bps = average(c->received_bps, c->received * 8 * 1000 / dt, dt, RECEIVED_AVERAGE_MS);
+		c->received = 0;
 		/*
 		 * A fast client's average would stay above the threshold for
 		 * seconds after its last byte. Capped at twice the threshold,
 		 * demand ends about 0.5 s after the traffic.
 		 */
-		c->average_bps = average(c->average_bps, bps, dt);
+		c->average_bps = average(c->average_bps, bps, dt, AVERAGE_MS);
 		if (c->average_bps > cap)
 			c->average_bps = cap;
 		c->sampled = 0;
@@ -260,7 +284,12 @@ static bool is_light(const struct policy *p, const struct policy_client *c)
 {
 	if (p->config.mode != POLICY_BACKLOG || p->config.trickle || !c->demand || !p->backlog_seen)
 		return false;
-	return p->now - c->backlog_at > (c->place == POLICY_NONE ? LIGHT_MS : LIGHT_ACTIVE_MS);
+	if (c->place == POLICY_NONE)
+		return p->now - c->backlog_at > LIGHT_MS;
+	/* while its sender's window opens nothing queues, but what comes does not fall off */
+	if (p->now - c->entered < p->config.slot_ms && 2 * (uint64_t)c->tick_bps >= c->rate_bps)
+		return false;
+	return p->now - c->backlog_at > LIGHT_ACTIVE_MS;
 }
 
 static void set_reason(struct policy *p, enum policy_reason reason, int value, int threshold)
@@ -488,33 +517,26 @@ static void wake_before(struct policy *p, uint64_t left, unsigned lead)
 }
 
 /*
- * How many places there are now. What active clients leave of the air goes to
- * those who take no turns, requests or uploads whose small frames use it badly:
- * so another client enters for each active one that has next to nothing queued. Without
- * them more active clients would only mean more uploads beside the downloads.
+ * How many places there are now. Another client enters for each active one that
+ * has next to nothing queued: what that leaves of the air would go to everybody,
+ * and to uploads and requests, whose small frames use it badly.
  */
 static unsigned backlog_room(const struct policy *p)
 {
-	unsigned spare = 0, outside = 0, extra;
+	unsigned spare = 0;
 
 	if (p->config.trickle)
 		return p->config.active;
 	for (unsigned i = 0; i < backlog_places(&p->config); i++)
 		spare += p->place[i] != POLICY_NONE && p->client[p->place[i]].waiting <= p->config.demand_bytes / 2;
-	for (unsigned id = 0; id < p->high; id++) {
-		const struct policy_client *c = &p->client[id];
-
-		outside += c->used && !exempt(c) && c->place == POLICY_NONE && !wants_turns(c) &&
-			c->rate_bps > p->config.demand_bps / OUTSIDE_PART;
-	}
-	extra = spare < outside ? spare : outside;
-	return p->config.active + (extra < p->config.active ? extra : p->config.active);
+	return p->config.active + (spare < p->config.active ? spare : p->config.active);
 }
 
 static void rotate_backlog(struct policy *p)
 {
 	const struct policy_config *config = &p->config;
 	unsigned places = backlog_places(config);
+	unsigned settle = config->trickle ? SETTLE_TRICKLE_MS : SETTLE_MS;
 	unsigned held = 0, room;
 
 	if (!p->rotating) {
@@ -542,7 +564,7 @@ static void rotate_backlog(struct policy *p)
 			continue;
 		c = &p->client[id];
 		/* unless its place is all that somebody else needs */
-		if (!wants_turns(c) && (p->now - c->entered >= SETTLE_MS || p->demanding <= config->active)) {
+		if (!wants_turns(c) && (p->now - c->entered >= settle || p->demanding <= config->active)) {
 			leave_place(p, id);
 			continue;
 		}
@@ -708,7 +730,7 @@ static void assign_levels(struct policy *p)
 		uint64_t left = p->next_at + (uint64_t)ahead * step - p->now;
 		enum policy_level level = POLICY_WAITING;
 
-		if (left <= config->soon_lead_ms)
+		if (left <= config->soon_lead_ms || (!ahead && !config->trickle))
 			level = POLICY_SOON;
 		else if (left <= config->next_lead_ms)
 			level = POLICY_NEXT;
@@ -778,6 +800,43 @@ uint64_t policy_tick(struct policy *p, uint64_t now, int busy)
 		if (p->client[id].used && p->client[id].level == POLICY_ACTIVE)
 			p->active++;
 	return p->wake_at;
+}
+
+/* With the square of what comes from the client, within bounds. */
+static uint16_t weight_idle(const struct policy_client *c, uint16_t active)
+{
+	uint64_t bps = c->received_bps < 5 * IDLE_BPS ? c->received_bps : 5 * IDLE_BPS;
+	uint64_t weight = active * bps / IDLE_BPS * bps / IDLE_BPS / WEIGHT_IDLE_PART;
+	uint16_t least = active / WEIGHT_IDLE_LEAST_PART, most = active / WEIGHT_IDLE_MOST_PART;
+
+	return weight < least ? least : weight < most ? weight : most;
+}
+
+bool policy_weight_possible(uint16_t weight, uint16_t active, uint16_t waiting)
+{
+	return weight == active || weight == waiting || weight == active / WEIGHT_SOON_PART ||
+		(weight >= active / WEIGHT_IDLE_LEAST_PART && weight <= active / WEIGHT_IDLE_MOST_PART);
+}
+
+uint16_t policy_weight(const struct policy *p, uint16_t id, uint16_t active, uint16_t waiting)
+{
+	const struct policy_client *c = &p->client[id];
+	uint16_t weight = 0;
+
+	switch (c->level) {
+	case POLICY_OPEN:
+	case POLICY_ACTIVE:
+		return active;
+	case POLICY_SOON:
+		weight = active / WEIGHT_SOON_PART;
+		break;
+	case POLICY_IDLE:
+		weight = weight_idle(c, active);
+		break;
+	default:
+		break;
+	}
+	return weight > waiting ? weight : waiting;
 }
 
 const char *policy_level_name(enum policy_level level)

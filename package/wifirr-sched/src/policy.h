@@ -41,9 +41,9 @@ struct policy_config {
 	enum policy_mode mode;
 	enum policy_engage engage;
 	/*
-	 * K: clients at full speed at a time, 1..POLICY_CLIENTS_MAX. Backlog: up
-	 * to as many again enter while clients that take no turns would get the
-	 * air that active ones with nothing queued leave.
+	 * K: clients at full speed at a time, 1..POLICY_CLIENTS_MAX. Backlog
+	 * without trickle: up to as many again enter while active ones have next
+	 * to nothing queued.
 	 */
 	unsigned active;
 	unsigned slot_ms;		/* T: a client's turn, 10..60000 */
@@ -56,7 +56,8 @@ struct policy_config {
 	/*
 	 * Waiting clients get a trickle and no more (htb). What waits for them
 	 * then says nothing about demand: nobody's is light, and never more than
-	 * K are active. Uploads are not held, and may take all that turns save: so
+	 * K are active. Without it the next in the queue is POLICY_SOON all the
+	 * time. Uploads are not held, and may take all that turns save: so
 	 * backlog and auto try now and then whether turns deliver more.
 	 */
 	bool trickle;
@@ -75,7 +76,7 @@ enum policy_level {
 	POLICY_LIGHT,	/* light demand: takes no turn */
 	POLICY_WAITING,	/* for its turn, throttled to the trickle */
 	POLICY_NEXT,	/* throttled, being readied for its turn */
-	POLICY_SOON,	/* throttled, its turn starts within soon_lead_ms */
+	POLICY_SOON,	/* throttled less, its turn starts within soon_lead_ms, or is the next */
 	POLICY_ACTIVE,	/* its turn */
 };
 
@@ -102,7 +103,9 @@ struct policy_client {
 	uint64_t active_ms;		/* time at POLICY_ACTIVE since it came */
 	uint64_t waiting_ms;		/* time throttled since it came */
 	/* private */
-	uint64_t sampled;		/* bytes delivered since the last tick */
+	uint64_t sampled, received;	/* bytes since the last tick */
+	uint32_t tick_bps;		/* delivered in the last tick */
+	uint32_t received_bps;		/* received from it, average over 5 s */
 	uint32_t average_bps;		/* as rate_bps, but capped: see update_demand() */
 	uint64_t backlog_at;		/* last sample with more than demand_bytes waiting, ms */
 	uint64_t entered, until;	/* when the turn began and ends, ms */
@@ -191,6 +194,9 @@ void policy_set_flags(struct policy *p, uint16_t id, unsigned flags);
 /* waiting: bytes queued now. bytes: delivered since the last sample. */
 void policy_sample(struct policy *p, uint16_t id, uint32_t waiting, uint64_t bytes);
 
+/* bytes: received from it since the last call; for policy_weight() alone. */
+void policy_received(struct policy *p, uint16_t id, uint64_t bytes);
+
 /*
  * Decides for the time now. busy: share of time the channel is in use, 0..1000,
  * or POLICY_BUSY_UNKNOWN. Time that runs backwards is taken as standing still.
@@ -200,6 +206,18 @@ uint64_t policy_tick(struct policy *p, uint64_t now, int busy);
 
 /* While paused nobody is throttled. */
 void policy_pause(struct policy *p, bool paused);
+
+/*
+ * A client's airtime weight where an active one's is active, and a waiting
+ * one's with demand is waiting: the next in the queue gets a third of the
+ * first, so that its sender's window is open when its turn begins. What goes to
+ * clients without demand are mostly ACKs for what they send: at the low weight
+ * uploads come to a halt, at a high one they crowd out the downloads, and the
+ * faster an upload, the more it takes (docs/architecture.md).
+ */
+uint16_t policy_weight(const struct policy *p, uint16_t id, uint16_t active, uint16_t waiting);
+/* Whether policy_weight() can have given it to a client that is not POLICY_OPEN. */
+bool policy_weight_possible(uint16_t weight, uint16_t active, uint16_t waiting);
 
 const char *policy_level_name(enum policy_level level);
 /* One line for people: "3 clients with demand, more than 3 are needed". */

@@ -72,7 +72,8 @@ struct station {
 	uint32_t expected_kbit;		/* expected throughput, 0: unknown (nl80211.c) */
 	uint64_t bytes;			/* delivered so far, may restart at 0 (backend's read) */
 	uint32_t waiting;		/* bytes queued now (backend's read) */
-	uint64_t bytes_before;		/* main.c: value of the last tick */
+	uint64_t received;		/* bytes received from it so far, likewise; 0: the backend does not tell */
+	uint64_t bytes_before, received_before;	/* main.c: values of the last tick */
 	bool backed;			/* main.c: the backend knows it */
 	uint8_t marked;			/* stations.c: sources that have to confirm it */
 	uint64_t last_demand;		/* ms */
@@ -83,9 +84,7 @@ struct wifirr;
 /*
  * How clients are slowed down. All calls come from the main thread and must
  * return within milliseconds. Levels are in w->policy.client[id].level,
- * w->policy.engaged and dry-run are resolved into them already; airtime gives
- * POLICY_OPEN and POLICY_ACTIVE full weight, the rest the low one, and those of
- * the rest without demand something between.
+ * w->policy.engaged and dry-run are resolved into them already.
  */
 struct backend {
 	const char *name;
@@ -98,7 +97,7 @@ struct backend {
 	/* Applies the levels of n clients (those that changed) at once.
 	 * -1: device or own settings are gone; main.c stops and starts again. */
 	int (*apply)(struct wifirr *w, const uint16_t *ids, size_t n);
-	/* Brings station.bytes and station.waiting of all stations up to date. */
+	/* Brings bytes, waiting and received of all stations up to date. */
 	int (*read)(struct wifirr *w);
 	/* A station came (level POLICY_OPEN) or is about to go. May be NULL. */
 	int (*add)(struct wifirr *w, uint16_t id);

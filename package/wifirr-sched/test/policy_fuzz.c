@@ -36,7 +36,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		switch (byte() % 8) {
 		case 0: policy_add(&p, byte() & 3); break;
 		case 1: policy_del(&p, number()); break;
-		case 2: policy_sample(&p, byte(), number(), (uint64_t)number() << (byte() & 32)); break;
+		case 2:
+			policy_sample(&p, byte(), number(), (uint64_t)number() << (byte() & 32));
+			policy_received(&p, byte(), (uint64_t)number() << (byte() & 32));
+			break;
 		case 3: policy_set_flags(&p, byte(), byte() & 3); break;
 		case 4: policy_pause(&p, byte() & 1); break;
 		case 5:
@@ -54,6 +57,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			if (policy_tick(&p, now, (int)number()) < p.now || p.active > 2 * p.config.active)
 				abort();
 			policy_explain(&p, why, sizeof(why));
+			for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++) {
+				uint16_t weight = policy_weight(&p, id, 384, 1);
+
+				if (p.client[id].level != POLICY_OPEN && !policy_weight_possible(weight, 384, 1))
+					abort();
+			}
 		}
 	}
 	return 0;

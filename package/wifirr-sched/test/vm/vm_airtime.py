@@ -11,7 +11,8 @@ from wifi import Bed, Load, wait_for
 
 STATIONS = 4
 FULL = 256  # mac80211's own
-ACTIVE, LOW, IDLE = 384, 1, 24  # IDLE: waits, but has no demand
+ACTIVE, NEXT, LOW = 384, 128, 1
+IDLE = range(12, 33)  # waits, but has no demand: by what it sends
 RTS = 500
 NL80211_CMD_SET_WIPHY, NL80211_CMD_SET_STATION = 2, 18
 OPTIONS = "--backend", "airtime", "--engage", "always", "--active", "1", "--rts", str(RTS)
@@ -46,7 +47,8 @@ def all_full(bed):
 
 
 def wait_turns(bed):
-    wait_for(lambda: sorted(bed.weights().values()) == [LOW] * (STATIONS - 1) + [ACTIVE], "one station at its turn")
+    wait_for(lambda: sorted(bed.weights().values()) == [LOW] * (STATIONS - 2) + [NEXT, ACTIVE],
+             "one station at its turn, one the next")
 
 
 class Capture:
@@ -108,22 +110,22 @@ def nl80211_family(bed):
 
 def test_messages_are_those_of_iw(bed):
     family = nl80211_family(bed)
-    weights = [(s, weight) for s in bed.stations for weight in (LOW, IDLE, ACTIVE, FULL)]
+    weights = [(s, weight) for s in bed.stations for weight in (LOW, *IDLE, NEXT, ACTIVE, FULL)]
     with Capture(bed) as capture:
         bed.ap("iw", "phy", "phy0", "set", "rts", str(RTS))
         bed.ap("iw", "phy", "phy0", "set", "rts", "off")
         for s, weight in weights:
             bed.ap("iw", "dev", "wlan0", "station", "set", s.mac, "airtime_weight", str(weight))
     theirs = dict(zip([RTS, "off", *weights], capture.messages(family), strict=True))
-    assert len(set(theirs.values())) == 2 + 4 * STATIONS
-    turns = {theirs[RTS]} | {theirs[s, weight] for s in bed.stations for weight in (LOW, ACTIVE)}
+    assert len(set(theirs.values())) == 2 + len(weights)
+    turns = {theirs[RTS]} | {theirs[s, weight] for s in bed.stations for weight in (LOW, NEXT, ACTIVE)}
     given_back = {theirs["off"]} | {theirs[s, FULL] for s in bed.stations}
     daemon = bed.daemon(*OPTIONS).ready(90)
     with Capture(bed) as capture, Load(bed, bed.stations, 100):
         def enough():
             seen = set(capture.messages(family))
             return turns <= seen or seen - set(theirs.values())
-        wait_for(enough, "every client had its turn and waited for it")
+        wait_for(enough, "every client had its turn, was the next and waited")
         assert daemon.stop() == 0
     ours = set(capture.messages(family))
     # a set by itself, so that a failure shows what is in it

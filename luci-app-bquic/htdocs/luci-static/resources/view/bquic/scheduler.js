@@ -60,11 +60,11 @@ return view.extend({
 
 		o = s.taboption('general', form.Value, 'active', _('Clients at a time'), _('How many are served at full speed at a time (K).'));
 		o.datatype = 'range(1,512)';
-		o.placeholder = _('2; htb 3; in paper mode 5');
+		o.placeholder = _('1; htb 3; in paper mode 5');
 
 		o = s.taboption('general', form.Value, 'slot', _('Turn (ms)'), _('How long a client’s turn is (T).'));
 		o.datatype = 'range(10,60000)';
-		o.placeholder = _('3600; htb 2400; in paper mode 1600');
+		o.placeholder = _('4800; htb 2400; in paper mode 1600');
 
 		o = s.taboption('general', form.Value, 'trickle', _('Trickle (kbit/s)'), _('What a client gets between its turns, where the rate is limited (htb).'));
 		o.datatype = 'range(1,1000000)';
@@ -92,7 +92,7 @@ return view.extend({
 		o = s.taboption('advanced', form.Value, 'rate', _('Link rate (kbit/s)'), _('For htb; empty: from what the driver expects of the stations.'));
 		o.datatype = 'range(100,10000000)';
 
-		o = s.taboption('advanced', form.Value, 'weights', _('Airtime weights'), _('Of clients in their turn and of those waiting, 1 to 65535 each; clients without demand get a sixteenth of the first.'));
+		o = s.taboption('advanced', form.Value, 'weights', _('Airtime weights'), _('Of clients in their turn and of those waiting, 1 to 65535 each; the next in the queue gets a third of the first, clients without demand a 32nd to a twelfth.'));
 		o.placeholder = '384,1';
 		o.validate = (id, value) => !value || /^\d{1,5},\d{1,5}$/.test(value) && value.split(',').every((n) => n >= 1 && n <= 65535)
 			|| _('Must be two numbers from 1 to 65535 with a comma between them.');
