@@ -71,8 +71,8 @@ AXES: list[tuple[Row, list[str]]] = [
 ]
 SWEEP_CELL: Row = {"upload_goes_on": False}
 SWEEP: list[Row] = [
-    *({"form": "wifirr", "active": k} for k in (1, 3, 5, 8)),
-    *({"form": "wifirr", "slot_ms": t} for t in (800, 1600, 2400, 4800)),
+    *({"form": "wifirr", "active": k} for k in (2, 3, 5, 8)),
+    *({"form": "wifirr", "slot_ms": t} for t in (1600, 2400, 3600, 9600)),
 ]
 NAMED_MB, AXES_MB = 5, 1
 # As long as wifirrd takes: most clients are done in one turn, so this shows whether longer turns would gain.

@@ -24,10 +24,15 @@
 
 /* Airtime weights, as parts of an active client's: policy_weight(). */
 #define WEIGHT_SOON_PART 3
-#define WEIGHT_IDLE_PART 48	/* at IDLE_BPS */
-#define WEIGHT_IDLE_LEAST_PART 32
-#define WEIGHT_IDLE_MOST_PART 12
-#define IDLE_BPS 200000
+#define WEIGHT_IDLE_PART 16
+#define WEIGHT_UPLOAD_PART 4
+
+/*
+ * Who sends more, and wants nothing, takes turns with the others who do: so
+ * many groups, by id, each for that part of a slot.
+ */
+#define UPLOAD_BPS 100000
+#define UPLOAD_GROUPS 4
 
 /* A trial of turns or of serving everybody: its length, of which the end is measured. */
 #define TRIAL_MS 3000
@@ -802,20 +807,20 @@ uint64_t policy_tick(struct policy *p, uint64_t now, int busy)
 	return p->wake_at;
 }
 
-/* With the square of what comes from the client, within bounds. */
-static uint16_t weight_idle(const struct policy_client *c, uint16_t active)
+/* What goes to clients without demand are mostly ACKs for what they send. */
+static uint16_t weight_idle(const struct policy *p, uint16_t id, uint16_t active)
 {
-	uint64_t bps = c->received_bps < 5 * IDLE_BPS ? c->received_bps : 5 * IDLE_BPS;
-	uint64_t weight = active * bps / IDLE_BPS * bps / IDLE_BPS / WEIGHT_IDLE_PART;
-	uint16_t least = active / WEIGHT_IDLE_LEAST_PART, most = active / WEIGHT_IDLE_MOST_PART;
+	unsigned part = p->config.slot_ms / UPLOAD_GROUPS;	/* at least 2: policy_configure() */
 
-	return weight < least ? least : weight < most ? weight : most;
+	if (p->client[id].received_bps <= UPLOAD_BPS)
+		return active / WEIGHT_IDLE_PART;
+	return p->now / part % UPLOAD_GROUPS == id % UPLOAD_GROUPS ? active / WEIGHT_UPLOAD_PART : 0;
 }
 
 bool policy_weight_possible(uint16_t weight, uint16_t active, uint16_t waiting)
 {
 	return weight == active || weight == waiting || weight == active / WEIGHT_SOON_PART ||
-		(weight >= active / WEIGHT_IDLE_LEAST_PART && weight <= active / WEIGHT_IDLE_MOST_PART);
+		weight == active / WEIGHT_IDLE_PART || weight == active / WEIGHT_UPLOAD_PART;
 }
 
 uint16_t policy_weight(const struct policy *p, uint16_t id, uint16_t active, uint16_t waiting)
@@ -831,7 +836,7 @@ uint16_t policy_weight(const struct policy *p, uint16_t id, uint16_t active, uin
 		weight = active / WEIGHT_SOON_PART;
 		break;
 	case POLICY_IDLE:
-		weight = weight_idle(c, active);
+		weight = weight_idle(p, id, active);
 		break;
 	default:
 		break;

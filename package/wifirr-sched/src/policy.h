@@ -209,11 +209,13 @@ void policy_pause(struct policy *p, bool paused);
 
 /*
  * A client's airtime weight where an active one's is active, and a waiting
- * one's with demand is waiting: the next in the queue gets a third of the
+ * one's with demand is waiting. The next in the queue gets a third of the
  * first, so that its sender's window is open when its turn begins. What goes to
  * clients without demand are mostly ACKs for what they send: at the low weight
- * uploads come to a halt, at a high one they crowd out the downloads, and the
- * faster an upload, the more it takes (docs/architecture.md).
+ * all the time uploads come to a halt, at a higher one they crowd out the
+ * downloads (docs/architecture.md). So those that send much take turns, too: a
+ * quarter of the first for a quarter of a slot, then the low weight for three.
+ * Others without demand get a sixteenth.
  */
 uint16_t policy_weight(const struct policy *p, uint16_t id, uint16_t active, uint16_t waiting);
 /* Whether policy_weight() can have given it to a client that is not POLICY_OPEN. */

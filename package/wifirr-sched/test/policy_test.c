@@ -516,16 +516,12 @@ static void weights(void)
 		{ POLICY_NEXT, 0, 384, 1, 1 },
 		{ POLICY_WAITING, 800, 384, 1, 1 },
 		{ POLICY_LIGHT, 800, 384, 1, 1 },
-		{ POLICY_IDLE, 0, 384, 1, 12 },
-		{ POLICY_IDLE, 200, 384, 1, 12 },
-		{ POLICY_IDLE, 300, 384, 1, 18 },
-		{ POLICY_IDLE, 400, 384, 1, 32 },
-		{ POLICY_IDLE, 4000000, 384, 1, 32 },
-		{ POLICY_IDLE, 4000000, 65535, 1, 5461 },
-		{ POLICY_IDLE, 0, 65535, 1, 2047 },
-		{ POLICY_IDLE, 300, 384, 20, 20 },
+		{ POLICY_IDLE, 0, 384, 1, 24 },
+		{ POLICY_IDLE, 100, 384, 1, 24 },
+		{ POLICY_IDLE, 0, 65535, 1, 4095 },
+		{ POLICY_IDLE, 0, 384, 30, 30 },
 		{ POLICY_SOON, 0, 256, 200, 200 },
-		{ POLICY_IDLE, 800, 1, 1, 1 },
+		{ POLICY_IDLE, 0, 1, 1, 1 },
 	};
 	struct policy_config config;
 
@@ -538,8 +534,28 @@ static void weights(void)
 		CHECK(policy_weight(&p, 0, cases[i].active, cases[i].waiting) == cases[i].weight);
 		CHECK(policy_weight_possible(cases[i].weight, cases[i].active, cases[i].waiting));
 	}
-	CHECK(!policy_weight_possible(256, 384, 1) && !policy_weight_possible(11, 384, 1) &&
-	      !policy_weight_possible(33, 384, 1));
+	CHECK(!policy_weight_possible(256, 384, 1) && !policy_weight_possible(25, 384, 1));
+	/* of clients that send much and want nothing one of four has its turn, each for as long */
+	for (unsigned i = 1; i < 8; i++)
+		policy_add(&p, 0);
+	for (uint64_t now = 0; now < 2 * config.slot_ms; now += 100) {
+		unsigned turns = 0;
+
+		p.now = now;
+		for (uint16_t id = 0; id < 8; id++) {
+			uint16_t weight;
+
+			p.client[id].level = POLICY_IDLE;
+			p.client[id].received_bps = 200000;
+			weight = policy_weight(&p, id, 384, 1);
+			CHECK(weight == 96 || weight == 1);
+			CHECK(policy_weight_possible(weight, 384, 1));
+			CHECK((weight == 96) == (now / (config.slot_ms / 4) % 4 == id % 4));
+			turns += weight == 96;
+		}
+		CHECK(turns == 2);
+	}
+	p.now = 0;
 	/* an upload of 400 kbit/s is seen for what it is after some seconds */
 	p.client[0].received_bps = 0;
 	for (uint64_t now = 0; now < 20000; now += 300) {
