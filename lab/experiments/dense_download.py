@@ -75,8 +75,6 @@ SWEEP: list[Row] = [
     *({"form": "wifirr", "slot_ms": t} for t in (1600, 2400, 3600, 9600)),
 ]
 NAMED_MB, AXES_MB = 5, 1
-# As long as wifirrd takes: most clients are done in one turn, so this shows whether longer turns would gain.
-WHOLE_SLOT_MS = 60000
 
 QUICK: list[tuple[Row, list[str]]] = [
     ({}, FORMS),
@@ -108,7 +106,6 @@ TARGETS: list[tuple[str, Row, float]] = [
     ("802.11n, constant 200 kbit/s, RTS", {"phy": "11n", "upload_goes_on": False, "rts": True}, 2.0),
     ("802.11n, constant 800 kbit/s, RTS", {"phy": "11n", "upload_goes_on": False, "upload_kbit": 800, "rts": True}, 2.0),
 ]
-WHOLE = [{**c, "form": "wifirr", "slot_ms": WHOLE_SLOT_MS} for _, c, _ in TARGETS if c.get("phy") == "11n"]
 NEVER_BELOW = 0.98
 UPLOAD_KEPT = 0.85
 FEWEST_RUNS = 3  # for a verdict
@@ -134,8 +131,7 @@ def wanted(quick: bool, seeds: int) -> list[Row]:
         return [{**c, "form": form, "seed": seed, "file_mb": size} for seed in range(1, seeds + 1)
                 for c, form, size in cells if rank == importance(c, form)]
 
-    sweep = [{**c, "seed": seed, "file_mb": NAMED_MB} for seed in range(1, seeds + 1)
-             for c in [*({**SWEEP_CELL, **c} for c in SWEEP), *WHOLE]]
+    sweep = [{**SWEEP_CELL, **c, "seed": seed, "file_mb": NAMED_MB} for seed in range(1, seeds + 1) for c in SWEEP]
     return some(0) + some(1) + some(2) + sweep
 
 
@@ -213,20 +209,6 @@ def sweep(rows: list[Row]) -> list[list[str]]:
             gains = pairs([*base, *some], lambda r: r in base, lambda r: r in some, "worst_s")
             lines.append([str(full["active"] or "default"), str(full["slot_ms"] or "default"), spread([r["worst_s"] for r in some], ".1f"),
                           spread(gains, ".2f"), str(len(some))])
-    return lines
-
-
-def whole(rows: list[Row]) -> list[list[str]]:
-    """Ours beside turns of WHOLE_SLOT_MS."""
-    lines = []
-    for c in WHOLE:
-        full = {**CENTRE, **c, "file_mb": NAMED_MB}
-        some = [r for r in rows if all(r[key] == full[key] for key in CENTRE if key != "seed")]
-        base = of(rows, without_rts(cell(full)), "none")
-        gains = pairs([*base, *some], lambda r: r in base, lambda r: r in some, "worst_s")
-        if gains:
-            lines.append([name(cell(full)), spread(gain(rows, cell(full), "wifirr"), ".2f"), spread(gains, ".2f"),
-                          spread([r["upload_delivered_kbit"] for r in some], ".0f"), str(len(gains))])
     return lines
 
 
@@ -322,9 +304,6 @@ def report(rows: list[Row]) -> str:
     text = results.table(HEADER, overview(rows))
     text += "\n\n" + results.table(["ours (airtime) over today's AP, worst completion", "gain", "shall be", ""], targets(rows))
     text += "\n\n" + results.table(["K (airtime, 200 kbit/s)", "T ms", "worst s", "gain", "runs"], sweep(rows))
-    if bound := whole(rows):
-        header = ["turns of 60 s", "gain of ours", "gain so", "upload kbit/s", "runs"]
-        text += "\n\n" + results.table(header, bound)
     lost = losses(rows)
     text += "\n\n" + (results.table(["ours loses in", "form", "how"], lost) if lost else "Ours loses in no cell.")
     text += "\n\n" + results.table(["the paper's AP, worst completion", "paper", "here", ""], paper(rows))
