@@ -246,8 +246,14 @@ Scene::MakeWifi()
         "MonitorSnifferRx",
         Callback<void, Ptr<const Packet>, uint16_t, WifiTxVector, MpduInfo, SignalNoiseDbm, uint16_t>(
             [this](Ptr<const Packet> packet, uint16_t, WifiTxVector vector, MpduInfo info, SignalNoiseDbm, uint16_t) {
+                Ptr<Packet> frame = packet->Copy();
+                if (info.type != NORMAL_MPDU)
+                {
+                    AmpduSubframeHeader delimiter;
+                    frame->RemoveHeader(delimiter);
+                }
                 WifiMacHeader header;
-                packet->PeekHeader(header);
+                frame->PeekHeader(header);
                 if (!header.IsData() || header.GetAddr1() != m_ap->GetMac()->GetAddress())
                 {
                     return;
@@ -258,7 +264,7 @@ Scene::MakeWifi()
                     airtime -= WifiPhy::CalculatePhyPreambleAndHeaderDuration(vector);
                 }
                 m_queue->Charge(header.GetAddr2(), airtime);
-                m_queue->Receive(header.GetAddr2(), packet->GetSize());
+                m_queue->Receive(header.GetAddr2(), frame->GetSize());
             }));
     for (unsigned i = 0; i < m_all; i++)
     {

@@ -22,10 +22,10 @@
 #define SETTLE_MS 500
 #define SETTLE_TRICKLE_MS 1500
 
-/* Airtime weights, as parts of an active client's: policy_weight(). */
+/* Airtime weights, of an active client's: policy_weight(). */
 #define WEIGHT_SOON_PART 3
 #define WEIGHT_IDLE_PART 16
-#define WEIGHT_UPLOAD_PART 4
+#define WEIGHT_UPLOAD(active) ((active) * 3 / 8)
 
 /*
  * Who sends more, and wants nothing, takes turns with the others who do: so
@@ -814,13 +814,13 @@ static uint16_t weight_idle(const struct policy *p, uint16_t id, uint16_t active
 
 	if (p->client[id].received_bps <= UPLOAD_BPS)
 		return active / WEIGHT_IDLE_PART;
-	return p->now / part % UPLOAD_GROUPS == id % UPLOAD_GROUPS ? active / WEIGHT_UPLOAD_PART : 0;
+	return p->now / part % UPLOAD_GROUPS == id % UPLOAD_GROUPS ? WEIGHT_UPLOAD(active) : 0;
 }
 
 bool policy_weight_possible(uint16_t weight, uint16_t active, uint16_t waiting)
 {
 	return weight == active || weight == waiting || weight == active / WEIGHT_SOON_PART ||
-		weight == active / WEIGHT_IDLE_PART || weight == active / WEIGHT_UPLOAD_PART;
+		weight == active / WEIGHT_IDLE_PART || weight == WEIGHT_UPLOAD(active);
 }
 
 uint16_t policy_weight(const struct policy *p, uint16_t id, uint16_t active, uint16_t waiting)

@@ -213,9 +213,9 @@ void policy_pause(struct policy *p, bool paused);
  * first, so that its sender's window is open when its turn begins. What goes to
  * clients without demand are mostly ACKs for what they send: at the low weight
  * all the time uploads come to a halt, at a higher one they crowd out the
- * downloads (docs/architecture.md). So those that send much take turns, too: a
- * quarter of the first for a quarter of a slot, then the low weight for three.
- * Others without demand get a sixteenth.
+ * downloads (docs/architecture.md). So those that send much take turns, too:
+ * three eighths of the first for a quarter of a slot, then the low weight for
+ * three. Others without demand get a sixteenth.
  */
 uint16_t policy_weight(const struct policy *p, uint16_t id, uint16_t active, uint16_t waiting);
 /* Whether policy_weight() can have given it to a client that is not POLICY_OPEN. */

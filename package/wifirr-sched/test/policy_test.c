@@ -548,10 +548,10 @@ static void weights(void)
 			p.client[id].level = POLICY_IDLE;
 			p.client[id].received_bps = 200000;
 			weight = policy_weight(&p, id, 384, 1);
-			CHECK(weight == 96 || weight == 1);
+			CHECK(weight == 144 || weight == 1);
 			CHECK(policy_weight_possible(weight, 384, 1));
-			CHECK((weight == 96) == (now / (config.slot_ms / 4) % 4 == id % 4));
-			turns += weight == 96;
+			CHECK((weight == 144) == (now / (config.slot_ms / 4) % 4 == id % 4));
+			turns += weight == 144;
 		}
 		CHECK(turns == 2);
 	}

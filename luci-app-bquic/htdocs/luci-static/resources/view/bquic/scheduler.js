@@ -92,7 +92,7 @@ return view.extend({
 		o = s.taboption('advanced', form.Value, 'rate', _('Link rate (kbit/s)'), _('For htb; empty: from what the driver expects of the stations.'));
 		o.datatype = 'range(100,10000000)';
 
-		o = s.taboption('advanced', form.Value, 'weights', _('Airtime weights'), _('Of clients in their turn and of those waiting, 1 to 65535 each; the next in the queue gets a third of the first, clients without demand a sixteenth; those of them that send much a quarter, in turn.'));
+		o = s.taboption('advanced', form.Value, 'weights', _('Airtime weights'), _('Of clients in their turn and of those waiting, 1 to 65535 each; the next in the queue gets a third of the first, clients without demand a sixteenth; those of them that send much three eighths, in turn.'));
 		o.placeholder = '384,1';
 		o.validate = (id, value) => !value || /^\d{1,5},\d{1,5}$/.test(value) && value.split(',').every((n) => n >= 1 && n <= 65535)
 			|| _('Must be two numbers from 1 to 65535 with a comma between them.');
