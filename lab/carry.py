@@ -6,10 +6,11 @@
 
 A simulation's figures follow from its sources to the last digit, so after a
 change of any of them its rows are made anew, and that takes hours. Where a
-change is meant for one form only, this makes one of ten rows of each form and
-earlier sources again. If all come out as they were, the others stay, too, as
-rows of these sources, marked "carried" ("commit" goes on saying when they were
-made); a form with one row that differs is left alone, to be made anew.
+change is meant for one form or PHY only, this makes one of ten rows of each
+form, PHY and earlier sources again. If all come out as they were, the others
+stay, too, as rows of these sources, marked "carried" ("commit" goes on saying
+when they were made); a form with one row of that PHY that differs is left
+alone, to be made anew.
 """
 
 from __future__ import annotations
@@ -39,19 +40,19 @@ def differs(row: Row) -> bool:
     return bool(different)
 
 
-def carry(path: pathlib.Path, jobs: int) -> dict[str, tuple[int, int]]:
-    """For each form how many of its old rows stay, and how many were made again to know. ValueError: no simulation's rows."""
+def carry(path: pathlib.Path, jobs: int) -> dict[tuple[str, str], tuple[int, int]]:
+    """For each form and PHY how many of its old rows stay, and how many were made again to know. ValueError: no simulation's rows."""
     rows = simulation.read(path)
     if not all(isinstance(row, dict) and {"digest", "form"} <= row.keys() for row in rows):
         raise ValueError(f"{path}: not the rows of a simulation")
-    old: dict[tuple[str, str], list[Row]] = {}
+    old: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
         if row["digest"] != simulation.digest(row["form"]):
-            old.setdefault((row["form"], row["digest"]), []).append(row)
-    counts: dict[str, tuple[int, int]] = {}
-    for (form, _), some in sorted(old.items()):
+            old.setdefault((row["form"], row["phy"], row["digest"]), []).append(row)
+    counts: dict[tuple[str, str], tuple[int, int]] = {}
+    for (form, phy, _), some in sorted(old.items()):
         sample = random.Random(1).sample(some, -(-len(some) // EVERY))
-        kept, made = counts.get(form, (0, 0))
+        kept, made = counts.get((form, phy), (0, 0))
         stays = True
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             try:
@@ -62,7 +63,7 @@ def carry(path: pathlib.Path, jobs: int) -> dict[str, tuple[int, int]]:
                         break
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
-        counts[form] = (kept + (len(some) if stays else 0), made)
+        counts[form, phy] = (kept + (len(some) if stays else 0), made)
         if stays:
             for row in some:
                 row["digest"] = simulation.digest(form)
@@ -83,8 +84,8 @@ def main() -> int:
             sys.exit(f"carry: {path}: no such file")
     simulation.build()
     for path in args.files:
-        for form, (kept, made) in carry(path, args.jobs).items():
-            print(f"{path.name}: {form}: {kept} rows stay, {made} made again")
+        for (form, phy), (kept, made) in carry(path, args.jobs).items():
+            print(f"{path.name}: {form}, {phy}: {kept} rows stay, {made} made again")
     return 0
 
 

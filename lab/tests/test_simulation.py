@@ -93,7 +93,7 @@ def test_rows_of_earlier_sources_stay_where_a_sample_comes_out_the_same(tmp_path
     old = [{**row, "digest": "of other sources", "commit": "then"} for row in rows]
     old[1]["worst_s"] += 1e-6
     simulation.write(path, old)
-    assert carry.carry(path, 2) == {"none": (2, 1), "ap": (0, 1)}
+    assert carry.carry(path, 2) == {("none", "11g"): (2, 1), ("ap", "11g"): (0, 1)}
     again = simulation.read(path)
     assert [row["digest"] == simulation.digest(row["form"]) for row in again] == [True, False, True]
     assert ["carried" in row for row in again] == [True, False, True]
