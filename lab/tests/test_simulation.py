@@ -129,6 +129,21 @@ def test_losses_are_told():
     assert dense_download.losses([base, quick, rival])
 
 
+def test_what_few_runs_do_not_tell_gets_more():
+    base = [{**simulation.CENTRE, **dict.fromkeys(simulation.FIGURES, 1), "worst_s": 10, "unfinished": 0, "seed": seed}
+            for seed in range(1, 6)]
+
+    def more(*times: float) -> list[tuple[str, int]]:
+        ours = [{**row, "form": "wifirr", "worst_s": time} for row, time in zip(base, times)]
+        return [(row["form"], row["seed"]) for row in dense_download.doubtful([*base, *ours], 5)]
+
+    doubt = [(form, seed) for seed in range(6, dense_download.DOUBT_SEEDS + 1) for form in ("none", "wifirr")]
+    assert more(9, 9, 9, 11, 11) == doubt
+    assert more(9, 9, 11, 11, 11) == doubt
+    assert not more(9, 9, 9, 9, 10)
+    assert not more(11, 11, 11, 12, 12)
+
+
 def test_nothing_is_said_where_nobody_finished():
     base = {**simulation.CENTRE, **dict.fromkeys(simulation.FIGURES, 1), "worst_s": 600, "unfinished": 3}
     assert not dense_download.gain([base, {**base, "form": "wifirr"}], dense_download.cell(base), "wifirr")
