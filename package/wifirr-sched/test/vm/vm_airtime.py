@@ -24,7 +24,7 @@ Message = collections.namedtuple("Message", "command flags payload")
 def bed():
     b = Bed(STATIONS)
     try:
-        b.join_all()
+        b.join(b.stations)
         b.bridged()
         yield b
     finally:
@@ -183,7 +183,7 @@ def test_returning_station_is_scheduled_again(bed, daemon):
         wait_turns(bed)
         bed.stations[0].leave()
         wait_for(lambda: len(bed.weights()) == STATIONS - 1, "station gone")
-        bed.stations[0].join()
+        bed.join(bed.stations[:1])
         wait_for(lambda: len(bed.weights()) == STATIONS, "station back")
         wait_turns(bed)
         wait_for(lambda: bed.weights()[bed.stations[0].mac] == LOW, "returned station throttled")

@@ -16,7 +16,7 @@ def bed():
     b = Bed(STATIONS)
     try:
         b.qdisc_before = b.ap("tc", "qdisc", "show", "dev", "wlan0").stdout
-        b.join_all()
+        b.join(b.stations)
         b.bridged()
         # auto: this driver has no airtime weights, so htb is what it has to find
         b.wifirrd = b.daemon("--backend", "auto", "--rate", "2000", "--engage", "always").ready(90)
@@ -134,8 +134,7 @@ def test_stations_leave_and_join(bed):
         s.leave()
     wait_known(bed, staying)
     assert sum(minor >= 0xa000 for minor in class_bytes(bed)) == len(staying)
-    for s in leaving:
-        s.join()
+    bed.join(leaving)
     wait_known(bed, bed.stations)
     ping_all(bed, 4)
 
@@ -148,7 +147,7 @@ def test_interface_deleted_and_made_again(bed):
     bed.ap("iw", "phy", "phy0", "interface", "add", "wlan0", "type", "__ap")
     bed.start_ap()
     bed.ap("ip", "link", "set", "wlan0", "master", "br0")
-    bed.join_all()
+    bed.join(bed.stations)
     wait_known(bed, bed.stations)
     ping_all(bed, 4)
 
