@@ -67,6 +67,7 @@ AXES: list[tuple[Row, list[str]]] = [
     # at the centre's 200 kbit/s AARF falls to the lowest rate and nobody finishes within the limit, with or without
     ({"rate_control": "aarf", "traffic": "browse", "upload_kbit": 10}, FORMS),
     ({"rate_control": "aarf", "upload_kbit": 50}, FORMS),
+    ({}, ["none"]),  # for the next one's gain
     ({"rts": True}, OURS),
     *(({"phy": "11n", "upload_kbit": rate, "rts": rts}, OURS) for rate in (200, 800) for rts in (False, True)),
     ({"phy": "11n"}, ["ap", "middlebox", "wifox"]),
