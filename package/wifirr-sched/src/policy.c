@@ -6,7 +6,7 @@
 
 /* Time constants of the averages of what is delivered to a client and received from it, ms. */
 #define AVERAGE_MS 500
-#define RECEIVED_AVERAGE_MS 5000
+#define RECEIVED_AVERAGE_MS 10000
 
 /* A client waiting for a turn with nothing queued for so long has light demand. */
 #define LIGHT_MS 1000
@@ -28,11 +28,14 @@
 #define WEIGHT_UPLOAD(active) ((active) * 3 / 8)
 
 /*
- * Who sends more, and wants nothing, takes turns with the others who do: so
- * many groups, by id, each for that part of a slot.
+ * Who sends more than UPLOAD_BPS, and wants nothing, takes turns with the others
+ * who do: two slots have so many parts, and it gets the one of its id and, evenly
+ * spread, another for each UPLOAD_PART_BPS more than half of UPLOAD_BPS.
  */
 #define UPLOAD_BPS 100000
-#define UPLOAD_GROUPS 4
+#define UPLOAD_PARTS 8
+#define UPLOAD_PARTS_MAX 3
+#define UPLOAD_PART_BPS 200000
 
 /* A trial of turns or of serving everybody: its length, of which the end is measured. */
 #define TRIAL_MS 3000
@@ -810,11 +813,17 @@ uint64_t policy_tick(struct policy *p, uint64_t now, int busy)
 /* What goes to clients without demand are mostly ACKs for what they send. */
 static uint16_t weight_idle(const struct policy *p, uint16_t id, uint16_t active)
 {
-	unsigned part = p->config.slot_ms / UPLOAD_GROUPS;	/* at least 2: policy_configure() */
+	unsigned length = 2 * p->config.slot_ms / UPLOAD_PARTS;	/* at least 2: policy_configure() */
+	unsigned part = (p->now / length + UPLOAD_PARTS - id % UPLOAD_PARTS) % UPLOAD_PARTS;
+	uint32_t received = p->client[id].received_bps;
+	unsigned parts;
 
-	if (p->client[id].received_bps <= UPLOAD_BPS)
+	if (received <= UPLOAD_BPS)
 		return active / WEIGHT_IDLE_PART;
-	return p->now / part % UPLOAD_GROUPS == id % UPLOAD_GROUPS ? WEIGHT_UPLOAD(active) : 0;
+	parts = 1 + (received - UPLOAD_BPS / 2) / UPLOAD_PART_BPS;
+	if (parts > UPLOAD_PARTS_MAX)
+		parts = UPLOAD_PARTS_MAX;
+	return part * parts % UPLOAD_PARTS < parts ? WEIGHT_UPLOAD(active) : 0;
 }
 
 bool policy_weight_possible(uint16_t weight, uint16_t active, uint16_t waiting)

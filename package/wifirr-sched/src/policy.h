@@ -105,7 +105,7 @@ struct policy_client {
 	/* private */
 	uint64_t sampled, received;	/* bytes since the last tick */
 	uint32_t tick_bps;		/* delivered in the last tick */
-	uint32_t received_bps;		/* received from it, average over 5 s */
+	uint32_t received_bps;		/* received from it, average over 10 s */
 	uint32_t average_bps;		/* as rate_bps, but capped: see update_demand() */
 	uint64_t backlog_at;		/* last sample with more than demand_bytes waiting, ms */
 	uint64_t entered, until;	/* when the turn began and ends, ms */
@@ -213,9 +213,10 @@ void policy_pause(struct policy *p, bool paused);
  * first, so that its sender's window is open when its turn begins. What goes to
  * clients without demand are mostly ACKs for what they send: at the low weight
  * all the time uploads come to a halt, at a higher one they crowd out the
- * downloads (docs/architecture.md). So those that send much take turns, too:
- * three eighths of the first for a quarter of a slot, then the low weight for
- * three. Others without demand get a sixteenth.
+ * downloads (docs/architecture.md). So those that send more than 100 kbit/s take
+ * turns, too: of the eight quarters of two slots they have three eighths of the
+ * first weight for one (up to 250 kbit/s), two (450) or three, and the low weight
+ * for the others. Others without demand get a sixteenth.
  */
 uint16_t policy_weight(const struct policy *p, uint16_t id, uint16_t active, uint16_t waiting);
 /* Whether policy_weight() can have given it to a client that is not POLICY_OPEN. */

@@ -523,6 +523,12 @@ static void weights(void)
 		{ POLICY_SOON, 0, 256, 200, 200 },
 		{ POLICY_IDLE, 0, 1, 1, 1 },
 	};
+	static const struct {
+		uint32_t received_bps;
+		unsigned parts;
+	} uploads[] = {
+		{ 100001, 1 }, { 249999, 1 }, { 250000, 2 }, { 449999, 2 }, { 450000, 3 }, { UINT32_MAX, 3 },
+	};
 	struct policy_config config;
 
 	policy_defaults(&config, POLICY_BACKLOG, false);
@@ -535,30 +541,41 @@ static void weights(void)
 		CHECK(policy_weight_possible(cases[i].weight, cases[i].active, cases[i].waiting));
 	}
 	CHECK(!policy_weight_possible(256, 384, 1) && !policy_weight_possible(25, 384, 1));
-	/* of clients that send much and want nothing one of four has its turn, each for as long */
+	/* clients that send much and want nothing have their parts of two slots, the more the more they send */
 	for (unsigned i = 1; i < 8; i++)
 		policy_add(&p, 0);
-	for (uint64_t now = 0; now < 2 * config.slot_ms; now += 100) {
-		unsigned turns = 0;
+	for (unsigned i = 0; i < sizeof(uploads) / sizeof(*uploads); i++) {
+		unsigned all = 0, most = 0, of[8] = { 0 };
 
-		p.now = now;
-		for (uint16_t id = 0; id < 8; id++) {
-			uint16_t weight;
+		for (unsigned part = 0; part < 8; part++) {
+			unsigned turns = 0;
 
-			p.client[id].level = POLICY_IDLE;
-			p.client[id].received_bps = 200000;
-			weight = policy_weight(&p, id, 384, 1);
-			CHECK(weight == 144 || weight == 1);
-			CHECK(policy_weight_possible(weight, 384, 1));
-			CHECK((weight == 144) == (now / (config.slot_ms / 4) % 4 == id % 4));
-			turns += weight == 144;
+			p.now = part * (config.slot_ms / 4);
+			for (uint16_t id = 0; id < 8; id++) {
+				uint16_t weight;
+
+				p.client[id].level = POLICY_IDLE;
+				p.client[id].received_bps = uploads[i].received_bps;
+				weight = policy_weight(&p, id, 384, 1);
+				CHECK(weight == 144 || weight == 1);
+				p.now += config.slot_ms / 4 - 1;
+				CHECK(policy_weight(&p, id, 384, 1) == weight);
+				p.now -= config.slot_ms / 4 - 1;
+				turns += weight == 144;
+				of[id] += weight == 144;
+			}
+			all += turns;
+			most = turns > most ? turns : most;
 		}
-		CHECK(turns == 2);
+		/* as many at any time, each as often */
+		CHECK(most == uploads[i].parts && all == 8 * most);
+		for (uint16_t id = 0; id < 8; id++)
+			CHECK(of[id] == uploads[i].parts);
 	}
 	p.now = 0;
 	/* an upload of 400 kbit/s is seen for what it is after some seconds */
 	p.client[0].received_bps = 0;
-	for (uint64_t now = 0; now < 20000; now += 300) {
+	for (uint64_t now = 0; now < 40000; now += 300) {
 		policy_received(&p, 0, 15000);
 		policy_tick(&p, now, 900);
 	}
