@@ -50,6 +50,7 @@ class ApQueue : public ns3::QueueDisc
     void SetPreferred(unsigned station, bool preferred);
     /// Airtime used to or from a station; charged to it.
     void Charge(ns3::Mac48Address address, ns3::Time airtime);
+    /// Bytes of a frame from a station, counted for Received().
     void Receive(ns3::Mac48Address address, uint32_t bytes);
 
     /// Bytes queued for the station above the hardware, not counting the shaper's.

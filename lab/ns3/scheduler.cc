@@ -238,7 +238,7 @@ StationScheduler::Apply()
     }
     if (m_options.rts && m_options.form != "ap")
     {
-        SetRts(m_policy->engaged);
+        SetRts(m_policy->engaged && m_ap->GetMac()->GetHtSupported());
     }
 }
 

@@ -38,6 +38,7 @@ static struct airtime_station {
 
 static struct nl80211 nl;
 static uint32_t wiphy, rts_original;
+static unsigned demanding, aggregating;	/* stations of the last dump */
 static bool rts_set, foreign_seen, managed_by_other;
 static unsigned foreign_count;
 static uint64_t foreign_since;
@@ -153,10 +154,15 @@ static int write_rts(uint32_t rts)
 	return nl80211_talk(&nl, nlh, NULL, NULL);
 }
 
-/* RTS goes with throttling: one exchange more for each frame, worth it only under load. */
+/*
+ * RTS goes with throttling: one exchange more for each frame, worth it only
+ * under load, and where most frames are A-MPDUs: with 802.11g it costs more than
+ * turns gain (docs/scheduler.md). Not taken back before turns end, so that
+ * rates that come and go do not switch it.
+ */
 static void update_rts(struct wifirr *w)
 {
-	bool on = w->policy.scheduling;
+	bool on = w->policy.scheduling && (rts_set || 2 * aggregating > demanding);
 
 	if (w->config.rts < 0 || on == rts_set)
 		return;
@@ -198,6 +204,10 @@ static void on_station(void *data, const struct nl80211_station *seen)
 		station->now = station->original = seen->weight;
 		foreign_seen = true;
 	}
+	if (w->policy.client[id].demand) {
+		demanding++;
+		aggregating += seen->aggregates;
+	}
 	w->station[id].bytes = seen->tx_bytes - station->bytes_before;
 	w->station[id].received = seen->rx_bytes - station->received_before;
 	w->station[id].waiting = seen->backlog < UINT32_MAX ? seen->backlog : UINT32_MAX;
@@ -220,6 +230,7 @@ static void count_foreign(struct wifirr *w)
 
 static int read_stations(struct wifirr *w)
 {
+	demanding = aggregating = 0;
 	if (nl80211_get_stations(&nl, w->ifindex, on_station, w) < 0 && errno != EINTR) {
 		logmsg(LOG_INFO, "%s: list of stations: %s", w->config.device, nl.error);
 		return -1;

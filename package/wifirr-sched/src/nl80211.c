@@ -23,6 +23,9 @@
  */
 #define RATE_TO_THROUGHPUT_PERCENT 55
 
+/* NL80211_RATE_INFO_EHT_MCS, which headers before Linux 5.18 lack. */
+#define RATE_INFO_EHT_MCS 19
+
 uint16_t nl80211_u16(const struct nlattr *attr)
 {
 	if (!attr || mnl_attr_get_payload_len(attr) < sizeof(uint16_t))
@@ -373,6 +376,16 @@ static uint32_t estimate_throughput(const struct nlattr *rate)
 	return hundred_kbit * 100 * RATE_TO_THROUGHPUT_PERCENT / 100;
 }
 
+/* An MCS of any kind: rates before 802.11n have none. */
+static bool has_mcs(const struct nlattr *rate)
+{
+	const struct nlattr *tb[RATE_INFO_EHT_MCS + 1];
+
+	nl80211_parse_nested(rate, tb, RATE_INFO_EHT_MCS);
+	return tb[NL80211_RATE_INFO_MCS] || tb[NL80211_RATE_INFO_VHT_MCS] ||
+		tb[NL80211_RATE_INFO_HE_MCS] || tb[RATE_INFO_EHT_MCS];
+}
+
 /* Drivers that do not tell have only stations that may exchange data. */
 static bool is_authorized(const struct nlattr *flags)
 {
@@ -412,6 +425,8 @@ static int on_station(const struct nlmsghdr *nlh, void *data)
 	station.expected_kbit = nl80211_u32(info[NL80211_STA_INFO_EXPECTED_THROUGHPUT]);
 	if (!station.expected_kbit && info[NL80211_STA_INFO_TX_BITRATE])
 		station.expected_kbit = estimate_throughput(info[NL80211_STA_INFO_TX_BITRATE]);
+	if (info[NL80211_STA_INFO_TX_BITRATE])
+		station.aggregates = has_mcs(info[NL80211_STA_INFO_TX_BITRATE]);
 	if (info[NL80211_STA_INFO_TID_STATS])
 		station.backlog = sum_backlog(info[NL80211_STA_INFO_TID_STATS]);
 	dump->each(dump->data, &station);

@@ -151,6 +151,27 @@ def test_weights_and_rts_are_given_back(bed, daemon):
     assert all_full(bed) and not rts(bed)
 
 
+def test_no_rts_where_nothing_aggregates(bed):
+    """802.11g: a frame is an MPDU, and an RTS before each costs more than turns gain."""
+    def again(ht):
+        bed.stop_ap()
+        bed.start_ap(ht)
+        bed.ap("ip", "link", "set", "wlan0", "master", "br0")
+        bed.join(bed.stations)
+    again(ht=False)
+    d = bed.daemon(*OPTIONS).ready(90)
+    try:
+        with Load(bed, bed.stations, 100), Capture(bed) as capture:
+            wait_turns(bed)
+            wait_for(lambda: d.status()["counters"]["turns"] > STATIONS, "every client had its turn")
+            assert not rts(bed)
+            commands = {message.command for message in capture.messages(nl80211_family(bed))}
+        assert commands == {NL80211_CMD_SET_STATION}
+    finally:
+        d.remove()
+        again(ht=True)
+
+
 def test_own_weights_of_stations_are_given_back(bed):
     # hostapd with airtime_mode=1 gives 1 to most
     own = {s.mac: weight for s, weight in zip(bed.stations, (1, 1, 100, FULL))}

@@ -25,7 +25,6 @@ driver=nl80211
 ssid=bed
 hw_mode=g
 channel=1
-ieee80211n=1
 wmm_enabled=1
 """
 
@@ -83,10 +82,11 @@ class Bed:
         if "VM_MODULE" in os.environ:
             run("insmod", f"{os.environ['VM_MODULE']}/fairness.ko", "device=wlan0")
 
-    def start_ap(self):
+    def start_ap(self, ht=True):
+        """With or without 802.11n."""
         path = os.path.join(self.dir, "hostapd.conf")
         with open(path, "w") as f:
-            f.write(HOSTAPD)
+            f.write(f"{HOSTAPD}ieee80211n={int(ht)}\n")
         log = open(os.path.join(self.dir, "hostapd.log"), "w")
         self.hostapd = self.ap.popen("hostapd", path, stdout=log, stderr=log)
         wait_for(lambda: "type AP" in self.ap("iw", "dev", "wlan0", "info").stdout, "access point")
