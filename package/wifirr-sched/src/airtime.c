@@ -34,6 +34,7 @@ static struct airtime_station {
 	uint64_t bytes_before, received_before;	/* sent and received before it was first seen */
 	uint16_t original;	/* weight to give back, 0: not seen yet */
 	uint16_t now;		/* weight in the kernel */
+	bool aggregates;	/* has been seen to; slow rates, which do not, come and go */
 } stations[POLICY_CLIENTS_MAX];
 
 static struct nl80211 nl;
@@ -157,8 +158,7 @@ static int write_rts(uint32_t rts)
 /*
  * RTS goes with throttling: one exchange more for each frame, worth it only
  * under load, and where most frames are A-MPDUs: with 802.11g it costs more than
- * turns gain (docs/scheduler.md). Not taken back before turns end, so that
- * rates that come and go do not switch it.
+ * turns gain (docs/scheduler.md). Not taken back before turns end.
  */
 static void update_rts(struct wifirr *w)
 {
@@ -179,6 +179,7 @@ static void take_over(struct wifirr *w, struct airtime_station *station,
 		       policy_weight_possible(seen->weight, w->config.weight_active, w->config.weight_waiting);
 
 	station->associated_at = seen->associated_at;
+	station->aggregates = false;
 	station->bytes_before = seen->tx_bytes;
 	station->received_before = seen->rx_bytes;
 	station->now = seen->weight;
@@ -204,9 +205,10 @@ static void on_station(void *data, const struct nl80211_station *seen)
 		station->now = station->original = seen->weight;
 		foreign_seen = true;
 	}
+	station->aggregates |= seen->aggregates;
 	if (w->policy.client[id].demand) {
 		demanding++;
-		aggregating += seen->aggregates;
+		aggregating += station->aggregates;
 	}
 	w->station[id].bytes = seen->tx_bytes - station->bytes_before;
 	w->station[id].received = seen->rx_bytes - station->received_before;

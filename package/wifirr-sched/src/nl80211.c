@@ -381,6 +381,8 @@ static bool has_mcs(const struct nlattr *rate)
 {
 	const struct nlattr *tb[RATE_INFO_EHT_MCS + 1];
 
+	if (!rate)
+		return false;
 	nl80211_parse_nested(rate, tb, RATE_INFO_EHT_MCS);
 	return tb[NL80211_RATE_INFO_MCS] || tb[NL80211_RATE_INFO_VHT_MCS] ||
 		tb[NL80211_RATE_INFO_HE_MCS] || tb[RATE_INFO_EHT_MCS];
@@ -425,8 +427,8 @@ static int on_station(const struct nlmsghdr *nlh, void *data)
 	station.expected_kbit = nl80211_u32(info[NL80211_STA_INFO_EXPECTED_THROUGHPUT]);
 	if (!station.expected_kbit && info[NL80211_STA_INFO_TX_BITRATE])
 		station.expected_kbit = estimate_throughput(info[NL80211_STA_INFO_TX_BITRATE]);
-	if (info[NL80211_STA_INFO_TX_BITRATE])
-		station.aggregates = has_mcs(info[NL80211_STA_INFO_TX_BITRATE]);
+	station.aggregates = has_mcs(info[NL80211_STA_INFO_TX_BITRATE]) ||
+		has_mcs(info[NL80211_STA_INFO_RX_BITRATE]);
 	if (info[NL80211_STA_INFO_TID_STATS])
 		station.backlog = sum_backlog(info[NL80211_STA_INFO_TID_STATS]);
 	dump->each(dump->data, &station);

@@ -35,7 +35,7 @@ struct nl80211_station {
 	uint64_t associated_at;	/* ns since boot: tells a returned station from the one before */
 	uint32_t expected_kbit;	/* expected throughput */
 	uint16_t weight;	/* airtime weight */
-	bool aggregates;	/* was last sent to at a rate of 802.11n or later: A-MPDUs */
+	bool aggregates;	/* last frame to or from it had a rate of 802.11n or later: A-MPDUs */
 };
 
 struct nl80211_interface {

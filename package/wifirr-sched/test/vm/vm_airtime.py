@@ -155,9 +155,13 @@ def test_no_rts_where_nothing_aggregates(bed):
     """802.11g: a frame is an MPDU, and an RTS before each costs more than turns gain."""
     def again(ht):
         bed.stop_ap()
+        wait_for(lambda: not any(s.connected() for s in bed.stations), "stations noticed")
         bed.start_ap(ht)
         bed.ap("ip", "link", "set", "wlan0", "master", "br0")
+        for s in bed.stations:
+            s("iw", "dev", "wlan0", "scan", "flush", "freq", "2412")  # or they take it for what it was before
         bed.join(bed.stations)
+
     again(ht=False)
     d = bed.daemon(*OPTIONS).ready(90)
     try:
