@@ -558,6 +558,7 @@ static void weights(void)
 				p.client[id].received_bps = uploads[i].received_bps;
 				weight = policy_weight(&p, id, 384, 1);
 				CHECK(weight == 144 || weight == 1);
+				CHECK(policy_weight_possible(weight, 384, 1));
 				p.now += config.slot_ms / 4 - 1;
 				CHECK(policy_weight(&p, id, 384, 1) == weight);
 				p.now -= config.slot_ms / 4 - 1;
