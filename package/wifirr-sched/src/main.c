@@ -2,6 +2,7 @@
 /* Options, the event loop, and the life of the device. */
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -776,13 +777,17 @@ static void read_file(struct config *c, struct given *given)
 {
 	static char text[OPTIONS_SIZE + 3];	/* and the dashes of the line being read, and the final zero */
 	char *line = text + 2, *end;
-	size_t size;
-	FILE *f = fopen(given->file, "re");
+	int fd = open(given->file, O_RDONLY | O_CLOEXEC);
+	size_t size = 0;
+	ssize_t n;
 
-	if (!f)
+	if (fd < 0)
 		bad("--options %s: %s", given->file, strerror(errno));
-	size = fread(line, 1, OPTIONS_SIZE, f);
-	fclose(f);
+	while ((n = read(fd, line + size, OPTIONS_SIZE - size)) > 0)
+		size += n;
+	close(fd);
+	if (n < 0)
+		bad("--options %s: %s", given->file, strerror(errno));
 	if (size == OPTIONS_SIZE || memchr(line, '\0', size))
 		bad("--options %s: no text of less than %d bytes", given->file, OPTIONS_SIZE);
 	line[size] = '\0';

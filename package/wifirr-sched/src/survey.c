@@ -6,6 +6,7 @@
  * survey costs no wake-ups beyond the main loop's own.
  */
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
@@ -30,7 +31,7 @@ struct counters {
 struct reader {
 	pthread_t thread;
 	pthread_mutex_t lock;
-	pthread_cond_t wanted;
+	sem_t wanted;			/* posted with each asked, and with stop */
 	bool asked, stop, ended, abandoned;
 	int ifindex;
 	struct survey survey;
@@ -128,7 +129,9 @@ static void *run(void *data)
 	pthread_mutex_lock(&r->lock);
 	while (!r->stop) {
 		if (!r->asked) {
-			pthread_cond_wait(&r->wanted, &r->lock);
+			pthread_mutex_unlock(&r->lock);
+			sem_wait(&r->wanted);
+			pthread_mutex_lock(&r->lock);
 			continue;
 		}
 		r->asked = false;
@@ -143,7 +146,7 @@ static void *run(void *data)
 	pthread_mutex_unlock(&r->lock);
 	nl80211_close(&r->nl);
 	if (abandoned) {
-		pthread_cond_destroy(&r->wanted);
+		sem_destroy(&r->wanted);
 		pthread_mutex_destroy(&r->lock);
 		free(r);
 	}
@@ -176,7 +179,7 @@ int survey_start(struct wifirr *w)
 	if (nl80211_open(&reader->nl) < 0)
 		goto free;
 	pthread_mutex_init(&reader->lock, NULL);
-	pthread_cond_init(&reader->wanted, NULL);
+	sem_init(&reader->wanted, 0, 0);
 	reader->ifindex = w->ifindex;
 	reader->survey = unknown;
 	if (start_thread(reader) == 0)
@@ -214,7 +217,7 @@ void survey_stop(struct wifirr *w)
 		return;
 	pthread_mutex_lock(&reader->lock);
 	reader->stop = true;
-	pthread_cond_signal(&reader->wanted);
+	sem_post(&reader->wanted);
 	pthread_mutex_unlock(&reader->lock);
 
 	clock_gettime(CLOCK_REALTIME, &until);
@@ -227,7 +230,7 @@ void survey_stop(struct wifirr *w)
 		reader = NULL;
 		return;
 	}
-	pthread_cond_destroy(&reader->wanted);
+	sem_destroy(&reader->wanted);
 	pthread_mutex_destroy(&reader->lock);
 	free(reader);
 	reader = NULL;
@@ -245,7 +248,7 @@ struct survey survey_get(const struct wifirr *w)
 	if (!reader->asked_at || now - reader->asked_at >= INTERVAL_MS) {
 		reader->asked_at = now;
 		reader->asked = true;
-		pthread_cond_signal(&reader->wanted);
+		sem_post(&reader->wanted);
 	}
 	survey = now - reader->answered_at <= VALID_MS ? reader->survey : unknown;
 	pthread_mutex_unlock(&reader->lock);

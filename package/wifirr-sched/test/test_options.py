@@ -96,6 +96,7 @@ def test_bad_file_of_options(bed, tmp_path, text, said):
     assert said in refused(bed, *GOOD, "--options", str(file))
     assert said in refused(bed, *GOOD, "--options", str(file), "check")
     assert "No such file" in refused(bed, *GOOD, "--options", str(tmp_path / "none"))
+    assert "Is a directory" in refused(bed, *GOOD, "--options", str(tmp_path))
 
 
 def test_good_file_of_options(bed, tmp_path):
