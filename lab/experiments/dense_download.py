@@ -50,6 +50,7 @@ NAMED: list[tuple[Row, list[str]]] = [
     # few stations are done soon: small files would show little but the start
     ({"stations": 1}, FORMS),
     ({"stations": 10}, FORMS),
+    ({"phy": "11n"}, ["none", "ap", "wifirr"]),
     *(({"phy": "11n", "upload_kbit": rate, "upload_goes_on": False, "rts": rts}, OURS)
       for rate in (200, 800) for rts in (False, True)),
     ({"ap": "fifo512", "traffic": "browse", "upload_kbit": 10}, PAPERS),

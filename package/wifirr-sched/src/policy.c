@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Time constants of the averages of what is delivered to a client and received from it, ms. */
+/* Time constants of averages, ms: of what is delivered to a client and received from it; of its upload. */
 #define AVERAGE_MS 500
 #define RECEIVED_AVERAGE_MS 10000
 
@@ -30,12 +30,21 @@
 /*
  * Who sends more than UPLOAD_BPS, and wants nothing, takes turns with the others
  * who do: two slots have so many parts, and it gets the one of its id and, evenly
- * spread, another for each UPLOAD_PART_BPS more than half of UPLOAD_BPS.
+ * spread, a second and a third if it sends that much.
  */
 #define UPLOAD_BPS 100000
+#define UPLOAD_SECOND_BPS 250000
+#define UPLOAD_THIRD_BPS 600000
 #define UPLOAD_PARTS 8
-#define UPLOAD_PARTS_MAX 3
-#define UPLOAD_PART_BPS 200000
+
+/*
+ * Clients that may enter beyond the K where nothing is queued: as many again;
+ * three times as many where more goes down than 802.11g can carry, as a faster
+ * channel empties queues sooner, and at most so many percent of that goes up.
+ */
+#define SPARE_PLACES 3
+#define SPARE_DOWN_BPS 20000000
+#define SPARE_UPLOAD_PERCENT 40
 
 /* A trial of turns or of serving everybody: its length, of which the end is measured. */
 #define TRIAL_MS 3000
@@ -47,7 +56,11 @@
  */
 #define TRIAL_CROWD_MS 40000
 
-/* Turns that deliver less than half for so long need not be measured to the end. */
+/*
+ * A trial of turns that has delivered less than half for so long need not go on:
+ * turns that gain had delivered 70 to 105 % by then, those that lose 25 to 35 %
+ * (docs/architecture.md).
+ */
 #define TRIAL_LOST_MS 500
 
 /* Time between two trials: three times as long each time they end alike. */
@@ -265,11 +278,13 @@ static void update_demand(const struct policy_config *config, struct policy_clie
 {
 	if (dt > 0) {
 		uint64_t bps = c->sampled * 8 * 1000 / dt;
+		uint64_t received = c->received * 8 * 1000 / dt;
 		uint64_t cap = 2 * (uint64_t)config->demand_bps + 1;
 
 		c->tick_bps = bps < UINT32_MAX ? bps : UINT32_MAX;
 		c->rate_bps = average(c->rate_bps, bps, dt, AVERAGE_MS);
-		c->received_bps = average(c->received_bps, c->received * 8 * 1000 / dt, dt, RECEIVED_AVERAGE_MS);
+		c->received_bps = average(c->received_bps, received, dt, RECEIVED_AVERAGE_MS);
+		c->received_now_bps = average(c->received_now_bps, received, dt, AVERAGE_MS);
 		c->received = 0;
 		/*
 		 * A fast client's average would stay above the threshold for
@@ -381,7 +396,7 @@ static bool turns_lost(const struct policy *p)
 		return false;
 	if (p->reason == POLICY_REASON_CHANNEL_IDLE)
 		return true;
-	return t->measuring && p->now - t->from >= TRIAL_LOST_MS && trial_kbit(p) < t->all_kbit / 2;
+	return p->now - t->from >= TRIAL_LOST_MS && trial_kbit(p) < t->all_kbit / 2;
 }
 
 /* Whether turns, where they are wanted, are what shall be now. */
@@ -406,6 +421,8 @@ static bool turns_gain(struct policy *p, bool wanted)
 	settle = t->other ? TRIAL_MS : TRIAL_CROWD_MS;
 	if (!wanted || p->paused || (turns && !p->engaged)) {
 		t->measuring = false;
+		t->from = p->now;
+		t->from_bytes = p->delivered;
 		/* what is about to begin needs time to settle */
 		if (p->now - t->since + settle > length)
 			t->since = p->now + settle - length;
@@ -482,7 +499,9 @@ static unsigned step_ms(const struct policy_config *config)
 /* K, and those of backlog_room(). */
 static unsigned backlog_places(const struct policy_config *config)
 {
-	return config->active < POLICY_CLIENTS_MAX / 2 ? 2 * config->active : POLICY_CLIENTS_MAX;
+	unsigned places = config->active * (1 + SPARE_PLACES);
+
+	return places < POLICY_CLIENTS_MAX ? places : POLICY_CLIENTS_MAX;
 }
 
 /*
@@ -495,8 +514,8 @@ static void enter(struct policy *p, unsigned place, uint16_t id)
 	struct policy_client *c = &p->client[id];
 	int64_t slot = p->config.slot_ms;
 	int64_t k = p->config.active;
-	/* the places beyond K end their turns halfway between the others */
-	int64_t phase = place < k ? (place + 1) * slot / k : (2 * (place - k) + 1) * slot / (2 * k);
+	/* turns of the places beyond K end between the others' */
+	int64_t phase = place < k ? (place + 1) * slot / k : (2 * (place - k) + 1) * slot / (2 * k * SPARE_PLACES);
 	int64_t since = (int64_t)((p->now - p->rotation_start) % (uint64_t)slot);
 	int64_t turn = phase - since;	/* -slot < turn <= slot */
 
@@ -531,13 +550,22 @@ static void wake_before(struct policy *p, uint64_t left, unsigned lead)
  */
 static unsigned backlog_room(const struct policy *p)
 {
-	unsigned spare = 0;
+	unsigned spare = 0, most = p->config.active;
+	uint64_t up = 0, down = 0;
 
 	if (p->config.trickle)
 		return p->config.active;
 	for (unsigned i = 0; i < backlog_places(&p->config); i++)
 		spare += p->place[i] != POLICY_NONE && p->client[p->place[i]].waiting <= p->config.demand_bytes / 2;
-	return p->config.active + (spare < p->config.active ? spare : p->config.active);
+	for (unsigned id = 0; id < p->high; id++) {
+		if (!p->client[id].used)
+			continue;
+		up += p->client[id].received_now_bps;
+		down += p->client[id].rate_bps;
+	}
+	if (p->backlog_seen && down >= SPARE_DOWN_BPS && up * 100 <= down * SPARE_UPLOAD_PERCENT)
+		most *= SPARE_PLACES;
+	return p->config.active + (spare < most ? spare : most);
 }
 
 static void rotate_backlog(struct policy *p)
@@ -820,9 +848,7 @@ static uint16_t weight_idle(const struct policy *p, uint16_t id, uint16_t active
 
 	if (received <= UPLOAD_BPS)
 		return active / WEIGHT_IDLE_PART;
-	parts = 1 + (received - UPLOAD_BPS / 2) / UPLOAD_PART_BPS;
-	if (parts > UPLOAD_PARTS_MAX)
-		parts = UPLOAD_PARTS_MAX;
+	parts = 1 + (received >= UPLOAD_SECOND_BPS) + (received >= UPLOAD_THIRD_BPS);
 	return part * parts % UPLOAD_PARTS < parts ? WEIGHT_UPLOAD(active) : 0;
 }
 

@@ -106,6 +106,7 @@ struct policy_client {
 	uint64_t sampled, received;	/* bytes since the last tick */
 	uint32_t tick_bps;		/* delivered in the last tick */
 	uint32_t received_bps;		/* received from it, average over 10 s */
+	uint32_t received_now_bps;	/* the same over 0.5 s */
 	uint32_t average_bps;		/* as rate_bps, but capped: see update_demand() */
 	uint64_t backlog_at;		/* last sample with more than demand_bytes waiting, ms */
 	uint64_t entered, until;	/* when the turn began and ends, ms */

@@ -48,7 +48,7 @@ static void check_always(uint64_t now, const enum policy_level *before, unsigned
 
 	CHECK(p.wake_at > now);
 	CHECK(p.wake_at <= now + p.config.idle_tick_ms || p.wake_at <= now + p.config.tick_ms);
-	CHECK(count_level(POLICY_ACTIVE) <= 2 * p.config.active ||
+	CHECK(count_level(POLICY_ACTIVE) <= 4 * p.config.active ||
 	      p.active <= active_before);
 	CHECK(count_level(POLICY_ACTIVE) == p.active);
 	for (unsigned i = 0; i < POLICY_CLIENTS_MAX; i++) {
@@ -282,7 +282,7 @@ static void gives_up(void)
 		policy_tick(&p, now, POLICY_BUSY_UNKNOWN);
 		now = p.wake_at;
 		if (who != POLICY_NONE && p.client[who].level != POLICY_ACTIVE) {
-			CHECK(p.active >= config.active && p.active <= 2 * config.active);
+			CHECK(p.active >= config.active && p.active <= 4 * config.active);
 			break;
 		}
 		CHECK(who == POLICY_NONE || now - quiet < 6000);
@@ -443,7 +443,7 @@ static void light_demand(void)
 		policy_tick(&p, now, 900);
 		if (now < 103000)	/* averages begin at zero */
 			continue;
-		CHECK(p.light >= 10 && p.light + p.demanding == 20 && p.active <= 2 * config.active);
+		CHECK(p.light >= 10 && p.light + p.demanding == 20 && p.active <= 4 * config.active);
 		for (unsigned id = 10; id < 20; id++)
 			CHECK(p.client[id].light && p.client[id].demand && p.client[id].level != POLICY_ACTIVE);
 		if (p.active > most)
@@ -527,7 +527,7 @@ static void weights(void)
 		uint32_t received_bps;
 		unsigned parts;
 	} uploads[] = {
-		{ 100001, 1 }, { 249999, 1 }, { 250000, 2 }, { 449999, 2 }, { 450000, 3 }, { UINT32_MAX, 3 },
+		{ 100001, 1 }, { 249999, 1 }, { 250000, 2 }, { 599999, 2 }, { 600000, 3 }, { UINT32_MAX, 3 },
 	};
 	struct policy_config config;
 
@@ -591,8 +591,9 @@ static struct {
 
 /*
  * Twenty clients for ten minutes, with demand for the first so many seconds of
- * every minute; turns deliver so many percent of what serving everybody does, and
- * keep the channel busy for so many permille of the time.
+ * every minute; turns deliver so many percent of what serving everybody does, of
+ * that a quarter in their first 300 ms, and keep the channel busy for so many
+ * permille of the time.
  */
 static void ten_minutes(const struct policy_config *config, unsigned crowd_s, unsigned percent, int busy)
 {
@@ -610,7 +611,7 @@ static void ten_minutes(const struct policy_config *config, unsigned crowd_s, un
 		crowd += demand ? now - before : 0;
 		sum += p.scheduling ? now - before : 0;
 		if (p.scheduling)
-			bytes = bytes * percent / 100;
+			bytes = bytes * percent / (now - since <= 300 ? 400 : 100);
 		else
 			since = now;
 		if (now - since > turns.longest)
@@ -641,7 +642,7 @@ static void trials(void)
 	CHECK(strstr(why, "turns delivered "));
 	/* what is plain needs no trial to the end */
 	ten_minutes(&config, 60, 40, 900);
-	CHECK(turns.share <= 2 && turns.longest >= 1000 && turns.longest <= 2200);
+	CHECK(turns.share <= 2 && turns.longest >= 500 && turns.longest <= 1000);
 	ten_minutes(&config, 60, 95, 100);
 	CHECK(turns.share <= 1 && turns.longest <= 1000 && p.engagements <= 5);
 	/* a crowd that is soon over has no trials */
@@ -701,6 +702,42 @@ static void options_change(void)
 	CHECK(p.scheduling && p.demanding == 5 && p.active == 3 && p.engagements == engagements);
 }
 
+/* Where nothing is queued for those that have places more enter: most on a fast channel with few uploads. */
+static void spare_places(void)
+{
+	static const struct {
+		uint32_t queued, down, up;	/* bytes, kbit/s, kbit/s */
+		unsigned places;
+	} cases[] = {
+		{ 9000, 3000, 0, 1 }, { 1500, 3000, 0, 4 }, { 1500, 3000, 1100, 4 }, { 1500, 3000, 1300, 2 },
+		{ 1500, 1900, 0, 2 }, { 1500, 2100, 0, 4 }, { 0, 3000, 6000, 2 },
+	};
+	struct policy_config config;
+
+	policy_defaults(&config, POLICY_BACKLOG, false);
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		unsigned most = 0;
+
+		policy_init(&p, &config);
+		for (unsigned id = 0; id < 10; id++)
+			policy_add(&p, 0);
+		for (uint64_t now = 1000; now < 120000; now = p.wake_at) {
+			uint64_t dt = now - p.now;
+
+			for (unsigned id = 0; id < 10; id++) {
+				bool active = p.client[id].level == POLICY_ACTIVE;
+
+				policy_sample(&p, id, active ? cases[i].queued : 9000, cases[i].down * dt / 8);
+				policy_received(&p, id, cases[i].up * dt / 8);
+			}
+			policy_tick(&p, now, 900);
+			if (now > 60000 && p.active > most)	/* averages begin at zero */
+				most = p.active;
+		}
+		CHECK(most == cases[i].places);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	unsigned long first = argc > 1 ? strtoul(argv[1], NULL, 10) : 1;
@@ -721,6 +758,7 @@ int main(int argc, char **argv)
 		light_demand();
 		window_opens();
 		weights();
+		spare_places();
 		trials();
 	}
 	printf("policy: %lu seeds passed\n", last - first + 1);
