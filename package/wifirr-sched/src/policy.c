@@ -43,7 +43,7 @@
  * channel empties queues sooner, and at most so many percent of that goes up.
  */
 #define SPARE_PLACES 3
-#define SPARE_DOWN_BPS 20000000
+#define SPARE_DOWN_BPS 23000000
 #define SPARE_UPLOAD_PERCENT 40
 
 /* A trial of turns or of serving everybody: its length, of which the end is measured. */
