@@ -13,7 +13,7 @@ import random
 import statistics
 import subprocess
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from lab.measure import commit, progress
@@ -159,10 +159,10 @@ def interval(values: list[float]) -> tuple[float, float, float]:
     return statistics.median(values), medians[50], medians[1949]
 
 
-def pairs(rows: list[Row], base: Callable[[Row], bool], other: Callable[[Row], bool], key: str) -> list[float]:
+def pairs(base: Iterable[Row], other: Iterable[Row], key: str) -> list[float]:
     """base / other of a figure, seed by seed: above 1 is a gain where less is better."""
-    first = {row["seed"]: row[key] for row in rows if base(row)}
-    return [first[row["seed"]] / row[key] for row in rows if other(row) and row["seed"] in first and row[key] > 0]
+    first = {row["seed"]: row[key] for row in base}
+    return [first[row["seed"]] / row[key] for row in other if row["seed"] in first and row[key] > 0]
 
 
 def parser(description: str) -> argparse.ArgumentParser:

@@ -172,7 +172,7 @@ def gain(rows: list[Row], c: Cell, form: str) -> list[float]:
     base, other = of(rows, without_rts(c), "none"), of(rows, c, form)
     stuck = {r["seed"] for r in base if r["unfinished"]} & {r["seed"] for r in other if r["unfinished"]}
     base = [r for r in base if r["seed"] not in stuck]
-    return pairs(rows, lambda r: r in base, lambda r: r in other, "worst_s")
+    return pairs(base, other, "worst_s")
 
 
 def without_rts(c: Cell) -> Cell:
@@ -225,7 +225,7 @@ def sweep(rows: list[Row]) -> list[list[str]]:
         full = {**CENTRE, **SWEEP_CELL, "file_mb": NAMED_MB, **c}
         some = [r for r in rows if all(r[key] == full[key] for key in CENTRE if key != "seed")]
         if some:
-            gains = pairs([*base, *some], lambda r: r in base, lambda r: r in some, "worst_s")
+            gains = pairs(base, some, "worst_s")
             lines.append([str(full["active"] or "default"), str(full["slot_ms"] or "default"), spread([r["worst_s"] for r in some], ".1f"),
                           spread(gains, ".2f"), str(len(some))])
     return lines
@@ -258,13 +258,13 @@ def losses(rows: list[Row]) -> list[list[str]]:
                 continue
             if interval(gains)[0] < NEVER_BELOW:
                 lines.append([name(c), form, f"slower than none: {spread(gains, '.2f')}"])
-            kept = pairs(rows, lambda r: r in own, lambda r: r in base, "upload_delivered_kbit")
+            kept = pairs(own, base, "upload_delivered_kbit")
             if kept and interval(kept)[0] < UPLOAD_KEPT:
                 lines.append([name(c), form, f"upload delivered: {spread(kept, '.2f')} of none's"])
             if form == "wifirr-htb" and of(rows, c, "wifirr"):
                 continue  # the fallback
             for rival in ("ap", "middlebox", "wifox"):
-                behind = pairs(rows, lambda r: r in own, lambda r: r in of(rows, c, rival), "worst_s")
+                behind = pairs(own, of(rows, c, rival), "worst_s")
                 if behind and interval(behind)[1] > 1:
                     lines.append([name(c), form, f"behind {rival}: takes {spread(behind, '.2f')} of its time"])
     return lines
@@ -279,7 +279,7 @@ def paper(rows: list[Row]) -> list[list[str]]:
         return next((f for f in found if f), [])
 
     def ratio(base: list[Row], other: list[Row]) -> list[float]:
-        return pairs([*base, *other], lambda r: r in base, lambda r: r in other, "worst_s")
+        return pairs(base, other, "worst_s")
 
     browse = some("none", traffic="browse")
     lines = [

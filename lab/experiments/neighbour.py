@@ -47,7 +47,7 @@ def report(rows: list[Row]) -> str:
                 some = of(rows, phy, traffic, share, form)
                 if not some:
                     continue
-                gains = pairs(rows, lambda r: r in base, lambda r: r in some, "worst_s") if form != "none" else []
+                gains = pairs(base, some, "worst_s") if form != "none" else []
                 lines.append([
                     f"{phy}, {traffic} {rate} kbit/s", f"{share:.0%}", form, results.number(median(some, "worst_s")),
                     "{:.2f} ({:.2f}-{:.2f})".format(*interval(gains)) if gains else "-",
@@ -63,7 +63,7 @@ def paper(rows: list[Row]) -> list[list[str]]:
         base = of(rows, "11n", "browse", share, "none")
         for traffic, label, goal in (("browse", "HTTP", 1.3 if share else 2.4), ("spdy", "SPDY (over HTTP without)", 1.9 if share else 2.7)):
             some = of(rows, "11n", traffic, share, "wifirr")
-            gains = pairs(rows, lambda r: r in base, lambda r: r in some, "worst_s")
+            gains = pairs(base, some, "worst_s")
             if not gains:
                 lines.append([f"{where}, {label}: WiFiRR", f"{goal}x", "-", "not run yet"])
                 continue
