@@ -39,12 +39,15 @@
 
 /*
  * Clients that may enter beyond the K where nothing is queued: as many again;
- * three times as many where more goes down than 802.11g can carry, as a faster
+ * eight times as many where more goes down than 802.11g can carry, as a faster
  * channel empties queues sooner, and at most so many percent of that goes up.
  */
-#define SPARE_PLACES 3
+#define SPARE_PLACES 8
 #define SPARE_DOWN_BPS 23000000
 #define SPARE_UPLOAD_PERCENT 40
+
+/* Of a step of the stagger, when the turns of those end, one after the other. */
+#define SPARE_PARTS 6
 
 /* A trial of turns or of serving everybody: its length, of which the end is measured. */
 #define TRIAL_MS 3000
@@ -515,7 +518,7 @@ static void enter(struct policy *p, unsigned place, uint16_t id)
 	int64_t slot = p->config.slot_ms;
 	int64_t k = p->config.active;
 	/* turns of the places beyond K end between the others' */
-	int64_t phase = place < k ? (place + 1) * slot / k : (2 * (place - k) + 1) * slot / (2 * k * SPARE_PLACES);
+	int64_t phase = place < k ? (place + 1) * slot / k : (place - k + 1) * slot / (k * SPARE_PARTS) % slot;
 	int64_t since = (int64_t)((p->now - p->rotation_start) % (uint64_t)slot);
 	int64_t turn = phase - since;	/* -slot < turn <= slot */
 

@@ -48,7 +48,7 @@ static void check_always(uint64_t now, const enum policy_level *before, unsigned
 
 	CHECK(p.wake_at > now);
 	CHECK(p.wake_at <= now + p.config.idle_tick_ms || p.wake_at <= now + p.config.tick_ms);
-	CHECK(count_level(POLICY_ACTIVE) <= 4 * p.config.active ||
+	CHECK(count_level(POLICY_ACTIVE) <= 9 * p.config.active ||
 	      p.active <= active_before);
 	CHECK(count_level(POLICY_ACTIVE) == p.active);
 	for (unsigned i = 0; i < POLICY_CLIENTS_MAX; i++) {
@@ -709,8 +709,8 @@ static void spare_places(void)
 		uint32_t queued, down, up;	/* bytes, kbit/s, kbit/s */
 		unsigned places;
 	} cases[] = {
-		{ 9000, 3000, 0, 1 }, { 1500, 3000, 0, 4 }, { 1500, 3000, 1100, 4 }, { 1500, 3000, 1300, 2 },
-		{ 1500, 2200, 0, 2 }, { 1500, 2400, 0, 4 }, { 0, 3000, 6000, 2 },
+		{ 9000, 3000, 0, 1 }, { 1500, 3000, 0, 9 }, { 1500, 3000, 1100, 9 }, { 1500, 3000, 1300, 2 },
+		{ 1500, 1900, 0, 2 }, { 1500, 2000, 0, 9 }, { 0, 3000, 6000, 2 },
 	};
 	struct policy_config config;
 
@@ -719,12 +719,12 @@ static void spare_places(void)
 		unsigned most = 0;
 
 		policy_init(&p, &config);
-		for (unsigned id = 0; id < 10; id++)
+		for (unsigned id = 0; id < 12; id++)
 			policy_add(&p, 0);
 		for (uint64_t now = 1000; now < 120000; now = p.wake_at) {
 			uint64_t dt = now - p.now;
 
-			for (unsigned id = 0; id < 10; id++) {
+			for (unsigned id = 0; id < 12; id++) {
 				bool active = p.client[id].level == POLICY_ACTIVE;
 
 				policy_sample(&p, id, active ? cases[i].queued : 9000, cases[i].down * dt / 8);
