@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+
+	"bquic/internal/tunnel"
+)
+
+const directTimeout = 10 * time.Second
+
+func (r *Relay) accept(ctx context.Context, l *net.TCPListener, c *capture, wg *sync.WaitGroup) {
+	for {
+		client, err := l.AcceptTCP()
+		if ctx.Err() != nil {
+			if err == nil {
+				tunnel.Reset(client)
+			}
+			return
+		}
+		if err != nil { // out of file descriptors or memory
+			r.logger.Error("cannot accept", "error", err)
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		// Beyond the limit came what the kernel had queued: that is connected
+		// directly, within reason.
+		if r.held.Add(1) > int64(r.now.Load().Limit)*5/4 {
+			r.held.Add(-1)
+			tunnel.Reset(client)
+			continue
+		}
+		wg.Go(func() {
+			defer r.held.Add(-1)
+			stop := context.AfterFunc(ctx, func() { tunnel.Reset(client) })
+			defer stop()
+			_ = client.SetKeepAliveConfig(tunnel.KeepAlive())
+			tunnel.ResetAtEnd(client)
+			target, err := c.target(client)
+			if err != nil {
+				r.logger.Debug("connection refused", "client", client.RemoteAddr(), "error", err)
+				tunnel.Reset(client)
+				return
+			}
+			r.serve(ctx, client, target)
+		})
+	}
+}
+
+// serve carries the client's connection, or makes it directly.
+func (r *Relay) serve(ctx context.Context, client *net.TCPConn, target netip.AddrPort) {
+	from := r.clients.enter(unmap(client.RemoteAddr().(*net.TCPAddr).AddrPort()).Addr(), &r.carried.bytes, &r.direct.bytes)
+	defer r.clients.leave(from)
+	var first []byte
+	if s := r.pick(); s != nil && r.held.Load() <= int64(r.now.Load().Limit) {
+		var done bool
+		if first, done = r.carry(ctx, s, client, target, &from.carried); done {
+			return
+		}
+	}
+	r.connect(ctx, client, first, target, &from.direct)
+}
+
+// carry returns what it has read from the client unless the connection is
+// done with: carried to its end, refused for good, or abandoned by the client.
+func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, target netip.AddrPort, count *tunnel.Bytes) (first []byte, done bool) {
+	s.streams.Add(1)
+	defer s.release()
+	before := s.conn.ConnectionStats().PacketsReceived
+	str, err := s.request(ctx, target.String())
+	if err != nil {
+		return nil, false
+	}
+	early := listen(client, str)
+	err = answer(str)
+	first, sent, gone := early.stop()
+	if gone != nil {
+		tunnel.Cancel(str, http3.ErrCodeRequestCanceled)
+		tunnel.Reset(client)
+		return nil, true
+	}
+	if err == nil {
+		r.carried.now.Add(1)
+		defer r.carried.now.Add(-1)
+		r.carried.total.Add(1)
+		count.ToStream.Add(uint64(sent))
+		rest := slices.Clone(first[sent:]) // mostly nothing, while first would stay as long as the tunnel
+		first, early = nil, nil
+		err = tunnel.Splice(client, rest, str, count)
+		r.logger.Debug("connection ended", "target", target, "error", err)
+		return nil, true
+	}
+
+	var refusal *tunnel.Refusal
+	switch {
+	case ctx.Err() != nil:
+		tunnel.Reset(client)
+		return nil, true
+	case errors.As(err, &refusal):
+		switch refusal.Type {
+		case tunnel.TargetProhibited, tunnel.ConnectionRefused, tunnel.ConnectionTimeout:
+			// As if the target itself had answered: a way around the gateway's
+			// policy would make the policy pointless.
+			r.refused.Add(1)
+			r.logger.Info("target refused", "target", target, "reason", refusal.Detail)
+			tunnel.Reset(client)
+			return nil, true
+		case tunnel.RequestDenied:
+			s.lose("the gateway refuses: " + refusal.Detail)
+			r.kick()
+		}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		// A slow target, or a gateway that does not answer at all?
+		if s.conn.ConnectionStats().PacketsReceived == before {
+			s.silent.Store(true)
+			r.kick()
+		} else if s.probing.CompareAndSwap(false, true) {
+			go func() {
+				if err := s.probe(ctx); err != nil {
+					s.lose(why(err))
+				}
+				s.probing.Store(false)
+			}()
+		}
+	}
+	return first, false
+}
+
+// connect makes the connection directly.
+func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, target netip.AddrPort, count *tunnel.Bytes) {
+	r.direct.now.Add(1)
+	defer r.direct.now.Add(-1)
+	r.direct.total.Add(1)
+	d := net.Dialer{Timeout: directTimeout, KeepAliveConfig: tunnel.KeepAlive()}
+	conn, err := d.DialContext(ctx, "tcp", target.String())
+	if err != nil {
+		r.logger.Debug("direct connection failed", "target", target, "error", err)
+		tunnel.Reset(client)
+		return
+	}
+	origin := tcpStream{conn.(*net.TCPConn)}
+	defer origin.TCPConn.Close()
+	err = tunnel.Splice(client, first, origin, count)
+	r.logger.Debug("direct connection ended", "target", target, "error", err)
+}
+
+// tcpStream lets Splice join two TCP connections.
+type tcpStream struct{ *net.TCPConn }
+
+func (t tcpStream) Close() error                     { return t.CloseWrite() }
+func (t tcpStream) CancelRead(quic.StreamErrorCode)  { tunnel.Reset(t.TCPConn) }
+func (t tcpStream) CancelWrite(quic.StreamErrorCode) { tunnel.Reset(t.TCPConn) }
+
+// maxEarly is how much is read from a client before the gateway answers; what
+// is more waits in the kernel.
+const maxEarly = 4 << 10
+
+// early reads from a client that waits for its tunnel: to send a TLS
+// ClientHello right behind the CONNECT, which saves a round trip, and to
+// notice that the client has gone.
+//
+// Only a ClientHello goes ahead. Should the gateway's answer be lost, it is
+// sent again on the direct connection, and a server that has got it twice has
+// done nothing yet. What else a client sends, such as an HTTP POST, must not
+// arrive twice, and waits.
+type early struct {
+	client *net.TCPConn
+	done   chan struct{}
+	data   []byte
+	sent   int
+	err    error
+}
+
+func listen(client *net.TCPConn, str io.Writer) *early {
+	e := &early{client: client, done: make(chan struct{}), data: make([]byte, 0, maxEarly)}
+	go func() {
+		defer close(e.done)
+		for len(e.data) < maxEarly {
+			n, err := client.Read(e.data[len(e.data):maxEarly])
+			e.data = e.data[:len(e.data)+n]
+			if ahead := clientHello(e.data); ahead > e.sent {
+				m, err := str.Write(e.data[e.sent:ahead])
+				e.sent += m
+				if err != nil { // the answer will tell
+					return
+				}
+			}
+			if err != nil {
+				if err != io.EOF && !errors.Is(err, os.ErrDeadlineExceeded) {
+					e.err = err
+				}
+				return
+			}
+		}
+	}()
+	return e
+}
+
+// stop returns what was read, how much of it was sent, and an error if the
+// client has reset the connection.
+func (e *early) stop() (data []byte, sent int, gone error) {
+	_ = e.client.SetReadDeadline(time.Unix(1, 0))
+	<-e.done
+	_ = e.client.SetReadDeadline(time.Time{})
+	return e.data, e.sent, e.err
+}
+
+// clientHello returns how many bytes of b belong to a first TLS record of type
+// handshake (RFC 8446, section 5.1). TLS 1.3 early data is a later record.
+func clientHello(b []byte) int {
+	if len(b) < 5 || b[0] != 22 || b[1] != 3 {
+		return 0
+	}
+	return min(len(b), 5+int(b[3])<<8+int(b[4]))
+}
