@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"bquic/internal/cert"
+	"bquic/internal/divert"
 	"bquic/internal/profile"
 	"bquic/internal/relay"
 	"bquic/internal/uci"
@@ -369,15 +370,16 @@ func (d *decoder) relay(s *uci.Section) {
 			Mode:         get[string](d, s, "mode"),
 			Port:         get[int](d, s, "port"),
 			Interfaces:   list[string](d, s, "interface"),
+			Uplinks:      list[string](d, s, "uplink"),
 			Exclude:      list[netip.Prefix](d, s, "exclude"),
-			ExcludePorts: list[relay.PortRange](d, s, "exclude_port"),
+			ExcludePorts: list[divert.Ports](d, s, "exclude_port"),
 		},
 		Profile:      p,
 		Metrics:      get[string](d, s, "metrics"),
 		StatusSocket: get[string](d, s, "status_socket"),
 		LogLevel:     parseLevel(get[string](d, s, "log_level")),
 	}
-	for _, p := range values[relay.PortRange](d, s, "udp_port") {
+	for _, p := range values[divert.Ports](d, s, "udp_port") {
 		if p.value.First <= 443 && 443 <= p.value.Last {
 			d.fail(s, p.line, "udp_port", "%s has 443: QUIC of phones is left alone", p.value)
 		}

@@ -85,6 +85,7 @@ var Schema = []Section{
 			{Name: "mode", Type: wordType("redirect", "tproxy"), Default: []string{"redirect"}, Doc: "How TCP is taken: NAT, or TPROXY (needs kmod-nft-tproxy and kmod-nft-socket)."},
 			{Name: "port", Type: numberType("1 to 65535", 1, 65535), Default: []string{"12443"}, Doc: "TCP port on which taken connections arrive."},
 			{Name: "interface", Type: typeDevice, List: true, Default: []string{"br-lan"}, Doc: "Devices whose clients' TCP is taken."},
+			{Name: "uplink", Type: typeDevice, List: true, Doc: "Devices that taken TCP would have left by without a relay.", Note: "those of the default routes and of the routes to the gateways"},
 			{Name: "exclude", Type: typePrefix, List: true, Doc: "Targets that are never relayed.", Note: "none"},
 			{Name: "exclude_port", Type: typePorts, List: true, Doc: "TCP ports that are never relayed.", Note: "none"},
 			{Name: "udp_port", Type: typePorts, List: true, Doc: "Ports whose UDP is carried, too (needs kmod-nft-tproxy and kmod-nft-socket).", Note: "none"},

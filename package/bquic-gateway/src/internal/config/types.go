@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"bquic/internal/cert"
+	"bquic/internal/divert"
 	"bquic/internal/profile"
 	"bquic/internal/relay"
 )
@@ -41,7 +42,7 @@ var (
 	typeDevice  = newType("device", relay.ParseInterface)
 	typePin     = newType("sha256/...", cert.ParsePin)
 	typeProfile = newType("profile", func(s string) (string, error) { return s, nil }) // looked up later
-	typePorts   = newType("port or range", relay.ParsePortRange)
+	typePorts   = newType("port or range", divert.ParsePorts)
 	typeLevel   = wordType("debug", "info", "warn", "error")
 )
 

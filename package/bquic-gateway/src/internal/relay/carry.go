@@ -21,7 +21,7 @@ import (
 
 const directTimeout = 10 * time.Second
 
-func (r *Relay) accept(ctx context.Context, l *net.TCPListener, c *capture, wg *sync.WaitGroup) {
+func (r *Relay) accept(ctx context.Context, l *net.TCPListener, wg *sync.WaitGroup) {
 	for {
 		client, err := l.AcceptTCP()
 		if ctx.Err() != nil {
@@ -35,20 +35,14 @@ func (r *Relay) accept(ctx context.Context, l *net.TCPListener, c *capture, wg *
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		// Beyond the limit came what the kernel had queued: that is connected
-		// directly, within reason.
-		if r.held.Add(1) > int64(r.now.Load().Limit)*5/4 {
-			r.held.Add(-1)
-			tunnel.Reset(client)
-			continue
-		}
+		r.held.Add(1)
 		wg.Go(func() {
 			defer r.held.Add(-1)
 			stop := context.AfterFunc(ctx, func() { tunnel.Reset(client) })
 			defer stop()
 			_ = client.SetKeepAliveConfig(tunnel.KeepAlive())
 			tunnel.ResetAtEnd(client)
-			target, err := c.target(client)
+			target, err := r.now.Load().targetOf(client)
 			if err != nil {
 				r.logger.Debug("connection refused", "client", client.RemoteAddr(), "error", err)
 				tunnel.Reset(client)
@@ -61,16 +55,18 @@ func (r *Relay) accept(ctx context.Context, l *net.TCPListener, c *capture, wg *
 
 // serve carries the client's connection, or makes it directly.
 func (r *Relay) serve(ctx context.Context, client *net.TCPConn, target netip.AddrPort) {
-	from := r.clients.enter(unmap(client.RemoteAddr().(*net.TCPAddr).AddrPort()).Addr(), &r.carried.bytes, &r.direct.bytes)
+	addr := unmap(client.RemoteAddr().(*net.TCPAddr).AddrPort())
+	forward := r.expected.come(pair{addr, target})
+	from := r.clients.enter(addr.Addr(), &r.carried.bytes, &r.direct.bytes)
 	defer r.clients.leave(from)
 	var first []byte
-	if s := r.pick(); s != nil && r.held.Load() <= int64(r.now.Load().Limit) {
+	if s := r.pick(); s != nil {
 		var done bool
 		if first, done = r.carry(ctx, s, client, target, &from.carried); done {
 			return
 		}
 	}
-	r.connect(ctx, client, first, target, &from.direct)
+	r.connect(ctx, client, first, target, forward, &from.direct)
 }
 
 // carry returns what it has read from the client unless the connection is
@@ -83,7 +79,7 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, targ
 	if err != nil {
 		return nil, false
 	}
-	early := listen(client, str)
+	early := readEarly(client, str)
 	err = answer(str)
 	first, sent, gone := early.stop()
 	if gone != nil {
@@ -109,15 +105,11 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, targ
 		tunnel.Reset(client)
 		return nil, true
 	case errors.As(err, &refusal):
-		switch refusal.Type {
-		case tunnel.TargetProhibited, tunnel.ConnectionRefused, tunnel.ConnectionTimeout:
-			// As if the target itself had answered: a way around the gateway's
-			// policy would make the policy pointless.
-			r.refused.Add(1)
-			r.logger.Info("target refused", "target", target, "reason", refusal.Detail)
-			tunnel.Reset(client)
-			return nil, true
-		case tunnel.RequestDenied:
+		// The node would have forwarded it: the gateway's policy keeps nobody from
+		// what can be reached without a gateway.
+		r.refused.Add(1)
+		r.logger.Debug("target refused", "target", target, "reason", refusal.Detail)
+		if refusal.Type == tunnel.RequestDenied {
 			s.lose("the gateway refuses: " + refusal.Detail)
 			r.kick()
 		}
@@ -138,12 +130,13 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, targ
 	return first, false
 }
 
-// connect makes the connection directly.
-func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, target netip.AddrPort, count *tunnel.Bytes) {
+// connect makes the connection directly, by the way that the kernel would have
+// forwarded it.
+func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, target netip.AddrPort, forward expectation, count *tunnel.Bytes) {
 	r.direct.now.Add(1)
 	defer r.direct.now.Add(-1)
 	r.direct.total.Add(1)
-	d := net.Dialer{Timeout: directTimeout, KeepAliveConfig: tunnel.KeepAlive()}
+	d := net.Dialer{Timeout: directTimeout, KeepAliveConfig: tunnel.KeepAlive(), Control: forward.control}
 	conn, err := d.DialContext(ctx, "tcp", target.String())
 	if err != nil {
 		r.logger.Debug("direct connection failed", "target", target, "error", err)
@@ -183,7 +176,7 @@ type early struct {
 	err    error
 }
 
-func listen(client *net.TCPConn, str io.Writer) *early {
+func readEarly(client *net.TCPConn, str io.Writer) *early {
 	e := &early{client: client, done: make(chan struct{}), data: make([]byte, 0, maxEarly)}
 	go func() {
 		defer close(e.done)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"bquic/internal/divert"
 	"bquic/internal/relay"
 )
 
@@ -73,7 +74,7 @@ func TestReload(t *testing.T) {
 		m.becomes("carried", "["+origin6+"]:80")
 		carried.says("with its target excluded")
 
-		c.Exclude, c.ExcludePorts = nil, []relay.PortRange{{First: 82, Last: 90}}
+		c.Exclude, c.ExcludePorts = nil, []divert.Ports{{First: 82, Last: 90}}
 		node.apply(c)
 		m.becomes("forwarded", origin4+":82")
 		m.becomes("carried", origin4+":80")
@@ -110,7 +111,7 @@ func TestSeveralGateways(t *testing.T) {
 	m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
 	first := m.startGatewayAt(443)
 	m.startGatewayAt(444)
-	c := m.config(relay.Redirect)
+	c := m.config(divert.Redirect)
 	c.Gateways = []string{gateway4 + ":443", gateway4 + ":444"}
 	c.Pins = []string{"sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", m.pin}
 	node := m.startRelay(c)
@@ -143,7 +144,7 @@ func TestRoam(t *testing.T) {
 	m.greet(":80")
 	m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
 	m.startGateway()
-	node := m.startRelay(m.config(relay.Redirect))
+	node := m.startRelay(m.config(divert.Redirect))
 	carried := m.echo(origin4 + ":81")
 	carried.says("before")
 	m.ip("node", "addr del "+node4+"/24 dev mesh", "addr add 10.78.0.3/24 dev mesh", "route replace default via "+gateway4)
@@ -165,7 +166,7 @@ func TestIdle(t *testing.T) {
 	m := newMesh(t)
 	m.greet(":80")
 	m.startGateway()
-	node := m.startRelay(m.config(relay.Redirect))
+	node := m.startRelay(m.config(divert.Redirect))
 	time.Sleep(3 * time.Second) // the handshake's last packets, path MTU discovery
 	before := node.figures().Relay.Connections[0].Burst
 	time.Sleep(32 * time.Second)
@@ -187,7 +188,7 @@ func TestClients(t *testing.T) {
 	m := newMesh(t)
 	m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
 	m.startGateway()
-	node := m.startRelay(m.config(relay.Redirect))
+	node := m.startRelay(m.config(divert.Redirect))
 	for _, target := range []string{origin4 + ":81", "[" + origin6 + "]:81"} {
 		c := m.echo(target)
 		c.says("0123456789")

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"bquic/internal/divert"
 	"bquic/internal/relay"
 )
 
@@ -23,7 +24,7 @@ func TestClockJump(t *testing.T) {
 	m.greet(":80")
 	m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
 	gateway := m.startGateway()
-	m.startRelay(m.config(relay.Redirect))
+	m.startRelay(m.config(divert.Redirect))
 	carried := m.echo(origin4 + ":81")
 	carried.says("before")
 	for _, years := range []int{1, -2, 30} {

@@ -20,13 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bquic/internal/cert"
+	"bquic/internal/divert"
 	"bquic/internal/trace"
-)
-
-// How connections are taken.
-const (
-	Redirect = "redirect" // NAT: needs no routing, the default
-	TProxy   = "tproxy"   // no NAT: needs kmod-nft-tproxy and kmod-nft-socket
 )
 
 // A Config describes a relay. The zero value of a field without a stated
@@ -45,39 +40,18 @@ type Config struct {
 	Mode        string
 	Port        int      // TCP port to listen on; default: DefaultPort
 	Interfaces  []string // whose clients' connections are taken
-	Exclude     []netip.Prefix
+	// Uplinks are the devices that what is taken would leave by. Default: those of the
+	// default routes, and those that lead to the gateways.
+	Uplinks []string
+	Exclude []netip.Prefix
 	// ExcludePorts are TCP ports that are not taken.
-	ExcludePorts []PortRange
-	// UDPPorts are those whose UDP is taken, too (TPROXY).
-	UDPPorts []PortRange
+	ExcludePorts []divert.Ports
+	// UDPPorts are those whose UDP is taken, too.
+	UDPPorts []divert.Ports
 	// Limit is the number of connections held at a time; beyond it, the kernel
 	// forwards them as if there were no relay. Default: one per 64 KiB of the
 	// machine's memory, at most 2000.
 	Limit int
-}
-
-// A PortRange has both its ends.
-type PortRange struct{ First, Last uint16 }
-
-func (p PortRange) String() string {
-	if p.First == p.Last {
-		return strconv.Itoa(int(p.First))
-	}
-	return fmt.Sprintf("%d-%d", p.First, p.Last)
-}
-
-// ParsePortRange reads a port, or two and a hyphen.
-func ParsePortRange(s string) (p PortRange, err error) {
-	first, last, several := strings.Cut(s, "-")
-	if !several {
-		last = first
-	}
-	a, aerr := strconv.ParseUint(first, 10, 16)
-	b, berr := strconv.ParseUint(last, 10, 16)
-	if aerr != nil || berr != nil || a == 0 || b < a {
-		return p, fmt.Errorf("%q is neither a port from 1 to 65535 nor a range like 6000-6063", s)
-	}
-	return PortRange{uint16(a), uint16(b)}, nil
 }
 
 // DefaultPort is the TCP port that a relay listens on.
@@ -137,10 +111,10 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("connections: %d is not in 1 to %d", c.Connections, maxConnections)
 	}
 	if c.Mode == "" {
-		c.Mode = Redirect
+		c.Mode = divert.Redirect
 	}
-	if c.Mode != Redirect && c.Mode != TProxy {
-		return c, fmt.Errorf("mode: %q is neither %s nor %s", c.Mode, Redirect, TProxy)
+	if c.Mode != divert.Redirect && c.Mode != divert.TProxy {
+		return c, fmt.Errorf("mode: %q is neither %s nor %s", c.Mode, divert.Redirect, divert.TProxy)
 	}
 	if c.Port == 0 {
 		c.Port = DefaultPort
@@ -154,6 +128,11 @@ func (c Config) withDefaults() (Config, error) {
 	for _, name := range c.Interfaces {
 		if _, err := ParseInterface(name); err != nil {
 			return c, fmt.Errorf("interface: %w", err)
+		}
+	}
+	for _, name := range c.Uplinks {
+		if _, err := ParseInterface(name); err != nil {
+			return c, fmt.Errorf("uplink: %w", err)
 		}
 	}
 	for _, p := range c.Exclude {

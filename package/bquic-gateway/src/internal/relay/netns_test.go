@@ -509,6 +509,16 @@ func (p *process) await(what string, ok func(figures) bool) figures {
 	}
 }
 
+// eventually waits until something is true.
+func (m *mesh) eventually(what string, is func() bool) {
+	m.t.Helper()
+	for deadline := time.Now().Add(patience); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			m.t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
 // tables returns the names of the nftables tables in the node.
 func (m *mesh) tables() []string {
 	m.t.Helper()

@@ -5,12 +5,18 @@ package relay
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"bquic/internal/divert"
 )
+
+// lookInterval is how often the routes are read for the devices that lead to the world.
+const lookInterval = time.Second
 
 // A Relay carries connections. Create it with New.
 type Relay struct {
@@ -23,12 +29,13 @@ type Relay struct {
 	turn     atomic.Uint32
 	reason   atomic.Pointer[string] // why the gateways are away
 
-	held    atomic.Int64 // accepted and not ended
-	carried counter
-	direct  counter
-	refused atomic.Uint64
-	clients clients
-	flows   flows
+	expected expected
+	held     atomic.Int64 // accepted and not ended
+	carried  counter
+	direct   counter
+	refused  atomic.Uint64
+	clients  clients
+	flows    flows
 
 	mu      sync.Mutex
 	known   map[string]*known // of the gateways, by host:port
@@ -90,64 +97,56 @@ func (r *Relay) Apply(cfg Config) error {
 // which depends on the gateway, tells Status.
 func (r *Relay) Ready() <-chan struct{} { return r.ready }
 
-// Run relays until ctx ends. It removes all that it added to nftables and to
-// the routing; what a killed one left, the next Run removes first.
+// Run relays until ctx ends. It removes all that it added to nftables and to the
+// routing; if the process is killed, the kernel does.
 func (r *Relay) Run(ctx context.Context) error {
 	// Connections live a little longer than ctx: none may come any more when
 	// they are reset.
 	conns, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	set := r.now.Load()
-	c := &capture{mode: set.Mode, port: set.Port, interfaces: set.Interfaces, exclude: set.Exclude, ports: set.ExcludePorts, udp: set.UDPPorts}
-	listeners, err := c.listen(ctx)
+	listeners, err := listen(ctx, set.Mode, set.Port)
 	if err != nil {
-		cancel()
-		return err
-	}
-	datagrams, err := listenUDP(ctx, set.Port)
-	if err != nil {
-		for _, l := range listeners {
-			l.Close()
-		}
 		cancel()
 		return err
 	}
 	for _, l := range listeners {
-		context.AfterFunc(conns, func() { l.Close() })
-	}
-	for _, l := range datagrams {
 		context.AfterFunc(conns, func() { l.Close() })
 	}
 	var wg sync.WaitGroup
+	d, err := divert.Open(set.Mode)
+	if err != nil {
+		cancel()
+		return err
+	}
 	defer func() {
 		cancel()
-		wg.Wait()
-		if err := removeTable(); err != nil {
-			r.logger.Error("cannot remove the nftables table", "error", err)
+		wg.Wait() // clients see the resets as the targets' while there is still NAT
+		if err := d.Close(); err != nil {
+			r.logger.Error("cannot remove all that was added to the kernel", "error", err)
 		}
-		removeRoutes()
 	}()
-
-	removeRoutes() // of a relay that was killed
-	if err := c.addRoutes(); err != nil {
+	r.flows.diverter = d
+	if err := d.Apply(r.rules(nil)); err != nil {
 		return err
 	}
-	table := new(guard)
-	if err := table.apply(c.script()); err != nil {
-		return err
-	}
-	for _, l := range datagrams {
-		wg.Go(func() { r.flows.read(conns, l, c.port, &wg) })
-	}
+	failed := make(chan error, 1)
+	wg.Go(func() {
+		if err := d.Run(conns, func(p *divert.Packet) divert.Verdict { return r.decide(conns, p, &wg) }); err != nil {
+			failed <- err
+		}
+	})
 	for _, l := range listeners {
-		wg.Go(func() { r.accept(conns, l, c, &wg) })
+		wg.Go(func() { r.accept(conns, l, &wg) })
 	}
 	for i := range r.sessions {
 		wg.Go(func() { r.maintain(conns, &r.sessions[i]) })
 	}
 	close(r.ready)
-	r.control(ctx, c, table)
-	c.take = false
-	return nft(c.script())
+	err = r.control(ctx, d, failed)
+	if aerr := d.Apply(r.rules(nil)); err == nil {
+		err = aerr
+	}
+	return err
 }
 
 // kick makes control look now.
@@ -158,18 +157,54 @@ func (r *Relay) kick() {
 	}
 }
 
-// control watches the sessions, and takes new connections only while one of
-// them is healthy and the limit is not reached: else the kernel forwards them.
-func (r *Relay) control(ctx context.Context, c *capture, table *guard) {
+// rules are those of the kernel with new connections leaving by uplinks taken; without
+// uplinks, none are.
+func (r *Relay) rules(uplinks []string) divert.Rules {
+	set := r.now.Load()
+	return divert.Rules{
+		Mode:    set.Mode,
+		Port:    set.Port,
+		Node:    divert.NodeAddresses(set.Interfaces),
+		Clients: set.Interfaces,
+		Uplinks: uplinks,
+		Exclude: slices.Concat(never, set.Exclude, r.addresses(set)),
+		TCP:     true,
+		NotTCP:  set.ExcludePorts,
+		UDP:     set.UDPPorts,
+	}
+}
+
+// uplinks are the devices that what is taken would leave by.
+func (r *Relay) uplinks() []string {
+	set := r.now.Load()
+	if len(set.Uplinks) > 0 {
+		return set.Uplinks
+	}
+	var gateways []netip.Addr
+	for _, p := range r.addresses(set) {
+		gateways = append(gateways, p.Addr())
+	}
+	names, err := divert.Uplinks(gateways)
+	if err != nil {
+		r.logger.Error("cannot read the routes", "error", err)
+	}
+	return names
+}
+
+// control watches the sessions. While none of them is healthy, the kernel is told to
+// take nothing.
+func (r *Relay) control(ctx context.Context, d *divert.Diverter, failed <-chan error) error {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
-	applied := c.script()
 	failure := ""
-	looked := time.Now()
+	var uplinks []string
+	var looked time.Time
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
+		case err := <-failed:
+			return err
 		case <-tick.C:
 			now := time.Now()
 			for i := range r.sessions {
@@ -177,46 +212,29 @@ func (r *Relay) control(ctx context.Context, c *capture, table *guard) {
 					s.watch(now)
 				}
 			}
-			if now.Sub(looked) >= guardInterval {
-				looked = now
-				if applied != "" && !table.intact() {
-					r.logger.Warn("the nftables table was changed by others: it is made again")
-					applied = ""
-				}
-			}
 		case <-r.kicked:
 		}
 		used := r.pick()
-		up := used != nil
 		r.report(used)
-
-		set := r.now.Load()
-		limit := int64(set.Limit)
-		if c.take { // hysteresis of a tenth
-			c.take = up && r.held.Load() < limit
-		} else {
-			c.take = up && r.held.Load() < limit-limit/10
+		take := used != nil
+		if take && time.Since(looked) >= lookInterval {
+			looked = time.Now()
+			uplinks = r.uplinks()
 		}
-		c.interfaces, c.ports, c.udp = set.Interfaces, set.ExcludePorts, set.UDPPorts
-		c.exclude = append(slices.Clone(set.Exclude), r.addresses(set)...)
-		script := c.script()
-		if script == applied {
-			continue
+		rules := r.rules(nil)
+		if take {
+			rules = r.rules(uplinks)
 		}
-		err := c.addRoutes()
-		if err == nil {
-			err = table.apply(script)
-		}
-		if err != nil {
+		if err := d.Apply(rules); err != nil {
 			if err.Error() != failure {
 				failure = err.Error()
-				r.logger.Error("cannot change the nftables table", "error", err)
+				r.logger.Error("cannot change the kernel's rules", "error", err)
 			}
 			continue
 		}
-		applied, failure = script, ""
+		failure = ""
 		r.mu.Lock()
-		r.taking = c.take
+		r.taking = take && len(uplinks) > 0
 		r.mu.Unlock()
 	}
 }

@@ -99,7 +99,7 @@ func (r *Relay) Status() Status {
 	if r.up {
 		st.State = "up"
 	}
-	st.Since, st.Taking = r.since, r.taking
+	st.Since, st.Taking = r.since, r.taking && r.room()
 	r.mu.Unlock()
 	st.UDP = FlowStatus{r.flows.now(), r.flows.total.Load(), r.flows.lost.Load()}
 	st.Clients, st.Others = r.clients.status()

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"bquic/internal/relay"
+	"bquic/internal/divert"
 )
 
 // greetUDP answers each datagram from the origin with the address that it came from, and what it was.
@@ -87,7 +87,7 @@ func TestUDP(t *testing.T) {
 		m.greetUDP(54)
 		gateway := m.startGateway()
 		c := m.config(mode)
-		c.UDPPorts = []relay.PortRange{{First: 53, Last: 53}}
+		c.UDPPorts = []divert.Ports{{First: 53, Last: 53}}
 		node := m.startRelay(c)
 		for _, host := range []string{origin4, "[" + origin6 + "]"} {
 			one, two := m.udp(host+":53"), m.udp(host+":53")
@@ -116,7 +116,7 @@ func TestUDP(t *testing.T) {
 		if way := m.ask(m.udp(origin4+":53"), "excluded"); way != "forwarded" {
 			t.Errorf("an excluded target: %s", way)
 		}
-		c.Exclude, c.UDPPorts = nil, []relay.PortRange{{First: 53, Last: 54}}
+		c.Exclude, c.UDPPorts = nil, []divert.Ports{{First: 53, Last: 54}}
 		node.apply(c)
 		m.becomes("carried", origin4+":80")
 		if way := m.ask(m.udp(origin4+":54"), "added"); way != "carried" {

@@ -83,10 +83,10 @@ var (
 )
 
 // SpliceUDP carries datagrams between conn, which is connected, and str, until
-// one of them ends or none came for the time of idle. What comes from more goes to
-// str, too. A datagram that does not fit into a packet of the path is lost, as
+// one of them ends or none came for the time of idle. The first ones go to str before all
+// others. A datagram that does not fit into a packet of the path is lost, as
 // RFC 9298, section 5, has it.
-func SpliceUDP(ctx context.Context, conn *net.UDPConn, more <-chan []byte, str DatagramStream, count *Bytes, idle time.Duration) error {
+func SpliceUDP(ctx context.Context, conn *net.UDPConn, first [][]byte, str DatagramStream, count *Bytes, idle time.Duration) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	var moved atomic.Int64 // since the timer was last looked at
@@ -113,6 +113,9 @@ func SpliceUDP(ctx context.Context, conn *net.UDPConn, more <-chan []byte, str D
 		} else if errors.Is(err, net.ErrClosed) {
 			end(err)
 		}
+	}
+	for _, b := range first {
+		send(append([]byte{0}, b...))
 	}
 	go func() {
 		b := make([]byte, 1+packetBuffer)
@@ -145,8 +148,6 @@ func SpliceUDP(ctx context.Context, conn *net.UDPConn, more <-chan []byte, str D
 		case <-ctx.Done():
 			Cancel(str, http3.ErrCodeNoError)
 			return context.Cause(ctx)
-		case b := <-more:
-			send(append([]byte{0}, b...))
 		case <-timer.C:
 			if quiet++; moved.Swap(0) > 0 {
 				quiet = 0

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package divert
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Diverter is what the kernel was told, for as long as it is open.
+type Diverter struct {
+	table   *table
+	queue   *queue
+	raw     map[bool]int // sockets for SYNs that are sent again, by "is IPv4"
+	mode    string
+	routing *routing // nil until it is needed
+
+	mu      sync.Mutex
+	applied *Rules
+}
+
+// Open makes an empty table. mode is Redirect or TProxy. What a killed process has left
+// is removed first.
+func Open(mode string) (*Diverter, error) {
+	d := &Diverter{mode: mode, raw: make(map[bool]int)}
+	removeRoutes()
+	var err error
+	if d.queue, err = openQueue(); err != nil {
+		return nil, fmt.Errorf("NFQUEUE (kmod-nfnetlink-queue): %w", err)
+	}
+	mark := sentAgain
+	if mode == TProxy {
+		mark = toSocket
+	}
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+		fd, err := rawSocket(family, mark)
+		if err != nil {
+			if family == unix.AF_INET6 && errors.Is(err, unix.EAFNOSUPPORT) {
+				continue
+			}
+			d.Close()
+			return nil, fmt.Errorf("raw socket: %w", err)
+		}
+		d.raw[family == unix.AF_INET] = fd
+	}
+	if d.table, err = openTable(); err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// rawSocket opens a socket that sends packets with their headers, and receives nothing.
+func rawSocket(family, mark int) (int, error) {
+	fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW)
+	if err == nil {
+		if err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, mark); err != nil {
+			unix.Close(fd)
+		}
+	}
+	return fd, err
+}
+
+// Apply makes rules those of the kernel, if they are not yet. Its mode is that of Open.
+func (d *Diverter) Apply(r Rules) error {
+	r.Mode = d.mode
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.applied != nil && reflect.DeepEqual(&r, d.applied) {
+		return nil
+	}
+	if r.routes() && d.routing == nil {
+		routing, err := addRoutes()
+		if err != nil {
+			return err
+		}
+		d.routing = routing
+	}
+	d.applied = nil
+	if err := d.table.apply(&r); err != nil {
+		return err
+	}
+	d.applied = &r
+	return nil
+}
+
+// Run asks decide about each packet that begins a connection or a flow, until ctx ends.
+// decide must not block. It answers for TCP: Take delivers the connection to the relay's
+// listener, Pass has the kernel forward it. For UDP it may answer Hold, and say Take
+// or Pass by Decide later; Take drops the datagram, as its payload is with the caller.
+func (d *Diverter) Run(ctx context.Context, decide func(*Packet) Verdict) error {
+	stop := context.AfterFunc(ctx, func() { d.queue.conn.Close() })
+	defer stop()
+	for {
+		packets, err := d.queue.read()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("NFQUEUE: %w", err)
+		}
+		for _, p := range packets {
+			d.Decide(p, decide(p))
+		}
+	}
+}
+
+// A Verdict is what becomes of a packet.
+type Verdict int
+
+const (
+	Pass Verdict = iota // as if there were no relay
+	Take
+	Hold // not decided yet; UDP only
+)
+
+// Decide says what becomes of a packet, once. An error means that the packet is gone,
+// or that the kernel lets it pass.
+func (d *Diverter) Decide(p *Packet, v Verdict) {
+	switch {
+	case v == Hold:
+		return
+	case v == Pass, !p.UDP && d.sendAgain(p) != nil:
+		_ = d.queue.verdict(p, verdictAccept)
+	default:
+		_ = d.queue.verdict(p, verdictDrop)
+	}
+}
+
+// sendAgain sends a SYN to the listener.
+func (d *Diverter) sendAgain(p *Packet) error {
+	target := p.Target.Addr()
+	fd, ok := d.raw[target.Is4()]
+	if !ok {
+		return unix.EAFNOSUPPORT
+	}
+	var to unix.Sockaddr
+	if target.Is4() {
+		to = &unix.SockaddrInet4{Addr: target.As4()}
+	} else {
+		to = &unix.SockaddrInet6{Addr: target.As16()}
+	}
+	return unix.Sendto(fd, p.data, unix.MSG_DONTWAIT, to)
+}
+
+// Close removes all that was added to the kernel. Packets that wait for a verdict pass.
+func (d *Diverter) Close() error {
+	var errs []error
+	if d.table != nil {
+		errs = append(errs, d.table.close())
+	}
+	if d.queue != nil {
+		d.queue.conn.Close()
+	}
+	for _, fd := range d.raw {
+		unix.Close(fd)
+	}
+	if d.routing != nil {
+		d.routing.remove()
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package divert
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"slices"
+	"syscall"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+func ownSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+
+// Uplinks are the devices by which the node reaches the rest of the world: those that
+// the default routes of the main table leave by, and those that lead to gateways.
+func Uplinks(gateways []netip.Addr) ([]string, error) {
+	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	indexes := map[int]bool{}
+	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
+		msgs, err := conn.Execute(netlink.Message{
+			Header: netlink.Header{Type: unix.RTM_GETROUTE, Flags: netlink.Request | netlink.Dump},
+			Data:   append([]byte{family}, make([]byte, unix.SizeofRtMsg-1)...),
+		})
+		if err != nil {
+			continue // a kernel without IPv6
+		}
+		for _, m := range msgs {
+			if r := readRoute(m.Data); r.isDefault && r.table == unix.RT_TABLE_MAIN && r.kind == unix.RTN_UNICAST {
+				for _, index := range r.out {
+					indexes[index] = true
+				}
+			}
+		}
+	}
+	for _, gateway := range gateways {
+		request := make([]byte, unix.SizeofRtMsg)
+		request[0], request[1] = unix.AF_INET, byte(gateway.BitLen())
+		if gateway.Is6() {
+			request[0] = unix.AF_INET6
+		}
+		dst, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: unix.RTA_DST, Data: gateway.AsSlice()}})
+		if err != nil {
+			return nil, err
+		}
+		msgs, err := conn.Execute(netlink.Message{
+			Header: netlink.Header{Type: unix.RTM_GETROUTE, Flags: netlink.Request},
+			Data:   append(request, dst...),
+		})
+		if err != nil || len(msgs) == 0 {
+			continue // no route
+		}
+		if r := readRoute(msgs[0].Data); r.kind == unix.RTN_UNICAST {
+			for _, index := range r.out {
+				indexes[index] = true
+			}
+		}
+	}
+	var names []string
+	for index := range indexes {
+		if dev, err := net.InterfaceByIndex(index); err == nil && dev.Flags&net.FlagLoopback == 0 {
+			names = append(names, dev.Name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// A route is what matters of one (struct rtmsg of include/uapi/linux/rtnetlink.h).
+type route struct {
+	isDefault bool
+	table     uint32
+	kind      byte
+	out       []int
+}
+
+func readRoute(b []byte) (r route) {
+	if len(b) < unix.SizeofRtMsg {
+		return r
+	}
+	r.isDefault, r.table, r.kind = b[1] == 0, uint32(b[4]), b[7]
+	attrs, err := netlink.NewAttributeDecoder(b[unix.SizeofRtMsg:])
+	if err != nil {
+		return r
+	}
+	for attrs.Next() {
+		switch attrs.Type() {
+		case unix.RTA_TABLE:
+			if len(attrs.Bytes()) == 4 {
+				r.table = attrs.Uint32()
+			}
+		case unix.RTA_OIF:
+			if len(attrs.Bytes()) == 4 {
+				r.out = append(r.out, int(attrs.Uint32()))
+			}
+		case unix.RTA_MULTIPATH: // struct rtnexthop: length, flags, hops, index
+			for hops := attrs.Bytes(); len(hops) >= unix.SizeofRtNexthop; {
+				r.out = append(r.out, int(binary.NativeEndian.Uint32(hops[4:])))
+				length := (int(binary.NativeEndian.Uint16(hops)) + 3) &^ 3
+				if length < unix.SizeofRtNexthop || length > len(hops) {
+					break
+				}
+				hops = hops[length:]
+			}
+		}
+	}
+	return r
+}
+
+// NodeAddresses are those of devices that packets can be translated to: for IPv6 not
+// link-local ones, which clients of another device do not reach.
+func NodeAddresses(devices []string) (addrs []netip.Addr) {
+	for _, name := range devices {
+		dev, err := net.InterfaceByName(name)
+		if err != nil {
+			continue
+		}
+		list, err := dev.Addrs()
+		if err != nil {
+			continue
+		}
+		for _, a := range list {
+			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().IsGlobalUnicast() {
+				addrs = append(addrs, p.Addr().Unmap())
+			}
+		}
+	}
+	return addrs
+}

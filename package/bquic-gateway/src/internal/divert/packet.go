@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package divert
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Packet begins a connection or a flow.
+type Packet struct {
+	Client, Target netip.AddrPort
+	UDP            bool   // else TCP
+	Payload        []byte // of a UDP datagram
+
+	// How the kernel was about to forward it.
+	Out  int    // index of the device
+	Mark uint32 // with the marks of the node's own rules
+
+	id   uint32
+	data []byte // from the IP header on
+}
+
+var errUnknown = errors.New("neither a SYN nor a UDP datagram")
+
+// parse reads addresses and ports. A packet with IPv6 extension headers or a fragment
+// is none that is taken.
+func (p *Packet) parse(b []byte) error {
+	p.data = b
+	if len(b) == 0 {
+		return errUnknown
+	}
+	var client, target netip.Addr
+	var protocol byte
+	switch b[0] >> 4 {
+	case 4:
+		header := int(b[0]&15) * 4
+		if header < 20 || len(b) < header || binary.BigEndian.Uint16(b[6:])&0x3fff != 0 {
+			return errUnknown
+		}
+		client, target = netip.AddrFrom4([4]byte(b[12:16])), netip.AddrFrom4([4]byte(b[16:20]))
+		protocol = b[9]
+		b = b[header:]
+	case 6:
+		if len(b) < 40 {
+			return errUnknown
+		}
+		client, target = netip.AddrFrom16([16]byte(b[8:24])), netip.AddrFrom16([16]byte(b[24:40]))
+		protocol = b[6]
+		b = b[40:]
+	default:
+		return errUnknown
+	}
+	switch {
+	case protocol == unix.IPPROTO_TCP && len(b) >= 20:
+	case protocol == unix.IPPROTO_UDP && len(b) >= 8:
+		length := int(binary.BigEndian.Uint16(b[4:]))
+		if length < 8 || length > len(b) {
+			return errUnknown
+		}
+		p.UDP, p.Payload = true, b[8:length]
+	default:
+		return errUnknown
+	}
+	p.Client = netip.AddrPortFrom(client, binary.BigEndian.Uint16(b))
+	p.Target = netip.AddrPortFrom(target, binary.BigEndian.Uint16(b[2:]))
+	return nil
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package divert
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Of include/uapi/linux/netfilter/nfnetlink_queue.h.
+const (
+	msgPacket  = unix.NFNL_SUBSYS_QUEUE<<8 | 0
+	msgVerdict = unix.NFNL_SUBSYS_QUEUE<<8 | 1
+	msgConfig  = unix.NFNL_SUBSYS_QUEUE<<8 | 2
+
+	attrHeader   = 1 // of packets
+	attrVerdict  = 2
+	attrMark     = 3
+	attrOut      = 6
+	attrPayload  = 10
+	cfgCommand   = 1
+	cfgParams    = 2
+	cfgLength    = 3
+	cfgMask      = 4
+	cfgFlags     = 5
+	commandBind  = 1
+	copyPacket   = 2
+	flagFailOpen = 1
+
+	verdictDrop   = 0
+	verdictAccept = 1
+)
+
+const (
+	// QueueNumber is the NFQUEUE that packets wait in.
+	queueNumber = 25201
+	// queueLength is how many packets wait before the kernel lets further ones pass.
+	queueLength = 4096
+	// queueBuffer is the size of the socket's buffer, bytes.
+	queueBuffer = 1 << 20
+)
+
+// A queue is the reader of queueNumber.
+type queue struct{ conn *netlink.Conn }
+
+func openQueue() (*queue, error) {
+	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return nil, err
+	}
+	// What the kernel could not tell has been let pass: no error.
+	_ = conn.SetOption(netlink.NoENOBUFS, true)
+	_ = conn.SetReadBuffer(queueBuffer)
+	q := &queue{conn}
+	be := binary.BigEndian
+	for _, attrs := range [][]netlink.Attribute{
+		{{Type: cfgCommand, Data: []byte{commandBind, 0, 0, 0}}},
+		{
+			{Type: cfgParams, Data: append(be.AppendUint32(nil, 0xffff), copyPacket)},
+			{Type: cfgLength, Data: be.AppendUint32(nil, queueLength)},
+			{Type: cfgMask, Data: be.AppendUint32(nil, flagFailOpen)},
+			{Type: cfgFlags, Data: be.AppendUint32(nil, flagFailOpen)},
+		},
+	} {
+		m, err := message(msgConfig, netlink.Request|netlink.Acknowledge, attrs...)
+		if err == nil {
+			_, err = conn.Execute(m)
+		}
+		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EPERM) {
+			err = fmt.Errorf("NFQUEUE %d is another process's (or this one may not use it): %w", queueNumber, err)
+		}
+		if err != nil {
+			conn.Close()
+			return nil, err
+		}
+	}
+	return q, nil
+}
+
+// message makes one of the queue's subsystem.
+func message(kind netlink.HeaderType, flags netlink.HeaderFlags, attrs ...netlink.Attribute) (m netlink.Message, err error) {
+	b, err := netlink.MarshalAttributes(attrs)
+	if err != nil {
+		return m, err
+	}
+	// struct nfgenmsg
+	head := binary.BigEndian.AppendUint16([]byte{unix.AF_UNSPEC, 0}, queueNumber)
+	m.Header.Type, m.Header.Flags = kind, flags
+	m.Data = append(head, b...)
+	return m, nil
+}
+
+// read returns the packets that came. A packet that is none to take is let pass.
+func (q *queue) read() ([]*Packet, error) {
+	msgs, err := q.conn.Receive()
+	if errors.Is(err, unix.ENOENT) { // a verdict for a packet that is gone with its device
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var packets []*Packet
+	for _, m := range msgs {
+		if m.Header.Type != msgPacket || len(m.Data) < 4 {
+			continue
+		}
+		p, ok := readPacket(m.Data[4:])
+		switch {
+		case p == nil: // without an ID there is nothing to answer
+		case !ok:
+			if err := q.verdict(p, verdictAccept); err != nil {
+				return nil, err
+			}
+		default:
+			packets = append(packets, p)
+		}
+	}
+	return packets, nil
+}
+
+// readPacket reads the attributes of a message. ok says that the packet can be taken.
+func readPacket(b []byte) (p *Packet, ok bool) {
+	attrs, err := netlink.NewAttributeDecoder(b)
+	if err != nil {
+		return nil, false
+	}
+	attrs.ByteOrder = binary.BigEndian
+	var payload []byte
+	packet, known := new(Packet), false
+	for attrs.Next() {
+		switch attrs.Type() {
+		case attrHeader:
+			if b := attrs.Bytes(); len(b) >= 4 {
+				packet.id, known = binary.BigEndian.Uint32(b), true
+			}
+		case attrMark:
+			packet.Mark = attrs.Uint32()
+		case attrOut:
+			packet.Out = int(attrs.Uint32())
+		case attrPayload:
+			payload = attrs.Bytes()
+		}
+	}
+	if !known {
+		return nil, false
+	}
+	return packet, attrs.Err() == nil && packet.parse(payload) == nil
+}
+
+// verdict decides on a packet.
+func (q *queue) verdict(p *Packet, verdict uint32) error {
+	b := binary.BigEndian.AppendUint32(nil, verdict)
+	m, err := message(msgVerdict, netlink.Request, netlink.Attribute{Type: attrVerdict, Data: binary.BigEndian.AppendUint32(b, p.id)})
+	if err != nil {
+		return err
+	}
+	_, err = q.conn.Send(m)
+	return err
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"bquic/internal/divert"
+)
+
+// never are the prefixes that are not taken: private, local and special ones.
+var never = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),
+	netip.MustParsePrefix("10.0.0.0/8"),
+	netip.MustParsePrefix("100.64.0.0/10"),
+	netip.MustParsePrefix("127.0.0.0/8"),
+	netip.MustParsePrefix("169.254.0.0/16"),
+	netip.MustParsePrefix("172.16.0.0/12"),
+	netip.MustParsePrefix("192.168.0.0/16"),
+	netip.MustParsePrefix("224.0.0.0/3"),
+	netip.MustParsePrefix("::/127"),
+	netip.MustParsePrefix("fc00::/7"),
+	netip.MustParsePrefix("fe80::/10"),
+	netip.MustParsePrefix("ff00::/8"),
+}
+
+// listen returns a listener per IP version.
+func listen(ctx context.Context, mode string, port int) ([]*net.TCPListener, error) {
+	var lc net.ListenConfig
+	if mode == divert.TProxy {
+		lc.Control = control(option{unix.SOL_IP, unix.IP_TRANSPARENT, 1}, option{unix.SOL_IPV6, unix.IPV6_TRANSPARENT, 1})
+	}
+	networks := []string{"tcp4"}
+	if divert.HasIPv6() {
+		networks = append(networks, "tcp6")
+	}
+	var listeners []*net.TCPListener
+	for _, network := range networks {
+		l, err := lc.Listen(ctx, network, fmt.Sprintf(":%d", port))
+		if err != nil {
+			for _, l := range listeners {
+				l.Close()
+			}
+			return nil, err
+		}
+		listeners = append(listeners, l.(*net.TCPListener))
+	}
+	return listeners, nil
+}
+
+var errNotTaken = errors.New("connected to the relay's own port")
+
+// targetOf returns what the client of a taken connection wanted to connect to.
+func (s *settings) targetOf(client *net.TCPConn) (netip.AddrPort, error) {
+	local := unmap(client.LocalAddr().(*net.TCPAddr).AddrPort())
+	target := local
+	if s.Mode == divert.Redirect {
+		var err error
+		if target, err = originalDst(client, local.Addr().Is4()); err != nil {
+			return target, err
+		}
+		if target == local {
+			return target, errNotTaken
+		}
+	} else if int(target.Port()) == s.Port && isOwn(target.Addr()) {
+		return target, errNotTaken
+	}
+	return target, nil
+}
+
+func unmap(ap netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(ap.Addr().Unmap().WithZone(""), ap.Port())
+}
+
+func isOwn(addr netip.Addr) bool {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return true // rather refuse than loop
+	}
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr() == addr {
+			return true
+		}
+	}
+	return false
+}
+
+// originalDst asks conntrack for the destination before REDIRECT.
+// SO_ORIGINAL_DST and IP6T_SO_ORIGINAL_DST have the same number.
+func originalDst(conn *net.TCPConn, v4 bool) (netip.AddrPort, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	level := unix.SOL_IPV6
+	if v4 {
+		level = unix.SOL_IP
+	}
+	// The only getsockopt in x/sys with room for a sockaddr of either version.
+	var info *unix.IPv6MTUInfo
+	cerr := raw.Control(func(fd uintptr) {
+		info, err = unix.GetsockoptIPv6MTUInfo(int(fd), level, unix.SO_ORIGINAL_DST)
+	})
+	if err = errors.Join(cerr, err); err != nil {
+		return netip.AddrPort{}, fmt.Errorf("no original destination: %w", err)
+	}
+	port := binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, info.Addr.Port))
+	addr := netip.AddrFrom16(info.Addr.Addr).Unmap()
+	if v4 { // in sockaddr_in the address stands in the place of the flow label
+		addr = netip.AddrFrom4([4]byte(binary.NativeEndian.AppendUint32(nil, info.Addr.Flowinfo)))
+	}
+	return netip.AddrPortFrom(addr, port), nil
+}
+
+type option struct{ level, name, value int }
+
+// control sets those of the options that are of the socket's IP version.
+func control(options ...option) func(network, _ string, raw syscall.RawConn) error {
+	return func(network, _ string, raw syscall.RawConn) error {
+		var err error
+		cerr := raw.Control(func(fd uintptr) {
+			for _, o := range options {
+				if o.level == unix.SOL_SOCKET || (o.level == unix.SOL_IPV6) == (network[len(network)-1] == '6') {
+					err = errors.Join(err, unix.SetsockoptInt(int(fd), o.level, o.name, o.value))
+				}
+			}
+		})
+		return errors.Join(cerr, err)
+	}
+}

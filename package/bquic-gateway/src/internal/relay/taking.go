@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bquic/internal/divert"
+)
+
+const (
+	// maxExpected bounds the connections that are on their way to the listener.
+	maxExpected = 1024
+	// expectTimeout is how long one may be: the kernel delivers it at once, or never.
+	expectTimeout = 5 * time.Second
+)
+
+// expected are connections between their SYN and their accept. What the kernel was
+// about to do with them is remembered, to make them directly in the same way.
+type expected struct {
+	mu sync.Mutex
+	by map[pair]expectation
+}
+
+type pair struct{ client, target netip.AddrPort }
+
+type expectation struct {
+	out  int    // index of the device that the kernel had chosen
+	mark uint32 // of the packet then
+	at   time.Time
+}
+
+// add notes a connection. Without room it returns false.
+func (e *expected) add(p *divert.Packet, now time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.by == nil {
+		e.by = make(map[pair]expectation)
+	}
+	if len(e.by) >= maxExpected {
+		for key, x := range e.by {
+			if now.Sub(x.at) >= expectTimeout {
+				delete(e.by, key)
+			}
+		}
+		if len(e.by) >= maxExpected {
+			return false
+		}
+	}
+	e.by[pair{p.Client, p.Target}] = expectation{p.Out, p.Mark, now}
+	return true
+}
+
+// come returns what was noted of a connection, which has been accepted.
+func (e *expected) come(key pair) expectation {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	x := e.by[key]
+	delete(e.by, key)
+	return x
+}
+
+func (e *expected) len() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.by)
+}
+
+// control has a socket's packets leave as the kernel was about to forward the client's
+// (net.Dialer.Control).
+func (x expectation) control(_, _ string, raw syscall.RawConn) error {
+	if x.out == 0 {
+		return nil
+	}
+	var err error
+	cerr := raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, int(x.mark))
+		// SO_BINDTODEVICE by index; a device that has gone leads nowhere
+		err = errors.Join(err, unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BINDTOIFINDEX, x.out))
+	})
+	return errors.Join(cerr, err)
+}
+
+// decide says whether a connection or a flow is taken that the kernel is about to
+// forward. What is not taken is forwarded, as it would be without a relay.
+func (r *Relay) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup) divert.Verdict {
+	if p.UDP {
+		return r.flows.decide(ctx, p, wg)
+	}
+	if !r.room() || r.pick() == nil || !r.expected.add(p, time.Now()) {
+		return divert.Pass
+	}
+	return divert.Take
+}
+
+// room says that another TCP connection may be held.
+func (r *Relay) room() bool {
+	return r.held.Load()+int64(r.expected.len()) < int64(r.now.Load().Limit)
+}
