@@ -28,17 +28,13 @@ type Diverter struct {
 // is removed first.
 func Open(mode string) (*Diverter, error) {
 	d := &Diverter{mode: mode, raw: make(map[bool]int)}
-	removeRoutes()
+	removeRouting()
 	var err error
 	if d.queue, err = openQueue(); err != nil {
 		return nil, fmt.Errorf("NFQUEUE (kmod-nfnetlink-queue): %w", err)
 	}
-	mark := sentAgain
-	if mode == TProxy {
-		mark = toSocket
-	}
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
-		fd, err := rawSocket(family, mark)
+		fd, err := rawSocket(family)
 		if err != nil {
 			if family == unix.AF_INET6 && errors.Is(err, unix.EAFNOSUPPORT) {
 				continue
@@ -56,10 +52,10 @@ func Open(mode string) (*Diverter, error) {
 }
 
 // rawSocket opens a socket that sends packets with their headers, and receives nothing.
-func rawSocket(family, mark int) (int, error) {
+func rawSocket(family int) (int, error) {
 	fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW)
 	if err == nil {
-		if err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, mark); err != nil {
+		if err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, sentAgain); err != nil {
 			unix.Close(fd)
 		}
 	}
@@ -74,8 +70,8 @@ func (d *Diverter) Apply(r Rules) error {
 	if d.applied != nil && reflect.DeepEqual(&r, d.applied) {
 		return nil
 	}
-	if r.routes() && d.routing == nil {
-		routing, err := addRoutes()
+	if marks := r.marks(); len(marks) > 0 && d.routing == nil {
+		routing, err := addRouting(marks)
 		if err != nil {
 			return err
 		}

@@ -7,13 +7,10 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"syscall"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
-
-func ownSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
 // Uplinks are the devices by which the node reaches the rest of the world: those that
 // the default routes of the main table leave by, and those that lead to gateways.

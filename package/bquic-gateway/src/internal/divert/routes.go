@@ -3,18 +3,18 @@
 package divert
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os/exec"
-	"strconv"
 	"strings"
+	"syscall"
 
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
-// A routing is the rule and route that deliver packets of transparent sockets. The
+// A routing is the rules and the route that deliver packets with our marks locally. The
 // kernel knows no owner of these: a shell outlives this process, and removes them when
 // the pipe to it is closed, however that comes about.
 type routing struct {
@@ -22,31 +22,22 @@ type routing struct {
 	pipe  io.Closer
 }
 
-func addRoutes() (*routing, error) {
-	var undo []string
-	for _, family := range families() {
-		for _, args := range routes(family, "del") {
-			undo = append(undo, "ip "+strings.Join(args, " "))
-		}
-	}
-	r := &routing{guard: exec.Command("sh", "-c", "trap '' HUP INT TERM; read -r _; "+strings.Join(undo, "; "))}
+func addRouting(marks []uint32) (*routing, error) {
+	removeRouting()
+	r := &routing{guard: exec.Command("sh", "-c", "trap '' HUP INT TERM; read -r _; "+strings.Join(undoing(len(marks)), "; "))}
 	pipe, err := r.guard.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
 	r.pipe = pipe
-	// Not of the group that a terminal or a supervisor signals.
-	r.guard.SysProcAttr = ownSession()
+	// Not in the group that a terminal or a supervisor signals.
+	r.guard.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := r.guard.Start(); err != nil {
 		return nil, fmt.Errorf("cannot guard the routing rules: %w", err)
 	}
-	for _, family := range families() {
-		for _, args := range routes(family, "add") {
-			if err := ip(args...); err != nil {
-				r.remove()
-				return nil, err
-			}
-		}
+	if err := changeRouting(marks, true); err != nil {
+		r.remove()
+		return nil, fmt.Errorf("cannot add a routing rule: %w", err)
 	}
 	return r, nil
 }
@@ -57,33 +48,62 @@ func (r *routing) remove() {
 	_ = r.guard.Wait() // ip complains about what is not there
 }
 
-// routes are the arguments of ip(8) that add or delete the rule and the route.
-func routes(family, verb string) [][]string {
-	mark := "0x" + strconv.FormatUint(toSocket, 16)
-	return [][]string{
-		{family, "rule", verb, "pref", rulePref, "fwmark", mark, "table", routeTable},
-		{family, "route", verb, "local", "default", "dev", "lo", "table", routeTable},
-	}
-}
-
-// removeRoutes removes what a killed process left whose guard was killed, too.
-func removeRoutes() {
-	for _, family := range families() {
-		for _, args := range routes(family, "del") {
-			for range 16 { // a rule can be there more than once
-				if ip(args...) != nil {
-					break
-				}
-			}
+// undoing are the commands that remove n rules of each IP version, and the route.
+func undoing(n int) (commands []string) {
+	for _, family := range []string{"-4", "-6"} {
+		for range n {
+			commands = append(commands, fmt.Sprintf("ip %s rule del pref %d", family, rulePref))
 		}
+		commands = append(commands, fmt.Sprintf("ip %s route flush table %d", family, routeTable))
 	}
+	return commands
 }
 
-func families() []string {
-	if HasIPv6() {
-		return []string{"-4", "-6"}
+// removeRouting removes what a process left whose guard was killed with it.
+func removeRouting() { _ = changeRouting([]uint32{sentAgain, toSocket}, false) }
+
+// changeRouting adds or removes the rules, and the route, for both IP versions.
+func changeRouting(marks []uint32, add bool) error {
+	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	if err != nil {
+		return err
 	}
-	return []string{"-4"}
+	defer conn.Close()
+	rule, route, flags := netlink.HeaderType(unix.RTM_DELRULE), netlink.HeaderType(unix.RTM_DELROUTE), netlink.Request|netlink.Acknowledge
+	if add {
+		rule, route, flags = unix.RTM_NEWRULE, unix.RTM_NEWROUTE, flags|netlink.Create|netlink.Excl
+	}
+	var errs []error
+	do := func(kind netlink.HeaderType, header []byte, attrs *netlink.AttributeEncoder) {
+		b, err := attrs.Encode()
+		if err == nil {
+			_, err = conn.Execute(netlink.Message{Header: netlink.Header{Type: kind, Flags: flags}, Data: append(header, b...)})
+		}
+		errs = append(errs, err)
+	}
+	for _, family := range families() {
+		for _, mark := range marks {
+			attrs := netlink.NewAttributeEncoder()
+			attrs.Uint32(unix.FRA_PRIORITY, rulePref)
+			attrs.Uint32(unix.FRA_FWMARK, mark)
+			attrs.Uint32(unix.FRA_FWMASK, ourBits)
+			attrs.Uint32(unix.FRA_TABLE, routeTable)
+			// struct fib_rule_hdr of include/uapi/linux/fib_rules.h
+			do(rule, []byte{family, 0, 0, 0, routeTable, 0, 0, unix.FR_ACT_TO_TBL, 0, 0, 0, 0}, attrs)
+		}
+		attrs := netlink.NewAttributeEncoder()
+		attrs.Uint32(unix.RTA_OIF, 1) // lo
+		// struct rtmsg of include/uapi/linux/rtnetlink.h
+		do(route, []byte{family, 0, 0, 0, routeTable, unix.RTPROT_STATIC, unix.RT_SCOPE_HOST, unix.RTN_LOCAL, 0, 0, 0, 0}, attrs)
+	}
+	return errors.Join(errs...)
+}
+
+func families() []byte {
+	if HasIPv6() {
+		return []byte{unix.AF_INET, unix.AF_INET6}
+	}
+	return []byte{unix.AF_INET}
 }
 
 // HasIPv6 reports whether the kernel has IPv6 at all.
@@ -94,18 +114,4 @@ func HasIPv6() bool {
 	}
 	unix.Close(fd)
 	return true
-}
-
-func ip(args ...string) error { return run(exec.Command("ip", args...)) }
-
-// run returns the first line that cmd complained with.
-func run(cmd *exec.Cmd) error {
-	out, err := cmd.CombinedOutput()
-	if err == nil {
-		return nil
-	}
-	if line, _, _ := bytes.Cut(bytes.TrimSpace(out), []byte("\n")); len(line) > 0 {
-		err = errors.New(string(line))
-	}
-	return fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
 }

@@ -64,18 +64,16 @@ const (
 	// TableName is that of the nftables table, of family inet.
 	TableName = "bquic_relay"
 
-	// sentAgain is the mark of SYNs on their way to the listener. It is outside of the
-	// masks of mwan3 (0x3f00) and pbr (0xff0000).
-	sentAgain = 0x6271c071
-	// toSocket is the mark of packets that a route of its own delivers locally: those
-	// of transparent sockets. The rule stands before those of mwan3 (1001 and up).
-	toSocket = 0x62710000
-	// AnswerMark is what transparent UDP sockets give the packets they send. What is of
-	// these flows is not tracked: should the flow end, the next datagram is a new one
-	// to the node's firewall and NAT, which forward it.
-	AnswerMark = 0x6271c072
-	routeTable = "25201"
-	rulePref   = "91"
+	// Marks, of which only the bits of ourBits count: the others are those that mwan3
+	// (0x3f00), pbr (0xff0000) and openNDS (0x30000) use, and may change meanwhile.
+	ourBits    = 0xff0000ff
+	sentAgain  = 0x62000071 // SYNs on their way to the listener
+	toSocket   = 0x62000072 // packets that a route of its own delivers to transparent sockets
+	AnswerMark = 0x62000073 // what transparent UDP sockets send
+
+	// The rule stands before those of mwan3 (1001 and up). busybox's ip knows tables up to 1023.
+	routeTable = 191
+	rulePref   = 91
 )
 
 // A rule has its text, in nft's words, for people.
@@ -135,15 +133,22 @@ func version(addr netip.Addr) term {
 }
 
 func mark(value uint32) term {
-	return meta(expr.MetaKeyMARK, fmt.Sprintf("meta mark 0x%x", value), binary.NativeEndian.AppendUint32(nil, value))
+	return term{fmt.Sprintf("meta mark & 0x%x == 0x%x", uint32(ourBits), value), []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyMARK, Register: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: native(ourBits), Xor: native(0)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: native(value)},
+	}}
 }
 
 func setMark(value uint32) term {
-	return term{fmt.Sprintf("meta mark set 0x%x", value), []expr.Any{
-		&expr.Immediate{Register: 1, Data: binary.NativeEndian.AppendUint32(nil, value)},
+	return term{fmt.Sprintf("meta mark set meta mark & 0x%08x | 0x%x", ^uint32(ourBits), value), []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyMARK, Register: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: native(^uint32(ourBits)), Xor: native(value)},
 		&expr.Meta{Key: expr.MetaKeyMARK, Register: 1, SourceRegister: true},
 	}}
 }
+
+func native(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
 
 // to matches the destination address.
 func to(p netip.Prefix) term {
@@ -193,8 +198,8 @@ var (
 // packet went on its way (IPS_DST_NAT, IPS_CONFIRMED).
 var known = term{"ct status & (confirmed | dnat) != 0", []expr.Any{
 	&expr.Ct{Key: expr.CtKeySTATUS, Register: 1},
-	&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binary.NativeEndian.AppendUint32(nil, 1<<3|1<<5), Xor: make([]byte, 4)},
-	&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: make([]byte, 4)},
+	&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: native(1<<3 | 1<<5), Xor: native(0)},
+	&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: native(0)},
 }}
 
 var transparent = term{"socket transparent 1", []expr.Any{
@@ -274,7 +279,7 @@ var (
 	uplink    = chain{name: "uplink"}
 	leaving   = chain{name: "leaving"}
 	again     = base("again", nftables.ChainTypeNAT, "output", nftables.ChainHookOutput, -100)
-	datagrams = base("datagrams", nftables.ChainTypeFilter, "prerouting", nftables.ChainHookPrerouting, -300)
+	untracked = base("untracked", nftables.ChainTypeFilter, "prerouting", nftables.ChainHookPrerouting, -300)
 	answers   = base("answers", nftables.ChainTypeFilter, "output", nftables.ChainHookOutput, -300)
 	sockets   = base("sockets", nftables.ChainTypeFilter, "prerouting", nftables.ChainHookPrerouting, -145)
 )
@@ -285,14 +290,25 @@ func (r *Rules) chains() []chain {
 	if r.Mode == Redirect {
 		all = append(all, again)
 	}
-	if r.Mode == TProxy {
-		all = append(all, sockets)
+	if r.routes() {
+		all = append(all, untracked, answers, sockets)
 	}
-	return append(all, datagrams, answers)
+	return all
 }
 
 // routes says that packets have to be routed to sockets of this process.
 func (r *Rules) routes() bool { return r.Mode == TProxy || len(r.UDP) > 0 }
+
+// marks are those of packets that are routed to sockets of this process.
+func (r *Rules) marks() (marks []uint32) {
+	if r.Mode == TProxy {
+		marks = append(marks, sentAgain)
+	}
+	if r.routes() {
+		marks = append(marks, toSocket)
+	}
+	return marks
+}
 
 // rules are those of the table, in order.
 func (r *Rules) rules(byTarget bool) (rules []rule) {
@@ -334,14 +350,17 @@ func (r *Rules) rules(byTarget bool) (rules []rule) {
 		}
 	}
 	if r.Mode == TProxy {
-		add(sockets, iif("lo"), mark(toSocket), tcp, tproxy(r.Port), accept)
+		add(sockets, iif("lo"), mark(sentAgain), tcp, tproxy(r.Port), accept)
 		for _, name := range r.Clients {
 			add(sockets, iif(name), tcp, notSYN, transparent, setMark(toSocket), accept)
 		}
 	}
+	// What is of a UDP flow is not tracked: should the flow end, the next datagram is a
+	// new one to the node's firewall and NAT, which forward it.
 	if len(r.UDP) > 0 {
 		for _, name := range r.Clients {
-			add(datagrams, iif(name), udp, transparent, setMark(toSocket), notrack)
+			add(untracked, iif(name), udp, transparent, notrack)
+			add(sockets, iif(name), udp, transparent, setMark(toSocket), accept)
 		}
 		add(answers, mark(AnswerMark), notrack)
 	}
@@ -376,12 +395,11 @@ func (r *Rules) String() string {
 		b.WriteString("\t}\n")
 	}
 	b.WriteString("}\n")
+	for _, value := range r.marks() {
+		fmt.Fprintf(&b, "ip rule add pref %d fwmark 0x%x/0x%x table %d\n", rulePref, value, uint32(ourBits), routeTable)
+	}
 	if r.routes() {
-		for _, family := range families() {
-			for _, args := range routes(family, "add") {
-				fmt.Fprintf(&b, "ip %s\n", strings.Join(args, " "))
-			}
-		}
+		fmt.Fprintf(&b, "ip route add local default dev lo table %d\n", routeTable)
 	}
 	return b.String()
 }
