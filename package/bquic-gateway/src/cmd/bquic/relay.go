@@ -35,6 +35,7 @@ type relayStatus struct {
 func runRelay(ctx context.Context, args []string) error {
 	f := newFlags("relay")
 	file := configFlag(f)
+	dryRun := f.Bool("dry-run", false, "prints what would be added to the kernel's rules, and changes nothing")
 	if _, err := parseFlags(f, args, 0, 0); err != nil {
 		return err
 	}
@@ -47,6 +48,11 @@ func runRelay(ctx context.Context, args []string) error {
 	r, err := relay.New(cfg.Relay, log)
 	if err != nil {
 		return usagef("%s: relay.%w", *file, err)
+	}
+	if *dryRun {
+		rules, err := r.DryRun(ctx)
+		fmt.Print(rules)
+		return err
 	}
 	socket, err := status.Listen(cfg.StatusSocket)
 	if err != nil {

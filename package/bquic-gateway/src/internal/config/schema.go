@@ -88,7 +88,7 @@ var Schema = []Section{
 			{Name: "uplink", Type: typeDevice, List: true, Doc: "Devices that taken TCP would have left by without a relay.", Note: "those of the default routes and of the routes to the gateways"},
 			{Name: "exclude", Type: typePrefix, List: true, Doc: "Targets that are never relayed.", Note: "none"},
 			{Name: "exclude_port", Type: typePorts, List: true, Doc: "TCP ports that are never relayed.", Note: "none"},
-			{Name: "udp_port", Type: typePorts, List: true, Doc: "Ports whose UDP is carried, too (needs kmod-nft-tproxy and kmod-nft-socket).", Note: "none"},
+			{Name: "udp_port", Type: typePorts, List: true, Doc: "Ports whose UDP is carried, too (needs kmod-nft-socket).", Note: "none"},
 			{Name: "metrics", Type: typeMetrics, Doc: "Address and port of the Prometheus metrics.", Note: "none"},
 			{Name: "status_socket", Type: typePath, Default: []string{"/var/run/bquic/relay.sock"}, Doc: "Unix socket of `bquic status`."},
 			{Name: "log_level", Type: typeLevel, Default: []string{"info"}, Doc: "How much is logged."},

@@ -238,6 +238,10 @@ func newMesh(t *testing.T) *mesh {
 			}
 		}
 	}
+	// As the package has it (files/etc/sysctl.d).
+	if err := m.in("node", func() error { return os.WriteFile("/proc/sys/net/ipv4/tcp_early_demux", []byte("0"), 0) }); err != nil {
+		t.Fatal(err)
+	}
 	m.link("phone", "lan", phone4+"/24 "+phone6+"/64", "node", "br-lan", "10.77.0.1/24 fd77::1/64")
 	m.link("node", "mesh", node4+"/24 "+node6+"/64", "gateway", "mesh", gateway4+"/24 "+gateway6+"/64")
 	m.link("gateway", "wan", exit4+"/24 "+exit6+"/64", "origin", "eth0", origin4+"/24 "+origin6+"/64")
@@ -384,7 +388,15 @@ func (m *mesh) way(target string) string {
 	return string(way)
 }
 
+// start runs a role in a namespace, and returns when it answers.
 func (m *mesh) start(name string, r role) *process {
+	m.t.Helper()
+	p := m.spawn(name, r)
+	p.figures()
+	return p
+}
+
+func (m *mesh) spawn(name string, r role) *process {
 	m.t.Helper()
 	encoded, err := json.Marshal(r)
 	if err != nil {
@@ -417,7 +429,6 @@ func (m *mesh) start(name string, r role) *process {
 			m.t.Logf("log of the %s:\n%s", name, p.log.String())
 		}
 	})
-	p.figures() // it answers when it is ready
 	return p
 }
 

@@ -316,6 +316,7 @@ func (m *mesh) tryAll(all []reach, expected map[string]string) map[string]string
 // TestReach tries everything without a relay and with one, carried and not: what is
 // reachable must be the same, in every case.
 func TestReach(t *testing.T) {
+	t.Parallel()
 	m := newMesh(t)
 	all := fence(m)
 	without := m.tryAll(all, nil)

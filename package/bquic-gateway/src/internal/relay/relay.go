@@ -4,6 +4,8 @@ package relay
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -172,6 +174,20 @@ func (r *Relay) rules(uplinks []string) divert.Rules {
 		NotTCP:  set.ExcludePorts,
 		UDP:     set.UDPPorts,
 	}
+}
+
+// DryRun returns what Run would add to the kernel's rules while a gateway answers. The
+// error says which gateway's name has no address: that would be added, too.
+func (r *Relay) DryRun(ctx context.Context) (rules string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	for _, gateway := range r.now.Load().Gateways {
+		if _, rerr := r.resolve(ctx, gateway); rerr != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", gateway, rerr))
+		}
+	}
+	planned := r.rules(r.uplinks())
+	return planned.String(), err
 }
 
 // uplinks are the devices that what is taken would leave by.

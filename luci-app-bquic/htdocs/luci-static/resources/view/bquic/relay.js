@@ -67,13 +67,18 @@ return view.extend({
 		o.noaliases = true;
 		o.default = 'br-lan';
 
+		o = s.taboption('advanced', widgets.DeviceSelect, 'uplink', _('Uplinks'), _('Devices that taken connections would have left by without a relay. None: those of the default routes and of the routes to the gateways.'));
+		o.multiple = true;
+		o.noaliases = true;
+		o.optional = true;
+
 		o = s.taboption('general', form.DynamicList, 'exclude', _('Except to'), _('Prefixes that are never relayed: for example what the mesh itself offers.'));
 		o.datatype = 'or(cidr,ipaddr("nomask"))';
 
 		o = s.taboption('general', form.DynamicList, 'exclude_port', _('Except ports'), _('TCP ports that are never relayed, or ranges of them: for example 25.'));
 		o.datatype = 'portrange';
 
-		o = s.taboption('general', form.DynamicList, 'udp_port', _('UDP ports'), _('Ports whose UDP is carried, too, or ranges of them: for example 53. Needs the packages kmod-nft-tproxy and kmod-nft-socket.'));
+		o = s.taboption('general', form.DynamicList, 'udp_port', _('UDP ports'), _('Ports whose UDP is carried, too, or ranges of them: for example 53. Needs the package kmod-nft-socket.'));
 		o.datatype = 'portrange';
 		o.validate = (id, value) => {
 			const [ low, high ] = value.split('-');

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package divert
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// The packets' addresses are 10.0.0.2, 203.0.113.2, fd00::2 and 2001:db8::2.
+const (
+	syn4 = "45000028000040003f0600000a000002cb007102" + "d4310050000000010000000050020400" + "00000000"
+	syn6 = "600000000014063f" + "fd000000000000000000000000000002" + "20010db8000000000000000000000002" + "d4310050000000010000000050020400" + "00000000"
+	udp4 = "45000020000040003f1100000a000002cb007102" + "d4310035000c0000" + "71756572"
+)
+
+func TestParse(t *testing.T) {
+	for _, tc := range []struct {
+		name, packet   string
+		client, target string // "": none that is taken
+		payload        string
+	}{
+		{"SYN of IPv4", syn4, "10.0.0.2:54321", "203.0.113.2:80", ""},
+		{"SYN of IPv6", syn6, "[fd00::2]:54321", "[2001:db8::2]:80", ""},
+		{"UDP", udp4, "10.0.0.2:54321", "203.0.113.2:53", "quer"},
+		{"a padded datagram", udp4 + "0000", "10.0.0.2:54321", "203.0.113.2:53", "quer"},
+		{"a fragment", strings.Replace(udp4, "00004000", "00002000", 1), "", "", ""},
+		{"a later fragment", strings.Replace(udp4, "00004000", "00000010", 1), "", "", ""},
+		{"a datagram that is cut off", udp4[:len(udp4)-2], "", "", ""},
+		{"a UDP length below its header's", strings.Replace(udp4, "000c0000", "00070000", 1), "", "", ""},
+		{"ICMP", strings.Replace(syn4, "3f06", "3f01", 1), "", "", ""},
+		{"IPv6 with an extension header", strings.Replace(syn6, "063f", "003f", 1), "", "", ""},
+		{"an IPv4 header beyond the packet", "4f" + syn4[2:50], "", "", ""},
+		{"an IPv4 header that is too short", "44" + syn4[2:], "", "", ""},
+		{"IPv5", "55" + syn4[2:], "", "", ""},
+		{"nothing", "", "", "", ""},
+	} {
+		b, err := hex.DecodeString(tc.packet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var p Packet
+		err = p.parse(b)
+		if tc.client == "" {
+			if err == nil {
+				t.Errorf("%s: taken, from %s to %s", tc.name, p.Client, p.Target)
+			}
+			continue
+		}
+		if err != nil || p.Client.String() != tc.client || p.Target.String() != tc.target || string(p.Payload) != tc.payload {
+			t.Errorf("%s: %s to %s, payload %q, %v", tc.name, p.Client, p.Target, p.Payload, err)
+		}
+	}
+}
+
+// attributes is a message of the queue's, without its header.
+func attributes(t testing.TB, id uint32, payload []byte) []byte {
+	t.Helper()
+	be := binary.BigEndian
+	b, err := netlink.MarshalAttributes([]netlink.Attribute{
+		{Type: attrHeader, Data: append(be.AppendUint32(nil, id), 8, 0, 4)},
+		{Type: attrMark, Data: be.AppendUint32(nil, 0x30000)},
+		{Type: attrOut, Data: be.AppendUint32(nil, 7)},
+		{Type: attrPayload, Data: payload},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestReadPacket(t *testing.T) {
+	payload, _ := hex.DecodeString(syn4)
+	p, ok := readPacket(attributes(t, 42, payload))
+	if !ok || p.id != 42 || p.Mark != 0x30000 || p.Out != 7 || p.UDP || p.Target.Port() != 80 {
+		t.Errorf("read %+v, %v", p, ok)
+	}
+	// What cannot be taken still needs its verdict.
+	if p, ok := readPacket(attributes(t, 43, payload[:30])); ok || p == nil || p.id != 43 {
+		t.Errorf("half a packet: %+v, %v", p, ok)
+	}
+	if p, _ := readPacket(nil); p != nil {
+		t.Errorf("nothing: %+v", p)
+	}
+}
+
+func FuzzReadPacket(f *testing.F) {
+	for _, packet := range []string{syn4, syn6, udp4} {
+		b, _ := hex.DecodeString(packet)
+		f.Add(attributes(f, 1, b))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, ok := readPacket(b)
+		if !ok {
+			return
+		}
+		if !p.Client.IsValid() || !p.Target.IsValid() || p.Client.Addr().Is4() != p.Target.Addr().Is4() || p.Client.Addr().Is4In6() && p.data[0]>>4 == 4 {
+			t.Errorf("from %s to %s", p.Client, p.Target)
+		}
+		if len(p.Payload) > len(p.data) || !p.UDP && p.Payload != nil {
+			t.Errorf("payload of %d bytes in a packet of %d", len(p.Payload), len(p.data))
+		}
+	})
+}
+
+// nexthops is a default route with several ways.
+func nexthops(t testing.TB) []byte {
+	t.Helper()
+	hop := func(index uint32) []byte {
+		return binary.NativeEndian.AppendUint32(append(binary.NativeEndian.AppendUint16(nil, unix.SizeofRtNexthop), 0, 0), index)
+	}
+	b, err := netlink.MarshalAttributes([]netlink.Attribute{
+		{Type: unix.RTA_TABLE, Data: native(unix.RT_TABLE_MAIN)},
+		{Type: unix.RTA_MULTIPATH, Data: append(hop(3), hop(5)...)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append([]byte{unix.AF_INET, 0, 0, 0, unix.RT_TABLE_MAIN, 0, 0, unix.RTN_UNICAST, 0, 0, 0, 0}, b...)
+}
+
+func TestReadRoute(t *testing.T) {
+	r := readRoute(nexthops(t))
+	if !r.isDefault || r.table != unix.RT_TABLE_MAIN || r.kind != unix.RTN_UNICAST || !slices.Equal(r.out, []int{3, 5}) {
+		t.Errorf("read %+v", r)
+	}
+}
+
+func FuzzReadRoute(f *testing.F) {
+	f.Add(nexthops(f))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if r := readRoute(b); len(r.out) > len(b) {
+			t.Errorf("%d devices in %d bytes", len(r.out), len(b))
+		}
+	})
+}
+
+func TestRules(t *testing.T) {
+	r := Rules{
+		Mode: Redirect, Port: 12443, TCP: true,
+		Node:    []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.9"), netip.MustParseAddr("fd00::1")},
+		Clients: []string{"br-lan", "mesh"}, Uplinks: []string{"mesh", "wan"},
+		Exclude: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
+		NotTCP:  []Ports{{25, 25}}, UDP: []Ports{{53, 53}, {5000, 5100}},
+	}
+	has := func(want string, n int) {
+		t.Helper()
+		if got := strings.Count(r.String(), want); got != n {
+			t.Errorf("%d times, not %d, %q in:\n%s", got, n, want, r.String())
+		}
+	}
+	has("flags owner", 1)
+	has("queue flags bypass to 25201", 4) // TCP of two IP versions, UDP of two ranges
+	has(`iifname "mesh" oifname "mesh" return`, 1)
+	has("dnat ip to 10.0.0.1:12443", 1)
+	has("dnat ip6 to [fd00::1]:12443", 1)
+	has("10.0.0.9", 0)
+	has("udp dport 5000-5100", 1)
+	has("tcp dport 25 return", 1)
+	has("ip daddr 192.0.2.0/24 return", 1)
+	has("ip rule add", 1)
+	has("notrack", 3)
+
+	// Where the node has no address of an IP version, its TCP cannot be delivered.
+	r.Node = r.Node[:1]
+	has("queue flags bypass", 3)
+	r.Mode, r.UDP = TProxy, nil
+	has("queue flags bypass", 2)
+	has("dnat ip", 0)
+	has("tproxy to :12443", 1)
+	has("ip rule add", 2)
+	r.Clients = nil
+	has("iifname", 1) // of SYNs that were sent again
+}
+
+func TestPorts(t *testing.T) {
+	for text, want := range map[string]Ports{"53": {53, 53}, "1-65535": {1, 65535}, "80-80": {80, 80}} {
+		if p, err := ParsePorts(text); err != nil || p != want {
+			t.Errorf("%q: %v, %v", text, p, err)
+		}
+	}
+	for _, text := range []string{"", "0", "0-5", "6-5", "65536", "a", "1-", "-1", "1-2-3", " 1"} {
+		if p, err := ParsePorts(text); err == nil {
+			t.Errorf("%q: %v, not an error", text, p)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay_test
+
+import (
+	"fmt"
+	"net"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"bquic/internal/divert"
+)
+
+// moreAddresses is how many more a phone can have.
+const moreAddresses = 8
+
+func init() {
+	for i := range moreAddresses {
+		route[fmt.Sprintf("fd77::1:%d", i)] = "forwarded"
+	}
+}
+
+// TestFlowLimits has a client with more flows than it may have, from several addresses:
+// what is beyond is forwarded, and so are others' flows carried.
+func TestFlowLimits(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greetUDP(53)
+	m.startGateway()
+	c := m.config(divert.Redirect)
+	c.UDPPorts = []divert.Ports{{First: 53, Last: 53}}
+	node := m.startRelay(c)
+	const addresses, each, most = moreAddresses, 20, 128 // maxClientFlows
+	for i := range addresses {
+		m.ip("phone", fmt.Sprintf("-6 addr add fd77::1:%d/64 dev lan nodad", i))
+	}
+	ways := map[string]int{}
+	for i := range addresses * each {
+		var conn net.Conn
+		if err := m.in("phone", func() (err error) {
+			d := net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(fmt.Sprintf("fd77::1:%d", i%addresses))}}
+			conn, err = d.Dial("udp", "["+origin6+"]:53")
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		ways[m.ask(conn, fmt.Sprint("flow ", i))]++
+	}
+	if ways["carried"] != most || ways["forwarded"] != addresses*each-most {
+		t.Errorf("ways: %v", ways)
+	}
+	if way := m.ask(m.udp(origin4+":53"), "another client"); way != "carried" {
+		t.Errorf("another client's flow was %s", way)
+	}
+	if f := node.figures(); f.Relay.UDP.Now != most+1 {
+		t.Errorf("%d flows", f.Relay.UDP.Now)
+	}
+}
+
+// TestNoPort: nobody can send the relay UDP.
+func TestNoPort(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.startGateway()
+	c := m.config(divert.Redirect)
+	c.UDPPorts = []divert.Ports{{First: 53, Last: 53}}
+	m.startRelay(c)
+	out, err := exec.Command("ip", "netns", "exec", m.ns["node"], "ss", "-Huln").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(out), fmt.Sprintf(":%d ", 12443)) {
+		t.Errorf("open UDP ports:\n%s", out)
+	}
+}
