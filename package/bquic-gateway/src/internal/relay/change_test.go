@@ -80,7 +80,7 @@ func TestReload(t *testing.T) {
 		carried.says("with other ports excluded")
 
 		// Another gateway: the session to the old one ends with its last connection.
-		c.Gateways = []string{gateway4 + ":444"}
+		c.Gateways = relay.InOrder(gateway4 + ":444")
 		node.apply(c)
 		node.await("a session with the other gateway", func(f figures) bool { return f.Relay.Gateway == gateway4+":444" && f.Relay.Taking })
 		m.becomes("carried", origin4+":80")
@@ -111,7 +111,7 @@ func TestSeveralGateways(t *testing.T) {
 	first := m.startGatewayAt(443)
 	m.startGatewayAt(444)
 	c := m.config(relay.Redirect)
-	c.Gateways = []string{gateway4 + ":443", gateway4 + ":444"}
+	c.Gateways = relay.InOrder(gateway4+":443", gateway4+":444")
 	c.Pins = []string{"sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", m.pin}
 	node := m.startRelay(c)
 	uses := func(port string) func(figures) bool {

@@ -230,6 +230,46 @@ func TestCut(t *testing.T) {
 	t.Logf("%d transfers completed, %d broken", x.complete.Load(), x.broken.Load())
 }
 
+// TestTakenOver: what the first gateway carried ends as soon as without a
+// second one, which takes over meanwhile.
+func TestTakenOver(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+	m.startGatewayAt(443)
+	m.startGatewayAt(444)
+	c := m.config(relay.Redirect)
+	c.Gateways = relay.InOrder(gateway4+":443", gateway4+":444")
+	node := m.startRelay(c)
+	uses := func(port string) func(figures) bool {
+		return func(f figures) bool { return f.Relay.Taking && f.Relay.Gateway == gateway4+":"+port }
+	}
+	node.await("the first gateway", uses("443"))
+	carried := m.echo(origin4 + ":81")
+	carried.says("by the first")
+	m.run("gateway", "nft", `table inet cut {
+		chain in { type filter hook prerouting priority -400; udp dport 443 drop; }
+		chain out { type filter hook postrouting priority 400; udp sport 443 drop; }
+	}`)
+	cut := time.Now()
+	if err := sendAll(carried.TCPConn, []byte("unheard")); err != nil {
+		t.Fatal(err)
+	}
+	node.await("the second gateway", uses("444"))
+	if err := receiveReset(carried.TCPConn); err != nil {
+		t.Error(err)
+	}
+	t.Logf("reset after %v", time.Since(cut).Round(time.Millisecond))
+	// QUIC itself would give up too, but after 30 s.
+	node.await("the log", func(figures) bool {
+		return strings.Contains(node.log.String(), "connection ended")
+	})
+	if log := node.log.String(); strings.Contains(log, "no recent network activity") {
+		t.Error("the relay left it to the idle timeout to end what the first gateway carried")
+	}
+}
+
 // TestOriginKilled: a client sees of its origin's end what it would see without
 // a relay, which is an end, or a reset where the origin had not read everything.
 func TestOriginKilled(t *testing.T) {

@@ -480,7 +480,7 @@ func (m *mesh) config(mode string) relay.Config {
 		m.t.Fatal(err)
 	}
 	return relay.Config{
-		Gateways: []string{gateway4 + ":443"}, Pins: []string{m.pin}, Token: token,
+		Gateways: relay.InOrder(gateway4 + ":443"), Pins: []string{m.pin}, Token: token,
 		Mode: mode, Interfaces: []string{"br-lan"},
 		Burst: burst.Burst,
 	}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"bquic/internal/upstream"
 )
 
 // A Relay carries connections. Create it with New.
@@ -19,9 +21,7 @@ type Relay struct {
 	ready  chan struct{}
 	kicked chan struct{} // something changed that decides on taking connections
 
-	sessions []atomic.Pointer[session]
-	turn     atomic.Uint32
-	reason   atomic.Pointer[string] // why the gateways are away
+	gateways *gateways
 
 	held    atomic.Int64 // accepted and not ended
 	carried counter
@@ -30,14 +30,8 @@ type Relay struct {
 	clients clients
 	flows   flows
 
-	mu      sync.Mutex
-	known   map[string]*known // of the gateways, by host:port
-	up      bool
-	since   time.Time // of up or not
-	taking  bool
-	using   string // the gateway of new connections
-	problem string // why the gateways are or were away, as it was logged
-	logged  bool   // since it is away
+	mu     sync.Mutex
+	taking bool
 }
 
 // New checks the configuration. Nothing is opened or changed before Run.
@@ -47,14 +41,12 @@ func New(cfg Config, logger *slog.Logger) (*Relay, error) {
 		return nil, err
 	}
 	r := &Relay{
-		logger:   logger,
-		ready:    make(chan struct{}),
-		kicked:   make(chan struct{}, 1),
-		sessions: make([]atomic.Pointer[session], set.Connections),
-		known:    make(map[string]*known),
-		since:    time.Now(),
+		logger: logger,
+		ready:  make(chan struct{}),
+		kicked: make(chan struct{}, 1),
 	}
 	r.now.Store(set)
+	r.gateways = newGateways(&r.now, logger, r.kick)
 	r.flows.relay = r
 	return r, nil
 }
@@ -141,9 +133,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	for _, l := range listeners {
 		wg.Go(func() { r.accept(conns, l, c, &wg) })
 	}
-	for i := range r.sessions {
-		wg.Go(func() { r.maintain(conns, &r.sessions[i]) })
-	}
+	wg.Go(func() { r.gateways.run(conns) })
 	close(r.ready)
 	r.control(ctx, c, table)
 	c.take = false
@@ -158,10 +148,10 @@ func (r *Relay) kick() {
 	}
 }
 
-// control watches the sessions, and takes new connections only while one of
-// them is healthy and the limit is not reached: else the kernel forwards them.
+// control takes new connections only while a gateway carries them and the limit
+// is not reached: else the kernel forwards them.
 func (r *Relay) control(ctx context.Context, c *capture, table *guard) {
-	tick := time.NewTicker(watchInterval)
+	tick := time.NewTicker(upstream.Interval)
 	defer tick.Stop()
 	applied := c.script()
 	failure := ""
@@ -172,11 +162,6 @@ func (r *Relay) control(ctx context.Context, c *capture, table *guard) {
 			return
 		case <-tick.C:
 			now := time.Now()
-			for i := range r.sessions {
-				if s := r.sessions[i].Load(); s != nil {
-					s.watch(now)
-				}
-			}
 			if now.Sub(looked) >= guardInterval {
 				looked = now
 				if applied != "" && !table.intact() {
@@ -186,10 +171,7 @@ func (r *Relay) control(ctx context.Context, c *capture, table *guard) {
 			}
 		case <-r.kicked:
 		}
-		used := r.pick()
-		up := used != nil
-		r.report(used)
-
+		up := r.gateways.pick() != nil
 		set := r.now.Load()
 		limit := int64(set.Limit)
 		if c.take { // hysteresis of a tenth
@@ -198,7 +180,7 @@ func (r *Relay) control(ctx context.Context, c *capture, table *guard) {
 			c.take = up && r.held.Load() < limit-limit/10
 		}
 		c.interfaces, c.ports, c.udp = set.Interfaces, set.ExcludePorts, set.UDPPorts
-		c.exclude = append(slices.Clone(set.Exclude), r.addresses(set)...)
+		c.exclude = append(slices.Clone(set.Exclude), r.gateways.addresses(set)...)
 		script := c.script()
 		if script == applied {
 			continue

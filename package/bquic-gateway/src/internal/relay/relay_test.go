@@ -496,7 +496,7 @@ func TestDenied(t *testing.T) {
 	}{
 		{"wrong token", func(c *relay.Config) { c.Token = "x" }, "wrong or missing token"},
 		{"wrong pin", func(c *relay.Config) { c.Pins = []string{"sha256/" + strings.Repeat("A", 43) + "="} }, "wrong pin"},
-		{"no gateway", func(c *relay.Config) { c.Gateways = []string{gateway4 + ":444"} }, "nothing heard of the gateway"},
+		{"no gateway", func(c *relay.Config) { c.Gateways = relay.InOrder(gateway4 + ":444") }, "nothing heard of the gateway"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

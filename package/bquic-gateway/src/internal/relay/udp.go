@@ -175,19 +175,19 @@ func (f *flows) now() int {
 // carry carries a flow until it ends.
 func (f *flows) carry(ctx context.Context, fl flow, waiting <-chan []byte) error {
 	r := f.relay
-	s := r.pick()
+	s := r.gateways.pick()
 	if s == nil {
 		return errors.New("no gateway") // the next datagram is forwarded by the kernel
 	}
-	s.streams.Add(1)
+	s.enter()
 	defer s.release()
 	str, err := s.requestUDP(ctx, fl.target.String())
 	if err != nil {
 		return err
 	}
-	if err := answer(str); err != nil {
+	if err := s.answer(str); err != nil {
 		var refusal *tunnel.Refusal
-		if errors.As(err, &refusal) {
+		if errors.As(err, &refusal) && refusal.Type != tunnel.UplinkDown {
 			r.refused.Add(1)
 			select { // its further datagrams are dropped meanwhile
 			case <-time.After(deniedTimeout):
