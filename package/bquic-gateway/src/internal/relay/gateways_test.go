@@ -294,48 +294,73 @@ func TestShare(t *testing.T) {
 // TestMute: a session whose gateway answers nothing any more, while packets
 // arrive, is replaced by a new one that has had an answer.
 func TestMute(t *testing.T) {
-	t.Parallel()
-	one := newPuppet(t)
-	b := newBench(t, InOrder(one.address), one)
-	old := b.awaitUse(one)
-	client := old.conn.LocalAddr().(*net.UDPAddr).Port
-	one.will(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.RemoteAddr, fmt.Sprint(":", client)) {
-			mute(w, r)
-		} else {
-			fine(w, r)
-		}
-	})
-	// It carries something, and small packets come and go all the time.
-	old.enter()
-	defer old.release()
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for tick := time.NewTicker(20 * time.Millisecond); ; {
-			select {
-			case <-tick.C:
-				old.conn.Ping()
-			case <-stop:
-				return
+	for _, tc := range []struct {
+		name   string
+		notice func(*testing.T, *session)
+		reason string
+	}{
+		{"by a connection", func(t *testing.T, s *session) {
+			if err := s.connect("192.0.2.1:80"); err == nil {
+				t.Error("it has connected")
 			}
-		}
-	})
-	defer wg.Wait()
-	defer close(stop)
-	if err := old.connect("192.0.2.1:80"); err == nil {
-		t.Fatal("it has connected")
-	}
-	b.await("a new session", func() bool { s := b.pick(); return s != nil && s != old })
-	if state, reason, _ := old.look(); state != upstream.Retired || reason != upstream.NoAnswers {
-		t.Errorf("the old one is %s: %s", state, reason)
-	}
-	// It goes on with what it carries, though.
-	if old.conn.Context().Err() != nil {
-		t.Error("the old one has ended with what it carries")
-	}
-	if s := b.pick(); s.connect("192.0.2.1:80") == nil || s.state() != upstream.Up {
-		t.Errorf("the new one is %s", s.state())
+		}, upstream.NoAnswers},
+		{"after a silence", func(t *testing.T, s *session) {
+			s.tell(func(h *upstream.Session, now time.Time) upstream.Do {
+				for range (upstream.AskAfter + upstream.SilentAfter) / upstream.Interval {
+					now = now.Add(upstream.Interval)
+					h.Tick(now, 0)
+				}
+				if h.State() != upstream.Silent {
+					t.Errorf("it is %s", h.State())
+				}
+				return 0
+			})
+		}, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			one := newPuppet(t)
+			b := newBench(t, InOrder(one.address), one)
+			old := b.awaitUse(one)
+			client := old.conn.LocalAddr().(*net.UDPAddr).Port
+			one.will(func(w http.ResponseWriter, r *http.Request) {
+				if strings.HasSuffix(r.RemoteAddr, fmt.Sprint(":", client)) {
+					mute(w, r)
+				} else {
+					fine(w, r)
+				}
+			})
+			// It carries something, and small packets come and go all the time.
+			old.enter()
+			defer old.release()
+			stop := make(chan struct{})
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				for tick := time.NewTicker(20 * time.Millisecond); ; {
+					select {
+					case <-tick.C:
+						old.conn.Ping()
+					case <-stop:
+						return
+					}
+				}
+			})
+			defer wg.Wait()
+			defer close(stop)
+			tc.notice(t, old)
+			b.await("a new session", func() bool { s := b.pick(); return s != nil && s != old })
+			b.await("the old one to be left", func() bool { return old.state() == upstream.Retired })
+			if _, reason, _ := old.look(); tc.reason != "" && reason != tc.reason {
+				t.Errorf("the reason is %q", reason)
+			}
+			// It goes on with what it carries, though.
+			if old.conn.Context().Err() != nil {
+				t.Error("the old one has ended with what it carries")
+			}
+			if s := b.pick(); s.connect("192.0.2.1:80") == nil || s.state() != upstream.Up {
+				t.Errorf("the new one is %s", s.state())
+			}
+		})
 	}
 }
 

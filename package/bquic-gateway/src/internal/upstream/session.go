@@ -20,8 +20,8 @@ const (
 	CloseAfter = 10 * time.Second
 
 	// A gateway without an uplink is asked whether it is back, at first after
-	// MinUplinkPause, then after twice that, and so on. MaxUplinkPause is about
-	// that of QUIC's keep-alive, which the questions replace.
+	// MinUplinkPause, then after twice that, up to MaxUplinkPause: as seldom as
+	// every second PING of QUIC's keep-alive, which a question makes needless.
 	MinUplinkPause = 2 * time.Second
 	MaxUplinkPause = 30 * time.Second
 )
