@@ -98,8 +98,10 @@ func (g *gateways) run(ctx context.Context) {
 			s.retire(reason)
 		}
 		for p, d := range dial {
+			attempts := p.attempts // no other one is under way
+			p.attempts++
 			wg.Go(func() {
-				s, err := d.dial(dials, p.gateway, p.attempts)
+				s, err := d.dial(dials, p.gateway, attempts)
 				select {
 				case g.ended <- attempt{p, s, err}:
 				case <-dials.Done():
@@ -178,9 +180,7 @@ func (g *gateways) step(now time.Time) (dial map[*place]*dialler, retire map[*se
 
 	dial = make(map[*place]*dialler)
 	for _, i := range wanted {
-		p := g.places[i]
-		p.attempts++
-		dial[p] = &dialler{g.set, g.found, g.look}
+		dial[g.places[i]] = &dialler{g.set, g.found, g.look}
 	}
 	return dial, retire
 }
