@@ -139,10 +139,11 @@ func New(f *uci.File) (*Config, error) {
 	for _, s := range d.sections(f, "site") {
 		d.site(s)
 	}
+	upstreams := d.sections(f, "upstream")
 	if rs := d.sections(f, "relay"); len(rs) > 0 {
-		d.relay(rs[0])
+		d.relay(rs[0], upstreams)
 	} else {
-		d.relay(&uci.Section{Type: "relay"})
+		d.relay(&uci.Section{Type: "relay"}, upstreams)
 	}
 	if len(d.mistakes) > 0 {
 		slices.SortStableFunc(d.mistakes, func(a, b *Mistake) int { return a.Line - b.Line })
@@ -355,13 +356,13 @@ func (d *decoder) site(s *uci.Section) {
 	d.cfg.Gateway.Sites = append(d.cfg.Gateway.Sites, site)
 }
 
-func (d *decoder) relay(s *uci.Section) {
+func (d *decoder) relay(s *uci.Section, upstreams []*uci.Section) {
 	p := d.profileNamed(s, "profile")
 	r := &d.cfg.Relay
 	*r = Relay{
 		Enabled: get[bool](d, s, "enabled"),
 		Relay: relay.Config{
-			Gateways:     list[string](d, s, "gateway"),
+			Gateways:     d.gateways(s, upstreams),
 			ServerName:   get[string](d, s, "server_name"),
 			CAFile:       get[string](d, s, "ca"),
 			Token:        get[string](d, s, "token"),
@@ -394,14 +395,50 @@ func (d *decoder) relay(s *uci.Section) {
 	if !r.Enabled {
 		return
 	}
-	for _, name := range []string{"gateway", "token"} {
-		if !given(s, name) {
-			d.fail(s, s.Line, name, "missing")
-		}
+	if !given(s, "gateway") && len(r.Relay.Gateways) == 0 {
+		d.fail(s, s.Line, "gateway", "missing")
+	}
+	if !given(s, "token") {
+		d.fail(s, s.Line, "token", "missing")
 	}
 	if !given(s, "pin") && !given(s, "ca") {
 		d.fail(s, s.Line, "", "pin or ca is missing")
 	}
+}
+
+// gateways returns the relay's gateways, from its list or from the sections.
+func (d *decoder) gateways(s *uci.Section, upstreams []*uci.Section) (gateways []relay.Upstream) {
+	given := make(map[string]int)
+	add := func(s *uci.Section, gateway string, line int) bool {
+		first, dup := given[gateway]
+		if dup {
+			d.fail(s, line, "gateway", "%q is given twice: first in line %d", gateway, first)
+			return false
+		}
+		given[gateway] = line
+		return true
+	}
+	var order []string
+	for _, g := range values[string](d, s, "gateway") {
+		if add(s, g.value, g.line) {
+			order = append(order, g.value)
+		}
+	}
+	for _, u := range upstreams {
+		if len(order) > 0 {
+			d.fail(u, u.Line, "", "a relay has gateways in its list, in line %d, or sections of type upstream: not both", given[order[0]])
+			continue
+		}
+		gateway, line, ok := value[string](d, u, "gateway")
+		weight, enabled := get[int](d, u, "weight"), get[bool](d, u, "enabled")
+		switch {
+		case u.Option("gateway") == nil:
+			d.fail(u, u.Line, "gateway", "missing")
+		case ok && add(u, gateway, line) && enabled:
+			gateways = append(gateways, relay.Upstream{Gateway: gateway, Weight: weight})
+		}
+	}
+	return append(gateways, relay.InOrder(order...)...)
 }
 
 // profiles adds the file's own profiles to the set. A base may follow later in the file.

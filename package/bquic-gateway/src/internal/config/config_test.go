@@ -16,6 +16,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"bquic/internal/profile"
+	"bquic/internal/relay"
 	"bquic/internal/uci"
 )
 
@@ -61,7 +62,8 @@ func TestDefaultFile(t *testing.T) {
 	}
 
 	// With its examples, it is still right, and names every option but the
-	// parameters of profiles. One of pin and ca is all that a relay may have.
+	// parameters of profiles. One of pin and ca is all that a relay may have, and
+	// its gateways in a list or in sections.
 	all := example.ReplaceAll(data, []byte("$1"))
 	if _, err := Parse(defaultFile, all); err != nil {
 		t.Errorf("with its examples: %v", err)
@@ -73,7 +75,7 @@ func TestDefaultFile(t *testing.T) {
 	for _, schema := range Schema {
 		for _, o := range schema.Options {
 			named := slices.ContainsFunc(f.Sections, func(s *uci.Section) bool { return s.Type == schema.Type && s.Option(o.Name) != nil })
-			if !named && schema.Type != "profile" && o.Name != "ca" {
+			if !named && schema.Type != "profile" && schema.Type != "upstream" && o.Name != "ca" {
 				t.Errorf("%s.%s is not in the default file", schema.Type, o.Name)
 			}
 		}
@@ -175,10 +177,57 @@ config relay
 		t.Fatal(err)
 	}
 	r := cfg.Relay.Relay
-	if !slices.Equal(r.Gateways, []string{"gw.example.org:8443"}) || len(r.Pins) != 1 || r.Pins[0] != "sha256/AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=" || r.Token != "abcdefgh" ||
+	if !slices.Equal(r.Gateways, relay.InOrder("gw.example.org:8443")) || len(r.Pins) != 1 || r.Pins[0] != "sha256/AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=" || r.Token != "abcdefgh" ||
 		r.Connections != 8 || r.Mode != "tproxy" || r.Port != 1 || !slices.Equal(r.Interfaces, []string{"wlan0", "br-lan.5"}) ||
 		len(r.Exclude) != 1 || !r.Burst.WindowUpdates || cfg.Relay.Profile.Name != "modquic" || !cfg.Relay.Enabled {
 		t.Errorf("got %+v", r)
+	}
+}
+
+// TestUpstreams: the gateways of a relay, and how they are preferred.
+func TestUpstreams(t *testing.T) {
+	relayed := `
+config relay
+	option enabled 1
+	option pin 'sha256/AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8='
+	option token abcdefgh
+`
+	for _, tc := range []struct {
+		name, text string
+		want       []relay.Upstream
+		mistakes   []string
+	}{
+		{"a list", relayed + "\tlist gateway a:1\n\tlist gateway b:2\n", []relay.Upstream{{Gateway: "a:1", Weight: 1000}, {Gateway: "b:2", Weight: 999}}, nil},
+		{"sections", relayed + `
+config upstream 'near'
+	option gateway 'a:1'
+	option weight 200
+config upstream
+	option gateway 'b:2'
+config upstream
+	option gateway 'c:3'
+	option enabled 0
+`, []relay.Upstream{{Gateway: "a:1", Weight: 200}, {Gateway: "b:2", Weight: 100}}, nil},
+		{"none", relayed, nil, []string{"conf:2: @relay[0].gateway: missing"}},
+		{"none that is enabled", relayed + "config upstream\n\toption gateway a:1\n\toption enabled 0\n", nil, []string{"conf:2: @relay[0].gateway: missing"}},
+		{"both", relayed + "\tlist gateway a:1\nconfig upstream x\n\toption gateway b:1\n", nil,
+			[]string{"conf:7: x: a relay has gateways in its list, in line 6, or sections of type upstream: not both"}},
+		{"twice in the list", relayed + "\tlist gateway a:1\n\tlist gateway a:1\n", nil, []string{`conf:7: @relay[0].gateway: "a:1" is given twice: first in line 6`}},
+		{"twice in sections", relayed + "config upstream\n\toption gateway a:1\nconfig upstream\n\toption gateway a:1\n", nil,
+			[]string{`conf:9: @upstream[1].gateway: "a:1" is given twice: first in line 7`}},
+		{"all that can be wrong with one", relayed + "config upstream\n\toption weight 0\n\toption enabled x\nconfig upstream\n\toption gateway a\n", nil, []string{
+			"conf:2: @relay[0].gateway: missing", "conf:6: @upstream[0].gateway: missing", "conf:7: @upstream[0].weight: 0 is not in 1 to 1000",
+			`conf:8: @upstream[0].enabled: "x" is neither 0 nor 1`, `conf:10: @upstream[1].gateway: "a" is not host:port`,
+		}},
+	} {
+		cfg, err := Parse("conf", []byte(tc.text))
+		if err != nil {
+			if got := strings.Split(err.Error(), "\n"); !slices.Equal(got, tc.mistakes) {
+				t.Errorf("%s: mistakes %q, not %q", tc.name, got, tc.mistakes)
+			}
+		} else if got := cfg.Relay.Relay.Gateways; tc.mistakes != nil || !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %v, not %v, mistakes %q", tc.name, got, tc.want, tc.mistakes)
+		}
 	}
 }
 
@@ -190,7 +239,7 @@ func TestMistakes(t *testing.T) {
 		want       []string
 	}{
 		{"unclosed quote", "config gateway\n\toption listen ':443\n", []string{"conf:2: quote ' is never closed"}},
-		{"unknown section type", "config gatway\n\toption x y\n", []string{`conf:1: @gatway[0]: unknown section type "gatway": gateway, site, relay, profile are known`}},
+		{"unknown section type", "config gatway\n\toption x y\n", []string{`conf:1: @gatway[0]: unknown section type "gatway": gateway, site, relay, upstream, profile are known`}},
 		{"unknown option", "config gateway 'g'\n\toption lisen ':443'\n", []string{"conf:2: g.lisen: unknown option"}},
 		{"duplicate section", "config gateway 'g'\nconfig gateway 'g'\n", []string{"conf:2: g: duplicate section: first in line 1"}},
 		{"second gateway", "config gateway 'g'\nconfig gateway 'h'\n", []string{"conf:2: h: duplicate section: there is one of type gateway, in line 1"}},

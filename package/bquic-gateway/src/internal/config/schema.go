@@ -3,7 +3,10 @@
 package config
 
 import (
+	"strconv"
+
 	"bquic/internal/profile"
+	"bquic/internal/relay"
 )
 
 // DefaultFile is where OpenWrt keeps the configuration.
@@ -75,7 +78,7 @@ var Schema = []Section{
 		Doc: "The relay: carries the TCP connections of a node's clients over the mesh to a gateway.",
 		Options: []Option{
 			{Name: "enabled", Type: typeBool, Default: []string{"0"}, Doc: "Starts the relay."},
-			{Name: "gateway", Type: typeHostPort, List: true, Doc: "The gateway's host and port. Several: in order of preference. Needed.", Note: "none"},
+			{Name: "gateway", Type: typeHostPort, List: true, Doc: "The gateway's host and port. Several: in order of preference. Needed, unless there are sections of type upstream.", Note: "none"},
 			{Name: "server_name", Type: typeHost, Doc: "Name in the gateway's certificate.", Note: "the gateway's host"},
 			{Name: "pin", Type: typePin, List: true, Doc: "The gateways' keys, as their logs and status show them. One of pin and ca is needed.", Note: "none"},
 			{Name: "ca", Type: typePath, Doc: "Certificates of the authorities that sign the gateway's, PEM.", Note: "none"},
@@ -92,6 +95,14 @@ var Schema = []Section{
 			{Name: "metrics", Type: typeMetrics, Doc: "Address and port of the Prometheus metrics.", Note: "none"},
 			{Name: "status_socket", Type: typePath, Default: []string{"/var/run/bquic/relay.sock"}, Doc: "Unix socket of `bquic status`."},
 			{Name: "log_level", Type: typeLevel, Default: []string{"info"}, Doc: "How much is logged."},
+		},
+	}, {
+		Type: "upstream",
+		Doc:  "A gateway of the relay's, instead of `list gateway`: of those that work, those with the largest weight are used, and share new connections.",
+		Options: []Option{
+			{Name: "enabled", Type: typeBool, Default: []string{"1"}, Doc: "Uses this gateway."},
+			{Name: "gateway", Type: typeHostPort, Doc: "Its host and port. Needed.", Note: "none"},
+			{Name: "weight", Type: numberType("1 to 1000", 1, relay.MaxWeight), Default: []string{strconv.Itoa(relay.DefaultWeight)}, Doc: "Largest first; gateways of equal weight share the load."},
 		},
 	}, {
 		Type:    "profile",

@@ -60,7 +60,7 @@ func (r *Relay) serve(ctx context.Context, client *net.TCPConn, target netip.Add
 	from := r.clients.enter(addr.Addr(), &r.carried.bytes, &r.direct.bytes)
 	defer r.clients.leave(from)
 	var first []byte
-	if s := r.pick(); s != nil {
+	if s := r.gateways.pick(); s != nil {
 		var done bool
 		if first, done = r.carry(ctx, s, client, target, &from.carried); done {
 			return
@@ -72,15 +72,14 @@ func (r *Relay) serve(ctx context.Context, client *net.TCPConn, target netip.Add
 // carry returns what it has read from the client unless the connection is
 // done with: carried to its end, refused for good, or abandoned by the client.
 func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, target netip.AddrPort, count *tunnel.Bytes) (first []byte, done bool) {
-	s.streams.Add(1)
+	s.enter()
 	defer s.release()
-	before := s.conn.ConnectionStats().PacketsReceived
 	str, err := s.request(ctx, target.String())
 	if err != nil {
 		return nil, false
 	}
 	early := readEarly(client, str)
-	err = answer(str)
+	err = s.answer(str)
 	first, sent, gone := early.stop()
 	if gone != nil {
 		tunnel.Cancel(str, http3.ErrCodeRequestCanceled)
@@ -104,28 +103,11 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, targ
 	case ctx.Err() != nil:
 		tunnel.Reset(client)
 		return nil, true
-	case errors.As(err, &refusal):
+	case errors.As(err, &refusal) && refusal.Type != tunnel.UplinkDown:
 		// The node would have forwarded it: the gateway's policy keeps nobody from
 		// what can be reached without a gateway.
 		r.refused.Add(1)
 		r.logger.Debug("target refused", "target", target, "reason", refusal.Detail)
-		if refusal.Type == tunnel.RequestDenied {
-			s.lose("the gateway refuses: " + refusal.Detail)
-			r.kick()
-		}
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		// A slow target, or a gateway that does not answer at all?
-		if s.conn.ConnectionStats().PacketsReceived == before {
-			s.silent.Store(true)
-			r.kick()
-		} else if s.probing.CompareAndSwap(false, true) {
-			go func() {
-				if err := s.probe(ctx); err != nil {
-					s.lose(why(err))
-				}
-				s.probing.Store(false)
-			}()
-		}
 	}
 	return first, false
 }

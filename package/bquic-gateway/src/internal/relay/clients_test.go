@@ -49,7 +49,7 @@ func TestManyClients(t *testing.T) {
 // TestMetrics holds the names against docs/gateway.md.
 func TestMetrics(t *testing.T) {
 	r, err := New(Config{
-		Gateways: []string{"gateway.example:443"}, Pins: []string{"sha256/" + strings.Repeat("A", 43) + "="},
+		Gateways: InOrder("gateway.example:443"), Pins: []string{"sha256/" + strings.Repeat("A", 43) + "="},
 		Token: "x", Interfaces: []string{"br-lan"},
 	}, nil)
 	if err != nil {

@@ -24,8 +24,8 @@ func TestClockJump(t *testing.T) {
 	m.greet(":80")
 	m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
 	gateway := m.startGateway()
-	m.startRelay(m.config(divert.Redirect))
-	carried := m.echo(origin4 + ":81")
+	node := m.startRelay(m.config(divert.Redirect))
+	carried := m.echo(node, origin4+":81")
 	carried.says("before")
 	for _, years := range []int{1, -2, 30} {
 		before := time.Now()
@@ -46,7 +46,7 @@ func TestClockJump(t *testing.T) {
 		gateway.signal(syscall.SIGKILL)
 		gateway = m.startGateway()
 		m.carriedWithin(recovery, "a jump and a kill of the gateway")
-		carried = m.echo(origin4 + ":81")
+		carried = m.echo(node, origin4+":81")
 		carried.says("in a new session")
 	}
 }

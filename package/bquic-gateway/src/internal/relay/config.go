@@ -3,6 +3,7 @@
 package relay
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -27,8 +28,8 @@ import (
 // A Config describes a relay. The zero value of a field without a stated
 // default is an error.
 type Config struct {
-	Gateways   []string // host:port, in order of preference
-	ServerName string   // in the gateways' certificates; default: the gateway's host
+	Gateways   []Upstream
+	ServerName string // in the gateways' certificates; default: the gateway's host
 	// Pins are of the gateways' keys, as cert.Pin has them. CAFile is a PEM file
 	// of authorities. Exactly one of both is needed.
 	Pins   []string
@@ -54,6 +55,26 @@ type Config struct {
 	Limit int
 }
 
+// An Upstream is a gateway. Those with the largest weight that work are used;
+// they share new connections.
+type Upstream struct {
+	Gateway string // host:port
+	Weight  int    // 1 to MaxWeight; default: DefaultWeight
+}
+
+const (
+	DefaultWeight = 100
+	MaxWeight     = 1000
+)
+
+// InOrder returns gateways each of which is preferred to those after it.
+func InOrder(gateways ...string) (upstreams []Upstream) {
+	for i, gateway := range gateways {
+		upstreams = append(upstreams, Upstream{gateway, max(MaxWeight-i, 1)})
+	}
+	return upstreams
+}
+
 // DefaultPort is the TCP port that a relay listens on.
 const DefaultPort = 12443
 
@@ -65,11 +86,8 @@ const (
 
 	// idleTimeout is how long an idle session lasts without the gateway, which
 	// quic-go asks at half of it. While there is something to carry, the relay
-	// itself asks (askInterval).
-	idleTimeout = 30 * time.Second
-	// closeTimeout is how long a silent gateway may keep its connections: a
-	// mesh that finds another route within it loses none.
-	closeTimeout     = 10 * time.Second
+	// itself asks (upstream.AskAfter).
+	idleTimeout      = 30 * time.Second
 	handshakeTimeout = 3 * time.Second
 
 	// 100 Mbit/s at an RTT of 200 ms are 2.5 MB in flight.
@@ -89,12 +107,23 @@ func (c Config) withDefaults() (Config, error) {
 	if len(c.Gateways) == 0 {
 		return c, errors.New("gateway: missing")
 	}
-	for _, gateway := range c.Gateways {
-		host, port, err := net.SplitHostPort(gateway)
+	c.Gateways = slices.Clone(c.Gateways)
+	seen := make(map[string]bool)
+	for i := range c.Gateways {
+		u := &c.Gateways[i]
+		host, port, err := net.SplitHostPort(u.Gateway)
 		if n, perr := strconv.ParseUint(port, 10, 16); err != nil || host == "" || perr != nil || n == 0 {
-			return c, fmt.Errorf("gateway: %q is not host:port", gateway)
+			return c, fmt.Errorf("gateway: %q is not host:port", u.Gateway)
+		}
+		if seen[u.Gateway] {
+			return c, fmt.Errorf("gateway: %q is given twice", u.Gateway)
+		}
+		seen[u.Gateway] = true
+		if u.Weight = cmp.Or(u.Weight, DefaultWeight); u.Weight < 1 || u.Weight > MaxWeight {
+			return c, fmt.Errorf("weight: %d is not in 1 to %d", u.Weight, MaxWeight)
 		}
 	}
+	slices.SortStableFunc(c.Gateways, func(a, b Upstream) int { return b.Weight - a.Weight })
 	if (len(c.Pins) == 0) == (c.CAFile == "") {
 		return c, errors.New("pin, ca: one of them, and not both, is needed")
 	}
@@ -173,15 +202,24 @@ func newSettings(cfg Config) (*settings, error) {
 	return &settings{cfg, tlsConfig, cfg.quicConfig()}, nil
 }
 
+// addresses returns those of the gateways, as configured.
+func (s *settings) addresses() (addresses []string) {
+	for _, u := range s.Gateways {
+		addresses = append(addresses, u.Gateway)
+	}
+	return addresses
+}
+
 // Check says what New would find wrong.
 func (c Config) Check() error {
 	_, err := newSettings(c)
 	return err
 }
 
-// sameSession says that a session which was made with one is as one of the other.
+// sameSession says that a session with a gateway which was made with one is as
+// one of the other.
 func (s *settings) sameSession(o *settings) bool {
-	return s == o || slices.Equal(s.Gateways, o.Gateways) && s.ServerName == o.ServerName && slices.Equal(s.Pins, o.Pins) &&
+	return s == o || s.ServerName == o.ServerName && slices.Equal(s.Pins, o.Pins) &&
 		s.CAFile == o.CAFile && s.Token == o.Token && s.Burst == o.Burst
 }
 

@@ -10,7 +10,7 @@ import (
 
 func TestConfig(t *testing.T) {
 	good := Config{
-		Gateways: []string{"gateway.example:443"}, Pins: []string{"sha256/" + strings.Repeat("A", 43) + "="},
+		Gateways: InOrder("gateway.example:443"), Pins: []string{"sha256/" + strings.Repeat("A", 43) + "="},
 		Token: "x", Interfaces: []string{"br-lan"},
 	}
 	if _, err := New(good, nil); err != nil {
@@ -21,9 +21,9 @@ func TestConfig(t *testing.T) {
 		change func(*Config)
 	}{
 		{"gateway", func(c *Config) { c.Gateways = nil }},
-		{"gateway", func(c *Config) { c.Gateways = []string{"gateway.example"} }},
-		{"gateway", func(c *Config) { c.Gateways = []string{"gateway.example:0"} }},
-		{"gateway", func(c *Config) { c.Gateways = []string{"gateway.example:70000"} }},
+		{"gateway", func(c *Config) { c.Gateways = InOrder("gateway.example") }},
+		{"gateway", func(c *Config) { c.Gateways = InOrder("gateway.example:0") }},
+		{"gateway", func(c *Config) { c.Gateways = InOrder("gateway.example:70000") }},
 		{"pin", func(c *Config) { c.Pins = nil }},
 		{"pin", func(c *Config) { c.CAFile = "/etc/ssl/cert.pem" }},
 		{"pin", func(c *Config) { c.Pins = []string{"sha256/AAAA"} }},

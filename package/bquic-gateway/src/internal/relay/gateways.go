@@ -3,78 +3,415 @@
 package relay
 
 import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
 	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"bquic/internal/upstream"
 )
 
-// known is what is known of a gateway.
+// gateways keep the sessions that a relay has. Which there should be decides an
+// upstream.Lineup.
+type gateways struct {
+	settings *atomic.Pointer[settings]
+	logger   *slog.Logger
+	changed  func() // called when new connections may be carried, or no more
+	wake     chan struct{}
+	ended    chan attempt
+
+	mu      sync.Mutex // of what follows
+	set     *settings  // that places are of
+	lineup  *upstream.Lineup
+	places  []*place
+	former  []*session // of earlier settings: they serve until one of a place does
+	leaving []*session // retired
+	known   map[string]*known
+	turn    int
+
+	using   string // the gateways of new connections, as logged; "": none
+	last    string // the first of them, or of those before
+	since   time.Time
+	problem string // why there is or was none, as logged
+	logged  bool   // since there is none
+}
+
+// A place is for one session with a gateway.
+type place struct {
+	gateway  string
+	tier     int
+	attempts int
+	session  *session // nil: none
+}
+
+// known is what is known of a gateway, by host:port.
 type known struct {
 	addresses []netip.Prefix // never taken
-	problem   string         // of the last attempt to connect, "" if it went well
+	problem   string         // of the last attempt to connect, or the last session; "" if there was none
+}
+
+// An attempt to dial that has ended.
+type attempt struct {
+	place   *place
+	session *session
+	err     error
+}
+
+func newGateways(now *atomic.Pointer[settings], logger *slog.Logger, changed func()) *gateways {
+	g := &gateways{
+		settings: now,
+		logger:   logger,
+		changed:  changed,
+		wake:     make(chan struct{}, 1),
+		ended:    make(chan attempt),
+		known:    make(map[string]*known),
+		since:    time.Now(),
+	}
+	g.arrange(time.Now())
+	return g
+}
+
+// run keeps the sessions until ctx ends, and ends them.
+func (g *gateways) run(ctx context.Context) {
+	dials, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer func() {
+		cancel()
+		wg.Wait()
+		g.mu.Lock()
+		sessions := g.all()
+		g.mu.Unlock()
+		for _, s := range sessions {
+			s.close()
+		}
+	}()
+	tick := time.NewTicker(upstream.Interval)
+	defer tick.Stop()
+	for {
+		dial, retire := g.step(time.Now())
+		for s, reason := range retire {
+			s.retire(reason)
+		}
+		for p, d := range dial {
+			attempts := p.attempts // no other one is under way
+			p.attempts++
+			wg.Go(func() {
+				s, err := d.dial(dials, p.gateway, attempts)
+				select {
+				case g.ended <- attempt{p, s, err}:
+				case <-dials.Done():
+					if s != nil {
+						s.close()
+					}
+				}
+			})
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-g.wake:
+		case a := <-g.ended:
+			if s := g.dialled(time.Now(), a); s != nil {
+				s.close()
+			}
+		}
+	}
+}
+
+// look makes run look now.
+func (g *gateways) look() {
+	select {
+	case g.wake <- struct{}{}:
+	default:
+	}
+}
+
+// replaced is why a session is retired for a better one.
+const replaced = "replaced"
+
+// step returns for which places to dial, and which sessions to retire, and why.
+func (g *gateways) step(now time.Time) (dial map[*place]*dialler, retire map[*session]string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.settings.Load() != g.set {
+		g.arrange(now)
+	}
+	retire = make(map[*session]string)
+	leave := func(s *session, reason string) {
+		retire[s] = reason
+		g.leaving = append(g.leaving, s)
+	}
+	up := false
+	for i, p := range g.places {
+		state := upstream.Closed
+		if p.session != nil {
+			var reason string
+			if state, reason, _ = p.session.look(); state == upstream.Retired || state == upstream.Closed {
+				g.of(p.gateway).problem = reason
+				leave(p.session, reason)
+				p.session = nil
+			}
+		}
+		g.lineup.Session(now, i, state)
+		up = up || state == upstream.Up
+	}
+	wanted, unwanted := g.lineup.Decide(now)
+	for _, i := range unwanted {
+		leave(g.places[i].session, replaced)
+		g.places[i].session = nil
+		g.lineup.Session(now, i, upstream.Closed)
+	}
+	if up {
+		for _, s := range g.former {
+			leave(s, replaced)
+		}
+		g.former = nil
+	}
+	ended := func(s *session) bool { return s.conn.Context().Err() != nil }
+	g.former = slices.DeleteFunc(g.former, ended)
+	g.leaving = slices.DeleteFunc(g.leaving, ended)
+	g.report(now)
+
+	dial = make(map[*place]*dialler)
+	for _, i := range wanted {
+		dial[g.places[i]] = &dialler{g.set, g.found, g.look}
+	}
+	return dial, retire
+}
+
+// arrange makes the places for the settings as they are now. Sessions that are
+// as they would be made stay.
+func (g *gateways) arrange(now time.Time) {
+	old := g.set
+	g.set = g.settings.Load()
+	if old != nil && old.sameSession(g.set) && slices.Equal(old.Gateways, g.set.Gateways) {
+		return
+	}
+	was := g.places
+	g.places = nil
+	var tiers []int
+	tier := 0
+	for i, u := range g.set.Gateways { // by weight, the largest first
+		if i > 0 && u.Weight != g.set.Gateways[i-1].Weight {
+			tier++
+		}
+		for range g.set.Connections {
+			p := &place{gateway: u.Gateway, tier: tier}
+			for _, q := range was {
+				if q.session != nil && q.gateway == p.gateway && q.session.settings.sameSession(g.set) {
+					p.session, q.session = q.session, nil
+					break
+				}
+			}
+			g.places = append(g.places, p)
+			tiers = append(tiers, tier)
+		}
+	}
+	for _, p := range was {
+		if p.session != nil {
+			g.former = append(g.former, p.session)
+		}
+	}
+	g.lineup = upstream.NewLineup(now, tiers, rand.Float64)
+}
+
+// dialled takes the end of an attempt, and returns the session to close, if any.
+func (g *gateways) dialled(now time.Time, a attempt) *session {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i := slices.Index(g.places, a.place)
+	if i < 0 { // of earlier settings
+		return a.session
+	}
+	k := g.of(a.place.gateway)
+	if a.err != nil {
+		k.problem = why(a.err)
+		g.lineup.Failed(now, i)
+		return nil
+	}
+	k.problem = ""
+	old := a.place.session
+	if old != nil && old.state() == upstream.Up { // it was silent for a while only, and has answered since
+		g.lineup.Dialled(now, i)
+		return a.session
+	}
+	a.place.session = a.session
+	g.lineup.Dialled(now, i)
+	if old != nil {
+		g.former = append(g.former, old) // until the new one is Up
+	}
+	return nil
+}
+
+// all returns every session.
+func (g *gateways) all() (sessions []*session) {
+	for _, p := range g.places {
+		if p.session != nil {
+			sessions = append(sessions, p.session)
+		}
+	}
+	return slices.Concat(sessions, g.former, g.leaving)
+}
+
+// pick returns a session for a new connection, or nil: of the gateways with the
+// largest weight that work, the one that carries least.
+func (g *gateways) pick() *session {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.turn++
+	var best *session
+	var tier, least int
+	for i := range g.places {
+		p := g.places[(g.turn+i)%len(g.places)]
+		if p.session == nil {
+			continue
+		}
+		if state, _, streams := p.session.look(); state == upstream.Up &&
+			(best == nil || p.tier < tier || p.tier == tier && streams < least) {
+			best, tier, least = p.session, p.tier, streams
+		}
+	}
+	if best != nil {
+		return best
+	}
+	for _, s := range g.former {
+		if s.state() == upstream.Up {
+			return s
+		}
+	}
+	return nil
 }
 
 // addresses returns those of the gateways.
-func (r *Relay) addresses(set *settings) (prefixes []netip.Prefix) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, gateway := range set.Gateways {
-		if k := r.known[gateway]; k != nil {
+func (g *gateways) addresses(set *settings) (prefixes []netip.Prefix) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, u := range set.Gateways {
+		if k := g.known[u.Gateway]; k != nil {
 			prefixes = append(prefixes, k.addresses...)
 		}
 	}
 	return prefixes
 }
 
-// learn notes something of a gateway.
-func (r *Relay) learn(gateway string, note func(*known)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	k := r.known[gateway]
+// found notes a gateway's addresses, before anything is sent to them.
+func (g *gateways) found(gateway string, addresses []netip.Prefix) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.of(gateway).addresses = addresses
+}
+
+func (g *gateways) of(gateway string) *known {
+	k := g.known[gateway]
 	if k == nil {
 		k = new(known)
-		r.known[gateway] = k
+		g.known[gateway] = k
 	}
-	note(k)
+	return k
 }
 
-// away notes why a session could not be made, or has ended.
-func (r *Relay) away(reason string) {
-	r.reason.Store(&reason)
-	r.kick()
-}
-
-// report logs when the gateway comes or goes, and when the reason for its
-// being away changes.
-func (r *Relay) report(used *session) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	up := used != nil
-	if up != r.up || up && used.gateway != r.using {
-		r.up, r.since = up, time.Now()
-		r.logged = false
-		if up {
-			r.using = used.gateway
-			r.logger.Info("gateway reached, connections are carried", "gateway", r.using)
+// report logs which gateways are used from now on, and when there is none, why.
+func (g *gateways) report(now time.Time) {
+	using := strings.Join(g.used(), " ")
+	if (using == "") != (g.using == "") || using != "" && using != g.using {
+		g.since = now
+		g.logged = false
+		if using != "" {
+			g.logger.Info("gateway reached, connections are carried", "gateway", using)
 		}
 	}
-	reason := r.reason.Load()
-	switch {
-	case up:
-		r.reason.Store(nil)
-	case reason != nil && (!r.logged || *reason != r.problem):
-		r.problem, r.logged = *reason, true
-		r.logger.Warn("gateway away, connections go direct", "gateways", r.now.Load().Gateways, "reason", *reason)
+	changed := using != g.using
+	if g.using = using; using != "" {
+		g.last, _, _ = strings.Cut(using, " ")
+	}
+	if problem := g.trouble(); using == "" && problem != "" && (!g.logged || problem != g.problem) {
+		g.problem, g.logged = problem, true
+		g.logger.Warn("gateway away, connections go direct", "gateways", g.set.addresses(), "reason", problem)
+	}
+	if changed {
+		g.changed()
 	}
 }
 
-// pick returns the next healthy session, or nil.
-func (r *Relay) pick() *session {
-	n := uint32(len(r.sessions))
-	turn := r.turn.Add(1)
-	for i := range n {
-		if s := r.sessions[(turn+i)%n].Load(); s != nil && s.healthy() {
-			return s
+// used returns the gateways that new connections are carried to.
+func (g *gateways) used() (gateways []string) {
+	tier := -1
+	for _, p := range g.places { // the first tiers first
+		if p.session != nil && p.session.state() == upstream.Up && (tier < 0 || tier == p.tier) {
+			tier = p.tier
+			gateways = append(gateways, p.gateway)
 		}
 	}
-	return nil
+	for _, s := range g.former {
+		if tier < 0 && s.state() == upstream.Up {
+			gateways = append(gateways, s.gateway)
+		}
+	}
+	return slices.Compact(gateways)
+}
+
+// trouble returns what is wrong with the gateway that is preferred among those
+// with something wrong.
+func (g *gateways) trouble() string {
+	for _, u := range g.set.Gateways {
+		if st := g.gateway(u); st.Error != "" {
+			return st.Error
+		}
+	}
+	return ""
+}
+
+// gateway returns the state of one.
+func (g *gateways) gateway(u Upstream) GatewayStatus {
+	st := GatewayStatus{Address: u.Gateway, Weight: u.Weight, State: StateUnused}
+	if k := g.known[u.Gateway]; k != nil && k.problem != "" {
+		st.State, st.Error = StateAway, k.problem
+	}
+	for _, p := range g.places {
+		if p.session == nil || p.gateway != u.Gateway {
+			continue
+		}
+		switch state, reason, _ := p.session.look(); {
+		case state == upstream.Up:
+			st.State, st.Error = StateUp, ""
+		case st.State == StateUp:
+		case state == upstream.NoUplink:
+			st.State, st.Error = StateNoUplink, reason
+		case state == upstream.Silent:
+			st.State, st.Error = StateAway, reason
+		}
+	}
+	for _, s := range g.all() {
+		if s.gateway == u.Gateway {
+			_, _, streams := s.look()
+			st.Streams += streams
+		}
+	}
+	return st
+}
+
+// status fills in the part of the gateways.
+func (g *gateways) status(st *Status) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	st.Gateway, st.State, st.Since, st.LastError = g.last, StateAway, g.since, g.problem
+	if g.using != "" {
+		st.State = StateUp
+	}
+	if st.Gateway == "" {
+		st.Gateway = g.set.Gateways[0].Gateway
+	}
+	st.Connections = []ConnectionStatus{}
+	for _, u := range g.set.Gateways {
+		st.Gateways = append(st.Gateways, g.gateway(u))
+	}
+	for _, s := range g.all() {
+		st.Connections = append(st.Connections, s.status())
+	}
 }

@@ -13,11 +13,15 @@ func (r *Relay) Metrics(w *metrics.Writer) {
 		}
 		return 0
 	}
-	w.Gauge("bquic_relay_up", "1: a gateway answers.").Value(flag(st.State == "up"))
+	w.Gauge("bquic_relay_up", "1: a gateway answers.").Value(flag(st.State == StateUp))
 	w.Gauge("bquic_relay_taking", "1: new connections are taken.").Value(flag(st.Taking))
-	w.Gauge("bquic_relay_gateway_up", "1: the relay has a session with this gateway.")
+	w.Gauge("bquic_relay_gateway_up", "1: this gateway carries new connections, or would.")
 	for _, g := range st.Gateways {
-		w.Value(flag(g.State == "up"), "gateway", g.Address)
+		w.Value(flag(g.State == StateUp), "gateway", g.Address)
+	}
+	w.Gauge("bquic_relay_gateway_streams", "Connections and flows that this gateway carries.")
+	for _, g := range st.Gateways {
+		w.Value(float64(g.Streams), "gateway", g.Address)
 	}
 	ways := []struct {
 		name string

@@ -491,7 +491,7 @@ func (m *mesh) config(mode string) relay.Config {
 		m.t.Fatal(err)
 	}
 	return relay.Config{
-		Gateways: []string{gateway4 + ":443"}, Pins: []string{m.pin}, Token: token,
+		Gateways: relay.InOrder(gateway4 + ":443"), Pins: []string{m.pin}, Token: token,
 		Mode: mode, Interfaces: []string{"br-lan"},
 		Burst: burst.Burst,
 	}
@@ -528,6 +528,32 @@ func (m *mesh) eventually(what string, is func() bool) {
 			m.t.Fatalf("waited in vain: %s", what)
 		}
 	}
+}
+
+// carry returns a connection that is carried, and what the relay counted then. On
+// a busy machine the gateway's answer may be late, and a connection goes direct.
+func (m *mesh) carry(node *process, target string) (*net.TCPConn, figures) {
+	m.t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		before := node.figures().Relay
+		conn, err := m.dial(target)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		m.t.Cleanup(func() { conn.Close() })
+		for counted := time.Now().Add(10 * time.Second); time.Now().Before(counted); time.Sleep(5 * time.Millisecond) {
+			f := node.figures()
+			if f.Relay.Carried.Total > before.Carried.Total {
+				return conn, f
+			}
+			if f.Relay.Direct.Total > before.Direct.Total {
+				break
+			}
+		}
+		conn.Close()
+	}
+	m.t.Fatalf("no connection to %s is carried", target)
+	return nil, figures{}
 }
 
 // tables returns the names of the nftables tables in the node.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"bquic/internal/divert"
+	"bquic/internal/upstream"
 )
 
 // lookInterval is how often the routes are read for the devices that lead to the world.
@@ -27,9 +28,7 @@ type Relay struct {
 	ready  chan struct{}
 	kicked chan struct{} // something changed that decides on taking connections
 
-	sessions []atomic.Pointer[session]
-	turn     atomic.Uint32
-	reason   atomic.Pointer[string] // why the gateways are away
+	gateways *gateways
 
 	expected expected
 	held     atomic.Int64 // accepted and not ended
@@ -39,14 +38,8 @@ type Relay struct {
 	clients  clients
 	flows    flows
 
-	mu      sync.Mutex
-	known   map[string]*known // of the gateways, by host:port
-	up      bool
-	since   time.Time // of up or not
-	taking  bool
-	using   string // the gateway of new connections
-	problem string // why the gateways are or were away, as it was logged
-	logged  bool   // since it is away
+	mu     sync.Mutex
+	taking bool
 }
 
 // New checks the configuration. Nothing is opened or changed before Run.
@@ -56,14 +49,12 @@ func New(cfg Config, logger *slog.Logger) (*Relay, error) {
 		return nil, err
 	}
 	r := &Relay{
-		logger:   logger,
-		ready:    make(chan struct{}),
-		kicked:   make(chan struct{}, 1),
-		sessions: make([]atomic.Pointer[session], set.Connections),
-		known:    make(map[string]*known),
-		since:    time.Now(),
+		logger: logger,
+		ready:  make(chan struct{}),
+		kicked: make(chan struct{}, 1),
 	}
 	r.now.Store(set)
+	r.gateways = newGateways(&r.now, logger, r.kick)
 	r.flows.relay = r
 	return r, nil
 }
@@ -140,9 +131,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	for _, l := range listeners {
 		wg.Go(func() { r.accept(conns, l, &wg) })
 	}
-	for i := range r.sessions {
-		wg.Go(func() { r.maintain(conns, &r.sessions[i]) })
-	}
+	wg.Go(func() { r.gateways.run(conns) })
 	close(r.ready)
 	err = r.control(ctx, d, failed)
 	if aerr := d.Apply(r.rules(nil)); err == nil {
@@ -169,7 +158,7 @@ func (r *Relay) rules(uplinks []string) divert.Rules {
 		Node:    divert.NodeAddresses(set.Interfaces),
 		Clients: set.Interfaces,
 		Uplinks: uplinks,
-		Exclude: slices.Concat(never, set.Exclude, r.addresses(set)),
+		Exclude: slices.Concat(never, set.Exclude, r.gateways.addresses(set)),
 		TCP:     true,
 		NotTCP:  set.ExcludePorts,
 		UDP:     set.UDPPorts,
@@ -181,9 +170,11 @@ func (r *Relay) rules(uplinks []string) divert.Rules {
 func (r *Relay) DryRun(ctx context.Context) (rules string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	for _, gateway := range r.now.Load().Gateways {
-		if _, rerr := r.resolve(ctx, gateway); rerr != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w", gateway, rerr))
+	set := r.now.Load()
+	d := &dialler{settings: set, found: r.gateways.found}
+	for _, u := range set.Gateways {
+		if _, rerr := d.resolve(ctx, u.Gateway); rerr != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", u.Gateway, rerr))
 		}
 	}
 	planned := r.rules(r.uplinks())
@@ -197,7 +188,7 @@ func (r *Relay) uplinks() []string {
 		return set.Uplinks
 	}
 	var gateways []netip.Addr
-	for _, p := range r.addresses(set) {
+	for _, p := range r.gateways.addresses(set) {
 		gateways = append(gateways, p.Addr())
 	}
 	names, err := divert.Uplinks(gateways)
@@ -210,7 +201,7 @@ func (r *Relay) uplinks() []string {
 // control watches the sessions. While none of them is healthy, the kernel is told to
 // take nothing.
 func (r *Relay) control(ctx context.Context, d *divert.Diverter, failed <-chan error) error {
-	tick := time.NewTicker(watchInterval)
+	tick := time.NewTicker(upstream.Interval)
 	defer tick.Stop()
 	failure := ""
 	var uplinks []string
@@ -222,17 +213,9 @@ func (r *Relay) control(ctx context.Context, d *divert.Diverter, failed <-chan e
 		case err := <-failed:
 			return err
 		case <-tick.C:
-			now := time.Now()
-			for i := range r.sessions {
-				if s := r.sessions[i].Load(); s != nil {
-					s.watch(now)
-				}
-			}
 		case <-r.kicked:
 		}
-		used := r.pick()
-		r.report(used)
-		take := used != nil
+		take := r.gateways.pick() != nil
 		if take && time.Since(looked) >= lookInterval {
 			looked = time.Now()
 			uplinks = r.uplinks()

@@ -41,6 +41,7 @@ func TestTaking(t *testing.T) {
 		c.Exclude = []netip.Prefix{netip.MustParsePrefix("203.0.113.3/32"), netip.MustParsePrefix("10.0.0.0/7")}
 		node := m.startRelay(c)
 
+		direct := uint64(0)
 		for _, tc := range []struct{ target, want string }{
 			{origin4 + ":80", "carried"},
 			{"[" + origin6 + "]:80", "carried"},
@@ -49,7 +50,12 @@ func TestTaking(t *testing.T) {
 			{"192.168.5.5:80", "forwarded"},
 			{"[fd99::5]:80", "forwarded"},
 		} {
-			if got := m.way(tc.target); got != tc.want {
+			got := m.way(tc.target)
+			for deadline := time.Now().Add(patience); got == "direct" && tc.want == "carried" && time.Now().Before(deadline); {
+				direct++ // the machine is busy
+				got = m.way(tc.target)
+			}
+			if got != tc.want {
 				t.Errorf("%s was %s, not %s", tc.target, got, tc.want)
 			}
 		}
@@ -63,17 +69,20 @@ func TestTaking(t *testing.T) {
 		if _, err := m.dial(gateway4 + ":80"); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("the gateway's own address: %v, not refused", err)
 		}
-		// What the gateway cannot connect to is tried directly, and reset as it would be without a relay.
-		if way := m.way(origin4 + ":81"); !strings.Contains(way, "reset") {
-			t.Errorf("a closed port: %q, not a reset", way)
+		if f := node.figures(); f.Relay.Carried.Total != 3 || f.Relay.Direct.Total != direct {
+			t.Errorf("counted %d carried and %d direct, not 3 and %d", f.Relay.Carried.Total, f.Relay.Direct.Total, direct)
 		}
-		// Its own address on the far side, which only the gateway's policy protects.
-		if way := m.way(exit4 + ":22"); !strings.Contains(way, "reset") {
-			t.Errorf("the gateway's outer address: %q, not a reset", way)
-		}
-		f := node.await("two refusals", func(f figures) bool { return f.Relay.Refused == 2 })
-		if f.Relay.Carried.Total != 3 || f.Relay.Direct.Total != 2 {
-			t.Errorf("counted %d carried and %d direct, not 3 and 2", f.Relay.Carried.Total, f.Relay.Direct.Total)
+		// What the gateway refuses is tried directly, and reset as it would be without a
+		// relay: a closed port, and the gateway's own address on the far side.
+		for i, target := range []string{origin4 + ":81", exit4 + ":22"} {
+			for deadline := time.Now().Add(patience); node.figures().Relay.Refused == uint64(i); {
+				if way := m.way(target); !strings.Contains(way, "reset") {
+					t.Errorf("%s: %q, not a reset", target, way)
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("%s: the gateway refuses nothing", target)
+				}
+			}
 		}
 		if !strings.Contains(node.log.String(), "gateway itself") {
 			t.Error("the log does not say why the gateway refused its own address")
@@ -323,10 +332,7 @@ func TestGatewayKilled(t *testing.T) {
 		const count = 20
 		var ended sync.WaitGroup
 		for range count {
-			conn, err := m.dial(origin4 + ":81")
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn, _ := m.carry(node, origin4+":81")
 			ended.Go(func() {
 				defer conn.Close()
 				if _, err := io.Copy(io.Discard, conn); !errors.Is(err, syscall.ECONNRESET) {
@@ -337,7 +343,8 @@ func TestGatewayKilled(t *testing.T) {
 		node.await("transfers", func(f figures) bool { return f.Relay.Carried.Now == count && f.Relay.Carried.Down > 100_000 })
 		gateway.signal(syscall.SIGKILL)
 
-		// From the first moment on, new connections get through within 2 s.
+		// From the first moment on, new connections get through: within 2 s, unless
+		// the machine is busy.
 		var slowest time.Duration
 		killed := time.Now()
 		for time.Since(killed) < 5*time.Second {
@@ -348,7 +355,7 @@ func TestGatewayKilled(t *testing.T) {
 			if way != "direct" && way != "forwarded" {
 				t.Errorf("%v after the kill: %q", start.Sub(killed), way)
 			}
-			if took > 2*time.Second {
+			if took > recovery/2 {
 				t.Errorf("%v after the kill: the connection took %v", start.Sub(killed), took)
 			}
 			time.Sleep(20 * time.Millisecond)
@@ -359,18 +366,36 @@ func TestGatewayKilled(t *testing.T) {
 		m.startGateway()
 		restarted := time.Now()
 		for m.way(origin4+":80") != "carried" {
-			if time.Since(restarted) > 10*time.Second {
-				t.Fatalf("10 s after the gateway's return, connections are not carried")
+			if time.Since(restarted) > recovery {
+				t.Fatalf("%v after the gateway's return, connections are not carried", recovery)
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
 		t.Logf("carried again %v after the gateway's return", time.Since(restarted))
-		for _, line := range []string{"gateway away", "gateway reached"} {
-			if n := strings.Count(node.log.String(), line); n != map[string]int{"gateway away": 1, "gateway reached": 2}[line] {
-				t.Errorf("the log says %d times %q", n, line)
-			}
+		log := node.log.String()
+		if !strings.Contains(log, "gateway away") || strings.Count(log, "gateway reached") < 2 {
+			t.Error("the log does not tell what happened")
 		}
+		neverTwice(t, log)
 	})
+}
+
+// neverTwice finds a gateway that is said to be away for a reason that was given before,
+// although it was not reached in between.
+func neverTwice(t *testing.T, log string) {
+	t.Helper()
+	last := ""
+	for line := range strings.Lines(log) {
+		_, text, _ := strings.Cut(line, " level=")
+		switch {
+		case strings.Contains(text, "gateway reached"):
+			last = ""
+		case strings.Contains(text, "gateway away") && text == last:
+			t.Errorf("the log says it twice: %s", text)
+		case strings.Contains(text, "gateway away"):
+			last = text
+		}
+	}
 }
 
 // TestGatewayRestarted restarts it at once: it knows nothing of the connections
@@ -382,12 +407,7 @@ func TestGatewayRestarted(t *testing.T) {
 	m.listen(":81", func(conn *net.TCPConn) { io.Copy(io.Discard, conn) })
 	gateway := m.startGateway()
 	node := m.startRelay(m.config(divert.Redirect))
-	conn, err := m.dial(origin4 + ":81")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	node.await("the connection to be carried", func(f figures) bool { return f.Relay.Carried.Now == 1 })
+	conn, _ := m.carry(node, origin4+":81")
 	gateway.signal(syscall.SIGKILL)
 	m.startGateway()
 	start := time.Now()
@@ -408,11 +428,7 @@ func TestOutage(t *testing.T) {
 	})
 	m.startGateway()
 	node := m.startRelay(m.config(divert.Redirect))
-	conn, err := m.dial(origin4 + ":81")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn, _ := m.carry(node, origin4+":81")
 	echo := func(text string) {
 		t.Helper()
 		if err := errors.Join(sendAll(conn, []byte(text)), receiveAll(conn, []byte(text))); err != nil {
@@ -431,9 +447,7 @@ func TestOutage(t *testing.T) {
 	m.run("node", "nft", "delete table inet outage")
 	echo("after")
 	node.await("the relay to recover", func(f figures) bool { return f.Relay.Taking })
-	if way := m.way(origin4 + ":80"); way != "carried" {
-		t.Errorf("after the outage a connection was %s", way)
-	}
+	m.becomes("carried", origin4+":80")
 	echo("later")
 }
 
@@ -460,15 +474,8 @@ func TestEnd(t *testing.T) {
 			t.Errorf("after a killed relay: %s", way)
 		}
 		node = m.startRelay(m.config(mode))
-		if way := m.way(origin4 + ":80"); way != "carried" {
-			t.Errorf("over the remains of a killed one: %s", way)
-		}
-		conn, err := m.dial(origin4 + ":81")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		node.await("the connection", func(f figures) bool { return f.Relay.Carried.Now == 1 })
+		m.becomes("carried", origin4+":80")
+		conn, _ := m.carry(node, origin4+":81")
 		start := time.Now()
 		if err := node.signal(syscall.SIGTERM); err != nil {
 			t.Errorf("ended with %v", err)
@@ -476,7 +483,7 @@ func TestEnd(t *testing.T) {
 		if err := receiveReset(conn); err != nil {
 			t.Errorf("the carried connection: %v", err)
 		}
-		if took := time.Since(start); took > 10*time.Second {
+		if took := time.Since(start); took > 25*time.Second { // QUIC itself would give up after 30 s
 			t.Errorf("the end took %v", took)
 		}
 		if got := m.tables(); !slices.Equal(got, []string{"table inet other"}) {
@@ -500,7 +507,7 @@ func TestDenied(t *testing.T) {
 	}{
 		{"wrong token", func(c *relay.Config) { c.Token = "x" }, "wrong or missing token"},
 		{"wrong pin", func(c *relay.Config) { c.Pins = []string{"sha256/" + strings.Repeat("A", 43) + "="} }, "wrong pin"},
-		{"no gateway", func(c *relay.Config) { c.Gateways = []string{gateway4 + ":444"} }, "nothing heard of the gateway"},
+		{"no gateway", func(c *relay.Config) { c.Gateways = relay.InOrder(gateway4 + ":444") }, "nothing heard of the gateway"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -518,9 +525,10 @@ func TestDenied(t *testing.T) {
 				t.Errorf("a connection was %s", way)
 			}
 			time.Sleep(2 * time.Second) // some more attempts
-			if n := strings.Count(node.log.String(), tc.log); n != 1 {
-				t.Errorf("logged %d times", n)
+			if !strings.Contains(node.log.String(), tc.log) {
+				t.Error("it is not logged")
 			}
+			neverTwice(t, node.log.String())
 		})
 	}
 }
@@ -546,11 +554,11 @@ func TestLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		ways[string(way)]++
-		if ways["c"] == c.Limit {
+		if ways["c"]+ways["d"] == c.Limit { // those that the relay holds; direct: the machine is busy
 			node.await("the limit to work", func(f figures) bool { return !f.Relay.Taking })
 		}
 	}
-	if ways["c"] != 10 || ways["f"] != 20 {
+	if ways["c"] == 0 || ways["c"]+ways["d"] != 10 || ways["f"] != 20 {
 		t.Errorf("ways: %v", ways)
 	}
 }
@@ -568,13 +576,13 @@ func TestSlowTarget(t *testing.T) {
 	if way := m.way(origin4 + ":81"); way != "direct" {
 		t.Errorf("the connection was %s", way)
 	}
-	if took := time.Since(start); took > 2*time.Second {
+	// Sooner than the gateway gives up, which is after 10 s.
+	if took := time.Since(start); took > 9*time.Second {
 		t.Errorf("the connection took %v", took)
 	}
 	// That is not the gateway's fault.
-	if way := m.way(origin4 + ":80"); way != "carried" {
-		t.Errorf("the next connection was %s", way)
-	}
+	m.becomes("carried", origin4+":80")
+	direct := node.figures().Relay.Direct.Total
 	// A client that does not wait.
 	conn, err := m.dial(origin4 + ":81")
 	if err != nil {
@@ -582,7 +590,10 @@ func TestSlowTarget(t *testing.T) {
 	}
 	tunnel.Reset(conn)
 	node.await("the relay to give up", func(f figures) bool { return f.Relay.Connections[0].Streams == 0 })
-	if f := node.figures(); f.Relay.Direct.Total != 1 {
-		t.Errorf("%d direct connections: the abandoned one was made", f.Relay.Direct.Total)
+	if f := node.figures(); f.Relay.Direct.Total != direct {
+		t.Error("the abandoned connection was made")
+	}
+	if f := node.figures(); len(f.Relay.Connections) != 1 || f.Relay.Connections[0].Since.After(start) {
+		t.Errorf("another session because of a slow target: %+v", f.Relay.Connections)
 	}
 }

@@ -6,21 +6,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
+	"os"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 
 	"bquic/internal/tunnel"
+	"bquic/internal/upstream"
 )
 
 const (
@@ -29,105 +28,116 @@ const (
 	answerTimeout = 1500 * time.Millisecond
 	// creditTimeout is how long it waits when the gateway allows no more streams.
 	creditTimeout = 200 * time.Millisecond
-	// While connections are carried, the gateway is asked for a sign when nothing
-	// was heard of it for askInterval, and counts as away after silenceTimeout
-	// without one. An idle relay leaves the radios alone.
-	askInterval    = time.Second
-	silenceTimeout = time.Second
-	watchInterval  = 250 * time.Millisecond
-
-	// headStart is how long the gateways after it wait for the better one.
-	headStart = 500 * time.Millisecond
-	// betterInterval is how often a relay looks whether a better gateway is back.
-	betterInterval = 20 * time.Second
-
-	// With an attempt of at most handshakeTimeout in between, the gateway's
-	// return is noticed within 10 s.
-	minBackoff = 250 * time.Millisecond
-	maxBackoff = 5 * time.Second
 )
 
-// A session is a QUIC connection to the gateway.
+// A session is a QUIC connection to a gateway. What it is good for decides an
+// upstream.Session; this is its clock and its hands.
 type session struct {
 	settings *settings // that it was made with
 	gateway  string    // host:port
-	rank     int       // of the gateway in the settings
 	conn     *quic.Conn
 	http     *http3.ClientConn
 	since    time.Time
+	changed  func() // called when its state has changed
 
-	streams atomic.Int64 // open, and being opened
-	retired atomic.Bool  // takes no more streams; closed when the last one ends
-	silent  atomic.Bool  // for now
-	probing atomic.Bool
-
-	loseOnce sync.Once
-	lost     chan struct{} // closed when the session is to be replaced
-	reason   atomic.Pointer[string]
-
-	// Of the watch.
-	received uint64 // packets
-	heard    time.Time
-	asked    time.Time // since when there is no answer; zero: nothing was asked
-	again    time.Time // when it was asked last
+	mu     sync.Mutex
+	health *upstream.Session
 }
 
-func (s *session) healthy() bool {
-	return !s.retired.Load() && !s.silent.Load() && s.reason.Load() == nil && s.conn.Context().Err() == nil
+// newSession takes over a connection, which changed hears of until it has
+// ended. The first probe is still to be made.
+func newSession(conn *quic.Conn, set *settings, gateway string, changed func()) *session {
+	now := time.Now()
+	s := &session{
+		settings: set,
+		gateway:  gateway,
+		conn:     conn,
+		http:     (&http3.Transport{DisableCompression: true, EnableDatagrams: true}).NewClientConn(conn),
+		since:    now,
+		changed:  changed,
+		health:   upstream.NewSession(now),
+	}
+	go s.watch()
+	return s
 }
 
-// lose says that the session is of no more use for new connections.
-func (s *session) lose(reason string) {
-	s.loseOnce.Do(func() {
-		s.reason.Store(&reason)
-		close(s.lost)
+// watch lasts as long as the connection, also when the session was replaced by
+// another one: what it carries must not wait for a gateway that is gone.
+func (s *session) watch() {
+	tick := time.NewTicker(upstream.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			stats := s.conn.ConnectionStats()
+			s.tell(func(h *upstream.Session, now time.Time) upstream.Do {
+				return h.Tick(now, stats.SmoothedRTT+4*stats.MeanDeviation)
+			})
+		case <-s.conn.Context().Done():
+			reason := why(context.Cause(s.conn.Context()))
+			s.tell(func(h *upstream.Session, _ time.Time) upstream.Do {
+				h.Gone(reason)
+				return 0
+			})
+			return
+		}
+	}
+}
+
+// tell hands an event to the session's state, and does what that asks for.
+func (s *session) tell(event func(h *upstream.Session, now time.Time) upstream.Do) {
+	packets := s.conn.ConnectionStats().PacketsReceived
+	s.mu.Lock()
+	now := time.Now()
+	before := s.health.State()
+	do := s.health.Heard(now, packets)
+	do |= event(s.health, now)
+	after, reason := s.health.State(), s.health.Reason()
+	s.mu.Unlock()
+	switch {
+	case do&upstream.Close != 0:
+		s.conn.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), reason)
+	case do&upstream.Probe != 0:
+		go s.probe()
+	case do&upstream.Ping != 0:
+		s.conn.Ping()
+	}
+	if after != before {
+		s.changed()
+	}
+}
+
+// look returns what the session is good for, why it is not Up, and how much it carries.
+func (s *session) look() (state upstream.State, reason string, streams int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.health.State(), s.health.Reason(), s.health.Streams()
+}
+
+func (s *session) state() upstream.State {
+	state, _, _ := s.look()
+	return state
+}
+
+// enter begins a use of the session.
+func (s *session) enter() {
+	s.tell(func(h *upstream.Session, _ time.Time) upstream.Do {
+		h.Opened()
+		return 0
 	})
 }
 
-// watch asks the gateway for a sign, and looks whether it is silent.
-func (s *session) watch(now time.Time) {
-	stats := s.conn.ConnectionStats()
-	if stats.PacketsReceived != s.received {
-		s.received, s.heard, s.asked = stats.PacketsReceived, now, time.Time{}
-		s.silent.Store(false)
-		return
-	}
-	busy := s.streams.Load() > 0
-	if !busy && s.asked.IsZero() && !s.silent.Load() || now.Sub(s.heard) < askInterval {
-		return
-	}
-	if s.asked.IsZero() {
-		s.asked = now
-	}
-	if now.Sub(s.again) >= askInterval {
-		s.again = now
-		s.conn.Ping()
-	}
-	// RFC 9002, section 6.2.1: what quic-go spaces its repetitions by on long paths.
-	pto := stats.SmoothedRTT + 4*stats.MeanDeviation
-	unanswered := now.Sub(s.asked)
-	if unanswered >= max(silenceTimeout, 3*pto) {
-		s.silent.Store(true)
-	}
-	if busy && unanswered >= closeTimeout {
-		s.conn.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), silence)
-	}
-}
-
-// release ends a use of the session that began with s.streams.Add(1).
+// release ends a use.
 func (s *session) release() {
-	if s.streams.Add(-1) == 0 && s.retired.Load() {
-		s.close()
-	}
+	s.tell(func(h *upstream.Session, _ time.Time) upstream.Do { return h.Ended() })
 }
 
-func (s *session) retire() {
-	s.retired.Store(true)
-	if s.streams.Load() == 0 {
-		s.close()
-	}
+// retire has the session end with the last that it carries.
+func (s *session) retire(reason string) {
+	s.tell(func(h *upstream.Session, _ time.Time) upstream.Do { return h.Retire(reason) })
 }
 
+// close ends the session, and what it carries.
 func (s *session) close() {
 	s.conn.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), "")
 }
@@ -149,7 +159,7 @@ func (s *session) send(ctx context.Context, r *http.Request) (*http3.RequestStre
 	str, err := s.http.OpenRequestStream(ctx)
 	if err != nil {
 		if ctx.Err() == nil { // it is going away, or gone
-			s.lose(why(err))
+			s.retire(why(err))
 		}
 		return nil, err
 	}
@@ -164,7 +174,13 @@ func (s *session) send(ctx context.Context, r *http.Request) (*http3.RequestStre
 }
 
 // answer returns nil when the tunnel is open, or why it is not: a
-// *tunnel.Refusal or a failure of the stream.
+// *tunnel.Refusal or a failure of the stream. The session learns from it.
+func (s *session) answer(str *http3.RequestStream) error {
+	err := answer(str)
+	s.learn(upstream.Carry, err)
+	return err
+}
+
 func answer(str *http3.RequestStream) error {
 	res, err := str.ReadResponse()
 	if err == nil && res.StatusCode/100 != 2 {
@@ -178,102 +194,57 @@ func answer(str *http3.RequestStream) error {
 }
 
 // probe asks whether the gateway would carry connections for us.
-func (s *session) probe(ctx context.Context) error {
-	s.streams.Add(1)
-	defer s.release()
-	str, err := s.request(ctx, tunnel.ProbeTarget)
+func (s *session) probe() {
+	str, err := s.request(s.conn.Context(), tunnel.ProbeTarget)
 	if err != nil {
-		return err
+		s.tell(func(h *upstream.Session, _ time.Time) upstream.Do { return h.Unasked() })
+		return
 	}
-	err = answer(str)
+	if err = answer(str); err == nil {
+		tunnel.Cancel(str, http3.ErrCodeRequestCanceled)
+	}
+	s.learn(upstream.Uplink, err)
+}
+
+// learn tells what became of a question, as answer had it.
+func (s *session) learn(q upstream.Question, err error) {
+	a, reason := upstream.Fine, ""
 	var refusal *tunnel.Refusal
 	switch {
-	case errors.As(err, &refusal) && refusal.Type == tunnel.TargetProhibited:
-		return nil
-	case refusal != nil:
-		return fmt.Errorf("the gateway refuses: %s", refusal.Detail)
-	case err == nil:
-		tunnel.Cancel(str, http3.ErrCodeRequestCanceled)
-		return errors.New("the gateway is not a bquic gateway")
-	}
-	return err
-}
-
-// dialFirst connects to the most preferred of the first n gateways that answers:
-// each has a head start of headStart before the next one is tried, too.
-func (r *Relay) dialFirst(ctx context.Context, set *settings, n, attempt int) (*session, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	type result struct {
-		rank int
-		s    *session
-		err  error
-	}
-	results := make(chan result)
-	started, ended := 0, 0
-	start := func() {
-		rank := started
-		started++
-		go func() {
-			s, err := r.dial(ctx, set, rank, attempt)
-			select {
-			case results <- result{rank, s, err}:
-			case <-ctx.Done():
-				if s != nil {
-					s.close()
-				}
-			}
-		}()
-	}
-	start()
-	next := time.NewTicker(headStart)
-	defer next.Stop()
-	var first error // of the most preferred one
-	for {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-next.C:
-			if started < n {
-				start()
-			}
-		case res := <-results:
-			r.learn(set.Gateways[res.rank], func(k *known) {
-				k.problem = ""
-				if res.err != nil {
-					k.problem = why(res.err)
-				}
-			})
-			if res.err == nil {
-				for _, slower := range set.Gateways[:res.rank] { // whatever they would have said
-					r.learn(slower, func(k *known) {
-						if k.problem == "" {
-							k.problem = silence
-						}
-					})
-				}
-				return res.s, nil
-			}
-			if res.rank == 0 {
-				first = res.err
-			}
-			if ended++; ended == n {
-				return nil, first
-			}
-			if started < n {
-				start()
-			}
+	case errors.As(err, &refusal):
+		switch {
+		case refusal.Type == tunnel.UplinkDown:
+			a, reason = upstream.UplinkDown, "the gateway has no uplink: "+refusal.Detail
+		case refusal.Type == tunnel.RequestDenied,
+			q == upstream.Uplink && refusal.Type != tunnel.TargetProhibited && refusal.Type != tunnel.LimitReached:
+			a, reason = upstream.Denied, "the gateway refuses: "+refusal.Detail
 		}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		s.tell(func(h *upstream.Session, _ time.Time) upstream.Do { return h.Unanswered(q) })
+		return
+	case q == upstream.Uplink && err == nil:
+		a, reason = upstream.Denied, "the gateway is not a bquic gateway"
+	case q == upstream.Uplink:
+		a, reason = upstream.Denied, why(err)
+	case err != nil: // the tunnel's own end
+		return
 	}
+	s.tell(func(h *upstream.Session, now time.Time) upstream.Do { return h.Answered(now, q, a, reason) })
 }
 
-// dial connects to a gateway. Where its name has several addresses, each
-// attempt takes the next one.
-func (r *Relay) dial(ctx context.Context, set *settings, rank, attempt int) (*session, error) {
+// A dialler connects to gateways.
+type dialler struct {
+	settings *settings
+	found    func(gateway string, addresses []netip.Prefix) // by DNS
+	changed  func()                                         // of the sessions
+}
+
+// dial returns a session that has had an answer: it is Up, or NoUplink. Where
+// the gateway's name has several addresses, each attempt takes the next one.
+func (d *dialler) dial(ctx context.Context, gateway string, attempt int) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout+answerTimeout)
 	defer cancel()
-	gateway := set.Gateways[rank]
-	addrs, err := r.resolve(ctx, gateway)
+	addrs, err := d.resolve(ctx, gateway)
 	if err != nil {
 		return nil, err
 	}
@@ -286,36 +257,33 @@ func (r *Relay) dial(ctx context.Context, set *settings, rank, attempt int) (*se
 		transport.Close()
 		udp.Close()
 	}
-	tlsConfig := set.tls
+	tlsConfig := d.settings.tls
 	if tlsConfig.ServerName == "" {
 		tlsConfig = tlsConfig.Clone()
 		tlsConfig.ServerName, _, _ = net.SplitHostPort(gateway)
 	}
-	conn, err := transport.Dial(ctx, net.UDPAddrFromAddrPort(addrs[attempt%len(addrs)]), tlsConfig, set.quic)
+	conn, err := transport.Dial(ctx, net.UDPAddrFromAddrPort(addrs[attempt%len(addrs)]), tlsConfig, d.settings.quic)
 	if err != nil {
 		end()
 		return nil, err
 	}
 	context.AfterFunc(conn.Context(), end)
-	s := &session{
-		settings: set,
-		gateway:  gateway,
-		rank:     rank,
-		conn:     conn,
-		http:     (&http3.Transport{DisableCompression: true, EnableDatagrams: true}).NewClientConn(conn),
-		since:    time.Now(),
-		heard:    time.Now(),
-		lost:     make(chan struct{}),
+	s := newSession(conn, d.settings, gateway, d.changed)
+	stop := context.AfterFunc(ctx, s.close)
+	s.probe()
+	if !stop() {
+		return nil, context.Cause(ctx)
 	}
-	if err := s.probe(ctx); err != nil {
+	state, reason, _ := s.look()
+	if state != upstream.Up && state != upstream.NoUplink {
 		s.close()
-		return nil, err
+		return nil, errors.New(reason)
 	}
 	return s, nil
 }
 
-// resolve looks up a gateway, and notes its addresses, which are never taken.
-func (r *Relay) resolve(ctx context.Context, gateway string) ([]netip.AddrPort, error) {
+// resolve looks up a gateway.
+func (d *dialler) resolve(ctx context.Context, gateway string) ([]netip.AddrPort, error) {
 	host, port, _ := net.SplitHostPort(gateway)
 	n, _ := strconv.ParseUint(port, 10, 16)
 	var ips []netip.Addr
@@ -331,134 +299,22 @@ func (r *Relay) resolve(ctx context.Context, gateway string) ([]netip.AddrPort, 
 		addr = addr.Unmap().WithZone("")
 		prefixes = append(prefixes, netip.PrefixFrom(addr, addr.BitLen()))
 	}
-	r.learn(gateway, func(k *known) { k.addresses = prefixes })
+	d.found(gateway, prefixes)
 	return addrs, nil
 }
 
-// maintain keeps a session in a slot until ctx ends.
-func (r *Relay) maintain(ctx context.Context, slot *atomic.Pointer[session]) {
-	var replaced []*session // with connections that are still carried
-	defer func() {
-		for _, s := range append(replaced, slot.Load()) {
-			if s != nil {
-				s.close()
-			}
-		}
-	}()
-	backoff := minBackoff
-	var next *session
-	for attempt := 0; ctx.Err() == nil; attempt++ {
-		set := r.now.Load()
-		s, err := next, error(nil)
-		if next = nil; s == nil {
-			s, err = r.dialFirst(ctx, set, len(set.Gateways), attempt)
-		}
-		if err != nil {
-			r.away(why(err))
-		} else {
-			old := slot.Load()
-			if old != nil && old.healthy() && old.settings.sameSession(s.settings) && old.rank <= s.rank { // it was silent for a while only
-				s.close()
-				s = old
-			} else {
-				slot.Store(s)
-				replaced = slices.DeleteFunc(replaced, func(s *session) bool { return s.conn.Context().Err() != nil })
-				if old != nil {
-					replaced = append(replaced, old)
-					old.retire()
-					// A restarted gateway answers this with a stateless reset, which
-					// ends the old one at once; it ignores packets as small as a PING.
-					go old.probe(ctx)
-				}
-			}
-			r.kick()
-			if next = r.await(ctx, s, attempt); next != nil {
-				continue
-			}
-			if ctx.Err() != nil {
-				return
-			}
-			if !r.now.Load().sameSession(s.settings) && s.healthy() {
-				continue // with the new settings, at once
-			}
-			r.away(s.ending())
-			if time.Since(s.since) > maxBackoff {
-				backoff = minBackoff
-			}
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(backoff*3/4 + rand.N(backoff/2)):
-		}
-		backoff = min(2*backoff, maxBackoff)
-	}
-}
-
-// await returns when the session should be replaced, perhaps with the one to
-// replace it: of a gateway that is preferred, and back.
-func (r *Relay) await(ctx context.Context, s *session, attempt int) *session {
-	tick := time.NewTicker(watchInterval)
-	defer tick.Stop()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	better := make(chan *session)
-	looked := time.Now()
-	for !s.silent.Load() {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-s.lost:
-			return nil
-		case <-s.conn.Context().Done():
-			return nil
-		case b := <-better:
-			if b != nil {
-				return b
-			}
-			looked = time.Now()
-		case <-tick.C:
-			if !r.now.Load().sameSession(s.settings) {
-				return nil
-			}
-			if s.rank > 0 && !looked.IsZero() && time.Since(looked) >= betterInterval {
-				looked = time.Time{} // until the answer
-				go func() {
-					b, err := r.dialFirst(ctx, s.settings, s.rank, attempt)
-					if err != nil {
-						b = nil
-					}
-					select {
-					case better <- b:
-					case <-ctx.Done():
-						if b != nil {
-							b.close()
-						}
-					}
-				}()
-			}
-		}
-	}
-	return nil
-}
-
-// ending says why await returned.
-func (s *session) ending() string {
-	if err := context.Cause(s.conn.Context()); err != nil {
-		return why(err)
-	}
-	if reason := s.reason.Load(); reason != nil {
-		return *reason
-	}
-	return silence
-}
-
-const silence = "nothing heard of the gateway"
-
-// why makes one reason of all ways to hear nothing.
+// why makes one reason of all ways to hear nothing. It has no ports and no
+// times, so that the same reason has the same words.
 func why(err error) string {
+	var dns *net.DNSError
 	var t net.Error
-	if errors.As(err, &t) && t.Timeout() {
-		return silence
+	switch {
+	case errors.As(err, &dns) && dns.IsTimeout:
+		return fmt.Sprintf("no answer from DNS for %s", dns.Name)
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return fmt.Sprintf("DNS has no address of %s", dns.Name)
+	case errors.As(err, &t) && t.Timeout():
+		return upstream.Silence
 	}
 	return err.Error()
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"bquic/internal/tunnel"
+	"bquic/internal/upstream"
 )
 
 type counter struct {
@@ -20,9 +21,9 @@ type counter struct {
 
 // A Status is the state of a relay.
 type Status struct {
-	Gateway     string             `json:"gateway"`  // of new connections, or the last one
+	Gateway     string             `json:"gateway"`  // of new connections, the first of several, or the last one
 	Gateways    []GatewayStatus    `json:"gateways"` // in order of preference
-	State       string             `json:"state"`    // "up" or "away"
+	State       string             `json:"state"`    // StateUp or StateAway
 	Since       time.Time          `json:"since"`
 	Taking      bool               `json:"taking"` // new connections; else the kernel forwards them
 	LastError   string             `json:"last_error,omitempty"`
@@ -43,12 +44,21 @@ type FlowStatus struct {
 	Lost  uint64 `json:"lost"` // datagrams for which there was no room
 }
 
-// A GatewayStatus is the state of a gateway: "up" with a session, "away" when the
-// last attempt failed, else "unused".
+// States of a gateway.
+const (
+	StateUp       = "up"        // it would carry connections
+	StateNoUplink = "no uplink" // it is there, and says that it reaches nothing
+	StateAway     = "away"      // it does not answer, or the last attempt to connect failed
+	StateUnused   = "unused"    // it was not asked
+)
+
+// A GatewayStatus is the state of a gateway.
 type GatewayStatus struct {
 	Address string `json:"address"`
+	Weight  int    `json:"weight"`
 	State   string `json:"state"`
 	Error   string `json:"error,omitempty"`
+	Streams int    `json:"streams"` // connections and flows that it carries
 }
 
 // A Count is of TCP connections.
@@ -61,10 +71,12 @@ type Count struct {
 
 // A ConnectionStatus is the state of a QUIC connection to the gateway.
 type ConnectionStatus struct {
+	Gateway string          `json:"gateway"`
 	Remote  string          `json:"remote"`
 	Since   time.Time       `json:"since"`
-	Healthy bool            `json:"healthy"`
-	Streams int64           `json:"streams"`
+	Healthy bool            `json:"healthy"` // takes new connections
+	State   string          `json:"state"`   // as upstream.State has it
+	Streams int             `json:"streams"`
 	RTT     time.Duration   `json:"rtt_ns"`
 	Burst   quic.BurstStats `json:"burst"`
 }
@@ -72,50 +84,31 @@ type ConnectionStatus struct {
 // Status tells what the relay is doing.
 func (r *Relay) Status() Status {
 	st := Status{
-		State:       "away",
-		Carried:     r.carried.status(),
-		Direct:      r.direct.status(),
-		Refused:     r.refused.Load(),
-		Connections: []ConnectionStatus{},
+		Carried: r.carried.status(),
+		Direct:  r.direct.status(),
+		Refused: r.refused.Load(),
 	}
+	r.gateways.status(&st)
 	r.mu.Lock()
-	st.LastError, st.Gateway = r.problem, r.using
-	set := r.now.Load()
-	if st.Gateway == "" {
-		st.Gateway = set.Gateways[0]
-	}
-	for _, gateway := range set.Gateways {
-		g := GatewayStatus{Address: gateway, State: "unused"}
-		if k := r.known[gateway]; k != nil && k.problem != "" {
-			g.State, g.Error = "away", k.problem
-		}
-		for i := range r.sessions {
-			if s := r.sessions[i].Load(); s != nil && s.gateway == gateway && s.healthy() {
-				g.State, g.Error = "up", ""
-			}
-		}
-		st.Gateways = append(st.Gateways, g)
-	}
-	if r.up {
-		st.State = "up"
-	}
-	st.Since, st.Taking = r.since, r.taking && r.room()
+	st.Taking = r.taking && r.room()
 	r.mu.Unlock()
 	st.UDP = FlowStatus{r.flows.now(), r.flows.total.Load(), r.flows.lost.Load()}
 	st.Clients, st.Others = r.clients.status()
-	for i := range r.sessions {
-		if s := r.sessions[i].Load(); s != nil {
-			st.Connections = append(st.Connections, ConnectionStatus{
-				Remote:  fmt.Sprint(s.conn.RemoteAddr()),
-				Since:   s.since,
-				Healthy: s.healthy(),
-				Streams: s.streams.Load(),
-				RTT:     s.conn.ConnectionStats().SmoothedRTT,
-				Burst:   s.conn.BurstStats(),
-			})
-		}
-	}
 	return st
+}
+
+func (s *session) status() ConnectionStatus {
+	state, _, streams := s.look()
+	return ConnectionStatus{
+		Gateway: s.gateway,
+		Remote:  fmt.Sprint(s.conn.RemoteAddr()),
+		Since:   s.since,
+		Healthy: state == upstream.Up,
+		State:   state.String(),
+		Streams: streams,
+		RTT:     s.conn.ConnectionStats().SmoothedRTT,
+		Burst:   s.conn.BurstStats(),
+	}
 }
 
 func (c *counter) status() Count {

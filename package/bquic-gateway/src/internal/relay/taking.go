@@ -94,7 +94,7 @@ func (r *Relay) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 	if p.UDP {
 		return r.flows.decide(ctx, p, wg)
 	}
-	if !r.room() || r.pick() == nil || !r.expected.add(p, time.Now()) {
+	if !r.room() || r.gateways.pick() == nil || !r.expected.add(p, time.Now()) {
 		return divert.Pass
 	}
 	return divert.Take

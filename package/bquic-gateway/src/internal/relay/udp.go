@@ -65,7 +65,7 @@ func (f *flows) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 	if len(f.by) >= maxFlows || f.clients[client] >= maxClientFlows {
 		return divert.Pass
 	}
-	s := f.relay.pick()
+	s := f.relay.gateways.pick()
 	if s == nil {
 		return divert.Pass
 	}
@@ -77,7 +77,7 @@ func (f *flows) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 	f.by[key] = fl
 	f.clients[client]++
 	f.total.Add(1)
-	s.streams.Add(1)
+	s.enter()
 	wg.Go(func() {
 		defer s.release()
 		err := f.carry(ctx, s, fl)
@@ -126,9 +126,9 @@ func (f *flows) carry(ctx context.Context, s *session, fl *flow) error {
 	if err != nil {
 		return err
 	}
-	if err := answer(str); err != nil {
+	if err := s.answer(str); err != nil {
 		var refusal *tunnel.Refusal
-		if errors.As(err, &refusal) {
+		if errors.As(err, &refusal) && refusal.Type != tunnel.UplinkDown {
 			r.refused.Add(1)
 		}
 		return err

@@ -105,7 +105,8 @@ func TestUDP(t *testing.T) {
 				t.Errorf("%s, another port: %s", host, way)
 			}
 		}
-		if f := node.figures(); f.Relay.UDP.Now != 4 || f.Relay.UDP.Total != 4 || len(f.Relay.Clients) != 2 || f.Relay.Carried.Up == 0 {
+		if f := node.figures(); f.Relay.UDP.Now > 4 || f.Relay.UDP.Total < 4 || // a flow of port 53 ends after 15 s without a datagram
+			len(f.Relay.Clients) != 2 || f.Relay.Carried.Up == 0 {
 			t.Errorf("figures %+v", f.Relay)
 		}
 

@@ -59,6 +59,7 @@ const (
 	dnsError          = "dns_error"
 	requestError      = "http_request_error"
 	internalError     = "proxy_internal_error"
+	UplinkDown        = "destination_unavailable"
 )
 
 // ReadRefusal returns the reason in a response to CONNECT that is not 2xx.

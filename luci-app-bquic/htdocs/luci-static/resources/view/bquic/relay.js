@@ -14,6 +14,8 @@ function given(section, id, name) {
 	return [ section.formvalue(id, name) ?? [] ].flat().filter((v) => v);
 }
 
+const hostPort = (value) => /^(\[[0-9A-Fa-f:.]+\]|[^\s:[\]]+):[1-9][0-9]{0,4}$/.test(value) && +value.split(':').pop() < 65536 || _('Must be host:port.');
+
 return view.extend({
 	load() {
 		return Promise.all([ common.loadConfig('bquic'), common.profiles() ]);
@@ -41,9 +43,9 @@ return view.extend({
 		o.placeholder = 'gateway.example.org:8443';
 		o.validate = function(id, value) {
 			if (!value)
-				return this.section.formvalue(id, 'enabled') != '1' || given(this.section, id, 'gateway').length > 0 || _('A relay that is switched on needs a gateway.');
+				return this.section.formvalue(id, 'enabled') != '1' || given(this.section, id, 'gateway').length > 0 || uci.sections('bquic', 'upstream').length > 0 || _('A relay that is switched on needs a gateway.');
 
-			return /^(\[[0-9A-Fa-f:.]+\]|[^\s:[\]]+):[1-9][0-9]{0,4}$/.test(value) && +value.split(':').pop() < 65536 || _('Must be host:port.');
+			return hostPort(value);
 		};
 		o.rmempty = true;
 
@@ -116,6 +118,23 @@ return view.extend({
 		common.metricsOption(s, 'advanced', '127.0.0.1:9465');
 		common.logOptions(s, 'advanced');
 
+		const u = m.section(form.GridSection, 'upstream', _('Gateways that share the load'), _('Instead of the list above: of those that work, those with the largest weight are used, and share new connections.'));
+		u.anonymous = true;
+		u.addremove = true;
+		u.nodescriptions = true;
+		u.modaltitle = () => _('Gateway');
+
+		o = u.option(form.Flag, 'enabled', _('Enabled'));
+		o.default = '1';
+		o.editable = true;
+		o = u.option(form.Value, 'gateway', _('Gateway'), _('Its host and port.'));
+		o.placeholder = 'gateway.example.org:8443';
+		o.rmempty = false;
+		o.validate = (id, value) => given(s, 'relay', 'gateway').length > 0 ? _('Give gateways here or in the list above, not both.') : hostPort(value);
+		o = u.option(form.Value, 'weight', _('Weight'), _('Largest first; gateways of equal weight share new connections.'));
+		o.datatype = 'range(1,1000)';
+		o.placeholder = '100';
+
 		common.profileSection(m, known);
 
 		return m.render().then((node) => E([], [ common.style(), node, this.state() ]));
@@ -123,14 +142,14 @@ return view.extend({
 
 	/* What the running relay tells: its gateways, and what each client has moved. */
 	state() {
-		const gateways = table.create([ { title: _('Gateway') }, { title: _('State') } ], _('No answer.'));
+		const gateways = table.create([ { title: _('Gateway') }, { title: _('Connections'), number: true }, { title: _('State') } ], _('No answer.'));
 		const clients = table.create([
 			{ title: _('Client') }, { title: _('Connections'), number: true }, { title: _('Sent'), number: true }, { title: _('Received'), number: true }
 		], _('No clients yet.'));
 		const node = E('div', { 'class': 'cbi-section', 'hidden': '' }, [
 			E('h3', {}, [ _('Now') ]), gateways.element, E('h3', {}, [ _('Clients') ]), clients.element
 		]);
-		const states = { up: _('connected'), away: _('away'), unused: _('not asked') };
+		const states = { up: _('connected'), 'no uplink': _('no uplink'), away: _('away'), unused: _('not asked') };
 
 		common.every(2, () => common.status().catch(() => null).then((st) => {
 			const list = (name) => (Array.isArray(st?.relay?.[name]) ? st.relay[name] : []).filter((x) => x);
@@ -143,7 +162,7 @@ return view.extend({
 			gateways.update(list('gateways').map((g) => ({
 				key: common.text(g.address),
 				active: g.state == 'up',
-				cells: [ common.text(g.address), [ states[g.state] ?? common.text(g.state), g.error ? common.text(g.error) : null ].filter((x) => x).join(': ') ]
+				cells: [ common.text(g.address), common.text(g.streams), [ states[g.state] ?? common.text(g.state), g.error ? common.text(g.error) : null ].filter((x) => x).join(': ') ]
 			})));
 			clients.update([
 				...list('clients').map((c) => row(c, common.text(c.address))),

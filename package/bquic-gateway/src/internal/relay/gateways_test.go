@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+
+	"bquic/internal/cert"
+	"bquic/internal/tunnel"
+	"bquic/internal/upstream"
+)
+
+// patience is how long a test waits for what must happen at some time.
+const patience = 90 * time.Second
+
+// A puppet is a gateway on this machine that answers as the test wants.
+type puppet struct {
+	address string
+	pin     string
+
+	mu     sync.Mutex
+	answer func(w http.ResponseWriter, r *http.Request)
+	asked  map[string]int // targets, and how often
+}
+
+// What a gateway answers to a probe, and to all else.
+func fine(w http.ResponseWriter, _ *http.Request) {
+	refuse(w, http.StatusForbidden, tunnel.TargetProhibited)
+}
+
+func noUplink(w http.ResponseWriter, _ *http.Request) {
+	refuse(w, http.StatusServiceUnavailable, tunnel.UplinkDown)
+}
+
+func mute(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+
+func refuse(w http.ResponseWriter, status int, kind string) {
+	w.Header().Set("Proxy-Status", fmt.Sprintf(`bquic; error=%s; details="as told"`, kind))
+	w.WriteHeader(status)
+}
+
+func newPuppet(t *testing.T) *puppet {
+	t.Helper()
+	made, _, err := cert.LoadOrCreate(t.TempDir(), []string{"gateway"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &puppet{address: udp.LocalAddr().String(), pin: cert.PinOf(made.Leaf).String(), answer: fine, asked: make(map[string]int)}
+	server := &http3.Server{
+		TLSConfig:  http3.ConfigureTLSConfig(&tls.Config{Certificates: []tls.Certificate{made}}),
+		QUICConfig: &quic.Config{},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			p.mu.Lock()
+			p.asked[r.Host]++
+			answer := p.answer
+			p.mu.Unlock()
+			answer(w, r)
+		}),
+	}
+	go server.Serve(udp)
+	t.Cleanup(func() {
+		server.Close()
+		udp.Close()
+	})
+	return p
+}
+
+func (p *puppet) will(answer func(http.ResponseWriter, *http.Request)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answer = answer
+}
+
+func (p *puppet) times(target string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked[target]
+}
+
+// A bench keeps sessions with puppets.
+type bench struct {
+	*gateways
+	t       *testing.T
+	now     atomic.Pointer[settings]
+	config  Config
+	changes atomic.Int32
+}
+
+func newBench(t *testing.T, upstreams []Upstream, puppets ...*puppet) *bench {
+	t.Helper()
+	b := &bench{t: t, config: Config{Gateways: upstreams, Token: "correct-horse", Interfaces: []string{"br-lan"}}}
+	for _, p := range puppets {
+		b.config.Pins = append(b.config.Pins, p.pin)
+	}
+	b.apply(upstreams)
+	b.gateways = newGateways(&b.now, slog.New(slog.DiscardHandler), func() { b.changes.Add(1) })
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		b.run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return b
+}
+
+func (b *bench) apply(upstreams []Upstream) {
+	b.t.Helper()
+	b.config.Gateways = upstreams
+	set, err := newSettings(b.config)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.now.Store(set)
+}
+
+func (b *bench) await(what string, ok func() bool) {
+	b.t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			b.t.Fatalf("waited in vain for %s: %+v", what, b.states())
+		}
+	}
+}
+
+// awaitUse waits until new connections are carried by the puppet; nil: by none.
+func (b *bench) awaitUse(p *puppet) (s *session) {
+	b.t.Helper()
+	b.await("another gateway", func() bool {
+		s = b.pick()
+		return p == nil && s == nil || p != nil && s != nil && s.gateway == p.address
+	})
+	return s
+}
+
+func (b *bench) states() (states []string) {
+	var st Status
+	b.status(&st)
+	for _, g := range st.Gateways {
+		states = append(states, g.State)
+	}
+	return states
+}
+
+// connect asks for a tunnel as a connection does.
+func (s *session) connect(target string) error {
+	s.enter()
+	defer s.release()
+	str, err := s.request(context.Background(), target)
+	if err != nil {
+		return err
+	}
+	return s.answer(str)
+}
+
+// TestUplink: a gateway whose uplink is down is not used while another one is
+// there, and is used again when it is back.
+func TestUplink(t *testing.T) {
+	t.Parallel()
+	one, two := newPuppet(t), newPuppet(t)
+	b := newBench(t, InOrder(one.address, two.address), one, two)
+	first := b.awaitUse(one)
+	one.will(noUplink)
+	two.will(noUplink)
+	var refusal *tunnel.Refusal
+	if err := first.connect("192.0.2.1:80"); !errors.As(err, &refusal) || refusal.Type != tunnel.UplinkDown {
+		t.Fatalf("the answer is %v", err)
+	}
+	// Nobody has to find out once more.
+	if s := b.pick(); s == first {
+		t.Error("the gateway is used all the same")
+	}
+	b.await("both to say so", func() bool {
+		return slices.Equal(b.states(), []string{StateNoUplink, StateNoUplink})
+	})
+	var st Status
+	b.status(&st)
+	if st.State != StateAway || b.pick() != nil || !strings.Contains(st.LastError, "no uplink: as told") {
+		t.Errorf("without any uplink: %+v", st)
+	}
+	two.will(fine)
+	b.awaitUse(two)
+	if got := b.states(); !slices.Equal(got, []string{StateNoUplink, StateUp}) {
+		t.Errorf("states %q", got)
+	}
+	one.will(fine)
+	if b.awaitUse(one) != first {
+		t.Error("another session for the gateway that is back")
+	}
+	b.await("the other one to be left", func() bool { return slices.Equal(b.states(), []string{StateUp, StateUnused}) })
+	if n := one.times("192.0.2.1:80"); n != 1 {
+		t.Errorf("%d connections have found out", n)
+	}
+}
+
+// TestShare: gateways of equal weight share, those of a smaller one wait.
+func TestShare(t *testing.T) {
+	t.Parallel()
+	one, two, three := newPuppet(t), newPuppet(t), newPuppet(t)
+	b := newBench(t, []Upstream{{three.address, 50}, {one.address, 0}, {two.address, 100}}, one, two, three)
+	b.await("both", func() bool { return slices.Equal(b.states(), []string{StateUp, StateUp, StateUnused}) })
+	uses := make(map[string]int)
+	var used []*session
+	for range 20 {
+		s := b.pick()
+		s.enter()
+		uses[s.gateway]++
+		used = append(used, s)
+	}
+	if uses[one.address] != 10 || uses[two.address] != 10 {
+		t.Errorf("connections by gateway: %v", uses)
+	}
+	var st Status
+	b.status(&st)
+	want := []GatewayStatus{
+		{Address: one.address, Weight: 100, State: StateUp, Streams: 10}, {Address: two.address, Weight: 100, State: StateUp, Streams: 10},
+		{Address: three.address, Weight: 50, State: StateUnused},
+	}
+	if !slices.Equal(st.Gateways, want) || len(st.Connections) != 2 {
+		t.Errorf("gateways %+v, %d connections", st.Gateways, len(st.Connections))
+	}
+	// The one that carries less gets the next ones.
+	for _, s := range used {
+		if s.gateway == one.address {
+			s.release()
+		}
+	}
+	for range 5 {
+		if s := b.pick(); s.gateway != one.address {
+			t.Errorf("the next one goes to %s", s.gateway)
+		} else {
+			s.enter()
+		}
+	}
+	// One of them says that it has no uplink: all go to the other one, not to the third.
+	one.will(noUplink)
+	for range 5 {
+		if s := b.pick(); s.gateway == one.address && s.connect("192.0.2.1:80") == nil {
+			t.Error("it has connected")
+		}
+	}
+	if s := b.awaitUse(two); s.gateway == one.address {
+		t.Error("it is used")
+	}
+	if n := one.times("192.0.2.1:80"); n != 1 {
+		t.Errorf("%d connections have found out", n)
+	}
+	if n := three.times(tunnel.ProbeTarget); n != 0 {
+		t.Errorf("the third one was asked %d times", n)
+	}
+	// Another weight needs no other session.
+	old := b.awaitUse(two)
+	b.apply([]Upstream{{two.address, 7}, {three.address, 8}})
+	b.awaitUse(three)
+	b.apply([]Upstream{{two.address, 9}, {three.address, 8}})
+	if s := b.awaitUse(two); s == old {
+		t.Error("a retired session is used again") // it was left for the third
+	}
+	three.will(mute)
+	last := b.awaitUse(two)
+	b.apply([]Upstream{{two.address, 1}})
+	b.await("the weight", func() bool {
+		var st Status
+		b.status(&st)
+		return st.Gateways[0].Weight == 1
+	})
+	if b.awaitUse(two) != last {
+		t.Error("another session for another weight")
+	}
+}
+
+// TestMute: a session whose gateway answers nothing any more, while packets
+// arrive, is replaced by a new one that has had an answer.
+func TestMute(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		notice func(*testing.T, *session)
+		reason string
+	}{
+		{"by a connection", func(t *testing.T, s *session) {
+			if err := s.connect("192.0.2.1:80"); err == nil {
+				t.Error("it has connected")
+			}
+		}, upstream.NoAnswers},
+		{"after a silence", func(t *testing.T, s *session) {
+			s.tell(func(h *upstream.Session, now time.Time) upstream.Do {
+				for range (upstream.AskAfter + upstream.SilentAfter) / upstream.Interval {
+					now = now.Add(upstream.Interval)
+					h.Tick(now, 0)
+				}
+				if h.State() != upstream.Silent {
+					t.Errorf("it is %s", h.State())
+				}
+				return 0
+			})
+		}, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			one := newPuppet(t)
+			b := newBench(t, InOrder(one.address), one)
+			old := b.awaitUse(one)
+			client := old.conn.LocalAddr().(*net.UDPAddr).Port
+			one.will(func(w http.ResponseWriter, r *http.Request) {
+				if strings.HasSuffix(r.RemoteAddr, fmt.Sprint(":", client)) {
+					mute(w, r)
+				} else {
+					fine(w, r)
+				}
+			})
+			// It carries something, and small packets come and go all the time.
+			old.enter()
+			defer old.release()
+			stop := make(chan struct{})
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				for tick := time.NewTicker(20 * time.Millisecond); ; {
+					select {
+					case <-tick.C:
+						old.conn.Ping()
+					case <-stop:
+						return
+					}
+				}
+			})
+			defer wg.Wait()
+			defer close(stop)
+			tc.notice(t, old)
+			b.await("a new session", func() bool { s := b.pick(); return s != nil && s != old })
+			b.await("the old one to be left", func() bool { return old.state() == upstream.Retired })
+			if _, reason, _ := old.look(); tc.reason != "" && reason != tc.reason {
+				t.Errorf("the reason is %q", reason)
+			}
+			// It goes on with what it carries, though.
+			if old.conn.Context().Err() != nil {
+				t.Error("the old one has ended with what it carries")
+			}
+			if s := b.pick(); s.connect("192.0.2.1:80") == nil || s.state() != upstream.Up {
+				t.Errorf("the new one is %s", s.state())
+			}
+		})
+	}
+}
+
+// TestLeft: what ends the QUIC connection ends the session, and a new one takes
+// its place.
+func TestLeft(t *testing.T) {
+	t.Parallel()
+	one := newPuppet(t)
+	b := newBench(t, InOrder(one.address), one)
+	for range 3 {
+		s := b.awaitUse(one)
+		s.conn.CloseWithError(0, "the test")
+		b.await("another session", func() bool { n := b.pick(); return n != nil && n != s })
+	}
+	if b.changes.Load() == 0 {
+		t.Error("nobody was told")
+	}
+	one.will(func(w http.ResponseWriter, _ *http.Request) { refuse(w, 407, tunnel.RequestDenied) })
+	s := b.pick()
+	s.enter()
+	if err := s.connect("192.0.2.1:80"); err == nil {
+		t.Error("it has connected")
+	}
+	b.awaitUse(nil)
+	if state, reason, _ := s.look(); state != upstream.Retired || reason != "the gateway refuses: as told" {
+		t.Errorf("%s: %s", state, reason)
+	}
+	s.release()
+	b.await("the session to end", func() bool { return s.conn.Context().Err() != nil })
+	one.will(fine)
+	b.awaitUse(one)
+}
+
+func TestWhy(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		want string
+	}{
+		{&net.OpError{Op: "dial", Err: &net.DNSError{Err: "i/o timeout", Name: "gateway.example", Server: "127.0.0.1:53", IsTimeout: true}}, "no answer from DNS for gateway.example"},
+		{&net.DNSError{Err: "no such host", Name: "gateway.example", IsNotFound: true}, "DNS has no address of gateway.example"},
+		{&net.DNSError{Err: "server misbehaving", Name: "gateway.example", Server: "127.0.0.1:53"}, "lookup gateway.example on 127.0.0.1:53: server misbehaving"},
+		{&quic.IdleTimeoutError{}, upstream.Silence},
+		{&quic.HandshakeTimeoutError{}, upstream.Silence},
+		{context.DeadlineExceeded, upstream.Silence},
+		{errors.New("what else"), "what else"},
+	} {
+		if got := why(fmt.Errorf("wrapped: %w", tc.err)); strings.TrimPrefix(got, "wrapped: ") != tc.want {
+			t.Errorf("%v: %q, not %q", tc.err, got, tc.want)
+		}
+	}
+}

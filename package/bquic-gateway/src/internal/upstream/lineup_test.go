@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package upstream
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+func half() float64 { return 0.5 }
+
+// A day plays what happens to a lineup's places.
+type day struct {
+	t   *testing.T
+	l   *Lineup
+	now time.Time
+}
+
+func newDay(t *testing.T, tiers ...int) *day {
+	now := time.Unix(1e9, 0)
+	return &day{t, NewLineup(now, tiers, half), now}
+}
+
+// decides says what is dialled and retired now.
+func (d *day) decides(want string) {
+	d.t.Helper()
+	dial, retire := d.l.Decide(d.now)
+	if got := fmt.Sprint(dial, retire); got != want {
+		d.t.Fatalf("after %v: %s, not %s", d.now.Sub(time.Unix(1e9, 0)), got, want)
+	}
+}
+
+func (d *day) after(pause time.Duration) { d.now = d.now.Add(pause) }
+func (d *day) failed(i int)              { d.l.Failed(d.now, i) }
+func (d *day) is(i int, state State)     { d.l.Session(d.now, i, state) }
+
+func (d *day) dialled(i int, state State) {
+	d.l.Dialled(d.now, i)
+	d.is(i, state)
+}
+
+func TestLineup(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		tiers []int
+		play  func(*day)
+	}{
+		{"one", []int{0}, func(d *day) {
+			d.decides("[0] []")
+			d.decides("[] []")
+			d.dialled(0, Up)
+			d.after(time.Hour)
+			d.decides("[] []")
+		}},
+		{"one that does not answer is tried again and again, but not all the time", []int{0}, func(d *day) {
+			for _, pause := range []time.Duration{MinPause, 2 * MinPause, 4 * MinPause, 8 * MinPause, 16 * MinPause, MaxPause, MaxPause} {
+				d.decides("[0] []")
+				d.failed(0)
+				d.after(pause - 1)
+				d.decides("[] []")
+				d.after(1)
+			}
+		}},
+		{"the second one has to wait", []int{0, 1}, func(d *day) {
+			d.decides("[0] []")
+			d.after(HeadStart - 1)
+			d.decides("[] []")
+			d.after(1)
+			d.decides("[1] []")
+			d.dialled(1, Up)
+			d.decides("[] []")
+			d.dialled(0, Up) // late
+			d.decides("[] [1]")
+			d.is(1, Closed)
+			d.decides("[] []")
+		}},
+		{"but not when the first one has failed", []int{0, 1, 2}, func(d *day) {
+			d.decides("[0] []")
+			d.failed(0)
+			d.decides("[1] []")
+			d.failed(1)
+			d.decides("[2] []")
+		}},
+		{"nor when its uplink is down", []int{0, 1}, func(d *day) {
+			d.decides("[0] []")
+			d.dialled(0, NoUplink)
+			d.decides("[1] []")
+			d.dialled(1, Up)
+			d.after(time.Hour)
+			d.decides("[] []")
+			d.is(0, Up)
+			d.decides("[] [1]")
+		}},
+		{"all without an uplink", []int{0, 1}, func(d *day) {
+			d.decides("[0] []")
+			d.dialled(0, NoUplink)
+			d.decides("[1] []")
+			d.dialled(1, NoUplink)
+			d.after(time.Hour)
+			d.decides("[] []")
+		}},
+		{"a better one is looked for", []int{0, 1}, func(d *day) {
+			d.decides("[0] []")
+			d.failed(0)
+			d.decides("[1] []")
+			d.dialled(1, Up)
+			for range 10 {
+				d.after(BetterPause)
+				d.decides("[0] []")
+				d.failed(0)
+			}
+			d.after(BetterPause - 1)
+			d.decides("[] []")
+			// And at once when it is the only hope.
+			d.is(1, Silent)
+			d.after(MinPause)
+			d.decides("[0] []")
+			d.failed(0)
+			d.after(HeadStart)
+			d.decides("[0 1] []") // a replacement
+		}},
+		{"equal ones are all used", []int{0, 0, 1}, func(d *day) {
+			d.decides("[0 1] []")
+			d.dialled(0, Up)
+			d.dialled(1, Up)
+			d.decides("[] []")
+			d.is(0, Closed)
+			d.decides("[] []")
+			d.after(MinPause)
+			d.decides("[0] []")
+			d.failed(0)
+			d.after(2 * MinPause)
+			d.decides("[0] []")
+		}},
+		{"one that comes and goes is dialled less and less", []int{0}, func(d *day) {
+			for _, pause := range []time.Duration{0, MinPause, 2 * MinPause, 4 * MinPause} {
+				d.after(pause)
+				d.decides("[0] []")
+				d.dialled(0, Up)
+				d.is(0, Retired)
+				d.decides("[] []")
+			}
+			d.after(8 * MinPause)
+			d.decides("[0] []")
+			d.dialled(0, Up)
+			d.after(MaxPause + 1) // this one lasts
+			d.is(0, Silent)
+			d.after(MinPause)
+			d.decides("[0] []")
+		}},
+		{"silence that ends", []int{0}, func(d *day) {
+			d.decides("[0] []")
+			d.dialled(0, Up)
+			d.after(time.Minute)
+			d.is(0, Silent)
+			d.after(MinPause)
+			d.decides("[0] []")
+			d.is(0, Up)
+			d.failed(0)
+			d.after(time.Hour)
+			d.decides("[] []")
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) { tc.play(newDay(t, tc.tiers...)) })
+	}
+}
+
+// FuzzLineup: no place is dialled for twice, none of the best tier is retired,
+// and at no time is a wanted place left alone for ever.
+func FuzzLineup(f *testing.F) {
+	f.Add(byte(3), []byte{0, 16, 1, 40, 2, 0, 17, 3, 4, 5, 0, 33, 0})
+	f.Add(byte(2), []byte{1, 1, 1, 1, 17, 17, 20, 36, 52, 3})
+	f.Fuzz(func(t *testing.T, n byte, events []byte) {
+		if len(events) > 500 {
+			t.Skip()
+		}
+		var tiers []int
+		for i := range 1 + int(n%6) {
+			tiers = append(tiers, i/2)
+		}
+		now := time.Unix(1e9, 0)
+		random := 0.0
+		l := NewLineup(now, tiers, func() float64 { return random })
+		states := make([]State, len(tiers))
+		dialling := make([]bool, len(tiers))
+		idle := make([]time.Duration, len(tiers)) // how long a place was wanted and not dialled for
+		for i := range states {
+			states[i] = Closed
+		}
+		best := func() int {
+			best := len(tiers)
+			for i, s := range states {
+				if s == Up {
+					best = min(best, tiers[i])
+				}
+			}
+			return best
+		}
+		decide := func(passed time.Duration) {
+			dial, retire := l.Decide(now)
+			for _, i := range dial {
+				if dialling[i] || works(states[i]) || tiers[i] > best() {
+					t.Fatalf("place %d is dialled for: it is %s", i, states[i])
+				}
+				dialling[i] = true
+			}
+			for _, i := range retire {
+				if tiers[i] <= best() || states[i] == Closed {
+					t.Fatalf("place %d is retired: it is %s", i, states[i])
+				}
+				states[i] = Closed
+				l.Session(now, i, Retired)
+			}
+			for i := range tiers {
+				switch {
+				case dialling[i] || works(states[i]) || tiers[i] > best():
+					idle[i] = 0
+				default:
+					idle[i] += passed
+				}
+				longest := BetterPause * 5 / 4
+				if best() == len(tiers) {
+					longest = BetterPause // it may have become the only hope only now
+				}
+				if idle[i] > longest+time.Duration(len(tiers))*HeadStart+time.Second {
+					t.Fatalf("place %d was left alone for %v", i, idle[i])
+				}
+			}
+		}
+		decide(0)
+		for _, e := range events {
+			i := int(e>>4) % len(tiers)
+			random = float64(e) / 255
+			switch e % 8 {
+			case 0, 1:
+				if dialling[i] {
+					dialling[i] = false
+					l.Failed(now, i)
+				}
+			case 2, 3:
+				if dialling[i] {
+					dialling[i] = false
+					states[i] = []State{Up, NoUplink}[e%2]
+					l.Dialled(now, i)
+					l.Session(now, i, states[i])
+				}
+			case 4, 5:
+				if states[i] != Closed {
+					states[i] = []State{Up, Silent, NoUplink, Closed}[e>>3%4]
+					l.Session(now, i, states[i])
+				}
+			case 6:
+				now = now.Add(Interval)
+				decide(Interval)
+				continue
+			case 7:
+				for range int(e) {
+					now = now.Add(Interval)
+					decide(Interval)
+				}
+				continue
+			}
+			decide(0)
+		}
+		if slices.Contains(states, Up) {
+			return
+		}
+		for range int((MaxPause*5/4 + HeadStart*6) / Interval) {
+			now = now.Add(Interval)
+			decide(Interval)
+		}
+		for i := range tiers {
+			if !dialling[i] && !works(states[i]) {
+				t.Fatalf("none is up, and place %d is not dialled for", i)
+			}
+		}
+	})
+}

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package upstream
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// A life plays a session's events, and notes what they ask for.
+type life struct {
+	t       *testing.T
+	s       *Session
+	now     time.Time
+	packets uint64
+	pto     time.Duration
+	did     []string // "ping", "probe", "close", once for each time
+}
+
+func newLife(t *testing.T) *life {
+	now := time.Unix(1e9, 0)
+	return &life{t: t, s: NewSession(now), now: now, pto: 50 * time.Millisecond}
+}
+
+func (l *life) do(do Do) {
+	for i, name := range []string{"ping", "probe", "close"} {
+		if do&(1<<i) != 0 {
+			l.did = append(l.did, name)
+		}
+	}
+}
+
+// hear has a packet arrive.
+func (l *life) hear() {
+	l.packets++
+	l.do(l.s.Heard(l.now, l.packets))
+}
+
+// quiet lets time pass, with ticks and without a packet.
+func (l *life) quiet(d time.Duration) {
+	for end := l.now.Add(d); l.now.Before(end); {
+		l.now = l.now.Add(Interval)
+		l.do(l.s.Tick(l.now, l.pto))
+	}
+}
+
+// busy lets time pass with a packet before each tick.
+func (l *life) busy(d time.Duration) {
+	for end := l.now.Add(d); l.now.Before(end); {
+		l.now = l.now.Add(Interval)
+		l.hear()
+		l.do(l.s.Tick(l.now, l.pto))
+	}
+}
+
+// stall has the process not run for a while.
+func (l *life) stall(d time.Duration) {
+	l.now = l.now.Add(d)
+	l.do(l.s.Tick(l.now, l.pto))
+}
+
+func (l *life) answered(q Question, a Answer) {
+	l.hear()
+	l.do(l.s.Answered(l.now, q, a, a.reason()))
+}
+
+func (a Answer) reason() string { return [...]string{"", "its uplink", "its token"}[a] }
+
+// up answers the first probe.
+func (l *life) up() { l.answered(Uplink, Fine) }
+
+func TestSession(t *testing.T) {
+	second := time.Second
+	for _, tc := range []struct {
+		name   string
+		play   func(*life)
+		state  State
+		reason string
+		did    string // all that was asked for; "ping*": at least once
+	}{
+		{"a probe is answered", func(l *life) { l.up() }, Up, "", ""},
+		{"a probe is refused", func(l *life) { l.answered(Uplink, Denied) }, Closed, "its token", "close"},
+		{"a probe is not answered", func(l *life) { l.quiet(2 * second); l.do(l.s.Unanswered(Uplink)) }, Closed, Silence, "close"},
+		{"an uplink is down from the start", func(l *life) { l.answered(Uplink, UplinkDown) }, NoUplink, "its uplink", ""},
+		{"idle", func(l *life) { l.up(); l.quiet(time.Hour) }, Up, "", ""},
+		{"busy, and heard of", func(l *life) { l.up(); l.s.Opened(); l.busy(time.Hour) }, Up, "", ""},
+		{"idle, then busy, and silent", func(l *life) {
+			l.up()
+			l.quiet(time.Minute)
+			l.s.Opened()
+			l.quiet(5 * Interval)
+		}, Silent, Silence, "ping*"},
+		{"one that ends does not stop the questions", func(l *life) {
+			l.up()
+			l.quiet(time.Minute)
+			l.s.Opened()
+			l.quiet(Interval)
+			l.do(l.s.Ended())
+			l.quiet(4 * Interval)
+		}, Silent, Silence, "ping*"},
+		{"a long path may take its time", func(l *life) {
+			l.up()
+			l.pto = second
+			l.s.Opened()
+			l.quiet(3 * second)
+		}, Up, "", "ping*"},
+		{"and is silent at last", func(l *life) {
+			l.up()
+			l.pto = second
+			l.s.Opened()
+			l.quiet(5 * second)
+		}, Silent, Silence, "ping*"},
+		{"silent, and carrying: closed", func(l *life) {
+			l.up()
+			l.s.Opened()
+			l.quiet(AskAfter + CloseAfter)
+		}, Closed, Silence, "ping*close"},
+		{"a silent one that carries nothing any more is closed, too", func(l *life) {
+			l.up()
+			l.s.Opened()
+			l.quiet(3 * second)
+			l.do(l.s.Ended())
+			l.quiet(CloseAfter)
+		}, Closed, Silence, "ping*close"},
+		{"packets alone do not end silence", func(l *life) {
+			l.up()
+			l.s.Opened()
+			l.quiet(3 * second)
+			l.hear()
+			l.busy(second)
+		}, Silent, Silence, "ping*probe"},
+		{"an answer does", func(l *life) {
+			l.up()
+			l.s.Opened()
+			l.quiet(3 * second)
+			l.answered(Uplink, Fine)
+		}, Up, "", "ping*probe"},
+		{"small packets arrive, and no answer", func(l *life) {
+			l.up()
+			l.s.Opened()
+			l.quiet(3 * second)
+			l.busy(2 * second)
+			l.do(l.s.Unanswered(Uplink))
+		}, Retired, NoAnswers, "ping*probe probe"},
+		{"silent again while a probe is under way", func(l *life) {
+			l.up()
+			l.s.Opened()
+			l.quiet(3 * second)
+			l.hear()
+			l.quiet(2 * second)
+			l.do(l.s.Unanswered(Uplink))
+		}, Silent, Silence, "ping*probe ping*"},
+		{"a slow target", func(l *life) {
+			l.up()
+			l.s.Opened()
+			l.busy(2 * second)
+			l.do(l.s.Unanswered(Carry))
+			l.do(l.s.Unanswered(Carry))
+			l.answered(Uplink, Fine)
+			l.do(l.s.Ended())
+		}, Up, "", "probe"},
+		{"no connection is answered, though packets arrive", func(l *life) {
+			l.up()
+			l.s.Opened()
+			l.busy(2 * second)
+			l.do(l.s.Unanswered(Carry))
+			l.busy(2 * second)
+			l.do(l.s.Unanswered(Uplink))
+		}, Retired, NoAnswers, "probe probe"},
+		{"the first connection that is not answered tells, also on a long path", func(l *life) {
+			l.up()
+			l.quiet(time.Minute)
+			l.pto = second
+			l.s.Opened()
+			l.quiet(1500 * time.Millisecond)
+			l.do(l.s.Unanswered(Carry))
+		}, Silent, Silence, "ping*"},
+		{"a process that did not run has heard nobody", func(l *life) {
+			l.up()
+			l.s.Opened()
+			l.quiet(AskAfter)
+			for range 3 {
+				l.stall(20 * second)
+			}
+		}, Up, "", "ping*"},
+		{"and blames no gateway for an answer that waits", func(l *life) {
+			l.up()
+			l.quiet(time.Minute)
+			l.s.Opened()
+			l.stall(10 * second)
+			l.do(l.s.Unanswered(Carry))
+			l.stall(10 * second)
+			l.do(l.s.Unanswered(Uplink))
+			l.answered(Uplink, Fine)
+		}, Up, "", "ping*probe ping*probe"},
+		{"a process that runs seldom finds a silent gateway in the end", func(l *life) {
+			l.up()
+			l.s.Opened()
+			for range 50 {
+				l.stall(3 * second)
+			}
+		}, Closed, Silence, "ping*close"},
+		{"a clock that goes back", func(l *life) {
+			l.up()
+			l.s.Opened()
+			l.quiet(AskAfter)
+			l.stall(-time.Hour)
+			l.busy(second)
+		}, Up, "", "ping*"},
+		{"a target that is refused", func(l *life) { l.up(); l.s.Opened(); l.answered(Carry, Fine); l.do(l.s.Ended()) }, Up, "", ""},
+		{"a connection is denied", func(l *life) { l.up(); l.s.Opened(); l.answered(Carry, Denied) }, Retired, "its token", "probe"},
+		{"and ends", func(l *life) { l.up(); l.s.Opened(); l.answered(Carry, Denied); l.do(l.s.Ended()) }, Closed, "its token", "probe close"},
+		{"a connection learns that the uplink is down", func(l *life) {
+			l.up()
+			l.s.Opened()
+			l.answered(Carry, UplinkDown)
+			l.do(l.s.Ended())
+			l.quiet(MinUplinkPause - Interval)
+		}, NoUplink, "its uplink", ""},
+		{"which is asked again", func(l *life) {
+			l.up()
+			l.answered(Carry, UplinkDown)
+			l.quiet(MinUplinkPause)
+			l.answered(Uplink, UplinkDown)
+			l.quiet(MinUplinkPause)
+			l.quiet(MinUplinkPause)
+		}, NoUplink, "its uplink", "probe probe"},
+		{"and is back", func(l *life) {
+			l.up()
+			l.answered(Carry, UplinkDown)
+			l.quiet(MinUplinkPause)
+			l.answered(Uplink, Fine)
+		}, Up, "", "probe"},
+		{"one that was asked before it failed does not bring it back", func(l *life) { l.up(); l.answered(Carry, UplinkDown); l.answered(Carry, Fine) }, NoUplink, "its uplink", ""},
+		{"a gateway without an uplink, gone", func(l *life) {
+			l.up()
+			l.answered(Carry, UplinkDown)
+			l.quiet(MinUplinkPause)
+			l.quiet(2 * second)
+			l.do(l.s.Unanswered(Uplink))
+			l.quiet(CloseAfter)
+		}, Closed, Silence, "probe ping*close"},
+		{"retired while idle", func(l *life) { l.up(); l.do(l.s.Retire("another")) }, Closed, "another", "close"},
+		{"retired while busy", func(l *life) {
+			l.up()
+			l.s.Opened()
+			l.do(l.s.Retire("another"))
+			l.do(l.s.Retire("yet another"))
+			l.busy(time.Hour)
+			l.answered(Uplink, Fine)
+		}, Retired, "another", "probe"},
+		{"retired, and silent", func(l *life) {
+			l.up()
+			l.s.Opened()
+			l.do(l.s.Retire("another"))
+			l.quiet(AskAfter + CloseAfter)
+		}, Closed, Silence, "probe ping*close"},
+		{"retired while silent", func(l *life) {
+			l.up()
+			l.s.Opened()
+			l.quiet(5 * second)
+			l.do(l.s.Retire("another"))
+			l.quiet(AskAfter + CloseAfter - 5*second)
+		}, Closed, Silence, "ping*probe ping*close"},
+		{"retired, and done", func(l *life) {
+			l.up()
+			l.s.Opened()
+			l.s.Opened()
+			l.do(l.s.Retire("another"))
+			l.do(l.s.Ended())
+			l.do(l.s.Ended())
+		}, Closed, "another", "probe close"},
+		{"no stream for a probe", func(l *life) {
+			l.up()
+			l.s.Opened()
+			l.busy(second)
+			l.do(l.s.Unanswered(Carry))
+			l.do(l.s.Unasked())
+			l.busy(second)
+		}, Up, "", "probe"},
+		{"gone", func(l *life) { l.up(); l.s.Opened(); l.s.Gone("reset"); l.quiet(time.Minute); l.do(l.s.Ended()) }, Closed, "reset", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l := newLife(t)
+			tc.play(l)
+			did := strings.Join(l.did, " ")
+			for strings.Contains(did, "ping ping") {
+				did = strings.ReplaceAll(did, "ping ping", "ping")
+			}
+			did = strings.TrimSuffix(strings.ReplaceAll(did+" ", "ping ", "ping*"), " ")
+			if l.s.State() != tc.state || l.s.Reason() != tc.reason || did != tc.did {
+				t.Errorf("%s (%q), asked for %q; not %s (%q), %q", l.s.State(), l.s.Reason(), did, tc.state, tc.reason, tc.did)
+			}
+		})
+	}
+}
+
+// FuzzSession plays any events. Some things hold at any time, and each session
+// ends, or is back, once the gateway is gone, or answers.
+func FuzzSession(f *testing.F) {
+	f.Add([]byte{8, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, true)
+	f.Add([]byte{8, 1, 4, 9, 0, 0, 0, 6, 2, 0, 0, 0}, false)
+	f.Add([]byte{8, 1, 0, 0, 0, 0, 0, 0, 0, 0, 3, 6, 7, 13, 0, 0, 5, 0}, false)
+	f.Add([]byte{9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 10, 11, 8, 12}, true)
+	f.Fuzz(func(t *testing.T, events []byte, silent bool) {
+		if len(events) > 1000 {
+			t.Skip()
+		}
+		l := newLife(t)
+		streams, probing, closes := 0, true, 0
+		unheard := time.Duration(0) // while the process ran and something was carried
+		check := func(do Do, idle bool) {
+			t.Helper()
+			if do&Probe != 0 {
+				if probing {
+					t.Fatal("a probe while one is under way")
+				}
+				probing = true
+			}
+			if do&Close != 0 {
+				closes++
+			}
+			if closes > 1 || do&^Close != 0 && l.s.State() == Closed {
+				t.Fatal("a closed session asks for something")
+			}
+			if closes > 0 && l.s.State() != Closed {
+				t.Fatalf("a closed session is %s", l.s.State())
+			}
+			if idle && do != 0 {
+				t.Fatalf("an idle session that is Up asks for %03b", do)
+			}
+			if l.s.State() == Retired && l.s.Streams() == 0 {
+				t.Fatal("retired, and carries nothing")
+			}
+			if (l.s.State() == Up) != (l.s.Reason() == "") && l.s.State() != Dialling {
+				t.Fatalf("%s for the reason %q", l.s.State(), l.s.Reason())
+			}
+		}
+		tick := func(d time.Duration) {
+			t.Helper()
+			l.now = l.now.Add(d)
+			idle := l.s.State() == Up && streams == 0 && !probing && !l.s.asked
+			check(l.s.Tick(l.now, l.pto), idle)
+			if streams > 0 && l.s.State() != Dialling && l.s.State() != Closed {
+				unheard += min(d, Interval)
+			} else {
+				unheard = 0
+			}
+			if unheard > AskAfter+CloseAfter+3*Interval {
+				t.Fatalf("%s, carries something, and heard nothing for %v", l.s.State(), unheard)
+			}
+		}
+		hear := func() {
+			l.packets++
+			unheard = 0
+			check(l.s.Heard(l.now, l.packets), false)
+		}
+		answered := func(q Question, a Answer) {
+			if q == Uplink && !probing || q == Carry && streams == 0 {
+				return
+			}
+			hear()
+			if q == Uplink {
+				probing = false
+			}
+			check(l.s.Answered(l.now, q, a, a.reason()), false)
+		}
+		for _, e := range events {
+			switch e % 15 {
+			case 0:
+				tick(Interval)
+			case 1:
+				if s := l.s.State(); s == Up || s == NoUplink {
+					streams++
+					l.s.Opened()
+				}
+			case 2:
+				if streams > 0 {
+					streams--
+					check(l.s.Ended(), false)
+				}
+			case 3:
+				hear()
+			case 4:
+				if streams > 0 {
+					check(l.s.Unanswered(Carry), false)
+				}
+			case 5:
+				if probing {
+					probing = false
+					check(l.s.Unanswered(Uplink), false)
+				}
+			case 6:
+				tick(time.Duration(e) * Interval)
+			case 7:
+				check(l.s.Retire("another"), false)
+			case 8:
+				answered(Uplink, Fine)
+			case 9:
+				answered(Uplink, UplinkDown)
+			case 10:
+				answered(Uplink, Denied)
+			case 11:
+				answered(Carry, Fine)
+			case 12:
+				answered(Carry, UplinkDown)
+			case 13:
+				answered(Carry, Denied)
+			case 14:
+				if probing {
+					probing = false
+					check(l.s.Unasked(), false)
+				}
+			}
+		}
+		// From here on the gateway is gone, or answers whatever is asked.
+		for range int((MaxUplinkPause + CloseAfter + AskAfter) / Interval * 2) {
+			if probing && silent {
+				for range 6 {
+					tick(Interval)
+				}
+				probing = false
+				check(l.s.Unanswered(Uplink), false)
+			}
+			if !silent {
+				hear()
+				answered(Uplink, Fine)
+			}
+			tick(Interval)
+		}
+		switch state := l.s.State(); {
+		case silent && streams > 0 && state != Closed:
+			t.Fatalf("%s at the end, the gateway being gone", state)
+		case silent && state != Closed && state != Up:
+			t.Fatalf("%s at the end, the gateway being gone", state)
+		case !silent && state != Up && state != Retired && state != Closed:
+			t.Fatalf("%s at the end, though the gateway answers", state)
+		}
+		for ; streams > 0; streams-- {
+			check(l.s.Ended(), false)
+		}
+		if state := l.s.State(); state != Up && state != Closed {
+			t.Fatalf("%s after the last that it carried", state)
+		}
+	})
+}
