@@ -50,7 +50,7 @@ var Schema = []Section{
 			{Name: "mesh_profile", Type: typeProfile, Default: []string{profile.BQUIC}, Doc: "Profile for them; all others have `standard`."},
 			{Name: "token", Type: typeToken, Doc: "Secret that relays show. Without one, no relay is served.", Note: "none"},
 			{Name: "connect_from", Type: typePrefix, List: true, Doc: "Where relays may connect from.", Note: "as mesh"},
-			{Name: "connect_to", Type: typePrefix, List: true, Doc: "Where relays' clients may connect to. Loopback, link-local, multicast and the router's own addresses only when a prefix names them.", Note: "anywhere else"},
+			{Name: "connect_to", Type: typePrefix, List: true, Doc: "Where relays' clients may connect to. Private, reserved, loopback, link-local and multicast addresses, and the router's own, only when a prefix names them.", Note: "anywhere public"},
 			{Name: "max_connections", Type: numberType("1 to 100000", 1, 100000), Default: []string{"1000"}, Doc: "QUIC and TCP connections at a time; one address (IPv6: /56) may have a quarter of them."},
 			{Name: "memory", Type: numberType("0 to 65536", 0, 65536), Default: []string{"0"}, Unit: "MiB", Doc: "Ceiling of the gateway's memory; 0: a quarter of the machine's, at least 32. GOMEMLIMIT in the environment wins."},
 			{Name: "access_log", Type: typePath, Doc: "File that requests are logged to, in the combined format.", Note: "none"},

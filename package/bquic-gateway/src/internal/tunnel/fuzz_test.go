@@ -28,12 +28,13 @@ func FuzzPolicy(f *testing.F) {
 	f.Add(netip.MustParseAddr("2002:7f00:1::").AsSlice(), netip.MustParseAddr("2002::").AsSlice(), byte(16))
 	f.Add(netip.MustParseAddr("::ffff:10.0.0.1").AsSlice(), []byte{10, 0, 0, 0}, byte(8))
 	own := []netip.Addr{netip.MustParseAddr("198.51.100.1"), netip.MustParseAddr("2001:db8::1")}
+	table := ownTable{"198.51.100.1": "local", "2001:db8::1": "local"}
 	f.Fuzz(func(t *testing.T, address, allow []byte, bits byte) {
 		addr, ok := netip.AddrFromSlice(address)
 		if !ok {
 			return
 		}
-		p := Policy{Own: own}
+		p := Policy{Own: table.kind}
 		if a, ok := netip.AddrFromSlice(allow); ok {
 			if prefix, err := a.Prefix(int(bits) % (a.BitLen() + 1)); err == nil {
 				p.Allow = []netip.Prefix{prefix}
@@ -52,7 +53,7 @@ func FuzzPolicy(f *testing.F) {
 		if !inside {
 			t.Fatalf("%s is allowed, and not in %v", addr, p.Allow)
 		}
-		isSpecial := addr.IsLoopback() || addr.IsLinkLocalUnicast() || addr.IsMulticast() || addr == own[0] || addr == own[1]
+		isSpecial := addr.IsLoopback() || addr.IsPrivate() || addr.IsLinkLocalUnicast() || addr.IsMulticast() || addr == own[0] || addr == own[1]
 		if isSpecial && (len(p.Allow) == 0 || p.Allow[0].Bits() == 0) {
 			t.Fatalf("%s is allowed, though %v does not name it", addr, p.Allow)
 		}

@@ -32,11 +32,7 @@ const MaxStreams = 4096
 // learn from the kind of refusal (TargetProhibited) that it is welcome itself.
 const ProbeTarget = "0.0.0.0:9"
 
-const (
-	dialTimeout = 10 * time.Second
-	// ownTimeout is how long the list of the router's own addresses is believed.
-	ownTimeout = 2 * time.Second
-)
+const dialTimeout = 10 * time.Second
 
 // A Refusal is why a gateway did not open a tunnel. It travels in the response
 // as Proxy-Status (RFC 9209), so that the relay can act on it and log it.
@@ -114,7 +110,6 @@ type Handler struct {
 	open  atomic.Int64
 	total atomic.Uint64
 	bytes Bytes
-	own   ownAddresses
 }
 
 // Stats are a Handler's figures. Bytes are as the relay sees them.
@@ -263,10 +258,8 @@ func (h *Handler) dial(ctx context.Context, network, target string, allow []neti
 		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 			ap, err := netip.ParseAddrPort(address)
 			if err == nil {
-				policy := Policy{Allow: allow}
-				if policy.Own, err = h.own.get(); err == nil {
-					err = policy.Allowed(ap.Addr())
-				}
+				policy := Policy{Allow: allow, Own: own}
+				err = policy.Allowed(ap.Addr())
 			}
 			if err != nil {
 				return &Refusal{http.StatusForbidden, TargetProhibited, err.Error()}
@@ -309,47 +302,4 @@ func refuse(err error) *Refusal {
 func isTimeout(err error) bool {
 	var t net.Error
 	return errors.As(err, &t) && t.Timeout()
-}
-
-// broadcast returns the addresses by which all of a link are reached: the last of
-// its prefix, and the first, as in 4.2BSD (fib_add_ifaddr in net/ipv4/fib_frontend.c).
-func broadcast(link netip.Prefix) []netip.Addr {
-	if !link.Addr().Is4() || link.Bits() > 30 {
-		return nil
-	}
-	first := link.Masked().Addr()
-	last := first.As4()
-	for i := link.Bits(); i < 32; i++ {
-		last[i/8] |= 0x80 >> (i % 8)
-	}
-	return []netip.Addr{first, netip.AddrFrom4(last)}
-}
-
-// ownAddresses keeps the router's addresses, and its links' broadcast addresses,
-// which change with DHCP and roaming.
-type ownAddresses struct {
-	mu    sync.Mutex
-	addrs []netip.Addr
-	read  time.Time
-}
-
-func (o *ownAddresses) get() ([]netip.Addr, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.read.IsZero() && time.Since(o.read) < ownTimeout {
-		return o.addrs, nil
-	}
-	ifaddrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil, fmt.Errorf("cannot list own addresses: %w", err)
-	}
-	addrs := make([]netip.Addr, 0, len(ifaddrs))
-	for _, a := range ifaddrs {
-		if p, err := netip.ParsePrefix(a.String()); err == nil {
-			addrs = append(addrs, p.Addr())
-			addrs = append(addrs, broadcast(p)...)
-		}
-	}
-	o.addrs, o.read = addrs, time.Now()
-	return addrs, nil
 }
