@@ -58,8 +58,8 @@ func (p *Places) Held(peer string) int {
 	return 0
 }
 
-// A Victim is who has to give up one of its places.
-type Victim struct {
+// A Claim is in whose name places are held.
+type Claim struct {
 	Peer   string
 	Source netip.Prefix
 }
@@ -67,13 +67,13 @@ type Victim struct {
 // Take gives a place to a peer that comes from source, and may hold at most most
 // (0: no limit of its own). The error says why there is none. With a victim, the
 // place was this one's and counts as given back.
-func (p *Places) Take(peer string, most int, source netip.Prefix) (*Victim, error) {
+func (p *Places) Take(peer string, most int, source netip.Prefix) (*Claim, error) {
 	h := p.holders[peer]
 	if h == nil {
 		h = &holder{} // of nothing; kept when it gets a place
 	}
 	err := p.refuse(h, most, source)
-	var victim *Victim
+	var victim *Claim
 	if err != nil {
 		if victim = p.victim(peer, h, err, source); victim == nil {
 			return nil, err
@@ -117,7 +117,7 @@ func (p *Places) refuse(h *holder, most int, source netip.Prefix) error {
 
 // victim returns who has to give up a place for a peer that was refused, nil when
 // nobody has to.
-func (p *Places) victim(peer string, h *holder, why error, source netip.Prefix) *Victim {
+func (p *Places) victim(peer string, h *holder, why error, source netip.Prefix) *Claim {
 	active := len(p.holders)
 	if h.used == 0 {
 		active++
@@ -130,7 +130,7 @@ func (p *Places) victim(peer string, h *holder, why error, source netip.Prefix) 
 			}
 		}
 		if from != peer && p.Held(from) > h.used+1 {
-			return &Victim{from, p.holders[from].largest()}
+			return &Claim{from, p.holders[from].largest()}
 		}
 	}
 	active = len(h.sources)
@@ -138,7 +138,7 @@ func (p *Places) victim(peer string, h *holder, why error, source netip.Prefix) 
 		active++
 	}
 	if largest := h.largest(); h.sources[source] < h.used/active && h.sources[largest] > h.sources[source]+1 {
-		return &Victim{peer, largest}
+		return &Claim{peer, largest}
 	}
 	return nil
 }

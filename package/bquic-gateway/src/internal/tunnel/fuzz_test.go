@@ -5,8 +5,6 @@ package tunnel
 import (
 	"bytes"
 	"errors"
-	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/quic-go/quic-go/http3"
+
+	"bquic/internal/peer"
 )
 
 // FuzzPolicy asks for any address with any permission: what is never a
@@ -74,17 +74,18 @@ func FuzzConnect(f *testing.F) {
 	f.Add("a:65536", "Bearer  correct-horse", "", "HTTP/3.0")
 	f.Add("a:b:c", "", "x", "")
 	f.Fuzz(func(t *testing.T, target, authorization, client, proto string) {
-		h := &Handler{
-			Token: "correct-horse", Clients: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Limit: 1,
-			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		h := handlerFor(Access{Places: 1, Peers: []peer.Config{
+			{Name: "north", Tokens: []peer.Hash{peer.HashOf("correct-horse")}, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+		}})
+		if _, err := h.enter(h.members[0], h.members[0].cfg.Tokens[0], netip.MustParseAddr("10.0.0.1")); err != nil {
+			t.Fatal(err)
 		}
-		h.open.Store(1)
 		w := streamer{httptest.NewRecorder()}
 		h.ServeHTTP(w, &http.Request{Method: http.MethodConnect, Host: target, Proto: proto, RemoteAddr: client,
 			Header: http.Header{"Proxy-Authorization": {authorization}}})
 		res := w.Result()
-		if h.open.Load() != 1 {
-			t.Fatalf("%d tunnels are counted", h.open.Load())
+		if h.Stats().Open != 1 {
+			t.Fatalf("%d tunnels are counted", h.Stats().Open)
 		}
 		if strings.ContainsAny(res.Header.Get("Proxy-Status"), "\r\n") {
 			t.Fatalf("a header of two lines: %q", res.Header.Get("Proxy-Status"))

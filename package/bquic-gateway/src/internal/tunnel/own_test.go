@@ -16,20 +16,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// inNamespace runs the test once more in a process with a network namespace of
+// its own, which ends with it, and reports whether this is that process.
+func inNamespace(t *testing.T) bool {
+	t.Helper()
+	const inside = "BQUIC_TEST_IN_NAMESPACE"
+	if os.Getenv(inside) != "" {
+		ip(t, "link set lo up")
+		return true
+	}
+	if os.Geteuid() != 0 {
+		t.Fatal("this test makes a network namespace: run it as root")
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), inside+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return false
+}
+
+func ip(t *testing.T, command string) {
+	t.Helper()
+	if out, err := exec.Command("ip", strings.Fields(command)...).CombinedOutput(); err != nil {
+		t.Fatalf("ip %s: %s", command, out)
+	}
+}
+
 // TestOwnForms asks for every form of address that the kernel would deliver to
 // the router itself, in a network namespace that forwards, as a router does.
 func TestOwnForms(t *testing.T) {
-	const inside = "BQUIC_TEST_OWN_FORMS"
-	if os.Getenv(inside) == "" {
-		if os.Geteuid() != 0 {
-			t.Fatal("this test makes a network namespace: run it as root")
-		}
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOwnForms$", "-test.v")
-		cmd.Env = append(os.Environ(), inside+"=1")
-		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET} // it goes with the process
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+	if !inNamespace(t) {
 		return
 	}
 	for _, key := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
@@ -38,7 +56,6 @@ func TestOwnForms(t *testing.T) {
 		}
 	}
 	for _, command := range []string{
-		"link set lo up",
 		"link add wan type veth peer name far",
 		"link set wan up", "link set far up",
 		"addr add 203.0.113.1/24 dev wan", "addr add 198.51.100.1/30 dev wan", "addr add 198.51.100.9/31 dev wan",
@@ -48,9 +65,7 @@ func TestOwnForms(t *testing.T) {
 		"route add local 192.0.2.0/28 dev lo", "-6 route add local 2001:db8:99::/64 dev lo", // AnyIP
 		"route add blackhole 192.0.2.128/25",
 	} {
-		if out, err := exec.Command("ip", strings.Fields(command)...).CombinedOutput(); err != nil {
-			t.Fatalf("ip %s: %s", command, out)
-		}
+		ip(t, command)
 	}
 	// A reserved anycast address (RFC 2526) is one that somebody has joined.
 	reserved := netip.MustParseAddr("2001:db8:77::fdff:ffff:ffff:fffe")
@@ -109,7 +124,7 @@ func TestOwnForms(t *testing.T) {
 			if network == "tcp" && !tc.own {
 				continue // nobody answers out there
 			}
-			conn, err := (&Handler{}).dial(context.Background(), network, net.JoinHostPort(tc.host, "9"), allow)
+			conn, err := newHandler(nil).dial(context.Background(), network, net.JoinHostPort(tc.host, "9"), allow)
 			if err == nil {
 				conn.Close()
 			}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tunnel
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// TestUplinkProbe: a relay that asks learns that the gateway's uplink is down,
+// and that it is back, in a namespace whose only target comes and goes.
+func TestUplinkProbe(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	const address = "192.0.2.1/32"
+	h := newHandler([]netip.Prefix{netip.MustParsePrefix(address)}) // named: it is the namespace's own
+	probe := func(status int, kind string) {
+		t.Helper()
+		if refusal := ReadRefusal(ask(h, "192.0.2.9:5000", ProbeTarget, "Bearer "+token)); refusal.Status != status || refusal.Type != kind {
+			t.Errorf("a probe is answered %+v", *refusal)
+		}
+	}
+	probe(403, TargetProhibited)
+	ip(t, "addr add "+address+" dev lo")
+	l, err := net.Listen("tcp", "192.0.2.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	target := l.Addr().String()
+	conn, err := h.dial(t.Context(), "tcp", target, h.allow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	probe(403, TargetProhibited)
+
+	ip(t, "addr del "+address+" dev lo")
+	probe(503, UplinkDown)
+	if st := h.Stats(); st.Uplink || st.Open != 0 || st.Peers[0].Refused != 0 {
+		t.Errorf("%+v", st)
+	}
+	var refusal *Refusal
+	if _, err := h.dial(t.Context(), "tcp", target, h.allow); !errors.As(err, &refusal) || refusal.Status != 503 || refusal.Type != UplinkDown {
+		t.Errorf("a tunnel to the outside: %v", err)
+	}
+	if res := ask(h, "192.0.2.9:5000", ProbeTarget, "Bearer x"); res.StatusCode != 407 {
+		t.Errorf("a stranger's probe is answered %d", res.StatusCode)
+	}
+	now := time.Now()
+	try := func() {
+		t.Helper()
+		now = now.Add(uplinkTry + time.Second)
+		h.tryUplink(t.Context(), now)
+		for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+			h.mu.Lock()
+			trying := h.uplink.trying
+			h.mu.Unlock()
+			if !trying {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatal("targets are tried for ever")
+			}
+		}
+	}
+	try()
+	probe(503, UplinkDown)
+	ip(t, "addr add "+address+" dev lo")
+	try()
+	probe(403, TargetProhibited)
+	// A target that refuses is as good.
+	ip(t, "addr del "+address+" dev lo")
+	probe(503, UplinkDown)
+	l.Close()
+	ip(t, "addr add "+address+" dev lo")
+	try()
+	probe(403, TargetProhibited)
+}
