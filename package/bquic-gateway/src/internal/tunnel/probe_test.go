@@ -3,9 +3,11 @@
 package tunnel
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/netip"
+	"sync"
 	"testing"
 	"time"
 )
@@ -55,18 +57,7 @@ func TestUplinkProbe(t *testing.T) {
 	try := func() {
 		t.Helper()
 		now = now.Add(uplinkTry + time.Second)
-		h.tryUplink(t.Context(), now)
-		for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-			h.mu.Lock()
-			trying := h.uplink.trying
-			h.mu.Unlock()
-			if !trying {
-				return
-			}
-			if time.Now().After(end) {
-				t.Fatal("targets are tried for ever")
-			}
-		}
+		tryAll(t, h, now)
 	}
 	try()
 	probe(503, UplinkDown)
@@ -80,4 +71,67 @@ func TestUplinkProbe(t *testing.T) {
 	ip(t, "addr add "+address+" dev lo")
 	try()
 	probe(403, TargetProhibited)
+}
+
+// tryAll tries targets, and returns when that is done.
+func tryAll(t *testing.T, h *Handler, now time.Time) {
+	t.Helper()
+	h.tryUplink(t.Context(), now)
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		h.mu.Lock()
+		trying := h.uplink.trying
+		h.mu.Unlock()
+		if !trying {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("targets are tried for ever")
+		}
+	}
+}
+
+// TestUplinkSilence: the route stays, and nobody answers any more: a modem without
+// a line. Clients give up long before a connection times out.
+func TestUplinkSilence(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	targets := []string{"192.0.2.1", "198.51.100.1", "203.0.113.1"}
+	var allow []netip.Prefix
+	for _, a := range targets {
+		allow = append(allow, netip.MustParsePrefix(a+"/32"))
+	}
+	ip(t, "link add wan type veth peer name far")
+	ip(t, "link set wan up")
+	ip(t, "link set far up")
+	ip(t, "addr add 10.0.0.2/24 dev wan")
+	ip(t, "neigh add 10.0.0.1 lladdr 02:00:00:00:00:01 dev wan nud permanent")
+	ip(t, "route add default via 10.0.0.1")
+	h := newHandler(allow)
+	var wg sync.WaitGroup
+	for _, a := range targets {
+		wg.Go(func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			time.AfterFunc(givenUp+500*time.Millisecond, cancel)
+			if _, err := h.dial(ctx, "tcp", a+":80", allow); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", a, err)
+			}
+		})
+	}
+	wg.Wait()
+	if h.isDown() {
+		t.Error("down before anything was tried")
+	}
+	now := time.Now()
+	tryAll(t, h, now)
+	if !h.isDown() {
+		t.Error("not down, though nobody answers")
+	}
+	// The line is back: one answers, by refusing.
+	ip(t, "addr add 203.0.113.1/32 dev lo")
+	tryAll(t, h, now.Add(uplinkTry))
+	if h.isDown() {
+		t.Error("down, though somebody answers")
+	}
 }
