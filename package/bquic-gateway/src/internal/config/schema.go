@@ -15,16 +15,10 @@ type Section struct {
 	Doc  string
 	// Once is set when a file has at most one such section.
 	Once bool
-	// Role is the daemon that reads such sections, "" for both.
-	Role    string
+	// Roles are the daemons that read it: on OpenWrt, each is given its own sections only.
+	Roles   []string
 	Options []Option
 }
-
-// The roles of a Section.
-const (
-	roleGateway = "gateway"
-	roleRelay   = "relay"
-)
 
 // An Option describes one option of a section.
 type Option struct {
@@ -46,7 +40,7 @@ var meshPrefixes = []string{"10.0.0.0/8", "fd00::/8"}
 // Schema is all that a file may hold.
 var Schema = []Section{
 	{
-		Type: "gateway", Once: true, Role: roleGateway,
+		Type: "gateway", Once: true, Roles: []string{"gateway"},
 		Doc: "The gateway: serves sites by HTTP/3, HTTP/2 and HTTP/1.1, and TCP connections for relays.",
 		Options: []Option{
 			{Name: "enabled", Type: typeBool, Default: []string{"0"}, Doc: "Starts the gateway."},
@@ -67,7 +61,7 @@ var Schema = []Section{
 			{Name: "log_level", Type: typeLevel, Default: []string{"info"}, Doc: "How much is logged."},
 		},
 	}, {
-		Type: "site", Role: roleGateway,
+		Type: "site", Roles: []string{"gateway"},
 		Doc: "A web site that the gateway serves: files, or an origin server.",
 		Options: []Option{
 			{Name: "host", Type: typeHost, List: true, Doc: "Names of the site; `*` for all that no other site has. Needed.", Note: "none"},
@@ -79,7 +73,7 @@ var Schema = []Section{
 			{Name: "origin_ca", Type: typePath, Doc: "Certificates of the authorities that sign the origins', PEM.", Note: "the system's"},
 		},
 	}, {
-		Type: "peer", Role: roleGateway,
+		Type: "peer", Roles: []string{"gateway"},
 		Doc: "A relay that the gateway knows by name, the section's, or several relays with the same token. Several tokens are valid at a time, so that each can be replaced in peace; who is taken out, or one of its tokens, loses its tunnels at once.",
 		Options: []Option{
 			{Name: "enabled", Type: typeBool, Default: []string{"1"}, Doc: "Serves the peer."},
@@ -89,7 +83,7 @@ var Schema = []Section{
 			{Name: "rate", Type: numberType("1 to 100000", 1, 100000), Unit: "Mbit/s", Doc: "Limit of all its tunnels together, in each direction.", Note: "none"},
 		},
 	}, {
-		Type: "relay", Once: true, Role: roleRelay,
+		Type: "relay", Once: true, Roles: []string{"relay"},
 		Doc: "The relay: carries the TCP connections of a node's clients over the mesh to a gateway.",
 		Options: []Option{
 			{Name: "enabled", Type: typeBool, Default: []string{"0"}, Doc: "Starts the relay."},
@@ -112,6 +106,7 @@ var Schema = []Section{
 		},
 	}, {
 		Type:    "profile",
+		Roles:   []string{"gateway", "relay"},
 		Doc:     "A profile of your own, named by the section's name.",
 		Options: profileOptions(),
 	},

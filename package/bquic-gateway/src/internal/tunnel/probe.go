@@ -76,6 +76,7 @@ func outside(target netip.AddrPort) bool {
 
 // reached notes that a target has answered.
 func (h *Handler) reached(target netip.AddrPort) {
+	target = netip.AddrPortFrom(target.Addr().Unmap(), target.Port())
 	if outside(target) {
 		h.note(func(u *uplink) { u.answer(time.Now(), target) })
 	}

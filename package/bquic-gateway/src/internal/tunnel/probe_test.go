@@ -54,29 +54,36 @@ func TestUplinkProbe(t *testing.T) {
 		t.Errorf("a stranger's probe is answered %d", res.StatusCode)
 	}
 	now := time.Now()
-	try := func() {
-		t.Helper()
-		now = now.Add(uplinkTry + time.Second)
-		tryAll(t, h, now)
-	}
-	try()
+	tryAll(t, h, &now)
 	probe(503, UplinkDown)
 	ip(t, "addr add "+address+" dev lo")
-	try()
+	waitUp(t, h, &now)
 	probe(403, TargetProhibited)
 	// A target that refuses is as good.
 	ip(t, "addr del "+address+" dev lo")
 	probe(503, UplinkDown)
 	l.Close()
 	ip(t, "addr add "+address+" dev lo")
-	try()
+	waitUp(t, h, &now)
 	probe(403, TargetProhibited)
 }
 
-// tryAll tries targets, and returns when that is done.
-func tryAll(t *testing.T, h *Handler, now time.Time) {
+// waitUp tries targets until one answers: on a busy machine that can take more
+// than one try.
+func waitUp(t *testing.T, h *Handler, now *time.Time) {
 	t.Helper()
-	h.tryUplink(t.Context(), now)
+	for end := time.Now().Add(patience); h.isDown(); tryAll(t, h, now) {
+		if time.Now().After(end) {
+			t.Fatal("down, though somebody answers")
+		}
+	}
+}
+
+// tryAll tries targets when it is time to, and returns when that is done.
+func tryAll(t *testing.T, h *Handler, now *time.Time) {
+	t.Helper()
+	*now = now.Add(uplinkTry + time.Second)
+	h.tryUplink(t.Context(), *now)
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		h.mu.Lock()
 		trying := h.uplink.trying
@@ -124,14 +131,11 @@ func TestUplinkSilence(t *testing.T) {
 		t.Error("down before anything was tried")
 	}
 	now := time.Now()
-	tryAll(t, h, now)
+	tryAll(t, h, &now)
 	if !h.isDown() {
 		t.Error("not down, though nobody answers")
 	}
 	// The line is back: one answers, by refusing.
 	ip(t, "addr add 203.0.113.1/32 dev lo")
-	tryAll(t, h, now.Add(uplinkTry))
-	if h.isDown() {
-		t.Error("down, though somebody answers")
-	}
+	waitUp(t, h, &now)
 }
