@@ -88,7 +88,13 @@ test('as installed, nothing starts', () => {
 test('gateway: one instance, its own configuration, a hole in the firewall', () => {
 	const { sections, env } = gateway((s, text) => {
 		s.gateway.enabled = '1';
-		return text.replace(/(config gateway[^]*?enabled) '0'/, "$1 '1'");
+		s.north = { '.type': 'peer', prefix: '192.0.2.0/24' };
+		s.south = { '.type': 'peer', enabled: '0', prefix: '198.51.100.0/24' };
+		return `${text.replace(/(config gateway[^]*?enabled) '0'/, "$1 '1'")}
+config peer 'north'
+	list token 'north-token'
+	list prefix '192.0.2.0/24'
+`;
 	});
 	const { lines, error, status } = init('bquic-gateway', 'start_service', sections, env);
 
@@ -97,11 +103,13 @@ test('gateway: one instance, its own configuration, a hole in the firewall', () 
 	assert.deepEqual(command(lines), [ BQUIC, 'gateway', '--config', `${env.TEST_RUN}/gateway.conf` ]);
 	const conf = fs.readFileSync(`${env.TEST_RUN}/gateway.conf`, 'utf8');
 	assert.match(conf, /^config gateway 'gateway'\n/);
+	assert.match(conf, /^config peer 'north'\n/m);
 	assert.doesNotMatch(conf, /config relay/);
 	assert.equal(fs.statSync(`${env.TEST_RUN}/gateway.conf`).mode & 0o777, 0o640);
 	const said = lines.map((l) => l.slice(1).join(' '));
-	for (const words of [ 'proto tcpudp', 'dest_port 8443', 'target ACCEPT', ' 10.0.0.0/8', ' fd00::/8' ])
+	for (const words of [ 'proto tcpudp', 'dest_port 8443', 'target ACCEPT', ' 10.0.0.0/8', ' fd00::/8', ' 192.0.2.0/24' ])
 		assert.ok(said.includes(words), words);
+	assert.ok(!said.includes(' 198.51.100.0/24'));
 	/* what is extracted is what the daemon takes */
 	assert.equal(spawnSync(BQUIC, [ 'check', `${env.TEST_RUN}/gateway.conf` ]).status, 0);
 });

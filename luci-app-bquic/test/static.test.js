@@ -129,7 +129,7 @@ function schema(type) {
 test('forms and bquic check know the same options', async () => {
 	const gateway = await options('gateway', 'bquic'), relay = await options('relay', 'bquic');
 
-	for (const [ sections, type ] of [ [ gateway, 'gateway' ], [ gateway, 'site' ], [ gateway, 'profile' ], [ relay, 'relay' ], [ relay, 'upstream' ], [ relay, 'profile' ] ])
+	for (const [ sections, type ] of [ [ gateway, 'gateway' ], [ gateway, 'site' ], [ gateway, 'peer' ], [ gateway, 'profile' ], [ relay, 'relay' ], [ relay, 'upstream' ], [ relay, 'profile' ] ])
 		assert.deepEqual(names(shown(sections, type)), schema(type), type);
 });
 
@@ -142,7 +142,7 @@ test('bounds of forms and of bquic check are the same', async () => {
 	};
 	let bounds = 0;
 
-	for (const [ sections, type ] of [ [ gateway, 'profile' ], [ relay, 'relay' ], [ relay, 'upstream' ] ]) {
+	for (const [ sections, type ] of [ [ gateway, 'profile' ], [ gateway, 'peer' ], [ relay, 'relay' ], [ relay, 'upstream' ] ]) {
 		for (const o of shown(sections, type)) {
 			const m = String(o.datatype).match(/range\((\d+),(\d+)\)/);
 			if (m) {

@@ -39,7 +39,7 @@ type command struct {
 var commands []command
 
 func init() {
-	commands = []command{gatewayCommand, relayCommand, fetchCommand, benchCommand, traceCommand, statusCommand, checkCommand, versionCommand}
+	commands = []command{gatewayCommand, relayCommand, fetchCommand, benchCommand, traceCommand, statusCommand, checkCommand, tokenCommand, versionCommand}
 }
 
 var versionCommand = command{"version", "", "prints the version", func(_ context.Context, args []string) error {

@@ -13,6 +13,7 @@ import (
 
 	"bquic/internal/cert"
 	"bquic/internal/divert"
+	"bquic/internal/peer"
 	"bquic/internal/profile"
 	"bquic/internal/relay"
 	"bquic/internal/uci"
@@ -35,7 +36,8 @@ type Gateway struct {
 	Mesh         []netip.Prefix
 	MeshProfile  profile.Profile
 	Standard     profile.Profile // for all others
-	Token        string          // "": no relays
+	Token        string          // shared by relays, or its hash; "": none
+	Peers        []peer.Config   // those that are enabled
 	ConnectFrom  []netip.Prefix
 	ConnectTo    []netip.Prefix // empty: no limit
 	Connections  int            // at a time, QUIC and TCP
@@ -45,6 +47,24 @@ type Gateway struct {
 	StatusSocket string
 	LogLevel     slog.Level
 	Sites        []Site
+}
+
+// Relays returns who may open tunnels: the peers, and those who share a token.
+func (g *Gateway) Relays() []peer.Config {
+	relays := slices.Clone(g.Peers)
+	if g.Token != "" {
+		hash, err := peer.ParseToken(g.Token)
+		if err != nil {
+			panic("config: a checked token is wrong: " + err.Error())
+		}
+		relays = append(relays, peer.Config{Name: peer.Shared, Tokens: []peer.Hash{hash}})
+	}
+	for i := range relays {
+		if len(relays[i].Prefixes) == 0 {
+			relays[i].Prefixes = g.ConnectFrom
+		}
+	}
+	return relays
 }
 
 // A Site is served under its names: files below Root, or else by Origins.
@@ -140,6 +160,9 @@ func New(f *uci.File) (*Config, error) {
 		d.site(s)
 	}
 	upstreams := d.sections(f, "upstream")
+	for _, s := range d.sections(f, "peer") {
+		d.peer(s)
+	}
 	if rs := d.sections(f, "relay"); len(rs) > 0 {
 		d.relay(rs[0], upstreams)
 	} else {
@@ -156,7 +179,8 @@ type decoder struct {
 	file     string
 	cfg      *Config
 	mistakes Mistakes
-	hosts    map[string]int // of sites, and where they were given
+	hosts    map[string]int    // of sites, and where they were given
+	tokens   map[peer.Hash]int // of the gateway and its peers
 }
 
 func (d *decoder) fail(s *uci.Section, line int, option, format string, args ...any) {
@@ -297,7 +321,6 @@ func (d *decoder) gateway(s *uci.Section) {
 		Mesh:         list[netip.Prefix](d, s, "mesh"),
 		MeshProfile:  d.profileNamed(s, "mesh_profile"),
 		Standard:     d.cfg.Profiles[profile.Standard],
-		Token:        get[string](d, s, "token"),
 		ConnectFrom:  list[netip.Prefix](d, s, "connect_from"),
 		ConnectTo:    list[netip.Prefix](d, s, "connect_to"),
 		Connections:  get[int](d, s, "max_connections"),
@@ -311,6 +334,49 @@ func (d *decoder) gateway(s *uci.Section) {
 		g.ConnectFrom = g.Mesh
 	}
 	d.bothOrNone(s, "certificate", "key")
+	for _, t := range d.ownTokens(s) {
+		g.Token = t.text
+	}
+}
+
+// ownTokens reads the tokens of a section. Each is one peer's: it says who it is.
+func (d *decoder) ownTokens(s *uci.Section) (tokens []keptToken) {
+	if d.tokens == nil {
+		d.tokens = make(map[peer.Hash]int)
+	}
+	for _, t := range values[keptToken](d, s, "token") {
+		if line, dup := d.tokens[t.value.hash]; dup {
+			d.fail(s, t.line, "token", "given twice: first in line %d", line)
+			continue
+		}
+		d.tokens[t.value.hash] = t.line
+		tokens = append(tokens, t.value)
+	}
+	return tokens
+}
+
+func (d *decoder) peer(s *uci.Section) {
+	p := peer.Config{
+		Name:     s.Name,
+		Prefixes: list[netip.Prefix](d, s, "prefix"),
+		Tunnels:  get[int](d, s, "tunnels"),
+		Rate:     float64(get[int](d, s, "rate")) * 1e6 / 8,
+	}
+	for _, t := range d.ownTokens(s) {
+		p.Tokens = append(p.Tokens, t.hash)
+	}
+	switch s.Name {
+	case "":
+		d.fail(s, s.Line, "", "a peer needs a name: config peer 'name'")
+	case peer.Shared:
+		d.fail(s, s.Line, "", "is the name of those who share gateway.token: choose another one")
+	}
+	if !given(s, "token") {
+		d.fail(s, s.Line, "token", "missing")
+	}
+	if get[bool](d, s, "enabled") {
+		d.cfg.Gateway.Peers = append(d.cfg.Gateway.Peers, p)
+	}
 }
 
 // bothOrNone finds an option without the other that it needs.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quic-go/quic-go"
 
+	"bquic/internal/peer"
 	"bquic/internal/profile"
 	"bquic/internal/relay"
 	"bquic/internal/uci"
@@ -233,13 +234,15 @@ config upstream
 
 // TestMistakes: all of them are found, at the right line, in the right order.
 func TestMistakes(t *testing.T) {
+	fourth := strings.TrimPrefix(peer.HashOf("fourth-token").String(), "sha256:")
 	long := strings.Repeat("x", 64)
 	for _, test := range []struct {
 		name, text string
 		want       []string
 	}{
 		{"unclosed quote", "config gateway\n\toption listen ':443\n", []string{"conf:2: quote ' is never closed"}},
-		{"unknown section type", "config gatway\n\toption x y\n", []string{`conf:1: @gatway[0]: unknown section type "gatway": gateway, site, relay, upstream, profile are known`}},
+		{"unknown section type", "config gatway\n\toption x y\n", []string{`conf:1: @gatway[0]: unknown section type "gatway": gateway, site, peer, relay, upstream, profile are known`}},
+		{"unknown section type", "config gatway\n\toption x y\n", []string{`conf:1: @gatway[0]: unknown section type "gatway": gateway, site, peer, relay, upstream, profile are known`}},
 		{"unknown option", "config gateway 'g'\n\toption lisen ':443'\n", []string{"conf:2: g.lisen: unknown option"}},
 		{"duplicate section", "config gateway 'g'\nconfig gateway 'g'\n", []string{"conf:2: g: duplicate section: first in line 1"}},
 		{"second gateway", "config gateway 'g'\nconfig gateway 'h'\n", []string{"conf:2: h: duplicate section: there is one of type gateway, in line 1"}},
@@ -278,6 +281,37 @@ func TestMistakes(t *testing.T) {
 		}},
 		{"origin", "config site\n\tlist host a\n\toption origin ftp://b\n", []string{`conf:3: @site[0].origin: "ftp://b" is not http:// or https://, host and port`}},
 		{"origin's port", "config site\n\tlist host a\n\toption origin http://b:99999\n", []string{`conf:3: @site[0].origin: port "99999" is not in 1 to 65535`}},
+		{"peers", `config gateway
+	option token 'first-token'
+config peer
+	list token 'second-token'
+config peer 'shared'
+	list token 'third-token'
+config peer 'north'
+	list token 'fourth-token'
+	list token 'first-token'
+	list token 'sha256:12'
+	list prefix '10.0.0.1/8'
+	option tunnels '0'
+	option rate '1.5'
+config peer 'south'
+	option enabled '0'
+	list token 'sha256:` + fourth + `'
+config peer 'east'
+`, []string{
+			"conf:3: @peer[0]: a peer needs a name: config peer 'name'",
+			"conf:5: shared: is the name of those who share gateway.token: choose another one",
+			"conf:9: north.token: given twice: first in line 2",
+			"conf:10: north.token: has 2 characters after sha256:, not 64",
+			"conf:11: north.prefix: 10.0.0.1/8 has bits set beyond its length; 10.0.0.0/8 is meant",
+			"conf:12: north.tunnels: 0 is not in 1 to 65536",
+			`conf:13: north.rate: "1.5" is no whole number`,
+			"conf:16: south.token: given twice: first in line 8",
+			"conf:17: east.token: missing",
+		}},
+		{"a relay's hash", "config relay\n\toption token 'sha256:" + fourth + "'\n", []string{
+			"conf:2: @relay[0].token: is the hash of a token, and a relay shows the token itself",
+		}},
 		{"relay", "config relay\n\toption enabled 1\n", []string{
 			"conf:1: @relay[0].gateway: missing", "conf:1: @relay[0].token: missing", "conf:1: @relay[0]: pin or ca is missing",
 		}},
@@ -340,6 +374,41 @@ config profile 'e'
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(test.want, "\n"))
 			}
 		})
+	}
+}
+
+func TestPeers(t *testing.T) {
+	hash := peer.HashOf("kept as a hash")
+	cfg, err := Parse("conf", []byte(`
+config gateway
+	option token 'shared-token'
+	list connect_from '10.0.0.0/8'
+config peer 'north'
+	list token 'clear-token'
+	list token '`+hash.String()+`'
+	list prefix '10.1.0.0/16'
+	option tunnels '200'
+	option rate '8'
+config peer 'south'
+	option token 'south-one south-two'
+config peer 'gone'
+	option enabled '0'
+	list token 'gone-token'
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	want := []peer.Config{
+		{Name: "north", Tokens: []peer.Hash{peer.HashOf("clear-token"), hash}, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}, Tunnels: 200, Rate: 1e6},
+		{Name: "south", Tokens: []peer.Hash{peer.HashOf("south-one"), peer.HashOf("south-two")}, Prefixes: from},
+		{Name: "shared", Tokens: []peer.Hash{peer.HashOf("shared-token")}, Prefixes: from},
+	}
+	if got := cfg.Gateway.Relays(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%+v\nwant\n%+v", got, want)
+	}
+	if cfg, err := Parse("conf", nil); err != nil || len(cfg.Gateway.Relays()) != 0 {
+		t.Errorf("relays without a token: %v", err)
 	}
 }
 

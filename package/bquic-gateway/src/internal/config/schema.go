@@ -17,7 +17,9 @@ type Section struct {
 	Type string
 	Doc  string
 	// Once is set when a file has at most one such section.
-	Once    bool
+	Once bool
+	// Roles are the daemons that read it: on OpenWrt, each is given its own sections only.
+	Roles   []string
 	Options []Option
 }
 
@@ -41,7 +43,7 @@ var meshPrefixes = []string{"10.0.0.0/8", "fd00::/8"}
 // Schema is all that a file may hold.
 var Schema = []Section{
 	{
-		Type: "gateway", Once: true,
+		Type: "gateway", Once: true, Roles: []string{"gateway"},
 		Doc: "The gateway: serves sites by HTTP/3, HTTP/2 and HTTP/1.1, and TCP connections for relays.",
 		Options: []Option{
 			{Name: "enabled", Type: typeBool, Default: []string{"0"}, Doc: "Starts the gateway."},
@@ -51,9 +53,9 @@ var Schema = []Section{
 			{Name: "state_dir", Type: typePath, Default: []string{"/etc/bquic"}, Doc: "Where the self-signed certificate is kept."},
 			{Name: "mesh", Type: typePrefix, List: true, Default: meshPrefixes, Doc: "Clients that come over WiFi."},
 			{Name: "mesh_profile", Type: typeProfile, Default: []string{profile.BQUIC}, Doc: "Profile for them; all others have `standard`."},
-			{Name: "token", Type: typeToken, Doc: "Secret that relays show. Without one, no relay is served.", Note: "none"},
+			{Name: "token", Type: typeKept, Doc: "Secret that relays show who are no `peer` of their own, or its hash. Without a token and a peer, no relay is served.", Note: "none"},
 			{Name: "connect_from", Type: typePrefix, List: true, Doc: "Where relays may connect from.", Note: "as mesh"},
-			{Name: "connect_to", Type: typePrefix, List: true, Doc: "Where relays' clients may connect to. Loopback, link-local, multicast and the router's own addresses only when a prefix names them.", Note: "anywhere else"},
+			{Name: "connect_to", Type: typePrefix, List: true, Doc: "Where relays' clients may connect to. Private, reserved, loopback, link-local and multicast addresses, and the router's own, only when a prefix names them.", Note: "anywhere public"},
 			{Name: "max_connections", Type: numberType("1 to 100000", 1, 100000), Default: []string{"1000"}, Doc: "QUIC and TCP connections at a time; one address (IPv6: /56) may have a quarter of them."},
 			{Name: "memory", Type: numberType("0 to 65536", 0, 65536), Default: []string{"0"}, Unit: "MiB", Doc: "Ceiling of the gateway's memory; 0: a quarter of the machine's, at least 32. GOMEMLIMIT in the environment wins."},
 			{Name: "access_log", Type: typePath, Doc: "File that requests are logged to, in the combined format.", Note: "none"},
@@ -62,8 +64,8 @@ var Schema = []Section{
 			{Name: "log_level", Type: typeLevel, Default: []string{"info"}, Doc: "How much is logged."},
 		},
 	}, {
-		Type: "site",
-		Doc:  "A web site that the gateway serves: files, or an origin server.",
+		Type: "site", Roles: []string{"gateway"},
+		Doc: "A web site that the gateway serves: files, or an origin server.",
 		Options: []Option{
 			{Name: "host", Type: typeHost, List: true, Doc: "Names of the site; `*` for all that no other site has. Needed.", Note: "none"},
 			{Name: "root", Type: typePath, Doc: "Directory with the site's files. One of root and origin is needed.", Note: "none"},
@@ -74,7 +76,17 @@ var Schema = []Section{
 			{Name: "origin_ca", Type: typePath, Doc: "Certificates of the authorities that sign the origins', PEM.", Note: "the system's"},
 		},
 	}, {
-		Type: "relay", Once: true,
+		Type: "peer", Roles: []string{"gateway"},
+		Doc: "A relay that the gateway knows by name, the section's, or several relays with the same token. Several tokens are valid at a time, so that each can be replaced in peace; who is taken out, or one of its tokens, loses its tunnels at once.",
+		Options: []Option{
+			{Name: "enabled", Type: typeBool, Default: []string{"1"}, Doc: "Serves the peer."},
+			{Name: "token", Type: typeKept, List: true, Doc: "Secrets that it may show, or their hashes, as `bquic token` prints them. Needed.", Note: "none"},
+			{Name: "prefix", Type: typePrefix, List: true, Doc: "Where it may connect from.", Note: "as connect_from"},
+			{Name: "tunnels", Type: numberType("1 to 65536", 1, 65536), Doc: "Tunnels at a time.", Note: "a fair share"},
+			{Name: "rate", Type: numberType("1 to 100000", 1, 100000), Unit: "Mbit/s", Doc: "Limit of all its tunnels together, in each direction.", Note: "none"},
+		},
+	}, {
+		Type: "relay", Once: true, Roles: []string{"relay"},
 		Doc: "The relay: carries the TCP connections of a node's clients over the mesh to a gateway.",
 		Options: []Option{
 			{Name: "enabled", Type: typeBool, Default: []string{"0"}, Doc: "Starts the relay."},
@@ -106,6 +118,7 @@ var Schema = []Section{
 		},
 	}, {
 		Type:    "profile",
+		Roles:   []string{"gateway", "relay"},
 		Doc:     "A profile of your own, named by the section's name.",
 		Options: profileOptions(),
 	},

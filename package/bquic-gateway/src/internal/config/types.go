@@ -3,7 +3,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -16,6 +15,7 @@ import (
 
 	"bquic/internal/cert"
 	"bquic/internal/divert"
+	"bquic/internal/peer"
 	"bquic/internal/profile"
 	"bquic/internal/relay"
 )
@@ -37,6 +37,7 @@ var (
 	typeMetrics = newType("address:port", parseMetrics)
 	typePrefix  = newType("prefix", parsePrefix)
 	typeToken   = newType("text", parseToken)
+	typeKept    = newType("text or sha256:...", parseKept)
 	typeHost    = newType("host name", parseHost)
 	typeOrigin  = newType("URL", parseOrigin)
 	typeDevice  = newType("device", relay.ParseInterface)
@@ -129,16 +130,18 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	return p, nil
 }
 
-func parseToken(s string) (string, error) {
-	for _, c := range []byte(s) {
-		if c <= ' ' || c > '~' { // it travels in a header field
-			return "", errors.New("contains a character that is not printable ASCII, or a space")
-		}
-	}
-	if len(s) < 8 || len(s) > 256 {
-		return "", fmt.Errorf("has %d characters, not 8 to 256", len(s))
-	}
-	return s, nil
+// parseToken reads a token as a relay shows it.
+func parseToken(s string) (string, error) { return s, peer.CheckToken(s) }
+
+// A keptToken is a token as a gateway keeps it.
+type keptToken struct {
+	text string // of the file
+	hash peer.Hash
+}
+
+func parseKept(s string) (keptToken, error) {
+	hash, err := peer.ParseToken(s)
+	return keptToken{s, hash}, err
 }
 
 func parseHost(s string) (string, error) {

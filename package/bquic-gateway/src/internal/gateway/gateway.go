@@ -25,6 +25,7 @@ import (
 	"bquic/internal/cert"
 	"bquic/internal/config"
 	"bquic/internal/metrics"
+	"bquic/internal/peer"
 	"bquic/internal/profile"
 	"bquic/internal/site"
 	"bquic/internal/status"
@@ -80,9 +81,10 @@ type Server struct {
 // A generation is what one reading of the configuration gave. It is never
 // changed: a reload makes the next one, and what was begun ends in its own.
 type generation struct {
-	cfg   config.Gateway
-	certs *cert.Store
-	sites *site.Sites
+	cfg    config.Gateway
+	relays []peer.Config
+	certs  *cert.Store
+	sites  *site.Sites
 }
 
 // Check says what is wrong with the files that the configuration refers to.
@@ -110,6 +112,7 @@ func Check(cfg config.Gateway) error {
 func New(cfg config.Gateway, version string, log *slog.Logger) (*Server, error) {
 	s := &Server{version: version, log: log, ready: make(chan struct{}), tunnel: tunnel.Handler{Logger: log}, access: accesslog.Log{Log: log}}
 	s.admit.init()
+	s.tunnel.Short = s.admit.short
 	if err := s.Apply(cfg); err != nil {
 		return nil, err
 	}
@@ -120,7 +123,7 @@ func New(cfg config.Gateway, version string, log *slog.Logger) (*Server, error) 
 // connections, tunnels. What is established goes on. An error leaves
 // everything as it is.
 func (s *Server) Apply(cfg config.Gateway) error {
-	g := &generation{cfg: cfg}
+	g := &generation{cfg: cfg, relays: cfg.Relays()}
 	var err error
 	if g.sites, err = site.New(cfg.Sites, s.log); err != nil {
 		return err
@@ -134,8 +137,9 @@ func (s *Server) Apply(cfg config.Gateway) error {
 		return fmt.Errorf("gateway.access_log: %w", err)
 	}
 	old := s.now.Swap(g)
-	s.tunnel.SetAccess(cfg.Token, cfg.ConnectFrom, cfg.ConnectTo)
-	s.admit.limit(cfg.Connections, memoryCeiling(cfg.Memory))
+	ceiling := memoryCeiling(cfg.Memory)
+	s.admit.limit(cfg.Connections, ceiling)
+	s.tunnel.SetAccess(tunnel.Access{Peers: g.relays, Allow: cfg.ConnectTo, Places: tunnel.PlacesIn(ceiling)})
 	if old == nil {
 		return nil
 	}
@@ -234,11 +238,12 @@ func (s *Server) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return socket.Run(ctx, func() any { return s.Status() }) })
 	group.Go(func() error { s.watch(ctx); return nil })
+	group.Go(func() error { s.tunnel.Run(ctx); return nil })
 	group.Go(func() error { return metrics.Serve(ctx, figures, s.log, s.metrics) })
 	group.Go(func() error { return s.serveTCP(ctx, tcp) })
 	group.Go(func() error { return s.serveQUIC(ctx, udp) })
 	close(s.ready)
-	s.log.Info("gateway ready", "listen", s.addr, "pin", s.pin(), "sites", len(cfg.Sites), "relays", cfg.Token != "", "version", s.version)
+	s.log.Info("gateway ready", "listen", s.addr, "pin", s.pin(), "sites", len(cfg.Sites), "relays", len(cfg.Relays()), "version", s.version)
 	err = group.Wait()
 	s.log.Info("gateway stopped")
 	return err
@@ -434,7 +439,7 @@ func (s *Server) serveHTTP3(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method != http.MethodConnect:
 		s.serveSite(w, r)
-	case s.now.Load().cfg.Token == "":
+	case len(s.now.Load().relays) == 0:
 		http.Error(w, "no relays are served here", http.StatusNotImplemented)
 	default:
 		s.tunnel.ServeHTTP(w, r)
@@ -442,7 +447,6 @@ func (s *Server) serveHTTP3(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) quicConfig(client net.Addr) *quic.Config {
-	cfg := &s.now.Load().cfg
 	stream, connection := s.admit.windows()
 	c := &quic.Config{
 		HandshakeIdleTimeout:           handshakeTimeout,
@@ -458,8 +462,11 @@ func (s *Server) quicConfig(client net.Addr) *quic.Config {
 		Burst:                          s.profile(client).Burst,
 		Tracer:                         trace.ToDir,
 	}
-	if cfg.Token != "" && contains(cfg.ConnectFrom, address(client)) {
-		c.MaxIncomingStreams = tunnel.MaxStreams
+	for _, relay := range s.now.Load().relays {
+		if relay.MayComeFrom(address(client)) {
+			c.MaxIncomingStreams = tunnel.MaxStreams
+			break
+		}
 	}
 	return c
 }

@@ -281,7 +281,8 @@ func TestProfiles(t *testing.T) {
 		remote, profile string
 	}{{mesh.LocalAddr, "bquic"}, {other.LocalAddr, "standard"}} {
 		c := find(test.remote)
-		if c.Profile != test.profile || c.Protocol != "h3" || c.TransportStats.PacketsAcked < 300 || c.DataPerAck < 1 {
+		// Of the last packets, the client may have closed before it acknowledged them.
+		if st := c.TransportStats; c.Profile != test.profile || c.Protocol != "h3" || st.PacketsSent < 300 || st.PacketsAcked == 0 || c.DataPerAck < 1 {
 			t.Errorf("got %+v", c)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"bquic/internal/accesslog"
 	"bquic/internal/metrics"
+	"bquic/internal/tunnel"
 )
 
 // Status tells what the gateway is doing.
@@ -38,7 +39,7 @@ func (s *Server) Status() Status {
 	st.Origins = s.now.Load().sites.Origins()
 	st.Reload = s.reload.Load()
 	st.Refused = s.admit.refusals()
-	if cfg.Token != "" {
+	if len(s.now.Load().relays) > 0 {
 		stats := s.tunnel.Stats()
 		st.Tunnels = &stats
 	}
@@ -50,6 +51,26 @@ func (s *Server) bytes() (sent, received uint64) {
 	sent, received = s.access.Bytes()
 	t := s.tunnel.Stats()
 	return sent + t.Down, received + t.Up
+}
+
+// writePeers writes the figures of the peers that are configured.
+func writePeers(w *metrics.Writer, peers []tunnel.Peer) {
+	for _, m := range []struct {
+		begin      func(name, help string) *metrics.Writer
+		name, help string
+		of         func(tunnel.Peer) uint64
+	}{
+		{w.Gauge, "bquic_peer_tunnels", "Tunnels of the peer now.", func(p tunnel.Peer) uint64 { return uint64(p.Open) }},
+		{w.Counter, "bquic_peer_tunnels_total", "Tunnels of the peer since it was configured.", func(p tunnel.Peer) uint64 { return p.Total }},
+		{w.Counter, "bquic_peer_refused_total", "Tunnels that it was refused.", func(p tunnel.Peer) uint64 { return p.Refused }},
+		{w.Counter, "bquic_peer_sent_bytes_total", "Bytes sent to the peer in tunnels.", func(p tunnel.Peer) uint64 { return p.Down }},
+		{w.Counter, "bquic_peer_received_bytes_total", "Bytes received from the peer in tunnels.", func(p tunnel.Peer) uint64 { return p.Up }},
+	} {
+		m.begin(m.name, m.help)
+		for _, p := range peers {
+			w.Value(float64(m.of(p)), "peer", p.Name)
+		}
+	}
 }
 
 // metrics writes what docs/gateway.md lists.
@@ -81,7 +102,15 @@ func (s *Server) metrics(w *metrics.Writer) {
 	w.Counter("bquic_received_bytes_total", "Bytes received from clients, of sites and tunnels, without headers.").Value(float64(received))
 	t := s.tunnel.Stats()
 	w.Gauge("bquic_tunnels", "Tunnels of relays now.").Value(float64(t.Open))
+	w.Gauge("bquic_tunnels_limit", "Places for tunnels.").Value(float64(t.Places))
 	w.Counter("bquic_tunnels_total", "Tunnels of relays since the start.").Value(float64(t.Total))
+	w.Counter("bquic_tunnels_denied_total", "Requests for tunnels without a valid token.").Value(float64(t.Denied))
+	uplink := 0.0
+	if t.Uplink {
+		uplink = 1
+	}
+	w.Gauge("bquic_uplink_up", "0: no target of the tunnels answers, and relays are told so.").Value(uplink)
+	writePeers(w, t.Peers)
 	w.Gauge("bquic_origin_up", "1: the origin answered the last request.")
 	for _, o := range s.now.Load().sites.Origins() {
 		up := 0.0

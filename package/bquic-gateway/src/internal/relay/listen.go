@@ -14,23 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bquic/internal/divert"
+	"bquic/internal/special"
 )
 
 // never are the prefixes that are not taken: private, local and special ones.
-var never = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"),
-	netip.MustParsePrefix("10.0.0.0/8"),
-	netip.MustParsePrefix("100.64.0.0/10"),
-	netip.MustParsePrefix("127.0.0.0/8"),
-	netip.MustParsePrefix("169.254.0.0/16"),
-	netip.MustParsePrefix("172.16.0.0/12"),
-	netip.MustParsePrefix("192.168.0.0/16"),
-	netip.MustParsePrefix("224.0.0.0/3"),
-	netip.MustParsePrefix("::/127"),
-	netip.MustParsePrefix("fc00::/7"),
-	netip.MustParsePrefix("fe80::/10"),
-	netip.MustParsePrefix("ff00::/8"),
-}
+var never = special.Prefixes()
 
 // listen returns a listener per IP version.
 func listen(ctx context.Context, mode string, port int) ([]*net.TCPListener, error) {

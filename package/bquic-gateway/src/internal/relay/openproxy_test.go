@@ -104,6 +104,7 @@ func TestNeverAnOpenProxy(t *testing.T) {
 		"169.254.169.254", "[fe80::1]", "[" + linkLocal + "]",
 		"224.0.0.1", "239.255.255.250", "255.255.255.255", "[ff02::1]", "[ff05::2]",
 		"10.78.0.255", "203.0.113.255", "10.78.0.0", "203.0.113.0", // the links' broadcast addresses
+		"[fd78::]", "[2001:db8:77::]", // their subnet-router anycast addresses
 		"localhost",
 	}
 	asked := 0

@@ -5,8 +5,6 @@ package tunnel
 import (
 	"bytes"
 	"errors"
-	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/quic-go/quic-go/http3"
+
+	"bquic/internal/peer"
 )
 
 // FuzzPolicy asks for any address with any permission: what is never a
@@ -28,12 +28,13 @@ func FuzzPolicy(f *testing.F) {
 	f.Add(netip.MustParseAddr("2002:7f00:1::").AsSlice(), netip.MustParseAddr("2002::").AsSlice(), byte(16))
 	f.Add(netip.MustParseAddr("::ffff:10.0.0.1").AsSlice(), []byte{10, 0, 0, 0}, byte(8))
 	own := []netip.Addr{netip.MustParseAddr("198.51.100.1"), netip.MustParseAddr("2001:db8::1")}
+	table := ownTable{"198.51.100.1": "local", "2001:db8::1": "local"}
 	f.Fuzz(func(t *testing.T, address, allow []byte, bits byte) {
 		addr, ok := netip.AddrFromSlice(address)
 		if !ok {
 			return
 		}
-		p := Policy{Own: own}
+		p := Policy{Own: table.kind}
 		if a, ok := netip.AddrFromSlice(allow); ok {
 			if prefix, err := a.Prefix(int(bits) % (a.BitLen() + 1)); err == nil {
 				p.Allow = []netip.Prefix{prefix}
@@ -52,7 +53,7 @@ func FuzzPolicy(f *testing.F) {
 		if !inside {
 			t.Fatalf("%s is allowed, and not in %v", addr, p.Allow)
 		}
-		isSpecial := addr.IsLoopback() || addr.IsLinkLocalUnicast() || addr.IsMulticast() || addr == own[0] || addr == own[1]
+		isSpecial := addr.IsLoopback() || addr.IsPrivate() || addr.IsLinkLocalUnicast() || addr.IsMulticast() || addr == own[0] || addr == own[1]
 		if isSpecial && (len(p.Allow) == 0 || p.Allow[0].Bits() == 0) {
 			t.Fatalf("%s is allowed, though %v does not name it", addr, p.Allow)
 		}
@@ -73,17 +74,18 @@ func FuzzConnect(f *testing.F) {
 	f.Add("a:65536", "Bearer  correct-horse", "", "HTTP/3.0")
 	f.Add("a:b:c", "", "x", "")
 	f.Fuzz(func(t *testing.T, target, authorization, client, proto string) {
-		h := &Handler{
-			Token: "correct-horse", Clients: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Limit: 1,
-			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		h := handlerFor(Access{Places: 1, Peers: []peer.Config{
+			{Name: "north", Tokens: []peer.Hash{peer.HashOf("correct-horse")}, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+		}})
+		if _, err := h.enter(h.members[0], h.members[0].cfg.Tokens[0], netip.MustParseAddr("10.0.0.1")); err != nil {
+			t.Fatal(err)
 		}
-		h.open.Store(1)
 		w := streamer{httptest.NewRecorder()}
 		h.ServeHTTP(w, &http.Request{Method: http.MethodConnect, Host: target, Proto: proto, RemoteAddr: client,
 			Header: http.Header{"Proxy-Authorization": {authorization}}})
 		res := w.Result()
-		if h.open.Load() != 1 {
-			t.Fatalf("%d tunnels are counted", h.open.Load())
+		if h.Stats().Open != 1 {
+			t.Fatalf("%d tunnels are counted", h.Stats().Open)
 		}
 		if strings.ContainsAny(res.Header.Get("Proxy-Status"), "\r\n") {
 			t.Fatalf("a header of two lines: %q", res.Header.Get("Proxy-Status"))

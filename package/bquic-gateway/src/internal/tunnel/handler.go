@@ -4,8 +4,6 @@ package tunnel
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +20,8 @@ import (
 	"time"
 
 	"github.com/quic-go/quic-go/http3"
+
+	"bquic/internal/peer"
 )
 
 // MaxStreams is the number of streams (quic.Config.MaxIncomingStreams) that a
@@ -29,13 +30,20 @@ import (
 const MaxStreams = 4096
 
 // ProbeTarget is a target that no gateway ever allows. A relay asks for it to
-// learn from the kind of refusal (TargetProhibited) that it is welcome itself.
+// learn from the kind of refusal that it is welcome itself: TargetProhibited, or
+// UplinkDown while the gateway does not reach the Internet.
 const ProbeTarget = "0.0.0.0:9"
 
 const (
 	dialTimeout = 10 * time.Second
-	// ownTimeout is how long the list of the router's own addresses is believed.
-	ownTimeout = 2 * time.Second
+	// givenUp is how long a client must have waited for a target, when it gives up,
+	// for the target to count as silent.
+	givenUp      = time.Second
+	tickInterval = time.Second
+	// maxHost bounds a target's name (RFC 1035, section 2.3.4), in bytes.
+	maxHost = 255
+	// maxDetail bounds what a refusal says, in bytes.
+	maxDetail = 256
 )
 
 // A Refusal is why a gateway did not open a tunnel. It travels in the response
@@ -56,10 +64,10 @@ const (
 	ConnectionRefused = "connection_refused"
 	ConnectionTimeout = "connection_timeout"
 	LimitReached      = "connection_limit_reached"
+	UplinkDown        = "destination_unavailable" // the gateway does not reach the Internet
 	dnsError          = "dns_error"
 	requestError      = "http_request_error"
 	internalError     = "proxy_internal_error"
-	UplinkDown        = "destination_unavailable"
 )
 
 // ReadRefusal returns the reason in a response to CONNECT that is not 2xx.
@@ -89,7 +97,7 @@ func (r *Refusal) write(w http.ResponseWriter) {
 			return '?'
 		}
 		return c
-	}, r.Detail)
+	}, r.Detail[:min(len(r.Detail), maxDetail)])
 	w.Header().Set("Proxy-Status", fmt.Sprintf(`bquic; error=%s; details="%s"`, r.Type, detail))
 	if r.Status == http.StatusProxyAuthRequired {
 		w.Header().Set("Proxy-Authenticate", "Bearer")
@@ -97,192 +105,252 @@ func (r *Refusal) write(w http.ResponseWriter) {
 	w.WriteHeader(r.Status)
 }
 
-// A Handler answers CONNECT. Its fields are set before the first request;
-// SetAccess changes three of them later.
+// A Handler answers CONNECT. Its fields are set before the first request, and
+// nobody is let in before SetAccess. Run is to be called once.
 type Handler struct {
-	// Token is what a relay must show. Required: without one, nobody is let in.
-	Token string
-	// Clients are the prefixes that relays may come from. Empty: any.
-	Clients []netip.Prefix
-	// Allow limits targets, as Policy.Allow.
-	Allow []netip.Prefix
-	// Limit is the largest number of tunnels at a time. 0: MaxStreams.
-	Limit int
-
 	Logger *slog.Logger
+	// Short says that memory is short: then nobody gets a new tunnel. nil: it never is.
+	Short func() bool
 
-	mu    sync.RWMutex // of Token, Clients and Allow
-	open  atomic.Int64
-	total atomic.Uint64
-	bytes Bytes
-	own   ownAddresses
+	mu      sync.Mutex
+	allow   []netip.Prefix
+	members []*member
+	granted map[peer.Claim][]*grant // of each, the oldest first
+	places  peer.Places
+	total   uint64 // tunnels
+	uplink  uplink
+	reports reports
+
+	bytes  Bytes
+	denied atomic.Uint64
 }
 
-// Stats are a Handler's figures. Bytes are as the relay sees them.
-type Stats struct {
-	Open  int64  `json:"open"`
-	Total uint64 `json:"total"`
-	Up    uint64 `json:"up_bytes"`
-	Down  uint64 `json:"down_bytes"`
+// Run does what is to be done without a request, until ctx ends.
+func (h *Handler) Run(ctx context.Context) {
+	tick := time.NewTicker(tickInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			h.tick(now)
+			h.tryUplink(ctx, now)
+		}
+	}
 }
 
-func (h *Handler) Stats() Stats {
-	return Stats{h.open.Load(), h.total.Load(), h.bytes.FromStream.Load(), h.bytes.ToStream.Load()}
-}
-
-// SetAccess says who may open tunnels from now on, and where to. Those that are
-// open stay.
-func (h *Handler) SetAccess(token string, clients, allow []netip.Prefix) {
+// tick logs what was counted only.
+func (h *Handler) tick(now time.Time) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.Token, h.Clients, h.Allow = token, clients, allow
+	due := h.reports.due(now)
+	h.mu.Unlock()
+	for _, r := range due {
+		h.Logger.Info("more tunnels refused", "of", r.who, "count", r.count, "within", r.every)
+	}
 }
 
-func (h *Handler) access() (token string, clients, allow []netip.Prefix) {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.Token, h.Clients, h.Allow
+// A question is a request for a tunnel, as far as it is understood.
+type question struct {
+	client netip.Addr
+	peer   string // "" until it has shown a token
+	target string
+	port   string
+	probe  bool
+}
+
+// refused logs and counts a refusal.
+func (h *Handler) refused(r *http.Request, q *question, m *member, refusal *Refusal) {
+	if q.probe {
+		h.Logger.Debug("probe", "client", r.RemoteAddr, "peer", q.peer, "status", refusal.Status)
+		return
+	}
+	who, every := "peer "+q.peer, peerReport
+	if m == nil {
+		who, every = peer.SourceOf(q.client).String(), strangerReport
+		h.denied.Add(1)
+	} else {
+		m.refused.Add(1)
+	}
+	h.mu.Lock()
+	now := h.reports.add(time.Now(), who, every)
+	h.mu.Unlock()
+	level := slog.LevelDebug
+	if now {
+		level = slog.LevelInfo
+	}
+	h.Logger.Log(r.Context(), level, "tunnel refused", "client", r.RemoteAddr, "peer", q.peer, "target", shown(q.target),
+		"status", refusal.Status, "reason", shown(refusal.Detail))
 }
 
 // ServeHTTP opens a tunnel and returns when it has ended.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	target, port, conn, err := h.connect(w, r)
+	q := &question{target: r.Host}
+	if client, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		q.client = client.Addr()
+	}
+	m, cfg, token := h.authenticate(r)
+	var g *grant
+	var conn net.Conn
+	err := check(w, r, q, cfg)
+	if err == nil && q.probe {
+		err = h.probe()
+	}
+	if err == nil {
+		if g, err = h.enter(m, token, q.client); err == nil {
+			defer h.leave(g)
+			conn, err = h.connect(r.Context(), g, r.Proto == UDP, q.target)
+		}
+	}
 	var refusal *Refusal
 	switch {
 	case errors.As(err, &refusal):
-		level := slog.LevelInfo
-		if r.Host == ProbeTarget && refusal.Type == TargetProhibited {
-			level = slog.LevelDebug
-		}
-		h.Logger.Log(r.Context(), level, "tunnel refused", "client", r.RemoteAddr, "target", target, "status", refusal.Status, "reason", refusal.Detail)
+		h.refused(r, q, m, refusal)
 		refusal.write(w)
 		return
 	case err != nil: // the client has gone
 		panic(http.ErrAbortHandler)
 	}
-	defer h.open.Add(-1)
-	h.total.Add(1)
+	h.opened(g)
 
 	switch conn := conn.(type) {
 	case *net.UDPConn:
-		err = h.serveUDP(w, r, conn, port)
+		err = h.serveUDP(w, r, conn, q.port, g)
 	case *net.TCPConn:
-		err = h.serveTCP(w, conn)
+		err = h.serveTCP(w, conn, g)
 	}
-	h.Logger.Debug("tunnel ended", "client", r.RemoteAddr, "target", target, "error", err)
+	if cause := context.Cause(g.ctx); cause != nil {
+		err = cause
+	}
+	h.Logger.Debug("tunnel ended", "client", r.RemoteAddr, "peer", q.peer, "target", shown(q.target), "error", err)
 }
 
-func (h *Handler) serveTCP(w http.ResponseWriter, conn *net.TCPConn) error {
+func (h *Handler) serveTCP(w http.ResponseWriter, conn *net.TCPConn, g *grant) error {
 	w.WriteHeader(http.StatusOK)
 	str, err := w.(http3.HTTPStreamer).HTTPStream()
 	if err != nil {
 		Reset(conn)
 		return err
 	}
-	return Splice(conn, nil, str, &h.bytes)
+	stop := context.AfterFunc(g.ctx, func() {
+		Reset(conn)
+		Cancel(str, http3.ErrCodeConnectError)
+	})
+	defer stop()
+	return Splice(conn, nil, g.stream(str), &g.bytes)
 }
 
-// connect checks the request and connects to its target, or returns a
-// *Refusal. With a connection, it has counted the tunnel as open.
-func (h *Handler) connect(w http.ResponseWriter, r *http.Request) (target, port string, _ net.Conn, err error) {
-	target = r.Host
-	token, clients, allow := h.access()
-	if !authorized(r, token) {
-		return target, "", nil, &Refusal{http.StatusProxyAuthRequired, RequestDenied, "wrong or missing token"}
+// stream returns str, as fast as the peer may be.
+func (g *grant) stream(str *http3.Stream) DatagramStream {
+	if g.limits == nil {
+		return str
 	}
-	if !clientAllowed(r.RemoteAddr, clients) {
-		return target, "", nil, &Refusal{http.StatusForbidden, RequestDenied, "client is in no allowed prefix"}
+	return newRated(g.ctx, str, g.limits)
+}
+
+// check reads the request into q, or returns a *Refusal. cfg is of who asks, nil
+// without a valid token.
+func check(w http.ResponseWriter, r *http.Request, q *question, cfg *peer.Config) error {
+	if cfg == nil {
+		return &Refusal{http.StatusProxyAuthRequired, RequestDenied, "wrong or missing token"}
 	}
-	network := "tcp"
+	q.peer = cfg.Name
+	if !cfg.MayComeFrom(q.client) {
+		return &Refusal{http.StatusForbidden, RequestDenied, "client is in no allowed prefix"}
+	}
 	if _, ok := w.(http3.HTTPStreamer); !ok || r.ProtoMajor != 3 {
-		return target, "", nil, &Refusal{http.StatusNotImplemented, requestError, "CONNECT is offered by HTTP/3 only"}
+		return &Refusal{http.StatusNotImplemented, requestError, "CONNECT is offered by HTTP/3 only"}
 	}
 	switch r.Proto {
 	case "HTTP/3.0":
 	case UDP:
-		network = "udp"
-		if target, err = udpTarget(r); err != nil {
-			return r.URL.Path, "", nil, &Refusal{http.StatusBadRequest, requestError, err.Error()}
+		target, err := udpTarget(r)
+		if err != nil {
+			q.target = r.URL.Path
+			return &Refusal{http.StatusBadRequest, requestError, err.Error()}
 		}
+		q.target = target
 	default:
-		return target, "", nil, &Refusal{http.StatusNotImplemented, requestError, "no such :protocol"}
+		return &Refusal{http.StatusNotImplemented, requestError, "no such :protocol"}
 	}
-	host, port, err := net.SplitHostPort(target)
-	if n, perr := strconv.ParseUint(port, 10, 16); err != nil || host == "" || strings.ContainsAny(host, "@/?#\\ ") || perr != nil || n == 0 {
-		return target, "", nil, &Refusal{http.StatusBadRequest, requestError, "target is not host:port"}
+	host, port, err := net.SplitHostPort(q.target)
+	if n, perr := strconv.ParseUint(port, 10, 16); err != nil || host == "" || len(host) > maxHost || strings.ContainsAny(host, "@/?#\\ ") || perr != nil || n == 0 {
+		return &Refusal{http.StatusBadRequest, requestError, "target is not host:port"}
 	}
-
-	limit := int64(h.Limit)
-	if limit == 0 {
-		limit = MaxStreams
-	}
-	if h.open.Add(1) > limit {
-		h.open.Add(-1)
-		return target, port, nil, &Refusal{http.StatusServiceUnavailable, LimitReached, fmt.Sprintf("limit of %d tunnels reached", limit)}
-	}
-	conn, err := h.dial(r.Context(), network, target, allow)
-	if err != nil {
-		h.open.Add(-1)
-		return target, port, nil, err
-	}
-	return target, port, conn, nil
+	q.port, q.probe = port, q.target == ProbeTarget && r.Proto != UDP
+	return nil
 }
 
-func authorized(r *http.Request, want string) bool {
-	scheme, token, _ := strings.Cut(r.Header.Get("Proxy-Authorization"), " ")
-	if want == "" || !strings.EqualFold(scheme, "Bearer") {
-		return false
+// connect connects a tunnel to its target. The error may be a *Refusal.
+func (h *Handler) connect(ctx context.Context, g *grant, udp bool, target string) (net.Conn, error) {
+	h.mu.Lock()
+	allow := h.allow
+	h.mu.Unlock()
+	network := "tcp"
+	if udp {
+		network = "udp"
 	}
-	// Hashed, so that the time tells nothing of the length either.
-	a, b := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(want))
-	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+	conn, err := h.dial(ctx, network, target, allow)
+	if err == nil && g.ctx.Err() != nil {
+		conn.Close()
+		return nil, &Refusal{http.StatusProxyAuthRequired, RequestDenied, context.Cause(g.ctx).Error()}
+	}
+	return conn, err
 }
 
-func clientAllowed(remote string, clients []netip.Prefix) bool {
-	if len(clients) == 0 {
-		return true
-	}
-	ap, err := netip.ParseAddrPort(remote)
-	if err != nil {
-		return false
-	}
-	addr := ap.Addr().Unmap().WithZone("")
-	for _, p := range clients {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
-}
-
-// dial connects to target. The policy is asked about each address at the very
-// moment it is connected to, so DNS cannot answer differently in between.
+// dial connects to target, and tells the uplink what became of it. The error may
+// be a *Refusal.
 func (h *Handler) dial(ctx context.Context, network, target string, allow []netip.Prefix) (net.Conn, error) {
+	begin := time.Now()
+	conn, tried, err := dial(ctx, network, target, allow)
+	if err == nil {
+		if network == "tcp" { // of UDP, nothing was sent yet
+			h.reached(conn.RemoteAddr().(*net.TCPAddr).AddrPort())
+		}
+		return conn, nil
+	}
+	if ctx.Err() != nil {
+		if time.Since(begin) >= givenUp {
+			h.failed(tried, ConnectionTimeout)
+		}
+		return nil, ctx.Err()
+	}
+	refusal := refuse(err)
+	h.failed(tried, refusal.Type)
+	if refusal.Status >= 500 && refusal.Type != ConnectionRefused && h.isDown() {
+		refusal = uplinkRefusal(refusal.Detail)
+	}
+	return nil, refusal
+}
+
+// dial connects to target, and returns the addresses that it tried. The policy is
+// asked about each at the very moment it is connected to, so DNS cannot answer
+// differently in between.
+func dial(ctx context.Context, network, target string, allow []netip.Prefix) (_ net.Conn, tried []netip.AddrPort, _ error) {
+	var mu sync.Mutex // two can be tried at a time, and one be tried still at the end
+	var addresses []netip.AddrPort
 	d := net.Dialer{
 		Timeout:         dialTimeout,
 		KeepAliveConfig: KeepAlive(),
 		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 			ap, err := netip.ParseAddrPort(address)
 			if err == nil {
-				policy := Policy{Allow: allow}
-				if policy.Own, err = h.own.get(); err == nil {
-					err = policy.Allowed(ap.Addr())
-				}
+				policy := Policy{Allow: allow, Own: own}
+				err = policy.Allowed(ap.Addr())
 			}
 			if err != nil {
 				return &Refusal{http.StatusForbidden, TargetProhibited, err.Error()}
 			}
+			mu.Lock()
+			defer mu.Unlock()
+			addresses = append(addresses, ap)
 			return nil
 		},
 	}
 	conn, err := d.DialContext(ctx, network, target)
-	if err == nil {
-		return conn, nil
-	}
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	return nil, refuse(err)
+	mu.Lock()
+	defer mu.Unlock()
+	return conn, slices.Clone(addresses), err
 }
 
 // refuse tells the relay why a target could not be connected to.
@@ -310,47 +378,4 @@ func refuse(err error) *Refusal {
 func isTimeout(err error) bool {
 	var t net.Error
 	return errors.As(err, &t) && t.Timeout()
-}
-
-// broadcast returns the addresses by which all of a link are reached: the last of
-// its prefix, and the first, as in 4.2BSD (fib_add_ifaddr in net/ipv4/fib_frontend.c).
-func broadcast(link netip.Prefix) []netip.Addr {
-	if !link.Addr().Is4() || link.Bits() > 30 {
-		return nil
-	}
-	first := link.Masked().Addr()
-	last := first.As4()
-	for i := link.Bits(); i < 32; i++ {
-		last[i/8] |= 0x80 >> (i % 8)
-	}
-	return []netip.Addr{first, netip.AddrFrom4(last)}
-}
-
-// ownAddresses keeps the router's addresses, and its links' broadcast addresses,
-// which change with DHCP and roaming.
-type ownAddresses struct {
-	mu    sync.Mutex
-	addrs []netip.Addr
-	read  time.Time
-}
-
-func (o *ownAddresses) get() ([]netip.Addr, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.read.IsZero() && time.Since(o.read) < ownTimeout {
-		return o.addrs, nil
-	}
-	ifaddrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil, fmt.Errorf("cannot list own addresses: %w", err)
-	}
-	addrs := make([]netip.Addr, 0, len(ifaddrs))
-	for _, a := range ifaddrs {
-		if p, err := netip.ParsePrefix(a.String()); err == nil {
-			addrs = append(addrs, p.Addr())
-			addrs = append(addrs, broadcast(p)...)
-		}
-	}
-	o.addrs, o.read = addrs, time.Now()
-	return addrs, nil
 }

@@ -3,67 +3,58 @@
 package tunnel
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
+
+	"bquic/internal/special"
 )
 
 // A Policy says which addresses a gateway connects to. Its zero value allows
 // all but special ones.
 //
-// Special are: loopback, unspecified, link-local, multicast and broadcast
-// addresses, IPv4-mapped forms, and Own. A special address is allowed only by
-// a prefix in Allow that holds none but such addresses, as 127.0.0.0/8 does
-// and 0.0.0.0/0 does not. Unspecified and IPv4-mapped ones are never allowed.
+// Special are what package special lists, and the gateway's own addresses. One
+// of them is allowed only by a prefix in Allow that holds none but such
+// addresses, as 127.0.0.0/8 or 10.1.0.0/16 do and 0.0.0.0/0 does not; an address
+// of the gateway's own by a prefix for it alone. What is no destination at all,
+// unspecified and IPv4-mapped addresses, is never allowed.
 type Policy struct {
 	// Allow limits targets to these prefixes. Empty: no limit.
 	Allow []netip.Prefix
-	// Own are the router's own addresses.
-	Own []netip.Addr
-}
-
-var special = []struct {
-	prefix netip.Prefix
-	name   string
-}{
-	{netip.MustParsePrefix("127.0.0.0/8"), "loopback"},
-	{netip.MustParsePrefix("::1/128"), "loopback"},
-	{netip.MustParsePrefix("169.254.0.0/16"), "link-local"},
-	{netip.MustParsePrefix("fe80::/10"), "link-local"},
-	{netip.MustParsePrefix("224.0.0.0/4"), "multicast"},
-	{netip.MustParsePrefix("ff00::/8"), "multicast"},
-	{netip.MustParsePrefix("255.255.255.255/32"), "broadcast"},
+	// Own says what an address is to the gateway itself ("local", "broadcast"), or
+	// "" for one that is elsewhere. With an error nothing is allowed. nil: all are
+	// elsewhere.
+	Own func(netip.Addr) (string, error)
 }
 
 // Allowed returns an error that names the reason when addr is no permitted target.
 func (p *Policy) Allowed(addr netip.Addr) error {
 	if !addr.IsValid() {
-		return fmt.Errorf("no valid address")
+		return errors.New("no valid address")
 	}
-	if addr.Is4In6() {
-		return fmt.Errorf("%s is an IPv4-mapped address", addr)
-	}
+	asked := addr
 	addr = addr.WithZone("") // a prefix contains no address with a zone
-	// 0.0.0.0/8 (RFC 1122, section 3.2.1.3) and ::/96 (IPv4-compatible, RFC
-	// 4291, section 2.5.5.1) but for ::1, are no destinations.
-	if addr.Is4() && addr.As4()[0] == 0 || addr.Is6() && netip.PrefixFrom(netip.IPv6Unspecified(), 96).Contains(addr) && !addr.IsLoopback() {
-		return fmt.Errorf("%s is an unspecified address", addr)
+	r, isSpecial := special.Of(addr)
+	if isSpecial && r.Kind == special.Nowhere {
+		return fmt.Errorf("%s is %s", asked, r.Name)
 	}
 	// What a translator further on would make of it.
 	if v4, ok := embedded(addr); ok {
 		if err := p.Allowed(v4); err != nil {
-			return fmt.Errorf("%s: %w", addr, err)
+			return fmt.Errorf("%s: %w", asked, err)
 		}
 	}
-	for _, s := range special {
-		if s.prefix.Contains(addr) && !p.names(addr, s.prefix) {
-			return fmt.Errorf("%s is a %s address", addr, s.name)
+	// Loopback is all local, and multicast all multicast: the next rule is theirs.
+	if p.Own != nil && !addr.IsLoopback() && !addr.IsMulticast() {
+		switch what, err := p.Own(asked); {
+		case err != nil:
+			return fmt.Errorf("%s: %w", asked, err)
+		case what != "" && !p.names(addr, netip.PrefixFrom(addr, addr.BitLen())):
+			return fmt.Errorf("%s is an address of the gateway itself (%s)", asked, what)
 		}
 	}
-	for _, own := range p.Own {
-		own = own.Unmap().WithZone("")
-		if own == addr && !own.IsLoopback() && !p.names(addr, netip.PrefixFrom(own, own.BitLen())) {
-			return fmt.Errorf("%s is an address of the gateway itself", addr)
-		}
+	if isSpecial && !p.names(addr, r.Prefix) {
+		return fmt.Errorf("%s is %s", asked, r.Name)
 	}
 	if len(p.Allow) == 0 {
 		return nil
@@ -73,7 +64,7 @@ func (p *Policy) Allowed(addr netip.Addr) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s is in no allowed prefix", addr)
+	return fmt.Errorf("%s is in no allowed prefix", asked)
 }
 
 // names reports whether Allow has a prefix for addr that lies within the special one.

@@ -75,7 +75,7 @@ func TestRebinding(t *testing.T) {
 			c.Close()
 		}
 	}()
-	h := &Handler{Token: token}
+	h := newHandler(nil)
 	allow := []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}
 	opened, refused := 0, 0
 	for range 100 {

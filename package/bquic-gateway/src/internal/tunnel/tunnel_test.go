@@ -12,7 +12,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
-	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -25,6 +24,8 @@ import (
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
+
+	"bquic/internal/peer"
 )
 
 const token = "correct-horse"
@@ -51,7 +52,6 @@ func certificate(t *testing.T) tls.Certificate {
 // serve runs the handler in a gateway on loopback, and returns a connection to it.
 func serve(t *testing.T, h *Handler) *http3.ClientConn {
 	t.Helper()
-	h.Logger = slog.New(slog.DiscardHandler)
 	udp, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func open(t *testing.T) (*http3.RequestStream, *net.TCPConn) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	str, res := connect(t, serve(t, &Handler{Token: token, Allow: loopback}), l.Addr().String(), "Bearer "+token)
+	str, res := connect(t, serve(t, newHandler(loopback)), l.Addr().String(), "Bearer "+token)
 	if res.StatusCode != http.StatusOK {
 		t.Fatalf("status %d", res.StatusCode)
 	}
@@ -306,19 +306,19 @@ func TestRefusals(t *testing.T) {
 		kind          string
 		detail        string
 	}{
-		{"no token sent", &Handler{Token: token}, "192.0.2.1:80", "", 407, RequestDenied, "token"},
-		{"wrong token", &Handler{Token: token}, "192.0.2.1:80", "Bearer x", 407, RequestDenied, "token"},
-		{"wrong scheme", &Handler{Token: token}, "192.0.2.1:80", "Basic " + token, 407, RequestDenied, "token"},
-		{"no token set", &Handler{}, "192.0.2.1:80", "Bearer ", 407, RequestDenied, "token"},
-		{"client", &Handler{Token: token, Clients: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}, "192.0.2.1:80", "Bearer " + token, 403, RequestDenied, "client"},
-		{"loopback", &Handler{Token: token}, closed.Addr().String(), "Bearer " + token, 403, TargetProhibited, "loopback"},
-		{"loopback by name", &Handler{Token: token}, "localhost:80", "Bearer " + token, 403, TargetProhibited, "loopback"},
-		{"mapped", &Handler{Token: token}, "[::ffff:127.0.0.1]:80", "Bearer " + token, 403, TargetProhibited, ""},
-		{"short form", &Handler{Token: token}, "[::]:80", "Bearer " + token, 403, TargetProhibited, "unspecified"},
-		{"prefix", &Handler{Token: token, Allow: loopback}, "192.0.2.1:80", "Bearer " + token, 403, TargetProhibited, "no allowed prefix"},
-		{"no port", &Handler{Token: token}, "192.0.2.1", "Bearer " + token, 400, requestError, "host:port"},
-		{"port 0", &Handler{Token: token}, "192.0.2.1:0", "Bearer " + token, 400, requestError, "host:port"},
-		{"no listener", &Handler{Token: token, Allow: loopback}, closed.Addr().String(), "bearer " + token, 502, ConnectionRefused, "refused"},
+		{"no token sent", newHandler(nil), "192.0.2.1:80", "", 407, RequestDenied, "token"},
+		{"wrong token", newHandler(nil), "192.0.2.1:80", "Bearer x", 407, RequestDenied, "token"},
+		{"wrong scheme", newHandler(nil), "192.0.2.1:80", "Basic " + token, 407, RequestDenied, "token"},
+		{"no token set", handlerFor(Access{}), "192.0.2.1:80", "Bearer ", 407, RequestDenied, "token"},
+		{"client", handlerFor(Access{Peers: []peer.Config{{Name: "far", Tokens: []peer.Hash{peer.HashOf(token)}, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}}), "192.0.2.1:80", "Bearer " + token, 403, RequestDenied, "client"},
+		{"loopback", newHandler(nil), closed.Addr().String(), "Bearer " + token, 403, TargetProhibited, "loopback"},
+		{"loopback by name", newHandler(nil), "localhost:80", "Bearer " + token, 403, TargetProhibited, "loopback"},
+		{"mapped", newHandler(nil), "[::ffff:127.0.0.1]:80", "Bearer " + token, 403, TargetProhibited, ""},
+		{"short form", newHandler(nil), "[::]:80", "Bearer " + token, 403, TargetProhibited, "unspecified"},
+		{"prefix", newHandler(loopback), "192.0.2.1:80", "Bearer " + token, 403, TargetProhibited, "no allowed prefix"},
+		{"no port", newHandler(nil), "192.0.2.1", "Bearer " + token, 400, requestError, "host:port"},
+		{"port 0", newHandler(nil), "192.0.2.1:0", "Bearer " + token, 400, requestError, "host:port"},
+		{"no listener", newHandler(loopback), closed.Addr().String(), "bearer " + token, 502, ConnectionRefused, "refused"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			str, res := connect(t, serve(t, tc.handler), tc.target, tc.authorization)
@@ -343,7 +343,7 @@ func TestOwnAddress(t *testing.T) {
 			continue
 		}
 		tested = true
-		_, res := connect(t, serve(t, &Handler{Token: token}), netip.AddrPortFrom(p.Addr(), 22).String(), "Bearer "+token)
+		_, res := connect(t, serve(t, newHandler(nil)), netip.AddrPortFrom(p.Addr(), 22).String(), "Bearer "+token)
 		if refusal := ReadRefusal(res); refusal.Type != TargetProhibited || !strings.Contains(refusal.Detail, "gateway itself") {
 			t.Errorf("%s: got %+v", p.Addr(), *refusal)
 		}
@@ -359,7 +359,8 @@ func TestLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	h := &Handler{Token: token, Allow: loopback, Limit: 2}
+	h := newHandler(loopback)
+	h.SetAccess(Access{Peers: []peer.Config{*h.members[0].cfg}, Allow: loopback, Places: 2})
 	conn := serve(t, h)
 	var streams []*http3.RequestStream
 	for range 2 {

@@ -180,7 +180,7 @@ func capsules(str io.Reader, receive func([]byte)) error {
 }
 
 // serveUDP opens a tunnel for UDP and returns when it has ended.
-func (h *Handler) serveUDP(w http.ResponseWriter, r *http.Request, conn *net.UDPConn, port string) error {
+func (h *Handler) serveUDP(w http.ResponseWriter, r *http.Request, conn *net.UDPConn, port string, g *grant) error {
 	w.Header().Set(http3.CapsuleProtocolHeader, "?1")
 	w.WriteHeader(http.StatusOK)
 	str, err := w.(http3.HTTPStreamer).HTTPStream()
@@ -188,7 +188,11 @@ func (h *Handler) serveUDP(w http.ResponseWriter, r *http.Request, conn *net.UDP
 		conn.Close()
 		return err
 	}
-	return SpliceUDP(r.Context(), conn, nil, str, &h.bytes, IdleOf(port))
+	ctx, end := context.WithCancelCause(r.Context())
+	defer end(nil)
+	stop := context.AfterFunc(g.ctx, func() { end(context.Cause(g.ctx)) })
+	defer stop()
+	return SpliceUDP(ctx, conn, nil, g.stream(str), &g.bytes, IdleOf(port))
 }
 
 // IdleOf returns the idle timeout of tunnels to a UDP port.

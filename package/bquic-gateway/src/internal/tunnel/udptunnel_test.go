@@ -66,7 +66,7 @@ func echoUDP(t *testing.T) netip.AddrPort {
 }
 
 func TestUDP(t *testing.T) {
-	h := &Handler{Token: token, Allow: loopback}
+	h := newHandler(loopback)
 	conn := serve(t, h)
 	echo := echoUDP(t)
 	str, res := connectUDP(t, conn, fmt.Sprintf("%s%s/%d/", udpPath, echo.Addr(), echo.Port()), "Bearer "+token)

@@ -71,13 +71,13 @@ return view.extend({
 		};
 		o.description = _('Loads a URL with this router’s own HTTP/3 client.');
 
-		common.tokenOption(s, 'relays', true, _('Token'), _('Secret that relays show: copy it to their settings. Without one, no relay is served.'));
+		common.tokenOption(s, 'relays', true, _('Token'), _('Secret that relays share: copy it to their settings. Relays with names have their own, below.'));
 
 		o = s.taboption('relays', form.DynamicList, 'connect_from', _('Relays may come from'), _('Prefixes; none: as the WiFi clients.'));
 		o.datatype = 'or(cidr,ipaddr("nomask"))';
 
 		o = s.taboption('relays', form.DynamicList, 'connect_to', _('Their clients may go to'),
-			_('Prefixes; none: anywhere. Loopback, link-local, multicast and this router’s own addresses only when a prefix names them.'));
+			_('Prefixes; none: anywhere public. Private, reserved and local addresses, and this router’s own, only when a prefix names them.'));
 		o.datatype = 'or(cidr,ipaddr("nomask"))';
 
 		o = s.taboption('advanced', form.Value, 'certificate', _('Certificate'), _('PEM file with the chain; empty: self-signed, made at the first start.'));
@@ -144,6 +144,29 @@ return view.extend({
 		o.datatype = 'file';
 		o.modalonly = true;
 		o.validate = common.keyOfCertificate;
+
+		s = m.section(form.GridSection, 'peer', _('Relays with names'),
+			_('Each has tokens and limits of its own. Who is taken out, or loses a token, loses its tunnels at once, and nobody else does.'));
+		s.addremove = true;
+		s.nodescriptions = true;
+		s.modaltitle = (id) => _('Relay %s').format(id);
+		s.sectiontitle = (id) => id;
+
+		o = s.option(form.Flag, 'enabled', _('Enabled'));
+		o.default = '1';
+		o.rmempty = false;
+		o.editable = true;
+		o = s.option(form.DynamicList, 'token', _('Tokens'), _('Secrets that the relay may show, or their hashes: “bquic token” makes both. Several are valid at a time, so that one can be replaced.'));
+		o.validate = (id, value) => !value || /^sha256:[0-9A-Fa-f]{64}$/.test(value) || !/^sha256:/i.test(value) && /^[!-~]{8,256}$/.test(value)
+			|| _('Must be sha256: and 64 hexadecimal digits, or 8 to 256 printable ASCII characters without spaces.');
+		o.rmempty = false;
+		o.modalonly = true;
+		o = s.option(form.DynamicList, 'prefix', _('May come from'), _('Prefixes; none: as all relays.'));
+		o.datatype = 'or(cidr,ipaddr("nomask"))';
+		o = s.option(form.Value, 'tunnels', _('Tunnels'), _('At a time; empty: a fair share of all.'));
+		o.datatype = 'range(1,65536)';
+		o = s.option(form.Value, 'rate', _('Rate (Mbit/s)'), _('Limit of all its tunnels together, in each direction; empty: none.'));
+		o.datatype = 'range(1,100000)';
 
 		common.profileSection(m, known);
 

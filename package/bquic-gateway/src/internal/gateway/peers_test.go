@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+
+	"bquic/internal/config"
+	"bquic/internal/metrics"
+	"bquic/internal/peer"
+)
+
+// TestRevoke: a reload that takes a peer out ends its tunnels, and nobody else's,
+// and its series with them.
+func TestRevoke(t *testing.T) {
+	echo, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer echo.Close()
+	go func() {
+		for {
+			c, err := echo.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = io.Copy(c, c)
+				c.Close()
+			}()
+		}
+	}()
+	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	north := peer.Config{Name: "north", Tokens: []peer.Hash{peer.HashOf("north-token")}}
+	south := peer.Config{Name: "south", Tokens: []peer.Hash{peer.HashOf("south-token")}, Prefixes: loopback}
+	s := start(t, config.Gateway{ConnectFrom: loopback, ConnectTo: loopback, Peers: []peer.Config{north, south}, Token: "shared-token"})
+	conf := &tls.Config{NextProtos: []string{http3.NextProtoH3}}
+	s.pin().Verify(conf)
+	conn, err := quic.DialAddr(t.Context(), s.addr.String(), conf, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.CloseWithError(0, "") }()
+	h3 := (&http3.Transport{}).NewClientConn(conn)
+	open := func(token string) *http3.RequestStream {
+		t.Helper()
+		str, err := h3.OpenRequestStream(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = str.SetDeadline(time.Now().Add(time.Minute))
+		target := echo.Addr().String()
+		err = str.SendRequestHeader(&http.Request{
+			Method: http.MethodConnect, Host: target, URL: &url.URL{Host: target}, Header: http.Header{"Proxy-Authorization": {"Bearer " + token}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res, err := str.ReadResponse(); err != nil || res.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %v, %v", token, res, err)
+		}
+		return str
+	}
+	alive := func(str *http3.RequestStream) {
+		t.Helper()
+		if _, err := str.Write([]byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, 5)
+		if _, err := io.ReadFull(str, got); err != nil || string(got) != "hello" {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+	figures := func() string {
+		w := new(metrics.Writer)
+		s.metrics(w)
+		return string(w.Text())
+	}
+	first, second, third := open("north-token"), open("south-token"), open("shared-token")
+	for _, str := range []*http3.RequestStream{first, second, third} {
+		alive(str)
+	}
+	for _, want := range []string{
+		`bquic_peer_tunnels{peer="north"} 1`, `bquic_peer_tunnels_total{peer="shared"} 1`, `bquic_peer_sent_bytes_total{peer="south"} 5`,
+		`bquic_peer_received_bytes_total{peer="north"} 5`, `bquic_peer_refused_total{peer="north"} 0`, `bquic_uplink_up 1`,
+	} {
+		if text := figures(); !strings.Contains(text, "\n"+want+"\n") {
+			t.Errorf("missing: %s\n%s", want, text)
+		}
+	}
+	if st := readStatus(t, s); st.Tunnels == nil || len(st.Tunnels.Peers) != 3 || st.Tunnels.Open != 3 || st.Tunnels.Places < 1 {
+		t.Errorf("%+v", st.Tunnels)
+	}
+
+	next := s.now.Load().cfg
+	next.Peers = []peer.Config{south}
+	if err := s.Apply(next); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Read(make([]byte, 1)); err == nil {
+		t.Error("a tunnel of a peer that is no more goes on")
+	}
+	alive(second)
+	alive(third)
+	if strings.Contains(figures(), "north") {
+		t.Error("a peer that is no more is in the metrics")
+	}
+	// The last ones.
+	next.Peers, next.Token = nil, ""
+	if err := s.Apply(next); err != nil {
+		t.Fatal(err)
+	}
+	for _, str := range []*http3.RequestStream{second, third} {
+		if _, err := str.Read(make([]byte, 1)); err == nil {
+			t.Error("a tunnel of a peer that is no more goes on")
+		}
+	}
+}

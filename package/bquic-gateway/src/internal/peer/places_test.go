@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package peer
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+)
+
+func source(i int) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32)
+}
+
+func places(total int) *Places {
+	p := new(Places)
+	p.SetTotal(total)
+	return p
+}
+
+// takeAll takes places for a peer until it is refused.
+func takeAll(p *Places, peer string, most int, source netip.Prefix) (n int, _ error) {
+	for {
+		victim, err := p.Take(peer, most, source)
+		if err != nil {
+			return n, err
+		}
+		if victim != nil && victim.Peer == peer && victim.Source == source {
+			return n, errors.New("its own victim")
+		}
+		n++
+	}
+}
+
+func TestPlaces(t *testing.T) {
+	type want struct {
+		peer   string
+		most   int
+		source int
+		least  int // of what it gets, asking for all
+		mostly int
+		err    error
+	}
+	for _, tc := range []struct {
+		name  string
+		total int
+		wants []want
+	}{
+		{"none", 0, []want{{"a", 0, 1, 0, 0, ErrFull}}},
+		{"one", 1, []want{{"a", 0, 1, 1, 1, ErrFull}, {"b", 0, 2, 0, 0, ErrFull}}},
+		{"alone", 1000, []want{{"a", 0, 1, 780, 889, ErrShare}}},
+		{"alone with a limit", 1000, []want{{"a", 100, 1, 88, 99, ErrShare}, {"a", 100, 2, 45, 50, nil}, {"a", 100, 3, 30, 33, nil}}},
+		// Each may have an equal part, whoever was there before.
+		{"a second one", 1000, []want{{"a", 0, 1, 780, 889, ErrShare}, {"b", 0, 2, 450, 500, nil}, {"c", 0, 3, 300, 333, nil}, {"a", 0, 1, 0, 1, nil}}},
+		{"sources of one", 1000, []want{{"a", 0, 1, 780, 800, ErrShare}, {"a", 0, 2, 400, 450, nil}, {"a", 0, 3, 270, 300, nil}, {"b", 0, 4, 450, 500, nil}}},
+		{"more peers than places", 2, []want{{"a", 0, 1, 2, 2, ErrFull}, {"b", 0, 2, 1, 1, ErrFull}, {"c", 0, 3, 0, 0, ErrFull}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := places(tc.total)
+			for _, w := range tc.wants {
+				n, err := takeAll(p, w.peer, w.most, source(w.source))
+				if n < w.least || n > w.mostly || w.err != nil && !errors.Is(err, w.err) {
+					t.Errorf("%s from source %d got %d (%v), want %d to %d (%v)", w.peer, w.source, n, err, w.least, w.mostly, w.err)
+				}
+			}
+			if p.Used() > tc.total {
+				t.Errorf("%d places of %d are taken", p.Used(), tc.total)
+			}
+		})
+	}
+}
+
+// TestPlacesMaxMin: as tunnels come and go, those who want little get it all, and
+// those who want more than there is come to hold the same.
+func TestPlacesMaxMin(t *testing.T) {
+	for _, tc := range []struct {
+		total   int
+		demands []int
+	}{
+		{1000, []int{2000, 20, 20, 20}},
+		{1000, []int{2000, 2000, 100, 10}},
+		{1000, []int{2000, 2000, 2000, 2000, 2000, 1, 1}},
+		{8000, append([]int{1 << 20}, many(299, 20)...)},
+		{512, []int{5000, 5000}},
+	} {
+		t.Run(fmt.Sprint(tc.total, len(tc.demands)), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(1, 2))
+			p := places(tc.total)
+			var open []int // peers of the tunnels that are open
+			held := make([]int, len(tc.demands))
+			refused := make([]int, len(tc.demands))
+			for step := range 200 * tc.total {
+				// Somebody who wants more asks, the greedy as often as they like.
+				i := rng.IntN(len(tc.demands))
+				if step%2 == 0 {
+					i = 0
+				}
+				if held[i] < tc.demands[i] {
+					victim, err := p.Take(fmt.Sprint(i), 0, source(i))
+					if victim != nil {
+						at := slices.IndexFunc(open, func(j int) bool { return fmt.Sprint(j) == victim.Peer })
+						held[open[at]]--
+						open = slices.Delete(open, at, at+1)
+					}
+					if err == nil {
+						held[i]++
+						open = append(open, i)
+					} else if step > 100*tc.total {
+						refused[i]++
+					}
+				}
+				// A tunnel ends, any of them.
+				if len(open) > 0 && rng.IntN(3) == 0 {
+					n := rng.IntN(len(open))
+					i := open[n]
+					open[n] = open[len(open)-1]
+					open = open[:len(open)-1]
+					held[i]--
+					p.Give(fmt.Sprint(i), source(i))
+				}
+			}
+			fair := fairShare(tc.total, tc.demands)
+			for i, demand := range tc.demands {
+				if demand <= fair/2 && refused[i] > 0 {
+					t.Errorf("peer %d, which wants %d, was refused %d times", i, demand, refused[i])
+				}
+				if demand > tc.total && (held[i] < fair*7/10 || held[i] > fair*13/10) {
+					t.Errorf("peer %d, which wants all, holds %d: the fair share is %d", i, held[i], fair)
+				}
+			}
+		})
+	}
+}
+
+func many(n, value int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = value
+	}
+	return all
+}
+
+// fairShare returns the largest number that all may hold at most, so that what
+// they hold and what the rule leaves free is total.
+func fairShare(total int, demands []int) int {
+	for share := total; ; share-- {
+		sum := share / shareFactor
+		for _, d := range demands {
+			sum += min(d, share)
+		}
+		if sum <= total {
+			return share
+		}
+	}
+}
+
+// TestPlacesNewcomer: whoever took all that it could, each new peer gets its part,
+// and each new source of a peer.
+func TestPlacesNewcomer(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		p := places(4096)
+		for i := range 300 {
+			name := Shared
+			if !shared {
+				name = fmt.Sprint(i)
+			}
+			n, err := takeAll(p, name, 0, source(i))
+			if n < 4096*7/9/(i+1)-1 {
+				t.Fatalf("number %d got %d places: %v", i, n, err)
+			}
+		}
+	}
+}
+
+// FuzzPlaces takes and gives places in any order.
+func FuzzPlaces(f *testing.F) {
+	f.Add([]byte{1, 1, 1, 2, 0x81, 3}, uint16(4))
+	f.Fuzz(func(t *testing.T, steps []byte, total uint16) {
+		p := places(int(total))
+		type place struct {
+			peer   string
+			source netip.Prefix
+		}
+		var taken []place
+		for _, s := range steps {
+			if s&0x80 != 0 && len(taken) > 0 {
+				n := int(s&0x7f) % len(taken)
+				p.Give(taken[n].peer, taken[n].source)
+				taken = append(taken[:n], taken[n+1:]...)
+			} else if s == 0x7f {
+				p.SetTotal(int(total) / 2)
+			} else {
+				one := place{fmt.Sprint(s & 3), source(int(s >> 2 & 3))}
+				room := p.Used() < p.Total()
+				held := p.Held(one.peer)
+				victim, err := p.Take(one.peer, int(s>>4&7), one.source)
+				if victim != nil {
+					at := slices.Index(taken, place{victim.Peer, victim.Source})
+					if at < 0 || taken[at] == one || err != nil {
+						t.Fatalf("the victim of %v is %v: %v", one, *victim, err)
+					}
+					taken = slices.Delete(taken, at, at+1)
+				}
+				if err == nil {
+					taken = append(taken, one)
+				}
+				if err == nil && victim == nil && !room || err != nil && room && held == 0 {
+					t.Fatalf("room %t, %d held: %v", room, held, err)
+				}
+			}
+			if p.Used() != len(taken) {
+				t.Fatalf("%d are counted, %d are taken", p.Used(), len(taken))
+			}
+		}
+		for _, one := range taken {
+			p.Give(one.peer, one.source)
+		}
+		if p.Used() != 0 || len(p.holders) != 0 {
+			t.Fatalf("%d places and %d holders are left", p.Used(), len(p.holders))
+		}
+	})
+}

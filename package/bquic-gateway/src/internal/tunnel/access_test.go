@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tunnel
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+
+	"bquic/internal/peer"
+)
+
+// hashes returns those of tokens.
+func hashes(tokens ...string) (hs []peer.Hash) {
+	for _, t := range tokens {
+		hs = append(hs, peer.HashOf(t))
+	}
+	return hs
+}
+
+// echoTCP returns an origin that sends back what it gets.
+func echoTCP(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				_, _ = io.Copy(c, c)
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+func alive(t *testing.T, str *http3.RequestStream) {
+	t.Helper()
+	send(t, str, []byte("hello"))
+	expect(t, str, []byte("hello"))
+}
+
+// dead waits for a tunnel's end.
+func dead(t *testing.T, str *http3.RequestStream) {
+	t.Helper()
+	if _, err := str.Read(make([]byte, 1)); !isConnectError(err) {
+		t.Errorf("a tunnel that was to end: %v", err)
+	}
+}
+
+// TestRevoke: tunnels of a token or peer that is no longer valid end, all others go on.
+func TestRevoke(t *testing.T) {
+	north := peer.Config{Name: "north", Tokens: hashes("north-old", "north-new")}
+	south := peer.Config{Name: "south", Tokens: hashes("south-token")}
+	shared := peer.Config{Name: peer.Shared, Tokens: hashes("shared-token")}
+	access := func(peers ...peer.Config) Access { return Access{Peers: peers, Allow: loopback} }
+	h := handlerFor(access(north, south, shared))
+	conn := serve(t, h)
+	origin, udp := echoTCP(t), echoUDP(t)
+	open := func(token string) *http3.RequestStream {
+		t.Helper()
+		str, res := connect(t, conn, origin, "Bearer "+token)
+		if res.StatusCode != http.StatusOK {
+			t.Fatalf("%s: status %d", token, res.StatusCode)
+		}
+		alive(t, str)
+		return str
+	}
+	strs := make(map[string]*http3.RequestStream)
+	for _, token := range []string{"north-old", "north-new", "south-token", "shared-token"} {
+		strs[token] = open(token)
+	}
+	datagrams, res := connectUDP(t, conn, fmt.Sprintf("%s%s/%d/", udpPath, udp.Addr(), udp.Port()), "Bearer north-old")
+	if res.StatusCode != http.StatusOK {
+		t.Fatalf("status %d", res.StatusCode)
+	}
+	if st := h.Stats(); st.Open != 5 || len(st.Peers) != 3 || st.Peers[0] != (Peer{Name: "north", Open: 3, Total: 3, Up: 10, Down: 10}) {
+		t.Errorf("%+v", st)
+	}
+
+	// A token is taken away: north shows its new one.
+	north.Tokens = hashes("north-new")
+	h.SetAccess(access(south, shared, north)) // in any order
+	dead(t, strs["north-old"])
+	_ = datagrams.SetReadDeadline(time.Now().Add(patience))
+	if _, err := datagrams.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the tunnel for UDP: %v", err)
+	}
+	for _, token := range []string{"north-new", "south-token", "shared-token"} {
+		alive(t, strs[token])
+	}
+	if _, res := connect(t, conn, origin, "Bearer north-old"); res.StatusCode != http.StatusProxyAuthRequired {
+		t.Errorf("with the old token: %d", res.StatusCode)
+	}
+	// A peer, and the shared token.
+	h.SetAccess(access(south))
+	dead(t, strs["north-new"])
+	dead(t, strs["shared-token"])
+	alive(t, strs["south-token"])
+	for end := time.Now().Add(patience); h.Stats().Open != 1; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%+v", h.Stats())
+		}
+	}
+	// It comes back, and counts anew.
+	h.SetAccess(access(south, north))
+	open("north-new")
+	st := h.Stats()
+	if st.Denied != 1 || st.Total != 6 || len(st.Peers) != 2 || st.Peers[0].Total != 1 || st.Peers[1] != (Peer{Name: "south", Open: 1, Total: 1, Up: 15, Down: 15}) {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestPeers: each is held to where it may come from and to its own number, and
+// named in the log.
+func TestPeers(t *testing.T) {
+	h := handlerFor(Access{Allow: loopback, Peers: []peer.Config{
+		{Name: "north", Tokens: hashes("north-token"), Tunnels: 2},
+		{Name: "south", Tokens: hashes("south-token"), Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+	}})
+	var log bytes.Buffer // the handler writes before it answers
+	h.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	conn, origin := serve(t, h), echoTCP(t)
+	for i := range 3 {
+		str, res := connect(t, conn, origin, "Bearer north-token")
+		if i < 2 {
+			alive(t, str)
+		} else if refusal := ReadRefusal(res); refusal.Status != 503 || refusal.Type != LimitReached {
+			t.Errorf("a third tunnel: %+v", *refusal)
+		}
+	}
+	if _, res := connect(t, conn, origin, "Bearer south-token"); res.StatusCode != http.StatusForbidden {
+		t.Errorf("from elsewhere: %d", res.StatusCode)
+	}
+	st := h.Stats()
+	if st.Peers[0].Refused != 1 || st.Peers[1].Refused != 1 || st.Denied != 0 {
+		t.Errorf("%+v", st)
+	}
+	for _, want := range []string{"peer=north", "peer=south"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("%s is not in the log: %s", want, &log)
+		}
+	}
+}
+
+// TestShare: who took all places has to give some up to others.
+func TestShare(t *testing.T) {
+	const all = 12
+	h := handlerFor(Access{Allow: loopback, Places: all, Peers: []peer.Config{
+		{Name: "greedy", Tokens: hashes("greedy-token")},
+		{Name: "modest", Tokens: hashes("modest-token")},
+	}})
+	var short atomic.Bool
+	h.Short = short.Load
+	conn, origin := serve(t, h), echoTCP(t)
+	open := func(token string) (strs []*http3.RequestStream) {
+		for range all {
+			str, res := connect(t, conn, origin, "Bearer "+token)
+			if res.StatusCode != http.StatusOK {
+				if refusal := ReadRefusal(res); refusal.Status != 503 || refusal.Type != LimitReached {
+					t.Errorf("%+v", *refusal)
+				}
+				continue
+			}
+			strs = append(strs, str)
+		}
+		return strs
+	}
+	greedy := open("greedy-token")
+	if len(greedy) < all/2+1 || len(greedy) > all {
+		t.Fatalf("alone it has %d", len(greedy))
+	}
+	modest := open("modest-token")
+	if len(modest) < all/2-1 || len(modest) > all/2 {
+		t.Errorf("the other one has %d", len(modest))
+	}
+	lost := len(greedy) + len(modest) - h.Stats().Open
+	if lost < 1 || h.Stats().Open > all {
+		t.Fatalf("%d tunnels had to end; %+v", lost, h.Stats())
+	}
+	for _, str := range greedy[:lost] { // the oldest
+		dead(t, str)
+	}
+	for _, str := range append(greedy[lost:], modest...) {
+		alive(t, str)
+	}
+	// Memory comes first.
+	short.Store(true)
+	_, res := connect(t, conn, origin, "Bearer modest-token")
+	if refusal := ReadRefusal(res); refusal.Status != 503 || refusal.Type != LimitReached || !strings.Contains(refusal.Detail, "memory") {
+		t.Errorf("%+v", *refusal)
+	}
+}
+
+// An endless stream gives and takes all.
+type endless struct{ DatagramStream }
+
+func (endless) Read(b []byte) (int, error)                      { return len(b), nil }
+func (endless) Write(b []byte) (int, error)                     { return len(b), nil }
+func (endless) SendDatagram([]byte) error                       { return nil }
+func (endless) ReceiveDatagram(context.Context) ([]byte, error) { return make([]byte, 1000), nil }
+func (endless) CancelRead(quic.StreamErrorCode)                 {}
+func (endless) CancelWrite(quic.StreamErrorCode)                {}
+func (endless) Close() error                                    { return nil }
+
+// TestRate: all streams of a peer together keep to its rate, each direction for itself.
+func TestRate(t *testing.T) {
+	if newLimits(0) != nil {
+		t.Error("no rate costs something")
+	}
+	const bytesPerSecond = 1e6
+	for name, move := range map[string]func(*rated) int{
+		"read":    func(s *rated) int { n, _ := s.Read(make([]byte, 10_000)); return n },
+		"write":   func(s *rated) int { n, _ := s.Write(make([]byte, 100_000)); return n },
+		"receive": func(s *rated) int { b, _ := s.ReceiveDatagram(context.Background()); return len(b) },
+		"send":    func(s *rated) int { _ = s.SendDatagram(make([]byte, 1000)); return 1000 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLimits(bytesPerSecond)
+				moved := make(chan int)
+				begin := time.Now()
+				for range 4 {
+					go func() {
+						s := newRated(t.Context(), endless{}, l)
+						sum := 0
+						for time.Since(begin) < 10*time.Second {
+							sum += move(s)
+						}
+						moved <- sum
+					}()
+				}
+				sum := 0
+				for range 4 {
+					sum += <-moved
+				}
+				seconds := time.Since(begin).Seconds()
+				if got := float64(sum) / seconds; got < 0.97*bytesPerSecond || got > 1.03*bytesPerSecond {
+					t.Errorf("%.0f bytes a second", got)
+				}
+			})
+		})
+	}
+	// Who waits is woken when the tunnel ends.
+	synctest.Test(t, func(t *testing.T) {
+		s := newRated(t.Context(), endless{}, newLimits(1))
+		ended := make(chan error)
+		go func() {
+			_, err := s.Write(make([]byte, 1<<20))
+			ended <- err
+		}()
+		synctest.Wait()
+		Cancel(s, http3.ErrCodeConnectError)
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("ended with %v", err)
+		}
+	})
+}
+
+// TestRatedTunnel: bytes come whole through a tunnel of a peer with a rate.
+func TestRatedTunnel(t *testing.T) {
+	h := handlerFor(Access{Allow: loopback, Peers: []peer.Config{{Name: "north", Tokens: hashes(token), Rate: 50e6}}})
+	conn := serve(t, h)
+	str, res := connect(t, conn, echoTCP(t), "Bearer "+token)
+	if res.StatusCode != http.StatusOK {
+		t.Fatalf("status %d", res.StatusCode)
+	}
+	data := random(1 << 20)
+	go func() { send(t, str, data); str.Close() }()
+	expect(t, str, data)
+	expectEOF(t, str)
+	echo := echoUDP(t)
+	str, res = connectUDP(t, conn, fmt.Sprintf("%s%s/%d/", udpPath, echo.Addr(), echo.Port()), "Bearer "+token)
+	if res.StatusCode != http.StatusOK {
+		t.Fatalf("status %d", res.StatusCode)
+	}
+	if err := str.SendDatagram([]byte("\x00hello")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if got, err := str.ReceiveDatagram(ctx); err != nil || string(got) != "\x00hello" {
+		t.Errorf("%q, %v", got, err)
+	}
+}

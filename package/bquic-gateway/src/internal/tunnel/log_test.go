@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tunnel
+
+import (
+	"bytes"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// ask hands a request to h as http3 does, and returns the answer.
+func ask(h *Handler, client, target, authorization string) *http.Response {
+	w := streamer{httptest.NewRecorder()}
+	h.ServeHTTP(w, &http.Request{Method: http.MethodConnect, Host: target, Proto: "HTTP/3.0", ProtoMajor: 3, RemoteAddr: client,
+		Header: http.Header{"Proxy-Authorization": {authorization}}})
+	return w.Result()
+}
+
+// TestLogFlood: neither strangers nor peers fill the log with what is refused.
+func TestLogFlood(t *testing.T) {
+	long := strings.Repeat("\x1b[2J\"x\n", 1000) + ":80"
+	for _, tc := range []struct{ name, authorization, target string }{
+		{"stranger", "", long},
+		{"stranger with a wrong token", "Bearer " + long, "192.0.2.1:80"},
+		{"peer", "Bearer " + token, "127.0.0.1:80"},
+		{"peer with a long name", "Bearer " + token, strings.Repeat("x", 5000) + ":80"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := newHandler(nil)
+			var log bytes.Buffer
+			h.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			for range 500 {
+				if res := ask(h, "192.0.2.9:5000", tc.target, tc.authorization); res.StatusCode/100 == 2 || len(res.Header.Get("Proxy-Status")) > 512 {
+					t.Fatalf("%d, %d bytes of Proxy-Status", res.StatusCode, len(res.Header.Get("Proxy-Status")))
+				}
+			}
+			// On a busy machine the time of a second line may come.
+			if n := strings.Count(log.String(), "\n"); n < 1 || n > 5 || log.Len() > n*800 {
+				t.Errorf("%d lines, %d bytes: %.2000s", n, log.Len(), &log)
+			}
+			if strings.Contains(log.String(), "\x1b") || strings.Contains(log.String(), "\nx") {
+				t.Error("what is sent to the gateway reaches the terminal as it is")
+			}
+			h.tick(time.Now().Add(time.Hour))
+			if !strings.Contains(log.String(), "count=") {
+				t.Errorf("the others are not counted: %s", &log)
+			}
+		})
+	}
+}
+
+func TestReports(t *testing.T) {
+	now := time.Unix(1000, 0)
+	at := func(seconds int) time.Time { return now.Add(time.Duration(seconds) * time.Second) }
+	var r reports
+	if !r.add(at(0), "a", time.Minute) || !r.add(at(0), "b", time.Minute) {
+		t.Error("the first of each is not reported")
+	}
+	for range 5 {
+		if r.add(at(1), "a", time.Minute) {
+			t.Error("one of many is reported")
+		}
+	}
+	if due := r.due(at(59)); len(due) != 0 {
+		t.Errorf("due after 59 s: %v", due)
+	}
+	if due := r.due(at(60)); len(due) != 1 || due[0].who != "a" || due[0].count != 5 {
+		t.Errorf("due after a minute: %+v", due)
+	}
+	// a was reported again a moment ago, b was not heard of.
+	if r.add(at(61), "a", time.Minute) || !r.add(at(61), "b", time.Minute) {
+		t.Error("a is reported, or b is not")
+	}
+	if due := r.due(at(1000)); len(due) != 1 || due[0].count != 1 {
+		t.Errorf("due at last: %+v", due)
+	}
+	if r.due(at(2000)); len(r.open) != 0 {
+		t.Errorf("%d are remembered", len(r.open))
+	}
+
+	// Strangers without number are one.
+	reported := 0
+	for i := range 10 * maxReports {
+		if r.add(at(3000), strings.Repeat("x", i), time.Minute) {
+			reported++
+		}
+	}
+	if reported != maxReports+1 || len(r.open) != maxReports+1 {
+		t.Errorf("%d are reported, %d remembered", reported, len(r.open))
+	}
+}
+
+func TestShown(t *testing.T) {
+	for text, want := range map[string]string{
+		"192.0.2.1:80":             "192.0.2.1:80",
+		"":                         "",
+		"a\nb":                     `"a\nb"`,
+		"\x1b[2J":                  `"\x1b[2J"`,
+		"é":                        `"\u00e9"`,
+		strings.Repeat("x", 10000): strings.Repeat("x", maxShown) + "... (10000 bytes)",
+	} {
+		if got := shown(text); got != want {
+			t.Errorf("%.40q is shown as %.200s", text, got)
+		}
+	}
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// inNamespace runs the test once more in a process with a network namespace of
+// its own, which ends with it, and reports whether this is that process.
+func inNamespace(t *testing.T) bool {
+	t.Helper()
+	const inside = "BQUIC_TEST_IN_NAMESPACE"
+	if os.Getenv(inside) != "" {
+		ip(t, "link set lo up")
+		return true
+	}
+	if os.Geteuid() != 0 {
+		t.Fatal("this test makes a network namespace: run it as root")
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), inside+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return false
+}
+
+func ip(t *testing.T, command string) {
+	t.Helper()
+	if out, err := exec.Command("ip", strings.Fields(command)...).CombinedOutput(); err != nil {
+		t.Fatalf("ip %s: %s", command, out)
+	}
+}
+
+// TestOwnForms asks for every form of address that the kernel would deliver to
+// the router itself, in a network namespace that forwards, as a router does.
+func TestOwnForms(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	for _, key := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
+		if err := os.WriteFile("/proc/sys/net/"+key, []byte("1"), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, command := range []string{
+		"link add wan type veth peer name far",
+		"link set wan up", "link set far up",
+		"addr add 203.0.113.1/24 dev wan", "addr add 198.51.100.1/30 dev wan", "addr add 198.51.100.9/31 dev wan",
+		"-6 addr add 2001:db8:77::1/64 dev wan nodad", "-6 addr add 2001:db8:127::1/127 dev wan nodad",
+		"-6 addr add fe80::1/64 dev wan nodad",
+		"route add default via 203.0.113.2", "-6 route add default via 2001:db8:77::2",
+		"route add local 192.0.2.0/28 dev lo", "-6 route add local 2001:db8:99::/64 dev lo", // AnyIP
+		"route add blackhole 192.0.2.128/25",
+	} {
+		ip(t, command)
+	}
+	// A reserved anycast address (RFC 2526) is one that somebody has joined.
+	reserved := netip.MustParseAddr("2001:db8:77::fdff:ffff:ffff:fffe")
+	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.SetsockoptIPv6Mreq(fd, unix.IPPROTO_IPV6, unix.IPV6_JOIN_ANYCAST, &unix.IPv6Mreq{Multiaddr: reserved.As16()}); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, tc := range []struct {
+		host  string
+		allow string // prefixes
+		own   bool
+	}{
+		{"203.0.113.1", "", true},
+		{"203.0.113.255", "", true}, // broadcast
+		{"203.0.113.0", "", true},   // as in 4.2BSD
+		{"198.51.100.0", "", true},
+		{"198.51.100.3", "", true},
+		{"198.51.100.9", "", true},
+		{"198.51.100.8", "", false}, // RFC 3021: the neighbour
+		{"203.0.113.2", "", false},
+		{"192.0.2.7", "", true},
+		{"192.0.2.77", "", false},
+		{"2001:db8:77::1", "", true},
+		{"2001:db8:77::", "", true}, // subnet-router anycast, RFC 4291, section 2.6.1
+		{"2001:db8:77::2", "", false},
+		{"2001:db8:127::1", "", true},
+		{"2001:db8:127::", "", false}, // RFC 6164: the neighbour
+		{"2001:db8:99::1234", "", true},
+		{reserved.String(), "", true},
+		{"::ffff:203.0.113.1", "", true},
+		{"64:ff9b::203.0.113.1", "", true}, // NAT64
+		{"64:ff9b::203.0.113.255", "", true},
+		{"64:ff9b::203.0.113.2", "", false},
+		{"2002:cb00:7101::1", "", true}, // 6to4
+		{"fe80::1%wan", "fe80::/10", true},
+		{"fe80::%wan", "fe80::/10", true},
+		{"fe80::2%wan", "fe80::/10", false},
+		{"fe80::1%wan", "fe80::1/128", false},
+		// By name only.
+		{"2001:db8:77::", "2001:db8::/32", true},
+		{"2001:db8:77::", "2001:db8:77::/128", false},
+		{"203.0.113.1", "203.0.113.0/24", true},
+		{"203.0.113.1", "203.0.113.1/32", false},
+		{"127.0.0.5", "127.0.0.0/8", false},
+	} {
+		var allow []netip.Prefix
+		for a := range strings.FieldsSeq(tc.allow) {
+			allow = append(allow, netip.MustParsePrefix(a))
+		}
+		for _, network := range []string{"udp", "tcp"} {
+			if network == "tcp" && !tc.own {
+				continue // nobody answers out there
+			}
+			conn, err := newHandler(nil).dial(context.Background(), network, net.JoinHostPort(tc.host, "9"), allow)
+			if err == nil {
+				conn.Close()
+			}
+			var refusal *Refusal
+			prohibited := errors.As(err, &refusal) && refusal.Type == TargetProhibited
+			if prohibited != tc.own {
+				t.Errorf("%s %s, allowed are [%s]: %v", network, tc.host, tc.allow, err)
+			}
+		}
+	}
+}

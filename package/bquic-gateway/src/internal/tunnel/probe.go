@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"bquic/internal/special"
+)
+
+// tryTimeout is how long a target has to answer that is tried for the uplink's sake.
+const tryTimeout = 3 * time.Second
+
+// uplinkRefusal is what is said of a target while the uplink is down.
+func uplinkRefusal(detail string) *Refusal {
+	return &Refusal{http.StatusServiceUnavailable, UplinkDown, "the gateway does not reach the Internet: " + detail}
+}
+
+// probe answers a relay that asks whether it is welcome: always with a *Refusal.
+func (h *Handler) probe() error {
+	h.mu.Lock()
+	var known []netip.AddrPort
+	if h.uplink.state == uplinkUp {
+		known = append(known, h.uplink.answered...)
+	}
+	h.mu.Unlock()
+	if len(known) > 0 && !routed(known) {
+		h.note(func(u *uplink) { u.lost(time.Now()) })
+	}
+	if h.isDown() {
+		return uplinkRefusal("no target answers")
+	}
+	return &Refusal{http.StatusForbidden, TargetProhibited, "welcome, but not to " + ProbeTarget}
+}
+
+// routed reports whether there is a route to any of the targets.
+func routed(targets []netip.AddrPort) bool {
+	for _, t := range targets {
+		if _, err := routeTo(t.Addr()); !errors.Is(err, errNoRoute) {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *Handler) isDown() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.uplink.down()
+}
+
+// note tells the uplink something, and logs what it makes of it.
+func (h *Handler) note(what func(*uplink)) {
+	h.mu.Lock()
+	before := h.uplink.down()
+	what(&h.uplink)
+	after := h.uplink.down()
+	h.mu.Unlock()
+	if after && !before {
+		h.Logger.Warn("the Internet is out of reach: no target answers, and relays are told so")
+	} else if before && !after {
+		h.Logger.Info("the Internet is in reach again")
+	}
+}
+
+// outside reports whether a target says something about the uplink.
+func outside(target netip.AddrPort) bool {
+	_, isSpecial := special.Of(target.Addr())
+	return !isSpecial
+}
+
+// reached notes that a target has answered.
+func (h *Handler) reached(target netip.AddrPort) {
+	target = netip.AddrPortFrom(target.Addr().Unmap(), target.Port())
+	if outside(target) {
+		h.note(func(u *uplink) { u.answer(time.Now(), target) })
+	}
+}
+
+// failed notes how connecting to the addresses of a target went wrong: the type
+// of the refusal.
+func (h *Handler) failed(tried []netip.AddrPort, kind string) {
+	for _, target := range tried {
+		switch kind {
+		case ConnectionRefused:
+			h.reached(target)
+		case TargetUnroutable, ConnectionTimeout:
+			if outside(target) {
+				h.note(func(u *uplink) { u.silence(time.Now(), target, kind == TargetUnroutable) })
+			}
+		}
+	}
+}
+
+// tryUplink connects to targets that clients asked for, where there is doubt
+// about the uplink, and does not wait for them.
+func (h *Handler) tryUplink(ctx context.Context, now time.Time) {
+	h.mu.Lock()
+	targets, allow := h.uplink.tries(now), h.allow
+	h.mu.Unlock()
+	if len(targets) == 0 {
+		return
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+		defer cancel()
+		var wg sync.WaitGroup
+		for _, target := range targets {
+			wg.Go(func() {
+				conn, _, err := dial(ctx, "tcp", target.String(), allow)
+				if err == nil {
+					conn.Close()
+				}
+				if err == nil || refuse(err).Type == ConnectionRefused {
+					h.reached(target)
+				}
+			})
+		}
+		wg.Wait()
+		h.note((*uplink).tried)
+	}()
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestUplinkProbe: a relay that asks learns that the gateway's uplink is down,
+// and that it is back, in a namespace whose only target comes and goes.
+func TestUplinkProbe(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	const address = "192.0.2.1/32"
+	h := newHandler([]netip.Prefix{netip.MustParsePrefix(address)}) // named: it is the namespace's own
+	probe := func(status int, kind string) {
+		t.Helper()
+		if refusal := ReadRefusal(ask(h, "192.0.2.9:5000", ProbeTarget, "Bearer "+token)); refusal.Status != status || refusal.Type != kind {
+			t.Errorf("a probe is answered %+v", *refusal)
+		}
+	}
+	probe(403, TargetProhibited)
+	ip(t, "addr add "+address+" dev lo")
+	l, err := net.Listen("tcp", "192.0.2.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	target := l.Addr().String()
+	conn, err := h.dial(t.Context(), "tcp", target, h.allow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	probe(403, TargetProhibited)
+
+	ip(t, "addr del "+address+" dev lo")
+	probe(503, UplinkDown)
+	if st := h.Stats(); st.Uplink || st.Open != 0 || st.Peers[0].Refused != 0 {
+		t.Errorf("%+v", st)
+	}
+	var refusal *Refusal
+	if _, err := h.dial(t.Context(), "tcp", target, h.allow); !errors.As(err, &refusal) || refusal.Status != 503 || refusal.Type != UplinkDown {
+		t.Errorf("a tunnel to the outside: %v", err)
+	}
+	if res := ask(h, "192.0.2.9:5000", ProbeTarget, "Bearer x"); res.StatusCode != 407 {
+		t.Errorf("a stranger's probe is answered %d", res.StatusCode)
+	}
+	now := time.Now()
+	tryAll(t, h, &now)
+	probe(503, UplinkDown)
+	ip(t, "addr add "+address+" dev lo")
+	waitUp(t, h, &now)
+	probe(403, TargetProhibited)
+	// A target that refuses is as good.
+	ip(t, "addr del "+address+" dev lo")
+	probe(503, UplinkDown)
+	l.Close()
+	ip(t, "addr add "+address+" dev lo")
+	waitUp(t, h, &now)
+	probe(403, TargetProhibited)
+}
+
+// waitUp tries targets until one answers: on a busy machine that can take more
+// than one try.
+func waitUp(t *testing.T, h *Handler, now *time.Time) {
+	t.Helper()
+	for end := time.Now().Add(patience); h.isDown(); tryAll(t, h, now) {
+		if time.Now().After(end) {
+			t.Fatal("down, though somebody answers")
+		}
+	}
+}
+
+// tryAll tries targets when it is time to, and returns when that is done.
+func tryAll(t *testing.T, h *Handler, now *time.Time) {
+	t.Helper()
+	*now = now.Add(uplinkTry + time.Second)
+	h.tryUplink(t.Context(), *now)
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		h.mu.Lock()
+		trying := h.uplink.trying
+		h.mu.Unlock()
+		if !trying {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("targets are tried for ever")
+		}
+	}
+}
+
+// TestUplinkSilence: the route stays, and nobody answers any more: a modem without
+// a line. Clients give up long before a connection times out.
+func TestUplinkSilence(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	targets := []string{"192.0.2.1", "198.51.100.1", "203.0.113.1"}
+	var allow []netip.Prefix
+	for _, a := range targets {
+		allow = append(allow, netip.MustParsePrefix(a+"/32"))
+	}
+	ip(t, "link add wan type veth peer name far")
+	ip(t, "link set wan up")
+	ip(t, "link set far up")
+	ip(t, "addr add 10.0.0.2/24 dev wan")
+	ip(t, "neigh add 10.0.0.1 lladdr 02:00:00:00:00:01 dev wan nud permanent")
+	ip(t, "route add default via 10.0.0.1")
+	h := newHandler(allow)
+	var wg sync.WaitGroup
+	for _, a := range targets {
+		wg.Go(func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			time.AfterFunc(givenUp+500*time.Millisecond, cancel)
+			if _, err := h.dial(ctx, "tcp", a+":80", allow); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", a, err)
+			}
+		})
+	}
+	wg.Wait()
+	if h.isDown() {
+		t.Error("down before anything was tried")
+	}
+	now := time.Now()
+	tryAll(t, h, &now)
+	if !h.isDown() {
+		t.Error("not down, though nobody answers")
+	}
+	// The line is back: one answers, by refusing.
+	ip(t, "addr add 203.0.113.1/32 dev lo")
+	waitUp(t, h, &now)
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tunnel
+
+import (
+	"context"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"golang.org/x/time/rate"
+)
+
+const (
+	// rateChunk is what passes at a time; a bucket holds as much at least.
+	rateChunk = 16 << 10
+	// rateBurst is how long a peer that was quiet may send as it likes.
+	rateBurst = 50 * time.Millisecond
+)
+
+// limits are how fast a peer may be, in each direction.
+type limits struct{ up, down *rate.Limiter }
+
+// newLimits returns limits of bytes a second, nil for 0.
+func newLimits(bytes float64) *limits {
+	if bytes == 0 {
+		return nil
+	}
+	bucket := max(rateChunk, int(bytes*rateBurst.Seconds()))
+	return &limits{rate.NewLimiter(rate.Limit(bytes), bucket), rate.NewLimiter(rate.Limit(bytes), bucket)}
+}
+
+// A rated stream is as fast as limits let it be. What waits is not read, so flow
+// control tells who sends; datagrams beyond are lost where their queues end.
+type rated struct {
+	DatagramStream
+	*limits
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+func newRated(ctx context.Context, str DatagramStream, l *limits) *rated {
+	ctx, cancel := context.WithCancel(ctx)
+	return &rated{str, l, ctx, cancel}
+}
+
+// wait takes n bytes from a bucket.
+func (s *rated) wait(bucket *rate.Limiter, n int) error {
+	for n > 0 {
+		chunk := min(n, rateChunk)
+		if err := bucket.WaitN(s.ctx, chunk); err != nil {
+			return err
+		}
+		n -= chunk
+	}
+	return nil
+}
+
+func (s *rated) Read(b []byte) (int, error) {
+	n, err := s.DatagramStream.Read(b)
+	if werr := s.wait(s.up, n); werr != nil {
+		return 0, werr
+	}
+	return n, err
+}
+
+func (s *rated) Write(b []byte) (written int, err error) {
+	for len(b) > 0 && err == nil {
+		chunk := b[:min(len(b), rateChunk)]
+		if err = s.wait(s.down, len(chunk)); err == nil {
+			var n int
+			n, err = s.DatagramStream.Write(chunk)
+			written += n
+		}
+		b = b[len(chunk):]
+	}
+	return written, err
+}
+
+func (s *rated) ReceiveDatagram(ctx context.Context) ([]byte, error) {
+	b, err := s.DatagramStream.ReceiveDatagram(ctx)
+	if err == nil {
+		err = s.wait(s.up, len(b))
+	}
+	return b, err
+}
+
+func (s *rated) SendDatagram(b []byte) error {
+	if err := s.wait(s.down, len(b)); err != nil {
+		return err
+	}
+	return s.DatagramStream.SendDatagram(b)
+}
+
+func (s *rated) CancelRead(code quic.StreamErrorCode) {
+	s.cancel()
+	s.DatagramStream.CancelRead(code)
+}
+
+func (s *rated) CancelWrite(code quic.StreamErrorCode) {
+	s.cancel()
+	s.DatagramStream.CancelWrite(code)
+}
