@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	binary = filepath.Join(dir, "bquic")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=1.2.3", "-o", binary, ".")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=1.2.3 -X main.commit=abcdef012345", "-o", binary, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("%v\n%s", err, out))
@@ -90,11 +90,11 @@ func write(t *testing.T, dir, name, text string) string {
 }
 
 func TestCommandLine(t *testing.T) {
-	if out, _, code := bquic(t, "--version"); out != "bquic 1.2.3\n" || code != 0 {
-		t.Errorf("--version: %q, %d", out, code)
-	}
-	if out, _, code := bquic(t, "version"); out != "bquic 1.2.3\n" || code != 0 {
-		t.Errorf("version: %q, %d", out, code)
+	for _, word := range []string{"version", "--version"} {
+		want := regexp.MustCompile(`^bquic 1\.2\.3\n  Go       go1\.\S+\n  quic-go  v\d+\.\d+\.\d+, patched\n  commit   abcdef012345\n$`)
+		if out, _, code := bquic(t, word); !want.MatchString(out) || code != 0 {
+			t.Errorf("%s: %q, %d", word, out, code)
+		}
 	}
 	out, _, code := bquic(t, "--help")
 	if code != 0 {
@@ -108,11 +108,18 @@ func TestCommandLine(t *testing.T) {
 			t.Errorf("%s --help: %d\n%s", c.name, code, help)
 		}
 		fails(t, 2, "bquic "+c.name+": flag provided but not defined: -nothing", c.name, "--nothing")
+		want, _, _ := bquic(t, c.name, "--help")
+		if got, _, code := bquic(t, "help", c.name); code != 0 || got != want {
+			t.Errorf("help %s: %d\n%s", c.name, code, got)
+		}
 	}
 	if _, errs, code := bquic(t); code != 2 || errs != out {
 		t.Errorf("no command: %d\n%s", code, errs)
 	}
 	fails(t, 2, `bquic: no command "serve"; see bquic --help`, "serve")
+	fails(t, 2, `bquic: no command "sttaus"; did you mean status? All of them: bquic --help`, "sttaus")
+	fails(t, 2, `bquic: no command "gatway"; did you mean gateway? All of them: bquic --help`, "help", "gatway")
+	fails(t, 2, `bquic help: unexpected argument "relay"`, "help", "gateway", "relay")
 	fails(t, 2, `bquic gateway: unexpected argument "x"`, "gateway", "x")
 	fails(t, 2, `bquic fetch: an argument is missing; see bquic fetch --help`, "fetch")
 	fails(t, 2, `bquic fetch: "http://x/" is no https:// URL`, "fetch", "http://x/")
@@ -124,6 +131,41 @@ func TestCommandLine(t *testing.T) {
 	fails(t, 2, "bquic check: open /nonexistent: no such file or directory", "check", "/nonexistent")
 	fails(t, 2, "bquic fetch: open /nonexistent: no such file or directory", "fetch", "https://x/", "--config", "/nonexistent")
 	fails(t, 1, "bquic status: no daemon answers on /nonexistent", "status", "--socket", "/nonexistent")
+}
+
+// TestRouterBuild builds as for packages: what is for PCs only is left out, and
+// says so.
+func TestRouterBuild(t *testing.T) {
+	router := filepath.Join(t.TempDir(), "bquic")
+	build := exec.Command("go", "build", "-tags", "router", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", router, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for path, want := range map[string]bool{binary: true, router: false} {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Names of functions stay in a stripped binary.
+		if !bytes.Contains(data, []byte("bquic/internal/trace.ToDir")) {
+			t.Errorf("%s cannot record", path)
+		}
+		if got := bytes.Contains(data, []byte("bquic/internal/trace.Read")); got != want {
+			t.Errorf("%s reads recordings: %v, want %v", path, got, want)
+		}
+	}
+	out, err := exec.Command(router, "trace", "x.sqlog").CombinedOutput()
+	want := "bquic trace: not in a router's build: copy the recording to a PC and read it there, with a bquic that `make build` made\n"
+	if exit := (*exec.ExitError)(nil); !asExit(err, &exit) || exit.ExitCode() != 2 || string(out) != want {
+		t.Errorf("trace: %v\n%s", err, out)
+	}
+	if out, err := exec.Command(router, "trace", "--help").CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "usage: bquic trace") {
+		t.Errorf("trace --help: %v\n%s", err, out)
+	}
+	if out, err := exec.Command(router, "version").CombinedOutput(); err != nil || !strings.HasSuffix(string(out), "  commit   none: built as a package\n") {
+		t.Errorf("version: %v\n%s", err, out)
+	}
 }
 
 // TestBadConfiguration: check and both daemons say the same.
