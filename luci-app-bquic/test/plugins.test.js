@@ -333,7 +333,7 @@ config site 's'
 			n=$((n + 1)); [ $n -lt 200 ] || exit 1
 			sleep 0.05
 		done
-		pin=$("$BQUIC" status --socket g.sock | sed -n 's/.*"pin": "\\(.*\\)".*/\\1/p')
+		pin=$("$BQUIC" status --json --socket g.sock | sed -n 's/.*"pin": "\\(.*\\)".*/\\1/p')
 		echo '{"url":"https://localhost:18443/file","pin":"'"$pin"'","profile":"bquic"}' | "$BQUIC" rpcd call fetch --config g
 		"$BQUIC" rpcd call status --config g </dev/null` ], { encoding: 'utf8', cwd: tmp, env: { PATH: process.env.PATH, BQUIC, HOME: tmp } });
 	assert.equal(r.status, 0, r.stderr);

@@ -362,15 +362,22 @@ func TestFetch(t *testing.T) {
 	if out, _, code := bquic(t, "bench", "--repeat", "1", "--pin", d.pin, d.url+"/file"); code != 0 || len(strings.Split(out, "\n")) != 4 {
 		t.Errorf("bench: exit code %d\n%s", code, out)
 	}
-	out, _, code := bquic(t, "status", "--config", d.conf)
-	var st struct {
-		Role, Version, Pin string
-		Connections        []struct {
-			Remote, Profile string
+	out, _, code := bquic(t, "status", "--json", "--config", d.conf)
+	var document struct {
+		Gateway struct {
+			Role, Version, Pin string
+			Connections        []struct {
+				Remote, Profile string
+			}
 		}
 	}
-	if err := json.Unmarshal([]byte(out), &st); err != nil || code != 0 || st.Role != "gateway" || st.Version != "1.2.3" || st.Pin != d.pin {
+	err := json.Unmarshal([]byte(out), &document)
+	st := document.Gateway
+	if err != nil || code != 0 || st.Role != "gateway" || st.Version != "1.2.3" || st.Pin != d.pin {
 		t.Errorf("status: exit code %d, %v\n%s", code, err, out)
+	}
+	if out, _, code := bquic(t, "status", "--config", d.conf); code != 0 || !strings.HasPrefix(out, "gateway 1.2.3, up for ") || !strings.Contains(out, "  pin          "+d.pin+"\n") {
+		t.Errorf("status: exit code %d\n%s", code, out)
 	}
 	// The sender's figures of a finished download are found by its address.
 	found := false
@@ -384,7 +391,8 @@ func TestFetch(t *testing.T) {
 	wrong := "sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 	host := strings.TrimPrefix(d.url, "https://")
 	fails(t, 1, fmt.Sprintf("bquic fetch: cannot connect to %s: wrong pin: the server's key is %s", host, d.pin), "fetch", "--pin", wrong, d.url+"/file")
-	fails(t, 1, fmt.Sprintf("bquic fetch: cannot connect to %s: tls: failed to verify certificate: x509: cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs", host), "fetch", d.url+"/file")
+	fails(t, 1, fmt.Sprintf("bquic fetch: cannot connect to %s: tls: failed to verify certificate: x509: cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs\n"+
+		"bquic fetch: self-signed: if `bquic status` of the gateway shows this key, give --pin %s", host, d.pin), "fetch", d.url+"/file")
 	if out, errs, code := bquic(t, "fetch", "--insecure", d.url+"/none"); code != 1 || errs != "bquic fetch: the server answered with status 404\n" || !strings.Contains(out, "status       404") {
 		t.Errorf("404: exit code %d\n%s%s", code, out, errs)
 	}
@@ -519,16 +527,20 @@ config profile 'bquic_2'
 	var out string
 	for range 500 {
 		var code int
-		if out, _, code = bquic(t, "status", "--config", conf); code == 0 {
+		if out, _, code = bquic(t, "status", "--json", "--socket", filepath.Join(dir, "sock")); code == 0 {
 			break
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	var st struct {
-		Role, Version, Profile, State, Gateway string
-		PID                                    int
+	var document struct {
+		Relay struct {
+			Role, Version, Profile, State, Gateway string
+			PID                                    int
+		}
 	}
-	if err := json.Unmarshal([]byte(out), &st); err != nil || st.Role != "relay" || st.Version != "1.2.3" || st.Profile != "bquic_2" ||
+	err := json.Unmarshal([]byte(out), &document)
+	st := document.Relay
+	if err != nil || st.Role != "relay" || st.Version != "1.2.3" || st.Profile != "bquic_2" ||
 		st.PID != cmd.Process.Pid || st.Gateway != "192.0.2.1:8443" || st.State != "away" {
 		t.Errorf("%v: %s", err, out)
 	}

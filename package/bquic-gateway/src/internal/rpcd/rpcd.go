@@ -271,7 +271,7 @@ func (p *Plugin) fetch(ctx context.Context, args io.Reader) any {
 		if text == "" {
 			text = err.Error()
 		}
-		return fail(strings.TrimPrefix(text, "bquic fetch: "))
+		return fail(strings.ReplaceAll(text, "bquic fetch: ", ""))
 	}
 	return fail("bquic fetch did not print JSON")
 }
