@@ -3,6 +3,8 @@
 package config
 
 import (
+	"slices"
+
 	"bquic/internal/profile"
 )
 
@@ -14,8 +16,16 @@ type Section struct {
 	Type string
 	Doc  string
 	// Once is set when a file has at most one such section.
-	Once    bool
+	Once bool
+	// Roles are the daemons that read it: on OpenWrt, each is given its own sections only.
+	Roles   []string
 	Options []Option
+}
+
+// ReadBy says whether a daemon reads sections of a type.
+func ReadBy(typ, role string) bool {
+	s := schemaOf(typ)
+	return s != nil && slices.Contains(s.Roles, role)
 }
 
 // An Option describes one option of a section.
@@ -38,7 +48,7 @@ var meshPrefixes = []string{"10.0.0.0/8", "fd00::/8"}
 // Schema is all that a file may hold.
 var Schema = []Section{
 	{
-		Type: "gateway", Once: true,
+		Type: "gateway", Once: true, Roles: []string{"gateway"},
 		Doc: "The gateway: serves sites by HTTP/3, HTTP/2 and HTTP/1.1, and TCP connections for relays.",
 		Options: []Option{
 			{Name: "enabled", Type: typeBool, Default: []string{"0"}, Doc: "Starts the gateway."},
@@ -59,8 +69,8 @@ var Schema = []Section{
 			{Name: "log_level", Type: typeLevel, Default: []string{"info"}, Doc: "How much is logged."},
 		},
 	}, {
-		Type: "site",
-		Doc:  "A web site that the gateway serves: files, or an origin server.",
+		Type: "site", Roles: []string{"gateway"},
+		Doc: "A web site that the gateway serves: files, or an origin server.",
 		Options: []Option{
 			{Name: "host", Type: typeHost, List: true, Doc: "Names of the site; `*` for all that no other site has. Needed.", Note: "none"},
 			{Name: "root", Type: typePath, Doc: "Directory with the site's files. One of root and origin is needed.", Note: "none"},
@@ -71,7 +81,7 @@ var Schema = []Section{
 			{Name: "origin_ca", Type: typePath, Doc: "Certificates of the authorities that sign the origins', PEM.", Note: "the system's"},
 		},
 	}, {
-		Type: "relay", Once: true,
+		Type: "relay", Once: true, Roles: []string{"relay"},
 		Doc: "The relay: carries the TCP connections of a node's clients over the mesh to a gateway.",
 		Options: []Option{
 			{Name: "enabled", Type: typeBool, Default: []string{"0"}, Doc: "Starts the relay."},
@@ -94,6 +104,7 @@ var Schema = []Section{
 		},
 	}, {
 		Type:    "profile",
+		Roles:   []string{"gateway", "relay"},
 		Doc:     "A profile of your own, named by the section's name.",
 		Options: profileOptions(),
 	},
