@@ -89,6 +89,14 @@ func write(t *testing.T, dir, name, text string) string {
 	return path
 }
 
+// must is for what cannot fail.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
 func TestCommandLine(t *testing.T) {
 	for _, word := range []string{"version", "--version"} {
 		want := regexp.MustCompile(`^bquic 1\.2\.3\n  Go       go1\.\S+\n  quic-go  v\d+\.\d+\.\d+, patched\n  commit   abcdef012345\n$`)
@@ -231,8 +239,13 @@ func TestGatewayFails(t *testing.T) {
 	both(conf, fmt.Sprintf("gateway.certificate, gateway.key: certificate %s/1/cert.pem and key %s/2/key.pem: private key does not match public key", dir, dir))
 	gatewayConf(t, dir, "127.0.0.1:1", "", "config site\n\tlist host a\n\toption root /nonexistent\n")
 	both(conf, "site with host a: root: open /nonexistent: no such file or directory")
-	gatewayConf(t, dir, "127.0.0.1:1", "\toption access_log /nonexistent/log\n", "")
-	fails(t, 2, "bquic check: "+conf+": gateway.access_log: stat /nonexistent: no such file or directory", "check", conf)
+	gatewayConf(t, dir, "127.0.0.1:1", "\toption access_log "+conf+"/log\n", "")
+	fails(t, 2, "bquic check: "+conf+": gateway.access_log: open "+conf+"/log: not a directory", "check", conf)
+	// A directory that is missing, as in /var/log after a router's start, is made.
+	gatewayConf(t, dir, "127.0.0.1:1", "\toption access_log "+dir+"/new/logs/log\n", "")
+	if out, errs, code := bquic(t, "check", conf); code != 0 {
+		t.Errorf("check: %d\n%s%s", code, out, errs)
+	}
 	gatewayConf(t, dir, "127.0.0.1:1", "", "config relay\n\toption enabled 1\n\tlist gateway a:1\n\toption token 12345678\n\toption ca /nonexistent\n")
 	for _, command := range []string{"check", "relay"} {
 		fails(t, 2, "bquic "+command+": "+conf+": relay.ca: open /nonexistent: no such file or directory", command, "--config", conf)
@@ -549,6 +562,22 @@ config profile 'bquic_2'
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after SIGTERM: %v\n%s", err, stderr.String())
+	}
+
+	// What one that was killed has left in the kernel is removed.
+	script := `ip link set lo up
+"$1" relay --config "$2" 2>/dev/null &
+while ! "$1" status --socket "$3" >/dev/null 2>&1; do kill -0 $!; sleep 0.05; done
+kill -9 $!
+wait $! || true
+"$1" openwrt relay --clean
+nft list tables
+ip rule
+ip -6 rule`
+	tproxy := write(t, dir, "tproxy", strings.Replace(string(must(os.ReadFile(conf))), "config relay 'relay'\n", "config relay 'relay'\n\toption mode 'tproxy'\n", 1))
+	left := exec.Command("unshare", "-n", "sh", "-euc", script, "sh", binary, tproxy, filepath.Join(dir, "sock"))
+	if out, err := left.CombinedOutput(); err != nil || strings.Contains(string(out), "bquic") || strings.Contains(string(out), "fwmark") || !strings.Contains(string(out), "lookup main") {
+		t.Errorf("after a kill: %v\n%s", err, out)
 	}
 
 	noCA := write(t, dir, "no_ca", strings.Replace(`config relay

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"bquic/internal/config"
 	"bquic/internal/uci"
@@ -43,6 +45,20 @@ func Load(file, role string) (*Plan, *config.Config, error) {
 func isDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
+}
+
+// User returns who the daemons run as on this router: as the init script has it,
+// root where there is no jail.
+func User() (uid int) {
+	if _, err := os.Stat("/sbin/ujail"); err != nil {
+		return 0
+	}
+	u, err := user.Lookup("bquic")
+	if err != nil {
+		return 0
+	}
+	uid, _ = strconv.Atoi(u.Uid)
+	return uid
 }
 
 // Check says what Prepare would refuse to a daemon that runs as a user.
