@@ -567,7 +567,7 @@ config profile 'bquic_2'
 	// What one that was killed has left in the kernel is removed.
 	script := `ip link set lo up
 "$1" relay --config "$2" 2>/dev/null &
-while ! "$1" status --socket "$3" >/dev/null 2>&1; do kill -0 $!; sleep 0.05; done
+until nft list tables | grep -q bquic; do kill -0 $!; sleep 0.05; done
 kill -9 $!
 wait $! || true
 "$1" openwrt relay --clean
@@ -575,7 +575,7 @@ nft list tables
 ip rule
 ip -6 rule`
 	tproxy := write(t, dir, "tproxy", strings.Replace(string(must(os.ReadFile(conf))), "config relay 'relay'\n", "config relay 'relay'\n\toption mode 'tproxy'\n", 1))
-	left := exec.Command("unshare", "-n", "sh", "-euc", script, "sh", binary, tproxy, filepath.Join(dir, "sock"))
+	left := exec.Command("unshare", "-n", "sh", "-euc", script, "sh", binary, tproxy)
 	if out, err := left.CombinedOutput(); err != nil || strings.Contains(string(out), "bquic") || strings.Contains(string(out), "fwmark") || !strings.Contains(string(out), "lookup main") {
 		t.Errorf("after a kill: %v\n%s", err, out)
 	}
