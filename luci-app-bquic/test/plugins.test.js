@@ -276,6 +276,36 @@ test('what a killed relay has left goes when the service stops, and when the rel
 	assert.deepEqual(cleaned('start_service', onlyRelay, ''), []);
 });
 
+for (const [ name, pkg ] of [ [ 'bquic', 'bquic-gateway' ], [ 'wifirr', 'wifirr-sched' ] ]) test(`reload_config knows of ${name} that was installed after the start`, () => {
+	const run = path.join(tmp, `defaults-${name}`), seen = path.join(run, 'config.md5'), check = path.join(run, 'config.check');
+	const sh = (...words) => {
+		const r = spawnSync('busybox', [ 'sh', '-euc', ...words ], { encoding: 'utf8', env: { PATH: `${run}:${process.env.PATH}`, RUN: run } });
+		assert.equal(r.status, 0, r.stderr);
+		return r.stdout;
+	};
+	const defaults = () => sh(`sh ${path.join(root, `package/${pkg}/files/etc/uci-defaults/90-${pkg}`)}`);
+	const uci = (value) => fs.writeFileSync(path.join(run, 'uci'), `#!/bin/sh\necho "$2.gateway.enabled='${value}'"\n`, { mode: 0o755 });
+	/* what OpenWrt's reload_config does: all files as they are now against those of before */
+	const reload = () => {
+		const out = sh('rm -rf "$RUN/config.check"; mkdir "$RUN/config.check"; uci show ' + name + ' >"$RUN/config.check/' + name + '"; md5sum -c "$RUN/config.md5" 2>/dev/null | grep FAILED | cut -d: -f1 || true');
+		return out.split('\n').filter((l) => l).map((l) => path.basename(l));
+	};
+
+	fs.mkdirSync(run);
+	uci('0');
+	defaults(); /* the first start of all: reload_config will see everything by itself */
+	assert.ok(!fs.existsSync(seen));
+	fs.writeFileSync(seen, '');
+	defaults();
+	assert.deepEqual(reload(), []);
+	uci('1');
+	assert.deepEqual(reload(), [ name ]);
+	/* an upgrade takes nothing for seen that was not */
+	defaults();
+	assert.deepEqual(reload(), [ name ]);
+	assert.ok(fs.existsSync(check));
+});
+
 const hostile = [ '$(touch executed)', '`touch executed`', "'; touch executed; '", '"; touch executed; "', '<script>', '\\', '*', '&& touch executed' ];
 
 /* the wifirr-sched script with the real daemon's check */
