@@ -142,8 +142,8 @@ config site
 
     def status(self, profile: str) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(
-            self.lab.run(self.mesh.gateway, str(BQUIC), "status", "--socket", str(self.status_socket(profile)))
-        )
+            self.lab.run(self.mesh.gateway, str(BQUIC), "status", "--json", "--socket", str(self.status_socket(profile)))
+        )["gateway"]
         return answer
 
     def caddy(self, binary: pathlib.Path) -> str:
@@ -207,8 +207,8 @@ config relay
 
     def relay_status(self) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(
-            self.lab.run(self.mesh.node, str(BQUIC), "status", "--socket", str(self.lab.dir / "relay.sock"))
-        )
+            self.lab.run(self.mesh.node, str(BQUIC), "status", "--json", "--socket", str(self.lab.dir / "relay.sock"))
+        )["relay"]
         return answer
 
     def stop_relay(self) -> None:

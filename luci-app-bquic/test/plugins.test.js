@@ -34,115 +34,117 @@ function command(lines) {
 	return lines.filter((l) => /^procd_(set|append)_param$/.test(l[0]) && l[1] == 'command').flatMap((l) => l.slice(2));
 }
 
-/* A UCI file as sections and as `uci export` prints it. */
+/* The sections of a UCI file, lists as words with blanks between, and such sections as a file. */
 function uciFile(file) {
 	const sections = {};
-	let name = null, text = 'package x\n';
+	let name = null;
 
 	for (const line of fs.readFileSync(file, 'utf8').split('\n')) {
 		const m = line.match(/^\s*(config|option|list) (\S+)(?: '(.*)')?$/);
 		if (m?.[1] == 'config') {
 			name = m[3];
 			sections[name] = { '.type': m[2] };
-			text += `\nconfig ${m[2]} '${m[3]}'\n`;
 		}
 		else if (m) {
 			sections[name][m[2]] = m[1] == 'list' && sections[name][m[2]] ? `${sections[name][m[2]]} ${m[3]}` : m[3];
-			text += `\t${m[1]} ${m[2]} '${m[3]}'\n`;
 		}
 	}
 
-	return { sections, text };
+	return sections;
 }
 
-function gatewayEnvironment(name) {
-	const file = path.join(tmp, name);
-	const run = path.join(tmp, 'run');
-
-	return { TEST_PROG: BQUIC, TEST_CONFIG: file, TEST_RUN: run, EXPORT: `${file}.export` };
+function uciText(sections) {
+	return Object.entries(sections).map(([ name, options ]) => `config ${options['.type']} '${name}'\n` +
+		Object.entries(options).filter(([ o ]) => o != '.type').map(([ o, v ]) => `\toption ${o} '${v}'\n`).join('')).join('\n');
 }
 
-function gateway(change) {
-	const { sections, text } = uciFile(path.join(root, 'files/etc/config/bquic'));
-	const env = gatewayEnvironment('bquic');
-	const changed = change(sections, text) ?? text;
+/* service(change) -> run(function, change): calls of the init script with the default file, changed. */
+let scratches = 0;
+function service(change, env) {
+	const dir = path.join(tmp, `service${scratches++}`);
+	const s = uciFile(path.join(root, 'files/etc/config/bquic'));
+	const files = { TEST_PROG: BQUIC, TEST_CONFIG: path.join(dir, 'bquic'), TEST_DIR: path.join(dir, 'made'), TEST_RUN: path.join(dir, 'run'), EXPORT: path.join(dir, 'bquic') };
 
-	fs.writeFileSync(env.TEST_CONFIG, changed);
-	fs.writeFileSync(env.EXPORT, changed);
-	sections.gateway.state_dir = path.join(tmp, 'state');
+	fs.mkdirSync(dir);
+	for (const role of [ 'gateway', 'relay' ])
+		s[role].status_socket = `${dir}/run/${role}.sock`;
+	s.gateway.state_dir = `${dir}/state`;
+	change(s);
 
-	return { sections, env };
+	const run = (fn, change, more) => {
+		change?.(s);
+		fs.writeFileSync(files.TEST_CONFIG, uciText(s));
+		const r = init('bquic-gateway', fn, s, { ...files, ...env, ...more });
+		const said = (word) => r.lines.filter((l) => l[0] == word).map((l) => l.slice(1).join(' '));
+		return { ...r, said };
+	};
+	return Object.assign(run, { dir, sections: s, made: (name) => path.join(files.TEST_DIR, name) });
 }
+
+const onlyGateway = (s) => { s.gateway.enabled = '1'; };
+const onlyRelay = (s) => Object.assign(s.relay, { enabled: '1', gateway: 'g.example:8443', token: '12345678', pin: `sha256/${'A'.repeat(43)}=` });
+const user = 54321;
 
 test('as installed, nothing starts', () => {
-	const { sections, env } = gateway(() => null);
-
-	const { status, lines, error } = init('bquic-gateway', 'start_service', sections, env);
+	const { status, lines, error } = service(() => null)('start_service');
 	assert.deepEqual([ status, lines, error ], [ 0, [], '' ]);
-	const wifirr = uciFile(path.join(root, 'files/etc/config/wifirr')).sections;
+	const wifirr = uciFile(path.join(root, 'files/etc/config/wifirr'));
 	assert.ok(Object.keys(wifirr).length > 0);
 	const r = init('wifirr-sched', 'start_service', wifirr, { TEST_RUN: path.join(tmp, 'run') });
 	assert.deepEqual([ r.status, r.lines, r.error ], [ 0, [], '' ]);
 });
 
 test('gateway: one instance, its own configuration, a hole in the firewall', () => {
-	const { sections, env } = gateway((s, text) => {
-		s.gateway.enabled = '1';
-		s.north = { '.type': 'peer', prefix: '192.0.2.0/24' };
-		s.south = { '.type': 'peer', enabled: '0', prefix: '198.51.100.0/24' };
-		return `${text.replace(/(config gateway[^]*?enabled) '0'/, "$1 '1'")}
-config peer 'north'
-	list token 'north-token'
-	list prefix '192.0.2.0/24'
-`;
+	const run = service((s) => {
+		onlyGateway(s);
+		s.north = { '.type': 'peer', token: 'north-token', prefix: '192.0.2.0/24' };
+		s.south = { '.type': 'peer', token: 'south-token', prefix: '198.51.100.0/24', enabled: '0' };
 	});
-	const { lines, error, status } = init('bquic-gateway', 'start_service', sections, env);
+	const { lines, error, status, said } = run('start_service');
+	const conf = run.made('gateway/conf');
 
 	assert.equal(status, 0, error);
-	assert.deepEqual(lines.filter((l) => l[0] == 'procd_open_instance'), [ [ 'procd_open_instance', 'gateway' ] ]);
-	assert.deepEqual(command(lines), [ BQUIC, 'gateway', '--config', `${env.TEST_RUN}/gateway.conf` ]);
-	const conf = fs.readFileSync(`${env.TEST_RUN}/gateway.conf`, 'utf8');
-	assert.match(conf, /^config gateway 'gateway'\n/);
-	assert.match(conf, /^config peer 'north'\n/m);
-	assert.doesNotMatch(conf, /config relay/);
-	assert.equal(fs.statSync(`${env.TEST_RUN}/gateway.conf`).mode & 0o777, 0o640);
-	const said = lines.map((l) => l.slice(1).join(' '));
-	for (const words of [ 'proto tcpudp', 'dest_port 8443', 'target ACCEPT', ' 10.0.0.0/8', ' fd00::/8', ' 192.0.2.0/24' ])
-		assert.ok(said.includes(words), words);
-	assert.ok(!said.includes(' 198.51.100.0/24'));
+	assert.deepEqual(said('procd_open_instance'), [ 'gateway' ]);
+	assert.deepEqual(command(lines), [ BQUIC, 'gateway', '--config', conf ]);
+	const text = fs.readFileSync(conf, 'utf8');
+	assert.match(text, /^config 'gateway' 'gateway'\n/);
+	assert.match(text, /^config 'peer' 'north'\n/m);
+	assert.doesNotMatch(text, /config 'relay'/);
+	assert.equal(fs.statSync(conf).mode & 0o777, 0o640);
+	assert.deepEqual(said('json_add_string'), [ 'type rule', 'src *', 'proto tcpudp', 'dest_port 8443', 'target ACCEPT', ' 10.0.0.0/8', ' fd00::/8', ' 192.0.2.0/24' ]);
+	assert.deepEqual(said('json_add_array'), [ 'firewall', 'src_ip' ]);
+	assert.equal(said('json_close_array').length, 2);
+	/* never given up: OpenWrt's default is five times in an hour */
+	assert.ok(said('procd_set_param').includes('respawn 3600 5 0'));
 	/* what is extracted is what the daemon takes */
-	assert.equal(spawnSync(BQUIC, [ 'check', `${env.TEST_RUN}/gateway.conf` ]).status, 0);
+	assert.equal(spawnSync(BQUIC, [ 'check', conf ]).status, 0);
 });
 
 test('a mistake starts nothing, and a reload with one leaves things as they are', () => {
-	const { sections, env } = gateway((s, text) => {
-		s.gateway.enabled = '1';
-		return text.replace("listen ':8443'", "listen '$(id)'");
-	});
-
-	for (const fn of [ 'start_service', 'reload_service' ]) {
-		const { lines, error, status } = init('bquic-gateway', fn, sections, env);
-		assert.equal(status, 1);
-		assert.match(error, /bquic:\d+: .*listen/);
-		assert.ok(lines.every((l) => l[0] == 'log'), lines);
-	}
+	for (const [ change, text ] of [
+		[ (s) => { s.gateway.listen = '$(id)'; }, /bquic:\d+: .*listen/ ],
+		[ (s) => Object.assign(s.gateway, { certificate: '/nonexistent/c', key: '/nonexistent/k' }), /gateway.certificate, gateway.key: .*nonexistent/ ],
+		/* what procd could not be told in one line */
+		[ (s) => { s.x = { '.type': 'site', host: '*', root: `${tmp}/a\nrule` }; fs.mkdirSync(s.x.root, { recursive: true }); }, /control character/ ]
+	])
+		for (const fn of [ 'start_service', 'reload_service' ]) {
+			const { lines, error, status } = service((s) => { onlyGateway(s); onlyRelay(s); change(s); })(fn);
+			assert.equal(status, 1);
+			assert.match(error, text);
+			assert.ok(lines.length > 0 && lines[0][0] == 'log' && lines.every((l) => !/^(procd|json)/.test(l[0])), JSON.stringify(lines));
+		}
 });
 
 test('a reload: the daemon reads again, and is started anew only for what it cannot change', () => {
-	const { sections, env } = gateway((s, text) => {
-		s.gateway.enabled = '1';
-		return text.replace(/(config gateway[^]*?enabled) '0'/, "$1 '1'");
-	});
-	const fixed = () => fs.readFileSync(path.join(env.TEST_RUN, 'gateway.fixed'), 'utf8');
+	const run = service(onlyGateway);
+	const fixed = () => fs.readFileSync(run.made('gateway/fixed'), 'utf8');
 	const signals = (change, RUNNING) => {
-		Object.assign(sections.gateway, change);
-		const { status, error, lines } = init('bquic-gateway', 'reload_service', sections, { ...env, RUNNING });
+		const { status, error, said } = run('reload_service', (s) => Object.assign(s.gateway, change), { RUNNING });
 		assert.equal(status, 0, error);
-		assert.ok(lines.some((l) => l.join(' ') == `procd_set_param file ${env.TEST_RUN}/gateway.fixed`));
-		return lines.filter((l) => l[0] == 'procd_send_signal').map((l) => l.slice(1).join(' '));
+		assert.ok(said('procd_set_param').includes(`file ${run.made('gateway/fixed')}`));
+		return said('procd_send_signal');
 	};
 
-	fs.rmSync(path.join(env.TEST_RUN, 'gateway.fixed'), { force: true });
 	assert.deepEqual(signals({}, ''), []);
 	const first = fixed();
 	/* nothing that needs more: read again */
@@ -151,7 +153,10 @@ test('a reload: the daemon reads again, and is started anew only for what it can
 		assert.equal(fixed(), first);
 	}
 	/* procd sees another file, and no signal may hit a program that has just begun */
-	for (const change of [ { listen: ':9443' }, { status_socket: '/tmp/other.sock' }, { metrics: '127.0.0.1:9464' }, { certificate: `${tmp}/c.pem`, key: `${tmp}/k.pem` } ]) {
+	const pair = { certificate: `${tmp}/pair/cert.pem`, key: `${tmp}/pair/key.pem` };
+	fs.mkdirSync(`${tmp}/pair`);
+	assert.equal(spawnSync('openssl', [ 'req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-subj', '/CN=x', '-keyout', pair.key, '-out', pair.certificate ]).status, 0);
+	for (const change of [ { listen: ':9443' }, { status_socket: `${tmp}/other.sock` }, { metrics: '127.0.0.1:9464' }, pair ]) {
 		const before = fixed();
 		assert.deepEqual(signals(change, 'gateway'), [], JSON.stringify(change));
 		assert.notEqual(fixed(), before);
@@ -161,49 +166,149 @@ test('a reload: the daemon reads again, and is started anew only for what it can
 });
 
 test('directories of sites and certificates, with blanks too, and of the log are in the jail', () => {
-	const { sections, env } = gateway((s, text) => {
-		Object.assign(s.gateway, { enabled: '1', access_log: `${tmp}/logs/bquic/access.log` });
-		s.site1 = { '.type': 'site', host: '*', root: path.join(tmp, 'my site') };
-		s.site2 = { '.type': 'site', host: 'x.example', root: '/www/x', certificate: `${tmp}/certs/c.pem`, key: `${tmp}/certs/k.pem` };
-		return text.replace(/(config gateway[^]*?enabled) '0'/, "$1 '1'");
-	});
-	for (const dir of [ 'my site', 'certs' ])
-		fs.mkdirSync(path.join(tmp, dir), { recursive: true });
-	const { lines, error } = init('bquic-gateway', 'start_service', sections, env);
-	const mounts = (kind) => lines.filter((l) => l[0] == kind).flatMap((l) => l.slice(1));
+	const dir = path.join(tmp, 'seen');
+	for (const name of [ ' my site ', 'certs', 'www' ])
+		fs.mkdirSync(path.join(dir, name), { recursive: true });
+	fs.writeFileSync(`${dir}/certs/ca.pem`, fs.readFileSync(path.join(root, 'package/bquic-gateway/src/internal/cert/testdata/cert.pem')));
+	const run = service((s) => {
+		Object.assign(s.gateway, { enabled: '1', access_log: `${dir}/logs/bquic/access.log` });
+		s.site1 = { '.type': 'site', host: '*', root: `${dir}/ my site ` };
+		s.site2 = { '.type': 'site', host: 'x.example', origin: 'https://192.0.2.1', origin_ca: `${dir}/certs/ca.pem` };
+		s.site3 = { '.type': 'site', host: 'y.example', root: '/srv' };
+	}, { TEST_USER: user });
+	const { error, said } = run('start_service');
 
 	assert.equal(error, '');
-	const seen = mounts('procd_add_jail_mount');
-	for (const dir of [ path.join(tmp, 'my site'), `${tmp}/certs`, '/etc/hosts' ])
-		assert.equal(seen.filter((m) => m == dir).length, 1, `${dir} in ${seen}`);
-	assert.ok(!seen.includes('/www/x'));
-	assert.deepEqual(mounts('procd_add_jail_mount_rw'), [ env.TEST_RUN, sections.gateway.state_dir, `${tmp}/logs/bquic` ]);
-	assert.ok(fs.existsSync(`${tmp}/logs/bquic/access.log`));
+	assert.deepEqual(said('procd_add_jail'), [ 'bquic-gateway' ]);
+	const seen = said('procd_add_jail_mount');
+	for (const name of [ `${dir}/ my site `, `${dir}/certs`, '/etc/hosts', run.made('gateway') ])
+		assert.equal(seen.filter((m) => m == name).length, 1, `${name} in ${seen}`);
+	assert.deepEqual(said('procd_add_jail_mount_rw'), [ `${run.dir}/run`, `${run.dir}/state`, `${dir}/logs/bquic` ]);
+	for (const name of [ `${run.dir}/run`, `${run.dir}/state`, `${dir}/logs/bquic` ])
+		assert.equal(fs.statSync(name).uid, user, name);
+	assert.equal(fs.statSync(run.made('gateway')).uid, 0);
+	assert.equal(fs.statSync(run.made('gateway/conf')).gid, user);
+});
+
+test('root writes, gives away and follows nothing that the daemon could have planted', () => {
+	const victim = path.join(tmp, 'victim'), logs = path.join(tmp, 'planted/bquic');
+	const run = service((s) => {
+		onlyGateway(s);
+		onlyRelay(s);
+		s.gateway.access_log = `${logs}/access.log`;
+	}, { TEST_USER: user });
+	const planted = [];
+	const plant = (dir, ...names) => {
+		fs.mkdirSync(dir, { recursive: true });
+		fs.chownSync(dir, user, user);
+		for (const name of names) {
+			fs.symlinkSync(victim, path.join(dir, name));
+			fs.lchownSync(path.join(dir, name), user, user);
+			planted.push(path.join(dir, name));
+		}
+	};
+
+	fs.writeFileSync(victim, 'precious');
+	plant(`${run.dir}/run`, 'gateway.conf', 'gateway.fixed', 'gateway', 'relay.conf', 'relay.fixed', 'relay', 'conf', 'fixed');
+	plant(`${run.dir}/state`, 'cert.pem.tmp');
+	plant(logs, 'access.log');
+	const before = fs.statSync(victim);
+	const { status, error } = run('start_service');
+	const after = fs.statSync(victim);
+	assert.equal(fs.readFileSync(victim, 'utf8'), 'precious');
+	assert.deepEqual([ after.uid, after.gid, after.mode ], [ before.uid, before.gid, before.mode ]);
+	for (const name of planted)
+		assert.ok(fs.lstatSync(name).isSymbolicLink() && fs.lstatSync(name).uid == user, name);
+	assert.equal(status, 0, error);
+});
+
+test("a directory of the system's, or of somebody else's, is not given to the daemon", () => {
+	for (const uid of [ 0, 1000 ]) {
+		const run = service(onlyGateway, { TEST_USER: user });
+		const dir = `${run.dir}/etc`;
+		fs.mkdirSync(`${dir}/config`, { recursive: true });
+		fs.writeFileSync(`${dir}/config/network`, '');
+		fs.chownSync(dir, uid, uid);
+		const before = fs.statSync(dir);
+		const { status, error, lines } = run('start_service', (s) => { s.gateway.state_dir = dir; });
+		assert.equal(fs.statSync(dir).mode, before.mode);
+		assert.equal(fs.statSync(dir).uid, uid);
+		assert.equal(fs.statSync(`${dir}/config/network`).uid, 0);
+		assert.equal(status, 1);
+		assert.match(error, new RegExp(`gateway.state_dir: .*/etc belongs to user ${uid} and is not empty`));
+		assert.ok(lines.every((l) => l[0] == 'log'), lines);
+	}
 });
 
 test('relay: started with its own sections only', () => {
-	const { sections, env } = gateway((s, text) => {
-		Object.assign(s.relay, { enabled: '1', interface: 'br-lan wlan0' });
-		return text.replace(/(config relay[^]*enabled) '0'/, "$1 '1'\n\toption gateway 'g.example:8443'\n\toption token '12345678'\n\toption pin 'sha256/" + 'A'.repeat(43) + "='");
-	});
-	const { lines, error } = init('bquic-gateway', 'start_service', sections, env);
+	const run = service((s) => { onlyRelay(s); s.relay.interface = 'br-lan wlan0'; });
+	const { lines, error, said } = run('start_service');
 
-	assert.deepEqual(command(lines), [ BQUIC, 'relay', '--config', `${env.TEST_RUN}/relay.conf` ], error);
-	assert.doesNotMatch(fs.readFileSync(`${env.TEST_RUN}/relay.conf`, 'utf8'), /config gateway/);
-	assert.deepEqual(lines.filter((l) => l[1] == 'device').map((l) => l[2]), [ 'br-lan', 'br-lan', 'wlan0', 'wlan0' ]);
-	/* what TPROXY takes has the mark that the relay's own rules set */
-	const mark = fs.readFileSync(path.join(root, 'package/bquic-gateway/src/internal/relay/capture.go'), 'utf8').match(/routeMark += "(\w+)"/)[1];
-	assert.deepEqual(lines.filter((l) => l[1] == 'mark').map((l) => l[2]), [ mark, mark ]);
+	assert.deepEqual(command(lines), [ BQUIC, 'relay', '--config', run.made('relay/conf') ], error);
+	assert.doesNotMatch(fs.readFileSync(run.made('relay/conf'), 'utf8'), /config 'gateway'/);
+	/* what is redirected needs no rule; what is for transparent sockets has the mark that the relay's own rules set */
+	assert.deepEqual(said('json_add_array'), []);
+	const mark = fs.readFileSync(path.join(root, 'package/bquic-gateway/src/internal/divert/rules.go'), 'utf8').match(/FirewallMark += "([^"]+)"/)[1];
+	for (const change of [ { mode: 'tproxy' }, { mode: 'redirect', udp_port: '53' } ]) {
+		const strings = run('start_service', (s) => Object.assign(s.relay, change)).said('json_add_string');
+		const rule = (device) => [ 'type rule', 'src *', 'proto tcpudp', 'target ACCEPT', `device ${device}`, `mark ${mark}`, 'direction in' ];
+		assert.deepEqual(strings, [ ...rule('br-lan'), ...rule('wlan0') ]);
+	}
 
-	const signals = (change) => {
-		Object.assign(sections.relay, change);
-		return init('bquic-gateway', 'reload_service', sections, { ...env, RUNNING: 'relay' }).lines
-			.filter((l) => l[0] == 'procd_send_signal').map((l) => l.slice(1).join(' '));
-	};
+	const signals = (change) => run('reload_service', (s) => Object.assign(s.relay, change), { RUNNING: 'relay' }).said('procd_send_signal');
 	for (const change of [ {}, { exclude: '192.0.2.0/24' }, { interface: 'br-lan' }, { gateway: 'other.example:8443' } ])
 		assert.deepEqual(signals(change), [ 'bquic-gateway relay HUP' ], JSON.stringify(change));
-	for (const change of [ { port: '12444' }, { mode: 'tproxy' }, { connections: '2' }, { status_socket: '/tmp/r.sock' }, { metrics: '127.0.0.1:9465' } ])
+	for (const change of [ { port: '12444' }, { mode: 'tproxy' }, { connections: '2' }, { status_socket: `${tmp}/r.sock` }, { metrics: '127.0.0.1:9465' } ])
 		assert.deepEqual(signals(change), [], JSON.stringify(change));
+});
+
+test('what a killed relay has left goes when the service stops, and when the relay is off', () => {
+	const calls = path.join(tmp, 'calls');
+	const prog = path.join(tmp, 'bquic-called');
+	fs.writeFileSync(prog, `#!/bin/sh\necho "$*" >>'${calls}'\ncase " $* " in *' --clean '*) ;; *) exec '${BQUIC}' "$@" ;; esac\n`, { mode: 0o755 });
+	const cleaned = (fn, change, RUNNING) => {
+		fs.writeFileSync(calls, '');
+		const r = service(change, { TEST_PROG: prog })(fn, null, { RUNNING });
+		assert.equal(r.status, 0, r.error);
+		return fs.readFileSync(calls, 'utf8').split('\n').filter((l) => l.includes('--clean'));
+	};
+
+	assert.deepEqual(cleaned('service_stopped', onlyRelay, ''), [ 'openwrt relay --clean' ]);
+	assert.deepEqual(cleaned('reload_service', () => null, ''), [ 'openwrt relay --clean' ]);
+	/* one that still runs cleans up by itself, when procd ends it */
+	assert.deepEqual(cleaned('reload_service', () => null, 'relay'), []);
+	assert.deepEqual(cleaned('reload_service', onlyRelay, 'relay'), []);
+	assert.deepEqual(cleaned('start_service', onlyRelay, ''), []);
+});
+
+for (const [ name, pkg ] of [ [ 'bquic', 'bquic-gateway' ], [ 'wifirr', 'wifirr-sched' ] ]) test(`reload_config knows of ${name} that was installed after the start`, () => {
+	const run = path.join(tmp, `defaults-${name}`), seen = path.join(run, 'config.md5'), check = path.join(run, 'config.check');
+	const sh = (...words) => {
+		const r = spawnSync('busybox', [ 'sh', '-euc', ...words ], { encoding: 'utf8', env: { PATH: `${run}:${process.env.PATH}`, RUN: run } });
+		assert.equal(r.status, 0, r.stderr);
+		return r.stdout;
+	};
+	const defaults = () => sh(`sh ${path.join(root, `package/${pkg}/files/etc/uci-defaults/90-${pkg}`)}`);
+	const uci = (value) => fs.writeFileSync(path.join(run, 'uci'), `#!/bin/sh\necho "$2.gateway.enabled='${value}'"\n`, { mode: 0o755 });
+	/* what OpenWrt's reload_config does: all files as they are now against those of before */
+	const reload = () => {
+		const out = sh('rm -rf "$RUN/config.check"; mkdir "$RUN/config.check"; uci show ' + name + ' >"$RUN/config.check/' + name + '"; md5sum -c "$RUN/config.md5" 2>/dev/null | grep FAILED | cut -d: -f1 || true');
+		return out.split('\n').filter((l) => l).map((l) => path.basename(l));
+	};
+
+	fs.mkdirSync(run);
+	uci('0');
+	defaults(); /* the first start of all: reload_config will see everything by itself */
+	assert.ok(!fs.existsSync(seen));
+	fs.writeFileSync(seen, '');
+	defaults();
+	assert.deepEqual(reload(), []);
+	uci('1');
+	assert.deepEqual(reload(), [ name ]);
+	/* an upgrade takes nothing for seen that was not */
+	defaults();
+	assert.deepEqual(reload(), [ name ]);
+	assert.ok(fs.existsSync(check));
 });
 
 const hostile = [ '$(touch executed)', '`touch executed`', "'; touch executed; '", '"; touch executed; "', '<script>', '\\', '*', '&& touch executed' ];
@@ -341,7 +446,7 @@ config site 's'
 			n=$((n + 1)); [ $n -lt 200 ] || exit 1
 			sleep 0.05
 		done
-		pin=$("$BQUIC" status --socket g.sock | sed -n 's/.*"pin": "\\(.*\\)".*/\\1/p')
+		pin=$("$BQUIC" status --json --socket g.sock | sed -n 's/.*"pin": "\\(.*\\)".*/\\1/p')
 		echo '{"url":"https://localhost:18443/file","pin":"'"$pin"'","profile":"bquic"}' | "$BQUIC" rpcd call fetch --config g
 		"$BQUIC" rpcd call status --config g </dev/null` ], { encoding: 'utf8', cwd: tmp, env: { PATH: process.env.PATH, BQUIC, HOME: tmp } });
 	assert.equal(r.status, 0, r.stderr);

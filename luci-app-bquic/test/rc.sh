@@ -38,8 +38,13 @@ uci_load_validate() {
 	done
 	"$fn" "$name" "${INVALID:-0}"
 }
-user_exists() { return 1; }
-logger() { case " $* " in *' -s '*) say log "$@" ;; *) say log "$(cat)" ;; esac; }
+# TEST_USER: the number of the daemon's user; then there is a jail, too.
+user_exists() { [ -n "${TEST_USER:-}" ]; }
+id() { echo "$TEST_USER"; }
+logger() {
+	local text
+	case " $* " in *' -s '*) say log "$@" ;; *) text="$(cat)"; [ -z "$text" ] || say log "$text" ;; esac
+}
 start() {
 	start_service "$@" || return
 	! type service_started >/dev/null 2>&1 || service_started
@@ -53,5 +58,6 @@ for f in procd_open_instance procd_close_instance procd_set_param procd_append_p
 done
 
 . "$1"
-PROG="${TEST_PROG:-$PROG}" CONFIG="${TEST_CONFIG:-${CONFIG:-}}" RUN="${TEST_RUN:-$RUN}"
+PROG="${TEST_PROG:-$PROG}" CONFIG="${TEST_CONFIG:-${CONFIG:-}}" RUN="${TEST_RUN:-${RUN:-}}" DIR="${TEST_DIR:-${DIR:-}}"
+[ -z "${TEST_USER:-}" ] || UJAIL=/bin/sh
 "$2"

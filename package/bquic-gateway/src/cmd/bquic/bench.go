@@ -58,7 +58,7 @@ func runBench(ctx context.Context, args []string) error {
 	}
 	rows, err := client.Bench(profiles, *repeat, fetch)
 	if err != nil {
-		return err
+		return namePin(err)
 	}
 	if *f.json {
 		return json.NewEncoder(os.Stdout).Encode(rows)

@@ -26,17 +26,25 @@ func runCheck(_ context.Context, args []string) error {
 	if err != nil {
 		return usageError{err}
 	}
+	if err := checkDaemons(*file, cfg); err != nil {
+		return err
+	}
+	fmt.Printf("%s: good: gateway %s, relay %s, %d sites\n", *file, onOff(cfg.Gateway.Enabled), onOff(cfg.Relay.Enabled), len(cfg.Gateway.Sites))
+	return nil
+}
+
+// checkDaemons says what enabled daemons would find wrong beyond the text of the file.
+func checkDaemons(file string, cfg *config.Config) error {
 	if cfg.Gateway.Enabled {
 		if err := gateway.Check(cfg.Gateway); err != nil {
-			return usagef("%s: %w", *file, err)
+			return usagef("%s: %w", file, err)
 		}
 	}
 	if cfg.Relay.Enabled {
 		if err := cfg.Relay.Relay.Check(); err != nil {
-			return usagef("%s: relay.%w", *file, err)
+			return usagef("%s: relay.%w", file, err)
 		}
 	}
-	fmt.Printf("%s: good: gateway %s, relay %s, %d sites\n", *file, onOff(cfg.Gateway.Enabled), onOff(cfg.Relay.Enabled), len(cfg.Gateway.Sites))
 	return nil
 }
 

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -121,7 +122,7 @@ func runFetch(ctx context.Context, args []string) error {
 		err = cerr
 	}
 	if err != nil {
-		return err
+		return namePin(err)
 	}
 	if *f.json {
 		if err := json.NewEncoder(os.Stdout).Encode(res); err != nil {
@@ -138,6 +139,14 @@ func runFetch(ctx context.Context, args []string) error {
 		return fmt.Errorf("the server answered with status %d", res.Status)
 	}
 	return nil
+}
+
+// namePin adds what a self-signed gateway is to be asked with.
+func namePin(err error) error {
+	if unknown := (*client.UnknownKeyError)(nil); errors.As(err, &unknown) {
+		return fmt.Errorf("%w\nself-signed: if `bquic status` of the gateway shows this key, give --pin %s", err, unknown.Pin)
+	}
+	return err
 }
 
 func openOutput(name string) (io.Writer, func() error, error) {

@@ -18,9 +18,6 @@ import (
 	"golang.org/x/term"
 )
 
-// version is set when a package is linked.
-var version = "dev"
-
 // Exit codes.
 const (
 	exitOK    = 0
@@ -41,14 +38,6 @@ var commands []command
 func init() {
 	commands = []command{gatewayCommand, relayCommand, fetchCommand, benchCommand, traceCommand, statusCommand, checkCommand, tokenCommand, versionCommand}
 }
-
-var versionCommand = command{"version", "", "prints the version", func(_ context.Context, args []string) error {
-	if _, err := parseFlags(newFlags("version"), args, 0, 0); err != nil {
-		return err
-	}
-	fmt.Println("bquic", version)
-	return nil
-}}
 
 // A usageError is a mistake on the command line or in the configuration.
 type usageError struct{ error }
@@ -72,8 +61,15 @@ func run(ctx context.Context, args []string) int {
 	}
 	switch args[0] {
 	case "-h", "-help", "--help", "help":
-		usage(os.Stdout)
-		return exitOK
+		if len(args) == 1 {
+			usage(os.Stdout)
+			return exitOK
+		}
+		if len(args) > 2 {
+			fmt.Fprintf(os.Stderr, "bquic help: unexpected argument %q\n", args[2])
+			return exitUsage
+		}
+		args = []string{args[1], "--help"}
 	case "-version", "--version":
 		args = []string{"version"}
 	}
@@ -93,8 +89,51 @@ func run(ctx context.Context, args []string) int {
 		}
 		return exitFail
 	}
-	fmt.Fprintf(os.Stderr, "bquic: no command %q; see bquic --help\n", args[0])
+	hint := "see bquic --help"
+	if name := nearest(args[0]); name != "" {
+		hint = fmt.Sprintf("did you mean %s? All of them: bquic --help", name)
+	}
+	fmt.Fprintf(os.Stderr, "bquic: no command %q; %s\n", args[0], hint)
 	return exitUsage
+}
+
+// nearest returns the command whose name differs least from word, by a third of
+// its letters at most; "" when there is none.
+func nearest(word string) string {
+	best, name := 0, ""
+	for _, c := range commands {
+		if d := distance(word, c.name); d*3 <= len(c.name) && (name == "" || d < best) {
+			best, name = d, c.name
+		}
+	}
+	return name
+}
+
+// distance counts the letters to add, drop, replace or swap with their
+// neighbour, to make b of a (optimal string alignment).
+func distance(a, b string) int {
+	if len(a) > 64 { // no slip of the fingers
+		return len(a)
+	}
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		for j := range rows[i] {
+			switch {
+			case i == 0 || j == 0:
+				rows[i][j] = i + j
+				continue
+			case a[i-1] == b[j-1]:
+				rows[i][j] = rows[i-1][j-1]
+			default:
+				rows[i][j] = 1 + min(rows[i-1][j-1], rows[i-1][j], rows[i][j-1])
+			}
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], 1+rows[i-2][j-2])
+			}
+		}
+	}
+	return rows[len(a)][len(b)]
 }
 
 func usage(w io.Writer) {
@@ -102,7 +141,7 @@ func usage(w io.Writer) {
 	for _, c := range commands {
 		fmt.Fprintf(w, "  %-24s %s\n", strings.TrimSpace("bquic "+c.name+" "+c.args), c.doc)
 	}
-	fmt.Fprint(w, "\nbquic COMMAND --help shows the options of a command.\n")
+	fmt.Fprint(w, "\nbquic help COMMAND shows the options of a command.\n")
 }
 
 func newFlags(name string) *flag.FlagSet {

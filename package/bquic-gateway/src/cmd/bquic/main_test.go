@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	binary = filepath.Join(dir, "bquic")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=1.2.3", "-o", binary, ".")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=1.2.3 -X main.commit=abcdef012345", "-o", binary, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("%v\n%s", err, out))
@@ -90,12 +90,20 @@ func write(t *testing.T, dir, name, text string) string {
 	return path
 }
 
-func TestCommandLine(t *testing.T) {
-	if out, _, code := bquic(t, "--version"); out != "bquic 1.2.3\n" || code != 0 {
-		t.Errorf("--version: %q, %d", out, code)
+// must is for what cannot fail.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
 	}
-	if out, _, code := bquic(t, "version"); out != "bquic 1.2.3\n" || code != 0 {
-		t.Errorf("version: %q, %d", out, code)
+	return v
+}
+
+func TestCommandLine(t *testing.T) {
+	for _, word := range []string{"version", "--version"} {
+		want := regexp.MustCompile(`^bquic 1\.2\.3\n  Go       go1\.\S+\n  quic-go  v\d+\.\d+\.\d+, patched\n  commit   abcdef012345\n$`)
+		if out, _, code := bquic(t, word); !want.MatchString(out) || code != 0 {
+			t.Errorf("%s: %q, %d", word, out, code)
+		}
 	}
 	out, _, code := bquic(t, "--help")
 	if code != 0 {
@@ -109,11 +117,18 @@ func TestCommandLine(t *testing.T) {
 			t.Errorf("%s --help: %d\n%s", c.name, code, help)
 		}
 		fails(t, 2, "bquic "+c.name+": flag provided but not defined: -nothing", c.name, "--nothing")
+		want, _, _ := bquic(t, c.name, "--help")
+		if got, _, code := bquic(t, "help", c.name); code != 0 || got != want {
+			t.Errorf("help %s: %d\n%s", c.name, code, got)
+		}
 	}
 	if _, errs, code := bquic(t); code != 2 || errs != out {
 		t.Errorf("no command: %d\n%s", code, errs)
 	}
 	fails(t, 2, `bquic: no command "serve"; see bquic --help`, "serve")
+	fails(t, 2, `bquic: no command "sttaus"; did you mean status? All of them: bquic --help`, "sttaus")
+	fails(t, 2, `bquic: no command "gatway"; did you mean gateway? All of them: bquic --help`, "help", "gatway")
+	fails(t, 2, `bquic help: unexpected argument "relay"`, "help", "gateway", "relay")
 	fails(t, 2, `bquic gateway: unexpected argument "x"`, "gateway", "x")
 	fails(t, 2, `bquic fetch: an argument is missing; see bquic fetch --help`, "fetch")
 	fails(t, 2, `bquic fetch: "http://x/" is no https:// URL`, "fetch", "http://x/")
@@ -125,6 +140,41 @@ func TestCommandLine(t *testing.T) {
 	fails(t, 2, "bquic check: open /nonexistent: no such file or directory", "check", "/nonexistent")
 	fails(t, 2, "bquic fetch: open /nonexistent: no such file or directory", "fetch", "https://x/", "--config", "/nonexistent")
 	fails(t, 1, "bquic status: no daemon answers on /nonexistent", "status", "--socket", "/nonexistent")
+}
+
+// TestRouterBuild builds as for packages: what is for PCs only is left out, and
+// says so.
+func TestRouterBuild(t *testing.T) {
+	router := filepath.Join(t.TempDir(), "bquic")
+	build := exec.Command("go", "build", "-tags", "router", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", router, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for path, want := range map[string]bool{binary: true, router: false} {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Names of functions stay in a stripped binary.
+		if !bytes.Contains(data, []byte("bquic/internal/trace.ToDir")) {
+			t.Errorf("%s cannot record", path)
+		}
+		if got := bytes.Contains(data, []byte("bquic/internal/trace.Read")); got != want {
+			t.Errorf("%s reads recordings: %v, want %v", path, got, want)
+		}
+	}
+	out, err := exec.Command(router, "trace", "x.sqlog").CombinedOutput()
+	want := "bquic trace: not in a router's build: copy the recording to a PC and read it there, with a bquic that `make build` made\n"
+	if exit := (*exec.ExitError)(nil); !asExit(err, &exit) || exit.ExitCode() != 2 || string(out) != want {
+		t.Errorf("trace: %v\n%s", err, out)
+	}
+	if out, err := exec.Command(router, "trace", "--help").CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "usage: bquic trace") {
+		t.Errorf("trace --help: %v\n%s", err, out)
+	}
+	if out, err := exec.Command(router, "version").CombinedOutput(); err != nil || !strings.HasSuffix(string(out), "  commit   none: built as a package\n") {
+		t.Errorf("version: %v\n%s", err, out)
+	}
 }
 
 // TestBadConfiguration: check and both daemons say the same.
@@ -190,8 +240,13 @@ func TestGatewayFails(t *testing.T) {
 	both(conf, fmt.Sprintf("gateway.certificate, gateway.key: certificate %s/1/cert.pem and key %s/2/key.pem: private key does not match public key", dir, dir))
 	gatewayConf(t, dir, "127.0.0.1:1", "", "config site\n\tlist host a\n\toption root /nonexistent\n")
 	both(conf, "site with host a: root: open /nonexistent: no such file or directory")
-	gatewayConf(t, dir, "127.0.0.1:1", "\toption access_log /nonexistent/log\n", "")
-	fails(t, 2, "bquic check: "+conf+": gateway.access_log: stat /nonexistent: no such file or directory", "check", conf)
+	gatewayConf(t, dir, "127.0.0.1:1", "\toption access_log "+conf+"/log\n", "")
+	fails(t, 2, "bquic check: "+conf+": gateway.access_log: open "+conf+"/log: not a directory", "check", conf)
+	// A directory that is missing, as in /var/log after a router's start, is made.
+	gatewayConf(t, dir, "127.0.0.1:1", "\toption access_log "+dir+"/new/logs/log\n", "")
+	if out, errs, code := bquic(t, "check", conf); code != 0 {
+		t.Errorf("check: %d\n%s%s", code, out, errs)
+	}
 	gatewayConf(t, dir, "127.0.0.1:1", "", "config relay\n\toption enabled 1\n\tlist gateway a:1\n\toption token 12345678\n\toption ca /nonexistent\n")
 	for _, command := range []string{"check", "relay"} {
 		fails(t, 2, "bquic "+command+": "+conf+": relay.ca: open /nonexistent: no such file or directory", command, "--config", conf)
@@ -321,15 +376,22 @@ func TestFetch(t *testing.T) {
 	if out, _, code := bquic(t, "bench", "--repeat", "1", "--pin", d.pin, d.url+"/file"); code != 0 || len(strings.Split(out, "\n")) != 4 {
 		t.Errorf("bench: exit code %d\n%s", code, out)
 	}
-	out, _, code := bquic(t, "status", "--config", d.conf)
-	var st struct {
-		Role, Version, Pin string
-		Connections        []struct {
-			Remote, Profile string
+	out, _, code := bquic(t, "status", "--json", "--config", d.conf)
+	var document struct {
+		Gateway struct {
+			Role, Version, Pin string
+			Connections        []struct {
+				Remote, Profile string
+			}
 		}
 	}
-	if err := json.Unmarshal([]byte(out), &st); err != nil || code != 0 || st.Role != "gateway" || st.Version != "1.2.3" || st.Pin != d.pin {
+	err := json.Unmarshal([]byte(out), &document)
+	st := document.Gateway
+	if err != nil || code != 0 || st.Role != "gateway" || st.Version != "1.2.3" || st.Pin != d.pin {
 		t.Errorf("status: exit code %d, %v\n%s", code, err, out)
+	}
+	if out, _, code := bquic(t, "status", "--config", d.conf); code != 0 || !strings.HasPrefix(out, "gateway 1.2.3, up for ") || !strings.Contains(out, "  pin          "+d.pin+"\n") {
+		t.Errorf("status: exit code %d\n%s", code, out)
 	}
 	// The sender's figures of a finished download are found by its address.
 	found := false
@@ -343,7 +405,8 @@ func TestFetch(t *testing.T) {
 	wrong := "sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 	host := strings.TrimPrefix(d.url, "https://")
 	fails(t, 1, fmt.Sprintf("bquic fetch: cannot connect to %s: wrong pin: the server's key is %s", host, d.pin), "fetch", "--pin", wrong, d.url+"/file")
-	fails(t, 1, fmt.Sprintf("bquic fetch: cannot connect to %s: tls: failed to verify certificate: x509: cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs", host), "fetch", d.url+"/file")
+	fails(t, 1, fmt.Sprintf("bquic fetch: cannot connect to %s: tls: failed to verify certificate: x509: cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs\n"+
+		"bquic fetch: self-signed: if `bquic status` of the gateway shows this key, give --pin %s", host, d.pin), "fetch", d.url+"/file")
 	if out, errs, code := bquic(t, "fetch", "--insecure", d.url+"/none"); code != 1 || errs != "bquic fetch: the server answered with status 404\n" || !strings.Contains(out, "status       404") {
 		t.Errorf("404: exit code %d\n%s%s", code, out, errs)
 	}
@@ -499,16 +562,20 @@ config profile 'bquic_2'
 	var out string
 	for range 500 {
 		var code int
-		if out, _, code = bquic(t, "status", "--config", conf); code == 0 {
+		if out, _, code = bquic(t, "status", "--json", "--socket", filepath.Join(dir, "sock")); code == 0 {
 			break
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	var st struct {
-		Role, Version, Profile, State, Gateway string
-		PID                                    int
+	var document struct {
+		Relay struct {
+			Role, Version, Profile, State, Gateway string
+			PID                                    int
+		}
 	}
-	if err := json.Unmarshal([]byte(out), &st); err != nil || st.Role != "relay" || st.Version != "1.2.3" || st.Profile != "bquic_2" ||
+	err := json.Unmarshal([]byte(out), &document)
+	st := document.Relay
+	if err != nil || st.Role != "relay" || st.Version != "1.2.3" || st.Profile != "bquic_2" ||
 		st.PID != cmd.Process.Pid || st.Gateway != "192.0.2.1:8443" || st.State != "away" {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -517,6 +584,22 @@ config profile 'bquic_2'
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after SIGTERM: %v\n%s", err, stderr.String())
+	}
+
+	// What one that was killed has left in the kernel is removed.
+	script := `ip link set lo up
+"$1" relay --config "$2" 2>/dev/null &
+until nft list tables | grep -q bquic; do kill -0 $!; sleep 0.05; done
+kill -9 $!
+wait $! || true
+"$1" openwrt relay --clean
+nft list tables
+ip rule
+ip -6 rule`
+	tproxy := write(t, dir, "tproxy", strings.Replace(string(must(os.ReadFile(conf))), "config relay 'relay'\n", "config relay 'relay'\n\toption mode 'tproxy'\n", 1))
+	left := exec.Command("unshare", "-n", "sh", "-euc", script, "sh", binary, tproxy)
+	if out, err := left.CombinedOutput(); err != nil || strings.Contains(string(out), "bquic") || strings.Contains(string(out), "fwmark") || !strings.Contains(string(out), "lookup main") {
+		t.Errorf("after a kill: %v\n%s", err, out)
 	}
 
 	noCA := write(t, dir, "no_ca", strings.Replace(`config relay

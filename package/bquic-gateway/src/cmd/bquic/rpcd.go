@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 
+	"bquic/internal/openwrt"
 	"bquic/internal/rpcd"
 )
 
@@ -20,9 +21,26 @@ func runRpcd(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	p := &rpcd.Plugin{Config: *file, Bquic: rpcd.Self()}
+	p := &rpcd.Plugin{Config: *file, Bquic: rpcd.Self(), Check: checkForInit}
 	if err := p.Run(ctx, words, os.Stdin, os.Stdout); err != nil {
 		return usageError{err}
+	}
+	return nil
+}
+
+// checkForInit says what the init script would refuse to start, and makes nothing.
+func checkForInit(file string) error {
+	for _, role := range []string{openwrt.Gateway, openwrt.Relay} {
+		plan, cfg, err := openwrt.Load(file, role)
+		if err != nil || !plan.Enabled {
+			continue // mistakes in the text are known
+		}
+		if err := plan.Check(openwrt.User()); err != nil {
+			return err
+		}
+		if err := checkDaemons(file, cfg); err != nil {
+			return err
+		}
 	}
 	return nil
 }

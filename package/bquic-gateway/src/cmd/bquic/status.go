@@ -8,44 +8,209 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
 
 	"bquic/internal/status"
+	"bquic/internal/view"
 )
 
-var statusCommand = command{"status", "", "shows what running daemons do, as JSON", runStatus}
+var statusCommand = command{"status", "[INTERVAL]", "shows what running daemons do", runStatus}
 
-func runStatus(_ context.Context, args []string) error {
+const (
+	watchInterval = 2 * time.Second
+	leastInterval = 100 * time.Millisecond
+)
+
+func runStatus(ctx context.Context, args []string) error {
 	f := newFlags("status")
 	file := configFlag(f)
 	socket := f.String("socket", "", "asks the daemon behind this `PATH` only")
-	if _, err := parseFlags(f, args, 0, 0); err != nil {
+	asJSON := f.Bool("json", false, "prints one JSON object: all that gateway and relay say, null for one that does not run")
+	var watch watchFlag
+	f.Var(&watch, "watch", "shows it again every INTERVAL (as 5 or 500ms; default 2s), until interrupted")
+	rest, err := parseFlags(f, args, 0, 1)
+	if err != nil {
 		return err
 	}
-	paths := []string{*socket}
-	if *socket == "" {
+	if len(rest) == 1 {
+		if watch == 0 {
+			return usagef("unexpected argument %q: an interval is for --watch", rest[0])
+		}
+		if err := watch.Set(rest[0]); err != nil {
+			return usagef("--watch: %w", err)
+		}
+	}
+	var sockets []string
+	if *socket != "" {
+		sockets = []string{*socket}
+	} else {
 		cfg, err := readConfigIfAny(f, *file)
 		if err != nil {
 			return err
 		}
-		paths = []string{cfg.Gateway.StatusSocket, cfg.Relay.StatusSocket}
+		sockets = []string{cfg.Gateway.StatusSocket, cfg.Relay.StatusSocket}
 	}
-	// One object per daemon: the last error counts only when none answers.
-	var errs []error
-	for _, path := range paths {
+	show := func() (string, error) {
+		d, err := askDaemons(sockets)
+		if err != nil {
+			return "", err
+		}
+		if *asJSON {
+			return d.document()
+		}
+		return d.tables(time.Now()), nil
+	}
+	if watch == 0 {
+		text, err := show()
+		fmt.Print(text)
+		return err
+	}
+	s := &screen{w: os.Stdout}
+	if fd := int(os.Stdout.Fd()); term.IsTerminal(fd) && !*asJSON {
+		s.size = func() (int, int, error) { return term.GetSize(fd) }
+	}
+	return s.watch(ctx, time.Duration(watch), show)
+}
+
+// A watchFlag is the interval of --watch, which may come without one; 0: not given.
+type watchFlag time.Duration
+
+func (w *watchFlag) IsBoolFlag() bool { return true }
+
+func (w *watchFlag) String() string { return "" }
+
+func (w *watchFlag) Set(text string) error {
+	if text == "true" {
+		*w = watchFlag(watchInterval)
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		d, err = time.ParseDuration(text + "s")
+	}
+	if err != nil || d < leastInterval {
+		return fmt.Errorf("%q is no interval of at least %v", text, leastInterval)
+	}
+	*w = watchFlag(d)
+	return nil
+}
+
+// daemons are the answers of those that run, by role, and what is wrong with the others.
+type daemons struct {
+	gateway, relay json.RawMessage
+	silent         []error
+}
+
+// askDaemons asks behind each socket. The error is for when nobody answers.
+func askDaemons(sockets []string) (d daemons, err error) {
+	for _, path := range sockets {
 		data, err := status.Read(path)
 		if err != nil {
-			errs = append(errs, err)
+			d.silent = append(d.silent, err)
 			continue
 		}
-		var out bytes.Buffer
-		if err := json.Indent(&out, data, "", "  "); err != nil {
+		var who struct{ Role string }
+		switch _ = json.Unmarshal(data, &who); who.Role {
+		case "gateway":
+			d.gateway = data
+		case "relay":
+			d.relay = data
+		default:
+			d.silent = append(d.silent, fmt.Errorf("%s: neither a gateway nor a relay answers", path))
+		}
+	}
+	if d.gateway == nil && d.relay == nil {
+		return d, errors.Join(d.silent...)
+	}
+	return d, nil
+}
+
+func (d *daemons) document() (string, error) {
+	data, err := json.Marshal(map[string]json.RawMessage{"gateway": d.gateway, "relay": d.relay})
+	if err != nil {
+		return "", err
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, data, "", "  "); err != nil {
+		return "", err
+	}
+	return b.String() + "\n", nil
+}
+
+func (d *daemons) tables(now time.Time) string {
+	var parts []string
+	if d.gateway != nil {
+		parts = append(parts, view.Gateway(d.gateway, now))
+	}
+	if d.relay != nil {
+		parts = append(parts, view.Relay(d.relay, now))
+	}
+	for _, err := range d.silent {
+		parts = append(parts, err.Error()+"\n")
+	}
+	return strings.Join(parts, "\n")
+}
+
+// A screen shows texts: in place on a terminal, whose size in characters it
+// knows, else one after the other.
+type screen struct {
+	w    io.Writer
+	size func() (width, height int, err error) // nil: no terminal
+	used bool
+}
+
+// watch shows what show returns until ctx ends. A daemon that does not answer is
+// shown, too: it may be on its way back.
+func (s *screen) watch(ctx context.Context, interval time.Duration, show func() (string, error)) error {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		text, err := show()
+		if err != nil {
+			text = err.Error() + "\n"
+		}
+		if err := s.show(text); err != nil {
 			return err
 		}
-		fmt.Fprintln(os.Stdout, bytes.NewBuffer(bytes.TrimSpace(out.Bytes())))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
 	}
-	if len(errs) == len(paths) {
-		return errors.Join(errs...)
+}
+
+func (s *screen) show(text string) error {
+	if s.size == nil {
+		_, err := io.WriteString(s.w, text+"\n")
+		return err
 	}
-	return nil
+	width, height, err := s.size()
+	if err != nil || width < 1 || height < 2 {
+		width, height = 80, 24
+	}
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if len(lines) > height-1 { // the last one would scroll
+		lines = append(lines[:height-2], "...")
+	}
+	var b bytes.Buffer
+	if !s.used {
+		b.WriteString("\x1b[2J") // all of it, once: it would flicker
+		s.used = true
+	}
+	b.WriteString("\x1b[H")
+	for _, line := range lines {
+		if runes := []rune(line); len(runes) > width {
+			line = string(runes[:width])
+		}
+		b.WriteString(line + "\x1b[K\r\n")
+	}
+	b.WriteString("\x1b[J")
+	_, err = s.w.Write(b.Bytes())
+	return err
 }

@@ -34,11 +34,15 @@ type Log struct {
 	failed bool // the last line could not be written
 }
 
-// Open closes the file, and opens the one at path ("": none) to append to it. An
-// error leaves the old one open.
+// Open closes the file, and opens the one at path ("": none) to append to it,
+// with its directory: /var/log is empty after each start of a router. An error
+// leaves the old one open.
 func (l *Log) Open(path string) error {
 	var file *os.File
 	if path != "" {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
 		var err error
 		if file, err = openFile(path); err != nil {
 			return err
@@ -59,7 +63,15 @@ func Check(path string) error {
 		return nil
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		_, err := os.Stat(filepath.Dir(path))
+		dir := filepath.Dir(path)
+		info, err := os.Stat(dir)
+		for errors.Is(err, fs.ErrNotExist) { // it will be made, in what is there
+			dir = filepath.Dir(dir)
+			info, err = os.Stat(dir)
+		}
+		if err == nil && !info.IsDir() {
+			err = &os.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOTDIR}
+		}
 		return err
 	}
 	file, err := openFile(path)

@@ -50,9 +50,11 @@ func TestLines(t *testing.T) {
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range []string{"/nonexistent/log", fifo, "/dev/full"} {
-		if err := l.Open(bad); err == nil || !strings.Contains(err.Error(), bad) {
-			t.Errorf("%s: %v", bad, err)
+	for bad, named := range map[string]string{path + "/x/log": path, fifo: fifo, "/dev/full": "/dev/full"} {
+		for what, err := range map[string]error{"open": l.Open(bad), "check": Check(bad)} {
+			if err == nil || !strings.Contains(err.Error(), named) {
+				t.Errorf("%s %s: %v", what, bad, err)
+			}
 		}
 	}
 	request(l, "/last", nil)
@@ -82,6 +84,24 @@ func TestLines(t *testing.T) {
 	}
 	if sent, received := l.Bytes(); sent != 30 || received != 18 || l.Requests(0, 4) != 6 {
 		t.Errorf("sent %d, received %d, %d requests", sent, received, l.Requests(0, 4))
+	}
+}
+
+// TestDirectory: /var/log is empty after each start of a router.
+func TestDirectory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bquic", "logs", "access.log")
+	if err := Check(path); err != nil {
+		t.Errorf("check: %v", err)
+	}
+	if _, err := os.Stat(filepath.Dir(path)); err == nil {
+		t.Error("check has made the directory")
+	}
+	l := &Log{Log: slog.New(slog.DiscardHandler)}
+	if err := l.Open(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Open(""); err != nil {
+		t.Fatal(err)
 	}
 }
 

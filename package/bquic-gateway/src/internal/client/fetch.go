@@ -3,6 +3,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -94,6 +95,9 @@ func Fetch(ctx context.Context, rawURL string, w io.Writer, o Options) (*Result,
 	start := time.Now()
 	conn, err := transport.Dial(ctx, remote, tlsConf, conf)
 	if err != nil {
+		if key := unknownKey(err); key != nil {
+			return nil, &UnknownKeyError{*key, connectError(u.Host, err)}
+		}
 		return nil, connectError(u.Host, err)
 	}
 	handshake := time.Since(start)
@@ -228,6 +232,32 @@ func usedAddr(socket *net.UDPConn, remote *net.UDPAddr) string {
 	}
 	defer route.Close()
 	return (&net.UDPAddr{IP: route.LocalAddr().(*net.UDPAddr).IP, Port: local.Port}).String()
+}
+
+// An UnknownKeyError is what a server with a certificate of its own making is
+// refused with. Pin is of its key, which nobody has vouched for.
+type UnknownKeyError struct {
+	Pin cert.Pin
+	Err error
+}
+
+func (e *UnknownKeyError) Error() string { return e.Err.Error() }
+
+func (e *UnknownKeyError) Unwrap() error { return e.Err }
+
+// unknownKey returns the key of a self-signed certificate that was not accepted,
+// nil when that is not what went wrong.
+func unknownKey(err error) *cert.Pin {
+	var refused *tls.CertificateVerificationError
+	if !errors.As(err, &refused) || len(refused.UnverifiedCertificates) == 0 {
+		return nil
+	}
+	leaf := refused.UnverifiedCertificates[0]
+	if !bytes.Equal(leaf.RawIssuer, leaf.RawSubject) {
+		return nil // an authority's, with something wrong about it
+	}
+	pin := cert.PinOf(leaf)
+	return &pin
 }
 
 func connectError(host string, err error) error {

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"slices"
 	"strconv"
 
 	"bquic/internal/profile"
@@ -21,6 +22,12 @@ type Section struct {
 	// Roles are the daemons that read it: on OpenWrt, each is given its own sections only.
 	Roles   []string
 	Options []Option
+}
+
+// ReadBy says whether a daemon reads sections of a type.
+func ReadBy(typ, role string) bool {
+	s := schemaOf(typ)
+	return s != nil && slices.Contains(s.Roles, role)
 }
 
 // An Option describes one option of a section.
@@ -109,7 +116,7 @@ var Schema = []Section{
 			{Name: "log_level", Type: typeLevel, Default: []string{"info"}, Doc: "How much is logged."},
 		},
 	}, {
-		Type: "upstream",
+		Type: "upstream", Roles: []string{"relay"},
 		Doc:  "A gateway of the relay's, instead of `list gateway`: of those that work, those with the largest weight are used, and share new connections.",
 		Options: []Option{
 			{Name: "enabled", Type: typeBool, Default: []string{"1"}, Doc: "Uses this gateway."},

@@ -28,7 +28,7 @@ type Diverter struct {
 // is removed first.
 func Open(mode string) (*Diverter, error) {
 	d := &Diverter{mode: mode, raw: make(map[bool]int)}
-	removeRouting()
+	_ = Clean()
 	var err error
 	if d.queue, err = openQueue(); err != nil {
 		return nil, fmt.Errorf("NFQUEUE (kmod-nfnetlink-queue): %w", err)

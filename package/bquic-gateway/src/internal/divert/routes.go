@@ -23,7 +23,7 @@ type routing struct {
 }
 
 func addRouting(marks []uint32) (*routing, error) {
-	removeRouting()
+	_ = Clean()
 	r := &routing{guard: exec.Command("sh", "-c", "trap '' HUP INT TERM; read -r _; "+strings.Join(undoing(len(marks)), "; "))}
 	pipe, err := r.guard.StdinPipe()
 	if err != nil {
@@ -59,8 +59,9 @@ func undoing(n int) (commands []string) {
 	return commands
 }
 
-// removeRouting removes what a process left whose guard was killed with it.
-func removeRouting() { _ = changeRouting([]uint32{sentAgain, toSocket}, false) }
+// Clean removes what a process left that was killed, and its guard with it: the rules
+// of routing.
+func Clean() error { return changeRouting([]uint32{sentAgain, toSocket}, false) }
 
 // changeRouting adds or removes the rules, and the route, for both IP versions.
 func changeRouting(marks []uint32, add bool) error {
@@ -78,6 +79,9 @@ func changeRouting(marks []uint32, add bool) error {
 		b, err := attrs.Encode()
 		if err == nil {
 			_, err = conn.Execute(netlink.Message{Header: netlink.Header{Type: kind, Flags: flags}, Data: append(header, b...)})
+		}
+		if !add && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH)) { // there is none
+			err = nil
 		}
 		errs = append(errs, err)
 	}

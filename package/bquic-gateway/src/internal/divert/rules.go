@@ -71,6 +71,10 @@ const (
 	toSocket   = 0x62000072 // packets that a route of its own delivers to transparent sockets
 	AnswerMark = 0x62000073 // what transparent UDP sockets send
 
+	// FirewallMark is toSocket as /etc/config/firewall has it: packets that the
+	// firewall has to let in.
+	FirewallMark = "0x62000072/0xff0000ff"
+
 	// The rule stands before those of mwan3 (1001 and up). busybox's ip knows tables up to 1023.
 	routeTable = 191
 	rulePref   = 91

@@ -46,6 +46,9 @@ type Plugin struct {
 	Config string // path of the UCI file
 	// Bquic is the command that fetches, this very program.
 	Bquic string
+	// Check says what is wrong with a configuration that is no mistake in its
+	// text: files that are missing, say. Without it, nothing is.
+	Check func(file string) error
 }
 
 // Call answers one call with a value for encoding/json. What goes wrong behind
@@ -223,13 +226,16 @@ type Mistake struct {
 func (p *Plugin) check() any {
 	c := Check{Mistakes: []Mistake{}}
 	_, err := config.ReadFile(p.Config)
+	if err == nil && p.Check != nil {
+		err = p.Check(p.Config)
+	}
 	var mistakes config.Mistakes
 	switch {
 	case errors.As(err, &mistakes):
 		for _, m := range mistakes {
 			c.Mistakes = append(c.Mistakes, Mistake{m.Line, m.Section, m.Option, m.Text})
 		}
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist) && !exists(p.Config):
 		c.Mistakes = append(c.Mistakes, Mistake{Text: p.Config + " does not exist"})
 	case err != nil:
 		c.Mistakes = append(c.Mistakes, Mistake{Text: err.Error()})
@@ -237,6 +243,11 @@ func (p *Plugin) check() any {
 		c.OK = true
 	}
 	return c
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // fetch runs `bquic fetch` as it would run by hand.
@@ -271,7 +282,7 @@ func (p *Plugin) fetch(ctx context.Context, args io.Reader) any {
 		if text == "" {
 			text = err.Error()
 		}
-		return fail(strings.TrimPrefix(text, "bquic fetch: "))
+		return fail(strings.ReplaceAll(text, "bquic fetch: ", ""))
 	}
 	return fail("bquic fetch did not print JSON")
 }

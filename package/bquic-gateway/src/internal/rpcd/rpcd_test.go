@@ -145,6 +145,15 @@ func TestCheck(t *testing.T) {
 	equal(t, 2.0, m["line"])
 	equal(t, "listen", m["option"])
 	contains(t, m["text"], "<b>")
+	// What only who starts the daemons would find.
+	must(t, os.WriteFile(p.Config, []byte("config gateway 'g'\n"), 0o600))
+	p.Check = func(file string) error {
+		_, err := os.Stat(file + ".key")
+		return fmt.Errorf("gateway.key: %w", err)
+	}
+	answer = call(t, p, "check", "")
+	equal(t, false, answer["ok"])
+	contains(t, answer["mistakes"].([]any)[0].(map[string]any)["text"], "gateway.key: stat ")
 	p.Config += ".missing"
 	contains(t, call(t, p, "check", "")["mistakes"].([]any)[0].(map[string]any)["text"], "does not exist")
 }

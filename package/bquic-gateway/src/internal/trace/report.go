@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !router
+
 package trace
 
 // A Report is about one connection as one of its ends saw it. Packets are those

@@ -67,6 +67,33 @@ func (s *Section) Option(name string) *Option {
 	return nil
 }
 
+// Text writes the sections that are wanted, so that Parse reads the same again
+// but for lines.
+func (f *File) Text(wanted func(*Section) bool) []byte {
+	var b bytes.Buffer
+	quoted := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+	for _, s := range f.Sections {
+		if !wanted(s) {
+			continue
+		}
+		fmt.Fprintf(&b, "config %s", quoted(s.Type))
+		if s.Name != "" {
+			fmt.Fprintf(&b, " %s", quoted(s.Name))
+		}
+		b.WriteByte('\n')
+		for _, o := range s.Options {
+			word := "option"
+			if o.List {
+				word = "list"
+			}
+			for _, v := range o.Values {
+				fmt.Fprintf(&b, "\t%s %s %s\n", word, quoted(o.Name), quoted(v.Text))
+			}
+		}
+	}
+	return b.Bytes()
+}
+
 // A SyntaxError is a mistake after which libuci, too, rejects the whole file.
 type SyntaxError struct {
 	File string

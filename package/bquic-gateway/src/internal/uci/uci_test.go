@@ -142,20 +142,4 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func write(f *File) []byte {
-	var b strings.Builder
-	quoted := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
-	for _, s := range f.Sections {
-		fmt.Fprintf(&b, "config %s %s\n", quoted(s.Type), quoted(s.Name))
-		for _, o := range s.Options {
-			word := "option"
-			if o.List {
-				word = "list"
-			}
-			for _, v := range o.Values {
-				fmt.Fprintf(&b, "%s %s %s\n", word, quoted(o.Name), quoted(v.Text))
-			}
-		}
-	}
-	return []byte(b.String())
-}
+func write(f *File) []byte { return f.Text(func(*Section) bool { return true }) }

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"bquic/internal/divert"
+	"bquic/internal/openwrt"
+)
+
+func init() {
+	commands = append(commands, command{"openwrt", "ROLE", "tells OpenWrt's init script how to run the gateway or the relay", runOpenWrt})
+}
+
+func runOpenWrt(_ context.Context, args []string) error {
+	f := newFlags("openwrt")
+	file := configFlag(f)
+	dir := f.String("dir", string(openwrt.DefaultFiles), "`DIRECTORY` for root's files")
+	prepare := f.Bool("prepare", false, "makes the files and directories that the daemon needs")
+	clean := f.Bool("clean", false, "removes what a killed relay has left in the kernel, and no more")
+	user := f.String("user", "0:0", "`UID:GID` that the daemon runs as")
+	rest, err := parseFlags(f, args, 1, 1)
+	if err != nil {
+		return err
+	}
+	role := rest[0]
+	if role != openwrt.Gateway && role != openwrt.Relay {
+		return usagef("%q is neither %s nor %s", role, openwrt.Gateway, openwrt.Relay)
+	}
+	uid, gid, err := parseUser(*user)
+	if err != nil {
+		return err
+	}
+	if *clean {
+		if role == openwrt.Relay {
+			return divert.Clean()
+		}
+		return nil
+	}
+	plan, cfg, err := openwrt.Load(*file, role)
+	if err != nil {
+		return usageError{err}
+	}
+	changed := false
+	if *prepare && plan.Enabled {
+		if changed, err = plan.Prepare(openwrt.Files(*dir), uid, gid); err != nil {
+			return usagef("%s: %w", *file, err)
+		}
+		// After that: what the daemon finds wrong, it finds in what was made.
+		if err := checkDaemons(*file, cfg); err != nil {
+			return err
+		}
+	}
+	if err := plan.Print(os.Stdout, openwrt.Files(*dir)); err != nil {
+		return usagef("%s: %w", *file, err)
+	}
+	if changed {
+		fmt.Println("changed 1")
+	}
+	return nil
+}
+
+func parseUser(text string) (uid, gid int, err error) {
+	u, g, _ := strings.Cut(text, ":")
+	uid, uerr := strconv.Atoi(u)
+	gid, gerr := strconv.Atoi(g)
+	if uerr != nil || gerr != nil || uid < 0 || gid < 0 {
+		return 0, 0, usagef("--user: %q is not UID:GID", text)
+	}
+	return uid, gid, nil
+}

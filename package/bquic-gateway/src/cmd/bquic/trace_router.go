@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build router
+
+package main
+
+import "context"
+
+// Reading a recording and drawing it takes flash that routers lack, and is done
+// on a PC anyway: packages are built with the tag router.
+var traceCommand = command{"trace", "FILE.qlog", "tells how a recorded connection behaved: on a PC, not in this build", func(_ context.Context, args []string) error {
+	if _, err := parseFlags(newFlags("trace"), args, 1, 1); err != nil {
+		return err
+	}
+	return usagef("not in a router's build: copy the recording to a PC and read it there, with a bquic that `make build` made")
+}}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package openwrt
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A place is a name in an open directory that only root can change. What is done
+// at it cannot be led elsewhere by anybody who plants a symbolic link.
+type place struct {
+	dir  *os.File // O_PATH
+	name string
+	path string       // without symbolic links
+	stat *unix.Stat_t // nil: there is nothing yet
+}
+
+func (p *place) close() { p.dir.Close() }
+
+const maxLinks = 40 // as the kernel (MAXSYMLINKS)
+
+// find walks to an absolute path, and makes the directories above it if create is
+// set. Each of them must be root's, with nobody else who may change it; in a
+// sticky one, as /tmp, what others have put there is not followed. Of symbolic
+// links only root's are.
+//
+// Where a directory above is missing and create is not set, the place is in the
+// last one that is there, and has no stat.
+func find(name string, create bool) (_ *place, err error) {
+	dir, err := os.OpenFile("/", unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			dir.Close()
+		}
+	}()
+	enter := func(component string) error {
+		fd, err := unix.Openat(int(dir.Fd()), component, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		dir.Close()
+		dir = os.NewFile(uintptr(fd), component)
+		return nil
+	}
+	at, rest := "/", components(name)
+	for links := 0; len(rest) > 0; {
+		component, last := rest[0], len(rest) == 1
+		here := path.Join(at, component)
+		fail := func(err error) error { return fmt.Errorf("%s: %w", here, err) }
+		var st unix.Stat_t
+		err := unix.Fstatat(int(dir.Fd()), component, &st, unix.AT_SYMLINK_NOFOLLOW)
+		switch {
+		case errors.Is(err, unix.ENOENT) && (last || !create):
+			return &place{dir: dir, name: component, path: path.Join(append([]string{at}, rest...)...)}, nil
+		case errors.Is(err, unix.ENOENT):
+			if err := unix.Mkdirat(int(dir.Fd()), component, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+				return nil, fail(err)
+			}
+			continue
+		case err != nil:
+			return nil, fail(err)
+		case st.Mode&unix.S_IFMT == unix.S_IFLNK:
+			if st.Uid != 0 {
+				return nil, fail(fmt.Errorf("a symbolic link of user %d: only root's are followed", st.Uid))
+			}
+			if links++; links > maxLinks {
+				return nil, fail(unix.ELOOP)
+			}
+			target, err := readlinkat(dir, component)
+			if err != nil {
+				return nil, fail(err)
+			}
+			rest = append(components(target), rest[1:]...)
+			if path.IsAbs(target) {
+				at = "/"
+				if err := enter("/"); err != nil {
+					return nil, err
+				}
+			}
+			continue
+		case last && component != "..":
+			return &place{dir: dir, name: component, path: here, stat: &st}, nil
+		}
+		if err := enter(component); err != nil {
+			return nil, fail(err)
+		}
+		// Of what was opened, whatever the name stands for by now.
+		if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+			return nil, fail(err)
+		}
+		if err := rootOnly(&st); err != nil {
+			return nil, fail(err)
+		}
+		at, rest = here, rest[1:]
+	}
+	return nil, fmt.Errorf("%s: a directory of the system's", name)
+}
+
+func components(name string) []string {
+	return slices.DeleteFunc(strings.Split(name, "/"), func(s string) bool { return s == "" || s == "." })
+}
+
+func readlinkat(dir *os.File, name string) (string, error) {
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(int(dir.Fd()), name, buf)
+	if err != nil {
+		return "", err
+	}
+	return string(buf[:n]), nil
+}
+
+// rootOnly says why others may change what stands in a directory, nil when they may not.
+func rootOnly(st *unix.Stat_t) error {
+	if st.Uid != 0 {
+		return fmt.Errorf("belongs to user %d, and root writes nothing below it", st.Uid)
+	}
+	if st.Mode&0o022 != 0 && st.Mode&unix.S_ISVTX == 0 {
+		return errors.New("others than root may write in it, and root does not")
+	}
+	return nil
+}
+
+// An owner is who a daemon runs as; root where no jail keeps it in.
+type owner struct{ uid, gid int }
+
+func (o owner) root() bool { return o.uid == 0 }
+
+// giveDir makes a directory the owner's: where there is none, or an empty one of
+// root's. One of root's with content is given only if it is the package's own.
+// Content stays whose it is. Without change, it says what it would refuse.
+func giveDir(dir string, to owner, own, change bool) error {
+	p, err := find(dir, change)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	// The system's: /etc, /mnt, and what links to them, as /var on OpenWrt.
+	if filepath.Dir(p.path) == "/" {
+		return fmt.Errorf("%s is a directory of the system's: name one below it, for the daemon alone", dir)
+	}
+	if p.stat == nil {
+		if !change {
+			return nil
+		}
+		if err := unix.Mkdirat(int(p.dir.Fd()), p.name, 0o700); err != nil {
+			return fmt.Errorf("%s: %w", dir, err)
+		}
+	}
+	f, err := p.openDir()
+	if err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	if int(st.Uid) == to.uid || to.root() {
+		return nil
+	}
+	names, err := f.Readdirnames(1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	if len(names) > 0 && !(own && st.Uid == 0) {
+		return fmt.Errorf("%s belongs to user %d and is not empty: name a directory for the daemon alone, or an empty one", dir, st.Uid)
+	}
+	if !change {
+		return nil
+	}
+	return f.Chown(to.uid, to.gid)
+}
+
+// openDir opens the directory at a place.
+func (p *place) openDir() (*os.File, error) {
+	fd, err := unix.Openat(int(p.dir.Fd()), p.name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), p.path), nil
+}
+
+// giveFile makes a file the owner's, empty where there is none. A file with content
+// that is not the owner's is refused. In a directory of the owner's nothing
+// is to be done: the daemon makes the file.
+func giveFile(name string, to owner, change bool) error {
+	p, err := find(filepath.Dir(name), change)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	if p.stat == nil && !change {
+		return nil
+	}
+	dir, err := p.openDir()
+	if err != nil {
+		return fmt.Errorf("%s: %w", filepath.Dir(name), err)
+	}
+	defer dir.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if to.root() || int(st.Uid) == to.uid {
+		return nil
+	}
+	if err := rootOnly(&st); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Dir(name), err)
+	}
+	flags := unix.O_WRONLY | unix.O_APPEND | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
+	if change {
+		flags |= unix.O_CREAT
+	}
+	fd, err := unix.Openat(int(dir.Fd()), filepath.Base(name), flags, 0o640)
+	if errors.Is(err, unix.ENOENT) && !change {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return fmt.Errorf("%s: not a regular file", name)
+	case int(st.Uid) == to.uid:
+		return nil
+	case st.Uid != 0 || st.Size > 0 || st.Nlink > 1:
+		return fmt.Errorf("%s belongs to user %d and is not empty: remove it, or name another file", name, st.Uid)
+	case !change:
+		return nil
+	}
+	return f.Chown(to.uid, to.gid)
+}

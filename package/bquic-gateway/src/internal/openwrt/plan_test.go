@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package openwrt
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"bquic/internal/config"
+	"bquic/internal/uci"
+)
+
+// plan returns that of a text, where these directories exist.
+func plan(t testing.TB, role, text string, dirs ...string) *Plan {
+	t.Helper()
+	f, err := uci.Parse("bquic", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.New(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(role, f, cfg, func(dir string) bool { return slices.Contains(dirs, dir) })
+}
+
+func printed(t testing.TB, p *Plan) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := p.Print(&b, "/made"); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+const (
+	sites = `config gateway 'g'
+	option enabled '1'
+	option listen '[2001:db8::1]:443'
+	list mesh '10.0.0.0/8'
+	list connect_from '10.0.0.0/8'
+	list connect_from '192.0.2.1'
+	option certificate '/etc/acme/x/full.pem'
+	option key '/etc/acme/x/key.pem'
+	option access_log '/var/log/bquic/access.log'
+config site
+	list host 'a'
+	option root '/www/a'
+config site
+	list host 'b'
+	option root '/data/my site'
+	option certificate '/data/certs/b.pem'
+	option key '/data/keys/b.pem'
+config site
+	list host 'c'
+	list origin 'https://192.0.2.2'
+	option origin_ca '/data/certs/ca.pem'
+config profile 'mine'
+	option base 'bquic'
+`
+	relays = `config relay 'r'
+	option enabled '1'
+	option gateway 'g.example:8443'
+	option token '12345678'
+	option ca '/etc/ssl/cert.pem'
+	option profile 'mine'
+	list interface 'br-lan'
+	list interface 'wlan0'
+`
+)
+
+func TestPrint(t *testing.T) {
+	dirs := []string{"/www", "/etc/ssl/certs", "/etc/acme/x", "/data/my site", "/data/certs"}
+	for _, test := range []struct{ name, role, text, want string }{
+		{"nothing", Gateway, "", "enabled 0\n"},
+		{"off", Relay, sites, "enabled 0\n"},
+		{"defaults", Gateway, "config gateway\n\toption enabled '1'\n", `enabled 1
+config /made/gateway/conf
+fixed /made/gateway/fixed
+see /made/gateway
+see /etc/ssl/certs
+see /www
+see /etc/hosts
+write /var/run/bquic
+write /etc/bquic
+rule
+string type rule
+string src *
+string proto tcpudp
+string dest_port 8443
+string target ACCEPT
+array src_ip
+item 10.0.0.0/8
+item fd00::/8
+end array
+end rule
+`},
+		{"sites", Gateway, sites, `enabled 1
+config /made/gateway/conf
+fixed /made/gateway/fixed
+see /made/gateway
+see /etc/ssl/certs
+see /www
+see /etc/acme/x
+see /data/my site
+see /data/certs
+see /etc/hosts
+write /var/run/bquic
+write /var/log/bquic
+rule
+string type rule
+string src *
+string proto tcpudp
+string dest_port 443
+string target ACCEPT
+array src_ip
+item 10.0.0.0/8
+item 192.0.2.1/32
+end array
+end rule
+`},
+		{"redirect", Relay, relays + "config profile 'mine'\n", "enabled 1\nconfig /made/relay/conf\nfixed /made/relay/fixed\n"},
+		{"udp", Relay, strings.Replace(relays, "\tlist interface 'wlan0'\n", "\tlist udp_port '53'\n", 1) + "config profile 'mine'\n", `enabled 1
+config /made/relay/conf
+fixed /made/relay/fixed
+rule
+string type rule
+string src *
+string proto tcpudp
+string target ACCEPT
+string device br-lan
+string mark 0x62000072/0xff0000ff
+string direction in
+end rule
+`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := printed(t, plan(t, test.role, test.text, dirs...)); got != test.want {
+				t.Errorf("got\n%s\nwant\n%s", got, test.want)
+			}
+		})
+	}
+	if err := plan(t, Gateway, "config gateway\n\toption enabled '1'\n\toption state_dir '/a\nrule'\n").Print(new(bytes.Buffer), "/made"); err == nil {
+		t.Error("a path with a line break was printed")
+	}
+}
+
+// TestExtract: each daemon is given its own sections, and is configured by them as
+// by the whole file.
+func TestExtract(t *testing.T) {
+	text := sites + relays
+	g, r := plan(t, Gateway, text), plan(t, Relay, text)
+	if s := string(g.Config); strings.Contains(s, "'relay'") || strings.Count(s, "config 'site'") != 3 || !strings.Contains(s, "config 'profile' 'mine'") {
+		t.Errorf("gateway:\n%s", s)
+	}
+	if s := string(r.Config); strings.Contains(s, "'gateway' 'g'") || strings.Contains(s, "'site'") || !strings.Contains(s, "config 'profile' 'mine'") {
+		t.Errorf("relay:\n%s", s)
+	}
+	if a, b := printed(t, g), printed(t, plan(t, Gateway, string(g.Config))); a != b {
+		t.Errorf("from all\n%s\nfrom its own\n%s", a, b)
+	}
+	if a, b := r.Fixed, plan(t, Relay, string(r.Config)).Fixed; a != b {
+		t.Errorf("from all\n%s\nfrom its own\n%s", a, b)
+	}
+}
+
+// TestRoles: a section that no daemon is given would have no effect on OpenWrt.
+func TestRoles(t *testing.T) {
+	for _, s := range config.Schema {
+		if len(s.Roles) == 0 {
+			t.Errorf("config %s: who reads it? (Roles in the schema)", s.Type)
+		}
+		for _, role := range s.Roles {
+			if role != Gateway && role != Relay {
+				t.Errorf("config %s: %q is no role", s.Type, role)
+			}
+		}
+	}
+}
+
+// FuzzPrint: whatever the file says, each line has one of the keys that the init
+// script knows, as many as there should be, and what opens closes.
+func FuzzPrint(f *testing.F) {
+	f.Add("/www/a b", "/etc/x", "br-lan", "10.0.0.0/8")
+	f.Add("/a\nrule\nstring type x", "/b\r", "eth0 wlan0", "::/0")
+	f.Add("/$(id)", "/`id`/;'\"\\*", "a", "192.0.2.1")
+	f.Fuzz(func(t *testing.T, root, log, device, prefix string) {
+		quoted := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+		text := "config gateway\n\toption enabled 1\n\toption access_log " + quoted(log) + "\n\tlist mesh " + quoted(prefix) +
+			"\nconfig site\n\toption host '*'\n\toption root " + quoted(root) +
+			"\nconfig relay\n\toption enabled 1\n\toption gateway 'g:1'\n\toption token '12345678'\n\toption ca '/x'\n\toption mode tproxy\n\toption interface " + quoted(device) + "\n"
+		file, err := uci.Parse("bquic", []byte(text))
+		if err != nil {
+			return
+		}
+		cfg, err := config.New(file)
+		if err != nil {
+			return
+		}
+		for _, role := range []string{Gateway, Relay} {
+			p := New(role, file, cfg, func(string) bool { return true })
+			var b bytes.Buffer
+			if p.Print(&b, "/made") != nil {
+				continue
+			}
+			count := make(map[string]int)
+			for line := range strings.Lines(b.String()) {
+				line = strings.TrimSuffix(line, "\n")
+				key, value, _ := strings.Cut(line, " ")
+				if key == "end" || key == "enabled" {
+					key += " " + value
+				}
+				count[key]++
+				if strings.ContainsFunc(line, func(c rune) bool { return c < ' ' }) {
+					t.Errorf("%q", line)
+				}
+				switch key {
+				case "enabled 1", "config", "fixed", "see", "write", "rule", "string", "array", "item", "end array", "end rule":
+				default:
+					t.Errorf("key %q", key)
+				}
+			}
+			if count["rule"] != len(p.Rules) || count["end rule"] != len(p.Rules) || count["array"] != count["end array"] || count["write"] != len(p.Write) {
+				t.Errorf("%v\n%s", count, b.String())
+			}
+		}
+	})
+}

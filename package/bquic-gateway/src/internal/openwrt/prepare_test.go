@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package openwrt
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// daemon is somebody's number, whom this machine does not know.
+const daemon = 54321
+
+func TestMain(m *testing.M) {
+	if os.Geteuid() != 0 {
+		fmt.Fprintln(os.Stderr, "must be root: files are given to a user")
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tree makes what is named in a new directory: "dir/", "file=content", "link>target",
+// each with "@uid" before it where it is not root's. The result is the directory.
+func tree(t *testing.T, names ...string) string {
+	t.Helper()
+	top := t.TempDir()
+	for _, name := range names {
+		uid := 0
+		if rest, ok := strings.CutPrefix(name, "@"); ok {
+			_, err := fmt.Sscanf(rest, "%d", &uid)
+			must(t, err)
+			_, name, _ = strings.Cut(rest, " ")
+		}
+		var path string
+		if file, content, ok := strings.Cut(name, "="); ok {
+			path = filepath.Join(top, file)
+			must(t, os.WriteFile(path, []byte(content), 0o644))
+		} else if link, target, ok := strings.Cut(name, ">"); ok {
+			path = filepath.Join(top, link)
+			must(t, os.Symlink(strings.ReplaceAll(target, "TOP", top), path))
+		} else {
+			path = filepath.Join(top, name)
+			must(t, os.Mkdir(path, 0o755))
+		}
+		must(t, os.Lchown(path, uid, uid))
+	}
+	return top
+}
+
+// state tells all that is in a directory: owner, group, mode and content of each.
+func state(t *testing.T, top string) string {
+	t.Helper()
+	var b strings.Builder
+	must(t, filepath.Walk(top, func(path string, info os.FileInfo, err error) error {
+		if err != nil {
+			return err
+		}
+		st := info.Sys().(*syscall.Stat_t)
+		fmt.Fprintf(&b, "%s %d:%d %v", strings.TrimPrefix(path, top), st.Uid, st.Gid, info.Mode())
+		if info.Mode().IsRegular() {
+			data, err := os.ReadFile(path)
+			must(t, err)
+			fmt.Fprintf(&b, " %q", data)
+		}
+		b.WriteByte('\n')
+		return nil
+	}))
+	return b.String()
+}
+
+// owners tells who has what.
+func owners(t *testing.T, top string, names ...string) string {
+	t.Helper()
+	var all []string
+	for _, name := range names {
+		info, err := os.Lstat(filepath.Join(top, name))
+		must(t, err)
+		all = append(all, fmt.Sprintf("%s %d", name, info.Sys().(*syscall.Stat_t).Uid))
+	}
+	return strings.Join(all, ", ")
+}
+
+func TestGiveDir(t *testing.T) {
+	to := owner{daemon, daemon}
+	for _, test := range []struct {
+		name  string
+		has   []string
+		dir   string
+		own   bool
+		wrong string // of the error; "": given
+	}{
+		{"new", nil, "a", false, ""},
+		{"new in new ones", nil, "a/b/c", false, ""},
+		{"empty", []string{"a/"}, "a", false, ""},
+		{"the daemon's", []string{"@54321 a/", "@54321 a/key.pem=x", "a/site.pem=root's"}, "a", false, ""},
+		{"by root's link", []string{"a/", "l>a"}, "l", false, ""},
+		{"by root's link above", []string{"a/", "l>TOP/a"}, "l/b", false, ""},
+		{"root's with content", []string{"a/", "a/network=x"}, "a", false, "belongs to user 0 and is not empty"},
+		{"the package's own", []string{"a/", "a/site.pem=x"}, "a", true, ""},
+		{"somebody's with content", []string{"@1000 a/", "a/x=x"}, "a", false, "belongs to user 1000 and is not empty"},
+		{"not even the package's own", []string{"@1000 a/", "a/x=x"}, "a", true, "belongs to user 1000 and is not empty"},
+		{"the daemon's link", []string{"@1000 a/", "@54321 l>a"}, "l", false, "a symbolic link of user 54321"},
+		{"a link in the daemon's", []string{"etc/", "@54321 a/", "a/l>TOP/etc"}, "a/l", false, "belongs to user 54321, and root writes nothing below it"},
+		{"below the daemon's", []string{"@54321 a/"}, "a/b", false, "belongs to user 54321, and root writes nothing below it"},
+		{"a file", []string{"a=x"}, "a", false, "not a directory"},
+		{"links in a circle", []string{"a>b", "b>a"}, "a", false, "too many levels of symbolic links"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			top := tree(t, test.has...)
+			dir := filepath.Join(top, test.dir)
+			before := state(t, top)
+			dry := giveDir(dir, to, test.own, false)
+			if after := state(t, top); after != before {
+				t.Errorf("asked, it changed\n%sto\n%s", before, after)
+			}
+			err := giveDir(dir, to, test.own, true)
+			if fmt.Sprint(err) != fmt.Sprint(dry) {
+				t.Errorf("asked: %v, then: %v", dry, err)
+			}
+			if test.wrong != "" {
+				if err == nil || !strings.Contains(err.Error(), test.wrong) {
+					t.Errorf("got %v, want %s", err, test.wrong)
+				}
+				if after := state(t, top); after != before {
+					t.Errorf("refused, it changed\n%sto\n%s", before, after)
+				}
+				return
+			}
+			must(t, err)
+			info, err := os.Stat(dir)
+			must(t, err)
+			if info.Sys().(*syscall.Stat_t).Uid != daemon {
+				t.Errorf("not given: %s", state(t, top))
+			}
+			for line := range strings.Lines(before) { // but for the directory, all is as it was
+				if strings.Contains(line, " \"") && !strings.Contains(state(t, top), line) {
+					t.Errorf("%s is now in\n%s", line, state(t, top))
+				}
+			}
+			must(t, giveDir(dir, to, false, true)) // again, at the next start
+		})
+	}
+}
+
+// TestSystemDirectories only asks.
+func TestSystemDirectories(t *testing.T) {
+	top := tree(t, "l>/etc")
+	for _, dir := range []string{"/", "/etc", "/mnt", "/nonexistent", "/etc/..", filepath.Join(top, "l")} {
+		for _, to := range []owner{{daemon, daemon}, {}} {
+			if err := giveDir(dir, to, false, false); err == nil || !strings.Contains(err.Error(), "a directory of the system's") {
+				t.Errorf("%s: %v", dir, err)
+			}
+		}
+	}
+}
+
+func TestGiveFile(t *testing.T) {
+	to := owner{daemon, daemon}
+	for _, test := range []struct {
+		name, file string
+		has        []string
+		wrong      string
+		want       string // who has what then
+	}{
+		{"new", "d/log", []string{"d/"}, "", "d 0, d/log 54321"},
+		{"empty", "d/log", []string{"d/", "d/log="}, "", "d 0, d/log 54321"},
+		{"the daemon's", "d/log", []string{"d/", "@54321 d/log=x"}, "", "d 0, d/log 54321"},
+		{"with content", "d/passwd", []string{"d/", "d/passwd=x"}, "belongs to user 0 and is not empty", "d/passwd 0"},
+		{"somebody's", "d/log", []string{"d/", "@1000 d/log="}, "belongs to user 1000", "d/log 1000"},
+		{"a link", "d/log", []string{"d/", "x=", "@54321 d/log>TOP/x"}, "too many levels of symbolic links", "x 0"},
+		{"in the daemon's directory", "d/log", []string{"@54321 d/", "x=", "@54321 d/log>TOP/x"}, "", "x 0, d/log 54321"},
+		{"in somebody's directory", "d/log", []string{"@1000 d/", "d/log="}, "belongs to user 1000", "d/log 0"},
+		{"a directory", "d/log", []string{"d/", "d/log/"}, "is a directory", "d/log 0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			top := tree(t, test.has...)
+			before := state(t, top)
+			dry := giveFile(filepath.Join(top, test.file), to, false)
+			if after := state(t, top); after != before {
+				t.Errorf("asked, it changed\n%sto\n%s", before, after)
+			}
+			err := giveFile(filepath.Join(top, test.file), to, true)
+			if fmt.Sprint(err) != fmt.Sprint(dry) {
+				t.Errorf("asked: %v, then: %v", dry, err)
+			}
+			if (err == nil) != (test.wrong == "") || err != nil && !strings.Contains(err.Error(), test.wrong) {
+				t.Errorf("got %v, want %s", err, test.wrong)
+			}
+			var names []string
+			for part := range strings.SplitSeq(test.want, ", ") {
+				names = append(names, strings.Fields(part)[0])
+			}
+			if got := owners(t, top, names...); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+	top := tree(t, "d/", "d/other=")
+	must(t, os.Link(filepath.Join(top, "d/other"), filepath.Join(top, "d/log")))
+	if err := giveFile(filepath.Join(top, "d/log"), to, true); err == nil {
+		t.Error("a file with another name was given")
+	}
+}
+
+func TestPrepare(t *testing.T) {
+	top := t.TempDir()
+	text := "config gateway\n\toption enabled 1\n\toption state_dir '" + top + "/state'\n\toption access_log '" + top + "/log/access.log'\n\toption status_socket '" + top + "/run/sock'\n"
+	files := Files(filepath.Join(top, "made"))
+	prepare := func(text string, uid int, want bool) {
+		t.Helper()
+		p := plan(t, Gateway, text)
+		must(t, p.Check(uid))
+		if changed, err := p.Prepare(files, uid, uid); err != nil || changed != want {
+			t.Errorf("changed: %v, want %v; %v", changed, want, err)
+		}
+	}
+	prepare(text, daemon, true)
+	if got, want := owners(t, top, "state", "run", "log", "made", "made/gateway", "made/gateway/conf"), "state 54321, run 54321, log 54321, made 0, made/gateway 0, made/gateway/conf 0"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	prepare(text, daemon, false)
+	prepare(text+"\toption token '12345678'\n", daemon, false)
+	data, err := os.ReadFile(files.config(Gateway))
+	must(t, err)
+	if !strings.Contains(string(data), "12345678") {
+		t.Errorf("not in the daemon's file: %s", data)
+	}
+	if info, err := os.Stat(files.config(Gateway)); err != nil || info.Mode() != 0o640 || info.Sys().(*syscall.Stat_t).Gid != daemon {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	prepare(text+"\toption listen ':1'\n", daemon, true)
+	prepare(text+"\toption listen ':1'\n", 0, false) // as root: nothing more is given
+}
