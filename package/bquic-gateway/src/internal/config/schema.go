@@ -117,7 +117,7 @@ var Schema = []Section{
 		},
 	}, {
 		Type: "upstream", Roles: []string{"relay"},
-		Doc:  "A gateway of the relay's, instead of `list gateway`: of those that work, those with the largest weight are used, and share new connections.",
+		Doc: "A gateway of the relay's, instead of `list gateway`: of those that work, those with the largest weight are used, and share new connections.",
 		Options: []Option{
 			{Name: "enabled", Type: typeBool, Default: []string{"1"}, Doc: "Uses this gateway."},
 			{Name: "gateway", Type: typeHostPort, Doc: "Its host and port. Needed.", Note: "none"},
