@@ -264,14 +264,15 @@ func (s *Server) watch(ctx context.Context) {
 	}
 }
 
-// shed ends the connections of the source that has the most, because memory is
-// short: there are ways to take it that no limit on a single one foresees.
+// shed ends connections because memory is short: there are ways to take it that
+// no limit on a single one foresees.
 func (s *Server) shed() {
-	source := s.admit.largest()
-	n := s.conns.shed(source)
-	s.admit.shed.Add(uint64(n))
-	if n > 0 {
-		s.log.Warn("memory is short: connections were ended", "source", source, "connections", n)
+	source, ends := s.admit.shed(s.admit.used.Load() - s.admit.ceiling.Load())
+	for _, end := range ends {
+		go end() // which may wait for the connection
+	}
+	if len(ends) > 0 {
+		s.log.Warn("memory is short: connections were ended", "source", source, "connections", len(ends))
 	}
 }
 
@@ -286,18 +287,28 @@ func (s *Server) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, erro
 // room for it. The access log tells also those that were refused.
 func (s *Server) serveSite(w http.ResponseWriter, r *http.Request) {
 	s.access.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		client, _ := netip.ParseAddrPort(r.RemoteAddr)
-		end, ok := s.admit.begin(client.Addr().Unmap().WithZone(""))
-		if !ok {
-			w.Header().Set("Retry-After", "1")
-			// Without a body: who grants no window for one would keep it waiting.
-			w.Header().Set("Content-Length", "0")
-			w.WriteHeader(http.StatusServiceUnavailable)
+		end, err := entryOf(r.Context()).begin()
+		if err != nil {
+			refuse(w, err)
 			return
 		}
 		defer end()
 		s.now.Load().sites.ServeHTTP(w, r)
 	})).ServeHTTP(patientWriter{w, http.NewResponseController(w)}, r)
+}
+
+// refuse answers a request that there is no room for. It is not served, and can be
+// sent again (RFC 8470, section 5.2; RFC 9110, section 15.6.4).
+func refuse(w http.ResponseWriter, err error) {
+	status := http.StatusServiceUnavailable
+	if errors.Is(err, errEarly) {
+		status = http.StatusTooEarly
+	} else {
+		w.Header().Set("Retry-After", "1")
+	}
+	// Without a body: who grants no window for one would keep it waiting.
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(status)
 }
 
 // listen opens the same port of UDP and TCP; with port 0, one that both have free.
@@ -347,6 +358,7 @@ func (s *Server) serveTCP(ctx context.Context, ln net.Listener) error {
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // what clients do wrong
 		ConnState:         s.conns.tcpState,
+		ConnContext:       tcpContext,
 	}
 	stop := context.AfterFunc(ctx, func() {
 		end, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
@@ -369,15 +381,8 @@ func (s *Server) serveQUIC(ctx context.Context, conn *net.UDPConn) error {
 		return fmt.Errorf("serving UDP failed: %w", err)
 	}
 	defer transport.Close()
-	transport.VerifySourceAddress = func(net.Addr) bool { return s.admit.suspicious() }
-	transport.ConnContext = func(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
-		leave, err := s.admit.enter(address(info.RemoteAddr))
-		if err != nil {
-			return nil, err
-		}
-		context.AfterFunc(ctx, leave)
-		return ctx, nil
-	}
+	transport.VerifySourceAddress = func(net.Addr) bool { return s.admit.retry(time.Now()) }
+	transport.ConnContext = s.admit.enterQUIC
 	tlsConfig := http3.ConfigureTLSConfig(&tls.Config{GetCertificate: s.certificate})
 	ln, err := transport.ListenEarly(tlsConfig, &quic.Config{
 		GetConfigForClient: func(info *quic.ClientInfo) (*quic.Config, error) {
@@ -409,6 +414,7 @@ func (s *Server) serveQUIC(ctx context.Context, conn *net.UDPConn) error {
 			}
 			return fmt.Errorf("serving UDP failed: %w", err)
 		}
+		go followQUIC(conn)
 		go func() {
 			c := s.conns.open(conn, s.profile(conn.RemoteAddr()).Name)
 			defer s.conns.close(c)
@@ -424,11 +430,18 @@ type quicConn struct{}
 // packets can be a replay (RFC 8470): all but safe requests wait for the end of
 // the handshake, which no replay reaches.
 func (s *Server) serveHTTP3(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions {
-		select {
-		case <-r.Context().Value(quicConn{}).(*quic.Conn).HandshakeComplete():
-		case <-r.Context().Done():
-			panic(http.ErrAbortHandler)
+	conn := r.Context().Value(quicConn{}).(*quic.Conn)
+	switch {
+	case !early(conn):
+		// Perhaps before followQUIC has had its turn.
+		if err := entryOf(conn.Context()).verify(time.Now()); err != nil {
+			refuse(w, err)
+			return
+		}
+	case r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions:
+		if err := wait(conn, r); err != nil {
+			refuse(w, err)
+			return
 		}
 	}
 	switch {
@@ -438,6 +451,33 @@ func (s *Server) serveHTTP3(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no relays are served here", http.StatusNotImplemented)
 	default:
 		s.tunnel.ServeHTTP(w, r)
+	}
+}
+
+// early says that what has come so far came in 0-RTT packets.
+func early(conn *quic.Conn) bool {
+	select {
+	case <-conn.HandshakeComplete():
+		return false
+	default:
+		return true
+	}
+}
+
+// wait waits for the end of the handshake. An error says that there is no room for
+// a request that waits, or for the connection.
+func wait(conn *quic.Conn, r *http.Request) error {
+	e := entryOf(conn.Context())
+	end, err := e.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
+	select {
+	case <-conn.HandshakeComplete():
+		return e.verify(time.Now())
+	case <-r.Context().Done():
+		panic(http.ErrAbortHandler)
 	}
 }
 
