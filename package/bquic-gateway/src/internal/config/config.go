@@ -51,7 +51,9 @@ type Site struct {
 	Hosts   []string
 	Root    string
 	Listing bool
-	Origins []*url.URL
+	// EarlyData says that the origins know the field Early-Data (RFC 8470).
+	EarlyData bool
+	Origins   []*url.URL
 	// OriginCA is a PEM file; "": the system's authorities.
 	OriginCA string
 	// Certificate and Key are "" where the gateway's serve.
@@ -326,7 +328,7 @@ func (d *decoder) site(s *uci.Section) {
 		d.hosts = make(map[string]int)
 	}
 	site := Site{
-		Root: get[string](d, s, "root"), Listing: get[bool](d, s, "listing"),
+		Root: get[string](d, s, "root"), Listing: get[bool](d, s, "listing"), EarlyData: get[bool](d, s, "early_data"),
 		Origins: list[*url.URL](d, s, "origin"), OriginCA: get[string](d, s, "origin_ca"),
 		Certificate: get[string](d, s, "certificate"), Key: get[string](d, s, "key"),
 	}

@@ -68,6 +68,7 @@ var Schema = []Section{
 			{Name: "key", Type: typePath, Doc: "Key of the certificate, PEM.", Note: "the gateway's"},
 			{Name: "listing", Type: typeBool, Default: []string{"0"}, Doc: "Shows what is in a directory without index.html."},
 			{Name: "origin", Type: typeOrigin, List: true, Doc: "Servers that have the site: `http://` or `https://`, host and port. The first that answers is asked.", Note: "none"},
+			{Name: "early_data", Type: typeBool, Default: []string{"0"}, Doc: "The origins know `Early-Data` and answer 425 to what they do not want to do twice (RFC 8470): safe requests in 0-RTT packets are handed on at once. Otherwise they wait for the end of the handshake."},
 			{Name: "origin_ca", Type: typePath, Doc: "Certificates of the authorities that sign the origins', PEM.", Note: "the system's"},
 		},
 	}, {

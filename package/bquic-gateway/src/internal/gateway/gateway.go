@@ -428,7 +428,7 @@ type quicConn struct{}
 
 // serveHTTP3 tells relays' requests from those for sites. What came in 0-RTT
 // packets can be a replay (RFC 8470): all but safe requests wait for the end of
-// the handshake, which no replay reaches.
+// the handshake, which no replay reaches, and sites know of the others.
 func (s *Server) serveHTTP3(w http.ResponseWriter, r *http.Request) {
 	conn := r.Context().Value(quicConn{}).(*quic.Conn)
 	switch {
@@ -443,6 +443,8 @@ func (s *Server) serveHTTP3(w http.ResponseWriter, r *http.Request) {
 			refuse(w, err)
 			return
 		}
+	default:
+		r = site.Early(r, conn.HandshakeComplete())
 	}
 	switch {
 	case r.Method != http.MethodConnect:

@@ -278,6 +278,11 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = first.CloseWithError(0, "") }()
+	waitFor(t, func() bool { // the end of its handshake
+		s.admit.mu.Lock()
+		defer s.admit.mu.Unlock()
+		return s.admit.open == 1
+	})
 	_, err = quic.DialAddr(t.Context(), s.addr.String(), conf, nil)
 	var refused *quic.TransportError
 	if !errors.As(err, &refused) || refused.ErrorCode != quic.ConnectionRefused {
