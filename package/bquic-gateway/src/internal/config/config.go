@@ -41,6 +41,8 @@ type Gateway struct {
 	Memory       uint64         // bytes; 0: a part of the machine's
 	AccessLog    string         // "": none
 	Metrics      string         // address:port; "": none
+	Redirect     string         // [address]:port of those who come without TLS; "": none
+	ACMEWebroot  string         // "": the sites themselves
 	StatusSocket string
 	LogLevel     slog.Level
 	Sites        []Site
@@ -304,6 +306,8 @@ func (d *decoder) gateway(s *uci.Section) {
 		Memory:       uint64(get[int](d, s, "memory")) << 20,
 		AccessLog:    get[string](d, s, "access_log"),
 		Metrics:      get[string](d, s, "metrics"),
+		Redirect:     get[string](d, s, "redirect"),
+		ACMEWebroot:  get[string](d, s, "acme_webroot"),
 		StatusSocket: get[string](d, s, "status_socket"),
 		LogLevel:     parseLevel(get[string](d, s, "log_level")),
 	}
@@ -311,6 +315,9 @@ func (d *decoder) gateway(s *uci.Section) {
 		g.ConnectFrom = g.Mesh
 	}
 	d.bothOrNone(s, "certificate", "key")
+	if given(s, "acme_webroot") && !given(s, "redirect") {
+		d.fail(s, s.Option("acme_webroot").Line, "acme_webroot", "redirect is missing")
+	}
 }
 
 // bothOrNone finds an option without the other that it needs.

@@ -74,6 +74,7 @@ type Server struct {
 	access  accesslog.Log
 	ready   chan struct{}
 	addr    netip.AddrPort // valid once ready
+	plain   netip.AddrPort // of those who come without TLS
 	reload  atomic.Pointer[status.Reload]
 }
 
@@ -144,6 +145,7 @@ func (s *Server) Apply(cfg config.Gateway) error {
 		{"listen", old.cfg.Listen, cfg.Listen},
 		{"status_socket", old.cfg.StatusSocket, cfg.StatusSocket},
 		{"metrics", old.cfg.Metrics, cfg.Metrics},
+		{"redirect", old.cfg.Redirect, cfg.Redirect},
 	} {
 		if o.was != o.is {
 			s.log.Warn("this change needs a restart", "option", "gateway."+o.name, "was", o.was, "is", o.is)
@@ -216,6 +218,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer udp.Close()
 	defer tcp.Close()
 	defer func() { s.now.Load().sites.Close() }()
+	defer func() { _ = s.access.Open("") }() // with its last lines
 	socket, err := status.Listen(cfg.StatusSocket)
 	if err != nil {
 		return err
@@ -228,6 +231,15 @@ func (s *Server) Run(ctx context.Context) error {
 	if figures != nil {
 		defer figures.Close()
 	}
+	var plain net.Listener
+	if cfg.Redirect != "" {
+		var lc net.ListenConfig
+		if plain, err = lc.Listen(ctx, "tcp", cfg.Redirect); err != nil {
+			return fmt.Errorf("cannot listen on TCP %s, of gateway.redirect: %w", cfg.Redirect, cause(err))
+		}
+		defer plain.Close()
+		s.plain = plain.Addr().(*net.TCPAddr).AddrPort()
+	}
 	s.addr = tcp.Addr().(*net.TCPAddr).AddrPort()
 	s.started = time.Now()
 
@@ -237,6 +249,9 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return metrics.Serve(ctx, figures, s.log, s.metrics) })
 	group.Go(func() error { return s.serveTCP(ctx, tcp) })
 	group.Go(func() error { return s.serveQUIC(ctx, udp) })
+	if plain != nil {
+		group.Go(func() error { return s.servePlain(ctx, plain) })
+	}
 	close(s.ready)
 	s.log.Info("gateway ready", "listen", s.addr, "pin", s.pin(), "sites", len(cfg.Sites), "relays", cfg.Token != "", "version", s.version)
 	err = group.Wait()
@@ -284,8 +299,14 @@ func (s *Server) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, erro
 }
 
 // serveSite hands a request to the sites of the newest generation, if there is
-// room for it. The access log tells also those that were refused.
+// room for it.
 func (s *Server) serveSite(w http.ResponseWriter, r *http.Request) {
+	s.serve(w, r, func(w http.ResponseWriter, r *http.Request) { s.now.Load().sites.ServeHTTP(w, r) })
+}
+
+// serve answers a request if there is room for it. The access log tells also those
+// that were refused.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, answer http.HandlerFunc) {
 	s.access.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		end, err := entryOf(r.Context()).begin()
 		if err != nil {
@@ -293,7 +314,7 @@ func (s *Server) serveSite(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		defer end()
-		s.now.Load().sites.ServeHTTP(w, r)
+		answer(w, r)
 	})).ServeHTTP(patientWriter{w, http.NewResponseController(w)}, r)
 }
 
@@ -349,9 +370,26 @@ func (s *Server) serveTCP(ctx context.Context, ln net.Listener) error {
 		w.Header().Set("Alt-Svc", fmt.Sprintf(`h3=":%d"; ma=%d`, s.addr.Port(), altSvcAge))
 		s.serveSite(w, r)
 	})
+	return s.serveHTTP(ctx, handler, func(srv *http.Server) error {
+		srv.TLSConfig = &tls.Config{GetCertificate: s.certificate, MinVersion: tls.VersionTLS12}
+		return srv.ServeTLS(&admittedListener{ln, &s.admit}, "", "")
+	})
+}
+
+// servePlain serves those who come without TLS.
+func (s *Server) servePlain(ctx context.Context, ln net.Listener) error {
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.serve(w, r, func(w http.ResponseWriter, r *http.Request) {
+			g := s.now.Load()
+			g.sites.ServePlain(w, r, g.cfg.ACMEWebroot, s.addr.Port())
+		})
+	})
+	return s.serveHTTP(ctx, handler, func(srv *http.Server) error { return srv.Serve(&admittedListener{ln, &s.admit}) })
+}
+
+func (s *Server) serveHTTP(ctx context.Context, handler http.Handler, serve func(*http.Server) error) error {
 	srv := &http.Server{
 		Handler:           handler,
-		TLSConfig:         &tls.Config{GetCertificate: s.certificate, MinVersion: tls.VersionTLS12},
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       tcpIdleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
@@ -367,7 +405,7 @@ func (s *Server) serveTCP(ctx context.Context, ln net.Listener) error {
 			srv.Close()
 		}
 	})
-	err := srv.ServeTLS(&admittedListener{ln, &s.admit}, "", "")
+	err := serve(srv)
 	stop()
 	if ctx.Err() != nil {
 		return nil
