@@ -593,6 +593,8 @@ until nft list tables | grep -q bquic; do kill -0 $!; sleep 0.05; done
 kill -9 $!
 wait $! || true
 "$1" openwrt relay --clean
+# A process that it was just starting may hold the table for a moment.
+for i in $(seq 600); do nft list tables | grep -q bquic || break; sleep 0.05; done
 nft list tables
 ip rule
 ip -6 rule`

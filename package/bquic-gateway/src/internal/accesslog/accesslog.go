@@ -22,21 +22,45 @@ import (
 // Protocols are those that requests are counted by.
 var Protocols = [...]string{"http/1.1", "h2", "h3"}
 
+const (
+	// maxQueued bounds the lines that wait for a slow disk, in bytes: more than a
+	// second of what a router answers.
+	maxQueued = 256 << 10
+	// closeTimeout is how long Open waits for the old file's last lines.
+	closeTimeout = 5 * time.Second
+)
+
 // A Log counts, and writes where a file is open. The zero value counts only.
+// Requests do not wait for the file: lines that are too many are dropped.
 type Log struct {
 	Log *slog.Logger // for what goes wrong with the file
 
 	counts         [len(Protocols)][6]atomic.Uint64 // by protocol and class of status
 	sent, received atomic.Uint64
+	dropped        atomic.Uint64
 
-	mu     sync.Mutex
-	file   *os.File
-	failed bool // the last line could not be written
+	mu      sync.Mutex // of the following
+	file    *os.File   // of new lines
+	queue   []line
+	queued  int    // bytes
+	writing bool   // there is a goroutine that empties the queue
+	late    uint64 // lines that were dropped since the queue was last empty
+
+	failed bool // the last line could not be written. The writing goroutine's
 }
 
-// Open closes the file, and opens the one at path ("": none) to append to it,
-// with its directory: /var/log is empty after each start of a router. An error
-// leaves the old one open.
+// A line waits to be written. Without text, it is the end of its file, which is
+// closed then.
+type line struct {
+	file *os.File
+	text []byte
+	done chan<- struct{} // closed when it has had its turn; may be nil
+}
+
+// Open closes the file, when all of its lines are written, and opens the one at
+// path ("": none) to append to it, with its directory: /var/log is empty after each
+// start of a router. It waits for the lines, but not for a disk that
+// hangs. An error leaves the old one open.
 func (l *Log) Open(path string) error {
 	var file *os.File
 	if path != "" {
@@ -49,12 +73,89 @@ func (l *Log) Open(path string) error {
 		}
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.file != nil {
-		l.file.Close()
+	old := l.file
+	l.file = file
+	l.mu.Unlock()
+	if old != nil {
+		l.flush(old)
 	}
-	l.file, l.failed = file, false
 	return nil
+}
+
+// flush waits until what is queued is written, or closeTimeout has passed, and has
+// old closed then, if it is not nil.
+func (l *Log) flush(old *os.File) {
+	done := make(chan struct{})
+	l.mu.Lock()
+	l.enqueue(line{file: old, done: done})
+	l.mu.Unlock()
+	select {
+	case <-done:
+	case <-time.After(closeTimeout):
+		l.Log.Warn("access log not written in time, its last lines are written later")
+	}
+}
+
+// enqueue adds a line. The caller holds mu.
+func (l *Log) enqueue(e line) {
+	l.queue = append(l.queue, e)
+	l.queued += len(e.text)
+	if !l.writing {
+		l.writing = true
+		go l.empty()
+	}
+}
+
+// empty writes what is queued.
+func (l *Log) empty() {
+	for {
+		l.mu.Lock()
+		batch := l.queue
+		l.queue = nil
+		if len(batch) == 0 {
+			l.writing = false
+			late := l.late
+			l.late = 0
+			l.mu.Unlock()
+			if late > 0 {
+				l.Log.Warn("access log was too slow, lines are missing", "lines", late)
+			}
+			return
+		}
+		l.mu.Unlock()
+		for _, e := range batch {
+			switch {
+			case len(e.text) > 0:
+				l.append(e.file, e.text)
+			case e.file != nil:
+				e.file.Close()
+				l.failed = false
+			}
+			if e.done != nil {
+				close(e.done)
+			}
+			l.mu.Lock()
+			l.queued -= len(e.text)
+			l.mu.Unlock()
+		}
+	}
+}
+
+// append writes a line, whole or not at all.
+func (l *Log) append(file *os.File, text []byte) {
+	n, err := file.Write(text)
+	if err != nil && n > 0 { // or what comes when there is room again would go on in the middle of this line
+		if info, err := file.Stat(); err == nil && info.Size() >= int64(n) {
+			_ = file.Truncate(info.Size() - int64(n))
+		}
+	}
+	if err != nil && !l.failed {
+		l.Log.Warn("access log not written, requests are served all the same", "error", err)
+	}
+	if err == nil && l.failed {
+		l.Log.Info("access log written again")
+	}
+	l.failed = err != nil
 }
 
 // Check says what Open would, and makes no file.
@@ -81,7 +182,7 @@ func Check(path string) error {
 	return file.Close()
 }
 
-// openFile refuses what requests would have to wait for, as a FIFO that nobody reads.
+// openFile refuses what may never take a line, as a FIFO that nobody reads.
 func openFile(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_NONBLOCK, 0o640)
 	if err != nil {
@@ -104,6 +205,10 @@ func (l *Log) Requests(protocol, class int) uint64 { return l.counts[protocol][c
 
 // Bytes returns the sizes of all answers' and all requests' bodies.
 func (l *Log) Bytes() (sent, received uint64) { return l.sent.Load(), l.received.Load() }
+
+// Dropped returns how many lines were not written because the file took them too
+// slowly.
+func (l *Log) Dropped() uint64 { return l.dropped.Load() }
 
 // unanswered is the status of a request whose handler gave up, for its client has
 // gone: nginx's number.
@@ -133,30 +238,30 @@ func (l *Log) Handler(h http.Handler) http.Handler {
 
 func (l *Log) write(r *http.Request, code int, bytes uint64, begin time.Time) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.file == nil {
+	logged := l.file != nil
+	l.mu.Unlock()
+	if !logged {
 		return
 	}
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		host = r.RemoteAddr
 	}
-	line := fmt.Appendf(nil, `%s - - [%s] "%s %s %s" %d %d "%s" "%s" "%s" %.1fms`+"\n",
+	text := fmt.Appendf(nil, `%s - - [%s] "%s %s %s" %d %d "%s" "%s" "%s" %.1fms`+"\n",
 		host, begin.Format("02/Jan/2006:15:04:05 -0700"), escape(r.Method), escape(r.RequestURI), escape(r.Proto),
 		code, bytes, escape(r.Referer()), escape(r.UserAgent()), escape(r.Host), float64(time.Since(begin).Microseconds())/1000)
-	n, err := l.file.Write(line)
-	if err != nil && n > 0 { // or what comes when there is room again would go on in the middle of this line
-		if info, err := l.file.Stat(); err == nil && info.Size() >= int64(n) {
-			_ = l.file.Truncate(info.Size() - int64(n))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.file == nil:
+	case l.queued+len(text) > maxQueued:
+		l.dropped.Add(1)
+		if l.late++; l.late == 1 {
+			go l.Log.Warn("access log is too slow, lines are dropped, requests are served all the same")
 		}
+	default:
+		l.enqueue(line{file: l.file, text: text})
 	}
-	if err != nil && !l.failed {
-		l.Log.Warn("access log not written, requests are served all the same", "error", err)
-	}
-	if err == nil && l.failed {
-		l.Log.Info("access log written again")
-	}
-	l.failed = err != nil
 }
 
 // maxField bounds what a client can make of one field, in bytes.

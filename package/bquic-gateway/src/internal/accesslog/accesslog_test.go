@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -123,13 +124,15 @@ func TestFullDisk(t *testing.T) {
 	if err := l.Open(path); err != nil {
 		t.Fatal(err)
 	}
-	request(l, "/before", nil) // takes a page, and the next lines what is left of it
+	request(l, "/before", nil)
+	l.flush(nil) // it takes a page, and the next lines what is left of it
 	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); err == nil {
 		t.Fatal("the disk is not full")
 	}
 	for range 100 {
 		request(l, "/while", nil)
 	}
+	l.flush(nil)
 	if n := strings.Count(log.String(), "no space left"); n != 1 {
 		t.Errorf("warned %d times: %s", n, log.String())
 	}
@@ -137,6 +140,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	request(l, "/after", nil)
+	l.flush(nil)
 	if !strings.Contains(log.String(), "written again") {
 		t.Errorf("not written again: %s", log.String())
 	}
@@ -153,4 +157,59 @@ func TestFullDisk(t *testing.T) {
 		t.Error("a request was not answered")
 	}
 	_ = l.Open("")
+}
+
+// TestSlowDisk: requests do not wait for the file. What it cannot take is counted,
+// and logged as missing.
+func TestSlowDisk(t *testing.T) {
+	reader, file, err := os.Pipe() // takes 64 KiB, and then nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	var log bytes.Buffer
+	l := &Log{Log: slog.New(slog.NewTextHandler(&syncWriter{w: &log}, nil))}
+	l.file = file
+	const requests = 1000
+	for i := range requests {
+		request(l, fmt.Sprintf("/%04d%s", i, strings.Repeat("x", 1000)), nil)
+	}
+	if l.Requests(0, 4) != requests {
+		t.Errorf("%d requests were answered", l.Requests(0, 4))
+	}
+	dropped := l.Dropped()
+	if dropped < requests/2 || dropped > requests*3/4 {
+		t.Errorf("%d lines were dropped of %d, of 1 KB each", dropped, requests)
+	}
+	l.mu.Lock()
+	if l.queued > maxQueued {
+		t.Errorf("%d bytes wait", l.queued)
+	}
+	l.mu.Unlock()
+	// When it takes them again, all are written that were not dropped, and the next.
+	written := make(chan string, 1)
+	go func() {
+		data, _ := io.ReadAll(reader)
+		written <- string(data)
+	}()
+	l.flush(nil)
+	request(l, "/later", nil)
+	if err := l.Open(""); err != nil {
+		t.Fatal(err)
+	}
+	got := <-written
+	if n := strings.Count(got, "\n"); uint64(n) != requests-dropped+1 || !strings.HasSuffix(got, "ms\n") || !strings.Contains(got, `"POST /later `) {
+		t.Errorf("%d lines were written, and %d dropped", n, dropped)
+	}
+}
+
+type syncWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (w *syncWriter) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.w.Write(b)
 }

@@ -44,6 +44,8 @@ type Gateway struct {
 	Memory       uint64         // bytes; 0: a part of the machine's
 	AccessLog    string         // "": none
 	Metrics      string         // address:port; "": none
+	Redirect     string         // [address]:port of those who come without TLS; "": none
+	ACMEWebroot  string         // "": the sites themselves
 	StatusSocket string
 	LogLevel     slog.Level
 	Sites        []Site
@@ -72,7 +74,9 @@ type Site struct {
 	Hosts   []string
 	Root    string
 	Listing bool
-	Origins []*url.URL
+	// EarlyData says that the origins know the field Early-Data (RFC 8470).
+	EarlyData bool
+	Origins   []*url.URL
 	// OriginCA is a PEM file; "": the system's authorities.
 	OriginCA string
 	// Certificate and Key are "" where the gateway's serve.
@@ -327,6 +331,8 @@ func (d *decoder) gateway(s *uci.Section) {
 		Memory:       uint64(get[int](d, s, "memory")) << 20,
 		AccessLog:    get[string](d, s, "access_log"),
 		Metrics:      get[string](d, s, "metrics"),
+		Redirect:     get[string](d, s, "redirect"),
+		ACMEWebroot:  get[string](d, s, "acme_webroot"),
 		StatusSocket: get[string](d, s, "status_socket"),
 		LogLevel:     parseLevel(get[string](d, s, "log_level")),
 	}
@@ -334,6 +340,9 @@ func (d *decoder) gateway(s *uci.Section) {
 		g.ConnectFrom = g.Mesh
 	}
 	d.bothOrNone(s, "certificate", "key")
+	if given(s, "acme_webroot") && !given(s, "redirect") {
+		d.fail(s, s.Option("acme_webroot").Line, "acme_webroot", "redirect is missing")
+	}
 	for _, t := range d.ownTokens(s) {
 		g.Token = t.text
 	}
@@ -394,7 +403,7 @@ func (d *decoder) site(s *uci.Section) {
 		d.hosts = make(map[string]int)
 	}
 	site := Site{
-		Root: get[string](d, s, "root"), Listing: get[bool](d, s, "listing"),
+		Root: get[string](d, s, "root"), Listing: get[bool](d, s, "listing"), EarlyData: get[bool](d, s, "early_data"),
 		Origins: list[*url.URL](d, s, "origin"), OriginCA: get[string](d, s, "origin_ca"),
 		Certificate: get[string](d, s, "certificate"), Key: get[string](d, s, "key"),
 	}

@@ -66,6 +66,8 @@ var Schema = []Section{
 			{Name: "max_connections", Type: numberType("1 to 100000", 1, 100000), Default: []string{"1000"}, Doc: "QUIC and TCP connections at a time; one address (IPv6: /56) may have a quarter of them."},
 			{Name: "memory", Type: numberType("0 to 65536", 0, 65536), Default: []string{"0"}, Unit: "MiB", Doc: "Ceiling of the gateway's memory; 0: a quarter of the machine's, at least 32. GOMEMLIMIT in the environment wins."},
 			{Name: "access_log", Type: typePath, Doc: "File that requests are logged to, in the combined format.", Note: "none"},
+			{Name: "redirect", Type: typeListen, Doc: "Address and port, TCP, as `:80`: sends those who come without TLS to the same site with it, and answers ACME's challenges.", Note: "none"},
+			{Name: "acme_webroot", Type: typePath, Doc: "Directory below which `.well-known/acme-challenge/` has the challenges, for all sites. Needs redirect.", Note: "the site's"},
 			{Name: "metrics", Type: typeMetrics, Doc: "Address and port of the Prometheus metrics.", Note: "none"},
 			{Name: "status_socket", Type: typePath, Default: []string{"/var/run/bquic/gateway.sock"}, Doc: "Unix socket of `bquic status`."},
 			{Name: "log_level", Type: typeLevel, Default: []string{"info"}, Doc: "How much is logged."},
@@ -80,6 +82,7 @@ var Schema = []Section{
 			{Name: "key", Type: typePath, Doc: "Key of the certificate, PEM.", Note: "the gateway's"},
 			{Name: "listing", Type: typeBool, Default: []string{"0"}, Doc: "Shows what is in a directory without index.html."},
 			{Name: "origin", Type: typeOrigin, List: true, Doc: "Servers that have the site: `http://` or `https://`, host and port. The first that answers is asked.", Note: "none"},
+			{Name: "early_data", Type: typeBool, Default: []string{"0"}, Doc: "The origins know `Early-Data` and answer 425 to what they do not want to do twice (RFC 8470): safe requests in 0-RTT packets are handed on at once. Otherwise they wait for the end of the handshake."},
 			{Name: "origin_ca", Type: typePath, Doc: "Certificates of the authorities that sign the origins', PEM.", Note: "the system's"},
 		},
 	}, {

@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
+	"time"
 )
+
+var epoch = time.Unix(1e9, 0)
 
 func newAdmission(connections int, memory uint64) *admission {
 	a := new(admission)
@@ -16,86 +19,273 @@ func newAdmission(connections int, memory uint64) *admission {
 	return a
 }
 
+func numbered(i int) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
+}
+
+// check holds the sums against what they are sums of.
+func (a *admission) check(t *testing.T) {
+	t.Helper()
+	open, requests := int64(0), int64(0)
+	for prefix, s := range a.sources {
+		of := int64(0)
+		for e := range s.entries {
+			if e.source != s || sourceOf(e.client) != prefix {
+				t.Errorf("%s has an entry of another", prefix)
+			}
+			of += e.requests
+		}
+		if of != s.requests {
+			t.Errorf("%s has %d requests, its entries %d", prefix, s.requests, of)
+		}
+		open += s.open()
+		requests += of
+	}
+	if open != a.open || requests != a.requests {
+		t.Errorf("%d connections and %d requests, the sources have %d and %d", a.open, a.requests, open, requests)
+	}
+}
+
 func TestAdmissionCounts(t *testing.T) {
 	a := newAdmission(8, 1<<30)
 	one, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
-	var leaves []func()
+	var entries []*entry
 	enter := func(client netip.Addr, want error) {
 		t.Helper()
-		leave, err := a.enter(client)
+		e, err := a.enter(epoch, client, true)
 		if !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", client, err, want)
 		} else if err == nil {
-			leaves = append(leaves, leave)
+			entries = append(entries, e)
 		}
+		a.check(t)
 	}
 	enter(one, nil)
 	enter(one, nil)
 	enter(one, errSource) // a quarter of 8
 	enter(other, nil)
-	leaves[0]()
-	leaves[0]() // once is enough
+	entries[0].leave()
+	entries[0].leave() // once is enough
 	enter(one, nil)
 	enter(one, errSource)
 	for i := range 5 {
-		enter(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), nil)
+		enter(numbered(i), nil)
 	}
 	enter(netip.MustParseAddr("10.9.9.9"), errFull)
 	if r := a.refusals(); r != (Refusals{Full: 1, Source: 2}) {
 		t.Errorf("refusals %+v", r)
 	}
-	a.limit(16, 1<<30)
+	a.limit(20, 1<<30)
 	enter(netip.MustParseAddr("10.9.9.9"), nil)
 
 	// A subscriber's IPv6 addresses are one source.
-	for i := range 5 {
+	for i := range 4 {
 		want := error(nil)
-		if i == 4 {
+		if i == 3 { // of 11 that were free
 			want = errSource
 		}
 		enter(netip.MustParseAddr(fmt.Sprintf("2001:db8:0:%x::1", i)), want)
 	}
 	enter(netip.MustParseAddr("2001:db8:0:100::1"), nil)
-	for _, leave := range leaves[1:] {
-		leave()
+	for _, e := range entries[1:] {
+		e.leave()
 	}
-	if a.open != 0 {
+	if a.check(t); a.open != 0 {
 		t.Errorf("%d connections are left", a.open)
 	}
 }
 
+// TestAdmissionShares: however many take all places they can get, they have the
+// same number, and the next one gets as many, or a place at least.
+func TestAdmissionShares(t *testing.T) {
+	for _, test := range []struct{ most, greedy, least int }{
+		{1000, 1, 250}, {1000, 4, 140}, {1000, 30, 29}, {1000, 300, 2}, {1000, 999, 1}, {100, 10, 7}, {2, 1, 1},
+	} {
+		a := newAdmission(test.most, 1<<40)
+		got := make([]int, test.greedy+1)
+		now := epoch
+		enter := func(i int) bool {
+			now = now.Add(time.Second) // at no rate that matters
+			_, err := a.enter(now, numbered(i), true)
+			if err == nil {
+				got[i]++
+			}
+			return err == nil
+		}
+		for more := true; more; {
+			more = false
+			for i := range test.greedy {
+				more = enter(i) || more
+			}
+		}
+		for enter(test.greedy) {
+		}
+		for i, n := range got[:test.greedy] {
+			if n < test.least || n > got[0] || n < got[0]-1 {
+				t.Errorf("%d of %d want %d places: the first has %d, number %d has %d, at least %d expected", test.greedy, test.greedy, test.most, got[0], i, n, test.least)
+				break
+			}
+		}
+		if next := got[test.greedy]; next < 1 || next < test.least/2 {
+			t.Errorf("%d have taken all they got of %d: the next one got %d", test.greedy, test.most, next)
+		}
+	}
+}
+
 func TestAdmissionRates(t *testing.T) {
-	a := newAdmission(1<<20, 1<<30)
-	flood := func(n int, address func(i int) netip.Addr) (let int) {
+	a := newAdmission(1<<20, 1<<40)
+	flood := func(now time.Time, n int, address func(i int) netip.Addr) (let int) {
 		for i := range n {
-			if leave, err := a.enter(address(i)); err == nil {
+			if e, err := a.enter(now, address(i), true); err == nil {
 				let++
-				leave()
+				e.leave()
 			} else if !errors.Is(err, errRate) {
 				t.Fatal(err)
 			}
 		}
 		return let
 	}
-	// The buckets fill while the loop runs: not by a hundred.
-	if let := flood(1000, func(int) netip.Addr { return netip.MustParseAddr("192.0.2.1") }); let < sourceBurst || let > sourceBurst+100 {
+	one := func(int) netip.Addr { return netip.MustParseAddr("192.0.2.1") }
+	if let := flood(epoch, 1000, one); let != handshakeBurst/2 {
 		t.Errorf("of one source %d were let in", let)
 	}
-	let := flood(20000, func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}) })
-	if rest := handshakeBurst - sourceBurst; let < rest-100 || let > rest+200 {
+	if let := flood(epoch, 20000, numbered); let != handshakeBurst/2 {
 		t.Errorf("of many sources %d were let in", let)
 	}
 	if len(a.sources) > maxSources {
 		t.Errorf("%d sources are remembered", len(a.sources))
 	}
-	suspicious := 0
-	for range 1000 {
-		if a.suspicious() {
-			suspicious++
+	// A second later there is room again, most of it for those who had little.
+	if let := flood(epoch.Add(time.Second), 1000, one); let != 0 {
+		t.Errorf("of the greedy source %d were let in, where others wait", let)
+	}
+	if let := flood(epoch.Add(time.Second), 1, numbered); let != 1 {
+		t.Error("another source was refused")
+	}
+	if let := flood(epoch.Add(time.Hour), 1000, one); let != handshakeBurst/2 {
+		t.Errorf("of one source %d were let in after an hour", let)
+	}
+}
+
+// TestAdmissionUnverified: what can be forged has places, a rate and memory of its
+// own, whatever address it says it has, and becomes its source's when verified.
+func TestAdmissionUnverified(t *testing.T) {
+	const most, memory = 800, 1 << 30
+	victim := netip.MustParseAddr("192.0.2.1")
+	a := newAdmission(most, memory)
+	now := epoch
+	var forged []*entry
+	for i := range 100_000 { // 5,000 a second
+		now = now.Add(200 * time.Microsecond)
+		if a.retry(now) {
+			continue
+		}
+		e, err := a.enter(now, victim, false)
+		if err != nil {
+			t.Fatalf("forged Initial %d: %v", i, err)
+		}
+		forged = append(forged, e)
+		for range 10 {
+			_, _ = e.begin()
 		}
 	}
-	if suspicious > 1000-unverifiedBurst || suspicious < 1000-unverifiedBurst-100 {
-		t.Errorf("%d of 1000 had to verify their address", suspicious)
+	if len(forged) != most/unverifiedShare || a.unverified.requests != most/unverifiedShare {
+		t.Errorf("%d forged ones have places, %d requests", len(forged), a.unverified.requests)
+	}
+	if a.open != 0 || a.requests != 0 || len(a.sources) != 0 {
+		t.Errorf("%d connections, %d requests, %d sources", a.open, a.requests, len(a.sources))
+	}
+	// Its owner has all that is his.
+	for i := range most / 4 {
+		e, err := a.enter(now, victim, true)
+		if err != nil {
+			t.Fatalf("connection %d of the address's owner: %v", i, err)
+		}
+		if _, err := e.begin(); err != nil {
+			t.Errorf("request %d: %v", i, err)
+		}
+	}
+	// When they go, a client may be let in without a Retry again, if there were not too many.
+	for _, e := range forged {
+		e.leave()
+	}
+	now = now.Add(time.Minute)
+	allowed := 0
+	for range 1000 {
+		if !a.retry(now) {
+			allowed++
+		}
+	}
+	if allowed != unverifiedBurst {
+		t.Errorf("%d of 1000 at once were not asked for their address", allowed)
+	}
+	if r := a.refusals(); r.Retry < 90_000 || r.Full+r.Source+r.Rate+r.Memory > 0 {
+		t.Errorf("refusals %+v", r)
+	}
+	a.check(t)
+}
+
+func TestAdmissionVerify(t *testing.T) {
+	a := newAdmission(16, 1<<30)
+	client := netip.MustParseAddr("192.0.2.1")
+	var entries []*entry
+	for i := range 2 {
+		e, err := a.enter(epoch, client, false)
+		if err != nil {
+			t.Fatalf("%d: %v", i, err)
+		}
+		entries = append(entries, e)
+	}
+	if _, err := a.enter(epoch, client, false); !errors.Is(err, errFull) {
+		t.Errorf("a third one has an eighth of 16: %v", err)
+	}
+	end, err := entries[0].begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := entries[1].begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := entries[1].begin(); !errors.Is(err, errEarly) {
+		t.Errorf("a third request: %v", err)
+	}
+	for range 2 { // once is enough
+		if err := entries[0].verify(epoch); err != nil {
+			t.Fatal(err)
+		}
+		a.check(t)
+	}
+	if a.open != 1 || a.requests != 1 || a.unverified.open() != 1 || a.unverified.requests != 1 || a.handshakes.debt != 1 {
+		t.Errorf("%d connections, %d requests; unverified %d, %d; debt %g", a.open, a.requests, a.unverified.open(), a.unverified.requests, a.handshakes.debt)
+	}
+	end()
+	entries[0].leave()
+	entries[1].leave()
+	again()
+	again()
+	if err := entries[1].verify(epoch); err != nil { // it has ended
+		t.Error(err)
+	}
+	if a.check(t); a.open != 0 || a.requests != 0 || a.unverified.open() != 0 || a.unverified.requests != 0 {
+		t.Errorf("left: %d, %d, %d, %d", a.open, a.requests, a.unverified.open(), a.unverified.requests)
+	}
+
+	// Its source may have taken all it may have meanwhile.
+	late, err := a.enter(epoch, client, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		if _, err := a.enter(epoch, client, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := late.verify(epoch); !errors.Is(err, errSource) {
+		t.Errorf("verified too late: %v", err)
+	}
+	if _, err := a.enter(epoch, client, false); !errors.Is(err, errSource) {
+		t.Errorf("another one: %v", err)
 	}
 }
 
@@ -111,9 +301,14 @@ func TestAdmissionMemory(t *testing.T) {
 	if !a.tight() || a.short() {
 		t.Error("three quarters are tight, not short")
 	}
+	if !a.retry(epoch) {
+		t.Error("memory for those who have not shown their address, where it is tight")
+	}
 	a.used.Store(32 << 20)
-	if _, err := a.enter(netip.MustParseAddr("192.0.2.1")); !errors.Is(err, errMemory) {
-		t.Errorf("with no memory: %v", err)
+	for _, verified := range []bool{false, true} {
+		if _, err := a.enter(epoch, netip.MustParseAddr("192.0.2.1"), verified); !errors.Is(err, errMemory) {
+			t.Errorf("with no memory: %v", err)
+		}
 	}
 	a.measure()
 	if used := a.used.Load(); used < 1<<20 || used > 4<<30 {
@@ -123,37 +318,137 @@ func TestAdmissionMemory(t *testing.T) {
 
 func TestAdmissionRequests(t *testing.T) {
 	a := newAdmission(1000, 16*requestMemory)
-	one := netip.MustParseAddr("192.0.2.1")
 	var ends []func()
+	entries := make(map[netip.Addr]*entry)
 	serve := func(client netip.Addr) bool {
-		end, ok := a.begin(client)
-		if ok {
+		e := entries[client]
+		if e == nil {
+			var err error
+			if e, err = a.enter(epoch, client, true); err != nil {
+				t.Fatal(err)
+			}
+			entries[client] = e
+		}
+		end, err := e.begin()
+		if err == nil {
 			ends = append(ends, end)
 		}
-		return ok
+		a.check(t)
+		return err == nil
 	}
+	one := netip.MustParseAddr("192.0.2.1")
 	for i := range 5 {
 		if ok := serve(one); ok != (i < 4) { // a quarter of 16
 			t.Errorf("request %d of a source: %t", i, ok)
 		}
 	}
 	for i := range 13 {
-		if ok := serve(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})); ok != (i < 12) {
+		if ok := serve(numbered(i)); ok != (i < 12) {
 			t.Errorf("request %d: %t", 4+i, ok)
 		}
 	}
-	ends[0]()
-	ends[0]() // once is enough
-	if !serve(one) || serve(one) {
-		t.Error("one request ended: one more may begin")
+	for range 3 {
+		ends[0]() // once is enough
 	}
-	if r := a.refusals(); r.Requests != 3 {
+	for _, end := range ends[4:10] {
+		end()
+	}
+	if !serve(numbered(100)) {
+		t.Error("there was room for one more")
+	}
+	if r := a.refusals(); r.Requests != 2 {
 		t.Errorf("refusals %+v", r)
 	}
-	if _, err := a.enter(one); err != nil {
-		t.Fatal(err)
+}
+
+// TestShed: the largest connections of the source that holds most, as many as
+// there is too little memory for, but never all at once, and never one that does
+// nothing.
+func TestShed(t *testing.T) {
+	const mib = 1 << 20
+	for _, test := range []struct {
+		name  string
+		over  uint64
+		holds map[string][]uint64 // by address, what its connections hold
+		want  map[string][]uint64 // what is ended
+	}{
+		{"nobody", mib, nil, nil},
+		{"all idle, one each", mib, map[string][]uint64{"192.0.2.1": {0}, "192.0.2.2": {0}}, nil},
+		{"not the one with most connections", mib,
+			map[string][]uint64{"192.0.2.1": {0, 0, 0, 0, 0}, "192.0.2.2": {8 * mib}}, map[string][]uint64{"192.0.2.2": {8 * mib}}},
+		{"no more than needed", 5 * mib,
+			map[string][]uint64{"192.0.2.1": {mib}, "192.0.2.2": {mib, 3 * mib, 4 * mib, 0, 0, 0}}, map[string][]uint64{"192.0.2.2": {4 * mib, 3 * mib}}},
+		{"no more than half", 1 << 40,
+			map[string][]uint64{"192.0.2.1": {mib}, "192.0.2.2": {mib, 2 * mib, 0, 0, 0}}, map[string][]uint64{"192.0.2.2": {2 * mib, mib, 0}}},
+		{"many small ones are one large one", mib,
+			map[string][]uint64{"192.0.2.1": {mib}, "2001:db8::1": {0}, "2001:db8:0:1::1": {mib / 2}, "2001:db8:0:2::1": {mib / 2, mib / 2}},
+			map[string][]uint64{"2001:db8:0:1::1": {mib / 2}, "2001:db8:0:2::1": {mib / 2}}},
+		{"idle ones of one that has many", 0,
+			map[string][]uint64{"192.0.2.1": {0}, "192.0.2.2": {0, 0, 0}}, map[string][]uint64{"192.0.2.2": {0}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a := newAdmission(1000, 1<<30)
+			ended := make(map[string][]uint64)
+			count := 0
+			for address, holds := range test.holds {
+				for _, bytes := range holds {
+					e, err := a.enter(epoch, netip.MustParseAddr(address), true)
+					if err != nil {
+						t.Fatal(err)
+					}
+					e.know(func() uint64 { return bytes }, func() { ended[address] = append(ended[address], bytes) })
+				}
+			}
+			_, ends := a.shed(test.over)
+			for _, end := range ends {
+				end()
+			}
+			for _, e := range ended {
+				count += len(e)
+			}
+			sum := func(m map[string][]uint64) (n int, bytes uint64) {
+				for _, all := range m {
+					n += len(all)
+					for _, b := range all {
+						bytes += b
+					}
+				}
+				return n, bytes
+			}
+			gotN, gotBytes := sum(ended)
+			wantN, wantBytes := sum(test.want)
+			if gotN != wantN || gotBytes != wantBytes || a.refusals().Shed != uint64(count) {
+				t.Errorf("ended %v, want %v", ended, test.want)
+			}
+			for address := range ended {
+				if test.want[address] == nil {
+					t.Errorf("one of %s was ended", address)
+				}
+			}
+		})
 	}
-	if s := a.largest(); s != netip.MustParsePrefix("192.0.2.1/32") {
-		t.Errorf("the source with the most connections is %s", s)
+
+	// The unverified are one source. TCP connections hold what they ask for.
+	a := newAdmission(1000, 1<<30)
+	ended := ""
+	for i, verified := range []bool{true, false, false} {
+		e, err := a.enter(epoch, numbered(i), verified)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := fmt.Sprint(i)
+		e.know(nil, func() { ended += name })
+		if i == 2 {
+			if _, err := e.begin(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	name, ends := a.shed(0)
+	for _, end := range ends {
+		end()
+	}
+	if name != "unverified" || ended != "2" {
+		t.Errorf("of %s, %s was ended", name, ended)
 	}
 }

@@ -4,18 +4,15 @@ package gateway
 
 import (
 	"cmp"
-	"crypto/tls"
 	"maps"
 	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/quic-go/quic-go"
-	"github.com/quic-go/quic-go/http3"
 
 	"bquic/internal/site"
 	"bquic/internal/status"
@@ -35,8 +32,7 @@ type connections struct {
 	live   map[uint64]*connection
 	closed []*connection // the last ones, oldest first
 
-	tcp     atomic.Int64
-	tcpLive map[net.Conn]struct{} // without those that became tunnels of WebSocket
+	tcp atomic.Int64 // without those that became tunnels of WebSocket
 }
 
 // A transport sums what connections have counted.
@@ -106,39 +102,13 @@ func (cs *connections) close(c *connection) {
 	cs.closed = append(cs.closed, c)
 }
 
-// shed ends the live connections of a source, and returns how many.
-func (cs *connections) shed(source netip.Prefix) (n int) {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	for _, c := range cs.live {
-		if source.Contains(address(c.conn.RemoteAddr())) {
-			n++
-			go c.conn.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeExcessiveLoad), "memory is short")
-		}
-	}
-	for c := range cs.tcpLive {
-		if source.Contains(address(c.RemoteAddr())) {
-			n++
-			go c.(*tls.Conn).NetConn().Close()
-		}
-	}
-	return n
-}
-
 // tcpState counts connections of the TCP side (http.Server.ConnState).
-func (cs *connections) tcpState(conn net.Conn, state http.ConnState) {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
+func (cs *connections) tcpState(_ net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
 		cs.tcp.Add(1)
-		if cs.tcpLive == nil {
-			cs.tcpLive = make(map[net.Conn]struct{})
-		}
-		cs.tcpLive[conn] = struct{}{}
 	case http.StateClosed, http.StateHijacked:
 		cs.tcp.Add(-1)
-		delete(cs.tcpLive, conn)
 	}
 }
 

@@ -75,6 +75,7 @@ type Server struct {
 	access  accesslog.Log
 	ready   chan struct{}
 	addr    netip.AddrPort // valid once ready
+	plain   netip.AddrPort // of those who come without TLS
 	reload  atomic.Pointer[status.Reload]
 }
 
@@ -148,6 +149,7 @@ func (s *Server) Apply(cfg config.Gateway) error {
 		{"listen", old.cfg.Listen, cfg.Listen},
 		{"status_socket", old.cfg.StatusSocket, cfg.StatusSocket},
 		{"metrics", old.cfg.Metrics, cfg.Metrics},
+		{"redirect", old.cfg.Redirect, cfg.Redirect},
 	} {
 		if o.was != o.is {
 			s.log.Warn("this change needs a restart", "option", "gateway."+o.name, "was", o.was, "is", o.is)
@@ -220,6 +222,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer udp.Close()
 	defer tcp.Close()
 	defer func() { s.now.Load().sites.Close() }()
+	defer func() { _ = s.access.Open("") }() // with its last lines
 	socket, err := status.Listen(cfg.StatusSocket)
 	if err != nil {
 		return err
@@ -232,6 +235,15 @@ func (s *Server) Run(ctx context.Context) error {
 	if figures != nil {
 		defer figures.Close()
 	}
+	var plain net.Listener
+	if cfg.Redirect != "" {
+		var lc net.ListenConfig
+		if plain, err = lc.Listen(ctx, "tcp", cfg.Redirect); err != nil {
+			return fmt.Errorf("cannot listen on TCP %s, of gateway.redirect: %w", cfg.Redirect, cause(err))
+		}
+		defer plain.Close()
+		s.plain = plain.Addr().(*net.TCPAddr).AddrPort()
+	}
 	s.addr = tcp.Addr().(*net.TCPAddr).AddrPort()
 	s.started = time.Now()
 
@@ -242,6 +254,9 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return metrics.Serve(ctx, figures, s.log, s.metrics) })
 	group.Go(func() error { return s.serveTCP(ctx, tcp) })
 	group.Go(func() error { return s.serveQUIC(ctx, udp) })
+	if plain != nil {
+		group.Go(func() error { return s.servePlain(ctx, plain) })
+	}
 	close(s.ready)
 	s.log.Info("gateway ready", "listen", s.addr, "pin", s.pin(), "sites", len(cfg.Sites), "relays", len(cfg.Relays()), "version", s.version)
 	err = group.Wait()
@@ -269,14 +284,15 @@ func (s *Server) watch(ctx context.Context) {
 	}
 }
 
-// shed ends the connections of the source that has the most, because memory is
-// short: there are ways to take it that no limit on a single one foresees.
+// shed ends connections because memory is short: there are ways to take it that
+// no limit on a single one foresees.
 func (s *Server) shed() {
-	source := s.admit.largest()
-	n := s.conns.shed(source)
-	s.admit.shed.Add(uint64(n))
-	if n > 0 {
-		s.log.Warn("memory is short: connections were ended", "source", source, "connections", n)
+	source, ends := s.admit.shed(s.admit.used.Load() - s.admit.ceiling.Load())
+	for _, end := range ends {
+		go end() // which may wait for the connection
+	}
+	if len(ends) > 0 {
+		s.log.Warn("memory is short: connections were ended", "source", source, "connections", len(ends))
 	}
 }
 
@@ -288,21 +304,37 @@ func (s *Server) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, erro
 }
 
 // serveSite hands a request to the sites of the newest generation, if there is
-// room for it. The access log tells also those that were refused.
+// room for it.
 func (s *Server) serveSite(w http.ResponseWriter, r *http.Request) {
+	s.serve(w, r, func(w http.ResponseWriter, r *http.Request) { s.now.Load().sites.ServeHTTP(w, r) })
+}
+
+// serve answers a request if there is room for it. The access log tells also those
+// that were refused.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, answer http.HandlerFunc) {
 	s.access.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		client, _ := netip.ParseAddrPort(r.RemoteAddr)
-		end, ok := s.admit.begin(client.Addr().Unmap().WithZone(""))
-		if !ok {
-			w.Header().Set("Retry-After", "1")
-			// Without a body: who grants no window for one would keep it waiting.
-			w.Header().Set("Content-Length", "0")
-			w.WriteHeader(http.StatusServiceUnavailable)
+		end, err := entryOf(r.Context()).begin()
+		if err != nil {
+			refuse(w, err)
 			return
 		}
 		defer end()
-		s.now.Load().sites.ServeHTTP(w, r)
+		answer(w, r)
 	})).ServeHTTP(patientWriter{w, http.NewResponseController(w)}, r)
+}
+
+// refuse answers a request that there is no room for. It is not served, and can be
+// sent again (RFC 8470, section 5.2; RFC 9110, section 15.6.4).
+func refuse(w http.ResponseWriter, err error) {
+	status := http.StatusServiceUnavailable
+	if errors.Is(err, errEarly) {
+		status = http.StatusTooEarly
+	} else {
+		w.Header().Set("Retry-After", "1")
+	}
+	// Without a body: who grants no window for one would keep it waiting.
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(status)
 }
 
 // listen opens the same port of UDP and TCP; with port 0, one that both have free.
@@ -343,15 +375,33 @@ func (s *Server) serveTCP(ctx context.Context, ln net.Listener) error {
 		w.Header().Set("Alt-Svc", fmt.Sprintf(`h3=":%d"; ma=%d`, s.addr.Port(), altSvcAge))
 		s.serveSite(w, r)
 	})
+	return s.serveHTTP(ctx, handler, func(srv *http.Server) error {
+		srv.TLSConfig = &tls.Config{GetCertificate: s.certificate, MinVersion: tls.VersionTLS12}
+		return srv.ServeTLS(&admittedListener{ln, &s.admit}, "", "")
+	})
+}
+
+// servePlain serves those who come without TLS.
+func (s *Server) servePlain(ctx context.Context, ln net.Listener) error {
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.serve(w, r, func(w http.ResponseWriter, r *http.Request) {
+			g := s.now.Load()
+			g.sites.ServePlain(w, r, g.cfg.ACMEWebroot, s.addr.Port())
+		})
+	})
+	return s.serveHTTP(ctx, handler, func(srv *http.Server) error { return srv.Serve(&admittedListener{ln, &s.admit}) })
+}
+
+func (s *Server) serveHTTP(ctx context.Context, handler http.Handler, serve func(*http.Server) error) error {
 	srv := &http.Server{
 		Handler:           handler,
-		TLSConfig:         &tls.Config{GetCertificate: s.certificate, MinVersion: tls.VersionTLS12},
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       tcpIdleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // what clients do wrong
 		ConnState:         s.conns.tcpState,
+		ConnContext:       tcpContext,
 	}
 	stop := context.AfterFunc(ctx, func() {
 		end, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
@@ -360,7 +410,7 @@ func (s *Server) serveTCP(ctx context.Context, ln net.Listener) error {
 			srv.Close()
 		}
 	})
-	err := srv.ServeTLS(&admittedListener{ln, &s.admit}, "", "")
+	err := serve(srv)
 	stop()
 	if ctx.Err() != nil {
 		return nil
@@ -374,15 +424,8 @@ func (s *Server) serveQUIC(ctx context.Context, conn *net.UDPConn) error {
 		return fmt.Errorf("serving UDP failed: %w", err)
 	}
 	defer transport.Close()
-	transport.VerifySourceAddress = func(net.Addr) bool { return s.admit.suspicious() }
-	transport.ConnContext = func(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
-		leave, err := s.admit.enter(address(info.RemoteAddr))
-		if err != nil {
-			return nil, err
-		}
-		context.AfterFunc(ctx, leave)
-		return ctx, nil
-	}
+	transport.VerifySourceAddress = func(net.Addr) bool { return s.admit.retry(time.Now()) }
+	transport.ConnContext = s.admit.enterQUIC
 	tlsConfig := http3.ConfigureTLSConfig(&tls.Config{GetCertificate: s.certificate})
 	ln, err := transport.ListenEarly(tlsConfig, &quic.Config{
 		GetConfigForClient: func(info *quic.ClientInfo) (*quic.Config, error) {
@@ -414,6 +457,7 @@ func (s *Server) serveQUIC(ctx context.Context, conn *net.UDPConn) error {
 			}
 			return fmt.Errorf("serving UDP failed: %w", err)
 		}
+		go followQUIC(conn)
 		go func() {
 			c := s.conns.open(conn, s.profile(conn.RemoteAddr()).Name)
 			defer s.conns.close(c)
@@ -427,14 +471,23 @@ type quicConn struct{}
 
 // serveHTTP3 tells relays' requests from those for sites. What came in 0-RTT
 // packets can be a replay (RFC 8470): all but safe requests wait for the end of
-// the handshake, which no replay reaches.
+// the handshake, which no replay reaches, and sites know of the others.
 func (s *Server) serveHTTP3(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions {
-		select {
-		case <-r.Context().Value(quicConn{}).(*quic.Conn).HandshakeComplete():
-		case <-r.Context().Done():
-			panic(http.ErrAbortHandler)
+	conn := r.Context().Value(quicConn{}).(*quic.Conn)
+	switch {
+	case !early(conn):
+		// Perhaps before followQUIC has had its turn.
+		if err := entryOf(conn.Context()).verify(time.Now()); err != nil {
+			refuse(w, err)
+			return
 		}
+	case r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions:
+		if err := wait(conn, r); err != nil {
+			refuse(w, err)
+			return
+		}
+	default:
+		r = site.Early(r, conn.HandshakeComplete())
 	}
 	switch {
 	case r.Method != http.MethodConnect:
@@ -443,6 +496,33 @@ func (s *Server) serveHTTP3(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no relays are served here", http.StatusNotImplemented)
 	default:
 		s.tunnel.ServeHTTP(w, r)
+	}
+}
+
+// early says that what has come so far came in 0-RTT packets.
+func early(conn *quic.Conn) bool {
+	select {
+	case <-conn.HandshakeComplete():
+		return false
+	default:
+		return true
+	}
+}
+
+// wait waits for the end of the handshake. An error says that there is no room for
+// a request that waits, or for the connection.
+func wait(conn *quic.Conn, r *http.Request) error {
+	e := entryOf(conn.Context())
+	end, err := e.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
+	select {
+	case <-conn.HandshakeComplete():
+		return e.verify(time.Now())
+	case <-r.Context().Done():
+		panic(http.ErrAbortHandler)
 	}
 }
 

@@ -97,6 +97,7 @@ func (s *Server) metrics(w *metrics.Writer) {
 			w.Value(float64(s.access.Requests(protocol, class)), "protocol", name, "code", strconv.Itoa(class)+"xx")
 		}
 	}
+	w.Counter("bquic_access_log_dropped_total", "Lines that the access log's file was too slow for.").Value(float64(s.access.Dropped()))
 	sent, received := s.bytes()
 	w.Counter("bquic_sent_bytes_total", "Bytes sent to clients, of sites and tunnels, without headers.").Value(float64(sent))
 	w.Counter("bquic_received_bytes_total", "Bytes received from clients, of sites and tunnels, without headers.").Value(float64(received))

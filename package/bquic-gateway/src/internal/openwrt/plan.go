@@ -92,6 +92,9 @@ func (p *Plan) gateway(g *config.Gateway, exists func(string) bool) {
 		}
 	}
 	seeFiles(g.Certificate, g.Key)
+	if g.ACMEWebroot != "" && !slices.ContainsFunc(seen, func(dir string) bool { return within(g.ACMEWebroot, dir) }) {
+		see(g.ACMEWebroot)
+	}
 	for _, s := range g.Sites {
 		if s.Root != "" && !slices.ContainsFunc(seen, func(dir string) bool { return within(s.Root, dir) }) {
 			see(s.Root)
@@ -113,6 +116,7 @@ func (p *Plan) gateway(g *config.Gateway, exists func(string) bool) {
 	p.fix("listen", g.Listen)
 	p.fix("status_socket", g.StatusSocket)
 	p.fix("metrics", g.Metrics)
+	p.fix("redirect", g.Redirect)
 	p.fix("see", p.See...)
 	p.fix("write", p.Write...)
 	p.See = append(p.See, "/etc/hosts")

@@ -40,8 +40,8 @@ var codings = []struct{ name, suffix string }{{"br", ".br"}, {"zstd", ".zst"}, {
 // maxListed bounds the entries of a directory that are read and shown.
 const maxListed = 10000
 
-// files serves what is below root: nothing whose name begins with a dot,
-// nothing that a symbolic link leads out to.
+// files serves what is below root: nothing whose name begins with a dot, but for
+// what is meant to be found (RFC 8615), and nothing that a symbolic link leads out to.
 type files struct {
 	root    *os.Root
 	listing bool
@@ -55,7 +55,7 @@ func (f files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name := path.Clean("/" + r.URL.Path)
-	if strings.Contains(name, "/.") {
+	if hidden(name) {
 		http.NotFound(w, r)
 		return
 	}
@@ -112,6 +112,14 @@ func (f files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w = largeWrites{w}
 	}
 	http.ServeContent(w, r, "", info.ModTime(), file)
+}
+
+// hidden says if something in name begins with a dot. /.well-known may.
+func hidden(name string) bool {
+	if rest, ok := strings.CutPrefix(name+"/", "/.well-known/"); ok {
+		name = "/" + rest
+	}
+	return strings.Contains(name, "/.")
 }
 
 func contentType(name string) string {

@@ -36,7 +36,8 @@ const (
 // A proxy hands requests on to the site's origins, as the host that the client named.
 type proxy struct {
 	httputil.ReverseProxy
-	origins *origins
+	origins   *origins
+	earlyData bool // the origins know of it
 }
 
 func newProxy(site config.Site, log *slog.Logger) (*proxy, error) {
@@ -62,7 +63,7 @@ func newProxy(site config.Site, log *slog.Logger) (*proxy, error) {
 	for _, u := range site.Origins {
 		o.all = append(o.all, &origin{url: u})
 	}
-	p := &proxy{origins: o}
+	p := &proxy{origins: o, earlyData: site.EarlyData}
 	p.ReverseProxy = httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.Host = r.In.Host
@@ -71,6 +72,10 @@ func newProxy(site config.Site, log *slog.Logger) (*proxy, error) {
 			if !strings.EqualFold(r.Out.Header.Get("Upgrade"), "websocket") {
 				r.Out.Header.Del("Connection")
 				r.Out.Header.Del("Upgrade")
+			}
+			// Not what the client listed in Connection, where it must not stand.
+			if early(r.In.Context()) != nil || len(r.In.Header[earlyData]) > 0 {
+				r.Out.Header[earlyData] = []string{"1"}
 			}
 			r.SetXForwarded() // after ReverseProxy has removed what the client sent
 		},
@@ -97,6 +102,15 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 {
 		// An origin may answer while it is still being sent to, as HTTP/2 and 3 do.
 		_ = http.NewResponseController(w).EnableFullDuplex()
+	}
+	if handshake := early(r.Context()); handshake != nil {
+		// Not to origins of which nobody knows if they know (RFC 8470, section 6.2).
+		if !p.earlyData && await(r.Context(), handshake) != nil {
+			panic(http.ErrAbortHandler)
+		}
+		if !p.earlyData || len(r.Header[earlyData]) > 0 {
+			r = Early(r, nil) // a 425 is the client's, if it can come at all
+		}
 	}
 	p.ReverseProxy.ServeHTTP(w, r)
 }
@@ -135,11 +149,30 @@ func (o *origins) status() (all []OriginStatus) {
 	return all
 }
 
-// RoundTrip asks the first origin that is up. Where that fails before anything
-// has come back, a request that does no harm twice (RFC 9110, section 9.2.2), or
-// that has not been sent at all, goes to the next one.
+// RoundTrip asks the origins. One that does not want to answer early data is asked
+// again when it is none any more, unless the client can do that itself, for it has
+// sent the field (RFC 8470, section 5.2).
 func (o *origins) RoundTrip(r *http.Request) (*http.Response, error) {
 	body := &body{ReadCloser: r.Body}
+	res, err := o.ask(r, body)
+	handshake := early(r.Context())
+	if err != nil || res.StatusCode != http.StatusTooEarly || handshake == nil || !body.empty(r) {
+		return res, err
+	}
+	res.Body.Close()
+	if err := await(r.Context(), handshake); err != nil {
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	r.Body, r.ContentLength = nil, 0
+	delete(r.Header, earlyData)
+	return o.ask(r, nil)
+}
+
+// ask asks the first origin that is up. Where that fails before anything
+// has come back, a request that does no harm twice (RFC 9110, section 9.2.2), or
+// that has not been sent at all, goes to the next one.
+func (o *origins) ask(r *http.Request, body *body) (*http.Response, error) {
 	var lastErr error
 	for _, origin := range o.order() {
 		out := r.Clone(r.Context())
@@ -157,14 +190,14 @@ func (o *origins) RoundTrip(r *http.Request) (*http.Response, error) {
 		if r.Context().Err() != nil {
 			return nil, err
 		}
-		if body.broken.Load() { // no fault of the origin's
+		if body != nil && body.broken.Load() { // no fault of the origin's
 			return nil, fmt.Errorf("%w: %w", errClientBody, err)
 		}
 		o.down(origin, err)
 		lastErr = err
 		var dial *net.OpError
 		unsent := errors.As(err, &dial) && dial.Op == "dial"
-		if body.read.Load() || !unsent && !idempotent(r) {
+		if body != nil && body.read.Load() || !unsent && !idempotent(r) {
 			break
 		}
 	}
@@ -184,7 +217,14 @@ func idempotent(r *http.Request) bool {
 type body struct {
 	io.ReadCloser
 	read   atomic.Bool
+	some   atomic.Bool // it is not empty
+	ended  atomic.Bool
 	broken atomic.Bool // by the client: a bad chunk, another length than announced
+}
+
+// empty says that r has no body, or that what has been read to its end was none.
+func (b *body) empty(r *http.Request) bool {
+	return r.Body == nil || r.Body == http.NoBody || b.ended.Load() && !b.some.Load()
 }
 
 var errClientBody = errors.New("the client's request body is bad")
@@ -192,6 +232,12 @@ var errClientBody = errors.New("the client's request body is bad")
 func (b *body) Read(p []byte) (int, error) {
 	b.read.Store(true)
 	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		b.some.Store(true)
+	}
+	if err == io.EOF {
+		b.ended.Store(true)
+	}
 	if err != nil && err != io.EOF {
 		b.broken.Store(true)
 	}

@@ -25,11 +25,12 @@ type Sites struct {
 	byHost  map[string]http.Handler
 	roots   []*os.Root
 	proxies []*proxy
+	log     *slog.Logger
 }
 
 // New opens what the sites need. log gets what goes wrong with origins.
 func New(cfg []config.Site, log *slog.Logger) (*Sites, error) {
-	s := &Sites{byHost: make(map[string]http.Handler)}
+	s := &Sites{byHost: make(map[string]http.Handler), log: log}
 	for _, site := range cfg {
 		h, err := s.open(site, log)
 		if err != nil {
@@ -105,19 +106,26 @@ func (s *Sites) Origins() []OriginStatus {
 }
 
 func (s *Sites) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h := s.choose(w, r); h != nil {
+		h.ServeHTTP(w, r)
+	}
+}
+
+// choose returns what answers a request, or answers itself that nothing does.
+func (s *Sites) choose(w http.ResponseWriter, r *http.Request) http.Handler {
 	if r.Method == http.MethodConnect { // never an open proxy
 		http.Error(w, "CONNECT is offered to relays by HTTP/3 only", http.StatusMethodNotAllowed)
-		return
+		return nil
 	}
 	// An origin must not see another host than the one that chose the site (RFC
 	// 9114, section 4.3.1; RFC 9113, section 8.3.1).
 	if hosts, ok := r.Header["Host"]; ok && (len(hosts) > 1 || hosts[0] != r.Host) || !validHost(r.Host) {
 		http.Error(w, "bad host", http.StatusBadRequest)
-		return
+		return nil
 	}
 	if !validLength(r) {
 		http.Error(w, "bad content-length", http.StatusBadRequest)
-		return
+		return nil
 	}
 	if r.ProtoMajor == 1 && r.ProtoMinor == 0 {
 		// net/http ignores its Transfer-Encoding, and would take the chunks for
@@ -130,9 +138,9 @@ func (s *Sites) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if !ok {
 		http.Error(w, "no site of this name", http.StatusMisdirectedRequest)
-		return
+		return nil
 	}
-	h.ServeHTTP(w, r)
+	return h
 }
 
 // validLength says if a request has at most one Content-Length, and the body

@@ -6,11 +6,14 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"time"
 
 	"golang.org/x/net/ipv4"
+	"golang.org/x/sys/unix"
 )
 
 // sendBatch is the number of datagrams that one sendmmsg(2) takes.
@@ -46,6 +49,38 @@ func datagrams(ctx context.Context, rate int, manyAddresses bool, next func() []
 			continue // the socket's buffer is full: it goes on
 		}
 		sent += n
+	}
+	return sent, nil
+}
+
+// forgedDatagrams sends what next makes in another's name, from any of its ports,
+// rate a second, and returns how many went. It needs a raw socket, so it is done
+// in a network namespace of its own.
+func forgedDatagrams(ctx context.Context, rate int, from net.IP, next func() []byte) (int, error) {
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+	if err != nil {
+		return 0, fmt.Errorf("raw socket: %w", err)
+	}
+	defer unix.Close(socket)
+	to := unix.SockaddrInet4{Addr: target.Addr().As4()}
+	header := make([]byte, 20+8) // RFC 791, section 3.1; the kernel fills the rest in. RFC 768
+	header[0], header[8], header[9] = 4<<4|5, 64, unix.IPPROTO_UDP
+	copy(header[12:], from.To4())
+	copy(header[16:], to.Addr[:])
+	binary.BigEndian.PutUint16(header[22:], target.Port())
+	start, sent := time.Now(), 0
+	for ctx.Err() == nil {
+		if ahead := time.Duration(sent)*time.Second/time.Duration(rate) - time.Since(start); ahead > 0 {
+			pause(ctx, ahead)
+			continue
+		}
+		payload := next()
+		binary.BigEndian.PutUint16(header[20:], uint16(1024+rand.N(64512)))
+		binary.BigEndian.PutUint16(header[24:], uint16(8+len(payload)))
+		if err := unix.Sendto(socket, append(header[:28:28], payload...), 0, &to); err != nil {
+			return sent, fmt.Errorf("raw socket: %w", err)
+		}
+		sent++
 	}
 	return sent, nil
 }

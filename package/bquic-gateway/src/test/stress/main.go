@@ -63,7 +63,7 @@ func run(args []string) error {
 		return runCPU(ctx, bquic, output, rest[0])
 	case command == "list":
 		for _, a := range attacks {
-			fmt.Printf("%-18s %s\n", a.name, a.doc)
+			fmt.Printf("%-20s %s\n", a.name, a.doc)
 		}
 		return nil
 

@@ -34,7 +34,11 @@ func dialQUIC(ctx context.Context, from net.IP, config *quic.Config) (*quic.Conn
 		transport.Close()
 		socket.Close()
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	timeout := 5 * time.Second
+	if config != nil {
+		timeout = max(timeout, config.HandshakeIdleTimeout)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	conn, err := transport.Dial(ctx, net.UDPAddrFromAddrPort(target),
 		&tls.Config{InsecureSkipVerify: true, ServerName: siteHost, NextProtos: []string{http3.NextProtoH3}}, config)

@@ -95,6 +95,11 @@ return view.extend({
 		o.placeholder = '0';
 		o = s.taboption('advanced', form.Value, 'access_log', _('Access log'), _('File for a line about each request, for example /var/log/bquic/access.log; empty: none.'));
 		o.validate = common.absolutePath;
+		o = s.taboption('advanced', form.Value, 'redirect', _('Redirect'), _('Address and port, for example :80: sends those who come without TLS to the same site with it; empty: none.'));
+		o.validate = (id, value) => !value || /^(\[[0-9A-Fa-f:.]+\]|[0-9.]*):([1-9][0-9]{0,4})$/.test(value) && +value.split(':').pop() < 65536
+			|| _('Must be [address]:port, for example :8443 or 192.0.2.1:443.');
+		o = s.taboption('advanced', form.Value, 'acme_webroot', _('ACME webroot'), _('Directory below which .well-known/acme-challenge/ has the challenges; empty: the site’s.'));
+		o.validate = common.absolutePath;
 		common.metricsOption(s, 'advanced', '127.0.0.1:9464');
 		o = s.taboption('advanced', form.Value, 'state_dir', _('State directory'), _('Where the self-signed certificate is kept.'));
 		o.validate = common.absolutePath;
@@ -129,6 +134,8 @@ return view.extend({
 		};
 
 		o = s.option(form.Flag, 'listing', _('Listing'), _('Shows what is in a directory without index.html.'));
+		o.modalonly = true;
+		o = s.option(form.Flag, 'early_data', _('Early data'), _('The servers know Early-Data (RFC 8470): they get requests in 0-RTT packets at once.'));
 		o.modalonly = true;
 		o = s.option(form.Value, 'origin_ca', _('Authorities of the servers'), _('PEM file with the certificates of those who sign the servers’; empty: the system’s.'));
 		o.datatype = 'file';

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+	"golang.org/x/sys/unix"
+
+	"bquic/internal/metrics"
+)
+
+const (
+	minMemory   = 32 << 20
+	memoryShare = 4 // of the machine's
+
+	// writeTimeout is how long a client may read nothing at all while there is
+	// something to read.
+	writeTimeout = time.Minute
+)
+
+// memoryCeiling makes the runtime keep to the configured ceiling, and returns
+// it. The environment's GOMEMLIMIT comes first.
+func memoryCeiling(configured uint64) uint64 {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return uint64(debug.SetMemoryLimit(-1))
+	}
+	if configured == 0 {
+		configured = minMemory
+		var info unix.Sysinfo_t
+		if unix.Sysinfo(&info) == nil {
+			configured = max(configured, uint64(info.Totalram)*uint64(info.Unit)/memoryShare)
+		}
+	}
+	debug.SetMemoryLimit(int64(min(configured, math.MaxInt64)))
+	return configured
+}
+
+// measure looks at the memory. Garbage is nobody's: what seems short without a
+// collection may be plenty.
+func (a *admission) measure() {
+	a.used.Store(metrics.Memory())
+	if a.short() {
+		debug.FreeOSMemory()
+		a.used.Store(metrics.Memory())
+	}
+}
+
+// entryKey is the key of a connection's *entry in its context, and in those of
+// its requests.
+type entryKey struct{}
+
+func entryOf(ctx context.Context) *entry {
+	e, _ := ctx.Value(entryKey{}).(*entry)
+	return e
+}
+
+// enterQUIC is quic.Transport.ConnContext.
+func (a *admission) enterQUIC(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
+	e, err := a.enter(time.Now(), address(info.RemoteAddr), info.AddrVerified)
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, e.leave)
+	return context.WithValue(ctx, entryKey{}, e), nil
+}
+
+// followQUIC looks after the entry of a connection that the listener has accepted.
+// It returns when the client's address is verified: with the end of the handshake
+// at the latest (RFC 9000, section 8.1).
+func followQUIC(conn *quic.Conn) {
+	e := entryOf(conn.Context())
+	end := func(reason string) {
+		_ = conn.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeExcessiveLoad), reason)
+	}
+	// Requests and tunnels are streams. Whatever else a client makes the gateway
+	// keep has a bound for each connection.
+	e.know(func() uint64 {
+		streams, unread := conn.Held()
+		return uint64(streams)*requestMemory + unread
+	}, func() { end("memory is short") })
+	select {
+	case <-conn.HandshakeComplete():
+		if err := e.verify(time.Now()); err != nil {
+			end(err.Error())
+		}
+	case <-conn.Context().Done():
+	}
+}
+
+// admittedListener closes the connections at once that are not let in.
+type admittedListener struct {
+	net.Listener
+	admit *admission
+}
+
+func (l *admittedListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		// The handshake of TCP has verified the address.
+		e, err := l.admit.enter(time.Now(), address(conn.RemoteAddr()), true)
+		if err != nil {
+			conn.Close()
+			continue
+		}
+		e.know(nil, func() { conn.Close() })
+		return &admittedConn{conn, e}, nil
+	}
+}
+
+// An admittedConn ends when its client reads nothing for writeTimeout.
+type admittedConn struct {
+	net.Conn
+	entry *entry
+}
+
+func (c *admittedConn) Write(b []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *admittedConn) Close() error {
+	c.entry.leave()
+	return c.Conn.Close()
+}
+
+// tcpContext is http.Server.ConnContext.
+func tcpContext(ctx context.Context, conn net.Conn) context.Context {
+	if t, ok := conn.(*tls.Conn); ok {
+		conn = t.NetConn()
+	}
+	return context.WithValue(ctx, entryKey{}, conn.(*admittedConn).entry)
+}
+
+// patientWriter ends a response that its client reads nothing of for writeTimeout.
+type patientWriter struct {
+	http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (w patientWriter) Write(b []byte) (int, error) {
+	_ = w.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // an error shows in Write
+	n, err := w.ResponseWriter.Write(b)
+	// A response may rest, as server-sent events do: HTTP/2 would end it then.
+	_ = w.control.SetWriteDeadline(time.Time{})
+	return n, err
+}
+
+func (w patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

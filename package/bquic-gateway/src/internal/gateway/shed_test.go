@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+
+	"bquic/internal/config"
+)
+
+// stalled starts a gateway whose origin reads nothing of what it is sent.
+func stalled(t *testing.T) *Server {
+	t.Helper()
+	ended := make(chan struct{})
+	origin := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-ended }))
+	t.Cleanup(origin.Close)
+	t.Cleanup(func() { close(ended) })
+	u, _ := url.Parse(origin.URL)
+	return start(t, config.Gateway{Sites: []config.Site{{Hosts: []string{"*"}, Origins: []*url.URL{u}}}})
+}
+
+// upload sends n requests whose bodies nobody reads.
+func upload(t *testing.T, conn *quic.Conn, s *Server, n int) {
+	t.Helper()
+	client := (&http3.Transport{}).NewClientConn(conn)
+	for range n {
+		str, err := client.OpenRequestStream(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url("/"), nil)
+		if err := str.SendRequestHeader(req); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			_, _ = str.Write(make([]byte, 1<<20)) // more than the window
+		}()
+	}
+}
+
+// shedOnce ends what is ended when memory is short by a byte.
+func (s *Server) shedOnce() {
+	_, ends := s.admit.shed(1)
+	for _, end := range ends {
+		end()
+	}
+}
+
+func ended(conn *quic.Conn) bool {
+	select {
+	case <-conn.Context().Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// TestShedAfterMigration: a connection is its source's wherever it migrates to.
+func TestShedAfterMigration(t *testing.T) {
+	s := stalled(t)
+	conn, err := dialFrom(t, s, "127.0.0.1", anyCertificate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	upload(t, conn, s, 1)
+	udp, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 7)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer udp.Close()
+	other := &quic.Transport{Conn: udp}
+	defer other.Close()
+	path, err := conn.AddPath(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := path.Probe(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := path.Switch(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool {
+		c := s.Status().Connections
+		return len(c) == 1 && c[0].Remote == udp.LocalAddr().String()
+	})
+	s.shedOnce()
+	waitFor(t, func() bool { return ended(conn) })
+}
+
+// TestShedLargest: who holds much is ended, not who has many connections.
+func TestShedLargest(t *testing.T) {
+	s := stalled(t)
+	var many []*quic.Conn
+	for range 5 {
+		conn, err := dialFrom(t, s, "127.0.0.1", anyCertificate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		many = append(many, conn)
+	}
+	heavy, err := dialFrom(t, s, "127.0.0.2", anyCertificate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	upload(t, heavy, s, 20)
+	held := func() (streams int, unread uint64) {
+		for _, c := range s.live() {
+			n, bytes := c.Held()
+			streams, unread = streams+n, unread+bytes
+		}
+		return streams, unread
+	}
+	waitFor(t, func() bool {
+		streams, unread := held()
+		return streams == 20 && unread >= 256<<10
+	})
+	s.shedOnce()
+	waitFor(t, func() bool { return ended(heavy) })
+	for _, conn := range many {
+		if ended(conn) {
+			t.Error("an idle connection was ended")
+		}
+	}
+	waitFor(t, func() bool { streams, unread := held(); return streams == 0 && unread == 0 })
+}
+
+// live returns the connections that are open.
+func (s *Server) live() (all []*quic.Conn) {
+	s.conns.mu.Lock()
+	defer s.conns.mu.Unlock()
+	for _, c := range s.conns.live {
+		all = append(all, c.conn)
+	}
+	return all
+}
+
+// TestShedTCP: of TCP connections, those with requests hold more.
+func TestShedTCP(t *testing.T) {
+	s := stalled(t)
+	conf := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}
+	var conns []*tls.Conn
+	for range 2 {
+		c, err := tls.Dial("tcp", s.addr.String(), conf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		conns = append(conns, c)
+	}
+	if _, err := io.WriteString(conns[1], "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool {
+		s.admit.mu.Lock()
+		defer s.admit.mu.Unlock()
+		return s.admit.requests == 1
+	})
+	s.shedOnce()
+	if err := conns[1].SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conns[1].Read(make([]byte, 1)); err == nil || isTimeout(err) {
+		t.Errorf("the connection with a request was not ended: %v", err)
+	}
+	if err := conns[0].SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conns[0].Read(make([]byte, 1)); !isTimeout(err) {
+		t.Errorf("the idle connection was ended, too: %v", err)
+	}
+}
+
+func isTimeout(err error) bool {
+	t, ok := err.(net.Error)
+	return ok && t.Timeout()
+}

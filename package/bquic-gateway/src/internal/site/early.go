@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package site
+
+import (
+	"context"
+	"net/http"
+)
+
+// earlyData is the field by which an intermediary tells that a request can be a
+// replay (RFC 8470, section 5.1).
+const earlyData = "Early-Data"
+
+type earlyKey struct{}
+
+// Early marks a request that came in early data: it can be a replay until
+// handshake is closed, at the end of the client's handshake.
+func Early(r *http.Request, handshake <-chan struct{}) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), earlyKey{}, handshake))
+}
+
+// early returns what Early was given, or nil. With nil, the request is none, or is
+// none any more, or not to be tried again.
+func early(ctx context.Context) <-chan struct{} {
+	handshake, _ := ctx.Value(earlyKey{}).(<-chan struct{})
+	return handshake
+}
+
+// await waits for the end of the client's handshake.
+func await(ctx context.Context, handshake <-chan struct{}) error {
+	select {
+	case <-handshake:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
