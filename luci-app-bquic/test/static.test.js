@@ -200,16 +200,14 @@ test('bounds of form, init script and wifirrd are the same', async () => {
 	assert.ok(bounds >= 8);
 });
 
-test('defaults that the init script and the pages show are those of the daemons', async () => {
+test('defaults that the pages show are those of the daemons, and the init script has none', async () => {
 	const init = source('package/bquic-gateway/files/etc/init.d/bquic-gateway');
 	const go = source('package/bquic-gateway/src/internal/config/schema.go');
 	const value = (name) => go.match(new RegExp(`\\{Name: "${name}".*?Default: \\[\\]string\\{"([^"]*)"\\}`))?.[1];
 
-	assert.ok(init.includes(`config_get listen "$1" listen ${value('listen')}`));
-	assert.ok(init.includes(`config_get state_dir "$1" state_dir ${value('state_dir')}`));
-	assert.ok(init.includes(`config_get port "$1" port ${value('port')}`));
-	const mesh = go.match(/meshPrefixes = \[\]string\{(.*)\}/)[1].replace(/[",]/g, '');
-	assert.ok(init.includes(`config_get from "$1" mesh '${mesh}'`));
+	for (const name of [ 'listen', 'state_dir', 'port', 'interface', 'mode' ])
+		assert.ok(value(name) && !init.includes(` ${value(name)}`) && !init.includes(`=${value(name)}`), name);
+	assert.doesNotMatch(init, /config_(get|load|foreach)|uci /);
 	const gateway = shown(await options('gateway', 'bquic'), 'gateway');
 	for (const o of [ 'listen', 'state_dir', 'status_socket' ])
 		assert.equal(gateway.find((f) => f.name == o).placeholder, value(o), o);
