@@ -3,7 +3,6 @@ module bquic
 go 1.26.0
 
 require (
-	github.com/google/nftables v0.3.0
 	github.com/mdlayher/netlink v1.11.2
 	github.com/quic-go/qpack v0.6.0
 	github.com/quic-go/quic-go v0.65.0

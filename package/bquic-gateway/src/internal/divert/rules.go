@@ -10,10 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/google/nftables"
-	"github.com/google/nftables/binaryutil"
-	"github.com/google/nftables/expr"
-	"github.com/google/nftables/xt"
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -84,160 +81,141 @@ const (
 type rule struct {
 	chain string
 	text  string
-	exprs []expr.Any
+	exprs []expression
 }
 
 // A term is a part of a rule.
 type term struct {
-	text  string
-	exprs []expr.Any
+	words string
+	exprs []expression
 }
 
 func joined(chain string, terms ...term) rule {
 	r := rule{chain: chain}
 	var words []string
 	for _, t := range terms {
-		words = append(words, t.text)
+		words = append(words, t.words)
 		r.exprs = append(r.exprs, t.exprs...)
 	}
 	r.text = strings.Join(words, " ")
 	return r
 }
 
-func meta(key expr.MetaKey, text string, data []byte) term {
-	return term{text, []expr.Any{
-		&expr.Meta{Key: key, Register: 1},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: data},
-	}}
+func meta(key uint32, words string, data []byte) term {
+	return term{words, []expression{loadMeta(key), compare(unix.NFT_CMP_EQ, data)}}
 }
 
-func device(key expr.MetaKey, word, name string) term {
+func device(key uint32, word, name string) term {
 	b := make([]byte, unix.IFNAMSIZ)
 	copy(b, name)
 	return meta(key, fmt.Sprintf("%s %q", word, name), b)
 }
 
-func iif(name string) term { return device(expr.MetaKeyIIFNAME, "iifname", name) }
-func oif(name string) term { return device(expr.MetaKeyOIFNAME, "oifname", name) }
-
-func protocol(number byte, name string) term {
-	return meta(expr.MetaKeyL4PROTO, "meta l4proto "+name, []byte{number})
-}
+func iif(name string) term { return device(unix.NFT_META_IIFNAME, "iifname", name) }
+func oif(name string) term { return device(unix.NFT_META_OIFNAME, "oifname", name) }
 
 var (
-	tcp = protocol(unix.IPPROTO_TCP, "tcp")
-	udp = protocol(unix.IPPROTO_UDP, "udp")
+	tcp = meta(unix.NFT_META_L4PROTO, "meta l4proto tcp", []byte{unix.IPPROTO_TCP})
+	udp = meta(unix.NFT_META_L4PROTO, "meta l4proto udp", []byte{unix.IPPROTO_UDP})
 )
 
 func version(addr netip.Addr) term {
 	if addr.Is4() {
-		return meta(expr.MetaKeyNFPROTO, "meta nfproto ipv4", []byte{unix.NFPROTO_IPV4})
+		return meta(unix.NFT_META_NFPROTO, "meta nfproto ipv4", []byte{unix.NFPROTO_IPV4})
 	}
-	return meta(expr.MetaKeyNFPROTO, "meta nfproto ipv6", []byte{unix.NFPROTO_IPV6})
+	return meta(unix.NFT_META_NFPROTO, "meta nfproto ipv6", []byte{unix.NFPROTO_IPV6})
 }
 
 func mark(value uint32) term {
-	return term{fmt.Sprintf("meta mark & 0x%x == 0x%x", uint32(ourBits), value), []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyMARK, Register: 1},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: native(ourBits), Xor: native(0)},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: native(value)},
+	return term{fmt.Sprintf("meta mark & 0x%x == 0x%x", uint32(ourBits), value), []expression{
+		loadMeta(unix.NFT_META_MARK), masked(native(ourBits), native(0)), compare(unix.NFT_CMP_EQ, native(value)),
 	}}
 }
 
 func setMark(value uint32) term {
-	return term{fmt.Sprintf("meta mark set meta mark & 0x%08x | 0x%x", ^uint32(ourBits), value), []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyMARK, Register: 1},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: native(^uint32(ourBits)), Xor: native(value)},
-		&expr.Meta{Key: expr.MetaKeyMARK, Register: 1, SourceRegister: true},
+	return term{fmt.Sprintf("meta mark set meta mark & 0x%08x | 0x%x", ^uint32(ourBits), value), []expression{
+		loadMeta(unix.NFT_META_MARK), masked(native(^uint32(ourBits)), native(value)), storeMeta(unix.NFT_META_MARK),
 	}}
 }
 
+// native is a number as the kernel has marks and states.
 func native(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
 
 // to matches the destination address.
 func to(p netip.Prefix) term {
-	v, word := version(p.Addr()), "ip"
-	offset, size := uint32(16), uint32(4)
+	offset, size, word := uint32(16), 4, "ip"
 	if p.Addr().Is6() {
 		offset, size, word = 24, 16, "ip6"
 	}
-	exprs := append(v.exprs, &expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: size})
+	exprs := append(version(p.Addr()).exprs, loadPayload(unix.NFT_PAYLOAD_NETWORK_HEADER, offset, uint32(size)))
 	if p.Bits() < p.Addr().BitLen() {
 		mask := make([]byte, size)
 		for i := range p.Bits() {
 			mask[i/8] |= 0x80 >> (i % 8)
 		}
-		exprs = append(exprs, &expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: size, Mask: mask, Xor: make([]byte, size)})
+		exprs = append(exprs, masked(mask, make([]byte, size)))
 	}
-	exprs = append(exprs, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: p.Masked().Addr().AsSlice()})
-	return term{fmt.Sprintf("%s daddr %s", word, p.Masked()), exprs}
+	return term{fmt.Sprintf("%s daddr %s", word, p.Masked()), append(exprs, compare(unix.NFT_CMP_EQ, p.Masked().Addr().AsSlice()))}
 }
 
 // dport matches the destination port, which TCP and UDP have in the same place.
 func dport(name string, p Ports) term {
-	return term{fmt.Sprintf("%s dport %s", name, p), []expr.Any{
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
-		&expr.Cmp{Op: expr.CmpOpGte, Register: 1, Data: binary.BigEndian.AppendUint16(nil, p.First)},
-		&expr.Cmp{Op: expr.CmpOpLte, Register: 1, Data: binary.BigEndian.AppendUint16(nil, p.Last)},
+	return term{fmt.Sprintf("%s dport %s", name, p), []expression{
+		loadPayload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2),
+		compare(unix.NFT_CMP_GTE, binary.BigEndian.AppendUint16(nil, p.First)),
+		compare(unix.NFT_CMP_LTE, binary.BigEndian.AppendUint16(nil, p.Last)),
 	}}
 }
 
 // flags compares those of the TCP flags (RFC 9293, section 3.1) that mask has.
-func flags(text string, mask, value byte, op expr.CmpOp) term {
-	return term{text, []expr.Any{
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 13, Len: 1},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 1, Mask: []byte{mask}, Xor: []byte{0}},
-		&expr.Cmp{Op: op, Register: 1, Data: []byte{value}},
+func flags(words string, mask, value byte, op uint32) term {
+	return term{words, []expression{
+		loadPayload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 13, 1), masked([]byte{mask}, []byte{0}), compare(op, []byte{value}),
 	}}
 }
 
 const fin, syn, rst, ack = 1, 2, 4, 16
 
 var (
-	isSYN  = flags("tcp flags & (fin | syn | rst | ack) == syn", fin|syn|rst|ack, syn, expr.CmpOpEq)
-	notSYN = flags("tcp flags & (syn | ack) != syn", syn|ack, syn, expr.CmpOpNeq)
+	isSYN  = flags("tcp flags & (fin | syn | rst | ack) == syn", fin|syn|rst|ack, syn, unix.NFT_CMP_EQ)
+	notSYN = flags("tcp flags & (syn | ack) != syn", syn|ack, syn, unix.NFT_CMP_NEQ)
 )
 
 // known matches connections that others' rules have translated, and those whose first
 // packet went on its way (IPS_DST_NAT, IPS_CONFIRMED).
-var known = term{"ct status & (confirmed | dnat) != 0", []expr.Any{
-	&expr.Ct{Key: expr.CtKeySTATUS, Register: 1},
-	&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: native(1<<3 | 1<<5), Xor: native(0)},
-	&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: native(0)},
+var known = term{"ct status & (confirmed | dnat) != 0", []expression{
+	loadStatus(), masked(native(1<<3|1<<5), native(0)), compare(unix.NFT_CMP_NEQ, native(0)),
 }}
-
-var transparent = term{"socket transparent 1", []expr.Any{
-	&expr.Socket{Key: expr.SocketKeyTransparent, Register: 1},
-	&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{1}},
-}}
-
-var notrack = term{"notrack", []expr.Any{&expr.Notrack{}}}
-
-func verdict(text string, kind expr.VerdictKind, chain string) term {
-	return term{text, []expr.Any{&expr.Verdict{Kind: kind, Chain: chain}}}
-}
 
 var (
-	accept = verdict("accept", expr.VerdictAccept, "")
-	pass   = verdict("return", expr.VerdictReturn, "")
+	transparent = term{"socket transparent 1", []expression{loadTransparent(), compare(unix.NFT_CMP_EQ, []byte{1})}}
+	notrack     = term{"notrack", []expression{{name: "notrack"}}}
+	accept      = term{"accept", []expression{decide(verdictAccept, "")}}
+	pass        = term{"return", []expression{decide(unix.NFT_RETURN, "")}}
 )
 
-func jump(chain string) term { return verdict("goto "+chain, expr.VerdictGoto, chain) }
+func jump(chain string) term {
+	return term{"goto " + chain, []expression{decide(unix.NFT_GOTO, chain)}}
+}
 
 // toQueue hands packets to queueNumber, or lets them pass where nobody reads it. Some
 // kernels know that by xtables' target only.
 func toQueue(byTarget bool) term {
-	t := term{text: fmt.Sprintf("queue flags bypass to %d", queueNumber)}
+	t := term{words: fmt.Sprintf("queue flags bypass to %d", queueNumber)}
 	if !byTarget {
-		t.exprs = []expr.Any{&expr.Queue{Num: queueNumber, Total: 1, Flag: expr.QueueFlagBypass}}
+		t.exprs = []expression{{"queue", []netlink.Attribute{
+			short(unix.NFTA_QUEUE_NUM, queueNumber), short(unix.NFTA_QUEUE_TOTAL, 1), short(unix.NFTA_QUEUE_FLAGS, unix.NFT_QUEUE_FLAG_BYPASS),
+		}}}
 		return t
 	}
 	// struct xt_NFQ_info_v3 of include/uapi/linux/netfilter/xt_NFQUEUE.h, aligned
-	info := xt.Unknown(make([]byte, 8))
+	info := make([]byte, 8)
 	binary.NativeEndian.PutUint16(info[0:], queueNumber)
 	binary.NativeEndian.PutUint16(info[2:], 1)
 	binary.NativeEndian.PutUint16(info[4:], 1) // NFQ_FLAG_BYPASS
-	t.exprs = []expr.Any{&expr.Target{Name: "NFQUEUE", Rev: 3, Info: &info}}
+	t.exprs = []expression{{"target", []netlink.Attribute{
+		text(unix.NFTA_TARGET_NAME, "NFQUEUE"), num(unix.NFTA_TARGET_REV, 3), attr(unix.NFTA_TARGET_INFO, info),
+	}}}
 	return t
 }
 
@@ -247,17 +225,21 @@ func dnat(addr netip.Addr, port int) term {
 	if addr.Is6() {
 		family, word = unix.NFPROTO_IPV6, "ip6"
 	}
-	return term{fmt.Sprintf("dnat %s to %s", word, netip.AddrPortFrom(addr, uint16(port))), []expr.Any{
-		&expr.Immediate{Register: 1, Data: addr.AsSlice()},
-		&expr.Immediate{Register: 2, Data: binaryutil.BigEndian.PutUint16(uint16(port))},
-		&expr.NAT{Type: expr.NATTypeDestNAT, Family: family, RegAddrMin: 1, RegProtoMin: 2, Specified: true},
+	return term{fmt.Sprintf("dnat %s to %s", word, netip.AddrPortFrom(addr, uint16(port))), []expression{
+		immediate(reg1, addr.AsSlice()),
+		immediate(reg2, binary.BigEndian.AppendUint16(nil, uint16(port))),
+		{"nat", []netlink.Attribute{
+			num(unix.NFTA_NAT_TYPE, unix.NFT_NAT_DNAT), num(unix.NFTA_NAT_FAMILY, family),
+			num(unix.NFTA_NAT_REG_ADDR_MIN, reg1), num(unix.NFTA_NAT_REG_PROTO_MIN, reg2),
+		}},
 	}}
 }
 
+// tproxy hands packets to a listener (NFTA_TPROXY_FAMILY, NFTA_TPROXY_REG_PORT).
 func tproxy(port int) term {
-	return term{fmt.Sprintf("tproxy to :%d", port), []expr.Any{
-		&expr.Immediate{Register: 1, Data: binaryutil.BigEndian.PutUint16(uint16(port))},
-		&expr.TProxy{Family: unix.NFPROTO_UNSPEC, TableFamily: unix.NFPROTO_INET, RegPort: 1},
+	return term{fmt.Sprintf("tproxy to :%d", port), []expression{
+		immediate(reg1, binary.BigEndian.AppendUint16(nil, uint16(port))),
+		{"tproxy", []netlink.Attribute{num(1, unix.NFPROTO_UNSPEC), num(3, reg1)}},
 	}}
 }
 
@@ -265,12 +247,12 @@ func tproxy(port int) term {
 type chain struct {
 	name string
 	text string // of a base chain
-	kind nftables.ChainType
-	hook *nftables.ChainHook
+	kind string // "": none that is hooked
+	hook uint32
 	prio int32
 }
 
-func base(name string, kind nftables.ChainType, hookName string, hook *nftables.ChainHook, prio int32) chain {
+func base(name string, kind, hookName string, hook uint32, prio int32) chain {
 	return chain{name, fmt.Sprintf("type %s hook %s priority %d; policy accept;", kind, hookName, prio), kind, hook, prio}
 }
 
@@ -279,13 +261,13 @@ func base(name string, kind nftables.ChainType, hookName string, hook *nftables.
 // dstnat is; what is not to be tracked where raw is, before conntrack; TCP of sockets
 // just after mangle, so that an operator's own rules come first.
 var (
-	forwarded = base("forwarded", nftables.ChainTypeFilter, "postrouting", nftables.ChainHookPostrouting, 99)
+	forwarded = base("forwarded", "filter", "postrouting", unix.NF_INET_POST_ROUTING, 99)
 	uplink    = chain{name: "uplink"}
 	leaving   = chain{name: "leaving"}
-	again     = base("again", nftables.ChainTypeNAT, "output", nftables.ChainHookOutput, -100)
-	untracked = base("untracked", nftables.ChainTypeFilter, "prerouting", nftables.ChainHookPrerouting, -300)
-	answers   = base("answers", nftables.ChainTypeFilter, "output", nftables.ChainHookOutput, -300)
-	sockets   = base("sockets", nftables.ChainTypeFilter, "prerouting", nftables.ChainHookPrerouting, -145)
+	again     = base("again", "nat", "output", unix.NF_INET_LOCAL_OUT, -100)
+	untracked = base("untracked", "filter", "prerouting", unix.NF_INET_PRE_ROUTING, -300)
+	answers   = base("answers", "filter", "output", unix.NF_INET_LOCAL_OUT, -300)
+	sockets   = base("sockets", "filter", "prerouting", unix.NF_INET_PRE_ROUTING, -145)
 )
 
 // chains are all that a table of these rules has.

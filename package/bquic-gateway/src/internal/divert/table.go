@@ -6,37 +6,27 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
 // A table is ours as long as its netlink socket is open.
 type table struct {
-	conn     *nftables.Conn
-	inet     *nftables.Table
+	conn     *netlink.Conn
 	byTarget bool // queue by xtables' target
-	chains   map[string]*nftables.Chain
 }
 
-const flagOwner = 2 // NFT_TABLE_F_OWNER of include/uapi/linux/netfilter/nf_tables.h
+const flagOwner = 2 // NFT_TABLE_F_OWNER
 
 func openTable() (*table, error) {
-	var socket *netlink.Conn
-	conn, err := nftables.New(nftables.AsLasting(), nftables.WithSockOptions(func(c *netlink.Conn) error {
-		socket = c
-		return nil
-	}))
+	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
 		return nil, err
 	}
-	t := &table{
-		conn:   conn,
-		inet:   &nftables.Table{Name: TableName, Family: nftables.TableFamilyINet},
-		chains: make(map[string]*nftables.Chain),
-	}
-	if err := createOwned(socket); err != nil {
-		conn.CloseLasting()
+	var t transaction
+	t.add(unix.NFT_MSG_NEWTABLE, netlink.Create, text(unix.NFTA_TABLE_NAME, TableName), num(unix.NFTA_TABLE_FLAGS, flagOwner))
+	if err := t.commit(conn); err != nil {
+		conn.Close()
 		switch {
 		case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL):
 			return nil, fmt.Errorf("nftables: this kernel knows no tables with an owner, which Linux has since 5.12: %w", err)
@@ -45,39 +35,7 @@ func openTable() (*table, error) {
 		}
 		return nil, fmt.Errorf("nftables: cannot make the table %s: %w", TableName, err)
 	}
-	return t, nil
-}
-
-// createOwned makes the table in a batch of its own: the library gives tables no flags.
-func createOwned(socket *netlink.Conn) error {
-	b, err := netlink.MarshalAttributes([]netlink.Attribute{
-		{Type: unix.NFTA_TABLE_NAME, Data: append([]byte(TableName), 0)},
-		{Type: unix.NFTA_TABLE_FLAGS, Data: []byte{0, 0, 0, flagOwner}},
-	})
-	if err != nil {
-		return err
-	}
-	batch := func(kind netlink.HeaderType) netlink.Message {
-		return netlink.Message{
-			Header: netlink.Header{Type: kind, Flags: netlink.Request},
-			Data:   []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, unix.NFNL_SUBSYS_NFTABLES},
-		}
-	}
-	_, err = socket.SendMessages([]netlink.Message{
-		batch(unix.NFNL_MSG_BATCH_BEGIN),
-		{
-			Header: netlink.Header{
-				Type:  netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWTABLE),
-				Flags: netlink.Request | netlink.Acknowledge | netlink.Create,
-			},
-			Data: append([]byte{unix.NFPROTO_INET, unix.NFNETLINK_V0, 0, 0}, b...),
-		},
-		batch(unix.NFNL_MSG_BATCH_END),
-	})
-	if err == nil {
-		_, err = socket.Receive() // the acknowledgement, or the error
-	}
-	return err
+	return &table{conn: conn}, nil
 }
 
 // apply makes the table as rules have it, in one transaction.
@@ -97,24 +55,31 @@ func (t *table) apply(r *Rules) error {
 }
 
 func (t *table) replace(r *Rules) error {
-	t.conn.FlushTable(t.inet)
-	accept := nftables.ChainPolicyAccept
+	var batch transaction
+	batch.add(unix.NFT_MSG_DELRULE, 0, text(unix.NFTA_RULE_TABLE, TableName))
 	for _, c := range r.chains() {
-		nc := &nftables.Chain{Name: c.name, Table: t.inet}
-		if c.hook != nil {
-			nc.Type, nc.Hooknum, nc.Priority, nc.Policy = c.kind, c.hook, nftables.ChainPriorityRef(nftables.ChainPriority(c.prio)), &accept
+		attrs := []netlink.Attribute{text(unix.NFTA_CHAIN_TABLE, TableName), text(unix.NFTA_CHAIN_NAME, c.name)}
+		if c.kind != "" {
+			attrs = append(attrs,
+				nested(unix.NFTA_CHAIN_HOOK, num(unix.NFTA_HOOK_HOOKNUM, c.hook), num(unix.NFTA_HOOK_PRIORITY, uint32(c.prio))),
+				num(unix.NFTA_CHAIN_POLICY, verdictAccept), text(unix.NFTA_CHAIN_TYPE, c.kind))
 		}
-		t.chains[c.name] = t.conn.AddChain(nc)
+		batch.add(unix.NFT_MSG_NEWCHAIN, netlink.Create, attrs...)
 	}
 	for _, rule := range r.rules(t.byTarget) {
-		t.conn.AddRule(&nftables.Rule{Table: t.inet, Chain: t.chains[rule.chain], Exprs: rule.exprs})
+		var steps []netlink.Attribute
+		for _, e := range rule.exprs {
+			steps = append(steps, nested(unix.NFTA_LIST_ELEM, text(unix.NFTA_EXPR_NAME, e.name), nested(unix.NFTA_EXPR_DATA, e.attrs...)))
+		}
+		batch.add(unix.NFT_MSG_NEWRULE, netlink.Create|netlink.Append,
+			text(unix.NFTA_RULE_TABLE, TableName), text(unix.NFTA_RULE_CHAIN, rule.chain), nested(unix.NFTA_RULE_EXPRESSIONS, steps...))
 	}
-	return t.conn.Flush()
+	return batch.commit(t.conn)
 }
 
 // close removes the table.
 func (t *table) close() error {
-	t.conn.DelTable(t.inet)
-	err := t.conn.Flush()
-	return errors.Join(err, t.conn.CloseLasting())
+	var batch transaction
+	batch.add(unix.NFT_MSG_DELTABLE, 0, text(unix.NFTA_TABLE_NAME, TableName))
+	return errors.Join(batch.commit(t.conn), t.conn.Close())
 }
