@@ -12,6 +12,7 @@ import (
 	"github.com/quic-go/quic-go/internal/protocol"
 	"github.com/quic-go/quic-go/internal/qerr"
 	"github.com/quic-go/quic-go/internal/wire"
+	"github.com/quic-go/quic-go/qlog"
 	"github.com/quic-go/quic-go/quicvarint"
 )
 
@@ -51,6 +52,19 @@ func (c *Conn) handleAckFrequencyFrame(f *wire.AckFrequencyFrame) error {
 func (c *Conn) queueImmediateAck(encLevel protocol.EncryptionLevel) {
 	if encLevel == protocol.Encryption1RTT && c.burst.PeerDialect() == burst.CurrentDialect {
 		c.framer.QueueControlFrame(&wire.ImmediateAckFrame{})
+	}
+}
+
+// maybeShrinkPackets is called before packets are sent.
+func (c *Conn) maybeShrinkPackets(now monotime.Time) {
+	if c.mtuDiscoverer == nil || !c.burst.FoundBlackHole() {
+		return
+	}
+	c.mtuDiscoverer.fall(now)
+	c.maxPayloadSizeEstimate.Store(uint32(estimateMaxPayloadSize(burst.BasePacketSize)))
+	c.sentPacketHandler.SetMaxDatagramSize(burst.BasePacketSize)
+	if c.qlogger != nil {
+		c.qlogger.RecordEvent(qlog.MTUUpdated{Value: burst.BasePacketSize})
 	}
 }
 

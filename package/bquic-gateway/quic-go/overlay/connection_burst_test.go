@@ -47,7 +47,7 @@ func TestMTUDiscoveryMaxFirst(t *testing.T) {
 	}
 
 	f := newMTUDiscoverer(rtt, 1280, 1452, nil)
-	f.maxFirst = true
+	f.setBurst(Burst{FastPMTU: true})
 	f.Start(now)
 	require.Equal(t, protocol.ByteCount(1452), probe(f))
 	answer(f, 1500)

@@ -58,6 +58,7 @@ func (h *appDataReceivedPacketTracker) hasMissingBeyond(threshold protocol.Packe
 func SetBurst(sph SentPacketHandler, b *burst.Conn) {
 	if h, ok := sph.(*sentPacketHandler); ok && b != nil {
 		h.burst = b
+		b.OnPathChanged()
 		h.timeThresholdEighths = b.TimeThresholdEighths(h.timeThresholdEighths)
 		h.congestion = congestion.WithBurst(h.congestion, b.Config())
 	}

@@ -67,6 +67,11 @@ type Config struct {
 	// FastPMTU probes the largest packet size first instead of searching for it.
 	FastPMTU bool
 
+	// BlackHoles lets packets become small again when the path has stopped
+	// carrying large ones (RFC 8899, section 4.3), starts connections with the size
+	// that every path carries, and searches again where the path may have grown.
+	BlackHoles bool
+
 	// NoGSO never uses generic segmentation offload.
 	NoGSO bool
 

@@ -135,7 +135,7 @@ func FuzzAsk(f *testing.F) {
 			case 1:
 				rtt.UpdateRTT((1+arg)*time.Millisecond, 0)
 			case 2:
-				c.OnAckReceived(int(arg))
+				c.OnAckReceived(nil, int(arg))
 			}
 			frame := c.NextRequest(now)
 			if frame == nil {
