@@ -12,18 +12,20 @@ import (
 // SetBurst lets b decide about ACKs in the application-data packet number space.
 func (h *ReceivedPacketHandler) SetBurst(b *burst.Conn) { h.appDataPackets.burst = b }
 
-// QueueAck queues an ACK, as an IMMEDIATE_ACK frame asks for.
-func (h *ReceivedPacketHandler) QueueAck() {
-	if h.appDataPackets.hasNewAck {
-		h.appDataPackets.ackQueued = true
-		h.appDataPackets.ackAlarm = 0
-	}
-}
+// QueueAck makes the packet that is received next be acknowledged at once: the
+// one with an IMMEDIATE_ACK frame, as frames are handled before their packet.
+func (h *ReceivedPacketHandler) QueueAck() { h.appDataPackets.ackAtOnce = true }
 
 // burstReceivedPacket decides about the ACK for an ack-eliciting packet. It
 // returns false if quic-go's own policy is to decide.
 func (h *appDataReceivedPacketTracker) burstReceivedPacket(pn protocol.PacketNumber, ecn protocol.ECN, rcvTime monotime.Time) bool {
 	h.burst.OnPacketReceived()
+	if h.ackAtOnce {
+		h.ackAtOnce = false
+		h.ackQueued = true
+		h.ackAlarm = 0
+		return true
+	}
 	f, ok := h.burst.AckFrequency()
 	if !ok {
 		return false
