@@ -4,7 +4,7 @@ package quic
 
 import (
 	"fmt"
-	"time"
+	"sync"
 
 	"github.com/quic-go/quic-go/internal/ackhandler"
 	"github.com/quic-go/quic-go/internal/burst"
@@ -68,16 +68,70 @@ func (c *Conn) maybeShrinkPackets(now monotime.Time) {
 	}
 }
 
-// A windowRider lets window updates ride on ACKs: one per RTT, however little
-// of the window was consumed (ModQUIC).
+// A windowRider lets window updates ride on ACKs: with each, the windows of the
+// connection and of all streams of which something was read since the last one
+// (ModQUIC). Nil is stock behaviour.
 type windowRider struct {
-	enabled bool
-	last    monotime.Time
+	mx      sync.Mutex
+	streams map[*streamFlowController]struct{}
 }
 
-// due says if an update to offset is due, consumed bytes after the last one.
-func (r *windowRider) due(consumed, offset protocol.ByteCount, rtt time.Duration) bool {
-	return r.enabled && consumed > 0 && offset <= quicvarint.Max && monotime.Since(r.last) >= rtt
+func newWindowRider(cfg Burst) *windowRider {
+	if !cfg.WindowUpdates {
+		return nil
+	}
+	return &windowRider{streams: make(map[*streamFlowController]struct{})}
+}
+
+// read notes that something was read of a stream.
+func (r *windowRider) read(c *streamFlowController) {
+	if r != nil {
+		r.mx.Lock()
+		r.streams[c] = struct{}{}
+		r.mx.Unlock()
+	}
+}
+
+// take returns the streams of which something was read since the last call.
+func (r *windowRider) take() map[*streamFlowController]struct{} {
+	r.mx.Lock()
+	defer r.mx.Unlock()
+	streams := r.streams
+	r.streams = make(map[*streamFlowController]struct{}, len(streams))
+	return streams
+}
+
+// maybeRideWindowUpdates queues window updates if the next packet has an ACK.
+func (c *Conn) maybeRideWindowUpdates(now monotime.Time) {
+	rider := c.connFlowController.rider
+	if rider == nil {
+		return
+	}
+	withData := c.framer.HasData() || c.retransmissionQueue.HasData(protocol.Encryption1RTT)
+	if !c.receivedPacketHandler.HasAck(now, withData) {
+		return
+	}
+	if offset := c.connFlowController.ride(now, c.connFlowController.GetWindowUpdate); offset > 0 {
+		c.framer.QueueControlFrame(&wire.MaxDataFrame{MaximumData: offset})
+	}
+	for fc := range rider.take() {
+		if offset := fc.ride(now, fc.GetWindowUpdate); offset > 0 {
+			c.framer.QueueControlFrame(&wire.MaxStreamDataFrame{StreamID: fc.streamID, MaximumStreamData: offset})
+		}
+	}
+}
+
+// ride calls update, GetWindowUpdate, so that it returns an update however little was read.
+func (c *receiveFlowController) ride(now monotime.Time, update func(monotime.Time) protocol.ByteCount) protocol.ByteCount {
+	c.riding = true
+	defer func() { c.riding = false }()
+	return update(now)
+}
+
+// rides says if a window update rides on an ACK.
+func (c *receiveFlowController) rides() bool {
+	offset := c.bytesRead + c.receiveWindowSize
+	return c.riding && offset > c.receiveWindow && offset <= quicvarint.Max
 }
 
 // Ping sends a PING frame (RFC 9000, section 19.2), which the peer acknowledges.

@@ -3,6 +3,8 @@
 package client
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -16,6 +18,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
@@ -132,13 +135,37 @@ func Fetch(ctx context.Context, rawURL string, w io.Writer, o Options) (*Result,
 	}, nil
 }
 
-// ParseURL reads an https URL.
+// ParseURL reads an https URL. Its host is in the form that DNS has.
 func ParseURL(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" {
 		return nil, fmt.Errorf("%q is no https:// URL", s)
 	}
+	if u.Host, err = ascii(u.Host); err != nil {
+		return nil, fmt.Errorf("%q: %w", s, err)
+	}
 	return u, nil
+}
+
+// ascii returns host with internationalised names as A-labels (RFC 5890). net/http
+// makes them where it writes requests; to import what it does that with would add
+// the tables of Unicode to the binary a second time.
+func ascii(host string) (string, error) {
+	if !strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		return host, nil
+	}
+	if !utf8.ValidString(host) {
+		return "", fmt.Errorf("%q is no host name", host)
+	}
+	var wire bytes.Buffer
+	if err := (&http.Request{URL: &url.URL{Host: strings.ToLower(host)}}).Write(&wire); err != nil {
+		return "", fmt.Errorf("%q is no host name", host)
+	}
+	req, err := http.ReadRequest(bufio.NewReader(&wire))
+	if err != nil {
+		return "", fmt.Errorf("%q is no host name", host)
+	}
+	return req.Host, nil
 }
 
 func (o *Options) request(ctx context.Context, u *url.URL) (*http.Request, error) {

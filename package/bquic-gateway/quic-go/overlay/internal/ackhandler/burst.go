@@ -16,6 +16,13 @@ func (h *ReceivedPacketHandler) SetBurst(b *burst.Conn) { h.appDataPackets.burst
 // one with an IMMEDIATE_ACK frame, as frames are handled before their packet.
 func (h *ReceivedPacketHandler) QueueAck() { h.appDataPackets.ackAtOnce = true }
 
+// HasAck says if the next packet has a 1-RTT ACK: one that is due, or any if the
+// packet goes anyway, because there is data to send.
+func (h *ReceivedPacketHandler) HasAck(now monotime.Time, withData bool) bool {
+	t := &h.appDataPackets
+	return t.hasNewAck && (withData || t.ackQueued || !t.ackAlarm.IsZero() && !t.ackAlarm.After(now))
+}
+
 // burstReceivedPacket decides about the ACK for an ack-eliciting packet. It
 // returns false if quic-go's own policy is to decide.
 func (h *appDataReceivedPacketTracker) burstReceivedPacket(pn protocol.PacketNumber, ecn protocol.ECN, rcvTime monotime.Time) bool {

@@ -61,7 +61,8 @@ type Config struct {
 	// LossPackets is the packet threshold of loss detection (RFC 9002, section 6.1.1). 0: 3.
 	LossPackets int
 
-	// WindowUpdates lets MAX_DATA and MAX_STREAM_DATA ride on every ACK (ModQUIC).
+	// WindowUpdates lets MAX_DATA and MAX_STREAM_DATA ride on every ACK (ModQUIC),
+	// however little was read.
 	WindowUpdates bool
 
 	// FastPMTU probes the largest packet size first instead of searching for it.
