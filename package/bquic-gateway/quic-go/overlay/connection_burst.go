@@ -94,10 +94,11 @@ func (r *windowRider) read(c *streamFlowController) {
 
 // take returns the streams of which something was read since the last call.
 func (r *windowRider) take() map[*streamFlowController]struct{} {
+	next := make(map[*streamFlowController]struct{})
 	r.mx.Lock()
-	defer r.mx.Unlock()
 	streams := r.streams
-	r.streams = make(map[*streamFlowController]struct{}, len(streams))
+	r.streams = next
+	r.mx.Unlock()
 	return streams
 }
 
@@ -111,24 +112,21 @@ func (c *Conn) maybeRideWindowUpdates(now monotime.Time) {
 	if !c.receivedPacketHandler.HasAck(now, withData) {
 		return
 	}
-	if offset := c.connFlowController.ride(now, c.connFlowController.GetWindowUpdate); offset > 0 {
+	c.connFlowController.riding = true
+	if offset := c.connFlowController.GetWindowUpdate(now); offset > 0 {
 		c.framer.QueueControlFrame(&wire.MaxDataFrame{MaximumData: offset})
 	}
+	c.connFlowController.riding = false
 	for fc := range rider.take() {
-		if offset := fc.ride(now, fc.GetWindowUpdate); offset > 0 {
+		fc.riding = true
+		if offset := fc.GetWindowUpdate(now); offset > 0 {
 			c.framer.QueueControlFrame(&wire.MaxStreamDataFrame{StreamID: fc.streamID, MaximumStreamData: offset})
 		}
+		fc.riding = false
 	}
 }
 
-// ride calls update, GetWindowUpdate, so that it returns an update however little was read.
-func (c *receiveFlowController) ride(now monotime.Time, update func(monotime.Time) protocol.ByteCount) protocol.ByteCount {
-	c.riding = true
-	defer func() { c.riding = false }()
-	return update(now)
-}
-
-// rides says if a window update rides on an ACK.
+// rides says if there is an update, however little was read, to ride on an ACK.
 func (c *receiveFlowController) rides() bool {
 	offset := c.bytesRead + c.receiveWindowSize
 	return c.riding && offset > c.receiveWindow && offset <= quicvarint.Max

@@ -155,15 +155,16 @@ func ascii(host string) (string, error) {
 		return host, nil
 	}
 	if !utf8.ValidString(host) {
-		return "", fmt.Errorf("%q is no host name", host)
+		return "", errors.New("its host is no name")
 	}
 	var wire bytes.Buffer
-	if err := (&http.Request{URL: &url.URL{Host: strings.ToLower(host)}}).Write(&wire); err != nil {
-		return "", fmt.Errorf("%q is no host name", host)
+	err := (&http.Request{URL: &url.URL{Host: strings.ToLower(host)}}).Write(&wire)
+	if err != nil {
+		return "", err
 	}
 	req, err := http.ReadRequest(bufio.NewReader(&wire))
 	if err != nil {
-		return "", fmt.Errorf("%q is no host name", host)
+		return "", err
 	}
 	return req.Host, nil
 }

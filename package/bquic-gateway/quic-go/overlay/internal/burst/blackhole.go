@@ -3,7 +3,6 @@
 package burst
 
 import (
-	"slices"
 	"time"
 
 	"github.com/quic-go/quic-go/internal/monotime"
@@ -82,7 +81,7 @@ func (h *blackHole) missing(pn protocol.PacketNumber, size protocol.ByteCount) {
 // came (RFC 9002, section 6.2.4). quic-go tracks it no more, and it may have arrived.
 func (h *blackHole) repeat(pn protocol.PacketNumber, size protocol.ByteCount) {
 	if len(h.repeated) == maxRepeated {
-		h.repeated = slices.Delete(h.repeated, 0, 1)
+		h.repeated = h.repeated[:copy(h.repeated, h.repeated[1:])]
 	}
 	h.repeated = append(h.repeated, repeatedPacket{pn, size})
 }
@@ -97,21 +96,21 @@ const maxRepeated = 32
 
 // received takes an ACK, after acked for each packet.
 func (h *blackHole) received(ack *wire.AckFrame) {
-	if len(h.repeated) == 0 {
-		return
-	}
 	for _, p := range h.repeated {
 		if ack.AcksPacket(p.pn) {
 			h.acked(p.pn, p.size)
 		}
 	}
-	h.repeated = slices.DeleteFunc(h.repeated, func(p repeatedPacket) bool {
-		known := p.pn <= ack.LargestAcked()
-		if known && !ack.AcksPacket(p.pn) {
+	open := h.repeated[:0]
+	for _, p := range h.repeated {
+		switch {
+		case p.pn > ack.LargestAcked():
+			open = append(open, p)
+		case !ack.AcksPacket(p.pn):
 			h.missing(p.pn, p.size)
 		}
-		return known
-	})
+	}
+	h.repeated = open
 }
 
 func (h *blackHole) found() bool { return h.lost >= holePackets && h.rounds >= holeRounds }
