@@ -4,7 +4,7 @@ package quic
 
 import (
 	"fmt"
-	"time"
+	"sync"
 
 	"github.com/quic-go/quic-go/internal/ackhandler"
 	"github.com/quic-go/quic-go/internal/burst"
@@ -12,6 +12,7 @@ import (
 	"github.com/quic-go/quic-go/internal/protocol"
 	"github.com/quic-go/quic-go/internal/qerr"
 	"github.com/quic-go/quic-go/internal/wire"
+	"github.com/quic-go/quic-go/qlog"
 	"github.com/quic-go/quic-go/quicvarint"
 )
 
@@ -54,16 +55,81 @@ func (c *Conn) queueImmediateAck(encLevel protocol.EncryptionLevel) {
 	}
 }
 
-// A windowRider lets window updates ride on ACKs: one per RTT, however little
-// of the window was consumed (ModQUIC).
-type windowRider struct {
-	enabled bool
-	last    monotime.Time
+// maybeShrinkPackets is called before packets are sent.
+func (c *Conn) maybeShrinkPackets(now monotime.Time) {
+	if c.mtuDiscoverer == nil || !c.burst.FoundBlackHole() {
+		return
+	}
+	c.mtuDiscoverer.fall(now)
+	c.maxPayloadSizeEstimate.Store(uint32(estimateMaxPayloadSize(burst.BasePacketSize)))
+	c.sentPacketHandler.SetMaxDatagramSize(burst.BasePacketSize)
+	if c.qlogger != nil {
+		c.qlogger.RecordEvent(qlog.MTUUpdated{Value: burst.BasePacketSize})
+	}
 }
 
-// due says if an update to offset is due, consumed bytes after the last one.
-func (r *windowRider) due(consumed, offset protocol.ByteCount, rtt time.Duration) bool {
-	return r.enabled && consumed > 0 && offset <= quicvarint.Max && monotime.Since(r.last) >= rtt
+// A windowRider lets window updates ride on ACKs: with each, the windows of the
+// connection and of all streams of which something was read since the last one
+// (ModQUIC). Nil is stock behaviour.
+type windowRider struct {
+	mx      sync.Mutex
+	streams map[*streamFlowController]struct{}
+}
+
+func newWindowRider(cfg Burst) *windowRider {
+	if !cfg.WindowUpdates {
+		return nil
+	}
+	return &windowRider{streams: make(map[*streamFlowController]struct{})}
+}
+
+// read notes that something was read of a stream.
+func (r *windowRider) read(c *streamFlowController) {
+	if r != nil {
+		r.mx.Lock()
+		r.streams[c] = struct{}{}
+		r.mx.Unlock()
+	}
+}
+
+// take returns the streams of which something was read since the last call.
+func (r *windowRider) take() map[*streamFlowController]struct{} {
+	next := make(map[*streamFlowController]struct{})
+	r.mx.Lock()
+	streams := r.streams
+	r.streams = next
+	r.mx.Unlock()
+	return streams
+}
+
+// maybeRideWindowUpdates queues window updates if the next packet has an ACK.
+func (c *Conn) maybeRideWindowUpdates(now monotime.Time) {
+	rider := c.connFlowController.rider
+	if rider == nil {
+		return
+	}
+	withData := c.framer.HasData() || c.retransmissionQueue.HasData(protocol.Encryption1RTT)
+	if !c.receivedPacketHandler.HasAck(now, withData) {
+		return
+	}
+	c.connFlowController.riding = true
+	if offset := c.connFlowController.GetWindowUpdate(now); offset > 0 {
+		c.framer.QueueControlFrame(&wire.MaxDataFrame{MaximumData: offset})
+	}
+	c.connFlowController.riding = false
+	for fc := range rider.take() {
+		fc.riding = true
+		if offset := fc.GetWindowUpdate(now); offset > 0 {
+			c.framer.QueueControlFrame(&wire.MaxStreamDataFrame{StreamID: fc.streamID, MaximumStreamData: offset})
+		}
+		fc.riding = false
+	}
+}
+
+// rides says if there is an update, however little was read, to ride on an ACK.
+func (c *receiveFlowController) rides() bool {
+	offset := c.bytesRead + c.receiveWindowSize
+	return c.riding && offset > c.receiveWindow && offset <= quicvarint.Max
 }
 
 // Ping sends a PING frame (RFC 9000, section 19.2), which the peer acknowledges.

@@ -17,6 +17,7 @@ import (
 	"github.com/quic-go/quic-go/internal/wire"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/mock/gomock"
 )
 
 func TestAckFrequencyFrameBelowMinAckDelay(t *testing.T) {
@@ -26,6 +27,56 @@ func TestAckFrequencyFrameBelowMinAckDelay(t *testing.T) {
 	var transportErr *qerr.TransportError
 	require.True(t, errors.As(err, &transportErr))
 	require.Equal(t, qerr.ProtocolViolation, transportErr.ErrorCode)
+}
+
+// A packet with IMMEDIATE_ACK is acknowledged at once, also where no other packet
+// waits for an ACK (draft-ietf-quic-ack-frequency, section 5).
+func TestImmediateAck(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		burst Burst
+	}{
+		{"stock policy", Burst{AskPeer: true}},
+		{"policy", Burst{AskPeer: true, AckPackets: BurstUnlimited}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			mockCtrl := gomock.NewController(t)
+			unpacker := NewMockUnpacker(mockCtrl)
+			conn := newServerTestConnection(t, mockCtrl, &Config{Burst: tc.burst}, false, connectionOptUnpacker(unpacker))
+			now := monotime.Now()
+			pn := protocol.PacketNumber(0)
+			receive := func(frames ...wire.Frame) *wire.AckFrame {
+				var data []byte
+				for _, f := range frames {
+					var err error
+					data, err = f.Append(data, protocol.Version1)
+					require.NoError(t, err)
+				}
+				pn++
+				unpacker.EXPECT().UnpackShortHeader(gomock.Any(), gomock.Any()).Return(pn, protocol.PacketNumberLen2, protocol.KeyPhaseZero, data, nil)
+				packet := getShortHeaderPacket(t, conn.remoteAddr, conn.srcConnID, pn, nil)
+				packet.rcvTime = now
+				processed, err := conn.conn.handleOnePacket(packet, 0, activePathID)
+				require.NoError(t, err)
+				require.True(t, processed)
+				return conn.conn.receivedPacketHandler.GetAckFrame(protocol.Encryption1RTT, now, true)
+			}
+			for conn.conn.receivedPacketHandler.GetAlarmTimeout().IsZero() { // the first packets are acknowledged at once
+				require.Less(t, int(pn), 10)
+				receive(&wire.PingFrame{})
+			}
+			receive(&wire.PingFrame{}, &wire.ImmediateAckFrame{})
+
+			// Now there is no packet that waits.
+			ack := receive(&wire.ImmediateAckFrame{})
+			require.NotNil(t, ack)
+			require.Equal(t, pn, ack.LargestAcked())
+			require.Zero(t, conn.conn.receivedPacketHandler.GetAlarmTimeout())
+			// It asks for one ACK.
+			require.Nil(t, receive(&wire.PingFrame{}))
+			require.NotNil(t, receive(&wire.ImmediateAckFrame{}, &wire.PingFrame{}))
+		})
+	}
 }
 
 func TestMTUDiscoveryMaxFirst(t *testing.T) {
@@ -47,7 +98,7 @@ func TestMTUDiscoveryMaxFirst(t *testing.T) {
 	}
 
 	f := newMTUDiscoverer(rtt, 1280, 1452, nil)
-	f.maxFirst = true
+	f.setBurst(Burst{FastPMTU: true})
 	f.Start(now)
 	require.Equal(t, protocol.ByteCount(1452), probe(f))
 	answer(f, 1500)

@@ -2,7 +2,29 @@
 
 package quic
 
-import "time"
+import (
+	"time"
+
+	"github.com/quic-go/quic-go/internal/burst"
+	"github.com/quic-go/quic-go/internal/monotime"
+	"github.com/quic-go/quic-go/internal/protocol"
+)
+
+// mtuRaiseInterval is how long a size below the largest is kept before a larger
+// one is searched for again (RFC 8899, section 5.1.1: PMTU_RAISE_TIMER).
+const mtuRaiseInterval = 10 * time.Minute
+
+// A burstMTU is what a Burst changes about the search.
+type burstMTU struct {
+	maxFirst bool               // probe the largest size first, and one RTT apart
+	raises   bool               // search again after mtuRaiseInterval
+	limit    protocol.ByteCount // the largest size
+	retry    protocol.ByteCount // to be probed next, if not 0
+}
+
+func (f *mtuFinder) setBurst(cfg Burst) {
+	f.maxFirst, f.raises = cfg.FastPMTU, cfg.BlackHoles
+}
 
 // probeDelay is the time between two probes. The stock search takes about 35
 // RTTs: short transfers are over before.
@@ -13,5 +35,39 @@ func (f *mtuFinder) probeDelay() time.Duration {
 	return mtuProbeDelay * f.rttStats.SmoothedRTT()
 }
 
-// probesMax says if the next probe has the largest size, which nearly every path carries.
-func (f *mtuFinder) probesMax() bool { return f.maxFirst && !f.lastProbeWasLost }
+// probeSize returns the size of the next probe, given the stock one.
+func (f *mtuFinder) probeSize(stock protocol.ByteCount) protocol.ByteCount {
+	if size := f.retry; size != 0 {
+		f.retry = 0
+		return size
+	}
+	if f.maxFirst && !f.lastProbeWasLost {
+		return f.lost[0] // the largest, which nearly every path carries
+	}
+	return stock
+}
+
+// fall makes packets small, because the path has stopped carrying larger ones.
+// The size so far is probed first and at once: should it have been chance, one
+// RTT later all is as before.
+func (f *mtuFinder) fall(now monotime.Time) {
+	last, started := f.min, !f.lastProbeTime.IsZero()
+	f.Reset(burst.BasePacketSize, f.limit)
+	if !started {
+		return
+	}
+	if last > f.min {
+		f.retry = last
+	}
+	f.Start(now.Add(-f.probeDelay()))
+}
+
+// raise starts a new search when it is time for one.
+func (f *mtuFinder) raise(now monotime.Time) bool {
+	if !f.raises || now.Sub(f.lastProbeTime) < mtuRaiseInterval {
+		return false
+	}
+	f.lastProbeWasLost = false
+	f.init(f.min, f.limit)
+	return !f.done()
+}

@@ -3,6 +3,7 @@
 package client
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -17,6 +18,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
@@ -136,13 +138,38 @@ func Fetch(ctx context.Context, rawURL string, w io.Writer, o Options) (*Result,
 	}, nil
 }
 
-// ParseURL reads an https URL.
+// ParseURL reads an https URL. Its host is in the form that DNS has.
 func ParseURL(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" {
 		return nil, fmt.Errorf("%q is no https:// URL", s)
 	}
+	if u.Host, err = ascii(u.Host); err != nil {
+		return nil, fmt.Errorf("%q: %w", s, err)
+	}
 	return u, nil
+}
+
+// ascii returns host with internationalised names as A-labels (RFC 5890). net/http
+// makes them where it writes requests; to import what it does that with would add
+// the tables of Unicode to the binary a second time.
+func ascii(host string) (string, error) {
+	if !strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		return host, nil
+	}
+	if !utf8.ValidString(host) {
+		return "", errors.New("its host is no name")
+	}
+	var wire bytes.Buffer
+	err := (&http.Request{URL: &url.URL{Host: strings.ToLower(host)}}).Write(&wire)
+	if err != nil {
+		return "", err
+	}
+	req, err := http.ReadRequest(bufio.NewReader(&wire))
+	if err != nil {
+		return "", err
+	}
+	return req.Host, nil
 }
 
 func (o *Options) request(ctx context.Context, u *url.URL) (*http.Request, error) {

@@ -279,6 +279,10 @@ func TestMistakes(t *testing.T) {
 		{"host", "config site\n\tlist host 'a b'\n\tlist host '" + long + "'\n\toption root /\n", []string{
 			`conf:2: @site[0].host: "a b" is no host name`, `conf:3: @site[0].host: "` + long + `" is no host name`,
 		}},
+		{"names beyond ASCII", "config site\n\tlist host bücher.example\n\toption root /\nconfig relay\n\toption gateway 'bücher.example:443'\n", []string{
+			`conf:2: @site[0].host: "bücher.example" has letters that DNS does not: write the form of the name that begins with xn--`,
+			`conf:5: @relay[0].gateway: "bücher.example" has letters that DNS does not: write the form of the name that begins with xn--`,
+		}},
 		{"origin", "config site\n\tlist host a\n\toption origin ftp://b\n", []string{`conf:3: @site[0].origin: "ftp://b" is not http:// or https://, host and port`}},
 		{"origin's port", "config site\n\tlist host a\n\toption origin http://b:99999\n", []string{`conf:3: @site[0].origin: port "99999" is not in 1 to 65535`}},
 		{"peers", `config gateway

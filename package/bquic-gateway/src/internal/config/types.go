@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"bquic/internal/cert"
 	"bquic/internal/divert"
@@ -51,6 +52,9 @@ var typeHostPort = newType("host:port", func(s string) (string, error) {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil || host == "" {
 		return "", fmt.Errorf("%q is not host:port", s)
+	}
+	if err := checkASCII(host); err != nil {
+		return "", err
 	}
 	return s, checkPort(port)
 })
@@ -144,7 +148,19 @@ func parseKept(s string) (keptToken, error) {
 	return keptToken{s, hash}, err
 }
 
+// checkASCII says what to do with an internationalised name, which nothing would
+// be found by as it is.
+func checkASCII(host string) error {
+	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		return fmt.Errorf("%q has letters that DNS does not: write the form of the name that begins with xn--", host)
+	}
+	return nil
+}
+
 func parseHost(s string) (string, error) {
+	if err := checkASCII(s); err != nil {
+		return "", err
+	}
 	host := strings.ToLower(strings.TrimSuffix(s, "."))
 	if host == "*" {
 		return host, nil

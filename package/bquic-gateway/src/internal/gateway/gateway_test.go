@@ -295,7 +295,7 @@ func TestProfiles(t *testing.T) {
 	if got := s.quicConfig(addr("[::ffff:127.0.0.2]:1")).Burst; got != s.now.Load().cfg.MeshProfile.Burst {
 		t.Errorf("mesh, IPv4-mapped: %+v", got)
 	}
-	if got := s.quicConfig(addr("127.0.0.3:1")).Burst; got != (quic.Burst{Stats: true}) {
+	if got := s.quicConfig(addr("127.0.0.3:1")).Burst; got != (quic.Burst{Stats: true, BlackHoles: true}) {
 		t.Errorf("other: %+v", got)
 	}
 }

@@ -25,7 +25,7 @@ type Value struct {
 	Source string
 }
 
-// Standard is untouched quic-go.
+// Standard is untouched quic-go, but for what all profiles have.
 const Standard = "standard"
 
 // BQUIC is the profile meant for clients behind 802.11 links.
@@ -102,6 +102,8 @@ func Builtin() []Profile {
 		}
 		// Costs no measurable time, and is what `bquic status` shows.
 		ps[i].Burst.Stats = true
+		// No connection of ours may stand still because a path has changed.
+		ps[i].Burst.BlackHoles = true
 	}
 	return ps
 }

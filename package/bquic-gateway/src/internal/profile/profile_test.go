@@ -14,12 +14,12 @@ import (
 func TestBuiltin(t *testing.T) {
 	// What the paper says, written down a second time.
 	want := map[string]quic.Burst{
-		"standard": {Stats: true},
+		"standard": {Stats: true, BlackHoles: true},
 		"bquic-2019": {
 			AckPackets: 10, AckDelay: 25 * time.Millisecond, AckRTTDivisor: 4, AckRTT: quic.BurstMinRTT,
-			AckAfter: 100, BurstPackets: quic.BurstUnlimited, Stats: true,
+			AckAfter: 100, BurstPackets: quic.BurstUnlimited, Stats: true, BlackHoles: true,
 		},
-		"modquic": {WindowUpdates: true, Stats: true},
+		"modquic": {WindowUpdates: true, Stats: true, BlackHoles: true},
 	}
 	set := NewSet()
 	for name, burst := range want {

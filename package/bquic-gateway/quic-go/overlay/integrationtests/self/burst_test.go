@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/qlog"
+	"github.com/quic-go/quic-go/qlogwriter"
+	"github.com/quic-go/quic-go/testutils/events"
 	"github.com/quic-go/quic-go/testutils/simnet"
 
 	"github.com/stretchr/testify/require"
@@ -36,8 +39,10 @@ func (b *bottleneck) delay(p simnet.Packet) time.Duration {
 	return b.free.Sub(now) + b.latency
 }
 
+type tracer = func(context.Context, bool, quic.ConnectionID) qlogwriter.Trace
+
 // burstDownload downloads 4 MB at 30 Mbit/s over 20 ms and returns both ends' statistics.
-func burstDownload(t *testing.T, client, server quic.Burst) (c, s quic.BurstStats) {
+func burstDownload(t *testing.T, client, server quic.Burst, trace ...tracer) (c, s quic.BurstStats) {
 	t.Helper()
 	client.Stats, server.Stats = true, true
 	data := GeneratePRData(4 << 20)
@@ -56,7 +61,11 @@ func burstDownload(t *testing.T, client, server quic.Burst) (c, s quic.BurstStat
 	defer ln.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
-	conn, err := quic.Dial(ctx, clientConn, serverConn.LocalAddr(), getTLSClientConfig(), getQuicConfig(&quic.Config{Burst: client}))
+	conf := &quic.Config{Burst: client}
+	for _, f := range trace {
+		conf.Tracer = f
+	}
+	conn, err := quic.Dial(ctx, clientConn, serverConn.LocalAddr(), getTLSClientConfig(), getQuicConfig(conf))
 	require.NoError(t, err)
 	defer conn.CloseWithError(0, "")
 	sconn, err := ln.Accept(ctx)
@@ -114,12 +123,70 @@ func TestBurstDataPerAck(t *testing.T) {
 	}
 }
 
+// ackedWindows counts the 1-RTT packets with an ACK that a client sends, and
+// those of them that carry window updates of the connection and of a stream too.
+func ackedWindows(events []qlogwriter.Event) (acks, connection, stream, alone int) {
+	for _, e := range events {
+		sent := e.(qlog.PacketSent)
+		if sent.Header.PacketType != qlog.PacketType1RTT {
+			continue
+		}
+		var ack, maxData, maxStreamData bool
+		for _, f := range sent.Frames {
+			switch f.Frame.(type) {
+			case *qlog.AckFrame:
+				ack = true
+			case *qlog.MaxDataFrame:
+				maxData = true
+			case *qlog.MaxStreamDataFrame:
+				maxStreamData = true
+			}
+		}
+		switch {
+		case !ack && (maxData || maxStreamData):
+			alone++
+		case ack:
+			acks++
+			if maxData {
+				connection++
+			}
+			if maxStreamData {
+				stream++
+			}
+		}
+	}
+	return acks, connection, stream, alone
+}
+
+// Window updates ride on every ACK (ModQUIC, IJIPT 2019, section 3.3), and on
+// ACKs only; the stock ones go when a quarter of the window was consumed.
 func TestBurstWindowUpdates(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		stock, _ := burstDownload(t, quic.Burst{}, quic.Burst{})
-		riding, _ := burstDownload(t, quic.Burst{WindowUpdates: true}, quic.Burst{})
-		// 4 MB at 30 Mbit/s are about 1.1 s, 30 to 55 RTTs: one update in each at most.
-		require.Greater(t, riding.PacketsSent, stock.PacketsSent)
-		require.Less(t, riding.PacketsSent, stock.PacketsSent+60)
-	})
+	for _, tc := range []struct {
+		name string
+		b    quic.Burst
+		ride bool
+	}{
+		{"stock", quic.Burst{}, false},
+		{"riding", quic.Burst{WindowUpdates: true}, true},
+		{"riding on fewer ACKs", quic.Burst{WindowUpdates: true, AckPackets: 10, AckAfter: 10}, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var recorder events.Recorder
+				burstDownload(t, tc.b, quic.Burst{}, newTracer(&recorder))
+				acks, connection, stream, alone := ackedWindows(recorder.Events(qlog.PacketSent{}))
+				t.Logf("%d ACKs, %d with MAX_DATA, %d with MAX_STREAM_DATA, %d packets with either and no ACK", acks, connection, stream, alone)
+				require.Greater(t, acks, 200)
+				if !tc.ride {
+					require.Less(t, connection, acks/4)
+					require.Less(t, stream, acks/4)
+					return
+				}
+				// Before the first byte was read and after the last there is nothing to update.
+				require.Greater(t, connection, acks-20)
+				require.Greater(t, stream, acks-20)
+				require.Less(t, alone, 20)
+			})
+		})
+	}
 }

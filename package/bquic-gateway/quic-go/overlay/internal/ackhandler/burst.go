@@ -12,18 +12,27 @@ import (
 // SetBurst lets b decide about ACKs in the application-data packet number space.
 func (h *ReceivedPacketHandler) SetBurst(b *burst.Conn) { h.appDataPackets.burst = b }
 
-// QueueAck queues an ACK, as an IMMEDIATE_ACK frame asks for.
-func (h *ReceivedPacketHandler) QueueAck() {
-	if h.appDataPackets.hasNewAck {
-		h.appDataPackets.ackQueued = true
-		h.appDataPackets.ackAlarm = 0
-	}
+// QueueAck makes the packet that is received next be acknowledged at once: the
+// one with an IMMEDIATE_ACK frame, as frames are handled before their packet.
+func (h *ReceivedPacketHandler) QueueAck() { h.appDataPackets.ackAtOnce = true }
+
+// HasAck says if the next packet has a 1-RTT ACK: one that is due, or any if the
+// packet goes anyway, because there is data to send.
+func (h *ReceivedPacketHandler) HasAck(now monotime.Time, withData bool) bool {
+	t := &h.appDataPackets
+	return t.hasNewAck && (withData || t.ackQueued || !t.ackAlarm.IsZero() && !t.ackAlarm.After(now))
 }
 
 // burstReceivedPacket decides about the ACK for an ack-eliciting packet. It
 // returns false if quic-go's own policy is to decide.
 func (h *appDataReceivedPacketTracker) burstReceivedPacket(pn protocol.PacketNumber, ecn protocol.ECN, rcvTime monotime.Time) bool {
 	h.burst.OnPacketReceived()
+	if h.ackAtOnce {
+		h.ackAtOnce = false
+		h.ackQueued = true
+		h.ackAlarm = 0
+		return true
+	}
 	f, ok := h.burst.AckFrequency()
 	if !ok {
 		return false
@@ -58,6 +67,7 @@ func (h *appDataReceivedPacketTracker) hasMissingBeyond(threshold protocol.Packe
 func SetBurst(sph SentPacketHandler, b *burst.Conn) {
 	if h, ok := sph.(*sentPacketHandler); ok && b != nil {
 		h.burst = b
+		b.OnPathChanged()
 		h.timeThresholdEighths = b.TimeThresholdEighths(h.timeThresholdEighths)
 		h.congestion = congestion.WithBurst(h.congestion, b.Config())
 	}

@@ -104,5 +104,6 @@ func TestBurstPeerRequest(t *testing.T) {
 	h := ReceivedPacketHandler{appDataPackets: *tr.appDataReceivedPacketTracker}
 	require.Nil(t, h.GetAckFrame(protocol.Encryption1RTT, tr.now, true))
 	h.QueueAck()
+	require.NoError(t, h.ReceivedPacket(19, protocol.ECNNon, protocol.Encryption1RTT, tr.now, true))
 	require.NotNil(t, h.GetAckFrame(protocol.Encryption1RTT, tr.now, true))
 }

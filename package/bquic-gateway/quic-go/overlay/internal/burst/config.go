@@ -61,11 +61,17 @@ type Config struct {
 	// LossPackets is the packet threshold of loss detection (RFC 9002, section 6.1.1). 0: 3.
 	LossPackets int
 
-	// WindowUpdates lets MAX_DATA and MAX_STREAM_DATA ride on every ACK (ModQUIC).
+	// WindowUpdates lets MAX_DATA and MAX_STREAM_DATA ride on every ACK (ModQUIC),
+	// however little was read.
 	WindowUpdates bool
 
 	// FastPMTU probes the largest packet size first instead of searching for it.
 	FastPMTU bool
+
+	// BlackHoles lets packets become small again when the path has stopped
+	// carrying large ones (RFC 8899, section 4.3), starts connections with the size
+	// that every path carries, and searches again where the path may have grown.
+	BlackHoles bool
 
 	// NoGSO never uses generic segmentation offload.
 	NoGSO bool

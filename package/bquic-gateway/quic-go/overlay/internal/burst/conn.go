@@ -8,6 +8,7 @@ import (
 	"github.com/quic-go/quic-go/internal/monotime"
 	"github.com/quic-go/quic-go/internal/protocol"
 	"github.com/quic-go/quic-go/internal/utils"
+	"github.com/quic-go/quic-go/internal/wire"
 )
 
 // Conn is what one connection adds to quic-go. A nil *Conn is stock behaviour:
@@ -20,6 +21,8 @@ type Conn struct {
 	ack ackPolicy
 	ask asker
 	rec *recorder
+
+	hole blackHole
 }
 
 // NewConn returns nil for the zero Config.
@@ -27,7 +30,7 @@ func NewConn(cfg Config, rtt *utils.RTTStats) *Conn {
 	if cfg == (Config{}) {
 		return nil
 	}
-	c := &Conn{cfg: cfg, rtt: rtt}
+	c := &Conn{cfg: cfg, rtt: rtt, hole: newBlackHole(protocol.InvalidPacketNumber)}
 	if cfg.Stats {
 		c.rec = &recorder{}
 	}
@@ -66,10 +69,15 @@ func (c *Conn) TimeThresholdEighths(stock uint8) uint8 {
 	return uint8(min(c.cfg.LossEighths, 255))
 }
 
-// OnPacketSent counts an ack-eliciting 1-RTT packet.
-func (c *Conn) OnPacketSent(now monotime.Time) {
+// OnPacketSent counts an ack-eliciting 1-RTT packet. No ACK is waited for if it
+// probes the MTU.
+func (c *Conn) OnPacketSent(now monotime.Time, pn protocol.PacketNumber, probe bool) {
 	if c != nil {
 		c.rec.sent(now)
+		c.hole.sent = pn
+		if c.hole.waiting.IsZero() && !probe {
+			c.hole.waiting = now
+		}
 	}
 }
 
@@ -88,25 +96,48 @@ func (c *Conn) OnAckSent() {
 	}
 }
 
-// OnAckReceived counts a 1-RTT ACK and the packets that it newly acknowledged.
-func (c *Conn) OnAckReceived(packets int) {
+// OnPacketAcked notes a 1-RTT packet that arrived, and its size.
+func (c *Conn) OnPacketAcked(pn protocol.PacketNumber, size protocol.ByteCount) {
 	if c != nil {
-		c.ask.acked += packets
-		c.rec.ackReceived(packets)
+		c.hole.acked(pn, size)
 	}
 }
 
-// OnPacketLost counts an ack-eliciting 1-RTT packet declared lost.
-func (c *Conn) OnPacketLost() {
+// OnAckReceived counts a 1-RTT ACK and the packets that it newly acknowledged.
+// It comes after OnPacketAcked for each of them.
+func (c *Conn) OnAckReceived(ack *wire.AckFrame, packets int) {
+	if c != nil {
+		c.ask.acked += packets
+		c.rec.ackReceived(packets)
+		c.hole.received(ack)
+		if packets > 0 {
+			c.hole.waiting = 0
+		}
+	}
+}
+
+// OnPacketLost counts an ack-eliciting packet declared lost.
+func (c *Conn) OnPacketLost(pn protocol.PacketNumber, size protocol.ByteCount) {
 	if c != nil {
 		c.rec.lost(1)
+		c.hole.missing(pn, size)
+	}
+}
+
+// OnPacketRepeated notes a packet that a PTO probe repeats.
+func (c *Conn) OnPacketRepeated(pn protocol.PacketNumber, size protocol.ByteCount) {
+	if c != nil {
+		c.hole.repeat(pn, size)
 	}
 }
 
 // OnSpuriousLosses counts packets declared lost that were acknowledged afterwards.
-func (c *Conn) OnSpuriousLosses(n int) {
-	if c != nil && n > 0 {
-		c.rec.spurious(n)
+func (c *Conn) OnSpuriousLosses(pns []protocol.PacketNumber) {
+	if c != nil && len(pns) > 0 {
+		c.rec.spurious(len(pns))
+		for _, pn := range pns {
+			c.hole.acked(pn, BasePacketSize+1) // of any size: in doubt there is no black hole
+		}
 	}
 }
 

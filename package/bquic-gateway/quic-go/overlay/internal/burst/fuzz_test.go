@@ -97,10 +97,6 @@ func FuzzSlowStart(f *testing.F) {
 				t.Fatal("slow start ended with a small window")
 			}
 		}
-		s.Restart()
-		if s.Ended(1 << 20) {
-			t.Fatal("slow start is over after its restart")
-		}
 	})
 }
 
@@ -135,7 +131,7 @@ func FuzzAsk(f *testing.F) {
 			case 1:
 				rtt.UpdateRTT((1+arg)*time.Millisecond, 0)
 			case 2:
-				c.OnAckReceived(int(arg))
+				c.OnAckReceived(nil, int(arg))
 			}
 			frame := c.NextRequest(now)
 			if frame == nil {

@@ -94,6 +94,3 @@ func (s *SlowStart) Ended(cwnd protocol.ByteCount) bool {
 func (s *SlowStart) Reason(minRTT time.Duration) string {
 	return fmt.Sprintf("a round's least RTT was %s, the least of all %s, the threshold %s", s.roundMin, minRTT, s.Threshold(minRTT))
 }
-
-// Restart forgets everything, after a retransmission timeout.
-func (s *SlowStart) Restart() { s.inRound, s.found = false, false }

@@ -114,8 +114,3 @@ func (s *burstSender) maybeEndSlowStart() {
 		s.maybeQlogStateChange(qlog.CongestionStateCongestionAvoidance)
 	}
 }
-
-func (s *burstSender) OnRetransmissionTimeout(packetsRetransmitted bool) {
-	s.cubicSender.OnRetransmissionTimeout(packetsRetransmitted)
-	s.slowStart.Restart()
-}

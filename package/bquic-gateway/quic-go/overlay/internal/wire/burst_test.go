@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quic-go/quic-go/internal/protocol"
+	"github.com/quic-go/quic-go/internal/qerr"
 
 	"github.com/stretchr/testify/require"
 )
@@ -23,4 +24,31 @@ func TestMinAckDelayDraft00(t *testing.T) {
 	got = TransportParameters{}
 	require.NoError(t, got.Unmarshal(p.Marshal(protocol.PerspectiveClient), protocol.PerspectiveClient))
 	require.Nil(t, got.MinAckDelayDraft00)
+}
+
+// A peer that cannot keep what it promises is told so, in either form.
+func TestMinAckDelayBeyondMaxAckDelay(t *testing.T) {
+	atMost, beyond := 25*time.Millisecond, 25*time.Millisecond+time.Microsecond
+	for _, tc := range []struct {
+		name             string
+		current, draft00 *time.Duration
+		err              string
+	}{
+		{"both at the limit", &atMost, &atMost, ""},
+		{"the current form", &beyond, nil, "min_ack_delay (25.001ms) is greater than max_ack_delay (25ms)"},
+		{"the first draft's", nil, &beyond, "min_ack_delay (25.001ms) is greater than max_ack_delay (25ms)"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := &TransportParameters{MinAckDelay: tc.current, MinAckDelayDraft00: tc.draft00, MaxAckDelay: 25 * time.Millisecond, ActiveConnectionIDLimit: 2}
+			err := new(TransportParameters).Unmarshal(p.Marshal(protocol.PerspectiveClient), protocol.PerspectiveClient)
+			if tc.err == "" {
+				require.NoError(t, err)
+				return
+			}
+			var transportErr *qerr.TransportError
+			require.ErrorAs(t, err, &transportErr)
+			require.Equal(t, qerr.TransportParameterError, transportErr.ErrorCode)
+			require.ErrorContains(t, err, tc.err)
+		})
+	}
 }

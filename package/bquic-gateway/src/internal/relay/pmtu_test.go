@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// An exchange is a transfer of exchangeSize bytes one way, and one byte back
+// when all of them have arrived: the next one can neither begin nor end with
+// what was in flight, or in a buffer, before.
+const (
+	exchangeSize = 256 << 10
+	downloadPort = 91
+	uploadPort   = 92
+)
+
+// exchanging origins note which way each connection came.
+type exchanging struct {
+	m    *mesh
+	mu   sync.Mutex
+	ways map[string]int
+}
+
+func (m *mesh) exchanging() *exchanging {
+	x := &exchanging{m: m, ways: map[string]int{}}
+	handle := func(exchange func(net.Conn, []byte) error) func(*net.TCPConn) {
+		return func(conn *net.TCPConn) {
+			x.mu.Lock()
+			x.ways[wayOf(conn)]++
+			x.mu.Unlock()
+			for b := make([]byte, exchangeSize); exchange(conn, b) == nil; {
+			}
+		}
+	}
+	m.listen(fmt.Sprintf("%s:%d", origin4, downloadPort), handle(give))
+	m.listen(fmt.Sprintf("%s:%d", origin4, uploadPort), handle(take))
+	return x
+}
+
+// give is the sender's part of an exchange, take the receiver's.
+func give(conn net.Conn, b []byte) error {
+	if _, err := conn.Write(b); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(conn, b[:1])
+	return err
+}
+
+func take(conn net.Conn, b []byte) error {
+	if _, err := io.ReadFull(conn, b); err != nil {
+		return err
+	}
+	_, err := conn.Write(b[:1])
+	return err
+}
+
+// An exchanger makes exchanges over one connection, one after the other, until
+// it is closed.
+type exchanger struct {
+	conn net.Conn
+	done chan struct{} // after each exchange; closed when one failed
+	err  error         // why, then
+}
+
+func (x *exchanging) start(port int) *exchanger {
+	x.m.t.Helper()
+	conn, err := x.m.dial(fmt.Sprintf("%s:%d", origin4, port))
+	if err != nil {
+		x.m.t.Fatal(err)
+	}
+	exchange := take
+	if port == uploadPort {
+		exchange = give
+	}
+	e := &exchanger{conn: conn, done: make(chan struct{}, 1)}
+	x.m.t.Cleanup(func() { conn.Close() })
+	go func() {
+		defer close(e.done)
+		for b := make([]byte, exchangeSize); ; {
+			conn.SetDeadline(time.Now().Add(patience))
+			if e.err = exchange(conn, b); e.err != nil {
+				return
+			}
+			select {
+			case e.done <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return e
+}
+
+// flows waits until n exchanges began and ended from now on.
+func (e *exchanger) flows(t *testing.T, what string, n int) {
+	t.Helper()
+	start := time.Now()
+	for range n + 2 { // one may be over, one may have begun
+		select {
+		case _, more := <-e.done:
+			if !more {
+				t.Fatalf("%s: %v", what, e.err)
+			}
+		case <-time.After(recovery):
+			t.Fatalf("%s: nothing for %s", what, recovery)
+		}
+	}
+	t.Logf("%s: %d exchanges in %s", what, n, time.Since(start).Round(time.Millisecond))
+}
+
+// onlyCarried fails unless all connections came through the gateway.
+func (x *exchanging) onlyCarried(n int) {
+	x.m.t.Helper()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.ways) != 1 || x.ways["carried"] != n {
+		x.m.t.Errorf("%d connections came this way: %v", n, x.ways)
+	}
+}
+
+// blackHole loses all packets larger than mtu between node and gateway, and
+// tells nobody: what a tunnel on a hop between does whose ICMP is filtered.
+func (m *mesh) blackHole(mtu int) {
+	m.t.Helper()
+	for _, name := range []string{"node", "gateway"} {
+		m.run(name, "nft", fmt.Sprintf(`
+table inet hop {
+	chain prerouting {
+		type filter hook prerouting priority -400
+		iifname "mesh" meta length > %d drop
+	}
+}`, mtu))
+	}
+}
+
+// TestPathMTU lowers the path's MTU under a session: what it carries goes on,
+// new connections are carried, and so are those of a new session.
+func TestPathMTU(t *testing.T) {
+	for _, mtu := range []int{1420, 1320, 1230} {
+		for _, under := range []string{"download", "upload", "idle"} {
+			t.Run(fmt.Sprintf("%d/%s", mtu, under), func(t *testing.T) {
+				m := newMesh(t)
+				for _, name := range []string{"node", "gateway"} { // packets as they are on a wire, one by one
+					m.run(name, "ethtool", "-K", "mesh", "gso", "off", "tx-udp-segmentation", "off", "gro", "off")
+				}
+				x := m.exchanging()
+				m.startGateway()
+				config := m.config("redirect")
+				config.Connections = 1
+				node := m.startRelay(config)
+				session := node.figures().Relay.Connections[0].Since
+				connections := 2
+
+				var old *exchanger
+				switch under {
+				case "download":
+					old = x.start(downloadPort)
+				case "upload":
+					old = x.start(uploadPort)
+				}
+				if old != nil {
+					old.flows(t, "before", 8)
+					connections++
+				}
+				m.blackHole(mtu)
+				if old != nil {
+					old.flows(t, under, 4)
+				}
+				x.start(downloadPort).flows(t, "a new download", 2)
+				x.start(uploadPort).flows(t, "a new upload", 2)
+				x.onlyCarried(connections)
+				if now := node.figures().Relay.Connections[0]; !now.Since.Equal(session) || !now.Healthy {
+					t.Errorf("the session of %s is replaced by %+v", session, now)
+				}
+				if old != nil {
+					old.flows(t, "still", 1)
+				}
+
+				if err := node.signal(syscall.SIGTERM); err != nil && !errors.Is(err, io.EOF) {
+					t.Fatalf("the relay ended with %v", err)
+				}
+				m.startRelay(config)
+				x.start(downloadPort).flows(t, "a download in a new session", 2)
+				x.start(uploadPort).flows(t, "an upload in a new session", 2)
+				x.onlyCarried(connections + 2)
+			})
+		}
+	}
+}
