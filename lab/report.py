@@ -39,6 +39,7 @@ EXPERIMENTS = [
     ("classifier", "make bench-classifier", ["classifier"]),
     ("browsers", "make bench-browsers", []),
     ("load", "make bench-load", []),
+    ("fleet", "make bench-fleet", []),
     ("abuse", "make bench-abuse", []),
     ("soak", "make bench-soak", []),
     ("cpu", "make bench-cpu", []),

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A fleet of relays on one gateway
+
+300 relays, each a peer of its own with its own token and address, have 20 connections each at a time to one gateway with
+`memory` 512 (its ceiling is 32 MiB more), and load 1 KiB to 1 MiB over each, one after the other; every byte is
+compared. One of them has ten times as many connections, of 16 MiB each: it takes all that it can. No error is allowed, and Jain's
+index of what the peers got must be 0.9 at least. Then all hold 20 connections, and one peer is taken out of the configuration: all of
+its tunnels must end, and nobody else's.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+from typing import Any
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent))
+from lab import stress  # noqa: E402
+
+RESULTS, QUICK_RESULTS = stress.results("fleet"), stress.results("fleet", quick=True)
+
+
+def report(rows: list[dict[str, Any]]) -> str:
+    lines = [f"{'peers':>5} {'connections':>11} {'s':>4} {'transfers':>9} {'GB':>6} {'errors':>6} {'RSS MiB':>7} {'ceiling':>7} {'Jain':>5}"
+             f" {'greedy/mean':>11} {'revoked after ms':>16} {'its left':>8} {'others ended':>12}"]
+    for r in rows:
+        lines.append(
+            f"{r['peers']:>5} {r['connections']:>11} {r['seconds']:>4.0f} {r['transfers']:>9} {r['bytes'] / 1e9:>6.1f} {r['errors']:>6}"
+            f" {r['rss_mib']:>7.0f} {r['ceiling_mib']:>7.0f} {r['jain']:>5.3f} {r['greedy_over_mean']:>11.2f} {r['revoked_ms']:>16.0f}"
+            f" {r['revoked_still_open']:>8} {r['others_ended']:>12}"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(stress.run("fleet", ["300", "20", "5m"], ["60", "10", "15s"]))
