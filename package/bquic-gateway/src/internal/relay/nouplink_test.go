@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay_test
+
+import (
+	"testing"
+
+	"bquic/internal/divert"
+	"bquic/internal/relay"
+)
+
+// TestNoUplink has a real gateway that reaches the world no more, though packets through
+// it do: it says so, the kernel forwards, and when it reaches the world again
+// connections are carried again.
+func TestNoUplink(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.startGateway()
+	node := m.startRelay(m.config(divert.Redirect))
+	m.becomes("carried", origin4+":80")
+	state := func(want string) func(figures) bool {
+		return func(f figures) bool { return f.Relay.Gateways[0].State == want }
+	}
+	for range 2 {
+		m.ip("gateway", "rule add pref 10 iif lo to 203.0.113.0/24 table 78", "route add unreachable default table 78")
+		// The first connections find it out, and are made directly meanwhile.
+		m.becomes("forwarded", origin4+":80")
+		f := node.await("the gateway to say that it has no uplink", state(relay.StateNoUplink))
+		if f.Relay.Taking {
+			t.Errorf("connections are taken: %+v", f.Relay)
+		}
+		m.ip("gateway", "rule del pref 10", "route flush table 78")
+		node.await("the gateway to have an uplink again", state(relay.StateUp))
+		m.becomes("carried", origin4+":80")
+	}
+}
