@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"bquic/internal/divert"
-	"bquic/internal/relay"
 )
 
 // TestClockJump sets the machine's clock, which is the same in all network

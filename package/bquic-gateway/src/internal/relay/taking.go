@@ -25,8 +25,9 @@ const (
 // expected are connections between their SYN and their accept. What the kernel was
 // about to do with them is remembered, to make them directly in the same way.
 type expected struct {
-	mu sync.Mutex
-	by map[pair]expectation
+	mu     sync.Mutex
+	by     map[pair]expectation
+	forgot time.Time
 }
 
 type pair struct{ client, target netip.AddrPort }
@@ -41,21 +42,28 @@ type expectation struct {
 func (e *expected) add(p *divert.Packet, now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.forget(now)
+	if len(e.by) >= maxExpected {
+		return false
+	}
 	if e.by == nil {
 		e.by = make(map[pair]expectation)
 	}
-	if len(e.by) >= maxExpected {
-		for key, x := range e.by {
-			if now.Sub(x.at) >= expectTimeout {
-				delete(e.by, key)
-			}
-		}
-		if len(e.by) >= maxExpected {
-			return false
-		}
-	}
 	e.by[pair{p.Client, p.Target}] = expectation{p.Out, p.Mark, now}
 	return true
+}
+
+// forget drops those that will not come any more, now and then.
+func (e *expected) forget(now time.Time) {
+	if now.Sub(e.forgot) < expectTimeout {
+		return
+	}
+	e.forgot = now
+	for key, x := range e.by {
+		if now.Sub(x.at) >= expectTimeout {
+			delete(e.by, key)
+		}
+	}
 }
 
 // come returns what was noted of a connection, which has been accepted.
@@ -67,9 +75,10 @@ func (e *expected) come(key pair) expectation {
 	return x
 }
 
-func (e *expected) len() int {
+func (e *expected) len(now time.Time) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.forget(now)
 	return len(e.by)
 }
 
@@ -102,5 +111,5 @@ func (r *Relay) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 
 // room says that another TCP connection may be held.
 func (r *Relay) room() bool {
-	return r.held.Load()+int64(r.expected.len()) < int64(r.now.Load().Limit)
+	return r.held.Load()+int64(r.expected.len(time.Now())) < int64(r.now.Load().Limit)
 }

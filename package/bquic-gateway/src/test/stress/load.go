@@ -31,8 +31,9 @@ const (
 	relayed     = 2000
 
 	// Ceilings of resident memory. A gateway is given loadMemory MiB; a relay
-	// states 64 KiB for each connection that it carries (docs/gateway.md).
-	loadMemory   = 128
+	// states 64 KiB for each connection that it carries (docs/gateway.md). The gateway
+	// counts as much for each of their tunnels, and has room for others.
+	loadMemory   = 192
 	relayCeiling = relayed*64<<10 + overhead<<20
 )
 
