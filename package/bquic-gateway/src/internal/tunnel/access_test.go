@@ -3,7 +3,6 @@
 package tunnel
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -139,7 +138,7 @@ func TestPeers(t *testing.T) {
 		{Name: "north", Tokens: hashes("north-token"), Tunnels: 2},
 		{Name: "south", Tokens: hashes("south-token"), Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
 	}})
-	var log bytes.Buffer // the handler writes before it answers
+	var log logBuffer // the handler writes before it answers
 	h.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	conn, origin := serve(t, h), echoTCP(t)
 	for i := range 3 {
@@ -159,7 +158,7 @@ func TestPeers(t *testing.T) {
 	}
 	for _, want := range []string{"peer=north", "peer=south"} {
 		if !strings.Contains(log.String(), want) {
-			t.Errorf("%s is not in the log: %s", want, &log)
+			t.Errorf("%s is not in the log: %s", want, log.String())
 		}
 	}
 }
