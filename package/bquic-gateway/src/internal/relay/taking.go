@@ -18,6 +18,8 @@ import (
 const (
 	// maxExpected bounds the connections that are on their way to the listener.
 	maxExpected = 1024
+	// maxRemembered bounds these, and those that have just come.
+	maxRemembered = 4 * maxExpected
 	// expectTimeout is how long one may be: the kernel delivers it at once, or never.
 	expectTimeout = 5 * time.Second
 )
@@ -25,9 +27,10 @@ const (
 // expected are connections between their SYN and their accept. What the kernel was
 // about to do with them is remembered, to make them directly in the same way.
 type expected struct {
-	mu     sync.Mutex
-	by     map[pair]expectation
-	forgot time.Time
+	mu      sync.Mutex
+	by      map[pair]expectation
+	waiting int // of by, that have not come
+	forgot  time.Time
 }
 
 type pair struct{ client, target netip.AddrPort }
@@ -36,32 +39,42 @@ type expectation struct {
 	out  int    // index of the device that the kernel had chosen
 	mark uint32 // of the packet then
 	at   time.Time
+	came bool
 }
 
-// add notes a connection. Without room it returns false.
+// add notes a connection. Without room it returns false. A SYN that its client has sent
+// twice, because this process was slow, is one connection.
 func (e *expected) add(p *divert.Packet, now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.forget(now)
-	if len(e.by) >= maxExpected {
+	key := pair{p.Client, p.Target}
+	if _, again := e.by[key]; again {
+		return true
+	}
+	if e.waiting >= maxExpected {
 		return false
 	}
 	if e.by == nil {
 		e.by = make(map[pair]expectation)
 	}
-	e.by[pair{p.Client, p.Target}] = expectation{p.Out, p.Mark, now}
+	e.by[key] = expectation{out: p.Out, mark: p.Mark, at: now}
+	e.waiting++
 	return true
 }
 
-// forget drops those that will not come any more, now and then.
+// forget drops what is over, now and then.
 func (e *expected) forget(now time.Time) {
-	if now.Sub(e.forgot) < expectTimeout {
+	if now.Sub(e.forgot) < expectTimeout && len(e.by) < maxRemembered {
 		return
 	}
 	e.forgot = now
 	for key, x := range e.by {
-		if now.Sub(x.at) >= expectTimeout {
+		if now.Sub(x.at) >= expectTimeout || x.came && len(e.by) >= maxRemembered {
 			delete(e.by, key)
+			if !x.came {
+				e.waiting--
+			}
 		}
 	}
 }
@@ -71,7 +84,12 @@ func (e *expected) come(key pair) expectation {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	x := e.by[key]
-	delete(e.by, key)
+	if x.came || x.at.IsZero() {
+		return expectation{}
+	}
+	e.waiting--
+	x.came = true
+	e.by[key] = x
 	return x
 }
 
@@ -79,7 +97,7 @@ func (e *expected) len(now time.Time) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.forget(now)
-	return len(e.by)
+	return e.waiting
 }
 
 // control has a socket's packets leave as the kernel was about to forward the client's

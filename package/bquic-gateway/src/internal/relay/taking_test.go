@@ -38,11 +38,17 @@ func TestExpected(t *testing.T) {
 	if n := e.len(now); n != maxExpected-1 {
 		t.Errorf("%d are expected", n)
 	}
+	if !e.add(p, now) || e.len(now) != maxExpected-1 {
+		t.Error("a SYN that came twice counts as another connection")
+	}
 	now = now.Add(expectTimeout)
 	if n := e.len(now); n != 0 {
 		t.Errorf("%d are expected still", n)
 	}
-	if !e.add(packet(0), now) {
-		t.Error("no room later")
+	for i := range maxRemembered + 10 {
+		p := packet(i)
+		if !e.add(p, now) || e.come(pair{p.Client, p.Target}).out != 7 || len(e.by) > maxRemembered {
+			t.Fatalf("the connection %d of those that come at once: %d are remembered", i, len(e.by))
+		}
 	}
 }

@@ -94,13 +94,17 @@ func runLoad(ctx context.Context, bquic, output string, lasting time.Duration) e
 		return err
 	}
 	// All that it could open are open, and stay until it is told.
+	var last daemonStatus
 	err = until(ctx, "all connections to be carried", func() bool {
 		s, serr := b.relay.status()
 		results.Relay.Carried = max(results.Relay.Carried, s.Carried.Now)
+		last = s
 		return serr != nil || s.Carried.Now >= relayed
 	})
 	if err == nil {
 		pause(ctx, 3*time.Second)
+	} else {
+		err = fmt.Errorf("%w: %+v", err, last)
 	}
 	hold.Close()
 	err = errors.Join(err, cmd.Wait())
