@@ -37,7 +37,7 @@ import (
 )
 
 const (
-	fleetMemory = 512 // MiB of the gateway
+	fleetMemory = 768 // MiB of the gateway
 	// The greedy peer has so many times the others' connections, of so many bytes each.
 	fleetGreed      = 10
 	fleetGreedyLoad = 16 << 20
