@@ -3,7 +3,7 @@
 """A fleet of relays on one gateway
 
 300 relays, each a peer of its own with its own token and address, have 20 connections each at a time to one gateway with
-`memory` 768 (its ceiling is 32 MiB more), and load 1 KiB to 1 MiB over each, one after the other; every byte is
+`memory` 512 (its ceiling is 32 MiB more), and load 1 KiB to 1 MiB over each, one after the other; every byte is
 compared. One of them has ten times as many connections, of 16 MiB each: it takes all that it can. No error is allowed, and Jain's
 index of what the peers got must be 0.9 at least. Then all hold 20 connections, and one peer is taken out of the configuration: all of
 its tunnels must end, and nobody else's.

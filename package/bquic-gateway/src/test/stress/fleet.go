@@ -37,7 +37,7 @@ import (
 )
 
 const (
-	fleetMemory = 768 // MiB of the gateway
+	fleetMemory = 512 // MiB of the gateway
 	// The greedy peer has so many times the others' connections, of so many bytes each.
 	fleetGreed      = 10
 	fleetGreedyLoad = 16 << 20
@@ -431,6 +431,9 @@ func ask(str *http3.RequestStream, size int, each func(int) error) (got int, err
 			return got, errors.New("other bytes came than were sent")
 		}
 		got += n
+		if n > 0 { // a greedy peer's transfers may take long
+			_ = str.SetDeadline(time.Now().Add(fleetPatience))
+		}
 		if err != nil {
 			return got, fmt.Errorf("after %d of %d bytes: %w", got, size, err)
 		}
