@@ -35,9 +35,7 @@ func (r *Relay) accept(ctx context.Context, l *net.TCPListener, wg *sync.WaitGro
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		r.held.Add(1)
 		wg.Go(func() {
-			defer r.held.Add(-1)
 			stop := context.AfterFunc(ctx, func() { tunnel.Reset(client) })
 			defer stop()
 			_ = client.SetKeepAliveConfig(tunnel.KeepAlive())
@@ -56,7 +54,9 @@ func (r *Relay) accept(ctx context.Context, l *net.TCPListener, wg *sync.WaitGro
 // serve carries the client's connection, or makes it directly.
 func (r *Relay) serve(ctx context.Context, client *net.TCPConn, target netip.AddrPort) {
 	addr := unmap(client.RemoteAddr().(*net.TCPAddr).AddrPort())
-	forward := r.expected.come(pair{addr, target})
+	forward := r.expected.come(pair{addr, target}) // then, so that nobody counts twice
+	r.held.Add(1)
+	defer r.held.Add(-1)
 	from := r.clients.enter(addr.Addr(), &r.carried.bytes, &r.direct.bytes)
 	defer r.clients.leave(from)
 	var first []byte
