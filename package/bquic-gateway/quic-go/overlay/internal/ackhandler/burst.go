@@ -45,8 +45,10 @@ func (h *appDataReceivedPacketTracker) burstReceivedPacket(pn protocol.PacketNum
 		h.hasMissingBeyond(protocol.PacketNumber(f.Reordering)):
 		h.ackQueued = true
 		h.ackAlarm = 0
-	case h.ackAlarm.IsZero():
-		// Armed by the first packet since the last ACK: every packet is acknowledged in time.
+	case h.ackAlarm.IsZero(), h.ackAlarm.After(rcvTime.Add(f.Delay)):
+		// Armed by the first packet since the last ACK: every packet is acknowledged in
+		// time. That one may have come when ACKs were held back for longer: an odd packet
+		// by the stock policy waits for 25 ms.
 		h.ackAlarm = rcvTime.Add(f.Delay)
 	}
 	return true
@@ -69,12 +71,14 @@ func SetBurst(sph SentPacketHandler, b *burst.Conn) {
 		h.burst = b
 		b.OnPathChanged()
 		h.timeThresholdEighths = b.TimeThresholdEighths(h.timeThresholdEighths)
-		h.congestion = congestion.WithBurst(h.congestion, b.Config())
+		h.congestion = congestion.WithBurst(h.congestion, b)
 	}
 }
 
 func (h *sentPacketHandler) recordCongestion(now monotime.Time) {
 	if h.burst != nil {
+		r, ended := h.burst.OnAckEnd(now)
+		congestion.OnAckEnd(h.congestion, r, ended)
 		h.burst.OnCongestionState(now, h.congestion.InSlowStart(), h.congestion.GetCongestionWindow())
 	}
 }

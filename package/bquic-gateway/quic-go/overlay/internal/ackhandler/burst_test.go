@@ -71,6 +71,16 @@ func TestBurstDelay(t *testing.T) {
 	require.Equal(t, []protocol.PacketNumber{6, 12}, tr.receive(numbers(6, 14)...))
 }
 
+// An odd packet that the stock policy has 25 ms for does not have the next ones wait as long.
+func TestBurstShorterDelay(t *testing.T) {
+	tr := newBurstTracker(t, burst.Config{AskPeer: true})
+	tr.burst.Request(0, burst.AckFrequency{Packets: 2, Delay: 25 * time.Millisecond})
+	require.Empty(t, tr.receive(1))
+	tr.burst.Request(1, burst.AckFrequency{Packets: 100, Delay: 5 * time.Millisecond})
+	require.Empty(t, tr.receive(2))
+	require.Equal(t, tr.now.Add(5*time.Millisecond), tr.GetAlarmTimeout())
+}
+
 func TestBurstGap(t *testing.T) {
 	t.Run("at once", func(t *testing.T) {
 		tr := newBurstTracker(t, burst.Config{AckPackets: 10})

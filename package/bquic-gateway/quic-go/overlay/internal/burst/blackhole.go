@@ -148,5 +148,6 @@ func (c *Conn) FoundBlackHole() bool {
 func (c *Conn) OnPathChanged() {
 	if c != nil {
 		c.hole = newBlackHole(c.hole.sent)
+		c.path = Path{sent: c.path.sent}
 	}
 }

@@ -27,6 +27,9 @@ func (b *Bucket) fill(now monotime.Time, rate uint64, size protocol.ByteCount) p
 	if b.last.IsZero() {
 		return size
 	}
+	if now == b.last { // as for most packets of a burst: no division
+		return min(size, b.tokens)
+	}
 	// Bounded, for the product; by more than a packet takes at the slowest rate,
 	// two packets in an RTT of seconds.
 	d := min(max(now.Sub(b.last), 0), time.Minute)

@@ -63,6 +63,7 @@ func TestConfiguredAckFrequency(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := NewConn(tc.cfg, rttStats(tc.minRTT, tc.srtt))
+			c.path.OnRTT(monotime.Now(), tc.minRTT)
 			got := c.configured()
 			require.Equal(t, tc.want.Packets, got.Packets)
 			require.Equal(t, tc.want.Reordering, got.Reordering)
@@ -231,14 +232,14 @@ func TestSlowStart(t *testing.T) {
 			s.OnPacketSent(pn)
 			s.OnRTT(13*ms, 10*ms)
 			s.OnPacketAcked(pn, 10*ms)
-			require.False(t, s.Ended(50))
+			require.False(t, s.Ended(50, 1))
 		}
 		s.OnPacketSent(200)
 		s.OnRTT(19*ms, 10*ms)
-		require.False(t, s.Ended(50))
+		require.False(t, s.Ended(50, 1))
 		s.OnPacketAcked(200, 10*ms)
-		require.True(t, s.Ended(50))
-		require.False(t, s.Ended(15), "small windows never end it")
+		require.True(t, s.Ended(50, 1))
+		require.False(t, s.Ended(15, 1), "small windows never end it")
 	})
 	t.Run("jitter within a round", func(t *testing.T) {
 		s := NewSlowStart(cfg)
@@ -251,7 +252,7 @@ func TestSlowStart(t *testing.T) {
 			s.OnRTT(rtt, 10*ms)
 			s.OnPacketAcked(pn, 10*ms)
 		}
-		require.False(t, s.Ended(50))
+		require.False(t, s.Ended(50, 1))
 	})
 }
 

@@ -24,6 +24,16 @@ const (
 	QueueRTT
 )
 
+// A Congestion is a congestion control.
+type Congestion uint8
+
+const (
+	// Reno is quic-go's: NewReno (RFC 9002, section 7) with HyStart and a decrease to 0.7.
+	Reno Congestion = iota
+	// Rate is Reno with a model of the path. SlowStartDivisor and the like have no effect on it.
+	Rate
+)
+
 // Config tunes one connection. The zero value of every field is quic-go's
 // stock behaviour, so the zero Config changes nothing at all.
 type Config struct {
@@ -45,6 +55,9 @@ type Config struct {
 	// AskPeer asks a peer that advertises min_ack_delay for the same ACK
 	// policy (draft-ietf-quic-ack-frequency), and advertises it ourselves.
 	AskPeer bool
+
+	// Congestion is the congestion control.
+	Congestion Congestion
 
 	// BurstPackets is the number of packets that may leave back to back.
 	// 0: stock pacing. Unlimited: no pacing. Never beyond the congestion window.

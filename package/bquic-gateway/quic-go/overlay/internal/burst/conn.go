@@ -23,6 +23,7 @@ type Conn struct {
 	rec *recorder
 
 	hole blackHole
+	path Path
 }
 
 // NewConn returns nil for the zero Config.
@@ -74,6 +75,7 @@ func (c *Conn) TimeThresholdEighths(stock uint8) uint8 {
 func (c *Conn) OnPacketSent(now monotime.Time, pn protocol.PacketNumber, probe bool) {
 	if c != nil {
 		c.rec.sent(now)
+		c.path.OnPacketSent(pn)
 		c.hole.sent = pn
 		if c.hole.waiting.IsZero() && !probe {
 			c.hole.waiting = now
@@ -100,6 +102,7 @@ func (c *Conn) OnAckSent() {
 func (c *Conn) OnPacketAcked(pn protocol.PacketNumber, size protocol.ByteCount) {
 	if c != nil {
 		c.hole.acked(pn, size)
+		c.path.OnPacketAcked(pn, size)
 	}
 }
 
@@ -120,6 +123,7 @@ func (c *Conn) OnAckReceived(ack *wire.AckFrame, packets int) {
 func (c *Conn) OnPacketLost(pn protocol.PacketNumber, size protocol.ByteCount) {
 	if c != nil {
 		c.rec.lost(1)
+		c.path.OnPacketLost(size)
 		c.hole.missing(pn, size)
 	}
 }
@@ -140,6 +144,21 @@ func (c *Conn) OnSpuriousLosses(pns []protocol.PacketNumber) {
 		}
 	}
 }
+
+// Path is the model of the path, not nil.
+func (c *Conn) Path() *Path { return &c.path }
+
+// OnAckEnd comes after all else of an ACK. It returns true with the round that
+// the ACK has ended.
+func (c *Conn) OnAckEnd(now monotime.Time) (Round, bool) {
+	if c.rtt.HasMeasurement() {
+		c.path.OnRTT(now, c.rtt.LatestRTT())
+	}
+	return c.path.OnAck(now)
+}
+
+// queue is the time that packets wait in queues.
+func (c *Conn) queue() time.Duration { return c.path.Queue(c.rtt.SmoothedRTT()) }
 
 // OnCongestionState notes the congestion window, and the end of slow start when it comes.
 func (c *Conn) OnCongestionState(now monotime.Time, inSlowStart bool, cwnd protocol.ByteCount) {

@@ -74,7 +74,7 @@ func FuzzSlowStart(f *testing.F) {
 			sent += protocol.PacketNumber(n)
 			s.OnPacketSent(sent)
 			fast, samples := false, 0
-			ended := s.Ended(slowStartLowWindow)
+			ended := s.Ended(slowStartLowWindow, 1)
 			for i, r := range rtts[:n] {
 				rtt := minRTT + time.Duration(r)*time.Millisecond
 				if samples < slowStartSamples {
@@ -85,7 +85,7 @@ func FuzzSlowStart(f *testing.F) {
 				s.OnPacketAcked(sent-protocol.PacketNumber(n-1-i), minRTT)
 			}
 			rtts = rtts[n:]
-			switch now := s.Ended(slowStartLowWindow); {
+			switch now := s.Ended(slowStartLowWindow, 1); {
 			case ended && !now:
 				t.Fatal("slow start began again by itself")
 			case !ended && now && fast:
@@ -93,7 +93,7 @@ func FuzzSlowStart(f *testing.F) {
 			case !now && !fast:
 				t.Fatalf("slow start goes on after a round that was slower by more than %s", threshold)
 			}
-			if s.Ended(slowStartLowWindow - 1) {
+			if s.Ended(slowStartLowWindow-1, 1) {
 				t.Fatal("slow start ended with a small window")
 			}
 		}

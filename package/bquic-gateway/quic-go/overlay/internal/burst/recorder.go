@@ -37,7 +37,11 @@ func (r *recorder) sent(now monotime.Time) {
 	}
 	d := now.Sub(r.last)
 	r.last = now
-	r.s.InterPacketTime[log2Bucket(uint64(max(d, 0)/time.Microsecond), len(r.s.InterPacketTime))]++
+	bucket := 0
+	if d >= time.Microsecond { // most leave at once, and are counted without a division
+		bucket = log2Bucket(uint64(d/time.Microsecond), len(r.s.InterPacketTime))
+	}
+	r.s.InterPacketTime[bucket]++
 	if d < together {
 		r.s.Below100us++
 		r.run++

@@ -85,9 +85,9 @@ func (s *SlowStart) decide(minRTT time.Duration) {
 	}
 }
 
-// Ended says if slow start is over. cwnd is in packets.
-func (s *SlowStart) Ended(cwnd protocol.ByteCount) bool {
-	return s.found && cwnd >= slowStartLowWindow
+// Ended says if slow start is over with a window of cwnd bytes, in packets of packet bytes.
+func (s *SlowStart) Ended(cwnd, packet protocol.ByteCount) bool {
+	return s.found && cwnd >= slowStartLowWindow*packet
 }
 
 // Reason says in words what ended slow start.

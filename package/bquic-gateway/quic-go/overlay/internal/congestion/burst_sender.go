@@ -13,18 +13,25 @@ import (
 type burstSender struct {
 	*cubicSender
 	cfg       burst.Config
+	path      *burst.Path
 	bucket    burst.Bucket
 	slowStart burst.SlowStart
+	queue     queueEstimate
 }
 
-// WithBurst wraps a sender made by NewCubicSender. It returns s itself where cfg
-// leaves pacing and slow start alone.
-func WithBurst(s SendAlgorithmWithDebugInfos, cfg burst.Config) SendAlgorithmWithDebugInfos {
+// WithBurst wraps a sender made by NewCubicSender. It returns s itself where the
+// configuration leaves pacing and congestion control alone.
+func WithBurst(s SendAlgorithmWithDebugInfos, conn *burst.Conn) SendAlgorithmWithDebugInfos {
+	cfg := conn.Config()
 	c, ok := s.(*cubicSender)
-	if !ok || cfg.BurstPackets == 0 && !ownSlowStart(cfg) {
+	if !ok || cfg.BurstPackets == 0 && !ownSlowStart(cfg) && cfg.Congestion == burst.Reno {
 		return s
 	}
-	return &burstSender{cubicSender: c, cfg: cfg, slowStart: burst.NewSlowStart(cfg)}
+	b := &burstSender{cubicSender: c, cfg: cfg, path: conn.Path(), slowStart: burst.NewSlowStart(cfg)}
+	if cfg.Congestion == burst.Rate {
+		return newRateSender(b)
+	}
+	return b
 }
 
 func ownSlowStart(cfg burst.Config) bool {
@@ -35,12 +42,16 @@ func ownSlowStart(cfg burst.Config) bool {
 // queue that the path has shown to take: a burst of n packets needs room for n.
 // It is 0 while that is no more than the stock pacer allows, which then paces.
 func (s *burstSender) bucketSize() protocol.ByteCount {
-	srtt, minRTT := s.rttStats.SmoothedRTT(), s.rttStats.MinRTT()
-	if s.cfg.BurstPackets <= 0 || srtt <= minRTT {
+	if s.cfg.BurstPackets <= 0 {
+		return 0
+	}
+	srtt := s.rttStats.SmoothedRTT()
+	wait := s.path.Queue(srtt)
+	if wait <= 0 {
 		return 0
 	}
 	cwnd := s.GetCongestionWindow()
-	queue := protocol.ByteCount(float64(cwnd) * float64(srtt-minRTT) / float64(srtt))
+	queue := s.queue.of(cwnd, srtt, srtt-wait)
 	if queue <= maxBurstSizePackets*s.maxDatagramSize {
 		return 0
 	}
@@ -106,7 +117,7 @@ func (s *burstSender) OnPacketAcked(pn protocol.PacketNumber, ackedBytes, priorI
 }
 
 func (s *burstSender) maybeEndSlowStart() {
-	if s.slowStart.Ended(s.GetCongestionWindow() / s.maxDatagramSize) {
+	if s.slowStart.Ended(s.GetCongestionWindow(), s.maxDatagramSize) {
 		s.slowStartThreshold = s.congestionWindow
 		if s.qlogger != nil {
 			s.qlogger.RecordEvent(qlog.DebugEvent{EventName: "slow_start_ended", Message: s.slowStart.Reason(s.rttStats.MinRTT())})

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package burst
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go/internal/monotime"
+	"github.com/quic-go/quic-go/internal/protocol"
+
+	"github.com/stretchr/testify/require"
+)
+
+const ms = time.Millisecond
+
+func TestMinFilter(t *testing.T) {
+	var m minFilter
+	begin := monotime.Now()
+	require.Zero(t, m.Get())
+	m.Add(begin, 0)
+	require.Zero(t, m.Get())
+	m.Add(begin, 4*ms)
+	m.Add(begin.Add(time.Second), 60*ms)
+	require.Equal(t, 4*ms, m.Get())
+	m.Add(begin.Add(minRTTWindow), 60*ms)
+	require.Equal(t, 4*ms, m.Get(), "of the window before")
+	m.Add(begin.Add(minRTTWindow+time.Second), 50*ms)
+	require.Equal(t, 4*ms, m.Get())
+	m.Add(begin.Add(2*minRTTWindow), 55*ms)
+	require.Equal(t, 50*ms, m.Get(), "forgotten")
+	m.Reset(begin.Add(2*minRTTWindow), 70*ms)
+	require.Equal(t, 70*ms, m.Get())
+}
+
+// A pipe is a sender with a fixed window, and a bottleneck of 1 MB/s.
+type pipe struct {
+	path Path
+	base time.Duration // RTT without a queue
+	gap  time.Duration // between packets
+	now  monotime.Time
+	next protocol.PacketNumber
+	sent []monotime.Time // packets in flight, oldest first
+}
+
+const packet protocol.ByteCount = 1000
+
+func newPipe(base time.Duration) *pipe {
+	return &pipe{base: base, gap: ms, now: monotime.Now()}
+}
+
+// run lets the sender have window packets in flight for that time.
+func (p *pipe) run(window int, d time.Duration) {
+	for end := p.now.Add(d); p.now.Before(end); {
+		for len(p.sent) < window {
+			p.path.OnPacketSent(p.next)
+			p.next++
+			p.sent = append(p.sent, p.now)
+		}
+		since := p.sent[0]
+		p.sent = p.sent[1:]
+		p.now = p.now.Add(p.gap)
+		if arrival := since.Add(p.base); p.now.Before(arrival) {
+			p.now = arrival
+		}
+		p.path.OnRTT(p.now, p.now.Sub(since))
+		p.path.OnPacketAcked(p.next-protocol.PacketNumber(len(p.sent))-1, packet)
+		p.path.Limited()
+		p.path.OnAck(p.now)
+	}
+}
+
+func TestPathLearnsRateAndRTT(t *testing.T) {
+	p := newPipe(100 * ms)
+	p.run(50, 2*time.Second)
+	require.InEpsilon(t, 500e3, float64(p.path.Rate()), 0.05, "the window limits")
+	p.run(150, 2*time.Second)
+	require.InEpsilon(t, 1e6, float64(p.path.Rate()), 0.05)
+	require.Equal(t, 100*ms, p.path.MinRTT())
+	require.InEpsilon(t, 100e3, float64(p.path.BDP()), 0.05)
+	require.InDelta(t, 50*ms, p.path.Queue(150*ms), float64(2*ms))
+	require.InDelta(t, 50*ms, p.path.Queue(250*ms), float64(2*ms), "no packet of the last round has waited longer")
+
+	p.gap = 2 * ms
+	p.run(150, 6*time.Second)
+	require.InEpsilon(t, 500e3, float64(p.path.Rate()), 0.05, "the larger rate is forgotten")
+}
+
+func TestPathChanges(t *testing.T) {
+	p := newPipe(40 * ms)
+	p.run(40, time.Second)
+	p.run(80, 5*time.Second)
+	require.Equal(t, 40*ms, p.path.MinRTT(), "a queue of our own: as much is delivered")
+	require.InDelta(t, 40*ms, p.path.Queue(80*ms), float64(2*ms))
+	p.base = 400 * ms
+	p.run(80, 3*time.Second)
+	require.Equal(t, 400*ms, p.path.MinRTT(), "a longer route: the same window takes longer")
+	require.Zero(t, p.path.Queue(400*ms))
+}
+
+func TestPathForgetsTheRateWhenMuchIsLost(t *testing.T) {
+	p := learned()
+	now := monotime.Now()
+	p.learn(now, Round{Delivered: 40 * packet, Lost: 4 * packet, Rate: 400e3, MinRTT: 100 * ms, Limited: true})
+	require.InEpsilon(t, 1e6, float64(p.Rate()), 0.05)
+	p.learn(now, Round{Delivered: 40 * packet, Lost: 6 * packet, Rate: 400e3, MinRTT: 100 * ms, Limited: true})
+	require.EqualValues(t, 400e3, p.Rate())
+}
+
+// learned is a path of 1 MB/s and 100 ms.
+func learned() *Path {
+	p := newPipe(100 * ms)
+	p.run(100, 2*time.Second)
+	return &p.path
+}
+
+func TestSlowStartEndsWhereTheRateDoesNotFollow(t *testing.T) {
+	p := learned()
+	w := NewWindow(Config{})
+	rounds := func(cwnd protocol.ByteCount, rate uint64, rtt time.Duration) protocol.ByteCount {
+		return w.OnRound(Round{Delivered: cwnd * 1000, Rate: rate, MinRTT: rtt, Early: rtt, Limited: true}, p, 2*cwnd, 1000)
+	}
+	for cwnd := protocol.ByteCount(16); cwnd <= 64; cwnd *= 2 {
+		require.Zero(t, rounds(cwnd, uint64(cwnd)*1e4, 100*ms))
+	}
+	require.False(t, w.Doubt())
+	rounds(128, 1e6, 128*ms)
+	require.True(t, w.Doubt(), "the RTT has risen")
+	require.False(t, w.Started())
+	rounds(160, 1e6, 160*ms)
+	rounds(200, 1e6, 190*ms)
+	require.Equal(t, protocol.ByteCount(200), rounds(250, 1e6, 195*ms), "twice what the path holds")
+	require.True(t, w.Started())
+}
+
+func TestSlowStartGoesOnAfterAFalseAlarm(t *testing.T) {
+	p := learned()
+	w := NewWindow(Config{})
+	rounds := func(cwnd protocol.ByteCount, rate uint64, rtt time.Duration) {
+		w.OnRound(Round{Delivered: cwnd * 1000, Rate: rate, MinRTT: rtt, Early: rtt, Limited: true}, p, 2*cwnd, 1000)
+	}
+	rounds(32, 3.2e5, 120*ms)
+	require.True(t, w.Doubt())
+	rounds(40, 4e5, 120*ms)
+	rounds(50, 5e5, 120*ms)
+	require.False(t, w.Doubt(), "the rate follows the window")
+	rounds(64, 6.4e5, 120*ms)
+	require.True(t, w.Doubt())
+	rounds(80, 6.4e5, 101*ms)
+	rounds(80, 6.4e5, 101*ms)
+	require.False(t, w.Doubt(), "the RTT has fallen")
+}
+
+func TestWindowGrowsFasterWithoutAQueue(t *testing.T) {
+	p := learned()
+	w := NewWindow(Config{})
+	w.OnLoss(p, 200*ms, 100, 70)
+	quiet := Round{Delivered: 100e3, Rate: 1e6, MinRTT: 101 * ms, Early: 101 * ms, Limited: true}
+	for range quietRounds - 1 {
+		w.OnRound(quiet, p, 100, 1000)
+		require.EqualValues(t, 1, w.Step())
+	}
+	for _, want := range []protocol.ByteCount{2, 4, 8, 16, 25, 25} {
+		w.OnRound(quiet, p, 100, 1000)
+		require.Equal(t, want, w.Step())
+	}
+	for _, loud := range []Round{
+		{Delivered: 100e3, Rate: 1e6, MinRTT: 120 * ms, Limited: true},
+		{Delivered: 100e3, Rate: 1e6, MinRTT: 101 * ms, Lost: 3000, Limited: true},
+	} {
+		w.OnRound(loud, p, 100, 1000)
+		require.EqualValues(t, 1, w.Step())
+		for range quietRounds {
+			w.OnRound(quiet, p, 100, 1000)
+		}
+		require.EqualValues(t, 2, w.Step())
+	}
+}
+
+func TestLossWithoutAQueue(t *testing.T) {
+	p := learned()
+	w := NewWindow(Config{})
+	bdp := p.BDP()
+	require.Equal(t, bdp*7/5, w.OnLoss(p, 200*ms, 2*bdp, bdp*7/5), "of a full queue")
+	require.Equal(t, bdp, w.OnLoss(p, 101*ms, bdp*11/10, bdp*3/4), "the path takes that much")
+	require.Equal(t, bdp/2, w.OnLoss(p, 101*ms, bdp/2, bdp/3), "it never grows")
+}
+
+func FuzzPath(f *testing.F) {
+	f.Add([]byte{10, 1, 100, 20, 2, 100, 30, 3, 200, 255, 255, 255, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var p Path
+		w := NewWindow(Config{})
+		now := monotime.Now()
+		var pn protocol.PacketNumber
+		cwnd := protocol.ByteCount(32)
+		for ; len(data) >= 3; data = data[3:] {
+			for range data[0] % 32 {
+				p.OnPacketSent(pn)
+				p.OnPacketAcked(pn, 1452)
+				pn++
+			}
+			now = now.Add(time.Duration(data[1]) * time.Duration(data[1]) * time.Microsecond)
+			p.OnRTT(now, time.Duration(data[2])*ms)
+			if data[2]%2 == 0 {
+				p.Limited()
+			}
+			if data[0]%8 == 0 {
+				p.OnPacketLost(protocol.ByteCount(data[1]) * 1452)
+			}
+			r, ended := p.OnAck(now)
+			if p.Rate() > maxRate || p.BDP() < 0 || p.MinRTT() < 0 || p.Queue(time.Duration(data[2])*ms) < 0 {
+				t.Fatalf("rate %d, BDP %d, least RTT %s", p.Rate(), p.BDP(), p.MinRTT())
+			}
+			w.OnAck(&p, cwnd)
+			if ended {
+				if set := w.OnRound(r, &p, cwnd, 1452); set > 0 {
+					if set > cwnd || set < min(cwnd, slowStartLowWindow) {
+						t.Fatalf("a window of %d becomes %d", cwnd, set)
+					}
+					cwnd = set
+				}
+			}
+			if step := w.Step(); step < 1 || step > max(1, cwnd/4)*2 {
+				t.Fatalf("%d packets per round on top of %d", step, cwnd)
+			}
+			if data[0]%16 == 0 {
+				was := cwnd * 1452
+				left := w.OnLoss(&p, time.Duration(data[2])*ms, was, was*7/10)
+				if left < was*7/10 || left > was || !w.Started() {
+					t.Fatalf("a loss leaves %d of %d", left, was)
+				}
+				cwnd = max(left/1452, 2)
+			} else {
+				cwnd = min(cwnd+w.Step(), 10000)
+			}
+		}
+	})
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package congestion
+
+import (
+	"time"
+
+	"github.com/quic-go/quic-go/internal/protocol"
+)
+
+// What follows from the congestion window and the RTT changes with ACKs, and is
+// asked for several times per packet sent. A division of 64 bits costs
+// hundreds of instructions where there is none in hardware.
+
+// A bandwidthEstimate is the last result of BandwidthFromDelta.
+type bandwidthEstimate struct {
+	window protocol.ByteCount
+	rtt    time.Duration
+	rate   Bandwidth
+}
+
+func (e *bandwidthEstimate) of(window protocol.ByteCount, rtt time.Duration) Bandwidth {
+	if e.window != window || e.rtt != rtt {
+		*e = bandwidthEstimate{window, rtt, BandwidthFromDelta(window, rtt)}
+	}
+	return e.rate
+}
+
+// A burstEstimate is the largest burst of a pacer at the last rate that it had.
+type burstEstimate struct {
+	rate     Bandwidth
+	datagram protocol.ByteCount // the largest
+	size     protocol.ByteCount
+}
+
+func (e *burstEstimate) of(p *pacer, rate Bandwidth) protocol.ByteCount {
+	if e.rate != rate || e.datagram != p.maxDatagramSize {
+		size := max(
+			p.timeScaledBandwidth(minPacingDelay+protocol.TimerGranularity, rate),
+			maxBurstSizePackets*p.maxDatagramSize,
+		)
+		*e = burstEstimate{rate, p.maxDatagramSize, size}
+	}
+	return e.size
+}
+
+// A queueEstimate is how much of a window was in a queue at the last RTTs.
+type queueEstimate struct {
+	window    protocol.ByteCount
+	rtt, path time.Duration
+	size      protocol.ByteCount
+}
+
+// of returns what of window waits, if a round trip takes rtt and one without a
+// queue takes path. rtt is not 0.
+func (e *queueEstimate) of(window protocol.ByteCount, rtt, path time.Duration) protocol.ByteCount {
+	if e.window != window || e.rtt != rtt || e.path != path {
+		// In microseconds, the product fits into 63 bits for any window and RTT.
+		waits := uint64(window) * uint64((rtt-path)/time.Microsecond)
+		size := protocol.ByteCount(waits / uint64(max(rtt/time.Microsecond, 1)))
+		*e = queueEstimate{window, rtt, path, size}
+	}
+	return e.size
+}
