@@ -30,14 +30,16 @@ CENTRE: Row = {
     "ap": "mac80211", "form": "none", "rts": False, "upload_goes_on": True, "traffic": "cbr", "upload_kbit": 200,
     "stations": 30, "phy": "11g", "rate_control": "minstrel", "seed": 1, "file_mb": 5, "active": 0, "slot_ms": 0,
     "trickle_kbit": 0, "interactive": "none", "interactive_alone": False, "neighbour_share": 0,
+    "driver": "ath9k", "rtt_ms": 2, "sibling": "none", "windows": "off",
 }
-# Forms that policy.c has no part in.
+# Forms that the daemon's own files have no part in, without windows.
 WITHOUT_POLICY = ("none", "middlebox", "wifox")
 # What comes out; all numbers.
 FIGURES = (
     "worst_s", "median_s", "best_s", "unfinished", "upload_delivered_kbit", "collided_share", "busy_share", "timeouts",
     "frames_per_s", "download_rtt_mean_ms", "download_rtt_p95_ms", "upload_rtt_p95_ms", "waiting_upload_rtt_p95_ms",
-    "delay_median_ms", "delay_p99_ms", "jitter_median_ms", "jitter_p99_ms", "engagements", "simulated_s",
+    "delay_median_ms", "delay_p99_ms", "jitter_median_ms", "jitter_p99_ms", "engagements", "own_worst_s", "sibling_worst_s",
+    "sibling_median_s", "window_exponent", "simulated_s",
 )
 
 
@@ -47,7 +49,7 @@ def build() -> None:
 
 def digest(form: str) -> str:
     """Of everything that decides a form's figures: rows of other sources are not reused."""
-    policy = [] if form in WITHOUT_POLICY else [POLICY / "policy.c", POLICY / "policy.h"]
+    policy = [] if form in WITHOUT_POLICY else [POLICY / f"{name}.{end}" for name in ("policy", "contention") for end in "ch"]
     sha = hashlib.sha256()
     for path in sorted([*SOURCES.glob("*.cc"), *SOURCES.glob("*.h"), *policy]):
         sha.update(path.name.encode() + b"\0" + path.read_bytes())

@@ -25,6 +25,11 @@ constexpr uint32_t FLOWS = 4096;
 // net/mac80211/sta_info.h: AIRTIME_QUANTUM_SHIFT, AIRTIME_ACTIVE_DURATION
 constexpr unsigned QUANTUM_SHIFT = 3; // us per round = weight << 3
 const Time ACTIVE_DURATION = MilliSeconds(100);
+// net/mac80211/ieee80211_i.h: IEEE80211_DEFAULT_AQL_TXQ_LIMIT_L, _H, IEEE80211_AQL_THRESHOLD; us
+constexpr double LIMIT_LOW = 5000;
+constexpr double LIMIT_HIGH = 12000;
+constexpr double LIMIT_THRESHOLD = 24000;
+constexpr uint32_t FRAME_HEADERS = 38; // bytes, as ieee80211_calc_expected_tx_airtime adds
 
 } // namespace
 
@@ -34,6 +39,13 @@ ApQueue::ApQueue(Kind kind, unsigned depth, unsigned aggregate)
       m_depth(depth),
       m_aggregate(aggregate)
 {
+}
+
+void
+ApQueue::LimitAirtime(double mbps, double overheadUs)
+{
+    m_limitRate = mbps;
+    m_limitOverhead = overheadUs;
 }
 
 void
@@ -285,6 +297,67 @@ ApQueue::NextMac80211()
     }
 }
 
+/// ieee80211_txq_airtime_check()
+bool
+ApQueue::MaySend(const Station& station) const
+{
+    return m_limitRate <= 0 || station.pending < LIMIT_LOW ||
+           (m_pending < LIMIT_THRESHOLD && station.pending < LIMIT_HIGH);
+}
+
+/// ieee80211_next_txq(): a station at its limit is passed over, and while it
+/// is, the others' deficits are refilled. Once round without one that may send
+/// ends it.
+ApQueue::Station*
+ApQueue::NextWithinLimits()
+{
+    Station* first = nullptr;
+    bool eligible = false;
+    while (!m_active.empty())
+    {
+        Station* station = m_active.front();
+        if (station == first)
+        {
+            if (!eligible)
+            {
+                return nullptr;
+            }
+            eligible = false;
+        }
+        if (!first)
+        {
+            first = station;
+        }
+        bool packets = !station->fresh.empty() || !station->old.empty();
+        bool may = MaySend(*station);
+        bool poor = station->deficit - station->pending < 0;
+        m_active.pop_front();
+        if (!packets && (!poor || Simulator::Now() - station->lastActive > ACTIVE_DURATION))
+        {
+            station->listed = false;
+            first = station == first ? nullptr : first;
+            continue;
+        }
+        eligible |= may && packets;
+        if (poor)
+        {
+            station->deficit += station->weight << QUANTUM_SHIFT;
+        }
+        if (poor || !may)
+        {
+            m_active.push_back(station);
+            continue;
+        }
+        station->listed = false;
+        if (packets)
+        {
+            return station;
+        }
+        first = station == first ? nullptr : first;
+    }
+    return nullptr;
+}
+
 /// Deficit round robin between a station's flows, new ones first (RFC 8290, 4.2).
 Ptr<QueueDiscItem>
 ApQueue::TakeFlows(Station& station)
@@ -346,11 +419,11 @@ ApQueue::DoDequeue()
     {
         if (!m_filling)
         {
-            if (m_batches.size() >= m_depth)
+            if (m_limitRate <= 0 && m_batches.size() >= m_depth)
             {
                 return nullptr;
             }
-            m_filling = m_kind == FIFO ? NextFifo() : NextMac80211();
+            m_filling = m_kind == FIFO ? NextFifo() : m_limitRate > 0 ? NextWithinLimits() : NextMac80211();
             if (!m_filling)
             {
                 return nullptr;
@@ -358,13 +431,20 @@ ApQueue::DoDequeue()
             m_room = m_aggregate;
             m_batches.push_back({++m_batch, 0});
         }
-        Ptr<QueueDiscItem> item = m_room > 0 ? Take(*m_filling) : nullptr;
+        Ptr<QueueDiscItem> item = m_room > 0 && MaySend(*m_filling) ? Take(*m_filling) : nullptr;
         if (item)
         {
             m_room--;
             m_batches.back().outstanding++;
             m_sent.emplace(item->GetPacket()->GetUid(), m_batch);
             m_filling->delivered += item->GetSize();
+            if (m_limitRate > 0)
+            {
+                double us = (item->GetSize() + FRAME_HEADERS) * 8 / m_limitRate + m_limitOverhead;
+                m_filling->pending += us;
+                m_pending += us;
+                m_estimated[item->GetPacket()->GetUid()] = {m_filling, us};
+            }
             RunSoon(); // QueueDisc::Run() stops after one packet of a queue disc without queues of ns-3's
             return item;
         }
@@ -387,6 +467,12 @@ ApQueue::Left(Ptr<const WifiMpdu> mpdu)
     if (sent == m_sent.end())
     {
         return; // management
+    }
+    if (auto estimated = m_estimated.find(sent->first); estimated != m_estimated.end())
+    {
+        estimated->second.first->pending -= estimated->second.second;
+        m_pending -= estimated->second.second;
+        m_estimated.erase(estimated);
     }
     auto batch = std::find_if(m_batches.begin(), m_batches.end(), [&](const Batch& b) { return b.id == sent->second; });
     m_sent.erase(sent);

@@ -37,6 +37,11 @@ class ApQueue : public ns3::QueueDisc
     /// The hardware queue: depth aggregates (or frames, if aggregate is 1).
     ApQueue(Kind kind, unsigned depth, unsigned aggregate);
 
+    /// MAC80211 without such a queue: airtime queue limits bound what of a
+    /// station is in the hardware (net/mac80211/airtime.c, tx.c), by an estimate
+    /// at that rate and, for each frame, that share of an exchange's overhead.
+    void LimitAirtime(double mbps, double overheadUs);
+
     /// Stations are numbered from 0 in the order of these calls.
     void AddStation(ns3::Mac48Address address);
     /// Follows what leaves the MAC's queue, acknowledged or given up.
@@ -80,6 +85,7 @@ class ApQueue : public ns3::QueueDisc
         unsigned weight = 256;
         ns3::Time lastActive;
         bool listed = false;
+        double pending = 0; // us, estimated, in the hardware
         // both
         bool preferred = true;
         uint64_t delivered = 0, received = 0;
@@ -96,6 +102,8 @@ class ApQueue : public ns3::QueueDisc
     void DropFromFattestFlow();
     Station* NextFifo();
     Station* NextMac80211();
+    Station* NextWithinLimits();
+    bool MaySend(const Station& station) const;
     ns3::Ptr<ns3::QueueDiscItem> Take(Station& station);
     ns3::Ptr<ns3::QueueDiscItem> TakeFlows(Station& station);
     void Left(ns3::Ptr<const ns3::WifiMpdu> mpdu);
@@ -122,6 +130,11 @@ class ApQueue : public ns3::QueueDisc
     Station* m_filling = nullptr; // whose batch is being taken out
     unsigned m_room = 0;          // frames that the batch may still take
     bool m_runPending = false;
+
+    // airtime queue limits
+    double m_limitRate = 0, m_limitOverhead = 0; // bits/us, us; 0: none
+    double m_pending = 0;                        // us, of all stations
+    std::map<uint64_t, std::pair<Station*, double>> m_estimated; // packet uid to what is pending for it
 };
 
 } // namespace dense

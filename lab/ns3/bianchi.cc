@@ -18,13 +18,14 @@ using namespace dense;
 namespace
 {
 
-constexpr double W = 16; // CWmin + 1
-constexpr int M = 6;     // doublings up to CWmax = 1023
+constexpr unsigned CW_MAX = 1023;
 
 /// Bianchi's fixed point: tau is the chance that a station sends in a slot, p that it collides.
 double
-Model(unsigned n)
+Model(unsigned n, unsigned cwMin)
 {
+    double W = cwMin + 1;
+    double M = std::log2((CW_MAX + 1) / W); // doublings
     double low = 0;
     double high = 1;
     while (high - low > 1e-12)
@@ -42,16 +43,18 @@ int
 main(int argc, char** argv)
 {
     unsigned stations = 5;
+    unsigned cwMin = 15;
     unsigned seed = 1;
     double seconds = 5;
     CommandLine cmd(__FILE__);
     cmd.AddValue("stations", "2 to 60", stations);
+    cmd.AddValue("cwmin", "15, 31, 63, 127, 255, 511 or 1023 slots", cwMin);
     cmd.AddValue("seed", "of all random numbers, from 1", seed);
     cmd.AddValue("seconds", "simulated", seconds);
     cmd.Parse(argc, argv);
-    if (stations < 2 || stations > 60 || seed < 1 || seconds <= 0)
+    if (stations < 2 || stations > 60 || cwMin < 15 || cwMin > CW_MAX || (cwMin & (cwMin + 1)) || seed < 1 || seconds <= 0)
     {
-        std::cerr << "bianchi: --stations must be 2 to 60, --seed and --seconds above 0\n";
+        std::cerr << "bianchi: --stations must be 2 to 60, --cwmin a power of two less one from 15 to 1023, --seed and --seconds above 0\n";
         return 2;
     }
     RngSeedManager::SetSeed(20161);
@@ -75,6 +78,8 @@ main(int argc, char** argv)
     for (unsigned i = 0; i < devices.GetN(); i++)
     {
         auto device = DynamicCast<WifiNetDevice>(devices.Get(i));
+        device->GetMac()->GetTxop()->SetMinCw(cwMin);
+        device->GetMac()->GetTxop()->SetMaxCw(CW_MAX);
         medium.Add(device->GetPhy(), device->GetMac()->GetAddress());
     }
     PacketSocketHelper sockets;
@@ -107,8 +112,8 @@ main(int argc, char** argv)
     Simulator::Schedule(Seconds(0.5), [&] { counting = true; });
     Simulator::Stop(Seconds(0.5 + seconds));
     Simulator::Run();
-    std::printf("{\"stations\": %u, \"seed\": %u, \"simulated\": %.6f, \"model\": %.6f}\n", stations, seed,
-                sent ? double(failed) / sent : 0, Model(stations));
+    std::printf("{\"stations\": %u, \"cwmin\": %u, \"seed\": %u, \"simulated\": %.6f, \"model\": %.6f}\n", stations,
+                cwMin, seed, sent ? double(failed) / sent : 0, Model(stations, cwMin));
     Simulator::Destroy();
     return 0;
 }

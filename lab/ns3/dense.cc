@@ -33,6 +33,11 @@ constexpr uint16_t UPLOAD = 10000;
 constexpr uint16_t INTERACTIVE = 20000;
 constexpr unsigned NEIGHBOURS = 2;
 constexpr unsigned INTERACTIVE_CLIENTS = 5;
+const std::vector<double> RTT_MIXTURE{2, 20, 50, 100}; // ms, --rtt-ms=0: one after the other
+constexpr unsigned SIBLING_PART = 3;                   // of the stations, in another BSS of the radio
+constexpr double WIRE_RATE = 1e9;                      // bit/s
+constexpr uint32_t G711_BYTES = 172;
+constexpr double G711_SECONDS = 0.02;
 
 struct Arguments
 {
@@ -49,6 +54,9 @@ struct Arguments
     std::string interactive = "none";
     bool interactiveAlone = false;
     double neighbourShare = 0;
+    std::string driver = "ath9k";
+    double rttMs = 2;
+    std::string sibling = "none";
     StationScheduler::Options scheduler;
 };
 
@@ -57,7 +65,8 @@ struct Client
 {
     Ptr<Node> node;
     Ptr<WifiNetDevice> device;
-    Ipv4Address address;
+    Ptr<Node> server;
+    Ipv4Address address, serverAddress;
     bool associated = false;
     Time start, completion; // completion 0: not yet
     uint64_t received = 0;
@@ -141,14 +150,14 @@ class Scene
 
     const Arguments m_args;
     const unsigned m_all; // clients: the stations that download, then those with nothing but an interactive flow
-    NodeContainer m_server, m_apNode, m_stations;
+    NodeContainer m_servers, m_apNode, m_stations; // a server for each round-trip time
     Ptr<WifiNetDevice> m_ap;
     NetDeviceContainer m_devices;
     Ptr<ApQueue> m_queue;
     Medium m_medium;
     std::unique_ptr<StationScheduler> m_scheduler;
     std::vector<Client> m_clients;
-    Ipv4Address m_serverAddress, m_apAddress;
+    Ipv4Address m_apAddress;
     unsigned m_left = 0;
     uint64_t m_timeouts = 0;
     std::vector<double> m_downloadRtt, m_uploadRtt, m_waitingRtt; // s
@@ -176,10 +185,14 @@ Scene::Scene(const Arguments& arguments)
     // Longer than a client waits for its turn.
     Config::SetDefault("ns3::WifiMacQueue::MaxDelay", TimeValue(Seconds(10)));
     Config::SetDefault("ns3::WifiMacQueue::MaxSize", StringValue("4096p"));
+    // Linux's ADDBA_RESP_INTERVAL. ns-3 gives up after 1 ms, which a station that waits for a crowded channel does not
+    // meet; when its answer comes after all, the two ends number their windows differently, and the station
+    // is dead in both directions from then on.
+    Config::SetDefault("ns3::QosTxop::AddBaResponseTimeout", TimeValue(Seconds(1)));
     RngSeedManager::SetSeed(20161);
     RngSeedManager::SetRun(m_args.seed);
 
-    m_server.Create(1);
+    m_servers.Create(m_args.rttMs > 0 ? 1 : RTT_MIXTURE.size());
     m_apNode.Create(1);
     m_stations.Create(m_all);
     MakeWifi();
@@ -229,6 +242,11 @@ Scene::MakeWifi()
     unsigned depth = n ? 2 : 8;      // ath9k: ATH_AGGR_MIN_QDEPTH, ATH_NON_AGGR_MIN_QDEPTH
     m_queue = CreateObject<ApQueue>(m_args.ap == "fifo512" ? ApQueue::FIFO : ApQueue::MAC80211, depth, aggregate);
     m_queue->Watch(m_ap->GetMac()->GetTxopQueue(n ? AC_BE : AC_BE_NQOS));
+    if (m_args.driver == "aql")
+    {
+        // ieee80211_calc_expected_tx_airtime: 54 Mbit/s and an exchange's overhead, or MCS 7 and a sixteenth of it
+        m_queue->LimitAirtime(n ? 65 : 54, n ? 100. / 16 : 100);
+    }
     Add(m_ap);
     // Stations pay for the airtime of what is sent to them, retries included,
     // and of what they send (mac80211's AIRTIME_USE_TX and AIRTIME_USE_RX).
@@ -263,7 +281,10 @@ Scene::MakeWifi()
                 {
                     airtime -= WifiPhy::CalculatePhyPreambleAndHeaderDuration(vector);
                 }
-                m_queue->Charge(header.GetAddr2(), airtime);
+                if (m_args.driver != "tx-only")
+                {
+                    m_queue->Charge(header.GetAddr2(), airtime);
+                }
                 m_queue->Receive(header.GetAddr2(), frame->GetSize());
             }));
     for (unsigned i = 0; i < m_all; i++)
@@ -292,37 +313,43 @@ Scene::Add(Ptr<WifiNetDevice> device)
 void
 Scene::MakeNetwork()
 {
-    PointToPointHelper link;
-    link.SetDeviceAttribute("DataRate", StringValue("1Gbps"));
-    link.SetChannelAttribute("Delay", StringValue("1ms"));
-    link.SetQueue("ns3::DropTailQueue<Packet>", "MaxSize", StringValue("10000p"));
-    NetDeviceContainer wired = link.Install(m_server.Get(0), m_apNode.Get(0));
-
     InternetStackHelper internet;
     internet.SetIpv6StackInstall(false);
-    internet.Install(m_server);
+    internet.Install(m_servers);
     internet.Install(m_apNode);
     internet.Install(m_stations);
     m_apNode.Get(0)->GetObject<TrafficControlLayer>()->SetRootQueueDiscOnDevice(m_ap, m_queue);
 
     Ipv4AddressHelper addresses;
     addresses.SetBase("10.1.0.0", "255.255.255.0");
-    Ipv4InterfaceContainer wire = addresses.Assign(wired);
-    m_serverAddress = wire.GetAddress(0);
+    TrafficControlHelper none;
+    std::vector<Ipv4Address> servers;
+    for (unsigned k = 0; k < m_servers.GetN(); k++)
+    {
+        PointToPointHelper link;
+        link.SetDeviceAttribute("DataRate", DataRateValue(DataRate(WIRE_RATE)));
+        link.SetChannelAttribute("Delay", TimeValue(MicroSeconds(500 * (m_args.rttMs > 0 ? m_args.rttMs : RTT_MIXTURE[k]))));
+        link.SetQueue("ns3::DropTailQueue<Packet>", "MaxSize", StringValue("10000p"));
+        NetDeviceContainer wired = link.Install(m_servers.Get(k), m_apNode.Get(0));
+        Ipv4InterfaceContainer wire = addresses.Assign(wired);
+        addresses.NewNetwork();
+        none.Uninstall(wired);
+        servers.push_back(wire.GetAddress(0));
+        RouteByDefault(m_servers.Get(k), wire.GetAddress(1));
+    }
     addresses.SetBase("10.2.0.0", "255.255.255.0");
     m_apAddress = addresses.Assign(NetDeviceContainer(m_ap)).GetAddress(0);
     Ipv4InterfaceContainer stations = addresses.Assign(m_devices);
-    TrafficControlHelper none;
-    none.Uninstall(wired);
     none.Uninstall(m_devices);
-    RouteByDefault(m_server.Get(0), wire.GetAddress(1));
     for (unsigned i = 0; i < m_all; i++)
     {
         m_clients[i].address = stations.GetAddress(i);
+        m_clients[i].server = m_servers.Get(i % m_servers.GetN());
+        m_clients[i].serverAddress = servers[i % servers.size()];
         RouteByDefault(m_clients[i].node, m_apAddress);
         Introduce(m_ap, m_clients[i].device, m_clients[i].address);
     }
-    m_scheduler = std::make_unique<StationScheduler>(m_args.scheduler, m_queue, m_ap, m_all, m_medium);
+    m_scheduler = std::make_unique<StationScheduler>(m_args.scheduler, m_queue, m_ap, m_devices, m_medium);
 }
 
 void
@@ -335,11 +362,11 @@ Scene::MakeTraffic(unsigned i)
     // A few packets each way, so that block ack agreements exist before the load.
     for (bool down : {true, false})
     {
-        UdpClientHelper greet(down ? client.address : m_serverAddress, 9);
+        UdpClientHelper greet(down ? client.address : client.serverAddress, 9);
         greet.SetAttribute("MaxPackets", UintegerValue(5));
         greet.SetAttribute("Interval", StringValue("100us"));
         greet.SetAttribute("PacketSize", UintegerValue(1000));
-        greet.Install(down ? m_server.Get(0) : client.node)
+        greet.Install(down ? client.server : client.node)
             .Start(Seconds(GREETINGS + (WARM_UP - GREETINGS - 1) * (i + (down ? 0 : 0.5)) / m_all));
     }
     if (i >= m_args.stations)
@@ -363,13 +390,13 @@ Scene::MakeTraffic(unsigned i)
     BulkSendHelper bulk("ns3::TcpSocketFactory", InetSocketAddress(client.address, DOWNLOAD));
     bulk.SetAttribute("MaxBytes", UintegerValue(m_args.fileMb * 1e6));
     bulk.SetAttribute("SendSize", UintegerValue(1448));
-    auto sender = bulk.Install(m_server.Get(0));
+    auto sender = bulk.Install(client.server);
     sender.Start(client.start);
     Simulator::Schedule(client.start + NanoSeconds(1), &Scene::WatchDownload, this, i, sender.Get(0));
 
-    InetSocketAddress up(m_serverAddress, UPLOAD + i);
+    InetSocketAddress up(client.serverAddress, UPLOAD + i);
     client.uploadServer = CreateObject<UploadServer>(UPLOAD + i, m_args.traffic != "cbr");
-    m_server.Get(0)->AddApplication(client.uploadServer);
+    client.server->AddApplication(client.uploadServer);
     if (m_args.traffic == "cbr")
     {
         client.upload = CreateObject<ConstantUpload>(up, m_args.uploadKbit * 1000);
@@ -399,28 +426,37 @@ Scene::MakeInteractive(unsigned i, Time start)
     {
         bool ssh = m_args.interactive == "ssh";
         auto server = CreateObject<UploadServer>(port, true);
-        m_server.Get(0)->AddApplication(server);
-        client.exchange = CreateObject<Exchange>(InetSocketAddress(m_serverAddress, port),
+        client.server->AddApplication(server);
+        client.exchange = CreateObject<Exchange>(InetSocketAddress(client.serverAddress, port),
                                                  ssh ? MilliSeconds(300) : Seconds(2), ssh ? 36 : 200, ssh ? 36 : 100);
         client.node->AddApplication(client.exchange);
         client.exchange->SetStartTime(start);
         return;
     }
+    auto stream = [&client, port, start](bool down, uint32_t bytes, double bitrate) {
+        UdpServerHelper receiver(port);
+        auto receivers = receiver.Install(down ? client.node : client.server);
+        receivers.Get(0)->TraceConnectWithoutContext("Rx", Callback<void, Ptr<const Packet>>([&client](Ptr<const Packet> packet) {
+            SeqTsHeader header;
+            packet->PeekHeader(header);
+            client.delays.push_back((Simulator::Now() - header.GetTs()).GetSeconds());
+        }));
+        UdpClientHelper sender(down ? client.address : client.serverAddress, port);
+        sender.SetAttribute("MaxPackets", UintegerValue(UINT32_MAX));
+        sender.SetAttribute("PacketSize", UintegerValue(bytes));
+        sender.SetAttribute("Interval", TimeValue(Seconds(bytes * 8 / bitrate)));
+        sender.Install(down ? client.server : client.node).Start(start);
+    };
+    if (m_args.interactive == "g711")
+    {
+        // both ways, 20 ms of 64 kbit/s and an RTP header in each packet
+        stream(true, G711_BYTES, G711_BYTES * 8 / G711_SECONDS);
+        stream(false, G711_BYTES, G711_BYTES * 8 / G711_SECONDS);
+        return;
+    }
     // A stream to the client: 10 kbit/s as of a voice call, 1 Mbit/s as of video.
     bool voice = m_args.interactive == "10";
-    uint32_t bytes = voice ? 50 : 1200;
-    UdpServerHelper receiver(port);
-    auto receivers = receiver.Install(client.node);
-    receivers.Get(0)->TraceConnectWithoutContext("Rx", Callback<void, Ptr<const Packet>>([&client](Ptr<const Packet> packet) {
-        SeqTsHeader header;
-        packet->PeekHeader(header);
-        client.delays.push_back((Simulator::Now() - header.GetTs()).GetSeconds());
-    }));
-    UdpClientHelper sender(client.address, port);
-    sender.SetAttribute("MaxPackets", UintegerValue(UINT32_MAX));
-    sender.SetAttribute("PacketSize", UintegerValue(bytes));
-    sender.SetAttribute("Interval", TimeValue(Seconds(bytes * 8 / (voice ? 10e3 : 1e6))));
-    sender.Install(m_server.Get(0)).Start(start);
+    stream(true, voice ? 50 : 1200, voice ? 10e3 : 1e6);
 }
 
 /// Other APs on the channel, each sending to one station of its own: frames of
@@ -538,7 +574,7 @@ Scene::Run()
 void
 Scene::Print() const
 {
-    std::vector<double> completions, delays, jitter;
+    std::vector<double> completions, own, siblings, delays, jitter;
     double uploaded = 0;
     for (unsigned i = 0; i < m_all; i++)
     {
@@ -546,6 +582,7 @@ Scene::Print() const
         if (i < m_args.stations)
         {
             completions.push_back(client.completion.IsZero() ? m_args.limit : client.completion.GetSeconds());
+            (i + m_args.scheduler.siblings < m_args.stations ? own : siblings).push_back(completions.back());
             uploaded += client.uploaded * 8 / 1e3 / (client.uploadEnd - client.start).GetSeconds() / m_args.stations;
         }
         const std::vector<double>& samples = client.exchange ? client.exchange->delays : client.delays;
@@ -565,11 +602,13 @@ Scene::Print() const
     std::printf("{\"ap\": \"%s\", \"form\": \"%s\", \"rts\": %s, \"upload_goes_on\": %s, \"traffic\": \"%s\", "
                 "\"upload_kbit\": %g, \"stations\": %u, \"phy\": \"%s\", \"rate_control\": \"%s\", \"seed\": %u, "
                 "\"file_mb\": %g, \"active\": %u, \"slot_ms\": %u, \"trickle_kbit\": %g, \"interactive\": \"%s\", "
-                "\"interactive_alone\": %s, \"neighbour_share\": %g, ",
+                "\"interactive_alone\": %s, \"neighbour_share\": %g, \"driver\": \"%s\", \"rtt_ms\": %g, \"sibling\": \"%s\", "
+                "\"windows\": \"%s\", ",
                 m_args.ap.c_str(), s.form.c_str(), s.rts ? "true" : "false", m_args.uploadGoesOn ? "true" : "false",
                 m_args.traffic.c_str(), m_args.traffic == "none" ? 0. : m_args.uploadKbit, m_args.stations,
                 m_args.phy.c_str(), m_args.rateControl.c_str(), m_args.seed, m_args.fileMb, s.active, s.slotMs,
-                s.trickleKbit, m_args.interactive.c_str(), m_args.interactiveAlone ? "true" : "false", m_args.neighbourShare);
+                s.trickleKbit, m_args.interactive.c_str(), m_args.interactiveAlone ? "true" : "false", m_args.neighbourShare,
+                m_args.driver.c_str(), m_args.rttMs, m_args.sibling.c_str(), s.windows.c_str());
     std::printf("\"worst_s\": %.6f, \"median_s\": %.6f, \"best_s\": %.6f, \"unfinished\": %u, "
                 "\"upload_delivered_kbit\": %.6f, \"collided_share\": %.6f, \"busy_share\": %.6f, "
                 "\"timeouts\": %llu, \"frames_per_s\": %.3f, "
@@ -581,9 +620,11 @@ Scene::Print() const
                 m_downloadRtt.empty() ? 0 : 1e3 * std::accumulate(m_downloadRtt.begin(), m_downloadRtt.end(), 0.) / m_downloadRtt.size(),
                 1e3 * Quantile(m_downloadRtt, 0.95), 1e3 * Quantile(m_uploadRtt, 0.95), 1e3 * Quantile(m_waitingRtt, 0.95));
     std::printf("\"delay_median_ms\": %.3f, \"delay_p99_ms\": %.3f, \"jitter_median_ms\": %.3f, \"jitter_p99_ms\": %.3f, "
-                "\"engagements\": %llu, \"simulated_s\": %.3f}\n",
+                "\"engagements\": %llu, \"sibling_worst_s\": %.6f, \"sibling_median_s\": %.6f, \"own_worst_s\": %.6f, "
+                "\"window_exponent\": %.3f, \"simulated_s\": %.3f}\n",
                 1e3 * Quantile(delays, 0.5), 1e3 * Quantile(delays, 0.99), 1e3 * Quantile(jitter, 0.5),
-                1e3 * Quantile(jitter, 0.99), (unsigned long long)m_scheduler->Engagements(), seconds);
+                1e3 * Quantile(jitter, 0.99), (unsigned long long)m_scheduler->Engagements(),
+                Quantile(siblings, 1), Quantile(siblings, 0.5), Quantile(own, 1), m_scheduler->MeanExponent(), seconds);
 }
 
 } // namespace
@@ -609,9 +650,13 @@ main(int argc, char** argv)
     cmd.AddValue("active", "K; 0: the form's own", args.scheduler.active);
     cmd.AddValue("slot-ms", "T; 0: the form's own", args.scheduler.slotMs);
     cmd.AddValue("trickle-kbit", "a waiting client's or group's rate; 0: the form's own", args.scheduler.trickleKbit);
-    cmd.AddValue("interactive", "none, 10 or 1000 (kbit/s streams), ssh or chat", args.interactive);
+    cmd.AddValue("interactive", "none, 10 or 1000 (kbit/s streams), g711, ssh or chat", args.interactive);
     cmd.AddValue("interactive-alone", "by five more clients with nothing else, not by five of the stations", args.interactiveAlone);
     cmd.AddValue("neighbour-share", "airtime that two other APs ask for, 0 to 0.9", args.neighbourShare);
+    cmd.AddValue("driver", "the AP's: ath9k, tx-only (nothing charged for what stations send) or aql (airtime queue limits)", args.driver);
+    cmd.AddValue("rtt-ms", "to the server and back; 0: 2, 20, 50 and 100, one client after the other", args.rttMs);
+    cmd.AddValue("sibling", "none, or bss: the last third of the stations are in another BSS of the radio", args.sibling);
+    cmd.AddValue("windows", "clients' CWmin is 2^windows - 1, 4 to 15; off: ns-3's; auto: as wifirrd decides", args.scheduler.windows);
     cmd.AddValue("trace", "the policy's decisions, to stderr", args.scheduler.trace);
     cmd.Parse(argc, argv);
     OneOf("ap", args.ap, {"fifo512", "mac80211"});
@@ -619,10 +664,25 @@ main(int argc, char** argv)
     OneOf("traffic", args.traffic, {"browse", "spdy", "cbr", "none"});
     OneOf("phy", args.phy, {"11g", "11n"});
     OneOf("rate-control", args.rateControl, {"minstrel", "aarf"});
-    OneOf("interactive", args.interactive, {"none", "10", "1000", "ssh", "chat"});
+    OneOf("interactive", args.interactive, {"none", "10", "1000", "g711", "ssh", "chat"});
+    OneOf("driver", args.driver, {"ath9k", "tx-only", "aql"});
+    OneOf("sibling", args.sibling, {"none", "bss"});
+    OneOf("windows", args.scheduler.windows, {"off", "auto", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15"});
     if (args.stations < 1 || args.stations > 60)
     {
         Refuse("--stations " + std::to_string(args.stations) + ": not 1 to 60");
+    }
+    if (args.rttMs < 0)
+    {
+        Refuse("--rtt-ms must be 0 or more");
+    }
+    if (args.driver != "ath9k" && args.ap == "fifo512")
+    {
+        Refuse("--driver " + args.driver + ": needs --ap mac80211");
+    }
+    if (args.scheduler.windows != "off" && args.phy == "11g")
+    {
+        Refuse("--windows " + args.scheduler.windows + ": needs --phy 11n (802.11g has no WMM here)");
     }
     if (args.uploadKbit <= 0 || args.fileMb <= 0 || args.limit <= 0 || args.seed < 1 || args.neighbourShare < 0 ||
         args.neighbourShare > 0.9)
@@ -641,6 +701,7 @@ main(int argc, char** argv)
     {
         Refuse("--rate-control aarf: ns-3 has no AARF for 802.11n");
     }
+    args.scheduler.siblings = args.sibling == "bss" ? args.stations / SIBLING_PART : 0;
     // What wifirrd would take from the stations' expected throughput.
     args.scheduler.linkKbit = args.phy == "11n" ? 45000 : 25000;
 

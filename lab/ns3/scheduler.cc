@@ -8,6 +8,7 @@
 #include "ns3/string.h"
 #include "ns3/uinteger.h"
 #include "ns3/wifi-mac.h"
+#include "ns3/wifi-psdu.h"
 #include "ns3/wifi-remote-station-manager.h"
 
 #include <algorithm>
@@ -25,9 +26,14 @@ namespace
 // wifirrd's defaults: files/etc/config/wifirr
 constexpr unsigned WEIGHT_ACTIVE = 384;
 constexpr unsigned WEIGHT_WAITING = 1;
+constexpr unsigned WEIGHT_OWN = 256; // mac80211's, of who is not scheduled
 constexpr double TRICKLE_KBIT = 20;
 constexpr unsigned RTS_BYTES = 500;
 constexpr unsigned RTS_OFF = 65535;
+
+// hostapd's for best effort: CWmin 15, CWmax 1023
+constexpr unsigned OWN_EXPONENT = 4;
+constexpr uint32_t OWN_CW_MAX = 1023;
 
 // package/wifirr-sched/src/htb.c
 constexpr double FRAME = 1514; // bytes
@@ -69,19 +75,27 @@ DebtMs(double rate)
 
 } // namespace
 
-StationScheduler::StationScheduler(const Options& options, Ptr<ApQueue> queue, Ptr<WifiNetDevice> ap, unsigned stations, const Medium& medium)
+StationScheduler::StationScheduler(const Options& options, Ptr<ApQueue> queue, Ptr<WifiNetDevice> ap, NetDeviceContainer devices, const Medium& medium)
     : m_options(options),
       m_queue(queue),
       m_ap(ap),
-      m_stations(stations),
+      m_devices(devices),
+      m_stations(devices.GetN()),
       m_medium(medium),
-      m_delivered(stations),
-      m_received(stations)
+      m_delivered(m_stations),
+      m_received(m_stations),
+      m_exponent(OWN_EXPONENT),
+      m_sent(m_stations)
 {
+    unsigned stations = m_stations;
+    if (options.windows != "off")
+    {
+        WatchContention();
+    }
     const std::string& form = options.form;
     if (form == "none")
     {
-        SetRts(options.rts);
+        SetRts(options.rts && !m_contention);
     }
     else if (form == "ap")
     {
@@ -144,6 +158,131 @@ StationScheduler::Engagements() const
     return m_policy ? m_policy->engagements : 0;
 }
 
+unsigned
+StationScheduler::Exponent() const
+{
+    return m_exponent;
+}
+
+double
+StationScheduler::MeanExponent() const
+{
+    Time now = Simulator::Now();
+    return now.IsZero() ? m_exponent : (m_exponentSum + m_exponent * (now - m_announcedAt).GetSeconds()) / now.GetSeconds();
+}
+
+bool
+StationScheduler::IsSibling(unsigned station) const
+{
+    return station + m_options.siblings >= m_stations;
+}
+
+/// What the AP announces, stations take with the next beacon. ns-3's AP
+/// announces its own parameters, and its stations take them from every beacon:
+/// so theirs are set right after each.
+void
+StationScheduler::WatchContention()
+{
+    for (unsigned i = 0; i < m_stations; i++)
+    {
+        DynamicCast<WifiNetDevice>(m_devices.Get(i))->GetMac()->TraceConnectWithoutContext(
+            "BeaconArrival",
+            Callback<void, Time>([this, i](Time) { Simulator::ScheduleNow(&StationScheduler::TakeWindow, this, i); }));
+    }
+    if (m_options.windows != "auto")
+    {
+        Announce(std::stoul(m_options.windows));
+        return;
+    }
+    auto manager = m_ap->GetRemoteStationManager();
+    for (const char* trace : {"MacTxDataFailed", "MacTxRtsFailed"})
+    {
+        manager->TraceConnectWithoutContext(trace, Callback<void, Mac48Address>([this](Mac48Address) { m_failed++; }));
+    }
+    m_ap->GetPhy()->TraceConnectWithoutContext(
+        "PhyTxPsduBegin",
+        Callback<void, WifiConstPsduMap, WifiTxVector, double>([this](WifiConstPsduMap psdus, WifiTxVector, double) {
+            auto& psdu = psdus.begin()->second;
+            // of an aggregate each, as drivers count; an RTS that is answered is followed by its frame
+            m_frames += psdu->GetHeader(0).IsData() && !psdu->GetAddr1().IsGroup() ? psdu->GetNMpdus() : 0;
+        }));
+    contention_config config{};
+    config.windows = m_ap->GetMac()->GetQosSupported();
+    config.rts = m_options.rts;
+    config.own_exponent = OWN_EXPONENT;
+    policy_config defaults;
+    policy_defaults(&defaults, POLICY_BACKLOG, false);
+    config.busy_permille = defaults.busy_permille;
+    m_contention = std::make_unique<contention>();
+    contention_init(m_contention.get(), &config);
+    Simulator::Schedule(MilliSeconds(CONTENTION_TICK_MS), &StationScheduler::ContentionTick, this);
+}
+
+/// radio.c's
+void
+StationScheduler::ContentionTick()
+{
+    Time now = Simulator::Now();
+    double seconds = (now - m_contentionAt).GetSeconds();
+    contention_sample sample{};
+    for (unsigned i = 0; i < m_stations; i++)
+    {
+        uint64_t bytes = m_queue->Received(i) - m_sent[i];
+        m_sent[i] += bytes;
+        sample.contenders += bytes * 8 > CONTENTION_CLIENT_BPS * seconds;
+    }
+    sample.exchanging = sample.contenders; // nobody only receives: a download sends ACKs
+    sample.aggregating = m_ap->GetMac()->GetHtSupported() ? sample.contenders : 0;
+    sample.kbit = m_options.linkKbit;
+    sample.busy_permille = 1000 * (m_medium.Busy() - m_contentionBusy).GetSeconds() / seconds;
+    // a failed frame counts as sent, a failed RTS has none
+    uint64_t tried = std::max(m_frames, m_failed);
+    sample.failed_permille = tried ? 1000 * m_failed / tried : CONTENTION_UNKNOWN;
+    m_contentionAt = now;
+    m_contentionBusy = m_medium.Busy();
+    m_frames = m_failed = 0;
+    contention_tick(m_contention.get(), now.GetMilliSeconds(), &sample);
+    if (m_contention->exponent != m_exponent)
+    {
+        Announce(m_contention->exponent);
+    }
+    if (m_contention->rts != m_rts)
+    {
+        m_rts = m_contention->rts;
+        SetRts(m_rts);
+    }
+    if (m_policy)
+    {
+        policy_set_aside(m_policy.get(), m_contention->instead_of_turns);
+    }
+    if (m_options.trace)
+    {
+        char why[160];
+        contention_explain(m_contention.get(), why, sizeof(why));
+        std::cerr << now.GetMilliSeconds() << " CWmin 2^" << m_exponent << (m_rts ? ", RTS" : "") << ", " << sample.contenders
+                  << " contend, busy " << sample.busy_permille << ", failed " << sample.failed_permille << ": " << why << "\n";
+    }
+    Simulator::Schedule(MilliSeconds(CONTENTION_TICK_MS), &StationScheduler::ContentionTick, this);
+}
+
+void
+StationScheduler::Announce(unsigned exponent)
+{
+    Time now = Simulator::Now();
+    m_exponentSum += m_exponent * (now - m_announcedAt).GetSeconds();
+    m_announcedAt = now;
+    m_exponent = exponent;
+}
+
+void
+StationScheduler::TakeWindow(unsigned station)
+{
+    Ptr<QosTxop> txop = DynamicCast<WifiNetDevice>(m_devices.Get(station))->GetMac()->GetQosTxop(AC_BE);
+    uint32_t window = (1U << m_exponent) - 1;
+    txop->SetMinCw(window);
+    txop->SetMaxCw(m_exponent == OWN_EXPONENT ? OWN_CW_MAX : (1U << std::max<unsigned>(m_exponent, CONTENTION_EXPONENT_MAX)) - 1);
+}
+
 void
 StationScheduler::SetRts(bool on)
 {
@@ -171,7 +310,7 @@ StationScheduler::StartPolicy(policy_mode mode)
     policy_init(m_policy.get(), &config);
     for (unsigned i = 0; i < m_stations; i++)
     {
-        policy_add(m_policy.get(), 0); // ids count from 0, as stations do
+        policy_add(m_policy.get(), IsSibling(i) ? POLICY_CLIENT_IGNORED : 0); // ids count from 0, as stations do
     }
     UpdateHtbRates();
     Tick();
@@ -232,11 +371,12 @@ StationScheduler::Apply()
             }
             else
             {
-                m_queue->SetWeight(i, policy_weight(m_policy.get(), i, WEIGHT_ACTIVE, WEIGHT_WAITING));
+                bool open = IsSibling(i) || m_policy->client[i].level == POLICY_OPEN;
+                m_queue->SetWeight(i, open ? WEIGHT_OWN : policy_weight(m_policy.get(), i, WEIGHT_ACTIVE, WEIGHT_WAITING));
             }
         }
     }
-    if (m_options.rts && m_options.form != "ap")
+    if (m_options.rts && m_options.form != "ap" && !m_contention)
     {
         SetRts(m_policy->engaged && m_ap->GetMac()->GetHtSupported());
     }

@@ -8,6 +8,7 @@
 
 #include "ns3/wifi-net-device.h"
 
+#include "contention.h"
 #include "policy.h"
 
 #include <memory>
@@ -27,14 +28,20 @@ class StationScheduler
         double trickleKbit = 0; // a waiting client's rate; 0: the form's own
         unsigned active = 0;    // K, 0: the form's own
         unsigned slotMs = 0;    // T, 0: the form's own
+        // Clients' CWmin for best effort: off, auto (contention.c), or always this exponent.
+        std::string windows = "off";
+        unsigned siblings = 0; // the last so many stations are another BSS's: no turns, but windows
         bool trace = false;
     };
 
     StationScheduler(const Options& options, ns3::Ptr<ApQueue> queue, ns3::Ptr<ns3::WifiNetDevice> ap,
-              unsigned stations, const Medium& medium);
+              ns3::NetDeviceContainer stations, const Medium& medium);
 
     bool IsWaiting(unsigned station) const;
     uint64_t Engagements() const;
+    /// Of the clients' CWmin, as announced now, and on average over the run.
+    unsigned Exponent() const;
+    double MeanExponent() const;
 
   private:
     void StartPolicy(policy_mode mode);
@@ -46,10 +53,16 @@ class StationScheduler
     void WifoxInterval();
     void WifoxPriority(bool high);
     void SetRts(bool on);
+    bool IsSibling(unsigned station) const;
+    void WatchContention();
+    void ContentionTick();
+    void Announce(unsigned exponent);
+    void TakeWindow(unsigned station);
 
     const Options m_options;
     ns3::Ptr<ApQueue> m_queue;
     ns3::Ptr<ns3::WifiNetDevice> m_ap;
+    const ns3::NetDeviceContainer m_devices;
     const unsigned m_stations;
     const Medium& m_medium;
     std::unique_ptr<policy> m_policy;
@@ -59,6 +72,15 @@ class StationScheduler
     ns3::Time m_busyAt, m_busyBefore;  // survey: when last read, busy time then
     int m_busy = POLICY_BUSY_UNKNOWN;
     unsigned m_group = 0;
+
+    std::unique_ptr<contention> m_contention;
+    unsigned m_exponent;                     // announced
+    ns3::Time m_contentionAt, m_contentionBusy; // last tick, busy time then
+    std::vector<uint64_t> m_sent;            // bytes from each station, then
+    uint64_t m_frames = 0, m_failed = 0;     // of the AP's to clients, since then
+    bool m_rts = false;
+    double m_exponentSum = 0;                // times seconds
+    ns3::Time m_announcedAt;
 };
 
 } // namespace dense

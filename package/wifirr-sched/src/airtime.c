@@ -34,19 +34,18 @@ static struct airtime_station {
 	uint64_t bytes_before, received_before;	/* sent and received before it was first seen */
 	uint16_t original;	/* weight to give back, 0: not seen yet */
 	uint16_t now;		/* weight in the kernel */
-	bool aggregates;	/* has been seen to; slow rates, which do not, come and go */
+	bool refused;		/* the kernel has not taken the last one, and that has been said */
+	bool dumped;		/* in the last dump */
 } stations[POLICY_CLIENTS_MAX];
 
 static struct nl80211 nl;
-static uint32_t wiphy, rts_original;
-static unsigned demanding, aggregating;	/* stations of the last dump */
-static bool rts_set, foreign_seen, managed_by_other;
+static bool foreign_seen, managed_by_other;
 static unsigned foreign_count;
 static uint64_t foreign_since;
 
 /*
- * Until then, ns since boot, a killed wifirrd may have set weights and the RTS
- * threshold, which are not the operator's own; 0: none was.
+ * Until then, ns since boot, a killed wifirrd may have set weights, which are
+ * not the operator's own; 0: none was.
  */
 static uint64_t killed_before;
 
@@ -87,15 +86,19 @@ static int read_answers(const uint16_t *ids, const uint16_t *weights, unsigned c
 				continue;
 			answered++;
 			error = nl80211_error(&nl, nlh);
-			if (!error)
+			if (!error) {
 				stations[ids[i]].now = weights[i];
+				stations[ids[i]].refused = false;
+			}
 			if (error == ENODEV || error == EOPNOTSUPP) {
 				errno = error;
 				return -1;
 			}
 			/* ENOENT: it has just left, and its event is on the way. */
-			if (error && error != ENOENT)
-				logmsg(LOG_WARNING, "%s: airtime weight %u of %s: %s", w->config.device,
+			if (!error || error == ENOENT || stations[ids[i]].refused)
+				continue;
+			stations[ids[i]].refused = true;
+			logmsg(LOG_WARNING, "%s: airtime weight %u of %s: %s", w->config.device,
 				       weights[i], addr_text(&w->station[ids[i]].addr, text), nl.error);
 		}
 	}
@@ -145,33 +148,6 @@ static int write_all_weights(struct wifirr *w, bool restore)
 	return write_weights(w, ids, n, restore);
 }
 
-static int write_rts(uint32_t rts)
-{
-	char buf[NL80211_REQUEST_SIZE] NL80211_ALIGNED;
-	struct nlmsghdr *nlh = nl80211_request(&nl, buf, NL80211_CMD_SET_WIPHY, NLM_F_ACK);
-
-	mnl_attr_put_u32(nlh, NL80211_ATTR_WIPHY, wiphy);
-	mnl_attr_put_u32(nlh, NL80211_ATTR_WIPHY_RTS_THRESHOLD, rts);
-	return nl80211_talk(&nl, nlh, NULL, NULL);
-}
-
-/*
- * RTS goes with throttling: one exchange more for each frame, worth it only
- * under load, and where most frames are A-MPDUs: with 802.11g it costs more than
- * turns gain (docs/scheduler.md). Not taken back before turns end.
- */
-static void update_rts(struct wifirr *w)
-{
-	bool on = w->policy.scheduling && (rts_set || 2 * aggregating > demanding);
-
-	if (w->config.rts < 0 || on == rts_set)
-		return;
-	rts_set = on;
-	if (write_rts(on ? (uint32_t)w->config.rts : rts_original) < 0)
-		logmsg(LOG_WARNING, "%s: RTS threshold %d: %s", w->config.device, w->config.rts,
-		       nl.error);
-}
-
 static void take_over(struct wifirr *w, struct airtime_station *station,
 		      const struct nl80211_station *seen)
 {
@@ -179,7 +155,6 @@ static void take_over(struct wifirr *w, struct airtime_station *station,
 		       policy_weight_possible(seen->weight, w->config.weight_active, w->config.weight_waiting);
 
 	station->associated_at = seen->associated_at;
-	station->aggregates = false;
 	station->bytes_before = seen->tx_bytes;
 	station->received_before = seen->rx_bytes;
 	station->now = seen->weight;
@@ -199,16 +174,12 @@ static void on_station(void *data, const struct nl80211_station *seen)
 	if (id == POLICY_NONE)
 		return;
 	station = &stations[id];
+	station->dumped = true;
 	if (!station->original || station->associated_at != seen->associated_at) {
 		take_over(w, station, seen);
 	} else if (station->now != seen->weight) {
 		station->now = station->original = seen->weight;
 		foreign_seen = true;
-	}
-	station->aggregates |= seen->aggregates;
-	if (w->policy.client[id].demand) {
-		demanding++;
-		aggregating += station->aggregates;
 	}
 	w->station[id].bytes = seen->tx_bytes - station->bytes_before;
 	w->station[id].received = seen->rx_bytes - station->received_before;
@@ -232,15 +203,22 @@ static void count_foreign(struct wifirr *w)
 
 static int read_stations(struct wifirr *w)
 {
-	demanding = aggregating = 0;
-	if (nl80211_get_stations(&nl, w->ifindex, on_station, w) < 0 && errno != EINTR) {
+	unsigned id;
+
+	for (id = 0; id < POLICY_CLIENTS_MAX; id++)
+		stations[id].dumped = false;
+	if (nl80211_get_stations(&nl, w->ifindex, on_station, w) == 0) {
+		/* what waited for one that has left since waits no more */
+		for (id = 0; id < POLICY_CLIENTS_MAX; id++)
+			if (!stations[id].dumped)
+				w->station[id].waiting = 0;
+	} else if (errno != EINTR) {
 		logmsg(LOG_INFO, "%s: list of stations: %s", w->config.device, nl.error);
 		return -1;
 	}
 	count_foreign(w);
 	if (managed_by_other)
 		return 0;
-	update_rts(w);
 	return write_all_weights(w, false);
 }
 
@@ -301,7 +279,7 @@ static int start(struct wifirr *w, char *reason, size_t size)
 	if (nl80211_get_interface(&nl, w->ifindex, &interface) < 0)
 		return refuse(reason, size, errno == ENODEV ? "not a wireless device" : nl.error);
 	if (!nl80211_serves_stations(&interface))
-		return refuse(reason, size, "the device is a client, not an access point");
+		return refuse(reason, size, "the device is not an access point");
 	if (nl80211_get_wiphy(&nl, interface.wiphy, &info) < 0)
 		return refuse(reason, size, nl.error);
 	if (!info.airtime_fairness)
@@ -309,10 +287,6 @@ static int start(struct wifirr *w, char *reason, size_t size)
 
 	killed_before = w->after_kill ? now_boottime_ns() : 0;
 	w->after_kill = false;
-	wiphy = interface.wiphy;
-	rts_original = killed_before && w->config.rts >= 0 && info.rts == (uint32_t)w->config.rts ?
-		       NL80211_RTS_OFF : info.rts;
-	rts_set = info.rts != rts_original;
 	foreign_count = 0;
 	foreign_seen = false;
 	memset(stations, 0, sizeof(stations));
@@ -324,9 +298,6 @@ static void stop(struct wifirr *w)
 	if (!nl.socket)
 		return;
 	write_all_weights(w, true);
-	if (rts_set)
-		write_rts(rts_original);
-	rts_set = false;
 	nl80211_close(&nl);
 }
 

@@ -213,6 +213,12 @@ static void nft_remove(void)
 		logmsg(LOG_WARNING, "nft table %s not removed: %s", cl.table, why);
 }
 
+void classify_remains(const struct wifirr *w)
+{
+	name_table(w->config.device);
+	nft_remove();
+}
+
 /* Somebody deleted our table, chain or rule: "flush ruleset" and the like. */
 static int nft_event(const struct nlmsghdr *nlh, void *data)
 {

@@ -15,6 +15,8 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "nl80211.h"
+#include "radio.h"
 #include "wifirrd.h"
 
 #define COMMAND_MAX 64
@@ -106,6 +108,32 @@ static const char *engage_name(const struct wifirr *w)
 	}
 }
 
+/* What the radio's clients are told about contention, and why; null: no radio. */
+static void put_contention(struct text *t)
+{
+	struct radio_status r;
+	char why[160];
+
+	radio_status(&r);
+	put(t, ",\"contention\":");
+	if (!r.contention) {
+		put(t, "null");
+		return;
+	}
+	contention_explain(r.contention, why, sizeof(why));
+	put(t, "{\"windows\":%s,\"cwmin\":%u,\"why\":", yes(r.larger), r.cwmin);
+	put_string(t, r.problem[0] ? r.problem : why);
+	put(t, ",\"instead_of_turns\":%s,\"clients\":%u,\"aggregating\":%u,\"without_wmm\":%u,\"interfaces\":%u,",
+	    yes(r.contention->instead_of_turns), r.contention->sample.contenders, r.contention->sample.aggregating,
+	    r.without_wmm, r.interfaces);
+	put_permille(t, "failed_permille", r.contention->sample.failed_permille);
+	put(t, ",\"steps\":%llu,\"rts\":", (unsigned long long)r.contention->steps);
+	if (r.rts == NL80211_RTS_OFF)
+		put(t, "null}");
+	else
+		put(t, "%u}", r.rts);
+}
+
 static void status(struct text *t, const struct wifirr *w)
 {
 	const struct policy *p = &w->policy;
@@ -164,7 +192,9 @@ static void status(struct text *t, const struct wifirr *w)
 	put_permille(t, "sending_permille", survey.tx_permille);
 	put(t, ",");
 	put_permille(t, "wasted_estimate_permille", survey.wasted_permille);
-	put(t, "},\"counters\":{\"turns\":%llu,\"engagements\":%llu,\"changes\":%llu,\"change_us\":%llu,"
+	put(t, "}");
+	put_contention(t);
+	put(t, ",\"counters\":{\"turns\":%llu,\"engagements\":%llu,\"changes\":%llu,\"change_us\":%llu,"
 	    "\"restarts\":%llu,\"evicted\":%llu,\"refused_clients\":%llu},\"uptime_s\":%llu}\n",
 	    (unsigned long long)p->turns, (unsigned long long)p->engagements, (unsigned long long)w->changes,
 	    (unsigned long long)w->change_ns / 1000, (unsigned long long)w->restarts,
@@ -194,7 +224,7 @@ static void clients(struct text *t, const struct wifirr *w)
 		put(t, ",\"active_ms\":%llu,\"waiting_ms\":%llu,", (unsigned long long)c->active_ms,
 		    (unsigned long long)c->waiting_ms);
 		put_permille(t, "active_permille", scheduled ? (int)(c->active_ms * 1000 / scheduled) : -1);
-		if (w->backend == &airtime_backend)
+		if (w->backend == &airtime_backend && c->level != POLICY_OPEN)
 			put(t, ",\"weight\":%u",
 			    policy_weight(&w->policy, id, w->config.weight_active, w->config.weight_waiting));
 		else
@@ -219,6 +249,7 @@ static void metrics(struct text *t, const struct wifirr *w)
 	const struct policy *p = &w->policy;
 	struct survey survey = survey_get(w);
 	uint64_t delivered = 0, waiting = 0;
+	struct radio_status r;
 
 	for (unsigned id = 0; id < POLICY_CLIENTS_MAX; id++) {
 		if (!w->station[id].used)
@@ -239,6 +270,14 @@ static void metrics(struct text *t, const struct wifirr *w)
 	metric(t, w, "restarts_total", "counter", "Times settings that somebody removed were restored.", w->restarts);
 	metric(t, w, "evicted_total", "counter", "Idle clients dropped from a full table.", w->evicted);
 	metric(t, w, "refused_clients_total", "counter", "Times a client found the table full.", w->refused_stations);
+	radio_status(&r);
+	if (r.contention) {
+		metric(t, w, "window_slots", "gauge", "CWmin that clients are told to use.", r.cwmin);
+		metric(t, w, "window_steps_total", "counter", "Changes of it.", r.contention->steps);
+		metric(t, w, "clients_contending", "gauge", "Clients of the radio that contend for the air.",
+		       r.contention->sample.contenders);
+		metric(t, w, "rts_threshold_bytes", "gauge", "The radio's RTS threshold; 4294967295: none.", r.rts);
+	}
 	if (survey.busy_permille >= 0)
 		metric(t, w, "channel_busy_permille", "gauge", "Share of time the channel is in use.", survey.busy_permille);
 	if (survey.wasted_permille >= 0)

@@ -436,15 +436,6 @@ static int start(struct wifirr *w, char *reason, size_t size)
 	htb.slot_ms = w->config.policy.slot_ms;
 	htb.gso_max_segs = w->gso_max_segs;
 	htb.rate_kbit = expected_rate(w);
-	if (!htb.rate_kbit && !w->wireless) {
-		snprintf(reason, size, "htb: --rate: %s tells no link rate, so it must be given", w->config.device);
-		return -1;
-	}
-	if (htb.rate_kbit && w->config.trickle_kbit >= htb.rate_kbit) {
-		snprintf(reason, size, "htb: --trickle %u: not below the link's rate of %u kbit/s",
-			 w->config.trickle_kbit, htb.rate_kbit);
-		return -1;
-	}
 	htb.nl = rtnl_open(0);
 	if (!htb.nl) {
 		snprintf(reason, size, "htb: netlink: %s", strerror(errno));
@@ -461,9 +452,20 @@ static int start(struct wifirr *w, char *reason, size_t size)
 			w->gso_max_segs = htb.gso_max_segs = root.r2q;
 		set_gso_max_segs(w, htb.gso_max_segs);
 		delete_root(w);
+		classify_remains(w);
 	} else if (root.found && root.handle) {
 		snprintf(reason, size, "htb: %s already has a root qdisc, %s %x:, which wifirrd will not replace (remove it, or do not schedule this device)",
 			 w->config.device, root.kind, root.handle >> 16);
+		goto fail;
+	}
+
+	if (!htb.rate_kbit && !w->wireless) {
+		snprintf(reason, size, "htb: --rate (option rate): must be given: %s tells no link rate", w->config.device);
+		goto fail;
+	}
+	if (htb.rate_kbit && w->config.trickle_kbit >= htb.rate_kbit) {
+		snprintf(reason, size, "htb: --trickle %u: not below the link's rate of %u kbit/s",
+			 w->config.trickle_kbit, htb.rate_kbit);
 		goto fail;
 	}
 

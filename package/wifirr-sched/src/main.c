@@ -24,9 +24,9 @@
 #include <libmnl/libmnl.h>
 #include <linux/rtnetlink.h>
 
+#include "radio.h"
 #include "wifirrd.h"
 
-#define RUN_DIR "/var/run/wifirr"
 #define EXPECTED_REFRESH_MS 60000	/* stations' expected throughput */
 #define EXPECTED_SHAPING_MS 1000	/* and while htb has no other link rate */
 #define RECOVER_MS 1000			/* between attempts to set the backend up again */
@@ -70,6 +70,7 @@ static uint64_t now_ns(void)
 
 void logmsg(int priority, const char *fmt, ...)
 {
+	FILE *to = priority <= LOG_WARNING ? stderr : stdout;
 	char line[512];
 	va_list args;
 
@@ -78,7 +79,8 @@ void logmsg(int priority, const char *fmt, ...)
 	va_start(args, fmt);
 	vsnprintf(line, sizeof(line), fmt, args);
 	va_end(args);
-	fprintf(stderr, "wifirrd: %s\n", line);
+	fprintf(to, "wifirrd: %s\n", line);
+	fflush(to);
 }
 
 int watch_add(struct wifirr *w, struct watch *watch)
@@ -245,6 +247,7 @@ static void detach(struct wifirr *w)
 	if (!loop.attached)
 		return;
 	backend_stop(w);
+	radio_stop(w);
 	survey_stop(w);
 	nl80211_stop(w);
 	stations_stop();
@@ -261,12 +264,17 @@ static void detach(struct wifirr *w)
 static int attach(struct wifirr *w, char *reason, size_t size)
 {
 	loop.attached = true;
-	w->wireless = w->config.match == MATCH_MAC && nl80211_start(w) == 0;
+	*reason = '\0';
+	w->wireless = w->config.match == MATCH_MAC && nl80211_start(w, reason, size) == 0;
+	if (*reason)
+		goto fail;
 	/* nl80211 knows an access point's clients best; without it the tables tell */
 	if (!w->wireless && stations_start(w, reason, size) < 0)
 		goto fail;
 	if (w->wireless)
 		survey_start(w);	/* unknown is an answer too */
+	if (w->wireless)
+		radio_start(w);
 	if (backend_start(w, reason, size) < 0)
 		goto fail;
 	classify_warn_offload(w);
@@ -421,8 +429,9 @@ static uint64_t grown(uint64_t now, uint64_t before)
 static void tick(struct wifirr *w)
 {
 	static uint16_t changed[POLICY_CLIENTS_MAX];
-	uint64_t now, begun;
+	uint64_t now, begun, radio_due;
 	bool scheduling;
+	int busy;
 	size_t n = 0;
 
 	if (loop.reload)
@@ -459,7 +468,9 @@ static void tick(struct wifirr *w)
 
 	now = now_ms();
 	scheduling = w->policy.scheduling;
-	policy_tick(&w->policy, now, survey_get(w).busy_permille);
+	busy = survey_get(w).busy_permille;
+	radio_due = radio_tick(w, now, busy);
+	policy_tick(&w->policy, now, busy);
 	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++) {
 		if (!w->station[id].used)
 			continue;
@@ -479,7 +490,7 @@ static void tick(struct wifirr *w)
 	if (verbosity > 1)
 		trace_levels(w, changed, n);
 	if (!loop.lost)
-		wake_at(w->policy.wake_at);
+		wake_at(radio_due < w->policy.wake_at ? radio_due : w->policy.wake_at);
 }
 
 static void timer_readable(struct wifirr *w)
@@ -501,7 +512,7 @@ static jmp_buf *correction;
  */
 static bool in_place(const struct config *old, const struct config *new)
 {
-	return old->backend == new->backend && old->match == new->match && old->rts == new->rts &&
+	return old->backend == new->backend && old->match == new->match &&
 		old->exempt_voice == new->exempt_voice && !old->rate_kbit == !new->rate_kbit;
 }
 
@@ -561,9 +572,13 @@ static void usage(void)
 {
 	printf("Usage: wifirrd --device NAME [options]\n"
 	       "       wifirrd [--control PATH | --device NAME] status|clients|pause|resume|metrics\n"
-	       "       wifirrd [options] check\n"
+	       "       wifirrd [options] check|clean\n"
+	       "       wifirrd restore\n"
 	       "\n"
-	       "Serves only K of a WiFi link's clients at full speed at a time, in turn.\n"
+	       "Makes the most of a WiFi link that many clients share: their contention windows\n"
+	       "where they aggregate frames, else only K of them at full speed at a time, in turn.\n"
+	       "check says whether the options can be; clean gives back what a killed wifirrd has set\n"
+	       "on a device, restore what it has left on a radio.\n"
 	       "\n"
 	       "  --device NAME         device whose egress is scheduled\n"
 	       "  --backend B           auto, airtime or htb (auto: airtime where the driver has it)\n"
@@ -578,8 +593,11 @@ static void usage(void)
 	       "  --rate KBIT           rate of the link, kbit/s, htb only (expected throughput of\n"
 	       "                        the stations; must be given where there is none)\n"
 	       "  --weights A,B         airtime weights of active and waiting clients (384,1)\n"
-	       "  --rts N               RTS threshold while engaged where most stations use 802.11n\n"
-	       "                        or later, bytes, airtime only (left alone)\n"
+	       "  --windows W           auto or off: the contention windows that hostapd announces to\n"
+	       "                        clients, by how many contend (auto)\n"
+	       "  --rts N               RTS threshold in a crowd where most clients use 802.11n or\n"
+	       "                        later, bytes; auto: 500 where collisions cost more than\n"
+	       "                        RTS; off: left alone (auto)\n"
 	       "  --demand-bytes N      more than this waiting is demand, bytes (3000)\n"
 	       "  --demand-rate KBIT    more than this delivered is demand, kbit/s (60)\n"
 	       "  --busy-threshold P    engage only when the channel is busier, percent (50)\n"
@@ -682,9 +700,19 @@ static void set_weights(struct config *c, const char *text)
 	c->weight_waiting = number("weights", comma + 1, 1, 65535);
 }
 
+static void set_rts(struct config *c, const char *flag, const char *text)
+{
+	if (strcmp(text, "auto") == 0)
+		c->rts = RTS_AUTO;
+	else if (strcmp(text, "off") == 0)
+		c->rts = RTS_OFF;
+	else
+		c->rts = number(flag, text, 0, 65535);
+}
+
 enum {
 	OPT_DEVICE = 256, OPT_BACKEND, OPT_MODE, OPT_ENGAGE, OPT_ACTIVE, OPT_SLOT, OPT_TRICKLE, OPT_RATE,
-	OPT_WEIGHTS, OPT_RTS, OPT_DEMAND_BYTES, OPT_DEMAND_RATE, OPT_BUSY, OPT_DELAY, OPT_MATCH, OPT_ALWAYS,
+	OPT_WEIGHTS, OPT_WINDOWS, OPT_RTS, OPT_DEMAND_BYTES, OPT_DEMAND_RATE, OPT_BUSY, OPT_DELAY, OPT_MATCH, OPT_ALWAYS,
 	OPT_IGNORE, OPT_VOICE, OPT_OPTIONS, OPT_CONTROL, OPT_VERBOSE, OPT_HELP, OPT_VERSION,
 };
 
@@ -698,6 +726,7 @@ static const struct option options[] = {
 	{ "trickle", required_argument, NULL, OPT_TRICKLE },
 	{ "rate", required_argument, NULL, OPT_RATE },
 	{ "weights", required_argument, NULL, OPT_WEIGHTS },
+	{ "windows", required_argument, NULL, OPT_WINDOWS },
 	{ "rts", required_argument, NULL, OPT_RTS },
 	{ "demand-bytes", required_argument, NULL, OPT_DEMAND_BYTES },
 	{ "demand-rate", required_argument, NULL, OPT_DEMAND_RATE },
@@ -728,6 +757,7 @@ static int read_flags(struct config *c, struct given *given, int argc, char **ar
 	static const char *const modes[] = { "backlog", "paper", NULL };
 	static const char *const engages[] = { "auto", "always", "dry-run", NULL };
 	static const char *const matches[] = { "mac", "ip", NULL };
+	static const char *const windows[] = { "off", "auto", NULL };
 	int opt;
 
 	opterr = 0;
@@ -748,7 +778,8 @@ static int read_flags(struct config *c, struct given *given, int argc, char **ar
 		case OPT_TRICKLE: given->trickle = number(flag, optarg, 1, 1000000); break;
 		case OPT_RATE: c->rate_kbit = number(flag, optarg, 100, 10000000); break;
 		case OPT_WEIGHTS: set_weights(c, optarg); break;
-		case OPT_RTS: c->rts = number(flag, optarg, 0, 65535); break;
+		case OPT_WINDOWS: c->windows = choice(flag, optarg, windows); break;
+		case OPT_RTS: set_rts(c, flag, optarg); break;
 		case OPT_DEMAND_BYTES: c->policy.demand_bytes = number(flag, optarg, 0, 100000000); break;
 		case OPT_DEMAND_RATE: c->policy.demand_bps = 1000 * number(flag, optarg, 0, 1000000); break;
 		case OPT_BUSY: c->policy.busy_permille = 10 * number(flag, optarg, 0, 100); break;
@@ -813,7 +844,7 @@ static int parse(struct config *c, int argc, char **argv)
 	int first;
 
 	place.line = 0;
-	*c = (struct config){ .weight_active = 384, .weight_waiting = 1, .rts = -1 };
+	*c = (struct config){ .weight_active = 384, .weight_waiting = 1, .windows = true, .rts = RTS_AUTO };
 	policy_defaults(&c->policy, POLICY_BACKLOG, false);
 	first = read_flags(c, &given, argc, argv);
 	if (given.file)
@@ -828,14 +859,29 @@ static int parse(struct config *c, int argc, char **argv)
 }
 
 /* One daemon a device: an abstract socket, which a kill frees, per network namespace. */
-static void claim_device(const struct config *c)
+static bool claim_device(const struct config *c)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "wifirrd/%s", c->device);
-	if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
-		bad("--device %s: another wifirrd schedules it already", c->device);
+	return fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0;
+}
+
+/*
+ * What must be known of the device: of those that tell no link rate, the
+ * options have to. A device that is not there yet may be any.
+ */
+static void check_rate(const struct config *c)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/sys/class/net/%s", c->device);
+	if (!c->device[0] || c->rate_kbit || c->backend == BACKEND_AIRTIME || access(path, F_OK) < 0)
+		return;
+	snprintf(path, sizeof(path), "/sys/class/net/%s/phy80211", c->device);
+	if (c->match == MATCH_IP || access(path, F_OK) < 0)
+		bad("--rate: must be given: %s tells no link rate", c->device);
 }
 
 /*
@@ -875,6 +921,25 @@ static void open_loop(struct wifirr *w)
 		bad("cannot start: epoll: %s", strerror(errno));
 }
 
+/* Takes over from a daemon that was killed, and ends in order. One that runs is let alone. */
+static int clean(struct wifirr *w)
+{
+	char reason[256];
+
+	verbosity = LOG_WARNING - LOG_NOTICE;
+	if (!w->ifindex || !claim_device(&w->config))
+		return 0;
+	if (control_start(w, reason, sizeof(reason)) < 0)
+		bad("%s", reason);
+	policy_init(&w->policy, &w->config.policy);
+	if (w->after_kill && attach(w, reason, sizeof(reason)) == 0) {
+		w->backend->read(w);
+		detach(w);
+	}
+	control_stop(w);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct wifirr *w = &daemon_state;
@@ -885,11 +950,17 @@ int main(int argc, char **argv)
 	command_line.argv = argv;
 	first = parse(&w->config, argc, argv);
 	verbosity = w->config.verbose;
+	if (first + 2 == argc && strcmp(argv[first], "guard") == 0)
+		return radio_guard(argv[first + 1]);	/* of a lease: started by radio.c alone */
 	if (first + 1 < argc)
 		bad("%s: one command at a time", argv[first + 1]);
-	if (first < argc && strcmp(argv[first], "check") == 0)
+	if (first < argc && strcmp(argv[first], "check") == 0) {
+		check_rate(&w->config);
 		return 0;
-	if (first < argc) {
+	}
+	if (first < argc && strcmp(argv[first], "restore") == 0)
+		return radio_restore();
+	if (first < argc && strcmp(argv[first], "clean") != 0) {
 		if (!w->config.control[0])
 			bad("%s: --control or --device must say which daemon is asked", argv[first]);
 		return control_request(w->config.control, argv[first]);
@@ -899,9 +970,12 @@ int main(int argc, char **argv)
 
 	open_loop(w);
 	find_device(w);
+	if (first < argc)
+		return clean(w);
 	if (!w->ifindex)
 		bad("--device %s: no such device", w->config.device);
-	claim_device(&w->config);
+	if (!claim_device(&w->config))
+		bad("--device %s: another wifirrd schedules it already", w->config.device);
 	if (strncmp(w->config.control, RUN_DIR "/", strlen(RUN_DIR "/")) == 0)
 		mkdir(RUN_DIR, 0750);	/* if it cannot be, binding the socket says so */
 	if (control_start(w, reason, sizeof(reason)) < 0)

@@ -287,15 +287,28 @@ void nl80211_close(struct nl80211 *n)
 	errno = error;
 }
 
+static bool parse_interface(const struct nlmsghdr *nlh, struct nl80211_interface *interface)
+{
+	const struct nlattr *tb[NL80211_ATTR_WIPHY_FREQ + 1];
+
+	if (!nl80211_parse_message(nlh, tb, NL80211_ATTR_WIPHY_FREQ))
+		return false;
+	*interface = (struct nl80211_interface){
+		.type = nl80211_u32(tb[NL80211_ATTR_IFTYPE]),
+		.wiphy = nl80211_u32(tb[NL80211_ATTR_WIPHY]),
+		.ifindex = nl80211_u32(tb[NL80211_ATTR_IFINDEX]),
+		.mhz = nl80211_u32(tb[NL80211_ATTR_WIPHY_FREQ]),
+	};
+	if (tb[NL80211_ATTR_IFNAME])
+		snprintf(interface->name, sizeof(interface->name), "%.*s",
+			 (int)mnl_attr_get_payload_len(tb[NL80211_ATTR_IFNAME]),
+			 (const char *)mnl_attr_get_payload(tb[NL80211_ATTR_IFNAME]));
+	return true;
+}
+
 static int on_interface(const struct nlmsghdr *nlh, void *data)
 {
-	const struct nlattr *tb[NL80211_ATTR_IFTYPE + 1];
-	struct nl80211_interface *interface = data;
-
-	if (!nl80211_parse_message(nlh, tb, NL80211_ATTR_IFTYPE))
-		return MNL_CB_OK;
-	interface->type = nl80211_u32(tb[NL80211_ATTR_IFTYPE]);
-	interface->wiphy = nl80211_u32(tb[NL80211_ATTR_WIPHY]);
+	parse_interface(nlh, data);
 	return MNL_CB_OK;
 }
 
@@ -309,11 +322,49 @@ int nl80211_get_interface(struct nl80211 *n, int ifindex, struct nl80211_interfa
 	return nl80211_talk(n, nlh, on_interface, interface);
 }
 
+struct interface_dump {
+	void (*each)(void *data, const struct nl80211_interface *interface);
+	void *data;
+};
+
+static int on_each_interface(const struct nlmsghdr *nlh, void *data)
+{
+	struct nl80211_interface interface;
+	struct interface_dump *dump = data;
+
+	if (parse_interface(nlh, &interface))
+		dump->each(dump->data, &interface);
+	return MNL_CB_OK;
+}
+
+int nl80211_get_interfaces(struct nl80211 *n, void (*each)(void *data, const struct nl80211_interface *interface), void *data)
+{
+	char buf[NL80211_REQUEST_SIZE] NL80211_ALIGNED;
+	struct nlmsghdr *nlh = nl80211_request(n, buf, NL80211_CMD_GET_INTERFACE, NLM_F_DUMP);
+	struct interface_dump dump = { .each = each, .data = data };
+
+	return nl80211_talk(n, nlh, on_each_interface, &dump);
+}
+
+int nl80211_set_rts(struct nl80211 *n, uint32_t wiphy, uint32_t rts)
+{
+	char buf[NL80211_REQUEST_SIZE] NL80211_ALIGNED;
+	struct nlmsghdr *nlh = nl80211_request(n, buf, NL80211_CMD_SET_WIPHY, NLM_F_ACK);
+
+	mnl_attr_put_u32(nlh, NL80211_ATTR_WIPHY, wiphy);
+	mnl_attr_put_u32(nlh, NL80211_ATTR_WIPHY_RTS_THRESHOLD, rts);
+	return nl80211_talk(n, nlh, NULL, NULL);
+}
+
 bool nl80211_serves_stations(const struct nl80211_interface *interface)
 {
-	return interface->type == NL80211_IFTYPE_AP || interface->type == NL80211_IFTYPE_P2P_GO ||
-	       interface->type == NL80211_IFTYPE_MESH_POINT ||
-	       interface->type == NL80211_IFTYPE_ADHOC;
+	return interface->type == NL80211_IFTYPE_AP || interface->type == NL80211_IFTYPE_P2P_GO;
+}
+
+bool nl80211_has_neighbours(const struct nl80211_interface *interface)
+{
+	return interface->type == NL80211_IFTYPE_MESH_POINT || interface->type == NL80211_IFTYPE_ADHOC ||
+	       interface->type == NL80211_IFTYPE_OCB;
 }
 
 /* A wiphy comes in many messages, each with some of the attributes. */
@@ -388,10 +439,10 @@ static bool has_mcs(const struct nlattr *rate)
 		tb[NL80211_RATE_INFO_HE_MCS] || tb[RATE_INFO_EHT_MCS];
 }
 
-/* Drivers that do not tell have only stations that may exchange data. */
-static bool is_authorized(const struct nlattr *flags)
+/* Drivers that do not tell have only stations that may exchange data, and know WMM. */
+static bool has_flag(const struct nlattr *flags, enum nl80211_sta_flags flag)
 {
-	const uint32_t bit = 1 << NL80211_STA_FLAG_AUTHORIZED;
+	const uint32_t bit = 1 << flag;
 	struct nl80211_sta_flag_update update;
 
 	if (!flags || mnl_attr_get_payload_len(flags) < sizeof(update))
@@ -419,7 +470,10 @@ static int on_station(const struct nlmsghdr *nlh, void *data)
 
 	nl80211_parse_nested(tb[NL80211_ATTR_STA_INFO], info, NL80211_STA_INFO_MAX);
 	station.mac = mnl_attr_get_payload(tb[NL80211_ATTR_MAC]);
-	station.authorized = is_authorized(info[NL80211_STA_INFO_STA_FLAGS]);
+	station.authorized = has_flag(info[NL80211_STA_INFO_STA_FLAGS], NL80211_STA_FLAG_AUTHORIZED);
+	station.wmm = has_flag(info[NL80211_STA_INFO_STA_FLAGS], NL80211_STA_FLAG_WME);
+	station.tx_packets = nl80211_u32(info[NL80211_STA_INFO_TX_PACKETS]);
+	station.tx_retries = nl80211_u32(info[NL80211_STA_INFO_TX_RETRIES]);
 	station.tx_bytes = nl80211_u64(info[NL80211_STA_INFO_TX_BYTES64]);
 	station.rx_bytes = nl80211_u64(info[NL80211_STA_INFO_RX_BYTES64]);
 	station.associated_at = nl80211_u64(info[NL80211_STA_INFO_ASSOC_AT_BOOTTIME]);

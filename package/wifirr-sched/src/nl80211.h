@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <net/if.h>
 
 #include <libmnl/libmnl.h>
 #include <linux/nl80211.h>
@@ -31,16 +32,21 @@ struct nl80211_station {
 	bool authorized;	/* may exchange data */
 	uint64_t tx_bytes;	/* sent to the station */
 	uint64_t rx_bytes;	/* received from it */
+	uint32_t tx_packets, tx_retries;	/* frames to it, and how often one was sent again */
 	uint64_t backlog;	/* bytes waiting for it in mac80211's queues */
 	uint64_t associated_at;	/* ns since boot: tells a returned station from the one before */
 	uint32_t expected_kbit;	/* expected throughput */
 	uint16_t weight;	/* airtime weight */
+	bool wmm;		/* takes the windows that the access point announces */
 	bool aggregates;	/* last frame to or from it had a rate of 802.11n or later: A-MPDUs */
 };
 
 struct nl80211_interface {
 	uint32_t type;		/* enum nl80211_iftype */
 	uint32_t wiphy;
+	int ifindex;		/* 0: none (P2P device) */
+	char name[IFNAMSIZ];
+	uint32_t mhz;		/* of its channel's primary 20 MHz; 0: has none */
 };
 
 struct nl80211_wiphy {
@@ -64,6 +70,10 @@ bool nl80211_parse_message(const struct nlmsghdr *nlh, const struct nlattr **tb,
 void nl80211_parse_nested(const struct nlattr *attr, const struct nlattr **tb, uint16_t max);
 
 int nl80211_get_interface(struct nl80211 *n, int ifindex, struct nl80211_interface *interface);
+/* All interfaces there are, of any radio. */
+int nl80211_get_interfaces(struct nl80211 *n, void (*each)(void *data, const struct nl80211_interface *interface), void *data);
+/* The access point's threshold for RTS, bytes or NL80211_RTS_OFF; the radio's, for all its interfaces. */
+int nl80211_set_rts(struct nl80211 *n, uint32_t wiphy, uint32_t rts);
 int nl80211_get_wiphy(struct nl80211 *n, uint32_t wiphy, struct nl80211_wiphy *info);
 /* Retries a dump that changed meanwhile; then -1 with errno EINTR, and stations may be missing. */
 int nl80211_get_stations(struct nl80211 *n, int ifindex,
@@ -76,5 +86,7 @@ uint64_t nl80211_u64(const struct nlattr *attr);
 
 /* An interface whose stations are this device's clients. */
 bool nl80211_serves_stations(const struct nl80211_interface *interface);
+/* One whose stations are other nodes: the way to the Internet may be among them. */
+bool nl80211_has_neighbours(const struct nl80211_interface *interface);
 
 #endif

@@ -267,6 +267,11 @@ void policy_pause(struct policy *p, bool paused)
 	p->paused = paused;
 }
 
+void policy_set_aside(struct policy *p, bool aside)
+{
+	p->aside = aside;
+}
+
 /* One step of an exponential average; dt/(dt+tau) stays below 1 for any dt. */
 static uint32_t average(uint32_t old, uint64_t sample, uint64_t dt, unsigned tau)
 {
@@ -402,6 +407,12 @@ static bool turns_lost(const struct policy *p)
 	return p->now - t->from >= TRIAL_LOST_MS && trial_kbit(p) < t->all_kbit / 2;
 }
 
+/* Nobody is throttled, and nothing is measured. */
+static bool resting(const struct policy *p)
+{
+	return p->paused || (p->aside && p->config.engage != POLICY_ALWAYS);
+}
+
 /* Whether turns, where they are wanted, are what shall be now. */
 static bool turns_gain(struct policy *p, bool wanted)
 {
@@ -417,12 +428,12 @@ static bool turns_gain(struct policy *p, bool wanted)
 			t->turns_kbit = t->all_kbit;
 		next_trial(p);
 	}
-	if (!wanted || p->paused)
+	if (!wanted || resting(p))
 		t->other = false;
 	turns = t->aside == t->other;
 	length = t->other ? TRIAL_MS : t->hold_ms;
 	settle = t->other ? TRIAL_MS : TRIAL_CROWD_MS;
-	if (!wanted || p->paused || (turns && !p->engaged)) {
+	if (!wanted || resting(p) || (turns && !p->engaged)) {
 		t->measuring = false;
 		t->from = p->now;
 		t->from_bytes = p->delivered;
@@ -455,8 +466,11 @@ static void decide_engagement(struct policy *p, int busy)
 	/* a channel seen to be busy has been so for as long as the survey averages, about a second */
 	if (wanted && (p->config.engage == POLICY_ALWAYS || busy >= 0))
 		delay = 0;
-	if (p->paused) {
-		set_reason(p, POLICY_REASON_PAUSED, 0, 0);
+	if (resting(p)) {
+		if (p->paused)
+			set_reason(p, POLICY_REASON_PAUSED, 0, 0);
+		else if (wanted)
+			set_reason(p, POLICY_REASON_WINDOWS, 0, 0);
 		p->engaged = false;
 		p->pending = false;
 		return;
@@ -921,6 +935,9 @@ void policy_explain(const struct policy *p, char *text, size_t size)
 		return;
 	case POLICY_REASON_PAUSED:
 		snprintf(text, size, "paused");
+		return;
+	case POLICY_REASON_WINDOWS:
+		snprintf(text, size, "clients aggregate frames: their contention windows do more than turns");
 		return;
 	case POLICY_REASON_TRIAL:
 		snprintf(text, size, "everybody is served for some seconds, to see whether turns deliver more");

@@ -139,6 +139,7 @@ enum policy_reason {
 	POLICY_REASON_DEMAND_BUSY,	/* engaged: the same and the channel is busy; value: permille */
 	POLICY_REASON_PAUSED,		/* not: paused by the operator */
 	POLICY_REASON_TRIAL,		/* everybody is served for a moment, to compare */
+	POLICY_REASON_WINDOWS,		/* not: clients' contention windows do it (contention.h) */
 	POLICY_REASON_NO_GAIN,		/* not: turns delivered value kbit/s, serving everybody threshold */
 };
 
@@ -160,6 +161,7 @@ struct policy {
 	uint64_t turns, engagements;	/* totals */
 	struct policy_client client[POLICY_CLIENTS_MAX];
 	bool paused;
+	bool aside;			/* something else does what turns would do */
 	/* private */
 	bool backlog_seen;		/* any client's, ever */
 	bool rotating;			/* turns are being given out */
@@ -208,6 +210,9 @@ uint64_t policy_tick(struct policy *p, uint64_t now, int busy);
 /* While paused nobody is throttled. */
 void policy_pause(struct policy *p, bool paused);
 
+/* While something else does better on this radio there are no turns; not with POLICY_ALWAYS. */
+void policy_set_aside(struct policy *p, bool aside);
+
 /*
  * A client's airtime weight where an active one's is active, and a waiting
  * one's with demand is waiting. The next in the queue gets a third of the
@@ -216,7 +221,7 @@ void policy_pause(struct policy *p, bool paused);
  * all the time uploads come to a halt, at a higher one they crowd out the
  * downloads (docs/architecture.md). So those that send more than 100 kbit/s take
  * turns, too: of the eight quarters of two slots they have three eighths of the
- * first weight for one (up to 250 kbit/s), two (450) or three, and the low weight
+ * first weight for one (up to 250 kbit/s), two (600) or three, and the low weight
  * for the others. Others without demand get a sixteenth.
  */
 uint16_t policy_weight(const struct policy *p, uint16_t id, uint16_t active, uint16_t waiting);

@@ -24,6 +24,7 @@
 #define STACK_SIZE 65536
 
 struct counters {
+	uint32_t mhz;			/* of the channel, 0: not known */
 	uint64_t time, busy, rx, tx;	/* ms, since the driver's own start */
 	bool has_busy, has_rx, has_tx;
 };
@@ -59,9 +60,12 @@ static int on_survey(const struct nlmsghdr *nlh, void *data)
 	    !tb[NL80211_ATTR_SURVEY_INFO])
 		return MNL_CB_OK;
 	nl80211_parse_nested(tb[NL80211_ATTR_SURVEY_INFO], info, NL80211_SURVEY_INFO_MAX);
-	if (!info[NL80211_SURVEY_INFO_IN_USE])
+	/* one wiphy may have several radios, each with a channel in use */
+	if (!info[NL80211_SURVEY_INFO_IN_USE] ||
+	    (counters->mhz && nl80211_u32(info[NL80211_SURVEY_INFO_FREQUENCY]) != counters->mhz))
 		return MNL_CB_OK;
 	*counters = (struct counters){
+		.mhz = counters->mhz,
 		.time = nl80211_u64(info[NL80211_SURVEY_INFO_TIME]),
 		.busy = nl80211_u64(info[NL80211_SURVEY_INFO_TIME_BUSY]),
 		.rx = nl80211_u64(info[NL80211_SURVEY_INFO_TIME_RX]),
@@ -88,7 +92,7 @@ static struct survey compare(const struct counters *now, const struct counters *
 	struct survey survey = unknown;
 	uint64_t span = now->time - before->time;
 
-	if (!before->time || now->time < before->time || span < SPAN_MIN_MS || span > UINT32_MAX)
+	if (!before->time || now->mhz != before->mhz || now->time < before->time || span < SPAN_MIN_MS || span > UINT32_MAX)
 		return unknown;
 	if (now->has_busy)
 		survey.busy_permille = share(now->busy, before->busy, span);
@@ -107,10 +111,13 @@ static struct survey compare(const struct counters *now, const struct counters *
 static struct survey read_survey(struct reader *r)
 {
 	char buf[NL80211_REQUEST_SIZE] NL80211_ALIGNED;
+	struct nl80211_interface interface;
 	struct counters now = { 0 };
 	struct survey survey;
 	struct nlmsghdr *nlh;
 
+	if (nl80211_get_interface(&r->nl, r->ifindex, &interface) == 0)
+		now.mhz = interface.mhz;
 	nlh = nl80211_request(&r->nl, buf, NL80211_CMD_GET_SURVEY, NLM_F_DUMP);
 	mnl_attr_put_u32(nlh, NL80211_ATTR_IFINDEX, r->ifindex);
 	if (nl80211_talk(&r->nl, nlh, on_survey, &now) < 0)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stations of an access point, from nl80211's dumps and events. */
 #include <errno.h>
+#include <stdio.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <syslog.h>
@@ -109,15 +110,20 @@ static void on_events(struct wifirr *w)
 		resync(w);
 }
 
-int nl80211_start(struct wifirr *w)
+int nl80211_start(struct wifirr *w, char *reason, size_t size)
 {
 	struct nl80211_interface interface;
 
+	*reason = '\0';
 	nl80211_stop(w);
 	if (nl80211_open(&request) < 0)
 		return -1;
-	if (nl80211_get_interface(&request, w->ifindex, &interface) < 0 ||
-	    !nl80211_serves_stations(&interface))
+	if (nl80211_get_interface(&request, w->ifindex, &interface) < 0)
+		goto stop;
+	if (nl80211_has_neighbours(&interface))
+		snprintf(reason, size, "--device %s: mesh or ad-hoc, its stations are neighbours and not clients "
+			 "(--match ip tells clients behind them apart)", w->config.device);
+	if (!nl80211_serves_stations(&interface))
 		goto stop;
 	if (nl80211_open(&events) < 0)
 		goto stop;

@@ -38,6 +38,12 @@ enum match { MATCH_MAC, MATCH_IP };
 
 #define EXEMPTIONS_MAX 64
 
+#define RTS_AUTO (-1)	/* where collisions cost more than RTS does */
+#define RTS_OFF (-2)	/* left alone */
+
+/* Control sockets and leases. */
+#define RUN_DIR "/var/run/wifirr"
+
 struct config {
 	char device[IFNAMSIZ];
 	enum backend_choice backend;
@@ -48,7 +54,8 @@ struct config {
 	uint32_t rate_kbit;		/* htb: the link's rate; 0: from the stations' expected throughput */
 	uint16_t weight_active;		/* airtime: 1..65535 */
 	uint16_t weight_waiting;
-	int rts;			/* RTS threshold in bytes while engaged; -1: left alone */
+	bool windows;			/* clients' contention windows may be set */
+	int rts;			/* RTS threshold in bytes in a crowd, or RTS_AUTO, RTS_OFF */
 	bool exempt_voice;		/* DSCP EF and VOICE-ADMIT are never throttled */
 	char control[108];		/* unix socket path, sun_path's size */
 	struct addr always[EXEMPTIONS_MAX], ignore[EXEMPTIONS_MAX];
@@ -136,7 +143,10 @@ struct wifirr {
 /* Monotonic time. */
 uint64_t now_ms(void);
 
-/* To syslog's levels (LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO, LOG_DEBUG) on stderr. */
+/*
+ * To syslog's levels (LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO, LOG_DEBUG): to stderr up to
+ * LOG_WARNING, else to stdout, which is how procd tells errors from information.
+ */
 void logmsg(int priority, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Calls read(w) when fd becomes readable. Level triggered. One handler per fd. */
@@ -186,10 +196,10 @@ void stations_refresh(struct wifirr *w);
 
 /* wifi_stations.c: stations of an access point, as nl80211 tells */
 
-/* 0; -1: not a wireless device, or nl80211 is missing (then stations come from
- * stations.c alone). Dumps, subscribes, and keeps the table current through
+/* 0; -1: not an access point, or nl80211 is missing (then stations come from
+ * stations.c alone), or, with a reason, a device that must not be scheduled by stations. Dumps, subscribes, and keeps the table current through
  * station_add/del with STATION_NL80211. */
-int nl80211_start(struct wifirr *w);
+int nl80211_start(struct wifirr *w, char *reason, size_t size);
 void nl80211_stop(struct wifirr *w);
 /* Refreshes station.expected_kbit; called about once a minute when the htb
  * backend has no --rate. */
@@ -235,6 +245,8 @@ void classify_del(struct wifirr *w, uint16_t id);
 /* Carries out what add and del have collected. */
 int classify_flush(void);
 void classify_stop(struct wifirr *w);
+/* Removes the table of a daemon that was killed. */
+void classify_remains(const struct wifirr *w);
 const char *classify_name(void);
 /* Fills w->warning if flow offload passes by the device's qdisc. */
 void classify_warn_offload(struct wifirr *w);

@@ -422,6 +422,24 @@ static void engagement(void)
 	policy_pause(&p, true);
 	policy_tick(&p, now, 900);
 	CHECK(!p.engaged && p.reason == POLICY_REASON_PAUSED);
+	policy_pause(&p, false);
+	/* something else that does more goes first, but not where turns were asked for */
+	policy_set_aside(&p, true);
+	policy_tick(&p, now += 100, 900);
+	CHECK(!p.engaged && p.reason == POLICY_REASON_WINDOWS);
+	policy_explain(&p, why, sizeof(why));
+	CHECK(strstr(why, "windows"));
+	config.engage = POLICY_ALWAYS;
+	policy_configure(&p, &config);
+	policy_tick(&p, now += 100, 900);
+	CHECK(p.engaged && p.scheduling);
+	config.engage = POLICY_AUTO;
+	policy_configure(&p, &config);
+	policy_tick(&p, now += 100, 900);
+	CHECK(!p.engaged);
+	policy_set_aside(&p, false);
+	policy_tick(&p, now += 100, 900);
+	CHECK(p.engaged);
 }
 
 /* Requests and answers take no turn; while they are there, an active client that leaves the air is joined by another. */

@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -82,6 +83,50 @@ def test_killed_at_any_moment_and_started_again(bed):
     consistent(bed, daemon, 12)
     assert daemon.stop() == 0
     assert device(bed) == before
+
+
+def test_remains_of_a_killed_daemon_are_cleaned(bed):
+    """Also with options that no daemon could start with."""
+    before = device(bed)
+    fdb(bed, "add", [mac(i) for i in range(1, 13)])
+    for options in (PAPER, PAPER[:-2]):
+        daemon = bed.daemon(*PAPER)
+        control = ("--device", "dl0", "--control", daemon.control)
+        consistent(bed, daemon.ready(), 12)
+        # one that runs is let alone
+        bed.box(WIFIRRD, *control, *PAPER, "clean")
+        consistent(bed, daemon, 12)
+        daemon.stop(signal.SIGKILL)
+        assert device(bed) != before
+        said = bed.box(WIFIRRD, *control, *options, "clean")
+        assert (said.stdout, said.stderr) == ("", "")
+        assert device(bed) == before and not os.path.exists(daemon.control)
+    # nothing left, no device: nothing to do
+    bed.box(WIFIRRD, *control, *PAPER, "clean")
+    bed.box(WIFIRRD, "--device", "nosuchdev0", "clean")
+    assert device(bed) == before
+
+
+def test_a_device_without_a_link_rate_needs_the_option(bed):
+    p = bed.box(WIFIRRD, "--device", "dl0", "check", check=False)
+    assert p.returncode == 2 and "--rate: must be given" in p.stderr
+    for args in (("dl0", "--rate", "1000"), ("dl0", "--backend", "airtime"), ("nosuchdev0",)):
+        assert bed.box(WIFIRRD, "--device", *args, "check").stderr == ""
+    p = bed.box(WIFIRRD, "--device", "dl0", check=False)
+    assert p.returncode == 2 and "option rate" in p.stderr
+
+
+def test_information_is_no_error(bed):
+    """procd logs what is on stderr as daemon.err, what is on stdout as daemon.info."""
+    control = os.path.join(tempfile.mkdtemp(prefix="wifirrd-"), "control")
+    process = bed.box.popen(WIFIRRD, "--device", "dl0", "--control", control, *PAPER,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert "dl0: scheduling by htb" in process.stdout.readline()  # at once, not when it ends
+    bed.box("tc", "qdisc", "del", "dev", "dl0", "root")
+    assert "is gone: setting it up again" in process.stderr.readline()
+    process.terminate()
+    assert process.communicate(timeout=20)[1] == ""
+    shutil.rmtree(os.path.dirname(control))
 
 
 def test_settings_deleted_under_it(bed):

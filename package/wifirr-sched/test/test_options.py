@@ -2,6 +2,7 @@
 """Bad input: one line that names the flag, exit code 2, and the device untouched."""
 import os
 import re
+import socket
 import subprocess
 
 import pytest
@@ -57,6 +58,7 @@ GOOD = ("--device", "dl0", "--backend", "htb", "--rate", "20000", "--control", "
     (("--weights", "0,1"), "--weights 0"),
     (("--weights", "1,70000"), "--weights 70000"),
     (("--rts", "x"), "--rts x"),
+    (("--windows", "10"), "--windows 10: must be off or auto"),
     (("--demand-bytes", "-5"), "--demand-bytes -5"),
     (("--demand-rate", "y"), "--demand-rate y"),
     (("--busy-threshold", "101"), "--busy-threshold 101"),
@@ -220,3 +222,16 @@ def test_metrics_are_prometheus_text(bed):
         seen.add(name)
     assert {"wifirr_engaged", "wifirr_clients", "wifirr_turns_total"} <= seen
     assert daemon.stop() == 0
+
+
+def test_restore_takes_no_socket_for_a_lease():
+    """A device may be called phy9-ap0, and its control socket lies beside the leases."""
+    path = "/var/run/wifirr/phy9-ap0-%d.sock" % os.getpid()
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(path)
+        try:
+            p = subprocess.run([WIFIRRD, "restore"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=30, check=False)
+        finally:
+            os.unlink(path)
+    assert (p.returncode, p.stdout, p.stderr) == (0, "", "")

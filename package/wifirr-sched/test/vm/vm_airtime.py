@@ -7,7 +7,7 @@ import struct
 import tempfile
 
 import pytest
-from wifi import Bed, Load, wait_for
+from wifi import WIFIRRD, Bed, Load, wait_for
 
 STATIONS = 4
 FULL = 256  # mac80211's own
@@ -203,6 +203,16 @@ def test_killed_and_started_again(bed, daemon):
     assert again.stop() == 0
 
 
+def test_remains_of_a_killed_daemon_are_cleaned(bed, daemon):
+    with Load(bed, bed.stations, 100):
+        wait_turns(bed)
+        wait_for(lambda: rts(bed), "RTS threshold set")
+        daemon.stop(signal.SIGKILL)
+    assert not all_full(bed)
+    bed.ap(WIFIRRD, "--device", "wlan0", *OPTIONS, "--control", daemon.control, "clean")
+    assert all_full(bed) and not rts(bed)
+
+
 def test_returning_station_is_scheduled_again(bed, daemon):
     with Load(bed, bed.stations, 100):
         wait_turns(bed)
@@ -214,6 +224,16 @@ def test_returning_station_is_scheduled_again(bed, daemon):
         wait_for(lambda: bed.weights()[bed.stations[0].mac] == LOW, "returned station throttled")
     assert daemon.status()["backend"] == "airtime", daemon.text()
     assert daemon.status()["counters"]["restarts"] == 0, daemon.text()
+
+
+def test_neighbours_take_no_turns(bed):
+    bed.ap("iw", "phy", "phy0", "interface", "add", "mesh0", "type", "mp")
+    try:
+        for backend in ("auto", "htb", "airtime"):
+            p = bed.ap(WIFIRRD, "--device", "mesh0", "--backend", backend, "--rate", "2000", check=False)
+            assert p.returncode == 2 and "neighbours" in p.stderr, p.stderr
+    finally:
+        bed.ap("iw", "dev", "mesh0", "del")
 
 
 def test_steps_aside_for_another_program(bed):

@@ -60,8 +60,10 @@ class Station(Netns):
 
 
 class Bed:
-    def __init__(self, stations):
+    def __init__(self, stations, control=False):
+        """control: hostapd as OpenWrt starts it, with a control socket and its configuration where wifirrd looks for it."""
         run("modprobe", "mac80211_hwsim", f"radios={stations + 1}")
+        self.control = control
         self.daemons = []
         self.hostapd = None
         self.dir = tempfile.mkdtemp(prefix="wifi-")
@@ -82,11 +84,14 @@ class Bed:
         if "VM_MODULE" in os.environ:
             run("insmod", f"{os.environ['VM_MODULE']}/fairness.ko", "device=wlan0")
 
-    def start_ap(self, ht=True):
-        """With or without 802.11n."""
-        path = os.path.join(self.dir, "hostapd.conf")
+    def start_ap(self, ht=True, *more):
+        """With or without 802.11n; more: lines of its configuration, the last one of a name counts."""
+        path = "/var/run/hostapd-phy0.conf" if self.control else os.path.join(self.dir, "hostapd.conf")
         with open(path, "w") as f:
             f.write(f"{HOSTAPD}ieee80211n={int(ht)}\n")
+            if self.control:
+                f.write("ctrl_interface=/var/run/hostapd\n")
+            f.writelines(line + "\n" for line in more)
         log = open(os.path.join(self.dir, "hostapd.log"), "w")
         self.hostapd = self.ap.popen("hostapd", path, stdout=log, stderr=log)
         wait_for(lambda: "type AP" in self.ap("iw", "dev", "wlan0", "info").stdout, "access point")

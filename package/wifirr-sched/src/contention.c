@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "contention.h"
+
+#include <stdio.h>
+
+#define SLOT_US 9
+
+/* The longest frame that a collision can cost: an aggregate of 64 KB, which drivers end at 4 ms (ath9k). */
+#define AGGREGATE_BITS (65535 * 8)
+#define AGGREGATE_MAX_US 4000
+
+/* Below three contenders the standard's own doubling does as well. */
+#define CONTENDERS_MIN 3
+
+/* Frames without an answer, permille: with fewer there is nothing to gain, with more it takes one step beyond the optimum. */
+#define FAILED_MIN 50
+#define FAILED_MAX 150
+
+/* RTS, CTS and what is between, at 24 Mbit/s. It pays where collisions cost twice as much. */
+#define RTS_US 100
+
+/* A step down needs that for so long, ms, a step up only CONTENTION_TICK_MS: a crowd is there at once and leaves one by one. */
+#define DOWN_MS 2000
+
+void contention_init(struct contention *c, const struct contention_config *config)
+{
+	*c = (struct contention){
+		.config = *config,
+		.exponent = config->own_exponent,
+		.sample = { .busy_permille = CONTENTION_UNKNOWN, .failed_permille = CONTENTION_UNKNOWN },
+	};
+}
+
+void contention_configure(struct contention *c, const struct contention_config *config)
+{
+	if (c->exponent == c->config.own_exponent || c->exponent < config->own_exponent || !config->windows)
+		c->exponent = config->own_exponent;
+	c->rts &= config->rts;
+	c->config = *config;
+}
+
+unsigned contention_optimum(unsigned n, uint32_t airtime_us)
+{
+	uint64_t square = (uint64_t)n * n * 2 * airtime_us / SLOT_US;	/* of the window in slots */
+	unsigned exponent = 0;
+
+	/* nearest by ratio: 2^exponent lies within a factor of the square root of 2 */
+	while (exponent < CONTENTION_EXPONENT_MAX && square >= 2ULL << 2 * exponent)
+		exponent++;
+	return exponent;
+}
+
+static uint32_t aggregate_us(const struct contention_sample *s)
+{
+	uint64_t us = s->kbit ? AGGREGATE_BITS * 1000ULL / s->kbit : AGGREGATE_MAX_US;
+
+	return us < AGGREGATE_MAX_US ? us : AGGREGATE_MAX_US;
+}
+
+static bool because(struct contention *c, enum contention_reason reason, int value, int threshold, bool crowd)
+{
+	c->reason = reason;
+	c->value = value;
+	c->threshold = threshold;
+	return crowd;
+}
+
+/* Many that contend, aggregate, and collide. It takes less of each to stay one than to become one. */
+static bool is_crowd(struct contention *c, const struct contention_sample *s)
+{
+	int least = c->crowd ? CONTENDERS_MIN - 1 : CONTENDERS_MIN;
+	int busy = c->crowd ? c->config.busy_permille * 3 / 4 : c->config.busy_permille;
+
+	if ((int)s->contenders < least)
+		return because(c, CONTENTION_FEW, s->contenders, least, false);
+	if (2 * s->aggregating <= s->exchanging)
+		return because(c, CONTENTION_SINGLE_FRAMES, s->aggregating, s->exchanging / 2, false);
+	if (s->busy_permille != CONTENTION_UNKNOWN && s->busy_permille <= busy)
+		return because(c, CONTENTION_CHANNEL_IDLE, s->busy_permille, busy, false);
+	/* Larger windows make few of them: then they are needed all the same. */
+	if (!c->crowd && s->failed_permille != CONTENTION_UNKNOWN && s->failed_permille < FAILED_MIN)
+		return because(c, CONTENTION_NO_COLLISIONS, s->failed_permille, FAILED_MIN, false);
+	return because(c, CONTENTION_CROWD, s->contenders, least, true);
+}
+
+static unsigned wanted_exponent(const struct contention *c, const struct contention_sample *s)
+{
+	unsigned own = c->config.own_exponent, wanted;
+
+	if (!c->crowd || !c->config.windows)
+		return own;
+	wanted = contention_optimum(s->contenders, aggregate_us(s));
+	if (s->failed_permille > FAILED_MAX && c->exponent >= wanted && wanted < CONTENTION_EXPONENT_MAX)
+		wanted++;
+	return wanted > own ? wanted : own;
+}
+
+static void step(struct contention *c, int by)
+{
+	c->exponent += by;
+	c->stepped_at = c->now;
+	c->below = false;
+	c->steps++;
+}
+
+static void move_towards(struct contention *c, unsigned wanted)
+{
+	if (c->exponent < wanted && c->now - c->stepped_at >= CONTENTION_TICK_MS) {
+		step(c, 1);
+	} else if (c->exponent <= wanted) {
+		c->below = false;
+	} else if (!c->below) {
+		c->below = true;
+		c->below_since = c->now;
+	} else if (c->now - c->below_since >= DOWN_MS) {
+		step(c, -1);
+	}
+}
+
+void contention_tick(struct contention *c, uint64_t now, const struct contention_sample *sample)
+{
+	if (!c->ticked)
+		c->stepped_at = c->now = now;
+	c->ticked = true;
+	c->now = now > c->now ? now : c->now;
+	c->sample = *sample;
+	if (sample->exchanging || !c->config.windows)
+		c->instead_of_turns = c->config.windows && 2 * sample->aggregating > sample->exchanging;
+	c->crowd = is_crowd(c, sample);
+	move_towards(c, wanted_exponent(c, sample));
+	/*
+	 * Drivers do not all count an RTS without an answer as a failure, so what
+	 * is measured while it is on does not tell whether it is needed.
+	 */
+	if (!c->crowd || !c->config.rts)
+		c->rts = false;
+	else if (sample->failed_permille != CONTENTION_UNKNOWN &&
+		 (uint64_t)sample->failed_permille * aggregate_us(sample) > 2 * 1000 * RTS_US)
+		c->rts = true;
+	if (!c->config.windows)
+		because(c, CONTENTION_NOT_SET, 0, 0, false);
+}
+
+void contention_explain(const struct contention *c, char *text, size_t size)
+{
+	switch (c->reason) {
+	case CONTENTION_NOT_SET:
+		snprintf(text, size, "windows are left alone");
+		break;
+	case CONTENTION_FEW:
+		snprintf(text, size, "%d clients contend, %d or more are needed", c->value, c->threshold);
+		break;
+	case CONTENTION_SINGLE_FRAMES:
+		snprintf(text, size, "%d of the clients aggregate frames, more than %d are needed", c->value,
+			 c->threshold);
+		break;
+	case CONTENTION_CHANNEL_IDLE:
+		snprintf(text, size, "channel busy for %d.%d %% of the time, more than %d.%d %% are needed", c->value / 10,
+			 c->value % 10, c->threshold / 10, c->threshold % 10);
+		break;
+	case CONTENTION_NO_COLLISIONS:
+		snprintf(text, size, "%d.%d %% of the frames to clients are lost, %d.%d %% or more are needed", c->value / 10,
+			 c->value % 10, c->threshold / 10, c->threshold % 10);
+		break;
+	case CONTENTION_CROWD:
+		snprintf(text, size, "%d clients contend", c->value);
+		break;
+	}
+}

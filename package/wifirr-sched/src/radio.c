@@ -1,0 +1,635 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "radio.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "files.h"
+#include "hostapd.h"
+#include "nl80211.h"
+#include "wifirrd.h"
+
+#define LEASE_PREFIX "phy"	/* in RUN_DIR */
+#define LEASE_SIZE 2048
+
+#define INTERFACES_MAX 16
+#define STATIONS_MAX 512	/* places; a power of two */
+
+/* While there is no crowd, with whatever wakes the daemon: no more often than that. */
+#define IDLE_MS 900
+/* A lock that another holds, and the operator's own windows that hostapd has not confirmed. */
+#define RETRY_MS 2000
+/* Which interfaces there are, and whether hostapd is. */
+#define LOOK_MS 10000
+/* A hostapd that was restarted or reloaded has forgotten, and tells nobody: it is told again this often. */
+#define ANNOUNCE_MS 10000
+/* hostapd's answer, where it is waited for: at the end. */
+#define ANSWER_MS 1000
+/* And where it is not: without one for so long it is not there. */
+#define ANSWER_MAX_MS 3000
+
+#define RTS_BYTES 500
+
+/* A share of fewer frames to clients says nothing. */
+#define FRAMES_MIN 20
+
+struct interface {
+	char name[IFNAMSIZ];
+	int ifindex;
+	struct hostapd_own own;
+};
+
+/* Counters of a station at the last look. */
+struct seen {
+	uint8_t mac[6];
+	bool used, aggregates;
+	uint32_t rx_bytes, tx_bytes;	/* modulo 2^32 */
+	uint32_t tx_packets, tx_retries;
+};
+
+static struct {
+	bool open;
+	struct nl80211 nl;
+	uint32_t wiphy;
+	char path[64];			/* of the lease */
+	int lock;			/* -1: another has it */
+	int hostapd;			/* socket; -1 */
+	struct interface interface[INTERFACES_MAX];
+	unsigned interfaces;
+	struct contention contention;
+	uint32_t rts_before;		/* the operator's */
+	uint32_t rts;			/* in force */
+	unsigned announced;		/* exponent; 0: the operator's own */
+	bool owing;			/* hostapd has not confirmed that it announces the operator's own again */
+	bool leased;			/* the file says what was before */
+	unsigned expected;		/* answers of hostapd's */
+	bool answers;			/* it has given them all */
+	uint64_t ticked_at, tried_at, announced_at, asked_at;
+	pid_t guard;
+	int guard_pipe;
+	/* two tables in turn, so that those who left drop out */
+	struct seen seen[2][STATIONS_MAX];
+	unsigned now;
+	/* of the look under way */
+	struct contention_sample sample;
+	uint64_t kbit, kbit_of;
+	uint64_t frames, retries, span;
+	bool counts_retries;		/* drivers whose firmware sends may not */
+	unsigned without_wmm;
+	char problem[128];
+} radio = { .lock = -1, .hostapd = -1 };
+
+static pid_t leaving;		/* a guard that is not needed any more */
+
+static void problem(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static void problem(const char *fmt, ...)
+{
+	char text[sizeof(radio.problem)];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	if (*text && strcmp(text, radio.problem) != 0)
+		logmsg(LOG_NOTICE, "windows are left alone: %s", text);
+	snprintf(radio.problem, sizeof(radio.problem), "%s", text);
+}
+
+/* The lease: what to give back. "rts N" and "windows DEVICE N N N N", a line each. */
+
+static int write_lease(void)
+{
+	const struct hostapd_windows *w;
+	char text[LEASE_SIZE];
+	size_t len;
+
+	len = snprintf(text, sizeof(text), "rts %u %u\n", radio.wiphy, radio.rts_before);
+	for (unsigned i = 0; i < radio.interfaces; i++) {
+		w = &radio.interface[i].own.windows;
+		len += snprintf(text + len, sizeof(text) - len, "windows %s %u %u %u %u\n", radio.interface[i].name,
+				w->be_min, w->be_max, w->bk_min, w->bk_max);
+	}
+	if (pwrite(radio.lock, text, len, 0) != (ssize_t)len || ftruncate(radio.lock, len) < 0)
+		return -1;
+	return 0;
+}
+
+/* Gives back what a lease says, and ends it. */
+static int restore(int lock)
+{
+	int fd = hostapd_open(), result = 0;
+	char text[LEASE_SIZE], *line, *rest = text;
+	struct hostapd_answers answers;
+	ssize_t len = pread(lock, text, sizeof(text) - 1, 0);
+	static struct nl80211 nl;
+
+	text[len > 0 ? len : 0] = '\0';
+	while ((line = strsep(&rest, "\n"))) {
+		unsigned be_min, be_max, bk_min, bk_max, wiphy, rts;
+		struct hostapd_own own;
+		char *device;
+
+		if (strncmp(line, "rts ", 4) == 0 && (line += 4, line_number(&line, UINT32_MAX, &wiphy)) &&
+		    line_number(&line, UINT32_MAX, &rts) && nl80211_open(&nl) == 0) {
+			if (nl80211_set_rts(&nl, wiphy, rts) < 0 && errno != ENODEV)
+				result = -1;
+			nl80211_close(&nl);
+		}
+		if (strncmp(line, "windows ", 8) != 0)
+			continue;
+		device = line + 8;
+		line = device + strcspn(device, " ");
+		if (!*line || line == device || line - device >= IFNAMSIZ)
+			continue;
+		*line++ = '\0';
+		if (strchr(device, '/') || !line_number(&line, 15, &be_min) || !line_number(&line, 15, &be_max) ||
+		    !line_number(&line, 15, &bk_min) || !line_number(&line, 15, &bk_max))
+			continue;
+		/* the configuration may have changed since; hostapd that is gone has forgotten */
+		hostapd_read_own(device, &own);
+		if (!own.found)
+			own.windows = (struct hostapd_windows){ be_min, be_max, bk_min, bk_max };
+		if (hostapd_announce(fd, device, &own.windows, true) == 0) {
+			answers = hostapd_collect(fd, HOSTAPD_ANSWERS, ANSWER_MS);
+			result |= answers.done < HOSTAPD_ANSWERS ? -1 : 0;
+		} else if (errno != ENOENT && errno != ECONNREFUSED) {
+			result = -1;
+		}
+	}
+	close(fd);
+	if (result == 0 && ftruncate(lock, 0) < 0)
+		result = -1;
+	return result;
+}
+
+static int take_lock(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0)
+		return fd;
+	close(fd);
+	errno = EWOULDBLOCK;
+	return -1;
+}
+
+/* One lease. It goes on with the next. */
+static bool restore_file(void *data, const char *path)
+{
+	const char *number = path + strlen(RUN_DIR "/" LEASE_PREFIX);
+	int *result = data, lock;
+
+	if (number[strspn(number, "0123456789")])
+		return false;	/* the control socket of a phy0-ap0 */
+	lock = take_lock(path);
+	if (lock < 0) {
+		logmsg(LOG_ERR, "%s: %s", path,
+		       errno == EWOULDBLOCK ? "a wifirrd is at work on this radio" : strerror(errno));
+		*result = EXIT_FAILED;
+		return false;
+	}
+	if (restore(lock) < 0) {
+		logmsg(LOG_ERR, "%s: not all could be given back", path);
+		*result = EXIT_FAILED;
+	}
+	close(lock);
+	return false;
+}
+
+int radio_restore(void)
+{
+	int result = 0;
+
+	files_each(RUN_DIR, LEASE_PREFIX, "", restore_file, &result);
+	return result;
+}
+
+int radio_guard(const char *path)
+{
+	char byte;
+	ssize_t n;
+
+	do
+		n = read(STDIN_FILENO, &byte, 1);
+	while (n < 0 && errno == EINTR);
+	if (n > 0)
+		return 0;	/* all has been given back */
+	logmsg(LOG_WARNING, "%s: its wifirrd has died: giving back what it has set", path);
+	for (unsigned i = 0; i < 5; i++) {
+		if (restore(RADIO_GUARD_LOCK) == 0)
+			return 0;
+		sleep(1);
+	}
+	return EXIT_FAILED;
+}
+
+static void start_guard(void)
+{
+	int fds[2];
+	pid_t pid;
+
+	if (radio.guard > 0 && waitpid(radio.guard, NULL, WNOHANG) == 0)
+		return;
+	if (radio.guard > 0)
+		close(radio.guard_pipe);
+	radio.guard = 0;
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return;
+	pid = fork();
+	if (pid == 0) {
+		/* what is not for it ends with the exec; dup2() to itself would keep FD_CLOEXEC */
+		int lock = fcntl(radio.lock, F_DUPFD, RADIO_GUARD_LOCK + 1);
+
+		if (dup2(fds[0], STDIN_FILENO) < 0 || dup2(lock, RADIO_GUARD_LOCK) < 0)
+			_exit(EXIT_FAILED);
+		close(lock);
+		execl("/proc/self/exe", "wifirrd", "guard", radio.path, (char *)NULL);
+		_exit(EXIT_FAILED);
+	}
+	close(fds[0]);
+	if (pid < 0) {
+		close(fds[1]);
+		problem("no guard: %s", strerror(errno));
+		return;
+	}
+	radio.guard = pid;
+	radio.guard_pipe = fds[1];
+}
+
+static void stop_guard(void)
+{
+	if (radio.guard <= 0)
+		return;
+	if (write(radio.guard_pipe, "", 1) < 0)
+		kill(radio.guard, SIGKILL);
+	close(radio.guard_pipe);
+	leaving = radio.guard;	/* it takes a moment, and nobody waits for it */
+	radio.guard = 0;
+}
+
+/* Before the first change. Without a lease and a guard nothing is changed. */
+static bool lease(void)
+{
+	if (!radio.leased) {
+		if (write_lease() < 0) {
+			problem("%s: %s", radio.path, strerror(errno));
+			return false;
+		}
+		radio.leased = true;
+	}
+	start_guard();
+	return radio.guard > 0;
+}
+
+static void end_lease(void)
+{
+	stop_guard();
+	if (radio.leased && ftruncate(radio.lock, 0) < 0)
+		logmsg(LOG_WARNING, "%s: %s", radio.path, strerror(errno));
+	radio.leased = false;
+}
+
+/* What is measured */
+
+static void on_interface(void *data, const struct nl80211_interface *seen)
+{
+	struct interface *i = &radio.interface[radio.interfaces];
+
+	(void)data;
+	if (seen->wiphy != radio.wiphy || seen->type != NL80211_IFTYPE_AP || !seen->ifindex ||
+	    radio.interfaces == INTERFACES_MAX)
+		return;
+	*i = (struct interface){ .ifindex = seen->ifindex };
+	snprintf(i->name, sizeof(i->name), "%s", seen->name);
+	hostapd_read_own(i->name, &i->own);
+	radio.interfaces++;
+}
+
+static void find_interfaces(void)
+{
+	radio.interfaces = 0;
+	nl80211_get_interfaces(&radio.nl, on_interface, NULL);
+}
+
+static struct seen *place_of(struct seen *table, const uint8_t mac[6])
+{
+	unsigned at = (mac[3] << 16 | mac[4] << 8 | mac[5]) * 2654435761U >> 23;
+
+	for (unsigned i = 0; i < STATIONS_MAX; i++, at = (at + 1) % STATIONS_MAX)
+		if (!table[at].used || memcmp(table[at].mac, mac, 6) == 0)
+			return &table[at];
+	return NULL;
+}
+
+static void on_station(void *data, const struct nl80211_station *s)
+{
+	struct seen *before = place_of(radio.seen[!radio.now], s->mac);
+	struct seen *after = place_of(radio.seen[radio.now], s->mac);
+	uint32_t least = CONTENTION_CLIENT_BPS / 8 * radio.span / 1000;
+	bool sends, receives;
+
+	(void)data;
+	if (!s->authorized || !after)
+		return;
+	*after = (struct seen){
+		.used = true, .aggregates = s->aggregates, .rx_bytes = s->rx_bytes, .tx_bytes = s->tx_bytes,
+		.tx_packets = s->tx_packets, .tx_retries = s->tx_retries,
+	};
+	memcpy(after->mac, s->mac, 6);
+	/* one that has come back counts from 0 */
+	if (!before || !before->used || after->tx_packets - before->tx_packets > INT32_MAX ||
+	    after->tx_retries - before->tx_retries > INT32_MAX)
+		return;
+	after->aggregates |= before->aggregates;	/* slow rates, which do not, come and go */
+	sends = after->rx_bytes - before->rx_bytes > least;
+	receives = after->tx_bytes - before->tx_bytes > least;
+	radio.frames += after->tx_packets - before->tx_packets;
+	radio.retries += after->tx_retries - before->tx_retries;
+	if (!sends && !receives)
+		return;
+	radio.sample.contenders += sends;
+	radio.sample.exchanging++;
+	radio.sample.aggregating += after->aggregates;
+	radio.without_wmm += !s->wmm;
+	if (s->expected_kbit) {
+		radio.kbit += s->expected_kbit;
+		radio.kbit_of++;
+	}
+}
+
+static void measure(uint64_t now, int busy_permille)
+{
+	radio.span = now - radio.ticked_at;
+	radio.ticked_at = now;
+	radio.sample = (struct contention_sample){ .busy_permille = busy_permille };
+	radio.kbit = radio.kbit_of = radio.frames = radio.retries = 0;
+	radio.without_wmm = 0;
+	radio.now = !radio.now;
+	memset(radio.seen[radio.now], 0, sizeof(radio.seen[radio.now]));
+	for (unsigned i = 0; i < radio.interfaces; i++)
+		nl80211_get_stations(&radio.nl, radio.interface[i].ifindex, on_station, NULL);
+	radio.sample.kbit = radio.kbit_of ? radio.kbit / radio.kbit_of : 0;
+	radio.counts_retries |= radio.retries;
+	radio.sample.failed_permille = radio.counts_retries && radio.frames >= FRAMES_MIN ?
+		(int)(radio.retries * 1000 / (radio.frames + radio.retries)) : CONTENTION_UNKNOWN;
+}
+
+/* What is set */
+
+static struct hostapd_windows larger(const struct hostapd_windows *own, unsigned exponent)
+{
+	/* a station takes no CWmax below CWmin; one for all steps */
+	unsigned max = CONTENTION_EXPONENT_MAX;
+
+	return (struct hostapd_windows){
+		.be_min = own->be_min > exponent ? own->be_min : exponent,
+		.be_max = own->be_max > max ? own->be_max : max,
+		.bk_min = own->bk_min > exponent ? own->bk_min : exponent,
+		.bk_max = own->bk_max > max ? own->bk_max : max,
+	};
+}
+
+/* On all interfaces; exponent 0: the operator's own. */
+static void announce(unsigned exponent, uint64_t now)
+{
+	radio.asked_at = now;
+	for (unsigned i = 0; i < radio.interfaces; i++) {
+		struct interface *at = &radio.interface[i];
+		struct hostapd_windows windows = exponent ? larger(&at->own.windows, exponent) : at->own.windows;
+
+		if (hostapd_announce(radio.hostapd, at->name, &windows, !exponent) == 0) {
+			radio.expected += HOSTAPD_ANSWERS;
+		} else {
+			radio.answers = false;
+			problem("%s: hostapd: %s", at->name, strerror(errno));
+		}
+	}
+	radio.announced = exponent;
+	radio.announced_at = now;
+	radio.owing = !exponent && radio.expected;
+}
+
+/* Whether hostapd does what it is told on all interfaces, from its answers to the last messages. */
+static void look_at_hostapd(struct wifirr *w, uint64_t now)
+{
+	struct hostapd_answers answers = hostapd_collect(radio.hostapd, 0, 0);
+	unsigned came = answers.pongs + answers.done;
+
+	if (answers.refused || (radio.expected > came && now - radio.asked_at >= ANSWER_MAX_MS)) {
+		problem(answers.refused ? "hostapd refuses to change them" : "hostapd does not answer");
+		radio.answers = false;
+		radio.expected = 0;
+	} else if (radio.expected && radio.expected <= came) {
+		problem("%s", "");
+		radio.answers = true;
+		radio.owing = false;
+		radio.expected = 0;
+	} else if (radio.expected) {
+		radio.expected -= came;
+		return;
+	}
+	if (radio.announced || radio.owing || (radio.tried_at && now - radio.tried_at < LOOK_MS))
+		return;
+	radio.tried_at = now;
+	find_interfaces();
+	for (unsigned i = 0; i < radio.interfaces; i++) {
+		struct interface *at = &radio.interface[i];
+
+		if (at->own.without_wmm)
+			problem("%s: WMM is off", at->name);
+		else if (hostapd_ping(radio.hostapd, at->name) < 0)
+			problem("%s: no control socket of hostapd: %s", at->name, strerror(errno));
+		else
+			radio.expected++;
+	}
+	radio.asked_at = now;
+	/* the windows are the radio's: all its access points or none */
+	if (radio.expected < radio.interfaces || !radio.interfaces) {
+		radio.answers = false;
+		radio.expected = 0;
+	}
+	if (!radio.interfaces)
+		problem("%s: not an access point", w->config.device);
+}
+
+static void set_windows(uint64_t now)
+{
+	const struct contention *c = &radio.contention;
+	unsigned wanted = c->exponent > c->config.own_exponent ? c->exponent : 0;
+
+	if (wanted == radio.announced && ((!wanted && !radio.owing) ||
+					  now - radio.announced_at < (wanted ? ANNOUNCE_MS : RETRY_MS)))
+		return;
+	if (wanted && wanted == radio.announced)
+		find_interfaces();	/* and what the operator has changed */
+	if (wanted && !lease())
+		return;
+	announce(wanted, now);
+}
+
+/* A threshold that is given goes with turns and larger windows, without one with what is measured. */
+static bool wants_rts(const struct wifirr *w)
+{
+	const struct contention *c = &radio.contention;
+	bool aggregate = 2 * c->sample.aggregating > c->sample.exchanging;
+	bool on = radio.rts != radio.rts_before;
+
+	if (w->config.rts == RTS_OFF || w->policy.paused || w->config.policy.engage == POLICY_DRY_RUN)
+		return false;
+	if (w->config.rts == RTS_AUTO)
+		return c->rts;
+	return (w->policy.scheduling || radio.announced) && (aggregate || on);
+}
+
+static void set_rts(struct wifirr *w)
+{
+	uint32_t wanted = !wants_rts(w) ? radio.rts_before : w->config.rts == RTS_AUTO ? RTS_BYTES : (uint32_t)w->config.rts;
+
+	if (wanted == radio.rts)
+		return;
+	if (wanted != radio.rts_before && !lease())
+		return;
+	radio.rts = wanted;
+	if (nl80211_set_rts(&radio.nl, radio.wiphy, wanted) < 0)
+		logmsg(LOG_WARNING, "%s: RTS threshold %u: %s", w->config.device, wanted, radio.nl.error);
+}
+
+static void configure(struct wifirr *w)
+{
+	struct contention_config config = {
+		.windows = w->config.windows && radio.answers && !w->policy.paused &&
+			w->config.policy.engage == POLICY_AUTO && w->config.policy.mode == POLICY_BACKLOG,
+		.rts = w->config.rts == RTS_AUTO,
+		.own_exponent = radio.interfaces ? radio.interface[0].own.windows.be_min : 0,
+		.busy_permille = w->config.policy.busy_permille,
+	};
+
+	contention_configure(&radio.contention, &config);
+}
+
+/* Takes the radio over, and what a killed wifirrd has left on it. */
+static bool own_radio(struct wifirr *w, uint64_t now)
+{
+	struct nl80211_wiphy info;
+
+	if (radio.lock >= 0)
+		return true;
+	if (radio.tried_at && now - radio.tried_at < RETRY_MS)
+		return false;
+	radio.tried_at = now;
+	mkdir(RUN_DIR, 0750);
+	radio.lock = take_lock(radio.path);
+	if (radio.lock < 0) {
+		problem("%s: %s", radio.path, errno == EWOULDBLOCK ? "another wifirrd has this radio" : strerror(errno));
+		return false;
+	}
+	if (restore(radio.lock) < 0)
+		logmsg(LOG_WARNING, "%s: what a killed wifirrd has left could not all be given back", radio.path);
+	if (nl80211_get_wiphy(&radio.nl, radio.wiphy, &info) < 0) {
+		problem("%s: %s", w->config.device, radio.nl.error);
+		close(radio.lock);
+		radio.lock = -1;
+		return false;
+	}
+	problem("%s", "");
+	radio.rts_before = radio.rts = info.rts;
+	radio.tried_at = 0;
+	return true;
+}
+
+uint64_t radio_tick(struct wifirr *w, uint64_t now, int busy_permille)
+{
+	bool crowd = radio.announced || radio.sample.contenders > 2;
+	uint64_t due = radio.ticked_at + (crowd ? CONTENTION_TICK_MS : IDLE_MS);
+
+	if (!radio.open)
+		return UINT64_MAX;
+	if (now < due)
+		return crowd ? due : UINT64_MAX;
+	if (leaving > 0 && waitpid(leaving, NULL, WNOHANG) != 0)
+		leaving = 0;
+	if (!own_radio(w, now))
+		return UINT64_MAX;
+	look_at_hostapd(w, now);
+	configure(w);
+	measure(now, busy_permille);
+	contention_tick(&radio.contention, now, &radio.sample);
+	set_windows(now);
+	set_rts(w);
+	if (!radio.announced && radio.rts == radio.rts_before && !radio.owing)
+		end_lease();
+	policy_set_aside(&w->policy, radio.contention.instead_of_turns);
+	return crowd ? now + CONTENTION_TICK_MS : UINT64_MAX;
+}
+
+void radio_start(struct wifirr *w)
+{
+	struct nl80211_interface interface;
+	struct contention_config config = { .windows = false };
+
+	radio_stop(w);
+	if (nl80211_open(&radio.nl) < 0)
+		return;
+	radio.hostapd = hostapd_open();
+	if (radio.hostapd < 0 || nl80211_get_interface(&radio.nl, w->ifindex, &interface) < 0) {
+		radio_stop(w);
+		return;
+	}
+	radio.wiphy = interface.wiphy;
+	snprintf(radio.path, sizeof(radio.path), RUN_DIR "/" LEASE_PREFIX "%u", radio.wiphy);
+	contention_init(&radio.contention, &config);
+	radio.open = true;
+}
+
+void radio_stop(struct wifirr *w)
+{
+	if (radio.lock >= 0 && (radio.announced || radio.owing)) {
+		hostapd_collect(radio.hostapd, 0, 0);
+		radio.expected = 0;
+		announce(0, 0);
+		radio.owing = hostapd_collect(radio.hostapd, radio.expected, ANSWER_MS).done < radio.expected;
+	}
+	if (radio.lock >= 0 && radio.rts != radio.rts_before)
+		nl80211_set_rts(&radio.nl, radio.wiphy, radio.rts_before);
+	if (radio.owing) {
+		logmsg(LOG_WARNING, "%s: hostapd has not confirmed that it announces its own windows again", w->config.device);
+		close(radio.guard_pipe);	/* the guard goes on trying */
+		close(radio.lock);
+	} else if (radio.lock >= 0) {
+		end_lease();
+		close(radio.lock);
+	}
+	if (radio.hostapd >= 0)
+		close(radio.hostapd);
+	nl80211_close(&radio.nl);
+	memset(&radio, 0, sizeof(radio));
+	radio.lock = radio.hostapd = -1;
+	policy_set_aside(&w->policy, false);
+}
+
+void radio_status(struct radio_status *status)
+{
+	const struct contention *c = &radio.contention;
+	unsigned exponent = radio.announced ? radio.announced : c->config.own_exponent;
+
+	*status = (struct radio_status){ .rts = NL80211_RTS_OFF };
+	if (!radio.open)
+		return;
+	status->contention = c;
+	status->cwmin = (1U << exponent) - 1;
+	status->larger = radio.announced;
+	status->interfaces = radio.interfaces;
+	status->without_wmm = radio.without_wmm;
+	status->rts = radio.rts;
+	snprintf(status->problem, sizeof(status->problem), "%s", radio.problem);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is a radio's and not an interface's: its clients' contention windows, on
+ * all its access points together, and the threshold for RTS. contention.c
+ * decides; here it is measured, set, and given back.
+ *
+ * One wifirrd of a radio does so, the one that holds the lock of its lease: a
+ * file with what was before, written before the first change. What a killed one
+ * leaves is given back by its guard, a process that waits for its end, and, if
+ * that was killed as well, by whoever takes the lock next: another wifirrd, or
+ * `wifirrd restore`.
+ */
+#ifndef WIFIRRD_RADIO_H
+#define WIFIRRD_RADIO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "contention.h"
+
+struct wifirr;
+
+/* The radio of w's device, if it has one. */
+void radio_start(struct wifirr *w);
+/* Gives back. */
+void radio_stop(struct wifirr *w);
+/* Measures, decides and sets, if it is time to. Returns when it next wants to, ms. */
+uint64_t radio_tick(struct wifirr *w, uint64_t now, int busy_permille);
+
+struct radio_status {
+	const struct contention *contention;	/* NULL: no radio of ours */
+	bool larger;				/* windows than the operator's are announced */
+	unsigned cwmin;				/* that clients are told to use, slots */
+	unsigned interfaces;			/* that it is announced on */
+	unsigned without_wmm;			/* clients that do not take it */
+	uint32_t rts;				/* threshold in force, bytes; NL80211_RTS_OFF */
+	char problem[128];			/* why windows are left alone; "": they are not */
+};
+void radio_status(struct radio_status *status);
+
+/* `wifirrd restore`: what killed ones have left on any radio. Exit code. */
+int radio_restore(void);
+/* The guard of a lease: standard input ends with its wifirrd, which holds the lock in descriptor RADIO_GUARD_LOCK. Exit code. */
+int radio_guard(const char *path);
+#define RADIO_GUARD_LOCK 3
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Properties of contention.c: the optimum against Bianchi's model solved by search, steps, hysteresis, limits. */
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "contention.h"
+
+static const struct contention_config config = {
+	.windows = true, .rts = true, .own_exponent = 4, .busy_permille = 500,
+};
+
+static const struct contention_sample crowd = {
+	.contenders = 30, .exchanging = 30, .aggregating = 30, .kbit = 45000, .busy_permille = 900, .failed_permille = 200,
+};
+
+/* Share of the time that carries frames: n stations, each sending in a slot with the chance 2 / (W + 1). */
+static double throughput(unsigned n, double window, double frame_us)
+{
+	double tau = 2 / (window + 1), idle = pow(1 - tau, n), success = n * tau * pow(1 - tau, n - 1);
+
+	return success * frame_us / (idle * 9 + (1 - idle) * frame_us);
+}
+
+static void test_optimum_is_bianchis(void)
+{
+	static const unsigned frames[] = { 500, 1000, 2000, 4000 };
+
+	for (unsigned n = 3; n <= 60; n++)
+		for (unsigned f = 0; f < 4; f++) {
+			unsigned best = 1, ours = contention_optimum(n, frames[f]);
+
+			for (unsigned e = 1; e <= CONTENTION_EXPONENT_MAX; e++)
+				if (throughput(n, (1 << e) - 1, frames[f]) > throughput(n, (1 << best) - 1, frames[f]))
+					best = e;
+			/* a step beside it where both are as good */
+			assert(abs((int)ours - (int)best) <= 1);
+			assert(throughput(n, (1 << ours) - 1, frames[f]) > 0.98 * throughput(n, (1 << best) - 1, frames[f]));
+		}
+	assert(contention_optimum(1000000, 4000) == CONTENTION_EXPONENT_MAX);
+	assert(contention_optimum(0, 4000) == 0);
+}
+
+/* Ticks until the exponent has been the same for a minute; returns it. */
+static unsigned settle(struct contention *c, uint64_t *now, const struct contention_sample *s)
+{
+	for (unsigned same = 0, last = c->exponent; same < 120; same = c->exponent == last ? same + 1 : 0, last = c->exponent) {
+		unsigned before = c->exponent;
+
+		contention_tick(c, *now += CONTENTION_TICK_MS, s);
+		assert(abs((int)c->exponent - (int)before) <= 1);
+		assert(c->exponent >= c->config.own_exponent && c->exponent <= CONTENTION_EXPONENT_MAX);
+	}
+	return c->exponent;
+}
+
+static void test_goes_up_and_comes_back(void)
+{
+	struct contention_sample s = crowd;
+	struct contention c;
+	uint64_t now = 1000;
+
+	contention_init(&c, &config);
+	s.failed_permille = 60;
+	assert(settle(&c, &now, &s) == 10 && c.rts && c.instead_of_turns);
+	s.failed_permille = 0;	/* what larger windows have brought about */
+	assert(settle(&c, &now, &s) == 10 && c.rts);
+	s.contenders = s.exchanging = s.aggregating = 10;
+	assert(settle(&c, &now, &s) == 8);
+	s.contenders = 1;
+	assert(settle(&c, &now, &s) == 4 && !c.rts && c.reason == CONTENTION_FEW);
+}
+
+static void test_a_step_down_needs_time(void)
+{
+	struct contention_sample s = crowd, few = crowd;
+	struct contention c;
+	uint64_t now = 1000;
+
+	contention_init(&c, &config);
+	s.failed_permille = few.failed_permille = 60;
+	few.contenders = 10;
+	settle(&c, &now, &s);
+	for (unsigned i = 0; i < 100; i++)
+		contention_tick(&c, now += CONTENTION_TICK_MS, i % 3 ? &few : &s);
+	assert(c.exponent == 10);
+}
+
+static void test_why_not(void)
+{
+	static const struct {
+		struct contention_sample s;
+		enum contention_reason reason;
+	} cases[] = {
+		{ { 2, 2, 2, 0, 900, 300 }, CONTENTION_FEW },
+		{ { 30, 30, 15, 0, 900, 300 }, CONTENTION_SINGLE_FRAMES },
+		{ { 30, 30, 30, 0, 500, 300 }, CONTENTION_CHANNEL_IDLE },
+		{ { 30, 30, 30, 0, 900, 49 }, CONTENTION_NO_COLLISIONS },
+	};
+	char text[160];
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct contention c;
+		uint64_t now = 1000;
+
+		contention_init(&c, &config);
+		assert(settle(&c, &now, &cases[i].s) == 4 && !c.rts);
+		assert(c.reason == cases[i].reason);
+		contention_explain(&c, text, sizeof(text));
+		assert(strlen(text) > 10);
+	}
+}
+
+static void test_what_is_not_known_does_not_hinder(void)
+{
+	struct contention_sample s = crowd;
+	struct contention c;
+	uint64_t now = 1000;
+
+	contention_init(&c, &config);
+	s.busy_permille = s.failed_permille = CONTENTION_UNKNOWN;
+	s.kbit = 0;
+	assert(settle(&c, &now, &s) == 10);
+	assert(!c.rts);	/* that costs air, so it is not done on a guess */
+}
+
+static void test_fast_links_need_less(void)
+{
+	struct contention_sample s = crowd;
+	struct contention c;
+	uint64_t now = 1000;
+
+	contention_init(&c, &config);
+	s.kbit = 500000;
+	s.failed_permille = 60;
+	assert(settle(&c, &now, &s) == 9);
+}
+
+static void test_the_operators_own_is_the_least(void)
+{
+	struct contention_config own = config;
+	struct contention_sample s = crowd;
+	struct contention c;
+	uint64_t now = 1000;
+
+	own.own_exponent = 9;
+	contention_init(&c, &own);
+	s.contenders = s.exchanging = s.aggregating = 3;
+	assert(settle(&c, &now, &s) == 9);
+	/* read anew while larger ones are announced */
+	settle(&c, &now, &crowd);
+	own.own_exponent = 5;
+	contention_configure(&c, &own);
+	assert(c.exponent > 9);
+	own.windows = false;
+	contention_configure(&c, &own);
+	assert(c.exponent == 5);
+	contention_tick(&c, now += CONTENTION_TICK_MS, &crowd);
+	assert(c.exponent == 5 && c.reason == CONTENTION_NOT_SET && !c.instead_of_turns && c.rts);
+}
+
+static void test_time_that_stands_still(void)
+{
+	struct contention c;
+
+	contention_init(&c, &config);
+	for (unsigned i = 0; i < 1000; i++)
+		contention_tick(&c, i ? 5 : 100000, &crowd);
+	assert(c.exponent == 4);
+	contention_tick(&c, UINT64_MAX, &crowd);
+	assert(c.exponent == 5);
+}
+
+static void test_any_sample(void)
+{
+	struct contention c;
+	uint64_t now = 0;
+
+	contention_init(&c, &config);
+	srand(1);
+	for (unsigned i = 0; i < 1000000; i++) {
+		struct contention_sample s = {
+			.contenders = rand() % 600, .exchanging = rand() % 600, .aggregating = rand() % 600,
+			.kbit = (uint32_t)rand() * 2, .busy_permille = rand() % 1200 - 100, .failed_permille = rand() % 1200 - 100,
+		};
+		unsigned before = c.exponent;
+
+		contention_tick(&c, now += rand() % 1000, &s);
+		assert(abs((int)c.exponent - (int)before) <= 1 && c.exponent >= 4 && c.exponent <= CONTENTION_EXPONENT_MAX);
+	}
+}
+
+int main(void)
+{
+	test_optimum_is_bianchis();
+	test_goes_up_and_comes_back();
+	test_a_step_down_needs_time();
+	test_why_not();
+	test_what_is_not_known_does_not_hinder();
+	test_fast_links_need_less();
+	test_the_operators_own_is_the_least();
+	test_time_that_stands_still();
+	test_any_sample();
+	printf("contention: all properties hold\n");
+	return 0;
+}

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Clients' contention windows, through a real hostapd on mac80211_hwsim: what the
+beacon says, what the stations' kernels do with it, and who gives it back.
+"""
+import os
+import re
+import signal
+import socket
+import threading
+import time
+
+import pytest
+from wifi import WIFIRRD, Bed, run, wait_for
+
+STATIONS = 4
+OWN = ("wmm_ac_be_aifs=3", "wmm_ac_be_cwmin=5", "wmm_ac_be_cwmax=9", "wmm_ac_be_txop_limit=0", "wmm_ac_be_acm=0")
+OWN_WINDOW = "31-511"  # not hostapd's default, so that nobody guesses it
+LARGER = "127-2047"    # Bianchi's optimum for four that send aggregates of 4 ms
+KBIT = 60              # of each station's upload
+GIVEN_BACK_S = 10
+# hwsim's survey says that the channel is busy for an eighth of the time, and no frame is ever lost
+OPTIONS = "--backend", "airtime", "--busy-threshold", "10"
+
+
+class Upload:
+    """UDP from each of the stations to the server, until closed."""
+
+    def __init__(self, stations, server="10.9.0.1"):
+        self.done = threading.Event()
+        self.sockets = []
+        for s in stations:
+            with s.enter():
+                self.sockets.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        self.server = server
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self):
+        while not self.done.wait(1000 * 8 / KBIT / 1000):
+            for s in self.sockets:
+                try:
+                    s.sendto(bytes(1000), (self.server, 9))
+                except OSError:
+                    pass  # "port unreachable", or not associated just now
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.done.set()
+        self.thread.join()
+        for s in self.sockets:
+            s.close()
+
+
+@pytest.fixture(scope="module")
+def bed():
+    b = Bed(STATIONS, control=True)
+    try:
+        b.stop_ap()
+        b.start_ap(True, *OWN)
+        b.join(b.stations)
+        b.bridged()
+        run("sh", "-c", "echo 'func mac80211_hwsim_conf_tx +p' >/sys/kernel/debug/dynamic_debug/control")
+        yield b
+    finally:
+        b.remove()
+
+
+@pytest.fixture
+def daemon(bed):
+    d = bed.daemon(*OPTIONS).ready(90)
+    yield d
+    d.remove()
+
+
+def announced(station):
+    """CWmin and CWmax for best effort, in the beacon that the station heard last."""
+    dump = station("iw", "dev", "wlan0", "scan", "dump", "-b").stdout
+    found = re.findall(r"\* BE: CW (\d+-\d+)", dump.split("from Beacon frame")[-1])  # what was in the probe response stays
+    return found[-1] if found else None
+
+
+def in_use():
+    """CWmin for best effort that each radio's driver was given last, by hwsim's debug lines."""
+    log = run("dmesg").stdout
+    return dict(re.findall(r"(\S+): mac80211_hwsim_conf_tx \(queue=2 txop=\d+ cw_min=(\d+) ", log))
+
+
+def all_announced(bed, window):
+    return all(announced(s) == window for s in bed.stations)
+
+
+def wait_window(bed, window):
+    try:
+        wait_for(lambda: all_announced(bed, window), f"CW {window} in the beacon")
+    except AssertionError as e:
+        running = [d for d in bed.daemons if d.process.poll() is None]
+        raise AssertionError(f"{e}: {[announced(s) for s in bed.stations]}; {[(d.status(), d.text()) for d in running]}") from None
+
+
+def associations(bed):
+    """When each of them came: another value has left in between."""
+    return {s.mac: run("ip", "netns", "exec", "ap", "iw", "dev", "wlan0", "station", "get", s.mac).stdout.split(
+        "associated at [boottime]:")[1].split()[0] for s in bed.stations}
+
+
+def windows(daemon):
+    return daemon.status()["contention"]
+
+
+def test_stations_take_the_window_without_leaving(bed, daemon):
+    wait_window(bed, OWN_WINDOW)
+    came = associations(bed)
+    with Upload(bed.stations):
+        wait_window(bed, LARGER)
+        wait_for(lambda: list(in_use().values()).count("127") == STATIONS, f"the stations' own parameters: {in_use()}")
+        state = windows(daemon)
+        assert state["windows"] and state["cwmin"] == 127 and state["clients"] == STATIONS, state
+        assert state["without_wmm"] == 0 and state["interfaces"] == 1
+        assert not daemon.status()["engaged"]
+    wait_window(bed, OWN_WINDOW)
+    wait_for(lambda: list(in_use().values()).count("31") >= STATIONS, "the stations' own parameters as before")
+    assert associations(bed) == came
+    assert daemon.stop() == 0
+
+
+def test_given_back_at_the_end(bed, daemon):
+    with Upload(bed.stations):
+        wait_window(bed, LARGER)
+        assert daemon.stop() == 0
+        wait_window(bed, OWN_WINDOW)
+    assert not os.path.getsize("/var/run/wifirr/phy0")
+
+
+@pytest.mark.parametrize("window", ["63-2047", LARGER])
+def test_given_back_after_a_kill(bed, daemon, window):
+    """While it rises, and when it has risen."""
+    with Upload(bed.stations):
+        wait_for(lambda: any(announced(s) in (window, LARGER) for s in bed.stations), "larger window")
+        daemon.stop(signal.SIGKILL)
+        killed = time.monotonic()
+        wait_window(bed, OWN_WINDOW)
+        assert time.monotonic() - killed < GIVEN_BACK_S
+        assert not os.path.getsize("/var/run/wifirr/phy0")
+
+
+def guard():
+    return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and
+            open(f"/proc/{pid}/cmdline", "rb").read().startswith(b"wifirrd\0guard\0")]
+
+
+def kill_both(daemon):
+    for pid in guard():
+        os.kill(pid, signal.SIGKILL)
+    daemon.stop(signal.SIGKILL)
+
+
+def test_restore_gives_back_what_no_guard_did(bed, daemon):
+    with Upload(bed.stations):
+        wait_window(bed, LARGER)
+        assert "at work" in bed.ap(WIFIRRD, "restore", check=False).stderr
+        kill_both(daemon)
+        wait_window(bed, LARGER)
+        bed.ap(WIFIRRD, "restore")
+        wait_window(bed, OWN_WINDOW)
+
+
+def test_the_next_one_gives_back_what_no_guard_did(bed, daemon):
+    with Upload(bed.stations):
+        wait_window(bed, LARGER)
+        kill_both(daemon)
+    again = bed.daemon(*OPTIONS, "--control", daemon.control)
+    again.control = daemon.control
+    again.ready(90)
+    wait_window(bed, OWN_WINDOW)
+    assert again.stop() == 0
+
+
+def test_hostapd_reloaded(bed, daemon):
+    with Upload(bed.stations):
+        wait_window(bed, LARGER)
+        bed.hostapd.send_signal(signal.SIGHUP)  # which sends everybody away
+        wait_for(lambda: not any(s.connected() for s in bed.stations), "stations noticed")
+        bed.join(bed.stations)
+        wait_window(bed, LARGER)
+    wait_window(bed, OWN_WINDOW)
+    assert daemon.stop() == 0
+
+
+def test_hostapd_restarted(bed, daemon):
+    with Upload(bed.stations):
+        wait_window(bed, LARGER)
+        bed.stop_ap()
+        wait_for(lambda: not any(s.connected() for s in bed.stations), "stations noticed")
+        bed.start_ap(True, *OWN)
+        bed.ap("ip", "link", "set", "wlan0", "master", "br0")
+        bed.join(bed.stations)
+        wait_window(bed, LARGER)
+    wait_window(bed, OWN_WINDOW)
+    assert daemon.stop() == 0
+
+
+def test_paused_and_switched_off(bed):
+    d = bed.daemon(*OPTIONS).ready(90)
+    with Upload(bed.stations):
+        wait_window(bed, LARGER)
+        d.ask("pause")
+        wait_window(bed, OWN_WINDOW)
+        d.ask("resume")
+        wait_window(bed, LARGER)
+    assert d.stop() == 0
+    d = bed.daemon(*OPTIONS, "--windows", "off").ready(90)
+    with Upload(bed.stations):
+        wait_for(lambda: windows(d)["clients"] == STATIONS, "a crowd")
+        time.sleep(5)
+        assert all_announced(bed, OWN_WINDOW)
+    assert d.stop() == 0
+
+
+def test_a_hundred_changes(bed, daemon):
+    came = associations(bed)
+    with Upload(bed.stations):
+        wait_window(bed, LARGER)
+        for _ in range(17):  # three up and three down each
+            daemon.ask("pause")
+            wait_for(lambda: windows(daemon)["cwmin"] == 31, "own window")
+            daemon.ask("resume")
+            wait_for(lambda: windows(daemon)["cwmin"] == 127, "larger window")
+        wait_window(bed, LARGER)
+    wait_window(bed, OWN_WINDOW)
+    assert associations(bed) == came
+    assert daemon.stop() == 0
+
+
+def again(bed, ht, *more):
+    bed.stop_ap()
+    wait_for(lambda: not any(s.connected() for s in bed.stations), "stations noticed")
+    bed.start_ap(ht, *more)
+    bed.ap("ip", "link", "set", "wlan0", "master", "br0")
+    for s in bed.stations:
+        s("iw", "dev", "wlan0", "scan", "flush", "freq", "2412")  # or they take it for what it was before
+    bed.join(bed.stations)
+
+
+def test_where_windows_are_left_alone(bed):
+    """Without WMM, with 802.11g, without a control socket: and it says so."""
+    try:
+        again(bed, False, "wmm_enabled=0")
+        d = bed.daemon(*OPTIONS).ready(90)
+        wait_for(lambda: "WMM is off" in windows(d)["why"], "the reason")
+        assert d.stop() == 0
+        again(bed, False, *OWN)
+        d = bed.daemon(*OPTIONS).ready(90)
+        with Upload(bed.stations):
+            wait_for(lambda: windows(d)["clients"] == STATIONS and "aggregate" in windows(d)["why"], "the reason")
+            assert all_announced(bed, OWN_WINDOW)
+        assert d.stop() == 0
+        bed.control = False
+        again(bed, True)
+        d = bed.daemon(*OPTIONS).ready(90)
+        wait_for(lambda: "no control socket" in windows(d)["why"], "the reason")
+        assert d.stop() == 0
+    finally:
+        bed.control = True
+        again(bed, True, *OWN)
