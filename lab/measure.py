@@ -190,6 +190,7 @@ config relay
 	option profile '{name}'
 	list interface '{Mesh.NODE_DEVICE}'
 	option status_socket '{socket}'
+	option cpu_share '0'
 	option log_level 'warn'
 """
             )

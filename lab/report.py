@@ -43,6 +43,8 @@ EXPERIMENTS = [
     ("abuse", "make bench-abuse", []),
     ("soak", "make bench-soak", []),
     ("cpu", "make bench-cpu", []),
+    ("starved", "make bench-starved", ["starved"]),
+    ("router", "make bench-router", ["router"]),
 ]
 
 
@@ -77,10 +79,11 @@ def section(module_name: str, command: str, figures: list[str], quick: bool) -> 
     commits = sorted({row["commit"] for row in rows if "commit" in row})
     at = f", at {', '.join(commits)}" if commits else ""
     text += f" ({len(rows)} rows in `{path.relative_to(ROOT)}`{at}).\n\n"
-    old = sum("digest" in row and row["digest"] != simulation.digest(row["form"]) for row in rows)
+    simulated = [row for row in rows if "digest" in row]
+    old = sum(row["digest"] != simulation.digest(row["form"]) for row in simulated)
     if old:
         text += f"**{old} of these runs are of earlier sources of the simulation or the policy, and to be replaced.**\n\n"
-    carried = sum("carried" in row for row in rows)
+    carried = sum("carried" in row and row["digest"] == simulation.digest(row["form"]) for row in simulated)
     if carried:
         text += (f"{carried} of these runs are of earlier sources; a change since then is not meant for them, and one in ten of them,"
                  " made again, came out the same to the last digit (`lab/carry.py`).\n\n")

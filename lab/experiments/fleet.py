@@ -4,7 +4,8 @@
 
 300 relays, each a peer of its own with its own token and address, have 20 connections each at a time to one gateway with
 `memory` 512 (its ceiling is 32 MiB more), and load 1 KiB to 1 MiB over each, one after the other; every byte is
-compared. One of them has ten times as many connections, of 16 MiB each: it takes all that it can. No error is allowed, and Jain's
+compared. One of them wants ten times as many connections, of 16 MiB each (`make test`: with fewer peers and less memory, more than there are
+places for); tunnels that it does not get, or has to give up for others, are no errors of the gateway. No other error is allowed, and Jain's
 index of what the peers got must be 0.9 at least. Then all hold 20 connections, and one peer is taken out of the configuration: all of
 its tunnels must end, and nobody else's.
 """
@@ -34,4 +35,4 @@ def report(rows: list[dict[str, Any]]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(stress.run("fleet", ["300", "20", "5m"], ["60", "10", "15s"]))
+    sys.exit(stress.run("fleet", ["300", "20", "10", "512", "5m"], ["60", "10", "300", "160", "15s"]))

@@ -9,13 +9,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
-
-	"golang.org/x/term"
 )
 
 // Exit codes.
@@ -197,23 +194,4 @@ func help(f *flag.FlagSet) {
 		}
 		fmt.Printf("  %-20s %s\n", name, doc)
 	})
-}
-
-// newLogger writes to the standard error output: without the time, which the
-// system's log adds, unless a person is watching. The level can be changed.
-func newLogger(level slog.Level) (*slog.Logger, *slog.LevelVar) {
-	now := new(slog.LevelVar)
-	now.Set(level)
-	opts := &slog.HandlerOptions{Level: now}
-	if !term.IsTerminal(int(os.Stderr.Fd())) {
-		opts.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr {
-			if len(groups) == 0 && a.Key == slog.TimeKey {
-				return slog.Attr{}
-			}
-			return a
-		}
-	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, opts))
-	slog.SetDefault(log) // quic-go's only words, about a small UDP buffer, go there too
-	return log, now
 }

@@ -38,6 +38,9 @@ func checkForInit(file string) error {
 		if err := plan.Check(openwrt.User()); err != nil {
 			return err
 		}
+		if err := plan.CheckListen(openwrt.DefaultFiles); err != nil {
+			return err
+		}
 		if err := checkDaemons(file, cfg); err != nil {
 			return err
 		}

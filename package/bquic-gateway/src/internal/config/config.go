@@ -449,6 +449,7 @@ func (d *decoder) relay(s *uci.Section, upstreams []*uci.Section) {
 			Uplinks:      list[string](d, s, "uplink"),
 			Exclude:      list[netip.Prefix](d, s, "exclude"),
 			ExcludePorts: list[divert.Ports](d, s, "exclude_port"),
+			CPUShare:     get[int](d, s, "cpu_share"),
 		},
 		Profile:      p,
 		Metrics:      get[string](d, s, "metrics"),

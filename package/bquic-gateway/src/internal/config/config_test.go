@@ -327,6 +327,7 @@ config peer 'east'
 	option port x
 	list interface 'a b'
 	option profile none
+	option cpu_share 101
 `, []string{
 			`conf:2: @relay[0].gateway: "gw" is not host:port`,
 			`conf:3: @relay[0].pin: "sha256/short" is not sha256/ and the base64 of 32 bytes`,
@@ -335,6 +336,7 @@ config peer 'east'
 			`conf:6: @relay[0].port: "x" is no whole number`,
 			`conf:7: @relay[0].interface: "a b" is no name of a device`,
 			`conf:8: @relay[0].profile: no profile "none"; there are ["standard" "bquic" "bquic-2019" "bquic-thesis" "modquic"]`,
+			`conf:9: @relay[0].cpu_share: 101 is not in 0 to 100`,
 		}},
 		{"pin and ca", "config relay\n\toption pin sha256/AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n\toption ca /ca\n", []string{
 			"conf:3: @relay[0].ca: pin is given as well: the relay checks one of them",

@@ -114,6 +114,7 @@ var Schema = []Section{
 			{Name: "exclude", Type: typePrefix, List: true, Doc: "Targets that are never relayed.", Note: "none"},
 			{Name: "exclude_port", Type: typePorts, List: true, Doc: "TCP ports that are never relayed.", Note: "none"},
 			{Name: "udp_port", Type: typePorts, List: true, Doc: "Ports whose UDP is carried, too (needs kmod-nft-socket).", Note: "none"},
+			{Name: "cpu_share", Type: numberType("0 to 100", 0, 100), Default: []string{strconv.Itoa(relay.DefaultCPUShare)}, Unit: "% of one processor", Doc: "How much of a processor the relay may use. Where carrying all that the path can would take more, TCP goes direct. 0: it is carried whatever that costs."},
 			{Name: "metrics", Type: typeMetrics, Doc: "Address and port of the Prometheus metrics.", Note: "none"},
 			{Name: "status_socket", Type: typePath, Default: []string{"/var/run/bquic/relay.sock"}, Doc: "Unix socket of `bquic status`."},
 			{Name: "log_level", Type: typeLevel, Default: []string{"info"}, Doc: "How much is logged."},

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -67,7 +66,7 @@ func (d *Diverter) Apply(r Rules) error {
 	r.Mode = d.mode
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.applied != nil && reflect.DeepEqual(&r, d.applied) {
+	if d.applied != nil && r.equal(d.applied) {
 		return nil
 	}
 	if marks := r.marks(); len(marks) > 0 && d.routing == nil {

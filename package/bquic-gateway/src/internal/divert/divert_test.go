@@ -12,6 +12,8 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"bquic/internal/processor"
 )
 
 // The packets' addresses are 10.0.0.2, 203.0.113.2, fd00::2 and 2001:db8::2.
@@ -20,6 +22,36 @@ const (
 	syn6 = "600000000014063f" + "fd000000000000000000000000000002" + "20010db8000000000000000000000002" + "d4310050000000010000000050020400" + "00000000"
 	udp4 = "45000020000040003f1100000a000002cb007102" + "d4310035000c0000" + "71756572"
 )
+
+func TestReadTraffic(t *testing.T) {
+	stats := make([]byte, 96) // struct rtnl_link_stats64
+	for i, n := range []uint64{11, 22, 33 << 32, 44 << 32} {
+		binary.NativeEndian.PutUint64(stats[8*i:], n)
+	}
+	attrs, err := netlink.MarshalAttributes([]netlink.Attribute{
+		{Type: unix.IFLA_IFNAME, Data: []byte("mesh\x00")}, {Type: unix.IFLA_STATS64, Data: stats},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	message := append(make([]byte, unix.SizeofIfInfomsg), attrs...)
+	want := processor.Traffic{
+		In: processor.Count{Bytes: 33 << 32, Packets: 11}, Out: processor.Count{Bytes: 44 << 32, Packets: 22},
+	}
+	if got, err := readTraffic(message); err != nil || got != want {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for n := range message[:len(message)-64] {
+		if got, err := readTraffic(message[:n]); err == nil {
+			t.Errorf("%d bytes of a message are %+v", n, got)
+		}
+	}
+}
+
+func FuzzReadTraffic(f *testing.F) {
+	f.Add(make([]byte, unix.SizeofIfInfomsg+8))
+	f.Fuzz(func(t *testing.T, b []byte) { _, _ = readTraffic(b) })
+}
 
 func TestParse(t *testing.T) {
 	for _, tc := range []struct {

@@ -4,8 +4,6 @@ package divert
 
 import (
 	"encoding/binary"
-	"errors"
-	"time"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -149,14 +147,20 @@ func (t *transaction) commit(conn *netlink.Conn) error {
 }
 
 // drain reads what else the kernel has answered: it did so before it returned from
-// taking the batch.
+// taking the batch. So it does not wait, and no deadline can pass before the first read.
 func drain(conn *netlink.Conn) {
-	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
-	for {
-		var op *netlink.OpError
-		if _, err := conn.Receive(); errors.As(err, &op) && op.Timeout() || err != nil && !errors.As(err, &op) {
-			break
-		}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return
 	}
-	_ = conn.SetReadDeadline(time.Time{})
+	_ = raw.Control(func(fd uintptr) {
+		var b [1]byte // a datagram is gone with its first byte
+		for {
+			_, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_DONTWAIT)
+			// The kernel had no room for an answer (ENOBUFS): there may be others.
+			if err != nil && err != unix.EINTR && err != unix.ENOBUFS {
+				return
+			}
+		}
+	})
 }

@@ -57,6 +57,13 @@ type Rules struct {
 	UDP     []Ports        // of these ports UDP
 }
 
+// equal is asked four times a second, which is much for reflection on a router.
+func (r *Rules) equal(s *Rules) bool {
+	return r.Mode == s.Mode && r.Port == s.Port && r.TCP == s.TCP &&
+		slices.Equal(r.Node, s.Node) && slices.Equal(r.Clients, s.Clients) && slices.Equal(r.Uplinks, s.Uplinks) &&
+		slices.Equal(r.Exclude, s.Exclude) && slices.Equal(r.NotTCP, s.NotTCP) && slices.Equal(r.UDP, s.UDP)
+}
+
 const (
 	// TableName is that of the nftables table, of family inet.
 	TableName = "bquic_relay"

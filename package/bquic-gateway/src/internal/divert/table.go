@@ -43,10 +43,12 @@ func (t *table) apply(r *Rules) error {
 	err := t.replace(r)
 	if !t.byTarget && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP)) {
 		t.byTarget = true
-		if t.replace(r) == nil {
+		byTarget := t.replace(r)
+		if byTarget == nil {
 			return nil
 		}
 		t.byTarget = false
+		err = fmt.Errorf("%w; with the target of xtables: %w", err, byTarget)
 	}
 	if err != nil {
 		return fmt.Errorf("nftables: cannot change the table %s: %w", TableName, err)

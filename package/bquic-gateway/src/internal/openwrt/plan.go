@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -41,6 +42,7 @@ type Plan struct {
 	state     string // directory that the daemon keeps its key in, "" for none
 	socket    string // of the status
 	accessLog string // "": none
+	addresses []address
 }
 
 // A Rule is one of /etc/config/firewall that lets packets in.
@@ -113,6 +115,10 @@ func (p *Plan) gateway(g *config.Gateway, exists func(string) bool) {
 	if g.AccessLog != "" {
 		write(filepath.Dir(g.AccessLog))
 	}
+	p.listen("listen", g.Listen, true)
+	p.listen("metrics", g.Metrics, false)
+	p.listen("redirect", g.Redirect, false)
+	p.fix("program", built())
 	p.fix("listen", g.Listen)
 	p.fix("status_socket", g.StatusSocket)
 	p.fix("metrics", g.Metrics)
@@ -140,6 +146,9 @@ func within(path, dir string) bool { return path == dir || strings.HasPrefix(pat
 
 func (p *Plan) relay(r *config.Relay) {
 	p.Enabled, p.socket = r.Enabled, r.StatusSocket
+	p.listen("port", net.JoinHostPort("", strconv.Itoa(r.Relay.Port)), false)
+	p.listen("metrics", r.Metrics, false)
+	p.fix("program", built())
 	p.fix("mode", r.Relay.Mode)
 	p.fix("port", strconv.Itoa(r.Relay.Port))
 	p.fix("connections", strconv.Itoa(r.Relay.Connections))
@@ -152,6 +161,16 @@ func (p *Plan) relay(r *config.Relay) {
 			p.Rules = append(p.Rules, Rule{Proto: "tcpudp", Device: device, Mark: divert.FirewallMark})
 		}
 	}
+}
+
+// built tells one program from another. apk starts a service after an upgrade and
+// does not stop it before: the old program would go on.
+func built() string {
+	info, err := os.Stat("/proc/self/exe")
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprint(info.Size(), " ", info.ModTime().Unix())
 }
 
 func (p *Plan) fix(name string, values ...string) {

@@ -67,8 +67,15 @@ func (p *Plan) Check(uid int) error { return p.give(owner{uid: uid}, false) }
 // Prepare makes what the daemon needs: its directories and its access log, which
 // become the user's (0: root, where no jail keeps the daemon in), and files
 // of root's, which the user's group may read. It tells whether what a running
-// daemon cannot change is another than before.
+// daemon cannot change is another than before. Addresses that cannot be had are an error
+// only while the daemon runs, on others: it would end. At the router's start
+// they may come later.
 func (p *Plan) Prepare(files Files, uid, gid int) (changed bool, err error) {
+	if p.running(files) != nil {
+		if err := p.CheckListen(files); err != nil {
+			return false, err
+		}
+	}
 	to := owner{uid, gid}
 	if err := p.give(to, true); err != nil {
 		return false, err

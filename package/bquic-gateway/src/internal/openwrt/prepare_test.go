@@ -3,12 +3,16 @@
 package openwrt
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"bquic/internal/status"
 )
 
 // daemon is somebody's number, whom this machine does not know.
@@ -240,4 +244,96 @@ func TestPrepare(t *testing.T) {
 	}
 	prepare(text+"\toption listen ':1'\n", daemon, true)
 	prepare(text+"\toption listen ':1'\n", 0, false) // as root: nothing more is given
+}
+
+// TestBoot: /var is empty then, and the directory of the access log with it.
+func TestBoot(t *testing.T) {
+	top := t.TempDir()
+	text := "config gateway\n\toption enabled 1\n\toption state_dir '" + top + "/flash'\n\toption access_log '" + top + "/var/log/bquic/access.log'\n\toption status_socket '" + top + "/var/run/bquic/sock'\n"
+	for range 2 {
+		p := plan(t, Gateway, text)
+		must(t, p.Check(daemon))
+		changed, err := p.Prepare(Files(top+"/var/etc/bquic"), daemon, daemon)
+		if err != nil || !changed {
+			t.Errorf("changed: %v, %v", changed, err)
+		}
+		if got, want := owners(t, top, "var", "var/log", "var/log/bquic"), "var 0, var/log 0, var/log/bquic 54321"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		must(t, os.RemoveAll(top+"/var"))
+	}
+}
+
+// TestListen: LuCI is told what cannot be listened on, and a running daemon does not end of it.
+func TestListen(t *testing.T) {
+	top := t.TempDir()
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer other.Close()
+	taken := other.Addr().String()
+	socket, err := status.Listen(top + "/sock")
+	must(t, err)
+	stop := func() { socket.Close() }
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go socket.Run(ctx, func() any { return 1 })
+	files := Files(top + "/made")
+	gateway := func(options string) *Plan {
+		return plan(t, Gateway, "config gateway\n\toption enabled 1\n\toption state_dir '"+top+"/state'\n\toption status_socket '"+top+"/sock'\n"+options)
+	}
+	prepare := func(options string) error {
+		_, err := gateway(options).Prepare(files, daemon, daemon)
+		return err
+	}
+	// As if the gateway had been started with that: the port is its own.
+	mine := "\toption listen '" + taken + "'\n"
+	must(t, prepare(mine))
+	for options, want := range map[string]string{
+		mine: "",
+		"\toption listen ':" + taken[strings.LastIndex(taken, ":")+1:] + "'\n":       "",
+		"\toption listen '192.0.2.1" + taken[strings.LastIndex(taken, ":"):] + "'\n": "gateway.listen: cannot listen on 192.0.2.1:",
+		"\toption listen '127.0.0.1:1'\n\toption redirect '" + taken + "'\n":         "", // also its own
+		"\toption listen '127.0.0.1:1'\n\toption metrics '192.0.2.1:1'\n":            "gateway.metrics: cannot listen on 192.0.2.1:1: cannot assign requested address",
+		"\toption listen '127.0.0.1:1'\n\toption redirect '192.0.2.1:1'\n":           "gateway.redirect: cannot listen on 192.0.2.1:1",
+	} {
+		for name, err := range map[string]error{"check": gateway(options).CheckListen(files), "reload": prepareIn(t, gateway(options), files)} {
+			if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
+				t.Errorf("%s of %q: %v, want %q", name, options, err, want)
+			}
+		}
+	}
+	// Where none runs, LuCI is told, too, but it is started: what is missing may come.
+	cancel()
+	stop()
+	must(t, os.RemoveAll(top+"/made"))
+	if err := gateway(mine).CheckListen(files); err == nil || !strings.HasSuffix(err.Error(), "cannot listen on "+taken+": address already in use") {
+		t.Error(err)
+	}
+	must(t, prepare(mine))
+
+	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
+	must(t, err)
+	defer udp.Close()
+	if err := gateway("\toption listen '" + udp.LocalAddr().String() + "'\n").CheckListen(files); err == nil {
+		t.Error("not told that another has the port of UDP")
+	}
+	relay := plan(t, Relay, "config relay\n\toption enabled 1\n\toption gateway a:1\n\toption token 12345678\n\toption pin sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n\toption port "+taken[strings.LastIndex(taken, ":")+1:]+"\n")
+	if err := relay.CheckListen(files); err == nil || !strings.HasPrefix(err.Error(), "relay.port: cannot listen on :") {
+		t.Error(err)
+	}
+}
+
+// prepareIn prepares with a copy of the files: what is refused changes nothing, what is not would.
+func prepareIn(t *testing.T, p *Plan, files Files) error {
+	t.Helper()
+	made := Files(t.TempDir() + "/made")
+	must(t, os.MkdirAll(made.dir(p.Role), 0o755))
+	data, err := os.ReadFile(files.fixed(p.Role))
+	must(t, err)
+	must(t, os.WriteFile(made.fixed(p.Role), data, 0o640))
+	changed, err := p.Prepare(made, daemon, daemon)
+	if after, _ := os.ReadFile(made.fixed(p.Role)); err != nil && (changed || string(after) != string(data)) {
+		t.Errorf("changed though refused: %s", after)
+	}
+	return err
 }

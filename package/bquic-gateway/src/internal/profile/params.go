@@ -74,6 +74,20 @@ var Params = []Param{
 		Doc:   "Packets that may leave back to back; unlimited: no pacing.",
 		parse: count(func(b *quic.Burst) *int { return &b.BurstPackets }, "unlimited", 1, 10000),
 	}, {
+		Name: "congestion", Type: "reno or rate", Unit: "", Stock: "reno",
+		Doc: "Congestion control: quic-go's NewReno, or that with a model of the path, for which the slow_start options have no effect.",
+		parse: func(b *quic.Burst, s string) error {
+			switch s {
+			case "reno":
+				b.Congestion = quic.BurstReno
+			case "rate":
+				b.Congestion = quic.BurstRate
+			default:
+				return fmt.Errorf("%q is neither reno nor rate", s)
+			}
+			return nil
+		},
+	}, {
 		Name: "slow_start_divisor", Type: "number", Unit: "", Stock: "8",
 		Doc:   "Slow start ends when the RTT has risen by the least RTT divided by this.",
 		parse: number(func(b *quic.Burst) *int { return &b.SlowStartDivisor }, 1, 64),

@@ -63,9 +63,7 @@ var builtin = []Profile{
 			{"ack_reordering", "8", "own measurement: early packets otherwise undo the decimation"},
 			{"ask_peer", "1", "draft-ietf-quic-ack-frequency"},
 			{"burst_packets", "64", "IEEE 802.11n: block ACK window, the largest A-MPDU"},
-			{"slow_start_divisor", "4", thesis + ": raised; it names no value, this one is ours"},
-			{"slow_start_min", "32", "own measurement: a chain of 3 hops needs 100 packets in flight to fill its A-MPDUs, and 8 ms ends at 40"},
-			{"slow_start_max", "64", "own choice: bounds the queue of slow start to minRTT + 128 ms"},
+			{"congestion", "rate", "own measurement: it is slower than stock on fewer paths than NewReno with another end of slow start, see docs/lab.md"},
 			{"fast_pmtu", "1", "own measurement: full-size packets from the first round trips on"},
 		},
 	}, {

@@ -54,6 +54,8 @@ func TestParams(t *testing.T) {
 		{"ack_packets", "0", quic.Burst{AckPackets: quic.BurstUnlimited}, ""},
 		{"ack_packets", "10", quic.Burst{AckPackets: 10}, ""},
 		{"ack_packets", "unlimited", quic.Burst{}, `"unlimited" is no whole number, and not 0`},
+		{"congestion", "rate", quic.Burst{Congestion: quic.BurstRate}, ""},
+		{"congestion", "cubic", quic.Burst{}, `"cubic" is neither reno nor rate`},
 		{"burst_packets", "unlimited", quic.Burst{BurstPackets: quic.BurstUnlimited}, ""},
 		{"burst_packets", "0", quic.Burst{}, "0 is not in 1 to 10000, and not unlimited"},
 		{"ack_delay", "7", quic.Burst{AckDelay: 7 * time.Millisecond}, ""},

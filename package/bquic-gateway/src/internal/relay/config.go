@@ -50,9 +50,13 @@ type Config struct {
 	// UDPPorts are those whose UDP is taken, too.
 	UDPPorts []divert.Ports
 	// Limit is the number of connections held at a time; beyond it, the kernel
-	// forwards them as if there were no relay. Default: one per 64 KiB of the
+	// forwards them as if there were no relay. Default: one per 192 KiB of the
 	// machine's memory, at most 2000.
 	Limit int
+	// CPUShare is how much of one processor the relay may use, in percent. Where
+	// carrying all that the path can would take more, TCP is not taken. 0: it is taken
+	// whatever that costs.
+	CPUShare int
 }
 
 // An Upstream is a gateway. Those with the largest weight that work are used;
@@ -75,13 +79,20 @@ func InOrder(gateways ...string) (upstreams []Upstream) {
 	return upstreams
 }
 
+// DefaultCPUShare is that of the UCI file. It leaves half of a node's only processor for forwarding, for the radio's
+// driver, which takes a quarter of what a relay does for the same bytes, and for all else.
+const DefaultCPUShare = 50
+
 // DefaultPort is the TCP port that a relay listens on.
 const DefaultPort = 12443
 
 const (
-	// A carried connection takes 25 KB (measured at 2,000), and some more in the kernel.
+	// A carried connection takes 25 KB (measured at 2,000) and some more in the
+	// kernel, together a sixth of this. A router with 64 MB gives its processes
+	// half of them: what all connections take, the relay itself and an eighth for
+	// maxWindows leave room there (lab/router, results of "memory").
 	maxLimit       = 2000
-	memoryPerLimit = 64 << 10
+	memoryPerLimit = 192 << 10
 	maxConnections = 8
 
 	// idleTimeout is how long an idle session lasts without the gateway, which
@@ -177,6 +188,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Limit == 0 {
 		c.Limit = int(min(maxLimit, memory()/memoryPerLimit))
 	}
+	if c.CPUShare < 0 || c.CPUShare > 100 {
+		return c, fmt.Errorf("cpu_share: %d is not in 0 to 100", c.CPUShare)
+	}
 	if c.Limit < 0 {
 		return c, fmt.Errorf("limit: %d is negative", c.Limit)
 	}
@@ -201,6 +215,9 @@ func newSettings(cfg Config) (*settings, error) {
 	}
 	return &settings{cfg, tlsConfig, cfg.quicConfig()}, nil
 }
+
+// share is CPUShare as a part of 1.
+func (s *settings) share() float64 { return float64(s.CPUShare) / 100 }
 
 // addresses returns those of the gateways, as configured.
 func (s *settings) addresses() (addresses []string) {

@@ -46,6 +46,11 @@ func (r *Relay) Metrics(w *metrics.Writer) {
 	w.Counter("bquic_relay_refused_total", "Connections whose target the gateway refused.").Value(float64(st.Refused))
 	w.Gauge("bquic_relay_udp_flows", "Flows of UDP now.").Value(float64(st.UDP.Now))
 	w.Counter("bquic_relay_udp_lost_total", "Datagrams for which there was no room.").Value(float64(st.UDP.Lost))
+	cpu := st.Processor
+	w.Gauge("bquic_relay_processor_free", "1: the processor is as fast as the path, TCP is taken.").Value(flag(cpu.Why == ""))
+	w.Gauge("bquic_relay_processor_bits_per_second", "What the processor can carry now.").Value(cpu.Carries)
+	w.Gauge("bquic_relay_path_bits_per_second", "What the path has shown that it can carry; 0: nothing yet.").Value(cpu.Path)
+	w.Gauge("bquic_relay_processor_used_ratio", "Share of one processor that the relay uses.").Value(cpu.Used)
 	w.Gauge("bquic_relay_clients", "Clients that were seen, at most 256.").Value(float64(len(st.Clients)))
 	w.Gauge("bquic_relay_rtt_seconds", "Smoothed RTT to the gateway, the largest of all sessions.")
 	rtt := 0.0

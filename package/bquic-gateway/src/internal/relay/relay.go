@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"bquic/internal/divert"
+	"bquic/internal/processor"
 	"bquic/internal/upstream"
 )
 
@@ -29,6 +30,7 @@ type Relay struct {
 	kicked chan struct{} // something changed that decides on taking connections
 
 	gateways *gateways
+	load     *load
 
 	expected expected
 	held     atomic.Int64 // accepted and not ended
@@ -40,6 +42,7 @@ type Relay struct {
 
 	mu     sync.Mutex
 	taking bool
+	world  []string // devices that lead there, as control has found them
 }
 
 // New checks the configuration. Nothing is opened or changed before Run.
@@ -48,8 +51,13 @@ func New(cfg Config, logger *slog.Logger) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
+	load, err := newLoad(set.share(), logger)
+	if err != nil {
+		return nil, err
+	}
 	r := &Relay{
 		logger: logger,
+		load:   load,
 		ready:  make(chan struct{}),
 		kicked: make(chan struct{}, 1),
 	}
@@ -82,6 +90,7 @@ func (r *Relay) Apply(cfg Config) error {
 		set.tls = old.tls // with the sessions that can be resumed
 	}
 	r.now.Store(set)
+	r.load.setShare(set.share())
 	r.kick()
 	return nil
 }
@@ -122,6 +131,10 @@ func (r *Relay) Run(ctx context.Context) error {
 	if err := d.Apply(r.rules(nil)); err != nil {
 		return err
 	}
+	meter, err := divert.OpenMeter()
+	if err != nil {
+		return err
+	}
 	failed := make(chan error, 1)
 	wg.Go(func() {
 		if err := d.Run(conns, func(p *divert.Packet) divert.Verdict { return r.decide(conns, p, &wg) }); err != nil {
@@ -132,6 +145,10 @@ func (r *Relay) Run(ctx context.Context) error {
 		wg.Go(func() { r.accept(conns, l, &wg) })
 	}
 	wg.Go(func() { r.gateways.run(conns) })
+	wg.Go(func() {
+		defer meter.Close()
+		r.load.run(conns, r.sampler(meter), r.kick)
+	})
 	close(r.ready)
 	err = r.control(ctx, d, failed)
 	if aerr := d.Apply(r.rules(nil)); err == nil {
@@ -159,13 +176,14 @@ func (r *Relay) rules(uplinks []string) divert.Rules {
 		Clients: set.Interfaces,
 		Uplinks: uplinks,
 		Exclude: slices.Concat(never, set.Exclude, r.gateways.addresses(set)),
-		TCP:     true,
+		TCP:     r.load.takes() == processor.All,
 		NotTCP:  set.ExcludePorts,
 		UDP:     set.UDPPorts,
 	}
 }
 
-// DryRun returns what Run would add to the kernel's rules while a gateway answers. The
+// DryRun returns what Run would add to the kernel's rules while a gateway answers, and
+// the processor is as fast as the path. The
 // error says which gateway's name has no address: that would be added, too.
 func (r *Relay) DryRun(ctx context.Context) (rules string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
@@ -178,6 +196,7 @@ func (r *Relay) DryRun(ctx context.Context) (rules string, err error) {
 		}
 	}
 	planned := r.rules(r.uplinks())
+	planned.TCP = true
 	return planned.String(), err
 }
 
@@ -219,11 +238,15 @@ func (r *Relay) control(ctx context.Context, d *divert.Diverter, failed <-chan e
 		if take && time.Since(looked) >= lookInterval {
 			looked = time.Now()
 			uplinks = r.uplinks()
+			r.mu.Lock()
+			r.world = uplinks
+			r.mu.Unlock()
 		}
-		rules := r.rules(nil)
-		if take {
-			rules = r.rules(uplinks)
+		leaving := uplinks
+		if !take {
+			leaving = nil
 		}
+		rules := r.rules(leaving)
 		if err := d.Apply(rules); err != nil {
 			if err.Error() != failure {
 				failure = err.Error()
@@ -233,7 +256,7 @@ func (r *Relay) control(ctx context.Context, d *divert.Diverter, failed <-chan e
 		}
 		failure = ""
 		r.mu.Lock()
-		r.taking = take && len(uplinks) > 0
+		r.taking = take && rules.TCP && len(uplinks) > 0
 		r.mu.Unlock()
 	}
 }

@@ -13,10 +13,12 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
+	"golang.org/x/sys/unix"
 
 	"bquic/internal/tunnel"
 	"bquic/internal/upstream"
@@ -36,6 +38,7 @@ type session struct {
 	settings *settings // that it was made with
 	gateway  string    // host:port
 	conn     *quic.Conn
+	socket   syscall.RawConn
 	http     *http3.ClientConn
 	since    time.Time
 	changed  func() // called when its state has changed
@@ -46,12 +49,13 @@ type session struct {
 
 // newSession takes over a connection, which changed hears of until it has
 // ended. The first probe is still to be made.
-func newSession(conn *quic.Conn, set *settings, gateway string, changed func()) *session {
+func newSession(conn *quic.Conn, socket syscall.RawConn, set *settings, gateway string, changed func()) *session {
 	now := time.Now()
 	s := &session{
 		settings: set,
 		gateway:  gateway,
 		conn:     conn,
+		socket:   socket,
 		http:     (&http3.Transport{DisableCompression: true, EnableDatagrams: true}).NewClientConn(conn),
 		since:    now,
 		changed:  changed,
@@ -69,9 +73,10 @@ func (s *session) watch() {
 	for {
 		select {
 		case <-tick.C:
-			stats := s.conn.ConnectionStats()
+			unread := hasUnread(s.socket)
+			stats := s.conn.ConnectionStats() // after that: what was read then is counted
 			s.tell(func(h *upstream.Session, now time.Time) upstream.Do {
-				return h.Tick(now, stats.SmoothedRTT+4*stats.MeanDeviation)
+				return h.Tick(now, stats.SmoothedRTT+4*stats.MeanDeviation, unread)
 			})
 		case <-s.conn.Context().Done():
 			reason := why(context.Cause(s.conn.Context()))
@@ -82,6 +87,13 @@ func (s *session) watch() {
 			return
 		}
 	}
+}
+
+// hasUnread says that a datagram waits in a socket (FIONREAD, udp(7)).
+func hasUnread(socket syscall.RawConn) bool {
+	n := 0
+	_ = socket.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+	return n > 0
 }
 
 // tell hands an event to the session's state, and does what that asks for.
@@ -252,7 +264,17 @@ func (d *dialler) dial(ctx context.Context, gateway string, attempt int) (*sessi
 	if err != nil {
 		return nil, err
 	}
-	transport := &quic.Transport{Conn: tunnel.PacketConn{UDPConn: udp}}
+	packets, err := tunnel.NewPacketConn(udp)
+	if err != nil {
+		udp.Close()
+		return nil, err
+	}
+	raw, err := udp.SyscallConn()
+	if err != nil {
+		udp.Close()
+		return nil, err
+	}
+	transport := &quic.Transport{Conn: packets}
 	end := func() {
 		transport.Close()
 		udp.Close()
@@ -268,7 +290,7 @@ func (d *dialler) dial(ctx context.Context, gateway string, attempt int) (*sessi
 		return nil, err
 	}
 	context.AfterFunc(conn.Context(), end)
-	s := newSession(conn, d.settings, gateway, d.changed)
+	s := newSession(conn, raw, d.settings, gateway, d.changed)
 	stop := context.AfterFunc(ctx, s.close)
 	s.probe()
 	if !stop() {

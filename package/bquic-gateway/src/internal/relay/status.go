@@ -9,6 +9,7 @@ import (
 
 	"github.com/quic-go/quic-go"
 
+	"bquic/internal/processor"
 	"bquic/internal/tunnel"
 	"bquic/internal/upstream"
 )
@@ -30,6 +31,7 @@ type Status struct {
 	Carried     Count              `json:"carried"`
 	Direct      Count              `json:"direct"`
 	Refused     uint64             `json:"refused"` // by the gateway, for their target
+	Processor   processor.Status   `json:"processor"`
 	UDP         FlowStatus         `json:"udp"`
 	Connections []ConnectionStatus `json:"connections"`
 	Clients     []ClientStatus     `json:"clients"` // latest first
@@ -87,6 +89,8 @@ func (r *Relay) Status() Status {
 		Carried: r.carried.status(),
 		Direct:  r.direct.status(),
 		Refused: r.refused.Load(),
+
+		Processor: r.load.status(),
 	}
 	r.gateways.status(&st)
 	r.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bquic/internal/divert"
+	"bquic/internal/processor"
 )
 
 const (
@@ -121,7 +122,7 @@ func (r *Relay) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 	if p.UDP {
 		return r.flows.decide(ctx, p, wg)
 	}
-	if !r.room() || r.gateways.pick() == nil || !r.expected.add(p, time.Now()) {
+	if r.load.takes() != processor.All || !r.room() || r.gateways.pick() == nil || !r.expected.add(p, time.Now()) {
 		return divert.Pass
 	}
 	return divert.Take

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bquic/internal/divert"
+	"bquic/internal/processor"
 	"bquic/internal/tunnel"
 )
 
@@ -62,7 +63,7 @@ func (f *flows) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 		fl.waiting = append(fl.waiting, p)
 		return divert.Hold
 	}
-	if len(f.by) >= maxFlows || f.clients[client] >= maxClientFlows {
+	if f.relay.load.takes() == processor.Nothing || len(f.by) >= maxFlows || f.clients[client] >= maxClientFlows {
 		return divert.Pass
 	}
 	s := f.relay.gateways.pick()

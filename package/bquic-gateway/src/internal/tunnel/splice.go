@@ -27,9 +27,10 @@ const (
 	// tell it: idleness, and a reset of a TCP connection that it is not reading.
 	watchInterval = 5 * time.Second
 
-	// A direction holds smallBuffer while it waits, and a pooled largeBuffer
-	// while reads fill what they are given. All else is QUIC flow control.
-	smallBuffer = 1 << 10
+	// The direction from the stream holds smallBuffer while it waits, enough for
+	// one packet's, and a pooled largeBuffer while reads fill what they are given.
+	// The other one holds none while it waits. All else is QUIC flow control.
+	smallBuffer = 2 << 10
 	largeBuffer = 16 << 10
 )
 
@@ -80,7 +81,13 @@ func (c *Counter) Add(n uint64) {
 // direction is passed on as such (FIN); a reset or failure of either side
 // resets the other in both directions, and is returned.
 func Splice(conn *net.TCPConn, first []byte, str Stream, count *Bytes) error {
-	s := &splice{conn: conn, str: str, count: count}
+	raw, err := newRawTCP(conn)
+	if err != nil {
+		Reset(conn)
+		Cancel(str, http3.ErrCodeConnectError)
+		return err
+	}
+	s := &splice{conn: conn, raw: raw, str: str, count: count}
 	ResetAtEnd(conn)
 	s.watch = time.AfterFunc(watchInterval, s.look)
 	defer s.stop()
@@ -94,10 +101,11 @@ func Splice(conn *net.TCPConn, first []byte, str Stream, count *Bytes) error {
 
 type splice struct {
 	conn  *net.TCPConn
+	raw   *rawTCP // of conn
 	str   Stream
 	count *Bytes
 
-	moved   atomic.Uint64 // bytes in both directions
+	moved   atomic.Uint32 // writes in both directions: 64 bits take a lock on some processors
 	reading atomic.Bool   // conn is being read: a reset would show there
 	shut    atomic.Bool   // our FIN was sent: the kernel may have closed conn in peace
 
@@ -106,7 +114,7 @@ type splice struct {
 	err   error // why the tunnel was aborted
 	watch *time.Timer
 	// Of the watch:
-	lastMoved uint64
+	lastMoved uint32
 	idle      time.Duration
 }
 
@@ -114,18 +122,25 @@ type splice struct {
 func (s *splice) toStream(first []byte) error {
 	n, err := s.str.Write(first)
 	s.count.ToStream.Add(uint64(n))
-	if err == nil {
-		err = s.copy(connReader{s}, s.str, &s.count.ToStream)
+	defer s.raw.release()
+	for err == nil {
+		var b []byte
+		s.reading.Store(true)
+		b, err = s.raw.Next()
+		s.reading.Store(false)
+		if err == nil {
+			err = s.pass(s.str, b, &s.count.ToStream)
+		}
 	}
-	if err == nil {
-		err = s.str.Close()
+	if err == io.EOF {
+		return s.str.Close()
 	}
 	return err
 }
 
 // fromStream copies str to conn.
 func (s *splice) fromStream() error {
-	err := s.copy(s.str, s.conn, &s.count.FromStream)
+	err := s.copyStream()
 	if err == nil {
 		s.shut.Store(true)
 		err = s.conn.CloseWrite()
@@ -133,19 +148,7 @@ func (s *splice) fromStream() error {
 	return err
 }
 
-// connReader reads conn, and says when it does.
-type connReader struct{ *splice }
-
-func (r connReader) Read(b []byte) (int, error) {
-	r.reading.Store(true)
-	n, err := r.conn.Read(b)
-	r.reading.Store(false)
-	return n, err
-}
-
-var largeBuffers = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
-
-func (s *splice) copy(src io.Reader, dst io.Writer, count *Counter) error {
+func (s *splice) copyStream() error {
 	small := make([]byte, smallBuffer)
 	buf := small
 	var large *[largeBuffer]byte
@@ -155,13 +158,10 @@ func (s *splice) copy(src io.Reader, dst io.Writer, count *Counter) error {
 		}
 	}()
 	for {
-		n, err := src.Read(buf)
+		n, err := s.str.Read(buf)
 		if n > 0 {
-			m, werr := dst.Write(buf[:n])
-			count.Add(uint64(m))
-			s.moved.Add(uint64(m))
-			if werr != nil {
-				return werr
+			if err := s.pass(s.raw, buf[:n], &s.count.FromStream); err != nil {
+				return err
 			}
 		}
 		if err == io.EOF {
@@ -179,6 +179,14 @@ func (s *splice) copy(src io.Reader, dst io.Writer, count *Counter) error {
 			large, buf = nil, small
 		}
 	}
+}
+
+// pass writes b to dst, and counts it.
+func (s *splice) pass(dst io.Writer, b []byte, count *Counter) error {
+	n, err := dst.Write(b)
+	count.Add(uint64(n))
+	s.moved.Add(1)
+	return err
 }
 
 // end notes that a direction has ended; with an error, the other one ends too.

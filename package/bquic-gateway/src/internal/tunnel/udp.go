@@ -27,17 +27,30 @@ func GatewayTransport(udp *net.UDPConn, cert *tls.Certificate) (*quic.Transport,
 		return nil, err
 	}
 	key := quic.StatelessResetKey(reset)
-	return &quic.Transport{Conn: PacketConn{udp}, StatelessResetKey: &key}, nil
+	conn, err := NewPacketConn(udp)
+	if err != nil {
+		return nil, err
+	}
+	return &quic.Transport{Conn: conn, StatelessResetKey: &key}, nil
 }
 
 // A PacketConn is a UDP socket for quic.Transport that loses a packet where
 // the kernel cannot send it just now. quic-go would give up the connection, and
 // all that it carries, at the first moment without a route; in a mesh, another
 // one is found soon. If not, the idle timeout ends the connection.
-type PacketConn struct{ *net.UDPConn }
+type PacketConn struct {
+	*net.UDPConn
+	out *quic.MessageWriter
+}
+
+// NewPacketConn returns a PacketConn of udp.
+func NewPacketConn(udp *net.UDPConn) (PacketConn, error) {
+	out, err := quic.NewMessageWriter(udp)
+	return PacketConn{udp, out}, err
+}
 
 func (c PacketConn) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (n, oobn int, err error) {
-	if n, oobn, err = c.UDPConn.WriteMsgUDP(b, oob, addr); passing(err) {
+	if n, oobn, err = c.out.WriteMsgUDP(b, oob, addr); passing(err) {
 		return len(b), len(oob), nil
 	}
 	return n, oobn, err

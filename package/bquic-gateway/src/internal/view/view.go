@@ -16,6 +16,7 @@ import (
 	"unicode"
 
 	"bquic/internal/gateway"
+	"bquic/internal/processor"
 	"bquic/internal/relay"
 	"bquic/internal/status"
 )
@@ -115,12 +116,43 @@ func Relay(data json.RawMessage, now time.Time) string {
 		{"gateway", st.Gateway},
 		{"state", state},
 		{"last error", st.LastError},
+		{"processor", processorOf(st.Processor)},
 		{"profile", d.Profile},
 		{"carried", relayed(st.Carried)},
 		{"direct", relayed(st.Direct)},
 		{"refused", fmt.Sprintf("%d by the gateway", st.Refused)},
 		{"UDP", fmt.Sprintf("%d flows now, %d since the start, %d datagrams lost", st.UDP.Now, st.UDP.Total, st.UDP.Lost)},
 	}, gateways(&st), sessions(&st, now), clients(&st))
+}
+
+// processorOf says what was measured, and what follows.
+func processorOf(st processor.Status) string {
+	if st.Takes == "" { // an older daemon
+		return ""
+	}
+	path := "path not seen yet"
+	if st.Path > 0 {
+		path = "path " + mbit(st.Path)
+	}
+	follows := map[string]string{
+		"":                     "connections are carried",
+		processor.WhyMeasuring: "being measured: connections go direct",
+		processor.WhyBusy:      "busy: connections go direct",
+		processor.WhySlow:      "TCP goes direct",
+	}[st.Why]
+	may := "all"
+	if st.Share > 0 {
+		may = fmt.Sprintf("%.0f %%", 100*st.Share)
+	}
+	return fmt.Sprintf("carries %s, %s: %s; uses %.0f %% of one, may use %s", mbit(st.Carries), path, follows, 100*st.Used, may)
+}
+
+// mbit is of bits a second, with two digits that count.
+func mbit(bits float64) string {
+	if mbit := bits / 1e6; mbit >= 10 {
+		return fmt.Sprintf("%.0f Mbit/s", mbit)
+	}
+	return fmt.Sprintf("%.1f Mbit/s", bits/1e6)
 }
 
 func relayed(c relay.Count) string {

@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"bquic/internal/gateway"
+	"bquic/internal/processor"
 	"bquic/internal/relay"
 	"bquic/internal/site"
 	"bquic/internal/tunnel"
@@ -98,6 +99,7 @@ func TestRelay(t *testing.T) {
 		Carried:     relay.Count{Now: 3, Total: 10, Up: 10, Down: 20_000},
 		Direct:      relay.Count{Total: 1},
 		Refused:     5,
+		Processor:   processor.Status{Takes: "small", Why: processor.WhySlow, Carries: 8.12e6, Path: 30.4e6, Share: 0.5, Used: 0.012},
 		UDP:         relay.FlowStatus{Now: 1, Total: 2, Lost: 3},
 		Connections: []relay.ConnectionStatus{{Remote: "192.0.2.1:8443", Since: now.Add(-time.Minute), Healthy: true, State: "up", Streams: 3, RTT: 20 * time.Millisecond}},
 		Clients:     []relay.ClientStatus{{Address: "10.0.0.2", Connections: 3, Sent: 10, Received: 999_600}},
@@ -106,6 +108,7 @@ func TestRelay(t *testing.T) {
 relay 1.2.3, up for 59 s, pid 1
   gateway      g.example:8443
   state        up for 2 min 0 s, takes new connections
+  processor    carries 8.1 Mbit/s, path 30 Mbit/s: TCP goes direct; uses 1 % of one, may use 50 %
   profile      bquic
   carried      3 now, 10 since the start; 10 B up, 20 kB down
   direct       0 now, 1 since the start; 0 B up, 0 B down

@@ -216,6 +216,7 @@ config relay
 	option profile '%s'
 	list interface 'to-phone'
 	option status_socket '%s/relay.sock'
+	option cpu_share '0'
 	option log_level 'warn'
 `, gatewayAddr, pin.Pin, token, profile, b.dir))
 	if err != nil {

@@ -37,10 +37,7 @@ import (
 )
 
 const (
-	fleetMemory = 512 // MiB of the gateway
-	// The greedy peer has so many times the others' connections, of so many bytes each.
-	fleetGreed      = 10
-	fleetGreedyLoad = 16 << 20
+	fleetGreedyLoad = 16 << 20 // bytes of each of the greedy peer's connections
 	// All others' are drawn so that each order of magnitude is as frequent.
 	fleetSmallest, fleetLargest = 1 << 10, 1 << 20
 	fleetPatience               = 2 * time.Minute
@@ -50,11 +47,13 @@ const (
 type fleetResult struct {
 	Peers       int     `json:"peers"`
 	Connections int     `json:"connections"` // of each peer, at a time
+	Greed       int     `json:"greed"`       // how many times as many the greedy peer wants
 	Seconds     float64 `json:"seconds"`
 	Transfers   int64   `json:"transfers"`
 	Bytes       int64   `json:"bytes"`
 	Errors      int64   `json:"errors"`
 	Refused     int64   `json:"greedy_refused"` // tunnels of the greedy peer
+	Yielded     int64   `json:"greedy_yielded"` // those that it had to give up to others
 	RSS         float64 `json:"rss_mib"`
 	Ceiling     float64 `json:"ceiling_mib"`
 	Jain        float64 `json:"jain"`
@@ -66,14 +65,14 @@ type fleetResult struct {
 }
 
 // runFleet has many relays on one gateway, one of which takes all that it can, and
-// then takes another one's token away.
-func runFleet(ctx context.Context, bquic, output string, peers, connections int, lasting time.Duration) error {
+// then takes another one's token away. The gateway's memory is in MiB.
+func runFleet(ctx context.Context, bquic, output string, peers, connections, greed, memory int, lasting time.Duration) error {
 	b, err := newBed()
 	if err != nil {
 		return err
 	}
 	defer b.Close()
-	row := fleetResult{Peers: peers, Connections: connections, Ceiling: fleetMemory + overhead, Load: loadAverage()}
+	row := fleetResult{Peers: peers, Connections: connections, Greed: greed, Ceiling: float64(memory + overhead), Load: loadAverage()}
 	addresses := new(strings.Builder)
 	for i := range peers {
 		fmt.Fprintf(addresses, "addr add %s/32 dev to-gateway\n", fleetAddress(i))
@@ -84,7 +83,7 @@ func runFleet(ctx context.Context, bquic, output string, peers, connections int,
 		return err
 	}
 	config := func(revoked int) string {
-		more := fmt.Sprintf("\toption memory '%d'\n", fleetMemory)
+		more := fmt.Sprintf("\toption memory '%d'\n", memory)
 		for i := range peers {
 			if i != revoked {
 				more += fmt.Sprintf("config peer 'p%d'\n\tlist token '%s'\n", i, peer.HashOf(fleetToken(i)))
@@ -98,7 +97,7 @@ func runFleet(ctx context.Context, bquic, output string, peers, connections int,
 	}
 	w := b.gateway.watch(ctx)
 	defer w.end()
-	cmd = b.command("node", os.Args[0], "fleet-peers", fmt.Sprint(peers), fmt.Sprint(connections), lasting.String())
+	cmd = b.command("node", os.Args[0], "fleet-peers", fmt.Sprint(peers), fmt.Sprint(connections), fmt.Sprint(greed), lasting.String())
 	in, ierr := cmd.StdinPipe()
 	out, oerr := cmd.StdoutPipe()
 	if err := errors.Join(ierr, oerr, cmd.Start()); err != nil {
@@ -147,8 +146,8 @@ func runFleet(ctx context.Context, bquic, output string, peers, connections int,
 		return fmt.Errorf("the peers after the revocation: %w", err)
 	}
 	fmt.Printf("%d peers with %d connections each, %.0f s: %d transfers, %.1f GB, %d errors, Jain %.3f (the greedy one has %.1f times the mean, "+
-		"%d of its tunnels were refused), gateway's RSS at most %.0f of %.0f MiB; a revoked peer's tunnels ended in %.0f ms (%d left, %d of others ended)\n",
-		row.Peers, row.Connections, row.Seconds, row.Transfers, float64(row.Bytes)/1e9, row.Errors, row.Jain, row.GreedyShare, row.Refused,
+		"%d of its tunnels were refused, %d yielded), gateway's RSS at most %.0f of %.0f MiB; a revoked peer's tunnels ended in %.0f ms (%d left, %d of others ended)\n",
+		row.Peers, row.Connections, row.Seconds, row.Transfers, float64(row.Bytes)/1e9, row.Errors, row.Jain, row.GreedyShare, row.Refused, row.Yielded,
 		row.RSS, row.Ceiling, row.RevokedMS, row.StillOpen, row.Others)
 	switch {
 	case row.Errors > 0:
@@ -225,7 +224,7 @@ type fleetPeer struct {
 
 // runFleetPeers is all peers. It prints what their load came to; then each holds its
 // connections until a line is read, and it prints what became of them.
-func runFleetPeers(ctx context.Context, peers, connections int, lasting time.Duration) error {
+func runFleetPeers(ctx context.Context, peers, connections, greed int, lasting time.Duration) error {
 	all := make([]*fleetPeer, peers)
 	var wg sync.WaitGroup
 	var dialled atomic.Int64
@@ -244,13 +243,13 @@ func runFleetPeers(ctx context.Context, peers, connections int, lasting time.Dur
 	if int(dialled.Load()) != peers {
 		return fmt.Errorf("%d of %d peers reached the gateway", dialled.Load(), peers)
 	}
-	var transfers, failures, refused atomic.Int64
+	var transfers, failures, refused, yielded atomic.Int64
 	start := time.Now()
 	end := start.Add(lasting)
 	for i, p := range all {
 		n := connections
 		if i == 0 {
-			n *= fleetGreed
+			n *= greed
 		}
 		for j := range n {
 			wg.Go(func() {
@@ -268,6 +267,9 @@ func runFleetPeers(ctx context.Context, peers, connections int, lasting time.Dur
 					case i == 0 && errors.Is(err, errNoPlace):
 						refused.Add(1)
 						pause(ctx, time.Second)
+					case i == 0 && isYielded(err):
+						yielded.Add(1)
+						pause(ctx, time.Second)
 					default:
 						if failures.Add(1) <= 10 {
 							fmt.Fprintf(os.Stderr, "peer %d: %v\n", i, err)
@@ -279,7 +281,7 @@ func runFleetPeers(ctx context.Context, peers, connections int, lasting time.Dur
 		}
 	}
 	wg.Wait()
-	row := fleetResult{Seconds: time.Since(start).Seconds(), Transfers: transfers.Load(), Errors: failures.Load(), Refused: refused.Load()}
+	row := fleetResult{Seconds: time.Since(start).Seconds(), Transfers: transfers.Load(), Errors: failures.Load(), Refused: refused.Load(), Yielded: yielded.Load()}
 	sum, squares := 0.0, 0.0
 	for _, p := range all {
 		n := float64(p.bytes.Load())
@@ -338,7 +340,7 @@ func runFleetPeers(ctx context.Context, peers, connections int, lasting time.Dur
 func fleetFigures(r fleetResult) map[string]any {
 	return map[string]any{
 		"seconds": r.Seconds, "transfers": r.Transfers, "bytes": r.Bytes, "errors": r.Errors,
-		"greedy_refused": r.Refused, "jain": r.Jain, "greedy_over_mean": r.GreedyShare,
+		"greedy_refused": r.Refused, "greedy_yielded": r.Yielded, "jain": r.Jain, "greedy_over_mean": r.GreedyShare,
 	}
 }
 
@@ -372,6 +374,12 @@ var (
 	errOver    = errors.New("the time is over")
 	errNoPlace = errors.New("no place for another tunnel")
 )
+
+// isYielded says whether a tunnel's place was given to another peer.
+func isYielded(err error) bool {
+	var reset *http3.Error
+	return errors.As(err, &reset) && reset.ErrorCode == http3.ErrCodeConnectError && reset.Remote
+}
 
 // open opens a tunnel to the origin.
 func (p *fleetPeer) open(ctx context.Context) (*http3.RequestStream, error) {

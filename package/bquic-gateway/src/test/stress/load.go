@@ -32,8 +32,8 @@ const (
 
 	// Ceilings of resident memory. A gateway is given loadMemory MiB; a relay
 	// states 64 KiB for each connection that it carries (docs/gateway.md). The gateway
-	// counts as much for each of their tunnels, and has room for others.
-	loadMemory   = 192
+	// counts tunnel.TunnelMemory for each of their tunnels, and has room for others.
+	loadMemory   = 256
 	relayCeiling = relayed*64<<10 + overhead<<20
 )
 

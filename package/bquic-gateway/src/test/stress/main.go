@@ -20,7 +20,7 @@ const usage = `stress abuse BQUIC [-o JSON] [ATTACK...]   (alone in a network na
        stress load BQUIC [-o JSON] TIME           (makes namespaces)
        stress soak BQUIC [-o JSON] TIME MEDIUM    (makes namespaces)
        stress cpu BQUIC [-o JSON] CADDY           (makes namespaces)
-       stress fleet BQUIC [-o JSON] PEERS CONNECTIONS TIME   (makes namespaces)
+       stress fleet BQUIC [-o JSON] PEERS CONNECTIONS GREED MIB TIME   (makes namespaces)
        stress list`
 
 func main() {
@@ -68,8 +68,8 @@ func run(args []string) error {
 		return runSoak(ctx, bquic, output, duration(0), rest[1])
 	case command == "cpu" && len(rest) == 1:
 		return runCPU(ctx, bquic, output, rest[0])
-	case command == "fleet" && number(0) > 0 && number(1) > 0 && duration(2) > 0:
-		return runFleet(ctx, bquic, output, number(0), number(1), duration(2))
+	case command == "fleet" && number(0) > 0 && number(1) > 0 && number(2) > 0 && number(3) > 0 && duration(4) > 0:
+		return runFleet(ctx, bquic, output, number(0), number(1), number(2), number(3), duration(4))
 	case command == "list":
 		for _, a := range attacks {
 			fmt.Printf("%-20s %s\n", a.name, a.doc)
@@ -93,8 +93,8 @@ func run(args []string) error {
 		return runDrain(rest[0], size)
 	case command == "sizes" && len(rest) == 1:
 		return runSizes(rest[0])
-	case command == "fleet-peers" && number(0) > 0 && number(1) > 0 && duration(2) > 0:
-		return runFleetPeers(ctx, number(0), number(1), duration(2))
+	case command == "fleet-peers" && number(0) > 0 && number(1) > 0 && number(2) > 0 && duration(3) > 0:
+		return runFleetPeers(ctx, number(0), number(1), number(2), duration(3))
 	case command == "echo" && len(rest) == 1:
 		return runEcho(rest[0])
 	case command == "connections" && len(rest) == 2:

@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What a byte costs on a MIPS router
+
+Not in the papers, whose gateways were PCs. Routers of meshes commonly have one MIPS core, and no hardware that computes
+checksums or cuts packets for it.
+
+Here: QEMU's 24Kf with Debian's kernel for it, on which each instruction takes 8 ns of the kernel's clock, so that the process
+time that it tells is a count of instructions. client, node (relay), gateway and origin are network namespaces on that board,
+MTU 1500; 3 MB are carried, medians of three. A process's instructions are all that the kernel charges to it: its
+own, system calls, and what the network does in its name. Gateway serving a file and fetch: without the handshake, which is counted
+by itself, fetch's with the start of the process. Offload "off": no GSO, no checksums by the device, as with ath9k. A step is a state of the
+code: `today` is Go's runtime as it is, `runtime` has its sleep mended ([go-mips-usleep.md](go-mips-usleep.md)), `cipher` has ChaCha20-Poly1305 in
+words of 32 bits, `path` what else a packet costs ([architecture.md](architecture.md#what-a-packet-costs)).
+
+Mbit/s are arithmetic: what is left of the processor's clock after a fifth for interrupts and the radio's driver, at 0.5 to 0.8
+instructions a cycle, which is what memory leaves to such processors, an assumption; of MT7621 one thread.
+
+Connections are held by the relay of a board with that memory; clients, gateway and origin are outside of it. Each
+has loaded 20 kB, and one more then loads 1 MB. Those that are not carried went direct. "Left" is what the kernel could still give to processes; the binary is in memory as
+a whole.
+
+Writes results/router.json and docs/results/router.svg; goes on where it stopped. `--step NAME --bquic FILE` measures another
+state of the code, whose binary (linux/mipsle, softfloat) is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import itertools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from typing import Any
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from lab import measure, namespaces, results  # noqa: E402
+from lab.router import board, cells, memory  # noqa: E402
+
+RESULTS = ROOT / "results/router.json"
+FIGURE = ROOT / "docs/results/router.svg"
+BINARY = ROOT / "build/lab/bquic-mipsle"
+
+STEPS = ["today", "runtime", "cipher", "path"]  # in the order in which they came; the tree is at the last
+NO_STEP = "-"  # of what is no code of ours
+
+CELLS = [
+    *itertools.product(["relayed"], ["down", "up"], ["bquic", "standard"], ["off", "on"]),
+    *itertools.product(["file"], ["down"], ["bquic", "standard"], ["off", "on"]),
+    *itertools.product(["forward"], ["down"], [NO_STEP], ["off", "on"]),
+]
+# What a cell's rows are about.
+WHATS = {
+    "relayed": ["relay", "gateway relaying"],
+    "file": ["gateway serving a file", "fetch"],
+    "forward": ["forwarding, a hop"],
+}
+
+MHZ = {"AR7240": 400, "AR9344": 560, "QCA9558": 720, "MT7621": 880}
+PER_CYCLE = (0.5, 0.8)  # instructions
+SHARE = 0.8  # of the processor that is left to the relay
+
+BOARDS_MB = [64, 128]
+CONNECTIONS = [100, 350, 500]  # held at a time
+
+Row = dict[str, Any]
+
+
+def key(row: Row) -> tuple[Any, ...]:
+    """What a row is about. There is one row about the same."""
+    return row["what"], row["direction"], row["profile"], row["offload"], row["step"], row.get("board_mb"), row.get("connections")
+
+
+def read() -> list[Row]:
+    rows: list[Row] = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    return rows
+
+
+def write(rows: list[Row]) -> None:
+    part = RESULTS.with_name(RESULTS.name + ".part")
+    part.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+    os.replace(part, RESULTS)
+
+
+def merge(rows: list[Row], new: list[Row]) -> list[Row]:
+    """Rows, with new ones in the place of those about the same."""
+    replaced = {key(row): row for row in new}
+    return [row for row in rows if key(row) not in replaced] + new
+
+
+def cell_key(what: str, direction: str, profile: str, offload: str, step: str) -> tuple[Any, ...]:
+    return what, direction, profile, offload, step, None, None
+
+
+def held_key(board_mb: int, connections: int, step: str) -> tuple[Any, ...]:
+    return "held", "down", "bquic", "on", step, board_mb, connections
+
+
+def run(step: str, bquic: pathlib.Path) -> None:
+    binary = hashlib.sha256(bquic.read_bytes()).hexdigest()[:12]
+
+    def done() -> set[tuple[Any, ...]]:
+        """The same binary counts the same."""
+        return {key(row) for row in read() if row["step"] == NO_STEP or row["binary"] == binary}
+
+    def add(new: list[Row], step: str) -> None:
+        more = {"step": step, "commit": measure.commit()} | ({} if step == NO_STEP else {"binary": binary})
+        write(merge(read(), [row | more for row in new]))
+
+    for board_mb in BOARDS_MB:
+        if not done() >= {held_key(board_mb, connections, step) for connections in CONNECTIONS}:
+            measure.progress(f"router: connections on a board of {board_mb} MB, step {step}")
+            add(memory.hold(measure.BQUIC, bquic, board_mb, CONNECTIONS), step)
+    for number, (scenario, direction, profile, offload) in enumerate(CELLS, 1):
+        of = NO_STEP if scenario == "forward" else step
+        if done() >= {cell_key(what, direction, profile, offload, of) for what in WHATS[scenario]}:
+            continue
+        measure.progress(f"router: {number}/{len(CELLS)} {scenario} {direction} {profile}, offload {offload}, step {of}")
+        add(cells.count(bquic, scenario, direction, profile, offload), of)
+
+
+def number(row: Row | None, name: str, form: str = ".0f", scale: float = 1) -> str:
+    return "-" if row is None or row.get(name) is None else format(row[name] * scale, form)
+
+
+def report(rows: list[Row]) -> str:
+    counted = [row for row in rows if "instructions_per_byte" in row]
+    steps = [step for step in STEPS if any(row["step"] == step for row in counted)]
+    by = {key(row): row for row in counted}
+    held = {key(row): row for row in rows if row["what"] == "held"}
+    lines = []
+    for scenario, direction, profile, offload in CELLS:
+        for what in WHATS[scenario]:
+            name = f"{what}, {direction}" if scenario == "relayed" else what
+            found = [by.get(cell_key(what, direction, profile, offload, NO_STEP if profile == NO_STEP else step)) for step in steps]
+            form = ".1f" if profile == NO_STEP else ".0f"
+            lines.append([name, profile, offload, *(number(row, "instructions_per_byte", form) for row in found)])
+    lines.sort(key=lambda line: [line[0].startswith("forw"), not line[0].startswith("relay,"), line[0], line[1], line[2]])
+    text = "Instructions a byte\n" + results.table(["what", "profile", "offload", *steps], lines)
+
+    lines = []
+    for what, profile in itertools.product(WHATS["file"], ["bquic", "standard"]):
+        found = [by.get(cell_key(what, "down", profile, "off", step)) for step in steps]
+        lines.append([what, profile, *(number(row, "handshake_instructions", ".0f", 1e-6) for row in found)])
+    text += "\n\nMillions of instructions a handshake, offload off\n" + results.table(["side", "profile", *steps], lines)
+
+    lines = []
+    for soc, mhz in MHZ.items():
+        line = [soc, str(mhz)]
+        for step in steps:
+            row = by.get(cell_key("relay", "down", "bquic", "off", step))
+            speeds = [mhz * ipc * SHARE * 8 / row["instructions_per_byte"] for ipc in PER_CYCLE] if row else []
+            line.append(" to ".join(f"{speed:.1f}" for speed in speeds) or "-")
+        lines.append(line)
+    text += "\n\nMbit/s down through the relay, as that makes them\n" + results.table(["processor", "MHz", *steps], lines)
+
+    lines = []
+    for board_mb, step, connections in itertools.product(BOARDS_MB, STEPS, CONNECTIONS):
+        row = held.get(held_key(board_mb, connections, step))
+        if row:
+            lines.append([f"{board_mb} MB", step, *(str(row[name]) for name in ("connections", "carried", "failed", "killed")),
+                          *(number(row, name, ".1f", 1 / 1024) for name in ("rss_kib", "available_kib")),
+                          number(row, "bulk_seconds", ".1f")])
+    header = ["board", "step", "connections", "carried", "failed", "killed", "relay, MiB", "left, MiB", "1 MB more, s"]
+    return text + "\n\nConnections held at a time\n" + results.table(header, lines)
+
+
+def draw(rows: list[Row]) -> None:
+    counted = {key(row): row["instructions_per_byte"] for row in rows if "instructions_per_byte" in row}
+    shown = [("relay", "down"), ("relay", "up"), ("gateway relaying", "down"), ("gateway relaying", "up"),
+             ("gateway serving a file", "down"), ("fetch", "down")]
+    steps = [step for step in STEPS if any(step in of for of in counted)]
+    with results.drawing(FIGURE, (8, 3.2)) as axes:
+        width = 0.8 / max(len(steps), 1)
+        for i, step in enumerate(steps):
+            heights = [counted.get(cell_key(what, direction, "bquic", "off", step), 0) for what, direction in shown]
+            axes.bar([x + i * width for x in range(len(shown))], heights, width, label=step)
+        axes.set_xticks([x + (len(steps) - 1) * width / 2 for x in range(len(shown))],
+                        [f"{what},\n{direction}" for what, direction in shown], fontsize=8)
+        axes.set_ylabel("instructions a byte")
+        axes.legend()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="What a byte costs on a MIPS router, counted in emulation.")
+    parser.add_argument("--step", default=STEPS[-1], choices=STEPS, help="the state of the code that is measured; default: %(default)s")
+    parser.add_argument("--bquic", type=pathlib.Path, metavar="FILE", help="its binary; default: built from this tree")
+    parser.add_argument("--report", action="store_true", help="prints the tables of what there is")
+    args = parser.parse_args()
+    if args.report:
+        print(report(read()))
+        return 0
+    namespaces.exit_on_signals()
+    if args.bquic is None:
+        subprocess.run([ROOT / "scripts/build-bquic", "--router", BINARY], check=True,
+                       env=os.environ | {"GOOS": "linux", "GOARCH": "mipsle", "GOMIPS": "softfloat"})
+        args.bquic = BINARY
+    if not measure.BQUIC.exists():
+        subprocess.run([ROOT / "scripts/build-bquic", measure.BQUIC], check=True)
+    try:
+        run(args.step, args.bquic)
+    except board.CannotRun as error:
+        print(f"router: {error}", file=sys.stderr)
+        return 77
+    draw(read())
+    print(report(read()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The emulated router: that what is counted are instructions, and what becomes of the counts."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import pathlib
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from lab.router import board, cells  # noqa: E402
+
+
+@pytest.fixture
+def router() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("router", ROOT / "lab/experiments/router.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def on_board(tmp_path: pathlib.Path, script: str) -> list[str]:
+    file = tmp_path / "script"
+    file.write_text(script)
+    try:
+        with board.run(file, ["7"], {"data": file}, seconds=900) as lines:
+            return list(lines)
+    except board.CannotRun as error:
+        pytest.skip(str(error))
+
+
+def test_the_boards_clock_counts_instructions(tmp_path: pathlib.Path) -> None:
+    # The kernel calibrates a loop of two instructions, "BogoMIPS", by the clock that it has.
+    lines = on_board(tmp_path, "sed -n 's/^BogoMIPS.*: //p' /proc/cpuinfo; echo $1; ls -1 /job\n")
+    assert float(lines[0]) == pytest.approx(1e3 / board.NS_PER_INSTRUCTION, rel=0.02)
+    assert lines[1:] == ["7", "arguments", "data", "main"]
+
+
+def test_a_failed_script_is_told(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(board.Failed, match="exit code 3\nwhy it failed"):
+        on_board(tmp_path, "echo why it failed; exit 3\n")
+
+
+def test_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    said = ["fetch-byte 800", "gateway-byte 400", "fetch-data 2800", "gateway-data 8400", "fetch-data 2700", "fetch-data 9000",
+            "gateway-rss 12000", "a remark"]
+
+    @contextlib.contextmanager
+    def run(*_: Any, **__: Any) -> Iterator[Iterator[str]]:
+        yield iter(said)
+
+    monkeypatch.setattr(board, "run", run)
+    gateway, fetch = cells.count(tmp_path, "file", "down", "bquic", "off", size=1000)
+    assert (gateway["what"], gateway["instructions_per_byte"], gateway["rss_kib"]) == ("gateway serving a file", 1000.0, 12000)
+    assert (fetch["what"], fetch["instructions_per_byte"], fetch["handshake_instructions"]) == ("fetch", 250.0, 100000)
+
+
+def test_one_row_about_the_same(router: ModuleType) -> None:
+    def row(step: str, per_byte: float, **more: Any) -> dict[str, Any]:
+        return {"what": "relay", "direction": "down", "profile": "bquic", "offload": "off", "step": step,
+                "instructions_per_byte": per_byte, "rss_kib": 1, **more}
+
+    rows = router.merge([row("today", 400.0), row("runtime", 270.0)], [row("runtime", 250.0)])
+    assert [r["instructions_per_byte"] for r in rows] == [400.0, 250.0]
+    report = [line.split() for line in router.report(rows).splitlines()]
+    assert "relay, down bquic off 400 250".split() in report
+    assert "AR9344 560 4.5 to 7.2 7.2 to 11.5".split() in report  # 560 MHz * 0.5 * 0.8 * 8 / 400

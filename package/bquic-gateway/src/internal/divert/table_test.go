@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package divert
+
+import (
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// What the kernel answered to a transaction that failed is no answer to the next
+// one, however long the process has to wait for the processor in between.
+func TestTransactionAfterFailed(t *testing.T) {
+	runtime.LockOSThread() // for good: the thread ends with the test, and its namespace with it
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatal("cannot make a network namespace: ", err)
+	}
+	table, err := openTable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.close()
+	var end atomic.Bool
+	defer end.Store(true)
+	for range 8 * runtime.GOMAXPROCS(0) {
+		go func() {
+			for !end.Load() {
+			}
+		}()
+	}
+	chain := func(table string) (t transaction) {
+		for range 20 {
+			t.add(unix.NFT_MSG_NEWCHAIN, netlink.Create, text(unix.NFTA_CHAIN_TABLE, table), text(unix.NFTA_CHAIN_NAME, "c"))
+		}
+		return t
+	}
+	for i := range 10 {
+		failing, good := chain("no-such-table"), chain(TableName)
+		if err := failing.commit(table.conn); !errors.Is(err, unix.ENOENT) {
+			t.Fatalf("try %d: a chain in a table that is not there: %v", i, err)
+		}
+		if err := good.commit(table.conn); err != nil {
+			t.Fatalf("try %d: %v", i, err)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package divert
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"bquic/internal/processor"
+)
+
+// A Meter reads what devices have moved.
+type Meter struct{ conn *netlink.Conn }
+
+// OpenMeter opens one for the network namespace of this process.
+func OpenMeter() (*Meter, error) {
+	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &Meter{conn}, nil
+}
+
+// Close releases the meter.
+func (m *Meter) Close() error { return m.conn.Close() }
+
+// Read sums the counters of the devices that are there.
+func (m *Meter) Read(devices []string) (sum processor.Traffic, err error) {
+	for _, name := range devices {
+		attrs, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: unix.IFLA_IFNAME, Data: append([]byte(name), 0)}})
+		if err != nil {
+			return sum, err
+		}
+		msgs, err := m.conn.Execute(netlink.Message{
+			Header: netlink.Header{Type: unix.RTM_GETLINK, Flags: netlink.Request},
+			Data:   append(make([]byte, unix.SizeofIfInfomsg), attrs...),
+		})
+		if err != nil || len(msgs) == 0 {
+			continue // it has gone
+		}
+		t, err := readTraffic(msgs[0].Data)
+		if err != nil {
+			return sum, fmt.Errorf("counters of %s: %w", name, err)
+		}
+		sum.In.Bytes += t.In.Bytes
+		sum.In.Packets += t.In.Packets
+		sum.Out.Bytes += t.Out.Bytes
+		sum.Out.Packets += t.Out.Packets
+	}
+	return sum, nil
+}
+
+// readTraffic reads the counters of a device (struct ifinfomsg, then IFLA_STATS64 with
+// struct rtnl_link_stats64, of include/uapi/linux/if_link.h).
+func readTraffic(b []byte) (t processor.Traffic, err error) {
+	if len(b) < unix.SizeofIfInfomsg {
+		return t, fmt.Errorf("a message of %d bytes", len(b))
+	}
+	attrs, err := netlink.NewAttributeDecoder(b[unix.SizeofIfInfomsg:])
+	if err != nil {
+		return t, err
+	}
+	for attrs.Next() {
+		if c := attrs.Bytes(); attrs.Type() == unix.IFLA_STATS64 && len(c) >= 32 {
+			t.In.Packets, t.Out.Packets = binary.NativeEndian.Uint64(c), binary.NativeEndian.Uint64(c[8:])
+			t.In.Bytes, t.Out.Bytes = binary.NativeEndian.Uint64(c[16:]), binary.NativeEndian.Uint64(c[24:])
+			return t, nil
+		}
+	}
+	if err := attrs.Err(); err != nil {
+		return t, err
+	}
+	return t, fmt.Errorf("none")
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package openwrt
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+
+	"bquic/internal/status"
+)
+
+// An address is one that the daemon listens on.
+type address struct {
+	option string // that says so
+	host   string // "": all of the machine's
+	port   string
+	udp    bool // as well as TCP
+}
+
+func (p *Plan) listen(option, addr string, udp bool) {
+	if addr == "" {
+		return
+	}
+	host, port, _ := net.SplitHostPort(addr) // as config.Parse has checked
+	p.addresses = append(p.addresses, address{option, host, port, udp})
+}
+
+// CheckListen says which of its addresses the daemon cannot listen on: another
+// program has the port, or this machine has no such address. A port that the
+// running daemon has by itself is no hindrance.
+func (p *Plan) CheckListen(files Files) error {
+	mine := p.running(files)
+	var errs []error
+	for _, a := range p.addresses {
+		port := a.port
+		if mine[port] { // whether the address is there can be asked at any port
+			port = "0"
+		}
+		if err := a.try(net.JoinHostPort(a.host, port)); err != nil {
+			errs = append(errs, fmt.Errorf("%s.%s: cannot listen on %s: %w", p.Role, a.option, net.JoinHostPort(a.host, a.port), cause(err)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (a address) try(addr string) error {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	l.Close()
+	if !a.udp {
+		return nil
+	}
+	c, err := net.ListenPacket("udp", addr)
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// cause returns what the kernel said, without the address, which net repeats.
+func cause(err error) error {
+	var syscall *os.SyscallError
+	if errors.As(err, &syscall) {
+		return syscall.Err
+	}
+	return err
+}
+
+// running returns the ports that the daemon was last started with, if it runs;
+// nil if it does not.
+func (p *Plan) running(files Files) map[string]bool {
+	data, err := os.ReadFile(files.fixed(p.Role))
+	if err != nil {
+		return nil
+	}
+	ports := make(map[string]bool)
+	answers := false
+	for line := range strings.Lines(string(data)) {
+		name, quoted, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		value, err := strconv.Unquote(quoted)
+		if err != nil {
+			continue
+		}
+		if name == "status_socket" {
+			_, err := status.Read(value)
+			answers = err == nil
+		} else if _, port, err := net.SplitHostPort(value); err == nil {
+			ports[port] = true
+		} else if name == "port" {
+			ports[value] = true
+		}
+	}
+	if !answers {
+		return nil
+	}
+	return ports
+}

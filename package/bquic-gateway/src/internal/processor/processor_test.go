@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package processor
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+const mbit = 1e6 / 8
+
+// A node is what a Processor is told of, in virtual time: a processor with a real cost
+// and a quota, and a path, both of which may change.
+type node struct {
+	p      *Processor
+	now    time.Time
+	sample Sample
+
+	cost  float64 // seconds a byte, really
+	quota float64 // share of one processor that the process can get
+	path  float64 // bytes a second that the path can do
+	// What clients would move, in bytes a second: through the relay where it takes it, for
+	// new connections, and directly.
+	demand float64
+	kept   float64 // of demand: carried whatever is taken
+	noise  func() float64
+
+	pace     float64 // of the rehearsal under way
+	until    time.Time
+	asked    int // rehearsals
+	switches int
+}
+
+var epoch = time.Unix(1e9, 0)
+
+func newNode(share, cost, guess float64) *node {
+	n := &node{now: epoch, cost: cost, quota: 1, path: AssumedPath, noise: func() float64 { return 1 }}
+	n.p = New(epoch, share, time.Duration(guess*1e12), 1e3)
+	return n
+}
+
+// step is an Interval.
+func (n *node) step() {
+	seconds := Interval.Seconds()
+	offered := min(n.demand, n.path) * n.noise()
+	carried := min(n.kept, offered)
+	if n.p.Takes() == All {
+		carried = offered
+	}
+	direct := offered - carried
+	carried = min(carried, n.quota/n.cost)
+	cpu := carried * n.cost
+	late := time.Duration(0)
+	if cpu >= 0.95*n.quota && carried > 0 {
+		late = 90 * time.Millisecond
+	}
+	rehearsal := 0.0
+	if n.pace > 0 {
+		rehearsal = max(min(n.pace, n.quota)-cpu, 0)
+	}
+	n.now = n.now.Add(Interval + late)
+	seconds += late.Seconds()
+	n.sample.CPU += time.Duration((cpu + rehearsal) * seconds * 1e9)
+	n.sample.Carried += uint64(carried * seconds)
+	n.sample.Path.In.Bytes += uint64((carried + direct) * seconds)
+	n.sample.Path.In.Packets += uint64((carried+direct)*seconds/1400) + 1
+	n.sample.Path.Out.Bytes += uint64((carried + direct) * seconds / 50)
+	n.sample.Path.Out.Packets += uint64((carried+direct)*seconds/2800) + 1
+
+	before := n.p.Takes()
+	if n.pace > 0 && !n.now.Before(n.until) {
+		pace := n.pace
+		n.pace = 0
+		n.p.Rehearsed(n.now, pace, min(pace, n.quota))
+	}
+	if pace := n.p.Tick(n.now, n.sample); pace > 0 {
+		n.asked++
+		n.pace, n.until = pace, n.now.Add(RehearsalTime)
+	}
+	if n.p.Takes() != before {
+		n.switches++
+	}
+}
+
+func (n *node) pass(d time.Duration) {
+	for end := n.now.Add(d); n.now.Before(end); {
+		n.step()
+	}
+}
+
+func TestTakes(t *testing.T) {
+	const second = time.Second
+	for _, tc := range []struct {
+		name           string
+		carries, guess float64 // Mbit/s by half of the processor: really, and as measured at the start
+		path, demand   float64 // Mbit/s
+		quota          float64
+		first          Takes // after 2 s without demand
+		then, then2    Takes // after 10 s with it, and after a minute more
+	}{
+		{name: "a PC: faster than any path", carries: 900, guess: 900, path: 50, demand: 1000, quota: 1, first: All, then: All, then2: All},
+		{name: "a MIPS node on a fast leg", carries: 8, guess: 8, path: 30, demand: 1000, quota: 1, first: Small, then: Small, then2: Small},
+		{name: "a MIPS node on a slow leg learns it by what goes direct", carries: 8, guess: 8, path: 5, demand: 1000, quota: 1, first: Small, then: All, then2: All},
+		{name: "it was thought to be slower", carries: 80, guess: 40, path: 30, demand: 1000, quota: 1, first: Small, then: All, then2: All},
+		{name: "it was thought to be faster than the path", carries: 20, guess: 200, path: 30, demand: 1000, quota: 1, first: All, then: Small, then2: Small},
+		{name: "a quota below the path", carries: 900, guess: 900, path: 50, demand: 1000, quota: 0.02, first: Nothing, then: Nothing, then2: Nothing},
+		{name: "a quota above the path, below what is assumed of it", carries: 900, guess: 900, path: 10, demand: 1000, quota: 0.02, first: Nothing, then: All, then2: All},
+		{name: "nobody needs it", carries: 8, guess: 8, path: 30, demand: 0, quota: 1, first: Small, then: Small, then2: Small},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			const share = 0.5
+			n := newNode(share, share/(tc.carries*mbit), share/(tc.guess*mbit))
+			n.path, n.quota = tc.path*mbit, tc.quota
+			n.pass(2 * second)
+			if got := n.p.Takes(); got != tc.first {
+				t.Errorf("at first it takes %s, not %s: %+v", got, tc.first, n.p.Status())
+			}
+			n.demand = tc.demand * mbit
+			n.pass(10 * second)
+			if got := n.p.Takes(); got != tc.then {
+				t.Errorf("then it takes %s, not %s: %+v", got, tc.then, n.p.Status())
+			}
+			n.pass(time.Minute)
+			if got := n.p.Takes(); got != tc.then2 {
+				t.Errorf("a minute later it takes %s, not %s: %+v", got, tc.then2, n.p.Status())
+			}
+		})
+	}
+}
+
+// TestStarved: a quota comes and goes while something is carried.
+func TestStarved(t *testing.T) {
+	n := newNode(0.5, 0.5/(200*mbit), 0.5/(200*mbit))
+	n.path, n.demand, n.kept = 20*mbit, 1000*mbit, 1000*mbit
+	n.pass(10 * time.Second)
+	if n.p.Takes() != All {
+		t.Fatalf("at first: %+v", n.p.Status())
+	}
+	n.quota = 0.02 // 8 Mbit/s
+	n.pass(5 * time.Second)
+	if n.p.Takes() != Nothing || n.p.Status().Why != WhyBusy {
+		t.Errorf("starved: %+v", n.p.Status())
+	}
+	n.quota = 1
+	n.pass(10 * time.Second)
+	if n.p.Takes() != All {
+		t.Errorf("no more: %+v", n.p.Status())
+	}
+}
+
+// TestStarvedIdle: nothing is carried that would tell.
+func TestStarvedIdle(t *testing.T) {
+	n := newNode(0.5, 0.5/(200*mbit), 0.5/(200*mbit))
+	n.pass(2 * time.Second)
+	n.quota = 0.01
+	n.pass(ProofAge + 2*time.Second)
+	if n.p.Takes() != Nothing {
+		t.Errorf("starved while idle: %+v", n.p.Status())
+	}
+}
+
+// TestOverLoad: a path that has shown little is found to do more than the processor.
+func TestOverLoad(t *testing.T) {
+	n := newNode(0.5, 0.5/(8*mbit), 0.5/(8*mbit))
+	n.path, n.demand = 2*mbit, 100*mbit // a server that is slow
+	n.pass(10 * time.Second)
+	if n.p.Takes() != All {
+		t.Fatalf("at first: %+v", n.p.Status())
+	}
+	n.path = 30 * mbit
+	n.pass(5 * time.Second)
+	if n.p.Takes() == All {
+		t.Errorf("it is slower than the path: %+v", n.p.Status())
+	}
+	n.pass(time.Minute)
+	if n.p.Takes() != Small || n.p.Status().Path < 29e6 {
+		t.Errorf("what went direct has told nothing: %+v", n.p.Status())
+	}
+}
+
+// TestChatter: packets that are not bulk's, and single bursts, show no path's rate.
+func TestChatter(t *testing.T) {
+	p := New(epoch, 0.5, time.Microsecond, 1)
+	var s Sample
+	for i := range 1000 {
+		s.Path.In.Bytes += 200 * 300
+		s.Path.In.Packets += 300
+		if i%8 == 0 {
+			s.Path.In.Bytes += 1e6
+			s.Path.In.Packets += 700
+		}
+		p.Tick(epoch.Add(time.Duration(i)*Interval), s)
+	}
+	if st := p.Status(); st.Path != 0 {
+		t.Errorf("a path of %.1f Mbit/s", st.Path/1e6)
+	}
+}
+
+// TestAge: a path that has become slower is known to be so in the end.
+func TestAge(t *testing.T) {
+	n := newNode(0.5, 0.5/(15*mbit), 0.5/(15*mbit))
+	n.path, n.demand = 30*mbit, 1000*mbit
+	n.pass(time.Minute)
+	if n.p.Takes() != Small {
+		t.Fatalf("at first: %+v", n.p.Status())
+	}
+	n.path = 10 * mbit
+	n.pass(pathAge / 2)
+	if n.p.Takes() != Small {
+		t.Errorf("forgotten at once: %+v", n.p.Status())
+	}
+	n.pass(2 * pathAge)
+	if n.p.Takes() != All {
+		t.Errorf("never forgotten: %+v", n.p.Status())
+	}
+}
+
+func TestUnjudged(t *testing.T) {
+	n := newNode(0, 1e-3, 1e-3)
+	n.demand = 1000 * mbit
+	n.pass(time.Minute)
+	if n.p.Takes() != All || n.asked > 0 || n.p.Status().Why != "" {
+		t.Errorf("%d rehearsals, %+v", n.asked, n.p.Status())
+	}
+}
+
+// TestNoFlapping: whatever happens, it does not change its mind all the time, and does
+// not rehearse all the time.
+func TestNoFlapping(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		cost := 0.5 / (math.Exp(r.Float64()*5) * 3 * mbit)
+		n := newNode(0.5, cost, cost*math.Exp(r.Float64()*2-1))
+		n.noise = func() float64 { return 0.5 + r.Float64()/2 }
+		const hours = 2
+		for end := epoch.Add(hours * time.Hour); n.now.Before(end); {
+			switch r.IntN(4) {
+			case 0:
+				n.quota = math.Exp(-5 * r.Float64())
+			case 1:
+				n.path = math.Exp(r.Float64()*5) * mbit
+			case 2:
+				n.demand = math.Exp(r.Float64()*7-2) * mbit
+			case 3:
+				n.kept = r.Float64() * n.demand
+			}
+			n.pass(time.Duration(r.ExpFloat64() * float64(20*time.Second)))
+		}
+		// A pause after each time that it was too slow doubles up to MaxPause, and begins
+		// anew when a path's rate becomes known, or all was calm.
+		limit := 2 * (hours*int(time.Hour/MaxPause) + 40)
+		if n.switches > limit {
+			t.Errorf("seed %d: %d switches in %d hours, more than %d", seed, n.switches, hours, limit)
+		}
+		if most := hours * int(time.Hour/doubtPause); n.asked > most {
+			t.Errorf("seed %d: %d rehearsals, more than %d", seed, n.asked, most)
+		}
+	}
+}
+
+// TestNeverSlower: what is taken is carried as fast as the path, but for the time that it
+// takes to notice.
+func TestNeverSlower(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		cost := 0.5 / (math.Exp(r.Float64()*5) * 3 * mbit)
+		guess := cost * math.Exp(r.Float64()-0.5)
+		n := newNode(0.5, cost, guess)
+		n.path, n.demand = math.Exp(r.Float64()*4)*mbit, 1000*mbit
+		n.quota = math.Exp(-4 * r.Float64())
+		slower := time.Duration(0)
+		const span = 10 * time.Minute
+		for end := epoch.Add(span); n.now.Before(end); {
+			taken := n.p.Takes() == All && n.quota/n.cost < 0.97*n.path
+			before := n.now
+			n.step()
+			if taken {
+				slower += n.now.Sub(before)
+			}
+		}
+		if slower > 6*time.Second {
+			t.Errorf("seed %d: slower than the path for %v: path %.1f Mbit/s, processor %.1f, quota %.3f: %+v",
+				seed, slower, n.path/mbit, 0.5/n.cost/mbit, n.quota, n.p.Status())
+		}
+		// What is thought to take more than it does is never tried, nor corrected.
+		if able := min(0.5, n.quota) / max(cost, guess); able > 1.5*n.path && n.path > 2*bulkRate && n.p.Takes() != All {
+			t.Errorf("seed %d: path %.1f Mbit/s, processor %.1f, and nothing is carried: %+v", seed, n.path/mbit, able/mbit, n.p.Status())
+		}
+	}
+}
+
+func FuzzProcessor(f *testing.F) {
+	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p := New(epoch, 0.5, time.Microsecond, 100)
+		var s Sample
+		now := epoch
+		for ; len(b) >= 8; b = b[8:] {
+			now = now.Add(time.Duration(int8(b[0])) * 10 * time.Millisecond) // backwards as well
+			s.CPU += time.Duration(int8(b[1])) * time.Millisecond
+			s.Carried += uint64(b[2]) << (b[3] % 64)
+			s.Path.In.Bytes += uint64(b[4]) << (b[5] % 64)
+			s.Path.In.Packets += uint64(b[6])
+			if pace := p.Tick(now, s); pace > 0 && b[7]&1 == 1 {
+				p.Rehearsed(now, pace, float64(b[7])/128)
+			}
+			st := p.Status()
+			for _, x := range []float64{st.Carries, st.Path, st.Used} {
+				if math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
+					t.Fatalf("%+v", st)
+				}
+			}
+			if (st.Why == "") != (p.Takes() == All) {
+				t.Fatalf("%+v", st)
+			}
+		}
+	})
+}

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package profile
+
+import (
+	"cmp"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+)
+
+// A randomPath is one of `paths`: drawn by a seed, or written down because the
+// sender has failed there.
+type randomPath struct {
+	Name      string        `json:"name,omitempty"`
+	Seed      uint64        `json:"seed"`
+	Number    uint64        `json:"number"`
+	Upload    bool          `json:"upload"`
+	Rate      float64       `json:"rate_mbps"`
+	RTT       time.Duration `json:"rtt"`
+	Buffer    int           `json:"buffer_packets"`
+	CoDel     bool          `json:"codel"`
+	Loss      float64       `json:"loss"`
+	LossBurst float64       `json:"loss_burst"` // packets in a row that are lost, on average
+	Reorder   float64       `json:"reorder"`    // packets that are overtaken
+	Late      time.Duration `json:"late"`       // by so much
+	WiFi      bool          `json:"wifi"`       // one hop of 802.11 at that rate instead of a wire
+	Change    time.Duration `json:"change"`     // when rate and RTT change; 0: never
+	Rate2     float64       `json:"rate2_mbps"`
+	RTT2      time.Duration `json:"rtt2"`
+	Size      int           `json:"size"`
+}
+
+// pathsPerSeed is how many paths a seed draws.
+const pathsPerSeed = 50
+
+// drawPath is one of the paths of a seed.
+func drawPath(seed, number uint64) randomPath {
+	r := rand.New(rand.NewPCG(seed, number))
+	logUniform := func(low, high float64) float64 { return low * math.Pow(high/low, r.Float64()) }
+	p := randomPath{
+		Seed:   seed,
+		Number: number,
+		Upload: r.IntN(2) == 0,
+		Rate:   logUniform(1, 300),
+		RTT:    time.Duration(logUniform(1, 600) * 1e6),
+		Buffer: int(logUniform(5, 2000)),
+	}
+	if p.CoDel = r.IntN(5) == 0; p.CoDel {
+		p.Buffer = 2000
+	}
+	if r.IntN(2) == 0 {
+		p.Loss, p.LossBurst = logUniform(0.0001, 0.03), 1
+		if r.IntN(2) == 0 {
+			p.LossBurst = 2 + 6*r.Float64()
+		}
+	}
+	if r.IntN(5) == 0 {
+		p.Reorder = logUniform(0.0005, 0.02)
+		p.Late = time.Duration(float64(p.RTT) * r.Float64() / 2)
+	}
+	p.WiFi = r.IntN(4) == 0
+	seconds := 4 * (0.5 + r.Float64())
+	p.Size = int(min(max(p.Rate*1e6/8*seconds, 256<<10), 6<<20))
+	p.Rate2, p.RTT2 = p.Rate, p.RTT
+	if r.IntN(4) == 0 {
+		p.Change = time.Duration((0.2 + 0.4*r.Float64()) * float64(p.Size) * 8 / p.Rate * 1e3)
+		p.Change += 4 * p.RTT
+		change := r.IntN(3)
+		if change != 1 {
+			p.Rate2 = tenfold(p.Rate, 1, 300, r.IntN(2) == 0)
+		}
+		if change != 0 {
+			p.RTT2 = time.Duration(tenfold(float64(p.RTT)/1e6, 1, 600, r.IntN(2) == 0) * 1e6)
+		}
+	}
+	return p
+}
+
+// tenfold is ten times v or a tenth of it, whichever is in the range.
+func tenfold(v, low, high float64, up bool) float64 {
+	if up && v*10 <= high || v/10 < low {
+		return min(v*10, high)
+	}
+	return v / 10
+}
+
+func (p randomPath) build(n *network) {
+	start := time.Now()
+	changed := func() bool { return p.Change > 0 && time.Since(start) >= p.Change }
+	delay := func() time.Duration {
+		if changed() {
+			return p.RTT2 / 2
+		}
+		return p.RTT / 2
+	}
+	var channels []*channel
+	if p.WiFi {
+		c := n.mesh(1, p.Rate*1e6, delay, p.Buffer, p.CoDel)
+		channels = []*channel{c}
+	} else {
+		a, b := n.wire(p.Rate*1e6, delay, p.Buffer, p.CoDel)
+		channels = []*channel{a, b}
+	}
+	if p.Change > 0 {
+		time.AfterFunc(p.Change, func() {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			for _, c := range channels {
+				c.rate = p.Rate2 * 1e6
+			}
+		})
+	}
+	// Data is what meets the faults.
+	q := n.toClient
+	if p.Upload {
+		q = n.toServer
+	}
+	if p.Loss > 0 {
+		// Gilbert's model: in the bad state all is lost.
+		bad := false
+		q.lose = func() bool {
+			switch {
+			case bad:
+				bad = n.rng.Float64() >= 1/p.LossBurst
+			default:
+				bad = n.rng.Float64() < p.Loss/p.LossBurst
+			}
+			return bad
+		}
+	}
+	if p.Reorder > 0 {
+		q.reorder = func() time.Duration {
+			if n.rng.Float64() < p.Reorder {
+				return p.Late
+			}
+			return 0
+		}
+	}
+}
+
+func (p randomPath) String() string {
+	s := fmt.Sprintf("%d/%d, %s%.1f Mbit/s, %.1f ms, buffer %d", p.Seed, p.Number, map[bool]string{true: "up, "}[p.Upload], p.Rate, p.RTT.Seconds()*1e3, p.Buffer)
+	if p.CoDel {
+		s += ", CoDel"
+	}
+	if p.Loss > 0 {
+		s += fmt.Sprintf(", loss %.2f %% in %.1f", p.Loss*100, p.LossBurst)
+	}
+	if p.Reorder > 0 {
+		s += fmt.Sprintf(", reorder %.2f %% by %.1f ms", p.Reorder*100, p.Late.Seconds()*1e3)
+	}
+	if p.WiFi {
+		s += ", WiFi"
+	}
+	if p.Change > 0 {
+		s += fmt.Sprintf(", at %.1f s %.1f Mbit/s %.1f ms", p.Change.Seconds(), p.Rate2, p.RTT2.Seconds()*1e3)
+	}
+	return s
+}
+
+func (p randomPath) run(t *testing.T, tlsConf *tls.Config, b quic.Burst, repeat uint64) *trial {
+	f := &trial{burst: b, upload: p.Upload}
+	transfer(t, tlsConf, p.Seed<<32|p.Number<<8|repeat, p.build, []*trial{f}, p.Size, time.Hour, nil)
+	if got := f.received.Load(); got != int64(p.Size) {
+		t.Fatalf("%s: got %d of %d bytes", p, got, p.Size)
+	}
+	return f
+}
+
+func profileNamed(name string) Profile {
+	ps := Builtin()
+	return ps[slices.IndexFunc(ps, func(p Profile) bool { return p.Name == name })]
+}
+
+// seedRange reads FIRST-LAST.
+func seedRange(s string, first, last uint64) (uint64, uint64, error) {
+	if s == "" {
+		return first, last, nil
+	}
+	a, b, _ := strings.Cut(s, "-")
+	first, err := strconv.ParseUint(a, 10, 32)
+	if err != nil {
+		return 0, 0, err
+	}
+	last, err = strconv.ParseUint(cmp.Or(b, a), 10, 32)
+	return first, last, err
+}
+
+func geomean(values []float64) float64 {
+	var sum float64
+	for _, v := range values {
+		sum += math.Log(v)
+	}
+	return math.Exp(sum / float64(len(values)))
+}
+
+// TestPaths compares bquic with stock on the paths of BQUIC_PATHS, as in 6-505.
+// With BQUIC_PATHS_ROWS it writes rows as results/paths.json has them there.
+func TestPaths(t *testing.T) {
+	spec := os.Getenv("BQUIC_PATHS")
+	if spec == "" {
+		t.Skip("BQUIC_PATHS is not set")
+	}
+	first, last, err := seedRange(spec, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tlsConf := tlsConfig(t)
+	var ratios []float64
+	var rows []map[string]any
+	for i := first * pathsPerSeed; i < (last+1)*pathsPerSeed; i++ {
+		p := drawPath(i/pathsPerSeed, i%pathsPerSeed)
+		repeats := 1
+		if p.Loss > 0 || p.WiFi || p.Reorder > 0 {
+			repeats = 3
+		}
+		standard, bquic := 0.0, 0.0
+		var loss [2]uint64
+		for i := range uint64(repeats) {
+			f := p.run(t, tlsConf, profileNamed(Standard).Burst, i)
+			standard += f.done.Seconds()
+			loss[0] += f.lost
+			f = p.run(t, tlsConf, profileNamed(BQUIC).Burst, i)
+			bquic += f.done.Seconds()
+			loss[1] += f.lost
+		}
+		mbps := float64(p.Size) * 8 / 1e6 * float64(repeats)
+		ratio := standard / bquic
+		ratios = append(ratios, ratio)
+		t.Logf("%.3f  %.2f/%.2f lost %d/%d  %s %.1f MB", ratio, mbps/bquic, mbps/standard, loss[1], loss[0], p, float64(p.Size)/1e6)
+		rows = append(rows, map[string]any{"path": p, "mbps_standard": mbps / standard, "mbps_bquic": mbps / bquic})
+	}
+	slices.Sort(ratios)
+	below := func(limit float64) int {
+		n, _ := slices.BinarySearch(ratios, limit)
+		return n
+	}
+	t.Logf("%d paths: geometric mean %.3f, worst %.3f, below 0.95 %d, below 0.90 %d", len(ratios), geomean(ratios), ratios[0], below(0.95), below(0.90))
+	if name := os.Getenv("BQUIC_PATHS_ROWS"); name != "" {
+		data, err := json.MarshalIndent(rows, "", " ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A leg of 802.11 in virtual time: what the real medium (`bquic-mesh`) measures,
+// roughly.
+type leg struct {
+	hops  int
+	rtt   time.Duration
+	rate  float64
+	total int // bytes
+}
+
+var legs = []leg{
+	{1, 0, 65e6, 10 << 20}, {1, 20 * time.Millisecond, 65e6, 10 << 20}, {1, 45 * time.Millisecond, 65e6, 10 << 20},
+	{3, 0, 65e6, 10 << 20}, {3, 20 * time.Millisecond, 65e6, 10 << 20}, {3, 45 * time.Millisecond, 65e6, 10 << 20},
+	{5, 0, 65e6, 10 << 20}, {5, 20 * time.Millisecond, 65e6, 10 << 20}, {5, 45 * time.Millisecond, 65e6, 10 << 20},
+	{3, 20 * time.Millisecond, 39e6, 10 << 20}, {3, 20 * time.Millisecond, 65e6, 1 << 20},
+}
+
+// TestLegs prints what each profile makes of legs of 802.11. BQUIC_LEGS has the seeds.
+func TestLegs(t *testing.T) {
+	spec := os.Getenv("BQUIC_LEGS")
+	if spec == "" {
+		t.Skip("BQUIC_LEGS is not set")
+	}
+	first, last, err := seedRange(spec, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tlsConf := tlsConfig(t)
+	var all []float64
+	for _, l := range legs {
+		build := func(n *network) { n.mesh(l.hops, l.rate, func() time.Duration { return l.rtt / 2 }, 8192, true) }
+		line, base := "", 0.0
+		for _, name := range []string{Standard, BQUIC} {
+			var runs []float64
+			var end, cwnd, queue float64
+			for seed := first; seed <= last; seed++ {
+				f := &trial{burst: profileNamed(name).Burst}
+				transfer(t, tlsConf, seed, build, []*trial{f}, l.total, time.Hour, nil)
+				runs = append(runs, f.mbps())
+				n := float64(last - first + 1)
+				end += float64(f.sender.SlowStartWindow) / 1280 / n
+				cwnd += float64(f.sender.CongestionWindow) / 1280 / n
+				queue += (f.sender.SmoothedRTT - f.sender.MinRTT).Seconds() * 1e3 / n
+			}
+			m := geomean(runs)
+			if name == Standard {
+				base = m
+			} else {
+				all = append(all, m/base)
+			}
+			line += fmt.Sprintf("  %s %.2f (%.3f; slow start to %.0f, at last %.0f packets, queue %.0f ms)", name, m, m/base, end, cwnd, queue)
+		}
+		t.Logf("%d hops %s %.0f Mbit/s %d MB:%s", l.hops, l.rtt, l.rate/1e6, l.total>>20, line)
+	}
+	t.Logf("geometric mean %.3f", geomean(all))
+}

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/chacha20poly1305"
+	"golang.org/x/sys/unix"
+
+	"bquic/internal/divert"
+	"bquic/internal/processor"
+)
+
+const (
+	// measureTime is how much processor time each of the four measurements at the start takes.
+	measureTime = 3 * time.Millisecond
+	// packetSize is what a QUIC packet carries before a larger size was found.
+	packetSize = 1252
+	// wayFactor was measured (docs/architecture.md). What carrying takes replaces it once
+	// something is carried; until then it is better too large than too small: a node
+	// without the relay's gain is as fast as with the relay off.
+	wayFactor = 20
+	// pauseOfRehearsal is how long a rehearsal sleeps while it is ahead.
+	pauseOfRehearsal = 5 * time.Millisecond
+)
+
+// A load watches the processor that this process runs on. What follows decides a
+// processor.Processor; this is its clock and its hands.
+type load struct {
+	logger *slog.Logger
+	aead   cipher.AEAD // of a rehearsal
+
+	mu        sync.Mutex
+	processor *processor.Processor
+	logged    string // why, the last time
+}
+
+// newLoad measures what carrying will cost.
+func newLoad(share float64, logger *slog.Logger) (*load, error) {
+	aead, err := fastest()
+	if err != nil {
+		return nil, fmt.Errorf("cannot measure the processor: %w", err)
+	}
+	cost, err := costOfPacket(aead)
+	if err != nil {
+		return nil, fmt.Errorf("cannot measure the processor: %w", err)
+	}
+	return &load{
+		logger:    logger,
+		aead:      aead,
+		processor: processor.New(time.Now(), share, cost, packetSize),
+	}, nil
+}
+
+// takes is which new connections and flows are worth carrying.
+func (l *load) takes() processor.Takes {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.processor.Takes()
+}
+
+func (l *load) status() processor.Status {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.processor.Status()
+}
+
+func (l *load) setShare(share float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.processor.SetShare(share)
+}
+
+// run watches until ctx ends. changed is called when other connections are worth taking.
+func (l *load) run(ctx context.Context, sample func() processor.Sample, changed func()) {
+	tick := time.NewTicker(processor.Interval)
+	defer tick.Stop()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for {
+		s := sample()
+		s.CPU = cpuTime()
+		var pace float64
+		l.tell(changed, func(now time.Time) { pace = l.processor.Tick(now, s) })
+		if pace > 0 {
+			wg.Go(func() {
+				if got, ok := l.rehearse(ctx, pace); ok {
+					l.tell(changed, func(now time.Time) { l.processor.Rehearsed(now, pace, got) })
+				}
+			})
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// tell hands an event to the state, and says what follows.
+func (l *load) tell(changed func(), event func(now time.Time)) {
+	l.mu.Lock()
+	before := l.processor.Takes()
+	event(time.Now())
+	after, st := l.processor.Takes(), l.processor.Status()
+	log := st.Why != l.logged && st.Why != processor.WhyMeasuring
+	if log {
+		l.logged = st.Why
+	}
+	l.mu.Unlock()
+	switch {
+	case log && after == processor.All:
+		l.logger.Info("the processor is as fast as the path, connections are carried", "used", st.Used, "share", st.Share)
+	case log:
+		l.logger.Warn("connections go direct", "reason", st.Reason)
+	}
+	if after != before {
+		changed()
+	}
+}
+
+// rehearse has this process use a share of one processor for a while, the work that it
+// has anyway included, and returns what it got.
+func (l *load) rehearse(ctx context.Context, pace float64) (got float64, ok bool) {
+	start, begin := time.Now(), cpuTime()
+	packet := make([]byte, packetSize)
+	for {
+		passed, spent := time.Since(start), cpuTime()-begin
+		switch {
+		case ctx.Err() != nil:
+			return 0, false
+		case passed >= processor.RehearsalTime:
+			return spent.Seconds() / passed.Seconds(), true
+		case spent.Seconds() < pace*(passed+pauseOfRehearsal).Seconds():
+			work(l.aead, packet)
+		default:
+			time.Sleep(pauseOfRehearsal)
+		}
+	}
+}
+
+// cpuTime is what this process has used of processors.
+func cpuTime() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts); err != nil {
+		return 0
+	}
+	return time.Duration(ts.Nano())
+}
+
+// costOfPacket is the processor time that carrying a packet takes, by what is known
+// before any was: it is opened, and the rest of its way takes as much as wayFactor
+// passes through a socket to a goroutine that waits for it.
+func costOfPacket(aead cipher.AEAD) (time.Duration, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return 0, err
+	}
+	to, from := os.NewFile(uintptr(fds[0]), "to"), os.NewFile(uintptr(fds[1]), "from")
+	arrived := make(chan struct{})
+	go func() {
+		defer close(arrived)
+		for b := make([]byte, packetSize); ; {
+			if _, err := from.Read(b); err != nil {
+				return
+			}
+			arrived <- struct{}{}
+		}
+	}()
+	defer func() {
+		from.Close()
+		to.Close()
+		for range arrived {
+		}
+	}()
+	packet := make([]byte, packetSize)
+	open := timeOf(func() { work(aead, packet) })
+	pass := timeOf(func() {
+		if _, err := to.Write(packet); err == nil {
+			<-arrived
+		}
+	})
+	return open + wayFactor*pass, nil
+}
+
+// fastest returns the AEAD that TLS chooses: the one for which the processor has
+// instructions, and else ChaCha20-Poly1305.
+func fastest() (cipher.AEAD, error) {
+	block, err := aes.NewCipher(make([]byte, 16))
+	if err != nil {
+		return nil, err
+	}
+	gcm, err := cipher.NewGCM(block)
+	if err != nil {
+		return nil, err
+	}
+	chacha, err := chacha20poly1305.New(make([]byte, chacha20poly1305.KeySize))
+	if err != nil {
+		return nil, err
+	}
+	packet := make([]byte, packetSize)
+	if timeOf(func() { work(gcm, packet) }) < timeOf(func() { work(chacha, packet) }) {
+		return gcm, nil
+	}
+	return chacha, nil
+}
+
+// work is what this process has to do for a packet at least. Sealing takes as long as opening.
+func work(aead cipher.AEAD, packet []byte) {
+	var nonce [12]byte // of both AEADs
+	aead.Seal(packet[:0], nonce[:], packet[:packetSize-aead.Overhead()], nil)
+}
+
+// timeOf is the processor time that f takes where nothing else is in the way: the least of
+// several batches, for measureTime.
+func timeOf(f func()) time.Duration {
+	const batch = 8
+	best, begin := time.Hour, cpuTime()
+	for end := time.Now().Add(20 * measureTime); time.Now().Before(end); {
+		before := cpuTime()
+		for range batch {
+			f()
+		}
+		now := cpuTime()
+		best = min(best, now-before)
+		if now-begin >= measureTime {
+			break
+		}
+	}
+	return best / batch
+}
+
+// sampler returns what counts what the relay and the devices to the world move.
+func (r *Relay) sampler(m *divert.Meter) func() processor.Sample {
+	failure := ""
+	return func() processor.Sample {
+		r.mu.Lock()
+		world := r.world
+		r.mu.Unlock()
+		path, err := m.Read(world)
+		if err != nil && err.Error() != failure {
+			failure = err.Error()
+			r.logger.Error("cannot read what devices move", "error", err)
+		}
+		return processor.Sample{
+			Carried: r.carried.bytes.ToStream.Load() + r.carried.bytes.FromStream.Load(),
+			Other:   r.direct.bytes.ToStream.Load() + r.direct.bytes.FromStream.Load(),
+			Path:    path,
+		}
+	}
+}
