@@ -9,7 +9,7 @@ bquic := package/bquic-gateway
 wifirr := package/wifirr-sched
 VERSION := $(shell sed -n 's/^PKG_VERSION:=//p' $(bquic)/Makefile)
 
-.PHONY: help build demo test bench lint ipk clean
+.PHONY: help build demo test bench lint packages feed clean
 
 help: # this list
 	@awk -F ':.*# ' '/^[a-z%-]+:.*# / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -42,8 +42,14 @@ bench-%: deps-bench build # all of one measurement; bench-full: of all (a day)
 lint: deps-lint # shell, Go, licence lines
 	scripts/test lint
 
-ipk: deps-ipk # OpenWrt packages and their index, in dist/<arch>/
-	scripts/build-ipk
+packages: deps-packages # OpenWrt packages, for opkg and for apk, in dist/<arch>/
+	scripts/build-packages
+
+# KEYS is made the first time. Who loses it has to give every router a new one.
+KEYS ?= $(HOME)/.config/bquic-feed
+URL ?=
+feed: deps-packages # the packages as a signed feed, in dist/ (URL=where it will be found)
+	scripts/build-packages --keys "$(KEYS)" --url "$(URL)"
 
 clean: # removes what was built, not what was installed
 	rm -rf build dist $(bquic)/src/quic-go

@@ -6,6 +6,7 @@
 
 function luci(read, answers, config) {
 	const polls = [];
+	const did = []; // what changes something
 	const sections = [];
 	const made = {};
 
@@ -80,7 +81,9 @@ function luci(read, answers, config) {
 		poll: { add(fn) { polls.push(fn); } },
 		rpc: {
 			declare({ object, method }) {
-				return () => {
+				return (...args) => {
+					if (object == 'uci')
+						did.push([ `${object}.${method}`, ...args ]);
 					const answer = answers[`${object}.${method}`];
 					return answer === undefined ? Promise.reject(new Error('Object not found')) : Promise.resolve(structuredClone(answer));
 				};
@@ -91,9 +94,16 @@ function luci(read, answers, config) {
 			load: (name) => config[name] ? Promise.resolve() : Promise.reject(new Error('no such file')),
 			get: (name, section, option) => option ? config[name]?.[section]?.[option] : config[name]?.[section],
 			sections: (name, type) => Object.values(config[name] ?? {}).filter((s) => s['.type'] == type),
-			add() {}, set() {}, save: () => Promise.resolve()
+			add() {},
+			set(...args) { did.push([ 'set', ...args ]); },
+			save() { did.push([ 'save' ]); return Promise.resolve(); },
+			changes: () => Promise.resolve(answers.changes ?? {})
 		},
-		ui: { createHandlerFn: (self, fn) => fn, addNotification() {}, changes: {} },
+		ui: {
+			createHandlerFn: (self, fn) => fn,
+			addNotification(title, node) { did.push([ 'notice', node.textContent ]); },
+			changes: { init() { did.push([ 'count' ]); }, apply() { did.push([ 'apply' ]); } }
+		},
 		'tools.widgets': { DeviceSelect: 'DeviceSelect' }
 	};
 	const L = {
@@ -136,7 +146,7 @@ function luci(read, answers, config) {
 		return made[name] = new Function(...names, '_', 'E', 'L', source)(...values, _, E, L);
 	}
 
-	return { load, polls, sections };
+	return { load, polls, sections, did };
 }
 
 if (typeof module != 'undefined')

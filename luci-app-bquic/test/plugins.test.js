@@ -90,7 +90,7 @@ test('as installed, nothing starts', () => {
 	assert.deepEqual([ status, lines, error ], [ 0, [], '' ]);
 	const wifirr = uciFile(path.join(root, 'files/etc/config/wifirr'));
 	assert.ok(Object.keys(wifirr).length > 0);
-	const r = init('wifirr-sched', 'start_service', wifirr, { TEST_RUN: path.join(tmp, 'run') });
+	const r = init('wifirr-sched', 'start_service', wifirr, { TEST_PROG: WIFIRRD, TEST_RUN: path.join(tmp, 'run') });
 	assert.deepEqual([ r.status, r.lines, r.error ], [ 0, [], '' ]);
 });
 
@@ -324,7 +324,7 @@ function scheduler(fn, options, env) {
 
 test('wifirr-sched: every option reaches the daemon, and only as itself', () => {
 	const all = {
-		backend: 'htb', mode: 'paper', engage: 'always', active: '4', slot: '500', trickle: '30', rate: '1000', weights: '9,1', rts: '500',
+		backend: 'htb', mode: 'paper', engage: 'always', active: '4', slot: '500', trickle: '30', rate: '1000', weights: '9,1', windows: 'off', rts: '500',
 		demand_bytes: '1', demand_rate: '2', busy_threshold: '3', engage_delay: '4', match: 'ip'
 	};
 	const { lines, error, run, file } = scheduler('start_service', {
@@ -337,7 +337,7 @@ test('wifirr-sched: every option reaches the daemon, and only as itself', () => 
 		'always=02:00:00:00:00:01\nalways=02:00:00:00:00:02\nignore=192.0.2.1\nexempt-voice\nverbose\nverbose\n');
 	for (const value of [ ...hostile, '1,2\nverbose', '1,2;x', '1,2 3' ]) {
 		fs.rmSync(path.join(run, 'lo.options'), { force: true });
-		const r = scheduler('start_service', { device: 'lo', weights: value });
+		const r = scheduler('start_service', { device: 'lo', rate: '1000', weights: value });
 		assert.ok(r.text.join('\n').includes(`section a: weights ${value}: must be`), r.text);
 		assert.equal(r.file, null);
 		scheduler('start_service', { device: value });
@@ -349,6 +349,8 @@ test('wifirr-sched: an impossible value or a missing device starts nothing and s
 	for (const [ options, env, text ] of [
 		[ { device: 'lo' }, { INVALID: '1' }, /section a: an option has an impossible value/ ],
 		[ {}, {}, /section a: option device is missing/ ],
+		/* it would end as often as it is started */
+		[ { device: 'lo' }, {}, /section a: rate: must be given: lo tells no link rate/ ],
 		[ { device: 'lo', weights: '70000,1' }, {}, /section a: weights 70000: must be a whole number from 1 to 65535/ ],
 		[ { device: 'lo', rate: '1000', trickle: '1000' }, {}, /section a: .*trickle 1000: not below --rate 1000/ ],
 		[ { device: 'nosuchdev0' }, {}, /section a: waiting for device nosuchdev0/ ]
@@ -365,11 +367,54 @@ test('wifirr-sched: an impossible value or a missing device starts nothing and s
 });
 
 test('wifirr-sched: a reload tells the running daemon, and only that', () => {
+	const options = { device: 'lo', rate: '1000', slot: '700' };
+	scheduler('start_service', options);
 	for (const [ RUNNING, wants ] of [ [ 'lo', [ 'procd_send_signal wifirr-sched lo HUP' ] ], [ '', [] ], [ 'other', [] ] ]) {
-		const { text, lines } = scheduler('reload_service', { device: 'lo', slot: '700' }, { RUNNING });
+		const { text, lines } = scheduler('reload_service', options, { RUNNING });
 		assert.deepEqual(text.filter((l) => l.startsWith('procd_send_signal')), wants);
 		assert.deepEqual(lines[0], [ 'procd_open_instance', 'lo' ]);
 	}
+});
+
+test('wifirr-sched: apk starts it after an upgrade without a stop, and the new program runs', () => {
+	const options = { device: 'lo', rate: '1000' }, newer = path.join(tmp, 'wifirrd-newer');
+	const start = (PROG) => scheduler('start', options, { RUNNING: 'lo', TEST_PROG: PROG });
+	const file = (r) => r.text.filter((l) => l.startsWith('procd_set_param file'));
+
+	fs.writeFileSync(newer, `#!/bin/sh\nexec '${WIFIRRD}' "$@"\n`, { mode: 0o755 });
+	start(WIFIRRD);
+	const before = fs.readFileSync(path.join(tmp, 'run/program'), 'utf8');
+	const r = start(newer);
+	/* procd starts an instance anew when such a file has another content; it may not be told to read again then */
+	assert.deepEqual(file(r), [ `procd_set_param file ${tmp}/run/program` ]);
+	assert.notEqual(fs.readFileSync(path.join(tmp, 'run/program'), 'utf8'), before);
+	assert.deepEqual(r.text.filter((l) => l.startsWith('procd_send_signal')), []);
+	assert.equal(start(newer).text.filter((l) => l.startsWith('procd_send_signal')).length, 1);
+	/* never given up */
+	assert.ok(r.text.includes('procd_set_param respawn 3600 5 0'));
+});
+
+test('wifirr-sched: what killed daemons have set goes with the service, and with their section', () => {
+	const run = path.join(tmp, 'run'), calls = path.join(tmp, 'wifirr-calls'), prog = path.join(tmp, 'wifirrd-called');
+	fs.writeFileSync(prog, `#!/bin/sh\ncase " $* " in *' clean '*) cat "$6"; echo "$*" >>'${calls}' ;; *) exec '${WIFIRRD}' "$@" ;; esac\n`, { mode: 0o755 });
+	const cleaned = (fn, options) => {
+		fs.rmSync(calls, { force: true });
+		const r = scheduler(fn, { device: 'lo', rate: '1000', ...options }, { TEST_PROG: prog });
+		assert.equal(r.error, '');
+		return [ fs.existsSync(calls) ? fs.readFileSync(calls, 'utf8') : '', r.text.filter((l) => l.startsWith('log')) ];
+	};
+	const clean = (device) => [ `--device ${device} --control ${run}/${device}.sock --options ${run}/${device}.options clean\n`, [ 'log rate=7000' ] ];
+
+	for (const file of fs.readdirSync(run))
+		fs.rmSync(path.join(run, file));
+	fs.writeFileSync(path.join(run, 'gone0.options'), 'rate=7000\n');
+	assert.deepEqual(cleaned('start'), clean('gone0'));
+	assert.deepEqual(cleaned('start'), [ '', [] ]);
+	fs.writeFileSync(path.join(run, 'lo.options'), 'rate=7000\n');
+	assert.deepEqual(cleaned('reload_service', { enabled: '0' }), clean('lo'));
+	fs.writeFileSync(path.join(run, 'lo.options'), 'rate=7000\n');
+	assert.deepEqual(cleaned('service_stopped'), clean('lo'));
+	assert.deepEqual(cleaned('service_stopped'), [ '', [] ]);
 });
 
 function call(words, env) {
@@ -397,7 +442,7 @@ test('rpcd plugin wifirr: two real schedulers', () => {
 		for d in ap0 ap1.2; do
 			ip link add "$d" type veth
 			ip link set "$d" up
-			"$WIFIRRD" --device "$d" --backend htb --rate 20000 --control "$RUN/$d.sock" &
+			"$WIFIRRD" --device "$d" --backend htb --rate 20000 --control "$RUN/$d.sock" >&2 &
 			pids="\${pids:-} $!"
 		done
 		trap 'kill $pids; wait' EXIT
@@ -439,7 +484,7 @@ config site 's'
 	fs.writeFileSync(path.join(tmp, 'file'), 'x'.repeat(100000));
 	const r = spawnSync('unshare', [ '-n', 'sh', '-ec', `
 		ip link set lo up
-		"$BQUIC" gateway --config g 2>/dev/null &
+		"$BQUIC" gateway --config g >/dev/null 2>&1 &
 		trap "kill $!; wait" EXIT
 		n=0
 		until "$BQUIC" status --socket g.sock >/dev/null 2>&1; do

@@ -40,6 +40,7 @@ uci_load_validate() {
 }
 # TEST_USER: the number of the daemon's user; then there is a jail, too.
 user_exists() { [ -n "${TEST_USER:-}" ]; }
+group_exists() { [ -n "${TEST_USER:-}" ]; }
 id() { echo "$TEST_USER"; }
 logger() {
 	local text

@@ -160,7 +160,7 @@ test('overview and clients from recorded status', async () => {
 
 		await show(page, 'overview', 3);
 		const text = await page.textContent('body');
-		for (const part of [ 'connected to the gateway', 'clients take turns', recorded['wifirr.status'].schedulers[0].why, 'Switch off', 'Pause all' ])
+		for (const part of [ 'connected to the gateway', 'The processor carries 8.1 Mbit/s, the path 30: TCP goes direct, which is faster.', 'clients take turns', recorded['wifirr.status'].schedulers[0].why, 'Switch off', 'Pause all' ])
 			assert.ok(text.includes(part), `${part} in ${text}`);
 		assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), `wider than ${width}`);
 
@@ -272,6 +272,29 @@ test('what is not installed, not set up or does not answer, and the way out', as
 		assert.deepEqual(errors, []);
 		await page.close();
 	}
+});
+
+test('a switch applies its own change, and none that waits elsewhere', async () => {
+	const press = async (changes) => {
+		const { page, errors } = await open(1200, { ...recorded, changes, 'uci.commit': {} }, config);
+		await show(page, 'overview', 2);
+		await page.locator('.bquic-card h4', { hasText: /^Relay/ }).locator('button').click();
+		await page.waitForFunction(() => window.env.did.length > 0);
+		await page.waitForTimeout(100);
+		const did = await page.evaluate(() => window.env.did);
+		assert.deepEqual(errors, []);
+		await page.close();
+		return did;
+	};
+	const wants = [ [ 'set', 'bquic', 'relay', 'enabled', '0' ], [ 'save' ], [ 'uci.commit', 'bquic' ], [ 'count' ] ];
+
+	assert.deepEqual(await press({}), wants);
+	/* a hostname that waits for Save & Apply goes on waiting */
+	assert.deepEqual(await press({ system: [ [ 'set', 'cfg01e48a', 'hostname', 'x' ] ] }), wants);
+	/* of the same file, nothing can be left out: that is told */
+	const [ [ what, text ], ...more ] = await press({ bquic: [ [ 'set', 'gateway', 'listen', ':9' ] ] });
+	assert.deepEqual([ what, more ], [ 'notice', [] ]);
+	assert.match(text, /apply or revert them first/);
 });
 
 test('who may only read cannot switch', async () => {

@@ -85,6 +85,8 @@ test('the ACL grants what the plugins have and the pages call, reading apart fro
 		for (const method of read.ubus[object])
 			assert.ok(!writing[object].includes(method));
 	}
+	/* rpcd lets commit change only what may be written */
+	assert.deepEqual(write.ubus.uci, [ 'commit' ]);
 	assert.ok(calls().length >= 8);
 	for (const { object, method } of calls())
 		assert.ok([ ...read.ubus[object] ?? [], ...write.ubus[object] ?? [] ].includes(method), `${object}.${method}`);

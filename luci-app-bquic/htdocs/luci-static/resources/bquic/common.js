@@ -20,6 +20,8 @@ const callWifirrClients = rpc.declare({ object: 'wifirr', method: 'clients', rej
 const callWifirrPause = rpc.declare({ object: 'wifirr', method: 'pause', reject: true });
 const callWifirrResume = rpc.declare({ object: 'wifirr', method: 'resume', reject: true });
 
+const callCommit = rpc.declare({ object: 'uci', method: 'commit', params: [ 'config' ], reject: true });
+
 const callDevices = rpc.declare({ object: 'network.device', method: 'status' });
 const callHostHints = rpc.declare({ object: 'luci-rpc', method: 'getHostHints' });
 const callIwinfoDevices = rpc.declare({ object: 'iwinfo', method: 'devices' });
@@ -37,6 +39,7 @@ function parameters() {
 		[ 'ack_reordering', 'range(0,1000)', _('packets'), _('A gap is acknowledged at once when this many later packets have arrived; 0 and 1: with the first.') ],
 		[ 'ask_peer', 'bool', '', _('As sender: asks a peer that understands ACK_FREQUENCY for the same.') ],
 		[ 'burst_packets', 'or("unlimited",range(1,10000))', _('packets'), _('Packets that may leave back to back; unlimited: no pacing.') ],
+		[ 'congestion', [ 'reno', 'rate' ], '', _('Congestion control: NewReno, or that with a model of the path, for which the options of slow start have no effect.') ],
 		[ 'slow_start_divisor', 'range(1,64)', '', _('Slow start ends when the round-trip time has risen by the least one divided by this.') ],
 		[ 'slow_start_min', 'range(1,1000)', _('ms'), _('Lower limit of that rise.') ],
 		[ 'slow_start_max', 'range(1,1000)', _('ms'), _('Upper limit of that rise: it bounds the queue that slow start may build.') ],
@@ -61,10 +64,23 @@ return baseclass.extend({
 	schedulers: callWifirrStatus,
 	clients: callWifirrClients,
 	pause: callWifirrPause,
+	commit: callCommit,
 	resume: callWifirrResume,
 
 	style() {
 		return E('link', { 'rel': 'stylesheet', 'href': L.resource('bquic/style.css') });
+	},
+
+	/* What a relay's processor and path can carry, and what follows. */
+	processor(p) {
+		const mbit = (bits) => (+bits > 0 ? (+bits / 1e6).toFixed(+bits < 1e7 ? 1 : 0) : '?');
+		const text = {
+			all: _('The processor carries %s Mbit/s, the path %s: connections are carried.'),
+			slow: _('The processor carries %s Mbit/s, the path %s: TCP goes direct, which is faster.'),
+			busy: _('The processor is busy and carries %s Mbit/s, the path %s: connections go direct.')
+		}[p?.takes == 'all' ? 'all' : p?.why];
+
+		return text ? text.format(mbit(p.carries_bps), mbit(p.path_bps)) : '';
 	},
 
 	/* The profiles that the gateway package knows; empty while it is not installed. */

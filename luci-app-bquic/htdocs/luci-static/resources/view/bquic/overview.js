@@ -86,7 +86,10 @@ return view.extend({
 		});
 	},
 
-	/* A switch that takes effect at once, like Save & Apply. */
+	/*
+	 * A switch that takes effect at once. Save & Apply would also apply what waits
+	 * in other pages, such as a change of the network.
+	 */
 	toggle(config, section, on) {
 		return E('button', {
 			'type': 'button',
@@ -95,10 +98,15 @@ return view.extend({
 			'aria-checked': String(on),
 			'disabled': L.hasViewPermission() ? null : '',
 			'click': ui.createHandlerFn(this, () => {
-				uci.set(config, section, 'enabled', on ? '0' : '1');
-				return uci.save()
+				return uci.changes()
+					.then((changes) => {
+						if (changes?.[config]?.length)
+							throw new Error(_('Other changes of these settings are saved and not applied: apply or revert them first.'));
+						uci.set(config, section, 'enabled', on ? '0' : '1');
+						return uci.save();
+					})
+					.then(() => common.commit(config))
 					.then(() => ui.changes.init())
-					.then(() => ui.changes.apply(true))
 					.then(() => this.refresh())
 					.catch((err) => ui.addNotification(null, E('p', {}, [ String(err.message ?? err) ])));
 			})
@@ -167,6 +175,7 @@ return view.extend({
 		return this.card(_('Relay'), up ? _('connected to the gateway') : _('gateway away: connections go direct'), up ? 'on' : 'bad', button,
 			E('p', {}, [ common.text(st.gateway) ]),
 			E('p', {}, [ _('Connections: %d carried, %d direct.').format(st.carried?.now ?? 0, st.direct?.now ?? 0) ]),
+			E('p', {}, [ common.processor(st.processor) ]),
 			!up && st.last_error ? E('p', {}, [ common.text(st.last_error) ]) : '',
 			...this.refused(st));
 	},

@@ -112,6 +112,9 @@ return view.extend({
 		o = s.taboption('advanced', form.Value, 'port', _('Port'), _('TCP port on which taken connections arrive.'));
 		o.datatype = 'port';
 		o.placeholder = '12443';
+		o = s.taboption('advanced', form.Value, 'cpu_share', _('Processor'), _('Percent of one processor that the relay may use. Where it would be slower than the way without the relay, TCP takes that way. 0: it is carried whatever that costs.'));
+		o.datatype = 'range(0,100)';
+		o.placeholder = '50';
 		o = s.taboption('advanced', form.Value, 'status_socket', _('Status socket'));
 		o.validate = common.absolutePath;
 		o.placeholder = '/var/run/bquic/relay.sock';
@@ -146,8 +149,9 @@ return view.extend({
 		const clients = table.create([
 			{ title: _('Client') }, { title: _('Connections'), number: true }, { title: _('Sent'), number: true }, { title: _('Received'), number: true }
 		], _('No clients yet.'));
+		const processor = E('p');
 		const node = E('div', { 'class': 'cbi-section', 'hidden': '' }, [
-			E('h3', {}, [ _('Now') ]), gateways.element, E('h3', {}, [ _('Clients') ]), clients.element
+			E('h3', {}, [ _('Now') ]), processor, gateways.element, E('h3', {}, [ _('Clients') ]), clients.element
 		]);
 		const states = { up: _('connected'), 'no uplink': _('no uplink'), away: _('away'), unused: _('not asked') };
 
@@ -159,6 +163,7 @@ return view.extend({
 			});
 
 			node.hidden = !st?.relay;
+			processor.textContent = common.processor(st?.relay?.processor);
 			gateways.update(list('gateways').map((g) => ({
 				key: common.text(g.address),
 				active: g.state == 'up',

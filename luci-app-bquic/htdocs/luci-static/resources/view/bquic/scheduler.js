@@ -97,8 +97,16 @@ return view.extend({
 		o.validate = (id, value) => !value || /^\d{1,5},\d{1,5}$/.test(value) && value.split(',').every((n) => n >= 1 && n <= 65535)
 			|| _('Must be two numbers from 1 to 65535 with a comma between them.');
 
-		o = s.taboption('advanced', form.Value, 'rts', _('RTS threshold (bytes)'), _('The radio’s, while clients take turns and most of them use 802.11n or later (airtime only); empty: left alone.'));
-		o.datatype = 'range(0,65535)';
+		o = s.taboption('advanced', form.ListValue, 'windows', _('Contention windows'), _('How long clients wait for the air, as the access point tells them.'));
+		o.value('auto', _('by how many contend'));
+		o.value('off', _('left alone'));
+		o.default = 'auto';
+
+		o = s.taboption('advanced', form.Value, 'rts', _('RTS threshold (bytes)'), _('The radio’s, in a crowd of clients of 802.11n or later.'));
+		o.value('auto', _('500 where collisions cost more than RTS does'));
+		o.value('off', _('left alone'));
+		o.datatype = 'or("auto","off",range(0,65535))';
+		o.placeholder = 'auto';
 
 		o = s.taboption('advanced', form.Value, 'demand_bytes', _('Demand: waiting (bytes)'), _('A client has demand when more than this waits for it,'));
 		o.datatype = 'range(0,100000000)';

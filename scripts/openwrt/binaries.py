@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs of the packages, built for OpenWrt's architectures without an SDK."""
+
+import os
+import shutil
+import struct
+import subprocess
+import sys
+
+from .recipe import REPO
+
+WORK = REPO / "build/packages"
+
+# OpenWrt's package architecture: Go's target, Zig's target and CPU. The float
+# ABI is OpenWrt's: soft on MIPS, hard with VFPv4 and NEON on these ARMs.
+ARCHES = {
+    "mips_24kc": ("GOARCH=mips GOMIPS=softfloat", "mips-linux-musleabi", "mips32r2+soft_float"),
+    "mipsel_24kc": ("GOARCH=mipsle GOMIPS=softfloat", "mipsel-linux-musleabi", "mips32r2+soft_float"),
+    "arm_cortex-a7_neon-vfpv4": ("GOARCH=arm GOARM=7", "arm-linux-musleabihf", "cortex_a7"),
+    "arm_cortex-a15_neon-vfpv4": ("GOARCH=arm GOARM=7", "arm-linux-musleabihf", "cortex_a15"),
+    "aarch64_cortex-a53": ("GOARCH=arm64", "aarch64-linux-musl", "cortex_a53"),
+    "x86_64": ("GOARCH=amd64 GOAMD64=v1", "x86_64-linux-musl", "x86_64"),
+}
+
+
+def run(*command, cwd=REPO, **env):
+    if subprocess.run(command, cwd=cwd, env={**os.environ, **env}).returncode:
+        sys.exit(f"build-packages: failed: {' '.join(map(str, command))}")
+
+
+def build_bquic(recipe, arch, out):
+    run(REPO / "scripts/build-bquic", "--router", out, recipe.version, GOOS="linux",
+        **dict(v.split("=") for v in ARCHES[arch][0].split()))
+
+
+def build_wifirrd(recipe, arch, out):
+    _, target, cpu = ARCHES[arch]
+    # Only libmnl's header of this machine's, not its libc's.
+    include = WORK / "include"
+    include.mkdir(parents=True, exist_ok=True)
+    if not (include / "libmnl").is_symlink():
+        (include / "libmnl").symlink_to("/usr/include/libmnl")
+    # The Makefile builds in place: in a copy, this machine's own build stays as it is.
+    source = out.parent / "src"
+    shutil.rmtree(source, ignore_errors=True)
+    shutil.copytree(recipe.dir / "src", source, ignore=shutil.ignore_patterns("wifirrd"))
+    run("make", "-s", "-C", source, "wifirrd", f"VERSION={recipe.version}", "PKG_CONFIG=true",
+        f"CC={sys.executable} -m ziglang cc -target {target} -mcpu={cpu} -I{include}",
+        # -Xclang -Oz: Zig makes -Os of -Oz.
+        f"CFLAGS=-Os -Xclang -Oz -flto -Wno-gnu -ffunction-sections -fdata-sections "
+        f"-fno-unwind-tables -fno-asynchronous-unwind-tables -ffile-prefix-map={recipe.dir}=.",
+        f"LDFLAGS=-static -s -Wl,--gc-sections {recipe.dir / 'static/mnl.c'} {recipe.dir / 'static/printf.c'}",
+        ZIG_GLOBAL_CACHE_DIR=str(REPO / ".cache/zig"))
+    out.write_bytes(without_sections((source / "wifirrd").read_bytes()))
+    out.chmod(0o755)
+
+
+def without_sections(elf):
+    """An executable without what no loader reads, as OpenWrt's sstrip leaves it: on MIPS, -s keeps .pdr."""
+    order = ">" if elf[5] == 2 else "<"
+    if elf[4] == 1:
+        offset, = struct.unpack_from(order + "I", elf, 28)
+        count, = struct.unpack_from(order + "H", elf, 44)
+        segments = [struct.unpack_from(order + "8I", elf, offset + 32 * n) for n in range(count)]
+        end = max(segment[1] + segment[4] for segment in segments)
+        sections, counts = slice(32, 36), slice(48, 52)
+    else:
+        offset, = struct.unpack_from(order + "Q", elf, 32)
+        count, = struct.unpack_from(order + "H", elf, 56)
+        segments = [struct.unpack_from(order + "2I6Q", elf, offset + 56 * n) for n in range(count)]
+        end = max(segment[2] + segment[5] for segment in segments)
+        sections, counts = slice(40, 48), slice(60, 64)
+    elf = bytearray(elf[:end])
+    for field in (sections, counts):
+        elf[field] = bytes(field.stop - field.start)
+    return bytes(elf)

@@ -1,0 +1,211 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Installs bquic from its feed on an OpenWrt router, with opkg or apk:
+#   sh install.sh [--yes] [URL]      URL: the feed's, with this script in it
+#   sh install.sh --undo [--yes]     takes everything back, configuration too
+# It says what it will do, and asks, before it changes anything.
+set -eu
+
+URL='@URL@'
+ARCHES='@ARCHES@'
+FINGERPRINT='@FINGERPRINT@'
+OPKG_KEY='@OPKG_KEY@'
+APK_KEY='@APK_KEY@'
+
+FLASH_KB=5000 # bquic-gateway, compressed as flash file systems do, and the kernel modules that it needs
+MEMORY_MB=56  # what Linux sees of 64
+STATE=/etc/bquic-feed # what was before
+SYSCTLS='net.core.rmem_max net.core.wmem_max net.ipv4.tcp_early_demux'
+LANGUAGES='ca de es'
+
+say() { printf '%s\n' "$@"; } # each word a line
+fail() {
+	say "install.sh: $*" >&2
+	exit 1
+}
+
+usage() {
+	sed -n '3,6s/^# \{0,1\}//p' "$0" 2>/dev/null
+	exit "$1"
+}
+
+ask() {
+	[ -z "$yes" ] || return 0
+	printf '%s [y/N] ' "$1"
+	answer=''
+	if [ -t 0 ]; then
+		read -r answer || true
+	elif ! { read -r answer </dev/tty; } 2>/dev/null; then
+		fail 'there is no terminal to ask at (--yes: do not ask)'
+	fi
+	case $answer in y | Y | yes) ;; *) fail 'nothing was changed' ;; esac
+}
+
+detect() {
+	if command -v apk >/dev/null; then
+		manager=apk
+	elif command -v opkg >/dev/null; then
+		manager=opkg
+	else
+		fail 'neither opkg nor apk here: is this OpenWrt?'
+	fi
+	[ "$(id -u)" = 0 ] || fail 'must be root'
+}
+
+has() { # has PACKAGE
+	case $manager in
+	opkg) opkg list-installed | grep -q "^$1 " ;;
+	apk) apk info -e "$1" >/dev/null ;;
+	esac
+}
+
+# choose: what fits, into packages
+choose() {
+	# shellcheck source=/dev/null
+	. /etc/openwrt_release
+	arch=${DISTRIB_ARCH:-}
+	case " $ARCHES " in *" $arch "*) ;; *) fail "the feed has nothing for \"$arch\" (it has: $ARCHES)" ;; esac
+	flash=/
+	[ ! -d /overlay ] || flash=/overlay
+	free=$(df -kP $flash | awk 'END { print $4 + 0 }')
+	memory=$(awk '/^MemTotal:/ { print int($2 / 1024) }' /proc/meminfo)
+	say "This router: OpenWrt ${DISTRIB_RELEASE:-}, $arch, $manager; $free KB of flash free, $memory MB of memory."
+
+	packages=''
+	if has bquic-gateway || { [ "$free" -ge $FLASH_KB ] && [ "$memory" -ge $MEMORY_MB ]; }; then
+		packages=bquic-gateway
+	else
+		say "bquic-gateway (gateway and relay) does not fit: it needs $FLASH_KB KB and $MEMORY_MB MB."
+	fi
+	for radio in /sys/class/ieee80211/*; do
+		[ -e "$radio" ] || continue
+		packages="$packages wifirr-sched"
+		break
+	done
+	packages=${packages# }
+	[ -n "$packages" ] || fail 'and no radio for wifirr-sched: nothing to install'
+	[ -d /usr/share/luci ] || return 0
+	packages="$packages luci-app-bquic"
+	for language in $LANGUAGES; do
+		uci -q get "luci.languages.$language" >/dev/null && packages="$packages luci-i18n-bquic-$language"
+	done
+	return 0
+}
+
+# What uninstalling does not put back by itself.
+remember() {
+	[ ! -d $STATE ] || return 0
+	mkdir -p $STATE
+	for key in $SYSCTLS; do
+		sysctl "$key" 2>/dev/null || true
+	done >$STATE/sysctl
+	cut -d: -f1 /etc/passwd >$STATE/users
+	uci -q show luci.languages >$STATE/languages || true
+}
+
+add_feed() {
+	case $manager in
+	opkg)
+		mkdir -p /etc/opkg/keys
+		say "$OPKG_KEY" >"/etc/opkg/keys/$FINGERPRINT"
+		sed -i '/^src\/gz bquic /d' /etc/opkg/customfeeds.conf
+		say "src/gz bquic $URL/$arch" >>/etc/opkg/customfeeds.conf
+		;;
+	apk)
+		mkdir -p /etc/apk/keys /etc/apk/repositories.d
+		say "$APK_KEY" >/etc/apk/keys/bquic.pem
+		say "$URL/$arch/packages.adb" >/etc/apk/repositories.d/bquic.list
+		;;
+	esac
+}
+
+install() {
+	case $URL in
+	http://* | https://*) ;;
+	*) fail 'say where the feed is: sh install.sh http://...' ;;
+	esac
+	case $URL in *[!A-Za-z0-9:/._~%@-]*) fail "no address of a feed: $URL" ;; esac
+	choose
+	case $manager in
+	opkg) where="/etc/opkg/customfeeds.conf, and its key to /etc/opkg/keys/$FINGERPRINT" ;;
+	apk) where='/etc/apk/repositories.d/bquic.list, and its key to /etc/apk/keys/bquic.pem' ;;
+	esac
+	say "This will add the feed $URL/$arch to $where," \
+		"and install: $packages." 'Nothing of it starts before you switch it on.'
+	ask 'Go on?'
+	remember
+	add_feed
+	# shellcheck disable=SC2086 # a list of words
+	case $manager in
+	opkg) opkg update && opkg install $packages ;;
+	apk) apk update && apk add $packages ;;
+	esac || fail "$manager failed, as it says above. To take everything back: sh install.sh --undo"
+	for package in $packages; do
+		has "$package" || fail "$manager did not install $package. To take everything back: sh install.sh --undo"
+	done
+	say '' 'Installed. What is next:'
+	case " $packages " in *' luci-app-bquic '*) say '  in LuCI (log in anew): Services > Mesh acceleration' ;; esac
+	case " $packages " in *' bquic-gateway '*) say '  a gateway:   uci set bquic.gateway.enabled=1; uci set bquic.gateway.token=A_LONG_SECRET; uci commit bquic; reload_config' \
+		'               ubus call bquic status | jsonfilter -e @.gateway.pin     (which its nodes need)' \
+		'  a node:      uci set bquic.relay.enabled=1; uci set bquic.relay.gateway=HOST:8443; uci set bquic.relay.token=THE_SAME' \
+		'               uci set bquic.relay.pin=PIN; uci commit bquic; reload_config' ;;
+	esac
+	case " $packages " in *' wifirr-sched '*) say '  a scheduler: uci set wifirr.wlan0.device=phy0-ap0; uci set wifirr.wlan0.enabled=1; uci commit wifirr; reload_config' ;; esac
+	say '  is it on?    ubus call bquic status; ubus call wifirr status' \
+		'  new versions come with other packages; to take everything back: sh install.sh --undo'
+}
+
+undo() {
+	packages=''
+	for language in $LANGUAGES; do # before luci-app-bquic, which they need
+		has "luci-i18n-bquic-$language" && packages="$packages luci-i18n-bquic-$language"
+	done
+	for package in luci-app-bquic wifirr-sched bquic-gateway; do
+		has $package && packages="$packages $package"
+	done
+	say "This will remove:${packages:- no package}; the feed and its key;" \
+		'the configurations /etc/config/bquic and /etc/config/wifirr, and /etc/bquic with the key of the gateway.'
+	ask 'Go on?'
+	# shellcheck disable=SC2086 # a list of words
+	[ -z "$packages" ] || case $manager in
+	opkg) opkg remove --autoremove $packages ;;
+	apk) apk del $packages ;;
+	esac || fail "$manager failed, as it says above"
+	rm -rf /etc/bquic /etc/config/bquic /etc/config/bquic-opkg /etc/config/wifirr /etc/config/wifirr-opkg \
+		/etc/config/bquic.apk-new /etc/config/wifirr.apk-new /var/etc/bquic /var/run/bquic /var/run/wifirr
+	rm -f "/etc/opkg/keys/$FINGERPRINT" /etc/apk/keys/bquic.pem /etc/apk/repositories.d/bquic.list
+	[ ! -f /etc/opkg/customfeeds.conf ] || sed -i '/^src\/gz bquic /d' /etc/opkg/customfeeds.conf
+	if [ -d $STATE ]; then
+		for user in bquic wifirr; do
+			grep -qx $user $STATE/users || sed -i "/^$user:/d" /etc/passwd /etc/group /etc/shadow
+		done
+		for language in $LANGUAGES; do
+			name=$(sed -n "s/^luci.languages.$language='\(.*\)'$/\1/p" $STATE/languages)
+			if [ -n "$name" ]; then
+				uci set "luci.languages.$language=$name"
+			else
+				uci -q delete "luci.languages.$language" || true
+			fi
+		done
+		[ -z "$(uci -q changes luci)" ] || uci commit luci
+		while read -r line; do
+			sysctl -w "${line%% = *}=${line#* = }" >/dev/null || true
+		done <$STATE/sysctl
+		rm -r $STATE
+	fi
+	say 'All is as it was before.'
+}
+
+yes=''
+action=install
+for argument in "$@"; do
+	case $argument in
+	--yes) yes=1 ;;
+	--undo) action=undo ;;
+	-h | --help) usage 0 ;;
+	-*) usage 1 >&2 ;;
+	*) URL=${argument%/} ;;
+	esac
+done
+detect
+$action

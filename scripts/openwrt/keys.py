@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A feed's keys: Ed25519 for opkg's index, as usign has them, and ECDSA for apk."""
+
+import base64
+import hashlib
+import pathlib
+
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+
+RAW = serialization.Encoding.Raw, serialization.PublicFormat.Raw
+
+
+class Feed:
+    """The secret keys in a directory that only their owner reads, made there the first time."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._opkg: ed25519.Ed25519PrivateKey = _kept(directory / "opkg.pem", ed25519.Ed25519PrivateKey.generate)
+        self._apk: ec.EllipticCurvePrivateKey = _kept(
+            directory / "apk.pem", lambda: ec.generate_private_key(ec.SECP256R1()))
+        public = self._opkg.public_key().public_bytes(*RAW)
+        # Any eight bytes may be a fingerprint; these need no place to be kept.
+        self._fingerprint = hashlib.sha512(public).digest()[:8]
+        self.fingerprint = self._fingerprint.hex()  # the key's file name in /etc/opkg/keys
+        self.opkg_public = _usign_file(f"public key {self.fingerprint}", b"Ed" + self._fingerprint + public)
+        self.apk_public = self._apk.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode()
+        point = self._apk.public_key().public_bytes(
+            serialization.Encoding.X962, serialization.PublicFormat.UncompressedPoint)
+        self.apk_id = hashlib.sha512(point).digest()[:16]
+
+    def usign(self, message: bytes) -> str:
+        """The signature file that opkg wants beside its index."""
+        return _usign_file(f"signed by key {self.fingerprint}", b"Ed" + self._fingerprint + self._opkg.sign(message))
+
+    def sign_apk(self, message: bytes) -> bytes:
+        """In DER. The same message has the same signature (RFC 6979)."""
+        return self._apk.sign(message, ec.ECDSA(hashes.SHA512(), deterministic_signing=True))
+
+
+def _usign_file(comment: str, content: bytes) -> str:
+    return f"untrusted comment: {comment}\n{base64.b64encode(content).decode()}\n"
+
+
+def _kept(path: pathlib.Path, generate):
+    if not path.exists():
+        pem = generate().private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
+                                       serialization.NoEncryption())
+        path.touch(mode=0o600)
+        path.write_bytes(pem)
+    return serialization.load_pem_private_key(path.read_bytes(), None)

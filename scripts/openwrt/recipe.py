@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the packages' Makefiles say. The SDK reads the same files."""
+
+import pathlib
+import re
+
+REPO = pathlib.Path(__file__).resolve().parent.parent.parent
+
+
+class Recipe:
+    """A package's Makefile: its variables, and the blocks of its define ... endef."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.dir = path.parent
+        text = path.read_text()
+        self.vars = dict(re.findall(r"^\s*([A-Z_]+):=(.*?)\s*$", text, re.M))
+        self.name = self.vars["PKG_NAME"]
+        self.version = self.vars["PKG_VERSION"]
+        self.release = f"{self.version}-r{self.vars['PKG_RELEASE']}"
+        self._blocks = dict(re.findall(r"^define (\S+)\n(.*?)^endef", text, re.M | re.S))
+
+    def block(self, name: str) -> str:
+        """Package/NAME/name, as make leaves it; empty where there is none."""
+        return self._blocks.get(f"Package/{self.name}/{name}", "").replace("$$", "$")
+
+    @property
+    def description(self) -> str:
+        return self.block("description") or self.vars["LUCI_DESCRIPTION"]  # LuCI's have no such block
+
+    @property
+    def section(self) -> str:
+        return self.vars.get("SECTION", "luci")
+
+    def depends(self, without: tuple[str, ...] = ()) -> list[str]:
+        words = re.sub(r"\$\(.*?\)", "", self.vars.get("DEPENDS") or self.vars["LUCI_DEPENDS"]).split()
+        names = [w.lstrip("+") for w in words if not w.startswith("@")]
+        return ["libc"] + [n for n in names if n not in without]

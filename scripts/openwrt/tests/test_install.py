@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""install.sh on a router of busybox's tools, where opkg and apk only write down what they are asked for."""
+
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import stat
+import subprocess
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+
+from openwrt import feed, keys  # noqa: E402
+
+URL = "http://feed.example/bquic"
+TOOLS = "sed grep cut awk mkdir rm cat id sort printf command touch".split()
+MANAGERS = {
+    # They know the packages that they have installed, and nothing of what is in them.
+    "opkg": """case $1 in
+list-installed) sed 's/$/ - 1/' /packages ;;
+install) shift; printf '%s\\n' "$@" >>/packages; echo 'bquic:x:1:1::/:/bin/false' >>/etc/passwd ;;
+remove) for p in "$@"; do sed -i "/^$p\\$/d" /packages; done ;;
+esac""",
+    "apk": """case $1 in
+info) grep -qx "$3" /packages ;;
+add) shift; printf '%s\\n' "$@" >>/packages; echo 'bquic:x:1:1::/:/bin/false' >>/etc/passwd ;;
+del) for p in "$@"; do sed -i "/^$p\\$/d" /packages; done ;;
+esac""",
+}
+
+
+class Router:
+    def __init__(self, root: pathlib.Path, manager: str, free: int = 8000, memory: int = 120, radio: bool = True) -> None:
+        self.root, self.manager = root, manager
+        busybox = shutil.which("busybox")
+        for directory in ("bin", "etc/config", "dev", "proc", "tmp", "overlay", "usr/share/luci"):
+            (root / directory).mkdir(parents=True)
+        os.mknod(root / "dev/null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        shutil.copy(busybox, root / "bin/busybox")
+        for tool in TOOLS:
+            (root / "bin" / tool).symlink_to("busybox")
+        # Debian's busybox takes its own df for the one in PATH; OpenWrt's and dash do not.
+        dash = shutil.which("dash")
+        libraries = re.findall(r"/\S+", subprocess.run(["ldd", dash], capture_output=True, text=True, check=True).stdout)
+        for file in (dash, *libraries):
+            to = root / file.lstrip("/")
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, to)
+        shutil.copy(dash, root / "bin/sh")
+        for name, script in {
+            manager: f'echo "{manager} $*" >>/calls\n[ ! -e /broken ] || exit 1\n{MANAGERS[manager]}',
+            "df": f"echo Filesystem Blocks Used Available; echo /dev/x 1 1 {free} 1% /overlay",
+            "uci": "case \"$*\" in '-q get luci.languages.es') ;; '-q show luci.languages') echo \"luci.languages.es='Spanish'\" ;;\n"
+                   "-q*) exit 1 ;; *) echo \"uci $*\" >>/calls ;; esac",
+            "sysctl": 'case $1 in -w) echo "sysctl $*" >>/calls ;; *) echo "$1 = 7" ;; esac',
+        }.items():
+            (root / "bin" / name).write_text(f"#!/bin/sh\n{script}\n")
+            (root / "bin" / name).chmod(0o755)
+        (root / "proc/meminfo").write_text(f"MemTotal:  {memory * 1024} kB\nMemFree: 1 kB\n")
+        (root / "etc/openwrt_release").write_text("DISTRIB_RELEASE='24.10.8'\nDISTRIB_ARCH='mips_24kc'\n")
+        (root / "packages").write_text("luci-base\n")
+        for file in ("passwd", "group", "shadow"):
+            (root / "etc" / file).write_text("root:x:0:\n")
+        if manager == "opkg":
+            (root / "etc/opkg").mkdir()
+            (root / "etc/opkg/customfeeds.conf").write_text("# mine\nsrc/gz other http://other\n")
+        if radio:
+            (root / "sys/class/ieee80211/phy0").mkdir(parents=True)
+
+    def run(self, *args: str, stdin: str | None = None) -> subprocess.CompletedProcess:
+        return subprocess.run([shutil.which("setsid"), "-w", shutil.which("chroot"), self.root, "/bin/sh", "/tmp/install.sh", *args], text=True, check=False,
+                              input=stdin or "", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={"PATH": "/bin"})
+
+    def calls(self) -> list[str]:
+        path = self.root / "calls"
+        calls = path.read_text().splitlines() if path.exists() else []
+        path.unlink(missing_ok=True)
+        return [c for c in calls if not c.startswith(("opkg list-installed", "apk info"))]
+
+    def state(self) -> dict[str, str]:
+        return {str(p.relative_to(self.root)): hashlib.sha256(p.read_bytes()).hexdigest()
+                for p in sorted(self.root.rglob("*")) if p.is_file() and p.name != "calls"}
+
+
+@pytest.fixture
+def router(tmp_path):
+    key = keys.Feed(tmp_path / "keys")
+
+    def make(manager: str, **kwargs) -> tuple[Router, keys.Feed]:
+        made = Router(tmp_path / manager, manager, **kwargs)
+        feed.write(made.root / "tmp", ["mips_24kc", "x86_64"], URL, key)
+        return made, key
+    return make
+
+
+@pytest.mark.parametrize("manager", ["opkg", "apk"])
+def test_installs_what_fits_and_takes_it_back(router, manager):
+    there, key = router(manager)
+    before = there.state()
+    said = there.run()  # nobody is there to be asked
+    assert said.returncode == 1 and "no terminal" in said.stdout
+    assert there.calls() == [] and there.state() == before
+
+    said = there.run("--yes")
+    assert said.returncode == 0, said.stdout
+    words = "bquic-gateway wifirr-sched luci-app-bquic luci-i18n-bquic-es"
+    verb = {"opkg": "install", "apk": "add"}[manager]
+    assert there.calls() == [f"{manager} update", f"{manager} {verb} {words}"]
+    assert f"install: {words}." in said.stdout and "uci set bquic.gateway.enabled=1" in said.stdout
+    etc = there.root / "etc"
+    if manager == "opkg":
+        assert (etc / "opkg/customfeeds.conf").read_text() == \
+            f"# mine\nsrc/gz other http://other\nsrc/gz bquic {URL}/mips_24kc\n"
+        assert (etc / "opkg/keys" / key.fingerprint).read_text() == key.opkg_public
+    else:
+        assert (etc / "apk/repositories.d/bquic.list").read_text() == f"{URL}/mips_24kc/packages.adb\n"
+        assert (etc / "apk/keys/bquic.pem").read_text() == key.apk_public
+
+    assert there.run("--yes", "http://other.example/").returncode == 0  # the feed has moved
+    there.calls()
+    text = (etc / ("opkg/customfeeds.conf" if manager == "opkg" else "apk/repositories.d/bquic.list")).read_text()
+    assert text.count("http://other.example/mips_24kc") == 1 and URL not in text
+
+    (etc / "config/bquic").write_text("config gateway\n")
+    said = there.run("--undo", "--yes")
+    assert said.returncode == 0, said.stdout
+    calls = there.calls()
+    removed = "luci-i18n-bquic-es luci-app-bquic wifirr-sched bquic-gateway"  # in an order that opkg takes
+    assert calls[0] == {"opkg": f"opkg remove --autoremove {removed}", "apk": f"apk del {removed}"}[manager]
+    assert "uci set luci.languages.es=Spanish" in calls and "sysctl -w net.core.rmem_max=7" in calls
+    assert there.state() == before
+
+
+@pytest.mark.parametrize("kwargs, want", [
+    ({"free": 3000}, "wifirr-sched luci-app-bquic luci-i18n-bquic-es"),
+    ({"memory": 28}, "wifirr-sched luci-app-bquic luci-i18n-bquic-es"),
+    ({"radio": False}, "bquic-gateway luci-app-bquic luci-i18n-bquic-es"),
+    ({"free": 3000, "radio": False}, None),
+])
+def test_what_does_not_fit_is_not_installed(router, kwargs, want):
+    there, _ = router("opkg", **kwargs)
+    before = there.state()
+    said = there.run("--yes")
+    if want:
+        assert there.calls()[-1] == f"opkg install {want}", said.stdout
+    else:
+        assert said.returncode == 1 and "nothing to install" in said.stdout and there.state() == before
+    assert ("does not fit" in said.stdout) == (kwargs != {"radio": False})
+
+
+def test_refused(router):
+    there, _ = router("opkg")
+    before = there.state()
+    for args, text in ((["--yes", "http://x/'; touch /tmp/x; '"], "no address of a feed"), (["--yes", "file:///x"], "say where"),
+                       (["--frob"], "sh install.sh")):
+        said = there.run(*args)
+        assert said.returncode == 1 and text in said.stdout, said.stdout
+    (there.root / "etc/openwrt_release").write_text("DISTRIB_ARCH='sparc'\n")
+    said = there.run("--yes")
+    assert said.returncode == 1 and '"sparc" (it has: mips_24kc x86_64)' in said.stdout
+    (there.root / "etc/openwrt_release").write_text("DISTRIB_RELEASE='24.10.8'\nDISTRIB_ARCH='mips_24kc'\n")
+    assert there.calls() == [] and there.state() == before
+
+
+def test_a_failure_says_how_to_go_back(router):
+    there, _ = router("apk")
+    before = there.state()
+    (there.root / "broken").touch()
+    said = there.run("--yes")
+    assert said.returncode == 1 and "--undo" in said.stdout
+    (there.root / "broken").unlink()
+    assert there.run("--undo", "--yes").returncode == 0
+    assert there.state() == before
