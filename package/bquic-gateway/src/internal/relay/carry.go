@@ -19,8 +19,6 @@ import (
 	"bquic/internal/tunnel"
 )
 
-const directTimeout = 10 * time.Second
-
 func (r *Relay) accept(ctx context.Context, l *net.TCPListener, wg *sync.WaitGroup) {
 	for {
 		client, err := l.AcceptTCP()
@@ -118,7 +116,9 @@ func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, 
 	r.direct.now.Add(1)
 	defer r.direct.now.Add(-1)
 	r.direct.total.Add(1)
-	d := net.Dialer{Timeout: directTimeout, KeepAliveConfig: tunnel.KeepAlive(), Control: forward.control}
+	// With the kernel's patience, as if it had been forwarded: a busy processor may take
+	// ten seconds to see that a target has answered.
+	d := net.Dialer{KeepAliveConfig: tunnel.KeepAlive(), Control: forward.control}
 	conn, err := d.DialContext(ctx, "tcp", target.String())
 	if err != nil {
 		r.logger.Debug("direct connection failed", "target", target, "error", err)

@@ -13,12 +13,10 @@ import (
 	"os"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
-	"golang.org/x/sys/unix"
 
 	"bquic/internal/tunnel"
 	"bquic/internal/upstream"
@@ -28,6 +26,9 @@ const (
 	// answerTimeout is how long a new connection waits for the gateway before
 	// it is made directly.
 	answerTimeout = 1500 * time.Millisecond
+	// longWait is how long a goroutine waits for a processor that has no time for what
+	// was received.
+	longWait = 100 * time.Millisecond
 	// creditTimeout is how long it waits when the gateway allows no more streams.
 	creditTimeout = 200 * time.Millisecond
 )
@@ -38,7 +39,6 @@ type session struct {
 	settings *settings // that it was made with
 	gateway  string    // host:port
 	conn     *quic.Conn
-	socket   syscall.RawConn
 	http     *http3.ClientConn
 	since    time.Time
 	changed  func() // called when its state has changed
@@ -49,13 +49,12 @@ type session struct {
 
 // newSession takes over a connection, which changed hears of until it has
 // ended. The first probe is still to be made.
-func newSession(conn *quic.Conn, socket syscall.RawConn, set *settings, gateway string, changed func()) *session {
+func newSession(conn *quic.Conn, set *settings, gateway string, changed func()) *session {
 	now := time.Now()
 	s := &session{
 		settings: set,
 		gateway:  gateway,
 		conn:     conn,
-		socket:   socket,
 		http:     (&http3.Transport{DisableCompression: true, EnableDatagrams: true}).NewClientConn(conn),
 		since:    now,
 		changed:  changed,
@@ -70,13 +69,14 @@ func newSession(conn *quic.Conn, socket syscall.RawConn, set *settings, gateway 
 func (s *session) watch() {
 	tick := time.NewTicker(upstream.Interval)
 	defer tick.Stop()
+	waits := newWaits()
 	for {
 		select {
 		case <-tick.C:
-			unread := hasUnread(s.socket)
-			stats := s.conn.ConnectionStats() // after that: what was read then is counted
+			starved := waits.longest() >= longWait
+			stats := s.conn.ConnectionStats()
 			s.tell(func(h *upstream.Session, now time.Time) upstream.Do {
-				return h.Tick(now, stats.SmoothedRTT+4*stats.MeanDeviation, unread)
+				return h.Tick(now, stats.SmoothedRTT+4*stats.MeanDeviation, starved)
 			})
 		case <-s.conn.Context().Done():
 			reason := why(context.Cause(s.conn.Context()))
@@ -87,13 +87,6 @@ func (s *session) watch() {
 			return
 		}
 	}
-}
-
-// hasUnread says that a datagram waits in a socket (FIONREAD, udp(7)).
-func hasUnread(socket syscall.RawConn) bool {
-	n := 0
-	_ = socket.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
-	return n > 0
 }
 
 // tell hands an event to the session's state, and does what that asks for.
@@ -269,11 +262,6 @@ func (d *dialler) dial(ctx context.Context, gateway string, attempt int) (*sessi
 		udp.Close()
 		return nil, err
 	}
-	raw, err := udp.SyscallConn()
-	if err != nil {
-		udp.Close()
-		return nil, err
-	}
 	transport := &quic.Transport{Conn: packets}
 	end := func() {
 		transport.Close()
@@ -290,7 +278,7 @@ func (d *dialler) dial(ctx context.Context, gateway string, attempt int) (*sessi
 		return nil, err
 	}
 	context.AfterFunc(conn.Context(), end)
-	s := newSession(conn, raw, d.settings, gateway, d.changed)
+	s := newSession(conn, d.settings, gateway, d.changed)
 	stop := context.AfterFunc(ctx, s.close)
 	s.probe()
 	if !stop() {

@@ -95,7 +95,7 @@ type Session struct {
 	asked      bool // for a sign, and there was none yet
 	pinged     time.Time
 	unanswered time.Duration // since asked, while the process ran and had read all
-	unread     time.Duration // in which it had not, since something was heard
+	starved    time.Duration // in which it had not, since something was heard
 
 	probing bool
 	probed  time.Duration // since then, while the process ran
@@ -138,7 +138,7 @@ func (s *Session) Heard(now time.Time, packets uint64) Do {
 		return 0
 	}
 	s.packets, s.heard = packets, now
-	s.asked, s.unanswered, s.unread = false, 0, 0
+	s.asked, s.unanswered, s.starved = false, 0, 0
 	s.alive = true
 	if s.state == Silent {
 		return s.probe()
@@ -147,15 +147,14 @@ func (s *Session) Heard(now time.Time, packets uint64) Do {
 }
 
 // Tick looks whether the gateway is silent. pto is what RFC 9002, section 6.2.1,
-// derives from the RTT: repetitions are spaced by it on long paths. unread says that
-// packets have arrived that this process had no time to read: one of them may be the sign
-// that is waited for, so this time does not count. It does after CloseAfter: what lies
-// there may be anybody's.
-func (s *Session) Tick(now time.Time, pto time.Duration, unread bool) (do Do) {
+// derives from the RTT: repetitions are spaced by it on long paths. starved says that this
+// process has waited for the processor: the sign that is waited for may have arrived, so this
+// time does not count. It does after CloseAfter: a gateway can be away meanwhile.
+func (s *Session) Tick(now time.Time, pto time.Duration, starved bool) (do Do) {
 	ran := min(max(now.Sub(s.ticked), 0), Interval)
 	s.ticked = now
-	if unread && (s.asked || s.probing) && s.unread < CloseAfter {
-		s.unread += ran
+	if starved && (s.asked || s.probing) && s.starved < CloseAfter {
+		s.starved += ran
 		ran = 0
 	}
 	if s.state == Closed {

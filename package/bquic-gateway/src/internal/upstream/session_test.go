@@ -15,7 +15,7 @@ type life struct {
 	now     time.Time
 	packets uint64
 	pto     time.Duration
-	unread  bool     // something that arrived
+	starved bool     // this process
 	did     []string // "ping", "probe", "close", once for each time
 }
 
@@ -42,7 +42,7 @@ func (l *life) hear() {
 func (l *life) quiet(d time.Duration) {
 	for end := l.now.Add(d); l.now.Before(end); {
 		l.now = l.now.Add(Interval)
-		l.do(l.s.Tick(l.now, l.pto, l.unread))
+		l.do(l.s.Tick(l.now, l.pto, l.starved))
 	}
 }
 
@@ -51,14 +51,14 @@ func (l *life) busy(d time.Duration) {
 	for end := l.now.Add(d); l.now.Before(end); {
 		l.now = l.now.Add(Interval)
 		l.hear()
-		l.do(l.s.Tick(l.now, l.pto, l.unread))
+		l.do(l.s.Tick(l.now, l.pto, l.starved))
 	}
 }
 
 // stall has the process not run for a while.
 func (l *life) stall(d time.Duration) {
 	l.now = l.now.Add(d)
-	l.do(l.s.Tick(l.now, l.pto, l.unread))
+	l.do(l.s.Tick(l.now, l.pto, l.starved))
 }
 
 func (l *life) answered(q Question, a Answer) {
@@ -92,28 +92,28 @@ func TestSession(t *testing.T) {
 			l.s.Opened()
 			l.quiet(5 * Interval)
 		}, Silent, Silence, "ping*"},
-		{"packets lie unread", func(l *life) {
+		{"starved", func(l *life) {
 			l.up()
 			l.s.Opened()
-			l.unread = true
+			l.starved = true
 			l.quiet(CloseAfter - second)
 			l.hear()
 			l.quiet(CloseAfter - second)
 		}, Up, "", "ping*"},
-		{"packets lie unread that are not the gateway's", func(l *life) {
+		{"starved, and the gateway away", func(l *life) {
 			l.up()
 			l.s.Opened()
-			l.unread = true
+			l.starved = true
 			l.quiet(AskAfter + CloseAfter + SilentAfter + second)
 		}, Silent, Silence, "ping*"},
-		{"the answer to a probe lies unread", func(l *life) {
+		{"starved while the answer to a probe is waited for", func(l *life) {
 			l.up()
 			l.s.Opened()
 			l.do(l.s.Unanswered(Carry))
-			l.unread = true
+			l.starved = true
 			l.busy(2 * second)
 			l.do(l.s.Unanswered(Uplink))
-			l.unread = false
+			l.starved = false
 			l.answered(Uplink, Fine)
 		}, Up, "", "probe probe"},
 		{"one that ends does not stop the questions", func(l *life) {
@@ -366,7 +366,7 @@ func FuzzSession(f *testing.F) {
 			t.Helper()
 			l.now = l.now.Add(d)
 			idle := l.s.State() == Up && streams == 0 && !probing && !l.s.asked
-			check(l.s.Tick(l.now, l.pto, l.unread), idle)
+			check(l.s.Tick(l.now, l.pto, l.starved), idle)
 			if streams > 0 && l.s.State() != Dialling && l.s.State() != Closed {
 				unheard += min(d, Interval)
 			} else {

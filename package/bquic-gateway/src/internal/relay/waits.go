@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"runtime/metrics"
+	"time"
+)
+
+// waits tells how long goroutines of this process have waited for the processor.
+type waits struct {
+	sample []metrics.Sample
+	counts []uint64 // of each bucket, the last time
+}
+
+func newWaits() *waits {
+	w := &waits{sample: []metrics.Sample{{Name: "/sched/latencies:seconds"}}}
+	w.longest()
+	return w
+}
+
+// longest returns how long one that has got it since the last call had waited at least.
+// The runtime measures every eighth wait.
+func (w *waits) longest() time.Duration {
+	metrics.Read(w.sample)
+	h := w.sample[0].Value.Float64Histogram()
+	longest := time.Duration(0)
+	for i, n := range h.Counts {
+		if w.counts != nil && n != w.counts[i] {
+			longest = max(longest, time.Duration(max(h.Buckets[i], 0)*1e9)) // the first begins at -Inf
+		}
+	}
+	w.counts = append(w.counts[:0], h.Counts...)
+	return longest
+}
