@@ -36,4 +36,4 @@ def report(rows: list[dict[str, Any]]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(stress.run("abuse", [], [], alone=True))
+    sys.exit(stress.run("abuse", ["10s"], ["3s"], alone=True))

@@ -205,9 +205,10 @@ func (m *measure) during(ctx context.Context, g *goodClient, d time.Duration, un
 
 func (m *measure) mbps() float64 { return float64(m.bytes) * 8 / max(m.time.Seconds(), 1e-3) / 1e6 }
 
-// runAbuse runs attacks against a gateway of its own and writes a table and,
+// runAbuse runs attacks against a gateway of its own, for so long where they have no time
+// of their own, and writes a table and,
 // if output is not empty, JSON. It fails with what did not hold.
-func runAbuse(ctx context.Context, bquic, output string, names []string) error {
+func runAbuse(ctx context.Context, bquic, output string, lasting time.Duration, names []string) error {
 	dir, err := os.MkdirTemp("", "bquic-abuse-")
 	if err != nil {
 		return err
@@ -273,6 +274,9 @@ config site
 	for _, a := range attacks {
 		if len(names) > 0 && !contains(names, a.name) {
 			continue
+		}
+		if a.time == 0 {
+			a.time = lasting
 		}
 		o := attackRounds(ctx, gateway, good, a, ceiling)
 		if ctx.Err() != nil {
@@ -341,19 +345,15 @@ func attackRounds(ctx context.Context, gateway *daemon, good *goodClient, a atta
 
 // attackOnce makes an attack, and returns what went wrong but for throughput.
 func attackOnce(ctx context.Context, gateway *daemon, good *goodClient, a attack, ceiling int64, o *outcome, undisturbed, attacked *measure) string {
-	lasting := a.time
-	if lasting == 0 {
-		lasting = attackTime
-	}
-	undisturbed.during(ctx, good, max(undisturbedTime, lasting/5), nil)
+	undisturbed.during(ctx, good, max(undisturbedTime, a.time/5), nil)
 	errorsBefore := good.errors.Load()
 
 	w := gateway.watch(ctx)
-	ctx, cancel := context.WithTimeout(ctx, lasting+60*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, a.time+60*time.Second)
 	defer cancel()
 	// Its own process, so that its work is not the good client's. It is on the
 	// same processors, where in life it is on others: it has less right to them.
-	cmd := exec.CommandContext(ctx, "nice", "-n", "10", os.Args[0], "attack", a.name, lasting.String())
+	cmd := exec.CommandContext(ctx, "nice", "-n", "10", os.Args[0], "attack", a.name, a.time.String())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var out, problems strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &problems
@@ -378,7 +378,7 @@ func attackOnce(ctx context.Context, gateway *daemon, good *goodClient, a attack
 			o.Reconnects += n
 		}
 	}()
-	attacked.during(ctx, good, lasting, done)
+	attacked.during(ctx, good, a.time, done)
 	stop()
 	<-reconnected
 	<-done

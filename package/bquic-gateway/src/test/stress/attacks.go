@@ -34,14 +34,11 @@ type attack struct {
 	doc  string
 	unit string
 	do   func(context.Context) (int, error)
-	time time.Duration // 0: attackTime
+	time time.Duration // 0: as the others
 	// It is made in the good client's own name, who keeps more of its throughput
 	// then, and never fails to connect anew, and neither do others.
 	victim bool
 }
-
-// attackTime is how long an attack lasts.
-const attackTime = 10 * time.Second
 
 // long is for attacks that take places until handshakes time out. At 45 a second,
 // which is below what calls for a Retry, it takes longer until something is used up.

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-const usage = `stress abuse BQUIC [-o JSON] [ATTACK...]   (alone in a network namespace)
+const usage = `stress abuse BQUIC [-o JSON] DURATION [ATTACK...]   (alone in a network namespace)
        stress load BQUIC [-o JSON] TIME           (makes namespaces)
        stress soak BQUIC [-o JSON] TIME MEDIUM    (makes namespaces)
        stress cpu BQUIC [-o JSON] CADDY           (makes namespaces)
@@ -60,8 +60,8 @@ func run(args []string) error {
 		return n
 	}
 	switch {
-	case command == "abuse" && bquic != "":
-		return runAbuse(ctx, bquic, output, rest)
+	case command == "abuse" && duration(0) > 0:
+		return runAbuse(ctx, bquic, output, duration(0), rest[1:])
 	case command == "load" && duration(0) > 0:
 		return runLoad(ctx, bquic, output, duration(0))
 	case command == "soak" && duration(0) > 0 && len(rest) == 2:
