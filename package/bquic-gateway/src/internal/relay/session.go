@@ -70,10 +70,15 @@ func (s *session) watch() {
 	tick := time.NewTicker(upstream.Interval)
 	defer tick.Stop()
 	waits := newWaits()
+	var waited time.Time // the last time that a goroutine had
 	for {
 		select {
 		case <-tick.C:
-			starved := waits.longest() >= longWait
+			if waits.longest() >= longWait {
+				waited = time.Now()
+			}
+			// What was asked since may have its answer somewhere in this process.
+			starved := time.Since(waited) < answerTimeout
 			stats := s.conn.ConnectionStats()
 			s.tell(func(h *upstream.Session, now time.Time) upstream.Do {
 				return h.Tick(now, stats.SmoothedRTT+4*stats.MeanDeviation, starved)
