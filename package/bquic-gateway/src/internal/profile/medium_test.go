@@ -278,6 +278,7 @@ type trial struct {
 
 	received atomic.Int64 // bytes, by now
 	done     time.Duration
+	sending  *quic.Conn // set once it sends
 	sender   quic.BurstStats
 	lost     uint64
 }
@@ -372,6 +373,7 @@ func (f *trial) run(ctx context.Context, t *testing.T, tlsConf *tls.Config, clie
 	if f.upload {
 		from, to = dialled, accepted
 	}
+	f.sending = from
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer from.CloseWithError(0, "")

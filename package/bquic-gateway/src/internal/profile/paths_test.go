@@ -272,6 +272,7 @@ var legs = []leg{
 	{3, 0, 65e6, 10 << 20}, {3, 20 * time.Millisecond, 65e6, 10 << 20}, {3, 45 * time.Millisecond, 65e6, 10 << 20},
 	{5, 0, 65e6, 10 << 20}, {5, 20 * time.Millisecond, 65e6, 10 << 20}, {5, 45 * time.Millisecond, 65e6, 10 << 20},
 	{3, 20 * time.Millisecond, 39e6, 10 << 20}, {3, 20 * time.Millisecond, 65e6, 1 << 20},
+	{3, 0, 65e6, 60 << 20}, {5, 0, 65e6, 60 << 20}, {3, 20 * time.Millisecond, 65e6, 60 << 20},
 }
 
 // TestLegs prints what each profile makes of legs of 802.11. BQUIC_LEGS has the seeds.
@@ -294,12 +295,21 @@ func TestLegs(t *testing.T) {
 			var end, cwnd, queue float64
 			for seed := first; seed <= last; seed++ {
 				f := &trial{burst: profileNamed(name).Burst}
-				transfer(t, tlsConf, seed, build, []*trial{f}, l.total, time.Hour, nil)
+				var queues []float64 // ms, ten a second
+				transfer(t, tlsConf, seed, build, []*trial{f}, l.total, time.Hour, func(time.Duration) {
+					if f.sending != nil {
+						st := f.sending.ConnectionStats()
+						queues = append(queues, (st.SmoothedRTT-st.MinRTT).Seconds()*1e3)
+					}
+				})
+				queues = queues[len(queues)/3:] // without the start
 				runs = append(runs, f.mbps())
 				n := float64(last - first + 1)
 				end += float64(f.sender.SlowStartWindow) / 1280 / n
 				cwnd += float64(f.sender.CongestionWindow) / 1280 / n
-				queue += (f.sender.SmoothedRTT - f.sender.MinRTT).Seconds() * 1e3 / n
+				for _, q := range queues {
+					queue += q / float64(len(queues)) / n
+				}
 			}
 			m := geomean(runs)
 			if name == Standard {

@@ -14,9 +14,11 @@ const (
 	// twice as many (BBR: 10).
 	rateRounds = 6
 	// Rounds, and their time, that go slowly behind a risen RTT before the path is
-	// taken for another one. The rate of few milliseconds is that of a burst.
+	// taken for another one. The rate of less is that of a few A-MPDUs.
 	changedRounds = 3
 	changedTime   = 200 * time.Millisecond
+	// What a mean rate is of at least, at most twice as much.
+	meanTime = 2 * time.Second
 	// Rates beyond, in bytes/s, are taken for this one: products with a window do not overflow.
 	maxRate = 1 << 36
 )
@@ -50,8 +52,9 @@ type Path struct {
 	// Largest delivery rate of the last rounds, bytes/s.
 	rate, rateBefore uint64
 	rateAge          int
-	slow             int // rounds, see changed
-	slowSince        monotime.Time
+	mean             amount // of rounds that used up the window
+	slow             amount // see changed
+	slowRounds       int
 
 	ackSize protocol.ByteCount // of the ACK that is being handled
 }
@@ -127,7 +130,7 @@ func (p *Path) learn(now monotime.Time, r Round) {
 			p.rateBefore, p.rate = 0, r.Rate
 		}
 	}
-	if p.changed(now, r) {
+	if p.changed(r) {
 		p.min.Reset(now, r.MinRTT)
 		p.rateBefore, p.rate, p.rateAge = 0, r.Rate, 0
 	}
@@ -136,20 +139,53 @@ func (p *Path) learn(now monotime.Time, r Round) {
 // changed says if the path is another one: a queue of our own has the bottleneck
 // send all the time. Where packets take longer and less is delivered, too, they
 // wait for nothing of ours.
-func (p *Path) changed(now monotime.Time, r Round) bool {
-	if r.Limited && r.MinRTT > p.min.Get()+p.min.Get()/4+minQueueDelay && r.Rate < p.Rate()*3/4 {
-		if p.slow == 0 {
-			p.slowSince = p.begin
-		}
-		p.slow++
-	} else {
-		p.slow = 0
-	}
-	if p.slow < changedRounds || now.Sub(p.slowSince) < changedTime {
+func (p *Path) changed(r Round) bool {
+	if !r.Limited || r.Rate == 0 {
 		return false
 	}
-	p.slow = 0
-	return true
+	if r.MinRTT <= p.min.Get()+p.min.Get()/4+minQueueDelay {
+		p.slow, p.slowRounds = amount{}, 0
+		p.mean.add(r)
+		return false
+	}
+	p.slow.add(r)
+	p.slowRounds++
+	if p.slowRounds < changedRounds || p.slow.time < changedTime {
+		return false
+	}
+	slow, mean := p.slow, p.mean
+	p.slow, p.slowRounds = amount{}, 0
+	if slow.rate() < mean.rate()*3/4 {
+		p.mean = slow
+		return true
+	}
+	p.mean.bytes += slow.bytes
+	p.mean.time += slow.time
+	p.mean.age()
+	return false
+}
+
+// An amount is what was delivered in some time.
+type amount struct {
+	bytes uint64
+	time  time.Duration
+}
+
+func (a *amount) add(r Round) {
+	a.bytes += uint64(r.Delivered)
+	a.time += time.Duration(uint64(r.Delivered)*1e6/r.Rate) * time.Microsecond
+	a.age()
+}
+
+func (a *amount) age() {
+	if a.time > 2*meanTime {
+		a.bytes, a.time = a.bytes/2, a.time/2
+	}
+}
+
+// rate is in bytes/s.
+func (a amount) rate() uint64 {
+	return a.bytes * 1e6 / max(uint64(a.time/time.Microsecond), 1)
 }
 
 // Early is the least of the first samples of the round that is under way, 0

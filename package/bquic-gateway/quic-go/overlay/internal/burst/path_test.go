@@ -154,7 +154,7 @@ func TestSlowStartGoesOnAfterAFalseAlarm(t *testing.T) {
 func TestWindowGrowsFasterWithoutAQueue(t *testing.T) {
 	p := learned()
 	w := NewWindow(Config{})
-	w.OnLoss(p, 200*ms, 100, 70)
+	w.OnLoss(p, 200*ms, 100, 70, 1)
 	quiet := Round{Delivered: 100e3, Rate: 1e6, MinRTT: 101 * ms, Early: 101 * ms, Limited: true}
 	for range quietRounds - 1 {
 		w.OnRound(quiet, p, 100, 1000)
@@ -181,9 +181,9 @@ func TestLossWithoutAQueue(t *testing.T) {
 	p := learned()
 	w := NewWindow(Config{})
 	bdp := p.BDP()
-	require.Equal(t, bdp*7/5, w.OnLoss(p, 200*ms, 2*bdp, bdp*7/5), "of a full queue")
-	require.Equal(t, bdp, w.OnLoss(p, 101*ms, bdp*11/10, bdp*3/4), "the path takes that much")
-	require.Equal(t, bdp/2, w.OnLoss(p, 101*ms, bdp/2, bdp/3), "it never grows")
+	require.Equal(t, bdp*7/5, w.OnLoss(p, 200*ms, 2*bdp, bdp*7/5, 1000), "of a full queue")
+	require.Equal(t, bdp, w.OnLoss(p, 101*ms, bdp*11/10, bdp*3/4, 1000), "the path takes that much")
+	require.Equal(t, bdp/2, w.OnLoss(p, 101*ms, bdp/2, bdp/3, 1000), "it never grows")
 }
 
 func FuzzPath(f *testing.F) {
@@ -215,18 +215,18 @@ func FuzzPath(f *testing.F) {
 			w.OnAck(&p, cwnd)
 			if ended {
 				if set := w.OnRound(r, &p, cwnd, 1452); set > 0 {
-					if set > cwnd || set < min(cwnd, slowStartLowWindow) {
+					if set > max(cwnd, cwnd*3/2+1) || set < min(cwnd, slowStartLowWindow) {
 						t.Fatalf("a window of %d becomes %d", cwnd, set)
 					}
 					cwnd = set
 				}
 			}
-			if step := w.Step(); step < 1 || step > max(1, cwnd/4)*2 {
+			if step := w.Step(); step < 0 || step > max(1, cwnd/4)*2 {
 				t.Fatalf("%d packets per round on top of %d", step, cwnd)
 			}
 			if data[0]%16 == 0 {
 				was := cwnd * 1452
-				left := w.OnLoss(&p, time.Duration(data[2])*ms, was, was*7/10)
+				left := w.OnLoss(&p, time.Duration(data[2])*ms, was, was*7/10, 1452)
 				if left < was*7/10 || left > was || !w.Started() {
 					t.Fatalf("a loss leaves %d of %d", left, was)
 				}
@@ -236,4 +236,42 @@ func FuzzPath(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A path that delivers what a function of the window says, with a queue.
+func climbOn(rate func(cwnd protocol.ByteCount) uint64, cwnd protocol.ByteCount, rounds int) (c climb, end protocol.ByteCount) {
+	for range rounds {
+		r := Round{Rate: rate(cwnd), Limited: true}
+		r.Delivered = protocol.ByteCount(r.Rate / 10) // rounds of 100 ms
+		if set := c.onRound(r, cwnd, false); set > 0 {
+			cwnd = set
+		} else if c.grows() {
+			cwnd++
+		}
+	}
+	return c, cwnd
+}
+
+func TestClimb(t *testing.T) {
+	flat := func(protocol.ByteCount) uint64 { return 2e6 }
+	_, cwnd := climbOn(flat, 400, 60)
+	require.Less(t, cwnd, protocol.ByteCount(leastWindow*2), "what only waits goes")
+	require.GreaterOrEqual(t, cwnd, protocol.ByteCount(leastWindow))
+
+	linear := func(cwnd protocol.ByteCount) uint64 { return uint64(cwnd) * 1e4 } // others fill the queue
+	_, cwnd = climbOn(linear, 200, 400)
+	require.Greater(t, cwnd, protocol.ByteCount(350), "what pays grows")
+
+	knee := func(cwnd protocol.ByteCount) uint64 { return uint64(min(cwnd, 200)) * 1e4 }
+	_, cwnd = climbOn(knee, 200, 600)
+	require.Less(t, cwnd, protocol.ByteCount(320))
+	require.GreaterOrEqual(t, cwnd, protocol.ByteCount(130))
+
+	c, cwnd := climbOn(flat, 400, 60)
+	for range emptyRounds {
+		c.onRound(Round{Rate: 2e6, Delivered: 2e5, Limited: true}, cwnd, true)
+	}
+	require.True(t, c.grows(), "the queue has gone")
+	_, cwnd = climbOn(flat, leastWindow, 100)
+	require.Greater(t, cwnd, protocol.ByteCount(leastWindow), "a small window grows")
 }

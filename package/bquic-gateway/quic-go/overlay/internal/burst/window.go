@@ -40,6 +40,8 @@ type Window struct {
 	// Afterwards
 	quiet int
 	step  protocol.ByteCount // packets per round
+	climb climb
+	min   time.Duration // of the path, when the last round ended
 }
 
 // NewWindow begins in slow start.
@@ -73,7 +75,7 @@ func (w *Window) OnRound(r Round, p *Path, cwnd, mss protocol.ByteCount) protoco
 	}
 	var set protocol.ByteCount
 	if w.started {
-		w.grow(r, p, cwnd)
+		set = w.grow(r, p, cwnd)
 	} else if w.doubt > 0 {
 		set = w.decide(r, p, cwnd, mss)
 	} else if w.saturated(r) {
@@ -130,28 +132,36 @@ func (w *Window) Undo() { w.started, w.doubt = false, 0 }
 // Started says if slow start is over.
 func (w *Window) Started() bool { return w.started }
 
-// grow doubles the steps while there is room.
-func (w *Window) grow(r Round, p *Path, cwnd protocol.ByteCount) {
-	if r.MinRTT > p.MinRTT()+lowQueue(p) || r.Lost > r.Delivered/50 {
-		w.quiet, w.step = 0, 1
-		return
+// grow doubles the steps while there is room, and where there is none has them pay.
+func (w *Window) grow(r Round, p *Path, cwnd protocol.ByteCount) protocol.ByteCount {
+	if p.MinRTT() > w.min { // another path
+		w.climb.lost(cwnd)
 	}
-	w.quiet++
-	if w.quiet >= quietRounds {
+	w.min = p.MinRTT()
+	quiet := r.MinRTT <= p.MinRTT()+lowQueue(p) && r.Lost <= r.Delivered/50
+	set := w.climb.onRound(r, cwnd, quiet)
+	if !quiet {
+		w.quiet, w.step = 0, 1
+	} else if w.quiet++; w.quiet >= quietRounds {
 		w.step = max(1, min(2*w.step, cwnd/4))
 	}
+	if !w.climb.grows() {
+		w.step = 0
+	}
+	return set
 }
 
 // OnLoss is called once for all losses of a window. It returns what is left of
 // the window, given what is left of it by the book. rtt is the newest one: if
 // packets wait nowhere, it was no full queue that has dropped one, and the path
 // takes what it has taken.
-func (w *Window) OnLoss(p *Path, rtt time.Duration, cwnd, cut protocol.ByteCount) protocol.ByteCount {
+func (w *Window) OnLoss(p *Path, rtt time.Duration, cwnd, cut, mss protocol.ByteCount) protocol.ByteCount {
 	w.started = true
-	if rtt > p.MinRTT()+lowQueue(p) {
-		return cut
+	if rtt <= p.MinRTT()+lowQueue(p) {
+		cut = max(cut, min(cwnd, p.BDP()))
 	}
-	return max(cut, min(cwnd, p.BDP()))
+	w.climb.lost(cut / mss)
+	return cut
 }
 
 // Doubt says if slow start goes slowly.

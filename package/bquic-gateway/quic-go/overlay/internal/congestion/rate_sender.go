@@ -57,7 +57,7 @@ func (s *rateSender) OnCongestionEvent(pn protocol.PacketNumber, lostBytes, prio
 	before, cutback := s.congestionWindow, s.largestSentAtLastCutback
 	s.cubicSender.OnCongestionEvent(pn, lostBytes, priorInFlight)
 	if s.largestSentAtLastCutback != cutback {
-		s.congestionWindow = s.window.OnLoss(s.path, s.rttStats.LatestRTT(), before, s.congestionWindow)
+		s.congestionWindow = s.window.OnLoss(s.path, s.rttStats.LatestRTT(), before, s.congestionWindow, s.maxDatagramSize)
 		s.slowStartThreshold = s.congestionWindow
 		s.connStats.CongestionWindow.Store(uint64(s.congestionWindow))
 		s.credit = 0

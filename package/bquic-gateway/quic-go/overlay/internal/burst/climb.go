@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package burst
+
+import "github.com/quic-go/quic-go/internal/protocol"
+
+const (
+	// Rounds and time, in microseconds, that a delivery rate is taken from: so many A-MPDUs come
+	// in between that one more or less does not matter.
+	climbRounds = 4
+	climbTime   = 1000 * 1000
+	// Time, in microseconds, for which a window stays that neither a larger nor a smaller one
+	// was better than.
+	climbPause = 8 * climbTime
+	// Rounds without a queue after which it has gone.
+	emptyRounds = 3
+	// What a larger window has to bring: an eighth of what it adds. Where all senders fill
+	// one queue, it brings what the others have, and that pays as long as they have an eighth.
+	climbGain = 8
+)
+
+// A climb looks for the smallest window that delivers as much as larger ones do. What is
+// beyond it only waits in queues.
+type climb struct {
+	phase  climbPhase
+	window protocol.ByteCount // in packets, and what it delivers in bytes/s
+	rate   uint64
+
+	rounds    int
+	quiet     int    // the last of them, without a queue
+	delivered uint64 // bytes, in those rounds
+	took      uint64 // microseconds
+}
+
+type climbPhase uint8
+
+const (
+	climbBase  climbPhase = iota // measures what the window delivers
+	climbGrows                   // the window grows by a half
+	climbTop                     // measures whether that has paid
+	climbLow                     // measures whether a third less delivers less
+	climbStays
+)
+
+// lost notes that the window was cut to so many packets: it grows from there.
+func (c *climb) lost(cwnd protocol.ByteCount) {
+	c.enter(climbGrows)
+	c.window, c.rate = cwnd, 0
+}
+
+// grows says if the window may grow.
+func (c *climb) grows() bool { return c.phase == climbGrows }
+
+// onRound takes a round. quiet says that its packets have waited nowhere. It returns the new
+// window, 0 to leave it.
+func (c *climb) onRound(r Round, cwnd protocol.ByteCount, quiet bool) protocol.ByteCount {
+	if c.empty(quiet) {
+		c.lost(cwnd)
+		return 0
+	}
+	if c.phase == climbGrows {
+		switch {
+		case quiet || low(cwnd) < leastWindow:
+		case c.rate == 0 && 4*cwnd >= 5*c.window:
+			c.enter(climbBase)
+		case c.rate > 0 && 2*cwnd >= 3*c.window:
+			c.enter(climbTop)
+		}
+		return 0
+	}
+	c.rounds++
+	if c.rounds == 1 { // of the window before
+		return 0
+	}
+	c.delivered += uint64(r.Delivered)
+	c.took += uint64(r.Delivered) * 1e6 / r.Rate
+	if c.phase == climbStays {
+		if c.took >= climbPause {
+			c.enter(climbGrows)
+		}
+		return 0
+	}
+	if c.rounds <= climbRounds || c.took < climbTime {
+		return 0
+	}
+	rate := c.delivered * 1e6 / max(c.took, 1)
+	switch c.phase {
+	case climbTop:
+		if pays(c.rate, rate, c.window, cwnd) {
+			c.window, c.rate = cwnd, rate
+			c.enter(climbGrows)
+			return 0
+		}
+	case climbLow:
+		if pays(rate, c.rate, cwnd, c.window) {
+			c.enter(climbStays)
+			return c.window
+		}
+		c.window, c.rate = cwnd, rate
+	default:
+		c.window, c.rate = cwnd, rate
+	}
+	if low(c.window) < leastWindow {
+		c.enter(climbStays)
+		return c.window
+	}
+	c.enter(climbLow)
+	return low(c.window)
+}
+
+// empty says if nothing has waited for some rounds: others have left, or the path is faster.
+func (c *climb) empty(quiet bool) bool {
+	if !quiet {
+		c.quiet = 0
+		return false
+	}
+	c.quiet++
+	return c.quiet >= emptyRounds
+}
+
+func (c *climb) enter(p climbPhase) { c.phase, c.rounds, c.quiet, c.delivered, c.took = p, 0, 0, 0, 0 }
+
+// low is the next smaller window.
+func low(window protocol.ByteCount) protocol.ByteCount { return window * 2 / 3 }
+
+// pays says if the larger window brings enough.
+func pays(rate, larger uint64, window, cwnd protocol.ByteCount) bool {
+	return larger > rate && float64(larger-rate)*climbGain*float64(window) >= float64(rate)*float64(cwnd-window)
+}
