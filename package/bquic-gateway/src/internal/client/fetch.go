@@ -26,6 +26,7 @@ import (
 	"bquic/internal/cert"
 	"bquic/internal/profile"
 	"bquic/internal/trace"
+	"bquic/internal/tunnel"
 )
 
 // Options say how to load. The zero value of a field leaves it to the system.
@@ -87,7 +88,7 @@ func Fetch(ctx context.Context, rawURL string, w io.Writer, o Options) (*Result,
 		return nil, fmt.Errorf("cannot open a socket: %w", err)
 	}
 	defer socket.Close()
-	transport := &quic.Transport{Conn: socket}
+	transport := &quic.Transport{Conn: socket, ConnectionIDLength: tunnel.ConnectionIDLength}
 	defer transport.Close()
 
 	conf := &quic.Config{Burst: o.Profile.Burst, MaxIncomingStreams: -1}

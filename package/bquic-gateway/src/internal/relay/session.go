@@ -267,7 +267,7 @@ func (d *dialler) dial(ctx context.Context, gateway string, attempt int) (*sessi
 		udp.Close()
 		return nil, err
 	}
-	transport := &quic.Transport{Conn: packets}
+	transport := &quic.Transport{Conn: packets, ConnectionIDLength: tunnel.ConnectionIDLength}
 	end := func() {
 		transport.Close()
 		udp.Close()

@@ -14,6 +14,11 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
+// ConnectionIDLength is that of both ends, in bytes. With the byte before and the
+// two of the packet number behind it, the payload begins at a multiple of four, and
+// the cipher of small processors takes words instead of bytes.
+const ConnectionIDLength = 5
+
 // GatewayTransport returns a gateway's transport. Its stateless reset key is
 // derived from the certificate's, so a gateway that was restarted can tell
 // relays at once that it has forgotten their connections.
@@ -31,7 +36,7 @@ func GatewayTransport(udp *net.UDPConn, cert *tls.Certificate) (*quic.Transport,
 	if err != nil {
 		return nil, err
 	}
-	return &quic.Transport{Conn: conn, StatelessResetKey: &key}, nil
+	return &quic.Transport{Conn: conn, ConnectionIDLength: ConnectionIDLength, StatelessResetKey: &key}, nil
 }
 
 // A PacketConn is a UDP socket for quic.Transport that loses a packet where

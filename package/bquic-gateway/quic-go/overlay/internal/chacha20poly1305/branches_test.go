@@ -16,12 +16,12 @@ import (
 
 // TestBranches looks for the conditional branches in what the compiler makes of
 // the functions that handle secrets. All must come from lines that loop over a
-// number of words or blocks, copy an array or grow the stack.
+// number of words or blocks, ask for an address, copy an array or grow the stack.
 func TestBranches(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the package for three processors")
 	}
-	public := regexp.MustCompile(`^\s*(for |func |if i--; i == 0 |m\.h, m\.carry = )`)
+	public := regexp.MustCompile(`^\s*(for |if words |if aligned\(|func |if i--; i == 0 |m\.h, m\.carry = )`)
 	symbol := regexp.MustCompile(`^(?:\S*/chacha20poly1305\.)?(\S+) STEXT `)
 	instruction := regexp.MustCompile(`^\t0x[0-9a-f]+ \d+ \(.*?([^/]+\.go):(\d+)\)\t(\S+)`)
 	branch := regexp.MustCompile(`^[BJ][A-Z]{2,3}$`)

@@ -2,7 +2,12 @@
 
 package chacha20poly1305
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"unsafe"
+
+	"golang.org/x/sys/cpu"
+)
 
 // blockSize is the size of a block of ChaCha20's keystream, in bytes.
 const blockSize = 64
@@ -68,22 +73,42 @@ func (s *stream) xorBlock(dst, src *[blockSize]byte) {
 		x2, x6, x10, x14 = quarterRound(x2+x6, x6, x10, x14)
 		x3, x7, x11, x15 = quarterRound(x3+x7, x7, x11, x15)
 	}
-	xorWord(dst, src, 0, x0+x[0])
-	xorWord(dst, src, 4, x1+x[1])
-	xorWord(dst, src, 8, x2+x[2])
-	xorWord(dst, src, 12, x3+x[3])
-	xorWord(dst, src, 16, x4+x[4])
-	xorWord(dst, src, 20, x5+x[5])
-	xorWord(dst, src, 24, x6+x[6])
-	xorWord(dst, src, 28, x7+x[7])
-	xorWord(dst, src, 32, x8+x[8])
-	xorWord(dst, src, 36, x9+x[9])
-	xorWord(dst, src, 40, x10+x[10])
-	xorWord(dst, src, 44, x11+x[11])
-	xorWord(dst, src, 48, x12+x[12])
-	xorWord(dst, src, 52, x13+x[13])
-	xorWord(dst, src, 56, x14+x[14])
-	xorWord(dst, src, 60, x15+x[15])
+	if aligned(unsafe.Pointer(dst)) && aligned(unsafe.Pointer(src)) {
+		d, w := (*[16]uint32)(unsafe.Pointer(dst)), (*[16]uint32)(unsafe.Pointer(src))
+		d[0] = w[0] ^ word(x0+x[0])
+		d[1] = w[1] ^ word(x1+x[1])
+		d[2] = w[2] ^ word(x2+x[2])
+		d[3] = w[3] ^ word(x3+x[3])
+		d[4] = w[4] ^ word(x4+x[4])
+		d[5] = w[5] ^ word(x5+x[5])
+		d[6] = w[6] ^ word(x6+x[6])
+		d[7] = w[7] ^ word(x7+x[7])
+		d[8] = w[8] ^ word(x8+x[8])
+		d[9] = w[9] ^ word(x9+x[9])
+		d[10] = w[10] ^ word(x10+x[10])
+		d[11] = w[11] ^ word(x11+x[11])
+		d[12] = w[12] ^ word(x12+x[12])
+		d[13] = w[13] ^ word(x13+x[13])
+		d[14] = w[14] ^ word(x14+x[14])
+		d[15] = w[15] ^ word(x15+x[15])
+	} else {
+		xorWord(dst, src, 0, x0+x[0])
+		xorWord(dst, src, 4, x1+x[1])
+		xorWord(dst, src, 8, x2+x[2])
+		xorWord(dst, src, 12, x3+x[3])
+		xorWord(dst, src, 16, x4+x[4])
+		xorWord(dst, src, 20, x5+x[5])
+		xorWord(dst, src, 24, x6+x[6])
+		xorWord(dst, src, 28, x7+x[7])
+		xorWord(dst, src, 32, x8+x[8])
+		xorWord(dst, src, 36, x9+x[9])
+		xorWord(dst, src, 40, x10+x[10])
+		xorWord(dst, src, 44, x11+x[11])
+		xorWord(dst, src, 48, x12+x[12])
+		xorWord(dst, src, 52, x13+x[13])
+		xorWord(dst, src, 56, x14+x[14])
+		xorWord(dst, src, 60, x15+x[15])
+	}
 	x[12]++
 }
 
@@ -106,10 +131,22 @@ func quarterRound(a, b, c, d uint32) (uint32, uint32, uint32, uint32) {
 }
 
 // xorWord sets a word of dst, at byte i, to that of src xor key. To make words
-// of bytes first would take MIPS, where loads must be aligned, longer.
+// of bytes first would take MIPS longer, where loads must be aligned.
 func xorWord(dst, src *[blockSize]byte, i int, key uint32) {
 	dst[i] = src[i] ^ byte(key)
 	dst[i+1] = src[i+1] ^ byte(key>>8)
 	dst[i+2] = src[i+2] ^ byte(key>>16)
 	dst[i+3] = src[i+3] ^ byte(key>>24)
+}
+
+// aligned is whether words can be loaded at p.
+func aligned(p unsafe.Pointer) bool { return uintptr(p)&3 == 0 }
+
+// word turns a word in the processor's order into one in that of the bytes in
+// memory, the least significant first, or back.
+func word(x uint32) uint32 {
+	if cpu.IsBigEndian {
+		return x<<24 | x<<8&0xff0000 | x>>8&0xff00 | x>>24
+	}
+	return x
 }

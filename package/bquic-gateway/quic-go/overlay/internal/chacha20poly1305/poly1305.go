@@ -2,7 +2,10 @@
 
 package chacha20poly1305
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"unsafe"
+)
 
 // A mac is the state of a Poly1305 (RFC 8439, 2.5). Numbers are in words of 32
 // bits, the least significant first: clamped, r has bits to spare in each word,
@@ -48,16 +51,25 @@ func (m *mac) blocks(b []byte) {
 	h0, h1, h2, h3, h4, carry := m.h[0], m.h[1], m.h[2], m.h[3], m.h[4], m.carry
 	r0, r1, r2, r3 := m.r[0], m.r[1], m.r[2], m.r[3]
 	s1, s2, s3 := m.s[1], m.s[2], m.s[3]
+	words := aligned(unsafe.Pointer(unsafe.SliceData(b)))
 	for len(b) >= 16 {
 		w := (*[16]byte)(b)
+		var w0, w1, w2, w3 uint32
+		if words {
+			v := (*[4]uint32)(unsafe.Pointer(w))
+			w0, w1, w2, w3 = word(v[0]), word(v[1]), word(v[2]), word(v[3])
+		} else {
+			w0, w1 = binary.LittleEndian.Uint32(w[0:]), binary.LittleEndian.Uint32(w[4:])
+			w2, w3 = binary.LittleEndian.Uint32(w[8:]), binary.LittleEndian.Uint32(w[12:])
+		}
 		// h += block + 2^128.
-		t := uint64(h0) + uint64(binary.LittleEndian.Uint32(w[0:])) + uint64(carry)
+		t := uint64(h0) + uint64(w0) + uint64(carry)
 		h0 = uint32(t)
-		t = uint64(h1) + uint64(binary.LittleEndian.Uint32(w[4:])) + t>>32
+		t = uint64(h1) + uint64(w1) + t>>32
 		h1 = uint32(t)
-		t = uint64(h2) + uint64(binary.LittleEndian.Uint32(w[8:])) + t>>32
+		t = uint64(h2) + uint64(w2) + t>>32
 		h2 = uint32(t)
-		t = uint64(h3) + uint64(binary.LittleEndian.Uint32(w[12:])) + t>>32
+		t = uint64(h3) + uint64(w3) + t>>32
 		h3 = uint32(t)
 		h4 += 1 + uint32(t>>32)
 
