@@ -6,9 +6,10 @@ import (
 	"encoding/binary"
 	"net"
 	"os"
-	"sync"
 	"syscall"
 	"unsafe"
+
+	"github.com/quic-go/quic-go/internal/utils"
 
 	"golang.org/x/net/ipv4"
 	"golang.org/x/sys/unix"
@@ -199,7 +200,7 @@ type outgoing struct {
 	errno  syscall.Errno
 }
 
-var outgoings = sync.Pool{New: func() any {
+var outgoings = utils.Pool{New: func() any {
 	m := new(outgoing)
 	m.send = m.sendmsg
 	return m

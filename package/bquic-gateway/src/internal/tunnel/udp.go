@@ -70,6 +70,9 @@ func (c PacketConn) WriteTo(b []byte, addr net.Addr) (int, error) {
 }
 
 func passing(err error) bool {
+	if err == nil {
+		return false // before errno is allocated
+	}
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {
 		return false

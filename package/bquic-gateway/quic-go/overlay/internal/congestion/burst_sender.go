@@ -45,7 +45,7 @@ func (s *burstSender) bucketSize() protocol.ByteCount {
 	if s.cfg.BurstPackets <= 0 {
 		return 0
 	}
-	srtt := s.rttStats.SmoothedRTT()
+	srtt := s.rttStats.OwnSmoothedRTT()
 	wait := s.path.Queue(srtt)
 	if wait <= 0 {
 		return 0

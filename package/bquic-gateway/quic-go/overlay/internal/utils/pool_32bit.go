@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build 386 || arm || mips || mipsle || chacha32
+
+package utils
+
+import "sync"
+
+// kept is how many items a Pool has at hand.
+const kept = 64
+
+// A Pool is a sync.Pool for processors of 32 bits, which take a lock for each of
+// the 64-bit atomics that a sync.Pool with more than one item needs. They have few
+// cores to share it. As many as kept stay from one garbage collection to the next.
+type Pool struct {
+	New func() any
+
+	mu   sync.Mutex
+	n    int
+	free [kept]any
+	rest sync.Pool
+}
+
+// Get is that of sync.Pool.
+func (p *Pool) Get() any {
+	p.mu.Lock()
+	if p.n > 0 {
+		p.n--
+		x := p.free[p.n]
+		p.free[p.n] = nil
+		p.mu.Unlock()
+		return x
+	}
+	p.mu.Unlock()
+	if x := p.rest.Get(); x != nil {
+		return x
+	}
+	if p.New == nil {
+		return nil
+	}
+	return p.New()
+}
+
+// Put is that of sync.Pool.
+func (p *Pool) Put(x any) {
+	p.mu.Lock()
+	if p.n < kept {
+		p.free[p.n] = x
+		p.n++
+		p.mu.Unlock()
+		return
+	}
+	p.mu.Unlock()
+	p.rest.Put(x)
+}
