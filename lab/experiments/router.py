@@ -9,7 +9,7 @@ Here: QEMU's 24Kf with Debian's kernel for it, on which each instruction takes 8
 time that it tells is a count of instructions. client, node (relay), gateway and origin are network namespaces on that board,
 MTU 1500; 3 MB are carried, medians of three. A process's instructions are all that the kernel charges to it: its
 own, system calls, and what the network does in its name. Gateway serving a file and fetch: without the handshake, which is counted
-by itself, fetch's with the start of the process. Offload "off": no GSO, no checksums by the device, as with ath9k. A step is a state of the
+by itself, fetch's with the start of the process: `bquic version`, which does nothing else, takes 8 million. Offload "off": no GSO, no checksums by the device, as with ath9k. A step is a state of the
 code: `today` is Go's runtime as it is, `runtime` has its sleep mended ([go-mips-usleep.md](go-mips-usleep.md)), `cipher` has ChaCha20-Poly1305 in
 words of 32 bits, `path` what else a packet costs ([architecture.md](architecture.md#what-a-packet-costs)).
 
