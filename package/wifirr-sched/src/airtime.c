@@ -8,14 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <syslog.h>
-#include <time.h>
 
 #include <linux/netlink.h>
 
 #include "nl80211.h"
+#include "radio.h"
 #include "wifirrd.h"
-
-#define WEIGHT_DEFAULT 256	/* mac80211: IEEE80211_DEFAULT_AIRTIME_WEIGHT */
 
 /* The kernel can forget acknowledgements when many wait: 32 of them fit by far. */
 #define BATCH 32
@@ -42,19 +40,6 @@ static struct nl80211 nl;
 static bool foreign_seen, managed_by_other;
 static unsigned foreign_count;
 static uint64_t foreign_since;
-
-/*
- * Until then, ns since boot, a killed wifirrd may have set weights, which are
- * not the operator's own; 0: none was.
- */
-static uint64_t killed_before;
-
-static void put_weight(struct nlmsghdr *nlh, struct wifirr *w, uint16_t id, uint16_t weight)
-{
-	mnl_attr_put_u32(nlh, NL80211_ATTR_IFINDEX, w->ifindex);
-	mnl_attr_put(nlh, NL80211_ATTR_MAC, 6, w->station[id].addr.bytes);
-	mnl_attr_put_u16(nlh, NL80211_ATTR_AIRTIME_WEIGHT, weight);
-}
 
 static uint16_t wanted_weight(const struct wifirr *w, uint16_t id)
 {
@@ -120,8 +105,7 @@ static int write_weights(struct wifirr *w, const uint16_t *ids, size_t n, bool r
 
 		/* Unseen ones get theirs from read_stations(). */
 		if (stations[id].original && stations[id].now != weight) {
-			nlh = nl80211_request(&nl, buf + used, NL80211_CMD_SET_STATION, NLM_F_ACK);
-			put_weight(nlh, w, id, weight);
+			nlh = nl80211_weight(&nl, buf + used, w->ifindex, w->station[id].addr.bytes, weight);
 			used += MNL_ALIGN(nlh->nlmsg_len);
 			weights[count] = weight;
 			changed[count++] = id;
@@ -148,17 +132,12 @@ static int write_all_weights(struct wifirr *w, bool restore)
 	return write_weights(w, ids, n, restore);
 }
 
-static void take_over(struct wifirr *w, struct airtime_station *station,
-		      const struct nl80211_station *seen)
+static void take_over(struct airtime_station *station, const struct nl80211_station *seen)
 {
-	bool remains = seen->associated_at < killed_before &&
-		       policy_weight_possible(seen->weight, w->config.weight_active, w->config.weight_waiting);
-
 	station->associated_at = seen->associated_at;
 	station->bytes_before = seen->tx_bytes;
 	station->received_before = seen->rx_bytes;
-	station->now = seen->weight;
-	station->original = remains ? WEIGHT_DEFAULT : seen->weight;
+	station->now = station->original = seen->weight;
 }
 
 static void on_station(void *data, const struct nl80211_station *seen)
@@ -176,7 +155,7 @@ static void on_station(void *data, const struct nl80211_station *seen)
 	station = &stations[id];
 	station->dumped = true;
 	if (!station->original || station->associated_at != seen->associated_at) {
-		take_over(w, station, seen);
+		take_over(station, seen);
 	} else if (station->now != seen->weight) {
 		station->now = station->original = seen->weight;
 		foreign_seen = true;
@@ -224,6 +203,13 @@ static int read_stations(struct wifirr *w)
 
 static int apply(struct wifirr *w, const uint16_t *ids, size_t n)
 {
+	char why[128];
+
+	/* by other options they may be other ones */
+	if (radio_hold_weights(w, true, why, sizeof(why)) < 0) {
+		logmsg(LOG_WARNING, "%s: %s", w->config.device, why);
+		return -1;
+	}
 	if (write_weights(w, ids, n, false) == 0)
 		return 0;
 	logmsg(LOG_INFO, "%s: airtime weights: %s", w->config.device, strerror(errno));
@@ -251,19 +237,11 @@ static int refuse(char *reason, size_t size, const char *text)
 	return -1;
 }
 
-/* The clock of NL80211_STA_INFO_ASSOC_AT_BOOTTIME. */
-static uint64_t now_boottime_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_BOOTTIME, &t);
-	return t.tv_sec * 1000000000ULL + t.tv_nsec;
-}
-
 static int start(struct wifirr *w, char *reason, size_t size)
 {
 	struct nl80211_interface interface;
 	struct nl80211_wiphy info;
+	char why[128];
 
 	if (managed_by_other) {
 		snprintf(reason, size, "airtime: another program sets the stations' weights "
@@ -285,8 +263,8 @@ static int start(struct wifirr *w, char *reason, size_t size)
 	if (!info.airtime_fairness)
 		return refuse(reason, size, "the driver does not support airtime weights");
 
-	killed_before = w->after_kill ? now_boottime_ns() : 0;
-	w->after_kill = false;
+	if (radio_hold_weights(w, true, why, sizeof(why)) < 0)
+		return refuse(reason, size, why);
 	foreign_count = 0;
 	foreign_seen = false;
 	memset(stations, 0, sizeof(stations));
@@ -298,11 +276,13 @@ static void stop(struct wifirr *w)
 	if (!nl.socket)
 		return;
 	write_all_weights(w, true);
+	radio_hold_weights(w, false, NULL, 0);
 	nl80211_close(&nl);
 }
 
 const struct backend airtime_backend = {
 	.name = "airtime",
+	.nl80211 = true,
 	.start = start,
 	.apply = apply,
 	.read = read_stations,

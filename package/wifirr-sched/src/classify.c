@@ -257,7 +257,7 @@ static void nft_readable(struct wifirr *w)
 		backend_lost(w, "nft table");
 }
 
-static int nft_watch(struct wifirr *w)
+static int nft_watch(void)
 {
 	int group = NFNLGRP_NFTABLES;
 
@@ -271,7 +271,7 @@ static int nft_watch(struct wifirr *w)
 		return -1;
 	}
 	cl.watch = (struct watch){ .fd = mnl_socket_get_fd(cl.events), .readable = nft_readable };
-	return watch_add(w, &cl.watch);
+	return watch_add(&cl.watch);
 }
 
 /* A filter message below our qdisc; protocol in host order. */
@@ -496,7 +496,7 @@ int classify_start(struct wifirr *w, struct mnl_socket *nl, char *reason, size_t
 		logmsg(LOG_INFO, "classifying with u32: filter fw: %s", why);
 	} else if (nft_setup(w, why, sizeof(why)) < 0) {
 		logmsg(LOG_INFO, "classifying with u32: %s", why);
-	} else if (nft_watch(w) < 0) {
+	} else if (nft_watch() < 0) {
 		logmsg(LOG_INFO, "classifying with u32: no nf_tables events: %s", strerror(errno));
 		nft_remove();
 	} else {
@@ -566,10 +566,10 @@ int classify_flush(void)
 	return rc;
 }
 
-void classify_stop(struct wifirr *w)
+void classify_stop(void)
 {
 	if (cl.events) {
-		watch_del(w, &cl.watch);
+		watch_del(&cl.watch);
 		mnl_socket_close(cl.events);
 	}
 	if (cl.by == NFT)

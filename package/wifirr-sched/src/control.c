@@ -137,7 +137,7 @@ static void put_contention(struct text *t)
 static void status(struct text *t, const struct wifirr *w)
 {
 	const struct policy *p = &w->policy;
-	struct survey survey = survey_get(w);
+	struct survey survey = survey_get();
 	uint64_t now = now_ms();
 	bool first = true;
 	char why[160];
@@ -247,7 +247,7 @@ static void metric(struct text *t, const struct wifirr *w, const char *name, con
 static void metrics(struct text *t, const struct wifirr *w)
 {
 	const struct policy *p = &w->policy;
-	struct survey survey = survey_get(w);
+	struct survey survey = survey_get();
 	uint64_t delivered = 0, waiting = 0;
 	struct radio_status r;
 
@@ -288,7 +288,7 @@ static void metrics(struct text *t, const struct wifirr *w)
 static void set_paused(struct text *t, struct wifirr *w, bool paused)
 {
 	policy_pause(&w->policy, paused);
-	tick_soon(w);
+	tick_in(0);
 	put(t, "{\"paused\":%s}\n", yes(paused));
 }
 
@@ -368,7 +368,6 @@ int control_start(struct wifirr *w, char *reason, size_t size)
 			snprintf(reason, size, "--control %s: in use by another wifirrd", path);
 			return -1;
 		}
-		w->after_kill = true;
 		unlink(path);
 	}
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
@@ -376,7 +375,7 @@ int control_start(struct wifirr *w, char *reason, size_t size)
 	mask = umask(0177);
 	rc = watch.fd < 0 ? -1 : bind(watch.fd, (struct sockaddr *)&address, sizeof(address));
 	umask(mask);
-	if (rc < 0 || listen(watch.fd, 8) < 0 || watch_add(w, &watch) < 0) {
+	if (rc < 0 || listen(watch.fd, 8) < 0 || watch_add(&watch) < 0) {
 		snprintf(reason, size, "--control %s: %s", path, strerror(errno));
 		if (rc == 0)
 			unlink(path);
@@ -392,7 +391,7 @@ void control_stop(struct wifirr *w)
 {
 	if (watch.fd < 0)
 		return;
-	watch_del(w, &watch);
+	watch_del(&watch);
 	close(watch.fd);
 	watch.fd = -1;
 	unlink(w->config.control);

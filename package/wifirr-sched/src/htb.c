@@ -26,6 +26,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <syslog.h>
+#include <unistd.h>
 
 #include <libmnl/libmnl.h>
 #include <linux/gen_stats.h>
@@ -60,6 +61,7 @@ static struct {
 	uint32_t rate_kbit;
 	uint32_t trickle_bps;		/* of each waiting client, bytes/s */
 	unsigned slot_ms;		/* that the leaves are set for */
+	uint32_t mtu;			/* likewise */
 	bool tbf, fq_codel;
 	bool created[POLICY_CLIENTS_MAX];
 	uint32_t gso_max_segs;		/* the device's own */
@@ -251,20 +253,47 @@ static struct nlmsghdr *codel(void *buf, const struct wifirr *w, unsigned flags,
 	return nlh;
 }
 
-/* Another slot: the queues of those who are there learn it, too. */
+/* Fast enough never to hold anything back; cuts what is longer than its burst. Created, or with no flags changed. */
+static struct nlmsghdr *cutter(void *buf, const struct wifirr *w, unsigned flags, uint16_t id)
+{
+	struct nlmsghdr *nlh = tc_put(buf, w, RTM_NEWQDISC, flags, HTB_CLASS_CLIENT(id), TBF_HANDLE(id), "tbf");
+	struct nlattr *options = mnl_attr_nest_start(nlh, TCA_OPTIONS);
+	struct tc_tbf_qopt opt = {
+		.rate = { .rate = UINT32_MAX, .linklayer = TC_LINKLAYER_ETHERNET },
+		.limit = LEAF_BYTES,
+	};
+
+	mnl_attr_put(nlh, TCA_TBF_PARMS, sizeof(opt), &opt);
+	mnl_attr_put_u64(nlh, TCA_TBF_RATE64, 100000000000ULL);
+	mnl_attr_put_u32(nlh, TCA_TBF_BURST, w->mtu + 32);
+	mnl_attr_nest_end(nlh, options);
+	return nlh;
+}
+
+static void update_leaf(struct nlmsghdr *nlh)
+{
+	char why[128];
+
+	if (rtnl_request(htb.nl, nlh, why, sizeof(why)) < 0)
+		logmsg(LOG_WARNING, "queue of a client: %s", why);
+}
+
+/* Another slot, another MTU: the queues of those who are there learn it, too. */
 static void update_leaves(struct wifirr *w)
 {
 	char buf[512] __attribute__((aligned(NLMSG_ALIGNTO)));
-	char why[128];
+	bool slot = htb.fq_codel && htb.slot_ms != w->config.policy.slot_ms;
+	bool mtu = htb.tbf && htb.mtu != w->mtu;
 
-	if (htb.slot_ms == w->config.policy.slot_ms)
-		return;
 	htb.slot_ms = w->config.policy.slot_ms;
-	for (unsigned id = 0; htb.fq_codel && id < POLICY_CLIENTS_MAX; id++) {
-		uint32_t parent = htb.tbf ? TBF_HANDLE(id) | 1 : HTB_CLASS_CLIENT(id);
-
-		if (htb.created[id] && rtnl_request(htb.nl, codel(buf, w, 0, parent), why, sizeof(why)) < 0)
-			logmsg(LOG_WARNING, "queue of a client: %s", why);
+	htb.mtu = w->mtu;
+	if (!slot && !mtu)
+		return;
+	for (unsigned id = 0; id < POLICY_CLIENTS_MAX; id++) {
+		if (htb.created[id] && mtu)
+			update_leaf(cutter(buf, w, 0, id));
+		if (htb.created[id] && slot)
+			update_leaf(codel(buf, w, 0, htb.tbf ? TBF_HANDLE(id) | 1 : HTB_CLASS_CLIENT(id)));
 	}
 }
 
@@ -272,24 +301,11 @@ static int put_leaf(struct wifirr *w, uint16_t id, char *why, size_t size)
 {
 	char buf[512] __attribute__((aligned(NLMSG_ALIGNTO)));
 	uint32_t parent = HTB_CLASS_CLIENT(id);
-	struct nlattr *options;
 	struct nlmsghdr *nlh;
 	int rc;
 
 	if (htb.tbf) {
-		/* fast enough never to hold anything back; cuts what is longer than its burst */
-		struct tc_tbf_qopt opt = {
-			.rate = { .rate = UINT32_MAX, .linklayer = TC_LINKLAYER_ETHERNET },
-			.limit = LEAF_BYTES,
-		};
-
-		nlh = tc_put(buf, w, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, parent, TBF_HANDLE(id), "tbf");
-		options = mnl_attr_nest_start(nlh, TCA_OPTIONS);
-		mnl_attr_put(nlh, TCA_TBF_PARMS, sizeof(opt), &opt);
-		mnl_attr_put_u64(nlh, TCA_TBF_RATE64, 100000000000ULL);
-		mnl_attr_put_u32(nlh, TCA_TBF_BURST, w->mtu + 32);
-		mnl_attr_nest_end(nlh, options);
-		rc = rtnl_request(htb.nl, nlh, why, size);
+		rc = rtnl_request(htb.nl, cutter(buf, w, NLM_F_CREATE | NLM_F_EXCL, id), why, size);
 		if (rc == -ENOENT || rc == -EOPNOTSUPP || rc == -EINVAL) {
 			logmsg(LOG_INFO, "leaf qdisc tbf: %s: packets that arrive aggregated are charged whole", why);
 			htb.tbf = false;
@@ -373,11 +389,11 @@ static int find_root(struct wifirr *w, struct root *root)
 	return rtnl_dump(htb.nl, tc_put(buf, w, RTM_GETQDISC, 0, 0, 0, NULL), root_qdisc, root);
 }
 
-static void delete_root(struct wifirr *w)
+static int delete_root(struct wifirr *w)
 {
 	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
 
-	rtnl_request(htb.nl, tc_put(buf, w, RTM_DELQDISC, 0, TC_H_ROOT, HTB_HANDLE, NULL), NULL, 0);
+	return rtnl_request(htb.nl, tc_put(buf, w, RTM_DELQDISC, 0, TC_H_ROOT, HTB_HANDLE, NULL), NULL, 0);
 }
 
 /*
@@ -410,7 +426,7 @@ static void stop(struct wifirr *w)
 
 	if (!htb.nl)
 		return;
-	classify_stop(w);
+	classify_stop();
 	if (w->ifindex && find_root(w, &root) == 0) {
 		/* in this order: while the qdisc is there, it remembers */
 		set_gso_max_segs(w, htb.gso_max_segs);
@@ -419,6 +435,82 @@ static void stop(struct wifirr *w)
 	}
 	mnl_socket_close(htb.nl);
 	memset(&htb, 0, sizeof(htb));
+}
+
+/* A killed daemon's kept the device's own gso_max_segs in r2q. */
+static int remove_remains(struct wifirr *w, const struct root *root)
+{
+	/* in this order: while the qdisc is there, it remembers */
+	classify_remains(w);
+	if (root->r2q > 1) {
+		w->gso_max_segs = root->r2q;
+		set_gso_max_segs(w, root->r2q);
+	}
+	return delete_root(w);
+}
+
+int htb_remains(struct wifirr *w)
+{
+	struct root root;
+	int rc;
+
+	htb.nl = rtnl_open(0);
+	if (!htb.nl)
+		return -1;
+	rc = find_root(w, &root);
+	if (rc == 0 && root.ours) {
+		logmsg(LOG_NOTICE, "%s: taking away the queues of a daemon that did not exit", w->config.device);
+		rc = remove_remains(w, &root);
+	}
+	mnl_socket_close(htb.nl);
+	htb.nl = NULL;
+	return rc;
+}
+
+#define REMAINS_MAX 32
+
+struct remains {
+	int ifindex[REMAINS_MAX];
+	unsigned count;
+};
+
+static int on_qdisc(const struct nlmsghdr *nlh, void *data)
+{
+	const struct tcmsg *tc = mnl_nlmsg_get_payload(nlh);
+	struct remains *remains = data;
+
+	if (nlh->nlmsg_type == RTM_NEWQDISC && tc->tcm_parent == TC_H_ROOT && tc->tcm_handle == HTB_HANDLE &&
+	    remains->count < REMAINS_MAX)
+		remains->ifindex[remains->count++] = tc->tcm_ifindex;
+	return MNL_CB_OK;
+}
+
+int htb_restore(struct wifirr *w)
+{
+	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
+	struct remains remains = { .count = 0 };
+	struct mnl_socket *nl = rtnl_open(0);
+	int result, lock;
+
+	w->ifindex = 0;
+	if (!nl)
+		return -1;
+	result = rtnl_dump(nl, tc_put(buf, w, RTM_GETQDISC, 0, 0, 0, NULL), on_qdisc, &remains);
+	mnl_socket_close(nl);
+	for (unsigned i = 0; i < remains.count; i++) {
+		w->ifindex = remains.ifindex[i];
+		if (!if_indextoname(w->ifindex, w->config.device))
+			continue;
+		lock = claim_device(w->config.device, 0);
+		if (lock < 0)
+			continue;	/* it has a wifirrd */
+		if (htb_remains(w) < 0) {
+			logmsg(LOG_ERR, "%s: not all could be given back", w->config.device);
+			result = -1;
+		}
+		close(lock);
+	}
+	return result;
 }
 
 static int start(struct wifirr *w, char *reason, size_t size)
@@ -434,6 +526,7 @@ static int start(struct wifirr *w, char *reason, size_t size)
 	memset(&htb, 0, sizeof(htb));
 	htb.tbf = htb.fq_codel = true;
 	htb.slot_ms = w->config.policy.slot_ms;
+	htb.mtu = w->mtu;
 	htb.gso_max_segs = w->gso_max_segs;
 	htb.rate_kbit = expected_rate(w);
 	htb.nl = rtnl_open(0);
@@ -445,15 +538,7 @@ static int start(struct wifirr *w, char *reason, size_t size)
 		snprintf(reason, size, "htb: cannot list the qdiscs of %s", w->config.device);
 		goto fail;
 	}
-	if (root.ours) {
-		/* the remains of a daemon that was killed; it kept the device's setting in r2q */
-		logmsg(LOG_NOTICE, "%s: taking over from a daemon that did not exit", w->config.device);
-		if (root.r2q > 1)
-			w->gso_max_segs = htb.gso_max_segs = root.r2q;
-		set_gso_max_segs(w, htb.gso_max_segs);
-		delete_root(w);
-		classify_remains(w);
-	} else if (root.found && root.handle) {
+	if (root.found && root.handle) {
 		snprintf(reason, size, "htb: %s already has a root qdisc, %s %x:, which wifirrd will not replace (remove it, or do not schedule this device)",
 			 w->config.device, root.kind, root.handle >> 16);
 		goto fail;
@@ -469,6 +554,10 @@ static int start(struct wifirr *w, char *reason, size_t size)
 		goto fail;
 	}
 
+	if (guard_start(why, sizeof(why)) < 0) {
+		snprintf(reason, size, "htb: %s", why);
+		goto fail;
+	}
 	/*
 	 * r2q is used by nothing, as every class comes with its quantum: it
 	 * keeps gso_max_segs for the one who finds this qdisc after a kill.
@@ -556,9 +645,9 @@ static int apply(struct wifirr *w, const uint16_t *ids, size_t n)
 		htb.rate_kbit = rate;
 		link = true;
 	}
+	update_leaves(w);
 	if (!htb.rate_kbit)
 		return 0;	/* no station has told its rate yet: nothing to shape to */
-	update_leaves(w);
 	all = update_rates(w) || link;
 	if (htb.scheduling != w->policy.scheduling) {
 		htb.scheduling = w->policy.scheduling;

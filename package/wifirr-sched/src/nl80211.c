@@ -356,6 +356,16 @@ int nl80211_set_rts(struct nl80211 *n, uint32_t wiphy, uint32_t rts)
 	return nl80211_talk(n, nlh, NULL, NULL);
 }
 
+struct nlmsghdr *nl80211_weight(struct nl80211 *n, char *buf, int ifindex, const uint8_t mac[6], uint16_t weight)
+{
+	struct nlmsghdr *nlh = nl80211_request(n, buf, NL80211_CMD_SET_STATION, NLM_F_ACK);
+
+	mnl_attr_put_u32(nlh, NL80211_ATTR_IFINDEX, ifindex);
+	mnl_attr_put(nlh, NL80211_ATTR_MAC, 6, mac);
+	mnl_attr_put_u16(nlh, NL80211_ATTR_AIRTIME_WEIGHT, weight);
+	return nlh;
+}
+
 bool nl80211_serves_stations(const struct nl80211_interface *interface)
 {
 	return interface->type == NL80211_IFTYPE_AP || interface->type == NL80211_IFTYPE_P2P_GO;

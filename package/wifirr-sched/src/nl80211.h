@@ -74,6 +74,9 @@ int nl80211_get_interface(struct nl80211 *n, int ifindex, struct nl80211_interfa
 int nl80211_get_interfaces(struct nl80211 *n, void (*each)(void *data, const struct nl80211_interface *interface), void *data);
 /* The access point's threshold for RTS, bytes or NL80211_RTS_OFF; the radio's, for all its interfaces. */
 int nl80211_set_rts(struct nl80211 *n, uint32_t wiphy, uint32_t rts);
+/* A request to give a station that airtime weight, in buf, NL80211_REQUEST_SIZE bytes. */
+struct nlmsghdr *nl80211_weight(struct nl80211 *n, char *buf, int ifindex, const uint8_t mac[6], uint16_t weight);
+#define NL80211_WEIGHT_DEFAULT 256	/* mac80211: IEEE80211_DEFAULT_AIRTIME_WEIGHT */
 int nl80211_get_wiphy(struct nl80211 *n, uint32_t wiphy, struct nl80211_wiphy *info);
 /* Retries a dump that changed meanwhile; then -1 with errno EINTR, and stations may be missing. */
 int nl80211_get_stations(struct nl80211 *n, int ifindex,

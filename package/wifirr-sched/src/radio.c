@@ -3,14 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <syslog.h>
 #include <unistd.h>
 
@@ -39,6 +37,12 @@
 #define ANSWER_MAX_MS 3000
 
 #define RTS_BYTES 500
+
+/* What the lease is for. */
+enum { HOLD_WINDOWS = 1, HOLD_RTS = 2, HOLD_WEIGHTS = 4 };
+
+/* For the lock at the start: what the guard of a killed one needs at most. */
+#define LOCK_WAIT_MS 2000
 
 /* A share of fewer frames to clients says nothing. */
 #define FRAMES_MIN 20
@@ -71,12 +75,11 @@ static struct {
 	uint32_t rts;			/* in force */
 	unsigned announced;		/* exponent; 0: the operator's own */
 	bool owing;			/* hostapd has not confirmed that it announces the operator's own again */
-	bool leased;			/* the file says what was before */
+	unsigned held;			/* HOLD_*: the file says what was before */
+	uint16_t weight_active, weight_waiting;	/* that stations may have */
 	unsigned expected;		/* answers of hostapd's */
 	bool answers;			/* it has given them all */
 	uint64_t ticked_at, tried_at, announced_at, asked_at;
-	pid_t guard;
-	int guard_pipe;
 	/* two tables in turn, so that those who left drop out */
 	struct seen seen[2][STATIONS_MAX];
 	unsigned now;
@@ -88,8 +91,6 @@ static struct {
 	unsigned without_wmm;
 	char problem[128];
 } radio = { .lock = -1, .hostapd = -1 };
-
-static pid_t leaving;		/* a guard that is not needed any more */
 
 static void problem(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static void problem(const char *fmt, ...)
@@ -105,16 +106,24 @@ static void problem(const char *fmt, ...)
 	snprintf(radio.problem, sizeof(radio.problem), "%s", text);
 }
 
-/* The lease: what to give back. "rts N" and "windows DEVICE N N N N", a line each. */
+/*
+ * The lease: what to give back. "rts WIPHY N", "windows DEVICE N N N N" and
+ * "weights WIPHY ACTIVE WAITING" (whose stations have these, or what follows
+ * from them), a line each.
+ */
 
 static int write_lease(void)
 {
 	const struct hostapd_windows *w;
 	char text[LEASE_SIZE];
-	size_t len;
+	size_t len = 0;
 
-	len = snprintf(text, sizeof(text), "rts %u %u\n", radio.wiphy, radio.rts_before);
-	for (unsigned i = 0; i < radio.interfaces; i++) {
+	if (radio.held & HOLD_RTS)
+		len += snprintf(text + len, sizeof(text) - len, "rts %u %u\n", radio.wiphy, radio.rts_before);
+	if (radio.held & HOLD_WEIGHTS)
+		len += snprintf(text + len, sizeof(text) - len, "weights %u %u %u\n", radio.wiphy, radio.weight_active,
+				radio.weight_waiting);
+	for (unsigned i = 0; radio.held & HOLD_WINDOWS && i < radio.interfaces; i++) {
 		w = &radio.interface[i].own.windows;
 		len += snprintf(text + len, sizeof(text) - len, "windows %s %u %u %u %u\n", radio.interface[i].name,
 				w->be_min, w->be_max, w->bk_min, w->bk_max);
@@ -124,27 +133,133 @@ static int write_lease(void)
 	return 0;
 }
 
+/* Before the first change. Without a lease and a guard nothing is changed. */
+static int hold(unsigned what, char *why, size_t size)
+{
+	unsigned before = radio.held;
+
+	radio.held |= what;
+	if ((before & what) != what && write_lease() < 0) {
+		snprintf(why, size, "%s: %s", radio.path, strerror(errno));
+		radio.held = before;
+		return -1;
+	}
+	return guard_start(why, size);
+}
+
+static bool held(unsigned what)
+{
+	char why[sizeof(radio.problem)];
+
+	if (hold(what, why, sizeof(why)) == 0)
+		return true;
+	problem("%s", why);
+	return false;
+}
+
+static void release(unsigned what)
+{
+	if (!(radio.held & what))
+		return;
+	radio.held &= ~what;
+	if (write_lease() < 0)
+		logmsg(LOG_WARNING, "%s: %s", radio.path, strerror(errno));
+}
+
+struct weights {
+	struct nl80211 nl, dump;
+	uint32_t wiphy;
+	unsigned active, waiting;
+	int ifindex, result;
+};
+
+static void give_weight(void *data, const struct nl80211_station *s)
+{
+	char buf[NL80211_REQUEST_SIZE] NL80211_ALIGNED;
+	struct weights *g = data;
+
+	if (!s->weight || !policy_weight_possible(s->weight, g->active, g->waiting))
+		return;
+	if (nl80211_talk(&g->nl, nl80211_weight(&g->nl, buf, g->ifindex, s->mac, NL80211_WEIGHT_DEFAULT), NULL, NULL) < 0 &&
+	    errno != ENOENT)
+		g->result = -1;
+}
+
+static void give_weights(void *data, const struct nl80211_interface *seen)
+{
+	struct weights *g = data;
+
+	if (seen->wiphy != g->wiphy || !nl80211_serves_stations(seen))
+		return;
+	g->ifindex = seen->ifindex;
+	if (nl80211_get_stations(&g->dump, seen->ifindex, give_weight, g) < 0)
+		g->result = -1;
+}
+
+struct names {
+	struct nl80211_interface interface[INTERFACES_MAX];
+	unsigned count;
+};
+
+static void note_interface(void *data, const struct nl80211_interface *seen)
+{
+	struct names *names = data;
+
+	if (names->count < INTERFACES_MAX)
+		names->interface[names->count++] = *seen;
+}
+
+/* Of each station that has a weight of ours. */
+static int restore_weights(uint32_t wiphy, unsigned active, unsigned waiting)
+{
+	static struct weights g;
+	struct names names = { .count = 0 };
+
+	g = (struct weights){ .wiphy = wiphy, .active = active, .waiting = waiting };
+	if (nl80211_open(&g.nl) < 0)
+		return -1;
+	if (nl80211_open(&g.dump) < 0 || nl80211_get_interfaces(&g.nl, note_interface, &names) < 0)
+		g.result = -1;
+	for (unsigned i = 0; i < names.count; i++)
+		give_weights(&g, &names.interface[i]);
+	nl80211_close(&g.nl);
+	nl80211_close(&g.dump);
+	return g.result;
+}
+
+static int restore_rts(uint32_t wiphy, uint32_t rts)
+{
+	static struct nl80211 nl;
+	int result = 0;
+
+	if (nl80211_open(&nl) < 0)
+		return -1;
+	if (nl80211_set_rts(&nl, wiphy, rts) < 0 && errno != ENODEV)
+		result = -1;
+	nl80211_close(&nl);
+	return result;
+}
+
 /* Gives back what a lease says, and ends it. */
-static int restore(int lock)
+static int restore_lease(int lock)
 {
 	int fd = hostapd_open(), result = 0;
 	char text[LEASE_SIZE], *line, *rest = text;
 	struct hostapd_answers answers;
 	ssize_t len = pread(lock, text, sizeof(text) - 1, 0);
-	static struct nl80211 nl;
 
 	text[len > 0 ? len : 0] = '\0';
 	while ((line = strsep(&rest, "\n"))) {
-		unsigned be_min, be_max, bk_min, bk_max, wiphy, rts;
+		unsigned be_min, be_max, bk_min, bk_max, wiphy, rts, active, waiting;
 		struct hostapd_own own;
 		char *device;
 
 		if (strncmp(line, "rts ", 4) == 0 && (line += 4, line_number(&line, UINT32_MAX, &wiphy)) &&
-		    line_number(&line, UINT32_MAX, &rts) && nl80211_open(&nl) == 0) {
-			if (nl80211_set_rts(&nl, wiphy, rts) < 0 && errno != ENODEV)
-				result = -1;
-			nl80211_close(&nl);
-		}
+		    line_number(&line, UINT32_MAX, &rts))
+			result |= restore_rts(wiphy, rts);
+		if (strncmp(line, "weights ", 8) == 0 && (line += 8, line_number(&line, UINT32_MAX, &wiphy)) &&
+		    line_number(&line, UINT16_MAX, &active) && line_number(&line, UINT16_MAX, &waiting))
+			result |= restore_weights(wiphy, active, waiting);
 		if (strncmp(line, "windows ", 8) != 0)
 			continue;
 		device = line + 8;
@@ -172,12 +287,19 @@ static int restore(int lock)
 	return result;
 }
 
-static int take_lock(const char *path)
+static int take_lock(const char *path, unsigned wait)
 {
 	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0)
-		return fd;
+	if (fd < 0)
+		return -1;
+	for (unsigned waited = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; waited += 50) {
+		if (waited >= wait)
+			goto taken;
+		wait_ms(50);
+	}
+	return fd;
+taken:
 	close(fd);
 	errno = EWOULDBLOCK;
 	return -1;
@@ -191,18 +313,17 @@ static bool restore_file(void *data, const char *path)
 
 	if (number[strspn(number, "0123456789")])
 		return false;	/* the control socket of a phy0-ap0 */
-	lock = take_lock(path);
-	if (lock < 0) {
-		logmsg(LOG_ERR, "%s: %s", path,
-		       errno == EWOULDBLOCK ? "a wifirrd is at work on this radio" : strerror(errno));
-		*result = EXIT_FAILED;
+	lock = take_lock(path, 0);
+	if (lock < 0 && errno == EWOULDBLOCK) {
+		logmsg(LOG_NOTICE, "%s: a wifirrd is at work on this radio", path);
 		return false;
 	}
-	if (restore(lock) < 0) {
-		logmsg(LOG_ERR, "%s: not all could be given back", path);
-		*result = EXIT_FAILED;
+	if (lock < 0 || restore_lease(lock) < 0) {
+		logmsg(LOG_ERR, "%s: not all could be given back%s%s", path, lock < 0 ? ": " : "", lock < 0 ? strerror(errno) : "");
+		*result = -1;
 	}
-	close(lock);
+	if (lock >= 0)
+		close(lock);
 	return false;
 }
 
@@ -212,91 +333,6 @@ int radio_restore(void)
 
 	files_each(RUN_DIR, LEASE_PREFIX, "", restore_file, &result);
 	return result;
-}
-
-int radio_guard(const char *path)
-{
-	char byte;
-	ssize_t n;
-
-	do
-		n = read(STDIN_FILENO, &byte, 1);
-	while (n < 0 && errno == EINTR);
-	if (n > 0)
-		return 0;	/* all has been given back */
-	logmsg(LOG_WARNING, "%s: its wifirrd has died: giving back what it has set", path);
-	for (unsigned i = 0; i < 5; i++) {
-		if (restore(RADIO_GUARD_LOCK) == 0)
-			return 0;
-		sleep(1);
-	}
-	return EXIT_FAILED;
-}
-
-static void start_guard(void)
-{
-	int fds[2];
-	pid_t pid;
-
-	if (radio.guard > 0 && waitpid(radio.guard, NULL, WNOHANG) == 0)
-		return;
-	if (radio.guard > 0)
-		close(radio.guard_pipe);
-	radio.guard = 0;
-	if (pipe2(fds, O_CLOEXEC) < 0)
-		return;
-	pid = fork();
-	if (pid == 0) {
-		/* what is not for it ends with the exec; dup2() to itself would keep FD_CLOEXEC */
-		int lock = fcntl(radio.lock, F_DUPFD, RADIO_GUARD_LOCK + 1);
-
-		if (dup2(fds[0], STDIN_FILENO) < 0 || dup2(lock, RADIO_GUARD_LOCK) < 0)
-			_exit(EXIT_FAILED);
-		close(lock);
-		execl("/proc/self/exe", "wifirrd", "guard", radio.path, (char *)NULL);
-		_exit(EXIT_FAILED);
-	}
-	close(fds[0]);
-	if (pid < 0) {
-		close(fds[1]);
-		problem("no guard: %s", strerror(errno));
-		return;
-	}
-	radio.guard = pid;
-	radio.guard_pipe = fds[1];
-}
-
-static void stop_guard(void)
-{
-	if (radio.guard <= 0)
-		return;
-	if (write(radio.guard_pipe, "", 1) < 0)
-		kill(radio.guard, SIGKILL);
-	close(radio.guard_pipe);
-	leaving = radio.guard;	/* it takes a moment, and nobody waits for it */
-	radio.guard = 0;
-}
-
-/* Before the first change. Without a lease and a guard nothing is changed. */
-static bool lease(void)
-{
-	if (!radio.leased) {
-		if (write_lease() < 0) {
-			problem("%s: %s", radio.path, strerror(errno));
-			return false;
-		}
-		radio.leased = true;
-	}
-	start_guard();
-	return radio.guard > 0;
-}
-
-static void end_lease(void)
-{
-	stop_guard();
-	if (radio.leased && ftruncate(radio.lock, 0) < 0)
-		logmsg(LOG_WARNING, "%s: %s", radio.path, strerror(errno));
-	radio.leased = false;
 }
 
 /* What is measured */
@@ -472,7 +508,7 @@ static void set_windows(uint64_t now)
 		return;
 	if (wanted && wanted == radio.announced)
 		find_interfaces();	/* and what the operator has changed */
-	if (wanted && !lease())
+	if (wanted && !held(HOLD_WINDOWS))
 		return;
 	announce(wanted, now);
 }
@@ -497,7 +533,7 @@ static void set_rts(struct wifirr *w)
 
 	if (wanted == radio.rts)
 		return;
-	if (wanted != radio.rts_before && !lease())
+	if (wanted != radio.rts_before && !held(HOLD_RTS))
 		return;
 	radio.rts = wanted;
 	if (nl80211_set_rts(&radio.nl, radio.wiphy, wanted) < 0)
@@ -518,7 +554,7 @@ static void configure(struct wifirr *w)
 }
 
 /* Takes the radio over, and what a killed wifirrd has left on it. */
-static bool own_radio(struct wifirr *w, uint64_t now)
+static bool own_radio(struct wifirr *w, uint64_t now, unsigned wait)
 {
 	struct nl80211_wiphy info;
 
@@ -528,12 +564,12 @@ static bool own_radio(struct wifirr *w, uint64_t now)
 		return false;
 	radio.tried_at = now;
 	mkdir(RUN_DIR, 0750);
-	radio.lock = take_lock(radio.path);
+	radio.lock = take_lock(radio.path, wait);
 	if (radio.lock < 0) {
 		problem("%s: %s", radio.path, errno == EWOULDBLOCK ? "another wifirrd has this radio" : strerror(errno));
 		return false;
 	}
-	if (restore(radio.lock) < 0)
+	if (restore_lease(radio.lock) < 0)
 		logmsg(LOG_WARNING, "%s: what a killed wifirrd has left could not all be given back", radio.path);
 	if (nl80211_get_wiphy(&radio.nl, radio.wiphy, &info) < 0) {
 		problem("%s: %s", w->config.device, radio.nl.error);
@@ -556,9 +592,7 @@ uint64_t radio_tick(struct wifirr *w, uint64_t now, int busy_permille)
 		return UINT64_MAX;
 	if (now < due)
 		return crowd ? due : UINT64_MAX;
-	if (leaving > 0 && waitpid(leaving, NULL, WNOHANG) != 0)
-		leaving = 0;
-	if (!own_radio(w, now))
+	if (!own_radio(w, now, 0))
 		return UINT64_MAX;
 	look_at_hostapd(w, now);
 	configure(w);
@@ -566,8 +600,10 @@ uint64_t radio_tick(struct wifirr *w, uint64_t now, int busy_permille)
 	contention_tick(&radio.contention, now, &radio.sample);
 	set_windows(now);
 	set_rts(w);
-	if (!radio.announced && radio.rts == radio.rts_before && !radio.owing)
-		end_lease();
+	if (!radio.announced && !radio.owing)
+		release(HOLD_WINDOWS);
+	if (radio.rts == radio.rts_before)
+		release(HOLD_RTS);
 	policy_set_aside(&w->policy, radio.contention.instead_of_turns);
 	return crowd ? now + CONTENTION_TICK_MS : UINT64_MAX;
 }
@@ -589,10 +625,30 @@ void radio_start(struct wifirr *w)
 	snprintf(radio.path, sizeof(radio.path), RUN_DIR "/" LEASE_PREFIX "%u", radio.wiphy);
 	contention_init(&radio.contention, &config);
 	radio.open = true;
+	own_radio(w, now_ms(), LOCK_WAIT_MS);
 }
 
-void radio_stop(struct wifirr *w)
+int radio_hold_weights(struct wifirr *w, bool on, char *why, size_t size)
 {
+	if (!on) {
+		release(HOLD_WEIGHTS);
+		return 0;
+	}
+	if (radio.lock < 0) {
+		snprintf(why, size, "%s", radio.open ? radio.problem : "nothing is known of the device's radio");
+		return -1;
+	}
+	if (radio.weight_active != w->config.weight_active || radio.weight_waiting != w->config.weight_waiting)
+		radio.held &= ~HOLD_WEIGHTS;
+	radio.weight_active = w->config.weight_active;
+	radio.weight_waiting = w->config.weight_waiting;
+	return hold(HOLD_WEIGHTS, why, size);
+}
+
+bool radio_stop(struct wifirr *w)
+{
+	bool owing;
+
 	if (radio.lock >= 0 && (radio.announced || radio.owing)) {
 		hostapd_collect(radio.hostapd, 0, 0);
 		radio.expected = 0;
@@ -601,20 +657,19 @@ void radio_stop(struct wifirr *w)
 	}
 	if (radio.lock >= 0 && radio.rts != radio.rts_before)
 		nl80211_set_rts(&radio.nl, radio.wiphy, radio.rts_before);
-	if (radio.owing) {
+	owing = radio.owing;
+	if (owing)
 		logmsg(LOG_WARNING, "%s: hostapd has not confirmed that it announces its own windows again", w->config.device);
-		close(radio.guard_pipe);	/* the guard goes on trying */
+	release(owing ? HOLD_RTS | HOLD_WEIGHTS : ~0U);
+	if (radio.lock >= 0)
 		close(radio.lock);
-	} else if (radio.lock >= 0) {
-		end_lease();
-		close(radio.lock);
-	}
 	if (radio.hostapd >= 0)
 		close(radio.hostapd);
 	nl80211_close(&radio.nl);
 	memset(&radio, 0, sizeof(radio));
 	radio.lock = radio.hostapd = -1;
 	policy_set_aside(&w->policy, false);
+	return owing;
 }
 
 void radio_status(struct radio_status *status)

@@ -5,10 +5,8 @@
  * decides; here it is measured, set, and given back.
  *
  * One wifirrd of a radio does so, the one that holds the lock of its lease: a
- * file with what was before, written before the first change. What a killed one
- * leaves is given back by its guard, a process that waits for its end, and, if
- * that was killed as well, by whoever takes the lock next: another wifirrd, or
- * `wifirrd restore`.
+ * file with what was before, written before the first change, from which a
+ * killed one's is given back (restore.c).
  */
 #ifndef WIFIRRD_RADIO_H
 #define WIFIRRD_RADIO_H
@@ -23,8 +21,8 @@ struct wifirr;
 
 /* The radio of w's device, if it has one. */
 void radio_start(struct wifirr *w);
-/* Gives back. */
-void radio_stop(struct wifirr *w);
+/* Gives back. True: hostapd has not confirmed it. */
+bool radio_stop(struct wifirr *w);
 /* Measures, decides and sets, if it is time to. Returns when it next wants to, ms. */
 uint64_t radio_tick(struct wifirr *w, uint64_t now, int busy_permille);
 
@@ -39,10 +37,13 @@ struct radio_status {
 };
 void radio_status(struct radio_status *status);
 
-/* `wifirrd restore`: what killed ones have left on any radio. Exit code. */
+/*
+ * Before and after weights of w's config are given to stations of the radio.
+ * -1 and why: another wifirrd has it, or what was before could not be noted.
+ */
+int radio_hold_weights(struct wifirr *w, bool on, char *why, size_t size);
+
+/* What killed ones have left on any radio. -1: not all could be given back. */
 int radio_restore(void);
-/* The guard of a lease: standard input ends with its wifirrd, which holds the lock in descriptor RADIO_GUARD_LOCK. Exit code. */
-int radio_guard(const char *path);
-#define RADIO_GUARD_LOCK 3
 
 #endif

@@ -2,8 +2,9 @@
 /*
  * How busy the channel is, from nl80211's survey. ath10k's firmware may answer
  * 3 s late and the kernel waits for it, so a thread of its own asks. It has no
- * clock: survey_get() wakes it when its last answer has grown old, so that a
- * survey costs no wake-ups beyond the main loop's own.
+ * clock: survey_ask() wakes it when its last answer has grown old, so that a
+ * survey costs no wake-ups beyond the main loop's own. A driver that is slow is
+ * asked ever more seldom: nobody's turn can begin meanwhile.
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -20,6 +21,10 @@
 #define VALID_MS 10000
 /* Shorter than this between two answers is no basis for a share. */
 #define SPAN_MIN_MS 100
+/* After an answer that took longer than this, the wait for the next: doubled each time. */
+#define SLOW_MS 500
+#define SLOW_WAIT_MS 60000
+#define SLOW_WAIT_MAX_MS (32 * SLOW_WAIT_MS)
 #define STOP_WAIT_MS 50
 #define STACK_SIZE 65536
 
@@ -34,6 +39,8 @@ struct reader {
 	pthread_mutex_t lock;
 	sem_t wanted;			/* posted with each asked, and with stop */
 	bool asked, stop, ended, abandoned;
+	bool pending;			/* asked, and not answered */
+	unsigned wait;			/* before the next one, ms */
 	int ifindex;
 	struct survey survey;
 	uint64_t asked_at, answered_at;	/* ms */
@@ -127,6 +134,23 @@ static struct survey read_survey(struct reader *r)
 	return survey;
 }
 
+static void answered(struct reader *r, const struct survey *survey)
+{
+	uint64_t now = now_ms();
+	bool slow = now - r->asked_at >= SLOW_MS;
+
+	/* since the one before a slow one: too long ago */
+	r->survey = slow ? unknown : *survey;
+	r->answered_at = now;
+	r->pending = false;
+	if (!slow)
+		r->wait = INTERVAL_MS;
+	else if (r->wait < SLOW_WAIT_MS)
+		r->wait = SLOW_WAIT_MS;
+	else if (r->wait < SLOW_WAIT_MAX_MS)
+		r->wait *= 2;
+}
+
 static void *run(void *data)
 {
 	struct reader *r = data;
@@ -145,8 +169,7 @@ static void *run(void *data)
 		pthread_mutex_unlock(&r->lock);
 		survey = read_survey(r);
 		pthread_mutex_lock(&r->lock);
-		r->survey = survey;
-		r->answered_at = now_ms();
+		answered(r, &survey);
 	}
 	r->ended = true;
 	abandoned = r->abandoned;
@@ -189,6 +212,7 @@ int survey_start(struct wifirr *w)
 	sem_init(&reader->wanted, 0, 0);
 	reader->ifindex = w->ifindex;
 	reader->survey = unknown;
+	reader->wait = INTERVAL_MS;
 	if (start_thread(reader) == 0)
 		return 0;
 	nl80211_close(&reader->nl);
@@ -243,21 +267,41 @@ void survey_stop(struct wifirr *w)
 	reader = NULL;
 }
 
-struct survey survey_get(const struct wifirr *w)
+struct survey survey_get(void)
 {
-	uint64_t now = now_ms();
 	struct survey survey;
 
-	(void)w;
 	if (!reader)
 		return unknown;
 	pthread_mutex_lock(&reader->lock);
-	if (!reader->asked_at || now - reader->asked_at >= INTERVAL_MS) {
-		reader->asked_at = now;
-		reader->asked = true;
-		sem_post(&reader->wanted);
-	}
-	survey = now - reader->answered_at <= VALID_MS ? reader->survey : unknown;
+	survey = now_ms() - reader->answered_at <= VALID_MS ? reader->survey : unknown;
 	pthread_mutex_unlock(&reader->lock);
 	return survey;
+}
+
+void survey_ask(void)
+{
+	uint64_t now = now_ms();
+
+	if (!reader)
+		return;
+	pthread_mutex_lock(&reader->lock);
+	if (!reader->pending && (!reader->asked_at || now - reader->asked_at >= reader->wait)) {
+		reader->asked_at = now;
+		reader->asked = reader->pending = true;
+		sem_post(&reader->wanted);
+	}
+	pthread_mutex_unlock(&reader->lock);
+}
+
+bool survey_pending(void)
+{
+	bool pending;
+
+	if (!reader)
+		return false;
+	pthread_mutex_lock(&reader->lock);
+	pending = reader->pending;
+	pthread_mutex_unlock(&reader->lock);
+	return pending;
 }

@@ -46,6 +46,10 @@ static void look_again(unsigned ms)
 
 static void resync(struct wifirr *w)
 {
+	if (survey_pending()) {
+		look_again(LOOK_AGAIN_FIRST_MS);
+		return;
+	}
 	unauthorized_seen = false;
 	station_mark(w, STATION_NL80211);
 	if (nl80211_get_stations(&request, w->ifindex, on_station_known, w) == 0) {
@@ -115,7 +119,7 @@ int nl80211_start(struct wifirr *w, char *reason, size_t size)
 	struct nl80211_interface interface;
 
 	*reason = '\0';
-	nl80211_stop(w);
+	nl80211_stop();
 	if (nl80211_open(&request) < 0)
 		return -1;
 	if (nl80211_get_interface(&request, w->ifindex, &interface) < 0)
@@ -143,22 +147,22 @@ int nl80211_start(struct wifirr *w, char *reason, size_t size)
 		.fd = mnl_socket_get_fd(events.socket),
 		.readable = on_events,
 	};
-	if (watch_add(w, &timer_watch) < 0 || watch_add(w, &events_watch) < 0)
+	if (watch_add(&timer_watch) < 0 || watch_add(&events_watch) < 0)
 		goto stop;
 	resync(w);
 	return 0;
 stop:
-	nl80211_stop(w);
+	nl80211_stop();
 	return -1;
 }
 
-/* Also what stands in a half-made start; the stations stay for main.c to drop. */
-void nl80211_stop(struct wifirr *w)
+/* Also what stands in a half-made start; the stations stay for device.c to drop. */
+void nl80211_stop(void)
 {
 	if (events_watch.fd)
-		watch_del(w, &events_watch);
+		watch_del(&events_watch);
 	if (timer_watch.fd) {
-		watch_del(w, &timer_watch);
+		watch_del(&timer_watch);
 		close(timer_watch.fd);
 	}
 	events_watch.fd = timer_watch.fd = 0;

@@ -3,7 +3,7 @@
  * wifirrd: serves only K of a WiFi link's N clients at full speed at a time,
  * in turn. One file per outside interface; policy.c alone decides.
  *
- * Everything runs in one thread from one epoll loop (main.c), except where a
+ * Everything runs in one thread from one epoll loop (loop.c), except where a
  * call may block for seconds (survey.c).
  */
 #ifndef WIFIRRD_H
@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <net/if.h>
 
+#include "loop.h"
 #include "policy.h"
 
 #ifndef WIFIRR_VERSION
@@ -80,8 +81,8 @@ struct station {
 	uint64_t bytes;			/* delivered so far, may restart at 0 (backend's read) */
 	uint32_t waiting;		/* bytes queued now (backend's read) */
 	uint64_t received;		/* bytes received from it so far, likewise; 0: the backend does not tell */
-	uint64_t bytes_before, received_before;	/* main.c: values of the last tick */
-	bool backed;			/* main.c: the backend knows it */
+	uint64_t bytes_before, received_before;	/* device.c: values of the last tick */
+	bool backed;			/* backend.c: the backend knows it */
 	uint8_t marked;			/* stations.c: sources that have to confirm it */
 	uint64_t last_demand;		/* ms */
 };
@@ -95,6 +96,7 @@ struct wifirr;
  */
 struct backend {
 	const char *name;
+	bool nl80211;		/* goes through it: not during a survey */
 	/*
 	 * Takes the device over, with no station known to it. 0, or -1 with the
 	 * reason as one line (no newline) and everything as it was before. May
@@ -102,7 +104,7 @@ struct backend {
 	 */
 	int (*start)(struct wifirr *w, char *reason, size_t size);
 	/* Applies the levels of n clients (those that changed) at once.
-	 * -1: device or own settings are gone; main.c stops and starts again. */
+	 * -1: device or own settings are gone; it is stopped and started again. */
 	int (*apply)(struct wifirr *w, const uint16_t *ids, size_t n);
 	/* Brings bytes, waiting and received of all stations up to date. */
 	int (*read)(struct wifirr *w);
@@ -129,43 +131,63 @@ struct wifirr {
 	uint32_t gso_max_segs;		/* the device's when first seen */
 	uint8_t mac[6];			/* the device's */
 	bool wireless;			/* nl80211 knows the device */
-	int epoll;
 	uint64_t started;		/* ms */
-	bool after_kill;		/* the wifirrd before this one left its control socket behind */
+	bool lost;			/* the backend's settings are gone */
+	bool apply_all;			/* every client's level, not only those that changed */
+	bool failed;			/* given up */
 	uint64_t evicted;		/* stations dropped because the table was full */
 	uint64_t refused_stations;	/* stations not taken for the same reason */
 	uint64_t restarts;		/* backend set up again after something removed it */
 	uint64_t changes, change_ns;	/* apply calls and time spent in them */
 };
 
-/* main.c */
-
-/* Monotonic time. */
-uint64_t now_ms(void);
+/* options.c */
 
 /*
- * To syslog's levels (LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO, LOG_DEBUG): to stderr up to
- * LOG_WARNING, else to stdout, which is how procd tells errors from information.
+ * The command line and the file that it names, if it does. Returns the index of
+ * the first argument that is no option, or -1 with the first mistake as one line.
  */
-void logmsg(int priority, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int options_read(struct config *c, int argc, char **argv, char *reason, size_t size);
+/* K and T where they are not given: the backend's. */
+void options_turns(struct config *c, bool htb);
 
-/* Calls read(w) when fd becomes readable. Level triggered. One handler per fd. */
-struct watch {
-	int fd;
-	void (*readable)(struct wifirr *w);
-};
-int watch_add(struct wifirr *w, struct watch *watch);
-void watch_del(struct wifirr *w, struct watch *watch);
+/* device.c: the life of the device */
 
-/* Asks for a tick soon, after a change that the policy should see. */
-void tick_soon(struct wifirr *w);
+/* Looks for it, and watches it from now on. -1 and errno. */
+int device_open(struct wifirr *w);
+/* Takes it into service. -1: reason, and nothing is changed. */
+int device_start(struct wifirr *w, char *reason, size_t size);
+void device_tick(struct wifirr *w);
+/* Goes on with other options. */
+void device_options(struct wifirr *w, struct config *config);
+/* Gives it back. */
+void device_stop(struct wifirr *w);
 
-/* The backend found its settings gone (qdisc or table deleted under it): set it up again. */
-void backend_lost(struct wifirr *w, const char *what);
+/* backend.c: which one serves the device, and what it knows of whom */
 
-/* The backend's add and del for one station. */
+int backend_start(struct wifirr *w, char *reason, size_t size);
+void backend_stop(struct wifirr *w);
+/* Its add and del for one station. */
 void backend_add(struct wifirr *w, uint16_t id);
 void backend_del(struct wifirr *w, uint16_t id);
+/* It found its settings gone (qdisc or table deleted under it): to be set up again. */
+void backend_lost(struct wifirr *w, const char *what);
+
+/* restore.c: what a killed wifirrd has left */
+
+/* Gives it back, on all devices and radios that no wifirrd is at work on. Exit code. */
+int restore(struct wifirr *w);
+/*
+ * The guard, which does so when this process dies. Before the first change, and
+ * without it there is none: -1 and why. Again is no mistake.
+ */
+int guard_start(char *why, size_t size);
+/* owing: something could not be given back, and the guard shall go on trying. */
+void guard_stop(bool owing);
+int guard_run(struct wifirr *w);
+/* One wifirrd a device and network namespace: a descriptor until the end of the process, or -1. Waits so many ms for it. */
+int claim_device(const char *device, unsigned wait);
+void wait_ms(unsigned ms);
 
 /* stations.c: the table of clients, and rtnetlink's bridge, neighbour and route tables */
 
@@ -200,7 +222,7 @@ void stations_refresh(struct wifirr *w);
  * stations.c alone), or, with a reason, a device that must not be scheduled by stations. Dumps, subscribes, and keeps the table current through
  * station_add/del with STATION_NL80211. */
 int nl80211_start(struct wifirr *w, char *reason, size_t size);
-void nl80211_stop(struct wifirr *w);
+void nl80211_stop(void);
 /* Refreshes station.expected_kbit; called about once a minute when the htb
  * backend has no --rate. */
 void nl80211_expected(struct wifirr *w);
@@ -216,7 +238,16 @@ struct survey {
 };
 int survey_start(struct wifirr *w);
 void survey_stop(struct wifirr *w);
-struct survey survey_get(const struct wifirr *w);
+/* The last answer, if it is not too old. */
+struct survey survey_get(void);
+/* Has it asked again, if it is time to. The last thing in a tick: see survey_pending(). */
+void survey_ask(void);
+/*
+ * A driver is at it. The kernel holds the radio's lock meanwhile: who asks
+ * nl80211 for anything about this radio now waits for it, with the lock of all
+ * of rtnetlink.
+ */
+bool survey_pending(void);
 
 /* rtnl.c: requests over netlink route sockets. Negative errno on failure; why gets it in words. */
 
@@ -228,6 +259,10 @@ int rtnl_request(struct mnl_socket *nl, struct nlmsghdr *nlh, char *why, size_t 
 int rtnl_dump(struct mnl_socket *nl, struct nlmsghdr *nlh, int (*cb)(const struct nlmsghdr *, void *), void *data);
 /* Waits for the answer to the request with this sequence number; the first error before it counts too. */
 int rtnl_ack(struct mnl_socket *nl, uint32_t last, char *why, size_t size);
+
+/* htb.c: takes the queues of killed daemons away, the device's (w->ifindex), or everybody's. -1: not all. */
+int htb_remains(struct wifirr *w);
+int htb_restore(struct wifirr *w);
 
 /* classify.c: packets to htb's classes */
 
@@ -244,7 +279,7 @@ int classify_add(struct wifirr *w, uint16_t id);
 void classify_del(struct wifirr *w, uint16_t id);
 /* Carries out what add and del have collected. */
 int classify_flush(void);
-void classify_stop(struct wifirr *w);
+void classify_stop(void);
 /* Removes the table of a daemon that was killed. */
 void classify_remains(const struct wifirr *w);
 const char *classify_name(void);

@@ -129,6 +129,18 @@ class Daemon:
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
+def guard_of(daemon):
+    """The process that waits for its end."""
+    children = open(f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/children").read().split()
+    return [int(pid) for pid in children if b"\0guard\0" in open(f"/proc/{pid}/cmdline", "rb").read()]
+
+
+def kill_both(daemon):
+    for pid in guard_of(daemon):
+        os.kill(pid, signal.SIGKILL)
+    daemon.stop(signal.SIGKILL)
+
+
 def mac(i):
     return f"02:00:00:00:{i >> 8:02x}:{i & 255:02x}"
 

@@ -3,13 +3,50 @@
  * What survey.c makes of a driver's answers: made up here, as no driver
  * without hardware reports a channel in use.
  */
+#include <sched.h>
 #include <stdio.h>
+
+#include "../src/nl80211.h"
+
+/* A driver that answers when it is let. */
+static int fake_open(struct nl80211 *n);
+static void fake_close(struct nl80211 *n);
+static int fake_interface(struct nl80211 *n, int ifindex, struct nl80211_interface *interface);
+static int fake_talk(struct nl80211 *n, const struct nlmsghdr *nlh, mnl_cb_t cb, void *data);
+#define nl80211_open fake_open
+#define nl80211_close fake_close
+#define nl80211_get_interface fake_interface
+#define nl80211_talk fake_talk
 
 #include "../src/survey.c"
 
+static _Atomic uint64_t clock_ms = 1000;
+static _Atomic int questions, closed;
+static sem_t asked, answer_now;
+
 uint64_t now_ms(void)
 {
+	return clock_ms;
+}
+
+static int fake_open(struct nl80211 *n)
+{
+	(void)n;
 	return 0;
+}
+
+static void fake_close(struct nl80211 *n)
+{
+	(void)n;
+	closed++;
+}
+
+static int fake_interface(struct nl80211 *n, int ifindex, struct nl80211_interface *interface)
+{
+	(void)n;
+	(void)ifindex;
+	(void)interface;
+	return -1;
 }
 
 static unsigned failures;
@@ -44,6 +81,19 @@ static void channel(struct counters *counters, uint32_t mhz, bool in_use, uint64
 	on_survey(nlh, counters);
 }
 
+/* A channel that is busy for half the time. */
+static int fake_talk(struct nl80211 *n, const struct nlmsghdr *nlh, mnl_cb_t cb, void *data)
+{
+	(void)n;
+	(void)nlh;
+	(void)cb;
+	questions++;
+	sem_post(&asked);
+	sem_wait(&answer_now);
+	channel(data, 2412, true, clock_ms, clock_ms / 2, 0, 0);
+	return 0;
+}
+
 static struct counters answer(bool in_use, uint64_t time, uint64_t busy, int64_t rx, int64_t tx)
 {
 	struct counters counters = { 0 };
@@ -67,8 +117,80 @@ static struct survey between(struct counters before, struct counters now)
 	return compare(&now, &before);
 }
 
+/* Lets the driver answer the question it was asked, after so many ms. */
+static void answers_after(uint64_t ms)
+{
+	sem_wait(&asked);
+	clock_ms += ms;
+	sem_post(&answer_now);
+	while (survey_pending())
+		sched_yield();
+}
+
+static bool asks_at(uint64_t ms)
+{
+	int before = questions;
+
+	clock_ms = ms;
+	survey_ask();
+	if (!survey_pending())
+		return questions != before;
+	answers_after(0);
+	return true;
+}
+
+/* Whoever asks for the share, or for another survey, never waits. */
+static void a_driver_that_never_answers(struct wifirr *w)
+{
+	sem_init(&asked, 0, 0);
+	sem_init(&answer_now, 0, 0);
+	expect("start", survey_start(w), 0);
+	expect("nothing asked", survey_pending(), false);
+	survey_ask();
+	expect("asked", survey_pending(), true);
+	for (unsigned i = 0; i < 1000; i++) {
+		clock_ms += 1000;
+		survey_ask();
+		expect("no answer", survey_get().busy_permille, POLICY_BUSY_UNKNOWN);
+	}
+	sem_wait(&asked);
+	expect("asked once", questions, 1);
+	survey_stop(w);
+	expect("the share after the end", survey_get().busy_permille, POLICY_BUSY_UNKNOWN);
+	expect("it still waits", closed, 0);
+	sem_post(&answer_now);
+	while (!closed)
+		sched_yield();
+}
+
+static void a_driver_that_is_slow_at_times(struct wifirr *w)
+{
+	uint64_t start;
+
+	expect("start", survey_start(w), 0);
+	survey_ask();
+	answers_after(1);
+	expect("asked again after 1 s", asks_at(clock_ms + INTERVAL_MS), true);
+	expect("its answer", survey_get().busy_permille, 500);
+	clock_ms += INTERVAL_MS;
+	survey_ask();
+	answers_after(3000);
+	expect("slow: no answer", survey_get().busy_permille, POLICY_BUSY_UNKNOWN);
+	start = clock_ms;
+	expect("left alone after a slow one", asks_at(start + SLOW_WAIT_MS - 3001), false);
+	clock_ms = start + SLOW_WAIT_MS - 3000;
+	survey_ask();
+	answers_after(3000);
+	start = clock_ms;
+	expect("and for longer after another", asks_at(start + 2 * SLOW_WAIT_MS - 3001), false);
+	expect("asked in the end", asks_at(start + 2 * SLOW_WAIT_MS - 3000), true);
+	expect("as before after a fast one", asks_at(clock_ms + INTERVAL_MS), true);
+	survey_stop(w);
+}
+
 int main(void)
 {
+	static struct wifirr w;
 	struct survey s = between(answer(true, 5000, 1000, 300, 100), answer(true, 6000, 1600, 500, 250));
 
 	expect("busy", s.busy_permille, 600);
@@ -103,6 +225,9 @@ int main(void)
 	expect("the other one's", s.busy_permille, 250);
 	s = between(two_radios(5180, 1000, 100), two_radios(2412, 2000, 200));
 	expect("after a change of channel", s.busy_permille, POLICY_BUSY_UNKNOWN);
+
+	a_driver_that_never_answers(&w);
+	a_driver_that_is_slow_at_times(&w);
 
 	printf("survey: %s\n", failures ? "FAILED" : "ok");
 	return failures ? 1 : 0;

@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from bed import WIFIRRD, Bed, Downloads, mac, wait_for
+from bed import WIFIRRD, Bed, Downloads, guard_of, kill_both, mac, wait_for
 
 PAPER = ("--mode", "paper", "--engage", "always", "--rate", "20000")
 SANITIZED = "asan" in WIFIRRD
@@ -85,26 +85,70 @@ def test_killed_at_any_moment_and_started_again(bed):
     assert device(bed) == before
 
 
-def test_remains_of_a_killed_daemon_are_cleaned(bed):
-    """Also with options that no daemon could start with."""
+def test_a_killed_daemon_leaves_nothing(bed):
+    """Not even for long: whoever is left throttled would stay so until somebody notices."""
     before = device(bed)
     fdb(bed, "add", [mac(i) for i in range(1, 13)])
-    for options in (PAPER, PAPER[:-2]):
+    for _ in range(3):
         daemon = bed.daemon(*PAPER)
-        control = ("--device", "dl0", "--control", daemon.control)
         consistent(bed, daemon.ready(), 12)
-        # one that runs is let alone
-        bed.box(WIFIRRD, *control, *PAPER, "clean")
-        consistent(bed, daemon, 12)
-        daemon.stop(signal.SIGKILL)
+        assert len(guard_of(daemon)) == 1
         assert device(bed) != before
-        said = bed.box(WIFIRRD, *control, *options, "clean")
-        assert (said.stdout, said.stderr) == ("", "")
-        assert device(bed) == before and not os.path.exists(daemon.control)
-    # nothing left, no device: nothing to do
-    bed.box(WIFIRRD, *control, *PAPER, "clean")
-    bed.box(WIFIRRD, "--device", "nosuchdev0", "clean")
+        daemon.stop(signal.SIGKILL)
+        wait_for(lambda: device(bed) == before, "everything as before")
+
+
+def test_restore_after_daemon_and_guard_were_killed(bed):
+    before = device(bed)
+    fdb(bed, "add", [mac(i) for i in range(1, 13)])
+    daemon = bed.daemon(*PAPER)
+    consistent(bed, daemon.ready(), 12)
+    # one that runs is let alone
+    bed.box(WIFIRRD, "restore")
+    consistent(bed, daemon, 12)
+    kill_both(daemon)
+    assert device(bed) != before
+    said = bed.box(WIFIRRD, "restore")
+    assert said.stderr == ""
     assert device(bed) == before
+    assert bed.box(WIFIRRD, "restore").stderr == ""  # nothing left
+
+
+def test_the_next_one_removes_what_is_left_whatever_its_backend(bed):
+    before = device(bed)
+    daemon = bed.daemon(*PAPER).ready()
+    kill_both(daemon)
+    assert device(bed) != before
+    p = bed.box(WIFIRRD, "--device", "dl0", "--backend", "airtime", "--control", daemon.control, check=False)
+    assert p.returncode == 2 and "airtime" in p.stderr
+    assert device(bed) == before
+
+
+def test_a_larger_mtu_is_no_black_hole(bed):
+    """Nothing has to be scheduled for that: also what comes for idle clients passes by their queues."""
+    macs = [mac(i) for i in range(1, 4)]
+    fdb(bed, "add", macs)
+    daemon = bed.daemon("--rate", "20000").ready()
+    wait_for(lambda: len(classes(bed)) == 3, "the clients' classes")
+
+    def sent():
+        return int(bed.box("cat", "/sys/class/net/dl0/statistics/tx_bytes").stdout)
+
+    bed.box("ip", "link", "set", "dl0", "mtu", "1600")
+    bed.air("ip", "link", "set", "up0", "mtu", "1600")
+
+    def all_arrive():
+        before = sent()
+        for m in macs:
+            with contextlib.suppress(OSError):  # dropped by the queue
+                s.send(bytes.fromhex(m.replace(":", "")) + bytes(6) + b"\x88\xb5" + bytes(1580))
+        return sent() - before >= len(macs) * 1594
+    with bed.box.enter():
+        s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    with s:
+        s.bind(("dl0", 0))
+        wait_for(all_arrive, "frames of the new size")
+    assert daemon.stop() == 0
 
 
 def test_a_device_without_a_link_rate_needs_the_option(bed):

@@ -5,9 +5,10 @@ import os
 import signal
 import struct
 import tempfile
+import time
 
 import pytest
-from wifi import WIFIRRD, Bed, Load, wait_for
+from wifi import WIFIRRD, Bed, Load, kill_both, run, wait_for
 
 STATIONS = 4
 FULL = 256  # mac80211's own
@@ -190,11 +191,19 @@ def test_own_weights_of_stations_are_given_back(bed):
         bed.ap("iw", "dev", "wlan0", "station", "set", mac, "airtime_weight", str(FULL))
 
 
-def test_killed_and_started_again(bed, daemon):
+def test_killed(bed, daemon):
     with Load(bed, bed.stations, 100):
         wait_turns(bed)
         wait_for(lambda: rts(bed), "RTS threshold set")
         daemon.stop(signal.SIGKILL)
+        wait_for(lambda: all_full(bed) and not rts(bed), "given back by its guard")
+
+
+def test_killed_with_its_guard_and_started_again(bed, daemon):
+    with Load(bed, bed.stations, 100):
+        wait_turns(bed)
+        wait_for(lambda: rts(bed), "RTS threshold set")
+        kill_both(daemon)
     assert not all_full(bed)
     again = bed.daemon(*OPTIONS, "--control", daemon.control)
     again.control = daemon.control
@@ -203,14 +212,46 @@ def test_killed_and_started_again(bed, daemon):
     assert again.stop() == 0
 
 
-def test_remains_of_a_killed_daemon_are_cleaned(bed, daemon):
+def test_restore_gives_weights_and_rts_back(bed, daemon):
     with Load(bed, bed.stations, 100):
         wait_turns(bed)
         wait_for(lambda: rts(bed), "RTS threshold set")
-        daemon.stop(signal.SIGKILL)
+        kill_both(daemon)
     assert not all_full(bed)
-    bed.ap(WIFIRRD, "--device", "wlan0", *OPTIONS, "--control", daemon.control, "clean")
+    bed.ap(WIFIRRD, "restore")
     assert all_full(bed) and not rts(bed)
+
+
+def test_a_driver_that_does_not_answer_to_a_survey(bed, tmp_path):
+    """The kernel would hold the radio's lock: nothing else is asked of it, and the loop goes on."""
+    library, stall = tmp_path / "stall.so", tmp_path / "stall"
+    run("gcc", "-shared", "-fPIC", "-o", str(library), os.path.join(os.path.dirname(__file__), "stall.c"), "-ldl")
+    d = bed.daemon(*OPTIONS, wrapper=("/usr/bin/env", f"LD_PRELOAD={library}", f"STALL={stall}")).ready(90)
+    try:
+        with Load(bed, bed.stations, 100):
+            wait_turns(bed)
+            stall.touch()
+            wait_for(lambda: stall_of(d), "the survey under way")
+            stall.write_text("")
+            for _ in range(30):
+                assert d.status()["backend"] == "airtime"
+                time.sleep(0.1)
+            assert stall.read_text() == ""
+            turns = d.status()["counters"]["turns"]
+            stall.unlink()
+            wait_for(lambda: d.status()["counters"]["turns"] > turns, "turns go on")
+        assert d.stop() == 0
+        assert all_full(bed)
+    finally:
+        if stall.exists():
+            stall.unlink()
+        d.remove()
+
+
+def stall_of(daemon):
+    """Its thread that asks for surveys is in stall.c's loop."""
+    tasks = f"/proc/{daemon.process.pid}/task"
+    return any("nanosleep" in open(f"{tasks}/{t}/wchan").read() for t in os.listdir(tasks) if t != str(daemon.process.pid))
 
 
 def test_returning_station_is_scheduled_again(bed, daemon):

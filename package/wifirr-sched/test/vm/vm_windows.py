@@ -11,7 +11,7 @@ import threading
 import time
 
 import pytest
-from wifi import WIFIRRD, Bed, run, wait_for
+from wifi import WIFIRRD, Bed, kill_both, run, wait_for
 
 STATIONS = 4
 OWN = ("wmm_ac_be_aifs=3", "wmm_ac_be_cwmin=5", "wmm_ac_be_cwmax=9", "wmm_ac_be_txop_limit=0", "wmm_ac_be_acm=0")
@@ -146,21 +146,10 @@ def test_given_back_after_a_kill(bed, daemon, window):
         assert not os.path.getsize("/var/run/wifirr/phy0")
 
 
-def guard():
-    return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and
-            open(f"/proc/{pid}/cmdline", "rb").read().startswith(b"wifirrd\0guard\0")]
-
-
-def kill_both(daemon):
-    for pid in guard():
-        os.kill(pid, signal.SIGKILL)
-    daemon.stop(signal.SIGKILL)
-
-
 def test_restore_gives_back_what_no_guard_did(bed, daemon):
     with Upload(bed.stations):
         wait_window(bed, LARGER)
-        assert "at work" in bed.ap(WIFIRRD, "restore", check=False).stderr
+        assert "at work" in bed.ap(WIFIRRD, "restore").stdout
         kill_both(daemon)
         wait_window(bed, LARGER)
         bed.ap(WIFIRRD, "restore")

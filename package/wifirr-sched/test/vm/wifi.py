@@ -17,7 +17,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import bed as middlebox  # noqa: E402
-from bed import WIFIRRD, Daemon, Netns, run  # noqa: E402,F401
+from bed import WIFIRRD, Daemon, Netns, kill_both, run  # noqa: E402,F401
 
 HOSTAPD = """\
 interface=wlan0
@@ -153,8 +153,8 @@ class Bed:
         for address in "10.9.0.2/24", "fd09::2/64":
             self.ap("ip", "addr", "add", address, "dev", "wlan0", *nodad(address))
 
-    def daemon(self, *args):
-        d = Daemon(self.ap, "wlan0", *args)
+    def daemon(self, *args, device="wlan0", **kwargs):
+        d = Daemon(self.ap, device, *args, **kwargs)
         self.daemons.append(d)
         return d
 

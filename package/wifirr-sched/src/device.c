@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of the device: it comes, is served tick by tick, changes, and goes. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <syslog.h>
+#include <time.h>
+
+#include <libmnl/libmnl.h>
+#include <linux/rtnetlink.h>
+
+#include "radio.h"
+#include "wifirrd.h"
+
+#define EXPECTED_REFRESH_MS 60000	/* stations' expected throughput */
+#define EXPECTED_SHAPING_MS 1000	/* and while htb has no other link rate */
+#define RECOVER_MS 1000			/* between attempts to set the backend up again */
+#define SURVEYED_MS 50			/* until a look whether the driver has answered */
+#define RECOVER_TRIES 5			/* failed ones in a row before giving up */
+
+static struct {
+	struct mnl_socket *requests, *events;
+	struct watch links;
+	bool attached, reload;
+	bool changed;			/* options that no backend has started with yet */
+	struct config before;		/* and those that it had */
+	unsigned failures;
+	uint64_t recovered_at, expected_at;
+} device;
+
+/* The device's attributes from an RTM_NEWLINK. */
+static int link_info(const struct nlmsghdr *nlh, void *data)
+{
+	const struct ifinfomsg *ifi = mnl_nlmsg_get_payload(nlh);
+	const struct nlattr *attr;
+	struct wifirr *w = data;
+	bool wanted = false;
+
+	if (nlh->nlmsg_type != RTM_NEWLINK || mnl_nlmsg_get_payload_len(nlh) < sizeof(*ifi))
+		return MNL_CB_OK;
+	mnl_attr_for_each(attr, nlh, sizeof(*ifi))
+		if (mnl_attr_get_type(attr) == IFLA_IFNAME && mnl_attr_validate(attr, MNL_TYPE_NUL_STRING) >= 0)
+			wanted = strcmp(mnl_attr_get_str(attr), w->config.device) == 0;
+	if (!wanted)
+		return MNL_CB_OK;
+	w->ifindex = ifi->ifi_index;
+	mnl_attr_for_each(attr, nlh, sizeof(*ifi)) {
+		uint16_t type = mnl_attr_get_type(attr), size = mnl_attr_get_payload_len(attr);
+
+		if (type == IFLA_MTU && size == 4 && w->mtu != mnl_attr_get_u32(attr)) {
+			w->mtu = mnl_attr_get_u32(attr);
+			w->apply_all = true;	/* the queues cut packets up to it */
+			tick_in(0);
+		}
+		/* while there is a backend, it may be the backend's */
+		if (type == IFLA_GSO_MAX_SEGS && size == 4 && !w->backend)
+			w->gso_max_segs = mnl_attr_get_u32(attr);
+		if (type == IFLA_ADDRESS && size == 6)
+			memcpy(w->mac, mnl_attr_get_payload(attr), 6);
+	}
+	return MNL_CB_OK;
+}
+
+/* Looks the device up by its name: sets ifindex and the rest, or ifindex 0. */
+static void find_device(struct wifirr *w)
+{
+	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
+	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
+
+	w->ifindex = 0;
+	nlh->nlmsg_type = RTM_GETLINK;
+	mnl_nlmsg_put_extra_header(nlh, sizeof(struct ifinfomsg));
+	rtnl_dump(device.requests, nlh, link_info, w);
+}
+
+void device_stop(struct wifirr *w)
+{
+	bool owing;
+
+	if (!device.attached)
+		return;
+	backend_stop(w);
+	owing = radio_stop(w);
+	survey_stop(w);
+	guard_stop(owing);
+	nl80211_stop();
+	stations_stop();
+	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++) {
+		if (!w->station[id].used)
+			continue;
+		policy_del(&w->policy, id);
+		w->station[id] = (struct station){ .used = false };
+	}
+	device.attached = false;
+}
+
+int device_start(struct wifirr *w, char *reason, size_t size)
+{
+	device.attached = true;
+	*reason = '\0';
+	w->wireless = w->config.match == MATCH_MAC && nl80211_start(w, reason, size) == 0;
+	if (*reason)
+		goto fail;
+	if (htb_remains(w) < 0)
+		logmsg(LOG_WARNING, "%s: what a killed wifirrd has left could not all be given back", w->config.device);
+	/* nl80211 knows an access point's clients best; without it the tables tell */
+	if (!w->wireless && stations_start(w, reason, size) < 0)
+		goto fail;
+	if (w->wireless)
+		survey_start(w);	/* unknown is an answer too */
+	if (w->wireless)
+		radio_start(w);
+	if (backend_start(w, reason, size) < 0)
+		goto fail;
+	classify_warn_offload(w);
+	logmsg(LOG_NOTICE, "%s: scheduling by %s", w->config.device, w->backend->name);
+	return 0;
+fail:
+	device_stop(w);
+	return -1;
+}
+
+static int link_event(const struct nlmsghdr *nlh, void *data)
+{
+	const struct ifinfomsg *ifi = mnl_nlmsg_get_payload(nlh);
+	const struct nlattr *attr;
+	struct wifirr *w = data;
+
+	if (mnl_nlmsg_get_payload_len(nlh) < sizeof(*ifi))
+		return MNL_CB_OK;
+	if (nlh->nlmsg_type == RTM_DELLINK && ifi->ifi_index == w->ifindex)
+		device.reload = ifi->ifi_family != AF_BRIDGE || device.reload;
+	if (nlh->nlmsg_type != RTM_NEWLINK)
+		return MNL_CB_OK;
+	if (ifi->ifi_index == w->ifindex)
+		link_info(nlh, w);
+	mnl_attr_for_each(attr, nlh, sizeof(*ifi)) {
+		bool named;
+
+		if (mnl_attr_get_type(attr) != IFLA_IFNAME || mnl_attr_validate(attr, MNL_TYPE_NUL_STRING) < 0)
+			continue;
+		named = strcmp(mnl_attr_get_str(attr), w->config.device) == 0;
+		/* ours came, or was renamed */
+		if (named != (ifi->ifi_index == w->ifindex))
+			device.reload = true;
+	}
+	return MNL_CB_OK;
+}
+
+static void link_readable(struct wifirr *w)
+{
+	char buf[16384] __attribute__((aligned(NLMSG_ALIGNTO)));
+
+	for (unsigned i = 0; i < 64; i++) {
+		ssize_t len = recv(device.links.fd, buf, sizeof(buf), MSG_DONTWAIT);
+
+		if (len < 0 && errno == ENOBUFS) {
+			device.reload = true;
+			continue;
+		}
+		if (len < 0)
+			break;
+		mnl_cb_run(buf, len, 0, 0, link_event, w);
+	}
+	if (device.reload)
+		tick_in(0);
+}
+
+static void give_up(struct wifirr *w)
+{
+	w->failed = true;
+	loop_end();
+}
+
+/* The device came, went or changed its identity, or everything shall be read again. */
+static void reload(struct wifirr *w)
+{
+	int before = w->ifindex;
+	char reason[256];
+
+	device.reload = false;
+	find_device(w);
+	if (device.attached && w->ifindex == before)
+		return;
+	if (device.attached) {
+		logmsg(LOG_NOTICE, "%s is gone", w->config.device);
+		w->ifindex = 0;		/* nothing of it is left to give back */
+		device_stop(w);
+		find_device(w);
+	}
+	if (!w->ifindex)
+		return;
+	if (device_start(w, reason, sizeof(reason)) == 0) {
+		device.failures = 0;
+		return;
+	}
+	/* A device may take a moment until it can be used. */
+	if (++device.failures >= RECOVER_TRIES) {
+		logmsg(LOG_ERR, "%s", reason);
+		give_up(w);
+		return;
+	}
+	logmsg(LOG_WARNING, "%s (trying again)", reason);
+	device.reload = true;
+}
+
+static void take_options(struct wifirr *w, const struct config *config)
+{
+	w->config = *config;
+	log_verbosity(config->verbose);
+	stations_exempt(w);
+}
+
+/* Sets up again what somebody else removed, or with other options. */
+static void recover(struct wifirr *w)
+{
+	bool changed = device.changed;
+	char reason[256];
+	int started;
+
+	w->lost = device.changed = false;
+	device.recovered_at = now_ms();
+	backend_stop(w);
+	w->restarts++;
+	started = backend_start(w, reason, sizeof(reason));
+	if (started < 0 && changed) {
+		logmsg(LOG_ERR, "%s: the options from before go on", reason);
+		take_options(w, &device.before);
+		started = backend_start(w, reason, sizeof(reason));
+	}
+	if (started == 0) {
+		device.failures = 0;
+		return;
+	}
+	if (++device.failures >= RECOVER_TRIES) {
+		logmsg(LOG_ERR, "%s", reason);
+		give_up(w);
+		return;
+	}
+	logmsg(LOG_WARNING, "%s (trying again)", reason);
+	w->lost = true;
+}
+
+/* For tests and the curious: every change as it was made. */
+static void trace_levels(const struct wifirr *w, const uint16_t *ids, size_t n)
+{
+	char text[ADDR_TEXT];
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	for (size_t i = 0; i < n; i++)
+		logmsg(LOG_DEBUG, "%lld.%06ld %s %s", (long long)t.tv_sec, t.tv_nsec / 1000,
+		       addr_text(&w->station[ids[i]].addr, text),
+		       policy_level_name(w->policy.client[ids[i]].level));
+}
+
+/* An idle station's rate says nothing about what it gets under load: htb needs it fresh. */
+static unsigned expected_refresh_ms(const struct wifirr *w)
+{
+	bool shaping = w->backend == &htb_backend && !w->config.rate_kbit &&
+		(w->policy.scheduling || w->policy.demanding > w->config.policy.active);
+
+	return shaping ? EXPECTED_SHAPING_MS : EXPECTED_REFRESH_MS;
+}
+
+/* By how much a counter grew that may restart at 0. */
+static uint64_t grown(uint64_t now, uint64_t before)
+{
+	return now >= before ? now - before : now;
+}
+
+void device_tick(struct wifirr *w)
+{
+	static uint16_t changed[POLICY_CLIENTS_MAX];
+	uint64_t now, begun, radio_due;
+	bool scheduling, surveyed;
+	int busy;
+	size_t n = 0;
+
+	if (device.reload)
+		reload(w);
+	/* what goes through nl80211 comes after the survey */
+	surveyed = survey_pending();
+	if (surveyed && (w->lost || (w->backend && w->backend->nl80211))) {
+		tick_in(SURVEYED_MS);
+		return;
+	}
+	if (w->lost && device.attached && (!device.recovered_at || now_ms() - device.recovered_at >= RECOVER_MS))
+		recover(w);
+	if (w->failed)
+		return;
+	if (w->lost)
+		tick_in(device.recovered_at + RECOVER_MS - now_ms());
+	else if (device.reload)
+		tick_in(RECOVER_MS);
+	if (w->lost || !w->backend)
+		return;
+
+	stations_refresh(w);
+	if (w->backend->flush && w->backend->flush(w) < 0)
+		backend_lost(w, "classification");
+	now = now_ms();
+	if (w->wireless && !surveyed && now - device.expected_at >= expected_refresh_ms(w)) {
+		device.expected_at = now;
+		nl80211_expected(w);
+	}
+	if (w->backend->read(w) < 0)
+		backend_lost(w, w->backend->name);
+	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++) {
+		struct station *s = &w->station[id];
+
+		if (!s->used)
+			continue;
+		policy_sample(&w->policy, id, s->waiting, grown(s->bytes, s->bytes_before));
+		policy_received(&w->policy, id, grown(s->received, s->received_before));
+		s->bytes_before = s->bytes;
+		s->received_before = s->received;
+	}
+
+	now = now_ms();
+	scheduling = w->policy.scheduling;
+	busy = survey_get().busy_permille;
+	radio_due = surveyed ? UINT64_MAX : radio_tick(w, now, busy);
+	policy_tick(&w->policy, now, busy);
+	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++) {
+		if (!w->station[id].used)
+			continue;
+		if (w->policy.client[id].demand)
+			w->station[id].last_demand = now;
+		if (w->policy.client[id].changed || w->apply_all)
+			changed[n++] = id;
+	}
+	w->apply_all = false;
+	if (n || scheduling != w->policy.scheduling) {
+		begun = now_ns();
+		if (w->backend->apply(w, changed, n) < 0)
+			backend_lost(w, w->backend->name);
+		w->change_ns += now_ns() - begun;
+		w->changes++;
+	}
+	if (w->config.verbose > 1)
+		trace_levels(w, changed, n);
+	survey_ask();
+	if (!w->lost)
+		tick_at(radio_due < w->policy.wake_at ? radio_due : w->policy.wake_at);
+}
+
+/*
+ * Whether the backend goes on with the new options. To set it up again drops
+ * what waits in its queues, and TCP takes seconds to come back from that.
+ */
+static bool in_place(const struct config *old, const struct config *new)
+{
+	return old->backend == new->backend && old->match == new->match &&
+		old->exempt_voice == new->exempt_voice && !old->rate_kbit == !new->rate_kbit;
+}
+
+void device_options(struct wifirr *w, struct config *config)
+{
+	device.reload = true;
+	tick_in(0);
+	if (w->backend && in_place(&w->config, config)) {
+		config->policy.next_lead_ms = w->policy.config.next_lead_ms;	/* the backend's */
+		config->policy.soon_lead_ms = w->policy.config.soon_lead_ms;
+		options_turns(config, w->backend == &htb_backend);
+		take_options(w, config);
+		policy_configure(&w->policy, &config->policy);
+		w->apply_all = true;
+		return;
+	}
+	device.before = w->config;
+	device.changed = true;
+	w->lost |= device.attached;
+	take_options(w, config);
+	if (config->match != device.before.match)
+		device_stop(w);	/* its clients are other ones */
+}
+
+int device_open(struct wifirr *w)
+{
+	device.requests = rtnl_open(0);
+	device.events = rtnl_open(RTMGRP_LINK);
+	if (!device.requests || !device.events)
+		return -1;
+	device.links = (struct watch){ .fd = mnl_socket_get_fd(device.events), .readable = link_readable };
+	if (watch_add(&device.links) < 0)
+		return -1;
+	find_device(w);
+	return 0;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The clock, the log and the epoll loop. Knows nothing of what runs in it. */
+#include "loop.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <syslog.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct {
+	int epoll, verbosity;
+	bool over;
+	struct watch timer;
+	void (*tick)(struct wifirr *w);
+} loop = { .epoll = -1, .timer.fd = -1 };
+
+uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000ULL + t.tv_nsec;
+}
+
+uint64_t now_ms(void)
+{
+	return now_ns() / 1000000;
+}
+
+void log_verbosity(int verbosity)
+{
+	loop.verbosity = verbosity;
+}
+
+void logmsg(int priority, const char *fmt, ...)
+{
+	FILE *to = priority <= LOG_WARNING ? stderr : stdout;
+	char line[512];
+	va_list args;
+
+	if (priority > LOG_NOTICE + loop.verbosity)
+		return;
+	va_start(args, fmt);
+	vsnprintf(line, sizeof(line), fmt, args);
+	va_end(args);
+	fprintf(to, "wifirrd: %s\n", line);
+	fflush(to);
+}
+
+int watch_add(struct watch *watch)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = watch };
+
+	return epoll_ctl(loop.epoll, EPOLL_CTL_ADD, watch->fd, &event);
+}
+
+void watch_del(struct watch *watch)
+{
+	epoll_ctl(loop.epoll, EPOLL_CTL_DEL, watch->fd, NULL);
+}
+
+/* 0 would switch the timer off. */
+static void set_timer(int flags, uint64_t ms)
+{
+	struct itimerspec t = { .it_value = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 + 1 } };
+
+	timerfd_settime(loop.timer.fd, flags, &t, NULL);
+}
+
+void tick_in(uint64_t ms)
+{
+	set_timer(0, ms);
+}
+
+void tick_at(uint64_t ms)
+{
+	set_timer(TFD_TIMER_ABSTIME, ms);
+}
+
+static void timer_readable(struct wifirr *w)
+{
+	uint64_t expirations;
+
+	if (read(loop.timer.fd, &expirations, sizeof(expirations)) > 0)
+		loop.tick(w);
+}
+
+int loop_open(void (*tick)(struct wifirr *w))
+{
+	loop.tick = tick;
+	loop.epoll = epoll_create1(EPOLL_CLOEXEC);
+	loop.timer = (struct watch){
+		.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
+		.readable = timer_readable,
+	};
+	return loop.epoll < 0 || loop.timer.fd < 0 ? -1 : watch_add(&loop.timer);
+}
+
+void loop_end(void)
+{
+	loop.over = true;
+}
+
+void loop_run(struct wifirr *w)
+{
+	struct epoll_event event;
+
+	while (!loop.over)
+		/* one at a time: a handler may remove another's watch */
+		if (epoll_wait(loop.epoll, &event, 1, -1) == 1)
+			((struct watch *)event.data.ptr)->readable(w);
+}

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the command line and a file of options say. */
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "wifirrd.h"
+
+#define OPTIONS_SIZE 8192		/* of a file of options, bytes */
+
+static void usage(void)
+{
+	printf("Usage: wifirrd --device NAME [options]\n"
+	       "       wifirrd [--control PATH | --device NAME] status|clients|pause|resume|metrics\n"
+	       "       wifirrd [options] check\n"
+	       "       wifirrd restore\n"
+	       "\n"
+	       "Makes the most of a WiFi link that many clients share: their contention windows\n"
+	       "where they aggregate frames, else only K of them at full speed at a time, in turn.\n"
+	       "check says whether the options can be; restore gives back what killed ones have left,\n"
+	       "on all devices and radios.\n"
+	       "\n"
+	       "  --device NAME         device whose egress is scheduled\n"
+	       "  --backend B           auto, airtime or htb (auto: airtime where the driver has it)\n"
+	       "  --mode M              backlog or paper (backlog: clients with demand take turns,\n"
+	       "                        staggered; paper: all clients, in fixed groups)\n"
+	       "  --engage E            auto, always or dry-run (auto: only when it can help)\n"
+	       "  --active K            clients at full speed at a time, 1..512 (airtime 1,\n"
+	       "                        htb 3; paper: 5)\n"
+	       "  --slot MS             a client's turn, 10..60000 ms (airtime 4800,\n"
+	       "                        htb 2400; paper: 1600)\n"
+	       "  --trickle KBIT        rate of a waiting client, kbit/s, htb only (20; paper: 100)\n"
+	       "  --rate KBIT           rate of the link, kbit/s, htb only (expected throughput of\n"
+	       "                        the stations; must be given where there is none)\n"
+	       "  --weights A,B         airtime weights of active and waiting clients (384,1)\n"
+	       "  --windows W           auto or off: the contention windows that hostapd announces to\n"
+	       "                        clients, by how many contend (auto)\n"
+	       "  --rts N               RTS threshold in a crowd where most clients use 802.11n or\n"
+	       "                        later, bytes; auto: 500 where collisions cost more than\n"
+	       "                        RTS; off: left alone (auto)\n"
+	       "  --demand-bytes N      more than this waiting is demand, bytes (3000)\n"
+	       "  --demand-rate KBIT    more than this delivered is demand, kbit/s (60)\n"
+	       "  --busy-threshold P    engage only when the channel is busier, percent (50)\n"
+	       "  --engage-delay MS     release only after this long, and engage, where the channel's\n"
+	       "                        use is not known, ms (1000)\n"
+	       "  --match M             mac or ip (mac; ip where clients sit behind one next hop)\n"
+	       "  --always ADDR         never throttle this client (MAC or IP; may be repeated)\n"
+	       "  --ignore ADDR         the same, and its demand does not count (may be repeated)\n"
+	       "  --exempt-voice        never throttle DSCP EF and VOICE-ADMIT, htb only\n"
+	       "  --options FILE        more of these options, a line each, such as slot=2400; SIGHUP\n"
+	       "                        reads it again\n"
+	       "  --control PATH        control socket (/var/run/wifirr/NAME.sock)\n"
+	       "  --verbose             say more; twice: every change\n"
+	       "  --help                this text\n"
+	       "  --version             version\n");
+}
+
+static struct {
+	const char *file;
+	unsigned line;		/* of the option being read; 0: the command line */
+	char *reason;		/* the first mistake; "": none yet */
+	size_t size;
+} reading;
+
+static void bad(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static void bad(const char *fmt, ...)
+{
+	size_t n = 0;
+	va_list args;
+
+	if (*reading.reason)
+		return;
+	if (reading.line)
+		n = snprintf(reading.reason, reading.size, "%s:%u: ", reading.file, reading.line);
+	if (n >= reading.size)
+		return;
+	va_start(args, fmt);
+	vsnprintf(reading.reason + n, reading.size - n, fmt, args);
+	va_end(args);
+}
+
+static unsigned number(const char *flag, const char *text, unsigned min, unsigned max)
+{
+	unsigned long value;
+	char *end;
+
+	errno = 0;
+	value = strtoul(text, &end, 10);
+	if (!isdigit((unsigned char)text[0]) || *end || errno || value < min || value > max)
+		bad("--%s %s: must be a whole number from %u to %u", flag, text, min, max);
+	return value;
+}
+
+static int choice(const char *flag, const char *text, const char *const *names)
+{
+	char list[64];
+	size_t n = 0;
+
+	for (int i = 0; names[i]; i++)
+		if (strcmp(text, names[i]) == 0)
+			return i;
+	for (int i = 0; names[i]; i++)
+		n += snprintf(list + n, sizeof(list) - n, "%s%s", i ? (names[i + 1] ? ", " : " or ") : "", names[i]);
+	bad("--%s %s: must be %s", flag, text, list);
+	return 0;
+}
+
+static void exempt(struct config *c, const char *flag, const char *text, bool always)
+{
+	struct addr addr;
+
+	if (addr_parse(&addr, text) < 0)
+		bad("--%s %s: not a MAC, IPv4 or IPv6 address", flag, text);
+	for (unsigned i = 0; i < c->always_count; i++)
+		if (!memcmp(&c->always[i], &addr, sizeof(addr)))
+			bad("--%s %s: given twice (already in --always)", flag, text);
+	for (unsigned i = 0; i < c->ignore_count; i++)
+		if (!memcmp(&c->ignore[i], &addr, sizeof(addr)))
+			bad("--%s %s: given twice (already in --ignore)", flag, text);
+	if ((always ? c->always_count : c->ignore_count) == EXEMPTIONS_MAX)
+		bad("--%s %s: no more than %u are possible", flag, text, EXEMPTIONS_MAX);
+	else if (always)
+		c->always[c->always_count++] = addr;
+	else
+		c->ignore[c->ignore_count++] = addr;
+}
+
+/* The name goes into nft's input, so nothing that needs quoting. */
+static void set_device(struct config *c, const char *name)
+{
+	if (!*name || strlen(name) >= sizeof(c->device) || name[strspn(name,
+	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.@-")])
+		bad("--device %s: not a device name", name);
+	snprintf(c->device, sizeof(c->device), "%s", name);
+}
+
+static void set_weights(struct config *c, const char *text)
+{
+	char active[8];
+	const char *comma = strchr(text, ',');
+
+	if (!comma || (size_t)(comma - text) >= sizeof(active)) {
+		bad("--weights %s: must be two numbers, ACTIVE,WAITING", text);
+		return;
+	}
+	snprintf(active, sizeof(active), "%.*s", (int)(comma - text), text);
+	c->weight_active = number("weights", active, 1, 65535);
+	c->weight_waiting = number("weights", comma + 1, 1, 65535);
+}
+
+static void set_rts(struct config *c, const char *flag, const char *text)
+{
+	if (strcmp(text, "auto") == 0)
+		c->rts = RTS_AUTO;
+	else if (strcmp(text, "off") == 0)
+		c->rts = RTS_OFF;
+	else
+		c->rts = number(flag, text, 0, 65535);
+}
+
+enum {
+	OPT_DEVICE = 256, OPT_BACKEND, OPT_MODE, OPT_ENGAGE, OPT_ACTIVE, OPT_SLOT, OPT_TRICKLE, OPT_RATE,
+	OPT_WEIGHTS, OPT_WINDOWS, OPT_RTS, OPT_DEMAND_BYTES, OPT_DEMAND_RATE, OPT_BUSY, OPT_DELAY, OPT_MATCH, OPT_ALWAYS,
+	OPT_IGNORE, OPT_VOICE, OPT_OPTIONS, OPT_CONTROL, OPT_VERBOSE, OPT_HELP, OPT_VERSION,
+};
+
+static const struct option options[] = {
+	{ "device", required_argument, NULL, OPT_DEVICE },
+	{ "backend", required_argument, NULL, OPT_BACKEND },
+	{ "mode", required_argument, NULL, OPT_MODE },
+	{ "engage", required_argument, NULL, OPT_ENGAGE },
+	{ "active", required_argument, NULL, OPT_ACTIVE },
+	{ "slot", required_argument, NULL, OPT_SLOT },
+	{ "trickle", required_argument, NULL, OPT_TRICKLE },
+	{ "rate", required_argument, NULL, OPT_RATE },
+	{ "weights", required_argument, NULL, OPT_WEIGHTS },
+	{ "windows", required_argument, NULL, OPT_WINDOWS },
+	{ "rts", required_argument, NULL, OPT_RTS },
+	{ "demand-bytes", required_argument, NULL, OPT_DEMAND_BYTES },
+	{ "demand-rate", required_argument, NULL, OPT_DEMAND_RATE },
+	{ "busy-threshold", required_argument, NULL, OPT_BUSY },
+	{ "engage-delay", required_argument, NULL, OPT_DELAY },
+	{ "match", required_argument, NULL, OPT_MATCH },
+	{ "always", required_argument, NULL, OPT_ALWAYS },
+	{ "ignore", required_argument, NULL, OPT_IGNORE },
+	{ "exempt-voice", no_argument, NULL, OPT_VOICE },
+	{ "options", required_argument, NULL, OPT_OPTIONS },
+	{ "control", required_argument, NULL, OPT_CONTROL },
+	{ "verbose", no_argument, NULL, OPT_VERBOSE },
+	{ "help", no_argument, NULL, OPT_HELP },
+	{ "version", no_argument, NULL, OPT_VERSION },
+	{ 0 },
+};
+
+/* Options whose defaults depend on others; 0: not given. */
+struct given {
+	unsigned trickle;
+	const char *file;
+};
+
+/* Returns the index of the first argument that is no option. */
+static int read_flags(struct config *c, struct given *given, int argc, char **argv)
+{
+	static const char *const backends[] = { "auto", "airtime", "htb", NULL };
+	static const char *const modes[] = { "backlog", "paper", NULL };
+	static const char *const engages[] = { "auto", "always", "dry-run", NULL };
+	static const char *const matches[] = { "mac", "ip", NULL };
+	static const char *const windows[] = { "off", "auto", NULL };
+	int opt;
+
+	opterr = 0;
+	optind = 0;	/* from the beginning, also the second time */
+	while (!*reading.reason && (opt = getopt_long(argc, argv, ":", options, NULL)) != -1) {
+		const char *flag = opt >= OPT_DEVICE ? options[opt - OPT_DEVICE].name : "";
+
+		if (reading.line && (opt == OPT_DEVICE || opt == OPT_OPTIONS || opt == OPT_CONTROL || opt == OPT_HELP ||
+				   opt == OPT_VERSION)) {
+			bad("--%s: only on the command line", flag);
+			break;
+		}
+		switch (opt) {
+		case OPT_DEVICE: set_device(c, optarg); break;
+		case OPT_BACKEND: c->backend = choice(flag, optarg, backends); break;
+		case OPT_MODE: c->policy.mode = choice(flag, optarg, modes); break;
+		case OPT_ENGAGE: c->policy.engage = choice(flag, optarg, engages); break;
+		case OPT_ACTIVE: c->active = number(flag, optarg, 1, POLICY_CLIENTS_MAX); break;
+		case OPT_SLOT: c->slot_ms = number(flag, optarg, 10, 60000); break;
+		case OPT_TRICKLE: given->trickle = number(flag, optarg, 1, 1000000); break;
+		case OPT_RATE: c->rate_kbit = number(flag, optarg, 100, 10000000); break;
+		case OPT_WEIGHTS: set_weights(c, optarg); break;
+		case OPT_WINDOWS: c->windows = choice(flag, optarg, windows); break;
+		case OPT_RTS: set_rts(c, flag, optarg); break;
+		case OPT_DEMAND_BYTES: c->policy.demand_bytes = number(flag, optarg, 0, 100000000); break;
+		case OPT_DEMAND_RATE: c->policy.demand_bps = 1000 * number(flag, optarg, 0, 1000000); break;
+		case OPT_BUSY: c->policy.busy_permille = 10 * number(flag, optarg, 0, 100); break;
+		case OPT_DELAY: c->policy.engage_delay_ms = number(flag, optarg, 0, 3600000); break;
+		case OPT_MATCH: c->match = choice(flag, optarg, matches); break;
+		case OPT_ALWAYS: exempt(c, flag, optarg, true); break;
+		case OPT_IGNORE: exempt(c, flag, optarg, false); break;
+		case OPT_VOICE: c->exempt_voice = true; break;
+		case OPT_OPTIONS: given->file = optarg; break;
+		case OPT_CONTROL:
+			if (strlen(optarg) >= sizeof(c->control))
+				bad("--control: path longer than %zu characters", sizeof(c->control) - 1);
+			snprintf(c->control, sizeof(c->control), "%s", optarg);
+			break;
+		case OPT_VERBOSE: c->verbose++; break;
+		case OPT_HELP: usage(); exit(0);
+		case OPT_VERSION: printf("wifirrd %s\n", WIFIRR_VERSION); exit(0);
+		case ':': bad("%s: needs a value", argv[optind - 1]); break;
+		default: bad("%s: unknown option (see --help)", argv[optind - 1]);
+		}
+	}
+	return optind;
+}
+
+static void read_file(struct config *c, struct given *given)
+{
+	static char text[OPTIONS_SIZE + 3];	/* and the dashes of the line being read, and the final zero */
+	char *line = text + 2, *end;
+	int fd = open(given->file, O_RDONLY | O_CLOEXEC);
+	size_t size = 0;
+	ssize_t n;
+
+	if (fd < 0) {
+		bad("--options %s: %s", given->file, strerror(errno));
+		return;
+	}
+	while ((n = read(fd, line + size, OPTIONS_SIZE - size)) > 0)
+		size += n;
+	close(fd);
+	if (n < 0)
+		bad("--options %s: %s", given->file, strerror(errno));
+	if (size == OPTIONS_SIZE || memchr(line, '\0', size))
+		bad("--options %s: no text of less than %d bytes", given->file, OPTIONS_SIZE);
+	line[size] = '\0';
+	reading.file = given->file;
+	for (reading.line = 1; *line && !*reading.reason; reading.line++, line = end) {
+		char *argv[] = { "wifirrd", line - 2, NULL };
+
+		end = line + strcspn(line, "\n");
+		if (*end)
+			*end++ = '\0';
+		if (!*line || *line == '#')
+			continue;
+		memcpy(line - 2, "--", 2);	/* over what has been read */
+		read_flags(c, given, 2, argv);
+	}
+	reading.line = 0;
+}
+
+void options_turns(struct config *c, bool htb)
+{
+	struct policy_config defaults;
+
+	policy_defaults(&defaults, c->policy.mode, htb);
+	c->policy.active = c->active ? c->active : defaults.active;
+	c->policy.slot_ms = c->slot_ms ? c->slot_ms : defaults.slot_ms;
+	c->policy.trickle = htb;
+}
+
+int options_read(struct config *c, int argc, char **argv, char *reason, size_t size)
+{
+	struct given given = { 0 };
+	int first;
+
+	*reason = '\0';
+	reading.reason = reason;
+	reading.size = size;
+	reading.line = 0;
+	*c = (struct config){ .weight_active = 384, .weight_waiting = 1, .windows = true, .rts = RTS_AUTO };
+	policy_defaults(&c->policy, POLICY_BACKLOG, false);
+	first = read_flags(c, &given, argc, argv);
+	if (given.file && !*reason)
+		read_file(c, &given);
+	options_turns(c, c->backend == BACKEND_HTB);
+	c->trickle_kbit = given.trickle ? given.trickle : c->policy.mode == POLICY_PAPER ? 100 : 20;
+	if (c->rate_kbit && c->trickle_kbit >= c->rate_kbit)
+		bad("--trickle %u: not below --rate %u", c->trickle_kbit, c->rate_kbit);
+	if (!c->control[0] && c->device[0])
+		snprintf(c->control, sizeof(c->control), RUN_DIR "/%s.sock", c->device);
+	return *reason ? -1 : first;
+}
