@@ -11,6 +11,7 @@
 
 #include <linux/netlink.h>
 
+#include "effect.h"
 #include "nl80211.h"
 #include "radio.h"
 #include "wifirrd.h"
@@ -34,9 +35,15 @@ static struct airtime_station {
 	uint16_t now;		/* weight in the kernel */
 	bool refused;		/* the kernel has not taken the last one, and that has been said */
 	bool dumped;		/* in the last dump */
+	enum policy_level level;	/* then */
+	bool queued;		/* something waited for it then */
+	uint64_t airtime;	/* us, until then */
 } stations[POLICY_CLIENTS_MAX];
 
 static struct nl80211 nl;
+static struct effect effect;
+static uint64_t read_at;	/* ms, of the dump before */
+static int reading;		/* the interface whose stations are dumped */
 static bool foreign_seen, managed_by_other;
 static unsigned foreign_count;
 static uint64_t foreign_since;
@@ -75,6 +82,9 @@ static int read_answers(const uint16_t *ids, const uint16_t *weights, unsigned c
 				stations[ids[i]].now = weights[i];
 				stations[ids[i]].refused = false;
 			}
+			/* an interface beside the device that has just gone, and its stations with it */
+			if (error == ENODEV && w->station[ids[i]].ifindex != w->ifindex)
+				error = ENOENT;
 			if (error == ENODEV || error == EOPNOTSUPP) {
 				errno = error;
 				return -1;
@@ -105,7 +115,7 @@ static int write_weights(struct wifirr *w, const uint16_t *ids, size_t n, bool r
 
 		/* Unseen ones get theirs from read_stations(). */
 		if (stations[id].original && stations[id].now != weight) {
-			nlh = nl80211_weight(&nl, buf + used, w->ifindex, w->station[id].addr.bytes, weight);
+			nlh = nl80211_weight(&nl, buf + used, w->station[id].ifindex, w->station[id].addr.bytes, weight);
 			used += MNL_ALIGN(nlh->nlmsg_len);
 			weights[count] = weight;
 			changed[count++] = id;
@@ -140,6 +150,19 @@ static void take_over(struct airtime_station *station, const struct nl80211_stat
 	station->now = station->original = seen->weight;
 }
 
+/* Those whose turn did not change in between, and for whom something waited all the time. */
+static void observe(struct airtime_station *station, const struct nl80211_station *seen, enum policy_level level, uint64_t ms)
+{
+	bool active = level == POLICY_ACTIVE;
+
+	if (seen->has_airtime && station->queued && seen->backlog && station->level == level &&
+	    (active || level == POLICY_WAITING) && seen->airtime >= station->airtime)
+		effect_add(&effect, active, ms, seen->airtime - station->airtime);
+	station->level = level;
+	station->queued = seen->backlog;
+	station->airtime = seen->airtime;
+}
+
 static void on_station(void *data, const struct nl80211_station *seen)
 {
 	struct addr addr = addr_mac(seen->mac);
@@ -150,7 +173,7 @@ static void on_station(void *data, const struct nl80211_station *seen)
 	if (!seen->authorized || !seen->weight)
 		return;
 	id = station_find(w, &addr);
-	if (id == POLICY_NONE)
+	if (id == POLICY_NONE || w->station[id].neighbour || w->station[id].ifindex != reading)
 		return;
 	station = &stations[id];
 	station->dumped = true;
@@ -160,6 +183,7 @@ static void on_station(void *data, const struct nl80211_station *seen)
 		station->now = station->original = seen->weight;
 		foreign_seen = true;
 	}
+	observe(station, seen, w->policy.client[id].level, now_ms() - read_at);
 	w->station[id].bytes = seen->tx_bytes - station->bytes_before;
 	w->station[id].received = seen->rx_bytes - station->received_before;
 	w->station[id].waiting = seen->backlog < UINT32_MAX ? seen->backlog : UINT32_MAX;
@@ -182,11 +206,18 @@ static void count_foreign(struct wifirr *w)
 
 static int read_stations(struct wifirr *w)
 {
-	unsigned id;
+	int ifindex[NL80211_SERVED_MAX], rc = 0;
+	unsigned count = nl80211_served(ifindex, NL80211_SERVED_MAX), id;
 
 	for (id = 0; id < POLICY_CLIENTS_MAX; id++)
 		stations[id].dumped = false;
-	if (nl80211_get_stations(&nl, w->ifindex, on_station, w) == 0) {
+	for (unsigned i = 0; rc == 0 && i < count; i++) {
+		reading = ifindex[i];
+		rc = nl80211_get_stations(&nl, reading, on_station, w);
+		if (rc < 0 && errno == ENODEV && reading != w->ifindex)
+			rc = 0;
+	}
+	if (rc == 0) {
 		/* what waited for one that has left since waits no more */
 		for (id = 0; id < POLICY_CLIENTS_MAX; id++)
 			if (!stations[id].dumped)
@@ -194,6 +225,13 @@ static int read_stations(struct wifirr *w)
 	} else if (errno != EINTR) {
 		logmsg(LOG_INFO, "%s: list of stations: %s", w->config.device, nl.error);
 		return -1;
+	}
+	read_at = now_ms();
+	if (!w->weights_idle && effect_none(&effect)) {
+		w->weights_idle = true;
+		snprintf(w->warning, sizeof(w->warning), "airtime weights have no effect on this driver: "
+			 "waiting clients get as much air as active ones, so there are no turns");
+		logmsg(LOG_WARNING, "%s: %s", w->config.device, w->warning);
 	}
 	count_foreign(w);
 	if (managed_by_other)
@@ -256,7 +294,7 @@ static int start(struct wifirr *w, char *reason, size_t size)
 		return refuse(reason, size, errno == ENOENT ? "no wireless device (the kernel has no nl80211)" : nl.error);
 	if (nl80211_get_interface(&nl, w->ifindex, &interface) < 0)
 		return refuse(reason, size, errno == ENODEV ? "not a wireless device" : nl.error);
-	if (!nl80211_serves_stations(&interface))
+	if (!nl80211_is_access_point(&interface))
 		return refuse(reason, size, "the device is not an access point");
 	if (nl80211_get_wiphy(&nl, interface.wiphy, &info) < 0)
 		return refuse(reason, size, nl.error);
@@ -267,6 +305,9 @@ static int start(struct wifirr *w, char *reason, size_t size)
 		return refuse(reason, size, why);
 	foreign_count = 0;
 	foreign_seen = false;
+	effect = (struct effect){ 0 };
+	read_at = now_ms();
+	w->weights_idle = false;
 	memset(stations, 0, sizeof(stations));
 	return 0;
 }
@@ -275,6 +316,7 @@ static void stop(struct wifirr *w)
 {
 	if (!nl.socket)
 		return;
+	w->weights_idle = false;
 	write_all_weights(w, true);
 	radio_hold_weights(w, false, NULL, 0);
 	nl80211_close(&nl);

@@ -25,6 +25,12 @@ void backend_del(struct wifirr *w, uint16_t id)
 	w->station[id].backed = false;
 }
 
+void backend_also(struct wifirr *w, uint16_t id, unsigned at, bool there)
+{
+	if (w->backend && w->backend->also && w->station[id].backed)
+		w->backend->also(w, id, at, there);
+}
+
 void backend_stop(struct wifirr *w)
 {
 	if (!w->backend)

@@ -16,12 +16,12 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -36,9 +36,8 @@
 
 #include "wifirrd.h"
 
-extern char **environ;
-
-#define NFT_TIMEOUT 5000	/* ms */
+#define NFT_TIMEOUT 5000	/* where it is waited for, ms */
+#define NFT_PATIENCE 30000	/* and where it is not */
 #define U32_DIVISOR 256
 
 /* Filter priorities below our qdisc. */
@@ -75,85 +74,114 @@ static void name_table(const char *device)
 	}
 }
 
-/* Runs "nft -f -". why gets the first line of its complaint. */
-static int nft(const char *script, size_t len, char *why, size_t size)
+/*
+ * "nft -f -" takes a while on a busy router, and nobody's turn waits for it: it
+ * runs beside the loop, one at a time.
+ */
+static struct {
+	pid_t pid;		/* 0: none runs */
+	struct watch out;
+	uint64_t until;		/* it is ended then, ms */
+	char said[128];
+	size_t got;
+} run;
+
+static int nft_begin(const char *script, size_t len, unsigned timeout)
 {
-	char *argv[] = { "nft", "-f", "-", NULL };
-	int in[2], out[2], status;
-	posix_spawn_file_actions_t actions;
-	posix_spawnattr_t attr;
+	int in = memfd_create("nft", MFD_CLOEXEC), out[2];
+	const char *why;
 	sigset_t none;
-	size_t written = 0, got = 0;
-	pid_t pid;
-	int rc;
 
-	why[0] = '\0';
-	if (pipe2(in, O_CLOEXEC) < 0)
+	if (in < 0)
 		return -1;
-	if (pipe2(out, O_CLOEXEC) < 0) {
-		close(in[0]);
-		close(in[1]);
+	if (write(in, script, len) != (ssize_t)len || lseek(in, 0, SEEK_SET) < 0 || pipe2(out, O_CLOEXEC) < 0) {
+		close(in);
 		return -1;
 	}
-	fcntl(in[1], F_SETFL, O_NONBLOCK);
-	sigemptyset(&none);
-	posix_spawnattr_init(&attr);
-	posix_spawnattr_setsigmask(&attr, &none);
-	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
-	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_adddup2(&actions, in[0], 0);
-	posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-	posix_spawn_file_actions_adddup2(&actions, out[1], 2);
-	rc = posix_spawnp(&pid, argv[0], &actions, &attr, argv, environ);
-	posix_spawn_file_actions_destroy(&actions);
-	posix_spawnattr_destroy(&attr);
-	close(in[0]);
+	run.pid = fork();
+	if (run.pid == 0) {
+		sigemptyset(&none);
+		sigprocmask(SIG_SETMASK, &none, NULL);
+		if (dup2(in, STDIN_FILENO) >= 0 && dup2(out[1], STDOUT_FILENO) >= 0 && dup2(out[1], STDERR_FILENO) >= 0)
+			execlp("nft", "nft", "-f", "-", (char *)NULL);
+		why = strerror(errno);
+		_exit(write(STDERR_FILENO, why, strlen(why)) < 0 ? EXIT_FAILURE : EXIT_USAGE);
+	}
+	close(in);
 	close(out[1]);
-	if (rc) {
-		close(in[1]);
+	if (run.pid < 0) {
 		close(out[0]);
-		snprintf(why, size, "nft: %s", strerror(rc));
+		run.pid = 0;
 		return -1;
 	}
-	for (;;) {
-		struct pollfd fds[2] = {
-			{ .fd = out[0], .events = POLLIN },
-			{ .fd = in[1], .events = POLLOUT },
-		};
-		char buf[512];
-		ssize_t n;
+	fcntl(out[0], F_SETFL, O_NONBLOCK);
+	run.out.fd = out[0];
+	run.until = now_ms() + timeout;
+	run.got = 0;
+	return 0;
+}
 
-		if (poll(fds, 2, NFT_TIMEOUT) <= 0) {
-			kill(pid, SIGKILL);
-			break;
-		}
-		if (fds[1].revents) {
-			n = write(in[1], script + written, len - written);
-			if (n > 0)
-				written += n;
-			if (n < 0 || written == len) {
-				close(in[1]);
-				in[1] = -1;
-			}
-		}
-		if (fds[0].revents) {
-			n = read(out[0], buf, sizeof(buf));
-			if (n <= 0)
-				break;
-			for (ssize_t i = 0; i < n && got + 1 < size; i++)
-				why[got++] = buf[i];
-			why[got] = '\0';
-		}
-	}
-	if (in[1] >= 0)
-		close(in[1]);
-	close(out[0]);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+/* True: it has ended, or shall not go on. */
+static bool nft_said_all(void)
+{
+	char rest[64];
+	ssize_t n;
+
+	do {
+		bool room = run.got + 1 < sizeof(run.said);
+
+		n = read(run.out.fd, room ? run.said + run.got : rest, room ? sizeof(run.said) - 1 - run.got : sizeof(rest));
+		if (n > 0 && room)
+			run.got += n;
+	} while (n > 0 || (n < 0 && errno == EINTR));
+	return n == 0 || errno != EAGAIN || now_ms() >= run.until;
+}
+
+/* Of one that has ended, or does now. -1: the first line of its complaint is in run.said. */
+static int nft_end(void)
+{
+	int status;
+
+	if (now_ms() >= run.until)
+		kill(run.pid, SIGKILL);
+	close(run.out.fd);
+	while (waitpid(run.pid, &status, 0) < 0 && errno == EINTR)
 		;
-	why[strcspn(why, "\n")] = '\0';
+	run.pid = 0;
+	run.said[run.got] = '\0';
+	run.said[strcspn(run.said, "\n")] = '\0';
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
 }
 
+static int nft_wait(void)
+{
+	struct pollfd fd = { .fd = run.out.fd, .events = POLLIN };
+
+	while (!nft_said_all())
+		poll(&fd, 1, NFT_TIMEOUT);
+	return nft_end();
+}
+
+/* At the beginning and the end, where there is nothing else to do. */
+static int nft(const char *script, size_t len, char *why, size_t size)
+{
+	int rc;
+
+	if (run.pid) {
+		watch_del(&run.out);
+		run.until = now_ms() + NFT_TIMEOUT;
+		nft_wait();
+	}
+	if (nft_begin(script, len, NFT_TIMEOUT) < 0) {
+		snprintf(why, size, "nft: %s", strerror(errno));
+		return -1;
+	}
+	rc = nft_wait();
+	snprintf(why, size, "%s", run.said);
+	return rc;
+}
+
+static void script_add(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static void script_add(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static void script_add(const char *fmt, ...)
 {
@@ -364,9 +392,10 @@ static uint32_t word(const uint8_t *b)
 	return (uint32_t)b[0] << 24 | b[1] << 16 | b[2] << 8 | b[3];
 }
 
-static struct nlmsghdr *u32_client(char *buf, struct wifirr *w, uint16_t id, int type, unsigned flags)
+/* at: which of a client's addresses, 0..ALSO_MAX */
+static struct nlmsghdr *u32_client(char *buf, struct wifirr *w, uint16_t id, const struct addr *a, unsigned at,
+				   int type, unsigned flags)
 {
-	const struct addr *a = &w->station[id].addr;
 	unsigned last = a->type == ADDR_MAC ? 5 : a->type == ADDR_IPV4 ? 3 : 15;
 	unsigned protocol = a->type == ADDR_MAC ? ETH_P_ALL : a->type == ADDR_IPV4 ? ETH_P_IP : ETH_P_IPV6;
 	unsigned prio = a->type == ADDR_IPV6 ? PRIO_U32_IPV6 : PRIO_U32_IPV4;
@@ -375,7 +404,7 @@ static struct nlmsghdr *u32_client(char *buf, struct wifirr *w, uint16_t id, int
 	struct nlmsghdr *nlh;
 	unsigned n = 0;
 
-	nlh = filter_put(buf, w, type, flags, prio, protocol, bucket | (id + 1), "u32");
+	nlh = filter_put(buf, w, type, flags, prio, protocol, bucket | (1 + id + at * POLICY_CLIENTS_MAX), "u32");
 	if (type == RTM_DELTFILTER)
 		return nlh;
 	if (a->type == ADDR_MAC) {
@@ -516,54 +545,80 @@ const char *classify_name(void)
 	return cl.by == NFT ? "nft" : cl.by == U32 ? "u32" : "none";
 }
 
-static void nft_element(struct wifirr *w, uint16_t id, const char *verb)
+static int classify(struct wifirr *w, uint16_t id, const struct addr *a, unsigned at, bool there)
 {
 	static const char *const map[] = { [ADDR_MAC] = "mac", [ADDR_IPV4] = "ipv4", [ADDR_IPV6] = "ipv6" };
-	const struct addr *a = &w->station[id].addr;
-	char text[ADDR_TEXT];
+	char buf[512] __attribute__((aligned(NLMSG_ALIGNTO)));
+	char text[ADDR_TEXT], why[128];
+	int rc = 0;
 
-	script_add("%s element netdev %s %s { %s : 0x%08x }\n", verb, cl.table, map[a->type],
-		   addr_text(a, text), HTB_CLASS_CLIENT(id));
+	if (cl.by == NFT)
+		script_add("%s element netdev %s %s { %s : 0x%08x }\n", there ? "add" : "delete", cl.table, map[a->type],
+			   addr_text(a, text), HTB_CLASS_CLIENT(id));
+	else if (cl.by == U32)
+		rc = rtnl_request(cl.nl, u32_client(buf, w, id, a, at, there ? RTM_NEWTFILTER : RTM_DELTFILTER,
+						    there ? NLM_F_CREATE | NLM_F_EXCL : 0), why, sizeof(why));
+	if (rc >= 0 || !there)
+		return 0;
+	logmsg(LOG_WARNING, "filter u32: %s", why);
+	return -1;
+}
+
+void classify_also(struct wifirr *w, uint16_t id, unsigned at, bool there)
+{
+	classify(w, id, &w->station[id].also[at], at + 1, there);
+}
+
+static int classify_all(struct wifirr *w, uint16_t id, bool there)
+{
+	const struct station *s = &w->station[id];
+
+	for (unsigned at = 0; at < ALSO_MAX; at++)
+		if (s->also_used & 1 << at)
+			classify_also(w, id, at, there);
+	return classify(w, id, &s->addr, 0, there);
 }
 
 int classify_add(struct wifirr *w, uint16_t id)
 {
-	char buf[512] __attribute__((aligned(NLMSG_ALIGNTO)));
-	char why[128];
-
-	if (cl.by == NFT) {
-		nft_element(w, id, "add");
-		return 0;
-	}
-	if (rtnl_request(cl.nl, u32_client(buf, w, id, RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL), why, sizeof(why)) < 0) {
-		logmsg(LOG_WARNING, "filter u32: %s", why);
-		return -1;
-	}
-	return 0;
+	return classify_all(w, id, true);
 }
 
 void classify_del(struct wifirr *w, uint16_t id)
 {
-	char buf[512] __attribute__((aligned(NLMSG_ALIGNTO)));
+	classify_all(w, id, false);
+}
 
-	if (cl.by == NFT)
-		nft_element(w, id, "delete");
-	else if (cl.by == U32)
-		rtnl_request(cl.nl, u32_client(buf, w, id, RTM_DELTFILTER, 0), NULL, 0);
+static void nft_finished(struct wifirr *w)
+{
+	if (!nft_said_all())
+		return;
+	watch_del(&run.out);
+	if (nft_end() == 0) {
+		classify_flush();	/* what has come meanwhile */
+		return;
+	}
+	logmsg(LOG_WARNING, "nft: %s", run.said);
+	backend_lost(w, "classification");
 }
 
 int classify_flush(void)
 {
-	char why[128];
 	int rc;
 
-	if (!cl.script_len)
+	/* one that hangs is ended, by what it then says: nothing more */
+	if (run.pid && now_ms() >= run.until)
+		kill(run.pid, SIGKILL);
+	if (!cl.script_len || run.pid)
 		return 0;
-	rc = nft(cl.script, cl.script_len, why, sizeof(why));
+	rc = nft_begin(cl.script, cl.script_len, NFT_PATIENCE);
 	script_free();
-	if (rc < 0)
-		logmsg(LOG_WARNING, "nft: %s", why);
-	return rc;
+	if (rc < 0) {
+		logmsg(LOG_WARNING, "nft: %s", strerror(errno));
+		return rc;
+	}
+	run.out.readable = nft_finished;
+	return watch_add(&run.out);
 }
 
 void classify_stop(void)

@@ -217,8 +217,9 @@ static void clients(struct text *t, const struct wifirr *w)
 		put(t, "%s\n{\"client\":", first ? "" : ",");
 		first = false;
 		put_client_name(t, w, id);
-		put(t, ",\"state\":\"%s\",\"demand\":%s,\"always\":%s,\"ignored\":%s", policy_level_name(c->level),
-		    yes(c->demand), yes(c->flags & POLICY_CLIENT_ALWAYS), yes(c->flags & POLICY_CLIENT_IGNORED));
+		put(t, ",\"state\":\"%s\",\"demand\":%s,\"always\":%s,\"ignored\":%s,\"neighbour\":%s",
+		    policy_level_name(c->level), yes(c->demand), yes(c->flags & POLICY_CLIENT_ALWAYS),
+		    yes(c->flags & POLICY_CLIENT_IGNORED), yes(s->neighbour));
 		put(t, ",\"waiting_bytes\":%u,\"rate_kbit\":%u,\"delivered_bytes\":%llu", c->waiting,
 		    c->rate_bps / 1000, (unsigned long long)c->delivered);
 		put(t, ",\"active_ms\":%llu,\"waiting_ms\":%llu,", (unsigned long long)c->active_ms,

@@ -111,8 +111,14 @@ int device_start(struct wifirr *w, char *reason, size_t size)
 		survey_start(w);	/* unknown is an answer too */
 	if (w->wireless)
 		radio_start(w);
+	/* its rounds are the radio's */
+	if (w->wireless && radio_taken() && w->config.backend != BACKEND_HTB) {
+		snprintf(reason, size, "--device %s: another wifirrd schedules its radio, with all its interfaces", w->config.device);
+		goto fail;
+	}
 	if (backend_start(w, reason, size) < 0)
 		goto fail;
+	nl80211_resync(w);
 	classify_warn_offload(w);
 	logmsg(LOG_NOTICE, "%s: scheduling by %s", w->config.device, w->backend->name);
 	return 0;
@@ -135,6 +141,8 @@ static int link_event(const struct nlmsghdr *nlh, void *data)
 		return MNL_CB_OK;
 	if (ifi->ifi_index == w->ifindex)
 		link_info(nlh, w);
+	else if (w->wireless && ifi->ifi_family != AF_BRIDGE)
+		nl80211_look_again();
 	mnl_attr_for_each(attr, nlh, sizeof(*ifi)) {
 		bool named;
 
@@ -231,6 +239,7 @@ static void recover(struct wifirr *w)
 	}
 	if (started == 0) {
 		device.failures = 0;
+		nl80211_resync(w);
 		return;
 	}
 	if (++device.failures >= RECOVER_TRIES) {

@@ -623,6 +623,12 @@ static void del(struct wifirr *w, uint16_t id)
 	htb.created[id] = false;
 }
 
+static void also(struct wifirr *w, uint16_t id, unsigned at, bool there)
+{
+	if (htb.created[id])
+		classify_also(w, id, at, there);
+}
+
 static int flush(struct wifirr *w)
 {
 	(void)w;
@@ -738,6 +744,7 @@ const struct backend htb_backend = {
 	.read = read_counters,
 	.add = add,
 	.del = del,
+	.also = also,
 	.flush = flush,
 	.stop = stop,
 };

@@ -149,6 +149,8 @@ int main(int argc, char **argv)
 		return serve(w);
 	command = argv[first];
 	operand = argv[first + 1];
+	if (operand && !argv[first + 2] && strcmp(command, "check") == 0)
+		return check_device(operand);
 	if (operand) {
 		fprintf(stderr, "wifirrd: %s: one command at a time\n", operand);
 		return EXIT_USAGE;

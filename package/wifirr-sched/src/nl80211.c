@@ -289,15 +289,17 @@ void nl80211_close(struct nl80211 *n)
 
 static bool parse_interface(const struct nlmsghdr *nlh, struct nl80211_interface *interface)
 {
-	const struct nlattr *tb[NL80211_ATTR_WIPHY_FREQ + 1];
+	const struct nlattr *tb[NL80211_ATTR_4ADDR + 1];
 
-	if (!nl80211_parse_message(nlh, tb, NL80211_ATTR_WIPHY_FREQ))
+	if (!nl80211_parse_message(nlh, tb, NL80211_ATTR_4ADDR))
 		return false;
 	*interface = (struct nl80211_interface){
 		.type = nl80211_u32(tb[NL80211_ATTR_IFTYPE]),
 		.wiphy = nl80211_u32(tb[NL80211_ATTR_WIPHY]),
 		.ifindex = nl80211_u32(tb[NL80211_ATTR_IFINDEX]),
 		.mhz = nl80211_u32(tb[NL80211_ATTR_WIPHY_FREQ]),
+		.four_addresses = tb[NL80211_ATTR_4ADDR] && mnl_attr_get_payload_len(tb[NL80211_ATTR_4ADDR]) &&
+			mnl_attr_get_u8(tb[NL80211_ATTR_4ADDR]),
 	};
 	if (tb[NL80211_ATTR_IFNAME])
 		snprintf(interface->name, sizeof(interface->name), "%.*s",
@@ -366,34 +368,46 @@ struct nlmsghdr *nl80211_weight(struct nl80211 *n, char *buf, int ifindex, const
 	return nlh;
 }
 
-bool nl80211_serves_stations(const struct nl80211_interface *interface)
+bool nl80211_is_access_point(const struct nl80211_interface *interface)
 {
 	return interface->type == NL80211_IFTYPE_AP || interface->type == NL80211_IFTYPE_P2P_GO;
+}
+
+bool nl80211_serves_stations(const struct nl80211_interface *interface)
+{
+	return nl80211_is_access_point(interface) ||
+		(interface->type == NL80211_IFTYPE_AP_VLAN && !interface->four_addresses);
 }
 
 bool nl80211_has_neighbours(const struct nl80211_interface *interface)
 {
 	return interface->type == NL80211_IFTYPE_MESH_POINT || interface->type == NL80211_IFTYPE_ADHOC ||
-	       interface->type == NL80211_IFTYPE_OCB;
+	       interface->type == NL80211_IFTYPE_OCB ||
+	       (interface->type == NL80211_IFTYPE_AP_VLAN && interface->four_addresses);
+}
+
+static bool has_feature(const struct nlattr *features, unsigned bit)
+{
+	const uint8_t *bits = mnl_attr_get_payload(features);
+
+	return mnl_attr_get_payload_len(features) > bit / 8 && bits[bit / 8] & 1 << bit % 8;
 }
 
 /* A wiphy comes in many messages, each with some of the attributes. */
 static int on_wiphy(const struct nlmsghdr *nlh, void *data)
 {
-	const unsigned bit = NL80211_EXT_FEATURE_AIRTIME_FAIRNESS;
 	const struct nlattr *tb[NL80211_ATTR_EXT_FEATURES + 1], *features;
 	struct nl80211_wiphy *info = data;
-	const uint8_t *bits;
 
 	if (!nl80211_parse_message(nlh, tb, NL80211_ATTR_EXT_FEATURES))
 		return MNL_CB_OK;
 	if (tb[NL80211_ATTR_WIPHY_RTS_THRESHOLD])
 		info->rts = nl80211_u32(tb[NL80211_ATTR_WIPHY_RTS_THRESHOLD]);
 	features = tb[NL80211_ATTR_EXT_FEATURES];
-	if (!features || mnl_attr_get_payload_len(features) <= bit / 8)
+	if (!features)
 		return MNL_CB_OK;
-	bits = mnl_attr_get_payload(features);
-	info->airtime_fairness = bits[bit / 8] & 1 << bit % 8;
+	info->airtime_fairness = has_feature(features, NL80211_EXT_FEATURE_AIRTIME_FAIRNESS);
+	info->aql = has_feature(features, NL80211_EXT_FEATURE_AQL);
 	return MNL_CB_OK;
 }
 
@@ -408,7 +422,7 @@ int nl80211_get_wiphy(struct nl80211 *n, uint32_t wiphy, struct nl80211_wiphy *i
 	return nl80211_talk(n, nlh, on_wiphy, info);
 }
 
-static uint64_t sum_backlog(const struct nlattr *tids)
+static uint64_t sum_backlog(const struct nlattr *tids, bool *known)
 {
 	const struct nlattr *tid, *tb[NL80211_TID_STATS_MAX + 1], *txq[NL80211_TXQ_STATS_MAX + 1];
 	uint64_t sum = 0;
@@ -418,6 +432,7 @@ static uint64_t sum_backlog(const struct nlattr *tids)
 		if (!tb[NL80211_TID_STATS_TXQ_STATS])
 			continue;
 		nl80211_parse_nested(tb[NL80211_TID_STATS_TXQ_STATS], txq, NL80211_TXQ_STATS_MAX);
+		*known = true;
 		sum += nl80211_u32(txq[NL80211_TXQ_STATS_BACKLOG_BYTES]);
 	}
 	return sum;
@@ -487,6 +502,8 @@ static int on_station(const struct nlmsghdr *nlh, void *data)
 	station.tx_bytes = nl80211_u64(info[NL80211_STA_INFO_TX_BYTES64]);
 	station.rx_bytes = nl80211_u64(info[NL80211_STA_INFO_RX_BYTES64]);
 	station.associated_at = nl80211_u64(info[NL80211_STA_INFO_ASSOC_AT_BOOTTIME]);
+	station.has_airtime = info[NL80211_STA_INFO_TX_DURATION];
+	station.airtime = nl80211_u64(info[NL80211_STA_INFO_TX_DURATION]);
 	station.weight = nl80211_u16(info[NL80211_STA_INFO_AIRTIME_WEIGHT]);
 	station.expected_kbit = nl80211_u32(info[NL80211_STA_INFO_EXPECTED_THROUGHPUT]);
 	if (!station.expected_kbit && info[NL80211_STA_INFO_TX_BITRATE])
@@ -494,7 +511,7 @@ static int on_station(const struct nlmsghdr *nlh, void *data)
 	station.aggregates = has_mcs(info[NL80211_STA_INFO_TX_BITRATE]) ||
 		has_mcs(info[NL80211_STA_INFO_RX_BITRATE]);
 	if (info[NL80211_STA_INFO_TID_STATS])
-		station.backlog = sum_backlog(info[NL80211_STA_INFO_TID_STATS]);
+		station.backlog = sum_backlog(info[NL80211_STA_INFO_TID_STATS], &station.queues);
 	dump->each(dump->data, &station);
 	return MNL_CB_OK;
 }

@@ -37,6 +37,9 @@ struct nl80211_station {
 	uint64_t associated_at;	/* ns since boot: tells a returned station from the one before */
 	uint32_t expected_kbit;	/* expected throughput */
 	uint16_t weight;	/* airtime weight */
+	bool queues;		/* the backlog is known: statistics of its queues */
+	bool has_airtime;	/* the driver says how long it sent to it: */
+	uint64_t airtime;	/* us */
 	bool wmm;		/* takes the windows that the access point announces */
 	bool aggregates;	/* last frame to or from it had a rate of 802.11n or later: A-MPDUs */
 };
@@ -46,11 +49,13 @@ struct nl80211_interface {
 	uint32_t wiphy;
 	int ifindex;		/* 0: none (P2P device) */
 	char name[IFNAMSIZ];
+	bool four_addresses;	/* WDS */
 	uint32_t mhz;		/* of its channel's primary 20 MHz; 0: has none */
 };
 
 struct nl80211_wiphy {
 	bool airtime_fairness;	/* NL80211_EXT_FEATURE_AIRTIME_FAIRNESS */
+	bool aql;		/* NL80211_EXT_FEATURE_AQL: what may wait in hardware is limited by its airtime */
 	uint32_t rts;		/* bytes; NL80211_RTS_OFF */
 };
 #define NL80211_RTS_OFF UINT32_MAX
@@ -87,9 +92,11 @@ uint16_t nl80211_u16(const struct nlattr *attr);
 uint32_t nl80211_u32(const struct nlattr *attr);
 uint64_t nl80211_u64(const struct nlattr *attr);
 
-/* An interface whose stations are this device's clients. */
+/* An interface whose stations are clients: an access point's, or one of its VLANs. */
 bool nl80211_serves_stations(const struct nl80211_interface *interface);
 /* One whose stations are other nodes: the way to the Internet may be among them. */
 bool nl80211_has_neighbours(const struct nl80211_interface *interface);
+/* An access point itself. */
+bool nl80211_is_access_point(const struct nl80211_interface *interface);
 
 #endif

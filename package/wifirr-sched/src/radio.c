@@ -604,7 +604,7 @@ uint64_t radio_tick(struct wifirr *w, uint64_t now, int busy_permille)
 		release(HOLD_WINDOWS);
 	if (radio.rts == radio.rts_before)
 		release(HOLD_RTS);
-	policy_set_aside(&w->policy, radio.contention.instead_of_turns);
+	policy_set_aside(&w->policy, radio.contention.instead_of_turns || w->weights_idle);
 	return crowd ? now + CONTENTION_TICK_MS : UINT64_MAX;
 }
 
@@ -626,6 +626,25 @@ void radio_start(struct wifirr *w)
 	contention_init(&radio.contention, &config);
 	radio.open = true;
 	own_radio(w, now_ms(), LOCK_WAIT_MS);
+}
+
+bool radio_busy(uint32_t wiphy)
+{
+	char path[sizeof(radio.path)];
+	bool busy;
+	int fd;
+
+	snprintf(path, sizeof(path), RUN_DIR "/" LEASE_PREFIX "%u", wiphy);
+	fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	busy = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0;
+	if (fd >= 0)
+		close(fd);
+	return busy;
+}
+
+bool radio_taken(void)
+{
+	return radio.open && radio.lock < 0;
 }
 
 int radio_hold_weights(struct wifirr *w, bool on, char *why, size_t size)

@@ -37,6 +37,11 @@ struct radio_status {
 };
 void radio_status(struct radio_status *status);
 
+/* Another wifirrd has the device's radio. */
+bool radio_taken(void);
+/* One has that radio. */
+bool radio_busy(uint32_t wiphy);
+
 /*
  * Before and after weights of w's config are given to stations of the radio.
  * -1 and why: another wifirrd has it, or what was before could not be noted.

@@ -107,22 +107,46 @@ uint16_t station_find(const struct wifirr *w, const struct addr *addr)
 	return POLICY_NONE;
 }
 
-static unsigned exemption(const struct wifirr *w, const struct addr *addr)
+/* Calls with each of a host's other addresses that are among those of the mask. */
+#define for_each_also(s, at, mask) \
+	for (unsigned at = 0; at < ALSO_MAX; at++) \
+		if ((s)->also_used & (mask) & 1 << at)
+
+static bool has(const struct station *s, const struct addr *addr)
+{
+	for_each_also(s, at, ~0U)
+		if (same(&s->also[at], addr))
+			return true;
+	return same(&s->addr, addr);
+}
+
+static unsigned exemption(const struct wifirr *w, const struct station *s)
 {
 	for (unsigned i = 0; i < w->config.always_count; i++)
-		if (same(&w->config.always[i], addr))
+		if (has(s, &w->config.always[i]))
 			return POLICY_CLIENT_ALWAYS;
 	for (unsigned i = 0; i < w->config.ignore_count; i++)
-		if (same(&w->config.ignore[i], addr))
+		if (has(s, &w->config.ignore[i]))
 			return POLICY_CLIENT_IGNORED;
-	return 0;
+	return s->neighbour ? POLICY_CLIENT_IGNORED : 0;
 }
 
 void stations_exempt(struct wifirr *w)
 {
 	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++)
 		if (w->station[id].used)
-			policy_set_flags(&w->policy, id, exemption(w, &w->station[id].addr));
+			policy_set_flags(&w->policy, id, exemption(w, &w->station[id]));
+}
+
+void station_seen(struct wifirr *w, uint16_t id, int ifindex, bool neighbour)
+{
+	struct station *s = &w->station[id];
+
+	s->ifindex = ifindex;
+	if (s->neighbour == neighbour)
+		return;
+	s->neighbour = neighbour;
+	policy_set_flags(&w->policy, id, exemption(w, s));
 }
 
 static void station_drop(struct wifirr *w, uint16_t id)
@@ -159,6 +183,7 @@ static bool make_room(struct wifirr *w)
 
 uint16_t station_add(struct wifirr *w, const struct addr *addr, enum station_source source)
 {
+	struct station new = { .used = true, .sources = source };
 	char text[ADDR_TEXT];
 	uint16_t id;
 
@@ -174,13 +199,10 @@ uint16_t station_add(struct wifirr *w, const struct addr *addr, enum station_sou
 		w->refused_stations++;
 		return POLICY_NONE;
 	}
-	id = policy_add(&w->policy, exemption(w, addr));
-	w->station[id] = (struct station){
-		.used = true,
-		.sources = source,
-		.addr = *addr,
-		.last_demand = now_ms(),
-	};
+	new.addr = *addr;
+	new.last_demand = now_ms();
+	id = policy_add(&w->policy, exemption(w, &new));
+	w->station[id] = new;
 	logmsg(LOG_DEBUG, "client %s came", addr_text(addr, text));
 	backend_add(w, id);
 	return id;
@@ -199,8 +221,21 @@ void station_del(struct wifirr *w, const struct addr *addr, enum station_source 
 
 void station_mark(struct wifirr *w, enum station_source source)
 {
-	for (unsigned id = 0; id < POLICY_CLIENTS_MAX; id++)
+	for (unsigned id = 0; id < POLICY_CLIENTS_MAX; id++) {
 		w->station[id].marked |= w->station[id].sources & source;
+		w->station[id].also_marked = source & STATION_NEIGH ? w->station[id].also_used : 0;
+	}
+}
+
+/* Some of a host's other addresses. */
+static void forget(struct wifirr *w, uint16_t id, unsigned mask)
+{
+	struct station *s = &w->station[id];
+
+	for_each_also(s, at, mask)
+		backend_also(w, id, at, false);
+	s->also_used &= ~mask;
+	s->also_marked = 0;
 }
 
 void station_sweep(struct wifirr *w, enum station_source source)
@@ -208,8 +243,12 @@ void station_sweep(struct wifirr *w, enum station_source source)
 	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++) {
 		struct station *s = &w->station[id];
 
-		if (!s->used || !(s->marked & source))
+		if (!s->used)
 			continue;
+		forget(w, id, s->also_marked);
+		if (!(s->marked & source))
+			continue;
+		st.refresh |= s->also_used;	/* they may be there all the same */
 		s->marked &= ~source;
 		s->sources &= ~source;
 		if (!s->sources)
@@ -229,6 +268,58 @@ static bool attr_copy(const struct nlmsghdr *nlh, size_t header, uint16_t type, 
 		return true;
 	}
 	return false;
+}
+
+static bool has_ipv4(const struct station *s)
+{
+	for_each_also(s, at, ~0U)
+		if (s->also[at].type == ADDR_IPV4)
+			return true;
+	return s->addr.type == ADDR_IPV4;
+}
+
+/*
+ * A neighbour's address. A host has several, of which at most one is of IPv4:
+ * behind a MAC with more there are other hosts (proxy ARP), and which address of
+ * IPv6 is whose is not known: then each counts.
+ */
+static void host_address(struct wifirr *w, const struct addr *addr, const uint8_t mac[6])
+{
+	uint16_t id, host = POLICY_NONE;
+	unsigned hosts = 0;
+	struct station *s;
+
+	for (id = 0; id < POLICY_CLIENTS_MAX; id++) {
+		s = &w->station[id];
+		if (!s->used || memcmp(s->mac, mac, 6) != 0)
+			continue;
+		for_each_also(s, at, ~0U)
+			if (same(&s->also[at], addr)) {
+				s->also_marked &= ~(1 << at);
+				return;
+			}
+		hosts++;
+		host = id;
+	}
+	if (hosts == 1 && station_find(w, addr) == POLICY_NONE) {
+		s = &w->station[host];
+		for (unsigned at = 0; at < ALSO_MAX && !(addr->type == ADDR_IPV4 && has_ipv4(s)); at++) {
+			if (s->also_used & 1 << at)
+				continue;
+			s->also[at] = *addr;
+			s->also_used |= 1 << at;
+			policy_set_flags(&w->policy, host, exemption(w, s));
+			backend_also(w, host, at, true);
+			return;
+		}
+		if (addr->type == ADDR_IPV4) {
+			st.refresh |= s->also_used;
+			forget(w, host, ~0U);
+		}
+	}
+	id = station_add(w, addr, STATION_NEIGH);
+	if (id != POLICY_NONE)
+		memcpy(w->station[id].mac, mac, 6);
 }
 
 static void neighbour(struct wifirr *w, const struct nlmsghdr *nlh)
@@ -263,10 +354,13 @@ static void neighbour(struct wifirr *w, const struct nlmsghdr *nlh)
 		return;
 	if (w->config.match == MATCH_IP) {
 		bool v4 = nd->ndm_family == AF_INET;
+		uint8_t mac[6];
 
+		memcpy(mac, addr.bytes, 6);
 		addr = (struct addr){ .type = v4 ? ADDR_IPV4 : ADDR_IPV6 };
-		if (!attr_copy(nlh, sizeof(*nd), NDA_DST, addr.bytes, v4 ? 4 : 16))
-			return;
+		if (attr_copy(nlh, sizeof(*nd), NDA_DST, addr.bytes, v4 ? 4 : 16) && !group_address(&addr))
+			host_address(w, &addr, mac);
+		return;
 	}
 	station_add(w, &addr, STATION_NEIGH);
 }

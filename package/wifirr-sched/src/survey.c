@@ -115,12 +115,11 @@ static struct survey compare(const struct counters *now, const struct counters *
 	return survey;
 }
 
-static struct survey read_survey(struct reader *r)
+static int read_survey(struct reader *r, struct survey *survey)
 {
 	char buf[NL80211_REQUEST_SIZE] NL80211_ALIGNED;
 	struct nl80211_interface interface;
 	struct counters now = { 0 };
-	struct survey survey;
 	struct nlmsghdr *nlh;
 
 	if (nl80211_get_interface(&r->nl, r->ifindex, &interface) == 0)
@@ -128,10 +127,32 @@ static struct survey read_survey(struct reader *r)
 	nlh = nl80211_request(&r->nl, buf, NL80211_CMD_GET_SURVEY, NLM_F_DUMP);
 	mnl_attr_put_u32(nlh, NL80211_ATTR_IFINDEX, r->ifindex);
 	if (nl80211_talk(&r->nl, nlh, on_survey, &now) < 0)
-		return unknown;
-	survey = compare(&now, &r->before);
+		return -1;
+	if (survey)
+		*survey = compare(&now, &r->before);
 	r->before = now;
-	return survey;
+	return 0;
+}
+
+int survey_try(int ifindex, struct survey_ability *can)
+{
+	struct reader *r = calloc(1, sizeof(*r));
+	uint64_t asked_at = now_ms();
+	int result = -1;
+
+	*can = (struct survey_ability){ 0 };
+	if (!r)
+		return -1;
+	r->ifindex = ifindex;
+	if (nl80211_open(&r->nl) == 0) {
+		result = read_survey(r, NULL);
+		nl80211_close(&r->nl);
+	}
+	*can = (struct survey_ability){
+		.busy = r->before.has_busy, .rx = r->before.has_rx, .tx = r->before.has_tx, .ms = now_ms() - asked_at,
+	};
+	free(r);
+	return result;
 }
 
 static void answered(struct reader *r, const struct survey *survey)
@@ -167,7 +188,8 @@ static void *run(void *data)
 		}
 		r->asked = false;
 		pthread_mutex_unlock(&r->lock);
-		survey = read_survey(r);
+		if (read_survey(r, &survey) < 0)
+			survey = unknown;
 		pthread_mutex_lock(&r->lock);
 		answered(r, &survey);
 	}

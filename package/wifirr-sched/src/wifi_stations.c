@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stations of an access point, from nl80211's dumps and events. */
+/*
+ * Stations of an access point, from nl80211's dumps and events. Those of the
+ * radio's other interfaces too where the backend is one for all of them: clients
+ * of other access points, and neighbours in a mesh or behind WDS, which are let
+ * alone.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -19,6 +24,14 @@
 static struct nl80211 request, events;
 static struct watch events_watch, timer_watch;
 static bool unauthorized_seen;
+static uint32_t wiphy;
+
+/* Of the radio, as far as they matter here. */
+static struct {
+	int ifindex;
+	bool neighbours;
+} interfaces[NL80211_SERVED_MAX], *at;
+static unsigned interface_count;
 
 static void on_station_known(void *data, const struct nl80211_station *seen)
 {
@@ -31,8 +44,24 @@ static void on_station_known(void *data, const struct nl80211_station *seen)
 		return;
 	}
 	id = station_add(w, &addr, STATION_NL80211);
-	if (id != POLICY_NONE)
-		w->station[id].expected_kbit = seen->expected_kbit;
+	if (id == POLICY_NONE)
+		return;
+	w->station[id].expected_kbit = seen->expected_kbit;
+	station_seen(w, id, at->ifindex, at->neighbours);
+}
+
+static void on_interface(void *data, const struct nl80211_interface *seen)
+{
+	bool neighbours = nl80211_has_neighbours(seen);
+	const struct wifirr *w = data;
+	bool sibling = w->backend && w->backend->nl80211 && seen->wiphy == wiphy;
+
+	if (interface_count == NL80211_SERVED_MAX || (seen->ifindex != w->ifindex &&
+	    (!sibling || (!neighbours && !nl80211_serves_stations(seen)))))
+		return;
+	at = &interfaces[interface_count++];
+	at->ifindex = seen->ifindex;
+	at->neighbours = neighbours;
 }
 
 static void look_again(unsigned ms)
@@ -44,15 +73,27 @@ static void look_again(unsigned ms)
 	timerfd_settime(timer_watch.fd, 0, &spec, NULL);
 }
 
-static void resync(struct wifirr *w)
+void nl80211_resync(struct wifirr *w)
 {
+	int rc;
+
+	if (!timer_watch.fd)
+		return;
 	if (survey_pending()) {
 		look_again(LOOK_AGAIN_FIRST_MS);
 		return;
 	}
 	unauthorized_seen = false;
+	interface_count = 0;
+	rc = nl80211_get_interfaces(&request, on_interface, w);
 	station_mark(w, STATION_NL80211);
-	if (nl80211_get_stations(&request, w->ifindex, on_station_known, w) == 0) {
+	for (unsigned i = 0; rc == 0 && i < interface_count; i++) {
+		at = &interfaces[i];
+		rc = nl80211_get_stations(&request, at->ifindex, on_station_known, w);
+		if (rc < 0 && errno == ENODEV)
+			rc = at->ifindex == w->ifindex ? rc : 0;	/* it has just gone */
+	}
+	if (rc == 0) {
 		station_sweep(w, STATION_NL80211);
 	} else if (errno == ENODEV) {
 		return;
@@ -64,12 +105,31 @@ static void resync(struct wifirr *w)
 		look_again(LOOK_AGAIN_MS);
 }
 
+void nl80211_look_again(void)
+{
+	struct itimerspec armed;
+
+	if (timer_watch.fd && timerfd_gettime(timer_watch.fd, &armed) == 0 &&
+	    !armed.it_value.tv_sec && !armed.it_value.tv_nsec)
+		look_again(LOOK_AGAIN_FIRST_MS);
+}
+
+unsigned nl80211_served(int *ifindex, unsigned max)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < interface_count && n < max; i++)
+		if (!interfaces[i].neighbours)
+			ifindex[n++] = interfaces[i].ifindex;
+	return n;
+}
+
 static void on_timer(struct wifirr *w)
 {
 	uint64_t expirations;
 
 	if (read(timer_watch.fd, &expirations, sizeof(expirations)) > 0)
-		resync(w);
+		nl80211_resync(w);
 }
 
 static int on_event(const struct nlmsghdr *nlh, void *data)
@@ -77,30 +137,31 @@ static int on_event(const struct nlmsghdr *nlh, void *data)
 	const struct genlmsghdr *genl = mnl_nlmsg_get_payload(nlh);
 	const struct nlattr *tb[NL80211_ATTR_MAC + 1];
 	struct wifirr *w = data;
-	struct itimerspec armed;
 	struct addr addr;
+	uint16_t id;
 
 	if (nlh->nlmsg_type != events.family || !nl80211_parse_message(nlh, tb, NL80211_ATTR_MAC))
 		return MNL_CB_OK;
 	if (genl->cmd != NL80211_CMD_NEW_STATION && genl->cmd != NL80211_CMD_DEL_STATION)
 		return MNL_CB_OK;
-	if (!w->ifindex || nl80211_u32(tb[NL80211_ATTR_IFINDEX]) != (uint32_t)w->ifindex)
-		return MNL_CB_OK;
-	if (!tb[NL80211_ATTR_MAC] || mnl_attr_get_payload_len(tb[NL80211_ATTR_MAC]) != 6)
+	if (!w->ifindex || !tb[NL80211_ATTR_MAC] || mnl_attr_get_payload_len(tb[NL80211_ATTR_MAC]) != 6)
 		return MNL_CB_OK;
 
 	if (genl->cmd == NL80211_CMD_DEL_STATION) {
 		addr = addr_mac(mnl_attr_get_payload(tb[NL80211_ATTR_MAC]));
-		station_del(w, &addr, STATION_NL80211);
+		id = station_find(w, &addr);
+		/* one that has moved on, within the radio or to an access point's VLAN, may be told of with either */
+		if (id != POLICY_NONE && nl80211_u32(tb[NL80211_ATTR_IFINDEX]) == (uint32_t)w->station[id].ifindex)
+			station_del(w, &addr, STATION_NL80211);
+		else if (id != POLICY_NONE)
+			nl80211_look_again();
 		return MNL_CB_OK;
 	}
 	/*
 	 * Anyone within reach can cause this one with a single frame, so it only
 	 * causes a look at who has been let in, once for many of them.
 	 */
-	if (timerfd_gettime(timer_watch.fd, &armed) == 0 &&
-	    !armed.it_value.tv_sec && !armed.it_value.tv_nsec)
-		look_again(LOOK_AGAIN_FIRST_MS);
+	nl80211_look_again();
 	return MNL_CB_OK;
 }
 
@@ -111,7 +172,7 @@ static void on_events(struct wifirr *w)
 	while ((len = recv(events_watch.fd, events.buffer, sizeof(events.buffer), MSG_DONTWAIT)) > 0)
 		mnl_cb_run(events.buffer, len, 0, 0, on_event, w);
 	if (len < 0 && errno == ENOBUFS)
-		resync(w);
+		nl80211_resync(w);
 }
 
 int nl80211_start(struct wifirr *w, char *reason, size_t size)
@@ -127,8 +188,9 @@ int nl80211_start(struct wifirr *w, char *reason, size_t size)
 	if (nl80211_has_neighbours(&interface))
 		snprintf(reason, size, "--device %s: mesh or ad-hoc, its stations are neighbours and not clients "
 			 "(--match ip tells clients behind them apart)", w->config.device);
-	if (!nl80211_serves_stations(&interface))
+	if (!nl80211_is_access_point(&interface))
 		goto stop;
+	wiphy = interface.wiphy;
 	if (nl80211_open(&events) < 0)
 		goto stop;
 	if (!events.mlme || mnl_socket_setsockopt(events.socket, NETLINK_ADD_MEMBERSHIP,
@@ -149,7 +211,7 @@ int nl80211_start(struct wifirr *w, char *reason, size_t size)
 	};
 	if (watch_add(&timer_watch) < 0 || watch_add(&events_watch) < 0)
 		goto stop;
-	resync(w);
+	nl80211_resync(w);
 	return 0;
 stop:
 	nl80211_stop();
@@ -166,6 +228,7 @@ void nl80211_stop(void)
 		close(timer_watch.fd);
 	}
 	events_watch.fd = timer_watch.fd = 0;
+	interface_count = 0;
 	nl80211_close(&events);
 	nl80211_close(&request);
 }
@@ -182,6 +245,6 @@ static void on_expected(void *data, const struct nl80211_station *seen)
 
 void nl80211_expected(struct wifirr *w)
 {
-	if (request.socket)
-		nl80211_get_stations(&request, w->ifindex, on_expected, w);
+	for (unsigned i = 0; request.socket && i < interface_count; i++)
+		nl80211_get_stations(&request, interfaces[i].ifindex, on_expected, w);
 }

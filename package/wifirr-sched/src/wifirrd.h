@@ -72,11 +72,19 @@ enum station_source {
 	STATION_ROUTE = 8,
 };
 
+/* A host's other addresses, beside the one that it is known by (--match ip). */
+#define ALSO_MAX 5
+
 /* A client. Its index in wifirr.station is its id, in policy.client too. */
 struct station {
 	bool used;
 	uint8_t sources;		/* enum station_source */
 	struct addr addr;		/* the key */
+	struct addr also[ALSO_MAX];
+	uint8_t also_used, also_marked;	/* bits; marked: have to be confirmed */
+	uint8_t mac[6];			/* with addresses of IP: the neighbour's, 0 if not known */
+	int ifindex;			/* nl80211: of its interface */
+	bool neighbour;			/* nl80211: another node (mesh, ad-hoc, WDS), never throttled */
 	uint32_t expected_kbit;		/* expected throughput, 0: unknown (nl80211.c) */
 	uint64_t bytes;			/* delivered so far, may restart at 0 (backend's read) */
 	uint32_t waiting;		/* bytes queued now (backend's read) */
@@ -96,7 +104,7 @@ struct wifirr;
  */
 struct backend {
 	const char *name;
-	bool nl80211;		/* goes through it: not during a survey */
+	bool nl80211;		/* goes through it: for all of the radio's clients, and not during a survey */
 	/*
 	 * Takes the device over, with no station known to it. 0, or -1 with the
 	 * reason as one line (no newline) and everything as it was before. May
@@ -111,7 +119,9 @@ struct backend {
 	/* A station came (level POLICY_OPEN) or is about to go. May be NULL. */
 	int (*add)(struct wifirr *w, uint16_t id);
 	void (*del)(struct wifirr *w, uint16_t id);
-	/* Called after a burst of add and del. May be NULL. */
+	/* A client known to it has another address, station.also[at], or not any more. May be NULL. */
+	void (*also)(struct wifirr *w, uint16_t id, unsigned at, bool there);
+	/* Called after a burst of those. May be NULL. */
 	int (*flush)(struct wifirr *w);
 	/* Gives the device back as it was. Also after the device vanished. */
 	void (*stop)(struct wifirr *w);
@@ -132,6 +142,7 @@ struct wifirr {
 	uint8_t mac[6];			/* the device's */
 	bool wireless;			/* nl80211 knows the device */
 	uint64_t started;		/* ms */
+	bool weights_idle;		/* airtime: they were seen to have no effect */
 	bool lost;			/* the backend's settings are gone */
 	bool apply_all;			/* every client's level, not only those that changed */
 	bool failed;			/* given up */
@@ -170,6 +181,7 @@ void backend_stop(struct wifirr *w);
 /* Its add and del for one station. */
 void backend_add(struct wifirr *w, uint16_t id);
 void backend_del(struct wifirr *w, uint16_t id);
+void backend_also(struct wifirr *w, uint16_t id, unsigned at, bool there);
 /* It found its settings gone (qdisc or table deleted under it): to be set up again. */
 void backend_lost(struct wifirr *w, const char *what);
 
@@ -198,6 +210,8 @@ void wait_ms(unsigned ms);
  */
 uint16_t station_add(struct wifirr *w, const struct addr *addr, enum station_source source);
 void station_del(struct wifirr *w, const struct addr *addr, enum station_source source);
+/* Where nl80211 has seen it. */
+void station_seen(struct wifirr *w, uint16_t id, int ifindex, bool neighbour);
 /* The options' exemptions, for the clients that are there. */
 void stations_exempt(struct wifirr *w);
 /* POLICY_NONE: unknown. */
@@ -223,6 +237,13 @@ void stations_refresh(struct wifirr *w);
  * station_add/del with STATION_NL80211. */
 int nl80211_start(struct wifirr *w, char *reason, size_t size);
 void nl80211_stop(void);
+/* After another backend was chosen: the device's stations, or all its radio's. */
+void nl80211_resync(struct wifirr *w);
+/* Soon: another interface came or went, perhaps of this radio. */
+void nl80211_look_again(void);
+/* Interfaces with clients that are served by the backend, at most max. Returns how many. */
+unsigned nl80211_served(int *ifindex, unsigned max);
+#define NL80211_SERVED_MAX 32
 /* Refreshes station.expected_kbit; called about once a minute when the htb
  * backend has no --rate. */
 void nl80211_expected(struct wifirr *w);
@@ -248,6 +269,15 @@ void survey_ask(void);
  * of rtnetlink.
  */
 bool survey_pending(void);
+/* What the driver's answer has in it; waits for it. -1: there is none. */
+struct survey_ability {
+	bool busy, rx, tx;
+	unsigned ms;		/* it took */
+};
+int survey_try(int ifindex, struct survey_ability *can);
+
+/* check.c: says what works on a device, and what was tried to find out. Exit code. */
+int check_device(const char *device);
 
 /* rtnl.c: requests over netlink route sockets. Negative errno on failure; why gets it in words. */
 
@@ -277,6 +307,7 @@ int htb_restore(struct wifirr *w);
 int classify_start(struct wifirr *w, struct mnl_socket *nl, char *reason, size_t size);
 int classify_add(struct wifirr *w, uint16_t id);
 void classify_del(struct wifirr *w, uint16_t id);
+void classify_also(struct wifirr *w, uint16_t id, unsigned at, bool there);
 /* Carries out what add and del have collected. */
 int classify_flush(void);
 void classify_stop(void);

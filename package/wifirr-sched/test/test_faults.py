@@ -259,6 +259,39 @@ def test_five_hundred_join_and_leave(bed):
     assert daemon.stop() == 0
 
 
+def neighbour(bed, verb, address, i):
+    bed.box("ip", "neigh", verb, address, "lladdr", mac(i), "dev", "dl0", "nud", "permanent")
+
+
+def test_a_host_with_several_addresses_is_one_client(bed):
+    """With --match ip: its addresses of IPv6 beside the one of IPv4; but hosts behind one MAC (proxy ARP) are several."""
+    for i in (1, 2):
+        for address in (f"fe80::{i}", f"10.9.0.{i}", f"fd09::{i}", f"fd09::1:{i}"):
+            neighbour(bed, "replace", address, i)
+    daemon = bed.daemon(*PAPER, "--match", "ip", "--always", "fd09::1:2").ready()
+    wait_for(lambda: daemon.status()["clients"] == 2, f"two hosts: {list(daemon.clients())}")
+    assert len(classes(bed)) == 2
+    assert sorted(c["always"] for c in daemon.clients().values()) == [False, True]
+
+    def filters():
+        text = bed.box("tc", "filter", "show", "dev", "dl0").stdout
+        return sorted(re.findall(r"flowid 5746:a00(.)", text))
+    if daemon.status()["classifier"] == "u32":
+        assert filters() == ["0"] * 4 + ["1"] * 4
+    neighbour(bed, "del", "fd09::1", 1)
+    neighbour(bed, "add", "fd09::2:1", 1)
+    if daemon.status()["classifier"] == "u32":
+        wait_for(lambda: len(filters()) == 8, "one address for another")
+    # the address that it is known by goes: the host stays
+    for first in daemon.clients():
+        bed.box("ip", "neigh", "del", first, "dev", "dl0")
+    wait_for(lambda: len(daemon.clients()) == 2 and not {"fe80::1", "fe80::2"} & set(daemon.clients()), "known by another")
+    neighbour(bed, "add", "10.9.0.77", 1)
+    neighbour(bed, "add", "10.9.0.78", 1)
+    wait_for(lambda: len(daemon.clients()) == 6, "each address of theirs a client, and the other host")
+    assert daemon.stop() == 0
+
+
 def test_device_down_up_gone_and_back(bed):
     before = device(bed)
     fdb(bed, "add", [mac(i) for i in range(1, 13)])

@@ -203,6 +203,13 @@ def test_help_names_every_option_and_the_documents_too():
         assert default in row.group(2), (flag, default, row.group(0))
 
 
+def test_check_where_there_is_no_access_point(bed):
+    p = bed.box(WIFIRRD, "check", "dl0", check=False)
+    assert p.returncode == 1 and "only turns by htb" in p.stdout and p.stderr == ""
+    assert "check nosuch0: No such device" in refused(bed, "check", "nosuch0")
+    assert "one command at a time" in refused(bed, "check", "dl0", "status")
+
+
 def test_version():
     p = subprocess.run([WIFIRRD, "--version"], stdout=subprocess.PIPE, text=True, check=True)
     assert re.fullmatch(r"wifirrd \S+\n", p.stdout)

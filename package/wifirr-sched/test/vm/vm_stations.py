@@ -44,12 +44,16 @@ def class_bytes(bed):
             re.findall(r"^class htb 5746:([0-9a-f]+) .*?Sent (\d+) bytes", text, re.M | re.S)}
 
 
+def elements(bed):
+    """(MAC, mark) in our table."""
+    text = bed.ap("nft", "list", "map", "netdev", "wifirr_wlan0", "mac", check=False).stdout
+    return re.findall(r"([0-9a-f:]{17}) : (0x[0-9a-f]{8})", text)
+
+
 def sent_to(bed):
     """Bytes that the kernel counted in each station's class, by MAC."""
     sent = class_bytes(bed)
-    elements = bed.ap("nft", "list", "map", "netdev", "wifirr_wlan0", "mac").stdout
-    return {mac: sent[int(mark, 16) & 0xffff] for mac, mark in
-            re.findall(r"([0-9a-f:]{17}) : (0x[0-9a-f]{8})", elements)}
+    return {mac: sent[int(mark, 16) & 0xffff] for mac, mark in elements(bed)}
 
 
 def ping_all(bed, family):
@@ -174,4 +178,43 @@ def test_link_rate_from_stations_under_load(bed):
         link = bed.ap("tc", "class", "show", "dev", "wlan0", "classid", "5746:1").stdout
     number, unit = re.search(r" rate (\d+)([KMG]?)bit", link).groups()
     assert int(number) * {"": 1, "K": 1e3, "M": 1e6, "G": 1e9}[unit] > 2e6, link
+    assert d.stop() == 0
+
+
+SLOW_NFT = """\
+#!/bin/sh
+cat >{dir}/script
+if grep -q 'add element' {dir}/script; then
+	touch {dir}/waiting
+	for _ in $(seq 600); do [ -e {dir}/go ] && break; sleep 0.1; done
+	rm {dir}/waiting
+fi
+exec /usr/sbin/nft -f {dir}/script
+"""
+
+
+def test_nobody_waits_for_nft(bed, tmp_path):
+    """Turns go on and questions are answered while it runs."""
+    waiting = tmp_path / "waiting"
+    nft = tmp_path / "nft"
+    nft.write_text(SLOW_NFT.format(dir=tmp_path))
+    nft.chmod(0o755)
+    bed.stations[0].leave()
+    d = bed.daemon("--rate", "2000", "--engage", "always", "--slot", "600", wrapper=("/usr/bin/env", f"PATH={tmp_path}:/usr/sbin:/usr/bin"))
+    wait_for(waiting.exists, "nft at it")
+    d.ready(90)
+    assert d.status()["classifier"] == "nft" and waiting.exists()
+    (tmp_path / "go").touch()
+    wait_for(lambda: not waiting.exists() and len(elements(bed)) == STATIONS - 1, "the clients' elements")
+    (tmp_path / "go").unlink()
+    with Load(bed, bed.stations[1:], 150):
+        wait_for(lambda: d.status()["throttling"], "throttling")
+        bed.join(bed.stations[:1])
+        wait_for(waiting.exists, "nft at it again")
+        before = d.status()["counters"]["turns"]
+        wait_for(lambda: d.status()["counters"]["turns"] > before, "another turn")
+        assert waiting.exists(), "it has been given up"
+        (tmp_path / "go").touch()
+        wait_for(lambda: len(elements(bed)) == STATIONS, "the new client's element")
+    assert d.status()["counters"]["restarts"] == 0
     assert d.stop() == 0

@@ -233,6 +233,30 @@ def again(bed, ht, *more):
     bed.join(bed.stations)
 
 
+def check(bed):
+    """What `wifirrd check` says, by what it is about; its exit code."""
+    p = bed.ap(WIFIRRD, "check", "wlan0", check=False)
+    assert p.stderr == ""
+    return dict(line.split(": ", 1) for line in p.stdout.splitlines()[:-1]), p.stdout.splitlines()[-1], p.returncode
+
+
+def test_check_says_what_works_and_changes_nothing(bed):
+    came = associations(bed)
+    found, verdict, code = check(bed)
+    assert code == 0 and "larger windows" in verdict and "airtime weights" in verdict, (found, verdict)
+    assert found["windows"] == "yes: hostapd took its own again, CWmin 31, CWmax 511 slots"
+    assert found["airtime weights"] == f"yes: the driver offers them, and took those of {STATIONS} clients again"
+    assert found["airtime of clients"].startswith("no:")  # hwsim does not count it
+    assert found["WMM"].startswith(f"yes: {STATIONS} of {STATIONS} clients")
+    assert found["RTS"] == "yes: the driver took its threshold again: none"
+    assert found["survey"].startswith("no: the driver does not say how busy")  # not of the channel in use
+    assert found["AQL"] and found["queue statistics"]
+    assert all_announced(bed, OWN_WINDOW) and associations(bed) == came
+    d = bed.daemon(*OPTIONS).ready(90)
+    assert "a wifirrd is at work" in check(bed)[0]["windows"]
+    assert d.stop() == 0
+
+
 def test_where_windows_are_left_alone(bed):
     """Without WMM, with 802.11g, without a control socket: and it says so."""
     try:
@@ -240,6 +264,7 @@ def test_where_windows_are_left_alone(bed):
         d = bed.daemon(*OPTIONS).ready(90)
         wait_for(lambda: "WMM is off" in windows(d)["why"], "the reason")
         assert d.stop() == 0
+        assert check(bed)[0]["windows"].startswith("no: WMM is off")
         again(bed, False, *OWN)
         d = bed.daemon(*OPTIONS).ready(90)
         with Upload(bed.stations):
@@ -251,6 +276,7 @@ def test_where_windows_are_left_alone(bed):
         d = bed.daemon(*OPTIONS).ready(90)
         wait_for(lambda: "no control socket" in windows(d)["why"], "the reason")
         assert d.stop() == 0
+        assert "no control socket" in check(bed)[0]["windows"]
     finally:
         bed.control = True
         again(bed, True, *OWN)

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `wifirrd check DEVICE`. What a driver, its firmware and hostapd say they can
+ * do is not always what they do, so each is tried with what is set already:
+ * nothing changes by it, and a refusal is seen.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "hostapd.h"
+#include "nl80211.h"
+#include "radio.h"
+#include "wifirrd.h"
+
+#define ANSWER_MS 1000
+#define SLOW_MS 500
+
+static struct {
+	struct nl80211 nl, set;
+	struct nl80211_interface interface;
+	struct nl80211_wiphy wiphy;
+	unsigned access_points, neighbours;	/* interfaces of the radio */
+	/* clients of the device */
+	unsigned clients, wmm, aggregating, queues, airtime, weighed;
+	char refused[128];			/* the weight of one */
+	bool busy;				/* a wifirrd is at work on the radio */
+} check;
+
+static void say(const char *what, bool works, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void say(const char *what, bool works, const char *fmt, ...)
+{
+	char text[256];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	printf("%s: %s: %s\n", what, works ? "yes" : "no", text);
+}
+
+static void on_interface(void *data, const struct nl80211_interface *seen)
+{
+	(void)data;
+	if (seen->wiphy != check.interface.wiphy)
+		return;
+	check.access_points += nl80211_is_access_point(seen);
+	check.neighbours += nl80211_has_neighbours(seen);
+}
+
+static void on_station(void *data, const struct nl80211_station *s)
+{
+	char buf[NL80211_REQUEST_SIZE] NL80211_ALIGNED;
+
+	(void)data;
+	if (!s->authorized)
+		return;
+	check.clients++;
+	check.wmm += s->wmm;
+	check.aggregating += s->aggregates;
+	check.queues += s->queues;
+	check.airtime += s->has_airtime && s->airtime;
+	/* its own again */
+	if (!check.wiphy.airtime_fairness || !s->weight || check.busy)
+		return;
+	if (nl80211_talk(&check.set, nl80211_weight(&check.set, buf, check.interface.ifindex, s->mac, s->weight), NULL, NULL) == 0)
+		check.weighed++;
+	else
+		snprintf(check.refused, sizeof(check.refused), "%s", check.set.error);
+}
+
+static bool check_weights(void)
+{
+	bool works = check.wiphy.airtime_fairness && !check.refused[0];
+
+	if (!check.wiphy.airtime_fairness)
+		say("airtime weights", false, "the driver does not offer them");
+	else if (check.refused[0])
+		say("airtime weights", false, "the driver offers them, but refused to give a client its own again: %s", check.refused);
+	else if (check.busy)
+		say("airtime weights", true, "the driver offers them (not tried: a wifirrd is at work on the radio)");
+	else if (!check.weighed)
+		say("airtime weights", true, "the driver offers them (not tried: no client is there)");
+	else
+		say("airtime weights", true, "the driver offers them, and took those of %u clients again", check.weighed);
+	if (!check.clients)
+		say("airtime of clients", false, "no client is there to look at");
+	else
+		say("airtime of clients", check.airtime, "the driver tells it of %u of %u clients%s", check.airtime, check.clients,
+		    check.airtime ? "" : ": whether weights have an effect is not seen");
+	return works;
+}
+
+static void check_queues(void)
+{
+	if (!check.clients)
+		say("queue statistics", false, "no client is there to look at");
+	else
+		say("queue statistics", check.queues, "mac80211 tells what waits for %u of %u clients", check.queues, check.clients);
+	say("AQL", check.wiphy.aql, "%s", check.wiphy.aql ?
+	    "hardware queues are limited by airtime: turns gain little beside it, windows all the same" :
+	    "hardware queues are not limited by airtime");
+}
+
+static bool check_windows(const char *device)
+{
+	struct hostapd_answers answers = { 0 };
+	struct hostapd_own own;
+	int fd = hostapd_open();
+	bool works = false;
+
+	hostapd_read_own(device, &own);
+	if (fd < 0 || hostapd_ping(fd, device) < 0) {
+		say("windows", false, "hostapd has no control socket for %s: %s", device, strerror(errno));
+	} else if (hostapd_collect(fd, 1, ANSWER_MS).pongs != 1) {
+		say("windows", false, "hostapd does not answer on its control socket for %s", device);
+	} else if (own.without_wmm) {
+		say("windows", false, "WMM is off in hostapd's configuration: clients are told nothing");
+	} else if (!own.found || check.busy) {
+		works = true;
+		say("windows", true, "hostapd answers on its control socket (no change tried: %s)", check.busy ?
+		    "a wifirrd is at work on the radio" : "its configuration was not found, so its own windows are not known");
+	} else {
+		if (hostapd_announce(fd, device, &own.windows, true) == 0)
+			answers = hostapd_collect(fd, HOSTAPD_ANSWERS, ANSWER_MS);
+		works = answers.done == HOSTAPD_ANSWERS;
+		say("windows", works, works ? "hostapd took its own again, CWmin %u, CWmax %u slots" :
+		    "hostapd refuses to set its own again, CWmin %u, CWmax %u slots",
+		    (1U << own.windows.be_min) - 1, (1U << own.windows.be_max) - 1);
+	}
+	if (fd >= 0)
+		close(fd);
+	if (check.clients)
+		say("WMM", check.wmm, "%u of %u clients take windows; %u of them aggregate frames, without which larger ones gain nothing",
+		    check.wmm, check.clients, check.aggregating);
+	else
+		say("WMM", false, "no client is there to look at");
+	return works;
+}
+
+static void check_rts(void)
+{
+	bool works = nl80211_set_rts(&check.nl, check.interface.wiphy, check.wiphy.rts) == 0;
+	char now[32] = "none";
+
+	if (check.wiphy.rts != NL80211_RTS_OFF)
+		snprintf(now, sizeof(now), "%u bytes", check.wiphy.rts);
+	if (works)
+		say("RTS", true, "the driver took its threshold again: %s", now);
+	else
+		say("RTS", false, "the driver refuses to set its threshold again (%s): %s", now, check.nl.error);
+}
+
+static void check_survey(void)
+{
+	struct survey_ability can;
+
+	if (survey_try(check.interface.ifindex, &can) < 0)
+		say("survey", false, "the driver gives none (asked for %u ms)", can.ms);
+	else if (!can.busy)
+		say("survey", false, "the driver does not say how busy the channel is (answered after %u ms)", can.ms);
+	else
+		say("survey", true, "the driver says how busy the channel is%s (answered after %u ms%s)", can.rx && can.tx ?
+		    ", and for how long it receives and sends" : "", can.ms, can.ms >= SLOW_MS ? ": too slow to ask often" : "");
+}
+
+static int only_htb(const char *device, const char *why)
+{
+	printf("%s: %s: only turns by htb are possible, with --rate where the device tells no link rate\n", device, why);
+	return EXIT_FAILED;
+}
+
+/* The last part of what a link in sysfs leads to. */
+static const char *driver_of(const char *device, char *text, size_t size)
+{
+	char path[64];
+	const char *slash;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/sys/class/net/%s/device/driver", device);
+	n = readlink(path, text, size - 1);
+	text[n > 0 ? n : 0] = '\0';
+	slash = strrchr(text, '/');
+	return n <= 0 ? "not known" : slash ? slash + 1 : text;
+}
+
+int check_device(const char *device)
+{
+	unsigned ifindex = if_nametoindex(device);
+	bool weights, windows;
+	char text[256];
+
+	if (!ifindex) {
+		fprintf(stderr, "wifirrd: check %s: %s\n", device, strerror(errno));
+		return EXIT_USAGE;
+	}
+	if (nl80211_open(&check.nl) < 0)
+		return only_htb(device, "the kernel has no nl80211");
+	if (nl80211_get_interface(&check.nl, ifindex, &check.interface) < 0)
+		return only_htb(device, "not a wireless device");
+	if (nl80211_has_neighbours(&check.interface)) {
+		printf("%s: mesh or ad-hoc: its stations are neighbours and not clients, and take no turns\n", device);
+		return EXIT_FAILED;
+	}
+	if (!nl80211_is_access_point(&check.interface))
+		return only_htb(device, "not an access point");
+	if (nl80211_open(&check.set) < 0 || nl80211_get_wiphy(&check.nl, check.interface.wiphy, &check.wiphy) < 0 ||
+	    nl80211_get_interfaces(&check.nl, on_interface, NULL) < 0) {
+		fprintf(stderr, "wifirrd: check %s: %s\n", device, check.nl.error);
+		return EXIT_USAGE;
+	}
+	check.busy = radio_busy(check.interface.wiphy);
+	nl80211_get_stations(&check.nl, ifindex, on_station, NULL);
+	printf("%s: driver %s, radio phy%u, %u MHz, %u clients; access points of the radio: %u, interfaces to neighbours: %u\n",
+	       device, driver_of(device, text, sizeof(text)), check.interface.wiphy, check.interface.mhz, check.clients,
+	       check.access_points, check.neighbours);
+	windows = check_windows(device);
+	weights = check_weights();
+	check_queues();
+	check_rts();
+	check_survey();
+	if (windows || weights)
+		printf("%s: %s%s%s\n", device, windows ? "larger windows where clients aggregate" : "",
+		       windows && weights ? ", else " : "", weights ? "turns by airtime weights" : "");
+	nl80211_close(&check.set);
+	nl80211_close(&check.nl);
+	return windows || weights ? 0 : only_htb(device, "neither windows nor weights");
+}

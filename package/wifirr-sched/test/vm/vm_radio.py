@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+One wifirrd for a radio: clients of two access points take turns together; a
+neighbour in a mesh and one behind WDS are known and let alone.
+"""
+import re
+
+import pytest
+from wifi import WIFIRRD, Bed, Load, kill_both, wait_for
+
+FULL, ACTIVE = 256, 384
+OPTIONS = "--backend", "airtime", "--engage", "always", "--active", "1"
+MORE = "wds_sta=1", "bss=wlan1", "ssid=guest", "wmm_enabled=1"
+
+
+@pytest.fixture(scope="module")
+def bed():
+    b = Bed(5)
+    try:
+        b.stop_ap()
+        b.start_ap(True, *MORE)
+        home, also_home, guest, repeater, mesh = b.stations
+        b.bridged()
+        b.ap("ip", "link", "set", "wlan1", "master", "br0")
+        repeater("iw", "dev", "wlan0", "set", "4addr", "on")
+        b.join([home, also_home, repeater])
+        guest("iw", "dev", "wlan0", "connect", "guest", "2412")
+        wait_for(guest.connected, "guest")
+        b.ap("iw", "phy", "phy0", "interface", "add", "mesh0", "type", "mp")
+        mesh("ip", "link", "set", "wlan0", "down")
+        mesh("iw", "dev", "wlan0", "set", "type", "mp")
+        for ns, device in ((b.ap, "mesh0"), (mesh, "wlan0")):
+            ns("ip", "link", "set", device, "up")
+            ns("iw", "dev", device, "mesh", "join", "nodes", "freq", "2412", "HT20", "beacon-interval", "100")
+        wait_for(lambda: mesh.mac in weights(b), "the mesh")
+        wait_for(lambda: repeater.mac in weights(b), "WDS")
+        yield b
+    finally:
+        b.remove()
+
+
+def weights(bed):
+    """Of all stations of the radio, by MAC."""
+    found = {}
+    for device in re.findall(r"Interface (\S+)", bed.ap("iw", "dev").stdout):
+        dump = bed.ap("iw", "dev", device, "station", "dump").stdout
+        found.update((mac, int(weight)) for mac, weight in re.findall(r"^Station (\S+).*?airtime weight: (\d+)", dump, re.M | re.S))
+    return found
+
+
+def test_siblings_take_turns_together_and_neighbours_none(bed):
+    home, also_home, guest, repeater, mesh = bed.stations
+    clients, neighbours = {home.mac, also_home.mac, guest.mac}, {repeater.mac, mesh.mac}
+    d = bed.daemon(*OPTIONS).ready(90)
+    try:
+        wait_for(lambda: set(d.clients()) == clients | neighbours, f"all known: {d.clients()}")
+        assert {mac for mac, c in d.clients().items() if c["neighbour"]} == neighbours
+        with Load(bed, (home, also_home, guest), 100):
+            seen = {mac: set() for mac in clients}
+
+            def everybody_has_waited_and_been_served():
+                now = weights(bed)
+                assert {now[mac] for mac in neighbours} == {FULL}
+                for mac in clients:
+                    seen[mac].add(now[mac])
+                return all(ACTIVE in s and s - {ACTIVE, FULL} for s in seen.values())
+            wait_for(everybody_has_waited_and_been_served, f"turns of all three ({seen})")
+        # who goes is not kept, whichever of the devices the kernel tells it of
+        repeater.leave()
+        wait_for(lambda: set(d.clients()) == clients | {mesh.mac}, "the repeater gone")
+        repeater.join(check=False)
+        wait_for(lambda: set(d.clients()) == clients | neighbours, "the repeater again")
+        assert d.status()["backend"] == "airtime" and d.status()["counters"]["restarts"] == 0, d.text()
+        # the radio has its wifirrd
+        p = bed.ap(WIFIRRD, "--device", "wlan1", "--control", "/run/other.sock", *OPTIONS, check=False)
+        assert p.returncode == 2 and "another wifirrd schedules its radio" in p.stderr, p.stderr
+        with Load(bed, (home, also_home, guest), 100):
+            wait_for(lambda: set(weights(bed).values()) != {FULL}, "turns")
+            kill_both(d)
+        assert set(weights(bed).values()) != {FULL}
+        bed.ap(WIFIRRD, "restore")
+        assert set(weights(bed).values()) == {FULL}
+    finally:
+        d.remove()
+
+
+def test_a_sibling_that_goes(bed):
+    """The rest stays as it was."""
+    home, also_home, guest, repeater, mesh = bed.stations
+    d = bed.daemon(*OPTIONS).ready(90)
+    wait_for(lambda: guest.mac in d.clients(), "guest")
+    bed.ap("ip", "link", "set", "wlan1", "down")
+    wait_for(lambda: guest.mac not in d.clients(), "guests gone")
+    assert {home.mac, also_home.mac, mesh.mac} <= set(d.clients())
+    assert d.status()["backend"] == "airtime" and d.status()["counters"]["restarts"] == 0, d.text()
+    assert d.stop() == 0
