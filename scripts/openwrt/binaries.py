@@ -40,6 +40,8 @@ def build_wifirrd(recipe, arch, out):
     include.mkdir(parents=True, exist_ok=True)
     if not (include / "libmnl").is_symlink():
         (include / "libmnl").symlink_to("/usr/include/libmnl")
+    # Static, with stand-ins for libmnl and printf. Linked with OpenWrt's libc and a stub of libmnl it would be
+    # smaller, from objects without -fPIC and -flto (with either, larger); but nothing here could then run it.
     # The Makefile builds in place: in a copy, this machine's own build stays as it is.
     source = out.parent / "src"
     shutil.rmtree(source, ignore_errors=True)

@@ -38,7 +38,7 @@ static void say(const char *what, bool works, const char *fmt, ...)
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	printf("%s: %s: %s\n", what, works ? "yes" : "no", text);
+	print(STDOUT_FILENO, "%s: %s: %s\n", what, works ? "yes" : "no", text);
 }
 
 static void on_interface(void *data, const struct nl80211_interface *seen)
@@ -168,7 +168,7 @@ static void check_survey(void)
 
 static int only_htb(const char *device, const char *why)
 {
-	printf("%s: %s: only turns by htb are possible, with --rate where the device tells no link rate\n", device, why);
+	print(STDOUT_FILENO, "%s: %s: only turns by htb are possible, with --rate where the device tells no link rate\n", device, why);
 	return EXIT_FAILED;
 }
 
@@ -193,7 +193,7 @@ int check_device(const char *device)
 	char text[256];
 
 	if (!ifindex) {
-		fprintf(stderr, "wifirrd: check %s: %s\n", device, strerror(errno));
+		print(STDERR_FILENO, "wifirrd: check %s: %s\n", device, strerror(errno));
 		return EXIT_USAGE;
 	}
 	if (nl80211_open(&check.nl) < 0)
@@ -201,19 +201,19 @@ int check_device(const char *device)
 	if (nl80211_get_interface(&check.nl, ifindex, &check.interface) < 0)
 		return only_htb(device, "not a wireless device");
 	if (nl80211_has_neighbours(&check.interface)) {
-		printf("%s: mesh or ad-hoc: its stations are neighbours and not clients, and take no turns\n", device);
+		print(STDOUT_FILENO, "%s: mesh or ad-hoc: its stations are neighbours and not clients, and take no turns\n", device);
 		return EXIT_FAILED;
 	}
 	if (!nl80211_is_access_point(&check.interface))
 		return only_htb(device, "not an access point");
 	if (nl80211_open(&check.set) < 0 || nl80211_get_wiphy(&check.nl, check.interface.wiphy, &check.wiphy) < 0 ||
 	    nl80211_get_interfaces(&check.nl, on_interface, NULL) < 0) {
-		fprintf(stderr, "wifirrd: check %s: %s\n", device, check.nl.error);
+		print(STDERR_FILENO, "wifirrd: check %s: %s\n", device, check.nl.error);
 		return EXIT_USAGE;
 	}
 	check.busy = radio_busy(check.interface.wiphy);
 	nl80211_get_stations(&check.nl, ifindex, on_station, NULL);
-	printf("%s: driver %s, radio phy%u, %u MHz, %u clients; access points of the radio: %u, interfaces to neighbours: %u\n",
+	print(STDOUT_FILENO, "%s: driver %s, radio phy%u, %u MHz, %u clients; access points of the radio: %u, interfaces to neighbours: %u\n",
 	       device, driver_of(device, text, sizeof(text)), check.interface.wiphy, check.interface.mhz, check.clients,
 	       check.access_points, check.neighbours);
 	windows = check_windows(device);
@@ -222,7 +222,7 @@ int check_device(const char *device)
 	check_rts();
 	check_survey();
 	if (windows || weights)
-		printf("%s: %s%s%s\n", device, windows ? "larger windows where clients aggregate" : "",
+		print(STDOUT_FILENO, "%s: %s%s%s\n", device, windows ? "larger windows where clients aggregate" : "",
 		       windows && weights ? ", else " : "", weights ? "turns by airtime weights" : "");
 	nl80211_close(&check.set);
 	nl80211_close(&check.nl);

@@ -4,6 +4,7 @@
  * (metrics: Prometheus text). Only root can connect (mode 0600).
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -354,15 +355,18 @@ int control_start(struct wifirr *w, char *reason, size_t size)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	const char *path = w->config.control;
-	struct stat info;
 	mode_t mask;
 	int rc, fd;
 
-	if (lstat(path, &info) == 0) {
-		if (!S_ISSOCK(info.st_mode)) {
-			snprintf(reason, size, "--control %s: exists and is not a socket", path);
-			return -1;
-		}
+	/* a socket cannot be opened */
+	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd >= 0 || (errno != ENXIO && errno != ENOENT && errno != ENOTDIR)) {
+		snprintf(reason, size, "--control %s: exists and is not a socket", path);
+		if (fd >= 0)
+			close(fd);
+		return -1;
+	}
+	if (errno == ENXIO) {
 		fd = connect_to(path);
 		if (fd >= 0) {
 			close(fd);
@@ -402,7 +406,7 @@ int control_request(const char *path, const char *command)
 {
 	static const char *const commands[] = { "status", "clients", "metrics", "pause", "resume" };
 	struct timeval timeout = { .tv_sec = ANSWER_TIMEOUT_S };
-	bool known = false, any = false;
+	bool known = false, any = false, failed = false;
 	char buf[4096];
 	ssize_t n;
 	int fd;
@@ -410,25 +414,25 @@ int control_request(const char *path, const char *command)
 	for (unsigned i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
 		known |= strcmp(command, commands[i]) == 0;
 	if (!known) {
-		fprintf(stderr, "wifirrd: %s: must be status, clients, metrics, pause or resume\n", command);
+		print(STDERR_FILENO, "wifirrd: %s: must be status, clients, metrics, pause or resume\n", command);
 		return EXIT_USAGE;
 	}
 	fd = connect_to(path);
 	if (fd < 0) {
-		fprintf(stderr, "wifirrd: --control %s: %s\n", path, strerror(errno));
+		print(STDERR_FILENO, "wifirrd: --control %s: %s\n", path, strerror(errno));
 		return EXIT_FAILED;
 	}
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
 	if (send(fd, command, strlen(command), MSG_NOSIGNAL) < 0)
 		any = false;
 	while ((n = recv(fd, buf, sizeof(buf), 0)) > 0) {
-		fwrite(buf, 1, n, stdout);
 		any = true;
+		failed |= write(STDOUT_FILENO, buf, n) != n;
 	}
 	close(fd);
 	if (!any || n < 0) {
-		fprintf(stderr, "wifirrd: --control %s: no answer\n", path);
+		print(STDERR_FILENO, "wifirrd: --control %s: no answer\n", path);
 		return EXIT_FAILED;
 	}
-	return fflush(stdout) == 0 ? 0 : EXIT_FAILED;
+	return failed ? EXIT_FAILED : 0;
 }

@@ -82,7 +82,7 @@ void device_stop(struct wifirr *w)
 		return;
 	backend_stop(w);
 	owing = radio_stop(w);
-	survey_stop(w);
+	survey_stop();
 	guard_stop(owing);
 	nl80211_stop();
 	stations_stop();

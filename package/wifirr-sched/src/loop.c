@@ -2,8 +2,10 @@
 /* The clock, the log and the epoll loop. Knows nothing of what runs in it. */
 #include "loop.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <syslog.h>
@@ -35,19 +37,36 @@ void log_verbosity(int verbosity)
 	loop.verbosity = verbosity;
 }
 
+static void print_line(int fd, const char *before, const char *fmt, va_list args, const char *after)
+{
+	char line[512];
+	size_t n = snprintf(line, sizeof(line), "%s", before), end = strlen(after);
+
+	vsnprintf(line + n, sizeof(line) - n - end, fmt, args);
+	n = strlen(line);
+	memcpy(line + n, after, end);
+	while (write(fd, line, n + end) < 0 && errno == EINTR)
+		;
+}
+
+void print(int fd, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	print_line(fd, "", fmt, args, "");
+	va_end(args);
+}
+
 void logmsg(int priority, const char *fmt, ...)
 {
-	FILE *to = priority <= LOG_WARNING ? stderr : stdout;
-	char line[512];
 	va_list args;
 
 	if (priority > LOG_NOTICE + loop.verbosity)
 		return;
 	va_start(args, fmt);
-	vsnprintf(line, sizeof(line), fmt, args);
+	print_line(priority <= LOG_WARNING ? STDERR_FILENO : STDOUT_FILENO, "wifirrd: ", fmt, args, "\n");
 	va_end(args);
-	fprintf(to, "wifirrd: %s\n", line);
-	fflush(to);
 }
 
 int watch_add(struct watch *watch)

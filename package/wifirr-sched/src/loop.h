@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The clock, the log, and the loop from which everything runs in one thread. */
+/* The clock, the log and what else is printed, and the loop from which everything runs in one thread. */
 #ifndef WIFIRR_LOOP_H
 #define WIFIRR_LOOP_H
 
@@ -19,6 +19,9 @@ uint64_t now_ns(void);
 void logmsg(int priority, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Levels shown beyond LOG_NOTICE; below 0: fewer. */
 void log_verbosity(int verbosity);
+
+/* A text of less than 512 bytes. stdio's streams would be a good part of a static binary. */
+void print(int fd, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Calls readable when fd becomes readable. Level triggered. One handler per fd. */
 struct watch {

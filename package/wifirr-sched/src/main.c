@@ -22,7 +22,7 @@ static struct watch signals = { .fd = -1 };
 
 static int refuse(const char *reason)
 {
-	fprintf(stderr, "wifirrd: %s\n", reason);
+	print(STDERR_FILENO, "wifirrd: %s\n", reason);
 	return EXIT_USAGE;
 }
 
@@ -79,7 +79,7 @@ static int check_options(const struct config *c)
 	snprintf(path, sizeof(path), "/sys/class/net/%s/phy80211", c->device);
 	if (c->match != MATCH_IP && access(path, F_OK) == 0)
 		return 0;
-	fprintf(stderr, "wifirrd: --rate: must be given: %s tells no link rate\n", c->device);
+	print(STDERR_FILENO, "wifirrd: --rate: must be given: %s tells no link rate\n", c->device);
 	return EXIT_USAGE;
 }
 
@@ -103,15 +103,15 @@ static int serve(struct wifirr *w)
 		return refuse("--device: must be given (see --help)");
 	/* before a look at the device, which a killed one's guard may be putting right */
 	if (claim_device(w->config.device, CLAIM_WAIT_MS) < 0) {
-		fprintf(stderr, "wifirrd: --device %s: another wifirrd schedules it already\n", w->config.device);
+		print(STDERR_FILENO, "wifirrd: --device %s: another wifirrd schedules it already\n", w->config.device);
 		return EXIT_USAGE;
 	}
 	if (loop_open(device_tick) < 0 || take_signals() < 0 || device_open(w) < 0) {
-		fprintf(stderr, "wifirrd: cannot start: %s\n", strerror(errno));
+		print(STDERR_FILENO, "wifirrd: cannot start: %s\n", strerror(errno));
 		return EXIT_USAGE;
 	}
 	if (!w->ifindex) {
-		fprintf(stderr, "wifirrd: --device %s: no such device\n", w->config.device);
+		print(STDERR_FILENO, "wifirrd: --device %s: no such device\n", w->config.device);
 		return EXIT_USAGE;
 	}
 	if (strncmp(w->config.control, RUN_DIR "/", strlen(RUN_DIR "/")) == 0)
@@ -152,7 +152,7 @@ int main(int argc, char **argv)
 	if (operand && !argv[first + 2] && strcmp(command, "check") == 0)
 		return check_device(operand);
 	if (operand) {
-		fprintf(stderr, "wifirrd: %s: one command at a time\n", operand);
+		print(STDERR_FILENO, "wifirrd: %s: one command at a time\n", operand);
 		return EXIT_USAGE;
 	}
 	if (strcmp(command, "guard") == 0)
@@ -163,6 +163,6 @@ int main(int argc, char **argv)
 		return check_options(&w->config);
 	if (w->config.control[0])
 		return control_request(w->config.control, command);
-	fprintf(stderr, "wifirrd: %s: --control or --device must say which daemon is asked\n", command);
+	print(STDERR_FILENO, "wifirrd: %s: --control or --device must say which daemon is asked\n", command);
 	return EXIT_USAGE;
 }

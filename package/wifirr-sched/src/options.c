@@ -3,7 +3,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +13,10 @@
 
 #define OPTIONS_SIZE 8192		/* of a file of options, bytes */
 
-static void usage(void)
+static int usage(void)
 {
-	printf("Usage: wifirrd --device NAME [options]\n"
+	static const char text[] =
+	       "Usage: wifirrd --device NAME [options]\n"
 	       "       wifirrd [--control PATH | --device NAME] status|clients|pause|resume|metrics\n"
 	       "       wifirrd check NAME\n"
 	       "       wifirrd [options] check\n"
@@ -60,7 +60,9 @@ static void usage(void)
 	       "  --control PATH        control socket (/var/run/wifirr/NAME.sock)\n"
 	       "  --verbose             say more; twice: every change\n"
 	       "  --help                this text\n"
-	       "  --version             version\n");
+	       "  --version             version\n";
+
+	return write(STDOUT_FILENO, text, sizeof(text) - 1) < 0 ? EXIT_FAILED : 0;
 }
 
 static struct {
@@ -166,38 +168,41 @@ static void set_rts(struct config *c, const char *flag, const char *text)
 		c->rts = number(flag, text, 0, 65535);
 }
 
+/* In the order of options[]. */
 enum {
-	OPT_DEVICE = 256, OPT_BACKEND, OPT_MODE, OPT_ENGAGE, OPT_ACTIVE, OPT_SLOT, OPT_TRICKLE, OPT_RATE,
+	OPT_DEVICE, OPT_BACKEND, OPT_MODE, OPT_ENGAGE, OPT_ACTIVE, OPT_SLOT, OPT_TRICKLE, OPT_RATE,
 	OPT_WEIGHTS, OPT_WINDOWS, OPT_RTS, OPT_DEMAND_BYTES, OPT_DEMAND_RATE, OPT_BUSY, OPT_DELAY, OPT_MATCH, OPT_ALWAYS,
-	OPT_IGNORE, OPT_VOICE, OPT_OPTIONS, OPT_CONTROL, OPT_VERBOSE, OPT_HELP, OPT_VERSION,
+	OPT_IGNORE, OPT_VOICE, OPT_OPTIONS, OPT_CONTROL, OPT_VERBOSE, OPT_HELP, OPT_VERSION, OPTIONS,
 };
 
-static const struct option options[] = {
-	{ "device", required_argument, NULL, OPT_DEVICE },
-	{ "backend", required_argument, NULL, OPT_BACKEND },
-	{ "mode", required_argument, NULL, OPT_MODE },
-	{ "engage", required_argument, NULL, OPT_ENGAGE },
-	{ "active", required_argument, NULL, OPT_ACTIVE },
-	{ "slot", required_argument, NULL, OPT_SLOT },
-	{ "trickle", required_argument, NULL, OPT_TRICKLE },
-	{ "rate", required_argument, NULL, OPT_RATE },
-	{ "weights", required_argument, NULL, OPT_WEIGHTS },
-	{ "windows", required_argument, NULL, OPT_WINDOWS },
-	{ "rts", required_argument, NULL, OPT_RTS },
-	{ "demand-bytes", required_argument, NULL, OPT_DEMAND_BYTES },
-	{ "demand-rate", required_argument, NULL, OPT_DEMAND_RATE },
-	{ "busy-threshold", required_argument, NULL, OPT_BUSY },
-	{ "engage-delay", required_argument, NULL, OPT_DELAY },
-	{ "match", required_argument, NULL, OPT_MATCH },
-	{ "always", required_argument, NULL, OPT_ALWAYS },
-	{ "ignore", required_argument, NULL, OPT_IGNORE },
-	{ "exempt-voice", no_argument, NULL, OPT_VOICE },
-	{ "options", required_argument, NULL, OPT_OPTIONS },
-	{ "control", required_argument, NULL, OPT_CONTROL },
-	{ "verbose", no_argument, NULL, OPT_VERBOSE },
-	{ "help", no_argument, NULL, OPT_HELP },
-	{ "version", no_argument, NULL, OPT_VERSION },
-	{ 0 },
+/* getopt_long() would bring stdio along, a good part of a static binary. */
+enum { no_argument, required_argument };
+
+static const struct { const char *name; int argument; } options[] = {
+	{ "device", required_argument },
+	{ "backend", required_argument },
+	{ "mode", required_argument },
+	{ "engage", required_argument },
+	{ "active", required_argument },
+	{ "slot", required_argument },
+	{ "trickle", required_argument },
+	{ "rate", required_argument },
+	{ "weights", required_argument },
+	{ "windows", required_argument },
+	{ "rts", required_argument },
+	{ "demand-bytes", required_argument },
+	{ "demand-rate", required_argument },
+	{ "busy-threshold", required_argument },
+	{ "engage-delay", required_argument },
+	{ "match", required_argument },
+	{ "always", required_argument },
+	{ "ignore", required_argument },
+	{ "exempt-voice", no_argument },
+	{ "options", required_argument },
+	{ "control", required_argument },
+	{ "verbose", no_argument },
+	{ "help", no_argument },
+	{ "version", no_argument },
 };
 
 /* Options whose defaults depend on others; 0: not given. */
@@ -206,7 +211,24 @@ struct given {
 	const char *file;
 };
 
-/* Returns the index of the first argument that is no option. */
+/* Which option an argument is, and the value after a "=". OPTIONS: none. */
+static int find_option(const char *text, const char **value)
+{
+	size_t len = strcspn(text, "=");
+	int opt;
+
+	*value = NULL;
+	if (strncmp(text, "--", 2) != 0)
+		return OPTIONS;
+	for (opt = 0; opt < OPTIONS; opt++)
+		if (strlen(options[opt].name) == len - 2 && strncmp(options[opt].name, text + 2, len - 2) == 0)
+			break;
+	if (text[len])
+		*value = text + len + 1;
+	return *value && opt < OPTIONS && options[opt].argument == no_argument ? OPTIONS : opt;
+}
+
+/* Puts the arguments that are no options last, and returns the index of their first. */
 static int read_flags(struct config *c, struct given *given, int argc, char **argv)
 {
 	static const char *const backends[] = { "auto", "airtime", "htb", NULL };
@@ -214,52 +236,66 @@ static int read_flags(struct config *c, struct given *given, int argc, char **ar
 	static const char *const engages[] = { "auto", "always", "dry-run", NULL };
 	static const char *const matches[] = { "mac", "ip", NULL };
 	static const char *const windows[] = { "off", "auto", NULL };
-	int opt;
+	int at = 1, end = argc;
 
-	opterr = 0;
-	optind = 0;	/* from the beginning, also the second time */
-	while (!*reading.reason && (opt = getopt_long(argc, argv, ":", options, NULL)) != -1) {
-		const char *flag = opt >= OPT_DEVICE ? options[opt - OPT_DEVICE].name : "";
+	while (at < end && !*reading.reason) {
+		char *text = argv[at];
+		const char *flag, *value;
+		int opt = find_option(text, &value);
 
+		if (text[0] != '-') {
+			memmove(argv + at, argv + at + 1, (argc - at - 1) * sizeof(*argv));
+			argv[argc - 1] = text;
+			end--;
+			continue;
+		}
+		at++;
+		flag = opt < OPTIONS ? options[opt].name : "";
+		if (opt < OPTIONS && options[opt].argument == required_argument && !value) {
+			if (at == end) {
+				bad("%s: needs a value", text);
+				break;
+			}
+			value = argv[at++];
+		}
 		if (reading.line && (opt == OPT_DEVICE || opt == OPT_OPTIONS || opt == OPT_CONTROL || opt == OPT_HELP ||
 				   opt == OPT_VERSION)) {
 			bad("--%s: only on the command line", flag);
 			break;
 		}
 		switch (opt) {
-		case OPT_DEVICE: set_device(c, optarg); break;
-		case OPT_BACKEND: c->backend = choice(flag, optarg, backends); break;
-		case OPT_MODE: c->policy.mode = choice(flag, optarg, modes); break;
-		case OPT_ENGAGE: c->policy.engage = choice(flag, optarg, engages); break;
-		case OPT_ACTIVE: c->active = number(flag, optarg, 1, POLICY_CLIENTS_MAX); break;
-		case OPT_SLOT: c->slot_ms = number(flag, optarg, 10, 60000); break;
-		case OPT_TRICKLE: given->trickle = number(flag, optarg, 1, 1000000); break;
-		case OPT_RATE: c->rate_kbit = number(flag, optarg, 100, 10000000); break;
-		case OPT_WEIGHTS: set_weights(c, optarg); break;
-		case OPT_WINDOWS: c->windows = choice(flag, optarg, windows); break;
-		case OPT_RTS: set_rts(c, flag, optarg); break;
-		case OPT_DEMAND_BYTES: c->policy.demand_bytes = number(flag, optarg, 0, 100000000); break;
-		case OPT_DEMAND_RATE: c->policy.demand_bps = 1000 * number(flag, optarg, 0, 1000000); break;
-		case OPT_BUSY: c->policy.busy_permille = 10 * number(flag, optarg, 0, 100); break;
-		case OPT_DELAY: c->policy.engage_delay_ms = number(flag, optarg, 0, 3600000); break;
-		case OPT_MATCH: c->match = choice(flag, optarg, matches); break;
-		case OPT_ALWAYS: exempt(c, flag, optarg, true); break;
-		case OPT_IGNORE: exempt(c, flag, optarg, false); break;
+		case OPT_DEVICE: set_device(c, value); break;
+		case OPT_BACKEND: c->backend = choice(flag, value, backends); break;
+		case OPT_MODE: c->policy.mode = choice(flag, value, modes); break;
+		case OPT_ENGAGE: c->policy.engage = choice(flag, value, engages); break;
+		case OPT_ACTIVE: c->active = number(flag, value, 1, POLICY_CLIENTS_MAX); break;
+		case OPT_SLOT: c->slot_ms = number(flag, value, 10, 60000); break;
+		case OPT_TRICKLE: given->trickle = number(flag, value, 1, 1000000); break;
+		case OPT_RATE: c->rate_kbit = number(flag, value, 100, 10000000); break;
+		case OPT_WEIGHTS: set_weights(c, value); break;
+		case OPT_WINDOWS: c->windows = choice(flag, value, windows); break;
+		case OPT_RTS: set_rts(c, flag, value); break;
+		case OPT_DEMAND_BYTES: c->policy.demand_bytes = number(flag, value, 0, 100000000); break;
+		case OPT_DEMAND_RATE: c->policy.demand_bps = 1000 * number(flag, value, 0, 1000000); break;
+		case OPT_BUSY: c->policy.busy_permille = 10 * number(flag, value, 0, 100); break;
+		case OPT_DELAY: c->policy.engage_delay_ms = number(flag, value, 0, 3600000); break;
+		case OPT_MATCH: c->match = choice(flag, value, matches); break;
+		case OPT_ALWAYS: exempt(c, flag, value, true); break;
+		case OPT_IGNORE: exempt(c, flag, value, false); break;
 		case OPT_VOICE: c->exempt_voice = true; break;
-		case OPT_OPTIONS: given->file = optarg; break;
+		case OPT_OPTIONS: given->file = value; break;
 		case OPT_CONTROL:
-			if (strlen(optarg) >= sizeof(c->control))
+			if (strlen(value) >= sizeof(c->control))
 				bad("--control: path longer than %zu characters", sizeof(c->control) - 1);
-			snprintf(c->control, sizeof(c->control), "%s", optarg);
+			snprintf(c->control, sizeof(c->control), "%s", value);
 			break;
 		case OPT_VERBOSE: c->verbose++; break;
-		case OPT_HELP: usage(); exit(0);
-		case OPT_VERSION: printf("wifirrd %s\n", WIFIRR_VERSION); exit(0);
-		case ':': bad("%s: needs a value", argv[optind - 1]); break;
-		default: bad("%s: unknown option (see --help)", argv[optind - 1]);
+		case OPT_HELP: exit(usage());
+		case OPT_VERSION: print(STDOUT_FILENO, "wifirrd %s\n", WIFIRR_VERSION); exit(0);
+		default: bad("%s: unknown option (see --help)", text);
 		}
 	}
-	return optind;
+	return end;
 }
 
 static void read_file(struct config *c, struct given *given)

@@ -66,8 +66,6 @@ static struct {
 	struct nl80211 nl;
 	uint32_t wiphy;
 	char path[64];			/* of the lease */
-	int lock;			/* -1: another has it */
-	int hostapd;			/* socket; -1 */
 	struct interface interface[INTERFACES_MAX];
 	unsigned interfaces;
 	struct contention contention;
@@ -90,7 +88,11 @@ static struct {
 	bool counts_retries;		/* drivers whose firmware sends may not */
 	unsigned without_wmm;
 	char problem[128];
-} radio = { .lock = -1, .hostapd = -1 };
+} radio;
+
+/* Apart from the rest, which is zeros and so takes no room in the program: -1, not open. */
+static int radio_lock = -1;	/* of the lease; another has it */
+static int radio_hostapd = -1;	/* socket */
 
 static void problem(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static void problem(const char *fmt, ...)
@@ -128,7 +130,7 @@ static int write_lease(void)
 		len += snprintf(text + len, sizeof(text) - len, "windows %s %u %u %u %u\n", radio.interface[i].name,
 				w->be_min, w->be_max, w->bk_min, w->bk_max);
 	}
-	if (pwrite(radio.lock, text, len, 0) != (ssize_t)len || ftruncate(radio.lock, len) < 0)
+	if (pwrite(radio_lock, text, len, 0) != (ssize_t)len || ftruncate(radio_lock, len) < 0)
 		return -1;
 	return 0;
 }
@@ -443,7 +445,7 @@ static void announce(unsigned exponent, uint64_t now)
 		struct interface *at = &radio.interface[i];
 		struct hostapd_windows windows = exponent ? larger(&at->own.windows, exponent) : at->own.windows;
 
-		if (hostapd_announce(radio.hostapd, at->name, &windows, !exponent) == 0) {
+		if (hostapd_announce(radio_hostapd, at->name, &windows, !exponent) == 0) {
 			radio.expected += HOSTAPD_ANSWERS;
 		} else {
 			radio.answers = false;
@@ -458,7 +460,7 @@ static void announce(unsigned exponent, uint64_t now)
 /* Whether hostapd does what it is told on all interfaces, from its answers to the last messages. */
 static void look_at_hostapd(struct wifirr *w, uint64_t now)
 {
-	struct hostapd_answers answers = hostapd_collect(radio.hostapd, 0, 0);
+	struct hostapd_answers answers = hostapd_collect(radio_hostapd, 0, 0);
 	unsigned came = answers.pongs + answers.done;
 
 	if (answers.refused || (radio.expected > came && now - radio.asked_at >= ANSWER_MAX_MS)) {
@@ -483,7 +485,7 @@ static void look_at_hostapd(struct wifirr *w, uint64_t now)
 
 		if (at->own.without_wmm)
 			problem("%s: WMM is off", at->name);
-		else if (hostapd_ping(radio.hostapd, at->name) < 0)
+		else if (hostapd_ping(radio_hostapd, at->name) < 0)
 			problem("%s: no control socket of hostapd: %s", at->name, strerror(errno));
 		else
 			radio.expected++;
@@ -558,23 +560,23 @@ static bool own_radio(struct wifirr *w, uint64_t now, unsigned wait)
 {
 	struct nl80211_wiphy info;
 
-	if (radio.lock >= 0)
+	if (radio_lock >= 0)
 		return true;
 	if (radio.tried_at && now - radio.tried_at < RETRY_MS)
 		return false;
 	radio.tried_at = now;
 	mkdir(RUN_DIR, 0750);
-	radio.lock = take_lock(radio.path, wait);
-	if (radio.lock < 0) {
+	radio_lock = take_lock(radio.path, wait);
+	if (radio_lock < 0) {
 		problem("%s: %s", radio.path, errno == EWOULDBLOCK ? "another wifirrd has this radio" : strerror(errno));
 		return false;
 	}
-	if (restore_lease(radio.lock) < 0)
+	if (restore_lease(radio_lock) < 0)
 		logmsg(LOG_WARNING, "%s: what a killed wifirrd has left could not all be given back", radio.path);
 	if (nl80211_get_wiphy(&radio.nl, radio.wiphy, &info) < 0) {
 		problem("%s: %s", w->config.device, radio.nl.error);
-		close(radio.lock);
-		radio.lock = -1;
+		close(radio_lock);
+		radio_lock = -1;
 		return false;
 	}
 	problem("%s", "");
@@ -616,8 +618,8 @@ void radio_start(struct wifirr *w)
 	radio_stop(w);
 	if (nl80211_open(&radio.nl) < 0)
 		return;
-	radio.hostapd = hostapd_open();
-	if (radio.hostapd < 0 || nl80211_get_interface(&radio.nl, w->ifindex, &interface) < 0) {
+	radio_hostapd = hostapd_open();
+	if (radio_hostapd < 0 || nl80211_get_interface(&radio.nl, w->ifindex, &interface) < 0) {
 		radio_stop(w);
 		return;
 	}
@@ -644,7 +646,7 @@ bool radio_busy(uint32_t wiphy)
 
 bool radio_taken(void)
 {
-	return radio.open && radio.lock < 0;
+	return radio.open && radio_lock < 0;
 }
 
 int radio_hold_weights(struct wifirr *w, bool on, char *why, size_t size)
@@ -653,7 +655,7 @@ int radio_hold_weights(struct wifirr *w, bool on, char *why, size_t size)
 		release(HOLD_WEIGHTS);
 		return 0;
 	}
-	if (radio.lock < 0) {
+	if (radio_lock < 0) {
 		snprintf(why, size, "%s", radio.open ? radio.problem : "nothing is known of the device's radio");
 		return -1;
 	}
@@ -668,25 +670,25 @@ bool radio_stop(struct wifirr *w)
 {
 	bool owing;
 
-	if (radio.lock >= 0 && (radio.announced || radio.owing)) {
-		hostapd_collect(radio.hostapd, 0, 0);
+	if (radio_lock >= 0 && (radio.announced || radio.owing)) {
+		hostapd_collect(radio_hostapd, 0, 0);
 		radio.expected = 0;
 		announce(0, 0);
-		radio.owing = hostapd_collect(radio.hostapd, radio.expected, ANSWER_MS).done < radio.expected;
+		radio.owing = hostapd_collect(radio_hostapd, radio.expected, ANSWER_MS).done < radio.expected;
 	}
-	if (radio.lock >= 0 && radio.rts != radio.rts_before)
+	if (radio_lock >= 0 && radio.rts != radio.rts_before)
 		nl80211_set_rts(&radio.nl, radio.wiphy, radio.rts_before);
 	owing = radio.owing;
 	if (owing)
 		logmsg(LOG_WARNING, "%s: hostapd has not confirmed that it announces its own windows again", w->config.device);
 	release(owing ? HOLD_RTS | HOLD_WEIGHTS : ~0U);
-	if (radio.lock >= 0)
-		close(radio.lock);
-	if (radio.hostapd >= 0)
-		close(radio.hostapd);
+	if (radio_lock >= 0)
+		close(radio_lock);
+	if (radio_hostapd >= 0)
+		close(radio_hostapd);
 	nl80211_close(&radio.nl);
 	memset(&radio, 0, sizeof(radio));
-	radio.lock = radio.hostapd = -1;
+	radio_lock = radio_hostapd = -1;
 	policy_set_aside(&w->policy, false);
 	return owing;
 }

@@ -7,10 +7,11 @@
  * asked ever more seldom: nobody's turn can begin meanwhile.
  */
 #include <pthread.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <time.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "nl80211.h"
 #include "wifirrd.h"
@@ -25,7 +26,6 @@
 #define SLOW_MS 500
 #define SLOW_WAIT_MS 60000
 #define SLOW_WAIT_MAX_MS (32 * SLOW_WAIT_MS)
-#define STOP_WAIT_MS 50
 #define STACK_SIZE 65536
 
 struct counters {
@@ -34,22 +34,26 @@ struct counters {
 	bool has_busy, has_rx, has_tx;
 };
 
-struct reader {
-	pthread_t thread;
-	pthread_mutex_t lock;
-	sem_t wanted;			/* posted with each asked, and with stop */
-	bool asked, stop, ended, abandoned;
-	bool pending;			/* asked, and not answered */
-	unsigned wait;			/* before the next one, ms */
-	int ifindex;
+struct answer {
 	struct survey survey;
-	uint64_t asked_at, answered_at;	/* ms */
-	/* the thread's own */
+	uint64_t at;			/* ms */
+};
+
+/* The thread's own. Questions and answers come and go by a socket: it ends, and frees, when the other side is closed. */
+struct reader {
+	int socket, ifindex;
 	struct nl80211 nl;
 	struct counters before;
 };
 
-static struct reader *reader;
+static struct {
+	bool open;
+	int socket;
+	bool pending;			/* asked, and not answered */
+	unsigned wait;			/* before the next one, ms */
+	uint64_t asked_at;		/* ms; 0: never */
+	struct answer last;
+} asking;
 
 static const struct survey unknown = {
 	.busy_permille = POLICY_BUSY_UNKNOWN,
@@ -155,53 +159,38 @@ int survey_try(int ifindex, struct survey_ability *can)
 	return result;
 }
 
-static void answered(struct reader *r, const struct survey *survey)
+static void answered(const struct answer *answer)
 {
-	uint64_t now = now_ms();
-	bool slow = now - r->asked_at >= SLOW_MS;
+	bool slow = answer->at - asking.asked_at >= SLOW_MS;
 
+	asking.last = *answer;
 	/* since the one before a slow one: too long ago */
-	r->survey = slow ? unknown : *survey;
-	r->answered_at = now;
-	r->pending = false;
+	if (slow)
+		asking.last.survey = unknown;
+	asking.pending = false;
 	if (!slow)
-		r->wait = INTERVAL_MS;
-	else if (r->wait < SLOW_WAIT_MS)
-		r->wait = SLOW_WAIT_MS;
-	else if (r->wait < SLOW_WAIT_MAX_MS)
-		r->wait *= 2;
+		asking.wait = INTERVAL_MS;
+	else if (asking.wait < SLOW_WAIT_MS)
+		asking.wait = SLOW_WAIT_MS;
+	else if (asking.wait < SLOW_WAIT_MAX_MS)
+		asking.wait *= 2;
 }
 
 static void *run(void *data)
 {
 	struct reader *r = data;
-	struct survey survey;
-	bool abandoned;
+	struct answer answer;
+	char question;
 
-	pthread_mutex_lock(&r->lock);
-	while (!r->stop) {
-		if (!r->asked) {
-			pthread_mutex_unlock(&r->lock);
-			sem_wait(&r->wanted);
-			pthread_mutex_lock(&r->lock);
-			continue;
-		}
-		r->asked = false;
-		pthread_mutex_unlock(&r->lock);
-		if (read_survey(r, &survey) < 0)
-			survey = unknown;
-		pthread_mutex_lock(&r->lock);
-		answered(r, &survey);
+	while (recv(r->socket, &question, 1, 0) == 1) {
+		if (read_survey(r, &answer.survey) < 0)
+			answer.survey = unknown;
+		answer.at = now_ms();
+		send(r->socket, &answer, sizeof(answer), MSG_NOSIGNAL);
 	}
-	r->ended = true;
-	abandoned = r->abandoned;
-	pthread_mutex_unlock(&r->lock);
+	close(r->socket);
 	nl80211_close(&r->nl);
-	if (abandoned) {
-		sem_destroy(&r->wanted);
-		pthread_mutex_destroy(&r->lock);
-		free(r);
-	}
+	free(r);
 	return NULL;
 }
 
@@ -209,14 +198,16 @@ static int start_thread(struct reader *r)
 {
 	sigset_t all, before;
 	pthread_attr_t attr;
+	pthread_t thread;
 	int error;
 
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, STACK_SIZE);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	/* Signals are the main thread's. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&r->thread, &attr, run, r);
+	error = pthread_create(&thread, &attr, run, r);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
 	return error ? -1 : 0;
@@ -224,106 +215,64 @@ static int start_thread(struct reader *r)
 
 int survey_start(struct wifirr *w)
 {
-	survey_stop(w);
-	reader = calloc(1, sizeof(*reader));
-	if (!reader)
+	struct reader *r = calloc(1, sizeof(*r));
+	int sockets[2];
+
+	survey_stop();
+	if (!r)
 		return -1;
-	if (nl80211_open(&reader->nl) < 0)
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
 		goto free;
-	pthread_mutex_init(&reader->lock, NULL);
-	sem_init(&reader->wanted, 0, 0);
-	reader->ifindex = w->ifindex;
-	reader->survey = unknown;
-	reader->wait = INTERVAL_MS;
-	if (start_thread(reader) == 0)
-		return 0;
-	nl80211_close(&reader->nl);
+	if (nl80211_open(&r->nl) < 0)
+		goto close;
+	r->socket = sockets[0];
+	r->ifindex = w->ifindex;
+	if (start_thread(r) < 0)
+		goto close_nl80211;
+	asking.open = true;
+	asking.socket = sockets[1];
+	asking.wait = INTERVAL_MS;
+	asking.last.survey = unknown;
+	return 0;
+close_nl80211:
+	nl80211_close(&r->nl);
+close:
+	close(sockets[0]);
+	close(sockets[1]);
 free:
-	free(reader);
-	reader = NULL;
+	free(r);
 	return -1;
 }
 
-/* False: it has ended meanwhile, and been joined. */
-static bool abandon(struct reader *r)
+/* Does not wait for a driver that is slow to answer. */
+void survey_stop(void)
 {
-	bool ended;
-
-	pthread_mutex_lock(&r->lock);
-	ended = r->ended;
-	r->abandoned = !ended;
-	pthread_mutex_unlock(&r->lock);
-	if (ended)
-		pthread_join(r->thread, NULL);
-	else
-		pthread_detach(r->thread);
-	return !ended;
+	if (asking.open)
+		close(asking.socket);
+	memset(&asking, 0, sizeof(asking));
 }
 
-/* Does not wait for a driver that is slow to answer: that thread ends, and frees, by itself. */
-void survey_stop(struct wifirr *w)
+bool survey_pending(void)
 {
-	struct timespec until;
+	struct answer answer;
 
-	(void)w;
-	if (!reader)
-		return;
-	pthread_mutex_lock(&reader->lock);
-	reader->stop = true;
-	sem_post(&reader->wanted);
-	pthread_mutex_unlock(&reader->lock);
-
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_nsec += STOP_WAIT_MS * 1000000L;
-	if (until.tv_nsec >= 1000000000L) {
-		until.tv_nsec -= 1000000000L;
-		until.tv_sec++;
-	}
-	if (pthread_timedjoin_np(reader->thread, NULL, &until) != 0 && abandon(reader)) {
-		reader = NULL;
-		return;
-	}
-	sem_destroy(&reader->wanted);
-	pthread_mutex_destroy(&reader->lock);
-	free(reader);
-	reader = NULL;
+	if (asking.pending && recv(asking.socket, &answer, sizeof(answer), MSG_DONTWAIT) == sizeof(answer))
+		answered(&answer);
+	return asking.pending;
 }
 
 struct survey survey_get(void)
 {
-	struct survey survey;
-
-	if (!reader)
-		return unknown;
-	pthread_mutex_lock(&reader->lock);
-	survey = now_ms() - reader->answered_at <= VALID_MS ? reader->survey : unknown;
-	pthread_mutex_unlock(&reader->lock);
-	return survey;
+	survey_pending();
+	return asking.open && now_ms() - asking.last.at <= VALID_MS ? asking.last.survey : unknown;
 }
 
 void survey_ask(void)
 {
 	uint64_t now = now_ms();
 
-	if (!reader)
+	if (!asking.open || survey_pending() || (asking.asked_at && now - asking.asked_at < asking.wait))
 		return;
-	pthread_mutex_lock(&reader->lock);
-	if (!reader->pending && (!reader->asked_at || now - reader->asked_at >= reader->wait)) {
-		reader->asked_at = now;
-		reader->asked = reader->pending = true;
-		sem_post(&reader->wanted);
-	}
-	pthread_mutex_unlock(&reader->lock);
-}
-
-bool survey_pending(void)
-{
-	bool pending;
-
-	if (!reader)
-		return false;
-	pthread_mutex_lock(&reader->lock);
-	pending = reader->pending;
-	pthread_mutex_unlock(&reader->lock);
-	return pending;
+	asking.asked_at = now;
+	asking.pending = send(asking.socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
 }

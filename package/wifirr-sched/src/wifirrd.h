@@ -258,7 +258,7 @@ struct survey {
 	int wasted_permille;
 };
 int survey_start(struct wifirr *w);
-void survey_stop(struct wifirr *w);
+void survey_stop(void);
 /* The last answer, if it is not too old. */
 struct survey survey_get(void);
 /* Has it asked again, if it is time to. The last thing in a tick: see survey_pending(). */

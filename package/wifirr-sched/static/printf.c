@@ -12,20 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A buffer, or a stream. */
 struct sink {
-	char *at, *end;		/* end: the byte for the terminating zero; NULL: there is none */
-	FILE *stream;
+	char *at, *end;		/* end: the byte for the terminating zero */
 	int written;		/* bytes, also those that did not fit */
 };
 
 static void put(struct sink *s, const char *text, size_t len)
 {
 	s->written += (int)len;
-	if (s->stream) {
-		fwrite(text, 1, len, s->stream);
-		return;
-	}
 	if (len > (size_t)(s->end - s->at))
 		len = s->end - s->at;
 	if (len)
@@ -144,40 +138,6 @@ int snprintf(char *restrict buf, size_t size, const char *restrict fmt, ...)
 
 	va_start(args, fmt);
 	written = vsnprintf(buf, size, fmt, args);
-	va_end(args);
-	return written;
-}
-
-int vfprintf(FILE *restrict stream, const char *restrict fmt, va_list args)
-{
-	struct sink s = { .stream = stream };
-	va_list copy;
-	int written;
-
-	va_copy(copy, args);
-	written = format(&s, fmt, &copy);
-	va_end(copy);
-	return written;
-}
-
-int fprintf(FILE *restrict stream, const char *restrict fmt, ...)
-{
-	va_list args;
-	int written;
-
-	va_start(args, fmt);
-	written = vfprintf(stream, fmt, args);
-	va_end(args);
-	return written;
-}
-
-int printf(const char *restrict fmt, ...)
-{
-	va_list args;
-	int written;
-
-	va_start(args, fmt);
-	written = vfprintf(stdout, fmt, args);
 	va_end(args);
 	return written;
 }

@@ -31,6 +31,5 @@ int main(void)
 	SAY("%d.%d.%d.%d", 192, 0, 2, 1);
 	SAY("100 %% of %s", "it");
 	SAY("%s", "");
-	fprintf(stdout, "%s: %u\n", "stream", 7u);
 	return 0;
 }

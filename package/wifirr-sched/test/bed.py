@@ -96,7 +96,10 @@ class Daemon:
         return json.loads(p.stdout) if p.returncode == 0 and command != "metrics" else p.stdout
 
     def status(self):
-        return self.ask("status") or {}
+        """{}: no answer, for example because it sets up its queues anew."""
+        answer = self.ask("status") or {}
+        assert answer or self.process.poll() is None, f"wifirrd ended with {self.process.returncode}: {self.text()}"
+        return answer
 
     def clients(self):
         answer = self.ask("clients") or {"clients": []}

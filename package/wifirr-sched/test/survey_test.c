@@ -4,6 +4,7 @@
  * without hardware reports a channel in use.
  */
 #include <sched.h>
+#include <semaphore.h>
 #include <stdio.h>
 
 #include "../src/nl80211.h"
@@ -155,7 +156,7 @@ static void a_driver_that_never_answers(struct wifirr *w)
 	}
 	sem_wait(&asked);
 	expect("asked once", questions, 1);
-	survey_stop(w);
+	survey_stop();
 	expect("the share after the end", survey_get().busy_permille, POLICY_BUSY_UNKNOWN);
 	expect("it still waits", closed, 0);
 	sem_post(&answer_now);
@@ -185,7 +186,7 @@ static void a_driver_that_is_slow_at_times(struct wifirr *w)
 	expect("and for longer after another", asks_at(start + 2 * SLOW_WAIT_MS - 3001), false);
 	expect("asked in the end", asks_at(start + 2 * SLOW_WAIT_MS - 3000), true);
 	expect("as before after a fast one", asks_at(clock_ms + INTERVAL_MS), true);
-	survey_stop(w);
+	survey_stop();
 }
 
 int main(void)
