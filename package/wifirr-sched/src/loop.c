@@ -3,6 +3,7 @@
 #include "loop.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,6 +68,13 @@ void logmsg(int priority, const char *fmt, ...)
 	va_start(args, fmt);
 	print_line(priority <= LOG_WARNING ? STDERR_FILENO : STDOUT_FILENO, "wifirrd: ", fmt, args, "\n");
 	va_end(args);
+}
+
+void go_first(void)
+{
+	struct sched_param priority = { .sched_priority = 1 };
+
+	sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &priority);
 }
 
 int watch_add(struct watch *watch)

@@ -20,6 +20,14 @@ void logmsg(int priority, const char *fmt, ...) __attribute__((format(printf, 2,
 /* Levels shown beyond LOG_NOTICE; below 0: fewer. */
 void log_verbosity(int verbosity);
 
+/*
+ * A turn that begins late is airtime lost, and a busy router is just where we
+ * run. What a tick does is short and bounded, so its thread may go first, and
+ * one that it waits for. Not so the children (nft). Without permission: as
+ * everybody else.
+ */
+void go_first(void);
+
 /* A text of less than 512 bytes. stdio's streams would be a good part of a static binary. */
 void print(int fd, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command line, and the life of the process. */
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -81,18 +80,6 @@ static int check_options(const struct config *c)
 		return 0;
 	print(STDERR_FILENO, "wifirrd: --rate: must be given: %s tells no link rate\n", c->device);
 	return EXIT_USAGE;
-}
-
-/*
- * A turn that begins late is airtime lost, and a busy router is just where we
- * run. What a tick does is short and bounded, so it may go first. Not so the
- * children (nft). Without permission: as everybody else.
- */
-static void go_first(void)
-{
-	struct sched_param priority = { .sched_priority = 1 };
-
-	sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &priority);
 }
 
 static int serve(struct wifirr *w)

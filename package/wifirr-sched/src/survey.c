@@ -182,6 +182,7 @@ static void *run(void *data)
 	struct answer answer;
 	char question;
 
+	go_first();	/* ticks wait for it */
 	while (recv(r->socket, &question, 1, 0) == 1) {
 		if (read_survey(r, &answer.survey) < 0)
 			answer.survey = unknown;

@@ -30,6 +30,10 @@ uint64_t now_ms(void)
 	return clock_ms;
 }
 
+void go_first(void)
+{
+}
+
 static int fake_open(struct nl80211 *n)
 {
 	(void)n;
