@@ -450,6 +450,7 @@ func (d *decoder) relay(s *uci.Section, upstreams []*uci.Section) {
 			Exclude:      list[netip.Prefix](d, s, "exclude"),
 			ExcludePorts: list[divert.Ports](d, s, "exclude_port"),
 			CPUShare:     get[int](d, s, "cpu_share"),
+			Bridge:       get[string](d, s, "bridge"),
 		},
 		Profile:      p,
 		Metrics:      get[string](d, s, "metrics"),

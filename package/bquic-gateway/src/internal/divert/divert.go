@@ -18,6 +18,7 @@ type Diverter struct {
 	raw     map[bool]int // sockets for SYNs that are sent again, by "is IPv4"
 	mode    string
 	routing *routing // nil until it is needed
+	bridge  bridge
 
 	mu      sync.Mutex
 	applied *Rules
@@ -66,18 +67,32 @@ func (d *Diverter) Apply(r Rules) error {
 	r.Mode = d.mode
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if r.Bridged {
+		if err := d.openBridge(); err != nil {
+			r.Bridges, r.Bridged = nil, d.table.bridge
+		}
+	}
 	if d.applied != nil && r.equal(d.applied) {
 		return nil
 	}
+	d.bridge.set(r.Bridges)
 	if marks := r.marks(); len(marks) > 0 && d.routing == nil {
-		routing, err := addRouting(marks)
+		routing, err := toSockets(marks...).add()
 		if err != nil {
 			return err
 		}
 		d.routing = routing
 	}
 	d.applied = nil
-	if err := d.table.apply(&r); err != nil {
+	err := d.table.apply(&r)
+	if err != nil && len(r.Bridges) > 0 { // a kernel that cannot queue what is bridged
+		problem := err
+		r.Bridges = nil
+		if err = d.table.apply(&r); err == nil {
+			d.bridge.fail(problem)
+		}
+	}
+	if err != nil {
 		return err
 	}
 	d.applied = &r
@@ -100,6 +115,10 @@ func (d *Diverter) Run(ctx context.Context, decide func(*Packet) Verdict) error 
 			return fmt.Errorf("NFQUEUE: %w", err)
 		}
 		for _, p := range packets {
+			if p.bridged && !d.bridge.find(p) {
+				_ = d.queue.verdict(p, verdictAccept)
+				continue
+			}
 			d.Decide(p, decide(p))
 		}
 	}
@@ -155,6 +174,7 @@ func (d *Diverter) Close() error {
 	for _, fd := range d.raw {
 		unix.Close(fd)
 	}
+	d.bridge.close()
 	if d.routing != nil {
 		d.routing.remove()
 	}

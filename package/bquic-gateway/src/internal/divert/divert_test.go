@@ -63,6 +63,8 @@ func TestParse(t *testing.T) {
 		{"SYN of IPv6", syn6, "[fd00::2]:54321", "[2001:db8::2]:80", ""},
 		{"UDP", udp4, "10.0.0.2:54321", "203.0.113.2:53", "quer"},
 		{"a padded datagram", udp4 + "0000", "10.0.0.2:54321", "203.0.113.2:53", "quer"},
+		{"a padded SYN of IPv4", syn4 + "000000000000", "10.0.0.2:54321", "203.0.113.2:80", ""},
+		{"a padded SYN of IPv6", syn6 + "0000", "[fd00::2]:54321", "[2001:db8::2]:80", ""},
 		{"a fragment", strings.Replace(udp4, "00004000", "00002000", 1), "", "", ""},
 		{"a later fragment", strings.Replace(udp4, "00004000", "00000010", 1), "", "", ""},
 		{"a datagram that is cut off", udp4[:len(udp4)-2], "", "", ""},
@@ -88,6 +90,10 @@ func TestParse(t *testing.T) {
 		}
 		if err != nil || p.Client.String() != tc.client || p.Target.String() != tc.target || string(p.Payload) != tc.payload {
 			t.Errorf("%s: %s to %s, payload %q, %v", tc.name, p.Client, p.Target, p.Payload, err)
+		}
+		// The SYN that is sent again is without what a bridge's short frame is filled up with.
+		if n := len(p.data); n != 40 && n != 60 && n != 32 {
+			t.Errorf("%s: a packet of %d bytes", tc.name, n)
 		}
 	}
 }
@@ -140,6 +146,40 @@ func FuzzReadPacket(f *testing.F) {
 			t.Errorf("payload of %d bytes in a packet of %d", len(p.Payload), len(p.data))
 		}
 	})
+}
+
+// TestReadBridged reads where a bridge is about to send a packet, and with which tag.
+func TestReadBridged(t *testing.T) {
+	payload, _ := hex.DecodeString(syn4)
+	be := binary.BigEndian
+	tag, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: 1, Data: be.AppendUint16(nil, unix.ETH_P_8021Q)}, {Type: attrTCI, Data: be.AppendUint16(nil, 0x3007)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, err := netlink.MarshalAttributes([]netlink.Attribute{
+		{Type: attrPhysOut, Data: be.AppendUint32(nil, 9)}, {Type: attrVLAN | unix.NLA_F_NESTED, Data: tag},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bridge
+	b.set([]BridgePort{{Name: "bat0", Index: 9, DeviceIndex: 3}, {Name: "bat0", Index: 9, DeviceIndex: 4, VLAN: 7}})
+	for _, tc := range []struct {
+		attributes []byte
+		bridge     int // 0: not known
+	}{
+		{append(attributes(t, 42, payload), more...), 4},
+		{append(attributes(t, 42, payload), more[:8]...), 3},
+		{attributes(t, 42, payload), 0},
+	} {
+		p, ok := readPacket(tc.attributes)
+		if !ok {
+			t.Fatal("not read")
+		}
+		if found := b.find(p); found != (tc.bridge != 0) || p.Bridge != tc.bridge || found && p.Out != 0 {
+			t.Errorf("%v, by device %d, on bridge %d, not %d", found, p.Out, p.Bridge, tc.bridge)
+		}
+	}
 }
 
 // nexthops is a default route with several ways.

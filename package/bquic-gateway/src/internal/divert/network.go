@@ -21,40 +21,17 @@ func Uplinks(gateways []netip.Addr) ([]string, error) {
 	}
 	defer conn.Close()
 	indexes := map[int]bool{}
-	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		msgs, err := conn.Execute(netlink.Message{
-			Header: netlink.Header{Type: unix.RTM_GETROUTE, Flags: netlink.Request | netlink.Dump},
-			Data:   append([]byte{family}, make([]byte, unix.SizeofRtMsg-1)...),
-		})
-		if err != nil {
-			continue // a kernel without IPv6
-		}
-		for _, m := range msgs {
-			if r := readRoute(m.Data); r.isDefault && r.table == unix.RT_TABLE_MAIN && r.kind == unix.RTN_UNICAST {
-				for _, index := range r.out {
-					indexes[index] = true
-				}
-			}
+	for _, r := range defaults(conn) {
+		for _, index := range r.out {
+			indexes[index] = true
 		}
 	}
 	for _, gateway := range gateways {
-		request := make([]byte, unix.SizeofRtMsg)
-		request[0], request[1] = unix.AF_INET, byte(gateway.BitLen())
-		if gateway.Is6() {
-			request[0] = unix.AF_INET6
-		}
-		dst, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: unix.RTA_DST, Data: gateway.AsSlice()}})
+		r, err := lookUp(conn, gateway)
 		if err != nil {
-			return nil, err
-		}
-		msgs, err := conn.Execute(netlink.Message{
-			Header: netlink.Header{Type: unix.RTM_GETROUTE, Flags: netlink.Request},
-			Data:   append(request, dst...),
-		})
-		if err != nil || len(msgs) == 0 {
 			continue // no route
 		}
-		if r := readRoute(msgs[0].Data); r.kind == unix.RTN_UNICAST {
+		if r.kind == unix.RTN_UNICAST {
 			for _, index := range r.out {
 				indexes[index] = true
 			}
@@ -70,12 +47,57 @@ func Uplinks(gateways []netip.Addr) ([]string, error) {
 	return names, nil
 }
 
+// defaults returns the default routes of the main table.
+func defaults(conn *netlink.Conn) (routes []route) {
+	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
+		msgs, err := conn.Execute(netlink.Message{
+			Header: netlink.Header{Type: unix.RTM_GETROUTE, Flags: netlink.Request | netlink.Dump},
+			Data:   append([]byte{family}, make([]byte, unix.SizeofRtMsg-1)...),
+		})
+		if err != nil {
+			continue // a kernel without IPv6
+		}
+		for _, m := range msgs {
+			if r := readRoute(m.Data); r.isDefault && r.table == unix.RT_TABLE_MAIN && r.kind == unix.RTN_UNICAST {
+				routes = append(routes, r)
+			}
+		}
+	}
+	return routes
+}
+
+// lookUp returns the route that the kernel would take to an address.
+func lookUp(conn *netlink.Conn, addr netip.Addr) (route, error) {
+	request := make([]byte, unix.SizeofRtMsg)
+	request[0], request[1] = unix.AF_INET, byte(addr.BitLen())
+	if addr.Is6() {
+		request[0] = unix.AF_INET6
+	}
+	dst, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: unix.RTA_DST, Data: addr.AsSlice()}})
+	if err != nil {
+		return route{}, err
+	}
+	msgs, err := conn.Execute(netlink.Message{
+		Header: netlink.Header{Type: unix.RTM_GETROUTE, Flags: netlink.Request},
+		Data:   append(request, dst...),
+	})
+	if err != nil {
+		return route{}, err
+	}
+	if len(msgs) == 0 {
+		return route{}, unix.ENETUNREACH
+	}
+	return readRoute(msgs[0].Data), nil
+}
+
 // A route is what matters of one (struct rtmsg of include/uapi/linux/rtnetlink.h).
 type route struct {
 	isDefault bool
 	table     uint32
 	kind      byte
 	out       []int
+	target    netip.Addr // the prefix's first
+	gateway   netip.Addr // the first router on the way; none on the link itself
 }
 
 func readRoute(b []byte) (r route) {
@@ -97,6 +119,14 @@ func readRoute(b []byte) (r route) {
 			if len(attrs.Bytes()) == 4 {
 				r.out = append(r.out, int(attrs.Uint32()))
 			}
+		case unix.RTA_DST:
+			r.target, _ = netip.AddrFromSlice(attrs.Bytes())
+		case unix.RTA_GATEWAY:
+			r.gateway, _ = netip.AddrFromSlice(attrs.Bytes())
+		case unix.RTA_VIA: // struct rtvia: family, address
+			if len(attrs.Bytes()) > 2 {
+				r.gateway, _ = netip.AddrFromSlice(attrs.Bytes()[2:])
+			}
 		case unix.RTA_MULTIPATH: // struct rtnexthop: length, flags, hops, index
 			for hops := attrs.Bytes(); len(hops) >= unix.SizeofRtNexthop; {
 				r.out = append(r.out, int(binary.NativeEndian.Uint32(hops[4:])))
@@ -109,6 +139,20 @@ func readRoute(b []byte) (r route) {
 		}
 	}
 	return r
+}
+
+// Devices are all but loopback.
+func Devices() (names []string) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil
+	}
+	for _, dev := range all {
+		if dev.Flags&net.FlagLoopback == 0 {
+			names = append(names, dev.Name)
+		}
+	}
+	return names
 }
 
 // NodeAddresses are those of devices that packets can be translated to: for IPv6 not

@@ -12,6 +12,8 @@ import (
 // What follows are the messages of include/uapi/linux/netfilter/nf_tables.h that this
 // package needs. (google/nftables has all of them, and takes 210 KB more of a binary for MIPS.)
 
+type attribute = netlink.Attribute
+
 // An expression is one step of a rule.
 type expression struct {
 	name  string
@@ -90,6 +92,44 @@ func immediate(register uint32, data []byte) expression {
 	return expression{"immediate", []netlink.Attribute{num(unix.NFTA_IMMEDIATE_DREG, register), value(unix.NFTA_IMMEDIATE_DATA, data)}}
 }
 
+// The 32-bit registers that a key of several parts is put together in, and the one
+// that what a map has for it is read to.
+const keyReg, valueReg = unix.NFT_REG32_00, unix.NFT_REG32_12
+
+// loadInto is loadPayload into another register.
+func loadInto(register, base, offset, size uint32) expression {
+	return expression{"payload", []netlink.Attribute{
+		num(unix.NFTA_PAYLOAD_DREG, register), num(unix.NFTA_PAYLOAD_BASE, base),
+		num(unix.NFTA_PAYLOAD_OFFSET, offset), num(unix.NFTA_PAYLOAD_LEN, size),
+	}}
+}
+
+// storePayload writes valueReg into the packet.
+func storePayload(base, offset, size uint32) expression {
+	return expression{"payload", []netlink.Attribute{
+		num(unix.NFTA_PAYLOAD_SREG, valueReg), num(unix.NFTA_PAYLOAD_BASE, base),
+		num(unix.NFTA_PAYLOAD_OFFSET, offset), num(unix.NFTA_PAYLOAD_LEN, size),
+	}}
+}
+
+// lookup ends the rule unless a map has the key, and reads the value.
+func lookup(set string) expression {
+	return expression{"lookup", []netlink.Attribute{
+		text(unix.NFTA_LOOKUP_SET, set), num(unix.NFTA_LOOKUP_SREG, keyReg), num(unix.NFTA_LOOKUP_DREG, valueReg),
+	}}
+}
+
+// What a rule does to a map (enum nft_dynset_ops).
+const setUpdate, setDelete = unix.NFT_DYNSET_OP_UPDATE, 2
+
+// change adds an element or makes it young again, or removes it. Without room the rule ends.
+func change(set string, op uint32) expression {
+	return expression{"dynset", []netlink.Attribute{
+		text(unix.NFTA_DYNSET_SET_NAME, set), num(unix.NFTA_DYNSET_OP, op),
+		num(unix.NFTA_DYNSET_SREG_KEY, keyReg), num(unix.NFTA_DYNSET_SREG_DATA, valueReg),
+	}}
+}
+
 // decide ends a rule: with NFT_GOTO in chain, else with chain "".
 func decide(code int32, chain string) expression {
 	attrs := []netlink.Attribute{num(unix.NFTA_VERDICT_CODE, uint32(code))}
@@ -104,14 +144,15 @@ func decide(code int32, chain string) expression {
 // A transaction is a batch of messages that are carried out all, or none.
 type transaction struct{ messages []netlink.Message }
 
-func (t *transaction) add(kind int, flags netlink.HeaderFlags, attrs ...netlink.Attribute) {
+// add takes the family of the table.
+func (t *transaction) add(family byte, kind int, flags netlink.HeaderFlags, attrs ...netlink.Attribute) {
 	b, err := netlink.MarshalAttributes(attrs)
 	if err != nil {
 		panic(err)
 	}
 	t.messages = append(t.messages, netlink.Message{
 		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: netlink.Request | netlink.Acknowledge | flags},
-		Data:   append([]byte{unix.NFPROTO_INET, unix.NFNETLINK_V0, 0, 0}, b...),
+		Data:   append([]byte{family, unix.NFNETLINK_V0, 0, 0}, b...),
 	})
 }
 

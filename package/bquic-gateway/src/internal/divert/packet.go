@@ -17,11 +17,16 @@ type Packet struct {
 	Payload        []byte // of a UDP datagram
 
 	// How the kernel was about to forward it.
-	Out  int    // index of the device
+	Out  int    // index of the device; 0: it is bridged, and not the node's to forward
 	Mark uint32 // with the marks of the node's own rules
+	// Of what is bridged.
+	Bridge int // index of what the node's IP has of the bridge; 0: it is routed
 
-	id   uint32
-	data []byte // from the IP header on
+	bridged bool
+	port    int // index, of what is bridged
+	vlan    uint16
+	id      uint32
+	data    []byte // from the IP header on
 }
 
 var errUnknown = errors.New("neither a SYN nor a UDP datagram")
@@ -43,10 +48,17 @@ func (p *Packet) parse(b []byte) error {
 		}
 		client, target = netip.AddrFrom4([4]byte(b[12:16])), netip.AddrFrom4([4]byte(b[16:20]))
 		protocol = b[9]
+		// A bridge hands on what fills a short frame up.
+		if n := int(binary.BigEndian.Uint16(b[2:])); header <= n && n < len(b) {
+			b, p.data = b[:n], b[:n]
+		}
 		b = b[header:]
 	case 6:
 		if len(b) < 40 {
 			return errUnknown
+		}
+		if n := 40 + int(binary.BigEndian.Uint16(b[4:])); n < len(b) {
+			b, p.data = b[:n], b[:n]
 		}
 		client, target = netip.AddrFrom16([16]byte(b[8:24])), netip.AddrFrom16([16]byte(b[24:40]))
 		protocol = b[6]

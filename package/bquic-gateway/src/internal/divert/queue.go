@@ -21,6 +21,9 @@ const (
 	attrVerdict  = 2
 	attrMark     = 3
 	attrOut      = 6
+	attrPhysOut  = 8 // the port, where attrOut is its bridge
+	attrVLAN     = 19
+	attrTCI      = 2 // in attrVLAN
 	attrPayload  = 10
 	cfgCommand   = 1
 	cfgParams    = 2
@@ -109,6 +112,9 @@ func (q *queue) read() ([]*Packet, error) {
 			continue
 		}
 		p, ok := readPacket(m.Data[4:])
+		if p != nil {
+			p.bridged = m.Data[0] == unix.AF_BRIDGE
+		}
 		switch {
 		case p == nil: // without an ID there is nothing to answer
 		case !ok:
@@ -141,6 +147,17 @@ func readPacket(b []byte) (p *Packet, ok bool) {
 			packet.Mark = attrs.Uint32()
 		case attrOut:
 			packet.Out = int(attrs.Uint32())
+		case attrPhysOut:
+			packet.port = int(attrs.Uint32())
+		case attrVLAN:
+			attrs.Nested(func(ad *netlink.AttributeDecoder) error {
+				for ad.Next() {
+					if ad.Type() == attrTCI && len(ad.Bytes()) >= 2 {
+						packet.vlan = binary.BigEndian.Uint16(ad.Bytes()) & 0x0fff
+					}
+				}
+				return ad.Err()
+			})
 		case attrPayload:
 			payload = attrs.Bytes()
 		}

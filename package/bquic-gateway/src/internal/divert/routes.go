@@ -22,9 +22,21 @@ type routing struct {
 	pipe  io.Closer
 }
 
-func addRouting(marks []uint32) (*routing, error) {
-	_ = Clean()
-	r := &routing{guard: exec.Command("sh", "-c", "trap '' HUP INT TERM; read -r _; "+strings.Join(undoing(len(marks)), "; "))}
+// A steering is rules by mark, of one preference, that lead to one table.
+type steering struct {
+	pref, table int
+	marks       []uint32
+	local       bool // all in the table is delivered locally; else routes are added one by one
+}
+
+var clientMarks = []uint32{ClientMark, AnswerMark}
+
+func toSockets(marks ...uint32) steering { return steering{rulePref, routeTable, marks, true} }
+func toClients() steering                { return steering{clientPref, clientTable, clientMarks, false} }
+
+func (s steering) add() (*routing, error) {
+	_ = s.change(false)
+	r := &routing{guard: exec.Command("sh", "-c", "trap '' HUP INT TERM; read -r _; "+strings.Join(s.undoing(), "; "))}
 	pipe, err := r.guard.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -35,7 +47,7 @@ func addRouting(marks []uint32) (*routing, error) {
 	if err := r.guard.Start(); err != nil {
 		return nil, fmt.Errorf("cannot guard the routing rules: %w", err)
 	}
-	if err := changeRouting(marks, true); err != nil {
+	if err := s.change(true); err != nil {
 		r.remove()
 		return nil, fmt.Errorf("cannot add a routing rule: %w", err)
 	}
@@ -48,23 +60,25 @@ func (r *routing) remove() {
 	_ = r.guard.Wait() // ip complains about what is not there
 }
 
-// undoing are the commands that remove n rules of each IP version, and the route.
-func undoing(n int) (commands []string) {
+// undoing are the commands that remove the rules of each IP version, and the routes.
+func (s steering) undoing() (commands []string) {
 	for _, family := range []string{"-4", "-6"} {
-		for range n {
-			commands = append(commands, fmt.Sprintf("ip %s rule del pref %d", family, rulePref))
+		for range s.marks {
+			commands = append(commands, fmt.Sprintf("ip %s rule del pref %d", family, s.pref))
 		}
-		commands = append(commands, fmt.Sprintf("ip %s route flush table %d", family, routeTable))
+		commands = append(commands, fmt.Sprintf("ip %s route flush table %d", family, s.table))
 	}
 	return commands
 }
 
 // Clean removes what a process left that was killed, and its guard with it: the rules
 // of routing.
-func Clean() error { return changeRouting([]uint32{sentAgain, toSocket}, false) }
+func Clean() error {
+	return errors.Join(toSockets(sentAgain, toSocket).change(false), toClients().change(false))
+}
 
-// changeRouting adds or removes the rules, and the route, for both IP versions.
-func changeRouting(marks []uint32, add bool) error {
+// change adds or removes the rules, and the route, for both IP versions.
+func (s steering) change(add bool) error {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
 		return err
@@ -86,19 +100,46 @@ func changeRouting(marks []uint32, add bool) error {
 		errs = append(errs, err)
 	}
 	for _, family := range families() {
-		for _, mark := range marks {
+		for _, mark := range s.marks {
 			attrs := netlink.NewAttributeEncoder()
-			attrs.Uint32(unix.FRA_PRIORITY, rulePref)
+			attrs.Uint32(unix.FRA_PRIORITY, uint32(s.pref))
 			attrs.Uint32(unix.FRA_FWMARK, mark)
 			attrs.Uint32(unix.FRA_FWMASK, ourBits)
-			attrs.Uint32(unix.FRA_TABLE, routeTable)
+			attrs.Uint32(unix.FRA_TABLE, uint32(s.table))
 			// struct fib_rule_hdr of include/uapi/linux/fib_rules.h
-			do(rule, []byte{family, 0, 0, 0, routeTable, 0, 0, unix.FR_ACT_TO_TBL, 0, 0, 0, 0}, attrs)
+			do(rule, []byte{family, 0, 0, 0, byte(s.table), 0, 0, unix.FR_ACT_TO_TBL, 0, 0, 0, 0}, attrs)
 		}
-		attrs := netlink.NewAttributeEncoder()
-		attrs.Uint32(unix.RTA_OIF, 1) // lo
-		// struct rtmsg of include/uapi/linux/rtnetlink.h
-		do(route, []byte{family, 0, 0, 0, routeTable, unix.RTPROT_STATIC, unix.RT_SCOPE_HOST, unix.RTN_LOCAL, 0, 0, 0, 0}, attrs)
+		if s.local {
+			attrs := netlink.NewAttributeEncoder()
+			attrs.Uint32(unix.RTA_OIF, 1) // lo
+			// struct rtmsg of include/uapi/linux/rtnetlink.h
+			do(route, []byte{family, 0, 0, 0, byte(s.table), unix.RTPROT_STATIC, unix.RT_SCOPE_HOST, unix.RTN_LOCAL, 0, 0, 0, 0}, attrs)
+		}
+	}
+	if !s.local && !add {
+		errs = append(errs, s.flush(conn))
+	}
+	return errors.Join(errs...)
+}
+
+// flush removes the routes of the table.
+func (s steering) flush(conn *netlink.Conn) error {
+	var errs []error
+	for _, family := range families() {
+		msgs, err := conn.Execute(netlink.Message{
+			Header: netlink.Header{Type: unix.RTM_GETROUTE, Flags: netlink.Request | netlink.Dump},
+			Data:   append([]byte{family}, make([]byte, unix.SizeofRtMsg-1)...),
+		})
+		if err != nil {
+			return err
+		}
+		for _, m := range msgs {
+			if r := readRoute(m.Data); r.table != uint32(s.table) || !r.target.IsValid() || len(r.out) != 1 {
+				continue
+			} else if err := changeRoute(r.target, r.out[0], false); !errors.Is(err, unix.ESRCH) {
+				errs = append(errs, err)
+			}
+		}
 	}
 	return errors.Join(errs...)
 }

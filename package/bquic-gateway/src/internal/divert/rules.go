@@ -55,13 +55,16 @@ type Rules struct {
 	TCP     bool           // take TCP
 	NotTCP  []Ports        // of these ports none
 	UDP     []Ports        // of these ports UDP
+	Bridges []BridgePort   // that bridged clients' packets leave by, sorted by name
+	Bridged bool           // bridged connections may have been taken: their packets go on coming
 }
 
 // equal is asked four times a second, which is much for reflection on a router.
 func (r *Rules) equal(s *Rules) bool {
 	return r.Mode == s.Mode && r.Port == s.Port && r.TCP == s.TCP &&
 		slices.Equal(r.Node, s.Node) && slices.Equal(r.Clients, s.Clients) && slices.Equal(r.Uplinks, s.Uplinks) &&
-		slices.Equal(r.Exclude, s.Exclude) && slices.Equal(r.NotTCP, s.NotTCP) && slices.Equal(r.UDP, s.UDP)
+		slices.Equal(r.Exclude, s.Exclude) && slices.Equal(r.NotTCP, s.NotTCP) && slices.Equal(r.UDP, s.UDP) &&
+		slices.Equal(r.Bridges, s.Bridges) && r.Bridged == s.Bridged
 }
 
 const (
@@ -74,14 +77,17 @@ const (
 	sentAgain  = 0x62000071 // SYNs on their way to the listener
 	toSocket   = 0x62000072 // packets that a route of its own delivers to transparent sockets
 	AnswerMark = 0x62000073 // what transparent UDP sockets send
+	ClientMark = 0x62000074 // what the listener and what it accepts send
 
 	// FirewallMark is toSocket as /etc/config/firewall has it: packets that the
 	// firewall has to let in.
 	FirewallMark = "0x62000072/0xff0000ff"
 
 	// The rule stands before those of mwan3 (1001 and up). busybox's ip knows tables up to 1023.
-	routeTable = 191
-	rulePref   = 91
+	routeTable  = 191
+	clientTable = 192 // of routes to bridged clients
+	rulePref    = 91
+	clientPref  = 92
 )
 
 // A rule has its text, in nft's words, for people.
@@ -148,13 +154,20 @@ func setMark(value uint32) term {
 // native is a number as the kernel has marks and states.
 func native(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
 
-// to matches the destination address.
+// to matches the IP version and the destination address.
 func to(p netip.Prefix) term {
+	t := destination(p)
+	t.exprs = append(version(p.Addr()).exprs, t.exprs...)
+	return t
+}
+
+// destination matches the destination address of a packet of the prefix's IP version.
+func destination(p netip.Prefix) term {
 	offset, size, word := uint32(16), 4, "ip"
 	if p.Addr().Is6() {
 		offset, size, word = 24, 16, "ip6"
 	}
-	exprs := append(version(p.Addr()).exprs, loadPayload(unix.NFT_PAYLOAD_NETWORK_HEADER, offset, uint32(size)))
+	exprs := []expression{loadPayload(unix.NFT_PAYLOAD_NETWORK_HEADER, offset, uint32(size))}
 	if p.Bits() < p.Addr().BitLen() {
 		mask := make([]byte, size)
 		for i := range p.Bits() {
@@ -363,31 +376,50 @@ func (r *Rules) rules(byTarget bool) (rules []rule) {
 // versions are the IP versions whose TCP can be delivered.
 func (r *Rules) versions() (versions []term) {
 	for _, addr := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
-		if r.Mode == TProxy || slices.ContainsFunc(r.Node, func(a netip.Addr) bool { return a.Is4() == addr.Is4() }) {
+		if r.delivers(addr) {
 			versions = append(versions, version(addr))
 		}
 	}
 	return versions
 }
 
+// delivers says whether TCP of an address's IP version can be delivered.
+func (r *Rules) delivers(addr netip.Addr) bool {
+	return r.Mode == TProxy || slices.ContainsFunc(r.Node, func(a netip.Addr) bool { return a.Is4() == addr.Is4() })
+}
+
 // String is the table as nft would list it, and what else is set.
 func (r *Rules) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "table inet %s {\n\tflags owner\n", TableName)
-	rules := r.rules(false)
-	for _, c := range r.chains() {
-		fmt.Fprintf(&b, "\tchain %s {\n", c.name)
-		if c.text != "" {
-			fmt.Fprintf(&b, "\t\t%s\n", c.text)
-		}
-		for _, rule := range rules {
-			if rule.chain == c.name {
-				fmt.Fprintf(&b, "\t\t%s\n", rule.text)
+	list := func(family, maps string, chains []chain, rules []rule) {
+		fmt.Fprintf(&b, "table %s %s {\n\tflags owner\n%s", family, TableName, maps)
+		for _, c := range chains {
+			fmt.Fprintf(&b, "\tchain %s {\n", c.name)
+			if c.text != "" {
+				fmt.Fprintf(&b, "\t\t%s\n", c.text)
 			}
+			for _, rule := range rules {
+				if rule.chain == c.name {
+					fmt.Fprintf(&b, "\t\t%s\n", rule.text)
+				}
+			}
+			b.WriteString("\t}\n")
 		}
-		b.WriteString("\t}\n")
+		b.WriteString("}\n")
 	}
-	b.WriteString("}\n")
+	list("inet", "", r.chains(), r.rules(false))
+	if r.Bridged {
+		maps := ""
+		for _, n := range notes {
+			maps += fmt.Sprintf("\tmap %s {\n\t\ttypeof %s : ether daddr\n\t\tsize %d\n\t\tflags dynamic,timeout\n\t\ttimeout %dm\n\t}\n",
+				n.name, n.words(), maxNoted, int(flowTimeout.Minutes()))
+		}
+		list("bridge", maps, r.bridgeChains(), r.bridgeRules(false))
+		for _, value := range clientMarks {
+			fmt.Fprintf(&b, "ip rule add pref %d fwmark 0x%x/0x%x table %d\n", clientPref, value, uint32(ourBits), clientTable)
+		}
+		fmt.Fprintf(&b, "# in table %d a route to each bridged client that the node has none to\n", clientTable)
+	}
 	for _, value := range r.marks() {
 		fmt.Fprintf(&b, "ip rule add pref %d fwmark 0x%x/0x%x table %d\n", rulePref, value, uint32(ourBits), routeTable)
 	}

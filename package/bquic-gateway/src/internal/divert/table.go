@@ -3,6 +3,7 @@
 package divert
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -14,6 +15,7 @@ import (
 type table struct {
 	conn     *netlink.Conn
 	byTarget bool // queue by xtables' target
+	bridge   bool // there is a table of the bridges', too
 }
 
 const flagOwner = 2 // NFT_TABLE_F_OWNER
@@ -24,7 +26,7 @@ func openTable() (*table, error) {
 		return nil, err
 	}
 	var t transaction
-	t.add(unix.NFT_MSG_NEWTABLE, netlink.Create, text(unix.NFTA_TABLE_NAME, TableName), num(unix.NFTA_TABLE_FLAGS, flagOwner))
+	t.add(unix.NFPROTO_INET, unix.NFT_MSG_NEWTABLE, netlink.Create, text(unix.NFTA_TABLE_NAME, TableName), num(unix.NFTA_TABLE_FLAGS, flagOwner))
 	if err := t.commit(conn); err != nil {
 		conn.Close()
 		switch {
@@ -56,32 +58,65 @@ func (t *table) apply(r *Rules) error {
 	return nil
 }
 
+// openBridge makes the table of the bridges, with its maps.
+func (t *table) openBridge() error {
+	if t.bridge {
+		return nil
+	}
+	var batch transaction
+	batch.add(unix.NFPROTO_BRIDGE, unix.NFT_MSG_NEWTABLE, netlink.Create, text(unix.NFTA_TABLE_NAME, TableName), num(unix.NFTA_TABLE_FLAGS, flagOwner))
+	for i, n := range notes {
+		batch.add(unix.NFPROTO_BRIDGE, unix.NFT_MSG_NEWSET, netlink.Create,
+			text(unix.NFTA_SET_TABLE, TableName), text(unix.NFTA_SET_NAME, n.name), num(unix.NFTA_SET_ID, uint32(i+1)),
+			num(unix.NFTA_SET_FLAGS, unix.NFT_SET_MAP|unix.NFT_SET_TIMEOUT|unix.NFT_SET_EVAL),
+			num(unix.NFTA_SET_KEY_TYPE, n.keyType()), num(unix.NFTA_SET_KEY_LEN, n.keySize()),
+			num(unix.NFTA_SET_DATA_TYPE, 9), // a hardware address to nft
+			num(unix.NFTA_SET_DATA_LEN, 6),
+			attr(unix.NFTA_SET_TIMEOUT, binary.BigEndian.AppendUint64(nil, uint64(flowTimeout.Milliseconds()))),
+			nested(unix.NFTA_SET_DESC, num(unix.NFTA_SET_DESC_SIZE, maxNoted)))
+	}
+	err := batch.commit(t.conn)
+	t.bridge = err == nil
+	return err
+}
+
 func (t *table) replace(r *Rules) error {
 	var batch transaction
-	batch.add(unix.NFT_MSG_DELRULE, 0, text(unix.NFTA_RULE_TABLE, TableName))
-	for _, c := range r.chains() {
+	batch.replace(unix.NFPROTO_INET, r.chains(), r.rules(t.byTarget))
+	if t.bridge {
+		batch.replace(unix.NFPROTO_BRIDGE, r.bridgeChains(), r.bridgeRules(t.byTarget))
+	}
+	return batch.commit(t.conn)
+}
+
+// replace makes chains and rules those of a family's table.
+func (t *transaction) replace(family byte, chains []chain, rules []rule) {
+	t.add(family, unix.NFT_MSG_DELRULE, 0, text(unix.NFTA_RULE_TABLE, TableName))
+	for _, c := range chains {
 		attrs := []netlink.Attribute{text(unix.NFTA_CHAIN_TABLE, TableName), text(unix.NFTA_CHAIN_NAME, c.name)}
 		if c.kind != "" {
 			attrs = append(attrs,
 				nested(unix.NFTA_CHAIN_HOOK, num(unix.NFTA_HOOK_HOOKNUM, c.hook), num(unix.NFTA_HOOK_PRIORITY, uint32(c.prio))),
 				num(unix.NFTA_CHAIN_POLICY, verdictAccept), text(unix.NFTA_CHAIN_TYPE, c.kind))
 		}
-		batch.add(unix.NFT_MSG_NEWCHAIN, netlink.Create, attrs...)
+		t.add(family, unix.NFT_MSG_NEWCHAIN, netlink.Create, attrs...)
 	}
-	for _, rule := range r.rules(t.byTarget) {
+	for _, rule := range rules {
 		var steps []netlink.Attribute
 		for _, e := range rule.exprs {
 			steps = append(steps, nested(unix.NFTA_LIST_ELEM, text(unix.NFTA_EXPR_NAME, e.name), nested(unix.NFTA_EXPR_DATA, e.attrs...)))
 		}
-		batch.add(unix.NFT_MSG_NEWRULE, netlink.Create|netlink.Append,
+		t.add(family, unix.NFT_MSG_NEWRULE, netlink.Create|netlink.Append,
 			text(unix.NFTA_RULE_TABLE, TableName), text(unix.NFTA_RULE_CHAIN, rule.chain), nested(unix.NFTA_RULE_EXPRESSIONS, steps...))
 	}
-	return batch.commit(t.conn)
 }
 
 // close removes the table.
 func (t *table) close() error {
 	var batch transaction
-	batch.add(unix.NFT_MSG_DELTABLE, 0, text(unix.NFTA_TABLE_NAME, TableName))
+	batch.add(unix.NFPROTO_INET, unix.NFT_MSG_DELTABLE, 0, text(unix.NFTA_TABLE_NAME, TableName))
+	if t.bridge {
+		batch.add(unix.NFPROTO_BRIDGE, unix.NFT_MSG_DELTABLE, 0, text(unix.NFTA_TABLE_NAME, TableName))
+	}
 	return errors.Join(batch.commit(t.conn), t.conn.Close())
 }

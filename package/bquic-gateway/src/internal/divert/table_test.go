@@ -34,7 +34,7 @@ func TestTransactionAfterFailed(t *testing.T) {
 	}
 	chain := func(table string) (t transaction) {
 		for range 20 {
-			t.add(unix.NFT_MSG_NEWCHAIN, netlink.Create, text(unix.NFTA_CHAIN_TABLE, table), text(unix.NFTA_CHAIN_NAME, "c"))
+			t.add(unix.NFPROTO_INET, unix.NFT_MSG_NEWCHAIN, netlink.Create, text(unix.NFTA_CHAIN_TABLE, table), text(unix.NFTA_CHAIN_NAME, "c"))
 		}
 		return t
 	}

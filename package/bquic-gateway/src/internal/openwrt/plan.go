@@ -152,6 +152,7 @@ func (p *Plan) relay(r *config.Relay) {
 	p.fix("mode", r.Relay.Mode)
 	p.fix("port", strconv.Itoa(r.Relay.Port))
 	p.fix("connections", strconv.Itoa(r.Relay.Connections))
+	p.fix("bridge", r.Relay.Bridge)
 	p.fix("status_socket", r.StatusSocket)
 	p.fix("metrics", r.Metrics)
 	// What is redirected arrives by way of conntrack, which the firewall lets in

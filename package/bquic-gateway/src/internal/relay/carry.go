@@ -53,6 +53,9 @@ func (r *Relay) accept(ctx context.Context, l *net.TCPListener, wg *sync.WaitGro
 func (r *Relay) serve(ctx context.Context, client *net.TCPConn, target netip.AddrPort) {
 	addr := unmap(client.RemoteAddr().(*net.TCPAddr).AddrPort())
 	forward := r.expected.come(pair{addr, target}) // then, so that nobody counts twice
+	if forward.bridged {
+		defer r.diverter.Release(addr.Addr())
+	}
 	r.held.Add(1)
 	defer r.held.Add(-1)
 	from := r.clients.enter(addr.Addr(), &r.carried.bytes, &r.direct.bytes)
@@ -122,6 +125,9 @@ func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, 
 	conn, err := d.DialContext(ctx, "tcp", target.String())
 	if err != nil {
 		r.logger.Debug("direct connection failed", "target", target, "error", err)
+		if forward.bridged {
+			r.avoided.add(target.Addr(), time.Now())
+		}
 		tunnel.Reset(client)
 		return
 	}

@@ -57,7 +57,19 @@ type Config struct {
 	// carrying all that the path can would take more, TCP is not taken. 0: it is taken
 	// whatever that costs.
 	CPUShare int
+	// Bridge says which of the connections are taken that are only bridged through the
+	// node, to a router beyond: BridgeOff, BridgeAuto or BridgeAll; default: BridgeAuto.
+	Bridge string
 }
+
+// What is taken of bridged connections.
+const (
+	BridgeOff  = "0"
+	BridgeAuto = "auto" // what the node itself has a way to
+	// BridgeAll is also what the node has no way to, and only gateways reach. What they
+	// do not reach either then fails, and is left alone for a while.
+	BridgeAll = "1"
+)
 
 // An Upstream is a gateway. Those with the largest weight that work are used;
 // they share new connections.
@@ -155,6 +167,12 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Mode != divert.Redirect && c.Mode != divert.TProxy {
 		return c, fmt.Errorf("mode: %q is neither %s nor %s", c.Mode, divert.Redirect, divert.TProxy)
+	}
+	if c.Bridge == "" {
+		c.Bridge = BridgeAuto
+	}
+	if c.Bridge != BridgeOff && c.Bridge != BridgeAuto && c.Bridge != BridgeAll {
+		return c, fmt.Errorf("bridge: %q is not %s, %s or %s", c.Bridge, BridgeAuto, BridgeOff, BridgeAll)
 	}
 	if c.Port == 0 {
 		c.Port = DefaultPort

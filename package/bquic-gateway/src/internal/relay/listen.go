@@ -21,18 +21,22 @@ import (
 var never = special.Prefixes()
 
 // listen returns a listener per IP version.
-func listen(ctx context.Context, mode string, port int) ([]*net.TCPListener, error) {
-	var lc net.ListenConfig
-	if mode == divert.TProxy {
-		lc.Control = control(option{unix.SOL_IP, unix.IP_TRANSPARENT, 1}, option{unix.SOL_IPV6, unix.IPV6_TRANSPARENT, 1})
+func listen(ctx context.Context, s *settings) ([]*net.TCPListener, error) {
+	var options []option
+	if s.Mode == divert.TProxy {
+		options = append(options, option{unix.SOL_IP, unix.IP_TRANSPARENT, 1}, option{unix.SOL_IPV6, unix.IPV6_TRANSPARENT, 1})
 	}
+	if s.Bridge != BridgeOff { // what is accepted inherits it
+		options = append(options, option{unix.SOL_SOCKET, unix.SO_MARK, divert.ClientMark})
+	}
+	lc := net.ListenConfig{Control: control(options...)}
 	networks := []string{"tcp4"}
 	if divert.HasIPv6() {
 		networks = append(networks, "tcp6")
 	}
 	var listeners []*net.TCPListener
 	for _, network := range networks {
-		l, err := lc.Listen(ctx, network, fmt.Sprintf(":%d", port))
+		l, err := lc.Listen(ctx, network, fmt.Sprintf(":%d", s.Port))
 		if err != nil {
 			for _, l := range listeners {
 				l.Close()

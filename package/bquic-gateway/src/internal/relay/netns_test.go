@@ -56,6 +56,7 @@ const (
 var route = map[string]string{
 	phone4: "forwarded", phone6: "forwarded", // by the kernel, untouched
 	node4: "direct", node6: "direct", // by the relay
+	dumb4: "direct", dumb6: "direct",
 	exit4: "carried", exit6: "carried", // through the gateway
 }
 
@@ -222,12 +223,26 @@ var meshes atomic.Int32
 
 func newMesh(t *testing.T) *mesh {
 	t.Helper()
+	m := newNamespaces(t, "phone", "node", "gateway", "origin")
+	m.link("phone", "lan", phone4+"/24 "+phone6+"/64", "node", "br-lan", "10.77.0.1/24 fd77::1/64")
+	m.link("node", "mesh", node4+"/24 "+node6+"/64", "gateway", "mesh", gateway4+"/24 "+gateway6+"/64")
+	m.link("gateway", "wan", exit4+"/24 "+exit6+"/64", "origin", "eth0", origin4+"/24 "+origin6+"/64")
+	m.ip("phone", "route add default via 10.77.0.1", "-6 route add default via fd77::1")
+	m.ip("node", "route add default via "+gateway4, "-6 route add default via "+gateway6)
+	m.ip("gateway", "route add 10.77.0.0/24 via "+node4, "-6 route add fd77::/64 via "+node6)
+	m.ip("origin", "route add default via "+exit4, "-6 route add default via "+exit6)
+	return m
+}
+
+// newNamespaces makes them without links, and the gateway's key.
+func newNamespaces(t *testing.T, names ...string) *mesh {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Fatal("this test makes network namespaces: run it as root")
 	}
 	m := &mesh{t: t, ns: map[string]string{}}
 	id := meshes.Add(1)
-	for _, name := range []string{"phone", "node", "gateway", "origin"} {
+	for _, name := range names {
 		m.ns[name] = fmt.Sprintf("bquic-%d-%d-%s", os.Getpid(), id, name)
 		m.ip("", "netns add "+m.ns[name])
 		t.Cleanup(func() { exec.Command("ip", "netns", "del", m.ns[name]).Run() })
@@ -242,14 +257,6 @@ func newMesh(t *testing.T) *mesh {
 	if err := m.in("node", func() error { return os.WriteFile("/proc/sys/net/ipv4/tcp_early_demux", []byte("0"), 0) }); err != nil {
 		t.Fatal(err)
 	}
-	m.link("phone", "lan", phone4+"/24 "+phone6+"/64", "node", "br-lan", "10.77.0.1/24 fd77::1/64")
-	m.link("node", "mesh", node4+"/24 "+node6+"/64", "gateway", "mesh", gateway4+"/24 "+gateway6+"/64")
-	m.link("gateway", "wan", exit4+"/24 "+exit6+"/64", "origin", "eth0", origin4+"/24 "+origin6+"/64")
-	m.ip("phone", "route add default via 10.77.0.1", "-6 route add default via fd77::1")
-	m.ip("node", "route add default via "+gateway4, "-6 route add default via "+gateway6)
-	m.ip("gateway", "route add 10.77.0.0/24 via "+node4, "-6 route add fd77::/64 via "+node6)
-	m.ip("origin", "route add default via "+exit4, "-6 route add default via "+exit6)
-
 	m.state = t.TempDir()
 	made, _, err := cert.LoadOrCreate(m.state, []string{"gateway"})
 	if err != nil {
@@ -272,10 +279,28 @@ func (m *mesh) run(name string, args ...string) string {
 	return string(out)
 }
 
+// ip runs commands of ip's, those of the same IP version at a time: "-6 route ..." is one of IPv6.
 func (m *mesh) ip(name string, commands ...string) {
 	m.t.Helper()
-	for _, c := range commands {
-		m.run(name, append([]string{"ip"}, strings.Fields(c)...)...)
+	for len(commands) > 0 {
+		six := strings.HasPrefix(commands[0], "-6 ")
+		n := slices.IndexFunc(commands, func(c string) bool { return strings.HasPrefix(c, "-6 ") != six })
+		if n < 0 {
+			n = len(commands)
+		}
+		args := []string{"-batch", "-"}
+		if six {
+			args = append([]string{"-6"}, args...)
+		}
+		if name != "" {
+			args = append([]string{"-n", m.ns[name]}, args...)
+		}
+		cmd := exec.Command("ip", args...)
+		cmd.Stdin = strings.NewReader(strings.ReplaceAll(strings.Join(commands[:n], "\n"), "-6 ", "") + "\n")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			m.t.Fatalf("ip %s, of %q: %v: %s", strings.Join(args, " "), commands[:n], err, out)
+		}
+		commands = commands[n:]
 	}
 }
 
@@ -283,14 +308,15 @@ func (m *mesh) link(a, adev, aaddrs, b, bdev, baddrs string) {
 	m.t.Helper()
 	m.ip("", fmt.Sprintf("link add %s netns %s type veth peer name %s netns %s", adev, m.ns[a], bdev, m.ns[b]))
 	for _, end := range [][3]string{{a, adev, aaddrs}, {b, bdev, baddrs}} {
+		var commands []string
 		for addr := range strings.FieldsSeq(end[2]) {
 			c := "addr add " + addr + " dev " + end[1]
 			if strings.Contains(addr, ":") {
 				c += " nodad"
 			}
-			m.ip(end[0], c)
+			commands = append(commands, c)
 		}
-		m.ip(end[0], "link set "+end[1]+" up")
+		m.ip(end[0], append(commands, "link set "+end[1]+" up")...)
 	}
 }
 
@@ -493,7 +519,7 @@ func (m *mesh) config(mode string) relay.Config {
 	return relay.Config{
 		Gateways: relay.InOrder(gateway4 + ":443"), Pins: []string{m.pin}, Token: token,
 		Mode: mode, Interfaces: []string{"br-lan"},
-		Burst: burst.Burst,
+		Burst: burst.Burst, Bridge: relay.BridgeAuto,
 	}
 }
 

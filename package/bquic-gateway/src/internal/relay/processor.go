@@ -243,7 +243,7 @@ func (r *Relay) sampler(m *divert.Meter) func() processor.Sample {
 	failure := ""
 	return func() processor.Sample {
 		r.mu.Lock()
-		world := r.world
+		world := r.world.uplinks
 		r.mu.Unlock()
 		path, err := m.Read(world)
 		if err != nil && err.Error() != failure {

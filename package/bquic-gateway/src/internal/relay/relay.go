@@ -32,7 +32,11 @@ type Relay struct {
 	gateways *gateways
 	load     *load
 
+	diverter *divert.Diverter
 	expected expected
+	avoided  avoided
+	seen     atomic.Uint64 // TCP connections that could have been taken
+	unseen   unseen
 	held     atomic.Int64 // accepted and not ended
 	carried  counter
 	direct   counter
@@ -42,7 +46,14 @@ type Relay struct {
 
 	mu     sync.Mutex
 	taking bool
-	world  []string // devices that lead there, as control has found them
+	world  world // as control has found it
+	blind  *Unseen
+}
+
+// A world is how clients' packets get there.
+type world struct {
+	uplinks []string // devices
+	divert.Network
 }
 
 // New checks the configuration. Nothing is opened or changed before Run.
@@ -80,12 +91,13 @@ func (r *Relay) Apply(cfg Config) error {
 		{"mode", old.Mode, set.Mode},
 		{"port", strconv.Itoa(old.Port), strconv.Itoa(set.Port)},
 		{"connections", strconv.Itoa(old.Connections), strconv.Itoa(set.Connections)},
+		{"bridge", old.Bridge, set.Bridge},
 	} {
 		if o.was != o.is {
 			r.logger.Warn("this change needs a restart", "option", "relay."+o.name, "was", o.was, "is", o.is)
 		}
 	}
-	set.Mode, set.Port, set.Connections = old.Mode, old.Port, old.Connections
+	set.Mode, set.Port, set.Connections, set.Bridge = old.Mode, old.Port, old.Connections, old.Bridge
 	if set.sameSession(old) {
 		set.tls = old.tls // with the sessions that can be resumed
 	}
@@ -106,7 +118,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	// they are reset.
 	conns, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	set := r.now.Load()
-	listeners, err := listen(ctx, set.Mode, set.Port)
+	listeners, err := listen(ctx, set)
 	if err != nil {
 		cancel()
 		return err
@@ -127,14 +139,19 @@ func (r *Relay) Run(ctx context.Context) error {
 			r.logger.Error("cannot remove all that was added to the kernel", "error", err)
 		}
 	}()
-	r.flows.diverter = d
-	if err := d.Apply(r.rules(nil)); err != nil {
+	r.flows.diverter, r.diverter, r.expected.lost = d, d, d.Release
+	if err := d.Apply(r.rules(world{}, false)); err != nil {
 		return err
 	}
 	meter, err := divert.OpenMeter()
 	if err != nil {
 		return err
 	}
+	if r.unseen.meter, err = divert.OpenMeter(); err != nil {
+		meter.Close()
+		return err
+	}
+	defer r.unseen.meter.Close()
 	failed := make(chan error, 1)
 	wg.Go(func() {
 		if err := d.Run(conns, func(p *divert.Packet) divert.Verdict { return r.decide(conns, p, &wg) }); err != nil {
@@ -151,7 +168,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	})
 	close(r.ready)
 	err = r.control(ctx, d, failed)
-	if aerr := d.Apply(r.rules(nil)); err == nil {
+	if aerr := d.Apply(r.rules(world{}, false)); err == nil {
 		err = aerr
 	}
 	return err
@@ -165,21 +182,33 @@ func (r *Relay) kick() {
 	}
 }
 
-// rules are those of the kernel with new connections leaving by uplinks taken; without
-// uplinks, none are.
-func (r *Relay) rules(uplinks []string) divert.Rules {
+// rules are those of the kernel in a world. take says that new connections are taken.
+func (r *Relay) rules(w world, take bool) divert.Rules {
 	set := r.now.Load()
-	return divert.Rules{
+	rules := divert.Rules{
 		Mode:    set.Mode,
 		Port:    set.Port,
-		Node:    divert.NodeAddresses(set.Interfaces),
-		Clients: set.Interfaces,
-		Uplinks: uplinks,
+		Clients: w.Clients,
 		Exclude: slices.Concat(never, set.Exclude, r.gateways.addresses(set)),
 		TCP:     r.load.takes() == processor.All,
 		NotTCP:  set.ExcludePorts,
 		UDP:     set.UDPPorts,
+		Bridged: set.Bridge != BridgeOff,
 	}
+	if len(rules.Clients) == 0 {
+		rules.Clients = set.Interfaces
+	}
+	rules.Node = divert.NodeAddresses(rules.Clients)
+	if !take {
+		return rules
+	}
+	rules.Uplinks = w.uplinks
+	if rules.Bridged && len(w.Ports) > 0 {
+		rules.Bridges = w.Ports
+		// A bridge with clients may have no address of its own (Gluon's br-client: of IPv4).
+		rules.Node = append(rules.Node, divert.NodeAddresses(divert.Devices())...)
+	}
+	return rules
 }
 
 // DryRun returns what Run would add to the kernel's rules while a gateway answers, and
@@ -195,26 +224,28 @@ func (r *Relay) DryRun(ctx context.Context) (rules string, err error) {
 			err = errors.Join(err, fmt.Errorf("%s: %w", u.Gateway, rerr))
 		}
 	}
-	planned := r.rules(r.uplinks())
+	planned := r.rules(r.look(), true)
 	planned.TCP = true
 	return planned.String(), err
 }
 
-// uplinks are the devices that what is taken would leave by.
-func (r *Relay) uplinks() []string {
+// look finds out how clients' packets get to the world.
+func (r *Relay) look() (w world) {
 	set := r.now.Load()
-	if len(set.Uplinks) > 0 {
-		return set.Uplinks
-	}
 	var gateways []netip.Addr
 	for _, p := range r.gateways.addresses(set) {
 		gateways = append(gateways, p.Addr())
 	}
-	names, err := divert.Uplinks(gateways)
-	if err != nil {
-		r.logger.Error("cannot read the routes", "error", err)
+	var err error
+	if w.uplinks = set.Uplinks; len(w.uplinks) == 0 {
+		if w.uplinks, err = divert.Uplinks(gateways); err != nil {
+			r.logger.Error("cannot read the routes", "error", err)
+		}
 	}
-	return names
+	if w.Network, err = divert.Look(set.Interfaces, set.Uplinks, gateways); err != nil {
+		r.logger.Error("cannot read the devices", "error", err)
+	}
+	return w
 }
 
 // control watches the sessions. While none of them is healthy, the kernel is told to
@@ -222,8 +253,8 @@ func (r *Relay) uplinks() []string {
 func (r *Relay) control(ctx context.Context, d *divert.Diverter, failed <-chan error) error {
 	tick := time.NewTicker(upstream.Interval)
 	defer tick.Stop()
-	failure := ""
-	var uplinks []string
+	failure, bridgeless := "", false
+	var w world
 	var looked time.Time
 	for {
 		select {
@@ -237,16 +268,14 @@ func (r *Relay) control(ctx context.Context, d *divert.Diverter, failed <-chan e
 		take := r.gateways.pick() != nil
 		if take && time.Since(looked) >= lookInterval {
 			looked = time.Now()
-			uplinks = r.uplinks()
+			w = r.look()
 			r.mu.Lock()
-			r.world = uplinks
+			r.world = w
+			taking := r.taking
 			r.mu.Unlock()
+			r.watch(&w, taking, r.logger)
 		}
-		leaving := uplinks
-		if !take {
-			leaving = nil
-		}
-		rules := r.rules(leaving)
+		rules := r.rules(w, take)
 		if err := d.Apply(rules); err != nil {
 			if err.Error() != failure {
 				failure = err.Error()
@@ -255,8 +284,16 @@ func (r *Relay) control(ctx context.Context, d *divert.Diverter, failed <-chan e
 			continue
 		}
 		failure = ""
+		problem := d.BridgeProblem()
+		if problem != nil {
+			if !bridgeless {
+				r.logger.Warn("connections that are only bridged through this node are not taken", "error", problem)
+			}
+			rules.Bridges = nil
+		}
+		bridgeless = problem != nil
 		r.mu.Lock()
-		r.taking = take && rules.TCP && len(uplinks) > 0
+		r.taking = take && rules.TCP && len(rules.Uplinks)+len(rules.Bridges) > 0
 		r.mu.Unlock()
 	}
 }

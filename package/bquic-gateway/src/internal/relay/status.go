@@ -22,11 +22,14 @@ type counter struct {
 
 // A Status is the state of a relay.
 type Status struct {
-	Gateway     string             `json:"gateway"`  // of new connections, the first of several, or the last one
-	Gateways    []GatewayStatus    `json:"gateways"` // in order of preference
-	State       string             `json:"state"`    // StateUp or StateAway
-	Since       time.Time          `json:"since"`
-	Taking      bool               `json:"taking"` // new connections; else the kernel forwards them
+	Gateway  string          `json:"gateway"`  // of new connections, the first of several, or the last one
+	Gateways []GatewayStatus `json:"gateways"` // in order of preference
+	State    string          `json:"state"`    // StateUp or StateAway
+	Since    time.Time       `json:"since"`
+	Taking   bool            `json:"taking"` // new connections; else the kernel forwards them
+	// Unseen is given when clients are busy, and the relay has seen no connection of theirs.
+	Unseen      *Unseen            `json:"unseen,omitempty"`
+	BridgePorts []string           `json:"bridge_ports,omitempty"` // that bridged connections leave by
 	LastError   string             `json:"last_error,omitempty"`
 	Carried     Count              `json:"carried"`
 	Direct      Count              `json:"direct"`
@@ -95,6 +98,7 @@ func (r *Relay) Status() Status {
 	r.gateways.status(&st)
 	r.mu.Lock()
 	st.Taking = r.taking && r.room()
+	st.Unseen, st.BridgePorts = r.blind, portNames(r.world.Ports)
 	r.mu.Unlock()
 	st.UDP = FlowStatus{r.flows.now(), r.flows.total.Load(), r.flows.lost.Load()}
 	st.Clients, st.Others = r.clients.status()

@@ -32,6 +32,7 @@ type expected struct {
 	by      map[pair]expectation
 	waiting int // of by, that have not come
 	forgot  time.Time
+	lost    func(netip.Addr) // a bridged client whose connection never came
 }
 
 type pair struct{ client, target netip.AddrPort }
@@ -39,29 +40,31 @@ type pair struct{ client, target netip.AddrPort }
 type expectation struct {
 	out  int    // index of the device that the kernel had chosen
 	mark uint32 // of the packet then
-	at   time.Time
-	came bool
+	// bridged says that the kernel was about to bridge it: a direct connection is the node's own.
+	bridged bool
+	at      time.Time
+	came    bool
 }
 
 // add notes a connection. Without room it returns false. A SYN that its client has sent
-// twice, because this process was slow, is one connection.
-func (e *expected) add(p *divert.Packet, now time.Time) bool {
+// twice, because this process was slow, is one connection: known.
+func (e *expected) add(p *divert.Packet, now time.Time) (ok, known bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.forget(now)
 	key := pair{p.Client, p.Target}
 	if _, again := e.by[key]; again {
-		return true
+		return true, true
 	}
 	if e.waiting >= maxExpected {
-		return false
+		return false, false
 	}
 	if e.by == nil {
 		e.by = make(map[pair]expectation)
 	}
-	e.by[key] = expectation{out: p.Out, mark: p.Mark, at: now}
+	e.by[key] = expectation{out: p.Out, mark: p.Mark, bridged: p.Bridge != 0, at: now}
 	e.waiting++
-	return true
+	return true, false
 }
 
 // forget drops what is over, now and then.
@@ -75,6 +78,9 @@ func (e *expected) forget(now time.Time) {
 			delete(e.by, key)
 			if !x.came {
 				e.waiting--
+				if x.bridged {
+					e.lost(key.client.Addr())
+				}
 			}
 		}
 	}
@@ -122,7 +128,20 @@ func (r *Relay) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 	if p.UDP {
 		return r.flows.decide(ctx, p, wg)
 	}
-	if r.load.takes() != processor.All || !r.room() || r.gateways.pick() == nil || !r.expected.add(p, time.Now()) {
+	r.seen.Add(1)
+	if r.load.takes() != processor.All || !r.room() || r.gateways.pick() == nil {
+		return divert.Pass
+	}
+	if p.Bridge != 0 {
+		if !r.reaches(p) {
+			return divert.Pass
+		}
+	}
+	ok, known := r.expected.add(p, time.Now())
+	if p.Bridge != 0 && (!ok || known) {
+		r.diverter.Release(p.Client.Addr())
+	}
+	if !ok {
 		return divert.Pass
 	}
 	return divert.Take

@@ -21,11 +21,11 @@ func TestExpected(t *testing.T) {
 	}
 	var e expected
 	for i := range maxExpected {
-		if !e.add(packet(i), now) {
+		if ok, _ := e.add(packet(i), now); !ok {
 			t.Fatalf("no room for the connection %d", i)
 		}
 	}
-	if e.add(packet(maxExpected), now) {
+	if ok, _ := e.add(packet(maxExpected), now); ok {
 		t.Error("there was room for one too many")
 	}
 	p := packet(5)
@@ -38,7 +38,7 @@ func TestExpected(t *testing.T) {
 	if n := e.len(now); n != maxExpected-1 {
 		t.Errorf("%d are expected", n)
 	}
-	if !e.add(p, now) || e.len(now) != maxExpected-1 {
+	if ok, known := e.add(p, now); !ok || !known || e.len(now) != maxExpected-1 {
 		t.Error("a SYN that came twice counts as another connection")
 	}
 	now = now.Add(expectTimeout)
@@ -47,7 +47,7 @@ func TestExpected(t *testing.T) {
 	}
 	for i := range maxRemembered + 10 {
 		p := packet(i)
-		if !e.add(p, now) || e.come(pair{p.Client, p.Target}).out != 7 || len(e.by) > maxRemembered {
+		if ok, _ := e.add(p, now); !ok || e.come(pair{p.Client, p.Target}).out != 7 || len(e.by) > maxRemembered {
 			t.Fatalf("the connection %d of those that come at once: %d are remembered", i, len(e.by))
 		}
 	}

@@ -115,7 +115,9 @@ func Relay(data json.RawMessage, now time.Time) string {
 	return draw("relay", d, now, []fact{
 		{"gateway", st.Gateway},
 		{"state", state},
+		{"clients", unseen(st.Unseen)},
 		{"last error", st.LastError},
+		{"bridged by", strings.Join(st.BridgePorts, ", ")},
 		{"processor", processorOf(st.Processor)},
 		{"profile", d.Profile},
 		{"carried", relayed(st.Carried)},
@@ -123,6 +125,13 @@ func Relay(data json.RawMessage, now time.Time) string {
 		{"refused", fmt.Sprintf("%d by the gateway", st.Refused)},
 		{"UDP", fmt.Sprintf("%d flows now, %d since the start, %d datagrams lost", st.UDP.Now, st.UDP.Total, st.UDP.Lost)},
 	}, gateways(&st), sessions(&st, now), clients(&st))
+}
+
+func unseen(u *relay.Unseen) string {
+	if u == nil {
+		return ""
+	}
+	return "busy, and no connection of theirs comes by: " + u.Reason
 }
 
 // processorOf says what was measured, and what follows.

@@ -69,10 +69,16 @@ return view.extend({
 		o.noaliases = true;
 		o.default = 'br-lan';
 
-		o = s.taboption('advanced', widgets.DeviceSelect, 'uplink', _('Uplinks'), _('Devices that taken connections would have left by without a relay. None: those of the default routes and of the routes to the gateways.'));
+		o = s.taboption('advanced', widgets.DeviceSelect, 'uplink', _('Uplinks'), _('Devices, and ports of bridges, that taken connections would have left by without a relay. None: those of the default routes and of the routes to the gateways; of a bridge, also batman-adv’s.'));
 		o.multiple = true;
 		o.noaliases = true;
 		o.optional = true;
+
+		o = s.taboption('advanced', form.ListValue, 'bridge', _('Bridged clients'), _('Connections that are only bridged through this node, to a router beyond. Needs the package kmod-nft-bridge.'));
+		o.value('auto', _('taken where the node has a route to the target'));
+		o.value('1', _('taken also where only gateways reach the target (TPROXY)'));
+		o.value('0', _('not taken'));
+		o.default = 'auto';
 
 		o = s.taboption('general', form.DynamicList, 'exclude', _('Except to'), _('Prefixes that are never relayed: for example what the mesh itself offers.'));
 		o.datatype = 'or(cidr,ipaddr("nomask"))';
@@ -149,9 +155,16 @@ return view.extend({
 		const clients = table.create([
 			{ title: _('Client') }, { title: _('Connections'), number: true }, { title: _('Sent'), number: true }, { title: _('Received'), number: true }
 		], _('No clients yet.'));
-		const processor = E('p');
+		const processor = E('p'), unseen = E('p', { 'class': 'alert-message warning', 'hidden': '' });
+		const reasons = {
+			kernel: _('this kernel cannot take what is only bridged (is kmod-nft-bridge installed?)'),
+			off: _('their router may be beyond the bridge, and bridged clients are switched off'),
+			'no port': _('no port of the bridge is known to lead to a router: name it under Uplinks'),
+			'no device': _('one of the devices is not there'),
+			elsewhere: _('their connections go by other devices')
+		};
 		const node = E('div', { 'class': 'cbi-section', 'hidden': '' }, [
-			E('h3', {}, [ _('Now') ]), processor, gateways.element, E('h3', {}, [ _('Clients') ]), clients.element
+			E('h3', {}, [ _('Now') ]), unseen, processor, gateways.element, E('h3', {}, [ _('Clients') ]), clients.element
 		]);
 		const states = { up: _('connected'), 'no uplink': _('no uplink'), away: _('away'), unused: _('not asked') };
 
@@ -163,6 +176,8 @@ return view.extend({
 			});
 
 			node.hidden = !st?.relay;
+			unseen.hidden = !st?.relay?.unseen;
+			unseen.textContent = _('Clients are busy, and no connection of theirs comes by: %s.').format(reasons[st?.relay?.unseen?.why] ?? common.text(st?.relay?.unseen?.reason));
 			processor.textContent = common.processor(st?.relay?.processor);
 			gateways.update(list('gateways').map((g) => ({
 				key: common.text(g.address),

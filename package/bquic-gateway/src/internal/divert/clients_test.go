@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package divert
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestClientRoutes: a bridged client gets a route where the node has none, for as long as
+// it is needed, and nobody gets one that the node has another way to.
+func TestClientRoutes(t *testing.T) {
+	runtime.LockOSThread() // for good: the thread ends with the test, and its namespace with it
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatal("cannot make a network namespace: ", err)
+	}
+	ip := func(args string) string {
+		t.Helper()
+		out, err := exec.Command("ip", strings.Fields(args)...).Output()
+		if err != nil && !strings.Contains(args, "show") { // ip complains about a table that is empty
+			t.Fatalf("ip %s: %v", args, err)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	for _, args := range []string{
+		"link set lo up", "link add br0 type bridge", "link set br0 up", "link add wan type bridge", "link set wan up",
+		"addr add 10.1.0.1/24 dev br0", "addr add 10.2.0.1/24 dev wan", "route add default via 10.2.0.9",
+		"route add blackhole 192.0.2.4", "route add unreachable 192.0.2.5", "route add prohibit 192.0.2.6", "route add 198.51.100.0/24 dev br0",
+	} {
+		ip(args)
+	}
+	indexes, err := deviceIndexes(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	br := indexes["br0"]
+	d := new(Diverter)
+	d.bridge.routes = make(map[netip.Addr]*clientRoute)
+	if d.bridge.routing, err = toClients().add(); err != nil {
+		t.Fatal(err)
+	}
+	reach := func(client, target string, without bool) error {
+		return d.Reach(&Packet{Client: netip.MustParseAddrPort(client + ":1"), Target: netip.MustParseAddrPort(target + ":80"), Bridge: br}, without)
+	}
+	const world = "203.0.113.1"
+	for _, tc := range []struct {
+		name, client, target string
+		without              bool
+		want                 error
+		route                string
+	}{
+		{"of the bridge's prefix", "10.1.0.2", world, false, nil, ""},
+		{"of an unknown prefix", "10.7.0.2", world, false, nil, "10.7.0.2 dev br0 proto static scope link"},
+		{"of another device", "10.2.0.2", world, false, ErrClient, ""},
+		{"the node's own", "10.2.0.1", world, false, ErrClient, ""},
+		{"a blackhole", "10.1.0.2", "192.0.2.4", true, ErrTarget, ""},
+		{"unreachable", "10.1.0.2", "192.0.2.5", true, ErrTarget, ""},
+		{"prohibited", "10.1.0.2", "192.0.2.6", true, ErrTarget, ""},
+		{"the node itself", "10.1.0.2", "10.2.0.1", true, ErrTarget, ""},
+		{"on the bridge", "10.1.0.2", "198.51.100.7", true, ErrOnLink, ""},
+		{"no route", "10.1.0.2", "2001:db8::1", false, ErrTarget, ""},
+		{"no route, and none is needed", "10.1.0.2", "2001:db8::1", true, nil, ""},
+	} {
+		target := tc.target
+		if strings.Contains(target, ":") {
+			target = "[" + target + "]"
+		}
+		if err := reach(tc.client, target, tc.without); !errors.Is(err, tc.want) {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+		if got := ip("route show table 192"); got != tc.route {
+			t.Errorf("%s: the routes are %q", tc.name, got)
+		}
+		client := netip.MustParseAddr(tc.client)
+		d.Release(client)
+		if r := d.bridge.routes[client]; r != nil { // what comes late has still a way
+			r.last = r.last.Add(-routeLinger - time.Second)
+			d.Release(netip.Addr{})
+		}
+		if got := ip("route show table 192"); got != "" {
+			t.Errorf("%s: the routes are %q in the end", tc.name, got)
+		}
+	}
+	// What a process has left that was killed with its guard.
+	if err := reach("10.7.0.2", world, false); err != nil {
+		t.Error(err)
+	}
+	if err := Clean(); err != nil {
+		t.Error(err)
+	}
+	if got := ip("route show table 192") + ip("rule show pref 92"); got != "" {
+		t.Errorf("there is still %q", got)
+	}
+	d.bridge.close()
+}
+
+// deviceIndexes returns the indexes of the devices.
+func deviceIndexes(t *testing.T) (map[string]int, error) {
+	t.Helper()
+	interfaces, err := net.Interfaces()
+	indexes := make(map[string]int)
+	for _, dev := range interfaces {
+		indexes[dev.Name] = dev.Index
+	}
+	return indexes, err
+}

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package divert
+
+import (
+	"cmp"
+	"encoding/binary"
+	"net/netip"
+	"slices"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// A link is what matters of a network device (RTM_NEWLINK, include/uapi/linux/if_link.h).
+type link struct {
+	index  int
+	name   string
+	kind   string // "bridge", "vlan", "macvlan", "batadv", ...; "" of hardware
+	master int    // index of the bridge that it is a port of
+	below  int    // index of the device that it is on top of
+	vlan   uint16 // of kind "vlan"
+	mac    [6]byte
+	filter bool         // a bridge that knows VLANs
+	vlans  []bridgeVLAN // of a bridge that does, or of a port of one
+}
+
+// A bridgeVLAN is one that a port is in (struct bridge_vlan_info).
+type bridgeVLAN struct {
+	id       uint16
+	untagged bool // frames leave without the tag
+	pvid     bool // frames without a tag are of it
+}
+
+// links reads all devices.
+func links(conn *netlink.Conn) (map[int]*link, error) {
+	all := make(map[int]*link)
+	msgs, err := conn.Execute(netlink.Message{
+		Header: netlink.Header{Type: unix.RTM_GETLINK, Flags: netlink.Request | netlink.Dump},
+		Data:   make([]byte, unix.SizeofIfInfomsg),
+	})
+	if err != nil {
+		return nil, err
+	}
+	filter := false
+	for _, m := range msgs {
+		if l, ok := readLink(m.Data); ok {
+			all[l.index] = &l
+			filter = filter || l.filter
+		}
+	}
+	if !filter {
+		return all, nil
+	}
+	// struct ifinfomsg, then IFLA_EXT_MASK with RTEXT_FILTER_BRVLAN
+	mask, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: unix.IFLA_EXT_MASK, Data: native(2)}})
+	if err != nil {
+		return nil, err
+	}
+	msgs, err = conn.Execute(netlink.Message{
+		Header: netlink.Header{Type: unix.RTM_GETLINK, Flags: netlink.Request | netlink.Dump},
+		Data:   append(append([]byte{unix.AF_BRIDGE}, make([]byte, unix.SizeofIfInfomsg-1)...), mask...),
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range msgs {
+		if l, ok := readLink(m.Data); ok && all[l.index] != nil {
+			all[l.index].vlans = l.vlans
+		}
+	}
+	return all, nil
+}
+
+func readLink(b []byte) (l link, ok bool) {
+	if len(b) < unix.SizeofIfInfomsg {
+		return l, false
+	}
+	l.index = int(int32(binary.NativeEndian.Uint32(b[4:])))
+	attrs, err := netlink.NewAttributeDecoder(b[unix.SizeofIfInfomsg:])
+	if err != nil {
+		return l, false
+	}
+	for attrs.Next() {
+		switch attrs.Type() {
+		case unix.IFLA_IFNAME:
+			l.name = attrs.String()
+		case unix.IFLA_ADDRESS:
+			copy(l.mac[:], attrs.Bytes())
+		case unix.IFLA_MASTER:
+			l.master = index(attrs.Bytes())
+		case unix.IFLA_LINK:
+			l.below = index(attrs.Bytes())
+		case unix.IFLA_LINKINFO:
+			attrs.Nested(l.readInfo)
+		case unix.IFLA_AF_SPEC:
+			if b[0] == unix.AF_BRIDGE {
+				attrs.Nested(l.readVLANs)
+			}
+		}
+	}
+	return l, l.name != "" && attrs.Err() == nil
+}
+
+func index(b []byte) int {
+	if len(b) != 4 {
+		return 0
+	}
+	return int(int32(binary.NativeEndian.Uint32(b)))
+}
+
+func (l *link) readInfo(attrs *netlink.AttributeDecoder) error {
+	for attrs.Next() {
+		switch attrs.Type() {
+		case unix.IFLA_INFO_KIND:
+			l.kind = attrs.String()
+		case unix.IFLA_INFO_DATA: // after the kind
+			attrs.Nested(func(data *netlink.AttributeDecoder) error {
+				for data.Next() {
+					switch {
+					case l.kind == "vlan" && data.Type() == unix.IFLA_VLAN_ID && len(data.Bytes()) == 2:
+						l.vlan = data.Uint16()
+					case l.kind == "bridge" && data.Type() == unix.IFLA_BR_VLAN_FILTERING && len(data.Bytes()) == 1:
+						l.filter = data.Uint8() != 0
+					}
+				}
+				return data.Err()
+			})
+		}
+	}
+	return attrs.Err()
+}
+
+func (l *link) readVLANs(attrs *netlink.AttributeDecoder) error {
+	for attrs.Next() {
+		if b := attrs.Bytes(); attrs.Type() == 2 && len(b) == 4 { // IFLA_BRIDGE_VLAN_INFO: flags, ID
+			flags := binary.NativeEndian.Uint16(b)
+			l.vlans = append(l.vlans, bridgeVLAN{binary.NativeEndian.Uint16(b[2:]), flags&4 != 0, flags&2 != 0})
+		}
+	}
+	return attrs.Err()
+}
+
+// A Network is what the clients' devices are.
+type Network struct {
+	// Clients are the devices that routed clients' packets come by: those that were
+	// named, and what has been put on top of them to be the clients' router (LibreMesh's anygw).
+	Clients []string
+	// Ports are where bridged clients' packets leave.
+	Ports []BridgePort
+	// Members are the ports of the bridges that were named: all that clients may come by.
+	Members []string
+	Bridges int // of the devices that were named
+}
+
+// Look finds out about the devices with clients. The ports are those that names has; where
+// it has none of a bridge's, those of batman-adv, and those by which the node itself
+// reaches gateways and its default routers.
+func Look(clients, names []string, gateways []netip.Addr) (n Network, err error) {
+	n.Clients = clients
+	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	if err != nil {
+		return n, err
+	}
+	defer conn.Close()
+	all, err := links(conn)
+	if err != nil {
+		return n, err
+	}
+	named := func(l *link) bool { return slices.Contains(clients, l.name) }
+	bridges := make(map[int]bool)
+	for _, l := range all {
+		if below := all[l.below]; l.kind == "macvlan" && below != nil && named(below) && !named(l) {
+			n.Clients = append(slices.Clip(n.Clients), l.name)
+		}
+		if !named(l) {
+			continue
+		}
+		bridge, vlan := l, uint16(0)
+		if l.kind == "vlan" && all[l.below] != nil {
+			bridge, vlan = all[l.below], l.vlan
+		}
+		if bridge.kind != "bridge" {
+			continue
+		}
+		n.Bridges++
+		bridges[bridge.index] = true
+		for _, port := range towards(conn, all, bridge, l, names, gateways) {
+			if tag, ok := leaves(bridge, port, vlan); ok {
+				n.Ports = append(n.Ports, BridgePort{port.name, port.index, l.name, l.index, l.mac, tag})
+			}
+		}
+	}
+	for _, l := range all {
+		if bridges[l.master] {
+			n.Members = append(n.Members, l.name)
+		}
+	}
+	slices.Sort(n.Clients[len(clients):])
+	slices.Sort(n.Members)
+	slices.SortFunc(n.Ports, func(a, b BridgePort) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.VLAN, b.VLAN))
+	})
+	return n, nil
+}
+
+// towards returns the ports of a bridge that lead to routers. device is what the node's
+// IP has of it.
+func towards(conn *netlink.Conn, all map[int]*link, bridge, device *link, names []string, gateways []netip.Addr) (ports []*link) {
+	chosen := false
+	for _, l := range all {
+		if l.master == bridge.index && slices.Contains(names, l.name) {
+			ports, chosen = append(ports, l), true
+		}
+	}
+	if chosen {
+		return ports
+	}
+	for _, l := range all {
+		if l.master == bridge.index && l.kind == "batadv" {
+			ports = append(ports, l)
+		}
+	}
+	for _, hop := range firstHops(conn, device.index, gateways) {
+		mac := neighbour(conn, device.index, hop)
+		if mac == nil {
+			continue
+		}
+		if port := all[behind(conn, bridge.index, mac)]; port != nil && port.master == bridge.index && !slices.Contains(ports, port) {
+			ports = append(ports, port)
+		}
+	}
+	return ports
+}
+
+// firstHops are the addresses on a device that the node sends to on its way to gateways
+// and to the world.
+func firstHops(conn *netlink.Conn, device int, gateways []netip.Addr) (hops []netip.Addr) {
+	add := func(r route, last netip.Addr) {
+		if r.kind != unix.RTN_UNICAST || !slices.Contains(r.out, device) {
+			return
+		}
+		if r.gateway.IsValid() {
+			last = r.gateway
+		}
+		if last.IsValid() && !slices.Contains(hops, last) {
+			hops = append(hops, last)
+		}
+	}
+	for _, r := range defaults(conn) {
+		add(r, netip.Addr{})
+	}
+	for _, gateway := range gateways {
+		if r, err := lookUp(conn, gateway); err == nil {
+			add(r, gateway)
+		}
+	}
+	return hops
+}
+
+// neighbour returns the hardware address of one, if the kernel knows it.
+func neighbour(conn *netlink.Conn, device int, addr netip.Addr) []byte {
+	family := byte(unix.AF_INET)
+	if addr.Is6() {
+		family = unix.AF_INET6
+	}
+	m := getNeighbour(conn, family, device, netlink.Attribute{Type: unix.NDA_DST, Data: addr.AsSlice()})
+	return m.mac
+}
+
+// behind returns the index of the port of a bridge that a hardware address is behind, or 0.
+func behind(conn *netlink.Conn, bridge int, mac []byte) int {
+	m := getNeighbour(conn, unix.AF_BRIDGE, 0,
+		netlink.Attribute{Type: unix.NDA_LLADDR, Data: mac}, netlink.Attribute{Type: unix.NDA_MASTER, Data: native(uint32(bridge))})
+	return m.device
+}
+
+// A neighbourEntry is what matters of a struct ndmsg of include/uapi/linux/neighbour.h.
+type neighbourEntry struct {
+	device int
+	mac    []byte
+}
+
+func getNeighbour(conn *netlink.Conn, family byte, device int, attrs ...netlink.Attribute) neighbourEntry {
+	header := make([]byte, 12)
+	header[0] = family
+	binary.NativeEndian.PutUint32(header[4:], uint32(device))
+	b, err := netlink.MarshalAttributes(attrs)
+	if err != nil {
+		return neighbourEntry{}
+	}
+	msgs, err := conn.Execute(netlink.Message{
+		Header: netlink.Header{Type: unix.RTM_GETNEIGH, Flags: netlink.Request},
+		Data:   append(header, b...),
+	})
+	if err != nil || len(msgs) == 0 {
+		return neighbourEntry{} // unknown
+	}
+	return readNeighbour(msgs[0].Data)
+}
+
+func readNeighbour(b []byte) (n neighbourEntry) {
+	if len(b) < 12 {
+		return n
+	}
+	n.device = index(b[4:8])
+	attrs, err := netlink.NewAttributeDecoder(b[12:])
+	if err != nil {
+		return neighbourEntry{}
+	}
+	for attrs.Next() {
+		if attrs.Type() == unix.NDA_LLADDR && len(attrs.Bytes()) == 6 {
+			n.mac = attrs.Bytes()
+		}
+	}
+	return n
+}
+
+// leaves says with which tag frames of a VLAN leave a bridge by a port; 0: without one.
+// vlan 0 is what the bridge itself has without a tag.
+func leaves(bridge, port *link, vlan uint16) (tag uint16, ok bool) {
+	if !bridge.filter {
+		return vlan, true
+	}
+	if vlan == 0 {
+		for _, v := range bridge.vlans {
+			if v.pvid {
+				vlan = v.id
+			}
+		}
+	}
+	for _, v := range port.vlans {
+		if v.id == vlan {
+			if v.untagged {
+				return 0, true
+			}
+			return vlan, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay_test
+
+import (
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"bquic/internal/divert"
+	"bquic/internal/relay"
+)
+
+// In a bridged mesh the clients' router is beyond the node:
+//
+//	phone --- node (relay, bridge) --- router --- gateway --- origin
+//
+// The node's bridge has client0 for the phone, and bat0 for the mesh, as on Gluon's nodes.
+const (
+	router4, router6 = "10.77.0.1", "fd77::1"
+	dumb4, dumb6     = "10.77.0.9", "fd77::9" // the node's own in the clients' prefix, if it has any
+)
+
+// newBridgedMesh gives the node addresses as a space-separated list, with a default route by
+// each IP version of them.
+func newBridgedMesh(t *testing.T, addresses string) *mesh {
+	t.Helper()
+	m := newNamespaces(t, "phone", "node", "router", "gateway", "origin")
+	m.bridge("node", "br-client")
+	m.join("node", "br-client", "client0", "phone", "lan", phone4+"/24 "+phone6+"/64")
+	m.join("node", "br-client", "bat0", "router", "lan", router4+"/24 "+router6+"/64")
+	m.link("router", "mesh", node4+"/24 "+node6+"/64", "gateway", "mesh", gateway4+"/24 "+gateway6+"/64")
+	m.link("gateway", "wan", exit4+"/24 "+exit6+"/64", "origin", "eth0", origin4+"/24 "+origin6+"/64")
+	m.ip("phone", "route add default via "+router4, "-6 route add default via "+router6)
+	m.ip("router", "route add default via "+gateway4, "-6 route add default via "+gateway6)
+	m.ip("gateway", "route add 10.77.0.0/24 via "+node4, "-6 route add fd77::/64 via "+node6)
+	m.ip("origin", "route add default via "+exit4, "-6 route add default via "+exit6)
+	for addr := range strings.FieldsSeq(addresses) {
+		if strings.Contains(addr, ":") {
+			m.ip("node", "addr add "+addr+"/64 dev br-client nodad", "-6 route add default via "+router6)
+		} else {
+			m.ip("node", "addr add "+addr+"/24 dev br-client", "route add default via "+router4)
+		}
+	}
+	return m
+}
+
+// bridge makes one in a namespace, in which IP's rules do not see what is bridged: that is
+// how OpenWrt has it.
+func (m *mesh) bridge(name, bridge string) {
+	m.t.Helper()
+	m.ip(name, "link add "+bridge+" type bridge", "link set "+bridge+" up")
+	if err := m.in(name, func() error {
+		for _, version := range []string{"iptables", "ip6tables"} {
+			err := os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-"+version, []byte("0"), 0)
+			if err != nil && !os.IsNotExist(err) { // where br_netfilter is no part of the kernel
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// join links a new port of a bridge with another namespace.
+func (m *mesh) join(name, bridge, port, other, dev, addrs string) {
+	m.t.Helper()
+	m.link(name, port, "", other, dev, addrs)
+	m.ip(name, "link set "+port+" master "+bridge)
+}
+
+func (m *mesh) bridgedConfig(mode, gateway string) relay.Config {
+	c := m.config(mode)
+	c.Interfaces = []string{"br-client"}
+	c.Gateways = relay.InOrder(net.JoinHostPort(gateway, "443"))
+	return c
+}
+
+// TestMacvlan: the clients' router is a macvlan on the bridge, as LibreMesh's anygw.
+func TestMacvlan(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{divert.Redirect, divert.TProxy} {
+		t.Run(mode, func(t *testing.T) {
+			m := newNamespaces(t, "phone", "node", "gateway", "origin")
+			m.bridge("node", "br-lan")
+			m.join("node", "br-lan", "client0", "phone", "lan", phone4+"/24 "+phone6+"/64")
+			m.ip("node", "addr add 10.77.0.9/24 dev br-lan", "addr add fd77::9/64 dev br-lan nodad",
+				"link add anygw link br-lan type macvlan mode private", "addr add 10.77.0.1/24 dev anygw noprefixroute",
+				"addr add fd77::1/64 dev anygw nodad noprefixroute", "link set anygw up")
+			m.link("node", "mesh", node4+"/24 "+node6+"/64", "gateway", "mesh", gateway4+"/24 "+gateway6+"/64")
+			m.link("gateway", "wan", exit4+"/24 "+exit6+"/64", "origin", "eth0", origin4+"/24 "+origin6+"/64")
+			m.ip("phone", "route add default via 10.77.0.1", "-6 route add default via fd77::1")
+			m.ip("node", "route add default via "+gateway4, "-6 route add default via "+gateway6)
+			m.ip("gateway", "route add 10.77.0.0/24 via "+node4, "-6 route add fd77::/64 via "+node6)
+			m.ip("origin", "route add default via "+exit4, "-6 route add default via "+exit6)
+			m.startGateway()
+			m.startRelay(m.config(mode)) // of the default interface, br-lan
+			for _, target := range []string{m.greet(origin4 + ":80"), m.greet("[" + origin6 + "]:80")} {
+				if way := m.way(target); way != "carried" {
+					t.Errorf("%s is %s", target, way)
+				}
+			}
+		})
+	}
+}
+
+// TestUnseen: a relay whose clients are busy, and bridged past it, says so.
+func TestUnseen(t *testing.T) {
+	t.Parallel()
+	m := newBridgedMesh(t, dumb4+" "+dumb6)
+	m.startGateway()
+	c := m.bridgedConfig(divert.Redirect, gateway4)
+	c.Bridge = relay.BridgeOff
+	node := m.startRelay(c)
+	target := m.listen(origin4+":81", func(conn *net.TCPConn) {
+		for b := make([]byte, 1<<20); ; time.Sleep(100 * time.Millisecond) {
+			if _, err := conn.Write(b); err != nil {
+				return
+			}
+		}
+	})
+	conn, err := m.dial(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	go io.Copy(io.Discard, conn)
+	f := node.await("the relay to say that it sees nothing", func(f figures) bool { return f.Relay.Unseen != nil })
+	if why := f.Relay.Unseen.Why; why != relay.UnseenOff {
+		t.Errorf("it says %q: %s", why, f.Relay.Unseen.Reason)
+	}
+	if log := node.log.String(); !strings.Contains(log, "no connection of theirs comes by") {
+		t.Error("nothing is logged")
+	}
+	node.signal(syscall.SIGTERM)
+}

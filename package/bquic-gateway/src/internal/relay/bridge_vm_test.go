@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build vm
+
+package relay_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"bquic/internal/divert"
+	"bquic/internal/relay"
+)
+
+// TestBridged: the clients' router is beyond the bridge.
+func TestBridged(t *testing.T) {
+	for _, tc := range []struct {
+		name, addresses, mode, gateway, bridge string
+		ports                                  []string // that lead to the world, as configured
+		carried                                []string // IP versions
+	}{
+		{"access point, redirect", dumb4 + " " + dumb6, divert.Redirect, gateway4, "auto", nil, []string{"4", "6"}},
+		{"access point, tproxy", dumb4 + " " + dumb6, divert.TProxy, gateway4, "auto", nil, []string{"4", "6"}},
+		{"Gluon, redirect", dumb6, divert.Redirect, gateway6, "auto", nil, []string{"6"}},
+		{"Gluon, tproxy", dumb6, divert.TProxy, gateway6, "auto", nil, []string{"6"}},
+		{"Gluon, tproxy, all", dumb6, divert.TProxy, gateway6, "1", nil, []string{"4", "6"}},
+		{"a named port", dumb4 + " " + dumb6, divert.Redirect, gateway4, "auto", []string{"bat0"}, []string{"4", "6"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := newBridgedMesh(t, tc.addresses)
+			// Gluon's node has an IPv4 address here only, which is that of all nodes.
+			m.ip("node", "link add local-node type veth peer name local-port", "link set local-port master br-client up",
+				"addr add 10.77.0.254/32 dev local-node", "link set local-node up")
+			targets := map[string]string{"4": m.greet(origin4 + ":80"), "6": m.greet("[" + origin6 + "]:80")}
+			for version, target := range targets {
+				if way := m.way(target); way != "forwarded" {
+					t.Fatalf("without a relay, IPv%s is %s", version, way)
+				}
+			}
+			before := m.kernel()
+			gateway := m.startGateway()
+			c := m.bridgedConfig(tc.mode, tc.gateway)
+			c.Bridge, c.Uplinks = tc.bridge, tc.ports
+			node := m.startRelay(c)
+			for version, target := range targets {
+				want := "forwarded"
+				if strings.Contains(fmt.Sprint(tc.carried), version) {
+					want = "carried"
+				}
+				came := 0
+				for range 3 {
+					way := m.way(target)
+					if way == want {
+						came++
+					} else if way != "direct" || want != "carried" { // the gateway's answer was late: see mesh.carry
+						t.Errorf("IPv%s is %s, not %s", version, way, want)
+					}
+				}
+				if came == 0 {
+					t.Errorf("IPv%s is never %s", version, want)
+				}
+			}
+			gateway.signal(syscall.SIGTERM)
+			node.await("the gateway to be away", func(f figures) bool { return !f.Relay.Taking })
+			for version, target := range targets {
+				if way := m.way(target); way != "forwarded" {
+					t.Errorf("without the gateway, IPv%s is %s", version, way)
+				}
+			}
+			if tc.mode == divert.Redirect {
+				node.signal(syscall.SIGTERM)
+			} else {
+				node.signal(syscall.SIGKILL)
+			}
+			m.eventually("nothing is left in the kernel", func() bool { return m.kernel() == before })
+		})
+	}
+}
+
+// kernel is what the relay may add to the node's.
+func (m *mesh) kernel() string {
+	m.t.Helper()
+	out := ""
+	for _, args := range [][]string{{"nft", "list", "ruleset"}, {"ip", "rule"}, {"ip", "-6", "rule"},
+		{"ip", "route", "show", "table", "191"}, {"ip", "route", "show", "table", "192"},
+		{"ip", "-6", "route", "show", "table", "191"}, {"ip", "-6", "route", "show", "table", "192"}} {
+		args := append([]string{"netns", "exec", m.ns["node"]}, args...)
+		b, _ := exec.Command("ip", args...).Output() // ip complains about a table that is empty
+		out += string(b)
+	}
+	return out
+}
+
+// TestBridgedVLAN: the clients are in a VLAN of the bridge, of which the node has a device.
+func TestBridgedVLAN(t *testing.T) {
+	for _, filtering := range []bool{false, true} {
+		t.Run(fmt.Sprintf("filtering %v", filtering), func(t *testing.T) {
+			m := newBridgedMesh(t, "")
+			phone := "lan.7"
+			m.ip("phone", "-6 route del default")
+			for _, name := range []string{"phone", "router"} {
+				m.ip(name, "addr flush dev lan", "-6 addr flush dev lan scope global")
+			}
+			m.ip("router", "link add lan.7 link lan type vlan id 7", "link set lan.7 up",
+				"addr add "+router4+"/24 dev lan.7", "addr add "+router6+"/64 dev lan.7 nodad")
+			if filtering {
+				phone = "lan" // the port gives and takes the tag
+				m.ip("node", "link set br-client type bridge vlan_filtering 1")
+				for _, args := range []string{"add dev client0 vid 7 pvid untagged", "add dev bat0 vid 7", "add dev br-client vid 7 self"} {
+					m.run("node", append([]string{"bridge", "vlan"}, strings.Fields(args)...)...)
+				}
+			} else {
+				m.ip("phone", "link add lan.7 link lan type vlan id 7", "link set lan.7 up")
+			}
+			m.ip("phone", "addr add "+phone4+"/24 dev "+phone, "addr add "+phone6+"/64 dev "+phone+" nodad",
+				"route add default via "+router4, "-6 route add default via "+router6)
+			m.ip("node", "link add br-client.7 link br-client type vlan id 7", "link set br-client.7 up",
+				"addr add "+dumb4+"/24 dev br-client.7", "addr add "+dumb6+"/64 dev br-client.7 nodad",
+				"route add default via "+router4, "-6 route add default via "+router6)
+			m.startGateway()
+			c := m.bridgedConfig(divert.Redirect, gateway4)
+			c.Interfaces = []string{"br-client.7"}
+			node := m.startRelay(c)
+			for _, target := range []string{m.greet(origin4 + ":80"), m.greet("[" + origin6 + "]:80")} {
+				if way := m.way(target); way != "carried" {
+					t.Errorf("%s is %s: %+v\n%s", target, way, node.figures().Relay.BridgePorts, m.run("node", "nft", "list", "ruleset"))
+				}
+			}
+		})
+	}
+}
+
+// TestBridgedKills: relays come and go, or are killed, and what they do not carry goes on.
+func TestBridgedKills(t *testing.T) {
+	m := newBridgedMesh(t, dumb6)
+	m.greet(":80")
+	before := m.kernel()
+	unending := m.listen(":81", func(conn *net.TCPConn) {
+		conn.SetDeadline(time.Time{})
+		io.Copy(conn, conn)
+	})
+	_, port, _ := net.SplitHostPort(unending)
+	var lasting []*net.TCPConn
+	for _, host := range []string{origin4, origin6} {
+		conn, err := m.dial(net.JoinHostPort(host, port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		lasting = append(lasting, conn)
+	}
+	m.startGateway()
+	var wg sync.WaitGroup
+	var over atomic.Bool
+	defer wg.Wait()
+	defer over.Store(true)
+	for _, host := range []string{origin4, origin6} { // may fail: the relay dies under it
+		wg.Go(func() {
+			for !over.Load() {
+				m.way(net.JoinHostPort(host, "80"))
+			}
+		})
+	}
+	carried := 0
+	for i := range 20 {
+		c := m.bridgedConfig([]string{divert.Redirect, divert.TProxy}[i%2], gateway6)
+		c.Bridge = relay.BridgeAll
+		node := m.startRelay(c)
+		for _, host := range []string{origin4, origin6} {
+			if m.way(net.JoinHostPort(host, "80")) == "carried" { // mostly: see mesh.carry
+				carried++
+			}
+		}
+		node.signal([]syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGKILL}[i%3])
+		for _, host := range []string{origin4, origin6} {
+			if way := m.way(net.JoinHostPort(host, "80")); way != "forwarded" {
+				t.Errorf("%d: without the relay, %s is %s", i, host, way)
+			}
+		}
+		for _, conn := range lasting {
+			conn.SetDeadline(time.Now().Add(patience))
+			if _, err := conn.Write([]byte("x")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+				t.Fatalf("%d: a connection that was never taken: %v", i, err)
+			}
+		}
+		m.eventually("nothing is left in the kernel", func() bool { return m.kernel() == before })
+	}
+	if carried < 20 {
+		t.Errorf("%d connections were carried", carried)
+	}
+}
+
+// TestBridgedTwice: of two relays on the way one takes a connection, the client's first.
+func TestBridgedTwice(t *testing.T) {
+	m := newNamespaces(t, "phone", "first", "node", "router", "gateway", "origin")
+	m.bridge("first", "br-client")
+	m.bridge("node", "br-client")
+	m.join("first", "br-client", "client0", "phone", "lan", phone4+"/24 "+phone6+"/64")
+	m.join("first", "br-client", "bat0", "node", "client0", "")
+	m.ip("node", "link set client0 master br-client")
+	m.join("node", "br-client", "bat0", "router", "lan", router4+"/24 "+router6+"/64")
+	m.link("router", "mesh", node4+"/24 "+node6+"/64", "gateway", "mesh", gateway4+"/24 "+gateway6+"/64")
+	m.link("gateway", "wan", exit4+"/24 "+exit6+"/64", "origin", "eth0", origin4+"/24 "+origin6+"/64")
+	m.ip("phone", "route add default via "+router4)
+	m.ip("router", "route add default via "+gateway4)
+	m.ip("gateway", "route add 10.77.0.0/24 via "+node4)
+	m.ip("origin", "route add default via "+exit4)
+	m.ip("first", "addr add 10.77.0.8/24 dev br-client", "route add default via "+router4)
+	m.ip("node", "addr add "+dumb4+"/24 dev br-client", "route add default via "+router4)
+	gateway := m.startGateway()
+	c := m.bridgedConfig(divert.Redirect, gateway4)
+	node := m.startRelay(c)
+	first := m.start("first", role{Relay: &c})
+	first.await("the relay to take connections", func(f figures) bool { return f.Relay.Taking })
+	target := m.greet(origin4 + ":80")
+	const n = 5
+	for range n {
+		if way := m.way(target); way != "carried" {
+			t.Errorf("it is %s", way)
+		}
+	}
+	// What the first one made directly, as the gateway's answer was late, is the second one's.
+	a, b, g := first.figures().Relay, node.figures().Relay, gateway.figures().Gateway.Total
+	if late := a.Direct.Total; a.Carried.Total+late != n || b.Carried.Total != late || g > n+late {
+		t.Errorf("the first relay carried %d and made %d directly, the second carried %d, the gateway %d", a.Carried.Total, late, b.Carried.Total, g)
+	}
+}
+
+// TestBridgedRoaming: a client goes to another node while a connection is carried. That ends
+// with an error, and new connections work.
+func TestBridgedRoaming(t *testing.T) {
+	m := newNamespaces(t, "phone", "node", "other", "router", "gateway", "origin")
+	m.bridge("phone", "lan")
+	m.bridge("router", "lan")
+	m.ip("phone", "addr add "+phone4+"/24 dev lan", "route add default via "+router4)
+	m.ip("router", "addr add "+router4+"/24 dev lan")
+	for i, name := range []string{"node", "other"} {
+		m.bridge(name, "br-client")
+		m.join(name, "br-client", "client0", "phone", fmt.Sprintf("radio%d", i), "")
+		m.join(name, "br-client", "bat0", "router", fmt.Sprintf("mesh%d", i), "")
+		m.ip("router", fmt.Sprintf("link set mesh%d master lan", i))
+		m.ip(name, fmt.Sprintf("addr add 10.77.0.%d/24 dev br-client", 8+i), "route add default via "+router4)
+	}
+	m.ip("phone", "link set radio0 master lan")
+	m.link("router", "wan", node4+"/24", "gateway", "mesh", gateway4+"/24")
+	m.link("gateway", "wan", exit4+"/24", "origin", "eth0", origin4+"/24")
+	m.ip("router", "route add default via "+gateway4)
+	m.ip("gateway", "route add 10.77.0.0/24 via "+node4)
+	m.ip("origin", "route add default via "+exit4)
+	m.startGateway()
+	c := m.bridgedConfig(divert.Redirect, gateway4)
+	node := m.startRelay(c)
+	other := m.start("other", role{Relay: &c})
+	other.await("the other relay to take connections", func(f figures) bool { return f.Relay.Taking })
+	target := m.greet(origin4 + ":80")
+	long := m.listen(origin4+":81", func(conn *net.TCPConn) {
+		for b := make([]byte, 1<<10); ; time.Sleep(10 * time.Millisecond) {
+			if _, err := conn.Write(b); err != nil {
+				return
+			}
+		}
+	})
+	conn, _ := m.carry(node, long)
+	if _, err := io.ReadFull(conn, make([]byte, 4<<10)); err != nil {
+		t.Fatal(err)
+	}
+	m.ip("phone", "link set radio0 nomaster", "link set radio1 master lan")
+	go func() { // what a browser does: it asks for more
+		for conn.SetWriteDeadline(time.Now().Add(patience)) == nil {
+			if _, err := conn.Write([]byte("more")); err != nil {
+				return
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	}()
+	began := time.Now()
+	conn.SetReadDeadline(began.Add(patience))
+	_, err := io.Copy(io.Discard, conn)
+	if ne, ok := err.(net.Error); err == nil || ok && ne.Timeout() {
+		t.Errorf("the carried connection ended with %v", err)
+	}
+	t.Logf("it ended after %v: %v", time.Since(began), err)
+	for range 3 {
+		if way := m.way(target); way != "carried" {
+			t.Errorf("a new connection is %s", way)
+		}
+	}
+	if n := other.figures().Relay.Carried.Total; n != 3 {
+		t.Errorf("the other relay carried %d", n)
+	}
+}
+
+// TestBridgedBatman: the mesh is batman-adv's own, on links of 1,262 bytes, of which it leaves 1,230.
+func TestBridgedBatman(t *testing.T) {
+	m := newNamespaces(t, "phone", "node", "router", "gateway", "origin")
+	m.bridge("node", "br-client")
+	m.bridge("router", "lan")
+	m.join("node", "br-client", "client0", "phone", "lan", phone4+"/24 "+phone6+"/64")
+	m.link("node", "wifi", "", "router", "wifi", "")
+	for name, bridge := range map[string]string{"node": "br-client", "router": "lan"} {
+		m.ip(name, "link set wifi mtu 1262", "link add bat0 type batadv", "link set wifi master bat0",
+			"link set bat0 up", "link set bat0 mtu 1230", "link set bat0 master "+bridge, "link set "+bridge+" mtu 1230")
+	}
+	m.ip("phone", "link set lan mtu 1230") // as the mesh's DHCP says
+	m.ip("router", "addr add "+router4+"/24 dev lan")
+	m.link("router", "mesh", node4+"/24", "gateway", "mesh", gateway4+"/24")
+	m.link("gateway", "wan", exit4+"/24", "origin", "eth0", origin4+"/24")
+	m.ip("phone", "route add default via "+router4)
+	m.ip("node", "addr add "+dumb4+"/24 dev br-client", "route add default via "+router4)
+	m.ip("router", "route add default via "+gateway4)
+	m.ip("gateway", "route add 10.77.0.0/24 via "+node4)
+	m.ip("origin", "route add default via "+exit4)
+	const size = 1 << 20
+	target := m.listen(origin4+":80", func(conn *net.TCPConn) {
+		io.WriteString(conn, wayOf(conn))
+		conn.Write(make([]byte, size))
+	})
+	m.eventually("batman-adv has found its neighbour", func() bool { return strings.HasPrefix(m.way(target), "forwarded") })
+	m.startGateway()
+	c := m.bridgedConfig(divert.TProxy, gateway4)
+	node := m.startRelay(c)
+	if ports := node.figures().Relay.BridgePorts; !slices.Equal(ports, []string{"bat0"}) {
+		t.Errorf("the ports are %q", ports)
+	}
+	for range 3 {
+		if got := m.way(target); !strings.HasPrefix(got, "carried") || len(got) != len("carried")+size {
+			t.Errorf("%.20q, %d bytes", got, len(got))
+		}
+	}
+}
