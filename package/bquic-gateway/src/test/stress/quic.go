@@ -49,7 +49,8 @@ func dialQUIC(ctx context.Context, from net.IP, config *quic.Config) (*quic.Conn
 	return conn, end, nil
 }
 
-// onQUIC runs do on a connection, which it closes; without the victim noticing if abandoned.
+// onQUIC runs do on a connection, which it closes when do returns or ctx ends:
+// do may be waiting in a write that knows no context.
 func onQUIC(config *quic.Config, do func(context.Context, *quic.Conn) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		conn, end, err := dialQUIC(ctx, attacker, config)
@@ -57,10 +58,12 @@ func onQUIC(config *quic.Config, do func(context.Context, *quic.Conn) error) fun
 			return err
 		}
 		defer end()
-		defer conn.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), "")
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(conn.Context(), cancel)()
+		closeConn := func() { conn.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), "") }
+		defer closeConn()
+		defer context.AfterFunc(ctx, closeConn)()
 		return do(ctx, conn)
 	}
 }
