@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/crypto/chacha20poly1305"
+	"github.com/quic-go/quic-go/chacha20poly1305"
 	"golang.org/x/sys/unix"
 
 	"bquic/internal/divert"
@@ -20,14 +20,15 @@ import (
 )
 
 const (
-	// measureTime is how much processor time each of the four measurements at the start takes.
+	// measureTime is how much processor time each of the four measurements at the start
+	// takes, if minBatches of the work take no more.
 	measureTime = 3 * time.Millisecond
+	minBatches  = 3
 	// packetSize is what a QUIC packet carries before a larger size was found.
 	packetSize = 1252
-	// wayFactor was measured (docs/architecture.md). What carrying takes replaces it once
-	// something is carried; until then it is better too large than too small: a node
-	// without the relay's gain is as fast as with the relay off.
-	wayFactor = 20
+	// wayFactor was measured where the processor is the bottleneck (docs/architecture.md).
+	// What carrying takes replaces it once something is carried.
+	wayFactor = 5
 	// pauseOfRehearsal is how long a rehearsal sleeps while it is ahead.
 	pauseOfRehearsal = 5 * time.Millisecond
 )
@@ -219,23 +220,23 @@ func work(aead cipher.AEAD, packet []byte) {
 	aead.Seal(packet[:0], nonce[:], packet[:packetSize-aead.Overhead()], nil)
 }
 
-// timeOf is the processor time that f takes where nothing else is in the way: the least of
-// several batches, for measureTime.
+// timeOf is the processor time that f takes where nothing else is in the way, and once it
+// is in the caches: the least of several batches, for measureTime.
 func timeOf(f func()) time.Duration {
-	const batch = 8
-	best, begin := time.Hour, cpuTime()
-	for end := time.Now().Add(20 * measureTime); time.Now().Before(end); {
+	const batch = 4
+	f()
+	best, begin, end := time.Hour, cpuTime(), time.Now().Add(20*measureTime)
+	for batches := 1; ; batches++ {
 		before := cpuTime()
 		for range batch {
 			f()
 		}
 		now := cpuTime()
 		best = min(best, now-before)
-		if now-begin >= measureTime {
-			break
+		if batches >= minBatches && (now-begin >= measureTime || time.Now().After(end)) {
+			return best / batch
 		}
 	}
-	return best / batch
 }
 
 // sampler returns what counts what the relay and the devices to the world move.
