@@ -41,6 +41,9 @@ const (
 	// All others' are drawn so that each order of magnitude is as frequent.
 	fleetSmallest, fleetLargest = 1 << 10, 1 << 20
 	fleetPatience               = 2 * time.Minute
+	// Before each peer has made so many transfers in the mean, up to fleetLongest
+	// times as long as asked for, its share says little.
+	fleetTransfers, fleetLongest = 150, 4
 )
 
 // A fleetResult is a row of results/fleet.json.
@@ -245,7 +248,12 @@ func runFleetPeers(ctx context.Context, peers, connections, greed int, lasting t
 	}
 	var transfers, failures, refused, yielded atomic.Int64
 	start := time.Now()
-	end := start.Add(lasting)
+	// Of few transfers, whose sizes are drawn, even fair shares differ: a slow machine takes longer.
+	enough, end := start.Add(lasting), start.Add(fleetLongest*lasting)
+	over := func() bool {
+		now := time.Now()
+		return now.After(end) || (now.After(enough) && transfers.Load() >= int64(peers*fleetTransfers))
+	}
 	for i, p := range all {
 		n := connections
 		if i == 0 {
@@ -254,12 +262,12 @@ func runFleetPeers(ctx context.Context, peers, connections, greed int, lasting t
 		for j := range n {
 			wg.Go(func() {
 				rng := rand.New(rand.NewPCG(uint64(i), uint64(j)))
-				for time.Now().Before(end) {
+				for !over() {
 					size := int(fleetSmallest * math.Pow(fleetLargest/fleetSmallest, rng.Float64()))
 					if i == 0 {
 						size = fleetGreedyLoad
 					}
-					err := p.transfer(ctx, size, end)
+					err := p.transfer(ctx, size, over)
 					switch {
 					case err == nil:
 						transfers.Add(1)
@@ -410,8 +418,8 @@ func (p *fleetPeer) open(ctx context.Context) (*http3.RequestStream, error) {
 	return str, nil
 }
 
-// transfer asks for size bytes in a tunnel of their own. At the end of the time it gives up.
-func (p *fleetPeer) transfer(ctx context.Context, size int, end time.Time) error {
+// transfer asks for size bytes in a tunnel of their own. When the time is over it gives up.
+func (p *fleetPeer) transfer(ctx context.Context, size int, over func() bool) error {
 	str, err := p.open(ctx)
 	if err != nil {
 		return err
@@ -419,7 +427,7 @@ func (p *fleetPeer) transfer(ctx context.Context, size int, end time.Time) error
 	defer tunnel.Cancel(str, http3.ErrCodeNoError)
 	_, err = ask(str, size, func(n int) error {
 		p.bytes.Add(int64(n))
-		if time.Now().After(end) {
+		if over() {
 			return errOver
 		}
 		return nil
