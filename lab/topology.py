@@ -17,7 +17,7 @@ class Mesh:
     """phone -- node ~~~ medium ~~~ gateway -- origin
 
     The phone is wired to the mesh node, so that the medium is all there is
-    between the two ends.
+    between the two ends, but for an RTT of BEYOND_MS between gateway and origin.
     """
 
     PHONE = "10.77.1.2"
@@ -31,13 +31,21 @@ class Mesh:
     PREFIX = "10.77.0.0/16"
     NODE_DEVICE = "lan"  # where the node has the phone
 
-    def __init__(self, lab: Lab, kind: Kind, hops: int = 1, seed: int = 1, ap: str = "mac80211") -> None:
+    def __init__(self, lab: Lab, kind: Kind, hops: int = 1, seed: int = 1, ap: str = "mac80211", beyond_ms: float = 0) -> None:
         self.kind, self.hops, self.ap = kind, hops, ap
+        self.beyond: Medium | None = None
         self.phone, self.node, self.gateway, self.origin = (
             lab.namespace(name) for name in ("phone", "node", "gateway", "origin")
         )
         lab.veth(self.phone, "wan", f"{self.PHONE}/24", self.node, self.NODE_DEVICE, f"{self.NODE}/24")
-        lab.veth(self.gateway, "wire", f"{self.GATEWAY_WIRE}/24", self.origin, "wire", f"{self.ORIGIN}/24")
+        if beyond_ms:
+            self.beyond = Medium(
+                lab, ["--wired", "1Gbps", "--delay", str(beyond_ms / 2), "--queue", "10000"],
+                [f"{self.gateway}/wire", f"{self.origin}/wire"])
+            lab.address(self.gateway, "wire", f"{self.GATEWAY_WIRE}/24")
+            lab.address(self.origin, "wire", f"{self.ORIGIN}/24")
+        else:
+            lab.veth(self.gateway, "wire", f"{self.GATEWAY_WIRE}/24", self.origin, "wire", f"{self.ORIGIN}/24")
         flags = [*kind.flags, "--seed", str(seed)]
         if kind.wireless:
             flags += ["--hops", str(hops), "--ap", ap]

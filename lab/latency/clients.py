@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The near end of the experiment "latency": python3 clients.py OWN ORIGIN PORT SECONDS DOWNLOADS UPLOADS [BULK-ADDRESS...]
+
+Loads the path by bulk transfers, each from an address of its own, and after WARM_UP asks what one household asks
+meanwhile, from OWN. Writes JSON: for each of WHAT the milliseconds that each took, LOST_MS for what never came, and the
+bits a second that the transfers moved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import ssl
+import struct
+import sys
+import threading
+import time
+
+try:
+    from lab.latency import origin
+except ImportError:  # run as a program
+    import origin  # type: ignore[no-redef]
+
+WHAT = ("request", "dns", "ssh", "call")
+WARM_UP = 3.0  # s
+REQUEST_EVERY, DNS_EVERY, SSH_EVERY, CALL_EVERY = 0.2, 0.1, 0.2, 0.02  # s
+LOST_MS = 2000.0  # what takes as long counts as this
+RTP = 12 + 160  # bytes of 20 ms of G.711 (RFC 3551)
+
+got = 0  # bytes of the downloads
+
+
+def download(own: str, host: str) -> None:
+    global got
+    buffer = bytearray(1 << 18)
+    with socket.create_connection((host, origin.SOURCE), source_address=(own, 0)) as s:
+        while n := s.recv_into(buffer):
+            got += n  # an int of one interpreter: threads lose nothing that shows here
+
+
+def upload(own: str, host: str) -> None:
+    with socket.create_connection((host, origin.SINK), source_address=(own, 0)) as s:
+        while True:
+            s.sendall(bytes(1 << 18))
+
+
+class Datagrams(asyncio.DatagramProtocol):
+    """Datagrams that carry the time when they left, and what their answers say."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.answers: list[bytes] = []
+        self.came: list[float] = []
+
+    def datagram_received(self, data: bytes, _addr: object) -> None:
+        self.answers.append(data)
+        self.came.append(time.monotonic())
+
+    def error_received(self, _exc: Exception) -> None:
+        pass  # what was lost is counted
+
+
+async def every(pause: float, until: float, size: int, port: int, own: str, host: str) -> Datagrams:
+    transport, protocol = await asyncio.get_running_loop().create_datagram_endpoint(
+        Datagrams, local_addr=(own, 0), remote_addr=(host, port))
+    due = time.monotonic()
+    while due < until:
+        transport.sendto(struct.pack("!d", time.monotonic()).ljust(size, b"\0"))
+        protocol.sent += 1
+        due += pause
+        await asyncio.sleep(max(0.0, due - time.monotonic()))
+    await asyncio.sleep(LOST_MS / 1e3)
+    transport.close()
+    return protocol
+
+
+async def dns(until: float, own: str, host: str) -> list[float]:
+    """Round trips."""
+    d = await every(DNS_EVERY, until, 40, origin.DNS, own, host)
+    took = [(came - struct.unpack_from("!d", data)[0]) * 1e3 for came, data in zip(d.came, d.answers)]
+    return took + [LOST_MS] * (d.sent - len(took))
+
+
+async def call(until: float, own: str, host: str) -> list[float]:
+    """One way, of both ways: both ends have the same clock."""
+    d = await every(CALL_EVERY, until, RTP, origin.CALL, own, host)
+    took = []
+    for came, data in zip(d.came, d.answers):
+        left, arrived = struct.unpack_from("!dd", data)
+        took += [(arrived - left) * 1e3, (came - arrived) * 1e3]
+    return took + [LOST_MS] * (d.sent - len(d.came))
+
+
+async def requests(until: float, own: str, host: str, port: int) -> list[float]:
+    """1 kB by HTTPS on a connection of its own each, from its first packet to the last byte."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    took: list[float] = []
+
+    async def one() -> None:
+        start = time.monotonic()
+        try:
+            async with asyncio.timeout(LOST_MS / 1e3):
+                reader, writer = await asyncio.open_connection(host, port, ssl=context, local_addr=(own, 0))
+                writer.write(b"GET /small HTTP/1.1\r\nHost: origin\r\nConnection: close\r\n\r\n")
+                answer = await reader.read(-1)
+                if not answer.startswith(b"HTTP/1.1 200 "):
+                    raise ValueError(f"the answer was {answer[:80]!r}")
+                took.append((time.monotonic() - start) * 1e3)
+                writer.close()
+        except (TimeoutError, OSError):
+            took.append(LOST_MS)
+
+    due = time.monotonic()
+    async with asyncio.TaskGroup() as group:
+        while due < until:
+            group.create_task(one())
+            due += REQUEST_EVERY
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+    return took
+
+
+async def ssh(until: float, own: str, host: str) -> list[float]:
+    """A keystroke and its echo, one after another on one connection."""
+    reader, writer = await asyncio.open_connection(host, origin.ECHO, local_addr=(own, 0))
+    writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    took = []
+    while time.monotonic() < until:
+        start = time.monotonic()
+        writer.write(bytes(36))
+        try:
+            await asyncio.wait_for(reader.readexactly(36), LOST_MS / 1e3)
+        except TimeoutError:
+            took.append(LOST_MS)
+            break  # the next echo would be this one's
+        took.append((time.monotonic() - start) * 1e3)
+        await asyncio.sleep(max(0.0, SSH_EVERY - took[-1] / 1e3))
+    writer.close()
+    return took
+
+
+def uploaded(own: str, host: str) -> int:
+    """Bytes that came to the origin."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.bind((own, 0))
+        s.connect((host, origin.COUNT))
+        s.settimeout(LOST_MS / 1e3)
+        for _ in range(5):
+            s.send(b"?")
+            try:
+                return int(s.recv(64))
+            except TimeoutError:
+                pass
+    raise TimeoutError("the origin does not say what came")
+
+
+async def bulk(seconds: float, own: str, host: str) -> float:
+    """Bits a second of all transfers, where they end."""
+    def moved() -> tuple[int, float]:
+        return got + uploaded(own, host), time.monotonic()
+
+    before, begun = await asyncio.to_thread(moved)
+    await asyncio.sleep(seconds)
+    after, ended = await asyncio.to_thread(moved)
+    return (after - before) * 8 / (ended - begun)
+
+
+async def household(own: str, host: str, port: int, seconds: float) -> dict[str, object]:
+    until = time.monotonic() + seconds
+    *took, bits = await asyncio.gather(
+        requests(until, own, host, port), dns(until, own, host), ssh(until, own, host), call(until, own, host),
+        bulk(seconds, own, host))
+    return {**dict(zip(WHAT, took)), "bits_a_second": bits}
+
+
+def main() -> None:
+    own, host, port, seconds, downloads, uploads, *addresses = sys.argv[1:]
+    for i in range(int(downloads) + int(uploads)):
+        of = download if i < int(downloads) else upload
+        threading.Thread(target=of, args=(addresses[i], host), daemon=True).start()
+    if addresses:
+        time.sleep(WARM_UP)
+    print(json.dumps(asyncio.run(household(own, host, int(port), float(seconds)))))
+
+
+if __name__ == "__main__":
+    main()
