@@ -17,6 +17,10 @@ const (
 	// What a larger window has to bring: an eighth of what it adds. Where all senders fill
 	// one queue, it brings what the others have, and that pays as long as they have an eighth.
 	climbGain = 8
+	// A window is large that fills the path so many times.
+	largeWindow = 8
+	// The window grows by this part of it in a round to see whether a larger one pays.
+	climbSteps = 8
 )
 
 // A climb looks for the smallest window that delivers as much as larger ones do. What is
@@ -25,6 +29,7 @@ type climb struct {
 	phase  climbPhase
 	window protocol.ByteCount // in packets, and what it delivers in bytes/s
 	rate   uint64
+	topped bool // since it began it is known what a larger one delivers
 
 	rounds    int
 	quiet     int    // the last of them, without a queue
@@ -42,20 +47,28 @@ const (
 	climbStays
 )
 
-// lost notes that the window was cut to so many packets: it grows from there.
-func (c *climb) lost(cwnd protocol.ByteCount) {
-	c.enter(climbGrows)
-	c.window, c.rate = cwnd, 0
+// begin starts from a window of so many packets, of which nothing is known: it grows first,
+// unless it is large already, and may become smaller.
+func (c *climb) begin(cwnd protocol.ByteCount, large bool) {
+	c.window, c.rate, c.topped = cwnd, 0, false
+	if large && low(cwnd) >= leastWindow {
+		c.enter(climbBase)
+	} else {
+		c.enter(climbGrows)
+	}
 }
 
 // grows says if the window may grow.
 func (c *climb) grows() bool { return c.phase == climbGrows }
 
+// tries says that it grows to see whether a larger window pays.
+func (c *climb) tries() bool { return c.phase == climbGrows && c.rate > 0 }
+
 // onRound takes a round. quiet says that its packets have waited nowhere. It returns the new
 // window, 0 to leave it.
 func (c *climb) onRound(r Round, cwnd protocol.ByteCount, quiet bool) protocol.ByteCount {
 	if c.empty(quiet) {
-		c.lost(cwnd)
+		c.begin(cwnd, false)
 		return 0
 	}
 	if c.phase == climbGrows {
@@ -86,6 +99,7 @@ func (c *climb) onRound(r Round, cwnd protocol.ByteCount, quiet bool) protocol.B
 	rate := c.delivered * 1e6 / max(c.took, 1)
 	switch c.phase {
 	case climbTop:
+		c.topped = true
 		if pays(c.rate, rate, c.window, cwnd) {
 			c.window, c.rate = cwnd, rate
 			c.enter(climbGrows)
@@ -93,10 +107,14 @@ func (c *climb) onRound(r Round, cwnd protocol.ByteCount, quiet bool) protocol.B
 		}
 	case climbLow:
 		if pays(rate, c.rate, cwnd, c.window) {
-			c.enter(climbStays)
+			if c.topped {
+				c.enter(climbStays)
+			} else {
+				c.enter(climbGrows)
+			}
 			return c.window
 		}
-		c.window, c.rate = cwnd, rate
+		c.window, c.rate, c.topped = cwnd, rate, true
 	default:
 		c.window, c.rate = cwnd, rate
 	}

@@ -155,33 +155,40 @@ func (p *Path) changed(r Round) bool {
 	}
 	slow, mean := p.slow, p.mean
 	p.slow, p.slowRounds = amount{}, 0
-	if slow.rate() < mean.rate()*3/4 {
+	if slow.rate() < mean.rate()*3/4 && slow.rtt() >= 2*mean.rtt() {
 		p.mean = slow
 		return true
 	}
 	p.mean.bytes += slow.bytes
 	p.mean.time += slow.time
+	p.mean.waited += slow.waited
 	p.mean.age()
 	return false
 }
 
 // An amount is what was delivered in some time.
 type amount struct {
-	bytes uint64
-	time  time.Duration
+	bytes  uint64
+	time   time.Duration
+	waited uint64 // the rounds' least RTTs, us, times their time, ms
 }
 
 func (a *amount) add(r Round) {
 	a.bytes += uint64(r.Delivered)
-	a.time += time.Duration(uint64(r.Delivered)*1e6/r.Rate) * time.Microsecond
+	us := uint64(r.Delivered) * 1e6 / r.Rate
+	a.time += time.Duration(us) * time.Microsecond
+	a.waited += us * uint64(r.MinRTT/time.Microsecond) / 1e3
 	a.age()
 }
 
 func (a *amount) age() {
 	if a.time > 2*meanTime {
-		a.bytes, a.time = a.bytes/2, a.time/2
+		a.bytes, a.time, a.waited = a.bytes/2, a.time/2, a.waited/2
 	}
 }
+
+// rtt is the mean of the rounds' least ones in microseconds.
+func (a amount) rtt() uint64 { return a.waited * 1e3 / max(uint64(a.time/time.Microsecond), 1) }
 
 // rate is in bytes/s.
 func (a amount) rate() uint64 {

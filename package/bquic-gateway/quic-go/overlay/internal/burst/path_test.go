@@ -98,6 +98,16 @@ func TestPathChanges(t *testing.T) {
 	require.Zero(t, p.path.Queue(400*ms))
 }
 
+// TestPathSlowsDown: a stranger who sends for a while is no other path, though a standing
+// queue takes longer meanwhile.
+func TestPathSlowsDown(t *testing.T) {
+	p := newPipe(2 * ms)
+	p.run(80, 5*time.Second)
+	p.gap = ms * 5 / 3
+	p.run(80, time.Second)
+	require.Equal(t, 2*ms, p.path.MinRTT())
+}
+
 func TestPathForgetsTheRateWhenMuchIsLost(t *testing.T) {
 	p := learned()
 	now := monotime.Now()
@@ -267,7 +277,16 @@ func TestClimb(t *testing.T) {
 	require.Less(t, cwnd, protocol.ByteCount(320))
 	require.GreaterOrEqual(t, cwnd, protocol.ByteCount(130))
 
-	c, cwnd := climbOn(flat, 400, 60)
+	c := climb{}
+	c.begin(400, true)
+	require.False(t, c.grows(), "there is no need to")
+	c.begin(leastWindow, true)
+	require.True(t, c.grows(), "it may not become smaller")
+	steep := func(cwnd protocol.ByteCount) uint64 { return uint64(min(cwnd, 300)) * 1e4 }
+	_, cwnd = climbOn(steep, 150, 100)
+	require.Greater(t, cwnd, protocol.ByteCount(200), "what is less is worse: more is tried at once")
+
+	c, cwnd = climbOn(flat, 400, 60)
 	for range emptyRounds {
 		c.onRound(Round{Rate: 2e6, Delivered: 2e5, Limited: true}, cwnd, true)
 	}

@@ -134,22 +134,28 @@ func (w *Window) Started() bool { return w.started }
 
 // grow doubles the steps while there is room, and where there is none has them pay.
 func (w *Window) grow(r Round, p *Path, cwnd protocol.ByteCount) protocol.ByteCount {
+	quiet := r.MinRTT <= p.MinRTT()+lowQueue(p) && r.Lost <= r.Delivered/50
 	if p.MinRTT() > w.min { // another path
-		w.climb.lost(cwnd)
+		w.climb.begin(cwnd, large(r.MinRTT, p))
 	}
 	w.min = p.MinRTT()
-	quiet := r.MinRTT <= p.MinRTT()+lowQueue(p) && r.Lost <= r.Delivered/50
 	set := w.climb.onRound(r, cwnd, quiet)
 	if !quiet {
 		w.quiet, w.step = 0, 1
 	} else if w.quiet++; w.quiet >= quietRounds {
 		w.step = max(1, min(2*w.step, cwnd/4))
 	}
-	if !w.climb.grows() {
+	switch {
+	case !w.climb.grows():
 		w.step = 0
+	case w.climb.tries():
+		w.step = max(w.step, cwnd/climbSteps)
 	}
 	return set
 }
+
+// large says if packets that take so long are a window that fills the path many times.
+func large(rtt time.Duration, p *Path) bool { return rtt > largeWindow*p.MinRTT() }
 
 // OnLoss is called once for all losses of a window. It returns what is left of
 // the window, given what is left of it by the book. rtt is the newest one: if
@@ -157,10 +163,11 @@ func (w *Window) grow(r Round, p *Path, cwnd protocol.ByteCount) protocol.ByteCo
 // takes what it has taken.
 func (w *Window) OnLoss(p *Path, rtt time.Duration, cwnd, cut, mss protocol.ByteCount) protocol.ByteCount {
 	w.started = true
-	if rtt <= p.MinRTT()+lowQueue(p) {
+	quiet := rtt <= p.MinRTT()+lowQueue(p)
+	if quiet {
 		cut = max(cut, min(cwnd, p.BDP()))
 	}
-	w.climb.lost(cut / mss)
+	w.climb.begin(cut/mss, large(rtt, p))
 	return cut
 }
 
