@@ -68,7 +68,7 @@ def test_siblings_take_turns_together_and_neighbours_none(bed):
         # who goes is not kept, whichever of the devices the kernel tells it of
         repeater.leave()
         wait_for(lambda: set(d.clients()) == clients | {mesh.mac}, "the repeater gone")
-        repeater.join(check=False)
+        bed.join([repeater])
         wait_for(lambda: set(d.clients()) == clients | neighbours, "the repeater again")
         assert d.status()["backend"] == "airtime" and d.status()["counters"]["restarts"] == 0, d.text()
         # the radio has its wifirrd
