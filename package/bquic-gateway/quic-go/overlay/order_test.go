@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package quic
+
+import (
+	"context"
+	"testing"
+
+	"github.com/quic-go/quic-go/internal/protocol"
+	"github.com/quic-go/quic-go/internal/wire"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/mock/gomock"
+)
+
+// An orderBench is a framer with streams of its own.
+type orderBench struct {
+	*framer
+	t      *testing.T
+	sender *MockStreamSender
+	next   protocol.StreamID
+	queued func() // called when a stream has something to send, once
+}
+
+func newOrderBench(t *testing.T, window protocol.ByteCount) *orderBench {
+	cfc := newConnectionFlowController(0, 0, nil, nil, nil)
+	cfc.UpdateSendWindow(window)
+	b := &orderBench{framer: newFramer(cfc), t: t, sender: NewMockStreamSender(gomock.NewController(t))}
+	b.sender.EXPECT().onHasStreamData(gomock.Any(), gomock.Any()).Do(func(id protocol.StreamID, s *SendStream) {
+		b.AddActiveStream(id, s)
+		if queued := b.queued; queued != nil {
+			b.queued = nil
+			queued()
+		}
+	}).AnyTimes()
+	b.sender.EXPECT().onStreamCompleted(gomock.Any()).AnyTimes()
+	b.sender.EXPECT().onHasStreamControlFrame(gomock.Any(), gomock.Any()).AnyTimes()
+	b.sender.EXPECT().updateStreamPriority(gomock.Any()).Do(b.UpdateStreamPriority).AnyTimes()
+	b.sender.EXPECT().recordStreamPriorityUpdated(gomock.Any(), gomock.Any(), gomock.Any()).AnyTimes()
+	return b
+}
+
+// stream returns a stream that may send window bytes.
+func (b *orderBench) stream(window protocol.ByteCount) *SendStream {
+	b.next += 4
+	fc := newStreamFlowController(b.next, b.connFlowController, 0, 0, window, nil, nil)
+	s := newSendStream(context.Background(), b.next, b.sender, fc, false)
+	b.t.Cleanup(func() { s.closeForShutdown(nil) })
+	return s
+}
+
+// write has the stream send size bytes. It returns once they wait in the framer.
+func (b *orderBench) write(s *SendStream, size int) {
+	queued := make(chan struct{})
+	b.queued = func() { close(queued) }
+	go s.Write(make([]byte, size))
+	<-queued
+}
+
+// packet returns what of each stream is in the next packet, in bytes, and the
+// datagrams.
+func (b *orderBench) packet(size protocol.ByteCount) (streams map[protocol.StreamID]protocol.ByteCount, datagrams []*wire.DatagramFrame) {
+	frames, streamFrames, length := b.AppendStreamFrames(nil, nil, size, protocol.Version1)
+	streams = make(map[protocol.StreamID]protocol.ByteCount)
+	sum := protocol.ByteCount(0)
+	for _, f := range streamFrames {
+		streams[f.Frame.StreamID] += f.Frame.DataLen()
+		sum += f.Frame.Length(protocol.Version1)
+	}
+	for _, f := range frames {
+		if d, ok := f.Frame.(*wire.DatagramFrame); ok {
+			require.True(b.t, d.DataLenPresent)
+			datagrams = append(datagrams, d)
+		}
+		sum += f.Frame.Length(protocol.Version1)
+	}
+	require.Equal(b.t, sum, length)
+	require.LessOrEqual(b.t, length, size)
+	return streams, datagrams
+}
+
+const packetSize = 1200
+
+// Streams without a client are stock's, and go first; a priority does not get a stream
+// with a client out of the order.
+func TestOrderAndStock(t *testing.T) {
+	b := newOrderBench(t, 1<<20)
+	ours, stock := b.stream(1<<20), b.stream(1<<20)
+	b.write(ours, 5000)
+	require.Nil(t, b.order)
+	b.setClient(ours, 7) // while it is active
+	b.write(stock, 5000)
+	ours.SetPriority(0, false)
+	require.True(t, b.HasData())
+	for i := 0; i < 5; i++ {
+		streams, _ := b.packet(packetSize)
+		require.NotZero(t, streams[stock.streamID], i)
+	}
+	got := protocol.ByteCount(0)
+	for b.HasData() {
+		streams, _ := b.packet(packetSize)
+		got += streams[ours.streamID]
+		require.Zero(t, streams[stock.streamID])
+	}
+	require.LessOrEqual(t, got, protocol.ByteCount(5000))
+	require.Greater(t, got, protocol.ByteCount(3000))
+}
+
+// What a stream's own flow control keeps back keeps back nobody else.
+func TestOrderBlockedStream(t *testing.T) {
+	b := newOrderBench(t, 1<<20)
+	blocked, other := b.stream(100), b.stream(1<<20)
+	b.setClient(blocked, 1)
+	b.setClient(other, 2)
+	b.write(blocked, 100)
+	streams, _ := b.packet(packetSize)
+	require.Equal(t, protocol.ByteCount(100), streams[blocked.streamID])
+	b.write(blocked, 100) // the window is used up
+	b.write(other, 100000)
+	for range 20 {
+		streams, _ = b.packet(packetSize)
+		require.Zero(t, streams[blocked.streamID])
+		require.NotZero(t, streams[other.streamID])
+	}
+	blocked.updateSendWindow(1000)
+	streams, _ = b.packet(packetSize)
+	require.Equal(t, protocol.ByteCount(100), streams[blocked.streamID])
+}
+
+// What the connection's flow control keeps back waits for it, and is not forgotten.
+func TestOrderBlockedConnection(t *testing.T) {
+	b := newOrderBench(t, 1000)
+	s := b.stream(1 << 20)
+	b.setClient(s, 0)
+	b.write(s, 10000)
+	streams, _ := b.packet(packetSize)
+	require.Equal(t, protocol.ByteCount(1000), streams[s.streamID])
+	streams, _ = b.packet(packetSize)
+	require.Empty(t, streams)
+	require.True(t, b.HasData())
+	b.connFlowController.UpdateSendWindow(1500)
+	streams, _ = b.packet(packetSize)
+	require.Equal(t, protocol.ByteCount(500), streams[s.streamID])
+}
+
+// A stream that ends while it waits for its turn is passed over.
+func TestOrderCancelled(t *testing.T) {
+	b := newOrderBench(t, 1<<20)
+	s, other := b.stream(1<<20), b.stream(1<<20)
+	b.setClient(s, 1)
+	b.setClient(other, 1)
+	b.write(s, 10000)
+	b.write(other, 100)
+	s.CancelWrite(1)
+	streams, _ := b.packet(packetSize)
+	require.Equal(t, map[protocol.StreamID]protocol.ByteCount{other.streamID: 100}, streams)
+	require.False(t, b.HasData())
+}
+
+func (b *orderBench) datagram(s *SendStream, size int, mark byte) {
+	f := &wire.DatagramFrame{DataLenPresent: true, Data: make([]byte, size)}
+	f.Data[0] = mark
+	b.mutex.Lock()
+	s.datagrams.push(f)
+	b.mutex.Unlock()
+}
+
+// Datagrams of one flow and the bytes of another share; few datagrams go first.
+func TestOrderDatagrams(t *testing.T) {
+	b := newOrderBench(t, 1<<30)
+	bulk, udp, dns := b.stream(1<<30), b.stream(0), b.stream(0)
+	b.setClient(bulk, 1)
+	b.setClient(udp, 2)
+	b.setClient(dns, 3)
+	b.write(bulk, 10<<20)
+	var sent [2]protocol.ByteCount
+	for range 2000 {
+		for udp.datagrams.queue.Len() < maxFlowDatagrams {
+			b.datagram(udp, 1100, 0)
+		}
+		streams, datagrams := b.packet(packetSize)
+		sent[0] += streams[bulk.streamID]
+		for _, d := range datagrams {
+			sent[1] += protocol.ByteCount(len(d.Data))
+		}
+	}
+	require.InEpsilon(t, int64(sent[0]), int64(sent[1]), 0.1)
+
+	b.datagram(dns, 60, 42)
+	_, datagrams := b.packet(packetSize)
+	require.NotEmpty(t, datagrams)
+	require.Equal(t, byte(42), datagrams[0].Data[0])
+}
+
+func TestDatagramFlow(t *testing.T) {
+	b := newOrderBench(t, 1<<20)
+	s := b.stream(0)
+	b.setClient(s, 1)
+
+	// The oldest goes when there are too many.
+	for i := range maxFlowDatagrams + 3 {
+		b.datagram(s, 1100, byte(i))
+	}
+	for i := range maxFlowDatagrams {
+		_, datagrams := b.packet(packetSize)
+		require.Len(t, datagrams, 1)
+		require.Equal(t, byte(i+3), datagrams[0].Data[0])
+	}
+	require.False(t, b.HasData())
+
+	// What does not fit beside something else goes into the next packet.
+	b.datagram(s, 100, 1)
+	b.datagram(s, 1190, 2)
+	for i := range 2 {
+		_, datagrams := b.packet(packetSize)
+		require.Len(t, datagrams, 1)
+		require.Equal(t, byte(i+1), datagrams[0].Data[0])
+	}
+
+	// What fits into no packet is dropped, and what comes after it is sent.
+	b.datagram(s, 2000, 3)
+	b.datagram(s, 100, 4)
+	_, datagrams := b.packet(packetSize)
+	require.Empty(t, datagrams)
+	_, datagrams = b.packet(packetSize)
+	require.Len(t, datagrams, 1)
+	require.Equal(t, byte(4), datagrams[0].Data[0])
+	require.False(t, b.HasData())
+}
