@@ -63,7 +63,7 @@ func (r *Relay) serve(ctx context.Context, client *net.TCPConn, target netip.Add
 	var first []byte
 	if s := r.gateways.pick(); s != nil {
 		var done bool
-		if first, done = r.carry(ctx, s, client, target, &from.carried); done {
+		if first, done = r.carry(ctx, s, client, target, from); done {
 			return
 		}
 	}
@@ -72,10 +72,10 @@ func (r *Relay) serve(ctx context.Context, client *net.TCPConn, target netip.Add
 
 // carry returns what it has read from the client unless the connection is
 // done with: carried to its end, refused for good, or abandoned by the client.
-func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, target netip.AddrPort, count *tunnel.Bytes) (first []byte, done bool) {
+func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, target netip.AddrPort, from *client) (first []byte, done bool) {
 	s.enter()
 	defer s.release()
-	str, err := s.request(ctx, target.String())
+	str, err := s.request(ctx, target.String(), from)
 	if err != nil {
 		return nil, false
 	}
@@ -91,10 +91,10 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, targ
 		r.carried.now.Add(1)
 		defer r.carried.now.Add(-1)
 		r.carried.total.Add(1)
-		count.ToStream.Add(uint64(sent))
+		from.carried.ToStream.Add(uint64(sent))
 		rest := slices.Clone(first[sent:]) // mostly nothing, while first would stay as long as the tunnel
 		first, early = nil, nil
-		err = tunnel.Splice(client, rest, str, count)
+		err = tunnel.Splice(client, rest, str, &from.carried)
 		r.logger.Debug("connection ended", "target", target, "error", err)
 		return nil, true
 	}

@@ -3,6 +3,7 @@
 package relay
 
 import (
+	"math"
 	"net/netip"
 	"slices"
 	"sync"
@@ -11,19 +12,21 @@ import (
 	"bquic/internal/tunnel"
 )
 
-// maxClients bounds the clients that are counted each for itself.
-const maxClients = 256
+// maxClients bounds the clients that are counted each for itself, and have a number.
+const maxClients = math.MaxUint8
 
 // clients count what each client has moved since the start.
 type clients struct {
 	mu     sync.Mutex
 	by     map[netip.Addr]*client
-	rest   client // who came when all places were taken
+	taken  [maxClients + 1]bool // numbers
+	rest   client               // who came when all places were taken
 	others ClientStatus
 }
 
 type client struct {
 	addr    netip.Addr
+	number  uint8     // its own among those that are counted, 0 for the others
 	now     int       // connections
 	last    time.Time // when one began or ended
 	carried tunnel.Bytes
@@ -52,7 +55,7 @@ func (c *clients) enter(addr netip.Addr, carried, direct *tunnel.Bytes) *client 
 	if cl == nil && len(c.by) >= maxClients && !c.forget() {
 		cl = &c.rest
 	} else if cl == nil {
-		cl = &client{addr: addr}
+		cl = &client{addr: addr, number: c.free()}
 		cl.carried.Under(carried)
 		cl.direct.Under(direct)
 		c.by[addr] = cl
@@ -69,6 +72,13 @@ func (c *clients) leave(cl *client) {
 	cl.last = time.Now()
 }
 
+// free takes a number that nobody has.
+func (c *clients) free() uint8 {
+	n := 1 + slices.Index(c.taken[1:], false)
+	c.taken[n] = true
+	return uint8(n)
+}
+
 // forget makes room: who has been without a connection longest becomes one of the others.
 func (c *clients) forget() bool {
 	var oldest *client
@@ -82,6 +92,7 @@ func (c *clients) forget() bool {
 	}
 	c.others.add(oldest)
 	delete(c.by, oldest.addr)
+	c.taken[oldest.number] = false
 	return true
 }
 

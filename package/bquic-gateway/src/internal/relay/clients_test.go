@@ -30,13 +30,29 @@ func TestManyClients(t *testing.T) {
 	if len(shown) != maxClients || others != (ClientStatus{Connections: 50, Sent: 50, Received: 100}) {
 		t.Errorf("%d clients, others %+v", len(shown), others)
 	}
+	// Each has a number of its own, as long as there are numbers.
+	owners := make(map[uint8]*client)
+	for i, cl := range held {
+		if i >= maxClients {
+			if cl.number != 0 {
+				t.Errorf("client %d has number %d", i, cl.number)
+			}
+		} else if owners[cl.number] != nil || cl.number == 0 {
+			t.Errorf("client %d has number %d, which %v has", i, cl.number, owners[cl.number])
+		}
+		owners[cl.number] = cl
+	}
 	for _, cl := range held {
 		c.leave(cl)
 	}
 	// Now the ones that left first make room.
 	time.Sleep(time.Millisecond)
 	late := netip.MustParseAddr("2001:db8::1")
-	c.leave(c.enter(late, &carried, &direct))
+	cl := c.enter(late, &carried, &direct)
+	if cl.number != held[0].number {
+		t.Errorf("number %d, not %d of the one that made room", cl.number, held[0].number)
+	}
+	c.leave(cl)
 	shown, others = c.status()
 	if len(shown) != maxClients || shown[0].Address != late.String() || others != (ClientStatus{Sent: 51, Received: 102}) {
 		t.Errorf("%d clients, the first %+v, others %+v", len(shown), shown[0], others)

@@ -119,9 +119,9 @@ const (
 	// this or, where that is less, an eighth of the memory.
 	maxWindows = 16 << 20
 	// A client that stops reading holds this much of the connection's window
-	// to begin with; quic-go enlarges it for those that read fast.
+	// to begin with; quic-go enlarges it for those that read fast. The connection's
+	// is never smaller than it may become: there is room for who has stopped.
 	initialStreamWindow = 256 << 10
-	initialWindow       = 1 << 20
 )
 
 // withDefaults returns the configuration completed and checked, in terms of
@@ -312,7 +312,7 @@ func (c *Config) quicConfig() *quic.Config {
 		EnableDatagrams:                true,
 		InitialStreamReceiveWindow:     min(initialStreamWindow, window/2),
 		MaxStreamReceiveWindow:         min(maxStreamWindow, window/2),
-		InitialConnectionReceiveWindow: min(initialWindow, window),
+		InitialConnectionReceiveWindow: window,
 		MaxConnectionReceiveWindow:     window,
 		Burst:                          c.Burst,
 		Tracer:                         trace.ToDir,

@@ -168,7 +168,7 @@ func (b *bench) states() (states []string) {
 func (s *session) connect(target string) error {
 	s.enter()
 	defer s.release()
-	str, err := s.request(context.Background(), target)
+	str, err := s.request(context.Background(), target, nil)
 	if err != nil {
 		return err
 	}

@@ -152,18 +152,19 @@ func (s *session) close() {
 	s.conn.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), "")
 }
 
-// request sends CONNECT. The stream's deadline is that of the answer.
-func (s *session) request(ctx context.Context, target string) (*http3.RequestStream, error) {
+// request sends CONNECT for a client, nil for the relay itself. The stream's
+// deadline is that of the answer.
+func (s *session) request(ctx context.Context, target string, from *client) (*http3.RequestStream, error) {
 	return s.send(ctx, &http.Request{
 		Method: http.MethodConnect,
 		Host:   target,
 		URL:    &url.URL{Host: target},
 		Header: http.Header{},
-	})
+	}, from)
 }
 
 // send sends a request for a tunnel.
-func (s *session) send(ctx context.Context, r *http.Request) (*http3.RequestStream, error) {
+func (s *session) send(ctx context.Context, r *http.Request, from *client) (*http3.RequestStream, error) {
 	ctx, cancel := context.WithTimeout(ctx, creditTimeout)
 	defer cancel()
 	str, err := s.http.OpenRequestStream(ctx)
@@ -176,6 +177,10 @@ func (s *session) send(ctx context.Context, r *http.Request) (*http3.RequestStre
 	str.SetDeadline(time.Now().Add(answerTimeout))
 	r.Header["Proxy-Authorization"] = []string{"Bearer " + s.settings.Token}
 	r.Header["User-Agent"] = nil
+	if from != nil {
+		tunnel.SetClient(r.Header, from.number)
+		str.QUICStream().SetClient(from.number)
+	}
 	if err := str.SendRequestHeader(r); err != nil {
 		tunnel.Cancel(str, http3.ErrCodeRequestCanceled)
 		return nil, err
@@ -205,7 +210,7 @@ func answer(str *http3.RequestStream) error {
 
 // probe asks whether the gateway would carry connections for us.
 func (s *session) probe() {
-	str, err := s.request(s.conn.Context(), tunnel.ProbeTarget)
+	str, err := s.request(s.conn.Context(), tunnel.ProbeTarget, nil)
 	if err != nil {
 		s.tell(func(h *upstream.Session, _ time.Time) upstream.Do { return h.Unasked() })
 		return

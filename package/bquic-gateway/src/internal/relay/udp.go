@@ -123,7 +123,9 @@ func (f *flows) now() int {
 // carry carries a flow until it ends.
 func (f *flows) carry(ctx context.Context, s *session, fl *flow) error {
 	r := f.relay
-	str, err := s.requestUDP(ctx, fl.target.String())
+	from := r.clients.enter(fl.client.Addr(), &r.carried.bytes, &r.direct.bytes)
+	defer r.clients.leave(from)
+	str, err := s.requestUDP(ctx, fl.target.String(), from)
 	if err != nil {
 		return err
 	}
@@ -139,8 +141,6 @@ func (f *flows) carry(ctx context.Context, s *session, fl *flow) error {
 		tunnel.Cancel(str, http3.ErrCodeRequestCanceled)
 		return err
 	}
-	from := r.clients.enter(fl.client.Addr(), &r.carried.bytes, &r.direct.bytes)
-	defer r.clients.leave(from)
 	f.mu.Lock()
 	waiting := fl.waiting
 	fl.waiting, fl.open = nil, true
@@ -169,10 +169,10 @@ func (fl *flow) dial(ctx context.Context) (*net.UDPConn, error) {
 }
 
 // requestUDP is request for a UDP target.
-func (s *session) requestUDP(ctx context.Context, target string) (*http3.RequestStream, error) {
+func (s *session) requestUDP(ctx context.Context, target string, from *client) (*http3.RequestStream, error) {
 	r, err := tunnel.UDPRequest(s.gateway, target, http.Header{})
 	if err != nil {
 		return nil, err
 	}
-	return s.send(ctx, r)
+	return s.send(ctx, r, from)
 }

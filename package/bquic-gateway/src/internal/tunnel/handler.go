@@ -217,7 +217,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case *net.UDPConn:
 		err = h.serveUDP(w, r, conn, q.port, g)
 	case *net.TCPConn:
-		err = h.serveTCP(w, conn, g)
+		err = h.serveTCP(w, r, conn, g)
 	}
 	if cause := context.Cause(g.ctx); cause != nil {
 		err = cause
@@ -225,13 +225,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Logger.Debug("tunnel ended", "client", r.RemoteAddr, "peer", q.peer, "target", shown(q.target), "error", err)
 }
 
-func (h *Handler) serveTCP(w http.ResponseWriter, conn *net.TCPConn, g *grant) error {
+func (h *Handler) serveTCP(w http.ResponseWriter, r *http.Request, conn *net.TCPConn, g *grant) error {
 	w.WriteHeader(http.StatusOK)
 	str, err := w.(http3.HTTPStreamer).HTTPStream()
 	if err != nil {
 		Reset(conn)
 		return err
 	}
+	str.QUICStream().SetClient(clientOf(r.Header))
 	stop := context.AfterFunc(g.ctx, func() {
 		Reset(conn)
 		Cancel(str, http3.ErrCodeConnectError)

@@ -188,6 +188,7 @@ func (h *Handler) serveUDP(w http.ResponseWriter, r *http.Request, conn *net.UDP
 		conn.Close()
 		return err
 	}
+	str.QUICStream().SetClient(clientOf(r.Header))
 	ctx, end := context.WithCancelCause(r.Context())
 	defer end(nil)
 	stop := context.AfterFunc(g.ctx, func() { end(context.Cause(g.ctx)) })

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay_test
+
+import (
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"bquic/internal/divert"
+)
+
+// TestClientsShare: two clients of a relay share a mesh that is slower than they are,
+// though one has eight connections and the other has one. The relay tells the gateway
+// whose each is, and for what goes up it knows that itself.
+func TestClientsShare(t *testing.T) {
+	for _, direction := range []string{"down", "up"} {
+		t.Run(direction, func(t *testing.T) {
+			m := newMesh(t)
+			for _, end := range []string{"gateway", "node"} {
+				m.run(end, "tc", "qdisc", "add", "dev", "mesh", "root", "tbf", "rate", "10mbit", "burst", "20kb", "latency", "60ms")
+			}
+			m.startGateway()
+			node := m.startRelay(m.config(divert.Redirect))
+			var received [2]atomic.Int64 // bytes of the client by IPv4, and by IPv6
+			pour := func(conn *net.TCPConn) {
+				for b := make([]byte, 64<<10); ; {
+					if _, err := conn.Write(b); err != nil {
+						return
+					}
+				}
+			}
+			drain := func(conn *net.TCPConn, count *atomic.Int64) {
+				for b := make([]byte, 64<<10); ; {
+					n, err := conn.Read(b)
+					count.Add(int64(n))
+					if err != nil {
+						return
+					}
+				}
+			}
+			m.listen(":80", func(conn *net.TCPConn) {
+				if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+					return
+				}
+				if direction == "down" {
+					pour(conn)
+				} else if conn.RemoteAddr().(*net.TCPAddr).IP.To4() != nil {
+					drain(conn, &received[0])
+				} else {
+					drain(conn, &received[1])
+				}
+			})
+			var conns [2][]*net.TCPConn
+			for i, connections := range []int{1, 8} {
+				for range connections {
+					conn, _ := m.carry(node, []string{origin4 + ":80", "[" + origin6 + "]:80"}[i])
+					conns[i] = append(conns[i], conn)
+				}
+			}
+			for i := range conns {
+				for _, conn := range conns[i] {
+					go func() {
+						conn.Write([]byte{1})
+						if direction == "down" {
+							drain(conn, &received[i])
+						} else {
+							pour(conn)
+						}
+					}()
+				}
+			}
+			wait := func(bytes int64) (counts [2]int64) {
+				m.eventually("so many bytes", func() bool {
+					counts = [2]int64{received[0].Load(), received[1].Load()}
+					return counts[0]+counts[1] >= bytes
+				})
+				return counts
+			}
+			begin := wait(1 << 20) // all of them have begun
+			end := wait(5 << 20)
+			one, eight := end[0]-begin[0], end[1]-begin[1]
+			if share := float64(one) / float64(one+eight); share < 0.35 || share > 0.65 {
+				t.Errorf("the client with one connection got %.2f of what there was", share)
+			}
+		})
+	}
+}
