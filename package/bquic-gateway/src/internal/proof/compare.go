@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proof
+
+import "math"
+
+// An effect is an estimate of carried less direct, with its variance and the degrees of
+// freedom of that. Without any, it is unknown.
+type effect struct {
+	carried, direct uint32 // connections
+	mean, variance  float64
+	freedom         float64
+	// pooled is the variance if both groups' is the same.
+	pooled float64
+}
+
+// A span is an interval around an effect.
+type span struct{ low, high float64 }
+
+// sure says that it excludes zero.
+func (s span) sure() bool { return s.low > 0 || s.high < 0 }
+
+var unknown = span{math.Inf(-1), math.Inf(1)}
+
+// leastFreedom is how much is needed to say anything: quantile is good to a thousandth from there on.
+const leastFreedom = 5
+
+// interval holds the truth in 95 of 100 cases.
+func (e effect) interval() span {
+	if e.freedom < leastFreedom {
+		return unknown
+	}
+	half := quantile(e.freedom) * math.Sqrt(e.variance)
+	return span{e.mean - half, e.mean + half}
+}
+
+const (
+	// normal is the 97.5th percentile of the normal distribution.
+	normal = 1.959963984540054
+	// An effect of this size, as the difference of logarithms, strict finds soonest.
+	sought = 0.2
+	// doubt is how often strict may ever be wrong.
+	doubt = 0.05
+)
+
+// strict holds the truth in 95 of 100 cases at all times that it is looked at, together: Robbins' mixture
+// ("Statistical methods related to the law of the iterated logarithm", 1970) with
+// an effect that is normal with a deviation of sought. interval, looked at each minute of a week, would
+// cry wolf in most weeks.
+func (e effect) strict() span {
+	if e.freedom < leastFreedom || e.variance <= 0 {
+		return unknown
+	}
+	// While few are direct, their own variance is a matter of luck, and who looks often enough meets one that
+	// is next to nothing: the larger of two estimates. One that has few degrees of freedom counts for more,
+	// as in interval.
+	widen := quantile(e.freedom) / normal
+	v, prior := max(e.variance, e.pooled)*widen*widen, sought*sought
+	half := math.Sqrt(v * (v + prior) / prior * math.Log((v+prior)/(v*doubt*doubt)))
+	return span{e.mean - half, e.mean + half}
+}
+
+// quantile is the 97.5th percentile of Student's distribution, by its expansion around the normal one
+// (Abramowitz and Stegun, 26.7.5).
+func quantile(freedom float64) float64 {
+	const z = normal
+	const z3, z5, z7, z9 = z * z * z, z * z * z * z * z, z * z * z * z * z * z * z, z * z * z * z * z * z * z * z * z
+	const g1 = (z3 + z) / 4
+	const g2 = (5*z5 + 16*z3 + 3*z) / 96
+	const g3 = (3*z7 + 19*z5 + 17*z3 - 15*z) / 384
+	const g4 = (79*z9 + 776*z7 + 1482*z5 - 1920*z3 - 945*z) / 92160
+	f := freedom
+	return z + g1/f + g2/(f*f) + g3/(f*f*f) + g4/(f*f*f*f)
+}
+
+// strata adds up those of one class, which have a variance in common for each group.
+type strata struct {
+	count            [2]uint32
+	freedom, squares [2]float64
+	weight, mean     float64
+	parts            [2]float64 // of weight squared, by n
+}
+
+func (s *strata) add(n [2]uint32, m [2]moments) {
+	for arm := range n {
+		if s.count[arm] += n[arm]; n[arm] > 0 {
+			s.freedom[arm] += float64(n[arm] - 1)
+			s.squares[arm] += float64(m[arm].m2)
+		}
+	}
+	if n[Carried] == 0 || n[Direct] == 0 {
+		return
+	}
+	n1, n0 := float64(n[Carried]), float64(n[Direct])
+	w := n1 * n0 / (n1 + n0)
+	s.weight += w
+	s.mean += w * (float64(m[Carried].mean) - float64(m[Direct].mean))
+	s.parts[Carried] += w * w / n1
+	s.parts[Direct] += w * w / n0
+}
+
+// variances are those that each group adds to the weighted sum of differences.
+func (s *strata) variances() (v [2]float64, ok bool) {
+	for arm := range v {
+		if s.freedom[arm] < 1 {
+			return v, false
+		}
+		v[arm] = s.squares[arm] / s.freedom[arm] * s.parts[arm]
+	}
+	return v, s.weight > 0
+}
+
+// join makes one effect of classes, each with variances of its own (Welch, Satterthwaite).
+func join(classes []strata) (e effect) {
+	var weight, mean, variance, spread, pooled float64
+	for i := range classes {
+		s := &classes[i]
+		e.carried += s.count[Carried]
+		e.direct += s.count[Direct]
+		v, ok := s.variances()
+		if !ok {
+			continue
+		}
+		weight += s.weight
+		mean += s.mean
+		shared := (s.squares[0] + s.squares[1]) / (s.freedom[0] + s.freedom[1])
+		pooled += shared * (s.parts[0] + s.parts[1])
+		for arm := range v {
+			variance += v[arm]
+			spread += v[arm] * v[arm] / s.freedom[arm]
+		}
+	}
+	if weight == 0 || spread == 0 {
+		return e
+	}
+	e.mean, e.variance = mean/weight, variance/(weight*weight)
+	e.freedom, e.pooled = variance*variance/spread, pooled/(weight*weight)
+	return e
+}
+
+// A part says which connections are compared; less than 0: of all.
+type part struct{ size, quarter, prefix int }
+
+var all = part{-1, -1, -1}
+
+// compare returns the effect on the logarithm of a metric. Of a prefix there is only complete.
+func (p *Proof) compare(of part, metric int) effect {
+	var classes [Sizes]strata
+	for i := range p.windows {
+		w := &p.windows[i]
+		if w.day == 0 {
+			continue
+		}
+		for half := range 2 {
+			for size := range classes {
+				if of.size >= 0 && of.size != size {
+					continue
+				}
+				if of.prefix >= 0 {
+					c := &w.prefixes[half][of.prefix][size]
+					classes[size].add([2]uint32{c[0].n, c[1].n}, [2]moments{c[0].by, c[1].by})
+					continue
+				}
+				for quarter := range Quarters {
+					if of.quarter >= 0 && of.quarter != quarter {
+						continue
+					}
+					c := &w.cells[half][quarter][size]
+					classes[size].add([2]uint32{c[0].n, c[1].n}, [2]moments{c[0].by[metric], c[1].by[metric]})
+				}
+			}
+		}
+	}
+	return join(classes[:])
+}
+
+// answers compares which share of connections had no answer. Its variance is that of both groups
+// together: where few were drawn, and all answered, that group's own would be zero. One that
+// is made up keeps it above zero.
+func (p *Proof) answers() (e effect) {
+	var weight, mean, variance float64
+	silent, tried := 1.0, 2.0
+	for i := range p.windows {
+		for half := range 2 {
+			for quarter := range Quarters {
+				t := &p.windows[i].tries[half][quarter]
+				e.carried += t[Carried].n
+				e.direct += t[Direct].n
+				silent += float64(t[Carried].silent + t[Direct].silent)
+				tried += float64(t[Carried].n + t[Direct].n)
+				if t[Carried].n == 0 || t[Direct].n == 0 {
+					continue
+				}
+				n1, n0 := float64(t[Carried].n), float64(t[Direct].n)
+				w := n1 * n0 / (n1 + n0)
+				weight += w
+				mean += w * (float64(t[Carried].silent)/n1 - float64(t[Direct].silent)/n0)
+				variance += w // w*w*(1/n1+1/n0)
+			}
+		}
+	}
+	if weight == 0 {
+		return e
+	}
+	share := silent / tried
+	e.mean, e.variance = mean/weight, share*(1-share)*variance/(weight*weight)
+	e.freedom = float64(min(e.carried, e.direct))
+	return e
+}

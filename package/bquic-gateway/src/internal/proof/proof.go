@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proof
+
+import (
+	"math"
+	"net/netip"
+	"time"
+)
+
+const (
+	// Days are how many count: today and the seven before.
+	Days = 8
+	// Quarters of a day are told apart, in UTC.
+	Quarters = 4
+	// Sizes are the classes: up to 0.1, 1, 10 MB, and more.
+	Sizes = 4
+	// Prefixes are how many of clients are told apart; the last stands for all others.
+	Prefixes = 8
+
+	// DefaultShare is drawn while it is not sure which way is faster, and sureShare of it then. Who is
+	// carried although auto spares others that is drawn by the latter from the start.
+	DefaultShare = 0.05
+	sureShare    = 0.2
+	// MaxShare leaves room for as many of the other group, when most are in neither.
+	MaxShare = 0.5
+
+	daySeconds = 86400
+)
+
+// Limits are the largest sizes of the classes but the last, in bytes.
+var Limits = [Sizes - 1]uint64{1e5, 1e6, 1e7}
+
+func sizeOf(bytes uint64) int {
+	for i, limit := range Limits {
+		if bytes < limit {
+			return i
+		}
+	}
+	return Sizes - 1
+}
+
+// An Arm is what is to become of a connection.
+type Arm uint8
+
+const (
+	// Carried: by a gateway.
+	Carried Arm = iota
+	// Direct: made by the relay itself, as one of a group.
+	Direct
+	// Forwarded: left to the kernel, in no group.
+	Forwarded
+)
+
+// A Ticket says what was drawn for a connection. The zero value is for one that is carried
+// and in no group.
+type Ticket struct {
+	Arm      Arm
+	Measured bool // in a group: Record wants it back
+
+	day    int32
+	spared bool
+	part   uint8 // quarter
+	prefix uint8
+}
+
+// An Outcome is what became of a connection.
+type Outcome struct {
+	Bytes uint64 // for the client
+	// First is when the first of them came, Wait how long the client waited for all of them, both
+	// since it had asked.
+	First, Wait time.Duration
+}
+
+// Config is what an operator decides.
+type Config struct {
+	Share float64 // of new connections, that are drawn; 0: none; at most MaxShare
+	Auto  bool    // what is slower beyond doubt when carried goes direct
+}
+
+// moments are of a sample: mean and sum of squared deviations (Welford).
+type moments struct{ mean, m2 float32 }
+
+func (m *moments) add(n uint32, x float64) {
+	d := x - float64(m.mean)
+	mean := float64(m.mean) + d/float64(n)
+	m.m2 += float32(d * (x - mean))
+	m.mean = float32(mean)
+}
+
+// The logarithms that are compared.
+const (
+	firstByte  = iota // time to the first byte
+	complete          // time in which the client waited
+	throughput        // bytes in this time
+	metrics
+)
+
+// A cell is what is known of one group in one stratum. Of a prefix, only complete is kept.
+type cell struct {
+	n  uint32
+	by [metrics]moments
+}
+
+type small struct {
+	n  uint32
+	by moments
+}
+
+// tries are all connections of a group, with those that got no answer.
+type tries struct{ n, silent uint32 }
+
+// A window is a day. Its shares never change. Each has two halves, of when most were carried, and of
+// when auto spared them that: groups' shares differ.
+type window struct {
+	day      int32   // since 1970; 0: none
+	share    float32 // that is drawn to go direct, when most are carried
+	unsure   float32 // share while it is not sure: of the direct group, when most are in none
+	cells    [2][Quarters][Sizes][2]cell
+	tries    [2][Quarters][2]tries
+	prefixes [2][Prefixes][Sizes][2]small
+}
+
+// A prefix is a client's: 24 bits of IPv4, 64 of IPv6.
+type prefix struct {
+	addr [8]byte
+	v4   bool
+	used bool
+}
+
+func prefixOf(a netip.Addr) (p prefix) {
+	p.used = true
+	if a = a.Unmap(); a.Is4() {
+		p.v4 = true
+		b := a.As4()
+		copy(p.addr[:], b[:3])
+		return p
+	}
+	b := a.As16()
+	copy(p.addr[:], b[:8])
+	return p
+}
+
+func (p prefix) String() string {
+	if p.v4 {
+		return netip.PrefixFrom(netip.AddrFrom4([4]byte(p.addr[:4])), 24).String()
+	}
+	var b [16]byte
+	copy(b[:], p.addr[:])
+	return netip.PrefixFrom(netip.AddrFrom16(b), 64).String()
+}
+
+// A Proof is all that is known. It holds no pointer, and its size is fixed. It is not safe
+// for concurrent use.
+type Proof struct {
+	config   Config
+	windows  [Days]window // by day modulo Days
+	newest   int32
+	prefixes [Prefixes - 1]prefix
+	spared   bool // auto has turned: new connections go direct
+}
+
+// New returns one that knows nothing.
+func New(c Config) *Proof {
+	p := &Proof{}
+	p.Set(c)
+	return p
+}
+
+// Set changes what the operator decides. A share holds from the next day on, but for 0.
+func (p *Proof) Set(c Config) {
+	c.Share = min(max(c.Share, 0), MaxShare)
+	p.config = c
+	if !c.Auto {
+		p.spared = false
+	}
+}
+
+// window returns that of a time.
+func (p *Proof) window(now time.Time) *window {
+	// A clock that goes back a little counts for the newest day: what was drawn there had its share.
+	// From one that was far ahead, what it has left is forgotten.
+	if day := int32(now.Unix() / daySeconds); day > p.newest || day < p.newest-1 {
+		p.turn(day)
+	}
+	return &p.windows[p.newest%Days]
+}
+
+// turn begins a day.
+func (p *Proof) turn(day int32) {
+	if p.newest = max(day, 1); day < 1 { // a clock before 1970
+		day = 1
+	}
+	for i := range p.windows {
+		if w := &p.windows[i]; w.day > day || w.day <= day-Days {
+			*w = window{}
+		}
+	}
+	w := window{day: day, share: float32(p.config.Share), unsure: float32(p.config.Share)}
+	if p.compare(all, complete).strict().sure() {
+		w.share *= sureShare
+	}
+	p.windows[day%Days] = w
+	for i := range p.prefixes {
+		if p.prefixes[i].used && !p.seen(i) {
+			p.prefixes[i] = prefix{}
+		}
+	}
+}
+
+func (p *Proof) seen(prefix int) bool {
+	for i := range p.windows {
+		for spared := range 2 {
+			for size := range Sizes {
+				c := &p.windows[i].prefixes[spared][prefix][size]
+				if c[Carried].n+c[Direct].n > 0 {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// Draw decides on a new connection that would be carried. chance is any number with equal
+// probability.
+func (p *Proof) Draw(now time.Time, client netip.Addr, chance uint32) Ticket {
+	if p.config.Share == 0 {
+		return Ticket{}
+	}
+	w := p.window(now)
+	t := Ticket{Measured: true, day: w.day, spared: p.spared, part: uint8(uint64(now.Unix()) % daySeconds / (daySeconds / Quarters)), prefix: p.place(client)}
+	part := func(share float32) uint64 { return uint64(float64(share) * (1 << 32)) }
+	x, carried := uint64(chance), part(w.unsure*sureShare)
+	switch {
+	case !p.spared && x < part(w.share):
+		t.Arm = Direct
+	case !p.spared || x < carried:
+		t.Arm = Carried
+	case x < carried+part(w.unsure):
+		t.Arm = Direct
+	default:
+		return Ticket{Arm: Forwarded}
+	}
+	return t
+}
+
+// place returns the place of a client's prefix.
+func (p *Proof) place(client netip.Addr) uint8 {
+	want, free := prefixOf(client), len(p.prefixes)
+	for i, had := range p.prefixes {
+		if had == want {
+			return uint8(i)
+		}
+		if !had.used && i < free {
+			free = i
+		}
+	}
+	if free < len(p.prefixes) {
+		p.prefixes[free] = want
+	}
+	return uint8(free)
+}
+
+// Record notes how a connection has ended that was drawn. One whose day is gone is forgotten.
+func (p *Proof) Record(t Ticket, o Outcome) {
+	w := &p.windows[uint32(t.day)%Days]
+	if !t.Measured || w.day != t.day || t.Arm > Direct {
+		return
+	}
+	half := 0
+	if t.spared {
+		half = 1
+	}
+	tried := &w.tries[half][t.part][t.Arm]
+	tried.n++
+	if o.Bytes == 0 {
+		tried.silent++
+		return
+	}
+	first, wait := logOf(o.First), logOf(max(o.Wait, o.First))
+	size := sizeOf(o.Bytes)
+	c := &w.cells[half][t.part][size][t.Arm]
+	c.n++
+	c.by[firstByte].add(c.n, first)
+	c.by[complete].add(c.n, wait)
+	c.by[throughput].add(c.n, math.Log(float64(o.Bytes))-wait)
+	s := &w.prefixes[half][t.prefix][size][t.Arm]
+	s.n++
+	s.by.add(s.n, wait)
+}
+
+// logOf is of seconds. Kernels count in steps of up to 10 ms; a millisecond is the least that is told.
+func logOf(d time.Duration) float64 { return math.Log(max(d, time.Millisecond).Seconds()) }
+
+// Tick looks whether auto is to turn; it is to be called now and then. changed says that new
+// connections go another way from now on.
+func (p *Proof) Tick(now time.Time) (changed bool) {
+	if p.config.Share == 0 || !p.config.Auto {
+		return false
+	}
+	p.window(now)
+	// To turn, it must be beyond doubt at all times that it is looked at; to turn back, less than 95 % sure.
+	slower, silent := p.compare(all, complete), p.answers()
+	was := p.spared
+	p.spared = slower.strict().low > 0 || silent.strict().low > 0 ||
+		was && (slower.interval().low > 0 || silent.interval().low > 0)
+	return p.spared != was
+}

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proof
+
+import (
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+	"unsafe"
+)
+
+var start = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+
+// A node is a simulated one, in normal use: perHour new connections on average, three times as many
+// in the evening as at night, and everything then takes up to twice as long. Sizes are Pareto's with a
+// shape of 1.1 from 3 KB on, up to 100 MB, as Crovella and Bestavros found transfers to be. A
+// connection takes its round trips and its size at the path's rate, both of which vary between
+// connections by a factor of two (a standard deviation of the logarithm of 0.7), and one in fifty ten
+// times as long. Carried, all of it takes factor as long.
+type node struct {
+	rnd     *rand.Rand
+	proof   *Proof
+	perHour float64
+	factor  float64
+	silent  float64 // of the carried, beside one in a hundred of all
+
+	waited, direct float64 // seconds, as it was, and had all been direct
+	turned         time.Duration
+	every          time.Duration // it is looked
+}
+
+func newNode(seed uint64, c Config, perHour, factor float64) *node {
+	return &node{rnd: rand.New(rand.NewPCG(seed, 1)), proof: New(c), perHour: perHour, factor: factor, turned: -1, every: time.Minute}
+}
+
+var clients = [...]netip.Addr{
+	netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("10.1.3.9"), netip.MustParseAddr("fd00::1"), netip.MustParseAddr("2001:db8::7"),
+}
+
+// run lets time pass, in minutes.
+func (n *node) run(from, to time.Duration) {
+	for at := from; at < to; at += time.Minute {
+		now := start.Add(at)
+		busy := 1 + 0.5*math.Sin(2*math.Pi*(at.Hours()-13)/24)
+		for expected := n.perHour / 60 * busy; expected > 0; expected-- {
+			if expected >= 1 || n.rnd.Float64() < expected {
+				n.connection(now, busy)
+			}
+		}
+		if at%n.every == 0 {
+			n.proof.Tick(now)
+		}
+		if n.proof.spared && n.turned < 0 {
+			n.turned = at
+		}
+	}
+}
+
+func (n *node) connection(now time.Time, busy float64) {
+	bytes := min(3e3/math.Pow(n.rnd.Float64(), 1/1.1), 1e8)
+	first := 0.12 * busy * math.Exp(0.7*n.rnd.NormFloat64())
+	all := 2*first + bytes/(1.5e6/busy)*math.Exp(0.7*n.rnd.NormFloat64())
+	if n.rnd.IntN(50) == 0 {
+		all *= 10
+	}
+	lost := n.rnd.Float64() < 0.01
+	t := n.proof.Draw(now, clients[n.rnd.IntN(len(clients))], n.rnd.Uint32())
+	n.direct += all
+	if t.Arm == Carried {
+		first, all = first*n.factor, all*n.factor
+		lost = lost || n.rnd.Float64() < n.silent
+	}
+	n.waited += all
+	o := Outcome{uint64(bytes), seconds(first), seconds(all)}
+	if lost {
+		o = Outcome{}
+	}
+	n.proof.Record(t, o)
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * 1e9) }
+
+const (
+	day   = 24 * time.Hour
+	weeks = 100
+)
+
+// least is how many of 100 intervals must hold the truth: with 95 on average, fewer are a chance of 1 in 90.
+const least = 90
+
+func TestIntervalHoldsTheTruth(t *testing.T) {
+	for _, factor := range []float64{0.8, 1, 1.25} {
+		truth := math.Log(factor)
+		held := map[string]int{}
+		excluded, turned := 0, 0
+		for seed := range uint64(weeks) {
+			n := newNode(seed, Config{Share: DefaultShare, Auto: factor == 1}, 200, factor)
+			n.every = 10 * time.Minute
+			n.run(0, 7*day)
+			for name, e := range map[string]effect{
+				"all":                     n.proof.compare(all, complete),
+				"all, first byte":         n.proof.compare(all, firstByte),
+				"0.1 to 1 MB":             n.proof.compare(part{1, -1, -1}, complete),
+				"0.1 to 1 MB, first byte": n.proof.compare(part{1, -1, -1}, firstByte),
+				"evening":                 n.proof.compare(part{-1, 3, -1}, complete),
+				"of a prefix":             n.proof.compare(part{-1, -1, 2}, complete),
+			} {
+				if s := e.interval(); s.low <= truth && truth <= s.high {
+					held[name]++
+				}
+			}
+			e := n.proof.compare(part{1, -1, -1}, throughput)
+			if s := e.interval(); s.low <= -truth && -truth <= s.high {
+				held["throughput"]++
+			}
+			if n.proof.compare(all, complete).interval().sure() {
+				excluded++
+			}
+			if n.turned >= 0 {
+				turned++
+			}
+		}
+		t.Logf("factor %v: held %v, sure %d, turned %d", factor, held, excluded, turned)
+		for name, times := range held {
+			if times < least {
+				t.Errorf("factor %v, %s: %d of %d intervals hold the truth", factor, name, times, weeks)
+			}
+		}
+		if factor != 1 && excluded < 95 {
+			t.Errorf("factor %v: %d of %d are sure of it", factor, excluded, weeks)
+		}
+		if turned > 5 {
+			t.Errorf("no difference, and auto turned in %d of %d weeks", turned, weeks)
+		}
+	}
+}
+
+// TestWhyLogarithms has times of Pareto's kind with a shape of 1.5, whose variance is infinite: 2,000 and 30, of
+// which the 2,000 take 0.8 as long.
+func TestWhyLogarithms(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	time := func() float64 { return 0.1 / math.Pow(rnd.Float64(), 1/1.5) }
+	var plain, logs int
+	const trials = 1000
+	for range trials {
+		var p, l strata
+		var pm, lm [2]moments
+		counts := [2]uint32{2000, 30}
+		for arm, factor := range []float64{0.8, 1} {
+			for i := range counts[arm] {
+				x := time() * factor
+				pm[arm].add(i+1, x)
+				lm[arm].add(i+1, math.Log(x))
+			}
+		}
+		p.add(counts, pm)
+		l.add(counts, lm)
+		hold := func(s strata, truth float64) int {
+			if i := join([]strata{s}).interval(); i.low <= truth && truth <= i.high {
+				return 1
+			}
+			return 0
+		}
+		plain += hold(p, 0.3*(0.8-1)) // the mean is 0.1*1.5/(1.5-1)
+		logs += hold(l, math.Log(0.8))
+	}
+	t.Logf("of %d intervals, %d of plain means and %d of logarithms hold the truth", trials, plain, logs)
+	if plain >= trials*80/100 || logs < trials*90/100 {
+		t.Errorf("of %d intervals, %d of plain means and %d of logarithms hold the truth", trials, plain, logs)
+	}
+}
+
+// TestAuto has a node of some twenty people (1,000 new connections an hour), whose carried connections
+// take so many times as long.
+func TestAuto(t *testing.T) {
+	for _, factor := range []float64{1.6, 2} {
+		late := 0
+		var after, week []float64
+		for seed := range uint64(weeks) {
+			n := newNode(seed, Config{Share: DefaultShare, Auto: true}, 1000, factor)
+			n.run(18*time.Hour, 19*time.Hour)
+			if n.turned < 0 {
+				late++
+			}
+			if seed >= 5 { // the hour is what chance decides; more of weeks takes long
+				continue
+			}
+			waited, direct := n.waited, n.direct
+			n.run(19*time.Hour, 18*time.Hour+7*day)
+			after = append(after, (n.waited-waited)/(n.direct-direct)-1)
+			week = append(week, n.waited/n.direct-1)
+		}
+		most := func(costs []float64) float64 { return 100 * slices.Max(costs) }
+		t.Logf("%v: %d of %d had not turned after an hour; the week cost at most %.2f %%, without this hour %.2f %%",
+			factor, late, weeks, most(week), most(after))
+		if late > 5 {
+			t.Errorf("%v: %d of %d had not turned after an hour", factor, late, weeks)
+		}
+		if most(week) > 2 {
+			t.Errorf("%v: it cost %.1f %% of a week", factor, most(week))
+		}
+	}
+}
+
+func TestAutoReturns(t *testing.T) {
+	for seed := range uint64(20) {
+		n := newNode(seed, Config{Share: DefaultShare, Auto: true}, 1000, 1.6)
+		n.run(0, 6*time.Hour)
+		n.factor = 0.8
+		if n.run(6*time.Hour, 8*day); n.turned < 0 || n.proof.spared {
+			t.Errorf("seed %d: turned after %v, and is it still: %v", seed, n.turned, n.proof.spared)
+		}
+		if n.proof.Set(Config{Share: DefaultShare}); n.proof.spared {
+			t.Error("auto was switched off, and connections go direct")
+		}
+	}
+}
+
+func TestAutoOnSilence(t *testing.T) {
+	n := newNode(1, Config{Share: DefaultShare, Auto: true}, 1000, 1)
+	n.silent = 0.3
+	if n.run(0, 12*time.Hour); n.turned < 0 || n.proof.verdict() != Spared {
+		t.Errorf("a third of the carried connections get no answer: %+v", n.proof.answers())
+	}
+}
+
+// TestShares: the groups' sizes, and the share once it is sure.
+func TestShares(t *testing.T) {
+	p := New(Config{Share: 0.1, Auto: true})
+	count := func(now time.Time) (n [3]float64) {
+		rnd := rand.New(rand.NewPCG(3, 4))
+		for range 100000 {
+			n[p.Draw(now, clients[0], rnd.Uint32()).Arm] += 1e-5
+		}
+		return n
+	}
+	check := func(what string, got, want [3]float64) {
+		t.Helper()
+		for arm := range want {
+			if math.Abs(got[arm]-want[arm]) > 0.005 {
+				t.Errorf("%s: %v, want %v", what, got, want)
+			}
+		}
+	}
+	check("unsure", count(start), [3]float64{0.9, 0.1, 0})
+	rnd := rand.New(rand.NewPCG(5, 6))
+	for range 4000 {
+		tk := p.Draw(start, clients[0], rnd.Uint32())
+		factor := 1.0
+		if tk.Arm == Carried {
+			factor = 2
+		}
+		p.Record(tk, Outcome{1000, seconds(0.1 * factor), seconds(factor * (0.5 + rnd.Float64()))})
+	}
+	check("sure, and the day is not over", count(start), [3]float64{0.9, 0.1, 0})
+	check("sure, a day later", count(start.Add(day)), [3]float64{0.98, 0.02, 0})
+	if !p.Tick(start.Add(day)) {
+		t.Error("auto did not turn")
+	}
+	check("spared", count(start.Add(day)), [3]float64{0.02, 0.1, 0.88})
+	p.Set(Config{})
+	check("switched off", count(start.Add(day)), [3]float64{1, 0, 0})
+	if p.Draw(start, clients[0], 0).Measured {
+		t.Error("switched off, and measured")
+	}
+}
+
+// TestSharesDoNotMix: on a slow day many are drawn, on a fast one few. Together, direct connections would look slow.
+func TestSharesDoNotMix(t *testing.T) {
+	p := New(Config{Share: 0.5})
+	rnd := rand.New(rand.NewPCG(7, 8))
+	for d, slow := range []float64{10, 1} {
+		now := start.Add(time.Duration(d) * day)
+		p.Set(Config{Share: []float64{0.5, 0.02}[d]})
+		for range 5000 {
+			tk := p.Draw(now, clients[0], rnd.Uint32())
+			p.Record(tk, Outcome{1000, time.Millisecond, seconds(slow * (0.5 + rnd.Float64()))})
+		}
+	}
+	if c := p.Report(start.Add(day)).Overall.Complete; c == nil || math.Abs(c.Change) > 0.1 {
+		t.Errorf("no difference, but %+v", c)
+	}
+}
+
+func TestAging(t *testing.T) {
+	p := New(Config{Share: 0.5})
+	tk := p.Draw(start, clients[0], 0)
+	p.Record(tk, Outcome{1000, time.Second, time.Second})
+	for d, want := range map[int]int{0: 1, 7: 1} {
+		if r := p.Report(start.Add(time.Duration(d) * day)); r.Days != want {
+			t.Errorf("after %d days: %d days", d, r.Days)
+		}
+	}
+	if r := p.Report(start.Add(8 * day)); r.Days != 0 || r.Overall.Direct != 0 {
+		t.Errorf("after 8 days: %+v", r)
+	}
+	p.Record(tk, Outcome{1000, time.Second, time.Second})
+	if r := p.Report(start.Add(8 * day)); r.Overall.Direct != 0 {
+		t.Error("a connection that began before all that counts is counted")
+	}
+	// A clock that goes back by an hour, and by a year.
+	p.Record(p.Draw(start.Add(8*day), clients[0], 0), Outcome{1000, time.Second, time.Second})
+	if r := p.Report(start.Add(8*day - time.Hour)); r.Overall.Direct != 1 {
+		t.Error("a clock that goes back a little has cost what was known")
+	}
+	if r := p.Report(start.Add(-365 * day)); r.Overall.Direct != 0 {
+		t.Error("days of the future count")
+	}
+	if tk := p.Draw(time.Unix(-5, 0), clients[0], 0); !tk.Measured {
+		t.Error("a clock before 1970 measures nothing")
+	}
+}
+
+func TestPrefixes(t *testing.T) {
+	p := New(Config{Share: 0.5})
+	for i := range 20 {
+		p.Record(p.Draw(start, netip.AddrFrom4([4]byte{10, 0, byte(i), 1}), 0), Outcome{1, time.Second, time.Second})
+	}
+	p.Record(p.Draw(start, netip.MustParseAddr("::ffff:10.0.0.99"), 0), Outcome{1, time.Second, time.Second})
+	r := p.Report(start)
+	if len(r.Clients) != Prefixes || r.Clients[0].Prefix != "10.0.0.0/24" || r.Clients[0].Direct != 2 || r.Clients[Prefixes-1].Prefix != "" || r.Clients[Prefixes-1].Direct != 13 {
+		t.Errorf("%+v", r.Clients)
+	}
+	// Places of those that were not seen for long are given to others.
+	later := start.Add(9 * day)
+	p.Record(p.Draw(later, netip.MustParseAddr("fd00:1:2:3:4::1"), 0), Outcome{1, time.Second, time.Second})
+	if r := p.Report(later); len(r.Clients) != 1 || r.Clients[0].Prefix != "fd00:1:2:3::/64" {
+		t.Errorf("%+v", r.Clients)
+	}
+}
+
+func TestMemory(t *testing.T) {
+	if size := unsafe.Sizeof(Proof{}); size > 64<<10 {
+		t.Errorf("%d bytes", size)
+	} else {
+		t.Logf("%d bytes", size)
+	}
+	p := New(Config{Share: 0.5, Auto: true})
+	chance := uint32(0)
+	if n := testing.AllocsPerRun(1000, func() {
+		chance += 1 << 24
+		p.Record(p.Draw(start, clients[chance>>24%4], chance), Outcome{1e5, time.Second, time.Second})
+	}); n != 0 {
+		t.Errorf("%v allocations a connection", n)
+	}
+	if n := testing.AllocsPerRun(10, func() { p.Tick(start) }); n != 0 {
+		t.Errorf("%v allocations a tick", n)
+	}
+}

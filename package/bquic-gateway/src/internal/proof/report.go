@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proof
+
+import (
+	"math"
+	"time"
+)
+
+// A Report is what can be told.
+type Report struct {
+	Verdict Verdict `json:"verdict"`
+	Share   float64 `json:"share"` // of new connections, that is drawn today; 0: the comparison is off
+	Auto    bool    `json:"auto"`
+	Days    int     `json:"days"` // that there is something of
+	Overall Line    `json:"overall"`
+	// Sizes, Quarters and Clients have a line each for what there is something of.
+	Sizes    []Line `json:"sizes"`
+	Quarters []Line `json:"quarters"`
+	Clients  []Line `json:"clients"`
+	// Unanswered are connections that got nothing.
+	Unanswered Unanswered `json:"unanswered"`
+}
+
+// A Verdict is the result in a word.
+type Verdict string
+
+const (
+	Off    Verdict = "off"    // nothing is drawn
+	Unsure Verdict = "unsure" // not enough is known, or there is no difference to speak of
+	Faster Verdict = "faster" // carried connections are
+	Slower Verdict = "slower" // carried connections are
+	Silent Verdict = "silent" // more of the carried connections get no answer
+	Spared Verdict = "spared" // auto has new connections go direct
+)
+
+// A Line compares carried and direct connections.
+type Line struct {
+	// From and To bound a class of size, in bytes (To 0: none), or a quarter of a day, in hours of UTC.
+	From   uint64 `json:"from"`
+	To     uint64 `json:"to"`
+	Prefix string `json:"prefix,omitempty"` // of clients; "": of all others
+
+	Carried uint32 `json:"carried"` // connections
+	Direct  uint32 `json:"direct"`
+	// FirstByte and Complete are of times, less is better; Throughput is of rates. null: unknown.
+	FirstByte  *Change `json:"first_byte"`
+	Complete   *Change `json:"complete"`
+	Throughput *Change `json:"throughput"`
+}
+
+// A Change is what carrying changes, as a part of what it is directly: -0.2 is 20 % less. In 95
+// of 100 cases the truth is between Low and High.
+type Change struct {
+	Change float64 `json:"change"`
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+}
+
+// Unanswered counts connections that got nothing, of those that were drawn.
+type Unanswered struct {
+	Carried   uint32 `json:"carried"`
+	CarriedOf uint32 `json:"carried_of"`
+	Direct    uint32 `json:"direct"`
+	DirectOf  uint32 `json:"direct_of"`
+}
+
+func (e effect) change() *Change {
+	s := e.interval()
+	if s == unknown {
+		return nil
+	}
+	limit := func(x float64) float64 { return math.Expm1(min(x, 20)) } // JSON knows no infinity
+	return &Change{limit(e.mean), limit(s.low), limit(s.high)}
+}
+
+func (p *Proof) line(of part) Line {
+	e := p.compare(of, complete)
+	l := Line{Carried: e.carried, Direct: e.direct, Complete: e.change()}
+	if of.prefix < 0 {
+		l.FirstByte = p.compare(of, firstByte).change()
+		l.Throughput = p.compare(of, throughput).change()
+	}
+	return l
+}
+
+// Report tells what is known at a time.
+func (p *Proof) Report(now time.Time) Report {
+	r := Report{Auto: p.config.Auto, Sizes: []Line{}, Quarters: []Line{}, Clients: []Line{}}
+	if p.config.Share > 0 {
+		r.Share = float64(p.window(now).share)
+	}
+	for i := range p.windows {
+		w := &p.windows[i]
+		some := uint32(0)
+		w.each(func(t *tries) { some += t.n }, func(*cell) {}, func(*small) {})
+		for half := range w.tries {
+			for quarter := range w.tries[half] {
+				t := &w.tries[half][quarter]
+				r.Unanswered.Carried += t[Carried].silent
+				r.Unanswered.CarriedOf += t[Carried].n
+				r.Unanswered.Direct += t[Direct].silent
+				r.Unanswered.DirectOf += t[Direct].n
+			}
+		}
+		if some > 0 {
+			r.Days++
+		}
+	}
+	r.Overall = p.line(all)
+	add := func(lines *[]Line, l Line) {
+		if l.Carried+l.Direct > 0 {
+			*lines = append(*lines, l)
+		}
+	}
+	for size := range Sizes {
+		l := p.line(part{size, -1, -1})
+		if size > 0 {
+			l.From = Limits[size-1]
+		}
+		if size < len(Limits) {
+			l.To = Limits[size]
+		}
+		add(&r.Sizes, l)
+	}
+	for quarter := range Quarters {
+		l := p.line(part{-1, quarter, -1})
+		l.From, l.To = uint64(quarter*24/Quarters), uint64((quarter+1)*24/Quarters)
+		add(&r.Quarters, l)
+	}
+	for i := range Prefixes {
+		l := p.line(part{-1, -1, i})
+		if i < len(p.prefixes) {
+			l.Prefix = p.prefixes[i].String()
+		}
+		add(&r.Clients, l)
+	}
+	r.Verdict = p.verdict()
+	return r
+}
+
+func (p *Proof) verdict() Verdict {
+	time := p.compare(all, complete).interval()
+	switch {
+	case p.config.Share == 0:
+		return Off
+	case p.spared:
+		return Spared
+	case p.answers().strict().low > 0:
+		return Silent
+	case time.low > 0:
+		return Slower
+	case time.high < 0:
+		return Faster
+	}
+	return Unsure
+}
