@@ -191,6 +191,7 @@ config relay
 	list interface '{Mesh.NODE_DEVICE}'
 	option status_socket '{socket}'
 	option cpu_share '0'
+	option control_share '0'
 	option log_level 'warn'
 """
             )

@@ -127,6 +127,7 @@ config relay
 	option token '{measure.TOKEN}'
 	list interface '{Mesh.NODE_DEVICE}'
 	option status_socket '{self.socket}'
+	option control_share '0'
 {options}
 """)
         self.process = self.lab.start(

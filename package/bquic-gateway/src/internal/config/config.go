@@ -451,6 +451,9 @@ func (d *decoder) relay(s *uci.Section, upstreams []*uci.Section) {
 			ExcludePorts: list[divert.Ports](d, s, "exclude_port"),
 			CPUShare:     get[int](d, s, "cpu_share"),
 			Bridge:       get[string](d, s, "bridge"),
+			ControlShare: get[int](d, s, "control_share"),
+			Auto:         get[bool](d, s, "auto"),
+			StateDir:     get[string](d, s, "state_dir"),
 		},
 		Profile:      p,
 		Metrics:      get[string](d, s, "metrics"),
@@ -465,6 +468,9 @@ func (d *decoder) relay(s *uci.Section, upstreams []*uci.Section) {
 	}
 	for _, pin := range list[cert.Pin](d, s, "pin") {
 		r.Relay.Pins = append(r.Relay.Pins, pin.String())
+	}
+	if r.Relay.Auto && r.Relay.ControlShare == 0 {
+		d.fail(s, s.Option("auto").Line, "auto", "control_share is 0, and nothing tells what is slower")
 	}
 	if given(s, "pin") && given(s, "ca") {
 		d.fail(s, s.Option("ca").Line, "ca", "pin is given as well: the relay checks one of them")

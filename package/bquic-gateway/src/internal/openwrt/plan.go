@@ -39,7 +39,7 @@ type Plan struct {
 	See, Write []string
 	Rules      []Rule
 
-	state     string // directory that the daemon keeps its key in, "" for none
+	state     string // directory that the daemon keeps its key or its comparison in, "" for none
 	socket    string // of the status
 	accessLog string // "": none
 	addresses []address
@@ -146,6 +146,9 @@ func within(path, dir string) bool { return path == dir || strings.HasPrefix(pat
 
 func (p *Plan) relay(r *config.Relay) {
 	p.Enabled, p.socket = r.Enabled, r.StatusSocket
+	if r.Relay.ControlShare > 0 {
+		p.state = r.Relay.StateDir
+	}
 	p.listen("port", net.JoinHostPort("", strconv.Itoa(r.Relay.Port)), false)
 	p.listen("metrics", r.Metrics, false)
 	p.fix("program", built())
@@ -153,6 +156,7 @@ func (p *Plan) relay(r *config.Relay) {
 	p.fix("port", strconv.Itoa(r.Relay.Port))
 	p.fix("connections", strconv.Itoa(r.Relay.Connections))
 	p.fix("bridge", r.Relay.Bridge)
+	p.fix("state_dir", r.Relay.StateDir)
 	p.fix("status_socket", r.StatusSocket)
 	p.fix("metrics", r.Metrics)
 	// What is redirected arrives by way of conntrack, which the firewall lets in

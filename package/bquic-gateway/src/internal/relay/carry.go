@@ -16,6 +16,7 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 
+	"bquic/internal/proof"
 	"bquic/internal/tunnel"
 )
 
@@ -60,19 +61,24 @@ func (r *Relay) serve(ctx context.Context, client *net.TCPConn, target netip.Add
 	defer r.held.Add(-1)
 	from := r.clients.enter(addr.Addr(), &r.carried.bytes, &r.direct.bytes)
 	defer r.clients.leave(from)
+	c := comparing{ticket: forward.ticket}
+	if c.ticket.Measured {
+		c.timing = tunnel.NewTiming(&r.hand, time.Now())
+		defer r.compared(ctx, &c)
+	}
 	var first []byte
-	if s := r.gateways.pick(); s != nil {
+	if s := r.gateways.pick(); s != nil && c.ticket.Arm == proof.Carried {
 		var done bool
-		if first, done = r.carry(ctx, s, client, target, from); done {
+		if first, done = r.carry(ctx, s, client, target, from, &c); done {
 			return
 		}
 	}
-	r.connect(ctx, client, first, target, forward, &from.direct)
+	r.connect(ctx, client, first, target, forward, &from.direct, &c)
 }
 
 // carry returns what it has read from the client unless the connection is
 // done with: carried to its end, refused for good, or abandoned by the client.
-func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, target netip.AddrPort, from *client) (first []byte, done bool) {
+func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, target netip.AddrPort, from *client, c *comparing) (first []byte, done bool) {
 	s.enter()
 	defer s.release()
 	str, err := s.request(ctx, target.String(), from)
@@ -82,6 +88,7 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, targ
 	early := readEarly(client, str)
 	err = s.answer(str)
 	first, sent, gone := early.stop()
+	c.asked(early)
 	if gone != nil {
 		tunnel.Cancel(str, http3.ErrCodeRequestCanceled)
 		tunnel.Reset(client)
@@ -94,7 +101,7 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, targ
 		from.carried.ToStream.Add(uint64(sent))
 		rest := slices.Clone(first[sent:]) // mostly nothing, while first would stay as long as the tunnel
 		first, early = nil, nil
-		err = tunnel.Splice(client, rest, str, &from.carried)
+		err = tunnel.SpliceTimed(client, rest, str, &from.carried, c.timing)
 		r.logger.Debug("connection ended", "target", target, "error", err)
 		return nil, true
 	}
@@ -115,15 +122,32 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, targ
 
 // connect makes the connection directly, by the way that the kernel would have
 // forwarded it.
-func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, target netip.AddrPort, forward expectation, count *tunnel.Bytes) {
+func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, target netip.AddrPort, forward expectation, count *tunnel.Bytes, c *comparing) {
 	r.direct.now.Add(1)
 	defer r.direct.now.Add(-1)
 	r.direct.total.Add(1)
 	// With the kernel's patience, as if it had been forwarded: a busy processor may take
 	// ten seconds to see that a target has answered.
 	d := net.Dialer{KeepAliveConfig: tunnel.KeepAlive(), Control: forward.control}
+	var begun *early
+	if c.ticket.Arm == proof.Direct {
+		begun = readEarly(client, io.Discard) // as a connection that is carried, to be compared with one
+	}
 	conn, err := d.DialContext(ctx, "tcp", target.String())
+	if begun != nil {
+		early, _, gone := begun.stop()
+		c.asked(begun)
+		first = slices.Clone(early) // mostly short, and kept as long as the connection
+		if gone != nil {
+			if err == nil {
+				conn.Close()
+			}
+			tunnel.Reset(client)
+			return
+		}
+	}
 	if err != nil {
+		c.failed = true
 		r.logger.Debug("direct connection failed", "target", target, "error", err)
 		if forward.bridged {
 			r.avoided.add(target.Addr(), time.Now())
@@ -133,7 +157,7 @@ func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, 
 	}
 	origin := tcpStream{conn.(*net.TCPConn)}
 	defer origin.TCPConn.Close()
-	err = tunnel.Splice(client, first, origin, count)
+	err = tunnel.SpliceTimed(client, first, origin, count, c.timing)
 	r.logger.Debug("direct connection ended", "target", target, "error", err)
 }
 
@@ -160,6 +184,7 @@ type early struct {
 	client *net.TCPConn
 	done   chan struct{}
 	data   []byte
+	at     time.Time // of the first byte
 	sent   int
 	err    error
 }
@@ -171,6 +196,9 @@ func readEarly(client *net.TCPConn, str io.Writer) *early {
 		for len(e.data) < maxEarly {
 			n, err := client.Read(e.data[len(e.data):maxEarly])
 			e.data = e.data[:len(e.data)+n]
+			if e.at.IsZero() && n > 0 {
+				e.at = time.Now()
+			}
 			if ahead := clientHello(e.data); ahead > e.sent {
 				m, err := str.Write(e.data[e.sent:ahead])
 				e.sent += m

@@ -22,6 +22,7 @@ import (
 
 	"bquic/internal/cert"
 	"bquic/internal/divert"
+	"bquic/internal/proof"
 	"bquic/internal/trace"
 )
 
@@ -57,6 +58,13 @@ type Config struct {
 	// carrying all that the path can would take more, TCP is not taken. 0: it is taken
 	// whatever that costs.
 	CPUShare int
+	// ControlShare is how many of the connections that would be carried are drawn to go direct,
+	// to compare both, in percent: 0 to 50. 0: nothing is compared.
+	ControlShare int
+	// Auto: when carried connections are slower beyond doubt, new ones go direct.
+	Auto bool
+	// StateDir is where the comparison is kept; "": nowhere.
+	StateDir string
 	// Bridge says which of the connections are taken that are only bridged through the
 	// node, to a router beyond: BridgeOff, BridgeAuto or BridgeAll; default: BridgeAuto.
 	Bridge string
@@ -94,6 +102,12 @@ func InOrder(gateways ...string) (upstreams []Upstream) {
 // DefaultCPUShare is that of the UCI file. It leaves half of a node's only processor for forwarding, for the radio's
 // driver, which takes a quarter of what a relay does for the same bytes, and for all else.
 const DefaultCPUShare = 50
+
+// What is drawn to go direct, in percent of new connections.
+const (
+	DefaultControlShare = int(100 * proof.DefaultShare)
+	MaxControlShare     = int(100 * proof.MaxShare)
+)
 
 // DefaultPort is the TCP port that a relay listens on.
 const DefaultPort = 12443
@@ -208,6 +222,12 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.CPUShare < 0 || c.CPUShare > 100 {
 		return c, fmt.Errorf("cpu_share: %d is not in 0 to 100", c.CPUShare)
+	}
+	if c.ControlShare < 0 || c.ControlShare > MaxControlShare {
+		return c, fmt.Errorf("control_share: %d is not in 0 to %d", c.ControlShare, MaxControlShare)
+	}
+	if c.Auto && c.ControlShare == 0 {
+		return c, errors.New("auto: control_share is 0, and nothing tells what is slower")
 	}
 	if c.Limit < 0 {
 		return c, fmt.Errorf("limit: %d is negative", c.Limit)

@@ -239,10 +239,11 @@ func timeOf(f func()) time.Duration {
 	}
 }
 
-// sampler returns what counts what the relay and the devices to the world move.
+// sampler returns what counts what the relay and the devices to the world move, and moves the clock's hand.
 func (r *Relay) sampler(m *divert.Meter) func() processor.Sample {
 	failure := ""
 	return func() processor.Sample {
+		r.hand.Add(1)
 		r.mu.Lock()
 		world := r.world.uplinks
 		r.mu.Unlock()

@@ -29,8 +29,10 @@ type Relay struct {
 	ready  chan struct{}
 	kicked chan struct{} // something changed that decides on taking connections
 
-	gateways *gateways
-	load     *load
+	gateways   *gateways
+	load       *load
+	comparison *comparison
+	hand       atomic.Uint32 // of a clock, moved each processor.Interval
 
 	diverter *divert.Diverter
 	expected expected
@@ -67,10 +69,11 @@ func New(cfg Config, logger *slog.Logger) (*Relay, error) {
 		return nil, err
 	}
 	r := &Relay{
-		logger: logger,
-		load:   load,
-		ready:  make(chan struct{}),
-		kicked: make(chan struct{}, 1),
+		logger:     logger,
+		load:       load,
+		comparison: newComparison(set, logger),
+		ready:      make(chan struct{}),
+		kicked:     make(chan struct{}, 1),
 	}
 	r.now.Store(set)
 	r.gateways = newGateways(&r.now, logger, r.kick)
@@ -92,17 +95,19 @@ func (r *Relay) Apply(cfg Config) error {
 		{"port", strconv.Itoa(old.Port), strconv.Itoa(set.Port)},
 		{"connections", strconv.Itoa(old.Connections), strconv.Itoa(set.Connections)},
 		{"bridge", old.Bridge, set.Bridge},
+		{"state_dir", old.StateDir, set.StateDir},
 	} {
 		if o.was != o.is {
 			r.logger.Warn("this change needs a restart", "option", "relay."+o.name, "was", o.was, "is", o.is)
 		}
 	}
-	set.Mode, set.Port, set.Connections, set.Bridge = old.Mode, old.Port, old.Connections, old.Bridge
+	set.Mode, set.Port, set.Connections, set.Bridge, set.StateDir = old.Mode, old.Port, old.Connections, old.Bridge, old.StateDir
 	if set.sameSession(old) {
 		set.tls = old.tls // with the sessions that can be resumed
 	}
 	r.now.Store(set)
 	r.load.setShare(set.share())
+	r.comparison.set(set)
 	r.kick()
 	return nil
 }
@@ -162,6 +167,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		wg.Go(func() { r.accept(conns, l, &wg) })
 	}
 	wg.Go(func() { r.gateways.run(conns) })
+	wg.Go(func() { r.comparison.run(conns) })
 	wg.Go(func() {
 		defer meter.Close()
 		r.load.run(conns, r.sampler(meter), r.kick)

@@ -10,6 +10,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"bquic/internal/processor"
+	"bquic/internal/proof"
 	"bquic/internal/tunnel"
 	"bquic/internal/upstream"
 )
@@ -36,6 +37,7 @@ type Status struct {
 	Refused     uint64             `json:"refused"` // by the gateway, for their target
 	Processor   processor.Status   `json:"processor"`
 	UDP         FlowStatus         `json:"udp"`
+	Proof       proof.Report       `json:"proof"` // carried connections against direct ones
 	Connections []ConnectionStatus `json:"connections"`
 	Clients     []ClientStatus     `json:"clients"` // latest first
 	// Others sums the clients beyond maxClients.
@@ -96,6 +98,7 @@ func (r *Relay) Status() Status {
 		Processor: r.load.status(),
 	}
 	r.gateways.status(&st)
+	st.Proof = r.comparison.report()
 	r.mu.Lock()
 	st.Taking = r.taking && r.room()
 	st.Unseen, st.BridgePorts = r.blind, portNames(r.world.Ports)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"bquic/internal/divert"
+	"bquic/internal/proof"
 )
 
 // TestExpected: what was taken and does not arrive takes no room for long.
@@ -21,11 +22,11 @@ func TestExpected(t *testing.T) {
 	}
 	var e expected
 	for i := range maxExpected {
-		if ok, _ := e.add(packet(i), now); !ok {
+		if ok, _ := e.add(packet(i), now, carried); !ok {
 			t.Fatalf("no room for the connection %d", i)
 		}
 	}
-	if ok, _ := e.add(packet(maxExpected), now); ok {
+	if ok, _ := e.add(packet(maxExpected), now, carried); ok {
 		t.Error("there was room for one too many")
 	}
 	p := packet(5)
@@ -38,7 +39,7 @@ func TestExpected(t *testing.T) {
 	if n := e.len(now); n != maxExpected-1 {
 		t.Errorf("%d are expected", n)
 	}
-	if ok, known := e.add(p, now); !ok || !known || e.len(now) != maxExpected-1 {
+	if ok, known := e.add(p, now, carried); !ok || !known || e.len(now) != maxExpected-1 {
 		t.Error("a SYN that came twice counts as another connection")
 	}
 	now = now.Add(expectTimeout)
@@ -47,8 +48,29 @@ func TestExpected(t *testing.T) {
 	}
 	for i := range maxRemembered + 10 {
 		p := packet(i)
-		if ok, _ := e.add(p, now); !ok || e.come(pair{p.Client, p.Target}).out != 7 || len(e.by) > maxRemembered {
+		if ok, _ := e.add(p, now, carried); !ok || e.come(pair{p.Client, p.Target}).out != 7 || len(e.by) > maxRemembered {
 			t.Fatalf("the connection %d of those that come at once: %d are remembered", i, len(e.by))
 		}
+	}
+}
+
+func carried() proof.Ticket { return proof.Ticket{} }
+
+// TestDrawn: what was drawn is told when the connection comes, and drawn once.
+func TestDrawn(t *testing.T) {
+	var e expected
+	now := time.Now()
+	p := &divert.Packet{Client: netip.MustParseAddrPort("10.0.0.1:1"), Target: netip.MustParseAddrPort("192.0.2.1:80")}
+	if ok, _ := e.add(p, now, func() proof.Ticket { return proof.Ticket{Arm: proof.Forwarded} }); ok || e.len(now) != 0 {
+		t.Error("left to the kernel, and expected")
+	}
+	want := proof.Ticket{Arm: proof.Direct, Measured: true}
+	e.add(p, now, func() proof.Ticket { return want })
+	e.add(p, now, func() proof.Ticket {
+		t.Error("drawn again for a SYN that was sent twice")
+		return proof.Ticket{}
+	})
+	if x := e.come(pair{p.Client, p.Target}); x.ticket != want {
+		t.Errorf("%+v", x.ticket)
 	}
 }

@@ -81,13 +81,18 @@ func (c *Counter) Add(n uint64) {
 // direction is passed on as such (FIN); a reset or failure of either side
 // resets the other in both directions, and is returned.
 func Splice(conn *net.TCPConn, first []byte, str Stream, count *Bytes) error {
+	return SpliceTimed(conn, first, str, count, nil)
+}
+
+// SpliceTimed is Splice, and measures what the client at conn waits for if timing is not nil.
+func SpliceTimed(conn *net.TCPConn, first []byte, str Stream, count *Bytes, timing *Timing) error {
 	raw, err := newRawTCP(conn)
 	if err != nil {
 		Reset(conn)
 		Cancel(str, http3.ErrCodeConnectError)
 		return err
 	}
-	s := &splice{conn: conn, raw: raw, str: str, count: count}
+	s := &splice{conn: conn, raw: raw, str: str, count: count, timing: timing}
 	ResetAtEnd(conn)
 	s.watch = time.AfterFunc(watchInterval, s.look)
 	defer s.stop()
@@ -104,6 +109,8 @@ type splice struct {
 	raw   *rawTCP // of conn
 	str   Stream
 	count *Bytes
+
+	timing *Timing // nil: none
 
 	moved   atomic.Uint32 // writes in both directions: 64 bits take a lock on some processors
 	reading atomic.Bool   // conn is being read: a reset would show there
@@ -129,6 +136,9 @@ func (s *splice) toStream(first []byte) error {
 		b, err = s.raw.Next()
 		s.reading.Store(false)
 		if err == nil {
+			if s.timing != nil {
+				s.timing.asks(s.raw.conn)
+			}
 			err = s.pass(s.str, b, &s.count.ToStream)
 		}
 	}
@@ -162,6 +172,9 @@ func (s *splice) copyStream() error {
 		if n > 0 {
 			if err := s.pass(s.raw, buf[:n], &s.count.FromStream); err != nil {
 				return err
+			}
+			if s.timing != nil {
+				s.timing.hears(n)
 			}
 		}
 		if err == io.EOF {
@@ -208,6 +221,9 @@ func (s *splice) abort(err error) {
 		return
 	}
 	s.err = err
+	if s.timing != nil {
+		s.timing.ends(s.raw.conn)
+	}
 	Reset(s.conn)
 	Cancel(s.str, http3.ErrCodeConnectError)
 }
@@ -217,6 +233,9 @@ func (s *splice) finish() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {
+		if s.timing != nil {
+			s.timing.ends(s.raw.conn)
+		}
 		_ = s.conn.SetLinger(-1)
 		s.conn.Close()
 	}

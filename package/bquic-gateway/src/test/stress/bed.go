@@ -217,6 +217,7 @@ config relay
 	list interface 'to-phone'
 	option status_socket '%s/relay.sock'
 	option cpu_share '0'
+	option control_share '0'
 	option log_level 'warn'
 `, gatewayAddr, pin.Pin, token, profile, b.dir))
 	if err != nil {

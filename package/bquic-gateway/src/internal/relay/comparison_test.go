@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay_test
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"bquic/internal/divert"
+	"bquic/internal/proof"
+	"bquic/internal/relay"
+)
+
+// TestComparison: connections that are drawn go direct, and count, also after a restart.
+func TestComparison(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{divert.Redirect, divert.TProxy} {
+		t.Run(mode, func(t *testing.T) {
+			m := newMesh(t)
+			m.greet(":80")
+			m.startGateway()
+			c := m.config(mode)
+			c.ControlShare, c.StateDir = relay.MaxControlShare, t.TempDir()
+			node := m.startRelay(c)
+			const connections = 40
+			ways := func() map[string]int {
+				seen := map[string]int{}
+				for i := range connections {
+					seen[m.way([]string{origin4 + ":80", "[" + origin6 + "]:80"}[i%2])]++
+				}
+				return seen
+			}
+			seen := ways()
+			f := node.await("all connections to count", func(f figures) bool {
+				o := f.Relay.Proof.Overall
+				return o.Carried+o.Direct == connections
+			})
+			// A connection that was not drawn is made directly, too, when the gateway's answer is late.
+			o := f.Relay.Proof.Overall
+			if o.Direct == 0 || int(o.Direct) > seen["direct"] || int(o.Carried) < seen["carried"] || seen["carried"] == 0 {
+				t.Errorf("went %v, and count as %+v", seen, o)
+			}
+			if len(f.Relay.Proof.Clients) != 2 || f.Relay.Proof.Clients[0].Prefix != "10.77.0.0/24" {
+				t.Errorf("clients: %+v", f.Relay.Proof.Clients)
+			}
+
+			// To a port where nobody listens, no byte comes back.
+			m.way(origin4 + ":9")
+			f = node.await("a connection without an answer", func(f figures) bool {
+				u := f.Relay.Proof.Unanswered
+				return u.Carried+u.Direct == 1 && u.CarriedOf+u.DirectOf == connections+1
+			})
+
+			node.signal(syscall.SIGTERM)
+			file := filepath.Join(c.StateDir, "proof")
+			if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("%v, %v", info, err)
+			}
+			node = m.startRelay(c)
+			if again := node.figures().Relay.Proof; again.Overall.Carried != o.Carried || again.Overall.Direct != o.Direct || again.Unanswered != f.Relay.Proof.Unanswered {
+				t.Errorf("after a restart %+v, before %+v", again, f.Relay.Proof)
+			}
+
+			// Switched off, all are carried.
+			c.ControlShare = 0
+			node.apply(c)
+			carried := 0
+			for range connections {
+				before := node.figures().Relay.Carried.Total
+				m.way(origin4 + ":80")
+				carried += int(node.figures().Relay.Carried.Total - before)
+			}
+			if f := node.figures().Relay.Proof; carried < connections*3/4 || f.Verdict != proof.Off || f.Overall.Carried != o.Carried {
+				t.Errorf("%d of %d are carried, %+v", carried, connections, f)
+			}
+			node.signal(syscall.SIGTERM)
+
+			// A file that is damaged costs what was in it, and no more.
+			if err := os.WriteFile(file, []byte("bquic proof 1\nand rubbish"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c.ControlShare = relay.MaxControlShare
+			node = m.startRelay(c)
+			if !strings.Contains(node.log.String(), "begins anew") || node.figures().Relay.Proof.Overall.Carried != 0 {
+				t.Errorf("%+v", node.figures().Relay.Proof)
+			}
+		})
+	}
+}
+
+// TestComparisonAuto: where carried connections are slower, most new ones are left to the kernel.
+func TestComparisonAuto(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.startGateway()
+	c := m.config(divert.Redirect)
+	c.ControlShare, c.Auto, c.StateDir = relay.MaxControlShare, true, t.TempDir()
+
+	slow := proof.New(proof.Config{Share: proof.MaxShare, Auto: true})
+	for i := range uint32(1000) {
+		tk := slow.Draw(time.Now(), netip.MustParseAddr(phone4), i<<22)
+		wait := time.Second + time.Duration(i%7)*100*time.Millisecond
+		if tk.Arm == proof.Carried {
+			wait *= 2
+		}
+		slow.Record(tk, proof.Outcome{Bytes: 1000, First: wait, Wait: wait})
+	}
+	if err := os.WriteFile(filepath.Join(c.StateDir, "proof"), slow.Append(nil), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	node := m.startRelay(c)
+	seen := map[string]int{}
+	for range 60 {
+		seen[m.way(origin4+":80")]++
+	}
+	if seen["forwarded"] == 0 || seen["direct"] == 0 {
+		t.Errorf("went %v", seen)
+	}
+	f := node.await("the measured ones to count", func(f figures) bool {
+		o := f.Relay.Proof.Overall
+		return int(o.Carried+o.Direct)-1000 == 60-seen["forwarded"]
+	})
+	if f.Relay.Proof.Verdict != proof.Spared || !strings.Contains(node.log.String(), "new ones go direct") {
+		t.Errorf("%+v", f.Relay.Proof)
+	}
+	c.Auto = false
+	node.apply(c)
+	m.eventually("none of 40 is left to the kernel", func() bool {
+		for range 40 {
+			if m.way(origin4+":80") == "forwarded" {
+				return false
+			}
+		}
+		return true
+	})
+}

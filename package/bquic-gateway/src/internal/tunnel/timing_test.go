@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tunnel
+
+import (
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+)
+
+// A tcpStream is a direct connection's.
+type tcpStream struct{ *net.TCPConn }
+
+func (t tcpStream) Close() error                     { return t.CloseWrite() }
+func (t tcpStream) CancelRead(quic.StreamErrorCode)  { Reset(t.TCPConn) }
+func (t tcpStream) CancelWrite(quic.StreamErrorCode) { Reset(t.TCPConn) }
+
+// timed has a client and a server talk through a splice, and returns what was measured. moveHand
+// lets the hand move.
+func timed(t *testing.T, accepted time.Time, talk func(client, server *net.TCPConn, moveHand func())) *Timing {
+	t.Helper()
+	client, near := tcpEnds(t)
+	far, server := tcpEnds(t)
+	var hand atomic.Uint32
+	timing := NewTiming(&hand, accepted)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = SpliceTimed(near, nil, tcpStream{far}, new(Bytes), timing)
+	}()
+	talk(client, server, func() { hand.Add(1) })
+	<-done
+	return timing
+}
+
+func say(t *testing.T, from, to *net.TCPConn, n int) {
+	t.Helper()
+	if _, err := from.Write(make([]byte, n)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(to, make([]byte, n)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const pause = 300 * time.Millisecond
+
+// TestTiming: the client's pauses are its own, those of the server are waited for.
+func TestTiming(t *testing.T) {
+	begin := time.Now()
+	timing := timed(t, begin, func(client, server *net.TCPConn, moveHand func()) {
+		time.Sleep(pause) // has not asked yet
+		say(t, client, server, 100)
+		time.Sleep(pause) // waits
+		say(t, server, client, 1000)
+		moveHand()
+		time.Sleep(2 * pause) // reads
+		say(t, client, server, 100)
+		moveHand()
+		time.Sleep(pause)
+		say(t, client, server, 100) // asks for more, and waits for both
+		moveHand()
+		time.Sleep(pause)
+		say(t, server, client, 5000)
+		moveHand()
+		time.Sleep(pause) // is done
+		client.Close()
+		server.Close()
+	})
+	all := time.Since(begin)
+	bytes, first, wait, ok := timing.Result()
+	if !ok || bytes != 6000 || !timing.Asked() {
+		t.Fatalf("%d bytes, %v", bytes, ok)
+	}
+	// The kernel counts in steps of up to 10 ms.
+	const step = 20 * time.Millisecond
+	if first < pause-step || wait < first+2*pause-step {
+		t.Errorf("first byte after %v, waited %v: less than the server took", first, wait)
+	}
+	if most := all - 4*pause + 2*step; wait > most {
+		t.Errorf("waited %v, of %v at most", wait, most)
+	}
+}
+
+// TestTimingServerFirst: where the server speaks first, the time runs from the beginning.
+func TestTimingServerFirst(t *testing.T) {
+	accepted := time.Now().Add(-time.Minute)
+	timing := timed(t, accepted, func(client, server *net.TCPConn, _ func()) {
+		say(t, server, client, 10)
+		say(t, client, server, 10)
+		client.Close()
+		server.Close()
+	})
+	if _, first, wait, ok := timing.Result(); !ok || first < time.Minute || wait < first {
+		t.Errorf("%v, %v, %v", first, wait, ok)
+	}
+}
+
+// TestTimingReset: what came before a reset counts; of nothing there is no time.
+func TestTimingReset(t *testing.T) {
+	timing := timed(t, time.Now(), func(client, server *net.TCPConn, _ func()) {
+		say(t, client, server, 10)
+		say(t, server, client, 10)
+		Reset(server)
+	})
+	if bytes, _, _, ok := timing.Result(); !ok || bytes != 10 {
+		t.Errorf("%d, %v", bytes, ok)
+	}
+	timing = timed(t, time.Now(), func(client, server *net.TCPConn, _ func()) {
+		say(t, client, server, 10)
+		Reset(server)
+	})
+	if bytes, first, wait, ok := timing.Result(); !ok || bytes != 0 || first != 0 || wait != 0 || !timing.Asked() {
+		t.Errorf("%d, %v, %v, %v", bytes, first, wait, ok)
+	}
+}
+
+// TestTimingCosts: reading and writing allocate nothing for it, and ask the kernel nothing.
+func TestTimingCosts(t *testing.T) {
+	var hand atomic.Uint32
+	timing := NewTiming(&hand, time.Now())
+	timing.AskedAt(time.Now())
+	timing.hears(1)
+	if n := testing.AllocsPerRun(1000, func() {
+		timing.hears(1000)
+		timing.asks(nil) // nil: it would panic
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
