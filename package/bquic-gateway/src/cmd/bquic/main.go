@@ -33,7 +33,7 @@ type command struct {
 var commands []command
 
 func init() {
-	commands = []command{gatewayCommand, relayCommand, fetchCommand, benchCommand, traceCommand, statusCommand, checkCommand, tokenCommand, versionCommand}
+	commands = []command{gatewayCommand, relayCommand, fetchCommand, benchCommand, traceCommand, statusCommand, reportCommand, checkCommand, tokenCommand, versionCommand}
 }
 
 // A usageError is a mistake on the command line or in the configuration.

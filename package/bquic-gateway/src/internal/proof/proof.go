@@ -196,6 +196,9 @@ func (p *Proof) turn(day int32) {
 			*w = window{}
 		}
 	}
+	if p.windows[day%Days].day == day { // the clock was ahead for a while
+		return
+	}
 	w := window{day: day, share: float32(p.config.Share), unsure: float32(p.config.Share)}
 	if p.compare(all, complete).strict().sure() {
 		w.share *= sureShare

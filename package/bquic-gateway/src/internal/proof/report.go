@@ -4,6 +4,7 @@ package proof
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -154,4 +155,13 @@ func (p *Proof) verdict() Verdict {
 		return Faster
 	}
 	return Unsure
+}
+
+// Anonymous returns the report without prefixes.
+func (r Report) Anonymous() Report {
+	r.Clients = slices.Clone(r.Clients)
+	for i := range r.Clients {
+		r.Clients[i].Prefix = ""
+	}
+	return r
 }

@@ -122,6 +122,7 @@ func Relay(data json.RawMessage, now time.Time) string {
 		{"profile", d.Profile},
 		{"carried", relayed(st.Carried)},
 		{"direct", relayed(st.Direct)},
+		{"compared", overall(&st.Proof)},
 		{"refused", fmt.Sprintf("%d by the gateway", st.Refused)},
 		{"UDP", fmt.Sprintf("%d flows now, %d since the start, %d datagrams lost", st.UDP.Now, st.UDP.Total, st.UDP.Lost)},
 	}, gateways(&st), sessions(&st, now), clients(&st))

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"bquic/internal/proof"
+	"bquic/internal/view"
+)
+
+var reportCommand = command{"report", "", "says whether the relay helps here", runReport}
+
+// export is what an operator can send to others: without addresses.
+type export struct {
+	Version string `json:"version"`
+	Profile string `json:"profile"`
+	proof.Report
+}
+
+func runReport(_ context.Context, args []string) error {
+	f := newFlags("report")
+	file := configFlag(f)
+	socket := f.String("socket", "", "asks the relay behind this `PATH`")
+	asJSON := f.Bool("json", false, "prints one JSON object without addresses, for others")
+	if _, err := parseFlags(f, args, 0, 0); err != nil {
+		return err
+	}
+	if *socket == "" {
+		cfg, err := readConfigIfAny(f, *file)
+		if err != nil {
+			return err
+		}
+		*socket = cfg.Relay.StatusSocket
+	}
+	d, err := askDaemons([]string{*socket})
+	if err != nil {
+		return err
+	}
+	if d.relay == nil {
+		return errors.New("a gateway answers, and the relay is asked")
+	}
+	if !*asJSON {
+		fmt.Print(view.Report(d.relay))
+		return nil
+	}
+	var st struct {
+		Version string       `json:"version"`
+		Profile string       `json:"profile"`
+		Proof   proof.Report `json:"proof"`
+	}
+	if err := json.Unmarshal(d.relay, &st); err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(export{st.Version, st.Profile, st.Proof.Anonymous()}, "", "  ")
+	if err == nil {
+		fmt.Printf("%s\n", data)
+	}
+	return err
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"bquic/internal/proof"
+)
+
+// Report says in words what a relay's status has of the comparison of carried connections with direct ones.
+func Report(data json.RawMessage) string {
+	var st struct {
+		Proof proof.Report `json:"proof"`
+	}
+	_ = json.Unmarshal(data, &st)
+	p := &st.Proof
+	if p.Verdict == "" {
+		return "This relay compares nothing: it is older than this command.\n"
+	}
+	var b bytes.Buffer
+	if says := overall(p); says != "" {
+		fmt.Fprintf(&b, "Carried connections are %s.\n", says)
+	}
+	for _, l := range p.Sizes {
+		fmt.Fprintf(&b, "Those of %s are %s, %s against %s.\n", sizes(l), faster(l.Complete), thousands(l.Carried), thousands(l.Direct))
+	}
+	if u := p.Unanswered; u.CarriedOf+u.DirectOf > 0 {
+		fmt.Fprintf(&b, "Without an answer were %s of the carried, %s of the direct.\n", share(u.Carried, u.CarriedOf), share(u.Direct, u.DirectOf))
+	}
+	comparison("size", p.Sizes, sizes).draw(&b)
+	comparison("hours (UTC)", p.Quarters, func(l proof.Line) string { return fmt.Sprintf("%02d to %02d", l.From, l.To) }).draw(&b)
+	clients := table{head: []string{"clients", "all of it", "carried", "direct"}}
+	for _, l := range p.Clients {
+		name := l.Prefix
+		if name == "" {
+			name = "others"
+		}
+		clients.rows = append(clients.rows, []string{name, percent(l.Complete, true), thousands(l.Carried), thousands(l.Direct)})
+	}
+	clients.draw(&b)
+	if b.Len() > 0 {
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, "%s\n", next(p))
+	return b.String()
+}
+
+// overall is the result for all sizes.
+func overall(p *proof.Report) string {
+	if p.Days == 0 {
+		return ""
+	}
+	days := "today"
+	if p.Days > 1 {
+		days = fmt.Sprintf("last %d days", min(p.Days, proof.Days-1))
+	}
+	return fmt.Sprintf("%s, %s against %s, %s", faster(p.Overall.Complete), thousands(p.Overall.Carried), thousands(p.Overall.Direct), days)
+}
+
+// next is what to do.
+func next(p *proof.Report) string {
+	switch p.Verdict {
+	case proof.Off:
+		return "Nothing is compared now: option control_share is 0."
+	case proof.Faster:
+		return "The relay helps here: leave it on. `bquic report --json` is for those who ask; it has no addresses."
+	case proof.Slower:
+		next := "The relay slows connections down here. See in `bquic status` whether the processor or the way to the gateway is at its limit, and try a gateway that is nearer."
+		if !p.Auto {
+			next += " With option auto '1', new connections go direct meanwhile."
+		}
+		return next
+	case proof.Silent:
+		return "More of the carried connections get no answer: see in the gateway's log and its `bquic status` what it refuses, and whether its uplink works."
+	case proof.Spared:
+		return "Carried connections were slower, or got no answer, so new ones go direct. A few are carried all the same; as soon as it is no longer sure, all are again."
+	}
+	return "It is not sure yet that there is a difference. Leave the relay on, and ask again in a day."
+}
+
+// faster says how much less time is needed, or how much more.
+func faster(c *proof.Change) string {
+	switch {
+	case c == nil:
+		return "too few to say anything"
+	case c.High < 0:
+		return fmt.Sprintf("%.0f %% faster (95 %%: %.0f to %.0f)", -100*c.Change, -100*c.High, -100*c.Low)
+	case c.Low > 0:
+		return fmt.Sprintf("%.0f %% slower (95 %%: %.0f to %.0f)", 100*c.Change, 100*c.Low, 100*c.High)
+	}
+	return fmt.Sprintf("as fast, as far as is known (95 %%: %.0f %% faster to %.0f %% slower)", -100*c.Low, 100*c.High)
+}
+
+func comparison(what string, lines []proof.Line, name func(proof.Line) string) table {
+	t := table{head: []string{what, "all of it", "first byte", "throughput", "carried", "direct"}}
+	for _, l := range lines {
+		t.rows = append(t.rows, []string{name(l), percent(l.Complete, true), percent(l.FirstByte, true), percent(l.Throughput, false), thousands(l.Carried), thousands(l.Direct)})
+	}
+	return t
+}
+
+// percent is a change with its interval: of a time, or of a rate.
+func percent(c *proof.Change, time bool) string {
+	if c == nil {
+		return "?"
+	}
+	words := [2]string{"less", "more"}
+	if time {
+		words = [2]string{"faster", "slower"}
+	}
+	from, to := 100*c.Low, 100*c.High
+	value, word := 100*c.Change, words[1]
+	if c.Change < 0 {
+		value, word, from, to = -value, words[0], -to, -from
+	}
+	return fmt.Sprintf("%.0f %% %s (%.0f to %.0f)", value, word, from, to)
+}
+
+func sizes(l proof.Line) string {
+	mb := func(n uint64) string { return strconv.FormatFloat(float64(n)/1e6, 'g', 3, 64) }
+	switch {
+	case l.To == 0:
+		return "more than " + mb(l.From) + " MB"
+	case l.From == 0:
+		return "less than " + mb(l.To) + " MB"
+	}
+	return mb(l.From) + " to " + mb(l.To) + " MB"
+}
+
+func share(n, of uint32) string {
+	if of == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%.1f %%", 100*float64(n)/float64(of))
+}
+
+// thousands puts a comma before each three digits.
+func thousands(n uint32) string {
+	text := strconv.FormatUint(uint64(n), 10)
+	var parts []string
+	for len(text) > 3 {
+		parts = append([]string{text[len(text)-3:]}, parts...)
+		text = text[:len(text)-3]
+	}
+	return strings.Join(append([]string{text}, parts...), ",")
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"bquic/internal/proof"
+)
+
+func TestReport(t *testing.T) {
+	change := func(c, low, high float64) *proof.Change { return &proof.Change{Change: c, Low: low, High: high} }
+	r := proof.Report{
+		Verdict: proof.Faster, Share: 0.01, Days: 8,
+		Overall: proof.Line{Carried: 12480, Direct: 655, Complete: change(-0.18, -0.23, -0.12)},
+		Sizes: []proof.Line{
+			{To: 100_000, Carried: 11_000, Direct: 580, FirstByte: change(-0.05, -0.1, 0.01), Complete: change(0.02, -0.03, 0.07), Throughput: change(-0.02, -0.05, 0.03)},
+			{From: 100_000, To: 1_000_000, Carried: 1240, Direct: 71, Complete: change(-0.21, -0.29, -0.14), Throughput: change(0.27, 0.16, 0.41)},
+			{From: 1_000_000, To: 10_000_000, Carried: 300, Direct: 20, Complete: change(0.3, 0.1, 0.5)},
+			{From: 10_000_000, Carried: 3},
+		},
+		Quarters:   []proof.Line{{From: 18, To: 24, Carried: 5000, Direct: 260, Complete: change(-0.2, -0.3, -0.1)}},
+		Clients:    []proof.Line{{Prefix: "10.1.2.0/24", Carried: 9000, Direct: 400, Complete: change(-0.2, -0.3, -0.1)}, {Carried: 3480, Direct: 255}},
+		Unanswered: proof.Unanswered{Carried: 12, CarriedOf: 12492, Direct: 7, DirectOf: 662},
+	}
+	report := func() string { return Report(marshal(t, map[string]any{"role": "relay", "proof": r})) }
+	check(t, report(), `
+Carried connections are 18 % faster (95 %: 12 to 23), 12,480 against 655, last 7 days.
+Those of less than 0.1 MB are as fast, as far as is known (95 %: 3 % faster to 7 % slower), 11,000 against 580.
+Those of 0.1 to 1 MB are 21 % faster (95 %: 14 to 29), 1,240 against 71.
+Those of 1 to 10 MB are 30 % slower (95 %: 10 to 50), 300 against 20.
+Those of more than 10 MB are too few to say anything, 3 against 0.
+Without an answer were 0.1 % of the carried, 1.1 % of the direct.
+
+  size              all of it               first byte             throughput            carried  direct
+  less than 0.1 MB  2 % slower (-3 to 7)    5 % faster (-1 to 10)  2 % less (-3 to 5)    11,000   580
+  0.1 to 1 MB       21 % faster (14 to 29)  ?                      27 % more (16 to 41)  1,240    71
+  1 to 10 MB        30 % slower (10 to 50)  ?                      ?                     300      20
+  more than 10 MB   ?                       ?                      ?                     3        0
+
+  hours (UTC)  all of it               first byte  throughput  carried  direct
+  18 to 24     20 % faster (10 to 30)  ?           ?           5,000    260
+
+  clients      all of it               carried  direct
+  10.1.2.0/24  20 % faster (10 to 30)  9,000    400
+  others       ?                       3,480    255
+
+The relay helps here: leave it on. `+"`bquic report --json`"+` is for those who ask; it has no addresses.
+`)
+	nextOf := func(v proof.Verdict) string {
+		r.Verdict = v
+		lines := strings.Split(strings.TrimSpace(report()), "\n")
+		return lines[len(lines)-1]
+	}
+	seen := map[string]bool{}
+	for _, v := range []proof.Verdict{proof.Off, proof.Unsure, proof.Faster, proof.Slower, proof.Silent, proof.Spared} {
+		if text := nextOf(v); seen[text] || !strings.HasSuffix(text, ".") {
+			t.Errorf("%s: %q", v, text)
+		} else {
+			seen[text] = true
+		}
+	}
+	if got := Report(json.RawMessage(`{"role":"relay"}`)); !strings.Contains(got, "older") {
+		t.Errorf("an older relay: %q", got)
+	}
+}
