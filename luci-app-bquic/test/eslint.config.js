@@ -5,7 +5,7 @@ const path = require('node:path');
 
 // LuCI wraps each file in a function whose arguments are what 'require' names.
 const luci = [ '_', 'N_', 'E', 'L', 'baseclass', 'common', 'dom', 'form', 'graph', 'poll', 'rpc', 'table', 'uci', 'ui', 'view', 'widgets' ];
-const browser = [ 'Node', 'btoa', 'crypto', 'document', 'performance', 'setTimeout' ];
+const browser = [ 'Blob', 'Node', 'URL', 'btoa', 'crypto', 'document', 'performance', 'setTimeout' ];
 
 module.exports = [ {
 	basePath: path.resolve(__dirname, '..'),

@@ -68,7 +68,7 @@ function service(change, env) {
 	fs.mkdirSync(dir);
 	for (const role of [ 'gateway', 'relay' ])
 		s[role].status_socket = `${dir}/run/${role}.sock`;
-	s.gateway.state_dir = `${dir}/state`;
+	s.gateway.state_dir = s.relay.state_dir = `${dir}/state`;
 	change(s);
 
 	const run = (fn, change, more) => {

@@ -223,7 +223,7 @@ test('hostile status: nothing is executed, all is shown as it is', async () => {
 	const bad = structuredClone(config);
 	bad.wifirr.ap0.device = markup;
 
-	for (const view of [ 'overview', 'clients', 'relay' ]) {
+	for (const view of [ 'overview', 'clients', 'relay', 'proof' ]) {
 		const { page, errors } = await open(1200, { ...hostile, ...names }, bad);
 		await show(page, view, 3);
 		await harmless(page, errors, true);
@@ -247,7 +247,7 @@ test('status with fields missing, of other types, and with huge numbers', async 
 		answers.push(Object.fromEntries(Object.keys(recorded).map((k) => [ k, how() === undefined ? {} : how() ])),
 			{ 'bquic.status': { gateway: how(), relay: how() }, 'bquic.check': { mistakes: how() }, 'wifirr.status': { schedulers: [ how() ] }, 'wifirr.clients': { schedulers: [ how(), { device: 'x', clients: [ how() ] } ] } });
 	for (const answer of answers)
-		for (const view of [ 'overview', 'clients', 'relay' ]) {
+		for (const view of [ 'overview', 'clients', 'relay', 'proof' ]) {
 			const { page, errors } = await open(1200, { objects: [ 'bquic', 'wifirr' ], ...answer }, config);
 			await show(page, view, 2);
 			assert.doesNotMatch(await page.textContent('body'), /undefined|\[object|NaN/, JSON.stringify(answer).slice(0, 300));
@@ -334,6 +334,60 @@ test('traffic by the clock of the daemon: polls close together, late ones and a 
 
 test('a daemon that does not answer for once is a gap in the graph, not a peak', async () => {
 	assert.deepEqual(await traffic([ [ 100, 1e9 ], null, [ 102, 2e9 ], [ 104, 2.005e9 ] ]), { top: '≤ 20.0 Mbit/s', now: 'to clients: 20.0 Mbit/s' });
+});
+
+test('whether it helps: words, intervals, what the scheduler says, and an export without addresses', async () => {
+	const why = 'larger windows: 12 of 14 clients aggregate';
+	const schedulers = [ { device: 'phy0-ap0', why: 'two clients with demand', contention: { why } }, { device: 'phy1-ap0', contention: null } ];
+
+	for (const width of [ 390, 1200 ]) {
+		const { page, errors } = await open(width, { ...recorded, 'wifirr.status': { schedulers } }, config);
+		await show(page, 'proof', 2);
+		const text = await page.textContent('body');
+		for (const part of [ 'Carried connections are 18 % faster (95 %: 12 to 23): 12480 against 655, last 7 days.', 'The relay helps here: leave it on.',
+			'Without an answer: 0.1 % of the carried connections, 1.1 % of the direct ones.', '0.1 to 1 MB', '21 % faster (95 %: 14 to 29)',
+			'30 % slower (95 %: 10 to 50)', 'as fast, as far as is known (95 %: 3 % faster to 7 % slower)', 'too few to say anything', '10.9.0.0/24', why, 'two clients with demand', 'Scheduler on phy0-ap0' ])
+			assert.ok(text.includes(part), `${part} in ${text}`);
+		assert.ok(!text.includes('phy1-ap0'), 'a scheduler that says nothing is shown');
+		assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), `wider than ${width}`);
+
+		/* faster is left of the line, slower right of it, unsure across */
+		const bars = await page.$$eval('svg.bquic-interval', (all) => all.map((svg) => [ svg.getAttribute('aria-label'), ...[ ...svg.querySelectorAll('rect') ].map((r) => [ +r.getAttribute('x') < 100, +r.getAttribute('x') + +r.getAttribute('width') > 100, r.getAttribute('class') ]) ]));
+		assert.deepEqual(bars.slice(0, 5), [
+			[ 'All sizes: 18 % faster (95 %: 12 to 23)', [ true, false, 'good' ] ],
+			[ 'less than 0.1 MB: as fast, as far as is known (95 %: 3 % faster to 7 % slower)', [ true, true, 'open' ] ],
+			[ '0.1 to 1 MB: 21 % faster (95 %: 14 to 29)', [ true, false, 'good' ] ],
+			[ '1 to 10 MB: 30 % slower (95 %: 10 to 50)', [ false, true, 'bad' ] ],
+			[ 'more than 10 MB: too few to say anything' ]
+		]);
+
+		const [ download ] = await Promise.all([ page.waitForEvent('download'), page.locator('button', { hasText: 'Export' }).click() ]);
+		const exported = JSON.parse(fs.readFileSync(await download.path(), 'utf8'));
+		assert.deepEqual([ exported.verdict, exported.overall.carried, exported.sizes.length, exported.clients.length ], [ 'faster', 12480, 4, 1 ]);
+		assert.doesNotMatch(JSON.stringify(exported), /10\.9\.0/);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});
+
+test('whether it helps: no scheduler, no relay, nothing compared', async () => {
+	const without = (proof) => ({ 'bquic.status': { gateway: null, relay: { ...recorded['bquic.status'].relay, proof } } });
+
+	for (const [ answers, wants ] of [
+		[ {}, 'The relay does not answer' ],
+		[ without(undefined), 'older than this page' ],
+		[ without({ verdict: 'off', days: 0, overall: { carried: 0, direct: 0 }, sizes: [] }), 'Nothing is compared now' ],
+		[ without({ verdict: 'spared', days: 1, overall: { carried: 9, direct: 9, complete: { change: 0.5, low: 0.2, high: 0.9 } } }), '50 % slower (95 %: 20 to 90): 9 against 9' ]
+	]) {
+		const { page, errors } = await open(1200, answers, config);
+		await show(page, 'proof', 2);
+		const text = await page.textContent('body');
+		assert.ok(text.includes(wants), `${wants} in ${text}`);
+		assert.ok(!text.includes('own comparison'), 'a scheduler that is not there is shown');
+		assert.equal(await page.locator('button[disabled]', { hasText: 'Export' }).count(), answers['bquic.status']?.relay.proof ? 0 : 1);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
 });
 
 test('a pin is copied as it is', async () => {

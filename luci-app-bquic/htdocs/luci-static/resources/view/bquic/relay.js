@@ -121,6 +121,14 @@ return view.extend({
 		o = s.taboption('advanced', form.Value, 'cpu_share', _('Processor'), _('Percent of one processor that the relay may use. Where it would be slower than the way without the relay, TCP takes that way. 0: it is carried whatever that costs.'));
 		o.datatype = 'range(0,100)';
 		o.placeholder = '50';
+		o = s.taboption('advanced', form.Value, 'control_share', _('Control group'), _('Percent of new connections that are drawn to go direct, to see whether the relay helps; a fifth of it once that is sure. 0: nothing is compared.'));
+		o.datatype = 'range(0,50)';
+		o.placeholder = '5';
+		o = s.taboption('general', form.Flag, 'auto', _('Direct when slower'), _('While carried connections are slower beyond doubt, new ones go direct, but for a few that show when it ends.'));
+		o.validate = (id, value) => value != '1' || given(s, id, 'control_share')[0] != '0' || _('Needs a control group.');
+		o = s.taboption('advanced', form.Value, 'state_dir', _('State directory'), _('Where the comparison is kept over restarts.'));
+		o.validate = common.absolutePath;
+		o.placeholder = '/etc/bquic';
 		o = s.taboption('advanced', form.Value, 'status_socket', _('Status socket'));
 		o.validate = common.absolutePath;
 		o.placeholder = '/var/run/bquic/relay.sock';

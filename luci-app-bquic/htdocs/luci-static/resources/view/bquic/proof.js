@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+'use strict';
+'require bquic.common as common';
+'require bquic.graph as graph';
+'require bquic.table as table';
+'require dom';
+'require view';
+
+const WIDTH = 200, HEIGHT = 20, WIDEST = Math.log(5); /* of an interval's picture, and what it shows at most */
+
+function svg(tag, attributes) {
+	const node = document.createElementNS('http://www.w3.org/2000/svg', tag);
+
+	for (const name in attributes)
+		node.setAttribute(name, attributes[name]);
+
+	return node;
+}
+
+/* A change with its interval as the daemon tells it, or null: parts of 1, -1 and more. */
+function change(c) {
+	const good = [ c?.low, c?.change, c?.high ].every((v) => typeof v == 'number' && isFinite(v) && v >= -1);
+
+	return good && c.low <= c.high ? c : null;
+}
+
+const list = (value) => Array.isArray(value) ? value.filter((x) => x && typeof x == 'object') : [];
+const count = (value) => graph.sane(value) ?? 0;
+const percent = (part) => Math.round(100 * part);
+
+/* Of a time: less is better. */
+function faster(c) {
+	if (!c)
+		return _('too few to say anything');
+	if (c.high < 0)
+		return _('%d %% faster (95 %%: %d to %d)').format(percent(-c.change), percent(-c.high), percent(-c.low));
+	if (c.low > 0)
+		return _('%d %% slower (95 %%: %d to %d)').format(percent(c.change), percent(c.low), percent(c.high));
+
+	return _('as fast, as far as is known (95 %%: %d %% faster to %d %% slower)').format(percent(-c.low), percent(c.high));
+}
+
+/* Of a rate: more is better. */
+function more(c) {
+	if (!c)
+		return _('too few to say anything');
+
+	return c.change < 0 ? _('%d %% less (95 %%: %d to %d)').format(percent(-c.change), percent(-c.high), percent(-c.low))
+		: _('%d %% more (95 %%: %d to %d)').format(percent(c.change), percent(c.low), percent(c.high));
+}
+
+/* The interval as a bar, faster to the left: all pictures have the same scale, in logarithms. */
+function picture(c, name) {
+	const node = svg('svg', { 'class': 'bquic-interval', 'viewBox': `0 0 ${WIDTH} ${HEIGHT}`, 'role': 'img', 'aria-label': `${name}: ${faster(c)}` });
+	const at = (part) => WIDTH / 2 * (1 + Math.max(-1, Math.min(1, Math.log(Math.max(1 + part, 1e-3)) / WIDEST)));
+
+	node.append(svg('line', { 'x1': WIDTH / 2, 'x2': WIDTH / 2, 'y1': 0, 'y2': HEIGHT }));
+	if (c) {
+		const kind = c.high < 0 ? 'good' : c.low > 0 ? 'bad' : 'open';
+
+		node.append(svg('rect', { 'class': kind, 'x': at(c.low).toFixed(1), 'width': Math.max(2, at(c.high) - at(c.low)).toFixed(1), 'y': HEIGHT / 2 - 3, 'height': 6 }),
+			svg('circle', { 'class': kind, 'cx': at(c.change).toFixed(1), 'cy': HEIGHT / 2, 'r': 5 }));
+	}
+
+	return node;
+}
+
+function size(line) {
+	const mb = (bytes) => String(+(count(bytes) / 1e6).toPrecision(3));
+
+	if (!count(line.to))
+		return _('more than %s MB').format(mb(line.from));
+
+	return count(line.from) ? _('%s to %s MB').format(mb(line.from), mb(line.to)) : _('less than %s MB').format(mb(line.to));
+}
+
+/* The daemon's quarters of a day are in UTC. */
+function hours(line) {
+	const local = (hour) => {
+		const at = new Date(Date.UTC(2026, 0, 1, Math.min(count(hour), 24)));
+
+		return at.toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' });
+	};
+
+	return `${local(line.from)} – ${local(line.to)}`;
+}
+
+/* Does the relay help, compared with connections that are drawn to go direct? */
+return view.extend({
+	handleSaveApply: null,
+	handleSave: null,
+	handleReset: null,
+
+	render() {
+		const columns = (first) => [ { title: first }, { title: _('faster | slower') }, { title: _('All of it') }, { title: _('First byte') }, { title: _('Throughput') }, { title: _('Carried'), number: true }, { title: _('Direct'), number: true } ];
+		const none = _('Nothing yet.');
+
+		this.verdict = E('div', { 'class': 'bquic-card', 'aria-live': 'polite' });
+		this.sizes = table.create(columns(_('Size')), none);
+		this.quarters = table.create(columns(_('Time of day')), none);
+		this.clients = table.create([ { title: _('Client') }, { title: _('faster | slower') }, { title: _('All of it') }, { title: _('Carried'), number: true }, { title: _('Direct'), number: true } ], none);
+		this.scheduler = E('div');
+		this.exported = null;
+		this.button = E('button', {
+			'type': 'button',
+			'class': 'btn cbi-button cbi-button-action',
+			'title': _('For others who ask: without addresses.'),
+			'disabled': '',
+			'click': () => this.save()
+		}, [ _('Export') ]);
+		common.every(10, () => this.refresh());
+
+		return E([], [
+			common.style(),
+			E('h2', {}, [ _('Does it help?') ]),
+			E('div', { 'class': 'cbi-map-descr' }, [
+				_('Some new connections are drawn to go direct, and those that the relay carries are compared with them. The bars are where the truth is in 95 of 100 cases.')
+			]),
+			this.verdict,
+			E('h3', {}, [ _('By size') ]), this.sizes.element,
+			E('h3', {}, [ _('By time of day') ]), this.quarters.element,
+			E('h3', {}, [ _('By clients') ]), this.clients.element,
+			E('p', {}, [ this.button ]),
+			this.scheduler
+		]);
+	},
+
+	refresh() {
+		return Promise.all([
+			common.status().catch(() => null),
+			common.schedulers().catch(() => null)
+		]).then(([ bquic, wifirr ]) => {
+			this.show(bquic?.relay ?? null);
+			this.showScheduler(wifirr);
+		});
+	},
+
+	show(relay) {
+		const proof = relay?.proof && typeof relay.proof == 'object' ? relay.proof : null;
+		const rows = (name, title, short) => list(proof?.[name]).map((l, i) => this.row(l, title(l), `${name}${i}`, short));
+		const all = proof?.overall && typeof proof.overall == 'object' ? proof.overall : {};
+
+		dom.content(this.verdict, this.words(proof, all).map((line) => E('p', {}, [ line ])));
+		this.sizes.update([
+			...count(all.carried) + count(all.direct) ? [ this.row(all, _('All sizes'), 'all') ] : [],
+			...rows('sizes', size)
+		]);
+		this.quarters.update(rows('quarters', hours));
+		this.clients.update(rows('clients', (l) => l.prefix ? common.text(l.prefix) : _('all others'), true));
+
+		this.exported = proof ? {
+			version: relay.version,
+			profile: relay.profile,
+			...proof,
+			clients: list(proof.clients).map((l) => Object.fromEntries(Object.entries(l).filter(([ key ]) => key != 'prefix')))
+		} : null;
+		this.button.disabled = !proof;
+	},
+
+	row(line, name, key, short) {
+		const c = change(line.complete);
+		const cells = [ name, picture(c, name), faster(c) ];
+
+		if (!short)
+			cells.push(faster(change(line.first_byte)), more(change(line.throughput)));
+
+		return { key, cells: [ ...cells, String(count(line.carried)), String(count(line.direct)) ] };
+	},
+
+	/* The result, and what to do next. */
+	words(proof, all) {
+		const next = {
+			off: _('Nothing is compared now: the control group is switched off.'),
+			unsure: _('It is not sure yet that there is a difference: leave the relay on, and look again in a day.'),
+			faster: _('The relay helps here: leave it on.'),
+			slower: _('The relay slows connections down here. See on the overview whether the processor is at its limit, and try a gateway that is nearer.'),
+			silent: _('More of the carried connections get no answer: see what the gateway refuses, and whether its uplink works.'),
+			spared: _('Carried connections were slower, or got no answer: new ones go direct, but for a few, until that is no longer sure.')
+		};
+		const silent = proof?.unanswered ?? {};
+		const share = (n, of) => (100 * count(n) / Math.max(count(of), 1)).toFixed(1);
+
+		if (!proof)
+			return [ _('The relay does not answer, or is older than this page.') ];
+
+		return [
+			...count(proof.days) ? [ _('Carried connections are %s: %d against %d, last %d days.')
+				.format(faster(change(all.complete)), count(all.carried), count(all.direct), Math.min(count(proof.days), 7)) ] : [],
+			...count(silent.carried_of) + count(silent.direct_of) ? [ _('Without an answer: %s %% of the carried connections, %s %% of the direct ones.')
+				.format(share(silent.carried, silent.carried_of), share(silent.direct, silent.direct_of)) ] : [],
+			next[proof.verdict] ?? common.text(proof.verdict)
+		];
+	},
+
+	/* The scheduler compares windows, or turns, with everybody at once, and says so itself. */
+	showScheduler(wifirr) {
+		const told = list(wifirr?.schedulers).map((s) => [ s, [ s.contention?.why, s.why ].filter((w) => typeof w == 'string' && w) ]).filter(([ , why ]) => why.length);
+
+		dom.content(this.scheduler, told.length ? [
+			E('h3', {}, [ _('The scheduler’s own comparison') ]),
+			...told.map(([ s, why ]) => E('div', { 'class': 'bquic-card' }, [
+				E('h4', {}, [ _('Scheduler on %s').format(common.text(s.device)) ]),
+				...why.map((w) => E('p', {}, [ w ]))
+			]))
+		] : []);
+	},
+
+	save() {
+		const url = URL.createObjectURL(new Blob([ JSON.stringify(this.exported, null, 2) + '\n' ], { type: 'application/json' }));
+		const link = E('a', { 'href': url, 'download': 'bquic-report.json' });
+
+		document.body.append(link);
+		link.click();
+		link.remove();
+		setTimeout(() => URL.revokeObjectURL(url), 1000);
+	}
+});
