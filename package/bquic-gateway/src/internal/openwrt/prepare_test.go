@@ -337,3 +337,26 @@ func prepareIn(t *testing.T, p *Plan, files Files) error {
 	}
 	return err
 }
+
+// TestRelayState: the relay's own directory, while it has something to keep.
+func TestRelayState(t *testing.T) {
+	for options, want := range map[string]string{"": "state 54321, run 54321", "\toption control_share 0\n": "run 54321"} {
+		top := t.TempDir()
+		p := plan(t, Relay, "config relay\n\toption enabled 1\n\toption gateway a:1\n\toption token 12345678\n\toption pin sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n"+
+			"\toption state_dir '"+top+"/state'\n\toption status_socket '"+top+"/run/sock'\n"+options)
+		_, err := p.Prepare(Files(top+"/made"), daemon, daemon)
+		must(t, err)
+		names := []string{"run"}
+		if options == "" {
+			names = []string{"state", "run"}
+		} else if isDir(top + "/state") {
+			t.Error("a directory that nobody needs")
+		}
+		if got := owners(t, top, names...); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	if p := plan(t, Relay, "config relay\n\toption state_dir '/mnt'\n\toption enabled 1\n\toption gateway a:1\n\toption token 12345678\n\toption ca /x\n"); p.Check(daemon) == nil || !strings.HasPrefix(p.Check(daemon).Error(), "relay.state_dir: ") {
+		t.Errorf("a directory of the system's: %v", p.Check(daemon))
+	}
+}

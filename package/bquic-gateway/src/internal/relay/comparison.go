@@ -162,6 +162,10 @@ func (c *comparison) keep() {
 // replace writes a file of this process's user's: readers find the old one or the new one, also after a power cut.
 func replace(name string, data []byte) (err error) {
 	made := name + ".new"
+	// On OpenWrt the init script has made it.
+	if err := os.Mkdir(filepath.Dir(name), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
 	if err := os.Remove(made); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
