@@ -163,7 +163,7 @@ func (p *Proof) Restore(data []byte, now time.Time) error {
 		return fmt.Errorf("%w: what is in it does not fit together", errFile)
 	}
 	*p = *n
-	if p.newest > 0 {
+	if p.newest > 0 && p.config.Share > 0 { // else there is no share that a day could have
 		p.window(now)
 	}
 	return nil

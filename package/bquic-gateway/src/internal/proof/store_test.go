@@ -49,6 +49,16 @@ func TestRestore(t *testing.T) {
 	if before := New(p.config); before.Restore(file, start.Add(-20*day)) != nil || before.Report(start.Add(-20*day)).Days != 0 {
 		t.Error("days of the future count")
 	}
+	// Switched off over a restart, and on again.
+	off := New(Config{})
+	if err := off.Restore(file, start.Add(later+3*day)); err != nil {
+		t.Error(err)
+	}
+	off.Set(p.config)
+	off.Record(off.Draw(start.Add(later+3*day), clients[0], 0), Outcome{1, time.Second, time.Second})
+	if err := New(p.config).Restore(off.Append(nil), start.Add(later+3*day)); err != nil {
+		t.Errorf("after a time without a control group: %v", err)
+	}
 	var empty Proof
 	if err := empty.Restore((&Proof{}).Append(nil), start); err != nil {
 		t.Errorf("empty: %v", err)

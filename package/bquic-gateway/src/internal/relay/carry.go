@@ -130,8 +130,8 @@ func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, 
 	// ten seconds to see that a target has answered.
 	d := net.Dialer{KeepAliveConfig: tunnel.KeepAlive(), Control: forward.control}
 	var begun *early
-	if c.ticket.Arm == proof.Direct {
-		begun = readEarly(client, io.Discard) // as a connection that is carried, to be compared with one
+	if c.timing != nil && len(first) == 0 {
+		begun = readEarly(client, io.Discard) // as while a gateway is asked: the time runs from then on
 	}
 	conn, err := d.DialContext(ctx, "tcp", target.String())
 	if begun != nil {

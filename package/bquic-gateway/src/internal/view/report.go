@@ -93,7 +93,7 @@ func faster(c *proof.Change) string {
 	case c.Low > 0:
 		return fmt.Sprintf("%.0f %% slower (95 %%: %.0f to %.0f)", 100*c.Change, 100*c.Low, 100*c.High)
 	}
-	return fmt.Sprintf("as fast, as far as is known (95 %%: %.0f %% faster to %.0f %% slower)", -100*c.Low, 100*c.High)
+	return fmt.Sprintf("neither surely faster nor slower (95 %%: %.0f %% faster to %.0f %% slower)", -100*c.Low, 100*c.High)
 }
 
 func comparison(what string, lines []proof.Line, name func(proof.Line) string) table {

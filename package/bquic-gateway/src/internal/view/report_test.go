@@ -28,7 +28,7 @@ func TestReport(t *testing.T) {
 	report := func() string { return Report(marshal(t, map[string]any{"role": "relay", "proof": r})) }
 	check(t, report(), `
 Carried connections are 18 % faster (95 %: 12 to 23), 12,480 against 655, last 7 days.
-Those of less than 0.1 MB are as fast, as far as is known (95 %: 3 % faster to 7 % slower), 11,000 against 580.
+Those of less than 0.1 MB are neither surely faster nor slower (95 %: 3 % faster to 7 % slower), 11,000 against 580.
 Those of 0.1 to 1 MB are 21 % faster (95 %: 14 to 29), 1,240 against 71.
 Those of 1 to 10 MB are 30 % slower (95 %: 10 to 50), 300 against 20.
 Those of more than 10 MB are too few to say anything, 3 against 0.

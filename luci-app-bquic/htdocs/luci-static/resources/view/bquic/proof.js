@@ -6,7 +6,8 @@
 'require dom';
 'require view';
 
-const WIDTH = 200, HEIGHT = 20, WIDEST = Math.log(5); /* of an interval's picture, and what it shows at most */
+const WIDTH = 200, HEIGHT = 20; /* of an interval's picture */
+const LEAST = Math.log(1.25), MOST = Math.log(5); /* that it shows to each side */
 
 function svg(tag, attributes) {
 	const node = document.createElementNS('http://www.w3.org/2000/svg', tag);
@@ -37,7 +38,7 @@ function faster(c) {
 	if (c.low > 0)
 		return _('%d %% slower (95 %%: %d to %d)').format(percent(c.change), percent(c.low), percent(c.high));
 
-	return _('as fast, as far as is known (95 %%: %d %% faster to %d %% slower)').format(percent(-c.low), percent(c.high));
+	return _('neither surely faster nor slower (95 %%: %d %% faster to %d %% slower)').format(percent(-c.low), percent(c.high));
 }
 
 /* Of a rate: more is better. */
@@ -49,17 +50,27 @@ function more(c) {
 		: _('%d %% more (95 %%: %d to %d)').format(percent(c.change), percent(c.low), percent(c.high));
 }
 
-/* The interval as a bar, faster to the left: all pictures have the same scale, in logarithms. */
-function picture(c, name) {
-	const node = svg('svg', { 'class': 'bquic-interval', 'viewBox': `0 0 ${WIDTH} ${HEIGHT}`, 'role': 'img', 'aria-label': `${name}: ${faster(c)}` });
-	const at = (part) => WIDTH / 2 * (1 + Math.max(-1, Math.min(1, Math.log(Math.max(1 + part, 1e-3)) / WIDEST)));
+const logarithm = (part) => Math.log(Math.max(1 + part, 1e-3));
+
+/* What pictures of these lines show to each side, so that all have the same scale. */
+function scale(lines) {
+	return Math.min(MOST, Math.max(LEAST, ...lines.map((l) => change(l.complete)).filter((c) => c)
+		.flatMap((c) => [ Math.abs(logarithm(c.low)), Math.abs(logarithm(c.high)) ])));
+}
+
+/* The interval as a bar, faster to the left, in logarithms. */
+function picture(c, name, most) {
+	const node = svg('svg', { 'class': 'bquic-interval', 'viewBox': `0 0 ${WIDTH} ${HEIGHT}`, 'preserveAspectRatio': 'none', 'role': 'img', 'aria-label': `${name}: ${faster(c)}` });
+	const at = (part) => WIDTH / 2 * (1 + Math.max(-1, Math.min(1, logarithm(part) / most)));
 
 	node.append(svg('line', { 'x1': WIDTH / 2, 'x2': WIDTH / 2, 'y1': 0, 'y2': HEIGHT }));
 	if (c) {
-		const kind = c.high < 0 ? 'good' : c.low > 0 ? 'bad' : 'open';
+		const x = at(c.change);
 
-		node.append(svg('rect', { 'class': kind, 'x': at(c.low).toFixed(1), 'width': Math.max(2, at(c.high) - at(c.low)).toFixed(1), 'y': HEIGHT / 2 - 3, 'height': 6 }),
-			svg('circle', { 'class': kind, 'cx': at(c.change).toFixed(1), 'cy': HEIGHT / 2, 'r': 5 }));
+		node.append(svg('rect', {
+			'class': c.high < 0 ? 'good' : c.low > 0 ? 'bad' : 'open',
+			'x': at(c.low).toFixed(1), 'width': Math.max(2, at(c.high) - at(c.low)).toFixed(1), 'y': 5, 'height': HEIGHT - 10
+		}), svg('line', { 'class': 'now', 'x1': x.toFixed(1), 'x2': x.toFixed(1), 'y1': 2, 'y2': HEIGHT - 2 }));
 	}
 
 	return node;
@@ -137,12 +148,13 @@ return view.extend({
 
 	show(relay) {
 		const proof = relay?.proof && typeof relay.proof == 'object' ? relay.proof : null;
-		const rows = (name, title, short) => list(proof?.[name]).map((l, i) => this.row(l, title(l), `${name}${i}`, short));
+		const most = scale([ proof?.overall ?? {}, ...[ 'sizes', 'quarters', 'clients' ].flatMap((name) => list(proof?.[name])) ]);
+		const rows = (name, title, short) => list(proof?.[name]).map((l, i) => this.row(l, title(l), `${name}${i}`, most, short));
 		const all = proof?.overall && typeof proof.overall == 'object' ? proof.overall : {};
 
 		dom.content(this.verdict, this.words(proof, all).map((line) => E('p', {}, [ line ])));
 		this.sizes.update([
-			...count(all.carried) + count(all.direct) ? [ this.row(all, _('All sizes'), 'all') ] : [],
+			...count(all.carried) + count(all.direct) ? [ this.row(all, _('All sizes'), 'all', most) ] : [],
 			...rows('sizes', size)
 		]);
 		this.quarters.update(rows('quarters', hours));
@@ -157,9 +169,9 @@ return view.extend({
 		this.button.disabled = !proof;
 	},
 
-	row(line, name, key, short) {
+	row(line, name, key, most, short) {
 		const c = change(line.complete);
-		const cells = [ name, picture(c, name), faster(c) ];
+		const cells = [ name, picture(c, name, most), faster(c) ];
 
 		if (!short)
 			cells.push(faster(change(line.first_byte)), more(change(line.throughput)));
