@@ -186,7 +186,7 @@ func overPath(t *testing.T, tlsConf *tls.Config, m medium, b quic.Burst, mtu int
 		conf := func(s *sizes) *quic.Config {
 			return &quic.Config{
 				Burst: b, InitialStreamReceiveWindow: 8 << 20, InitialConnectionReceiveWindow: 8 << 20,
-				EnableDatagrams: true, Tracer: s.tracer, MaxIdleTimeout: 30 * time.Second,
+				EnableDatagrams: true, Tracer: s.tracer, MaxIdleTimeout: time.Hour,
 			}
 		}
 		serverTransport := &quic.Transport{Conn: probingConn{server, udp[0]}}
@@ -448,6 +448,36 @@ func TestOutage(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// However long a path is gone, there is no more than a pair of probes a minute, and
+// the connection goes on when it is back.
+func TestLongOutage(t *testing.T) {
+	tlsConf := tlsConfig(t)
+	for _, p := range profiles(t) {
+		t.Run(p.Name, func(t *testing.T) {
+			overPath(t, tlsConf, wired, p.Burst, fullSize, func(e *ends) {
+				f := startFlow(t, e.server, e.client, 0, 16<<10)
+				time.Sleep(10 * time.Second)
+				e.path.set(0)
+				time.Sleep(10 * time.Second)
+				before := e.server.ConnectionStats().PacketsSent
+				const minutes = 20
+				time.Sleep(minutes * time.Minute)
+				// A pair a minute, and those before the timeout is as long as that.
+				if sent := e.server.ConnectionStats().PacketsSent - before; sent > 3*minutes {
+					t.Errorf("%d packets in %d minutes without a path", sent, minutes)
+				}
+				e.path.set(fullSize)
+				f.longest()
+				time.Sleep(70 * time.Second)
+				if _, got, err := f.longest(); got == 0 || err != nil {
+					t.Errorf("%d bytes after it: %v", got, err)
+				}
+				f.stop()
+			})
+		})
 	}
 }
 

@@ -127,11 +127,16 @@ func (c *Conn) ProbeSize(size protocol.ByteCount) protocol.ByteCount {
 // PTO is when a probe timeout of pto fires, given the stock time: that much after
 // the last packet. Packets that leave one by one, as datagrams do, would put it
 // off until the window is full, so it comes after twice the time without an ACK.
+// Where that had passed when the last packet left, that was a probe, and pto has
+// stopped doubling: without an end, probes would follow each other at once.
 func (c *Conn) PTO(stock monotime.Time, pto time.Duration) monotime.Time {
 	if c == nil || !c.cfg.BlackHoles || c.hole.waiting.IsZero() {
 		return stock
 	}
-	return min(stock, c.hole.waiting.Add(2*pto))
+	if t := c.hole.waiting.Add(2 * pto); t.After(stock.Add(-pto)) {
+		return min(stock, t)
+	}
+	return stock
 }
 
 // FoundBlackHole says if the path has stopped carrying packets of more than

@@ -144,6 +144,7 @@ func TestBlackHolePTO(t *testing.T) {
 	require.Equal(t, after(190), c.PTO(after(190), 100*time.Millisecond), "after the last packet")
 	c.OnPacketSent(after(180), 3, false)
 	require.Equal(t, after(200), c.PTO(after(280), 100*time.Millisecond), "but not put off for ever")
+	require.Equal(t, after(300), c.PTO(after(300), 100*time.Millisecond), "a timeout that had passed before the last packet left")
 	c.OnAckReceived(&wire.AckFrame{AckRanges: []wire.AckRange{{Smallest: 1, Largest: 1}}}, 1)
 	c.OnPacketSent(after(250), 4, true)
 	require.Equal(t, after(350), c.PTO(after(350), 100*time.Millisecond), "no ACK is waited for")
