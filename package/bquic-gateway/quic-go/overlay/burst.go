@@ -27,6 +27,7 @@ func (c *Conn) BurstStats() BurstStats { return c.burst.Stats() }
 
 // The congestion controls of Burst.Congestion.
 const (
-	BurstReno = burst.Reno
-	BurstRate = burst.Rate
+	BurstReno  = burst.Reno
+	BurstRate  = burst.Rate
+	BurstCubic = burst.Cubic
 )

@@ -27,6 +27,7 @@ type network struct {
 	rng      *rand.Rand
 	toClient *queue // the first of each direction
 	toServer *queue
+	beyond   []time.Duration // what the packets of each flow take behind the network, each way; may be nil
 }
 
 // A channel carries one transmission at a time. A wire's direction is a channel
@@ -145,6 +146,18 @@ func (q *queue) deliver(packets []simnet.Packet) {
 	var usual time.Duration
 	if q.delay != nil {
 		usual = q.delay()
+		if beyond := q.channel.net.beyond; beyond != nil {
+			// Together, as the order of timers that end at once is anybody's guess.
+			flows := make([][]simnet.Packet, len(beyond))
+			for _, p := range packets {
+				flow := p.To.(*net.UDPAddr).IP[3] - 1
+				flows[flow] = append(flows[flow], p)
+			}
+			for flow, packets := range flows {
+				q.after(usual+beyond[flow], packets...)
+			}
+			return
+		}
 	}
 	var now []simnet.Packet
 	for _, p := range packets {

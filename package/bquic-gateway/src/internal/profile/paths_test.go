@@ -22,23 +22,23 @@ import (
 // A randomPath is one of `paths`: drawn by a seed, or written down because the
 // sender has failed there.
 type randomPath struct {
-	Name      string        `json:"name,omitempty"`
-	Seed      uint64        `json:"seed"`
-	Number    uint64        `json:"number"`
-	Upload    bool          `json:"upload"`
-	Rate      float64       `json:"rate_mbps"`
-	RTT       time.Duration `json:"rtt"`
-	Buffer    int           `json:"buffer_packets"`
-	CoDel     bool          `json:"codel"`
-	Loss      float64       `json:"loss"`
-	LossBurst float64       `json:"loss_burst"` // packets in a row that are lost, on average
-	Reorder   float64       `json:"reorder"`    // packets that are overtaken
-	Late      time.Duration `json:"late"`       // by so much
-	WiFi      bool          `json:"wifi"`       // one hop of 802.11 at that rate instead of a wire
-	Change    time.Duration `json:"change"`     // when rate and RTT change; 0: never
-	Rate2     float64       `json:"rate2_mbps"`
-	RTT2      time.Duration `json:"rtt2"`
-	Size      int           `json:"size"`
+	Name      string
+	Seed      uint64
+	Number    uint64
+	Upload    bool
+	Rate      float64 // Mbit/s
+	RTT       time.Duration
+	Buffer    int
+	CoDel     bool
+	Loss      float64
+	LossBurst float64       // packets in a row that are lost, on average
+	Reorder   float64       // packets that are overtaken
+	Late      time.Duration // by so much
+	WiFi      bool          // one hop of 802.11 at that rate instead of a wire
+	Change    time.Duration // when rate and RTT change; 0: never
+	Rate2     float64
+	RTT2      time.Duration
+	Size      int
 }
 
 // pathsPerSeed is how many paths a seed draws.
@@ -206,7 +206,8 @@ func geomean(values []float64) float64 {
 }
 
 // TestPaths compares bquic with stock on the paths of BQUIC_PATHS, as in 6-505.
-// With BQUIC_PATHS_ROWS it writes rows as results/paths.json has them there.
+// With BQUIC_ROWS it writes rows as results/paths.json has them there.
+// BQUIC_PATHS_LONGER=10 transfers ten times as many bytes.
 func TestPaths(t *testing.T) {
 	spec := os.Getenv("BQUIC_PATHS")
 	if spec == "" {
@@ -216,30 +217,26 @@ func TestPaths(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	longer := 1
+	if s := os.Getenv("BQUIC_PATHS_LONGER"); s != "" {
+		if longer, err = strconv.Atoi(s); err != nil || longer < 1 {
+			t.Fatalf("BQUIC_PATHS_LONGER=%s is no number from 1", s)
+		}
+	}
 	tlsConf := tlsConfig(t)
 	var ratios []float64
 	var rows []map[string]any
 	for i := first * pathsPerSeed; i < (last+1)*pathsPerSeed; i++ {
 		p := drawPath(i/pathsPerSeed, i%pathsPerSeed)
-		repeats := 1
-		if p.Loss > 0 || p.WiFi || p.Reorder > 0 {
+		p.Size *= longer
+		repeats := uint64(1)
+		if p.random() {
 			repeats = 3
 		}
-		standard, bquic := 0.0, 0.0
-		var loss [2]uint64
-		for i := range uint64(repeats) {
-			f := p.run(t, tlsConf, profileNamed(Standard).Burst, i)
-			standard += f.done.Seconds()
-			loss[0] += f.lost
-			f = p.run(t, tlsConf, profileNamed(BQUIC).Burst, i)
-			bquic += f.done.Seconds()
-			loss[1] += f.lost
-		}
-		mbps := float64(p.Size) * 8 / 1e6 * float64(repeats)
-		ratio := standard / bquic
-		ratios = append(ratios, ratio)
-		t.Logf("%.3f  %.2f/%.2f lost %d/%d  %s %.1f MB", ratio, mbps/bquic, mbps/standard, loss[1], loss[0], p, float64(p.Size)/1e6)
-		rows = append(rows, map[string]any{"path": p, "mbps_standard": mbps / standard, "mbps_bquic": mbps / bquic})
+		c := p.compare(t, tlsConf, 0, repeats)
+		t.Log(c)
+		ratios = append(ratios, c.ratio())
+		rows = append(rows, c.row())
 	}
 	slices.Sort(ratios)
 	below := func(limit float64) int {
@@ -247,14 +244,68 @@ func TestPaths(t *testing.T) {
 		return n
 	}
 	t.Logf("%d paths: geometric mean %.3f, worst %.3f, below 0.95 %d, below 0.90 %d", len(ratios), geomean(ratios), ratios[0], below(0.95), below(0.90))
-	if name := os.Getenv("BQUIC_PATHS_ROWS"); name != "" {
-		data, err := json.MarshalIndent(rows, "", " ")
-		if err != nil {
-			t.Fatal(err)
+	writeRows(t, rows)
+}
+
+// random says if a run of the path differs from another one.
+func (p randomPath) random() bool { return p.Loss > 0 || p.WiFi || p.Reorder > 0 }
+
+// A comparison is what stock and bquic have made of a path.
+type comparison struct {
+	path            randomPath
+	standard, bquic float64   // Mbit/s
+	lost            [2]uint64 // packets of each
+}
+
+func (c comparison) ratio() float64 { return c.bquic / c.standard }
+
+func (c comparison) String() string {
+	return fmt.Sprintf("%.3f  %.2f/%.2f lost %d/%d  %s %.1f MB", c.ratio(), c.bquic, c.standard, c.lost[1], c.lost[0], c.path, float64(c.path.Size)/1e6)
+}
+
+// compare runs both so many times, with the same loss and order of each.
+func (p randomPath) compare(t *testing.T, tlsConf *tls.Config, first, repeats uint64) comparison {
+	t.Helper()
+	c := comparison{path: p}
+	var took [2]float64
+	for i, name := range []string{Standard, BQUIC} {
+		for repeat := range repeats {
+			f := p.run(t, tlsConf, profileNamed(name).Burst, first+repeat)
+			took[i] += f.done.Seconds()
+			c.lost[i] += f.lost
 		}
-		if err := os.WriteFile(name, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+	}
+	mbit := float64(p.Size) * 8 / 1e6 * float64(repeats)
+	c.standard, c.bquic = mbit/took[0], mbit/took[1]
+	return c
+}
+
+// row is one of results/paths.json: Mbit/s, ms, packets, bytes; loss and reordering as shares.
+func (c comparison) row() map[string]any {
+	p := c.path
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
+	return map[string]any{
+		"seed": p.Seed, "number": p.Number, "direction": map[bool]string{false: "download", true: "upload"}[p.Upload],
+		"rate_mbps": p.Rate, "rtt_ms": ms(p.RTT), "buffer_packets": p.Buffer, "codel": p.CoDel,
+		"loss": p.Loss, "loss_burst": p.LossBurst, "reorder": p.Reorder, "late_ms": ms(p.Late), "wifi": p.WiFi,
+		"change_ms": ms(p.Change), "rate2_mbps": p.Rate2, "rtt2_ms": ms(p.RTT2), "size": p.Size,
+		"mbps_standard": c.standard, "mbps_bquic": c.bquic,
+	}
+}
+
+// writeRows writes what the lab's experiments read to the file BQUIC_ROWS, if that is set.
+func writeRows(t *testing.T, rows []map[string]any) {
+	t.Helper()
+	name := os.Getenv("BQUIC_ROWS")
+	if name == "" {
+		return
+	}
+	data, err := json.Marshal(rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, data, 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 

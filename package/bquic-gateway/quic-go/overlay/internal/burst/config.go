@@ -32,6 +32,9 @@ const (
 	Reno Congestion = iota
 	// Rate is Reno with a model of the path. SlowStartDivisor and the like have no effect on it.
 	Rate
+	// Cubic is quic-go's CUBIC, which it has and does not use: others beside whom ours is
+	// measured. BurstPackets and SlowStartDivisor and the like have no effect on it.
+	Cubic
 )
 
 // Config tunes one connection. The zero value of every field is quic-go's

@@ -27,6 +27,10 @@ func WithBurst(s SendAlgorithmWithDebugInfos, conn *burst.Conn) SendAlgorithmWit
 	if !ok || cfg.BurstPackets == 0 && !ownSlowStart(cfg) && cfg.Congestion == burst.Reno {
 		return s
 	}
+	if cfg.Congestion == burst.Cubic {
+		c.reno = false
+		return c
+	}
 	b := &burstSender{cubicSender: c, cfg: cfg, path: conn.Path(), slowStart: burst.NewSlowStart(cfg)}
 	if cfg.Congestion == burst.Rate {
 		return newRateSender(b)

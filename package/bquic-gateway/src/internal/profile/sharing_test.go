@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package profile
+
+import (
+	"crypto/tls"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+)
+
+// cubic is who others' TCP is stood in for by: quic-go's own CUBIC, with its
+// HyStart, pacing and acknowledgements, which are not those of Linux.
+const cubic = "cubic"
+
+func senderNamed(name string) quic.Burst {
+	if name == cubic {
+		b := profileNamed(Standard).Burst
+		b.Congestion = quic.BurstCubic
+		return b
+	}
+	return profileNamed(name).Burst
+}
+
+// A bottleneck is what flows share.
+type bottleneck struct {
+	name  string
+	rate  float64 // bit/s
+	room  int     // packets
+	codel bool
+	hops  int // of 802.11; 0: a wire
+}
+
+const sharedRTT = 40 * time.Millisecond
+
+var bottlenecks = []bottleneck{
+	{name: "FIFO 0.5 BDP", rate: 20e6, room: 40}, // packets of 1,252 bytes
+	{name: "FIFO 1 BDP", rate: 20e6, room: 80},
+	{name: "FIFO 4 BDP", rate: 20e6, room: 320},
+	{name: "CoDel", rate: 20e6, room: 2000, codel: true},
+	{name: "WiFi, FIFO", rate: 39e6, room: 512, hops: 1},
+	{name: "WiFi, CoDel", rate: 39e6, room: 8192, codel: true, hops: 1},
+}
+
+// A sharing is one flow beside others.
+type sharing struct {
+	bottleneck
+	sender      string
+	against     string
+	others      int
+	rtt, theirs time.Duration // of the one and of each of the others
+}
+
+// sharingEnd is how long all run, sharingBegin when counting begins.
+const (
+	sharingBegin = 5 * time.Second
+	sharingEnd   = 35 * time.Second
+)
+
+// run returns the Mbit/s of the one and of the others in the mean.
+func (s sharing) run(t *testing.T, tlsConf *tls.Config, seed uint64) (own, each float64) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 1))
+	flows := []*trial{{burst: senderNamed(s.sender)}}
+	for range s.others {
+		flows = append(flows, &trial{burst: senderNamed(s.against)})
+	}
+	for _, f := range flows {
+		f.start = time.Duration(r.Int64N(int64(time.Second)))
+	}
+	build := func(n *network) {
+		near := min(s.rtt, s.theirs)
+		delay := func() time.Duration { return near / 2 }
+		if s.hops > 0 {
+			n.mesh(s.hops, s.rate, delay, s.room, s.codel)
+		} else {
+			n.wire(s.rate, delay, s.room, s.codel)
+		}
+		n.beyond = []time.Duration{(s.rtt - near) / 2}
+		for range s.others {
+			n.beyond = append(n.beyond, (s.theirs-near)/2)
+		}
+	}
+	before := make([]int64, len(flows))
+	var last []int64
+	const endless = 1 << 40
+	transfer(t, tlsConf, seed, build, flows, endless, sharingEnd, func(now time.Duration) {
+		if now <= sharingBegin {
+			for i, f := range flows {
+				before[i] = f.received.Load()
+			}
+			return
+		}
+		last = last[:0]
+		for i, f := range flows {
+			last = append(last, f.received.Load()-before[i])
+		}
+	})
+	seconds := (sharingEnd - sharingBegin).Seconds()
+	for i, bytes := range last {
+		mbps := float64(bytes) * 8 / 1e6 / seconds
+		if i == 0 {
+			own = mbps
+		} else {
+			each += mbps / float64(s.others)
+		}
+	}
+	return own, each
+}
+
+// TestSharing says what bquic takes from others, and what one more of their own
+// kind in its place does. BQUIC_SHARING has the seeds; with BQUIC_ROWS it writes
+// rows as results/sharing.json has them.
+func TestSharing(t *testing.T) {
+	spec := os.Getenv("BQUIC_SHARING")
+	if spec == "" {
+		t.Skip("BQUIC_SHARING is not set")
+	}
+	first, last, err := seedRange(spec, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tlsConf := tlsConfig(t)
+	var rows []map[string]any
+	for _, b := range bottlenecks {
+		for _, against := range []struct {
+			name   string
+			others int
+		}{{cubic, 1}, {cubic, 2}, {cubic, 4}, {Standard, 1}} {
+			for _, rtts := range [][2]time.Duration{{sharedRTT, sharedRTT}, {sharedRTT, 3 * sharedRTT}, {3 * sharedRTT, sharedRTT}} {
+				t.Run(fmt.Sprintf("%s, %d %s, %s beside %s", b.name, against.others, against.name, rtts[0], rtts[1]), func(t *testing.T) {
+					var each [2]float64 // of the others
+					for i, sender := range []string{against.name, BQUIC} {
+						s := sharing{b, sender, against.name, against.others, rtts[0], rtts[1]}
+						var own float64
+						for seed := first; seed <= last; seed++ {
+							o, e := s.run(t, tlsConf, seed)
+							rows = append(rows, map[string]any{
+								"seed": seed, "medium": b.name, "contender": sender, "against": against.name, "others": against.others,
+								"rtt_ms": rtts[0].Milliseconds(), "rtt_others_ms": rtts[1].Milliseconds(), "mbps": o, "mbps_others": e * float64(against.others),
+							})
+							n := float64(last - first + 1)
+							own += o / n
+							each[i] += e / n
+						}
+						equal := (own + each[i]*float64(against.others)) / float64(against.others+1)
+						t.Logf("%s %.2f of its share, %.2f/%.2f, of what they had left %.2f", sender, own/equal, own, each[i], each[i]/each[0])
+					}
+				})
+			}
+		}
+	}
+	writeRows(t, rows)
+}
