@@ -176,6 +176,7 @@ func TestWindowGrowsFasterWithoutAQueue(t *testing.T) {
 	}
 	for _, loud := range []Round{
 		{Delivered: 100e3, Rate: 1e6, MinRTT: 120 * ms, Limited: true},
+		{Delivered: 100e3, Rate: 1e6, MinRTT: 105 * ms, Limited: true}, // what CoDel leaves
 		{Delivered: 100e3, Rate: 1e6, MinRTT: 101 * ms, Lost: 3000, Limited: true},
 	} {
 		w.OnRound(loud, p, 100, 1000)
@@ -192,6 +193,7 @@ func TestLossWithoutAQueue(t *testing.T) {
 	w := NewWindow(Config{})
 	bdp := p.BDP()
 	require.Equal(t, bdp*7/5, w.OnLoss(p, 200*ms, 2*bdp, bdp*7/5, 1000), "of a full queue")
+	require.Equal(t, bdp*3/4, w.OnLoss(p, 105*ms, bdp*11/10, bdp*3/4, 1000), "of CoDel, however long the path is")
 	require.Equal(t, bdp, w.OnLoss(p, 101*ms, bdp*11/10, bdp*3/4, 1000), "the path takes that much")
 	require.Equal(t, bdp/2, w.OnLoss(p, 101*ms, bdp/2, bdp/3, 1000), "it never grows")
 }
