@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import pathlib
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 Row = dict[str, Any]
@@ -57,6 +58,11 @@ def figures(rows: Iterable[Row], key: str) -> list[float]:
 def median(rows: Iterable[Row], key: str) -> float | None:
     values = figures(rows, key)
     return statistics.median(values) if values else None
+
+
+def geomean(values: Sequence[float]) -> float:
+    """Of positive values, at least one."""
+    return math.exp(statistics.fmean(map(math.log, values)))
 
 
 def number(value: float | None, form: str = ".1f") -> str:

@@ -326,6 +326,29 @@ var legs = []leg{
 	{3, 0, 65e6, 60 << 20}, {5, 0, 65e6, 60 << 20}, {3, 20 * time.Millisecond, 65e6, 60 << 20},
 }
 
+func (l leg) String() string {
+	return fmt.Sprintf("%d hops %s %.0f Mbit/s %d MB", l.hops, l.rtt, l.rate/1e6, l.total>>20)
+}
+
+// run has f carry what is to be carried. It returns the Mbit/s, and by how many ms the smoothed
+// RTT exceeds the minimum in the mean, without the first third.
+func (l leg) run(t *testing.T, tlsConf *tls.Config, seed uint64, f *trial) (mbps, queue float64) {
+	t.Helper()
+	build := func(n *network) { n.mesh(l.hops, l.rate, func() time.Duration { return l.rtt / 2 }, 8192, true) }
+	var queues []float64 // ten a second
+	transfer(t, tlsConf, seed, build, []*trial{f}, l.total, time.Hour, func(time.Duration) {
+		if f.sending != nil {
+			st := f.sending.ConnectionStats()
+			queues = append(queues, (st.SmoothedRTT-st.MinRTT).Seconds()*1e3)
+		}
+	})
+	queues = queues[len(queues)/3:]
+	for _, q := range queues {
+		queue += q / float64(len(queues))
+	}
+	return f.mbps(), queue
+}
+
 // TestLegs prints what each profile makes of legs of 802.11. BQUIC_LEGS has the seeds.
 func TestLegs(t *testing.T) {
 	spec := os.Getenv("BQUIC_LEGS")
@@ -339,28 +362,18 @@ func TestLegs(t *testing.T) {
 	tlsConf := tlsConfig(t)
 	var all []float64
 	for _, l := range legs {
-		build := func(n *network) { n.mesh(l.hops, l.rate, func() time.Duration { return l.rtt / 2 }, 8192, true) }
 		line, base := "", 0.0
 		for _, name := range []string{Standard, BQUIC} {
 			var runs []float64
 			var end, cwnd, queue float64
 			for seed := first; seed <= last; seed++ {
 				f := &trial{burst: profileNamed(name).Burst}
-				var queues []float64 // ms, ten a second
-				transfer(t, tlsConf, seed, build, []*trial{f}, l.total, time.Hour, func(time.Duration) {
-					if f.sending != nil {
-						st := f.sending.ConnectionStats()
-						queues = append(queues, (st.SmoothedRTT-st.MinRTT).Seconds()*1e3)
-					}
-				})
-				queues = queues[len(queues)/3:] // without the start
-				runs = append(runs, f.mbps())
+				mbps, waited := l.run(t, tlsConf, seed, f)
+				runs = append(runs, mbps)
 				n := float64(last - first + 1)
 				end += float64(f.sender.SlowStartWindow) / 1280 / n
 				cwnd += float64(f.sender.CongestionWindow) / 1280 / n
-				for _, q := range queues {
-					queue += q / float64(len(queues)) / n
-				}
+				queue += waited / n
 			}
 			m := geomean(runs)
 			if name == Standard {
@@ -370,7 +383,7 @@ func TestLegs(t *testing.T) {
 			}
 			line += fmt.Sprintf("  %s %.2f (%.3f; slow start to %.0f, at last %.0f packets, queue %.0f ms)", name, m, m/base, end, cwnd, queue)
 		}
-		t.Logf("%d hops %s %.0f Mbit/s %d MB:%s", l.hops, l.rtt, l.rate/1e6, l.total>>20, line)
+		t.Logf("%s:%s", l, line)
 	}
 	t.Logf("geometric mean %.3f", geomean(all))
 }

@@ -35,15 +35,19 @@ type bottleneck struct {
 	hops  int // of 802.11; 0: a wire
 }
 
-const sharedRTT = 40 * time.Millisecond
+// near and far are the RTTs of those who share.
+const (
+	near = 40 * time.Millisecond
+	far  = 3 * near
+)
 
 var bottlenecks = []bottleneck{
 	{name: "FIFO 0.5 BDP", rate: 20e6, room: 40}, // packets of 1,252 bytes
 	{name: "FIFO 1 BDP", rate: 20e6, room: 80},
 	{name: "FIFO 4 BDP", rate: 20e6, room: 320},
 	{name: "CoDel", rate: 20e6, room: 2000, codel: true},
-	{name: "WiFi, FIFO", rate: 39e6, room: 512, hops: 1},
-	{name: "WiFi, CoDel", rate: 39e6, room: 8192, codel: true, hops: 1},
+	{name: "WiFi, FIFO", rate: 26e6, room: 512, hops: 1},
+	{name: "WiFi, CoDel", rate: 26e6, room: 8192, codel: true, hops: 1},
 }
 
 // A sharing is one flow beside others.
@@ -73,16 +77,16 @@ func (s sharing) run(t *testing.T, tlsConf *tls.Config, seed uint64) (own, each 
 		f.start = time.Duration(r.Int64N(int64(time.Second)))
 	}
 	build := func(n *network) {
-		near := min(s.rtt, s.theirs)
-		delay := func() time.Duration { return near / 2 }
+		shared := min(s.rtt, s.theirs)
+		delay := func() time.Duration { return shared / 2 }
 		if s.hops > 0 {
 			n.mesh(s.hops, s.rate, delay, s.room, s.codel)
 		} else {
 			n.wire(s.rate, delay, s.room, s.codel)
 		}
-		n.beyond = []time.Duration{(s.rtt - near) / 2}
+		n.beyond = []time.Duration{(s.rtt - shared) / 2}
 		for range s.others {
-			n.beyond = append(n.beyond, (s.theirs-near)/2)
+			n.beyond = append(n.beyond, (s.theirs-shared)/2)
 		}
 	}
 	before := make([]int64, len(flows))
@@ -127,31 +131,41 @@ func TestSharing(t *testing.T) {
 	tlsConf := tlsConfig(t)
 	var rows []map[string]any
 	for _, b := range bottlenecks {
-		for _, against := range []struct {
-			name   string
-			others int
-		}{{cubic, 1}, {cubic, 2}, {cubic, 4}, {Standard, 1}} {
-			for _, rtts := range [][2]time.Duration{{sharedRTT, sharedRTT}, {sharedRTT, 3 * sharedRTT}, {3 * sharedRTT, sharedRTT}} {
-				t.Run(fmt.Sprintf("%s, %d %s, %s beside %s", b.name, against.others, against.name, rtts[0], rtts[1]), func(t *testing.T) {
-					var each [2]float64 // of the others
-					for i, sender := range []string{against.name, BQUIC} {
-						s := sharing{b, sender, against.name, against.others, rtts[0], rtts[1]}
-						var own float64
-						for seed := first; seed <= last; seed++ {
-							o, e := s.run(t, tlsConf, seed)
-							rows = append(rows, map[string]any{
-								"seed": seed, "medium": b.name, "contender": sender, "against": against.name, "others": against.others,
-								"rtt_ms": rtts[0].Milliseconds(), "rtt_others_ms": rtts[1].Milliseconds(), "mbps": o, "mbps_others": e * float64(against.others),
-							})
-							n := float64(last - first + 1)
-							own += o / n
-							each[i] += e / n
-						}
-						equal := (own + each[i]*float64(against.others)) / float64(against.others+1)
-						t.Logf("%s %.2f of its share, %.2f/%.2f, of what they had left %.2f", sender, own/equal, own, each[i], each[i]/each[0])
-					}
-				})
+		for _, c := range []struct {
+			against     string
+			others      int
+			rtt, theirs time.Duration
+		}{
+			{cubic, 1, near, near}, {cubic, 2, near, near}, {cubic, 4, near, near}, {cubic, 1, near, far}, {cubic, 1, far, near},
+			{Standard, 1, near, near}, {Standard, 1, near, far}, {Standard, 1, far, near},
+		} {
+			// The first is what the others have beside one more of themselves.
+			senders := []string{c.against, BQUIC}
+			if c.against == cubic {
+				senders = append(senders, Standard)
 			}
+			t.Run(fmt.Sprintf("%s, %d %s, %s beside %s", b.name, c.others, c.against, c.rtt, c.theirs), func(t *testing.T) {
+				var base float64
+				for i, sender := range senders {
+					s := sharing{b, sender, c.against, c.others, c.rtt, c.theirs}
+					var own, each float64
+					for seed := first; seed <= last; seed++ {
+						o, e := s.run(t, tlsConf, seed)
+						rows = append(rows, map[string]any{
+							"seed": seed, "medium": b.name, "contender": sender, "against": c.against, "others": c.others,
+							"rtt_ms": c.rtt.Milliseconds(), "rtt_others_ms": c.theirs.Milliseconds(), "mbps": o, "mbps_others": e * float64(c.others),
+						})
+						n := float64(last - first + 1)
+						own += o / n
+						each += e / n
+					}
+					if i == 0 {
+						base = each
+					}
+					equal := (own + each*float64(c.others)) / float64(c.others+1)
+					t.Logf("%s %.2f of its share, %.2f/%.2f, of what they had left %.2f", sender, own/equal, own, each, each/base)
+				}
+			})
 		}
 	}
 	writeRows(t, rows)

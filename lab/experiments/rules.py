@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What each rule and number of the sender `congestion rate` is worth.
+
+In virtual time: the sender without one rule, or with half or twice one number, over that as it is, on the same random
+paths (a run each), legs of 802.11 (12 and 20 MB) and wires shared with one CUBIC flow. "as it is" is run twice: what the
+second run differs by is chance. "paths" and "legs" are throughput in the geometric mean, "worst" is of one path, "queue" the smoothed RTT
+beyond the minimum on the legs; "shares" is the geometric mean distance from an equal share (1: equal), and the last
+column the share that is farthest from it.
+
+Writes results/rules.json (rows: change, seed, what, cell, value). An interrupted run goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from lab import results, virtual  # noqa: E402
+from lab.measure import commit, progress  # noqa: E402
+from lab.realtime import read, write  # noqa: E402
+from lab.results import Row  # noqa: E402
+
+RESULTS = ROOT / "results/rules.json"
+QUICK_RESULTS = ROOT / "build/lab/rules.json"
+
+SEEDS, QUICK_SEEDS = "10-13", "10"  # 1 to 5 are for choosing parameters
+AS_IS, AGAIN = "as it is", "as it is, again"
+
+WINDOW, CLIMB, PATH = (f"quic-go/internal/burst/{name}.go" for name in ("window", "climb", "path"))
+SENDER = "quic-go/internal/congestion/burst_sender.go"
+
+# Name, file, what is replaced there by what.
+RULES = [
+    ("no climb", WINDOW, "set := w.climb.onRound(r, cwnd, quiet)", "var set protocol.ByteCount\n\tw.climb.enter(climbGrows)"),
+    ("climb: no smaller window is tried", CLIMB, "c.enter(climbLow)\n\treturn low(c.window)", "c.enter(climbStays)\n\treturn c.window"),
+    ("climb: does not begin anew without a queue", CLIMB, "return c.quiet >= emptyRounds", "return false"),
+    ("climb: does not begin anew on another path", WINDOW, "if p.MinRTT() > w.min {", "if false {"),
+    ("no faster growth without a queue", WINDOW, "w.quiet >= quietRounds", "false"),
+    ("every loss is one of a full queue", WINDOW, "if rtt <= p.MinRTT()+lowQueue", "if false && rtt <= p.MinRTT()+lowQueue"),
+    ("slow start: a risen RTT says nothing", WINDOW, "if !w.started && w.doubt == 0 &&", "if false && !w.started && w.doubt == 0 &&"),
+    ("slow start: a rate that stays says nothing", WINDOW, "} else if w.saturated(r) {", "} else if false && w.saturated(r) {"),
+    ("slow start: no alarm was false", WINDOW, "|| follows {", "|| false && follows {"),
+    ("slow start: no proof", WINDOW, "case w.flat >= flatRounds:", "case false && w.flat >= flatRounds:"),
+    ("slow start: never resumed after a spurious loss", WINDOW, "{ w.started, w.doubt = false, 0 }", "{}"),
+    ("path: never another one", PATH, "if p.changed(r) {", "if false && p.changed(r) {"),
+    ("path: much loss is no slower path", PATH, "if r.Lost > r.Delivered/8 {", "if false {"),
+    ("path: a queue as the smoothed RTT has it", PATH, "if p.longest > 0 {", "if false {"),
+    ("no bursts", SENDER, "if s.cfg.BurstPackets <= 0 {", "if s.cfg.BurstPackets < 1<<30 {"),
+]
+# Name, file, declaration, half, twice.
+NUMBERS = [
+    ("climbRounds", CLIMB, "climbRounds = 4", "2", "8"),
+    ("climbTime", CLIMB, "climbTime   = 1000 * 1000", "500 * 1000", "2000 * 1000"),
+    ("climbPause", CLIMB, "climbPause = 8 * climbTime", "4 * climbTime", "16 * climbTime"),
+    ("emptyRounds", CLIMB, "emptyRounds = 3", "2", "6"),
+    ("climbGain", CLIMB, "climbGain = 8", "4", "16"),
+    ("quietRounds", WINDOW, "quietRounds = 8", "4", "16"),
+    ("doubtRounds", WINDOW, "doubtRounds  = 12", "6", "24"),
+    ("leastWindow", WINDOW, "leastWindow = 64", "32", "128"),
+    ("rateRounds", PATH, "rateRounds = 6", "3", "12"),
+    ("changedTime", PATH, "changedTime   = 200 * time.Millisecond", "100 * time.Millisecond", "400 * time.Millisecond"),
+    ("longestQueue", WINDOW, "longestQueue = 100 * time.Millisecond", "50 * time.Millisecond", "200 * time.Millisecond"),
+    ("leastQueue", WINDOW, "leastQueue  = 20 * time.Millisecond", "10 * time.Millisecond", "40 * time.Millisecond"),
+    ("changedRounds", PATH, "changedRounds = 3", "2", "6"),
+    ("meanTime", PATH, "meanTime = 2 * time.Second", "1 * time.Second", "4 * time.Second"),
+]
+
+
+def changes() -> list[tuple[str, dict[str, str]]]:
+    """All variants of the sender, by name: the files that are other than they are. Raises ValueError where the source does not
+    have what is to be replaced exactly once."""
+    def replaced(file: str, old: str, new: str) -> dict[str, str]:
+        text = (virtual.SOURCE / file).read_text()
+        if text.count(old) != 1:
+            raise ValueError(f"{file} has {text.count(old)} times {old!r}")
+        return {file: text.replace(old, new)}
+
+    found: list[tuple[str, dict[str, str]]] = [(AS_IS, {}), (AGAIN, {})]
+    found += [(name, replaced(file, old, new)) for name, file, old, new in RULES]
+    for name, file, old, half, twice in NUMBERS:
+        declared = old[:old.index("=") + 1]
+        found += [(f"{name} = {value}", replaced(file, old, f"{declared} {value}")) for value in (half, twice)]
+    return found
+
+
+def measured(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
+    virtual.prepare()
+    known = {"binary": virtual.build(), "seeds": args.seeds}
+    rows = [] if args.restart else [r for r in read(path) if all(r[k] == v for k, v in known.items())]
+    todo = changes()
+    for k, (name, files) in enumerate(todo):
+        if any(r["change"] == name for r in rows):
+            continue
+        virtual.build(VARIANT, files)
+        rows += [{**row, "change": name, "commit": commit(), **known} for row in virtual.run("TestRules", {"BQUIC_RULES": args.seeds}, VARIANT)]
+        write(path, rows)
+        progress(f"rules {k + 1}/{len(todo)}: {name}")
+    return rows
+
+
+VARIANT = virtual.PROGRAM.with_name("profile-variant.test")
+
+
+def report(rows: list[Row]) -> str:
+    def values(change: str, what: str) -> dict[tuple[int, str], float]:
+        return {(r["seed"], r["cell"]): r["value"] for r in rows if (r["change"], r["what"]) == (change, what)}
+
+    def over(change: str, what: str) -> list[float]:
+        base = values(AS_IS, what)
+        return [value / base[key] for key, value in values(change, what).items()]
+
+    lines = []
+    for change in dict.fromkeys(r["change"] for r in rows):
+        paths, shares = sorted(over(change, "path")), values(change, "share").values()
+        lines.append([change, f"{results.geomean(paths):.3f}", f"{paths[0]:.2f}", str(sum(p < 0.9 for p in paths)), str(sum(p > 1 / 0.9 for p in paths)),
+                      f"{results.geomean(over(change, 'leg')):.3f}", f"{results.geomean(over(change, 'queue')):.2f}",
+                      f"{results.geomean([max(s, 1 / s) for s in shares]):.2f}", f"{max(shares, key=lambda s: max(s, 1 / s)):.2f}"])
+    number = len(values(AS_IS, "path"))
+    return results.table(["change", "paths", "worst", "< 0.90", "> 1.11", "legs", "queue", "shares", "farthest"], lines) + (
+        f"\n\n{number} paths, {len(values(AS_IS, 'leg'))} legs, {len(values(AS_IS, 'share'))} shared wires")
+
+
+def main() -> int:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--quick", action="store_true", help=f"seeds {QUICK_SEEDS}, into build/lab/ only")
+    p.add_argument("--restart", action="store_true", help="measures again what the results file has")
+    p.add_argument("--report", action="store_true", help="only prints the table of what there is")
+    args = p.parse_args()
+    args.seeds = QUICK_SEEDS if args.quick else SEEDS
+    path = QUICK_RESULTS if args.quick else RESULTS
+    try:
+        rows = read(path) if args.report else measured(args, path)
+    except (ValueError, virtual.Failed) as error:
+        sys.exit(f"rules: {error}")
+    if not rows:
+        sys.exit(f"rules: no rows in {path.relative_to(ROOT)}")
+    print(report(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

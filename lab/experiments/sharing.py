@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What BQUIC leaves to others at one bottleneck, in virtual time.
+
+One bquic transfer beside 1, 2 or 4 of CUBIC, and beside one of stock QUIC (NewReno with a decrease to
+0.7), for 30 s after the first five; they begin within one second. The CUBIC is quic-go's own, which it has and does not
+use: a stand-in for TCP's, with other pacing, HyStart and acknowledgements than Linux has. What Linux's own
+has beside bquic is in "fairness". A wire of 20 Mbit/s with one FIFO of 0.5, 1 and 4 bandwidth-delay products, or CoDel;
+one hop of 802.11n of 26 Mbit/s, where all share one queue, which today's access points do not do. RTT 40 ms, and
+120 ms for one side.
+
+"of its share" is 1 where it gets as much as the others in the mean; "left" is what the others have, over
+what they have beside one more of their own kind in its place, and "own kind" is the share that this one
+gets: with different RTTs that is far from 1. Jain's index is that of it and their mean. Wanted: a share of
+0.8 to 1.25, 0.85 left, Jain's index 0.95.
+
+Writes results/sharing.json (a row a run: seed, medium, contender, against, others, rtt_ms, rtt_others_ms,
+mbps of the one and mbps_others of the others together). An interrupted run goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import statistics
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from lab import results, virtual  # noqa: E402
+from lab.results import Row  # noqa: E402
+
+RESULTS = ROOT / "results/sharing.json"
+QUICK_RESULTS = ROOT / "build/lab/sharing.json"
+FIGURE = ROOT / "docs/results/sharing.svg"
+
+SEEDS = range(6, 8)  # 1 to 5 are for choosing parameters
+LEAST, MOST, LEFT, JAIN = 0.8, 1.25, 0.85, 0.95
+SENDERS = ("cubic", "standard", "bquic")
+
+
+def each(row: Row) -> float:
+    return row["mbps_others"] / row["others"]
+
+
+def of_share(row: Row) -> float:
+    return row["mbps"] * (row["others"] + 1) / (row["mbps"] + row["mbps_others"])
+
+
+def jain(row: Row) -> float:
+    return (row["mbps"] + each(row)) ** 2 / (2 * (row["mbps"] ** 2 + each(row) ** 2))
+
+
+def cells(rows: list[Row]) -> list[tuple[str, str, int, int, int]]:
+    keys = [(r["medium"], r["against"], r["others"], r["rtt_ms"], r["rtt_others_ms"]) for r in rows]
+    return list(dict.fromkeys(keys))
+
+
+def of(rows: list[Row], cell: tuple[str, str, int, int, int], contender: str) -> list[Row]:
+    return [r for r in rows if r["contender"] == contender and (r["medium"], r["against"], r["others"], r["rtt_ms"], r["rtt_others_ms"]) == cell]
+
+
+def figures(rows: list[Row], cell: tuple[str, str, int, int, int], contender: str) -> tuple[float, float, float] | None:
+    """Share, what is left, Jain's index: of the means over seeds, as one run depends much on who was first."""
+    some, base = of(rows, cell, contender), of(rows, cell, cell[1])
+    if not some or not base:
+        return None
+    mean = {**some[0], "mbps": statistics.fmean(r["mbps"] for r in some), "mbps_others": statistics.fmean(r["mbps_others"] for r in some)}
+    return of_share(mean), mean["mbps_others"] / statistics.fmean(r["mbps_others"] for r in base), jain(mean)
+
+
+def report(rows: list[Row]) -> str:
+    lines = []
+    met = 0
+    for cell in cells(rows):
+        medium, against, others, rtt, theirs = cell
+        ours, own, stock = (figures(rows, cell, c) for c in ("bquic", against, "standard"))
+        if not ours or not own:
+            continue
+        share, left, index = ours
+        fine = LEAST <= share <= MOST and left >= LEFT and index >= JAIN
+        met += fine
+        lines.append([medium, f"{others} {against}", f"{rtt}, {theirs}", f"{share:.2f}", f"{left:.2f}", f"{index:.2f}", f"{own[0]:.2f}",
+                      f"{stock[0]:.2f}" if stock else "-", str(len(of(rows, cell, "bquic"))), "" if fine else "MISSED"])
+    head = ["medium", "beside", "RTT, theirs", "of its share", "left", "Jain", "own kind", "stock", "runs", ""]
+    return results.table(head, lines) + f"\n\n{met} of {len(lines)} cells as wanted"
+
+
+def draw(rows: list[Row]) -> None:
+    shown = cells(rows)
+    with results.drawing(FIGURE, (8, 0.17 * len(shown) + 1)) as axes:
+        for contender, marker in zip(SENDERS, "x+o"):
+            found = [(k, value[0]) for k, cell in enumerate(shown) if (value := figures(rows, cell, contender))]
+            axes.plot([share for _, share in found], [k for k, _ in found], marker, label=contender, markersize=4)
+        axes.set_yticks(range(len(shown)), [f"{medium}, {others} {against}, {rtt}/{theirs} ms" for medium, against, others, rtt, theirs in shown], fontsize=6)
+        axes.invert_yaxis()
+        axes.axvspan(LEAST, MOST, color="grey", alpha=0.2)
+        axes.set_xlabel("throughput of its equal share", fontsize=8)
+        axes.legend(fontsize=7)
+
+
+def main() -> int:
+    return virtual.main("sharing", __doc__ or "", "TestSharing", "BQUIC_SHARING", (SEEDS, SEEDS[:1]), RESULTS, QUICK_RESULTS, report, draw)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

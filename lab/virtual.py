@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Experiments in virtual time: tests of package/bquic-gateway/src/internal/profile that write rows. They are pure
+computation, so that what a run takes depends on the machine and what it measures does not."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+
+from lab.measure import REPOSITORY, commit, progress
+from lab.realtime import read, write
+from lab.results import Row
+
+SOURCE = REPOSITORY / "package/bquic-gateway/src"
+PROGRAM = REPOSITORY / "build/lab/profile.test"
+PACKAGE = "./internal/profile"
+
+
+class Failed(Exception):
+    """A build or a test that failed; what it said."""
+
+
+def command(argv: list[str], env: Mapping[str, str], cwd: pathlib.Path) -> None:
+    """Runs at low priority, on one processor."""
+    done = subprocess.run(argv, cwd=cwd, env={**os.environ, "GOFLAGS": "", "GOMAXPROCS": "1", **env}, capture_output=True,
+                          text=True, preexec_fn=lambda: os.nice(10))
+    if done.returncode != 0:
+        raise Failed(f"{' '.join(argv)}: {(done.stdout + done.stderr)[-2000:]}")
+
+
+def prepare() -> None:
+    subprocess.run([SOURCE.parent / "quic-go/prepare"], check=True)
+
+
+def build(output: pathlib.Path = PROGRAM, replaced: Mapping[str, str] | None = None) -> str:
+    """Builds the tests, with files below src/ REPLACED by other text. Returns what identifies the program."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as directory:
+        overlay = {}
+        for k, (path, text) in enumerate((replaced or {}).items()):
+            file = pathlib.Path(directory) / f"{k}.go"
+            file.write_text(text)
+            overlay[str(SOURCE / path)] = str(file)
+        description = pathlib.Path(directory) / "overlay.json"
+        description.write_text(json.dumps({"Replace": overlay}))
+        command(["go", "test", "-c", "-trimpath", "-overlay", str(description), "-o", str(output), PACKAGE], {}, SOURCE)
+    return hashlib.sha256(output.read_bytes()).hexdigest()[:16]
+
+
+def run(test: str, env: Mapping[str, str], program: pathlib.Path = PROGRAM) -> list[Row]:
+    """The rows of one test. Raises Failed."""
+    with tempfile.TemporaryDirectory() as directory:
+        rows = pathlib.Path(directory) / "rows.json"
+        command([str(program), "-test.run", f"^{test}$", "-test.timeout", "24h"], {**env, "BQUIC_ROWS": str(rows)}, SOURCE / PACKAGE)
+        return json.loads(rows.read_text())
+
+
+def main(
+    name: str, about: str, test: str, variable: str, seeds: tuple[range, range], results: pathlib.Path, quick_results: pathlib.Path,
+    report: Callable[[list[Row]], str], draw: Callable[[list[Row]], None],
+    variants: Callable[[int], Mapping[str, Mapping[str, str]]] = lambda seed: {"": {}},
+) -> int:
+    """The command line of experiments that are one TEST of VARIABLE=seed. SEEDS: of the full and the quick set. VARIANTS of a
+    seed: runs by name, which rows bear as `variant`, and the further variables of each."""
+    p = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--seeds", help=f"first-last ({seeds[0][0]}-{seeds[0][-1]}; quick: {seeds[1][0]}-{seeds[1][-1]})")
+    p.add_argument("--quick", action="store_true", help="fewer seeds, into build/lab/ only")
+    p.add_argument("--restart", action="store_true", help="measures again what the results file has")
+    p.add_argument("--report", action="store_true", help="only prints the table and draws the figure of what there is")
+    args = p.parse_args()
+    chosen = seeds[args.quick]
+    if args.seeds:
+        first, _, last = args.seeds.partition("-")
+        chosen = range(int(first), int(last or first) + 1)
+    path = quick_results if args.quick else results
+    rows = read(path)
+    if not args.report:
+        prepare()
+        known = {"binary": build()}
+        rows = [] if args.restart else [r for r in rows if r["binary"] == known["binary"] and r["seed"] in chosen]
+        todo = [(seed, variant, more) for seed in chosen for variant, more in variants(seed).items()]
+        for k, (seed, variant, more) in enumerate(todo):
+            if any(r["seed"] == seed and r["variant"] == variant for r in rows):
+                continue
+            try:
+                new = run(test, {variable: str(seed), **more})
+            except Failed as error:
+                sys.exit(f"{name}: {error}")
+            rows += [{**row, "variant": variant, "commit": commit(), **known} for row in new]
+            write(path, rows)
+            progress(f"{name} {k + 1}/{len(todo)}: seed {seed}{', ' + variant if variant else ''}, {len(new)} rows")
+    if not rows:
+        sys.exit(f"{name}: no rows in {path.relative_to(REPOSITORY)}")
+    print(report(rows))
+    if not args.quick:
+        draw(rows)
+    return 0

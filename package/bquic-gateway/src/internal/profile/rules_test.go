@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package profile
+
+import (
+	"os"
+	"testing"
+	"time"
+)
+
+// What the climb is for shows in long transfers over 802.11 and beside others only.
+var rulesLegs = []leg{
+	{1, 20 * time.Millisecond, 65e6, 20 << 20}, {3, 20 * time.Millisecond, 65e6, 12 << 20},
+}
+
+// TestRules measures bquic alone, so that lab/experiments/rules.py can compare it with what one rule or
+// number less makes of it. BQUIC_RULES has the seeds; rows go to BQUIC_ROWS.
+func TestRules(t *testing.T) {
+	spec := os.Getenv("BQUIC_RULES")
+	if spec == "" {
+		t.Skip("BQUIC_RULES is not set")
+	}
+	first, last, err := seedRange(spec, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tlsConf := tlsConfig(t)
+	var rows []map[string]any
+	add := func(seed uint64, what, cell string, value float64) {
+		rows = append(rows, map[string]any{"seed": seed, "what": what, "cell": cell, "value": value})
+	}
+	bquic := profileNamed(BQUIC).Burst
+	for seed := first; seed <= last; seed++ {
+		for i := range uint64(pathsPerSeed) {
+			p := drawPath(seed, i)
+			add(seed, "path", p.String(), p.run(t, tlsConf, bquic, 0).mbps())
+		}
+	}
+	for _, l := range rulesLegs {
+		mbps, queue := l.run(t, tlsConf, first, &trial{burst: bquic})
+		add(first, "leg", l.String(), mbps)
+		add(first, "queue", l.String(), queue)
+	}
+	for _, b := range bottlenecks {
+		if b.hops == 0 && b.name != "FIFO 0.5 BDP" {
+			own, each := sharing{b, BQUIC, cubic, 1, near, near}.run(t, tlsConf, first)
+			add(first, "share", b.name, 2*own/(own+each))
+		}
+	}
+	writeRows(t, rows)
+}
