@@ -3,9 +3,9 @@
 """Random paths in virtual time: BQUIC and stock QUIC, over the same paths with the same loss.
 
 Both ends are the real quic-go, the path is a model (docs/lab.md, "Random paths": what it is drawn
-from). 50 paths a seed, of which those that have randomness of their own are run three times; once
-with transfers of some seconds, 6 MB at most, and of some seeds with ten times as much, as a sender's
-behaviour beyond its start shows in long ones only. Wanted: bquic over stock at least 0.95 on 99 % of
+from). 50 paths a seed, of which those that have randomness of their own are run three times. Transfers
+take some seconds, of 6 MB at most; those of one seed are run with ten times as much as well, as what a
+sender does beyond its start shows in long ones only. Wanted: bquic over stock at least 0.95 on 99 % of
 the paths and 0.90 on all, 1.0 in the geometric mean.
 
 Writes results/paths.json (a row a path: seed, number, direction, the path's parameters, mbps_standard,

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Experiments in virtual time: what they replace in the sources, how rows become verdicts."""
+
+from __future__ import annotations
+
+import importlib
+import pathlib
+import sys
+from typing import Any
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
+
+from lab import virtual  # noqa: E402
+from lab.results import Row  # noqa: E402
+
+paths: Any = importlib.import_module("paths")
+sharing: Any = importlib.import_module("sharing")
+rules: Any = importlib.import_module("rules")
+
+
+def verdict(bquic: list[float]) -> list[str]:
+    return [line[-1] for line in paths.verdicts([{"mbps_standard": 10.0, "mbps_bquic": b} for b in bquic])]
+
+
+def test_paths_are_judged() -> None:
+    assert verdict([10.0] * 100) == ["met", "met", "met"]
+    assert verdict([10.0] * 99 + [9.4]) == ["met", "met", "MISSED"]
+    assert verdict([10.5] * 98 + [9.4] * 2) == ["MISSED", "met", "met"]
+    assert verdict([10.5] * 99 + [8.9]) == ["met", "MISSED", "met"]
+
+
+def test_sharing_is_over_one_more_of_their_own() -> None:
+    def row(contender: str, mbps: float, others: float) -> Row:
+        return {"medium": "wire", "against": "cubic", "others": 2, "rtt_ms": 40, "rtt_others_ms": 40, "contender": contender,
+                "mbps": mbps, "mbps_others": others}
+
+    rows = [row("cubic", 6, 12), row("bquic", 9, 9), row("bquic", 7, 11)]
+    share, left, jain = sharing.figures(rows, sharing.cells(rows)[0], "bquic")
+    assert share == pytest.approx(8 * 3 / 18)
+    assert left == pytest.approx(10 / 12)
+    assert jain == pytest.approx(13**2 / (2 * (8**2 + 5**2)))
+    assert sharing.figures(rows, sharing.cells(rows)[0], "standard") is None
+
+
+def test_every_rule_is_in_the_sources() -> None:
+    virtual.prepare()
+    changes = rules.changes()
+    assert len({name for name, _ in changes}) == len(changes)
+    assert [files for name, files in changes if name.startswith("as it is")] == [{}, {}]
+    for name, files in changes[2:]:
+        for file, text in files.items():
+            assert text != (virtual.SOURCE / file).read_text(), name
