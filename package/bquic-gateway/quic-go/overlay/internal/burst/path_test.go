@@ -196,6 +196,10 @@ func TestLossWithoutAQueue(t *testing.T) {
 	require.Equal(t, bdp*3/4, w.OnLoss(p, 105*ms, bdp*11/10, bdp*3/4, 1000), "of CoDel, however long the path is")
 	require.Equal(t, bdp, w.OnLoss(p, 101*ms, bdp*11/10, bdp*3/4, 1000), "the path takes that much")
 	require.Equal(t, bdp/2, w.OnLoss(p, 101*ms, bdp/2, bdp/3, 1000), "it never grows")
+	p.rate, p.rateBefore = 5e5, 0 // 3 packets in 9 ms
+	bdp = p.BDP()
+	require.Equal(t, bdp, w.OnLoss(p, 108*ms, bdp, bdp*3/4, 1000), "a few packets are no queue on a slow path")
+	require.Equal(t, bdp*3/4, w.OnLoss(p, 110*ms, bdp, bdp*3/4, 1000))
 }
 
 func FuzzPath(f *testing.F) {

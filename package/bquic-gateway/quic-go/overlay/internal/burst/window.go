@@ -22,10 +22,12 @@ const (
 	// Rounds without a queue until the window grows faster, at twice the speed with
 	// each further one. Who shares a short buffer has a loss before.
 	quietRounds = 8
-	// The delay below which a path has no standing queue. It is below CoDel's target of
+	// The delay below which a path has no standing queue, and that of a few packets, which
+	// wait for each other and for ACKs on slow ones. It is below CoDel's target of
 	// 5 ms (RFC 8289, section 4.2), or what CoDel drops would be taken for loss by chance, and
 	// the queue that it keeps for room; a part of the RTT is beyond that on long paths.
-	lowQueue = 4 * time.Millisecond
+	lowDelay   = 4 * time.Millisecond
+	lowPackets = 3
 )
 
 // Window says how fast the congestion window grows, and what a loss leaves of it.
@@ -50,6 +52,12 @@ type Window struct {
 
 // NewWindow begins in slow start.
 func NewWindow(cfg Config) Window { return Window{threshold: NewSlowStart(cfg), step: 1} }
+
+// lowQueue is the delay below which a path has no standing queue.
+func lowQueue(p *Path) time.Duration {
+	const packet = 1500 // bytes
+	return max(lowDelay, time.Duration(lowPackets*packet*1e6/max(p.Rate(), 1))*time.Microsecond)
+}
 
 // OnAck comes with each ACK. cwnd is in packets.
 func (w *Window) OnAck(p *Path, cwnd protocol.ByteCount) { w.maybeDoubt(p.Early(), p, cwnd) }
@@ -136,7 +144,7 @@ func (w *Window) grow(r Round, p *Path, cwnd protocol.ByteCount) protocol.ByteCo
 		w.climb.begin(cwnd, large(r.MinRTT, p))
 	}
 	w.min = p.MinRTT()
-	quiet := r.MinRTT <= p.MinRTT()+lowQueue && r.Lost <= r.Delivered/50
+	quiet := r.MinRTT <= p.MinRTT()+lowQueue(p) && r.Lost <= r.Delivered/50
 	set := w.climb.onRound(r, cwnd, quiet)
 	if !quiet {
 		w.quiet, w.step = 0, 1
@@ -161,7 +169,7 @@ func large(rtt time.Duration, p *Path) bool { return rtt > largeWindow*p.MinRTT(
 // takes what it has taken.
 func (w *Window) OnLoss(p *Path, rtt time.Duration, cwnd, cut, mss protocol.ByteCount) protocol.ByteCount {
 	w.started = true
-	if rtt <= p.MinRTT()+lowQueue {
+	if rtt <= p.MinRTT()+lowQueue(p) {
 		cut = max(cut, min(cwnd, p.BDP()))
 	}
 	w.climb.begin(cut/mss, large(rtt, p))
