@@ -91,6 +91,18 @@ def test_mesh(lab: namespaces.Lab) -> None:
     assert len([c for c in servers.status("bquic")["connections"] if c["stats"]["packets_sent"] > 500]) == 3
 
 
+def test_latency(lab: namespaces.Lab) -> None:
+    """A household beside a download, with the relay and without: what it asks for comes, from beyond the gateway."""
+    experiment = importlib.import_module("latency")
+    key = {**experiment.CENTRE, "hops": 1, "downloads": 1, "uploads": 1, "repetition": 1}
+    scene = experiment.Scene(lab, key)
+    for contender in experiment.CONTENDERS:
+        rows = scene.rows(contender, 2)
+        assert rows["dns"]["median_ms"] >= 20 and rows["request"]["median_ms"] >= 60 and rows["ssh"]["median_ms"] >= 20
+        assert rows["call"]["median_ms"] >= 10 and rows["call"]["count"] >= 150
+        assert all(row["lost"] < row["count"] / 4 and 1 < row["bulk_mbps"] < 60 for row in rows.values())
+
+
 def test_loopback(lab: namespaces.Lab) -> None:
     experiment = importlib.import_module("modquic")
     servers = measure.Servers(lab, Loopback(lab), 2_000_000)
