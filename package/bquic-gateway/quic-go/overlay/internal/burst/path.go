@@ -13,10 +13,10 @@ const (
 	// Rounds that the largest delivery rate is remembered for, at least; at most
 	// twice as many (BBR: 10).
 	rateRounds = 6
-	// Rounds, and their time, that go slowly behind a risen RTT before the path is
-	// taken for another one. The rate of less is that of a few A-MPDUs.
+	// Rounds behind a risen RTT of which something is missing, and what is missing of three quarters of the mean rate, in
+	// the time that it takes, before the path is taken for another one.
 	changedRounds = 3
-	changedTime   = 200 * time.Millisecond
+	missingTime   = 100 * time.Millisecond
 	// What a mean rate is of at least, at most twice as much.
 	meanTime = 2 * time.Second
 	// Rates beyond, in bytes/s, are taken for this one: products with a window do not overflow.
@@ -53,7 +53,7 @@ type Path struct {
 	rate, rateBefore uint64
 	rateAge          int
 	mean             amount // of rounds that used up the window
-	slow             amount // see changed
+	missing          int64  // bytes, see changed
 	slowRounds       int
 
 	ackSize protocol.ByteCount // of the ACK that is being handled
@@ -138,57 +138,50 @@ func (p *Path) learn(now monotime.Time, r Round) {
 
 // changed says if the path is another one: a queue of our own has the bottleneck
 // send all the time. Where packets take longer and less is delivered, too, they
-// wait for nothing of ours.
+// wait for nothing of ours. Rounds over 802.11 vary by a quarter, and more while others send:
+// what is missing is added up (Page's cumulative sum).
 func (p *Path) changed(r Round) bool {
 	if !r.Limited || r.Rate == 0 {
 		return false
 	}
 	if r.MinRTT <= p.min.Get()+p.min.Get()/4+minQueueDelay {
-		p.slow, p.slowRounds = amount{}, 0
+		p.missing, p.slowRounds = 0, 0
 		p.mean.add(r)
 		return false
 	}
-	p.slow.add(r)
-	p.slowRounds++
-	if p.slowRounds < changedRounds || p.slow.time < changedTime {
-		return false
+	mean := p.mean.rate()
+	us := int64(uint64(r.Delivered) * 1e6 / r.Rate)
+	p.missing = max(p.missing+int64(mean)*3/4*us/1e6-int64(r.Delivered), 0)
+	if p.slowRounds++; p.missing == 0 {
+		p.slowRounds = 0
 	}
-	slow, mean := p.slow, p.mean
-	p.slow, p.slowRounds = amount{}, 0
-	if slow.rate() < mean.rate()*3/4 && slow.rtt() >= 2*mean.rtt() {
-		p.mean = slow
+	if p.slowRounds >= changedRounds && p.missing > int64(mean)*int64(missingTime/time.Millisecond)/1e3 {
+		p.missing, p.slowRounds = 0, 0
+		p.mean = amount{}
+		p.mean.add(r)
 		return true
 	}
-	p.mean.bytes += slow.bytes
-	p.mean.time += slow.time
-	p.mean.waited += slow.waited
-	p.mean.age()
+	p.mean.add(r)
 	return false
 }
 
 // An amount is what was delivered in some time.
 type amount struct {
-	bytes  uint64
-	time   time.Duration
-	waited uint64 // the rounds' least RTTs, us, times their time, ms
+	bytes uint64
+	time  time.Duration
 }
 
 func (a *amount) add(r Round) {
 	a.bytes += uint64(r.Delivered)
-	us := uint64(r.Delivered) * 1e6 / r.Rate
-	a.time += time.Duration(us) * time.Microsecond
-	a.waited += us * uint64(r.MinRTT/time.Microsecond) / 1e3
+	a.time += time.Duration(uint64(r.Delivered)*1e6/r.Rate) * time.Microsecond
 	a.age()
 }
 
 func (a *amount) age() {
 	if a.time > 2*meanTime {
-		a.bytes, a.time, a.waited = a.bytes/2, a.time/2, a.waited/2
+		a.bytes, a.time = a.bytes/2, a.time/2
 	}
 }
-
-// rtt is the mean of the rounds' least ones in microseconds.
-func (a amount) rtt() uint64 { return a.waited * 1e3 / max(uint64(a.time/time.Microsecond), 1) }
 
 // rate is in bytes/s.
 func (a amount) rate() uint64 {

@@ -104,7 +104,7 @@ func TestPathSlowsDown(t *testing.T) {
 	p := newPipe(2 * ms)
 	p.run(80, 5*time.Second)
 	p.gap = ms * 5 / 3
-	p.run(80, time.Second)
+	p.run(80, 400*ms)
 	require.Equal(t, 2*ms, p.path.MinRTT())
 }
 
