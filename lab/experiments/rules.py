@@ -37,6 +37,8 @@ SENDER = "quic-go/internal/congestion/burst_sender.go"
 # Name, file, what is replaced there by what.
 RULES = [
     ("no climb", WINDOW, "set := w.climb.onRound(r, cwnd, quiet)", "var set protocol.ByteCount\n\tw.climb.enter(climbGrows)"),
+    ("climb: every window grows before it is measured", CLIMB, "if large && low(cwnd) >= leastWindow {", "if false && large && low(cwnd) >= leastWindow {"),
+    ("climb: a larger window is tried as slowly as Reno", WINDOW, "case w.climb.tries():", "case false && w.climb.tries():"),
     ("climb: no smaller window is tried", CLIMB, "c.enter(climbLow)\n\treturn low(c.window)", "c.enter(climbStays)\n\treturn c.window"),
     ("climb: does not begin anew without a queue", CLIMB, "return c.quiet >= emptyRounds", "return false"),
     ("climb: does not begin anew on another path", WINDOW, "if p.MinRTT() > w.min {", "if false {"),
@@ -63,7 +65,9 @@ NUMBERS = [
     ("doubtRounds", WINDOW, "doubtRounds  = 12", "6", "24"),
     ("leastWindow", WINDOW, "leastWindow = 64", "32", "128"),
     ("rateRounds", PATH, "rateRounds = 6", "3", "12"),
-    ("changedTime", PATH, "changedTime   = 200 * time.Millisecond", "100 * time.Millisecond", "400 * time.Millisecond"),
+    ("missingTime", PATH, "missingTime   = 100 * time.Millisecond", "50 * time.Millisecond", "200 * time.Millisecond"),
+    ("largeWindow", CLIMB, "largeWindow = 8", "4", "16"),
+    ("climbSteps", CLIMB, "climbSteps = 8", "4", "16"),
     ("lowDelay", WINDOW, "lowDelay   = 4 * time.Millisecond", "2 * time.Millisecond", "8 * time.Millisecond"),
     ("lowPackets", WINDOW, "lowPackets = 3", "1", "6"),
     ("longestQueue", WINDOW, "longestQueue = 100 * time.Millisecond", "50 * time.Millisecond", "200 * time.Millisecond"),
