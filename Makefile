@@ -24,7 +24,7 @@ build: deps-build # bquic and wifirrd for this machine, in build/
 demo: deps-demo build # the mesh in namespaces: what BQUIC buys, in a table (10 minutes, root)
 	lab/demo
 
-test: deps-test # everything that can be checked (45 minutes, root)
+test: deps-test # everything that can be checked (25 minutes, root)
 	scripts/test
 
 test-%: deps-test # one part of test

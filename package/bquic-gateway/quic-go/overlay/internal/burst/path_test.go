@@ -102,9 +102,9 @@ func TestPathChanges(t *testing.T) {
 // queue takes longer meanwhile.
 func TestPathSlowsDown(t *testing.T) {
 	p := newPipe(2 * ms)
-	p.run(80, 5*time.Second)
+	p.run(30, 5*time.Second)
 	p.gap = ms * 5 / 3
-	p.run(80, 400*ms)
+	p.run(30, 500*ms)
 	require.Equal(t, 2*ms, p.path.MinRTT())
 }
 
