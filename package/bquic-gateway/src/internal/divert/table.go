@@ -58,7 +58,8 @@ func (t *table) apply(r *Rules) error {
 	return nil
 }
 
-// openBridge makes the table of the bridges, with its maps.
+// openBridge makes the table of the bridges, with its maps and with the rules that notice what has been taken. It fails
+// where the kernel lacks one of them, as without nft_meta_bridge: apply, which changes both tables at once, then leaves this one out.
 func (t *table) openBridge() error {
 	if t.bridge {
 		return nil
@@ -75,6 +76,8 @@ func (t *table) openBridge() error {
 			attr(unix.NFTA_SET_TIMEOUT, binary.BigEndian.AppendUint64(nil, uint64(flowTimeout.Milliseconds()))),
 			nested(unix.NFTA_SET_DESC, num(unix.NFTA_SET_DESC_SIZE, maxNoted)))
 	}
+	noticing := Rules{Bridged: true}
+	batch.replace(unix.NFPROTO_BRIDGE, noticing.bridgeChains(), noticing.bridgeRules(false))
 	err := batch.commit(t.conn)
 	t.bridge = err == nil
 	return err

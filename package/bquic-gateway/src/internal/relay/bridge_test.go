@@ -117,19 +117,20 @@ func TestUnseen(t *testing.T) {
 	c := m.bridgedConfig(divert.Redirect, gateway4)
 	c.Bridge = relay.BridgeOff
 	node := m.startRelay(c)
-	target := m.listen(origin4+":81", func(conn *net.TCPConn) {
-		for b := make([]byte, 1<<20); ; time.Sleep(100 * time.Millisecond) {
-			if _, err := conn.Write(b); err != nil {
-				return
-			}
-		}
-	})
+	target := m.listen(origin4+":81", func(conn *net.TCPConn) { io.Copy(io.Discard, conn) })
 	conn, err := m.dial(target)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	go io.Copy(io.Discard, conn)
+	// An upload: how many ACKs a download takes is decided by the load of this machine.
+	go func() {
+		for b := make([]byte, 64<<10); ; time.Sleep(100 * time.Millisecond) {
+			if _, err := conn.Write(b); err != nil {
+				return
+			}
+		}
+	}()
 	f := node.await("the relay to say that it sees nothing", func(f figures) bool { return f.Relay.Unseen != nil })
 	if why := f.Relay.Unseen.Why; why != relay.UnseenOff {
 		t.Errorf("it says %q: %s", why, f.Relay.Unseen.Reason)
