@@ -41,7 +41,8 @@ type load struct {
 
 	mu        sync.Mutex
 	processor *processor.Processor
-	logged    string // why, the last time
+	said      bool // in the log, what becomes of connections
+	carried   bool // what was said
 }
 
 // newLoad measures what carrying will cost.
@@ -112,13 +113,15 @@ func (l *load) tell(changed func(), event func(now time.Time)) {
 	before := l.processor.Takes()
 	event(time.Now())
 	after, st := l.processor.Takes(), l.processor.Status()
-	log := st.Why != l.logged && st.Why != processor.WhyMeasuring
+	// Why they go direct may change every second, on a processor that is slow and at times busy.
+	carried := after == processor.All
+	log := st.Why != processor.WhyMeasuring && (!l.said || carried != l.carried)
 	if log {
-		l.logged = st.Why
+		l.said, l.carried = true, carried
 	}
 	l.mu.Unlock()
 	switch {
-	case log && after == processor.All:
+	case log && carried:
 		l.logger.Info("the processor is as fast as the path, connections are carried", "used", st.Used, "share", st.Share)
 	case log:
 		l.logger.Warn("connections go direct", "reason", st.Reason)
