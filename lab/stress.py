@@ -9,6 +9,10 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from lab.namespaces import OWN_GROUP  # noqa: E402
+
 BUILD = ROOT / "build/test"
 
 
@@ -30,4 +34,4 @@ def run(part: str, full: list[str], quick: list[str], alone: bool = False) -> in
     command = [BUILD / "stress", part, BUILD / "bquic", "-o", output, *(quick if is_quick else full)]
     if alone:
         command = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *command]
-    return subprocess.run(command, check=False).returncode
+    return subprocess.run([*OWN_GROUP, *command], start_new_session=True, check=False).returncode

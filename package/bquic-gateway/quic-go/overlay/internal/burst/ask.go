@@ -55,7 +55,7 @@ func (d Dialect) Encode(sequence uint64, f AckFrequency) *wire.AckFrequencyFrame
 // Decode is the reverse of Encode. Values beyond all use are cut, not refused.
 func (d Dialect) Decode(frame *wire.AckFrequencyFrame) AckFrequency {
 	f := AckFrequency{
-		Packets:    int(min(frame.AckElicitingThreshold, math.MaxInt32)),
+		Packets:    int(min(frame.AckElicitingThreshold, math.MaxInt32-1)), // one more is an int of 32 bits, too
 		Delay:      min(frame.RequestMaxAckDelay, protocol.MaxMaxAckDelay),
 		Reordering: int(min(frame.ReorderingThreshold, math.MaxInt32)),
 	}
