@@ -27,8 +27,11 @@ const (
 	// packetSize is what a QUIC packet carries before a larger size was found.
 	packetSize = 1252
 	// wayFactor was measured where the processor is the bottleneck (docs/architecture.md).
-	// What carrying takes replaces it once something is carried.
+	// What carrying takes replaces it once something is carried, which may be UDP.
 	wayFactor = 5
+	// doubt is how much more it may be: a connection of TCP that is carried in error stays
+	// slow until its end.
+	doubt = 4
 	// pauseOfRehearsal is how long a rehearsal sleeps while it is ahead.
 	pauseOfRehearsal = 5 * time.Millisecond
 )
@@ -162,7 +165,7 @@ func cpuTime() time.Duration {
 
 // costOfPacket is the processor time that carrying a packet takes, by what is known
 // before any was: it is opened, and the rest of its way takes as much as wayFactor
-// passes through a socket to a goroutine that waits for it.
+// passes through a socket to a goroutine that waits for it; or doubt times as much.
 func costOfPacket(aead cipher.AEAD) (time.Duration, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -192,7 +195,7 @@ func costOfPacket(aead cipher.AEAD) (time.Duration, error) {
 			<-arrived
 		}
 	})
-	return open + wayFactor*pass, nil
+	return doubt * (open + wayFactor*pass), nil
 }
 
 // fastest returns the AEAD that TLS chooses: the one for which the processor has
