@@ -58,7 +58,7 @@ class Medium:
     """A running wifi-medium. TAPS are "NETNS/DEVICE", in its order."""
 
     def __init__(self, lab: Lab, flags: list[str], taps: list[str]) -> None:
-        self._lab = lab
+        self.lab = lab
         self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self.seconds: list[dict[str, Any]] = []  # its line of every second
         command = [str(BINARY), *flags]
@@ -85,7 +85,7 @@ class Medium:
         except queue.Empty:
             raise Failed(f"wifi-medium: no answer within {seconds:.0f} s") from None
         if answer is None:
-            raise Failed(f"wifi-medium ended: {self._lab.tail('medium.log')}")
+            raise Failed(f"wifi-medium ended: {self.lab.tail('medium.log')}")
         return answer
 
     def mark(self) -> dict[str, Any]:

@@ -20,8 +20,11 @@ PREFIX = "lab"  # of namespaces: lab<pid>-<name>
 # processes by session (sched_autogroup), niceness counts within a group only,
 # and the group has its own: every command gets a session, and sets it.
 NICE = -15
-OWN_GROUP = ("sh", "-c", f'(echo {NICE} >/proc/self/autogroup) 2>/dev/null; exec "$@"', "sh")
+# $1: the control group's list of processes, or /dev/null.
+OWN_GROUP = ("sh", "-c", f'(echo {NICE} >/proc/self/autogroup; echo $$ >"$1") 2>/dev/null; shift; exec "$@"', "sh")
 STOP_SECONDS = 5  # a process has that long to end by itself
+
+MACHINE_PRESSURE = pathlib.Path("/proc/pressure/cpu")
 
 CUBIC = ("congctl", "cubic")  # of a route
 
@@ -57,6 +60,29 @@ def remove_stale() -> None:
     for directory in pathlib.Path(tempfile.gettempdir()).glob(f"{PREFIX}*-*"):
         if _is_stale(directory.name):
             shutil.rmtree(directory, ignore_errors=True)
+    groups = _control_groups()
+    for group in groups.glob(f"{PREFIX}*-*") if groups else []:
+        if _is_stale(group.name):
+            with contextlib.suppress(OSError):  # what was killed has not ended yet
+                group.rmdir()
+
+
+def cpu_waited(pressure: pathlib.Path = MACHINE_PRESSURE) -> float:
+    """Seconds in which some process waited for a CPU (pressure stall information), 0 where the kernel does not tell."""
+    try:
+        some = pressure.read_text().splitlines()[0]
+    except OSError:
+        return 0.0
+    return int(some.rpartition("total=")[2]) / 1e6
+
+
+def _control_groups() -> pathlib.Path | None:
+    """Where control groups of version 2 are, alone or beside those of version 1."""
+    for line in pathlib.Path("/proc/mounts").read_text().splitlines():
+        _, path, kind, *_ = line.split()
+        if kind == "cgroup2":
+            return pathlib.Path(path)
+    return None
 
 
 def _is_stale(name: str) -> bool:
@@ -79,6 +105,7 @@ class Lab:
         self.processes: list[subprocess.Popen[str]] = []
         self.namespaces: list[str] = []
         self.dir = pathlib.Path()
+        self._group: pathlib.Path | None = None
 
     def __enter__(self) -> Lab:
         if os.geteuid() != 0:
@@ -86,7 +113,29 @@ class Lab:
         remove_stale()
         os.setpriority(os.PRIO_PROCESS, 0, NICE)
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+        self._group = self._own_group()
         return self
+
+    def _own_group(self) -> pathlib.Path | None:
+        """A control group for the processes in our namespaces; None where the kernel has none that tells of pressure."""
+        groups = _control_groups()
+        if groups is None:
+            return None
+        group = groups / f"{self.dir.name}-ends"
+        with contextlib.suppress(OSError):
+            group.mkdir()
+            if (group / "cpu.weight").exists():  # niceness counts within the group only
+                (group / "cpu.weight").write_text("10000")
+            (group / "cpu.pressure").read_text()
+            return group
+        with contextlib.suppress(OSError):
+            group.rmdir()
+        return None
+
+    def cpu_waited(self) -> float:
+        """As cpu_waited, of the processes in our namespaces, or of the machine's where theirs is not known. The emulator
+        is in no namespace: it has real-time priority, and tells its lag."""
+        return cpu_waited(self._group / "cpu.pressure" if self._group else MACHINE_PRESSURE)
 
     def __exit__(self, *_: object) -> None:
         os.setpriority(os.PRIO_PROCESS, 0, 0)
@@ -94,7 +143,18 @@ class Lab:
             stop(process)
         for name in self.namespaces:
             _remove_namespace(name)
+        if self._group:
+            with contextlib.suppress(Failed):  # the next lab removes it
+                wait_until("the control group is empty", self._remove_group)
         shutil.rmtree(self.dir, ignore_errors=True)
+
+    def _remove_group(self) -> bool:
+        assert self._group
+        try:
+            self._group.rmdir()
+        except OSError:
+            return False
+        return True
 
     def namespace(self, name: str) -> str:
         """Makes a namespace and returns its full name."""
@@ -123,11 +183,14 @@ class Lab:
     def route(self, namespace: str, target: str, via: str) -> None:
         self.run(namespace, "ip", "route", "add", target, "via", via, *CUBIC)
 
+    def _processes(self) -> str:
+        return str(self._group / "cgroup.procs") if self._group else "/dev/null"
+
     def run(self, namespace: str, *command: str, timeout: float = 60, stdin: str | None = None) -> str:
         """Runs a command in a namespace and returns its output; raises Failed."""
         try:
             done = subprocess.run(
-                [*OWN_GROUP, "ip", "netns", "exec", namespace, *command],
+                [*OWN_GROUP, self._processes(), "ip", "netns", "exec", namespace, *command],
                 input=stdin, capture_output=True, text=True, timeout=timeout, start_new_session=True,
             )
         except subprocess.TimeoutExpired:
@@ -139,12 +202,13 @@ class Lab:
     def start(self, namespace: str | None, *command: str, log: str, pipes: bool = False) -> subprocess.Popen[str]:
         """Starts a process, in the host's namespace if none is named. LOG in
         our directory gets its stderr, and its stdout unless there are pipes."""
+        group = self._processes() if namespace else "/dev/null"
         if namespace:
             # sh and ip exec the command: the process is the command itself.
             command = ("ip", "netns", "exec", namespace, *command)
         with open(self.dir / log, "a") as file:
             process = subprocess.Popen(
-                [*OWN_GROUP, *command],
+                [*OWN_GROUP, group, *command],
                 stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if pipes else file,
                 stderr=file,

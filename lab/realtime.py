@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 
 from lab import medium, namespaces
-from lab.measure import BQUIC, REPOSITORY, TooSlow, commit, progress
+from lab.measure import BQUIC, CPU_LIMIT, REPOSITORY, TooSlow, commit, progress
 from lab.results import Row
 
 WIFIRRD = REPOSITORY / "build/wifirrd"
@@ -21,10 +21,11 @@ BUSY_LOAD = 3.0  # load average; an experiment alone has 1 to 2
 # Every row has these besides the experiment's parameters and figures.
 COMMON: dict[str, tuple[type, ...]] = {
     "contender": (str,), "repetition": (int,), "seed": (int,), "commit": (str,), "binary": (str,), "quick": (bool,),
-    "lag_ms": (int, float), "cpu_pressure": (int, float), "load": (int, float), "retries": (int,), "failures": (int,),
+    "lag_ms": (int, float), "cpu_pressure": (int, float), "load": (int, float), "retries": (int,), "retries_cpu": (int,),
+    "failures": (int,),
 }
 
-# One run of a contender: its figures, with lag_ms, cpu_pressure and retries.
+# One run of a contender: its figures, with measure.conditions.
 Run = Callable[[], Row]
 
 
@@ -113,9 +114,15 @@ def gains(rows: list[Row], base: Callable[[Row], bool], other: Callable[[Row], b
 
 def notes(rows: list[Row]) -> str:
     """What a table of rows must be read with."""
+    waiting = sum(r.get("retries_cpu", 0) for r in rows)
     text = (f"{len(rows)} runs; emulator's mean lag at most {max(r['lag_ms'] for r in rows):.2f} ms;"
-            f" {sum(r['retries'] for r in rows)} runs discarded for a lag of {medium.LAG_LIMIT_MS:g} ms or more,"
+            f" {sum(r['retries'] for r in rows) - waiting} runs discarded for a lag of {medium.LAG_LIMIT_MS:g} ms or more,"
+            f" {waiting} because the ends waited for a processor in {CPU_LIMIT:.0%} of the time or more,"
             f" {sum(r['failures'] for r in rows)} repeated after a failure.")
+    # Of the whole machine, where there was no rule yet.
+    above = sum(r["cpu_pressure"] >= CPU_LIMIT for r in rows)
+    if above:
+        text += f"\n{above} of them count although some process waited for a processor in {CPU_LIMIT:.0%} of the time or more."
     busy = sum(r["load"] > BUSY_LOAD for r in rows)
     if busy:
         text += (f"\n{busy} of them on a machine with other work (load average above {BUSY_LOAD:g}, up to"

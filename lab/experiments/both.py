@@ -207,8 +207,8 @@ def run_once(network: Network, contender: str) -> Row:
 
 
 def measured(network: Network, contender: str) -> Row:
-    row, window, discarded = measure.kept_up(network.cell.medium, lambda: run_once(network, contender))
-    return {**row, "lag_ms": round(window["lag_ms"], 4), "cpu_pressure": round(window["cpu_pressure"], 4), "retries": discarded}
+    row, window, discarded = measure.kept_up(network.cell.medium, lambda: run_once(network, contender), cpu_limit=measure.ANY_CPU)
+    return {**row, **measure.conditions(window, discarded)}
 
 
 def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:

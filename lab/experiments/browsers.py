@@ -162,8 +162,8 @@ class Bench:
 
 
 def measured(bench: Bench, client: str, profile: str) -> Row:
-    row, window, discarded = measure.kept_up(bench.mesh.medium, lambda: bench.download(client, profile))
-    return {**row, "lag_ms": round(window["lag_ms"], 4), "cpu_pressure": round(window["cpu_pressure"], 4), "retries": discarded}
+    row, window, discarded = measure.kept_up(bench.mesh.medium, lambda: bench.download(client, profile), cpu_limit=measure.ANY_CPU)
+    return {**row, **measure.conditions(window, discarded)}
 
 
 def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:

@@ -112,8 +112,8 @@ def load(servers: Servers, chromium: Chromium, url: str, page: str, contender: s
             raise namespaces.Failed(f"{contender}: {page} came without a flow")
         return {"ms": round(result.ms, 2), "flows": [list(dataclasses.astuple(f)) for f in seen], "window": window}
 
-    row, window, discarded = measure.kept_up(servers.mesh.medium, once)
-    return {**row, "lag_ms": round(window["lag_ms"], 4), "cpu_pressure": round(window["cpu_pressure"], 4), "retries": discarded}
+    row, window, discarded = measure.kept_up(servers.mesh.medium, once, cpu_limit=measure.ANY_CPU)
+    return {**row, **measure.conditions(window, discarded)}
 
 
 def speed(rows: list[Row], name: str, seed: int) -> Row:
@@ -124,11 +124,11 @@ def speed(rows: list[Row], name: str, seed: int) -> Row:
     fitted = classifier(name).fit(x, y)
     source = random.Random(seed)
     many = numpy.array(source.choices(x, k=SPEED_FLOWS))
-    waited, begun = measure.cpu_waited(), time.monotonic()
+    waited, begun = namespaces.cpu_waited(), time.monotonic()
     fitted.predict(many)
     seconds = time.monotonic() - begun
-    pressure = (measure.cpu_waited() - waited) / seconds
-    return {"ms": round(seconds * 1e3, 2), "lag_ms": 0.0, "cpu_pressure": round(pressure, 4), "retries": 0}
+    pressure = (namespaces.cpu_waited() - waited) / seconds
+    return {"ms": round(seconds * 1e3, 2), "lag_ms": 0.0, "cpu_pressure": round(pressure, 4), "retries": 0, "retries_cpu": 0}
 
 
 def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:

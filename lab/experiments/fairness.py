@@ -109,7 +109,7 @@ table inet count {{
 def measured(servers: Servers, contender: str, key: Row) -> Row:
     row, window, discarded = measure.kept_up(
         servers.mesh.medium, lambda: share(servers, contender, key["against"], key["others"], key["seconds"]))
-    return {**row, "lag_ms": round(window["lag_ms"], 4), "cpu_pressure": round(window["cpu_pressure"], 4), "retries": discarded}
+    return {**row, **measure.conditions(window, discarded)}
 
 
 def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:

@@ -93,8 +93,7 @@ class Scene:
             self.mesh.medium, lambda: self.run(contender, seconds), beyond=self.mesh.beyond)
         bits = said["bits_a_second"]
         return {what: {**figures(said[what]), "bulk_mbps": round(bits / 1e6, 3) if bits else None,
-                       "lag_ms": round(window["lag_ms"], 4), "cpu_pressure": round(window["cpu_pressure"], 4),
-                       "retries": discarded} for what in clients.WHAT}
+                       **measure.conditions(window, discarded)} for what in clients.WHAT}
 
 
 def figures(took: list[float]) -> Row:

@@ -50,12 +50,12 @@ def download(servers: Servers, contender: str) -> Row:
     run = measure.tcp if contender == "tcp" else measure.bquic(contender)
     if not isinstance(servers.mesh, Loopback):
         row = measure.measure(servers, contender, run)
-        return {key: row[key] for key in ("mbps", "seconds", "lag_ms", "cpu_pressure", "retries")}
-    waited, begun = measure.cpu_waited(), time.monotonic()
+        return {key: row[key] for key in ("mbps", "seconds", "lag_ms", "cpu_pressure", "retries", "retries_cpu")}
+    waited, begun = servers.lab.cpu_waited(), time.monotonic()
     result = run(servers)
-    pressure = (measure.cpu_waited() - waited) / (time.monotonic() - begun)
+    pressure = (servers.lab.cpu_waited() - waited) / (time.monotonic() - begun)
     return {"mbps": round(result.mbps, 3), "seconds": round(result.seconds, 4), "lag_ms": 0.0,
-            "cpu_pressure": round(pressure, 4), "retries": 0}
+            "cpu_pressure": round(pressure, 4), "retries": 0, "retries_cpu": 0}
 
 
 def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:

@@ -92,8 +92,7 @@ def load(servers: Servers, chromium: Chromium, contender: str, url: str, page: s
     if contender.startswith("relay-") and servers.relay_status()["carried"]["total"] == before:
         raise namespaces.Failed("the relay let the page go past it")
     return {
-        "ms": round(result.ms, 2), "objects": result.objects, "size": pages.size(page), "lag_ms": round(window["lag_ms"], 4),
-        "cpu_pressure": round(window["cpu_pressure"], 4), "retries": discarded,
+        "ms": round(result.ms, 2), "objects": result.objects, "size": pages.size(page), **measure.conditions(window, discarded),
         "ampdu": round(window["down"]["mpdus_per_ampdu"], 3) if "mpdus_per_ampdu" in window["down"] else None,
     }
 

@@ -162,7 +162,7 @@ def transfer(servers: Servers, contender: str) -> Row:
         return {**row, "mbps": round(result.mbps, 3)}
 
     row, window, discarded = measure.kept_up(mesh.medium, once)
-    return {**row, "lag_ms": round(window["lag_ms"], 4), "cpu_pressure": round(window["cpu_pressure"], 4), "retries": discarded}
+    return {**row, **measure.conditions(window, discarded)}
 
 
 def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:

@@ -195,24 +195,55 @@ def test_cell(lab: namespaces.Lab, standard: str, stations: int) -> None:
     assert aggregate > 4 if standard == "11n" else aggregate == 1
 
 
-def test_a_run_that_lagged_is_repeated() -> None:
-    class Late:
-        def __init__(self, *lags: float) -> None:
-            self.lags = list(lags)
-            self.marks = 0
+class Disturbed:
+    """A medium whose runs have these lags and pressures, one after another."""
 
-        def mark(self) -> dict[str, Any]:
-            self.marks += 1
-            return {"lag_ms": self.lags.pop(0) if self.marks % 2 == 0 else 0.0}
+    def __init__(self, *runs: tuple[float, float]) -> None:
+        self.runs = list(runs)
+        self.marks = 0
+        self.waited = 0.0
+        self.lab = self
 
-    runs: list[int] = []
+    def mark(self) -> dict[str, Any]:
+        self.marks += 1
+        return {"lag_ms": self.runs.pop(0)[0] if self.marks % 2 == 0 else 0.0}
+
+    def cpu_waited(self) -> float:
+        return self.waited
+
+    def run(self) -> None:
+        begun = time.monotonic()
+        time.sleep(0.02)
+        self.waited += (time.monotonic() - begun) * self.runs[0][1]
+
+
+def test_a_run_that_was_disturbed_is_repeated() -> None:
     notes: list[str] = []
-    late: Any = Late(5.0, 80.0, 4.9)
-    _, window, discarded = measure.kept_up(late, lambda: runs.append(1), notes.append)
-    assert (len(runs), discarded, window["lag_ms"], len(notes)) == (3, 2, 4.9, 2)
-    late = Late(*[6.0] * 100)
-    with pytest.raises(measure.TooSlow):
-        measure.kept_up(late, lambda: None, notes.append)
+    medium: Any = Disturbed((5.0, 0.0), (80.0, 0.9), (0.1, 0.9), (4.9, 0.1))
+    _, window, discarded = measure.kept_up(medium, medium.run, notes.append)
+    row = measure.conditions(window, discarded)
+    assert (row["lag_ms"], row["retries"], row["retries_cpu"], len(notes)) == (4.9, 3, 1, 3)
+    assert 0 < row["cpu_pressure"] < measure.CPU_LIMIT
+    for runs in ([(6.0, 0.0)] * 100, [(0.1, 0.9)] * 100):
+        medium = Disturbed(*runs)
+        with pytest.raises(measure.TooSlow):
+            measure.kept_up(medium, medium.run, notes.append)
+    medium = Disturbed((0.1, 0.9))
+    _, window, discarded = measure.kept_up(medium, medium.run, notes.append, cpu_limit=measure.ANY_CPU)
+    assert discarded == 0 and window["cpu_pressure"] >= measure.CPU_LIMIT
+
+
+def test_waiting_for_a_processor_is_seen(lab: namespaces.Lab) -> None:
+    """Of our own processes, also of those that have ended; not that of others."""
+    group = lab._group
+    if group is None:
+        pytest.skip("no control groups that tell of pressure")
+    namespace = lab.namespace("busy")
+    # Each has more rights than any other work on the machine, but not than its like.
+    lab.run(namespace, "sh", "-c", f"for i in $(seq {2 * (os.cpu_count() or 1)}); do timeout 1 sh -c 'while :; do :; done' & done; wait")
+    assert lab.cpu_waited() > 0.3
+    lab.__exit__()
+    assert not group.exists()
 
 
 def test_lag_is_seen(lab: namespaces.Lab) -> None:

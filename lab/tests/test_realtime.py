@@ -28,7 +28,7 @@ def lab() -> Iterator[namespaces.Lab]:
 def row(**changes: Any) -> dict[str, Any]:
     return {
         "contender": "tcp", "repetition": 1, "seed": 1, "commit": "0", "binary": "0", "quick": False, "lag_ms": 0.1,
-        "cpu_pressure": 0.1, "load": 1.0, "retries": 0, "failures": 0, "mbps": 1.0, **changes,
+        "cpu_pressure": 0.1, "load": 1.0, "retries": 0, "retries_cpu": 0, "failures": 0, "mbps": 1.0, **changes,
     }
 
 
@@ -45,7 +45,7 @@ def test_schema() -> None:
 
 
 def test_an_interrupted_experiment_goes_on(tmp_path: pathlib.Path) -> None:
-    figures = {"mbps": 2.0, "lag_ms": 0.1, "cpu_pressure": 0.0, "retries": 0}
+    figures = {"mbps": 2.0, "lag_ms": 0.1, "cpu_pressure": 0.0, "retries": 0, "retries_cpu": 0}
     key = {"hops": 1, "repetition": 1}
     first = campaign(tmp_path)
     assert first.missing(key, ["a", "b", "c"]) == ["b", "c", "a"]  # another one first in each repetition
@@ -62,7 +62,7 @@ def test_an_interrupted_experiment_goes_on(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_failure_is_told(tmp_path: pathlib.Path) -> None:
-    answers: list[Any] = [namespaces.Failed("stalled"), {"mbps": 2.0, "lag_ms": 0.1, "cpu_pressure": 0.0, "retries": 0}]
+    answers: list[Any] = [namespaces.Failed("stalled"), {"mbps": 2.0, "lag_ms": 0.1, "cpu_pressure": 0.0, "retries": 0, "retries_cpu": 0}]
 
     def run() -> dict[str, Any]:
         answer = answers.pop(0)
