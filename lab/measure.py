@@ -70,7 +70,7 @@ class Servers:
     """Serves one random file from the mesh's gateway and origin to the contenders."""
 
     def __init__(self, lab: Lab, mesh: Mesh, size: int, options: list[str] | None = None) -> None:
-        self.lab, self.mesh, self.size = lab, mesh, size
+        self.lab, self.mesh = lab, mesh
         self._options = options or []  # NAME=VALUE of the profile that contenders use instead of their own
         self._urls: dict[str, str] = {}
         self._sockets: dict[str, pathlib.Path] = {}
@@ -78,9 +78,13 @@ class Servers:
         # In the lab's directory as the servers' root.
         self.root = lab.dir / "site"
         self.root.mkdir(exist_ok=True)
+        self.serve(size)
+
+    def serve(self, size: int) -> None:
+        """Another file from now on."""
         data = os.urandom(size)
         (self.root / "data").write_bytes(data)
-        self.sha256 = hashlib.sha256(data).hexdigest()
+        self.size, self.sha256 = size, hashlib.sha256(data).hexdigest()
 
     def config(self, contender: str) -> tuple[pathlib.Path, str]:
         """A UCI file with the contender's profile in it, and the profile's name."""
@@ -225,13 +229,13 @@ config relay
 
 def tcp(servers: Servers) -> Download:
     """curl by HTTPS over TCP CUBIC, from the very process that serves HTTP/3."""
-    return _curl(servers, servers.gateway("standard"))
+    return curl(servers, servers.gateway("standard"))
 
 
 def tcp_relay(servers: Servers) -> Download:
     """TCP from the origin, carried over the mesh by relay and gateway."""
     try:
-        result = _curl(servers, servers.relay("bquic"))
+        result = curl(servers, servers.relay("bquic"))
         carried = servers.relay_status()["carried"]
         if carried["total"] == 0 or carried["down_bytes"] < result.bytes:
             raise Failed(f"the relay let the transfer go past it: carried {carried}")
@@ -240,7 +244,8 @@ def tcp_relay(servers: Servers) -> Download:
         servers.stop_relay()
 
 
-def _curl(servers: Servers, url: str) -> Download:
+def curl(servers: Servers, url: str) -> Download:
+    """The file by HTTPS over TCP."""
     output = servers.lab.dir / "download"
     answer = json.loads(
         servers.lab.run(
@@ -404,7 +409,7 @@ def conditions(window: dict[str, Any], discarded: int) -> dict[str, Any]:
 def measure(servers: Servers, contender: str, run: Callable[[Servers], Download]) -> dict[str, Any]:
     """One row of results."""
     mesh = servers.mesh
-    result, window, discarded = kept_up(mesh.medium, lambda: run(servers))
+    result, window, discarded = kept_up(mesh.medium, lambda: run(servers), beyond=mesh.beyond)
     down, up = window["down"], window["up"]
     # What passed the medium, for those whose ends do not tell.
     wire_data_per_ack = down["delivered"] / up["delivered"] if up["delivered"] else None

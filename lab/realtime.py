@@ -55,12 +55,16 @@ class Campaign:
 
     def __init__(
         self, name: str, args: argparse.Namespace, path: pathlib.Path, figures: Sequence[str],
-        more: Sequence[pathlib.Path] = (),
+        more: Sequence[pathlib.Path] = (), part: Callable[[Row], bool] = lambda row: True,
     ) -> None:
-        """Figures are keys whose values must be positive numbers, MORE programs it runs: see binary()."""
+        """Figures are keys whose values must be positive numbers, MORE programs it runs: see binary(). Rows that are not
+        of this PART stay in the file as they are."""
         self.name, self.path, self._figures = name, path, figures
         self._known: Row = {"binary": binary(more), "quick": args.quick}
-        self.rows = [] if args.restart else [r for r in read(path) if all(r.get(k) == v for k, v in self._known.items())]
+        there = read(path)
+        self._others = [r for r in there if not part(r)]
+        self.rows = [] if args.restart else [
+            r for r in there if part(r) and all(r.get(k) == v for k, v in self._known.items())]
         if self.rows:
             progress(f"{name}: goes on after {len(self.rows)} rows of an interrupted run")
 
@@ -89,7 +93,7 @@ class Campaign:
         }
         check(row, self._figures)
         self.rows.append(row)
-        write(self.path, self.rows)
+        write(self.path, self._others + self.rows)
         progress(f"{self.name} {say.format(**row)}, lag {row['lag_ms']:.2f} ms")
 
 
@@ -119,10 +123,10 @@ def notes(rows: list[Row]) -> str:
             f" {sum(r['retries'] for r in rows) - waiting} runs discarded for a lag of {medium.LAG_LIMIT_MS:g} ms or more,"
             f" {waiting} because the ends waited for a processor in {CPU_LIMIT:.0%} of the time or more,"
             f" {sum(r['failures'] for r in rows)} repeated after a failure.")
-    # Of the whole machine, where there was no rule yet.
     above = sum(r["cpu_pressure"] >= CPU_LIMIT for r in rows)
     if above:
-        text += f"\n{above} of them count although some process waited for a processor in {CPU_LIMIT:.0%} of the time or more."
+        text += (f"\n{above} of them have more than that: of the whole machine, from before there was this rule, or with a browser that"
+                 " it is not asked of.")
     busy = sum(r["load"] > BUSY_LOAD for r in rows)
     if busy:
         text += (f"\n{busy} of them on a machine with other work (load average above {BUSY_LOAD:g}, up to"
@@ -133,14 +137,17 @@ def notes(rows: list[Row]) -> str:
 def main(
     name: str, about: str, repetitions: tuple[int, int], results: pathlib.Path, quick_results: pathlib.Path,
     run: Callable[[argparse.Namespace, pathlib.Path], list[Row]], report: Callable[[list[Row]], str],
-    draw: Callable[[list[Row]], None],
+    draw: Callable[[list[Row]], None], parts: Sequence[str] = (),
 ) -> int:
-    """The command line that all experiments in real time have. REPETITIONS: of the full and the quick set."""
+    """The command line that all experiments in real time have. REPETITIONS: of the full and the quick set. PARTS: into
+    which args.part asks to divide it, one after another; without --part, all of them."""
     p = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--repetitions", type=int, help=f"of each run ({repetitions[0]}; quick: {repetitions[1]})")
     p.add_argument("--quick", action="store_true", help="fewer settings and repetitions, into build/lab/ only")
     p.add_argument("--restart", action="store_true", help="measures again what the results file has")
     p.add_argument("--report", action="store_true", help="only prints the table and draws the figure of what there is")
+    if parts:
+        p.add_argument("--part", choices=parts, help="only this one; the rows of the others stay")
     args = p.parse_args()
     if args.repetitions is None:
         args.repetitions = repetitions[args.quick]
@@ -148,12 +155,12 @@ def main(
         p.error("--repetitions: at least 1")
     path = quick_results if args.quick else results
     try:
-        if args.report:
-            rows = read(path)
-        else:
+        if not args.report:
             namespaces.exit_on_signals()
             medium.build()
-            rows = run(args, path)
+            for args.part in [args.part] if parts and args.part else parts or [None]:
+                run(args, path)
+        rows = read(path)
     except namespaces.Failed as error:
         sys.exit(f"{name}: {error}")
     except KeyboardInterrupt:

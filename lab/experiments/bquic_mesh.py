@@ -42,7 +42,7 @@ RESULTS = ROOT / "results/bquic-mesh.json"
 QUICK_RESULTS = ROOT / "build/lab/bquic-mesh.json"
 FIGURE = ROOT / "docs/results/bquic-mesh.svg"
 
-CENTRE: Row = {"hops": 3, "channels": 1, "mcs": 7, "interference_mbps": 0, "rtt_ms": 20}
+CENTRE: Row = {"hops": 3, "channels": 1, "mcs": 7, "interference_mbps": 0, "rtt_ms": 20, "beyond_ms": 0}
 AXES: list[Row] = [
     {}, {"hops": 1}, {"hops": 2}, {"hops": 4}, {"hops": 5}, {"channels": 2}, {"mcs": 15},
     {"interference_mbps": 10}, {"rtt_ms": 0}, {"rtt_ms": 45},
@@ -53,6 +53,21 @@ QUICK_CONTENDERS = ["tcp", "standard", "bquic-2019", "bquic"]
 BYTES, QUICK_BYTES = 10_000_000, 4_000_000
 MBPS = {7: 60, 15: 110}  # about what one hop carries
 FIGURES = ("mbps", "seconds", "size")
+
+PARTS = ("leg", "beyond")
+BEYOND_CONTENDERS = ["tcp", "relay-bquic"]
+BEYOND_HOPS, BEYOND_MS = (1, 3, 5), (20, 45)
+DOWNLOADS = {50_000: 10, 500_000: 5, 2_000_000: 3, 10_000_000: 1}  # of a run, by size
+QUICK_DOWNLOADS = {50_000: 3, 2_000_000: 1}
+PAUSE_SECONDS = 0.5
+WARM_UP_BYTES = 50_000
+FIRST = 11  # repetition, and seed, of "beyond": smaller ones were for choosing how a window is found
+# How much faster the relay shall be, by hops and size.
+TARGETS = {
+    (1, 500_000): 1.05, (1, 10_000_000): 1.08,
+    (3, 50_000): 1.05, (3, 500_000): 1.35, (3, 2_000_000): 1.35, (3, 10_000_000): 1.15,
+    (5, 50_000): 1.05, (5, 500_000): 1.35, (5, 2_000_000): 1.35, (5, 10_000_000): 1.22,
+}
 
 # Of the centre, once: what figures 3 and 4 of the paper show.
 TRACED = ["tcp", "standard", "bquic-2019", "bquic"]
@@ -129,6 +144,32 @@ def download(servers: Servers, contender: str) -> Row:
     }
 
 
+def downloads(servers: Servers, contender: str, size: int, times: int) -> Row:
+    """From beyond the gateway, one after another."""
+    some: list[Row] = []
+    try:
+        url = servers.gateway("standard", "origin") if contender == "tcp" else servers.relay("bquic")
+        servers.serve(WARM_UP_BYTES)
+        measure.curl(servers, url)
+        servers.serve(size)
+        for _ in range(times):
+            time.sleep(PAUSE_SECONDS)
+            some.append(measure.measure(servers, contender, lambda s: measure.curl(s, url)))
+        if contender != "tcp":
+            carried = servers.relay_status()["carried"]
+            if carried["total"] <= times or carried["down_bytes"] < times * size:
+                raise namespaces.Failed(f"the relay let a transfer go past it: carried {carried}")
+    finally:
+        servers.stop_relay()
+    seconds = sum(row["seconds"] for row in some)
+    return {
+        "mbps": round(times * size * 8 / seconds / 1e6, 3), "seconds": round(seconds, 4), "downloads": times,
+        "handshake_ms": median(some, "handshake_ms"), "ampdu": median(some, "ampdu"), "data_per_ack": median(some, "data_per_ack"),
+        "lag_ms": max(row["lag_ms"] for row in some), "cpu_pressure": max(row["cpu_pressure"] for row in some),
+        "retries": sum(row["retries"] for row in some), "retries_cpu": sum(row["retries_cpu"] for row in some),
+    }
+
+
 def traced(servers: Servers, contender: str) -> Row:
     """A download with all its packets and its window: it is drawn, not compared."""
     url = servers.gateway("standard" if contender == "tcp" else contender)
@@ -151,7 +192,13 @@ def traced(servers: Servers, contender: str) -> Row:
 
 
 def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
-    campaign = realtime.Campaign("bquic-mesh", args, path, FIGURES)
+    is_beyond = args.part == "beyond"
+    campaign = realtime.Campaign("bquic-mesh", args, path, FIGURES, part=lambda row: bool(row.get("beyond_ms")) == is_beyond)
+    (run_beyond if is_beyond else run_leg)(args, campaign)
+    return campaign.rows
+
+
+def run_leg(args: argparse.Namespace, campaign: realtime.Campaign) -> None:
     axes, contenders, size = (QUICK_AXES, QUICK_CONTENDERS, QUICK_BYTES) if args.quick else (AXES, CONTENDERS, BYTES)
     wanted = []
     for repetition in range(1, args.repetitions + 1):
@@ -168,7 +215,34 @@ def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
             for contender in missing:
                 campaign.add(key, contender, lambda: one(servers, contender),
                              f"{i}/{len(wanted)} {what}: {{contender}} {{mbps:.2f}} Mbit/s")
-    return campaign.rows
+
+
+def run_beyond(args: argparse.Namespace, campaign: realtime.Campaign) -> None:
+    hops, delays, times = ((3,), (20,), QUICK_DOWNLOADS) if args.quick else (BEYOND_HOPS, BEYOND_MS, DOWNLOADS)
+    wanted = [
+        {"kind": "download", **beyond(n, ms), "repetition": repetition}
+        for repetition in range(FIRST, FIRST + args.repetitions) for ms in delays for n in hops]
+    for i, place in enumerate(wanted, 1):
+        keys = [{**place, "size": size} for size in times]
+        if not any(campaign.missing(key, BEYOND_CONTENDERS) for key in keys):
+            continue
+        with namespaces.Lab() as lab:
+            mesh = Mesh(lab, kind(place), place["hops"], seed=place["repetition"], beyond_ms=place["beyond_ms"])
+            servers = Servers(lab, mesh, WARM_UP_BYTES)
+            for key in keys:
+                for contender in campaign.missing(key, BEYOND_CONTENDERS):
+                    campaign.add(key, contender, lambda: downloads(servers, contender, key["size"], times[key["size"]]),
+                                 f"{i}/{len(wanted)} {key['hops']} hops, {key['beyond_ms']} ms beyond, {sized(key['size'])}:"
+                                 " {contender} {mbps:.2f} Mbit/s")
+
+
+def beyond(hops: int, ms: int) -> Row:
+    """A setting without delay of the leg's own."""
+    return {**CENTRE, "hops": hops, "rtt_ms": 0, "beyond_ms": ms}
+
+
+def sized(size: int) -> str:
+    return f"{size / 1e6:g} MB" if size >= 1e6 else f"{size / 1e3:g} kB"
 
 
 def describe(axis: Row) -> str:
@@ -180,10 +254,48 @@ def describe(axis: Row) -> str:
 
 def of(rows: list[Row], axis: Row, contender: str) -> list[Row]:
     key = {"kind": "download", **CENTRE, **axis, "contender": contender}
-    return [r for r in rows if all(r[k] == v for k, v in key.items())]
+    # Rows from before there was "beyond" have no beyond_ms.
+    return [r for r in rows if all(r.get(k, 0) == v for k, v in key.items())]
+
+
+def of_beyond(rows: list[Row], hops: int, ms: int, size: int, contender: str) -> list[Row]:
+    return of([r for r in rows if r["size"] == size], beyond(hops, ms), contender)
+
+
+def gain_beyond(rows: list[Row], hops: int, ms: int, size: int) -> list[float]:
+    """How many times as fast downloads are by the relay, repetition by repetition."""
+    base, other = (of_beyond(rows, hops, ms, size, c) for c in BEYOND_CONTENDERS)
+    return realtime.gains(rows, lambda r: r in base, lambda r: r in other, "mbps")
 
 
 def report(rows: list[Row]) -> str:
+    tables = [text for text in (report_leg(rows), report_beyond(rows)) if text]
+    return "\n\n".join([*tables, realtime.notes(rows)])
+
+
+def report_beyond(rows: list[Row]) -> str:
+    lines = []
+    for ms in BEYOND_MS:
+        for hops in BEYOND_HOPS:
+            for size in DOWNLOADS:
+                gain = gain_beyond(rows, hops, ms, size)
+                if not gain:
+                    continue
+                tcp, relay = (of_beyond(rows, hops, ms, size, c) for c in BEYOND_CONTENDERS)
+                middle, low, high = interval(gain)
+                target = TARGETS.get((hops, size))
+                lines.append([
+                    f"{hops} hop{'s' * (hops > 1)}, {ms} ms", sized(size),
+                    *("{:.2f} ({:.2f}-{:.2f})".format(*interval(results.figures(some, "mbps"))) for some in (tcp, relay)),
+                    f"{middle:.3f} ({low:.3f}-{high:.3f})", f"{target:.2f}" if target else "-",
+                    "-" if not target else "met" if middle >= target else "MISSED", str(len(gain))])
+    if not lines:
+        return ""
+    return "Origin beyond the gateway: TCP direct, and through the relay, Mbit/s\n\n" + results.table(
+        ["mesh, origin beyond", "size", *BEYOND_CONTENDERS, "relay/tcp", "target", "", "runs"], lines)
+
+
+def report_leg(rows: list[Row]) -> str:
     lines = []
     for axis in AXES:
         stock = of(rows, axis, "standard")
@@ -198,10 +310,11 @@ def report(rows: list[Row]) -> str:
                 number(median(some, "data_per_ack")), number(median(some, "ipt_below_100us"), ".0%"),
                 number(median(some, "ampdu")), number(median(some, "slow_start_packets"), ".0f"),
                 number(median(some, "lost"), ".0f"), str(len(some))])
-    text = results.table(
+    if not lines:
+        return ""
+    return results.table(
         ["one axis at a time", "contender", "Mbit/s", "/standard", "data/ACK", "<100us", "MPDU/A-MPDU",
          "window after slow start", "lost", "runs"], lines)
-    return text + "\n\n" + realtime.notes(rows)
 
 
 def paper(rows: list[Row]) -> list[list[str]]:
@@ -287,7 +400,7 @@ def draw(rows: list[Row]) -> None:
 
 
 def main() -> int:
-    return realtime.main("bquic-mesh", __doc__ or "", (10, 3), RESULTS, QUICK_RESULTS, run, report, draw)
+    return realtime.main("bquic-mesh", __doc__ or "", (10, 3), RESULTS, QUICK_RESULTS, run, report, draw, PARTS)
 
 
 if __name__ == "__main__":

@@ -32,8 +32,8 @@ def row(**changes: Any) -> dict[str, Any]:
     }
 
 
-def campaign(tmp_path: pathlib.Path, restart: bool = False) -> realtime.Campaign:
-    return realtime.Campaign("test", argparse.Namespace(quick=False, restart=restart), tmp_path / "rows.json", ("mbps",))
+def campaign(tmp_path: pathlib.Path, restart: bool = False, **more: Any) -> realtime.Campaign:
+    return realtime.Campaign("test", argparse.Namespace(quick=False, restart=restart), tmp_path / "rows.json", ("mbps",), **more)
 
 
 def test_schema() -> None:
@@ -59,6 +59,16 @@ def test_an_interrupted_experiment_goes_on(tmp_path: pathlib.Path) -> None:
         with pytest.raises(ValueError):
             again.add(key, "c", lambda: bad, "")
     assert len(realtime.read(tmp_path / "rows.json")) == 1
+
+
+def test_rows_of_other_parts_stay(tmp_path: pathlib.Path) -> None:
+    figures = {"mbps": 2.0, "lag_ms": 0.1, "cpu_pressure": 0.0, "retries": 0, "retries_cpu": 0}
+    realtime.write(tmp_path / "rows.json", [row(binary="of old programs"), row(binary="of old programs", beyond_ms=20)])
+    for restart in (False, True):
+        it = campaign(tmp_path, restart, part=lambda r: bool(r.get("beyond_ms")))
+        assert it.rows == []
+        it.add({"beyond_ms": 20, "repetition": 1}, "a", lambda: figures, "")
+        assert [r["binary"] == "of old programs" for r in realtime.read(tmp_path / "rows.json")] == [True, False]
 
 
 def test_a_failure_is_told(tmp_path: pathlib.Path) -> None:
@@ -89,6 +99,30 @@ def test_mesh(lab: namespaces.Lab) -> None:
     row = experiment.download(servers, "bquic-x2")
     assert 1 < row["mbps"] < 60
     assert len([c for c in servers.status("bquic")["connections"] if c["stats"]["packets_sent"] > 500]) == 3
+
+
+def test_origin_beyond_the_gateway(lab: namespaces.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its delay is beyond the gateway, not in the leg; with the relay and without, what is asked for comes."""
+    experiment = importlib.import_module("bquic_mesh")
+    monkeypatch.setattr(experiment, "PAUSE_SECONDS", 0.0)
+    place = experiment.beyond(1, 45)
+    mesh = Mesh(lab, experiment.kind(place), 1, beyond_ms=45)
+    servers = measure.Servers(lab, mesh, 1000)
+
+    def rtt(namespace: str, target: str) -> float:
+        return float(lab.run(namespace, "ping", "-q", "-c", "5", "-i", "0.05", target).split("= ")[1].split("/")[0])
+
+    assert rtt(mesh.node, Mesh.GATEWAY) < 45 <= rtt(mesh.gateway, Mesh.ORIGIN)
+    rows = []
+    for contender in experiment.BEYOND_CONTENDERS:
+        figures = experiment.downloads(servers, contender, 200_000, 2)
+        assert 0 < figures["mbps"] < 60 and figures["handshake_ms"] >= 45 and figures["downloads"] == 2
+        rows.append(row(kind="download", **place, size=500_000, **{**figures, "contender": contender}))
+    rows[1]["mbps"] = rows[0]["mbps"] * 1.06
+    assert "1.060" in (told := experiment.report(rows)) and " met " in told
+    rows[1]["mbps"] = rows[0]["mbps"] * 1.04
+    assert "MISSED" in experiment.report(rows)
+    assert experiment.of(rows, {"hops": 1}, "tcp") == []  # which is with the origin at the gateway
 
 
 def test_latency(lab: namespaces.Lab) -> None:
