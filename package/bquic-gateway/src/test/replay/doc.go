@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command replay loads a web page as a browser was once seen to, and does nothing with it: the same objects, asked
+// for in the same order, each when what its request waited for has come. It costs a hundredth of a browser's processor time.
+//
+//	replay -protocol h1|h2 -page NAME RECORDINGS URL
+//
+// RECORDINGS is lab/recordings.json, URL the origin below which lab/pages.py has put the page. It writes one JSON
+// object: ms from the start to the last byte, objects, bytes and connections.
+package main
