@@ -232,6 +232,11 @@ def tcp(servers: Servers) -> Download:
     return curl(servers, servers.gateway("standard"))
 
 
+def tcp_origin(servers: Servers) -> Download:
+    """TCP from the origin, over the mesh as it is."""
+    return curl(servers, servers.gateway("standard", "origin"))
+
+
 def tcp_relay(servers: Servers) -> Download:
     """TCP from the origin, carried over the mesh by relay and gateway."""
     try:
@@ -361,7 +366,7 @@ def silent(medium: Medium) -> bool:
 def contenders(caddy_binary: pathlib.Path | None = None) -> dict[str, Callable[[Servers], Download]]:
     runs: dict[str, Callable[[Servers], Download]] = {"tcp": tcp}
     runs |= {name: bquic(name) for name in PROFILES}
-    runs |= {"tcp-relay": tcp_relay, "udp": udp}
+    runs |= {"tcp-origin": tcp_origin, "tcp-relay": tcp_relay, "udp": udp}
     if caddy_binary:
         runs["caddy-h3"] = caddy(caddy_binary)
     return runs
