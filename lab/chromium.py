@@ -57,7 +57,7 @@ class Chromium:
         self._write, self._read = (os.open(path, os.O_RDWR) for path in paths)
         self._buffer = b""
         self._number = 0
-        self._events: list[dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []  # of the last load, as the protocol has them
         self._call("Browser.getVersion", seconds=START_SECONDS)
 
     def _call(self, method: str, session: str | None = None, seconds: float = ANSWER_SECONDS, **parameters: Any) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Chromium:
                 line, _, self._buffer = self._buffer.partition(b"\0")
                 answer = json.loads(line)
                 if "method" in answer:
-                    self._events.append(answer)
+                    self.events.append(answer)
                 elif answer.get("id") == self._number:
                     if "error" in answer:
                         raise Failed(f"Chromium: {method}: {answer['error']}")
@@ -85,7 +85,7 @@ class Chromium:
 
     def load(self, url: str, objects: int) -> Load:
         """Loads a page of that many objects with no cache and no connection from before."""
-        self._events.clear()
+        self.events.clear()
         context = self._call("Target.createBrowserContext")["browserContextId"]
         try:
             target = self._call("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
@@ -104,10 +104,10 @@ class Chromium:
                     raise Failed(f"Chromium: {url}: not loaded within {LOAD_SECONDS} s")
         finally:
             self._call("Target.disposeBrowserContext", browserContextId=context)
-        answers = [e["params"]["response"] for e in self._events if e["method"] == "Network.responseReceived"]
+        answers = [e["params"]["response"] for e in self.events if e["method"] == "Network.responseReceived"]
         bad = [f"{a['url']}: {a['status']}" for a in answers if a["status"] != 200]
-        bad += [e["params"]["errorText"] for e in self._events if e["method"] == "Network.loadingFailed"]
-        done = sum(e["method"] == "Network.loadingFinished" for e in self._events)
+        bad += [e["params"]["errorText"] for e in self.events if e["method"] == "Network.loadingFailed"]
+        done = sum(e["method"] == "Network.loadingFinished" for e in self.events)
         if bad or done != objects:
             raise Failed(f"Chromium: {url}: {done} objects of {objects} loaded {bad[:3]}")
         return Load(ms, done, {a["protocol"] for a in answers})

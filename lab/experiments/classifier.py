@@ -133,7 +133,7 @@ def speed(rows: list[Row], name: str, seed: int) -> Row:
 
 def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
     campaign = realtime.Campaign("classifier", args, path, FIGURES)
-    media, names = (QUICK_MEDIA, QUICK_PAGES) if args.quick else (list(MEDIA), list(pages.PAGES))
+    media, names = (QUICK_MEDIA, QUICK_PAGES) if args.quick else (list(MEDIA), list(pages.PAPER))
     total = args.repetitions * (len(media) * len(names) * len(CLASSES) + len(CLASSIFIERS))
     for repetition in range(1, args.repetitions + 1):
         for name in media:

@@ -1,20 +1,31 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How much sooner web pages are there: Chromium over the mesh, by HTTP/3 and through the relay.
+"""How much sooner web pages are there: over the mesh, by HTTP/3 and through the relay.
 
 The paper (BQUIC, WCNC 2019, figure 2 and table II): 11 cloned pages over 5 hops
 load in 5 % (small pages) to 25 % (large ones) less time. Thesis 2019, chapter 5
 (H2-Parallel): with 2 % loss, two connections instead of one load pages in 53 %
 less time (7 Mbit/s, 50 ms, 45 kB of buffer).
 
-Here: pages with the number of objects and the size that table II gives, of
-random content, loaded by headless Chromium with an empty cache and no
-connection from before: navigation start to load event. "mesh": 3 hops, 802.11n
-MCS7, 20 ms behind the gateway. "h3-*" is Chromium's HTTP/3 to the gateway with
-that profile (Chromium decides itself when to acknowledge), "relay-*" Chromium's
-TCP, carried by the relay with that profile, "tcp" Chromium's TCP to the
-gateway. "lossy": 7 Mbit/s, 50 ms, 30 packets, 2 % loss each way, with one
-connection, and with every second object from a second address.
+Here, in the part "paper": pages with the number of objects and the size that
+table II gives, of random content, loaded by headless Chromium with an empty
+cache and no connection from before: navigation start to load event. "mesh": 3
+hops, 802.11n MCS7, 20 ms behind the gateway. "h3-*" is Chromium's HTTP/3 to the
+gateway with that profile (Chromium decides itself when to acknowledge),
+"relay-*" Chromium's TCP, carried by the relay with that profile, "tcp"
+Chromium's TCP to the gateway. "lossy": 7 Mbit/s, 50 ms, 30 packets, 2 % loss
+each way, with one connection, and with every second object from a second
+address.
+
+In the part "relay", what an operator has: the origin 20 or 45 ms beyond the
+gateway, which stands at the mesh's edge; those pages and ten of today; TCP
+straight to the origin ("tcp": the relay is off) and carried by the relay
+("relay-bquic"). Chromium takes more processor than all the rest together, so a
+loader replays what Chromium was recorded to ask for, each request when what it
+waited for has come, by HTTP/1.1 on up to six connections ("h1") and by HTTP/2
+on one ("h2"): first packet to last byte. Three pages are loaded by Chromium,
+too, where the processors allow. Two more scenes: the 20 ms in the relay's own
+leg, and another client of the node that downloads meanwhile.
 
 Writes results/page-load.json (rows: lab/realtime.py) and
 docs/results/page-load.svg. An interrupted run goes on where it stopped.
@@ -25,13 +36,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import pathlib
+import re
 import sys
+import time
 from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import measure, medium, namespaces, pages, realtime, results  # noqa: E402
+from lab import measure, medium, namespaces, pages, realtime, replay, results  # noqa: E402
 from lab.chromium import Chromium  # noqa: E402
 from lab.measure import Servers  # noqa: E402
 from lab.results import Row, median  # noqa: E402
@@ -53,6 +66,25 @@ CONTENDERS = {
 QUICK_PAGES = {"mesh": ["google", "reddit", "instagram"], "lossy": ["reddit"]}
 SECOND_ADDRESS = "10.77.2.3"  # of the gateway
 FIGURES = ("ms", "objects", "size")
+PARTS = ("paper", "relay")
+
+RELAY_CONTENDERS = ["tcp", "relay-bquic"]
+HOPS = 3
+# Settings, and how long all pages may take by the relay, of the time by TCP.
+SCENES: dict[str, tuple[Row, float]] = {
+    "20 ms beyond": ({"beyond_ms": 20, "rtt_ms": 0, "downloads": 0}, 0.75),
+    "45 ms beyond": ({"beyond_ms": 45, "rtt_ms": 0, "downloads": 0}, 0.75),
+    "20 ms in the leg": ({"beyond_ms": 0, "rtt_ms": 20, "downloads": 0}, 0.95),
+    "20 ms beyond, beside a download": ({"beyond_ms": 20, "rtt_ms": 0, "downloads": 1}, 0.5),
+}
+QUICK_SCENES = ("20 ms beyond", "20 ms beyond, beside a download")
+QUICK_RELAY_PAGES = ["google", "reddit", "login", "median"]
+CHROMIUM_SCENES, CHROMIUM_PAGES = ("20 ms beyond", "45 ms beyond"), ["google", "reddit", "instagram"]
+FIRST = 11  # repetition, and seed, of "relay": smaller ones were for choosing how a window is found
+PAUSE_SECONDS = 0.3  # between pages
+NEIGHBOUR = "10.77.1.3"  # who downloads
+NEIGHBOUR_BYTES = 2 << 30  # more than it gets in that time
+NEIGHBOUR_SECONDS = 3.0  # until it has what it gets
 
 
 def origin(servers: Servers, contender: str) -> str:
@@ -85,7 +117,7 @@ def load(servers: Servers, chromium: Chromium, contender: str, url: str, page: s
     path = pages.write(servers.root, page, second)
     before = servers.relay_status()["carried"]["total"] if contender.startswith("relay-") else 0
     result, window, discarded = measure.kept_up(
-        servers.mesh.medium, lambda: chromium.load(f"{url}{path}", pages.objects(page)))
+        servers.mesh.medium, lambda: chromium.load(f"{url}{path}", pages.objects(page)), cpu_limit=measure.ANY_CPU)
     expected = {"h3"} if contender.startswith("h3-") else {"h2"}
     if result.protocols != expected:
         raise namespaces.Failed(f"{contender}: {page} came by {sorted(result.protocols)}")
@@ -97,13 +129,133 @@ def load(servers: Servers, chromium: Chromium, contender: str, url: str, page: s
     }
 
 
+class Scene:
+    """The mesh and an origin beyond it, with the relay or without, and perhaps a neighbour who downloads."""
+
+    def __init__(self, lab: namespaces.Lab, setting: Row, seed: int) -> None:
+        self.lab, self.setting = lab, setting
+        kind = medium.Kind("mesh", ("--mcs", "7", "--width", "20", "--delay", str(setting["rtt_ms"] / 2)), 60, wireless=True)
+        self.mesh = Mesh(lab, kind, HOPS, seed=seed, beyond_ms=setting["beyond_ms"])
+        self.servers = Servers(lab, self.mesh, 1000)
+        with open(self.servers.root / "endless", "wb") as file:
+            file.truncate(NEIGHBOUR_BYTES)  # sparse
+        lab.run(self.mesh.phone, "ip", "addr", "add", f"{NEIGHBOUR}/32", "dev", "wan")
+        self.url = self.servers.gateway("standard", "origin").removesuffix("/data")
+        self._contender = ""
+        self._chromium: Chromium | None = None
+
+    @contextlib.contextmanager
+    def of(self, contender: str) -> Iterator[None]:
+        """Loads are this contender's, after a first page."""
+        self._contender = contender
+        neighbour = None
+        try:
+            if contender != "tcp":
+                self.servers.relay(contender.partition("-")[2])
+            self.load("h2", "google")
+            if self.setting["downloads"]:
+                neighbour = self.lab.start(
+                    self.mesh.phone, "curl", "--silent", "--show-error", "--insecure", "--noproxy", "*", "--interface", NEIGHBOUR,
+                    "--output", "/dev/null", f"{self.url}/endless", log="neighbour.log")
+                time.sleep(NEIGHBOUR_SECONDS)
+            yield
+        finally:
+            if neighbour:
+                namespaces.stop(neighbour)
+            if self._chromium:
+                self._chromium.close()
+                self._chromium = None
+            self.servers.stop_relay()
+            namespaces.wait_until("the medium's queues to be empty", lambda: measure.silent(self.mesh.medium), 60)
+
+    def load(self, loader: str, page: str) -> Row:
+        path = pages.write(self.servers.root, page)
+        carried = self._carried()
+        if loader == "chromium" and self._chromium is None:
+            self.servers.gateway("bquic")  # whose certificate the origin has, too
+            pin = str(self.servers.status("bquic")["pin"]).removeprefix("sha256/")
+            self._chromium = Chromium(self.lab, self.mesh.phone, pin, [])
+            self._chromium.load(self.url + path, pages.objects(page))
+        moved: list[float] = []
+
+        def once() -> tuple[float, int]:
+            before, begun = self._neighbour_bytes(), time.monotonic()
+            if self._chromium and loader == "chromium":
+                ms, connections = self._chromium.load(self.url + path, pages.objects(page)).ms, 1
+            else:
+                loaded = replay.load(self.lab, self.mesh.phone, loader, self.url, page)
+                ms, connections = loaded.ms, loaded.connections
+            moved[:] = [(self._neighbour_bytes() - before) * 8 / (time.monotonic() - begun) / 1e6]
+            return ms, connections
+
+        time.sleep(PAUSE_SECONDS)
+        (ms, connections), window, discarded = measure.kept_up(self.mesh.medium, once, beyond=self.mesh.beyond)
+        if self._contender != "tcp" and self._carried() == carried:
+            raise namespaces.Failed("the relay let the page go past it")
+        return {
+            "ms": round(ms, 2), "objects": pages.objects(page), "size": pages.size(page), "tcp_connections": connections,
+            "bulk_mbps": round(moved[0], 3) if self.setting["downloads"] else None, **measure.conditions(window, discarded),
+            "ampdu": round(window["down"].get("mpdus_per_ampdu") or 0, 3),
+        }
+
+    def _carried(self) -> int:
+        return 0 if self._contender == "tcp" else int(self.servers.relay_status()["carried"]["total"])
+
+    def _neighbour_bytes(self) -> int:
+        told = self.lab.run(self.mesh.phone, "ss", "-Htin", "src", NEIGHBOUR)
+        return sum(int(n) for n in re.findall(r"bytes_received:(\d+)", told))
+
+
 def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
-    campaign = realtime.Campaign("page-load", args, path, FIGURES)
-    chosen = QUICK_PAGES if args.quick else {name: list(pages.PAGES) for name in MEDIA}
+    is_relay = args.part == "relay"
+    more = []
+    if is_relay:
+        replay.build()
+        more = [replay.BINARY, replay.RECORDINGS]
+    campaign = realtime.Campaign("page-load", args, path, FIGURES, more, part=lambda row: ("beyond_ms" in row) == is_relay)
+    (run_relay if is_relay else run_paper)(args, campaign)
+    return campaign.rows
+
+
+def run_relay(args: argparse.Namespace, campaign: realtime.Campaign) -> None:
+    names = QUICK_RELAY_PAGES if args.quick else list(pages.PAGES)
+    allowed = not args.quick  # Chromium
+    for repetition in range(FIRST, FIRST + args.repetitions):
+        for scene in QUICK_SCENES if args.quick else SCENES:
+            loads = [(loader, page) for loader in replay.LOADERS for page in names]
+            if allowed and scene in CHROMIUM_SCENES:
+                loads += [("chromium", page) for page in CHROMIUM_PAGES]
+            keys: list[Row] = [
+                {"medium": "mesh", **SCENES[scene][0], "loader": loader, "page": page, "connections": 1, "repetition": repetition}
+                for loader, page in loads]
+            turn = repetition % len(RELAY_CONTENDERS)
+            order = RELAY_CONTENDERS[turn:] + RELAY_CONTENDERS[:turn]
+            missing = {c: todo for c in order if (todo := [k for k in keys if campaign.missing(k, [c])])}
+            if not missing:
+                continue
+            with namespaces.Lab() as lab:
+                at = Scene(lab, SCENES[scene][0], repetition)
+                for contender, todo in missing.items():
+                    with at.of(contender):
+                        for key in todo:
+                            if key["loader"] == "chromium" and not allowed:
+                                continue
+                            try:
+                                campaign.add(key, contender, lambda: at.load(key["loader"], key["page"]),
+                                             f"{repetition}: {scene}, {{contender}} {{page}} by {{loader}}: {{ms:.0f}} ms")
+                            except measure.TooSlow as error:
+                                if key["loader"] != "chromium":
+                                    raise
+                                allowed = False
+                                measure.progress(f"no more of Chromium: {error}")
+
+
+def run_paper(args: argparse.Namespace, campaign: realtime.Campaign) -> None:
+    chosen = QUICK_PAGES if args.quick else {name: list(pages.PAPER) for name in MEDIA}
     total = args.repetitions * sum(len(chosen[n]) * len(CONTENDERS[n]) * (2 if n == "lossy" else 1) for n in MEDIA)
     for repetition in range(1, args.repetitions + 1):
         for name, (kind, hops) in MEDIA.items():
-            keys: list[Row] = [{"medium": name, "page": page, "connections": connections, "repetition": repetition}
+            keys: list[Row] = [{"medium": name, "loader": "chromium", "page": page, "connections": connections, "repetition": repetition}
                     for page in chosen[name] for connections in ([1, 2] if name == "lossy" else [1])]
             turn = repetition % len(CONTENDERS[name])
             order = CONTENDERS[name][turn:] + CONTENDERS[name][:turn]
@@ -120,11 +272,31 @@ def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
                                 key, contender,
                                 lambda: load(servers, chromium, contender, url, key["page"], key["connections"]),
                                 f"{len(campaign.rows) + 1}/{total} {name} {{contender}} {{page}} (connections: {{connections}}): {{ms:.0f}} ms")
-    return campaign.rows
 
 
 def of(rows: list[Row], name: str, page: str, contender: str, connections: int = 1) -> list[Row]:
-    return [r for r in rows if (r["medium"], r["page"], r["contender"], r["connections"]) == (name, page, contender, connections)]
+    """Of the part "paper"."""
+    return [r for r in rows if "beyond_ms" not in r
+            and (r["medium"], r["page"], r["contender"], r["connections"]) == (name, page, contender, connections)]
+
+
+def of_scene(rows: list[Row], scene: str, loader: str, page: str, contender: str) -> list[Row]:
+    """Of the part "relay"."""
+    key = {**SCENES[scene][0], "loader": loader, "page": page, "contender": contender}
+    return [r for r in rows if "beyond_ms" in r and all(r[k] == v for k, v in key.items())]
+
+
+def shares(rows: list[Row], scene: str, loader: str, page: str) -> dict[int, float]:
+    """Of the time by TCP that a page takes by the relay, by repetition."""
+    base, other = ({r["repetition"]: r["ms"] for r in of_scene(rows, scene, loader, page, c)} for c in RELAY_CONTENDERS)
+    return {n: other[n] / base[n] for n in base if n in other}
+
+
+def share_of_all(rows: list[Row], scene: str, loader: str) -> list[float]:
+    """The geometric mean over the pages, repetition by repetition; of those that have all pages that any has."""
+    some = [s for page in pages.PAGES if (s := shares(rows, scene, loader, page))]
+    whole = set.intersection(*map(set, some)) if some else set()
+    return [results.geomean([s[n] for s in some]) for n in sorted(whole)]
 
 
 # What is compared with what: by how much less time pages take.
@@ -141,8 +313,48 @@ def percent(values: list[float]) -> str:
 
 
 def report(rows: list[Row]) -> str:
+    paper_rows, relay_rows = ([r for r in rows if ("beyond_ms" in r) == relay] for relay in (False, True))
+    tables = [report_relay(relay_rows)] if relay_rows else []
+    tables += [report_paper(paper_rows)] if paper_rows else []
+    return "\n\n".join([*tables, realtime.notes(rows)])
+
+
+def report_relay(rows: list[Row]) -> str:
+    lines = []
+    for scene, (_, target) in SCENES.items():
+        for loader in (*replay.LOADERS, "chromium"):
+            of_all = share_of_all(rows, scene, loader)
+            if not of_all:
+                continue
+            each = {p: interval(list(s.values()))[0] for p in pages.PAGES if (s := shares(rows, scene, loader, p))}
+            worst = max(each, key=lambda p: each[p])
+            middle, low, high = interval(of_all)
+            bulk = [median([r for p in each for r in of_scene(rows, scene, loader, p, c)], "bulk_mbps") for c in RELAY_CONTENDERS]
+            met = middle <= target and each[worst] <= 1
+            lines.append([
+                scene, loader, str(len(each)), f"{middle:.3f} ({low:.3f}-{high:.3f})", f"{worst} {each[worst]:.2f}",
+                str(sum(share > 1 for share in each.values())), f"{target:.2f}",
+                "-" if loader == "chromium" else "met" if met else "MISSED",
+                "/".join(results.number(b) for b in bulk) if bulk[0] else "-", str(len(of_all))])
+    text = "Pages by the relay: of their time by TCP, geometric mean\n\n" + results.table(
+        ["origin", "loader", "pages", "relay/tcp", "worst", "slower", "target", "", "neighbour, Mbit/s: tcp/relay", "runs"], lines)
     lines = []
     for page in pages.PAGES:
+        cells = []
+        for scene in SCENES:
+            for loader in replay.LOADERS:
+                some = shares(rows, scene, loader, page)
+                ms = [median(of_scene(rows, scene, loader, page, c), "ms") for c in RELAY_CONTENDERS]
+                cells.append("{:.0f}/{:.0f} {:.2f}".format(*ms, interval(list(some.values()))[0]) if some else "-")
+        if set(cells) != {"-"}:
+            lines.append([page, str(pages.objects(page)), f"{pages.size(page) / 1000:.0f}", *cells])
+    return text + "\n\nMedians in ms: tcp/relay-bquic, and their ratio's\n\n" + results.table(
+        ["page", "objects", "kB", *(f"{scene}, {loader}" for scene in SCENES for loader in replay.LOADERS)], lines)
+
+
+def report_paper(rows: list[Row]) -> str:
+    lines = []
+    for page in pages.PAPER:
         some = {c: of(rows, "mesh", page, c) for c in CONTENDERS["mesh"]}
         if any(some.values()):
             lines.append([
@@ -153,7 +365,7 @@ def report(rows: list[Row]) -> str:
     text = "Mesh: medians in ms; change with 95 % interval\n\n" + results.table(
         ["page", "objects", "kB", *CONTENDERS["mesh"], *(f"{other}/{base}" for other, base in REDUCTIONS), "loads"], lines)
     lines = []
-    for page in pages.PAGES:
+    for page in pages.PAPER:
         for contender in CONTENDERS["lossy"]:
             one, two = (of(rows, "lossy", page, contender, n) for n in (1, 2))
             if one and two:
@@ -161,15 +373,15 @@ def report(rows: list[Row]) -> str:
                               percent(reduction(one, two, rows)), str(len(one))])
     text += "\n\nLossy: 1 and 2 connections\n\n" + results.table(
         ["page", "contender", "1: ms", "2: ms", "change", "loads"], lines)
-    return text + "\n\n" + realtime.notes(rows)
+    return text
 
 
 def paper(rows: list[Row]) -> list[list[str]]:
     what = ["page load time, 11 pages, smallest and largest: BQUIC over QUIC", "H2-Parallel, 2 connections over 1, 2 % loss, median of all pages"]
     figures = ["-5 % (small), -25 % (large)", "-53 %"]
     ends = [reduction(of(rows, "mesh", p, "h3-standard"), of(rows, "mesh", p, "h3-bquic"), rows)
-            for p in (min(pages.PAGES, key=pages.size), max(pages.PAGES, key=pages.size))]
-    halves = [reduction(of(rows, "lossy", p, "tcp", 1), of(rows, "lossy", p, "tcp", 2), rows) for p in pages.PAGES]
+            for p in (min(pages.PAPER, key=pages.size), max(pages.PAPER, key=pages.size))]
+    halves = [reduction(of(rows, "lossy", p, "tcp", 1), of(rows, "lossy", p, "tcp", 2), rows) for p in pages.PAPER]
     lines = []
     if all(ends):
         small, large = (interval(e)[0] for e in ends)
@@ -195,26 +407,26 @@ def draw(rows: list[Row]) -> None:
     with results.drawing(FIGURE, (8, 7), 2, 1) as (mesh, lossy):
 
         def plot(axes, label: str, found: list[tuple[str, list[float]]], k: int) -> None:  # type: ignore[no-untyped-def]
-            points = [(list(pages.PAGES).index(page) + 0.15 * (k - 1), interval([100 * v for v in values])) for page, values in found if values]
+            points = [(list(pages.PAPER).index(page) + 0.15 * (k - 1), interval([100 * v for v in values])) for page, values in found if values]
             axes.errorbar([x for x, _ in points], [v[0] for _, v in points],
                           yerr=[[v[0] - v[1] for _, v in points], [v[2] - v[0] for _, v in points]], fmt="o", capsize=3, label=label)
 
         for k, (other, base) in enumerate(REDUCTIONS):
             plot(mesh, f"{other} against {base}",
-                 [(p, reduction(of(rows, "mesh", p, base), of(rows, "mesh", p, other), rows)) for p in pages.PAGES], k)
+                 [(p, reduction(of(rows, "mesh", p, base), of(rows, "mesh", p, other), rows)) for p in pages.PAPER], k)
         for k, contender in enumerate(CONTENDERS["lossy"]):
             plot(lossy, f"{contender}, 2 connections against 1",
-                 [(p, reduction(of(rows, "lossy", p, contender, 1), of(rows, "lossy", p, contender, 2), rows)) for p in pages.PAGES], k)
+                 [(p, reduction(of(rows, "lossy", p, contender, 1), of(rows, "lossy", p, contender, 2), rows)) for p in pages.PAPER], k)
         for axes, title in ((mesh, "mesh"), (lossy, "7 Mbit/s, 50 ms, 2 % loss")):
             axes.axhline(0, linewidth=0.5, color="grey")
-            axes.set_xticks(range(len(pages.PAGES)), [f"{p}\n{pages.size(p) // 1000} kB" for p in pages.PAGES], fontsize=7)
+            axes.set_xticks(range(len(pages.PAPER)), [f"{p}\n{pages.size(p) // 1000} kB" for p in pages.PAPER], fontsize=7)
             axes.set_ylabel("less load time, %", fontsize=8)
             axes.set_title(title, fontsize=9)
             axes.legend(fontsize=7)
 
 
 def main() -> int:
-    return realtime.main("page-load", __doc__ or "", (15, 5), RESULTS, QUICK_RESULTS, run, report, draw)
+    return realtime.main("page-load", __doc__ or "", (15, 5), RESULTS, QUICK_RESULTS, run, report, draw, PARTS)
 
 
 if __name__ == "__main__":

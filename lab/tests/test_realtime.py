@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib
+import importlib.machinery
+import importlib.util
 import pathlib
 import sys
 from collections.abc import Iterator
@@ -15,7 +18,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
-from lab import measure, medium, namespaces, pages, realtime, traces  # noqa: E402
+from lab import measure, medium, namespaces, pages, realtime, replay, traces  # noqa: E402
 from lab.topology import Loopback, Mesh  # noqa: E402
 
 
@@ -23,6 +26,14 @@ from lab.topology import Loopback, Mesh  # noqa: E402
 def lab() -> Iterator[namespaces.Lab]:
     with namespaces.Lab() as it:
         yield it
+
+
+def load(path: str) -> Any:
+    """A program without a suffix."""
+    loader = importlib.machinery.SourceFileLoader("program", str(ROOT / path))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("program", loader) or pytest.fail(path))
+    loader.exec_module(module)
+    return module
 
 
 def row(**changes: Any) -> dict[str, Any]:
@@ -194,6 +205,79 @@ def test_pages_have_their_size(tmp_path: pathlib.Path) -> None:
     for name in pages.PAGES:
         files = list((tmp_path / pages.write(tmp_path, name).strip("/")).iterdir())
         assert (len(files), sum(f.stat().st_size for f in files)) == (pages.objects(name), pages.size(name))
+
+
+def test_recordings_are_of_these_pages(tmp_path: pathlib.Path) -> None:
+    """Who changes a page has to record it again."""
+    recorded = replay.read()
+    assert list(recorded) == list(pages.PAGES)
+    for name, objects in recorded.items():
+        directory = tmp_path / pages.write(tmp_path, name).strip("/")
+        assert {o.file: o.size for o in objects} == {f.name: f.stat().st_size for f in directory.iterdir()}
+        assert objects[0].file == "index.html" and objects[0].parent is None
+        for o in objects[1:]:
+            assert o.parent is not None and o.file in (directory / objects[o.parent].file).read_text(errors="replace")
+        late = [o for o in objects if o.parent]
+        assert bool(late) == (name in pages.TODAY and name != "text")
+
+
+def test_requests_are_recorded(tmp_path: pathlib.Path) -> None:
+    """What a request waited for, by what the DevTools protocol tells."""
+    record = load("lab/record-pages")
+    events: list[dict[str, Any]] = []
+
+    def tell(method: str, number: int, at: float, **params: Any) -> None:
+        events.append({"method": f"Network.{method}", "params": {"requestId": str(number), "timestamp": at, **params}})
+
+    def sent(number: int, file: str, at: float, priority: str, held: float = 0.0) -> None:
+        tell("requestWillBeSent", number, at, request={"url": f"https://o/p/{file}", "initialPriority": priority})
+        tell("responseReceived", number, at + held + 0.02, response={"timing": {"requestTime": at + held, "sendStart": 0.0}})
+
+    def came(number: int, at: float, size: int, ended: bool = False) -> None:
+        tell("dataReceived", number, at, dataLength=size)
+        if ended:
+            tell("loadingFinished", number, at)
+
+    for file, text in {
+        "index.html": '<script src="1.js"></script><img src="2.png"><img src="4.png"><link href="5.css">', "1.js": 's.src="3.js";',
+        "2.png": '"1.js"', "3.js": "", "5.css": "i.n6{background:url(6.png)}",
+    }.items():
+        (tmp_path / file).write_text(text)
+    sent(0, "", 1.0, "VeryHigh")
+    came(0, 1.1, 4000)
+    sent(1, "1.js", 1.102, "High")
+    sent(2, "2.png", 1.103, "Low", held=0.198)
+    came(0, 1.15, 1000, ended=True)
+    came(1, 1.3, 700, ended=True)
+    sent(3, "3.js", 1.305, "Low")
+    sent(4, "4.png", 1.31, "Low")  # behind the script that blocks the parser
+    for number, size in ((2, 10), (3, 20), (4, 30)):
+        came(number, 1.4, size, ended=True)
+    sent(5, "5.css", 1.41, "VeryHigh")
+    came(5, 1.5, 40, ended=True)
+    sent(6, "6.png", 1.504, "Low")
+    came(6, 1.6, 50, ended=True)
+    objects = [dataclasses.astuple(o) for o in record.recorded(events, record.parents(tmp_path))]
+    assert objects == [
+        ("index.html", 5000, None, 0, [], 0.0, 0), ("1.js", 700, 0, 4000, [], 2.0, 1), ("2.png", 10, 0, 5000, [1], 1.0, 3),
+        ("3.js", 20, 1, 700, [], 5.0, 3), ("4.png", 30, 0, 5000, [1], 10.0, 3), ("5.css", 40, 0, 5000, [1], 110.0, 0),
+        ("6.png", 50, 5, 40, [], 4.0, 3)]
+
+
+def test_pages_are_replayed(lab: namespaces.Lab) -> None:
+    """By both protocols, with the relay and without, beside a neighbour; the origin is beyond the gateway."""
+    experiment = importlib.import_module("page_load")
+    replay.build()
+    scene = experiment.Scene(lab, experiment.SCENES["20 ms beyond, beside a download"][0], 1)
+    rows = []
+    for contender in experiment.RELAY_CONTENDERS:
+        with scene.of(contender):
+            for loader, connections in (("h1", range(2, 7)), ("h2", range(1, 2))):
+                figures = scene.load(loader, "login")
+                assert figures["ms"] > 60 and figures["tcp_connections"] in connections and 1 < figures["bulk_mbps"] < 60
+                rows.append(row(medium="mesh", **scene.setting, loader=loader, page="login", connections=1, **figures | {"contender": contender}))
+    assert len(experiment.share_of_all(rows, "20 ms beyond, beside a download", "h2")) == 1
+    assert "20 ms beyond, beside a download" in experiment.report(rows) and "Lossy" not in experiment.report(rows)
 
 
 def test_chromium_loads_a_page(lab: namespaces.Lab) -> None:

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A browser's requests without the browser: what was recorded of Chromium (lab/record-pages), and the loader that replays it.
+
+A browser takes more processor than relay, gateway and emulator together. The loader, package/bquic-gateway/src/test/replay,
+asks for the same objects in the same order, each when what it waited for has come, and does nothing with them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+
+from lab import pages
+from lab.medium import REPOSITORY
+from lab.namespaces import Failed, Lab
+
+BINARY = REPOSITORY / "build/lab/replay"
+RECORDINGS = REPOSITORY / "lab/recordings.json"
+LOADERS = ("h1", "h2")  # HTTP/1.1 by up to six connections, HTTP/2 by one
+LOAD_SECONDS = 120
+
+
+@dataclasses.dataclass
+class Object:
+    """An object of a page, and what its request waits for; numbers are places in the page's list."""
+
+    file: str
+    size: int
+    parent: int | None  # that names it; None: the page itself
+    at: int  # bytes of the parent that must have come
+    after: list[int]  # others that must have come whole
+    delay_ms: float  # that the browser then takes
+    urgency: int  # as in RFC 9218
+
+
+@dataclasses.dataclass
+class Load:
+    ms: float  # from the first packet to the last byte
+    objects: int
+    bytes: int
+    connections: int
+
+
+def build() -> None:
+    BINARY.parent.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(
+        ["go", "build", "-o", BINARY, "./test/replay"], cwd=REPOSITORY / "package/bquic-gateway/src",
+        env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": ""}, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Failed(f"go build ./test/replay:\n{done.stderr[-2000:]}")
+
+
+def read() -> dict[str, list[Object]]:
+    return {name: [Object(*o) for o in objects] for name, objects in json.loads(RECORDINGS.read_text()).items()}
+
+
+def write(recordings: dict[str, list[Object]]) -> None:
+    """One line an object, its fields in order."""
+    texts = [
+        f"{json.dumps(name)}: [\n" + ",\n".join(json.dumps(dataclasses.astuple(o), separators=(",", ":")) for o in objects) + "\n]"
+        for name, objects in recordings.items()]
+    RECORDINGS.write_text("{\n" + ",\n".join(texts) + "\n}\n")
+
+
+def load(lab: Lab, namespace: str, loader: str, url: str, page: str) -> Load:
+    """Loads a page that pages.write has put below URL, by connections of its own."""
+    out = lab.run(namespace, str(BINARY), "-protocol", loader, "-page", page, str(RECORDINGS), url, timeout=LOAD_SECONDS)
+    result = Load(**json.loads(out))
+    if (result.objects, result.bytes) != (pages.objects(page), pages.size(page)):
+        raise Failed(f"{page}: {result.objects} objects of {result.bytes} bytes came")
+    return result
