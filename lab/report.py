@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/results.md from results/*.json: for each experiment what it asks, its tables, figures and command."""
+"""Writes docs/results.md from results/*.json: for each experiment what it asks, its tables, figures and command; and README's first table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
-from lab import simulation  # noqa: E402
+from lab import headline, simulation  # noqa: E402
 
 OUTPUT = ROOT / "docs/results.md"
 
@@ -109,6 +109,8 @@ def main() -> int:
     text += papers(args.quick) + "\n"
     text += "\n".join(section(*experiment, args.quick) for experiment in EXPERIMENTS)
     OUTPUT.write_text(text)
+    if not args.quick:
+        headline.update()
     print(f"{OUTPUT.relative_to(ROOT)}: {len(EXPERIMENTS)} experiments")
     return 0
 

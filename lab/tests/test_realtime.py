@@ -18,7 +18,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
-from lab import measure, medium, namespaces, pages, realtime, replay, traces  # noqa: E402
+from lab import headline, measure, medium, namespaces, pages, realtime, replay, traces  # noqa: E402
 from lab.topology import Loopback, Mesh  # noqa: E402
 
 
@@ -278,6 +278,28 @@ def test_pages_are_replayed(lab: namespaces.Lab) -> None:
                 rows.append(row(medium="mesh", **scene.setting, loader=loader, page="login", connections=1, **figures | {"contender": contender}))
     assert len(experiment.share_of_all(rows, "20 ms beyond, beside a download", "h2")) == 1
     assert "20 ms beyond, beside a download" in experiment.report(rows) and "Lossy" not in experiment.report(rows)
+
+
+def test_readme_has_the_results_figures() -> None:
+    text = headline.README.read_text()
+    assert text.partition(headline.BEGIN)[2].partition(headline.END)[0] == headline.block()
+
+
+def test_headline(tmp_path: pathlib.Path) -> None:
+    """A line for what there are results of, off against on, by pairs of repetitions."""
+    assert headline.lines(20, tmp_path) == [] and headline.slow_node(tmp_path) == []
+    mesh = importlib.import_module("bquic_mesh")
+    page = importlib.import_module("page_load")
+    rows = [row(kind="download", **mesh.beyond(3, 20), size=2_000_000, mbps=mbps, contender=contender, repetition=n)
+            for n, off, on in ((1, 10.0, 20.0), (2, 12.0, 20.0), (3, 10.0, 25.0)) for contender, mbps in (("tcp", off), ("relay-bquic", on))]
+    realtime.write(tmp_path / "bquic-mesh.json", [*rows, row(kind="download", **mesh.beyond(3, 20), size=2_000_000, repetition=4)])
+    realtime.write(tmp_path / "page-load.json", [
+        row(medium="mesh", **page.SCENES["20 ms beyond"][0], loader="h2", page=name, ms=ms, contender=contender)
+        for name, off, on in (("google", 100.0, 50.0), ("news", 100.0, 200.0), ("login", 100.0, 10.0))
+        for contender, ms in (("tcp", off), ("relay-bquic", on))])
+    told = headline.table(tmp_path).splitlines()[2:]
+    assert told == ["| 3 web pages, HTTP/2 | 100 ms | **46 ms** | 0.46 (0.46 to 0.46) |",
+                    "| 2 MB | 10.0 Mbit/s | **20.0 Mbit/s** | 0.50 (0.40 to 0.60) |"]
 
 
 def test_chromium_loads_a_page(lab: namespaces.Lab) -> None:

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""README's first table, and its plot: what a node's clients have of the relay, off against on. From results/*.json."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import sys
+from collections.abc import Sequence
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
+
+import bquic_mesh  # noqa: E402
+import latency  # noqa: E402
+import page_load  # noqa: E402
+import starved  # noqa: E402
+
+from lab import pages, results  # noqa: E402
+from lab.results import Row, figures, geomean, median  # noqa: E402
+from lab.simulation import interval  # noqa: E402
+
+README = ROOT / "README.md"
+FIGURE = ROOT / "docs/results/relay.svg"
+BEGIN, END = "<!-- by lab/report.py, from results/ -->\n", "<!-- until here -->\n"
+
+HOPS = 3
+BEYOND_MS = (20, 45)  # the first one is the table's
+
+
+@dataclasses.dataclass
+class Line:
+    """One thing that a client does, repetition by repetition."""
+
+    what: str
+    unit: str  # {} is the figure
+    off: list[float]
+    on: list[float]
+    share: list[float]  # of its time without the relay that it takes with it
+
+
+def read(rows: Sequence[Row], key: str) -> dict[int, float]:
+    return {r["repetition"]: r[key] for r in rows}
+
+
+def compared(what: str, unit: str, off: Sequence[Row], on: Sequence[Row], key: str) -> list[Line]:
+    """One line, none without a repetition that both have. Mbit/s are the more the less time it takes."""
+    a, b = read(off, key), read(on, key)
+    both = sorted(set(a) & set(b))
+    if not both:
+        return []
+    share = [a[n] / b[n] if key == "mbps" else b[n] / a[n] for n in both]
+    return [Line(what, unit, [a[n] for n in both], [b[n] for n in both], share)]
+
+
+def of_pages(rows: list[Row], scene: str, loader: str, name: str) -> list[Line]:
+    share = page_load.share_of_all(rows, scene, loader)
+    if not share:
+        return []
+    there = [p for p in pages.PAGES if page_load.shares(rows, scene, loader, p)]
+    off, on = (
+        geomean([median(page_load.of_scene(rows, scene, loader, p, c), "ms") or 0 for p in there]) for c in page_load.RELAY_CONTENDERS)
+    return [Line(f"{len(there)} web pages, {name}", "{:.0f} ms", [off], [on], share)]
+
+
+def lines(ms: int, directory: pathlib.Path = ROOT / "results") -> list[Line]:
+    """With the origin that far beyond the gateway."""
+    mesh, page, small = (results.read(directory / f"{name}.json") for name in ("bquic-mesh", "page-load", "latency"))
+    some: list[Line] = []
+    for loader, name in (("h1", "HTTP/1.1"), ("h2", "HTTP/2")):
+        some += of_pages(page, f"{ms} ms beyond", loader, name)
+        if f"{ms} ms beyond, beside a download" in page_load.SCENES:
+            some += of_pages(page, f"{ms} ms beyond, beside a download", loader, f"{name}, beside a neighbour's download")
+    for size in (2_000_000, 10_000_000):
+        off, on = (bquic_mesh.of_beyond(mesh, HOPS, ms, size, c) for c in bquic_mesh.BEYOND_CONTENDERS)
+        some += compared(bquic_mesh.sized(size), "{:.1f} Mbit/s", off, on, "mbps")
+    for downloads, name in ((0, ""), (1, ", beside a neighbour's download"), (4, ", beside four downloads")):
+        off, on = (
+            latency.of(small, {"downloads": downloads, "beyond_ms": ms}, "request", c) for c in latency.CONTENDERS)
+        some += compared(f"a request of 1 kB{name}", "{:.0f} ms", off, on, "median_ms")
+    return some
+
+
+def slow_node(directory: pathlib.Path = ROOT / "results") -> list[Line]:
+    """A relay whose processor is too slow for its leg: of the cases that nothing was chosen on, the worst."""
+    rows = results.read(directory / "starved.json")
+    some: list[Line] = []
+    for leg in starved.LEGS:
+        for level in starved.REPORTED:
+            off, on = ([{"repetition": r["repetition"], "s": r[which]["bulk"]} for r in rows if (r["leg"], r["level"]) == (leg, level)]
+                       for which in ("off", "on"))
+            some += compared(f"10 MB over a wire of {leg} Mbit/s, with {100 * level:.0f} % of the processor that carrying it takes"
+                             f" (the worst of {len(starved.LEGS) * len(starved.REPORTED)} cases)", "{:.1f} s", off, on, "s")
+    return sorted(some, key=lambda line: interval(line.share)[0])[-1:]
+
+
+def table(directory: pathlib.Path = ROOT / "results") -> str:
+    text = (f"| {HOPS} hops, 802.11n, origin {BEYOND_MS[0]} ms beyond the gateway | relay off | relay on | time, of that without |\n"
+            "|---|---|---|---|\n")
+    for line in [*lines(BEYOND_MS[0], directory), *slow_node(directory)]:
+        off, on = (line.unit.format(interval(values)[0]) for values in (line.off, line.on))
+        text += "| {} | {} | **{}** | {:.2f} ({:.2f} to {:.2f}) |\n".format(line.what, off, on, *interval(line.share))
+    return text
+
+
+def block(directory: pathlib.Path = ROOT / "results") -> str:
+    """What README has between BEGIN and END."""
+    return f"{table(directory)}\n![relay on against off]({FIGURE.relative_to(ROOT)})\n"
+
+
+def draw() -> None:
+    with results.drawing(FIGURE, (8, 3.6)) as axes:
+        names: list[str] = []
+        for k, ms in enumerate(BEYOND_MS):
+            points = []
+            for line in lines(ms):
+                if line.what not in names:
+                    names.append(line.what)
+                points.append((names.index(line.what) + 0.16 * (2 * k - 1), interval(line.share)))
+            axes.errorbar(
+                [v[0] for _, v in points], [y for y, _ in points],
+                xerr=[[v[0] - v[1] for _, v in points], [v[2] - v[0] for _, v in points]], fmt="o", capsize=3, label=f"origin {ms} ms beyond")
+        axes.axvline(1, linewidth=0.5, color="grey")
+        axes.set_yticks(range(len(names)), names, fontsize=8)
+        axes.invert_yaxis()
+        axes.set_xlim(left=0)
+        axes.set_xlabel(f"time with the relay, of that without (median, 95 %), {HOPS} hops", fontsize=8)
+        axes.legend(fontsize=7)
+
+
+def update() -> None:
+    """Writes both."""
+    text = README.read_text()
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        sys.exit(f"README.md: no {BEGIN.strip()} ... {END.strip()}")
+    README.write_text(before + begin + block() + end + after)
+    draw()
