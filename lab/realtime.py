@@ -121,7 +121,7 @@ def notes(rows: list[Row]) -> str:
     waiting = sum(r.get("retries_cpu", 0) for r in rows)
     text = (f"{len(rows)} runs; emulator's mean lag at most {max(r['lag_ms'] for r in rows):.2f} ms;"
             f" {sum(r['retries'] for r in rows) - waiting} runs discarded for a lag of {medium.LAG_LIMIT_MS:g} ms or more,"
-            f" {waiting} because the ends waited for a processor in {CPU_LIMIT:.0%} of the time or more,"
+            f" {waiting} because the ends waited for a processor in {100 * CPU_LIMIT:.0f} % of the time or more,"
             f" {sum(r['failures'] for r in rows)} repeated after a failure.")
     above = sum(r["cpu_pressure"] >= CPU_LIMIT for r in rows)
     if above:
