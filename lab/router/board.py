@@ -17,10 +17,11 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 
+from lab import debian
+
 HERE = pathlib.Path(__file__).resolve().parent
 CACHE = HERE.parent.parent / ".cache/router"
 NS_PER_INSTRUCTION = 8  # -icount shift=3
-SUITE = "bookworm"  # the last of Debian's with mipsel
 PACKAGES = ("busybox-static", "ethtool", "libc6", "libmnl0")
 KERNEL = "linux-image-4kc-malta"
 MODULES = ("veth", "nf_tables", "nft_chain_nat", "nft_nat", "nft_ct", "nfnetlink_queue", "nft_queue", "e1000")
@@ -37,39 +38,13 @@ class Failed(Exception):
     """What was run on the board, or the board itself, failed."""
 
 
-def _shell(*command: str | os.PathLike[str], cwd: pathlib.Path | None = None) -> str:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise CannotRun(f"{command[0]}: {(done.stderr or done.stdout).strip().splitlines()[-1:]}")
-    return done.stdout
-
-
 def _fetch(root: pathlib.Path) -> None:
-    """Unpacks the packages into ROOT, from the mirror that the system uses."""
-    site = _shell("apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages", f"Codename: {SUITE}").split()
-    if not site:
-        raise CannotRun(f"no Debian {SUITE} among the package sources")
-    with tempfile.TemporaryDirectory() as name:
-        tmp = pathlib.Path(name)
-        for directory in ("lists/partial", "cache/archives/partial"):
-            (tmp / directory).mkdir(parents=True)
-        (tmp / "sources").write_text(
-            f"deb [arch=mipsel signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] {site[0]} {SUITE} main\n")
-        options = ["-q"]
-        for key, value in {
-            "APT::Sandbox::User": "root", "Debug::NoLocking": "1", "Dir::Etc::SourceParts": "/dev/null",
-            "Dir::Etc::SourceList": tmp / "sources", "Dir::State::Lists": tmp / "lists", "Dir::Cache": tmp / "cache",
-            "APT::Architecture": "mipsel", "APT::Architectures": "mipsel",
-        }.items():
-            options += ["-o", f"{key}={value}"]
-        _shell("apt-get", *options, "update")
-        depends = _shell("apt-cache", *options, "depends", KERNEL).split()
+    with debian.archive("mipsel") as archive:
+        depends = archive.depends(KERNEL)
         image = next((word for word in depends if word.startswith("linux-image-") and word != KERNEL), None)
         if not image:
-            raise CannotRun(f"no {KERNEL} in Debian {SUITE}")
-        _shell("apt-get", *options, "download", image, *PACKAGES, cwd=tmp)
-        for deb in tmp.glob("*.deb"):
-            _shell("dpkg-deb", "-x", deb, root)
+            raise CannotRun(f"no {KERNEL} in Debian {debian.SUITE}")
+        archive.unpack(root, image, *PACKAGES)
 
 
 def _pack(directory: pathlib.Path) -> bytes:
@@ -81,7 +56,7 @@ def _pack(directory: pathlib.Path) -> bytes:
 def _base(root: pathlib.Path) -> bytes:
     """The initial file system but for what a run adds."""
     release = next((root / "lib/modules").iterdir()).name
-    _shell("depmod", "-b", root, release)
+    debian.shell("depmod", "-b", root, release)
     with tempfile.TemporaryDirectory() as name:
         tree = pathlib.Path(name)
         for directory in ("dev", "proc", "sys", "tmp", "modules", "job", "sbin"):
@@ -92,7 +67,7 @@ def _base(root: pathlib.Path) -> bytes:
         shutil.copy(HERE / "init", tree / "init")
         order: list[str] = []
         for module in MODULES:
-            for line in _shell("modprobe", "-d", root, "-S", release, "--show-depends", module).splitlines():
+            for line in debian.shell("modprobe", "-d", root, "-S", release, "--show-depends", module).splitlines():
                 kind, path = line.split()[:2]
                 file = pathlib.Path(path)
                 if kind == "insmod" and file.name not in order:
@@ -135,7 +110,10 @@ def run(
     which runs WITHIN a command. Where instructions are not COUNTED, the board's clock is the machine's. Raises CannotRun, and
     Failed when the script fails, is not done within SECONDS or the board dies.
     """
-    kernel, base = _prepare()
+    try:
+        kernel, base = _prepare()
+    except debian.Unavailable as error:
+        raise CannotRun(str(error)) from error
     with tempfile.TemporaryDirectory() as name:
         tmp = pathlib.Path(name)
         job = tmp / "job"

@@ -2,6 +2,8 @@
 """The programs of the packages, built for OpenWrt's architectures without an SDK."""
 
 import os
+import pathlib
+import re
 import shutil
 import struct
 import subprocess
@@ -10,6 +12,7 @@ import sys
 from .recipe import REPO
 
 WORK = REPO / "build/packages"
+ZIG = {"ZIG_GLOBAL_CACHE_DIR": str(REPO / ".cache/zig")}
 
 # OpenWrt's package architecture: Go's target, Zig's target and CPU. The float
 # ABI is OpenWrt's: soft on MIPS, hard with VFPv4 and NEON on these ARMs.
@@ -33,26 +36,39 @@ def build_bquic(recipe, arch, out):
         **dict(v.split("=") for v in ARCHES[arch][0].split()))
 
 
-def build_wifirrd(recipe, arch, out):
+def compiler(arch):
     _, target, cpu = ARCHES[arch]
+    return [sys.executable, "-m", "ziglang", "cc", "-target", target, f"-mcpu={cpu}"]
+
+
+def stub_of_libmnl(arch, directory):
+    """What is linked with instead of the library of OpenWrt's package: its name and those of its functions."""
+    header = pathlib.Path("/usr/include/libmnl/libmnl.h").read_text()
+    names = sorted(set(re.findall(r"^extern .*?\b(mnl_\w+)\(", header, re.M)))
+    source = directory / "libmnl.c"
+    source.write_text("".join(f"void {name}(void) {{}}\n" for name in names))
+    run(*compiler(arch), "-shared", "-nostdlib", "-fno-unwind-tables", "-fno-asynchronous-unwind-tables",
+        "-Wl,-soname,libmnl.so.0", "-o", directory / "libmnl.so", source, **ZIG)
+
+
+def build_wifirrd(recipe, arch, out):
     # Only libmnl's header of this machine's, not its libc's.
     include = WORK / "include"
     include.mkdir(parents=True, exist_ok=True)
     if not (include / "libmnl").is_symlink():
         (include / "libmnl").symlink_to("/usr/include/libmnl")
-    # Static, with stand-ins for libmnl and printf. Linked with OpenWrt's libc and a stub of libmnl it would be
-    # smaller, from objects without -fPIC and -flto (with either, larger); but nothing here could then run it.
     # The Makefile builds in place: in a copy, this machine's own build stays as it is.
     source = out.parent / "src"
     shutil.rmtree(source, ignore_errors=True)
-    shutil.copytree(recipe.dir / "src", source, ignore=shutil.ignore_patterns("wifirrd"))
+    shutil.copytree(recipe.dir / "src", source, ignore=shutil.ignore_patterns("wifirrd", "*.o"))
+    stub_of_libmnl(arch, source)
+    # Neither -fPIC nor -flto: with either the program for MIPS is larger.
     run("make", "-s", "-C", source, "wifirrd", f"VERSION={recipe.version}", "PKG_CONFIG=true",
-        f"CC={sys.executable} -m ziglang cc -target {target} -mcpu={cpu} -I{include}",
+        f"CC={' '.join(compiler(arch))} -I{include}",
         # -Xclang -Oz: Zig makes -Os of -Oz.
-        f"CFLAGS=-Os -Xclang -Oz -flto -Wno-gnu -ffunction-sections -fdata-sections "
+        f"CFLAGS=-Os -Xclang -Oz -Wno-gnu -ffunction-sections -fdata-sections "
         f"-fno-unwind-tables -fno-asynchronous-unwind-tables -ffile-prefix-map={recipe.dir}=.",
-        f"LDFLAGS=-static -s -Wl,--gc-sections {recipe.dir / 'static/mnl.c'} {recipe.dir / 'static/printf.c'}",
-        ZIG_GLOBAL_CACHE_DIR=str(REPO / ".cache/zig"))
+        "LDFLAGS=-dynamic -s -Wl,--gc-sections", "LIBS=-L. -lmnl", **ZIG)
     out.write_bytes(without_sections((source / "wifirrd").read_bytes()))
     out.chmod(0o755)
 

@@ -111,8 +111,8 @@ def luci_packages() -> list[Package]:
 def packages(arch: str) -> list[Package]:
     """All packages of an architecture, with their programs built."""
     found = luci_packages()
-    for name, build, path, unlinked in (("bquic-gateway", binaries.build_bquic, "usr/bin/bquic", ()),
-                                        ("wifirr-sched", binaries.build_wifirrd, "usr/sbin/wifirrd", ("libmnl",))):
+    for name, build, path in (("bquic-gateway", binaries.build_bquic, "usr/bin/bquic"),
+                              ("wifirr-sched", binaries.build_wifirrd, "usr/sbin/wifirrd")):
         recipe = Recipe(REPO / f"package/{name}/Makefile")
         program = binaries.WORK / arch / pathlib.Path(path).name
         program.parent.mkdir(parents=True, exist_ok=True)
@@ -125,6 +125,6 @@ def packages(arch: str) -> list[Package]:
             if default.is_file():
                 tree.add(conf, default.read_bytes(), 0o600)  # as INSTALL_CONF does: it may hold secrets
         tree.add(path, program.read_bytes(), 0o755)
-        found.append(Package(recipe.name, recipe, arch, recipe.depends(unlinked), recipe.description.splitlines(), tree,
+        found.append(Package(recipe.name, recipe, arch, recipe.depends(), recipe.description.splitlines(), tree,
                              conffiles, recipe.vars.get("USERID", ""), recipe.block("postinst"), recipe.block("postrm")))
     return sorted(found, key=lambda p: p.name)

@@ -6,6 +6,9 @@ import re
 
 REPO = pathlib.Path(__file__).resolve().parent.parent.parent
 
+# Of libraries, which their packages' names end in: the SDK, too, appends them to dependencies.
+ABI_VERSIONS = {"libmnl": "0"}
+
 
 class Recipe:
     """A package's Makefile: its variables, and the blocks of its define ... endef."""
@@ -31,7 +34,7 @@ class Recipe:
     def section(self) -> str:
         return self.vars.get("SECTION", "luci")
 
-    def depends(self, without: tuple[str, ...] = ()) -> list[str]:
+    def depends(self) -> list[str]:
         words = re.sub(r"\$\(.*?\)", "", self.vars.get("DEPENDS") or self.vars["LUCI_DEPENDS"]).split()
         names = [w.lstrip("+") for w in words if not w.startswith("@")]
-        return ["libc"] + [n for n in names if n not in without]
+        return ["libc"] + [n + ABI_VERSIONS.get(n, "") for n in names]

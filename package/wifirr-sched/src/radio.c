@@ -78,9 +78,7 @@ static struct {
 	unsigned expected;		/* answers of hostapd's */
 	bool answers;			/* it has given them all */
 	uint64_t ticked_at, tried_at, announced_at, asked_at;
-	/* two tables in turn, so that those who left drop out */
-	struct seen seen[2][STATIONS_MAX];
-	unsigned now;
+	unsigned now;			/* of the two in seen */
 	/* of the look under way */
 	struct contention_sample sample;
 	uint64_t kbit, kbit_of;
@@ -88,6 +86,8 @@ static struct {
 	bool counts_retries;		/* drivers whose firmware sends may not */
 	unsigned without_wmm;
 	char problem[128];
+	/* two tables in turn, so that those who left drop out; large, so last: see struct wifirr */
+	struct seen seen[2][STATIONS_MAX];
 } radio;
 
 /* Apart from the rest, which is zeros and so takes no room in the program: -1, not open. */

@@ -131,8 +131,6 @@ extern const struct backend htb_backend, airtime_backend;
 
 struct wifirr {
 	struct config config;
-	struct policy policy;
-	struct station station[POLICY_CLIENTS_MAX];
 	const struct backend *backend;	/* NULL while there is no device */
 	char refused[160];		/* why auto did not take the first backend */
 	char warning[192];		/* what keeps it from working fully */
@@ -150,6 +148,9 @@ struct wifirr {
 	uint64_t refused_stations;	/* stations not taken for the same reason */
 	uint64_t restarts;		/* backend set up again after something removed it */
 	uint64_t changes, change_ns;	/* apply calls and time spent in them */
+	/* large, so last: MIPS needs three instructions for what is beyond 32 KB */
+	struct policy policy;
+	struct station station[POLICY_CLIENTS_MAX];
 };
 
 /* options.c */
