@@ -21,8 +21,9 @@ build: deps-build # bquic and wifirrd for this machine, in build/
 	$(MAKE) -C $(wifirr)/src VERSION=$(VERSION)
 	cp $(wifirr)/src/wifirrd build/
 
-demo: deps-demo build # the mesh in namespaces: what BQUIC buys, in a table (10 minutes, root)
+demo: deps-demo build # the mesh in namespaces: what BQUIC buys, in a table; a crowded cell (12 minutes, root)
 	lab/demo
+	lab/demo-crowd
 
 test: deps-test # everything that can be checked (25 minutes, root)
 	scripts/test

@@ -86,16 +86,18 @@ def write(path: pathlib.Path, rows: list[Row]) -> None:
     os.replace(part, path)
 
 
+def arguments(cell: Row) -> list[str]:
+    # what traffic "none" is given as a rate does not matter, but it must be one
+    cell = {**cell, "upload_kbit": cell["upload_kbit"] or 1}
+    return [f"--{key.replace('_', '-')}={json.dumps(value) if isinstance(value, bool) else value}" for key, value in cell.items()]
+
+
 def dense(wanted: Row) -> Row:
     """One run: wanted holds what differs from CENTRE."""
-    cell = {**CENTRE, **wanted}
-    # what traffic "none" is given as a rate does not matter, but it must be one
-    cell["upload_kbit"] = cell["upload_kbit"] or 1
-    arguments = [f"--{key.replace('_', '-')}={json.dumps(value) if isinstance(value, bool) else value}"
-                 for key, value in cell.items()]
-    done = subprocess.run([str(DENSE), *arguments], capture_output=True, text=True)
+    flags = arguments({**CENTRE, **wanted})
+    done = subprocess.run([str(DENSE), *flags], capture_output=True, text=True)
     if done.returncode != 0:
-        raise RuntimeError(f"dense {' '.join(arguments)}: {done.stderr.strip() or done.returncode}")
+        raise RuntimeError(f"dense {' '.join(flags)}: {done.stderr.strip() or done.returncode}")
     row: Row = json.loads(done.stdout)
     check(row)
     return row

@@ -3,6 +3,7 @@
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -37,6 +38,17 @@ def test_a_seed_decides_every_figure(form):
     assert rows[0] == rows[1]
     assert rows[0]["worst_s"] != rows[2]["worst_s"]
     assert rows[0]["unfinished"] == 0
+
+
+def test_the_demo_draws_a_crowded_cell():
+    done = subprocess.run([ROOT / "lab/demo-crowd", "--quick"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    drawn = re.findall(r"^  (access point alone|with wifirrd) +(█+) ([0-9.]+) (s|%|kbit/s)$", done.stdout, re.M)
+    assert [(who, unit) for who, _, _, unit in drawn] == [
+        (who, unit) for unit in ("s", "s", "%", "kbit/s") for who in ("access point alone", "with wifirrd")]
+    collided, less = (float(value) for _, _, value, unit in drawn if unit == "%")
+    assert less < 0.7 * collided  # it was at work
+    assert {len(bar) for _, bar, value, unit in drawn if (unit, float(value)) == ("%", collided)} == {50}
 
 
 def test_scheduling_begins_with_more_demand_than_places():
