@@ -20,8 +20,7 @@ PREFIX = "lab"  # of namespaces: lab<pid>-<name>
 # processes by session (sched_autogroup), niceness counts within a group only,
 # and the group has its own: every command gets a session, and sets it.
 NICE = -15
-# $1: the control group's list of processes, or /dev/null.
-OWN_GROUP = ("sh", "-c", f'(echo {NICE} >/proc/self/autogroup; echo $$ >"$1") 2>/dev/null; shift; exec "$@"', "sh")
+OWN_GROUP = f'(echo {NICE} >/proc/self/autogroup; echo $$ >"$1") 2>/dev/null; shift; exec "$@"'
 STOP_SECONDS = 5  # a process has that long to end by itself
 
 MACHINE_PRESSURE = pathlib.Path("/proc/pressure/cpu")
@@ -49,6 +48,11 @@ def exit_on_signals() -> None:
 
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGHUP, leave)
+
+
+def own_group(*command: str | pathlib.Path, processes: str = "/dev/null") -> list[str | pathlib.Path]:
+    """The command as one to start in a session of its own; processes: its control group's list of them."""
+    return ["sh", "-c", OWN_GROUP, "sh", processes, *command]
 
 
 def remove_stale() -> None:
@@ -190,7 +194,7 @@ class Lab:
         """Runs a command in a namespace and returns its output; raises Failed."""
         try:
             done = subprocess.run(
-                [*OWN_GROUP, self._processes(), "ip", "netns", "exec", namespace, *command],
+                own_group("ip", "netns", "exec", namespace, *command, processes=self._processes()),
                 input=stdin, capture_output=True, text=True, timeout=timeout, start_new_session=True,
             )
         except subprocess.TimeoutExpired:
@@ -208,7 +212,7 @@ class Lab:
             command = ("ip", "netns", "exec", namespace, *command)
         with open(self.dir / log, "a") as file:
             process = subprocess.Popen(
-                [*OWN_GROUP, group, *command],
+                own_group(*command, processes=group),
                 stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if pipes else file,
                 stderr=file,

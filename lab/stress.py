@@ -11,7 +11,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab.namespaces import OWN_GROUP  # noqa: E402
+from lab.namespaces import own_group  # noqa: E402
 
 BUILD = ROOT / "build/test"
 
@@ -34,4 +34,4 @@ def run(part: str, full: list[str], quick: list[str], alone: bool = False) -> in
     command = [BUILD / "stress", part, BUILD / "bquic", "-o", output, *(quick if is_quick else full)]
     if alone:
         command = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *command]
-    return subprocess.run([*OWN_GROUP, *command], start_new_session=True, check=False).returncode
+    return subprocess.run(own_group(*command), start_new_session=True, check=False).returncode
