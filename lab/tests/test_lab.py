@@ -325,3 +325,9 @@ def test_what_a_killed_lab_left_is_removed() -> None:
     namespaces.remove_stale()
     assert not os.path.exists(f"/run/netns/{name}")
     assert not list(pathlib.Path("/tmp").glob(f"lab{process.pid}-*"))
+
+
+def test_every_experiment_starts_by_its_name() -> None:
+    """make bench-NAME and docs/lab.md start the files themselves."""
+    for path in (ROOT / "lab/experiments").glob("*.py"):
+        assert path.read_text().startswith("#!/usr/bin/env python3\n") and path.stat().st_mode & 0o111, path
