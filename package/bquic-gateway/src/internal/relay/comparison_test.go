@@ -3,6 +3,9 @@
 package relay_test
 
 import (
+	"errors"
+	"io"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -10,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"bquic/internal/divert"
 	"bquic/internal/proof"
@@ -89,6 +94,47 @@ func TestComparison(t *testing.T) {
 			if !strings.Contains(node.log.String(), "begins anew") || node.figures().Relay.Proof.Overall.Carried != 0 {
 				t.Errorf("%+v", node.figures().Relay.Proof)
 			}
+		})
+	}
+}
+
+// TestPortAgain: a client may have one port for two targets. To tell the redirected connections apart, the kernel
+// gives the second another port; it is the connection that was expected all the same.
+func TestPortAgain(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{divert.Redirect, divert.TProxy} {
+		t.Run(mode, func(t *testing.T) {
+			m := newMesh(t)
+			m.greet(":80")
+			m.greet(":81")
+			m.startGateway()
+			c := m.config(mode)
+			c.ControlShare = relay.MaxControlShare
+			node := m.startRelay(c)
+			for _, port := range []string{":80", ":81"} {
+				if err := m.in("phone", func() error {
+					d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(phone4 + ":40000")), Timeout: patience, Control: func(_, _ string, raw syscall.RawConn) error {
+						var err error
+						return errors.Join(raw.Control(func(fd uintptr) {
+							err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+						}), err)
+					}}
+					conn, err := d.Dial("tcp", origin4+port)
+					if err != nil {
+						return err
+					}
+					defer conn.Close()
+					conn.SetDeadline(time.Now().Add(patience))
+					_, err = io.ReadAll(conn)
+					return err
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			node.await("both to count", func(f figures) bool {
+				u := f.Relay.Proof.Unanswered
+				return u.CarriedOf+u.DirectOf == 2
+			})
 		})
 	}
 }

@@ -96,14 +96,28 @@ func (e *expected) forget(now time.Time) {
 func (e *expected) come(key pair) expectation {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	x := e.by[key]
-	if x.came || x.at.IsZero() {
-		return expectation{}
+	x, ok := e.by[key]
+	if !ok || x.came {
+		// Where the client has the same port for two targets, the kernel gives the second redirected connection
+		// another one (nf_nat_core.c, get_unique_tuple).
+		if key, x, ok = e.oldest(key.client.Addr(), key.target); !ok {
+			return expectation{}
+		}
 	}
 	e.waiting--
 	x.came = true
 	e.by[key] = x
 	return x
+}
+
+// oldest returns what a client's address waits for longest, of what has not come to a target.
+func (e *expected) oldest(client netip.Addr, target netip.AddrPort) (key pair, x expectation, ok bool) {
+	for k, y := range e.by {
+		if !y.came && k.target == target && k.client.Addr() == client && (!ok || y.at.Before(x.at)) {
+			key, x, ok = k, y, true
+		}
+	}
+	return key, x, ok
 }
 
 func (e *expected) len(now time.Time) int {

@@ -17,7 +17,7 @@ func TestExpected(t *testing.T) {
 	packet := func(i int) *divert.Packet {
 		return &divert.Packet{
 			Client: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.2"), uint16(1024+i)),
-			Target: netip.MustParseAddrPort("192.0.2.1:80"), Out: 7, Mark: uint32(i),
+			Target: netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), uint16(1+i)), Out: 7, Mark: uint32(i),
 		}
 	}
 	var e expected
@@ -51,6 +51,34 @@ func TestExpected(t *testing.T) {
 		if ok, _ := e.add(p, now, carried); !ok || e.come(pair{p.Client, p.Target}).out != 7 || len(e.by) > maxRemembered {
 			t.Fatalf("the connection %d of those that come at once: %d are remembered", i, len(e.by))
 		}
+	}
+}
+
+// TestExpectedByAnotherPort: the kernel may change the port of a connection that it redirects.
+func TestExpectedByAnotherPort(t *testing.T) {
+	now := time.Unix(1000, 0)
+	var e expected
+	target := netip.MustParseAddrPort("192.0.2.1:80")
+	for i, client := range []string{"10.0.0.2:40000", "10.0.0.2:40001", "10.0.0.3:40000"} {
+		e.add(&divert.Packet{Client: netip.MustParseAddrPort(client), Target: target, Mark: uint32(i + 1)}, now.Add(time.Duration(i)), carried)
+	}
+	for _, c := range []struct {
+		client, target string
+		mark           uint32
+	}{
+		{"10.0.0.2:1", "192.0.2.2:80", 0}, // to elsewhere
+		{"10.0.0.4:40000", "192.0.2.1:80", 0},
+		{"10.0.0.2:1", "192.0.2.1:80", 1},
+		{"10.0.0.2:40000", "192.0.2.1:80", 2}, // the port that the kernel had changed, given to another one
+		{"10.0.0.2:2", "192.0.2.1:80", 0},
+		{"10.0.0.3:40000", "192.0.2.1:80", 3},
+	} {
+		if x := e.come(pair{netip.MustParseAddrPort(c.client), netip.MustParseAddrPort(c.target)}); x.mark != c.mark {
+			t.Errorf("%s to %s came as %+v", c.client, c.target, x)
+		}
+	}
+	if n := e.len(now); n != 0 {
+		t.Errorf("%d are expected still", n)
 	}
 }
 
