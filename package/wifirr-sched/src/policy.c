@@ -882,6 +882,7 @@ uint16_t policy_weight(const struct policy *p, uint16_t id, uint16_t active, uin
 
 	switch (c->level) {
 	case POLICY_OPEN:
+	case POLICY_LIGHT:	/* takes little, and must not wait: a call */
 	case POLICY_ACTIVE:
 		return active;
 	case POLICY_SOON:

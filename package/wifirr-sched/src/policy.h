@@ -73,7 +73,7 @@ struct policy_config {
 enum policy_level {
 	POLICY_OPEN,	/* not scheduled: nobody is throttled, or this client is exempt */
 	POLICY_IDLE,	/* no demand: takes no turn; ACKs for what it sends need a little */
-	POLICY_LIGHT,	/* light demand: takes no turn */
+	POLICY_LIGHT,	/* light demand, a call or answers to requests: takes no turn, and waits for nobody's */
 	POLICY_WAITING,	/* for its turn, throttled to the trickle */
 	POLICY_NEXT,	/* throttled, being readied for its turn */
 	POLICY_SOON,	/* throttled less, its turn starts within soon_lead_ms, or is the next */
@@ -215,7 +215,8 @@ void policy_set_aside(struct policy *p, bool aside);
 
 /*
  * A client's airtime weight where an active one's is active, and a waiting
- * one's with demand is waiting. The next in the queue gets a third of the
+ * one's with demand is waiting. Light demand has the first: a call takes less
+ * than its share of the air, and would be late with any lower one. The next in the queue gets a third of the
  * first, so that its sender's window is open when its turn begins. What goes to
  * clients without demand are mostly ACKs for what they send: at the low weight
  * all the time uploads come to a halt, at a higher one they crowd out the
