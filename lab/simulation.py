@@ -32,8 +32,12 @@ CENTRE: Row = {
     "trickle_kbit": 0, "interactive": "none", "interactive_alone": False, "neighbour_share": 0,
     "driver": "ath9k", "rtt_ms": 2, "sibling": "none", "windows": "off",
 }
+# The daemon's files that decide, compiled into the simulation as they ship.
+DECIDES = ("policy", "rotation", "weights", "trial", "effect", "contention")
 # Forms that the daemon's own files have no part in, without windows.
 WITHOUT_POLICY = ("none", "middlebox", "wifox")
+# As wifirrd ships: windows and RTS where clients aggregate.
+SHIPPED: dict[str, Row] = {"11g": {"form": "wifirr"}, "11n": {"form": "wifirr", "windows": "auto", "rts": True}}
 # What comes out; all numbers.
 FIGURES = (
     "worst_s", "median_s", "best_s", "unfinished", "upload_delivered_kbit", "collided_share", "busy_share", "timeouts",
@@ -49,7 +53,7 @@ def build() -> None:
 
 def digest(form: str) -> str:
     """Of everything that decides a form's figures: rows of other sources are not reused."""
-    policy = [] if form in WITHOUT_POLICY else [POLICY / f"{name}.{end}" for name in ("policy", "contention") for end in "ch"]
+    policy = [] if form in WITHOUT_POLICY else [path for name in DECIDES for path in POLICY.glob(f"{name}.[ch]")]
     sha = hashlib.sha256()
     for path in sorted([*SOURCES.glob("*.cc"), *SOURCES.glob("*.h"), *policy]):
         sha.update(path.name.encode() + b"\0" + path.read_bytes())

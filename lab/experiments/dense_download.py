@@ -82,11 +82,14 @@ CROWDS: list[Row] = [
     {"traffic": "browse", "upload_kbit": 10}, {"sibling": "bss"}, {"rtt_ms": 20}, {"rtt_ms": 100}, {"rtt_ms": 0},
 ]
 CROWDS_ENDING: list[Row] = [{"upload_goes_on": False}]
+# The same of 802.11g, which has turns alone; and what nothing was chosen on, neither clients nor uploads.
+CROWDS_11G: list[Row] = [{}, {"rtt_ms": 50}, {"driver": "tx-only"}, {"driver": "aql"}, {"sibling": "bss"}]
+HELD_OUT: list[Row] = [*({"stations": n} for n in (7, 13, 23, 37)), *({"upload_kbit": rate} for rate in (33, 150, 330, 550))]
 LEVERS: dict[str, Row] = {
     "access point": {"form": "none"}, "turns": {"form": "wifirr"}, "windows": {"form": "wifirr", "windows": "auto"},
     "windows, RTS": {"form": "wifirr", "windows": "auto", "rts": True},
 }
-CROWD_MB, CROWD_ENDING_MB = 2, 5
+CROWD_MB, CROWD_ENDING_MB, CROWD_11G_MB = 2, 5, 1
 REPORTED = range(16, 21)  # seeds; tuned on 1 to 5
 SWEEP_CELL: Row = {"upload_goes_on": False}
 SWEEP: list[Row] = [
@@ -142,12 +145,20 @@ def cell(row: Row) -> Cell:
 
 def crowds(seeds: Iterable[int]) -> list[Row]:
     """A seed of every crowd after the other."""
-    cells = [*(({**CROWD, **c, "file_mb": CROWD_MB}) for c in CROWDS), *(({**CROWD, **c, "file_mb": CROWD_ENDING_MB}) for c in CROWDS_ENDING)]
-    return [{**c, **lever, "seed": seed} for seed in seeds for c in cells for lever in LEVERS.values()]
+    cells = [*(({**CROWD, **c, "file_mb": CROWD_MB}) for c in CROWDS), *(({**CROWD, **c, "file_mb": CROWD_ENDING_MB}) for c in CROWDS_ENDING),
+             *({**c, "phy": "11g", "file_mb": CROWD_11G_MB} for c in CROWDS_11G)]
+    unseen = [{**c, "phy": phy, "file_mb": size} for c in HELD_OUT for phy, size in (("11n", CROWD_MB), ("11g", CROWD_11G_MB))]
+    return [{**c, **lever, "seed": seed} for seed in seeds for c in cells for lever in LEVERS.values() if possible(c, lever)] + [
+        {**c, **lever, "seed": seed} for seed in seeds for c in unseen for lever in ({"form": "none"}, simulation.SHIPPED[str(c["phy"])])]
+
+
+def possible(c: Row, lever: Row) -> bool:
+    """802.11g has no WMM here, and no RTS of ours."""
+    return c["phy"] == "11n" or ("windows" not in lever and not lever.get("rts"))
 
 
 def levers(rows: list[Row]) -> list[list[str]]:
-    """What each lever does to a crowd of 802.11n, on the reported seeds: worst completion, its gain, uploads."""
+    """What each lever does to a crowd, on the reported seeds: worst completion, its gain, uploads, those of another BSS of the radio."""
     lines = []
     for c in crowds([0]):
         if c["form"] == "none":
@@ -160,7 +171,7 @@ def levers(rows: list[Row]) -> list[list[str]]:
                       (">" if any(r["unfinished"] for r in some) else "") + spread([r["worst_s"] for r in some], ".1f"),
                       spread([r["median_s"] for r in some], ".1f"), spread(pairs(base, some, "worst_s"), ".2f"),
                       spread([r["upload_delivered_kbit"] for r in some], ".0f"), f"{100 * (results.median(some, 'collided_share') or 0):.1f}",
-                      f"{results.median(some, 'window_exponent') or 0:.1f}", str(len(some))])
+                      spread(pairs(base, some, "sibling_median_s"), ".2f"), f"{results.median(some, 'window_exponent') or 0:.1f}", str(len(some))])
     return lines
 
 
@@ -363,8 +374,8 @@ def report(rows: list[Row]) -> str:
     text += "\n\n" + results.table(["ours (airtime) over today's AP, worst completion", "gain", "shall be", ""], targets(rows))
     text += "\n\n" + results.table(["K (airtime, 200 kbit/s)", "T ms", "worst s", "gain", "runs"], sweep(rows))
     if crowd := levers(rows):
-        text += "\n\n" + results.table(["802.11n (differs from the centre in)", "MB", "lever", "worst s", "median s", "gain", "upload kbit/s",
-                                       "collided %", "CWmin 2^", "runs"], crowd)
+        text += "\n\n" + results.table(["crowd (differs from the centre in)", "MB", "lever", "worst s", "median s", "gain", "upload kbit/s",
+                                       "collided %", "sibling's gain", "CWmin 2^", "runs"], crowd)
     lost = losses(rows)
     text += "\n\n" + (results.table(["ours loses in", "form", "how"], lost) if lost else "Ours loses in no cell.")
     text += "\n\n" + results.table(["the paper's AP, worst completion", "paper", "here", ""], paper(rows))

@@ -10,6 +10,10 @@ the 30 beside them download 1 MB each and send up the centre's constant
 waits with its client's download for a turn. One-way delay for streams, round
 trip for exchanges; jitter is the difference between neighbouring delays.
 
+And what must never wait, with wifirrd as it ships: a call (G.711, both ways), key
+presses and DNS beside a crowd of 802.11g or 802.11n on every kind of access point
+(docs/lab.md, "A crowded cell"), on seeds that nothing was chosen on.
+
 Writes results/interactive.json (rows: lab/simulation.py) and
 docs/results/interactive.svg. An interrupted run goes on where it stopped.
 """
@@ -17,6 +21,7 @@ docs/results/interactive.svg. An interrupted run goes on where it stopped.
 from __future__ import annotations
 
 import pathlib
+import statistics
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -30,13 +35,53 @@ QUICK_RESULTS = ROOT / "build/lab/interactive.json"
 FIGURE = ROOT / "docs/results/interactive.svg"
 
 FLOWS = {"10": "stream, 10 kbit/s", "1000": "stream, 1 Mbit/s", "ssh": "ssh", "chat": "chat"}
-FORMS = ["none", "ap", "middlebox", "wifirr", "wifirr-htb"]
 CLIENTS = {True: "own", False: "shared"}
+FORMS = ["none", "ap", "middlebox", "wifirr", "wifirr-htb"]
 FILE_MB = 1
+
+# What must never wait, beside a crowd; the other access points and paths with a call alone.
+MUST_NOT_WAIT = {"g711": "call", "ssh": "key presses", "dns": "DNS"}
+OTHER_CROWDS: list[Row] = [{"rtt_ms": 50}, {"driver": "tx-only"}, {"driver": "aql"}]
+CROWD_MB = {"11g": 1, "11n": 2}
+REPORTED = range(16, 21)  # seeds
+NO_LATER = 1.1
+
+
+def crowds() -> list[Row]:
+    """The cells, without form and seed."""
+    cells: list[Row] = [{"interactive": flow} for flow in MUST_NOT_WAIT] + [{"interactive": "g711", **c} for c in OTHER_CROWDS]
+    return [{"phy": phy, "file_mb": size, **c, "interactive_alone": alone}
+            for c in cells for phy, size in CROWD_MB.items() for alone in CLIENTS]
+
+
+def wanted_crowds() -> list[Row]:
+    return [{**c, **form, "seed": seed} for seed in REPORTED for c in crowds() for form in ({"form": "none"}, simulation.SHIPPED[c["phy"]])]
+
+
+def never_later(rows: list[Row]) -> list[list[str]]:
+    """Of each cell of crowds() the delays without and with, seed by seed."""
+    lines = []
+    for c in crowds():
+        def some(form: Row) -> list[Row]:
+            full = {**simulation.CENTRE, **c, **form}
+            return [r for r in rows if r["seed"] in REPORTED and all(r[k] == v for k, v in full.items() if k != "seed")]
+
+        base, ours = some({"form": "none"}), some(simulation.SHIPPED[c["phy"]])
+        median_later, p99_later = (simulation.pairs(ours, base, f) for f in ("delay_median_ms", "delay_p99_ms"))
+        if not p99_later:
+            continue
+        differs = ", ".join(f"{k}={c[k]}" for k in ("rtt_ms", "driver") if k in c) or "-"
+        worst = max(statistics.median(median_later), statistics.median(p99_later))
+        lines.append([MUST_NOT_WAIT[c["interactive"]], CLIENTS[c["interactive_alone"]], "802." + c["phy"], differs,
+                      *(f"{results.number(median(base, f))}, {results.number(median(ours, f))}" for f in ("delay_median_ms", "delay_p99_ms")),
+                      f"{statistics.median(p99_later):.2f}", "met" if worst <= NO_LATER else "LATER", str(len(p99_later))])
+    return lines
 
 
 def of(rows: list[Row], flow: str, alone: bool, form: str) -> list[Row]:
-    return [r for r in rows if (r["interactive"], r["interactive_alone"], r["form"]) == (flow, alone, form)]
+    """Beside the centre's downloads."""
+    full = {**simulation.CENTRE, "interactive": flow, "interactive_alone": alone, "form": form, "file_mb": FILE_MB}
+    return [r for r in rows if all(r[k] == v for k, v in full.items() if k != "seed")]
 
 
 def report(rows: list[Row]) -> str:
@@ -47,7 +92,11 @@ def report(rows: list[Row]) -> str:
             for form in FORMS:
                 if some := of(rows, flow, alone, form):
                     lines.append([what, clients, form, *(results.number(median(some, f)) for f in figures), str(len(some))])
-    return results.table(["flow", "clients", "form", "delay ms", "p99", "jitter ms", "p99", "worst download s", "runs"], lines)
+    text = results.table(["flow", "clients", "form", "delay ms", "p99", "jitter ms", "p99", "worst download s", "runs"], lines)
+    if must := never_later(rows):
+        text += "\n\n" + results.table(["beside a crowd", "clients", "", "differs in", "delay ms without, with", "p99 without, with",
+                                        "p99 with / without", f"at most {NO_LATER}", "runs"], must)
+    return text
 
 
 def paper(rows: list[Row]) -> list[list[str]]:
@@ -109,6 +158,8 @@ def main() -> int:
             [{"interactive": flow, "interactive_alone": alone, "form": form, "seed": seed, "file_mb": FILE_MB}
              for seed in range(1, seeds + 1) for alone in clients for flow in FLOWS for form in forms],
             path, args.jobs, args.restart)
+        if not args.quick:
+            rows += simulation.run(wanted_crowds(), path, args.jobs)
     if not rows:
         sys.exit(f"interactive: no rows in {path.relative_to(ROOT)}")
     print(report(rows))

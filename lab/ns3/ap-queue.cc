@@ -107,6 +107,17 @@ ApQueue::Charge(Mac48Address address, Time airtime)
 }
 
 void
+ApQueue::ChargeSent(Mac48Address address, Time airtime)
+{
+    auto id = m_ids.find(address);
+    if (id != m_ids.end())
+    {
+        m_stations[id->second].airtime += airtime.GetMicroSeconds();
+        Charge(address, airtime);
+    }
+}
+
+void
 ApQueue::Receive(Mac48Address address, uint32_t bytes)
 {
     auto id = m_ids.find(address);
@@ -142,6 +153,12 @@ uint64_t
 ApQueue::Received(unsigned station) const
 {
     return m_stations[station].received;
+}
+
+uint64_t
+ApQueue::Airtime(unsigned station) const
+{
+    return m_stations[station].airtime;
 }
 
 uint32_t

@@ -53,8 +53,10 @@ class ApQueue : public ns3::QueueDisc
     void SetWeight(unsigned station, unsigned weight);
     /// Packets of preferred stations go first, the others' only if there are none (the paper, section 5).
     void SetPreferred(unsigned station, bool preferred);
-    /// Airtime used to or from a station; charged to it.
+    /// Airtime used from a station; charged to it.
     void Charge(ns3::Mac48Address address, ns3::Time airtime);
+    /// Airtime used to a station; charged to it and counted for Airtime().
+    void ChargeSent(ns3::Mac48Address address, ns3::Time airtime);
     /// Bytes of a frame from a station, counted for Received().
     void Receive(ns3::Mac48Address address, uint32_t bytes);
 
@@ -64,6 +66,8 @@ class ApQueue : public ns3::QueueDisc
     uint64_t Delivered(unsigned station) const;
     /// And received from it.
     uint64_t Received(unsigned station) const;
+    /// Airtime used to it, as drivers count it; us.
+    uint64_t Airtime(unsigned station) const;
     uint32_t Packets() const;
 
   private:
@@ -84,6 +88,7 @@ class ApQueue : public ns3::QueueDisc
         double deficit = 0; // us
         unsigned weight = 256;
         ns3::Time lastActive;
+        uint64_t airtime = 0; // used to it, us
         bool listed = false;
         double pending = 0; // us, estimated, in the hardware
         // both

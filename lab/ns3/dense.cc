@@ -38,6 +38,7 @@ constexpr unsigned SIBLING_PART = 3;                   // of the stations, in an
 constexpr double WIRE_RATE = 1e9;                      // bit/s
 constexpr uint32_t G711_BYTES = 172;
 constexpr double G711_SECONDS = 0.02;
+constexpr uint32_t DNS_BYTES = 80;
 
 struct Arguments
 {
@@ -76,6 +77,7 @@ struct Client
     Ptr<UploadServer> uploadServer;
     Ptr<Upload> upload;
     Ptr<Exchange> exchange;
+    Ptr<Lookups> lookups;
     std::vector<double> delays; // s, of an interactive stream
 };
 
@@ -257,7 +259,7 @@ Scene::MakeWifi()
                 auto& psdu = psdus.begin()->second;
                 if (psdu->GetHeader(0).IsData())
                 {
-                    m_queue->Charge(psdu->GetAddr1(), WifiPhy::CalculateTxDuration(psdus, vector, WIFI_PHY_BAND_2_4GHZ));
+                    m_queue->ChargeSent(psdu->GetAddr1(), WifiPhy::CalculateTxDuration(psdus, vector, WIFI_PHY_BAND_2_4GHZ));
                 }
             }));
     m_ap->GetPhy()->TraceConnectWithoutContext(
@@ -433,6 +435,14 @@ Scene::MakeInteractive(unsigned i, Time start)
         client.exchange->SetStartTime(start);
         return;
     }
+    if (m_args.interactive == "dns")
+    {
+        UdpEchoServerHelper(port).Install(client.server);
+        client.lookups = CreateObject<Lookups>(InetSocketAddress(client.serverAddress, port), MilliSeconds(500), DNS_BYTES);
+        client.node->AddApplication(client.lookups);
+        client.lookups->SetStartTime(start);
+        return;
+    }
     auto stream = [&client, port, start](bool down, uint32_t bytes, double bitrate) {
         UdpServerHelper receiver(port);
         auto receivers = receiver.Install(down ? client.node : client.server);
@@ -585,7 +595,9 @@ Scene::Print() const
             (i + m_args.scheduler.siblings < m_args.stations ? own : siblings).push_back(completions.back());
             uploaded += client.uploaded * 8 / 1e3 / (client.uploadEnd - client.start).GetSeconds() / m_args.stations;
         }
-        const std::vector<double>& samples = client.exchange ? client.exchange->delays : client.delays;
+        const std::vector<double>& samples = client.exchange ? client.exchange->delays
+                                             : client.lookups ? client.lookups->delays
+                                                              : client.delays;
         for (size_t k = 0; k < samples.size(); k++)
         {
             delays.push_back(samples[k]);
@@ -650,7 +662,7 @@ main(int argc, char** argv)
     cmd.AddValue("active", "K; 0: the form's own", args.scheduler.active);
     cmd.AddValue("slot-ms", "T; 0: the form's own", args.scheduler.slotMs);
     cmd.AddValue("trickle-kbit", "a waiting client's or group's rate; 0: the form's own", args.scheduler.trickleKbit);
-    cmd.AddValue("interactive", "none, 10 or 1000 (kbit/s streams), g711, ssh or chat", args.interactive);
+    cmd.AddValue("interactive", "none, 10 or 1000 (kbit/s streams), g711, ssh, chat or dns", args.interactive);
     cmd.AddValue("interactive-alone", "by five more clients with nothing else, not by five of the stations", args.interactiveAlone);
     cmd.AddValue("neighbour-share", "airtime that two other APs ask for, 0 to 0.9", args.neighbourShare);
     cmd.AddValue("driver", "the AP's: ath9k, tx-only (nothing charged for what stations send) or aql (airtime queue limits)", args.driver);
@@ -664,7 +676,7 @@ main(int argc, char** argv)
     OneOf("traffic", args.traffic, {"browse", "spdy", "cbr", "none"});
     OneOf("phy", args.phy, {"11g", "11n"});
     OneOf("rate-control", args.rateControl, {"minstrel", "aarf"});
-    OneOf("interactive", args.interactive, {"none", "10", "1000", "g711", "ssh", "chat"});
+    OneOf("interactive", args.interactive, {"none", "10", "1000", "g711", "ssh", "chat", "dns"});
     OneOf("driver", args.driver, {"ath9k", "tx-only", "aql"});
     OneOf("sibling", args.sibling, {"none", "bss"});
     OneOf("windows", args.scheduler.windows, {"off", "auto", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15"});

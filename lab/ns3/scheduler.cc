@@ -84,8 +84,10 @@ StationScheduler::StationScheduler(const Options& options, Ptr<ApQueue> queue, P
       m_medium(medium),
       m_delivered(m_stations),
       m_received(m_stations),
+      m_watched(m_stations),
       m_exponent(OWN_EXPONENT),
-      m_sent(m_stations)
+      m_sent(m_stations),
+      m_sentTo(m_stations)
 {
     unsigned stations = m_stations;
     if (options.windows != "off")
@@ -230,6 +232,8 @@ StationScheduler::ContentionTick()
         uint64_t bytes = m_queue->Received(i) - m_sent[i];
         m_sent[i] += bytes;
         sample.contenders += bytes * 8 > CONTENTION_CLIENT_BPS * seconds;
+        sample.bytes += bytes + m_queue->Delivered(i) - m_sentTo[i];
+        m_sentTo[i] = m_queue->Delivered(i);
     }
     sample.exchanging = sample.contenders; // nobody only receives: a download sends ACKs
     sample.aggregating = m_ap->GetMac()->GetHtSupported() ? sample.contenders : 0;
@@ -250,10 +254,6 @@ StationScheduler::ContentionTick()
     {
         m_rts = m_contention->rts;
         SetRts(m_rts);
-    }
-    if (m_policy)
-    {
-        policy_set_aside(m_policy.get(), m_contention->instead_of_turns);
     }
     if (m_options.trace)
     {
@@ -330,6 +330,19 @@ StationScheduler::Tick()
         m_received[i] = m_queue->Received(i);
     }
     Time now = Simulator::Now();
+    if (!shaper)
+    {
+        // airtime.c's
+        for (unsigned i = 0; i < m_stations; i++)
+        {
+            effect_observe(&m_effect, &m_watched[i], m_policy->client[i].level, m_queue->Waiting(i) > 0, m_queue->Airtime(i),
+                           (now - m_readAt).GetMilliSeconds());
+        }
+        m_readAt = now;
+    }
+    policy_set_aside(m_policy.get(), m_contention && m_contention->instead_of_turns ? POLICY_ASIDE_WINDOWS
+                                     : effect_none(&m_effect)                       ? POLICY_ASIDE_NO_EFFECT
+                                                                                    : POLICY_ASIDE_NOT);
     if (now - m_busyAt >= Seconds(1))
     {
         m_busy = 1000 * (m_medium.Busy() - m_busyBefore).GetSeconds() / (now - m_busyAt).GetSeconds();

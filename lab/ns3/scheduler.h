@@ -9,6 +9,7 @@
 #include "ns3/wifi-net-device.h"
 
 #include "contention.h"
+#include "effect.h"
 #include "policy.h"
 
 #include <memory>
@@ -67,6 +68,9 @@ class StationScheduler
     const Medium& m_medium;
     std::unique_ptr<policy> m_policy;
     std::vector<uint64_t> m_delivered, m_received; // bytes, at the last tick
+    effect m_effect{};
+    std::vector<effect_client> m_watched;
+    ns3::Time m_readAt;
     bool m_htbScheduling = false;
     double m_trickle = 0, m_next = 0, m_soon = 0; // htb: rates of clients not active, bytes/s
     ns3::Time m_busyAt, m_busyBefore;  // survey: when last read, busy time then
@@ -76,7 +80,7 @@ class StationScheduler
     std::unique_ptr<contention> m_contention;
     unsigned m_exponent;                     // announced
     ns3::Time m_contentionAt, m_contentionBusy; // last tick, busy time then
-    std::vector<uint64_t> m_sent;            // bytes from each station, then
+    std::vector<uint64_t> m_sent, m_sentTo;  // bytes from and to each station, then
     uint64_t m_frames = 0, m_failed = 0;     // of the AP's to clients, since then
     bool m_rts = false;
     double m_exponentSum = 0;                // times seconds

@@ -2,8 +2,10 @@
 #include "traffic.h"
 
 #include "ns3/double.h"
+#include "ns3/seq-ts-header.h"
 #include "ns3/simulator.h"
 #include "ns3/tcp-socket-factory.h"
+#include "ns3/udp-socket-factory.h"
 
 #include <cstring>
 
@@ -19,6 +21,7 @@ constexpr uint32_t WRITE = 512;         // bytes
 constexpr uint32_t REQUEST_MEAN = 500;  // bytes
 constexpr unsigned PAGE_BROWSE = 20;    // requests
 constexpr unsigned PAGE_SPDY = 40;
+const Time LOOKUP_TIMEOUT = Seconds(5); // RES_TIMEOUT
 
 Ptr<Packet>
 MakeRequest(uint32_t size, uint32_t answer)
@@ -382,6 +385,63 @@ Exchange::Received(Ptr<Socket> socket)
     {
         delays.push_back((Simulator::Now() - m_sent.front()).GetSeconds());
         m_sent.pop_front();
+    }
+}
+
+Lookups::Lookups(InetSocketAddress server, Time gap, uint32_t bytes)
+    : m_server(server),
+      m_bytes(bytes),
+      m_gap(CreateObject<ExponentialRandomVariable>())
+{
+    m_gap->SetAttribute("Mean", DoubleValue(gap.GetSeconds()));
+}
+
+void
+Lookups::StartApplication()
+{
+    m_socket = Socket::CreateSocket(GetNode(), UdpSocketFactory::GetTypeId());
+    m_socket->SetRecvCallback(MakeCallback(&Lookups::Received, this));
+    m_socket->Connect(m_server);
+    Simulator::Schedule(ns3::Seconds(m_gap->GetValue()), &Lookups::Send, this);
+}
+
+void
+Lookups::Send()
+{
+    SeqTsHeader header;
+    header.SetSeq(m_number);
+    Ptr<Packet> packet = Create<Packet>(m_bytes - header.GetSerializedSize());
+    packet->AddHeader(header);
+    m_sent[m_number] = Simulator::Now();
+    m_socket->Send(packet);
+    Simulator::Schedule(LOOKUP_TIMEOUT, &Lookups::Expired, this, m_number);
+    m_number++;
+    Simulator::Schedule(ns3::Seconds(m_gap->GetValue()), &Lookups::Send, this);
+}
+
+void
+Lookups::Received(Ptr<Socket> socket)
+{
+    Ptr<Packet> packet;
+    while ((packet = socket->Recv()))
+    {
+        SeqTsHeader header;
+        packet->PeekHeader(header);
+        auto sent = m_sent.find(header.GetSeq());
+        if (sent != m_sent.end())
+        {
+            delays.push_back((Simulator::Now() - sent->second).GetSeconds());
+            m_sent.erase(sent);
+        }
+    }
+}
+
+void
+Lookups::Expired(uint32_t number)
+{
+    if (m_sent.erase(number))
+    {
+        delays.push_back(LOOKUP_TIMEOUT.GetSeconds());
     }
 }
 

@@ -141,4 +141,27 @@ class Exchange : public ns3::Application
     bool m_running = false;
 };
 
+/// Questions to a name server, one every gap on average (exponential), each in a
+/// datagram that a UdpEchoServer sends back. Delays are round trips; one
+/// without an answer counts as long as a resolver waits for it.
+class Lookups : public ns3::Application
+{
+  public:
+    Lookups(ns3::InetSocketAddress server, ns3::Time gap, uint32_t bytes);
+    std::vector<double> delays; // s
+
+  private:
+    void StartApplication() override;
+    void Send();
+    void Received(ns3::Ptr<ns3::Socket> socket);
+    void Expired(uint32_t number);
+
+    ns3::InetSocketAddress m_server;
+    const uint32_t m_bytes;
+    ns3::Ptr<ns3::ExponentialRandomVariable> m_gap;
+    ns3::Ptr<ns3::Socket> m_socket;
+    std::map<uint32_t, ns3::Time> m_sent; // not answered yet
+    uint32_t m_number = 0;
+};
+
 } // namespace dense

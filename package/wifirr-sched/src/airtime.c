@@ -35,9 +35,7 @@ static struct airtime_station {
 	uint16_t now;		/* weight in the kernel */
 	bool refused;		/* the kernel has not taken the last one, and that has been said */
 	bool dumped;		/* in the last dump */
-	enum policy_level level;	/* then */
-	bool queued;		/* something waited for it then */
-	uint64_t airtime;	/* us, until then */
+	struct effect_client watched;
 } stations[POLICY_CLIENTS_MAX];
 
 static struct nl80211 nl;
@@ -150,19 +148,6 @@ static void take_over(struct airtime_station *station, const struct nl80211_stat
 	station->now = station->original = seen->weight;
 }
 
-/* Those whose turn did not change in between, and for whom something waited all the time. */
-static void observe(struct airtime_station *station, const struct nl80211_station *seen, enum policy_level level, uint64_t ms)
-{
-	bool active = level == POLICY_ACTIVE;
-
-	if (seen->has_airtime && station->queued && seen->backlog && station->level == level &&
-	    (active || level == POLICY_WAITING) && seen->airtime >= station->airtime)
-		effect_add(&effect, active, ms, seen->airtime - station->airtime);
-	station->level = level;
-	station->queued = seen->backlog;
-	station->airtime = seen->airtime;
-}
-
 static void on_station(void *data, const struct nl80211_station *seen)
 {
 	struct addr addr = addr_mac(seen->mac);
@@ -183,7 +168,8 @@ static void on_station(void *data, const struct nl80211_station *seen)
 		station->now = station->original = seen->weight;
 		foreign_seen = true;
 	}
-	observe(station, seen, w->policy.client[id].level, now_ms() - read_at);
+	if (seen->has_airtime)
+		effect_observe(&effect, &station->watched, w->policy.client[id].level, seen->backlog, seen->airtime, now_ms() - read_at);
 	w->station[id].bytes = seen->tx_bytes - station->bytes_before;
 	w->station[id].received = seen->rx_bytes - station->received_before;
 	w->station[id].waiting = seen->backlog < UINT32_MAX ? seen->backlog : UINT32_MAX;

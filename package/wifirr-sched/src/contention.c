@@ -22,6 +22,10 @@
 /* A step down needs that for so long, ms, a step up only CONTENTION_TICK_MS: a crowd is there at once and leaves one by one. */
 #define DOWN_MS 2000
 
+/* They are known to gain: after so many seconds of crowds, in one of at least so many, own windows are tried for a while. */
+#define TRIAL_FIRST_S 120
+#define TRIAL_CROWD_S 10
+
 void contention_init(struct contention *c, const struct contention_config *config)
 {
 	*c = (struct contention){
@@ -29,6 +33,7 @@ void contention_init(struct contention *c, const struct contention_config *confi
 		.exponent = config->own_exponent,
 		.sample = { .busy_permille = CONTENTION_UNKNOWN, .failed_permille = CONTENTION_UNKNOWN },
 	};
+	trial_init(&c->trial, true, TRIAL_FIRST_S, TRIAL_CROWD_S);
 }
 
 void contention_configure(struct contention *c, const struct contention_config *config)
@@ -112,22 +117,48 @@ static void move_towards(struct contention *c, unsigned wanted)
 	} else if (!c->below) {
 		c->below = true;
 		c->below_since = c->now;
-	} else if (c->now - c->below_since >= DOWN_MS) {
+	} else if (c->now - c->below_since >= DOWN_MS || (c->trial.trying && c->now - c->stepped_at >= CONTENTION_TICK_MS)) {
 		step(c, -1);
 	}
 }
 
+/* Whether larger windows gain here; wanted: what they would be. */
+static bool windows_gain(struct contention *c, unsigned wanted)
+{
+	const struct trial *t = &c->trial;
+	struct trial_now state = {
+		.crowd = c->crowd && c->config.windows,
+		.ready = t->on ? c->exponent >= wanted : c->exponent == c->config.own_exponent,
+		.bytes = c->bytes,
+	};
+
+	if (trial_tick(&c->trial, c->now, &state))
+		return true;
+	if (state.crowd && t->trying)
+		because(c, CONTENTION_TRIAL, 0, 0, true);
+	else if (state.crowd)
+		because(c, CONTENTION_NO_GAIN, t->with_kbit, t->without_kbit, true);
+	return false;
+}
+
 void contention_tick(struct contention *c, uint64_t now, const struct contention_sample *sample)
 {
+	unsigned wanted;
+	bool gain;
+
 	if (!c->ticked)
 		c->stepped_at = c->now = now;
 	c->ticked = true;
 	c->now = now > c->now ? now : c->now;
 	c->sample = *sample;
-	if (sample->exchanging || !c->config.windows)
-		c->instead_of_turns = c->config.windows && 2 * sample->aggregating > sample->exchanging;
+	c->bytes += sample->bytes;
 	c->crowd = is_crowd(c, sample);
-	move_towards(c, wanted_exponent(c, sample));
+	wanted = wanted_exponent(c, sample);
+	gain = windows_gain(c, wanted);
+	move_towards(c, gain ? wanted : c->config.own_exponent);
+	if (sample->exchanging || !c->config.windows)
+		c->instead_of_turns = c->config.windows && 2 * sample->aggregating > sample->exchanging &&
+			c->trial.on != c->trial.trying;
 	/*
 	 * Drivers do not all count an RTS without an answer as a failure, so what
 	 * is measured while it is on does not tell whether it is needed.
@@ -161,6 +192,12 @@ void contention_explain(const struct contention *c, char *text, size_t size)
 	case CONTENTION_NO_COLLISIONS:
 		snprintf(text, size, "%d.%d %% of the frames to clients are lost, %d.%d %% or more are needed", c->value / 10,
 			 c->value % 10, c->threshold / 10, c->threshold % 10);
+		break;
+	case CONTENTION_NO_GAIN:
+		snprintf(text, size, "%d kbit/s were delivered with larger windows, %d with own ones", c->value, c->threshold);
+		break;
+	case CONTENTION_TRIAL:
+		snprintf(text, size, "for some seconds, to see whether larger ones deliver more");
 		break;
 	case CONTENTION_CROWD:
 		snprintf(text, size, "%d clients contend", c->value);

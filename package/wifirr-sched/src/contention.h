@@ -20,6 +20,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "trial.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -50,6 +52,7 @@ struct contention_sample {
 	uint32_t kbit;			/* what a client would get alone, mean of those; 0: not known */
 	int busy_permille;		/* share of time the channel is in use, or CONTENTION_UNKNOWN */
 	int failed_permille;		/* of the frames to clients, those without an answer, or CONTENTION_UNKNOWN */
+	uint64_t bytes;			/* delivered to clients and received from them */
 };
 
 /* Why the windows are what they are: the condition that decided, with its numbers. */
@@ -59,6 +62,8 @@ enum contention_reason {
 	CONTENTION_SINGLE_FRAMES,	/* own: of those that exchange frames, aggregating <= threshold */
 	CONTENTION_CHANNEL_IDLE,	/* own: channel busy permille <= threshold */
 	CONTENTION_NO_COLLISIONS,	/* own: failed permille < threshold */
+	CONTENTION_NO_GAIN,		/* own: larger ones delivered value kbit/s, own ones threshold */
+	CONTENTION_TRIAL,		/* own: for some seconds, to see whether larger ones deliver more */
 	CONTENTION_CROWD,		/* larger: contenders >= threshold */
 };
 
@@ -67,7 +72,9 @@ struct contention {
 	/* output of the last tick */
 	unsigned exponent;		/* of CWmin; own_exponent: nothing to announce */
 	bool rts;
-	bool instead_of_turns;		/* windows can be set and most clients aggregate: turns would take the aggregates away */
+	/* Windows can be set, were not seen to be useless, and most clients aggregate: turns would take the aggregates away. */
+	bool instead_of_turns;
+	struct trial trial;		/* whether larger windows gain here */
 	enum contention_reason reason;
 	int value, threshold;		/* what reason compares */
 	struct contention_sample sample;
@@ -75,6 +82,7 @@ struct contention {
 	/* private */
 	bool crowd;
 	bool ticked;
+	uint64_t bytes;			/* sum of the samples' */
 	uint64_t now, stepped_at, below_since;	/* ms */
 	bool below;
 };

@@ -109,6 +109,17 @@ static const char *engage_name(const struct wifirr *w)
 	}
 }
 
+/* What a lever was seen to gain; null: not tried yet. */
+static void put_gain(struct text *t, const struct trial *trial)
+{
+	put(t, ",\"gain\":");
+	if (trial->count)
+		put(t, "{\"permille\":%d,\"low\":%d,\"high\":%d,\"trials\":%u,\"on\":%s}", trial->gain, trial->low,
+		    trial->high, trial->count, yes(trial->on != trial->trying));
+	else
+		put(t, "null");
+}
+
 /* What the radio's clients are told about contention, and why; null: no radio. */
 static void put_contention(struct text *t)
 {
@@ -128,7 +139,9 @@ static void put_contention(struct text *t)
 	    yes(r.contention->instead_of_turns), r.contention->sample.contenders, r.contention->sample.aggregating,
 	    r.without_wmm, r.interfaces);
 	put_permille(t, "failed_permille", r.contention->sample.failed_permille);
-	put(t, ",\"steps\":%llu,\"rts\":", (unsigned long long)r.contention->steps);
+	put(t, ",\"steps\":%llu", (unsigned long long)r.contention->steps);
+	put_gain(t, &r.contention->trial);
+	put(t, ",\"rts\":");
 	if (r.rts == NL80211_RTS_OFF)
 		put(t, "null}");
 	else
@@ -168,6 +181,7 @@ static void status(struct text *t, const struct wifirr *w)
 	put(t, ",\"engaged\":%s,\"throttling\":%s,\"paused\":%s,\"why\":", yes(p->engaged), yes(p->scheduling), yes(p->paused));
 	put_string(t, why);
 	put(t, ",\"value\":%d,\"threshold\":%d", p->value, p->threshold);
+	put_gain(t, &p->trial);
 	put(t, ",\"active_max\":%u,\"slot_ms\":%u", p->config.active, p->config.slot_ms);
 	put(t, ",\"clients\":%u,\"clients_with_demand\":%u,\"active\":[", p->clients, p->demanding);
 	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++) {
@@ -246,6 +260,21 @@ static void metric(struct text *t, const struct wifirr *w, const char *name, con
 	    name, help, name, type, name, w->config.device, value);
 }
 
+static void gain_metrics(struct text *t, const struct wifirr *w, const char *lever, const struct trial *trial)
+{
+	const char *device = w->config.device;
+
+	if (!trial->count)
+		return;
+	put(t, "# HELP wifirr_%s_gain_permille What is delivered with %s over without, mean of the last trials and its interval.\n"
+	    "# TYPE wifirr_%s_gain_permille gauge\n", lever, lever, lever);
+	put(t, "wifirr_%s_gain_permille{device=\"%s\",bound=\"mean\"} %d\n", lever, device, trial->gain);
+	put(t, "wifirr_%s_gain_permille{device=\"%s\",bound=\"low\"} %d\n", lever, device, trial->low);
+	put(t, "wifirr_%s_gain_permille{device=\"%s\",bound=\"high\"} %d\n", lever, device, trial->high);
+	put(t, "# HELP wifirr_%s_trials_total Trials of it.\n# TYPE wifirr_%s_trials_total counter\n"
+	    "wifirr_%s_trials_total{device=\"%s\"} %u\n", lever, lever, lever, device, trial->count);
+}
+
 static void metrics(struct text *t, const struct wifirr *w)
 {
 	const struct policy *p = &w->policy;
@@ -272,8 +301,10 @@ static void metrics(struct text *t, const struct wifirr *w)
 	metric(t, w, "restarts_total", "counter", "Times settings that somebody removed were restored.", w->restarts);
 	metric(t, w, "evicted_total", "counter", "Idle clients dropped from a full table.", w->evicted);
 	metric(t, w, "refused_clients_total", "counter", "Times a client found the table full.", w->refused_stations);
+	gain_metrics(t, w, "turns", &p->trial);
 	radio_status(&r);
 	if (r.contention) {
+		gain_metrics(t, w, "windows", &r.contention->trial);
 		metric(t, w, "window_slots", "gauge", "CWmin that clients are told to use.", r.cwmin);
 		metric(t, w, "window_steps_total", "counter", "Changes of it.", r.contention->steps);
 		metric(t, w, "clients_contending", "gauge", "Clients of the radio that contend for the air.",

@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "effect.h"
 
-/* Sums of less than that tell nothing; ms. */
-#define OBSERVED_MS 60000
+/* Sums of less than that tell nothing; ms. Some turns: who begins one may have next to nothing queued. */
+#define OBSERVED_MS 10000
 
 /* With a weight of 1 beside 384 it is next to nothing; with none it is all. */
 #define WAITING_PERCENT 80
 
-void effect_add(struct effect *e, bool active, uint64_t ms, uint64_t us)
+void effect_observe(struct effect *e, struct effect_client *c, enum policy_level level, bool queued, uint64_t airtime, uint64_t ms)
 {
-	*(active ? &e->active_ms : &e->waiting_ms) += ms;
-	*(active ? &e->active_us : &e->waiting_us) += us;
+	bool active = level == POLICY_ACTIVE;
+
+	/* only whose turn did not change in between, and for whom something waited at both looks */
+	if ((active || level == POLICY_WAITING) && c->level == level && c->queued && queued && airtime >= c->airtime) {
+		*(active ? &e->active_ms : &e->waiting_ms) += ms;
+		*(active ? &e->active_us : &e->waiting_us) += airtime - c->airtime;
+	}
+	*c = (struct effect_client){ .level = level, .queued = queued, .airtime = airtime };
 }
 
 bool effect_none(const struct effect *e)

@@ -18,6 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "trial.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -57,8 +59,8 @@ struct policy_config {
 	 * Waiting clients get a trickle and no more (htb). What waits for them
 	 * then says nothing about demand: nobody's is light, and never more than
 	 * K are active. Without it the next in the queue is POLICY_SOON all the
-	 * time. Uploads are not held, and may take all that turns save: so
-	 * backlog and auto try now and then whether turns deliver more.
+	 * time. Uploads are not held, and may take all that turns save: so turns
+	 * have to show first that they deliver more.
 	 */
 	bool trickle;
 	/*
@@ -116,18 +118,11 @@ struct policy_client {
 	bool queued;
 };
 
-/*
- * Which delivers more, turns or serving everybody: one of them at a time, the
- * other for a moment whenever hold_ms are over.
- */
-struct policy_trial {
-	bool aside;		/* it is everybody */
-	bool other;		/* the other one is being tried */
-	uint64_t since;		/* when that began or ended, ms */
-	uint32_t hold_ms;
-	bool measuring;
-	uint64_t from, from_bytes;	/* since when, ms, and what had been delivered then */
-	uint32_t all_kbit, turns_kbit;	/* last measured */
+/* What makes turns needless. */
+enum policy_aside {
+	POLICY_ASIDE_NOT,
+	POLICY_ASIDE_WINDOWS,	/* clients' contention windows do more (contention.h) */
+	POLICY_ASIDE_NO_EFFECT,	/* weights do nothing here (effect.h) */
 };
 
 /* Why it is engaged or not: the condition that decided, with its numbers. */
@@ -140,6 +135,7 @@ enum policy_reason {
 	POLICY_REASON_PAUSED,		/* not: paused by the operator */
 	POLICY_REASON_TRIAL,		/* everybody is served for a moment, to compare */
 	POLICY_REASON_WINDOWS,		/* not: clients' contention windows do it (contention.h) */
+	POLICY_REASON_NO_EFFECT,	/* not: airtime weights do nothing here (effect.h) */
 	POLICY_REASON_NO_GAIN,		/* not: turns delivered value kbit/s, serving everybody threshold */
 };
 
@@ -161,11 +157,11 @@ struct policy {
 	uint64_t turns, engagements;	/* totals */
 	struct policy_client client[POLICY_CLIENTS_MAX];
 	bool paused;
-	bool aside;			/* something else does what turns would do */
+	enum policy_aside aside;
+	struct trial trial;		/* whether turns gain here; with POLICY_BACKLOG and POLICY_AUTO */
 	/* private */
 	bool backlog_seen;		/* any client's, ever */
 	bool rotating;			/* turns are being given out */
-	struct policy_trial trial;
 	uint64_t delivered;		/* bytes, to all clients that are not exempt */
 	bool ticked;
 	bool pending;			/* the condition differs from the state ... */
@@ -210,8 +206,8 @@ uint64_t policy_tick(struct policy *p, uint64_t now, int busy);
 /* While paused nobody is throttled. */
 void policy_pause(struct policy *p, bool paused);
 
-/* While something else does better on this radio there are no turns; not with POLICY_ALWAYS. */
-void policy_set_aside(struct policy *p, bool aside);
+/* While they are needless there are no turns, but with POLICY_ALWAYS. */
+void policy_set_aside(struct policy *p, enum policy_aside aside);
 
 /*
  * A client's airtime weight where an active one's is active, and a waiting

@@ -393,6 +393,7 @@ static void on_station(void *data, const struct nl80211_station *s)
 	receives = after->tx_bytes - before->tx_bytes > least;
 	radio.frames += after->tx_packets - before->tx_packets;
 	radio.retries += after->tx_retries - before->tx_retries;
+	radio.sample.bytes += after->rx_bytes - before->rx_bytes + after->tx_bytes - before->tx_bytes;
 	if (!sends && !receives)
 		return;
 	radio.sample.contenders += sends;
@@ -606,7 +607,8 @@ uint64_t radio_tick(struct wifirr *w, uint64_t now, int busy_permille)
 		release(HOLD_WINDOWS);
 	if (radio.rts == radio.rts_before)
 		release(HOLD_RTS);
-	policy_set_aside(&w->policy, radio.contention.instead_of_turns || w->weights_idle);
+	policy_set_aside(&w->policy, radio.contention.instead_of_turns ? POLICY_ASIDE_WINDOWS :
+			 w->weights_idle ? POLICY_ASIDE_NO_EFFECT : POLICY_ASIDE_NOT);
 	return crowd ? now + CONTENTION_TICK_MS : UINT64_MAX;
 }
 
@@ -689,7 +691,7 @@ bool radio_stop(struct wifirr *w)
 	nl80211_close(&radio.nl);
 	memset(&radio, 0, sizeof(radio));
 	radio_lock = radio_hostapd = -1;
-	policy_set_aside(&w->policy, false);
+	policy_set_aside(&w->policy, POLICY_ASIDE_NOT);
 	return owing;
 }
 

@@ -94,10 +94,10 @@ static void test_why_not(void)
 		struct contention_sample s;
 		enum contention_reason reason;
 	} cases[] = {
-		{ { 2, 2, 2, 0, 900, 300 }, CONTENTION_FEW },
-		{ { 30, 30, 15, 0, 900, 300 }, CONTENTION_SINGLE_FRAMES },
-		{ { 30, 30, 30, 0, 500, 300 }, CONTENTION_CHANNEL_IDLE },
-		{ { 30, 30, 30, 0, 900, 49 }, CONTENTION_NO_COLLISIONS },
+		{ { 2, 2, 2, 0, 900, 300, 0 }, CONTENTION_FEW },
+		{ { 30, 30, 15, 0, 900, 300, 0 }, CONTENTION_SINGLE_FRAMES },
+		{ { 30, 30, 30, 0, 500, 300, 0 }, CONTENTION_CHANNEL_IDLE },
+		{ { 30, 30, 30, 0, 900, 49, 0 }, CONTENTION_NO_COLLISIONS },
 	};
 	char text[160];
 
@@ -173,6 +173,38 @@ static void test_time_that_stands_still(void)
 	assert(c.exponent == 5);
 }
 
+/* A crowd for so many minutes, in which larger windows deliver so many percent. Returns the share of the time with them, percent. */
+static unsigned crowd_lasts(struct contention *c, unsigned minutes, unsigned percent)
+{
+	struct contention_sample s = crowd;
+	unsigned larger = 0, ticks = minutes * 60000 / CONTENTION_TICK_MS;
+	uint64_t now = 1000;
+
+	contention_init(c, &config);
+	srand(1);
+	for (unsigned i = 0; i < ticks; i++) {
+		unsigned before = c->exponent;
+
+		s.bytes = 1000000 * (100 + (percent - 100) * (c->exponent - 4) / 6) / 100 * (90 + rand() % 21) / 100;
+		contention_tick(c, now += CONTENTION_TICK_MS, &s);
+		assert(abs((int)c->exponent - (int)before) <= 1);
+		larger += c->exponent > 4;
+	}
+	return larger * 100 / ticks;
+}
+
+static void test_windows_stay_where_they_gain(void)
+{
+	struct contention c;
+	char text[160];
+
+	assert(crowd_lasts(&c, 60, 160) >= 97 && c.instead_of_turns && c.trial.count > 2 && c.trial.low > 1300);
+	assert(crowd_lasts(&c, 60, 100) <= 30 && !c.instead_of_turns && c.trial.high < 1100);
+	assert(c.reason == CONTENTION_NO_GAIN || c.trial.trying);
+	contention_explain(&c, text, sizeof(text));
+	assert(strstr(text, "larger"));
+}
+
 static void test_any_sample(void)
 {
 	struct contention c;
@@ -202,6 +234,7 @@ int main(void)
 	test_fast_links_need_less();
 	test_the_operators_own_is_the_least();
 	test_time_that_stands_still();
+	test_windows_stay_where_they_gain();
 	test_any_sample();
 	printf("contention: all properties hold\n");
 	return 0;

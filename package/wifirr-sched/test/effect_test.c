@@ -14,16 +14,15 @@ static void expect(const char *what, bool got, bool wanted)
 	failures++;
 }
 
-/* One active and ten that wait, for so many seconds, in ticks of 0.1 s. */
+/* One active and ten that wait, for so many seconds, in ticks of 0.1 s, with us of airtime in each. */
 static struct effect observed(unsigned seconds, uint64_t active_us, uint64_t waiting_us)
 {
+	struct effect_client client[11] = { 0 };
 	struct effect e = { 0 };
 
-	for (unsigned i = 0; i < seconds * 10; i++) {
-		effect_add(&e, true, 100, active_us);
-		for (unsigned k = 0; k < 10; k++)
-			effect_add(&e, false, 100, waiting_us);
-	}
+	for (unsigned i = 0; i <= seconds * 10; i++)
+		for (unsigned k = 0; k < 11; k++)
+			effect_observe(&e, &client[k], k ? POLICY_WAITING : POLICY_ACTIVE, true, i * (k ? waiting_us : active_us), 100);
 	return e;
 }
 
@@ -36,7 +35,7 @@ int main(void)
 	expect("the active one gets the air", effect_none(&e), false);
 	e = observed(100, 9000, 9000);
 	expect("all get the same", effect_none(&e), true);
-	e = observed(50, 9000, 9000);
+	e = observed(9, 9000, 9000);
 	expect("too short", effect_none(&e), false);
 	e = observed(100, 9000, 7000);
 	expect("a little less", effect_none(&e), false);
@@ -44,6 +43,17 @@ int main(void)
 	expect("a driver that does not count", effect_none(&e), false);
 	e = observed(100, 5000, 9000);
 	expect("the wrong way round", effect_none(&e), true);
+
+	/* with nothing queued at either look, or another level, nothing can be said */
+	e = (struct effect){ 0 };
+	for (unsigned i = 0; i < 1000; i++) {
+		static struct effect_client active, waiting, other;
+
+		effect_observe(&e, &active, POLICY_ACTIVE, i % 2, i * 9000, 100);
+		effect_observe(&e, &waiting, i % 2 ? POLICY_WAITING : POLICY_ACTIVE, true, i * 9000, 100);
+		effect_observe(&e, &other, POLICY_SOON, true, i * 9000, 100);
+	}
+	expect("never all the time", e.active_ms || e.waiting_ms, false);
 
 	printf("effect: %s\n", failures ? "FAILED" : "ok");
 	return failures ? 1 : 0;
