@@ -22,7 +22,7 @@
 /* A step down needs that for so long, ms, a step up only CONTENTION_TICK_MS: a crowd is there at once and leaves one by one. */
 #define DOWN_MS 2000
 
-/* They are known to gain: after so many seconds of crowds, in one of at least so many, own windows are tried for a while. */
+/* Both are known to gain: after so many seconds of crowds, in one of at least so many, it is tried for a while without. */
 #define TRIAL_FIRST_S 120
 #define TRIAL_CROWD_S 10
 
@@ -34,6 +34,7 @@ void contention_init(struct contention *c, const struct contention_config *confi
 		.sample = { .busy_permille = CONTENTION_UNKNOWN, .failed_permille = CONTENTION_UNKNOWN },
 	};
 	trial_init(&c->trial, true, TRIAL_FIRST_S, TRIAL_CROWD_S);
+	trial_init(&c->rts_trial, true, TRIAL_FIRST_S, TRIAL_CROWD_S);
 }
 
 void contention_configure(struct contention *c, const struct contention_config *config)
@@ -41,6 +42,7 @@ void contention_configure(struct contention *c, const struct contention_config *
 	if (c->exponent == c->config.own_exponent || c->exponent < config->own_exponent || !config->windows)
 		c->exponent = config->own_exponent;
 	c->rts &= config->rts;
+	c->wants_rts &= config->rts;
 	c->config = *config;
 }
 
@@ -128,7 +130,7 @@ static bool windows_gain(struct contention *c, unsigned wanted)
 	const struct trial *t = &c->trial;
 	struct trial_now state = {
 		.crowd = c->crowd && c->config.windows,
-		.ready = t->on ? c->exponent >= wanted : c->exponent == c->config.own_exponent,
+		.ready = (t->on ? c->exponent >= wanted : c->exponent == c->config.own_exponent) && !c->rts_trial.trying,
 		.bytes = c->bytes,
 	};
 
@@ -139,6 +141,31 @@ static bool windows_gain(struct contention *c, unsigned wanted)
 	else if (state.crowd)
 		because(c, CONTENTION_NO_GAIN, t->with_kbit, t->without_kbit, true);
 	return false;
+}
+
+/*
+ * Drivers do not all count an RTS without an answer as a failure, so what is
+ * measured while it is on does not tell whether it is needed.
+ */
+static bool wants_rts(struct contention *c, const struct contention_sample *s)
+{
+	if (!c->crowd || !c->config.rts)
+		c->wants_rts = false;
+	else if (s->failed_permille != CONTENTION_UNKNOWN && (uint64_t)s->failed_permille * aggregate_us(s) > 2 * 1000 * RTS_US)
+		c->wants_rts = true;
+	return c->wants_rts;
+}
+
+/* One trial at a time. */
+static bool rts_gains(struct contention *c, bool wanted)
+{
+	struct trial_now state = {
+		.crowd = wanted && !c->trial.trying,
+		.ready = c->rts == c->rts_trial.on,
+		.bytes = c->bytes,
+	};
+
+	return trial_tick(&c->rts_trial, c->now, &state) && wanted;
 }
 
 void contention_tick(struct contention *c, uint64_t now, const struct contention_sample *sample)
@@ -159,15 +186,7 @@ void contention_tick(struct contention *c, uint64_t now, const struct contention
 	if (sample->exchanging || !c->config.windows)
 		c->instead_of_turns = c->config.windows && 2 * sample->aggregating > sample->exchanging &&
 			c->trial.on != c->trial.trying;
-	/*
-	 * Drivers do not all count an RTS without an answer as a failure, so what
-	 * is measured while it is on does not tell whether it is needed.
-	 */
-	if (!c->crowd || !c->config.rts)
-		c->rts = false;
-	else if (sample->failed_permille != CONTENTION_UNKNOWN &&
-		 (uint64_t)sample->failed_permille * aggregate_us(sample) > 2 * 1000 * RTS_US)
-		c->rts = true;
+	c->rts = rts_gains(c, wants_rts(c, sample));
 	if (!c->config.windows)
 		because(c, CONTENTION_NOT_SET, 0, 0, false);
 }

@@ -74,7 +74,7 @@ struct contention {
 	bool rts;
 	/* Windows can be set, were not seen to be useless, and most clients aggregate: turns would take the aggregates away. */
 	bool instead_of_turns;
-	struct trial trial;		/* whether larger windows gain here */
+	struct trial trial, rts_trial;	/* whether larger windows gain here, and RTS */
 	enum contention_reason reason;
 	int value, threshold;		/* what reason compares */
 	struct contention_sample sample;
@@ -82,6 +82,7 @@ struct contention {
 	/* private */
 	bool crowd;
 	bool ticked;
+	bool wants_rts;			/* it pays by what collides */
 	uint64_t bytes;			/* sum of the samples' */
 	uint64_t now, stepped_at, below_since;	/* ms */
 	bool below;

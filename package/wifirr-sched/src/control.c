@@ -110,9 +110,9 @@ static const char *engage_name(const struct wifirr *w)
 }
 
 /* What a lever was seen to gain; null: not tried yet. */
-static void put_gain(struct text *t, const struct trial *trial)
+static void put_gain(struct text *t, const char *name, const struct trial *trial)
 {
-	put(t, ",\"gain\":");
+	put(t, ",\"%s\":", name);
 	if (trial->count)
 		put(t, "{\"permille\":%d,\"low\":%d,\"high\":%d,\"trials\":%u,\"on\":%s}", trial->gain, trial->low,
 		    trial->high, trial->count, yes(trial->on != trial->trying));
@@ -140,7 +140,8 @@ static void put_contention(struct text *t)
 	    r.without_wmm, r.interfaces);
 	put_permille(t, "failed_permille", r.contention->sample.failed_permille);
 	put(t, ",\"steps\":%llu", (unsigned long long)r.contention->steps);
-	put_gain(t, &r.contention->trial);
+	put_gain(t, "gain", &r.contention->trial);
+	put_gain(t, "rts_gain", &r.contention->rts_trial);
 	put(t, ",\"rts\":");
 	if (r.rts == NL80211_RTS_OFF)
 		put(t, "null}");
@@ -181,7 +182,7 @@ static void status(struct text *t, const struct wifirr *w)
 	put(t, ",\"engaged\":%s,\"throttling\":%s,\"paused\":%s,\"why\":", yes(p->engaged), yes(p->scheduling), yes(p->paused));
 	put_string(t, why);
 	put(t, ",\"value\":%d,\"threshold\":%d", p->value, p->threshold);
-	put_gain(t, &p->trial);
+	put_gain(t, "gain", &p->trial);
 	put(t, ",\"active_max\":%u,\"slot_ms\":%u", p->config.active, p->config.slot_ms);
 	put(t, ",\"clients\":%u,\"clients_with_demand\":%u,\"active\":[", p->clients, p->demanding);
 	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++) {
@@ -305,6 +306,7 @@ static void metrics(struct text *t, const struct wifirr *w)
 	radio_status(&r);
 	if (r.contention) {
 		gain_metrics(t, w, "windows", &r.contention->trial);
+		gain_metrics(t, w, "rts", &r.contention->rts_trial);
 		metric(t, w, "window_slots", "gauge", "CWmin that clients are told to use.", r.cwmin);
 		metric(t, w, "window_steps_total", "counter", "Changes of it.", r.contention->steps);
 		metric(t, w, "clients_contending", "gauge", "Clients of the radio that contend for the air.",

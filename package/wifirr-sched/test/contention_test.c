@@ -173,11 +173,17 @@ static void test_time_that_stands_still(void)
 	assert(c.exponent == 5);
 }
 
-/* A crowd for so many minutes, in which larger windows deliver so many percent. Returns the share of the time with them, percent. */
-static unsigned crowd_lasts(struct contention *c, unsigned minutes, unsigned percent)
+/* Of crowd_lasts(): the share of the time with RTS, percent. */
+static unsigned rts_share;
+
+/*
+ * A crowd for so many minutes, in which larger windows deliver so many percent,
+ * and RTS so many of that. Returns the share of the time with larger windows, percent.
+ */
+static unsigned crowd_lasts(struct contention *c, unsigned minutes, unsigned percent, unsigned rts_percent)
 {
 	struct contention_sample s = crowd;
-	unsigned larger = 0, ticks = minutes * 60000 / CONTENTION_TICK_MS;
+	unsigned larger = 0, rts = 0, ticks = minutes * 60000 / CONTENTION_TICK_MS;
 	uint64_t now = 1000;
 
 	contention_init(c, &config);
@@ -185,21 +191,28 @@ static unsigned crowd_lasts(struct contention *c, unsigned minutes, unsigned per
 	for (unsigned i = 0; i < ticks; i++) {
 		unsigned before = c->exponent;
 
-		s.bytes = 1000000 * (100 + (percent - 100) * (c->exponent - 4) / 6) / 100 * (90 + rand() % 21) / 100;
+		s.bytes = 1000000 * (100 + (percent - 100) * (c->exponent - 4) / 6) / 100 * (90 + rand() % 21) / 100 *
+			(c->rts ? rts_percent : 100) / 100;
 		contention_tick(c, now += CONTENTION_TICK_MS, &s);
 		assert(abs((int)c->exponent - (int)before) <= 1);
 		larger += c->exponent > 4;
+		rts += c->rts;
+		/* one at a time, or neither could be told from the other */
+		assert(!c->trial.trying || !c->rts_trial.trying);
 	}
+	rts_share = rts * 100 / ticks;
 	return larger * 100 / ticks;
 }
 
-static void test_windows_stay_where_they_gain(void)
+static void test_a_lever_stays_where_it_gains(void)
 {
 	struct contention c;
 	char text[160];
 
-	assert(crowd_lasts(&c, 60, 160) >= 97 && c.instead_of_turns && c.trial.count > 2 && c.trial.low > 1300);
-	assert(crowd_lasts(&c, 60, 100) <= 30 && !c.instead_of_turns && c.trial.high < 1100);
+	assert(crowd_lasts(&c, 60, 160, 150) >= 97 && c.instead_of_turns && c.trial.count > 2 && c.trial.low > 1300);
+	assert(rts_share >= 97 && c.rts_trial.low > 1200);
+	assert(crowd_lasts(&c, 60, 160, 100) >= 97 && rts_share <= 30 && c.rts_trial.high < 1100);
+	assert(crowd_lasts(&c, 60, 100, 150) <= 30 && rts_share >= 97 && !c.instead_of_turns && c.trial.high < 1100);
 	assert(c.reason == CONTENTION_NO_GAIN || c.trial.trying);
 	contention_explain(&c, text, sizeof(text));
 	assert(strstr(text, "larger"));
@@ -234,7 +247,7 @@ int main(void)
 	test_fast_links_need_less();
 	test_the_operators_own_is_the_least();
 	test_time_that_stands_still();
-	test_windows_stay_where_they_gain();
+	test_a_lever_stays_where_it_gains();
 	test_any_sample();
 	printf("contention: all properties hold\n");
 	return 0;
