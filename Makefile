@@ -7,9 +7,9 @@ export GOFLAGS :=
 
 bquic := package/bquic-gateway
 wifirr := package/wifirr-sched
-VERSION := $(shell sed -n 's/^PKG_VERSION:=//p' $(bquic)/Makefile)
+include version.mk
 
-.PHONY: help build demo test bench lint packages feed clean
+.PHONY: help build demo test bench lint packages feed release clean
 
 help: # this list
 	@awk -F ':.*# ' '/^[a-z%-]+:.*# / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -18,7 +18,7 @@ help: # this list
 
 build: deps-build # bquic and wifirrd for this machine, in build/
 	scripts/build-bquic build/bquic
-	$(MAKE) -C $(wifirr)/src VERSION=$(VERSION)
+	$(MAKE) -C $(wifirr)/src VERSION=$(PKG_VERSION)
 	cp $(wifirr)/src/wifirrd build/
 
 demo: deps-demo build # the mesh in namespaces: what BQUIC buys, in a table; a crowded cell (12 minutes, root)
@@ -51,6 +51,9 @@ KEYS ?= $(HOME)/.config/bquic-feed
 URL ?=
 feed: deps-packages # the packages as a signed feed, in dist/ (URL=where it will be found)
 	scripts/build-packages --keys "$(KEYS)" --url "$(URL)"
+
+release: deps-packages # a release of what was committed last: the feed, sources, checksums, a bill of materials, in dist/
+	scripts/release --keys "$(KEYS)" --url "$(URL)"
 
 clean: # removes what was built, not what was installed
 	rm -rf build dist $(bquic)/src/quic-go

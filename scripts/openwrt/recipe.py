@@ -15,7 +15,7 @@ class Recipe:
 
     def __init__(self, path: pathlib.Path) -> None:
         self.dir = path.parent
-        text = path.read_text()
+        text = re.sub(r"^include (\.\S+)$", lambda m: (path.parent / m[1]).read_text(), path.read_text(), flags=re.M)
         self.vars = dict(re.findall(r"^\s*([A-Z_]+):=(.*?)\s*$", text, re.M))
         self.name = self.vars["PKG_NAME"]
         self.version = self.vars["PKG_VERSION"]

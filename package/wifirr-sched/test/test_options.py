@@ -112,6 +112,11 @@ def test_good_file_of_options(bed, tmp_path):
     assert daemon.stop() == 0
 
 
+def test_options_of_0_1_0():
+    """Who upgrades keeps /etc/config/wifirr: all that it could say is still known."""
+    subprocess.run([WIFIRRD, "--device", "dl0", "--options", os.path.join(HERE, "testdata", "0.1.0.options"), "check"], check=True)
+
+
 def test_no_device_and_no_rate(bed):
     assert "--device" in refused(bed)
     assert "--control or --device" in refused(bed, "status")
