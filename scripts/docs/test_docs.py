@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documents hold: links lead somewhere, words are English or known, and commands do what is shown."""
+
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+BQUIC = REPO / "build/bquic"
+WIFIRRD = REPO / "package/wifirr-sched/src/wifirrd"
+WORDS = pathlib.Path(__file__).with_name("words.txt")
+PAGES = [REPO / "README.md", REPO / "CHANGELOG.md", *sorted(REPO.glob("docs/*.md")), *sorted(REPO.glob("lab/*/README.md"))]
+
+BLOCK = re.compile(r"^([ \t]*)```\w*\n(.*?)^[ \t]*```$", re.M | re.S)
+page = pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(REPO)))
+
+
+def output(*command: str | pathlib.Path, **options: object) -> str:
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **options).stdout
+
+
+def prose(text: str) -> str:
+    """A page without code, names of files, addresses, comments and whatever has a digit in it; without 's."""
+    text = re.sub(r"<!--.*?-->", "", BLOCK.sub("", text), flags=re.S)
+    text = re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", " ", text, flags=re.S)
+    text = re.sub(r"\]\([^)]*\)", "]", text)
+    text = re.sub(r"https?://\S+|[\w./-]+\.(?:c|go|json|md|mk|py|svg|yml)\b|\\\w+|\b\w*\d\w*", "", text)
+    return text.replace("'s", "")
+
+
+def anchors(text: str) -> set[str]:
+    """Of a page's headings, as they are made by those who show it."""
+    found: set[str] = set()
+    for heading in re.findall(r"^#{1,6} (.*)$", BLOCK.sub("", text), re.M):
+        name = re.sub(r"[^\w\- ]", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()).replace(" ", "-")
+        one, n = name, 0
+        while one in found:
+            n += 1
+            one = f"{name}-{n}"
+        found.add(one)
+    return found
+
+
+@page
+def test_links(page: pathlib.Path) -> None:
+    """Of links within the repository; what is elsewhere is not asked for."""
+    text = re.sub(r"`[^`\n]*`", "", BLOCK.sub("", page.read_text()))
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists():
+            broken.append(target)
+        elif anchor and anchor not in anchors(file.read_text()):
+            broken.append(target)
+    assert not broken
+
+
+@page
+def test_spelling(page: pathlib.Path) -> None:
+    """British English. What aspell does not know, and is right, belongs into words.txt beside this file."""
+    unknown = output("aspell", "--lang=en_GB", "--encoding=utf-8", f"--personal={WORDS}", "list", input=prose(page.read_text()))
+    assert not sorted(set(unknown.split()))
+
+
+def test_word_list_is_sorted() -> None:
+    words = WORDS.read_text().splitlines()[1:]
+    assert words == sorted(set(words))
+
+
+@page
+def test_named_files(page: pathlib.Path) -> None:
+    """A path of this repository that is named in code exists."""
+    tops = "|".join(re.escape(p.name) for p in REPO.iterdir() if p.is_dir() and p.name not in ("build", "dist") and not p.name.startswith("."))
+    missing = []
+    for path in re.findall(rf"`((?:{tops})/[a-z\d./_-]+)[` ]", page.read_text()):
+        made = "src/quic-go" in path  # by quic-go/prepare
+        if not made and not (REPO / path.rstrip("./")).exists():
+            missing.append(path)
+    assert not missing
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """The words of each command in a page's blocks and in its inline code, if the program is one of ours, or make."""
+    lines = []
+    for _, block in BLOCK.findall(text):
+        shown = block.splitlines()
+        prompts = [line for line in shown if line.startswith("# bquic")]  # the others are what it prints
+        lines += prompts or shown
+    lines += re.findall(r"`([^`\n]+)`", BLOCK.sub("", text))
+    for line in lines:
+        for part in re.split(r"&&|;|\|", line):
+            try:
+                words = shlex.split(part.strip().removeprefix("# "), comments=True)
+            except ValueError:  # a quotation mark of prose
+                continue
+            if words and pathlib.PurePath(words[0]).name in ("bquic", "wifirrd", "make"):
+                yield words
+
+
+def targets() -> set[str]:
+    """Of the Makefile, with those that a pattern stands for."""
+    fixed = set(re.findall(r"^([a-z-]+):", (REPO / "Makefile").read_text(), re.M))
+    for kind in ("test", "bench"):
+        names = re.findall(r"[\w-]+", output(REPO / "scripts" / kind, "--list"))
+        fixed |= {f"{kind}-{name}" for name in names}
+    return fixed
+
+
+HELP: dict[str, str] = {}
+
+
+def flags(*command: str | pathlib.Path) -> set[str]:
+    key = " ".join(map(str, command))
+    if key not in HELP:
+        HELP[key] = output(*command)
+    return set(re.findall(r"--([a-z][a-z-]*)", HELP[key]))
+
+
+@page
+def test_commands_exist(page: pathlib.Path) -> None:
+    """Subcommands, options and targets that a page names are there."""
+    bquic = set(re.findall(r"^  bquic (\w+)", output(BQUIC, "help"), re.M)) | {"help", "--help", "--version"}
+    make = targets()
+    wrong = []
+    for words in commands(page.read_text()):
+        given = {w.split("=")[0].removeprefix("--") for w in words if re.match(r"--[a-z]", w)}
+        program = pathlib.PurePath(words[0]).name
+        if program == "make":
+            if words[1:2] == ["-C"]:
+                continue
+            wrong += [f"make {w}" for w in words[1:] if re.fullmatch(r"[a-z][a-z-]*", w) and w not in make]
+        elif program == "bquic" and len(words) > 1 and words[1] not in bquic:
+            wrong.append(f"bquic {words[1]}")
+        elif program == "bquic" and len(words) > 1:
+            wrong += [f"bquic {words[1]} --{f}" for f in given - flags(BQUIC, "help", words[1]) - {"help", "version"}]
+        elif program == "wifirrd":
+            wrong += [f"wifirrd --{f}" for f in given - flags(WIFIRRD, "--help")]
+    assert not wrong
+
+
+def configurations() -> list[tuple[str, str]]:
+    found = []
+    for one in PAGES:
+        for indent, block in BLOCK.findall(one.read_text()):
+            block = re.sub(f"^{indent}", "", block, flags=re.M)
+            if re.match(r"config (gateway|site|peer|relay|upstream|profile)\b", block):
+                found.append((one.name, block))
+    return found
+
+
+# What a relay needs beside the gateways of an example.
+RELAY = "config relay 'relay'\n\toption token 'choose-a-long-secret'\n\tlist pin 'sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA='\n"
+
+
+@pytest.mark.parametrize("name, block", configurations(), ids=lambda value: value.split("\n")[0])
+def test_configurations(name: str, block: str, tmp_path: pathlib.Path) -> None:
+    """An example of a configuration has no mistake."""
+    if "config upstream" in block:
+        block += RELAY
+    file = tmp_path / "bquic"
+    file.write_text(block.replace("'/www'", f"'{tmp_path}'"))
+    assert "good: " in output(BQUIC, "check", "--config", file)
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The first gateway of docs/gateway.md, on a loopback of its own, with 10 MB to load: its pin and socket."""
+    root = tmp_path_factory.mktemp("gateway")
+    (root / "10MB").write_bytes(os.urandom(10_000_000))
+    conf = next(block for name, block in configurations() if name == "gateway.md")
+    conf = conf.replace("'/www'", f"'{root}'").replace("':8443'", "'127.0.0.1:8443'")
+    conf = conf.replace("\noption", "\n\toption").replace("config site", f"\toption state_dir '{root}/state'\n\toption status_socket '{root}/sock'\n\nconfig site", 1)
+    (root / "bquic").write_text(conf)
+    (root / "state").mkdir()
+    (root / "qlog").mkdir()
+    daemon = subprocess.Popen([BQUIC, "gateway", "--config", root / "bquic"], env={**os.environ, "QLOGDIR": str(root / "qlog")}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    said = ""
+    while "gateway ready" not in said:
+        line = daemon.stdout.readline()
+        assert line, said
+        said += line
+    try:
+        yield {"log": said, "socket": str(root / "sock"), "pin": re.search(r'pin="?([^" ]+)', said)[1], "root": str(root)}
+    finally:
+        daemon.terminate()
+        daemon.wait()
+
+
+def shape(text: str) -> list[str]:
+    """The words that a sample and a run have in common: no figures, no spaces."""
+    return re.findall(r"[A-Za-z]{3,}", re.sub(r'(sha256[:/]\S+|"[^"]*"|\S*=\S*|/\S+)', "", text))
+
+
+def sample(command: str) -> str:
+    """What docs/gateway.md shows below a command."""
+    for _, block in BLOCK.findall((REPO / "docs/gateway.md").read_text()):
+        for part in re.split(r"^(?=# bquic )", block, flags=re.M):
+            if part.startswith(f"# {command}"):
+                return part.partition("\n")[2]
+    raise AssertionError(f"docs/gateway.md does not show {command}")
+
+
+def test_gateway_starts_as_shown(gateway: dict[str, str]) -> None:
+    assert shape(gateway["log"].replace("time=", "\n")) == shape(sample("bquic gateway"))
+
+
+def test_fetch_prints_as_shown(gateway: dict[str, str]) -> None:
+    said = output(BQUIC, "fetch", "--pin", gateway["pin"], "https://127.0.0.1:8443/10MB")
+    assert shape(said) == shape(sample("bquic fetch"))
+
+
+def test_bench_prints_as_shown(gateway: dict[str, str]) -> None:
+    said = output(BQUIC, "bench", "--pin", gateway["pin"], "https://127.0.0.1:8443/10MB")
+    assert set(shape(said)) == set(shape(sample("bquic bench")))
+
+
+def test_trace_prints_as_shown(gateway: dict[str, str]) -> None:
+    output(BQUIC, "fetch", "--pin", gateway["pin"], "https://127.0.0.1:8443/10MB")
+    recorded = max(pathlib.Path(gateway["root"], "qlog").iterdir(), key=lambda p: p.stat().st_size)
+    assert recorded.name.endswith("_server.sqlog")
+    said = output(BQUIC, "trace", recorded)
+    for label in re.findall(r"^  (\w[\w ]*?)  ", sample("bquic trace"), re.M):
+        assert f"  {label} " in said
+
+
+def test_status_prints_as_shown(gateway: dict[str, str]) -> None:
+    said = output(BQUIC, "status", "--socket", gateway["socket"])
+    for label in re.findall(r"^  (\w+) ", sample("bquic status"), re.M)[:6]:
+        assert re.search(rf"^  {label} ", said, re.M), (label, said)
+
+
+def test_token_prints_as_shown() -> None:
+    said = output(BQUIC, "token")
+    assert shape(re.sub(r"'[^']*'", "", said)) == shape(re.sub(r"'[^']*'", "", sample("bquic token")))
+
+
+def test_refused_without_a_pin_with_the_pin_to_give(gateway: dict[str, str]) -> None:
+    assert gateway["pin"] in output(BQUIC, "fetch", "https://127.0.0.1:8443/10MB")
