@@ -9,11 +9,11 @@ bquic := package/bquic-gateway
 wifirr := package/wifirr-sched
 include version.mk
 
-.PHONY: help build demo test bench lint packages feed release clean
+.PHONY: help build demo test test-quick bench lint packages feed release clean
 
 help: # this list
-	@awk -F ':.*# ' '/^[a-z%-]+:.*# / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
-	@echo "test-%:  $$(scripts/test --list)"
+	@awk -F ':.*# ' '/^[a-z%-]+:.*# / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
+	@scripts/test --list | sed 's/^/make test-/'
 	@echo "bench-%: $$(scripts/bench --list)"
 
 build: deps-build # bquic and wifirrd for this machine, in build/
@@ -27,6 +27,9 @@ demo: deps-demo build # the mesh in namespaces: what BQUIC buys, in a table; a c
 
 test: deps-test # everything that can be checked (25 minutes, root)
 	scripts/test
+
+test-quick: deps-lint # for the inner loop: lint of what has changed, tests that need neither root nor namespaces (2 minutes)
+	scripts/test-quick
 
 test-%: deps-test # one part of test
 	scripts/test $*

@@ -210,9 +210,22 @@ test('defaults that the pages show are those of the daemons, and the init script
 	for (const name of [ 'listen', 'state_dir', 'port', 'interface', 'mode' ])
 		assert.ok(value(name) && !init.includes(` ${value(name)}`) && !init.includes(`=${value(name)}`), name);
 	assert.doesNotMatch(init, /config_(get|load|foreach)|uci /);
-	const gateway = shown(await options('gateway', 'bquic'), 'gateway');
-	for (const o of [ 'listen', 'state_dir', 'status_socket' ])
-		assert.equal(gateway.find((f) => f.name == o).placeholder, value(o), o);
+	/* What the packages' file says is what the schema says (config.TestDefaultFile). */
+	const sections = source('files/etc/config/bquic').split(/^config /m);
+	let held = 0;
+
+	for (const type of [ 'gateway', 'relay' ]) {
+		const given = sections.find((s) => s.startsWith(`${type} `));
+		for (const o of shown(await options(type, 'bquic'), type)) {
+			const said = given.match(new RegExp(`^\\t(?:option|list) ${o.name} '([^']*)'`, 'm'))?.[1];
+			const hint = o.placeholder ?? (o.kind == 'ListValue' ? o.default : undefined);
+			if (said == null || hint == null)
+				continue;
+			assert.equal(hint, said, `${type}.${o.name}`);
+			held++;
+		}
+	}
+	assert.ok(held >= 12, `${held} defaults`);
 
 	/* numbers in wifirrd's help: the last parentheses of an option, "(3; paper: 5)" */
 	const help = run(wifirrd, [ '--help' ]).stdout.split(/^ {2}--/m).slice(1);

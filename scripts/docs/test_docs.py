@@ -108,10 +108,8 @@ def commands(text: str) -> Iterator[list[str]]:
 def targets() -> set[str]:
     """Of the Makefile, with those that a pattern stands for."""
     fixed = set(re.findall(r"^([a-z-]+):", (REPO / "Makefile").read_text(), re.M))
-    for kind in ("test", "bench"):
-        names = re.findall(r"[\w-]+", output(REPO / "scripts" / kind, "--list"))
-        fixed |= {f"{kind}-{name}" for name in names}
-    return fixed
+    fixed |= {f"test-{name}" for name in re.findall(r"^[\w-]+", output(REPO / "scripts/test", "--list"), re.M)}
+    return fixed | {f"bench-{name}" for name in output(REPO / "scripts/bench", "--list").split()} | {"test-vm-bridge"}
 
 
 HELP: dict[str, str] = {}

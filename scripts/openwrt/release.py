@@ -85,11 +85,12 @@ def bill(out: pathlib.Path, arches: list[str]) -> dict:
         modules = go_modules(WORK / arch / "bquic")
         for file in sorted((out / arch).glob("*.[ia]pk")):
             name = file.name.partition("_")[0] if file.suffix == ".ipk" else file.name.removesuffix(f"-{recipes['bquic-gateway'].release}.apk")
-            one = package(name, version(), "Apache-2.0", "", file)
+            inside = modules if name == "bquic-gateway" else []
+            one = package(name, version(), " AND ".join(sorted({"Apache-2.0", *(m["licence"] for m in inside)})), "", file)
             relate("SPDXRef-DOCUMENT", "DESCRIBES", one)
             for need in recipes[name].depends() if name in recipes else []:
                 relate(one, "DEPENDS_ON", package(need, "NOASSERTION", "NOASSERTION", ""))
-            for module in modules if name == "bquic-gateway" else []:
+            for module in inside:
                 purl = f"pkg:golang/{module['name']}@{module['version']}" if module["name"] != "go" else ""
                 relate(one, "CONTAINS", package(module["name"], module["version"], module["licence"], purl))
     return {
