@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -94,6 +95,35 @@ func TestReload(t *testing.T) {
 		carried.says("after mistakes")
 		node.await("one carried connection to be left", func(f figures) bool { return f.Relay.Carried.Now == 1 && f.Relay.State == "up" })
 	})
+}
+
+// TestPinChanged: a gateway whose key is not pinned any more gets nothing new. What
+// it carries goes on, and so does a session whose key is pinned still.
+func TestPinChanged(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+	m.startGateway()
+	c := m.config(divert.Redirect)
+	node := m.startRelay(c)
+	carried := m.echo(node, origin4+":81")
+	carried.says("before")
+
+	const other = "sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+	c.Pins = []string{other}
+	node.apply(c)
+	f := node.await("the gateway to be refused", func(f figures) bool { return f.Relay.State == "away" && f.Relay.Gateways[0].Error != "" })
+	if !strings.Contains(f.Relay.Gateways[0].Error, "wrong pin") {
+		t.Errorf("gateways %+v", f.Relay.Gateways)
+	}
+	m.becomes("forwarded", origin4+":80")
+	carried.says("in the session from before")
+
+	c.Pins = []string{other, m.pin}
+	node.apply(c)
+	m.becomes("carried", origin4+":80")
+	carried.says("as it was")
 }
 
 // TestSeveralGateways: the first one that answers is used, and a better one

@@ -322,6 +322,23 @@ func (c *Config) tlsConfig() (*tls.Config, error) {
 	return conf, nil
 }
 
+// trusts says why a gateway that has shown itself would not be trusted with these
+// settings, nil where it would be.
+func (s *settings) trusts(gateway string, shown tls.ConnectionState) error {
+	if s.tls.VerifyConnection != nil { // pins
+		return s.tls.VerifyConnection(shown)
+	}
+	opts := x509.VerifyOptions{Roots: s.tls.RootCAs, DNSName: s.tls.ServerName, Intermediates: x509.NewCertPool()}
+	if opts.DNSName == "" {
+		opts.DNSName, _, _ = net.SplitHostPort(gateway)
+	}
+	for _, c := range shown.PeerCertificates[1:] {
+		opts.Intermediates.AddCert(c)
+	}
+	_, err := shown.PeerCertificates[0].Verify(opts)
+	return err
+}
+
 func (c *Config) quicConfig() *quic.Config {
 	window := min(maxWindows, memory()/8) / uint64(c.Connections)
 	return &quic.Config{

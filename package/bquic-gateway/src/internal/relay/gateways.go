@@ -139,13 +139,21 @@ const replaced = "replaced"
 func (g *gateways) step(now time.Time) (dial map[*place]*dialler, retire map[*session]string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.settings.Load() != g.set {
-		g.arrange(now)
-	}
 	retire = make(map[*session]string)
 	leave := func(s *session, reason string) {
 		retire[s] = reason
 		g.leaving = append(g.leaving, s)
+	}
+	if g.settings.Load() != g.set {
+		g.arrange(now)
+		g.former = slices.DeleteFunc(g.former, func(s *session) bool {
+			err := g.set.trusts(s.gateway, s.conn.ConnectionState().TLS)
+			if err != nil {
+				g.of(s.gateway).problem = err.Error()
+				leave(s, err.Error())
+			}
+			return err != nil
+		})
 	}
 	up := false
 	for i, p := range g.places {
