@@ -422,13 +422,33 @@ function call(words, env) {
 test('rpcd plugin wifirr: nothing runs, unknown methods', () => {
 	const RUN = path.join(tmp, 'none');
 
-	for (const method of Object.keys(JSON.parse(call([ 'list' ], { RUN }).stdout)))
+	for (const method of Object.keys(JSON.parse(call([ 'list' ], { RUN }).stdout)).filter((m) => m != 'check'))
 		assert.deepEqual(JSON.parse(call([ 'call', method ], { RUN }).stdout), { schedulers: [] });
 	for (const words of [ [], [ 'call' ], [ 'call', '$(touch executed)' ], [ 'call', 'metrics' ] ])
 		assert.notEqual(call(words, { RUN }).status, 0);
 	fs.mkdirSync(RUN, { recursive: true });
 	fs.writeFileSync(path.join(RUN, 'file.sock'), '');
 	assert.deepEqual(JSON.parse(call([ 'call', 'status' ], { RUN }).stdout), { schedulers: [] });
+});
+
+test('rpcd plugin wifirr: what the init script would refuse, without a word to the log', () => {
+	const INIT = path.join(tmp, 'init-check');
+	const mistakes = (options, env) => {
+		const variables = Object.fromEntries(Object.entries({ enabled: '1', ...options }).map(([ o, v ]) => [ `O_a_${o}`, v ]));
+		fs.writeFileSync(INIT, `#!/bin/sh\nexec busybox sh -u '${path.join(__dirname, 'rc.sh')}' '${path.join(root, 'package/wifirr-sched/files/etc/init.d/wifirr-sched')}' "$1"\n`, { mode: 0o755 });
+		const r = call([ 'call', 'check' ], { INIT, SECTIONS: 'scheduler/a', TEST_PROG: WIFIRRD, TEST_RUN: path.join(tmp, 'run-check'), ...variables, ...env });
+		assert.equal(r.status, 0, r.stderr);
+		return JSON.parse(r.stdout).mistakes;
+	};
+
+	assert.deepEqual(mistakes({ device: 'lo', rate: '1000' }), []);
+	assert.deepEqual(mistakes({ device: 'nosuchdev0', rate: '1000' }), []); /* it may come */
+	assert.deepEqual(mistakes({ device: 'lo' }).map((m) => m.replace(/ on this .*/, '')), [ '/etc/config/wifirr: section a: rate: must be given: lo tells no link rate' ]);
+	assert.deepEqual(mistakes({ device: 'lo', rate: '1000' }, { INVALID: '1' }), [ '/etc/config/wifirr: section a: an option has an impossible value' ]);
+	for (const value of [ ...hostile, '"\\\t\u0001x' ])
+		assert.equal(mistakes({ device: 'lo', rate: '1000', weights: value }).length, 1, value);
+	assert.ok(!fs.existsSync(path.join(tmp, 'executed')));
+	assert.deepEqual(fs.readdirSync(path.join(tmp, 'run-check')), []);
 });
 
 test('rpcd plugin wifirr: two real schedulers', () => {
@@ -449,14 +469,15 @@ test('rpcd plugin wifirr: two real schedulers', () => {
 			n=$((n + 1)); [ $n -lt 200 ] || exit 1
 			sleep 0.05
 		done
-		for m in status clients pause status resume; do
+		for m in status clients history pause status resume; do
 			busybox sh -u "$PLUGIN" call $m </dev/null
 		done` ], { encoding: 'utf8', env: { PATH: process.env.PATH, RUN, WIFIRRD, PLUGIN: plugin } });
 	assert.equal(r.status, 0, r.stderr);
-	const [ status, clients, pause, paused, resume ] = r.stdout.trim().split('}\n{').map((t, i, all) => JSON.parse((i ? '{' : '') + t + (i < all.length - 1 ? '}' : '')));
+	const [ status, clients, history, pause, paused, resume ] = r.stdout.trim().split('}\n{').map((t, i, all) => JSON.parse((i ? '{' : '') + t + (i < all.length - 1 ? '}' : '')));
 
 	assert.deepEqual(status.schedulers.map((s) => s.device), [ 'ap0', 'ap1.2' ]);
 	assert.deepEqual(clients.schedulers.map((s) => [ s.device, s.clients.length ]), [ [ 'ap0', 0 ], [ 'ap1.2', 0 ] ]);
+	assert.deepEqual(history.schedulers, [ 'ap0', 'ap1.2' ].map((device) => ({ device, every_s: 60, clients_with_demand: [], clients_served: [], busy_permille: [], wasted_estimate_permille: [] })));
 	assert.deepEqual(pause.schedulers, [ { paused: true }, { paused: true } ]);
 	assert.deepEqual(paused.schedulers.map((s) => s.paused), [ true, true ]);
 	assert.deepEqual(resume.schedulers, [ { paused: false }, { paused: false } ]);

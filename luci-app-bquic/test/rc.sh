@@ -46,6 +46,7 @@ logger() {
 	local text
 	case " $* " in *' -s '*) say log "$@" ;; *) text="$(cat)"; [ -z "$text" ] || say log "$text" ;; esac
 }
+extra_command() { :; }
 start() {
 	start_service "$@" || return
 	! type service_started >/dev/null 2>&1 || service_started

@@ -198,10 +198,10 @@ void contention_explain(const struct contention *c, char *text, size_t size)
 		snprintf(text, size, "windows are left alone");
 		break;
 	case CONTENTION_FEW:
-		snprintf(text, size, "%d clients contend, %d or more are needed", c->value, c->threshold);
+		snprintf(text, size, "clients that contend: %d, %d or more are needed", c->value, c->threshold);
 		break;
 	case CONTENTION_SINGLE_FRAMES:
-		snprintf(text, size, "%d of the clients aggregate frames, more than %d are needed", c->value,
+		snprintf(text, size, "clients that aggregate frames: %d, more than %d are needed", c->value,
 			 c->threshold);
 		break;
 	case CONTENTION_CHANNEL_IDLE:
@@ -219,7 +219,7 @@ void contention_explain(const struct contention *c, char *text, size_t size)
 		snprintf(text, size, "for some seconds, to see whether larger ones deliver more");
 		break;
 	case CONTENTION_CROWD:
-		snprintf(text, size, "%d clients contend", c->value);
+		snprintf(text, size, "clients that contend: %d", c->value);
 		break;
 	}
 }

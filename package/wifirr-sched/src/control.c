@@ -254,6 +254,34 @@ static void clients(struct text *t, const struct wifirr *w)
 	put(t, "\n]}\n");
 }
 
+/* Clients in tenths. */
+static void put_history(struct text *t, const struct wifirr *w, const char *name, unsigned value, bool tenths)
+{
+	put(t, ",\"%s\":[", name);
+	for (unsigned i = 0; i < history_samples(&w->history); i++) {
+		int v = history_value(&w->history, i, value);
+
+		put(t, "%s", i ? "," : "");
+		if (v < 0)
+			put(t, "null");
+		else if (tenths)
+			put(t, "%d.%d", v / 10, v % 10);
+		else
+			put(t, "%d", v);
+	}
+	put(t, "]");
+}
+
+static void history(struct text *t, const struct wifirr *w)
+{
+	put(t, "{\"every_s\":%d", HISTORY_MS / 1000);
+	put_history(t, w, "clients_with_demand", HISTORY_DEMANDING, true);
+	put_history(t, w, "clients_served", HISTORY_SERVED, true);
+	put_history(t, w, "busy_permille", HISTORY_BUSY, false);
+	put_history(t, w, "wasted_estimate_permille", HISTORY_WASTED, false);
+	put(t, "}\n");
+}
+
 static void metric(struct text *t, const struct wifirr *w, const char *name, const char *type, const char *help,
 		   unsigned long long value)
 {
@@ -333,6 +361,8 @@ static void answer(struct text *t, struct wifirr *w, const char *command)
 		return status(t, w);
 	if (strcmp(command, "clients") == 0)
 		return clients(t, w);
+	if (strcmp(command, "history") == 0)
+		return history(t, w);
 	if (strcmp(command, "metrics") == 0)
 		return metrics(t, w);
 	if (strcmp(command, "pause") == 0)
@@ -437,7 +467,7 @@ void control_stop(struct wifirr *w)
 
 int control_request(const char *path, const char *command)
 {
-	static const char *const commands[] = { "status", "clients", "metrics", "pause", "resume" };
+	static const char *const commands[] = { "status", "clients", "history", "metrics", "pause", "resume" };
 	struct timeval timeout = { .tv_sec = ANSWER_TIMEOUT_S };
 	bool known = false, any = false, failed = false;
 	char buf[4096];
@@ -447,7 +477,7 @@ int control_request(const char *path, const char *command)
 	for (unsigned i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
 		known |= strcmp(command, commands[i]) == 0;
 	if (!known) {
-		print(STDERR_FILENO, "wifirrd: %s: must be status, clients, metrics, pause or resume\n", command);
+		print(STDERR_FILENO, "wifirrd: %s: must be status, clients, history, metrics, pause or resume\n", command);
 		return EXIT_USAGE;
 	}
 	fd = connect_to(path);

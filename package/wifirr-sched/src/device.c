@@ -332,6 +332,12 @@ void device_tick(struct wifirr *w)
 	busy = survey_get().busy_permille;
 	radio_due = surveyed ? UINT64_MAX : radio_tick(w, now, busy);
 	policy_tick(&w->policy, now, busy);
+	history_look(&w->history, now, (int[]){
+		[HISTORY_DEMANDING] = w->policy.demanding * 10,
+		[HISTORY_SERVED] = (w->policy.scheduling ? w->policy.active : w->policy.demanding) * 10,
+		[HISTORY_BUSY] = busy,
+		[HISTORY_WASTED] = survey_get().wasted_permille,
+	});
 	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++) {
 		if (!w->station[id].used)
 			continue;

@@ -17,7 +17,7 @@ static int usage(void)
 {
 	static const char text[] =
 	       "Usage: wifirrd --device NAME [options]\n"
-	       "       wifirrd [--control PATH | --device NAME] status|clients|pause|resume|metrics\n"
+	       "       wifirrd [--control PATH | --device NAME] status|clients|history|pause|resume|metrics\n"
 	       "       wifirrd check NAME\n"
 	       "       wifirrd [options] check\n"
 	       "       wifirrd restore\n"

@@ -405,7 +405,7 @@ void policy_explain(const struct policy *p, char *text, size_t size)
 {
 	switch (p->reason) {
 	case POLICY_REASON_FEW_DEMAND:
-		snprintf(text, size, "%d clients with demand, more than %d are needed", p->value, p->threshold);
+		snprintf(text, size, "clients with demand: %d, more than %d are needed", p->value, p->threshold);
 		return;
 	case POLICY_REASON_CHANNEL_IDLE:
 		snprintf(text, size, "channel busy %d permille of the time, more than %d is needed", p->value, p->threshold);
@@ -416,12 +416,12 @@ void policy_explain(const struct policy *p, char *text, size_t size)
 		return;
 	case POLICY_REASON_DEMAND:
 		if (p->config.mode == POLICY_PAPER && p->config.engage == POLICY_ALWAYS)
-			snprintf(text, size, "%d clients, more than %d", p->value, p->threshold);
+			snprintf(text, size, "clients: %d, more than %d", p->value, p->threshold);
 		else
-			snprintf(text, size, "%d clients with demand, more than %d", p->value, p->threshold);
+			snprintf(text, size, "clients with demand: %d, more than %d", p->value, p->threshold);
 		return;
 	case POLICY_REASON_DEMAND_BUSY:
-		snprintf(text, size, "%u clients with demand, channel busy %d permille of the time, more than %d",
+		snprintf(text, size, "clients with demand: %u, channel busy %d permille of the time, more than %d",
 			 p->demanding, p->value, p->threshold);
 		return;
 	case POLICY_REASON_PAUSED:

@@ -226,7 +226,7 @@ uint16_t policy_weight(const struct policy *p, uint16_t id, uint16_t active, uin
 bool policy_weight_possible(uint16_t weight, uint16_t active, uint16_t waiting);
 
 const char *policy_level_name(enum policy_level level);
-/* One line for people: "3 clients with demand, more than 3 are needed". */
+/* One line for people: "clients with demand: 3, more than 3 are needed". */
 void policy_explain(const struct policy *p, char *text, size_t size);
 
 #ifdef __cplusplus

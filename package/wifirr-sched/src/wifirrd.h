@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <net/if.h>
 
+#include "history.h"
 #include "loop.h"
 #include "policy.h"
 
@@ -151,6 +152,7 @@ struct wifirr {
 	/* large, so last: MIPS needs three instructions for what is beyond 32 KB */
 	struct policy policy;
 	struct station station[POLICY_CLIENTS_MAX];
+	struct history history;
 };
 
 /* options.c */

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"bquic/internal/config"
+	"bquic/internal/history"
 	"bquic/internal/metrics"
 	"bquic/internal/relay"
 	"bquic/internal/status"
@@ -25,7 +25,6 @@ type relayStatus struct {
 	Role       string         `json:"role"`
 	Version    string         `json:"version"`
 	Uptime     float64        `json:"uptime_s"`
-	PID        int            `json:"pid"`
 	Goroutines int            `json:"goroutines"`
 	Reload     *status.Reload `json:"reload,omitempty"` // the last one
 	Profile    string         `json:"profile"`
@@ -71,6 +70,7 @@ func runRelay(ctx context.Context, args []string) error {
 	var now atomic.Pointer[config.Relay]
 	now.Store(cfg)
 	var last atomic.Pointer[status.Reload]
+	var past history.History
 	group.Go(func() error {
 		reloadOn(ctx, hangup, log, func() error {
 			next, err := readRelay(*file)
@@ -88,8 +88,11 @@ func runRelay(ctx context.Context, args []string) error {
 		return nil
 	})
 	group.Go(func() error {
-		return socket.Run(ctx, func() any {
-			return relayStatus{"relay", version, time.Since(started).Seconds(), os.Getpid(), runtime.NumGoroutine(), last.Load(), now.Load().Profile.Name, r.Status()}
+		return socket.Run(ctx, status.Answers{
+			status.Status: func() any {
+				return relayStatus{"relay", version, time.Since(started).Seconds(), runtime.NumGoroutine(), last.Load(), now.Load().Profile.Name, r.Status()}
+			},
+			status.History: func() any { return past.Report() },
 		})
 	})
 	group.Go(func() error {
@@ -97,6 +100,10 @@ func runRelay(ctx context.Context, args []string) error {
 			w.Process("bquic_relay", version, started)
 			r.Metrics(w)
 		})
+	})
+	group.Go(func() error {
+		past.Run(ctx, r.Counters)
+		return nil
 	})
 	group.Go(func() error { return r.Run(ctx) })
 	return group.Wait()

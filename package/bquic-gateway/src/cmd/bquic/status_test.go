@@ -28,7 +28,7 @@ func answering(t *testing.T, text string) (socket string) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = s.Run(ctx, func() any { return json.RawMessage(text) })
+		_ = s.Run(ctx, status.Answers{status.Status: func() any { return json.RawMessage(text) }})
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	return socket
@@ -65,9 +65,9 @@ func TestStatusDocument(t *testing.T) {
 }
 
 func TestStatusTables(t *testing.T) {
-	relay := answering(t, `{"role":"relay","version":"1.2.3","state":"up","taking":true,"gateway":"g.example:8443","uptime_s":61,"pid":7}`)
+	relay := answering(t, `{"role":"relay","version":"1.2.3","state":"up","taking":true,"gateway":"g.example:8443","uptime_s":61}`)
 	out, errs, code := bquic(t, "status", "--config", statusConf(t, "/nonexistent", relay))
-	for _, part := range []string{"relay 1.2.3, up for 1 min 1 s, pid 7\n", "  gateway      g.example:8443\n", "\nno daemon answers on /nonexistent\n"} {
+	for _, part := range []string{"relay 1.2.3, up for 1 min 1 s\n", "  gateway      g.example:8443\n", "\nno daemon answers on /nonexistent\n"} {
 		if !strings.Contains(out, part) {
 			t.Errorf("no %q in\n%s", part, out)
 		}

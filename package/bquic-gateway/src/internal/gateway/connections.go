@@ -14,6 +14,7 @@ import (
 
 	"github.com/quic-go/quic-go"
 
+	"bquic/internal/history"
 	"bquic/internal/site"
 	"bquic/internal/status"
 	"bquic/internal/tunnel"
@@ -61,6 +62,19 @@ func (cs *connections) transports() map[string]transport {
 		sums[c.profile] = t
 	}
 	return sums
+}
+
+// history adds all connections since the start to the counters of the history.
+func (cs *connections) history(c *history.Counters) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for _, t := range cs.ended {
+		c.Packets += t.acked + t.received
+		c.Acks += t.acksReceived + t.acksSent
+	}
+	for _, live := range cs.live {
+		c.Count(live.conn.BurstStats())
+	}
 }
 
 type connection struct {
@@ -117,7 +131,6 @@ type Status struct {
 	Role        string              `json:"role"`
 	Version     string              `json:"version"`
 	Uptime      float64             `json:"uptime_s"`
-	PID         int                 `json:"pid"`
 	Goroutines  int                 `json:"goroutines"`
 	Listen      string              `json:"listen"`
 	Pin         string              `json:"pin"`

@@ -24,6 +24,7 @@ import (
 	"bquic/internal/accesslog"
 	"bquic/internal/cert"
 	"bquic/internal/config"
+	"bquic/internal/history"
 	"bquic/internal/metrics"
 	"bquic/internal/peer"
 	"bquic/internal/profile"
@@ -73,6 +74,7 @@ type Server struct {
 	conns   connections
 	admit   admission
 	access  accesslog.Log
+	history history.History
 	ready   chan struct{}
 	addr    netip.AddrPort // valid once ready
 	plain   netip.AddrPort // of those who come without TLS
@@ -248,7 +250,13 @@ func (s *Server) Run(ctx context.Context) error {
 	s.started = time.Now()
 
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return socket.Run(ctx, func() any { return s.Status() }) })
+	group.Go(func() error {
+		return socket.Run(ctx, status.Answers{
+			status.Status:  func() any { return s.Status() },
+			status.History: func() any { return s.history.Report() },
+		})
+	})
+	group.Go(func() error { s.history.Run(ctx, s.counters); return nil })
 	group.Go(func() error { s.watch(ctx); return nil })
 	group.Go(func() error { s.tunnel.Run(ctx); return nil })
 	group.Go(func() error { return metrics.Serve(ctx, figures, s.log, s.metrics) })

@@ -4,13 +4,13 @@ package gateway
 
 import (
 	"maps"
-	"os"
 	"runtime"
 	"slices"
 	"strconv"
 	"time"
 
 	"bquic/internal/accesslog"
+	"bquic/internal/history"
 	"bquic/internal/metrics"
 	"bquic/internal/tunnel"
 )
@@ -22,7 +22,6 @@ func (s *Server) Status() Status {
 		Role:       "gateway",
 		Version:    s.version,
 		Uptime:     time.Since(s.started).Seconds(),
-		PID:        os.Getpid(),
 		Goroutines: runtime.NumGoroutine(),
 		Listen:     s.addr.String(),
 		Pin:        s.pin().String(),
@@ -44,6 +43,13 @@ func (s *Server) Status() Status {
 		st.Tunnels = &stats
 	}
 	return st
+}
+
+// counters are for the history: of all connections since the start.
+func (s *Server) counters() (c history.Counters) {
+	c.Down, c.Up = s.bytes()
+	s.conns.history(&c)
+	return c
 }
 
 // bytes returns what sites and tunnels have sent to clients and received from them.

@@ -276,7 +276,7 @@ func TestListen(t *testing.T) {
 	stop := func() { socket.Close() }
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go socket.Run(ctx, func() any { return 1 })
+	go socket.Run(ctx, status.Answers{status.Status: func() any { return 1 }})
 	files := Files(top + "/made")
 	gateway := func(options string) *Plan {
 		return plan(t, Gateway, "config gateway\n\toption enabled 1\n\toption state_dir '"+top+"/state'\n\toption status_socket '"+top+"/sock'\n"+options)

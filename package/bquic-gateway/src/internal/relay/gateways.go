@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"bquic/internal/history"
 	"bquic/internal/upstream"
 )
 
@@ -421,5 +422,14 @@ func (g *gateways) status(st *Status) {
 	}
 	for _, s := range g.all() {
 		st.Connections = append(st.Connections, s.status())
+	}
+}
+
+// count adds the sessions to the counters of the history.
+func (g *gateways) count(c *history.Counters) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, s := range g.all() {
+		c.Count(s.conn.BurstStats())
 	}
 }

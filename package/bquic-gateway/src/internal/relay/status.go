@@ -9,6 +9,7 @@ import (
 
 	"github.com/quic-go/quic-go"
 
+	"bquic/internal/history"
 	"bquic/internal/processor"
 	"bquic/internal/proof"
 	"bquic/internal/tunnel"
@@ -106,6 +107,14 @@ func (r *Relay) Status() Status {
 	st.UDP = FlowStatus{r.flows.now(), r.flows.total.Load(), r.flows.lost.Load()}
 	st.Clients, st.Others = r.clients.status()
 	return st
+}
+
+// Counters are for the history: of what is carried, and of the sessions that there are.
+func (r *Relay) Counters() (c history.Counters) {
+	carried := r.carried.status()
+	c.Down, c.Up = carried.Down, carried.Up
+	r.gateways.count(&c)
+	return c
 }
 
 func (s *session) status() ConnectionStatus {

@@ -36,6 +36,7 @@ var ErrMethod = errors.New("no such method")
 var Methods = map[string]map[string]any{
 	"status":      {},
 	"connections": {},
+	"history":     {},
 	"profiles":    {},
 	"check":       {},
 	"fetch":       {"url": "", "pin": "", "profile": ""},
@@ -59,6 +60,8 @@ func (p *Plugin) Call(ctx context.Context, method string, args io.Reader) (any, 
 		return p.status(), nil
 	case "connections":
 		return p.connections(), nil
+	case "history":
+		return p.history(), nil
 	case "profiles":
 		return p.profiles(), nil
 	case "check":
@@ -170,6 +173,20 @@ func (p *Plugin) connections() any {
 		conns := []json.RawMessage{}
 		_ = json.Unmarshal(daemon(socket)["connections"], &conns)
 		answer[role] = conns[:min(len(conns), maxConnections)]
+	}
+	return answer
+}
+
+// history is what both daemons did in the last hours.
+func (p *Plugin) history() any {
+	gateway, relay := p.sockets()
+	answer := make(map[string]json.RawMessage)
+	for role, socket := range map[string]string{"gateway": gateway, "relay": relay} {
+		data, err := status.Ask(socket, status.History)
+		if err != nil {
+			data = json.RawMessage("null")
+		}
+		answer[role] = data
 	}
 	return answer
 }

@@ -64,7 +64,10 @@ func plugin(t *testing.T, gateway, relay string) *Plugin {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_ = s.Run(ctx, func() any { return json.RawMessage(answer) })
+			_ = s.Run(ctx, status.Answers{
+				status.Status:  func() any { return json.RawMessage(answer) },
+				status.History: func() any { return map[string]string{"of": role} },
+			})
 		}()
 		t.Cleanup(func() { cancel(); <-done })
 	}
@@ -93,6 +96,14 @@ func TestListNamesWhatCallAnswers(t *testing.T) {
 			t.Errorf("%s: no answer", method)
 		}
 	}
+}
+
+func TestHistory(t *testing.T) {
+	answer := call(t, plugin(t, "{}", ""), "history", "{}")
+	equal(t, any("gateway"), answer["gateway"].(map[string]any)["of"])
+	relay, there := answer["relay"]
+	equal(t, true, there)
+	equal(t, nil, relay)
 }
 
 func TestStatusSumsLiveConnections(t *testing.T) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package status answers, on a unix socket, what a daemon is doing: whoever
-// connects is sent one JSON object.
+// connects, and writes what it asks for, is sent one JSON object.
 package status

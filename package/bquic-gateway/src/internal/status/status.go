@@ -17,6 +17,9 @@ import (
 
 const (
 	ioTimeout = 5 * time.Second
+	// askTimeout is how long a question is waited for: of who asks for nothing, it does not end.
+	askTimeout = 100 * time.Millisecond
+	maxWord    = 32
 	// maxSize bounds what Read believes, in bytes.
 	maxSize = 16 << 20
 	// maxReaders bounds the answers that are being written at a time.
@@ -66,8 +69,18 @@ func Listen(path string) (*Server, error) {
 // Close removes the socket.
 func (s *Server) Close() error { return s.ln.Close() }
 
-// Run answers with what report returns, until ctx ends; then it closes the socket.
-func (s *Server) Run(ctx context.Context, report func() any) error {
+// Answers are what a daemon tells, by what it is asked for.
+type Answers map[string]func() any
+
+// What every daemon can be asked for.
+const (
+	Status  = "" // what it is doing
+	History = "history"
+)
+
+// Run answers until ctx ends; then it closes the socket. Who asks for nothing, or
+// for what there is no answer to, hears the status.
+func (s *Server) Run(ctx context.Context, answers Answers) error {
 	stop := context.AfterFunc(ctx, func() { s.ln.Close() })
 	defer stop()
 	slots := make(chan struct{}, maxReaders)
@@ -87,14 +100,23 @@ func (s *Server) Run(ctx context.Context, report func() any) error {
 		go func() {
 			defer func() { <-slots }()
 			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(ioTimeout))
-			_ = json.NewEncoder(conn).Encode(report()) // a reader that has gone is no failure
+			_ = conn.SetReadDeadline(time.Now().Add(askTimeout))
+			_ = conn.SetWriteDeadline(time.Now().Add(ioTimeout))
+			word, _ := io.ReadAll(io.LimitReader(conn, maxWord))
+			answer, ok := answers[string(word)]
+			if !ok {
+				answer = answers[Status]
+			}
+			_ = json.NewEncoder(conn).Encode(answer()) // a reader that has gone is no failure
 		}()
 	}
 }
 
-// Read asks the daemon behind path.
-func Read(path string) (json.RawMessage, error) {
+// Read asks the daemon behind path what it is doing.
+func Read(path string) (json.RawMessage, error) { return Ask(path, Status) }
+
+// Ask asks the daemon behind path.
+func Ask(path, what string) (json.RawMessage, error) {
 	conn, err := net.DialTimeout("unix", path, ioTimeout)
 	if err != nil {
 		switch {
@@ -107,6 +129,12 @@ func Read(path string) (json.RawMessage, error) {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(ioTimeout))
+	if _, err := io.WriteString(conn, what); err != nil {
+		return nil, err
+	}
+	if err := conn.(*net.UnixConn).CloseWrite(); err != nil {
+		return nil, err
+	}
 	data, err := io.ReadAll(io.LimitReader(conn, maxSize))
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ package status
 
 import (
 	"context"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -29,7 +30,24 @@ func TestStatus(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx, func() any { return map[string]int{"a": 1} }) }()
+	go func() {
+		done <- s.Run(ctx, Answers{
+			Status:  func() any { return map[string]int{"a": 1} },
+			History: func() any { return []int{7} },
+		})
+	}()
+	for _, what := range []string{History, "whatever", strings.Repeat("x", 1<<16)} {
+		want := map[bool]string{true: "[7]", false: `{"a":1}`}[what == History]
+		if data, err := Ask(path, what); strings.TrimSpace(string(data)) != want && len(what) < maxWord {
+			t.Errorf("asked for %s: %s, %v", what, data, err)
+		}
+	}
+	// Who only listens, as socat does, is told the status.
+	if conn, err := net.Dial("unix", path); err != nil {
+		t.Error(err)
+	} else if data, err := io.ReadAll(conn); err != nil || strings.TrimSpace(string(data)) != `{"a":1}` {
+		t.Errorf("asked for nothing: %s, %v", data, err)
+	}
 	var wg sync.WaitGroup
 	for range 3 * maxReaders {
 		wg.Go(func() {

@@ -39,7 +39,6 @@ type fact struct{ name, text string }
 type daemon struct {
 	Version string            `json:"version"`
 	Uptime  float64           `json:"uptime_s"`
-	PID     int               `json:"pid"`
 	Reload  *status.Reload    `json:"reload"`
 	Profile string            `json:"profile"` // the relay's
 	Refused json.RawMessage   `json:"refused"`
@@ -218,7 +217,7 @@ func (d *daemon) refusals() string {
 // draw puts a status together: what the daemon is, facts, tables.
 func draw(role string, d *daemon, now time.Time, facts []fact, tables ...table) string {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s %s, up for %s, pid %d\n", role, printable(d.Version), age(seconds(d.Uptime)), d.PID)
+	fmt.Fprintf(&b, "%s %s, up for %s\n", role, printable(d.Version), age(seconds(d.Uptime)))
 	if r := d.Reload; r != nil {
 		facts = append(facts, fact{"reload", age(now.Sub(r.At)) + " ago: " + cmp.Or(r.Error, "in use")})
 	}

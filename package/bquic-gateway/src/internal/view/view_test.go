@@ -38,7 +38,7 @@ func check(t *testing.T, got, want string) {
 // TestGateway draws what the gateway's own types become on the socket.
 func TestGateway(t *testing.T) {
 	st := gateway.Status{
-		Role: "gateway", Version: "1.2.3", Uptime: 90061, PID: 42, Listen: "[::]:8443", Pin: "sha256/abc",
+		Role: "gateway", Version: "1.2.3", Uptime: 90061, Listen: "[::]:8443", Pin: "sha256/abc",
 		Profiles: []string{"bquic", "standard"}, Live: 12, Total: 345, TCP: 3, Requests: 7, Sent: 1_234_567, Received: 999,
 		Origins: []site.OriginStatus{{URL: "http://192.0.2.1", Up: true}, {URL: "http://192.0.2.2", Error: "connection refused"}},
 		Tunnels: &tunnel.Stats{Open: 2, Places: 500, Total: 9, Up: 1000, Down: 2_500_000_000, Uplink: true,
@@ -52,7 +52,7 @@ func TestGateway(t *testing.T) {
 	}
 	st.Connections = append(st.Connections, gateway.Connection{Remote: "closed", Closed: true})
 	check(t, Gateway(marshal(t, st), now), `
-gateway 1.2.3, up for 1 d 1 h, pid 42
+gateway 1.2.3, up for 1 d 1 h
   listen       [::]:8443
   pin          sha256/abc
   profiles     bquic, standard
@@ -88,11 +88,10 @@ func TestRelay(t *testing.T) {
 		Role    string  `json:"role"`
 		Version string  `json:"version"`
 		Uptime  float64 `json:"uptime_s"`
-		PID     int     `json:"pid"`
 		Profile string  `json:"profile"`
 		Reload  any     `json:"reload"`
 		relay.Status
-	}{Role: "relay", Version: "1.2.3", Uptime: 59, PID: 1, Profile: "bquic", Reload: map[string]any{"at": now.Add(-time.Hour), "error": "bquic:3: relay.x: unknown option"}}
+	}{Role: "relay", Version: "1.2.3", Uptime: 59, Profile: "bquic", Reload: map[string]any{"at": now.Add(-time.Hour), "error": "bquic:3: relay.x: unknown option"}}
 	st.Status = relay.Status{
 		Gateway: "g.example:8443", State: "up", Since: now.Add(-2 * time.Minute), Taking: true,
 		Gateways:    []relay.GatewayStatus{{Address: "g.example:8443", State: "up", Weight: 1000, Streams: 3}, {Address: "h.example:8443", State: "away", Weight: 999, Error: "no answer"}},
@@ -105,7 +104,7 @@ func TestRelay(t *testing.T) {
 		Clients:     []relay.ClientStatus{{Address: "10.0.0.2", Connections: 3, Sent: 10, Received: 999_600}},
 	}
 	check(t, Relay(marshal(t, st), now), `
-relay 1.2.3, up for 59 s, pid 1
+relay 1.2.3, up for 59 s
   gateway      g.example:8443
   state        up for 2 min 0 s, takes new connections
   processor    carries 8.1 Mbit/s, path 30 Mbit/s: TCP goes direct; uses 1 % of one, may use 50 %
@@ -131,7 +130,7 @@ relay 1.2.3, up for 59 s, pid 1
 // TestOther: a daemon of another version, with fields of other types, is shown as far as it goes.
 func TestOther(t *testing.T) {
 	got := Gateway(json.RawMessage(`{"listen":":1","pid":"x","version":"9\u001b[2J","connections":7,"refused":[1],"tunnels":{"open":"many"}}`), now)
-	for _, part := range []string{"gateway 9?[2J, up for 0 s, pid 0\n", "  listen       :1\n", "  refused      none\n"} {
+	for _, part := range []string{"gateway 9?[2J, up for 0 s\n", "  listen       :1\n", "  refused      none\n"} {
 		if !strings.Contains(got, part) {
 			t.Errorf("no %q in\n%s", part, got)
 		}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package history
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/quic-go/quic-go"
+)
+
+const (
+	// Every is the time between two samples.
+	Every = time.Minute
+	// Samples is how many are kept: 12 hours, in 14 KiB.
+	Samples = 720
+)
+
+// Counters are what a daemon has counted since its start, and what it sees now.
+type Counters struct {
+	Down, Up      uint64 // bytes to clients and from them
+	Packets, Acks uint64 // packets that ACKs were for, sent and received, and these ACKs
+
+	rtt, minRTT, weight float64 // sums over connections, in milliseconds times weight
+}
+
+// Count adds what a connection that there is has counted.
+func (c *Counters) Count(s quic.BurstStats) {
+	c.Packets += s.PacketsAcked + s.PacketsReceived
+	c.Acks += s.AcksReceived + s.AcksSent
+	weight := float64(s.PacketsSent) + 1
+	c.rtt += float64(s.SmoothedRTT) / float64(time.Millisecond) * weight
+	c.minRTT += float64(s.MinRTT) / float64(time.Millisecond) * weight
+	c.weight += weight
+}
+
+// A sample is of the time between two looks at the counters. NaN: nothing to tell.
+type sample struct{ down, up, perAck, rtt, minRTT float32 }
+
+// A History is the ring. Its zero value is empty.
+type History struct {
+	mu     sync.Mutex
+	ring   [Samples]sample
+	count  int // of all samples ever
+	at     time.Time
+	before Counters
+}
+
+// Add notes the counters at a time. Counters that are less than before began anew,
+// and tell nothing of the time between.
+func (h *History) Add(now time.Time, c Counters) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	was, seconds := h.before, now.Sub(h.at).Seconds()
+	first := h.at.IsZero()
+	h.before, h.at = c, now
+	if first || seconds <= 0 {
+		return
+	}
+	nothing := math.NaN()
+	rate := func(was, is uint64) float32 {
+		if is < was {
+			return float32(nothing)
+		}
+		return float32(8 * float64(is-was) / seconds)
+	}
+	s := sample{down: rate(was.Down, c.Down), up: rate(was.Up, c.Up), perAck: float32(nothing)}
+	if c.Packets >= was.Packets && c.Acks > was.Acks {
+		s.perAck = float32(c.Packets-was.Packets) / float32(c.Acks-was.Acks)
+	}
+	s.rtt, s.minRTT = float32(c.rtt/c.weight), float32(c.minRTT/c.weight) // NaN without a connection
+	h.ring[h.count%Samples] = s
+	h.count++
+}
+
+// Run adds a sample every minute, from now until ctx ends.
+func (h *History) Run(ctx context.Context, read func() Counters) {
+	tick := time.NewTicker(Every)
+	defer tick.Stop()
+	h.Add(time.Now(), read())
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			h.Add(now, read())
+		}
+	}
+}
+
+// A Report has the samples, oldest first.
+type Report struct {
+	Every  float64  `json:"every_s"`
+	Down   []number `json:"down_bps"`
+	Up     []number `json:"up_bps"`
+	PerAck []number `json:"packets_per_ack"`
+	RTT    []number `json:"smoothed_rtt_ms"`
+	MinRTT []number `json:"min_rtt_ms"`
+}
+
+// Report returns what is kept.
+func (h *History) Report() Report {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := Report{Every: Every.Seconds()}
+	n := min(h.count, Samples)
+	for _, of := range []struct {
+		to    *[]number
+		value func(s *sample) float32
+	}{
+		{&r.Down, func(s *sample) float32 { return s.down }},
+		{&r.Up, func(s *sample) float32 { return s.up }},
+		{&r.PerAck, func(s *sample) float32 { return s.perAck }},
+		{&r.RTT, func(s *sample) float32 { return s.rtt }},
+		{&r.MinRTT, func(s *sample) float32 { return s.minRTT }},
+	} {
+		*of.to = make([]number, n)
+		for i := range n {
+			(*of.to)[i] = number(of.value(&h.ring[(h.count-n+i)%Samples]))
+		}
+	}
+	return r
+}
+
+// A number is null in JSON where it is NaN, else rounded.
+type number float32
+
+func (n number) MarshalJSON() ([]byte, error) {
+	v := float64(n)
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return []byte("null"), nil
+	}
+	if v >= 1000 {
+		return json.Marshal(math.Round(v))
+	}
+	return json.Marshal(math.Round(v*100) / 100)
+}
