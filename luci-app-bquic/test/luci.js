@@ -4,7 +4,7 @@
 // runs a module with what it requires. Runs in node, and in a browser, where E()
 // and dom.content() take a lone string as markup, as LuCI's do.
 
-function luci(read, answers, config) {
+function luci(read, answers, config, translate = (text) => text) {
 	const polls = [];
 	const did = []; // what changes something
 	const sections = [];
@@ -141,7 +141,7 @@ function luci(read, answers, config) {
 			names.push(alias ?? module);
 			values.push(load(module));
 		}
-		const _ = (text) => text;
+		const _ = translate;
 
 		return made[name] = new Function(...names, '_', 'E', 'L', source)(...values, _, E, L);
 	}

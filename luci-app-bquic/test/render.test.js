@@ -34,7 +34,7 @@ async function open(width, answers, config) {
 	await page.addScriptTag({ path: path.join(__dirname, 'luci.js') });
 	await page.evaluate(([ sources, answers, config ]) => {
 		window.executed = false;
-		window.answers = answers;
+		Object.assign(window, { answers, sources, config });
 		window.env = window.luci((name) => sources[name], answers, config);
 	}, [ sources(), answers, config ]);
 
@@ -258,10 +258,10 @@ test('status with fields missing, of other types, and with huge numbers', async 
 
 test('what is not installed, not set up or does not answer, and the way out', async () => {
 	for (const [ answers, uci, wants, view ] of [
-		[ { 'wifirr.clients': { schedulers: [] } }, config, [ 'No scheduler runs.', 'It waits for the device phy0-ap0', 'Open the system log' ], 'clients' ],
+		[ { 'wifirr.clients': { schedulers: [] } }, config, [ 'No scheduler runs.', 'It waits for the device phy0-ap0', 'Open the log' ], 'clients' ],
 		[ { 'wifirr.clients': { schedulers: [] } }, {}, [ 'No scheduler runs.', 'Set up' ], 'clients' ],
 		[ {}, {}, [ 'The package bquic-gateway is not installed.', 'The package wifirr-sched is not installed.', 'Install it' ] ],
-		[ { objects: [ 'bquic', 'wifirr' ] }, config, [ 'no answer', 'Open the system log', 'It waits for the device phy0-ap0' ] ],
+		[ { objects: [ 'bquic', 'wifirr' ] }, config, [ 'no answer', 'Open the log', 'It waits for the device phy0-ap0' ] ],
 		[ { objects: [ 'bquic', 'wifirr' ] }, { bquic: {}, wifirr: {} }, [ 'Set up', 'Switch on' ] ]
 	]) {
 		const { page, errors } = await open(1200, answers, uci);
@@ -311,6 +311,7 @@ async function traffic(samples) {
 	const { page, errors } = await open(1200, { ...recorded, 'bquic.status': undefined }, config);
 
 	await show(page, 'overview', 0);
+	await page.locator('button', { hasText: '5 minutes' }).click();
 	for (const sample of samples)
 		await page.evaluate(async (gateway) => {
 			window.answers['bquic.status'] = gateway ? { gateway, relay: null } : undefined;
@@ -388,6 +389,113 @@ test('whether it helps: no scheduler, no relay, nothing compared', async () => {
 		assert.deepEqual(errors, []);
 		await page.close();
 	}
+});
+
+test('graphs of the last hours: of all daemons, whatever they do not tell; what has nothing to show is not there', async () => {
+	const hours = (...values) => [ ...Array(716).fill(null), ...values ];
+	const schedulers = [
+		{ device: 'a', clients_with_demand: hours(1, 2, 3, 4.5), clients_served: hours(1, 1, 1, 1), busy_permille: hours(null, null, 300, 500) },
+		{ device: 'b', clients_with_demand: [ 10 ], clients_served: [ 2 ], busy_permille: 'x' }
+	];
+	const answers = {
+		'bquic.history': { gateway: { down_bps: hours(1e6, 2e6, null, 8e6), up_bps: [ 5 ] }, relay: { down_bps: [ 1e6, 4e6 ], packets_per_ack: null } },
+		'wifirr.history': { schedulers }
+	};
+	const { page, errors } = await open(1200, answers, config);
+	await show(page, 'overview', 1);
+	const graphs = Object.fromEntries(await page.$$eval('.bquic-graph', (all) => all.map((g) => [ g.querySelector('strong').textContent,
+		[ g.hidden, g.querySelector('.top').textContent.replaceAll('\u00a0', ' '), ...[ ...g.querySelectorAll('polyline') ].map((l) => l.getAttribute('points')) ] ])));
+
+	/* 8 of the gateway and 4 of the relay in the newest minute; what neither tells is a gap */
+	assert.deepEqual(graphs.Traffic, [ false, '≤ 20.0 Mbit/s', '298.8,95.0 299.2,90.0 299.6,95.0 300.0,40.0', '300.0,100.0' ]);
+	assert.deepEqual(graphs['WiFi clients'], [ false, '≤ 20', '298.8,95.0 299.2,90.0 299.6,85.0 300.0,27.5', '298.8,95.0 299.2,95.0 299.6,95.0 300.0,85.0' ]);
+	assert.deepEqual(graphs['Air occupancy'], [ false, '≤ 100 %', '299.6,70.0 300.0,50.0', '' ]);
+	assert.equal(graphs['Round-trip time'][0], true);
+	assert.equal(graphs['Data packets per acknowledgement'][0], true);
+	await page.locator('button', { hasText: '5 minutes' }).click();
+	assert.deepEqual(await page.$$eval('[aria-pressed=true]', (all) => all.map((b) => b.textContent)), [ '5 minutes' ]);
+	assert.equal(await page.locator('.bquic-graph:visible polyline[points]:not([points=""])').count(), 0);
+	assert.deepEqual(errors, []);
+});
+
+test('on pages of settings: what keeps a change from being used, in the daemon’s words, or that it is used', async () => {
+	const gateway = recorded['bquic.status'].gateway;
+	const taken = 'gateway.listen: cannot listen on :80: address already in use';
+
+	for (const [ view, answers, wants, not ] of [
+		[ 'gateway', { 'bquic.check': { ok: false, mistakes: [ { text: taken } ] }, 'bquic.status': { gateway } }, [ taken, '/etc/config/bquic: running daemons keep' ], 'line 0' ],
+		[ 'gateway', { 'bquic.check': { ok: true }, 'bquic.status': { gateway: { ...gateway, reload: { at: '2026-01-02T03:04:05Z', error: '' } } } }, [ 'runs with these settings, since' ], 'Mistakes' ],
+		[ 'gateway', { 'bquic.check': { ok: true }, 'bquic.status': { gateway: { ...gateway, reload: { error: 'bquic:7: x' } } } }, [ 'The last change was refused', 'bquic:7: x' ], 'runs with' ],
+		[ 'gateway', { 'bquic.check': { ok: true }, 'bquic.status': {} }, [ 'no answer', 'Open the log' ], 'runs with' ],
+		[ 'relay', { 'bquic.check': { ok: true }, 'bquic.status': recorded['bquic.status'] }, [ 'runs with these settings' ], 'no answer' ],
+		[ 'scheduler', { 'wifirr.check': { mistakes: [ '/etc/config/wifirr: section ap0: rate: must be given' ] }, 'wifirr.status': { schedulers: [] } },
+			[ 'section ap0: rate: must be given', 'It waits for the device phy0-ap0' ], 'runs with' ],
+		[ 'scheduler', { 'wifirr.check': { mistakes: [] }, 'wifirr.status': recorded['wifirr.status'] }, [ 'phy0-ap0', 'runs with these settings' ], 'Mistakes' ]
+	]) {
+		const { page, errors } = await open(1200, answers, config);
+		await show(page, view, 1);
+		const text = await page.textContent('body');
+		for (const part of wants)
+			assert.ok(text.includes(part), `${view}: ${part} in ${text}`);
+		assert.ok(!text.includes(not), `${view}: ${not} in ${text}`);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});
+
+test('settings of what is not installed have no buttons that save', async () => {
+	for (const view of [ 'gateway', 'relay', 'scheduler' ]) {
+		const { page, errors } = await open(1200, {}, {});
+		assert.deepEqual(await page.evaluate(async (view) => {
+			const v = window.env.load(`view.bquic.${view}`);
+			await v.render(await v.load());
+			return [ v.handleSave, v.handleSaveApply, v.handleReset ];
+		}, view), [ null, null, null ]);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});
+
+test('the relay’s clients have the names that the router knows', async () => {
+	const address = recorded['bquic.status'].relay.clients[0].address;
+	const { page, errors } = await open(1200, { ...recorded, 'luci-rpc.getHostHints': { '02:00:00:00:00:01': { name: 'anna-phone', ipaddrs: [ address ] } } }, config);
+
+	await show(page, 'relay', 2);
+	assert.match(await page.locator('tr', { hasText: address }).textContent(), /^anna-phone/);
+	assert.deepEqual(errors, []);
+});
+
+test('the log: latest first, errors only, searched, and never markup', async () => {
+	const stdout = [
+		'Tue Nov 24 20:34:47 2026 daemon.info bquic[42]: level=INFO msg="gateway ready"',
+		'Tue Nov 24 20:34:48 2026 daemon.err wifirrd[7]: wifirrd: no such device',
+		'Tue Nov 24 20:34:48 2026 daemon.err wifirrd[7]: wifirrd: no such device',
+		`a line of another form ${markup.replace('\n', '')}`
+	].join('\n') + '\n';
+	const { page, errors } = await open(1200, { 'file.exec': { code: 0, stdout } }, config);
+	const rows = () => page.$$eval('tbody tr', (all) => all.map((r) => [ ...r.cells ].map((c) => c.textContent)));
+
+	await show(page, 'log', 2);
+	const all = await rows();
+	assert.equal(all.length, 4);
+	assert.match(all[0][3], /^a line of another form <img/);
+	assert.deepEqual(all[3], [ 'Tue Nov 24 20:34:47 2026', 'info', 'bquic', 'level=INFO msg="gateway ready"' ]);
+	assert.equal(await page.evaluate(() => window.executed), false);
+	await page.locator('label').click();
+	assert.deepEqual((await rows()).map((r) => r[1]), [ 'err', 'err' ]);
+	await page.locator('[type=search]').fill('GATEWAY');
+	assert.deepEqual(await rows(), [ [ 'Nothing yet.' ] ]);
+	await page.locator('label').click();
+	assert.equal((await rows()).length, 1);
+	assert.deepEqual(errors, []);
+});
+
+test('reasons of the scheduler in the user’s language', async () => {
+	const { page, errors } = await open(1200, recorded, config);
+	await page.evaluate(() => { window.env = window.luci((name) => window.sources[name], window.answers, window.config, (text) => `«${text}»`); });
+	await show(page, 'overview', 2);
+	assert.ok((await page.textContent('body')).includes('«clients with demand: 6, more than 3»'));
+	assert.deepEqual(errors, []);
 });
 
 test('a pin is copied as it is', async () => {

@@ -52,7 +52,7 @@ async function options(view, config) {
 	}, { [config]: { x: { '.type': 'profile', '.name': 'x' } } });
 	const v = env.load(`view.bquic.${view}`);
 
-	v.state = () => null; /* what is below the form needs a browser */
+	v.state = env.load('bquic.common').inUse = () => null; /* what is around the form needs a browser */
 	await v.render(await v.load());
 
 	return env.sections;
@@ -101,7 +101,11 @@ test('who may only read gets no secret: no token, no WiFi key', () => {
 	assert.deepEqual(read.uci, [ 'wifirr' ]);
 	assert.equal(read.ubus.uci, undefined);
 	assert.equal(read.ubus['network.wireless'], undefined);
-	assert.equal(read.file, undefined);
+	/* the daemons' lines of the log, as LuCI's own page of it shows them to the same people; and no other command */
+	assert.deepEqual(read.file, { '/sbin/logread -e bquic|wifirr': [ 'exec' ] });
+	assert.deepEqual(read.ubus.file, [ 'exec' ]);
+	const log = source('luci-app-bquic/htdocs/luci-static/resources/view/bquic/log.js').match(/callExec\('(.*?)', \[ (.*?) \]\)/);
+	assert.equal([ log[1], ...log[2].matchAll(/'(.*?)'/g) ].map((w) => w[1] && w.index !== undefined ? w[1] : w).join(' '), Object.keys(read.file)[0]);
 });
 
 /* All options in one file: bquic check names those that it does not know. */
@@ -257,6 +261,30 @@ test('every text is in the template and translated, with the same placeholders',
 			assert.deepEqual(places(text), places(id), `${language}: ${id}`);
 		}
 	}
+});
+
+test('the daemons’ fixed texts, which pages translate, are those of the daemons', () => {
+	const common = luci((name) => fs.readFileSync(path.join(po.app, 'htdocs/luci-static/resources', name), 'utf8'), {}, {}).load('bquic.common');
+	const { profiles } = JSON.parse(run(bquic, [ 'rpcd', 'call', 'profiles', '--config', '/dev/null' ], { input: '{}' }).stdout);
+	const plain = (text) => text.replace(/’/g, "'");
+
+	assert.deepEqual(Object.fromEntries(Object.entries(common.profileTexts()).map(([ name, text ]) => [ name, plain(text) ])),
+		Object.fromEntries(profiles.map((p) => [ p.name, p.doc ])));
+
+	/* the formats of policy_explain() and contention_explain() */
+	const formats = [ [ 'policy.c', 'policy_explain' ], [ 'contention.c', 'contention_explain' ] ].flatMap(([ file, name ]) => {
+		const text = source(`package/wifirr-sched/src/${file}`).split(`void ${name}(`)[1].split('\n}\n')[0];
+		return [ ...text.matchAll(/snprintf\(text, size, "(.*?)"/g) ].map((m) => m[1].replace(/%u/g, '%d'));
+	}).flatMap((f) => f.startsWith('%s ') ? [ 'needed', 'not needed any more' ].map((word) => f.replace('%s', word)) : [ f ]);
+	assert.ok(formats.length >= 15);
+	assert.deepEqual(common.reasons((s) => s).slice().sort(), formats.sort());
+	/* and each is found again in what the daemon prints */
+	let n = 1;
+	for (const format of formats) {
+		const said = format.replace(/%d/g, () => n++).replace(/%%/g, '%');
+		assert.equal(common.reason(said), said);
+	}
+	assert.equal(common.reason('driver says: (100 %)'), 'driver says: (100 %)');
 });
 
 test('texts outside of _() are only names and units', () => {

@@ -15,6 +15,9 @@ const callBquicStatus = rpc.declare({ object: 'bquic', method: 'status', reject:
 const callBquicProfiles = rpc.declare({ object: 'bquic', method: 'profiles', reject: true });
 const callBquicCheck = rpc.declare({ object: 'bquic', method: 'check', reject: true });
 const callBquicFetch = rpc.declare({ object: 'bquic', method: 'fetch', params: [ 'url', 'pin', 'profile' ], reject: true });
+const callBquicHistory = rpc.declare({ object: 'bquic', method: 'history', reject: true });
+const callWifirrHistory = rpc.declare({ object: 'wifirr', method: 'history', reject: true });
+const callWifirrCheck = rpc.declare({ object: 'wifirr', method: 'check', reject: true });
 const callWifirrStatus = rpc.declare({ object: 'wifirr', method: 'status', reject: true });
 const callWifirrClients = rpc.declare({ object: 'wifirr', method: 'clients', reject: true });
 const callWifirrPause = rpc.declare({ object: 'wifirr', method: 'pause', reject: true });
@@ -51,6 +54,40 @@ function parameters() {
 	];
 }
 
+/* The built-in profiles, as the gateway package describes them. */
+function profileTexts() {
+	return {
+		'standard': _('Untouched quic-go.'),
+		'bquic': _('For clients behind 802.11n or later links.'),
+		'bquic-2019': _('Exactly what the paper of 2019 measured.'),
+		'bquic-thesis': _('The paper’s, with the thresholds that the thesis raised as well.'),
+		'modquic': _('Untouched quic-go, with a window update on every acknowledgement.')
+	};
+}
+
+/* The scheduler's reasons, as wifirrd prints them. With another _ these are not translated. */
+function reasons(_) {
+	return [
+		_('clients with demand: %d, more than %d are needed'),
+		_('channel busy %d permille of the time, more than %d is needed'),
+		_('needed for %d of %d ms'),
+		_('not needed any more for %d of %d ms'),
+		_('clients: %d, more than %d'),
+		_('clients with demand: %d, more than %d'),
+		_('clients with demand: %d, channel busy %d permille of the time, more than %d'),
+		_('paused'),
+		_('clients aggregate frames: their contention windows do more than turns'),
+		_('everybody is served for some seconds, to see whether turns deliver more'),
+		_('turns delivered %d kbit/s, serving everybody %d kbit/s'),
+		_('windows are left alone'),
+		_('clients that contend: %d, %d or more are needed'),
+		_('clients that aggregate frames: %d, more than %d are needed'),
+		_('channel busy for %d.%d %% of the time, more than %d.%d %% are needed'),
+		_('%d.%d %% of the frames to clients are lost, %d.%d %% or more are needed'),
+		_('clients that contend: %d')
+	];
+}
+
 /* Values that a profile inherits where it says nothing. */
 function inherited(known, base) {
 	const found = known.profiles.find((p) => p.name == base);
@@ -66,6 +103,29 @@ return baseclass.extend({
 	pause: callWifirrPause,
 	commit: callCommit,
 	resume: callWifirrResume,
+	reasons: reasons,
+	profileTexts: profileTexts,
+
+	/* Both packages' histories: { gateway, relay, schedulers }. */
+	history() {
+		return Promise.all([ L.resolveDefault(callBquicHistory(), null), L.resolveDefault(callWifirrHistory(), null) ])
+			.then(([ bquic, wifirr ]) => ({ gateway: bquic?.gateway, relay: bquic?.relay, schedulers: wifirr?.schedulers }));
+	},
+
+	/* A reason of the scheduler's in the user's language; others as they are. */
+	reason(text) {
+		const said = this.text(text), translated = reasons(_);
+
+		for (const [ i, english ] of reasons((s) => s).entries()) {
+			const pattern = english.replace('%%', '%').replace('%%', '%').replace(/[.*+?^${}()|[\]\\]/g, '\\$&').replace(/%d/g, '(-?\\d+)');
+			const values = said.match(new RegExp(`^${pattern}$`));
+
+			if (values)
+				return translated[i].format(...values.slice(1));
+		}
+
+		return said;
+	},
 
 	style() {
 		return E('link', { 'rel': 'stylesheet', 'href': L.resource('bquic/style.css') });
@@ -117,6 +177,7 @@ return baseclass.extend({
 	missing(name) {
 		return [
 			E('p', {}, [ _('The package %s is not installed.').format(name) ]),
+			E('p', {}, [ _('It comes from where these pages came from: a feed, or a file for this router’s architecture.') ]),
 			E('p', {}, [ E('a', { 'href': `${L.url('admin/system/package-manager')}?query=${name}` }, [ _('Install it') ]) ])
 		];
 	},
@@ -126,8 +187,58 @@ return baseclass.extend({
 		return [
 			device ? E('p', {}, [ _('It waits for the device %s, or has stopped. The system log says why, in lines with %s.').format(device, service) ])
 				: E('p', {}, [ _('It is switched on but does not answer. The system log says why, in lines with %s.').format(service) ]),
-			E('p', {}, [ E('a', { 'href': L.url('admin/status/logs') }, [ _('Open the system log') ]) ])
+			E('p', {}, [ E('a', { 'href': L.url('admin/services/bquic/log') }, [ _('Open the log') ]) ])
 		];
+	},
+
+	/* What keeps a configuration from being used, by the daemons' own check of what is in /etc/config. */
+	mistakes(config) {
+		const node = E('div', { 'aria-live': 'polite' });
+		const of = {
+			bquic: () => callBquicCheck().then((c) => (Array.isArray(c?.mistakes) ? c.mistakes : []).map((m) =>
+				(m?.line ? _('line %d').format(m.line) + ': ' : '') + [ m?.section, m?.option ].filter((x) => x).map((x) => this.text(x)).join('.') + (m?.section ? ': ' : '') + this.text(m?.text))),
+			wifirr: () => callWifirrCheck().then((c) => (Array.isArray(c?.mistakes) ? c.mistakes : []).map((m) => this.text(m)))
+		};
+		const refresh = () => of[config]().catch(() => []).then((lines) => dom.content(node, lines.length ? [
+			E('div', { 'class': 'alert-message warning' }, [
+				E('h4', {}, [ _('Mistakes in /etc/config/%s: running daemons keep the settings from before').format(config) ]),
+				E('ul', {}, lines.map((line) => E('li', {}, [ line ])))
+			])
+		] : []));
+
+		this.every(10, refresh);
+
+		return node;
+	},
+
+	/* A daemon that has refused its new configuration goes on with the old one. */
+	refused(st) {
+		return st?.reload?.error ? [ E('p', { 'class': 'alert-message warning' }, [
+			E('strong', {}, [ _('The last change was refused, the settings from before go on:') ]), ' ', this.text(st.reload.error)
+		]) ] : [];
+	},
+
+	/* On a page of settings: whether what was applied is in use. */
+	inUse(config, sections, find) {
+		const node = E('div', { 'aria-live': 'polite' });
+		const line = (kind, text) => E('p', { 'class': `bquic-state ${kind}` }, [ text ]);
+		const one = (s, st) => {
+			const at = new Date(st?.reload?.at ?? NaN);
+
+			if (!st)
+				return s.enabled == '1' ? [ line('bad', _('no answer')), ...this.silent(config, s.device) ] : [ line('', _('off')) ];
+			if (st.reload?.error)
+				return this.refused(st);
+			if (s.enabled != '1')
+				return [ line('', _('is about to end')) ];
+
+			return [ line('on', isNaN(at) ? _('runs with these settings') : _('runs with these settings, since %s').format(at.toLocaleTimeString())) ];
+		};
+
+		this.every(5, () => find().catch(() => null).then((found) => dom.content(node,
+			sections().flatMap((s) => [ ...s.device ? [ E('strong', {}, [ s.device ]) ] : [], ...one(s, found?.(s)) ]))));
+
+		return E('div', { 'class': 'cbi-section bquic-card' }, [ node, this.mistakes(config) ]);
 	},
 
 	/* true when there is a configuration file that may be read: the package is there, or was. */
@@ -136,7 +247,9 @@ return baseclass.extend({
 	},
 
 	/* In place of a form without its configuration. The token in it is for those who may change it. */
-	noConfig(name) {
+	noConfig(view, name) {
+		view.handleSaveApply = view.handleSave = view.handleReset = null;
+
 		return E('div', { 'class': 'cbi-map' }, [
 			E('div', { 'class': 'alert-message warning' }, [ ...L.hasViewPermission() ? this.missing(name)
 				: [ E('p', {}, [ _('Only those who may change these settings can see them: there is a secret among them.') ]) ] ])
@@ -263,7 +376,7 @@ return baseclass.extend({
 		o.default = 'bquic';
 		for (const p of known.profiles)
 			if (p.builtin)
-				o.value(p.name, `${p.name}: ${p.doc}`);
+				o.value(p.name, `${p.name}: ${profileTexts()[p.name] ?? p.doc}`);
 		for (const s of uci.sections('bquic', 'profile'))
 			if (!s['.anonymous'])
 				o.value(s['.name']);

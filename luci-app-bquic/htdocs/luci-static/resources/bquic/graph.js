@@ -2,7 +2,7 @@
 'use strict';
 'require baseclass';
 
-/* A line graph of the last five minutes. Everything that is shown goes through
+/* A line graph of the last five minutes, or of the last hours. Everything that is shown goes through
    textContent: names and units are never markup. */
 
 const POINTS = 150; /* samples, one every other second */
@@ -67,7 +67,8 @@ return baseclass.extend({
 
 	/* title, unit: text; names: one or two series; least: what the scale shows at least */
 	create(title, unit, names, least) {
-		const values = names.map(() => []);
+		const recent = names.map(() => []);
+		let past = names.map(() => []), hours = false;
 		const keys = names.map((name, i) => html('span', `key s${i}`));
 		const top = html('small', 'top');
 		const lines = names.map((name, i) => svg('polyline', { 'class': `s${i}` }));
@@ -89,21 +90,26 @@ return baseclass.extend({
 		figure.append(caption, picture);
 
 		function draw() {
-			const most = ceiling(Math.max(least ?? 0, ...values.flat().filter((v) => v !== null)));
-			const now = names.map((name, i) => `${name}: ${format(values[i].at(-1) ?? null, unit)}`);
+			const values = hours ? past : recent;
+			const points = hours ? Math.max(2, ...past.map((p) => p.length)) : POINTS;
+			const most = ceiling(values.flat().reduce((a, v) => Math.max(a, v ?? 0), least ?? 0));
+			const now = names.map((name, i) => `${name}: ${format(recent[i].at(-1) ?? null, unit)}`);
+
+			/* nothing is no graph */
+			figure.hidden = ![ ...recent, ...past ].flat().some((v) => v !== null);
 
 			top.textContent = '≤ ' + format(most, unit);
 			picture.setAttribute('aria-label', `${title}. ${now.join(', ')}`);
 			names.forEach((name, i) => {
-				const points = [];
+				const line = [];
 
 				values[i].forEach((v, at) => {
 					if (v === null)
 						return;
-					const x = WIDTH * (POINTS - values[i].length + at + 1) / POINTS;
-					points.push(`${x.toFixed(1)},${(HEIGHT - HEIGHT * v / most).toFixed(1)}`);
+					const x = WIDTH * (points - values[i].length + at + 1) / points;
+					line.push(`${x.toFixed(1)},${(HEIGHT - HEIGHT * v / most).toFixed(1)}`);
 				});
-				lines[i].setAttribute('points', points.join(' '));
+				lines[i].setAttribute('points', line.join(' '));
 				keys[i].textContent = now[i];
 			});
 		}
@@ -113,12 +119,23 @@ return baseclass.extend({
 		return {
 			element: figure,
 
+			/* one list of samples a series, oldest first, that end now */
+			setPast(lists) {
+				past = lists.map((list) => list.map(sane));
+				draw();
+			},
+
+			show(past) {
+				hours = past;
+				draw();
+			},
+
 			/* one value a series */
 			push(...samples) {
 				names.forEach((name, i) => {
-					values[i].push(sane(samples[i]));
-					if (values[i].length > POINTS)
-						values[i].shift();
+					recent[i].push(sane(samples[i]));
+					if (recent[i].length > POINTS)
+						recent[i].shift();
 				});
 				draw();
 			}

@@ -13,7 +13,7 @@ return view.extend({
 
 	render([ have, known ]) {
 		if (!have)
-			return common.noConfig('bquic-gateway');
+			return common.noConfig(this, 'bquic-gateway');
 
 		const m = new form.Map('bquic', _('Gateway'), _('Stands where the mesh meets the Internet or a server: serves sites by HTTP/3, and TCP connections for relays.'));
 		let s, o;
@@ -38,7 +38,7 @@ return view.extend({
 		o.datatype = 'or(cidr,ipaddr("nomask"))';
 		o.placeholder = '10.0.0.0/8';
 
-		common.profileOption(s, 'general', 'mesh_profile', known, _('Profile for them'), _('All others get the stock profile.'));
+		common.profileOption(s, 'advanced', 'mesh_profile', known, _('Profile of WiFi clients'), _('All others get the stock profile.'));
 
 		o = s.taboption('general', form.DummyValue, '_pin', _('Pin of the certificate'));
 		o.renderWidget = () => {
@@ -177,6 +177,6 @@ return view.extend({
 
 		common.profileSection(m, known);
 
-		return m.render().then((node) => E([], [ common.style(), node ]));
+		return m.render().then((node) => E([], [ common.style(), common.inUse('bquic', () => uci.sections('bquic', 'gateway'), () => common.status().then((st) => () => st?.gateway)), node ]));
 	}
 });

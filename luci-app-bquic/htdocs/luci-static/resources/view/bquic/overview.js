@@ -24,7 +24,6 @@ return view.extend({
 		this.have = { bquic: haveBquic, wifirr: haveWifirr };
 		this.before = {};
 		this.cards = E('div', { 'class': 'bquic-cards', 'aria-live': 'off' });
-		this.mistakes = E('div');
 		this.verdict = E('div');
 		this.graphs = {
 			throughput: graph.create(_('Traffic'), 'bit/s', [ _('to clients'), _('from clients') ], 1e6),
@@ -33,9 +32,16 @@ return view.extend({
 			clients: graph.create(_('WiFi clients'), '', [ _('with demand'), _('at full speed') ], 5),
 			air: graph.create(_('Air occupancy'), '%', [ _('busy'), _('lost (estimate)') ], 100)
 		};
+		this.ranges = [ [ false, _('5 minutes') ], [ true, _('12 hours') ] ].map(([ past, title ]) => E('button', {
+			'type': 'button',
+			'class': 'btn cbi-button',
+			'aria-pressed': String(past),
+			'click': (ev) => this.range(past, ev.currentTarget)
+		}, [ title ]));
+		Object.values(this.graphs).forEach((g) => g.show(true));
 		this.show({}, {});
 		common.every(SECONDS, () => this.refresh());
-		common.every(10 * SECONDS, () => this.refreshMistakes());
+		common.every(60, () => this.refreshPast());
 
 		return E([], [
 			common.style(),
@@ -43,9 +49,11 @@ return view.extend({
 			E('div', { 'class': 'cbi-map-descr' }, [
 				_('The gateway and the relay carry traffic in bursts that fill WiFi frames; the scheduler lets a few clients at a time use the air at full speed.')
 			]),
-			this.mistakes,
+			haveBquic ? common.mistakes('bquic') : '',
+			haveWifirr ? common.mistakes('wifirr') : '',
 			this.cards,
 			this.verdict,
+			E('p', { 'role': 'group', 'aria-label': _('Time that the graphs show') }, [ ...this.ranges ]),
 			E('div', { 'class': 'bquic-cards bquic-graphs' }, Object.values(this.graphs).map((g) => g.element))
 		]);
 	},
@@ -68,21 +76,35 @@ return view.extend({
 		});
 	},
 
-	refreshMistakes() {
-		if (!this.have.bquic)
-			return Promise.resolve();
+	range(past, button) {
+		this.ranges.forEach((b) => b.setAttribute('aria-pressed', String(b === button)));
+		Object.values(this.graphs).forEach((g) => g.show(past));
+	},
 
-		return common.check().catch(() => null).then((c) => {
-			const lines = Array.isArray(c?.mistakes) ? c.mistakes : [];
+	/* Samples of several daemons as one line: all end now, and what one does not tell is left out. */
+	merge(lists, how) {
+		const known = lists.filter((l) => Array.isArray(l) && l.length <= 2000);
+		const length = Math.max(0, ...known.map((l) => l.length));
 
-			dom.content(this.mistakes, lines.length ? [
-				E('div', { 'class': 'alert-message warning' }, [
-					E('h4', {}, [ _('Mistakes in /etc/config/bquic: running daemons keep the settings from before') ]),
-					E('ul', {}, lines.map((m) => E('li', {}, [
-						_('line %d').format(m?.line ?? 0) + `: ${common.text(m?.section)}${m?.option ? '.' + common.text(m.option) : ''}: ${common.text(m?.text)}`
-					])))
-				])
-			] : []);
+		return Array.from({ length }, (x, at) => {
+			const values = known.map((l) => graph.sane(l[at - length + l.length])).filter((v) => v !== null);
+
+			return values.length ? values.reduce(how) : null;
+		});
+	},
+
+	refreshPast() {
+		return common.history().then(({ gateway, relay, schedulers }) => {
+			const g = this.graphs;
+			const bquic = (name, how) => this.merge([ gateway?.[name], relay?.[name] ], how);
+			const wifirr = (name, how) => this.merge((Array.isArray(schedulers) ? schedulers : []).map((s) => s?.[name]), how);
+			const sum = (a, b) => a + b, most = (a, b) => Math.max(a, b), percent = (v) => v === null ? null : v / 10;
+
+			g.throughput.setPast([ bquic('down_bps', sum), bquic('up_bps', sum) ]);
+			g.ack.setPast([ bquic('packets_per_ack', most) ]);
+			g.rtt.setPast([ bquic('smoothed_rtt_ms', most), bquic('min_rtt_ms', most) ]);
+			g.clients.setPast([ wifirr('clients_with_demand', sum), wifirr('clients_served', sum) ]);
+			g.air.setPast([ wifirr('busy_permille', most).map(percent), wifirr('wasted_estimate_permille', most).map(percent) ]);
 		});
 	},
 
@@ -128,21 +150,11 @@ return view.extend({
 		return set === undefined || set === null ? !!st : set == '1';
 	},
 
-	/* A daemon that has refused its new configuration goes on with the old one. */
-	refused(st) {
-		return st.reload?.error ? [ E('p', { 'class': 'alert-message warning' }, [
-			E('strong', {}, [ _('The last change was refused, the settings from before go on:') ]), ' ', common.text(st.reload.error)
-		]) ] : [];
-	},
-
 	uptime(seconds) {
 		return _('running for %t').format(Math.floor(graph.sane(seconds) ?? 0));
 	},
 
 	gatewayCard(st) {
-		if (!this.have.bquic)
-			return this.card(_('Gateway'), _('not installed'), '', null, ...common.missing('bquic-gateway'));
-
 		const on = this.enabled('bquic', 'gateway', st);
 		const button = this.toggle('bquic', 'gateway', on);
 
@@ -154,13 +166,10 @@ return view.extend({
 			E('p', {}, [ _('Listens on %s.').format(common.text(st.listen)) ]),
 			E('p', {}, [ _('Connections: %d now, %d since the start.').format(st.connections_live ?? 0, st.connections_total ?? 0) ]),
 			st.tunnels ? E('p', {}, [ _('TCP connections for relays: %d.').format(st.tunnels.open ?? 0) ]) : '',
-			...this.refused(st));
+			...common.refused(st));
 	},
 
 	relayCard(st) {
-		if (!this.have.bquic)
-			return this.card(_('Relay'), _('not installed'), '', null, ...common.missing('bquic-gateway'));
-
 		const on = this.enabled('bquic', 'relay', st);
 		const complete = uci.get('bquic', 'relay', 'gateway') && uci.get('bquic', 'relay', 'token');
 		const button = on || complete ? this.toggle('bquic', 'relay', on)
@@ -177,7 +186,7 @@ return view.extend({
 			E('p', {}, [ _('Connections: %d carried, %d direct.').format(st.carried?.now ?? 0, st.direct?.now ?? 0) ]),
 			E('p', {}, [ common.processor(st.processor) ]),
 			!up && st.last_error ? E('p', {}, [ common.text(st.last_error) ]) : '',
-			...this.refused(st));
+			...common.refused(st));
 	},
 
 	schedulerCards(answer) {
@@ -206,7 +215,7 @@ return view.extend({
 				st.paused ? _('paused') : st.throttling ? _('clients take turns') : st.engaged ? _('would let clients take turns (dry run)') : _('watching: everyone at full speed'),
 				st.paused ? '' : 'on', button,
 				/* the daemon's own words: the decision, its value and its threshold */
-				E('p', {}, [ E('strong', {}, [ _('Why:') ]), ' ', common.text(st.why) ]),
+				E('p', {}, [ E('strong', {}, [ _('Why:') ]), ' ', common.reason(st.why) ]),
 				E('p', {}, [ _('Clients: %d, with demand: %d, at a time: at most %d.').format(st.clients ?? 0, st.clients_with_demand ?? 0, st.active_max ?? 0) ]),
 				st.refused ? E('p', {}, [ _('Uses %s, because: %s').format(common.text(st.backend), common.text(st.refused)) ]) : '',
 				E('button', {
@@ -220,7 +229,11 @@ return view.extend({
 	},
 
 	show(bquic, wifirr) {
-		const cards = [ this.gatewayCard(bquic.gateway), this.relayCard(bquic.relay), ...this.schedulerCards(wifirr) ];
+		const cards = [
+			...this.have.bquic ? [ this.gatewayCard(bquic.gateway), this.relayCard(bquic.relay) ]
+				: [ this.card(_('Gateway and relay'), _('not installed'), '', null, ...common.missing('bquic-gateway')) ],
+			...this.schedulerCards(wifirr)
+		];
 
 		/* replaced only when something differs, so that the keyboard's focus stays */
 		cards.forEach((card, i) => {

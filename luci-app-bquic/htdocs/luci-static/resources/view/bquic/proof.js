@@ -212,7 +212,7 @@ return view.extend({
 			E('h3', {}, [ _('The scheduler’s own comparison') ]),
 			...told.map(([ s, why ]) => E('div', { 'class': 'bquic-card' }, [
 				E('h4', {}, [ _('Scheduler on %s').format(common.text(s.device)) ]),
-				...why.map((w) => E('p', {}, [ w ]))
+				...why.map((w) => E('p', {}, [ common.reason(w) ]))
 			]))
 		] : []);
 	},

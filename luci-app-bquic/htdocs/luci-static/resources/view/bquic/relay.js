@@ -23,7 +23,7 @@ return view.extend({
 
 	render([ have, known ]) {
 		if (!have)
-			return common.noConfig('bquic-gateway');
+			return common.noConfig(this, 'bquic-gateway');
 
 		const m = new form.Map('bquic', _('Relay'), _('Runs on a mesh node: takes the TCP connections of its clients and carries them to a gateway, over one connection that fills WiFi frames. While the gateway is away, they go direct.'));
 		let o;
@@ -154,15 +154,16 @@ return view.extend({
 
 		common.profileSection(m, known);
 
-		return m.render().then((node) => E([], [ common.style(), node, this.state() ]));
+		return m.render().then((node) => E([], [ common.style(), common.inUse('bquic', () => uci.sections('bquic', 'relay'), () => common.status().then((st) => () => st?.relay)), node, this.state() ]));
 	},
 
 	/* What the running relay tells: its gateways, and what each client has moved. */
 	state() {
 		const gateways = table.create([ { title: _('Gateway') }, { title: _('Connections'), number: true }, { title: _('State') } ], _('No answer.'));
 		const clients = table.create([
-			{ title: _('Client') }, { title: _('Connections'), number: true }, { title: _('Sent'), number: true }, { title: _('Received'), number: true }
+			{ title: _('Name') }, { title: _('Address') }, { title: _('Connections'), number: true }, { title: _('Sent'), number: true }, { title: _('Received'), number: true }
 		], _('No clients yet.'));
+		let names = new Map();
 		const processor = E('p'), unseen = E('p', { 'class': 'alert-message warning', 'hidden': '' });
 		const reasons = {
 			kernel: _('this kernel cannot take what is only bridged (is kmod-nft-bridge installed?)'),
@@ -176,11 +177,12 @@ return view.extend({
 		]);
 		const states = { up: _('connected'), 'no uplink': _('no uplink'), away: _('away'), unused: _('not asked') };
 
+		common.every(10, () => common.hostNames().then((found) => { names = found; }));
 		common.every(2, () => common.status().catch(() => null).then((st) => {
 			const list = (name) => (Array.isArray(st?.relay?.[name]) ? st.relay[name] : []).filter((x) => x);
-			const row = (c, name) => ({
-				key: name,
-				cells: [ name, common.text(c.connections), graph.format(graph.sane(c.sent), 'B'), graph.format(graph.sane(c.received), 'B') ]
+			const row = (c, name, address) => ({
+				key: address ?? name,
+				cells: [ name, address, common.text(c.connections), graph.format(graph.sane(c.sent), 'B'), graph.format(graph.sane(c.received), 'B') ]
 			});
 
 			node.hidden = !st?.relay;
@@ -193,7 +195,7 @@ return view.extend({
 				cells: [ common.text(g.address), common.text(g.streams), [ states[g.state] ?? common.text(g.state), g.error ? common.text(g.error) : null ].filter((x) => x).join(': ') ]
 			})));
 			clients.update([
-				...list('clients').map((c) => row(c, common.text(c.address))),
+				...list('clients').map((c) => row(c, names.get(common.text(c.address).toLowerCase()), common.text(c.address))),
 				...graph.sane(st?.relay?.others?.sent) || graph.sane(st?.relay?.others?.received) ? [ row(st.relay.others, _('all others')) ] : []
 			]);
 		}));

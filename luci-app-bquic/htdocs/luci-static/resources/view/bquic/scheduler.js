@@ -2,6 +2,7 @@
 'use strict';
 'require bquic.common as common';
 'require form';
+'require uci';
 'require view';
 
 /* An SSID or a host name is anyone's to choose, and a string may end as markup
@@ -22,7 +23,7 @@ return view.extend({
 
 	render([ have, [ aps, stations ], devices, names ]) {
 		if (!have)
-			return common.noConfig('wifirr-sched');
+			return common.noConfig(this, 'wifirr-sched');
 
 		const m = new form.Map('wifirr', _('Scheduler'), _('When more clients want the air than can use it well, a few of them at a time get it at full speed, in turn. While that cannot help, nobody is held back.'));
 		const s = m.section(form.TypedSection, 'scheduler');
@@ -53,7 +54,7 @@ return view.extend({
 		o.value('dry-run', _('never: only show what it would do'));
 		o.default = 'auto';
 
-		o = s.taboption('general', form.ListValue, 'mode', _('Mode'));
+		o = s.taboption('advanced', form.ListValue, 'mode', _('Mode'));
 		o.value('backlog', _('clients with demand take turns'));
 		o.value('paper', _('all clients, in fixed groups (as in the paper)'));
 		o.default = 'backlog';
@@ -135,6 +136,11 @@ return view.extend({
 		o.value('2', _('every change'));
 		o.default = '0';
 
-		return m.render().then((node) => E([], [ common.style(), node ]));
+		return m.render().then((node) => E([], [
+			common.style(),
+			common.inUse('wifirr', () => uci.sections('wifirr', 'scheduler').filter((s) => s.device), () => common.schedulers().then((answer) =>
+				(s) => (Array.isArray(answer?.schedulers) ? answer.schedulers : []).find((st) => st?.device == s.device))),
+			node
+		]));
 	}
 });

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+'use strict';
+'require bquic.common as common';
+'require bquic.table as table';
+'require rpc';
+'require view';
+
+const MOST = 500; /* lines that are shown, the latest */
+
+/* As the access list has it: no other command is allowed. */
+const callExec = rpc.declare({ object: 'file', method: 'exec', params: [ 'command', 'params' ], reject: true });
+
+/* "Tue Nov 24 20:34:47 2026 daemon.info bquic[42]: text", or all of the line as text. */
+function parse(line) {
+	const m = line.match(/^(\w+ +\w+ +\d+ [\d:]+ \d+) \w+\.(\w+) ([^ :]+): (.*)$/);
+
+	return m ? { at: m[1], level: m[2], who: m[3].replace(/\[\d+\]$/, ''), text: m[4] } : { at: '', level: '', who: '', text: line };
+}
+
+const serious = (line) => [ 'emerg', 'alert', 'crit', 'err', 'warn', 'warning' ].includes(line.level);
+
+/* What the daemons and their init scripts have written to the system's log. */
+return view.extend({
+	handleSaveApply: null,
+	handleSave: null,
+	handleReset: null,
+
+	render() {
+		this.lines = [];
+		this.table = table.create([ { title: _('Time') }, { title: _('Level') }, { title: _('Program') }, { title: _('Text') } ], _('Nothing yet.'));
+		this.only = E('input', { 'type': 'checkbox', 'id': 'bquic-log-only', 'change': () => this.show() });
+		this.search = E('input', { 'type': 'search', 'class': 'cbi-input-text', 'aria-label': _('Search'), 'placeholder': _('Search'), 'input': () => this.show() });
+		common.every(5, () => this.refresh());
+
+		return E([], [
+			common.style(),
+			E('h2', {}, [ _('Log') ]),
+			E('div', { 'class': 'cbi-map-descr' }, [ _('Lines of the gateway, the relay and the scheduler in the system’s log, the latest first.') ]),
+			E('p', {}, [ this.search, ' ', E('label', { 'for': 'bquic-log-only' }, [ this.only, ' ', _('only errors and warnings') ]) ]),
+			this.table.element
+		]);
+	},
+
+	refresh() {
+		return callExec('/sbin/logread', [ '-e', 'bquic|wifirr' ]).catch(() => null).then((answer) => {
+			this.lines = String(answer?.stdout ?? '').split('\n').filter((l) => l).reverse();
+			this.show();
+		});
+	},
+
+	show() {
+		const wanted = this.search.value.toLowerCase(), seen = new Map();
+
+		this.table.update(this.lines.map((line) => [ line, parse(line) ])
+			.filter(([ line, l ]) => line.toLowerCase().includes(wanted) && (!this.only.checked || serious(l)))
+			.slice(0, MOST).map(([ line, l ]) => {
+				const times = (seen.get(line) ?? 0) + 1; /* the same line may come twice */
+
+				seen.set(line, times);
+				return { key: `${line} ${times}`, cells: [ l.at, l.level, l.who, l.text ] };
+			}));
+	}
+});
