@@ -33,8 +33,9 @@ TOKEN = "lab-relay-token"
 # iperf's and the papers' UDP payload: an IP packet of 1500 bytes.
 UDP_PAYLOAD = 1472
 IP_PACKET = 1500
-# Offered loads of a flood, times what a chain can carry when its hops share one channel.
-FLOOD_LOADS = (0.95, 1.05, 2)
+# Offered loads of a flood, times what a chain can carry when its hops share one channel. With strangers on it that is less,
+# with two channels more; and of more than it can carry, a chain carries less, as the first hop takes the others' time.
+FLOOD_LOADS = (0.6, 0.7, 0.8, 0.9, 1, 1.2, 1.4, 2)
 FLOOD_SECONDS = 2.0
 
 

@@ -12,7 +12,8 @@ Here: one axis at a time around 3 hops on one channel, 802.11n MCS7 at 20 MHz,
 no strangers, 20 ms of RTT behind the gateway. The server stands at the end of
 those 20 ms. "bquic-x2" loads two halves at once by two connections (the
 thesis's H2-Parallel). The interference is a stranger's network that offers
-10 Mbit/s of single packets on the (first) channel. Every repetition is one seed
+10 Mbit/s of single packets on the (first) channel. "udp" is the ceiling: the
+best of floods at eight loads. Every repetition is one seed
 and one medium for all contenders, which take turns.
 
 Writes results/bquic-mesh.json (rows: lab/realtime.py) and
@@ -48,7 +49,8 @@ AXES: list[Row] = [
     {"interference_mbps": 10}, {"rtt_ms": 0}, {"rtt_ms": 45},
 ]
 QUICK_AXES: list[Row] = [{}, {"hops": 1}, {"interference_mbps": 10}, {"rtt_ms": 0}]
-CONTENDERS = ["tcp", "standard", "bquic-2019", "bquic-thesis", "modquic", "bquic", "bquic-x2"]
+CONTENDERS = ["tcp", "standard", "bquic-2019", "bquic-thesis", "modquic", "bquic", "bquic-x2", "udp"]
+LEG_BASES = ["tcp", "standard", "udp"]  # what others are compared with
 QUICK_CONTENDERS = ["tcp", "standard", "bquic-2019", "bquic"]
 BYTES, QUICK_BYTES = 10_000_000, 4_000_000
 MBPS = {7: 60, 15: 110}  # about what one hop carries
@@ -61,7 +63,8 @@ DOWNLOADS = {50_000: 10, 500_000: 5, 2_000_000: 3, 10_000_000: 1}  # of a run, b
 QUICK_DOWNLOADS = {50_000: 3, 2_000_000: 1}
 PAUSE_SECONDS = 0.5
 WARM_UP_BYTES = 50_000
-FIRST = 11  # repetition, and seed, of "beyond": smaller ones were for choosing how a window is found
+# The first repetition, and seed, of each part: smaller ones were for choosing what the sender does, and how a window is found.
+FIRST_LEG, FIRST = 6, 11
 # How much faster the relay shall be, by hops and size.
 TARGETS = {
     (1, 500_000): 1.05, (1, 10_000_000): 1.08,
@@ -124,7 +127,8 @@ def two_connections(profile: str) -> Callable[[Servers], Download]:
 
 def runs() -> dict[str, Callable[[Servers], Download]]:
     profiles = ("standard", "bquic-2019", "bquic-thesis", "modquic", "bquic")
-    return {"tcp": measure.tcp, **{p: measure.bquic(p) for p in profiles}, "bquic-x2": two_connections("bquic")}
+    return {"tcp": measure.tcp, **{p: measure.bquic(p) for p in profiles}, "bquic-x2": two_connections("bquic"),
+            "udp": measure.udp}
 
 
 def download(servers: Servers, contender: str) -> Row:
@@ -201,11 +205,11 @@ def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
 def run_leg(args: argparse.Namespace, campaign: realtime.Campaign) -> None:
     axes, contenders, size = (QUICK_AXES, QUICK_CONTENDERS, QUICK_BYTES) if args.quick else (AXES, CONTENDERS, BYTES)
     wanted = []
-    for repetition in range(1, args.repetitions + 1):
+    for repetition in range(FIRST_LEG, FIRST_LEG + args.repetitions):
         for axis in axes:
             key = {"kind": "download", **CENTRE, **axis, "size": size, "repetition": repetition}
             wanted.append((key, contenders, download, describe(axis)))
-    wanted.append(({"kind": "trace", **CENTRE, "size": size, "repetition": 1}, TRACED, traced, "traces"))
+    wanted.append(({"kind": "trace", **CENTRE, "size": size, "repetition": FIRST_LEG}, TRACED, traced, "traces"))
     for i, (key, names, one, what) in enumerate(wanted, 1):
         missing = campaign.missing(key, names)
         if not missing:
@@ -298,22 +302,22 @@ def report_beyond(rows: list[Row]) -> str:
 def report_leg(rows: list[Row]) -> str:
     lines = []
     for axis in AXES:
-        stock = of(rows, axis, "standard")
+        bases = [of(rows, axis, base) for base in LEG_BASES]
         for contender in CONTENDERS:
             some = of(rows, axis, contender)
             if not some:
                 continue
-            gain = realtime.gains(rows, lambda r: r in stock, lambda r: r in some, "mbps")
+            gains = [realtime.gains(rows, lambda r: r in base, lambda r: r in some, "mbps") for base in bases]
             lines.append([
                 describe(axis), contender, "{:.2f} ({:.2f}-{:.2f})".format(*interval(results.figures(some, "mbps"))),
-                "{:.3f} ({:.3f}-{:.3f})".format(*interval(gain)) if gain else "-",
+                *("{:.3f} ({:.3f}-{:.3f})".format(*interval(gain)) if gain else "-" for gain in gains),
                 number(median(some, "data_per_ack")), number(median(some, "ipt_below_100us"), ".0%"),
                 number(median(some, "ampdu")), number(median(some, "slow_start_packets"), ".0f"),
                 number(median(some, "lost"), ".0f"), str(len(some))])
     if not lines:
         return ""
     return results.table(
-        ["one axis at a time", "contender", "Mbit/s", "/standard", "data/ACK", "<100us", "MPDU/A-MPDU",
+        ["one axis at a time", "contender", "Mbit/s", *(f"/{base}" for base in LEG_BASES), "data/ACK", "<100us", "MPDU/A-MPDU",
          "window after slow start", "lost", "runs"], lines)
 
 
