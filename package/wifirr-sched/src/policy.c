@@ -266,6 +266,7 @@ static bool resting(const struct policy *p)
 /* Whether turns, where they are wanted, are what shall be now. */
 static bool turns_gain(struct policy *p, bool wanted)
 {
+	bool asked = p->config.mode != POLICY_BACKLOG || p->config.engage != POLICY_AUTO;
 	bool tried = p->trial.trying && p->trial.on;
 	struct trial_now state = {
 		.lost = tried && p->engaged && p->reason == POLICY_REASON_CHANNEL_IDLE,
@@ -273,10 +274,9 @@ static bool turns_gain(struct policy *p, bool wanted)
 		.bytes = p->delivered,
 	};
 
-	if (p->config.mode != POLICY_BACKLOG || p->config.engage != POLICY_AUTO)
-		return true;
-	state.crowd = (wanted || state.lost) && !resting(p);
-	return trial_tick(&p->trial, p->now, &state);
+	/* with the last few of a crowd there is little that turns could do */
+	state.crowd = !asked && !resting(p) && p->demanding > p->config.active && (wanted || state.lost);
+	return trial_tick(&p->trial, p->now, &state) || asked;
 }
 
 /* Why there are no turns though there is a crowd. */

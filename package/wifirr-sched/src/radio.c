@@ -523,10 +523,10 @@ static bool wants_rts(const struct wifirr *w)
 	bool aggregate = 2 * c->sample.aggregating > c->sample.exchanging;
 	bool on = radio.rts != radio.rts_before;
 
-	if (w->config.rts == RTS_OFF || w->policy.paused || w->config.policy.engage == POLICY_DRY_RUN)
-		return false;
 	if (w->config.rts == RTS_AUTO)
 		return c->rts;
+	if (w->config.rts == RTS_OFF || w->policy.paused || w->config.policy.engage == POLICY_DRY_RUN)
+		return false;
 	return (w->policy.scheduling || radio.announced) && (aggregate || on);
 }
 
@@ -548,7 +548,7 @@ static void configure(struct wifirr *w)
 	struct contention_config config = {
 		.windows = w->config.windows && radio.answers && !w->policy.paused &&
 			w->config.policy.engage == POLICY_AUTO && w->config.policy.mode == POLICY_BACKLOG,
-		.rts = w->config.rts == RTS_AUTO,
+		.rts = w->config.rts == RTS_AUTO && !w->policy.paused && w->config.policy.engage != POLICY_DRY_RUN,
 		.own_exponent = radio.interfaces ? radio.interface[0].own.windows.be_min : 0,
 		.busy_permille = w->config.policy.busy_permille,
 	};

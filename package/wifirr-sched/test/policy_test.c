@@ -698,6 +698,39 @@ static void trials(void)
 	CHECK(turns.share <= 60 && (p.trial.trying || p.reason == POLICY_REASON_NO_GAIN));
 }
 
+static void crowd_of(unsigned with_demand, uint64_t *now, unsigned seconds)
+{
+	for (uint64_t end = *now + seconds * 1000; *now < end; *now = p.wake_at) {
+		for (unsigned id = 0; id < 20; id++)
+			policy_sample(&p, id, id < with_demand ? 9000 : 0, id < with_demand ? 20000 : 0);
+		policy_tick(&p, *now, 900);
+	}
+}
+
+/* Nothing is tried with what is left of a crowd, nor for the time of a dry run. */
+static void no_trials(void)
+{
+	struct policy_config config;
+	uint64_t now = 1000;
+
+	policy_defaults(&config, POLICY_BACKLOG, false);
+	policy_init(&p, &config);
+	for (unsigned i = 0; i < 20; i++)
+		policy_add(&p, 0);
+	crowd_of(20, &now, 5);
+	crowd_of(1, &now, 900);
+	CHECK(p.engaged && !p.trial.count && !p.trial.trying);
+	config.engage = POLICY_DRY_RUN;
+	policy_configure(&p, &config);
+	crowd_of(20, &now, 3600);
+	config.engage = POLICY_AUTO;
+	policy_configure(&p, &config);
+	crowd_of(20, &now, 100);
+	CHECK(p.scheduling && !p.trial.count && !p.trial.trying);
+	crowd_of(20, &now, 30);
+	CHECK(p.trial.count == 1);
+}
+
 /* Other options: who has demand, that it is engaged, and the turns where they are as before. */
 static void options_change(void)
 {
@@ -780,6 +813,7 @@ int main(int argc, char **argv)
 		weights();
 		spare_places();
 		trials();
+		no_trials();
 	}
 	printf("policy: %lu seeds passed\n", last - first + 1);
 	return 0;
