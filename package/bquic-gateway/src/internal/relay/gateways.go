@@ -332,7 +332,7 @@ func (g *gateways) report(now time.Time) {
 		g.since = now
 		g.logged = false
 		if using != "" {
-			g.logger.Info("gateway reached, connections are carried", "gateway", using)
+			g.logger.Info("gateway reached", "gateway", using)
 		}
 	}
 	changed := using != g.using
