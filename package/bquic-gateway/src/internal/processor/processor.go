@@ -15,6 +15,8 @@ const (
 	// RehearsalTime is how long a rehearsal lasts: several periods of a cgroup's
 	// quota, which are 100 ms by default (Documentation/scheduler/sched-bwc.rst).
 	RehearsalTime = 500 * time.Millisecond
+	// BitePause is what a rehearsal sleeps after each Bite.
+	BitePause = 5 * time.Millisecond
 
 	// AssumedPath is the rate of a path that has not shown one, in bytes a second:
 	// more than TCP gets over a hop of 802.11n or Fast Ethernet, so a processor
@@ -210,12 +212,8 @@ func (p *Processor) learn(now time.Time, seconds float64, s Sample) {
 	if s.CPU >= p.last.CPU && !p.rehearsing && !p.rehearsedNow {
 		cpu := (s.CPU - p.last.CPU).Seconds()
 		p.used += smoothing * (cpu/seconds - p.used)
-		if carried := s.Carried - p.last.Carried; s.Carried >= p.last.Carried+costFloor && s.Other == p.last.Other {
-			p.time += cpu
-			p.bytes += float64(carried)
-			if scale := costMemory / p.bytes; scale < 1 {
-				p.time, p.bytes = p.time*scale, p.bytes*scale
-			}
+		if s.Carried >= p.last.Carried+costFloor && s.Other == p.last.Other {
+			p.carried(cpu, float64(s.Carried-p.last.Carried), seconds)
 		}
 	}
 	in, out, bytes := s.Path.In.since(p.last.Path.In), s.Path.Out.since(p.last.Path.Out), 0.0
@@ -244,6 +242,21 @@ func (p *Processor) learn(now time.Time, seconds float64, s Sample) {
 	p.rate = max(p.rate, all.rate())
 	if p.path() < before && p.takes != All { // what was waited for
 		p.again, p.pause = now, MinPause
+	}
+}
+
+// carried learns what a byte costs when there are as many as the path can move. A
+// processor with time to spare is woken for each packet: what few bytes took is
+// the most that it may be, unless there was no time to spare.
+func (p *Processor) carried(cpu, bytes, seconds float64) {
+	few := bytes < plateauDepth*p.path()*seconds
+	if few && !p.late && cpu <= p.share*seconds && cpu > p.cost()*bytes {
+		return
+	}
+	p.time += cpu
+	p.bytes += bytes
+	if scale := costMemory / p.bytes; scale < 1 {
+		p.time, p.bytes = p.time*scale, p.bytes*scale
 	}
 }
 
@@ -291,6 +304,18 @@ func (p *Processor) decide(now time.Time) (pace float64) {
 func (p *Processor) rehearse(now time.Time, need float64) (pace float64) {
 	p.rehearsing, p.rehearsed = true, now
 	return need * rehearsalMargin
+}
+
+// Bite is how much processor time a rehearsal is to use until its next pause. Whoever
+// carries something has its turn in the pauses, also on a single processor: so there
+// is a pause however far the rehearsal is behind, and of that it makes up for
+// one that took twice as long.
+func Bite(pace float64, passed, spent time.Duration) time.Duration {
+	const most = 0.9 // of a processor
+	rest := 1 - min(pace, most)
+	// A bite of its own length later, this is due.
+	due := (pace*float64(passed+BitePause) - float64(spent)) / rest
+	return time.Duration(max(0, min(due, 2*pace*float64(BitePause)/rest)))
 }
 
 // Rehearsed tells which share of one processor the process got in a rehearsal that

@@ -18,7 +18,8 @@ type node struct {
 	now    time.Time
 	sample Sample
 
-	cost  float64 // seconds a byte, really
+	cost  float64 // seconds a byte, really, at the path's rate
+	idle  float64 // times that for few bytes: a processor with time to spare is woken for each packet
 	quota float64 // share of one processor that the process can get
 	path  float64 // bytes a second that the path can do
 	// What clients would move, in bytes a second: through the relay where it takes it, for
@@ -36,7 +37,7 @@ type node struct {
 var epoch = time.Unix(1e9, 0)
 
 func newNode(share, cost, guess float64) *node {
-	n := &node{now: epoch, cost: cost, quota: 1, path: AssumedPath, noise: func() float64 { return 1 }}
+	n := &node{now: epoch, cost: cost, idle: 1, quota: 1, path: AssumedPath, noise: func() float64 { return 1 }}
 	n.p = New(epoch, share, time.Duration(guess*1e12), 1e3)
 	return n
 }
@@ -51,7 +52,7 @@ func (n *node) step() {
 	}
 	direct := offered - carried
 	carried = min(carried, n.quota/n.cost)
-	cpu := carried * n.cost
+	cpu := carried * n.cost * (n.idle - (n.idle-1)*carried/n.path)
 	late := time.Duration(0)
 	if cpu >= 0.95*n.quota && carried > 0 {
 		late = 90 * time.Millisecond
@@ -158,6 +159,35 @@ func TestStarvedIdle(t *testing.T) {
 	n.pass(ProofAge + 2*time.Second)
 	if n.p.Takes() != Nothing {
 		t.Errorf("starved while idle: %+v", n.p.Status())
+	}
+}
+
+// TestFewBytes: a byte costs several times as much while there are few, which says nothing of what many take.
+func TestFewBytes(t *testing.T) {
+	cost := 0.5 / (40 * mbit)
+	n := newNode(0.5, cost, cost)
+	n.path, n.idle = 20*mbit, 4
+	n.demand = 1000 * mbit
+	n.pass(10 * time.Second)
+	n.demand = 2 * mbit // pages, calls
+	n.pass(10 * time.Minute)
+	if n.p.Takes() != All {
+		t.Errorf("it carries twice what the path does: %+v", n.p.Status())
+	}
+	n.demand = 1000 * mbit
+	n.pass(time.Minute)
+	if n.p.Takes() != All {
+		t.Errorf("it carries twice what the path does, and has: %+v", n.p.Status())
+	}
+}
+
+// TestFewBytesOfMany: what short intervals with few bytes do not tell is noticed when there are many.
+func TestFewBytesOfMany(t *testing.T) {
+	n := newNode(0.5, 0.5/(15*mbit), 0.5/(40*mbit))
+	n.path, n.demand = 20*mbit, 1000*mbit
+	n.pass(20 * time.Second)
+	if n.p.Takes() == All {
+		t.Errorf("it was thought to take less than half of what it does: %+v", n.p.Status())
 	}
 }
 
@@ -287,6 +317,27 @@ func TestNeverSlower(t *testing.T) {
 		// What is thought to take more than it does is never tried, nor corrected.
 		if able := min(0.5, n.quota) / max(cost, guess); able > 1.5*n.path && n.path > 2*bulkRate && n.p.Takes() != All {
 			t.Errorf("seed %d: path %.1f Mbit/s, processor %.1f, and nothing is carried: %+v", seed, n.path/mbit, able/mbit, n.p.Status())
+		}
+	}
+}
+
+// TestBite: a rehearsal uses what it asks for if it gets it, and pauses whatever it gets.
+func TestBite(t *testing.T) {
+	for _, available := range []float64{1, 0.5, 0.1} {
+		for _, pace := range []float64{0.02, 0.1, 0.4, 0.7} {
+			passed, spent, longest := time.Duration(0), time.Duration(0), time.Duration(0)
+			for passed < RehearsalTime {
+				bite := Bite(pace, passed, spent)
+				spent += bite
+				longest = max(longest, bite)
+				passed += time.Duration(float64(bite)/available) + BitePause
+			}
+			if got := spent.Seconds() / passed.Seconds(); available == 1 && math.Abs(got/pace-1) > 0.03 {
+				t.Errorf("of %g, at a pace of %g it uses %g", available, pace, got)
+			}
+			if most := time.Duration(2 * pace / (1 - pace) * float64(BitePause)); longest > most {
+				t.Errorf("of %g, at a pace of %g there was no pause in %v of processor time, more than %v", available, pace, longest, most)
+			}
 		}
 	}
 }

@@ -26,14 +26,9 @@ const (
 	minBatches  = 3
 	// packetSize is what a QUIC packet carries before a larger size was found.
 	packetSize = 1252
-	// wayFactor was measured where the processor is the bottleneck (docs/architecture.md).
-	// What carrying takes replaces it once something is carried, which may be UDP.
-	wayFactor = 5
-	// doubt is how much more it may be: a connection of TCP that is carried in error stays
-	// slow until its end.
-	doubt = 4
-	// pauseOfRehearsal is how long a rehearsal sleeps while it is ahead.
-	pauseOfRehearsal = 5 * time.Millisecond
+	// wayFactor was measured on a processor with some time to spare (docs/architecture.md).
+	// What carrying takes replaces it once something is carried.
+	wayFactor = 10
 )
 
 // A load watches the processor that this process runs on. What follows decides a
@@ -141,16 +136,16 @@ func (l *load) rehearse(ctx context.Context, pace float64) (got float64, ok bool
 	packet := make([]byte, packetSize)
 	for {
 		passed, spent := time.Since(start), cpuTime()-begin
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return 0, false
-		case passed >= processor.RehearsalTime:
-			return spent.Seconds() / passed.Seconds(), true
-		case spent.Seconds() < pace*(passed+pauseOfRehearsal).Seconds():
-			work(l.aead, packet)
-		default:
-			time.Sleep(pauseOfRehearsal)
 		}
+		if passed >= processor.RehearsalTime {
+			return spent.Seconds() / passed.Seconds(), true
+		}
+		for until := spent + processor.Bite(pace, passed, spent); spent < until; spent = cpuTime() - begin {
+			work(l.aead, packet)
+		}
+		time.Sleep(processor.BitePause)
 	}
 }
 
@@ -165,7 +160,7 @@ func cpuTime() time.Duration {
 
 // costOfPacket is the processor time that carrying a packet takes, by what is known
 // before any was: it is opened, and the rest of its way takes as much as wayFactor
-// passes through a socket to a goroutine that waits for it; or doubt times as much.
+// passes through a socket to a goroutine that waits for it.
 func costOfPacket(aead cipher.AEAD) (time.Duration, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -195,7 +190,7 @@ func costOfPacket(aead cipher.AEAD) (time.Duration, error) {
 			<-arrived
 		}
 	})
-	return doubt * (open + wayFactor*pass), nil
+	return open + wayFactor*pass, nil
 }
 
 // fastest returns the AEAD that TLS chooses: the one for which the processor has
