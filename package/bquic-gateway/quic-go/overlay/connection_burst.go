@@ -4,6 +4,7 @@ package quic
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/quic-go/quic-go/internal/ackhandler"
@@ -22,6 +23,14 @@ func (c *Conn) setupBurst(params *wire.TransportParameters) {
 	params.MaxAckDelay = c.burst.MaxAckDelay(params.MaxAckDelay)
 	params.MinAckDelay = c.burst.AdvertiseMinAckDelay()
 	params.MinAckDelayDraft00 = params.MinAckDelay
+}
+
+// setBurstPeer is called with the peer's transport parameters.
+func (c *Conn) setBurstPeer(params *wire.TransportParameters) {
+	c.burst.SetPeer(params.MinAckDelay, params.MinAckDelayDraft00)
+	if p, ok := c.packer.(*packetPacker); ok {
+		p.burst = c.burst
+	}
 }
 
 // maybeAskPeer sends an ACK_FREQUENCY frame when it is time for one.
@@ -53,6 +62,22 @@ func (c *Conn) queueImmediateAck(encLevel protocol.EncryptionLevel) {
 	if encLevel == protocol.Encryption1RTT && c.burst.PeerDialect() == burst.CurrentDialect {
 		c.framer.QueueControlFrame(&wire.ImmediateAckFrame{})
 	}
+}
+
+// maybeAppendImmediateAck has the peer, which holds ACKs back as it was asked to, acknowledge at once the
+// packet that ends a stream with nothing left to send: what is lost of the last packets is then known an RTT later.
+// Where a tunnel has only paused there is no such frame: its next piece may be there before the packet has left.
+// The frame is not repeated.
+func (p *packetPacker) maybeAppendImmediateAck(pl *payload, maxSize protocol.ByteCount, v protocol.Version) {
+	f := &wire.ImmediateAckFrame{}
+	if !p.burst.PeerHoldsAcks() || pl.length+f.Length(v) > maxSize ||
+		!slices.ContainsFunc(pl.streamFrames, func(f ackhandler.StreamFrame) bool { return f.Frame.Fin }) ||
+		p.framer.HasData() || p.retransmissionQueue.HasData(protocol.Encryption1RTT) {
+		return
+	}
+	// In front of datagrams: the last one has no length.
+	pl.frames = slices.Insert(pl.frames, len(pl.frames)-pl.numDatagramFrames, ackhandler.Frame{Frame: f})
+	pl.length += f.Length(v)
 }
 
 // maybeShrinkPackets is called before packets are sent.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quic-go/quic-go/internal/ackhandler"
 	"github.com/quic-go/quic-go/internal/burst"
 	"github.com/quic-go/quic-go/internal/monotime"
 	"github.com/quic-go/quic-go/internal/protocol"
@@ -75,6 +76,71 @@ func TestImmediateAck(t *testing.T) {
 			// It asks for one ACK.
 			require.Nil(t, receive(&wire.PingFrame{}))
 			require.NotNil(t, receive(&wire.ImmediateAckFrame{}, &wire.PingFrame{}))
+		})
+	}
+}
+
+// TestImmediateAckAtTheEnd: no held-back ACK ends what there is to send.
+func TestImmediateAckAtTheEnd(t *testing.T) {
+	const maxSize = 1000
+	asked := Burst{AskPeer: true, AckPackets: BurstUnlimited}
+	for _, tc := range []struct {
+		name           string
+		burst          Burst
+		fin, left      bool
+		datagram, full bool
+		want           int
+	}{
+		{name: "the end", burst: asked, fin: true, want: 1},
+		{name: "before a datagram", burst: asked, fin: true, datagram: true, want: 1},
+		{name: "a pause", burst: asked},
+		{name: "another stream has data", burst: asked, fin: true, left: true},
+		{name: "no room", burst: asked, fin: true, full: true},
+		{name: "no ACK is held back", burst: Burst{AskPeer: true}, fin: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			rtt := utils.NewRTTStats()
+			rtt.UpdateRTT(50*time.Millisecond, 0)
+			conn := burst.NewConn(tc.burst, rtt)
+			delay := time.Millisecond
+			conn.SetPeer(&delay, nil)
+			conn.NextRequest(monotime.Now())
+
+			tp := newTestPacketPacker(t, gomock.NewController(t), protocol.PerspectiveServer)
+			tp.packer.burst = conn
+			f := &wire.StreamFrame{StreamID: 4, Data: make([]byte, 100), Fin: tc.fin}
+			if tc.full {
+				f.Data = make([]byte, maxSize-f.Length(protocol.Version1)+100)
+			}
+			if tc.datagram {
+				require.NoError(t, tp.datagramQueue.Add(&wire.DatagramFrame{DataLenPresent: true, Data: []byte("call")}))
+			}
+			gomock.InOrder(
+				tp.framer.EXPECT().HasData().Return(true),
+				tp.framer.EXPECT().HasData().Return(tc.left).AnyTimes(),
+			)
+			tp.framer.EXPECT().AppendControlFrames(gomock.Any(), gomock.Any(), gomock.Any(), gomock.Any())
+			tp.framer.EXPECT().AppendStreamFrames(gomock.Any(), gomock.Any(), gomock.Any(), gomock.Any()).DoAndReturn(
+				func(frames []ackhandler.Frame, _ []ackhandler.StreamFrame, _ protocol.ByteCount, v protocol.Version) ([]ackhandler.Frame, []ackhandler.StreamFrame, protocol.ByteCount) {
+					return frames, []ackhandler.StreamFrame{{Frame: f}}, f.Length(v)
+				},
+			)
+			pl := tp.packer.composeNextPacket(maxSize, false, false, monotime.Now(), protocol.Version1)
+			require.LessOrEqual(t, pl.length, protocol.ByteCount(maxSize))
+			var found int
+			size := f.Length(protocol.Version1)
+			for _, frame := range pl.frames {
+				size += frame.Frame.Length(protocol.Version1)
+				if _, ok := frame.Frame.(*wire.ImmediateAckFrame); ok {
+					found++
+					require.Nil(t, frame.Handler, "it is not repeated")
+				}
+			}
+			require.Equal(t, tc.want, found)
+			require.Equal(t, size, pl.length)
+			if tc.datagram {
+				require.IsType(t, &wire.DatagramFrame{}, pl.frames[len(pl.frames)-1].Frame)
+			}
 		})
 	}
 }

@@ -121,6 +121,11 @@ func (c *Conn) PeerDialect() Dialect {
 	return c.ask.dialect
 }
 
+// PeerHoldsAcks says if the peer was asked to hold ACKs back, and knows IMMEDIATE_ACK.
+func (c *Conn) PeerHoldsAcks() bool {
+	return c != nil && c.ask.dialect == CurrentDialect && c.ask.last != stockFrequency
+}
+
 // NextRequest returns the ACK_FREQUENCY frame to send now, if any: the first one
 // after AckAfter packets, others when the delay has to change by half or more,
 // at most one per RTT.
