@@ -185,3 +185,34 @@ func TestNeverWorseThanStandard(t *testing.T) {
 		}
 	}
 }
+
+// TestManyGaps: a path that loses every other packet for a while, as one does that is two, leaves as many gaps as the
+// largest window of a gateway or relay has pairs of packets. They end no connection.
+func TestManyGaps(t *testing.T) {
+	const rtt = 400 * time.Millisecond
+	for _, name := range []string{Standard, BQUIC} {
+		f := &trial{burst: profileNamed(name).Burst, window: 3 << 20}
+		var lost int
+		build := func(n *network) {
+			n.wire(60e6, func() time.Duration { return rtt / 2 }, 10000, false)
+			begin, count := time.Now(), 0
+			n.toClient.lose = func() bool {
+				if now := time.Since(begin); now < 20*time.Second || now > 20*time.Second+rtt {
+					return false
+				}
+				if count++; count%2 == 0 {
+					lost++
+				}
+				return count%2 == 0
+			}
+		}
+		const size = 160 << 20
+		transfer(t, tlsConfig(t), 1, build, []*trial{f}, size, time.Hour, nil)
+		if got := f.received.Load(); got != size {
+			t.Errorf("%s: %d of %d bytes, %d packets were lost", name, got, int64(size), lost)
+		}
+		if lost < 1000 {
+			t.Errorf("%s: %d packets were lost: too few to show anything", name, lost)
+		}
+	}
+}

@@ -3,6 +3,7 @@
 package profile
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"io"
@@ -288,6 +289,7 @@ type trial struct {
 	burst  quic.Burst
 	upload bool
 	start  time.Duration
+	window uint64 // bytes that may be unread; 0: more than the path has room for
 
 	received atomic.Int64 // bytes, by now
 	done     time.Duration
@@ -354,11 +356,12 @@ func transfer(t *testing.T, tlsConf *tls.Config, seed uint64, build func(*networ
 }
 
 func (f *trial) run(ctx context.Context, t *testing.T, tlsConf *tls.Config, client, server *simnet.SimConn, size int) {
+	// Windows that never limit: what is measured is congestion control.
+	window := cmp.Or(f.window, 64<<20)
 	conf := &quic.Config{
 		Burst: f.burst, HandshakeIdleTimeout: time.Minute, MaxIdleTimeout: time.Hour,
-		// Windows that never limit: what is measured is congestion control.
-		InitialStreamReceiveWindow: 64 << 20, InitialConnectionReceiveWindow: 64 << 20,
-		MaxStreamReceiveWindow: 64 << 20, MaxConnectionReceiveWindow: 64 << 20,
+		InitialStreamReceiveWindow: window, InitialConnectionReceiveWindow: window,
+		MaxStreamReceiveWindow: window, MaxConnectionReceiveWindow: window,
 	}
 	ln, err := quic.Listen(server, tlsConf, conf)
 	if err != nil {
