@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which backend serves the device, and what it knows of whom. */
-#include <stdio.h>
+/* What the backend knows of whom, and that it is gone. It calls no backend by name: they call it. */
 #include <syslog.h>
 
 #include "wifirrd.h"
@@ -48,34 +47,4 @@ void backend_lost(struct wifirr *w, const char *what)
 	logmsg(LOG_WARNING, "%s: %s is gone: setting it up again", w->config.device, what);
 	w->lost = true;
 	tick_in(0);
-}
-
-static int backend_try(struct wifirr *w, const struct backend *backend, char *reason, size_t size)
-{
-	options_turns(&w->config, backend == &htb_backend);
-	policy_configure(&w->policy, &w->config.policy);
-	if (backend->start(w, reason, size) < 0)
-		return -1;
-	w->backend = backend;
-	w->apply_all = true;
-	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++)
-		if (w->station[id].used)
-			backend_add(w, id);
-	if (backend->flush)
-		backend->flush(w);
-	return 0;
-}
-
-int backend_start(struct wifirr *w, char *reason, size_t size)
-{
-	w->refused[0] = '\0';
-	if (w->config.backend != BACKEND_HTB) {
-		if (backend_try(w, &airtime_backend, reason, size) == 0)
-			return 0;
-		if (w->config.backend == BACKEND_AIRTIME)
-			return -1;
-		snprintf(w->refused, sizeof(w->refused), "%s", reason);
-		logmsg(LOG_INFO, "%s", reason);
-	}
-	return backend_try(w, &htb_backend, reason, size);
 }

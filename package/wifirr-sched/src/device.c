@@ -74,6 +74,36 @@ static void find_device(struct wifirr *w)
 	rtnl_dump(device.requests, nlh, link_info, w);
 }
 
+static int backend_try(struct wifirr *w, const struct backend *backend, char *reason, size_t size)
+{
+	options_turns(&w->config, backend == &htb_backend);
+	policy_configure(&w->policy, &w->config.policy);
+	if (backend->start(w, reason, size) < 0)
+		return -1;
+	w->backend = backend;
+	w->apply_all = true;
+	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++)
+		if (w->station[id].used)
+			backend_add(w, id);
+	if (backend->flush)
+		backend->flush(w);
+	return 0;
+}
+
+static int backend_start(struct wifirr *w, char *reason, size_t size)
+{
+	w->refused[0] = '\0';
+	if (w->config.backend != BACKEND_HTB) {
+		if (backend_try(w, &airtime_backend, reason, size) == 0)
+			return 0;
+		if (w->config.backend == BACKEND_AIRTIME)
+			return -1;
+		snprintf(w->refused, sizeof(w->refused), "%s", reason);
+		logmsg(LOG_INFO, "%s", reason);
+	}
+	return backend_try(w, &htb_backend, reason, size);
+}
+
 void device_stop(struct wifirr *w)
 {
 	bool owing;

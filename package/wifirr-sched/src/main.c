@@ -143,7 +143,7 @@ int main(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	if (strcmp(command, "guard") == 0)
-		return guard_run(w);	/* started by restore.c alone */
+		return guard_run(w);	/* started by guard.c alone */
 	if (strcmp(command, "restore") == 0)
 		return restore(w);
 	if (strcmp(command, "check") == 0)

@@ -177,9 +177,8 @@ void device_options(struct wifirr *w, struct config *config);
 /* Gives it back. */
 void device_stop(struct wifirr *w);
 
-/* backend.c: which one serves the device, and what it knows of whom */
+/* backend.c: what the backend knows of whom */
 
-int backend_start(struct wifirr *w, char *reason, size_t size);
 void backend_stop(struct wifirr *w);
 /* Its add and del for one station. */
 void backend_add(struct wifirr *w, uint16_t id);
@@ -192,14 +191,18 @@ void backend_lost(struct wifirr *w, const char *what);
 
 /* Gives it back, on all devices and radios that no wifirrd is at work on. Exit code. */
 int restore(struct wifirr *w);
+/* The guard's whole life. Exit code. */
+int guard_run(struct wifirr *w);
+
+/* guard.c: one wifirrd a device, and a process that outlives it */
+
 /*
- * The guard, which does so when this process dies. Before the first change, and
- * without it there is none: -1 and why. Again is no mistake.
+ * Starts the guard. Before the first change, and without it there is none: -1
+ * and why. Again is no mistake.
  */
 int guard_start(char *why, size_t size);
 /* owing: something could not be given back, and the guard shall go on trying. */
 void guard_stop(bool owing);
-int guard_run(struct wifirr *w);
 /* One wifirrd a device and network namespace: a descriptor until the end of the process, or -1. Waits so many ms for it. */
 int claim_device(const char *device, unsigned wait);
 void wait_ms(unsigned ms);

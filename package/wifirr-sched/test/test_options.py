@@ -206,6 +206,12 @@ def test_help_names_every_option_and_the_documents_too():
     for flag, default in re.findall(r"^  --([a-z-]+).*?\((\d+)[^)]*\)$", text, re.M):
         row = re.search(rf"^\| `--{flag}[^|]*\|([^|]*)\|([^|]*)\|", doc, re.M)
         assert default in row.group(2), (flag, default, row.group(0))
+    # and so is each in the file of the packages, whose comments show them: the first of several
+    told = {h.split()[0]: re.search(r"\((?:airtime )?(\d[\d,]*)[^()]*\)\s*\Z", h) for h in re.split(r"^  --", text, flags=re.M)[1:]}
+    shown = {o.replace("_", "-"): value for o, value in re.findall(r"^\t#option ([a-z_]+) '([^']*)'", uci, re.M)}
+    compared = [(flag, told[flag].group(1).rstrip(","), shown[flag]) for flag in shown if told[flag]]
+    assert len(compared) >= 7, compared
+    assert [c for c in compared if c[1] != c[2]] == []
 
 
 def test_check_where_there_is_no_access_point(bed):
