@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -331,3 +332,13 @@ def test_every_experiment_starts_by_its_name() -> None:
     """make bench-NAME and docs/lab.md start the files themselves."""
     for path in (ROOT / "lab/experiments").glob("*.py"):
         assert path.read_text().startswith("#!/usr/bin/env python3\n") and path.stat().st_mode & 0o111, path
+
+
+def test_every_experiment_is_in_every_list() -> None:
+    """scripts/bench makes it, the report shows it, docs/lab.md names it."""
+    there = {path.stem for path in (ROOT / "lab/experiments").glob("*.py")}
+    made = set(subprocess.run([ROOT / "scripts/bench", "--list"], stdout=subprocess.PIPE, text=True, check=True).stdout.split())
+    assert {name.replace("-", "_") for name in made - {"full", "wifirr"}} == there
+    assert {name for name, _, _ in load("lab/report.py").EXPERIMENTS} == there
+    named = set(re.findall(r"`([a-z-]+)`", (ROOT / "docs/lab.md").read_text()))
+    assert {name.replace("_", "-") for name in there} <= named
