@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -205,14 +204,11 @@ func (o *Options) tlsConfig(host string) (*tls.Config, error) {
 	case o.Pin != nil:
 		o.Pin.Verify(conf)
 	case o.CAFile != "":
-		pem, err := os.ReadFile(o.CAFile)
+		roots, err := cert.ReadAuthorities(o.CAFile)
 		if err != nil {
 			return nil, err
 		}
-		conf.RootCAs = x509.NewCertPool()
-		if !conf.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s: no PEM certificate in it", o.CAFile)
-		}
+		conf.RootCAs = roots
 	case o.Insecure:
 		conf.InsecureSkipVerify = true
 	}

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -300,14 +299,11 @@ func (c *Config) tlsConfig() (*tls.Config, error) {
 		ClientSessionCache: tls.NewLRUClientSessionCache(maxConnections),
 	}
 	if c.CAFile != "" {
-		pem, err := os.ReadFile(c.CAFile)
+		roots, err := cert.ReadAuthorities(c.CAFile)
 		if err != nil {
 			return nil, fmt.Errorf("ca: %w", err)
 		}
-		conf.RootCAs = x509.NewCertPool()
-		if !conf.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("ca: %s: no PEM certificate in it", c.CAFile)
-		}
+		conf.RootCAs = roots
 		return conf, nil
 	}
 	var pins []cert.Pin

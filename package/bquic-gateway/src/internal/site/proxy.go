@@ -5,7 +5,6 @@ package site
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -14,12 +13,12 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"bquic/internal/cert"
 	"bquic/internal/config"
 )
 
@@ -49,13 +48,9 @@ func newProxy(site config.Site, log *slog.Logger) (*proxy, error) {
 	transport.MaxIdleConnsPerHost = 16
 	transport.DisableCompression = true // the client's Accept-Encoding decides
 	if site.OriginCA != "" {
-		pem, err := os.ReadFile(site.OriginCA)
+		roots, err := cert.ReadAuthorities(site.OriginCA)
 		if err != nil {
 			return nil, fmt.Errorf("origin_ca: %w", err)
-		}
-		roots := x509.NewCertPool()
-		if !roots.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("origin_ca: %s: no PEM certificate in it", site.OriginCA)
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: roots}
 	}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cert
+
+import (
+	"crypto/x509"
+	"fmt"
+	"os"
+)
+
+// ReadAuthorities reads the certificates of authorities from a PEM file. A file
+// without any is an error: it would trust nobody.
+func ReadAuthorities(path string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s: no PEM certificate in it", path)
+	}
+	return pool, nil
+}
