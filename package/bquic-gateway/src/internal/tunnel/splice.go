@@ -170,11 +170,12 @@ func (s *splice) copyStream() error {
 	for {
 		n, err := s.str.Read(buf)
 		if n > 0 {
-			if err := s.pass(s.raw, buf[:n], &s.count.FromStream); err != nil {
-				return err
-			}
+			// Before the client has them: it may answer at once.
 			if s.timing != nil {
 				s.timing.hears(n)
+			}
+			if err := s.pass(s.raw, buf[:n], &s.count.FromStream); err != nil {
+				return err
 			}
 		}
 		if err == io.EOF {
