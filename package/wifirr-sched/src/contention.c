@@ -22,10 +22,6 @@
 /* A step down needs that for so long, ms, a step up only CONTENTION_TICK_MS: a crowd is there at once and leaves one by one. */
 #define DOWN_MS 2000
 
-/* Both are known to gain: after so many seconds of crowds, in one of at least so many, it is tried for a while without. */
-#define TRIAL_FIRST_S 120
-#define TRIAL_CROWD_S 10
-
 void contention_init(struct contention *c, const struct contention_config *config)
 {
 	*c = (struct contention){
@@ -33,8 +29,8 @@ void contention_init(struct contention *c, const struct contention_config *confi
 		.exponent = config->own_exponent,
 		.sample = { .busy_permille = CONTENTION_UNKNOWN, .failed_permille = CONTENTION_UNKNOWN },
 	};
-	trial_init(&c->trial, true, TRIAL_FIRST_S, TRIAL_CROWD_S);
-	trial_init(&c->rts_trial, true, TRIAL_FIRST_S, TRIAL_CROWD_S);
+	trial_init(&c->trial, true);
+	trial_init(&c->rts_trial, true);
 }
 
 void contention_configure(struct contention *c, const struct contention_config *config)
@@ -193,33 +189,20 @@ void contention_tick(struct contention *c, uint64_t now, const struct contention
 
 void contention_explain(const struct contention *c, char *text, size_t size)
 {
-	switch (c->reason) {
-	case CONTENTION_NOT_SET:
-		snprintf(text, size, "windows are left alone");
-		break;
-	case CONTENTION_FEW:
-		snprintf(text, size, "clients that contend: %d, %d or more are needed", c->value, c->threshold);
-		break;
-	case CONTENTION_SINGLE_FRAMES:
-		snprintf(text, size, "clients that aggregate frames: %d, more than %d are needed", c->value,
-			 c->threshold);
-		break;
-	case CONTENTION_CHANNEL_IDLE:
-		snprintf(text, size, "channel busy for %d.%d %% of the time, more than %d.%d %% are needed", c->value / 10,
-			 c->value % 10, c->threshold / 10, c->threshold % 10);
-		break;
-	case CONTENTION_NO_COLLISIONS:
-		snprintf(text, size, "%d.%d %% of the frames to clients are lost, %d.%d %% or more are needed", c->value / 10,
-			 c->value % 10, c->threshold / 10, c->threshold % 10);
-		break;
-	case CONTENTION_NO_GAIN:
-		snprintf(text, size, "%d kbit/s were delivered with larger windows, %d with own ones", c->value, c->threshold);
-		break;
-	case CONTENTION_TRIAL:
-		snprintf(text, size, "for some seconds, to see whether larger ones deliver more");
-		break;
-	case CONTENTION_CROWD:
-		snprintf(text, size, "clients that contend: %d", c->value);
-		break;
-	}
+	/* of value and threshold, or of their tens and units */
+	static const char *const formats[] = {
+		[CONTENTION_NOT_SET] = "windows are left alone",
+		[CONTENTION_FEW] = "clients that contend: %d, %d or more are needed",
+		[CONTENTION_SINGLE_FRAMES] = "clients that aggregate frames: %d, more than %d are needed",
+		[CONTENTION_CHANNEL_IDLE] = "channel busy for %d.%d %% of the time, more than %d.%d %% are needed",
+		[CONTENTION_NO_COLLISIONS] = "%d.%d %% of the frames to clients are lost, %d.%d %% or more are needed",
+		[CONTENTION_NO_GAIN] = "%d kbit/s were delivered with larger windows, %d with own ones",
+		[CONTENTION_TRIAL] = "for some seconds, to see whether larger ones deliver more",
+		[CONTENTION_CROWD] = "clients that contend: %d",
+	};
+
+	if (c->reason == CONTENTION_CHANNEL_IDLE || c->reason == CONTENTION_NO_COLLISIONS)
+		snprintf(text, size, formats[c->reason], c->value / 10, c->value % 10, c->threshold / 10, c->threshold % 10);
+	else
+		snprintf(text, size, formats[c->reason], c->value, c->threshold);
 }

@@ -291,17 +291,17 @@ static void metric(struct text *t, const struct wifirr *w, const char *name, con
 
 static void gain_metrics(struct text *t, const struct wifirr *w, const char *lever, const struct trial *trial)
 {
-	const char *device = w->config.device;
+	static const char help[] = "Delivered with it over without, in the last trials.";
+	char name[48];
 
 	if (!trial->count)
 		return;
-	put(t, "# HELP wifirr_%s_gain_permille What is delivered with %s over without, mean of the last trials and its interval.\n"
-	    "# TYPE wifirr_%s_gain_permille gauge\n", lever, lever, lever);
-	put(t, "wifirr_%s_gain_permille{device=\"%s\",bound=\"mean\"} %d\n", lever, device, trial->gain);
-	put(t, "wifirr_%s_gain_permille{device=\"%s\",bound=\"low\"} %d\n", lever, device, trial->low);
-	put(t, "wifirr_%s_gain_permille{device=\"%s\",bound=\"high\"} %d\n", lever, device, trial->high);
-	put(t, "# HELP wifirr_%s_trials_total Trials of it.\n# TYPE wifirr_%s_trials_total counter\n"
-	    "wifirr_%s_trials_total{device=\"%s\"} %u\n", lever, lever, lever, device, trial->count);
+	snprintf(name, sizeof(name), "%s_gain_permille", lever);
+	metric(t, w, name, "gauge", help, trial->gain);
+	snprintf(name, sizeof(name), "%s_gain_low_permille", lever);
+	metric(t, w, name, "gauge", help, trial->low > 0 ? trial->low : 0);
+	snprintf(name, sizeof(name), "%s_gain_high_permille", lever);
+	metric(t, w, name, "gauge", help, trial->high);
 }
 
 static void metrics(struct text *t, const struct wifirr *w)

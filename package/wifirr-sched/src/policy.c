@@ -28,17 +28,6 @@
 /* And one at its turn, after the time to settle: at two ticks in a row. */
 #define LIGHT_ACTIVE_MS 300
 
-/*
- * Trials of turns. With weights they are known to gain, and are tried after some
- * minutes of crowds. With a trickle, which does not hold uploads, they have to
- * show it, in crowds that have lasted: while the senders' windows grow everybody
- * gets more than later, and most crowds do not last.
- */
-#define TRIAL_FIRST_S 120
-#define TRIAL_CROWD_S 10
-#define TRIAL_FIRST_TRICKLE_S 40
-#define TRIAL_CROWD_TRICKLE_S 40
-
 void policy_defaults(struct policy_config *config, enum policy_mode mode, bool trickle)
 {
 	*config = (struct policy_config){
@@ -83,10 +72,8 @@ void policy_configure(struct policy *p, const struct policy_config *config)
 	if (old.mode == p->config.mode && old.active == p->config.active && old.slot_ms == p->config.slot_ms)
 		return;
 	rotation_reset(p);
-	if (p->config.trickle)
-		trial_init(&p->trial, false, TRIAL_FIRST_TRICKLE_S, TRIAL_CROWD_TRICKLE_S);
-	else
-		trial_init(&p->trial, true, TRIAL_FIRST_S, TRIAL_CROWD_S);
+	/* a trickle does not hold uploads, so turns have to show that they gain */
+	trial_init(&p->trial, !p->config.trickle);
 }
 
 uint16_t policy_add(struct policy *p, unsigned flags)
@@ -389,55 +376,38 @@ uint64_t policy_tick(struct policy *p, uint64_t now, int busy)
 
 const char *policy_level_name(enum policy_level level)
 {
-	switch (level) {
-	case POLICY_OPEN: return "open";
-	case POLICY_IDLE: return "idle";
-	case POLICY_LIGHT: return "light";
-	case POLICY_WAITING: return "waiting";
-	case POLICY_NEXT: return "next";
-	case POLICY_SOON: return "soon";
-	case POLICY_ACTIVE: return "active";
-	}
-	return "?";
+	static const char *const names[] = {
+		[POLICY_OPEN] = "open", [POLICY_IDLE] = "idle", [POLICY_LIGHT] = "light", [POLICY_WAITING] = "waiting",
+		[POLICY_NEXT] = "next", [POLICY_SOON] = "soon", [POLICY_ACTIVE] = "active",
+	};
+
+	return names[level];
 }
 
 void policy_explain(const struct policy *p, char *text, size_t size)
 {
-	switch (p->reason) {
-	case POLICY_REASON_FEW_DEMAND:
-		snprintf(text, size, "clients with demand: %d, more than %d are needed", p->value, p->threshold);
-		return;
-	case POLICY_REASON_CHANNEL_IDLE:
-		snprintf(text, size, "channel busy %d permille of the time, more than %d is needed", p->value, p->threshold);
-		return;
-	case POLICY_REASON_DELAY:
-		snprintf(text, size, "%s for %d of %d ms", p->engaged ? "not needed any more" : "needed",
-			 p->value, p->threshold);
-		return;
-	case POLICY_REASON_DEMAND:
-		if (p->config.mode == POLICY_PAPER && p->config.engage == POLICY_ALWAYS)
-			snprintf(text, size, "clients: %d, more than %d", p->value, p->threshold);
-		else
-			snprintf(text, size, "clients with demand: %d, more than %d", p->value, p->threshold);
-		return;
-	case POLICY_REASON_DEMAND_BUSY:
+	/* of value and threshold */
+	static const char *const formats[] = {
+		[POLICY_REASON_FEW_DEMAND] = "clients with demand: %d, more than %d are needed",
+		[POLICY_REASON_CHANNEL_IDLE] = "channel busy %d permille of the time, more than %d is needed",
+		[POLICY_REASON_DELAY] = "needed for %d of %d ms",
+		[POLICY_REASON_DEMAND] = "clients with demand: %d, more than %d",
+		[POLICY_REASON_PAUSED] = "paused",
+		[POLICY_REASON_WINDOWS] = "clients aggregate frames: their contention windows do more than turns",
+		[POLICY_REASON_NO_EFFECT] = "airtime weights have no effect on this driver",
+		[POLICY_REASON_TRIAL] = "everybody is served for some seconds, to see whether turns deliver more",
+		[POLICY_REASON_NO_GAIN] = "turns delivered %d kbit/s, serving everybody %d kbit/s",
+	};
+	const char *format = formats[p->reason];
+
+	if (p->reason == POLICY_REASON_DEMAND_BUSY) {
 		snprintf(text, size, "clients with demand: %u, channel busy %d permille of the time, more than %d",
 			 p->demanding, p->value, p->threshold);
 		return;
-	case POLICY_REASON_PAUSED:
-		snprintf(text, size, "paused");
-		return;
-	case POLICY_REASON_WINDOWS:
-		snprintf(text, size, "clients aggregate frames: their contention windows do more than turns");
-		return;
-	case POLICY_REASON_NO_EFFECT:
-		snprintf(text, size, "airtime weights have no effect on this driver");
-		return;
-	case POLICY_REASON_TRIAL:
-		snprintf(text, size, "everybody is served for some seconds, to see whether turns deliver more");
-		return;
-	case POLICY_REASON_NO_GAIN:
-		snprintf(text, size, "turns delivered %d kbit/s, serving everybody %d kbit/s", p->value, p->threshold);
-		return;
 	}
+	if (p->reason == POLICY_REASON_DELAY && p->engaged)
+		format = "not needed any more for %d of %d ms";
+	if (p->reason == POLICY_REASON_DEMAND && p->config.mode == POLICY_PAPER && p->config.engage == POLICY_ALWAYS)
+		format = "clients: %d, more than %d";
+	snprintf(text, size, format, p->value, p->threshold);
 }

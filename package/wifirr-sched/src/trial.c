@@ -18,24 +18,34 @@
 #define NOISE 100
 
 #define GAIN_MAX 4000
+#define KBIT_MAX (UINT32_MAX / 1000)
 
-void trial_init(struct trial *t, bool on, unsigned first_s, unsigned crowd_s)
+/*
+ * The first trial: of crowds so far, and of the one that there is, so many ms. A
+ * lever that has to show its gain waits for senders whose windows have grown: before,
+ * everybody gets more than later, and most crowds are over by then.
+ */
+#define FIRST_MS 120000
+#define CROWD_MS 10000
+#define CROWD_OFF_MS 40000
+
+void trial_init(struct trial *t, bool on)
 {
 	*t = (struct trial){
 		.on = on,
 		.now = t->now,
 		.random = 2463534242U,
-		.crowd_ms = crowd_s * 1000,
-		.left_ms = first_s * 1000,
+		.crowd_ms = on ? CROWD_MS : CROWD_OFF_MS,
+		.left_ms = on ? FIRST_MS : 0,
 		.hold_ms = HOLD_MIN_MS,
 	};
 }
 
-static unsigned square_root(uint64_t x)
+static unsigned square_root(uint32_t x)
 {
-	uint64_t root = 0;
+	uint32_t root = 0;
 
-	for (uint64_t bit = 1ULL << 31; bit; bit >>= 1)
+	for (uint32_t bit = 1U << 15; bit; bit >>= 1)
 		if ((root | bit) * (root | bit) <= x)
 			root |= bit;
 	return root;
@@ -45,14 +55,14 @@ static unsigned square_root(uint64_t x)
 static void weigh(struct trial *t)
 {
 	unsigned n = t->count < TRIAL_GAINS ? t->count : TRIAL_GAINS;
-	uint64_t squares = NOISE * NOISE;
+	uint32_t squares = NOISE * NOISE;	/* at most TRIAL_GAINS * GAIN_MAX * GAIN_MAX more */
 	unsigned sum = 0, error;
 
 	for (unsigned i = 0; i < n; i++)
 		sum += t->gains[i];
 	t->gain = sum / n;
 	for (unsigned i = 0; i < n; i++)
-		squares += (uint64_t)((int64_t)(t->gains[i] - t->gain) * (t->gains[i] - t->gain));
+		squares += (t->gains[i] - t->gain) * (t->gains[i] - t->gain);
 	error = 2 * square_root(squares / n / n);
 	t->low = t->gain - error;
 	t->high = t->gain + error;
@@ -69,9 +79,10 @@ static void begin(struct trial *t, bool trying)
 /* Of what was measured, kbit/s. */
 static uint32_t delivered(const struct trial *t, uint64_t bytes)
 {
-	uint64_t ms = t->now - t->from, kbit = ms ? (bytes - t->from_bytes) * 8 / ms : 0;
+	uint32_t ms = (uint32_t)t->now - t->from, grown = (uint32_t)bytes - t->from_bytes;
+	uint64_t kbit = ms ? grown * 8ULL / ms : 0;
 
-	return kbit < UINT32_MAX ? kbit : UINT32_MAX;
+	return kbit < KBIT_MAX ? kbit : KBIT_MAX;
 }
 
 static void hold(struct trial *t)
@@ -85,25 +96,23 @@ static void hold(struct trial *t)
 
 static void end(struct trial *t, uint32_t kbit)
 {
-	bool on = t->on, doubt;
-	uint64_t gain;
+	bool on = t->on, stays, doubt;
+	uint32_t gain;
 
 	t->with_kbit = on ? kbit : t->before_kbit;
 	t->without_kbit = on ? t->before_kbit : kbit;
-	gain = t->without_kbit ? t->with_kbit * 1000ULL / t->without_kbit : GAIN_MAX;
+	gain = t->without_kbit ? t->with_kbit * 1000 / t->without_kbit : GAIN_MAX;
 	t->gains[t->count++ % TRIAL_GAINS] = gain < GAIN_MAX ? gain : GAIN_MAX;
 	weigh(t);
-	begin(t, false);
 	doubt = t->low <= 1000 && t->high >= GAIN_MIN;
 	/* it was tried the other way: whether that is how it stays */
-	if (on ? t->low > 1000 : t->high < GAIN_MIN) {
+	stays = on ? t->low > 1000 : t->high < GAIN_MIN;
+	begin(t, false);
+	if (stays)
 		t->on = on;
-		t->hold_ms = HOLD_MIN_MS;
-	} else if (doubt) {
-		t->hold_ms = HOLD_MIN_MS;
-	} else {
-		t->hold_ms = t->hold_ms * 3 < HOLD_MAX_MS ? t->hold_ms * 3 : HOLD_MAX_MS;
-	}
+	t->hold_ms = stays || doubt ? HOLD_MIN_MS : t->hold_ms * 3;
+	if (t->hold_ms > HOLD_MAX_MS)
+		t->hold_ms = HOLD_MAX_MS;
 	hold(t);
 }
 
@@ -116,10 +125,9 @@ static void start_measuring(struct trial *t, uint64_t bytes)
 
 static void try(struct trial *t, const struct trial_now *state)
 {
-	uint64_t lasted;
-	uint32_t kbit;
+	uint32_t lasted = (uint32_t)t->now - t->since, kbit;
 
-	if (t->now - t->since > TRYING_MAX_MS) {
+	if (lasted > TRYING_MAX_MS) {
 		begin(t, false);
 		hold(t);
 		return;
@@ -136,20 +144,20 @@ static void try(struct trial *t, const struct trial_now *state)
 		start_measuring(t, state->bytes);
 		return;
 	}
-	lasted = t->now - t->since;
 	if (t->from == t->since && lasted >= LOST_MS && kbit < t->before_kbit / 2)
 		end(t, kbit);
 	else if (t->from == t->since && lasted >= SETTLE_MS)
 		start_measuring(t, state->bytes);
-	else if (t->from != t->since && t->now - t->from >= MEASURE_MS)
+	else if (t->from != t->since && (uint32_t)t->now - t->from >= MEASURE_MS)
 		end(t, kbit);
 }
 
 bool trial_tick(struct trial *t, uint64_t now, const struct trial_now *state)
 {
-	uint64_t dt = now > t->now ? now - t->now : 0;
+	uint64_t passed = now > t->now ? now - t->now : 0;
+	uint32_t dt = passed < HOLD_MAX_MS ? passed : HOLD_MAX_MS;
 
-	t->now += dt;
+	t->now += passed;
 	if (!state->crowd) {
 		if (t->trying)
 			begin(t, false);
@@ -161,13 +169,14 @@ bool trial_tick(struct trial *t, uint64_t now, const struct trial_now *state)
 		try(t, state);
 		return t->on;
 	}
-	t->age_ms += dt;
+	if (t->age_ms < t->crowd_ms)
+		t->age_ms += dt;
 	t->left_ms = t->left_ms > dt ? t->left_ms - dt : 0;
 	if (!state->ready || t->left_ms || t->age_ms < t->crowd_ms) {
 		t->measuring = false;
 	} else if (!t->measuring) {
 		start_measuring(t, state->bytes);
-	} else if (now - t->from >= MEASURE_MS) {
+	} else if ((uint32_t)t->now - t->from >= MEASURE_MS) {
 		t->before_kbit = delivered(t, state->bytes);
 		begin(t, true);
 	}

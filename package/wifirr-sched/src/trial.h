@@ -39,19 +39,20 @@ struct trial {
 	uint16_t gains[TRIAL_GAINS];
 	uint32_t random;
 	bool measuring;
-	uint64_t now, since;		/* ms; of the trial */
-	uint64_t age_ms, left_ms;	/* of the crowd; of crowds until the next trial */
+	uint64_t now;			/* ms */
+	uint32_t since;			/* of the trial; this and the next two modulo 2^32 */
+	uint32_t from, from_bytes;	/* since when it is measured, ms, and what had been delivered then */
+	uint32_t age_ms, left_ms;	/* of the crowd; of crowds until the next trial */
 	uint32_t hold_ms;
-	uint64_t from, from_bytes;	/* since when it is measured, ms, and what had been delivered then */
 	uint32_t before_kbit;
 };
 
 /*
- * on: it is known to gain, and stays until it is seen not to here. Otherwise it
- * stays off until it is seen to gain. The first trial is due after so many
- * seconds of crowds, in one that has lasted for so many.
+ * on: it is known to gain, stays until it is seen not to here, and is first tried
+ * after some minutes of crowds. Otherwise it stays off until it is seen to gain,
+ * and is first tried in a crowd that has lasted.
  */
-void trial_init(struct trial *t, bool on, unsigned first_s, unsigned crowd_s);
+void trial_init(struct trial *t, bool on);
 /* Returns t->on. Time that runs backwards stands still. */
 bool trial_tick(struct trial *t, uint64_t now, const struct trial_now *state);
 

@@ -20,7 +20,7 @@ static struct trial play(bool on, unsigned minutes, unsigned crowd_s, unsigned p
 	struct trial t = { 0 };
 	bool is = on;
 
-	trial_init(&t, on, on ? 120 : 40, on ? 10 : 40);
+	trial_init(&t, on);
 	seen.longest_trial = 0;
 	for (uint64_t now = 5000; now < 5000 + minutes * 60000ULL; now += TICK_MS) {
 		bool wanted = now % 60000 < crowd_s * 1000;
@@ -103,7 +103,7 @@ static void test_time_that_stands_still(void)
 	struct trial_now state = { .crowd = true, .ready = true };
 	struct trial t = { 0 };
 
-	trial_init(&t, true, 120, 10);
+	trial_init(&t, true);
 	for (unsigned i = 0; i < 1000; i++)
 		assert(trial_tick(&t, i ? 5 : 100000, &state));
 	trial_tick(&t, UINT64_MAX, &state);
@@ -117,7 +117,7 @@ static void test_anything(void)
 	struct trial t = { 0 };
 	uint64_t now = 0, bytes = 0;
 
-	trial_init(&t, false, 40, 40);
+	trial_init(&t, false);
 	for (unsigned i = 0; i < 1000000; i++) {
 		struct trial_now state = {
 			.crowd = rand() % 500, .ready = rand() % 4, .lost = !(rand() % 1000), .bytes = bytes += rand() % 4 ? rand() : 0,
