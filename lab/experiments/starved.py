@@ -341,7 +341,7 @@ def main() -> int:
     else:
         exit_on_signals()
         RELAY.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["go", "build", "-tags", "purego", "-o", RELAY, "./cmd/bquic"], cwd=ROOT / "package/bquic-gateway/src",
+        subprocess.run(["go", "build", "-tags", "purego", "-trimpath", "-buildvcs=false", "-o", RELAY, "./cmd/bquic"], cwd=ROOT / "package/bquic-gateway/src",
                        env={**os.environ, "GOFLAGS": "", "CGO_ENABLED": "0"}, check=True)
         until = time.monotonic() + args.seconds
         if args.quick:

@@ -27,11 +27,12 @@ const (
 	// all of the path would take; to go on, as large.
 	enterMargin = 1.15
 	// What the process can get is a limit that nothing goes beyond, and a processor that is
-	// just fast enough has a queue: a rehearsal asks for rehearsalMargin of what is needed.
-	// To begin, the process has to get enterSlack of it; to go on, staySlack.
-	rehearsalMargin = 1.6
+	// just fast enough has a queue: to begin, the process has to get enterSlack of what is
+	// needed; to go on, staySlack. A rehearsal asks for rehearsalMargin of that, and for no more:
+	// what it takes, what is carried meanwhile goes without.
 	enterSlack      = 1.5
 	staySlack       = 1.2
+	rehearsalMargin = 1.07
 
 	// A path has shown its rate when this many intervals in a row were within
 	// plateauDepth of the greatest of them, in packets that are bulk's: a call or a
@@ -286,7 +287,7 @@ func (p *Processor) decide(now time.Time) (pace float64) {
 	case p.takes == All:
 		doubt := p.late && now.Sub(p.rehearsed) >= doubtPause || now.Sub(p.rehearsed) >= ProofAge
 		if doubt && !p.rehearsing {
-			return p.rehearse(now, need)
+			return p.rehearse(now, need*staySlack)
 		}
 	case p.takes == Small && (p.late || p.over > 0):
 		p.withdraw(now, Nothing)
@@ -296,14 +297,14 @@ func (p *Processor) decide(now time.Time) (pace float64) {
 		p.change(now, Small)
 	case need*enterMargin > p.share:
 	default:
-		return p.rehearse(now, need)
+		return p.rehearse(now, need*enterSlack)
 	}
 	return 0
 }
 
-func (p *Processor) rehearse(now time.Time, need float64) (pace float64) {
+func (p *Processor) rehearse(now time.Time, share float64) (pace float64) {
 	p.rehearsing, p.rehearsed = true, now
-	return need * rehearsalMargin
+	return share * rehearsalMargin
 }
 
 // Bite is how much processor time a rehearsal is to use until its next pause. Whoever
@@ -322,19 +323,20 @@ func Bite(pace float64, passed, spent time.Duration) time.Duration {
 // asked for pace.
 func (p *Processor) Rehearsed(now time.Time, pace, got float64) {
 	p.rehearsing, p.rehearsedNow = false, true
-	need := p.need()
+	need, enough := p.need(), got >= pace/rehearsalMargin
 	p.got = got
-	if got >= pace*enterSlack/rehearsalMargin {
+	if enough {
 		p.got = math.Inf(1)
 	}
 	switch {
-	case p.takes == All && got < pace*staySlack/rehearsalMargin:
+	case p.takes == All && !enough:
 		p.withdraw(now, Nothing)
 	case p.takes == All:
-	case p.got < need*enterSlack:
+	case !enough:
 		p.busy = true
 		p.change(now, Nothing)
 		p.wait(now)
+	case pace < need*enterSlack: // it is known by now that more is needed, or it was to go on
 	case need*enterMargin <= p.share:
 		p.change(now, All)
 	}

@@ -151,6 +151,26 @@ func TestStarved(t *testing.T) {
 	}
 }
 
+// TestRehearsalWhileCarrying: a processor that is fast enough to begin has, in every
+// rehearsal, what carrying takes.
+func TestRehearsalWhileCarrying(t *testing.T) {
+	cost := 0.5 / (200 * mbit)
+	n := newNode(0.5, cost, cost)
+	n.path, n.demand = 20*mbit, 1000*mbit
+	n.pass(10 * time.Second)
+	n.quota = 1.01 * enterSlack * n.p.need()
+	asked := n.asked
+	for n.now.Before(epoch.Add(5 * time.Minute)) {
+		n.step()
+		if left := n.quota - n.pace; n.p.Takes() == All && n.pace > 0 && left < 0.1*n.quota {
+			t.Fatalf("a rehearsal leaves %g of %g, and what is carried may take %g", left, n.quota, n.p.need())
+		}
+	}
+	if n.asked == asked || n.p.Takes() != All {
+		t.Errorf("%d rehearsals, %+v", n.asked-asked, n.p.Status())
+	}
+}
+
 // TestStarvedIdle: nothing is carried that would tell.
 func TestStarvedIdle(t *testing.T) {
 	n := newNode(0.5, 0.5/(200*mbit), 0.5/(200*mbit))
