@@ -13,6 +13,8 @@ by itself, fetch's with the start of the process: `bquic version`, which does no
 code: `today` is Go's runtime as it is, `runtime` has its sleep mended ([go-mips-usleep.md](go-mips-usleep.md)), `cipher` has ChaCha20-Poly1305 in
 words of 32 bits, `path` what else a packet costs ([architecture.md](architecture.md#what-a-packet-costs)).
 
+ChaCha20-Poly1305 by itself: each instruction of its functions that a packet takes is counted under qemu-user, on mipsel and on mips, which has the other byte order.
+
 Mbit/s are arithmetic: what is left of the processor's clock after a fifth for interrupts and the radio's driver, at 0.5 to 0.8
 instructions a cycle, which is what memory leaves to such processors, an assumption; of MT7621 one thread.
 
@@ -40,7 +42,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from lab import measure, namespaces, results  # noqa: E402
-from lab.router import board, cells, memory  # noqa: E402
+from lab.router import board, cells, cipher, memory  # noqa: E402
 
 RESULTS = ROOT / "results/router.json"
 FIGURE = ROOT / "docs/results/router.svg"
@@ -73,7 +75,8 @@ Row = dict[str, Any]
 
 def key(row: Row) -> tuple[Any, ...]:
     """What a row is about. There is one row about the same."""
-    return row["what"], row["direction"], row["profile"], row["offload"], row["step"], row.get("board_mb"), row.get("connections")
+    return (row["what"], row["direction"], row["profile"], row["offload"], row["step"], row.get("board_mb"), row.get("connections"),
+            row.get("processor"))
 
 
 def read() -> list[Row]:
@@ -94,11 +97,15 @@ def merge(rows: list[Row], new: list[Row]) -> list[Row]:
 
 
 def cell_key(what: str, direction: str, profile: str, offload: str, step: str) -> tuple[Any, ...]:
-    return what, direction, profile, offload, step, None, None
+    return what, direction, profile, offload, step, None, None, None
 
 
 def held_key(board_mb: int, connections: int, step: str) -> tuple[Any, ...]:
-    return "held", "down", "bquic", "on", step, board_mb, connections
+    return "held", "down", "bquic", "on", step, board_mb, connections, None
+
+
+def cipher_key(direction: str, step: str, processor: str) -> tuple[Any, ...]:
+    return "ChaCha20-Poly1305", direction, NO_STEP, NO_STEP, step, None, None, processor
 
 
 def run(step: str, bquic: pathlib.Path) -> None:
@@ -112,6 +119,10 @@ def run(step: str, bquic: pathlib.Path) -> None:
         more = {"step": step, "commit": measure.commit()} | ({} if step == NO_STEP else {"binary": binary})
         write(merge(read(), [row | more for row in new]))
 
+    if step == STEPS[-1]:
+        for processor in cipher.PROCESSORS:
+            measure.progress(f"router: the cipher on {processor}")
+            write(merge(read(), [row | {"commit": measure.commit()} for row in cipher.count(processor, BINARY.with_name(f"cipher-{processor}"))]))
     for board_mb in BOARDS_MB:
         if not done() >= {held_key(board_mb, connections, step) for connections in CONNECTIONS}:
             measure.progress(f"router: connections on a board of {board_mb} MB, step {step}")
@@ -142,6 +153,12 @@ def report(rows: list[Row]) -> str:
             lines.append([name, profile, offload, *(number(row, "instructions_per_byte", form) for row in found)])
     lines.sort(key=lambda line: [line[0].startswith("forw"), not line[0].startswith("relay,"), line[0], line[1], line[2]])
     text = "Instructions a byte\n" + results.table(["what", "profile", "offload", *steps], lines)
+
+    lines = []
+    for processor, direction in itertools.product(cipher.PROCESSORS, ("seal", "open")):
+        found = [by.get(cipher_key(direction, step, processor)) for step in cipher.CODE]
+        lines.append([processor, direction, *(number(row, "instructions_per_byte", ".1f") for row in found)])
+    text += "\n\nInstructions a byte of ChaCha20-Poly1305, in packets of 1,300 bytes\n" + results.table(["processor", "", "x/crypto", "ours"], lines)
 
     lines = []
     for what, profile in itertools.product(WHATS["file"], ["bquic", "standard"]):
