@@ -139,9 +139,14 @@ config relay
         self.process = self.lab.start(
             None, *quota.command(), "ip", "netns", "exec", servers.mesh.node, str(RELAY), "relay", "--config", str(config),
             log="relay.log")
-        wait_until("the relay reaches the gateway", lambda: self.socket.exists() and self.status()["state"] == "up", 60)
+        wait_until("the relay reaches the gateway", self.up, 60)
         # Until it has judged its processor for the first time.
         wait_until("the relay has measured", lambda: self.status()["processor"].get("why") != "measuring", 60)
+
+    def up(self) -> bool:
+        with contextlib.suppress(Failed):  # with little of a processor, it does not answer as soon as its socket is there
+            return bool(self.status()["state"] == "up")
+        return False
 
     def status(self) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self.lab.run(
