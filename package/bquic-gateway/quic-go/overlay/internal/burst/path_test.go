@@ -220,6 +220,25 @@ func TestLossWithoutAQueue(t *testing.T) {
 	require.Equal(t, bdp*3/4, w.OnLoss(p, 110*ms, bdp, bdp*3/4, 1000))
 }
 
+func TestMarkWithoutAQueue(t *testing.T) {
+	p := learned()
+	w := NewWindow(Config{})
+	quiet := Round{Delivered: 100e3, Rate: 1e6, MinRTT: 101 * ms, Early: 101 * ms, Limited: true}
+	w.OnLoss(p, 200*ms, 100, 70, 1)
+	for range quietRounds {
+		w.OnRound(quiet, p, 100, 1000)
+	}
+	require.EqualValues(t, 2, w.Step())
+	w.OnMark(p, 101*ms, 70)
+	require.EqualValues(t, 1, w.Step(), "there is a queue, however short")
+	w.OnRound(quiet, p, 70, 1000)
+	require.EqualValues(t, 1, w.Step())
+
+	w = NewWindow(Config{})
+	w.OnMark(p, 101*ms, 70)
+	require.True(t, w.Started())
+}
+
 func FuzzPath(f *testing.F) {
 	f.Add([]byte{10, 1, 100, 20, 2, 100, 30, 3, 200, 255, 255, 255, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -168,12 +168,23 @@ func large(rtt time.Duration, p *Path) bool { return rtt > largeWindow*p.MinRTT(
 // packets wait nowhere, it was no full queue that has dropped one, and the path
 // takes what it has taken.
 func (w *Window) OnLoss(p *Path, rtt time.Duration, cwnd, cut, mss protocol.ByteCount) protocol.ByteCount {
-	w.started = true
 	if rtt <= p.MinRTT()+lowQueue(p) {
 		cut = max(cut, min(cwnd, p.BDP()))
 	}
-	w.climb.begin(cut/mss, large(rtt, p))
+	w.cutTo(p, rtt, cut/mss)
 	return cut
+}
+
+// OnMark is called once for all packets of a window that bear a mark of congestion (ECN-CE), given what is left of it
+// in packets. Nobody marks by chance, so it is no more than the book says, and however short the queue is, there is one.
+func (w *Window) OnMark(p *Path, rtt time.Duration, cut protocol.ByteCount) {
+	w.quiet, w.step = 0, 1
+	w.cutTo(p, rtt, cut)
+}
+
+func (w *Window) cutTo(p *Path, rtt time.Duration, cut protocol.ByteCount) {
+	w.started = true
+	w.climb.begin(cut, large(rtt, p))
 }
 
 // Doubt says if slow start goes slowly.

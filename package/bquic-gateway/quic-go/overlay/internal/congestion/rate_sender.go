@@ -56,12 +56,18 @@ func (s *rateSender) OnPacketAcked(pn protocol.PacketNumber, ackedBytes, priorIn
 func (s *rateSender) OnCongestionEvent(pn protocol.PacketNumber, lostBytes, priorInFlight protocol.ByteCount) {
 	before, cutback := s.congestionWindow, s.largestSentAtLastCutback
 	s.cubicSender.OnCongestionEvent(pn, lostBytes, priorInFlight)
-	if s.largestSentAtLastCutback != cutback {
-		s.congestionWindow = s.window.OnLoss(s.path, s.rttStats.LatestRTT(), before, s.congestionWindow, s.maxDatagramSize)
-		s.slowStartThreshold = s.congestionWindow
-		s.connStats.CongestionWindow.Store(uint64(s.congestionWindow))
-		s.credit = 0
+	if s.largestSentAtLastCutback == cutback {
+		return
 	}
+	s.credit = 0
+	rtt := s.rttStats.LatestRTT()
+	if lostBytes == 0 { // a mark of congestion
+		s.window.OnMark(s.path, rtt, s.congestionWindow/s.maxDatagramSize)
+		return
+	}
+	s.congestionWindow = s.window.OnLoss(s.path, rtt, before, s.congestionWindow, s.maxDatagramSize)
+	s.slowStartThreshold = s.congestionWindow
+	s.connStats.CongestionWindow.Store(uint64(s.congestionWindow))
 }
 
 // OnSpuriousLoss may undo the end of slow start.
