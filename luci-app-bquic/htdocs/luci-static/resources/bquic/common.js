@@ -218,8 +218,8 @@ return baseclass.extend({
 		]) ] : [];
 	},
 
-	/* On a page of settings: whether what was applied is in use. */
-	inUse(config, sections, find) {
+	/* Adds to a page of settings whether what was applied is in use. */
+	inUse(map, config, sections, find) {
 		const node = E('div', { 'aria-live': 'polite' });
 		const line = (kind, text) => E('p', { 'class': `bquic-state ${kind}` }, [ text ]);
 		const one = (s, st) => {
@@ -238,7 +238,9 @@ return baseclass.extend({
 		this.every(5, () => find().catch(() => null).then((found) => dom.content(node,
 			sections().flatMap((s) => [ ...s.device ? [ E('strong', {}, [ s.device ]) ] : [], ...one(s, found?.(s)) ]))));
 
-		return E('div', { 'class': 'cbi-section bquic-card' }, [ node, this.mistakes(config) ]);
+		const card = E('div', { 'class': 'cbi-section bquic-card' }, [ node, this.mistakes(config) ]);
+
+		map.insertBefore(card, map.querySelector('.cbi-map-descr')?.nextSibling ?? map.firstChild);
 	},
 
 	/* true when there is a configuration file that may be read: the package is there, or was. */

@@ -10,11 +10,16 @@ import (
 	"testing"
 )
 
-// TestSecurityDocs checks that what docs/security.md says to hold a threat exists.
+// TestSecurityDocs checks that what docs/security.md says to hold a threat exists,
+// and docs/packages.md a fault.
 func TestSecurityDocs(t *testing.T) {
-	doc, err := os.ReadFile("../../../../../docs/security.md")
-	if err != nil {
-		t.Fatal(err)
+	var doc []byte
+	for _, name := range []string{"security", "packages"} {
+		text, err := os.ReadFile("../../../../../docs/" + name + ".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc = append(doc, text...)
 	}
 	named := regexp.MustCompile("`([a-z]+)\\.((?:Test|Fuzz)[A-Za-z0-9]+)`").FindAllStringSubmatch(string(doc), -1)
 	if len(named) == 0 {

@@ -177,6 +177,10 @@ return view.extend({
 
 		common.profileSection(m, known);
 
-		return m.render().then((node) => E([], [ common.style(), common.inUse('bquic', () => uci.sections('bquic', 'gateway'), () => common.status().then((st) => () => st?.gateway)), node ]));
+		return m.render().then((node) => {
+			common.inUse(node, 'bquic', () => uci.sections('bquic', 'gateway'), () => common.status().then((st) => () => st?.gateway));
+
+			return E([], [ common.style(), node ]);
+		});
 	}
 });

@@ -42,7 +42,7 @@ return view.extend({
 	},
 
 	refresh() {
-		return callExec('/sbin/logread', [ '-e', 'bquic|wifirr' ]).catch(() => null).then((answer) => {
+		return callExec('/sbin/logread', [ '-e', 'bquic\\|wifirr' ]).catch(() => null).then((answer) => {
 			this.lines = String(answer?.stdout ?? '').split('\n').filter((l) => l).reverse();
 			this.show();
 		});

@@ -38,6 +38,7 @@ return view.extend({
 			'aria-pressed': String(past),
 			'click': (ev) => this.range(past, ev.currentTarget)
 		}, [ title ]));
+		this.group = E('p', { 'class': 'bquic-ranges', 'role': 'group', 'aria-label': _('Time that the graphs show'), 'hidden': '' }, [ ...this.ranges ]);
 		Object.values(this.graphs).forEach((g) => g.show(true));
 		this.show({}, {});
 		common.every(SECONDS, () => this.refresh());
@@ -53,7 +54,7 @@ return view.extend({
 			haveWifirr ? common.mistakes('wifirr') : '',
 			this.cards,
 			this.verdict,
-			E('p', { 'role': 'group', 'aria-label': _('Time that the graphs show') }, [ ...this.ranges ]),
+			this.group,
 			E('div', { 'class': 'bquic-cards bquic-graphs' }, Object.values(this.graphs).map((g) => g.element))
 		]);
 	},
@@ -72,6 +73,7 @@ return view.extend({
 				this.have.wifirr = !!wifirr || !!objects.wifirr;
 				this.show(bquic ?? {}, wifirr ?? {});
 				this.draw(bquic ?? {}, wifirr ?? {});
+				this.group.hidden = Object.values(this.graphs).every((g) => g.element.hidden);
 			});
 		});
 	},
@@ -137,7 +139,7 @@ return view.extend({
 
 	card(title, state, kind, button, ...content) {
 		return E('div', { 'class': 'bquic-card' }, [
-			E('h4', {}, [ E('span', {}, [ title ]), button ?? '' ]),
+			E('h3', {}, [ E('span', {}, [ title ]), button ?? '' ]),
 			E('p', { 'class': `bquic-state ${kind}` }, [ state ]),
 			...content
 		]);

@@ -154,7 +154,11 @@ return view.extend({
 
 		common.profileSection(m, known);
 
-		return m.render().then((node) => E([], [ common.style(), common.inUse('bquic', () => uci.sections('bquic', 'relay'), () => common.status().then((st) => () => st?.relay)), node, this.state() ]));
+		return m.render().then((node) => {
+			common.inUse(node, 'bquic', () => uci.sections('bquic', 'relay'), () => common.status().then((st) => () => st?.relay));
+
+			return E([], [ common.style(), node, this.state() ]);
+		});
 	},
 
 	/* What the running relay tells: its gateways, and what each client has moved. */

@@ -136,11 +136,11 @@ return view.extend({
 		o.value('2', _('every change'));
 		o.default = '0';
 
-		return m.render().then((node) => E([], [
-			common.style(),
-			common.inUse('wifirr', () => uci.sections('wifirr', 'scheduler').filter((s) => s.device), () => common.schedulers().then((answer) =>
-				(s) => (Array.isArray(answer?.schedulers) ? answer.schedulers : []).find((st) => st?.device == s.device))),
-			node
-		]));
+		return m.render().then((node) => {
+			common.inUse(node, 'wifirr', () => uci.sections('wifirr', 'scheduler').filter((s) => s.device), () => common.schedulers().then((answer) =>
+				(s) => (Array.isArray(answer?.schedulers) ? answer.schedulers : []).find((st) => st?.device == s.device)));
+
+			return E([], [ common.style(), node ]);
+		});
 	}
 });
