@@ -346,6 +346,7 @@ test('whether it helps: words, intervals, what the scheduler says, and an export
 		await show(page, 'proof', 2);
 		const text = await page.textContent('body');
 		for (const part of [ 'Carried connections are 18 % faster (95 %: 12 to 23): 12480 against 655, last 7 days.', 'The relay helps here: leave it on.',
+			'Page loads are 25 % faster (95 %: 16 to 33): 2100 against 110.', 'Pages by HTTP/2', 'Other applications',
 			'Without an answer: 0.1 % of the carried connections, 1.1 % of the direct ones.', '0.1 to 1 MB', '21 % faster (95 %: 14 to 29)',
 			'30 % slower (95 %: 10 to 50)', 'neither surely faster nor slower (95 %: 3 % faster to 7 % slower)', 'too few to say anything', '10.9.0.0/24', why, 'two clients with demand', 'Scheduler on phy0-ap0' ])
 			assert.ok(text.includes(part), `${part} in ${text}`);
@@ -354,7 +355,9 @@ test('whether it helps: words, intervals, what the scheduler says, and an export
 
 		/* faster is left of the line, slower right of it, unsure across */
 		const bars = await page.$$eval('svg.bquic-interval', (all) => all.map((svg) => [ svg.getAttribute('aria-label'), ...[ ...svg.querySelectorAll('rect') ].map((r) => [ +r.getAttribute('x') < 100, +r.getAttribute('x') + +r.getAttribute('width') > 100, r.getAttribute('class') ]) ]));
-		assert.deepEqual(bars.slice(0, 5), [
+		assert.deepEqual(bars.slice(0, 7), [
+			[ 'Pages by HTTP/2: 25 % faster (95 %: 16 to 33)', [ true, false, 'good' ] ],
+			[ 'Other applications: too few to say anything' ],
 			[ 'All sizes: 18 % faster (95 %: 12 to 23)', [ true, false, 'good' ] ],
 			[ 'less than 0.1 MB: neither surely faster nor slower (95 %: 3 % faster to 7 % slower)', [ true, true, 'open' ] ],
 			[ '0.1 to 1 MB: 21 % faster (95 %: 14 to 29)', [ true, false, 'good' ] ],

@@ -174,6 +174,22 @@ func (p *Proof) compare(of part, metric int) effect {
 	return join(classes[:])
 }
 
+// sessions returns the effect on the logarithm of the time of sessions of some classes.
+func (p *Proof) sessions(from, to Class) effect {
+	var kinds [Sizes * Classes]strata
+	for i := range p.windows {
+		for half := range 2 {
+			for size := range Sizes {
+				for class := from; class <= to; class++ {
+					c := &p.windows[i].sessions[half][size][class]
+					kinds[size*int(Classes)+int(class)].add([2]uint32{c[0].n, c[1].n}, [2]moments{c[0].by, c[1].by})
+				}
+			}
+		}
+	}
+	return join(kinds[:])
+}
+
 // answers compares which share of connections had no answer. Its variance is that of both groups
 // together: where few were drawn, and all answered, that group's own would be zero. One that
 // is made up keeps it above zero.

@@ -27,6 +27,12 @@
 //   - Time is that in which the client waited for something: from its first byte to the last one for it,
 //     without the pauses between a byte for it and its next request. A connection that is
 //     kept open measures no user.
+//   - What a client opens at a server within 5 s is a session, mostly a page load, and is drawn as one: its connections go the
+//     same way. They are no independent draws, so only the first of them counts as a connection, and all together as a session,
+//     whose time is that in which the client waited for any of them.
+//   - A session's class is that of most of its bytes, by a tree that knows bytes and packets of a connection. What it gets wrong it
+//     gets wrong in both groups, nearly: the way may decide a few packets more or less, so a class's result is less sure than
+//     the one of all pages.
 //   - Connections without an answer have no time, and would flatter the way that loses the slow ones.
 //     They are counted, and compared, too.
 //

@@ -96,7 +96,7 @@ const (
 	metrics
 )
 
-// A cell is what is known of one group in one stratum. Of a prefix, only complete is kept.
+// A cell is what is known of one group in one stratum. Of a prefix and of sessions, only complete is kept.
 type cell struct {
 	n  uint32
 	by [metrics]moments
@@ -119,6 +119,7 @@ type window struct {
 	cells    [2][Quarters][Sizes][2]cell
 	tries    [2][Quarters][2]tries
 	prefixes [2][Prefixes][Sizes][2]small
+	sessions [2][Sizes][Classes][2]small
 }
 
 // A prefix is a client's: 24 bits of IPv4, 64 of IPv6.
@@ -265,15 +266,20 @@ func (p *Proof) place(client netip.Addr) uint8 {
 	return uint8(free)
 }
 
-// Record notes how a connection has ended that was drawn. One whose day is gone is forgotten.
-func (p *Proof) Record(t Ticket, o Outcome) {
-	w := &p.windows[uint32(t.day)%Days]
-	if !t.Measured || w.day != t.day || t.Arm > Direct {
-		return
-	}
-	half := 0
+// of returns where what was drawn counts, unless its day is gone.
+func (p *Proof) of(t Ticket) (w *window, half int, ok bool) {
+	w = &p.windows[uint32(t.day)%Days]
 	if t.spared {
 		half = 1
+	}
+	return w, half, t.Measured && w.day == t.day && t.Arm <= Direct
+}
+
+// Record notes how a connection has ended that was drawn. One whose day is gone is forgotten.
+func (p *Proof) Record(t Ticket, o Outcome) {
+	w, half, ok := p.of(t)
+	if !ok {
+		return
 	}
 	tried := &w.tries[half][t.part][t.Arm]
 	tried.n++

@@ -19,6 +19,9 @@ type Report struct {
 	Sizes    []Line `json:"sizes"`
 	Quarters []Line `json:"quarters"`
 	Clients  []Line `json:"clients"`
+	// Pages are loads of pages, and Kinds all that clients opened at once, by class: HTTP/1, HTTP/2 and others, with Complete only.
+	Pages Line   `json:"pages"`
+	Kinds []Line `json:"kinds"`
 	// Unanswered are connections that got nothing.
 	Unanswered Unanswered `json:"unanswered"`
 }
@@ -41,6 +44,7 @@ type Line struct {
 	From   uint64 `json:"from"`
 	To     uint64 `json:"to"`
 	Prefix string `json:"prefix,omitempty"` // of clients; "": of all others
+	Class  string `json:"class,omitempty"`  // http1, http2 or other
 
 	Carried uint32 `json:"carried"` // connections
 	Direct  uint32 `json:"direct"`
@@ -85,9 +89,14 @@ func (p *Proof) line(of part) Line {
 	return l
 }
 
+func (p *Proof) kind(from, to Class) Line {
+	e := p.sessions(from, to)
+	return Line{Carried: e.carried, Direct: e.direct, Complete: e.change()}
+}
+
 // Report tells what is known at a time.
 func (p *Proof) Report(now time.Time) Report {
-	r := Report{Auto: p.config.Auto, Sizes: []Line{}, Quarters: []Line{}, Clients: []Line{}}
+	r := Report{Auto: p.config.Auto, Sizes: []Line{}, Quarters: []Line{}, Clients: []Line{}, Kinds: []Line{}}
 	if p.config.Share > 0 {
 		r.Share = float64(p.window(now).share)
 	}
@@ -135,6 +144,12 @@ func (p *Proof) Report(now time.Time) Report {
 			l.Prefix = p.prefixes[i].String()
 		}
 		add(&r.Clients, l)
+	}
+	r.Pages = p.kind(HTTP1, HTTP2)
+	for _, class := range []Class{HTTP1, HTTP2, Other} {
+		l := p.kind(class, class)
+		l.Class = class.String()
+		add(&r.Kinds, l)
 	}
 	r.Verdict = p.verdict()
 	return r

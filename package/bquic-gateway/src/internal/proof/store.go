@@ -15,7 +15,7 @@ import (
 // cells, those with something in them are written, each after the number of empty ones before it: a
 // busy node's are some 10 KB.
 const (
-	header = "bquic proof 1\n"
+	header = "bquic proof 2\n"
 	// MaxFile is the largest possible file, in bytes.
 	MaxFile = 48 << 10
 
@@ -75,7 +75,7 @@ func (p *Proof) Append(b []byte) []byte {
 }
 
 // each calls one of the functions for everything in a window, always in the same order.
-func (w *window) each(tried func(*tries), known func(*cell), ofPrefix func(*small)) {
+func (w *window) each(tried func(*tries), known func(*cell), completed func(*small)) {
 	for half := range w.tries {
 		for quarter := range w.tries[half] {
 			for arm := range w.tries[half][quarter] {
@@ -90,7 +90,14 @@ func (w *window) each(tried func(*tries), known func(*cell), ofPrefix func(*smal
 		for i := range w.prefixes[half] {
 			for size := range w.prefixes[half][i] {
 				for arm := range w.prefixes[half][i][size] {
-					ofPrefix(&w.prefixes[half][i][size][arm])
+					completed(&w.prefixes[half][i][size][arm])
+				}
+			}
+		}
+		for size := range w.sessions[half] {
+			for class := range w.sessions[half][size] {
+				for arm := range w.sessions[half][size][class] {
+					completed(&w.sessions[half][size][class][arm])
 				}
 			}
 		}

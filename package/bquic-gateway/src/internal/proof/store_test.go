@@ -87,7 +87,7 @@ func TestRestoreDamaged(t *testing.T) {
 	p := busy(2)
 	file := p.Append(nil)
 	broken := map[string][]byte{
-		"empty": nil, "header only": []byte(header), "other version": append([]byte("bquic proof 2\n"), file[len(header):]...),
+		"empty": nil, "header only": []byte(header), "other version": append([]byte("bquic proof 1\n"), file[len(header):]...),
 		"longer": append(bytes.Clone(file), 0), "larger than any": make([]byte, MaxFile+1),
 	}
 	for n := 1; n < len(file); n += 97 {

@@ -61,13 +61,12 @@ func (r *Relay) serve(ctx context.Context, client *net.TCPConn, target netip.Add
 	defer r.held.Add(-1)
 	from := r.clients.enter(addr.Addr(), &r.carried.bytes, &r.direct.bytes)
 	defer r.clients.leave(from)
-	c := comparing{ticket: forward.ticket}
-	if c.ticket.Measured {
-		c.timing = tunnel.NewTiming(&r.hand, time.Now())
+	c := r.comparison.begin(forward.session, &r.hand)
+	if c.timing != nil {
 		defer r.compared(ctx, &c)
 	}
 	var first []byte
-	if s := r.gateways.pick(); s != nil && c.ticket.Arm == proof.Carried {
+	if s := r.gateways.pick(); s != nil && forward.session.Arm() == proof.Carried {
 		var done bool
 		if first, done = r.carry(ctx, s, client, target, from, &c); done {
 			return

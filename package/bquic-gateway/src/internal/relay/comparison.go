@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,9 +38,10 @@ type comparison struct {
 	logger *slog.Logger
 	file   string // "": none
 
-	mu      sync.Mutex
-	proof   *proof.Proof
-	changed bool // since it was written
+	mu       sync.Mutex
+	proof    *proof.Proof
+	sessions proof.Sessions
+	changed  bool // since it was written
 }
 
 func newComparison(s *settings, logger *slog.Logger) *comparison {
@@ -60,17 +62,50 @@ func (c *comparison) set(s *settings) {
 	c.proof.Set(s.proof())
 }
 
-func (c *comparison) draw(now time.Time, client netip.Addr) proof.Ticket {
+// join returns the session of a connection that is about to come.
+func (c *comparison) join(now time.Time, client, server netip.Addr) *proof.Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.proof.Draw(now, client, rand.Uint32())
+	c.age(now)
+	return c.sessions.Join(now, client, server, func() proof.Ticket { return c.proof.Draw(now, client, rand.Uint32()) })
 }
 
-func (c *comparison) record(t proof.Ticket, o proof.Outcome) {
+// age is called with mu held.
+func (c *comparison) age(now time.Time) {
+	for _, s := range c.sessions.Age(now) {
+		c.proof.RecordSession(s)
+		c.changed = true
+	}
+}
+
+// begin returns a connection's part, which has come.
+func (c *comparison) begin(s *proof.Session, hand *atomic.Uint32) (of comparing) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.proof.Record(t, o)
-	c.changed = true
+	if !s.Measured() {
+		return of
+	}
+	of.session, of.first = s, s.Open()
+	of.timing = tunnel.NewTiming(hand, time.Now(), func(from, to time.Time) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		s.Waited(from, to)
+	})
+	return of
+}
+
+// end notes how a connection has ended; known: that its outcome counts.
+func (c *comparison) end(of *comparing, o proof.Outcome, f proof.Flow, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known && of.first {
+		c.proof.Record(of.session.Ticket(), o)
+		c.changed = true
+	}
+	if of.session.Close(f) {
+		c.proof.RecordSession(of.session)
+		c.changed = true
+	}
 }
 
 func (c *comparison) report() proof.Report {
@@ -105,6 +140,7 @@ func (c *comparison) run(ctx context.Context) {
 
 func (c *comparison) look() {
 	c.mu.Lock()
+	c.age(time.Now())
 	turned := c.proof.Tick(time.Now())
 	report := proof.Report{}
 	if turned {
@@ -189,20 +225,21 @@ func replace(name string, data []byte) (err error) {
 	return err
 }
 
-// draw decides on a new connection that can be carried.
-func (r *Relay) draw(p *divert.Packet, now time.Time) proof.Ticket {
+// draw decides on a new connection that can be carried, unless its session is drawn already.
+func (r *Relay) draw(p *divert.Packet, now time.Time) *proof.Session {
 	// To what only gateways reach there is no direct way.
 	if p.Bridge != 0 && r.now.Load().Bridge == BridgeAll {
-		return proof.Ticket{}
+		return nil
 	}
-	return r.comparison.draw(now, p.Client.Addr())
+	return r.comparison.join(now, p.Client.Addr(), p.Target.Addr())
 }
 
 // comparing is a connection's part in the comparison.
 type comparing struct {
-	ticket proof.Ticket
-	timing *tunnel.Timing // nil: it has none
-	failed bool           // its target was not reached
+	session *proof.Session
+	first   bool           // of its session: drawn with it, the others would say the same again
+	timing  *tunnel.Timing // nil: it has none
+	failed  bool           // its target was not reached
 }
 
 // asked notes what was read before the splice.
@@ -212,12 +249,11 @@ func (c *comparing) asked(e *early) {
 	}
 }
 
-// compared notes how a connection has ended, unless that is because the relay ends, or its client has gone
-// without a word.
+// compared notes how a connection has ended. Its outcome does not count if that is because the relay ends, or its
+// client has gone without a word.
 func (r *Relay) compared(ctx context.Context, c *comparing) {
 	bytes, first, wait, ok := c.timing.Result()
-	if ctx.Err() != nil || !ok || bytes == 0 && !c.failed && !c.timing.Asked() {
-		return
-	}
-	r.comparison.record(c.ticket, proof.Outcome{Bytes: bytes, First: first, Wait: wait})
+	known := ctx.Err() == nil && ok && (bytes > 0 || c.failed || c.timing.Asked())
+	n := c.timing.Counts()
+	r.comparison.end(c, proof.Outcome{Bytes: bytes, First: first, Wait: wait}, proof.Flow(n), known)
 }

@@ -43,14 +43,14 @@ type expectation struct {
 	mark uint32 // of the packet then
 	// bridged says that the kernel was about to bridge it: a direct connection is the node's own.
 	bridged bool
-	ticket  proof.Ticket
+	session *proof.Session
 	at      time.Time
 	came    bool
 }
 
-// add notes a connection, for which draw is called. Without room, or if it is left to the kernel, it
+// add notes a connection, whose session draw returns. Without room, or if it is left to the kernel, it
 // returns false. A SYN that its client has sent twice, because this process was slow, is one connection: known.
-func (e *expected) add(p *divert.Packet, now time.Time, draw func() proof.Ticket) (ok, known bool) {
+func (e *expected) add(p *divert.Packet, now time.Time, draw func() *proof.Session) (ok, known bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.forget(now)
@@ -61,14 +61,14 @@ func (e *expected) add(p *divert.Packet, now time.Time, draw func() proof.Ticket
 	if e.waiting >= maxExpected {
 		return false, false
 	}
-	ticket := draw()
-	if ticket.Arm == proof.Forwarded {
+	session := draw()
+	if session.Arm() == proof.Forwarded {
 		return false, false
 	}
 	if e.by == nil {
 		e.by = make(map[pair]expectation)
 	}
-	e.by[key] = expectation{out: p.Out, mark: p.Mark, bridged: p.Bridge != 0, ticket: ticket, at: now}
+	e.by[key] = expectation{out: p.Out, mark: p.Mark, bridged: p.Bridge != 0, session: session, at: now}
 	e.waiting++
 	return true, false
 }
@@ -158,7 +158,7 @@ func (r *Relay) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 		}
 	}
 	now := time.Now()
-	ok, known := r.expected.add(p, now, func() proof.Ticket { return r.draw(p, now) })
+	ok, known := r.expected.add(p, now, func() *proof.Session { return r.draw(p, now) })
 	if p.Bridge != 0 && (!ok || known) {
 		r.diverter.Release(p.Client.Addr())
 	}

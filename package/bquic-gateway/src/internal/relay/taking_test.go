@@ -82,23 +82,27 @@ func TestExpectedByAnotherPort(t *testing.T) {
 	}
 }
 
-func carried() proof.Ticket { return proof.Ticket{} }
+func carried() *proof.Session { return nil }
 
 // TestDrawn: what was drawn is told when the connection comes, and drawn once.
 func TestDrawn(t *testing.T) {
 	var e expected
 	now := time.Now()
 	p := &divert.Packet{Client: netip.MustParseAddrPort("10.0.0.1:1"), Target: netip.MustParseAddrPort("192.0.2.1:80")}
-	if ok, _ := e.add(p, now, func() proof.Ticket { return proof.Ticket{Arm: proof.Forwarded} }); ok || e.len(now) != 0 {
+	var sessions proof.Sessions
+	drawn := func(arm proof.Arm, server string) *proof.Session {
+		return sessions.Join(now, p.Client.Addr(), netip.MustParseAddr(server), func() proof.Ticket { return proof.Ticket{Arm: arm, Measured: true} })
+	}
+	if ok, _ := e.add(p, now, func() *proof.Session { return drawn(proof.Forwarded, "192.0.2.1") }); ok || e.len(now) != 0 {
 		t.Error("left to the kernel, and expected")
 	}
-	want := proof.Ticket{Arm: proof.Direct, Measured: true}
-	e.add(p, now, func() proof.Ticket { return want })
-	e.add(p, now, func() proof.Ticket {
+	want := drawn(proof.Direct, "192.0.2.2")
+	e.add(p, now, func() *proof.Session { return want })
+	e.add(p, now, func() *proof.Session {
 		t.Error("drawn again for a SYN that was sent twice")
-		return proof.Ticket{}
+		return nil
 	})
-	if x := e.come(pair{p.Client, p.Target}); x.ticket != want {
-		t.Errorf("%+v", x.ticket)
+	if x := e.come(pair{p.Client, p.Target}); x.session != want {
+		t.Errorf("%+v", x.session)
 	}
 }

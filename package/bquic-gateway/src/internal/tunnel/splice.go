@@ -101,7 +101,11 @@ func SpliceTimed(conn *net.TCPConn, first []byte, str Stream, count *Bytes, timi
 	wg.Go(func() { s.end(s.toStream(first)) })
 	s.end(s.fromStream())
 	wg.Wait()
-	return s.finish()
+	err = s.finish()
+	if timing != nil {
+		timing.done()
+	}
+	return err
 }
 
 type splice struct {

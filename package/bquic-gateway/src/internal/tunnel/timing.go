@@ -21,16 +21,28 @@ type Timing struct {
 	accepted time.Time
 	asked    time.Time     // the client's first byte came
 	idle     time.Duration // of the client, with all that it had asked for
+	waits    func(from, to time.Time)
+	since    time.Time // that the client waits; zero: from the beginning
 
 	heard atomic.Uint32 // hand, when something came for the client; 0: nothing since it has asked
 	first time.Time     // of that
 	bytes uint64        // of that
 	last  time.Time     // of that, as the kernel sent it; zero: unknown
+
+	counts Counts
 }
 
-// NewTiming returns one for a connection that was accepted at a time.
-func NewTiming(hand *atomic.Uint32, accepted time.Time) *Timing {
-	return &Timing{clock: hand, accepted: accepted}
+// Counts are what the kernel has counted of a client's connection: the bytes of its streams, and
+// the packets that bore them.
+type Counts struct {
+	ClientBytes, ServerBytes     uint64 // from the client, and for it
+	ClientPackets, ServerPackets uint32
+}
+
+// NewTiming returns one for a connection that was accepted at a time. It calls waits with each
+// time that the client has waited, in order; together they are what Result has.
+func NewTiming(hand *atomic.Uint32, accepted time.Time, waits func(from, to time.Time)) *Timing {
+	return &Timing{clock: hand, accepted: accepted, waits: waits}
 }
 
 // hand is never 0, but for one step in decades.
@@ -56,8 +68,11 @@ func (t *Timing) asks(conn syscall.RawConn) {
 		return
 	}
 	if heard != t.hand() {
-		if since, ok := sinceSent(conn); ok {
-			t.idle += since
+		if info := tcpInfo(conn); info != nil {
+			now, idle := time.Now(), sinceSent(info)
+			t.waited(now.Add(-idle))
+			t.since = now
+			t.idle += idle
 		}
 	}
 	t.heard.Store(0)
@@ -74,11 +89,40 @@ func (t *Timing) hears(n int) {
 	}
 }
 
-// ends notes when the last byte left, while the kernel still knows.
-func (t *Timing) ends(conn syscall.RawConn) {
-	if since, ok := sinceSent(conn); ok && t.last.IsZero() {
-		t.last = time.Now().Add(-since)
+// waited tells of a time that ends then.
+func (t *Timing) waited(to time.Time) {
+	from := t.since
+	if from.IsZero() {
+		from = t.begin()
 	}
+	if to.After(from) {
+		t.waits(from, to)
+	}
+}
+
+// ends notes when the last byte left, and what was counted, while the kernel still knows.
+func (t *Timing) ends(conn syscall.RawConn) {
+	info := tcpInfo(conn)
+	if info == nil || !t.last.IsZero() {
+		return
+	}
+	t.last = time.Now().Add(-sinceSent(info))
+	t.counts = Counts{info.Bytes_received, info.Bytes_acked, info.Data_segs_in, info.Data_segs_out}
+}
+
+// done tells of the last time that the client waited, after all.
+func (t *Timing) done() {
+	if t.bytes > 0 {
+		t.waited(t.last)
+	}
+}
+
+// begin is when the client began to wait.
+func (t *Timing) begin() time.Time {
+	if t.asked.After(t.accepted) && t.asked.Before(t.first) { // else the server spoke first
+		return t.asked
+	}
+	return t.accepted
 }
 
 // Result is how many bytes the client got, after which time the first of them, and how long it
@@ -87,21 +131,25 @@ func (t *Timing) Result() (bytes uint64, first, wait time.Duration, ok bool) {
 	if t.bytes == 0 {
 		return 0, 0, 0, true
 	}
-	begin := t.accepted
-	if t.asked.After(begin) && t.asked.Before(t.first) { // else the server spoke first
-		begin = t.asked
-	}
+	begin := t.begin()
 	first = t.first.Sub(begin)
 	return t.bytes, first, max(t.last.Sub(begin)-t.idle, first), !t.last.IsZero()
 }
 
-// sinceSent is how long ago the kernel sent data on a TCP connection.
-func sinceSent(conn syscall.RawConn) (since time.Duration, ok bool) {
+// Counts are those of the whole connection. They are for after the splice.
+func (t *Timing) Counts() Counts { return t.counts }
+
+// tcpInfo is what the kernel tells of a TCP connection, or nil.
+func tcpInfo(conn syscall.RawConn) (info *unix.TCPInfo) {
 	_ = conn.Control(func(fd uintptr) {
-		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-		if ok = err == nil; ok {
-			since = time.Duration(info.Last_data_sent) * time.Millisecond
+		if got, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			info = got
 		}
 	})
-	return since, ok
+	return info
+}
+
+// sinceSent is how long ago the kernel sent data.
+func sinceSent(info *unix.TCPInfo) time.Duration {
+	return time.Duration(info.Last_data_sent) * time.Millisecond
 }

@@ -26,7 +26,15 @@ func timed(t *testing.T, accepted time.Time, talk func(client, server *net.TCPCo
 	client, near := tcpEnds(t)
 	far, server := tcpEnds(t)
 	var hand atomic.Uint32
-	timing := NewTiming(&hand, accepted)
+	var told time.Duration
+	var last time.Time
+	timing := NewTiming(&hand, accepted, func(from, to time.Time) {
+		if from.Before(last) || !from.Before(to) {
+			t.Errorf("waited from %v to %v, after %v", from, to, last)
+		}
+		told += to.Sub(from)
+		last = to
+	})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -34,6 +42,10 @@ func timed(t *testing.T, accepted time.Time, talk func(client, server *net.TCPCo
 	}()
 	talk(client, server, func() { hand.Add(1) })
 	<-done
+	// Between two clocks that are read one after the other, time passes.
+	if _, first, wait, _ := timing.Result(); told > wait+step || told < wait-step && wait > first {
+		t.Errorf("was told of %v, and waited %v", told, wait)
+	}
 	return timing
 }
 
@@ -47,7 +59,10 @@ func say(t *testing.T, from, to *net.TCPConn, n int) {
 	}
 }
 
-const pause = 300 * time.Millisecond
+const (
+	pause = 300 * time.Millisecond
+	step  = 20 * time.Millisecond // the kernel counts in steps of up to 10 ms
+)
 
 // TestTiming: the client's pauses are its own, those of the server are waited for.
 func TestTiming(t *testing.T) {
@@ -72,12 +87,15 @@ func TestTiming(t *testing.T) {
 		server.Close()
 	})
 	all := time.Since(begin)
+	c := timing.Counts()
+	// Packets' bytes are counted when they are acknowledged; a FIN counts as one.
+	if c.ClientBytes != 300 && c.ClientBytes != 301 || c.ServerBytes < 6000 || c.ServerBytes > 6001 || c.ClientPackets != 3 || c.ServerPackets < 2 {
+		t.Errorf("counts %+v", c)
+	}
 	bytes, first, wait, ok := timing.Result()
 	if !ok || bytes != 6000 || !timing.Asked() {
 		t.Fatalf("%d bytes, %v", bytes, ok)
 	}
-	// The kernel counts in steps of up to 10 ms.
-	const step = 20 * time.Millisecond
 	if first < pause-step || wait < first+2*pause-step {
 		t.Errorf("first byte after %v, waited %v: less than the server took", first, wait)
 	}
@@ -122,7 +140,7 @@ func TestTimingReset(t *testing.T) {
 // TestTimingCosts: reading and writing allocate nothing for it, and ask the kernel nothing.
 func TestTimingCosts(t *testing.T) {
 	var hand atomic.Uint32
-	timing := NewTiming(&hand, time.Now())
+	timing := NewTiming(&hand, time.Now(), nil)
 	timing.AskedAt(time.Now())
 	timing.hears(1)
 	if n := testing.AllocsPerRun(1000, func() {

@@ -26,12 +26,20 @@ func Report(data json.RawMessage) string {
 	if says := overall(p); says != "" {
 		fmt.Fprintf(&b, "Carried connections are %s.\n", says)
 	}
+	if l := p.Pages; l.Carried+l.Direct > 0 {
+		fmt.Fprintf(&b, "Page loads are %s, %s against %s.\n", faster(l.Complete), thousands(l.Carried), thousands(l.Direct))
+	}
 	for _, l := range p.Sizes {
-		fmt.Fprintf(&b, "Those of %s are %s, %s against %s.\n", sizes(l), faster(l.Complete), thousands(l.Carried), thousands(l.Direct))
+		fmt.Fprintf(&b, "Connections of %s are %s, %s against %s.\n", sizes(l), faster(l.Complete), thousands(l.Carried), thousands(l.Direct))
 	}
 	if u := p.Unanswered; u.CarriedOf+u.DirectOf > 0 {
 		fmt.Fprintf(&b, "Without an answer were %s of the carried, %s of the direct.\n", share(u.Carried, u.CarriedOf), share(u.Direct, u.DirectOf))
 	}
+	kinds := table{head: []string{"together", "all of it", "carried", "direct"}}
+	for _, l := range p.Kinds {
+		kinds.rows = append(kinds.rows, []string{kind(l), percent(l.Complete, true), thousands(l.Carried), thousands(l.Direct)})
+	}
+	kinds.draw(&b)
 	comparison("size", p.Sizes, sizes).draw(&b)
 	comparison("hours (UTC)", p.Quarters, func(l proof.Line) string { return fmt.Sprintf("%02d to %02d", l.From, l.To) }).draw(&b)
 	clients := table{head: []string{"clients", "all of it", "carried", "direct"}}
@@ -130,6 +138,17 @@ func sizes(l proof.Line) string {
 		return "less than " + mb(l.To) + " MB"
 	}
 	return mb(l.From) + " to " + mb(l.To) + " MB"
+}
+
+// kind is what a client opened at a server at once.
+func kind(l proof.Line) string {
+	switch l.Class {
+	case proof.HTTP1.String():
+		return "pages, HTTP/1"
+	case proof.HTTP2.String():
+		return "pages, HTTP/2"
+	}
+	return "others"
 }
 
 func share(n, of uint32) string {

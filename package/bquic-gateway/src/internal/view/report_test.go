@@ -23,16 +23,23 @@ func TestReport(t *testing.T) {
 		},
 		Quarters:   []proof.Line{{From: 18, To: 24, Carried: 5000, Direct: 260, Complete: change(-0.2, -0.3, -0.1)}},
 		Clients:    []proof.Line{{Prefix: "10.1.2.0/24", Carried: 9000, Direct: 400, Complete: change(-0.2, -0.3, -0.1)}, {Carried: 3480, Direct: 255}},
+		Pages:      proof.Line{Carried: 2100, Direct: 110, Complete: change(-0.25, -0.33, -0.16)},
+		Kinds:      []proof.Line{{Class: "http2", Carried: 2100, Direct: 110, Complete: change(-0.25, -0.33, -0.16)}, {Class: "other", Carried: 90, Direct: 3}},
 		Unanswered: proof.Unanswered{Carried: 12, CarriedOf: 12492, Direct: 7, DirectOf: 662},
 	}
 	report := func() string { return Report(marshal(t, map[string]any{"role": "relay", "proof": r})) }
 	check(t, report(), `
 Carried connections are 18 % faster (95 %: 12 to 23), 12,480 against 655, last 7 days.
-Those of less than 0.1 MB are neither surely faster nor slower (95 %: 3 % faster to 7 % slower), 11,000 against 580.
-Those of 0.1 to 1 MB are 21 % faster (95 %: 14 to 29), 1,240 against 71.
-Those of 1 to 10 MB are 30 % slower (95 %: 10 to 50), 300 against 20.
-Those of more than 10 MB are too few to say anything, 3 against 0.
+Page loads are 25 % faster (95 %: 16 to 33), 2,100 against 110.
+Connections of less than 0.1 MB are neither surely faster nor slower (95 %: 3 % faster to 7 % slower), 11,000 against 580.
+Connections of 0.1 to 1 MB are 21 % faster (95 %: 14 to 29), 1,240 against 71.
+Connections of 1 to 10 MB are 30 % slower (95 %: 10 to 50), 300 against 20.
+Connections of more than 10 MB are too few to say anything, 3 against 0.
 Without an answer were 0.1 % of the carried, 1.1 % of the direct.
+
+  together       all of it               carried  direct
+  pages, HTTP/2  25 % faster (16 to 33)  2,100    110
+  others         ?                       90       3
 
   size              all of it               first byte             throughput            carried  direct
   less than 0.1 MB  2 % slower (-3 to 7)    5 % faster (-1 to 10)  2 % less (-3 to 5)    11,000   580

@@ -85,6 +85,11 @@ function size(line) {
 	return count(line.from) ? _('%s to %s MB').format(mb(line.from), mb(line.to)) : _('less than %s MB').format(mb(line.to));
 }
 
+/* What a client opened at a server at once. */
+function kind(line) {
+	return { http1: _('Pages by HTTP/1'), http2: _('Pages by HTTP/2') }[line.class] ?? _('Other applications');
+}
+
 /* The daemon's quarters of a day are in UTC. */
 function hours(line) {
 	const local = (hour) => {
@@ -107,9 +112,12 @@ return view.extend({
 		const none = _('Nothing yet.');
 
 		this.verdict = E('div', { 'class': 'bquic-card', 'aria-live': 'polite' });
+		const short = (first) => table.create([ { title: first }, { title: _('faster | slower') }, { title: _('All of it') }, { title: _('Carried'), number: true }, { title: _('Direct'), number: true } ], none);
+
+		this.kinds = short(_('Page'));
 		this.sizes = table.create(columns(_('Size')), none);
 		this.quarters = table.create(columns(_('Time of day')), none);
-		this.clients = table.create([ { title: _('Client') }, { title: _('faster | slower') }, { title: _('All of it') }, { title: _('Carried'), number: true }, { title: _('Direct'), number: true } ], none);
+		this.clients = short(_('Client'));
 		this.scheduler = E('div');
 		this.exported = null;
 		this.button = E('button', {
@@ -128,6 +136,7 @@ return view.extend({
 				_('Some new connections are drawn to go direct, and those that the relay carries are compared with them. The bars are where the truth is in 95 of 100 cases.')
 			]),
 			this.verdict,
+			E('h3', {}, [ _('Page loads') ]), this.kinds.element,
 			E('h3', {}, [ _('By size') ]), this.sizes.element,
 			E('h3', {}, [ _('By time of day') ]), this.quarters.element,
 			E('h3', {}, [ _('By clients') ]), this.clients.element,
@@ -148,11 +157,12 @@ return view.extend({
 
 	show(relay) {
 		const proof = relay?.proof && typeof relay.proof == 'object' ? relay.proof : null;
-		const most = scale([ proof?.overall ?? {}, ...[ 'sizes', 'quarters', 'clients' ].flatMap((name) => list(proof?.[name])) ]);
+		const most = scale([ proof?.overall ?? {}, proof?.pages ?? {}, ...[ 'kinds', 'sizes', 'quarters', 'clients' ].flatMap((name) => list(proof?.[name])) ]);
 		const rows = (name, title, short) => list(proof?.[name]).map((l, i) => this.row(l, title(l), `${name}${i}`, most, short));
 		const all = proof?.overall && typeof proof.overall == 'object' ? proof.overall : {};
 
 		dom.content(this.verdict, this.words(proof, all).map((line) => E('p', {}, [ line ])));
+		this.kinds.update(rows('kinds', kind, true));
 		this.sizes.update([
 			...count(all.carried) + count(all.direct) ? [ this.row(all, _('All sizes'), 'all', most) ] : [],
 			...rows('sizes', size)
@@ -198,6 +208,8 @@ return view.extend({
 		return [
 			...count(proof.days) ? [ _('Carried connections are %s: %d against %d, last %d days.')
 				.format(faster(change(all.complete)), count(all.carried), count(all.direct), Math.min(count(proof.days), 7)) ] : [],
+			...count(proof.pages?.carried) + count(proof.pages?.direct) ? [ _('Page loads are %s: %d against %d.')
+				.format(faster(change(proof.pages.complete)), count(proof.pages.carried), count(proof.pages.direct)) ] : [],
 			...count(silent.carried_of) + count(silent.direct_of) ? [ _('Without an answer: %s %% of the carried connections, %s %% of the direct ones.')
 				.format(share(silent.carried, silent.carried_of), share(silent.direct, silent.direct_of)) ] : [],
 			next[proof.verdict] ?? common.text(proof.verdict)
