@@ -41,6 +41,8 @@ EXPERIMENTS = [
     ("both", "make bench-both", ["both"]),
     ("why", "make bench-why", ["why"]),
     ("classifier", "make bench-classifier", ["classifier"]),
+    ("flows", "make bench-flows", ["flows"]),
+    ("sessions", "make bench-sessions", ["sessions"]),
     ("browsers", "make bench-browsers", []),
     ("load", "make bench-load", []),
     ("fleet", "make bench-fleet", []),

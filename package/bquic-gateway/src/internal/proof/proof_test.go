@@ -333,10 +333,11 @@ func TestPrefixes(t *testing.T) {
 }
 
 func TestMemory(t *testing.T) {
-	if size := unsafe.Sizeof(Proof{}); size > 64<<10 {
+	young := maxYoung * (unsafe.Sizeof(Session{}) + (maxWaits+1)*unsafe.Sizeof(wait{}))
+	if size := unsafe.Sizeof(Proof{}) + young; size > 64<<10 {
 		t.Errorf("%d bytes", size)
 	} else {
-		t.Logf("%d bytes", size)
+		t.Logf("%d bytes, %d of them of sessions that began just now", size, young)
 	}
 	p := New(Config{Share: 0.5, Auto: true})
 	chance := uint32(0)

@@ -13,7 +13,7 @@ const (
 	// SessionGap: what a client opens at a server within so long of the first is a session.
 	SessionGap = 5 * time.Second
 	// maxYoung bounds the sessions that flows can join. Without room, the oldest takes no more.
-	maxYoung = 256
+	maxYoung = 64
 	// maxWaits bounds the waits that a session tells apart. Without room, the two that are closest become one.
 	maxWaits = 8
 )
@@ -97,13 +97,18 @@ type Sessions struct {
 }
 
 // Join returns the session of a flow that is about to begin. draw is called for the first of one.
+// It is nil where that is in no group, and carried.
 func (s *Sessions) Join(now time.Time, client, server netip.Addr, draw func() Ticket) *Session {
 	for _, x := range slices.Backward(s.young) {
 		if x.client == client && x.server == server && now.Sub(x.began) <= SessionGap {
 			return x
 		}
 	}
-	x := &Session{ticket: draw(), client: client, server: server, began: now, young: true}
+	t := draw()
+	if t == (Ticket{}) {
+		return nil
+	}
+	x := &Session{ticket: t, client: client, server: server, began: now, young: true, waits: make([]wait, 0, maxWaits+1)}
 	s.young = append(s.young, x)
 	return x
 }

@@ -161,6 +161,16 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// TestNoGroup: where nothing is compared, nothing is kept.
+func TestNoGroup(t *testing.T) {
+	p := New(Config{})
+	var s Sessions
+	x := s.Join(start, clients[0], servers[0], func() Ticket { return p.Draw(start, clients[0], 0) })
+	if x.Measured() || x.Arm() != Carried || len(s.young) != 0 {
+		t.Errorf("%+v, of %d", x, len(s.young))
+	}
+}
+
 // TestLateFlow: a flow whose session has been recorded meanwhile counts nowhere.
 func TestLateFlow(t *testing.T) {
 	p := New(Config{Share: 0.5})
@@ -217,6 +227,14 @@ type said struct {
 
 func (s *said) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &[]any{&s.flow.ClientBytes, &s.flow.ServerBytes, &s.flow.ClientPackets, &s.flow.ServerPackets, &s.class})
+}
+
+// BenchmarkTick is what is done once in a minute while nothing happens.
+func BenchmarkTick(b *testing.B) {
+	p := busy(1)
+	for b.Loop() {
+		p.Tick(start.Add(later))
+	}
 }
 
 func BenchmarkClass(b *testing.B) {

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Whether what a browser opens for a page is found as one session.
+
+The thesis (2019, chapter 4, algorithms 1 and 2): flows of one client to one server, by address and name, that start within
+5 s of the first are a session; of two flows or more they are parallel, else isolated. A third were parallel, in
+sessions of three on average. What browsers had really opened was not known there.
+
+Here: Chromium and Firefox load pages of lab/pages.py, by HTTP/1.1 and HTTP/2, from four servers by turns of chance, with pauses of
+chance between them (exponential, 6 s on average). The browser opens one page at a time, so what it opens between two
+is the first one's: that is the truth. The relay's own code, by addresses alone, puts flows together. A session counts
+as found if it has all flows of one page load and no other.
+
+Writes results/sessions.json (a row is a browser's walk: of each flow the page load it belongs to, and the session that was
+found) and docs/results/sessions.svg.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import pathlib
+import random
+import sys
+import time
+from typing import Any
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from lab import flows, measure, namespaces, pages, results  # noqa: E402
+from lab.flows import applications  # noqa: E402
+
+RESULTS = ROOT / "results/sessions.json"
+FIGURE = ROOT / "docs/results/sessions.svg"
+
+BROWSERS = ("chromium", "firefox")
+SERVERS = 4
+LOADS = 24  # of a walk
+PAUSE_SECONDS = 6.0  # between two loads, on average
+DELAYS_MS = [10, 30, 60, 120]
+GAP_SECONDS = 5.0
+
+
+def walk(bench: flows.Bench, name: str, http2: bool, repetition: int) -> dict[str, Any]:
+    source = random.Random(f"walk {name} {http2} {repetition}")
+    servers = [bench.record(delay_ms=delay, node=i) for i, delay in enumerate(DELAYS_MS)]
+    browser = applications.Browser(bench, name, http2)
+    begun: list[tuple[float, str]] = []
+    for _ in range(LOADS):
+        server, page = source.choice(servers), source.choice(list(pages.PAGES))
+        begun.append((time.time(), page))
+        browser.load(f"https://{server.address}:{server.port}/pages/{page}/", pages.objects(page))
+        time.sleep(source.expovariate(1 / PAUSE_SECONDS))
+    browser.close()
+    found = []
+    for i, server in enumerate(servers):
+        for r in server.end():
+            load = sum(at <= r["start"] for at, _ in begun) - 1
+            if load >= 0:
+                found.append([load, i, r["session"], round(r["start"] - begun[load][0], 3), r["class"]])
+    return {"browser": name, "http": 2 if http2 else 1, "repetition": repetition, "flows": found}
+
+
+def sets(row: dict[str, Any]) -> tuple[set[frozenset[int]], set[frozenset[int]]]:
+    """The flows of each page load, and of each session that was found."""
+    actual, said = collections.defaultdict(set), collections.defaultdict(set)
+    for number, (load, server, session, *_) in enumerate(row["flows"]):
+        actual[load, server].add(number)
+        said[server, session].add(number)
+    return {frozenset(s) for s in actual.values()}, {frozenset(s) for s in said.values()}
+
+
+def report(rows: list[dict[str, Any]]) -> str:
+    lines = []
+    kinds = [(b, v) for b in BROWSERS for v in (1, 2)]
+    for kind in [*kinds, None]:
+        some = [r for r in rows if kind in (None, (r["browser"], r["http"]))]
+        pairs = [sets(r) for r in some]
+        right, actual, said = (sum(len(f(a, s)) for a, s in pairs) for f in (lambda a, s: a & s, lambda a, s: a, lambda a, s: s))
+        if not actual:
+            continue
+        parallel = sum(len(s) for a, _ in pairs for s in a if len(s) > 1)
+        number = sum(len(r["flows"]) for r in some)
+        late = sum(f[3] > GAP_SECONDS for r in some for f in r["flows"])
+        lines.append([f"{kind[0]}, HTTP/{kind[1]}" if kind else "all", str(actual), str(number), f"{100 * parallel / number:.0f}", str(late),
+                      f"{100 * right / said:.1f}", f"{100 * right / actual:.1f}"])
+    return results.table(["browser", "page loads", "flows", "of these parallel, %", "later than 5 s", "precision, %", "recall, %"], lines)
+
+
+def paper(rows: list[dict[str, Any]]) -> list[list[str]]:
+    number = sum(len(r["flows"]) for r in rows)
+    if not number:
+        return [["parallel flows, share of HTTP/2 flows", "33 % to 35 %", "-", "not run yet"]]
+    some = [sets(r)[1] for r in rows if r["http"] == 2]
+    parallel, flows_of = sum(len(s) for found in some for s in found if len(s) > 1), sum(len(s) for found in some for s in found)
+    return [["parallel flows, share of HTTP/2 flows", "33 % to 35 %", f"{parallel / max(flows_of, 1):.0%} of {flows_of}, one origin a page", "not reproduced"]]
+
+
+WHY_NOT = "Where it is not reproduced: pages here have one origin, to which browsers of today open one connection by HTTP/2."
+
+
+def draw(rows: list[dict[str, Any]]) -> None:
+    with results.drawing(FIGURE, (6, 3.6)) as axes:
+        for browser in BROWSERS:
+            for version in (1, 2):
+                after = sorted(f[3] for r in rows if (r["browser"], r["http"]) == (browser, version) for f in r["flows"])
+                axes.plot(after, [(i + 1) / len(after) for i in range(len(after))], label=f"{browser}, HTTP/{version}")
+        axes.axvline(GAP_SECONDS, color="gray", linestyle=":")
+        axes.set_xlabel("a flow begins after the page's address was entered, s", fontsize=8)
+        axes.set_ylabel("share of flows", fontsize=8)
+        axes.legend(fontsize=7)
+
+
+def read() -> list[dict[str, Any]]:
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repetitions", type=int, default=2)
+    parser.add_argument("--restart", action="store_true", help="forget what an earlier run has recorded")
+    args = parser.parse_args()
+    namespaces.exit_on_signals()
+    rows = [] if args.restart else read()
+    flows.build()
+    with namespaces.Lab() as lab:
+        bench = flows.Bench(lab, nodes=SERVERS)
+        applications.prepare(bench)
+        for repetition in range(1, args.repetitions + 1):
+            for name in BROWSERS:
+                for http2 in (False, True):
+                    key = (name, 2 if http2 else 1, repetition)
+                    if all((r["browser"], r["http"], r["repetition"]) != key for r in rows):
+                        rows.append(walk(bench, name, http2, repetition))
+                        RESULTS.write_text("[\n" + ",\n".join(json.dumps(r) for r in rows) + "\n]\n")
+                        measure.progress(f"sessions {repetition}: {name}, HTTP/{key[1]}: {len(rows[-1]['flows'])} flows")
+    draw(rows)
+    print(report(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except namespaces.Failed as error:
+        sys.exit(f"sessions: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

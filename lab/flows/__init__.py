@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Applications whose connections are recorded where a relay would stand, and what the record says of each.
+
+phone -- node (package/bquic-gateway/src/test/flows) -- server. Nothing is timed: no medium, and no turns with other work.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+from typing import Any
+
+from lab.medium import REPOSITORY
+from lab.namespaces import Failed, Lab, wait_until
+
+BINARY = REPOSITORY / "build/lab/flows"
+BQUIC = REPOSITORY / "build/bquic"
+PHONE, NODE, NODE_SERVER, SERVER = "10.77.1.2", "10.77.1.1", "10.77.2.1", "10.77.2.2"
+WEB = 8443  # the gateway's port
+UPLOADS, UPLOADS_PORT = "uploads.test", 8081  # a site of the gateway's whose origin takes what is sent (RFC 6761: resolves nowhere)
+END_SECONDS = 60
+
+
+def build() -> None:
+    BINARY.parent.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(
+        ["go", "build", "-o", BINARY, "./test/flows"], cwd=REPOSITORY / "package/bquic-gateway/src",
+        env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": ""}, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Failed(f"go build ./test/flows:\n{done.stderr[-2000:]}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Flow:
+    """A client's connection, as the relay's kernel counts it: the streams' bytes, and the packets that bore them."""
+
+    client_bytes: int
+    server_bytes: int
+    client_packets: int
+    server_packets: int
+    seconds: float  # that the client waited, without its pauses
+
+
+class Recorder:
+    """Passes on what comes to a port of the node's, and tells of each connection."""
+
+    def __init__(self, bench: Bench, address: str, target: int, delay_ms: int) -> None:
+        self.port = bench.new_port()
+        self.address = address
+        self._process = bench.lab.start(
+            bench.node, str(BINARY), "-listen", f"{address}:{self.port}", "-to", f"{SERVER}:{target}", "-delay", f"{delay_ms}ms",
+            log="flows.log", pipes=True)
+        assert self._process.stdout
+        if not self._process.stdout.readline():
+            raise Failed(f"flows ended: {bench.lab.tail('flows.log')}")
+
+    def end(self) -> list[dict[str, Any]]:
+        """All connections, in the order of their begin, when the last one has ended."""
+        try:
+            out, _ = self._process.communicate("", timeout=END_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise Failed("a connection did not end") from None
+        return sorted((json.loads(line) for line in out.splitlines()), key=lambda r: float(r["start"]))
+
+
+class Bench:
+    """The namespaces, and a gateway that serves a directory by HTTP/1.1 and HTTP/2."""
+
+    def __init__(self, lab: Lab, phones: int = 1, nodes: int = 1) -> None:
+        self.lab = lab
+        self._port = 20000
+        self.phone, self.node, self.server = (lab.namespace(name) for name in ("phone", "node", "server"))
+        lab.veth(self.phone, "wan", f"{PHONE}/24", self.node, "lan", f"{NODE}/24")
+        lab.veth(self.node, "wan", f"{NODE_SERVER}/24", self.server, "lan", f"{SERVER}/24")
+        lab.route(self.phone, "default", NODE)
+        lab.route(self.server, "default", NODE_SERVER)
+        self.nodes = [NODE]
+        for i in range(1, nodes):
+            self.nodes.append(f"10.77.1.{100 + i}")
+            lab.run(self.node, "ip", "addr", "add", f"{self.nodes[-1]}/32", "dev", "lan")
+        self.root = lab.dir / "site"
+        self.root.mkdir()
+        socket = lab.dir / "gateway.sock"
+        config = lab.dir / "gateway.conf"
+        config.write_text(f"""
+config gateway
+	option enabled '1'
+	option listen ':{WEB}'
+	option state_dir '{lab.dir}/state'
+	option status_socket '{socket}'
+	option log_level 'warn'
+
+config site
+	list host '*'
+	option root '{self.root}'
+
+config site
+	list host '{UPLOADS}'
+	list origin 'http://127.0.0.1:{UPLOADS_PORT}'
+""")
+        process = lab.start(self.server, str(BQUIC), "gateway", "--config", str(config), log="gateway.log")
+        wait_until("the gateway", lambda: socket.exists() or process.poll() is not None)
+        if process.poll() is not None:
+            raise Failed(f"the gateway ended: {lab.tail('gateway.log')}")
+        status = json.loads(lab.run(self.server, str(BQUIC), "status", "--json", "--socket", str(socket)))["gateway"]
+        self.pin = str(status["pin"]).removeprefix("sha256/")
+        self.certificate, self.key = lab.dir / "state/cert.pem", lab.dir / "state/key.pem"
+
+    def new_port(self) -> int:
+        self._port += 1
+        return self._port
+
+    def record(self, target: int = WEB, delay_ms: int = 0, node: int = 0) -> Recorder:
+        return Recorder(self, self.nodes[node], target, delay_ms)
+
+    def path(self, name: str) -> pathlib.Path:
+        return self.lab.dir / name
+

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What makes the connections: browsers with pages, a video and a poll; curl and Python for updates and files; ssh; dialogues over TLS."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from lab import flows, pages
+from lab.chromium import Chromium
+from lab.flows import dialogues, uploads
+from lab.flows.firefox import Firefox
+from lab.namespaces import Failed, own_group, wait_until
+
+DIALOGUES = 8853  # ports of servers
+SSH = 2222
+PLAIN = 8080
+VIDEO_BYTES = 40_000_000
+# Of a video, as its player asks for them: sounds are small.
+VIDEO = """
+const over = arguments[0];
+(async () => {
+	let at = 0;
+	for (let i = 0; i < %d; i++) {
+		const bytes = i %% 2 ? %d : %d;
+		await (await fetch('/video', {headers: {Range: `bytes=${at}-${at + bytes - 1}`}, cache: 'no-store'})).arrayBuffer();
+		at += bytes;
+		await new Promise((done) => setTimeout(done, %d));
+	}
+	over(at);
+})()"""
+# What an open page asks again and again.
+POLL = """
+const over = arguments[0];
+(async () => {
+	for (let i = 0; i < %d; i++) {
+		await (await fetch('/answers/' + (i * 7 + %d) %% 20, {cache: 'no-store'})).arrayBuffer();
+		await new Promise((done) => setTimeout(done, %d));
+	}
+	over(1);
+})()"""
+
+Rows = list[dict[str, Any]]
+
+
+def prepare(bench: flows.Bench) -> None:
+    """Files, and servers that are no gateway."""
+    source = random.Random("files")
+    (bench.root / "empty.html").write_text('<!doctype html><title>empty</title><link rel="icon" href="data:,">')
+    (bench.root / "video").write_bytes(source.randbytes(VIDEO_BYTES))
+    for name, median, count in (("answers", 1500, 20), ("packages", 60_000, 60)):
+        (bench.root / name).mkdir()
+        for i in range(count):
+            (bench.root / name / str(i)).write_bytes(source.randbytes(dialogues.size(source, median, 1.5, 100)))
+    (bench.root / "packages/index").write_bytes(source.randbytes(180_000))
+    for name in pages.PAGES:
+        pages.write(bench.root, name)
+    server = bench.lab.start(
+        bench.server, sys.executable, dialogues.__file__, "serve", str(DIALOGUES), str(bench.certificate), str(bench.key),
+        log="dialogues.log")
+    bench.lab.start(bench.server, sys.executable, "-m", "http.server", "--protocol", "HTTP/1.1", "--directory", str(bench.root), str(PLAIN),
+                    log="plain.log")
+    bench.lab.start(bench.server, sys.executable, uploads.__file__, str(flows.UPLOADS_PORT), log="uploads.log")
+    key = bench.path("id")
+    subprocess.run(["dropbearkey", "-t", "ed25519", "-f", str(bench.path("host"))], check=True, capture_output=True)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    # It lets this machine's users in, by the keys in their homes: here root has another home, in the server's namespaces only.
+    bench.lab.start(
+        bench.server, "sh", "-c", 'mount -t tmpfs -o mode=700 none ~root && mkdir -m 700 ~root/.ssh && cp "$1" ~root/.ssh/authorized_keys && '
+        'chmod 600 ~root/.ssh/authorized_keys && exec dropbear -F -E -s -r "$2" -P "$3" -p "$4"', "sh", f"{key}.pub", str(bench.path("host")),
+        str(bench.path("ssh.pid")), str(SSH), log="ssh.log")
+    wait_until("servers", lambda: all(f":{port} " in bench.lab.run(bench.server, "ss", "-Hltn") for port in (DIALOGUES, PLAIN, SSH, flows.UPLOADS_PORT)), 30)
+    if server.poll() is not None:
+        raise Failed(bench.lab.tail("dialogues.log"))
+
+
+class Browser:
+    """One of both, by one version of HTTP."""
+
+    def __init__(self, bench: flows.Bench, name: str, http2: bool) -> None:
+        self._chromium = Chromium(bench.lab, bench.phone, bench.pin, [], http2=http2) if name == "chromium" else None
+        self._firefox = None if self._chromium else Firefox(bench.lab, bench.phone, http2)
+
+    def load(self, url: str, objects: int) -> None:
+        if self._chromium:
+            self._chromium.load(url, objects)
+        else:
+            assert self._firefox
+            self._firefox.load(url)
+
+    def run(self, url: str, script: str) -> None:
+        """Opens a page of one object, and runs a script there that gives a value to arguments[0]."""
+        if self._chromium:
+            self._chromium.run(url, script)
+        else:
+            assert self._firefox
+            self._firefox.load(url)
+            self._firefox.run(script)
+
+    def close(self) -> None:
+        (self._chromium or self._firefox).close()  # type: ignore[union-attr]
+
+
+def browsed(bench: flows.Bench, name: str, http2: bool, delays: list[int], seed: int, names: list[str]) -> Rows:
+    """Pages, a video and a poll in a browser, each from a port of its own, with all connections closed at the end."""
+    source = random.Random(f"{name} {http2} {seed}")
+    browser = Browser(bench, name, http2)
+    recorders = []
+    try:
+        for page in names:
+            recorder = bench.record(delay_ms=source.choice(delays))
+            url = f"https://{recorder.address}:{recorder.port}"
+            recorders.append((page, recorder))
+            if page == "video":
+                browser.run(f"{url}/empty.html", VIDEO % (source.randint(4, 16), source.randint(60_000, 250_000), source.randint(300_000, 1_500_000), source.choice([0, 300])))
+            elif page == "poll":
+                browser.run(f"{url}/empty.html", POLL % (source.randint(2, 25), seed, source.choice([20, 200])))
+            else:
+                browser.load(f"{url}/pages/{page}/", pages.objects(page))
+    finally:
+        browser.close()
+    return [row(name, page, http2, recorder) for page, recorder in recorders]
+
+
+def row(application: str, what: str, http2: bool | None, recorder: flows.Recorder) -> dict[str, Any]:
+    found = [r["flow"] for r in recorder.end()]
+    if not found:
+        raise Failed(f"{application}: no connection for {what}")
+    return {"class": "other" if http2 is None else "http2" if http2 else "http1", "application": application, "what": what, "flows": found}
+
+
+def quiet(bench: flows.Bench, *command: str, stdin: bytes | None = None) -> None:
+    done = subprocess.run(own_group("ip", "netns", "exec", bench.phone, *command), input=stdin, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, timeout=120, start_new_session=True)
+    if done.returncode:
+        raise Failed(f"{' '.join(command)}: {done.stderr.decode()[-500:]}")
+
+
+def curled(bench: flows.Bench, what: str, http2: bool, delays: list[int], source: random.Random) -> dict[str, Any]:
+    """Fetches by curl, on one connection at a time."""
+    recorder = bench.record(delay_ms=source.choice(delays))
+    url = f"https://{recorder.address}:{recorder.port}"
+    curl = ["curl", "-sSk", "--http2" if http2 else "--http1.1", "-A", source.choice(["curl/7.88.1", "opkg", "Debian APT-HTTP/1.3 (2.6.1)", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"])]
+
+    def files(names: list[str]) -> list[str]:
+        return [part for name in names for part in ("-o", "/dev/null", f"{url}/{name}")]
+
+    def upload(name: str, size: int) -> list[str]:
+        (bench.lab.dir / name).write_bytes(source.randbytes(size))
+        return ["-T", str(bench.path(name)), "-o", "/dev/null", f"https://{flows.UPLOADS}:{recorder.port}/{name}"]
+
+    to = ["--resolve", f"{flows.UPLOADS}:{recorder.port}:{recorder.address}"]
+    if what == "updates":
+        quiet(bench, *curl, *files(["packages/index", *(f"packages/{source.randrange(60)}" for _ in range(source.randint(0, 12)))]))
+    elif what == "file":
+        quiet(bench, *curl, *files([f"packages/{source.randrange(60)}"]))
+    elif what == "answers":
+        quiet(bench, *curl, *files([f"answers/{source.randrange(20)}" for _ in range(source.choice([1, 1, 2, 5, 12]))]))
+    elif what == "uploads":
+        for _ in range(source.choice([1, 1, 2])):
+            quiet(bench, *curl, *to, *(
+                part for i in range(source.choice([1, 1, 3, 8])) for part in upload(f"upload{i}", dialogues.size(source, 40_000, 1.5, 100, 1_000_000))))
+    elif what == "sync":  # a list, and then files both ways; each with its own name on the command line, on one connection
+        parts = [*curl, *to, "-o", "/dev/null", f"https://{flows.UPLOADS}:{recorder.port}/list"]
+        for i in range(source.randint(1, 6)):
+            more = upload(f"sync{i}", dialogues.size(source, 20_000, 1.3, 100, 500_000)) if source.random() < 0.5 else [
+                "-o", "/dev/null", f"https://{flows.UPLOADS}:{recorder.port}/{dialogues.size(source, 20_000, 1.3, 100, 500_000)}"]
+            parts += ["--next", *curl[1:], *to, *more]
+        quiet(bench, *parts)
+    elif what == "playlist":
+        for i in range(source.randint(1, 3)):
+            quiet(bench, *curl, *files([f"answers/{i}", *(f"packages/{source.randrange(60)}" for _ in range(source.randint(2, 8)))]))
+    else:  # ranges
+        at, parts = 0, []
+        for _ in range(source.randint(3, 14)):
+            length = source.randint(50_000, 1_500_000)
+            parts += ["--next", "-sSk", "--http2" if http2 else "--http1.1", "-r", f"{at}-{at + length - 1}", "-o", "/dev/null", f"{url}/video"]
+            at += length
+        quiet(bench, "curl", *parts[1:])
+    return row("curl", what, http2, recorder)
+
+
+def plain(bench: flows.Bench, delays: list[int], source: random.Random) -> dict[str, Any]:
+    """Packages without TLS, as opkg's and apk's downloaders fetch them: one connection each."""
+    recorder = bench.record(PLAIN, source.choice(delays))
+    for name in ["index", *(str(source.randrange(60)) for _ in range(source.randint(0, 4)))]:
+        quiet(bench, "curl", "-sS", "-A", source.choice(["uclient-fetch", "Wget/1.21.3", "libfetch/2.0"]), "-o", "/dev/null", f"http://{recorder.address}:{recorder.port}/packages/{name}")
+    return row("curl", "plain updates", False, recorder)
+
+
+def ssh(bench: flows.Bench, what: str, delays: list[int], source: random.Random) -> dict[str, Any]:
+    recorder = bench.record(SSH, source.choice(delays))
+    command = ["ssh", "-q", "-i", str(bench.path("id")), "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-F", "/dev/null",
+               "-p", str(recorder.port), f"root@{recorder.address}"]
+    size = dialogues.size(source, 150_000, 1.5, 200, 3_000_000)
+    if what == "ssh download":
+        quiet(bench, *command, f"head -c {size} /dev/zero")
+    elif what == "ssh upload":
+        quiet(bench, *command, "cat >/dev/null", stdin=source.randbytes(size))
+    else:  # typing, with an echo and the output of commands
+        shell = subprocess.Popen(own_group("ip", "netns", "exec", bench.phone, *command, "cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        assert shell.stdin and shell.stdout
+        for _ in range(source.randint(1, 8)):
+            for _ in range(source.randint(2, 20)):
+                shell.stdin.write(b"x")
+                shell.stdin.flush()
+                shell.stdout.read(1)
+                time.sleep(source.choice([0, 0.02, 0.05]))
+            output = dialogues.size(source, 400, 1.2, 10, 60_000)
+            shell.stdin.write(bytes(output))
+            shell.stdin.flush()
+            shell.stdout.read(output)
+        shell.stdin.close()
+        shell.wait(60)
+        shell.stdout.close()
+    return row("ssh", what, None, recorder)
+
+
+def dialogue(bench: flows.Bench, what: str, delays: list[int], source: random.Random) -> dict[str, Any]:
+    recorder = bench.record(DIALOGUES, source.choice(delays))
+    quiet(bench, sys.executable, dialogues.__file__, "talk", recorder.address, str(recorder.port), what, str(source.randrange(1 << 30)))
+    return row("dialogue", what, None, recorder)
+
+
+Make = Callable[[flows.Bench, list[int], random.Random], dict[str, Any]]
+OTHERS: dict[str, Make] = {
+    **{f"curl {what} {version}": (lambda b, d, s, what=what, version=version: curled(b, what, version == 2, d, s))
+       for what in ("updates", "file", "answers", "ranges", "uploads", "sync", "playlist") for version in (1, 2)},
+    "plain updates": plain,
+    **{what: (lambda b, d, s, what=what: ssh(b, what, d, s)) for what in ("ssh download", "ssh upload", "ssh typing")},
+    **{what: (lambda b, d, s, what=what: dialogue(b, what, d, s)) for what in dialogues.PROTOCOLS},
+}

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flows are recorded as they are, sessions count as found if they are right, and the relay's tree is made from the data."""
+
+from __future__ import annotations
+
+import importlib
+import pathlib
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
+
+from lab import flows, namespaces  # noqa: E402
+from lab.flows import applications, dialogues  # noqa: E402
+
+
+@pytest.fixture
+def bench() -> Iterator[flows.Bench]:
+    flows.build()
+    with namespaces.Lab() as lab:
+        yield flows.Bench(lab)
+
+
+def test_the_tree_is_made_from_the_rows() -> None:
+    """By Debian's Python, which has the library that it is made with."""
+    done = subprocess.run(["/usr/bin/python3", str(ROOT / "lab/experiments/flows.py"), "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_flows_of_applications(bench: flows.Bench) -> None:
+    applications.prepare(bench)
+    for what, size in (("curl file 1", 100), ("curl uploads 2", 100), ("plain updates", 180_000), ("ssh typing", 1000)):
+        row = applications.OTHERS[what](bench, [0], random.Random(1))
+        assert row["class"] == ("other" if "ssh" in what else "http2" if what.endswith("2") else "http1")
+        for client_bytes, server_bytes, client_packets, server_packets, seconds in row["flows"]:
+            assert 0 < client_packets * 20 <= client_bytes and 0 < server_packets <= server_bytes and 0 <= seconds < 60
+        assert sum(f[0] + f[1] for f in row["flows"]) > size
+
+
+def test_dialogues(bench: flows.Bench) -> None:
+    """Both ends say what the dialogue has, in TLS."""
+    applications.prepare(bench)
+    for name, make in dialogues.PROTOCOLS.items():
+        source = random.Random(7)
+        row = applications.OTHERS[name](bench, [0], source)
+        said = make(random.Random(_seed(7)))
+        (client_bytes, server_bytes, *_), = row["flows"]
+        for whose, got in (("c", client_bytes), ("s", server_bytes)):
+            content = sum(length for who, length, _ in said if who == whose)
+            messages = sum(1 for who, _, _ in said if who == whose)
+            assert content < got < content + 22 * (messages + content // (1 << 14)) + 5000
+
+
+def _seed(of: int) -> int:
+    source = random.Random(of)
+    source.choice([0])
+    return source.randrange(1 << 30)
+
+
+def test_sessions_count_as_found_if_they_are_right() -> None:
+    sessions = importlib.import_module("sessions")
+    row = {"flows": [[0, 0, 1], [0, 0, 1], [0, 1, 1], [1, 0, 1], [2, 0, 2], [2, 0, 3]]}
+    actual, said = sessions.sets(row)
+    # The first page load's flows to one server have been put together with the second's, and the third's are apart.
+    assert actual == {frozenset(s) for s in ({0, 1}, {2}, {3}, {4, 5})}
+    assert actual & said == {frozenset({2})} and len(said) == 4

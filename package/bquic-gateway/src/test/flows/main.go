@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"bquic/internal/proof"
+	"bquic/internal/tunnel"
+)
+
+func main() {
+	listen := flag.String("listen", "", "`address` that clients connect to")
+	to := flag.String("to", "", "`address` of the server")
+	delay := flag.Duration("delay", 0, "by which the server's answers come later")
+	flag.Parse()
+	if err := run(*listen, *to, *delay); err != nil {
+		fmt.Fprintln(os.Stderr, "flows:", err)
+		os.Exit(1)
+	}
+}
+
+// A record is what is known of a connection that has ended.
+type record struct {
+	Start   float64 `json:"start"`   // s since 1970
+	Port    int     `json:"port"`    // the client's
+	Session int     `json:"session"` // the same for flows that the relay puts together
+	Class   string  `json:"class"`   // as the relay has it
+	// Flow has the client's and the server's bytes, their packets, and how long the client waited, in s.
+	Flow [5]float64 `json:"flow"`
+}
+
+func run(listen, to string, delay time.Duration) error {
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	ended := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		close(ended)
+		l.Close()
+	}()
+	fmt.Println("{}") // it listens
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	var sessions proof.Sessions
+	numbers := make(map[*proof.Session]int)
+	for {
+		client, err := l.Accept()
+		if err != nil {
+			break
+		}
+		now, from := time.Now(), client.RemoteAddr().(*net.TCPAddr).AddrPort()
+		sessions.Age(now)
+		session := sessions.Join(now, from.Addr(), client.LocalAddr().(*net.TCPAddr).AddrPort().Addr(), func() proof.Ticket { return proof.Ticket{Measured: true} })
+		if _, known := numbers[session]; !known {
+			numbers[session] = len(numbers) + 1
+		}
+		number := numbers[session]
+		wg.Go(func() {
+			r, ok := carry(client.(*net.TCPConn), to, delay, now)
+			r.Port, r.Session = int(from.Port()), number
+			if line, err := json.Marshal(r); ok && err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				fmt.Printf("%s\n", line)
+			}
+		})
+	}
+	select {
+	case <-ended:
+	default:
+		return fmt.Errorf("cannot accept: %w", err)
+	}
+	wg.Wait()
+	return nil
+}
+
+// carry splices a connection with the server.
+func carry(client *net.TCPConn, to string, delay time.Duration, begin time.Time) (r record, ok bool) {
+	server, err := net.Dial("tcp", to)
+	if err != nil {
+		tunnel.Reset(client)
+		return r, false
+	}
+	defer server.Close()
+	var hand atomic.Uint32
+	timing := tunnel.NewTiming(&hand, begin, func(from, to time.Time) {})
+	_ = tunnel.SpliceTimed(client, nil, newLate(server.(*net.TCPConn), delay), new(tunnel.Bytes), timing)
+	c := timing.Counts()
+	bytes, _, wait, ok := timing.Result()
+	if !ok || bytes == 0 {
+		return r, false
+	}
+	flow := [5]float64{float64(c.ClientBytes), float64(c.ServerBytes), float64(c.ClientPackets), float64(c.ServerPackets), float64(wait.Milliseconds()) / 1e3}
+	return record{Start: float64(begin.UnixMilli()) / 1e3, Class: proof.Flow(c).Class().String(), Flow: flow}, true
+}
