@@ -269,32 +269,40 @@ func (g *gateways) all() (sessions []*session) {
 }
 
 // pick returns a session for a new connection, or nil: of the gateways with the
-// largest weight that work, the one that carries least.
+// largest weight that work, the one that is expected to deliver first.
 func (g *gateways) pick() *session {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.turn++
-	var best *session
-	var tier, least int
+	g.turn++ // of those that are expected to be equal
+	var up []*session
+	tier := 0
 	for i := range g.places {
 		p := g.places[(g.turn+i)%len(g.places)]
-		if p.session == nil {
+		if p.session == nil || len(up) > 0 && p.tier > tier || p.session.state() != upstream.Up {
 			continue
 		}
-		if state, _, streams := p.session.look(); state == upstream.Up &&
-			(best == nil || p.tier < tier || p.tier == tier && streams < least) {
-			best, tier, least = p.session, p.tier, streams
+		if p.tier < tier {
+			up = up[:0]
 		}
+		tier = p.tier
+		up = append(up, p.session)
 	}
-	if best != nil {
-		return best
-	}
-	for _, s := range g.former {
-		if s.state() == upstream.Up {
-			return s
+	switch len(up) {
+	case 0:
+		for _, s := range g.former {
+			if s.state() == upstream.Up {
+				return s
+			}
 		}
+		return nil
+	case 1:
+		return up[0]
 	}
-	return nil
+	paths := make([]upstream.Path, len(up))
+	for i, s := range up {
+		paths[i] = s.path()
+	}
+	return up[upstream.First(paths)]
 }
 
 // addresses returns those of the gateways.

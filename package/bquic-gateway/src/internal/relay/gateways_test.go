@@ -107,7 +107,15 @@ type bench struct {
 
 func newBench(t *testing.T, upstreams []Upstream, puppets ...*puppet) *bench {
 	t.Helper()
-	b := &bench{t: t, config: Config{Gateways: upstreams, Token: "correct-horse", Interfaces: []string{"br-lan"}}}
+	return newBenchOf(t, 1, upstreams, puppets...)
+}
+
+// newBenchOf has so many connections to each gateway.
+func newBenchOf(t *testing.T, connections int, upstreams []Upstream, puppets ...*puppet) *bench {
+	t.Helper()
+	b := &bench{t: t, config: Config{
+		Gateways: upstreams, Token: "correct-horse", Interfaces: []string{"br-lan"}, Connections: connections,
+	}}
 	for _, p := range puppets {
 		b.config.Pins = append(b.config.Pins, p.pin)
 	}
@@ -222,42 +230,37 @@ func TestShare(t *testing.T) {
 	b := newBench(t, []Upstream{{three.address, 50}, {one.address, 0}, {two.address, 100}}, one, two, three)
 	b.await("both", func() bool { return slices.Equal(b.states(), []string{StateUp, StateUp, StateUnused}) })
 	uses := make(map[string]int)
-	var used []*session
-	for range 20 {
+	use := func() {
 		s := b.pick()
 		s.enter()
 		uses[s.gateway]++
-		used = append(used, s)
 	}
-	if uses[one.address] != 10 || uses[two.address] != 10 {
+	// Who carries more and more is left, however much nearer it is (upstream.TestFirst).
+	for range 20 {
+		use()
+	}
+	for n := 0; n < 1000 && (uses[one.address] == 0 || uses[two.address] == 0); n++ {
+		use()
+	}
+	if uses[one.address] == 0 || uses[two.address] == 0 || uses[three.address] > 0 {
 		t.Errorf("connections by gateway: %v", uses)
 	}
 	var st Status
 	b.status(&st)
 	want := []GatewayStatus{
-		{Address: one.address, Weight: 100, State: StateUp, Streams: 10}, {Address: two.address, Weight: 100, State: StateUp, Streams: 10},
+		{Address: one.address, Weight: 100, State: StateUp, Streams: uses[one.address]},
+		{Address: two.address, Weight: 100, State: StateUp, Streams: uses[two.address]},
 		{Address: three.address, Weight: 50, State: StateUnused},
 	}
 	if !slices.Equal(st.Gateways, want) || len(st.Connections) != 2 {
 		t.Errorf("gateways %+v, %d connections", st.Gateways, len(st.Connections))
 	}
-	// The one that carries less gets the next ones.
-	for _, s := range used {
-		if s.gateway == one.address {
-			s.release()
-		}
-	}
-	for range 5 {
-		if s := b.pick(); s.gateway != one.address {
-			t.Errorf("the next one goes to %s", s.gateway)
-		} else {
-			s.enter()
-		}
-	}
 	// One of them says that it has no uplink: all go to the other one, not to the third.
 	one.will(noUplink)
-	for range 5 {
-		if s := b.pick(); s.gateway == one.address && s.connect("192.0.2.1:80") == nil {
+	for n := 0; n < 1000 && one.times("192.0.2.1:80") == 0; n++ {
+		if s := b.pick(); s.gateway != one.address {
+			s.enter()
+		} else if s.connect("192.0.2.1:80") == nil {
 			t.Error("it has connected")
 		}
 	}
@@ -411,4 +414,107 @@ func TestWhy(t *testing.T) {
 			t.Errorf("%v: %q, not %q", tc.err, got, tc.want)
 		}
 	}
+}
+
+// TestStalledPath: of two connections to a gateway, which take different paths, one
+// stalls. It is left long before anybody can say that it is silent, though it carries less.
+func TestStalledPath(t *testing.T) {
+	t.Parallel()
+	p := newPuppet(t)
+	w := newWire(t, p.address)
+	b := newBenchOf(t, 2, []Upstream{{w.address, 100}}, p)
+	var stalls, other *session
+	b.await("both connections", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		stalls, other = b.places[0].session, b.places[1].session
+		return stalls != nil && stalls.state() == upstream.Up && other != nil && other.state() == upstream.Up
+	})
+	for range 5 {
+		other.enter()
+	}
+	w.stall(stalls.conn.LocalAddr())
+	stalls.enter()
+	b.await("the stalled path to be left", func() bool { return b.pick() == other })
+	if state := stalls.state(); state != upstream.Up {
+		t.Errorf("only once it is %s", state)
+	}
+	w.stall(nil)
+	b.await("the path to be used again", func() bool { return b.pick() == stalls })
+}
+
+// A wire is a way to a gateway on which what is to and from one address can stall.
+type wire struct {
+	address string
+
+	mu      sync.Mutex
+	stalled string
+}
+
+func newWire(t *testing.T, to string) *wire {
+	t.Helper()
+	listen := func() *net.UDPConn {
+		udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { udp.Close() })
+		return udp
+	}
+	gateway, err := net.ResolveUDPAddr("udp", to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := listen()
+	w := &wire{address: in.LocalAddr().String()}
+	passes := func(from *net.UDPAddr) bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return portOf(from) != w.stalled
+	}
+	go func() {
+		outs := make(map[string]*net.UDPConn)
+		for packet := make([]byte, 2048); ; {
+			n, from, err := in.ReadFromUDP(packet)
+			if err != nil {
+				return
+			}
+			out := outs[from.String()]
+			if out == nil {
+				out = listen()
+				outs[from.String()] = out
+				go func() {
+					for packet := make([]byte, 2048); ; {
+						n, err := out.Read(packet)
+						if err != nil {
+							return
+						}
+						if passes(from) {
+							in.WriteToUDP(packet[:n], from)
+						}
+					}
+				}()
+			}
+			if passes(from) {
+				out.WriteToUDP(packet[:n], gateway)
+			}
+		}
+	}()
+	return w
+}
+
+// stall has nothing pass to and from an address, nil: everything.
+func (w *wire) stall(addr net.Addr) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stalled = ""
+	if addr != nil {
+		w.stalled = portOf(addr)
+	}
+}
+
+// portOf an address: a socket that is bound to none tells another host than its packets.
+func portOf(addr net.Addr) string {
+	_, port, _ := net.SplitHostPort(addr.String())
+	return port
 }

@@ -131,10 +131,20 @@ func (s *session) state() upstream.State {
 
 // enter begins a use of the session.
 func (s *session) enter() {
-	s.tell(func(h *upstream.Session, _ time.Time) upstream.Do {
-		h.Opened()
+	s.tell(func(h *upstream.Session, now time.Time) upstream.Do {
+		h.Opened(now)
 		return 0
 	})
+}
+
+// path returns what is known of the way to the gateway, for a new connection.
+func (s *session) path() (p upstream.Path) {
+	rtt := s.conn.ConnectionStats().LatestRTT
+	s.tell(func(h *upstream.Session, now time.Time) (do upstream.Do) {
+		p, do = h.Compared(now, rtt)
+		return do
+	})
+	return p
 }
 
 // release ends a use.

@@ -92,6 +92,8 @@ type Session struct {
 	heard   time.Time // when the last of them was noticed
 	ticked  time.Time
 
+	begun time.Time // when the first connection began since something was heard; zero: none has
+
 	asked      bool // for a sign, and there was none yet
 	pinged     time.Time
 	unanswered time.Duration // since asked, while the process ran and had read all
@@ -119,8 +121,24 @@ func (s *Session) Reason() string { return s.reason }
 // Streams is the number of connections that are carried, or about to be.
 func (s *Session) Streams() int { return s.streams }
 
-// Opened notes that a connection begins.
-func (s *Session) Opened() { s.streams++ }
+// Opened notes that a connection begins, for which the gateway is sent something.
+func (s *Session) Opened(now time.Time) {
+	s.streams++
+	if s.begun.IsZero() {
+		s.begun = now
+	}
+}
+
+// Compared returns what there is to say of the session when a connection is to be
+// carried by it or another one. rtt is that of the latest acknowledgement; one that is old is
+// asked for anew, for the next connection.
+func (s *Session) Compared(now time.Time, rtt time.Duration) (Path, Do) {
+	p := Path{Streams: s.streams, RTT: rtt}
+	if !s.begun.IsZero() {
+		p.Quiet = now.Sub(s.begun)
+	}
+	return p, s.ask(now)
+}
 
 // Ended notes that a connection has ended.
 func (s *Session) Ended() Do {
@@ -139,6 +157,7 @@ func (s *Session) Heard(now time.Time, packets uint64) Do {
 	}
 	s.packets, s.heard = packets, now
 	s.asked, s.unanswered, s.starved = false, 0, 0
+	s.begun = time.Time{}
 	s.alive = true
 	if s.state == Silent {
 		return s.probe()
@@ -181,12 +200,19 @@ func (s *Session) Tick(now time.Time, pto time.Duration, starved bool) (do Do) {
 		s.asked, s.pinged = true, now // this wants an acknowledgement, too
 		do |= s.probe()
 	}
-	if (s.asked || s.probing || s.streams > 0 || s.state == Silent) && now.Sub(s.heard) >= AskAfter && now.Sub(s.pinged) >= AskAfter {
-		s.asked = true
-		s.pinged = now
-		do |= Ping
+	if s.asked || s.probing || s.streams > 0 || s.state == Silent {
+		do |= s.ask(now)
 	}
 	return do
+}
+
+// ask wants a sign of the gateway, if there was none for long.
+func (s *Session) ask(now time.Time) Do {
+	if now.Sub(s.heard) < AskAfter || now.Sub(s.pinged) < AskAfter {
+		return 0
+	}
+	s.asked, s.pinged = true, now
+	return Ping
 }
 
 // Answered notes an answer. The reason is for one that is not Fine.

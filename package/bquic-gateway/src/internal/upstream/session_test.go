@@ -85,16 +85,16 @@ func TestSession(t *testing.T) {
 		{"a probe is not answered", func(l *life) { l.quiet(2 * second); l.do(l.s.Unanswered(Uplink)) }, Closed, Silence, "close"},
 		{"an uplink is down from the start", func(l *life) { l.answered(Uplink, UplinkDown) }, NoUplink, "its uplink", ""},
 		{"idle", func(l *life) { l.up(); l.quiet(time.Hour) }, Up, "", ""},
-		{"busy, and heard of", func(l *life) { l.up(); l.s.Opened(); l.busy(time.Hour) }, Up, "", ""},
+		{"busy, and heard of", func(l *life) { l.up(); l.s.Opened(l.now); l.busy(time.Hour) }, Up, "", ""},
 		{"idle, then busy, and silent", func(l *life) {
 			l.up()
 			l.quiet(time.Minute)
-			l.s.Opened()
+			l.s.Opened(l.now)
 			l.quiet(5 * Interval)
 		}, Silent, Silence, "ping*"},
 		{"starved", func(l *life) {
 			l.up()
-			l.s.Opened()
+			l.s.Opened(l.now)
 			l.starved = true
 			l.quiet(CloseAfter - second)
 			l.hear()
@@ -102,13 +102,13 @@ func TestSession(t *testing.T) {
 		}, Up, "", "ping*"},
 		{"starved, and the gateway away", func(l *life) {
 			l.up()
-			l.s.Opened()
+			l.s.Opened(l.now)
 			l.starved = true
 			l.quiet(AskAfter + CloseAfter + SilentAfter + second)
 		}, Silent, Silence, "ping*"},
 		{"starved while the answer to a probe is waited for", func(l *life) {
 			l.up()
-			l.s.Opened()
+			l.s.Opened(l.now)
 			l.do(l.s.Unanswered(Carry))
 			l.starved = true
 			l.busy(2 * second)
@@ -119,7 +119,7 @@ func TestSession(t *testing.T) {
 		{"one that ends does not stop the questions", func(l *life) {
 			l.up()
 			l.quiet(time.Minute)
-			l.s.Opened()
+			l.s.Opened(l.now)
 			l.quiet(Interval)
 			l.do(l.s.Ended())
 			l.quiet(4 * Interval)
@@ -127,50 +127,50 @@ func TestSession(t *testing.T) {
 		{"a long path may take its time", func(l *life) {
 			l.up()
 			l.pto = second
-			l.s.Opened()
+			l.s.Opened(l.now)
 			l.quiet(3 * second)
 		}, Up, "", "ping*"},
 		{"and is silent at last", func(l *life) {
 			l.up()
 			l.pto = second
-			l.s.Opened()
+			l.s.Opened(l.now)
 			l.quiet(5 * second)
 		}, Silent, Silence, "ping*"},
 		{"silent, and carrying: closed", func(l *life) {
 			l.up()
-			l.s.Opened()
+			l.s.Opened(l.now)
 			l.quiet(AskAfter + CloseAfter)
 		}, Closed, Silence, "ping*close"},
 		{"a silent one that carries nothing any more is closed, too", func(l *life) {
 			l.up()
-			l.s.Opened()
+			l.s.Opened(l.now)
 			l.quiet(3 * second)
 			l.do(l.s.Ended())
 			l.quiet(CloseAfter)
 		}, Closed, Silence, "ping*close"},
 		{"packets alone do not end silence", func(l *life) {
 			l.up()
-			l.s.Opened()
+			l.s.Opened(l.now)
 			l.quiet(3 * second)
 			l.hear()
 			l.busy(second)
 		}, Silent, Silence, "ping*probe"},
 		{"an answer does", func(l *life) {
 			l.up()
-			l.s.Opened()
+			l.s.Opened(l.now)
 			l.quiet(3 * second)
 			l.answered(Uplink, Fine)
 		}, Up, "", "ping*probe"},
 		{"small packets arrive, and no answer", func(l *life) {
 			l.up()
-			l.s.Opened()
+			l.s.Opened(l.now)
 			l.quiet(3 * second)
 			l.busy(2 * second)
 			l.do(l.s.Unanswered(Uplink))
 		}, Retired, NoAnswers, "ping*probe probe"},
 		{"silent again while a probe is under way", func(l *life) {
 			l.up()
-			l.s.Opened()
+			l.s.Opened(l.now)
 			l.quiet(3 * second)
 			l.hear()
 			l.quiet(2 * second)
@@ -178,7 +178,7 @@ func TestSession(t *testing.T) {
 		}, Silent, Silence, "ping*probe ping*"},
 		{"a slow target", func(l *life) {
 			l.up()
-			l.s.Opened()
+			l.s.Opened(l.now)
 			l.busy(2 * second)
 			l.do(l.s.Unanswered(Carry))
 			l.do(l.s.Unanswered(Carry))
@@ -187,7 +187,7 @@ func TestSession(t *testing.T) {
 		}, Up, "", "probe"},
 		{"no connection is answered, though packets arrive", func(l *life) {
 			l.up()
-			l.s.Opened()
+			l.s.Opened(l.now)
 			l.busy(2 * second)
 			l.do(l.s.Unanswered(Carry))
 			l.busy(2 * second)
@@ -197,13 +197,13 @@ func TestSession(t *testing.T) {
 			l.up()
 			l.quiet(time.Minute)
 			l.pto = second
-			l.s.Opened()
+			l.s.Opened(l.now)
 			l.quiet(1500 * time.Millisecond)
 			l.do(l.s.Unanswered(Carry))
 		}, Silent, Silence, "ping*"},
 		{"a process that did not run has heard nobody", func(l *life) {
 			l.up()
-			l.s.Opened()
+			l.s.Opened(l.now)
 			l.quiet(AskAfter)
 			for range 3 {
 				l.stall(20 * second)
@@ -212,7 +212,7 @@ func TestSession(t *testing.T) {
 		{"and blames no gateway for an answer that waits", func(l *life) {
 			l.up()
 			l.quiet(time.Minute)
-			l.s.Opened()
+			l.s.Opened(l.now)
 			l.stall(10 * second)
 			l.do(l.s.Unanswered(Carry))
 			l.stall(10 * second)
@@ -221,24 +221,24 @@ func TestSession(t *testing.T) {
 		}, Up, "", "ping*probe ping*probe"},
 		{"a process that runs seldom finds a silent gateway in the end", func(l *life) {
 			l.up()
-			l.s.Opened()
+			l.s.Opened(l.now)
 			for range 50 {
 				l.stall(3 * second)
 			}
 		}, Closed, Silence, "ping*close"},
 		{"a clock that goes back", func(l *life) {
 			l.up()
-			l.s.Opened()
+			l.s.Opened(l.now)
 			l.quiet(AskAfter)
 			l.stall(-time.Hour)
 			l.busy(second)
 		}, Up, "", "ping*"},
-		{"a target that is refused", func(l *life) { l.up(); l.s.Opened(); l.answered(Carry, Fine); l.do(l.s.Ended()) }, Up, "", ""},
-		{"a connection is denied", func(l *life) { l.up(); l.s.Opened(); l.answered(Carry, Denied) }, Retired, "its token", "probe"},
-		{"and ends", func(l *life) { l.up(); l.s.Opened(); l.answered(Carry, Denied); l.do(l.s.Ended()) }, Closed, "its token", "probe close"},
+		{"a target that is refused", func(l *life) { l.up(); l.s.Opened(l.now); l.answered(Carry, Fine); l.do(l.s.Ended()) }, Up, "", ""},
+		{"a connection is denied", func(l *life) { l.up(); l.s.Opened(l.now); l.answered(Carry, Denied) }, Retired, "its token", "probe"},
+		{"and ends", func(l *life) { l.up(); l.s.Opened(l.now); l.answered(Carry, Denied); l.do(l.s.Ended()) }, Closed, "its token", "probe close"},
 		{"a connection learns that the uplink is down", func(l *life) {
 			l.up()
-			l.s.Opened()
+			l.s.Opened(l.now)
 			l.answered(Carry, UplinkDown)
 			l.do(l.s.Ended())
 			l.quiet(MinUplinkPause - Interval)
@@ -269,7 +269,7 @@ func TestSession(t *testing.T) {
 		{"retired while idle", func(l *life) { l.up(); l.do(l.s.Retire("another")) }, Closed, "another", "close"},
 		{"retired while busy", func(l *life) {
 			l.up()
-			l.s.Opened()
+			l.s.Opened(l.now)
 			l.do(l.s.Retire("another"))
 			l.do(l.s.Retire("yet another"))
 			l.busy(time.Hour)
@@ -277,34 +277,34 @@ func TestSession(t *testing.T) {
 		}, Retired, "another", "probe"},
 		{"retired, and silent", func(l *life) {
 			l.up()
-			l.s.Opened()
+			l.s.Opened(l.now)
 			l.do(l.s.Retire("another"))
 			l.quiet(AskAfter + CloseAfter)
 		}, Closed, Silence, "probe ping*close"},
 		{"retired while silent", func(l *life) {
 			l.up()
-			l.s.Opened()
+			l.s.Opened(l.now)
 			l.quiet(5 * second)
 			l.do(l.s.Retire("another"))
 			l.quiet(AskAfter + CloseAfter - 5*second)
 		}, Closed, Silence, "ping*probe ping*close"},
 		{"retired, and done", func(l *life) {
 			l.up()
-			l.s.Opened()
-			l.s.Opened()
+			l.s.Opened(l.now)
+			l.s.Opened(l.now)
 			l.do(l.s.Retire("another"))
 			l.do(l.s.Ended())
 			l.do(l.s.Ended())
 		}, Closed, "another", "probe close"},
 		{"no stream for a probe", func(l *life) {
 			l.up()
-			l.s.Opened()
+			l.s.Opened(l.now)
 			l.busy(second)
 			l.do(l.s.Unanswered(Carry))
 			l.do(l.s.Unasked())
 			l.busy(second)
 		}, Up, "", "probe"},
-		{"gone", func(l *life) { l.up(); l.s.Opened(); l.s.Gone("reset"); l.quiet(time.Minute); l.do(l.s.Ended()) }, Closed, "reset", ""},
+		{"gone", func(l *life) { l.up(); l.s.Opened(l.now); l.s.Gone("reset"); l.quiet(time.Minute); l.do(l.s.Ended()) }, Closed, "reset", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l := newLife(t)
@@ -398,7 +398,7 @@ func FuzzSession(f *testing.F) {
 			case 1:
 				if s := l.s.State(); s == Up || s == NoUplink {
 					streams++
-					l.s.Opened()
+					l.s.Opened(l.now)
 				}
 			case 2:
 				if streams > 0 {
