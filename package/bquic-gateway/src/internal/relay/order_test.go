@@ -3,7 +3,9 @@
 package relay_test
 
 import (
+	"fmt"
 	"io"
+	"math"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -85,5 +87,72 @@ func TestClientsShare(t *testing.T) {
 				t.Errorf("the client with one connection got %.2f of what there was", share)
 			}
 		})
+	}
+}
+
+// TestManyConnections: the 200 downloads of one client delay nobody else's request. The
+// clock is what those downloads get meanwhile: an answer that waited for a turn of each of
+// them would see 200 packets pass for each of its own.
+func TestManyConnections(t *testing.T) {
+	const (
+		connections = 200
+		requests    = 5
+		answer      = 60_000 // bytes: more than goes ahead because it is new
+		piece       = 16 << 10
+	)
+	m := newMesh(t)
+	for _, end := range []string{"gateway", "node"} {
+		m.run(end, "tc", "qdisc", "add", "dev", "mesh", "root", "tbf", "rate", "20mbit", "burst", "20kb", "latency", "60ms")
+	}
+	m.startGateway()
+	node := m.startRelay(m.config(divert.Redirect))
+	serve := func(port string, size int) {
+		m.listen(port, func(conn *net.TCPConn) {
+			if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+				return
+			}
+			for b, left := make([]byte, piece), size; left > 0; left -= piece {
+				if _, err := conn.Write(b[:min(left, piece)]); err != nil {
+					return
+				}
+			}
+		})
+	}
+	serve(":80", math.MaxInt)
+	for i := range requests {
+		serve(fmt.Sprintf(":%d", 81+i), answer)
+	}
+	var asking []*net.TCPConn // of the other client
+	for i := range requests {
+		conn, _ := m.carry(node, fmt.Sprintf("[%s]:%d", origin6, 81+i))
+		asking = append(asking, conn)
+	}
+	var downloaded atomic.Int64
+	for range connections {
+		conn, _ := m.carry(node, origin4+":80")
+		go func() {
+			conn.Write([]byte{1})
+			for b := make([]byte, 64<<10); ; {
+				n, err := conn.Read(b)
+				downloaded.Add(int64(n))
+				if err != nil {
+					return
+				}
+			}
+		}()
+	}
+	m.eventually("downloads", func() bool { return downloaded.Load() > 4<<20 })
+	for i, conn := range asking {
+		before := downloaded.Load()
+		conn.Write([]byte{1})
+		if _, err := io.ReadFull(conn, make([]byte, answer)); err != nil {
+			t.Fatal(err)
+		}
+		passed := downloaded.Load() - before
+		t.Logf("request %d: %d bytes of downloads until its answer of %d was there", i, passed, answer)
+		// As many as its own, and what is in the path already; else 40 turns of 200 packets.
+		if passed > 40*answer {
+			t.Errorf("request %d: %d bytes of downloads went before its answer", i, passed)
+		}
 	}
 }
