@@ -106,7 +106,7 @@ var Schema = []Section{
 			{Name: "ca", Type: typePath, Doc: "Certificates of the authorities that sign the gateway's, PEM.", Note: "none"},
 			{Name: "token", Type: typeToken, Doc: "The gateway's secret. Needed.", Note: "none"},
 			{Name: "profile", Type: typeProfile, Default: []string{profile.BQUIC}, Doc: "Profile towards the gateway."},
-			{Name: "connections", Type: numberType("1 to 8", 1, 8), Default: []string{"1"}, Doc: "QUIC connections to spread the TCP connections over."},
+			{Name: "connections", Type: numberType("1 to 8", 1, 8), Default: []string{"1"}, Doc: "QUIC connections to spread the TCP connections over, each by a port of its own. More than one is for a mesh with several paths of equal cost that are chosen by flow: where one is congested, new TCP connections take the other."},
 			{Name: "mode", Type: wordType("redirect", "tproxy"), Default: []string{"redirect"}, Doc: "How TCP is taken: NAT, or TPROXY (needs kmod-nft-tproxy and kmod-nft-socket)."},
 			{Name: "port", Type: numberType("1 to 65535", 1, 65535), Default: []string{"12443"}, Doc: "TCP port on which taken connections arrive."},
 			{Name: "interface", Type: typeDevice, List: true, Default: []string{"br-lan"}, Doc: "Devices whose clients' TCP is taken, with what is put on top of them to be the clients' router (`anygw`)."},
