@@ -72,7 +72,7 @@ def connect(*fields: tuple[bytes, bytes], token: bytes = b"conformance"):
                                                        (b"proxy-authorization", b"Bearer " + token)])), end=False)
 
 
-SKIPPED = "what it would announce is not used, and its payload is skipped"
+SKIPPED = "the gateway does not use what it announces, and skips its payload"
 
 FRAMES = [
     Case("a good request", "RFC 9114 4.1", FINE, on_request()),
@@ -97,7 +97,7 @@ FRAMES = [
     Case("PRIORITY_UPDATE on a request stream", "RFC 9218 7.2", UNEXPECTED,
          first_on_request(frame(PRIORITY_UPDATE, varint(0) + b"u=1"))),
     Case("PRIORITY_UPDATE on the control stream", "RFC 9218 7.2", FINE, on_control(frame(PRIORITY_UPDATE, varint(0) + b"u=1"))),
-    Case("PRIORITY_UPDATE of a stream that is none for requests", "RFC 9218 7.2", connection("H3_ID_ERROR"),
+    Case("PRIORITY_UPDATE of a stream that is not for requests", "RFC 9218 7.2", connection("H3_ID_ERROR"),
          on_control(frame(PRIORITY_UPDATE, varint(2) + b"u=1"))),
     Case("PRIORITY_UPDATE of a push", "RFC 9218 7.2", connection("H3_ID_ERROR"),
          on_control(frame(PRIORITY_UPDATE_PUSH, varint(0) + b"u=1"))),
@@ -106,9 +106,9 @@ FRAMES = [
     Case("GOAWAY with a wrong length", "RFC 9114 7.1", FRAME_ERROR, on_control(frame(GOAWAY, b"\0\0"))),
     Case("HEADERS cut off by the end of the stream", "RFC 9114 7.1", FRAME_ERROR,
          truncated(frame(HEADERS, b"\0", length=100)), "stream error H3_REQUEST_INCOMPLETE",
-         "this request fails, the others on the connection go on"),
+         "only this request fails, and the others on the connection go on"),
     Case("a frame header cut off by the end of the stream", "RFC 9114 7.1", FRAME_ERROR, truncated(b"\x01\x40"),
-         "stream error H3_REQUEST_INCOMPLETE", "this request fails, the others on the connection go on"),
+         "stream error H3_REQUEST_INCOMPLETE", "only this request fails, and the others on the connection go on"),
     Case("HEADERS longer than any memory", "RFC 9114 10.5", "status 431",
          first_on_request(frame(HEADERS, b"", length=1 << 61), end=False)),
 ]
@@ -122,9 +122,9 @@ STREAMS = [
     Case("a second QPACK encoder stream", "RFC 9204 4.2", connection("H3_STREAM_CREATION_ERROR"), streams(ENCODER, ENCODER)),
     Case("a second QPACK decoder stream", "RFC 9204 4.2", connection("H3_STREAM_CREATION_ERROR"), streams(DECODER, DECODER)),
     Case("the QPACK encoder stream ends", "RFC 9204 4.2", connection("H3_CLOSED_CRITICAL_STREAM"), streams(ENCODER, end=True),
-         FINE, "the stream is not read: no dynamic table is offered"),
+         FINE, "the gateway offers no dynamic table and does not read the stream"),
     Case("unidirectional streams of unknown types", "RFC 9114 6.2", FINE, streams(GREASE, 0x54, 0x1234)),
-    Case("200 unidirectional streams of unknown types, one after the other ended", "RFC 9114 6.2", FINE,
+    Case("200 unidirectional streams of unknown types, each ended before the next", "RFC 9114 6.2", FINE,
          lambda c: [c.open(GREASE, end=True) for _ in range(200)] and None),
 ]
 
@@ -136,20 +136,20 @@ SETTINGS_CASES = [
     Case("a setting twice", "RFC 9114 7.2.4", connection("H3_SETTINGS_ERROR"),
          first_on_control(settings((GREASE, 1), (GREASE, 2))), FRAME_ERROR, "only the code differs"),
     Case("a setting of HTTP/2 (0x2)", "RFC 9114 7.2.4.1", connection("H3_SETTINGS_ERROR"), first_on_control(settings((2, 1))),
-         FINE, "it is ignored, as unknown ones"),
+         FINE, "it is ignored, like unknown settings"),
     Case("ENABLE_CONNECT_PROTOCOL of 2", "RFC 8441 3", connection("H3_SETTINGS_ERROR"), first_on_control(settings((8, 2))),
          FRAME_ERROR, "only the code differs"),
     Case("H3_DATAGRAM of 2", "RFC 9297 2.1.1", connection("H3_SETTINGS_ERROR"), first_on_control(settings((0x33, 2))),
          FRAME_ERROR, "only the code differs"),
-    Case("SETTINGS that end amid a value", "RFC 9114 7.1", FRAME_ERROR, first_on_control(frame(SETTINGS, varint(6) + b"\x80")),
+    Case("SETTINGS that end within a value", "RFC 9114 7.1", FRAME_ERROR, first_on_control(frame(SETTINGS, varint(6) + b"\x80")),
          connection("H3_CLOSED_CRITICAL_STREAM"), "only the code differs"),
     Case("SETTINGS of 1 MiB", "RFC 9114 10.5", connection("H3_EXCESSIVE_LOAD"),
-         first_on_control(frame(SETTINGS, b"", length=1 << 20)), FRAME_ERROR, "refused without reading them; only the code differs"),
+         first_on_control(frame(SETTINGS, b"", length=1 << 20)), FRAME_ERROR, "the gateway refuses them without reading them; only the code differs"),
 ]
 
 FAILED = "connection error QPACK_DECOMPRESSION_FAILED"
 STREAM_ONLY = "stream error QPACK_DECOMPRESSION_FAILED"
-NO_STATE = "without a dynamic table, no state is shared with other requests: this one fails"
+NO_STATE = "without a dynamic table, requests share no state, so only this one fails"
 
 QPACK = [
     Case("static table entry that does not exist", "RFC 9204 3.1", FAILED, bare_block(NO_DYNAMIC_TABLE + prefixed(99, 6, 0xC0)),
@@ -176,7 +176,7 @@ QPACK = [
     Case("10,000 different fields", "RFC 9114 4.2.2", "status 431", block(*(field(b"x%d" % i, b"") for i in range(10_000)))),
     Case("fields of 60 KB", "RFC 9114 4.2.2", FINE, block(field(b"x", b"y" * 60_000))),
     Case("dynamic table capacity above what is offered", "RFC 9204 4.3.1", "connection error QPACK_ENCODER_STREAM_ERROR",
-         lambda c: c.open(ENCODER, prefixed(4096, 5, 0x20)) and None, FINE, "the stream is not read: no dynamic table is offered"),
+         lambda c: c.open(ENCODER, prefixed(4096, 5, 0x20)) and None, FINE, "the gateway offers no dynamic table and does not read the stream"),
 ]
 
 # RFC 9114 calls these malformed and asks for a stream error; what must not be is an answer of the site or a tunnel.
