@@ -16,6 +16,9 @@ var losers = []randomPath{
 	{Name: "longer route, 10 packets", Rate: 30, RTT: 4 * time.Millisecond, Buffer: 10, Change: 2 * time.Second, Rate2: 30, RTT2: 60 * time.Millisecond, Size: 15 << 20},
 	{Name: "short route, short buffer", Rate: 30, RTT: 4 * time.Millisecond, Buffer: 30, Size: 6 << 20},
 	drawPath(1, 14), drawPath(1, 49), drawPath(2, 11), drawPath(4, 19), drawPath(5, 39), drawPath(5, 48),
+	// Acknowledgements as stock has them left the window at a seventh of stock's: its model of a path whose
+	// route became ten times as long before it had filled a buffer of six packets.
+	drawPath(3481233990, 37),
 }
 
 // Paths on which it still is: always on those whose route becomes ten times as long under a small
