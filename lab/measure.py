@@ -379,7 +379,8 @@ def kept_up(
     cpu_limit: float | None = None,
 ) -> tuple[Any, dict[str, Any], int]:
     """Runs until the emulator kept up meanwhile, and BEYOND, and the ends got their processor. Returns what the run
-    returned, what the medium saw of it, and how many runs were discarded before; conditions() tells of both."""
+    returned, what the medium saw of it, and how many runs were discarded before; conditions() tells of both. A run that
+    failed raises Failed, unless the emulator lagged: then it does not count either."""
     cpu_limit = CPU_LIMIT if cpu_limit is None else cpu_limit
     lagged = waiting = 0
     while lagged + waiting <= MOST_RETRIES:
@@ -387,7 +388,12 @@ def kept_up(
         if beyond is not None:
             beyond.mark()
         waited, begun = medium.lab.cpu_waited(), time.monotonic()
-        result = run()
+        result: Any = None
+        failure: Failed | None = None
+        try:
+            result = run()
+        except Failed as error:
+            failure = error
         pressure = (medium.lab.cpu_waited() - waited) / (time.monotonic() - begun)
         window = medium.mark()
         if beyond is not None:
@@ -398,7 +404,9 @@ def kept_up(
         window["cpu_pressure"], window["retries_cpu"] = pressure, waiting
         if window["lag_ms"] >= LAG_LIMIT_MS:
             lagged += 1
-            note(f"  discarded: the emulator lagged by {window['lag_ms']:.1f} ms in the mean")
+            note(f"  discarded: the emulator lagged by {window['lag_ms']:.1f} ms in the mean{f'; {failure}' if failure else ''}")
+        elif failure:
+            raise Failed(f"{failure} (meanwhile the emulator lagged by {window['lag_ms']:.1f} ms in the mean)") from failure
         elif pressure >= cpu_limit:
             waiting += 1
             note(f"  discarded: the ends waited for a processor in {100 * pressure:.0f} % of the time")

@@ -170,11 +170,11 @@ def run_once(network: Network, contender: str) -> Row:
         while not over.wait(PAUSE_SECONDS):
             page_ms.append(network.fetch(station, profile, "page")["seconds"] * 1e3)
 
+    downloads = [guarded(lambda i=i: download(i)) for i in range(DOWNLOADS)]  # type: ignore[misc]
+    browsers = [guarded(lambda i=i: browse(i)) for i in range(DOWNLOADS, STATIONS)]  # type: ignore[misc]
+    network.cell.medium.mark()
+    start, before = time.monotonic(), network.uploaded()
     try:
-        network.cell.medium.mark()
-        start, before = time.monotonic(), network.uploaded()
-        downloads = [guarded(lambda i=i: download(i)) for i in range(DOWNLOADS)]  # type: ignore[misc]
-        browsers = [guarded(lambda i=i: browse(i)) for i in range(DOWNLOADS, STATIONS)]  # type: ignore[misc]
         for thread in downloads + browsers:
             thread.start()
         while any(thread.is_alive() for thread in downloads):
@@ -183,13 +183,14 @@ def run_once(network: Network, contender: str) -> Row:
                 now = status()
                 engaged.append(bool(now["engaged"]))
                 crowd |= now["clients_with_demand"] > now["active_max"]
+        if errors:
+            raise errors[0]
         took, uploaded = time.monotonic() - start, network.uploaded() - before
         window = network.cell.medium.mark()
+    finally:
         over.set()
         for thread in downloads + browsers:
             thread.join()
-    finally:
-        over.set()
         for process in network.lab.processes[processes:]:
             namespaces.stop(process)
     if errors:

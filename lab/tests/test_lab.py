@@ -232,6 +232,17 @@ def test_a_run_that_was_disturbed_is_repeated(cpu_limit: float) -> None:
     assert discarded == 0 and window["cpu_pressure"] >= cpu_limit
 
 
+def test_a_failure_counts_where_the_emulator_kept_up() -> None:
+    def fail() -> None:
+        raise namespaces.Failed("no answer")
+
+    notes: list[str] = []
+    medium: Any = Disturbed((80.0, 0.0), (0.1, 0.0), (0.1, 0.0))
+    with pytest.raises(namespaces.Failed, match="no answer .*lagged by 0.1 ms"):
+        measure.kept_up(medium, fail, notes.append)
+    assert len(notes) == 1 and "lagged by 80.0 ms" in notes[0] and "no answer" in notes[0]
+
+
 def test_waiting_for_a_processor_is_seen(lab: namespaces.Lab) -> None:
     """Of our own processes, also of those that have ended; not that of others."""
     group = lab._group
