@@ -13,7 +13,7 @@ IP_HEADER = {4: 20, 6: 40}
 
 @pytest.fixture(scope="module")
 def bed():
-    b = Bed(STATIONS)
+    b = Bed(STATIONS, weights=False)
     try:
         b.qdisc_before = b.ap("tc", "qdisc", "show", "dev", "wlan0").stdout
         b.join(b.stations)

@@ -60,15 +60,19 @@ class Station(Netns):
 
 
 class Bed:
-    def __init__(self, stations, control=False):
-        """control: hostapd as OpenWrt starts it, with a control socket and its configuration where wifirrd looks for it."""
+    def __init__(self, stations, control=False, weights=True):
+        """
+        control: hostapd as OpenWrt starts it, with a control socket and its configuration where wifirrd looks for it.
+        weights: the driver has airtime weights, as ath9k and ath10k have.
+        """
         run("modprobe", "mac80211_hwsim", f"radios={stations + 1}")
         self.control = control
         self.daemons = []
         self.hostapd = None
         self.dir = tempfile.mkdtemp(prefix="wifi-")
         self.ap, self.server = Netns("ap"), Netns("server")
-        self.allow_weights()
+        if weights:  # lab/vm/run --module fairness
+            run("insmod", f"{os.environ['VM_MODULE']}/fairness.ko", "device=wlan0")
         run("iw", "phy", "phy0", "set", "netns", "name", "ap")
         self.stations = [Station(i) for i in range(stations)]
         for s in self.stations:
@@ -78,11 +82,6 @@ class Bed:
         for ns in self.ap, self.server:
             ns("ip", "link", "set", "eth0", "up")
         self.start_ap()
-
-    def allow_weights(self):
-        """With the module fairness (lab/vm/run --module), as ath9k and ath10k do."""
-        if "VM_MODULE" in os.environ:
-            run("insmod", f"{os.environ['VM_MODULE']}/fairness.ko", "device=wlan0")
 
     def start_ap(self, ht=True, *more):
         """With or without 802.11n; more: lines of its configuration, the last one of a name counts."""
@@ -163,6 +162,10 @@ class Bed:
             d.remove()
         if self.hostapd and self.hostapd.poll() is None:
             self.stop_ap()
+        for ns in self.ap, self.server, *self.stations:
+            ns.remove()
+        # With cfg80211, which would go on counting phys where it was.
+        wait_for(lambda: not run("modprobe", "-r", "fairness", "mac80211_hwsim", "mac80211", "cfg80211", check=False).returncode, "no radios")
 
 
 def nodad(address):
