@@ -66,7 +66,7 @@ class Bed:
         weights: the driver has airtime weights, as ath9k and ath10k have.
         """
         run("modprobe", "mac80211_hwsim", f"radios={stations + 1}")
-        self.control = control
+        self.control, self.has_weights = control, weights
         self.daemons = []
         self.hostapd = None
         self.dir = tempfile.mkdtemp(prefix="wifi-")
@@ -165,7 +165,8 @@ class Bed:
         for ns in self.ap, self.server, *self.stations:
             ns.remove()
         # With cfg80211, which would go on counting phys where it was.
-        wait_for(lambda: not run("modprobe", "-r", "fairness", "mac80211_hwsim", "mac80211", "cfg80211", check=False).returncode, "no radios")
+        for module in [*["fairness"] * self.has_weights, "mac80211_hwsim", "mac80211", "cfg80211"]:
+            wait_for(lambda m=module: not run("rmmod", m, check=False).returncode, f"{module} gone")
 
 
 def nodad(address):

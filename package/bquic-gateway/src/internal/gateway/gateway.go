@@ -211,9 +211,6 @@ func newStore(cfg config.Gateway) (*cert.Store, error) {
 // Ready is closed once the gateway serves.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
-// Addr returns the address that the gateway listens on, once it is ready.
-func (s *Server) Addr() netip.AddrPort { return s.addr }
-
 // Run serves until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
 	cfg := s.now.Load().cfg
