@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The documents hold: links lead somewhere, words are English or known, and commands do what is shown."""
 
+import ast
 import os
 import pathlib
 import re
@@ -242,3 +243,40 @@ def test_token_prints_as_shown() -> None:
 
 def test_refused_without_a_pin_with_the_pin_to_give(gateway: dict[str, str]) -> None:
     assert gateway["pin"] in output(BQUIC, "fetch", "https://127.0.0.1:8443/10MB")
+
+
+def functions(path: pathlib.Path, lines: list[str]) -> Iterator[tuple[str, int]]:
+    """Names and lengths of a file's functions: of Go and C as their formatters leave them."""
+    if path.suffix == ".py":
+        for node in ast.walk(ast.parse("\n".join(lines))):
+            if isinstance(node, ast.FunctionDef):
+                yield node.name, node.end_lineno - node.lineno + 1
+        return
+    name, first = "", None
+    for number, line in enumerate(lines):
+        if path.suffix == ".go" and (found := re.match(r"func (?:\([^)]*\) )?(\w+)", line)) and not line.endswith("}"):
+            name, first = found[1], number
+        elif path.suffix != ".go" and (found := re.match(r"(?:\w.*?[ *:])?(\w+) ?\((?!.*;$)", line)):
+            name = found[1]
+        elif path.suffix != ".go" and line == "{":
+            first = number
+        elif line == "}" and first is not None:
+            yield name, number - first + 1
+            first = None
+
+
+def test_what_is_long_is_listed() -> None:
+    section = (REPO / "docs/architecture.md").read_text().partition("## What is long, and why")[2].partition("\n## ")[0]
+    files, _, others = section.partition("| function |")
+    listed = {word.rsplit("/", 1)[-1] for word in re.findall(r"^\| `([^`]+)`", files, re.M)}
+    for row in re.findall(r"^\| (`.*?) \|", others, re.M):
+        listed |= {word for word in re.findall(r"`([^`]+)`", row) if not re.search(r"[/.]", word)}
+    long = set()
+    for file in output("git", "ls-files", "*.go", "*.c", "*.cc", "*.h", "*.py", "*.js", cwd=REPO).split():
+        path = REPO / file
+        if re.search(r"_test\.|/test_|\.test\.|_fuzz\.", file):
+            continue
+        lines = path.read_text().splitlines()
+        over = {name for name, length in functions(path, lines) if length > 60}
+        long |= over | ({path.name} if len(lines) > 500 else set())
+    assert long == listed
