@@ -31,7 +31,7 @@ def run(*args, check=True, **kwargs):
     return p
 
 
-def wait_for(condition, what, seconds=10):
+def wait_for(condition, what, seconds=10, pause=0.05):
     """Polls until condition() is true and returns its value."""
     end = time.monotonic() + seconds
     while True:
@@ -39,7 +39,7 @@ def wait_for(condition, what, seconds=10):
         if value:
             return value
         assert time.monotonic() < end, f"not within {seconds} s: {what}"
-        time.sleep(0.05)
+        time.sleep(pause)
 
 
 class Netns:

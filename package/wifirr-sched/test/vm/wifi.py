@@ -30,8 +30,8 @@ wmm_enabled=1
 
 
 def wait_for(condition, what):
-    """Long enough for an emulated machine on a busy one."""
-    return middlebox.wait_for(condition, what, 90)
+    """Long enough for an emulated machine on a busy one, on which to look takes a tenth of a second and more."""
+    return middlebox.wait_for(condition, what, 90, 0.3)
 
 
 class Station(Netns):

@@ -58,7 +58,7 @@ var builtin = []Profile{
 			{"ack_packets", "0", "own measurement: the delay limits well enough"},
 			{"ack_delay", "50", "own measurement: 25 ms leaves a third more ACKs in a chain of 3 hops, and 2 % of throughput"},
 			{"ack_rtt_divisor", "2", "own measurement: half the queueing delay leaves no link idle"},
-			{"ack_rtt", "queue", "own measurement: half the smoothed RTT cost 17 % at 1 % loss and 42 % before a 10-packet buffer, half the queueing delay less than 1 %"},
+			{"ack_rtt", "queue", "own measurement: half the smoothed RTT is slower than stock with random loss and before short buffers, half the queueing delay is not"},
 			{"ack_after", "100", wcnc},
 			{"ack_reordering", "8", "own measurement: early packets otherwise undo the decimation"},
 			{"ask_peer", "1", "draft-ietf-quic-ack-frequency"},
