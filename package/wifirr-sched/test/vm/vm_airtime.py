@@ -160,7 +160,7 @@ def test_no_rts_where_nothing_aggregates(bed):
         bed.start_ap(ht)
         bed.ap("ip", "link", "set", "wlan0", "master", "br0")
         for s in bed.stations:
-            s("iw", "dev", "wlan0", "scan", "flush", "freq", "2412")  # or they take it for what it was before
+            s.scan()  # or they take it for what it was before
         bed.join(bed.stations)
 
     again(ht=False)

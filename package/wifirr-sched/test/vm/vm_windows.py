@@ -229,7 +229,7 @@ def again(bed, ht, *more):
     bed.start_ap(ht, *more)
     bed.ap("ip", "link", "set", "wlan0", "master", "br0")
     for s in bed.stations:
-        s("iw", "dev", "wlan0", "scan", "flush", "freq", "2412")  # or they take it for what it was before
+        s.scan()  # or they take it for what it was before
     bed.join(bed.stations)
 
 

@@ -52,6 +52,14 @@ class Station(Netns):
     def join(self, **kwargs):
         self("iw", "dev", "wlan0", "connect", "bed", "2412", **kwargs)  # channel 1: no need to scan the others
 
+    def scan(self):
+        """
+        Forgets what it took the access point for. iw, asked to scan, waits for the kernel to say that it has; in an
+        emulated machine that has not come within a minute.
+        """
+        self("iw", "dev", "wlan0", "scan", "trigger", "flush", "freq", "2412")
+        wait_for(lambda: "SSID: bed" in self("iw", "dev", "wlan0", "scan", "dump").stdout, f"{self.name} found the access point")
+
     def leave(self):
         self("iw", "dev", "wlan0", "disconnect")
 
@@ -106,7 +114,7 @@ class Bed:
         point on a busy machine may not have answered.
         """
         for s in stations:
-            s.join()
+            s.join(check=False)  # one that still scans refuses
         asked = time.monotonic()
 
         def joined():
@@ -114,7 +122,7 @@ class Bed:
             left = [s for s in stations if not s.connected()]
             if left and time.monotonic() - asked > 5:
                 for s in left:
-                    s.join(check=False)  # one that still waits for an answer refuses
+                    s.join(check=False)  # or still waits for an answer
                 asked = time.monotonic()
             return not left
 

@@ -9,10 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
+	"net/http/httptrace"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -44,12 +45,15 @@ func load(ctx context.Context, objects []object, protocol, url string) (result, 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
+	// Those that were used: one that is dialled while another becomes free may be given up.
 	var connections atomic.Int32
-	transport := &http.Transport{
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+	var used sync.Map // by net.Conn; one that was idle counts as reused even if nothing has used it
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		if _, again := used.LoadOrStore(info.Conn, true); !again {
 			connections.Add(1)
-			return (&net.Dialer{}).DialContext(ctx, network, address)
-		},
+		}
+	}})
+	transport := &http.Transport{
 		TLSClientConfig:    &tls.Config{InsecureSkipVerify: true},
 		DisableCompression: true,
 		Protocols:          new(http.Protocols),
