@@ -45,31 +45,96 @@ function luci(read, answers, config, translate = (text) => text) {
 		return append(node, children);
 	}
 
-	/* a section or a map of a form, which remembers its options */
-	function recorder(type) {
-		const options = [];
-		const self = {
-			options, type,
-			tab() {},
-			section(kind, name, title) {
-				const s = recorder(kind == 'NamedSection' ? title : name);
-				sections.push(s);
-				return s;
-			},
-			option(kind, name, title) {
-				const o = { kind, name, title, values: [], value(v) { o.values.push(v); } };
-				options.push(o);
-				return o;
-			},
-			taboption(tab, ...rest) { return self.option(...rest); },
-			render() { return Promise.resolve(E('div', {}, [])); },
-			lookupOption() { return []; }
-		};
+	/* An option of a form, as LuCI draws it: with its title as the label. */
+	class Option {
+		constructor(map, section, name, title, description) {
+			Object.assign(this, { map, section, name, title, description, values: [], words: [] });
+		}
 
-		return self;
+		get kind() { return this.constructor.name; }
+		value(value, text) { this.values.push(value); this.words.push(text ?? value); }
+		cbid(id) { return `widget.cbid.${this.map.config}.${id}.${this.name}`; }
+		element(id) { return document.getElementById(this.cbid(id)); }
+		formvalue(id) { return this.element(id)?.value; }
+		getUIElement(id) { return { setValue: (value) => { this.element(id).value = value; } }; }
+
+		renderWidget(id, index, value) {
+			return E('input', { 'id': this.cbid(id), 'type': this.password ? 'password' : 'text', 'class': 'cbi-input-text', 'value': value, 'placeholder': this.placeholder });
+		}
+
+		render(id) {
+			const value = config[this.map.config]?.[id]?.[this.name] ?? this.default;
+
+			return E('div', { 'class': 'cbi-value', 'data-name': this.name }, [
+				this.title ? E('label', { 'class': 'cbi-value-title', 'for': this.cbid(id) }, [ this.title ]) : null,
+				E('div', { 'class': 'cbi-value-field' }, [
+					this.renderWidget(id, 0, value),
+					this.description ? E('div', { 'class': 'cbi-value-description' }, [ this.description ]) : null
+				])
+			]);
+		}
+	}
+	class Value extends Option {}
+	class DynamicList extends Option {}
+	class DummyValue extends Option {}
+	class Flag extends Option {
+		formvalue(id) { return this.element(id).checked ? '1' : '0'; }
+		renderWidget(id, index, value) {
+			return E('input', { 'id': this.cbid(id), 'type': 'checkbox', 'checked': value == '1' ? '' : null });
+		}
+	}
+	class ListValue extends Option {
+		renderWidget(id, index, value) {
+			return E('select', { 'id': this.cbid(id), 'class': 'cbi-input-select' },
+				this.values.map((v, i) => E('option', { 'value': v, 'selected': v == value ? '' : null }, [ this.words[i] ])));
+		}
+	}
+	class DeviceSelect extends ListValue {}
+
+	/* A section of a form. LuCI has the options of a table's rows in dialogs: here they stand below it. */
+	class Section {
+		constructor(map, type, ids, title, description) {
+			Object.assign(this, { map, type, ids, title, description, options: [] });
+		}
+
+		tab() {}
+		option(kind, name, title, description) {
+			const o = new kind(this.map, this, name, title, description);
+			this.options.push(o);
+			return o;
+		}
+		taboption(tab, ...rest) { return this.option(...rest); }
+		formvalue(id, name) { return this.options.find((o) => o.name == name)?.formvalue(id); }
+		render() {
+			return E('div', { 'class': 'cbi-section' }, [
+				this.title ? E('h3', {}, [ this.title ]) : null,
+				this.description ? E('div', { 'class': 'cbi-section-descr' }, [ this.description ]) : null,
+				...this.ids().flatMap((id) => this.options.map((o) => o.render(id)))
+			]);
+		}
 	}
 
-	const kinds = [ 'NamedSection', 'TypedSection', 'GridSection', 'Value', 'Flag', 'ListValue', 'DynamicList', 'DummyValue' ];
+	class Map {
+		constructor(config, title, description) {
+			Object.assign(this, { config, title, description, sections: [] });
+		}
+
+		section(kind, ...rest) {
+			const [ type, ids, words ] = kind == 'NamedSection' ? [ rest[1], () => [ rest[0] ], rest.slice(2) ]
+				: [ rest[0], () => Object.keys(config[this.config] ?? {}).filter((id) => config[this.config][id]['.type'] == rest[0]), rest.slice(1) ];
+			const s = new Section(this, type, ids, ...words);
+			this.sections.push(s);
+			sections.push(s);
+			return s;
+		}
+		lookupOption(name) { return this.sections.flatMap((s) => s.options.filter((o) => o.name == name)); }
+		render() {
+			return Promise.resolve(E('div', { 'class': 'cbi-map' }, [
+				E('h2', {}, [ this.title ]), E('div', { 'class': 'cbi-map-descr' }, [ this.description ]), ...this.sections.map((s) => s.render())
+			]));
+		}
+	}
+
 	const base = {
 		extend(properties) { return Object.assign(Object.create(base), properties); }
 	};
@@ -77,7 +142,7 @@ function luci(read, answers, config, translate = (text) => text) {
 		baseclass: base,
 		view: base,
 		dom: { content(node, children) { node.replaceChildren(); return append(node, children); }, append },
-		form: Object.assign({ Map: function() { return recorder('map'); } }, Object.fromEntries(kinds.map((k) => [ k, k ]))),
+		form: { Map, NamedSection: 'NamedSection', TypedSection: 'TypedSection', GridSection: 'GridSection', Value, Flag, ListValue, DynamicList, DummyValue },
 		poll: { add(fn) { polls.push(fn); } },
 		rpc: {
 			declare({ object, method }) {
@@ -104,7 +169,7 @@ function luci(read, answers, config, translate = (text) => text) {
 			addNotification(title, node) { did.push([ 'notice', node.textContent ]); },
 			changes: { init() { did.push([ 'count' ]); }, apply() { did.push([ 'apply' ]); } }
 		},
-		'tools.widgets': { DeviceSelect: 'DeviceSelect' }
+		'tools.widgets': { DeviceSelect }
 	};
 	const L = {
 		resource: (path) => `/luci-static/resources/${path}`,

@@ -2,8 +2,8 @@
 'use strict';
 'require baseclass';
 
-/* A table that is brought up to date in place, so that focus, selection and
-   scrolling stay. Cells are text or nodes; text is never markup. */
+/* A table that is brought up to date in place, so that focus and selection stay.
+   Cells are text or nodes; text is never markup. */
 
 function cell(tag, column) {
 	const node = document.createElement(tag);
@@ -19,7 +19,6 @@ return baseclass.extend({
 	create(columns, none) {
 		const body = document.createElement('tbody');
 		const table = document.createElement('table');
-		const scroll = document.createElement('div');
 		const rows = new Map();
 
 		const head = document.createElement('tr');
@@ -32,8 +31,6 @@ return baseclass.extend({
 		table.className = 'bquic-table';
 		table.append(document.createElement('thead'), body);
 		table.tHead.append(head);
-		scroll.className = 'bquic-scroll';
-		scroll.append(table);
 
 		const placeholder = document.createElement('tr');
 		const wide = document.createElement('td');
@@ -55,7 +52,7 @@ return baseclass.extend({
 		}
 
 		return {
-			element: scroll,
+			element: table,
 
 			/* data: [ { key, active, cells: [ text or node ] } ], in this order */
 			update(data) {
