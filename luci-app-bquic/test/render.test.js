@@ -63,7 +63,7 @@ test('graph: the expected picture', async () => {
 });
 
 test('table: the expected picture, rows stay in place', async () => {
-	const { page, errors } = await open(700, {}, {});
+	const { page, errors } = await open(800, {}, {});
 	const same = await page.evaluate(() => {
 		const t = window.env.load('bquic.table').create([ { title: 'a' }, { title: 'b', number: true } ], 'none');
 		const rows = (active) => [ 'x', 'y', 'z' ].map((key, i) => ({ key, active: i == active, cells: [ `name ${key}`, i ] }));
@@ -326,7 +326,7 @@ test('whether it helps: no scheduler, no relay, nothing compared', async () => {
 	const without = (proof) => ({ 'bquic.status': { gateway: null, relay: { ...recorded['bquic.status'].relay, proof } } });
 
 	for (const [ answers, wants ] of [
-		[ {}, 'The relay does not answer' ],
+		[ { objects: [ 'bquic' ] }, 'The relay does not answer' ],
 		[ without(undefined), 'older than this page' ],
 		[ without({ verdict: 'off', days: 0, overall: { carried: 0, direct: 0 }, sizes: [] }), 'Nothing is compared now' ],
 		[ without({ verdict: 'spared', days: 1, overall: { carried: 9, direct: 9, complete: { change: 0.5, low: 0.2, high: 0.9 } } }), '50 % slower (95 %: 20 to 90): 9 against 9' ]
@@ -340,6 +340,43 @@ test('whether it helps: no scheduler, no relay, nothing compared', async () => {
 		assert.deepEqual(errors, []);
 		await page.close();
 	}
+});
+
+test('whether it helps: without the package of the relay, what the scheduler says alone', async () => {
+	const { page, errors } = await open(1200, { 'wifirr.status': recorded['wifirr.status'] }, {});
+
+	await show(page, 'proof', 2);
+	const text = await page.innerText('body');
+	assert.match(text, /own comparison/);
+	assert.doesNotMatch(text, /relay|Page loads|Export/);
+	assert.deepEqual(errors, []);
+});
+
+test('the scheduler’s levers: what each gains, and whether it is used for that; nothing of what was not tried', async () => {
+	const lines = async (view, answers) => {
+		const { page, errors } = await open(1200, answers, config);
+		await show(page, view, 1);
+		const found = await page.$$eval('.bquic-card p', (all) => all.map((p) => p.textContent).filter((t) => /^(Larger windows|RTS|Turns):/.test(t)));
+		assert.deepEqual(errors, []);
+		await page.close();
+		return found;
+	};
+	const gain = (permille, low, high, on) => ({ permille, low, high, trials: 6, on });
+	const told = (turns, windows, rts) => ({ 'wifirr.status': { schedulers: [ { device: 'phy0-ap0', why: 'paused', gain: turns, contention: { why: 'paused', gain: windows, rts_gain: rts } } ] } });
+
+	for (const view of [ 'overview', 'proof' ]) {
+		assert.deepEqual(await lines(view, told(gain(853, 802, 904, false), gain(1214, 1120, 1308, true), gain(1032, 984, 1080, false))), [
+			'Larger windows: used. Delivered with it: 21 % more (12 to 31), trials: 6.',
+			'RTS: not used: it gains too little. Delivered with it: 3 % more (-2 to 8), trials: 6.',
+			'Turns: not used: more is delivered without it. Delivered with it: 15 % less (10 to 20), trials: 6.'
+		]);
+		assert.deepEqual(await lines(view, told(gain(1050, 900, 1200, true), null, gain(980, 700, 1260, true))), [
+			'RTS: used until it is sure that it gains too little. Delivered with it: 2 % less (-26 to 30), trials: 6.',
+			'Turns: used until it is sure that it gains too little. Delivered with it: 5 % more (-10 to 20), trials: 6.'
+		]);
+		assert.deepEqual(await lines(view, told(null, null, null)), []);
+	}
+	assert.deepEqual(await lines('overview', { 'wifirr.status': { schedulers: [ { device: 'phy0-ap0', why: 'paused', contention: null } ] } }), []);
 });
 
 test('graphs of the last hours: of all daemons, whatever they do not tell; what has nothing to show is not there', async () => {

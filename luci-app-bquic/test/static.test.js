@@ -287,6 +287,18 @@ test('the daemons’ fixed texts, which pages translate, are those of the daemon
 	assert.equal(common.reason('driver says: (100 %)'), 'driver says: (100 %)');
 });
 
+test('what a lever gains is told by the names that the pages read', () => {
+	const told = source('package/wifirr-sched/src/control.c').split('static void put_gain(')[1].split('\n}\n')[0];
+	const names = [ ...told.matchAll(/\\"(\w+)\\":/g) ].map((m) => m[1]);
+	const gains = source('luci-app-bquic/htdocs/luci-static/resources/bquic/common.js').split('\tgains(')[1].split('\n\t},')[0];
+
+	assert.deepEqual(names, [ 'permille', 'low', 'high', 'trials', 'on' ]);
+	for (const name of names)
+		assert.ok(gains.includes(`g.${name}`), name);
+	for (const name of [ 'gain', 'rts_gain' ])
+		assert.match(source('package/wifirr-sched/src/control.c'), new RegExp(`put_gain\\(t, "${name}"`));
+});
+
 test('texts outside of _() are only names and units', () => {
 	for (const file of po.files('htdocs', '.js'))
 		po.walk(po.parse(file), (node) => {

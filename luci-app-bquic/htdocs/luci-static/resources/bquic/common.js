@@ -130,6 +130,23 @@ return baseclass.extend({
 		return said;
 	},
 
+	/*
+	 * What a scheduler's levers were seen to gain here, as its trials have it: a line
+	 * for each that was tried. Parts of a thousand; 1000: as much with it as without.
+	 */
+	gains(st) {
+		const percent = (permille) => Math.round((permille - 1000) / 10);
+		const means = (g) => g.on ? g.low > 1000 ? _('used.') : _('used until it is sure that it gains too little.')
+			: g.permille < 1000 ? _('not used: more is delivered without it.') : _('not used: it gains too little.');
+		const seen = (g) => g.permille < 1000
+			? _('Delivered with it: %d %% less (%d to %d), trials: %d.').format(-percent(g.permille), -percent(g.high), -percent(g.low), g.trials)
+			: _('Delivered with it: %d %% more (%d to %d), trials: %d.').format(percent(g.permille), percent(g.low), percent(g.high), g.trials);
+
+		return [ [ _('Larger windows:'), st?.contention?.gain ], [ _('RTS:'), st?.contention?.rts_gain ], [ _('Turns:'), st?.gain ] ]
+			.filter(([ , g ]) => g?.trials > 0 && [ g.permille, g.low, g.high ].every(Number.isInteger))
+			.map(([ name, g ]) => E('p', {}, [ E('strong', {}, [ name ]), ' ', means(g), ' ', seen(g) ]));
+	},
+
 	style() {
 		return E('link', { 'rel': 'stylesheet', 'href': L.resource('bquic/style.css') });
 	},

@@ -209,15 +209,19 @@ return view.extend({
 			const title = _('Scheduler on %s').format(s.device);
 			const button = this.toggle('wifirr', s['.name'], on);
 
+			const windows = st?.contention?.windows === true;
+
 			if (!st)
 				return on ? this.card(title, _('no answer'), 'bad', button, ...common.silent('wifirr', s.device))
 					: this.card(title, _('off'), '', button);
 
 			return this.card(title,
-				st.paused ? _('paused') : st.throttling ? _('clients take turns') : st.engaged ? _('would let clients take turns (dry run)') : _('watching: everyone at full speed'),
+				st.paused ? _('paused') : st.throttling ? _('clients take turns') : windows ? _('clients wait longer before they send (larger windows)')
+					: st.engaged ? _('would let clients take turns (dry run)') : _('watching: everyone at full speed'),
 				st.paused ? '' : 'on', button,
 				/* the daemon's own words: the decision, its value and its threshold */
-				E('p', {}, [ E('strong', {}, [ _('Why:') ]), ' ', common.reason(st.why) ]),
+				E('p', {}, [ E('strong', {}, [ _('Why:') ]), ' ', common.reason(windows ? st.contention.why : st.why) ]),
+				...common.gains(st),
 				E('p', {}, [ _('Clients: %d, with demand: %d, at a time: at most %d.').format(st.clients ?? 0, st.clients_with_demand ?? 0, st.active_max ?? 0) ]),
 				st.refused ? E('p', {}, [ _('Uses %s, because: %s').format(common.text(st.backend), common.text(st.refused)) ]) : '',
 				E('button', {

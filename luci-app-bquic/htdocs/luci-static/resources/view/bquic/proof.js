@@ -4,6 +4,7 @@
 'require bquic.graph as graph';
 'require bquic.table as table';
 'require dom';
+'require rpc';
 'require view';
 
 const WIDTH = 200, HEIGHT = 20; /* of an interval's picture */
@@ -127,11 +128,7 @@ return view.extend({
 			'disabled': '',
 			'click': () => this.save()
 		}, [ _('Export') ]);
-		common.every(10, () => this.refresh());
-
-		return E([], [
-			common.style(),
-			E('h2', {}, [ _('Does it help?') ]),
+		this.relay = E('div', {}, [
 			E('div', { 'class': 'cbi-map-descr' }, [
 				_('Some new connections are drawn to go direct, and those that the relay carries are compared with them. The bars are where the truth is in 95 of 100 cases.')
 			]),
@@ -140,7 +137,14 @@ return view.extend({
 			E('h3', {}, [ _('By size') ]), this.sizes.element,
 			E('h3', {}, [ _('By time of day') ]), this.quarters.element,
 			E('h3', {}, [ _('By clients') ]), this.clients.element,
-			E('p', {}, [ this.button ]),
+			E('p', {}, [ this.button ])
+		]);
+		common.every(10, () => this.refresh());
+
+		return E([], [
+			common.style(),
+			E('h2', {}, [ _('Does it help?') ]),
+			this.relay,
 			this.scheduler
 		]);
 	},
@@ -152,7 +156,10 @@ return view.extend({
 		]).then(([ bquic, wifirr ]) => {
 			this.show(bquic?.relay ?? null);
 			this.showScheduler(wifirr);
-		});
+
+			/* of what is not installed, nothing is shown */
+			return bquic || rpc.list('bquic').catch(() => null).then((objects) => objects?.bquic);
+		}).then((have) => { this.relay.hidden = !have; });
 	},
 
 	show(relay) {
@@ -218,13 +225,15 @@ return view.extend({
 
 	/* The scheduler compares windows, or turns, with everybody at once, and says so itself. */
 	showScheduler(wifirr) {
-		const told = list(wifirr?.schedulers).map((s) => [ s, [ s.contention?.why, s.why ].filter((w) => typeof w == 'string' && w) ]).filter(([ , why ]) => why.length);
+		const told = list(wifirr?.schedulers).map((s) => [ s, common.gains(s), [ [ _('Windows now:'), s.contention?.why ], [ _('Turns now:'), s.why ] ].filter(([ , why ]) => typeof why == 'string' && why) ])
+			.filter(([ , gains, why ]) => gains.length || why.length);
 
 		dom.content(this.scheduler, told.length ? [
 			E('h3', {}, [ _('The scheduler’s own comparison') ]),
-			...told.map(([ s, why ]) => E('div', { 'class': 'bquic-card' }, [
+			...told.map(([ s, gains, why ]) => E('div', { 'class': 'bquic-card' }, [
 				E('h4', {}, [ _('Scheduler on %s').format(common.text(s.device)) ]),
-				...why.map((w) => E('p', {}, [ common.reason(w) ]))
+				...gains,
+				...why.map(([ name, w ]) => E('p', {}, [ E('strong', {}, [ name ]), ' ', common.reason(w) ]))
 			]))
 		] : []);
 	},
