@@ -108,6 +108,19 @@ test('who may only read gets no secret: no token, no WiFi key', () => {
 	assert.equal(call.slice(1).join(' ').replace(/\\\\/g, '\\'), Object.keys(read.file)[0]);
 });
 
+test('every field has a name and says in a sentence or two what it does', async () => {
+	const sections = [ ...await options('gateway', 'bquic'), ...await options('relay', 'bquic'), ...await options('scheduler', 'wifirr') ];
+	let fields = 0;
+
+	for (const s of sections)
+		for (const o of s.options) {
+			assert.match(o.title ?? '', /./, `${s.type}.${o.name}`);
+			assert.match(o.description ?? '', /^[^a-z].*\.$/, `${s.type}.${o.name}`);
+			fields++;
+		}
+	assert.ok(fields > 100, `${fields} fields`);
+});
+
 /* All options in one file: bquic check names those that it does not know. */
 function unknown(type, list) {
 	const file = path.join(tmp, `options-${type}`);

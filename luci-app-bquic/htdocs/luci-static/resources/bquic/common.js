@@ -410,7 +410,7 @@ return baseclass.extend({
 
 	/* Not without an address: metrics are for those that the operator means. */
 	metricsOption(section, tab, placeholder) {
-		const o = section.taboption(tab, form.Value, 'metrics', _('Metrics'), _('Address and port for Prometheus, for example %s; empty: none.').format(placeholder));
+		const o = section.taboption(tab, form.Value, 'metrics', _('Metrics'), _('Address and port where Prometheus gets the metrics, for example %s; empty: none.').format(placeholder));
 
 		o.validate = (id, value) => !value || /^(\[[0-9A-Fa-f:.]+\]|[0-9.]+):([1-9][0-9]{0,4})$/.test(value) && +value.split(':').pop() < 65536
 			|| _('Must be address:port, for example 127.0.0.1:9464.');
@@ -419,7 +419,7 @@ return baseclass.extend({
 	},
 
 	logOptions(section, tab) {
-		const level = section.taboption(tab, form.ListValue, 'log_level', _('Log level'));
+		const level = section.taboption(tab, form.ListValue, 'log_level', _('Log level'), _('How much is written to the system’s log.'));
 
 		for (const word of [ 'debug', 'info', 'warn', 'error' ])
 			level.value(word);

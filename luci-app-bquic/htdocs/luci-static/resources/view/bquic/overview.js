@@ -48,7 +48,7 @@ return view.extend({
 			common.style(),
 			E('h2', {}, [ _('Mesh acceleration') ]),
 			E('div', { 'class': 'cbi-map-descr' }, [
-				_('The gateway and the relay carry traffic in bursts that fill WiFi frames; the scheduler lets a few clients at a time use the air at full speed.')
+				_('The gateway and the relay carry traffic in bursts that fill WiFi frames; the scheduler makes crowded access points faster.')
 			]),
 			haveBquic ? common.mistakes('bquic') : '',
 			haveWifirr ? common.mistakes('wifirr') : '',
@@ -201,7 +201,7 @@ return view.extend({
 		if (!sections.some((s) => s.device))
 			return [ this.card(_('Scheduler'), _('off'), '',
 				E('a', { 'class': 'btn cbi-button', 'href': L.url('admin/services/bquic/scheduler') }, [ _('Set up') ]),
-				E('p', {}, [ _('Lets a few WiFi clients at a time use the air at full speed, in turn.') ])) ];
+				E('p', {}, [ _('Makes a crowded access point faster.') ])) ];
 
 		return sections.filter((s) => s.device).map((s) => {
 			const st = running.find((r) => r?.device == s.device);

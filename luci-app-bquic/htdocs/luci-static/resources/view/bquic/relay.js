@@ -25,7 +25,7 @@ return view.extend({
 		if (!have)
 			return common.noConfig(this, 'bquic-gateway');
 
-		const m = new form.Map('bquic', _('Relay'), _('Runs on a mesh node: takes the TCP connections of its clients and carries them to a gateway, over one connection that fills WiFi frames. While the gateway is away, they go direct.'));
+		const m = new form.Map('bquic', _('Relay'), _('The relay runs on a mesh node. It carries the TCP connections of the node’s clients to a gateway, over one connection that fills WiFi frames. While no gateway answers, they go direct.'));
 		let o;
 
 		if (!uci.get('bquic', 'relay'))
@@ -36,10 +36,10 @@ return view.extend({
 		s.tab('general', _('General'));
 		s.tab('advanced', _('Advanced'));
 
-		o = s.taboption('general', form.Flag, 'enabled', _('Enabled'));
+		o = s.taboption('general', form.Flag, 'enabled', _('Enabled'), _('Starts the relay.'));
 		o.rmempty = false;
 
-		o = s.taboption('general', form.DynamicList, 'gateway', _('Gateways'), _('Host and port of each, in order of preference: the first that answers is used.'));
+		o = s.taboption('general', form.DynamicList, 'gateway', _('Gateways'), _('Host and port of each gateway, in order of preference; the first that answers is used.'));
 		o.placeholder = 'gateway.example.org:8443';
 		o.validate = function(id, value) {
 			if (!value)
@@ -49,7 +49,7 @@ return view.extend({
 		};
 		o.rmempty = true;
 
-		o = s.taboption('general', form.DynamicList, 'pin', _('Pins'), _('The gateways’ keys, as their pages show them. Pins or authorities are needed.'));
+		o = s.taboption('general', form.DynamicList, 'pin', _('Pins'), _('The gateways’ keys, as their pages show them. Without pins, name authorities under Advanced.'));
 		o.placeholder = 'sha256/…';
 		o.validate = function(id, value) {
 			const pins = value || given(this.section, id, 'pin').length > 0, ca = this.section.formvalue(id, 'ca');
@@ -62,31 +62,31 @@ return view.extend({
 			return !value || /^sha256\/[A-Za-z0-9+/]{43}=$/.test(value) || _('Must be sha256/ and 44 characters of base64.');
 		};
 
-		common.tokenOption(s, 'general', false, _('Token'), _('The gateway’s secret.'));
+		common.tokenOption(s, 'general', false, _('Token'), _('Secret by which the gateway knows this relay.'));
 
-		o = s.taboption('general', widgets.DeviceSelect, 'interface', _('Devices'), _('Whose clients’ connections are taken.'));
+		o = s.taboption('general', widgets.DeviceSelect, 'interface', _('Devices'), _('The relay takes the connections of the clients behind these devices.'));
 		o.multiple = true;
 		o.noaliases = true;
 		o.default = 'br-lan';
 
-		o = s.taboption('advanced', widgets.DeviceSelect, 'uplink', _('Uplinks'), _('Devices, and ports of bridges, that taken connections would have left by without a relay. None: those of the default routes and of the routes to the gateways; of a bridge, also batman-adv’s.'));
+		o = s.taboption('advanced', widgets.DeviceSelect, 'uplink', _('Uplinks'), _('Devices, and ports of bridges, by which connections would leave without the relay; only those are taken. Empty: those of the default routes and of the routes to the gateways, and a bridge’s port of batman-adv.'));
 		o.multiple = true;
 		o.noaliases = true;
 		o.optional = true;
 
-		o = s.taboption('advanced', form.ListValue, 'bridge', _('Bridged clients'), _('Connections that are only bridged through this node, to a router beyond. Needs the package kmod-nft-bridge.'));
+		o = s.taboption('advanced', form.ListValue, 'bridge', _('Bridged clients'), _('What happens to connections that this node only bridges to a router beyond. To take them, it needs the package kmod-nft-bridge.'));
 		o.value('auto', _('taken where the node has a route to the target'));
 		o.value('1', _('taken also where only gateways reach the target (TPROXY)'));
 		o.value('0', _('not taken'));
 		o.default = 'auto';
 
-		o = s.taboption('general', form.DynamicList, 'exclude', _('Except to'), _('Prefixes that are never relayed: for example what the mesh itself offers.'));
+		o = s.taboption('general', form.DynamicList, 'exclude', _('Except to'), _('Address prefixes of targets that are never relayed, for example of services in the mesh.'));
 		o.datatype = 'or(cidr,ipaddr("nomask"))';
 
-		o = s.taboption('general', form.DynamicList, 'exclude_port', _('Except ports'), _('TCP ports that are never relayed, or ranges of them: for example 25.'));
+		o = s.taboption('general', form.DynamicList, 'exclude_port', _('Except ports'), _('TCP ports, or ranges of them, that are never relayed, for example 25.'));
 		o.datatype = 'portrange';
 
-		o = s.taboption('general', form.DynamicList, 'udp_port', _('UDP ports'), _('Ports whose UDP is carried, too, or ranges of them: for example 53. Needs the package kmod-nft-socket.'));
+		o = s.taboption('general', form.DynamicList, 'udp_port', _('UDP ports'), _('Ports, or ranges of them, whose UDP is carried, too, for example 53. Needs the package kmod-nft-socket.'));
 		o.datatype = 'portrange';
 		o.validate = (id, value) => {
 			const [ low, high ] = value.split('-');
@@ -102,53 +102,53 @@ return view.extend({
 		}));
 		o.description = _('Loads the first gateway’s front page with this router’s own HTTP/3 client.');
 
-		common.profileOption(s, 'advanced', 'profile', known, _('Profile'), _('Towards the gateway.'));
+		common.profileOption(s, 'advanced', 'profile', known, _('Profile'), _('How the relay sends to the gateway, and acknowledges what comes from there.'));
 
-		o = s.taboption('advanced', form.Value, 'server_name', _('Server name'), _('Name in the gateway’s certificate, where it is not the host above.'));
+		o = s.taboption('advanced', form.Value, 'server_name', _('Server name'), _('Name in the gateway’s certificate; empty: the gateway’s host.'));
 		o.datatype = 'host';
-		o = s.taboption('advanced', form.Value, 'ca', _('Authorities'), _('PEM file with the certificates of those who sign the gateway’s.'));
+		o = s.taboption('advanced', form.Value, 'ca', _('Authorities'), _('PEM file with the authorities that sign the gateways’ certificates, in place of pins.'));
 		o.datatype = 'file';
-		o = s.taboption('advanced', form.Value, 'connections', _('Connections'), _('QUIC connections to spread the TCP connections over.'));
+		o = s.taboption('advanced', form.Value, 'connections', _('Connections'), _('QUIC connections that the TCP connections are spread over. More than one helps in a mesh with several paths of equal cost.'));
 		o.datatype = 'range(1,8)';
 		o.placeholder = '1';
-		o = s.taboption('advanced', form.ListValue, 'mode', _('How TCP is taken'), _('TPROXY needs the packages kmod-nft-tproxy and kmod-nft-socket.'));
+		o = s.taboption('advanced', form.ListValue, 'mode', _('How TCP is taken'), _('How the kernel hands TCP connections to the relay. TPROXY needs the packages kmod-nft-tproxy and kmod-nft-socket.'));
 		o.value('redirect', _('redirect (NAT)'));
 		o.value('tproxy', _('TPROXY'));
 		o.default = 'redirect';
 		o = s.taboption('advanced', form.Value, 'port', _('Port'), _('TCP port on which taken connections arrive.'));
 		o.datatype = 'port';
 		o.placeholder = '12443';
-		o = s.taboption('advanced', form.Value, 'cpu_share', _('Processor'), _('Percent of one processor that the relay may use. Where it would be slower than the way without the relay, TCP takes that way. 0: it is carried whatever that costs.'));
+		o = s.taboption('advanced', form.Value, 'cpu_share', _('Processor (%)'), _('How much of one processor the relay may use. Where carrying all that the path can would take more, TCP goes direct. 0: TCP is carried whatever it costs.'));
 		o.datatype = 'range(0,100)';
 		o.placeholder = '50';
-		o = s.taboption('advanced', form.Value, 'control_share', _('Control group'), _('Percent of new connections that are drawn to go direct, to see whether the relay helps; a fifth of it once that is sure. 0: nothing is compared.'));
+		o = s.taboption('advanced', form.Value, 'control_share', _('Control group (%)'), _('How many of the new connections are drawn to go direct, to see whether the relay helps; a fifth of that once it is sure. 0: nothing is compared.'));
 		o.datatype = 'range(0,50)';
 		o.placeholder = '5';
-		o = s.taboption('general', form.Flag, 'auto', _('Direct when slower'), _('While carried connections are slower beyond doubt, new ones go direct, but for a few that show when it ends.'));
+		o = s.taboption('general', form.Flag, 'auto', _('Direct when slower'), _('While carried connections are slower beyond doubt, new ones go direct. The relay still carries a few, to see when that ends.'));
 		o.validate = (id, value) => value != '1' || given(s, id, 'control_share')[0] != '0' || _('Needs a control group.');
-		o = s.taboption('advanced', form.Value, 'state_dir', _('State directory'), _('Where the comparison is kept over restarts.'));
+		o = s.taboption('advanced', form.Value, 'state_dir', _('State directory'), _('Directory where the comparison is kept over restarts; it is written at most once an hour.'));
 		o.validate = common.absolutePath;
 		o.placeholder = '/etc/bquic';
-		o = s.taboption('advanced', form.Value, 'status_socket', _('Status socket'));
+		o = s.taboption('advanced', form.Value, 'status_socket', _('Status socket'), _('Unix socket that “bquic status” and these pages ask.'));
 		o.validate = common.absolutePath;
 		o.placeholder = '/var/run/bquic/relay.sock';
 		common.metricsOption(s, 'advanced', '127.0.0.1:9465');
 		common.logOptions(s, 'advanced');
 
-		const u = m.section(form.GridSection, 'upstream', _('Gateways that share the load'), _('Instead of the list above: of those that work, those with the largest weight are used, and share new connections.'));
+		const u = m.section(form.GridSection, 'upstream', _('Gateways that share the load'), _('Gateways with a weight each, instead of the list above. Of those that work, those with the largest weight share new connections.'));
 		u.anonymous = true;
 		u.addremove = true;
 		u.nodescriptions = true;
 		u.modaltitle = () => _('Gateway');
 
-		o = u.option(form.Flag, 'enabled', _('Enabled'));
+		o = u.option(form.Flag, 'enabled', _('Enabled'), _('Uses this gateway.'));
 		o.default = '1';
 		o.editable = true;
-		o = u.option(form.Value, 'gateway', _('Gateway'), _('Its host and port.'));
+		o = u.option(form.Value, 'gateway', _('Gateway'), _('Host and port of the gateway.'));
 		o.placeholder = 'gateway.example.org:8443';
 		o.rmempty = false;
 		o.validate = (id, value) => given(s, 'relay', 'gateway').length > 0 ? _('Give gateways here or in the list above, not both.') : hostPort(value);
-		o = u.option(form.Value, 'weight', _('Weight'), _('Largest first; gateways of equal weight share new connections.'));
+		o = u.option(form.Value, 'weight', _('Weight'), _('The largest weight is used first; gateways of equal weight share new connections.'));
 		o.datatype = 'range(1,1000)';
 		o.placeholder = '100';
 

@@ -25,7 +25,7 @@ return view.extend({
 		if (!have)
 			return common.noConfig(this, 'wifirr-sched');
 
-		const m = new form.Map('wifirr', _('Scheduler'), _('When more clients want the air than can use it well, a few of them at a time get it at full speed, in turn. While that cannot help, nobody is held back.'));
+		const m = new form.Map('wifirr', _('Scheduler'), _('Makes a crowded access point faster. Clients that aggregate frames are made to wait longer before they send, so that they collide less; others are served a few at a time, in turn. On a quiet access point it does nothing.'));
 		const s = m.section(form.TypedSection, 'scheduler');
 		let o;
 
@@ -36,10 +36,10 @@ return view.extend({
 		s.tab('exempt', _('Exemptions'));
 		s.tab('advanced', _('Advanced'));
 
-		o = s.taboption('general', form.Flag, 'enabled', _('Enabled'));
+		o = s.taboption('general', form.Flag, 'enabled', _('Enabled'), _('Starts the scheduler on this device.'));
 		o.rmempty = false;
 
-		o = s.taboption('general', form.Value, 'device', _('Device'), _('An access point’s interface; or, before the access points, any device that sends to the clients.'));
+		o = s.taboption('general', form.Value, 'device', _('Device'), _('An interface of the radio’s access points; its others are found. On a router before the access points, the device that sends to the clients.'));
 		for (const ap of aps)
 			o.value(ap.device, label(`${ap.device} (${ap.ssid ?? '?'})`));
 		/* no radio here: it is before the access points */
@@ -48,32 +48,32 @@ return view.extend({
 		o.validate = (id, value) => /^[A-Za-z0-9_.-]{1,15}$/.test(value) && value != '.' && value != '..' || _('Must be the name of a network device.');
 		o.rmempty = false;
 
-		o = s.taboption('general', form.ListValue, 'engage', _('Engage'));
+		o = s.taboption('general', form.ListValue, 'engage', _('Engage'), _('When the scheduler acts. “always” gives turns at once when there are more clients than are served at a time, and leaves windows alone.'));
 		o.value('auto', _('when it can help'));
 		o.value('always', _('always'));
 		o.value('dry-run', _('never: only show what it would do'));
 		o.default = 'auto';
 
-		o = s.taboption('advanced', form.ListValue, 'mode', _('Mode'));
-		o.value('backlog', _('clients with demand take turns'));
+		o = s.taboption('advanced', form.ListValue, 'mode', _('Who takes turns'), _('Which clients are served in turn while turns are taken.'));
+		o.value('backlog', _('clients with demand'));
 		o.value('paper', _('all clients, in fixed groups (as in the paper)'));
 		o.default = 'backlog';
 
-		o = s.taboption('general', form.Value, 'active', _('Clients at a time'), _('How many are served at full speed at a time (K).'));
+		o = s.taboption('general', form.Value, 'active', _('Clients at a time'), _('How many clients are served at full speed at a time (K).'));
 		o.datatype = 'range(1,512)';
 		o.placeholder = _('1; htb 3; in paper mode 5');
 
-		o = s.taboption('general', form.Value, 'slot', _('Turn (ms)'), _('How long a client’s turn is (T).'));
+		o = s.taboption('general', form.Value, 'slot', _('Turn (ms)'), _('How long a client’s turn lasts (T).'));
 		o.datatype = 'range(10,60000)';
 		o.placeholder = _('4800; htb 2400; in paper mode 1600');
 
-		o = s.taboption('general', form.Value, 'trickle', _('Trickle (kbit/s)'), _('What a client gets between its turns, where the rate is limited (htb).'));
+		o = s.taboption('general', form.Value, 'trickle', _('Trickle (kbit/s)'), _('Rate of a client that waits for its turn; only with the backend htb.'));
 		o.datatype = 'range(1,1000000)';
 		o.placeholder = _('20; in paper mode 100');
 
 		for (const [ name, title, doc ] of [
-			[ 'always', _('Never throttled'), _('Addresses of clients that keep full speed and take no turn.') ],
-			[ 'ignore', _('Ignored'), _('The same, and their demand does not make others wait.') ]
+			[ 'always', _('Never throttled'), _('Addresses of clients that always have full speed and take no turns.') ],
+			[ 'ignore', _('Ignored'), _('Addresses of clients that are never throttled, and whose demand does not count either.') ]
 		]) {
 			o = s.taboption('exempt', form.DynamicList, name, title, doc);
 			o.datatype = 'or(macaddr,ipaddr("nomask"))';
@@ -82,55 +82,55 @@ return view.extend({
 				o.value(station.mac, label(host ? `${station.mac} (${host})` : station.mac));
 			}
 		}
-		o = s.taboption('exempt', form.Flag, 'exempt_voice', _('Voice'), _('Never holds back packets marked as voice (DSCP EF and VOICE-ADMIT), where the rate is limited (htb).'));
+		o = s.taboption('exempt', form.Flag, 'exempt_voice', _('Voice'), _('Packets marked as voice (DSCP EF and VOICE-ADMIT) are never throttled; only with the backend htb.'));
 
-		o = s.taboption('advanced', form.ListValue, 'backend', _('How'));
+		o = s.taboption('advanced', form.ListValue, 'backend', _('Backend'), _('How waiting clients are slowed down.'));
 		o.value('auto', _('airtime where the driver has it, else htb'));
 		o.value('airtime', _('airtime weights (ath9k, ath10k, mt76)'));
 		o.value('htb', _('rate limits (htb), any device'));
 		o.default = 'auto';
 
-		o = s.taboption('advanced', form.Value, 'rate', _('Link rate (kbit/s)'), _('For htb; empty: from what the driver expects of the stations.'));
+		o = s.taboption('advanced', form.Value, 'rate', _('Link rate (kbit/s)'), _('Rate of the link; empty: 90 % of the stations’ expected throughput. Only with the backend htb.'));
 		o.datatype = 'range(100,10000000)';
 
-		o = s.taboption('advanced', form.Value, 'weights', _('Airtime weights'), _('Of clients in their turn and of those waiting, 1 to 65535 each; the next in the queue gets a third of the first, clients without demand a sixteenth; those of them that send much three eighths, in turn.'));
+		o = s.taboption('advanced', form.Value, 'weights', _('Airtime weights'), _('Weights of active and of waiting clients; all others get a part of the first. Only with the backend airtime.'));
 		o.placeholder = '384,1';
 		o.validate = (id, value) => !value || /^\d{1,5},\d{1,5}$/.test(value) && value.split(',').every((n) => n >= 1 && n <= 65535)
 			|| _('Must be two numbers from 1 to 65535 with a comma between them.');
 
-		o = s.taboption('advanced', form.ListValue, 'windows', _('Contention windows'), _('How long clients wait for the air, as the access point tells them.'));
+		o = s.taboption('advanced', form.ListValue, 'windows', _('Contention windows'), _('Whether clients are made to wait longer before they send while many of them contend.'));
 		o.value('auto', _('by how many contend'));
 		o.value('off', _('left alone'));
 		o.default = 'auto';
 
-		o = s.taboption('advanced', form.Value, 'rts', _('RTS threshold (bytes)'), _('The radio’s, in a crowd of clients of 802.11n or later.'));
+		o = s.taboption('advanced', form.Value, 'rts', _('RTS threshold (bytes)'), _('Frames larger than this are sent with RTS in a crowd of clients of 802.11n or later; afterwards the radio has its own threshold again.'));
 		o.value('auto', _('500 where collisions cost more than RTS does'));
 		o.value('off', _('left alone'));
 		o.datatype = 'or("auto","off",range(0,65535))';
 		o.placeholder = 'auto';
 
-		o = s.taboption('advanced', form.Value, 'demand_bytes', _('Demand: waiting (bytes)'), _('A client has demand when more than this waits for it,'));
+		o = s.taboption('advanced', form.Value, 'demand_bytes', _('Demand: waiting (bytes)'), _('A client has demand when more than this waits for it.'));
 		o.datatype = 'range(0,100000000)';
 		o.placeholder = '3000';
 
-		o = s.taboption('advanced', form.Value, 'demand_rate', _('Demand: delivered (kbit/s)'), _('or when it gets more than this.'));
+		o = s.taboption('advanced', form.Value, 'demand_rate', _('Demand: delivered (kbit/s)'), _('A client also has demand when more than this is delivered to it.'));
 		o.datatype = 'range(0,1000000)';
 		o.placeholder = '60';
 
-		o = s.taboption('advanced', form.Value, 'busy_threshold', _('Busy channel (%)'), _('Engages only when the channel is busier than this, where the driver tells.'));
+		o = s.taboption('advanced', form.Value, 'busy_threshold', _('Busy channel (%)'), _('The scheduler engages only when the channel is busier than this; ignored where the driver does not tell.'));
 		o.datatype = 'range(0,100)';
 		o.placeholder = '50';
 
-		o = s.taboption('advanced', form.Value, 'engage_delay', _('Delay (ms)'), _('Releases only after this long; engages so too where the driver does not tell how busy the channel is.'));
+		o = s.taboption('advanced', form.Value, 'engage_delay', _('Delay (ms)'), _('How long a crowd must be over before the scheduler releases; where the driver does not tell how busy the channel is, also how long it must last before it engages.'));
 		o.datatype = 'range(0,3600000)';
 		o.placeholder = '1000';
 
-		o = s.taboption('advanced', form.ListValue, 'match', _('Clients are told apart by'));
+		o = s.taboption('advanced', form.ListValue, 'match', _('Clients are told apart by'), _('What counts as one client.'));
 		o.value('mac', _('MAC address'));
 		o.value('ip', _('IP address (behind one next hop)'));
 		o.default = 'mac';
 
-		o = s.taboption('advanced', form.ListValue, 'verbose', _('Log'));
+		o = s.taboption('advanced', form.ListValue, 'verbose', _('Log'), _('How much is written to the system’s log.'));
 		o.value('0', _('what matters'));
 		o.value('1', _('more'));
 		o.value('2', _('every change'));
