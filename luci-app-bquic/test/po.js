@@ -5,7 +5,8 @@
 
 const fs = require('node:fs');
 const path = require('node:path');
-const espree = require('espree');
+/* also by hand, after a run of the tests has brought the modules */
+const espree = require(require.resolve('espree', { paths: [ path.resolve(__dirname, '../../.cache/luci') ] }));
 
 const app = path.resolve(__dirname, '..');
 

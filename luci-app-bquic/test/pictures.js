@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+'use strict';
+// Takes the pictures of docs/images anew, from a router with the three packages
+// and traffic on it:
+//
+//	LUCI_PASSWORD=... node luci-app-bquic/test/pictures.js http://192.168.1.1/cgi-bin/luci [PAGE]...
+//
+// PAGE: overview, gateway and so on; unless given, all that docs/images has.
+// "make test-luci" installs what this needs. The graphs show the five minutes for
+// which it watches the overview.
+
+const fs = require('node:fs');
+const path = require('node:path');
+const { chromium } = require(require.resolve('playwright-core', { paths: [ path.resolve(__dirname, '../../.cache/luci') ] }));
+
+const images = path.resolve(__dirname, '../../docs/images');
+const SIZE = { width: 1200, height: 800 };
+const WATCH_MS = 300000;
+
+async function login(page, url) {
+	await page.goto(`${url}/admin/services/bquic/overview`);
+
+	const password = page.locator('input[type=password]');
+	if (await password.count()) {
+		await password.fill(process.env.LUCI_PASSWORD ?? '');
+		await password.press('Enter');
+		await page.waitForURL(/\/overview/);
+	}
+}
+
+async function take(page, url, name) {
+	await page.goto(`${url}/admin/services/bquic/${name}`);
+	await page.waitForSelector('h2');
+	/* what polls every second or two has its answer */
+	await page.waitForTimeout(5000);
+	if (name == 'overview') {
+		await page.getByRole('button', { name: '5 minutes' }).click();
+		await page.waitForTimeout(WATCH_MS);
+	}
+	if (name == 'clients')
+		await page.waitForTimeout(60000); /* "Last minute" */
+	await page.screenshot({ path: path.join(images, `${name}.png`), fullPage: true });
+	console.log(`docs/images/${name}.png`);
+}
+
+async function main([ url, ...pages ]) {
+	if (!url)
+		throw new Error('give the address of a router’s LuCI, such as http://192.168.1.1/cgi-bin/luci');
+	const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: [ '--no-sandbox' ] });
+
+	try {
+		const page = await browser.newPage({ viewport: SIZE });
+
+		await login(page, url);
+		for (const name of pages.length ? pages : fs.readdirSync(images).map((file) => path.parse(file).name))
+			await take(page, url, name);
+	} finally {
+		await browser.close();
+	}
+}
+
+main(process.argv.slice(2)).catch((err) => {
+	console.error(`pictures: ${err.message}`);
+	process.exitCode = 1;
+});
