@@ -7,6 +7,7 @@ const assert = require('node:assert/strict');
 const test = require('node:test');
 
 const { open, show, recorded, config } = require('./browser.js');
+const po = require('./po.js');
 
 const views = [ 'overview', 'proof', 'gateway', 'relay', 'scheduler', 'clients', 'log' ];
 
@@ -44,6 +45,15 @@ async function faults(page) {
 	];
 }
 
+/* On a screen of this width, nothing has to be scrolled sideways. */
+async function fits(page, width) {
+	await page.setViewportSize({ width, height: 800 });
+	const beyond = await page.evaluate(() => [ ...document.querySelectorAll('body *') ]
+		.filter((e) => e.getBoundingClientRect().right > window.innerWidth + 1 && !e.closest('svg')).map((e) => e.outerHTML.slice(0, 200)));
+	assert.deepEqual(beyond, [], `${width} wide`);
+	assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), `wider than ${width}`);
+}
+
 for (const view of views)
 	test(`${view}: nothing serious for axe and nothing beyond the edge, light and dark, on phones and wide screens`, async () => {
 		const { page, errors } = await open(1200, answers, full);
@@ -51,11 +61,7 @@ for (const view of views)
 		await show(page, view, 2);
 		/* 320: a small phone, or 1280 at four times the size (WCAG 2.2, 1.4.10); 769: the narrowest tables */
 		for (const [ width, ...themes ] of [ [ 320 ], [ 390, '', 'dark' ], [ 769, '' ], [ 1200, '', 'dark' ] ]) {
-			await page.setViewportSize({ width, height: 800 });
-			const beyond = await page.evaluate(() => [ ...document.querySelectorAll('body *') ]
-				.filter((e) => e.getBoundingClientRect().right > window.innerWidth + 1 && !e.closest('svg')).map((e) => e.outerHTML.slice(0, 200)));
-			assert.deepEqual(beyond, [], `${width} wide`);
-			assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), `wider than ${width}`);
+			await fits(page, width);
 			for (const theme of themes) {
 				await page.evaluate((theme) => { document.body.className = theme; }, theme);
 				assert.deepEqual(await faults(page), [], `${width} wide ${theme}`);
@@ -63,6 +69,22 @@ for (const view of views)
 		}
 		assert.deepEqual(errors, []);
 		await page.close();
+	});
+
+for (const language of po.languages)
+	test(`${language}: longer words fit, too`, async () => {
+		const words = Object.fromEntries(po.catalog(`po/${language}/bquic.po`));
+
+		for (const view of views) {
+			const { page, errors } = await open(320, answers, full);
+
+			await page.evaluate((words) => { window.env = window.luci((name) => window.sources[name], window.answers, window.config, (text) => words[text]); }, words);
+			await show(page, view, 2);
+			for (const width of [ 320, 769 ])
+				await fits(page, width);
+			assert.deepEqual(errors, []);
+			await page.close();
+		}
 	});
 
 test('a label that is gone is noticed', async () => {

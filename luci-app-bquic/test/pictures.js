@@ -16,6 +16,7 @@ const { chromium } = require(require.resolve('playwright-core', { paths: [ path.
 const images = path.resolve(__dirname, '../../docs/images');
 const SIZE = { width: 1200, height: 800 };
 const WATCH_MS = 300000;
+const TIMEOUT_MS = 120000; /* a small router that is busy */
 
 async function login(page, url) {
 	await page.goto(`${url}/admin/services/bquic/overview`);
@@ -51,6 +52,7 @@ async function main([ url, ...pages ]) {
 	try {
 		const page = await browser.newPage({ viewport: SIZE });
 
+		page.setDefaultTimeout(TIMEOUT_MS);
 		await login(page, url);
 		for (const name of pages.length ? pages : fs.readdirSync(images).map((file) => path.parse(file).name))
 			await take(page, url, name);
