@@ -6,9 +6,10 @@
 //	LUCI_PASSWORD=... node luci-app-bquic/test/pictures.js http://192.168.1.1/cgi-bin/luci [PAGE]...
 //
 // PAGE: overview, gateway and so on; unless given, all that docs/images has.
-// "make test-luci" installs what this needs. The graphs show the five minutes for
-// which it watches the overview.
+// "scripts/install-deps" and "make test-luci" install what this needs. The graphs
+// show the five minutes for which it watches the overview.
 
+const { execFileSync } = require('node:child_process');
 const fs = require('node:fs');
 const path = require('node:path');
 const { chromium } = require(require.resolve('playwright-core', { paths: [ path.resolve(__dirname, '../../.cache/luci') ] }));
@@ -25,13 +26,13 @@ async function login(page, url) {
 	if (await password.count()) {
 		await password.fill(process.env.LUCI_PASSWORD ?? '');
 		await password.press('Enter');
-		await page.waitForURL(/\/overview/);
+		await page.waitForSelector('#view h2');
 	}
 }
 
 async function take(page, url, name) {
 	await page.goto(`${url}/admin/services/bquic/${name}`);
-	await page.waitForSelector('h2');
+	await page.waitForSelector('#view h2');
 	/* what polls every second or two has its answer */
 	await page.waitForTimeout(5000);
 	if (name == 'overview') {
@@ -40,7 +41,11 @@ async function take(page, url, name) {
 	}
 	if (name == 'clients')
 		await page.waitForTimeout(60000); /* "Last minute" */
-	await page.screenshot({ path: path.join(images, `${name}.png`), fullPage: true });
+	await page.addStyleTag({ content: 'footer { display: none }' }); /* which router it was */
+	const file = path.join(images, `${name}.png`);
+	await page.screenshot({ path: file, fullPage: true });
+	/* a third of the size, and nobody sees it */
+	execFileSync('/usr/bin/python3', [ '-c', 'import sys; from PIL import Image; Image.open(sys.argv[1]).convert("RGB").quantize(64, dither=0).save(sys.argv[1], optimize=True)', file ]);
 	console.log(`docs/images/${name}.png`);
 }
 

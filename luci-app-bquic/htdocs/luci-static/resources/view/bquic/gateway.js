@@ -87,10 +87,10 @@ return view.extend({
 		o.datatype = 'file';
 		o.placeholder = _('self-signed');
 		o.validate = common.keyOfCertificate;
-		o = s.taboption('advanced', form.Value, 'max_connections', _('Connections'), _('Most QUIC and TCP connections at a time; a single address may have a quarter of them.'));
+		o = s.taboption('advanced', form.Value, 'max_connections', _('Connections'), _('How many QUIC and TCP connections there may be at a time; a single address may have a quarter of them.'));
 		o.datatype = 'range(1,100000)';
 		o.placeholder = '1000';
-		o = s.taboption('advanced', form.Value, 'memory', _('Memory (MiB)'), _('Most memory that the gateway may use; 0: a quarter of the router’s, but at least 32.'));
+		o = s.taboption('advanced', form.Value, 'memory', _('Memory (MiB)'), _('How much memory the gateway may use; 0: a quarter of the router’s, but at least 32.'));
 		o.datatype = 'range(0,65536)';
 		o.placeholder = '0';
 		o = s.taboption('advanced', form.Value, 'access_log', _('Access log'), _('File that gets a line for each request, for example /var/log/bquic/access.log; empty: none.'));
@@ -153,7 +153,7 @@ return view.extend({
 		o.validate = common.keyOfCertificate;
 
 		s = m.section(form.GridSection, 'peer', _('Relays with names'),
-			_('Each has tokens and limits of its own. To remove a relay or a token ends its tunnels at once, and nobody else’s.'));
+			_('Each has tokens and limits of its own. Removing a relay or a token ends its tunnels at once, and nobody else’s.'));
 		s.addremove = true;
 		s.nodescriptions = true;
 		s.modaltitle = (id) => _('Relay %s').format(id);
@@ -170,7 +170,7 @@ return view.extend({
 		o.modalonly = true;
 		o = s.option(form.DynamicList, 'prefix', _('May come from'), _('Address prefixes that it may connect from; empty: as for all relays.'));
 		o.datatype = 'or(cidr,ipaddr("nomask"))';
-		o = s.option(form.Value, 'tunnels', _('Tunnels'), _('Most tunnels that it may have at a time; empty: a fair share of all.'));
+		o = s.option(form.Value, 'tunnels', _('Tunnels'), _('How many tunnels it may have at a time; empty: a fair share of all.'));
 		o.datatype = 'range(1,65536)';
 		o = s.option(form.Value, 'rate', _('Rate (Mbit/s)'), _('Limit of all its tunnels together, in each direction; empty: none.'));
 		o.datatype = 'range(1,100000)';

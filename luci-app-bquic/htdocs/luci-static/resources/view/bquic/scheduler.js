@@ -25,7 +25,7 @@ return view.extend({
 		if (!have)
 			return common.noConfig(this, 'wifirr-sched');
 
-		const m = new form.Map('wifirr', _('Scheduler'), _('Makes a crowded access point faster. Clients that aggregate frames are made to wait longer before they send, so that they collide less; others are served a few at a time, in turn. On a quiet access point it does nothing.'));
+		const m = new form.Map('wifirr', _('Scheduler'), _('The scheduler makes a crowded access point faster. Clients that aggregate frames wait longer before they send, so that they collide less; others are served a few at a time, in turn. On a quiet access point it does nothing.'));
 		const s = m.section(form.TypedSection, 'scheduler');
 		let o;
 
@@ -98,7 +98,7 @@ return view.extend({
 		o.validate = (id, value) => !value || /^\d{1,5},\d{1,5}$/.test(value) && value.split(',').every((n) => n >= 1 && n <= 65535)
 			|| _('Must be two numbers from 1 to 65535 with a comma between them.');
 
-		o = s.taboption('advanced', form.ListValue, 'windows', _('Contention windows'), _('Whether clients are made to wait longer before they send while many of them contend.'));
+		o = s.taboption('advanced', form.ListValue, 'windows', _('Contention windows'), _('Whether clients have to wait longer before they send while many of them contend.'));
 		o.value('auto', _('by how many contend'));
 		o.value('off', _('left alone'));
 		o.default = 'auto';
