@@ -61,15 +61,15 @@ return view.extend({
 
 		o = s.taboption('general', form.Value, 'active', _('Clients at a time'), _('How many clients are served at full speed at a time (K).'));
 		o.datatype = 'range(1,512)';
-		o.placeholder = _('1; htb 3; in paper mode 5');
+		o.placeholder = _('1 (htb: 3, paper: 5)');
 
 		o = s.taboption('general', form.Value, 'slot', _('Turn (ms)'), _('How long a client’s turn lasts (T).'));
 		o.datatype = 'range(10,60000)';
-		o.placeholder = _('4800; htb 2400; in paper mode 1600');
+		o.placeholder = _('4800 (htb: 2400, paper: 1600)');
 
 		o = s.taboption('general', form.Value, 'trickle', _('Trickle (kbit/s)'), _('Rate of a client that waits for its turn; only with the backend htb.'));
 		o.datatype = 'range(1,1000000)';
-		o.placeholder = _('20; in paper mode 100');
+		o.placeholder = _('20 (paper: 100)');
 
 		for (const [ name, title, doc ] of [
 			[ 'always', _('Never throttled'), _('Addresses of clients that always have full speed and take no turns.') ],
