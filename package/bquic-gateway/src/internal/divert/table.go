@@ -40,6 +40,19 @@ func openTable() (*table, error) {
 	return &table{conn: conn}, nil
 }
 
+// owned says that there is a table, and so a process that has it.
+func owned() bool {
+	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	var t transaction
+	t.add(unix.NFPROTO_INET, unix.NFT_MSG_GETTABLE, 0, text(unix.NFTA_TABLE_NAME, TableName))
+	_, err = conn.Execute(t.messages[0])
+	return err == nil
+}
+
 // apply makes the table as rules have it, in one transaction.
 func (t *table) apply(r *Rules) error {
 	err := t.replace(r)

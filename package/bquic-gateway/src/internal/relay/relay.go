@@ -19,8 +19,15 @@ import (
 	"bquic/internal/upstream"
 )
 
-// lookInterval is how often the routes are read for the devices that lead to the world.
-const lookInterval = time.Second
+const (
+	// lookInterval is how often the routes are read for the devices that lead to the world.
+	lookInterval = time.Second
+	// lingerTimeout bounds how long a relay that is to end waits for the connections that it
+	// has. procd and systemd must not kill it before (term_timeout, TimeoutStopSec).
+	lingerTimeout = 30 * time.Second
+	// lingerInterval is how often it looks for them.
+	lingerInterval = 50 * time.Millisecond
+)
 
 // A Relay carries connections. Create it with New.
 type Relay struct {
@@ -39,6 +46,7 @@ type Relay struct {
 	avoided  avoided
 	seen     atomic.Uint64 // TCP connections that could have been taken
 	unseen   unseen
+	ending   atomic.Bool  // nothing new is taken
 	held     atomic.Int64 // accepted and not ended
 	carried  counter
 	direct   counter
@@ -116,11 +124,11 @@ func (r *Relay) Apply(cfg Config) error {
 // which depends on the gateway, tells Status.
 func (r *Relay) Ready() <-chan struct{} { return r.ready }
 
-// Run relays until ctx ends. It removes all that it added to nftables and to the
-// routing; if the process is killed, the kernel does.
+// Run relays until ctx ends. From then on it takes nothing new, and returns with the
+// end of the last connection that it has, or after lingerTimeout. It removes all that it
+// added to nftables and to the routing; if the process is killed, the kernel does.
 func (r *Relay) Run(ctx context.Context) error {
-	// Connections live a little longer than ctx: none may come any more when
-	// they are reset.
+	// Connections live longer than ctx.
 	conns, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	set := r.now.Load()
 	listeners, err := listen(ctx, set)
@@ -174,10 +182,32 @@ func (r *Relay) Run(ctx context.Context) error {
 	})
 	close(r.ready)
 	err = r.control(ctx, d, failed)
+	r.ending.Store(true)
 	if aerr := d.Apply(r.rules(world{}, false)); err == nil {
 		err = aerr
 	}
+	if err == nil {
+		r.linger()
+	}
 	return err
+}
+
+// linger waits for the connections that the relay has: nobody else could go on with them.
+func (r *Relay) linger() {
+	if n := r.held.Load(); n > 0 {
+		r.logger.Info("nothing new is taken, the end waits for connections", "connections", n, "at_most", lingerTimeout)
+	}
+	end := time.NewTimer(lingerTimeout)
+	defer end.Stop()
+	tick := time.NewTicker(lingerInterval)
+	defer tick.Stop()
+	for r.held.Load() > 0 || r.expected.len(time.Now()) > 0 {
+		select {
+		case <-end.C:
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // kick makes control look now.

@@ -145,6 +145,9 @@ func (x expectation) control(_, _ string, raw syscall.RawConn) error {
 // decide says whether a connection or a flow is taken that the kernel is about to
 // forward. What is not taken is forwarded, as it would be without a relay.
 func (r *Relay) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup) divert.Verdict {
+	if r.ending.Load() {
+		return divert.Pass
+	}
 	if p.UDP {
 		return r.flows.decide(ctx, p, wg)
 	}
