@@ -151,8 +151,9 @@ install() {
 		'               uci set bquic.relay.pin=PIN; uci commit bquic; reload_config' ;;
 	esac
 	case " $packages " in *' wifirr-sched '*) say '  a scheduler: uci set wifirr.wlan0.device=phy0-ap0; uci set wifirr.wlan0.enabled=1; uci commit wifirr; reload_config' ;; esac
-	say '  is it on?    ubus call bquic status; ubus call wifirr status' \
-		'  new versions come with other packages; to take everything back: sh install.sh --undo'
+	case " $packages " in *' bquic-gateway '*) say '  is it on?    ubus call bquic status' ;; esac
+	case " $packages " in *' wifirr-sched '*) say '  is it on?    ubus call wifirr status' ;; esac
+	say '  new versions come with other packages; to take everything back: sh install.sh --undo'
 }
 
 undo() {

@@ -23,12 +23,13 @@ MANAGERS = {
     "opkg": """case $1 in
 list-installed) sed 's/$/ - 1/' /packages ;;
 install) shift; printf '%s\\n' "$@" >>/packages; echo 'bquic:x:1:1::/:/bin/false' >>/etc/passwd ;;
-remove) for p in "$@"; do sed -i "/^$p\\$/d" /packages; done ;;
+remove) for p in "$@"; do sed -i "/^$(echo "$p" | sed 's/\\*/.*/')\\$/d" /packages; done ;;
 esac""",
     "apk": """case $1 in
-info) grep -qx "$3" /packages ;;
+info) if [ $# = 1 ]; then cat /packages; else grep -qx "$3" /packages; fi ;;
 add) shift; printf '%s\\n' "$@" >>/packages; echo 'bquic:x:1:1::/:/bin/false' >>/etc/passwd ;;
-del) for p in "$@"; do sed -i "/^$p\\$/d" /packages; done ;;
+del) shift; for p in "$@"; do grep -qx "$p" /packages || { echo "ERROR: No such package: $p"; exit 1; }; done
+	for p in "$@"; do sed -i "/^$p\\$/d" /packages; done ;;
 esac""",
 }
 
@@ -74,6 +75,10 @@ class Router:
     def run(self, *args: str, stdin: str | None = None) -> subprocess.CompletedProcess:
         return subprocess.run([shutil.which("setsid"), "-w", shutil.which("chroot"), self.root, "/bin/sh", "/tmp/install.sh", *args], text=True, check=False,
                               input=stdin or "", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={"PATH": "/bin"})
+
+    def shell(self, script: str) -> subprocess.CompletedProcess:
+        return subprocess.run([shutil.which("chroot"), self.root, "/bin/sh", "-c", script], text=True, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={"PATH": "/bin"})
 
     def calls(self) -> list[str]:
         path = self.root / "calls"
@@ -133,6 +138,20 @@ def test_installs_what_fits_and_takes_it_back(router, manager):
     assert calls[0] == {"opkg": f"opkg remove --autoremove {removed}", "apk": f"apk del {removed}"}[manager]
     assert "uci set luci.languages.es=Spanish" in calls and "sysctl -w net.core.rmem_max=7" in calls
     assert there.state() == before
+
+
+@pytest.mark.parametrize("manager", ["opkg", "apk"])
+@pytest.mark.parametrize("packages", ["bquic-gateway luci-app-bquic luci-i18n-bquic-es", "wifirr-sched"])
+def test_undo_by_the_manual(router, manager, packages):
+    """apk removes nothing where it is asked for something that is not there."""
+    there, _ = router(manager)
+    before = there.state()
+    manual = (pathlib.Path(__file__).parents[3] / "docs/install.md").read_text()
+    commands = manual.split("\n## Undo\n")[1].split("```")[1]
+    there.shell(f"{manager} {'install' if manager == 'opkg' else 'add'} {packages}; mkdir /etc/bquic; : >/etc/config/bquic-opkg")
+    said = there.shell("reload_config() { :; }\n" + commands)
+    assert "ERROR" not in said.stdout, said.stdout
+    assert there.state() == before, said.stdout
 
 
 @pytest.mark.parametrize("kwargs, want", [
