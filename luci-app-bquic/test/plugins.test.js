@@ -246,6 +246,10 @@ test('relay: started with its own sections only', () => {
 
 	assert.deepEqual(command(lines), [ BQUIC, 'relay', '--config', run.made('relay/conf') ], error);
 	assert.doesNotMatch(fs.readFileSync(run.made('relay/conf'), 'utf8'), /config 'gateway'/);
+	/* procd kills it later than it ends by itself */
+	const lingers = fs.readFileSync(path.join(root, 'package/bquic-gateway/src/internal/relay/relay.go'), 'utf8').match(/lingerTimeout += +(\d+) \* time.Second/)[1];
+	const killed = said('procd_set_param').find((l) => l.startsWith('term_timeout ')).split(' ')[1];
+	assert.ok(Number(killed) > Number(lingers), `killed after ${killed} s, lingers ${lingers} s`);
 	/* what is redirected needs no rule; what is for transparent sockets has the mark that the relay's own rules set */
 	assert.deepEqual(said('json_add_array'), []);
 	const mark = fs.readFileSync(path.join(root, 'package/bquic-gateway/src/internal/divert/rules.go'), 'utf8').match(/FirewallMark += "([^"]+)"/)[1];
