@@ -336,6 +336,37 @@ func startGateway(t *testing.T, options, sections string) *daemon {
 	return d
 }
 
+// TestStoppedTwice: a service that is stopped once more while it ends goes on ending in order.
+func TestStoppedTwice(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "large", strings.Repeat("x", 20_000_000))
+	d := startGateway(t, "", fmt.Sprintf("config site\n\tlist host '*'\n\toption root '%s'\n", root))
+	address := strings.TrimPrefix(d.url, "https://")
+	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := fmt.Fprintf(conn, "GET /large HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Read(make([]byte, 1)); err != nil { // and no more: the end waits for it
+		t.Fatal(err)
+	}
+	for range 2 { // and a third time at the end of the test, which asks how it ended
+		if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			listens, err := net.Dial("tcp", address)
+			if err != nil {
+				break
+			}
+			listens.Close()
+		}
+	}
+}
+
 func TestFetch(t *testing.T) {
 	root := t.TempDir()
 	text := strings.Repeat("0123456789", 100000)

@@ -408,7 +408,9 @@ func (s *Server) serveHTTP(ctx context.Context, handler http.Handler, serve func
 		ConnState:         s.conns.tcpState,
 		ConnContext:       tcpContext,
 	}
+	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
 		end, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 		defer cancel()
 		if srv.Shutdown(end) != nil {
@@ -416,8 +418,8 @@ func (s *Server) serveHTTP(ctx context.Context, handler http.Handler, serve func
 		}
 	})
 	err := serve(srv)
-	stop()
-	if ctx.Err() != nil {
+	if !stop() {
+		<-ended // requests under way have that time
 		return nil
 	}
 	return fmt.Errorf("serving TCP failed: %w", err)
