@@ -75,7 +75,9 @@ func (c *Conn) Request(sequence uint64, f AckFrequency) {
 	c.ack.requested, c.ack.largest, c.ack.request = true, sequence, f
 }
 
-// AckFrequency says how to acknowledge now. It is false while quic-go's own policy holds.
+// AckFrequency says how to acknowledge now. It is false while quic-go's own policy holds: until a peer that
+// may ask does. What is configured is for other peers only, as who receives has few samples of the RTT, and takes a
+// longer route for a queue for as long as the least of them is remembered.
 func (c *Conn) AckFrequency() (AckFrequency, bool) {
 	if c == nil {
 		return AckFrequency{}, false
@@ -83,7 +85,7 @@ func (c *Conn) AckFrequency() (AckFrequency, bool) {
 	if c.ack.requested {
 		return c.ack.request, true
 	}
-	if c.cfg.AckPackets == 0 || c.ack.received <= c.cfg.AckAfter {
+	if c.ask.dialect != NoDialect || c.cfg.AckPackets == 0 || c.ack.received <= c.cfg.AckAfter {
 		return AckFrequency{}, false
 	}
 	f := c.configured()

@@ -100,6 +100,26 @@ func TestPeerRequestsAreObeyedInOrder(t *testing.T) {
 	require.Equal(t, 7, f.Packets)
 }
 
+// TestPeerThatAsks: its path may have become longer without any sample here that tells.
+func TestPeerThatAsks(t *testing.T) {
+	ms := time.Millisecond
+	cfg := Config{AckPackets: Unlimited, AckRTTDivisor: 2, AckRTT: QueueRTT, AskPeer: true}
+	for _, asks := range []bool{false, true} {
+		c := NewConn(cfg, rttStats(2*ms, 60*ms))
+		c.path.OnRTT(monotime.Now(), 2*ms)
+		c.OnPacketReceived()
+		if asks {
+			c.SetPeer(&ms, nil)
+		}
+		_, ok := c.AckFrequency()
+		require.Equal(t, !asks, ok)
+		c.Request(0, AckFrequency{Packets: 9, Delay: 5 * ms, Reordering: 1})
+		f, ok := c.AckFrequency()
+		require.True(t, ok)
+		require.Equal(t, 9, f.Packets)
+	}
+}
+
 func TestAsking(t *testing.T) {
 	ms := time.Millisecond
 	rtt := rttStats(10*ms, 20*ms)
