@@ -52,6 +52,7 @@ RULES = [
     ("path: never another one", PATH, "if p.changed(r) {", "if false && p.changed(r) {"),
     ("path: much loss is no slower path", PATH, "if r.Lost > r.Delivered/8 {", "if false {"),
     ("path: a queue as the smoothed RTT has it", PATH, "if p.longest > 0 {", "if false {"),
+    ("path: what is kept back needs no room", PATH, "slack = min(slack, p.full-rtt)", ""),
     ("no bursts", SENDER, "if s.cfg.BurstPackets <= 0 {", "if s.cfg.BurstPackets < 1<<30 {"),
 ]
 # Name, file, declaration, half, twice.

@@ -16,8 +16,8 @@ var losers = []randomPath{
 	{Name: "longer route, 10 packets", Rate: 30, RTT: 4 * time.Millisecond, Buffer: 10, Change: 2 * time.Second, Rate2: 30, RTT2: 60 * time.Millisecond, Size: 15 << 20},
 	{Name: "short route, short buffer", Rate: 30, RTT: 4 * time.Millisecond, Buffer: 30, Size: 6 << 20},
 	drawPath(1, 14), drawPath(1, 49), drawPath(2, 11), drawPath(4, 19), drawPath(5, 39), drawPath(5, 48),
-	// Acknowledgements as stock has them left the window at a seventh of stock's: its model of a path whose
-	// route became ten times as long before it had filled a buffer of six packets.
+	// The receiver held ACKs back on its own behind a queue that was none, as its route had become ten times as long, and a buffer of
+	// six packets did not hold what each of them released.
 	drawPath(3481233990, 37),
 }
 

@@ -116,6 +116,21 @@ func (s sharing) run(t *testing.T, tlsConf *tls.Config, seed uint64) (own, each 
 	return own, each
 }
 
+// TestShortBuffer: what a held-back ACK releases at once fills a short buffer, and those who share it lose
+// packets by it.
+func TestShortBuffer(t *testing.T) {
+	tlsConf := tlsConfig(t)
+	var own, each float64
+	for seed := range uint64(3) {
+		o, e := sharing{bottlenecks[0], BQUIC, cubic, 1, near, near}.run(t, tlsConf, seed+1)
+		own += o
+		each += e
+	}
+	if share := 2 * own / (own + each); share > 1.25 {
+		t.Errorf("%s: %.2f of its share beside CUBIC", bottlenecks[0].name, share)
+	}
+}
+
 // TestSharing says what bquic takes from others, and what one more of their own
 // kind in its place does. BQUIC_SHARING has the seeds; with BQUIC_ROWS it writes
 // rows as results/sharing.json has them.

@@ -49,7 +49,7 @@ func (c *Conn) configured() AckFrequency {
 		case MinRTT:
 			f.Delay = min(f.Delay, c.rtt.MinRTT()/div)
 		case QueueRTT:
-			f.Delay = min(f.Delay, c.queue()/div)
+			f.Delay = min(f.Delay, c.slack()/div)
 			if f.Delay < minQueueDelay {
 				return stockFrequency
 			}

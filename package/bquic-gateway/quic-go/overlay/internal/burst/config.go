@@ -20,7 +20,8 @@ const (
 	MinRTT
 	// QueueRTT is what the smoothed RTT exceeds the minimum RTT by: the time that
 	// packets wait in queues. An ACK that waits for less than that leaves no link
-	// idle. While it is below 4 ms times AckRTTDivisor, ACKs are sent the stock way.
+	// idle. Where packets were lost, it is no more than what the RTT was longer
+	// then. While it is below 4 ms times AckRTTDivisor, ACKs are sent the stock way.
 	QueueRTT
 )
 

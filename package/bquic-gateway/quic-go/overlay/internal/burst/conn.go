@@ -157,8 +157,8 @@ func (c *Conn) OnAckEnd(now monotime.Time) (Round, bool) {
 	return c.path.OnAck(now)
 }
 
-// queue is the time that packets wait in queues.
-func (c *Conn) queue() time.Duration { return c.path.Queue(c.rtt.SmoothedRTT()) }
+// slack is for how long packets or their ACKs may be kept back.
+func (c *Conn) slack() time.Duration { return c.path.Slack(c.rtt.SmoothedRTT()) }
 
 // OnCongestionState notes the congestion window, and the end of slow start when it comes.
 func (c *Conn) OnCongestionState(now monotime.Time, inSlowStart bool, cwnd protocol.ByteCount) {

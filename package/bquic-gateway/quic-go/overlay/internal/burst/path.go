@@ -48,6 +48,7 @@ type Path struct {
 	seen    int           // RTT samples of this round
 	slowest time.Duration // RTT of this round
 	longest time.Duration // of the last round, 0 before the first
+	full    time.Duration // RTT of those before the last loss, or the largest since; 0: nothing was lost
 
 	// Largest delivery rate of the last rounds, bytes/s.
 	rate, rateBefore uint64
@@ -69,6 +70,9 @@ func (p *Path) OnRTT(now monotime.Time, rtt time.Duration) {
 	}
 	p.min.Add(now, rtt)
 	p.slowest = max(p.slowest, rtt)
+	if p.full > 0 {
+		p.full = max(p.full, rtt)
+	}
 	if p.round.MinRTT == 0 || rtt < p.round.MinRTT {
 		p.round.MinRTT = rtt
 	}
@@ -88,7 +92,10 @@ func (p *Path) OnPacketAcked(pn protocol.PacketNumber, size protocol.ByteCount) 
 func (p *Path) Limited() { p.round.Limited = true }
 
 // OnPacketLost notes a lost one.
-func (p *Path) OnPacketLost(size protocol.ByteCount) { p.round.Lost += size }
+func (p *Path) OnPacketLost(size protocol.ByteCount) {
+	p.round.Lost += size
+	p.full = max(p.slowest, p.longest)
+}
 
 // OnAck ends an ACK. It returns true with the round that the ACK has ended.
 func (p *Path) OnAck(now monotime.Time) (Round, bool) {
@@ -133,6 +140,7 @@ func (p *Path) learn(now monotime.Time, r Round) {
 	if p.changed(r) {
 		p.min.Reset(now, r.MinRTT)
 		p.rateBefore, p.rate, p.rateAge = 0, r.Rate, 0
+		p.full = 0
 	}
 }
 
@@ -200,17 +208,23 @@ func (p *Path) Early() time.Duration {
 // MinRTT is the windowed one, 0 without a sample.
 func (p *Path) MinRTT() time.Duration { return p.min.Get() }
 
-// Queue is what an RTT has of waiting, but no more than any packet of the last
-// round has waited: a smoothed RTT is slow to tell that a queue has gone. It is 0
-// before the first sample.
-func (p *Path) Queue(rtt time.Duration) time.Duration {
+// Slack is for how long packets may be kept to leave together, or their ACKs, without harm to
+// anybody: no longer than packets wait in queues anyway, so that no link is idle, and no longer than
+// more would fit into them, or those who share a short buffer lose packets to what comes at once. A
+// smoothed RTT is slow to tell that a queue has gone, so no packet of the last round has waited
+// longer. It is 0 before the first sample.
+func (p *Path) Slack(rtt time.Duration) time.Duration {
 	if p.min.Get() == 0 {
 		return 0
 	}
 	if p.longest > 0 {
 		rtt = min(rtt, p.longest)
 	}
-	return max(rtt-p.min.Get(), 0)
+	slack := rtt - p.min.Get()
+	if p.full > 0 {
+		slack = min(slack, p.full-rtt)
+	}
+	return max(slack, 0)
 }
 
 // Rate is the largest delivery rate of the last rounds in bytes/s, 0 before the first.

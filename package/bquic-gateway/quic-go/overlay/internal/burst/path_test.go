@@ -78,8 +78,8 @@ func TestPathLearnsRateAndRTT(t *testing.T) {
 	require.InEpsilon(t, 1e6, float64(p.path.Rate()), 0.05)
 	require.Equal(t, 100*ms, p.path.MinRTT())
 	require.InEpsilon(t, 100e3, float64(p.path.BDP()), 0.05)
-	require.InDelta(t, 50*ms, p.path.Queue(150*ms), float64(2*ms))
-	require.InDelta(t, 50*ms, p.path.Queue(250*ms), float64(2*ms), "no packet of the last round has waited longer")
+	require.InDelta(t, 50*ms, p.path.Slack(150*ms), float64(2*ms))
+	require.InDelta(t, 50*ms, p.path.Slack(250*ms), float64(2*ms), "no packet of the last round has waited longer")
 
 	p.gap = 2 * ms
 	p.run(150, 6*time.Second)
@@ -91,11 +91,29 @@ func TestPathChanges(t *testing.T) {
 	p.run(40, time.Second)
 	p.run(80, 5*time.Second)
 	require.Equal(t, 40*ms, p.path.MinRTT(), "a queue of our own: as much is delivered")
-	require.InDelta(t, 40*ms, p.path.Queue(80*ms), float64(2*ms))
+	require.InDelta(t, 40*ms, p.path.Slack(80*ms), float64(2*ms))
 	p.base = 400 * ms
 	p.run(80, 3*time.Second)
 	require.Equal(t, 400*ms, p.path.MinRTT(), "a longer route: the same window takes longer")
-	require.Zero(t, p.path.Queue(400*ms))
+	require.Zero(t, p.path.Slack(400*ms))
+}
+
+func TestSlackIsRoom(t *testing.T) {
+	p := newPipe(40 * ms)
+	p.run(60, time.Second)
+	require.InDelta(t, 20*ms, p.path.Slack(60*ms), float64(ms), "nothing was lost: as long as packets wait")
+	p.path.OnPacketLost(packet)
+	require.InDelta(t, 0, p.path.Slack(60*ms), float64(ms), "the buffer is full")
+	require.InDelta(t, 5*ms, p.path.Slack(55*ms), float64(ms))
+	require.InDelta(t, 10*ms, p.path.Slack(50*ms), float64(ms))
+	require.InDelta(t, 5*ms, p.path.Slack(45*ms), float64(ms), "no longer than packets wait")
+	p.run(80, time.Second)
+	require.InDelta(t, 20*ms, p.path.Slack(60*ms), float64(ms), "the buffer holds more than was thought")
+	p.path.OnPacketLost(packet)
+	p.base = 400 * ms
+	p.run(80, 3*time.Second)
+	p.run(450, 3*time.Second)
+	require.InDelta(t, 50*ms, p.path.Slack(450*ms), float64(ms), "of another path nothing is known")
 }
 
 // TestPathSlowsDown: a stranger who sends for a while is no other path, though a standing
@@ -244,7 +262,7 @@ func FuzzPath(f *testing.F) {
 				p.OnPacketLost(protocol.ByteCount(data[1]) * 1452)
 			}
 			r, ended := p.OnAck(now)
-			if p.Rate() > maxRate || p.BDP() < 0 || p.MinRTT() < 0 || p.Queue(time.Duration(data[2])*ms) < 0 {
+			if p.Rate() > maxRate || p.BDP() < 0 || p.MinRTT() < 0 || p.Slack(time.Duration(data[2])*ms) < 0 {
 				t.Fatalf("rate %d, BDP %d, least RTT %s", p.Rate(), p.BDP(), p.MinRTT())
 			}
 			w.OnAck(&p, cwnd)

@@ -43,14 +43,14 @@ func ownSlowStart(cfg burst.Config) bool {
 }
 
 // bucketSize is BurstPackets, but no more than the window, and no more than the
-// queue that the path has shown to take: a burst of n packets needs room for n.
+// queue has, and has room for: a burst of n packets needs room for n.
 // It is 0 while that is no more than the stock pacer allows, which then paces.
 func (s *burstSender) bucketSize() protocol.ByteCount {
 	if s.cfg.BurstPackets <= 0 {
 		return 0
 	}
 	srtt := s.rttStats.OwnSmoothedRTT()
-	wait := s.path.Queue(srtt)
+	wait := s.path.Slack(srtt)
 	if wait <= 0 {
 		return 0
 	}
