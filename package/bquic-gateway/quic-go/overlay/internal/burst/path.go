@@ -3,6 +3,8 @@
 package burst
 
 import (
+	"cmp"
+	"math"
 	"time"
 
 	"github.com/quic-go/quic-go/internal/monotime"
@@ -13,10 +15,14 @@ const (
 	// Rounds that the largest delivery rate is remembered for, at least; at most
 	// twice as many (BBR: 10).
 	rateRounds = 6
-	// Rounds behind a risen RTT of which something is missing, and what is missing of three quarters of the mean rate, in
-	// the time that it takes, before the path is taken for another one.
-	changedRounds = 3
-	missingTime   = 100 * time.Millisecond
+	// The path is another one once rounds have differed from those before by more than noise, in so many of them,
+	// and by as much as noise makes of this time. Noise is so many times the mean difference of two rounds.
+	changedRounds   = 3
+	missingTime     = 400 * time.Millisecond
+	noiseDeviations = 2
+	// That difference, as a part of the rate: while it is not known, and at least, as timers are no better.
+	firstDeviation = 1. / 4
+	leastDeviation = 1. / 128
 	// What a mean rate is of at least, at most twice as much.
 	meanTime = 2 * time.Second
 	// Rates beyond, in bytes/s, are taken for this one: products with a window do not overflow.
@@ -53,9 +59,13 @@ type Path struct {
 	// Largest delivery rate of the last rounds, bytes/s.
 	rate, rateBefore uint64
 	rateAge          int
-	mean             amount // of rounds that used up the window
-	missing          int64  // bytes, see changed
-	slowRounds       int
+
+	// Of rounds that used up the window, see changed.
+	mean      amount
+	deviation float64 // mean difference of two rounds' rates, as a part of them, 0 before it is known
+	lastRate  uint64
+	missing   float64 // s, at the mean rate
+	oddRounds int
 
 	ackSize protocol.ByteCount // of the ACK that is being handled
 }
@@ -144,57 +154,83 @@ func (p *Path) learn(now monotime.Time, r Round) {
 	}
 }
 
-// changed says if the path is another one: a queue of our own has the bottleneck
-// send all the time. Where packets take longer and less is delivered, too, they
-// wait for nothing of ours. Rounds over 802.11 vary by a quarter, and more while others send:
-// what is missing is added up (Page's cumulative sum).
+// changed says if the path is another one. Where packets take longer and less is delivered, or the reverse, the route is
+// another one, or the bottleneck sends faster or slower: as long as the window is the same, both look alike. So the least
+// RTT is learnt anew in either case. If it was of the same path, the queue that is taken for a part of it goes when the
+// window is cut the next time. The other mistake, a queue where there is none, would last for minutes.
+//
+// Rounds are never quite the same, least of all over 802.11. What is beyond that is added up (Page's cumulative sum).
 func (p *Path) changed(r Round) bool {
 	if !r.Limited || r.Rate == 0 {
 		return false
 	}
-	if r.MinRTT <= p.min.Get()+p.min.Get()/4+minQueueDelay {
-		p.missing, p.slowRounds = 0, 0
+	noise := p.noise()
+	longer := r.MinRTT.Seconds()/p.mean.rtt() - 1
+	missing := 1 - float64(r.Rate)/p.mean.rate()
+	if longer < 0 {
+		missing = -missing
+	}
+	if p.mean.bytes == 0 || r.MinRTT <= p.min.Get()+p.min.Get()/4+minQueueDelay || math.Abs(longer) <= noise {
+		p.missing = 0
+	} else {
+		p.missing = max(p.missing+(missing-noise)*r.time().Seconds(), 0)
+	}
+	if p.missing == 0 {
+		p.oddRounds = 0
 		p.mean.add(r)
+		p.learnNoise(r)
 		return false
 	}
-	mean := p.mean.rate()
-	us := int64(uint64(r.Delivered) * 1e6 / r.Rate)
-	p.missing = max(p.missing+int64(mean)*3/4*us/1e6-int64(r.Delivered), 0)
-	if p.slowRounds++; p.missing == 0 {
-		p.slowRounds = 0
+	if p.oddRounds++; p.oddRounds < changedRounds || p.missing <= noise*missingTime.Seconds() {
+		return false
 	}
-	if p.slowRounds >= changedRounds && p.missing > int64(mean)*int64(missingTime/time.Millisecond)/1e3 {
-		p.missing, p.slowRounds = 0, 0
-		p.mean = amount{}
-		p.mean.add(r)
-		return true
-	}
+	p.missing, p.oddRounds = 0, 0
+	p.mean, p.deviation, p.lastRate = amount{}, 0, 0
 	p.mean.add(r)
-	return false
+	return true
+}
+
+// noise is what rounds may differ by, as a part of their rate or RTT, while the path is the same.
+func (p *Path) noise() float64 { return noiseDeviations * cmp.Or(p.deviation, firstDeviation) }
+
+// learnNoise takes over what the rate differs by from that of the round before, as a window that grows is not noise, and
+// not much of a single round.
+func (p *Path) learnNoise(r Round) {
+	now, last := float64(r.Rate), float64(p.lastRate)
+	p.lastRate = r.Rate
+	if last > 0 {
+		d := cmp.Or(p.deviation, firstDeviation)
+		p.deviation = max(d+(min(math.Abs(now-last)/last, 4*d)-d)/8, leastDeviation)
+	}
+}
+
+// time is how long the round was.
+func (r Round) time() time.Duration {
+	return time.Duration(uint64(r.Delivered)*1e6/r.Rate) * time.Microsecond
 }
 
 // An amount is what was delivered in some time.
 type amount struct {
-	bytes uint64
-	time  time.Duration
+	bytes float64
+	time  float64 // s
+	waits float64 // the least RTT of each round times its time, in s times s
 }
 
 func (a *amount) add(r Round) {
-	a.bytes += uint64(r.Delivered)
-	a.time += time.Duration(uint64(r.Delivered)*1e6/r.Rate) * time.Microsecond
-	a.age()
-}
-
-func (a *amount) age() {
-	if a.time > 2*meanTime {
-		a.bytes, a.time = a.bytes/2, a.time/2
+	t := r.time().Seconds()
+	a.bytes += float64(r.Delivered)
+	a.time += t
+	a.waits += t * r.MinRTT.Seconds()
+	if a.time > 2*meanTime.Seconds() {
+		*a = amount{a.bytes / 2, a.time / 2, a.waits / 2}
 	}
 }
 
 // rate is in bytes/s.
-func (a amount) rate() uint64 {
-	return a.bytes * 1e6 / max(uint64(a.time/time.Microsecond), 1)
-}
+func (a amount) rate() float64 { return a.bytes / a.time }
+
+// rtt is the mean of the rounds' least RTTs, in s.
+func (a amount) rtt() float64 { return a.waits / a.time }
 
 // Early is the least of the first samples of the round that is under way, 0
 // while there are few.

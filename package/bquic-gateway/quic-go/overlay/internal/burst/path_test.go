@@ -3,6 +3,7 @@
 package burst
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -116,13 +117,49 @@ func TestSlackIsRoom(t *testing.T) {
 	require.InDelta(t, 50*ms, p.path.Slack(450*ms), float64(ms), "of another path nothing is known")
 }
 
-// TestPathSlowsDown: a stranger who sends for a while is no other path, though a standing
-// queue takes longer meanwhile.
-func TestPathSlowsDown(t *testing.T) {
+// TestPathChangesBehindAQueue: a queue of our own was there when the path became another one, so the RTT has
+// hardly risen, or has even fallen.
+func TestPathChangesBehindAQueue(t *testing.T) {
 	p := newPipe(2 * ms)
-	p.run(30, 5*time.Second)
-	p.gap = ms * 5 / 3
-	p.run(30, 500*ms)
+	p.run(30, 2*time.Second)
+	p.base = 36 * ms
+	p.run(30, 300*ms)
+	require.Equal(t, 36*ms, p.path.MinRTT(), "a longer route")
+	require.Zero(t, p.path.Slack(36*ms))
+
+	p = newPipe(2 * ms)
+	p.run(30, 2*time.Second)
+	p.base, p.gap = 20*ms, ms/10
+	p.run(30, 200*ms)
+	require.Equal(t, 20*ms, p.path.MinRTT(), "a longer and faster one")
+	require.Zero(t, p.path.Slack(20*ms))
+}
+
+// TestPathIsShared: in a queue of others a smaller window brings less in the same time, and that is no change.
+func TestPathIsShared(t *testing.T) {
+	p := newPipe(80 * ms)
+	p.run(30, 2*time.Second)
+	p.path.min.Reset(p.now, 40*ms) // seen before they came
+	p.run(30, 2*time.Second)
+	p.run(20, 2*time.Second)
+	require.Equal(t, 40*ms, p.path.MinRTT())
+}
+
+// TestPathSlowsDown: a stranger who sends for a while is no other path where rounds differ by as much anyway,
+// though a standing queue takes longer meanwhile.
+func TestPathSlowsDown(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 0))
+	p := newPipe(2 * ms)
+	rounds := func(gap time.Duration, n int) {
+		for range n {
+			p.gap = gap/2 + time.Duration(rng.Int64N(int64(gap)))
+			p.run(30, 30*p.gap)
+		}
+	}
+	for range 20 {
+		rounds(ms, 60)
+		rounds(ms*5/3, 10)
+	}
 	require.Equal(t, 2*ms, p.path.MinRTT())
 }
 

@@ -140,8 +140,11 @@ func (w *Window) Started() bool { return w.started }
 
 // grow doubles the steps while there is room, and where there is none has them pay.
 func (w *Window) grow(r Round, p *Path, cwnd protocol.ByteCount) protocol.ByteCount {
-	if p.MinRTT() > w.min { // another path
+	if p.MinRTT() > w.min { // another path, or the first round
 		w.climb.begin(cwnd, large(r.MinRTT, p))
+		if w.min > 0 {
+			w.quiet = quietRounds // what it takes is not known
+		}
 	}
 	w.min = p.MinRTT()
 	quiet := r.MinRTT <= p.MinRTT()+lowQueue(p) && r.Lost <= r.Delivered/50
