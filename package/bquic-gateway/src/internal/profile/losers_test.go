@@ -23,9 +23,9 @@ var losers = []randomPath{
 	drawPath(3, 40), drawPath(15, 36),
 }
 
-// Paths on which it still is: always where rate and RTT become ten times what they are under a small window, a few
-// rounds before the end (13/16), and by chance, one run in several, on the others.
-var lost = []randomPath{drawPath(13, 16), drawPath(2, 44), drawPath(6, 49)}
+// Paths on which it still is. Where rate or RTT become ten times what they are under a small window, it is often too late
+// (13/16, 26/14), or the rounds of slow start pass for noise that hides the change (35/47). On the others it is by chance, one run in several.
+var lost = []randomPath{drawPath(13, 16), drawPath(26, 14), drawPath(35, 47), drawPath(2, 44), drawPath(6, 49)}
 
 // A path that was lost on once is not lost on again; where it still is, it is no worse than any other.
 func TestLosers(t *testing.T) {
