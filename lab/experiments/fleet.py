@@ -10,8 +10,8 @@ places for); tunnels that it does not get, or has to give up for others, are no 
 index of what the peers got must be 0.9 at least. Then all hold 20 connections, and one peer is taken out of the configuration: all of
 its tunnels must end, and nobody else's.
 
-Errors in the table are connections without a place. There are 6,348 places for 6,180 connections, and one that ends gives its place back a
-moment after its relay has opened the next: on an idle machine, where they follow each other fast, that is now and then one too many.
+Errors in the table are connections without a place. There are hardly more places than connections, and one that ends gives its place back a
+moment after its relay has opened the next: where they follow each other fast, that can be one too many.
 """
 
 from __future__ import annotations

@@ -357,12 +357,15 @@ func TestStoppedTwice(t *testing.T) {
 		if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		for {
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 			listens, err := net.Dial("tcp", address)
 			if err != nil {
-				break
+				break // it is ending
 			}
 			listens.Close()
+			if time.Now().After(deadline) {
+				t.Fatal("it goes on listening")
+			}
 		}
 	}
 }

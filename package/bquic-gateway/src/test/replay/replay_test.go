@@ -135,7 +135,12 @@ func TestLoad(t *testing.T) {
 				}
 				if other[file] != "" {
 					came[file]()
-					<-here[other[file]]
+					select {
+					case <-here[other[file]]:
+					case <-time.After(10 * time.Second):
+						http.Error(w, "the other one is not asked for", http.StatusGatewayTimeout)
+						return
+					}
 				}
 				_, _ = w.Write(make([]byte, objects[i].size))
 			}))
