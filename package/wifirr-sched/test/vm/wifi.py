@@ -49,8 +49,8 @@ class Station(Netns):
         self("ip", "route", "add", "10.8.0.0/24", "via", "10.9.0.2")
         self("ip", "route", "add", "fd08::/64", "via", "fd09::2")
 
-    def join(self, **kwargs):
-        self("iw", "dev", "wlan0", "connect", "bed", "2412", **kwargs)  # channel 1: no need to scan the others
+    def join(self, ssid="bed", **kwargs):
+        self("iw", "dev", "wlan0", "connect", ssid, "2412", **kwargs)  # channel 1: no need to scan the others
 
     def scan(self):
         """
@@ -107,14 +107,14 @@ class Bed:
         self.hostapd.terminate()
         self.hostapd.wait(timeout=60)
 
-    def join(self, stations):
+    def join(self, stations, ssid="bed"):
         """
         Again for those that did not get in: iw asks once, and the kernel gives
         up after three times 0.2 s (net/mac80211/mlme.c), in which an access
         point on a busy machine may not have answered.
         """
         for s in stations:
-            s.join(check=False)  # one that still scans refuses
+            s.join(ssid, check=False)  # one that still scans refuses
         asked = time.monotonic()
 
         def joined():
@@ -122,11 +122,11 @@ class Bed:
             left = [s for s in stations if not s.connected()]
             if left and time.monotonic() - asked > 5:
                 for s in left:
-                    s.join(check=False)  # or still waits for an answer
+                    s.join(ssid, check=False)  # or still waits for an answer
                 asked = time.monotonic()
             return not left
 
-        wait_for(joined, f"{len(stations)} stations connected")
+        wait_for(joined, f"{len(stations)} stations connected to {ssid}")
 
     def weights(self):
         dump = self.ap("iw", "dev", "wlan0", "station", "dump").stdout
