@@ -9,9 +9,6 @@ compared. One of them wants ten times as many connections, of 16 MiB each (`make
 places for); tunnels that it does not get, or has to give up for others, are no errors of the gateway. No other error is allowed, and Jain's
 index of what the peers got must be 0.9 at least. Then all hold 20 connections, and one peer is taken out of the configuration: all of
 its tunnels must end, and nobody else's.
-
-Errors in the table are connections without a place. There are hardly more places than connections, and one that ends gives its place back a
-moment after its relay has opened the next: where they follow each other fast, that can be one too many.
 """
 
 from __future__ import annotations

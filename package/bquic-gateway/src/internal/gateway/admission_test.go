@@ -6,8 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"runtime"
+	"runtime/debug"
 	"testing"
 	"time"
+
+	"bquic/internal/metrics"
 )
 
 var epoch = time.Unix(1e9, 0)
@@ -313,6 +317,32 @@ func TestAdmissionMemory(t *testing.T) {
 	a.measure()
 	if used := a.used.Load(); used < 1<<20 || used > 4<<30 {
 		t.Errorf("measured %d bytes", used)
+	}
+}
+
+// TestAdmissionGarbage: nobody is refused for garbage, not even while it is collected, which can take a second.
+func TestAdmissionGarbage(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	runtime.GC()
+	before := metrics.Memory()
+	garbage := make([][]byte, 64)
+	for i := range garbage {
+		garbage[i] = make([]byte, 1<<20)
+	}
+	runtime.KeepAlive(garbage)
+	a := newAdmission(1000, before+32<<20)
+	done := make(chan struct{})
+	go func() { defer close(done); a.measure() }()
+	for short := false; ; runtime.Gosched() {
+		select {
+		case <-done:
+			if short || a.short() {
+				t.Errorf("memory was short: %d of %d bytes at the end", a.used.Load(), a.ceiling.Load())
+			}
+			return
+		default:
+			short = short || a.short()
+		}
 	}
 }
 

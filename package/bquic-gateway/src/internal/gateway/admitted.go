@@ -46,13 +46,14 @@ func memoryCeiling(configured uint64) uint64 {
 }
 
 // measure looks at the memory. Garbage is nobody's: what seems short without a
-// collection may be plenty.
+// collection may be plenty, and until that has ended the last measure holds.
 func (a *admission) measure() {
-	a.used.Store(metrics.Memory())
-	if a.short() {
+	used := metrics.Memory()
+	if used >= a.ceiling.Load() {
 		debug.FreeOSMemory()
-		a.used.Store(metrics.Memory())
+		used = metrics.Memory()
 	}
+	a.used.Store(used)
 }
 
 // entryKey is the key of a connection's *entry in its context, and in those of

@@ -411,7 +411,7 @@ func (p *fleetPeer) open(ctx context.Context) (*http3.RequestStream, error) {
 		refusal := tunnel.ReadRefusal(res)
 		tunnel.Cancel(str, http3.ErrCodeRequestCanceled)
 		if refusal.Type == tunnel.LimitReached {
-			return nil, errNoPlace
+			return nil, fmt.Errorf("%w: %w", errNoPlace, refusal)
 		}
 		return nil, refusal
 	}
