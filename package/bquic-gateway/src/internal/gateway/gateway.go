@@ -46,7 +46,8 @@ const (
 
 	handshakeTimeout = 5 * time.Second
 	idleTimeout      = 30 * time.Second
-	shutdownTimeout  = 2 * time.Second
+	shutdownTimeout  = 2 * time.Second  // of requests
+	lingerTimeout    = 30 * time.Second // of tunnels
 	// The TCP side's limits on clients that send slowly, or nothing.
 	headerTimeout  = 10 * time.Second
 	tcpIdleTimeout = 2 * time.Minute
@@ -211,7 +212,8 @@ func newStore(cfg config.Gateway) (*cert.Store, error) {
 // Ready is closed once the gateway serves.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
-// Run serves until ctx ends.
+// Run serves until ctx ends. From then on it opens no tunnel, and goes on until the last
+// one has ended, for lingerTimeout at most.
 func (s *Server) Run(ctx context.Context) error {
 	cfg := s.now.Load().cfg
 	udp, tcp, err := listen(ctx, cfg.Listen)
@@ -246,7 +248,16 @@ func (s *Server) Run(ctx context.Context) error {
 	s.addr = tcp.Addr().(*net.TCPAddr).AddrPort()
 	s.started = time.Now()
 
-	group, ctx := errgroup.WithContext(ctx)
+	serving, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	stop := context.AfterFunc(ctx, func() {
+		defer end()
+		within, cancel := context.WithTimeout(serving, lingerTimeout)
+		defer cancel()
+		s.tunnel.End(within)
+	})
+	defer stop()
+	group, ctx := errgroup.WithContext(serving)
 	group.Go(func() error {
 		return socket.Run(ctx, status.Answers{
 			status.Status:  func() any { return s.Status() },

@@ -3,7 +3,11 @@
 package relay_test
 
 import (
+	"io"
+	"net"
+	"syscall"
 	"testing"
+	"time"
 
 	"bquic/internal/divert"
 	"bquic/internal/relay"
@@ -33,4 +37,27 @@ func TestNoUplink(t *testing.T) {
 		node.await("the gateway to have an uplink again", state(relay.StateUp))
 		m.becomes("carried", origin4+":80")
 	}
+}
+
+// TestGatewayEnds has a gateway that is stopped: what it carries goes on, everything new goes direct,
+// and it ends with the last connection.
+func TestGatewayEnds(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+	gateway := m.startGateway()
+	node := m.startRelay(m.config(divert.Redirect))
+	kept := m.echo(node, origin4+":81")
+	kept.says("before")
+	gateway.cmd.Process.Signal(syscall.SIGTERM)
+	m.becomes("forwarded", origin4+":80")
+	time.Sleep(3 * time.Second) // longer than requests have
+	kept.says("later")
+	kept.Close()
+	if err := gateway.signal(syscall.SIGTERM); err != nil {
+		t.Errorf("ended with %v", err)
+	}
+	m.startGateway()
+	m.carriedWithin(recovery, "the end of a gateway")
 }

@@ -342,7 +342,7 @@ func TestReach(t *testing.T) {
 	with := func(name, mode string, used func(figures) bool, gateway ...string) {
 		t.Run(name, func(t *testing.T) {
 			g := m.startGatewayAt(443, gateway...)
-			defer g.signal(syscall.SIGTERM)
+			defer g.signal(syscall.SIGKILL)
 			c := m.config(mode)
 			c.Interfaces = []string{"br-lan", "guest0"}
 			c.UDPPorts = []divert.Ports{{First: 5000, Last: 5999}}

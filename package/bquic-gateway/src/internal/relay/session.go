@@ -239,7 +239,7 @@ func (s *session) learn(q upstream.Question, err error) {
 	case errors.As(err, &refusal):
 		switch {
 		case refusal.Type == tunnel.UplinkDown:
-			a, reason = upstream.UplinkDown, "the gateway has no uplink: "+refusal.Detail
+			a, reason = upstream.UplinkDown, refusal.Detail
 		case refusal.Type == tunnel.RequestDenied,
 			q == upstream.Uplink && refusal.Type != tunnel.TargetProhibited && refusal.Type != tunnel.LimitReached:
 			a, reason = upstream.Denied, "the gateway refuses: "+refusal.Detail

@@ -146,6 +146,9 @@ func (h *Handler) enter(m *member, token peer.Hash, client netip.Addr) (*grant, 
 	if !h.valid(m, token) {
 		return nil, &Refusal{http.StatusProxyAuthRequired, RequestDenied, errRevoked.Error()}
 	}
+	if h.ending {
+		return nil, errEnding
+	}
 	if h.Short != nil && h.Short() {
 		return nil, &Refusal{http.StatusServiceUnavailable, LimitReached, "the gateway's memory is short"}
 	}

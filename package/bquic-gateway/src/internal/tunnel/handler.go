@@ -40,6 +40,8 @@ const (
 	// for the target to count as silent.
 	givenUp      = time.Second
 	tickInterval = time.Second
+	// endInterval is how often an end looks for tunnels.
+	endInterval = 50 * time.Millisecond
 	// maxHost bounds a target's name (RFC 1035, section 2.3.4), in bytes.
 	maxHost = 255
 	// maxDetail bounds what a refusal says, in bytes.
@@ -120,6 +122,7 @@ type Handler struct {
 	total   uint64 // tunnels
 	uplink  uplink
 	reports reports
+	ending  bool
 
 	bytes  Bytes
 	denied atomic.Uint64
@@ -138,6 +141,34 @@ func (h *Handler) Run(ctx context.Context) {
 			h.tryUplink(ctx, now)
 		}
 	}
+}
+
+// End returns when no tunnel is open, or with ctx. From now on none is opened: relays
+// hear the same as while the gateway has no uplink, so they use what else they have, and
+// what they carry goes on.
+func (h *Handler) End(ctx context.Context) {
+	h.mu.Lock()
+	h.ending = true
+	h.mu.Unlock()
+	if open := h.Open(); open > 0 {
+		h.Logger.Info("no tunnel is opened any more, the end waits for those that are", "tunnels", open)
+	}
+	tick := time.NewTicker(endInterval)
+	defer tick.Stop()
+	for h.Open() > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// Open returns how many tunnels are open, or about to be.
+func (h *Handler) Open() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.places.Used()
 }
 
 // tick logs what was counted only.

@@ -21,6 +21,8 @@ func uplinkRefusal(detail string) *Refusal {
 	return &Refusal{http.StatusServiceUnavailable, UplinkDown, "the gateway does not reach the Internet: " + detail}
 }
 
+var errEnding = &Refusal{http.StatusServiceUnavailable, UplinkDown, "the gateway is about to end"}
+
 // probe answers a relay that asks whether it is welcome: always with a *Refusal.
 func (h *Handler) probe() error {
 	h.mu.Lock()
@@ -28,7 +30,11 @@ func (h *Handler) probe() error {
 	if h.uplink.state == uplinkUp {
 		known = append(known, h.uplink.answered...)
 	}
+	ending := h.ending
 	h.mu.Unlock()
+	if ending {
+		return errEnding
+	}
 	if len(known) > 0 && !routed(known) {
 		h.note(func(u *uplink) { u.lost(time.Now()) })
 	}
