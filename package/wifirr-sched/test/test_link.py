@@ -183,7 +183,10 @@ def median_rtt(ping):
 
 
 def test_few_clients_lose_nothing():
-    """K clients with demand: five interleaved runs with and without the daemon."""
+    """
+    K clients with demand: five interleaved runs with and without the daemon differ by no more than those of one kind
+    do, which on a busy machine is much for either.
+    """
     rows = {"without": [], "with": []}
     with Bed(6, LINK_KBIT) as bed:
         downloads = Downloads(bed, range(3))
@@ -211,5 +214,5 @@ def test_few_clients_lose_nothing():
     for column in (0, 1):
         off = [r[column] for r in rows["without"]]
         on = [r[column] for r in rows["with"]]
-        noise = max(max(off) - min(off), 0.03 * statistics.median(off))
+        noise = max(max(off) - min(off), max(on) - min(on), 0.03 * statistics.median(off))
         assert abs(statistics.median(on) - statistics.median(off)) <= noise, rows

@@ -11,7 +11,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -108,8 +110,10 @@ func (m *mesh) startTransfers() *transfers {
 					return
 				default:
 				}
-				if err := x.one(last.Add(1)); err != nil {
+				id := last.Add(1)
+				if err := x.one(id); err != nil {
 					x.broken.Add(1)
+					m.t.Logf("transfer %d: %v", id, err)
 					time.Sleep(20 * time.Millisecond) // not as fast as they are refused
 				} else {
 					x.complete.Add(1)
@@ -201,6 +205,49 @@ func TestKilled(t *testing.T) {
 			t.Error("no transfer was under way at any kill")
 		}
 		t.Logf("%d transfers completed, %d broken", x.complete.Load(), x.broken.Load())
+	})
+}
+
+// TestStopped stops gateway and relay in order in the middle of transfers, and starts
+// them again: no transfer notices. BQUIC_STOPS is how often, 4 by default.
+func TestStopped(t *testing.T) {
+	stops := 4
+	if s := os.Getenv("BQUIC_STOPS"); s != "" {
+		var err error
+		if stops, err = strconv.Atoi(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eachMode(t, func(t *testing.T, mode string) {
+		t.Parallel()
+		m := newMesh(t)
+		m.greet(":80")
+		gateway := m.startGateway()
+		node := m.startRelay(m.config(mode))
+		x := m.startTransfers()
+		for i := range stops {
+			x.await(6)
+			which, process := "gateway", &gateway
+			if i%2 == 1 {
+				which, process = "relay", &node
+			}
+			if err := (*process).signal(syscall.SIGTERM); err != nil {
+				t.Errorf("the %s ended with %v", which, err)
+			}
+			x.await(6)
+			if which == "gateway" {
+				gateway = m.startGateway()
+			} else {
+				node = m.start("node", role{Relay: ptr(m.config(mode))})
+			}
+			m.carriedWithin(recovery, "a stop of the "+which)
+		}
+		x.await(6)
+		x.end()
+		if broken := x.broken.Load(); broken > 0 {
+			t.Errorf("%d of %d transfers were broken", broken, broken+x.complete.Load())
+		}
+		t.Logf("%d transfers completed", x.complete.Load())
 	})
 }
 
