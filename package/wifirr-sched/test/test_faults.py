@@ -35,6 +35,8 @@ def quiet_wires(bed):
 
 
 def fdb(bed, verb, macs):
+    # A port that has just come up takes no addresses until the kernel has looked at its carrier (up to 1 s, linkwatch).
+    wait_for(lambda: verb == "del" or "state forwarding" in bed.box("bridge", "link", "show", "dev", "dl0").stdout, "the port forwards")
     lines = "\n".join(f"fdb {verb} {m} dev dl0 master" + (" dynamic" if verb != "del" else "") for m in macs)
     bed.box("bridge", "-force", "-batch", "-", input=lines)
 

@@ -63,6 +63,14 @@ func loadStatus() expression {
 	return expression{"ct", []netlink.Attribute{num(unix.NFTA_CT_DREG, reg1), num(unix.NFTA_CT_KEY, unix.NFT_CT_STATUS)}}
 }
 
+func loadConnMark() expression {
+	return expression{"ct", []netlink.Attribute{num(unix.NFTA_CT_DREG, reg1), num(unix.NFTA_CT_KEY, unix.NFT_CT_MARK)}}
+}
+
+func storeConnMark() expression {
+	return expression{"ct", []netlink.Attribute{num(unix.NFTA_CT_KEY, unix.NFT_CT_MARK), num(unix.NFTA_CT_SREG, reg1)}}
+}
+
 func loadPayload(base, offset, size uint32) expression {
 	return expression{"payload", []netlink.Attribute{
 		num(unix.NFTA_PAYLOAD_DREG, reg1), num(unix.NFTA_PAYLOAD_BASE, base),

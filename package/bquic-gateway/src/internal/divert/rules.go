@@ -78,6 +78,7 @@ const (
 	toSocket   = 0x62000072 // packets that a route of its own delivers to transparent sockets
 	AnswerMark = 0x62000073 // what transparent UDP sockets send
 	ClientMark = 0x62000074 // what the listener and what it accepts send
+	takenMark  = 0x62000075 // of conntrack: connections that were taken by TPROXY
 
 	// FirewallMark is toSocket as /etc/config/firewall has it: packets that the
 	// firewall has to let in.
@@ -150,6 +151,18 @@ func setMark(value uint32) term {
 		loadMeta(unix.NFT_META_MARK), masked(native(^uint32(ourBits)), native(value)), storeMeta(unix.NFT_META_MARK),
 	}}
 }
+
+// taken matches packets of connections that take has marked. A socket alone does not
+// tell: while it is in TIME-WAIT, its client may have taken the port again, for a
+// connection that is forwarded.
+var (
+	taken = term{fmt.Sprintf("ct mark & 0x%x == 0x%x", uint32(ourBits), takenMark), []expression{
+		loadConnMark(), masked(native(ourBits), native(0)), compare(unix.NFT_CMP_EQ, native(takenMark)),
+	}}
+	take = term{fmt.Sprintf("ct mark set ct mark & 0x%08x | 0x%x", ^uint32(ourBits), takenMark), []expression{
+		loadConnMark(), masked(native(^uint32(ourBits)), native(takenMark)), storeConnMark(),
+	}}
+)
 
 // native is a number as the kernel has marks and states.
 func native(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
@@ -356,9 +369,9 @@ func (r *Rules) rules(byTarget bool) (rules []rule) {
 		}
 	}
 	if r.Mode == TProxy {
-		add(sockets, iif("lo"), mark(sentAgain), tcp, tproxy(r.Port), accept)
+		add(sockets, iif("lo"), mark(sentAgain), tcp, take, tproxy(r.Port), accept)
 		for _, name := range r.Clients {
-			add(sockets, iif(name), tcp, notSYN, transparent, setMark(toSocket), accept)
+			add(sockets, iif(name), tcp, notSYN, taken, transparent, setMark(toSocket), accept)
 		}
 	}
 	// What is of a UDP flow is not tracked: should the flow end, the next datagram is a

@@ -4,6 +4,7 @@ package relay_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -225,4 +226,73 @@ func TestClients(t *testing.T) {
 	if !slices.Equal(f.Relay.Clients, want) || f.Relay.Others != (relay.ClientStatus{}) || f.Relay.Carried.Up != 20 || f.Relay.Carried.Down != 20 {
 		t.Errorf("clients %+v, others %+v, carried %+v", f.Relay.Clients, f.Relay.Others, f.Relay.Carried)
 	}
+}
+
+// TestPortForwarded: a client that takes a port again, for the same target, while the relay's
+// socket of the connection before is in TIME-WAIT, is forwarded like any other.
+func TestPortForwarded(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		t.Parallel()
+		m := newMesh(t)
+		m.routerLike()
+		m.greet(":80")
+		m.listen(":81", func(conn *net.TCPConn) { // which ends first
+			b := make([]byte, 5)
+			if _, err := io.ReadFull(conn, b); err == nil {
+				conn.Write(b)
+			}
+		})
+		m.startGateway()
+		c := m.config(mode)
+		node := m.startRelay(c)
+		m.becomes("carried", origin4+":80")
+		exchange := func(what string) {
+			t.Helper()
+			err := m.in("phone", func() error {
+				d := net.Dialer{LocalAddr: &net.TCPAddr{Port: 40000}, Timeout: patience}
+				conn, err := d.Dial("tcp", origin4+":81")
+				if err != nil {
+					return err
+				}
+				defer conn.Close()
+				conn.SetDeadline(time.Now().Add(20 * time.Second))
+				if err := sendAll(conn.(*net.TCPConn), []byte("hello")); err != nil {
+					return err
+				}
+				answer, err := io.ReadAll(conn)
+				if err == nil && string(answer) != "hello" {
+					err = fmt.Errorf("the answer is %q", answer)
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+		}
+		before := node.figures().Relay.Carried.Total
+		exchange("carried")
+		node.await("the end of what was carried", func(f figures) bool {
+			return f.Relay.Carried.Total > before && f.Relay.Carried.Now == 0
+		})
+		c.ExcludePorts = []divert.Ports{{First: 81, Last: 81}}
+		node.apply(c)
+		if waits := m.run("node", "ss", "-Htan", "state", "time-wait", "dport", "=", ":40000"); waits == "" {
+			t.Error("the connection before is not in TIME-WAIT")
+		}
+		carried := node.figures().Relay.Carried.Total
+		exchange("forwarded")
+		if now := node.figures().Relay.Carried.Total; now != carried {
+			t.Error("it was carried")
+		}
+	})
+}
+
+// routerLike gives the node what every router's firewall has: it tracks and translates
+// connections whether there is a relay or not.
+func (m *mesh) routerLike() {
+	m.t.Helper()
+	m.run("node", "nft", `table inet firewall {
+		chain srcnat { type nat hook postrouting priority 100; oifname "none" masquerade; }
+		chain forward { type filter hook forward priority 0; ct state established accept; }
+	}`)
 }

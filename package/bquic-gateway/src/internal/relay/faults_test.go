@@ -110,10 +110,10 @@ func (m *mesh) startTransfers() *transfers {
 					return
 				default:
 				}
-				id := last.Add(1)
+				id, begun := last.Add(1), time.Now()
 				if err := x.one(id); err != nil {
 					x.broken.Add(1)
-					m.t.Logf("transfer %d: %v", id, err)
+					m.t.Logf("transfer %d, from %s to %s: %v", id, begun.Format(time.StampMilli), time.Now().Format(time.StampMilli), err)
 					time.Sleep(20 * time.Millisecond) // not as fast as they are refused
 				} else {
 					x.complete.Add(1)
@@ -221,6 +221,7 @@ func TestStopped(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		t.Parallel()
 		m := newMesh(t)
+		m.routerLike()
 		m.greet(":80")
 		gateway := m.startGateway()
 		node := m.startRelay(m.config(mode))
