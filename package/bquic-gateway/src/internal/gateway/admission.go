@@ -14,32 +14,33 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// A handshake costs a router a signature: some milliseconds of its CPU. These
-// keep room for those who are connected, and let a browser or relay reconnect at once.
+// A handshake costs a router a signature, which takes a few milliseconds of CPU time.
+// These limits protect established connections, and let a browser or relay reconnect at
+// once.
 const (
-	// Handshakes a second, and at once, of all clients together.
+	// Handshakes per second, and in a burst, by all clients together.
 	handshakeRate  = 100
 	handshakeBurst = 500
-	// Of clients that have not shown that their address is their own. Beyond, they
-	// must do so by a Retry (RFC 9000, section 8.1.2).
+	// Handshakes by clients whose address is not validated. Above this rate, they must
+	// validate it with a Retry (RFC 9000, section 8.1.2).
 	unverifiedRate  = 50
 	unverifiedBurst = 100
 
-	// shareOfFree: a source may hold as much as this part of what is free. Alone,
-	// it gets a quarter of all; n sources that want all they can get have equal
-	// parts of n/(n+3), and the next one finds as much as each of them has.
+	// shareOfFree limits a source to this fraction of the free resources: one third. A
+	// single source can hold a quarter of the total. n greedy sources hold n/(n+3) of the
+	// total in equal parts, and the next source can hold as much as each of them.
 	shareOfFree = 3
-	// maxSources bounds the memory that floods of addresses can take.
+	// maxSources bounds the memory that a flood of addresses can consume.
 	maxSources = 4096
 
-	// connectionMemory is what a connection takes that does nothing: two
-	// goroutines, keys, buffers.
+	// connectionMemory is the memory of an idle connection, in bytes: two goroutines,
+	// keys, buffers.
 	connectionMemory = 64 << 10
-	// requestMemory is what a request or a tunnel may take while its client is
-	// slow: its goroutines, a buffer, a stream or its part of a connection.
+	// requestMemory is the memory that a request or a tunnel can take while its client is
+	// slow, in bytes: its goroutines, a buffer, a stream or its part of a connection.
 	requestMemory = 64 << 10
-	// Unverified connections may take an eighth of the memory, and be an eighth of
-	// all others.
+	// unverifiedShare limits unverified connections to an eighth of the memory and to an
+	// eighth of the number of other connections.
 	unverifiedShare = 8
 )
 
@@ -52,29 +53,29 @@ var (
 	errEarly    = errors.New("too many requests before the end of a handshake")
 )
 
-// Refusals count connections that were not let in, by reason.
+// Refusals counts refused connections by reason.
 type Refusals struct {
 	Full     uint64 `json:"full"`
 	Source   uint64 `json:"source"`
 	Rate     uint64 `json:"rate"`
 	Memory   uint64 `json:"memory"`
 	Requests uint64 `json:"requests"` // answered with 503 or 425
-	Shed     uint64 `json:"shed"`     // connections that were ended for their memory
-	Retry    uint64 `json:"retry"`    // asked to show its address first, which is no refusal
+	Shed     uint64 `json:"shed"`     // connections closed because memory was short
+	Retry    uint64 `json:"retry"`    // clients asked to validate their address, which is not a refusal
 }
 
-// admission decides who may connect, who may ask for something, and who has to go
-// when memory is short. It knows no clock and no connection. The zero value is
-// not ready: init.
+// admission decides which connections and requests are admitted, and which connections
+// are closed when memory is short. It has no clock and no connection. The zero value is
+// not usable; call init.
 //
-// Whatever a connection holds is charged to one source: that of the address which
-// it was let in with, wherever it migrates to. As long as the address can be
-// forged, that is the source of all such connections, which has room of its own
-// and takes none from others.
+// All resources of a connection are charged to one source, that of the address with which
+// it was admitted, even if it migrates. While the address can still be forged, the source
+// is unverified, which all such connections share. It has its own limits and takes
+// nothing from other sources.
 type admission struct {
-	ceiling atomic.Uint64 // of memory, bytes
-	used    atomic.Uint64 // memory at the last measure
-	most    atomic.Int64  // connections, without the unverified ones
+	ceiling atomic.Uint64 // memory limit, bytes
+	used    atomic.Uint64 // memory at the last measurement, bytes
+	most    atomic.Int64  // limit on connections, without the unverified ones
 
 	mu         sync.Mutex
 	open       int64 // connections
@@ -82,12 +83,12 @@ type admission struct {
 	handshakes fairRate
 	sources    map[netip.Prefix]*source
 	unverified source
-	places     int64 // of the unverified
+	places     int64 // limit on unverified connections
 	unproven   *rate.Limiter
 	refused    Refusals
 }
 
-// A source is an address, or what an IPv6 subscriber has: a /56.
+// A source is an IPv4 address or an IPv6 /56, which is what one subscriber has.
 type source struct {
 	entries  map[*entry]struct{}
 	requests int64
@@ -96,15 +97,15 @@ type source struct {
 
 func (s *source) open() int64 { return int64(len(s.entries)) }
 
-// An entry is a connection that was let in.
+// An entry is an admitted connection.
 type entry struct {
 	admission *admission
 	client    netip.Addr
-	source    *source // it changes when the address is verified
+	source    *source // changes when the address is verified
 	requests  int64
 
-	// What it holds in bytes, if that is more than its requests, and how it is
-	// ended. They are set by know.
+	// held returns the memory that the connection holds beyond connectionMemory, in bytes;
+	// nil: requestMemory for each request. end closes the connection. know sets both.
 	held func() uint64
 	end  func()
 }
@@ -116,7 +117,7 @@ func (a *admission) init() {
 	a.unverified.entries = make(map[*entry]struct{})
 }
 
-// limit sets the number of connections and the memory, in bytes.
+// limit sets the limits on connections and on memory, in bytes.
 func (a *admission) limit(connections int, memory uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -125,24 +126,24 @@ func (a *admission) limit(connections int, memory uint64) {
 	a.places = max(min(int64(connections), int64(memory/connectionMemory))/unverifiedShare, 1)
 }
 
-// short says that the ceiling is reached: no new connections. tight, that it is
-// near: those there are get no more room for what the gateway has not read.
+// short reports whether memory has reached the ceiling; no connection is then admitted.
+// tight reports whether it is near; flow control windows then stop growing.
 func (a *admission) short() bool { return a.used.Load() >= a.ceiling.Load() }
 func (a *admission) tight() bool { return a.used.Load() >= a.ceiling.Load()/4*3 }
 
-// windows are the flow control windows that a connection begins with: what all
-// allowed connections may send unread before admission looks at the memory is
-// half of the ceiling, or 32 KiB each where that is more.
+// windows returns the initial flow control windows of a connection, in bytes. The unread
+// data of all allowed connections may then take up to half of the ceiling, or 32 KiB each
+// if that is more, before admission checks the memory.
 func (a *admission) windows() (stream, connection uint64) {
 	each := max(a.ceiling.Load()/2/uint64(a.most.Load()), 32<<10)
 	return min(initialStreamWindow, each), min(initialConnectionWindow, each)
 }
 
-// share is what a source may hold when so much is free.
+// share returns how much a source may hold when this much is free.
 func share(free int64) int64 { return max(free/shareOfFree, 1) }
 
-// retry says that a client whose address can be forged must show first that it is
-// its own, which costs the gateway next to nothing.
+// retry reports whether a client must first validate its address, which may be forged. A
+// Retry costs the gateway next to nothing.
 func (a *admission) retry(now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -153,8 +154,8 @@ func (a *admission) retry(now time.Time) bool {
 	return true
 }
 
-// enter lets a connection in that is about to shake hands, of a client whose
-// address is verified or may be forged. leave must be called when it has ended.
+// enter admits a connection before its handshake. If verified is false, the client's
+// address may be forged. The caller must call leave when the connection has ended.
 func (a *admission) enter(now time.Time, client netip.Addr, verified bool) (*entry, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -162,7 +163,7 @@ func (a *admission) enter(now time.Time, client netip.Addr, verified bool) (*ent
 		a.refused.Memory++
 		return nil, errMemory
 	}
-	// Also of a forged address, as this costs its owner nothing.
+	// This applies to a forged address, too: it costs the address's owner nothing.
 	if err := a.room(a.sources[sourceOf(client)]); err != nil {
 		return nil, err
 	}
@@ -185,7 +186,8 @@ func (a *admission) enter(now time.Time, client netip.Addr, verified bool) (*ent
 	return e, nil
 }
 
-// room says why src, nil if it has nothing, may have no further connection.
+// room returns why src may not open another connection, or nil if it may. src is nil if
+// it holds nothing yet.
 func (a *admission) room(src *source) error {
 	free := a.most.Load() - a.open
 	if free <= 0 {
@@ -199,8 +201,8 @@ func (a *admission) room(src *source) error {
 	return nil
 }
 
-// verify is for an entry whose address has turned out to be its own: from now on
-// it is charged to its source. An error says that there is no place for it.
+// verify charges an entry to its own source once its address is verified. It returns an
+// error if that source may not open another connection.
 func (e *entry) verify(now time.Time) error {
 	a := e.admission
 	a.mu.Lock()
@@ -216,20 +218,21 @@ func (e *entry) verify(now time.Time) error {
 	a.open++
 	src.add(e)
 	a.requests += e.requests
-	// It is paid for: who makes many is refused first when it has to show its address.
+	// The handshake cannot be refused any more, but it counts: a source with many of them
+	// is refused first when it has to validate its address.
 	a.handshakes.charge(now, &src.debt)
 	return nil
 }
 
-// know tells how to end an entry, and, unless held is nil, what its requests and
-// all else hold, in bytes.
+// know sets how to close an entry's connection and, unless held is nil, how much memory
+// its requests and all else hold, in bytes.
 func (e *entry) know(held func() uint64, end func()) {
 	e.admission.mu.Lock()
 	defer e.admission.mu.Unlock()
 	e.held, e.end = held, end
 }
 
-// leave may be called more than once.
+// leave releases an entry. It may be called more than once.
 func (e *entry) leave() {
 	a := e.admission
 	a.mu.Lock()
@@ -244,14 +247,15 @@ func (e *entry) leave() {
 	e.source.remove(e)
 }
 
-// begin lets a request be served. end must be called when it was. All requests
-// together may take the memory's ceiling, and those of one source a part of it.
+// begin admits a request. The caller must call end when the request is done. All requests
+// together may take memory up to the ceiling, and the requests of one source a share of
+// it.
 func (e *entry) begin() (end func(), err error) {
 	a := e.admission
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch e.source {
-	case nil: // it has ended meanwhile
+	case nil: // the connection has ended meanwhile
 		return func() {}, nil
 	case &a.unverified:
 		if a.unverified.requests >= a.places {
@@ -282,7 +286,7 @@ func (e *entry) begin() (end func(), err error) {
 	}), nil
 }
 
-// add and remove take what an entry holds with it. The caller holds mu.
+// add and remove move an entry together with its requests. The caller holds mu.
 func (s *source) add(e *entry) {
 	e.source = s
 	s.entries[e] = struct{}{}
@@ -295,7 +299,7 @@ func (s *source) remove(e *entry) {
 	s.requests -= e.requests
 }
 
-// from returns the source that client belongs to. The caller holds mu.
+// from returns the client's source. The caller holds mu.
 func (a *admission) from(client netip.Addr) *source {
 	prefix := sourceOf(client)
 	src := a.sources[prefix]
@@ -309,7 +313,7 @@ func (a *admission) from(client netip.Addr) *source {
 	return src
 }
 
-// forget drops the sources of which nothing has to be known.
+// forget drops the sources without connections and without debt.
 func (a *admission) forget() {
 	for prefix, src := range a.sources {
 		if len(src.entries) == 0 && src.debt.index == 0 {
@@ -318,23 +322,22 @@ func (a *admission) forget() {
 	}
 }
 
-// shed chooses the connections that are ended because memory is short: of the
-// source that holds most, its largest ones, until they hold the bytes that are
-// over the ceiling. An estimate can be too low, and who is ended is gone: so no more than
-// half of a source's connections at a time, and never the only one of a source
-// that does nothing. It returns the source's name, and how to end each.
+// shed chooses the connections to close when memory is short. It takes the source that
+// holds most memory, and its largest connections, until they hold the bytes that are over
+// the ceiling. The estimate can be too low and closing cannot be undone. So shed chooses
+// no more than half of a source's connections at a time, and never the only connection of
+// an idle source. It returns the source's name and a function to close each connection.
 func (a *admission) shed(over uint64) (name string, end []func()) {
 	type holding struct {
 		held  func() uint64
 		end   func()
 		bytes uint64
 	}
-	// What a connection holds is asked without the lock: the answer waits for locks
-	// of the connection's.
+	// held is called without the lock, because it waits for the connection's own locks.
 	holdings := make(map[string][]holding)
 	note := func(s *source, name string) {
 		for e := range s.entries {
-			if e.end != nil { // else its handshake has just begun
+			if e.end != nil { // nil: its handshake has just begun
 				holdings[name] = append(holdings[name], holding{e.held, e.end, connectionMemory + uint64(e.requests)*requestMemory})
 			}
 		}

@@ -21,15 +21,16 @@ import (
 
 const (
 	minMemory   = 32 << 20
-	memoryShare = 4 // of the machine's
+	memoryShare = 4 // a quarter of the machine's
 
-	// writeTimeout is how long a client may read nothing at all while there is
-	// something to read.
+	// writeTimeout is how long a client may read nothing while there is data for
+	// it.
 	writeTimeout = time.Minute
 )
 
-// memoryCeiling makes the runtime keep to the configured ceiling, and returns
-// it. The environment's GOMEMLIMIT comes first.
+// memoryCeiling sets the runtime's memory limit to the configured ceiling, in
+// bytes, and returns it. The environment's GOMEMLIMIT takes precedence. 0 means a
+// quarter of the machine's memory, at least minMemory.
 func memoryCeiling(configured uint64) uint64 {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return uint64(debug.SetMemoryLimit(-1))
@@ -45,8 +46,9 @@ func memoryCeiling(configured uint64) uint64 {
 	return configured
 }
 
-// measure looks at the memory. Garbage is nobody's: what seems short without a
-// collection may be plenty, and until that has ended the last measure holds.
+// measure measures the memory. Garbage does not count: memory that seems short may
+// be plenty after a collection. Until the collection has ended, the last
+// measurement holds.
 func (a *admission) measure() {
 	used := metrics.Memory()
 	if used >= a.ceiling.Load() {
@@ -56,8 +58,8 @@ func (a *admission) measure() {
 	a.used.Store(used)
 }
 
-// entryKey is the key of a connection's *entry in its context, and in those of
-// its requests.
+// entryKey is the key of a connection's *entry in its context and in the contexts
+// of its requests.
 type entryKey struct{}
 
 func entryOf(ctx context.Context) *entry {
@@ -75,16 +77,16 @@ func (a *admission) enterQUIC(ctx context.Context, info *quic.ClientInfo) (conte
 	return context.WithValue(ctx, entryKey{}, e), nil
 }
 
-// followQUIC looks after the entry of a connection that the listener has accepted.
-// It returns when the client's address is verified: with the end of the handshake
-// at the latest (RFC 9000, section 8.1).
+// followQUIC manages the entry of a connection that the listener has accepted. It
+// returns when the client's address is verified, at the latest at the end of the
+// handshake (RFC 9000, section 8.1).
 func followQUIC(conn *quic.Conn) {
 	e := entryOf(conn.Context())
 	end := func(reason string) {
 		_ = conn.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeExcessiveLoad), reason)
 	}
-	// Requests and tunnels are streams. Whatever else a client makes the gateway
-	// keep has a bound for each connection.
+	// Requests and tunnels are streams. All other state that a client can create
+	// has a bound per connection.
 	e.know(func() uint64 {
 		streams, unread := conn.Held()
 		return uint64(streams)*requestMemory + unread
@@ -98,7 +100,7 @@ func followQUIC(conn *quic.Conn) {
 	}
 }
 
-// admittedListener closes the connections at once that are not let in.
+// admittedListener closes refused connections at once.
 type admittedListener struct {
 	net.Listener
 	admit *admission
@@ -110,7 +112,7 @@ func (l *admittedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		// The handshake of TCP has verified the address.
+		// TCP's handshake has verified the address.
 		e, err := l.admit.enter(time.Now(), address(conn.RemoteAddr()), true)
 		if err != nil {
 			conn.Close()
@@ -121,7 +123,7 @@ func (l *admittedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// An admittedConn ends when its client reads nothing for writeTimeout.
+// An admittedConn times out when its client reads nothing for writeTimeout.
 type admittedConn struct {
 	net.Conn
 	entry *entry
@@ -147,16 +149,17 @@ func tcpContext(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, entryKey{}, conn.(*admittedConn).entry)
 }
 
-// patientWriter ends a response that its client reads nothing of for writeTimeout.
+// patientWriter ends a response if the client reads none of it for writeTimeout.
 type patientWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 }
 
 func (w patientWriter) Write(b []byte) (int, error) {
-	_ = w.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // an error shows in Write
+	_ = w.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // Write returns the error
 	n, err := w.ResponseWriter.Write(b)
-	// A response may rest, as server-sent events do: HTTP/2 would end it then.
+	// A response may pause, as server-sent events do. With a deadline, HTTP/2
+	// would end it.
 	_ = w.control.SetWriteDeadline(time.Time{})
 	return n, err
 }

@@ -21,22 +21,22 @@ import (
 )
 
 const (
-	maxShown  = 256 // live connections in a status
-	maxClosed = 32  // closed connections that are remembered
+	maxShown  = 256 // live connections shown in a status
+	maxClosed = 32  // closed connections kept for the status
 )
 
-// connections knows who is connected, and who was last.
+// connections holds the live QUIC connections and the last closed ones.
 type connections struct {
 	mu     sync.Mutex
 	total  uint64
-	ended  map[string]transport // of the closed ones, by profile
+	ended  map[string]transport // sums of the closed connections, by profile
 	live   map[uint64]*connection
-	closed []*connection // the last ones, oldest first
+	closed []*connection // the last maxClosed, oldest first
 
-	tcp atomic.Int64 // without those that became tunnels of WebSocket
+	tcp atomic.Int64 // without connections that became WebSocket tunnels
 }
 
-// A transport sums what connections have counted.
+// A transport is the sum of connections' packet counters.
 type transport struct{ sent, lost, acked, acksReceived, received, acksSent uint64 }
 
 func (t *transport) add(s quic.BurstStats) {
@@ -64,7 +64,7 @@ func (cs *connections) transports() map[string]transport {
 	return sums
 }
 
-// history adds all connections since the start to the counters of the history.
+// history adds all connections since the start to the history's counters.
 func (cs *connections) history(c *history.Counters) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -109,7 +109,7 @@ func (cs *connections) close(c *connection) {
 	t := cs.ended[c.profile]
 	t.add(c.final.TransportStats)
 	cs.ended[c.profile] = t
-	c.conn = nil // a closed connection's memory is of no more use
+	c.conn = nil // frees the connection's memory
 	if len(cs.closed) == maxClosed {
 		cs.closed = slices.Delete(cs.closed, 0, 1)
 	}
@@ -134,7 +134,7 @@ type Status struct {
 	Goroutines  int                 `json:"goroutines"`
 	Listen      string              `json:"listen"`
 	Pin         string              `json:"pin"`
-	Profiles    []string            `json:"profiles"` // for mesh clients, and for all others
+	Profiles    []string            `json:"profiles"` // for mesh clients, then for all others
 	Live        int                 `json:"connections_live"`
 	Total       uint64              `json:"connections_total"`
 	TCP         int64               `json:"connections_tcp"`
@@ -144,7 +144,7 @@ type Status struct {
 	Refused     Refusals            `json:"refused"`
 	Origins     []site.OriginStatus `json:"origins,omitempty"`
 	Reload      *status.Reload      `json:"reload,omitempty"` // the last one
-	Connections []Connection        `json:"connections"`      // live ones, latest first, then closed ones
+	Connections []Connection        `json:"connections"`      // live ones, newest first, then closed ones
 
 	Tunnels *tunnel.Stats `json:"tunnels,omitempty"`
 }
@@ -155,7 +155,7 @@ type Connection struct {
 	Remote   string  `json:"remote"`
 	Profile  string  `json:"profile"`
 	Protocol string  `json:"protocol"`
-	Since    float64 `json:"since_s"` // its age; of a closed one, how long it lasted
+	Since    float64 `json:"since_s"` // seconds: its age or, once closed, how long it lasted
 	Closed   bool    `json:"closed"`
 	// DataPerAck is the number of data packets per ACK received.
 	DataPerAck     float64         `json:"data_per_ack"`
@@ -180,14 +180,15 @@ func (c *connection) report() Connection {
 	}
 }
 
-// count returns how many connections there are, and how many there were.
+// count returns how many connections are live, and how many there were since the start.
 func (cs *connections) count() (live int, total uint64) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	return len(cs.live), cs.total
 }
 
-// reports returns the connections to show, how many there are, and how many there were.
+// reports returns the connections to show, how many are live, and how many there were
+// since the start.
 func (cs *connections) reports() (shown []Connection, live int, total uint64) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

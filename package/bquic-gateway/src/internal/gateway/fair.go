@@ -7,33 +7,36 @@ import (
 	"time"
 )
 
-// A fairRate lets events pass at a rate, shared fairly by their sources: one that
-// wants more than its share is refused first, and what others leave is for those
-// who want it (max-min fairness). Alone, a source may have all of the rate.
+// A fairRate admits events at a rate that their sources share fairly (max-min
+// fairness). A source that asks for more than its share is refused first, and
+// capacity that others leave goes to the sources that ask for it. A single source
+// may use the whole rate.
 //
-// It is a fair queue of which only the lengths exist. Each event adds one to its
-// source's debt, and all sources in debt pay off equal parts of the rate (Demers,
-// Keshav, Shenker, 1989). A source may add to its debt as long as that does not
-// exceed what is left of the burst (dynamic thresholds: Choudhury and Hahne,
-// 1998). So n sources that want all they can get have burst/(n+1) at once, and
-// rate/n from then on, and whoever comes next finds as much as each of them.
+// It is a fair queue that keeps only the queues' lengths. Each event adds one to
+// its source's debt, and all sources in debt pay it off at equal parts of the
+// rate (Demers, Keshav, Shenker, 1989). A source may add to its debt as long as
+// the debt does not exceed the unused part of the burst (dynamic thresholds:
+// Choudhury and Hahne, 1998). So each of n greedy sources has burst/(n+1) at once
+// and rate/n from then on, and the next source finds room for as much as each of
+// them.
 type fairRate struct {
-	rate  float64 // events a second
-	burst float64 // events, the sum of all debts
+	rate  float64 // events per second
+	burst float64 // events: the limit on the sum of all debts
 
-	at     time.Time // until then, debts are paid
-	paid   float64   // by each source that was in debt all the time
-	debt   float64   // of all
+	at     time.Time // debts are paid off up to this time
+	paid   float64   // events paid by a source that was in debt all the time
+	debt   float64   // of all sources
 	debtor debtors
 }
 
-// A debt is a source's part of a fairRate. The zero value is none.
+// A debt is a source's state in a fairRate. The zero value is no debt.
 type debt struct {
-	until float64 // paid off when fairRate.paid has reached it
+	until float64 // paid off when fairRate.paid reaches this
 	index int     // in debtors, from 1; 0: no debt
 }
 
-// allow says if an event of a source may pass now, and counts it if so.
+// allow reports whether an event of a source is admitted now, and charges it if
+// so.
 func (f *fairRate) allow(now time.Time, d *debt) bool {
 	f.pay(now)
 	if f.of(d)+1 > f.burst-f.debt {
@@ -43,7 +46,7 @@ func (f *fairRate) allow(now time.Time, d *debt) bool {
 	return true
 }
 
-// charge counts an event that nobody can refuse any more.
+// charge counts an event that can no longer be refused.
 func (f *fairRate) charge(now time.Time, d *debt) {
 	f.pay(now)
 	f.add(d)
@@ -77,7 +80,7 @@ func (f *fairRate) pay(now time.Time) {
 	for len(f.debtor) > 0 {
 		n := float64(len(f.debtor))
 		least := f.debtor[0]
-		whole := (least.until - f.paid) * n // until it has none
+		whole := (least.until - f.paid) * n // until its debt is zero
 		if whole > money {
 			f.paid += money / n
 			f.debt -= money
@@ -88,10 +91,10 @@ func (f *fairRate) pay(now time.Time) {
 		f.paid = least.until
 		heap.Pop(&f.debtor)
 	}
-	f.debt, f.paid = 0, 0 // no rounding error stays
+	f.debt, f.paid = 0, 0 // drop rounding errors
 }
 
-// debtors are a heap, the one that is done first at the top.
+// debtors is a heap; the debt that is paid off first is at the top.
 type debtors []*debt
 
 func (h debtors) Len() int           { return len(h) }

@@ -35,10 +35,9 @@ import (
 )
 
 const (
-	// 100 Mbit/s at an RTT of 200 ms, a long mesh path, are 2.5 MB in flight.
-	// quic-go grows a window to its maximum only while data arrives fast enough
-	// to need it, and memory is used only for what the receiver has not read:
-	// a stalled upload, or a relay whose targets are slow.
+	// On a long mesh path, 100 Mbit/s at an RTT of 200 ms, 2.5 MB are in flight. quic-go
+	// grows a window to its maximum only while data arrives fast enough to need it. Only
+	// unread data takes memory: a stalled upload, or a relay whose targets are slow.
 	initialStreamWindow     = 512 << 10
 	maxStreamWindow         = 3 << 20
 	initialConnectionWindow = 768 << 10
@@ -46,16 +45,16 @@ const (
 
 	handshakeTimeout = 5 * time.Second
 	idleTimeout      = 30 * time.Second
-	shutdownTimeout  = 2 * time.Second  // of requests
-	lingerTimeout    = 30 * time.Second // of tunnels
-	// The TCP side's limits on clients that send slowly, or nothing.
+	shutdownTimeout  = 2 * time.Second  // for requests
+	lingerTimeout    = 30 * time.Second // for tunnels
+	// Limits on TCP clients that send slowly or not at all.
 	headerTimeout  = 10 * time.Second
 	tcpIdleTimeout = 2 * time.Minute
 	// maxHeaderBytes bounds a request's header section; browsers send up to 8 KiB.
 	maxHeaderBytes = 64 << 10
 
-	// maxStreams is the number of requests at a time on a connection (RFC 9114,
-	// section 6.1, and RFC 9113, section 5.1.2, advise no fewer).
+	// maxStreams is the limit on concurrent requests per connection (RFC 9114, section
+	// 6.1, and RFC 9113, section 5.1.2, recommend at least 100).
 	maxStreams = 100
 
 	watchInterval    = time.Second
@@ -78,12 +77,12 @@ type Server struct {
 	history history.History
 	ready   chan struct{}
 	addr    netip.AddrPort // valid once ready
-	plain   netip.AddrPort // of those who come without TLS
+	plain   netip.AddrPort // address of the redirect listener, without TLS
 	reload  atomic.Pointer[status.Reload]
 }
 
-// A generation is what one reading of the configuration gave. It is never
-// changed: a reload makes the next one, and what was begun ends in its own.
+// A generation is the result of reading the configuration once. It is immutable: a
+// reload makes a new one, and requests finish in the generation in which they began.
 type generation struct {
 	cfg    config.Gateway
 	relays []peer.Config
@@ -91,7 +90,8 @@ type generation struct {
 	sites  *site.Sites
 }
 
-// Check says what is wrong with the files that the configuration refers to.
+// Check returns an error if a file that the configuration refers to is missing or
+// unusable.
 func Check(cfg config.Gateway) error {
 	log := slog.New(slog.DiscardHandler)
 	sites, err := site.New(cfg.Sites, log)
@@ -104,15 +104,15 @@ func Check(cfg config.Gateway) error {
 	}
 	if cfg.Certificate == "" {
 		if _, err := os.Stat(cert.Kept(cfg.StateDir).Cert); errors.Is(err, fs.ErrNotExist) {
-			return nil // the first start makes it
+			return nil // New makes it at the first start
 		}
 	}
 	_, err = newStore(cfg)
 	return err
 }
 
-// New also checks what Check checks, and makes the certificate if there is
-// none. Nothing is opened to the network before Run.
+// New makes the same checks as Check, and makes the certificate if there is none. It
+// opens no socket; Run does.
 func New(cfg config.Gateway, version string, log *slog.Logger) (*Server, error) {
 	s := &Server{version: version, log: log, ready: make(chan struct{}), tunnel: tunnel.Handler{Logger: log}, access: accesslog.Log{Log: log}}
 	s.admit.init()
@@ -123,9 +123,8 @@ func New(cfg config.Gateway, version string, log *slog.Logger) (*Server, error) 
 	return s, nil
 }
 
-// Apply makes cfg the configuration of what is new from now on: requests,
-// connections, tunnels. What is established goes on. An error leaves
-// everything as it is.
+// Apply makes cfg the configuration for new requests, connections and tunnels.
+// Established ones continue. If Apply fails, the previous configuration stays in force.
 func (s *Server) Apply(cfg config.Gateway) error {
 	g := &generation{cfg: cfg, relays: cfg.Relays()}
 	var err error
@@ -161,8 +160,8 @@ func (s *Server) Apply(cfg config.Gateway) error {
 	return nil
 }
 
-// Reloaded notes how a reload ended, for the status. Also when it was refused,
-// the access log is opened anew: it may have been rotated.
+// Reloaded records the outcome of a reload for the status. Even after a refused reload
+// it reopens the access log, which may have been rotated.
 func (s *Server) Reloaded(err error) {
 	s.reload.Store(status.NewReload(err))
 	if err == nil {
@@ -173,7 +172,8 @@ func (s *Server) Reloaded(err error) {
 	}
 }
 
-// certificates makes the self-signed certificate where it is needed and none is.
+// certificates loads the certificates. It makes the self-signed one if none is
+// configured and none exists.
 func (s *Server) certificates(g *generation) (*cert.Store, error) {
 	cfg := g.cfg
 	if cfg.Certificate == "" {
@@ -212,8 +212,8 @@ func newStore(cfg config.Gateway) (*cert.Store, error) {
 // Ready is closed once the gateway serves.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
-// Run serves until ctx ends. From then on it opens no tunnel, and goes on until the last
-// one has ended, for lingerTimeout at most.
+// Run serves until ctx ends. It then opens no more tunnels, and waits for the open ones
+// for up to lingerTimeout.
 func (s *Server) Run(ctx context.Context) error {
 	cfg := s.now.Load().cfg
 	udp, tcp, err := listen(ctx, cfg.Listen)
@@ -223,7 +223,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer udp.Close()
 	defer tcp.Close()
 	defer func() { s.now.Load().sites.Close() }()
-	defer func() { _ = s.access.Open("") }() // with its last lines
+	defer func() { _ = s.access.Open("") }() // flushes the last lines
 	socket, err := status.Listen(cfg.StatusSocket)
 	if err != nil {
 		return err
@@ -280,7 +280,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// watch follows the certificates' files, and the memory, until ctx ends.
+// watch monitors memory and the certificates' files until ctx ends.
 func (s *Server) watch(ctx context.Context) {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
@@ -300,33 +300,33 @@ func (s *Server) watch(ctx context.Context) {
 	}
 }
 
-// shed ends connections because memory is short: there are ways to take it that
-// no limit on a single one foresees.
+// shed closes connections when memory is short. Clients can use memory in ways that no
+// limit on a single connection foresees.
 func (s *Server) shed() {
 	source, ends := s.admit.shed(s.admit.used.Load() - s.admit.ceiling.Load())
 	for _, end := range ends {
-		go end() // which may wait for the connection
+		go end() // end may wait for the connection
 	}
 	if len(ends) > 0 {
 		s.log.Warn("memory is short: connections were ended", "source", source, "connections", len(ends))
 	}
 }
 
-// pin returns that of the certificate for hosts without their own.
+// pin returns the pin of the default certificate, for hosts without one of their own.
 func (s *Server) pin() cert.Pin { return cert.PinOf(s.now.Load().certs.Default().Leaf) }
 
 func (s *Server) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return s.now.Load().certs.Get(hello)
 }
 
-// serveSite hands a request to the sites of the newest generation, if there is
-// room for it.
+// serveSite passes a request to the sites of the newest generation, if it can be
+// admitted.
 func (s *Server) serveSite(w http.ResponseWriter, r *http.Request) {
 	s.serve(w, r, func(w http.ResponseWriter, r *http.Request) { s.now.Load().sites.ServeHTTP(w, r) })
 }
 
-// serve answers a request if there is room for it. The access log tells also those
-// that were refused.
+// serve answers a request if it can be admitted. The access log includes refused
+// requests.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, answer http.HandlerFunc) {
 	s.access.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		end, err := entryOf(r.Context()).begin()
@@ -339,8 +339,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, answer http.Handl
 	})).ServeHTTP(patientWriter{w, http.NewResponseController(w)}, r)
 }
 
-// refuse answers a request that there is no room for. It is not served, and can be
-// sent again (RFC 8470, section 5.2; RFC 9110, section 15.6.4).
+// refuse answers a request that was not admitted. The request had no effect, so the
+// client can retry it (RFC 8470, section 5.2; RFC 9110, section 15.6.4).
 func refuse(w http.ResponseWriter, err error) {
 	status := http.StatusServiceUnavailable
 	if errors.Is(err, errEarly) {
@@ -348,12 +348,14 @@ func refuse(w http.ResponseWriter, err error) {
 	} else {
 		w.Header().Set("Retry-After", "1")
 	}
-	// Without a body: who grants no window for one would keep it waiting.
+	// The response has no body: a client that grants no flow control window would block
+	// it.
 	w.Header().Set("Content-Length", "0")
 	w.WriteHeader(status)
 }
 
-// listen opens the same port of UDP and TCP; with port 0, one that both have free.
+// listen opens the same port on UDP and TCP. With port 0 it finds a port that is free on
+// both.
 func listen(ctx context.Context, address string) (*net.UDPConn, net.Listener, error) {
 	var lc net.ListenConfig
 	host, asked, err := net.SplitHostPort(address)
@@ -377,7 +379,7 @@ func listen(ctx context.Context, address string) (*net.UDPConn, net.Listener, er
 	}
 }
 
-// cause returns what the kernel said, without the address, which net repeats.
+// cause returns the kernel's error without the address, which net repeats.
 func cause(err error) error {
 	var syscall *os.SyscallError
 	if errors.As(err, &syscall) {
@@ -397,7 +399,7 @@ func (s *Server) serveTCP(ctx context.Context, ln net.Listener) error {
 	})
 }
 
-// servePlain serves those who come without TLS.
+// servePlain serves clients that connect without TLS.
 func (s *Server) servePlain(ctx context.Context, ln net.Listener) error {
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.serve(w, r, func(w http.ResponseWriter, r *http.Request) {
@@ -415,7 +417,7 @@ func (s *Server) serveHTTP(ctx context.Context, handler http.Handler, serve func
 		IdleTimeout:       tcpIdleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // what clients do wrong
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // clients' mistakes
 		ConnState:         s.conns.tcpState,
 		ConnContext:       tcpContext,
 	}
@@ -430,7 +432,7 @@ func (s *Server) serveHTTP(ctx context.Context, handler http.Handler, serve func
 	})
 	err := serve(srv)
 	if !stop() {
-		<-ended // requests under way have that time
+		<-ended // requests in progress have shutdownTimeout to finish
 		return nil
 	}
 	return fmt.Errorf("serving TCP failed: %w", err)
@@ -460,7 +462,7 @@ func (s *Server) serveQUIC(ctx context.Context, conn *net.UDPConn) error {
 		ConnContext: func(ctx context.Context, c *quic.Conn) context.Context {
 			return context.WithValue(ctx, quicConn{}, c)
 		},
-		Logger: slog.New(slog.DiscardHandler), // says what clients do wrong
+		Logger: slog.New(slog.DiscardHandler), // would log clients' mistakes
 	}
 	stop := context.AfterFunc(ctx, func() { ln.Close() })
 	defer stop()
@@ -479,7 +481,7 @@ func (s *Server) serveQUIC(ctx context.Context, conn *net.UDPConn) error {
 		go func() {
 			c := s.conns.open(conn, s.profile(conn.RemoteAddr()).Name)
 			defer s.conns.close(c)
-			_ = srv.ServeQUICConn(conn) // how a connection ends is the client's business
+			_ = srv.ServeQUICConn(conn) // the error says only how the client ended the connection
 		}()
 	}
 }
@@ -487,14 +489,14 @@ func (s *Server) serveQUIC(ctx context.Context, conn *net.UDPConn) error {
 // quicConn is the key of a request's *quic.Conn in its context.
 type quicConn struct{}
 
-// serveHTTP3 tells relays' requests from those for sites. What came in 0-RTT
-// packets can be a replay (RFC 8470): all but safe requests wait for the end of
-// the handshake, which no replay reaches, and sites know of the others.
+// serveHTTP3 dispatches requests to the tunnels or to the sites. A request in 0-RTT
+// packets can be a replay (RFC 8470). Safe requests are marked as early for the sites.
+// All others wait for the end of the handshake, which no replay reaches.
 func (s *Server) serveHTTP3(w http.ResponseWriter, r *http.Request) {
 	conn := r.Context().Value(quicConn{}).(*quic.Conn)
 	switch {
 	case !early(conn):
-		// Perhaps before followQUIC has had its turn.
+		// followQUIC may not have run yet.
 		if err := entryOf(conn.Context()).verify(time.Now()); err != nil {
 			refuse(w, err)
 			return
@@ -517,7 +519,8 @@ func (s *Server) serveHTTP3(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// early says that what has come so far came in 0-RTT packets.
+// early reports whether the handshake is still in progress, so that all data so far came
+// in 0-RTT packets.
 func early(conn *quic.Conn) bool {
 	select {
 	case <-conn.HandshakeComplete():
@@ -527,8 +530,8 @@ func early(conn *quic.Conn) bool {
 	}
 }
 
-// wait waits for the end of the handshake. An error says that there is no room for
-// a request that waits, or for the connection.
+// wait waits for the end of the handshake. It returns an error if the waiting request or
+// the connection cannot be admitted.
 func wait(conn *quic.Conn, r *http.Request) error {
 	e := entryOf(conn.Context())
 	end, err := e.begin()
@@ -569,7 +572,7 @@ func (s *Server) quicConfig(client net.Addr) *quic.Config {
 	return c
 }
 
-// profile returns the profile for a client.
+// profile returns the transport profile for a client, which depends on its address.
 func (s *Server) profile(client net.Addr) profile.Profile {
 	cfg := &s.now.Load().cfg
 	if contains(cfg.Mesh, address(client)) {

@@ -15,7 +15,7 @@ import (
 	"bquic/internal/tunnel"
 )
 
-// Status tells what the gateway is doing.
+// Status returns the gateway's current status.
 func (s *Server) Status() Status {
 	cfg := &s.now.Load().cfg
 	st := Status{
@@ -45,21 +45,23 @@ func (s *Server) Status() Status {
 	return st
 }
 
-// counters are for the history: of all connections since the start.
+// counters returns the history's counters: the sums over all connections since the
+// start.
 func (s *Server) counters() (c history.Counters) {
 	c.Down, c.Up = s.bytes()
 	s.conns.history(&c)
 	return c
 }
 
-// bytes returns what sites and tunnels have sent to clients and received from them.
+// bytes returns how many bytes sites and tunnels have sent to clients and received
+// from them.
 func (s *Server) bytes() (sent, received uint64) {
 	sent, received = s.access.Bytes()
 	t := s.tunnel.Stats()
 	return sent + t.Down, received + t.Up
 }
 
-// writePeers writes the figures of the peers that are configured.
+// writePeers writes the metrics of the configured peers.
 func writePeers(w *metrics.Writer, peers []tunnel.Peer) {
 	for _, m := range []struct {
 		begin      func(name, help string) *metrics.Writer
@@ -79,7 +81,7 @@ func writePeers(w *metrics.Writer, peers []tunnel.Peer) {
 	}
 }
 
-// metrics writes what docs/gateway.md lists.
+// metrics writes the metrics that docs/gateway.md lists.
 func (s *Server) metrics(w *metrics.Writer) {
 	w.Process("bquic", s.version, s.started)
 	w.Gauge("bquic_memory_limit_bytes", "Memory above which nobody new is let in.").Value(float64(s.admit.ceiling.Load()))

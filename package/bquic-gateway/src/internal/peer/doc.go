@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package peer says who the relays of a gateway are, by their tokens, and how
+// Package peer identifies a gateway's relays by their tokens, and decides how
 // many tunnels each of them may have.
 package peer

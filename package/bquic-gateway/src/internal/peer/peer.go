@@ -4,24 +4,25 @@ package peer
 
 import "net/netip"
 
-// Shared is the name of the peer that all relays with the one shared token are.
+// Shared is the name of the peer that stands for all relays with the shared token.
 const Shared = "shared"
 
-// A Config is one relay, or several that have their tokens in common.
+// A Config describes a peer: one relay, or several relays that share their tokens.
 type Config struct {
 	Name string
-	// Tokens are those that it may show, several at a time while they are changed.
+	// Tokens are the tokens that it may present. There are several while a token
+	// is being replaced.
 	Tokens []Hash
-	// Prefixes are where it may come from. Empty: anywhere.
+	// Prefixes are the addresses from which it may connect. Empty: any address.
 	Prefixes []netip.Prefix
-	// Tunnels is how many it may have open. 0: its fair share of all.
+	// Tunnels is the limit on its open tunnels. 0: its fair share of all places.
 	Tunnels int
-	// Rate is the limit of all its tunnels together, bytes a second in each
+	// Rate is the limit on all its tunnels together, in bytes per second in each
 	// direction. 0: none.
 	Rate float64
 }
 
-// MayComeFrom reports whether addr is where the peer may come from.
+// MayComeFrom reports whether the peer may connect from addr.
 func (c *Config) MayComeFrom(addr netip.Addr) bool {
 	if len(c.Prefixes) == 0 {
 		return true
@@ -35,8 +36,8 @@ func (c *Config) MayComeFrom(addr netip.Addr) bool {
 	return false
 }
 
-// SourceOf returns the addresses that belong to the same subscriber as addr:
-// itself, or an IPv6 /56.
+// SourceOf returns the addresses that belong to the same subscriber as addr: the
+// address itself or, for IPv6, its /56.
 func SourceOf(addr netip.Addr) netip.Prefix {
 	addr = addr.Unmap().WithZone("")
 	bits := 32

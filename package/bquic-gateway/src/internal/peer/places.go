@@ -7,32 +7,35 @@ import (
 	"net/netip"
 )
 
-// shareFactor is how many times the places that are still free one peer may hold,
-// and one source of what is free to its peer. One peer alone comes to 8/9 of all
-// places, n that all want more than there is to 8/(1+8n) each.
+// shareFactor is how many times the number of free places one peer may hold.
+// Within a peer, it is the same for a source and the places that are free to the
+// peer. A single peer can hold 8/9 of all places, and each of n greedy peers
+// 8/(1+8n).
 const shareFactor = 8
 
-// Why there is no place.
+// Reasons why Take refuses a place.
 var (
 	ErrFull  = errors.New("all places for tunnels are taken")
 	ErrMost  = errors.New("the peer has as many tunnels as it may")
 	ErrShare = errors.New("places for tunnels are short, and the peer has its share")
 )
 
-// Places shares a number of places out to peers, and those of each peer to the
-// sources that it comes from. The zero value has none. It is not safe for
+// Places divides a number of places among peers, and each peer's places among the
+// sources from which it connects. The zero value has no places. It is not safe for
 // concurrent use.
 //
-// Who asks is refused while it holds shareFactor times as many places as are free
-// (dynamic thresholds: A. K. Choudhury and E. L. Hahne, "Dynamic queue length
-// thresholds for shared-memory packet switches", IEEE/ACM Transactions on
-// Networking 6(2), 1998). So nobody is refused while there is room; when there is
-// little, those with most are refused first, and as their tunnels end all who want
-// more come to hold the same (max-min fair).
+// A peer that asks for another place is refused while it holds at least
+// shareFactor times as many places as are free (dynamic thresholds: A. K.
+// Choudhury and E. L. Hahne, "Dynamic queue length thresholds for shared-memory
+// packet switches", IEEE/ACM Transactions on Networking 6(2), 1998). So no peer is
+// refused while there is room. When there is little, the peers with most places
+// are refused first. As their tunnels end, all peers that ask for more converge to
+// the same number (max-min fairness).
 //
-// Tunnels can last for hours. Who is refused and holds less than an equal part of
-// all places gets one that the peer with most has to give up; and so does a source
-// with less than an equal part of its peer's, from the peer's source with most.
+// Tunnels can last for hours. So a refused peer that holds less than an equal part
+// of all places takes one from the peer with most places. In the same way, a
+// refused source that holds less than an equal part of its peer's places takes one
+// from the peer's source with most places.
 type Places struct {
 	total, used int
 	holders     map[string]*holder
@@ -43,10 +46,11 @@ type holder struct {
 	sources map[netip.Prefix]int
 }
 
-// SetTotal sets the number of places. Who holds more than there are keeps them.
+// SetTotal sets the number of places. Places already taken stay taken, even if
+// they are more than n.
 func (p *Places) SetTotal(n int) { p.total = n }
 
-// Total returns the number of places, and Used how many are taken.
+// Total returns the number of places. Used returns how many of them are taken.
 func (p *Places) Total() int { return p.total }
 func (p *Places) Used() int  { return p.used }
 
@@ -58,19 +62,20 @@ func (p *Places) Held(peer string) int {
 	return 0
 }
 
-// A Claim is in whose name places are held.
+// A Claim names the holder of a place.
 type Claim struct {
 	Peer   string
 	Source netip.Prefix
 }
 
-// Take gives a place to a peer that comes from source, and may hold at most most
-// (0: no limit of its own). The error says why there is none. With a victim, the
-// place was this one's and counts as given back.
+// Take allocates a place to a peer that connects from source and may hold at most
+// most places (0: no limit of its own). The error says why there is no place. If
+// Take returns a victim, it took the victim's place, which already counts as given
+// back.
 func (p *Places) Take(peer string, most int, source netip.Prefix) (*Claim, error) {
 	h := p.holders[peer]
 	if h == nil {
-		h = &holder{} // of nothing; kept when it gets a place
+		h = &holder{} // stored only when it gets a place
 	}
 	err := p.refuse(h, most, source)
 	var victim *Claim
@@ -93,7 +98,7 @@ func (p *Places) Take(peer string, most int, source netip.Prefix) (*Claim, error
 	return victim, nil
 }
 
-// refuse says why there is no place for h and source, or nil.
+// refuse returns why there is no place for h and source, or nil if there is one.
 func (p *Places) refuse(h *holder, most int, source netip.Prefix) error {
 	free := p.total - p.used
 	switch {
@@ -104,7 +109,8 @@ func (p *Places) refuse(h *holder, most int, source netip.Prefix) error {
 	case h.used >= shareFactor*free:
 		return ErrShare
 	}
-	// What the peer would come to if all the others stayed as they are.
+	// The number of places that the peer could reach if the other peers kept
+	// theirs.
 	space := shareFactor * (free + h.used) / (1 + shareFactor)
 	if most > 0 {
 		space = min(space, most)
@@ -115,8 +121,8 @@ func (p *Places) refuse(h *holder, most int, source netip.Prefix) error {
 	return nil
 }
 
-// victim returns who has to give up a place for a peer that was refused, nil when
-// nobody has to.
+// victim returns the holder that must give up a place to a refused peer, or nil if
+// there is none.
 func (p *Places) victim(peer string, h *holder, why error, source netip.Prefix) *Claim {
 	active := len(p.holders)
 	if h.used == 0 {
@@ -154,7 +160,7 @@ func (h *holder) largest() (largest netip.Prefix) {
 	return largest
 }
 
-// Give returns a place that was taken.
+// Give gives back a place that was taken.
 func (p *Places) Give(peer string, source netip.Prefix) {
 	h := p.holders[peer]
 	p.used--

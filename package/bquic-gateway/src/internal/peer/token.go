@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// hashPrefix begins a token that is kept as its hash.
+	// hashPrefix marks a token that is stored as its hash.
 	hashPrefix = "sha256:"
-	// tokenBytes of randomness cannot be guessed, so its hash needs neither salt
-	// nor a slow function.
+	// A token with tokenBytes random bytes cannot be guessed, so its hash needs
+	// neither a salt nor a slow function.
 	tokenBytes = 32
 
 	minToken, maxToken = 8, 256 // characters
 )
 
-// A Hash is all that a gateway needs of a token.
+// A Hash is a token's SHA-256 hash, which is all that a gateway needs of it.
 type Hash [sha256.Size]byte
 
 // NewToken makes a token of 43 characters (base64url).
@@ -36,16 +36,17 @@ func NewToken() string {
 // HashOf returns the hash of a token.
 func HashOf(token string) Hash { return sha256.Sum256([]byte(token)) }
 
-// String returns the form that ParseToken reads.
+// String returns the hash in the form that ParseToken reads.
 func (h Hash) String() string { return hashPrefix + hex.EncodeToString(h[:]) }
 
-// Equal takes the same time whatever the hashes are.
+// Equal compares in constant time.
 func (h Hash) Equal(other Hash) bool { return subtle.ConstantTimeCompare(h[:], other[:]) == 1 }
 
-// CheckToken says what is wrong with the token itself, as a relay shows it.
+// CheckToken returns what is wrong with a token in the form that a relay
+// presents, which is never a hash.
 func CheckToken(token string) error {
 	for _, c := range []byte(token) {
-		if c <= ' ' || c > '~' { // it travels in a header field
+		if c <= ' ' || c > '~' { // the token is sent in a header field
 			return errors.New("contains a character that is not printable ASCII, or a space")
 		}
 	}
@@ -58,15 +59,15 @@ func CheckToken(token string) error {
 	return nil
 }
 
-// ParseToken reads a token as a gateway keeps it: sha256: and the 64 hexadecimal
-// digits of its hash, or the token itself.
+// ParseToken reads a token as a gateway stores it: "sha256:" and the 64
+// hexadecimal digits of its hash, or the token itself.
 func ParseToken(text string) (Hash, error) {
 	if len(text) < len(hashPrefix) || !strings.EqualFold(text[:len(hashPrefix)], hashPrefix) {
 		return HashOf(text), CheckToken(text)
 	}
 	var h Hash
 	digits := text[len(hashPrefix):]
-	// The text is not shown: it may be a token after all.
+	// Errors do not show the text: it may be a token after all.
 	if len(digits) != hex.EncodedLen(len(h)) {
 		return Hash{}, fmt.Errorf("has %d characters after %s, not %d", len(digits), hashPrefix, hex.EncodedLen(len(h)))
 	}

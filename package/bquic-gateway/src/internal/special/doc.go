@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package special knows the addresses that are no place on the Internet.
+// Package special knows the addresses that are not on the public Internet.
 package special

@@ -4,15 +4,15 @@ package special
 
 import "net/netip"
 
-// A Kind is what is special about addresses.
+// A Kind says what is special about an address.
 type Kind int
 
 const (
-	// Nowhere are no destinations at all.
+	// Nowhere: cannot be a destination.
 	Nowhere Kind = iota + 1
-	// Local are this machine, or all that is on one of its links.
+	// Local: this machine, or hosts on one of its links.
 	Local
-	// Private mean something within one network only.
+	// Private: has a meaning within one network only.
 	Private
 )
 
@@ -23,14 +23,14 @@ type Range struct {
 	Name   string // with an article: "a loopback address"
 }
 
-// Ranges are all special addresses: those of the registries that RFC 6890 began
-// (iana-ipv4-special-registry, iana-ipv6-special-registry) that are not
-// reachable globally, and multicast.
+// Ranges lists all special addresses: multicast, and those in the registries of
+// RFC 6890 (iana-ipv4-special-registry, iana-ipv6-special-registry) that are not
+// globally reachable.
 //
-// Documentation prefixes (RFC 5737, RFC 3849, RFC 9637) are not among them:
-// nobody has anything there that would want protection, and tests use them as
-// if they were public. Nor are the blocks within 2001::/23 told apart from the
-// rest of it: those that are reachable are for protocols of their own.
+// Documentation prefixes (RFC 5737, RFC 3849, RFC 9637) are not among them: they
+// hold nothing that needs protection, and tests use them as public addresses. The
+// globally reachable blocks within 2001::/23 are not excluded either: they belong
+// to special protocols.
 var Ranges = []Range{
 	{netip.MustParsePrefix("0.0.0.0/8"), Nowhere, "an unspecified address"},  // RFC 1122, section 3.2.1.3
 	{netip.MustParsePrefix("::/96"), Nowhere, "an unspecified address"},      // and IPv4-compatible: RFC 4291, section 2.5.5.1
@@ -46,13 +46,13 @@ var Ranges = []Range{
 	{netip.MustParsePrefix("10.0.0.0/8"), Private, "a private address"},       // RFC 1918
 	{netip.MustParsePrefix("172.16.0.0/12"), Private, "a private address"},    // RFC 1918
 	{netip.MustParsePrefix("192.168.0.0/16"), Private, "a private address"},   // RFC 1918
-	{netip.MustParsePrefix("100.64.0.0/10"), Private, "a private address"},    // of carriers: RFC 6598
+	{netip.MustParsePrefix("100.64.0.0/10"), Private, "a private address"},    // carrier-grade NAT: RFC 6598
 	{netip.MustParsePrefix("fc00::/7"), Private, "a private address"},         // RFC 4193
 	{netip.MustParsePrefix("fec0::/10"), Private, "a private address"},        // site-local: RFC 3879
 	{netip.MustParsePrefix("64:ff9b:1::/48"), Private, "a private address"},   // translators' own: RFC 8215
 	{netip.MustParsePrefix("5f00::/16"), Private, "a private address"},        // segment routing: RFC 9602
 	{netip.MustParsePrefix("192.0.0.0/24"), Private, "a reserved address"},    // RFC 6890, section 2.1
-	{netip.MustParsePrefix("192.88.99.0/24"), Private, "a reserved address"},  // relays of 6to4: RFC 7526
+	{netip.MustParsePrefix("192.88.99.0/24"), Private, "a reserved address"},  // 6to4 relays: RFC 7526
 	{netip.MustParsePrefix("198.18.0.0/15"), Private, "a reserved address"},   // RFC 2544
 	{netip.MustParsePrefix("240.0.0.0/4"), Private, "a reserved address"},     // RFC 1112, section 4
 	{netip.MustParsePrefix("::ffff:0:0:0/96"), Private, "a reserved address"}, // IPv4-translated: RFC 2765
@@ -61,7 +61,7 @@ var Ranges = []Range{
 	{netip.MustParsePrefix("2001::/23"), Private, "a reserved address"},       // RFC 2928; Teredo and others
 }
 
-// Of returns the smallest range that addr is in; ok is false where it is in none.
+// Of returns the smallest range that contains addr. ok is false if no range does.
 func Of(addr netip.Addr) (r Range, ok bool) {
 	addr = addr.WithZone("") // a prefix contains no address with a zone
 	for _, candidate := range Ranges {
@@ -72,7 +72,7 @@ func Of(addr netip.Addr) (r Range, ok bool) {
 	return r, ok
 }
 
-// Prefixes returns those of all ranges. Some lie within others.
+// Prefixes returns the prefixes of all ranges. Some lie within others.
 func Prefixes() []netip.Prefix {
 	prefixes := make([]netip.Prefix, 0, len(Ranges))
 	for _, r := range Ranges {
