@@ -17,29 +17,28 @@ import (
 	"bquic/internal/peer"
 )
 
-// An Access says who may open tunnels, and where to.
+// An Access says which peers may open tunnels, and to which targets.
 type Access struct {
-	// Peers may. Without any, nobody is let in.
+	// Peers are the peers that may open tunnels. If empty, all requests are refused.
 	Peers []peer.Config
-	// Allow limits targets, as Policy.Allow.
+	// Allow limits the targets like Policy.Allow.
 	Allow []netip.Prefix
-	// Places is the largest number of tunnels at a time. 0: MaxStreams.
+	// Places is the limit on open tunnels. 0: MaxStreams.
 	Places int
 }
 
-// TunnelMemory is what one tunnel takes of a machine's memory, in bytes, from which
-// the number of places follows. Measured with 2,000 of them (amd64, Linux 6): 27 KB
-// of Go's memory while idle, 57 KB with 64 KiB on the way that nobody takes; of
-// the kernel's, which Go's ceiling does not count, 14 KB and 27 KB more. When 8,000
-// carry as fast as they can it is 70 KB with the garbage (fleet), and what else
-// the gateway holds needs room, too.
+// TunnelMemory is the memory that one tunnel takes, in bytes. It determines the number of places.
+// With 2,000 tunnels (amd64, Linux 6), each takes 27 KB of Go's memory while idle, and 57 KB with 64
+// KiB in flight that its client does not read. Each takes another 14 KB and 27 KB in the kernel,
+// which Go's memory limit does not count. With 8,000 tunnels at full speed, each takes 70 KB
+// including garbage (test/stress, fleet). The rest is for what else the gateway holds.
 const TunnelMemory = 80 << 10
 
-// otherMemory is what a gateway takes without any tunnel, in bytes.
+// otherMemory is the memory of a gateway without tunnels, in bytes.
 const otherMemory = 16 << 20
 
-// PlacesIn returns how many tunnels have room in a gateway whose memory is to stay
-// below ceiling, in bytes. Each has a file descriptor, too, and three of four are theirs.
+// PlacesIn returns how many tunnels fit into a gateway whose memory must stay below ceiling, in
+// bytes. Each tunnel also needs a file descriptor; tunnels may use three quarters of them.
 func PlacesIn(ceiling uint64) int {
 	places := (max(ceiling, 2*otherMemory) - otherMemory) / TunnelMemory
 	var files unix.Rlimit
@@ -54,31 +53,31 @@ var (
 	errYielded = errors.New("places for tunnels are short, and the peer has more than its share")
 )
 
-// A member is a peer, since it was first configured.
+// A member is the state of a peer since it was first configured.
 type member struct {
 	name  string
 	bytes Bytes
-	// Of the Handler's mu:
-	cfg    *peer.Config // never changed, but replaced
+	// Guarded by the Handler's mu:
+	cfg    *peer.Config // immutable; replaced by SetAccess
 	limits *limits
 	total  uint64 // tunnels
 
 	refused atomic.Uint64
 }
 
-// A grant is the place of a tunnel.
+// A grant is a tunnel's place.
 type grant struct {
 	*member
 	token  peer.Hash
 	claim  peer.Claim
 	limits *limits
-	ctx    context.Context // ends when the tunnel must
+	ctx    context.Context // canceled when the tunnel must end
 	end    context.CancelCauseFunc
-	given  bool // the place is another's already
+	given  bool // the place already belongs to another tunnel
 }
 
-// SetAccess says who may open tunnels from now on, and where to. Those that are
-// open stay, but for those of peers and tokens that are no longer valid.
+// SetAccess sets which peers may open tunnels from now on, and to which targets. Open tunnels
+// continue, except tunnels of peers or tokens that are no longer valid.
 func (h *Handler) SetAccess(a Access) {
 	if a.Places == 0 {
 		a.Places = MaxStreams
@@ -98,7 +97,7 @@ func (h *Handler) SetAccess(a Access) {
 			m.bytes.Under(&h.bytes)
 		}
 		if cfg.Rate != m.cfg.Rate {
-			m.limits = newLimits(cfg.Rate) // of new tunnels
+			m.limits = newLimits(cfg.Rate) // for new tunnels
 		}
 		m.cfg = &cfg
 		h.members = append(h.members, m)
@@ -112,13 +111,13 @@ func (h *Handler) SetAccess(a Access) {
 	}
 }
 
-// valid reports whether m is a peer, with this token. The caller holds mu.
+// valid reports whether m is still configured, with this token. The caller holds mu.
 func (h *Handler) valid(m *member, token peer.Hash) bool {
 	return slices.Contains(h.members, m) && slices.Contains(m.cfg.Tokens, token)
 }
 
-// authenticate returns who asks, nil for a stranger, and by which token. All tokens are compared, so
-// that the time tells nothing.
+// authenticate returns the peer that sent the request, or nil if its token is wrong or missing, and
+// the token's hash. It compares all tokens, so that the time it takes reveals nothing.
 func (h *Handler) authenticate(r *http.Request) (m *member, cfg *peer.Config, token peer.Hash) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -137,12 +136,12 @@ func (h *Handler) authenticate(r *http.Request) (m *member, cfg *peer.Config, to
 	return m, cfg, token
 }
 
-// enter takes a place for a tunnel of whoever asks, or returns a *Refusal.
-// leave must be called when the tunnel has ended.
+// enter takes a place for a tunnel of m, or returns a *Refusal. The caller must call leave when the
+// tunnel has ended.
 func (h *Handler) enter(m *member, token peer.Hash, client netip.Addr) (*grant, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// A reload may have come in between.
+	// A reload may have removed the peer since authenticate.
 	if !h.valid(m, token) {
 		return nil, &Refusal{http.StatusProxyAuthRequired, RequestDenied, errRevoked.Error()}
 	}
@@ -168,8 +167,8 @@ func (h *Handler) enter(m *member, token peer.Hash, client netip.Addr) (*grant, 
 	return g, nil
 }
 
-// yield ends the oldest tunnel of a claim that had to give up a place: of those
-// that are open for long, most are idle. The caller holds mu.
+// yield ends the oldest tunnel of a claim that must give up a place. Most tunnels that have been
+// open for long are idle. The caller holds mu.
 func (h *Handler) yield(claim peer.Claim) {
 	for _, g := range h.granted[claim] {
 		if !g.given {
@@ -180,7 +179,7 @@ func (h *Handler) yield(claim peer.Claim) {
 	}
 }
 
-// opened counts a tunnel.
+// opened counts an opened tunnel.
 func (h *Handler) opened(g *grant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -188,7 +187,7 @@ func (h *Handler) opened(g *grant) {
 	g.total++
 }
 
-// leave gives a place back.
+// leave gives the tunnel's place back.
 func (h *Handler) leave(g *grant) {
 	g.end(nil)
 	h.mu.Lock()
@@ -202,20 +201,20 @@ func (h *Handler) leave(g *grant) {
 	}
 }
 
-// Stats are a Handler's figures. Bytes are as relays see them.
+// Stats are a Handler's counters. Up and Down are seen from the relay.
 type Stats struct {
 	Open   int    `json:"open"`
-	Places int    `json:"places"` // for tunnels
+	Places int    `json:"places"` // limit on open tunnels
 	Total  uint64 `json:"total"`
 	Up     uint64 `json:"up_bytes"`
 	Down   uint64 `json:"down_bytes"`
 	// Denied counts requests without a valid token.
 	Denied uint64 `json:"denied"`
-	Uplink bool   `json:"uplink"` // works
+	Uplink bool   `json:"uplink"` // the uplink works
 	Peers  []Peer `json:"peers"`
 }
 
-// A Peer are the figures of one peer since it was first configured.
+// A Peer holds the counters of one peer since it was first configured.
 type Peer struct {
 	Name    string `json:"name"`
 	Open    int    `json:"open"`
@@ -225,7 +224,7 @@ type Peer struct {
 	Refused uint64 `json:"refused"` // tunnels
 }
 
-// Stats returns the figures; peers are in the order of their names.
+// Stats returns the counters. Peers are sorted by name.
 func (h *Handler) Stats() Stats {
 	h.mu.Lock()
 	defer h.mu.Unlock()

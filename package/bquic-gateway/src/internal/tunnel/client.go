@@ -8,25 +8,24 @@ import (
 	"strings"
 )
 
-// A relay numbers its clients, for the gateway to share the relay's connection
-// equally between them. The number travels in the request as an obfuscated
-// identifier (RFC 7239, section 6.3): it says which tunnels are of one client, and
-// nothing of who that is.
+// A relay numbers its clients, so that the gateway can share the relay's connection equally
+// between them. The request carries the number as an obfuscated identifier (RFC 7239,
+// section 6.3): it tells which tunnels belong to the same client, but not who the client is.
 const (
 	forwarded  = "Forwarded"
 	obfuscated = "for=_"
 )
 
-// SetClient has a request for a tunnel say which of the relay's clients it is for:
-// 1 to 255, 0 for one that has no number.
+// SetClient adds the number of the relay's client to a request for a tunnel: 1 to
+// 255, or 0 for a client without a number.
 func SetClient(h http.Header, number uint8) {
 	if number > 0 {
 		h[forwarded] = []string{obfuscated + strconv.Itoa(int(number))}
 	}
 }
 
-// clientOf returns that number, 0 if there is none. It is the relay's word, good for
-// the order among its own tunnels and nothing else.
+// clientOf returns the client's number, 0 if there is none. The relay chooses it, so
+// it may only decide the order among the relay's own tunnels.
 func clientOf(h http.Header) uint8 {
 	digits, ok := strings.CutPrefix(h.Get(forwarded), obfuscated)
 	if !ok {

@@ -24,32 +24,31 @@ import (
 	"bquic/internal/peer"
 )
 
-// MaxStreams is the number of streams (quic.Config.MaxIncomingStreams) that a
-// gateway should grant a relay: quic-go's default of 100 would limit a mesh
-// node to 100 TCP connections.
+// MaxStreams is the number of streams (quic.Config.MaxIncomingStreams) that a gateway
+// grants a relay. quic-go's default of 100 would limit a mesh node to 100 TCP connections.
 const MaxStreams = 4096
 
-// ProbeTarget is a target that no gateway ever allows. A relay asks for it to
-// learn from the kind of refusal that it is welcome itself: TargetProhibited, or
+// ProbeTarget is a target that every gateway refuses. A relay requests it to learn
+// whether the gateway accepts the relay. If so, the refusal is TargetProhibited, or
 // UplinkDown while the gateway does not reach the Internet.
 const ProbeTarget = "0.0.0.0:9"
 
 const (
 	dialTimeout = 10 * time.Second
-	// givenUp is how long a client must have waited for a target, when it gives up,
-	// for the target to count as silent.
+	// givenUp is how long a client must have waited before it gave up, for the target to
+	// count as silent.
 	givenUp      = time.Second
 	tickInterval = time.Second
-	// endInterval is how often an end looks for tunnels.
+	// endInterval is how often End checks for open tunnels.
 	endInterval = 50 * time.Millisecond
-	// maxHost bounds a target's name (RFC 1035, section 2.3.4), in bytes.
+	// maxHost is the limit on a target's name (RFC 1035, section 2.3.4), in bytes.
 	maxHost = 255
-	// maxDetail bounds what a refusal says, in bytes.
+	// maxDetail is the limit on a refusal's Detail, in bytes.
 	maxDetail = 256
 )
 
-// A Refusal is why a gateway did not open a tunnel. It travels in the response
-// as Proxy-Status (RFC 9209), so that the relay can act on it and log it.
+// A Refusal says why a gateway did not open a tunnel. The response carries it as
+// Proxy-Status (RFC 9209), so that the relay can act on it and log it.
 type Refusal struct {
 	Status int    // HTTP status
 	Type   string // proxy error type, RFC 9209, section 2.3
@@ -72,7 +71,7 @@ const (
 	internalError     = "proxy_internal_error"
 )
 
-// ReadRefusal returns the reason in a response to CONNECT that is not 2xx.
+// ReadRefusal reads the Refusal from a response to CONNECT that is not 2xx.
 func ReadRefusal(res *http.Response) *Refusal {
 	r := &Refusal{Status: res.StatusCode}
 	for param := range strings.SplitSeq(res.Header.Get("Proxy-Status"), "; ") {
@@ -91,8 +90,8 @@ func ReadRefusal(res *http.Response) *Refusal {
 	return r
 }
 
-// write answers with the refusal. The characters of Detail are printable ASCII:
-// an sf-string (RFC 8941, section 3.3.3) knows no others.
+// write sends the refusal as the response. It replaces all characters of Detail that an
+// sf-string cannot carry unescaped (RFC 8941, section 3.3.3).
 func (r *Refusal) write(w http.ResponseWriter) {
 	detail := strings.Map(func(c rune) rune {
 		if c < ' ' || c > '~' || c == '"' || c == '\\' {
@@ -107,17 +106,18 @@ func (r *Refusal) write(w http.ResponseWriter) {
 	w.WriteHeader(r.Status)
 }
 
-// A Handler answers CONNECT. Its fields are set before the first request, and
-// nobody is let in before SetAccess. Run is to be called once.
+// A Handler answers CONNECT requests. Set its fields before the first request. It
+// refuses all requests until SetAccess is called. Call Run once.
 type Handler struct {
 	Logger *slog.Logger
-	// Short says that memory is short: then nobody gets a new tunnel. nil: it never is.
+	// Short reports whether memory is short. New tunnels are then refused. nil: memory
+	// is never short.
 	Short func() bool
 
 	mu      sync.Mutex
 	allow   []netip.Prefix
 	members []*member
-	granted map[peer.Claim][]*grant // of each, the oldest first
+	granted map[peer.Claim][]*grant // oldest first
 	places  peer.Places
 	total   uint64 // tunnels
 	uplink  uplink
@@ -128,7 +128,7 @@ type Handler struct {
 	denied atomic.Uint64
 }
 
-// Run does what is to be done without a request, until ctx ends.
+// Run does the periodic work until ctx ends: it logs counts of refusals and checks the uplink.
 func (h *Handler) Run(ctx context.Context) {
 	tick := time.NewTicker(tickInterval)
 	defer tick.Stop()
@@ -143,9 +143,8 @@ func (h *Handler) Run(ctx context.Context) {
 	}
 }
 
-// End returns when no tunnel is open, or with ctx. From now on none is opened: relays
-// hear the same as while the gateway has no uplink, so they use what else they have, and
-// what they carry goes on.
+// End stops opening tunnels, and returns when no tunnel is open or ctx ends. It refuses relays
+// as if the uplink were down: they send new connections elsewhere, and open tunnels continue.
 func (h *Handler) End(ctx context.Context) {
 	h.mu.Lock()
 	h.ending = true
@@ -164,14 +163,14 @@ func (h *Handler) End(ctx context.Context) {
 	}
 }
 
-// Open returns how many tunnels are open, or about to be.
+// Open returns how many tunnels are open or being opened.
 func (h *Handler) Open() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.places.Used()
 }
 
-// tick logs what was counted only.
+// tick logs the refusals that were counted but not logged.
 func (h *Handler) tick(now time.Time) {
 	h.mu.Lock()
 	due := h.reports.due(now)
@@ -181,10 +180,10 @@ func (h *Handler) tick(now time.Time) {
 	}
 }
 
-// A question is a request for a tunnel, as far as it is understood.
+// A question is a request for a tunnel, as far as it has been parsed.
 type question struct {
 	client netip.Addr
-	peer   string // "" until it has shown a token
+	peer   string // "" until the token is verified
 	target string
 	port   string
 	probe  bool
@@ -239,7 +238,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refused(r, q, m, refusal)
 		refusal.write(w)
 		return
-	case err != nil: // the client has gone
+	case err != nil: // the client has given up
 		panic(http.ErrAbortHandler)
 	}
 	h.opened(g)
@@ -272,7 +271,7 @@ func (h *Handler) serveTCP(w http.ResponseWriter, r *http.Request, conn *net.TCP
 	return Splice(conn, nil, g.stream(str), &g.bytes)
 }
 
-// stream returns str, as fast as the peer may be.
+// stream returns str, limited to the peer's rate.
 func (g *grant) stream(str *http3.Stream) DatagramStream {
 	if g.limits == nil {
 		return str
@@ -280,8 +279,8 @@ func (g *grant) stream(str *http3.Stream) DatagramStream {
 	return newRated(g.ctx, str, g.limits)
 }
 
-// check reads the request into q, or returns a *Refusal. cfg is of who asks, nil
-// without a valid token.
+// check parses the request into q, or returns a *Refusal. cfg is the configuration of
+// the peer, nil if the token is not valid.
 func check(w http.ResponseWriter, r *http.Request, q *question, cfg *peer.Config) error {
 	if cfg == nil {
 		return &Refusal{http.StatusProxyAuthRequired, RequestDenied, "wrong or missing token"}
@@ -330,13 +329,12 @@ func (h *Handler) connect(ctx context.Context, g *grant, udp bool, target string
 	return conn, err
 }
 
-// dial connects to target, and tells the uplink what became of it. The error may
-// be a *Refusal.
+// dial connects to target and reports the outcome to the uplink. The error may be a *Refusal.
 func (h *Handler) dial(ctx context.Context, network, target string, allow []netip.Prefix) (net.Conn, error) {
 	begin := time.Now()
 	conn, tried, err := dial(ctx, network, target, allow)
 	if err == nil {
-		if network == "tcp" { // of UDP, nothing was sent yet
+		if network == "tcp" { // with UDP, nothing has been sent yet
 			h.reached(conn.RemoteAddr().(*net.TCPAddr).AddrPort())
 		}
 		return conn, nil
@@ -355,11 +353,11 @@ func (h *Handler) dial(ctx context.Context, network, target string, allow []neti
 	return nil, refusal
 }
 
-// dial connects to target, and returns the addresses that it tried. The policy is
-// asked about each at the very moment it is connected to, so DNS cannot answer
-// differently in between.
+// dial connects to target, and returns the addresses that it tried. It checks each
+// address against the policy just before connecting to it, so that a second DNS answer
+// cannot bypass the check.
 func dial(ctx context.Context, network, target string, allow []netip.Prefix) (_ net.Conn, tried []netip.AddrPort, _ error) {
-	var mu sync.Mutex // two can be tried at a time, and one be tried still at the end
+	var mu sync.Mutex // two addresses can be tried at a time, one of them even after DialContext has returned
 	var addresses []netip.AddrPort
 	d := net.Dialer{
 		Timeout:         dialTimeout,
@@ -385,7 +383,7 @@ func dial(ctx context.Context, network, target string, allow []netip.Prefix) (_ 
 	return conn, slices.Clone(addresses), err
 }
 
-// refuse tells the relay why a target could not be connected to.
+// refuse converts the error of a failed connection into a Refusal.
 func refuse(err error) *Refusal {
 	var refusal *Refusal
 	if errors.As(err, &refusal) {

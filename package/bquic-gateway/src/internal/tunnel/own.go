@@ -13,19 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errNoRoute is what the kernel says of an address that it has no usable route to.
+// errNoRoute: the kernel has no usable route to the address.
 var errNoRoute = errors.New("no route")
 
-// A route is what the kernel says of the way to an address.
+// A route is the kernel's route to an address.
 type route struct {
 	kind  uint8        // RTN_UNICAST and so on (linux/rtnetlink.h)
 	link  bool         // the address is on a link of this machine
 	match netip.Prefix // the destination in the table; for IPv4 only, from Linux 4.13 on
 }
 
-// routeTo asks the kernel how it would send to addr now, as for a socket that
-// connects: rules are followed, and nothing is sent. Without a route the error is
-// errNoRoute.
+// routeTo asks the kernel for its current route to addr, as for a connecting socket: it
+// applies the routing rules and sends nothing. If there is no route, the error is errNoRoute.
 func routeTo(addr netip.Addr) (r route, err error) {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
@@ -58,7 +57,7 @@ func routeTo(addr netip.Addr) (r route, err error) {
 		Data:   append(data, encoded...),
 	})
 	switch {
-	// What a route of type unreachable, prohibit or blackhole gives is no route either.
+	// The errors of unreachable, prohibit and blackhole routes count as no route, too.
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.EACCES),
 		errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENETDOWN), errors.Is(err, unix.EOPNOTSUPP):
 		return r, errNoRoute
@@ -75,16 +74,15 @@ func routeTo(addr netip.Addr) (r route, err error) {
 	return r, err
 }
 
-// own says what addr is to this machine, "" when it is elsewhere. The kernel is
-// the one that knows: beside the addresses of interfaces it takes for its own
-// their networks' broadcast addresses, the subnet-router anycast address of each
-// IPv6 prefix that it forwards for (RFC 4291, section 2.6.1, but not of a /127,
-// RFC 6164), anycast addresses that somebody has joined, and all that a route of
-// type local covers.
+// own returns the type of addr if it belongs to this machine, or "" if it does not. Only
+// the kernel knows: besides the addresses of its interfaces, it accepts the broadcast
+// addresses of their networks, the subnet-router anycast address of each IPv6 prefix that
+// it forwards for (RFC 4291, section 2.6.1, but not of a /127, RFC 6164), anycast addresses
+// that a program has joined, and all addresses that a route of type local covers.
 func own(addr netip.Addr) (string, error) {
 	r, err := routeTo(addr)
 	if errors.Is(err, errNoRoute) {
-		return "", nil // connecting will tell why
+		return "", nil // connecting will return the reason
 	}
 	if err != nil {
 		return "", err
@@ -99,8 +97,8 @@ func own(addr netip.Addr) (string, error) {
 	case unix.RTN_MULTICAST:
 		return "multicast", nil
 	}
-	// The first address of an IPv4 network is a broadcast address, too, to 4.2BSD and
-	// to Linux before 5.14: to neighbours, if not to this machine.
+	// 4.2BSD, and Linux before 5.14, also treat the first address of an IPv4 network as
+	// a broadcast address. Neighbours may still do so.
 	if addr.Is4() && r.link && r.match.Bits() <= 30 && r.match.Addr() == addr {
 		return "broadcast", nil
 	}

@@ -10,24 +10,24 @@ import (
 	"bquic/internal/special"
 )
 
-// A Policy says which addresses a gateway connects to. Its zero value allows
-// all but special ones.
+// A Policy says which addresses a gateway connects to. The zero value allows all but
+// special addresses.
 //
-// Special are what package special lists, and the gateway's own addresses. One
-// of them is allowed only by a prefix in Allow that holds none but such
-// addresses, as 127.0.0.0/8 or 10.1.0.0/16 do and 0.0.0.0/0 does not; an address
-// of the gateway's own by a prefix for it alone. What is no destination at all,
-// unspecified and IPv4-mapped addresses, is never allowed.
+// Special addresses are those that package special lists, and the gateway's own. A
+// special address is allowed only by a prefix in Allow that contains nothing but special
+// addresses of the same range: 127.0.0.0/8 or 10.1.0.0/16, but not 0.0.0.0/0. One of the
+// gateway's own addresses is allowed only by a prefix for this address alone. Addresses
+// that cannot be a destination (unspecified, IPv4-mapped) are never allowed.
 type Policy struct {
 	// Allow limits targets to these prefixes. Empty: no limit.
 	Allow []netip.Prefix
-	// Own says what an address is to the gateway itself ("local", "broadcast"), or
-	// "" for one that is elsewhere. With an error nothing is allowed. nil: all are
-	// elsewhere.
+	// Own returns the type of an address of the gateway itself ("local",
+	// "broadcast"), or "" for any other address. If it returns an error, the address
+	// is not allowed. nil: the gateway has no addresses.
 	Own func(netip.Addr) (string, error)
 }
 
-// Allowed returns an error that names the reason when addr is no permitted target.
+// Allowed returns nil if addr is a permitted target, or else the reason as an error.
 func (p *Policy) Allowed(addr netip.Addr) error {
 	if !addr.IsValid() {
 		return errors.New("no valid address")
@@ -38,13 +38,14 @@ func (p *Policy) Allowed(addr netip.Addr) error {
 	if isSpecial && r.Kind == special.Nowhere {
 		return fmt.Errorf("%s is %s", asked, r.Name)
 	}
-	// What a translator further on would make of it.
+	// A translator on the path may turn it into this IPv4 address.
 	if v4, ok := embedded(addr); ok {
 		if err := p.Allowed(v4); err != nil {
 			return fmt.Errorf("%s: %w", asked, err)
 		}
 	}
-	// Loopback is all local, and multicast all multicast: the next rule is theirs.
+	// For loopback and multicast, the kernel knows no more than their ranges, which
+	// the next rule checks.
 	if p.Own != nil && !addr.IsLoopback() && !addr.IsMulticast() {
 		switch what, err := p.Own(asked); {
 		case err != nil:
@@ -67,7 +68,8 @@ func (p *Policy) Allowed(addr netip.Addr) error {
 	return fmt.Errorf("%s is in no allowed prefix", asked)
 }
 
-// names reports whether Allow has a prefix for addr that lies within the special one.
+// names reports whether Allow has a prefix that contains addr and lies within the
+// special range.
 func (p *Policy) names(addr netip.Addr, special netip.Prefix) bool {
 	for _, a := range p.Allow {
 		if a.Contains(addr) && a.Bits() >= special.Bits() {

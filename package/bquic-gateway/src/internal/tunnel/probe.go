@@ -13,17 +13,18 @@ import (
 	"bquic/internal/special"
 )
 
-// tryTimeout is how long a target has to answer that is tried for the uplink's sake.
+// tryTimeout is the connection timeout of the uplink check.
 const tryTimeout = 3 * time.Second
 
-// uplinkRefusal is what is said of a target while the uplink is down.
+// uplinkRefusal refuses a target while the uplink is down.
 func uplinkRefusal(detail string) *Refusal {
 	return &Refusal{http.StatusServiceUnavailable, UplinkDown, "the gateway does not reach the Internet: " + detail}
 }
 
 var errEnding = &Refusal{http.StatusServiceUnavailable, UplinkDown, "the gateway is about to end"}
 
-// probe answers a relay that asks whether it is welcome: always with a *Refusal.
+// probe answers a relay that asks whether the gateway accepts it. The answer is
+// always a *Refusal.
 func (h *Handler) probe() error {
 	h.mu.Lock()
 	var known []netip.AddrPort
@@ -60,7 +61,7 @@ func (h *Handler) isDown() bool {
 	return h.uplink.down()
 }
 
-// note tells the uplink something, and logs what it makes of it.
+// note passes an event to the uplink, and logs a change between up and down.
 func (h *Handler) note(what func(*uplink)) {
 	h.mu.Lock()
 	before := h.uplink.down()
@@ -74,13 +75,13 @@ func (h *Handler) note(what func(*uplink)) {
 	}
 }
 
-// outside reports whether a target says something about the uplink.
+// outside reports whether a target is on the public Internet, and so tells about the uplink.
 func outside(target netip.AddrPort) bool {
 	_, isSpecial := special.Of(target.Addr())
 	return !isSpecial
 }
 
-// reached notes that a target has answered.
+// reached records that a target has answered.
 func (h *Handler) reached(target netip.AddrPort) {
 	target = netip.AddrPortFrom(target.Addr().Unmap(), target.Port())
 	if outside(target) {
@@ -88,8 +89,8 @@ func (h *Handler) reached(target netip.AddrPort) {
 	}
 }
 
-// failed notes how connecting to the addresses of a target went wrong: the type
-// of the refusal.
+// failed records that connecting to a target's addresses failed. kind is the type of
+// the refusal.
 func (h *Handler) failed(tried []netip.AddrPort, kind string) {
 	for _, target := range tried {
 		switch kind {
@@ -103,8 +104,8 @@ func (h *Handler) failed(tried []netip.AddrPort, kind string) {
 	}
 }
 
-// tryUplink connects to targets that clients asked for, where there is doubt
-// about the uplink, and does not wait for them.
+// tryUplink connects to recent targets of clients when the uplink is in doubt or
+// down. It does not wait for the result.
 func (h *Handler) tryUplink(ctx context.Context, now time.Time) {
 	h.mu.Lock()
 	targets, allow := h.uplink.tries(now), h.allow

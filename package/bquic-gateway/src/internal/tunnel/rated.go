@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// rateChunk is what passes at a time; a bucket holds as much at least.
+	// rateChunk is how many bytes pass at a time. A bucket holds at least this much.
 	rateChunk = 16 << 10
-	// rateBurst is how long a peer that was quiet may send as it likes.
+	// rateBurst is the size of a bucket, as the time in which the rate fills it.
 	rateBurst = 50 * time.Millisecond
 )
 
-// limits are how fast a peer may be, in each direction.
+// limits are a peer's rate limits in each direction.
 type limits struct{ up, down *rate.Limiter }
 
-// newLimits returns limits of bytes a second, nil for 0.
+// newLimits returns limits of bytes per second, nil for 0.
 func newLimits(bytes float64) *limits {
 	if bytes == 0 {
 		return nil
@@ -29,8 +29,8 @@ func newLimits(bytes float64) *limits {
 	return &limits{rate.NewLimiter(rate.Limit(bytes), bucket), rate.NewLimiter(rate.Limit(bytes), bucket)}
 }
 
-// A rated stream is as fast as limits let it be. What waits is not read, so flow
-// control tells who sends; datagrams beyond are lost where their queues end.
+// A rated stream is limited to a rate. Above it, data stays unread, so that flow
+// control slows the sender down; datagrams are dropped when their queues are full.
 type rated struct {
 	DatagramStream
 	*limits

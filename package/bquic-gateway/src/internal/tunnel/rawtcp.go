@@ -13,19 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rawTCP reads and writes a TCP connection. As in quic-go's sys_conn_raw_linux.go,
-// the scheduler is not told of system calls, which do not block. One goroutine
-// may read while another one writes.
+// rawTCP reads and writes a TCP connection. Its system calls do not block, so it
+// does not announce them to Go's scheduler, as in quic-go's sys_conn_raw_linux.go.
+// One goroutine may read while another one writes.
 type rawTCP struct {
 	conn syscall.RawConn
 
-	read   func(fd uintptr) bool // bound once
+	read   func(fd uintptr) bool // a method value, allocated once
 	in     *[largeBuffer]byte    // nil while waiting
 	n      int
 	rerrno syscall.Errno
 
 	write  func(fd uintptr) bool
-	out    []byte // what is left to write
+	out    []byte // not yet written
 	werrno syscall.Errno
 }
 
@@ -41,8 +41,8 @@ func newRawTCP(conn *net.TCPConn) (*rawTCP, error) {
 	return c, nil
 }
 
-// Next returns what has come in, valid until the next call. While it waits, it
-// holds no buffer.
+// Next returns the next data from the connection. The slice is valid until the
+// next call. Next holds no buffer while it waits.
 func (c *rawTCP) Next() ([]byte, error) {
 	c.release()
 	if err := c.conn.Read(c.read); err != nil {
@@ -57,7 +57,7 @@ func (c *rawTCP) Next() ([]byte, error) {
 	return c.in[:c.n], nil
 }
 
-// release ends the use of what Next has returned.
+// release returns the buffer of the last Next to the pool.
 func (c *rawTCP) release() {
 	if c.in != nil {
 		largeBuffers.Put(c.in)

@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	// How often refusals are logged again, of a peer and of one source of strangers.
+	// How often refusals are logged again, for a peer and for a source without a valid token.
 	peerReport     = 10 * time.Second
 	strangerReport = time.Minute
-	// maxReports bounds whose refusals are told apart at a time.
+	// maxReports is the limit on peers and sources that are logged separately.
 	maxReports = 64
-	// maxShown is how much of what others send is logged, in bytes.
+	// maxShown is how much of a peer's text is logged, in bytes.
 	maxShown = 128
 )
 
-// reports bound how often something is logged of somebody: at first at once, then
-// as a count at the end of each interval. The zero value is ready.
+// reports limits how often refusals of a peer or source are logged: the first one at once,
+// further ones as a count at the end of each interval. The zero value is ready to use.
 type reports struct {
 	open map[string]*report
 }
 
-// A report is what happened since the last line about somebody.
+// A report counts the refusals of a peer or source since its last log line.
 type report struct {
 	who   string
 	count int
@@ -34,7 +34,7 @@ type report struct {
 	until time.Time
 }
 
-// add notes that something happened, and says whether to log it now.
+// add counts a refusal, and reports whether to log it now.
 func (r *reports) add(now time.Time, who string, every time.Duration) bool {
 	if r.open[who] == nil && len(r.open) >= maxReports {
 		who = "others"
@@ -67,8 +67,8 @@ func (r *reports) due(now time.Time) (due []report) {
 	return due
 }
 
-// shown returns what others sent as a log may have it: not too long, and quoted
-// where it is not printable ASCII.
+// shown returns a peer's text in a form that is safe to log: truncated, and quoted
+// if it is not printable ASCII.
 func shown(text string) string {
 	cut := text[:min(len(text), maxShown)]
 	if strings.ContainsFunc(cut, func(c rune) bool { return c < ' ' || c > '~' }) {

@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// IdleTimeout ends a tunnel that carried nothing: as long as OpenWrt's
-	// conntrack keeps an established connection (nf_conntrack_tcp_timeout_established).
-	// TCP keep-alive and the QUIC idle timeout find dead peers much earlier.
+	// IdleTimeout ends an idle tunnel. It is OpenWrt's conntrack timeout for an established
+	// connection (nf_conntrack_tcp_timeout_established). TCP keep-alive and the QUIC idle
+	// timeout find dead peers much earlier.
 	IdleTimeout = 7440 * time.Second
-	// halfClosedTimeout replaces it once one direction has ended. Linux NATs
-	// forget such a connection after 2 minutes (nf_conntrack_tcp_timeout_fin_wait).
+	// halfClosedTimeout replaces IdleTimeout once one direction has ended. Linux NATs forget
+	// such a connection after 2 minutes (nf_conntrack_tcp_timeout_fin_wait).
 	halfClosedTimeout = 5 * time.Minute
-	// watchInterval is how often a tunnel looks for what no read or write would
-	// tell it: idleness, and a reset of a TCP connection that it is not reading.
+	// watchInterval is how often a tunnel checks what no read or write reports: idleness, and
+	// a reset of a TCP connection that it is not reading.
 	watchInterval = 5 * time.Second
 
-	// The direction from the stream holds smallBuffer while it waits, enough for
-	// one packet's, and a pooled largeBuffer while reads fill what they are given.
-	// The other one holds none while it waits. All else is QUIC flow control.
+	// While it waits, the direction from the stream holds a smallBuffer, which is enough for
+	// one packet. It uses a pooled largeBuffer while reads fill the buffer. The direction to
+	// the stream holds no buffer while it waits. QUIC flow control bounds everything else.
 	smallBuffer = 2 << 10
 	largeBuffer = 16 << 10
 )
@@ -39,7 +39,7 @@ var (
 	errReset = errors.New("TCP connection reset")
 )
 
-// A Stream is an HTTP/3 request stream, of either end.
+// A Stream is an HTTP/3 request stream, at either end.
 type Stream interface {
 	io.ReadWriteCloser // Close ends the sending direction only
 	CancelRead(quic.StreamErrorCode)
@@ -51,13 +51,13 @@ var (
 	_ Stream = (*http3.RequestStream)(nil)
 )
 
-// Bytes counts what one or many tunnels carried.
+// Bytes counts the bytes that one or many tunnels have carried.
 type Bytes struct {
 	ToStream   Counter
 	FromStream Counter
 }
 
-// Under makes all that b counts from now on count in sum, too.
+// Under makes everything that b counts from now on count in sum, too.
 func (b *Bytes) Under(sum *Bytes) {
 	b.ToStream.sum, b.FromStream.sum = &sum.ToStream, &sum.FromStream
 }
@@ -76,15 +76,15 @@ func (c *Counter) Add(n uint64) {
 	}
 }
 
-// Splice copies between conn and str until both directions have ended, and
-// closes both. What was read from conn before goes first. An end of one
-// direction is passed on as such (FIN); a reset or failure of either side
-// resets the other in both directions, and is returned.
+// Splice copies between conn and str until both directions have ended, then closes both. It
+// sends first, the data already read from conn, before all else. It passes on the end of one
+// direction as a FIN. If one side is reset or fails, Splice resets the other side in both
+// directions and returns the error.
 func Splice(conn *net.TCPConn, first []byte, str Stream, count *Bytes) error {
 	return SpliceTimed(conn, first, str, count, nil)
 }
 
-// SpliceTimed is Splice, and measures what the client at conn waits for if timing is not nil.
+// SpliceTimed is Splice. If timing is not nil, it also measures how long the client at conn waits.
 func SpliceTimed(conn *net.TCPConn, first []byte, str Stream, count *Bytes, timing *Timing) error {
 	raw, err := newRawTCP(conn)
 	if err != nil {
@@ -114,17 +114,17 @@ type splice struct {
 	str   Stream
 	count *Bytes
 
-	timing *Timing // nil: none
+	timing *Timing // nil: not measured
 
-	moved   atomic.Uint32 // writes in both directions: 64 bits take a lock on some processors
-	reading atomic.Bool   // conn is being read: a reset would show there
-	shut    atomic.Bool   // our FIN was sent: the kernel may have closed conn in peace
+	moved   atomic.Uint32 // writes in both directions; 32 bits, because 64 bits need a lock on some processors
+	reading atomic.Bool   // conn is being read, and the read would return a reset
+	shut    atomic.Bool   // our FIN was sent, so the kernel may have closed conn without a reset
 
 	mu    sync.Mutex
 	ended int   // directions that ended
 	err   error // why the tunnel was aborted
 	watch *time.Timer
-	// Of the watch:
+	// Used by look only:
 	lastMoved uint32
 	idle      time.Duration
 }
@@ -174,7 +174,7 @@ func (s *splice) copyStream() error {
 	for {
 		n, err := s.str.Read(buf)
 		if n > 0 {
-			// Before the client has them: it may answer at once.
+			// Before the write, because the client may answer at once.
 			if s.timing != nil {
 				s.timing.hears(n)
 			}
@@ -199,7 +199,7 @@ func (s *splice) copyStream() error {
 	}
 }
 
-// pass writes b to dst, and counts it.
+// pass writes b to dst and counts it.
 func (s *splice) pass(dst io.Writer, b []byte, count *Counter) error {
 	n, err := dst.Write(b)
 	count.Add(uint64(n))
@@ -207,7 +207,7 @@ func (s *splice) pass(dst io.Writer, b []byte, count *Counter) error {
 	return err
 }
 
-// end notes that a direction has ended; with an error, the other one ends too.
+// end records that a direction has ended. An error ends the other direction, too.
 func (s *splice) end(err error) {
 	if err != nil {
 		s.abort(err)
@@ -217,8 +217,8 @@ func (s *splice) end(err error) {
 	s.mu.Unlock()
 }
 
-// abort resets both sides: RFC 9114, section 4.4, wants a failure of one
-// direction passed on to the other one, and a RST where TCP permits it.
+// abort resets both sides. RFC 9114, section 4.4, requires that a failure of one side is
+// passed on to the other one, with a RST if TCP permits it.
 func (s *splice) abort(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,8 +285,8 @@ func (s *splice) unhealthy() error {
 	return nil
 }
 
-// closedByReset tells a reset from the kernel's state of the connection, for
-// when nobody reads it: the stream takes no more, or the peer's FIN was read.
+// closedByReset detects a reset from the kernel's connection state while the tunnel does not
+// read: the stream is blocked, or the peer's FIN has been read.
 func closedByReset(conn *net.TCPConn) bool {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -300,8 +300,8 @@ func closedByReset(conn *net.TCPConn) bool {
 	return closed
 }
 
-// ResetAtEnd has the kernel reset conn should this process be killed. By default
-// it would send a FIN, and half a transfer would look like a whole one.
+// ResetAtEnd makes the kernel reset conn if this process is killed. By default the kernel
+// sends a FIN, and a truncated transfer would look complete.
 func ResetAtEnd(conn *net.TCPConn) { _ = conn.SetLinger(0) }
 
 // Reset closes conn with a RST.
@@ -316,8 +316,8 @@ func Cancel(str Stream, code http3.ErrCode) {
 	str.CancelWrite(quic.StreamErrorCode(code))
 }
 
-// KeepAlive finds a vanished peer within 5 minutes. Go's default of a probe
-// every 15 s would keep phones awake.
+// KeepAlive returns a configuration that detects a dead peer within 5 minutes. Go's default,
+// a probe every 15 s, would keep phones awake.
 func KeepAlive() net.KeepAliveConfig {
 	return net.KeepAliveConfig{Enable: true, Idle: 2 * time.Minute, Interval: time.Minute, Count: 3}
 }

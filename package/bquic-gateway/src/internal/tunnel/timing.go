@@ -10,55 +10,56 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Timing measures how long a client waits for what it is sent by one splice.
+// A Timing measures how long a client waits for the data of one splice.
 //
-// It reads no clock for a read or write, as MIPS has none without a system call: a hand, which somebody else moves a
-// few times a second, says whether a pause may have begun, and the kernel when it last sent
-// something (TCP_INFO, in steps of its timer). So shorter pauses than the hand's steps mostly count as waiting.
+// It does not read the clock on every read or write, because on MIPS that takes a system call. Instead it uses a
+// coarse clock, the hand, which its owner advances a few times a second. The hand shows whether a pause may have
+// begun. The kernel then says when it last sent data (TCP_INFO, in jiffies). So pauses shorter than the hand's steps
+// mostly count as waiting.
 type Timing struct {
 	clock *atomic.Uint32
 
 	accepted time.Time
-	asked    time.Time     // the client's first byte came
-	idle     time.Duration // of the client, with all that it had asked for
+	asked    time.Time     // when the client's first byte arrived
+	idle     time.Duration // the client's pauses, after it had received all that it asked for
 	waits    func(from, to time.Time)
-	since    time.Time // that the client waits; zero: from the beginning
+	since    time.Time // start of the current wait; zero: begin()
 
-	heard atomic.Uint32 // hand, when something came for the client; 0: nothing since it has asked
-	first time.Time     // of that
-	bytes uint64        // of that
-	last  time.Time     // of that, as the kernel sent it; zero: unknown
+	heard atomic.Uint32 // the hand when data last arrived for the client; 0: none since it last asked
+	first time.Time     // when the first byte arrived for the client
+	bytes uint64        // arrived for the client
+	last  time.Time     // when the kernel sent the client the last byte; zero: unknown
 
 	counts Counts
 }
 
-// Counts are what the kernel has counted of a client's connection: the bytes of its streams, and
-// the packets that bore them.
+// Counts are the kernel's counters of a client's connection: the bytes of its two streams, and the packets that
+// carried them.
 type Counts struct {
-	ClientBytes, ServerBytes     uint64 // from the client, and for it
+	ClientBytes, ServerBytes     uint64 // from the client, and to it
 	ClientPackets, ServerPackets uint32
 }
 
-// NewTiming returns one for a connection that was accepted at a time. It calls waits with each
-// time that the client has waited, in order; together they are what Result has.
+// NewTiming returns a Timing for a connection that was accepted at that time. It calls waits with each period in
+// which the client has waited, in order. Their sum is Result's wait.
 func NewTiming(hand *atomic.Uint32, accepted time.Time, waits func(from, to time.Time)) *Timing {
 	return &Timing{clock: hand, accepted: accepted, waits: waits}
 }
 
-// hand is never 0, but for one step in decades.
+// hand returns the coarse time plus 1. It is 0 only for one step in decades.
 func (t *Timing) hand() uint32 { return t.clock.Load() + 1 }
 
-// AskedAt notes that the client had sent its first byte before the splice.
+// AskedAt records that the client had sent its first byte before the splice.
 func (t *Timing) AskedAt(at time.Time) {
 	if t.asked.IsZero() {
 		t.asked = at
 	}
 }
 
-// Asked says whether the client has sent anything.
+// Asked reports whether the client has sent anything.
 func (t *Timing) Asked() bool { return !t.asked.IsZero() }
 
-// asks notes that something has come from the client.
+// asks records that data has arrived from the client.
 func (t *Timing) asks(conn syscall.RawConn) {
 	if t.asked.IsZero() {
 		t.asked = time.Now()
@@ -78,7 +79,7 @@ func (t *Timing) asks(conn syscall.RawConn) {
 	t.heard.Store(0)
 }
 
-// hears notes that n bytes have come for the client.
+// hears records that n bytes have arrived for the client.
 func (t *Timing) hears(n int) {
 	t.bytes += uint64(n)
 	if hand := t.hand(); t.heard.Load() != hand {
@@ -89,7 +90,7 @@ func (t *Timing) hears(n int) {
 	}
 }
 
-// waited tells of a time that ends then.
+// waited reports a period of waiting that ended at to.
 func (t *Timing) waited(to time.Time) {
 	from := t.since
 	if from.IsZero() {
@@ -100,7 +101,7 @@ func (t *Timing) waited(to time.Time) {
 	}
 }
 
-// ends notes when the last byte left, and what was counted, while the kernel still knows.
+// ends records when the last byte was sent, and the kernel's counters, before the socket is closed.
 func (t *Timing) ends(conn syscall.RawConn) {
 	info := tcpInfo(conn)
 	if info == nil || !t.last.IsZero() {
@@ -110,23 +111,23 @@ func (t *Timing) ends(conn syscall.RawConn) {
 	t.counts = Counts{info.Bytes_received, info.Bytes_acked, info.Data_segs_in, info.Data_segs_out}
 }
 
-// done tells of the last time that the client waited, after all.
+// done reports the last period of waiting, after the splice has ended.
 func (t *Timing) done() {
 	if t.bytes > 0 {
 		t.waited(t.last)
 	}
 }
 
-// begin is when the client began to wait.
+// begin returns when the client began to wait.
 func (t *Timing) begin() time.Time {
-	if t.asked.After(t.accepted) && t.asked.Before(t.first) { // else the server spoke first
+	if t.asked.After(t.accepted) && t.asked.Before(t.first) { // else the server sent first
 		return t.asked
 	}
 	return t.accepted
 }
 
-// Result is how many bytes the client got, after which time the first of them, and how long it
-// waited for all, without its own pauses. ok is false if the times are not known. It is for after the splice.
+// Result returns how many bytes were sent to the client, after which time the first of them, and how long the client
+// waited for all of them, without its own pauses. ok is false if the times are not known. Call it after the splice.
 func (t *Timing) Result() (bytes uint64, first, wait time.Duration, ok bool) {
 	if t.bytes == 0 {
 		return 0, 0, 0, true
@@ -136,10 +137,10 @@ func (t *Timing) Result() (bytes uint64, first, wait time.Duration, ok bool) {
 	return t.bytes, first, max(t.last.Sub(begin)-t.idle, first), !t.last.IsZero()
 }
 
-// Counts are those of the whole connection. They are for after the splice.
+// Counts returns the counters of the whole connection. Call it after the splice.
 func (t *Timing) Counts() Counts { return t.counts }
 
-// tcpInfo is what the kernel tells of a TCP connection, or nil.
+// tcpInfo returns the kernel's TCP_INFO of a connection, or nil.
 func tcpInfo(conn syscall.RawConn) (info *unix.TCPInfo) {
 	_ = conn.Control(func(fd uintptr) {
 		if got, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
@@ -149,7 +150,7 @@ func tcpInfo(conn syscall.RawConn) (info *unix.TCPInfo) {
 	return info
 }
 
-// sinceSent is how long ago the kernel sent data.
+// sinceSent returns how long ago the kernel last sent data.
 func sinceSent(info *unix.TCPInfo) time.Duration {
 	return time.Duration(info.Last_data_sent) * time.Millisecond
 }

@@ -14,14 +14,14 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// ConnectionIDLength is that of both ends, in bytes. With the byte before and the
-// two of the packet number behind it, the payload begins at a multiple of four, and
-// the cipher of small processors takes words instead of bytes.
+// ConnectionIDLength is the length of both ends' connection IDs, in bytes. With the byte
+// before it and the two bytes of packet number after it, the payload begins at a multiple
+// of four, so the cipher of small processors can work on words instead of bytes.
 const ConnectionIDLength = 5
 
-// GatewayTransport returns a gateway's transport. Its stateless reset key is
-// derived from the certificate's, so a gateway that was restarted can tell
-// relays at once that it has forgotten their connections.
+// GatewayTransport returns a gateway's transport. It derives the stateless reset
+// key from the certificate's key. So a restarted gateway can tell relays at once
+// that it has lost their connections.
 func GatewayTransport(udp *net.UDPConn, cert *tls.Certificate) (*quic.Transport, error) {
 	secret, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
 	if err != nil {
@@ -39,16 +39,16 @@ func GatewayTransport(udp *net.UDPConn, cert *tls.Certificate) (*quic.Transport,
 	return &quic.Transport{Conn: conn, ConnectionIDLength: ConnectionIDLength, StatelessResetKey: &key}, nil
 }
 
-// A PacketConn is a UDP socket for quic.Transport that loses a packet where
-// the kernel cannot send it just now. quic-go would give up the connection, and
-// all that it carries, at the first moment without a route; in a mesh, another
-// one is found soon. If not, the idle timeout ends the connection.
+// A PacketConn is a UDP socket for quic.Transport that drops a packet if the kernel
+// cannot send it at the moment. quic-go would close the connection, with all its
+// streams, at the first moment without a route. In a mesh, another route is found
+// soon. If not, the idle timeout ends the connection.
 type PacketConn struct {
 	*net.UDPConn
 	out *quic.MessageWriter
 }
 
-// NewPacketConn returns a PacketConn of udp.
+// NewPacketConn returns a PacketConn that uses udp.
 func NewPacketConn(udp *net.UDPConn) (PacketConn, error) {
 	out, err := quic.NewMessageWriter(udp)
 	return PacketConn{udp, out}, err

@@ -22,18 +22,18 @@ import (
 	"github.com/quic-go/quic-go/quicvarint"
 )
 
-// UDP is the :protocol of tunnels for UDP (RFC 9298).
+// UDP is the :protocol of UDP tunnels (RFC 9298).
 const UDP = "connect-udp"
 
 const (
-	// UDPIdleTimeout ends a tunnel without datagrams. RFC 4787 asks for 2 minutes.
+	// UDPIdleTimeout ends a tunnel without datagrams. RFC 4787 requires at least 2 minutes.
 	UDPIdleTimeout = 2 * time.Minute
 	// DNSIdleTimeout is for port 53, where an answer comes soon or never.
 	DNSIdleTimeout = 15 * time.Second
 
 	udpPath = "/.well-known/masque/udp/" // RFC 9298, section 3.4
 	maxUDP  = 65527                      // the largest payload
-	// packetBuffer is more than a packet of any path that quic-go looks for (1,452 bytes).
+	// packetBuffer is larger than the largest packet that quic-go sends (1,452 bytes).
 	packetBuffer = 2 << 10
 	// datagramCapsule carries a datagram in the stream (RFC 9297, section 3.5).
 	datagramCapsule = 0
@@ -45,7 +45,7 @@ func UDPRequest(gateway, target string, header http.Header) (*http.Request, erro
 	if err != nil {
 		return nil, err
 	}
-	// A colon of IPv6 is to be escaped.
+	// The colons of an IPv6 address must be escaped.
 	path := udpPath + strings.ReplaceAll(host, ":", "%3A") + "/" + port + "/"
 	u, err := url.Parse("https://" + gateway + path)
 	if err != nil {
@@ -70,7 +70,7 @@ func udpTarget(r *http.Request) (string, error) {
 	return net.JoinHostPort(name, port), nil
 }
 
-// A DatagramStream is an HTTP/3 request stream with datagrams (RFC 9297), of either end.
+// A DatagramStream is an HTTP/3 request stream with datagrams (RFC 9297), at either end.
 type DatagramStream interface {
 	Stream
 	SendDatagram([]byte) error
@@ -82,14 +82,14 @@ var (
 	_ DatagramStream = (*http3.RequestStream)(nil)
 )
 
-// SpliceUDP carries datagrams between conn, which is connected, and str, until
-// one of them ends or none came for the time of idle. The first ones go to str before all
-// others. A datagram that does not fit into a packet of the path is lost, as
-// RFC 9298, section 5, has it.
+// SpliceUDP forwards datagrams between conn, which is connected, and str, until one of
+// them ends or no datagram has arrived for the duration idle. It sends the datagrams in
+// first to str before all others. It drops a datagram that does not fit into a packet on
+// the path (RFC 9298, section 5).
 func SpliceUDP(ctx context.Context, conn *net.UDPConn, first [][]byte, str DatagramStream, count *Bytes, idle time.Duration) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	var moved atomic.Int64 // since the timer was last looked at
+	var moved atomic.Int64 // datagrams since the last tick
 	timer := time.NewTicker(idle / 2)
 	defer timer.Stop()
 	quiet := 0
@@ -104,7 +104,7 @@ func SpliceUDP(ctx context.Context, conn *net.UDPConn, first [][]byte, str Datag
 	}
 	receive := func(b []byte) {
 		id, n, err := quicvarint.Parse(b)
-		if err != nil || id != 0 || len(b)-n > maxUDP { // of an extension that was not agreed on
+		if err != nil || id != 0 || len(b)-n > maxUDP { // an extension that was not negotiated
 			return
 		}
 		moved.Add(1)
@@ -124,8 +124,8 @@ func SpliceUDP(ctx context.Context, conn *net.UDPConn, first [][]byte, str Datag
 			if err == nil && n < packetBuffer {
 				send(b[:1+n])
 			} else if err == nil {
-				moved.Add(1) // cut off, and too large
-			} else if !errors.Is(err, syscall.ECONNREFUSED) { // ICMP says so, and may say otherwise
+				moved.Add(1) // truncated: too large to send
+			} else if !errors.Is(err, syscall.ECONNREFUSED) { // an ICMP error, which may be temporary
 				end(err)
 				return
 			}
@@ -158,7 +158,7 @@ func SpliceUDP(ctx context.Context, conn *net.UDPConn, first [][]byte, str Datag
 	}
 }
 
-// capsules reads what comes in the stream itself until it ends.
+// capsules reads the capsules in the stream until it ends.
 func capsules(str io.Reader, receive func([]byte)) error {
 	p := http3.NewCapsuleParser(bufio.NewReaderSize(str, 1<<10))
 	for {
@@ -179,7 +179,7 @@ func capsules(str io.Reader, receive func([]byte)) error {
 	}
 }
 
-// serveUDP opens a tunnel for UDP and returns when it has ended.
+// serveUDP opens a UDP tunnel and returns when it has ended.
 func (h *Handler) serveUDP(w http.ResponseWriter, r *http.Request, conn *net.UDPConn, port string, g *grant) error {
 	w.Header().Set(http3.CapsuleProtocolHeader, "?1")
 	w.WriteHeader(http.StatusOK)

@@ -9,48 +9,47 @@ import (
 )
 
 const (
-	// uplinkQuiet is how long no target must have answered before silence means anything.
+	// uplinkQuiet is how long no target must have answered before silence counts.
 	uplinkQuiet = 10 * time.Second
-	// uplinkSuspects is how many networks must have been silent since.
+	// uplinkSuspects is how many networks must have been silent since the last answer.
 	uplinkSuspects = 3
-	// uplinkForget is how long a silent target is evidence.
+	// uplinkForget is how long a silent target counts.
 	uplinkForget = time.Minute
-	// uplinkTry is how often targets are tried while there is doubt.
+	// uplinkTry is how often targets are tried while the uplink is in doubt or down.
 	uplinkTry = 5 * time.Second
-	// uplinkTargets is how many targets are tried at a time, and uplinkKept how many
-	// of those that answered, and of those that were asked for, are remembered.
+	// uplinkTargets is how many targets are tried at a time. uplinkKept is how many
+	// targets that answered, and how many that were requested, are remembered.
 	uplinkTargets = 4
 	uplinkKept    = 8
 )
 
-// An uplinkState is what is known of the way to the Internet.
+// An uplinkState is what is known about the path to the Internet.
 type uplinkState int
 
 const (
 	uplinkUp uplinkState = iota
-	// uplinkDoubt: targets that answered before are being tried.
+	// uplinkDoubt: known targets are being tried.
 	uplinkDoubt
 	uplinkDown
 )
 
-// An uplink finds out whether the gateway reaches the Internet from what becomes
-// of connections that clients ask for. A target that answers proves that it does,
-// also with a refusal. Targets of several networks that are silent, or to which
-// there is no route, raise doubt: then targets that answered before, or were asked
-// for last, are tried, and when none of them answers either, the uplink is down
-// until one does. So a client that asks for addresses where nobody is can raise
-// doubt, no more. The zero value is up.
+// An uplink detects whether the gateway reaches the Internet, from the outcome of
+// clients' connections. A target that answers, even with a refused connection, proves
+// that the uplink works. Targets in several networks that are silent, or have no route,
+// raise doubt. The gateway then tries targets that answered before, and the last ones
+// requested. If none of them answers, the uplink is down until one does. So a client that
+// requests unused addresses can only raise doubt. The zero value is up.
 //
-// It knows neither clock nor network, and is not safe for concurrent use.
+// It uses neither clock nor network, and is not safe for concurrent use.
 type uplink struct {
 	state    uplinkState
-	last     time.Time // of an answer
-	six      bool      // a target with IPv6 has answered
-	silent   []silence // since then
+	last     time.Time // when a target last answered
+	six      bool      // an IPv6 target has answered
+	silent   []silence // silent networks since last
 	answered []netip.AddrPort
 	asked    []netip.AddrPort
 
-	next   time.Time // of trying
+	next   time.Time // when to try next
 	trying bool
 	round  int
 }
@@ -60,7 +59,7 @@ type silence struct {
 	at      time.Time
 }
 
-// networkOf tells targets apart: one dead network is not a dead uplink.
+// networkOf returns the network of a target. One dead network does not prove a dead uplink.
 func networkOf(target netip.AddrPort) netip.Prefix {
 	bits := 48
 	if target.Addr().Is4() {
@@ -70,21 +69,21 @@ func networkOf(target netip.AddrPort) netip.Prefix {
 	return p
 }
 
-// remember puts target first, in the place of another one of its network.
+// remember puts target first, and removes any other target in its network.
 func remember(targets []netip.AddrPort, target netip.AddrPort) []netip.AddrPort {
 	network := networkOf(target)
 	targets = slices.DeleteFunc(targets, func(t netip.AddrPort) bool { return networkOf(t) == network })
 	return slices.Insert(targets, 0, target)[:min(len(targets)+1, uplinkKept)]
 }
 
-// answer notes that target has answered.
+// answer records that target has answered.
 func (u *uplink) answer(now time.Time, target netip.AddrPort) {
 	u.state, u.last, u.silent = uplinkUp, now, nil
 	u.six = u.six || target.Addr().Is6()
 	u.answered = remember(u.answered, target)
 }
 
-// silence notes that target was silent, or that there was no route to it.
+// silence records that target was silent, or that there was no route to it.
 func (u *uplink) silence(now time.Time, target netip.AddrPort, noRoute bool) {
 	if noRoute && target.Addr().Is6() && !u.six {
 		return // a gateway without IPv6
@@ -100,15 +99,15 @@ func (u *uplink) silence(now time.Time, target netip.AddrPort, noRoute bool) {
 	}
 }
 
-// lost notes that there is a route to none of the targets that answered before.
+// lost records that none of the targets that answered before has a route.
 func (u *uplink) lost(now time.Time) {
 	if u.state != uplinkDown && len(u.answered) > 0 {
 		u.state, u.next = uplinkDown, now
 	}
 }
 
-// tries returns the targets to try now. When there are some, tried is to be
-// called, and answer before it when one has answered.
+// tries returns the targets to try now. If there are any, the caller must call answer for
+// each that answers, and then tried.
 func (u *uplink) tries(now time.Time) []netip.AddrPort {
 	if u.state == uplinkUp || u.trying || now.Before(u.next) {
 		return nil
@@ -119,7 +118,7 @@ func (u *uplink) tries(now time.Time) []netip.AddrPort {
 			all = append(all, t)
 		}
 	}
-	// The first time those that answered last, later on all in turn.
+	// The first round tries the targets that answered last, later rounds try all in turn.
 	var some []netip.AddrPort
 	for i := range min(len(all), uplinkTargets) {
 		some = append(some, all[(u.round*uplinkTargets+i)%len(all)])
@@ -129,7 +128,7 @@ func (u *uplink) tries(now time.Time) []netip.AddrPort {
 	return some
 }
 
-// tried notes that what tries returned was tried.
+// tried records that the targets from tries were tried.
 func (u *uplink) tried() {
 	u.trying = false
 	switch u.state {
