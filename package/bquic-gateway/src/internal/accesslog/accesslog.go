@@ -19,48 +19,48 @@ import (
 	"time"
 )
 
-// Protocols are those that requests are counted by.
+// Protocols are the protocols by which requests are counted.
 var Protocols = [...]string{"http/1.1", "h2", "h3"}
 
 const (
-	// maxQueued bounds the lines that wait for a slow disk, in bytes: more than a
-	// second of what a router answers.
+	// maxQueued is the limit on the lines that wait for a slow disk, in bytes. It
+	// holds more than one second of a router's requests.
 	maxQueued = 256 << 10
 	// closeTimeout is how long Open waits for the old file's last lines.
 	closeTimeout = 5 * time.Second
 )
 
-// A Log counts, and writes where a file is open. The zero value counts only.
-// Requests do not wait for the file: lines that are too many are dropped.
+// A Log counts requests, and logs them if a file is open. The zero value only counts.
+// Requests do not wait for the file: when the queue is full, lines are dropped.
 type Log struct {
-	Log *slog.Logger // for what goes wrong with the file
+	Log *slog.Logger // for errors of the file
 
-	counts         [len(Protocols)][6]atomic.Uint64 // by protocol and class of status
+	counts         [len(Protocols)][6]atomic.Uint64 // by protocol and status class
 	sent, received atomic.Uint64
 	dropped        atomic.Uint64
 
-	mu      sync.Mutex // of the following
-	file    *os.File   // of new lines
+	mu      sync.Mutex // guards the fields below
+	file    *os.File   // receives new lines
 	queue   []line
 	queued  int    // bytes
-	writing bool   // there is a goroutine that empties the queue
-	late    uint64 // lines that were dropped since the queue was last empty
+	writing bool   // a goroutine is emptying the queue
+	late    uint64 // lines dropped since the queue was last empty
 
-	failed bool // the last line could not be written. The writing goroutine's
+	failed bool // the last line could not be written; only the writing goroutine uses it
 }
 
-// A line waits to be written. Without text, it is the end of its file, which is
-// closed then.
+// A line waits to be written. Without text, it marks the end of its file, which is
+// then closed.
 type line struct {
 	file *os.File
 	text []byte
-	done chan<- struct{} // closed when it has had its turn; may be nil
+	done chan<- struct{} // closed when the line has been handled; may be nil
 }
 
-// Open closes the file, when all of its lines are written, and opens the one at
-// path ("": none) to append to it, with its directory: /var/log is empty after each
-// start of a router. It waits for the lines, but not for a disk that
-// hangs. An error leaves the old one open.
+// Open opens the file at path ("": none) for appending, then closes the old file
+// once its lines are written. It makes the directory, because /var/log is empty
+// after each boot of a router. It waits up to closeTimeout for the old lines. If it
+// fails, the old file stays open.
 func (l *Log) Open(path string) error {
 	var file *os.File
 	if path != "" {
@@ -82,8 +82,8 @@ func (l *Log) Open(path string) error {
 	return nil
 }
 
-// flush waits until what is queued is written, or closeTimeout has passed, and has
-// old closed then, if it is not nil.
+// flush waits until all queued lines are written, at most closeTimeout. old is
+// closed after its last line, if it is not nil.
 func (l *Log) flush(old *os.File) {
 	done := make(chan struct{})
 	l.mu.Lock()
@@ -106,7 +106,7 @@ func (l *Log) enqueue(e line) {
 	}
 }
 
-// empty writes what is queued.
+// empty writes all queued lines.
 func (l *Log) empty() {
 	for {
 		l.mu.Lock()
@@ -141,10 +141,10 @@ func (l *Log) empty() {
 	}
 }
 
-// append writes a line, whole or not at all.
+// append writes a line completely or not at all.
 func (l *Log) append(file *os.File, text []byte) {
 	n, err := file.Write(text)
-	if err != nil && n > 0 { // or what comes when there is room again would go on in the middle of this line
+	if err != nil && n > 0 { // or else the next successful write would continue this partial line
 		if info, err := file.Stat(); err == nil && info.Size() >= int64(n) {
 			_ = file.Truncate(info.Size() - int64(n))
 		}
@@ -158,7 +158,7 @@ func (l *Log) append(file *os.File, text []byte) {
 	l.failed = err != nil
 }
 
-// Check says what Open would, and makes no file.
+// Check returns the error that Open would return, without making a file.
 func Check(path string) error {
 	if path == "" {
 		return nil
@@ -166,7 +166,7 @@ func Check(path string) error {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		dir := filepath.Dir(path)
 		info, err := os.Stat(dir)
-		for errors.Is(err, fs.ErrNotExist) { // it will be made, in what is there
+		for errors.Is(err, fs.ErrNotExist) { // Open will make it
 			dir = filepath.Dir(dir)
 			info, err = os.Stat(dir)
 		}
@@ -182,7 +182,8 @@ func Check(path string) error {
 	return file.Close()
 }
 
-// openFile refuses what may never take a line, as a FIFO that nobody reads.
+// openFile refuses files to which a write may block forever, such as a FIFO without
+// a reader.
 func openFile(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_NONBLOCK, 0o640)
 	if err != nil {
@@ -199,19 +200,18 @@ func openFile(path string) (*os.File, error) {
 	return file, nil
 }
 
-// Requests returns how many requests were answered by a protocol with a status of
+// Requests returns how many requests over a protocol were answered with a status of
 // a class: 2 for 2xx.
 func (l *Log) Requests(protocol, class int) uint64 { return l.counts[protocol][class].Load() }
 
-// Bytes returns the sizes of all answers' and all requests' bodies.
+// Bytes returns the sizes of all responses' bodies and of all requests' bodies.
 func (l *Log) Bytes() (sent, received uint64) { return l.sent.Load(), l.received.Load() }
 
-// Dropped returns how many lines were not written because the file took them too
-// slowly.
+// Dropped returns how many lines were dropped because the file was too slow.
 func (l *Log) Dropped() uint64 { return l.dropped.Load() }
 
-// unanswered is the status of a request whose handler gave up, for its client has
-// gone: nginx's number.
+// unanswered is the status of a request whose handler aborted because the client
+// was gone. nginx uses the same number.
 const unanswered = 499
 
 // Handler logs the requests that h answers.
@@ -223,7 +223,7 @@ func (l *Log) Handler(h http.Handler) http.Handler {
 			r.Body = &body{r.Body, &l.received}
 		}
 		otherwise := unanswered
-		defer func() { // also when the handler panics
+		defer func() { // even if the handler panics
 			code := counted.code
 			if code == 0 {
 				code = otherwise
@@ -264,10 +264,10 @@ func (l *Log) write(r *http.Request, code int, bytes uint64, begin time.Time) {
 	}
 }
 
-// maxField bounds what a client can make of one field, in bytes.
+// maxField is the limit on a field that a client controls, in bytes.
 const maxField = 2048
 
-// escape leaves nothing that ends a field or a line, or that a terminal obeys.
+// escape replaces all characters that could end a field or a line, or control a terminal.
 func escape(s string) string {
 	const hex = "0123456789abcdef"
 	if s == "" {
@@ -284,11 +284,11 @@ func escape(s string) string {
 	return string(b)
 }
 
-// A writer counts. http.ResponseController finds the rest by Unwrap.
+// A writer counts the response. http.ResponseController finds all other methods with Unwrap.
 type writer struct {
 	http.ResponseWriter
 	log   *Log
-	head  bool // nothing of a body is sent
+	head  bool // HEAD: no body is sent
 	bytes atomic.Uint64
 	code  int
 }
@@ -318,8 +318,8 @@ func (w *writer) count(n int) {
 
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Hijack is for what HTTP/1.1 is left for, as WebSocket: the handler writes the
-// answer's header itself.
+// Hijack is for upgrades from HTTP/1.1, such as WebSocket, where the handler itself
+// writes the response's header.
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err != nil {
@@ -346,7 +346,7 @@ func (c *hijacked) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite is what net.TCPConn and tls.Conn have.
+// CloseWrite calls the connection's CloseWrite, which net.TCPConn and tls.Conn have.
 func (c *hijacked) CloseWrite() error {
 	if conn, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return conn.CloseWrite()

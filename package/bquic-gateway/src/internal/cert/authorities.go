@@ -9,7 +9,7 @@ import (
 )
 
 // ReadAuthorities reads the certificates of authorities from a PEM file. A file
-// without any is an error: it would trust nobody.
+// without a certificate is an error, because no server would be trusted.
 func ReadAuthorities(path string) (*x509.CertPool, error) {
 	pem, err := os.ReadFile(path)
 	if err != nil {

@@ -41,14 +41,14 @@ func Load(certFile, keyFile string) (tls.Certificate, error) {
 	return c, nil
 }
 
-// Kept names the files of the self-signed certificate that is kept in dir.
+// Kept returns the file names of the self-signed certificate in dir.
 func Kept(dir string) Pair {
 	return Pair{Name: "self-signed certificate", Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
 }
 
-// LoadOrCreate returns the self-signed certificate that is kept in dir, and
-// makes it when there is none. names are the hosts that it is for; a kept one
-// stays as it is when they change, because relays know its pin.
+// LoadOrCreate returns the self-signed certificate in dir, and makes it if there is
+// none. names are its hosts. An existing certificate is not changed when they change,
+// because relays know its pin.
 func LoadOrCreate(dir string, names []string) (_ tls.Certificate, created bool, err error) {
 	kept := Kept(dir)
 	certFile, keyFile := kept.Cert, kept.Key
@@ -65,7 +65,7 @@ func LoadOrCreate(dir string, names []string) (_ tls.Certificate, created bool, 
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return tls.Certificate{}, false, fmt.Errorf("cannot keep the certificate: %w", err)
 	}
-	// The key first: a certificate without one is what a power cut leaves at worst.
+	// The certificate is written last, so that a power cut never leaves one without its key.
 	for _, f := range []struct {
 		name string
 		data []byte
@@ -79,7 +79,7 @@ func LoadOrCreate(dir string, names []string) (_ tls.Certificate, created bool, 
 	return c, true, err
 }
 
-// writeFile replaces a file in one step, so that no half of it survives a power cut.
+// writeFile replaces a file atomically, so that a power cut cannot leave part of it.
 func writeFile(name string, data []byte, mode os.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".")
 	if err != nil {
@@ -114,8 +114,8 @@ func selfSigned(names []string) (certPEM, keyPEM []byte, err error) {
 	t := &x509.Certificate{
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: "bquic gateway"},
-		// Routers have no clock before they reach a time server, and the pin
-		// decides, not the date. The end is RFC 5280's "no expiration" (4.1.2.5).
+		// Routers have no valid time before they reach a time server, and the pin decides,
+		// not the date. NotAfter means "no expiration" (RFC 5280, section 4.1.2.5).
 		NotBefore:             time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC),
 		NotAfter:              time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
 		KeyUsage:              x509.KeyUsageDigitalSignature,
@@ -141,7 +141,7 @@ func selfSigned(names []string) (certPEM, keyPEM []byte, err error) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), nil
 }
 
-// A Pin is the SHA-256 of a public key in its SubjectPublicKeyInfo form, as in RFC 7469.
+// A Pin is the SHA-256 of a public key's SubjectPublicKeyInfo, as in RFC 7469.
 type Pin [sha256.Size]byte
 
 const pinPrefix = "sha256/"
@@ -151,7 +151,7 @@ func PinOf(c *x509.Certificate) Pin { return sha256.Sum256(c.RawSubjectPublicKey
 
 func (p Pin) String() string { return pinPrefix + base64.StdEncoding.EncodeToString(p[:]) }
 
-// ParsePin reads what String writes.
+// ParsePin parses the output of String.
 func ParsePin(s string) (p Pin, err error) {
 	b64, ok := strings.CutPrefix(s, pinPrefix)
 	sum, err := base64.StdEncoding.Strict().DecodeString(b64)
@@ -161,11 +161,11 @@ func ParsePin(s string) (p Pin, err error) {
 	return Pin(sum), nil
 }
 
-// Verify makes conf accept the certificate with this public key and no other.
+// Verify makes conf accept certificates with this public key only.
 func (p Pin) Verify(conf *tls.Config) { Verify(conf, p) }
 
-// Verify makes conf accept the certificates with these public keys and no others:
-// the pins replace names, authorities and dates.
+// Verify makes conf accept certificates with these public keys only. It checks neither
+// names nor authorities nor dates.
 func Verify(conf *tls.Config, pins ...Pin) {
 	conf.InsecureSkipVerify = true
 	conf.VerifyConnection = func(cs tls.ConnectionState) error {

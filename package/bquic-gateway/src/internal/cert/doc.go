@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cert loads or makes the gateway's certificate, reads those of authorities, and checks one against a pin.
+// Package cert loads or makes the gateway's certificates, reads the certificates of authorities, and checks pins.
 package cert

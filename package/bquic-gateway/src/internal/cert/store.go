@@ -15,13 +15,14 @@ import (
 
 // A Pair names the files of a certificate.
 type Pair struct {
-	Name      string // what the configuration calls it, for errors
+	Name      string // what the configuration calls the pair, for errors
 	Cert, Key string
-	// Hosts are the names, as a client asks for them, that it is for.
+	// Hosts are the server names (SNI) that the certificate is for.
 	Hosts []string
 }
 
-// A Store gives a TLS server its certificates, and follows their files.
+// A Store provides a TLS server's certificates, and reloads them when their
+// files change.
 type Store struct {
 	mu     sync.Mutex
 	first  *entry
@@ -31,17 +32,18 @@ type Store struct {
 type entry struct {
 	Pair
 	cert  *tls.Certificate
-	files [2]state // when they were last read
+	files [2]state // state when last read
 }
 
-// state tells a file from its successor, whatever wrote it.
+// state identifies a version of a file, whatever program wrote it.
 type state struct {
 	size    int64
 	changed time.Time
 	inode   uint64
 }
 
-// NewStore reads all pairs. The first is for the hosts that no other is for.
+// NewStore reads all pairs. The first is the default, for hosts that no other
+// pair names.
 func NewStore(first Pair, others []Pair) (*Store, error) {
 	s := &Store{}
 	for i, p := range append([]Pair{first}, others...) {
@@ -58,14 +60,14 @@ func NewStore(first Pair, others []Pair) (*Store, error) {
 	return s, nil
 }
 
-// Default returns the certificate for hosts without their own.
+// Default returns the certificate for hosts without one of their own.
 func (s *Store) Default() *tls.Certificate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.first.cert
 }
 
-// Get is for tls.Config.GetCertificate.
+// Get implements tls.Config.GetCertificate.
 func (s *Store) Get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,8 +82,9 @@ func (s *Store) Get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return s.first.cert, nil
 }
 
-// Refresh reads what has changed. A pair that cannot be used, such as one of
-// which half is written, is logged and stays as it was until it changes again.
+// Refresh reloads the pairs whose files have changed. If a pair is not usable,
+// for example because it is only half written, Refresh logs that and keeps the
+// old one until the files change again.
 func (s *Store) Refresh(log *slog.Logger) {
 	s.mu.Lock()
 	entries := append([]*entry{s.first}, s.others...)
@@ -103,8 +106,8 @@ func (s *Store) Refresh(log *slog.Logger) {
 	}
 }
 
-// load also notes the files' state, from before they are read: what is written
-// meanwhile is seen the next time.
+// load records the files' state before it reads them, so that a write during
+// the read is noticed the next time.
 func (e *entry) load() error {
 	e.files = e.look()
 	c, err := Load(e.Cert, e.Key)

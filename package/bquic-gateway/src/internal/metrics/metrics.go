@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// A Writer collects the figures of one scrape.
+// A Writer collects the metrics of one scrape.
 type Writer struct {
 	buf  bytes.Buffer
 	name string
@@ -37,7 +37,7 @@ func (w *Writer) family(name, kind, help string) *Writer {
 
 var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-// Value writes a value of the metric, with pairs of label and value.
+// Value writes a value of the metric. labels are pairs of a label's name and value.
 func (w *Writer) Value(v float64, labels ...string) *Writer {
 	w.buf.WriteString(w.name)
 	for i := 0; i+1 < len(labels); i += 2 {
@@ -57,10 +57,10 @@ func (w *Writer) Value(v float64, labels ...string) *Writer {
 	return w
 }
 
-// Text returns all that was written.
+// Text returns everything written so far.
 func (w *Writer) Text() []byte { return w.buf.Bytes() }
 
-// Process writes what every daemon has.
+// Process writes the metrics that every daemon has.
 func (w *Writer) Process(prefix, version string, started time.Time) {
 	w.Gauge(prefix+"_build_info", "1, with the version.").Value(1, "version", version)
 	w.Gauge(prefix+"_uptime_seconds", "Time since the start.").Value(time.Since(started).Seconds())
@@ -72,14 +72,14 @@ func (w *Writer) Process(prefix, version string, started time.Time) {
 	}
 }
 
-// Memory returns what GOMEMLIMIT bounds, in bytes: all that the runtime has from
-// the system and has not given back.
+// Memory returns the memory that GOMEMLIMIT limits, in bytes: all that the
+// runtime has obtained from the system and not returned.
 func Memory() uint64 {
 	m := memory("total", "heap/released")
 	return m[0] - m[1]
 }
 
-// memory reads classes of the runtime's memory, in bytes.
+// memory returns classes of the runtime's memory, in bytes.
 func memory(classes ...string) (bytes []uint64) {
 	samples := make([]metrics.Sample, len(classes))
 	for i, class := range classes {
@@ -92,7 +92,7 @@ func memory(classes ...string) (bytes []uint64) {
 	return bytes
 }
 
-// Listen opens address for Serve. It returns no listener for an empty one.
+// Listen opens a listener on address for Serve. If address is empty, it returns nil.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	if address == "" {
 		return nil, nil
@@ -105,8 +105,8 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return ln, nil
 }
 
-// Serve answers GET /metrics on ln, which it closes, until ctx ends. Without a
-// listener it waits for that.
+// Serve answers GET /metrics on ln until ctx ends, then closes ln. If ln is nil,
+// it only waits for ctx to end.
 func Serve(ctx context.Context, ln net.Listener, log *slog.Logger, collect func(*Writer)) error {
 	if ln == nil {
 		<-ctx.Done()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package site serves the gateway's sites: files below a directory, or what an
-// origin server has.
+// Package site serves the gateway's sites: files below a directory, or a
+// reverse proxy for origin servers.
 package site

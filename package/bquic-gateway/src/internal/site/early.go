@@ -7,20 +7,20 @@ import (
 	"net/http"
 )
 
-// earlyData is the field by which an intermediary tells that a request can be a
-// replay (RFC 8470, section 5.1).
+// earlyData is the header field with which an intermediary marks a request that
+// can be a replay (RFC 8470, section 5.1).
 const earlyData = "Early-Data"
 
 type earlyKey struct{}
 
-// Early marks a request that came in early data: it can be a replay until
+// Early marks a request that arrived in early data. It can be a replay until
 // handshake is closed, at the end of the client's handshake.
 func Early(r *http.Request, handshake <-chan struct{}) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), earlyKey{}, handshake))
 }
 
-// early returns what Early was given, or nil. With nil, the request is none, or is
-// none any more, or not to be tried again.
+// early returns the channel that Early was given. It is nil if the request is not
+// early, is no longer early, or must not be retried.
 func early(ctx context.Context) <-chan struct{} {
 	handshake, _ := ctx.Value(earlyKey{}).(<-chan struct{})
 	return handshake

@@ -20,7 +20,7 @@ import (
 	"syscall"
 )
 
-// types are those that Go's own table lacks: a router has no mime.types.
+// types are the media types that Go's own table lacks. A router has no mime.types.
 var types = map[string]string{
 	".7z": "application/x-7z-compressed", ".apk": "application/vnd.android.package-archive", ".bin": "application/octet-stream",
 	".bz2": "application/x-bzip2", ".csv": "text/csv; charset=utf-8", ".eot": "application/vnd.ms-fontobject",
@@ -34,14 +34,15 @@ var types = map[string]string{
 	".xz": "application/x-xz", ".yaml": "application/yaml", ".yml": "application/yaml", ".zip": "application/zip", ".zst": "application/zstd",
 }
 
-// codings are the forms that a file may also lie there in, the smallest first.
+// codings are the content codings of precompressed files next to a file, usually the
+// smallest first.
 var codings = []struct{ name, suffix string }{{"br", ".br"}, {"zstd", ".zst"}, {"gzip", ".gz"}}
 
-// maxListed bounds the entries of a directory that are read and shown.
+// maxListed is the limit on the entries of a directory listing.
 const maxListed = 10000
 
-// files serves what is below root: nothing whose name begins with a dot, but for
-// what is meant to be found (RFC 8615), and nothing that a symbolic link leads out to.
+// files serves the files below root. It does not serve names that begin with a dot,
+// except /.well-known (RFC 8615), nor symbolic links that lead out of root.
 type files struct {
 	root    *os.Root
 	listing bool
@@ -103,7 +104,7 @@ func (f files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		file, info = coded, codedInfo
 		tag = etag(info) + "-" + coding
 		h.Set("Content-Encoding", coding)
-		if h.Get("Content-Type") == "" { // what ServeContent would find is the coding
+		if h.Get("Content-Type") == "" { // ServeContent would detect the type of the compressed data
 			h.Set("Content-Type", "application/octet-stream")
 		}
 	}
@@ -114,7 +115,7 @@ func (f files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", info.ModTime(), file)
 }
 
-// hidden says if something in name begins with a dot. /.well-known may.
+// hidden reports whether an element of name begins with a dot, except for /.well-known.
 func hidden(name string) bool {
 	if rest, ok := strings.CutPrefix(name+"/", "/.well-known/"); ok {
 		name = "/" + rest
@@ -130,14 +131,14 @@ func contentType(name string) string {
 	return mime.TypeByExtension(ext)
 }
 
-// etag is strong as long as no two versions of the same size are written within
-// the resolution of the file system's time: what nginx and Caddy assume, too.
+// etag returns a strong validator, as long as no two versions of the same size are written
+// within the resolution of the file system's time. nginx and Caddy assume the same.
 func etag(info os.FileInfo) string {
 	return strconv.FormatInt(info.ModTime().UnixNano(), 36) + "-" + strconv.FormatInt(info.Size(), 36)
 }
 
-// precompressed opens the smallest form that the client takes, unless it is
-// older than the file itself.
+// precompressed opens the first precompressed version in the order of codings that the
+// client accepts and that is not older than the file itself.
 func (f files) precompressed(name string, plain os.FileInfo, accept []string) (*os.File, os.FileInfo, string) {
 	for _, c := range codings {
 		if !accepts(accept, c.name) {
@@ -155,8 +156,8 @@ func (f files) precompressed(name string, plain os.FileInfo, accept []string) (*
 	return nil, nil, ""
 }
 
-// accepts reads Accept-Encoding (RFC 9110, section 12.5.3). A client that says
-// just "*" gets the file as it is.
+// accepts reports whether Accept-Encoding (RFC 9110, section 12.5.3) names coding. It
+// ignores "*", so such a client receives the plain file.
 func accepts(fields []string, coding string) bool {
 	for _, field := range fields {
 		for item := range strings.SplitSeq(field, ",") {
@@ -175,7 +176,7 @@ func accepts(fields []string, coding string) bool {
 	return false
 }
 
-// list shows a directory: its directories first, then its files, by name.
+// list serves a directory listing: directories first, then files, sorted by name.
 func (f files) list(w http.ResponseWriter, r *http.Request, directory *os.File, name string) {
 	entries, err := directory.ReadDir(maxListed)
 	if err != nil && err != io.EOF {
@@ -220,7 +221,7 @@ func (f files) list(w http.ResponseWriter, r *http.Request, directory *os.File, 
 	}
 }
 
-// open opens a file or directory. It does not wait for a FIFO's other end.
+// open opens a file or directory. On a FIFO, it does not wait for a writer.
 func (f files) open(name string) (*os.File, os.FileInfo, error) {
 	name = strings.TrimPrefix(name, "/")
 	if name == "" {
@@ -239,20 +240,20 @@ func (f files) open(name string) (*os.File, os.FileInfo, error) {
 }
 
 const (
-	// bodyBuffer is the size of the pieces that bodies are written in. Each ends
-	// in a short packet: with the 32 KiB of io.Copy, HTTP/3 packets carry 1,313
-	// bytes on average, with this 1,390.
+	// bodyBuffer is the size of the pieces in which bodies are written. Each piece
+	// ends in a short packet. With io.Copy's 32 KiB, HTTP/3 packets carry 1,313 bytes
+	// on average, with this size 1,390.
 	bodyBuffer = 128 << 10
-	// Of these there are maxLarge; further requests that are served at the same
-	// time have smallBuffer: clients that read slowly shall not take the memory.
+	// At most maxLarge such buffers are in use. Further concurrent requests use a
+	// smallBuffer, so that slow clients cannot exhaust memory.
 	maxLarge    = 32
 	smallBuffer = 16 << 10
 )
 
-// bufferPool lends buffers.
+// bufferPool is a pool of buffers for bodies (httputil.BufferPool).
 type bufferPool struct {
 	large, small sync.Pool
-	lent         atomic.Int32 // large ones
+	lent         atomic.Int32 // large buffers in use
 }
 
 var buffers = bufferPool{
@@ -277,7 +278,7 @@ func (p *bufferPool) Put(b []byte) {
 	p.lent.Add(-1)
 }
 
-// largeWrites makes http.ServeContent write pieces of bodyBuffer.
+// largeWrites makes http.ServeContent write in pieces of bodyBuffer.
 type largeWrites struct{ http.ResponseWriter }
 
 func (w largeWrites) ReadFrom(r io.Reader) (int64, error) {

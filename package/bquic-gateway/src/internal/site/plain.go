@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// challenges is where ACME looks for what proves a name (RFC 8555, section 8.3).
+// challenges is the path of ACME's HTTP challenges (RFC 8555, section 8.3).
 const challenges = "/.well-known/acme-challenge/"
 
-// ServePlain answers what comes without TLS: it sends clients to the same site at
-// the gateway's port. Challenges of ACME are answered, from below webroot or, with
-// "", by the site itself.
+// ServePlain answers requests without TLS. It redirects clients to the same site
+// on the gateway's TLS port. It answers ACME challenges from webroot or, if
+// webroot is "", from the site itself.
 func (s *Sites) ServePlain(w http.ResponseWriter, r *http.Request, webroot string, port uint16) {
 	h := s.choose(w, r)
 	if h == nil {
@@ -27,7 +27,7 @@ func (s *Sites) ServePlain(w http.ResponseWriter, r *http.Request, webroot strin
 			h.ServeHTTP(w, r)
 			return
 		}
-		// Opened for each: they are rare, and the directory may come and go.
+		// Opened for each challenge: they are rare, and the directory may come and go.
 		root, err := os.OpenRoot(webroot)
 		if err != nil {
 			http.NotFound(w, r)
@@ -37,7 +37,7 @@ func (s *Sites) ServePlain(w http.ResponseWriter, r *http.Request, webroot strin
 		files{root: root, log: s.log}.ServeHTTP(w, r)
 		return
 	}
-	if !strings.HasPrefix(r.URL.Path, "/") { // as of OPTIONS *
+	if !strings.HasPrefix(r.URL.Path, "/") { // OPTIONS *, for example
 		http.Error(w, "bad request target", http.StatusBadRequest)
 		return
 	}
@@ -53,7 +53,7 @@ func (s *Sites) ServePlain(w http.ResponseWriter, r *http.Request, webroot strin
 	}
 	status := http.StatusPermanentRedirect
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		status = http.StatusMovedPermanently // older clients do not know the other
+		status = http.StatusMovedPermanently // older clients do not know 308
 	}
 	to := url.URL{Scheme: "https", Host: host, Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery}
 	http.Redirect(w, r, to.String(), status)

@@ -26,17 +26,17 @@ const (
 	originDialTimeout   = 5 * time.Second
 	originHeaderTimeout = time.Minute
 
-	// An origin that does not answer gets no requests for minDown, and twice as
-	// long each time, while there is another one.
+	// While another origin is up, an origin that fails receives no requests for
+	// minDown. This time doubles with each failure, up to maxDown.
 	minDown = time.Second
 	maxDown = 30 * time.Second
 )
 
-// A proxy hands requests on to the site's origins, as the host that the client named.
+// A proxy forwards requests to the site's origins. It keeps the Host that the client sent.
 type proxy struct {
 	httputil.ReverseProxy
 	origins   *origins
-	earlyData bool // the origins know of it
+	earlyData bool // the origins understand Early-Data
 }
 
 func newProxy(site config.Site, log *slog.Logger) (*proxy, error) {
@@ -62,24 +62,25 @@ func newProxy(site config.Site, log *slog.Logger) (*proxy, error) {
 	p.ReverseProxy = httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.Host = r.In.Host
-			// By any other protocol, a client could go on to ask the origin for
-			// what the gateway never sees: HTTP/2 by h2c, for example.
+			// Over any other protocol, such as HTTP/2 over cleartext (h2c), a client
+			// could send the origin requests that the gateway never sees.
 			if !strings.EqualFold(r.Out.Header.Get("Upgrade"), "websocket") {
 				r.Out.Header.Del("Connection")
 				r.Out.Header.Del("Upgrade")
 			}
-			// Not what the client listed in Connection, where it must not stand.
+			// Read from the incoming request: ReverseProxy has removed the field if
+			// the client listed it in Connection, which it must not do.
 			if early(r.In.Context()) != nil || len(r.In.Header[earlyData]) > 0 {
 				r.Out.Header[earlyData] = []string{"1"}
 			}
-			r.SetXForwarded() // after ReverseProxy has removed what the client sent
+			r.SetXForwarded() // ReverseProxy has already removed the client's
 		},
 		Transport:  o,
 		BufferPool: &buffers,
 		ErrorLog:   slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if r.Context().Err() != nil {
-				panic(http.ErrAbortHandler) // the client has gone
+				panic(http.ErrAbortHandler) // the client is gone
 			}
 			code, text := http.StatusBadGateway, "the origin server does not answer"
 			if errors.Is(err, errClientBody) {
@@ -95,22 +96,23 @@ func newProxy(site config.Site, log *slog.Logger) (*proxy, error) {
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 {
-		// An origin may answer while it is still being sent to, as HTTP/2 and 3 do.
+		// The origin may respond before the request body ends, as in HTTP/2 and HTTP/3.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 	}
 	if handshake := early(r.Context()); handshake != nil {
-		// Not to origins of which nobody knows if they know (RFC 8470, section 6.2).
+		// Do not forward early requests to origins that may not understand Early-Data
+		// (RFC 8470, section 6.2).
 		if !p.earlyData && await(r.Context(), handshake) != nil {
 			panic(http.ErrAbortHandler)
 		}
 		if !p.earlyData || len(r.Header[earlyData]) > 0 {
-			r = Early(r, nil) // a 425 is the client's, if it can come at all
+			r = Early(r, nil) // a 425, if there is one, goes to the client
 		}
 	}
 	p.ReverseProxy.ServeHTTP(w, r)
 }
 
-// origins are the servers of one site, in the configuration's order. It is the
+// origins are the servers of one site, in the order of the configuration. It is the
 // http.RoundTripper of the site's proxy.
 type origins struct {
 	all       []*origin
@@ -118,13 +120,13 @@ type origins struct {
 	log       *slog.Logger
 }
 
-// An origin is passively watched: what counts is whether requests are answered.
+// An origin is one server. It is monitored passively: it is down when a request to it fails.
 type origin struct {
 	url *url.URL
 
 	mu     sync.Mutex
-	until  time.Time     // no requests before, if there is another origin
-	pause  time.Duration // 0: it answers
+	until  time.Time     // no requests before this time, if another origin is up
+	pause  time.Duration // 0: the origin is up
 	reason string
 }
 
@@ -144,9 +146,9 @@ func (o *origins) status() (all []OriginStatus) {
 	return all
 }
 
-// RoundTrip asks the origins. One that does not want to answer early data is asked
-// again when it is none any more, unless the client can do that itself, for it has
-// sent the field (RFC 8470, section 5.2).
+// RoundTrip sends the request to the origins. If the origin refuses early data (425),
+// RoundTrip sends the request again after the handshake, unless the client must retry
+// itself because it sent Early-Data (RFC 8470, section 5.2).
 func (o *origins) RoundTrip(r *http.Request) (*http.Response, error) {
 	body := &body{ReadCloser: r.Body}
 	res, err := o.ask(r, body)
@@ -164,9 +166,9 @@ func (o *origins) RoundTrip(r *http.Request) (*http.Response, error) {
 	return o.ask(r, nil)
 }
 
-// ask asks the first origin that is up. Where that fails before anything
-// has come back, a request that does no harm twice (RFC 9110, section 9.2.2), or
-// that has not been sent at all, goes to the next one.
+// ask sends the request to the first origin that is up. If that fails before a
+// response arrives, and the request is idempotent (RFC 9110, section 9.2.2) or was
+// not sent at all, ask tries the next origin.
 func (o *origins) ask(r *http.Request, body *body) (*http.Response, error) {
 	var lastErr error
 	for _, origin := range o.order() {
@@ -176,7 +178,7 @@ func (o *origins) ask(r *http.Request, body *body) (*http.Response, error) {
 		}
 		proxied := httputil.ProxyRequest{In: r, Out: out}
 		proxied.SetURL(origin.url)
-		out.Host = r.Host // which SetURL has cleared
+		out.Host = r.Host // SetURL has cleared it
 		res, err := o.transport.RoundTrip(out)
 		if err == nil {
 			o.up(origin)
@@ -185,7 +187,7 @@ func (o *origins) ask(r *http.Request, body *body) (*http.Response, error) {
 		if r.Context().Err() != nil {
 			return nil, err
 		}
-		if body != nil && body.broken.Load() { // no fault of the origin's
+		if body != nil && body.broken.Load() { // not the origin's fault
 			return nil, fmt.Errorf("%w: %w", errClientBody, err)
 		}
 		o.down(origin, err)
@@ -207,17 +209,18 @@ func idempotent(r *http.Request) bool {
 	return false
 }
 
-// A body can be sent to another origin as long as nothing of it has been read:
-// http.Transport closes it after a failure, the proxy at the end.
+// A body can be sent to another origin as long as none of it has been read. Close
+// does nothing, because http.Transport closes the body after a failure; the proxy
+// closes it at the end.
 type body struct {
 	io.ReadCloser
 	read   atomic.Bool
-	some   atomic.Bool // it is not empty
+	some   atomic.Bool // the body is not empty
 	ended  atomic.Bool
-	broken atomic.Bool // by the client: a bad chunk, another length than announced
+	broken atomic.Bool // by the client: a bad chunk, or another length than announced
 }
 
-// empty says that r has no body, or that what has been read to its end was none.
+// empty reports whether r has no body, or one that has been read to its end and was empty.
 func (b *body) empty(r *http.Request) bool {
 	return r.Body == nil || r.Body == http.NoBody || b.ended.Load() && !b.some.Load()
 }
@@ -241,8 +244,8 @@ func (b *body) Read(p []byte) (int, error) {
 
 func (b *body) Close() error { return nil }
 
-// order returns the origins that are up, in their order, and then the others,
-// the one that has been down longest first.
+// order returns the origins that are up, then the others, both in the order of the
+// configuration.
 func (o *origins) order() []*origin {
 	now := time.Now()
 	up := make([]*origin, 0, len(o.all))
@@ -276,7 +279,7 @@ func (o *origins) down(s *origin, err error) {
 		o.log.Warn("origin failed", "origin", s.url.Redacted(), "error", err)
 	}
 	now := time.Now()
-	if s.pause > 0 && now.Before(s.until) { // of the requests that were under way
+	if s.pause > 0 && now.Before(s.until) { // another request that was in progress when the origin failed
 		return
 	}
 	s.pause = min(max(2*s.pause, minDown), maxDown)

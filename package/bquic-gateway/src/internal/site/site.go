@@ -16,11 +16,11 @@ import (
 	"bquic/internal/config"
 )
 
-// anyHost is the name of the site that has all hosts no other site has.
+// anyHost is the name of the site for all hosts that no other site has.
 const anyHost = "*"
 
-// Sites hand a request to the site with its host name. They are never changed:
-// a reload makes new ones.
+// Sites dispatches a request to the site with its host name. It is immutable: a
+// reload makes a new one.
 type Sites struct {
 	byHost  map[string]http.Handler
 	roots   []*os.Root
@@ -28,7 +28,7 @@ type Sites struct {
 	log     *slog.Logger
 }
 
-// New opens what the sites need. log gets what goes wrong with origins.
+// New opens the sites' directories and makes their proxies. Errors of origins go to log.
 func New(cfg []config.Site, log *slog.Logger) (*Sites, error) {
 	s := &Sites{byHost: make(map[string]http.Handler), log: log}
 	for _, site := range cfg {
@@ -61,16 +61,16 @@ func (s *Sites) open(site config.Site, log *slog.Logger) (http.Handler, error) {
 	return files{root: root, listing: site.Listing, log: log}, nil
 }
 
-// Retire is for sites that get no new requests, while older ones go on: idle
-// connections to origins are closed now, and directories with the last request
-// (os.Root closes itself when nothing refers to it).
+// Retire releases resources of sites that receive no new requests, while older
+// requests continue. It closes idle connections to origins. Directories close
+// after the last request (os.Root closes itself when nothing refers to it).
 func (s *Sites) Retire() {
 	for _, p := range s.proxies {
 		p.origins.transport.CloseIdleConnections()
 	}
 }
 
-// Close is for sites that have no requests at all.
+// Close closes sites that have no requests at all.
 func (s *Sites) Close() {
 	s.Retire()
 	for _, root := range s.roots {
@@ -88,8 +88,8 @@ func (s *Sites) Names() []string {
 	return names
 }
 
-// Origins tells the state of all origins. One that several sites have stands
-// there once, and is up if it is for one of them.
+// Origins returns the state of all origins. An origin of several sites appears
+// once, and is up if it is up for one of them.
 func (s *Sites) Origins() []OriginStatus {
 	var all []OriginStatus
 	for _, p := range s.proxies {
@@ -111,9 +111,10 @@ func (s *Sites) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// choose returns what answers a request, or answers itself that nothing does.
+// choose returns the handler of a request. If there is none, it sends an error
+// response and returns nil.
 func (s *Sites) choose(w http.ResponseWriter, r *http.Request) http.Handler {
-	if r.Method == http.MethodConnect { // never an open proxy
+	if r.Method == http.MethodConnect { // never be an open proxy
 		http.Error(w, "CONNECT is offered to relays by HTTP/3 only", http.StatusMethodNotAllowed)
 		return nil
 	}
@@ -128,8 +129,8 @@ func (s *Sites) choose(w http.ResponseWriter, r *http.Request) http.Handler {
 		return nil
 	}
 	if r.ProtoMajor == 1 && r.ProtoMinor == 0 {
-		// net/http ignores its Transfer-Encoding, and would take the chunks for
-		// another request (RFC 9112, section 6.1).
+		// net/http ignores Transfer-Encoding in HTTP/1.0, and would parse the
+		// chunks as another request (RFC 9112, section 6.1).
 		w.Header().Set("Connection", "close")
 	}
 	h, ok := s.byHost[hostname(r.Host)]
@@ -143,9 +144,9 @@ func (s *Sites) choose(w http.ResponseWriter, r *http.Request) http.Handler {
 	return h
 }
 
-// validLength says if a request has at most one Content-Length, and the body
-// that it announces. Of an HTTP/2 request net/http takes the first, and 0 for
-// what is no number or where there is no body (RFC 9113, section 8.1.1).
+// validLength reports whether a request has at most one Content-Length, and a
+// body of this length. In HTTP/2, net/http uses the first Content-Length, and 0
+// if it is not a number or if there is no body (RFC 9113, section 8.1.1).
 func validLength(r *http.Request) bool {
 	lengths := r.Header["Content-Length"]
 	if len(lengths) == 0 {
@@ -155,7 +156,7 @@ func validLength(r *http.Request) bool {
 	return len(lengths) == 1 && err == nil && n == uint64(r.ContentLength)
 }
 
-// validHost allows what host[:port] can consist of.
+// validHost reports whether all characters are valid in host[:port].
 func validHost(hostport string) bool {
 	for _, c := range []byte(hostport) {
 		switch {
@@ -167,7 +168,7 @@ func validHost(hostport string) bool {
 	return true
 }
 
-// hostname returns the host of host[:port], written as the configuration has it.
+// hostname returns the host of host[:port], in the form that the configuration uses.
 func hostname(hostport string) string {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package status answers, on a unix socket, what a daemon is doing: whoever
-// connects, and writes what it asks for, is sent one JSON object.
+// Package status serves a daemon's status on a Unix socket. A client connects,
+// writes the name of the answer that it wants, and receives one JSON object.
 package status

@@ -4,10 +4,10 @@ package status
 
 import "time"
 
-// A Reload is how the last reading of a daemon's configuration ended.
+// A Reload is the outcome of the last reload of a daemon's configuration.
 type Reload struct {
 	At    time.Time `json:"at"`
-	Error string    `json:"error"` // "": it is in use
+	Error string    `json:"error"` // "": the configuration is in use
 }
 
 // NewReload returns the Reload that ends now with err.

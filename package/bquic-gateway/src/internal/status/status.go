@@ -17,27 +17,28 @@ import (
 
 const (
 	ioTimeout = 5 * time.Second
-	// askTimeout is how long a question is waited for: of who asks for nothing, it does not end.
+	// askTimeout is how long the server waits for the end of the question. A client that asks
+	// for nothing may never end it.
 	askTimeout = 100 * time.Millisecond
 	maxWord    = 32
-	// maxSize bounds what Read believes, in bytes.
+	// maxSize is the limit on an answer that Read accepts, in bytes.
 	maxSize = 16 << 20
-	// maxReaders bounds the answers that are being written at a time.
+	// maxReaders is the limit on concurrent answers.
 	maxReaders = 8
 )
 
-// A Server owns a socket.
+// A Server owns a status socket.
 type Server struct {
 	ln net.Listener
 }
 
-// Listen makes the socket, readable by its owner only. A socket that a daemon
-// left behind is replaced; one that answers is an error.
+// Listen makes the socket, accessible to its owner only. It replaces a socket that a daemon left
+// behind, but returns an error if another daemon answers on it.
 func Listen(path string) (*Server, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("status socket: %w", err)
 	}
-	// Linux gives the file the mode of the socket: no moment without it.
+	// On Linux, the file inherits the socket's mode, so it never has another one.
 	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var err error
 		if cerr := c.Control(func(fd uintptr) { err = syscall.Fchmod(int(fd), 0o600) }); cerr != nil {
@@ -69,17 +70,17 @@ func Listen(path string) (*Server, error) {
 // Close removes the socket.
 func (s *Server) Close() error { return s.ln.Close() }
 
-// Answers are what a daemon tells, by what it is asked for.
+// Answers are a daemon's answers, by name.
 type Answers map[string]func() any
 
-// What every daemon can be asked for.
+// Names of the answers that every daemon has.
 const (
-	Status  = "" // what it is doing
+	Status  = "" // the current status
 	History = "history"
 )
 
-// Run answers until ctx ends; then it closes the socket. Who asks for nothing, or
-// for what there is no answer to, hears the status.
+// Run answers until ctx ends, then closes the socket. A client that asks for nothing, or for an
+// unknown name, receives the status.
 func (s *Server) Run(ctx context.Context, answers Answers) error {
 	stop := context.AfterFunc(ctx, func() { s.ln.Close() })
 	defer stop()
@@ -93,7 +94,7 @@ func (s *Server) Run(ctx context.Context, answers Answers) error {
 			if errors.Is(err, net.ErrClosed) {
 				return fmt.Errorf("status socket: %w", err)
 			}
-			time.Sleep(100 * time.Millisecond) // out of file descriptors: it passes
+			time.Sleep(100 * time.Millisecond) // out of file descriptors, which is temporary
 			continue
 		}
 		slots <- struct{}{}
@@ -107,15 +108,15 @@ func (s *Server) Run(ctx context.Context, answers Answers) error {
 			if !ok {
 				answer = answers[Status]
 			}
-			_ = json.NewEncoder(conn).Encode(answer()) // a reader that has gone is no failure
+			_ = json.NewEncoder(conn).Encode(answer()) // an error means only that the client is gone
 		}()
 	}
 }
 
-// Read asks the daemon behind path what it is doing.
+// Read returns the status of the daemon at path.
 func Read(path string) (json.RawMessage, error) { return Ask(path, Status) }
 
-// Ask asks the daemon behind path.
+// Ask returns the answer named what of the daemon at path.
 func Ask(path, what string) (json.RawMessage, error) {
 	conn, err := net.DialTimeout("unix", path, ioTimeout)
 	if err != nil {

@@ -5,37 +5,38 @@ package upstream
 import "time"
 
 const (
-	// HeadStart is how long the gateways of the next weight wait for those of
-	// the one before.
+	// HeadStart is how long the gateways of the next smaller weight wait for
+	// those of the larger one.
 	HeadStart = 500 * time.Millisecond
-	// While no gateway is up, each is dialled again within MaxPause; while one
-	// is, those that are as good or better within BetterPause.
+	// Pauses between attempts to dial a gateway. A pause doubles from MinPause
+	// up to MaxPause while no gateway is up. While one is up, gateways of the
+	// same or a better tier are dialled, with pauses up to BetterPause.
 	MinPause    = 250 * time.Millisecond
 	MaxPause    = 5 * time.Second
 	BetterPause = 20 * time.Second
 )
 
-// A Lineup decides which sessions there should be. Each place is for one, with a
-// gateway of some tier: 0 is that of the largest weight. All places of the best
-// tier with a session that is Up are wanted, and those of the tiers before it.
+// A Lineup decides which sessions there should be. Each place holds one session with a
+// gateway of some tier. Tier 0 has the gateways of the largest weight. The Lineup wants
+// sessions for all places of the best tier that has one Up, and of the tiers before it.
 type Lineup struct {
 	places []place
 	random func() float64
-	down   time.Time // since when none is Up; zero: one is
+	down   time.Time // when the last session ceased to be Up; zero: one is Up
 }
 
 type place struct {
 	tier     int
-	state    State     // Closed: without a session
-	since    time.Time // when it got its session
+	state    State     // Closed: no session
+	since    time.Time // when the session began
 	dialling bool
-	failed   bool // an attempt, since Lineup.down
+	failed   bool // an attempt has failed since Lineup.down
 	pause    time.Duration
-	next     time.Time // no attempt before
+	next     time.Time // no attempt before this time
 }
 
-// NewLineup has a place for each element of tiers. random returns numbers from 0
-// to 1 (math/rand/v2.Float64).
+// NewLineup returns a Lineup with a place for each element of tiers. random
+// returns numbers in [0, 1) (math/rand/v2.Float64).
 func NewLineup(now time.Time, tiers []int, random func() float64) *Lineup {
 	l := &Lineup{random: random, down: now}
 	for _, tier := range tiers {
@@ -44,11 +45,11 @@ func NewLineup(now time.Time, tiers []int, random func() float64) *Lineup {
 	return l
 }
 
-// Session notes the state of the session in place i; it is Closed without one.
+// Session records the state of the session in place i; Closed if there is none.
 func (l *Lineup) Session(now time.Time, i int, state State) {
 	p := &l.places[i]
 	before := p.state
-	if state == Retired || state == Dialling { // is replaced, or not there yet
+	if state == Retired || state == Dialling { // needs a replacement, or does not exist yet
 		state = Closed
 	}
 	if p.state = state; state == before {
@@ -72,7 +73,7 @@ func (l *Lineup) Session(now time.Time, i int, state State) {
 			q := &l.places[j]
 			q.failed = false
 			soon := MaxPause
-			if j != i { // they matter now
+			if j != i { // the other places are needed now
 				soon = MinPause
 			}
 			q.pause = min(q.pause, soon)
@@ -81,7 +82,7 @@ func (l *Lineup) Session(now time.Time, i int, state State) {
 	}
 }
 
-// works: there is no need for another session.
+// works reports whether a session in state s needs no replacement.
 func works(s State) bool { return s == Up || s == NoUplink }
 
 func earlier(a, b time.Time) time.Time {
@@ -91,7 +92,7 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// Failed notes that the attempt to dial for place i has ended without a session.
+// Failed records that the attempt to dial for place i has failed.
 func (l *Lineup) Failed(now time.Time, i int) {
 	p := &l.places[i]
 	p.dialling = false
@@ -99,13 +100,13 @@ func (l *Lineup) Failed(now time.Time, i int) {
 	l.wait(now, p)
 }
 
-// Dialled notes that the attempt has made a session, which Session tells of.
+// Dialled records that the attempt has made a session, whose state Session reports.
 func (l *Lineup) Dialled(now time.Time, i int) {
 	l.places[i].dialling = false
 	l.places[i].since = now
 }
 
-// wait has the next attempt wait, and the one after that longer.
+// wait delays the next attempt, and increases the pause for the one after it.
 func (l *Lineup) wait(now time.Time, p *place) {
 	p.next = now.Add(time.Duration(float64(p.pause) * (0.75 + l.random()/2)))
 	longest := MaxPause
@@ -126,8 +127,8 @@ func (l *Lineup) best() int {
 	return best
 }
 
-// Decide returns the places to dial for, which counts as done, and those whose
-// session is to be retired.
+// Decide returns the places to dial for, and the places whose session to retire. It
+// counts these attempts as begun.
 func (l *Lineup) Decide(now time.Time) (dial, retire []int) {
 	last := l.best()
 	if last < 0 {
@@ -149,7 +150,7 @@ func (l *Lineup) Decide(now time.Time) (dial, retire []int) {
 	return dial, retire
 }
 
-// reach returns the last tier that is dialled now, as none is up.
+// reach returns the last tier to dial while no session is Up.
 func (l *Lineup) reach(now time.Time) int {
 	lowest := 0
 	for _, p := range l.places {
@@ -162,8 +163,8 @@ func (l *Lineup) reach(now time.Time) int {
 	return reach
 }
 
-// hope says that a place of the tiers up to this one may still get a session
-// in its first attempt.
+// hope reports whether a place in a tier up to this one may still get a session
+// on its first attempt.
 func (l *Lineup) hope(tier int) bool {
 	for _, p := range l.places {
 		if p.tier <= tier && p.state != NoUplink && !p.failed {

@@ -4,19 +4,19 @@ package upstream
 
 import "time"
 
-// leastRTT is how exactly an RTT is known (kGranularity of RFC 9002, section 6.1.2).
+// leastRTT is the resolution of an RTT (kGranularity of RFC 9002, section 6.1.2).
 const leastRTT = time.Millisecond
 
-// A Path is what is known of the way to a gateway, by a session that is Up.
+// A Path describes the path to a gateway over a session that is Up.
 type Path struct {
-	Streams int           // carried
-	RTT     time.Duration // the latest: what waits in the path is in it
-	Quiet   time.Duration // since the gateway was sent something without anything heard since; 0: it was heard since
+	Streams int           // connections carried
+	RTT     time.Duration // the latest sample, which includes queueing delay
+	Quiet   time.Duration // time since a connection was opened without any packet received since; 0: a packet was received
 }
 
-// First returns the path that is expected to deliver first what a new connection
-// carries; of equal ones, the first. A path moves a window per RTT, and its streams share
-// that. Who has been quiet for longer than the RTT has an RTT of at least that.
+// First returns the index of the path that should deliver a new connection's data first. Among
+// equal paths it returns the first. A path delivers one window per RTT, which its streams share.
+// A gateway that has been quiet for longer than the RTT has an RTT of at least this time.
 func First(paths []Path) int {
 	first := 0
 	for i, p := range paths {

@@ -5,48 +5,47 @@ package upstream
 import "time"
 
 const (
-	// Interval is how often Tick is to be called. A longer time between two
-	// ticks counts as this much: the process did not run, and could not have
-	// heard anybody.
+	// Interval is how often Tick must be called. A longer time between two ticks counts as
+	// one Interval: the process did not run, and could not have received a packet.
 	Interval = 250 * time.Millisecond
 
-	// While something is carried, the gateway is asked for a sign when nothing
-	// was heard of it for AskAfter, and is Silent after SilentAfter without one.
-	// An idle session leaves the radios alone.
+	// While the session carries connections, it sends a PING when no packet has arrived for
+	// AskAfter. Without an acknowledgement, it is Silent after SilentAfter. An idle session
+	// sends none, to spare the radios.
 	AskAfter    = time.Second
 	SilentAfter = time.Second
-	// CloseAfter is how long a silent gateway may keep what it carries: a mesh
-	// that finds another route within it loses nothing.
+	// CloseAfter is how long a silent gateway keeps its connections. If the mesh finds
+	// another route within this time, nothing is lost.
 	CloseAfter = 10 * time.Second
 
-	// A gateway without an uplink is asked whether it is back, at first after
-	// MinUplinkPause, then after twice that, up to MaxUplinkPause: as seldom as
-	// every second PING of QUIC's keep-alive, which a question makes needless.
+	// A gateway without an uplink is probed until the uplink is back, at first after
+	// MinUplinkPause, with pauses that double up to MaxUplinkPause. That is as seldom as
+	// every second keep-alive PING of QUIC, which a probe replaces.
 	MinUplinkPause = 2 * time.Second
 	MaxUplinkPause = 30 * time.Second
 )
 
-// Reasons that a Session gives of its own.
+// Reasons that a Session itself gives for its state.
 const (
 	Silence   = "nothing heard of the gateway"
 	NoAnswers = "the gateway answers no requests"
 )
 
-// A State is what a session is good for.
+// A State says whether a session takes new connections.
 type State uint8
 
 const (
-	// Dialling: the first probe is under way.
+	// Dialling: the first probe has not been answered yet.
 	Dialling State = iota
 	// Up: takes new connections.
 	Up
-	// Silent: takes none. What it carries may go on; an answer makes it Up.
+	// Silent: takes no new connections. Existing ones may continue; an answer makes it Up.
 	Silent
-	// NoUplink: the gateway is there, and reaches nothing. Takes none.
+	// NoUplink: the gateway answers, but does not reach the Internet. Takes no new connections.
 	NoUplink
-	// Retired: is never Up again, and ends with the last that it carries.
+	// Retired: never becomes Up again, and closes with its last connection.
 	Retired
-	// Closed: the connection has ended, or is to be closed.
+	// Closed: the QUIC connection has ended or must be closed.
 	Closed
 )
 
@@ -54,60 +53,60 @@ func (s State) String() string {
 	return [...]string{"dialling", "up", "silent", "no uplink", "retired", "closed"}[s]
 }
 
-// Do is what an event asks for, as a set.
+// Do is the set of actions that an event requires.
 type Do uint8
 
 const (
-	Ping  Do = 1 << iota // ask for an acknowledgement
-	Probe                // ask for an answer; to be followed by Answered, Unanswered or Unasked
-	Close                // for Reason
+	Ping  Do = 1 << iota // send a PING, to get an acknowledgement
+	Probe                // send a probe, then call Answered, Unanswered or Unasked
+	Close                // close the connection for Reason
 )
 
-// A Question is what a gateway can be asked.
+// A Question is a request to a gateway.
 type Question uint8
 
 const (
-	Carry  Question = iota // a connection of a client
-	Uplink                 // a probe
+	Carry  Question = iota // carry a client's connection
+	Uplink                 // a probe: does the uplink work?
 )
 
-// An Answer is what a gateway says, or how it says it.
+// An Answer is a gateway's response to a Question.
 type Answer uint8
 
 const (
-	Fine       Answer = iota // it does, or has reasons that are the target's
-	UplinkDown               // it reaches nothing
-	Denied                   // it wants nothing to do with this relay
+	Fine       Answer = iota // yes, or a refusal because of the target
+	UplinkDown               // the gateway does not reach the Internet
+	Denied                   // the gateway refuses this relay
 )
 
-// A Session is the state of a session with a gateway. Packets show that the
-// path is there; only an answer shows that the gateway works: packets that are
-// too large for the path get lost while small ones arrive.
+// A Session is the state of a session with a gateway. Packets prove that the path works. Only
+// an answer proves that the gateway works, because packets that are too large for the path
+// can get lost while small ones arrive.
 type Session struct {
 	state   State
 	reason  string
-	streams int // carried
+	streams int // connections carried
 
 	packets uint64    // received
-	heard   time.Time // when the last of them was noticed
+	heard   time.Time // when Heard last saw a new packet
 	ticked  time.Time
 
-	begun time.Time // when the first connection began since something was heard; zero: none has
+	begun time.Time // when the first connection was opened since the last packet; zero: none was
 
-	asked      bool // for a sign, and there was none yet
+	asked      bool // a PING or probe was sent, and no packet has arrived since
 	pinged     time.Time
-	unanswered time.Duration // since asked, while the process ran and had read all
-	starved    time.Duration // in which it had not, since something was heard
+	unanswered time.Duration // time since asked, without time in which the process did not run or was starved
+	starved    time.Duration // starved time since the last packet
 
 	probing bool
-	probed  time.Duration // since then, while the process ran
-	alive   bool          // heard since then
+	probed  time.Duration // time since the probe, without time in which the process did not run
+	alive   bool          // a packet has arrived since the probe
 
-	pause time.Duration // of NoUplink
-	again time.Time     // when it is asked
+	pause time.Duration // between probes in state NoUplink
+	again time.Time     // when the next probe is due
 }
 
-// NewSession returns a session whose probe is under way.
+// NewSession returns a session whose first probe has just been sent.
 func NewSession(now time.Time) *Session {
 	return &Session{heard: now, ticked: now, probing: true}
 }
@@ -115,13 +114,13 @@ func NewSession(now time.Time) *Session {
 // State is Up exactly when the session takes new connections.
 func (s *Session) State() State { return s.state }
 
-// Reason is why the session is not Up.
+// Reason returns why the session is not Up.
 func (s *Session) Reason() string { return s.reason }
 
-// Streams is the number of connections that are carried, or about to be.
+// Streams returns the number of connections that the session carries or is opening.
 func (s *Session) Streams() int { return s.streams }
 
-// Opened notes that a connection begins, for which the gateway is sent something.
+// Opened records that a connection is being opened, for which a request is sent to the gateway.
 func (s *Session) Opened(now time.Time) {
 	s.streams++
 	if s.begun.IsZero() {
@@ -129,9 +128,9 @@ func (s *Session) Opened(now time.Time) {
 	}
 }
 
-// Compared returns what there is to say of the session when a connection is to be
-// carried by it or another one. rtt is that of the latest acknowledgement; one that is old is
-// asked for anew, for the next connection.
+// Compared returns the session's Path for the choice of a session for a new connection. rtt
+// is the latest RTT sample. If it is old, Compared asks for a PING, to have a new sample for
+// the next connection.
 func (s *Session) Compared(now time.Time, rtt time.Duration) (Path, Do) {
 	p := Path{Streams: s.streams, RTT: rtt}
 	if !s.begun.IsZero() {
@@ -140,7 +139,7 @@ func (s *Session) Compared(now time.Time, rtt time.Duration) (Path, Do) {
 	return p, s.ask(now)
 }
 
-// Ended notes that a connection has ended.
+// Ended records that a carried connection has ended.
 func (s *Session) Ended() Do {
 	s.streams--
 	if s.streams == 0 && s.state == Retired {
@@ -149,8 +148,7 @@ func (s *Session) Ended() Do {
 	return 0
 }
 
-// Heard takes the number of packets received so far. It is to be called before
-// every other event.
+// Heard records the number of packets received so far. It must be called before every other event.
 func (s *Session) Heard(now time.Time, packets uint64) Do {
 	if packets == s.packets {
 		return 0
@@ -165,10 +163,10 @@ func (s *Session) Heard(now time.Time, packets uint64) Do {
 	return 0
 }
 
-// Tick looks whether the gateway is silent. pto is what RFC 9002, section 6.2.1,
-// derives from the RTT: repetitions are spaced by it on long paths. starved says that this
-// process has waited for the processor: the sign that is waited for may have arrived, so this
-// time does not count. It does after CloseAfter: a gateway can be away meanwhile.
+// Tick checks whether the gateway is silent. pto is the probe timeout of RFC 9002, section
+// 6.2.1, which spaces retransmissions on long paths. starved says that this process has
+// waited for the processor. An acknowledgement may then have arrived unread, so this time
+// does not count. After CloseAfter it counts again, because the gateway may be gone as well.
 func (s *Session) Tick(now time.Time, pto time.Duration, starved bool) (do Do) {
 	ran := min(max(now.Sub(s.ticked), 0), Interval)
 	s.ticked = now
@@ -182,7 +180,7 @@ func (s *Session) Tick(now time.Time, pto time.Duration, starved bool) (do Do) {
 	if s.probing {
 		s.probed += ran
 	}
-	if s.state == Dialling { // the probe decides
+	if s.state == Dialling { // the probe's result decides
 		return 0
 	}
 	if s.asked {
@@ -197,7 +195,7 @@ func (s *Session) Tick(now time.Time, pto time.Duration, starved bool) (do Do) {
 	if s.state == NoUplink && !s.probing && !now.Before(s.again) {
 		s.pause = min(2*s.pause, MaxUplinkPause)
 		s.again = now.Add(s.pause)
-		s.asked, s.pinged = true, now // this wants an acknowledgement, too
+		s.asked, s.pinged = true, now // the probe needs an acknowledgement, too
 		do |= s.probe()
 	}
 	if s.asked || s.probing || s.streams > 0 || s.state == Silent {
@@ -206,7 +204,7 @@ func (s *Session) Tick(now time.Time, pto time.Duration, starved bool) (do Do) {
 	return do
 }
 
-// ask wants a sign of the gateway, if there was none for long.
+// ask returns Ping if no packet has arrived for AskAfter.
 func (s *Session) ask(now time.Time) Do {
 	if now.Sub(s.heard) < AskAfter || now.Sub(s.pinged) < AskAfter {
 		return 0
@@ -215,7 +213,7 @@ func (s *Session) ask(now time.Time) Do {
 	return Ping
 }
 
-// Answered notes an answer. The reason is for one that is not Fine.
+// Answered records an answer. reason explains an answer that is not Fine.
 func (s *Session) Answered(now time.Time, q Question, a Answer, reason string) Do {
 	if q == Uplink {
 		s.probing = false
@@ -232,14 +230,14 @@ func (s *Session) Answered(now time.Time, q Question, a Answer, reason string) D
 		s.again = now.Add(s.pause)
 	case a == UplinkDown:
 		s.reason = reason
-	case s.state == NoUplink && q == Carry: // asked before the uplink failed, or for what lies on this side of it
+	case s.state == NoUplink && q == Carry: // requested before the uplink failed, or for a target on this side of it
 	default:
 		s.state, s.reason = Up, ""
 	}
 	return 0
 }
 
-// Unanswered notes that a question got no answer in time.
+// Unanswered records that a question was not answered in time.
 func (s *Session) Unanswered(q Question) Do {
 	if q == Carry {
 		switch {
@@ -256,7 +254,7 @@ func (s *Session) Unanswered(q Question) Do {
 	case s.state == Closed || s.state == Retired:
 	case s.state == Dialling:
 		return s.close(Silence)
-	case s.probed < SilentAfter: // the answer may wait for this process
+	case s.probed < SilentAfter: // the answer may have arrived unread
 		return s.probe()
 	case s.alive:
 		return s.Retire(NoAnswers)
@@ -264,7 +262,7 @@ func (s *Session) Unanswered(q Question) Do {
 	return 0
 }
 
-// Unasked notes that a probe could not be sent: the gateway allows no more streams.
+// Unasked records that a probe could not be sent because the gateway allows no more streams.
 func (s *Session) Unasked() Do {
 	s.probing = false
 	if s.state == Dialling {
@@ -273,7 +271,7 @@ func (s *Session) Unasked() Do {
 	return 0
 }
 
-// Retire has the session take no more connections.
+// Retire makes the session take no more connections.
 func (s *Session) Retire(reason string) Do {
 	if s.state == Closed || s.state == Retired {
 		return 0
@@ -282,12 +280,12 @@ func (s *Session) Retire(reason string) Do {
 	if s.streams == 0 {
 		return s.close(reason)
 	}
-	// A gateway that was restarted answers this with a stateless reset, which
-	// ends what is carried at once; it ignores packets as small as a PING.
+	// A restarted gateway answers this probe with a stateless reset, which ends all carried
+	// connections at once. It ignores packets as small as a PING.
 	return s.probe()
 }
 
-// Gone notes that the connection has ended.
+// Gone records that the QUIC connection has ended.
 func (s *Session) Gone(reason string) { s.close(reason) }
 
 func (s *Session) silence() {
