@@ -19,7 +19,7 @@ import (
 	"bquic/internal/uci"
 )
 
-// A Config is a whole file, checked. It is never changed.
+// A Config is a whole, valid file. It is immutable.
 type Config struct {
 	Gateway  Gateway
 	Relay    Relay
@@ -35,23 +35,23 @@ type Gateway struct {
 	StateDir     string
 	Mesh         []netip.Prefix
 	MeshProfile  profile.Profile
-	Standard     profile.Profile // for all others
-	Token        string          // shared by relays, or its hash; "": none
-	Peers        []peer.Config   // those that are enabled
+	Standard     profile.Profile // for all other clients
+	Token        string          // the token that relays share, or its hash; "": none
+	Peers        []peer.Config   // enabled peers
 	ConnectFrom  []netip.Prefix
 	ConnectTo    []netip.Prefix // empty: no limit
-	Connections  int            // at a time, QUIC and TCP
-	Memory       uint64         // bytes; 0: a part of the machine's
+	Connections  int            // limit, QUIC and TCP
+	Memory       uint64         // ceiling, bytes; 0: a part of the machine's memory
 	AccessLog    string         // "": none
 	Metrics      string         // address:port; "": none
-	Redirect     string         // [address]:port of those who come without TLS; "": none
-	ACMEWebroot  string         // "": the sites themselves
+	Redirect     string         // [address]:port for clients without TLS; "": none
+	ACMEWebroot  string         // "": the sites answer challenges themselves
 	StatusSocket string
 	LogLevel     slog.Level
 	Sites        []Site
 }
 
-// Relays returns who may open tunnels: the peers, and those who share a token.
+// Relays returns the peers that may open tunnels, including the peer of all relays that share a token.
 func (g *Gateway) Relays() []peer.Config {
 	relays := slices.Clone(g.Peers)
 	if g.Token != "" {
@@ -69,17 +69,17 @@ func (g *Gateway) Relays() []peer.Config {
 	return relays
 }
 
-// A Site is served under its names: files below Root, or else by Origins.
+// A Site is served under its host names: files below Root, or else by Origins.
 type Site struct {
 	Hosts   []string
 	Root    string
 	Listing bool
-	// EarlyData says that the origins know the field Early-Data (RFC 8470).
+	// EarlyData says that the origins understand the field Early-Data (RFC 8470).
 	EarlyData bool
 	Origins   []*url.URL
-	// OriginCA is a PEM file; "": the system's authorities.
+	// OriginCA is a PEM file of authorities; "": the system's authorities.
 	OriginCA string
-	// Certificate and Key are "" where the gateway's serve.
+	// Certificate and Key are "" if the site uses the gateway's.
 	Certificate, Key string
 }
 
@@ -93,12 +93,12 @@ type Relay struct {
 	LogLevel     slog.Level
 }
 
-// A Mistake is one thing that is wrong in a file.
+// A Mistake is one mistake in a file.
 type Mistake struct {
 	File    string
 	Line    int
 	Section string // "" before any section
-	Option  string // "" when it is about the whole section
+	Option  string // "" if it concerns the whole section
 	Text    string
 }
 
@@ -113,7 +113,7 @@ func (m *Mistake) Error() string {
 	return fmt.Sprintf("%s:%d: %s%s", m.File, m.Line, where, m.Text)
 }
 
-// Mistakes are all that is wrong in a file, by line.
+// Mistakes are all mistakes in a file, sorted by line.
 type Mistakes []*Mistake
 
 func (ms Mistakes) Error() string {
@@ -150,7 +150,7 @@ func mistake(err error) error {
 	return err
 }
 
-// New checks a file. The error is Mistakes.
+// New checks a file and returns its values. The error is Mistakes.
 func New(f *uci.File) (*Config, error) {
 	d := &decoder{file: f.Name, cfg: &Config{Profiles: profile.NewSet()}}
 	d.checkNames(f)
@@ -183,8 +183,8 @@ type decoder struct {
 	file     string
 	cfg      *Config
 	mistakes Mistakes
-	hosts    map[string]int    // of sites, and where they were given
-	tokens   map[peer.Hash]int // of the gateway and its peers
+	hosts    map[string]int    // hosts of sites, with their lines
+	tokens   map[peer.Hash]int // tokens of the gateway and its peers, with their lines
 }
 
 func (d *decoder) fail(s *uci.Section, line int, option, format string, args ...any) {
@@ -201,7 +201,7 @@ func (d *decoder) sections(f *uci.File, typ string) []*uci.Section {
 	return ss
 }
 
-// checkNames finds sections and options that do not exist, or exist twice.
+// checkNames finds unknown and duplicate sections and options.
 func (d *decoder) checkNames(f *uci.File) {
 	first := make(map[string]*uci.Section)
 	for _, s := range f.Sections {
@@ -248,14 +248,14 @@ func sectionTypes() (types []string) {
 	return types
 }
 
-// A found is a value and where it stands: line 0 for a default.
+// A found is a value and its line, 0 for a default.
 type found[T any] struct {
 	value T
 	line  int
 }
 
-// values reads an option that may be given several times. Where `option` is
-// written instead of `list`, spaces separate values, as OpenWrt's scripts read it.
+// values reads an option that may have several values. If a file has `option` instead of
+// `list`, spaces separate the values, as in OpenWrt's scripts.
 func values[T any](d *decoder, s *uci.Section, name string) (vs []found[T]) {
 	schema := schemaOf(s.Type).option(name)
 	var texts []uci.Value
@@ -281,7 +281,7 @@ func values[T any](d *decoder, s *uci.Section, name string) (vs []found[T]) {
 	return vs
 }
 
-// value reads an option that is given at most once; without a default, ok says whether it is.
+// value reads an option with at most one value. ok is false if it has no valid value and no default.
 func value[T any](d *decoder, s *uci.Section, name string) (v T, line int, ok bool) {
 	vs := values[T](d, s, name)
 	if len(vs) == 0 {
@@ -302,7 +302,7 @@ func list[T any](d *decoder, s *uci.Section, name string) (vs []T) {
 	return vs
 }
 
-// given says whether the file has the option, right or wrong.
+// given reports whether the file has the option, valid or not.
 func given(s *uci.Section, name string) bool { return s.Option(name) != nil }
 
 func (d *decoder) profileNamed(s *uci.Section, option string) profile.Profile {
@@ -348,7 +348,8 @@ func (d *decoder) gateway(s *uci.Section) {
 	}
 }
 
-// ownTokens reads the tokens of a section. Each is one peer's: it says who it is.
+// ownTokens reads the tokens of a section. No two sections may share a token, because it
+// identifies the peer.
 func (d *decoder) ownTokens(s *uci.Section) (tokens []keptToken) {
 	if d.tokens == nil {
 		d.tokens = make(map[peer.Hash]int)
@@ -388,7 +389,7 @@ func (d *decoder) peer(s *uci.Section) {
 	}
 }
 
-// bothOrNone finds an option without the other that it needs.
+// bothOrNone reports a mistake if only one of two options is given.
 func (d *decoder) bothOrNone(s *uci.Section, a, b string) {
 	if given(s, b) {
 		a, b = b, a
@@ -489,7 +490,7 @@ func (d *decoder) relay(s *uci.Section, upstreams []*uci.Section) {
 	}
 }
 
-// gateways returns the relay's gateways, from its list or from the sections.
+// gateways returns the relay's gateways, from its list or from the upstream sections.
 func (d *decoder) gateways(s *uci.Section, upstreams []*uci.Section) (gateways []relay.Upstream) {
 	given := make(map[string]int)
 	add := func(s *uci.Section, gateway string, line int) bool {
@@ -524,7 +525,8 @@ func (d *decoder) gateways(s *uci.Section, upstreams []*uci.Section) (gateways [
 	return append(gateways, relay.InOrder(order...)...)
 }
 
-// profiles adds the file's own profiles to the set. A base may follow later in the file.
+// profiles adds the profiles that the file defines to the set. A profile's base may come
+// later in the file.
 func (d *decoder) profiles(sections []*uci.Section) {
 	var pending []*uci.Section
 	for _, s := range sections {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config turns the UCI file /etc/config/bquic into values that the
-// daemons take, and names every mistake in it.
+// Package config parses the UCI file /etc/config/bquic into typed values for
+// the daemons, and reports every mistake in it.
 package config

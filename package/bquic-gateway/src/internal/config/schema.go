@@ -10,21 +10,22 @@ import (
 	"bquic/internal/relay"
 )
 
-// DefaultFile is where OpenWrt keeps the configuration.
+// DefaultFile is the configuration's path on OpenWrt.
 const DefaultFile = "/etc/config/bquic"
 
 // A Section describes one type of section.
 type Section struct {
 	Type string
 	Doc  string
-	// Once is set when a file has at most one such section.
+	// Once says that a file has at most one such section.
 	Once bool
-	// Roles are the daemons that read it: on OpenWrt, each is given its own sections only.
+	// Roles are the daemons that read the section. On OpenWrt, each daemon receives only
+	// the sections that it reads.
 	Roles   []string
 	Options []Option
 }
 
-// ReadBy says whether a daemon reads sections of a type.
+// ReadBy reports whether a daemon reads sections of a type.
 func ReadBy(typ, role string) bool {
 	s := schemaOf(typ)
 	return s != nil && slices.Contains(s.Roles, role)
@@ -35,19 +36,19 @@ type Option struct {
 	Name string
 	Type *Type
 	List bool
-	// Default is what holds when the option is not given, in the words of a UCI file.
+	// Default is the value if the option is not given, as text in a UCI file.
 	Default []string
-	// Note replaces Default in documentation where no value says it.
+	// Note replaces Default in documentation if no value can express the default.
 	Note string
 	Unit string
 	Doc  string // one line
 }
 
-// meshPrefixes are those that community networks number themselves from:
-// RFC 1918 (10/8) and RFC 4193.
+// meshPrefixes are the prefixes from which community networks take their addresses: RFC
+// 1918 (10/8) and RFC 4193.
 var meshPrefixes = []string{"10.0.0.0/8", "fd00::/8"}
 
-// Schema is all that a file may hold.
+// Schema describes everything that a file may contain.
 var Schema = []Section{
 	{
 		Type: "gateway", Once: true, Roles: []string{"gateway"},
@@ -145,7 +146,7 @@ func profileOptions() []Option {
 		opts = append(opts, Option{
 			Name: p.Name, Unit: p.Unit, Doc: p.Doc, Note: "as base",
 			Type: &Type{p.Type, func(s string) (any, error) {
-				// Checked here, and set once the base is known.
+				// Checked here; set once the base is known.
 				return profile.Value{Param: p.Name, Text: s}, p.Check(s)
 			}},
 		})

@@ -21,9 +21,9 @@ import (
 	"bquic/internal/relay"
 )
 
-// A Type says what an option's text may be, and reads it.
+// A Type says which texts are valid for an option, and parses them.
 type Type struct {
-	Name  string // as documentation shows it
+	Name  string // as shown in documentation
 	parse func(string) (any, error)
 }
 
@@ -59,7 +59,7 @@ var typeHostPort = newType("host:port", func(s string) (string, error) {
 	return s, checkPort(port)
 })
 
-// wordType is one word of several.
+// wordType returns the type of an option whose value is one of words.
 func wordType(words ...string) *Type {
 	last := len(words) - 1
 	name := strings.Join(words[:last], ", ") + " or " + words[last]
@@ -104,7 +104,8 @@ func parseListen(s string) (string, error) {
 	return s, checkPort(port)
 }
 
-// parseMetrics wants an address: metrics are for those that the operator means.
+// parseMetrics requires an address, so that an operator does not publish metrics
+// by accident.
 func parseMetrics(s string) (string, error) {
 	if strings.HasPrefix(s, ":") {
 		return "", fmt.Errorf("%q has no address: 127.0.0.1%s is for this machine, 0.0.0.0%[2]s for all", s, s)
@@ -119,7 +120,7 @@ func checkPort(s string) error {
 	return nil
 }
 
-// parsePrefix reads a prefix, or an address, which stands for itself alone.
+// parsePrefix parses a prefix, or a single address.
 func parsePrefix(s string) (netip.Prefix, error) {
 	if addr, err := netip.ParseAddr(s); err == nil && addr.Zone() == "" && !addr.Is4In6() {
 		return netip.PrefixFrom(addr, addr.BitLen()), nil
@@ -134,12 +135,12 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// parseToken reads a token as a relay shows it.
+// parseToken parses a token as a relay presents it.
 func parseToken(s string) (string, error) { return s, peer.CheckToken(s) }
 
-// A keptToken is a token as a gateway keeps it.
+// A keptToken is a token as a gateway stores it.
 type keptToken struct {
-	text string // of the file
+	text string // as in the file
 	hash peer.Hash
 }
 
@@ -148,8 +149,8 @@ func parseKept(s string) (keptToken, error) {
 	return keptToken{s, hash}, err
 }
 
-// checkASCII says what to do with an internationalised name, which nothing would
-// be found by as it is.
+// checkASCII refuses an internationalised name, which no lookup would find in
+// this form, and says what to write instead.
 func checkASCII(host string) error {
 	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		return fmt.Errorf("%q has letters that DNS does not: write the form of the name that begins with xn--", host)
@@ -197,6 +198,6 @@ func parseOrigin(s string) (*url.URL, error) {
 
 func parseLevel(s string) slog.Level {
 	var l slog.Level
-	_ = l.UnmarshalText([]byte(s)) // typeLevel knows no other words
+	_ = l.UnmarshalText([]byte(s)) // typeLevel allows only valid levels
 	return l
 }

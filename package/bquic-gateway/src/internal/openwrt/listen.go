@@ -13,10 +13,10 @@ import (
 	"bquic/internal/status"
 )
 
-// An address is one that the daemon listens on.
+// An address is an address that the daemon listens on.
 type address struct {
-	option string // that says so
-	host   string // "": all of the machine's
+	option string // the option that sets it
+	host   string // "": all addresses of the machine
 	port   string
 	udp    bool // as well as TCP
 }
@@ -25,19 +25,19 @@ func (p *Plan) listen(option, addr string, udp bool) {
 	if addr == "" {
 		return
 	}
-	host, port, _ := net.SplitHostPort(addr) // as config.Parse has checked
+	host, port, _ := net.SplitHostPort(addr) // config.Parse has checked it
 	p.addresses = append(p.addresses, address{option, host, port, udp})
 }
 
-// CheckListen says which of its addresses the daemon cannot listen on: another
-// program has the port, or this machine has no such address. A port that the
-// running daemon has by itself is no hindrance.
+// CheckListen returns an error that names the addresses that the daemon cannot
+// listen on, because another program uses the port or this machine has no such
+// address. A port that the running daemon itself uses is not an error.
 func (p *Plan) CheckListen(files Files) error {
 	mine := p.running(files)
 	var errs []error
 	for _, a := range p.addresses {
 		port := a.port
-		if mine[port] { // whether the address is there can be asked at any port
+		if mine[port] { // any port shows whether the machine has the address
 			port = "0"
 		}
 		if err := a.try(net.JoinHostPort(a.host, port)); err != nil {
@@ -63,7 +63,7 @@ func (a address) try(addr string) error {
 	return c.Close()
 }
 
-// cause returns what the kernel said, without the address, which net repeats.
+// cause returns the kernel's error without the address, which net repeats.
 func cause(err error) error {
 	var syscall *os.SyscallError
 	if errors.As(err, &syscall) {
@@ -72,8 +72,8 @@ func cause(err error) error {
 	return err
 }
 
-// running returns the ports that the daemon was last started with, if it runs;
-// nil if it does not.
+// running returns the ports with which the running daemon was started, or nil
+// if it does not run.
 func (p *Plan) running(files Files) map[string]bool {
 	data, err := os.ReadFile(files.fixed(p.Role))
 	if err != nil {

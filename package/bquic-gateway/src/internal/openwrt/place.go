@@ -15,26 +15,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A place is a name in an open directory that only root can change. What is done
-// at it cannot be led elsewhere by anybody who plants a symbolic link.
+// A place is a name in an open directory that only root can change. So no other user can
+// redirect an operation on it with a symbolic link.
 type place struct {
 	dir  *os.File // O_PATH
 	name string
-	path string       // without symbolic links
-	stat *unix.Stat_t // nil: there is nothing yet
+	path string       // with symbolic links resolved
+	stat *unix.Stat_t // nil: does not exist
 }
 
 func (p *place) close() { p.dir.Close() }
 
-const maxLinks = 40 // as the kernel (MAXSYMLINKS)
+const maxLinks = 40 // the kernel's MAXSYMLINKS
 
-// find walks to an absolute path, and makes the directories above it if create is
-// set. Each of them must be root's, with nobody else who may change it; in a
-// sticky one, as /tmp, what others have put there is not followed. Of symbolic
-// links only root's are.
+// find walks to an absolute path, and makes the directories above it if create is set.
+// Each directory must belong to root, and be writable by no other user unless it is
+// sticky, like /tmp. find follows only symbolic links that belong to root, so it ignores
+// what others have put into a sticky directory.
 //
-// Where a directory above is missing and create is not set, the place is in the
-// last one that is there, and has no stat.
+// If a directory above is missing and create is not set, the place is in the last
+// directory that exists, and has no stat.
 func find(name string, create bool) (_ *place, err error) {
 	dir, err := os.OpenFile("/", unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -96,7 +96,7 @@ func find(name string, create bool) (_ *place, err error) {
 		if err := enter(component); err != nil {
 			return nil, fail(err)
 		}
-		// Of what was opened, whatever the name stands for by now.
+		// Check the directory that was opened, even if the name now refers to another one.
 		if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
 			return nil, fail(err)
 		}
@@ -121,7 +121,7 @@ func readlinkat(dir *os.File, name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// rootOnly says why others may change what stands in a directory, nil when they may not.
+// rootOnly returns an error if users other than root may change the content of a directory.
 func rootOnly(st *unix.Stat_t) error {
 	if st.Uid != 0 {
 		return fmt.Errorf("belongs to user %d, and root writes nothing below it", st.Uid)
@@ -132,21 +132,22 @@ func rootOnly(st *unix.Stat_t) error {
 	return nil
 }
 
-// An owner is who a daemon runs as; root where no jail keeps it in.
+// An owner is the user and group that a daemon runs as: root if there is no jail.
 type owner struct{ uid, gid int }
 
 func (o owner) root() bool { return o.uid == 0 }
 
-// giveDir makes a directory the owner's: where there is none, or an empty one of
-// root's. One of root's with content is given only if it is the package's own.
-// Content stays whose it is. Without change, it says what it would refuse.
+// giveDir makes to the owner of a directory. It makes the directory if it does not
+// exist. If the directory has content, it must belong to root and be the package's
+// (own). The owner of the content does not change. If change is not set, giveDir only
+// returns the error that it would return.
 func giveDir(dir string, to owner, own, change bool) error {
 	p, err := find(dir, change)
 	if err != nil {
 		return err
 	}
 	defer p.close()
-	// The system's: /etc, /mnt, and what links to them, as /var on OpenWrt.
+	// Directories of the system: /etc, /mnt, and links to them, such as /var on OpenWrt.
 	if filepath.Dir(p.path) == "/" {
 		return fmt.Errorf("%s is a directory of the system's: name one below it, for the daemon alone", dir)
 	}
@@ -192,9 +193,9 @@ func (p *place) openDir() (*os.File, error) {
 	return os.NewFile(uintptr(fd), p.path), nil
 }
 
-// giveFile makes a file the owner's, empty where there is none. A file with content
-// that is not the owner's is refused. In a directory of the owner's nothing
-// is to be done: the daemon makes the file.
+// giveFile makes to the owner of a file. It makes an empty file if there is none. It
+// refuses a file with content that belongs to another user. If the directory belongs to
+// the owner, it does nothing, because the daemon can make the file itself.
 func giveFile(name string, to owner, change bool) error {
 	p, err := find(filepath.Dir(name), change)
 	if err != nil {

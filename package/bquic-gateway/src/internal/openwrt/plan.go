@@ -18,50 +18,48 @@ import (
 	"bquic/internal/uci"
 )
 
-// The daemons.
+// The roles: the names of the daemons.
 const (
 	Gateway = "gateway"
 	Relay   = "relay"
 )
 
-// A Plan is what procd, the jail and the firewall have to know about a daemon.
+// A Plan is what procd, the jail and the firewall must know about a daemon.
 type Plan struct {
 	Role    string
 	Enabled bool
-	// Config is the part of the configuration that the daemon reads: it may not
-	// read /etc/config, which has other secrets.
+	// Config is the part of the configuration that the daemon reads. The daemon
+	// cannot read /etc/config, which contains other secrets.
 	Config []byte
-	// Fixed is what a running daemon cannot change: when it differs, procd starts
-	// the daemon anew. All else it reads again when told (SIGHUP).
+	// Fixed holds the settings that a running daemon cannot change. If it differs,
+	// procd restarts the daemon. The daemon reloads all other settings on SIGHUP.
 	Fixed string
-	// See and Write are what the jail shows, to read and to write. Without any,
-	// the jail hides nothing.
+	// See and Write are the directories that the jail shows, for reading and for
+	// writing. If both are empty, the jail hides nothing.
 	See, Write []string
 	Rules      []Rule
 
-	state     string // directory that the daemon keeps its key or its comparison in, "" for none
-	socket    string // of the status
+	state     string // directory for the daemon's key or comparison, "" for none
+	socket    string // status socket
 	accessLog string // "": none
 	addresses []address
 }
 
-// A Rule is one of /etc/config/firewall that lets packets in.
+// A Rule is a rule of /etc/config/firewall that accepts packets.
 type Rule struct {
 	Proto   string
-	Port    string // destination, "": all
+	Port    string // destination port, "": all
 	Sources []netip.Prefix
-	// Device and Mark are of packets for transparent sockets of the relay, which keep
-	// the address and port that they were sent to.
+	// Device and Mark select packets for transparent sockets of the relay, which keep
+	// their original destination address and port.
 	Device, Mark string
 }
 
-// seen are directories with certificates and sites that the gateway's jail shows
-// without being asked to, where they exist: a change to something in them needs no
-// restart.
+// seen are directories with certificates and sites that the gateway's jail always
+// shows if they exist, so that a change of settings within them needs no restart.
 var seen = []string{"/etc/ssl/certs", "/www", "/srv", "/mnt"}
 
-// New returns what the configuration asks of a role. exists says whether there is
-// such a directory.
+// New returns the plan for a role. exists reports whether a directory exists.
 func New(role string, f *uci.File, cfg *config.Config, exists func(string) bool) *Plan {
 	p := &Plan{Role: role, Config: f.Text(func(s *uci.Section) bool { return config.ReadBy(s.Type, role) })}
 	if role == Gateway {
@@ -85,7 +83,7 @@ func (p *Plan) gateway(g *config.Gateway, exists func(string) bool) {
 	for _, dir := range seen {
 		see(dir)
 	}
-	// Whole directories of certificates: a renewed one is a new file.
+	// Show the whole directories of certificates, because a renewed certificate is a new file.
 	seeFiles := func(files ...string) {
 		for _, file := range files {
 			if file != "" {
@@ -127,7 +125,7 @@ func (p *Plan) gateway(g *config.Gateway, exists func(string) bool) {
 	p.fix("write", p.Write...)
 	p.See = append(p.See, "/etc/hosts")
 
-	_, port, _ := net.SplitHostPort(g.Listen) // as config.Parse has checked
+	_, port, _ := net.SplitHostPort(g.Listen) // config.Parse has checked it
 	open := Rule{Proto: "tcpudp", Port: port}
 	sources := slices.Concat(g.Mesh, g.ConnectFrom)
 	for _, peer := range g.Relays() {
@@ -141,7 +139,7 @@ func (p *Plan) gateway(g *config.Gateway, exists func(string) bool) {
 	p.Rules = []Rule{open}
 }
 
-// within says whether path is dir or in it.
+// within reports whether path is dir or below it.
 func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
 func (p *Plan) relay(r *config.Relay) {
@@ -159,8 +157,8 @@ func (p *Plan) relay(r *config.Relay) {
 	p.fix("state_dir", r.Relay.StateDir)
 	p.fix("status_socket", r.StatusSocket)
 	p.fix("metrics", r.Metrics)
-	// What is redirected arrives by way of conntrack, which the firewall lets in
-	// by itself; packets for transparent sockets are as they were sent.
+	// The firewall already accepts redirected connections, because conntrack marks
+	// them as DNAT. Packets for transparent sockets are unchanged and need a rule.
 	if r.Relay.Mode == divert.TProxy || len(r.Relay.UDPPorts) > 0 {
 		for _, device := range r.Relay.Interfaces {
 			p.Rules = append(p.Rules, Rule{Proto: "tcpudp", Device: device, Mark: divert.FirewallMark})
@@ -168,8 +166,8 @@ func (p *Plan) relay(r *config.Relay) {
 	}
 }
 
-// built tells one program from another. apk starts a service after an upgrade and
-// does not stop it before: the old program would go on.
+// built identifies the program's build. After an upgrade, apk starts a service
+// without stopping it first, and the old program would continue.
 func built() string {
 	info, err := os.Stat("/proc/self/exe")
 	if err != nil {
@@ -184,12 +182,11 @@ func (p *Plan) fix(name string, values ...string) {
 	}
 }
 
-// Print writes the plan for a shell to read: in each line a key, a space, and a
-// value that goes to the end of the line. Values are words for procd and
-// never for the shell to carry out.
+// Print writes the plan for a shell: each line has a key, a space, and a value up to the
+// end of the line. The shell passes values to procd as words and must never execute them.
 //
-// A rule is an object of JSON: `rule` opens it, `string NAME VALUE` and, between
-// `array NAME` and `end array`, `item VALUE` fill it, `end rule` closes it.
+// A rule is a JSON object. `rule` opens it and `end rule` closes it. `string NAME
+// VALUE` adds a string. `array NAME` and `end array` enclose an array of `item VALUE`.
 func (p *Plan) Print(w io.Writer, files Files) error {
 	var lines []string
 	add := func(words ...string) { lines = append(lines, strings.Join(words, " ")) }

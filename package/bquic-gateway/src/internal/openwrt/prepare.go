@@ -15,21 +15,21 @@ import (
 	"bquic/internal/uci"
 )
 
-// own are directories that are the package's by their names.
+// own are directories whose names mark them as the package's.
 var own = []string{"/etc/bquic", "/var/log/bquic", "/var/run/bquic"}
 
-// Files is where root keeps what it makes for the daemons, a directory for each:
-// nobody else may write there.
+// Files is the directory in which root makes the daemons' files, with a subdirectory for each daemon.
+// Only root may write there.
 type Files string
 
-// DefaultFiles is OpenWrt's place for configurations that are made.
+// DefaultFiles is OpenWrt's place for generated configurations.
 const DefaultFiles Files = "/var/etc/bquic"
 
 func (f Files) dir(role string) string    { return filepath.Join(string(f), role) }
 func (f Files) config(role string) string { return filepath.Join(f.dir(role), "conf") }
 func (f Files) fixed(role string) string  { return filepath.Join(f.dir(role), "fixed") }
 
-// Load reads a configuration for a role.
+// Load reads a configuration file and returns the plan for a role.
 func Load(file, role string) (*Plan, *config.Config, error) {
 	f, err := uci.ReadFile(file)
 	if err != nil {
@@ -47,8 +47,7 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// User returns who the daemons run as on this router: as the init script has it,
-// root where there is no jail.
+// User returns the user ID of the daemons on this router, as in the init script: root if there is no jail.
 func User() (uid int) {
 	if _, err := os.Stat("/sbin/ujail"); err != nil {
 		return 0
@@ -61,15 +60,14 @@ func User() (uid int) {
 	return uid
 }
 
-// Check says what Prepare would refuse to a daemon that runs as a user.
+// Check returns the error with which Prepare would refuse a daemon that runs as uid.
 func (p *Plan) Check(uid int) error { return p.give(owner{uid: uid}, false) }
 
-// Prepare makes what the daemon needs: its directories and its access log, which
-// become the user's (0: root, where no jail keeps the daemon in), and files
-// of root's, which the user's group may read. It tells whether what a running
-// daemon cannot change is another than before. Addresses that cannot be had are an error
-// only while the daemon runs, on others: it would end. At the router's start
-// they may come later.
+// Prepare makes the files and directories that the daemon needs. uid (0: root, without a jail) owns
+// the daemon's directories and access log. root owns the other files, which gid may read. changed
+// reports whether settings that a running daemon cannot change differ from before. An address that
+// the daemon cannot listen on is an error only while the daemon runs, because a restart would end it.
+// While the router boots, the address may appear later.
 func (p *Plan) Prepare(files Files, uid, gid int) (changed bool, err error) {
 	if p.running(files) != nil {
 		if err := p.CheckListen(files); err != nil {
@@ -101,7 +99,7 @@ func (p *Plan) give(to owner, change bool) error {
 		if d.dir == "" {
 			continue
 		}
-		// A socket may lie wherever the daemon can make one, as in /tmp.
+		// The socket may be in any directory in which the daemon can make one, such as /tmp.
 		if d.option == "status_socket" && !slices.Contains(own, d.dir) && isDir(d.dir) {
 			continue
 		}
@@ -112,7 +110,8 @@ func (p *Plan) give(to owner, change bool) error {
 	if p.accessLog == "" {
 		return nil
 	}
-	// Its directory, too, where that is the package's or new: to make the file anew after a rotation.
+	// Also give it the directory if that is the package's or new, so that it can make the file again
+	// after a rotation.
 	if dir := filepath.Dir(p.accessLog); slices.Contains(own, dir) || !isDir(dir) {
 		if err := giveDir(dir, to, slices.Contains(own, dir), change); err != nil {
 			return fmt.Errorf("%s.access_log: %w", p.Role, err)
@@ -124,14 +123,14 @@ func (p *Plan) give(to owner, change bool) error {
 	return nil
 }
 
-// write replaces a file in a directory of root's, which the group may read.
+// write replaces a file, which gid may read, in a directory that belongs to root.
 func write(name string, data []byte, gid int) error {
 	p, err := find(name, true)
 	if err != nil {
 		return err
 	}
 	defer p.close()
-	dir := filepath.Dir(p.path) // root's all the way, as found
+	dir := filepath.Dir(p.path) // find has checked that it belongs to root all the way
 	if err := os.Chown(dir, 0, gid); err != nil {
 		return err
 	}

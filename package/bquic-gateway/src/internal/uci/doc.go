@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package uci reads OpenWrt's UCI text format exactly as libuci does, and
-// remembers in which line each value stands.
+// Package uci parses OpenWrt's UCI text format exactly as libuci does, and
+// records the line of each value.
 package uci

@@ -7,10 +7,10 @@ import "bytes"
 // A scanner splits a file into lines and lines into words. A quoted string or
 // a backslash can join further lines to the current one.
 type scanner struct {
-	rest []byte // what has not been read yet
+	rest []byte // not read yet
 	buf  []byte // the current line
-	pos  int    // in buf
-	line int    // number of the line read last, from 1
+	pos  int    // position in buf
+	line int    // number of the last line read, from 1
 }
 
 // nextLine replaces the current line. It returns false at the end of the file.
@@ -19,7 +19,7 @@ func (s *scanner) nextLine() bool {
 	return s.join()
 }
 
-// join puts the next line behind what was read of the current one.
+// join appends the next line to the part of the current line that has been read.
 func (s *scanner) join() bool {
 	s.buf = s.buf[:s.pos]
 	if len(s.rest) == 0 {
@@ -49,8 +49,8 @@ func (s *scanner) skipSpace() {
 	}
 }
 
-// command returns the word that a command begins with, "" at the end of the
-// line, and whether anything follows it.
+// command returns the first word of a command, "" at the end of the line, and
+// whether anything follows it.
 func (s *scanner) command() (_ string, more bool) {
 	if s.pos == 0 {
 		s.skipSpace()
@@ -72,7 +72,7 @@ func (s *scanner) command() (_ string, more bool) {
 	return string(word), more
 }
 
-// word returns the next argument without its quotes, "" when there is none.
+// word returns the next argument without its quotes, "" if there is none.
 func (s *scanner) word() (string, *SyntaxError) {
 	s.skipSpace()
 	start := s.pos
@@ -92,10 +92,10 @@ func (s *scanner) word() (string, *SyntaxError) {
 		case ';':
 			switch s.pos - start {
 			case 0:
-				s.pos++ // an argument of its own: the empty one
+				s.pos++ // counts as an empty argument
 			case len(word):
-				// libuci ends an argument in place. Without quotes or escapes in
-				// it, that overwrites the semicolon: the rest of the line is lost.
+				// libuci terminates an argument in place. In an argument without quotes or
+				// escapes, that overwrites the semicolon, and the rest of the line is lost.
 				s.buf = s.buf[:s.pos]
 			}
 			return string(word), nil
@@ -141,8 +141,8 @@ func (s *scanner) quoted(word []byte, quote byte) ([]byte, *SyntaxError) {
 	}
 }
 
-// backslash skips a backslash and reports whether a character follows that it
-// escapes. At the end of a line, it joins the next one instead.
+// backslash skips a backslash and reports whether it escapes a character. At the end
+// of a line, it joins the next line instead.
 func (s *scanner) backslash() bool {
 	s.pos++
 	if tail := s.buf[s.pos:]; len(tail) == 0 || tail[0] == '\n' || string(tail) == "\r\n" {

@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// maxSize bounds a file in bytes. OpenWrt's largest are some tens of kilobytes.
+// maxSize is the limit on a file, in bytes. OpenWrt's largest files have tens of kilobytes.
 const maxSize = 1 << 20
 
 // A File is the content of one UCI file.
 type File struct {
-	Name     string // as errors show it
+	Name     string // as shown in errors
 	Sections []*Section
 }
 
-// A Section is what one `config` line opens.
+// A Section is a section that a `config` line opens.
 type Section struct {
 	Type string
 	Name string // "" for an anonymous section
@@ -28,18 +28,18 @@ type Section struct {
 	Index   int
 	Line    int
 	Options []*Option
-	// Again are the lines that open the section again: libuci adds their options to it.
+	// Again are the lines that open the section again. libuci adds their options to it.
 	Again []int
 }
 
-// An Option is what `option` or `list` lines set.
+// An Option is an option that `option` or `list` lines set.
 type Option struct {
 	Name   string
 	List   bool
 	Line   int // of its first value
 	Values []Value
-	// Again are the lines that libuci lets replace an earlier value (`option`
-	// after `option` or `list`), or turn an option into a list.
+	// Again are the lines that replace an earlier value in libuci (`option` after
+	// `option` or `list`), or turn an option into a list.
 	Again []int
 }
 
@@ -67,8 +67,8 @@ func (s *Section) Option(name string) *Option {
 	return nil
 }
 
-// Text writes the sections that are wanted, so that Parse reads the same again
-// but for lines.
+// Text returns the wanted sections as text. Parse reads the same sections from it,
+// except for the line numbers.
 func (f *File) Text(wanted func(*Section) bool) []byte {
 	var b bytes.Buffer
 	quoted := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
@@ -94,7 +94,7 @@ func (f *File) Text(wanted func(*Section) bool) []byte {
 	return b.Bytes()
 }
 
-// A SyntaxError is a mistake after which libuci, too, rejects the whole file.
+// A SyntaxError is a mistake for which libuci, too, rejects the whole file.
 type SyntaxError struct {
 	File string
 	Line int
@@ -117,7 +117,7 @@ func ReadFile(path string) (*File, error) {
 	return Parse(path, data)
 }
 
-// Parse reads the content of a file. The error is a *SyntaxError.
+// Parse parses the content of a file. The error is a *SyntaxError.
 func Parse(name string, data []byte) (*File, error) {
 	p := &parser{file: &File{Name: name}, scanner: scanner{rest: data}}
 	err := p.parse(data)
@@ -138,7 +138,7 @@ func (p *parser) parse(data []byte) *SyntaxError {
 	if len(data) > maxSize {
 		return &SyntaxError{Line: 1, Text: fmt.Sprintf("file is larger than %d bytes", maxSize)}
 	}
-	if n := bytes.IndexByte(data, 0); n >= 0 { // libuci would lose what stands around it
+	if n := bytes.IndexByte(data, 0); n >= 0 { // libuci would lose text around it
 		return &SyntaxError{Line: 1 + bytes.Count(data[:n], []byte{'\n'}), Text: "file contains a NUL byte"}
 	}
 	for p.nextLine() {
@@ -155,7 +155,7 @@ func (p *parser) parse(data []byte) *SyntaxError {
 	return nil
 }
 
-// do carries out one command. more is false when nothing follows it on the line.
+// do executes one command. more is false if nothing follows it on the line.
 func (p *parser) do(command string, more bool) *SyntaxError {
 	line := p.line
 	fail := func(format string, args ...any) *SyntaxError {
@@ -223,7 +223,7 @@ func (p *parser) do(command string, more bool) *SyntaxError {
 	case 'o', 'l':
 		p.set(first, Value{second, secondLine}, list)
 	}
-	return nil // a package line has no effect in a file that is named by its package
+	return nil // a package line has no effect in a file that has the package's name
 }
 
 func (p *parser) open(typ, name string, line int) *SyntaxError {
@@ -248,7 +248,7 @@ func (p *parser) open(typ, name string, line int) *SyntaxError {
 
 func (p *parser) set(name string, v Value, list bool) {
 	if !list && v.Text == "" {
-		return // libuci: neither sets nor unsets anything
+		return // in libuci, this neither sets nor unsets anything
 	}
 	o := p.section.Option(name)
 	if o == nil {
@@ -268,7 +268,7 @@ func (p *parser) set(name string, v Value, list bool) {
 		o.Values = []Value{v}
 	}
 	o.List = list
-	if !same { // libuci replaces the option by a new one at the end
+	if !same { // libuci replaces the option with a new one at the end
 		i := slices.Index(p.section.Options, o)
 		p.section.Options = append(slices.Delete(p.section.Options, i, i+1), o)
 	}
@@ -296,7 +296,7 @@ func isAlnum(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// quote shows text from a file in an error: shortened, on one line.
+// quote returns text from a file in a form for an error: truncated, on one line.
 func quote(s string) string {
 	const most = 60
 	if len(s) > most {
