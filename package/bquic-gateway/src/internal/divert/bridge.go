@@ -11,43 +11,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// On a bridge, a client's packets go past the node's IP: they bear the hardware address
-// of a router beyond. The SYNs among them are queued when they are about to leave by a
-// port, after the bridge's own rules. What is taken is noted in a map; the frames that
-// follow get the bridge's own hardware address, and the node's IP sees them, with the
-// bridge as their device, like those of a routed client.
+// On a bridge, a client's packets bypass the node's IP layer, because they have the hardware
+// address of another router. SYNs are queued when they are about to leave by a port, after the
+// bridge's own rules. A map notes the connections that are taken. Their further frames are given
+// the bridge's own hardware address. So the node's IP layer receives them, with the bridge as
+// their device, like packets of a routed client.
 //
-// (meta broute would have them come from the port, for which neither the node's firewall
-// nor this package has rules, and asks for more of the kernel.)
+// (With meta broute, the packets' device would be the port, for which neither the node's firewall
+// nor this package has rules. It also needs more of the kernel.)
 
-// A BridgePort is one by which packets leave a bridge towards a router.
+// A BridgePort is a port by which packets leave a bridge towards a router.
 type BridgePort struct {
 	Name        string  // of the port
 	Index       int     // of the port
-	Device      string  // what the node's IP has of the bridge: itself, or a VLAN of it
+	Device      string  // the device of the node's IP layer: the bridge itself, or a VLAN on it
 	DeviceIndex int     // of Device
 	MAC         [6]byte // of Device
-	VLAN        uint16  // the tag with which frames leave; 0: none
+	VLAN        uint16  // the tag of frames that leave; 0: none
 }
 
 const (
-	// flowTimeout is how long a connection may be silent. Its socket probes more often
-	// (tunnel.KeepAlive), and the answer makes the note of it young again.
+	// flowTimeout is how long a note lasts without packets. The connection's socket sends
+	// keep-alive probes more often (tunnel.KeepAlive), and each answer restarts the timeout.
 	flowTimeout = 10 * time.Minute
-	// maxNoted bounds the connections that are noted, of each IP version. Without room,
-	// a SYN is not queued.
+	// maxNoted is the limit on noted connections of each IP version. When the map is full, SYNs
+	// are not queued.
 	maxNoted = 8192
 )
 
-// A noted is the map of what was taken of an IP version: from protocol, addresses and
-// ports, to the hardware address that the frames get.
+// A noted is the map of the connections taken of an IP version: from protocol, addresses and ports
+// to the hardware address for the frames.
 type noted struct {
 	name        string
 	ethertype   uint16
 	word        string
-	offset      uint32 // of the source's address in the IP header; the target's follows
-	size        uint32 // of an address
-	addressType uint32 // to nft
+	offset      uint32 // of the source address in the IP header; the destination address follows
+	size        uint32 // of an address, bytes
+	addressType uint32 // nft's data type of an address
 	unspecified netip.Addr
 }
 
@@ -56,11 +56,11 @@ var notes = []noted{
 	{"taken6", unix.ETH_P_IPV6, "ip6", 8, 16, 8, netip.IPv6Unspecified()},
 }
 
-// keySize is that of a map's key, whose parts are filled up to registers.
+// keySize returns the size of a map's key in bytes. Each part is padded to whole registers.
 func (n *noted) keySize() uint32 { return 4 + 2*n.size + 4 + 4 }
 
-// keyType tells nft what the parts are: it gives up on rules with a key that it does not
-// understand. 12 is a protocol, 13 a port (enum datatypes of its datatype.h).
+// keyType returns nft's data type of the key, without which nft cannot list the rules. 12 is a
+// protocol, 13 a port (enum datatypes in nft's datatype.h).
 func (n *noted) keyType() (id uint32) {
 	for _, part := range []uint32{12, n.addressType, n.addressType, 13, 13} {
 		id = id<<6 | part
@@ -68,7 +68,7 @@ func (n *noted) keyType() (id uint32) {
 	return id
 }
 
-// key puts a packet's key together.
+// key loads a packet's key into registers.
 func (n *noted) key() []expression {
 	registers := n.size / 4
 	return []expression{
@@ -89,15 +89,15 @@ func (n *noted) version() term {
 	return meta(unix.NFT_META_PROTOCOL, "meta protocol "+n.word, []byte{byte(n.ethertype >> 8), byte(n.ethertype)})
 }
 
-// find ends the rule for what is not noted. Then come exprs, and the change of the note.
+// find ends the rule if the packet's connection is not noted. Otherwise it runs exprs and changes the note.
 func (n *noted) find(words string, op uint32, exprs ...expression) term {
 	all := append(append(n.key(), lookup(n.name)), exprs...)
-	// nft gives up on a change whose value comes from the map itself.
+	// nft cannot list a change whose value comes from the map itself.
 	all = append(append(all, loadInto(valueReg, unix.NFT_PAYLOAD_LL_HEADER, 0, 6)), n.key()...)
 	return term{fmt.Sprintf(words, n.words(), "@"+n.name), append(all, change(n.name, op))}
 }
 
-// note makes the packet's frames get a hardware address from now on.
+// note gives the connection's further frames a hardware address.
 func (n *noted) note(mac [6]byte) term {
 	return term{
 		fmt.Sprintf("update @%s { %s : %s }", n.name, n.words(), net.HardwareAddr(mac[:])),
@@ -109,13 +109,14 @@ var (
 	notTCP = term{"meta l4proto != tcp", []expression{loadMeta(unix.NFT_META_L4PROTO), compare(unix.NFT_CMP_NEQ, []byte{unix.IPPROTO_TCP})}}
 	toHost = term{"meta pkttype set host", []expression{immediate(reg1, []byte{0}), storeMeta(unix.NFT_META_PKTTYPE)}}
 
-	// Last of the bridge's prerouting and forward chains. What passes in the end is noted no more.
+	// The last chains in the bridge's prerouting and forward hooks. passing removes the notes of
+	// SYNs that pass in the end.
 	bridged = base("bridged", "filter", "prerouting", unix.NF_INET_PRE_ROUTING, 300)
 	beyond  = base("beyond", "filter", "forward", unix.NF_INET_FORWARD, 300)
 	passing = base("passing", "filter", "forward", unix.NF_INET_FORWARD, 301)
 )
 
-// tagged matches the VLAN tag that a frame leaves with.
+// tagged matches the VLAN tag with which a frame leaves.
 func tagged(vlan uint16, ethertype uint16) term {
 	words, exprs := "", []expression(nil)
 	at := func(offset uint32, mask, value uint16) {
@@ -137,10 +138,10 @@ func tagged(vlan uint16, ethertype uint16) term {
 	return term{words, exprs}
 }
 
-// bridgeChains are all that the bridge's table has.
+// bridgeChains returns all chains of the bridge's table.
 func (r *Rules) bridgeChains() []chain { return []chain{bridged, beyond, passing} }
 
-// bridgeRules are those of the bridge's table, in order.
+// bridgeRules returns the rules of the bridge's table, in order.
 func (r *Rules) bridgeRules(byTarget bool) (rules []rule) {
 	add := func(c chain, terms ...term) { rules = append(rules, joined(c.name, terms...)) }
 	for i := range notes {
@@ -152,10 +153,10 @@ func (r *Rules) bridgeRules(byTarget bool) (rules []rule) {
 	if !r.TCP || len(r.Bridges) == 0 {
 		return rules
 	}
-	// In one chain: nft_compat refuses the target of xtables in one that a bridge's goes to.
+	// All in one chain: nft_compat refuses an xtables target in a chain that a bridge's chain jumps to.
 	add(beyond, notTCP, pass)
 	add(beyond, flags("tcp flags & (fin | syn | rst | ack) != syn", fin|syn|rst|ack, syn, unix.NFT_CMP_NEQ), pass)
-	// What comes from one way to the world and leaves by another is in transit.
+	// A packet that arrives by one port to a router and leaves by another is in transit.
 	for i, p := range r.Bridges {
 		for j, q := range r.Bridges {
 			if (i == 0 || r.Bridges[i-1].Name != p.Name) && (j == 0 || r.Bridges[j-1].Name != q.Name) {
@@ -179,7 +180,7 @@ func (r *Rules) bridgeRules(byTarget bool) (rules []rule) {
 	return rules
 }
 
-// bridgedTo is to for a bridge's packets, whose family is not that of IP.
+// bridgedTo is like to, for a bridge's packets, whose family is not an IP family.
 func bridgedTo(p netip.Prefix) term {
 	n := &notes[0]
 	if p.Addr().Is6() {

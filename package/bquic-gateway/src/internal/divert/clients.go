@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// maxRoutes bounds the bridged clients that need a route.
+	// maxRoutes is the limit on bridged clients that need a route.
 	maxRoutes = 512
-	// routeLinger is how long a route stays that no connection needs: what a socket has
-	// sent may still be on its way when it is closed.
+	// routeLinger is how long a route stays after its last connection. Data that a socket
+	// has sent may still be in flight when the socket is closed.
 	routeLinger = 2 * time.Minute
 )
 
-// What keeps a bridged connection from being taken.
+// Reasons why a bridged connection cannot be taken.
 var (
 	ErrTarget = errors.New("the node has no way to the target")
 	ErrOnLink = errors.New("the target is on the bridge itself")
@@ -29,16 +29,16 @@ var (
 	errRoom   = errors.New("too many bridged clients")
 )
 
-// A bridge is what is known of bridged clients.
+// A bridge is the state of bridged clients.
 type bridge struct {
 	mu      sync.Mutex
 	ports   []BridgePort
-	routing *routing // nil until it is needed
+	routing *routing // nil until needed
 	routes  map[netip.Addr]*clientRoute
-	problem error // of this kernel
+	problem error // why this kernel cannot do it
 }
 
-// A clientRoute leads to a client of a bridge whose prefix the node does not have.
+// A clientRoute is a route to a bridged client in a prefix that the node does not have.
 type clientRoute struct {
 	device int
 	users  int
@@ -51,7 +51,8 @@ func (b *bridge) set(ports []BridgePort) {
 	b.ports = ports
 }
 
-// find says what the node's IP has of the bridge that a packet is on.
+// find sets the device of the node's IP layer for a bridged packet. It reports false if
+// the packet's port is unknown.
 func (b *bridge) find(p *Packet) bool {
 	port := p.Out
 	if p.port != 0 {
@@ -68,7 +69,7 @@ func (b *bridge) find(p *Packet) bool {
 	return false
 }
 
-// openBridge makes what bridged connections need, once. The error stays.
+// openBridge makes the table and routing for bridged connections, once. An error is permanent.
 func (d *Diverter) openBridge() error {
 	d.bridge.mu.Lock()
 	defer d.bridge.mu.Unlock()
@@ -92,7 +93,7 @@ func (b *bridge) fail(problem error) {
 	b.ports, b.problem = nil, problem
 }
 
-// BridgeProblem is why bridged connections cannot be taken, where they should.
+// BridgeProblem returns why bridged connections cannot be taken although they should be, or nil.
 func (d *Diverter) BridgeProblem() error {
 	d.bridge.mu.Lock()
 	defer d.bridge.mu.Unlock()
@@ -107,14 +108,14 @@ func (b *bridge) close() {
 	}
 }
 
-// Reach says by the node's own routes whether a bridged connection can be taken: the node
-// must have a way to the target, unless without says that it may have none, and the
-// answers must have a way to the client. Where they need a route for that, it is added,
-// and stays until Release was called for each Reach without an error.
+// Reach checks by the node's own routes whether a bridged connection can be taken. The
+// node must have a route to the target, unless without is set. It must also have a route
+// to the client for the answers; Reach adds one if needed. That route stays until Release
+// has been called once for each successful Reach.
 func (d *Diverter) Reach(p *Packet, without bool) error {
 	out, gateway, err := way(p.Target.Addr())
 	switch {
-	case errors.Is(err, unix.ENETUNREACH) && without: // no route, as opposed to one that forbids
+	case errors.Is(err, unix.ENETUNREACH) && without: // no route, as opposed to a prohibiting route
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrTarget, err)
 	case out == p.Bridge && !gateway:
@@ -133,7 +134,7 @@ func (b *bridge) enter(client netip.Addr, device int) error {
 	out, gateway, err := way(client)
 	switch {
 	case err == nil && out == device && !gateway:
-		return nil // Release finds nothing
+		return nil // needs no route, so Release does nothing
 	case err == nil && !gateway, err != nil && !errors.Is(err, unix.ENETUNREACH):
 		return ErrClient
 	}
@@ -141,7 +142,7 @@ func (b *bridge) enter(client netip.Addr, device int) error {
 	if b.sweep(now); len(b.routes) >= maxRoutes {
 		return errRoom
 	}
-	if r := b.routes[client]; r != nil { // of another bridge
+	if r := b.routes[client]; r != nil { // a client of another bridge
 		if r.users > 0 {
 			return ErrClient
 		}
@@ -154,7 +155,7 @@ func (b *bridge) enter(client netip.Addr, device int) error {
 	return nil
 }
 
-// Release ends what Reach began.
+// Release undoes a successful Reach.
 func (d *Diverter) Release(client netip.Addr) {
 	d.bridge.mu.Lock()
 	defer d.bridge.mu.Unlock()
@@ -165,7 +166,7 @@ func (d *Diverter) Release(client netip.Addr) {
 	d.bridge.sweep(time.Now())
 }
 
-// sweep removes the routes that nobody has needed for long.
+// sweep removes routes that have not been used for routeLinger.
 func (b *bridge) sweep(now time.Time) {
 	for client, r := range b.routes {
 		if r.users == 0 && now.Sub(r.last) > routeLinger {
@@ -175,7 +176,7 @@ func (b *bridge) sweep(now time.Time) {
 	}
 }
 
-// changeRoute adds or removes the route to a client of a device.
+// changeRoute adds or removes the route to a client through a device.
 func changeRoute(client netip.Addr, device int, add bool) error {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
@@ -201,9 +202,9 @@ func changeRoute(client netip.Addr, device int, add bool) error {
 	return err
 }
 
-// way asks the kernel for its route to an address: the device, and whether there is a
-// router on the way. ENETUNREACH is no route; other errors are those of routes that
-// forbid, and of addresses that are the node's own.
+// way asks the kernel for its route to an address. It returns the device, and whether the
+// route has a gateway. ENETUNREACH means no route. Other errors mean a prohibiting route,
+// or an address of the node itself.
 func way(addr netip.Addr) (out int, gateway bool, err error) {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {

@@ -11,21 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Diverter is what the kernel was told, for as long as it is open.
+// A Diverter holds everything that was added to the kernel, until Close.
 type Diverter struct {
 	table   *table
 	queue   *queue
-	raw     map[bool]int // sockets for SYNs that are sent again, by "is IPv4"
+	raw     map[bool]int // sockets that send SYNs again; key: IPv4
 	mode    string
-	routing *routing // nil until it is needed
+	routing *routing // nil until needed
 	bridge  bridge
 
 	mu      sync.Mutex
 	applied *Rules
 }
 
-// Open makes an empty table. mode is Redirect or TProxy. What a killed process has left
-// is removed first.
+// Open makes an empty table. mode is Redirect or TProxy. It first removes what a killed
+// process has left behind.
 func Open(mode string) (*Diverter, error) {
 	d := &Diverter{mode: mode, raw: make(map[bool]int)}
 	_ = Clean()
@@ -51,7 +51,7 @@ func Open(mode string) (*Diverter, error) {
 	return d, nil
 }
 
-// rawSocket opens a socket that sends packets with their headers, and receives nothing.
+// rawSocket opens a socket that sends packets including their IP headers, and receives none.
 func rawSocket(family int) (int, error) {
 	fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW)
 	if err == nil {
@@ -62,7 +62,8 @@ func rawSocket(family int) (int, error) {
 	return fd, err
 }
 
-// Apply makes rules those of the kernel, if they are not yet. Its mode is that of Open.
+// Apply installs the rules in the kernel, unless they already are. It ignores r.Mode and
+// uses the mode given to Open.
 func (d *Diverter) Apply(r Rules) error {
 	r.Mode = d.mode
 	d.mu.Lock()
@@ -85,7 +86,7 @@ func (d *Diverter) Apply(r Rules) error {
 	}
 	d.applied = nil
 	err := d.table.apply(&r)
-	if err != nil && len(r.Bridges) > 0 { // a kernel that cannot queue what is bridged
+	if err != nil && len(r.Bridges) > 0 { // this kernel cannot queue bridged packets
 		problem := err
 		r.Bridges = nil
 		if err = d.table.apply(&r); err == nil {
@@ -99,10 +100,10 @@ func (d *Diverter) Apply(r Rules) error {
 	return nil
 }
 
-// Run asks decide about each packet that begins a connection or a flow, until ctx ends.
-// decide must not block. It answers for TCP: Take delivers the connection to the relay's
-// listener, Pass has the kernel forward it. For UDP it may answer Hold, and say Take
-// or Pass by Decide later; Take drops the datagram, as its payload is with the caller.
+// Run calls decide for each packet that begins a connection or a flow, until ctx ends. decide
+// must not block. For TCP, Take delivers the connection to the relay's listener, and Pass lets
+// the kernel forward it. For UDP, decide may also return Hold; the caller then calls Decide
+// with Take or Pass later. Take drops the datagram, because the caller has its payload.
 func (d *Diverter) Run(ctx context.Context, decide func(*Packet) Verdict) error {
 	stop := context.AfterFunc(ctx, func() { d.queue.conn.Close() })
 	defer stop()
@@ -124,17 +125,17 @@ func (d *Diverter) Run(ctx context.Context, decide func(*Packet) Verdict) error 
 	}
 }
 
-// A Verdict is what becomes of a packet.
+// A Verdict is the decision on a packet.
 type Verdict int
 
 const (
-	Pass Verdict = iota // as if there were no relay
+	Pass Verdict = iota // forward it as without a relay
 	Take
-	Hold // not decided yet; UDP only
+	Hold // undecided; UDP only
 )
 
-// Decide says what becomes of a packet, once. An error means that the packet is gone,
-// or that the kernel lets it pass.
+// Decide passes the decision on a packet to the kernel. Call it once for each packet.
+// Errors can be ignored: the packet is gone, or the kernel lets it pass.
 func (d *Diverter) Decide(p *Packet, v Verdict) {
 	switch {
 	case v == Hold:
@@ -146,7 +147,7 @@ func (d *Diverter) Decide(p *Packet, v Verdict) {
 	}
 }
 
-// sendAgain sends a SYN to the listener.
+// sendAgain sends a SYN again, to the listener.
 func (d *Diverter) sendAgain(p *Packet) error {
 	target := p.Target.Addr()
 	fd, ok := d.raw[target.Is4()]
@@ -162,7 +163,7 @@ func (d *Diverter) sendAgain(p *Packet) error {
 	return unix.Sendto(fd, p.data, unix.MSG_DONTWAIT, to)
 }
 
-// Close removes all that was added to the kernel. Packets that wait for a verdict pass.
+// Close removes everything that was added to the kernel. Packets that wait for a verdict pass.
 func (d *Diverter) Close() error {
 	var errs []error
 	if d.table != nil {

@@ -2,22 +2,22 @@
 
 // Package divert takes new connections of a node's clients off its forwarding path.
 //
-// A packet that begins one is first forwarded like any other. Only when routing and
-// all rules of the node have let it pass, and it is about to leave by an uplink, does
-// a last chain queue it to this process (NFQUEUE). So nothing is taken that the node
-// would not have forwarded: what a firewall, a captive portal, a guest network or a
-// blackhole route keeps from a client stays kept from it. What this process does not
-// want goes on its way as if it had never been queued, and so does everything when the
-// process is dead or too slow: the queue is one that lets pass what nobody reads
+// The node first forwards the first packet of a connection like any other. Only when
+// routing and all rules of the node have accepted the packet, and it is about to leave
+// by an uplink, does a last chain queue it to this process (NFQUEUE). So nothing is
+// taken that the node would not have forwarded: whatever a firewall, a captive portal, a
+// guest network or a blackhole route keeps from a client stays out of its reach. Packets
+// that this process does not take continue as if they had never been queued. So do all
+// packets if the process is dead or too slow, because the queue fails open
 // (NFQA_CFG_F_FAIL_OPEN, NFT_QUEUE_FLAG_BYPASS).
 //
-// A TCP connection that is wanted is delivered to the relay's listener: its SYN is
-// dropped from the queue and sent again by a raw socket, whose mark has it translated
-// (redirect) or routed (tproxy) to the node itself. Of a UDP flow that is wanted the
-// caller opens a transparent socket, which gets the further datagrams; those that were
-// queued until then are handed over.
+// A TCP connection that is taken is delivered to the relay's listener. This process drops
+// its SYN from the queue and sends it again through a raw socket. The socket's mark makes
+// the kernel translate (redirect) or route (tproxy) the SYN to the node itself. For a UDP
+// flow that is taken, the caller opens a transparent socket, which receives all further
+// datagrams. The datagrams queued before that are passed to the caller.
 //
-// The table belongs to a netlink socket of this process (NFT_TABLE_F_OWNER, Linux 5.12):
-// the kernel removes it when the process ends, however it ends, and nobody else's
-// "flush ruleset" does.
+// A netlink socket of this process owns the table (NFT_TABLE_F_OWNER, Linux 5.12). The
+// kernel removes the table when the process ends, however it ends. Another program's
+// "flush ruleset" does not remove it.
 package divert

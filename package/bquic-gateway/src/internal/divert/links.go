@@ -12,24 +12,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A link is what matters of a network device (RTM_NEWLINK, include/uapi/linux/if_link.h).
+// A link holds the relevant properties of a network device (RTM_NEWLINK,
+// include/uapi/linux/if_link.h).
 type link struct {
 	index  int
 	name   string
-	kind   string // "bridge", "vlan", "macvlan", "batadv", ...; "" of hardware
-	master int    // index of the bridge that it is a port of
-	below  int    // index of the device that it is on top of
-	vlan   uint16 // of kind "vlan"
+	kind   string // "bridge", "vlan", "macvlan", "batadv", ...; "" for hardware
+	master int    // index of the bridge of which it is a port
+	below  int    // index of the underlying device
+	vlan   uint16 // VLAN ID, if kind is "vlan"
 	mac    [6]byte
-	filter bool         // a bridge that knows VLANs
-	vlans  []bridgeVLAN // of a bridge that does, or of a port of one
+	filter bool         // a bridge that filters VLANs
+	vlans  []bridgeVLAN // VLANs of such a bridge, or of a port of one
 }
 
-// A bridgeVLAN is one that a port is in (struct bridge_vlan_info).
+// A bridgeVLAN is a VLAN of a port (struct bridge_vlan_info).
 type bridgeVLAN struct {
 	id       uint16
 	untagged bool // frames leave without the tag
-	pvid     bool // frames without a tag are of it
+	pvid     bool // frames without a tag belong to it
 }
 
 // links reads all devices.
@@ -114,7 +115,7 @@ func (l *link) readInfo(attrs *netlink.AttributeDecoder) error {
 		switch attrs.Type() {
 		case unix.IFLA_INFO_KIND:
 			l.kind = attrs.String()
-		case unix.IFLA_INFO_DATA: // after the kind
+		case unix.IFLA_INFO_DATA: // follows the kind
 			attrs.Nested(func(data *netlink.AttributeDecoder) error {
 				for data.Next() {
 					switch {
@@ -141,21 +142,21 @@ func (l *link) readVLANs(attrs *netlink.AttributeDecoder) error {
 	return attrs.Err()
 }
 
-// A Network is what the clients' devices are.
+// A Network describes the clients' devices.
 type Network struct {
-	// Clients are the devices that routed clients' packets come by: those that were
-	// named, and what has been put on top of them to be the clients' router (LibreMesh's anygw).
+	// Clients are the devices by which routed clients' packets arrive: the named devices, and
+	// devices on top of them that are the clients' router (LibreMesh's anygw).
 	Clients []string
-	// Ports are where bridged clients' packets leave.
+	// Ports are the ports by which bridged clients' packets leave.
 	Ports []BridgePort
-	// Members are the ports of the bridges that were named: all that clients may come by.
+	// Members are all ports of the named bridges, by which clients may arrive.
 	Members []string
-	Bridges int // of the devices that were named
+	Bridges int // number of bridges among the named devices
 }
 
-// Look finds out about the devices with clients. The ports are those that names has; where
-// it has none of a bridge's, those of batman-adv, and those by which the node itself
-// reaches gateways and its default routers.
+// Look examines the devices with clients. Ports are the ports in names. For a bridge without a
+// port in names, they are its batman-adv ports, and the ports by which the node itself reaches
+// gateways and its default routers.
 func Look(clients, names []string, gateways []netip.Addr) (n Network, err error) {
 	n.Clients = clients
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
@@ -204,8 +205,8 @@ func Look(clients, names []string, gateways []netip.Addr) (n Network, err error)
 	return n, nil
 }
 
-// towards returns the ports of a bridge that lead to routers. device is what the node's
-// IP has of it.
+// towards returns the ports of a bridge that lead to routers. device is the bridge's device in
+// the node's IP layer.
 func towards(conn *netlink.Conn, all map[int]*link, bridge, device *link, names []string, gateways []netip.Addr) (ports []*link) {
 	chosen := false
 	for _, l := range all {
@@ -233,8 +234,7 @@ func towards(conn *netlink.Conn, all map[int]*link, bridge, device *link, names 
 	return ports
 }
 
-// firstHops are the addresses on a device that the node sends to on its way to gateways
-// and to the world.
+// firstHops returns the next hops on a device towards gateways and the default routers.
 func firstHops(conn *netlink.Conn, device int, gateways []netip.Addr) (hops []netip.Addr) {
 	add := func(r route, last netip.Addr) {
 		if r.kind != unix.RTN_UNICAST || !slices.Contains(r.out, device) {
@@ -258,7 +258,7 @@ func firstHops(conn *netlink.Conn, device int, gateways []netip.Addr) (hops []ne
 	return hops
 }
 
-// neighbour returns the hardware address of one, if the kernel knows it.
+// neighbour returns the hardware address of a neighbour, or nil if the kernel does not know it.
 func neighbour(conn *netlink.Conn, device int, addr netip.Addr) []byte {
 	family := byte(unix.AF_INET)
 	if addr.Is6() {
@@ -268,14 +268,14 @@ func neighbour(conn *netlink.Conn, device int, addr netip.Addr) []byte {
 	return m.mac
 }
 
-// behind returns the index of the port of a bridge that a hardware address is behind, or 0.
+// behind returns the index of the bridge port behind which a hardware address is, or 0.
 func behind(conn *netlink.Conn, bridge int, mac []byte) int {
 	m := getNeighbour(conn, unix.AF_BRIDGE, 0,
 		netlink.Attribute{Type: unix.NDA_LLADDR, Data: mac}, netlink.Attribute{Type: unix.NDA_MASTER, Data: native(uint32(bridge))})
 	return m.device
 }
 
-// A neighbourEntry is what matters of a struct ndmsg of include/uapi/linux/neighbour.h.
+// A neighbourEntry holds the relevant parts of a struct ndmsg (include/uapi/linux/neighbour.h).
 type neighbourEntry struct {
 	device int
 	mac    []byte
@@ -316,8 +316,8 @@ func readNeighbour(b []byte) (n neighbourEntry) {
 	return n
 }
 
-// leaves says with which tag frames of a VLAN leave a bridge by a port; 0: without one.
-// vlan 0 is what the bridge itself has without a tag.
+// leaves returns the tag with which frames of a VLAN leave a bridge by a port; 0: untagged. vlan
+// 0 is the VLAN of the bridge's own untagged frames.
 func leaves(bridge, port *link, vlan uint16) (tag uint16, ok bool) {
 	if !bridge.filter {
 		return vlan, true

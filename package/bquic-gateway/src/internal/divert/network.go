@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Uplinks are the devices by which the node reaches the rest of the world: those that
-// the default routes of the main table leave by, and those that lead to gateways.
+// Uplinks returns the devices by which the node reaches other networks: the devices
+// of the main table's default routes, and of the routes to gateways.
 func Uplinks(gateways []netip.Addr) ([]string, error) {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
@@ -66,7 +66,7 @@ func defaults(conn *netlink.Conn) (routes []route) {
 	return routes
 }
 
-// lookUp returns the route that the kernel would take to an address.
+// lookUp returns the route that the kernel would use for an address.
 func lookUp(conn *netlink.Conn, addr netip.Addr) (route, error) {
 	request := make([]byte, unix.SizeofRtMsg)
 	request[0], request[1] = unix.AF_INET, byte(addr.BitLen())
@@ -90,14 +90,15 @@ func lookUp(conn *netlink.Conn, addr netip.Addr) (route, error) {
 	return readRoute(msgs[0].Data), nil
 }
 
-// A route is what matters of one (struct rtmsg of include/uapi/linux/rtnetlink.h).
+// A route holds the relevant parts of a route (struct rtmsg of
+// include/uapi/linux/rtnetlink.h).
 type route struct {
 	isDefault bool
 	table     uint32
 	kind      byte
 	out       []int
-	target    netip.Addr // the prefix's first
-	gateway   netip.Addr // the first router on the way; none on the link itself
+	target    netip.Addr // first address of the prefix
+	gateway   netip.Addr // next hop; invalid if the target is on the link
 }
 
 func readRoute(b []byte) (r route) {
@@ -141,7 +142,7 @@ func readRoute(b []byte) (r route) {
 	return r
 }
 
-// Devices are all but loopback.
+// Devices returns the names of all devices except loopback.
 func Devices() (names []string) {
 	all, err := net.Interfaces()
 	if err != nil {
@@ -155,8 +156,8 @@ func Devices() (names []string) {
 	return names
 }
 
-// NodeAddresses are those of devices that packets can be translated to: for IPv6 not
-// link-local ones, which clients of another device do not reach.
+// NodeAddresses returns the addresses of devices to which packets can be translated.
+// It omits link-local addresses, which clients of another device cannot reach.
 func NodeAddresses(devices []string) (addrs []netip.Addr) {
 	for _, name := range devices {
 		dev, err := net.InterfaceByName(name)

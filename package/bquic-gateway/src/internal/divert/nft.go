@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What follows are the messages of include/uapi/linux/netfilter/nf_tables.h that this
-// package needs. (google/nftables has all of them, and takes 210 KB more of a binary for MIPS.)
+// This file makes the messages of include/uapi/linux/netfilter/nf_tables.h that this package
+// needs. (google/nftables has all of them, but adds 210 KB to a binary for MIPS.)
 
 type attribute = netlink.Attribute
 
@@ -24,7 +24,7 @@ func attr(kind uint16, data []byte) netlink.Attribute {
 	return netlink.Attribute{Type: kind, Data: data}
 }
 
-// num is an attribute that is a number, in network byte order as all of nf_tables'.
+// num returns a numeric attribute, in network byte order like all numbers of nf_tables.
 func num(kind uint16, n uint32) netlink.Attribute {
 	return attr(kind, binary.BigEndian.AppendUint32(nil, n))
 }
@@ -37,18 +37,18 @@ func text(kind uint16, s string) netlink.Attribute { return attr(kind, append([]
 
 func nested(kind uint16, attrs ...netlink.Attribute) netlink.Attribute {
 	b, err := netlink.MarshalAttributes(attrs)
-	if err != nil { // an attribute of 64 KiB
+	if err != nil { // an attribute of 64 KiB or more
 		panic(err)
 	}
 	return attr(kind|unix.NLA_F_NESTED, b)
 }
 
-// value is data to compare with, or to put into a register.
+// value returns data to compare with, or to load into a register.
 func value(kind uint16, data []byte) netlink.Attribute {
 	return nested(kind, attr(unix.NFTA_DATA_VALUE, data))
 }
 
-// The first registers of 16 bytes; all that is loaded goes to the first one.
+// The first 16-byte registers. All loads go to the first one.
 const reg1, reg2 = unix.NFT_REG_1, unix.NFT_REG_2
 
 func loadMeta(key uint32) expression {
@@ -78,7 +78,7 @@ func loadPayload(base, offset, size uint32) expression {
 	}}
 }
 
-// loadTransparent asks whether the packet's socket has IP_TRANSPARENT (NFTA_SOCKET_DREG,
+// loadTransparent loads whether the packet's socket has IP_TRANSPARENT (NFTA_SOCKET_DREG,
 // NFTA_SOCKET_KEY, NFT_SOCKET_TRANSPARENT).
 func loadTransparent() expression {
 	return expression{"socket", []netlink.Attribute{num(1, 0), num(2, reg1)}}
@@ -88,7 +88,7 @@ func compare(op uint32, data []byte) expression {
 	return expression{"cmp", []netlink.Attribute{num(unix.NFTA_CMP_SREG, reg1), num(unix.NFTA_CMP_OP, op), value(unix.NFTA_CMP_DATA, data)}}
 }
 
-// masked is (register & mask) ^ xor.
+// masked sets reg1 to (reg1 & mask) ^ xor.
 func masked(mask, xor []byte) expression {
 	return expression{"bitwise", []netlink.Attribute{
 		num(unix.NFTA_BITWISE_SREG, reg1), num(unix.NFTA_BITWISE_DREG, reg1), num(unix.NFTA_BITWISE_LEN, uint32(len(mask))),
@@ -100,11 +100,11 @@ func immediate(register uint32, data []byte) expression {
 	return expression{"immediate", []netlink.Attribute{num(unix.NFTA_IMMEDIATE_DREG, register), value(unix.NFTA_IMMEDIATE_DATA, data)}}
 }
 
-// The 32-bit registers that a key of several parts is put together in, and the one
-// that what a map has for it is read to.
+// keyReg is the first 32-bit register of a key of several parts. valueReg is the register for a
+// map's value.
 const keyReg, valueReg = unix.NFT_REG32_00, unix.NFT_REG32_12
 
-// loadInto is loadPayload into another register.
+// loadInto is like loadPayload, but loads into any register.
 func loadInto(register, base, offset, size uint32) expression {
 	return expression{"payload", []netlink.Attribute{
 		num(unix.NFTA_PAYLOAD_DREG, register), num(unix.NFTA_PAYLOAD_BASE, base),
@@ -112,7 +112,7 @@ func loadInto(register, base, offset, size uint32) expression {
 	}}
 }
 
-// storePayload writes valueReg into the packet.
+// storePayload writes valueReg to the packet.
 func storePayload(base, offset, size uint32) expression {
 	return expression{"payload", []netlink.Attribute{
 		num(unix.NFTA_PAYLOAD_SREG, valueReg), num(unix.NFTA_PAYLOAD_BASE, base),
@@ -120,17 +120,17 @@ func storePayload(base, offset, size uint32) expression {
 	}}
 }
 
-// lookup ends the rule unless a map has the key, and reads the value.
+// lookup loads the key's value from a map, or ends the rule if the map does not have the key.
 func lookup(set string) expression {
 	return expression{"lookup", []netlink.Attribute{
 		text(unix.NFTA_LOOKUP_SET, set), num(unix.NFTA_LOOKUP_SREG, keyReg), num(unix.NFTA_LOOKUP_DREG, valueReg),
 	}}
 }
 
-// What a rule does to a map (enum nft_dynset_ops).
+// Operations of a rule on a map (enum nft_dynset_ops).
 const setUpdate, setDelete = unix.NFT_DYNSET_OP_UPDATE, 2
 
-// change adds an element or makes it young again, or removes it. Without room the rule ends.
+// change adds an element or restarts its timeout, or removes it. The rule ends if the map is full.
 func change(set string, op uint32) expression {
 	return expression{"dynset", []netlink.Attribute{
 		text(unix.NFTA_DYNSET_SET_NAME, set), num(unix.NFTA_DYNSET_OP, op),
@@ -138,7 +138,7 @@ func change(set string, op uint32) expression {
 	}}
 }
 
-// decide ends a rule: with NFT_GOTO in chain, else with chain "".
+// decide ends a rule with a verdict. chain is the target of NFT_GOTO, otherwise "".
 func decide(code int32, chain string) expression {
 	attrs := []netlink.Attribute{num(unix.NFTA_VERDICT_CODE, uint32(code))}
 	if chain != "" {
@@ -149,10 +149,10 @@ func decide(code int32, chain string) expression {
 	}}
 }
 
-// A transaction is a batch of messages that are carried out all, or none.
+// A transaction is a batch of messages that the kernel executes all or none.
 type transaction struct{ messages []netlink.Message }
 
-// add takes the family of the table.
+// add adds a message. family is the table's.
 func (t *transaction) add(family byte, kind int, flags netlink.HeaderFlags, attrs ...netlink.Attribute) {
 	b, err := netlink.MarshalAttributes(attrs)
 	if err != nil {
@@ -164,7 +164,7 @@ func (t *transaction) add(family byte, kind int, flags netlink.HeaderFlags, attr
 	})
 }
 
-// commit sends the batch. The error is the first that the kernel found.
+// commit sends the batch. It returns the kernel's first error.
 func (t *transaction) commit(conn *netlink.Conn) error {
 	frame := func(kind netlink.HeaderType) netlink.Message {
 		return netlink.Message{
@@ -177,7 +177,7 @@ func (t *transaction) commit(conn *netlink.Conn) error {
 	if err != nil {
 		return err
 	}
-	// Each message is answered, with an error or without.
+	// The kernel answers each message, with or without an error.
 	waiting := make(map[uint32]bool)
 	for _, m := range sent[1 : len(sent)-1] {
 		waiting[m.Header.Sequence] = true
@@ -195,18 +195,18 @@ func (t *transaction) commit(conn *netlink.Conn) error {
 	return nil
 }
 
-// drain reads what else the kernel has answered: it did so before it returned from
-// taking the batch. So it does not wait, and no deadline can pass before the first read.
+// drain reads the kernel's remaining answers. The kernel wrote them before it returned from the
+// send, so drain does not wait, and needs no deadline.
 func drain(conn *netlink.Conn) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return
 	}
 	_ = raw.Control(func(fd uintptr) {
-		var b [1]byte // a datagram is gone with its first byte
+		var b [1]byte // reading one byte consumes the whole datagram
 		for {
 			_, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_DONTWAIT)
-			// The kernel had no room for an answer (ENOBUFS): there may be others.
+			// ENOBUFS means only that the kernel had no room for an answer; there may be others.
 			if err != nil && err != unix.EINTR && err != unix.ENOBUFS {
 				return
 			}

@@ -10,29 +10,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Packet begins a connection or a flow.
+// A Packet is the first packet of a connection, or a packet of a new flow.
 type Packet struct {
 	Client, Target netip.AddrPort
 	UDP            bool   // else TCP
-	Payload        []byte // of a UDP datagram
+	Payload        []byte // UDP only
 
 	// How the kernel was about to forward it.
-	Out  int    // index of the device; 0: it is bridged, and not the node's to forward
-	Mark uint32 // with the marks of the node's own rules
-	// Of what is bridged.
-	Bridge int // index of what the node's IP has of the bridge; 0: it is routed
+	Out  int    // index of the device; 0: bridged, so the node does not forward it
+	Mark uint32 // including marks from the node's own rules
+	// For bridged packets.
+	Bridge int // index of the bridge's device in the node's IP layer; 0: routed
 
 	bridged bool
-	port    int // index, of what is bridged
+	port    int // index of the bridge port
 	vlan    uint16
 	id      uint32
-	data    []byte // from the IP header on
+	data    []byte // from the IP header
 }
 
 var errUnknown = errors.New("neither a SYN nor a UDP datagram")
 
-// parse reads addresses and ports. A packet with IPv6 extension headers or a fragment
-// is none that is taken.
+// parse reads addresses and ports. It returns errUnknown for packets that are never
+// taken, such as fragments and packets with IPv6 extension headers.
 func (p *Packet) parse(b []byte) error {
 	p.data = b
 	if len(b) == 0 {
@@ -48,7 +48,7 @@ func (p *Packet) parse(b []byte) error {
 		}
 		client, target = netip.AddrFrom4([4]byte(b[12:16])), netip.AddrFrom4([4]byte(b[16:20]))
 		protocol = b[9]
-		// A bridge hands on what fills a short frame up.
+		// A bridge does not remove the padding of a short frame.
 		if n := int(binary.BigEndian.Uint16(b[2:])); header <= n && n < len(b) {
 			b, p.data = b[:n], b[:n]
 		}

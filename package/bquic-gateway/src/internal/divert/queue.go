@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of include/uapi/linux/netfilter/nfnetlink_queue.h.
+// From include/uapi/linux/netfilter/nfnetlink_queue.h.
 const (
 	msgPacket  = unix.NFNL_SUBSYS_QUEUE << 8
 	msgVerdict = unix.NFNL_SUBSYS_QUEUE<<8 | 1
 	msgConfig  = unix.NFNL_SUBSYS_QUEUE<<8 | 2
 
-	attrHeader   = 1 // of packets
+	attrHeader   = 1 // attributes of packets
 	attrVerdict  = 2
 	attrMark     = 3
 	attrOut      = 6
-	attrPhysOut  = 8 // the port, where attrOut is its bridge
+	attrPhysOut  = 8 // the port, if attrOut is its bridge
 	attrVLAN     = 19
 	attrTCI      = 2 // in attrVLAN
 	attrPayload  = 10
@@ -39,11 +39,11 @@ const (
 )
 
 const (
-	// QueueNumber is the NFQUEUE that packets wait in.
+	// queueNumber is the number of the NFQUEUE.
 	queueNumber = 25201
-	// queueLength is how many packets wait before the kernel lets further ones pass.
+	// queueLength is how many packets can wait. The kernel lets further packets pass.
 	queueLength = 4096
-	// queueBuffer is the size of the socket's buffer, bytes.
+	// queueBuffer is the size of the socket's receive buffer, in bytes.
 	queueBuffer = 1 << 20
 )
 
@@ -55,7 +55,8 @@ func openQueue() (*queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What the kernel could not tell has been let pass: no error.
+	// The kernel lets packets pass that do not fit into the socket's buffer, so
+	// ENOBUFS is not an error.
 	_ = conn.SetOption(netlink.NoENOBUFS, true)
 	_ = conn.SetReadBuffer(queueBuffer)
 	q := &queue{conn}
@@ -84,7 +85,7 @@ func openQueue() (*queue, error) {
 	return q, nil
 }
 
-// message makes one of the queue's subsystem.
+// message returns a message of the queue's subsystem.
 func message(kind netlink.HeaderType, flags netlink.HeaderFlags, attrs ...netlink.Attribute) (m netlink.Message, err error) {
 	b, err := netlink.MarshalAttributes(attrs)
 	if err != nil {
@@ -97,10 +98,10 @@ func message(kind netlink.HeaderType, flags netlink.HeaderFlags, attrs ...netlin
 	return m, nil
 }
 
-// read returns the packets that came. A packet that is none to take is let pass.
+// read returns the queued packets. It accepts packets that cannot be taken.
 func (q *queue) read() ([]*Packet, error) {
 	msgs, err := q.conn.Receive()
-	if errors.Is(err, unix.ENOENT) { // a verdict for a packet that is gone with its device
+	if errors.Is(err, unix.ENOENT) { // a verdict for a packet that is gone together with its device
 		return nil, nil
 	}
 	if err != nil {
@@ -116,7 +117,7 @@ func (q *queue) read() ([]*Packet, error) {
 			p.bridged = m.Data[0] == unix.AF_BRIDGE
 		}
 		switch {
-		case p == nil: // without an ID there is nothing to answer
+		case p == nil: // no ID, so no verdict is possible
 		case !ok:
 			if err := q.verdict(p, verdictAccept); err != nil {
 				return nil, err
@@ -128,7 +129,7 @@ func (q *queue) read() ([]*Packet, error) {
 	return packets, nil
 }
 
-// readPacket reads the attributes of a message. ok says that the packet can be taken.
+// readPacket parses the attributes of a message. ok says whether the packet can be taken.
 func readPacket(b []byte) (p *Packet, ok bool) {
 	attrs, err := netlink.NewAttributeDecoder(b)
 	if err != nil {
@@ -168,7 +169,7 @@ func readPacket(b []byte) (p *Packet, ok bool) {
 	return packet, attrs.Err() == nil && packet.parse(payload) == nil
 }
 
-// verdict decides on a packet.
+// verdict sends the verdict on a packet.
 func (q *queue) verdict(p *Packet, verdict uint32) error {
 	b := binary.BigEndian.AppendUint32(nil, verdict)
 	m, err := message(msgVerdict, netlink.Request, netlink.Attribute{Type: attrVerdict, Data: binary.BigEndian.AppendUint32(b, p.id)})

@@ -14,19 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A routing is the rules and the route that deliver packets with our marks locally. The
-// kernel knows no owner of these: a shell outlives this process, and removes them when
-// the pipe to it is closed, however that comes about.
+// A routing is a set of routing rules and routes for packets with our marks. They have
+// no owner in the kernel. So a shell that outlives this process removes them when the
+// pipe to it is closed, for whatever reason.
 type routing struct {
 	guard *exec.Cmd
 	pipe  io.Closer
 }
 
-// A steering is rules by mark, of one preference, that lead to one table.
+// A steering is a set of routing rules by mark, with one preference, for one table.
 type steering struct {
 	pref, table int
 	marks       []uint32
-	local       bool // all in the table is delivered locally; else routes are added one by one
+	local       bool // the table delivers all packets locally; else routes are added one by one
 }
 
 var clientMarks = []uint32{ClientMark, AnswerMark}
@@ -42,7 +42,7 @@ func (s steering) add() (*routing, error) {
 		return nil, err
 	}
 	r.pipe = pipe
-	// Not in the group that a terminal or a supervisor signals.
+	// Keep the guard out of the process group that a terminal or a supervisor signals.
 	r.guard.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := r.guard.Start(); err != nil {
 		return nil, fmt.Errorf("cannot guard the routing rules: %w", err)
@@ -54,13 +54,13 @@ func (s steering) add() (*routing, error) {
 	return r, nil
 }
 
-// remove has the guard do its work, and waits for it.
+// remove makes the guard remove the rules, and waits for it.
 func (r *routing) remove() {
 	r.pipe.Close()
-	_ = r.guard.Wait() // ip complains about what is not there
+	_ = r.guard.Wait() // fails if a rule is already gone
 }
 
-// undoing are the commands that remove the rules of each IP version, and the routes.
+// undoing returns the commands that remove the rules and the routes of each IP version.
 func (s steering) undoing() (commands []string) {
 	for _, family := range []string{"-4", "-6"} {
 		for range s.marks {
@@ -71,8 +71,8 @@ func (s steering) undoing() (commands []string) {
 	return commands
 }
 
-// Clean removes what a process left that was killed, and its guard with it: the rules
-// of routing. Where a process still has its table, nothing was left.
+// Clean removes the routing rules that are left behind if a process was killed together
+// with its guard. It does nothing while a process owns the table.
 func Clean() error {
 	if owned() {
 		return nil
@@ -80,7 +80,7 @@ func Clean() error {
 	return errors.Join(toSockets(sentAgain, toSocket).change(false), toClients().change(false))
 }
 
-// change adds or removes the rules, and the route, for both IP versions.
+// change adds or removes the rules and the route for both IP versions.
 func (s steering) change(add bool) error {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
@@ -97,7 +97,7 @@ func (s steering) change(add bool) error {
 		if err == nil {
 			_, err = conn.Execute(netlink.Message{Header: netlink.Header{Type: kind, Flags: flags}, Data: append(header, b...)})
 		}
-		if !add && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH)) { // there is none
+		if !add && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH)) { // it does not exist
 			err = nil
 		}
 		errs = append(errs, err)

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How TCP that is taken gets to the relay's listener.
+// How taken TCP connections reach the relay's listener.
 const (
-	Redirect = "redirect" // NAT: needs no routing, the default
+	Redirect = "redirect" // NAT: needs no routing rules; the default
 	TProxy   = "tproxy"   // no NAT: needs kmod-nft-tproxy and kmod-nft-socket
 )
 
-// A Ports is a range with both its ends.
+// A Ports is a range of ports, including both ends.
 type Ports struct{ First, Last uint16 }
 
 func (p Ports) String() string {
@@ -30,7 +30,7 @@ func (p Ports) String() string {
 	return fmt.Sprintf("%d-%d", p.First, p.Last)
 }
 
-// ParsePorts reads a port, or two and a hyphen.
+// ParsePorts parses a port, or two ports separated by a hyphen.
 func ParsePorts(s string) (p Ports, err error) {
 	first, last, several := strings.Cut(s, "-")
 	if !several {
@@ -44,22 +44,22 @@ func ParsePorts(s string) (p Ports, err error) {
 	return Ports{uint16(a), uint16(b)}, nil
 }
 
-// Rules say what is taken.
+// Rules say which connections and flows are taken.
 type Rules struct {
 	Mode    string
-	Port    int            // that the relay listens on
-	Node    []netip.Addr   // of the node: taken TCP is delivered to the first one of its IP version (Redirect)
-	Clients []string       // devices that clients are behind
-	Uplinks []string       // devices that packets must be about to leave by
+	Port    int            // port of the relay's listener
+	Node    []netip.Addr   // addresses of the node; Redirect delivers taken TCP to the first one of its IP version
+	Clients []string       // devices with clients
+	Uplinks []string       // devices by which packets must be about to leave
 	Exclude []netip.Prefix // targets that are not taken
 	TCP     bool           // take TCP
-	NotTCP  []Ports        // of these ports none
-	UDP     []Ports        // of these ports UDP
-	Bridges []BridgePort   // that bridged clients' packets leave by, sorted by name
-	Bridged bool           // bridged connections may have been taken: their packets go on coming
+	NotTCP  []Ports        // TCP ports that are not taken
+	UDP     []Ports        // UDP ports that are taken
+	Bridges []BridgePort   // ports by which bridged clients' packets leave, sorted by name
+	Bridged bool           // bridged connections may have been taken, and their packets still arrive
 }
 
-// equal is asked four times a second, which is much for reflection on a router.
+// equal is called four times a second, too often for reflection on a router.
 func (r *Rules) equal(s *Rules) bool {
 	return r.Mode == s.Mode && r.Port == s.Port && r.TCP == s.TCP &&
 		slices.Equal(r.Node, s.Node) && slices.Equal(r.Clients, s.Clients) && slices.Equal(r.Uplinks, s.Uplinks) &&
@@ -68,30 +68,31 @@ func (r *Rules) equal(s *Rules) bool {
 }
 
 const (
-	// TableName is that of the nftables table, of family inet.
+	// TableName is the name of the nftables tables, of families inet and bridge.
 	TableName = "bquic_relay"
 
-	// Marks, of which only the bits of ourBits count: the others are those that mwan3
-	// (0x3f00), pbr (0xff0000) and openNDS (0x30000) use, and may change meanwhile.
+	// Marks. Only the bits in ourBits count. mwan3 (0x3f00), pbr (0xff0000) and openNDS
+	// (0x30000) use other bits, which may change.
 	ourBits    = 0xff0000ff
 	sentAgain  = 0x62000071 // SYNs on their way to the listener
-	toSocket   = 0x62000072 // packets that a route of its own delivers to transparent sockets
-	AnswerMark = 0x62000073 // what transparent UDP sockets send
-	ClientMark = 0x62000074 // what the listener and what it accepts send
-	takenMark  = 0x62000075 // of conntrack: connections that were taken by TPROXY
+	toSocket   = 0x62000072 // packets that a separate route delivers to transparent sockets
+	AnswerMark = 0x62000073 // packets from transparent UDP sockets
+	ClientMark = 0x62000074 // packets from the listener and its connections
+	takenMark  = 0x62000075 // conntrack mark of connections taken by TPROXY
 
-	// FirewallMark is toSocket as /etc/config/firewall has it: packets that the
-	// firewall has to let in.
+	// FirewallMark is toSocket in the syntax of /etc/config/firewall, for packets that the
+	// firewall must accept.
 	FirewallMark = "0x62000072/0xff0000ff"
 
-	// The rule stands before those of mwan3 (1001 and up). busybox's ip knows tables up to 1023.
+	// The preferences are below mwan3's (1001 and up). The table numbers are within the range of
+	// busybox's ip (up to 1023).
 	routeTable  = 191
-	clientTable = 192 // of routes to bridged clients
+	clientTable = 192 // routes to bridged clients
 	rulePref    = 91
 	clientPref  = 92
 )
 
-// A rule has its text, in nft's words, for people.
+// A rule is a rule of a chain. text is the rule in nft's syntax, for display.
 type rule struct {
 	chain string
 	text  string
@@ -152,9 +153,9 @@ func setMark(value uint32) term {
 	}}
 }
 
-// taken matches packets of connections that take has marked. A socket alone does not
-// tell: while it is in TIME-WAIT, its client may have taken the port again, for a
-// connection that is forwarded.
+// taken matches packets of connections that take has marked. Matching the socket is not
+// enough: while it is in TIME-WAIT, its client may reuse the port for a connection that is
+// forwarded.
 var (
 	taken = term{fmt.Sprintf("ct mark & 0x%x == 0x%x", uint32(ourBits), takenMark), []expression{
 		loadConnMark(), masked(native(ourBits), native(0)), compare(unix.NFT_CMP_EQ, native(takenMark)),
@@ -164,10 +165,10 @@ var (
 	}}
 )
 
-// native is a number as the kernel has marks and states.
+// native returns a number in the byte order of the kernel's marks and states.
 func native(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
 
-// to matches the IP version and the destination address.
+// to matches the IP version and the destination address of a packet.
 func to(p netip.Prefix) term {
 	t := destination(p)
 	t.exprs = append(version(p.Addr()).exprs, t.exprs...)
@@ -191,7 +192,7 @@ func destination(p netip.Prefix) term {
 	return term{fmt.Sprintf("%s daddr %s", word, p.Masked()), append(exprs, compare(unix.NFT_CMP_EQ, p.Masked().Addr().AsSlice()))}
 }
 
-// dport matches the destination port, which TCP and UDP have in the same place.
+// dport matches the destination port, which is at the same offset in TCP and UDP.
 func dport(name string, p Ports) term {
 	return term{fmt.Sprintf("%s dport %s", name, p), []expression{
 		loadPayload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2),
@@ -200,7 +201,7 @@ func dport(name string, p Ports) term {
 	}}
 }
 
-// flags compares those of the TCP flags (RFC 9293, section 3.1) that mask has.
+// flags compares the TCP flags (RFC 9293, section 3.1) in mask with value.
 func flags(words string, mask, value byte, op uint32) term {
 	return term{words, []expression{
 		loadPayload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 13, 1), masked([]byte{mask}, []byte{0}), compare(op, []byte{value}),
@@ -214,8 +215,8 @@ var (
 	notSYN = flags("tcp flags & (syn | ack) != syn", syn|ack, syn, unix.NFT_CMP_NEQ)
 )
 
-// known matches connections that others' rules have translated, and those whose first
-// packet went on its way (IPS_DST_NAT, IPS_CONFIRMED).
+// known matches connections that other rules have translated (IPS_DST_NAT), and connections
+// whose first packet has passed (IPS_CONFIRMED).
 var known = term{"ct status & (confirmed | dnat) != 0", []expression{
 	loadStatus(), masked(native(1<<3|1<<5), native(0)), compare(unix.NFT_CMP_NEQ, native(0)),
 }}
@@ -231,8 +232,8 @@ func jump(chain string) term {
 	return term{"goto " + chain, []expression{decide(unix.NFT_GOTO, chain)}}
 }
 
-// toQueue hands packets to queueNumber, or lets them pass where nobody reads it. Some
-// kernels know that by xtables' target only.
+// toQueue sends packets to queueNumber, or lets them pass if no process reads it. Some kernels
+// support this only with the xtables target (byTarget).
 func toQueue(byTarget bool) term {
 	t := term{words: fmt.Sprintf("queue flags bypass to %d", queueNumber)}
 	if !byTarget {
@@ -268,7 +269,7 @@ func dnat(addr netip.Addr, port int) term {
 	}}
 }
 
-// tproxy hands packets to a listener (NFTA_TPROXY_FAMILY, NFTA_TPROXY_REG_PORT).
+// tproxy delivers packets to a listener (NFTA_TPROXY_FAMILY, NFTA_TPROXY_REG_PORT).
 func tproxy(port int) term {
 	return term{fmt.Sprintf("tproxy to :%d", port), []expression{
 		immediate(reg1, binary.BigEndian.AppendUint16(nil, uint16(port))),
@@ -276,11 +277,11 @@ func tproxy(port int) term {
 	}}
 }
 
-// A chain is a base chain, or one that rules go to.
+// A chain is a base chain, or a chain that rules jump to.
 type chain struct {
 	name string
-	text string // of a base chain
-	kind string // "": none that is hooked
+	text string // base chains only
+	kind string // "": not a base chain
 	hook uint32
 	prio int32
 }
@@ -289,10 +290,9 @@ func base(name string, kind, hookName string, hook uint32, prio int32) chain {
 	return chain{name, fmt.Sprintf("type %s hook %s priority %d; policy accept;", kind, hookName, prio), kind, hook, prio}
 }
 
-// The priorities: forwarded packets after all that others may filter, and before
-// srcnat (100), so that the client's address is still there; SYNs sent again where
-// dstnat is; what is not to be tracked where raw is, before conntrack; TCP of sockets
-// just after mangle, so that an operator's own rules come first.
+// The priorities. forwarded comes after all filters of others, and before srcnat (100), so that
+// it sees the client's address. again is at dstnat. untracked and answers are at raw, before
+// conntrack. sockets is just after mangle, so that an operator's own rules come first.
 var (
 	forwarded = base("forwarded", "filter", "postrouting", unix.NF_INET_POST_ROUTING, 99)
 	uplink    = chain{name: "uplink"}
@@ -303,7 +303,7 @@ var (
 	sockets   = base("sockets", "filter", "prerouting", unix.NF_INET_PRE_ROUTING, -145)
 )
 
-// chains are all that a table of these rules has.
+// chains returns all chains of the table.
 func (r *Rules) chains() []chain {
 	all := []chain{leaving, uplink, forwarded}
 	if r.Mode == Redirect {
@@ -315,10 +315,10 @@ func (r *Rules) chains() []chain {
 	return all
 }
 
-// routes says that packets have to be routed to sockets of this process.
+// routes reports whether packets must be routed to sockets of this process.
 func (r *Rules) routes() bool { return r.Mode == TProxy || len(r.UDP) > 0 }
 
-// marks are those of packets that are routed to sockets of this process.
+// marks returns the marks of packets that are routed to sockets of this process.
 func (r *Rules) marks() (marks []uint32) {
 	if r.Mode == TProxy {
 		marks = append(marks, sentAgain)
@@ -329,7 +329,7 @@ func (r *Rules) marks() (marks []uint32) {
 	return marks
 }
 
-// rules are those of the table, in order.
+// rules returns the rules of the table, in order.
 func (r *Rules) rules(byTarget bool) (rules []rule) {
 	add := func(c chain, terms ...term) { rules = append(rules, joined(c.name, terms...)) }
 	if r.TCP || len(r.UDP) > 0 {
@@ -338,7 +338,7 @@ func (r *Rules) rules(byTarget bool) (rules []rule) {
 		}
 	}
 	for _, name := range r.Uplinks {
-		// What comes and goes by one device is between its clients.
+		// A packet that arrives and leaves by the same device is between its clients.
 		for _, client := range r.Clients {
 			if client == name {
 				add(uplink, iif(name), oif(name), pass)
@@ -374,8 +374,8 @@ func (r *Rules) rules(byTarget bool) (rules []rule) {
 			add(sockets, iif(name), tcp, notSYN, taken, transparent, setMark(toSocket), accept)
 		}
 	}
-	// What is of a UDP flow is not tracked: should the flow end, the next datagram is a
-	// new one to the node's firewall and NAT, which forward it.
+	// Datagrams of a taken UDP flow are not tracked. So if the flow ends, the next datagram
+	// begins a new flow for the node's firewall and NAT, which forward it.
 	if len(r.UDP) > 0 {
 		for _, name := range r.Clients {
 			add(untracked, iif(name), udp, transparent, notrack)
@@ -386,7 +386,7 @@ func (r *Rules) rules(byTarget bool) (rules []rule) {
 	return rules
 }
 
-// versions are the IP versions whose TCP can be delivered.
+// versions returns a term for each IP version whose TCP can be delivered.
 func (r *Rules) versions() (versions []term) {
 	for _, addr := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
 		if r.delivers(addr) {
@@ -396,12 +396,12 @@ func (r *Rules) versions() (versions []term) {
 	return versions
 }
 
-// delivers says whether TCP of an address's IP version can be delivered.
+// delivers reports whether TCP of the address's IP version can be delivered.
 func (r *Rules) delivers(addr netip.Addr) bool {
 	return r.Mode == TProxy || slices.ContainsFunc(r.Node, func(a netip.Addr) bool { return a.Is4() == addr.Is4() })
 }
 
-// String is the table as nft would list it, and what else is set.
+// String returns the tables as nft would list them, and the commands for the routing rules.
 func (r *Rules) String() string {
 	var b strings.Builder
 	list := func(family, maps string, chains []chain, rules []rule) {

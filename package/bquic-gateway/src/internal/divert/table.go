@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A table is ours as long as its netlink socket is open.
+// A table is an nftables table that its netlink socket owns while it is open.
 type table struct {
 	conn     *netlink.Conn
-	byTarget bool // queue by xtables' target
-	bridge   bool // there is a table of the bridges', too
+	byTarget bool // queue with the xtables target
+	bridge   bool // the bridges' table exists, too
 }
 
 const flagOwner = 2 // NFT_TABLE_F_OWNER
@@ -40,7 +40,7 @@ func openTable() (*table, error) {
 	return &table{conn: conn}, nil
 }
 
-// owned says that there is a table, and so a process that has it.
+// owned reports whether the table exists, and so a process that owns it.
 func owned() bool {
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
@@ -53,7 +53,7 @@ func owned() bool {
 	return err == nil
 }
 
-// apply makes the table as rules have it, in one transaction.
+// apply installs the rules in one transaction.
 func (t *table) apply(r *Rules) error {
 	err := t.replace(r)
 	if !t.byTarget && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP)) {
@@ -71,8 +71,8 @@ func (t *table) apply(r *Rules) error {
 	return nil
 }
 
-// openBridge makes the table of the bridges, with its maps and with the rules that notice what has been taken. It fails
-// where the kernel lacks one of them, as without nft_meta_bridge: apply, which changes both tables at once, then leaves this one out.
+// openBridge makes the bridges' table, with its maps and the rules for noted connections. It fails if the kernel lacks
+// an expression, for example without nft_meta_bridge. apply, which changes both tables at once, then omits this one.
 func (t *table) openBridge() error {
 	if t.bridge {
 		return nil
@@ -84,7 +84,7 @@ func (t *table) openBridge() error {
 			text(unix.NFTA_SET_TABLE, TableName), text(unix.NFTA_SET_NAME, n.name), num(unix.NFTA_SET_ID, uint32(i+1)),
 			num(unix.NFTA_SET_FLAGS, unix.NFT_SET_MAP|unix.NFT_SET_TIMEOUT|unix.NFT_SET_EVAL),
 			num(unix.NFTA_SET_KEY_TYPE, n.keyType()), num(unix.NFTA_SET_KEY_LEN, n.keySize()),
-			num(unix.NFTA_SET_DATA_TYPE, 9), // a hardware address to nft
+			num(unix.NFTA_SET_DATA_TYPE, 9), // nft's data type of a hardware address
 			num(unix.NFTA_SET_DATA_LEN, 6),
 			attr(unix.NFTA_SET_TIMEOUT, binary.BigEndian.AppendUint64(nil, uint64(flowTimeout.Milliseconds()))),
 			nested(unix.NFTA_SET_DESC, num(unix.NFTA_SET_DESC_SIZE, maxNoted)))
@@ -105,7 +105,7 @@ func (t *table) replace(r *Rules) error {
 	return batch.commit(t.conn)
 }
 
-// replace makes chains and rules those of a family's table.
+// replace replaces all rules of a family's table, and makes its chains.
 func (t *transaction) replace(family byte, chains []chain, rules []rule) {
 	t.add(family, unix.NFT_MSG_DELRULE, 0, text(unix.NFTA_RULE_TABLE, TableName))
 	for _, c := range chains {
@@ -127,7 +127,7 @@ func (t *transaction) replace(family byte, chains []chain, rules []rule) {
 	}
 }
 
-// close removes the table.
+// close removes the tables.
 func (t *table) close() error {
 	var batch transaction
 	batch.add(unix.NFPROTO_INET, unix.NFT_MSG_DELTABLE, 0, text(unix.NFTA_TABLE_NAME, TableName))

@@ -12,10 +12,10 @@ import (
 	"bquic/internal/processor"
 )
 
-// A Meter reads what devices have moved.
+// A Meter reads the traffic counters of devices.
 type Meter struct{ conn *netlink.Conn }
 
-// OpenMeter opens one for the network namespace of this process.
+// OpenMeter opens a Meter for the network namespace of this process.
 func OpenMeter() (*Meter, error) {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
@@ -27,7 +27,7 @@ func OpenMeter() (*Meter, error) {
 // Close releases the meter.
 func (m *Meter) Close() error { return m.conn.Close() }
 
-// Read sums the counters of the devices that are there.
+// Read returns the sum of the counters of all devices that exist.
 func (m *Meter) Read(devices []string) (sum processor.Traffic, err error) {
 	for _, name := range devices {
 		attrs, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: unix.IFLA_IFNAME, Data: append([]byte(name), 0)}})
@@ -39,7 +39,7 @@ func (m *Meter) Read(devices []string) (sum processor.Traffic, err error) {
 			Data:   append(make([]byte, unix.SizeofIfInfomsg), attrs...),
 		})
 		if err != nil || len(msgs) == 0 {
-			continue // it has gone
+			continue // the device is gone
 		}
 		t, err := readTraffic(msgs[0].Data)
 		if err != nil {
@@ -53,8 +53,8 @@ func (m *Meter) Read(devices []string) (sum processor.Traffic, err error) {
 	return sum, nil
 }
 
-// readTraffic reads the counters of a device (struct ifinfomsg, then IFLA_STATS64 with
-// struct rtnl_link_stats64, of include/uapi/linux/if_link.h).
+// readTraffic parses the counters of a device (struct ifinfomsg, then IFLA_STATS64
+// with struct rtnl_link_stats64, in include/uapi/linux/if_link.h).
 func readTraffic(b []byte) (t processor.Traffic, err error) {
 	if len(b) < unix.SizeofIfInfomsg {
 		return t, fmt.Errorf("a message of %d bytes", len(b))
