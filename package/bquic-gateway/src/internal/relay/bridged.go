@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// avoidTime is how long a target is left alone that neither a gateway nor the node reached.
+	// avoidTime is how long the relay avoids a target that neither a gateway nor the node could reach.
 	avoidTime = 10 * time.Minute
-	// maxAvoided bounds such targets; the oldest is forgotten.
+	// maxAvoided is the limit on such targets; the oldest is dropped.
 	maxAvoided = 256
 )
 
-// avoided are targets of bridged connections, which the clients' router may reach although
-// neither a gateway nor the node does.
+// avoided holds targets of bridged connections that neither a gateway nor the node could reach.
+// The clients' router may reach them, so the relay leaves them to it.
 type avoided struct {
 	mu sync.Mutex
 	by map[netip.Addr]time.Time
@@ -53,13 +53,14 @@ func (a *avoided) has(target netip.Addr, now time.Time) bool {
 	return ok
 }
 
-// reaches says whether a bridged connection can be taken. If so, it has to be released.
+// reaches reports whether a bridged connection can be taken. If so, the caller must call
+// diverter.Release later.
 func (r *Relay) reaches(p *divert.Packet) bool {
 	if r.avoided.has(p.Target.Addr(), time.Now()) {
 		return false
 	}
 	set := r.now.Load()
-	// Redirected packets are routed towards their target first.
+	// In mode redirect, packets are first routed towards their target, so a route is needed.
 	without := set.Bridge == BridgeAll && set.Mode == divert.TProxy
 	if err := r.diverter.Reach(p, without); err != nil {
 		r.logger.Debug("bridged connection not taken", "client", p.Client, "target", p.Target, "error", err)

@@ -50,10 +50,10 @@ func (r *Relay) accept(ctx context.Context, l *net.TCPListener, wg *sync.WaitGro
 	}
 }
 
-// serve carries the client's connection, or makes it directly.
+// serve carries the client's connection, or connects directly.
 func (r *Relay) serve(ctx context.Context, client *net.TCPConn, target netip.AddrPort) {
 	addr := unmap(client.RemoteAddr().(*net.TCPAddr).AddrPort())
-	forward := r.expected.come(pair{addr, target}) // then, so that nobody counts twice
+	forward := r.expected.come(pair{addr, target}) // only then, so that a connection never counts twice
 	if forward.bridged {
 		defer r.diverter.Release(addr.Addr())
 	}
@@ -75,8 +75,9 @@ func (r *Relay) serve(ctx context.Context, client *net.TCPConn, target netip.Add
 	r.connect(ctx, client, first, target, forward, &from.direct, &c)
 }
 
-// carry returns what it has read from the client unless the connection is
-// done with: carried to its end, refused for good, or abandoned by the client.
+// carry carries the connection through a session. done says that the connection is
+// finished: carried to its end, aborted by the client, or stopped by ctx. Otherwise
+// carry returns the data that it has read from the client, for a direct connection.
 func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, target netip.AddrPort, from *client, c *comparing) (first []byte, done bool) {
 	s.enter()
 	defer s.release()
@@ -98,7 +99,7 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, targ
 		defer r.carried.now.Add(-1)
 		r.carried.total.Add(1)
 		from.carried.ToStream.Add(uint64(sent))
-		rest := slices.Clone(first[sent:]) // mostly nothing, while first would stay as long as the tunnel
+		rest := slices.Clone(first[sent:]) // a copy, mostly empty, so that first is not kept for the tunnel's lifetime
 		first, early = nil, nil
 		err = tunnel.SpliceTimed(client, rest, str, &from.carried, c.timing)
 		r.logger.Debug("connection ended", "target", target, "error", err)
@@ -111,32 +112,32 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, targ
 		tunnel.Reset(client)
 		return nil, true
 	case errors.As(err, &refusal) && refusal.Type != tunnel.UplinkDown:
-		// The node would have forwarded it: the gateway's policy keeps nobody from
-		// what can be reached without a gateway.
+		// Connect directly, as the node would have forwarded it: the gateway's policy
+		// must not block targets that clients can reach without a gateway.
 		r.refused.Add(1)
 		r.logger.Debug("target refused", "target", target, "reason", refusal.Detail)
 	}
 	return first, false
 }
 
-// connect makes the connection directly, by the way that the kernel would have
-// forwarded it.
+// connect connects to the target directly, by the route on which the kernel would have
+// forwarded the connection.
 func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, target netip.AddrPort, forward expectation, count *tunnel.Bytes, c *comparing) {
 	r.direct.now.Add(1)
 	defer r.direct.now.Add(-1)
 	r.direct.total.Add(1)
-	// With the kernel's patience, as if it had been forwarded: a busy processor may take
-	// ten seconds to see that a target has answered.
+	// No timeout but the kernel's, as for a forwarded connection: on a busy processor it
+	// may take ten seconds until the relay sees the target's answer.
 	d := net.Dialer{KeepAliveConfig: tunnel.KeepAlive(), Control: forward.control}
 	var begun *early
 	if c.timing != nil && len(first) == 0 {
-		begun = readEarly(client, io.Discard) // as while a gateway is asked: the time runs from then on
+		begun = readEarly(client, io.Discard) // as with a gateway, because the measured time begins with the first byte
 	}
 	conn, err := d.DialContext(ctx, "tcp", target.String())
 	if begun != nil {
 		early, _, gone := begun.stop()
 		c.asked(begun)
-		first = slices.Clone(early) // mostly short, and kept as long as the connection
+		first = slices.Clone(early) // a copy, mostly short, because it is kept for the connection's lifetime
 		if gone != nil {
 			if err == nil {
 				conn.Close()
@@ -160,30 +161,29 @@ func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, 
 	r.logger.Debug("direct connection ended", "target", target, "error", err)
 }
 
-// tcpStream lets Splice join two TCP connections.
+// tcpStream adapts a TCP connection to tunnel.Stream, so that Splice can join two TCP
+// connections.
 type tcpStream struct{ *net.TCPConn }
 
 func (t tcpStream) Close() error                     { return t.CloseWrite() }
 func (t tcpStream) CancelRead(quic.StreamErrorCode)  { tunnel.Reset(t.TCPConn) }
 func (t tcpStream) CancelWrite(quic.StreamErrorCode) { tunnel.Reset(t.TCPConn) }
 
-// maxEarly is how much is read from a client before the gateway answers; what
-// is more waits in the kernel.
+// maxEarly is how much is read from a client before the gateway answers, in bytes. The
+// rest waits in the kernel.
 const maxEarly = 4 << 10
 
-// early reads from a client that waits for its tunnel: to send a TLS
-// ClientHello right behind the CONNECT, which saves a round trip, and to
-// notice that the client has gone.
+// early reads from a client while the tunnel is being opened. It sends a TLS ClientHello directly
+// after the CONNECT, which saves a round trip, and notices if the client resets the connection.
 //
-// Only a ClientHello goes ahead. Should the gateway's answer be lost, it is
-// sent again on the direct connection, and a server that has got it twice has
-// done nothing yet. What else a client sends, such as an HTTP POST, must not
-// arrive twice, and waits.
+// It sends nothing but a ClientHello ahead of the answer. If the gateway's answer is lost, the
+// relay sends the same data again on a direct connection. A server may receive a ClientHello
+// twice without harm. Other data, such as an HTTP POST, must not arrive twice, so it waits.
 type early struct {
 	client *net.TCPConn
 	done   chan struct{}
 	data   []byte
-	at     time.Time // of the first byte
+	at     time.Time // when the first byte arrived
 	sent   int
 	err    error
 }
@@ -201,7 +201,7 @@ func readEarly(client *net.TCPConn, str io.Writer) *early {
 			if ahead := clientHello(e.data); ahead > e.sent {
 				m, err := str.Write(e.data[e.sent:ahead])
 				e.sent += m
-				if err != nil { // the answer will tell
+				if err != nil { // the gateway's answer will give the reason
 					return
 				}
 			}
@@ -216,8 +216,8 @@ func readEarly(client *net.TCPConn, str io.Writer) *early {
 	return e
 }
 
-// stop returns what was read, how much of it was sent, and an error if the
-// client has reset the connection.
+// stop stops reading. It returns the data read, how much of it was sent, and an error if
+// the client has reset the connection.
 func (e *early) stop() (data []byte, sent int, gone error) {
 	_ = e.client.SetReadDeadline(time.Unix(1, 0))
 	<-e.done
@@ -225,8 +225,8 @@ func (e *early) stop() (data []byte, sent int, gone error) {
 	return e.data, e.sent, e.err
 }
 
-// clientHello returns how many bytes of b belong to a first TLS record of type
-// handshake (RFC 8446, section 5.1). TLS 1.3 early data is a later record.
+// clientHello returns how many bytes of b belong to a first TLS record of type handshake
+// (RFC 8446, section 5.1). TLS 1.3 early data is in later records.
 func clientHello(b []byte) int {
 	if len(b) < 5 || b[0] != 22 || b[1] != 3 {
 		return 0

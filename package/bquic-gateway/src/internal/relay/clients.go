@@ -12,28 +12,28 @@ import (
 	"bquic/internal/tunnel"
 )
 
-// maxClients bounds the clients that are counted each for itself, and have a number.
+// maxClients is the limit on clients that are counted individually and have a number.
 const maxClients = math.MaxUint8
 
-// clients count what each client has moved since the start.
+// clients counts the traffic of each client since the start.
 type clients struct {
 	mu     sync.Mutex
 	by     map[netip.Addr]*client
-	taken  [maxClients + 1]bool // numbers
-	rest   client               // who came when all places were taken
+	taken  [maxClients + 1]bool // numbers in use
+	rest   client               // all clients without a place
 	others ClientStatus
 }
 
 type client struct {
 	addr    netip.Addr
-	number  uint8     // its own among those that are counted, 0 for the others
+	number  uint8     // unique among clients with a place; 0: no place
 	now     int       // connections
-	last    time.Time // when one began or ended
+	last    time.Time // when a connection last began or ended
 	carried tunnel.Bytes
 	direct  tunnel.Bytes
 }
 
-// A ClientStatus is what a client has moved, in bytes without headers.
+// A ClientStatus is a client's traffic, in bytes without headers.
 type ClientStatus struct {
 	Address     string `json:"address,omitempty"`
 	Connections int    `json:"connections"`
@@ -41,8 +41,8 @@ type ClientStatus struct {
 	Received    uint64 `json:"received"` // by the client
 }
 
-// enter begins a connection of a client, which ends with leave. What is counted
-// in the client is counted in the sums as well.
+// enter records the start of a client's connection; leave records its end. Traffic of the
+// client also counts in carried and direct.
 func (c *clients) enter(addr netip.Addr, carried, direct *tunnel.Bytes) *client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,14 +72,15 @@ func (c *clients) leave(cl *client) {
 	cl.last = time.Now()
 }
 
-// free takes a number that nobody has.
+// free allocates an unused number.
 func (c *clients) free() uint8 {
 	n := 1 + slices.Index(c.taken[1:], false)
 	c.taken[n] = true
 	return uint8(n)
 }
 
-// forget makes room: who has been without a connection longest becomes one of the others.
+// forget frees a place. It moves the client that has been without a connection longest to
+// the others.
 func (c *clients) forget() bool {
 	var oldest *client
 	for _, cl := range c.by {
@@ -102,7 +103,7 @@ func (s *ClientStatus) add(cl *client) {
 	s.Received += cl.carried.FromStream.Load() + cl.direct.FromStream.Load()
 }
 
-// status returns the clients, latest first, and the sum of those without a place.
+// status returns the clients, latest first, and the sum of all clients without a place.
 func (c *clients) status() (shown []ClientStatus, others ClientStatus) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

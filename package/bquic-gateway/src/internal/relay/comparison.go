@@ -25,15 +25,16 @@ import (
 )
 
 const (
-	// stateFile is in Config.StateDir.
+	// stateFile is the name of the file in Config.StateDir.
 	stateFile = "proof"
-	// lookAtProof is how often it is seen whether connections are to go another way, keepProof
-	// how often what is known is written: flash lasts for some 100,000 writes.
+	// lookAtProof is how often the relay checks whether connections should be carried or go direct. keepProof is how
+	// often it writes the state file: flash lasts for about 100,000 writes.
 	lookAtProof = time.Minute
 	keepProof   = time.Hour
 )
 
-// A comparison has carried connections compared with direct ones: it is a proof.Proof's clock, its dice and its file.
+// A comparison compares carried connections with direct ones. It provides a proof.Proof with a clock, random numbers
+// and a file.
 type comparison struct {
 	logger *slog.Logger
 	file   string // "": none
@@ -41,7 +42,7 @@ type comparison struct {
 	mu       sync.Mutex
 	proof    *proof.Proof
 	sessions proof.Sessions
-	changed  bool // since it was written
+	changed  bool // changed since the last write
 }
 
 func newComparison(s *settings, logger *slog.Logger) *comparison {
@@ -62,7 +63,7 @@ func (c *comparison) set(s *settings) {
 	c.proof.Set(s.proof())
 }
 
-// join returns the session of a connection that is about to come.
+// join returns the session of a connection whose SYN has been taken.
 func (c *comparison) join(now time.Time, client, server netip.Addr) *proof.Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +71,7 @@ func (c *comparison) join(now time.Time, client, server netip.Addr) *proof.Sessi
 	return c.sessions.Join(now, client, server, func() proof.Ticket { return c.proof.Draw(now, client, rand.Uint32()) })
 }
 
-// age is called with mu held.
+// age records the sessions that have ended. The caller holds mu.
 func (c *comparison) age(now time.Time) {
 	for _, s := range c.sessions.Age(now) {
 		c.proof.RecordSession(s)
@@ -78,7 +79,7 @@ func (c *comparison) age(now time.Time) {
 	}
 }
 
-// begin returns a connection's part, which has come.
+// begin returns the part in the comparison of a connection that has been accepted.
 func (c *comparison) begin(s *proof.Session, hand *atomic.Uint32) (of comparing) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,7 +95,7 @@ func (c *comparison) begin(s *proof.Session, hand *atomic.Uint32) (of comparing)
 	return of
 }
 
-// end notes how a connection has ended; known: that its outcome counts.
+// end records how a connection has ended. known says that its outcome counts.
 func (c *comparison) end(of *comparing, o proof.Outcome, f proof.Flow, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +115,7 @@ func (c *comparison) report() proof.Report {
 	return c.proof.Report(time.Now())
 }
 
-// run restores what is known, and keeps it, until ctx ends.
+// run restores the state, then checks and writes it periodically until ctx ends.
 func (c *comparison) run(ctx context.Context) {
 	if err := c.restore(); err != nil {
 		c.logger.Warn("the comparison with direct connections begins anew", "error", err)
@@ -159,7 +160,7 @@ func (c *comparison) restore() error {
 	if c.file == "" {
 		return nil
 	}
-	// A pipe that somebody has put there would have no end.
+	// Do not block on a FIFO or follow a link that another user has put there.
 	f, err := os.OpenFile(c.file, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -180,7 +181,7 @@ func (c *comparison) restore() error {
 	return nil
 }
 
-// keep writes what is known, if it is something new.
+// keep writes the state if it has changed.
 func (c *comparison) keep() {
 	c.mu.Lock()
 	if !c.changed || c.file == "" {
@@ -195,10 +196,11 @@ func (c *comparison) keep() {
 	}
 }
 
-// replace writes a file of this process's user's: readers find the old one or the new one, also after a power cut.
+// replace replaces a file of this process's user atomically: even after a power cut, readers find the old file or the
+// new one.
 func replace(name string, data []byte) (err error) {
 	made := name + ".new"
-	// On OpenWrt the init script has made it.
+	// On OpenWrt, the init script has made the directory.
 	if err := os.Mkdir(filepath.Dir(name), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -225,9 +227,9 @@ func replace(name string, data []byte) (err error) {
 	return err
 }
 
-// draw decides on a new connection that can be carried, unless its session is drawn already.
+// draw decides whether a new connection is carried or goes direct. A connection of a known session follows the session.
 func (r *Relay) draw(p *divert.Packet, now time.Time) *proof.Session {
-	// To what only gateways reach there is no direct way.
+	// Targets that only gateways can reach have no direct route, so there is nothing to compare.
 	if p.Bridge != 0 && r.now.Load().Bridge == BridgeAll {
 		return nil
 	}
@@ -237,20 +239,20 @@ func (r *Relay) draw(p *divert.Packet, now time.Time) *proof.Session {
 // comparing is a connection's part in the comparison.
 type comparing struct {
 	session *proof.Session
-	first   bool           // of its session: drawn with it, the others would say the same again
-	timing  *tunnel.Timing // nil: it has none
-	failed  bool           // its target was not reached
+	first   bool           // first connection of its session; the others would only repeat its outcome
+	timing  *tunnel.Timing // nil: not compared
+	failed  bool           // the target could not be reached
 }
 
-// asked notes what was read before the splice.
+// asked records when the first byte was read before the splice.
 func (c *comparing) asked(e *early) {
 	if c.timing != nil && !e.at.IsZero() {
 		c.timing.AskedAt(e.at)
 	}
 }
 
-// compared notes how a connection has ended. Its outcome does not count if that is because the relay ends, or its
-// client has gone without a word.
+// compared records how a connection has ended. Its outcome does not count if the relay is stopping, or if the client
+// left without sending anything.
 func (r *Relay) compared(ctx context.Context, c *comparing) {
 	bytes, first, wait, ok := c.timing.Result()
 	known := ctx.Err() == nil && ok && (bytes > 0 || c.failed || c.timing.Asked())

@@ -25,61 +25,57 @@ import (
 	"bquic/internal/trace"
 )
 
-// A Config describes a relay. The zero value of a field without a stated
-// default is an error.
+// A Config configures a relay. For a field without a stated default, the zero value is an error.
 type Config struct {
 	Gateways   []Upstream
-	ServerName string // in the gateways' certificates; default: the gateway's host
-	// Pins are of the gateways' keys, as cert.Pin has them. CAFile is a PEM file
-	// of authorities. Exactly one of both is needed.
+	ServerName string // name in the gateways' certificates; default: the gateway's host
+	// Pins are the pins of the gateways' keys, in the form of cert.Pin. CAFile is a PEM file of authorities. Exactly
+	// one of them is required.
 	Pins   []string
 	CAFile string
-	Token  string // for Proxy-Authorization: Bearer
+	Token  string // sent as Proxy-Authorization: Bearer
 
 	Burst       quic.Burst
 	Connections int // QUIC connections, 1 to 8; default: 1
 	Mode        string
 	Port        int      // TCP port to listen on; default: DefaultPort
-	Interfaces  []string // whose clients' connections are taken
-	// Uplinks are the devices that what is taken would leave by. Default: those of the
-	// default routes, and those that lead to the gateways.
+	Interfaces  []string // devices whose clients' connections are taken
+	// Uplinks are the devices by which taken connections would leave without a relay. Default: the devices of the
+	// default routes and of the routes to the gateways.
 	Uplinks []string
 	Exclude []netip.Prefix
 	// ExcludePorts are TCP ports that are not taken.
 	ExcludePorts []divert.Ports
-	// UDPPorts are those whose UDP is taken, too.
+	// UDPPorts are UDP ports that are taken.
 	UDPPorts []divert.Ports
-	// Limit is the number of connections held at a time; beyond it, the kernel
-	// forwards them as if there were no relay. Default: one per 192 KiB of the
-	// machine's memory, at most 2000.
+	// Limit is the limit on concurrent connections. Above it, the kernel forwards connections as without a relay.
+	// Default: one per 192 KiB of the machine's memory, at most 2000.
 	Limit int
-	// CPUShare is how much of one processor the relay may use, in percent. Where
-	// carrying all that the path can would take more, TCP is not taken. 0: it is taken
-	// whatever that costs.
+	// CPUShare is how much of one processor the relay may use, in percent. If carrying at the path's full rate would
+	// take more, TCP is not taken. 0: no limit.
 	CPUShare int
-	// ControlShare is how many of the connections that would be carried are drawn to go direct,
-	// to compare both, in percent: 0 to 50. 0: nothing is compared.
+	// ControlShare is the share of new connections that go direct for the comparison, chosen at random, in percent:
+	// 0 to 50. 0: no comparison.
 	ControlShare int
-	// Auto: when carried connections are slower beyond doubt, new ones go direct.
+	// Auto makes new connections go direct while carried ones are slower beyond doubt.
 	Auto bool
-	// StateDir is where the comparison is kept; "": nowhere.
+	// StateDir is the directory for the comparison's state; "": it is not kept.
 	StateDir string
-	// Bridge says which of the connections are taken that are only bridged through the
-	// node, to a router beyond: BridgeOff, BridgeAuto or BridgeAll; default: BridgeAuto.
+	// Bridge says which connections are taken that the node only bridges to another router: BridgeOff, BridgeAuto or
+	// BridgeAll. Default: BridgeAuto.
 	Bridge string
 }
 
-// What is taken of bridged connections.
+// Which bridged connections are taken.
 const (
 	BridgeOff  = "0"
-	BridgeAuto = "auto" // what the node itself has a way to
-	// BridgeAll is also what the node has no way to, and only gateways reach. What they
-	// do not reach either then fails, and is left alone for a while.
+	BridgeAuto = "auto" // to targets to which the node itself has a route
+	// BridgeAll also takes connections to targets that only gateways can reach. If the gateways cannot reach a
+	// target either, the connection fails, and the target is avoided for a while.
 	BridgeAll = "1"
 )
 
-// An Upstream is a gateway. Those with the largest weight that work are used;
-// they share new connections.
+// An Upstream is a gateway. The working gateways with the largest weight are used; they share new connections.
 type Upstream struct {
 	Gateway string // host:port
 	Weight  int    // 1 to MaxWeight; default: DefaultWeight
@@ -90,7 +86,7 @@ const (
 	MaxWeight     = 1000
 )
 
-// InOrder returns gateways each of which is preferred to those after it.
+// InOrder returns gateways in order of preference, each with a smaller weight than the one before.
 func InOrder(gateways ...string) (upstreams []Upstream) {
 	for i, gateway := range gateways {
 		upstreams = append(upstreams, Upstream{gateway, max(MaxWeight-i, 1)})
@@ -98,47 +94,44 @@ func InOrder(gateways ...string) (upstreams []Upstream) {
 	return upstreams
 }
 
-// DefaultCPUShare is that of the UCI file. It leaves half of a node's only processor for forwarding, for the radio's
-// driver, which takes a quarter of what a relay does for the same bytes, and for all else.
+// DefaultCPUShare is the default in the UCI file. It leaves half of a node's only processor for forwarding, for the
+// radio's driver, which takes a quarter of the relay's time for the same bytes, and for everything else.
 const DefaultCPUShare = 50
 
-// What is drawn to go direct, in percent of new connections.
+// Connections chosen to go direct, in percent of new connections.
 const (
 	DefaultControlShare = int(100 * proof.DefaultShare)
 	MaxControlShare     = int(100 * proof.MaxShare)
 )
 
-// DefaultPort is the TCP port that a relay listens on.
+// DefaultPort is the default TCP port of the relay's listener.
 const DefaultPort = 12443
 
 const (
-	// A carried connection takes 25 KB (measured at 2,000) and some more in the
-	// kernel, together a sixth of this. A router with 64 MB gives its processes
-	// half of them: what all connections take, the relay itself and an eighth for
-	// maxWindows leave room there (lab/router, results of "memory").
+	// A carried connection takes 25 KB (measured with 2,000) and some more in the kernel, together a sixth of
+	// memoryPerLimit. A router with 64 MB has half of them for processes. There is room in this half for all
+	// connections, the relay itself and an eighth of the memory for maxWindows (lab/router, results of "memory").
 	maxLimit       = 2000
 	memoryPerLimit = 192 << 10
 	maxConnections = 8
 
-	// idleTimeout is how long an idle session lasts without the gateway, which
-	// quic-go asks at half of it. While there is something to carry, the relay
-	// itself asks (upstream.AskAfter).
+	// idleTimeout is how long an idle session lasts without packets from the gateway. quic-go sends a keep-alive
+	// after half of it. While the session carries connections, the relay itself sends PINGs (upstream.AskAfter).
 	idleTimeout      = 30 * time.Second
 	handshakeTimeout = 3 * time.Second
 
-	// 100 Mbit/s at an RTT of 200 ms are 2.5 MB in flight.
+	// At 100 Mbit/s and an RTT of 200 ms, 2.5 MB are in flight.
 	maxStreamWindow = 3 << 20
-	// The connections' windows bound what all streams together may buffer:
-	// this or, where that is less, an eighth of the memory.
+	// The connections' windows limit how much all streams together may buffer: maxWindows or an eighth of the
+	// memory, whichever is less.
 	maxWindows = 16 << 20
-	// A client that stops reading holds this much of the connection's window
-	// to begin with; quic-go enlarges it for those that read fast. The connection's
-	// is never smaller than it may become: there is room for who has stopped.
+	// A client that stops reading can hold this much of the connection's window at first; quic-go enlarges it for
+	// clients that read fast. The connection's window has its maximum size from the start, so that it has room for
+	// clients that have stopped.
 	initialStreamWindow = 256 << 10
 )
 
-// withDefaults returns the configuration completed and checked, in terms of
-// the options of the UCI file.
+// withDefaults returns the configuration with its defaults. Its errors name the options of the UCI file.
 func (c Config) withDefaults() (Config, error) {
 	if len(c.Gateways) == 0 {
 		return c, errors.New("gateway: missing")
@@ -234,7 +227,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// settings are a Config with all that is made of it. They are never changed.
+// settings is a valid Config with the values derived from it. It is immutable.
 type settings struct {
 	Config
 	tls  *tls.Config
@@ -253,10 +246,10 @@ func newSettings(cfg Config) (*settings, error) {
 	return &settings{cfg, tlsConfig, cfg.quicConfig()}, nil
 }
 
-// share is CPUShare as a part of 1.
+// share returns CPUShare as a fraction of 1.
 func (s *settings) share() float64 { return float64(s.CPUShare) / 100 }
 
-// addresses returns those of the gateways, as configured.
+// addresses returns the addresses of the gateways, as configured.
 func (s *settings) addresses() (addresses []string) {
 	for _, u := range s.Gateways {
 		addresses = append(addresses, u.Gateway)
@@ -264,21 +257,20 @@ func (s *settings) addresses() (addresses []string) {
 	return addresses
 }
 
-// Check says what New would find wrong.
+// Check returns the error that New would return for the configuration.
 func (c Config) Check() error {
 	_, err := newSettings(c)
 	return err
 }
 
-// sameSession says that a session with a gateway which was made with one is as
-// one of the other.
+// sameSession reports whether a session made with s is the same as one made with o.
 func (s *settings) sameSession(o *settings) bool {
 	return s == o || s.ServerName == o.ServerName && slices.Equal(s.Pins, o.Pins) &&
 		s.CAFile == o.CAFile && s.Token == o.Token && s.Burst == o.Burst
 }
 
-// ParseInterface checks the name of a network device, which nft is given: the
-// kernel allows more (dev_valid_name in net/core/dev.c), OpenWrt uses less.
+// ParseInterface checks the name of a network device for use in nftables rules. The kernel allows more characters
+// (dev_valid_name in net/core/dev.c), OpenWrt uses fewer.
 func ParseInterface(s string) (string, error) {
 	ok := len(s) >= 1 && len(s) <= 15 && s != "." && s != ".."
 	for _, c := range []byte(s) {
@@ -290,12 +282,12 @@ func ParseInterface(s string) (string, error) {
 	return s, nil
 }
 
-// tlsConfig is without ServerName where that is the gateway's host.
+// tlsConfig returns the TLS configuration. ServerName is empty if it is the gateway's host.
 func (c *Config) tlsConfig() (*tls.Config, error) {
 	conf := &tls.Config{
 		ServerName: c.ServerName,
 		NextProtos: []string{http3.NextProtoH3},
-		// A session that is resumed costs the gateway no signature.
+		// Resuming a session saves the gateway a signature.
 		ClientSessionCache: tls.NewLRUClientSessionCache(maxConnections),
 	}
 	if c.CAFile != "" {
@@ -318,8 +310,7 @@ func (c *Config) tlsConfig() (*tls.Config, error) {
 	return conf, nil
 }
 
-// trusts says why a gateway that has shown itself would not be trusted with these
-// settings, nil where it would be.
+// trusts returns an error if these settings would not trust a gateway that has presented this certificate.
 func (s *settings) trusts(gateway string, shown tls.ConnectionState) error {
 	if s.tls.VerifyConnection != nil { // pins
 		return s.tls.VerifyConnection(shown)
@@ -356,7 +347,7 @@ func (c *Config) quicConfig() *quic.Config {
 func memory() uint64 {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
-		return 64 << 20 // the least that bquic is made for
+		return 64 << 20 // the least that bquic supports
 	}
 	return uint64(info.Totalram) * uint64(info.Unit)
 }

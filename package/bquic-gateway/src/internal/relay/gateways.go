@@ -17,32 +17,32 @@ import (
 	"bquic/internal/upstream"
 )
 
-// gateways keep the sessions that a relay has. Which there should be decides an
-// upstream.Lineup.
+// gateways manages a relay's sessions. An upstream.Lineup decides which sessions
+// there should be.
 type gateways struct {
 	settings *atomic.Pointer[settings]
 	logger   *slog.Logger
-	changed  func() // called when new connections may be carried, or no more
+	changed  func() // called when it changes whether or where new connections are carried
 	wake     chan struct{}
 	ended    chan attempt
 
-	mu      sync.Mutex // of what follows
-	set     *settings  // that places are of
+	mu      sync.Mutex // guards the fields below
+	set     *settings  // the settings that places were made from
 	lineup  *upstream.Lineup
 	places  []*place
-	former  []*session // of earlier settings: they serve until one of a place does
+	former  []*session // sessions of earlier settings, in use until the session of a place is Up
 	leaving []*session // retired
 	known   map[string]*known
 	turn    int
 
-	using   string // the gateways of new connections, as logged; "": none
-	last    string // the first of them, or of those before
+	using   string // gateways that carry new connections, as logged; "": none
+	last    string // the first of them; if there is none, the last one used
 	since   time.Time
-	problem string // why there is or was none, as logged
-	logged  bool   // since there is none
+	problem string // why there is or was no gateway, as logged
+	logged  bool   // problem was logged since no gateway works
 }
 
-// A place is for one session with a gateway.
+// A place holds one session with a gateway.
 type place struct {
 	gateway  string
 	tier     int
@@ -50,13 +50,13 @@ type place struct {
 	session  *session // nil: none
 }
 
-// known is what is known of a gateway, by host:port.
+// known is what is known about a gateway.
 type known struct {
-	addresses []netip.Prefix // never taken
-	problem   string         // of the last attempt to connect, or the last session; "" if there was none
+	addresses []netip.Prefix // excluded from being taken
+	problem   string         // the error of the last attempt to connect or of the last session; "": none
 }
 
-// An attempt to dial that has ended.
+// An attempt is the result of dialling for a place.
 type attempt struct {
 	place   *place
 	session *session
@@ -77,7 +77,7 @@ func newGateways(now *atomic.Pointer[settings], logger *slog.Logger, changed fun
 	return g
 }
 
-// run keeps the sessions until ctx ends, and ends them.
+// run manages the sessions until ctx ends, then closes them.
 func (g *gateways) run(ctx context.Context) {
 	dials, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -99,7 +99,7 @@ func (g *gateways) run(ctx context.Context) {
 			s.retire(reason)
 		}
 		for p, d := range dial {
-			attempts := p.attempts // no other one is under way
+			attempts := p.attempts // no other attempt for p is running
 			p.attempts++
 			wg.Go(func() {
 				s, err := d.dial(dials, p.gateway, attempts)
@@ -125,7 +125,7 @@ func (g *gateways) run(ctx context.Context) {
 	}
 }
 
-// look makes run look now.
+// look makes run take its next step now.
 func (g *gateways) look() {
 	select {
 	case g.wake <- struct{}{}:
@@ -133,10 +133,10 @@ func (g *gateways) look() {
 	}
 }
 
-// replaced is why a session is retired for a better one.
+// replaced is the reason of a session that is retired because there is a better one.
 const replaced = "replaced"
 
-// step returns for which places to dial, and which sessions to retire, and why.
+// step returns the places to dial for, and the sessions to retire with the reason.
 func (g *gateways) step(now time.Time) (dial map[*place]*dialler, retire map[*session]string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -194,8 +194,8 @@ func (g *gateways) step(now time.Time) (dial map[*place]*dialler, retire map[*se
 	return dial, retire
 }
 
-// arrange makes the places for the settings as they are now. Sessions that are
-// as they would be made stay.
+// arrange makes the places for the current settings. It keeps sessions that the
+// new settings would make in the same way.
 func (g *gateways) arrange(now time.Time) {
 	old := g.set
 	g.set = g.settings.Load()
@@ -206,7 +206,7 @@ func (g *gateways) arrange(now time.Time) {
 	g.places = nil
 	var tiers []int
 	tier := 0
-	for i, u := range g.set.Gateways { // by weight, the largest first
+	for i, u := range g.set.Gateways { // sorted by weight, largest first
 		if i > 0 && u.Weight != g.set.Gateways[i-1].Weight {
 			tier++
 		}
@@ -230,12 +230,12 @@ func (g *gateways) arrange(now time.Time) {
 	g.lineup = upstream.NewLineup(now, tiers, rand.Float64)
 }
 
-// dialled takes the end of an attempt, and returns the session to close, if any.
+// dialled records the result of an attempt, and returns the session to close, if any.
 func (g *gateways) dialled(now time.Time, a attempt) *session {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	i := slices.Index(g.places, a.place)
-	if i < 0 { // of earlier settings
+	if i < 0 { // a place of earlier settings
 		return a.session
 	}
 	k := g.of(a.place.gateway)
@@ -246,7 +246,7 @@ func (g *gateways) dialled(now time.Time, a attempt) *session {
 	}
 	k.problem = ""
 	old := a.place.session
-	if old != nil && old.state() == upstream.Up { // it was silent for a while only, and has answered since
+	if old != nil && old.state() == upstream.Up { // it was only silent for a while, and works again
 		g.lineup.Dialled(now, i)
 		return a.session
 	}
@@ -258,7 +258,7 @@ func (g *gateways) dialled(now time.Time, a attempt) *session {
 	return nil
 }
 
-// all returns every session.
+// all returns all sessions.
 func (g *gateways) all() (sessions []*session) {
 	for _, p := range g.places {
 		if p.session != nil {
@@ -268,12 +268,12 @@ func (g *gateways) all() (sessions []*session) {
 	return slices.Concat(sessions, g.former, g.leaving)
 }
 
-// pick returns a session for a new connection, or nil: of the gateways with the
-// largest weight that work, the one that is expected to deliver first.
+// pick returns a session for a new connection, or nil. Among the working gateways
+// with the largest weight, it chooses the session that should deliver first.
 func (g *gateways) pick() *session {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.turn++ // of those that are expected to be equal
+	g.turn++ // rotates among equal paths
 	var up []*session
 	tier := 0
 	for i := range g.places {
@@ -305,7 +305,7 @@ func (g *gateways) pick() *session {
 	return up[upstream.First(paths)]
 }
 
-// addresses returns those of the gateways.
+// addresses returns the resolved addresses of the gateways.
 func (g *gateways) addresses(set *settings) (prefixes []netip.Prefix) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -317,7 +317,7 @@ func (g *gateways) addresses(set *settings) (prefixes []netip.Prefix) {
 	return prefixes
 }
 
-// found notes a gateway's addresses, before anything is sent to them.
+// found records a gateway's addresses, before anything is sent to them.
 func (g *gateways) found(gateway string, addresses []netip.Prefix) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -333,7 +333,7 @@ func (g *gateways) of(gateway string) *known {
 	return k
 }
 
-// report logs which gateways are used from now on, and when there is none, why.
+// report logs which gateways are used from now on or, if there is none, the reason.
 func (g *gateways) report(now time.Time) {
 	using := strings.Join(g.used(), " ")
 	if (using == "") != (g.using == "") || using != "" && using != g.using {
@@ -356,10 +356,10 @@ func (g *gateways) report(now time.Time) {
 	}
 }
 
-// used returns the gateways that new connections are carried to.
+// used returns the gateways that carry new connections.
 func (g *gateways) used() (gateways []string) {
 	tier := -1
-	for _, p := range g.places { // the first tiers first
+	for _, p := range g.places { // sorted by tier
 		if p.session != nil && p.session.state() == upstream.Up && (tier < 0 || tier == p.tier) {
 			tier = p.tier
 			gateways = append(gateways, p.gateway)
@@ -373,8 +373,7 @@ func (g *gateways) used() (gateways []string) {
 	return slices.Compact(gateways)
 }
 
-// trouble returns what is wrong with the gateway that is preferred among those
-// with something wrong.
+// trouble returns the error of the most preferred gateway that has one.
 func (g *gateways) trouble() string {
 	for _, u := range g.set.Gateways {
 		if st := g.gateway(u); st.Error != "" {
@@ -384,7 +383,7 @@ func (g *gateways) trouble() string {
 	return ""
 }
 
-// gateway returns the state of one.
+// gateway returns the state of a gateway.
 func (g *gateways) gateway(u Upstream) GatewayStatus {
 	st := GatewayStatus{Address: u.Gateway, Weight: u.Weight, State: StateUnused}
 	if k := g.known[u.Gateway]; k != nil && k.problem != "" {
@@ -413,7 +412,7 @@ func (g *gateways) gateway(u Upstream) GatewayStatus {
 	return st
 }
 
-// status fills in the part of the gateways.
+// status fills in the status of the gateways.
 func (g *gateways) status(st *Status) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -433,7 +432,7 @@ func (g *gateways) status(st *Status) {
 	}
 }
 
-// count adds the sessions to the counters of the history.
+// count adds the sessions to the history's counters.
 func (g *gateways) count(c *history.Counters) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

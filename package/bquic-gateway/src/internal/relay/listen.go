@@ -17,16 +17,16 @@ import (
 	"bquic/internal/special"
 )
 
-// never are the prefixes that are not taken: private, local and special ones.
+// never lists the prefixes that are never taken: private, local and other special ones.
 var never = special.Prefixes()
 
-// listen returns a listener per IP version.
+// listen returns a listener for each IP version.
 func listen(ctx context.Context, s *settings) ([]*net.TCPListener, error) {
 	var options []option
 	if s.Mode == divert.TProxy {
 		options = append(options, option{unix.SOL_IP, unix.IP_TRANSPARENT, 1}, option{unix.SOL_IPV6, unix.IPV6_TRANSPARENT, 1})
 	}
-	if s.Bridge != BridgeOff { // what is accepted inherits it
+	if s.Bridge != BridgeOff { // accepted connections inherit it
 		options = append(options, option{unix.SOL_SOCKET, unix.SO_MARK, divert.ClientMark})
 	}
 	lc := net.ListenConfig{Control: control(options...)}
@@ -50,7 +50,7 @@ func listen(ctx context.Context, s *settings) ([]*net.TCPListener, error) {
 
 var errNotTaken = errors.New("connected to the relay's own port")
 
-// targetOf returns what the client of a taken connection wanted to connect to.
+// targetOf returns the original target of a taken connection.
 func (s *settings) targetOf(client *net.TCPConn) (netip.AddrPort, error) {
 	local := unmap(client.LocalAddr().(*net.TCPAddr).AddrPort())
 	target := local
@@ -75,7 +75,7 @@ func unmap(ap netip.AddrPort) netip.AddrPort {
 func isOwn(addr netip.Addr) bool {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
-		return true // rather refuse than loop
+		return true // refuse rather than loop
 	}
 	for _, a := range addrs {
 		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr() == addr {
@@ -85,7 +85,7 @@ func isOwn(addr netip.Addr) bool {
 	return false
 }
 
-// originalDst asks conntrack for the destination before REDIRECT.
+// originalDst asks conntrack for the destination before translation.
 // SO_ORIGINAL_DST and IP6T_SO_ORIGINAL_DST have the same number.
 func originalDst(conn *net.TCPConn, v4 bool) (netip.AddrPort, error) {
 	raw, err := conn.SyscallConn()
@@ -96,7 +96,8 @@ func originalDst(conn *net.TCPConn, v4 bool) (netip.AddrPort, error) {
 	if v4 {
 		level = unix.SOL_IP
 	}
-	// The only getsockopt in x/sys with room for a sockaddr of either version.
+	// This is the only getsockopt in x/sys with room for a sockaddr of either
+	// IP version.
 	var info *unix.IPv6MTUInfo
 	cerr := raw.Control(func(fd uintptr) {
 		info, err = unix.GetsockoptIPv6MTUInfo(int(fd), level, unix.SO_ORIGINAL_DST)
@@ -106,7 +107,7 @@ func originalDst(conn *net.TCPConn, v4 bool) (netip.AddrPort, error) {
 	}
 	port := binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, info.Addr.Port))
 	addr := netip.AddrFrom16(info.Addr.Addr).Unmap()
-	if v4 { // in sockaddr_in the address stands in the place of the flow label
+	if v4 { // sockaddr_in has the address at the offset of the flow label
 		addr = netip.AddrFrom4([4]byte(binary.NativeEndian.AppendUint32(nil, info.Addr.Flowinfo)))
 	}
 	return netip.AddrPortFrom(addr, port), nil
@@ -114,7 +115,7 @@ func originalDst(conn *net.TCPConn, v4 bool) (netip.AddrPort, error) {
 
 type option struct{ level, name, value int }
 
-// control sets those of the options that are of the socket's IP version.
+// control sets the options that apply to the socket's IP version.
 func control(options ...option) func(network, _ string, raw syscall.RawConn) error {
 	return func(network, _ string, raw syscall.RawConn) error {
 		var err error

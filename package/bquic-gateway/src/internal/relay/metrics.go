@@ -4,7 +4,7 @@ package relay
 
 import "bquic/internal/metrics"
 
-// Metrics writes what docs/gateway.md lists.
+// Metrics writes the metrics that docs/gateway.md lists.
 func (r *Relay) Metrics(w *metrics.Writer) {
 	st := r.Status()
 	flag := func(on bool) float64 {

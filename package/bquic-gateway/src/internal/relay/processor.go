@@ -20,30 +20,30 @@ import (
 )
 
 const (
-	// measureTime is how much processor time each of the four measurements at the start
-	// takes, if minBatches of the work take no more.
+	// measureTime is how much processor time each of the four measurements at the start takes, unless
+	// minBatches batches take longer.
 	measureTime = 3 * time.Millisecond
 	minBatches  = 3
-	// packetSize is what a QUIC packet carries before a larger size was found.
+	// packetSize is the size of a QUIC packet before path MTU discovery, in bytes.
 	packetSize = 1252
-	// wayFactor was measured on a processor with some time to spare (docs/architecture.md).
-	// What carrying takes replaces it once something is carried.
+	// wayFactor was measured on a processor with some time to spare (docs/architecture.md). The measured
+	// cost of carrying replaces it once traffic is carried.
 	wayFactor = 10
 )
 
-// A load watches the processor that this process runs on. What follows decides a
-// processor.Processor; this is its clock and its hands.
+// A load monitors the processor that this process runs on. It provides a processor.Processor, which
+// decides, with a clock and measurements.
 type load struct {
 	logger *slog.Logger
-	aead   cipher.AEAD // of a rehearsal
+	aead   cipher.AEAD // used in a rehearsal
 
 	mu        sync.Mutex
 	processor *processor.Processor
-	said      bool // in the log, what becomes of connections
-	carried   bool // what was said
+	said      bool // it was logged whether connections are carried
+	carried   bool // what was logged
 }
 
-// newLoad measures what carrying will cost.
+// newLoad measures the expected cost of carrying.
 func newLoad(share float64, logger *slog.Logger) (*load, error) {
 	aead, err := fastest()
 	if err != nil {
@@ -60,7 +60,7 @@ func newLoad(share float64, logger *slog.Logger) (*load, error) {
 	}, nil
 }
 
-// takes is which new connections and flows are worth carrying.
+// takes returns which new connections and flows are worth carrying.
 func (l *load) takes() processor.Takes {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,7 +79,7 @@ func (l *load) setShare(share float64) {
 	l.processor.SetShare(share)
 }
 
-// run watches until ctx ends. changed is called when other connections are worth taking.
+// run monitors the processor until ctx ends. It calls changed when the result of takes changes.
 func (l *load) run(ctx context.Context, sample func() processor.Sample, changed func()) {
 	tick := time.NewTicker(processor.Interval)
 	defer tick.Stop()
@@ -105,13 +105,13 @@ func (l *load) run(ctx context.Context, sample func() processor.Sample, changed 
 	}
 }
 
-// tell hands an event to the state, and says what follows.
+// tell passes an event to the state, and logs and reports a change.
 func (l *load) tell(changed func(), event func(now time.Time)) {
 	l.mu.Lock()
 	before := l.processor.Takes()
 	event(time.Now())
 	after, st := l.processor.Takes(), l.processor.Status()
-	// Why they go direct may change every second, on a processor that is slow and at times busy.
+	// The reason is not compared: on a slow processor that is busy at times, it may change every second.
 	carried := after == processor.All
 	log := st.Why != processor.WhyMeasuring && (!l.said || carried != l.carried)
 	if log {
@@ -129,8 +129,8 @@ func (l *load) tell(changed func(), event func(now time.Time)) {
 	}
 }
 
-// rehearse has this process use a share of one processor for a while, the work that it
-// has anyway included, and returns what it got.
+// rehearse makes this process use a share of one processor for a while, including its other work. It
+// returns the share that the process received.
 func (l *load) rehearse(ctx context.Context, pace float64) (got float64, ok bool) {
 	start, begin := time.Now(), cpuTime()
 	packet := make([]byte, packetSize)
@@ -149,7 +149,7 @@ func (l *load) rehearse(ctx context.Context, pace float64) (got float64, ok bool
 	}
 }
 
-// cpuTime is what this process has used of processors.
+// cpuTime returns the processor time that this process has used.
 func cpuTime() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts); err != nil {
@@ -158,9 +158,8 @@ func cpuTime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// costOfPacket is the processor time that carrying a packet takes, by what is known
-// before any was: it is opened, and the rest of its way takes as much as wayFactor
-// passes through a socket to a goroutine that waits for it.
+// costOfPacket estimates the processor time for carrying a packet before any packet has been carried: the
+// time to decrypt it, plus wayFactor passes through a socket to a waiting goroutine for the rest.
 func costOfPacket(aead cipher.AEAD) (time.Duration, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -193,8 +192,8 @@ func costOfPacket(aead cipher.AEAD) (time.Duration, error) {
 	return open + wayFactor*pass, nil
 }
 
-// fastest returns the AEAD that TLS chooses: the one for which the processor has
-// instructions, and else ChaCha20-Poly1305.
+// fastest returns the AEAD that TLS chooses: AES-GCM if the processor has instructions for it, otherwise
+// ChaCha20-Poly1305.
 func fastest() (cipher.AEAD, error) {
 	block, err := aes.NewCipher(make([]byte, 16))
 	if err != nil {
@@ -215,14 +214,14 @@ func fastest() (cipher.AEAD, error) {
 	return chacha, nil
 }
 
-// work is what this process has to do for a packet at least. Sealing takes as long as opening.
+// work is the least work for a packet. Encrypting takes as long as decrypting.
 func work(aead cipher.AEAD, packet []byte) {
-	var nonce [12]byte // of both AEADs
+	var nonce [12]byte // the nonce size of both AEADs
 	aead.Seal(packet[:0], nonce[:], packet[:packetSize-aead.Overhead()], nil)
 }
 
-// timeOf is the processor time that f takes where nothing else is in the way, and once it
-// is in the caches: the least of several batches, for measureTime.
+// timeOf returns the processor time of f with warm caches and without disturbance: the minimum of several
+// batches within measureTime.
 func timeOf(f func()) time.Duration {
 	const batch = 4
 	f()
@@ -240,7 +239,8 @@ func timeOf(f func()) time.Duration {
 	}
 }
 
-// sampler returns what counts what the relay and the devices to the world move, and moves the clock's hand.
+// sampler returns a function that reads the traffic counters of the relay and of the uplinks, and advances
+// the coarse clock.
 func (r *Relay) sampler(m *divert.Meter) func() processor.Sample {
 	failure := ""
 	return func() processor.Sample {

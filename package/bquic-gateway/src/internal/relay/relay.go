@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	// lookInterval is how often the routes are read for the devices that lead to the world.
+	// lookInterval is how often the relay reads the routes to find the uplinks.
 	lookInterval = time.Second
-	// lingerTimeout bounds how long a relay that is to end waits for the connections that it
-	// has. procd and systemd must not kill it before (term_timeout, TimeoutStopSec).
+	// lingerTimeout is how long a stopping relay waits for its connections. procd and
+	// systemd must not kill it earlier (term_timeout, TimeoutStopSec).
 	lingerTimeout = 30 * time.Second
-	// lingerInterval is how often it looks for them.
+	// lingerInterval is how often it checks for them.
 	lingerInterval = 50 * time.Millisecond
 )
 
@@ -34,20 +34,20 @@ type Relay struct {
 	now    atomic.Pointer[settings] // for new sessions and connections
 	logger *slog.Logger
 	ready  chan struct{}
-	kicked chan struct{} // something changed that decides on taking connections
+	kicked chan struct{} // wakes control after a change
 
 	gateways   *gateways
 	load       *load
 	comparison *comparison
-	hand       atomic.Uint32 // of a clock, moved each processor.Interval
+	hand       atomic.Uint32 // coarse clock, advanced each processor.Interval
 
 	diverter *divert.Diverter
 	expected expected
 	avoided  avoided
 	seen     atomic.Uint64 // TCP connections that could have been taken
 	unseen   unseen
-	ending   atomic.Bool  // nothing new is taken
-	held     atomic.Int64 // accepted and not ended
+	ending   atomic.Bool  // no new connections are taken
+	held     atomic.Int64 // accepted connections that have not ended
 	carried  counter
 	direct   counter
 	refused  atomic.Uint64
@@ -56,17 +56,17 @@ type Relay struct {
 
 	mu     sync.Mutex
 	taking bool
-	world  world // as control has found it
+	world  world // as control has last seen it
 	blind  *Unseen
 }
 
-// A world is how clients' packets get there.
+// A world describes how clients' packets reach other networks.
 type world struct {
 	uplinks []string // devices
 	divert.Network
 }
 
-// New checks the configuration. Nothing is opened or changed before Run.
+// New checks the configuration. It opens and changes nothing in the system; Run does.
 func New(cfg Config, logger *slog.Logger) (*Relay, error) {
 	set, err := newSettings(cfg)
 	if err != nil {
@@ -89,9 +89,9 @@ func New(cfg Config, logger *slog.Logger) (*Relay, error) {
 	return r, nil
 }
 
-// Apply makes cfg the configuration of what is new from now on: connections, and
-// sessions where they would be others. What is carried goes on, in the session
-// that it began in. An error leaves everything as it is.
+// Apply makes cfg the configuration for new connections. It replaces sessions that cfg would
+// make in another way. Carried connections continue in the session in which they began. If
+// Apply fails, the previous configuration stays in force.
 func (r *Relay) Apply(cfg Config) error {
 	set, err := newSettings(cfg)
 	if err != nil {
@@ -111,7 +111,7 @@ func (r *Relay) Apply(cfg Config) error {
 	}
 	set.Mode, set.Port, set.Connections, set.Bridge, set.StateDir = old.Mode, old.Port, old.Connections, old.Bridge, old.StateDir
 	if set.sameSession(old) {
-		set.tls = old.tls // with the sessions that can be resumed
+		set.tls = old.tls // keeps the cache of resumable sessions
 	}
 	r.now.Store(set)
 	r.load.setShare(set.share())
@@ -120,15 +120,15 @@ func (r *Relay) Apply(cfg Config) error {
 	return nil
 }
 
-// Ready is closed when the relay could take connections. Whether it does,
-// which depends on the gateway, tells Status.
+// Ready returns a channel that is closed when the relay can take connections. Status tells
+// whether it does, which depends on the gateway.
 func (r *Relay) Ready() <-chan struct{} { return r.ready }
 
-// Run relays until ctx ends. From then on it takes nothing new, and returns with the
-// end of the last connection that it has, or after lingerTimeout. It removes all that it
-// added to nftables and to the routing; if the process is killed, the kernel does.
+// Run relays until ctx ends. It then takes no new connections, and returns when the last
+// connection has ended, at the latest after lingerTimeout. It removes everything that it added
+// to nftables and routing; if the process is killed, the kernel and the routing's guard do so.
 func (r *Relay) Run(ctx context.Context) error {
-	// Connections live longer than ctx.
+	// Connections outlive ctx.
 	conns, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	set := r.now.Load()
 	listeners, err := listen(ctx, set)
@@ -147,7 +147,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 	defer func() {
 		cancel()
-		wg.Wait() // clients see the resets as the targets' while there is still NAT
+		wg.Wait() // while NAT is in place, clients see resets from their targets' addresses
 		if err := d.Close(); err != nil {
 			r.logger.Error("cannot remove all that was added to the kernel", "error", err)
 		}
@@ -192,7 +192,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	return err
 }
 
-// linger waits for the connections that the relay has: nobody else could go on with them.
+// linger waits for the relay's connections, which no other process could continue.
 func (r *Relay) linger() {
 	if n := r.held.Load(); n > 0 {
 		r.logger.Info("nothing new is taken, the end waits for connections", "connections", n, "at_most", lingerTimeout)
@@ -210,7 +210,7 @@ func (r *Relay) linger() {
 	}
 }
 
-// kick makes control look now.
+// kick makes control check now.
 func (r *Relay) kick() {
 	select {
 	case r.kicked <- struct{}{}:
@@ -218,7 +218,7 @@ func (r *Relay) kick() {
 	}
 }
 
-// rules are those of the kernel in a world. take says that new connections are taken.
+// rules returns the kernel's rules for a world. take says whether new connections are taken.
 func (r *Relay) rules(w world, take bool) divert.Rules {
 	set := r.now.Load()
 	rules := divert.Rules{
@@ -241,15 +241,16 @@ func (r *Relay) rules(w world, take bool) divert.Rules {
 	rules.Uplinks = w.uplinks
 	if rules.Bridged && len(w.Ports) > 0 {
 		rules.Bridges = w.Ports
-		// A bridge with clients may have no address of its own (Gluon's br-client: of IPv4).
+		// A bridge with clients may have no address of its own (Gluon's br-client has no
+		// IPv4 address).
 		rules.Node = append(rules.Node, divert.NodeAddresses(divert.Devices())...)
 	}
 	return rules
 }
 
-// DryRun returns what Run would add to the kernel's rules while a gateway answers, and
-// the processor is as fast as the path. The
-// error says which gateway's name has no address: that would be added, too.
+// DryRun returns the rules that Run would add to the kernel while a gateway answers and the
+// processor is as fast as the path. The error names the gateways that cannot be resolved,
+// whose addresses are missing from the rules.
 func (r *Relay) DryRun(ctx context.Context) (rules string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
@@ -265,7 +266,7 @@ func (r *Relay) DryRun(ctx context.Context) (rules string, err error) {
 	return planned.String(), err
 }
 
-// look finds out how clients' packets get to the world.
+// look returns how clients' packets currently reach other networks.
 func (r *Relay) look() (w world) {
 	set := r.now.Load()
 	var gateways []netip.Addr
@@ -284,8 +285,7 @@ func (r *Relay) look() (w world) {
 	return w
 }
 
-// control watches the sessions. While none of them is healthy, the kernel is told to
-// take nothing.
+// control keeps the kernel's rules up to date. While no session is Up, the kernel takes nothing.
 func (r *Relay) control(ctx context.Context, d *divert.Diverter, failed <-chan error) error {
 	tick := time.NewTicker(upstream.Interval)
 	defer tick.Stop()

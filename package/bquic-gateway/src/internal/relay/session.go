@@ -23,32 +23,32 @@ import (
 )
 
 const (
-	// answerTimeout is how long a new connection waits for the gateway before
-	// it is made directly.
+	// answerTimeout is how long a new connection waits for the gateway's answer before
+	// it goes direct.
 	answerTimeout = 1500 * time.Millisecond
-	// longWait is how long a goroutine waits for a processor that has no time for what
-	// was received.
+	// longWait is how long a goroutine must have waited for the processor for this
+	// process to count as starved.
 	longWait = 100 * time.Millisecond
-	// creditTimeout is how long it waits when the gateway allows no more streams.
+	// creditTimeout is how long a new connection waits if the gateway allows no more streams.
 	creditTimeout = 200 * time.Millisecond
 )
 
-// A session is a QUIC connection to a gateway. What it is good for decides an
-// upstream.Session; this is its clock and its hands.
+// A session is a QUIC connection to a gateway. It provides an upstream.Session, which
+// decides, with a clock and carries out its actions.
 type session struct {
-	settings *settings // that it was made with
+	settings *settings // with which it was made
 	gateway  string    // host:port
 	conn     *quic.Conn
 	http     *http3.ClientConn
 	since    time.Time
-	changed  func() // called when its state has changed
+	changed  func() // called when the state has changed
 
 	mu     sync.Mutex
 	health *upstream.Session
 }
 
-// newSession takes over a connection, which changed hears of until it has
-// ended. The first probe is still to be made.
+// newSession takes ownership of a connection. It calls changed for each change of state
+// until the connection has ended. The caller must send the first probe.
 func newSession(conn *quic.Conn, set *settings, gateway string, changed func()) *session {
 	now := time.Now()
 	s := &session{
@@ -64,20 +64,20 @@ func newSession(conn *quic.Conn, set *settings, gateway string, changed func()) 
 	return s
 }
 
-// watch lasts as long as the connection, also when the session was replaced by
-// another one: what it carries must not wait for a gateway that is gone.
+// watch runs until the connection has ended, even if another session has replaced this
+// one, so that carried connections do not hang when the gateway is gone.
 func (s *session) watch() {
 	tick := time.NewTicker(upstream.Interval)
 	defer tick.Stop()
 	waits := newWaits()
-	var waited time.Time // the last time that a goroutine had
+	var waited time.Time // when a goroutine last waited for longWait
 	for {
 		select {
 		case <-tick.C:
 			if waits.longest() >= longWait {
 				waited = time.Now()
 			}
-			// What was asked since may have its answer somewhere in this process.
+			// An answer may have arrived but not have been processed yet.
 			starved := time.Since(waited) < answerTimeout
 			stats := s.conn.ConnectionStats()
 			s.tell(func(h *upstream.Session, now time.Time) upstream.Do {
@@ -94,7 +94,7 @@ func (s *session) watch() {
 	}
 }
 
-// tell hands an event to the session's state, and does what that asks for.
+// tell passes an event to the session's state, and carries out the resulting actions.
 func (s *session) tell(event func(h *upstream.Session, now time.Time) upstream.Do) {
 	packets := s.conn.ConnectionStats().PacketsReceived
 	s.mu.Lock()
@@ -117,7 +117,8 @@ func (s *session) tell(event func(h *upstream.Session, now time.Time) upstream.D
 	}
 }
 
-// look returns what the session is good for, why it is not Up, and how much it carries.
+// look returns the session's state, the reason if it is not Up, and the number of
+// carried connections.
 func (s *session) look() (state upstream.State, reason string, streams int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +130,7 @@ func (s *session) state() upstream.State {
 	return state
 }
 
-// enter begins a use of the session.
+// enter records that a connection begins to use the session.
 func (s *session) enter() {
 	s.tell(func(h *upstream.Session, now time.Time) upstream.Do {
 		h.Opened(now)
@@ -137,7 +138,7 @@ func (s *session) enter() {
 	})
 }
 
-// path returns what is known of the way to the gateway, for a new connection.
+// path returns the session's path, for the choice of a session for a new connection.
 func (s *session) path() (p upstream.Path) {
 	rtt := s.conn.ConnectionStats().LatestRTT
 	s.tell(func(h *upstream.Session, now time.Time) (do upstream.Do) {
@@ -147,23 +148,23 @@ func (s *session) path() (p upstream.Path) {
 	return p
 }
 
-// release ends a use.
+// release records that a connection no longer uses the session.
 func (s *session) release() {
 	s.tell(func(h *upstream.Session, _ time.Time) upstream.Do { return h.Ended() })
 }
 
-// retire has the session end with the last that it carries.
+// retire makes the session close with its last connection.
 func (s *session) retire(reason string) {
 	s.tell(func(h *upstream.Session, _ time.Time) upstream.Do { return h.Retire(reason) })
 }
 
-// close ends the session, and what it carries.
+// close closes the session and all its connections.
 func (s *session) close() {
 	s.conn.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), "")
 }
 
-// request sends CONNECT for a client, nil for the relay itself. The stream's
-// deadline is that of the answer.
+// request sends CONNECT for a client, or for the relay itself if from is nil. It sets
+// the stream's deadline for the answer.
 func (s *session) request(ctx context.Context, target string, from *client) (*http3.RequestStream, error) {
 	return s.send(ctx, &http.Request{
 		Method: http.MethodConnect,
@@ -179,7 +180,7 @@ func (s *session) send(ctx context.Context, r *http.Request, from *client) (*htt
 	defer cancel()
 	str, err := s.http.OpenRequestStream(ctx)
 	if err != nil {
-		if ctx.Err() == nil { // it is going away, or gone
+		if ctx.Err() == nil { // the connection is closing or closed
 			s.retire(why(err))
 		}
 		return nil, err
@@ -198,8 +199,8 @@ func (s *session) send(ctx context.Context, r *http.Request, from *client) (*htt
 	return str, nil
 }
 
-// answer returns nil when the tunnel is open, or why it is not: a
-// *tunnel.Refusal or a failure of the stream. The session learns from it.
+// answer waits for the gateway's answer. It returns nil if the tunnel is open, otherwise a
+// *tunnel.Refusal or an error of the stream. It also reports the outcome to the session.
 func (s *session) answer(str *http3.RequestStream) error {
 	err := answer(str)
 	s.learn(upstream.Carry, err)
@@ -218,7 +219,7 @@ func answer(str *http3.RequestStream) error {
 	return str.SetDeadline(time.Time{})
 }
 
-// probe asks whether the gateway would carry connections for us.
+// probe asks the gateway whether it would carry connections for this relay.
 func (s *session) probe() {
 	str, err := s.request(s.conn.Context(), tunnel.ProbeTarget, nil)
 	if err != nil {
@@ -231,7 +232,7 @@ func (s *session) probe() {
 	s.learn(upstream.Uplink, err)
 }
 
-// learn tells what became of a question, as answer had it.
+// learn reports the outcome of a question to the session. err is the result of answer.
 func (s *session) learn(q upstream.Question, err error) {
 	a, reason := upstream.Fine, ""
 	var refusal *tunnel.Refusal
@@ -251,7 +252,7 @@ func (s *session) learn(q upstream.Question, err error) {
 		a, reason = upstream.Denied, "the gateway is not a bquic gateway"
 	case q == upstream.Uplink:
 		a, reason = upstream.Denied, why(err)
-	case err != nil: // the tunnel's own end
+	case err != nil: // an error of this stream only
 		return
 	}
 	s.tell(func(h *upstream.Session, now time.Time) upstream.Do { return h.Answered(now, q, a, reason) })
@@ -260,12 +261,12 @@ func (s *session) learn(q upstream.Question, err error) {
 // A dialler connects to gateways.
 type dialler struct {
 	settings *settings
-	found    func(gateway string, addresses []netip.Prefix) // by DNS
-	changed  func()                                         // of the sessions
+	found    func(gateway string, addresses []netip.Prefix) // called with the result of DNS
+	changed  func()                                         // passed to newSession
 }
 
-// dial returns a session that has had an answer: it is Up, or NoUplink. Where
-// the gateway's name has several addresses, each attempt takes the next one.
+// dial returns a session whose first probe has been answered, so it is Up or NoUplink.
+// If the gateway's name has several addresses, each attempt uses the next one.
 func (d *dialler) dial(ctx context.Context, gateway string, attempt int) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout+answerTimeout)
 	defer cancel()
@@ -312,7 +313,7 @@ func (d *dialler) dial(ctx context.Context, gateway string, attempt int) (*sessi
 	return s, nil
 }
 
-// resolve looks up a gateway.
+// resolve looks up the addresses of a gateway.
 func (d *dialler) resolve(ctx context.Context, gateway string) ([]netip.AddrPort, error) {
 	host, port, _ := net.SplitHostPort(gateway)
 	n, _ := strconv.ParseUint(port, 10, 16)
@@ -333,8 +334,8 @@ func (d *dialler) resolve(ctx context.Context, gateway string) ([]netip.AddrPort
 	return addrs, nil
 }
 
-// why makes one reason of all ways to hear nothing. It has no ports and no
-// times, so that the same reason has the same words.
+// why converts an error to a reason. All timeouts have the same reason. It contains no
+// ports and times, so that the same problem has the same text.
 func why(err error) string {
 	var dns *net.DNSError
 	var t net.Error

@@ -24,40 +24,40 @@ type counter struct {
 
 // A Status is the state of a relay.
 type Status struct {
-	Gateway  string          `json:"gateway"`  // of new connections, the first of several, or the last one
+	Gateway  string          `json:"gateway"`  // the first gateway for new connections; if there is none, the last one used
 	Gateways []GatewayStatus `json:"gateways"` // in order of preference
 	State    string          `json:"state"`    // StateUp or StateAway
 	Since    time.Time       `json:"since"`
-	Taking   bool            `json:"taking"` // new connections; else the kernel forwards them
-	// Unseen is given when clients are busy, and the relay has seen no connection of theirs.
+	Taking   bool            `json:"taking"` // new connections are taken; else the kernel forwards them
+	// Unseen is set if clients are busy but the relay has seen none of their connections.
 	Unseen      *Unseen            `json:"unseen,omitempty"`
-	BridgePorts []string           `json:"bridge_ports,omitempty"` // that bridged connections leave by
+	BridgePorts []string           `json:"bridge_ports,omitempty"` // ports by which bridged connections leave
 	LastError   string             `json:"last_error,omitempty"`
 	Carried     Count              `json:"carried"`
 	Direct      Count              `json:"direct"`
-	Refused     uint64             `json:"refused"` // by the gateway, for their target
+	Refused     uint64             `json:"refused"` // connections whose target the gateway refused
 	Processor   processor.Status   `json:"processor"`
 	UDP         FlowStatus         `json:"udp"`
-	Proof       proof.Report       `json:"proof"` // carried connections against direct ones
+	Proof       proof.Report       `json:"proof"` // comparison of carried and direct connections
 	Connections []ConnectionStatus `json:"connections"`
 	Clients     []ClientStatus     `json:"clients"` // latest first
-	// Others sums the clients beyond maxClients.
+	// Others is the sum of all clients beyond maxClients.
 	Others ClientStatus `json:"others"`
 }
 
-// A FlowStatus counts flows of UDP.
+// A FlowStatus counts UDP flows.
 type FlowStatus struct {
 	Now   int    `json:"now"`
 	Total uint64 `json:"total"`
-	Lost  uint64 `json:"lost"` // datagrams for which there was no room
+	Lost  uint64 `json:"lost"` // datagrams dropped for lack of room
 }
 
 // States of a gateway.
 const (
-	StateUp       = "up"        // it would carry connections
-	StateNoUplink = "no uplink" // it is there, and says that it reaches nothing
-	StateAway     = "away"      // it does not answer, or the last attempt to connect failed
-	StateUnused   = "unused"    // it was not asked
+	StateUp       = "up"        // carries connections, or would
+	StateNoUplink = "no uplink" // answers, but does not reach the Internet
+	StateAway     = "away"      // does not answer, or the last attempt to connect failed
+	StateUnused   = "unused"    // not contacted
 )
 
 // A GatewayStatus is the state of a gateway.
@@ -69,7 +69,7 @@ type GatewayStatus struct {
 	Streams int    `json:"streams"` // connections and flows that it carries
 }
 
-// A Count is of TCP connections.
+// A Count counts TCP connections and their bytes.
 type Count struct {
 	Now   int64  `json:"now"`
 	Total uint64 `json:"total"`
@@ -83,13 +83,13 @@ type ConnectionStatus struct {
 	Remote  string          `json:"remote"`
 	Since   time.Time       `json:"since"`
 	Healthy bool            `json:"healthy"` // takes new connections
-	State   string          `json:"state"`   // as upstream.State has it
+	State   string          `json:"state"`   // name of the upstream.State
 	Streams int             `json:"streams"`
 	RTT     time.Duration   `json:"rtt_ns"`
 	Burst   quic.BurstStats `json:"burst"`
 }
 
-// Status tells what the relay is doing.
+// Status returns the relay's current status.
 func (r *Relay) Status() Status {
 	st := Status{
 		Carried: r.carried.status(),
@@ -109,7 +109,7 @@ func (r *Relay) Status() Status {
 	return st
 }
 
-// Counters are for the history: of what is carried, and of the sessions that there are.
+// Counters returns the history's counters, of carried connections and of current sessions.
 func (r *Relay) Counters() (c history.Counters) {
 	carried := r.carried.status()
 	c.Down, c.Up = carried.Down, carried.Up

@@ -18,38 +18,38 @@ import (
 )
 
 const (
-	// maxExpected bounds the connections that are on their way to the listener.
+	// maxExpected is the limit on taken connections that have not been accepted yet.
 	maxExpected = 1024
-	// maxRemembered bounds these, and those that have just come.
+	// maxRemembered is the limit on these and recently accepted connections together.
 	maxRemembered = 4 * maxExpected
-	// expectTimeout is how long one may be: the kernel delivers it at once, or never.
+	// expectTimeout is how long a connection may take until it is accepted. The kernel delivers it at once or never.
 	expectTimeout = 5 * time.Second
 )
 
-// expected are connections between their SYN and their accept. What the kernel was
-// about to do with them is remembered, to make them directly in the same way.
+// expected holds connections between their SYN and their accept. It remembers how the kernel would have
+// forwarded them, so that a direct connection uses the same route.
 type expected struct {
 	mu      sync.Mutex
 	by      map[pair]expectation
-	waiting int // of by, that have not come
+	waiting int // entries in by that have not been accepted
 	forgot  time.Time
-	lost    func(netip.Addr) // a bridged client whose connection never came
+	lost    func(netip.Addr) // called with a bridged client whose connection never arrived
 }
 
 type pair struct{ client, target netip.AddrPort }
 
 type expectation struct {
 	out  int    // index of the device that the kernel had chosen
-	mark uint32 // of the packet then
-	// bridged says that the kernel was about to bridge it: a direct connection is the node's own.
+	mark uint32 // of the SYN
+	// bridged says that the kernel would have bridged the SYN. A direct connection then uses the node's own routes.
 	bridged bool
 	session *proof.Session
 	at      time.Time
 	came    bool
 }
 
-// add notes a connection, whose session draw returns. Without room, or if it is left to the kernel, it
-// returns false. A SYN that its client has sent twice, because this process was slow, is one connection: known.
+// add records a connection, whose session draw returns. ok is false if there is no room, or if the kernel should
+// forward the connection. known is true if the client has only retransmitted its SYN, because this process was slow.
 func (e *expected) add(p *divert.Packet, now time.Time, draw func() *proof.Session) (ok, known bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -73,7 +73,7 @@ func (e *expected) add(p *divert.Packet, now time.Time, draw func() *proof.Sessi
 	return true, false
 }
 
-// forget drops what is over, now and then.
+// forget drops old entries from time to time.
 func (e *expected) forget(now time.Time) {
 	if now.Sub(e.forgot) < expectTimeout && len(e.by) < maxRemembered {
 		return
@@ -92,14 +92,14 @@ func (e *expected) forget(now time.Time) {
 	}
 }
 
-// come returns what was noted of a connection, which has been accepted.
+// come returns what was recorded about a connection that has been accepted.
 func (e *expected) come(key pair) expectation {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	x, ok := e.by[key]
 	if !ok || x.came {
-		// Where the client has the same port for two targets, the kernel gives the second redirected connection
-		// another one (nf_nat_core.c, get_unique_tuple).
+		// If the client uses the same port for two targets, the kernel translates the port of the second
+		// redirected connection (nf_nat_core.c, get_unique_tuple).
 		if key, x, ok = e.oldest(key.client.Addr(), key.target); !ok {
 			return expectation{}
 		}
@@ -110,7 +110,7 @@ func (e *expected) come(key pair) expectation {
 	return x
 }
 
-// oldest returns what a client's address waits for longest, of what has not come to a target.
+// oldest returns the oldest connection of a client to a target that has not been accepted.
 func (e *expected) oldest(client netip.Addr, target netip.AddrPort) (key pair, x expectation, ok bool) {
 	for k, y := range e.by {
 		if !y.came && k.target == target && k.client.Addr() == client && (!ok || y.at.Before(x.at)) {
@@ -127,8 +127,7 @@ func (e *expected) len(now time.Time) int {
 	return e.waiting
 }
 
-// control has a socket's packets leave as the kernel was about to forward the client's
-// (net.Dialer.Control).
+// control makes a socket's packets leave as the kernel would have forwarded the client's (net.Dialer.Control).
 func (x expectation) control(_, _ string, raw syscall.RawConn) error {
 	if x.out == 0 {
 		return nil
@@ -136,14 +135,14 @@ func (x expectation) control(_, _ string, raw syscall.RawConn) error {
 	var err error
 	cerr := raw.Control(func(fd uintptr) {
 		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, int(x.mark))
-		// SO_BINDTODEVICE by index; a device that has gone leads nowhere
+		// SO_BINDTODEVICE by index; if the device is gone, the packets are lost
 		err = errors.Join(err, unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BINDTOIFINDEX, x.out))
 	})
 	return errors.Join(cerr, err)
 }
 
-// decide says whether a connection or a flow is taken that the kernel is about to
-// forward. What is not taken is forwarded, as it would be without a relay.
+// decide decides whether to take a connection or flow that the kernel is about to forward. Otherwise the kernel
+// forwards it, as without a relay.
 func (r *Relay) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup) divert.Verdict {
 	if r.ending.Load() {
 		return divert.Pass
@@ -171,7 +170,7 @@ func (r *Relay) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 	return divert.Take
 }
 
-// room says that another TCP connection may be held.
+// room reports whether another TCP connection may be taken.
 func (r *Relay) room() bool {
 	return r.held.Load()+int64(r.expected.len(time.Now())) < int64(r.now.Load().Limit)
 }

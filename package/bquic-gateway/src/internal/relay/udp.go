@@ -23,34 +23,34 @@ import (
 const (
 	// A flow takes about 15 KB.
 	maxFlows = 1024
-	// One client may have no more, whatever it floods.
+	// The limit for one client, so that it cannot take all flows.
 	maxClientFlows = 128
 	// maxWaiting is how many datagrams of a flow wait for its tunnel.
 	maxWaiting = 16
 )
 
-// flows carry UDP: each pair of a client's and a target's address has a tunnel and a
-// socket of its own, which answers from the target's address. For which there is no
-// room, the kernel forwards.
+// flows carries UDP. Each flow, a pair of client and target addresses with ports,
+// has its own tunnel and its own socket, which answers from the target's address.
+// The kernel forwards flows for which there is no room.
 type flows struct {
 	relay    *Relay
 	diverter *divert.Diverter
 	total    atomic.Uint64
-	lost     atomic.Uint64 // datagrams for which there was no room
+	lost     atomic.Uint64 // datagrams dropped for lack of room
 
 	mu      sync.Mutex
 	by      map[pair]*flow
 	clients map[netip.Prefix]int
 }
 
-// A flow holds what came before its tunnel was open.
+// A flow holds the datagrams that arrived before its tunnel was open.
 type flow struct {
 	pair
-	open    bool // guarded by flows.mu, as waiting is
+	open    bool // guarded by flows.mu, like waiting
 	waiting []*divert.Packet
 }
 
-// decide takes a datagram that the kernel is about to forward, or not.
+// decide decides whether to take a datagram that the kernel is about to forward.
 func (f *flows) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup) divert.Verdict {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,7 +88,8 @@ func (f *flows) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 	return divert.Hold
 }
 
-// subscriber is what counts as one client: an address, or the /64 of a link.
+// subscriber returns the prefix that counts as one client: an IPv4 address, or the
+// IPv6 /64 of a link.
 func subscriber(addr netip.Addr) netip.Prefix {
 	bits := 32
 	if addr.Is6() {
@@ -98,7 +99,8 @@ func subscriber(addr netip.Addr) netip.Prefix {
 	return p
 }
 
-// end forgets a flow. What waits for a tunnel that did not come about is forwarded.
+// end removes a flow. If its tunnel could not be opened, the kernel forwards the
+// waiting datagrams.
 func (f *flows) end(fl *flow) {
 	f.mu.Lock()
 	delete(f.by, fl.pair)
@@ -153,8 +155,8 @@ func (f *flows) carry(ctx context.Context, s *session, fl *flow) error {
 	return tunnel.SpliceUDP(ctx, conn, first, str, &from.carried, tunnel.IdleOf(strconv.Itoa(int(fl.target.Port()))))
 }
 
-// dial opens the socket that is the target to the client. The rule for transparent
-// sockets hands it the client's further datagrams.
+// dial opens the socket that stands in for the target. The rule for transparent
+// sockets delivers the client's further datagrams to it.
 func (fl *flow) dial(ctx context.Context) (*net.UDPConn, error) {
 	d := net.Dialer{
 		LocalAddr: net.UDPAddrFromAddrPort(fl.target),
@@ -168,7 +170,7 @@ func (fl *flow) dial(ctx context.Context) (*net.UDPConn, error) {
 	return conn.(*net.UDPConn), nil
 }
 
-// requestUDP is request for a UDP target.
+// requestUDP is like request, for a UDP target.
 func (s *session) requestUDP(ctx context.Context, target string, from *client) (*http3.RequestStream, error) {
 	r, err := tunnel.UDPRequest(s.gateway, target, http.Header{})
 	if err != nil {

@@ -14,37 +14,38 @@ import (
 )
 
 const (
-	// unseenTime is how long clients have to be busy without a connection that could be taken.
+	// unseenTime is how long clients must be busy without a connection that could be taken.
 	unseenTime = 30 * time.Second
-	// unseenBytes is what they have to send meanwhile: the acknowledgements of some MB. What
-	// they get does not count, as a bridge sends them the noise of all of the mesh.
+	// unseenBytes is how much they must send in this time: the acknowledgements of several MB.
+	// Received bytes do not count, because a bridge floods clients with broadcasts of the whole mesh.
 	unseenBytes = 64 << 10
 )
 
-// Why a relay may see no connection of its clients.
+// Reasons why a relay may see none of its clients' connections.
 const (
-	UnseenKernel    = "kernel"    // it cannot take what is bridged
+	UnseenKernel    = "kernel"    // the kernel cannot divert bridged connections
 	UnseenOff       = "off"       // option bridge is 0
-	UnseenNoPort    = "no port"   // of a bridge, none is known to lead to a router
-	UnseenNoDevice  = "no device" // one that was named is not there
-	UnseenElsewhere = "elsewhere" // their packets go by other devices
+	UnseenNoPort    = "no port"   // no port of the bridge is known to lead to a router
+	UnseenNoDevice  = "no device" // a named device does not exist
+	UnseenElsewhere = "elsewhere" // their packets use other devices
 )
 
-// An Unseen says that clients are busy, and that none of their connections comes by.
+// An Unseen says why clients are busy while the relay sees none of their connections.
 type Unseen struct {
 	Why    string `json:"why"`
 	Reason string `json:"reason"`
 }
 
-// An unseen watches for that.
+// An unseen detects this condition.
 type unseen struct {
 	meter *divert.Meter
-	since time.Time // when this while of taking without having seen a connection began
-	first uint64    // bytes that the clients had sent then
+	since time.Time // start of the current period in which the relay takes connections but has seen none
+	first uint64    // bytes that clients had sent at since
 	now   *Unseen
 }
 
-// look is called now and then. seen is the number of connections that could have been taken.
+// look checks the condition; it is called periodically. seen is the number of connections that
+// could have been taken.
 func (u *unseen) look(now time.Time, taking bool, seen uint64, bytes func() uint64, why func() Unseen) (changed bool) {
 	was := u.now
 	switch {
@@ -63,7 +64,7 @@ func (u *unseen) look(now time.Time, taking bool, seen uint64, bytes func() uint
 	return (was == nil) != (u.now == nil) || was != nil && *was != *u.now
 }
 
-// busy are the devices that clients' bytes come by.
+// busy returns the devices by which clients' packets arrive.
 func (w *world) busy() []string {
 	if len(w.Members) == 0 {
 		return w.Clients
@@ -73,7 +74,7 @@ func (w *world) busy() []string {
 	})
 }
 
-// why says what may be the reason for seeing nothing.
+// why returns the likely reason for seeing no connections.
 func (w *world) why(set *settings, problem error) Unseen {
 	for _, name := range set.Interfaces {
 		if _, err := net.InterfaceByName(name); err != nil {
@@ -101,7 +102,7 @@ func portNames(ports []divert.BridgePort) (names []string) {
 	return names
 }
 
-// watch looks whether connections are seen, and says so.
+// watch checks whether connections are seen, and logs a change.
 func (r *Relay) watch(w *world, taking bool, logger *slog.Logger) {
 	changed := r.unseen.look(time.Now(), taking, r.seen.Load(), func() uint64 {
 		moved, err := r.unseen.meter.Read(w.busy())

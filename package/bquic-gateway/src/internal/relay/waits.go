@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// waits tells how long goroutines of this process have waited for the processor.
+// waits measures how long goroutines of this process have waited for the processor.
 type waits struct {
 	sample []metrics.Sample
-	counts []uint64 // of each bucket, the last time
+	counts []uint64 // of each bucket, at the last call
 }
 
 func newWaits() *waits {
@@ -19,15 +19,15 @@ func newWaits() *waits {
 	return w
 }
 
-// longest returns how long one that has got it since the last call had waited at least.
-// The runtime measures every eighth wait.
+// longest returns a lower bound of the longest wait that has ended since the last call.
+// The runtime samples every eighth wait.
 func (w *waits) longest() time.Duration {
 	metrics.Read(w.sample)
 	h := w.sample[0].Value.Float64Histogram()
 	longest := time.Duration(0)
 	for i, n := range h.Counts {
 		if w.counts != nil && n != w.counts[i] {
-			longest = max(longest, time.Duration(max(h.Buckets[i], 0)*1e9)) // the first begins at -Inf
+			longest = max(longest, time.Duration(max(h.Buckets[i], 0)*1e9)) // the first bucket begins at -Inf
 		}
 	}
 	w.counts = append(w.counts[:0], h.Counts...)
