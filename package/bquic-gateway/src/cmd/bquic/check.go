@@ -33,7 +33,8 @@ func runCheck(_ context.Context, args []string) error {
 	return nil
 }
 
-// checkDaemons says what enabled daemons would find wrong beyond the text of the file.
+// checkDaemons returns the mistakes that enabled daemons would find beyond the text of
+// the file.
 func checkDaemons(file string, cfg *config.Config) error {
 	if cfg.Gateway.Enabled {
 		if err := gateway.Check(cfg.Gateway); err != nil {

@@ -24,7 +24,7 @@ import (
 
 var fetchCommand = command{"fetch", "URL", "loads a URL by HTTP/3 and tells how fast", runFetch}
 
-// clientFlags are those of fetch and bench.
+// clientFlags are the flags that fetch and bench share.
 type clientFlags struct {
 	*flag.FlagSet
 	config, pin, ca, local *string
@@ -46,7 +46,7 @@ func newClientFlags(name string, timeout time.Duration) clientFlags {
 	}
 }
 
-// options returns what the flags ask for, and the configuration.
+// options returns the options that the flags set, and the configuration.
 func (f clientFlags) options() (o client.Options, cfg *config.Config, err error) {
 	if cfg, err = readConfigIfAny(f.FlagSet, *f.config); err != nil {
 		return o, nil, err
@@ -143,7 +143,7 @@ func runFetch(ctx context.Context, args []string) error {
 	return nil
 }
 
-// namePin adds what a self-signed gateway is to be asked with.
+// namePin adds the --pin option for a self-signed gateway to the error.
 func namePin(err error) error {
 	if unknown := (*client.UnknownKeyError)(nil); errors.As(err, &unknown) {
 		return fmt.Errorf("%w\nself-signed: if `bquic status` of the gateway shows this key, give --pin %s", err, unknown.Pin)
@@ -164,11 +164,11 @@ func openOutput(name string) (io.Writer, func() error, error) {
 	}
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() {
-		return f, f.Close, nil // whoever reads it waits for each piece
+		return f, f.Close, nil // the reader of a pipe waits for each piece
 	}
-	// Written packet by packet, each write would wake Go's monitoring thread: on a
-	// router a fifth of what a byte costs.
-	buffered := bufio.NewWriterSize(struct{ io.Writer }{f}, 64<<10) // not by f.ReadFrom, which buffers nothing
+	// If each packet were written separately, each write would wake Go's
+	// monitoring thread. On a router, that is a fifth of the cost of a byte.
+	buffered := bufio.NewWriterSize(struct{ io.Writer }{f}, 64<<10) // hides f.ReadFrom, which would bypass the buffer
 	return buffered, func() error { return cmp.Or(buffered.Flush(), f.Close()) }, nil
 }
 
@@ -186,11 +186,11 @@ func printResult(w io.Writer, r *client.Result) {
 
 func ms(d time.Duration) float64 { return d.Seconds() * 1e3 }
 
-// quietBuffers silences quic-go's advice about UDP buffers: a client of one
-// transfer is no place to tune a system.
+// quietBuffers silences quic-go's advice about UDP buffers. A client for a single
+// transfer is no reason to tune the system.
 func quietBuffers() { os.Setenv("QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING", "true") }
 
-// progress draws a line on a terminal.
+// progress shows a progress line on a terminal.
 type progress struct {
 	w           io.Writer
 	every       time.Duration

@@ -61,7 +61,7 @@ func configFlag(f *flag.FlagSet) *string {
 	return f.String("config", config.DefaultFile, "configuration `FILE`")
 }
 
-// readConfig reads a file. All that is wrong with it is a usage error.
+// readConfig reads a configuration file. All its errors are usage errors.
 func readConfig(file string) (*config.Config, error) {
 	cfg, err := config.ReadFile(file)
 	if err != nil {
@@ -70,8 +70,8 @@ func readConfig(file string) (*config.Config, error) {
 	return cfg, nil
 }
 
-// readConfigIfAny is readConfig for commands that need no configuration: a
-// default file that does not exist is an empty one.
+// readConfigIfAny is readConfig for commands that need no configuration. A
+// missing default file counts as empty.
 func readConfigIfAny(f *flag.FlagSet, file string) (*config.Config, error) {
 	asked := false
 	f.Visit(func(o *flag.Flag) { asked = asked || o.Name == "config" })

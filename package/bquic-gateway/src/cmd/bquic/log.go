@@ -10,10 +10,10 @@ import (
 	"golang.org/x/term"
 )
 
-// newLogger writes warnings and errors to the standard error output, and the rest to
-// the standard output: that is how procd tells daemon.err from daemon.info. It
-// writes without the time, which the system's log adds, unless a person is
-// watching. The level can be changed.
+// newLogger returns a logger that writes warnings and errors to standard error, and
+// the rest to standard output; procd logs them as daemon.err and daemon.info. It
+// omits the time, which the system log adds, unless standard error is a terminal.
+// The level can be changed later.
 func newLogger(level slog.Level) (*slog.Logger, *slog.LevelVar) {
 	now := new(slog.LevelVar)
 	now.Set(level)
@@ -27,12 +27,12 @@ func newLogger(level slog.Level) (*slog.Logger, *slog.LevelVar) {
 		}
 	}
 	log := slog.New(byLevel{slog.NewTextHandler(os.Stdout, opts), slog.NewTextHandler(os.Stderr, opts)})
-	slog.SetDefault(log) // quic-go's only words, about a small UDP buffer, go there too
+	slog.SetDefault(log) // quic-go's only message, about a small UDP buffer, goes there, too
 	return log, now
 }
 
-// byLevel is a slog.Handler that hands warnings and errors to one handler, and the
-// rest to the other.
+// byLevel is a slog.Handler that passes warnings and errors to problems, and the
+// rest to information.
 type byLevel struct{ information, problems slog.Handler }
 
 func (h byLevel) of(level slog.Level) slog.Handler {
@@ -42,22 +42,22 @@ func (h byLevel) of(level slog.Level) slog.Handler {
 	return h.information
 }
 
-// Enabled is part of slog.Handler.
+// Enabled implements slog.Handler.
 func (h byLevel) Enabled(ctx context.Context, level slog.Level) bool {
 	return h.of(level).Enabled(ctx, level)
 }
 
-// Handle is part of slog.Handler.
+// Handle implements slog.Handler.
 func (h byLevel) Handle(ctx context.Context, r slog.Record) error {
 	return h.of(r.Level).Handle(ctx, r)
 }
 
-// WithAttrs is part of slog.Handler.
+// WithAttrs implements slog.Handler.
 func (h byLevel) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return byLevel{h.information.WithAttrs(attrs), h.problems.WithAttrs(attrs)}
 }
 
-// WithGroup is part of slog.Handler.
+// WithGroup implements slog.Handler.
 func (h byLevel) WithGroup(name string) slog.Handler {
 	return byLevel{h.information.WithGroup(name), h.problems.WithGroup(name)}
 }

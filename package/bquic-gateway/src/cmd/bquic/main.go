@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The bquic command: gateway, relay, and what measures and watches them.
+// The bquic command runs the gateway and the relay, and measures and monitors them.
 package main
 
 import (
@@ -18,25 +18,25 @@ import (
 // Exit codes.
 const (
 	exitOK    = 0
-	exitFail  = 1 // at run time: network, port taken
+	exitFail  = 1 // at run time, such as a network error or a port in use
 	exitUsage = 2 // command line or configuration
 )
 
 // A command is one subcommand.
 type command struct {
 	name, args, doc string
-	// run parses its own arguments. A usageError ends the process with exitUsage.
+	// run parses args itself. After a usageError, the process exits with exitUsage.
 	run func(ctx context.Context, args []string) error
 }
 
-// commands is set by init: help, which all of them call, reads it.
+// commands is set in init, because all commands call help, which reads it.
 var commands []command
 
 func init() {
 	commands = []command{gatewayCommand, relayCommand, fetchCommand, benchCommand, traceCommand, statusCommand, reportCommand, checkCommand, tokenCommand, versionCommand}
 }
 
-// A usageError is a mistake on the command line or in the configuration.
+// A usageError reports a mistake on the command line or in the configuration.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
@@ -44,8 +44,9 @@ func (e usageError) Unwrap() error { return e.error }
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 func main() {
-	// The first signal ends a command in order, and so does what a service manager sends
-	// after it: that one kills when its own time is over. A second Ctrl-C ends it at once.
+	// The first signal stops a command gracefully. A second SIGTERM changes nothing,
+	// because a service manager kills the process itself after its own timeout. A second
+	// Ctrl-C ends the process at once.
 	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })
 	code := run(ctx, os.Args[1:])
@@ -79,7 +80,7 @@ func run(ctx context.Context, args []string) int {
 		if err == nil || errors.Is(err, flag.ErrHelp) {
 			return exitOK
 		}
-		for line := range strings.Lines(err.Error()) { // a file can have many mistakes
+		for line := range strings.Lines(err.Error()) { // an error can list many mistakes
 			fmt.Fprintf(os.Stderr, "bquic %s: %s\n", c.name, strings.TrimSuffix(line, "\n"))
 		}
 		if errors.As(err, new(usageError)) {
@@ -95,8 +96,8 @@ func run(ctx context.Context, args []string) int {
 	return exitUsage
 }
 
-// nearest returns the command whose name differs least from word, by a third of
-// its letters at most; "" when there is none.
+// nearest returns the command whose name differs least from word, by at most a third of
+// its letters, or "" if there is none.
 func nearest(word string) string {
 	best, name := 0, ""
 	for _, c := range commands {
@@ -107,10 +108,10 @@ func nearest(word string) string {
 	return name
 }
 
-// distance counts the letters to add, drop, replace or swap with their
-// neighbour, to make b of a (optimal string alignment).
+// distance returns the number of letters to insert, delete, replace or swap with their
+// neighbour to turn a into b (optimal string alignment).
 func distance(a, b string) int {
-	if len(a) > 64 { // no slip of the fingers
+	if len(a) > 64 { // not a typo
 		return len(a)
 	}
 	rows := make([][]int, len(a)+1)
@@ -144,12 +145,12 @@ func usage(w io.Writer) {
 
 func newFlags(name string) *flag.FlagSet {
 	f := flag.NewFlagSet(name, flag.ContinueOnError)
-	f.SetOutput(io.Discard) // run prints the error, in one line
+	f.SetOutput(io.Discard) // run prints the error on one line
 	return f
 }
 
-// parseFlags accepts options before, between and after lo to hi other
-// arguments, which it returns.
+// parseFlags parses options before, between and after lo to hi other arguments, and
+// returns these arguments.
 func parseFlags(f *flag.FlagSet, args []string, lo, hi int) (rest []string, err error) {
 	for {
 		if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {

@@ -51,7 +51,7 @@ func runOpenWrt(_ context.Context, args []string) error {
 		if changed, err = plan.Prepare(openwrt.Files(*dir), uid, gid); err != nil {
 			return usagef("%s: %w", *file, err)
 		}
-		// After that: what the daemon finds wrong, it finds in what was made.
+		// Check after Prepare, because the daemon reads the prepared files.
 		if err := checkDaemons(*file, cfg); err != nil {
 			return err
 		}

@@ -20,7 +20,7 @@ import (
 
 var relayCommand = command{"relay", "", "carries clients' TCP connections to a gateway", runRelay}
 
-// relayStatus begins as the gateway's status does.
+// relayStatus is the relay's status. It begins with the same fields as the gateway's.
 type relayStatus struct {
 	Role       string         `json:"role"`
 	Version    string         `json:"version"`

@@ -11,15 +11,15 @@ import (
 	"syscall"
 )
 
-// hangups returns a channel of SIGHUPs, which from now on end no command.
+// hangups returns a channel of SIGHUPs. From now on, SIGHUP does not end the process.
 func hangups() <-chan os.Signal {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGHUP)
 	return c
 }
 
-// reloadOn calls reload at each SIGHUP until ctx ends, and logs how it went: each
-// mistake in a line of its own.
+// reloadOn calls reload on each SIGHUP until ctx ends. It logs the outcome, with
+// each mistake on its own line.
 func reloadOn(ctx context.Context, hangup <-chan os.Signal, log *slog.Logger, reload func() error) {
 	for {
 		select {

@@ -14,7 +14,7 @@ import (
 
 var reportCommand = command{"report", "", "says whether the relay helps here", runReport}
 
-// export is what an operator can send to others: without addresses.
+// export is the report that an operator can share: it contains no addresses.
 type export struct {
 	Version string `json:"version"`
 	Profile string `json:"profile"`

@@ -28,12 +28,13 @@ func runRpcd(ctx context.Context, args []string) error {
 	return nil
 }
 
-// checkForInit says what the init script would refuse to start, and makes nothing.
+// checkForInit returns the error for which the init script would refuse to start a
+// daemon. It makes no files.
 func checkForInit(file string) error {
 	for _, role := range []string{openwrt.Gateway, openwrt.Relay} {
 		plan, cfg, err := openwrt.Load(file, role)
 		if err != nil || !plan.Enabled {
-			continue // mistakes in the text are known
+			continue // mistakes in the text have already been reported
 		}
 		if err := plan.Check(openwrt.User()); err != nil {
 			return err

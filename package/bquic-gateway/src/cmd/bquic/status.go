@@ -77,7 +77,7 @@ func runStatus(ctx context.Context, args []string) error {
 	return s.watch(ctx, time.Duration(watch), show)
 }
 
-// A watchFlag is the interval of --watch, which may come without one; 0: not given.
+// A watchFlag is the interval of --watch, which may be omitted; 0: no --watch.
 type watchFlag time.Duration
 
 func (w *watchFlag) IsBoolFlag() bool { return true }
@@ -100,13 +100,13 @@ func (w *watchFlag) Set(text string) error {
 	return nil
 }
 
-// daemons are the answers of those that run, by role, and what is wrong with the others.
+// daemons holds the answers of running daemons, by role, and the errors of the others.
 type daemons struct {
 	gateway, relay json.RawMessage
 	silent         []error
 }
 
-// askDaemons asks behind each socket. The error is for when nobody answers.
+// askDaemons asks the daemon on each socket. It returns an error if none answers.
 func askDaemons(sockets []string) (d daemons, err error) {
 	for _, path := range sockets {
 		data, err := status.Read(path)
@@ -156,16 +156,16 @@ func (d *daemons) tables(now time.Time) string {
 	return strings.Join(parts, "\n")
 }
 
-// A screen shows texts: in place on a terminal, whose size in characters it
-// knows, else one after the other.
+// A screen shows texts: in place on a terminal, otherwise one after the other. size
+// returns the terminal's size in characters.
 type screen struct {
 	w    io.Writer
-	size func() (width, height int, err error) // nil: no terminal
+	size func() (width, height int, err error) // nil: not a terminal
 	used bool
 }
 
-// watch shows what show returns until ctx ends. A daemon that does not answer is
-// shown, too: it may be on its way back.
+// watch repeatedly shows the text that show returns, until ctx ends. It shows errors,
+// too, because a daemon may come back.
 func (s *screen) watch(ctx context.Context, interval time.Duration, show func() (string, error)) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -195,12 +195,12 @@ func (s *screen) show(text string) error {
 		width, height = 80, 24
 	}
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-	if len(lines) > height-1 { // the last one would scroll
+	if len(lines) > height-1 { // a newline after the last line would scroll
 		lines = append(lines[:height-2], "...")
 	}
 	var b bytes.Buffer
 	if !s.used {
-		b.WriteString("\x1b[2J") // all of it, once: it would flicker
+		b.WriteString("\x1b[2J") // clear the screen only once, to avoid flicker
 		s.used = true
 	}
 	b.WriteString("\x1b[H")

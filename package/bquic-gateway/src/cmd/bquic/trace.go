@@ -90,7 +90,7 @@ func runTrace(ctx context.Context, args []string) error {
 	return out.Flush()
 }
 
-// watchedReader reads until the context ends and tells how far it is.
+// watchedReader reads until the context ends, and reports its progress.
 type watchedReader struct {
 	ctx         context.Context
 	r           io.Reader

@@ -6,8 +6,9 @@ package main
 
 import "context"
 
-// Reading a recording and drawing it takes flash that routers lack, and is done
-// on a PC anyway: packages are built with the tag router.
+// The code that reads and draws a recording is too large for routers' flash,
+// and recordings are usually read on a PC. So packages are built with the tag
+// router, which omits it.
 var traceCommand = command{"trace", "FILE.qlog", "tells how a recorded connection behaved: on a PC, not in this build", func(_ context.Context, args []string) error {
 	if _, err := parseFlags(newFlags("trace"), args, 1, 1); err != nil {
 		return err

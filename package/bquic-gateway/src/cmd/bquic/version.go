@@ -10,8 +10,8 @@ import (
 	"runtime/debug"
 )
 
-// Set when a binary is linked (scripts/build-bquic). A package has no commit: the
-// same sources make the same bytes, wherever they lie.
+// The linker sets these (scripts/build-bquic). A package has no commit, so that
+// the same sources make the same bytes in any directory.
 var (
 	version = "dev"
 	commit  string
@@ -26,7 +26,8 @@ var versionCommand = command{"version", "", "prints the version, and what it was
 	return nil
 }}
 
-// printVersion's first line is for scripts: its last word is the version.
+// printVersion prints the version. The last word of the first line is the
+// version, for scripts.
 func printVersion(w io.Writer, info *debug.BuildInfo) {
 	fmt.Fprintln(w, "bquic", version)
 	if info == nil {
@@ -43,7 +44,7 @@ func printVersion(w io.Writer, info *debug.BuildInfo) {
 	for _, s := range info.Settings {
 		settings[s.Key] = s.Value
 	}
-	if from == "" && settings["vcs.revision"] != "" { // of `go build` by itself
+	if from == "" && settings["vcs.revision"] != "" { // built with plain `go build`
 		if from = settings["vcs.revision"][:min(12, len(settings["vcs.revision"]))]; settings["vcs.modified"] == "true" {
 			from += ", changed"
 		}
