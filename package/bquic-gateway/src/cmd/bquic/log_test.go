@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// TestOutputs: procd logs what is on stderr as daemon.err, and all else as daemon.info.
+// TestOutputs checks which lines go to stderr, which procd logs as daemon.err, and to
+// stdout, which it logs as daemon.info.
 func TestOutputs(t *testing.T) {
 	dir := t.TempDir()
 	conf := gatewayConf(t, dir, freeAddress(t), "", "")
@@ -36,7 +37,7 @@ func TestOutputs(t *testing.T) {
 		return ""
 	}
 	status()
-	gatewayConf(t, dir, "127.0.0.1:1", "", "") // which it cannot do while it runs
+	gatewayConf(t, dir, "127.0.0.1:1", "", "") // a running gateway cannot change this
 	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}

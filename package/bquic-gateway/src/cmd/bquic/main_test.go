@@ -30,7 +30,7 @@ import (
 	"bquic/internal/peer"
 )
 
-// binary is the program as packages have it.
+// binary is the program as in the packages.
 var binary string
 
 func TestMain(m *testing.M) {
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// bquic runs the program to its end.
+// bquic runs the program until it exits.
 func bquic(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -72,7 +72,7 @@ func asExit(err error, target **exec.ExitError) (ok bool) {
 	return ok
 }
 
-// fails checks the one line and the exit code of a run.
+// fails checks a run's only line and exit code.
 func fails(t *testing.T, code int, line string, args ...string) {
 	t.Helper()
 	stdout, stderr, got := bquic(t, args...)
@@ -90,7 +90,7 @@ func write(t *testing.T, dir, name, text string) string {
 	return path
 }
 
-// must is for what cannot fail.
+// must panics if a call fails that cannot fail.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -142,8 +142,7 @@ func TestCommandLine(t *testing.T) {
 	fails(t, 1, "bquic status: no daemon answers on /nonexistent", "status", "--socket", "/nonexistent")
 }
 
-// TestRouterBuild builds as for packages: what is for PCs only is left out, and
-// says so.
+// TestRouterBuild builds as for packages: commands for PCs only are left out, and say so.
 func TestRouterBuild(t *testing.T) {
 	router := filepath.Join(t.TempDir(), "bquic")
 	build := exec.Command("go", "build", "-tags", "router", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", router, ".")
@@ -156,7 +155,7 @@ func TestRouterBuild(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Names of functions stay in a stripped binary.
+		// A stripped binary still contains the names of functions.
 		if !bytes.Contains(data, []byte("bquic/internal/trace.ToDir")) {
 			t.Errorf("%s cannot record", path)
 		}
@@ -177,7 +176,7 @@ func TestRouterBuild(t *testing.T) {
 	}
 }
 
-// TestBadConfiguration: check and both daemons say the same.
+// TestBadConfiguration checks that check and both daemons report the same mistakes.
 func TestBadConfiguration(t *testing.T) {
 	dir := t.TempDir()
 	for _, test := range []struct{ name, text, want string }{
@@ -206,7 +205,7 @@ func TestBadConfiguration(t *testing.T) {
 	fails(t, 2, "bquic check: "+two+":2: g.a: unknown option\nbquic check: "+two+":3: g.c: unknown option", "check", two)
 }
 
-// gatewayConf is a gateway on loopback, with more options and sections.
+// gatewayConf writes a configuration of a gateway on loopback, with further options and sections.
 func gatewayConf(t *testing.T, dir, listen, options, sections string) string {
 	t.Helper()
 	return write(t, dir, "conf", fmt.Sprintf(`config gateway 'gateway'
@@ -242,7 +241,7 @@ func TestGatewayFails(t *testing.T) {
 	both(conf, "site with host a: root: open /nonexistent: no such file or directory")
 	gatewayConf(t, dir, "127.0.0.1:1", "\toption access_log "+conf+"/log\n", "")
 	fails(t, 2, "bquic check: "+conf+": gateway.access_log: open "+conf+"/log: not a directory", "check", conf)
-	// A directory that is missing, as in /var/log after a router's start, is made.
+	// A missing directory, as in /var/log after a router's boot, is made.
 	gatewayConf(t, dir, "127.0.0.1:1", "\toption access_log "+dir+"/new/logs/log\n", "")
 	if out, errs, code := bquic(t, "check", conf); code != 0 {
 		t.Errorf("check: %d\n%s%s", code, out, errs)
@@ -252,7 +251,7 @@ func TestGatewayFails(t *testing.T) {
 		fails(t, 2, "bquic "+command+": "+conf+": relay.ca: open /nonexistent: no such file or directory", command, "--config", conf)
 	}
 
-	// A daemon says that it has made a certificate before it fails.
+	// The daemon logs that it has made a certificate before it fails.
 	first := func(line string) {
 		t.Helper()
 		_, stderr, code := bquic(t, "gateway", "--config", conf)
@@ -283,7 +282,7 @@ type daemon struct {
 	log            chan string // its lines after the first ones
 }
 
-// freeAddress is one whose port nobody has in UDP or TCP: the kernel's choice, which it soon reuses for neither.
+// freeAddress returns an address with a port that the kernel has chosen, and does not reuse soon for UDP or TCP.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -336,7 +335,7 @@ func startGateway(t *testing.T, options, sections string) *daemon {
 	return d
 }
 
-// TestStoppedTwice: a service that is stopped once more while it ends goes on ending in order.
+// TestStoppedTwice checks that a second SIGTERM does not disturb a graceful stop.
 func TestStoppedTwice(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "large", strings.Repeat("x", 20_000_000))
@@ -350,17 +349,17 @@ func TestStoppedTwice(t *testing.T) {
 	if _, err := fmt.Fprintf(conn, "GET /large HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.Read(make([]byte, 1)); err != nil { // and no more: the end waits for it
+	if _, err := conn.Read(make([]byte, 1)); err != nil { // read no more, so that the gateway waits for this connection
 		t.Fatal(err)
 	}
-	for range 2 { // and a third time at the end of the test, which asks how it ended
+	for range 2 { // the end of the test sends a third one and checks the exit
 		if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
 		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 			listens, err := net.Dial("tcp", address)
 			if err != nil {
-				break // it is ending
+				break // it is stopping
 			}
 			listens.Close()
 			if time.Now().After(deadline) {
@@ -433,7 +432,7 @@ func TestFetch(t *testing.T) {
 	if out, _, code := bquic(t, "status", "--config", d.conf); code != 0 || !strings.HasPrefix(out, "gateway 1.2.3, up for ") || !strings.Contains(out, "  pin          "+d.pin+"\n") {
 		t.Errorf("status: exit code %d\n%s", code, out)
 	}
-	// The sender's figures of a finished download are found by its address.
+	// The sender's statistics of a finished download are found by the client's address.
 	found := false
 	for _, c := range st.Connections {
 		found = found || c.Remote == res["local_addr"] && c.Profile == "bquic"
@@ -453,7 +452,7 @@ func TestFetch(t *testing.T) {
 	fails(t, 1, "bquic bench: profile standard, repetition 1: the server answered with status 404", "bench", "--insecure", d.url+"/none")
 	fails(t, 1, "bquic fetch: open /nonexistent: no such file or directory", "fetch", "--upload", "/nonexistent", "--insecure", d.url+"/file")
 
-	// Nobody answers: the socket of a test that never reads.
+	// No answer: the test never reads this socket.
 	silent, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		t.Fatal(err)
@@ -486,8 +485,8 @@ func TestUpload(t *testing.T) {
 	}
 }
 
-// TestTunnelRefused: one line in the log for the first of a stranger's and of a
-// peer's, then a count, and the gateway serves on.
+// TestTunnelRefused checks that the first refusal of a stranger and of a peer is logged, further ones are
+// counted, and the gateway continues to serve.
 func TestTunnelRefused(t *testing.T) {
 	d := startGateway(t, "\toption token 'right-token'\n\tlist connect_from '127.0.0.0/8'\n", "")
 	pin, err := cert.ParsePin(d.pin)
@@ -537,7 +536,7 @@ func TestTunnelRefused(t *testing.T) {
 	}
 }
 
-// TestToken: what the command prints fits together, and into the file.
+// TestToken checks that the printed token and hash match and are valid in the file.
 func TestToken(t *testing.T) {
 	seen := make(map[string]bool)
 	for range 2 {
@@ -557,7 +556,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestIdleMemory: what a router gives up for a gateway that nobody uses.
+// TestIdleMemory limits the memory of an idle gateway on a router.
 func TestIdleMemory(t *testing.T) {
 	const limit = 12 << 10 // KiB
 	d := startGateway(t, "", "")
@@ -576,7 +575,7 @@ func TestIdleMemory(t *testing.T) {
 	t.Logf("idle: %d KiB", rss)
 }
 
-// TestRelay runs the relay in a network namespace of its own, where it finds no gateway.
+// TestRelay runs the relay in a separate network namespace without a gateway.
 func TestRelay(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("must be root: the relay takes connections with nftables, in a network namespace of its own")
@@ -625,7 +624,7 @@ config profile 'bquic_2'
 		t.Errorf("after SIGTERM: %v\n%s", err, stderr.String())
 	}
 
-	// What one that was killed has left in the kernel is removed.
+	// State that a killed relay has left in the kernel is removed.
 	script := `ip link set lo up
 "$1" relay --config "$2" 2>/dev/null &
 until nft list tables | grep -q bquic; do kill -0 $!; sleep 0.05; done
@@ -638,8 +637,8 @@ nft list tables
 ip rule
 ip -6 rule`
 	tproxy := write(t, dir, "tproxy", strings.Replace(string(must(os.ReadFile(conf))), "config relay 'relay'\n", "config relay 'relay'\n\toption mode 'tproxy'\n", 1))
-	// By the guard, with the tools of an OpenWrt router: busybox's ip knows tables up to
-	// 1023. And where the guard was killed too, as in a jail, by the init script.
+	// The guard removes it, with the tools of an OpenWrt router, where busybox's ip knows tables up to 1023
+	// only. If the guard was killed, too, as in a jail, the init script removes it.
 	tools := t.TempDir()
 	for _, tool := range []string{"sh", "ip"} {
 		if err := os.Symlink(must(exec.LookPath("busybox")), filepath.Join(tools, tool)); err != nil {

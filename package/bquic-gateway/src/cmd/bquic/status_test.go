@@ -16,7 +16,7 @@ import (
 	"bquic/internal/status"
 )
 
-// answering lets a daemon of this JSON text answer on a socket.
+// answering starts a daemon that answers with this JSON text on a socket.
 func answering(t *testing.T, text string) (socket string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "sock")
@@ -39,7 +39,8 @@ func statusConf(t *testing.T, gateway, relay string) string {
 	return write(t, t.TempDir(), "conf", fmt.Sprintf("config gateway\n\toption status_socket '%s'\nconfig relay\n\toption status_socket '%s'\n", gateway, relay))
 }
 
-// TestStatusDocument: one document, whoever runs.
+// TestStatusDocument checks that the JSON document has the same form whichever
+// daemons run.
 func TestStatusDocument(t *testing.T) {
 	gateway := answering(t, `{"role":"gateway","pin":"sha256/x","connections":[]}`)
 	relay := answering(t, `{"role":"relay","state":"up"}`)
@@ -77,13 +78,14 @@ func TestStatusTables(t *testing.T) {
 	}
 	fails(t, 2, `bquic status: unexpected argument "5": an interval is for --watch`, "status", "5")
 	for _, args := range [][]string{{"--watch", "x"}, {"--watch", "10ms"}, {"--watch", "-3"}} {
-		if args[1] != "-3" { // which is no option either
+		if args[1] != "-3" { // which is not an option either
 			fails(t, 2, fmt.Sprintf("bquic status: --watch: %q is no interval of at least 100ms", args[1]), append([]string{"status"}, args...)...)
 		}
 	}
 }
 
-// TestWatch: without a terminal one after the other, through a daemon's absence.
+// TestWatch checks that without a terminal, texts follow one another, even while
+// a daemon is absent.
 func TestWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -103,7 +105,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestScreen: in place, and never more than fits.
+// TestScreen checks that a terminal is updated in place, and never gets more than fits.
 func TestScreen(t *testing.T) {
 	var out bytes.Buffer
 	s := &screen{w: &out, size: func() (int, int, error) { return 6, 4, nil }}

@@ -39,7 +39,7 @@ func TestLines(t *testing.T) {
 	request(l, "/x", http.Header{"User-Agent": {"curl"}, "Referer": {"https://b.example/"}})
 	request(l, "/\"\n127.0.0.1 - - \x1b[2J\\é", nil)
 	request(l, "/"+strings.Repeat("\n", 1<<20), nil)
-	// Rotated, as by logrotate.
+	// Rotate as logrotate does.
 	if err := os.Rename(path, path+".1"); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestDirectory: /var/log is empty after each start of a router.
+// TestDirectory checks that Open makes the directory: /var/log is empty after each
+// boot of a router.
 func TestDirectory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bquic", "logs", "access.log")
 	if err := Check(path); err != nil {
@@ -106,8 +107,8 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
-// TestFullDisk: on a file system without room, requests are answered, the log
-// says so once, and goes on when there is room. No line is left torn.
+// TestFullDisk checks that on a full file system requests are answered, that one warning
+// is logged, and that logging resumes when there is room. No partial line may remain.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
@@ -125,7 +126,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	request(l, "/before", nil)
-	l.flush(nil) // it takes a page, and the next lines what is left of it
+	l.flush(nil) // the file takes a page, and the next lines fill it
 	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); err == nil {
 		t.Fatal("the disk is not full")
 	}
@@ -159,10 +160,10 @@ func TestFullDisk(t *testing.T) {
 	_ = l.Open("")
 }
 
-// TestSlowDisk: requests do not wait for the file. What it cannot take is counted,
-// and logged as missing.
+// TestSlowDisk checks that requests do not wait for the file. Lines that it cannot
+// take are counted and logged as missing.
 func TestSlowDisk(t *testing.T) {
-	reader, file, err := os.Pipe() // takes 64 KiB, and then nothing
+	reader, file, err := os.Pipe() // accepts 64 KiB, then nothing
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +187,8 @@ func TestSlowDisk(t *testing.T) {
 		t.Errorf("%d bytes wait", l.queued)
 	}
 	l.mu.Unlock()
-	// When it takes them again, all are written that were not dropped, and the next.
+	// When the file accepts lines again, all lines that were not dropped are
+	// written, and new ones.
 	written := make(chan string, 1)
 	go func() {
 		data, _ := io.ReadAll(reader)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// FuzzEscape: whatever a client sends is one field of one line.
+// FuzzEscape checks that any text from a client stays one field of one line.
 func FuzzEscape(f *testing.F) {
 	f.Add("/index.html")
 	f.Add("x\" 200 0 \"-\" \"-\"\n127.0.0.1 - - [")

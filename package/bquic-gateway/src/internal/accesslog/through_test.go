@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// serve logs what a server answers, into the file whose name it returns.
+// serve starts a server with h, and logs its requests to the file whose name it returns.
 func serve(t *testing.T, h http.Handler, http2 bool) (*httptest.Server, *Log, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")
@@ -37,7 +37,7 @@ func serve(t *testing.T, h http.Handler, http2 bool) (*httptest.Server, *Log, st
 	return srv, l, path
 }
 
-// logged waits for the first line that has text in it.
+// logged waits until the file contains text.
 func logged(t *testing.T, path, text string) {
 	t.Helper()
 	var data []byte
@@ -50,8 +50,8 @@ func logged(t *testing.T, path, text string) {
 	t.Errorf("%q was not logged, but:\n%s", text, data)
 }
 
-// TestFlush: what an answer has so far reaches the client, as server-sent events
-// need it, and full duplex can be had.
+// TestFlush checks that a partial response reaches the client, as server-sent
+// events require, and that full duplex is possible.
 func TestFlush(t *testing.T) {
 	proceed := make(chan struct{})
 	srv, _, path := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -84,8 +84,9 @@ func TestFlush(t *testing.T) {
 	}
 }
 
-// TestUpgrade: a connection that changes its protocol, as for WebSocket, is
-// logged as what it is, with the bytes of both ways, and each way ends by itself.
+// TestUpgrade checks that a connection that switches protocols, as for WebSocket,
+// is logged as such, with the bytes of both directions, and that each direction
+// ends separately.
 func TestUpgrade(t *testing.T) {
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
@@ -95,7 +96,7 @@ func TestUpgrade(t *testing.T) {
 		}
 		defer conn.Close()
 		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
-		_, _ = io.Copy(conn, io.LimitReader(conn, 4)) // then ends its side
+		_, _ = io.Copy(conn, io.LimitReader(conn, 4)) // then closes its direction
 	}))
 	defer origin.Close()
 	u, _ := url.Parse(origin.URL)
@@ -123,8 +124,8 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// TestUnanswered: requests that got no answer, and answers without a body, are
-// not taken for more than they were.
+// TestUnanswered checks how requests without a response, and responses without a
+// body, are logged.
 func TestUnanswered(t *testing.T) {
 	srv, l, path := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/gone" {

@@ -46,7 +46,7 @@ func TestLoadOrCreate(t *testing.T) {
 		t.Errorf("created %t, %v", created, err)
 	}
 
-	// A damaged one is the operator's to judge: relays may know its pin.
+	// A damaged certificate is not replaced, because relays may know its pin.
 	if err := os.WriteFile(filepath.Join(dir, "key.pem"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -90,8 +90,8 @@ func TestLoadErrors(t *testing.T) {
 }
 
 func TestPin(t *testing.T) {
-	// RFC 7469's own example has no key with it; openssl's answer for this one:
-	// openssl x509 -pubkey | openssl pkey -pubin -outform der | openssl dgst -sha256 -binary | base64
+	// RFC 7469's example does not include the key. The expected pin is from openssl: openssl x509
+	// -pubkey | openssl pkey -pubin -outform der | openssl dgst -sha256 -binary | base64
 	data, err := os.ReadFile("testdata/cert.pem")
 	if err != nil {
 		t.Fatal(err)

@@ -77,7 +77,7 @@ func TestStoreFollowsFiles(t *testing.T) {
 	}
 	replace(next.Cert, used.Cert)
 	refresh(first, "private key does not match public key")
-	refresh(first, "") // said once
+	refresh(first, "") // logged once
 	replace(next.Key, used.Key)
 	refresh(&renewed, "certificate renewed")
 

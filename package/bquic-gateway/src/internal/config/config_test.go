@@ -23,10 +23,10 @@ import (
 
 const defaultFile = "../../../../../files/etc/config/bquic"
 
-// example matches what the default file has as examples.
+// example matches the commented examples in the default file.
 var example = regexp.MustCompile(`(?m)^#((config|\toption|\tlist) )`)
 
-// TestDefaultFile holds the file that packages install against the schema.
+// TestDefaultFile compares the file that packages install with the schema.
 func TestDefaultFile(t *testing.T) {
 	data, err := os.ReadFile(defaultFile)
 	if err != nil {
@@ -62,9 +62,9 @@ func TestDefaultFile(t *testing.T) {
 		}
 	}
 
-	// With its examples, it is still right, and names every option but the
-	// parameters of profiles. One of pin and ca is all that a relay may have, and
-	// its gateways in a list or in sections.
+	// With its examples, the file is still valid, and names every option except
+	// the parameters of profiles. A relay may have only one of pin and ca, and
+	// its gateways either in a list or in sections.
 	all := example.ReplaceAll(data, []byte("$1"))
 	if _, err := Parse(defaultFile, all); err != nil {
 		t.Errorf("with its examples: %v", err)
@@ -185,7 +185,7 @@ config relay
 	}
 }
 
-// TestUpstreams: the gateways of a relay, and how they are preferred.
+// TestUpstreams checks a relay's gateways and their order of preference.
 func TestUpstreams(t *testing.T) {
 	relayed := `
 config relay
@@ -232,7 +232,7 @@ config upstream
 	}
 }
 
-// TestMistakes: all of them are found, at the right line, in the right order.
+// TestMistakes checks that all mistakes are found, at the right lines, in order.
 func TestMistakes(t *testing.T) {
 	fourth := strings.TrimPrefix(peer.HashOf("fourth-token").String(), "sha256:")
 	long := strings.Repeat("x", 64)

@@ -17,7 +17,7 @@ const docsFile = "../../../../../docs/gateway.md"
 
 var update = flag.Bool("update", false, "writes the tables of docs/gateway.md")
 
-// TestDocs holds the tables of docs/gateway.md against the schema and the profiles.
+// TestDocs compares the tables of docs/gateway.md with the schema and the profiles.
 func TestDocs(t *testing.T) {
 	data, err := os.ReadFile(docsFile)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestSecurityDocs checks that what docs/security.md says to hold a threat exists,
-// and docs/packages.md a fault.
+// TestSecurityDocs checks that the tests exist that docs/security.md names for
+// each threat, and docs/packages.md for each fault.
 func TestSecurityDocs(t *testing.T) {
 	var doc []byte
 	for _, name := range []string{"security", "packages"} {

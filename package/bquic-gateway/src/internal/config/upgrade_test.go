@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestUpgrade reads what an operator of version 0.1.0 has in /etc/config/bquic:
-// every option that there was is known, and means the same.
+// TestUpgrade reads a configuration of version 0.1.0: every option of that
+// version is known and has the same meaning.
 func TestUpgrade(t *testing.T) {
 	const file = "testdata/0.1.0.conf"
 	data, err := os.ReadFile(file)

@@ -37,11 +37,11 @@ func TestBridgeRules(t *testing.T) {
 	has("tcp dport 25 return", 1)
 	has("ip daddr 10.0.0.0/8 return", 1)
 	has("02:00:00:00:00:01", 6)
-	r.Mode = Redirect // without an address of the node's, nothing can be redirected
+	r.Mode = Redirect // without an address of the node, nothing can be redirected
 	has("queue", 0)
 	r.Node = []netip.Addr{netip.MustParseAddr("fd00::1")}
 	has("queue", 3)
-	// When the gateway is away, what was taken goes on.
+	// While the gateway is away, taken connections continue.
 	r.Bridges = nil
 	has("queue", 0)
 	has("ether daddr set", 2)

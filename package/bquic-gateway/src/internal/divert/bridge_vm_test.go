@@ -11,9 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestBridgeTable: the kernel takes the rules, also one after the other, and forgets them.
+// TestBridgeTable checks that the kernel accepts the rules, replaces them, and removes
+// them in the end.
 func TestBridgeTable(t *testing.T) {
-	runtime.LockOSThread() // for good: the thread ends with the test, and its namespace with it
+	runtime.LockOSThread() // never unlocked: the thread and its namespace end with the test
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatal("cannot make a network namespace: ", err)
 	}

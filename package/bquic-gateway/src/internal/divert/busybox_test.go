@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestBusyBoxTables: `ip` of routers is busybox's, which takes tables up to 1023 only.
+// TestBusyBoxTables checks that busybox's `ip`, which routers have, accepts our table
+// numbers: it knows tables up to 1023 only.
 func TestBusyBoxTables(t *testing.T) {
 	takes := func(table int) (string, bool) {
 		out, err := exec.Command("unshare", "-n", "busybox", "ip", "-4", "rule", "add", "pref", "91", "fwmark", "1", "table", strconv.Itoa(table)).CombinedOutput()

@@ -15,17 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestClientRoutes: a bridged client gets a route where the node has none, for as long as
-// it is needed, and nobody gets one that the node has another way to.
+// TestClientRoutes checks that a bridged client to which the node has no route gets one for
+// as long as it is needed, and that a client that the node reaches otherwise gets none.
 func TestClientRoutes(t *testing.T) {
-	runtime.LockOSThread() // for good: the thread ends with the test, and its namespace with it
+	runtime.LockOSThread() // never unlocked: the thread and its namespace end with the test
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatal("cannot make a network namespace: ", err)
 	}
 	ip := func(args string) string {
 		t.Helper()
 		out, err := exec.Command("ip", strings.Fields(args)...).Output()
-		if err != nil && !strings.Contains(args, "show") { // ip complains about a table that is empty
+		if err != nil && !strings.Contains(args, "show") { // ip fails if the table is empty
 			t.Fatalf("ip %s: %v", args, err)
 		}
 		return strings.TrimSpace(string(out))
@@ -81,7 +81,7 @@ func TestClientRoutes(t *testing.T) {
 		}
 		client := netip.MustParseAddr(tc.client)
 		d.Release(client)
-		if r := d.bridge.routes[client]; r != nil { // what comes late has still a way
+		if r := d.bridge.routes[client]; r != nil { // late packets still have a route
 			r.last = r.last.Add(-routeLinger - time.Second)
 			d.Release(netip.Addr{})
 		}
@@ -89,7 +89,7 @@ func TestClientRoutes(t *testing.T) {
 			t.Errorf("%s: the routes are %q in the end", tc.name, got)
 		}
 	}
-	// What a process has left that was killed with its guard.
+	// Left behind by a process that was killed together with its guard.
 	if err := reach("10.7.0.2", world, false); err != nil {
 		t.Error(err)
 	}

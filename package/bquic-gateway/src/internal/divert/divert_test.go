@@ -56,7 +56,7 @@ func FuzzReadTraffic(f *testing.F) {
 func TestParse(t *testing.T) {
 	for _, tc := range []struct {
 		name, packet   string
-		client, target string // "": none that is taken
+		client, target string // "": never taken
 		payload        string
 	}{
 		{"SYN of IPv4", syn4, "10.0.0.2:54321", "203.0.113.2:80", ""},
@@ -91,14 +91,14 @@ func TestParse(t *testing.T) {
 		if err != nil || p.Client.String() != tc.client || p.Target.String() != tc.target || string(p.Payload) != tc.payload {
 			t.Errorf("%s: %s to %s, payload %q, %v", tc.name, p.Client, p.Target, p.Payload, err)
 		}
-		// The SYN that is sent again is without what a bridge's short frame is filled up with.
+		// The SYN that is sent again does not include the padding of a bridge's short frame.
 		if n := len(p.data); n != 40 && n != 60 && n != 32 {
 			t.Errorf("%s: a packet of %d bytes", tc.name, n)
 		}
 	}
 }
 
-// attributes is a message of the queue's, without its header.
+// attributes returns a message of the queue without its header.
 func attributes(t testing.TB, id uint32, payload []byte) []byte {
 	t.Helper()
 	be := binary.BigEndian
@@ -120,7 +120,7 @@ func TestReadPacket(t *testing.T) {
 	if !ok || p.id != 42 || p.Mark != 0x30000 || p.Out != 7 || p.UDP || p.Target.Port() != 80 {
 		t.Errorf("read %+v, %v", p, ok)
 	}
-	// What cannot be taken still needs its verdict.
+	// A packet that cannot be taken still needs a verdict.
 	if p, ok := readPacket(attributes(t, 43, payload[:30])); ok || p == nil || p.id != 43 {
 		t.Errorf("half a packet: %+v, %v", p, ok)
 	}
@@ -148,7 +148,7 @@ func FuzzReadPacket(f *testing.F) {
 	})
 }
 
-// TestReadBridged reads where a bridge is about to send a packet, and with which tag.
+// TestReadBridged checks the port and tag with which a bridge is about to send a packet.
 func TestReadBridged(t *testing.T) {
 	payload, _ := hex.DecodeString(syn4)
 	be := binary.BigEndian
@@ -166,7 +166,7 @@ func TestReadBridged(t *testing.T) {
 	b.set([]BridgePort{{Name: "bat0", Index: 9, DeviceIndex: 3}, {Name: "bat0", Index: 9, DeviceIndex: 4, VLAN: 7}})
 	for _, tc := range []struct {
 		attributes []byte
-		bridge     int // 0: not known
+		bridge     int // 0: unknown
 	}{
 		{append(attributes(t, 42, payload), more...), 4},
 		{append(attributes(t, 42, payload), more[:8]...), 3},
@@ -182,7 +182,7 @@ func TestReadBridged(t *testing.T) {
 	}
 }
 
-// nexthops is a default route with several ways.
+// nexthops returns a default route with several next hops.
 func nexthops(t testing.TB) []byte {
 	t.Helper()
 	hop := func(index uint32) []byte {
@@ -229,7 +229,7 @@ func TestRules(t *testing.T) {
 		}
 	}
 	has("flags owner", 1)
-	has("queue flags bypass to 25201", 4) // TCP of two IP versions, UDP of two ranges
+	has("queue flags bypass to 25201", 4) // TCP over two IP versions, UDP in two ranges
 	has(`iifname "mesh" oifname "mesh" return`, 1)
 	has("dnat ip to 10.0.0.1:12443", 1)
 	has("dnat ip6 to [fd00::1]:12443", 1)
@@ -240,7 +240,7 @@ func TestRules(t *testing.T) {
 	has("ip rule add", 1)
 	has("notrack", 3)
 
-	// Where the node has no address of an IP version, its TCP cannot be delivered.
+	// Without an address of the node in an IP version, its TCP cannot be delivered.
 	r.Node = r.Node[:1]
 	has("queue flags bypass", 3)
 	r.Mode, r.UDP = TProxy, nil
@@ -249,7 +249,7 @@ func TestRules(t *testing.T) {
 	has("tproxy to :12443", 1)
 	has("ip rule add", 2)
 	r.Clients = nil
-	has("iifname", 1) // of SYNs that were sent again
+	has("iifname", 1) // for SYNs that were sent again
 }
 
 func TestPorts(t *testing.T) {

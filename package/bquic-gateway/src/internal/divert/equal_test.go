@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// equal looks at every field.
+// TestRulesEqual checks that equal compares every field.
 func TestRulesEqual(t *testing.T) {
 	if !new(Rules).equal(&Rules{}) {
 		t.Error("no rules are not equal to none")

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// aLink is a message about a VLAN of a device.
+// aLink returns a message about a VLAN on a device.
 func aLink(t testing.TB) []byte {
 	t.Helper()
 	nest := func(attrs ...netlink.Attribute) []byte {
@@ -53,7 +53,7 @@ func FuzzReadLink(f *testing.F) {
 	})
 }
 
-// TestLeaves: the tag with which frames of a VLAN leave.
+// TestLeaves checks the tag with which frames of a VLAN leave.
 func TestLeaves(t *testing.T) {
 	bridge := &link{filter: true, vlans: []bridgeVLAN{{id: 1, pvid: true, untagged: true}, {id: 7}}}
 	trunk := &link{vlans: []bridgeVLAN{{id: 1, pvid: true, untagged: true}, {id: 7}}}

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestList: nft can list what is there. It gives up on keys whose parts it does not know,
-// and with it the node's own firewall would.
+// TestList checks that nft can list the tables. nft fails on keys with unknown data
+// types, and the node's own firewall would fail with it.
 func TestList(t *testing.T) {
-	runtime.LockOSThread() // for good: the thread ends with the test, and its namespace with it
+	runtime.LockOSThread() // never unlocked: the thread and its namespace end with the test
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatal("cannot make a network namespace: ", err)
 	}
@@ -27,7 +27,7 @@ func TestList(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := bridgedRules()
-	r.Bridges = nil // not every kernel can queue what is bridged
+	r.Bridges = nil // not every kernel can queue bridged packets
 	if err := table.apply(&r); err != nil {
 		t.Fatal(err)
 	}

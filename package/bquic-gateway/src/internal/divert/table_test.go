@@ -12,10 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the kernel answered to a transaction that failed is no answer to the next
-// one, however long the process has to wait for the processor in between.
+// TestTransactionAfterFailed checks that the kernel's answers to a failed
+// transaction are not taken as answers to the next one, however long the process
+// waits for the processor in between.
 func TestTransactionAfterFailed(t *testing.T) {
-	runtime.LockOSThread() // for good: the thread ends with the test, and its namespace with it
+	runtime.LockOSThread() // never unlocked: the thread and its namespace end with the test
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatal("cannot make a network namespace: ", err)
 	}

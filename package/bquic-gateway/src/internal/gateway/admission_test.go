@@ -27,7 +27,7 @@ func numbered(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
 }
 
-// check holds the sums against what they are sums of.
+// check recomputes the sums and compares them.
 func (a *admission) check(t *testing.T) {
 	t.Helper()
 	open, requests := int64(0), int64(0)
@@ -85,7 +85,7 @@ func TestAdmissionCounts(t *testing.T) {
 	// A subscriber's IPv6 addresses are one source.
 	for i := range 4 {
 		want := error(nil)
-		if i == 3 { // of 11 that were free
+		if i == 3 { // a third of the 11 that were free
 			want = errSource
 		}
 		enter(netip.MustParseAddr(fmt.Sprintf("2001:db8:0:%x::1", i)), want)
@@ -99,8 +99,8 @@ func TestAdmissionCounts(t *testing.T) {
 	}
 }
 
-// TestAdmissionShares: however many take all places they can get, they have the
-// same number, and the next one gets as many, or a place at least.
+// TestAdmissionShares checks that any number of greedy sources hold the same number of places, and that the
+// next source receives as many, at least one.
 func TestAdmissionShares(t *testing.T) {
 	for _, test := range []struct{ most, greedy, least int }{
 		{1000, 1, 250}, {1000, 4, 140}, {1000, 30, 29}, {1000, 300, 2}, {1000, 999, 1}, {100, 10, 7}, {2, 1, 1},
@@ -109,7 +109,7 @@ func TestAdmissionShares(t *testing.T) {
 		got := make([]int, test.greedy+1)
 		now := epoch
 		enter := func(i int) bool {
-			now = now.Add(time.Second) // at no rate that matters
+			now = now.Add(time.Second) // slow enough for the rate not to matter
 			_, err := a.enter(now, numbered(i), true)
 			if err == nil {
 				got[i]++
@@ -159,7 +159,7 @@ func TestAdmissionRates(t *testing.T) {
 	if len(a.sources) > maxSources {
 		t.Errorf("%d sources are remembered", len(a.sources))
 	}
-	// A second later there is room again, most of it for those who had little.
+	// A second later there is room again, mostly for sources that had little.
 	if let := flood(epoch.Add(time.Second), 1000, one); let != 0 {
 		t.Errorf("of the greedy source %d were let in, where others wait", let)
 	}
@@ -171,15 +171,15 @@ func TestAdmissionRates(t *testing.T) {
 	}
 }
 
-// TestAdmissionUnverified: what can be forged has places, a rate and memory of its
-// own, whatever address it says it has, and becomes its source's when verified.
+// TestAdmissionUnverified checks that connections whose address may be forged have separate places, a separate
+// rate and separate memory, whatever their address, and are charged to their source once verified.
 func TestAdmissionUnverified(t *testing.T) {
 	const most, memory = 800, 1 << 30
 	victim := netip.MustParseAddr("192.0.2.1")
 	a := newAdmission(most, memory)
 	now := epoch
 	var forged []*entry
-	for i := range 100_000 { // 5,000 a second
+	for i := range 100_000 { // 5,000 per second
 		now = now.Add(200 * time.Microsecond)
 		if a.retry(now) {
 			continue
@@ -199,7 +199,7 @@ func TestAdmissionUnverified(t *testing.T) {
 	if a.open != 0 || a.requests != 0 || len(a.sources) != 0 {
 		t.Errorf("%d connections, %d requests, %d sources", a.open, a.requests, len(a.sources))
 	}
-	// Its owner has all that is his.
+	// The address's owner still has its full share.
 	for i := range most / 4 {
 		e, err := a.enter(now, victim, true)
 		if err != nil {
@@ -209,7 +209,7 @@ func TestAdmissionUnverified(t *testing.T) {
 			t.Errorf("request %d: %v", i, err)
 		}
 	}
-	// When they go, a client may be let in without a Retry again, if there were not too many.
+	// When they have left, a client is admitted without a Retry again, if there were not too many.
 	for _, e := range forged {
 		e.leave()
 	}
@@ -268,14 +268,14 @@ func TestAdmissionVerify(t *testing.T) {
 	entries[1].leave()
 	again()
 	again()
-	if err := entries[1].verify(epoch); err != nil { // it has ended
+	if err := entries[1].verify(epoch); err != nil { // the connection has ended
 		t.Error(err)
 	}
 	if a.check(t); a.open != 0 || a.requests != 0 || a.unverified.open() != 0 || a.unverified.requests != 0 {
 		t.Errorf("left: %d, %d, %d, %d", a.open, a.requests, a.unverified.open(), a.unverified.requests)
 	}
 
-	// Its source may have taken all it may have meanwhile.
+	// Meanwhile, the source may have used its whole share.
 	late, err := a.enter(epoch, client, false)
 	if err != nil {
 		t.Fatal(err)
@@ -320,7 +320,8 @@ func TestAdmissionMemory(t *testing.T) {
 	}
 }
 
-// TestAdmissionGarbage: nobody is refused for garbage, not even while it is collected, which can take a second.
+// TestAdmissionGarbage checks that no client is refused because of garbage, not even during a collection, which
+// can take a second.
 func TestAdmissionGarbage(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	runtime.GC()
@@ -391,16 +392,15 @@ func TestAdmissionRequests(t *testing.T) {
 	}
 }
 
-// TestShed: the largest connections of the source that holds most, as many as
-// there is too little memory for, but never all at once, and never one that does
-// nothing.
+// TestShed checks that shed closes the largest connections of the source that holds most, as many as memory is
+// short, but never all at once, and never an idle one.
 func TestShed(t *testing.T) {
 	const mib = 1 << 20
 	for _, test := range []struct {
 		name  string
 		over  uint64
-		holds map[string][]uint64 // by address, what its connections hold
-		want  map[string][]uint64 // what is ended
+		holds map[string][]uint64 // memory of each connection, by address
+		want  map[string][]uint64 // connections that are closed
 	}{
 		{"nobody", mib, nil, nil},
 		{"all idle, one each", mib, map[string][]uint64{"192.0.2.1": {0}, "192.0.2.2": {0}}, nil},
@@ -458,7 +458,7 @@ func TestShed(t *testing.T) {
 		})
 	}
 
-	// The unverified are one source. TCP connections hold what they ask for.
+	// Unverified connections are one source. TCP connections hold the memory of their requests.
 	a := newAdmission(1000, 1<<30)
 	ended := ""
 	for i, verified := range []bool{true, false, false} {

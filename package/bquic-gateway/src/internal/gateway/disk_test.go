@@ -17,7 +17,7 @@ import (
 	"bquic/internal/profile"
 )
 
-// smallDisk mounts a file system of 256 KiB; full fills it, and again makes room.
+// smallDisk mounts a file system of 256 KiB. full fills it, and again frees the space.
 func smallDisk(t *testing.T) (dir string, full, again func()) {
 	t.Helper()
 	dir = t.TempDir()
@@ -46,7 +46,8 @@ func smallDisk(t *testing.T) (dir string, full, again func()) {
 	return dir, full, again
 }
 
-// A first start that cannot keep its key says so and leaves no half of one.
+// TestFullDiskAtFirstStart checks that a first start that cannot store its key
+// returns an error and leaves no partial file.
 func TestFullDiskAtFirstStart(t *testing.T) {
 	dir, full, again := smallDisk(t)
 	cfg := config.Gateway{Listen: "127.0.0.1:0", StateDir: filepath.Join(dir, "state"), Connections: 10}
@@ -69,7 +70,8 @@ func TestFullDiskAtFirstStart(t *testing.T) {
 	}
 }
 
-// A full disk costs lines of the access log and nothing else, and no line in part.
+// TestFullDiskWhileServing checks that a full disk loses lines of the access log
+// and nothing else, and leaves no partial line.
 func TestFullDiskWhileServing(t *testing.T) {
 	dir, full, again := smallDisk(t)
 	path := filepath.Join(dir, "access.log")
@@ -93,8 +95,8 @@ func TestFullDiskWhileServing(t *testing.T) {
 	}
 	ask(1)
 	full()
-	ask(40) // more than the rest of a page holds
-	// All have been tried to write: a file that is opened anew is first closed.
+	ask(40) // more than the rest of a page can hold
+	// Reopening the file first closes it, so that all lines have been tried.
 	waitFor(t, func() bool { return s.access.Requests(2, 2) == 41 })
 	if err := s.access.Open(path); err != nil {
 		t.Fatal(err)
@@ -108,7 +110,7 @@ func TestFullDiskWhileServing(t *testing.T) {
 	for end := time.Now().Add(20 * time.Second); len(lines()) < before+2 && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 	}
 	all := lines()
-	// The last answer before there was room may have been logged when there was.
+	// The last response before the space was freed may have been logged afterwards.
 	if len(all) != before+2 && len(all) != before+3 {
 		t.Errorf("%d lines, %d before there was room again", len(all)-1, before-1)
 	}

@@ -21,7 +21,7 @@ import (
 	"bquic/internal/config"
 )
 
-// A heldConn hears nothing until it is let.
+// A heldConn receives nothing until let is closed.
 type heldConn struct {
 	net.PacketConn
 	let <-chan struct{}
@@ -32,8 +32,8 @@ func (c heldConn) ReadFrom(b []byte) (int, net.Addr, error) {
 	return c.PacketConn.ReadFrom(b)
 }
 
-// earlyConn resumes a session of s, and sends 0-RTT packets: the handshake does
-// not end before let is closed, by release.
+// earlyConn resumes a session of s and sends 0-RTT packets. The handshake does
+// not end before release closes let.
 func earlyConn(t *testing.T, s *Server, let <-chan struct{}, release func()) *http3.ClientConn {
 	t.Helper()
 	conf := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{http3.NextProtoH3}, ClientSessionCache: tls.NewLRUClientSessionCache(8)}
@@ -41,7 +41,7 @@ func earlyConn(t *testing.T, s *Server, let <-chan struct{}, release func()) *ht
 	if err != nil {
 		t.Fatal(err)
 	}
-	// With an answer, the session ticket has come, too.
+	// Once the response has arrived, so has the session ticket.
 	if err := getOn(t, first, s.url("/warm-up")); err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func earlyConn(t *testing.T, s *Server, let <-chan struct{}, release func()) *ht
 	transport := &quic.Transport{Conn: heldConn{udp, let}}
 	t.Cleanup(func() {
 		udp.Close()
-		release() // the transport waits for its reader
+		release() // Close waits for the transport's reader
 		transport.Close()
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -71,21 +71,21 @@ func earlyConn(t *testing.T, s *Server, let <-chan struct{}, release func()) *ht
 	return (&http3.Transport{}).NewClientConn(conn)
 }
 
-// waiting says that n requests have come before the end of their handshake.
+// waiting reports whether n requests are waiting for the end of their handshake.
 func (s *Server) waiting(n int64) bool {
 	s.admit.mu.Lock()
 	defer s.admit.mu.Unlock()
 	return s.admit.unverified.requests == n
 }
 
-// TestEarlyDataOrigin: what an origin sees of requests in 0-RTT packets, and who
-// sees its 425 (RFC 8470, sections 5.1, 5.2 and 6.2).
+// TestEarlyDataOrigin checks what an origin sees of requests in 0-RTT packets,
+// and who receives its 425 (RFC 8470, sections 5.1, 5.2 and 6.2).
 func TestEarlyDataOrigin(t *testing.T) {
 	for _, test := range []struct {
 		name       string
 		understood bool   // by the origin: option early_data
-		header     string // Early-Data of the client's
-		seen       string // by the origin, while the handshake lasts and after it
+		header     string // Early-Data sent by the client
+		seen       string // by the origin, during the handshake and after it
 		status     int
 	}{
 		{"origin does not know of it", false, "", "after -", 200},
@@ -98,7 +98,7 @@ func TestEarlyDataOrigin(t *testing.T) {
 			release := sync.OnceFunc(func() { close(let) })
 			var mu sync.Mutex
 			var seen []string
-			// It answers 425 to all that it is told to be early.
+			// The origin answers 425 to all requests that are marked as early.
 			origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/warm-up" {
 					return
@@ -155,8 +155,9 @@ func TestEarlyDataOrigin(t *testing.T) {
 	}
 }
 
-// TestEarlyDataField: of a request that is not early, the field is passed on (an
-// intermediary may have sent it), in its one valid form, and so is the answer.
+// TestEarlyDataField checks that the field of a request that is not early is
+// forwarded in its only valid form, because an intermediary may have set it, and
+// that the response is forwarded, too.
 func TestEarlyDataField(t *testing.T) {
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if early := r.Header["Early-Data"]; len(early) > 0 {
@@ -177,7 +178,7 @@ func TestEarlyDataField(t *testing.T) {
 			{nil, "", 200, ""},
 			{[]string{"1"}, "", 425, `["1"]`},
 			{[]string{"2", "x"}, "", 425, `["1"]`},
-			{[]string{"1"}, "Early-Data", 425, `["1"]`}, // where it must not stand
+			{[]string{"1"}, "Early-Data", 425, `["1"]`}, // which must not list it
 		} {
 			if test.connection != "" && proto != "HTTP/1.1" {
 				continue
@@ -200,8 +201,8 @@ func TestEarlyDataField(t *testing.T) {
 	}
 }
 
-// TestEarlyDataLimit: requests before the end of a handshake have room of their
-// own. Without any left, the client is told to come again, and can.
+// TestEarlyDataLimit checks that requests before the end of a handshake have a
+// separate limit. Above it, the client is told to retry, and can.
 func TestEarlyDataLimit(t *testing.T) {
 	let := make(chan struct{})
 	release := sync.OnceFunc(func() { close(let) })
@@ -217,7 +218,7 @@ func TestEarlyDataLimit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Methods that wait, and methods that need not, but for their origin.
+		// Methods that always wait, and methods that wait only because of their origin.
 		req, _ := http.NewRequestWithContext(t.Context(), []string{http.MethodPost, http.MethodGet}[len(streams)%2], s.url("/"), nil)
 		if err := str.SendRequestHeader(req); err != nil {
 			t.Fatal(err)

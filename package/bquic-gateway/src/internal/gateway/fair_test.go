@@ -9,14 +9,13 @@ import (
 	"time"
 )
 
-// TestFairRate: sources that want all they can get have equal parts of what those
-// who want less leave.
+// TestFairRate checks that greedy sources share equally what other sources leave.
 func TestFairRate(t *testing.T) {
 	const rate, burst, seconds = 100, 500, 100
 	for _, test := range []struct {
 		name   string
-		demand []float64 // of each source, a second
-		want   []float64 // that pass, a second, in the long run
+		demand []float64 // of each source, events per second
+		want   []float64 // admitted events per second, in the long run
 	}{
 		{"alone, little", []float64{10}, []float64{10}},
 		{"alone, all", []float64{1000}, []float64{100}},
@@ -42,7 +41,7 @@ func TestFairRate(t *testing.T) {
 						if total++; total > burst+rate*float64(step+1)/1000+1 {
 							t.Fatalf("%g have passed after %d ms", total, step+1)
 						}
-						if step >= seconds*500 { // the burst is long spent
+						if step >= seconds*500 { // the burst has long been spent
 							passed[i]++
 						}
 					}
@@ -57,8 +56,8 @@ func TestFairRate(t *testing.T) {
 	}
 }
 
-// TestFairBurst: at once, a source gets half of the burst alone, each of n has an
-// n+1st, and so has the next one.
+// TestFairBurst checks that a single source has half of the burst at once, each
+// of n sources 1/(n+1), and the next source as much.
 func TestFairBurst(t *testing.T) {
 	for _, n := range []int{1, 2, 4, 49} {
 		f := fairRate{rate: 100, burst: 500}
@@ -86,7 +85,8 @@ func TestFairBurst(t *testing.T) {
 		if passed[n] < want/2-1 || passed[n] > want {
 			t.Errorf("after %d, the next one got %d at once of the %d that were left", n, passed[n], want)
 		}
-		// Who has waited for long has no more than a burst, and all is as it was.
+		// After a long pause, a source has no more than a burst, and the state is
+		// as at the start.
 		now = now.Add(time.Hour)
 		for i := range debts {
 			if f.pay(now); f.of(&debts[i]) != 0 || f.debt != 0 || len(f.debtor) != 0 {
@@ -96,7 +96,7 @@ func TestFairBurst(t *testing.T) {
 	}
 }
 
-// TestFairRateClock: a clock that goes back lets nothing more pass.
+// TestFairRateClock checks that a clock that goes backwards admits no further events.
 func TestFairRateClock(t *testing.T) {
 	f := fairRate{rate: 100, burst: 500}
 	var d debt

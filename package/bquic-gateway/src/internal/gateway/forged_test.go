@@ -18,12 +18,12 @@ import (
 	"bquic/internal/config"
 )
 
-// patience is for what must happen, however busy the machine is.
+// patience is the timeout for events that must happen even on a busy machine.
 const patience = time.Minute
 
 var anyCertificate = &tls.Config{InsecureSkipVerify: true, NextProtos: []string{http3.NextProtoH3}}
 
-// dialFrom connects from an address of this host, on a socket of its own.
+// dialFrom connects from an address of this host, with a separate socket.
 func dialFrom(t *testing.T, s *Server, from string, conf *tls.Config) (*quic.Conn, error) {
 	t.Helper()
 	udp, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.ParseIP(from)})
@@ -53,7 +53,7 @@ func getOn(t *testing.T, conn *quic.Conn, url string) error {
 	return res.Body.Close()
 }
 
-// A sentConn hears nothing, and says when something was sent.
+// A sentConn receives nothing, and calls sent when something was sent.
 type sentConn struct {
 	deafConn
 	sent func()
@@ -64,9 +64,8 @@ func (c sentConn) WriteTo(b []byte, to net.Addr) (int, error) {
 	return c.deafConn.WriteTo(b, to)
 }
 
-// forge sends Initials from an address whose owner hears nothing of the answers,
-// as a forger does. It returns when all have been sent, and goes on to send them
-// until the test ends.
+// forge sends Initials from an address that receives none of the answers, like a
+// forged one. It returns when n have been sent, and keeps sending until the test ends.
 func forge(t *testing.T, s *Server, from string, n int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -91,8 +90,8 @@ func forge(t *testing.T, s *Server, from string, n int) {
 	sent.Wait()
 }
 
-// TestForgedInitials: whoever sends handshakes in another's name takes nothing
-// from it: what it has open goes on, and it can connect again, as all others can.
+// TestForgedInitials checks that forged handshakes do not harm the owner of the address:
+// its open connections continue, and it can connect again, like all other clients.
 func TestForgedInitials(t *testing.T) {
 	const connections = 40
 	s := start(t, config.Gateway{

@@ -69,7 +69,7 @@ func start(t *testing.T, cfg config.Gateway) *Server {
 
 func (s *Server) url(path string) string { return fmt.Sprintf("https://%s%s", s.addr, path) }
 
-// clients are ways to load from s: by HTTP/3, HTTP/2 and HTTP/1.1.
+// clients returns clients for s that use HTTP/3, HTTP/2 and HTTP/1.1.
 func clients(t *testing.T, s *Server) map[string]*http.Client {
 	conf := func(protos ...string) *tls.Config {
 		c := &tls.Config{NextProtos: protos}
@@ -241,7 +241,8 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// TestProfiles: the client's prefix decides, and status shows it.
+// TestProfiles checks that the client's prefix selects the profile, and that the
+// status shows it.
 func TestProfiles(t *testing.T) {
 	root := t.TempDir()
 	if err := os.WriteFile(filepath.Join(root, "f"), make([]byte, 500000), 0o644); err != nil {
@@ -281,13 +282,13 @@ func TestProfiles(t *testing.T) {
 		remote, profile string
 	}{{mesh.LocalAddr, "bquic"}, {other.LocalAddr, "standard"}} {
 		c := find(test.remote)
-		// The client has closed before it acknowledged the last ones. The window
-		// began with 32 packets and grows by one with each that is acknowledged.
+		// The client has closed before it acknowledged the last packets. The window
+		// begins with 32 packets and grows by one packet for each acknowledged one.
 		if st := c.TransportStats; c.Profile != test.profile || c.Protocol != "h3" || st.PacketsSent < 300 || st.PacketsAcked < (300-32)/2 || c.DataPerAck < 1 {
 			t.Errorf("got %+v", c)
 		}
 	}
-	// The configuration that quic-go was given, not only the name.
+	// Check the configuration given to quic-go, not only the name.
 	addr := func(a string) net.Addr { return net.UDPAddrFromAddrPort(netip.MustParseAddrPort(a)) }
 	if got := s.quicConfig(addr("127.0.0.2:1")).Burst; got != s.now.Load().cfg.MeshProfile.Burst {
 		t.Errorf("mesh: %+v", got)
@@ -360,7 +361,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestConnect: CONNECT reaches the tunnel by HTTP/3 only, and only with a token.
+// TestConnect checks that CONNECT reaches the tunnel over HTTP/3 only, and only
+// with a token.
 func TestConnect(t *testing.T) {
 	echo, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -441,7 +443,7 @@ func TestConnect(t *testing.T) {
 					t.Errorf("tunnels %+v", st.Tunnels)
 				}
 			}
-			// By TCP never, whatever the token, and not by way of a site's origin.
+			// Never over TCP, whatever the token, and not through a site's origin.
 			conf := &tls.Config{NextProtos: []string{"http/1.1"}}
 			s.pin().Verify(conf)
 			conn, err := tls.Dial("tcp", s.addr.String(), conf)
@@ -456,7 +458,7 @@ func TestConnect(t *testing.T) {
 			}
 		})
 	}
-	// Streams for many TCP connections: for relays only.
+	// Only relays may open streams for many TCP connections.
 	s := &Server{}
 	s.now.Store(&generation{cfg: config.Gateway{ConnectFrom: loopback}})
 	s.admit.limit(1000, 1<<30)

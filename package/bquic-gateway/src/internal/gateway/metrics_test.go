@@ -20,8 +20,8 @@ import (
 	"bquic/internal/metrics"
 )
 
-// TestMetrics reads the text as Prometheus does, strictly, and holds the names
-// against docs/gateway.md.
+// TestMetrics parses the text with Prometheus' strict parser, and compares the
+// names with docs/gateway.md.
 func TestMetrics(t *testing.T) {
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }))
 	defer origin.Close()
@@ -75,8 +75,8 @@ func TestMetrics(t *testing.T) {
 	holdDocs(t, kinds, `bquic_`, `bquic_relay_`)
 }
 
-// TestAccessLog: a line for each protocol; a reload opens the file anew, also
-// one that is refused; a file that cannot be opened refuses it.
+// TestAccessLog checks that each protocol logs a line, that every reload reopens the
+// file, even a refused one, and that a file that cannot be opened makes a reload fail.
 func TestAccessLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	s := start(t, config.Gateway{AccessLog: path, Sites: []config.Site{{Hosts: []string{"*"}, Root: directory(t, map[string]string{"index.html": "12345"})}}})
@@ -86,7 +86,7 @@ func TestAccessLog(t *testing.T) {
 			get(t, c, s.url("/"))
 		}
 	}
-	// A client may have its answer before the line is written.
+	// A client may have its response before the line is written.
 	expect := func(name string) {
 		t.Helper()
 		var got string
@@ -126,7 +126,7 @@ func TestAccessLog(t *testing.T) {
 }
 
 // holdDocs compares the names with the table rows of docs/gateway.md that begin
-// with prefix, and not with another one.
+// with prefix, but not with except.
 func holdDocs(t *testing.T, kinds map[string]string, prefix, except string) {
 	t.Helper()
 	doc, err := os.ReadFile("../../../../../docs/gateway.md")

@@ -25,8 +25,9 @@ import (
 	"bquic/internal/profile"
 )
 
-// TestMigration: a download goes on when the client's address changes, by its
-// own doing (a phone that leaves the WiFi) or a NAT's, and is one connection.
+// TestMigration checks that a download continues on the same connection when the
+// client's address changes, because the client migrates (a phone that leaves the WiFi)
+// or because a NAT rebinds.
 func TestMigration(t *testing.T) {
 	root := t.TempDir()
 	want := make([]byte, 8<<20)
@@ -110,7 +111,7 @@ func TestMigration(t *testing.T) {
 	}
 }
 
-// A nat forwards one client's datagrams from an outer socket that can change.
+// A nat forwards one client's datagrams through an outer socket that can change.
 type nat struct {
 	inside *net.UDPConn
 	to     net.Addr
@@ -122,7 +123,7 @@ type nat struct {
 
 func (n *nat) rebind(c *net.UDPConn) {
 	n.mu.Lock()
-	n.outside.Close() // what comes for it from now on is lost
+	n.outside.Close() // later datagrams to the old port are lost
 	n.outside = c
 	n.mu.Unlock()
 	go n.in(c)
@@ -154,7 +155,7 @@ func (n *nat) in(c *net.UDPConn) {
 	}
 }
 
-// TestRefusedRequestIsLogged: there is no room for a request.
+// TestRefusedRequestIsLogged checks that a request refused for lack of room is logged.
 func TestRefusedRequestIsLogged(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	s := start(t, config.Gateway{AccessLog: log, Sites: []config.Site{{Hosts: []string{"*"}, Root: t.TempDir()}}})
@@ -181,7 +182,8 @@ func TestRefusedRequestIsLogged(t *testing.T) {
 	}
 }
 
-// TestMetricsInUse: it does not say that it is ready when it cannot serve its metrics.
+// TestMetricsInUse checks that a gateway that cannot serve its metrics does not report
+// that it is ready.
 func TestMetricsInUse(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

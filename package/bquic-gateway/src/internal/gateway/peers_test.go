@@ -21,8 +21,8 @@ import (
 	"bquic/internal/peer"
 )
 
-// TestRevoke: a reload that takes a peer out ends its tunnels, and nobody else's,
-// and its series with them.
+// TestRevoke checks that a reload that removes a peer ends its tunnels and its
+// metrics, and no others.
 func TestRevoke(t *testing.T) {
 	echo, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -95,7 +95,7 @@ func TestRevoke(t *testing.T) {
 		`bquic_peer_tunnels{peer="north"} 1`, `bquic_peer_tunnels_total{peer="shared"} 1`, `bquic_peer_sent_bytes_total{peer="south"} 5`,
 		`bquic_peer_received_bytes_total{peer="north"} 5`, `bquic_peer_refused_total{peer="north"} 0`, `bquic_uplink_up 1`,
 	} {
-		// Bytes are counted when they have been handed on.
+		// Bytes are counted after they have been forwarded.
 		waitFor(t, func() bool { return strings.Contains(figures(), "\n"+want+"\n") })
 	}
 	if st := readStatus(t, s); st.Tunnels == nil || len(st.Tunnels.Peers) != 3 || st.Tunnels.Open != 3 || st.Tunnels.Places < 1 {
@@ -115,7 +115,7 @@ func TestRevoke(t *testing.T) {
 	if strings.Contains(figures(), "north") {
 		t.Error("a peer that is no more is in the metrics")
 	}
-	// The last ones.
+	// Remove the last ones.
 	next.Peers, next.Token = nil, ""
 	if err := s.Apply(next); err != nil {
 		t.Fatal(err)

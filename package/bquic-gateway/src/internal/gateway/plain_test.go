@@ -17,8 +17,8 @@ import (
 	"bquic/internal/profile"
 )
 
-// TestRedirect: who comes without TLS is sent to the gateway's port, by what was
-// configured last; an ACME client finds its challenge.
+// TestRedirect checks that clients without TLS are redirected to the gateway's
+// port, by the latest configuration, and that ACME challenges are answered.
 func TestRedirect(t *testing.T) {
 	webroot := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(webroot, ".well-known/acme-challenge"), 0o755); err != nil {
@@ -67,7 +67,8 @@ func TestRedirect(t *testing.T) {
 	})
 }
 
-// TestRedirectInUse: a gateway that cannot listen there says so.
+// TestRedirectInUse checks that a gateway that cannot listen on the redirect
+// port returns an error.
 func TestRedirectInUse(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

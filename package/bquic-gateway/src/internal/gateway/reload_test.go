@@ -36,8 +36,8 @@ func directory(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// TestReload: a request that is being answered ends as it began, while new ones
-// on the same connections are answered by the new configuration.
+// TestReload checks that a request in progress finishes under the old
+// configuration, while new requests on the same connections use the new one.
 func TestReload(t *testing.T) {
 	proceed := make(chan struct{})
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -107,7 +107,8 @@ func get(t *testing.T, c *http.Client, url string) string {
 	return string(body)
 }
 
-// TestCertificates: by name, and renewed while a download is on its way.
+// TestCertificates checks that certificates are chosen by name, and can be
+// renewed during a download.
 func TestCertificates(t *testing.T) {
 	dir := t.TempDir()
 	made := make(map[string]cert.Pin)
@@ -123,7 +124,7 @@ func TestCertificates(t *testing.T) {
 	s := start(t, config.Gateway{Sites: []config.Site{
 		{Hosts: []string{"a.example"}, Root: directory(t, map[string]string{"big": big}), Certificate: own.Cert, Key: own.Key},
 	}})
-	// seen returns the pin that a client sees, by TCP and by QUIC.
+	// seen returns the pins that a client sees over TCP and over QUIC.
 	seen := func(name string) (pins [2]cert.Pin) {
 		t.Helper()
 		conf := &tls.Config{ServerName: name, InsecureSkipVerify: true, NextProtos: []string{http3.NextProtoH3, "h2"}}
@@ -166,7 +167,7 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// TestEarlyData: a repeated visit is a round trip shorter.
+// TestEarlyData checks that a repeated visit takes one round trip less.
 func TestEarlyData(t *testing.T) {
 	s := start(t, config.Gateway{Sites: []config.Site{{Hosts: []string{"*"}, Root: directory(t, map[string]string{"f": "x"})}}})
 	conf := &tls.Config{InsecureSkipVerify: true, ClientSessionCache: tls.NewLRUClientSessionCache(8)}
@@ -197,7 +198,7 @@ func TestEarlyData(t *testing.T) {
 	}
 }
 
-// TestUnsafeEarlyData shows a handler's view of a POST in 0-RTT packets, which
+// TestUnsafeEarlyData checks how a handler sees a POST in 0-RTT packets, which
 // honest clients do not send.
 func TestUnsafeEarlyData(t *testing.T) {
 	done := make(chan struct{}, 1)
@@ -220,8 +221,8 @@ func TestUnsafeEarlyData(t *testing.T) {
 	<-done
 	_ = first.CloseWithError(0, "")
 
-	// A path that loses all but the client's first packets: 0-RTT arrives, the
-	// end of the handshake does not.
+	// The path loses all but the client's first packets: 0-RTT packets arrive,
+	// the end of the handshake does not.
 	udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		t.Fatal(err)
@@ -252,7 +253,7 @@ func TestUnsafeEarlyData(t *testing.T) {
 	_ = conn.CloseWithError(0, "")
 }
 
-// A deafConn hears nothing.
+// A deafConn receives nothing.
 type deafConn struct{ net.PacketConn }
 
 func (c deafConn) ReadFrom(b []byte) (int, net.Addr, error) {
@@ -263,8 +264,8 @@ func (c deafConn) ReadFrom(b []byte) (int, net.Addr, error) {
 	}
 }
 
-// TestLimits: with all connections taken, further ones are refused at once, and
-// those there are go on.
+// TestLimits checks that at the limit, further connections are refused at once,
+// and existing ones continue.
 func TestLimits(t *testing.T) {
 	s := start(t, config.Gateway{
 		Connections: 4,
@@ -277,7 +278,7 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = first.CloseWithError(0, "") }()
-	waitFor(t, func() bool { // the end of its handshake
+	waitFor(t, func() bool { // until the handshake has ended
 		s.admit.mu.Lock()
 		defer s.admit.mu.Unlock()
 		return s.admit.open == 1

@@ -19,7 +19,7 @@ import (
 	"bquic/internal/config"
 )
 
-// stalled starts a gateway whose origin reads nothing of what it is sent.
+// stalled starts a gateway whose origin reads no request bodies.
 func stalled(t *testing.T) *Server {
 	t.Helper()
 	ended := make(chan struct{})
@@ -30,7 +30,7 @@ func stalled(t *testing.T) *Server {
 	return start(t, config.Gateway{Sites: []config.Site{{Hosts: []string{"*"}, Origins: []*url.URL{u}}}})
 }
 
-// upload sends n requests whose bodies nobody reads.
+// upload sends n requests whose bodies are never read.
 func upload(t *testing.T, conn *quic.Conn, s *Server, n int) {
 	t.Helper()
 	client := (&http3.Transport{}).NewClientConn(conn)
@@ -49,7 +49,7 @@ func upload(t *testing.T, conn *quic.Conn, s *Server, n int) {
 	}
 }
 
-// shedOnce ends what is ended when memory is short by a byte.
+// shedOnce closes the connections that are closed when memory is short by one byte.
 func (s *Server) shedOnce() {
 	_, ends := s.admit.shed(1)
 	for _, end := range ends {
@@ -66,7 +66,8 @@ func ended(conn *quic.Conn) bool {
 	}
 }
 
-// TestShedAfterMigration: a connection is its source's wherever it migrates to.
+// TestShedAfterMigration checks that a connection stays charged to its source
+// after it migrates.
 func TestShedAfterMigration(t *testing.T) {
 	s := stalled(t)
 	conn, err := dialFrom(t, s, "127.0.0.1", anyCertificate)
@@ -101,7 +102,8 @@ func TestShedAfterMigration(t *testing.T) {
 	waitFor(t, func() bool { return ended(conn) })
 }
 
-// TestShedLargest: who holds much is ended, not who has many connections.
+// TestShedLargest checks that connections of the source that holds most memory
+// are closed, not of the source with most connections.
 func TestShedLargest(t *testing.T) {
 	s := stalled(t)
 	var many []*quic.Conn
@@ -138,7 +140,7 @@ func TestShedLargest(t *testing.T) {
 	waitFor(t, func() bool { streams, unread := held(); return streams == 0 && unread == 0 })
 }
 
-// live returns the connections that are open.
+// live returns the open connections.
 func (s *Server) live() (all []*quic.Conn) {
 	s.conns.mu.Lock()
 	defer s.conns.mu.Unlock()
@@ -148,7 +150,7 @@ func (s *Server) live() (all []*quic.Conn) {
 	return all
 }
 
-// TestShedTCP: of TCP connections, those with requests hold more.
+// TestShedTCP checks that TCP connections with requests count as larger.
 func TestShedTCP(t *testing.T) {
 	s := stalled(t)
 	conf := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}

@@ -34,7 +34,7 @@ b_total{x="é",y=""} 9.007199254740992e+15
 }
 
 func TestProcess(t *testing.T) {
-	runtime.GC() // before it, the runtime has not summed up its heap
+	runtime.GC() // before the first collection, the runtime has no heap statistics
 	w := new(Writer)
 	w.Process("p", "1.2", time.Now().Add(-time.Minute))
 	text := string(w.Text())
@@ -101,7 +101,7 @@ func TestServe(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if ln, err = Listen(ctx, ""); ln != nil || err != nil { // switched off
+	if ln, err = Listen(ctx, ""); ln != nil || err != nil { // no metrics
 		t.Errorf("%v, %v", ln, err)
 	}
 	if err := Serve(ctx, ln, log, nil); err != nil {

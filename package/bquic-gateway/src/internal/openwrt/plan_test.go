@@ -12,7 +12,7 @@ import (
 	"bquic/internal/uci"
 )
 
-// plan returns that of a text, where these directories exist.
+// plan returns the plan for a configuration text on a system where dirs exist.
 func plan(t testing.TB, role, text string, dirs ...string) *Plan {
 	t.Helper()
 	f, err := uci.Parse("bquic", []byte(text))
@@ -147,8 +147,8 @@ end rule
 	}
 }
 
-// TestExtract: each daemon is given its own sections, and is configured by them as
-// by the whole file.
+// TestExtract checks that each daemon receives only its own sections, and that
+// they configure it like the whole file.
 func TestExtract(t *testing.T) {
 	text := sites + relays
 	g, r := plan(t, Gateway, text), plan(t, Relay, text)
@@ -166,7 +166,8 @@ func TestExtract(t *testing.T) {
 	}
 }
 
-// TestRoles: a section that no daemon is given would have no effect on OpenWrt.
+// TestRoles checks that each section has a role. A section that no daemon receives
+// would have no effect on OpenWrt.
 func TestRoles(t *testing.T) {
 	for _, s := range config.Schema {
 		if len(s.Roles) == 0 {
@@ -180,8 +181,8 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// FuzzPrint: whatever the file says, each line has one of the keys that the init
-// script knows, as many as there should be, and what opens closes.
+// FuzzPrint checks for any file that each line has a key that the init script knows,
+// that the number of lines is right, and that all objects and arrays are closed.
 func FuzzPrint(f *testing.F) {
 	f.Add("/www/a b", "/etc/x", "br-lan", "10.0.0.0/8")
 	f.Add("/a\nrule\nstring type x", "/b\r", "eth0 wlan0", "::/0")

@@ -15,7 +15,7 @@ import (
 	"bquic/internal/status"
 )
 
-// daemon is somebody's number, whom this machine does not know.
+// daemon is a user ID that does not exist on this machine.
 const daemon = 54321
 
 func TestMain(m *testing.M) {
@@ -33,8 +33,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// tree makes what is named in a new directory: "dir/", "file=content", "link>target",
-// each with "@uid" before it where it is not root's. The result is the directory.
+// tree makes a new directory with these entries: "dir/", "file=content", "link>target". "@uid"
+// before an entry sets its owner; the default is root. tree returns the directory.
 func tree(t *testing.T, names ...string) string {
 	t.Helper()
 	top := t.TempDir()
@@ -61,7 +61,7 @@ func tree(t *testing.T, names ...string) string {
 	return top
 }
 
-// state tells all that is in a directory: owner, group, mode and content of each.
+// state describes all entries of a directory: owner, group, mode and content.
 func state(t *testing.T, top string) string {
 	t.Helper()
 	var b strings.Builder
@@ -82,7 +82,7 @@ func state(t *testing.T, top string) string {
 	return b.String()
 }
 
-// owners tells who has what.
+// owners returns the owners of the named files.
 func owners(t *testing.T, top string, names ...string) string {
 	t.Helper()
 	var all []string
@@ -101,7 +101,7 @@ func TestGiveDir(t *testing.T) {
 		has   []string
 		dir   string
 		own   bool
-		wrong string // of the error; "": given
+		wrong string // part of the error; "": success
 	}{
 		{"new", nil, "a", false, ""},
 		{"new in new ones", nil, "a/b/c", false, ""},
@@ -146,17 +146,17 @@ func TestGiveDir(t *testing.T) {
 			if info.Sys().(*syscall.Stat_t).Uid != daemon {
 				t.Errorf("not given: %s", state(t, top))
 			}
-			for line := range strings.Lines(before) { // but for the directory, all is as it was
+			for line := range strings.Lines(before) { // except for the directory, nothing has changed
 				if strings.Contains(line, " \"") && !strings.Contains(state(t, top), line) {
 					t.Errorf("%s is now in\n%s", line, state(t, top))
 				}
 			}
-			must(t, giveDir(dir, to, false, true)) // again, at the next start
+			must(t, giveDir(dir, to, false, true)) // and again at the next start
 		})
 	}
 }
 
-// TestSystemDirectories only asks.
+// TestSystemDirectories changes nothing, it only checks.
 func TestSystemDirectories(t *testing.T) {
 	top := tree(t, "l>/etc")
 	for _, dir := range []string{"/", "/etc", "/mnt", "/nonexistent", "/etc/..", filepath.Join(top, "l")} {
@@ -174,7 +174,7 @@ func TestGiveFile(t *testing.T) {
 		name, file string
 		has        []string
 		wrong      string
-		want       string // who has what then
+		want       string // owners afterwards
 	}{
 		{"new", "d/log", []string{"d/"}, "", "d 0, d/log 54321"},
 		{"empty", "d/log", []string{"d/", "d/log="}, "", "d 0, d/log 54321"},
@@ -243,10 +243,10 @@ func TestPrepare(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	prepare(text+"\toption listen ':1'\n", daemon, true)
-	prepare(text+"\toption listen ':1'\n", 0, false) // as root: nothing more is given
+	prepare(text+"\toption listen ':1'\n", 0, false) // as root: no owner changes
 }
 
-// TestBoot: /var is empty then, and the directory of the access log with it.
+// TestBoot has an empty /var, as at boot, so that the access log's directory is missing.
 func TestBoot(t *testing.T) {
 	top := t.TempDir()
 	text := "config gateway\n\toption enabled 1\n\toption state_dir '" + top + "/flash'\n\toption access_log '" + top + "/var/log/bquic/access.log'\n\toption status_socket '" + top + "/var/run/bquic/sock'\n"
@@ -264,7 +264,8 @@ func TestBoot(t *testing.T) {
 	}
 }
 
-// TestListen: LuCI is told what cannot be listened on, and a running daemon does not end of it.
+// TestListen checks that LuCI learns of addresses that the daemon cannot listen on, and that a
+// running daemon survives such a change.
 func TestListen(t *testing.T) {
 	top := t.TempDir()
 	other, err := net.Listen("tcp", "127.0.0.1:0")
@@ -285,14 +286,14 @@ func TestListen(t *testing.T) {
 		_, err := gateway(options).Prepare(files, daemon, daemon)
 		return err
 	}
-	// As if the gateway had been started with that: the port is its own.
+	// As if the gateway had been started with this option: the port is its own.
 	mine := "\toption listen '" + taken + "'\n"
 	must(t, prepare(mine))
 	for options, want := range map[string]string{
 		mine: "",
 		"\toption listen ':" + taken[strings.LastIndex(taken, ":")+1:] + "'\n":       "",
 		"\toption listen '192.0.2.1" + taken[strings.LastIndex(taken, ":"):] + "'\n": "gateway.listen: cannot listen on 192.0.2.1:",
-		"\toption listen '127.0.0.1:1'\n\toption redirect '" + taken + "'\n":         "", // also its own
+		"\toption listen '127.0.0.1:1'\n\toption redirect '" + taken + "'\n":         "", // its own, too
 		"\toption listen '127.0.0.1:1'\n\toption metrics '192.0.2.1:1'\n":            "gateway.metrics: cannot listen on 192.0.2.1:1: cannot assign requested address",
 		"\toption listen '127.0.0.1:1'\n\toption redirect '192.0.2.1:1'\n":           "gateway.redirect: cannot listen on 192.0.2.1:1",
 	} {
@@ -302,7 +303,8 @@ func TestListen(t *testing.T) {
 			}
 		}
 	}
-	// Where none runs, LuCI is told, too, but it is started: what is missing may come.
+	// If no daemon runs, LuCI learns of it, too, but the daemon is started, because a missing
+	// address may appear later.
 	cancel()
 	stop()
 	must(t, os.RemoveAll(top+"/made"))
@@ -323,7 +325,8 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// prepareIn prepares with a copy of the files: what is refused changes nothing, what is not would.
+// prepareIn runs Prepare on a copy of the files, and checks that a refusal changes nothing. A success
+// would change the files.
 func prepareIn(t *testing.T, p *Plan, files Files) error {
 	t.Helper()
 	made := Files(t.TempDir() + "/made")
@@ -338,7 +341,7 @@ func prepareIn(t *testing.T, p *Plan, files Files) error {
 	return err
 }
 
-// TestRelayState: the relay's own directory, while it has something to keep.
+// TestRelayState checks that the relay owns its state directory while it has state to keep.
 func TestRelayState(t *testing.T) {
 	for options, want := range map[string]string{"": "state 54321, run 54321", "\toption control_share 0\n": "run 54321"} {
 		top := t.TempDir()

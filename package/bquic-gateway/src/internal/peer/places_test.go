@@ -40,7 +40,7 @@ func TestPlaces(t *testing.T) {
 		peer   string
 		most   int
 		source int
-		least  int // of what it gets, asking for all
+		least  int // lower bound of what it receives when it asks for all
 		mostly int
 		err    error
 	}
@@ -53,7 +53,7 @@ func TestPlaces(t *testing.T) {
 		{"one", 1, []want{{"a", 0, 1, 1, 1, ErrFull}, {"b", 0, 2, 0, 0, ErrFull}}},
 		{"alone", 1000, []want{{"a", 0, 1, 780, 889, ErrShare}}},
 		{"alone with a limit", 1000, []want{{"a", 100, 1, 88, 99, ErrShare}, {"a", 100, 2, 45, 50, nil}, {"a", 100, 3, 30, 33, nil}}},
-		// Each may have an equal part, whoever was there before.
+		// Each may have an equal part, whichever peers came before.
 		{"a second one", 1000, []want{{"a", 0, 1, 780, 889, ErrShare}, {"b", 0, 2, 450, 500, nil}, {"c", 0, 3, 300, 333, nil}, {"a", 0, 1, 0, 1, nil}}},
 		{"sources of one", 1000, []want{{"a", 0, 1, 780, 800, ErrShare}, {"a", 0, 2, 400, 450, nil}, {"a", 0, 3, 270, 300, nil}, {"b", 0, 4, 450, 500, nil}}},
 		{"more peers than places", 2, []want{{"a", 0, 1, 2, 2, ErrFull}, {"b", 0, 2, 1, 1, ErrFull}, {"c", 0, 3, 0, 0, ErrFull}}},
@@ -73,8 +73,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestPlacesMaxMin: as tunnels come and go, those who want little get it all, and
-// those who want more than there is come to hold the same.
+// TestPlacesMaxMin checks that, as tunnels come and go, peers with a small demand
+// receive all of it, and greedy peers converge to equal numbers.
 func TestPlacesMaxMin(t *testing.T) {
 	for _, tc := range []struct {
 		total   int
@@ -89,11 +89,11 @@ func TestPlacesMaxMin(t *testing.T) {
 		t.Run(fmt.Sprint(tc.total, len(tc.demands)), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 2))
 			p := places(tc.total)
-			var open []int // peers of the tunnels that are open
+			var open []int // peers of the open tunnels
 			held := make([]int, len(tc.demands))
 			refused := make([]int, len(tc.demands))
 			for step := range 200 * tc.total {
-				// Somebody who wants more asks, the greedy as often as they like.
+				// A peer with unmet demand asks; greedy peers ask without limit.
 				i := rng.IntN(len(tc.demands))
 				if step%2 == 0 {
 					i = 0
@@ -112,7 +112,7 @@ func TestPlacesMaxMin(t *testing.T) {
 						refused[i]++
 					}
 				}
-				// A tunnel ends, any of them.
+				// A random tunnel ends.
 				if len(open) > 0 && rng.IntN(3) == 0 {
 					n := rng.IntN(len(open))
 					i := open[n]
@@ -143,8 +143,8 @@ func many(n, value int) []int {
 	return all
 }
 
-// fairShare returns the largest number that all may hold at most, so that what
-// they hold and what the rule leaves free is total.
+// fairShare returns the largest limit for each peer at which held places and the
+// places that the rule keeps free add up to total.
 func fairShare(total int, demands []int) int {
 	for share := total; ; share-- {
 		sum := share / shareFactor
@@ -157,8 +157,8 @@ func fairShare(total int, demands []int) int {
 	}
 }
 
-// TestPlacesNewcomer: whoever took all that it could, each new peer gets its part,
-// and each new source of a peer.
+// TestPlacesNewcomer checks that each new peer, and each new source of a peer,
+// receives its share even if others have taken all they could.
 func TestPlacesNewcomer(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		p := places(4096)
@@ -175,7 +175,7 @@ func TestPlacesNewcomer(t *testing.T) {
 	}
 }
 
-// FuzzPlaces takes and gives places in any order.
+// FuzzPlaces takes and gives back places in any order.
 func FuzzPlaces(f *testing.F) {
 	f.Add([]byte{1, 1, 1, 2, 0x81, 3}, uint16(4))
 	f.Fuzz(func(t *testing.T, steps []byte, total uint16) {

@@ -78,8 +78,8 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// FuzzParseToken: what is read is printed in one form only, which reads the
-// same, and never a secret in an error.
+// FuzzParseToken checks that each token has one printed form, which parses to
+// the same token, and that no error contains a secret.
 func FuzzParseToken(f *testing.F) {
 	f.Add("correct-horse")
 	f.Add("sha256:5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8")

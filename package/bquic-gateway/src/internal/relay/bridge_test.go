@@ -15,18 +15,18 @@ import (
 	"bquic/internal/relay"
 )
 
-// In a bridged mesh the clients' router is beyond the node:
+// In a bridged mesh, the node is a bridge between the clients and their router:
 //
 //	phone --- node (relay, bridge) --- router --- gateway --- origin
 //
 // The node's bridge has client0 for the phone, and bat0 for the mesh, as on Gluon's nodes.
 const (
 	router4, router6 = "10.77.0.1", "fd77::1"
-	dumb4, dumb6     = "10.77.0.9", "fd77::9" // the node's own in the clients' prefix, if it has any
+	dumb4, dumb6     = "10.77.0.9", "fd77::9" // the node's addresses in the clients' prefix, if it has any
 )
 
-// newBridgedMesh gives the node addresses as a space-separated list, with a default route by
-// each IP version of them.
+// newBridgedMesh makes a bridged mesh. addresses are the node's addresses, separated by
+// spaces. The node has a default route for each of their IP versions.
 func newBridgedMesh(t *testing.T, addresses string) *mesh {
 	t.Helper()
 	m := newNamespaces(t, "phone", "node", "router", "gateway", "origin")
@@ -49,15 +49,14 @@ func newBridgedMesh(t *testing.T, addresses string) *mesh {
 	return m
 }
 
-// bridge makes one in a namespace, in which IP's rules do not see what is bridged: that is
-// how OpenWrt has it.
+// bridge makes a bridge in a namespace, whose IP rules do not see bridged packets, as on OpenWrt.
 func (m *mesh) bridge(name, bridge string) {
 	m.t.Helper()
 	m.ip(name, "link add "+bridge+" type bridge", "link set "+bridge+" up")
 	if err := m.in(name, func() error {
 		for _, version := range []string{"iptables", "ip6tables"} {
 			err := os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-"+version, []byte("0"), 0)
-			if err != nil && !os.IsNotExist(err) { // where br_netfilter is no part of the kernel
+			if err != nil && !os.IsNotExist(err) { // a kernel without br_netfilter
 				return err
 			}
 		}
@@ -67,7 +66,7 @@ func (m *mesh) bridge(name, bridge string) {
 	}
 }
 
-// join links a new port of a bridge with another namespace.
+// join connects a new port of a bridge to another namespace.
 func (m *mesh) join(name, bridge, port, other, dev, addrs string) {
 	m.t.Helper()
 	m.link(name, port, "", other, dev, addrs)
@@ -81,7 +80,7 @@ func (m *mesh) bridgedConfig(mode, gateway string) relay.Config {
 	return c
 }
 
-// TestMacvlan: the clients' router is a macvlan on the bridge, as LibreMesh's anygw.
+// TestMacvlan has clients whose router is a macvlan on the bridge, like LibreMesh's anygw.
 func TestMacvlan(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{divert.Redirect, divert.TProxy} {
@@ -99,7 +98,7 @@ func TestMacvlan(t *testing.T) {
 			m.ip("gateway", "route add 10.77.0.0/24 via "+node4, "-6 route add fd77::/64 via "+node6)
 			m.ip("origin", "route add default via "+exit4, "-6 route add default via "+exit6)
 			m.startGateway()
-			m.startRelay(m.config(mode)) // of the default interface, br-lan
+			m.startRelay(m.config(mode)) // with the default interface, br-lan
 			for _, target := range []string{m.greet(origin4 + ":80"), m.greet("[" + origin6 + "]:80")} {
 				if way := m.way(target); way != "carried" {
 					t.Errorf("%s is %s", target, way)
@@ -109,7 +108,7 @@ func TestMacvlan(t *testing.T) {
 	}
 }
 
-// TestUnseen: a relay whose clients are busy, and bridged past it, says so.
+// TestUnseen checks that a relay reports that its clients are busy but bridged past it.
 func TestUnseen(t *testing.T) {
 	t.Parallel()
 	m := newBridgedMesh(t, dumb4+" "+dumb6)
@@ -123,7 +122,7 @@ func TestUnseen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	// An upload: how many ACKs a download takes is decided by the load of this machine.
+	// An upload, because the number of ACKs of a download depends on this machine's load.
 	go func() {
 		for b := make([]byte, 64<<10); ; time.Sleep(100 * time.Millisecond) {
 			if _, err := conn.Write(b); err != nil {

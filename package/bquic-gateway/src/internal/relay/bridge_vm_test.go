@@ -21,11 +21,11 @@ import (
 	"bquic/internal/relay"
 )
 
-// TestBridged: the clients' router is beyond the bridge.
+// TestBridged has clients whose router is on the other side of the bridge.
 func TestBridged(t *testing.T) {
 	for _, tc := range []struct {
 		name, addresses, mode, gateway, bridge string
-		ports                                  []string // that lead to the world, as configured
+		ports                                  []string // uplink ports, as configured
 		carried                                []string // IP versions
 	}{
 		{"access point, redirect", dumb4 + " " + dumb6, divert.Redirect, gateway4, "auto", nil, []string{"4", "6"}},
@@ -37,7 +37,7 @@ func TestBridged(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := newBridgedMesh(t, tc.addresses)
-			// Gluon's node has an IPv4 address here only, which is that of all nodes.
+			// Only here does a Gluon node have an IPv4 address, the same one on all nodes.
 			m.ip("node", "link add local-node type veth peer name local-port", "link set local-port master br-client up",
 				"addr add 10.77.0.254/32 dev local-node", "link set local-node up")
 			targets := map[string]string{"4": m.greet(origin4 + ":80"), "6": m.greet("[" + origin6 + "]:80")}
@@ -79,8 +79,8 @@ func TestBridged(t *testing.T) {
 	}
 }
 
-// carries makes some connections, of which at least one has to be carried. The others may be direct: the machine is slow, and
-// the gateway's answer late (see mesh.carry).
+// carries makes several connections, at least one of which must be carried. The others may go direct, because on a slow
+// machine the gateway's answer may be late (see mesh.carry).
 func (m *mesh) carries(target string) {
 	m.t.Helper()
 	ways := map[string]int{}
@@ -93,7 +93,7 @@ func (m *mesh) carries(target string) {
 	}
 }
 
-// kernel is what the relay may add to the node's.
+// kernel returns the kernel state to which the relay may add.
 func (m *mesh) kernel() string {
 	m.t.Helper()
 	out := ""
@@ -101,13 +101,13 @@ func (m *mesh) kernel() string {
 		{"ip", "route", "show", "table", "191"}, {"ip", "route", "show", "table", "192"},
 		{"ip", "-6", "route", "show", "table", "191"}, {"ip", "-6", "route", "show", "table", "192"}} {
 		args := append([]string{"netns", "exec", m.ns["node"]}, args...)
-		b, _ := exec.Command("ip", args...).Output() // ip complains about a table that is empty
+		b, _ := exec.Command("ip", args...).Output() // ip fails if the table is empty
 		out += string(b)
 	}
 	return out
 }
 
-// TestBridgedVLAN: the clients are in a VLAN of the bridge, of which the node has a device.
+// TestBridgedVLAN has clients in a VLAN of the bridge for which the node has a device.
 func TestBridgedVLAN(t *testing.T) {
 	for _, filtering := range []bool{false, true} {
 		t.Run(fmt.Sprintf("filtering %v", filtering), func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestBridgedVLAN(t *testing.T) {
 			m.ip("router", "link add lan.7 link lan type vlan id 7", "link set lan.7 up",
 				"addr add "+router4+"/24 dev lan.7", "addr add "+router6+"/64 dev lan.7 nodad")
 			if filtering {
-				phone = "lan" // the port gives and takes the tag
+				phone = "lan" // the port adds and removes the tag
 				m.ip("node", "link set br-client type bridge vlan_filtering 1")
 				for _, args := range []string{"add dev client0 vid 7 pvid untagged", "add dev bat0 vid 7", "add dev br-client vid 7 self"} {
 					m.run("node", append([]string{"bridge", "vlan"}, strings.Fields(args)...)...)
@@ -144,7 +144,7 @@ func TestBridgedVLAN(t *testing.T) {
 	}
 }
 
-// TestBridgedKills: relays come and go, or are killed, and what they do not carry goes on.
+// TestBridgedKills checks that connections that are not carried continue while relays start, stop or are killed.
 func TestBridgedKills(t *testing.T) {
 	m := newBridgedMesh(t, dumb6)
 	m.greet(":80")
@@ -168,7 +168,7 @@ func TestBridgedKills(t *testing.T) {
 	var over atomic.Bool
 	defer wg.Wait()
 	defer over.Store(true)
-	for _, host := range []string{origin4, origin6} { // may fail: the relay dies under it
+	for _, host := range []string{origin4, origin6} { // may fail, because the relay is killed meanwhile
 		wg.Go(func() {
 			for !over.Load() {
 				m.way(net.JoinHostPort(host, "80"))
@@ -181,7 +181,7 @@ func TestBridgedKills(t *testing.T) {
 		c.Bridge = relay.BridgeAll
 		node := m.startRelay(c)
 		for _, host := range []string{origin4, origin6} {
-			if m.way(net.JoinHostPort(host, "80")) == "carried" { // mostly: see mesh.carry
+			if m.way(net.JoinHostPort(host, "80")) == "carried" { // not always: see mesh.carry
 				carried++
 			}
 		}
@@ -207,7 +207,7 @@ func TestBridgedKills(t *testing.T) {
 	}
 }
 
-// TestBridgedTwice: of two relays on the way one takes a connection, the client's first.
+// TestBridgedTwice checks that of two relays on the path, the one next to the client takes a connection.
 func TestBridgedTwice(t *testing.T) {
 	m := newNamespaces(t, "phone", "first", "node", "router", "gateway", "origin")
 	m.bridge("first", "br-client")
@@ -231,15 +231,16 @@ func TestBridgedTwice(t *testing.T) {
 	first.await("the relay to take connections", func(f figures) bool { return f.Relay.Taking })
 	target := m.greet(origin4 + ":80")
 	m.carries(target)
-	// The second one sees only what the first one made directly, as the gateway's answer was late.
+	// The second relay sees only the connections that the first one made directly because the gateway's answer was
+	// late.
 	a, b := first.figures().Relay, node.figures().Relay
 	if late := a.Direct.Total; a.Carried.Total+late != 5 || b.Carried.Total+b.Direct.Total > late {
 		t.Errorf("the first relay carried %d and made %d directly, the second %d and %d", a.Carried.Total, late, b.Carried.Total, b.Direct.Total)
 	}
 }
 
-// TestBridgedRoaming: a client goes to another node while connections are carried. These end
-// with an error, and new connections work.
+// TestBridgedRoaming has a client that roams to another node while connections are carried. These end with an error,
+// and new connections work.
 func TestBridgedRoaming(t *testing.T) {
 	m := newNamespaces(t, "phone", "node", "other", "router", "gateway", "origin")
 	m.bridge("phone", "lan")
@@ -283,7 +284,7 @@ func TestBridgedRoaming(t *testing.T) {
 	}
 	m.ip("phone", "link set radio0 nomaster", "link set radio1 master lan")
 	for _, conn := range lasting {
-		go func() { // what a browser does: it asks for more
+		go func() { // like a browser, ask for more
 			for conn.SetWriteDeadline(time.Now().Add(patience)) == nil {
 				if _, err := conn.Write([]byte("more")); err != nil {
 					return
@@ -307,7 +308,7 @@ func TestBridgedRoaming(t *testing.T) {
 	}
 }
 
-// TestBridgedBatman: the mesh is batman-adv's own, on links of 1,262 bytes, of which it leaves 1,230.
+// TestBridgedBatman uses a real batman-adv mesh on links with an MTU of 1,262 bytes, of which 1,230 remain.
 func TestBridgedBatman(t *testing.T) {
 	m := newNamespaces(t, "phone", "node", "router", "gateway", "origin")
 	m.bridge("node", "br-client")
@@ -318,7 +319,7 @@ func TestBridgedBatman(t *testing.T) {
 		m.ip(name, "link set wifi mtu 1262", "link add bat0 type batadv", "link set wifi master bat0",
 			"link set bat0 up", "link set bat0 mtu 1230", "link set bat0 master "+bridge, "link set "+bridge+" mtu 1230")
 	}
-	m.ip("phone", "link set lan mtu 1230") // as the mesh's DHCP says
+	m.ip("phone", "link set lan mtu 1230") // set by the mesh's DHCP
 	m.ip("router", "addr add "+router4+"/24 dev lan")
 	m.link("router", "mesh", node4+"/24", "gateway", "mesh", gateway4+"/24")
 	m.link("gateway", "wan", exit4+"/24", "origin", "eth0", origin4+"/24")

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestAvoided: targets that neither a gateway nor the node reaches are left alone for a while.
+// TestAvoided checks that targets that neither a gateway nor the node reaches are avoided for a while.
 func TestAvoided(t *testing.T) {
 	now := time.Unix(1000, 0)
 	target := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, byte(i >> 8), byte(i)}) }
@@ -27,7 +27,8 @@ func TestAvoided(t *testing.T) {
 	}
 }
 
-// TestLook: only a relay that takes, and has never seen a connection of busy clients, says so.
+// TestLook checks that only a relay that takes connections, but has seen none of its busy
+// clients, reports it.
 func TestLook(t *testing.T) {
 	now := time.Unix(1000, 0)
 	why := func() Unseen { return Unseen{UnseenOff, "off"} }

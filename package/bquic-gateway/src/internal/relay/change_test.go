@@ -18,7 +18,7 @@ import (
 	"bquic/internal/relay"
 )
 
-// echoed is a carried connection on which every byte comes back.
+// echoed is a carried connection that echoes every byte.
 type echoed struct {
 	t *testing.T
 	*net.TCPConn
@@ -50,7 +50,7 @@ func (m *mesh) becomes(way, target string) {
 	}
 }
 
-// TestReload changes what a running relay does; what it carries goes on.
+// TestReload changes a running relay's configuration. Carried connections continue.
 func TestReload(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		t.Parallel()
@@ -78,14 +78,14 @@ func TestReload(t *testing.T) {
 		m.becomes("carried", origin4+":80")
 		carried.says("with other ports excluded")
 
-		// Another gateway: the session to the old one ends with its last connection.
+		// Another gateway: the session with the old one ends with its last connection.
 		c.Gateways = relay.InOrder(gateway4 + ":444")
 		node.apply(c)
 		node.await("a session with the other gateway", func(f figures) bool { return f.Relay.Gateway == gateway4+":444" && f.Relay.Taking })
 		m.becomes("carried", origin4+":80")
 		carried.says("through the old gateway")
 
-		// One that is wrong, or not there, costs nothing.
+		// An invalid configuration, or a missing gateway, breaks nothing.
 		bad := c
 		bad.Token = "a wrong one"
 		node.apply(bad)
@@ -98,8 +98,9 @@ func TestReload(t *testing.T) {
 	})
 }
 
-// TestPinChanged: a gateway whose key is not pinned any more gets nothing new. What
-// it carries goes on, and so does a session whose key is pinned still.
+// TestPinChanged checks that a gateway whose key is no longer pinned receives no new
+// connections. Its carried connections continue, and so does a session whose key is
+// still pinned.
 func TestPinChanged(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
@@ -127,8 +128,8 @@ func TestPinChanged(t *testing.T) {
 	carried.says("as it was")
 }
 
-// TestSeveralGateways: the first one that answers is used, and a better one
-// again when it is back.
+// TestSeveralGateways checks that the first working gateway is used, and a better
+// one again when it is back.
 func TestSeveralGateways(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
@@ -146,7 +147,7 @@ func TestSeveralGateways(t *testing.T) {
 	node.await("the first gateway", uses("443"))
 	first.signal(syscall.SIGKILL)
 	killed := time.Now()
-	// The second one comes in as soon as it is noticed: by a connection, here.
+	// The second gateway is used as soon as the failure is noticed, here by a connection.
 	for m.way(origin4+":80") != "carried" {
 	}
 	t.Logf("carried by the second gateway after %v", time.Since(killed).Round(10*time.Millisecond))
@@ -162,7 +163,7 @@ func TestSeveralGateways(t *testing.T) {
 	m.becomes("carried", origin4+":80")
 }
 
-// TestRoam changes the node's address under what it carries.
+// TestRoam changes the node's address while it carries connections.
 func TestRoam(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
@@ -184,8 +185,8 @@ func TestRoam(t *testing.T) {
 	carried.says("later")
 }
 
-// TestIdle: a relay that carries nothing is hardly heard on the air, and what
-// comes then is carried at once.
+// TestIdle checks that an idle relay sends hardly any packets, and that the next
+// connection is carried at once.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
@@ -198,7 +199,7 @@ func TestIdle(t *testing.T) {
 	f := node.figures()
 	after := f.Relay.Connections[0].Burst
 	packets := after.PacketsSent - before.PacketsSent + after.AcksReceived - before.AcksReceived
-	// 6 as a rule; what is late is sent again. Asking each second would be 64.
+	// Usually 6; late packets are retransmitted. A PING each second would be 64 packets.
 	if packets > 20 || f.Relay.State != "up" {
 		t.Errorf("%d packets in 32 s, %s", packets, f.Relay.State)
 	}
@@ -206,7 +207,7 @@ func TestIdle(t *testing.T) {
 	m.becomes("carried", origin4+":80")
 }
 
-// TestClients: what each client moved.
+// TestClients checks the counters of each client.
 func TestClients(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)

@@ -30,7 +30,7 @@ func TestManyClients(t *testing.T) {
 	if len(shown) != maxClients || others != (ClientStatus{Connections: 50, Sent: 50, Received: 100}) {
 		t.Errorf("%d clients, others %+v", len(shown), others)
 	}
-	// Each has a number of its own, as long as there are numbers.
+	// Each client has a unique number, as long as there are numbers.
 	owners := make(map[uint8]*client)
 	for i, cl := range held {
 		if i >= maxClients {
@@ -45,7 +45,7 @@ func TestManyClients(t *testing.T) {
 	for _, cl := range held {
 		c.leave(cl)
 	}
-	// Now the ones that left first make room.
+	// Now the clients that left first make room.
 	time.Sleep(time.Millisecond)
 	late := netip.MustParseAddr("2001:db8::1")
 	cl := c.enter(late, &carried, &direct)
@@ -62,7 +62,7 @@ func TestManyClients(t *testing.T) {
 	}
 }
 
-// TestMetrics holds the names against docs/gateway.md.
+// TestMetrics compares the names with docs/gateway.md.
 func TestMetrics(t *testing.T) {
 	r, err := New(Config{
 		Gateways: InOrder("gateway.example:443"), Pins: []string{"sha256/" + strings.Repeat("A", 43) + "="},

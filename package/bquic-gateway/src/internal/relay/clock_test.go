@@ -15,9 +15,9 @@ import (
 	"bquic/internal/divert"
 )
 
-// TestClockJump sets the machine's clock, which is the same in all network
-// namespaces: it is built and run for a virtual machine only (scripts/test-vm).
-// Routers have no clock of their own, and start in some other year.
+// TestClockJump sets the machine's clock, which all network namespaces share. So
+// it is built for and run in a virtual machine only (scripts/test-vm). Routers
+// have no battery-backed clock, and boot in some other year.
 func TestClockJump(t *testing.T) {
 	m := newMesh(t)
 	m.greet(":80")
@@ -28,7 +28,7 @@ func TestClockJump(t *testing.T) {
 	carried.says("before")
 	for _, years := range []int{1, -2, 30} {
 		before := time.Now()
-		// Without the monotonic clock, which does not jump.
+		// Without the monotonic reading, which does not jump.
 		now := syscall.NsecToTimeval(before.AddDate(years, 0, 0).UnixNano())
 		if err := syscall.Settimeofday(&now); err != nil {
 			t.Fatal(err)
@@ -37,11 +37,12 @@ func TestClockJump(t *testing.T) {
 			t.Fatalf("the year is %d", got)
 		}
 		carried.says("after the jump")
-		time.Sleep(3 * time.Second) // what depends on the time would be noticed
+		time.Sleep(3 * time.Second) // anything that depends on the time would show
 		carried.says("later")
 		m.carriedWithin(recovery, fmt.Sprintf("a jump of %d years", years))
-		// A new session: the pin replaces the dates of a certificate that is now
-		// expired, or not yet valid; a ticket of another year is no hindrance.
+		// A new session must work: the pin replaces the validity dates of the
+		// certificate, which is now expired or not yet valid, and a session
+		// ticket from another year does no harm.
 		gateway.signal(syscall.SIGKILL)
 		gateway = m.startGateway()
 		m.carriedWithin(recovery, "a jump and a kill of the gateway")

@@ -22,8 +22,8 @@ import (
 	"bquic/internal/relay"
 )
 
-// servers gives the origin as many addresses of each IP version: what a client opens at another server within
-// seconds is a session of its own. They are returned as targets, by turns.
+// servers gives the origin n addresses of each IP version, because connections that a client opens to another
+// server within seconds are a separate session. It returns them as targets, alternating between IP versions.
 func (m *mesh) servers(n int, port string) (targets []string) {
 	m.t.Helper()
 	var add []string
@@ -36,7 +36,7 @@ func (m *mesh) servers(n int, port string) (targets []string) {
 	return targets
 }
 
-// TestComparison: connections that are drawn go direct, and count, also after a restart.
+// TestComparison checks that connections chosen for the comparison go direct and are counted, even after a restart.
 func TestComparison(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{divert.Redirect, divert.TProxy} {
@@ -56,7 +56,7 @@ func TestComparison(t *testing.T) {
 				o := f.Relay.Proof.Overall
 				return o.Carried+o.Direct == connections
 			})
-			// A connection that was not drawn is made directly, too, when the gateway's answer is late.
+			// A connection that was not chosen goes direct, too, if the gateway's answer is late.
 			o := f.Relay.Proof.Overall
 			if o.Direct == 0 || int(o.Direct) > seen["direct"] || int(o.Carried) < seen["carried"] || seen["carried"] == 0 {
 				t.Errorf("went %v, and count as %+v", seen, o)
@@ -65,7 +65,7 @@ func TestComparison(t *testing.T) {
 				t.Errorf("clients: %+v", f.Relay.Proof.Clients)
 			}
 
-			// To a port where nobody listens, no byte comes back.
+			// A port without a listener sends no byte.
 			m.way(origin4 + ":9")
 			f = node.await("a connection without an answer", func(f figures) bool {
 				u := f.Relay.Proof.Unanswered
@@ -82,7 +82,7 @@ func TestComparison(t *testing.T) {
 				t.Errorf("after a restart %+v, before %+v", again, f.Relay.Proof)
 			}
 
-			// Switched off, all are carried.
+			// Without the comparison, all connections are carried.
 			c.ControlShare = 0
 			node.apply(c)
 			carried := 0
@@ -96,7 +96,7 @@ func TestComparison(t *testing.T) {
 			}
 			node.signal(syscall.SIGTERM)
 
-			// A file that is damaged costs what was in it, and no more.
+			// A damaged file loses its content, but nothing else.
 			if err := os.WriteFile(file, []byte("bquic proof 2\nand rubbish"), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -109,14 +109,15 @@ func TestComparison(t *testing.T) {
 	}
 }
 
-// TestPage: what a client opens at a server at once goes one way, and counts as one page load.
+// TestPage checks that all connections that a client opens to a server at once go the same way, and count as one
+// page load.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
 	const more = 1 << 20
 	m.listen(":80", func(conn *net.TCPConn) {
 		io.WriteString(conn, wayOf(conn))
-		io.Copy(io.Discard, conn) // until the client has asked for all
+		io.Copy(io.Discard, conn) // until the client has sent all requests
 		conn.Write(make([]byte, more))
 	})
 	m.startGateway()
@@ -147,7 +148,7 @@ func TestPage(t *testing.T) {
 		for way := range page {
 			ways[way]++
 		}
-		// When the gateway's answer is late, a flow of a page that is carried is made directly.
+		// If the gateway's answer is late, a connection of a carried page goes direct.
 		if len(page) == 1 && page["direct"] {
 			ways["drawn"]++
 		}
@@ -170,8 +171,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestPortAgain: a client may have one port for two targets. To tell the redirected connections apart, the kernel
-// gives the second another port; it is the connection that was expected all the same.
+// TestPortAgain has a client that uses one port for two targets. To keep the redirected connections apart, the
+// kernel changes the port of the second one. The relay must still recognise it as expected.
 func TestPortAgain(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{divert.Redirect, divert.TProxy} {
@@ -211,7 +212,7 @@ func TestPortAgain(t *testing.T) {
 	}
 }
 
-// TestComparisonAuto: where carried connections are slower, most new ones are left to the kernel.
+// TestComparisonAuto checks that if carried connections are slower, the kernel forwards most new ones.
 func TestComparisonAuto(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)

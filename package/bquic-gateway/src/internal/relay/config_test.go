@@ -61,7 +61,7 @@ func TestClientHello(t *testing.T) {
 		{[]byte{22, 3, 1, 0, 3}, 5},
 		{[]byte{22, 3, 1, 0, 3, 'a'}, 6},
 		{[]byte{22, 3, 1, 0, 3, 'a', 'b', 'c'}, 8},
-		{[]byte{22, 3, 1, 0, 3, 'a', 'b', 'c', 23, 3, 3}, 8}, // early data wait
+		{[]byte{22, 3, 1, 0, 3, 'a', 'b', 'c', 23, 3, 3}, 8}, // early data waits
 		{[]byte("POST / HTTP/1.1\r\n"), 0},
 		{[]byte("SSH-2.0-OpenSSH_9.2\r\n"), 0},
 	} {

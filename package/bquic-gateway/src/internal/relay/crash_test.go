@@ -17,9 +17,9 @@ import (
 	"bquic/internal/divert"
 )
 
-// TestCrashes kills the relay at random moments while clients load and begin
-// connections: the next connection is forwarded, with no restart, and the kernel is as
-// it was before.
+// TestCrashes kills the relay at random moments while clients download and open
+// connections. Without a restart, the next connection must be forwarded, and the
+// kernel's state must be as before.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	const kills, loops = 100, 10
@@ -57,8 +57,8 @@ func TestCrashes(t *testing.T) {
 		m.eventually("nothing is left in the kernel", func() bool { return kernel() == before })
 	}
 
-	// The load: two clients that download, and two that begin one connection, or
-	// flow, after the other. All of it may fail: the relay dies under it.
+	// The load: two clients that download, and two that open one connection or flow
+	// after the other. All of them may fail, because the relay is killed meanwhile.
 	var wg sync.WaitGroup
 	var over atomic.Bool
 	defer wg.Wait()
@@ -99,7 +99,7 @@ func TestCrashes(t *testing.T) {
 	taking := 0
 	for i := range kills {
 		node := m.spawn("node", config(i))
-		if i%3 > 0 { // else it may not even have begun to take connections
+		if i%3 > 0 { // else it may not yet take connections
 			node.await("the relay to take connections", func(f figures) bool { return f.Relay.Taking })
 			taking++
 		}

@@ -25,13 +25,12 @@ import (
 	"bquic/internal/relay"
 )
 
-// recovery bounds how long after a fault connections are carried again. What
-// docs/gateway.md states is a sixth of it: the machine may be busy.
+// recovery is the timeout for connections to be carried again after a fault. It is
+// six times what docs/gateway.md states, because the machine may be busy.
 const recovery = 60 * time.Second
 
-// transfers go up and down between phone and origin all the time. Whatever
-// happens to them on the way, one that ends in peace at either end has all of
-// its bytes.
+// transfers run continuously in both directions between phone and origin. Whatever happens
+// on the path, a transfer that ends without an error at either end must be complete.
 type transfers struct {
 	m        *mesh
 	complete atomic.Int64
@@ -46,7 +45,7 @@ const (
 	transferPiece = 32 << 10
 )
 
-// transferred returns the content of transfer id.
+// transferred returns the content of the transfer id.
 func transferred(id uint64) []byte {
 	var seed [32]byte
 	binary.BigEndian.PutUint64(seed[:], id)
@@ -55,7 +54,7 @@ func transferred(id uint64) []byte {
 	return b
 }
 
-// slowly writes at about 3 MB/s, so that a fault meets transfers under way.
+// slowly writes at about 3 MB/s, so that a fault hits transfers in progress.
 func slowly(conn net.Conn, b []byte) error {
 	for ; len(b) > 0; time.Sleep(10 * time.Millisecond) {
 		n, err := conn.Write(b[:min(len(b), transferPiece)])
@@ -67,8 +66,8 @@ func slowly(conn net.Conn, b []byte) error {
 	return nil
 }
 
-// check reads to the end. A peaceful end of anything else than transfer id is an
-// error of the test.
+// check reads to the end. The test fails if conn ends without an error and its
+// content is not that of the transfer id.
 func (x *transfers) check(where string, conn io.Reader, id uint64) error {
 	got, err := io.ReadAll(conn)
 	if err != nil {
@@ -80,7 +79,7 @@ func (x *transfers) check(where string, conn io.Reader, id uint64) error {
 	return nil
 }
 
-// startTransfers has several of them under way until the test ends.
+// startTransfers runs several transfers at a time until the test ends.
 func (m *mesh) startTransfers() *transfers {
 	m.t.Helper()
 	x := &transfers{m: m, stop: make(chan struct{})}
@@ -114,7 +113,7 @@ func (m *mesh) startTransfers() *transfers {
 				if err := x.one(id); err != nil {
 					x.broken.Add(1)
 					m.t.Logf("transfer %d, from %s to %s: %v", id, begun.Format(time.StampMilli), time.Now().Format(time.StampMilli), err)
-					time.Sleep(20 * time.Millisecond) // not as fast as they are refused
+					time.Sleep(20 * time.Millisecond) // do not retry at full speed
 				} else {
 					x.complete.Add(1)
 				}
@@ -125,7 +124,7 @@ func (m *mesh) startTransfers() *transfers {
 	return x
 }
 
-// one transfers, down for an even and up for an odd id.
+// one runs one transfer: a download if id is even, an upload if it is odd.
 func (x *transfers) one(id uint64) error {
 	conn, err := x.m.dial(fmt.Sprintf("%s:%d", origin4, transferPort))
 	if err != nil {
@@ -156,7 +155,7 @@ func (x *transfers) end() {
 	x.wg.Wait()
 }
 
-// await waits until n more transfers have been completed.
+// await waits until n more transfers are complete.
 func (x *transfers) await(n int64) {
 	x.m.t.Helper()
 	want := x.complete.Load() + n
@@ -179,8 +178,7 @@ func (m *mesh) carriedWithin(limit time.Duration, after string) {
 	m.t.Logf("after %s: carried again after %v", after, took.Round(time.Millisecond))
 }
 
-// TestKilled kills gateway and relay in the middle of transfers, and starts them
-// again.
+// TestKilled kills gateway and relay during transfers, and restarts them.
 func TestKilled(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		t.Parallel()
@@ -208,8 +206,8 @@ func TestKilled(t *testing.T) {
 	})
 }
 
-// TestStopped stops gateway and relay in order in the middle of transfers, and starts
-// them again: no transfer notices. BQUIC_STOPS is how often, 4 by default.
+// TestStopped stops gateway and relay gracefully during transfers, and restarts them.
+// No transfer may notice. BQUIC_STOPS sets how often, 4 by default.
 func TestStopped(t *testing.T) {
 	stops := 4
 	if s := os.Getenv("BQUIC_STOPS"); s != "" {
@@ -254,7 +252,7 @@ func TestStopped(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// TestCut has nothing pass between node and gateway for 30 s.
+// TestCut drops all packets between node and gateway for 30 s.
 func TestCut(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
@@ -280,8 +278,8 @@ func TestCut(t *testing.T) {
 	t.Logf("%d transfers completed, %d broken", x.complete.Load(), x.broken.Load())
 }
 
-// TestTakenOver: what the first gateway carried ends as soon as without a
-// second one, which takes over meanwhile.
+// TestTakenOver checks that connections of a dead gateway end as soon as without a
+// second gateway, which takes over new ones meanwhile.
 func TestTakenOver(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
@@ -311,7 +309,7 @@ func TestTakenOver(t *testing.T) {
 		t.Error(err)
 	}
 	t.Logf("reset after %v", time.Since(cut).Round(time.Millisecond))
-	// QUIC itself would give up too, but after 30 s.
+	// QUIC itself would time out, too, but only after 30 s.
 	node.await("the log", func(figures) bool {
 		return strings.Contains(node.log.String(), "connection ended")
 	})
@@ -320,8 +318,8 @@ func TestTakenOver(t *testing.T) {
 	}
 }
 
-// TestOriginKilled: a client sees of its origin's end what it would see without
-// a relay, which is an end, or a reset where the origin had not read everything.
+// TestOriginKilled checks that when its origin is killed, a client sees the same as
+// without a relay: a FIN, or a reset if the origin had not read everything.
 func TestOriginKilled(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
@@ -330,8 +328,8 @@ func TestOriginKilled(t *testing.T) {
 	c.ExcludePorts = []divert.Ports{{First: 92, Last: 92}}
 	node := m.startRelay(c)
 	for _, tc := range []struct {
-		sent string // of which the origin reads one byte
-		want error  // nil: the end
+		sent string // the origin reads one byte of it
+		want error  // nil: a FIN
 	}{{"x", nil}, {"x, and what is not read", syscall.ECONNRESET}} {
 		origin := m.start("origin", role{Origins: []string{":91", ":92"}})
 		ends := map[string]chan error{}
@@ -368,7 +366,7 @@ func TestOriginKilled(t *testing.T) {
 	gateway.await("all tunnels to end", func(f figures) bool { return f.Gateway.Open == 0 })
 }
 
-// TestTableKept: what the relay has in nftables is nobody else's to change.
+// TestTableKept checks that no other program can change the relay's nftables table.
 func TestTableKept(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		t.Parallel()
@@ -385,12 +383,12 @@ func TestTableKept(t *testing.T) {
 			"flush chain inet bquic_relay leaving",
 			"insert rule inet bquic_relay forwarded return",
 		} {
-			// "flush ruleset" passes over it, all else is refused.
+			// "flush ruleset" skips the table, and all other commands are refused.
 			exec.Command("ip", append([]string{"netns", "exec", m.ns["node"], "nft"}, strings.Fields(change)...)...).Run()
 			if way := m.way(origin4 + ":80"); way != "carried" {
 				t.Errorf("after %q: %s", change, way)
 			}
-			carried.says(change) // was silent meanwhile
+			carried.says(change) // idle meanwhile
 		}
 		if _, err := divertOpen(m); err == nil {
 			t.Error("a second relay has started")
@@ -398,7 +396,7 @@ func TestTableKept(t *testing.T) {
 	})
 }
 
-// divertOpen is what a second relay in the node does first.
+// divertOpen does what a second relay in the node does first.
 func divertOpen(m *mesh) (d *divert.Diverter, err error) {
 	err = m.in("node", func() (err error) {
 		d, err = divert.Open(divert.Redirect)

@@ -12,7 +12,7 @@ import (
 	"bquic/internal/divert"
 )
 
-// moreAddresses is how many more a phone can have.
+// moreAddresses is the number of additional addresses of a phone.
 const moreAddresses = 8
 
 func init() {
@@ -21,8 +21,8 @@ func init() {
 	}
 }
 
-// TestFlowLimits has a client with more flows than it may have, from several addresses:
-// what is beyond is forwarded, and so are others' flows carried.
+// TestFlowLimits has a client that exceeds its limit of flows, from several addresses.
+// The kernel forwards the excess, so that other clients' flows are still carried.
 func TestFlowLimits(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
@@ -59,7 +59,7 @@ func TestFlowLimits(t *testing.T) {
 	}
 }
 
-// TestNoPort: nobody can send the relay UDP.
+// TestNoPort checks that the relay has no UDP port to which others can send.
 func TestNoPort(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)

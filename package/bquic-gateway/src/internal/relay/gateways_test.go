@@ -25,20 +25,20 @@ import (
 	"bquic/internal/upstream"
 )
 
-// patience is how long a test waits for what must happen at some time.
+// patience is the timeout for events that must happen eventually.
 const patience = 90 * time.Second
 
-// A puppet is a gateway on this machine that answers as the test wants.
+// A puppet is a gateway on this machine whose answers the test controls.
 type puppet struct {
 	address string
 	pin     string
 
 	mu     sync.Mutex
 	answer func(w http.ResponseWriter, r *http.Request)
-	asked  map[string]int // targets, and how often
+	asked  map[string]int // number of requests by target
 }
 
-// What a gateway answers to a probe, and to all else.
+// Answers of a gateway to a probe and to all other requests.
 func fine(w http.ResponseWriter, _ *http.Request) {
 	refuse(w, http.StatusForbidden, tunnel.TargetProhibited)
 }
@@ -96,7 +96,7 @@ func (p *puppet) times(target string) int {
 	return p.asked[target]
 }
 
-// A bench keeps sessions with puppets.
+// A bench manages sessions with puppets.
 type bench struct {
 	*gateways
 	t       *testing.T
@@ -110,7 +110,7 @@ func newBench(t *testing.T, upstreams []Upstream, puppets ...*puppet) *bench {
 	return newBenchOf(t, 1, upstreams, puppets...)
 }
 
-// newBenchOf has so many connections to each gateway.
+// newBenchOf returns a bench with this number of connections to each gateway.
 func newBenchOf(t *testing.T, connections int, upstreams []Upstream, puppets ...*puppet) *bench {
 	t.Helper()
 	b := &bench{t: t, config: Config{
@@ -153,7 +153,7 @@ func (b *bench) await(what string, ok func() bool) {
 	}
 }
 
-// awaitUse waits until new connections are carried by the puppet; nil: by none.
+// awaitUse waits until the puppet carries new connections; nil: no puppet.
 func (b *bench) awaitUse(p *puppet) (s *session) {
 	b.t.Helper()
 	b.await("another gateway", func() bool {
@@ -172,7 +172,7 @@ func (b *bench) states() (states []string) {
 	return states
 }
 
-// connect asks for a tunnel as a connection does.
+// connect requests a tunnel as for a client's connection.
 func (s *session) connect(target string) error {
 	s.enter()
 	defer s.release()
@@ -183,8 +183,8 @@ func (s *session) connect(target string) error {
 	return s.answer(str)
 }
 
-// TestUplink: a gateway whose uplink is down is not used while another one is
-// there, and is used again when it is back.
+// TestUplink checks that a gateway whose uplink is down is not used while another one
+// works, and is used again when its uplink is back.
 func TestUplink(t *testing.T) {
 	t.Parallel()
 	one, two := newPuppet(t), newPuppet(t)
@@ -196,7 +196,7 @@ func TestUplink(t *testing.T) {
 	if err := first.connect("192.0.2.1:80"); !errors.As(err, &refusal) || refusal.Type != tunnel.UplinkDown {
 		t.Fatalf("the answer is %v", err)
 	}
-	// Nobody has to find out once more.
+	// No further connection has to find out.
 	if s := b.pick(); s == first {
 		t.Error("the gateway is used all the same")
 	}
@@ -223,7 +223,8 @@ func TestUplink(t *testing.T) {
 	}
 }
 
-// TestShare: gateways of equal weight share, those of a smaller one wait.
+// TestShare checks that gateways of equal weight share connections, and that gateways of
+// smaller weight wait.
 func TestShare(t *testing.T) {
 	t.Parallel()
 	one, two, three := newPuppet(t), newPuppet(t), newPuppet(t)
@@ -235,7 +236,8 @@ func TestShare(t *testing.T) {
 		s.enter()
 		uses[s.gateway]++
 	}
-	// Who carries more and more is left, however much nearer it is (upstream.TestFirst).
+	// A gateway with more and more connections is not chosen any more, however small its
+	// RTT (upstream.TestFirst).
 	for range 20 {
 		use()
 	}
@@ -255,7 +257,8 @@ func TestShare(t *testing.T) {
 	if !slices.Equal(st.Gateways, want) || len(st.Connections) != 2 {
 		t.Errorf("gateways %+v, %d connections", st.Gateways, len(st.Connections))
 	}
-	// One of them says that it has no uplink: all go to the other one, not to the third.
+	// One gateway reports that it has no uplink: all connections go to the other one, not
+	// to the third.
 	one.will(noUplink)
 	for n := 0; n < 1000 && one.times("192.0.2.1:80") == 0; n++ {
 		if s := b.pick(); s.gateway != one.address {
@@ -273,13 +276,13 @@ func TestShare(t *testing.T) {
 	if n := three.times(tunnel.ProbeTarget); n != 0 {
 		t.Errorf("the third one was asked %d times", n)
 	}
-	// Another weight needs no other session.
+	// A changed weight needs no new session.
 	old := b.awaitUse(two)
 	b.apply([]Upstream{{two.address, 7}, {three.address, 8}})
 	b.awaitUse(three)
 	b.apply([]Upstream{{two.address, 9}, {three.address, 8}})
 	if s := b.awaitUse(two); s == old {
-		t.Error("a retired session is used again") // it was left for the third
+		t.Error("a retired session is used again") // it was replaced by the third gateway's
 	}
 	three.will(mute)
 	last := b.awaitUse(two)
@@ -294,8 +297,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestMute: a session whose gateway answers nothing any more, while packets
-// arrive, is replaced by a new one that has had an answer.
+// TestMute checks that a session whose gateway no longer answers requests, although packets
+// arrive, is replaced by a new session whose probe was answered.
 func TestMute(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -333,7 +336,7 @@ func TestMute(t *testing.T) {
 					fine(w, r)
 				}
 			})
-			// It carries something, and small packets come and go all the time.
+			// It carries a connection, and small packets pass all the time.
 			old.enter()
 			defer old.release()
 			stop := make(chan struct{})
@@ -356,7 +359,7 @@ func TestMute(t *testing.T) {
 			if _, reason, _ := old.look(); tc.reason != "" && reason != tc.reason {
 				t.Errorf("the reason is %q", reason)
 			}
-			// It goes on with what it carries, though.
+			// Its carried connections continue, though.
 			if old.conn.Context().Err() != nil {
 				t.Error("the old one has ended with what it carries")
 			}
@@ -367,8 +370,8 @@ func TestMute(t *testing.T) {
 	}
 }
 
-// TestLeft: what ends the QUIC connection ends the session, and a new one takes
-// its place.
+// TestLeft checks that whatever ends the QUIC connection ends the session, and that a new
+// session replaces it.
 func TestLeft(t *testing.T) {
 	t.Parallel()
 	one := newPuppet(t)
@@ -416,8 +419,9 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// TestStalledPath: of two connections to a gateway, which take different paths, one
-// stalls. It is left long before anybody can say that it is silent, though it carries less.
+// TestStalledPath has two connections to a gateway over different paths, one of which
+// stalls. New connections must leave it long before it counts as silent, even though it
+// carries fewer connections.
 func TestStalledPath(t *testing.T) {
 	t.Parallel()
 	p := newPuppet(t)
@@ -443,7 +447,7 @@ func TestStalledPath(t *testing.T) {
 	b.await("the path to be used again", func() bool { return b.pick() == stalls })
 }
 
-// A wire is a way to a gateway on which what is to and from one address can stall.
+// A wire is a path to a gateway on which packets to and from one address can stall.
 type wire struct {
 	address string
 
@@ -503,7 +507,7 @@ func newWire(t *testing.T, to string) *wire {
 	return w
 }
 
-// stall has nothing pass to and from an address, nil: everything.
+// stall stops all packets to and from an address. With nil, all packets pass again.
 func (w *wire) stall(addr net.Addr) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -513,7 +517,8 @@ func (w *wire) stall(addr net.Addr) {
 	}
 }
 
-// portOf an address: a socket that is bound to none tells another host than its packets.
+// portOf returns the port of an address. An unbound socket reports another host than its
+// packets have.
 func portOf(addr net.Addr) string {
 	_, port, _ := net.SplitHostPort(addr.String())
 	return port

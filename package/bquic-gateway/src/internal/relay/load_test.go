@@ -12,8 +12,8 @@ import (
 	"bquic/internal/processor"
 )
 
-// TestSaidOnce: a processor that is too slow, and now and then busy as well, is in the log
-// once and not whenever the reason is the other one.
+// TestSaidOnce checks that a processor that is too slow, and at times also busy, is logged
+// once, and not at each change of the reason.
 func TestSaidOnce(t *testing.T) {
 	var log bytes.Buffer
 	now := time.Now()
@@ -26,7 +26,7 @@ func TestSaidOnce(t *testing.T) {
 	for i := range 600 {
 		now = now.Add(processor.Interval)
 		if i%20 == 0 {
-			now = now.Add(time.Second) // it waited for the processor
+			now = now.Add(time.Second) // the process waited for the processor
 		}
 		var pace float64
 		l.tell(func() {}, func(time.Time) { pace = l.processor.Tick(now, s) })

@@ -37,12 +37,12 @@ import (
 //
 //	phone --- node (relay) --- gateway --- origin
 //
-// Relay and gateway are processes of their own, this test binary again in
-// another role, so that they can be killed. Phone and origin are sockets of the
-// test. The origin tells by the source address how a connection came to it.
+// Relay and gateway are separate processes, so that they can be killed: this test binary in
+// another role. Phone and origin are sockets of the test. The origin tells from the source address
+// how a connection reached it.
 const (
 	token = "correct-horse"
-	// patience is how long a test waits for what must happen at some time.
+	// patience is the timeout for events that must happen eventually.
 	patience = 90 * time.Second
 
 	phone4, phone6     = "10.77.0.2", "fd77::2"
@@ -52,7 +52,7 @@ const (
 	origin4, origin6   = "203.0.113.2", "2001:db8:77::2"
 )
 
-// How a connection came to the origin.
+// How a connection reached the origin.
 var route = map[string]string{
 	phone4: "forwarded", phone6: "forwarded", // by the kernel, untouched
 	node4: "direct", node6: "direct", // by the relay
@@ -71,15 +71,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A role is what another process of the test does.
+// A role is the task of another process of the test.
 type role struct {
 	Relay   *relay.Config
 	Gateway string   // UCI file
 	Origins []string // addresses that origins listen on
 }
 
-// figures is what a process answers to each line that it reads; a relay's line
-// can be a relay.Config to apply.
+// figures is a process's answer to each line that it reads. For a relay, the line can be a
+// relay.Config to apply.
 type figures struct {
 	Relay      *relay.Status
 	Gateway    *tunnel.Stats
@@ -159,7 +159,7 @@ func play(encoded string) error {
 	return server.Run(ctx)
 }
 
-// unendingOrigin reads one byte of each client, answers it, and sends for ever.
+// unendingOrigin reads one byte from each client, answers it, and sends forever.
 func unendingOrigin(address string) error {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -184,7 +184,7 @@ func unendingOrigin(address string) error {
 	return nil
 }
 
-// A process plays a role in a namespace.
+// A process runs a role in a namespace.
 type process struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -234,7 +234,7 @@ func newMesh(t *testing.T) *mesh {
 	return m
 }
 
-// newNamespaces makes them without links, and the gateway's key.
+// newNamespaces makes namespaces without links, and the gateway's key.
 func newNamespaces(t *testing.T, names ...string) *mesh {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -253,7 +253,7 @@ func newNamespaces(t *testing.T, names ...string) *mesh {
 			}
 		}
 	}
-	// As the package has it (files/etc/sysctl.d).
+	// As in the package (files/etc/sysctl.d).
 	if err := m.in("node", func() error { return os.WriteFile("/proc/sys/net/ipv4/tcp_early_demux", []byte("0"), 0) }); err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func newNamespaces(t *testing.T, names ...string) *mesh {
 	return m
 }
 
-// run runs a command in a namespace and returns what it printed.
+// run runs a command in a namespace and returns its output.
 func (m *mesh) run(name string, args ...string) string {
 	m.t.Helper()
 	if name != "" {
@@ -279,7 +279,8 @@ func (m *mesh) run(name string, args ...string) string {
 	return string(out)
 }
 
-// ip runs commands of ip's, those of the same IP version at a time: "-6 route ..." is one of IPv6.
+// ip runs ip commands, all of the same IP version in one batch. A command for IPv6 begins with -6:
+// "-6 route ...".
 func (m *mesh) ip(name string, commands ...string) {
 	m.t.Helper()
 	for len(commands) > 0 {
@@ -320,8 +321,7 @@ func (m *mesh) link(a, adev, aaddrs, b, bdev, baddrs string) {
 	}
 }
 
-// in calls f with the calling thread in a namespace: the sockets that f opens
-// stay there.
+// in calls f with the calling thread in a namespace. Sockets that f opens stay in the namespace.
 func (m *mesh) in(name string, f func() error) error {
 	runtime.LockOSThread()
 	home, err := os.Open("/proc/thread-self/ns/net")
@@ -342,7 +342,7 @@ func (m *mesh) in(name string, f func() error) error {
 	}
 	err = f()
 	if err := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); err != nil {
-		panic(err) // the thread stays locked, and lost
+		panic(err) // the thread stays locked and is lost
 	}
 	runtime.UnlockOSThread()
 	return err
@@ -388,7 +388,7 @@ func (m *mesh) listen(addr string, handle func(*net.TCPConn)) string {
 	return l.Addr().String()
 }
 
-// greet listens at an origin that tells each client which way it came.
+// greet listens at an origin that tells each client how its connection arrived.
 func (m *mesh) greet(addr string) string {
 	m.t.Helper()
 	return m.listen(addr, func(conn *net.TCPConn) {
@@ -400,7 +400,7 @@ func wayOf(conn *net.TCPConn) string {
 	return route[conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap().String()]
 }
 
-// way returns which way a connection took.
+// way returns how a connection reached the target.
 func (m *mesh) way(target string) string {
 	conn, err := m.dial(target)
 	if err != nil {
@@ -414,7 +414,7 @@ func (m *mesh) way(target string) string {
 	return string(way)
 }
 
-// start runs a role in a namespace, and returns when it answers.
+// start runs a role in a namespace, and returns when the process answers.
 func (m *mesh) start(name string, r role) *process {
 	m.t.Helper()
 	p := m.spawn(name, r)
@@ -458,7 +458,7 @@ func (m *mesh) spawn(name string, r role) *process {
 	return p
 }
 
-// apply gives a relay another configuration.
+// apply changes a relay's configuration.
 func (p *process) apply(c relay.Config) {
 	p.t.Helper()
 	encoded, err := json.Marshal(c)
@@ -480,7 +480,7 @@ func (p *process) ask(line string) figures {
 	return f
 }
 
-// signal ends the process and returns how it ended.
+// signal sends a signal that ends the process, and returns how the process ended.
 func (p *process) signal(s syscall.Signal) error {
 	p.cmd.Process.Signal(s)
 	select {
@@ -495,7 +495,7 @@ func (p *process) signal(s syscall.Signal) error {
 
 func (m *mesh) startGateway() *process { return m.startGatewayAt(443) }
 
-// startGatewayAt takes more lines of the gateway's section.
+// startGatewayAt starts a gateway on a port. more are further lines of the gateway's section.
 func (m *mesh) startGatewayAt(port int, more ...string) *process {
 	return m.start("gateway", role{Gateway: fmt.Sprintf(`
 config gateway
@@ -531,7 +531,7 @@ func (m *mesh) startRelay(c relay.Config) *process {
 	return p
 }
 
-// await waits until the process says so.
+// await waits until the process's figures satisfy ok.
 func (p *process) await(what string, ok func(figures) bool) figures {
 	p.t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
@@ -556,8 +556,8 @@ func (m *mesh) eventually(what string, is func() bool) {
 	}
 }
 
-// carry returns a connection that is carried, and what the relay counted then. On
-// a busy machine the gateway's answer may be late, and a connection goes direct.
+// carry returns a carried connection and the relay's figures at that time. On a busy machine the
+// gateway's answer may be late, and a connection goes direct; carry then tries again.
 func (m *mesh) carry(node *process, target string) (*net.TCPConn, figures) {
 	m.t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {

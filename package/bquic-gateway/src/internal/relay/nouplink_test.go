@@ -13,9 +13,9 @@ import (
 	"bquic/internal/relay"
 )
 
-// TestNoUplink has a real gateway that reaches the world no more, though packets through
-// it do: it says so, the kernel forwards, and when it reaches the world again
-// connections are carried again.
+// TestNoUplink has a real gateway that can no longer reach the Internet, although packets forwarded
+// through it can. The gateway must report it, and the kernel must forward connections until the
+// gateway's uplink is back.
 func TestNoUplink(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
@@ -28,7 +28,7 @@ func TestNoUplink(t *testing.T) {
 	}
 	for range 2 {
 		m.ip("gateway", "rule add pref 10 iif lo to 203.0.113.0/24 table 78", "route add unreachable default table 78")
-		// The first connections find it out, and are made directly meanwhile.
+		// The first connections detect it, and go direct meanwhile.
 		m.becomes("forwarded", origin4+":80")
 		node.await("the gateway to say that it has no uplink, and the kernel not to ask", func(f figures) bool {
 			return state(relay.StateNoUplink)(f) && !f.Relay.Taking
@@ -39,8 +39,8 @@ func TestNoUplink(t *testing.T) {
 	}
 }
 
-// TestGatewayEnds has a gateway that is stopped: what it carries goes on, everything new goes direct,
-// and it ends with the last connection.
+// TestGatewayEnds stops a gateway. Its connections continue, new ones go direct, and it exits after
+// the last one.
 func TestGatewayEnds(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
@@ -52,7 +52,7 @@ func TestGatewayEnds(t *testing.T) {
 	kept.says("before")
 	gateway.cmd.Process.Signal(syscall.SIGTERM)
 	m.becomes("forwarded", origin4+":80")
-	time.Sleep(3 * time.Second) // longer than requests have
+	time.Sleep(3 * time.Second) // longer than the timeout for requests
 	kept.says("later")
 	kept.Close()
 	if err := gateway.signal(syscall.SIGTERM); err != nil {

@@ -19,14 +19,14 @@ import (
 	"bquic/internal/tunnel"
 )
 
-// TestNeverAnOpenProxy asks a gateway for tunnels to all that is the router's
-// own or its links', by TCP and UDP, in every way of writing it.
+// TestNeverAnOpenProxy requests tunnels to all addresses of the router itself
+// and of its links, over TCP and UDP, in all notations.
 func TestNeverAnOpenProxy(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
 	m.startGatewayAt(443)
 	m.startGatewayAt(445, "\tlist connect_from '192.0.2.0/24'")
-	// What must not be reached answers, should it be.
+	// Targets that must not be reached would answer if they were.
 	for _, addr := range []string{":22", ":80"} {
 		var l net.Listener
 		if err := m.in("gateway", func() (err error) { l, err = net.Listen("tcp", addr); return err }); err != nil {
@@ -137,7 +137,7 @@ func TestNeverAnOpenProxy(t *testing.T) {
 		}
 	}
 	t.Logf("%d requests refused", asked)
-	// And what is meant to be reached is.
+	// And permitted targets are reached.
 	m.greet(":80")
 	if refusal := ask(welcome, "tcp", origin4+":80", "Bearer "+token); refusal != nil {
 		t.Errorf("the origin: %+v", *refusal)

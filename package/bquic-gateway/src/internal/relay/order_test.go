@@ -13,9 +13,9 @@ import (
 	"bquic/internal/divert"
 )
 
-// TestClientsShare: two clients of a relay share a mesh that is slower than they are,
-// though one has eight connections and the other has one. The relay tells the gateway
-// whose each is, and for what goes up it knows that itself.
+// TestClientsShare checks that two clients of a relay share a slower mesh equally, although
+// one has eight connections and the other has one. For downloads, the relay tells the
+// gateway to which client each connection belongs; for uploads, it knows that itself.
 func TestClientsShare(t *testing.T) {
 	for _, direction := range []string{"down", "up"} {
 		t.Run(direction, func(t *testing.T) {
@@ -25,7 +25,7 @@ func TestClientsShare(t *testing.T) {
 			}
 			m.startGateway()
 			node := m.startRelay(m.config(divert.Redirect))
-			var received [2]atomic.Int64 // bytes of the client by IPv4, and by IPv6
+			var received [2]atomic.Int64 // bytes of the IPv4 client and of the IPv6 client
 			pour := func(conn *net.TCPConn) {
 				for b := make([]byte, 64<<10); ; {
 					if _, err := conn.Write(b); err != nil {
@@ -80,7 +80,7 @@ func TestClientsShare(t *testing.T) {
 				})
 				return counts
 			}
-			begin := wait(1 << 20) // all of them have begun
+			begin := wait(1 << 20) // all connections have begun
 			end := wait(5 << 20)
 			one, eight := end[0]-begin[0], end[1]-begin[1]
 			if share := float64(one) / float64(one+eight); share < 0.35 || share > 0.65 {
@@ -90,14 +90,14 @@ func TestClientsShare(t *testing.T) {
 	}
 }
 
-// TestManyConnections: the 200 downloads of one client delay nobody else's request. The
-// clock is what those downloads get meanwhile: an answer that waited for a turn of each of
-// them would see 200 packets pass for each of its own.
+// TestManyConnections checks that 200 downloads of one client do not delay another client's
+// request. The measure of time is the downloads' bytes: if an answer waited for a turn of
+// each download, 200 packets of downloads would pass for each packet of the answer.
 func TestManyConnections(t *testing.T) {
 	const (
 		connections = 200
 		requests    = 5
-		answer      = 60_000 // bytes: more than goes ahead because it is new
+		answer      = 60_000 // bytes: more than what is sent first because the stream is new
 		piece       = 16 << 10
 	)
 	m := newMesh(t)
@@ -122,7 +122,7 @@ func TestManyConnections(t *testing.T) {
 	for i := range requests {
 		serve(fmt.Sprintf(":%d", 81+i), answer)
 	}
-	var asking []*net.TCPConn // of the other client
+	var asking []*net.TCPConn // connections of the other client
 	for i := range requests {
 		conn, _ := m.carry(node, fmt.Sprintf("[%s]:%d", origin6, 81+i))
 		asking = append(asking, conn)
@@ -150,7 +150,8 @@ func TestManyConnections(t *testing.T) {
 		}
 		passed := downloaded.Load() - before
 		t.Logf("request %d: %d bytes of downloads until its answer of %d was there", i, passed, answer)
-		// As many as its own, and what is in the path already; else 40 turns of 200 packets.
+		// As many bytes as its own, plus those already in the path. If it waited, it would
+		// be 40 turns of 200 packets.
 		if passed > 40*answer {
 			t.Errorf("request %d: %d bytes of downloads went before its answer", i, passed)
 		}

@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// An exchange is a transfer of exchangeSize bytes one way, and one byte back
-// when all of them have arrived: the next one can neither begin nor end with
-// what was in flight, or in a buffer, before.
+// An exchange is a transfer of exchangeSize bytes in one direction, and one
+// byte back when all have arrived. So no exchange can begin or end with data
+// that was in flight or in a buffer before.
 const (
 	exchangeSize = 256 << 10
 	downloadPort = 91
 	uploadPort   = 92
 )
 
-// exchanging origins note which way each connection came.
+// exchanging origins record how each connection arrived.
 type exchanging struct {
 	m    *mesh
 	mu   sync.Mutex
@@ -44,7 +44,7 @@ func (m *mesh) exchanging() *exchanging {
 	return x
 }
 
-// give is the sender's part of an exchange, take the receiver's.
+// give is the sender's part of an exchange, take is the receiver's.
 func give(conn net.Conn, b []byte) error {
 	if _, err := conn.Write(b); err != nil {
 		return err
@@ -61,12 +61,11 @@ func take(conn net.Conn, b []byte) error {
 	return err
 }
 
-// An exchanger makes exchanges over one connection, one after the other, until
-// it is closed.
+// An exchanger makes one exchange after the other over a connection until it is closed.
 type exchanger struct {
 	conn net.Conn
 	done chan struct{} // after each exchange; closed when one failed
-	err  error         // why, then
+	err  error         // why it failed
 }
 
 func (x *exchanging) start(port int) *exchanger {
@@ -97,11 +96,11 @@ func (x *exchanging) start(port int) *exchanger {
 	return e
 }
 
-// flows waits until n exchanges began and ended from now on.
+// flows waits until n exchanges have begun and ended from now on.
 func (e *exchanger) flows(t *testing.T, what string, n int) {
 	t.Helper()
 	start := time.Now()
-	for range n + 2 { // one may be over, one may have begun
+	for range n + 2 { // one may have just ended, one may have begun
 		select {
 		case _, more := <-e.done:
 			if !more {
@@ -124,8 +123,8 @@ func (x *exchanging) onlyCarried(n int) {
 	}
 }
 
-// blackHole loses all packets larger than mtu between node and gateway, and
-// tells nobody: what a tunnel on a hop between does whose ICMP is filtered.
+// blackHole silently drops all packets larger than mtu between node and
+// gateway, like a tunnel on the path whose ICMP is filtered.
 func (m *mesh) blackHole(mtu int) {
 	m.t.Helper()
 	for _, name := range []string{"node", "gateway"} {
@@ -139,14 +138,14 @@ table inet hop {
 	}
 }
 
-// TestPathMTU lowers the path's MTU under a session: what it carries goes on,
-// new connections are carried, and so are those of a new session.
+// TestPathMTU lowers the path's MTU during a session. Carried connections
+// continue, and new connections are carried, also by a new session.
 func TestPathMTU(t *testing.T) {
 	for _, mtu := range []int{1420, 1320, 1230} {
 		for _, under := range []string{"download", "upload", "idle"} {
 			t.Run(fmt.Sprintf("%d/%s", mtu, under), func(t *testing.T) {
 				m := newMesh(t)
-				for _, name := range []string{"node", "gateway"} { // packets as they are on a wire, one by one
+				for _, name := range []string{"node", "gateway"} { // no offloads: packets as on a wire
 					m.run(name, "ethtool", "-K", "mesh", "gso", "off", "tx-udp-segmentation", "off", "gro", "off")
 				}
 				x := m.exchanging()
@@ -182,7 +181,7 @@ func TestPathMTU(t *testing.T) {
 					old.flows(t, "still", 1)
 				}
 
-				node.signal(syscall.SIGKILL) // it would wait for the connections
+				node.signal(syscall.SIGKILL) // SIGTERM would wait for the connections
 				m.startRelay(config)
 				x.start(downloadPort).flows(t, "a download in a new session", 2)
 				x.start(uploadPort).flows(t, "an upload in a new session", 2)

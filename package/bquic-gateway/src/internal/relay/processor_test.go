@@ -22,7 +22,7 @@ import (
 	"bquic/internal/upstream"
 )
 
-// A quota is a control group for one process, which may use a share of one processor.
+// A quota is a control group that limits a process to a share of one processor.
 type quota struct {
 	t    *testing.T
 	path string
@@ -32,7 +32,7 @@ type quota struct {
 func newQuota(p *process) *quota {
 	p.t.Helper()
 	q := &quota{t: p.t}
-	base := "/sys/fs/cgroup/cpu" // of version 1
+	base := "/sys/fs/cgroup/cpu" // cgroup v1
 	if controllers, err := os.ReadFile("/sys/fs/cgroup/cgroup.controllers"); err == nil && slices.Contains(strings.Fields(string(controllers)), "cpu") {
 		q.v2, base = true, "/sys/fs/cgroup"
 	}
@@ -40,13 +40,13 @@ func newQuota(p *process) *quota {
 	if err := os.Mkdir(q.path, 0o755); err != nil {
 		p.t.Skipf("no control group for processors: %v", err)
 	}
-	p.t.Cleanup(func() { // before the process is to end
+	p.t.Cleanup(func() { // before the process must end
 		_ = os.WriteFile(filepath.Join(base, "cgroup.procs"), fmt.Append(nil, p.cmd.Process.Pid), 0)
 		if err := os.Remove(q.path); err != nil {
 			p.t.Error(err)
 		}
 	})
-	// Nobody else's work shall throttle it.
+	// Other processes must not slow it down.
 	if q.v2 {
 		q.write("cpu.weight", "10000")
 	} else {
@@ -63,7 +63,8 @@ func (q *quota) write(file, text string) {
 	}
 }
 
-// set gives it a share, with periods of 20 ms or what a whole millisecond of quota needs.
+// set sets the share, with a period of 20 ms, or longer if the quota would be less than a
+// millisecond.
 func (q *quota) set(share float64) {
 	q.t.Helper()
 	period := min(max(20e3, math.Ceil(1e3/share)), 1e6)
@@ -86,7 +87,7 @@ func (q *quota) lift() {
 	}
 }
 
-// A download reads what an origin sends for ever.
+// A download reads from an origin that sends forever.
 type download struct {
 	conn net.Conn
 	mu   sync.Mutex
@@ -117,7 +118,7 @@ func (d *download) state() (int, error) {
 	return d.read, d.err
 }
 
-// goesOn waits until more has arrived.
+// goesOn waits until more data has arrived.
 func (d *download) goesOn(m *mesh) {
 	m.t.Helper()
 	before, _ := d.state()
@@ -130,8 +131,8 @@ func (d *download) goesOn(m *mesh) {
 	})
 }
 
-// TestStarved: while the processor has less time than carrying what the path can would
-// take, new connections go direct, and what is carried stays.
+// TestStarved checks that while the processor has too little time to carry at the path's
+// full rate, new connections go direct, and carried ones stay.
 func TestStarved(t *testing.T) {
 	m := newMesh(t)
 	for _, end := range []string{"node", "gateway"} {
@@ -147,7 +148,7 @@ func TestStarved(t *testing.T) {
 	})
 	m.startGateway()
 	cfg := m.config(divert.Redirect)
-	cfg.CPUShare = 100 // with the race detector, carrying takes ten times as much
+	cfg.CPUShare = 100 // with the race detector, carrying takes ten times the processor time
 	node := m.start("node", role{Relay: &cfg})
 	q := newQuota(node)
 
@@ -181,10 +182,10 @@ func TestStarved(t *testing.T) {
 	carried.goesOn(m)
 }
 
-// cpuTime is what the process has used of processors.
+// cpuTime returns the processor time that the process has used.
 func (p *process) cpuTime() time.Duration {
 	p.t.Helper()
-	const schedClock = 2 // of a process: CPUCLOCK_SCHED, linux/posix-timers_types.h
+	const schedClock = 2 // CPUCLOCK_SCHED of a process, linux/posix-timers_types.h
 	var ts unix.Timespec
 	if err := unix.ClockGettime(int32(^p.cmd.Process.Pid<<3|schedClock), &ts); err != nil {
 		p.t.Fatal(err)
@@ -192,15 +193,15 @@ func (p *process) cpuTime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// TestBusyIsNotSilent: 200 new connections a second are fifteen times what the processor
-// has time for. None fails, and the gateway is not thought to be away for as long
-// as that does not count.
+// TestBusyIsNotSilent opens 200 connections per second, fifteen times as many as the
+// processor can handle. None may fail, and the gateway must not count as silent while
+// starved time does not count.
 func TestBusyIsNotSilent(t *testing.T) {
 	m := newMesh(t)
 	m.greet(":80")
 	m.startGateway()
-	t.Setenv("GOMAXPROCS", "1")                     // as on a router, where goroutines wait for each other
-	node := m.startRelay(m.config(divert.Redirect)) // which is to carry whatever that costs
+	t.Setenv("GOMAXPROCS", "1")                     // as on a router, where goroutines wait for the only processor
+	node := m.startRelay(m.config(divert.Redirect)) // which must carry regardless of the cost
 	const rate, seconds = 200, 5
 	before := node.cpuTime()
 	const few = 50

@@ -18,10 +18,10 @@ import (
 	"bquic/internal/divert"
 )
 
-// silence is how long nothing must come where nothing may come.
+// silence is how long a test waits to conclude that no answer comes.
 const silence = 3 * time.Second
 
-// A reach is one thing that a client may try.
+// A reach is one attempt of a client to reach a target.
 type reach struct {
 	name    string
 	client  string // namespace
@@ -30,10 +30,10 @@ type reach struct {
 	target  string
 }
 
-// fence gives the node what keeps clients from targets: a firewall, a guest network
-// with a captive portal, routes. The phone is on the LAN. Hosts that a target may be
-// answer with their names; the origin has the addresses of all of them, so whoever is
-// carried past a fence gets an answer.
+// fence sets up everything on the node that keeps clients from targets: a firewall, a
+// guest network with a captive portal, routes. The phone is on the LAN. All hosts answer
+// with their names. The origin has the addresses of all targets, so a client that is
+// carried past a fence would receive an answer.
 func fence(m *mesh) []reach {
 	t := m.t
 	for _, name := range []string{"guest", "vpn"} {
@@ -52,8 +52,8 @@ func fence(m *mesh) []reach {
 	m.ip("gateway", "route add 10.79.0.0/24 via "+node4, "-6 route add fd79::/64 via "+node6,
 		"route add 198.51.100.0/23 via "+node4, "-6 route add 2001:db8:a::/47 via "+node6)
 
-	// 3: blocked by address; 4: blackhole; 5: by the VPN; 6: unreachable; 7: prohibited;
-	// 8: by the VPN for one client; 9: of which the node forwards a port.
+	// 3: blocked by address; 4: blackhole; 5: through the VPN; 6: unreachable; 7:
+	// prohibited; 8: through the VPN for one client; 9: the node forwards one of its ports.
 	for _, n := range []int{3, 4, 5, 6, 7, 8, 9} {
 		m.ip("origin", fmt.Sprintf("addr add 203.0.113.%d/24 dev eth0", n), fmt.Sprintf("-6 addr add 2001:db8:77::%d/64 dev eth0 nodad", n))
 	}
@@ -69,8 +69,8 @@ func fence(m *mesh) []reach {
 		"route add prohibit 203.0.113.7", "-6 route add prohibit 2001:db8:77::7",
 		"route add 203.0.113.8 via 10.80.0.2 table 77", "-6 route add 2001:db8:77::8 via fd80::2 table 77",
 		"rule add from 10.79.0.2 table 77", "-6 rule add from fd79::2 table 77")
-	// What fw4 and openNDS make, in short: openNDS marks those who have logged in, sends
-	// the others' port 80 to its page, and refuses all else of them.
+	// A short version of the rules of fw4 and openNDS. openNDS marks clients that have logged
+	// in. It redirects port 80 of all others to its page, and refuses their other traffic.
 	ruleset := `
 table inet fw {
 	chain logins { type filter hook prerouting priority mangle;
@@ -180,7 +180,7 @@ table inet fw {
 	return all
 }
 
-// named answers TCP and UDP of a port with the host's name.
+// named answers TCP and UDP on a port with the host's name.
 func (m *mesh) named(host string, port int) {
 	m.t.Helper()
 	address := fmt.Sprintf(":%d", port)
@@ -190,7 +190,7 @@ func (m *mesh) named(host string, port int) {
 		if l, err = net.Listen("tcp", address); err != nil {
 			return err
 		}
-		// One for each address, to answer from it, and one for broadcasts.
+		// One socket for each address, to answer from it, and one for broadcasts.
 		addrs, err := net.InterfaceAddrs()
 		if err != nil {
 			return err
@@ -240,7 +240,8 @@ func (m *mesh) named(host string, port int) {
 	}
 }
 
-// try returns who answers, or "": nobody, for as long as wait, which is at least silence.
+// try returns the name of the host that answers, or "" if none does within wait, which is
+// at least silence.
 func (m *mesh) try(r reach, wait time.Duration) string {
 	deadline := time.Now().Add(wait)
 	var local net.Addr
@@ -289,12 +290,12 @@ func broadcasts(_, _ string, c syscall.RawConn) error {
 	})
 }
 
-// tryAll tries everything at a time. Where an answer is expected it is waited for.
+// tryAll makes all attempts concurrently. It waits longer if an answer is expected.
 func (m *mesh) tryAll(all []reach, expected map[string]string) map[string]string {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	got := make(map[string]string)
-	slots := make(chan struct{}, 40) // a thread each, while it dials
+	slots := make(chan struct{}, 40) // each dial needs a thread
 	for _, r := range all {
 		wg.Go(func() {
 			slots <- struct{}{}
@@ -313,14 +314,14 @@ func (m *mesh) tryAll(all []reach, expected map[string]string) map[string]string
 	return got
 }
 
-// TestReach tries everything without a relay and with one, carried and not: what is
-// reachable must be the same, in every case.
+// TestReach makes all attempts without a relay and with one, carried and direct. The same
+// targets must be reachable in every case.
 func TestReach(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
 	all := fence(m)
 	without := m.tryAll(all, nil)
-	again := m.tryAll(all, without) // what was slow to come is there now, such as neighbours
+	again := m.tryAll(all, without) // slow state is there now, such as neighbour entries
 	reachable := 0
 	for name, answer := range again {
 		if without[name] = answer; answer != "" {
@@ -348,7 +349,7 @@ func TestReach(t *testing.T) {
 			c.UDPPorts = []divert.Ports{{First: 5000, Last: 5999}}
 			c.Limit = 1000
 			node := m.startRelay(c)
-			defer node.signal(syscall.SIGKILL) // it would wait for what gets no answer
+			defer node.signal(syscall.SIGKILL) // SIGTERM would wait for connections without an answer
 			for name, answer := range m.tryAll(all, without) {
 				if answer != without[name] {
 					t.Errorf("%s: %q with the relay, %q without", name, answer, without[name])
@@ -364,7 +365,7 @@ func TestReach(t *testing.T) {
 	with("carried", divert.Redirect, carried)
 	with("carried by TPROXY", divert.TProxy, carried)
 	with("refused", divert.Redirect, direct, "\tlist connect_to '192.0.2.0/24'")
-	// The gateway itself has no way to it by IPv6; it forwards as before.
+	// The gateway itself has no IPv6 route to the origin, but forwards as before.
 	m.ip("gateway", "-6 rule add pref 10 iif lo to 2001:db8:77::/64 table 78", "-6 route add unreachable default table 78")
 	with("gateway without IPv6", divert.Redirect, func(f figures) bool { return f.Relay.Carried.Total >= 2 && f.Relay.Direct.Total >= 2 })
 }

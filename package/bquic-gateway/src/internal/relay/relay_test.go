@@ -52,15 +52,15 @@ func TestTaking(t *testing.T) {
 		} {
 			got := m.way(tc.target)
 			for deadline := time.Now().Add(patience); got == "direct" && tc.want == "carried" && time.Now().Before(deadline); {
-				direct++ // the machine is busy
+				direct++ // because the machine is busy
 				got = m.way(tc.target)
 			}
 			if got != tc.want {
 				t.Errorf("%s was %s, not %s", tc.target, got, tc.want)
 			}
 		}
-		// Neither the relay's port, on any address of the node, nor the
-		// gateway's addresses lead to a tunnel.
+		// Neither the relay's port on any address of the node nor the gateway's
+		// addresses lead to a tunnel.
 		for _, target := range []string{"10.77.0.1", node4, "[fd77::1]"} {
 			if way := m.way(fmt.Sprintf("%s:%d", target, relay.DefaultPort)); !strings.Contains(way, "reset") {
 				t.Errorf("the relay's port at %s: %q, not a reset", target, way)
@@ -72,8 +72,9 @@ func TestTaking(t *testing.T) {
 		if f := node.figures(); f.Relay.Carried.Total != 3 || f.Relay.Direct.Total != direct {
 			t.Errorf("counted %d carried and %d direct, not 3 and %d", f.Relay.Carried.Total, f.Relay.Direct.Total, direct)
 		}
-		// What the gateway refuses is tried directly, and reset as it would be without a
-		// relay: a closed port, and the gateway's own address on the far side.
+		// The relay tries targets that the gateway refuses directly, and they reset the
+		// connection as without a relay: a closed port, and the gateway's own address on
+		// the far side.
 		for i, target := range []string{origin4 + ":81", exit4 + ":22"} {
 			for deadline := time.Now().Add(patience); node.figures().Relay.Refused == uint64(i); {
 				if way := m.way(target); !strings.Contains(way, "reset") {
@@ -90,23 +91,23 @@ func TestTaking(t *testing.T) {
 	})
 }
 
-// What an exchange does beyond sending and receiving.
+// How an exchange ends.
 const (
 	upFirst     = iota // the phone ends its direction, then the origin answers
 	downFirst          // the origin ends its direction first
 	bothAtOnce         //
-	phoneResets        // after all of its data have arrived
+	phoneResets        // after all of its data has arrived
 	originResets
 	kinds
 )
 
-// An exchange is one connection of TestThousand. Its header is made to look
-// like a TLS record for every second one, so that it goes ahead of the answer.
+// An exchange is one connection of TestThousand. The header of every second exchange
+// looks like a TLS record, so that it is sent before the answer.
 type exchange struct {
 	id       uint32
 	kind     int
 	up, down int
-	done     chan error // of the origin
+	done     chan error // result of the origin's end
 }
 
 const headerLen = 9
@@ -119,7 +120,7 @@ func (e *exchange) header() []byte {
 	return binary.BigEndian.AppendUint32(h, e.id)
 }
 
-// pattern is the data that a direction of the exchange carries.
+// pattern returns the data of one direction of the exchange.
 func (e *exchange) pattern(direction byte, n int) []byte {
 	var seed [32]byte
 	binary.BigEndian.PutUint32(seed[:], e.id)
@@ -159,7 +160,7 @@ func receiveReset(conn *net.TCPConn) error {
 	return nil
 }
 
-// play exchanges data, from the phone's or the origin's end.
+// play exchanges data at the phone's or the origin's end.
 func (e *exchange) play(conn *net.TCPConn, phone bool) error {
 	defer conn.Close()
 	out, in := e.pattern('d', e.down), e.pattern('u', e.up)
@@ -183,7 +184,7 @@ func (e *exchange) play(conn *net.TCPConn, phone bool) error {
 		go func() { sent <- send() }()
 		return errors.Join(receive(), <-sent)
 	}
-	// The one that resets sends, sees its data confirmed, and resets.
+	// The end that resets sends its data, waits for the confirmation, and resets.
 	if resets {
 		err := errors.Join(sendAll(conn, out), receiveAll(conn, []byte("k")))
 		tunnel.Reset(conn)
@@ -192,8 +193,7 @@ func (e *exchange) play(conn *net.TCPConn, phone bool) error {
 	return errors.Join(receiveAll(conn, in), sendAll(conn, []byte("k")), receiveReset(conn))
 }
 
-// TestThousand has 1,000 connections open at a time and checks every byte, end
-// and reset.
+// TestThousand opens 1,000 connections at a time and checks every byte, FIN and reset.
 func TestThousand(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		const count = 1000
@@ -208,8 +208,8 @@ func TestThousand(t *testing.T) {
 			}
 		}
 		m.listen(":80", func(conn *net.TCPConn) {
-			// On a loaded machine the relay may give up waiting for the
-			// gateway, and connect directly: the phone then tries again.
+			// On a busy machine the relay may stop waiting for the gateway and connect
+			// directly. The phone then tries again.
 			h := make([]byte, headerLen)
 			if _, err := io.ReadFull(conn, h); err != nil {
 				return
@@ -226,7 +226,7 @@ func TestThousand(t *testing.T) {
 		c.Connections = 2
 		node := m.startRelay(c)
 		m.greet(":81")
-		m.way(origin4 + ":81") // whatever is set up by a first connection
+		m.way(origin4 + ":81") // a first connection sets up all state
 		idle := func(p *process) figures {
 			return p.await("connections to end", func(f figures) bool {
 				return f.Relay != nil && f.Relay.Carried.Now+f.Relay.Direct.Now == 0 || f.Gateway != nil && f.Gateway.Open == 0
@@ -235,7 +235,7 @@ func TestThousand(t *testing.T) {
 		relayBefore, gatewayBefore := idle(node), idle(gateway)
 
 		var retries atomic.Int32
-		// open returns a connection once one is carried.
+		// open tries until a connection is carried, and returns it.
 		open := func(target string, e *exchange) *net.TCPConn {
 			for range 20 {
 				conn, err := m.dial(target)
@@ -256,7 +256,7 @@ func TestThousand(t *testing.T) {
 			}
 			return nil
 		}
-		// Open all of them: dialling holds a thread, so few at a time.
+		// Open all connections, few at a time, because each dial holds a thread.
 		conns := make([]*net.TCPConn, count)
 		var wg sync.WaitGroup
 		for worker := range 16 {
@@ -312,13 +312,13 @@ func TestThousand(t *testing.T) {
 	})
 }
 
-// TestGatewayKilled kills the gateway in the middle of transfers.
+// TestGatewayKilled kills the gateway during transfers.
 func TestGatewayKilled(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		t.Parallel()
 		m := newMesh(t)
 		m.greet(":80")
-		// An origin that sends for ever.
+		// An origin that sends forever.
 		m.listen(":81", func(conn *net.TCPConn) {
 			for b := make([]byte, 1000); ; time.Sleep(10 * time.Millisecond) {
 				if sendAll(conn, b) != nil {
@@ -343,8 +343,7 @@ func TestGatewayKilled(t *testing.T) {
 		node.await("transfers", func(f figures) bool { return f.Relay.Carried.Now == count && f.Relay.Carried.Down > 100_000 })
 		gateway.signal(syscall.SIGKILL)
 
-		// From the first moment on, new connections get through: within 2 s, unless
-		// the machine is busy.
+		// From the first moment, new connections succeed: within 2 s, unless the machine is busy.
 		var slowest time.Duration
 		killed := time.Now()
 		for time.Since(killed) < 5*time.Second {
@@ -360,7 +359,7 @@ func TestGatewayKilled(t *testing.T) {
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
-		ended.Wait() // nothing hangs: all have a deadline
+		ended.Wait() // nothing can hang: all connections have a deadline
 		t.Logf("slowest new connection: %v; all carried ones were reset after %v", slowest, time.Since(killed))
 
 		m.startGateway()
@@ -380,8 +379,8 @@ func TestGatewayKilled(t *testing.T) {
 	})
 }
 
-// neverTwice finds a gateway that is said to be away for a reason that was given before,
-// although it was not reached in between.
+// neverTwice fails the test if the log reports a gateway as away twice for the same
+// reason, although it was not reached in between.
 func neverTwice(t *testing.T, log string) {
 	t.Helper()
 	last := ""
@@ -398,8 +397,8 @@ func neverTwice(t *testing.T, log string) {
 	}
 }
 
-// TestGatewayRestarted restarts it at once: it knows nothing of the connections
-// that it carried before, which must end.
+// TestGatewayRestarted restarts the gateway at once. It has lost the connections that it
+// carried before, which must end.
 func TestGatewayRestarted(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
@@ -417,8 +416,8 @@ func TestGatewayRestarted(t *testing.T) {
 	t.Logf("reset after %v", time.Since(start).Round(time.Millisecond))
 }
 
-// TestOutage has the path to the gateway fail for less than the relay's 10 s:
-// carried connections live on, new ones take another way meanwhile.
+// TestOutage breaks the path to the gateway for less than the relay's timeout of 10 s.
+// Carried connections survive, and new ones go another way meanwhile.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
@@ -436,7 +435,7 @@ func TestOutage(t *testing.T) {
 		}
 	}
 	echo("before")
-	// Both ways: the gateway gets nothing, and the relay cannot even send.
+	// In both directions: the gateway receives nothing, and the relay cannot even send.
 	m.run("gateway", "nft", "table inet outage { chain c { type filter hook input priority 0; udp dport 443 drop; }; }")
 	m.run("node", "nft", "table inet outage { chain c { type filter hook output priority 0; udp dport 443 drop; }; }")
 	node.await("the relay to notice", func(f figures) bool { return f.Relay.State == "away" && !f.Relay.Taking })
@@ -451,7 +450,7 @@ func TestOutage(t *testing.T) {
 	echo("later")
 }
 
-// TestEnd checks what a relay leaves behind, and that it starts over that.
+// TestEnd checks what a relay leaves behind, and that a new relay can start nevertheless.
 func TestEnd(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		t.Parallel()
@@ -480,7 +479,7 @@ func TestEnd(t *testing.T) {
 		kept, _ := m.carry(node, origin4+":81")
 		node.cmd.Process.Signal(syscall.SIGTERM)
 		m.becomes("forwarded", origin4+":80")
-		if err := m.in("node", divert.Clean); err != nil { // as the init script does
+		if err := m.in("node", divert.Clean); err != nil { // like the init script
 			t.Errorf("what a killed relay would have left: %v", err)
 		}
 		if err := errors.Join(sendAll(conn, []byte("later")), receiveAll(conn, []byte("later"))); err != nil {
@@ -510,7 +509,7 @@ func TestEnd(t *testing.T) {
 	})
 }
 
-// TestDenied has a gateway that does not want the relay, or is the wrong one.
+// TestDenied has a gateway that refuses the relay, or is the wrong one.
 func TestDenied(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -536,7 +535,7 @@ func TestDenied(t *testing.T) {
 			if way := m.way(origin4 + ":80"); way != "forwarded" {
 				t.Errorf("a connection was %s", way)
 			}
-			time.Sleep(2 * time.Second) // some more attempts
+			time.Sleep(2 * time.Second) // for some more attempts
 			if !strings.Contains(node.log.String(), tc.log) {
 				t.Error("it is not logged")
 			}
@@ -545,7 +544,7 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// TestLimit has more connections than the relay may hold.
+// TestLimit opens more connections than the relay may hold.
 func TestLimit(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
@@ -566,7 +565,7 @@ func TestLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		ways[string(way)]++
-		if ways["c"]+ways["d"] == c.Limit { // those that the relay holds; direct: the machine is busy
+		if ways["c"]+ways["d"] == c.Limit { // held by the relay; some go direct if the machine is busy
 			node.await("the limit to work", func(f figures) bool { return !f.Relay.Taking })
 		}
 	}
@@ -575,7 +574,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestSlowTarget has a target that the gateway gets no answer from.
+// TestSlowTarget has a target that does not answer the gateway.
 func TestSlowTarget(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
@@ -588,14 +587,14 @@ func TestSlowTarget(t *testing.T) {
 	if way := m.way(origin4 + ":81"); way != "direct" {
 		t.Errorf("the connection was %s", way)
 	}
-	// Sooner than the gateway gives up, which is after 10 s.
+	// Sooner than the gateway's timeout of 10 s.
 	if took := time.Since(start); took > 9*time.Second {
 		t.Errorf("the connection took %v", took)
 	}
-	// That is not the gateway's fault.
+	// The gateway is not blamed for it.
 	m.becomes("carried", origin4+":80")
 	direct := node.figures().Relay.Direct.Total
-	// A client that does not wait.
+	// A client that gives up.
 	conn, err := m.dial(origin4 + ":81")
 	if err != nil {
 		t.Fatal(err)

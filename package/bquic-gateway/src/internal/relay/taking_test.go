@@ -11,7 +11,7 @@ import (
 	"bquic/internal/proof"
 )
 
-// TestExpected: what was taken and does not arrive takes no room for long.
+// TestExpected checks that taken connections that never arrive do not use room for long.
 func TestExpected(t *testing.T) {
 	now := time.Unix(1000, 0)
 	packet := func(i int) *divert.Packet {
@@ -54,7 +54,8 @@ func TestExpected(t *testing.T) {
 	}
 }
 
-// TestExpectedByAnotherPort: the kernel may change the port of a connection that it redirects.
+// TestExpectedByAnotherPort checks that a connection is recognised even if the kernel has
+// changed its port on redirection.
 func TestExpectedByAnotherPort(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var e expected
@@ -66,10 +67,10 @@ func TestExpectedByAnotherPort(t *testing.T) {
 		client, target string
 		mark           uint32
 	}{
-		{"10.0.0.2:1", "192.0.2.2:80", 0}, // to elsewhere
+		{"10.0.0.2:1", "192.0.2.2:80", 0}, // another target
 		{"10.0.0.4:40000", "192.0.2.1:80", 0},
 		{"10.0.0.2:1", "192.0.2.1:80", 1},
-		{"10.0.0.2:40000", "192.0.2.1:80", 2}, // the port that the kernel had changed, given to another one
+		{"10.0.0.2:40000", "192.0.2.1:80", 2}, // the first connection's port, which the kernel gave to the second
 		{"10.0.0.2:2", "192.0.2.1:80", 0},
 		{"10.0.0.3:40000", "192.0.2.1:80", 3},
 	} {
@@ -84,7 +85,7 @@ func TestExpectedByAnotherPort(t *testing.T) {
 
 func carried() *proof.Session { return nil }
 
-// TestDrawn: what was drawn is told when the connection comes, and drawn once.
+// TestDrawn checks that a connection is drawn once, and that the result is known when it arrives.
 func TestDrawn(t *testing.T) {
 	var e expected
 	now := time.Now()

@@ -15,7 +15,7 @@ import (
 	"bquic/internal/divert"
 )
 
-// greetUDP answers each datagram from the origin with the address that it came from, and what it was.
+// greetUDP runs a UDP server at the origin that answers each datagram with its source address and its content.
 func (m *mesh) greetUDP(port int) {
 	m.t.Helper()
 	for _, network := range []string{"udp4", "udp6"} {
@@ -41,7 +41,7 @@ func (m *mesh) greetUDP(port int) {
 	}
 }
 
-// A phone's socket, of which answers from elsewhere than the target are not heard.
+// udp returns a phone's socket that receives only answers from the target.
 func (m *mesh) udp(target string) net.Conn {
 	m.t.Helper()
 	var c net.Conn
@@ -71,7 +71,7 @@ func (m *mesh) ask(c net.Conn, text string) (way string) {
 		}
 		from, said, _ := strings.Cut(string(b[:n]), " ")
 		if said != text {
-			continue // of an earlier attempt
+			continue // an answer to an earlier attempt
 		}
 		return route[from]
 	}
@@ -110,7 +110,7 @@ func TestUDP(t *testing.T) {
 			t.Errorf("figures %+v", f.Relay)
 		}
 
-		// Where the gateway does not allow it, nothing goes another way.
+		// Excluded targets are not carried.
 		c.Exclude = []netip.Prefix{netip.MustParsePrefix(origin4 + "/32")}
 		node.apply(c)
 		m.becomes("forwarded", origin4+":80")

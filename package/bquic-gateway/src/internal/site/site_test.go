@@ -57,7 +57,7 @@ func write(t *testing.T, root, name, data string, age time.Duration) {
 	}
 }
 
-// ask sends a request without the conveniences of http.Client.
+// ask sends a request without redirects and decompression.
 func ask(t *testing.T, method, url string, header ...string) (*http.Response, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
@@ -121,7 +121,7 @@ func TestPrecompressed(t *testing.T) {
 	if len(tags) != 3 || tags[""] == tags["gzip"] || tags["br"] == tags["gzip"] {
 		t.Errorf("tags %v", tags)
 	}
-	// A client's copy in one coding is no copy in another.
+	// A client's copy in one coding is not valid for another.
 	for have, tag := range tags {
 		for want, accept := range map[string]string{"": "identity", "gzip": "gzip", "br": "br"} {
 			res, body := ask(t, "GET", srv.URL+"/a.css", "Accept-Encoding", accept, "If-None-Match", tag)
@@ -220,7 +220,7 @@ func TestHosts(t *testing.T) {
 			t.Errorf("%q: %d, want %d", host, w.Code, code)
 		}
 	}
-	// HTTP/2 and 3 can carry a Host beside :authority.
+	// HTTP/2 and HTTP/3 can carry Host in addition to :authority.
 	for host, code := range map[string]int{"a.example": 200, "b.example": 400} {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest("GET", "/f", nil)
@@ -232,7 +232,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// named is an origin that says its name and counts its requests.
+// named returns an origin that answers with its name and counts its requests.
 func named(t *testing.T, name string) (*url.URL, *atomic.Int64, *httptest.Server) {
 	t.Helper()
 	count := new(atomic.Int64)
@@ -261,7 +261,7 @@ func TestSeveralOrigins(t *testing.T) {
 	if st := sites.Origins(); st[0].Up || st[0].Error == "" || !st[1].Up {
 		t.Errorf("status %+v", st)
 	}
-	// Nothing of a POST has been sent to a server that is not there.
+	// A POST to a server that does not exist has not been sent, so it can be retried.
 	res, err := http.Post(site.URL, "text/plain", strings.NewReader(" got it"))
 	if err != nil {
 		t.Fatal(err)
@@ -292,7 +292,8 @@ func TestSeveralOrigins(t *testing.T) {
 	}
 }
 
-// TestRetry: an origin that breaks off has perhaps done what it was asked.
+// TestRetry checks which requests are retried if an origin breaks the connection: it
+// may already have executed them.
 func TestRetry(t *testing.T) {
 	var asked atomic.Int64
 	breaks := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -366,7 +367,7 @@ func TestStreams(t *testing.T) {
 	u, _ := url.Parse(origin.URL)
 	site, _ := serve(t, config.Site{Origins: []*url.URL{u}})
 
-	// Each event arrives before the next is sent.
+	// Each event arrives before the next one is sent.
 	res, err := http.Get(site.URL + "/events")
 	if err != nil {
 		t.Fatal(err)
@@ -381,7 +382,7 @@ func TestStreams(t *testing.T) {
 		proceed <- true
 	}
 
-	// Both directions at a time.
+	// Both directions at the same time.
 	in, out := io.Pipe()
 	r, _ := http.NewRequestWithContext(t.Context(), "POST", site.URL+"/echo", in)
 	go func() { _, _ = io.WriteString(out, "one\n") }()
@@ -417,7 +418,8 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestOriginTLS: HTTP/2 to an origin whose authority is named, and no other.
+// TestOriginTLS checks that an origin is reached over HTTP/2 if its authority is
+// configured, and refused otherwise.
 func TestOriginTLS(t *testing.T) {
 	origin := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }))
 	origin.EnableHTTP2 = true

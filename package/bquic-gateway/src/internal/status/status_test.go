@@ -42,7 +42,7 @@ func TestStatus(t *testing.T) {
 			t.Errorf("asked for %s: %s, %v", what, data, err)
 		}
 	}
-	// Who only listens, as socat does, is told the status.
+	// A client that sends nothing, such as socat, receives the status.
 	if conn, err := net.Dial("unix", path); err != nil {
 		t.Error(err)
 	} else if data, err := io.ReadAll(conn); err != nil || strings.TrimSpace(string(data)) != `{"a":1}` {

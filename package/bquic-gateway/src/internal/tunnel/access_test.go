@@ -23,7 +23,7 @@ import (
 	"bquic/internal/peer"
 )
 
-// hashes returns those of tokens.
+// hashes returns the hashes of tokens.
 func hashes(tokens ...string) (hs []peer.Hash) {
 	for _, t := range tokens {
 		hs = append(hs, peer.HashOf(t))
@@ -31,7 +31,7 @@ func hashes(tokens ...string) (hs []peer.Hash) {
 	return hs
 }
 
-// echoTCP returns an origin that sends back what it gets.
+// echoTCP returns an origin that sends back what it receives.
 func echoTCP(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -68,8 +68,8 @@ func dead(t *testing.T, str *http3.RequestStream) {
 	}
 }
 
-// counted waits until what was counted is right: an echo may come before what it
-// echoes is counted.
+// counted waits until the counters are right. An echo may arrive before its data has
+// been counted.
 func counted(t *testing.T, h *Handler, right func(Stats) bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !right(h.Stats()); time.Sleep(time.Millisecond) {
@@ -79,7 +79,7 @@ func counted(t *testing.T, h *Handler, right func(Stats) bool) {
 	}
 }
 
-// TestRevoke: tunnels of a token or peer that is no longer valid end, all others go on.
+// TestRevoke checks that tunnels of a removed token or peer end, and all others continue.
 func TestRevoke(t *testing.T) {
 	north := peer.Config{Name: "north", Tokens: hashes("north-old", "north-new")}
 	south := peer.Config{Name: "south", Tokens: hashes("south-token")}
@@ -109,7 +109,7 @@ func TestRevoke(t *testing.T) {
 		return st.Open == 5 && len(st.Peers) == 3 && st.Peers[0] == Peer{Name: "north", Open: 3, Total: 3, Up: 10, Down: 10}
 	})
 
-	// A token is taken away: north shows its new one.
+	// A token is removed; north presents its new one.
 	north.Tokens = hashes("north-new")
 	h.SetAccess(access(south, shared, north)) // in any order
 	dead(t, strs["north-old"])
@@ -123,13 +123,13 @@ func TestRevoke(t *testing.T) {
 	if _, res := connect(t, conn, origin, "Bearer north-old"); res.StatusCode != http.StatusProxyAuthRequired {
 		t.Errorf("with the old token: %d", res.StatusCode)
 	}
-	// A peer, and the shared token.
+	// A peer and the shared token are removed.
 	h.SetAccess(access(south))
 	dead(t, strs["north-new"])
 	dead(t, strs["shared-token"])
 	alive(t, strs["south-token"])
 	counted(t, h, func(st Stats) bool { return st.Open == 1 })
-	// It comes back, and counts anew.
+	// The peer is back, with new counters.
 	h.SetAccess(access(south, north))
 	open("north-new")
 	counted(t, h, func(st Stats) bool {
@@ -138,14 +138,14 @@ func TestRevoke(t *testing.T) {
 	})
 }
 
-// TestPeers: each is held to where it may come from and to its own number, and
-// named in the log.
+// TestPeers checks that each peer is limited to its prefixes and its number of tunnels,
+// and named in the log.
 func TestPeers(t *testing.T) {
 	h := handlerFor(Access{Allow: loopback, Peers: []peer.Config{
 		{Name: "north", Tokens: hashes("north-token"), Tunnels: 2},
 		{Name: "south", Tokens: hashes("south-token"), Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
 	}})
-	var log logBuffer // the handler writes before it answers
+	var log logBuffer // the handler logs before it responds
 	h.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	conn, origin := serve(t, h), echoTCP(t)
 	for i := range 3 {
@@ -170,7 +170,7 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// TestShare: who took all places has to give some up to others.
+// TestShare checks that a peer that has taken all places must give some up to others.
 func TestShare(t *testing.T) {
 	const all = 12
 	h := handlerFor(Access{Allow: loopback, Places: all, Peers: []peer.Config{
@@ -211,7 +211,7 @@ func TestShare(t *testing.T) {
 	for _, str := range append(greedy[lost:], modest...) {
 		alive(t, str)
 	}
-	// Memory comes first.
+	// Short memory takes precedence.
 	short.Store(true)
 	_, res := connect(t, conn, origin, "Bearer modest-token")
 	if refusal := ReadRefusal(res); refusal.Status != 503 || refusal.Type != LimitReached || !strings.Contains(refusal.Detail, "memory") {
@@ -219,7 +219,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// An endless stream gives and takes all.
+// An endless stream never blocks, in either direction.
 type endless struct{ DatagramStream }
 
 func (endless) Read(b []byte) (int, error)                      { return len(b), nil }
@@ -230,7 +230,8 @@ func (endless) CancelRead(quic.StreamErrorCode)                 {}
 func (endless) CancelWrite(quic.StreamErrorCode)                {}
 func (endless) Close() error                                    { return nil }
 
-// TestRate: all streams of a peer together keep to its rate, each direction for itself.
+// TestRate checks that all streams of a peer together stay within its rate, separately
+// for each direction.
 func TestRate(t *testing.T) {
 	if newLimits(0) != nil {
 		t.Error("no rate costs something")
@@ -268,7 +269,7 @@ func TestRate(t *testing.T) {
 			})
 		})
 	}
-	// Who waits is woken when the tunnel ends.
+	// A waiting stream is woken when the tunnel ends.
 	synctest.Test(t, func(t *testing.T) {
 		s := newRated(t.Context(), endless{}, newLimits(1))
 		ended := make(chan error)
@@ -284,7 +285,7 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// TestRatedTunnel: bytes come whole through a tunnel of a peer with a rate.
+// TestRatedTunnel checks that a tunnel of a peer with a rate limit carries all bytes.
 func TestRatedTunnel(t *testing.T) {
 	h := handlerFor(Access{Allow: loopback, Peers: []peer.Config{{Name: "north", Tokens: hashes(token), Rate: 50e6}}})
 	conn := serve(t, h)

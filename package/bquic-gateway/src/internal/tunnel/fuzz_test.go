@@ -19,8 +19,8 @@ import (
 	"bquic/internal/peer"
 )
 
-// FuzzPolicy asks for any address with any permission: what is never a
-// destination is never one, and what is special only by a prefix of its own.
+// FuzzPolicy checks any address with any permission: addresses that cannot be
+// destinations are never allowed, and special ones only by a prefix within their range.
 func FuzzPolicy(f *testing.F) {
 	f.Add([]byte{127, 0, 0, 1}, []byte{127, 0, 0, 0}, byte(8))
 	f.Add([]byte{192, 0, 2, 1}, []byte{0, 0, 0, 0}, byte(0))
@@ -60,13 +60,13 @@ func FuzzPolicy(f *testing.F) {
 	})
 }
 
-// streamer is a response whose stream nobody asks for.
+// streamer is a response whose stream is never used.
 type streamer struct{ *httptest.ResponseRecorder }
 
 func (streamer) HTTPStream() (*http3.Stream, error) { return nil, errors.New("no stream") }
 
-// FuzzConnect sends CONNECT with any target, token and client, to a gateway
-// that has no tunnel left: every one is refused, in the right order, by a line.
+// FuzzConnect sends CONNECT with any target, token and client to a gateway without
+// a free place. Each request must be refused for the right reason, on one line.
 func FuzzConnect(f *testing.F) {
 	f.Add("192.0.2.1:80", "Bearer correct-horse", "10.0.0.1:5000", "HTTP/3.0")
 	f.Add("[::1]:22", "bearer correct-horse", "[fd00::1%br-lan]:5000", "HTTP/3.0")
@@ -110,7 +110,7 @@ func FuzzConnect(f *testing.F) {
 	})
 }
 
-// FuzzRefusal sends a reason to the relay, which reads it again.
+// FuzzRefusal sends any reason and parses it as a relay does.
 func FuzzRefusal(f *testing.F) {
 	f.Add("wrong or missing token", `bquic; error=dns_error; details="x"`)
 	f.Add("a \"quoted\"\r\nInjected: x; error=none", "bquic; details=")
@@ -121,13 +121,13 @@ func FuzzRefusal(f *testing.F) {
 		if got.Status != http.StatusForbidden || got.Type != TargetProhibited && !strings.Contains(detail, "; ") {
 			t.Fatalf("%q became %+v", detail, got)
 		}
-		// What another proxy may write.
+		// A header that another proxy may send.
 		ReadRefusal(&http.Response{StatusCode: 502, Header: http.Header{"Proxy-Status": {status}}})
 	})
 }
 
-// FuzzUDPTarget asks for UDP tunnels with any path: a target that is taken is
-// what the template of RFC 9298 says, and a relay would ask for it in the same way.
+// FuzzUDPTarget requests UDP tunnels with any path. An accepted target must match
+// RFC 9298's template, and a relay must request it with the same path.
 func FuzzUDPTarget(f *testing.F) {
 	f.Add("/.well-known/masque/udp/192.0.2.1/53/")
 	f.Add("/.well-known/masque/udp/2001%3Adb8%3A%3A1/53/")
@@ -151,7 +151,7 @@ func FuzzUDPTarget(f *testing.F) {
 			t.Fatalf("%q is taken for port %q", path, port)
 		}
 		if _, err := netip.ParseAddr(host); err != nil {
-			return // a relay asks for addresses only
+			return // relays request addresses only
 		}
 		r, err := UDPRequest("gateway:8443", target, http.Header{})
 		if err != nil {

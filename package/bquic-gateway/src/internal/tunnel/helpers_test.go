@@ -9,7 +9,7 @@ import (
 	"bquic/internal/peer"
 )
 
-// newHandler returns a handler for relays that show token.
+// newHandler returns a handler for relays that present token.
 func newHandler(allow []netip.Prefix) *Handler {
 	return handlerFor(Access{Peers: []peer.Config{{Name: "north", Tokens: []peer.Hash{peer.HashOf(token)}}}, Allow: allow})
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A logBuffer is written by handlers and read by a test.
+// A logBuffer is a buffer that handlers write and a test reads.
 type logBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -31,7 +31,7 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
-// ask hands a request to h as http3 does, and returns the answer.
+// ask passes a request to h as http3 does, and returns the response.
 func ask(h *Handler, client, target, authorization string) *http.Response {
 	w := streamer{httptest.NewRecorder()}
 	h.ServeHTTP(w, &http.Request{Method: http.MethodConnect, Host: target, Proto: "HTTP/3.0", ProtoMajor: 3, RemoteAddr: client,
@@ -39,7 +39,7 @@ func ask(h *Handler, client, target, authorization string) *http.Response {
 	return w.Result()
 }
 
-// TestLogFlood: neither strangers nor peers fill the log with what is refused.
+// TestLogFlood checks that neither strangers nor peers can fill the log with refusals.
 func TestLogFlood(t *testing.T) {
 	long := strings.Repeat("\x1b[2J\"x\n", 1000) + ":80"
 	for _, tc := range []struct{ name, authorization, target string }{
@@ -57,7 +57,7 @@ func TestLogFlood(t *testing.T) {
 					t.Fatalf("%d, %d bytes of Proxy-Status", res.StatusCode, len(res.Header.Get("Proxy-Status")))
 				}
 			}
-			// On a busy machine the time of a second line may come.
+			// On a busy machine, a second line may become due.
 			if n := strings.Count(log.String(), "\n"); n < 1 || n > 5 || len(log.String()) > n*800 {
 				t.Errorf("%d lines, %d bytes: %.2000s", n, len(log.String()), log.String())
 			}
@@ -90,7 +90,7 @@ func TestReports(t *testing.T) {
 	if due := r.due(at(60)); len(due) != 1 || due[0].who != "a" || due[0].count != 5 {
 		t.Errorf("due after a minute: %+v", due)
 	}
-	// a was reported again a moment ago, b was not heard of.
+	// a was reported a moment ago, b was not.
 	if r.add(at(61), "a", time.Minute) || !r.add(at(61), "b", time.Minute) {
 		t.Error("a is reported, or b is not")
 	}
@@ -101,7 +101,7 @@ func TestReports(t *testing.T) {
 		t.Errorf("%d are remembered", len(r.open))
 	}
 
-	// Strangers without number are one.
+	// Beyond maxReports, strangers count as one.
 	reported := 0
 	for i := range 10 * maxReports {
 		if r.add(at(3000), strings.Repeat("x", i), time.Minute) {

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inNamespace runs the test once more in a process with a network namespace of
-// its own, which ends with it, and reports whether this is that process.
+// inNamespace runs the test again in a process with a separate network namespace,
+// and reports whether this is that process. The namespace ends with the process.
 func inNamespace(t *testing.T) bool {
 	t.Helper()
 	const inside = "BQUIC_TEST_IN_NAMESPACE"
@@ -44,8 +44,8 @@ func ip(t *testing.T, command string) {
 	}
 }
 
-// TestOwnForms asks for every form of address that the kernel would deliver to
-// the router itself, in a network namespace that forwards, as a router does.
+// TestOwnForms tries every form of address that the kernel would deliver to the
+// router itself, in a network namespace that forwards like a router.
 func TestOwnForms(t *testing.T) {
 	if !inNamespace(t) {
 		return
@@ -67,7 +67,7 @@ func TestOwnForms(t *testing.T) {
 	} {
 		ip(t, command)
 	}
-	// A reserved anycast address (RFC 2526) is one that somebody has joined.
+	// Join a reserved anycast address (RFC 2526).
 	reserved := netip.MustParseAddr("2001:db8:77::fdff:ffff:ffff:fffe")
 	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -109,7 +109,7 @@ func TestOwnForms(t *testing.T) {
 		{"fe80::%wan", "fe80::/10", true},
 		{"fe80::2%wan", "fe80::/10", false},
 		{"fe80::1%wan", "fe80::1/128", false},
-		// By name only.
+		// Allowed only by a prefix for the address alone.
 		{"2001:db8:77::", "2001:db8::/32", true},
 		{"2001:db8:77::", "2001:db8:77::/128", false},
 		{"203.0.113.1", "203.0.113.0/24", true},
@@ -122,7 +122,7 @@ func TestOwnForms(t *testing.T) {
 		}
 		for _, network := range []string{"udp", "tcp"} {
 			if network == "tcp" && !tc.own {
-				continue // nobody answers out there
+				continue // no host answers there
 			}
 			conn, err := newHandler(nil).dial(context.Background(), network, net.JoinHostPort(tc.host, "9"), allow)
 			if err == nil {

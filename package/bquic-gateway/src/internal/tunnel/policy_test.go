@@ -102,7 +102,7 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// An ownTable plays the kernel.
+// An ownTable stands in for the kernel.
 type ownTable map[string]string
 
 func (o ownTable) kind(addr netip.Addr) (string, error) {

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// TestUplinkProbe: a relay that asks learns that the gateway's uplink is down,
-// and that it is back, in a namespace whose only target comes and goes.
+// TestUplinkProbe checks that a relay's probe learns that the gateway's uplink is
+// down, and that it is back, in a namespace whose only target comes and goes.
 func TestUplinkProbe(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
 	const address = "192.0.2.1/32"
-	h := newHandler([]netip.Prefix{netip.MustParsePrefix(address)}) // named: it is the namespace's own
+	h := newHandler([]netip.Prefix{netip.MustParsePrefix(address)}) // allowed explicitly, because it is an address of the namespace itself
 	probe := func(status int, kind string) {
 		t.Helper()
 		if refusal := ReadRefusal(ask(h, "192.0.2.9:5000", ProbeTarget, "Bearer "+token)); refusal.Status != status || refusal.Type != kind {
@@ -59,7 +59,7 @@ func TestUplinkProbe(t *testing.T) {
 	ip(t, "addr add "+address+" dev lo")
 	waitUp(t, h, &now)
 	probe(403, TargetProhibited)
-	// A target that refuses is as good.
+	// A target that refuses the connection proves the uplink, too.
 	ip(t, "addr del "+address+" dev lo")
 	probe(503, UplinkDown)
 	l.Close()
@@ -68,7 +68,7 @@ func TestUplinkProbe(t *testing.T) {
 	probe(403, TargetProhibited)
 }
 
-// waitUp tries targets until one answers: on a busy machine that can take more
+// waitUp tries targets until one answers. On a busy machine that can take more
 // than one try.
 func waitUp(t *testing.T, h *Handler, now *time.Time) {
 	t.Helper()
@@ -79,7 +79,7 @@ func waitUp(t *testing.T, h *Handler, now *time.Time) {
 	}
 }
 
-// tryAll tries targets when it is time to, and returns when that is done.
+// tryAll tries targets when they are due, and returns when all tries have ended.
 func tryAll(t *testing.T, h *Handler, now *time.Time) {
 	t.Helper()
 	*now = now.Add(uplinkTry + time.Second)
@@ -97,8 +97,8 @@ func tryAll(t *testing.T, h *Handler, now *time.Time) {
 	}
 }
 
-// TestUplinkSilence: the route stays, and nobody answers any more: a modem without
-// a line. Clients give up long before a connection times out.
+// TestUplinkSilence has an uplink with a route but without answers, like a modem
+// without a line. Clients give up long before a connection times out.
 func TestUplinkSilence(t *testing.T) {
 	if !inNamespace(t) {
 		return
@@ -135,7 +135,7 @@ func TestUplinkSilence(t *testing.T) {
 	if !h.isDown() {
 		t.Error("not down, though nobody answers")
 	}
-	// The line is back: one answers, by refusing.
+	// The line is back: a target answers by refusing the connection.
 	ip(t, "addr add 203.0.113.1/32 dev lo")
 	waitUp(t, h, &now)
 }

@@ -41,7 +41,7 @@ func newRaw(t *testing.T, c *net.TCPConn) *rawTCP {
 	return r
 }
 
-// A segment is read at once, and so carried in one packet.
+// A segment is read with one read, and so carried in one packet.
 func TestRawTCPWhole(t *testing.T) {
 	a, b := tcpEnds(t)
 	r := newRaw(t, b)
@@ -79,7 +79,7 @@ func waitFor(t *testing.T, f func() bool) {
 	t.Fatal("waited in vain")
 }
 
-// A tunnel that waits holds no buffer.
+// A waiting tunnel holds no buffer.
 func TestRawTCPWaits(t *testing.T) {
 	a, b := tcpEnds(t)
 	r := newRaw(t, b)
@@ -129,7 +129,7 @@ func TestRawTCPEnds(t *testing.T) {
 	}
 }
 
-// More than the kernel takes at once is written all the same, and all of it arrives.
+// A write of more than the kernel accepts at once is completed, and all of it arrives.
 func TestRawTCPMuch(t *testing.T) {
 	a, b := tcpEnds(t)
 	sent := make([]byte, 8<<20)
@@ -145,7 +145,7 @@ func TestRawTCPMuch(t *testing.T) {
 		a.CloseWrite()
 		done <- err
 	}()
-	time.Sleep(50 * time.Millisecond) // until the kernel takes no more
+	time.Sleep(50 * time.Millisecond) // until the kernel accepts no more
 	r := newRaw(t, b)
 	var got []byte
 	for {

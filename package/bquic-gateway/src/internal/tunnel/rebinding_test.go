@@ -13,7 +13,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// TestRebinding: a name server that changes its mind with every answer gets no
+// TestRebinding checks that a name server whose answers alternate gets no
 // connection to an address that is not allowed.
 func TestRebinding(t *testing.T) {
 	var answers atomic.Uint64

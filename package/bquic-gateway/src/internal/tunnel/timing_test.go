@@ -12,15 +12,15 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// A tcpStream is a direct connection's.
+// A tcpStream is the Stream of a direct connection.
 type tcpStream struct{ *net.TCPConn }
 
 func (t tcpStream) Close() error                     { return t.CloseWrite() }
 func (t tcpStream) CancelRead(quic.StreamErrorCode)  { Reset(t.TCPConn) }
 func (t tcpStream) CancelWrite(quic.StreamErrorCode) { Reset(t.TCPConn) }
 
-// timed has a client and a server talk through a splice, and returns what was measured. moveHand
-// lets the hand move.
+// timed lets a client and a server talk through a splice, and returns the Timing. moveHand
+// advances the hand.
 func timed(t *testing.T, accepted time.Time, talk func(client, server *net.TCPConn, moveHand func())) *Timing {
 	t.Helper()
 	client, near := tcpEnds(t)
@@ -42,7 +42,7 @@ func timed(t *testing.T, accepted time.Time, talk func(client, server *net.TCPCo
 	}()
 	talk(client, server, func() { hand.Add(1) })
 	<-done
-	// Between two clocks that are read one after the other, time passes.
+	// The two clocks are read one after the other, so they differ a little.
 	if _, first, wait, _ := timing.Result(); told > wait+step || told < wait-step && wait > first {
 		t.Errorf("was told of %v, and waited %v", told, wait)
 	}
@@ -64,31 +64,31 @@ const (
 	step  = 20 * time.Millisecond // the kernel counts in steps of up to 10 ms
 )
 
-// TestTiming: the client's pauses are its own, those of the server are waited for.
+// TestTiming checks that the client's pauses do not count as waiting, and the server's do.
 func TestTiming(t *testing.T) {
 	begin := time.Now()
 	timing := timed(t, begin, func(client, server *net.TCPConn, moveHand func()) {
-		time.Sleep(pause) // has not asked yet
+		time.Sleep(pause) // the client has not asked yet
 		say(t, client, server, 100)
-		time.Sleep(pause) // waits
+		time.Sleep(pause) // the client waits
 		say(t, server, client, 1000)
 		moveHand()
-		time.Sleep(2 * pause) // reads
+		time.Sleep(2 * pause) // the client reads
 		say(t, client, server, 100)
 		moveHand()
 		time.Sleep(pause)
-		say(t, client, server, 100) // asks for more, and waits for both
+		say(t, client, server, 100) // the client asks for more, and waits for both
 		moveHand()
 		time.Sleep(pause)
 		say(t, server, client, 5000)
 		moveHand()
-		time.Sleep(pause) // is done
+		time.Sleep(pause) // the client is done
 		client.Close()
 		server.Close()
 	})
 	all := time.Since(begin)
 	c := timing.Counts()
-	// Packets' bytes are counted when they are acknowledged; a FIN counts as one.
+	// Packets' bytes are counted when they are acknowledged. A FIN counts as one byte.
 	if c.ClientBytes != 300 && c.ClientBytes != 301 || c.ServerBytes < 6000 || c.ServerBytes > 6001 || c.ClientPackets != 3 || c.ServerPackets < 2 {
 		t.Errorf("counts %+v", c)
 	}
@@ -104,7 +104,7 @@ func TestTiming(t *testing.T) {
 	}
 }
 
-// TestTimingServerFirst: where the server speaks first, the time runs from the beginning.
+// TestTimingServerFirst checks that if the server sends first, the time counts from the beginning.
 func TestTimingServerFirst(t *testing.T) {
 	accepted := time.Now().Add(-time.Minute)
 	timing := timed(t, accepted, func(client, server *net.TCPConn, _ func()) {
@@ -118,7 +118,7 @@ func TestTimingServerFirst(t *testing.T) {
 	}
 }
 
-// TestTimingReset: what came before a reset counts; of nothing there is no time.
+// TestTimingReset checks that data before a reset counts. Without data there is no time.
 func TestTimingReset(t *testing.T) {
 	timing := timed(t, time.Now(), func(client, server *net.TCPConn, _ func()) {
 		say(t, client, server, 10)
@@ -137,7 +137,7 @@ func TestTimingReset(t *testing.T) {
 	}
 }
 
-// TestTimingCosts: reading and writing allocate nothing for it, and ask the kernel nothing.
+// TestTimingCosts checks that timing a read or write allocates nothing and makes no system call.
 func TestTimingCosts(t *testing.T) {
 	var hand atomic.Uint32
 	timing := NewTiming(&hand, time.Now(), nil)
@@ -145,7 +145,7 @@ func TestTimingCosts(t *testing.T) {
 	timing.hears(1)
 	if n := testing.AllocsPerRun(1000, func() {
 		timing.hears(1000)
-		timing.asks(nil) // nil: it would panic
+		timing.asks(nil) // with nil, a system call would panic
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

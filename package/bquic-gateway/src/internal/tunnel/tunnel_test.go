@@ -30,7 +30,7 @@ import (
 
 const token = "correct-horse"
 
-// patience is how long a test waits for what must happen at some time.
+// patience is the timeout for events that must happen eventually.
 const patience = 30 * time.Second
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
@@ -49,7 +49,7 @@ func certificate(t *testing.T) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// serve runs the handler in a gateway on loopback, and returns a connection to it.
+// serve runs the handler in a gateway on loopback, and returns a connection to the gateway.
 func serve(t *testing.T, h *Handler) *http3.ClientConn {
 	t.Helper()
 	udp, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -81,7 +81,7 @@ func serve(t *testing.T, h *Handler) *http3.ClientConn {
 	return (&http3.Transport{EnableDatagrams: true}).NewClientConn(conn)
 }
 
-// connect sends CONNECT and returns the stream and the answer.
+// connect sends CONNECT and returns the stream and the response.
 func connect(t *testing.T, conn *http3.ClientConn, target, authorization string) (*http3.RequestStream, *http.Response) {
 	t.Helper()
 	str, err := conn.OpenRequestStream(context.Background())
@@ -103,7 +103,7 @@ func connect(t *testing.T, conn *http3.ClientConn, target, authorization string)
 	return str, res
 }
 
-// open opens a tunnel to an origin of the test's own, and returns both ends.
+// open opens a tunnel to an origin in the test, and returns both ends.
 func open(t *testing.T) (*http3.RequestStream, *net.TCPConn) {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -181,7 +181,7 @@ func TestHalfClose(t *testing.T) {
 	}
 }
 
-// isConnectError tells whether the peer reset the stream as RFC 9114, section 4.4, says.
+// isConnectError reports whether the peer reset the stream as in RFC 9114, section 4.4.
 func isConnectError(err error) bool {
 	var e *http3.Error
 	return errors.As(err, &e) && e.Remote && e.ErrorCode == http3.ErrCodeConnectError
@@ -208,7 +208,7 @@ func TestResetByOrigin(t *testing.T) {
 func TestResetByRelay(t *testing.T) {
 	for name, reset := range map[string]func(*http3.RequestStream){
 		"RESET_STREAM": func(s *http3.RequestStream) { s.CancelWrite(quic.StreamErrorCode(http3.ErrCodeConnectError)) },
-		// Seen when something is sent to the relay.
+		// Noticed when data is sent to the relay.
 		"STOP_SENDING": func(s *http3.RequestStream) { s.CancelRead(quic.StreamErrorCode(http3.ErrCodeConnectError)) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -231,7 +231,7 @@ func TestResetByRelay(t *testing.T) {
 	}
 }
 
-// A reset must also be seen where the gateway is not reading the connection.
+// A reset must be noticed even while the gateway does not read the connection.
 func TestResetUnread(t *testing.T) {
 	t.Run("after a half-close", func(t *testing.T) {
 		t.Parallel()
@@ -241,7 +241,7 @@ func TestResetUnread(t *testing.T) {
 		Reset(origin)
 		var err error
 		for deadline := time.Now().Add(patience); err == nil && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-			// Nothing is written: that alone would provoke a reset.
+			// Do not write before: a write alone would provoke a reset.
 			if str.Context().Err() != nil {
 				_, err = str.Write([]byte("x"))
 			}
@@ -256,7 +256,7 @@ func TestResetUnread(t *testing.T) {
 		flood(t, origin)
 		Reset(origin)
 		time.Sleep(2 * watchInterval)
-		// What was under way may still come; the reset must, and no end.
+		// Data in flight may still arrive. Then the reset must follow, not a FIN.
 		_, err := io.Copy(io.Discard, str)
 		if !isConnectError(err) {
 			t.Errorf("read: %v", err)
@@ -264,7 +264,7 @@ func TestResetUnread(t *testing.T) {
 	})
 }
 
-// flood writes until nothing more is taken, and returns how much was.
+// flood writes until the connection accepts no more, and returns how much it accepted.
 func flood(t *testing.T, conn *net.TCPConn) (total int) {
 	t.Helper()
 	defer conn.SetDeadline(time.Now().Add(patience))

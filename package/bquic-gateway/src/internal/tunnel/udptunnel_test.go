@@ -19,7 +19,7 @@ import (
 	"github.com/quic-go/quic-go/quicvarint"
 )
 
-// connectUDP asks for a tunnel by a path.
+// connectUDP requests a UDP tunnel with a path.
 func connectUDP(t *testing.T, conn *http3.ClientConn, path, authorization string) (*http3.RequestStream, *http.Response) {
 	t.Helper()
 	str, err := conn.OpenRequestStream(t.Context())
@@ -88,11 +88,11 @@ func TestUDP(t *testing.T) {
 		}
 		expect(text)
 	}
-	// Another context is an extension's, and dropped.
+	// Another context ID belongs to an extension, and is dropped.
 	if err := str.SendDatagram([]byte("\x02other")); err != nil {
 		t.Fatal(err)
 	}
-	// In a capsule, behind one of an unknown type.
+	// In a capsule, after one of an unknown type.
 	capsule := quicvarint.Append(nil, 0x1fffff)
 	capsule = append(quicvarint.Append(capsule, 3), "abc"...)
 	capsule = append(quicvarint.Append(quicvarint.Append(capsule, 0), 8), "\x00capsule"...)
@@ -100,7 +100,7 @@ func TestUDP(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("capsule")
-	// Counted when it has been sent, which may be after it has come.
+	// A datagram is counted after it has been sent, which may be after it has arrived.
 	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		s := h.Stats()
 		if s.Open == 1 && s.Up == 3+1100+7 && s.Down == s.Up {
@@ -136,7 +136,7 @@ func TestUDPIdle(t *testing.T) {
 	}
 }
 
-// A silentStream has nothing to say.
+// A silentStream never delivers data.
 type silentStream struct {
 	http3.Stream
 	closed chan struct{}

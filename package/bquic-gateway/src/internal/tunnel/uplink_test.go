@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A clock and what happens by it: each step is "SECONDS EVENT TARGET".
+// Each step is a time, an event and the expected state.
 func TestUplink(t *testing.T) {
 	target := func(n int) netip.AddrPort {
 		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, byte(n), 1}), 443)
@@ -21,7 +21,7 @@ func TestUplink(t *testing.T) {
 		at    float64 // seconds
 		event string
 		n     int
-		state uplinkState // after it
+		state uplinkState // after the event
 	}
 	for _, tc := range []struct {
 		name  string
@@ -78,7 +78,7 @@ func TestUplink(t *testing.T) {
 		})
 	}
 
-	// All that is remembered gets its turn, and it is bounded.
+	// All remembered targets are tried in turn, and their number is limited.
 	var u uplink
 	for i := range 100 {
 		u.answer(start, target(i))

@@ -16,10 +16,11 @@ import (
 	"testing"
 )
 
-// withoutOracle leaves the comparison with libuci out, where cargo is not at hand.
+// withoutOracle is the environment variable that skips the comparison with libuci,
+// where cargo is not available.
 const withoutOracle = "BQUIC_TEST_WITHOUT_CARGO"
 
-// plain is what libuci's and our own result are compared as.
+// plain is the form in which libuci's result and ours are compared.
 type plain struct {
 	Type    string        `json:"type"`
 	Name    string        `json:"name"`
@@ -32,8 +33,8 @@ type plainOption struct {
 	Values []string `json:"values"`
 }
 
-// TestLibuci compares the reader with the real libuci, on the corpus and on
-// files put together at random from the words of the language.
+// TestLibuci compares the parser with the real libuci, on the corpus and on random
+// files made of the language's words.
 func TestLibuci(t *testing.T) {
 	if os.Getenv(withoutOracle) != "" {
 		t.Skipf("left out because %s is set", withoutOracle)

@@ -93,7 +93,8 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
-// corpus returns the files of testdata/corpus, and those that no text file can be, by name.
+// corpus returns the files of testdata/corpus by name, and contents that cannot be stored
+// as text files.
 func corpus(tb testing.TB) map[string][]byte {
 	tb.Helper()
 	files := map[string][]byte{
@@ -114,8 +115,8 @@ func corpus(tb testing.TB) map[string][]byte {
 	return files
 }
 
-// FuzzParse checks that what was read, written in the plainest form, is read
-// as the same again, and that lines are within the file.
+// FuzzParse checks that a parsed file, written in its plainest form, parses to the same
+// result, and that all lines are within the file.
 func FuzzParse(f *testing.F) {
 	for _, data := range corpus(f) {
 		f.Add(data)

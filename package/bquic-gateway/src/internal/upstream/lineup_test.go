@@ -11,7 +11,7 @@ import (
 
 func half() float64 { return 0.5 }
 
-// A day plays what happens to a lineup's places.
+// A day plays events on a lineup's places.
 type day struct {
 	t   *testing.T
 	l   *Lineup
@@ -23,7 +23,7 @@ func newDay(t *testing.T, tiers ...int) *day {
 	return &day{t, NewLineup(now, tiers, half), now}
 }
 
-// decides says what is dialled and retired now.
+// decides checks which places are dialled and retired now.
 func (d *day) decides(want string) {
 	d.t.Helper()
 	dial, retire := d.l.Decide(d.now)
@@ -113,7 +113,7 @@ func TestLineup(t *testing.T) {
 			}
 			d.after(BetterPause - 1)
 			d.decides("[] []")
-			// And at once when it is the only hope.
+			// And at once if no other gateway can help.
 			d.is(1, Silent)
 			d.after(MinPause)
 			d.decides("[0] []")
@@ -145,7 +145,7 @@ func TestLineup(t *testing.T) {
 			d.after(8 * MinPause)
 			d.decides("[0] []")
 			d.dialled(0, Up)
-			d.after(MaxPause + 1) // this one lasts
+			d.after(MaxPause + 1) // this session lasts
 			d.is(0, Silent)
 			d.after(MinPause)
 			d.decides("[0] []")
@@ -167,8 +167,8 @@ func TestLineup(t *testing.T) {
 	}
 }
 
-// FuzzLineup: no place is dialled for twice, none of the best tier is retired,
-// and at no time is a wanted place left alone for ever.
+// FuzzLineup checks that no place has two attempts at once, that no session of
+// the best tier is retired, and that every wanted place is dialled eventually.
 func FuzzLineup(f *testing.F) {
 	f.Add(byte(3), []byte{0, 16, 1, 40, 2, 0, 17, 3, 4, 5, 0, 33, 0})
 	f.Add(byte(2), []byte{1, 1, 1, 1, 17, 17, 20, 36, 52, 3})
@@ -185,7 +185,7 @@ func FuzzLineup(f *testing.F) {
 		l := NewLineup(now, tiers, func() float64 { return random })
 		states := make([]State, len(tiers))
 		dialling := make([]bool, len(tiers))
-		idle := make([]time.Duration, len(tiers)) // how long a place was wanted and not dialled for
+		idle := make([]time.Duration, len(tiers)) // how long a place has been wanted without an attempt
 		for i := range states {
 			states[i] = Closed
 		}
@@ -222,7 +222,7 @@ func FuzzLineup(f *testing.F) {
 				}
 				longest := BetterPause * 5 / 4
 				if best() == len(tiers) {
-					longest = BetterPause // it may have become the only hope only now
+					longest = BetterPause // it may only now have become the only one left
 				}
 				if idle[i] > longest+time.Duration(len(tiers))*HeadStart+time.Second {
 					t.Fatalf("place %d was left alone for %v", i, idle[i])

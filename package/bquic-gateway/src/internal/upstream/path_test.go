@@ -34,8 +34,8 @@ func TestFirst(t *testing.T) {
 	}
 }
 
-// Two paths that serve what they are given at rates of 3 to 1 get connections at about
-// that ratio, and so are done at the same time.
+// Two paths with rates of 3 to 1 receive connections at about that ratio, and so
+// finish at the same time.
 func TestFirstBalances(t *testing.T) {
 	paths := []Path{{RTT: 10 * time.Millisecond}, {RTT: 30 * time.Millisecond}}
 	for range 400 {
@@ -62,7 +62,7 @@ func TestCompared(t *testing.T) {
 	l.s.Opened(l.now)
 	l.now = l.now.Add(20 * time.Millisecond)
 	ask(Path{Streams: 1, RTT: rtt, Quiet: 20 * time.Millisecond})
-	l.s.Opened(l.now) // does not begin anew
+	l.s.Opened(l.now) // does not restart the time
 	l.now = l.now.Add(20 * time.Millisecond)
 	ask(Path{Streams: 2, RTT: rtt, Quiet: 40 * time.Millisecond})
 	l.hear()
@@ -71,7 +71,7 @@ func TestCompared(t *testing.T) {
 		t.Errorf("it has asked for %q", l.did)
 	}
 
-	// What was not heard for long has an RTT of long ago: it is asked, once a second.
+	// After a long silence the RTT is old, so the gateway is sent a PING, once a second.
 	l.do(l.s.Ended())
 	l.do(l.s.Ended())
 	l.now = l.now.Add(AskAfter)
@@ -80,7 +80,7 @@ func TestCompared(t *testing.T) {
 	if len(l.did) != 1 || l.did[0] != "ping" {
 		t.Errorf("after a second, it has asked for %q", l.did)
 	}
-	// Who does not answer that is Silent.
+	// Without an acknowledgement, the session becomes Silent.
 	l.quiet(SilentAfter + Interval)
 	if l.s.State() != Silent {
 		t.Errorf("it is %s", l.s.State())

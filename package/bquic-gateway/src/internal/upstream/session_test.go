@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// A life plays a session's events, and notes what they ask for.
+// A life plays a session's events, and records the resulting actions.
 type life struct {
 	t       *testing.T
 	s       *Session
 	now     time.Time
 	packets uint64
 	pto     time.Duration
-	starved bool     // this process
-	did     []string // "ping", "probe", "close", once for each time
+	starved bool     // this process waits for the processor
+	did     []string // "ping", "probe", "close", in order
 }
 
 func newLife(t *testing.T) *life {
@@ -32,13 +32,13 @@ func (l *life) do(do Do) {
 	}
 }
 
-// hear has a packet arrive.
+// hear lets a packet arrive.
 func (l *life) hear() {
 	l.packets++
 	l.do(l.s.Heard(l.now, l.packets))
 }
 
-// quiet lets time pass, with ticks and without a packet.
+// quiet lets time pass with ticks but without packets.
 func (l *life) quiet(d time.Duration) {
 	for end := l.now.Add(d); l.now.Before(end); {
 		l.now = l.now.Add(Interval)
@@ -55,7 +55,7 @@ func (l *life) busy(d time.Duration) {
 	}
 }
 
-// stall has the process not run for a while.
+// stall stops the process for a while.
 func (l *life) stall(d time.Duration) {
 	l.now = l.now.Add(d)
 	l.do(l.s.Tick(l.now, l.pto, l.starved))
@@ -78,7 +78,7 @@ func TestSession(t *testing.T) {
 		play   func(*life)
 		state  State
 		reason string
-		did    string // all that was asked for; "ping*": at least once
+		did    string // all actions; "ping*": one or more
 	}{
 		{"a probe is answered", func(l *life) { l.up() }, Up, "", ""},
 		{"a probe is refused", func(l *life) { l.answered(Uplink, Denied) }, Closed, "its token", "close"},
@@ -321,8 +321,9 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// FuzzSession plays any events. Some things hold at any time, and each session
-// ends, or is back, once the gateway is gone, or answers.
+// FuzzSession plays any events and checks the invariants. Once the gateway is
+// gone, a session with connections must end. Once the gateway answers, a session
+// must be Up again, unless it is Retired or Closed.
 func FuzzSession(f *testing.F) {
 	f.Add([]byte{8, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, true)
 	f.Add([]byte{8, 1, 4, 9, 0, 0, 0, 6, 2, 0, 0, 0}, false)
@@ -334,7 +335,7 @@ func FuzzSession(f *testing.F) {
 		}
 		l := newLife(t)
 		streams, probing, closes := 0, true, 0
-		unheard := time.Duration(0) // while the process ran and something was carried
+		unheard := time.Duration(0) // while the process ran and connections were carried
 		check := func(do Do, idle bool) {
 			t.Helper()
 			if do&Probe != 0 {
@@ -439,7 +440,7 @@ func FuzzSession(f *testing.F) {
 				}
 			}
 		}
-		// From here on the gateway is gone, or answers whatever is asked.
+		// From here on, the gateway is gone or answers every question.
 		for range int((MaxUplinkPause + CloseAfter + AskAfter) / Interval * 2) {
 			if probing && silent {
 				for range 6 {
