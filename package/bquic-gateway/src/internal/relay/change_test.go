@@ -229,15 +229,15 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// TestPortForwarded: a client that takes a port again, for the same target, while the relay's
-// socket of the connection before is in TIME-WAIT, is forwarded like any other.
+// TestPortForwarded checks that a connection is forwarded like any other if its client reuses a
+// port for the same target while the relay's socket of the previous connection is in TIME-WAIT.
 func TestPortForwarded(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		t.Parallel()
 		m := newMesh(t)
 		m.routerLike()
 		m.greet(":80")
-		m.listen(":81", func(conn *net.TCPConn) { // which ends first
+		m.listen(":81", func(conn *net.TCPConn) { // the origin closes first
 			b := make([]byte, 5)
 			if _, err := io.ReadFull(conn, b); err == nil {
 				conn.Write(b)
@@ -288,8 +288,8 @@ func TestPortForwarded(t *testing.T) {
 	})
 }
 
-// routerLike gives the node what every router's firewall has: it tracks and translates
-// connections whether there is a relay or not.
+// routerLike gives the node the connection tracking and NAT that every router's firewall has,
+// with or without a relay.
 func (m *mesh) routerLike() {
 	m.t.Helper()
 	m.run("node", "nft", `table inet firewall {
