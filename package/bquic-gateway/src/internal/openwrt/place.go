@@ -137,10 +137,9 @@ type owner struct{ uid, gid int }
 
 func (o owner) root() bool { return o.uid == 0 }
 
-// giveDir makes to the owner of a directory. It makes the directory if it does not
-// exist. If the directory has content, it must belong to root and be the package's
-// (own). The owner of the content does not change. If change is not set, giveDir only
-// returns the error that it would return.
+// giveDir transfers the ownership of a directory. It makes the directory if it does not
+// exist. If the directory has content, it must belong to root and be the package's (own).
+// The owner of the content does not change. If change is not set, giveDir only checks.
 func giveDir(dir string, to owner, own, change bool) error {
 	p, err := find(dir, change)
 	if err != nil {
@@ -193,9 +192,9 @@ func (p *place) openDir() (*os.File, error) {
 	return os.NewFile(uintptr(fd), p.path), nil
 }
 
-// giveFile makes to the owner of a file. It makes an empty file if there is none. It
-// refuses a file with content that belongs to another user. If the directory belongs to
-// the owner, it does nothing, because the daemon can make the file itself.
+// giveFile transfers the ownership of a file. It makes an empty file if there is none. It refuses
+// a file with content that belongs to another user. If the directory belongs to the new owner, it
+// does nothing, because the daemon can make the file itself. If change is not set, it only checks.
 func giveFile(name string, to owner, change bool) error {
 	p, err := find(filepath.Dir(name), change)
 	if err != nil {
