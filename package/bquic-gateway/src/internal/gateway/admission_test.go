@@ -392,8 +392,8 @@ func TestAdmissionRequests(t *testing.T) {
 	}
 }
 
-// TestShed checks that shed closes the largest connections of the source that holds most, as many as memory is
-// short, but never all at once, and never an idle one.
+// TestShed checks that shed closes the largest connections of the source that holds most memory, as many as
+// needed, but never all at once, and never a source's only, idle one.
 func TestShed(t *testing.T) {
 	const mib = 1 << 20
 	for _, test := range []struct {
