@@ -205,7 +205,7 @@ func TestUplink(t *testing.T) {
 	})
 	var st Status
 	b.status(&st)
-	if st.State != StateAway || b.pick() != nil || !strings.Contains(st.LastError, "no uplink: as told") {
+	if st.State != StateAway || b.pick() != nil || !strings.Contains(st.LastError, "as told") {
 		t.Errorf("without any uplink: %+v", st)
 	}
 	two.will(fine)

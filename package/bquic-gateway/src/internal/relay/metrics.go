@@ -51,7 +51,7 @@ func (r *Relay) Metrics(w *metrics.Writer) {
 	w.Gauge("bquic_relay_processor_bits_per_second", "What the processor can carry now.").Value(cpu.Carries)
 	w.Gauge("bquic_relay_path_bits_per_second", "What the path has shown that it can carry; 0: nothing yet.").Value(cpu.Path)
 	w.Gauge("bquic_relay_processor_used_ratio", "Share of one processor that the relay uses.").Value(cpu.Used)
-	w.Gauge("bquic_relay_clients", "Clients that were seen, at most 256.").Value(float64(len(st.Clients)))
+	w.Gauge("bquic_relay_clients", "Clients that were seen, at most 255.").Value(float64(len(st.Clients)))
 	w.Gauge("bquic_relay_rtt_seconds", "Smoothed RTT to the gateway, the largest of all sessions.")
 	rtt := 0.0
 	for _, c := range st.Connections {
