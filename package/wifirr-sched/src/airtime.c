@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The airtime backend: per-station weights of mac80211's airtime scheduler,
- * through nl80211. Nothing is held back: a station of low weight still gets
- * all the airtime that the others leave.
+ * through nl80211. No packet is held back: a station with a low weight still gets
+ * all the airtime that other stations leave.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -16,31 +16,31 @@
 #include "radio.h"
 #include "wifirrd.h"
 
-/* The kernel can forget acknowledgements when many wait: 32 of them fit by far. */
+/* The kernel may drop acknowledgements when many are pending; 32 always fit. */
 #define BATCH 32
 
 /*
- * hostapd with airtime_mode 2 or 3 writes weights too, several times a second,
- * and nothing tells so but the weights themselves. So many foreign values
- * within FOREIGN_WINDOW_MS, and the weights are left to the other program.
+ * hostapd with airtime_mode 2 or 3 writes weights too, several times a second.
+ * Only the weights themselves reveal it. After FOREIGN_MAX foreign values within
+ * FOREIGN_WINDOW_MS, wifirrd leaves the weights to the other program.
  */
 #define FOREIGN_MAX 3
 #define FOREIGN_WINDOW_MS 60000
 
 /* By station id. */
 static struct airtime_station {
-	uint64_t associated_at;	/* ns; another value is a new station as for the kernel */
+	uint64_t associated_at;	/* ns; a new value is a new station to the kernel */
 	uint64_t bytes_before, received_before;	/* sent and received before it was first seen */
-	uint16_t original;	/* weight to give back, 0: not seen yet */
+	uint16_t original;	/* weight to restore; 0: not seen yet */
 	uint16_t now;		/* weight in the kernel */
-	bool refused;		/* the kernel has not taken the last one, and that has been said */
+	bool refused;		/* the kernel refused the last weight, and that has been logged */
 	bool dumped;		/* in the last dump */
 	struct effect_client watched;
 } stations[POLICY_CLIENTS_MAX];
 
 static struct nl80211 nl;
 static struct effect effect;
-static uint64_t read_at;	/* ms, of the dump before */
+static uint64_t read_at;	/* time of the previous dump, ms */
 static int reading;		/* the interface whose stations are dumped */
 static bool foreign_seen, managed_by_other;
 static unsigned foreign_count;
@@ -80,14 +80,14 @@ static int read_answers(const uint16_t *ids, const uint16_t *weights, unsigned c
 				stations[ids[i]].now = weights[i];
 				stations[ids[i]].refused = false;
 			}
-			/* an interface beside the device that has just gone, and its stations with it */
+			/* another interface than the device has just vanished with its stations */
 			if (error == ENODEV && w->station[ids[i]].ifindex != w->ifindex)
 				error = ENOENT;
 			if (error == ENODEV || error == EOPNOTSUPP) {
 				errno = error;
 				return -1;
 			}
-			/* ENOENT: it has just left, and its event is on the way. */
+			/* ENOENT: the station has just left, and its event has yet to arrive. */
 			if (!error || error == ENOENT || stations[ids[i]].refused)
 				continue;
 			stations[ids[i]].refused = true;
@@ -98,7 +98,10 @@ static int read_answers(const uint16_t *ids, const uint16_t *weights, unsigned c
 	return 0;
 }
 
-/* Gives stations the weights that their levels ask for, or their own, where they have others. */
+/*
+ * Sets the weights that the stations' levels call for, or restores the original ones. Skips
+ * weights that are already set.
+ */
 static int write_weights(struct wifirr *w, const uint16_t *ids, size_t n, bool restore)
 {
 	char buf[BATCH * NL80211_REQUEST_SIZE] NL80211_ALIGNED;
@@ -111,7 +114,7 @@ static int write_weights(struct wifirr *w, const uint16_t *ids, size_t n, bool r
 		uint16_t id = ids[i];
 		uint16_t weight = restore ? stations[id].original : wanted_weight(w, id);
 
-		/* Unseen ones get theirs from read_stations(). */
+		/* read_stations() sets the weights of stations not seen yet. */
 		if (stations[id].original && stations[id].now != weight) {
 			nlh = nl80211_weight(&nl, buf + used, w->station[id].ifindex, w->station[id].addr.bytes, weight);
 			used += MNL_ALIGN(nlh->nlmsg_len);
@@ -204,7 +207,7 @@ static int read_stations(struct wifirr *w)
 			rc = 0;
 	}
 	if (rc == 0) {
-		/* what waited for one that has left since waits no more */
+		/* nothing is queued for a station that has left */
 		for (id = 0; id < POLICY_CLIENTS_MAX; id++)
 			if (!stations[id].dumped)
 				w->station[id].waiting = 0;
@@ -229,7 +232,7 @@ static int apply(struct wifirr *w, const uint16_t *ids, size_t n)
 {
 	char why[128];
 
-	/* by other options they may be other ones */
+	/* new options may have changed the weights in the lease */
 	if (radio_hold_weights(w, true, why, sizeof(why)) < 0) {
 		logmsg(LOG_WARNING, "%s: %s", w->config.device, why);
 		return -1;
@@ -247,7 +250,7 @@ static int add(struct wifirr *w, uint16_t id)
 	return 0;
 }
 
-/* Also called for a station that stays, when the table needs its place. */
+/* Also called for a station that is still there, when the table needs its place. */
 static void del(struct wifirr *w, uint16_t id)
 {
 	write_weights(w, &id, 1, true);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the backend knows of whom, and that it is gone. It calls no backend by name: they call it. */
+/* Which stations the backend knows, and the loss of its settings. Calls no backend by name; backends call it. */
 #include <syslog.h>
 
 #include "wifirrd.h"
@@ -10,7 +10,7 @@ void backend_add(struct wifirr *w, uint16_t id)
 		return;
 	w->station[id].backed = true;
 	w->station[id].bytes = w->station[id].bytes_before = 0;
-	/* at worst the client stays unscheduled; if all is gone, read() will tell */
+	/* at worst the client stays unscheduled; if the settings are gone, read() reports it */
 	if (w->backend->add)
 		w->backend->add(w, id);
 }

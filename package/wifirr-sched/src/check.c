@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `wifirrd check DEVICE`. What a driver, its firmware and hostapd say they can
- * do is not always what they do, so each is tried with what is set already:
- * nothing changes by it, and a refusal is seen.
+ * `wifirrd check DEVICE`. A driver, its firmware and hostapd do not always do what
+ * they claim to support. So each function is tested by setting the value that is
+ * already set: nothing changes, and a refusal shows.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -25,8 +25,8 @@ static struct {
 	unsigned access_points, neighbours;	/* interfaces of the radio */
 	/* clients of the device */
 	unsigned clients, wmm, aggregating, queues, airtime, weighed;
-	char refused[128];			/* the weight of one */
-	bool busy;				/* a wifirrd is at work on the radio */
+	char refused[128];			/* why setting a weight failed */
+	bool busy;				/* a wifirrd is running on the radio */
 } check;
 
 static void say(const char *what, bool works, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
@@ -62,7 +62,7 @@ static void on_station(void *data, const struct nl80211_station *s)
 	check.aggregating += s->aggregates;
 	check.queues += s->queues;
 	check.airtime += s->has_airtime && s->airtime;
-	/* its own again */
+	/* the weight that it already has */
 	if (!check.wiphy.airtime_fairness || !s->weight || check.busy)
 		return;
 	if (nl80211_talk(&check.set, nl80211_weight(&check.set, buf, check.interface.ifindex, s->mac, s->weight), NULL, NULL) == 0)
@@ -172,7 +172,7 @@ static int only_htb(const char *device, const char *why)
 	return EXIT_FAILED;
 }
 
-/* The last part of what a link in sysfs leads to. */
+/* The last path component of a sysfs link's target. */
 static const char *driver_of(const char *device, char *text, size_t size)
 {
 	char path[64];

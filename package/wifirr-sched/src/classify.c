@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which class a packet goes to, by the client's address.
+ * Assigns packets to classes by the client's address.
  *
- * First choice: a map in a netdev egress chain of a table of our own gives the
- * packet its class id as mark, and one fw filter reads it. The mark of known
- * clients' packets is replaced at the last hook before the device, after
- * routing (pbr, mwan3) has used it. (skb->priority instead of the mark does
- * not last: drivers without their own queues overwrite it.)
+ * First choice: a map in a netdev egress chain, in a table of our own, sets the
+ * packet's mark to its class id, and one fw filter reads the mark. This replaces
+ * the mark of known clients' packets at the last hook before the device, after
+ * routing (pbr, mwan3) has used it. (skb->priority would not last: drivers without
+ * their own queues overwrite it.)
  *
  * Second choice, where the kernel has no egress hook or no fw filter: u32
  * filters, hashed by the address's last byte.
@@ -36,15 +36,15 @@
 
 #include "wifirrd.h"
 
-#define NFT_TIMEOUT 5000	/* where it is waited for, ms */
-#define NFT_PATIENCE 30000	/* and where it is not */
+#define NFT_TIMEOUT 5000	/* for nft where the daemon waits for it, ms */
+#define NFT_PATIENCE 30000	/* for nft in the background, ms */
 #define U32_DIVISOR 256
 
-/* Filter priorities below our qdisc. */
+/* Priorities of our qdisc's filters. */
 enum { PRIO_VOICE_IPV4 = 1, PRIO_VOICE_IPV6, PRIO_FW, PRIO_U32_IPV4, PRIO_U32_IPV6 };
 
-/* Offsets from the network header, the only ones u32 knows: the destination
- * MAC ends 8 bytes before it. Aligned to 4, for CPUs that must have it so. */
+/* u32 knows only offsets from the network header: the destination MAC ends 8
+ * bytes before it. Aligned to 4 for CPUs that require it. */
 #define MAC_HIGH_OFFSET (-16)
 #define MAC_LOW_OFFSET (-12)
 #define IPV4_DST_OFFSET 16
@@ -52,16 +52,16 @@ enum { PRIO_VOICE_IPV4 = 1, PRIO_VOICE_IPV6, PRIO_FW, PRIO_U32_IPV4, PRIO_U32_IP
 
 static struct {
 	enum { NONE, NFT, U32 } by;
-	struct mnl_socket *nl;		/* route, the backend's */
+	struct mnl_socket *nl;		/* the backend's route socket */
 	struct mnl_socket *events;	/* nf_tables */
 	struct watch watch;
 	char table[64];
-	/* elements to add or delete with the next flush */
+	/* elements that the next flush adds or deletes */
 	char *script;
 	size_t script_len, script_size;
 } cl;
 
-/* "wlan0-1" becomes "wifirr_wlan0_2d1": nft takes no '-' or '.' in a name. */
+/* "wlan0-1" becomes "wifirr_wlan0_2d1": nft allows no '-' or '.' in a name. */
 static void name_table(const char *device)
 {
 	size_t n = snprintf(cl.table, sizeof(cl.table), "wifirr_");
@@ -75,13 +75,13 @@ static void name_table(const char *device)
 }
 
 /*
- * "nft -f -" takes a while on a busy router, and nobody's turn waits for it: it
- * runs beside the loop, one at a time.
+ * "nft -f -" takes a while on a busy router, and turns must not wait for it: it
+ * runs in the background, one process at a time.
  */
 static struct {
-	pid_t pid;		/* 0: none runs */
+	pid_t pid;		/* 0: not running */
 	struct watch out;
-	uint64_t until;		/* it is ended then, ms */
+	uint64_t until;		/* when to kill it, ms */
 	char said[128];
 	size_t got;
 } run;
@@ -121,7 +121,7 @@ static int nft_begin(const char *script, size_t len, unsigned timeout)
 	return 0;
 }
 
-/* True: it has ended, or shall not go on. */
+/* Reads nft's output. True: nft has closed it, failed, or run out of time. */
 static bool nft_said_all(void)
 {
 	char rest[64];
@@ -137,7 +137,7 @@ static bool nft_said_all(void)
 	return n == 0 || errno != EAGAIN || now_ms() >= run.until;
 }
 
-/* Of one that has ended, or does now. -1: the first line of its complaint is in run.said. */
+/* Waits for nft to end; kills it if it is out of time. -1: it failed, with its first line of output in run.said. */
 static int nft_end(void)
 {
 	int status;
@@ -162,7 +162,7 @@ static int nft_wait(void)
 	return nft_end();
 }
 
-/* At the beginning and the end, where there is nothing else to do. */
+/* Runs nft and waits for it: at start and stop, when there is nothing else to do. */
 static int nft(const char *script, size_t len, char *why, size_t size)
 {
 	int rc;
@@ -235,7 +235,7 @@ static void nft_remove(void)
 {
 	char script[192], why[128];
 
-	/* adding it first makes deleting it succeed if somebody else already did */
+	/* adding it first makes deleting it succeed if another program already has */
 	snprintf(script, sizeof(script), "add table netdev %s\ndelete table netdev %s\n", cl.table, cl.table);
 	if (nft(script, strlen(script), why, sizeof(why)) < 0)
 		logmsg(LOG_WARNING, "nft table %s not removed: %s", cl.table, why);
@@ -247,7 +247,7 @@ void classify_remains(const struct wifirr *w)
 	nft_remove();
 }
 
-/* Somebody deleted our table, chain or rule: "flush ruleset" and the like. */
+/* Another program deleted our table, chain or rule: "flush ruleset" and the like. */
 static int nft_event(const struct nlmsghdr *nlh, void *data)
 {
 	const struct nlattr *attr;
@@ -258,7 +258,7 @@ static int nft_event(const struct nlmsghdr *nlh, void *data)
 		return MNL_CB_OK;
 	if (type != NFT_MSG_DELTABLE && type != NFT_MSG_DELCHAIN && type != NFT_MSG_DELRULE)
 		return MNL_CB_OK;
-	/* NFTA_TABLE_NAME, NFTA_CHAIN_TABLE and NFTA_RULE_TABLE are all 1 */
+	/* NFTA_TABLE_NAME, NFTA_CHAIN_TABLE and NFTA_RULE_TABLE all have the value 1 */
 	mnl_attr_for_each(attr, nlh, sizeof(struct nfgenmsg))
 		if (mnl_attr_get_type(attr) == NFTA_TABLE_NAME &&
 		    mnl_attr_validate(attr, MNL_TYPE_NUL_STRING) >= 0 &&
@@ -276,7 +276,7 @@ static void nft_readable(struct wifirr *w)
 		ssize_t len = recv(cl.watch.fd, buf, sizeof(buf), MSG_DONTWAIT);
 
 		if (len < 0 && errno == ENOBUFS)
-			lost = true;	/* cannot know; setting up again is cheap */
+			lost = true;	/* perhaps not, but setting up again is cheap */
 		if (len < 0)
 			break;
 		mnl_cb_run(buf, len, 0, 0, nft_event, &lost);
@@ -302,7 +302,7 @@ static int nft_watch(void)
 	return watch_add(&cl.watch);
 }
 
-/* A filter message below our qdisc; protocol in host order. */
+/* A message for a filter of our qdisc; protocol in host order. */
 static struct nlmsghdr *filter_put(char *buf, const struct wifirr *w, int type, unsigned flags,
 				   unsigned prio, unsigned protocol, uint32_t handle, const char *kind)
 {
@@ -321,7 +321,7 @@ static struct nlmsghdr *filter_put(char *buf, const struct wifirr *w, int type, 
 	return nlh;
 }
 
-/* keys: offset, mask and value, mask and value in host order. */
+/* mask and value are in host order. */
 struct u32_key {
 	int offset;
 	uint32_t mask, value;
@@ -348,7 +348,7 @@ static void u32_put(struct nlmsghdr *nlh, uint32_t class, uint32_t table, const 
 	mnl_attr_nest_end(nlh, options);
 }
 
-/* A hash table of 256 buckets, and the rule that sends every packet there. */
+/* A hash table of 256 buckets, and the rule that sends every packet to it. */
 static int u32_table(struct wifirr *w, unsigned prio, unsigned protocol, uint32_t table, int hash_offset,
 		     char *why, size_t size)
 {
@@ -373,7 +373,7 @@ static int u32_table(struct wifirr *w, unsigned prio, unsigned protocol, uint32_
 	return rtnl_request(cl.nl, nlh, why, size);
 }
 
-static const uint32_t table_v4 = 1 << 20, table_v6 = 2 << 20;	/* "1:" and "2:" in tc's words */
+static const uint32_t table_v4 = 1 << 20, table_v6 = 2 << 20;	/* "1:" and "2:" in tc's notation */
 
 static int u32_setup(struct wifirr *w, char *why, size_t size)
 {
@@ -448,7 +448,7 @@ static int fw_setup(struct wifirr *w, char *why, size_t size)
 {
 	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
 
-	/* without options fw takes the mark itself as class id */
+	/* without options, fw uses the mark itself as class id */
 	return rtnl_request(cl.nl, filter_put(buf, w, RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, PRIO_FW,
 					      ETH_P_ALL, 0, "fw"), why, size);
 }
@@ -476,8 +476,8 @@ static int flowtable(const struct nlmsghdr *nlh, void *data)
 }
 
 /*
- * Offloaded packets do not come by: in hardware they pass by every qdisc; in
- * software they are sent straight from the port below a bridge.
+ * Offloaded packets bypass the qdisc: hardware offload bypasses every qdisc,
+ * software offload sends straight from the port below a bridge.
  */
 void classify_warn_offload(struct wifirr *w)
 {
@@ -595,7 +595,7 @@ static void nft_finished(struct wifirr *w)
 		return;
 	watch_del(&run.out);
 	if (nft_end() == 0) {
-		classify_flush();	/* what has come meanwhile */
+		classify_flush();	/* changes collected meanwhile */
 		return;
 	}
 	logmsg(LOG_WARNING, "nft: %s", run.said);
@@ -606,7 +606,7 @@ int classify_flush(void)
 {
 	int rc;
 
-	/* one that hangs is ended, by what it then says: nothing more */
+	/* a killed nft closes its output, which calls nft_finished() */
 	if (run.pid && now_ms() >= run.until)
 		kill(run.pid, SIGKILL);
 	if (!cl.script_len || run.pid)

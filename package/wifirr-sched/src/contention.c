@@ -5,21 +5,27 @@
 
 #define SLOT_US 9
 
-/* The longest frame that a collision can cost: an aggregate of 64 KB, which drivers end at 4 ms (ath9k). */
+/* The longest frame that a collision can destroy: an A-MPDU of 64 KB, which drivers cut at 4 ms (ath9k). */
 #define AGGREGATE_BITS (65535 * 8)
 #define AGGREGATE_MAX_US 4000
 
-/* Below three contenders the standard's own doubling does as well. */
+/* With fewer than three contenders, the standard's exponential backoff does as well. */
 #define CONTENDERS_MIN 3
 
-/* Frames without an answer, permille: with fewer there is nothing to gain, with more it takes one step beyond the optimum. */
+/*
+ * Frames without an acknowledgement, permille. Below FAILED_MIN there is nothing to
+ * gain; above FAILED_MAX the window goes one step beyond the optimum.
+ */
 #define FAILED_MIN 50
 #define FAILED_MAX 150
 
-/* RTS, CTS and what is between, at 24 Mbit/s. It pays where collisions cost twice as much. */
+/* RTS, CTS and the gaps between, at 24 Mbit/s. RTS pays where collisions cost twice as much. */
 #define RTS_US 100
 
-/* A step down needs that for so long, ms, a step up only CONTENTION_TICK_MS: a crowd is there at once and leaves one by one. */
+/*
+ * A smaller window must be due for DOWN_MS before a step down, a larger one only for
+ * CONTENTION_TICK_MS before a step up: a crowd comes at once, and leaves one by one.
+ */
 #define DOWN_MS 2000
 
 void contention_init(struct contention *c, const struct contention_config *config)
@@ -47,7 +53,7 @@ unsigned contention_optimum(unsigned n, uint32_t airtime_us)
 	uint64_t square = (uint64_t)n * n * 2 * airtime_us / SLOT_US;	/* of the window in slots */
 	unsigned exponent = 0;
 
-	/* nearest by ratio: 2^exponent lies within a factor of the square root of 2 */
+	/* nearest by ratio: 2^exponent is within a factor of sqrt(2) of the optimum */
 	while (exponent < CONTENTION_EXPONENT_MAX && square >= 2ULL << 2 * exponent)
 		exponent++;
 	return exponent;
@@ -68,7 +74,7 @@ static bool because(struct contention *c, enum contention_reason reason, int val
 	return crowd;
 }
 
-/* Many that contend, aggregate, and collide. It takes less of each to stay one than to become one. */
+/* Many clients contend, aggregate, and collide. Hysteresis: a crowd remains one with less of each than it takes to begin. */
 static bool is_crowd(struct contention *c, const struct contention_sample *s)
 {
 	int least = c->crowd ? CONTENDERS_MIN - 1 : CONTENDERS_MIN;
@@ -80,7 +86,7 @@ static bool is_crowd(struct contention *c, const struct contention_sample *s)
 		return because(c, CONTENTION_SINGLE_FRAMES, s->aggregating, s->exchanging / 2, false);
 	if (s->busy_permille != CONTENTION_UNKNOWN && s->busy_permille <= busy)
 		return because(c, CONTENTION_CHANNEL_IDLE, s->busy_permille, busy, false);
-	/* Larger windows make few of them: then they are needed all the same. */
+	/* In a crowd, few frames may fail because of the larger windows, which are still needed. */
 	if (!c->crowd && s->failed_permille != CONTENTION_UNKNOWN && s->failed_permille < FAILED_MIN)
 		return because(c, CONTENTION_NO_COLLISIONS, s->failed_permille, FAILED_MIN, false);
 	return because(c, CONTENTION_CROWD, s->contenders, least, true);
@@ -120,7 +126,7 @@ static void move_towards(struct contention *c, unsigned wanted)
 	}
 }
 
-/* Whether larger windows gain here; wanted: what they would be. */
+/* Whether larger windows gain here; wanted: their exponent. */
 static bool windows_gain(struct contention *c, unsigned wanted)
 {
 	const struct trial *t = &c->trial;
@@ -140,8 +146,8 @@ static bool windows_gain(struct contention *c, unsigned wanted)
 }
 
 /*
- * Drivers do not all count an RTS without an answer as a failure, so what is
- * measured while it is on does not tell whether it is needed.
+ * Not all drivers count an RTS without an answer as a failure, so measurements
+ * while RTS is on do not tell whether it is needed.
  */
 static bool wants_rts(struct contention *c, const struct contention_sample *s)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The control socket: one command a connection, a line; the answer is JSON
- * (metrics: Prometheus text). Only root can connect (mode 0600).
+ * The control socket. Each connection carries one command, a line; the answer is
+ * JSON (metrics: Prometheus text). Only root can connect (mode 0600).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,7 @@
 #include "wifirrd.h"
 
 #define COMMAND_MAX 64
-/* The command follows the connection at once; who waits longer is not us. */
+/* Our own client sends its command at once. */
 #define COMMAND_TIMEOUT_MS 50
 #define ANSWER_TIMEOUT_S 5
 
@@ -58,7 +58,7 @@ static void put(struct text *t, const char *fmt, ...)
 		t->failed = true;
 }
 
-/* A JSON string. Device names and kernel messages may hold any byte. */
+/* A JSON string. Device names and kernel messages may contain any byte. */
 static void put_string(struct text *t, const char *s)
 {
 	put(t, "\"");
@@ -109,7 +109,7 @@ static const char *engage_name(const struct wifirr *w)
 	}
 }
 
-/* What a lever was seen to gain; null: not tried yet. */
+/* The measured gain of a lever; null: not tried yet. */
 static void put_gain(struct text *t, const char *name, const struct trial *trial)
 {
 	put(t, ",\"%s\":", name);
@@ -120,7 +120,7 @@ static void put_gain(struct text *t, const char *name, const struct trial *trial
 		put(t, "null");
 }
 
-/* What the radio's clients are told about contention, and why; null: no radio. */
+/* The contention windows announced to the radio's clients, and why; null: no radio. */
 static void put_contention(struct text *t)
 {
 	struct radio_status r;
@@ -254,7 +254,7 @@ static void clients(struct text *t, const struct wifirr *w)
 	put(t, "\n]}\n");
 }
 
-/* Clients in tenths. */
+/* tenths: values are tenths of a client. */
 static void put_history(struct text *t, const struct wifirr *w, const char *name, unsigned value, bool tenths)
 {
 	put(t, ",\"%s\":[", name);
@@ -384,7 +384,7 @@ static void readable(struct wifirr *w)
 	if (fd < 0)
 		return;
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-	/* the whole answer fits into the socket: a slow reader holds up nobody */
+	/* the whole answer fits into the socket buffer, so a slow reader cannot block the daemon */
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &sndbuf, sizeof(sndbuf));
 	n = recv(fd, command, sizeof(command) - 1, 0);
 	if (n > 0) {
@@ -421,7 +421,7 @@ int control_start(struct wifirr *w, char *reason, size_t size)
 	mode_t mask;
 	int rc, fd;
 
-	/* a socket cannot be opened */
+	/* open() fails for a socket */
 	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd >= 0 || (errno != ENXIO && errno != ENOENT && errno != ENOTDIR)) {
 		snprintf(reason, size, "--control %s: exists and is not a socket", path);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of the device: it comes, is served tick by tick, changes, and goes. */
+/* The life cycle of the device: it appears, is scheduled tick by tick, changes, and vanishes. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,18 +13,18 @@
 #include "radio.h"
 #include "wifirrd.h"
 
-#define EXPECTED_REFRESH_MS 60000	/* stations' expected throughput */
-#define EXPECTED_SHAPING_MS 1000	/* and while htb has no other link rate */
-#define RECOVER_MS 1000			/* between attempts to set the backend up again */
-#define SURVEYED_MS 50			/* until a look whether the driver has answered */
-#define RECOVER_TRIES 5			/* failed ones in a row before giving up */
+#define EXPECTED_REFRESH_MS 60000	/* between reads of the stations' expected throughput */
+#define EXPECTED_SHAPING_MS 1000	/* the same while htb shapes without another link rate */
+#define RECOVER_MS 1000			/* between attempts to set up the backend again */
+#define SURVEYED_MS 50			/* between checks whether the driver has answered a survey */
+#define RECOVER_TRIES 5			/* failed attempts in a row before giving up */
 
 static struct {
 	struct mnl_socket *requests, *events;
 	struct watch links;
 	bool attached, reload;
-	bool changed;			/* options that no backend has started with yet */
-	struct config before;		/* and those that it had */
+	bool changed;			/* no backend has started with the current options yet */
+	struct config before;		/* the options that the backend last started with */
 	unsigned failures;
 	uint64_t recovered_at, expected_at;
 } device;
@@ -50,10 +50,10 @@ static int link_info(const struct nlmsghdr *nlh, void *data)
 
 		if (type == IFLA_MTU && size == 4 && w->mtu != mnl_attr_get_u32(attr)) {
 			w->mtu = mnl_attr_get_u32(attr);
-			w->apply_all = true;	/* the queues cut packets up to it */
+			w->apply_all = true;	/* the queues segment packets to the MTU */
 			tick_in(0);
 		}
-		/* while there is a backend, it may be the backend's */
+		/* while a backend runs, the value may be the backend's */
 		if (type == IFLA_GSO_MAX_SEGS && size == 4 && !w->backend)
 			w->gso_max_segs = mnl_attr_get_u32(attr);
 		if (type == IFLA_ADDRESS && size == 6)
@@ -62,7 +62,7 @@ static int link_info(const struct nlmsghdr *nlh, void *data)
 	return MNL_CB_OK;
 }
 
-/* Looks the device up by its name: sets ifindex and the rest, or ifindex 0. */
+/* Looks up the device by its name. Sets ifindex (0: no such device) and the other attributes. */
 static void find_device(struct wifirr *w)
 {
 	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
@@ -134,14 +134,14 @@ int device_start(struct wifirr *w, char *reason, size_t size)
 		goto fail;
 	if (htb_remains(w) < 0)
 		logmsg(LOG_WARNING, "%s: what a killed wifirrd has left could not all be given back", w->config.device);
-	/* nl80211 knows an access point's clients best; without it the tables tell */
+	/* nl80211 knows an access point's clients best; without it, use the kernel's tables */
 	if (!w->wireless && stations_start(w, reason, size) < 0)
 		goto fail;
 	if (w->wireless)
-		survey_start(w);	/* unknown is an answer too */
+		survey_start(w);	/* optional: without it, busy is unknown */
 	if (w->wireless)
 		radio_start(w);
-	/* its rounds are the radio's */
+	/* weights act on the whole radio */
 	if (w->wireless && radio_taken() && w->config.backend != BACKEND_HTB) {
 		snprintf(reason, size, "--device %s: another wifirrd schedules its radio, with all its interfaces", w->config.device);
 		goto fail;
@@ -179,7 +179,7 @@ static int link_event(const struct nlmsghdr *nlh, void *data)
 		if (mnl_attr_get_type(attr) != IFLA_IFNAME || mnl_attr_validate(attr, MNL_TYPE_NUL_STRING) < 0)
 			continue;
 		named = strcmp(mnl_attr_get_str(attr), w->config.device) == 0;
-		/* ours came, or was renamed */
+		/* our device appeared, or was renamed */
 		if (named != (ifi->ifi_index == w->ifindex))
 			device.reload = true;
 	}
@@ -211,7 +211,7 @@ static void give_up(struct wifirr *w)
 	loop_end();
 }
 
-/* The device came, went or changed its identity, or everything shall be read again. */
+/* The device appeared, vanished or changed its identity, or all must be read again. */
 static void reload(struct wifirr *w)
 {
 	int before = w->ifindex;
@@ -223,7 +223,7 @@ static void reload(struct wifirr *w)
 		return;
 	if (device.attached) {
 		logmsg(LOG_NOTICE, "%s is gone", w->config.device);
-		w->ifindex = 0;		/* nothing of it is left to give back */
+		w->ifindex = 0;		/* nothing is left to restore */
 		device_stop(w);
 		find_device(w);
 	}
@@ -233,7 +233,7 @@ static void reload(struct wifirr *w)
 		device.failures = 0;
 		return;
 	}
-	/* A device may take a moment until it can be used. */
+	/* A new device may not be usable at once. */
 	if (++device.failures >= RECOVER_TRIES) {
 		logmsg(LOG_ERR, "%s", reason);
 		give_up(w);
@@ -250,7 +250,7 @@ static void take_options(struct wifirr *w, const struct config *config)
 	stations_exempt(w);
 }
 
-/* Sets up again what somebody else removed, or with other options. */
+/* Sets up the backend again, after another program removed its settings, or with new options. */
 static void recover(struct wifirr *w)
 {
 	bool changed = device.changed;
@@ -281,7 +281,7 @@ static void recover(struct wifirr *w)
 	w->lost = true;
 }
 
-/* For tests and the curious: every change as it was made. */
+/* For tests and debugging: logs every change. */
 static void trace_levels(const struct wifirr *w, const uint16_t *ids, size_t n)
 {
 	char text[ADDR_TEXT];
@@ -294,7 +294,7 @@ static void trace_levels(const struct wifirr *w, const uint16_t *ids, size_t n)
 		       policy_level_name(w->policy.client[ids[i]].level));
 }
 
-/* An idle station's rate says nothing about what it gets under load: htb needs it fresh. */
+/* An idle station's rate says nothing about its rate under load, so htb needs fresh values. */
 static unsigned expected_refresh_ms(const struct wifirr *w)
 {
 	bool shaping = w->backend == &htb_backend && !w->config.rate_kbit &&
@@ -303,7 +303,7 @@ static unsigned expected_refresh_ms(const struct wifirr *w)
 	return shaping ? EXPECTED_SHAPING_MS : EXPECTED_REFRESH_MS;
 }
 
-/* By how much a counter grew that may restart at 0. */
+/* The growth of a counter that may restart at 0. */
 static uint64_t grown(uint64_t now, uint64_t before)
 {
 	return now >= before ? now - before : now;
@@ -319,7 +319,7 @@ void device_tick(struct wifirr *w)
 
 	if (device.reload)
 		reload(w);
-	/* what goes through nl80211 comes after the survey */
+	/* requests to nl80211 must wait for the survey's end */
 	surveyed = survey_pending();
 	if (surveyed && (w->lost || (w->backend && w->backend->nl80211))) {
 		tick_in(SURVEYED_MS);
@@ -392,8 +392,8 @@ void device_tick(struct wifirr *w)
 }
 
 /*
- * Whether the backend goes on with the new options. To set it up again drops
- * what waits in its queues, and TCP takes seconds to come back from that.
+ * Whether the backend can take the new options without a new setup. A new setup
+ * drops the queued packets, and TCP takes seconds to recover from that.
  */
 static bool in_place(const struct config *old, const struct config *new)
 {
@@ -419,7 +419,7 @@ void device_options(struct wifirr *w, struct config *config)
 	w->lost |= device.attached;
 	take_options(w, config);
 	if (config->match != device.before.match)
-		device_stop(w);	/* its clients are other ones */
+		device_stop(w);	/* clients have other keys now */
 }
 
 int device_open(struct wifirr *w)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "effect.h"
 
-/* Sums of less than that tell nothing; ms. Some turns: who begins one may have next to nothing queued. */
+/* Shorter observations tell nothing; ms. This is several turns, because a client may begin one with next to nothing queued. */
 #define OBSERVED_MS 10000
 
-/* With a weight of 1 beside 384 it is next to nothing; with none it is all. */
+/* A weight of 1 against 384 gives next to 0 %; weights without effect give 100 %. */
 #define WAITING_PERCENT 80
 
 void effect_observe(struct effect *e, struct effect_client *c, enum policy_level level, bool queued, uint64_t airtime, uint64_t ms)
 {
 	bool active = level == POLICY_ACTIVE;
 
-	/* only whose turn did not change in between, and for whom something waited at both looks */
+	/* only clients whose level did not change in between, and that had a backlog at both looks */
 	if ((active || level == POLICY_WAITING) && c->level == level && c->queued && queued && airtime >= c->airtime) {
 		*(active ? &e->active_ms : &e->waiting_ms) += ms;
 		*(active ? &e->active_us : &e->waiting_us) += airtime - c->airtime;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether airtime weights do anything: the air that clients get at their turn,
- * and while they wait for it with something queued all the time. Some drivers
- * take the weights and let their hardware share out the air (WED, AQL).
+ * Whether airtime weights have any effect: compares the airtime of clients at
+ * their turn with that of clients that wait for it with a backlog. Some drivers
+ * accept the weights, but their hardware shares out the air (WED, AQL).
  *
  * Pure: no I/O, no clock.
  */
@@ -19,21 +19,21 @@ extern "C" {
 #endif
 
 struct effect {
-	/* sums of clients' times */
-	uint64_t active_ms, active_us;		/* observed, and sent to */
+	/* sums over clients */
+	uint64_t active_ms, active_us;		/* time observed, and airtime of frames to them */
 	uint64_t waiting_ms, waiting_us;
 };
 
-/* A client as it was at the last look; all 0 at first. */
+/* A client at the last look; initially all 0. */
 struct effect_client {
 	enum policy_level level;
 	bool queued;
 	uint64_t airtime;
 };
 
-/* A look at a client, ms after the last one. airtime: that it was sent to so far, us. */
+/* Looks at a client, ms after the last look. airtime: total of the frames to it so far, us. */
 void effect_observe(struct effect *e, struct effect_client *c, enum policy_level level, bool queued, uint64_t airtime, uint64_t ms);
-/* They do nothing. False also while that cannot be told. */
+/* Weights have no effect. Also false while that is not known yet. */
 bool effect_none(const struct effect *e);
 
 #ifdef __cplusplus

@@ -32,7 +32,7 @@ bool files_each(const char *directory, const char *prefix, const char *suffix,
 	return done;
 }
 
-/* Reads on until there is a whole line, or no room. */
+/* Reads until there is a whole line, or no more room. */
 static void fill(struct lines *l)
 {
 	ssize_t n;
@@ -79,7 +79,7 @@ char *lines_next(struct lines *l)
 		if (next) {
 			size_t kept = n - (next + 1 - rest);
 
-			/* in the room of the line's own end */
+			/* over the end of the cut line */
 			l->taken = sizeof(l->text) - 1 - kept;
 			l->text[l->taken - 1] = '\0';
 			memcpy(l->text + l->taken, next + 1, kept);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One wifirrd a device, and its guard: a process that waits for its end, and
- * then gives back what it has set (restore.c).
+ * One wifirrd per device, and its guard: a process that waits until wifirrd ends,
+ * and then restores what wifirrd has set (restore.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -62,7 +62,7 @@ int guard_start(char *why, size_t size)
 	}
 	pid = fork();
 	if (pid == 0) {
-		/* what is not for it ends with the exec */
+		/* all other descriptors are closed on exec */
 		if (dup2(fds[0], STDIN_FILENO) == STDIN_FILENO && fcntl(STDIN_FILENO, F_SETFD, 0) == 0)
 			execl("/proc/self/exe", "wifirrd", "guard", (char *)NULL);
 		_exit(EXIT_FAILED);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "history.h"
 
-/* Ends the sample of now: the mean of its looks. */
+/* Ends the current sample: the mean of its looks. */
 static void end(struct history *h)
 {
 	int16_t *s = h->sample[h->count++ % HISTORY_SAMPLES];
@@ -17,7 +17,7 @@ void history_look(struct history *h, uint64_t now, const int value[HISTORY_VALUE
 {
 	if (!h->due)
 		h->due = now + HISTORY_MS;
-	/* minutes without a look, while the device was away, are there too */
+	/* minutes without a look, while the device was missing, are unknown samples */
 	for (unsigned n = 0; now >= h->due && n < HISTORY_SAMPLES; n++)
 		end(h);
 	if (now >= h->due)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the last hours were like: means of a minute each, in a ring. Time is an argument. */
+/* The last hours as a ring of one-minute means. Time is an argument. */
 #ifndef WIFIRR_HISTORY_H
 #define WIFIRR_HISTORY_H
 
@@ -11,15 +11,15 @@
 enum { HISTORY_DEMANDING, HISTORY_SERVED, HISTORY_BUSY, HISTORY_WASTED, HISTORY_VALUES };
 
 struct history {
-	uint64_t due;			/* when the sample of now ends; 0: there was no look yet */
+	uint64_t due;			/* when the current sample ends; 0: no look yet */
 	uint32_t sum[HISTORY_VALUES], looks[HISTORY_VALUES];
-	unsigned count;			/* of all samples ever */
+	unsigned count;			/* of all samples ever taken */
 	int16_t sample[HISTORY_SAMPLES][HISTORY_VALUES];
 };
 
-/* A look at time now (ms); a value below 0 is not known. */
+/* Adds a look at time now (ms); a value below 0 is unknown. */
 void history_look(struct history *h, uint64_t now, const int value[HISTORY_VALUES]);
-/* The samples that there are, and the value of one, 0 the oldest; -1: not known. */
+/* The number of samples, and a value of one of them; sample 0 is the oldest; -1: unknown. */
 unsigned history_samples(const struct history *h);
 int history_value(const struct history *h, unsigned sample, unsigned value);
 

@@ -48,7 +48,7 @@ struct search {
 	struct hostapd_own *own;
 };
 
-/* The windows are a radio's, whether there is WMM an interface's. True: it is in there. */
+/* Windows apply to a radio, WMM to an interface. Returns whether the file has the interface. */
 static bool read_file(void *data, const char *path)
 {
 	struct search *search = data;
@@ -89,8 +89,8 @@ void hostapd_read_own(const char *device, struct hostapd_own *own)
 }
 
 /*
- * hostapd answers to the address that a message came from. One in the abstract
- * namespace needs no file that its user could write to; the kernel chooses it.
+ * hostapd answers to the sender's address. An address in the abstract namespace,
+ * chosen by the kernel, needs no file that hostapd's user could write to.
  */
 int hostapd_open(void)
 {

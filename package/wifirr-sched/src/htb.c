@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The htb backend: one class per client on the device's egress, throttled or
- * not by changing rate and ceil of all affected classes in one netlink batch.
+ * The htb backend: one class per client on the device's egress. To throttle or
+ * release clients, it changes rate and ceil of their classes in one netlink batch.
  *
  *	5746:		htb, root
  *	  5746:1	the link: --rate while clients are throttled, else wide open
- *	    5746:2	everything that is no client's: never throttled
+ *	    5746:2	traffic that belongs to no client: never throttled
  *	    5746:3	voice, with --exempt-voice
  *	    5746:a000+	clients
  *
- * What HTB (net/sched/sch_htb.c) makes necessary:
- * - A class that has overdrawn its ceil sleeps for MTU*8/ceil, and a change
- *   does not wake it: at 20 kbit/s for 0.6 s. So a client is readied before
- *   its turn in two steps of growing ceil (POLICY_NEXT, POLICY_SOON), the last
- *   of which leaves a debt of a few ms. The same goes for rate: a class in debt
- *   to it can only borrow.
+ * Constraints of HTB (net/sched/sch_htb.c):
+ * - A class that has overdrawn its ceil sleeps for MTU*8/ceil, 0.6 s at 20 kbit/s,
+ *   and a change does not wake it. So a client is readied before its turn in two
+ *   steps of growing ceil (POLICY_NEXT, POLICY_SOON). The last one leaves a debt of
+ *   a few ms. The same goes for rate: a class in debt to its rate can only borrow.
  * - A packet is charged whole, GSO or not: 64 KB at 20 kbit/s is 26 s of debt.
  *   gso_max_segs 1 keeps this host's own packets small; a tbf below each class
- *   cuts up those that arrive large (GRO) on their way to the device.
- * - The children's rates must not exceed the parent's, or it falls into debt
- *   and stops lending. The shares below add up to 100.
- * - prio is not read again while a class has packets: never changed here.
+ *   segments packets that arrive large (GRO).
+ * - The children's rates must not exceed the parent's, or the parent falls into
+ *   debt and stops lending. The shares below add up to 100.
+ * - HTB does not reread prio while a class has packets, so it is never changed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -39,16 +38,16 @@
 #define OPEN_KBIT 10000000U		/* "wide open": faster than any WiFi */
 #define TBF_HANDLE(id) ((0x6000U + (id)) << 16)
 
-/* Guaranteed shares of the link, in percent; what is not used is lent. */
+/* Guaranteed shares of the link, in percent; unused bandwidth is lent. */
 #define SHARE_DEFAULT 3
 #define SHARE_VOICE 5
 #define SHARE_EXEMPT 2			/* all clients that are never throttled */
-#define SHARE_WAITING 20		/* all trickles: the cap on their sum */
-#define SHARE_NEXT 5			/* clients being readied, about */
+#define SHARE_WAITING 20		/* all trickles; caps their sum */
+#define SHARE_NEXT 5			/* clients being readied; approximate */
 #define SHARE_SOON 10
 #define SHARE_ACTIVE 55
 
-#define LEAD_SLACK_MS 5			/* our own lateness */
+#define LEAD_SLACK_MS 5			/* allowance for late ticks */
 
 #define LEAF_BYTES 131072		/* bound of a client's queue */
 #define CODEL_FLOWS 32			/* the default of 1024 costs 64 KB a client */
@@ -57,10 +56,10 @@
 
 static struct {
 	struct mnl_socket *nl;
-	bool scheduling;		/* what the classes are set for */
+	bool scheduling;		/* what the classes are configured for */
 	uint32_t rate_kbit;
 	uint32_t trickle_bps;		/* of each waiting client, bytes/s */
-	unsigned slot_ms;		/* that the leaves are set for */
+	unsigned slot_ms;		/* what the leaf qdiscs are configured for */
 	uint32_t mtu;			/* likewise */
 	bool tbf, fq_codel;
 	bool created[POLICY_CLIENTS_MAX];
@@ -91,13 +90,13 @@ static uint32_t link_rate(void)
 
 static uint32_t soon_rate(const struct policy_config *policy)
 {
-	/* how many are readied at a time: a group, or those who enter within about 20 ms */
+	/* how many clients are readied at a time: a group, or those whose turns begin within about 20 ms */
 	unsigned n = policy->mode == POLICY_PAPER ? policy->active : 1 + 20 * policy->active / policy->slot_ms;
 
 	return max_u32(htb.trickle_bps, link_rate() / 100 * SHARE_SOON / n);
 }
 
-/* The geometric middle, rounded down. */
+/* The geometric mean, rounded down. */
 static uint32_t middle(uint32_t a, uint32_t b)
 {
 	uint64_t product = (uint64_t)a * b;
@@ -109,13 +108,13 @@ static uint32_t middle(uint32_t a, uint32_t b)
 	return root;
 }
 
-/* Halfway, geometrically, between the trickle and soon_rate(). */
+/* The geometric mean of the trickle and soon_rate(). */
 static uint32_t next_rate(const struct policy_config *policy)
 {
 	return middle(htb.trickle_bps, soon_rate(policy));
 }
 
-/* Time for which one packet at this rate puts a class to sleep. */
+/* How long one packet at this rate puts a class to sleep. */
 static unsigned debt_ms(uint32_t rate)
 {
 	return FRAME * 1000 / rate + 1;
@@ -148,7 +147,7 @@ static uint32_t ticks(uint32_t rate, uint32_t size)
 	return t > UINT32_MAX ? UINT32_MAX : t;
 }
 
-/* Two packets, or 2 ms where that is more: the kernel's timers are no finer. */
+/* Two packets, or 2 ms if that is more, because the kernel's timers are no finer. */
 static uint32_t burst(uint32_t rate)
 {
 	return max_u32(2 * FRAME, rate / 500);
@@ -215,7 +214,7 @@ static struct nlmsghdr *client_class(void *buf, const struct wifirr *w, unsigned
 	case POLICY_WAITING:
 		break;
 	}
-	/* a turn of the round robin among classes: longer on a fast link, to save CPU */
+	/* the quantum of the round robin among classes; larger on a fast link, to save CPU */
 	class_put(nlh, max_u32(rate, 1), ceil, max_u32(FRAME, min_u32(ceil / 1000, 60000)), 1);
 	return nlh;
 }
@@ -230,30 +229,30 @@ static bool update_rates(struct wifirr *w)
 	bool changed = trickle != htb.trickle_bps;
 
 	htb.trickle_bps = trickle;
-	/* no longer than a few slots: a slow link with many clients has debts of minutes */
+	/* at most a few slots: on a slow link with many clients, debts last minutes */
 	policy->next_lead_ms = min_u32(debt_ms(trickle) + LEAD_SLACK_MS, 2 * policy->slot_ms);
 	policy->soon_lead_ms = min_u32(debt_ms(next_rate(policy)) + LEAD_SLACK_MS, policy->slot_ms);
 	return changed;
 }
 
-/* A client's own queue: created, or with no flags changed. */
+/* A client's own queue: creates it, or changes it if there are no flags. */
 static struct nlmsghdr *codel(void *buf, const struct wifirr *w, unsigned flags, uint32_t parent)
 {
 	struct nlmsghdr *nlh = tc_put(buf, w, RTM_NEWQDISC, flags, parent, 0, "fq_codel");
 	struct nlattr *options = mnl_attr_nest_start(nlh, TCA_OPTIONS);
 
 	if (flags)
-		mnl_attr_put_u32(nlh, TCA_FQ_CODEL_FLOWS, CODEL_FLOWS);	/* once and for all */
+		mnl_attr_put_u32(nlh, TCA_FQ_CODEL_FLOWS, CODEL_FLOWS);	/* cannot be changed later */
 	mnl_attr_put_u32(nlh, TCA_FQ_CODEL_LIMIT, 2 * LEAF_BYTES / FRAME);
 	mnl_attr_put_u32(nlh, TCA_FQ_CODEL_MEMORY_LIMIT, 2 * LEAF_BYTES);
-	/* waiting for a turn is no congestion; us */
+	/* waiting for a turn is not congestion; us */
 	mnl_attr_put_u32(nlh, TCA_FQ_CODEL_TARGET, 50000);
 	mnl_attr_put_u32(nlh, TCA_FQ_CODEL_INTERVAL, w->config.policy.slot_ms * 1000);
 	mnl_attr_nest_end(nlh, options);
 	return nlh;
 }
 
-/* Fast enough never to hold anything back; cuts what is longer than its burst. Created, or with no flags changed. */
+/* A tbf too fast to delay packets; it segments those longer than its burst. Creates it, or changes it if there are no flags. */
 static struct nlmsghdr *cutter(void *buf, const struct wifirr *w, unsigned flags, uint16_t id)
 {
 	struct nlmsghdr *nlh = tc_put(buf, w, RTM_NEWQDISC, flags, HTB_CLASS_CLIENT(id), TBF_HANDLE(id), "tbf");
@@ -278,7 +277,7 @@ static void update_leaf(struct nlmsghdr *nlh)
 		logmsg(LOG_WARNING, "queue of a client: %s", why);
 }
 
-/* Another slot, another MTU: the queues of those who are there learn it, too. */
+/* Applies a new slot or MTU to the existing queues. */
 static void update_leaves(struct wifirr *w)
 {
 	char buf[512] __attribute__((aligned(NLMSG_ALIGNTO)));
@@ -397,10 +396,10 @@ static int delete_root(struct wifirr *w)
 }
 
 /*
- * The device's link rate: --rate, or what its stations with demand are expected
- * to get (idle ones often stand at the lowest rate), averaged as they share
- * airtime (harmonically) with 10 % off, so that the queue stays here; kbit/s,
- * 0: unknown.
+ * The device's link rate: --rate, or an average of the expected throughput of
+ * stations with demand (idle stations often stay at the lowest rate). The mean is
+ * harmonic, as they share airtime, and reduced by 10 %, so that the queue builds
+ * here; kbit/s, 0: unknown.
  */
 static uint32_t expected_rate(const struct wifirr *w)
 {
@@ -437,7 +436,7 @@ static void stop(struct wifirr *w)
 	memset(&htb, 0, sizeof(htb));
 }
 
-/* A killed daemon's kept the device's own gso_max_segs in r2q. */
+/* A killed daemon's qdisc holds the device's own gso_max_segs in r2q. */
 static int remove_remains(struct wifirr *w, const struct root *root)
 {
 	/* in this order: while the qdisc is there, it remembers */
@@ -503,7 +502,7 @@ int htb_restore(struct wifirr *w)
 			continue;
 		lock = claim_device(w->config.device, 0);
 		if (lock < 0)
-			continue;	/* it has a wifirrd */
+			continue;	/* a wifirrd is running on it */
 		if (htb_remains(w) < 0) {
 			logmsg(LOG_ERR, "%s: not all could be given back", w->config.device);
 			result = -1;
@@ -559,8 +558,8 @@ static int start(struct wifirr *w, char *reason, size_t size)
 		goto fail;
 	}
 	/*
-	 * r2q is used by nothing, as every class comes with its quantum: it
-	 * keeps gso_max_segs for the one who finds this qdisc after a kill.
+	 * r2q is otherwise unused, because every class has its quantum. It keeps
+	 * gso_max_segs for the process that finds this qdisc after a kill.
 	 */
 	glob.rate2quantum = max_u32(1, htb.gso_max_segs);
 	nlh = tc_put(buf, w, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, TC_H_ROOT, HTB_HANDLE, "htb");
@@ -618,7 +617,7 @@ static void del(struct wifirr *w, uint16_t id)
 
 	if (!htb.created[id])
 		return;
-	classify_del(w, id);	/* until it is flushed, packets for a class that is gone take the default */
+	classify_del(w, id);	/* until the flush, packets for the deleted class go to the default class */
 	rtnl_request(htb.nl, tc_put(buf, w, RTM_DELTCLASS, 0, HTB_CLASS_LINK, HTB_CLASS_CLIENT(id), NULL), NULL, 0);
 	htb.created[id] = false;
 }
@@ -645,7 +644,7 @@ static int apply(struct wifirr *w, const uint16_t *ids, size_t n)
 	size_t len = 0;
 	int rc;
 
-	/* an estimate that wanders a little is no reason to touch every class */
+	/* a small change of the estimate is no reason to change every class */
 	if (w->config.rate_kbit ? rate != htb.rate_kbit :
 	    rate && (rate > htb.rate_kbit + htb.rate_kbit / 8 || rate < htb.rate_kbit - htb.rate_kbit / 8)) {
 		htb.rate_kbit = rate;
@@ -653,7 +652,7 @@ static int apply(struct wifirr *w, const uint16_t *ids, size_t n)
 	}
 	update_leaves(w);
 	if (!htb.rate_kbit)
-		return 0;	/* no station has told its rate yet: nothing to shape to */
+		return 0;	/* no station's rate is known yet: nothing to shape to */
 	all = update_rates(w) || link;
 	if (htb.scheduling != w->policy.scheduling) {
 		htb.scheduling = w->policy.scheduling;
@@ -677,7 +676,7 @@ static int apply(struct wifirr *w, const uint16_t *ids, size_t n)
 	}
 	if (!nlh)
 		return 0;
-	/* all at once; only the last needs an answer, errors come by themselves */
+	/* all in one batch; only the last message needs an answer, as errors are always reported */
 	nlh->nlmsg_flags |= NLM_F_ACK;
 	nlh->nlmsg_seq = rtnl_seq();
 	if (mnl_socket_sendto(htb.nl, buf, len) < 0) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The clock, the log and the epoll loop. Knows nothing of what runs in it. */
+/* The clock, the log and the epoll loop, which knows nothing of what it runs. */
 #include "loop.h"
 
 #include <errno.h>
@@ -89,7 +89,7 @@ void watch_del(struct watch *watch)
 	epoll_ctl(loop.epoll, EPOLL_CTL_DEL, watch->fd, NULL);
 }
 
-/* 0 would switch the timer off. */
+/* The extra nanosecond: a time of 0 would disarm the timer. */
 static void set_timer(int flags, uint64_t ms)
 {
 	struct itimerspec t = { .it_value = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 + 1 } };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The clock, the log and what else is printed, and the loop from which everything runs in one thread. */
+/* The clock, the log and other output, and the loop that runs everything in one thread. */
 #ifndef WIFIRR_LOOP_H
 #define WIFIRR_LOOP_H
 
@@ -13,25 +13,25 @@ uint64_t now_ms(void);
 uint64_t now_ns(void);
 
 /*
- * To syslog's levels (LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO, LOG_DEBUG): to stderr up to
- * LOG_WARNING, else to stdout, which is how procd tells errors from information.
+ * Logs with one of syslog's levels (LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO, LOG_DEBUG). Up to
+ * LOG_WARNING, messages go to stderr, others to stdout: procd tells errors from information by that.
  */
 void logmsg(int priority, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Levels shown beyond LOG_NOTICE; below 0: fewer. */
+/* How many levels to show beyond LOG_NOTICE; below 0: fewer than LOG_NOTICE. */
 void log_verbosity(int verbosity);
 
 /*
- * A turn that begins late is airtime lost, and a busy router is just where we
- * run. What a tick does is short and bounded, so its thread may go first, and
- * one that it waits for. Not so the children (nft). Without permission: as
- * everybody else.
+ * Gives the calling thread real-time priority. A turn that begins late is airtime
+ * lost, and wifirrd runs on busy routers. The work of a tick is short and bounded,
+ * so the main thread may go first, and so may a thread that it waits for. Child
+ * processes (nft) do not inherit the priority. Without permission, nothing changes.
  */
 void go_first(void);
 
-/* A text of less than 512 bytes. stdio's streams would be a good part of a static binary. */
+/* Prints less than 512 bytes. stdio's streams would take a large part of a static binary. */
 void print(int fd, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Calls readable when fd becomes readable. Level triggered. One handler per fd. */
+/* Calls readable while fd is readable (level-triggered). One handler per fd. */
 struct watch {
 	int fd;
 	void (*readable)(struct wifirr *w);
@@ -40,13 +40,13 @@ struct watch {
 int watch_add(struct watch *watch);
 void watch_del(struct watch *watch);
 
-/* Before all of them. -1 and errno. */
+/* Call this before all others. -1 and errno. */
 int loop_open(void (*tick)(struct wifirr *w));
-/* When tick is called next, after so many ms or at that time; the last call counts. */
+/* Schedule the next tick, after ms or at time ms; the last call counts. */
 void tick_in(uint64_t ms);
-/* At an absolute time, so that turns do not drift by the time that work takes. */
+/* An absolute time keeps turns from drifting by the time that work takes. */
 void tick_at(uint64_t ms);
-/* Until loop_end(). */
+/* Runs until loop_end(). */
 void loop_run(struct wifirr *w);
 void loop_end(void);
 

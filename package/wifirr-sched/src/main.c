@@ -12,7 +12,7 @@
 #include "radio.h"
 #include "wifirrd.h"
 
-/* What the guard of a killed one needs at most. */
+/* The guard of a killed wifirrd needs at most this long. */
 #define CLAIM_WAIT_MS 2000
 
 static struct wifirr daemon_state;
@@ -25,7 +25,7 @@ static int refuse(const char *reason)
 	return EXIT_USAGE;
 }
 
-/* Clients and their demand stay, and so does everything while something is wrong. */
+/* Keeps clients and their demand. If there is a mistake in the options, nothing changes. */
 static void read_options_again(struct wifirr *w)
 {
 	static struct config config;
@@ -65,8 +65,8 @@ static int take_signals(void)
 }
 
 /*
- * What must be known of the device: of those that tell no link rate, the
- * options have to. A device that is not there yet may be any.
+ * Devices without a known link rate need --rate. A device that does not exist yet
+ * may be of any kind.
  */
 static int check_options(const struct config *c)
 {
@@ -88,7 +88,7 @@ static int serve(struct wifirr *w)
 
 	if (!w->config.device[0])
 		return refuse("--device: must be given (see --help)");
-	/* before a look at the device, which a killed one's guard may be putting right */
+	/* before any look at the device: the guard of a killed wifirrd may still be restoring it */
 	if (claim_device(w->config.device, CLAIM_WAIT_MS) < 0) {
 		print(STDERR_FILENO, "wifirrd: --device %s: another wifirrd schedules it already\n", w->config.device);
 		return EXIT_USAGE;
@@ -102,7 +102,7 @@ static int serve(struct wifirr *w)
 		return EXIT_USAGE;
 	}
 	if (strncmp(w->config.control, RUN_DIR "/", strlen(RUN_DIR "/")) == 0)
-		mkdir(RUN_DIR, 0750);	/* if it cannot be, binding the socket says so */
+		mkdir(RUN_DIR, 0750);	/* on failure, binding the socket reports it */
 	if (control_start(w, reason, sizeof(reason)) < 0)
 		return refuse(reason);
 	w->started = now_ms();
@@ -143,7 +143,7 @@ int main(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	if (strcmp(command, "guard") == 0)
-		return guard_run(w);	/* started by guard.c alone */
+		return guard_run(w);	/* started only by guard.c */
 	if (strcmp(command, "restore") == 0)
 		return restore(w);
 	if (strcmp(command, "check") == 0)

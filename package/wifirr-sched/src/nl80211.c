@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests to nl80211 and what the answers say. Knows nothing of the daemon. */
+/* Requests to nl80211, and parsers for its answers. Knows nothing of the daemon. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,13 +13,13 @@
 
 #define DUMP_ATTEMPTS 3
 
-/* An answer that has not come by then was lost. Drivers may take 3 s (ath10k). */
+/* An answer that has not arrived by then was lost. Drivers may take 3 s (ath10k). */
 #define ANSWER_TIMEOUT_S 5
 
 /*
- * Share of the PHY rate that TCP gets through an 802.11 link with short
- * aggregates, for drivers that name no expected throughput (firmware rate
- * control, as in ath10k). An estimate, low rather than high.
+ * The share of the PHY rate that TCP gets over an 802.11 link with short
+ * aggregates, for drivers that report no expected throughput (firmware rate
+ * control, as in ath10k). An estimate on the low side.
  */
 #define RATE_TO_THROUGHPUT_PERCENT 55
 
@@ -120,7 +120,7 @@ struct nlmsghdr *nl80211_request(struct nl80211 *n, char *buf, uint8_t cmd, uint
 	struct genlmsghdr *genl;
 	struct nlmsghdr *nlh;
 
-	/* libmnl before 1.0.5 leaves the padding of attributes as it was */
+	/* libmnl before 1.0.5 does not clear the padding of attributes */
 	memset(buf, 0, NL80211_REQUEST_SIZE);
 	nlh = mnl_nlmsg_put_header(buf);
 	genl = mnl_nlmsg_put_extra_header(nlh, sizeof(*genl));
@@ -152,7 +152,7 @@ static int on_error(const struct nlmsghdr *nlh, void *data)
 	return errno ? MNL_CB_ERROR : MNL_CB_STOP;
 }
 
-/* A dump that failed midway ends with its error. */
+/* A dump that failed midway carries the error in its last message. */
 static int on_done(const struct nlmsghdr *nlh, void *data)
 {
 	struct conversation *c = data;
@@ -167,8 +167,8 @@ static int on_done(const struct nlmsghdr *nlh, void *data)
 }
 
 /*
- * A dump whose table changes has to be read to its end all the same, or the
- * socket stays busy with it; libmnl would stop at the mark.
+ * A dump that was interrupted by a change must still be read to its end, or the
+ * socket stays busy with it. libmnl would stop at the flag, so this clears it.
  */
 static bool clear_interrupted(char *buf, int len)
 {
@@ -206,7 +206,7 @@ int nl80211_talk(struct nl80211 *n, const struct nlmsghdr *nlh, mnl_cb_t cb, voi
 		interrupted |= clear_interrupted(n->buffer, len);
 		ret = mnl_cb_run2(n->buffer, len, seq, mnl_socket_get_portid(n->socket), on_data,
 				  &conversation, control, NLMSG_MIN_TYPE);
-		/* What a conversation given up before has left. */
+		/* The rest of an earlier conversation that was given up. */
 		if (ret == MNL_CB_ERROR && errno == EPROTO && !n->error[0])
 			ret = MNL_CB_OK;
 	}
@@ -258,7 +258,7 @@ int nl80211_open(struct nl80211 *n)
 		fail(n, errno, "netlink socket");
 		goto close;
 	}
-	/* Texts to errors, and errors without the request in them: fine if missing. */
+	/* Optional: error texts, and error messages without the request. */
 	mnl_socket_setsockopt(n->socket, NETLINK_EXT_ACK, &on, sizeof(on));
 	mnl_socket_setsockopt(n->socket, NETLINK_CAP_ACK, &on, sizeof(on));
 	setsockopt(mnl_socket_get_fd(n->socket), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
@@ -452,7 +452,7 @@ static uint32_t estimate_throughput(const struct nlattr *rate)
 	return hundred_kbit * 100 * RATE_TO_THROUGHPUT_PERCENT / 100;
 }
 
-/* An MCS of any kind: rates before 802.11n have none. */
+/* The rate has an MCS of any kind; rates before 802.11n have none. */
 static bool has_mcs(const struct nlattr *rate)
 {
 	const struct nlattr *tb[RATE_INFO_EHT_MCS + 1];
@@ -464,7 +464,7 @@ static bool has_mcs(const struct nlattr *rate)
 		tb[NL80211_RATE_INFO_HE_MCS] || tb[RATE_INFO_EHT_MCS];
 }
 
-/* Drivers that do not tell have only stations that may exchange data, and know WMM. */
+/* Without a report from the driver, assume that a station may exchange data and uses WMM. */
 static bool has_flag(const struct nlattr *flags, enum nl80211_sta_flags flag)
 {
 	const uint32_t bit = 1 << flag;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the command line and a file of options say. */
+/* Reads options from the command line and from a file. */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 
 #include "wifirrd.h"
 
-#define OPTIONS_SIZE 8192		/* of a file of options, bytes */
+#define OPTIONS_SIZE 8192		/* largest file of options, bytes */
 
 static int usage(void)
 {
@@ -135,7 +135,7 @@ static void exempt(struct config *c, const char *flag, const char *text, bool al
 		c->ignore[c->ignore_count++] = addr;
 }
 
-/* The name goes into nft's input, so nothing that needs quoting. */
+/* The name goes into nft's input, so it must not contain characters that need quoting. */
 static void set_device(struct config *c, const char *name)
 {
 	if (!*name || strlen(name) >= sizeof(c->device) || name[strspn(name,
@@ -175,7 +175,7 @@ enum {
 	OPT_IGNORE, OPT_VOICE, OPT_OPTIONS, OPT_CONTROL, OPT_VERBOSE, OPT_HELP, OPT_VERSION, OPTIONS,
 };
 
-/* getopt_long() would bring stdio along, a good part of a static binary. */
+/* getopt_long() would pull in stdio, a large part of a static binary. */
 enum { no_argument, required_argument };
 
 static const struct { const char *name; int argument; } options[] = {
@@ -211,7 +211,7 @@ struct given {
 	const char *file;
 };
 
-/* Which option an argument is, and the value after a "=". OPTIONS: none. */
+/* Returns which option an argument is, and the value after "="; OPTIONS: not an option. */
 static int find_option(const char *text, const char **value)
 {
 	size_t len = strcspn(text, "=");
@@ -228,7 +228,7 @@ static int find_option(const char *text, const char **value)
 	return *value && opt < OPTIONS && options[opt].argument == no_argument ? OPTIONS : opt;
 }
 
-/* Puts the arguments that are no options last, and returns the index of their first. */
+/* Moves arguments that are not options to the end, and returns the index of the first one. */
 static int read_flags(struct config *c, struct given *given, int argc, char **argv)
 {
 	static const char *const backends[] = { "auto", "airtime", "htb", NULL };
@@ -300,7 +300,7 @@ static int read_flags(struct config *c, struct given *given, int argc, char **ar
 
 static void read_file(struct config *c, struct given *given)
 {
-	static char text[OPTIONS_SIZE + 3];	/* and the dashes of the line being read, and the final zero */
+	static char text[OPTIONS_SIZE + 3];	/* the file, two dashes in front and a final NUL */
 	char *line = text + 2, *end;
 	int fd = open(given->file, O_RDONLY | O_CLOEXEC);
 	size_t size = 0;
@@ -327,7 +327,7 @@ static void read_file(struct config *c, struct given *given)
 			*end++ = '\0';
 		if (!*line || *line == '#')
 			continue;
-		memcpy(line - 2, "--", 2);	/* over what has been read */
+		memcpy(line - 2, "--", 2);	/* overwrites text already processed */
 		read_flags(c, given, 2, argv);
 	}
 	reading.line = 0;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * In five sentences. In a crowd on a busy channel clients with something queued
- * take turns: K at a time are at full speed, and the next one is readied. While
- * nothing is queued for one of the K, one more enters. Who takes little, idle or
- * with a call, a key press, an answer to a request, takes no turn and waits for
- * nobody's; of idle clients that send much a few at a time get the ACKs for it.
- * There are no turns where clients' contention windows do it, or where weights
- * have no effect. Now and then it is the other way for some seconds, with turns
- * or without, and what does not deliver more here is off here.
+ * The policy in short. In a crowd on a busy channel, clients with a queue take
+ * turns: K of them at a time are at full speed, and the next one is readied. While
+ * the queue of one of the K is empty, one more client becomes active. A client that
+ * takes little (idle, a call, a key press, an answer to a request) takes no turn
+ * and waits for none. Of the idle clients that send much, a few at a time get their
+ * ACKs at a higher weight. There are no turns where larger contention windows are
+ * used instead, or where weights have no effect. Now and then, turns are switched
+ * off, or on, for some seconds, and stay off where they do not deliver more.
  *
- * Who wants what, and whether there are turns, is decided here; whose turn it is
- * in rotation.c, whether turns gain in trial.c, what a level is worth in weights.c.
+ * This file decides on demand, and whether there are turns. rotation.c decides
+ * whose turn it is, trial.c whether turns gain, weights.c what a level is worth.
  */
 #include "policy.h"
 #include "rotation.h"
@@ -18,14 +18,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Time constants of averages, ms: of what is delivered to a client and received from it; of its upload. */
+/* Time constants of averages, ms: of the rates to and from a client, and of its upload. */
 #define AVERAGE_MS 500
 #define RECEIVED_AVERAGE_MS 10000
 
-/* A client waiting for a turn with nothing queued for so long has light demand. */
+/* A client that waits for a turn with nothing queued for this long has light demand. */
 #define LIGHT_MS 1000
 
-/* And one at its turn, after the time to settle: at two ticks in a row. */
+/* Likewise for a client at its turn, after the time to settle: two ticks in a row. */
 #define LIGHT_ACTIVE_MS 300
 
 void policy_defaults(struct policy_config *config, enum policy_mode mode, bool trickle)
@@ -68,11 +68,11 @@ void policy_configure(struct policy *p, const struct policy_config *config)
 		p->config.tick_ms = 1;
 	if (p->config.idle_tick_ms < 1)
 		p->config.idle_tick_ms = 1;
-	/* turns go on where the new ones are as long and as many */
+	/* the rotation goes on if the number and length of turns stay the same */
 	if (old.mode == p->config.mode && old.active == p->config.active && old.slot_ms == p->config.slot_ms)
 		return;
 	rotation_reset(p);
-	/* a trickle does not hold uploads, so turns have to show that they gain */
+	/* a trickle does not hold uploads back, so turns must first show a gain */
 	trial_init(&p->trial, !p->config.trickle);
 }
 
@@ -119,7 +119,7 @@ void policy_sample(struct policy *p, uint16_t id, uint32_t waiting, uint64_t byt
 		return;
 	c = &p->client[id];
 	c->waiting = waiting;
-	/* 2^40 bytes between two samples cannot be; without a bound the average overflows */
+	/* 2^40 bytes between two samples are impossible; without a bound the average overflows */
 	if (bytes > 1ULL << 40)
 		bytes = 1ULL << 40;
 	c->sampled += bytes;
@@ -190,14 +190,14 @@ static void update_demand(const struct policy_config *config, struct policy_clie
 		c->backlog_at = now;
 }
 
-/* Nothing can be said where nobody ever has anything waiting: a driver that takes all it is given. */
+/* Where no client ever has a backlog, nothing is known: the driver takes all packets at once. */
 static bool is_light(const struct policy *p, const struct policy_client *c)
 {
 	if (p->config.mode != POLICY_BACKLOG || p->config.trickle || !c->demand || !p->backlog_seen)
 		return false;
 	if (c->place == POLICY_NONE)
 		return p->now - c->backlog_at > LIGHT_MS;
-	/* while its sender's window opens nothing queues, but what comes does not fall off */
+	/* while its sender's window opens, nothing queues, but the rate does not fall */
 	if (p->now - c->entered < p->config.slot_ms && 2 * (uint64_t)c->tick_bps >= c->rate_bps)
 		return false;
 	return p->now - c->backlog_at > LIGHT_ACTIVE_MS;
@@ -217,12 +217,12 @@ static bool can_help(struct policy *p, int busy)
 	bool strict = config->engage != POLICY_ALWAYS;
 	bool paper = config->mode == POLICY_PAPER && !strict;
 	unsigned count = paper ? p->clients : p->demanding;
-	/* a little below the threshold is no reason to let go again */
+	/* hysteresis: a little below the threshold is no reason to disengage */
 	int threshold = p->engaged ? config->busy_permille * 3 / 4 : config->busy_permille;
 
 	/*
-	 * The last few of a crowd: serving them first still keeps the others'
-	 * uploads from filling a channel that is seen to be busy.
+	 * The last few clients of a crowd: serving them first still keeps other
+	 * clients' uploads from filling a busy channel.
 	 */
 	if (p->engaged && strict && count > 0 && count <= config->active && busy > threshold) {
 		set_reason(p, POLICY_REASON_DEMAND_BUSY, busy, threshold);
@@ -244,13 +244,13 @@ static bool can_help(struct policy *p, int busy)
 	return true;
 }
 
-/* Nobody is throttled, and nothing is tried. */
+/* No client is throttled, and there are no trials. */
 static bool resting(const struct policy *p)
 {
 	return p->paused || (p->aside && p->config.engage != POLICY_ALWAYS);
 }
 
-/* Whether turns, where they are wanted, are what shall be now. */
+/* Whether there should be turns now, if they are wanted. */
 static bool turns_gain(struct policy *p, bool wanted)
 {
 	bool asked = p->config.mode != POLICY_BACKLOG || p->config.engage != POLICY_AUTO;
@@ -261,12 +261,12 @@ static bool turns_gain(struct policy *p, bool wanted)
 		.bytes = p->delivered,
 	};
 
-	/* with the last few of a crowd there is little that turns could do */
+	/* turns can do little for the last few clients of a crowd */
 	state.crowd = !asked && !resting(p) && p->demanding > p->config.active && (wanted || state.lost);
 	return trial_tick(&p->trial, p->now, &state) || asked;
 }
 
-/* Why there are no turns though there is a crowd. */
+/* Says why there are no turns despite a crowd. */
 static void set_reason_aside(struct policy *p)
 {
 	const struct trial *t = &p->trial;
@@ -288,12 +288,12 @@ static void decide_engagement(struct policy *p, int busy)
 	unsigned delay = p->config.engage_delay_ms;
 	uint64_t held;
 
-	/* a channel seen to be busy has been so for as long as the survey averages, about a second */
+	/* a channel that the survey reports as busy has been so for the time it averages, about a second */
 	if (wanted && (p->config.engage == POLICY_ALWAYS || busy >= 0))
 		delay = 0;
 	if (p->paused || (wanted && (resting(p) || !gain)))
 		set_reason_aside(p);
-	/* for the time of a trial without them the turns are kept */
+	/* a trial without turns keeps their state */
 	if (resting(p) || (!gain && !p->trial.trying)) {
 		p->engaged = false;
 		p->pending = false;

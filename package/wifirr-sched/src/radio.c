@@ -23,28 +23,28 @@
 #define INTERFACES_MAX 16
 #define STATIONS_MAX 512	/* places; a power of two */
 
-/* While there is no crowd, with whatever wakes the daemon: no more often than that. */
+/* Without a crowd, measure when something else wakes the daemon, but at most this often. */
 #define IDLE_MS 900
-/* A lock that another holds, and the operator's own windows that hostapd has not confirmed. */
+/* Between attempts to take a lock that another wifirrd holds, and to have hostapd confirm the operator's own windows. */
 #define RETRY_MS 2000
-/* Which interfaces there are, and whether hostapd is. */
+/* Between checks of the interfaces and of hostapd. */
 #define LOOK_MS 10000
-/* A hostapd that was restarted or reloaded has forgotten, and tells nobody: it is told again this often. */
+/* A restarted or reloaded hostapd silently forgets the windows, so they are sent again this often. */
 #define ANNOUNCE_MS 10000
-/* hostapd's answer, where it is waited for: at the end. */
+/* How long to wait for hostapd's answer when stopping. */
 #define ANSWER_MS 1000
-/* And where it is not: without one for so long it is not there. */
+/* Otherwise: hostapd is gone if it has not answered for this long. */
 #define ANSWER_MAX_MS 3000
 
 #define RTS_BYTES 500
 
-/* What the lease is for. */
+/* What the lease has noted. */
 enum { HOLD_WINDOWS = 1, HOLD_RTS = 2, HOLD_WEIGHTS = 4 };
 
-/* For the lock at the start: what the guard of a killed one needs at most. */
+/* At start, wait this long for the lock: the guard of a killed wifirrd needs no longer. */
 #define LOCK_WAIT_MS 2000
 
-/* A share of fewer frames to clients says nothing. */
+/* A share of fewer frames than this says nothing. */
 #define FRAMES_MIN 20
 
 struct interface {
@@ -65,33 +65,33 @@ static struct {
 	bool open;
 	struct nl80211 nl;
 	uint32_t wiphy;
-	char path[64];			/* of the lease */
+	char path[64];			/* the lease */
 	struct interface interface[INTERFACES_MAX];
 	unsigned interfaces;
 	struct contention contention;
-	uint32_t rts_before;		/* the operator's */
-	uint32_t rts;			/* in force */
+	uint32_t rts_before;		/* the operator's RTS threshold */
+	uint32_t rts;			/* the RTS threshold in force */
 	unsigned announced;		/* exponent; 0: the operator's own */
-	bool owing;			/* hostapd has not confirmed that it announces the operator's own again */
-	unsigned held;			/* HOLD_*: the file says what was before */
-	uint16_t weight_active, weight_waiting;	/* that stations may have */
-	unsigned expected;		/* answers of hostapd's */
-	bool answers;			/* it has given them all */
+	bool owing;			/* hostapd has not confirmed that it announces the operator's own windows again */
+	unsigned held;			/* HOLD_*: previous settings that the lease has noted */
+	uint16_t weight_active, weight_waiting;	/* weights that stations may have */
+	unsigned expected;		/* answers expected from hostapd */
+	bool answers;			/* hostapd has given all of them */
 	uint64_t ticked_at, tried_at, announced_at, asked_at;
-	unsigned now;			/* of the two in seen */
-	/* of the look under way */
+	unsigned now;			/* index of the current table in seen */
+	/* the current measurement */
 	struct contention_sample sample;
 	uint64_t kbit, kbit_of;
 	uint64_t frames, retries, span;
-	bool counts_retries;		/* drivers whose firmware sends may not */
+	bool counts_retries;		/* the driver counts retries; with firmware retransmission it may not */
 	unsigned without_wmm;
 	char problem[128];
-	/* two tables in turn, so that those who left drop out; large, so last: see struct wifirr */
+	/* two tables, used alternately, so that stations that left drop out; large, so last: see struct wifirr */
 	struct seen seen[2][STATIONS_MAX];
 } radio;
 
-/* Apart from the rest, which is zeros and so takes no room in the program: -1, not open. */
-static int radio_lock = -1;	/* of the lease; another has it */
+/* Not in the struct, which is all zeros and so takes no room in the program. -1: not open. */
+static int radio_lock = -1;	/* the lease's lock; -1: another wifirrd holds it */
 static int radio_hostapd = -1;	/* socket */
 
 static void problem(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -109,9 +109,9 @@ static void problem(const char *fmt, ...)
 }
 
 /*
- * The lease: what to give back. "rts WIPHY N", "windows DEVICE N N N N" and
- * "weights WIPHY ACTIVE WAITING" (whose stations have these, or what follows
- * from them), a line each.
+ * The lease says what to restore, one item per line: "rts WIPHY N", "windows DEVICE
+ * N N N N", and "weights WIPHY ACTIVE WAITING" (stations with these weights, or
+ * weights derived from them, are reset).
  */
 
 static int write_lease(void)
@@ -135,7 +135,7 @@ static int write_lease(void)
 	return 0;
 }
 
-/* Before the first change. Without a lease and a guard nothing is changed. */
+/* Must succeed before the first change: nothing is changed without a lease and a guard. */
 static int hold(unsigned what, char *why, size_t size)
 {
 	unsigned before = radio.held;
@@ -211,7 +211,7 @@ static void note_interface(void *data, const struct nl80211_interface *seen)
 		names->interface[names->count++] = *seen;
 }
 
-/* Of each station that has a weight of ours. */
+/* Resets the weight of each station that has one of ours. */
 static int restore_weights(uint32_t wiphy, unsigned active, unsigned waiting)
 {
 	static struct weights g;
@@ -242,7 +242,7 @@ static int restore_rts(uint32_t wiphy, uint32_t rts)
 	return result;
 }
 
-/* Gives back what a lease says, and ends it. */
+/* Restores what a lease says, and removes the lease. */
 static int restore_lease(int lock)
 {
 	int fd = hostapd_open(), result = 0;
@@ -272,7 +272,7 @@ static int restore_lease(int lock)
 		if (strchr(device, '/') || !line_number(&line, 15, &be_min) || !line_number(&line, 15, &be_max) ||
 		    !line_number(&line, 15, &bk_min) || !line_number(&line, 15, &bk_max))
 			continue;
-		/* the configuration may have changed since; hostapd that is gone has forgotten */
+		/* the configuration may have changed since; a hostapd that has ended needs no restoring */
 		hostapd_read_own(device, &own);
 		if (!own.found)
 			own.windows = (struct hostapd_windows){ be_min, be_max, bk_min, bk_max };
@@ -307,14 +307,14 @@ taken:
 	return -1;
 }
 
-/* One lease. It goes on with the next. */
+/* Restores one lease. Returns false, so that files_each() continues. */
 static bool restore_file(void *data, const char *path)
 {
 	const char *number = path + strlen(RUN_DIR "/" LEASE_PREFIX);
 	int *result = data, lock;
 
 	if (number[strspn(number, "0123456789")])
-		return false;	/* the control socket of a phy0-ap0 */
+		return false;	/* the control socket of a device such as phy0-ap0 */
 	lock = take_lock(path, 0);
 	if (lock < 0 && errno == EWOULDBLOCK) {
 		logmsg(LOG_NOTICE, "%s: a wifirrd is at work on this radio", path);
@@ -384,11 +384,11 @@ static void on_station(void *data, const struct nl80211_station *s)
 		.tx_packets = s->tx_packets, .tx_retries = s->tx_retries,
 	};
 	memcpy(after->mac, s->mac, 6);
-	/* one that has come back counts from 0 */
+	/* a station that has returned counts from 0 */
 	if (!before || !before->used || after->tx_packets - before->tx_packets > INT32_MAX ||
 	    after->tx_retries - before->tx_retries > INT32_MAX)
 		return;
-	after->aggregates |= before->aggregates;	/* slow rates, which do not, come and go */
+	after->aggregates |= before->aggregates;	/* a legacy rate now and then does not mean that it cannot aggregate */
 	sends = after->rx_bytes - before->rx_bytes > least;
 	receives = after->tx_bytes - before->tx_bytes > least;
 	radio.frames += after->tx_packets - before->tx_packets;
@@ -427,7 +427,7 @@ static void measure(uint64_t now, int busy_permille)
 
 static struct hostapd_windows larger(const struct hostapd_windows *own, unsigned exponent)
 {
-	/* a station takes no CWmax below CWmin; one for all steps */
+	/* a station rejects CWmax below CWmin; one value serves all steps */
 	unsigned max = CONTENTION_EXPONENT_MAX;
 
 	return (struct hostapd_windows){
@@ -438,7 +438,7 @@ static struct hostapd_windows larger(const struct hostapd_windows *own, unsigned
 	};
 }
 
-/* On all interfaces; exponent 0: the operator's own. */
+/* Announces windows on all interfaces; exponent 0: the operator's own. */
 static void announce(unsigned exponent, uint64_t now)
 {
 	radio.asked_at = now;
@@ -458,7 +458,7 @@ static void announce(unsigned exponent, uint64_t now)
 	radio.owing = !exponent && radio.expected;
 }
 
-/* Whether hostapd does what it is told on all interfaces, from its answers to the last messages. */
+/* Checks hostapd's answers to the last messages: whether it has applied them on all interfaces. */
 static void look_at_hostapd(struct wifirr *w, uint64_t now)
 {
 	struct hostapd_answers answers = hostapd_collect(radio_hostapd, 0, 0);
@@ -492,7 +492,7 @@ static void look_at_hostapd(struct wifirr *w, uint64_t now)
 			radio.expected++;
 	}
 	radio.asked_at = now;
-	/* the windows are the radio's: all its access points or none */
+	/* windows apply to a radio: to all of its access points or to none */
 	if (radio.expected < radio.interfaces || !radio.interfaces) {
 		radio.answers = false;
 		radio.expected = 0;
@@ -510,13 +510,13 @@ static void set_windows(uint64_t now)
 					  now - radio.announced_at < (wanted ? ANNOUNCE_MS : RETRY_MS)))
 		return;
 	if (wanted && wanted == radio.announced)
-		find_interfaces();	/* and what the operator has changed */
+		find_interfaces();	/* also rereads the operator's configuration */
 	if (wanted && !held(HOLD_WINDOWS))
 		return;
 	announce(wanted, now);
 }
 
-/* A threshold that is given goes with turns and larger windows, without one with what is measured. */
+/* A given threshold is set during turns and larger windows, where clients aggregate. With auto, contention.c decides. */
 static bool wants_rts(const struct wifirr *w)
 {
 	const struct contention *c = &radio.contention;
@@ -556,7 +556,7 @@ static void configure(struct wifirr *w)
 	contention_configure(&radio.contention, &config);
 }
 
-/* Takes the radio over, and what a killed wifirrd has left on it. */
+/* Takes over the radio, and restores what a killed wifirrd has left on it. */
 static bool own_radio(struct wifirr *w, uint64_t now, unsigned wait)
 {
 	struct nl80211_wiphy info;

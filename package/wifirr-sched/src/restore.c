@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a killed wifirrd has left is given back by its guard; where that was
- * killed as well, by `wifirrd restore`, or by the next wifirrd on the device or
- * the radio. Each takes the lock of what it puts right (a device's: an abstract
- * socket, a radio's: its lease), so one that runs is let alone.
+ * The guard restores what a killed wifirrd has set. If the guard was killed as
+ * well, `wifirrd restore` does it, or the next wifirrd on the device or radio.
+ * Each takes the lock first (a device's is an abstract socket, a radio's is its
+ * lease), so the settings of a running wifirrd are left alone.
  */
 #include <errno.h>
 #include <syslog.h>
@@ -30,7 +30,7 @@ int guard_run(struct wifirr *w)
 		n = read(STDIN_FILENO, &byte, 1);
 	while (n < 0 && errno == EINTR);
 	if (n > 0)
-		return 0;	/* all has been given back */
+		return 0;	/* wifirrd has restored everything itself */
 	logmsg(LOG_WARNING, "wifirrd has died: giving back what it has set");
 	for (unsigned i = 0; i < GUARD_TRIES; i++) {
 		if (restore(w) == 0)

@@ -2,14 +2,14 @@
 #include "rotation.h"
 
 /*
- * At the start of a turn silence says nothing: a sender that gave up waiting
- * for its ACKs comes back with its next retransmission. Weights wake it
- * earlier, while its client is next.
+ * An empty queue at the start of a turn says nothing: a sender that stopped for
+ * lack of ACKs continues with its next retransmission. With weights it wakes
+ * earlier, while its client is next in the queue.
  */
 #define SETTLE_MS 500
 #define SETTLE_TRICKLE_MS 1500
 
-/* Of a step of the stagger, when the turns of those end, one after the other. */
+/* The turns of the places beyond K end one after the other, at this fraction of a step of the stagger. */
 #define SPARE_PARTS 6
 
 /* The queue of clients that wait for a turn: doubly linked through the ids. */
@@ -78,7 +78,7 @@ void rotation_remove(struct policy *p, uint16_t id)
 		p->next = POLICY_NONE;
 }
 
-/* A step of the stagger: one client enters every so many ms. At least 1. */
+/* A step of the stagger, the time between the starts of two turns; ms, at least 1. */
 static unsigned step_ms(const struct policy_config *config)
 {
 	unsigned step = config->slot_ms / config->active;
@@ -86,23 +86,23 @@ static unsigned step_ms(const struct policy_config *config)
 	return step ? step : 1;
 }
 
-/* K, and as many again: see backlog_room(). */
+/* Twice K: see backlog_room(). */
 static unsigned backlog_places(const struct policy_config *config)
 {
 	return 2 * config->active < POLICY_CLIENTS_MAX ? 2 * config->active : POLICY_CLIENTS_MAX;
 }
 
 /*
- * A client's turn ends on its place's grid, so that turns stay staggered, with
- * the length nearest to one slot plus what earlier turns were short of. What is
- * owed stays within one slot, so long-run shares are equal.
+ * A client's turn ends on its place's grid, so that turns stay staggered. Its length
+ * is the one nearest to a slot plus what earlier turns were short of. The debt
+ * stays within one slot, so long-run shares are equal.
  */
 static void enter(struct policy *p, unsigned place, uint16_t id)
 {
 	struct policy_client *c = &p->client[id];
 	int64_t slot = p->config.slot_ms;
 	int64_t k = p->config.active;
-	/* turns of the places beyond K end between the others' */
+	/* turns of the places beyond K end between the turns of the first K */
 	int64_t phase = place < k ? (place + 1) * slot / k : (place - k + 1) * slot / (k * SPARE_PARTS) % slot;
 	int64_t since = (int64_t)((p->now - p->rotation_start) % (uint64_t)slot);
 	int64_t turn = phase - since;	/* -slot < turn <= slot */
@@ -124,7 +124,7 @@ static void enter(struct policy *p, unsigned place, uint16_t id)
 	p->turns++;
 }
 
-/* Wakes lead ms before something that is left ms away; not if that has passed. */
+/* Wakes lead ms before an event that is left ms away, unless that moment has passed. */
 static void wake_before(struct policy *p, uint64_t left, unsigned lead)
 {
 	if (left > lead && p->now + left - lead < p->wake_at)
@@ -132,9 +132,9 @@ static void wake_before(struct policy *p, uint64_t left, unsigned lead)
 }
 
 /*
- * How many places there are now. Another client enters for each active one that
- * has next to nothing queued: what that leaves of the air would go to everybody,
- * and to uploads and requests, whose small frames use it badly.
+ * How many clients may be active now. For each active client with next to nothing
+ * queued, another one becomes active. The airtime that it leaves would otherwise
+ * go to all clients, and to uploads and requests, whose small frames use it badly.
  */
 static unsigned backlog_room(const struct policy *p)
 {
@@ -178,7 +178,7 @@ static void rotate_backlog(struct policy *p)
 		if (id == POLICY_NONE)
 			continue;
 		c = &p->client[id];
-		/* unless its place is all that somebody else needs */
+		/* no time to settle if no client would have to wait without this one */
 		if (!rotation_wanted(c) && (p->now - c->entered >= settle || p->demanding <= config->active)) {
 			leave_place(p, id);
 			continue;
@@ -207,16 +207,16 @@ static void rotate_backlog(struct policy *p)
 	p->next_at = 0;
 	if (p->head == POLICY_NONE)
 		return;
-	for (unsigned i = 0; i < places; i++)	/* some are taken, or nobody would wait */
+	for (unsigned i = 0; i < places; i++)	/* some are taken, or no client would wait */
 		if (p->place[i] != POLICY_NONE && (!p->next_at || p->client[p->place[i]].until < p->next_at))
 			p->next_at = p->client[p->place[i]].until;
 	wake_before(p, p->next_at - p->now, 0);
 }
 
 /*
- * The first and last id of the group after id: the K clients that follow, in
- * the order of their ids, without wrapping, so that groups stay the same from
- * round to round.
+ * The first and last id of the group after id: the next K clients in the order of
+ * their ids. A group does not wrap around, so groups stay the same from round to
+ * round.
  */
 static void group_after(const struct policy *p, uint16_t id, uint16_t *first, uint16_t *last)
 {
@@ -272,7 +272,7 @@ static void rotate_paper(struct policy *p)
 		p->rotating = true;
 	}
 	if (deserted || p->now >= p->group_until) {
-		/* no drift: a slot begins where the last one ended, unless that is long ago */
+		/* no drift: a slot begins when the last one ended, unless that is long ago */
 		uint64_t start = p->group_until;
 
 		if (deserted || p->now - start >= config->slot_ms)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Turns: which of the clients that want them are at full speed now, who is next,
- * and the level of everybody. A part of policy.c, which alone calls it.
+ * Turns: which of the clients that take turns are at full speed now, which is
+ * next, and the level of every client. A part of policy.c, its only caller.
  */
 #ifndef WIFIRR_ROTATION_H
 #define WIFIRR_ROTATION_H
@@ -18,11 +18,11 @@ static inline bool rotation_wanted(const struct policy_client *c)
 	return c->demand && !c->light && !rotation_exempt(c);
 }
 
-/* Nobody has a turn, nobody waits. */
+/* Ends all turns and empties the queue. */
 void rotation_reset(struct policy *p);
-/* A client goes. */
+/* Removes a client. */
 void rotation_remove(struct policy *p, uint16_t id);
-/* Gives out turns for the time now while p->scheduling; sets levels, p->next and, where that comes sooner, p->wake_at. */
+/* Gives out turns at time p->now while p->scheduling. Sets levels and p->next, and brings p->wake_at forward if needed. */
 void rotation_tick(struct policy *p);
 
 #endif

@@ -12,7 +12,7 @@
 
 #include "wifirrd.h"
 
-/* A reply that has not come by then never will; seconds. */
+/* A reply that has not arrived by then never will; seconds. */
 #define REPLY_TIMEOUT 3
 
 struct mnl_socket *rtnl_open(unsigned groups)
@@ -27,7 +27,7 @@ struct mnl_socket *rtnl_open(unsigned groups)
 		mnl_socket_close(nl);
 		return NULL;
 	}
-	/* Conveniences only: short error replies, and the kernel's reason in words. */
+	/* Optional: short error replies, and the kernel's reason as text. */
 	mnl_socket_setsockopt(nl, NETLINK_CAP_ACK, &on, sizeof(on));
 	mnl_socket_setsockopt(nl, NETLINK_EXT_ACK, &on, sizeof(on));
 	setsockopt(mnl_socket_get_fd(nl), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
@@ -113,7 +113,7 @@ int rtnl_request(struct mnl_socket *nl, struct nlmsghdr *nlh, char *why, size_t 
 
 int rtnl_dump(struct mnl_socket *nl, struct nlmsghdr *nlh, mnl_cb_t cb, void *data)
 {
-	/* the kernel fills at most this much per read */
+	/* the kernel returns at most this much per read */
 	static char buf[32768] __attribute__((aligned(NLMSG_ALIGNTO)));
 	unsigned portid = mnl_socket_get_portid(nl);
 	int more = 1;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of clients, and what the kernel's bridge, neighbour and route
- * tables tell about those behind a device.
+ * The table of clients, and the clients behind a device as the kernel's bridge,
+ * neighbour and route tables show them.
  *
  * Events wait in their socket until the next tick: neighbours change state all
- * the time, and none of it is worth waking up for. Additions are taken from
- * them; removals, lost events and anything doubtful only ask for a new dump, at
- * most one a second.
+ * the time, and no event is worth a wake-up. Events only add clients. Removals,
+ * lost events and anything doubtful cause a new dump, at most one per second.
  */
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -23,10 +22,10 @@
 
 #include "wifirrd.h"
 
-/* A client idle for less is not dropped to make room for a new one; ms.
- * Slows down floods of made-up addresses. */
+/* Only a client idle for at least this long is dropped to make room for a new one;
+ * ms. Limits floods of made-up addresses. */
 #define EVICT_IDLE_MS 10000
-/* Events taken at a time; a flood of more is answered with a dump. */
+/* Most events processed at a time; after more of them, the tables are dumped. */
 #define EVENTS_MAX 2048
 #define REFRESH_MS 1000
 
@@ -44,7 +43,7 @@ struct addr addr_mac(const uint8_t mac[6])
 	return a;
 }
 
-/* ether_aton() takes single digits too */
+/* ether_aton() accepts single digits, too */
 static bool is_mac(const char *text)
 {
 	if (strlen(text) != 17)
@@ -107,7 +106,7 @@ uint16_t station_find(const struct wifirr *w, const struct addr *addr)
 	return POLICY_NONE;
 }
 
-/* Calls with each of a host's other addresses that are among those of the mask. */
+/* Iterates over those of a host's other addresses that are in the mask. */
 #define for_each_also(s, at, mask) \
 	for (unsigned at = 0; at < ALSO_MAX; at++) \
 		if ((s)->also_used & (mask) & 1 << at)
@@ -227,7 +226,7 @@ void station_mark(struct wifirr *w, enum station_source source)
 	}
 }
 
-/* Some of a host's other addresses. */
+/* Removes a host's other addresses that are in the mask. */
 static void forget(struct wifirr *w, uint16_t id, unsigned mask)
 {
 	struct station *s = &w->station[id];
@@ -248,7 +247,7 @@ void station_sweep(struct wifirr *w, enum station_source source)
 		forget(w, id, s->also_marked);
 		if (!(s->marked & source))
 			continue;
-		st.refresh |= s->also_used;	/* they may be there all the same */
+		st.refresh |= s->also_used;	/* its other addresses may still exist */
 		s->marked &= ~source;
 		s->sources &= ~source;
 		if (!s->sources)
@@ -256,7 +255,7 @@ void station_sweep(struct wifirr *w, enum station_source source)
 	}
 }
 
-/* Reads attribute type of exactly size bytes into data. */
+/* Copies the attribute into data if it has exactly size bytes. */
 static bool attr_copy(const struct nlmsghdr *nlh, size_t header, uint16_t type, void *data, size_t size)
 {
 	const struct nlattr *attr;
@@ -279,9 +278,9 @@ static bool has_ipv4(const struct station *s)
 }
 
 /*
- * A neighbour's address. A host has several, of which at most one is of IPv4:
- * behind a MAC with more there are other hosts (proxy ARP), and which address of
- * IPv6 is whose is not known: then each counts.
+ * Adds a neighbour's address. A host may have several addresses, but only one IPv4
+ * address. A MAC with more stands for several hosts (proxy ARP), and their IPv6
+ * addresses cannot be attributed, so each address counts as a client.
  */
 static void host_address(struct wifirr *w, const struct addr *addr, const uint8_t mac[6])
 {
@@ -337,7 +336,7 @@ static void neighbour(struct wifirr *w, const struct nlmsghdr *nlh)
 		return;
 	}
 	if (fdb) {
-		/* permanent: the bridge's own; self: the driver's filter, not a learnt client */
+		/* permanent: the bridge's own address; self: the driver's filter, not a learnt client */
 		if (nd->ndm_state & NUD_PERMANENT || nd->ndm_flags & NTF_SELF || w->config.match == MATCH_IP)
 			return;
 		if (attr_copy(nlh, sizeof(*nd), NDA_LLADDR, addr.bytes, 6))
@@ -365,7 +364,7 @@ static void neighbour(struct wifirr *w, const struct nlmsghdr *nlh)
 	station_add(w, &addr, STATION_NEIGH);
 }
 
-/* Host routes over the device: clients behind a next hop, in a routed mesh. */
+/* Host routes over the device are clients behind a next hop, in a routed mesh. */
 static void route(struct wifirr *w, const struct nlmsghdr *nlh)
 {
 	const struct rtmsg *rt = mnl_nlmsg_get_payload(nlh);
@@ -463,7 +462,7 @@ void stations_refresh(struct wifirr *w)
 	if (rc == -EAFNOSUPPORT || rc == -EOPNOTSUPP)
 		rc = 0;		/* no IPv6 */
 	if (rc < 0)
-		st.refresh = true;	/* incomplete: drop nobody, try again */
+		st.refresh = true;	/* incomplete: drop no client, try again */
 	else
 		station_sweep(w, sources);
 }

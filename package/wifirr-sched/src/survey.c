@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How busy the channel is, from nl80211's survey. ath10k's firmware may answer
- * 3 s late and the kernel waits for it, so a thread of its own asks. It has no
- * clock: survey_ask() wakes it when its last answer has grown old, so that a
- * survey costs no wake-ups beyond the main loop's own. A driver that is slow is
- * asked ever more seldom: nobody's turn can begin meanwhile.
+ * How busy the channel is, from nl80211's survey. ath10k's firmware may take 3 s to
+ * answer, and the kernel waits for it, so a separate thread asks. The thread has
+ * no clock: survey_ask() wakes it when its last answer is too old, so that
+ * surveys cost no wake-ups beyond the main loop's own. A slow driver is asked less
+ * and less often, because no turn can begin during a survey.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -16,13 +16,13 @@
 #include "nl80211.h"
 #include "wifirrd.h"
 
-/* ath9k cuts its counters down to whole ms at each read: ask no more often. */
+/* ath9k rounds its counters down to whole ms at each read, so do not ask more often. */
 #define INTERVAL_MS 1000
-/* An answer older than this says nothing. */
+/* An older answer is discarded. */
 #define VALID_MS 10000
-/* Shorter than this between two answers is no basis for a share. */
+/* Two answers must be at least this far apart to give a share. */
 #define SPAN_MIN_MS 100
-/* After an answer that took longer than this, the wait for the next: doubled each time. */
+/* After an answer that took longer than SLOW_MS, the next wait is SLOW_WAIT_MS, doubled each time. */
 #define SLOW_MS 500
 #define SLOW_WAIT_MS 60000
 #define SLOW_WAIT_MAX_MS (32 * SLOW_WAIT_MS)
@@ -30,7 +30,7 @@
 
 struct counters {
 	uint32_t mhz;			/* of the channel, 0: not known */
-	uint64_t time, busy, rx, tx;	/* ms, since the driver's own start */
+	uint64_t time, busy, rx, tx;	/* ms, since the driver started */
 	bool has_busy, has_rx, has_tx;
 };
 
@@ -39,7 +39,7 @@ struct answer {
 	uint64_t at;			/* ms */
 };
 
-/* The thread's own. Questions and answers come and go by a socket: it ends, and frees, when the other side is closed. */
+/* Owned by the thread. Requests and answers pass through a socket; when its other end is closed, the thread frees this and ends. */
 struct reader {
 	int socket, ifindex;
 	struct nl80211 nl;
@@ -49,8 +49,8 @@ struct reader {
 static struct {
 	bool open;
 	int socket;
-	bool pending;			/* asked, and not answered */
-	unsigned wait;			/* before the next one, ms */
+	bool pending;			/* asked, not yet answered */
+	unsigned wait;			/* time between two requests, ms */
 	uint64_t asked_at;		/* ms; 0: never */
 	struct answer last;
 } asking;
@@ -71,7 +71,7 @@ static int on_survey(const struct nlmsghdr *nlh, void *data)
 	    !tb[NL80211_ATTR_SURVEY_INFO])
 		return MNL_CB_OK;
 	nl80211_parse_nested(tb[NL80211_ATTR_SURVEY_INFO], info, NL80211_SURVEY_INFO_MAX);
-	/* one wiphy may have several radios, each with a channel in use */
+	/* a wiphy may have several radios, each with its own channel */
 	if (!info[NL80211_SURVEY_INFO_IN_USE] ||
 	    (counters->mhz && nl80211_u32(info[NL80211_SURVEY_INFO_FREQUENCY]) != counters->mhz))
 		return MNL_CB_OK;
@@ -88,7 +88,7 @@ static int on_survey(const struct nlmsghdr *nlh, void *data)
 	return MNL_CB_OK;
 }
 
-/* Counters that ran backwards were reset: nothing is known of that time. */
+/* Counters that ran backwards were reset: that interval is unknown. */
 static int share(uint64_t now, uint64_t before, uint64_t span)
 {
 	uint64_t part = now - before;
@@ -164,7 +164,7 @@ static void answered(const struct answer *answer)
 	bool slow = answer->at - asking.asked_at >= SLOW_MS;
 
 	asking.last = *answer;
-	/* since the one before a slow one: too long ago */
+	/* a slow answer's shares cover too long a time */
 	if (slow)
 		asking.last.survey = unknown;
 	asking.pending = false;
@@ -205,7 +205,7 @@ static int start_thread(struct reader *r)
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, STACK_SIZE);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	/* Signals are the main thread's. */
+	/* The main thread handles all signals. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	error = pthread_create(&thread, &attr, run, r);
@@ -245,7 +245,7 @@ free:
 	return -1;
 }
 
-/* Does not wait for a driver that is slow to answer. */
+/* Does not wait for a slow driver's answer. */
 void survey_stop(void)
 {
 	if (asking.open)

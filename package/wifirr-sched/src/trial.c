@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trial.h"
 
-/* A trial: it settles, then it is measured, as was what it is compared with; ms. */
+/* A trial settles first; then it is measured for as long as the time before it was; ms. */
 #define SETTLE_MS 1000
 #define MEASURE_MS 2000
 
-/* One that has delivered less than half for so long need not go on, and one that never came to be neither. */
+/*
+ * A trial ends early if it has delivered less than half for LOST_MS. It is abandoned
+ * if the lever has not flipped, or the trial not ended, after TRYING_MAX_MS.
+ */
 #define LOST_MS 500
 #define TRYING_MAX_MS 20000
 
-/* Time between two trials: three times as long after each that left no doubt. */
+/* Time between two trials; three times as long after each one that confirms the lever's state. */
 #define HOLD_MIN_MS 30000
 #define HOLD_MAX_MS 600000
 
-/* What it takes to be worth its while, and how much the gains of two trials differ by chance; permille. */
+/* The least gain worth having, and how much the gains of two trials differ by chance; permille. */
 #define GAIN_MIN 1100
 #define NOISE 100
 
@@ -21,9 +24,10 @@
 #define KBIT_MAX (UINT32_MAX / 1000)
 
 /*
- * The first trial: of crowds so far, and of the one that there is, so many ms. A
- * lever that has to show its gain waits for senders whose windows have grown: before,
- * everybody gets more than later, and most crowds are over by then.
+ * When the first trial may begin: the time spent in crowds so far, and the age of the
+ * current crowd, ms. A lever that must first show a gain waits until the senders'
+ * windows have grown: before that, every client gets more than later. Most crowds are
+ * over by then.
  */
 #define FIRST_MS 120000
 #define CROWD_MS 10000
@@ -51,7 +55,7 @@ static unsigned square_root(uint32_t x)
 	return root;
 }
 
-/* The mean of the last ones, and twice its standard error. One alone has that of NOISE. */
+/* The mean of the last gains, and twice its standard error. NOISE is the error of a single gain. */
 static void weigh(struct trial *t)
 {
 	unsigned n = t->count < TRIAL_GAINS ? t->count : TRIAL_GAINS;
@@ -76,7 +80,7 @@ static void begin(struct trial *t, bool trying)
 	t->since = t->now;
 }
 
-/* Of what was measured, kbit/s. */
+/* The rate since the measurement began, kbit/s. */
 static uint32_t delivered(const struct trial *t, uint64_t bytes)
 {
 	uint32_t ms = (uint32_t)t->now - t->from, grown = (uint32_t)bytes - t->from_bytes;
@@ -87,7 +91,7 @@ static uint32_t delivered(const struct trial *t, uint64_t bytes)
 
 static void hold(struct trial *t)
 {
-	/* xorshift: what else happens every so many seconds must not keep step */
+	/* xorshift: trials must not fall in step with other periodic events */
 	t->random ^= t->random << 13;
 	t->random ^= t->random >> 17;
 	t->random ^= t->random << 5;
@@ -105,7 +109,7 @@ static void end(struct trial *t, uint32_t kbit)
 	t->gains[t->count++ % TRIAL_GAINS] = gain < GAIN_MAX ? gain : GAIN_MAX;
 	weigh(t);
 	doubt = t->low <= 1000 && t->high >= GAIN_MIN;
-	/* it was tried the other way: whether that is how it stays */
+	/* whether the lever stays flipped */
 	stays = on ? t->low > 1000 : t->high < GAIN_MIN;
 	begin(t, false);
 	if (stays)
@@ -140,7 +144,7 @@ static void try(struct trial *t, const struct trial_now *state)
 	if (!state->ready)
 		return;
 	if (!t->measuring) {
-		t->since = t->now;	/* it is what it shall be from here on */
+		t->since = t->now;	/* the lever is flipped from here on */
 		start_measuring(t, state->bytes);
 		return;
 	}

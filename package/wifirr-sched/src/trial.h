@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether a lever gains here. Now and then, at a random moment of a crowd, it is
- * the other way for some seconds, off where it is on or on where it is off, and
- * what is delivered then is compared with what was delivered just before. Each
- * such trial gives one gain; of the last ones together come the mean and its
- * interval, and these decide whether the lever stays on.
+ * Whether a lever gains here. Now and then, at a random moment of a crowd, a trial
+ * flips the lever for some seconds, off if it is on and on if it is off, and
+ * compares the bytes delivered with those delivered just before. Each trial
+ * gives one gain. The mean of the last gains and its confidence interval decide
+ * whether the lever stays on.
  *
  * Pure: no I/O, no clock. The same calls give the same answers.
  */
@@ -20,40 +20,40 @@ extern "C" {
 
 #define TRIAL_GAINS 8	/* the last ones count */
 
-/* The state of affairs. */
+/* The caller's state. */
 struct trial_now {
 	bool crowd;		/* the lever is wanted, if it gains */
-	bool ready;		/* it is what trial_tick() said last */
-	bool lost;		/* on for a trial it leaves the channel idle, which is answer enough */
+	bool ready;		/* the lever is as trial_tick() last said */
+	bool lost;		/* switched on for a trial, the lever leaves the channel idle: the trial is lost */
 	uint64_t bytes;		/* delivered so far */
 };
 
 struct trial {
-	bool on;			/* output: what the lever shall be now */
-	bool trying;			/* it is not what it is between trials */
-	unsigned count;			/* trials that came to an end */
-	int gain, low, high;		/* permille: with the lever over without, and its interval; once count > 0 */
-	uint32_t with_kbit, without_kbit;	/* delivered, last time */
+	bool on;			/* output: whether the lever should be on now */
+	bool trying;			/* a trial is running: the lever is flipped */
+	unsigned count;			/* finished trials */
+	int gain, low, high;		/* permille: delivered with the lever over without, and its interval; once count > 0 */
+	uint32_t with_kbit, without_kbit;	/* delivered in the last trial */
 	/* private */
-	unsigned crowd_ms;		/* a crowd is left alone for so long at first */
+	unsigned crowd_ms;		/* no trial in the first crowd_ms of a crowd */
 	uint16_t gains[TRIAL_GAINS];
 	uint32_t random;
 	bool measuring;
 	uint64_t now;			/* ms */
-	uint32_t since;			/* of the trial; this and the next two modulo 2^32 */
-	uint32_t from, from_bytes;	/* since when it is measured, ms, and what had been delivered then */
-	uint32_t age_ms, left_ms;	/* of the crowd; of crowds until the next trial */
+	uint32_t since;			/* start of the trial, ms; this and the next two modulo 2^32 */
+	uint32_t from, from_bytes;	/* start of the measurement, ms, and bytes delivered until then */
+	uint32_t age_ms, left_ms;	/* age of the crowd; time in crowds until the next trial */
 	uint32_t hold_ms;
 	uint32_t before_kbit;
 };
 
 /*
- * on: it is known to gain, stays until it is seen not to here, and is first tried
- * after some minutes of crowds. Otherwise it stays off until it is seen to gain,
- * and is first tried in a crowd that has lasted.
+ * on: the lever is known to gain. It stays on until trials show that it does not
+ * here; the first trial comes after some minutes of crowds. Otherwise it stays off
+ * until trials show a gain; the first trial comes in a crowd that has lasted.
  */
 void trial_init(struct trial *t, bool on);
-/* Returns t->on. Time that runs backwards stands still. */
+/* Returns t->on. Time that runs backwards counts as standing still. */
 bool trial_tick(struct trial *t, uint64_t now, const struct trial_now *state);
 
 #ifdef __cplusplus

@@ -2,22 +2,22 @@
 /* Airtime weights: what a client's level is worth to mac80211's airtime scheduler. */
 #include "policy.h"
 
-/* Airtime weights, of an active client's: policy_weight(). */
+/* Weights as parts of an active client's: see policy_weight(). */
 #define WEIGHT_SOON_PART 3
 #define WEIGHT_IDLE_PART 16
 #define WEIGHT_UPLOAD(active) ((active) * 3 / 8)
 
 /*
- * Who sends more than UPLOAD_BPS, and wants nothing, takes turns with the others
- * who do: two slots have so many parts, and it gets the one of its id and, evenly
- * spread, a second and a third if it sends that much.
+ * Clients without demand that send more than UPLOAD_BPS take turns among
+ * themselves. Two slots have UPLOAD_PARTS parts. A client gets the part of its id
+ * and, if it sends enough, a second and a third, evenly spread.
  */
 #define UPLOAD_BPS 100000
 #define UPLOAD_SECOND_BPS 250000
 #define UPLOAD_THIRD_BPS 600000
 #define UPLOAD_PARTS 8
 
-/* What goes to clients without demand are mostly ACKs for what they send. */
+/* Most of what goes to clients without demand is ACKs for what they send. */
 static uint16_t weight_idle(const struct policy *p, uint16_t id, uint16_t active)
 {
 	unsigned length = 2 * p->config.slot_ms / UPLOAD_PARTS;	/* at least 2: policy_configure() */
@@ -44,7 +44,7 @@ uint16_t policy_weight(const struct policy *p, uint16_t id, uint16_t active, uin
 
 	switch (c->level) {
 	case POLICY_OPEN:
-	case POLICY_LIGHT:	/* takes little, and must not wait: a call */
+	case POLICY_LIGHT:	/* takes little and must not wait, as a call */
 	case POLICY_ACTIVE:
 		return active;
 	case POLICY_SOON:

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stations of an access point, from nl80211's dumps and events. Those of the
- * radio's other interfaces too where the backend is one for all of them: clients
- * of other access points, and neighbours in a mesh or behind WDS, which are let
- * alone.
+ * Stations of an access point, from nl80211's dumps and events. If the backend
+ * serves a whole radio, this includes the stations of the radio's other interfaces:
+ * clients of other access points, and neighbours in a mesh or behind WDS, which are
+ * never throttled.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include "nl80211.h"
 #include "wifirrd.h"
 
-/* A station is announced before it may exchange data: look again after this. */
+/* A station is announced before it may exchange data: dump again after this time. */
 #define LOOK_AGAIN_FIRST_MS 200
 #define LOOK_AGAIN_MS 1000
 
@@ -26,7 +26,7 @@ static struct watch events_watch, timer_watch;
 static bool unauthorized_seen;
 static uint32_t wiphy;
 
-/* Of the radio, as far as they matter here. */
+/* The radio's interfaces that matter here. */
 static struct {
 	int ifindex;
 	bool neighbours;
@@ -91,7 +91,7 @@ void nl80211_resync(struct wifirr *w)
 		at = &interfaces[i];
 		rc = nl80211_get_stations(&request, at->ifindex, on_station_known, w);
 		if (rc < 0 && errno == ENODEV)
-			rc = at->ifindex == w->ifindex ? rc : 0;	/* it has just gone */
+			rc = at->ifindex == w->ifindex ? rc : 0;	/* the interface has just vanished */
 	}
 	if (rc == 0) {
 		station_sweep(w, STATION_NL80211);
@@ -150,7 +150,7 @@ static int on_event(const struct nlmsghdr *nlh, void *data)
 	if (genl->cmd == NL80211_CMD_DEL_STATION) {
 		addr = addr_mac(mnl_attr_get_payload(tb[NL80211_ATTR_MAC]));
 		id = station_find(w, &addr);
-		/* one that has moved on, within the radio or to an access point's VLAN, may be told of with either */
+		/* a station that moved within the radio, or to an access point's VLAN, may be reported with either interface */
 		if (id != POLICY_NONE && nl80211_u32(tb[NL80211_ATTR_IFINDEX]) == (uint32_t)w->station[id].ifindex)
 			station_del(w, &addr, STATION_NL80211);
 		else if (id != POLICY_NONE)
@@ -158,8 +158,8 @@ static int on_event(const struct nlmsghdr *nlh, void *data)
 		return MNL_CB_OK;
 	}
 	/*
-	 * Anyone within reach can cause this one with a single frame, so it only
-	 * causes a look at who has been let in, once for many of them.
+	 * Any device in range can cause this event with a single frame. So many
+	 * such events together cause only one dump, which shows the authorized stations.
 	 */
 	nl80211_look_again();
 	return MNL_CB_OK;
@@ -218,7 +218,7 @@ stop:
 	return -1;
 }
 
-/* Also what stands in a half-made start; the stations stay for device.c to drop. */
+/* Also cleans up after a failed start. The stations stay in the table until device.c drops them. */
 void nl80211_stop(void)
 {
 	if (events_watch.fd)
