@@ -9,10 +9,10 @@ import (
 	"github.com/quic-go/quic-go/internal/wire"
 )
 
-// maxRawFrames bounds the frames that wait: a flood goes at the speed of the path.
+// maxRawFrames bounds the queued frames, so that a flood proceeds at the speed of the path.
 const maxRawFrames = 256
 
-// rawFrame is bytes that stand where a frame does.
+// rawFrame is bytes in the place of a frame.
 type rawFrame []byte
 
 func (f rawFrame) Append(b []byte, _ protocol.Version) ([]byte, error) { return append(b, f...), nil }
@@ -20,8 +20,8 @@ func (f rawFrame) Length(protocol.Version) protocol.ByteCount          { return 
 
 var _ wire.Frame = rawFrame(nil)
 
-// QueueRaw sends b in a 1-RTT packet, whatever frames it may be, for tests of
-// what the peer does then. It is false while too much waits.
+// QueueRaw sends b, which need not be valid frames, in a 1-RTT packet. It is for tests
+// of the peer's reaction. It returns false while too much is queued.
 func (c *Conn) QueueRaw(b []byte) bool {
 	c.framer.controlFrameMutex.Lock()
 	full := len(c.framer.controlFrames) >= maxRawFrames

@@ -22,7 +22,7 @@ const (
 type BurstStats = burst.Stats
 
 // BurstStats returns a snapshot. It is empty unless Burst.Stats is set. It is
-// safe to call at any time, also after the connection was closed.
+// safe to call at any time, even after the connection was closed.
 func (c *Conn) BurstStats() BurstStats { return c.burst.Stats() }
 
 // The congestion controls of Burst.Congestion.

@@ -33,7 +33,7 @@ func (c *Conn) setBurstPeer(params *wire.TransportParameters) {
 	}
 }
 
-// maybeAskPeer sends an ACK_FREQUENCY frame when it is time for one.
+// maybeAskPeer sends an ACK_FREQUENCY frame when one is due.
 func (c *Conn) maybeAskPeer(now monotime.Time) {
 	if f := c.burst.NextRequest(now); f != nil {
 		c.framer.QueueControlFrame(f)
@@ -50,7 +50,7 @@ func (c *Conn) handleAckFrequencyFrame(f *wire.AckFrequencyFrame) error {
 	}
 	dialect := c.burst.PeerDialect()
 	if dialect == burst.NoDialect {
-		dialect = burst.CurrentDialect // a peer that only asks, and can't be asked
+		dialect = burst.CurrentDialect // a peer that asks but can't be asked
 	}
 	c.burst.Request(f.SequenceNumber, dialect.Decode(f))
 	return nil
@@ -64,10 +64,10 @@ func (c *Conn) queueImmediateAck(encLevel protocol.EncryptionLevel) {
 	}
 }
 
-// maybeAppendImmediateAck has the peer, which holds ACKs back as it was asked to, acknowledge at once the
-// packet that ends a stream with nothing left to send: what is lost of the last packets is then known an RTT later.
-// Where a tunnel has only paused there is no such frame: its next piece may be there before the packet has left.
-// The frame is not repeated.
+// maybeAppendImmediateAck adds an IMMEDIATE_ACK frame to the packet that ends a stream, when there is nothing left
+// to send and the peer holds ACKs back at our request. Losses among the last packets are then known an RTT later.
+// A tunnel that has only paused gets no such frame: its next data may arrive before the packet has left.
+// The frame is not retransmitted.
 func (p *packetPacker) maybeAppendImmediateAck(pl *payload, maxSize protocol.ByteCount, v protocol.Version) {
 	f := &wire.ImmediateAckFrame{}
 	if !p.burst.PeerHoldsAcks() || pl.length+f.Length(v) > maxSize ||
@@ -75,7 +75,7 @@ func (p *packetPacker) maybeAppendImmediateAck(pl *payload, maxSize protocol.Byt
 		p.framer.HasData() || p.retransmissionQueue.HasData(protocol.Encryption1RTT) {
 		return
 	}
-	// In front of datagrams: the last one has no length.
+	// In front of datagrams, because the last datagram has no length.
 	pl.frames = slices.Insert(pl.frames, len(pl.frames)-pl.numDatagramFrames, ackhandler.Frame{Frame: f})
 	pl.length += f.Length(v)
 }
@@ -93,9 +93,9 @@ func (c *Conn) maybeShrinkPackets(now monotime.Time) {
 	}
 }
 
-// A windowRider lets window updates ride on ACKs: with each, the windows of the
-// connection and of all streams of which something was read since the last one
-// (ModQUIC). Nil is stock behaviour.
+// A windowRider lets window updates ride on ACKs (ModQUIC): each ACK carries the
+// windows of the connection and of all streams that were read since the last one.
+// Nil is stock behaviour.
 type windowRider struct {
 	mx      sync.Mutex
 	streams map[*streamFlowController]struct{}
@@ -108,7 +108,7 @@ func newWindowRider(cfg Burst) *windowRider {
 	return &windowRider{streams: make(map[*streamFlowController]struct{})}
 }
 
-// read notes that something was read of a stream.
+// read notes that data of a stream was read.
 func (r *windowRider) read(c *streamFlowController) {
 	if r != nil {
 		r.mx.Lock()
@@ -117,7 +117,7 @@ func (r *windowRider) read(c *streamFlowController) {
 	}
 }
 
-// take returns the streams of which something was read since the last call.
+// take returns the streams that were read since the last call.
 func (r *windowRider) take() map[*streamFlowController]struct{} {
 	next := make(map[*streamFlowController]struct{})
 	r.mx.Lock()
@@ -151,7 +151,7 @@ func (c *Conn) maybeRideWindowUpdates(now monotime.Time) {
 	}
 }
 
-// rides says if there is an update, however little was read, to ride on an ACK.
+// rides says if there is an update to ride on an ACK, however small.
 func (c *receiveFlowController) rides() bool {
 	offset := c.bytesRead + c.receiveWindowSize
 	return c.riding && offset > c.receiveWindow && offset <= quicvarint.Max

@@ -7,10 +7,10 @@ import (
 	"github.com/quic-go/quic-go/internal/protocol"
 )
 
-// share is called where the connection carries streams of many clients. A client
-// that reads nothing holds a window of each of its streams, and without room for
-// those beside what the others have in flight, all stand still. So the window is as
-// large as it may become, and there are updates as long as any of it is free.
+// share is called if the connection carries streams of many clients. A client that
+// reads nothing holds a full window for each of its streams. Without room for these
+// besides the other clients' data in flight, all streams would stall. So the
+// window starts at its maximum, and is updated as long as any of it is free.
 func (c *connectionFlowController) share() {
 	c.mutex.Lock()
 	c.shared = true
@@ -18,8 +18,8 @@ func (c *connectionFlowController) share() {
 	c.EnsureMinimumWindowSize(c.maxReceiveWindowSize, monotime.Now())
 }
 
-// scarce says that the peer may send little more than four times what was read
-// since the last update.
+// scarce says if the peer may send little more than four times the data read since
+// the last update.
 func (c *receiveFlowController) scarce(bytesRemaining protocol.ByteCount) bool {
 	return c.shared && c.receiveWindowSize-bytesRemaining > (c.receiveWindow-c.highestReceived)/4
 }

@@ -2,9 +2,9 @@
 
 package quic
 
-// Held returns how many bidirectional streams the peer has open, and how many
-// bytes of streams' data it has sent that were not read yet, with the gaps between
-// them. It is safe to call at any time, also after the connection was closed.
+// Held returns how many bidirectional streams the peer has open, and how many bytes
+// of stream data from the peer have not been read yet, including gaps. It is safe
+// to call at any time, even after the connection was closed.
 func (c *Conn) Held() (streams int, unread uint64) {
 	m := c.streamsMap.incomingBidiStreams
 	m.mutex.RLock()

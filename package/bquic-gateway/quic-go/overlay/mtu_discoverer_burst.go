@@ -10,24 +10,24 @@ import (
 	"github.com/quic-go/quic-go/internal/protocol"
 )
 
-// mtuRaiseInterval is how long a size below the largest is kept before a larger
-// one is searched for again (RFC 8899, section 5.1.1: PMTU_RAISE_TIMER).
+// mtuRaiseInterval is how long a size below the largest is kept before a new search
+// for a larger one (RFC 8899, section 5.1.1: PMTU_RAISE_TIMER).
 const mtuRaiseInterval = 10 * time.Minute
 
-// A burstMTU is what a Burst changes about the search.
+// A burstMTU is how a Burst changes the search.
 type burstMTU struct {
 	maxFirst bool               // probe the largest size first, and one RTT apart
 	raises   bool               // search again after mtuRaiseInterval
 	limit    protocol.ByteCount // the largest size
-	retry    protocol.ByteCount // to be probed next, if not 0
+	retry    protocol.ByteCount // size to probe next, if not 0
 }
 
 func (f *mtuFinder) setBurst(cfg Burst) {
 	f.maxFirst, f.raises = cfg.FastPMTU, cfg.BlackHoles
 }
 
-// probeDelay is the time between two probes. The stock search takes about 35
-// RTTs: short transfers are over before.
+// probeDelay is the time between two probes. The stock search takes about 35 RTTs,
+// longer than short transfers.
 func (f *mtuFinder) probeDelay() time.Duration {
 	if f.maxFirst {
 		return f.rttStats.SmoothedRTT()
@@ -42,14 +42,14 @@ func (f *mtuFinder) probeSize(stock protocol.ByteCount) protocol.ByteCount {
 		return size
 	}
 	if f.maxFirst && !f.lastProbeWasLost {
-		return f.lost[0] // the largest, which nearly every path carries
+		return f.lost[0] // the largest size, which nearly every path carries
 	}
 	return stock
 }
 
-// fall makes packets small, because the path has stopped carrying larger ones.
-// The size so far is probed first and at once: should it have been chance, one
-// RTT later all is as before.
+// fall makes packets small, because the path has stopped carrying larger ones. It
+// probes the previous size first and at once: if the losses were chance, that size
+// is back one RTT later.
 func (f *mtuFinder) fall(now monotime.Time) {
 	last, started := f.min, !f.lastProbeTime.IsZero()
 	f.Reset(burst.BasePacketSize, f.limit)
@@ -62,7 +62,7 @@ func (f *mtuFinder) fall(now monotime.Time) {
 	f.Start(now.Add(-f.probeDelay()))
 }
 
-// raise starts a new search when it is time for one.
+// raise starts a new search when one is due.
 func (f *mtuFinder) raise(now monotime.Time) bool {
 	if !f.raises || now.Sub(f.lastProbeTime) < mtuRaiseInterval {
 		return false

@@ -11,25 +11,25 @@ import (
 	"github.com/quic-go/quic-go/quicvarint"
 )
 
-// streamOrder orders the streams of a connection that carries those of many
-// clients. Nil is stock behaviour, and so is what it does with all streams that
-// nobody has called SetClient for, which go first. The framer's mutex guards it.
+// streamOrder orders the streams of a connection that carries streams of many
+// clients. Nil is stock behaviour. Streams without a call of SetClient are sent
+// first, in stock order. The framer's mutex guards it.
 type streamOrder struct {
 	root    *order.Node
 	clients [256]*order.Node // by number, from 1 on
 }
 
-// A streamPlace is what a stream's sender has in the order. The framer's mutex guards it.
+// A streamPlace is the place of a stream's sender in the order. The framer's mutex guards it.
 type streamPlace struct {
 	flow      *order.Node // nil: none
 	datagrams datagramFlow
 }
 
-// SetClient makes what s sends, and the datagrams of s, a client's, of those among
-// whom the connection shares what it can send: who has sent little goes first, and
-// all others share equally, however many streams each of them has. The number is the
-// client's as long as the connection lasts; 0 is for a stream that is a client of its
-// own. The stream's priority has no effect from then on. Further calls have none.
+// SetClient assigns the data and datagrams that s sends to a client. The connection
+// divides its capacity among clients: a client that has sent little goes first,
+// and all others share equally, however many streams each of them has. A number
+// identifies a client as long as the connection lasts; 0 makes the stream a client
+// by itself. From then on, the stream's priority has no effect, nor do further calls.
 func (s *Stream) SetClient(number uint8) {
 	if c, ok := s.sender.(*Conn); ok {
 		c.framer.setClient(s.sendStr, number)
@@ -50,7 +50,7 @@ func (f *framer) setClient(s *SendStream, number uint8) {
 	s.flow = order.New(client, s)
 	s.datagrams.flow = order.New(client, &s.datagrams)
 	if _, ok := f.activeStreams[s.streamID]; ok {
-		delete(f.activeStreams, s.streamID) // its entry in the queue is stale now
+		delete(f.activeStreams, s.streamID) // makes its entry in the queue stale
 		s.flow.Ready()
 	}
 }
@@ -67,7 +67,7 @@ func (o *streamOrder) client(number uint8) *order.Node {
 
 func (o *streamOrder) hasData() bool { return o != nil && !o.root.Empty() }
 
-// add says whether the order has taken a stream that has something to send.
+// add queues a stream that has data to send. It returns false if the stream is not in the order.
 func (o *streamOrder) add(str streamFrameGetter) bool {
 	if o == nil {
 		return false
@@ -80,8 +80,8 @@ func (o *streamOrder) add(str streamFrameGetter) bool {
 	return true
 }
 
-// appendOrdered appends frames of the order's streams of up to maxLen bytes, as
-// AppendStreamFrames does, and returns the length of what goes into either list.
+// appendOrdered appends up to maxLen bytes of frames of the order's streams, as
+// AppendStreamFrames does, and returns the length of the frames added to both lists.
 func (f *framer) appendOrdered(
 	frames []ackhandler.Frame,
 	streamFrames []ackhandler.StreamFrame,
@@ -110,10 +110,10 @@ func (f *framer) appendOrdered(
 		// The last frame goes without its length (see popStreamFrame).
 		sf, blocked, more := s.popStreamFrame(room+protocol.ByteCount(quicvarint.Len(uint64(room))), v)
 		if sf.Frame == nil && more {
-			if !s.isBlocked() { // by the connection's flow control, as are all others
+			if !s.isBlocked() { // the connection's flow control blocks all streams
 				break
 			}
-			more = false // MAX_STREAM_DATA will make it ready
+			more = false // MAX_STREAM_DATA will make the stream ready
 		}
 		var length protocol.ByteCount
 		if sf.Frame != nil {
@@ -134,27 +134,27 @@ func (f *framer) appendOrdered(
 	return frames, streamFrames, controlLen, streamLen
 }
 
-// isBlocked says that the stream's own flow control lets it send nothing.
+// isBlocked says if the stream is blocked by its own flow control.
 func (s *SendStream) isBlocked() bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	return s.flowController.bytesSent >= s.flowController.sendWindow
 }
 
-// maxFlowDatagrams is how many datagrams of a flow wait: about what a sender's kernel
-// hands over at once (64 kB). When one more comes, the oldest goes: who sends more than
-// there is room for has to learn of it, and what is late is worth the least.
+// maxFlowDatagrams is how many datagrams of a flow are queued: about what a sender's
+// kernel passes on at once (64 kB). One more drops the oldest: a sender that exceeds the
+// capacity must see loss, and late datagrams are worth the least.
 const maxFlowDatagrams = 64
 
-// A datagramFlow is the datagrams of one stream that wait to be sent.
+// A datagramFlow is the queued datagrams of one stream.
 type datagramFlow struct {
 	flow  *order.Node
 	queue ringbuffer.RingBuffer[*wire.DatagramFrame]
 	late  bool // the first one did not fit into a packet
 }
 
-// SendDatagram is Conn.SendDatagram of a datagram that belongs to s, in the order
-// that SetClient has put s into. It does not block.
+// SendDatagram is like Conn.SendDatagram for a datagram that belongs to s. It follows
+// the order set by SetClient, and does not block.
 func (s *Stream) SendDatagram(p []byte) error {
 	c := s.sender.(*Conn)
 	f := c.framer
@@ -184,9 +184,9 @@ func (d *datagramFlow) push(frame *wire.DatagramFrame) {
 	d.flow.Ready()
 }
 
-// pop returns the first datagram if it fits into room. What has not fitted before,
-// and does not where it is the first in a packet, fits into none, and is dropped: the
-// path has become narrower.
+// pop returns the first datagram if it fits into room. A datagram that has not fitted
+// before, and does not fit as the first in a packet, is too large for the path by
+// now, and is dropped.
 func (d *datagramFlow) pop(room protocol.ByteCount, first bool, v protocol.Version) *wire.DatagramFrame {
 	frame := d.queue.PeekFront()
 	length := frame.Length(v)

@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The system calls of this file are made without telling the scheduler
-// (RawSyscall): on a socket that does not block they take no longer than a piece
-// of Go code. Told, it wakes sysmon, which then looks every 20 us for others to
-// run meanwhile. On one core that takes more instructions than the call.
+// The system calls of this file do not notify the scheduler (RawSyscall): on a
+// non-blocking socket they take no longer than a piece of Go code. A notified
+// scheduler wakes sysmon, which then looks every 20 us for other goroutines to run.
+// On one core, that takes more instructions than the call.
 
-// A messageReader reads a UDP socket. What the calls have in common is set up
-// once, and an address made once while it stays the same. It is not safe for
+// A messageReader reads from a UDP socket. It sets up the arguments that all calls
+// share once, and makes a new address only when it changes. It is not safe for
 // concurrent use.
 type messageReader struct {
 	conn    syscall.RawConn
@@ -31,7 +31,7 @@ type messageReader struct {
 	iovecs  [batchSize]unix.Iovec
 	names   [batchSize]unix.RawSockaddrInet6 // or Inet4, which is shorter
 
-	batch int // headers to fill
+	batch int // number of headers to fill
 	n     int
 	errno syscall.Errno
 
@@ -46,7 +46,7 @@ type messageHeader struct {
 	n uint32
 }
 
-// newBatchConn returns a reader of c, of which SyscallConn must be that of a UDP socket.
+// newBatchConn returns a reader of c, whose SyscallConn must belong to a UDP socket.
 func newBatchConn(c OOBCapablePacketConn) (batchConn, error) {
 	conn, err := c.SyscallConn()
 	if err != nil {
@@ -100,7 +100,7 @@ func (r *messageReader) recvmmsg(fd uintptr) (done bool) {
 // from returns the address of a message.
 func (r *messageReader) from(name *unix.RawSockaddrInet6) net.Addr {
 	v4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(name))
-	if name.Family == unix.AF_INET { // which is shorter: the rest is left of a message before
+	if name.Family == unix.AF_INET { // shorter: the rest is left over from an earlier message
 		*name = unix.RawSockaddrInet6{Family: name.Family, Port: name.Port, Flowinfo: name.Flowinfo}
 	}
 	if r.addr != nil && *name == r.name {
@@ -176,7 +176,7 @@ func (c rawUDPConn) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (n, oobn int, 
 	return c.MessageWriter.WriteMsgUDP(b, oob, addr)
 }
 
-// withMessageWriter returns c with a MessageWriter, if nobody else has a hand in what is sent.
+// withMessageWriter returns c with a MessageWriter, if c is a plain UDP socket that nothing wraps.
 func withMessageWriter(c OOBCapablePacketConn) OOBCapablePacketConn {
 	udp, ok := c.(*net.UDPConn)
 	if !ok {
@@ -189,8 +189,7 @@ func withMessageWriter(c OOBCapablePacketConn) OOBCapablePacketConn {
 	return rawUDPConn{udp, w}
 }
 
-// An outgoing message is one in the hands of the kernel. Its parts have to be on
-// the heap.
+// An outgoing is a message passed to the kernel. Its parts have to be on the heap.
 type outgoing struct {
 	send func(fd uintptr) bool // bound once
 
@@ -206,7 +205,7 @@ var outgoings = utils.Pool{New: func() any {
 	return m
 }}
 
-// WriteMsgUDP is that of net.UDPConn.
+// WriteMsgUDP behaves like the method of net.UDPConn.
 func (w *MessageWriter) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (n, oobn int, err error) {
 	m := outgoings.Get().(*outgoing)
 	defer outgoings.Put(m)
@@ -223,7 +222,7 @@ func (w *MessageWriter) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (n, oobn i
 		m.header.SetControllen(len(oob))
 	}
 	err = w.conn.Write(m.send)
-	m.header, m.iovec = unix.Msghdr{}, unix.Iovec{} // keeps no packet alive
+	m.header, m.iovec = unix.Msghdr{}, unix.Iovec{} // must not keep the packet alive
 	if err == nil && m.errno != 0 {
 		err = &net.OpError{Op: "write", Net: "udp", Addr: addr, Err: os.NewSyscallError("sendmsg", m.errno)}
 	}
@@ -242,14 +241,14 @@ func (m *outgoing) sendmsg(fd uintptr) (done bool) {
 	}
 }
 
-// to sets the name to addr, for a socket of IPv6 or IPv4. ok is false for what only
-// package net knows to write: a zone, or an address of the wrong family.
+// to sets the name to addr, for an IPv6 or IPv4 socket. ok is false for addresses that
+// only package net can handle: a zone, or an address of the wrong family.
 func (m *outgoing) to(addr *net.UDPAddr, ipv6 bool) (length uint32, ok bool) {
 	if addr.Zone != "" {
 		return 0, false
 	}
 	m.name = unix.RawSockaddrInet6{}
-	port := (*[2]byte)(unsafe.Pointer(&m.name.Port)) // where sockaddr_in has it, too
+	port := (*[2]byte)(unsafe.Pointer(&m.name.Port)) // at the same offset in sockaddr_in
 	binary.BigEndian.PutUint16(port[:], uint16(addr.Port))
 	v4 := addr.IP.To4()
 	switch {

@@ -9,8 +9,8 @@ import (
 
 const (
 	defaultAckDelay = 25 * time.Millisecond
-	// The shortest ACK delay worth having, and the shortest queue to hide it
-	// behind: below, a buffer may be as short as the burst that a late ACK releases.
+	// The shortest ACK delay worth having, and the shortest queue to hide it behind:
+	// a shorter buffer may be no larger than the burst that a late ACK releases.
 	minQueueDelay = 4 * time.Millisecond
 )
 
@@ -21,16 +21,16 @@ type AckFrequency struct {
 	Packets int
 	// Delay is the longest time that an ACK is held back.
 	Delay time.Duration
-	// Reordering is the reordering threshold in packets. 1: every gap is
-	// acknowledged at once. 0: no gap is (draft-ietf-quic-ack-frequency, section 6.2).
+	// Reordering is the reordering threshold in packets. 1: every gap triggers an
+	// immediate ACK. 0: no gap does (draft-ietf-quic-ack-frequency, section 6.2).
 	Reordering int
 }
 
-// stockFrequency is RFC 9000, section 13.2.2, as quic-go does it.
+// stockFrequency is RFC 9000, section 13.2.2, as quic-go implements it.
 var stockFrequency = AckFrequency{Packets: 2, Delay: defaultAckDelay, Reordering: 1}
 
-// configured is the frequency of the configuration at the current RTT. It is
-// stockFrequency where holding ACKs back could cost throughput.
+// configured returns the configured frequency at the current RTT. It is
+// stockFrequency where holding back ACKs could cost throughput.
 func (c *Conn) configured() AckFrequency {
 	f := AckFrequency{Packets: c.cfg.AckPackets, Delay: c.cfg.AckDelay, Reordering: max(c.cfg.AckReordering, 1)}
 	if f.Packets == 0 {
@@ -75,9 +75,9 @@ func (c *Conn) Request(sequence uint64, f AckFrequency) {
 	c.ack.requested, c.ack.largest, c.ack.request = true, sequence, f
 }
 
-// AckFrequency says how to acknowledge now. It is false while quic-go's own policy holds: until a peer that
-// may ask does. What is configured is for other peers only, as who receives has few samples of the RTT, and takes a
-// longer route for a queue for as long as the least of them is remembered.
+// AckFrequency says how to acknowledge now. It returns false while quic-go's own policy applies: until a peer that
+// may ask does so. The configured frequency is only for peers that cannot ask, because a receiver has few RTT
+// samples, and mistakes a longer route for a queue as long as it remembers the old minimum.
 func (c *Conn) AckFrequency() (AckFrequency, bool) {
 	if c == nil {
 		return AckFrequency{}, false

@@ -11,11 +11,11 @@ import (
 	"github.com/quic-go/quic-go/internal/wire"
 )
 
-// minAckDelay is advertised when the peer may ask: the shortest delay that the timers keep.
+// minAckDelay is advertised when the peer may ask: the shortest delay that the timers support.
 const minAckDelay = protocol.TimerGranularity
 
-// maxRequestedPackets stands for no limit in an ACK_FREQUENCY frame. It fits
-// into a 2-byte varint and is far beyond any window held back for 25 ms.
+// maxRequestedPackets means no limit in an ACK_FREQUENCY frame. It fits into a 2-byte
+// varint, and is more than any path delivers in 25 ms.
 const maxRequestedPackets = 1 << 13
 
 // A Dialect is a form of the ACK_FREQUENCY frame.
@@ -26,10 +26,10 @@ const (
 	NoDialect Dialect = iota
 	// CurrentDialect is draft-ietf-quic-ack-frequency-11.
 	CurrentDialect
-	// Draft00Dialect is the extension's first draft, which Firefox speaks. The
-	// frame has the same bytes with other meanings: the second field is the
-	// number of packets per ACK, not one less, and the last a byte that is 1 to
-	// ignore reordering. There is no IMMEDIATE_ACK.
+	// Draft00Dialect is the extension's first draft, which Firefox speaks. The frame
+	// has the same layout with other meanings: the second field is the number of
+	// packets per ACK, not one less, and the last field is a byte that is 1 to ignore
+	// reordering. There is no IMMEDIATE_ACK.
 	Draft00Dialect
 )
 
@@ -52,10 +52,10 @@ func (d Dialect) Encode(sequence uint64, f AckFrequency) *wire.AckFrequencyFrame
 	return frame
 }
 
-// Decode is the reverse of Encode. Values beyond all use are cut, not refused.
+// Decode is the reverse of Encode. Values out of any useful range are clamped, not refused.
 func (d Dialect) Decode(frame *wire.AckFrequencyFrame) AckFrequency {
 	f := AckFrequency{
-		Packets:    int(min(frame.AckElicitingThreshold, math.MaxInt32-1)), // one more is an int of 32 bits, too
+		Packets:    int(min(frame.AckElicitingThreshold, math.MaxInt32-1)), // adding 1 must fit into a 32-bit int
 		Delay:      min(frame.RequestMaxAckDelay, protocol.MaxMaxAckDelay),
 		Reordering: int(min(frame.ReorderingThreshold, math.MaxInt32)),
 	}
@@ -83,7 +83,7 @@ type asker struct {
 	lastTime monotime.Time
 }
 
-// AdvertiseMinAckDelay is the min_ack_delay transport parameter, nil for none.
+// AdvertiseMinAckDelay returns the min_ack_delay transport parameter, nil for none.
 func (c *Conn) AdvertiseMinAckDelay() *time.Duration {
 	if c == nil || !c.cfg.AskPeer {
 		return nil
@@ -98,8 +98,8 @@ func (c *Conn) MinAckDelay() time.Duration { return minAckDelay }
 // ObeysPeer says if the peer may send ACK_FREQUENCY.
 func (c *Conn) ObeysPeer() bool { return c != nil && c.cfg.AskPeer }
 
-// SetPeer takes over the peer's transport parameters: its min_ack_delay in the
-// current and in the first draft's form, nil if missing.
+// SetPeer sets the peer's transport parameters: min_ack_delay in the form of the
+// current draft and of the first one, nil if missing.
 func (c *Conn) SetPeer(current, draft00 *time.Duration) {
 	if !c.ObeysPeer() {
 		return
@@ -121,14 +121,14 @@ func (c *Conn) PeerDialect() Dialect {
 	return c.ask.dialect
 }
 
-// PeerHoldsAcks says if the peer was asked to hold ACKs back, and knows IMMEDIATE_ACK.
+// PeerHoldsAcks says if the peer was asked to hold back ACKs, and supports IMMEDIATE_ACK.
 func (c *Conn) PeerHoldsAcks() bool {
 	return c != nil && c.ask.dialect == CurrentDialect && c.ask.last != stockFrequency
 }
 
 // NextRequest returns the ACK_FREQUENCY frame to send now, if any: the first one
-// after AckAfter packets, others when the delay has to change by half or more,
-// at most one per RTT.
+// after AckAfter packets, further ones when the delay changes by half or more, at
+// most one per RTT.
 func (c *Conn) NextRequest(now monotime.Time) *wire.AckFrequencyFrame {
 	if c == nil || c.ask.dialect == NoDialect || c.cfg.AckPackets == 0 || c.ask.acked < c.cfg.AckAfter || !c.rtt.HasMeasurement() {
 		return nil

@@ -10,35 +10,35 @@ import (
 	"github.com/quic-go/quic-go/internal/wire"
 )
 
-// BasePacketSize is the size in bytes of UDP payload that every path carries
-// (RFC 9000, section 14): what is left when a path has stopped carrying more.
+// BasePacketSize is the UDP payload size, in bytes, that every path carries (RFC 9000,
+// section 14). It is the fallback when a path has stopped carrying larger packets.
 const BasePacketSize = protocol.MinInitialPacketSize
 
 const (
 	// A path that has stopped carrying large packets has lost this many of them
 	// in a row (RFC 8899, section 5.1.2: MAX_PROBES),
 	holePackets = 3
-	// in this many rounds. In a round, large packets are lost and a small one that
-	// was sent after them arrives. Where everything was lost for a while, that is
-	// so once, too: with what is sent when the path is back.
+	// in this many rounds. In a round, large packets are lost, and a small packet
+	// sent after them arrives. An outage that lost all packets also ends with one
+	// such round, by the first packets sent when the path is back.
 	holeRounds = 2
 )
 
-// A blackHole finds out that a path has stopped carrying packets of more than
-// BasePacketSize while it carries others (RFC 8899, section 4.3). No router says
-// so where ICMP is filtered or a tunnel drops silently.
+// A blackHole detects that a path has stopped carrying packets larger than
+// BasePacketSize while it still carries smaller ones (RFC 8899, section 4.3). Where
+// ICMP is filtered or a tunnel drops silently, no router reports that.
 //
-// It counts in the order of packet numbers, that is of sending. A single large
-// packet that arrives proves that there is no black hole, so loss at random,
-// bursts of loss and full buffers do not look like one.
+// It counts in the order of packet numbers, the order of sending. A single large
+// packet that arrives proves that there is no black hole, so random loss, bursts of
+// loss and full buffers do not look like one.
 type blackHole struct {
-	sent         protocol.PacketNumber // the newest one
+	sent         protocol.PacketNumber // the newest packet
 	large, small protocol.PacketNumber // the newest ones that arrived
 	repeated     []repeatedPacket
 	waiting      monotime.Time // when the first packet since the last ACK was sent
 
 	lost     int
-	first    protocol.PacketNumber // of the lost ones
+	first    protocol.PacketNumber // the first lost one
 	rounds   int
 	roundEnd protocol.PacketNumber // the small packet that ended the last round
 }
@@ -61,8 +61,8 @@ func (h *blackHole) acked(pn protocol.PacketNumber, size protocol.ByteCount) {
 	}
 }
 
-// missing takes a packet that was declared lost. What arrived with the same ACK
-// comes before.
+// missing takes a packet that was declared lost, after acked for all packets of the
+// same ACK.
 func (h *blackHole) missing(pn protocol.PacketNumber, size protocol.ByteCount) {
 	if size <= BasePacketSize || pn < h.large {
 		return
@@ -77,8 +77,8 @@ func (h *blackHole) missing(pn protocol.PacketNumber, size protocol.ByteCount) {
 	}
 }
 
-// repeat takes a packet whose content goes out again in a probe, because no ACK
-// came (RFC 9002, section 6.2.4). quic-go tracks it no more, and it may have arrived.
+// repeat takes a packet whose content a probe sends again, because no ACK arrived
+// (RFC 9002, section 6.2.4). quic-go no longer tracks the packet, which may have arrived.
 func (h *blackHole) repeat(pn protocol.PacketNumber, size protocol.ByteCount) {
 	if len(h.repeated) == maxRepeated {
 		h.repeated = h.repeated[:copy(h.repeated, h.repeated[1:])]
@@ -91,7 +91,7 @@ type repeatedPacket struct {
 	size protocol.ByteCount
 }
 
-// maxRepeated bounds the packets that wait for an ACK to say what became of them.
+// maxRepeated bounds the repeated packets whose fate an ACK has yet to show.
 const maxRepeated = 32
 
 // received takes an ACK, after acked for each packet.
@@ -115,8 +115,8 @@ func (h *blackHole) received(ack *wire.AckFrame) {
 
 func (h *blackHole) found() bool { return h.lost >= holePackets && h.rounds >= holeRounds }
 
-// ProbeSize limits the size of a PTO probe: it must arrive where larger packets
-// do not, or nothing would ever tell a black hole from a path that is gone.
+// ProbeSize limits the size of a PTO probe. Probes must pass where larger packets do
+// not, or a black hole would look like a dead path.
 func (c *Conn) ProbeSize(size protocol.ByteCount) protocol.ByteCount {
 	if c == nil || !c.cfg.BlackHoles {
 		return size
@@ -124,11 +124,12 @@ func (c *Conn) ProbeSize(size protocol.ByteCount) protocol.ByteCount {
 	return min(size, BasePacketSize)
 }
 
-// PTO is when a probe timeout of pto fires, given the stock time: that much after
-// the last packet. Packets that leave one by one, as datagrams do, would put it
-// off until the window is full, so it comes after twice the time without an ACK.
-// Where that had passed when the last packet left, that was a probe, and pto has
-// stopped doubling: without an end, probes would follow each other at once.
+// PTO returns when a probe timeout of pto fires. The stock time is pto after the last
+// packet. Packets that leave one by one, as datagrams do, would postpone it until the
+// window is full, so it fires at the latest after 2*pto without an ACK. If that time
+// had already passed when the last packet left, that packet was a probe, and pto has
+// stopped doubling. The stock time then applies, or probes would follow each other
+// at once.
 func (c *Conn) PTO(stock monotime.Time, pto time.Duration) monotime.Time {
 	if c == nil || !c.cfg.BlackHoles || c.hole.waiting.IsZero() {
 		return stock
@@ -139,8 +140,8 @@ func (c *Conn) PTO(stock monotime.Time, pto time.Duration) monotime.Time {
 	return stock
 }
 
-// FoundBlackHole says if the path has stopped carrying packets of more than
-// BasePacketSize. It is true once, and forgets what it was found by.
+// FoundBlackHole says if the path has stopped carrying packets larger than
+// BasePacketSize. It returns true once, and then discards the evidence.
 func (c *Conn) FoundBlackHole() bool {
 	if c == nil || !c.cfg.BlackHoles || !c.hole.found() {
 		return false
@@ -149,7 +150,7 @@ func (c *Conn) FoundBlackHole() bool {
 	return true
 }
 
-// OnPathChanged forgets what is known of the path.
+// OnPathChanged discards what is known of the path.
 func (c *Conn) OnPathChanged() {
 	if c != nil {
 		c.hole = newBlackHole(c.hole.sent)

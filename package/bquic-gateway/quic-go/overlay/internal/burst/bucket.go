@@ -10,9 +10,9 @@ import (
 )
 
 // A Bucket is a token bucket that lets packets leave in bursts (RFC 9002,
-// section 7.7, allows pacing or a limit on bursts; this is both). Once empty it
-// waits until a quarter of a burst can leave together, so that packets reach
-// the driver's queue in groups that fit one A-MPDU.
+// section 7.7, allows pacing or a limit on bursts; this is both). Once empty, it
+// waits until a quarter of a burst can leave together, so that packets reach the
+// driver's queue in groups that fit one A-MPDU.
 type Bucket struct {
 	tokens  protocol.ByteCount
 	last    monotime.Time
@@ -22,16 +22,16 @@ type Bucket struct {
 // refillWait bounds how long an empty bucket waits for more than one packet.
 const refillWait = 4 * time.Millisecond
 
-// fill adds what rate (bytes/s) has earned since, up to size.
+// fill returns the tokens after a refill at rate (bytes/s) until now, at most size.
 func (b *Bucket) fill(now monotime.Time, rate uint64, size protocol.ByteCount) protocol.ByteCount {
 	if b.last.IsZero() {
 		return size
 	}
-	if now == b.last { // as for most packets of a burst: no division
+	if now == b.last { // most packets of a burst: saves the division
 		return min(size, b.tokens)
 	}
-	// Bounded, for the product; by more than a packet takes at the slowest rate,
-	// two packets in an RTT of seconds.
+	// The bound keeps the product from overflowing. It is longer than a packet takes
+	// at the slowest rate, two packets in an RTT of seconds.
 	d := min(max(now.Sub(b.last), 0), time.Minute)
 	return min(size, b.tokens+protocol.ByteCount(rate*uint64(d/time.Microsecond)/1e6))
 }
@@ -50,14 +50,14 @@ func (b *Bucket) Ready(now monotime.Time, rate uint64, size, packet protocol.Byt
 	return tokens >= packet
 }
 
-// Sent takes a packet's tokens.
+// Sent takes the tokens for a packet of n bytes.
 func (b *Bucket) Sent(now monotime.Time, rate uint64, size, packet, n protocol.ByteCount) {
 	b.tokens = max(b.fill(now, rate, size)-n, 0)
 	b.last = now
 	b.waiting = b.tokens < packet
 }
 
-// Until is when Ready will be true, zero if it is.
+// Until returns when Ready will be true, or zero if it already is.
 func (b *Bucket) Until(rate uint64, size, packet protocol.ByteCount) monotime.Time {
 	need := packet
 	if b.waiting {

@@ -5,35 +5,36 @@ package burst
 import "github.com/quic-go/quic-go/internal/protocol"
 
 const (
-	// Rounds and time, in microseconds, that a delivery rate is taken from: so many A-MPDUs come
-	// in between that one more or less does not matter.
+	// Rounds and time, in microseconds, over which a delivery rate is measured: long enough
+	// that one A-MPDU more or less does not matter.
 	climbRounds = 4
 	climbTime   = 1000 * 1000
-	// Time, in microseconds, for which a window stays that neither a larger nor a smaller one
-	// was better than.
+	// Time, in microseconds, for which a window stays if neither a larger nor a smaller one
+	// was better.
 	climbPause = 8 * climbTime
-	// Rounds without a queue after which it has gone.
+	// Rounds without a queue after which the queue is considered gone.
 	emptyRounds = 3
-	// What a larger window has to bring: an eighth of what it adds. Where all senders fill
-	// one queue, it brings what the others have, and that pays as long as they have an eighth.
+	// A window that is larger by some part must deliver more by at least an eighth of that
+	// part. Where several senders fill one queue, the larger window takes its gain from
+	// the others, and that pays as long as they have an eighth.
 	climbGain = 8
-	// A window is large that fills the path so many times.
+	// A window is large if it fills the path this many times.
 	largeWindow = 8
-	// The window grows by this part of it in a round to see whether a larger one pays.
+	// The part of the window by which it grows in a round to see whether a larger one pays.
 	climbSteps = 8
 )
 
-// A climb looks for the smallest window that delivers as much as larger ones do. What is
-// beyond it only waits in queues.
+// A climb looks for the smallest window that delivers as much as larger ones do. A larger
+// window only fills queues.
 type climb struct {
 	phase  climbPhase
 	window protocol.ByteCount // in packets, and what it delivers in bytes/s
 	rate   uint64
-	topped bool // since it began it is known what a larger one delivers
+	topped bool // a larger window has been measured since begin
 
 	rounds    int
-	quiet     int    // the last of them, without a queue
-	delivered uint64 // bytes, in those rounds
+	quiet     int    // last rounds without a queue
+	delivered uint64 // bytes in these rounds
 	took      uint64 // microseconds
 }
 
@@ -42,13 +43,13 @@ type climbPhase uint8
 const (
 	climbBase  climbPhase = iota // measures what the window delivers
 	climbGrows                   // the window grows by a half
-	climbTop                     // measures whether that has paid
+	climbTop                     // measures whether the larger window pays
 	climbLow                     // measures whether a third less delivers less
 	climbStays
 )
 
-// begin starts from a window of so many packets, of which nothing is known: it grows first,
-// unless it is large already, and may become smaller.
+// begin starts from a window of cwnd packets, of which nothing is known. It grows first,
+// unless it is already large and may become smaller.
 func (c *climb) begin(cwnd protocol.ByteCount, large bool) {
 	c.window, c.rate, c.topped = cwnd, 0, false
 	if large && low(cwnd) >= leastWindow {
@@ -61,11 +62,11 @@ func (c *climb) begin(cwnd protocol.ByteCount, large bool) {
 // grows says if the window may grow.
 func (c *climb) grows() bool { return c.phase == climbGrows }
 
-// tries says that it grows to see whether a larger window pays.
+// tries says if the window grows to see whether a larger one pays.
 func (c *climb) tries() bool { return c.phase == climbGrows && c.rate > 0 }
 
-// onRound takes a round. quiet says that its packets have waited nowhere. It returns the new
-// window, 0 to leave it.
+// onRound takes a round. quiet says that its packets met no queue. It returns the new
+// window, 0 to keep the current one.
 func (c *climb) onRound(r Round, cwnd protocol.ByteCount, quiet bool) protocol.ByteCount {
 	if c.empty(quiet) {
 		c.begin(cwnd, false)
@@ -82,7 +83,7 @@ func (c *climb) onRound(r Round, cwnd protocol.ByteCount, quiet bool) protocol.B
 		return 0
 	}
 	c.rounds++
-	if c.rounds == 1 { // of the window before
+	if c.rounds == 1 { // still shows the previous window
 		return 0
 	}
 	c.delivered += uint64(r.Delivered)
@@ -126,7 +127,8 @@ func (c *climb) onRound(r Round, cwnd protocol.ByteCount, quiet bool) protocol.B
 	return low(c.window)
 }
 
-// empty says if nothing has waited for some rounds: others have left, or the path is faster.
+// empty says if there was no queue for some rounds: other senders have left, or the path
+// has become faster.
 func (c *climb) empty(quiet bool) bool {
 	if !quiet {
 		c.quiet = 0
@@ -141,7 +143,7 @@ func (c *climb) enter(p climbPhase) { c.phase, c.rounds, c.quiet, c.delivered, c
 // low is the next smaller window.
 func low(window protocol.ByteCount) protocol.ByteCount { return window * 2 / 3 }
 
-// pays says if the larger window brings enough.
+// pays says if the larger window delivers enough more.
 func pays(rate, larger uint64, window, cwnd protocol.ByteCount) bool {
 	return larger > rate && float64(larger-rate)*climbGain*float64(window) >= float64(rate)*float64(cwnd-window)
 }
