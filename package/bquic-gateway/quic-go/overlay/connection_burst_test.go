@@ -30,8 +30,8 @@ func TestAckFrequencyFrameBelowMinAckDelay(t *testing.T) {
 	require.Equal(t, qerr.ProtocolViolation, transportErr.ErrorCode)
 }
 
-// A packet with IMMEDIATE_ACK is acknowledged at once, also where no other packet
-// waits for an ACK (draft-ietf-quic-ack-frequency, section 5).
+// A packet with IMMEDIATE_ACK is acknowledged at once, even if no other packet waits for
+// an ACK (draft-ietf-quic-ack-frequency, section 5).
 func TestImmediateAck(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -68,19 +68,19 @@ func TestImmediateAck(t *testing.T) {
 			}
 			receive(&wire.PingFrame{}, &wire.ImmediateAckFrame{})
 
-			// Now there is no packet that waits.
+			// Now no packet waits for an ACK.
 			ack := receive(&wire.ImmediateAckFrame{})
 			require.NotNil(t, ack)
 			require.Equal(t, pn, ack.LargestAcked())
 			require.Zero(t, conn.conn.receivedPacketHandler.GetAlarmTimeout())
-			// It asks for one ACK.
+			// It requests only one ACK.
 			require.Nil(t, receive(&wire.PingFrame{}))
 			require.NotNil(t, receive(&wire.ImmediateAckFrame{}, &wire.PingFrame{}))
 		})
 	}
 }
 
-// TestImmediateAckAtTheEnd: no held-back ACK ends what there is to send.
+// TestImmediateAckAtTheEnd: the last packet of a stream does not wait for a held-back ACK.
 func TestImmediateAckAtTheEnd(t *testing.T) {
 	const maxSize = 1000
 	asked := Burst{AskPeer: true, AckPackets: BurstUnlimited}
@@ -171,7 +171,7 @@ func TestMTUDiscoveryMaxFirst(t *testing.T) {
 	require.Equal(t, protocol.ByteCount(1452), f.CurrentSize())
 	require.True(t, f.done())
 
-	// A path that carries less is searched, as usual.
+	// On a path that carries less, the usual search follows.
 	f.Reset(1280, 1452)
 	f.Start(now)
 	for range 30 {

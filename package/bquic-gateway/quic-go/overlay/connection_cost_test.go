@@ -12,8 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The timer fires by the earliest deadline since it was set, and is not set for
-// each later one.
+// The timer fires by the earliest deadline, and is not set again for each later one.
 func TestTimerIsSetForEarlierOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := monotime.Now()

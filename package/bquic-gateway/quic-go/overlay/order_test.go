@@ -13,13 +13,13 @@ import (
 	"go.uber.org/mock/gomock"
 )
 
-// An orderBench is a framer with streams of its own.
+// An orderBench is a framer with its own streams.
 type orderBench struct {
 	*framer
 	t      *testing.T
 	sender *MockStreamSender
 	next   protocol.StreamID
-	queued func() // called when a stream has something to send, once
+	queued func() // called once, when a stream has data to send
 }
 
 func newOrderBench(t *testing.T, window protocol.ByteCount) *orderBench {
@@ -49,7 +49,7 @@ func (b *orderBench) stream(window protocol.ByteCount) *SendStream {
 	return s
 }
 
-// write has the stream send size bytes. It returns once they wait in the framer.
+// write makes the stream send size bytes. It returns when they are queued in the framer.
 func (b *orderBench) write(s *SendStream, size int) {
 	queued := make(chan struct{})
 	b.queued = func() { close(queued) }
@@ -57,7 +57,7 @@ func (b *orderBench) write(s *SendStream, size int) {
 	<-queued
 }
 
-// packet returns what of each stream is in the next packet, in bytes, and the
+// packet returns the number of bytes of each stream in the next packet, and its
 // datagrams.
 func (b *orderBench) packet(size protocol.ByteCount) (streams map[protocol.StreamID]protocol.ByteCount, datagrams []*wire.DatagramFrame) {
 	frames, streamFrames, length := b.AppendStreamFrames(nil, nil, size, protocol.Version1)
@@ -81,8 +81,8 @@ func (b *orderBench) packet(size protocol.ByteCount) (streams map[protocol.Strea
 
 const packetSize = 1200
 
-// Streams without a client are stock's, and go first; a priority does not get a stream
-// with a client out of the order.
+// Streams without a client follow the stock order and go first. A priority does not take
+// a stream with a client out of the order.
 func TestOrderAndStock(t *testing.T) {
 	b := newOrderBench(t, 1<<20)
 	ours, stock := b.stream(1<<20), b.stream(1<<20)
@@ -106,7 +106,7 @@ func TestOrderAndStock(t *testing.T) {
 	require.Greater(t, got, protocol.ByteCount(3000))
 }
 
-// What a stream's own flow control keeps back keeps back nobody else.
+// A stream blocked by its own flow control blocks no other stream.
 func TestOrderBlockedStream(t *testing.T) {
 	b := newOrderBench(t, 1<<20)
 	blocked, other := b.stream(100), b.stream(1<<20)
@@ -127,7 +127,7 @@ func TestOrderBlockedStream(t *testing.T) {
 	require.Equal(t, protocol.ByteCount(100), streams[blocked.streamID])
 }
 
-// What the connection's flow control keeps back waits for it, and is not forgotten.
+// A stream blocked by the connection's flow control continues when that allows it.
 func TestOrderBlockedConnection(t *testing.T) {
 	b := newOrderBench(t, 1000)
 	s := b.stream(1 << 20)
@@ -143,7 +143,7 @@ func TestOrderBlockedConnection(t *testing.T) {
 	require.Equal(t, protocol.ByteCount(500), streams[s.streamID])
 }
 
-// A stream that ends while it waits for its turn is passed over.
+// A stream that ends while it waits for its turn is skipped.
 func TestOrderCancelled(t *testing.T) {
 	b := newOrderBench(t, 1<<20)
 	s, other := b.stream(1<<20), b.stream(1<<20)
@@ -165,7 +165,7 @@ func (b *orderBench) datagram(s *SendStream, size int, mark byte) {
 	b.mutex.Unlock()
 }
 
-// Datagrams of one flow and the bytes of another share; few datagrams go first.
+// Datagrams of one flow share with the data of another; a few datagrams go first.
 func TestOrderDatagrams(t *testing.T) {
 	b := newOrderBench(t, 1<<30)
 	bulk, udp, dns := b.stream(1<<30), b.stream(0), b.stream(0)
@@ -197,7 +197,7 @@ func TestDatagramFlow(t *testing.T) {
 	s := b.stream(0)
 	b.setClient(s, 1)
 
-	// The oldest goes when there are too many.
+	// The oldest is dropped when there are too many.
 	for i := range maxFlowDatagrams + 3 {
 		b.datagram(s, 1100, byte(i))
 	}
@@ -208,7 +208,7 @@ func TestDatagramFlow(t *testing.T) {
 	}
 	require.False(t, b.HasData())
 
-	// What does not fit beside something else goes into the next packet.
+	// A datagram that does not fit beside other data goes into the next packet.
 	b.datagram(s, 100, 1)
 	b.datagram(s, 1190, 2)
 	for i := range 2 {
@@ -217,7 +217,7 @@ func TestDatagramFlow(t *testing.T) {
 		require.Equal(t, byte(i+1), datagrams[0].Data[0])
 	}
 
-	// What fits into no packet is dropped, and what comes after it is sent.
+	// A datagram that fits into no packet is dropped, and the next one is sent.
 	b.datagram(s, 2000, 3)
 	b.datagram(s, 100, 4)
 	_, datagrams := b.packet(packetSize)

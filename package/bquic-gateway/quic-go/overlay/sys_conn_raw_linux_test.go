@@ -33,8 +33,8 @@ func listenRaw(t *testing.T, network, addr string) *net.UDPConn {
 	return c
 }
 
-// What is written with a MessageWriter is read with a messageReader, as package
-// net would: all of it, in order, from the same addresses.
+// A messageReader reads all that a MessageWriter has written, in order and from the
+// same addresses, as package net does.
 func TestRawMessages(t *testing.T) {
 	for _, c := range []struct{ network, listen, dial, from string }{
 		{"udp4", "127.0.0.1:0", "127.0.0.1", "127.0.0.1:0"},
@@ -89,7 +89,7 @@ func TestRawMessages(t *testing.T) {
 	}
 }
 
-// A packet in and a packet out allocate nothing, and take one look at the clock.
+// Receiving and sending a packet allocates nothing, and reads the clock once.
 func TestRawConnAllocations(t *testing.T) {
 	to, from := listenRaw(t, "udp4", "127.0.0.1:0"), listenRaw(t, "udp4", "127.0.0.1:0")
 	in, err := newConn(to, false)
@@ -125,7 +125,7 @@ func TestRawConnAllocations(t *testing.T) {
 	require.LessOrEqual(t, times, 201, "packets of a batch have one time")
 }
 
-// poolsKeep is false with the race detector, which makes pools drop some of what they are given.
+// poolsKeep is false with the race detector, which makes pools drop some items.
 func poolsKeep() bool {
 	var p sync.Pool
 	kept := 0
@@ -135,7 +135,7 @@ func poolsKeep() bool {
 			kept++
 		}
 	}
-	return kept > 95 // a garbage collection may come between
+	return kept > 95 // a garbage collection may intervene
 }
 
 func TestRawErrors(t *testing.T) {
@@ -146,7 +146,7 @@ func TestRawErrors(t *testing.T) {
 	_, _, err = w.WriteMsgUDP(make([]byte, 1<<16), nil, c.LocalAddr().(*net.UDPAddr))
 	require.True(t, isSendMsgSizeErr(err), err)
 	require.ErrorAs(t, err, &syscallError)
-	// What it does not know itself it leaves to package net.
+	// It leaves addresses that it cannot handle to package net.
 	_, _, err = w.WriteMsgUDP([]byte("x"), nil, &net.UDPAddr{IP: net.IPv6loopback, Port: 1})
 	require.Error(t, err)
 

@@ -18,8 +18,8 @@ const (
 	TagSize   = 16
 )
 
-// maxSize is how much one nonce can encrypt: all blocks but the first, whose
-// number has 32 bits. An int of 32 bits does not get there.
+// maxSize is how much one nonce can encrypt: block numbers have 32 bits, and the
+// first block is the MAC's key. A 32-bit int cannot reach it.
 const maxSize = (1<<32 - 1) * blockSize
 
 var (
@@ -33,7 +33,7 @@ type aead struct {
 
 var _ cipher.AEAD = &aead{}
 
-// newAEAD is New for processors of 32 bits.
+// newAEAD is New for 32-bit processors.
 func newAEAD(key []byte) (cipher.AEAD, error) {
 	if len(key) != KeySize {
 		return nil, errKeySize
@@ -68,8 +68,8 @@ func (a *aead) Seal(dst, nonce, plaintext, additionalData []byte) []byte {
 	return ret
 }
 
-// Open writes nothing before the message has proved authentic, so a forged one
-// costs the MAC only.
+// Open writes nothing before the message has proved authentic, so a forgery costs
+// only the MAC.
 func (a *aead) Open(dst, nonce, ciphertext, additionalData []byte) ([]byte, error) {
 	n := len(ciphertext) - TagSize
 	if n < 0 {
@@ -91,8 +91,8 @@ func (a *aead) Open(dst, nonce, ciphertext, additionalData []byte) ([]byte, erro
 	return ret, nil
 }
 
-// begin sets s to the keystream for a message, and m to its MAC, whose key is
-// the first block of that (RFC 8439, 2.6).
+// begin sets s to the keystream for a message, and m to its MAC. The MAC's key is the
+// first block of the keystream (RFC 8439, 2.6).
 func (a *aead) begin(s *stream, m *mac, nonce []byte) {
 	if len(nonce) != NonceSize {
 		panic("chacha20poly1305: bad nonce length")
@@ -114,14 +114,14 @@ func (m *mac) message(ciphertext, additionalData []byte) [TagSize]byte {
 	return m.sum()
 }
 
-// extend appends n bytes to b. It returns the result and its new part.
+// extend appends n bytes to b. It returns the result and the part added.
 func extend(b []byte, n int) (all, added []byte) {
 	all = slices.Grow(b, n)[:len(b)+n]
 	return all, all[len(b):]
 }
 
-// checkOverlap panics where [cipher.AEAD] forbids that out overlaps: with
-// additionalData, and with in unless they begin at the same byte.
+// checkOverlap panics if out overlaps another buffer in a way that [cipher.AEAD]
+// forbids: additionalData, or in unless both begin at the same byte.
 func checkOverlap(out, in, additionalData []byte) {
 	if overlap(out, additionalData) || overlap(out, in) && &out[0] != &in[0] {
 		panic("chacha20poly1305: invalid buffer overlap")
@@ -136,7 +136,7 @@ func overlap(a, b []byte) bool {
 	return x < y+uintptr(len(b)) && y < x+uintptr(len(a))
 }
 
-// headerMask is HeaderMask for processors of 32 bits.
+// headerMask is HeaderMask for 32-bit processors.
 func headerMask(mask *[5]byte, key *[KeySize]byte, sample *[16]byte) {
 	var words [8]uint32
 	loadKey(&words, key[:])

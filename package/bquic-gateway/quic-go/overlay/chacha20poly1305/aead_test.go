@@ -16,7 +16,7 @@ import (
 	reference "golang.org/x/crypto/chacha20poly1305"
 )
 
-// referenceMAC is Poly1305 as RFC 8439, 2.5.1 has it, of whole blocks.
+// referenceMAC is Poly1305 of whole blocks, after RFC 8439, 2.5.1.
 func referenceMAC(key, data []byte) (tag [TagSize]byte) {
 	number := func(littleEndian []byte) *big.Int {
 		b := slices.Clone(littleEndian)
@@ -58,7 +58,7 @@ func random(n int) []byte {
 	return b
 }
 
-// compare seals and opens with both, in every way that is allowed.
+// compare seals and opens with both implementations, in every way that is allowed.
 func compare(t *testing.T, key, nonce, plain, additional []byte, flip int) {
 	ours, want := pair(t, key)
 	prefix := []byte("before")
@@ -78,7 +78,7 @@ func compare(t *testing.T, key, nonce, plain, additional []byte, flip int) {
 	require.NoError(t, err)
 	require.Equal(t, append(slices.Clone(prefix), plain...), opened)
 
-	// One bit is wrong, in what is sealed, in what is added, or in the nonce.
+	// One wrong bit, in the ciphertext, the additional data or the nonce.
 	changed := slices.Concat(sealed, additional, nonce)
 	bit := flip % (8 * len(changed))
 	changed[bit/8] ^= 1 << (bit % 8)
@@ -182,7 +182,7 @@ func TestMisuse(t *testing.T) {
 	} {
 		require.Panics(t, f, name)
 	}
-	// Beside each other is no overlap.
+	// Adjacent buffers do not overlap.
 	require.NotPanics(t, func() { a.Seal(b[:0:116], nonce, b[:100], b[116:120]) })
 	require.NotPanics(t, func() { a.Seal(b[100:100], nonce, b[:80], b[80:100]) })
 }
@@ -213,7 +213,7 @@ func FuzzLikeReference(f *testing.F) {
 		copy(n[:], nonce)
 		compare(t, k[:], n[:], plain[:min(len(plain), 2000)], additional[:min(len(additional), 2000)], int(flip))
 
-		// The MAC by itself: sealed data hardly ever makes its words extreme.
+		// The MAC alone: sealed data hardly ever gives extreme words.
 		var macKey [32]byte
 		copy(macKey[:], additional)
 		whole := plain[:len(plain)&^15]
@@ -224,8 +224,8 @@ func FuzzLikeReference(f *testing.F) {
 	})
 }
 
-// What a packet costs, with all that is done for each. Instructions a byte are
-// counted by make bench-router.
+// BenchmarkPacket measures all work on a packet. make bench-router counts instructions
+// per byte.
 func BenchmarkPacket(b *testing.B) {
 	for _, of := range []struct {
 		name string

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBranches looks for the conditional branches in what the compiler makes of
-// the functions that handle secrets. All must come from lines that loop over a
-// number of words or blocks, ask for an address, copy an array or grow the stack.
+// TestBranches finds the conditional branches in the machine code of the functions that
+// handle secrets. All must come from lines that loop over a number of words or
+// blocks, test an address, copy an array or grow the stack.
 func TestBranches(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the package for three processors")

@@ -14,14 +14,14 @@ const blockSize = 64
 
 // A stream is the ChaCha20 keystream of one key and nonce (RFC 8439, 2.4).
 type stream struct {
-	// initial is what the rounds of the next block begin with; [12] counts blocks.
+	// initial is the state before the rounds of the next block; [12] counts blocks.
 	initial [16]uint32
 	// ahead is columns 1 to 3 after the first round, each from top to bottom. The
 	// counter is in column 0, so they are the same for every block.
 	ahead [12]uint32
 }
 
-// init begins with block counter.
+// init starts the keystream at block number counter.
 func (s *stream) init(key *[8]uint32, counter uint32, nonce *[NonceSize]byte) {
 	x := &s.initial
 	x[0], x[1], x[2], x[3] = 0x61707865, 0x3320646e, 0x79622d32, 0x6b206574 // "expand 32-byte k"
@@ -37,8 +37,8 @@ func (s *stream) init(key *[8]uint32, counter uint32, nonce *[NonceSize]byte) {
 	y[8], y[9], y[10], y[11] = quarterRound(x[3]+x[7], x[7], x[11], x[15])
 }
 
-// xor sets dst to src xor the next of the keystream; what is left of the last
-// block is not used. dst is as long as src, and is src or does not overlap it.
+// xor sets dst to src xor the next bytes of the keystream; the rest of the last block
+// is not used. dst is as long as src, and either is src or does not overlap it.
 func (s *stream) xor(dst, src []byte) {
 	for len(src) >= blockSize {
 		s.xorBlock((*[blockSize]byte)(dst), (*[blockSize]byte)(src))
@@ -52,8 +52,8 @@ func (s *stream) xor(dst, src []byte) {
 	}
 }
 
-// xorBlock is xor for one block. The rounds are on local variables, for which
-// MIPS and ARM have enough registers.
+// xorBlock is xor for one block. The rounds work on local variables, for which MIPS
+// and ARM have enough registers.
 func (s *stream) xorBlock(dst, src *[blockSize]byte) {
 	x, y := &s.initial, &s.ahead
 	x0, x4, x8, x12 := quarterRound(x[0]+x[4], x[4], x[8], x[12])
@@ -112,9 +112,9 @@ func (s *stream) xorBlock(dst, src *[blockSize]byte) {
 	x[12]++
 }
 
-// quarterRound is RFC 8439, 2.1, but that b has been added to a: with an
-// instruction of the caller's, Go needs no NOP to mark a call that it inlines.
-// Go knows rotations so spelled; with those of math/bits it would not inline it.
+// quarterRound is RFC 8439, 2.1, except that the caller has added b to a: with this
+// instruction at the call, Go needs no NOP to mark the inlined call. Go recognises
+// rotations spelled this way; with math/bits, it would not inline the function.
 func quarterRound(a, b, c, d uint32) (uint32, uint32, uint32, uint32) {
 	d ^= a
 	d = d<<16 | d>>16
@@ -130,8 +130,8 @@ func quarterRound(a, b, c, d uint32) (uint32, uint32, uint32, uint32) {
 	return a, b, c, d
 }
 
-// xorWord sets a word of dst, at byte i, to that of src xor key. To make words
-// of bytes first would take MIPS longer, where loads must be aligned.
+// xorWord sets the word of dst at byte i to that of src xor key. It works on bytes,
+// because MIPS needs aligned loads, and to assemble words from bytes takes longer.
 func xorWord(dst, src *[blockSize]byte, i int, key uint32) {
 	dst[i] = src[i] ^ byte(key)
 	dst[i+1] = src[i+1] ^ byte(key>>8)
@@ -139,11 +139,10 @@ func xorWord(dst, src *[blockSize]byte, i int, key uint32) {
 	dst[i+3] = src[i+3] ^ byte(key>>24)
 }
 
-// aligned is whether words can be loaded at p.
+// aligned says if words can be loaded at p.
 func aligned(p unsafe.Pointer) bool { return uintptr(p)&3 == 0 }
 
-// word turns a word in the processor's order into one in that of the bytes in
-// memory, the least significant first, or back.
+// word converts a word between the processor's byte order and little endian.
 func word(x uint32) uint32 {
 	if cpu.IsBigEndian {
 		return x<<24 | x<<8&0xff0000 | x>>8&0xff00 | x>>24

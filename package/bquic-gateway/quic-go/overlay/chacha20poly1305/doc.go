@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package chacha20poly1305 is what protects QUIC packets with the AEAD of RFC
-// 8439: code of its own for processors of 32 bits, for which golang.org/x/crypto
-// has neither assembly nor arithmetic of that size, and x/crypto elsewhere. The
-// build tag chacha32 chooses the former everywhere, for tests.
+// Package chacha20poly1305 protects QUIC packets with the AEAD of RFC 8439. It has its
+// own code for 32-bit processors, for which golang.org/x/crypto has neither assembly
+// nor 32-bit arithmetic, and uses x/crypto elsewhere. The build tag chacha32 selects
+// the own code everywhere, for tests.
 //
-// No branch and no index depends on a key, a plaintext or a tag. What a
-// multiplication takes is the processor's matter.
+// No branch and no index depends on a key, a plaintext or a tag. Whether a
+// multiplication takes constant time depends on the processor.
 package chacha20poly1305

@@ -12,12 +12,11 @@ import (
 	stock "golang.org/x/crypto/chacha20poly1305"
 )
 
-// New returns the AEAD for a key of KeySize bytes. It may be used by several
-// goroutines at a time.
+// New returns the AEAD for a key of KeySize bytes. It is safe for concurrent use.
 func New(key []byte) (cipher.AEAD, error) { return stock.New(key) }
 
-// HeaderMask computes the mask of a packet's header from a sample of what the
-// AEAD made of its payload (RFC 9001, 5.4.4).
+// HeaderMask computes the mask of a packet's header from a sample of the encrypted
+// payload (RFC 9001, 5.4.4).
 func HeaderMask(mask *[5]byte, key *[KeySize]byte, sample *[16]byte) {
 	c, err := chacha20.NewUnauthenticatedCipher(key[:], sample[4:])
 	if err != nil {

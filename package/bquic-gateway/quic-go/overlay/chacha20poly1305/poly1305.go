@@ -7,24 +7,24 @@ import (
 	"unsafe"
 )
 
-// A mac is the state of a Poly1305 (RFC 8439, 2.5). Numbers are in words of 32
-// bits, the least significant first: clamped, r has bits to spare in each word,
-// so that the sum of four products fits 64 bits, and what a multiplication
-// carries over from word to word is the high word of such a sum.
+// A mac is the state of a Poly1305 (RFC 8439, 2.5). Numbers are arrays of 32-bit words,
+// the least significant first. After clamping, r has spare bits in each word, so that
+// the sum of four products fits into 64 bits. The carry from word to word of a
+// multiplication is the high word of such a sum.
 type mac struct {
-	// h is the accumulator, modulo 2^130 - 5: its words, and what has to be
-	// added to the lowest one still.
+	// h is the accumulator, modulo 2^130 - 5; carry has yet to be added to its
+	// lowest word.
 	h     [5]uint32
 	carry uint32
-	// r is the multiplier; s its words 1 to 3 times 5/4, which is what they count
-	// where a product passes 2^128 (2^130 is 5).
+	// r is the multiplier. s is its words 1 to 3 times 5/4, for products beyond 2^128
+	// (2^130 is 5).
 	r [4]uint32
 	s [4]uint32
 	// pad is added to the result.
 	pad [4]uint32
 }
 
-// init takes a key, which must be used once only.
+// init takes a key, which must be used only once.
 func (m *mac) init(key *[32]byte) {
 	m.h, m.carry = [5]uint32{}, 0
 	for i := range m.r {
@@ -35,7 +35,7 @@ func (m *mac) init(key *[32]byte) {
 	m.r[0] |= uint32(key[0]) & 3
 }
 
-// write adds b, and zeros to a whole number of 16 bytes.
+// write adds b, padded with zeros to a multiple of 16 bytes.
 func (m *mac) write(b []byte) {
 	n := len(b) &^ 15
 	m.blocks(b[:n])
@@ -46,7 +46,7 @@ func (m *mac) write(b []byte) {
 	}
 }
 
-// blocks adds b, of a whole number of 16 bytes.
+// blocks adds b, whose length is a multiple of 16 bytes.
 func (m *mac) blocks(b []byte) {
 	h0, h1, h2, h3, h4, carry := m.h[0], m.h[1], m.h[2], m.h[3], m.h[4], m.carry
 	r0, r1, r2, r3 := m.r[0], m.r[1], m.r[2], m.r[3]
@@ -81,7 +81,7 @@ func (m *mac) blocks(b []byte) {
 		h0, h1, h2, h3 = uint32(d0), uint32(d1), uint32(d2), uint32(d3)
 		h4 = h4*r0 + uint32(d3>>32)
 
-		// What passes 2^130 counts five times, at the bottom, with the next block.
+		// The part beyond 2^130 is added five times at the bottom, with the next block.
 		carry = h4>>2 + h4&^3
 		h4 &= 3
 		b = b[16:]
@@ -89,10 +89,10 @@ func (m *mac) blocks(b []byte) {
 	m.h, m.carry = [5]uint32{h0, h1, h2, h3, h4}, carry
 }
 
-// sum is the tag. The mac must not be used any more.
+// sum returns the tag. The mac must not be used afterwards.
 func (m *mac) sum() (tag [TagSize]byte) {
 	h := &m.h
-	// All carries.
+	// Propagate all carries.
 	t := uint64(m.carry)
 	for i := range 4 {
 		t += uint64(h[i])
@@ -101,8 +101,8 @@ func (m *mac) sum() (tag [TagSize]byte) {
 	}
 	h[4] += uint32(t)
 
-	// h is below 2 * (2^130 - 5): if h + 5 reaches 2^130, that is the result,
-	// and otherwise h, modulo 2^128.
+	// h is below 2 * (2^130 - 5). The result is h + 5 if that reaches 2^130, and
+	// otherwise h, modulo 2^128.
 	var g [4]uint32
 	t = 5
 	for i := range g {

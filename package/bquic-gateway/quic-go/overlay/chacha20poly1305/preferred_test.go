@@ -16,9 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPreferred shows that a client and a server on a processor without
-// instructions for AES agree on ChaCha20. A server that has them follows such a
-// client (crypto/tls, isAESGCMPreferred), and such a server does not ask.
+// TestPreferred shows that a client and a server on a processor without AES
+// instructions agree on ChaCha20. A server with AES instructions follows such a
+// client's preference (crypto/tls, isAESGCMPreferred); one without them does not
+// consider the client's.
 func TestPreferred(t *testing.T) {
 	public, private, err := ed25519.GenerateKey(nil)
 	require.NoError(t, err)

@@ -69,8 +69,8 @@ func TestChaCha20Vectors(t *testing.T) {
 	}
 }
 
-// Those of RFC 8439, A.3 that are whole blocks, all of the arithmetic's edges
-// among them: the AEAD has no others.
+// The vectors of RFC 8439, A.3 that are whole blocks, which include all edge cases of
+// the arithmetic. The AEAD uses only whole blocks.
 func TestPoly1305Vectors(t *testing.T) {
 	const (
 		zero = "00000000000000000000000000000000"
@@ -96,8 +96,8 @@ func TestPoly1305Vectors(t *testing.T) {
 	}
 }
 
-// TestPoly1305Carries drives every word to its largest value: the comments in
-// blocks say how large sums become.
+// TestPoly1305Carries drives every word to its largest value, to check the bounds in the
+// comments of blocks.
 func TestPoly1305Carries(t *testing.T) {
 	key := bytes.Repeat([]byte{0xff}, 32)
 	for blocks := range 100 {
@@ -109,8 +109,8 @@ func TestPoly1305Carries(t *testing.T) {
 	}
 }
 
-// TestPoly1305Sum has all that makes a difference to the last reduction: no
-// message that could be found leads to most of these.
+// TestPoly1305Sum covers all cases of the last reduction. No practical search would
+// find messages that lead to most of them.
 func TestPoly1305Sum(t *testing.T) {
 	p := new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 130), big.NewInt(5))
 	words := []uint32{0, 1, 1<<32 - 6, 1<<32 - 5, 1<<32 - 4, 1<<32 - 1}
@@ -169,8 +169,8 @@ func TestAEADVector(t *testing.T) {
 	require.Equal(t, plain, string(got))
 }
 
-// wycheproof is the module with the vectors of that name. No code is built from
-// it, so it is not in go.mod; its checksum is in Go's checksum database.
+// wycheproof is the module with the Wycheproof vectors. No code is built from it, so
+// it is not in go.mod; its checksum is in Go's checksum database.
 const wycheproof = "github.com/c2sp/wycheproof@v0.0.0-20260902155932-3fa63dd0344a"
 
 func TestWycheproof(t *testing.T) {
@@ -178,7 +178,7 @@ func TestWycheproof(t *testing.T) {
 		t.Skip("downloads " + wycheproof)
 	}
 	download := exec.Command("go", "mod", "download", "-json", wycheproof)
-	download.Dir = t.TempDir() // no go.mod of ours is read, or written
+	download.Dir = t.TempDir() // must not read or write our go.mod
 	out, err := download.Output()
 	require.NoError(t, err, string(out))
 	var module struct{ Dir string }
@@ -202,7 +202,7 @@ func TestWycheproof(t *testing.T) {
 		for _, v := range g.Tests {
 			seen++
 			nonce := unhex(t, v.IV)
-			if len(nonce) != NonceSize { // the interface panics, as all do
+			if len(nonce) != NonceSize { // Seal and Open would panic, as in all implementations
 				require.Equal(t, "invalid", v.Result, "%d: %s", v.ID, v.Comment)
 				continue
 			}

@@ -4,5 +4,5 @@ package http3
 
 import "github.com/quic-go/quic-go"
 
-// QUICStream returns the stream below s, as it does of a [Stream].
+// QUICStream returns the QUIC stream of s, like the method of [Stream].
 func (s *RequestStream) QUICStream() *quic.Stream { return s.str.QUICStream() }

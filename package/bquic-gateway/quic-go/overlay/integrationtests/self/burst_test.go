@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A bottleneck is the latency of packets that leave one after the other at rate bit/s.
+// A bottleneck computes the latency of packets that leave one after the other at rate bit/s.
 type bottleneck struct {
 	mu      sync.Mutex
 	rate    float64
@@ -48,7 +48,7 @@ func burstDownload(t *testing.T, client, server quic.Burst, trace ...tracer) (c,
 	data := GeneratePRData(4 << 20)
 	down := &bottleneck{rate: 30e6, latency: 10 * time.Millisecond}
 	n := &simnet.Simnet{Router: &simnet.PerfectRouter{}}
-	// LatencyFunc is that of the packets towards an endpoint.
+	// LatencyFunc applies to packets towards the endpoint.
 	clientConn := n.NewEndpoint(&net.UDPAddr{IP: net.IPv4(1, 0, 0, 1), Port: 9001}, simnet.NodeBiDiLinkSettings{LatencyFunc: down.delay})
 	serverConn := n.NewEndpoint(&net.UDPAddr{IP: net.IPv4(1, 0, 0, 2), Port: 9002}, simnet.NodeBiDiLinkSettings{Latency: 10 * time.Millisecond})
 	require.NoError(t, n.Start())
@@ -111,7 +111,7 @@ func TestBurstDataPerAck(t *testing.T) {
 				t.Logf("data per ACK: %.1f sent, %.1f received; below 100us: %.2f", c.DataPerAckSent(), s.DataPerAckReceived(), s.ShareBelow100us())
 				dataPerAck := c.DataPerAckSent()
 				if tc.client.AckAfter > 0 {
-					// They are acknowledged the stock way.
+					// The stock policy acknowledges the first ones.
 					dataPerAck = float64(int(c.PacketsReceived)-tc.client.AckAfter) / float64(int(c.AcksSent)-tc.client.AckAfter/2)
 				}
 				require.GreaterOrEqual(t, dataPerAck, tc.atLeast)
@@ -123,8 +123,9 @@ func TestBurstDataPerAck(t *testing.T) {
 	}
 }
 
-// ackedWindows counts the 1-RTT packets with an ACK that a client sends, and
-// those of them that carry window updates of the connection and of a stream too.
+// ackedWindows counts the 1-RTT packets with an ACK that a client sends, those among
+// them that carry window updates of the connection and of a stream, and window updates
+// without an ACK.
 func ackedWindows(events []qlogwriter.Event) (acks, connection, stream, alone int) {
 	for _, e := range events {
 		sent := e.(qlog.PacketSent)
@@ -158,8 +159,8 @@ func ackedWindows(events []qlogwriter.Event) (acks, connection, stream, alone in
 	return acks, connection, stream, alone
 }
 
-// Window updates ride on every ACK (ModQUIC, IJIPT 2019, section 3.3), and on
-// ACKs only; the stock ones go when a quarter of the window was consumed.
+// Window updates ride on every ACK (ModQUIC, IJIPT 2019, section 3.3), and only on
+// ACKs. Stock updates are sent when a quarter of the window was consumed.
 func TestBurstWindowUpdates(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -182,7 +183,7 @@ func TestBurstWindowUpdates(t *testing.T) {
 					require.Less(t, stream, acks/4)
 					return
 				}
-				// Before the first byte was read and after the last there is nothing to update.
+				// Before the first byte and after the last one, there is nothing to update.
 				require.Greater(t, connection, acks-20)
 				require.Greater(t, stream, acks-20)
 				require.Less(t, alone, 20)

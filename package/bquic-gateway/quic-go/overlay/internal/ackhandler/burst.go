@@ -9,22 +9,22 @@ import (
 	"github.com/quic-go/quic-go/internal/protocol"
 )
 
-// SetBurst lets b decide about ACKs in the application-data packet number space.
+// SetBurst lets b decide on ACKs in the application-data packet number space.
 func (h *ReceivedPacketHandler) SetBurst(b *burst.Conn) { h.appDataPackets.burst = b }
 
-// QueueAck makes the packet that is received next be acknowledged at once: the
-// one with an IMMEDIATE_ACK frame, as frames are handled before their packet.
+// QueueAck requests an immediate ACK for the next packet received. That is the
+// packet with the IMMEDIATE_ACK frame, because frames are handled before their packet.
 func (h *ReceivedPacketHandler) QueueAck() { h.appDataPackets.ackAtOnce = true }
 
-// HasAck says if the next packet has a 1-RTT ACK: one that is due, or any if the
-// packet goes anyway, because there is data to send.
+// HasAck says if the next packet carries a 1-RTT ACK: one that is due, or, if a packet
+// is sent anyway because there is data, any.
 func (h *ReceivedPacketHandler) HasAck(now monotime.Time, withData bool) bool {
 	t := &h.appDataPackets
 	return t.hasNewAck && (withData || t.ackQueued || !t.ackAlarm.IsZero() && !t.ackAlarm.After(now))
 }
 
-// burstReceivedPacket decides about the ACK for an ack-eliciting packet. It
-// returns false if quic-go's own policy is to decide.
+// burstReceivedPacket decides on the ACK for an ack-eliciting packet. It returns false
+// if quic-go's own policy should decide.
 func (h *appDataReceivedPacketTracker) burstReceivedPacket(pn protocol.PacketNumber, ecn protocol.ECN, rcvTime monotime.Time) bool {
 	h.burst.OnPacketReceived()
 	if h.ackAtOnce {
@@ -46,9 +46,9 @@ func (h *appDataReceivedPacketTracker) burstReceivedPacket(pn protocol.PacketNum
 		h.ackQueued = true
 		h.ackAlarm = 0
 	case h.ackAlarm.IsZero(), h.ackAlarm.After(rcvTime.Add(f.Delay)):
-		// Armed by the first packet since the last ACK: every packet is acknowledged in
-		// time. That one may have come when ACKs were held back for longer: an odd packet
-		// by the stock policy waits for 25 ms.
+		// The first packet since the last ACK arms the alarm, so that every packet is
+		// acknowledged in time. The delay may have been longer when that packet
+		// arrived: with the stock policy, an odd packet waits for 25 ms.
 		h.ackAlarm = rcvTime.Add(f.Delay)
 	}
 	return true
@@ -56,7 +56,7 @@ func (h *appDataReceivedPacketTracker) burstReceivedPacket(pn protocol.PacketNum
 
 // hasMissingBeyond says if a missing packet that no ACK has reported is at least
 // threshold packets below the largest received one
-// (draft-ietf-quic-ack-frequency, section 6.2). A threshold of 0 is never exceeded.
+// (draft-ietf-quic-ack-frequency, section 6.2). With a threshold of 0, it never is.
 func (h *appDataReceivedPacketTracker) hasMissingBeyond(threshold protocol.PacketNumber) bool {
 	if h.lastAck == nil || threshold == 0 || h.largestObserved < threshold {
 		return false
@@ -65,7 +65,7 @@ func (h *appDataReceivedPacketTracker) hasMissingBeyond(threshold protocol.Packe
 	return missing != protocol.InvalidPacketNumber && missing > h.lastAck.LargestAcked()-threshold
 }
 
-// SetBurst lets b decide about pacing, slow start and loss detection.
+// SetBurst lets b decide on pacing, slow start and loss detection.
 func SetBurst(sph SentPacketHandler, b *burst.Conn) {
 	if h, ok := sph.(*sentPacketHandler); ok && b != nil {
 		h.burst = b

@@ -12,16 +12,16 @@ import (
 	"github.com/quic-go/quic-go/internal/utils"
 )
 
-// ackModel says by the plainest means when an ACK is due.
+// ackModel is the simplest possible model of when an ACK is due.
 type ackModel struct {
 	received map[protocol.PacketNumber]bool
 	largest  protocol.PacketNumber
 	acked    map[protocol.PacketNumber]bool // in the last ACK
 	lastAck  protocol.PacketNumber          // its largest, -1 before the first
-	count    int                            // ack-eliciting packets since
+	count    int                            // ack-eliciting packets since then
 	queued   bool
 	first    monotime.Time // arrival of the first of them
-	delay    time.Duration // the longest that was allowed since
+	delay    time.Duration // the longest delay allowed since then
 }
 
 func (m *ackModel) receive(pn protocol.PacketNumber, now monotime.Time) {
@@ -43,7 +43,7 @@ func (m *ackModel) gap(threshold protocol.PacketNumber) bool {
 	return false
 }
 
-// due says if f wants an ACK for pn at once.
+// due says if f requires an immediate ACK for pn.
 func (m *ackModel) due(f burst.AckFrequency, pn protocol.PacketNumber, ce bool) bool {
 	wasMissing := m.lastAck >= 0 && pn < m.lastAck && !m.acked[pn]
 	return m.count >= f.Packets || ce || f.Reordering == 1 && wasMissing || m.gap(protocol.PacketNumber(f.Reordering))
@@ -58,16 +58,16 @@ func (m *ackModel) ack() {
 	}
 }
 
-// FuzzAckPolicy lets packets arrive in any order, with any configuration and
-// any wishes of the peer: an ACK goes exactly when the policy wants one, and
-// every packet is acknowledged within the delay that was allowed.
+// FuzzAckPolicy receives packets in any order, with any configuration and any requests
+// of the peer. An ACK is sent exactly when the policy requires one, and every packet is
+// acknowledged within the delay allowed.
 func FuzzAckPolicy(f *testing.F) {
 	f.Add(byte(10), byte(25), byte(4), byte(1), byte(4), byte(0), []byte("\x00\x00\x00\x00\x01\x02\x00\x00\x04\x00\x00\x00\x06\x20\x00\x00"))
 	f.Add(byte(0), byte(50), byte(2), byte(2), byte(3), byte(8), []byte("\x00\x00\x08\x40\x00\x00\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x06\xff\x04\x00"))
 	f.Add(byte(2), byte(0), byte(0), byte(0), byte(0), byte(1), []byte("\x00\x00\x07\x33\x00\x00\x00\x00\x02\x00\x09\x00\x00\x00\x03\x00\x06\x0a"))
 	f.Fuzz(func(t *testing.T, packets, delay, divisor, reference, after, reordering byte, ops []byte) {
 		if len(ops) > 2000 {
-			t.Skip() // the model takes the square of it
+			t.Skip() // the model takes quadratic time
 		}
 		cfg := burst.Config{
 			AckPackets: int(packets), AckDelay: time.Duration(delay) * time.Millisecond, AckRTTDivisor: int(divisor),
@@ -131,7 +131,7 @@ func FuzzAckPolicy(f *testing.F) {
 			model.queued = tracker.ackQueued
 			alarm := tracker.GetAlarmTimeout()
 			if !model.queued && (alarm.IsZero() || alarm.After(model.first.Add(model.delay))) {
-				// The stock policy moves its alarm with every packet, by the second at most.
+				// The stock policy moves its alarm with every packet, at most with the second.
 				if ours || alarm.IsZero() || alarm.After(now.Add(MaxAckDelay)) {
 					t.Fatalf("packet %d: alarm %s after the first packet, %s are allowed", pn, alarm.Sub(model.first), model.delay)
 				}

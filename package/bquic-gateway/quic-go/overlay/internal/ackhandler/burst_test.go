@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A burstTracker receives packets 1 ms apart and sends each ACK as soon as it may.
+// A burstTracker receives packets 1 ms apart, and sends each ACK as soon as it is due.
 type burstTracker struct {
 	*appDataReceivedPacketTracker
 	t   *testing.T
@@ -61,7 +61,7 @@ func TestBurstDecimation(t *testing.T) {
 }
 
 func TestBurstDelay(t *testing.T) {
-	// 40 ms / 8: the alarm is armed by the first packet and not moved by the others.
+	// 40 ms / 8: the first packet arms the alarm, and the others do not move it.
 	tr := newBurstTracker(t, burst.Config{AckPackets: burst.Unlimited, AckRTTDivisor: 8})
 	require.Empty(t, tr.receive(1))
 	alarm := tr.GetAlarmTimeout()
@@ -71,7 +71,7 @@ func TestBurstDelay(t *testing.T) {
 	require.Equal(t, []protocol.PacketNumber{6, 12}, tr.receive(numbers(6, 14)...))
 }
 
-// An odd packet that the stock policy has 25 ms for does not have the next ones wait as long.
+// An odd packet, which the stock policy may hold for 25 ms, does not delay the next ones as long.
 func TestBurstShorterDelay(t *testing.T) {
 	tr := newBurstTracker(t, burst.Config{AskPeer: true})
 	tr.burst.Request(0, burst.AckFrequency{Packets: 2, Delay: 25 * time.Millisecond})

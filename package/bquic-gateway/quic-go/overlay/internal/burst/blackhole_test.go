@@ -16,10 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// travel sends packets one after the other: L and S are large and small ones that
-// arrive, l and s are lost. As quic-go does it, each that arrives is
-// acknowledged, and what was sent 3 packets before is declared lost then. It
-// returns after how many packets black holes were found.
+// travel sends packets one after the other: L and S are large and small packets that
+// arrive, l and s are lost. As in quic-go, each packet that arrives is acknowledged, and
+// packets sent at least 3 before it are declared lost. It returns after how many
+// packets black holes were found.
 func travel(packets string) (found []int) {
 	c := NewConn(Config{BlackHoles: true}, utils.NewRTTStats())
 	size := func(pn int) protocol.ByteCount {
@@ -60,7 +60,7 @@ func TestBlackHolePatterns(t *testing.T) {
 		{"two outages", "LLLL" + "llllllss" + "SSSL" + "llllllss" + "SSSL", nil},
 		{"loss of every 2nd packet", strings.Repeat("Ll", 100), nil},
 		{"two lost only", "LLLL" + "lSSSSS" + "lSSSSS", nil},
-		// What was on the way when it was found is not found once more.
+		// Packets in flight when it was found do not count again.
 		{"the rest of a window", "LLLL" + "lllllllll" + "SSS" + "lllll" + "SSS" + "SSSS" + "SSSS", []int{21}},
 		{"a second one", "LLLL" + "llll" + "SSS" + "llll" + "SSS" + "SSLLLLL" + "llll" + "SSS" + "llll" + "SSS", []int{15, 36}},
 	} {
@@ -68,8 +68,8 @@ func TestBlackHolePatterns(t *testing.T) {
 	}
 }
 
-// At random, a black hole is as good as never found while most packets are large,
-// and rarely while half of them are; each costs one RTT with smaller packets.
+// With random loss, black holes are practically never found while most packets are
+// large, and rarely while half of them are. Each costs one RTT with smaller packets.
 func TestBlackHoleRandomLoss(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
@@ -103,7 +103,7 @@ func TestBlackHoleRepeatedPackets(t *testing.T) {
 	ack := func(from, to protocol.PacketNumber) *wire.AckFrame {
 		return &wire.AckFrame{AckRanges: []wire.AckRange{{Smallest: from, Largest: to}}}
 	}
-	// A large packet at a time, which only a probe tells to be lost.
+	// One large packet at a time; only a probe shows that it is lost.
 	c := NewConn(Config{BlackHoles: true}, utils.NewRTTStats())
 	for pn := protocol.PacketNumber(0); pn < 6; pn += 2 {
 		require.False(t, c.FoundBlackHole())

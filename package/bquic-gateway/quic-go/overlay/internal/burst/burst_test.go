@@ -100,7 +100,7 @@ func TestPeerRequestsAreObeyedInOrder(t *testing.T) {
 	require.Equal(t, 7, f.Packets)
 }
 
-// TestPeerThatAsks: its path may have become longer without any sample here that tells.
+// TestPeerThatAsks: the peer's path may have become longer without a sample on our side that shows it.
 func TestPeerThatAsks(t *testing.T) {
 	ms := time.Millisecond
 	cfg := Config{AckPackets: Unlimited, AckRTTDivisor: 2, AckRTT: QueueRTT, AskPeer: true}
@@ -141,7 +141,7 @@ func TestAsking(t *testing.T) {
 	now = now.Add(time.Second)
 	require.Nil(t, c.NextRequest(now), "same RTT")
 
-	// Again when the RTT has changed by half, at most once per RTT.
+	// It asks again when the RTT has changed by half, at most once per RTT.
 	for range 100 {
 		rtt.UpdateRTT(32*ms, 0)
 	}
@@ -208,7 +208,7 @@ func TestBucket(t *testing.T) {
 		n++
 	}
 	require.Equal(t, 64, n)
-	// Empty: it waits for a quarter of the burst, 16 packets in 1.6 ms.
+	// An empty bucket waits for a quarter of the burst, 16 packets in 1.6 ms.
 	until := b.Until(rate, size, packet)
 	require.InDelta(t, 1600*time.Microsecond, until.Sub(now), float64(5*time.Microsecond))
 	require.False(t, b.Ready(now.Add(time.Millisecond), rate, size, packet))
@@ -219,7 +219,7 @@ func TestBucket(t *testing.T) {
 		n++
 	}
 	require.Equal(t, 16, n)
-	// Over any long time the rate holds.
+	// Over any long time, the rate holds.
 	start, sent := now, 0
 	for now.Sub(start) < time.Second {
 		if !b.Ready(now, rate, size, packet) {
@@ -230,7 +230,7 @@ func TestBucket(t *testing.T) {
 		sent++
 	}
 	require.InDelta(t, 10_000, sent, 50)
-	// Slow paths do not wait for a group.
+	// On slow paths, packets do not wait for a group.
 	require.Equal(t, protocol.ByteCount(packet), refill(100_000, size, packet))
 }
 

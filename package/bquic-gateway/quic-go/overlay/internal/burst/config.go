@@ -18,10 +18,10 @@ const (
 	SmoothedRTT RTTReference = iota
 	// MinRTT is the papers' reference (BQUIC, WCNC 2019, section IV).
 	MinRTT
-	// QueueRTT is what the smoothed RTT exceeds the minimum RTT by: the time that
-	// packets wait in queues. An ACK that waits for less than that leaves no link
-	// idle. Where packets were lost, it is no more than what the RTT was longer
-	// then. While it is below 4 ms times AckRTTDivisor, ACKs are sent the stock way.
+	// QueueRTT is the smoothed RTT minus the minimum RTT: the time that packets wait
+	// in queues. An ACK that waits for less leaves no link idle. After losses, it is
+	// also bounded by the difference between the RTT at the loss and now. While it is
+	// below 4 ms times AckRTTDivisor, ACKs follow the stock policy.
 	QueueRTT
 )
 
@@ -29,12 +29,13 @@ const (
 type Congestion uint8
 
 const (
-	// Reno is quic-go's: NewReno (RFC 9002, section 7) with HyStart and a decrease to 0.7.
+	// Reno is quic-go's NewReno (RFC 9002, section 7) with HyStart and a decrease to 0.7.
 	Reno Congestion = iota
 	// Rate is Reno with a model of the path. SlowStartDivisor and the like have no effect on it.
 	Rate
-	// Cubic is quic-go's CUBIC, which it has and does not use: others beside whom ours is
-	// measured. BurstPackets and SlowStartDivisor and the like have no effect on it.
+	// Cubic is quic-go's CUBIC, which quic-go contains but does not use. It plays the
+	// competing sender in measurements. BurstPackets, SlowStartDivisor and the like have
+	// no effect on it.
 	Cubic
 )
 
@@ -42,7 +43,7 @@ const (
 // stock behaviour, so the zero Config changes nothing at all.
 type Config struct {
 	// AckPackets is the number of ack-eliciting packets per ACK. 0: every 2nd
-	// packet, as stock. Unlimited: only the delay limits. The fields up to
+	// packet, as stock. Unlimited: only the delay limits it. The fields up to
 	// AskPeer have no effect while AckPackets is 0.
 	AckPackets int
 	// AckDelay is the longest time that an ACK is held back. 0: 25 ms.
@@ -51,10 +52,10 @@ type Config struct {
 	AckRTTDivisor int
 	// AckRTT is the reference for AckRTTDivisor.
 	AckRTT RTTReference
-	// AckAfter is the number of ack-eliciting packets that are acknowledged the stock way first.
+	// AckAfter is the number of ack-eliciting packets that the stock policy acknowledges first.
 	AckAfter int
-	// AckReordering is the reordering threshold in packets: a gap is acknowledged
-	// at once when this many later packets have arrived. 0 and 1: at once.
+	// AckReordering is the reordering threshold in packets: a gap triggers an immediate
+	// ACK when this many later packets have arrived. 0 and 1: at once.
 	AckReordering int
 	// AskPeer asks a peer that advertises min_ack_delay for the same ACK
 	// policy (draft-ietf-quic-ack-frequency), and advertises it ourselves.
@@ -67,7 +68,7 @@ type Config struct {
 	// 0: stock pacing. Unlimited: no pacing. Never beyond the congestion window.
 	BurstPackets int
 
-	// SlowStartDivisor is the RTT rise that ends slow start, as minRTT divided by it. 0: 8.
+	// SlowStartDivisor: an RTT rise of minRTT divided by it ends slow start. 0: 8.
 	SlowStartDivisor int
 	// SlowStartMin and SlowStartMax limit that rise. 0: 4 ms and 16 ms.
 	SlowStartMin, SlowStartMax time.Duration
@@ -85,9 +86,9 @@ type Config struct {
 	// FastPMTU probes the largest packet size first instead of searching for it.
 	FastPMTU bool
 
-	// BlackHoles lets packets become small again when the path has stopped
-	// carrying large ones (RFC 8899, section 4.3), starts connections with the size
-	// that every path carries, and searches again where the path may have grown.
+	// BlackHoles makes packets small again when the path has stopped carrying
+	// large ones (RFC 8899, section 4.3), starts connections with the size that every
+	// path carries, and searches again later for a larger size.
 	BlackHoles bool
 
 	// NoGSO never uses generic segmentation offload.

@@ -11,9 +11,8 @@ import (
 	"github.com/quic-go/quic-go/internal/wire"
 )
 
-// Conn is what one connection adds to quic-go. A nil *Conn is stock behaviour:
-// every method may be called on it. Except for Stats, it is used by the
-// connection's run loop only.
+// Conn is our state of one connection. A nil *Conn is stock behaviour: every method
+// may be called on it. Except for Stats, only the connection's run loop uses it.
 type Conn struct {
 	cfg Config
 	rtt *utils.RTTStats
@@ -70,8 +69,8 @@ func (c *Conn) TimeThresholdEighths(stock uint8) uint8 {
 	return uint8(min(c.cfg.LossEighths, 255))
 }
 
-// OnPacketSent counts an ack-eliciting 1-RTT packet. No ACK is waited for if it
-// probes the MTU.
+// OnPacketSent counts an ack-eliciting 1-RTT packet. An MTU probe does not start the
+// wait for an ACK.
 func (c *Conn) OnPacketSent(now monotime.Time, pn protocol.PacketNumber, probe bool) {
 	if c != nil {
 		c.rec.sent(now)
@@ -106,8 +105,8 @@ func (c *Conn) OnPacketAcked(pn protocol.PacketNumber, size protocol.ByteCount) 
 	}
 }
 
-// OnAckReceived counts a 1-RTT ACK and the packets that it newly acknowledged.
-// It comes after OnPacketAcked for each of them.
+// OnAckReceived counts a 1-RTT ACK and the packets that it newly acknowledged,
+// after OnPacketAcked for each of them.
 func (c *Conn) OnAckReceived(ack *wire.AckFrame, packets int) {
 	if c != nil {
 		c.ask.acked += packets
@@ -140,16 +139,16 @@ func (c *Conn) OnSpuriousLosses(pns []protocol.PacketNumber) {
 	if c != nil && len(pns) > 0 {
 		c.rec.spurious(len(pns))
 		for _, pn := range pns {
-			c.hole.acked(pn, BasePacketSize+1) // of any size: in doubt there is no black hole
+			c.hole.acked(pn, BasePacketSize+1) // its size is unknown: if in doubt, no black hole
 		}
 	}
 }
 
-// Path is the model of the path, not nil.
+// Path returns the model of the path, never nil.
 func (c *Conn) Path() *Path { return &c.path }
 
-// OnAckEnd comes after all else of an ACK. It returns true with the round that
-// the ACK has ended.
+// OnAckEnd is called after all other processing of an ACK. If the ACK has ended a
+// round, it returns the round and true.
 func (c *Conn) OnAckEnd(now monotime.Time) (Round, bool) {
 	if c.rtt.HasMeasurement() {
 		c.path.OnRTT(now, c.rtt.LatestRTT())
@@ -157,7 +156,7 @@ func (c *Conn) OnAckEnd(now monotime.Time) (Round, bool) {
 	return c.path.OnAck(now)
 }
 
-// slack is for how long packets or their ACKs may be kept back.
+// slack returns how long packets or their ACKs may be held back.
 func (c *Conn) slack() time.Duration { return c.path.Slack(c.rtt.SmoothedRTT()) }
 
 // OnCongestionState notes the congestion window, and the end of slow start when it comes.

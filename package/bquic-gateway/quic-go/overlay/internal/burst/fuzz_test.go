@@ -11,14 +11,14 @@ import (
 	"github.com/quic-go/quic-go/internal/utils"
 )
 
-// FuzzBucket sends whenever the bucket lets it: never more than the rate and one
-// burst, and never stuck.
+// FuzzBucket sends whenever the bucket allows it. It never sends more than the rate and
+// one burst, and never gets stuck.
 func FuzzBucket(f *testing.F) {
 	f.Add(uint32(1_000_000), uint16(64), []byte{0, 1, 200, 3, 255, 255, 7})
 	f.Add(uint32(1), uint16(1), []byte{255, 0, 0, 1})
 	f.Fuzz(func(t *testing.T, bytesPerSecond uint32, packets uint16, gaps []byte) {
 		const packet = protocol.ByteCount(1452)
-		rate := 64 + uint64(bytesPerSecond) // CUBIC's: at least 2 packets an RTT
+		rate := 64 + uint64(bytesPerSecond) // as CUBIC's: at least 2 packets per RTT
 		size := packet * protocol.ByteCount(1+packets%512)
 		if len(gaps) > 500 {
 			t.Skip()
@@ -53,8 +53,8 @@ func FuzzBucket(f *testing.F) {
 	})
 }
 
-// FuzzSlowStart takes any RTTs: slow start ends when a whole round is slow, and
-// never while every round has an RTT within the threshold.
+// FuzzSlowStart takes any RTTs. Slow start ends when a whole round is slow, and never
+// while every round has an RTT within the threshold.
 func FuzzSlowStart(f *testing.F) {
 	f.Add(byte(4), byte(32), byte(64), byte(20), []byte{20, 20, 90, 90, 90, 90, 90, 90, 90, 90, 90})
 	f.Add(byte(0), byte(0), byte(0), byte(100), []byte{100, 101, 102, 120, 130, 140})
@@ -69,7 +69,7 @@ func FuzzSlowStart(f *testing.F) {
 		}
 		sent := protocol.PacketNumber(0)
 		for len(rtts) > 0 {
-			// A round: so many packets, acknowledged one by one, or a few at a time.
+			// A round: n packets, acknowledged one by one, or a few at a time.
 			n := min(len(rtts), 1+int(rtts[0]%32))
 			sent += protocol.PacketNumber(n)
 			s.OnPacketSent(sent)
@@ -100,8 +100,8 @@ func FuzzSlowStart(f *testing.F) {
 	})
 }
 
-// FuzzAsk lets RTT and ACKs come as they like: requests are in order, rare, and
-// what the peer allows; what they say arrives.
+// FuzzAsk takes any RTTs and ACKs. Requests are in order, rare, and within the peer's
+// limits, and the peer decodes what was encoded.
 func FuzzAsk(f *testing.F) {
 	f.Add(byte(0), byte(10), byte(25), byte(4), byte(1), []byte{1, 50, 0, 20, 2, 200, 1, 50})
 	f.Add(byte(1), byte(0), byte(50), byte(2), byte(2), []byte{1, 5, 0, 200, 1, 200, 0, 200, 1, 9})

@@ -8,20 +8,20 @@ import (
 	"github.com/quic-go/quic-go/internal/monotime"
 )
 
-// minFilter is the least RTT of the last while: of one to two windows. The zero
-// value has seen nothing.
+// minFilter is the least RTT of the last one to two windows. The zero value is
+// ready to use.
 //
-// The least RTT of a connection's life never forgets: after a route has become
-// longer it takes the difference for a queue, for days.
+// The least RTT since the start of a connection would never grow: after a change to a
+// longer route, the difference would look like a queue, for days.
 type minFilter struct {
-	before, current time.Duration // the last window's and this one's least, 0: no sample
+	before, current time.Duration // the least of the last and the current window, 0: no sample
 	since           monotime.Time
 }
 
-// minRTTWindow is half of what is remembered at least.
+// minRTTWindow is the length of a window: samples count for this time at least.
 const minRTTWindow = time.Minute
 
-// Add takes a sample. Samples of 0 and below are none.
+// Add takes a sample. It ignores samples of 0 and below.
 func (m *minFilter) Add(now monotime.Time, rtt time.Duration) {
 	if rtt <= 0 {
 		return
@@ -36,7 +36,7 @@ func (m *minFilter) Add(now monotime.Time, rtt time.Duration) {
 	}
 }
 
-// Reset forgets all but one sample.
+// Reset discards all samples but rtt.
 func (m *minFilter) Reset(now monotime.Time, rtt time.Duration) {
 	*m = minFilter{}
 	m.Add(now, rtt)

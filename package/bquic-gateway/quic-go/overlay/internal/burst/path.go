@@ -12,62 +12,64 @@ import (
 )
 
 const (
-	// Rounds that the largest delivery rate is remembered for, at least; at most
-	// twice as many (BBR: 10).
+	// The largest delivery rate is remembered for this many rounds at least, and twice as
+	// many at most (BBR: 10).
 	rateRounds = 6
-	// The path is another one once rounds have differed from those before by more than noise, in so many of them,
-	// and by as much as noise makes of this time. Noise is so many times the mean difference of two rounds.
+	// The path has changed when rounds have differed from the mean by more than noise for at least changedRounds rounds,
+	// and the sum of the excess is worth missingTime of noise. Noise is noiseDeviations times the mean difference
+	// between two rounds.
 	changedRounds   = 3
 	missingTime     = 400 * time.Millisecond
 	noiseDeviations = 2
-	// That difference, as a part of the rate: while it is not known, and at least, as timers are no better.
+	// The mean difference, as a part of the rate: until it is measured, and its least value, because timers are no
+	// more precise.
 	firstDeviation = 1. / 4
 	leastDeviation = 1. / 128
-	// What a mean rate is of at least, at most twice as much.
+	// A mean rate covers this time at least, and twice as much at most.
 	meanTime = 2 * time.Second
-	// Rates beyond, in bytes/s, are taken for this one: products with a window do not overflow.
+	// Higher rates, in bytes/s, are cut to this one, so that products with a window do not overflow.
 	maxRate = 1 << 36
 )
 
-// A Round is what became of a window: from a packet's departure to its acknowledgement.
+// A Round is the fate of a window: from the departure of a packet to its acknowledgement.
 type Round struct {
 	Delivered protocol.ByteCount // during the round
 	Lost      protocol.ByteCount
 	Rate      uint64        // bytes/s, 0 if it was too short to say
 	MinRTT    time.Duration // the least sample
-	Early     time.Duration // the least of the first few, as in HyStart
-	// Limited says that the window was what kept packets back.
+	Early     time.Duration // the least of the first few samples, as in HyStart
+	// Limited says that the window, not the application, limited the sender.
 	Limited bool
 }
 
-// A Path is what acknowledgements tell about a path: how fast it delivers, and
-// its RTT without a queue.
+// A Path is a model of a path, learnt from acknowledgements: its delivery rate, and its
+// RTT without a queue.
 type Path struct {
 	min minFilter
 
 	sent    protocol.PacketNumber // largest
 	acked   protocol.PacketNumber // largest
 	active  bool                  // a round is under way
-	end     protocol.PacketNumber // of this round
+	end     protocol.PacketNumber // last packet of this round
 	begin   monotime.Time
 	round   Round
 	seen    int           // RTT samples of this round
-	slowest time.Duration // RTT of this round
-	longest time.Duration // of the last round, 0 before the first
-	full    time.Duration // RTT of those before the last loss, or the largest since; 0: nothing was lost
+	slowest time.Duration // largest RTT of this round
+	longest time.Duration // largest RTT of the last round, 0 before the first
+	full    time.Duration // largest RTT just before the last loss, or since then; 0: no loss
 
 	// Largest delivery rate of the last rounds, bytes/s.
 	rate, rateBefore uint64
 	rateAge          int
 
-	// Of rounds that used up the window, see changed.
+	// From rounds that used up the window, see changed.
 	mean      amount
 	deviation float64 // mean difference of two rounds' rates, as a part of them, 0 before it is known
 	lastRate  uint64
 	missing   float64 // s, at the mean rate
 	oddRounds int
 
-	ackSize protocol.ByteCount // of the ACK that is being handled
+	ackSize protocol.ByteCount // bytes acknowledged by the current ACK
 }
 
 // OnPacketSent notes a packet that will be acknowledged.
@@ -101,13 +103,14 @@ func (p *Path) OnPacketAcked(pn protocol.PacketNumber, size protocol.ByteCount) 
 // Limited notes that the window is used up.
 func (p *Path) Limited() { p.round.Limited = true }
 
-// OnPacketLost notes a lost one.
+// OnPacketLost notes a lost packet.
 func (p *Path) OnPacketLost(size protocol.ByteCount) {
 	p.round.Lost += size
 	p.full = max(p.slowest, p.longest)
 }
 
-// OnAck ends an ACK. It returns true with the round that the ACK has ended.
+// OnAck is called at the end of an ACK. If the ACK has ended a round, it returns the round
+// and true.
 func (p *Path) OnAck(now monotime.Time) (Round, bool) {
 	size := p.ackSize
 	p.ackSize = 0
@@ -134,7 +137,7 @@ func (p *Path) next(now monotime.Time) {
 	p.round, p.seen, p.slowest = Round{}, 0, 0
 }
 
-// learn takes over what a round has shown.
+// learn updates the model from a round.
 func (p *Path) learn(now monotime.Time, r Round) {
 	if r.Rate > 0 && (r.Limited || r.Rate > p.Rate()) {
 		p.rateAge++
@@ -143,7 +146,7 @@ func (p *Path) learn(now monotime.Time, r Round) {
 		}
 		p.rate = max(p.rate, r.Rate)
 		if r.Lost > r.Delivered/8 {
-			// So much is lost where the path has become slower.
+			// Losses this large mean that the path has become slower.
 			p.rateBefore, p.rate = 0, r.Rate
 		}
 	}
@@ -154,12 +157,12 @@ func (p *Path) learn(now monotime.Time, r Round) {
 	}
 }
 
-// changed says if the path is another one. Where packets take longer and less is delivered, or the reverse, the route is
-// another one, or the bottleneck sends faster or slower: as long as the window is the same, both look alike. So the least
-// RTT is learnt anew in either case. If it was of the same path, the queue that is taken for a part of it goes when the
-// window is cut the next time. The other mistake, a queue where there is none, would last for minutes.
+// changed says if the path has changed. If packets take longer and less is delivered, or the reverse, either the route
+// is a new one or the bottleneck's rate has changed. With a constant window, both look alike, so the least RTT
+// is learnt anew in either case. If the route was the same, the new least RTT includes a queue, which drains
+// when the window is cut next. The opposite mistake, to assume a queue where there is none, would last for minutes.
 //
-// Rounds are never quite the same, least of all over 802.11. What is beyond that is added up (Page's cumulative sum).
+// Rounds always vary, most of all over 802.11. Only the excess over this noise is added up (Page's cumulative sum).
 func (p *Path) changed(r Round) bool {
 	if !r.Limited || r.Rate == 0 {
 		return false
@@ -190,11 +193,11 @@ func (p *Path) changed(r Round) bool {
 	return true
 }
 
-// noise is what rounds may differ by, as a part of their rate or RTT, while the path is the same.
+// noise is how much rounds may vary on an unchanged path, as a part of their rate or RTT.
 func (p *Path) noise() float64 { return noiseDeviations * cmp.Or(p.deviation, firstDeviation) }
 
-// learnNoise takes over what the rate differs by from that of the round before, as a window that grows is not noise, and
-// not much of a single round.
+// learnNoise updates the noise with the difference to the previous round's rate, because the growth of the window
+// is not noise. A single round has limited weight.
 func (p *Path) learnNoise(r Round) {
 	now, last := float64(r.Rate), float64(p.lastRate)
 	p.lastRate = r.Rate
@@ -204,12 +207,12 @@ func (p *Path) learnNoise(r Round) {
 	}
 }
 
-// time is how long the round was.
+// time is the duration of the round.
 func (r Round) time() time.Duration {
 	return time.Duration(uint64(r.Delivered)*1e6/r.Rate) * time.Microsecond
 }
 
-// An amount is what was delivered in some time.
+// An amount is the data delivered in some time.
 type amount struct {
 	bytes float64
 	time  float64 // s
@@ -232,8 +235,8 @@ func (a amount) rate() float64 { return a.bytes / a.time }
 // rtt is the mean of the rounds' least RTTs, in s.
 func (a amount) rtt() float64 { return a.waits / a.time }
 
-// Early is the least of the first samples of the round that is under way, 0
-// while there are few.
+// Early is the least of the first RTT samples of the current round, 0 while there are
+// too few.
 func (p *Path) Early() time.Duration {
 	if p.seen < slowStartSamples {
 		return 0
@@ -241,14 +244,14 @@ func (p *Path) Early() time.Duration {
 	return p.round.Early
 }
 
-// MinRTT is the windowed one, 0 without a sample.
+// MinRTT is the least RTT of the last minutes, 0 without a sample.
 func (p *Path) MinRTT() time.Duration { return p.min.Get() }
 
-// Slack is for how long packets may be kept to leave together, or their ACKs, without harm to
-// anybody: no longer than packets wait in queues anyway, so that no link is idle, and no longer than
-// more would fit into them, or those who share a short buffer lose packets to what comes at once. A
-// smoothed RTT is slow to tell that a queue has gone, so no packet of the last round has waited
-// longer. It is 0 before the first sample.
+// Slack returns how long packets may be held back to leave together, or their ACKs, without harm
+// to any flow. It is no longer than packets wait in queues anyway, so that no link is idle. It is
+// also no longer than the room left in these queues, or a burst would cost flows that share a short
+// buffer packets. The smoothed RTT falls slowly when a queue has drained, so the longest RTT of the
+// last round is a bound, too. Slack is 0 before the first sample.
 func (p *Path) Slack(rtt time.Duration) time.Duration {
 	if p.min.Get() == 0 {
 		return 0
@@ -269,7 +272,7 @@ func (p *Path) Rate() uint64 { return max(p.rate, p.rateBefore) }
 // BDP is the product of the delivery rate and the least RTT in bytes.
 func (p *Path) BDP() protocol.ByteCount { return p.sends(p.min.Get()) }
 
-// sends is how many bytes the path delivers in that time, or in a minute.
+// sends returns how many bytes the path delivers in d, at most a minute.
 func (p *Path) sends(d time.Duration) protocol.ByteCount {
 	return protocol.ByteCount(p.Rate() / 1e3 * uint64(min(d, time.Minute)/time.Microsecond) / 1e3)
 }

@@ -50,7 +50,7 @@ func newPipe(base time.Duration) *pipe {
 	return &pipe{base: base, gap: ms, now: monotime.Now()}
 }
 
-// run lets the sender have window packets in flight for that time.
+// run keeps window packets in flight for d.
 func (p *pipe) run(window int, d time.Duration) {
 	for end := p.now.Add(d); p.now.Before(end); {
 		for len(p.sent) < window {
@@ -117,8 +117,8 @@ func TestSlackIsRoom(t *testing.T) {
 	require.InDelta(t, 50*ms, p.path.Slack(450*ms), float64(ms), "of another path nothing is known")
 }
 
-// TestPathChangesBehindAQueue: a queue of our own was there when the path became another one, so the RTT has
-// hardly risen, or has even fallen.
+// TestPathChangesBehindAQueue: the path changed while it had a queue of our own, so the RTT has hardly risen,
+// or has even fallen.
 func TestPathChangesBehindAQueue(t *testing.T) {
 	p := newPipe(2 * ms)
 	p.run(30, 2*time.Second)
@@ -135,18 +135,19 @@ func TestPathChangesBehindAQueue(t *testing.T) {
 	require.Zero(t, p.path.Slack(20*ms))
 }
 
-// TestPathIsShared: in a queue of others a smaller window brings less in the same time, and that is no change.
+// TestPathIsShared: in a queue shared with others, a smaller window delivers less in the same time. The path has
+// not changed.
 func TestPathIsShared(t *testing.T) {
 	p := newPipe(80 * ms)
 	p.run(30, 2*time.Second)
-	p.path.min.Reset(p.now, 40*ms) // seen before they came
+	p.path.min.Reset(p.now, 40*ms) // seen before the others started
 	p.run(30, 2*time.Second)
 	p.run(20, 2*time.Second)
 	require.Equal(t, 40*ms, p.path.MinRTT())
 }
 
-// TestPathSlowsDown: a stranger who sends for a while is no other path where rounds differ by as much anyway,
-// though a standing queue takes longer meanwhile.
+// TestPathSlowsDown: another sender, for a while, is not a path change if rounds vary that much anyway, although
+// the standing queue delays packets longer meanwhile.
 func TestPathSlowsDown(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 0))
 	p := newPipe(2 * ms)
@@ -328,7 +329,7 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// A path that delivers what a function of the window says, with a queue.
+// climbOn simulates a path with a queue, whose delivery rate is a function of the window.
 func climbOn(rate func(cwnd protocol.ByteCount) uint64, cwnd protocol.ByteCount, rounds int) (c climb, end protocol.ByteCount) {
 	for range rounds {
 		r := Round{Rate: rate(cwnd), Limited: true}

@@ -11,7 +11,7 @@ import (
 	"github.com/quic-go/quic-go/internal/protocol"
 )
 
-// together is the time between two packets that leave as one burst.
+// together is the longest time between two packets of one burst.
 const together = 100 * time.Microsecond
 
 // recorder gathers Stats. A nil *recorder gathers nothing.
@@ -38,7 +38,7 @@ func (r *recorder) sent(now monotime.Time) {
 	d := now.Sub(r.last)
 	r.last = now
 	bucket := 0
-	if d >= time.Microsecond { // most leave at once, and are counted without a division
+	if d >= time.Microsecond { // most packets follow at once, and need no division
 		bucket = log2Bucket(uint64(d/time.Microsecond), len(r.s.InterPacketTime))
 	}
 	r.s.InterPacketTime[bucket]++

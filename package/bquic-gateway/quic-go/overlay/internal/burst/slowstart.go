@@ -16,18 +16,18 @@ const (
 	stockSlowStartMax     = 16 * time.Millisecond
 
 	// The number of RTT samples at the beginning of a round that decide, as in
-	// HyStart. A round with fewer ACKs decides at its end.
+	// HyStart. With fewer ACKs, the decision comes at the end of the round.
 	slowStartSamples = 8
 	// Windows below this many packets say nothing about a queue (HyStart's low window).
 	slowStartLowWindow = 16
 )
 
-// SlowStart finds the end of slow start by the rise of a round's smallest RTT
-// over the connection's (HyStart's delay increase), with limits of its own.
+// SlowStart detects the end of slow start by the rise of a round's least RTT over
+// the connection's least RTT (HyStart's delay increase), with its own limits.
 //
-// The queue is bounded: the round before the last had a rise below the
-// threshold, and the window at most doubles per round, so when slow start ends
-// packets wait for at most minRTT + 2*threshold beyond minRTT.
+// The queue is bounded: the round before the last had a rise below the threshold,
+// and the window at most doubles per round. So when slow start ends, packets wait
+// for at most minRTT + 2*threshold beyond minRTT.
 type SlowStart struct {
 	divisor, lower, upper time.Duration
 
@@ -40,7 +40,7 @@ type SlowStart struct {
 	found    bool
 }
 
-// NewSlowStart takes stock values where cfg has none.
+// NewSlowStart uses stock values where cfg has none.
 func NewSlowStart(cfg Config) SlowStart {
 	return SlowStart{
 		divisor: time.Duration(cmp.Or(cfg.SlowStartDivisor, stockSlowStartDivisor)),
@@ -85,7 +85,7 @@ func (s *SlowStart) decide(minRTT time.Duration) {
 	}
 }
 
-// Ended says if slow start is over with a window of cwnd bytes, in packets of packet bytes.
+// Ended says if slow start is over, given a window of cwnd bytes in packets of packet bytes.
 func (s *SlowStart) Ended(cwnd, packet protocol.ByteCount) bool {
 	return s.found && cwnd >= slowStartLowWindow*packet
 }

@@ -10,7 +10,7 @@ type Stats struct {
 	PacketsReceived uint64 `json:"packets_received"` // ack-eliciting
 	AcksSent        uint64 `json:"acks_sent"`
 	AcksReceived    uint64 `json:"acks_received"`
-	// Ack-eliciting packets newly acknowledged by the peer, for data per ACK as sender.
+	// Ack-eliciting packets newly acknowledged by the peer, for the sender's data per ACK.
 	PacketsAcked uint64 `json:"packets_acked"`
 
 	PacketsLost         uint64 `json:"packets_lost"`
@@ -19,7 +19,7 @@ type Stats struct {
 	// Time between two ack-eliciting packets sent: bucket i counts times below
 	// 1 us << i, the last one all longer times.
 	InterPacketTime [24]uint64 `json:"inter_packet_time_us_log2"`
-	// Packets sent less than 100 us after the one before: the papers' measure of burstiness.
+	// Packets sent less than 100 us after the previous one: the papers' measure of burstiness.
 	Below100us uint64 `json:"below_100us"`
 	// Length in packets of runs with less than 100 us between packets: bucket i
 	// counts runs of at most 1 << i packets, the last one all longer runs.
@@ -29,7 +29,7 @@ type Stats struct {
 	MinRTT           time.Duration `json:"min_rtt_ns"`
 	SmoothedRTT      time.Duration `json:"smoothed_rtt_ns"`
 
-	// Slow start's end: time since the first packet, and the window then. 0: not ended.
+	// The end of slow start: time since the first packet, and the window. 0: not ended.
 	SlowStartTime   time.Duration `json:"slow_start_ns"`
 	SlowStartWindow uint64        `json:"slow_start_cwnd_bytes"`
 }
@@ -40,7 +40,7 @@ func (s *Stats) DataPerAckSent() float64 { return ratio(s.PacketsReceived, s.Ack
 // DataPerAckReceived is the number of ack-eliciting packets acknowledged per ACK received, 0 without an ACK.
 func (s *Stats) DataPerAckReceived() float64 { return ratio(s.PacketsAcked, s.AcksReceived) }
 
-// ShareBelow100us is the share of packets sent less than 100 us after the one before, 0 to 1.
+// ShareBelow100us is the share of packets sent less than 100 us after the previous one, 0 to 1.
 func (s *Stats) ShareBelow100us() float64 {
 	var n uint64
 	for _, c := range s.InterPacketTime {

@@ -9,45 +9,46 @@ import (
 )
 
 const (
-	// Rounds that slow start goes on for at a quarter of its speed when it may be
-	// over (RFC 9406, section 4.3, has 5), and the queue that ends it.
+	// When slow start may be over, it continues at a quarter of its speed for this many
+	// rounds (RFC 9406, section 4.3, has 5), or until a queue of this length.
 	doubtRounds  = 12
 	longestQueue = 100 * time.Millisecond
-	// Rounds of the same rate, though the window has grown, that are proof.
+	// This many rounds of the same rate, with a growing window, prove that slow start is over.
 	flatRounds = 2
-	// What such proof leaves of the window at least, in packets, and of a queue:
+	// The least that such proof leaves of the window, in packets, and of a queue:
 	// bursts and timers need them.
 	leastWindow = 64
 	leastQueue  = 20 * time.Millisecond
-	// Rounds without a queue until the window grows faster, at twice the speed with
-	// each further one. Who shares a short buffer has a loss before.
+	// Rounds without a queue until the window grows faster; each further round doubles
+	// the speed. A sender that shares a short buffer has a loss before.
 	quietRounds = 8
-	// The delay below which a path has no standing queue, and that of a few packets, which
-	// wait for each other and for ACKs on slow ones. It is below CoDel's target of
-	// 5 ms (RFC 8289, section 4.2), or what CoDel drops would be taken for loss by chance, and
-	// the queue that it keeps for room; a part of the RTT is beyond that on long paths.
+	// A delay below both of these is no standing queue: a time, and a few packets, which on
+	// slow paths wait for each other and for ACKs. The time is below CoDel's target of 5 ms
+	// (RFC 8289, section 4.2). Otherwise, CoDel's drops would look like random loss, and the
+	// queue that it keeps like spare capacity. On long paths, a fraction of the RTT would
+	// exceed the target.
 	lowDelay   = 4 * time.Millisecond
 	lowPackets = 3
 )
 
-// Window says how fast the congestion window grows, and what a loss leaves of it.
+// Window decides how fast the congestion window grows, and how far a loss reduces it.
 type Window struct {
 	threshold SlowStart // its Threshold only
 
 	// Slow start
-	started  bool // it is over
-	doubt    int  // rounds since the RTT has risen, 0: it has not
+	started  bool // slow start is over
+	doubt    int  // rounds since the RTT rose, 0: it has not
 	baseline time.Duration
-	doubted  protocol.ByteCount // the window then, in packets
-	flat     int                // rounds of the same rate since
+	doubted  protocol.ByteCount // the window when it rose, in packets
+	flat     int                // rounds of the same rate since then
 	last     Round
-	best     Round // the one of the largest rate
+	best     Round // the round of the largest rate
 
-	// Afterwards
+	// After slow start
 	quiet int
 	step  protocol.ByteCount // packets per round
 	climb climb
-	min   time.Duration // of the path, when the last round ended
+	min   time.Duration // the path's least RTT when the last round ended
 }
 
 // NewWindow begins in slow start.
@@ -59,10 +60,10 @@ func lowQueue(p *Path) time.Duration {
 	return max(lowDelay, time.Duration(lowPackets*packet*1e6/max(p.Rate(), 1))*time.Microsecond)
 }
 
-// OnAck comes with each ACK. cwnd is in packets.
+// OnAck is called for each ACK. cwnd is in packets.
 func (w *Window) OnAck(p *Path, cwnd protocol.ByteCount) { w.maybeDoubt(p.Early(), p, cwnd) }
 
-// maybeDoubt takes the least of a round's first RTTs.
+// maybeDoubt takes the least of a round's first RTT samples.
 func (w *Window) maybeDoubt(early time.Duration, p *Path, cwnd protocol.ByteCount) {
 	if !w.started && w.doubt == 0 && w.risen(early, p) && cwnd >= slowStartLowWindow {
 		w.doubt, w.flat, w.baseline, w.doubted = 1, 0, early, cwnd
@@ -73,8 +74,8 @@ func (w *Window) risen(rtt time.Duration, p *Path) bool {
 	return rtt > p.MinRTT()+w.threshold.Threshold(p.MinRTT())
 }
 
-// OnRound takes a round that has ended. cwnd is in packets of mss bytes. It returns what is
-// to become of it, 0 to leave it alone.
+// OnRound takes a round that has ended. cwnd is in packets of mss bytes. It returns the new
+// window, 0 to keep the current one.
 func (w *Window) OnRound(r Round, p *Path, cwnd, mss protocol.ByteCount) protocol.ByteCount {
 	if !r.Limited || r.Rate == 0 {
 		return 0
@@ -96,20 +97,21 @@ func (w *Window) OnRound(r Round, p *Path, cwnd, mss protocol.ByteCount) protoco
 	return set
 }
 
-// saturated says if twice the window has not brought an eighth more: a queue that
-// the first packets of a round do not meet, as it drains between rounds.
+// saturated says if one and a half times the data per round has not raised the rate by an
+// eighth. The first packets of a round do not meet such a queue, because it drains
+// between rounds.
 func (w *Window) saturated(r Round) bool {
 	return w.best.Rate > 0 && 2*r.Delivered >= 3*w.best.Delivered && r.Rate < w.best.Rate+w.best.Rate/8
 }
 
-// decide ends slow start, or goes on with it, after a round in which the RTT had risen.
+// decide ends slow start or continues it, after a round in which the RTT had risen.
 func (w *Window) decide(r Round, p *Path, cwnd, mss protocol.ByteCount) protocol.ByteCount {
 	w.doubt++
 	if w.doubt == 2 {
 		return 0 // the round in which it rose
 	}
-	// What is delivered in a round is the window of the one before. If the path
-	// has room, the rate grows as the window does.
+	// A round delivers the window of the previous one. If the path has room, the rate
+	// grows with the window.
 	follows := r.Delivered > w.best.Delivered && r.Rate > w.best.Rate &&
 		2*(r.Rate-w.best.Rate)*uint64(w.best.Delivered) > uint64(r.Delivered-w.best.Delivered)*w.best.Rate
 	if r.Early < w.baseline && !w.risen(r.Early, p) || follows {
@@ -123,7 +125,7 @@ func (w *Window) decide(r Round, p *Path, cwnd, mss protocol.ByteCount) protocol
 	}
 	switch {
 	case w.flat >= flatRounds:
-		// A larger window only made a queue.
+		// The larger window has only built a queue.
 		w.started = true
 		return min(cwnd, w.doubted, max((p.BDP()+max(p.BDP(), p.sends(leastQueue)))/mss, leastWindow))
 	case w.doubt > doubtRounds, r.Early > p.MinRTT()+longestQueue:
@@ -132,18 +134,18 @@ func (w *Window) decide(r Round, p *Path, cwnd, mss protocol.ByteCount) protocol
 	return 0
 }
 
-// Undo goes back to slow start: what had ended it was no loss.
+// Undo returns to slow start: the loss that ended it was spurious.
 func (w *Window) Undo() { w.started, w.doubt = false, 0 }
 
 // Started says if slow start is over.
 func (w *Window) Started() bool { return w.started }
 
-// grow doubles the steps while there is room, and where there is none has them pay.
+// grow doubles the steps while the path has room. Otherwise, larger windows have to pay.
 func (w *Window) grow(r Round, p *Path, cwnd protocol.ByteCount) protocol.ByteCount {
-	if p.MinRTT() > w.min { // another path, or the first round
+	if p.MinRTT() > w.min { // a new path, or the first round
 		w.climb.begin(cwnd, large(r.MinRTT, p))
 		if w.min > 0 {
-			w.quiet = quietRounds // what it takes is not known
+			w.quiet = quietRounds // its capacity is unknown
 		}
 	}
 	w.min = p.MinRTT()
@@ -163,13 +165,12 @@ func (w *Window) grow(r Round, p *Path, cwnd protocol.ByteCount) protocol.ByteCo
 	return set
 }
 
-// large says if packets that take so long are a window that fills the path many times.
+// large says if an RTT this long means that the window fills the path many times.
 func large(rtt time.Duration, p *Path) bool { return rtt > largeWindow*p.MinRTT() }
 
-// OnLoss is called once for all losses of a window. It returns what is left of
-// the window, given what is left of it by the book. rtt is the newest one: if
-// packets wait nowhere, it was no full queue that has dropped one, and the path
-// takes what it has taken.
+// OnLoss is called once for all losses of a window. It returns the reduced window,
+// given the standard reduction, cut. rtt is the latest RTT: if packets met no queue, no
+// full queue has dropped one, and the path can carry as much as before.
 func (w *Window) OnLoss(p *Path, rtt time.Duration, cwnd, cut, mss protocol.ByteCount) protocol.ByteCount {
 	if rtt <= p.MinRTT()+lowQueue(p) {
 		cut = max(cut, min(cwnd, p.BDP()))
@@ -178,8 +179,8 @@ func (w *Window) OnLoss(p *Path, rtt time.Duration, cwnd, cut, mss protocol.Byte
 	return cut
 }
 
-// OnMark is called once for all packets of a window that bear a mark of congestion (ECN-CE), given what is left of it
-// in packets. Nobody marks by chance, so it is no more than the book says, and however short the queue is, there is one.
+// OnMark is called once for all packets of a window with a congestion mark (ECN-CE), given the reduced window in
+// packets. Marks are never random: the standard reduction applies, and there is a queue, however short.
 func (w *Window) OnMark(p *Path, rtt time.Duration, cut protocol.ByteCount) {
 	w.quiet, w.step = 0, 1
 	w.cutTo(p, rtt, cut)
@@ -190,7 +191,7 @@ func (w *Window) cutTo(p *Path, rtt time.Duration, cut protocol.ByteCount) {
 	w.climb.begin(cut, large(rtt, p))
 }
 
-// Doubt says if slow start goes slowly.
+// Doubt says if slow start continues at reduced speed.
 func (w *Window) Doubt() bool { return w.doubt > 0 }
 
 // Step is the number of packets that the window grows by per round after slow start.

@@ -9,7 +9,7 @@ import (
 	"github.com/quic-go/quic-go/qlog"
 )
 
-// burstSender is the stock sender with other pacing and another end of slow start.
+// burstSender is the stock sender with its own pacing and its own end of slow start.
 type burstSender struct {
 	*cubicSender
 	cfg       burst.Config
@@ -19,8 +19,8 @@ type burstSender struct {
 	queue     queueEstimate
 }
 
-// WithBurst wraps a sender made by NewCubicSender. It returns s itself where the
-// configuration leaves pacing and congestion control alone.
+// WithBurst wraps a sender made by NewCubicSender. It returns s itself if the
+// configuration changes neither pacing nor congestion control.
 func WithBurst(s SendAlgorithmWithDebugInfos, conn *burst.Conn) SendAlgorithmWithDebugInfos {
 	cfg := conn.Config()
 	c, ok := s.(*cubicSender)
@@ -42,9 +42,9 @@ func ownSlowStart(cfg burst.Config) bool {
 	return cfg.SlowStartDivisor != 0 || cfg.SlowStartMin != 0 || cfg.SlowStartMax != 0
 }
 
-// bucketSize is BurstPackets, but no more than the window, and no more than the
-// queue has, and has room for: a burst of n packets needs room for n.
-// It is 0 while that is no more than the stock pacer allows, which then paces.
+// bucketSize is BurstPackets, bounded by the window, by the length of the queue, and by
+// its room: a burst of n packets needs room for n. It is 0, and the stock pacer is used,
+// while the stock pacer allows bursts that large.
 func (s *burstSender) bucketSize() protocol.ByteCount {
 	if s.cfg.BurstPackets <= 0 {
 		return 0

@@ -8,9 +8,9 @@ import (
 	"github.com/quic-go/quic-go/internal/protocol"
 )
 
-// What follows from the congestion window and the RTT changes with ACKs, and is
-// asked for several times per packet sent. A division of 64 bits costs
-// hundreds of instructions where there is none in hardware.
+// Values derived from the congestion window and the RTT change with ACKs, but are
+// needed several times per packet sent. Without hardware support, a 64-bit division
+// costs hundreds of instructions.
 
 // A bandwidthEstimate is the last result of BandwidthFromDelta.
 type bandwidthEstimate struct {
@@ -26,10 +26,10 @@ func (e *bandwidthEstimate) of(window protocol.ByteCount, rtt time.Duration) Ban
 	return e.rate
 }
 
-// A burstEstimate is the largest burst of a pacer at the last rate that it had.
+// A burstEstimate is the largest burst of a pacer at its last rate.
 type burstEstimate struct {
 	rate     Bandwidth
-	datagram protocol.ByteCount // the largest
+	datagram protocol.ByteCount // largest size
 	size     protocol.ByteCount
 }
 
@@ -51,8 +51,8 @@ type queueEstimate struct {
 	size      protocol.ByteCount
 }
 
-// of returns what of window waits, if a round trip takes rtt and one without a
-// queue takes path. rtt is not 0.
+// of returns how much of window is in a queue, given the current RTT, which is not 0,
+// and the RTT of the path without a queue.
 func (e *queueEstimate) of(window protocol.ByteCount, rtt, path time.Duration) protocol.ByteCount {
 	if e.window != window || e.rtt != rtt || e.path != path {
 		// In microseconds, the product fits into 63 bits for any window and RTT.

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whatever was asked before, an estimate is that of now.
+// An estimate is current, whatever was computed before.
 func TestEstimates(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var rate bandwidthEstimate
@@ -39,7 +39,7 @@ func TestEstimates(t *testing.T) {
 	}
 }
 
-// A burst is paced without a division: what its packets ask for has not changed.
+// Pacing a burst needs no division: its packets use the same estimates.
 func TestBurstWithoutDivision(t *testing.T) {
 	rtt := utils.NewRTTStats()
 	rtt.UpdateRTT(20*time.Millisecond, 0)
@@ -48,7 +48,7 @@ func TestBurstWithoutDivision(t *testing.T) {
 	now := monotime.Now()
 	c.OnPacketSent(now, 0, 0, 1252, true)
 	estimate, burst := c.estimate, c.pacer.burst
-	// Only a new estimate would change what is marked here.
+	// Only a new estimate would overwrite these marked values.
 	c.estimate.rate += 8
 	c.pacer.burst.rate = c.pacingRate()
 	c.pacer.burst.size = 1 << 20
@@ -58,7 +58,7 @@ func TestBurstWithoutDivision(t *testing.T) {
 	}
 	require.Equal(t, estimate.rate+8, c.estimate.rate)
 	require.Equal(t, protocol.ByteCount(1<<20), c.pacer.burst.size)
-	// An RTT makes new ones.
+	// A new RTT leads to new estimates.
 	rtt.UpdateRTT(80*time.Millisecond, 0)
 	c.HasPacingBudget(now)
 	require.NotEqual(t, estimate.rate+8, c.estimate.rate)

@@ -9,8 +9,8 @@ import (
 	"github.com/quic-go/quic-go/qlog"
 )
 
-// rateSender is Reno with a model of the path: it knows when slow start is over,
-// grows faster where there is no queue, and yields to loss no more than the path needs.
+// rateSender is Reno with a model of the path. It detects the end of slow start, grows
+// faster without a queue, and reduces the window after a loss no more than necessary.
 type rateSender struct {
 	*burstSender
 	window burst.Window
@@ -95,8 +95,8 @@ func (s *rateSender) onAckEnd(r burst.Round, ended bool) {
 	}
 }
 
-// OnAckEnd comes after all else of an ACK, with the round that it has ended, if
-// it has.
+// OnAckEnd is called after all other processing of an ACK, with the round that the ACK
+// has ended, if any.
 func OnAckEnd(s SendAlgorithm, r burst.Round, ended bool) {
 	if s, ok := s.(*rateSender); ok {
 		s.onAckEnd(r, ended)

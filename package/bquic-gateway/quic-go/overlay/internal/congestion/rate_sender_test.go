@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// On a path without a queue, what is lost is lost by chance, and what is marked is not.
+// On a path without a queue, losses are random, and marks are not.
 func TestRateSenderLossAndMark(t *testing.T) {
 	const size = 1200
 	for _, tc := range []struct {

@@ -1,50 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package order decides whose bytes a connection sends next, where it carries
-// the flows of many clients: who has had little lately goes first, and all others
-// share equally, however many flows each of them has.
+// Package order decides which flow of a connection sends next, where the connection
+// carries the flows of many clients. Clients that have sent little lately go first,
+// and all others share equally, however many flows each of them has.
 //
 // It is deficit round robin with new flows before old ones (RFC 8290, sections
-// 4.1.1 and 4.2), twice: between clients, and between the flows of a client. What
-// differs is that a place which has nothing to send is credited with the turns
-// that it misses, up to a limit, and not with one turn whenever it comes back. So
-// a flow is new as long as it has credit from then, a client whose sender refills
-// its buffer late gets what it has missed, and one that opens flow after flow
-// gains nothing by it: the credit that counts first is its own.
+// 4.1.1 and 4.2), on two levels: between clients, and between the flows of a client.
+// Unlike in the RFC, a node without data is credited with the turns that it misses,
+// up to a limit, instead of one turn whenever it returns. A flow counts as new as long
+// as such credit lasts. A client whose sender refills its buffer late makes up for the
+// turns it has missed. A client that opens flow after flow gains nothing, because
+// the client's own credit counts first.
 //
-// Each operation takes the same few instructions, whatever there is to choose from.
+// Each operation takes the same few instructions, however many flows there are.
 package order
 
 const (
-	// Quantum is what each gets per round, in bytes. A frame is no larger, so one
-	// quantum ends any debt.
+	// Quantum is the share of each node per round, in bytes. No frame is larger, so one
+	// quantum pays any debt.
 	Quantum = 1500
-	// maxMissed is how many rounds are made up for to who had nothing to send, and
-	// so how much of a new flow goes ahead: 24 kB.
+	// maxMissed is the most rounds that a node without data is credited with, and
+	// therefore how far a new flow goes ahead: 24 kB.
 	maxMissed = 16
 	maxCredit = maxMissed * Quantum
 )
 
-// A Node is a place in the order: a flow, a client, whose flows are nodes below it,
-// or the root, below which the clients are. Its methods are not safe for concurrent use.
+// A Node is a flow, a client with its flows below it, or the root with the clients
+// below it. Its methods are not safe for concurrent use.
 type Node struct {
-	// Owner is what the flow is of.
+	// Owner is the owner of the flow.
 	Owner any
 
 	up         *Node
 	credit     int32  // bytes that it may send in this turn
-	round      uint32 // of up, when it last got something
-	list       *list  // of up's that it is in; nil: it has nothing to send
+	round      uint32 // up's round when it last got credit
+	list       *list  // the list of up that it is in; nil: it has nothing to send
 	next, prev *Node
 
-	// Of what is below it and has something to send:
-	fresh list // who has credit from rounds that it has missed: one frame each in turn
+	// Nodes below this one that have data to send:
+	fresh list // nodes with credit for missed rounds: one frame each in turn
 	old   list // the others: a quantum each in turn
 	now   uint32
 }
 
-// New returns a place below up, for which it is new: it may send 24 kB ahead
-// of who is served already. up is nil for the root.
+// New returns a node below up. As a new node, it may send 24 kB ahead of its
+// siblings. up is nil for the root.
 func New(up *Node, owner any) *Node {
 	n := &Node{up: up, Owner: owner, credit: maxCredit}
 	if up != nil {
@@ -53,17 +53,17 @@ func New(up *Node, owner any) *Node {
 	return n
 }
 
-// Empty says that no flow below n has something to send.
+// Empty says if no flow below n has data to send.
 func (n *Node) Empty() bool { return n.fresh.first == nil && n.old.first == nil }
 
-// Ready notes that flow n has something to send.
+// Ready notes that flow n has data to send.
 func (n *Node) Ready() {
 	for ; n.up != nil && n.list == nil; n = n.up {
 		n.enter()
 	}
 }
 
-// enter puts n among those of its parent that have something to send.
+// enter puts n into its parent's list of nodes with data to send.
 func (n *Node) enter() {
 	missed := min(n.up.now-n.round, maxMissed)
 	n.credit = min(n.credit+int32(missed)*Quantum, maxCredit)
@@ -85,8 +85,7 @@ func (n *Node) refill() {
 	n.up.old.push(n)
 }
 
-// Next returns the flow below n that is to send the next frame, nil if none has
-// anything to send.
+// Next returns the flow below n that sends the next frame, or nil if no flow has data.
 func (n *Node) Next() *Node {
 	for n != nil && !n.leaf() {
 		if n.fresh.first != nil {
@@ -100,9 +99,9 @@ func (n *Node) Next() *Node {
 
 func (n *Node) leaf() bool { return n.Owner != nil }
 
-// Sent notes that flow n has sent a frame of size bytes, at most Quantum, and
-// whether it has more to send. Size 0 with nothing more is a flow that has turned
-// out to have nothing.
+// Sent notes that flow n has sent a frame of size bytes, at most Quantum, and whether
+// it has more to send. A size of 0 without more means that the flow turned out to have
+// no data.
 func (n *Node) Sent(size int, more bool) {
 	for ; n.up != nil && n.list != nil; n = n.up {
 		n.credit -= int32(size)
@@ -120,7 +119,7 @@ func (n *Node) Sent(size int, more bool) {
 	}
 }
 
-// A list is a queue of which any member can leave.
+// A list is a queue that any member can leave.
 type list struct{ first, last *Node }
 
 func (l *list) push(n *Node) {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A flow has an amount to send, in frames of a size.
+// A flow has some data to send, in frames of one size.
 type flow struct {
 	*Node
 	frame int // bytes
@@ -31,7 +31,7 @@ func (f *flow) add(bytes int) {
 	f.Ready()
 }
 
-// serve sends one frame, and returns the flow that it was of.
+// serve sends one frame, and returns its flow.
 func serve(root *Node) *flow {
 	n := root.Next()
 	if n == nil {
@@ -79,7 +79,7 @@ func TestShares(t *testing.T) {
 			for i, flows := range clients {
 				require.InEpsilon(t, total/len(clients), sum(flows), 0.02, "client %d", i)
 				for _, f := range flows {
-					// The first flows began with what they might send ahead.
+					// The first flows began with credit to send ahead.
 					require.InDelta(t, sum(flows)/len(flows), f.sent, 2*maxCredit, "a flow of client %d", i)
 				}
 			}
@@ -95,7 +95,7 @@ func many(n, size int) []int {
 	return sizes
 }
 
-// busy returns a root with clients that have sent for long.
+// busy returns a root with clients that have sent for a long time.
 func busy(clients, flows int) (root *Node, nodes []*Node) {
 	root = New(nil, nil)
 	for range clients {
@@ -118,14 +118,14 @@ func TestNewFirst(t *testing.T) {
 		require.Same(t, f, serve(root), "a new client waits")
 	}
 
-	// The new flow of a client that sends much waits for the others' turns, and not for
-	// their flows or the client's own.
+	// The new flow of a client that sends much waits for one turn of each other client,
+	// not for all of their flows or its client's flows.
 	f = newFlow(nodes[0], 1000, 1000)
 	for waits := 0; serve(root) != f; waits++ {
 		require.Less(t, waits, 2*4)
 	}
 
-	// What is not small any more shares as the others do.
+	// A flow that is no longer small shares like the others.
 	f = newFlow(New(root, nil), 1400, endless)
 	ahead := 0
 	for ; serve(root) == f; ahead += 1400 {
@@ -138,11 +138,11 @@ func TestNewFirst(t *testing.T) {
 	require.InEpsilon(t, 1000*1400, f.sent, 0.02)
 }
 
-// Who sends little, again and again, goes first each time.
+// A flow that sends little, again and again, goes first each time.
 func TestSparse(t *testing.T) {
 	root, _ := busy(4, 50)
 	f := newFlow(New(root, nil), 200, 0)
-	f.Sent(0, false) // there was nothing after all
+	f.Sent(0, false) // it had no data after all
 	for range 1000 {
 		f.add(200)
 		require.Same(t, f, serve(root))
@@ -152,7 +152,7 @@ func TestSparse(t *testing.T) {
 	}
 }
 
-// Nobody gains by opening flow after flow, and nobody is starved by that.
+// A client gains nothing by opening flow after flow, and starves no other client.
 func TestFlowAfterFlow(t *testing.T) {
 	root, nodes := busy(3, 1)
 	greedy, others := 0, 0
@@ -170,8 +170,8 @@ func TestFlowAfterFlow(t *testing.T) {
 	require.InDelta(t, 2000, others, 30)
 }
 
-// A client whose only flow is refilled late, as a splice does while packets are made
-// 60 at a time, gets its share all the same.
+// A client whose only flow is refilled late, as by a splice while packets are made 60 at
+// a time, still gets its share.
 func TestRefilledLate(t *testing.T) {
 	root, _ := busy(1, 30)
 	f := newFlow(New(root, nil), 1400, 16<<10)
@@ -184,10 +184,10 @@ func TestRefilledLate(t *testing.T) {
 			f.add(16 << 10)
 		}
 	}
-	// It has 16 KiB of each 84 kB at most.
+	// It sends at most 16 KiB of each 84 kB.
 	require.InEpsilon(t, 500*16<<10, f.sent, 0.05)
 
-	// With enough in its buffer it has half.
+	// With enough data in its buffer, it sends half.
 	f.add(endless)
 	f.sent, total = 0, 0
 	for range 5000 {
@@ -196,8 +196,8 @@ func TestRefilledLate(t *testing.T) {
 	require.InEpsilon(t, total/2, f.sent, 0.02)
 }
 
-// Who comes back cannot ask for more than the limit, whatever it has missed, also
-// after the count of rounds has wrapped.
+// A flow that returns is credited with no more than the limit, whatever it has missed,
+// even after the count of rounds has wrapped.
 func TestMissed(t *testing.T) {
 	for _, begin := range []uint32{0, 1<<32 - 100} {
 		root := New(nil, nil)
@@ -218,7 +218,7 @@ func TestMissed(t *testing.T) {
 	}
 }
 
-// Whatever comes and goes: who has something to send is in the order, and nobody else.
+// Whatever flows come and go, exactly those with data to send are in the order.
 func TestRandom(t *testing.T) {
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 0))

@@ -6,12 +6,12 @@ package utils
 
 import "sync"
 
-// kept is how many items a Pool has at hand.
+// kept is how many items a Pool holds.
 const kept = 64
 
-// A Pool is a sync.Pool for processors of 32 bits, which take a lock for each of
-// the 64-bit atomics that a sync.Pool with more than one item needs. They have few
-// cores to share it. As many as kept stay from one garbage collection to the next.
+// A Pool replaces sync.Pool on 32-bit processors, where each of the 64-bit atomics that
+// a sync.Pool with more than one item needs takes a lock. There, few cores share the
+// pool. Up to kept items survive garbage collections.
 type Pool struct {
 	New func() any
 
@@ -21,7 +21,7 @@ type Pool struct {
 	rest sync.Pool
 }
 
-// Get is that of sync.Pool.
+// Get behaves like the method of sync.Pool.
 func (p *Pool) Get() any {
 	p.mu.Lock()
 	if p.n > 0 {
@@ -41,7 +41,7 @@ func (p *Pool) Get() any {
 	return p.New()
 }
 
-// Put is that of sync.Pool.
+// Put behaves like the method of sync.Pool.
 func (p *Pool) Put(x any) {
 	p.mu.Lock()
 	if p.n < kept {

@@ -6,5 +6,5 @@ package utils
 
 import "sync"
 
-// A Pool is a sync.Pool, but on processors of 32 bits.
+// A Pool is a sync.Pool, except on 32-bit processors.
 type Pool = sync.Pool

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Nothing is in two hands at a time. scripts/test-quic-go runs this with the Pool of
-// 32-bit processors, too.
+// No item is in use twice at a time. scripts/test-quic-go also runs this with the Pool of
+// 32-bit processors.
 func TestPool(t *testing.T) {
 	type item struct{ used bool }
 	pool := Pool{New: func() any { return new(item) }}

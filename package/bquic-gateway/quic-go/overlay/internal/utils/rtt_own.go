@@ -8,14 +8,14 @@ import (
 	"github.com/quic-go/quic-go/internal/protocol"
 )
 
-// ownRTTStats is what the goroutine that updates an RTTStats asks for with every
-// packet. On processors of 32 bits an atomic load of 64 takes a lock.
+// ownRTTStats holds the values that the goroutine that updates an RTTStats needs for
+// every packet. On 32-bit processors, a 64-bit atomic load takes a lock.
 type ownRTTStats struct {
 	smoothed             time.Duration
 	pto, ptoWithAckDelay time.Duration
 }
 
-// remember follows each update.
+// remember is called after each update.
 func (r *RTTStats) remember() {
 	smoothed := r.SmoothedRTT()
 	pto := smoothed + max(4*r.MeanDeviation(), protocol.TimerGranularity)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is remembered is what the statistics say, whatever changed them.
+// The remembered values equal the statistics, whatever changed them.
 func TestOwnRTTStats(t *testing.T) {
 	r := NewRTTStats()
 	check := func(pto, ackDelay time.Duration) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// min_ack_delay in the ACK frequency extension's first draft, still Firefox's.
+// min_ack_delay in the first draft of the ACK frequency extension, which Firefox still uses.
 const minAckDelayDraft00ParameterID transportParameterID = 0xff02de1a
 
 func (p *TransportParameters) readMinAckDelayDraft00(us uint64) {

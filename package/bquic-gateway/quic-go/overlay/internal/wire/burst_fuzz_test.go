@@ -9,8 +9,8 @@ import (
 	"github.com/quic-go/quic-go/internal/protocol"
 )
 
-// FuzzBurstFrames reads what a peer may send as ACK_FREQUENCY and
-// IMMEDIATE_ACK: what was read, written again, is read as the same.
+// FuzzBurstFrames parses any bytes as ACK_FREQUENCY and IMMEDIATE_ACK. A frame that was
+// parsed, written and parsed again is the same.
 func FuzzBurstFrames(f *testing.F) {
 	f.Add([]byte{0x40, 0xaf, 1, 9, 0x61, 0xa8, 1})
 	f.Add([]byte{0x1f})

@@ -26,7 +26,7 @@ func TestMinAckDelayDraft00(t *testing.T) {
 	require.Nil(t, got.MinAckDelayDraft00)
 }
 
-// A peer that cannot keep what it promises is told so, in either form.
+// A min_ack_delay above max_ack_delay is an error, in either form.
 func TestMinAckDelayBeyondMaxAckDelay(t *testing.T) {
 	atMost, beyond := 25*time.Millisecond, 25*time.Millisecond+time.Microsecond
 	for _, tc := range []struct {
