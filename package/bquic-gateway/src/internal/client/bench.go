@@ -9,14 +9,14 @@ import (
 	"bquic/internal/profile"
 )
 
-// A Spread is what repetitions of a measurement gave.
+// A Spread summarises repetitions of a measurement.
 type Spread struct {
 	Median float64 `json:"median"`
 	Least  float64 `json:"least"`
 	Most   float64 `json:"most"`
 }
 
-// A Row is what one profile gave.
+// A Row is the result of one profile.
 type Row struct {
 	Profile     string    `json:"profile"`
 	Mbps        Spread    `json:"mbps"`
@@ -25,8 +25,8 @@ type Row struct {
 	Results     []*Result `json:"results"`
 }
 
-// Bench calls fetch n times for each profile, in turn, so that what changes
-// meanwhile is the same for all.
+// Bench calls fetch n times for each profile. Profiles take turns, so that changes in
+// the meantime affect all of them alike.
 func Bench(profiles []profile.Profile, n int, fetch func(profile.Profile) (*Result, error)) ([]Row, error) {
 	rows := make([]Row, len(profiles))
 	for i := range n {

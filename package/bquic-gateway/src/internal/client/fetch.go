@@ -28,7 +28,7 @@ import (
 	"bquic/internal/tunnel"
 )
 
-// Options say how to load. The zero value of a field leaves it to the system.
+// Options say how to load. The zero value of a field selects the default.
 type Options struct {
 	Profile profile.Profile
 	Pin     *cert.Pin
@@ -36,20 +36,20 @@ type Options struct {
 	// Insecure accepts any certificate.
 	Insecure  bool
 	LocalAddr netip.Addr
-	// Upload is sent by POST instead of loading.
+	// Upload is sent by POST, instead of a download.
 	Upload string
-	// Qlog, if any, gets a record of the connection, and is closed with it.
+	// Qlog, if not nil, receives a log of the connection, and is closed with it.
 	Qlog io.WriteCloser
-	// Progress is told the bytes of the body so far.
+	// Progress is called with the number of bytes of the body so far.
 	Progress func(done, total int64)
 }
 
-// A Result is what one transfer took.
+// A Result describes one transfer.
 type Result struct {
 	URL      string `json:"url"`
 	Protocol string `json:"protocol"`
 	Status   int    `json:"status"`
-	// Bytes of the body that was received, or of the one sent in an upload.
+	// Bytes of the body received, or sent in an upload.
 	Bytes       int64   `json:"bytes"`
 	Seconds     float64 `json:"seconds"` // from the first packet to the last byte
 	Mbps        float64 `json:"mbps"`    // Bytes in Seconds, in 1e6 bit/s
@@ -61,7 +61,7 @@ type Result struct {
 	Stats      quic.BurstStats `json:"stats"`
 }
 
-// Fetch loads rawURL over a connection of its own and writes the body to w.
+// Fetch loads rawURL over a new connection and writes the body to w.
 func Fetch(ctx context.Context, rawURL string, w io.Writer, o Options) (*Result, error) {
 	u, err := ParseURL(rawURL)
 	if err != nil {
@@ -105,7 +105,7 @@ func Fetch(ctx context.Context, rawURL string, w io.Writer, o Options) (*Result,
 	handshake := time.Since(start)
 	h3 := &http3.Transport{DisableCompression: true}
 	defer h3.Close()
-	// Closed with the code that means success: RFC 9114, section 8.1.
+	// The code means success: RFC 9114, section 8.1.
 	defer conn.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), "")
 
 	res, err := h3.NewClientConn(conn).RoundTrip(req)
@@ -138,7 +138,7 @@ func Fetch(ctx context.Context, rawURL string, w io.Writer, o Options) (*Result,
 	}, nil
 }
 
-// ParseURL reads an https URL. Its host is in the form that DNS has.
+// ParseURL parses an https URL. Its host is converted to the form of the DNS.
 func ParseURL(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" {
@@ -151,8 +151,8 @@ func ParseURL(s string) (*url.URL, error) {
 }
 
 // ascii returns host with internationalised names as A-labels (RFC 5890). net/http
-// makes them where it writes requests; to import what it does that with would add
-// the tables of Unicode to the binary a second time.
+// produces them when it writes requests. Importing the package that it uses would add
+// the Unicode tables to the binary a second time.
 func ascii(host string) (string, error) {
 	if !strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		return host, nil
@@ -243,8 +243,8 @@ func localAddr(a netip.Addr) *net.UDPAddr {
 	return net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, 0))
 }
 
-// usedAddr returns the address that the server saw, but for a NAT in between.
-// The socket itself is bound to none unless it was told to.
+// usedAddr returns the local address that the packets have, before any NAT. The socket
+// itself has no address unless it was bound to one.
 func usedAddr(socket *net.UDPConn, remote *net.UDPAddr) string {
 	local := socket.LocalAddr().(*net.UDPAddr)
 	if !local.IP.IsUnspecified() {
@@ -258,8 +258,8 @@ func usedAddr(socket *net.UDPConn, remote *net.UDPAddr) string {
 	return (&net.UDPAddr{IP: route.LocalAddr().(*net.UDPAddr).IP, Port: local.Port}).String()
 }
 
-// An UnknownKeyError is what a server with a certificate of its own making is
-// refused with. Pin is of its key, which nobody has vouched for.
+// An UnknownKeyError is returned for a server with a self-signed certificate. Pin is
+// the pin of its key, which is not authenticated.
 type UnknownKeyError struct {
 	Pin cert.Pin
 	Err error
@@ -269,8 +269,8 @@ func (e *UnknownKeyError) Error() string { return e.Err.Error() }
 
 func (e *UnknownKeyError) Unwrap() error { return e.Err }
 
-// unknownKey returns the key of a self-signed certificate that was not accepted,
-// nil when that is not what went wrong.
+// unknownKey returns the pin of a self-signed certificate that was refused, or nil if
+// err has another cause.
 func unknownKey(err error) *cert.Pin {
 	var refused *tls.CertificateVerificationError
 	if !errors.As(err, &refused) || len(refused.UnverifiedCertificates) == 0 {
@@ -278,7 +278,7 @@ func unknownKey(err error) *cert.Pin {
 	}
 	leaf := refused.UnverifiedCertificates[0]
 	if !bytes.Equal(leaf.RawIssuer, leaf.RawSubject) {
-		return nil // an authority's, with something wrong about it
+		return nil // issued by an authority, but invalid for another reason
 	}
 	pin := cert.PinOf(leaf)
 	return &pin
@@ -296,7 +296,7 @@ func connectError(host string, err error) error {
 	return fmt.Errorf("cannot connect to %s: %w", host, simplify(err))
 }
 
-// simplify returns what went wrong without the transport's error codes.
+// simplify returns the cause of err without the transport's error codes.
 func simplify(err error) error {
 	var transport *quic.TransportError
 	if errors.As(err, &transport) {
@@ -310,7 +310,7 @@ func simplify(err error) error {
 	return err
 }
 
-// progressReader tells how much was read.
+// progressReader reports how much was read.
 type progressReader struct {
 	io.Closer
 	r           io.Reader

@@ -9,7 +9,7 @@ func TestParseURL(t *testing.T) {
 		{"https://gateway.example/10M", "https://gateway.example/10M"},
 		{"https://192.0.2.1:8443/", "https://192.0.2.1:8443/"},
 		{"https://[2001:db8::1]:8443/", "https://[2001:db8::1]:8443/"},
-		// As browsers have it: RFC 5891, RFC 3492.
+		// As in browsers: RFC 5891, RFC 3492.
 		{"https://bücher.example/ä", "https://xn--bcher-kva.example/%C3%A4"},
 		{"https://BÜCHER.Example:8443/", "https://xn--bcher-kva.example:8443/"},
 		{"https://b%C3%BCcher.example/", "https://xn--bcher-kva.example/"},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package history keeps what a daemon did in the last hours: a sample a minute, in
-// a ring whose size is fixed.
+// Package history records a daemon's activity of the last hours: a sample per minute,
+// in a ring of fixed size.
 package history

@@ -19,15 +19,15 @@ const (
 	Samples = 720
 )
 
-// Counters are what a daemon has counted since its start, and what it sees now.
+// Counters are a daemon's counts since its start, and its current values.
 type Counters struct {
 	Down, Up      uint64 // bytes to clients and from them
-	Packets, Acks uint64 // packets that ACKs were for, sent and received, and these ACKs
+	Packets, Acks uint64 // acknowledged packets, sent and received, and their ACKs
 
 	rtt, minRTT, weight float64 // sums over connections, in milliseconds times weight
 }
 
-// Count adds what a connection that there is has counted.
+// Count adds the counts of an open connection.
 func (c *Counters) Count(s quic.BurstStats) {
 	c.Packets += s.PacketsAcked + s.PacketsReceived
 	c.Acks += s.AcksReceived + s.AcksSent
@@ -37,7 +37,7 @@ func (c *Counters) Count(s quic.BurstStats) {
 	c.weight += weight
 }
 
-// A sample is of the time between two looks at the counters. NaN: nothing to tell.
+// A sample covers the time between two readings of the counters. NaN: unknown.
 type sample struct{ down, up, perAck, rtt, minRTT float32 }
 
 // A History is the ring. Its zero value is empty.
@@ -49,8 +49,8 @@ type History struct {
 	before Counters
 }
 
-// Add notes the counters at a time. Counters that are less than before began anew,
-// and tell nothing of the time between.
+// Add records the counters at a time. If they are less than before, they were reset,
+// and the time between is unknown.
 func (h *History) Add(now time.Time, c Counters) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,7 +91,7 @@ func (h *History) Run(ctx context.Context, read func() Counters) {
 	}
 }
 
-// A Report has the samples, oldest first.
+// A Report holds the samples, oldest first.
 type Report struct {
 	Every  float64  `json:"every_s"`
 	Down   []number `json:"down_bps"`
@@ -101,7 +101,7 @@ type Report struct {
 	MinRTT []number `json:"min_rtt_ms"`
 }
 
-// Report returns what is kept.
+// Report returns the recorded samples.
 func (h *History) Report() Report {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -125,7 +125,7 @@ func (h *History) Report() Report {
 	return r
 }
 
-// A number is null in JSON where it is NaN, else rounded.
+// A number is null in JSON if it is NaN, otherwise rounded.
 type number float32
 
 func (n number) MarshalJSON() ([]byte, error) {

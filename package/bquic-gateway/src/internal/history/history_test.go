@@ -56,7 +56,7 @@ func TestAdd(t *testing.T) {
 	}
 }
 
-// TestBounded: however long it runs, memory and answer stay as they are.
+// TestBounded: memory and the size of the answer do not grow with time.
 func TestBounded(t *testing.T) {
 	var h History
 	if size := unsafe.Sizeof(h); size > 15<<10 {
@@ -71,7 +71,7 @@ func TestBounded(t *testing.T) {
 		t.Errorf("%d samples, from %v to %v", len(r.Down), r.Down[0], r.Down[Samples-1])
 	}
 	if got := text(t, &h); len(got) > 60<<10 || strings.Contains(got, "NaN") {
-		t.Errorf("an answer of %d bytes", len(got)) // of two daemons, and rpcd takes 256 KiB
+		t.Errorf("an answer of %d bytes", len(got)) // there are two daemons, and rpcd accepts 256 KiB
 	}
 }
 

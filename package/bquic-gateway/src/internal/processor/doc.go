@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package processor decides whether a relay's processor can carry what the path would:
-// it is a bottleneck like any other. It takes time and counts, and has no clock.
+// Package processor decides whether a relay's processor can carry as much as the path,
+// because a slow processor is a bottleneck like any other. Times and counts are
+// arguments; it has no clock.
 package processor

@@ -18,92 +18,92 @@ const (
 	// BitePause is what a rehearsal sleeps after each Bite.
 	BitePause = 5 * time.Millisecond
 
-	// AssumedPath is the rate of a path that has not shown one, in bytes a second:
-	// more than TCP gets over a hop of 802.11n or Fast Ethernet, so a processor
-	// that carries less waits until it has seen what it would slow down.
+	// AssumedPath is the assumed rate, in bytes per second, of a path that has not shown
+	// its own. It is more than TCP gets over a hop of 802.11n or Fast Ethernet, so a
+	// slower processor takes nothing until the path has shown its rate.
 	AssumedPath = 100e6 / 8
 
-	// To begin, the share that may be used has to be that much larger than what carrying
-	// all of the path would take; to go on, as large.
+	// To begin, the share that may be used must be this much larger than the share needed
+	// to carry all of the path; to go on, it must be as large.
 	enterMargin = 1.15
-	// What the process can get is a limit that nothing goes beyond, and a processor that is
-	// just fast enough has a queue: to begin, the process has to get enterSlack of what is
-	// needed; to go on, staySlack. A rehearsal asks for rehearsalMargin of that, and for no more:
-	// what it takes, what is carried meanwhile goes without.
+	// The time that the process can get is a hard limit, and a processor that is just fast
+	// enough builds a queue. To begin, the process must get enterSlack times what is needed;
+	// to go on, staySlack times. A rehearsal asks for rehearsalMargin times that and no more,
+	// because carried connections lack what it takes.
 	enterSlack      = 1.5
 	staySlack       = 1.2
 	rehearsalMargin = 1.07
 
 	// A path has shown its rate when this many intervals in a row were within
-	// plateauDepth of the greatest of them, in packets that are bulk's: a call or a
-	// routing protocol is as even, but is not all that the path can do. The rate is that of
-	// all of them together, as what one is short of may have been counted in the next.
+	// plateauDepth of the largest one, with packets of bulk size: a call or a routing
+	// protocol is as even, but does not fill the path. The rate is the mean of these
+	// intervals, because bytes of one may have been counted in the next.
 	plateau      = 4
 	plateauDepth = 0.7
 	bulkPacket   = 1000 // bytes, at least, on average
 	bulkRate     = 1e6 / 8
-	// pathAge is how long the greatest rate counts alone, and again as long beside
-	// those that came after it.
+	// pathAge is how long the largest rate counts alone, and then for the same time
+	// together with later ones.
 	pathAge = time.Hour
 
-	// What was measured at the start counts as much as this many carried bytes, and
-	// those that are older than a few times costMemory count for nothing.
+	// The measurement at the start weighs as much as startWeight carried bytes. Bytes older
+	// than a few times costMemory no longer count.
 	startWeight = 1 << 20
 	costMemory  = 16 << 20
-	// costFloor is what an interval must have carried to tell the cost of a byte:
-	// less says what an idle process costs.
+	// costFloor is how much an interval must have carried to show the cost of a byte. With
+	// less, it shows the cost of an idle process.
 	costFloor = 32 << 10
 
-	// What a rehearsal has proved is good for ProofAge. A tick that comes late by
-	// more than lateness casts doubt on it, which is resolved at most each doubtPause.
+	// The result of a rehearsal is valid for ProofAge. A tick that is late by more than
+	// lateness casts doubt on it, and causes a new one, at most once per doubtPause.
 	ProofAge   = time.Minute
 	lateness   = 20 * time.Millisecond
 	doubtPause = 10 * time.Second
 
-	// After it was too slow, a processor is not tried again for MinPause, then twice
-	// that, up to MaxPause. It starts over once it has been fast enough for calm.
+	// A processor that was too slow is tried again after MinPause, then after twice that,
+	// up to MaxPause. The pause starts over once the processor has been fast enough for calm.
 	MinPause = time.Second
 	MaxPause = 2 * time.Minute
 	calm     = 10 * time.Minute
 
-	// What speaks against taking all does so when it is true for this many ticks: a
-	// path needs plateau of them to show its rate.
+	// A reason against taking all counts when it has persisted for this many ticks: a path
+	// needs plateau of them to show its rate.
 	persistent = plateau + 2
 
-	// smoothing is the weight of an interval in the share that is used.
+	// smoothing is the weight of an interval in the average of the used share.
 	smoothing = 0.25
 )
 
-// Takes is which new connections and flows are worth carrying.
+// Takes says which new connections and flows are worth carrying.
 type Takes uint8
 
 const (
-	// Nothing: the processor has no time, or has not shown that it has.
+	// Nothing: the processor has no time, or has not proved that it has.
 	Nothing Takes = iota
-	// Small: it has time, but large transfers would be faster without it. Of TCP it
-	// cannot be known before what is large.
+	// Small: the processor has time, but large transfers would be faster without it. The
+	// size of a TCP connection is not known in advance.
 	Small
-	// All: it carries whatever the path does.
+	// All: the processor carries all that the path can.
 	All
 )
 
 func (t Takes) String() string { return [...]string{"nothing", "small", "all"}[t] }
 
-// A Sample is what had been counted at a time. Counters may begin anew.
+// A Sample holds the counters at a time. Counters may be reset.
 type Sample struct {
 	CPU     time.Duration // of this process
 	Carried uint64        // bytes, in both directions
-	Other   uint64        // bytes that this process moved otherwise, which cost less
-	Path    Traffic       // of the devices that lead to the world
+	Other   uint64        // other bytes that this process moved, which cost less
+	Path    Traffic       // of the devices that lead to the Internet
 }
 
-// Traffic is what devices have received and sent.
+// Traffic counts what devices have received and sent.
 type Traffic struct{ In, Out Count }
 
-// A Count is of one direction.
+// A Count counts one direction.
 type Count struct{ Bytes, Packets uint64 }
 
-// since returns what was counted after was. If the counters began anew, it is nothing.
+// since returns the difference to was, or zero if the counters were reset.
 func (c Count) since(was Count) Count {
 	if c.Bytes < was.Bytes || c.Packets < was.Packets {
 		return Count{}
@@ -111,45 +111,44 @@ func (c Count) since(was Count) Count {
 	return Count{c.Bytes - was.Bytes, c.Packets - was.Packets}
 }
 
-// bulk says that the packets are large ones.
+// bulk says if the packets are large.
 func (c Count) bulk() bool { return c.Packets > 0 && c.Bytes/c.Packets >= bulkPacket }
 
-// A Processor is what is known of the processor and the path. It takes a
-// connection only if it could carry all that the path can: then it makes no
-// difference how large the connection is, nor how many there are.
+// A Processor is a model of the processor and the path. It takes connections only if it
+// could carry all that the path can. Then their size and number make no difference.
 type Processor struct {
-	share float64 // of one processor, that may be used
+	share float64 // share of one processor that may be used
 	takes Takes
-	busy  bool // why not All: no time, though it would be fast enough
+	busy  bool // why not All: there is no time, although the processor would be fast enough
 
 	ticked time.Time
 	last   Sample
 	late   bool
 	used   float64 // share of one processor
 	over   int     // ticks since used was within share
-	slow   int     // ticks since the path was not faster
+	slow   int     // ticks since the processor was as fast as the path
 
 	// Cost is time over bytes.
 	time, bytes float64
 
-	recent      [plateau]moved // in the last intervals
+	recent      [plateau]moved // the last intervals
 	turn        int
-	rate, older float64 // greatest shown within pathAge, and before it; 0: none
+	rate, older float64 // largest rate shown within pathAge, and before; 0: none
 	rated       time.Time
 
 	rehearsing   bool
-	rehearsedNow bool      // since the last tick: what was used is not for what was carried
-	rehearsed    time.Time // when the last began
+	rehearsedNow bool      // since the last tick: the time used includes a rehearsal
+	rehearsed    time.Time // when the last rehearsal began
 	got          float64   // share that the last rehearsal got; Inf: all that it asked for
 
-	since time.Time // of takes
+	since time.Time // when takes changed
 	pause time.Duration
-	again time.Time // not before
+	again time.Time // no new attempt before this
 }
 
-// New returns a processor of which share, of one, may be used, and of which carrying
-// bytes takes cost, as measured at the start. With a share of 0 it takes all, whatever
-// that costs.
+// New returns a Processor. share is the share of one processor that may be used; with 0,
+// it takes all connections at any cost. cost is the time to carry the given number of
+// bytes, as measured at the start.
 func New(now time.Time, share float64, cost time.Duration, bytes int) *Processor {
 	return &Processor{
 		share: share,
@@ -166,7 +165,7 @@ func New(now time.Time, share float64, cost time.Duration, bytes int) *Processor
 // SetShare changes the share.
 func (p *Processor) SetShare(share float64) { p.share = share }
 
-// Takes is what is worth taking now.
+// Takes returns which connections are worth taking now.
 func (p *Processor) Takes() Takes {
 	if p.share == 0 {
 		return All
@@ -174,10 +173,10 @@ func (p *Processor) Takes() Takes {
 	return p.takes
 }
 
-// cost is in seconds a byte.
+// cost is in seconds per byte.
 func (p *Processor) cost() float64 { return p.time / p.bytes }
 
-// path is the rate to be as fast as, in bytes a second.
+// path is the rate that the processor has to match, in bytes per second.
 func (p *Processor) path() float64 {
 	if rate := max(p.rate, p.older); rate > 0 {
 		return rate
@@ -188,9 +187,9 @@ func (p *Processor) path() float64 {
 // need is the share of one processor that carrying all of the path would take.
 func (p *Processor) need() float64 { return p.cost() * p.path() }
 
-// Tick takes what was counted until now. With pace > 0 a rehearsal is to be made: for
-// RehearsalTime, the process is to use this share of one processor, the work that it
-// has anyway included; Rehearsed tells what it got.
+// Tick takes the counters at the time now. If pace is above 0, the caller must run a
+// rehearsal: for RehearsalTime, the process uses this share of one processor, including
+// its normal work. The result goes to Rehearsed.
 func (p *Processor) Tick(now time.Time, s Sample) (pace float64) {
 	passed := now.Sub(p.ticked)
 	if p.ticked.IsZero() || passed <= 0 {
@@ -203,7 +202,7 @@ func (p *Processor) Tick(now time.Time, s Sample) (pace float64) {
 	return p.decide(now)
 }
 
-// moved is what the path has moved of bulk.
+// moved is bulk traffic of the path in some time.
 type moved struct{ bytes, seconds float64 }
 
 func (m moved) rate() float64 { return m.bytes / max(m.seconds, 1e-3) }
@@ -241,14 +240,14 @@ func (p *Processor) learn(now time.Time, seconds float64, s Sample) {
 		p.rated = now
 	}
 	p.rate = max(p.rate, all.rate())
-	if p.path() < before && p.takes != All { // what was waited for
+	if p.path() < before && p.takes != All { // a slower path may be within reach
 		p.again, p.pause = now, MinPause
 	}
 }
 
-// carried learns what a byte costs when there are as many as the path can move. A
-// processor with time to spare is woken for each packet: what few bytes took is
-// the most that it may be, unless there was no time to spare.
+// carried learns the cost of a byte at the full rate of the path. A processor with time
+// to spare is woken for each packet, so the cost with few bytes is only an upper
+// bound, unless there was no time to spare.
 func (p *Processor) carried(cpu, bytes, seconds float64) {
 	few := bytes < plateauDepth*p.path()*seconds
 	if few && !p.late && cpu <= p.share*seconds && cpu > p.cost()*bytes {
@@ -261,7 +260,7 @@ func (p *Processor) carried(cpu, bytes, seconds float64) {
 	}
 }
 
-// decide draws the conclusion.
+// decide updates the decision.
 func (p *Processor) decide(now time.Time) (pace float64) {
 	if p.share == 0 {
 		return 0
@@ -279,7 +278,7 @@ func (p *Processor) decide(now time.Time) (pace float64) {
 	}
 	switch {
 	case p.takes == All && p.over >= persistent:
-		// It was thought to be faster than the path: what that has shown was not all.
+		// It seemed faster than the path, so the path had not shown its full rate.
 		p.rate, p.older = 0, 0
 		p.withdraw(now, Nothing)
 	case p.takes == All && p.slow >= persistent:
@@ -307,19 +306,19 @@ func (p *Processor) rehearse(now time.Time, share float64) (pace float64) {
 	return share * rehearsalMargin
 }
 
-// Bite is how much processor time a rehearsal is to use until its next pause. Whoever
-// carries something has its turn in the pauses, also on a single processor: so there
-// is a pause however far the rehearsal is behind, and of that it makes up for
-// one that took twice as long.
+// Bite returns how much processor time a rehearsal uses until its next pause. Carried
+// connections have their turn in the pauses, even on a single processor. So there is
+// always a pause, however far the rehearsal is behind. It makes up for at most one pause
+// that took twice as long.
 func Bite(pace float64, passed, spent time.Duration) time.Duration {
 	const most = 0.9 // of a processor
 	rest := 1 - min(pace, most)
-	// A bite of its own length later, this is due.
+	// The work due at the end of this bite, which itself takes time.
 	due := (pace*float64(passed+BitePause) - float64(spent)) / rest
 	return time.Duration(max(0, min(due, 2*pace*float64(BitePause)/rest)))
 }
 
-// Rehearsed tells which share of one processor the process got in a rehearsal that
+// Rehearsed takes the share of one processor that the process got in a rehearsal that
 // asked for pace.
 func (p *Processor) Rehearsed(now time.Time, pace, got float64) {
 	p.rehearsing, p.rehearsedNow = false, true
@@ -336,13 +335,13 @@ func (p *Processor) Rehearsed(now time.Time, pace, got float64) {
 		p.busy = true
 		p.change(now, Nothing)
 		p.wait(now)
-	case pace < need*enterSlack: // it is known by now that more is needed, or it was to go on
+	case pace < need*enterSlack: // more is needed by now, or the rehearsal was only for going on
 	case need*enterMargin <= p.share:
 		p.change(now, All)
 	}
 }
 
-// withdraw takes less from now on, for a while.
+// withdraw takes less for a while.
 func (p *Processor) withdraw(now time.Time, takes Takes) {
 	p.busy = takes == Nothing
 	p.change(now, takes)
@@ -363,27 +362,27 @@ func (p *Processor) change(now time.Time, takes Takes) {
 	}
 }
 
-// Why is what keeps a processor from taking all.
+// Why a processor does not take all.
 const (
-	WhyMeasuring = "measuring" // it is not known yet
-	WhyBusy      = "busy"      // it would be fast enough, if it had time
+	WhyMeasuring = "measuring" // the measurement is not complete
+	WhyBusy      = "busy"      // the processor would be fast enough, but has no time
 	WhySlow      = "slow"      // direct forwarding is faster, or may be
 )
 
-// A Status is what is known, and what follows.
+// A Status is the model and the decision.
 type Status struct {
 	Takes string `json:"takes"`         // "all", "small" (UDP), "nothing"
 	Why   string `json:"why,omitempty"` // "": takes all
-	// Carries is what the processor can carry, Path what the path has shown that it
-	// can (0: nothing yet), in bits a second.
+	// Carries is the rate that the processor can carry, Path the rate that the path has
+	// shown (0: none yet), in bits per second.
 	Carries float64 `json:"carries_bps"`
 	Path    float64 `json:"path_bps"`
-	Share   float64 `json:"share"`            // of one processor, that may be used
-	Used    float64 `json:"used"`             // of one processor
-	Reason  string  `json:"reason,omitempty"` // Why in words and figures
+	Share   float64 `json:"share"`            // share of one processor that may be used
+	Used    float64 `json:"used"`             // share of one processor in use
+	Reason  string  `json:"reason,omitempty"` // Why, in words and figures
 }
 
-// Status is the state for those who ask.
+// Status returns the current state.
 func (p *Processor) Status() Status {
 	st := Status{
 		Takes:   p.Takes().String(),
@@ -408,7 +407,7 @@ func (p *Processor) Status() Status {
 	return st
 }
 
-// rate is of bits a second, with two digits that count.
+// rate formats bits per second with two significant digits.
 func rate(bits float64) string {
 	mbit := bits / 1e6
 	if mbit < 10 {

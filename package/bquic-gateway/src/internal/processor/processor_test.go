@@ -11,26 +11,26 @@ import (
 
 const mbit = 1e6 / 8
 
-// A node is what a Processor is told of, in virtual time: a processor with a real cost
-// and a quota, and a path, both of which may change.
+// A node simulates what a Processor observes, in virtual time: a processor with a real
+// cost and a quota, and a path. Both may change.
 type node struct {
 	p      *Processor
 	now    time.Time
 	sample Sample
 
-	cost  float64 // seconds a byte, really, at the path's rate
-	idle  float64 // times that for few bytes: a processor with time to spare is woken for each packet
+	cost  float64 // true cost in seconds per byte, at the path's rate
+	idle  float64 // factor on cost for few bytes: a processor with time to spare is woken for each packet
 	quota float64 // share of one processor that the process can get
-	path  float64 // bytes a second that the path can do
-	// What clients would move, in bytes a second: through the relay where it takes it, for
-	// new connections, and directly.
+	path  float64 // rate of the path, bytes per second
+	// What clients would move, in bytes per second: new connections through the relay if it
+	// takes them, otherwise directly.
 	demand float64
-	kept   float64 // of demand: carried whatever is taken
+	kept   float64 // part of demand that is carried regardless of the decision
 	noise  func() float64
 
-	pace     float64 // of the rehearsal under way
+	pace     float64 // of the current rehearsal
 	until    time.Time
-	asked    int // rehearsals
+	asked    int // number of rehearsals
 	switches int
 }
 
@@ -42,7 +42,7 @@ func newNode(share, cost, guess float64) *node {
 	return n
 }
 
-// step is an Interval.
+// step simulates one Interval.
 func (n *node) step() {
 	seconds := Interval.Seconds()
 	offered := min(n.demand, n.path) * n.noise()
@@ -95,11 +95,11 @@ func TestTakes(t *testing.T) {
 	const second = time.Second
 	for _, tc := range []struct {
 		name           string
-		carries, guess float64 // Mbit/s by half of the processor: really, and as measured at the start
+		carries, guess float64 // Mbit/s with half of the processor: true, and as measured at the start
 		path, demand   float64 // Mbit/s
 		quota          float64
 		first          Takes // after 2 s without demand
-		then, then2    Takes // after 10 s with it, and after a minute more
+		then, then2    Takes // after 10 s with demand, and another minute later
 	}{
 		{name: "a PC: faster than any path", carries: 900, guess: 900, path: 50, demand: 1000, quota: 1, first: All, then: All, then2: All},
 		{name: "a MIPS node on a fast leg", carries: 8, guess: 8, path: 30, demand: 1000, quota: 1, first: Small, then: Small, then2: Small},
@@ -131,7 +131,7 @@ func TestTakes(t *testing.T) {
 	}
 }
 
-// TestStarved: a quota comes and goes while something is carried.
+// TestStarved: a quota begins and ends while connections are carried.
 func TestStarved(t *testing.T) {
 	n := newNode(0.5, 0.5/(200*mbit), 0.5/(200*mbit))
 	n.path, n.demand, n.kept = 20*mbit, 1000*mbit, 1000*mbit
@@ -151,8 +151,8 @@ func TestStarved(t *testing.T) {
 	}
 }
 
-// TestRehearsalWhileCarrying: a processor that is fast enough to begin has, in every
-// rehearsal, what carrying takes.
+// TestRehearsalWhileCarrying: on a processor that is fast enough to begin, every rehearsal
+// leaves the time that carrying takes.
 func TestRehearsalWhileCarrying(t *testing.T) {
 	cost := 0.5 / (200 * mbit)
 	n := newNode(0.5, cost, cost)
@@ -171,7 +171,7 @@ func TestRehearsalWhileCarrying(t *testing.T) {
 	}
 }
 
-// TestStarvedIdle: nothing is carried that would tell.
+// TestStarvedIdle: nothing is carried that would show the quota.
 func TestStarvedIdle(t *testing.T) {
 	n := newNode(0.5, 0.5/(200*mbit), 0.5/(200*mbit))
 	n.pass(2 * time.Second)
@@ -182,7 +182,7 @@ func TestStarvedIdle(t *testing.T) {
 	}
 }
 
-// TestFewBytes: a byte costs several times as much while there are few, which says nothing of what many take.
+// TestFewBytes: a byte costs several times as much while there are few, which says nothing about the cost of many.
 func TestFewBytes(t *testing.T) {
 	cost := 0.5 / (40 * mbit)
 	n := newNode(0.5, cost, cost)
@@ -201,7 +201,7 @@ func TestFewBytes(t *testing.T) {
 	}
 }
 
-// TestFewBytesOfMany: what short intervals with few bytes do not tell is noticed when there are many.
+// TestFewBytesOfMany: a cost that intervals with few bytes do not show is noticed when there are many.
 func TestFewBytesOfMany(t *testing.T) {
 	n := newNode(0.5, 0.5/(15*mbit), 0.5/(40*mbit))
 	n.path, n.demand = 20*mbit, 1000*mbit
@@ -211,10 +211,10 @@ func TestFewBytesOfMany(t *testing.T) {
 	}
 }
 
-// TestOverLoad: a path that has shown little is found to do more than the processor.
+// TestOverLoad: a path that has shown little turns out to be faster than the processor.
 func TestOverLoad(t *testing.T) {
 	n := newNode(0.5, 0.5/(8*mbit), 0.5/(8*mbit))
-	n.path, n.demand = 2*mbit, 100*mbit // a server that is slow
+	n.path, n.demand = 2*mbit, 100*mbit // a slow server
 	n.pass(10 * time.Second)
 	if n.p.Takes() != All {
 		t.Fatalf("at first: %+v", n.p.Status())
@@ -230,7 +230,7 @@ func TestOverLoad(t *testing.T) {
 	}
 }
 
-// TestChatter: packets that are not bulk's, and single bursts, show no path's rate.
+// TestChatter: small packets and single bursts do not show a path's rate.
 func TestChatter(t *testing.T) {
 	p := New(epoch, 0.5, time.Microsecond, 1)
 	var s Sample
@@ -248,7 +248,7 @@ func TestChatter(t *testing.T) {
 	}
 }
 
-// TestAge: a path that has become slower is known to be so in the end.
+// TestAge: the rate of a path that has become slower is learnt in the end.
 func TestAge(t *testing.T) {
 	n := newNode(0.5, 0.5/(15*mbit), 0.5/(15*mbit))
 	n.path, n.demand = 30*mbit, 1000*mbit
@@ -276,8 +276,7 @@ func TestUnjudged(t *testing.T) {
 	}
 }
 
-// TestNoFlapping: whatever happens, it does not change its mind all the time, and does
-// not rehearse all the time.
+// TestNoFlapping: whatever happens, decisions and rehearsals are not too frequent.
 func TestNoFlapping(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -298,8 +297,8 @@ func TestNoFlapping(t *testing.T) {
 			}
 			n.pass(time.Duration(r.ExpFloat64() * float64(20*time.Second)))
 		}
-		// A pause after each time that it was too slow doubles up to MaxPause, and begins
-		// anew when a path's rate becomes known, or all was calm.
+		// The pause after each failure doubles up to MaxPause, and starts over when a path's
+		// rate becomes known, or after a calm time.
 		limit := 2 * (hours*int(time.Hour/MaxPause) + 40)
 		if n.switches > limit {
 			t.Errorf("seed %d: %d switches in %d hours, more than %d", seed, n.switches, hours, limit)
@@ -310,8 +309,8 @@ func TestNoFlapping(t *testing.T) {
 	}
 }
 
-// TestNeverSlower: what is taken is carried as fast as the path, but for the time that it
-// takes to notice.
+// TestNeverSlower: taken connections are carried at the speed of the path, except for the
+// time that detection takes.
 func TestNeverSlower(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 2))
@@ -334,14 +333,14 @@ func TestNeverSlower(t *testing.T) {
 			t.Errorf("seed %d: slower than the path for %v: path %.1f Mbit/s, processor %.1f, quota %.3f: %+v",
 				seed, slower, n.path/mbit, 0.5/n.cost/mbit, n.quota, n.p.Status())
 		}
-		// What is thought to take more than it does is never tried, nor corrected.
+		// A cost that was overestimated is never tried, and therefore never corrected.
 		if able := min(0.5, n.quota) / max(cost, guess); able > 1.5*n.path && n.path > 2*bulkRate && n.p.Takes() != All {
 			t.Errorf("seed %d: path %.1f Mbit/s, processor %.1f, and nothing is carried: %+v", seed, n.path/mbit, able/mbit, n.p.Status())
 		}
 	}
 }
 
-// TestBite: a rehearsal uses what it asks for if it gets it, and pauses whatever it gets.
+// TestBite: a rehearsal uses the share that it asks for, if available, and pauses in any case.
 func TestBite(t *testing.T) {
 	for _, available := range []float64{1, 0.5, 0.1} {
 		for _, pace := range []float64{0.02, 0.1, 0.4, 0.7} {
@@ -369,7 +368,7 @@ func FuzzProcessor(f *testing.F) {
 		var s Sample
 		now := epoch
 		for ; len(b) >= 8; b = b[8:] {
-			now = now.Add(time.Duration(int8(b[0])) * 10 * time.Millisecond) // backwards as well
+			now = now.Add(time.Duration(int8(b[0])) * 10 * time.Millisecond) // also backwards
 			s.CPU += time.Duration(int8(b[1])) * time.Millisecond
 			s.Carried += uint64(b[2]) << (b[3] % 64)
 			s.Path.In.Bytes += uint64(b[4]) << (b[5] % 64)
