@@ -240,7 +240,7 @@ func (p *Processor) learn(now time.Time, seconds float64, s Sample) {
 		p.rated = now
 	}
 	p.rate = max(p.rate, all.rate())
-	if p.path() < before && p.takes != All { // a slower path may be within reach
+	if p.path() < before && p.takes != All { // a slower path is worth a new attempt
 		p.again, p.pause = now, MinPause
 	}
 }

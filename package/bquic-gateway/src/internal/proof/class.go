@@ -2,26 +2,26 @@
 
 package proof
 
-// A Class is what a flow's record says that it carries.
+// A Class is the kind of content that a flow carries, judged by its record.
 type Class uint8
 
 const (
-	// Other is anything but a page: names, mail, a shell.
+	// Other is anything but a page: DNS, mail, a shell.
 	Other Class = iota
-	// HTTP1 and HTTP2 are of the browsers' protocols.
+	// HTTP1 and HTTP2 are browsers' protocols.
 	HTTP1
 	HTTP2
-	// Classes is how many there are.
+	// Classes is the number of classes.
 	Classes
 )
 
 func (c Class) String() string { return [...]string{"other", "http1", "http2"}[c] }
 
-// A question of the tree is whether a feature is at most a limit. A leaf has the answer.
+// A question is a node of the tree: is the feature at most limit? A leaf has the answer.
 type question struct {
 	feature feature
 	limit   float32
-	yes, no uint8 // the next question; of a leaf, yes is the class
+	yes, no uint8 // the next question; in a leaf, yes is the class
 }
 
 type feature uint8
@@ -31,12 +31,13 @@ const (
 	serverBytes
 	clientPackets
 	serverPackets
-	clientMean // bytes a packet
+	clientMean // bytes per packet
 	serverMean
 	leaf
 )
 
-// Class is told by a tree that has learnt from browsers and other applications in the lab (Manzoor 2019, chapter 3).
+// Class classifies the flow by a tree that was trained with browsers and other applications in the lab (Manzoor 2019,
+// chapter 3).
 func (f Flow) Class() Class {
 	features := [leaf]float32{
 		clientBytes: float32(f.ClientBytes), serverBytes: float32(f.ServerBytes),

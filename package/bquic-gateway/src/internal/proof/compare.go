@@ -4,28 +4,28 @@ package proof
 
 import "math"
 
-// An effect is an estimate of carried less direct, with its variance and the degrees of
-// freedom of that. Without any, it is unknown.
+// An effect is an estimate of carried minus direct, with its variance and the variance's
+// degrees of freedom. Without degrees of freedom, it is unknown.
 type effect struct {
 	carried, direct uint32 // connections
 	mean, variance  float64
 	freedom         float64
-	// pooled is the variance if both groups' is the same.
+	// pooled is the variance under the assumption that both groups have the same.
 	pooled float64
 }
 
 // A span is an interval around an effect.
 type span struct{ low, high float64 }
 
-// sure says that it excludes zero.
+// sure says if the span excludes zero.
 func (s span) sure() bool { return s.low > 0 || s.high < 0 }
 
 var unknown = span{math.Inf(-1), math.Inf(1)}
 
-// leastFreedom is how much is needed to say anything: quantile is good to a thousandth from there on.
+// leastFreedom is the least number of degrees of freedom for a result: from there on, quantile is accurate to a thousandth.
 const leastFreedom = 5
 
-// interval holds the truth in 95 of 100 cases.
+// interval is the 95 % confidence interval.
 func (e effect) interval() span {
 	if e.freedom < leastFreedom {
 		return unknown
@@ -37,23 +37,23 @@ func (e effect) interval() span {
 const (
 	// normal is the 97.5th percentile of the normal distribution.
 	normal = 1.959963984540054
-	// An effect of this size, as the difference of logarithms, strict finds soonest.
+	// sought is the effect, as a difference of logarithms, that strict detects soonest.
 	sought = 0.2
-	// doubt is how often strict may ever be wrong.
+	// doubt is the probability that strict is ever wrong.
 	doubt = 0.05
 )
 
-// strict holds the truth in 95 of 100 cases at all times that it is looked at, together: Robbins' mixture
-// ("Statistical methods related to the law of the iterated logarithm", 1970) with
-// an effect that is normal with a deviation of sought. interval, looked at each minute of a week, would
-// cry wolf in most weeks.
+// strict is an interval that contains the true effect at all times together with a probability of 95 %: Robbins'
+// mixture ("Statistical methods related to the law of the iterated logarithm", 1970), for an effect that is normal
+// with a standard deviation of sought. interval, evaluated each minute of a week, would raise a false alarm in most
+// weeks.
 func (e effect) strict() span {
 	if e.freedom < leastFreedom || e.variance <= 0 {
 		return unknown
 	}
-	// While few are direct, their own variance is a matter of luck, and who looks often enough meets one that
-	// is next to nothing: the larger of two estimates. One that has few degrees of freedom counts for more,
-	// as in interval.
+	// With few direct connections, their own variance is a matter of luck, and among many looks, one meets a variance
+	// of next to nothing. So this takes the larger of two estimates. With few degrees of freedom, it is widened as in
+	// interval.
 	widen := quantile(e.freedom) / normal
 	v, prior := max(e.variance, e.pooled)*widen*widen, sought*sought
 	half := math.Sqrt(v * (v + prior) / prior * math.Log((v+prior)/(v*doubt*doubt)))
@@ -73,7 +73,7 @@ func quantile(freedom float64) float64 {
 	return z + g1/f + g2/(f*f) + g3/(f*f*f) + g4/(f*f*f*f)
 }
 
-// strata adds up those of one class, which have a variance in common for each group.
+// strata adds up the strata of one class, in which each group has one variance.
 type strata struct {
 	count            [2]uint32
 	freedom, squares [2]float64
@@ -99,7 +99,7 @@ func (s *strata) add(n [2]uint32, m [2]moments) {
 	s.parts[Direct] += w * w / n0
 }
 
-// variances are those that each group adds to the weighted sum of differences.
+// variances returns the variance that each group contributes to the weighted sum of differences.
 func (s *strata) variances() (v [2]float64, ok bool) {
 	for arm := range v {
 		if s.freedom[arm] < 1 {
@@ -110,7 +110,7 @@ func (s *strata) variances() (v [2]float64, ok bool) {
 	return v, s.weight > 0
 }
 
-// join makes one effect of classes, each with variances of its own (Welch, Satterthwaite).
+// join combines classes, each with its own variances, into one effect (Welch, Satterthwaite).
 func join(classes []strata) (e effect) {
 	var weight, mean, variance, spread, pooled float64
 	for i := range classes {
@@ -138,12 +138,12 @@ func join(classes []strata) (e effect) {
 	return e
 }
 
-// A part says which connections are compared; less than 0: of all.
+// A part says which connections are compared. A field below 0 means all.
 type part struct{ size, quarter, prefix int }
 
 var all = part{-1, -1, -1}
 
-// compare returns the effect on the logarithm of a metric. Of a prefix there is only complete.
+// compare returns the effect on the logarithm of a metric. For a prefix, only complete is known.
 func (p *Proof) compare(of part, metric int) effect {
 	var classes [Sizes]strata
 	for i := range p.windows {
@@ -174,7 +174,7 @@ func (p *Proof) compare(of part, metric int) effect {
 	return join(classes[:])
 }
 
-// sessions returns the effect on the logarithm of the time of sessions of some classes.
+// sessions returns the effect on the logarithm of the time of sessions in a range of classes.
 func (p *Proof) sessions(from, to Class) effect {
 	var kinds [Sizes * Classes]strata
 	for i := range p.windows {
@@ -190,9 +190,9 @@ func (p *Proof) sessions(from, to Class) effect {
 	return join(kinds[:])
 }
 
-// answers compares which share of connections had no answer. Its variance is that of both groups
-// together: where few were drawn, and all answered, that group's own would be zero. One that
-// is made up keeps it above zero.
+// answers compares the shares of connections without an answer. It uses the variance of both
+// groups together: if few connections were drawn, and all were answered, that group's own would
+// be zero. One fictitious connection keeps the variance above zero.
 func (p *Proof) answers() (e effect) {
 	var weight, mean, variance float64
 	silent, tried := 1.0, 2.0

@@ -1,42 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package proof says whether a relay helps where it stands. It keeps a control group: of the
-// new connections that the relay would carry, some are drawn to go direct, and both groups
-// are compared. It takes time and chance as arguments, and has neither a clock nor dice.
+// Package proof measures whether a relay helps at its location. It keeps a control group: of
+// the new connections that the relay would carry, some are drawn at random to go direct, and
+// both groups are compared. Times and random numbers are arguments; the package has no clock.
 //
-// Why it can be believed:
+// Why the result can be believed:
 //
-//   - Who is drawn is chance alone. What time of day, client, server and kind of content do to a
-//     connection, they do to both groups. A connection belongs to the group that it was drawn
-//     for, whatever became of it (intention to treat): one that the gateway refused and the relay
-//     then made directly is one of the carried, and what that cost is a cost of the relay. What
-//     goes direct for another reason was not drawn, and is in no group.
-//   - The share that is drawn changes from day to day, and when auto turns. Groups with other
-//     shares are never put together, or a busy day with many drawn would look like a slow way:
-//     differences are taken within a day, a quarter of it and a class of size, and their mean,
-//     weighted by what they tell (n1*n0/(n1+n0), as a regression with fixed effects has it), is
-//     the result.
-//   - Times are compared as logarithms, by means with Welch's interval. Transfers' sizes and times
-//     have heavy tails (Crovella and Bestavros 1997). With 30 in the smaller group and times of
-//     Pareto's kind, 71 of 100 intervals of plain means hold the truth, and 93 of logarithms
-//     (TestWhyLogarithms). Ratios of medians would do as well; they need the values,
-//     or sketches of them, for each day, quarter and class, where a mean needs three numbers.
-//   - The class is that of the bytes that the client was sent, which the server's content decides. The way
-//     decides it where somebody gives up waiting, or a video chooses its quality: such a connection
-//     counts where it ended, with the time that it took.
-//   - Time is that in which the client waited for something: from its first byte to the last one for it,
-//     without the pauses between a byte for it and its next request. A connection that is
-//     kept open measures no user.
-//   - What a client opens at a server within 5 s is a session, mostly a page load, and is drawn as one: its connections go the
-//     same way. They are no independent draws, so only the first of them counts as a connection, and all together as a session,
-//     whose time is that in which the client waited for any of them.
-//   - A session's class is that of most of its bytes, by a tree that knows bytes and packets of a connection. What it gets wrong it
-//     gets wrong in both groups, nearly: the way may decide a few packets more or less, so a class's result is less sure than
-//     the one of all pages.
-//   - Connections without an answer have no time, and would flatter the way that loses the slow ones.
-//     They are counted, and compared, too.
+//   - Chance alone decides which connections are drawn. The time of day, the client, the server and
+//     the content affect both groups alike. A connection belongs to the group that it was drawn
+//     for, whatever happens to it (intention to treat): if the gateway refuses a connection and the
+//     relay then makes it directly, it counts as carried, and the delay is a cost of the relay. A
+//     connection that goes direct for another reason was not drawn, and is in no group.
+//   - The share that is drawn changes from day to day, and when auto switches. Groups with different
+//     shares are never pooled, or a busy day with many direct connections would make direct
+//     connections look slow. Differences are taken within a day, a quarter of the day and a size
+//     class. The result is their mean, weighted by information (n1*n0/(n1+n0), as in a regression
+//     with fixed effects).
+//   - Times are compared as logarithms, by means with Welch's interval. Sizes and times of transfers
+//     have heavy tails (Crovella and Bestavros 1997). With 30 connections in the smaller group and
+//     Pareto-distributed times, 71 of 100 intervals of plain means contain the true value, and 93
+//     of logarithms (TestWhyLogarithms). Ratios of medians would do as well, but need the values, or
+//     sketches of them, for each day, quarter and class; a mean needs three numbers.
+//   - The size class is that of the bytes sent to the client, which the server's content determines.
+//     The path affects it only where a user gives up waiting, or a video adapts its quality. Such a
+//     connection counts in the class in which it ended, with the time that it took.
+//   - Time is the time that the client waited: from its first byte to the last byte for it, without
+//     the pauses between a byte for it and its next request. A connection that is merely kept open
+//     says nothing about the user's experience.
+//   - The connections that a client opens to a server within 5 s are a session, usually a page load.
+//     They are drawn together and go the same way. They are not independent draws, so only the
+//     first of them counts as a connection. Together they count as a session, whose time is the time
+//     that the client waited for any of them.
+//   - A session's class is that of most of its bytes, judged by a tree that knows the bytes and packets
+//     of a connection. Its errors affect both groups nearly alike. The path may change the number of
+//     packets a little, so the result of a class is less certain than the result of all pages.
+//   - Connections without an answer have no time. To ignore them would flatter the way that loses the
+//     slow ones, so they are counted and compared, too.
 //
-// What it does not say: how it would be without any relay. Who goes direct shares the mesh with
-// what is carried, and is accepted by the node as well, which spares the client a round trip that it would
-// wait without the relay: the comparison is a little unfair to the relay.
+// The comparison does not show what would happen without any relay. Direct connections share the
+// mesh with carried ones. The node accepts them as well, which saves the client a round trip that
+// it would have to wait without the relay. So the comparison is slightly unfair to the relay.
 package proof

@@ -22,7 +22,7 @@ func (g groups) moments() (n [2]uint32, m [2]moments) {
 	return n, m
 }
 
-// TestOracle compares with what testdata/oracle.py has calculated.
+// TestOracle compares with the results of testdata/oracle.py.
 func TestOracle(t *testing.T) {
 	data, err := os.ReadFile("testdata/oracle.json")
 	if err != nil {

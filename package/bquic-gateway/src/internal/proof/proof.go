@@ -9,26 +9,26 @@ import (
 )
 
 const (
-	// Days are how many count: today and the seven before.
+	// Days is the number of days that count: today and the seven before.
 	Days = 8
-	// Quarters of a day are told apart, in UTC.
+	// Quarters is the number of parts that a day is divided into, in UTC.
 	Quarters = 4
-	// Sizes are the classes: up to 0.1, 1, 10 MB, and more.
+	// Sizes is the number of size classes: up to 0.1, 1, 10 MB, and more.
 	Sizes = 4
-	// Prefixes are how many of clients are told apart; the last stands for all others.
+	// Prefixes is the number of client prefixes that are told apart; the last one stands for all others.
 	Prefixes = 8
 
-	// DefaultShare is drawn while it is not sure which way is faster, and sureShare of it then. Who is
-	// carried although auto spares others that is drawn by the latter from the start.
+	// DefaultShare is drawn while it is uncertain which way is faster, and sureShare of it once that is
+	// certain. While auto sends most connections direct, the carried group has the latter share from the start.
 	DefaultShare = 0.05
 	sureShare    = 0.2
-	// MaxShare leaves room for as many of the other group, when most are in neither.
+	// MaxShare leaves room for the other group to be as large, while most connections are in neither.
 	MaxShare = 0.5
 
 	daySeconds = 86400
 )
 
-// Limits are the largest sizes of the classes but the last, in bytes.
+// Limits are the largest sizes of all classes but the last, in bytes.
 var Limits = [Sizes - 1]uint64{1e5, 1e6, 1e7}
 
 func sizeOf(bytes uint64) int {
@@ -40,23 +40,23 @@ func sizeOf(bytes uint64) int {
 	return Sizes - 1
 }
 
-// An Arm is what is to become of a connection.
+// An Arm is the way that a connection goes.
 type Arm uint8
 
 const (
-	// Carried: by a gateway.
+	// Carried: through a gateway.
 	Carried Arm = iota
-	// Direct: made by the relay itself, as one of a group.
+	// Direct: made by the relay itself, as a member of a group.
 	Direct
 	// Forwarded: left to the kernel, in no group.
 	Forwarded
 )
 
-// A Ticket says what was drawn for a connection. The zero value is for one that is carried
-// and in no group.
+// A Ticket is the result of the draw for a connection. The zero value is for a connection
+// that is carried and in no group.
 type Ticket struct {
 	Arm      Arm
-	Measured bool // in a group: Record wants it back
+	Measured bool // in a group: must be returned to Record
 
 	day    int32
 	spared bool
@@ -64,21 +64,21 @@ type Ticket struct {
 	prefix uint8
 }
 
-// An Outcome is what became of a connection.
+// An Outcome is the result of a connection.
 type Outcome struct {
-	Bytes uint64 // for the client
-	// First is when the first of them came, Wait how long the client waited for all of them, both
-	// since it had asked.
+	Bytes uint64 // to the client
+	// First is when the first of them arrived, Wait how long the client waited for all of them,
+	// both since its request.
 	First, Wait time.Duration
 }
 
-// Config is what an operator decides.
+// Config is set by the operator.
 type Config struct {
-	Share float64 // of new connections, that are drawn; 0: none; at most MaxShare
-	Auto  bool    // what is slower beyond doubt when carried goes direct
+	Share float64 // share of new connections that are drawn; 0: none; at most MaxShare
+	Auto  bool    // send connections direct if carrying them is slower beyond doubt
 }
 
-// moments are of a sample: mean and sum of squared deviations (Welford).
+// moments are the mean and the sum of squared deviations of a sample (Welford).
 type moments struct{ mean, m2 float32 }
 
 func (m *moments) add(n uint32, x float64) {
@@ -88,15 +88,15 @@ func (m *moments) add(n uint32, x float64) {
 	m.mean = float32(mean)
 }
 
-// The logarithms that are compared.
+// The metrics, compared as logarithms.
 const (
 	firstByte  = iota // time to the first byte
-	complete          // time in which the client waited
-	throughput        // bytes in this time
+	complete          // time that the client waited
+	throughput        // bytes per that time
 	metrics
 )
 
-// A cell is what is known of one group in one stratum. Of a prefix and of sessions, only complete is kept.
+// A cell holds the data of one group in one stratum. For prefixes and sessions, only complete is kept.
 type cell struct {
 	n  uint32
 	by [metrics]moments
@@ -107,22 +107,22 @@ type small struct {
 	by moments
 }
 
-// tries are all connections of a group, with those that got no answer.
+// tries counts all connections of a group, and those without an answer.
 type tries struct{ n, silent uint32 }
 
-// A window is a day. Its shares never change. Each has two halves, of when most were carried, and of
-// when auto spared them that: groups' shares differ.
+// A window is a day. Its shares never change. It has two halves, because the shares of the groups
+// differ: while most connections are carried, and while auto sends them direct.
 type window struct {
 	day      int32   // since 1970; 0: none
-	share    float32 // that is drawn to go direct, when most are carried
-	unsure   float32 // share while it is not sure: of the direct group, when most are in none
+	share    float32 // share drawn to go direct, while most are carried
+	unsure   float32 // share while the result is uncertain: of the direct group, while most are in none
 	cells    [2][Quarters][Sizes][2]cell
 	tries    [2][Quarters][2]tries
 	prefixes [2][Prefixes][Sizes][2]small
 	sessions [2][Sizes][Classes][2]small
 }
 
-// A prefix is a client's: 24 bits of IPv4, 64 of IPv6.
+// A prefix is a client's network: 24 bits of an IPv4 address, 64 of an IPv6 address.
 type prefix struct {
 	addr [8]byte
 	v4   bool
@@ -151,24 +151,24 @@ func (p prefix) String() string {
 	return netip.PrefixFrom(netip.AddrFrom16(b), 64).String()
 }
 
-// A Proof is all that is known. It holds no pointer, and its size is fixed. It is not safe
-// for concurrent use.
+// A Proof holds all data. It contains no pointers, and its size is fixed. It is not safe for
+// concurrent use.
 type Proof struct {
 	config   Config
 	windows  [Days]window // by day modulo Days
 	newest   int32
 	prefixes [Prefixes - 1]prefix
-	spared   bool // auto has turned: new connections go direct
+	spared   bool // auto sends new connections direct
 }
 
-// New returns one that knows nothing.
+// New returns a Proof without data.
 func New(c Config) *Proof {
 	p := &Proof{}
 	p.Set(c)
 	return p
 }
 
-// Set changes what the operator decides. A share holds from the next day on, but for 0.
+// Set changes the configuration. A new share takes effect on the next day, except 0, which does at once.
 func (p *Proof) Set(c Config) {
 	c.Share = min(max(c.Share, 0), MaxShare)
 	p.config = c
@@ -177,17 +177,17 @@ func (p *Proof) Set(c Config) {
 	}
 }
 
-// window returns that of a time.
+// window returns the window of a time.
 func (p *Proof) window(now time.Time) *window {
-	// A clock that goes back a little counts for the newest day: what was drawn there had its share.
-	// From one that was far ahead, what it has left is forgotten.
+	// If the clock goes back a little, the newest day still counts: connections were drawn with its share.
+	// If the clock was far ahead, the days that it left are discarded.
 	if day := int32(now.Unix() / daySeconds); day > p.newest || day < p.newest-1 {
 		p.turn(day)
 	}
 	return &p.windows[p.newest%Days]
 }
 
-// turn begins a day.
+// turn starts a new day.
 func (p *Proof) turn(day int32) {
 	if p.newest = max(day, 1); day < 1 { // a clock before 1970
 		day = 1
@@ -226,8 +226,8 @@ func (p *Proof) seen(prefix int) bool {
 	return false
 }
 
-// Draw decides on a new connection that would be carried. chance is any number with equal
-// probability.
+// Draw decides the way of a new connection that would be carried. chance is uniformly
+// distributed.
 func (p *Proof) Draw(now time.Time, client netip.Addr, chance uint32) Ticket {
 	if p.config.Share == 0 {
 		return Ticket{}
@@ -249,7 +249,7 @@ func (p *Proof) Draw(now time.Time, client netip.Addr, chance uint32) Ticket {
 	return t
 }
 
-// place returns the place of a client's prefix.
+// place returns the index of a client's prefix.
 func (p *Proof) place(client netip.Addr) uint8 {
 	want, free := prefixOf(client), len(p.prefixes)
 	for i, had := range p.prefixes {
@@ -266,7 +266,7 @@ func (p *Proof) place(client netip.Addr) uint8 {
 	return uint8(free)
 }
 
-// of returns where what was drawn counts, unless its day is gone.
+// of returns the window and half in which a ticket counts, unless its day has expired.
 func (p *Proof) of(t Ticket) (w *window, half int, ok bool) {
 	w = &p.windows[uint32(t.day)%Days]
 	if t.spared {
@@ -275,7 +275,7 @@ func (p *Proof) of(t Ticket) (w *window, half int, ok bool) {
 	return w, half, t.Measured && w.day == t.day && t.Arm <= Direct
 }
 
-// Record notes how a connection has ended that was drawn. One whose day is gone is forgotten.
+// Record takes the outcome of a connection that was drawn. It ignores a ticket whose day has expired.
 func (p *Proof) Record(t Ticket, o Outcome) {
 	w, half, ok := p.of(t)
 	if !ok {
@@ -299,17 +299,17 @@ func (p *Proof) Record(t Ticket, o Outcome) {
 	s.by.add(s.n, wait)
 }
 
-// logOf is of seconds. Kernels count in steps of up to 10 ms; a millisecond is the least that is told.
+// logOf is the logarithm of seconds. Kernels count in steps of up to 10 ms; times below a millisecond count as one.
 func logOf(d time.Duration) float64 { return math.Log(max(d, time.Millisecond).Seconds()) }
 
-// Tick looks whether auto is to turn; it is to be called now and then. changed says that new
-// connections go another way from now on.
+// Tick checks whether auto must switch; call it regularly. changed says that new connections
+// go another way from now on.
 func (p *Proof) Tick(now time.Time) (changed bool) {
 	if p.config.Share == 0 || !p.config.Auto {
 		return false
 	}
 	p.window(now)
-	// To turn, it must be beyond doubt at all times that it is looked at; to turn back, less than 95 % sure.
+	// To switch, the result must be significant for all looks together; to switch back, less than 95 % certain.
 	slower, silent := p.compare(all, complete), p.answers()
 	was := p.spared
 	p.spared = slower.strict().low > 0 || silent.strict().low > 0 ||

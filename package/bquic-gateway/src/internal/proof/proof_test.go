@@ -14,22 +14,22 @@ import (
 
 var start = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 
-// A node is a simulated one, in normal use: perHour new connections on average, three times as many
-// in the evening as at night, and everything then takes up to twice as long. Sizes are Pareto's with a
-// shape of 1.1 from 3 KB on, up to 100 MB, as Crovella and Bestavros found transfers to be. A
-// connection takes its round trips and its size at the path's rate, both of which vary between
-// connections by a factor of two (a standard deviation of the logarithm of 0.7), and one in fifty ten
-// times as long. Carried, all of it takes factor as long.
+// A node simulates a node in normal use: perHour new connections on average, three times as many in
+// the evening as at night, when everything takes up to twice as long. Sizes have a Pareto distribution
+// with a shape of 1.1, from 3 KB to 100 MB, as Crovella and Bestavros found for transfers. A connection
+// takes its round trips, and its size at the path's rate. Both vary between connections by a factor of
+// two (a standard deviation of the logarithm of 0.7), and one in fifty takes ten times as long. Carried
+// connections take factor times as long.
 type node struct {
 	rnd     *rand.Rand
 	proof   *Proof
 	perHour float64
 	factor  float64
-	silent  float64 // of the carried, beside one in a hundred of all
+	silent  float64 // share of the carried without an answer, besides one in a hundred of all
 
-	waited, direct float64 // seconds, as it was, and had all been direct
+	waited, direct float64 // seconds waited, and if all had been direct
 	turned         time.Duration
-	every          time.Duration // it is looked
+	every          time.Duration // between two calls of Tick
 }
 
 func newNode(seed uint64, c Config, perHour, factor float64) *node {
@@ -40,7 +40,7 @@ var clients = [...]netip.Addr{
 	netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("10.1.3.9"), netip.MustParseAddr("fd00::1"), netip.MustParseAddr("2001:db8::7"),
 }
 
-// run lets time pass, in minutes.
+// run simulates the time between from and to, minute by minute.
 func (n *node) run(from, to time.Duration) {
 	for at := from; at < to; at += time.Minute {
 		now := start.Add(at)
@@ -88,7 +88,7 @@ const (
 	weeks = 100
 )
 
-// least is how many of 100 intervals must hold the truth: with 95 on average, fewer are a chance of 1 in 90.
+// least is how many of 100 intervals must contain the true value. With 95 on average, fewer have a probability of 1 in 90.
 const least = 90
 
 func TestIntervalHoldsTheTruth(t *testing.T) {
@@ -138,8 +138,8 @@ func TestIntervalHoldsTheTruth(t *testing.T) {
 	}
 }
 
-// TestWhyLogarithms has times of Pareto's kind with a shape of 1.5, whose variance is infinite: 2,000 and 30, of
-// which the 2,000 take 0.8 as long.
+// TestWhyLogarithms draws 2,000 and 30 times from a Pareto distribution with a shape of 1.5, whose variance is
+// infinite. The 2,000 take 0.8 times as long.
 func TestWhyLogarithms(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	time := func() float64 { return 0.1 / math.Pow(rnd.Float64(), 1/1.5) }
@@ -173,8 +173,8 @@ func TestWhyLogarithms(t *testing.T) {
 	}
 }
 
-// TestAuto has a node of some twenty people (1,000 new connections an hour), whose carried connections
-// take so many times as long.
+// TestAuto simulates a node of some twenty people (1,000 new connections an hour), whose carried
+// connections take factor times as long.
 func TestAuto(t *testing.T) {
 	for _, factor := range []float64{1.6, 2} {
 		late := 0
@@ -185,7 +185,7 @@ func TestAuto(t *testing.T) {
 			if n.turned < 0 {
 				late++
 			}
-			if seed >= 5 { // the hour is what chance decides; more of weeks takes long
+			if seed >= 5 { // chance decides only the first hour, and more weeks take long
 				continue
 			}
 			waited, direct := n.waited, n.direct
@@ -227,7 +227,7 @@ func TestAutoOnSilence(t *testing.T) {
 	}
 }
 
-// TestShares: the groups' sizes, and the share once it is sure.
+// TestShares: the sizes of the groups, and the share once the result is certain.
 func TestShares(t *testing.T) {
 	p := New(Config{Share: 0.1, Auto: true})
 	count := func(now time.Time) (n [3]float64) {
@@ -268,7 +268,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestSharesDoNotMix: on a slow day many are drawn, on a fast one few. Together, direct connections would look slow.
+// TestSharesDoNotMix: on a slow day many are drawn, on a fast day few. Pooled, direct connections would look slow.
 func TestSharesDoNotMix(t *testing.T) {
 	p := New(Config{Share: 0.5})
 	rnd := rand.New(rand.NewPCG(7, 8))
@@ -289,7 +289,7 @@ func TestAging(t *testing.T) {
 	p := New(Config{Share: 0.5})
 	tk := p.Draw(start, clients[0], 0)
 	p.Record(tk, Outcome{1000, time.Second, time.Second})
-	for _, d := range []int{0, 7, 0} { // and back: what was a mistake of the clock
+	for _, d := range []int{0, 7, 0} { // and back: the clock was wrong
 		if r := p.Report(start.Add(time.Duration(d) * day)); r.Days != 1 || r.Overall.Direct != 1 {
 			t.Errorf("after %d days: %+v", d, r)
 		}
@@ -301,7 +301,7 @@ func TestAging(t *testing.T) {
 	if r := p.Report(start.Add(8 * day)); r.Overall.Direct != 0 {
 		t.Error("a connection that began before all that counts is counted")
 	}
-	// A clock that goes back by an hour, and by a year.
+	// The clock goes back by an hour, and by a year.
 	p.Record(p.Draw(start.Add(8*day), clients[0], 0), Outcome{1000, time.Second, time.Second})
 	if r := p.Report(start.Add(8*day - time.Hour)); r.Overall.Direct != 1 {
 		t.Error("a clock that goes back a little has cost what was known")
@@ -324,7 +324,7 @@ func TestPrefixes(t *testing.T) {
 	if len(r.Clients) != Prefixes || r.Clients[0].Prefix != "10.0.0.0/24" || r.Clients[0].Direct != 2 || r.Clients[Prefixes-1].Prefix != "" || r.Clients[Prefixes-1].Direct != 13 {
 		t.Errorf("%+v", r.Clients)
 	}
-	// Places of those that were not seen for long are given to others.
+	// Prefixes that were not seen for long make room for others.
 	later := start.Add(9 * day)
 	p.Record(p.Draw(later, netip.MustParseAddr("fd00:1:2:3:4::1"), 0), Outcome{1, time.Second, time.Second})
 	if r := p.Report(later); len(r.Clients) != 1 || r.Clients[0].Prefix != "fd00:1:2:3::/64" {

@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// A Report is what can be told.
+// A Report is the state of the comparison.
 type Report struct {
 	Verdict Verdict `json:"verdict"`
-	Share   float64 `json:"share"` // of new connections, that is drawn today; 0: the comparison is off
+	Share   float64 `json:"share"` // share of new connections drawn today; 0: the comparison is off
 	Auto    bool    `json:"auto"`
-	Days    int     `json:"days"` // that there is something of
+	Days    int     `json:"days"` // days with data
 	Overall Line    `json:"overall"`
-	// Sizes, Quarters and Clients have a line each for what there is something of.
+	// Sizes, Quarters and Clients have a line for each part with data.
 	Sizes    []Line `json:"sizes"`
 	Quarters []Line `json:"quarters"`
 	Clients  []Line `json:"clients"`
-	// Pages are loads of pages, and Kinds all that clients opened at once, by class: HTTP/1, HTTP/2 and others, with Complete only.
+	// Pages are page loads, and Kinds all sessions by class: HTTP/1, HTTP/2 and others. Both have only Complete.
 	Pages Line   `json:"pages"`
 	Kinds []Line `json:"kinds"`
-	// Unanswered are connections that got nothing.
+	// Unanswered counts connections that received nothing.
 	Unanswered Unanswered `json:"unanswered"`
 }
 
@@ -31,38 +31,38 @@ type Verdict string
 
 const (
 	Off    Verdict = "off"    // nothing is drawn
-	Unsure Verdict = "unsure" // not enough is known, or there is no difference to speak of
-	Faster Verdict = "faster" // carried connections are
-	Slower Verdict = "slower" // carried connections are
+	Unsure Verdict = "unsure" // too little data, or no significant difference
+	Faster Verdict = "faster" // carried connections are faster
+	Slower Verdict = "slower" // carried connections are slower
 	Silent Verdict = "silent" // more of the carried connections get no answer
-	Spared Verdict = "spared" // auto has new connections go direct
+	Spared Verdict = "spared" // auto sends new connections direct
 )
 
 // A Line compares carried and direct connections.
 type Line struct {
-	// From and To bound a class of size, in bytes (To 0: none), or a quarter of a day, in hours of UTC.
+	// From and To bound a size class, in bytes (To 0: no bound), or a quarter of a day, in hours of UTC.
 	From   uint64 `json:"from"`
 	To     uint64 `json:"to"`
-	Prefix string `json:"prefix,omitempty"` // of clients; "": of all others
+	Prefix string `json:"prefix,omitempty"` // of clients; "": all others
 	Class  string `json:"class,omitempty"`  // http1, http2 or other
 
 	Carried uint32 `json:"carried"` // connections
 	Direct  uint32 `json:"direct"`
-	// FirstByte and Complete are of times, less is better; Throughput is of rates. null: unknown.
+	// FirstByte and Complete compare times, so less is better; Throughput compares rates. null: unknown.
 	FirstByte  *Change `json:"first_byte"`
 	Complete   *Change `json:"complete"`
 	Throughput *Change `json:"throughput"`
 }
 
-// A Change is what carrying changes, as a part of what it is directly: -0.2 is 20 % less. In 95
-// of 100 cases the truth is between Low and High.
+// A Change is the effect of carrying, relative to direct connections: -0.2 is 20 % less. Low and
+// High are the 95 % confidence interval.
 type Change struct {
 	Change float64 `json:"change"`
 	Low    float64 `json:"low"`
 	High   float64 `json:"high"`
 }
 
-// Unanswered counts connections that got nothing, of those that were drawn.
+// Unanswered counts connections in the groups that received nothing.
 type Unanswered struct {
 	Carried   uint32 `json:"carried"`
 	CarriedOf uint32 `json:"carried_of"`
@@ -75,7 +75,7 @@ func (e effect) change() *Change {
 	if s == unknown {
 		return nil
 	}
-	limit := func(x float64) float64 { return math.Expm1(min(x, 20)) } // JSON knows no infinity
+	limit := func(x float64) float64 { return math.Expm1(min(x, 20)) } // JSON has no infinity
 	return &Change{limit(e.mean), limit(s.low), limit(s.high)}
 }
 
@@ -94,7 +94,7 @@ func (p *Proof) kind(from, to Class) Line {
 	return Line{Carried: e.carried, Direct: e.direct, Complete: e.change()}
 }
 
-// Report tells what is known at a time.
+// Report returns the state at a time.
 func (p *Proof) Report(now time.Time) Report {
 	r := Report{Auto: p.config.Auto, Sizes: []Line{}, Quarters: []Line{}, Clients: []Line{}, Kinds: []Line{}}
 	if p.config.Share > 0 {

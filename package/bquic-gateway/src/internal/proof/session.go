@@ -10,30 +10,31 @@ import (
 )
 
 const (
-	// SessionGap: what a client opens at a server within so long of the first is a session.
+	// SessionGap: connections that a client opens to a server within this time of the first are a session.
 	SessionGap = 5 * time.Second
-	// maxYoung bounds the sessions that flows can join. Without room, the oldest takes no more.
+	// maxYoung bounds the sessions that flows can join. Without room, the oldest accepts no more flows.
 	maxYoung = 64
-	// maxWaits bounds the waits that a session tells apart. Without room, the two that are closest become one.
+	// maxWaits bounds the separate waits of a session. Without room, the two closest ones are merged.
 	maxWaits = 8
 )
 
-// A Session is what one client opens at one server at a time, which mostly is a page load. Its flows
-// go one way: half a page by each would compare nothing. nil is the session of what is in no group.
+// A Session is the set of flows that one client opens to one server at about the same time, usually a
+// page load. All its flows go the same way: a page split between both ways would compare nothing. nil
+// is the session of flows in no group.
 type Session struct {
 	ticket         Ticket
 	client, server netip.Addr
 	began          time.Time
 	young          bool // flows can join
 	flows, open    int
-	bytes          [Classes]uint64 // for the client
-	waits          []wait          // of the client, for any of its flows; apart, and in order
+	bytes          [Classes]uint64 // to the client
+	waits          []wait          // when the client waited for any flow; disjoint, and in order
 }
 
-// A wait is from a time to another, both since the session began.
+// A wait is an interval, relative to the beginning of the session.
 type wait struct{ from, to time.Duration }
 
-// Arm is what is to become of its flows.
+// Arm returns the way that its flows go.
 func (s *Session) Arm() Arm {
 	if s == nil {
 		return Carried
@@ -41,13 +42,13 @@ func (s *Session) Arm() Arm {
 	return s.ticket.Arm
 }
 
-// Ticket is what was drawn for it.
+// Ticket returns the result of its draw.
 func (s *Session) Ticket() Ticket { return s.ticket }
 
-// Measured says that its flows' ends matter: they are to be opened and closed.
+// Measured says if its flows are measured: then Open and Close must be called for them.
 func (s *Session) Measured() bool { return s != nil && s.ticket.Measured }
 
-// Waited notes that the client has waited for something of a flow.
+// Waited notes that the client has waited for data of a flow.
 func (s *Session) Waited(from, to time.Time) {
 	w := wait{max(from.Sub(s.began), 0), to.Sub(s.began)}
 	if w.to <= w.from {
@@ -76,7 +77,7 @@ func (s *Session) Waited(from, to time.Time) {
 	}
 }
 
-// outcome is what became of all, and the class of most of its bytes.
+// outcome returns the totals of the session, and the class of most of its bytes.
 func (s *Session) outcome() (bytes uint64, all time.Duration, class Class) {
 	for c, n := range s.bytes {
 		bytes += n
@@ -90,14 +91,14 @@ func (s *Session) outcome() (bytes uint64, all time.Duration, class Class) {
 	return bytes, all, class
 }
 
-// Sessions puts flows together (Manzoor 2019, algorithm 1, whose key has the server's name as well: that would be
-// a look into the flow). It is not safe for concurrent use.
+// Sessions groups flows into sessions (Manzoor 2019, algorithm 1; its key also has the server's name, which would
+// require a look into the flow). It is not safe for concurrent use.
 type Sessions struct {
 	young []*Session // oldest first
 }
 
-// Join returns the session of a flow that is about to begin. draw is called for the first of one.
-// It is nil where that is in no group, and carried.
+// Join returns the session of a flow that is about to begin. It calls draw for the first flow of a
+// session. The session is nil if it is carried and in no group.
 func (s *Sessions) Join(now time.Time, client, server netip.Addr, draw func() Ticket) *Session {
 	for _, x := range slices.Backward(s.young) {
 		if x.client == client && x.server == server && now.Sub(x.began) <= SessionGap {
@@ -113,32 +114,33 @@ func (s *Sessions) Join(now time.Time, client, server netip.Addr, draw func() Ti
 	return x
 }
 
-// Open notes that a flow begins, and says whether it is the first of its session.
+// Open notes that a flow begins, and says if it is the first of its session.
 func (s *Session) Open() (first bool) {
 	s.flows++
 	s.open++
 	return s.flows == 1
 }
 
-// A Flow is the record of a connection: its streams' bytes, and the packets that bore them. It does not have its duration:
-// that is what the way decides, and it tells classes no better (lab/experiments/flows.py).
+// A Flow is the record of a connection: the bytes in both directions, and the packets that carried them. It does not
+// include the duration, which depends on the way and does not improve the classes (lab/experiments/flows.py).
 type Flow struct {
-	ClientBytes, ServerBytes     uint64 // from the client, and for it
+	ClientBytes, ServerBytes     uint64 // from the client, and to it
 	ClientPackets, ServerPackets uint32
 }
 
-// Close notes that a flow has ended, and says whether the session is over by that. A flow of which nothing is known has
-// an empty record.
+// Close notes that a flow has ended, and says if that ends the session. A flow without data has an empty
+// record.
 func (s *Session) Close(f Flow) (over bool) {
 	s.open--
 	s.bytes[f.Class()] += f.ServerBytes
 	return s.over()
 }
 
-// RecordSession notes a session that is over. One without an answer has no time; that its connections had none is counted.
+// RecordSession records a session that is over. A session without an answer has no time; its unanswered connections are
+// counted elsewhere.
 func (p *Proof) RecordSession(s *Session) {
 	w, half, ok := p.of(s.ticket)
-	s.ticket.Measured = false // what was about to join it comes too late
+	s.ticket.Measured = false // flows that join later are not measured
 	bytes, all, class := s.outcome()
 	if !ok || bytes == 0 {
 		return
@@ -148,10 +150,10 @@ func (p *Proof) RecordSession(s *Session) {
 	c.by.add(c.n, logOf(all))
 }
 
-// over says that no flow is open, and none can join.
+// over says if no flow is open, and none can join.
 func (s *Session) over() bool { return !s.young && s.open == 0 && s.flows > 0 }
 
-// Age lets no more flows join those that are old enough. It returns what is over by that.
+// Age closes sessions that are old enough to new flows. It returns those that are over now.
 func (s *Sessions) Age(now time.Time) (over []*Session) {
 	old := max(len(s.young)-maxYoung, 0)
 	for old < len(s.young) && now.Sub(s.young[old].began) > SessionGap {

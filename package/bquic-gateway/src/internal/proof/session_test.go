@@ -17,7 +17,7 @@ var servers = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr
 
 func undrawn() Ticket { return Ticket{Measured: true} }
 
-// TestJoin: who joins whom.
+// TestJoin: which flows join which session.
 func TestJoin(t *testing.T) {
 	var s Sessions
 	var found []*Session
@@ -69,7 +69,7 @@ func TestOver(t *testing.T) {
 	if !y.Close(Flow{}) {
 		t.Error("not over")
 	}
-	s.Join(at(21), clients[0], servers[0], undrawn) // its flow never comes
+	s.Join(at(21), clients[0], servers[0], undrawn) // its flow never opens
 	if over := s.Age(at(40)); len(over) != 0 {
 		t.Error("a session without a flow counts")
 	}
@@ -81,7 +81,7 @@ func TestWaits(t *testing.T) {
 	for range 2000 {
 		s := &Session{began: start}
 		var waiting [1000]bool
-		n := 1 + rnd.IntN(maxWaits) // with more, what is apart becomes one
+		n := 1 + rnd.IntN(maxWaits) // with more, separate waits would be merged
 		for range n {
 			from := rnd.IntN(900)
 			to := from + rnd.IntN(100)
@@ -109,7 +109,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// TestPages: sessions' times are compared, of pages and of others, and kept.
+// TestPages: the times of sessions, of pages and others, are compared and stored.
 func TestPages(t *testing.T) {
 	const weeksOfPages = 100
 	var held, sure int
@@ -128,7 +128,7 @@ func TestPages(t *testing.T) {
 			if x.Arm() == Carried {
 				page *= 0.8
 			}
-			for range 1 + rnd.IntN(6) { // all as slow as the page is
+			for range 1 + rnd.IntN(6) { // all as slow as the page
 				first := x.Open()
 				x.Waited(now, now.Add(seconds(page)))
 				if x.Close(Flow{2000, 20000, 8, 20}); first {
@@ -161,7 +161,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestNoGroup: where nothing is compared, nothing is kept.
+// TestNoGroup: without a comparison, nothing is stored.
 func TestNoGroup(t *testing.T) {
 	p := New(Config{})
 	var s Sessions
@@ -171,7 +171,7 @@ func TestNoGroup(t *testing.T) {
 	}
 }
 
-// TestLateFlow: a flow whose session has been recorded meanwhile counts nowhere.
+// TestLateFlow: a flow whose session has already been recorded does not count.
 func TestLateFlow(t *testing.T) {
 	p := New(Config{Share: 0.5})
 	var s Sessions
@@ -190,7 +190,7 @@ func TestLateFlow(t *testing.T) {
 	}
 }
 
-// TestClasses: nothing that a record can be has no class.
+// TestClasses: every possible record has a class.
 func TestClasses(t *testing.T) {
 	for _, f := range []Flow{{}, {1, 0, 0, 0}, {math.MaxUint64, math.MaxUint64, 0, 0}, {math.MaxUint64, math.MaxUint64, math.MaxUint32, math.MaxUint32}} {
 		if c := f.Class(); c >= Classes || c.String() == "" {
@@ -199,7 +199,7 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// TestTree: the tree here says what that of the library says which has made it.
+// TestTree: the tree gives the same answers as the library that made it.
 func TestTree(t *testing.T) {
 	data, err := os.ReadFile("testdata/classes.json")
 	if err != nil {
@@ -229,7 +229,7 @@ func (s *said) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &[]any{&s.flow.ClientBytes, &s.flow.ServerBytes, &s.flow.ClientPackets, &s.flow.ServerPackets, &s.class})
 }
 
-// BenchmarkTick is what is done once in a minute while nothing happens.
+// BenchmarkTick measures the work once per minute while nothing happens.
 func BenchmarkTick(b *testing.B) {
 	p := busy(1)
 	for b.Loop() {

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// A file is the header, what is known, and a checksum of both. Numbers are little-endian. Of
-// cells, those with something in them are written, each after the number of empty ones before it: a
-// busy node's are some 10 KB.
+// A file is the header, the data, and a checksum of both. Numbers are little-endian. Only cells
+// with data are written, each after the number of empty cells before it: about 10 KB for a busy
+// node.
 const (
 	header = "bquic proof 2\n"
 	// MaxFile is the largest possible file, in bytes.
@@ -24,7 +24,7 @@ const (
 
 var errFile = errors.New("not a control group's file, damaged, or of another version")
 
-// Append appends what is known to b.
+// Append appends the data to b.
 func (p *Proof) Append(b []byte) []byte {
 	start, le := len(b), binary.LittleEndian
 	b = append(b, header...)
@@ -74,7 +74,7 @@ func (p *Proof) Append(b []byte) []byte {
 	return le.AppendUint32(b, crc32.ChecksumIEEE(b[start:]))
 }
 
-// each calls one of the functions for everything in a window, always in the same order.
+// each calls the matching function for every item in a window, always in the same order.
 func (w *window) each(tried func(*tries), known func(*cell), completed func(*small)) {
 	for half := range w.tries {
 		for quarter := range w.tries[half] {
@@ -104,7 +104,7 @@ func (w *window) each(tried func(*tries), known func(*cell), completed func(*sma
 	}
 }
 
-// A reader takes numbers from b. After a mistake, it gives zeros.
+// A reader takes numbers from b. After an error, it returns zeros.
 type reader struct {
 	b   []byte
 	bad bool
@@ -138,8 +138,8 @@ func (r *reader) moments() (m moments) {
 	return m
 }
 
-// Restore replaces what is known by what Append has written before now. On an error it knows what it
-// knew before.
+// Restore replaces the data with data that Append has written before now. On an error, p does not
+// change.
 func (p *Proof) Restore(data []byte, now time.Time) error {
 	end := len(data) - crc32.Size
 	if end < len(header) || len(data) > MaxFile || string(data[:len(header)]) != header ||
@@ -170,7 +170,7 @@ func (p *Proof) Restore(data []byte, now time.Time) error {
 		return fmt.Errorf("%w: what is in it does not fit together", errFile)
 	}
 	*p = *n
-	if p.newest > 0 && p.config.Share > 0 { // else there is no share that a day could have
+	if p.newest > 0 && p.config.Share > 0 { // otherwise a day would have no share
 		p.window(now)
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// busy is one that knows something of all days.
+// busy returns a Proof with data for all days.
 func busy(seed uint64) *Proof {
 	n := newNode(seed, Config{Share: DefaultShare, Auto: true}, 100, 1.5)
 	n.every = time.Hour
@@ -49,7 +49,7 @@ func TestRestore(t *testing.T) {
 	if before := New(p.config); before.Restore(file, start.Add(-20*day)) != nil || before.Report(start.Add(-20*day)).Days != 0 {
 		t.Error("days of the future count")
 	}
-	// Switched off over a restart, and on again.
+	// Switched off across a restart, and on again.
 	off := New(Config{})
 	if err := off.Restore(file, start.Add(later+3*day)); err != nil {
 		t.Error(err)
@@ -65,7 +65,7 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestLargestFile has something in every cell.
+// TestLargestFile has data in every cell.
 func TestLargestFile(t *testing.T) {
 	p := New(Config{Share: 0.5})
 	for d := range Days {
@@ -109,7 +109,7 @@ func TestRestoreDamaged(t *testing.T) {
 
 var busyBefore = *New(Config{Share: 0.2})
 
-// sign replaces the checksum with the right one.
+// sign sets the correct checksum.
 func sign(data []byte) []byte {
 	if len(data) < crc32.Size {
 		return data
@@ -118,8 +118,8 @@ func sign(data []byte) []byte {
 	return binary.LittleEndian.AppendUint32(bytes.Clone(data[:end]), crc32.ChecksumIEEE(data[:end]))
 }
 
-// FuzzRestore: files with the right checksum, whatever is in them. What is taken can be used and written, and
-// read again.
+// FuzzRestore reads arbitrary files with a correct checksum. Accepted data can be used, written and read
+// again.
 func FuzzRestore(f *testing.F) {
 	small := New(Config{Share: 0.5, Auto: true})
 	for i := range uint32(50) {
