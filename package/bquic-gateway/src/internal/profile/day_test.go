@@ -23,23 +23,23 @@ import (
 	"github.com/quic-go/quic-go/testutils/simnet"
 )
 
-// A day is what befalls a relay's session, evenly in random order.
+// A day is the events in the life of a relay's session, evenly spaced in random order.
 type day struct {
 	length  time.Duration
-	routes  int // route changes: rate, RTT and buffer become others, half of them under a transfer
-	outages int // all are under a transfer
+	routes  int // route changes: rate, RTT and buffer change, half of the time during a transfer
+	outages int // all during a transfer
 }
 
 const (
-	// What the relay has: a path that answers nothing for longer is left for another session.
+	// The relay's values: after a longer silence, it leaves a session for another one.
 	dayIdleTimeout = 30 * time.Second
 	daySilence     = 10 * time.Second
-	// What a transfer takes about. The path's bandwidth-delay product is a small part of it, as
-	// a new session needs some of it to find out how fast the path is.
+	// The approximate duration of a transfer. It is long compared with the path's RTT, because a
+	// new session needs some time to find out how fast the path is.
 	dayTransfer = 4 * time.Second
 )
 
-// dayConfig is that of both ends.
+// dayConfig is the configuration of both ends.
 func dayConfig() *quic.Config {
 	return &quic.Config{
 		Burst: profileNamed(BQUIC).Burst, HandshakeIdleTimeout: 10 * time.Second,
@@ -49,21 +49,21 @@ func dayConfig() *quic.Config {
 	}
 }
 
-// A request asks for so many bytes of what a seed makes, in either direction.
+// A request asks for a number of bytes made from a seed, in either direction.
 type request struct {
 	Upload bool
 	Size   int64
 	Seed   uint64
 }
 
-// content makes the bytes of a request.
+// content generates the bytes of a request.
 func (r request) content() io.Reader {
 	var key [32]byte
 	binary.BigEndian.PutUint64(key[:], r.Seed)
 	return io.LimitReader(rand.NewChaCha8(key), r.Size)
 }
 
-// check reads the bytes of a request to the end of r.
+// check reads from to its end, and compares it with the bytes of the request.
 func (r request) check(from io.Reader) error {
 	want := r.content()
 	a, b := make([]byte, 32<<10), make([]byte, 32<<10)
@@ -82,7 +82,7 @@ func (r request) check(from io.Reader) error {
 	}
 }
 
-// serveDay answers the requests of a connection until it ends, or the day does.
+// serveDay answers the requests of a connection until the connection or the day ends.
 func serveDay(ctx context.Context, conn *quic.Conn) {
 	stop := context.AfterFunc(ctx, func() { conn.CloseWithError(0, "") })
 	defer stop()
@@ -108,7 +108,7 @@ func serveDay(ctx context.Context, conn *quic.Conn) {
 	}
 }
 
-// do carries a request out and returns what it took.
+// do carries out a request and returns how long it took.
 func (r request) do(ctx context.Context, conn *quic.Conn) (time.Duration, error) {
 	start := time.Now()
 	str, err := conn.OpenStreamSync(ctx)
@@ -134,8 +134,8 @@ func (r request) do(ctx context.Context, conn *quic.Conn) (time.Duration, error)
 	return time.Since(start), err
 }
 
-// held is what a process has after garbage collection: what is freed by a
-// finalizer, too, and what pools keep for one round.
+// held returns what a process holds after garbage collection. It collects often enough to run
+// finalizers, and to empty pools, which keep their items for one round.
 func held() (goroutines int, bytes uint64) {
 	for range 3 {
 		runtime.GC()
@@ -145,8 +145,8 @@ func held() (goroutines int, bytes uint64) {
 	return runtime.NumGoroutine(), m.HeapAlloc
 }
 
-// live runs the day in virtual time: one session all day, and a new one beside it on each
-// path to compare with. It returns the session's throughput over the new ones'.
+// live runs the day in virtual time, with one session all day, and a new session for comparison
+// on each path. It returns the ratios of the old session's throughput to the new ones'.
 func (d day) live(t *testing.T, tlsConf *tls.Config, seed uint64) (ratios []float64) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -254,8 +254,8 @@ func (d day) live(t *testing.T, tlsConf *tls.Config, seed uint64) (ratios []floa
 			ratios = append(ratios, fresh.Seconds()/took.Seconds())
 			t.Logf("%s: %.3f of a new session's throughput; %.1f Mbit/s, %s, buffer %d", time.Since(begin).Round(time.Second), ratios[i], rate/1e6, rtt, n.toClient.room)
 
-			time.Sleep(time.Minute) // what is closed is gone by then
-			// All kinds of things have happened once after the first tenth.
+			time.Sleep(time.Minute) // closed connections are gone by then
+			// By the first tenth, events of all kinds have happened.
 			switch i {
 			case len(events) / 10:
 				goroutines, memory = held()
@@ -275,8 +275,8 @@ func (d day) live(t *testing.T, tlsConf *tls.Config, seed uint64) (ratios []floa
 	return ratios
 }
 
-// TestDay has a session live through what a relay's does: by default an eighth of a day,
-// all of it with BQUIC_DAY set to a seed.
+// TestDay runs a session through the events of a relay's day: by default an eighth of a day,
+// with BQUIC_DAY set to a seed all of it.
 func TestDay(t *testing.T) {
 	d, seed := day{3 * time.Hour, 25, 6}, uint64(1)
 	if s := os.Getenv("BQUIC_DAY"); s != "" {

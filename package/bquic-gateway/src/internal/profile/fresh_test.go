@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// What no path may be below. Some paths are known to be below 0.90 of stock, so that among 50
-	// new ones there is one now and then: they are printed, to join losers. None of all that were drawn has been near
-	// this, which is for a sender that is broken: docs/lab.md.
+	// No path may be below this. Some paths are known to be below 0.90 of stock, so now and then there is one
+	// among 50 new ones. Such paths are printed, to be added to losers. No path so far has been near this
+	// limit, which catches a broken sender: docs/lab.md.
 	freshLeast = 0.6
-	// Below this, a path is run more often: one run of each says more about the loss that both met than about them.
+	// A path below this is run more often: a single run says more about the loss that each sender met than about the senders.
 	freshDoubt   = 0.90
 	freshRepeats = 6
 )
 
-// TestFreshPaths draws 50 paths that no run before has drawn.
+// TestFreshPaths draws 50 paths that no earlier run has drawn.
 func TestFreshPaths(t *testing.T) {
-	// Seeds of few digits are for choosing and for reporting.
+	// Small seeds are reserved for choosing and for reporting.
 	seed := 1<<31 | uint64(rand.Uint32())
 	t.Logf("seed %d; all of it: BQUIC_PATHS=%d go test ./internal/profile -run TestPaths -v", seed, seed)
 	tlsConf := tlsConfig(t)

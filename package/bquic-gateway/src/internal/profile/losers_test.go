@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// Paths on which a sender of ours was slower than stock.
+// Paths on which one of our senders was slower than stock.
 var losers = []randomPath{
-	// The route becomes longer under a download: the least RTT of the connection's
-	// life made the difference a queue, to hide bursts and late ACKs behind.
+	// The route becomes longer during a download. With the least RTT since the start of the
+	// connection, the difference looked like a queue that hides bursts and late ACKs.
 	{Name: "longer route, 100 packets", Rate: 30, RTT: 4 * time.Millisecond, Buffer: 100, Change: 2 * time.Second, Rate2: 30, RTT2: 60 * time.Millisecond, Size: 15 << 20},
 	{Name: "longer route, 30 packets", Rate: 30, RTT: 4 * time.Millisecond, Buffer: 30, Change: 2 * time.Second, Rate2: 30, RTT2: 60 * time.Millisecond, Size: 15 << 20},
 	{Name: "longer route, 10 packets", Rate: 30, RTT: 4 * time.Millisecond, Buffer: 10, Change: 2 * time.Second, Rate2: 30, RTT2: 60 * time.Millisecond, Size: 15 << 20},
 	{Name: "short route, short buffer", Rate: 30, RTT: 4 * time.Millisecond, Buffer: 30, Size: 6 << 20},
 	drawPath(1, 14), drawPath(1, 49), drawPath(2, 11), drawPath(4, 19), drawPath(5, 39), drawPath(5, 48),
-	// The receiver held ACKs back on its own behind a queue that was none, as its route had become ten times as long, and a buffer of
-	// six packets did not hold what each of them released.
+	// The receiver held back ACKs on its own, because its route had become ten times as long and that looked like a queue. A
+	// buffer of six packets could not hold the packets that each ACK released.
 	drawPath(3481233990, 37),
-	// The route became ten times as long under a window with a queue, so the RTT hardly rose, or even fell.
+	// The route became ten times as long while the window had a queue, so the RTT hardly rose, or even fell.
 	drawPath(3, 40), drawPath(15, 36),
 }
 
-// Paths on which it still is. Where rate or RTT become ten times what they are under a small window, it is often too late
-// (13/16, 26/14), or the rounds of slow start pass for noise that hides the change (35/47). On the others it is by chance, one run in several.
+// Paths on which it still is slower. If rate or RTT grow tenfold under a small window, detection is often too late (13/16,
+// 26/14), or the rounds of slow start look like noise that hides the change (35/47). On the others, some runs are slower by chance.
 var lost = []randomPath{drawPath(13, 16), drawPath(26, 14), drawPath(35, 47), drawPath(2, 44), drawPath(6, 49)}
 
-// A path that was lost on once is not lost on again; where it still is, it is no worse than any other.
+// On losers, our sender is never slower again; on lost, it is no worse than on any other path.
 func TestLosers(t *testing.T) {
 	tlsConf := tlsConfig(t)
 	for _, tc := range []struct {

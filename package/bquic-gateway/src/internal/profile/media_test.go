@@ -42,7 +42,7 @@ var media = []medium{
 	{name: "slow", rate: 2e6, delay: 15 * time.Millisecond, queue: 50},
 }
 
-// link is one run's medium.
+// link is the medium of one run.
 type link struct {
 	simnet.PerfectRouter
 	medium
@@ -50,7 +50,7 @@ type link struct {
 
 	mu   sync.Mutex
 	rng  *rand.Rand
-	free time.Time // when the bottleneck has sent all that it holds
+	free time.Time // when the bottleneck's buffer is empty
 }
 
 func (l *link) SendPacket(p simnet.Packet) error {
@@ -91,7 +91,7 @@ func tlsConfig(t *testing.T) *tls.Config {
 	}
 	return &tls.Config{
 		Certificates:       []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}},
-		InsecureSkipVerify: true, // virtual time is long before the certificate
+		InsecureSkipVerify: true, // virtual time is before the certificate's validity
 		NextProtos:         []string{"medium"},
 	}
 }
@@ -151,8 +151,8 @@ func download(t *testing.T, tlsConf *tls.Config, m medium, b quic.Burst, size in
 	return mbps
 }
 
-// The default profile must step aside where there is nothing to gain. With
-// BQUIC_MEDIA=1 the test prints all profiles.
+// The default profile must do no harm where there is nothing to gain. With BQUIC_MEDIA=1,
+// the test prints all profiles.
 func TestNeverWorseThanStandard(t *testing.T) {
 	const seeds = 3
 	profiles := Builtin()
@@ -186,8 +186,8 @@ func TestNeverWorseThanStandard(t *testing.T) {
 	}
 }
 
-// TestManyGaps: a path that loses every other packet for a while, as one does that is two, leaves as many gaps as the
-// largest window of a gateway or relay has pairs of packets. They end no connection.
+// TestManyGaps: a path that loses every other packet for a while, as if one of two bonded links were down, leaves one
+// gap for each pair of packets in the largest window of a gateway or relay. The gaps must not end the connection.
 func TestManyGaps(t *testing.T) {
 	const rtt = 400 * time.Millisecond
 	for _, name := range []string{Standard, BQUIC} {

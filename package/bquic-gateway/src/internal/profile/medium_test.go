@@ -26,28 +26,28 @@ type network struct {
 
 	mu       sync.Mutex
 	rng      *rand.Rand
-	toClient *queue // the first of each direction
+	toClient *queue // the first queue of each direction
 	toServer *queue
-	beyond   []time.Duration // what the packets of each flow take behind the network, each way; may be nil
+	beyond   []time.Duration // extra delay of each flow behind the network, each way; may be nil
 }
 
-// A channel carries one transmission at a time. A wire's direction is a channel
-// with one queue; 802.11 is one with many.
+// A channel carries one transmission at a time. A direction of a wire is a channel with one
+// queue; an 802.11 channel has many.
 type channel struct {
 	net     *network
 	rate    float64       // bit/s while packets are sent
 	access  time.Duration // per transmission: preamble, SIFS, block ACK, DIFS
 	slots   int           // random backoff of up to this many slots; 0: none
 	gather  int           // packets per transmission at most
-	longest time.Duration // of a transmission
+	longest time.Duration // limit of a transmission
 	queues  []*queue
 	busy    bool
 }
 
-// slot is that of OFDM (IEEE 802.11-2020, table 17-21).
+// slot is the slot time of OFDM (IEEE 802.11-2020, table 17-21).
 const slot = 9 * time.Microsecond
 
-// A queue holds what one sender has for one receiver.
+// A queue holds the packets of one sender to one receiver.
 type queue struct {
 	channel *channel
 	room    int // packets
@@ -56,7 +56,7 @@ type queue struct {
 
 	delay   func() time.Duration // to the receiver, after the transmission
 	lose    func() bool          // may be nil
-	reorder func() time.Duration // what a packet is delayed by, may be nil
+	reorder func() time.Duration // extra delay of a packet, may be nil
 	next    func(simnet.Packet)
 }
 
@@ -65,7 +65,7 @@ type queued struct {
 	since time.Time
 }
 
-// SendPacket takes what an endpoint sends.
+// SendPacket takes a packet that an endpoint sends.
 func (n *network) SendPacket(p simnet.Packet) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -87,9 +87,8 @@ func (q *queue) push(p simnet.Packet) {
 	}
 }
 
-// transmit lets one of those with packets have the channel, each as likely, and
-// the next one after it. Who contends with others collides now and then
-// (minimum contention window 15).
+// transmit gives the channel to a random queue with packets, and to the next one afterwards.
+// Contending queues collide now and then (minimum contention window 15).
 func (c *channel) transmit() {
 	var backlogged []*queue
 	for _, q := range c.queues {
@@ -128,7 +127,7 @@ func (c *channel) transmit() {
 		c.net.mu.Lock()
 		defer c.net.mu.Unlock()
 		if collision {
-			// Nothing arrives, and all is sent again.
+			// Nothing arrives, and everything is sent again.
 			again := make([]queued, len(sent), len(sent)+len(q.packets))
 			for i, p := range sent {
 				again[i] = queued{p, time.Now()}
@@ -141,14 +140,13 @@ func (c *channel) transmit() {
 	})
 }
 
-// deliver lets the packets of a transmission arrive, in order but for those
-// that are delayed.
+// deliver delivers the packets of a transmission, in order except for delayed ones.
 func (q *queue) deliver(packets []simnet.Packet) {
 	var usual time.Duration
 	if q.delay != nil {
 		usual = q.delay()
 		if beyond := q.channel.net.beyond; beyond != nil {
-			// Together, as the order of timers that end at once is anybody's guess.
+			// Together, because the order of timers with the same deadline is undefined.
 			flows := make([][]simnet.Packet, len(beyond))
 			for _, p := range packets {
 				flow := p.To.(*net.UDPAddr).IP[3] - 1
@@ -200,7 +198,7 @@ const (
 	wifiTarget  = 20 * time.Millisecond // net/mac80211/sta_info.c
 )
 
-// codel is RFC 8289, with its interval of 100 ms.
+// codel implements RFC 8289, with its interval of 100 ms.
 type codel struct {
 	target      time.Duration
 	first, next time.Time
@@ -239,8 +237,8 @@ func (c *codel) drop(now, since time.Time, left int) bool {
 	return false
 }
 
-// wire connects the clients' side with the servers' by a bottleneck of room
-// packets in the data's direction, the other one with plenty of room.
+// wire connects clients and servers by a bottleneck. In the direction of the data, it has
+// room for room packets, in the other one for plenty.
 func (n *network) wire(rate float64, delay func() time.Duration, room int, withCodel bool) (toClient, toServer *channel) {
 	for _, to := range []**queue{&n.toClient, &n.toServer} {
 		c := &channel{net: n, rate: rate, gather: 1}
@@ -254,8 +252,8 @@ func (n *network) wire(rate float64, delay func() time.Duration, room int, withC
 	return n.toClient.channel, n.toServer.channel
 }
 
-// mesh connects them by hops of 802.11n on one channel: MCS 7 of 20 MHz unless
-// rate says otherwise. The delay is that of the leg's wired end.
+// mesh connects them by hops of 802.11n on one channel: MCS 7 at 20 MHz unless rate is
+// given. delay applies to the wired end of the leg.
 func (n *network) mesh(hops int, rate float64, delay func() time.Duration, room int, withCodel bool) *channel {
 	c := &channel{
 		net: n, rate: rate, gather: 64, longest: 5484 * time.Microsecond, // aPPDUMaxTime
@@ -284,22 +282,22 @@ const (
 	serverNet = 11
 )
 
-// A trial is one connection over a network, and what became of it.
+// A trial is one connection over a network, and its result.
 type trial struct {
 	burst  quic.Burst
 	upload bool
 	start  time.Duration
-	window uint64 // bytes that may be unread; 0: more than the path has room for
+	window uint64 // receive window, bytes; 0: larger than the path needs
 
-	received atomic.Int64 // bytes, by now
+	received atomic.Int64 // bytes so far
 	done     time.Duration
 	sending  *quic.Conn // set once it sends
 	sender   quic.BurstStats
 	lost     uint64
 }
 
-// transfer has each flow carry size bytes over the network that build makes, or
-// as many as it can until end. It runs in virtual time.
+// transfer makes each flow carry size bytes over the network that build makes, or as many as
+// possible until end. It runs in virtual time.
 func transfer(t *testing.T, tlsConf *tls.Config, seed uint64, build func(*network), flows []*trial, size int, end time.Duration, watch func(now time.Duration)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -356,7 +354,7 @@ func transfer(t *testing.T, tlsConf *tls.Config, seed uint64, build func(*networ
 }
 
 func (f *trial) run(ctx context.Context, t *testing.T, tlsConf *tls.Config, client, server *simnet.SimConn, size int) {
-	// Windows that never limit: what is measured is congestion control.
+	// The windows never limit, because congestion control is measured.
 	window := cmp.Or(f.window, 64<<20)
 	conf := &quic.Config{
 		Burst: f.burst, HandshakeIdleTimeout: time.Minute, MaxIdleTimeout: time.Hour,

@@ -22,16 +22,16 @@ import (
 	"github.com/quic-go/quic-go/testutils/simnet"
 )
 
-// A scene is what the clients of a relay do at the same time, over one connection
-// and three hops of 802.11.
+// A scene is the simultaneous traffic of a relay's clients, over one connection and three hops
+// of 802.11.
 type scene struct {
 	upload bool
-	bulk   []int // streams of each client that carries as much as it can, from the beginning
-	// The client of this number, from 1 on, asks for size bytes every 100 ms, each time
-	// on a new stream. 0: nobody.
+	bulk   []int // number of bulk streams of each client, from the beginning
+	// The client of this number, from 1 on, requests size bytes every 100 ms, each time on a
+	// new stream. 0: no client.
 	asks int
 	size int
-	// Nobody reads what the first client carries.
+	// The data of the first client is never read.
 	stalled bool
 	windows windows
 }
@@ -44,7 +44,7 @@ const (
 	sceneEnd   = 13 * time.Second
 )
 
-// A view is what became of a scene after its start.
+// A view is the result of a scene after its start.
 type view struct {
 	answers []time.Duration // in order
 	carried []int64         // bytes, by client
@@ -64,7 +64,7 @@ func (v *view) total() (sum int64) {
 	return sum
 }
 
-// play shows the scene, with the streams in the order of their clients or in quic-go's.
+// play runs the scene, with the streams in the order of their clients or in quic-go's order.
 func (s *scene) play(t *testing.T, tlsConf *tls.Config, ordered bool, seed uint64) *view {
 	t.Helper()
 	v := &view{carried: make([]int64, len(s.bulk))}
@@ -122,7 +122,7 @@ func (s *scene) play(t *testing.T, tlsConf *tls.Config, ordered bool, seed uint6
 				}
 			}
 		}
-		// The gateway: how much to answer, and for whom, is at a stream's beginning.
+		// The gateway. The beginning of a stream says how much to answer, and for which client.
 		wg.Go(func() {
 			for {
 				str, err := accepted.AcceptStream(ctx)
@@ -215,8 +215,8 @@ func send(w io.Writer, size int) error {
 	return nil
 }
 
-// TestOrder compares streams in the order of their clients with quic-go's: in the same
-// run, apart from that. With BQUIC_ORDER=1 it prints what came of it, and more.
+// TestOrder compares streams in the order of their clients with quic-go's order, in otherwise
+// identical runs. With BQUIC_ORDER=1, it runs more scenes and prints the results.
 func TestOrder(t *testing.T) {
 	tlsConf := tlsConfig(t)
 	play := func(t *testing.T, s scene) (stock, ordered *view) {
@@ -265,7 +265,7 @@ func TestOrder(t *testing.T) {
 				t.Errorf("in all, %.2f of what there is without order", ratio)
 			}
 		})
-		// The 200 streams of one delay neither another's requests nor its own.
+		// 200 streams of one client delay neither another client's requests nor its own.
 		for asks, who := range []string{1: "its own", 2: "another's"} {
 			if who == "" {
 				continue
@@ -281,7 +281,7 @@ func TestOrder(t *testing.T) {
 				})
 			}
 		}
-		// Beside few, what an answer waits for is in the path, and differs from run to run.
+		// Beside few streams, an answer waits in the path itself, for a time that differs from run to run.
 		for _, streams := range []int{1, 4} {
 			if os.Getenv("BQUIC_ORDER") == "" {
 				break
@@ -297,8 +297,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestOrderStalled: a phone that is gone leaves downloads that nobody reads. They may
-// not keep the others of the relay from theirs.
+// TestOrderStalled: a phone that has left leaves downloads that are never read. They must not
+// block the downloads of the relay's other clients.
 func TestOrderStalled(t *testing.T) {
 	s := scene{bulk: []int{40, 1}, asks: 3, size: 1e3, stalled: true, windows: windows{256 << 10, 1 << 20}}
 	tlsConf := tlsConfig(t)

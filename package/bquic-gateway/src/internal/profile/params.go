@@ -13,7 +13,7 @@ import (
 // A Param is one transport parameter: an option of `config profile`.
 type Param struct {
 	Name string
-	Type string // of its value, as documentation shows it
+	Type string // type of its value, as shown in the documentation
 	Unit string
 	Doc  string // one line
 
@@ -25,7 +25,7 @@ type Param struct {
 // Set parses value into b.
 func (p *Param) Set(b *quic.Burst, value string) error { return p.parse(b, value) }
 
-// Check says what is wrong with value.
+// Check returns an error if value is not valid.
 func (p *Param) Check(value string) error { return p.parse(new(quic.Burst), value) }
 
 // Params are all parameters, in the order in which they are shown.
@@ -143,7 +143,7 @@ func number(field func(*quic.Burst) *int, lowest, highest int) func(*quic.Burst,
 	}
 }
 
-// count is a number for which the word unlimited stands for no limit.
+// count is a number; the word unlimited stands for no limit.
 func count(field func(*quic.Burst) *int, unlimited string, lowest, highest int) func(*quic.Burst, string) error {
 	parse := number(field, lowest, highest)
 	return func(b *quic.Burst, s string) error {

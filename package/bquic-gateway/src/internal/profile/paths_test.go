@@ -19,8 +19,8 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// A randomPath is one of `paths`: drawn by a seed, or written down because the
-// sender has failed there.
+// A randomPath is a path of the experiment `paths`: drawn with a seed, or written down because
+// the sender has failed on it.
 type randomPath struct {
 	Name      string
 	Seed      uint64
@@ -33,7 +33,7 @@ type randomPath struct {
 	Loss      float64
 	LossBurst float64       // packets in a row that are lost, on average
 	Reorder   float64       // packets that are overtaken
-	Late      time.Duration // by so much
+	Late      time.Duration // delay of overtaken packets
 	WiFi      bool          // one hop of 802.11 at that rate instead of a wire
 	Change    time.Duration // when rate and RTT change; 0: never
 	Rate2     float64
@@ -44,7 +44,7 @@ type randomPath struct {
 // pathsPerSeed is how many paths a seed draws.
 const pathsPerSeed = 50
 
-// drawPath is one of the paths of a seed.
+// drawPath draws one of the paths of a seed.
 func drawPath(seed, number uint64) randomPath {
 	r := rand.New(rand.NewPCG(seed, number))
 	logUniform := func(low, high float64) float64 { return low * math.Pow(high/low, r.Float64()) }
@@ -121,13 +121,13 @@ func (p randomPath) build(n *network) {
 			}
 		})
 	}
-	// Data is what meets the faults.
+	// The faults apply to the direction of the data.
 	q := n.toClient
 	if p.Upload {
 		q = n.toServer
 	}
 	if p.Loss > 0 {
-		// Gilbert's model: in the bad state all is lost.
+		// Gilbert's model: in the bad state, all packets are lost.
 		bad := false
 		q.lose = func() bool {
 			switch {
@@ -183,7 +183,7 @@ func profileNamed(name string) Profile {
 	return ps[slices.IndexFunc(ps, func(p Profile) bool { return p.Name == name })]
 }
 
-// seedRange reads FIRST-LAST.
+// seedRange parses FIRST-LAST.
 func seedRange(s string, first, last uint64) (uint64, uint64, error) {
 	if s == "" {
 		return first, last, nil
@@ -206,7 +206,7 @@ func geomean(values []float64) float64 {
 }
 
 // TestPaths compares bquic with stock on the paths of BQUIC_PATHS, as in 6-505.
-// With BQUIC_ROWS it writes rows as results/paths.json has them there.
+// With BQUIC_ROWS, it writes rows in the format of results/paths.json to that file.
 // BQUIC_PATHS_LONGER=10 transfers ten times as many bytes.
 func TestPaths(t *testing.T) {
 	spec := os.Getenv("BQUIC_PATHS")
@@ -247,10 +247,10 @@ func TestPaths(t *testing.T) {
 	writeRows(t, rows)
 }
 
-// random says if a run of the path differs from another one.
+// random says if runs of the path differ.
 func (p randomPath) random() bool { return p.Loss > 0 || p.WiFi || p.Reorder > 0 }
 
-// A comparison is what stock and bquic have made of a path.
+// A comparison holds the results of stock and bquic on a path.
 type comparison struct {
 	path            randomPath
 	standard, bquic float64   // Mbit/s
@@ -263,7 +263,7 @@ func (c comparison) String() string {
 	return fmt.Sprintf("%.3f  %.2f/%.2f lost %d/%d  %s %.1f MB", c.ratio(), c.bquic, c.standard, c.lost[1], c.lost[0], c.path, float64(c.path.Size)/1e6)
 }
 
-// compare runs both so many times, with the same loss and order of each.
+// compare runs both senders repeats times, with the same loss and reordering for each.
 func (p randomPath) compare(t *testing.T, tlsConf *tls.Config, first, repeats uint64) comparison {
 	t.Helper()
 	c := comparison{path: p}
@@ -280,7 +280,7 @@ func (p randomPath) compare(t *testing.T, tlsConf *tls.Config, first, repeats ui
 	return c
 }
 
-// row is one of results/paths.json: Mbit/s, ms, packets, bytes; loss and reordering as shares.
+// row is a row of results/paths.json: Mbit/s, ms, packets, bytes; loss and reordering as shares.
 func (c comparison) row() map[string]any {
 	p := c.path
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
@@ -293,7 +293,7 @@ func (c comparison) row() map[string]any {
 	}
 }
 
-// writeRows writes what the lab's experiments read to the file BQUIC_ROWS, if that is set.
+// writeRows writes rows for the lab's experiments to the file BQUIC_ROWS, if that is set.
 func writeRows(t *testing.T, rows []map[string]any) {
 	t.Helper()
 	name := os.Getenv("BQUIC_ROWS")
@@ -309,8 +309,7 @@ func writeRows(t *testing.T, rows []map[string]any) {
 	}
 }
 
-// A leg of 802.11 in virtual time: what the real medium (`bquic-mesh`) measures,
-// roughly.
+// A leg of 802.11 in virtual time: an approximation of the real medium (`bquic-mesh`).
 type leg struct {
 	hops  int
 	rtt   time.Duration
@@ -330,12 +329,12 @@ func (l leg) String() string {
 	return fmt.Sprintf("%d hops %s %.0f Mbit/s %d MB", l.hops, l.rtt, l.rate/1e6, l.total>>20)
 }
 
-// run has f carry what is to be carried. It returns the Mbit/s, and by how many ms the smoothed
-// RTT exceeds the minimum in the mean, without the first third.
+// run transfers total bytes with f. It returns the Mbit/s, and by how many ms the smoothed RTT
+// exceeds the minimum on average, without the first third.
 func (l leg) run(t *testing.T, tlsConf *tls.Config, seed uint64, f *trial) (mbps, queue float64) {
 	t.Helper()
 	build := func(n *network) { n.mesh(l.hops, l.rate, func() time.Duration { return l.rtt / 2 }, 8192, true) }
-	var queues []float64 // ten a second
+	var queues []float64 // ten per second
 	transfer(t, tlsConf, seed, build, []*trial{f}, l.total, time.Hour, func(time.Duration) {
 		if f.sending != nil {
 			st := f.sending.ConnectionStats()
@@ -349,7 +348,7 @@ func (l leg) run(t *testing.T, tlsConf *tls.Config, seed uint64, f *trial) (mbps
 	return f.mbps(), queue
 }
 
-// TestLegs prints what each profile makes of legs of 802.11. BQUIC_LEGS has the seeds.
+// TestLegs prints the results of each profile on legs of 802.11. BQUIC_LEGS has the seeds.
 func TestLegs(t *testing.T) {
 	spec := os.Getenv("BQUIC_LEGS")
 	if spec == "" {

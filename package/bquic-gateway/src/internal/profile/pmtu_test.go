@@ -29,16 +29,16 @@ const (
 	baseSize = 1200
 )
 
-// path is a medium with the same bottleneck in both directions, the MTU of which
-// changes and which loses packets by any rule.
+// path is a medium with the same bottleneck in both directions. Its MTU can change, and it
+// can lose packets by any rule.
 type path struct {
 	simnet.PerfectRouter
 	medium
 
 	mu   sync.Mutex
 	rng  *rand.Rand
-	free map[string]time.Time // by receiver, when the bottleneck has sent all that it holds
-	mtu  int                  // bytes of UDP payload; what is larger is lost, silently
+	free map[string]time.Time // by receiver, when the bottleneck's buffer is empty
+	mtu  int                  // bytes of UDP payload; larger packets are lost silently
 	lose func() bool
 }
 
@@ -68,8 +68,8 @@ func (p *path) SendPacket(packet simnet.Packet) error {
 	return nil
 }
 
-// A probingConn lets quic-go search for the MTU, which it only does where it can
-// set the DF bit: here that of another socket.
+// A probingConn makes quic-go search for the MTU, which it does only if it can set the DF
+// bit: here, on another socket.
 type probingConn struct {
 	*simnet.SimConn
 	udp *net.UDPConn
@@ -77,7 +77,7 @@ type probingConn struct {
 
 func (c probingConn) SyscallConn() (syscall.RawConn, error) { return c.udp.SyscallConn() }
 
-// sizes records what a connection takes the path to carry.
+// sizes records the packet sizes that a connection uses.
 type sizes struct {
 	mu  sync.Mutex
 	all []size
@@ -108,7 +108,7 @@ func (r sizeRecorder) RecordEvent(event qlogwriter.Event) {
 	}
 }
 
-// now is the size of packets now.
+// now is the current packet size.
 func (s *sizes) now() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +118,7 @@ func (s *sizes) now() int {
 	return s.all[len(s.all)-1].bytes
 }
 
-// falls is how often packets became as small as possible.
+// falls is how often packets fell to the smallest size.
 func (s *sizes) falls() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +132,7 @@ func (s *sizes) falls() (n int) {
 
 var wired = medium{name: "wired", rate: 5e6, delay: 10 * time.Millisecond, queue: 100}
 
-// profiles are those that search, burst and acknowledge in a way of their own.
+// profiles are profiles that differ in MTU search, bursts and acknowledgements.
 func profiles(t *testing.T) (ps []Profile) {
 	t.Helper()
 	for _, name := range []string{Standard, BQUIC, "bquic-2019"} {
@@ -157,7 +157,7 @@ type ends struct {
 // overPath calls f in virtual time with a connection over m.
 func overPath(t *testing.T, tlsConf *tls.Config, m medium, b quic.Burst, mtu int, f func(*ends)) {
 	t.Helper()
-	// The sockets are opened outside: nobody waits for them inside.
+	// The sockets are opened outside the bubble, so that nothing inside waits for them.
 	var udp []*net.UDPConn
 	for range 2 {
 		conn, err := net.ListenUDP("udp", nil)
@@ -210,8 +210,7 @@ func overPath(t *testing.T, tlsConf *tls.Config, m medium, b quic.Burst, mtu int
 	})
 }
 
-// A flow sends pieces over a stream of its own until it is stopped; each arrival
-// is noted.
+// A flow sends pieces over its own stream until it is stopped, and notes each arrival.
 type flow struct {
 	str  *quic.SendStream
 	mu   sync.Mutex
@@ -258,8 +257,8 @@ func startFlow(t *testing.T, from, to *quic.Conn, pause time.Duration, piece int
 	return f
 }
 
-// longest returns the longest time without an arrival since it was called last, and
-// the bytes that came since.
+// longest returns the longest time without an arrival since its last call, and the bytes
+// received since then.
 func (f *flow) longest() (gap time.Duration, got int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -270,7 +269,7 @@ func (f *flow) longest() (gap time.Duration, got int, err error) {
 
 func (f *flow) stop() { f.str.CancelWrite(0) }
 
-// within is how soon bytes must flow again when the MTU has shrunk.
+// within is how soon data must flow again after the MTU has shrunk.
 const within = 3 * time.Second
 
 func TestBlackHole(t *testing.T) {
@@ -320,7 +319,7 @@ func TestBlackHole(t *testing.T) {
 
 							for _, way := range [][2]*quic.Conn{{e.server, e.client}, {e.client, e.server}} {
 								g := startFlow(t, way[0], way[1], 0, 64<<10)
-								time.Sleep(2 * within) // that of the other direction may have to find the black hole first
+								time.Sleep(2 * within) // the other direction may have to find the black hole first
 								if gap, got, err := g.longest(); err != nil || gap > within || got < 30_000 {
 									t.Errorf("a new stream: longest gap %s, %d bytes, %v", gap, got, err)
 								}
@@ -334,10 +333,10 @@ func TestBlackHole(t *testing.T) {
 	}
 }
 
-// maxMTUSlack is what the search leaves, with a loss or two on the way.
+// maxMTUSlack is how far below the MTU the search may end, with a loss or two.
 const maxMTUSlack = 48
 
-// A connection can be made where no more than the least MTU of QUIC is carried.
+// A connection works on a path that carries no more than the least MTU of QUIC.
 func TestSmallPath(t *testing.T) {
 	tlsConf := tlsConfig(t)
 	for _, p := range profiles(t) {
@@ -356,7 +355,7 @@ func TestSmallPath(t *testing.T) {
 	}
 }
 
-// Ordinary loss is no black hole: packets stay as large as they are.
+// Ordinary loss is no black hole: packets keep their size.
 func TestNoBlackHole(t *testing.T) {
 	tlsConf := tlsConfig(t)
 	shallow := medium{name: "10-packet buffer", rate: 5e6, delay: 10 * time.Millisecond, queue: 10}
@@ -364,7 +363,7 @@ func TestNoBlackHole(t *testing.T) {
 	random := func(share float64) func() bool {
 		return func() bool { return rng.Float64() < share }
 	}
-	// All is lost for 100 ms, every 2 s or so.
+	// All packets are lost for 100 ms, about every 2 s.
 	var next time.Time
 	bursts := func() bool {
 		now := time.Now()
@@ -385,8 +384,8 @@ func TestNoBlackHole(t *testing.T) {
 		{"3 % random", wired, random(0.03), 0, 64 << 10, 0},
 		{"3 % random, small requests", wired, random(0.03), 50 * time.Millisecond, 3000, 0},
 		{"10 % random", wired, random(0.1), 0, 64 << 10, 2},
-		// Of some sixty outages one may fall between the packets so that only large ones are
-		// lost: chance, which costs a search for the size.
+		// Among some sixty outages, one may lose only large packets by chance. That costs a
+		// search for the size.
 		{"bursts", wired, bursts, 0, 64 << 10, 2},
 		{"bursts, small requests", wired, bursts, 50 * time.Millisecond, 3000, 3},
 		{"10-packet buffer", shallow, nil, 0, 64 << 10, 0},
@@ -417,8 +416,8 @@ func TestNoBlackHole(t *testing.T) {
 	}
 }
 
-// Where a path is gone for a while, nothing is to be learned of its size. And
-// should chance have looked like a black hole, the size is soon what it was.
+// An outage says nothing about the size that a path carries. If chance made it look like a
+// black hole, the size soon recovers.
 func TestOutage(t *testing.T) {
 	tlsConf := tlsConfig(t)
 	for _, p := range profiles(t) {
@@ -433,7 +432,7 @@ func TestOutage(t *testing.T) {
 							e.path.set(0)
 							time.Sleep(outage)
 							e.path.set(fullSize)
-							// The first probe after it comes within as long again, at most.
+							// The first probe after the outage comes at most as long again later.
 							time.Sleep(outage + 2*time.Second)
 							if now := e.serverSizes.now(); now < before {
 								t.Errorf("packets of %d bytes after the outage, %d before", now, before)
@@ -451,8 +450,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// However long a path is gone, there is no more than a pair of probes a minute, and
-// the connection goes on when it is back.
+// However long an outage lasts, there is at most a pair of probes per minute, and the
+// connection continues when the path is back.
 func TestLongOutage(t *testing.T) {
 	tlsConf := tlsConfig(t)
 	for _, p := range profiles(t) {
@@ -465,7 +464,7 @@ func TestLongOutage(t *testing.T) {
 				before := e.server.ConnectionStats().PacketsSent
 				const minutes = 20
 				time.Sleep(minutes * time.Minute)
-				// A pair a minute, and those before the timeout is as long as that.
+				// A pair per minute, and the probes before the timeout has grown to that.
 				if sent := e.server.ConnectionStats().PacketsSent - before; sent > 3*minutes {
 					t.Errorf("%d packets in %d minutes without a path", sent, minutes)
 				}
@@ -481,7 +480,7 @@ func TestLongOutage(t *testing.T) {
 	}
 }
 
-// Loss that looked like a black hole costs little: the size is soon what it was.
+// Loss that looked like a black hole costs little: the size soon recovers.
 func TestShortBlackHole(t *testing.T) {
 	tlsConf := tlsConfig(t)
 	for _, p := range profiles(t) {
@@ -504,7 +503,7 @@ func TestShortBlackHole(t *testing.T) {
 	}
 }
 
-// The path has grown again: packets do so within the time that RFC 8899 gives.
+// When the path's MTU grows again, packets follow within the time of RFC 8899.
 func TestPathGrows(t *testing.T) {
 	tlsConf := tlsConfig(t)
 	for _, name := range []string{Standard, BQUIC} {
@@ -530,7 +529,7 @@ func TestPathGrows(t *testing.T) {
 	}
 }
 
-// Datagrams that the path has stopped carrying are refused, smaller ones arrive.
+// Datagrams that the path no longer carries are refused; smaller ones arrive.
 func TestBlackHoleDatagrams(t *testing.T) {
 	tlsConf := tlsConfig(t)
 	for _, p := range profiles(t) {

@@ -9,8 +9,8 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// A Profile is a named set of transport parameters. Those that it does not
-// name are those of stock quic-go.
+// A Profile is a named set of transport parameters. Parameters that it does not name
+// have the values of stock quic-go.
 type Profile struct {
 	Name   string
 	Doc    string
@@ -18,14 +18,14 @@ type Profile struct {
 	Burst  quic.Burst // the values as quic-go takes them
 }
 
-// A Value is that of one parameter, as in a UCI file.
+// A Value is the value of one parameter, as in a UCI file.
 type Value struct {
 	Param  string
 	Text   string
 	Source string
 }
 
-// Standard is untouched quic-go, but for what all profiles have.
+// Standard is stock quic-go, except for settings that all profiles share.
 const Standard = "standard"
 
 // BQUIC is the profile meant for clients behind 802.11 links.
@@ -98,9 +98,9 @@ func Builtin() []Profile {
 				panic(fmt.Sprintf("profile %s: %s: %v", ps[i].Name, v.Param, err))
 			}
 		}
-		// Costs no measurable time, and is what `bquic status` shows.
+		// Costs no measurable time; `bquic status` shows it.
 		ps[i].Burst.Stats = true
-		// No connection of ours may stand still because a path has changed.
+		// No connection may stall because a path has changed.
 		ps[i].Burst.BlackHoles = true
 	}
 	return ps

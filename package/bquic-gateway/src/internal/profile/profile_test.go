@@ -12,7 +12,7 @@ import (
 )
 
 func TestBuiltin(t *testing.T) {
-	// What the paper says, written down a second time.
+	// The paper's values, written down independently.
 	want := map[string]quic.Burst{
 		"standard": {Stats: true, BlackHoles: true},
 		"bquic-2019": {

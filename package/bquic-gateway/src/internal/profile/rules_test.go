@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// What the climb is for shows in long transfers over 802.11 and beside others only.
+// The climb has an effect only in long transfers over 802.11 and beside other flows.
 var rulesLegs = []leg{
 	{1, 20 * time.Millisecond, 65e6, 20 << 20}, {3, 20 * time.Millisecond, 65e6, 12 << 20},
 }
 
-// TestRules measures bquic alone, so that lab/experiments/rules.py can compare it with what one rule or
-// number less makes of it. BQUIC_RULES has the seeds; rows go to BQUIC_ROWS.
+// TestRules measures bquic alone, so that lab/experiments/rules.py can compare it with variants that lack one rule
+// or number. BQUIC_RULES has the seeds; rows go to BQUIC_ROWS.
 func TestRules(t *testing.T) {
 	spec := os.Getenv("BQUIC_RULES")
 	if spec == "" {

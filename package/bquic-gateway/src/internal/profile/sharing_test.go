@@ -13,8 +13,8 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// cubic is who others' TCP is stood in for by: quic-go's own CUBIC, with its
-// HyStart, pacing and acknowledgements, which are not those of Linux.
+// cubic stands for other users' TCP: quic-go's CUBIC, with quic-go's HyStart, pacing and
+// acknowledgements, which differ from Linux.
 const cubic = "cubic"
 
 func senderNamed(name string) quic.Burst {
@@ -26,7 +26,7 @@ func senderNamed(name string) quic.Burst {
 	return profileNamed(name).Burst
 }
 
-// A bottleneck is what flows share.
+// A bottleneck is shared by flows.
 type bottleneck struct {
 	name  string
 	rate  float64 // bit/s
@@ -35,7 +35,7 @@ type bottleneck struct {
 	hops  int // of 802.11; 0: a wire
 }
 
-// near and far are the RTTs of those who share.
+// near and far are the RTTs of the sharing flows.
 const (
 	near = 40 * time.Millisecond
 	far  = 3 * near
@@ -56,16 +56,16 @@ type sharing struct {
 	sender      string
 	against     string
 	others      int
-	rtt, theirs time.Duration // of the one and of each of the others
+	rtt, theirs time.Duration // RTT of the one flow and of each other flow
 }
 
-// sharingEnd is how long all run, sharingBegin when counting begins.
+// sharingEnd is how long all flows run, sharingBegin when counting begins.
 const (
 	sharingBegin = 5 * time.Second
 	sharingEnd   = 35 * time.Second
 )
 
-// run returns the Mbit/s of the one and of the others in the mean.
+// run returns the Mbit/s of the one flow, and the mean of the others.
 func (s sharing) run(t *testing.T, tlsConf *tls.Config, seed uint64) (own, each float64) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -116,8 +116,8 @@ func (s sharing) run(t *testing.T, tlsConf *tls.Config, seed uint64) (own, each 
 	return own, each
 }
 
-// TestShortBuffer: what a held-back ACK releases at once fills a short buffer, and those who share it lose
-// packets by it.
+// TestShortBuffer: the packets that a held-back ACK releases fill a short buffer at once, and flows that
+// share it would lose packets.
 func TestShortBuffer(t *testing.T) {
 	tlsConf := tlsConfig(t)
 	var own, each float64
@@ -131,9 +131,9 @@ func TestShortBuffer(t *testing.T) {
 	}
 }
 
-// TestSharing says what bquic takes from others, and what one more of their own
-// kind in its place does. BQUIC_SHARING has the seeds; with BQUIC_ROWS it writes
-// rows as results/sharing.json has them.
+// TestSharing shows how much bquic takes from other flows, compared with one more flow of
+// their own kind in its place. BQUIC_SHARING has the seeds; with BQUIC_ROWS, it writes rows in
+// the format of results/sharing.json.
 func TestSharing(t *testing.T) {
 	spec := os.Getenv("BQUIC_SHARING")
 	if spec == "" {
@@ -154,7 +154,7 @@ func TestSharing(t *testing.T) {
 			{cubic, 1, near, near}, {cubic, 2, near, near}, {cubic, 4, near, near}, {cubic, 1, near, far}, {cubic, 1, far, near},
 			{Standard, 1, near, near}, {Standard, 1, near, far}, {Standard, 1, far, near},
 		} {
-			// The first is what the others have beside one more of themselves.
+			// The first row shows the others beside one more of their own kind.
 			senders := []string{c.against, BQUIC}
 			if c.against == cubic {
 				senders = append(senders, Standard)

@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rpcd answers OpenWrt's rpcd, which makes it the ubus object "bquic".
+// Package rpcd is a plugin for OpenWrt's rpcd, which provides the ubus object "bquic".
 package rpcd

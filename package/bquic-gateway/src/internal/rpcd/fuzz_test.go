@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// FuzzCall gives any arguments to every method, and lets the daemon behind the
-// status socket say anything: the answer is JSON.
+// FuzzCall passes arbitrary arguments to every method, and arbitrary data from the daemon's
+// status socket. The answer is always JSON.
 func FuzzCall(f *testing.F) {
 	f.Add("status", []byte(`{}`), []byte(`{"role":"gateway","connections":[{"closed":false,"stats":{"packets_sent":7,"smoothed_rtt_ns":1e7}}]}`))
 	f.Add("connections", []byte(``), []byte(`{"connections":[{"burst":null},{"closed":true}]}`))

@@ -21,18 +21,18 @@ import (
 )
 
 const (
-	// rpcd kills a plugin after 30 s and takes at most 256 KiB from it
+	// rpcd kills a plugin after 30 s, and accepts at most 256 KiB from it
 	// (RPC_EXEC_DEFAULT_TIMEOUT and RPC_EXEC_MAX_SIZE in rpcd's exec.h).
 	fetchTimeout   = 20 * time.Second
 	maxConnections = 64
 	maxInput       = 64 << 10
 )
 
-// ErrMethod is for a method that does not exist.
+// ErrMethod is returned for a method that does not exist.
 var ErrMethod = errors.New("no such method")
 
-// Methods are those of the ubus object, with their arguments as rpcd wants them:
-// a value of each one's type.
+// Methods are the methods of the ubus object. Their arguments are in the form that rpcd
+// expects: a value of each argument's type.
 var Methods = map[string]map[string]any{
 	"status":      {},
 	"connections": {},
@@ -45,15 +45,15 @@ var Methods = map[string]map[string]any{
 // A Plugin answers calls.
 type Plugin struct {
 	Config string // path of the UCI file
-	// Bquic is the command that fetches, this very program.
+	// Bquic is the path of the command for fetch, this very program.
 	Bquic string
-	// Check says what is wrong with a configuration that is no mistake in its
-	// text: files that are missing, say. Without it, nothing is.
+	// Check finds mistakes beyond the text of a configuration, such as missing files. It may
+	// be nil.
 	Check func(file string) error
 }
 
-// Call answers one call with a value for encoding/json. What goes wrong behind
-// the method is part of the answer: rpcd would only pass on a number.
+// Call answers one call with a value for encoding/json. Errors of a method are part of the
+// answer, because rpcd would only pass on a number.
 func (p *Plugin) Call(ctx context.Context, method string, args io.Reader) (any, error) {
 	switch method {
 	case "status":
@@ -72,14 +72,14 @@ func (p *Plugin) Call(ctx context.Context, method string, args io.Reader) (any, 
 	return nil, fmt.Errorf("%q: %w", method, ErrMethod)
 }
 
-// A connection is what the two daemons tell about one, as far as it is needed here.
+// A connection has the fields of both daemons' connections that are needed here.
 type connection struct {
 	Closed bool             `json:"closed"`
 	Stats  *json.RawMessage `json:"stats"` // the gateway's
 	Burst  *json.RawMessage `json:"burst"` // the relay's
 }
 
-// Live is the sum over live connections; the RTTs are means, weighted with the packets sent.
+// Live is the sum over live connections; the RTTs are means, weighted by packets sent.
 type Live struct {
 	Connections     int     `json:"connections"`
 	PacketsSent     uint64  `json:"packets_sent"`
@@ -92,7 +92,7 @@ type Live struct {
 	MinRTT          float64 `json:"min_rtt_ms"`
 }
 
-// daemon asks the daemon behind socket; nil when none answers.
+// daemon queries the daemon behind socket; nil if none answers.
 func daemon(socket string) map[string]json.RawMessage {
 	data, err := status.Read(socket)
 	if err != nil {
@@ -105,14 +105,14 @@ func daemon(socket string) map[string]json.RawMessage {
 	return st
 }
 
-// summary replaces the list of connections with their sum: the list is too
-// long to be asked for every other second.
+// summary replaces the list of connections by their sum, because the list is too long to
+// be transferred every other second.
 func summary(st map[string]json.RawMessage) map[string]json.RawMessage {
 	if st == nil {
 		return nil
 	}
 	var conns []connection
-	_ = json.Unmarshal(st["connections"], &conns) // an older daemon's: no sum
+	_ = json.Unmarshal(st["connections"], &conns) // fails for an older daemon: no sum
 	var live Live
 	var weight float64
 	for _, c := range conns {
@@ -149,7 +149,7 @@ func summary(st map[string]json.RawMessage) map[string]json.RawMessage {
 	return st
 }
 
-// sockets are the paths in the configuration, or the default ones while it has mistakes.
+// sockets returns the configured paths, or the defaults while the configuration has mistakes.
 func (p *Plugin) sockets() (gateway, relay string) {
 	cfg, err := config.ReadFile(p.Config)
 	if err != nil {
@@ -165,7 +165,7 @@ func (p *Plugin) status() any {
 	return map[string]any{"gateway": summary(daemon(gateway)), "relay": summary(daemon(relay))}
 }
 
-// connections are the latest of both daemons.
+// connections returns the latest connections of both daemons.
 func (p *Plugin) connections() any {
 	gateway, relay := p.sockets()
 	answer := make(map[string]any)
@@ -177,7 +177,7 @@ func (p *Plugin) connections() any {
 	return answer
 }
 
-// history is what both daemons did in the last hours.
+// history returns the last hours of both daemons.
 func (p *Plugin) history() any {
 	gateway, relay := p.sockets()
 	answer := make(map[string]json.RawMessage)
@@ -191,12 +191,12 @@ func (p *Plugin) history() any {
 	return answer
 }
 
-// A Profile is one of the built-in profiles or of the file's.
+// A Profile is a built-in profile or one from the configuration.
 type Profile struct {
 	Name    string            `json:"name"`
 	Doc     string            `json:"doc"`
 	Builtin bool              `json:"builtin"`
-	Values  map[string]string `json:"values"` // of the options that differ from stock quic-go
+	Values  map[string]string `json:"values"` // options that differ from stock quic-go
 }
 
 func (p *Plugin) profiles() any {
@@ -226,13 +226,13 @@ func newProfile(p profile.Profile, builtin bool) Profile {
 	return Profile{p.Name, p.Doc, builtin, values}
 }
 
-// A Check is what `bquic check` finds.
+// A Check is the result of `bquic check`.
 type Check struct {
 	OK       bool      `json:"ok"`
 	Mistakes []Mistake `json:"mistakes"`
 }
 
-// A Mistake is one thing that is wrong in the file.
+// A Mistake is one mistake in the file.
 type Mistake struct {
 	Line    int    `json:"line"` // 0: the file as a whole
 	Section string `json:"section"`
@@ -267,7 +267,7 @@ func exists(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// fetch runs `bquic fetch` as it would run by hand.
+// fetch runs `bquic fetch` as a user would.
 func (p *Plugin) fetch(ctx context.Context, args io.Reader) any {
 	fail := func(text string) any { return map[string]string{"error": text} }
 	var a struct{ URL, Pin, Profile string }
@@ -284,14 +284,14 @@ func (p *Plugin) fetch(ctx context.Context, args io.Reader) any {
 	if a.Profile != "" {
 		words = append(words, "--profile="+a.Profile)
 	}
-	// Its own limit comes first; this one is for when it hangs.
+	// The command has its own timeout; this one applies if it hangs.
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout+2*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, p.Bquic, append(words, a.URL)...)
 	var complaint strings.Builder
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()
-	if len(out) > 0 && json.Valid(out) { // also of a server that answered with an error
+	if len(out) > 0 && json.Valid(out) { // also if the server answered with an error
 		return map[string]json.RawMessage{"result": out}
 	}
 	if err != nil {

@@ -46,7 +46,7 @@ func contains(t *testing.T, text any, part string) {
 	}
 }
 
-// plugin returns one whose gateway and relay answer with these JSON texts ("": no daemon).
+// plugin returns a Plugin whose gateway and relay answer with these JSON texts ("": no daemon).
 func plugin(t *testing.T, gateway, relay string) *Plugin {
 	t.Helper()
 	dir := t.TempDir()
@@ -131,7 +131,7 @@ func TestStatusOfRelay(t *testing.T) {
 	equal(t, 5.0, live["smoothed_rtt_ms"])
 }
 
-// A daemon that answers nonsense is as good as none.
+// A daemon that answers nonsense is treated as no daemon.
 func TestStatusOfNonsense(t *testing.T) {
 	for _, text := range []string{`[]`, `"x"`, `3`, `{"connections":7}`, `{"connections":[null,3,{"stats":"x"},{"stats":null}]}`} {
 		has(t, call(t, plugin(t, text, text), "status", ""), "gateway")
@@ -156,7 +156,7 @@ func TestCheck(t *testing.T) {
 	equal(t, 2.0, m["line"])
 	equal(t, "listen", m["option"])
 	contains(t, m["text"], "<b>")
-	// What only who starts the daemons would find.
+	// A mistake that only the start of the daemons would show.
 	must(t, os.WriteFile(p.Config, []byte("config gateway 'g'\n"), 0o600))
 	p.Check = func(file string) error {
 		_, err := os.Stat(file + ".key")

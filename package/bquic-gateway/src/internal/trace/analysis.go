@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// together is the longest time between two packets of a burst, in ns: as in
-	// the connection statistics (quic.BurstStats).
+	// together is the longest time between two packets of a burst, in ns, as in the
+	// connection statistics (quic.BurstStats).
 	together = 100e3
 
-	longestGap  = 1 << 44 // ns; longer ones count as this
-	maxLost     = 1 << 16 // packets declared lost that a late ACK is looked for
-	maxRequests = 32      // ACK_FREQUENCY frames that are shown
+	longestGap  = 1 << 44 // ns; longer gaps count as this
+	maxLost     = 1 << 16 // packets declared lost that may still be acknowledged
+	maxRequests = 32      // ACK_FREQUENCY frames shown
 )
 
 var (
@@ -30,7 +30,7 @@ var (
 	dispersionWindows = []float64{1, 10, 100}
 )
 
-// analysis is what is known of one connection so far.
+// analysis is the state of the analysis of one connection.
 type analysis struct {
 	r Report
 
@@ -44,9 +44,9 @@ type analysis struct {
 	rtts         quantiles
 	line         timeline
 
-	slowStarting bool    // the newest state is slow start, or idle in it
-	inferred     bool    // there are no states: from ssthresh
-	lossTime     float64 // of the newest loss
+	slowStarting bool    // the newest state is slow start, or idle in slow start
+	inferred     bool    // without states, inferred from ssthresh
+	lossTime     float64 // time of the newest loss
 	ends         bool    // slow start ended since the last metrics
 	message      string
 
@@ -54,7 +54,7 @@ type analysis struct {
 	spurious struct{ seen, told uint64 }
 }
 
-// flow is what one side sent: ack-eliciting packets of the application's space.
+// flow describes the ack-eliciting packets of the application data space that one side sent.
 type flow struct {
 	packets, acks uint64
 	bytes         float64
@@ -64,7 +64,7 @@ type flow struct {
 	run           uint64
 	bursts        quantiles
 	burstLengths  histogram
-	close         uint64 // packets less than 100 µs after the one before
+	close         uint64 // packets less than 100 µs after the previous one
 	counts        []dispersion
 }
 
@@ -113,7 +113,7 @@ func newAnalysis(vantage, group string) *analysis {
 	}
 }
 
-// event takes one event. Times that go back are taken as no time at all.
+// event takes one event. Time that runs backwards counts as standing still.
 func (a *analysis) event(ev *event) error {
 	_, name, ok := strings.Cut(ev.name, ":")
 	if !ok {
@@ -136,7 +136,7 @@ func (a *analysis) event(ev *event) error {
 	return nil
 }
 
-// events by name, without the schema in front of it.
+// events by name, without the schema prefix.
 var events = map[string]func(*analysis, *data){
 	"packet_sent":              (*analysis).packetSent,
 	"packet_received":          (*analysis).packetReceived,
@@ -171,7 +171,7 @@ func (d *data) ackEliciting() bool {
 			return true
 		}
 	}
-	return len(d.Frames) == 0 // not recorded: most packets are
+	return len(d.Frames) == 0 // frames not recorded: most packets are ack-eliciting
 }
 
 func (a *analysis) packetSent(d *data) {
@@ -222,7 +222,7 @@ func (a *analysis) packet(d *data, f, other *flow, direction string) (bytes floa
 	return bytes, true
 }
 
-// acked looks for packets that were declared lost.
+// acked looks for acknowledged packets that were declared lost.
 func (a *analysis) acked(ranges [][]number) {
 	for _, r := range ranges {
 		if len(a.lost) == 0 {
@@ -345,7 +345,7 @@ func (a *analysis) state(d *data) {
 	}
 }
 
-// endSlowStart notes the end of slow start, by a loss if there just was one.
+// endSlowStart records the end of slow start; a loss just before is the reason.
 func (a *analysis) endSlowStart(cwnd float64) {
 	s := &a.r.SlowStart
 	s.Ended, s.AtMS, s.Cwnd, s.Detail = true, a.last, cwnd, a.message

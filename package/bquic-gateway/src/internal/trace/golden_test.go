@@ -36,8 +36,8 @@ func recorded(t *testing.T, name string) []byte {
 	return b
 }
 
-// TestGolden holds the reports of recorded connections: one download of 60 kB
-// from the gateway, as it and bquic fetch recorded it, and another as aioquic did.
+// TestGolden compares the reports of recorded connections: a download of 60 kB from the
+// gateway, recorded by the gateway and by bquic fetch, and another one recorded by aioquic.
 func TestGolden(t *testing.T) {
 	for _, name := range []string{"client.sqlog", "server.sqlog", "aioquic.qlog"} {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestBothEnds compares what the two ends of a connection recorded of it.
+// TestBothEnds compares the records of both ends of a connection.
 func TestBothEnds(t *testing.T) {
 	report := func(name string) *Report {
 		return read(t, string(recorded(t, name)))
@@ -107,7 +107,7 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 		if _, err := json.Marshal(reports); err != nil {
-			t.Fatal(err) // as of a NaN
+			t.Fatal(err) // a NaN, for example
 		}
 		if err := SVG(&svg, reports); err != nil {
 			t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// quantiles counts values in buckets of less than 2 % of the value (exact below
-// 128): its size depends on the range of the values, not on their number.
+// quantiles counts values in buckets narrower than 2 % of the value (exact below 128). Its
+// size depends on the range of the values, not on their number.
 type quantiles struct {
 	counts   []uint64
 	n        uint64
@@ -37,7 +37,7 @@ func (q *quantiles) add(v uint64) {
 	q.counts[i]++
 }
 
-// quantile returns the smallest value that the given share of all values does not exceed.
+// quantile returns the smallest value that is not exceeded by the given share of all values.
 func (q *quantiles) quantile(share float64) uint64 {
 	rank := max(uint64(math.Ceil(share*float64(q.n))), 1)
 	for i, c := range q.counts {
@@ -62,7 +62,7 @@ func (q *quantiles) mean() float64 {
 	return q.sum / float64(q.n)
 }
 
-// histogram counts values below each of bounds, and those above all.
+// histogram counts values below each bound, and values above all of them.
 type histogram struct {
 	bounds []float64
 	counts []uint64 // one more than bounds
@@ -88,8 +88,8 @@ type dispersion struct {
 
 	started      bool
 	start        float64
-	index, count float64 // the current window's
-	sum, squares float64 // of the windows before
+	index, count float64 // of the current window
+	sum, squares float64 // over previous windows
 }
 
 func (d *dispersion) add(t float64) {
@@ -104,7 +104,7 @@ func (d *dispersion) add(t float64) {
 	d.count++
 }
 
-// minWindows is how many windows a variance needs to mean something.
+// minWindows is how many windows a meaningful variance needs.
 const minWindows = 10
 
 // value returns false if there were too few windows. The last window, which may

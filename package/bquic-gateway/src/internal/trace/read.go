@@ -19,15 +19,15 @@ const (
 	maxRecord = 16 << 20 // bytes of one event or one unknown field
 	maxTraces = 64       // connections in one file
 	maxDepth  = 8        // of objects around an event
-	maxNumber = 1 << 64  // so that no sum of them is infinite
+	maxNumber = 1 << 64  // keeps sums finite
 )
 
 // Read computes a report for each connection in a qlog: one event after the
 // other (JSON-SEQ or a JSON object per line, as quic-go and quinn write it) or
 // one document (JSON, as aioquic writes it). It holds one event in memory.
 //
-// A file that ends within an event is a live one: its reports say Truncated.
-// Errors name the line, which starts at 1.
+// A file that ends within an event is still being written: its reports have Truncated
+// set. Errors name the line, counted from 1.
 func Read(r io.Reader) ([]*Report, error) {
 	p := &parser{in: &input{r: r}, groups: map[string]*analysis{}}
 	p.dec = json.NewDecoder(p.in)
@@ -50,21 +50,21 @@ func Read(r io.Reader) ([]*Report, error) {
 	return p.reports, nil
 }
 
-// nextLine returns the line of what is to be decoded next.
+// nextLine returns the line of the next value.
 func (p *parser) nextLine() int {
 	rest, _ := io.ReadAll(p.dec.Buffered())
 	blank := len(rest) - len(bytes.TrimLeft(rest, " \t\r\n,:"))
 	return p.in.lineAt(p.dec.InputOffset() + int64(blank))
 }
 
-// input feeds the decoder. It turns JSON-SEQ's record separators (RFC 7464) into
-// blanks and remembers where the lines are that were not decoded yet.
+// input feeds the decoder. It turns JSON-SEQ's record separators (RFC 7464) into blanks,
+// and remembers the positions of lines that were not decoded yet.
 type input struct {
 	r        io.Reader
 	consumed func() int64 // bytes that the decoder is done with
 
 	offset int64   // bytes read
-	lines  int     // that end before the first of ends
+	lines  int     // lines that end before the first of ends
 	ends   []int64 // offsets of newlines, ascending
 }
 
@@ -72,7 +72,7 @@ func (in *input) Read(b []byte) (int, error) {
 	if in.offset-in.consumed() > maxRecord {
 		return 0, fmt.Errorf("an event or field is larger than %d MiB", maxRecord>>20)
 	}
-	in.lineAt(in.consumed()) // forgets the lines before
+	in.lineAt(in.consumed()) // discards earlier lines
 	n, err := in.r.Read(b)
 	for i, c := range b[:n] {
 		switch c {
@@ -94,18 +94,18 @@ func (in *input) lineAt(offset int64) int {
 	return in.lines + 1
 }
 
-// parser walks through the objects of a qlog, whichever its form.
+// parser walks through the objects of a qlog in any of its forms.
 type parser struct {
 	in  *input
 	dec *json.Decoder
 
-	badLine int // of a value that makes no sense, 0 for none
+	badLine int // line of an invalid value, 0 for none
 
-	raw json.RawMessage // of the value decoded last
+	raw json.RawMessage // the value decoded last
 
-	seen     bool // something that only a qlog has
+	seen     bool // there was a field that only a qlog has
 	vantage  string
-	delta    bool    // times are relative to the event before
+	delta    bool    // times are relative to the previous event
 	lastTime float64 // ms
 	groups   map[string]*analysis
 	order    []*analysis
@@ -130,7 +130,7 @@ func (p *parser) read() error {
 	}
 }
 
-// syntax returns what a decoder's error means within a value.
+// syntax translates a decoder's error within a value.
 func syntax(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -206,7 +206,7 @@ func (p *parser) object(depth int) error {
 	return p.event(&ev)
 }
 
-// delim expects an opening brace or bracket and leaves the rest to read.
+// delim expects an opening brace or bracket, and leaves the rest to read.
 func (p *parser) delim(d json.Delim, read func() error) error {
 	t, err := p.dec.Token()
 	if err != nil {
@@ -218,7 +218,7 @@ func (p *parser) delim(d json.Delim, read func() error) error {
 	return read()
 }
 
-// array reads an array of objects, each by read after its brace.
+// array reads an array of objects. It calls read after the opening brace of each.
 func (p *parser) array(read func() error) error {
 	return p.delim('[', func() error {
 		for p.dec.More() {
@@ -256,7 +256,7 @@ func (p *parser) decode(key string, v any) error {
 	return nil
 }
 
-// bad is about a value that was just decoded, and makes no sense.
+// bad returns an error about the value decoded last, which is invalid.
 func (p *parser) bad(what string, err error) error {
 	p.badLine = p.in.lineAt(p.dec.InputOffset())
 	var wrong *json.UnmarshalTypeError
@@ -289,7 +289,7 @@ func (p *parser) event(ev *event) error {
 	return nil
 }
 
-// endTrace makes the reports of the trace read so far.
+// endTrace makes reports from the trace read so far.
 func (p *parser) endTrace() {
 	if len(p.order) == 0 && p.seen && p.vantage != "" {
 		p.order = append(p.order, newAnalysis(p.vantage, "")) // a header only
@@ -304,7 +304,7 @@ func (p *parser) endTrace() {
 	clear(p.groups)
 }
 
-// An event is one of a qlog. Others than those that decode knows are ignored.
+// An event is an event of a qlog. Events that decode does not know are ignored.
 type event struct {
 	time  number // ms
 	name  string
@@ -312,7 +312,7 @@ type event struct {
 	raw   json.RawMessage
 }
 
-// data has the fields of all events in use.
+// data has the fields of all events that are used.
 type data struct {
 	Header struct {
 		PacketType   string  `json:"packet_type"`
@@ -331,7 +331,7 @@ type data struct {
 	SmoothedRTT      *number `json:"smoothed_rtt"`
 	LatestRTT        *number `json:"latest_rtt"`
 	CongestionWindow *number `json:"congestion_window"`
-	Cwnd             *number `json:"cwnd"` // aioquic's name of it
+	Cwnd             *number `json:"cwnd"` // its name in aioquic
 	BytesInFlight    *number `json:"bytes_in_flight"`
 	SSThresh         *number `json:"ssthresh"`
 
@@ -347,7 +347,7 @@ type frame struct {
 	Reordering number     `json:"reordering_threshold"`
 }
 
-// A number may stand in quotes: some programs write 64 bit numbers so.
+// A number may be in quotes: some programs write 64-bit numbers this way.
 type number float64
 
 func (n *number) UnmarshalJSON(b []byte) error {

@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Tracer is what quic.Config.Tracer wants.
+// A Tracer is the type of quic.Config.Tracer.
 type Tracer = func(ctx context.Context, isClient bool, id quic.ConnectionID) qlogwriter.Trace
 
 // ToFile records one connection to w, which is closed when the connection is.
@@ -32,10 +32,10 @@ func ToFile(w io.WriteCloser) Tracer {
 	}
 }
 
-// ToDir is a Tracer that records every connection to a file of its own,
-// ID_client.sqlog or ID_server.sqlog, in the directory that the environment
-// variable QLOGDIR names, and none without it. A file ends when less than a
-// quarter of its file system is free, which on a router is memory, or 1 GiB.
+// ToDir is a Tracer that records each connection to a separate file, ID_client.sqlog or
+// ID_server.sqlog, in the directory named by the environment variable QLOGDIR. Without
+// the variable, it records nothing. A file ends when the free space falls below a quarter of
+// the file system or 1 GiB, whichever is less: on a router, the file system is memory.
 func ToDir(_ context.Context, isClient bool, id quic.ConnectionID) qlogwriter.Trace {
 	dir := os.Getenv("QLOGDIR")
 	if dir == "" {
@@ -53,8 +53,8 @@ func ToDir(_ context.Context, isClient bool, id quic.ConnectionID) qlogwriter.Tr
 	return record(f, isClient, id)
 }
 
-// create makes what is missing. Files tell addresses and connection IDs: they
-// are not for everyone.
+// create also creates a missing directory. Files reveal addresses and connection IDs, so
+// only their owner can read them.
 func create(dir, name string) (*bounded, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -93,9 +93,9 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.File.Write(p)
 }
 
-// recorder writes JSON-SEQ as qlogwriter.FileSeq does, but of the events that
-// tell how packets fare, and no other: HTTP/3's tell headers, with passwords and
-// tokens, and code that writes what nobody reads has no room on a router.
+// recorder writes JSON-SEQ as qlogwriter.FileSeq does, but only transport events. HTTP/3 events
+// would reveal headers with passwords and tokens, and a router has no room for code that
+// writes unused events.
 type recorder struct {
 	w     io.WriteCloser
 	start time.Time
@@ -104,7 +104,7 @@ type recorder struct {
 	mu  sync.Mutex
 	buf *bufio.Writer
 	enc *jsontext.Encoder
-	err error // of the first write that failed: then there are no more
+	err error // error of the first failed write, after which there are no more
 }
 
 func record(w io.WriteCloser, isClient bool, id quic.ConnectionID) *recorder {
@@ -114,7 +114,7 @@ func record(w io.WriteCloser, isClient bool, id quic.ConnectionID) *recorder {
 	if isClient {
 		side = "client"
 	}
-	// Older readers want qlog_version and qlog_format.
+	// Older readers need qlog_version and qlog_format.
 	_, r.err = fmt.Fprintf(buf, "\x1e"+`{"file_schema":"urn:ietf:params:qlog:file:sequential","serialization_format":"application/qlog+json-seq",`+
 		`"qlog_version":"0.3","qlog_format":"JSON-SEQ","title":"bquic","trace":{"event_schemas":[%q],"vantage_point":{"type":%q},`+
 		`"common_fields":{"group_id":%q,"reference_time":{"clock_type":"monotonic","epoch":"unknown","wall_clock_time":%q}}}}`+"\n",
@@ -122,7 +122,7 @@ func record(w io.WriteCloser, isClient bool, id quic.ConnectionID) *recorder {
 	return r
 }
 
-// AddProducer lets the connection record, which asks first, and not HTTP/3.
+// AddProducer returns a recorder to the connection, which calls it first, but not to HTTP/3.
 func (r *recorder) AddProducer() qlogwriter.Recorder {
 	if r.asked.Swap(true) {
 		return nil
@@ -131,7 +131,7 @@ func (r *recorder) AddProducer() qlogwriter.Recorder {
 }
 
 func (r *recorder) RecordEvent(ev qlogwriter.Event) {
-	// Called by their types: a call of the interface's method would link that of every type.
+	// Called on concrete types: a call through the interface would link the methods of all types.
 	var encode func(*jsontext.Encoder, time.Time) error
 	switch e := ev.(type) {
 	case qlog.PacketSent:

@@ -4,18 +4,18 @@
 
 package trace
 
-// A Report is about one connection as one of its ends saw it. Packets are those
-// with application data keys (1-RTT, 0-RTT) that ask for an ACK. Figures that
-// the file does not tell are 0.
+// A Report describes one connection as seen by one of its ends. Packets are ack-eliciting
+// packets with application data keys (1-RTT, 0-RTT). Figures that the file does not contain
+// are 0.
 type Report struct {
 	VantagePoint string  `json:"vantage_point"` // client or server
 	GroupID      string  `json:"group_id,omitempty"`
 	Seconds      float64 `json:"seconds"` // from the first event to the last
 	Events       uint64  `json:"events"`
-	// Truncated says that the file ends within an event: it is being written.
+	// Truncated says that the file ends within an event, because it is still being written.
 	Truncated bool `json:"truncated"`
-	// FramesRecorded is false where packets come without their frames: then ACKs
-	// cannot be told from data.
+	// FramesRecorded is false if packets were recorded without their frames. Then ACKs cannot be
+	// told from data.
 	FramesRecorded bool `json:"frames_recorded"`
 
 	Sent     Flow `json:"sent"`
@@ -34,7 +34,7 @@ type Report struct {
 	SlowStart SlowStart `json:"slow_start"`
 
 	Losses struct {
-		Packets      uint64 `json:"packets"` // declared lost, but for MTU probes
+		Packets      uint64 `json:"packets"` // declared lost, except MTU probes
 		ByReordering uint64 `json:"by_reordering_threshold"`
 		ByTime       uint64 `json:"by_time_threshold"`
 		Spurious     uint64 `json:"spurious"` // acknowledged afterwards
@@ -52,7 +52,7 @@ type Report struct {
 	Timeline Timeline `json:"timeline"`
 }
 
-// A Flow is what one side sent.
+// A Flow describes the packets that one side sent.
 type Flow struct {
 	Packets uint64  `json:"packets"`
 	Bytes   float64 `json:"bytes"`
@@ -62,7 +62,7 @@ type Flow struct {
 
 	InterPacketUS Quantiles `json:"inter_packet_us"`
 	Histogram     []Bin     `json:"inter_packet_us_histogram"`
-	// Share of packets less than 100 µs after the one before.
+	// Share of packets less than 100 µs after the previous one.
 	Below100us float64 `json:"below_100us"`
 
 	// Bursts are runs with less than 100 µs between packets.
@@ -98,7 +98,7 @@ type Dispersion struct {
 type AckFrequency struct {
 	AtMS      float64 `json:"at_ms"`
 	Direction string  `json:"direction"` // sent or received
-	// As in the frame: an ACK is due when more packets than this wait for it.
+	// As in the frame: an ACK is due when more packets than this are unacknowledged.
 	Threshold  float64 `json:"ack_eliciting_threshold"`
 	DelayMS    float64 `json:"max_ack_delay_ms"`
 	Reordering float64 `json:"reordering_threshold"`
@@ -106,16 +106,16 @@ type AckFrequency struct {
 
 // SlowStart is how the first slow start ended.
 type SlowStart struct {
-	Recorded bool    `json:"recorded"` // the file tells the state of congestion control
+	Recorded bool    `json:"recorded"` // the file contains states of congestion control
 	Ended    bool    `json:"ended"`
 	AtMS     float64 `json:"at_ms"`
 	// Reason is delay (the RTT rose), loss, ecn, or unknown (empty).
 	Reason   string  `json:"reason"`
-	Detail   string  `json:"detail,omitempty"` // the sender's own words
-	Cwnd     float64 `json:"cwnd_bytes"`       // before a loss cut it
-	RTTMS    float64 `json:"rtt_ms"`           // newest sample then
+	Detail   string  `json:"detail,omitempty"` // in the sender's words
+	Cwnd     float64 `json:"cwnd_bytes"`       // before a reduction by loss
+	RTTMS    float64 `json:"rtt_ms"`           // latest sample at that time
 	MinRTTMS float64 `json:"min_rtt_ms"`
-	Restarts uint64  `json:"restarts"` // of slow start, afterwards
+	Restarts uint64  `json:"restarts"` // later restarts of slow start
 }
 
 func (f *flow) report() Flow {
@@ -139,7 +139,7 @@ func (f *flow) report() Flow {
 	return r
 }
 
-// report divides by the unit that is wanted.
+// report returns the quantiles divided by unit.
 func (q *quantiles) report(unit float64) Quantiles {
 	at := func(share float64) float64 { return float64(q.quantile(share)) / unit }
 	return Quantiles{

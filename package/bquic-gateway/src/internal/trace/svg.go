@@ -24,7 +24,7 @@ const (
 	titleHeight = 50
 )
 
-// Colours that stay apart for the colour-blind (Okabe and Ito).
+// Colours that are distinguishable for the colour-blind (Okabe and Ito).
 const (
 	blue   = "#0072b2"
 	orange = "#e69f00"
@@ -119,7 +119,7 @@ type series struct {
 	name, colour string
 	values       []float64
 	unit         float64 // of the axis per unit of the values
-	gaps         bool    // 0 is no value
+	gaps         bool    // 0 means no value
 }
 
 func timePlot(b *bytes.Buffer, axis string, seconds float64, lines ...series) {
@@ -155,7 +155,7 @@ func timePlot(b *bytes.Buffer, axis string, seconds float64, lines ...series) {
 	legends(b, names)
 }
 
-// barPlot draws two histograms with the same bounds beside each other, without the empty ends.
+// barPlot draws two histograms with the same bounds side by side, without empty bins at the ends.
 func barPlot(b *bytes.Buffer, axis, below string, sent, received []Bin, bound func(float64) string) {
 	first, last := len(sent), 0
 	most := 0.0

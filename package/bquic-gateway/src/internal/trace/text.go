@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Text writes a report for people.
+// Text writes a readable report.
 func (r *Report) Text(w io.Writer) error {
 	var b bytes.Buffer
 	who := r.VantagePoint
@@ -37,7 +37,7 @@ func (r *Report) Text(w io.Writer) error {
 	return err
 }
 
-// printable keeps a stranger's control characters off the terminal.
+// printable removes control characters of untrusted text, which must not reach the terminal.
 func printable(s string) string {
 	return strings.Map(func(c rune) rune {
 		if c < ' ' || c == 0x7f || c >= 0x80 && c < 0xa0 {

@@ -6,10 +6,10 @@ package trace
 
 import "math"
 
-// maxBins bounds a timeline: when they are full, pairs become one.
+// maxBins bounds a timeline. When all bins are full, pairs are merged.
 const maxBins = 512
 
-// timeline keeps what happened in bins of equal length, from 1 ms on.
+// timeline keeps figures in bins of equal length, initially 1 ms.
 type timeline struct {
 	width float64 // ms
 	bins  []bin
@@ -17,8 +17,8 @@ type timeline struct {
 
 type bin struct {
 	sent, received float64 // bytes
-	cwnd, srtt     float64 // the last ones: bytes, ms; 0 for none
-	flight, rtt    float64 // the largest ones: bytes, ms
+	cwnd, srtt     float64 // last values: bytes, ms; 0 for none
+	flight, rtt    float64 // largest values: bytes, ms
 	lost           float64 // packets
 }
 
@@ -73,7 +73,7 @@ type Timeline struct {
 	Lost          []float64 `json:"packets_lost"`
 }
 
-// report fills in what is missing: a window stays as it was until it changes.
+// report fills in missing values: a window keeps its value until it changes.
 func (l *timeline) report() Timeline {
 	t := Timeline{BinMS: l.width}
 	var before bin

@@ -37,9 +37,9 @@ func read(t *testing.T, qlog string) *Report {
 	return reports[0]
 }
 
-// synthetic is a qlog whose figures can be found with pencil and paper: 10
-// bursts of 4 packets, 50 µs apart, one burst every 10 ms from 100 ms on, an
-// ACK after each burst, packet 7 lost and packet 11 lost by mistake.
+// synthetic returns a qlog whose figures can be computed by hand: 10 bursts of 4 packets, 50
+// µs apart, one burst every 10 ms from 100 ms on, an ACK after each burst, packet 7 lost, and
+// packet 11 declared lost spuriously.
 func synthetic() string {
 	var b strings.Builder
 	add := func(t float64, name, data string) {
@@ -175,7 +175,7 @@ func TestSlowStartReasons(t *testing.T) {
 			}
 		})
 	}
-	// Without states, from the threshold.
+	// Without states, inferred from the threshold.
 	r := read(t, `{"trace":{"vantage_point":{"type":"client"}}}`+
 		`{"time":1,"name":"recovery:metrics_updated","data":{"cwnd":12000}}{"time":5,"name":"recovery:metrics_updated","data":{"cwnd":6000,"ssthresh":6000}}`)
 	if s := r.SlowStart; !s.Ended || s.AtMS != 4 || s.Recorded {
@@ -281,7 +281,7 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// TestLive cuts a file anywhere after its header, as a reader of a live one finds it.
+// TestLive cuts a file anywhere after its header, as if it were still being written.
 func TestLive(t *testing.T) {
 	whole := synthetic()
 	start := strings.Index(whole, "\n")
@@ -297,8 +297,8 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// TestAgainstStats compares a report with what the connection itself counted,
-// by other code, on a path that loses packets.
+// TestAgainstStats compares a report with the connection's own statistics, which other code
+// counts, on a path that loses packets.
 func TestAgainstStats(t *testing.T) {
 	p, err := profile.NewSet().Get(profile.BQUIC)
 	if err != nil {
@@ -387,7 +387,7 @@ func transfer(t *testing.T, p profile.Profile, size int) (client, server quic.Bu
 	if n, err := io.Copy(io.Discard, in); err != nil || n != int64(size) {
 		t.Fatalf("%d bytes: %v", n, err)
 	}
-	// The server goes first: its last ACK is still outstanding otherwise.
+	// The server closes first: otherwise its last ACK would be outstanding.
 	accepted.CloseWithError(0, "")
 	<-conn.Context().Done()
 	conn.CloseWithError(0, "")
@@ -406,7 +406,7 @@ type memory struct {
 
 func (m *memory) Close() error { m.closed.Store(true); return nil }
 
-// lossy loses one packet in 150 and holds one in 400 back until 200 more are sent.
+// lossy loses one packet in 150, and holds back one in 400 until 200 more are sent.
 type lossy struct {
 	net.PacketConn
 	n    int

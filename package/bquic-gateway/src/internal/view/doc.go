@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package view draws for people what daemons say on their status sockets.
+// Package view renders the answers of the daemons' status sockets as text.
 package view

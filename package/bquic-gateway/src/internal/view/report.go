@@ -12,7 +12,7 @@ import (
 	"bquic/internal/proof"
 )
 
-// Report says in words what a relay's status has of the comparison of carried connections with direct ones.
+// Report describes, in words, the comparison of carried and direct connections in a relay's status.
 func Report(data json.RawMessage) string {
 	var st struct {
 		Proof proof.Report `json:"proof"`
@@ -70,7 +70,7 @@ func overall(p *proof.Report) string {
 	return fmt.Sprintf("%s, %s against %s, %s", faster(p.Overall.Complete), thousands(p.Overall.Carried), thousands(p.Overall.Direct), days)
 }
 
-// next is what to do.
+// next is the recommended action.
 func next(p *proof.Report) string {
 	switch p.Verdict {
 	case proof.Off:
@@ -91,7 +91,7 @@ func next(p *proof.Report) string {
 	return "It is not sure yet that there is a difference. Leave the relay on, and ask again in a day."
 }
 
-// faster says how much less time is needed, or how much more.
+// faster says how much less time it takes, or how much more.
 func faster(c *proof.Change) string {
 	switch {
 	case c == nil:
@@ -112,7 +112,7 @@ func comparison(what string, lines []proof.Line, name func(proof.Line) string) t
 	return t
 }
 
-// percent is a change with its interval: of a time, or of a rate.
+// percent formats a change, of a time or of a rate, with its interval.
 func percent(c *proof.Change, time bool) string {
 	if c == nil {
 		return "?"
@@ -140,7 +140,7 @@ func sizes(l proof.Line) string {
 	return mb(l.From) + " to " + mb(l.To) + " MB"
 }
 
-// kind is what a client opened at a server at once.
+// kind names a class of sessions.
 func kind(l proof.Line) string {
 	switch l.Class {
 	case proof.HTTP1.String():
@@ -158,7 +158,7 @@ func share(n, of uint32) string {
 	return fmt.Sprintf("%.1f %%", 100*float64(n)/float64(of))
 }
 
-// thousands puts a comma before each three digits.
+// thousands separates groups of three digits by commas.
 func thousands(n uint32) string {
 	text := strconv.FormatUint(uint64(n), 10)
 	var parts []string

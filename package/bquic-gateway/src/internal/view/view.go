@@ -22,31 +22,31 @@ import (
 )
 
 const (
-	maxRows = 10 // of a table: the document has all
+	maxRows = 10 // rows of a table; the JSON document has all
 	maxCell = 80 // characters
 )
 
-// A table is drawn only when it has rows.
+// A table is drawn only if it has rows.
 type table struct {
 	head []string
 	rows [][]string
 }
 
-// A fact is a line with a name.
+// A fact is a named line.
 type fact struct{ name, text string }
 
-// daemon is what both roles say.
+// daemon has the fields common to both roles.
 type daemon struct {
 	Version string            `json:"version"`
 	Uptime  float64           `json:"uptime_s"`
 	Reload  *status.Reload    `json:"reload"`
-	Profile string            `json:"profile"` // the relay's
+	Profile string            `json:"profile"` // relay only
 	Refused json.RawMessage   `json:"refused"`
-	refused map[string]uint64 // the gateway's, by reason
+	refused map[string]uint64 // gateway only, by reason
 }
 
-// Gateway draws a gateway's status at a time. What it does not find is left out:
-// the daemon may be older or newer than this program.
+// Gateway draws a gateway's status at a time. It leaves out missing fields, because the
+// daemon may be older or newer than this program.
 func Gateway(data json.RawMessage, now time.Time) string {
 	var st gateway.Status
 	d := read(data, &st)
@@ -134,7 +134,7 @@ func unseen(u *relay.Unseen) string {
 	return "busy, and no connection of theirs comes by: " + u.Reason
 }
 
-// processorOf says what was measured, and what follows.
+// processorOf describes the measurements and the decision.
 func processorOf(st processor.Status) string {
 	if st.Takes == "" { // an older daemon
 		return ""
@@ -156,7 +156,7 @@ func processorOf(st processor.Status) string {
 	return fmt.Sprintf("carries %s, %s: %s; uses %.0f %% of one, may use %s", mbit(st.Carries), path, follows, 100*st.Used, may)
 }
 
-// mbit is of bits a second, with two digits that count.
+// mbit formats bits per second with two significant digits.
 func mbit(bits float64) string {
 	if mbit := bits / 1e6; mbit >= 10 {
 		return fmt.Sprintf("%.0f Mbit/s", mbit)
@@ -195,7 +195,7 @@ func clients(st *relay.Status) table {
 	return t
 }
 
-// read decodes what it can: a field of another type leaves the others as they are.
+// read decodes as much as possible: a field of another type does not affect the others.
 func read(data json.RawMessage, st any) *daemon {
 	d := new(daemon)
 	_ = json.Unmarshal(data, d)
@@ -214,7 +214,7 @@ func (d *daemon) refusals() string {
 	return cmp.Or(strings.Join(parts, ", "), "none")
 }
 
-// draw puts a status together: what the daemon is, facts, tables.
+// draw composes a status from the daemon's identity, facts and tables.
 func draw(role string, d *daemon, now time.Time, facts []fact, tables ...table) string {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s %s, up for %s\n", role, printable(d.Version), age(seconds(d.Uptime)))
@@ -258,8 +258,8 @@ func (t table) draw(b *bytes.Buffer) {
 	}
 }
 
-// printable keeps what a stranger may have written from commanding the terminal,
-// and in one line.
+// printable keeps untrusted text on one line, and removes control characters that could
+// command the terminal.
 func printable(s string) string {
 	return strings.Map(func(c rune) rune {
 		if !unicode.IsPrint(c) {
@@ -291,7 +291,7 @@ func seconds(s float64) time.Duration {
 	return time.Duration(min(max(s, 0), 1e9) * float64(time.Second))
 }
 
-// size is in units of 1000 bytes.
+// size formats bytes in units of powers of 1000.
 func size(n uint64) string {
 	if n < 1000 {
 		return fmt.Sprintf("%d B", n)
@@ -304,7 +304,7 @@ func size(n uint64) string {
 	return fmt.Sprintf("%.3g %cB", f, " kMGTPE"[unit])
 }
 
-// age is in its two largest units.
+// age formats d in its two largest units.
 func age(d time.Duration) string {
 	s := max(int64(d/time.Second), 0)
 	switch {

@@ -35,7 +35,7 @@ func check(t *testing.T, got, want string) {
 	}
 }
 
-// TestGateway draws what the gateway's own types become on the socket.
+// TestGateway draws the gateway's own types as encoded on the socket.
 func TestGateway(t *testing.T) {
 	st := gateway.Status{
 		Role: "gateway", Version: "1.2.3", Uptime: 90061, Listen: "[::]:8443", Pin: "sha256/abc",
@@ -127,7 +127,7 @@ relay 1.2.3, up for 59 s
 `)
 }
 
-// TestOther: a daemon of another version, with fields of other types, is shown as far as it goes.
+// TestOther: a daemon of another version, with fields of other types, is shown as far as possible.
 func TestOther(t *testing.T) {
 	got := Gateway(json.RawMessage(`{"listen":":1","pid":"x","version":"9\u001b[2J","connections":7,"refused":[1],"tunnels":{"open":"many"}}`), now)
 	for _, part := range []string{"gateway 9?[2J, up for 0 s\n", "  listen       :1\n", "  refused      none\n"} {
@@ -137,7 +137,7 @@ func TestOther(t *testing.T) {
 	}
 }
 
-// FuzzView: whatever a daemon says, nothing commands the terminal, and it is not endless.
+// FuzzView: whatever a daemon sends, no control character reaches the terminal, and the text is bounded.
 func FuzzView(f *testing.F) {
 	f.Add([]byte(`{"role":"gateway","connections":[{"remote":"\u001b[2J","since_s":1e308}],"tunnels":{},"origins":[{"url":"\n\n"}],"refused":{"full":1}}`))
 	f.Add([]byte(`{"role":"relay","gateways":[{"address":"a\tb"}],"since":"0000-01-01T00:00:00Z","clients":[{}],"uptime_s":-1,"connections":[{"rtt_ns":9223372036854775807}]}`))
