@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps rows of earlier sources that a change has not touched.
+"""Keeps rows of earlier sources that a change does not affect.
 
     lab/carry.py results/dense-download.json [FILE...]
 
-A simulation's figures follow from its sources to the last digit, so after a
-change of any of them its rows are made anew, and that takes hours. Where a
-change is meant for one form or PHY only, this makes one of ten rows of each
-form, PHY and earlier sources again. If all come out as they were, the others
-stay, too, as rows of these sources, marked "carried" ("commit" goes on saying
-when they were made); a form with one row of that PHY that differs is left
-alone, to be made anew.
+A simulation's figures depend on its sources to the last digit, so its rows are
+made anew after any change, which takes hours. If a change is meant only for one
+form or PHY, this repeats one of ten rows of each form, PHY and earlier sources.
+If all of them are unchanged, the others become rows of the current sources,
+marked "carried" ("commit" still says when they were made). If one of them
+differs, the rows of that form and PHY stay as they are, to be made anew.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def differs(row: Row) -> bool:
 
 
 def carry(path: pathlib.Path, jobs: int) -> dict[tuple[str, str], tuple[int, int]]:
-    """For each form and PHY how many of its old rows stay, and how many were made again to know. ValueError: no simulation's rows."""
+    """Returns for each form and PHY how many old rows stay, and how many were repeated to decide. ValueError: not rows of a simulation."""
     rows = simulation.read(path)
     if not all(isinstance(row, dict) and {"digest", "form"} <= row.keys() for row in rows):
         raise ValueError(f"{path}: not the rows of a simulation")

@@ -21,7 +21,7 @@ SWITCHES = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-default-apps",
     "--disable-extensions", "--no-proxy-server",
-    # Frames of another site in the page's own process: their requests are seen, too.
+    # Keeps frames of another site in the page's process, so that their requests are seen, too.
     "--disable-site-isolation-trials",
     "--disable-features=OptimizationHints,MediaRouter,HttpsUpgrades,IsolateOrigins,site-per-process",
     "--metrics-recording-only", "--disable-domain-reliability", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 10.77.*,"
@@ -36,11 +36,11 @@ LOAD_MS = "performance.getEntriesByType('navigation')[0]?.loadEventEnd || 0"
 class Load:
     ms: float
     objects: int
-    protocols: set[str]  # as in ALPN
+    protocols: set[str]  # ALPN names
 
 
 class Chromium:
-    """Trusts the key PIN (Base64 of its SHA-256); to ORIGINS (host:port) it speaks QUIC, without any no QUIC at all."""
+    """Trusts the key PIN (Base64 of its SHA-256). It speaks QUIC to ORIGINS (host:port), and no QUIC if there are none."""
 
     def __init__(self, lab: Lab, namespace: str, pin: str, origins: list[str], http2: bool = True) -> None:
         self._lab = lab
@@ -53,11 +53,11 @@ class Chromium:
             namespace, "sh", "-c", 'in=$1 out=$2; shift 2; exec "$@" 3<"$in" 4>"$out"', "sh", *map(str, paths),
             "env", f"HOME={lab.dir}", BINARY, *SWITCHES, quic, *([] if http2 else ["--disable-http2"]), f"--ignore-certificate-errors-spki-list={pin}",
             f"--user-data-dir={lab.dir / self._name}", "about:blank", log=f"{self._name}.log")
-        # Both for reading and writing: such an open of a FIFO does not wait for the other end.
+        # Opened for reading and writing: such an open of a FIFO does not wait for the other end.
         self._write, self._read = (os.open(path, os.O_RDWR) for path in paths)
         self._buffer = b""
         self._number = 0
-        self.events: list[dict[str, Any]] = []  # of the last load, as the protocol has them
+        self.events: list[dict[str, Any]] = []  # of the last load, in the protocol's form
         self._call("Browser.getVersion", seconds=START_SECONDS)
 
     def _call(self, method: str, session: str | None = None, seconds: float = ANSWER_SECONDS, **parameters: Any) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class Chromium:
                 self._buffer += os.read(self._read, 1 << 20)
 
     def load(self, url: str, objects: int) -> Load:
-        """Loads a page of that many objects with no cache and no connection from before."""
+        """Loads a page of that many objects, with an empty cache and no open connections."""
         self.events.clear()
         context = self._call("Target.createBrowserContext")["browserContextId"]
         try:

@@ -14,7 +14,7 @@ SUITE = "bookworm"  # the last one with mipsel
 
 
 class Unavailable(Exception):
-    """The packages cannot be had here."""
+    """The packages are not available here."""
 
 
 def shell(*command: str | os.PathLike[str], cwd: pathlib.Path | None = None) -> str:
@@ -25,13 +25,13 @@ def shell(*command: str | os.PathLike[str], cwd: pathlib.Path | None = None) -> 
 
 
 class Archive:
-    """The packages of one architecture, by lists of their own."""
+    """The packages of one architecture, with separate package lists."""
 
     def __init__(self, directory: pathlib.Path, options: list[str]) -> None:
         self._directory, self._options = directory, options
 
     def depends(self, package: str) -> list[str]:
-        """What apt-cache says of a package, by words."""
+        """The words of apt-cache's output for a package."""
         return shell("apt-cache", *self._options, "depends", package).split()
 
     def unpack(self, root: pathlib.Path, *packages: str) -> None:
@@ -42,7 +42,7 @@ class Archive:
 
 @contextlib.contextmanager
 def archive(architecture: str) -> Iterator[Archive]:
-    """From the mirror that the system uses."""
+    """An archive from the system's mirror."""
     site = shell("apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages", f"Codename: {SUITE}").split()
     if not site:
         raise Unavailable(f"no Debian {SUITE} among the package sources")

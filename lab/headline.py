@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""README's first table, and its plot: what a node's clients have of the relay, off against on. From results/*.json."""
+"""README's first table and its plot, from results/*.json: what a node's clients gain from the relay, on against off."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ FIGURE = ROOT / "docs/results/relay.svg"
 BEGIN, END = "<!-- by lab/report.py, from results/ -->\n", "<!-- until here -->\n"
 
 HOPS = 3
-BEYOND_MS = (20, 45)  # the first one is the table's
+BEYOND_MS = (20, 45)  # the table has the first one
 
 
 @dataclasses.dataclass
 class Line:
-    """One thing that a client does, repetition by repetition."""
+    """One activity of a client, repetition by repetition."""
 
     what: str
-    unit: str  # {} is the figure
+    unit: str  # a format; {} is the figure
     off: list[float]
     on: list[float]
-    share: list[float]  # of its time without the relay that it takes with it
+    share: list[float]  # its time with the relay over its time without
 
 
 def read(rows: Sequence[Row], key: str) -> dict[int, float]:
@@ -44,7 +44,7 @@ def read(rows: Sequence[Row], key: str) -> dict[int, float]:
 
 
 def compared(what: str, unit: str, off: Sequence[Row], on: Sequence[Row], key: str) -> list[Line]:
-    """One line, none without a repetition that both have. Mbit/s are the more the less time it takes."""
+    """One line, or none if no repetition is in both. For Mbit/s, more is better; they are converted to time."""
     a, b = read(off, key), read(on, key)
     both = sorted(set(a) & set(b))
     if not both:
@@ -64,7 +64,7 @@ def of_pages(rows: list[Row], scene: str, loader: str, name: str) -> list[Line]:
 
 
 def lines(ms: int, directory: pathlib.Path = ROOT / "results") -> list[Line]:
-    """With the origin that far beyond the gateway."""
+    """The lines for an origin that is ms beyond the gateway."""
     mesh, page, small = (results.read(directory / f"{name}.json") for name in ("bquic-mesh", "page-load", "latency"))
     some: list[Line] = []
     for loader, name in (("h1", "HTTP/1.1"), ("h2", "HTTP/2")):
@@ -82,7 +82,7 @@ def lines(ms: int, directory: pathlib.Path = ROOT / "results") -> list[Line]:
 
 
 def slow_node(directory: pathlib.Path = ROOT / "results") -> list[Line]:
-    """A relay whose processor is too slow for its leg: of the cases that nothing was chosen on, the worst."""
+    """A relay whose processor is too slow for its leg: the worst of the cases on which nothing was chosen."""
     rows = results.read(directory / "starved.json")
     some: list[Line] = []
     for leg in starved.LEGS:
@@ -104,7 +104,7 @@ def table(directory: pathlib.Path = ROOT / "results") -> str:
 
 
 def block(directory: pathlib.Path = ROOT / "results") -> str:
-    """What README has between BEGIN and END."""
+    """README's text between BEGIN and END."""
     return f"{table(directory)}\n![relay on against off]({FIGURE.relative_to(ROOT)})\n"
 
 
@@ -129,7 +129,7 @@ def draw() -> None:
 
 
 def update() -> None:
-    """Writes both."""
+    """Writes the table and the plot."""
     text = README.read_text()
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Downloads over a mesh: the contenders, one measured run, and the rules by which it counts."""
+"""Downloads over a mesh: the contenders, one measured run, and the conditions under which it counts."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ from lab.topology import Mesh
 
 BQUIC = REPOSITORY / "build/bquic"
 PROFILES = ("standard", "bquic-2019", "bquic")  # contenders that are `bquic fetch` with that profile at both ends
-TUNED = "tuned"  # a profile with options of its own
+TUNED = "tuned"  # a profile with extra options
 RUN_SECONDS = 180  # longest download
 MOST_RETRIES = 10  # of a run that does not count
-# A run counts only while the ends get their processor: the share of the time in which some process of theirs waited for
-# one must be below this. With 2 cores to themselves, ends that are no browser have 0.02 to 0.25; a small page takes a
-# fifth longer at 0.3 than at 0.15.
+# A run counts only if the ends get enough processor time: the share of the time in which some process of theirs waited
+# for a processor must be below this. With 2 cores to themselves, ends other than browsers have 0.02 to 0.25. A small
+# page takes a fifth longer at 0.3 than at 0.15.
 CPU_LIMIT = 0.3
-ANY_CPU = float("inf")  # of runs that are about something else than time
+ANY_CPU = float("inf")  # for runs that do not measure time
 TOKEN = "lab-relay-token"
 
-# iperf's and the papers' UDP payload: an IP packet of 1500 bytes.
+# The UDP payload of iperf and the papers: an IP packet of 1500 bytes.
 UDP_PAYLOAD = 1472
 IP_PACKET = 1500
-# Offered loads of a flood, times what a chain can carry when its hops share one channel. With strangers on it that is less,
-# with two channels more; and of more than it can carry, a chain carries less, as the first hop takes the others' time.
+# Offered loads of a flood, as multiples of what a chain carries when its hops share one channel. With other networks on the
+# channel it carries less, with two channels more. An overloaded chain also carries less, because the first hop takes the
+# airtime of the others.
 FLOOD_LOADS = (0.6, 0.7, 0.8, 0.9, 1, 1.2, 1.4, 2)
 FLOOD_SECONDS = 2.0
 
@@ -45,7 +46,7 @@ class TooSlow(Failed):
 
 @dataclasses.dataclass
 class Download:
-    """What the two ends say about a transfer; None where they cannot tell."""
+    """What both ends report about a transfer; None: unknown."""
 
     mbps: float
     bytes: int
@@ -57,7 +58,7 @@ class Download:
 
 
 def commit() -> str:
-    """The commit that the measured tree is at, "+" if it has changes."""
+    """The commit of the measured tree, with "+" if there are uncommitted changes."""
     def git(*command: str) -> str:
         return subprocess.run(["git", "-C", str(REPOSITORY), *command], capture_output=True, text=True).stdout.strip()
 
@@ -73,23 +74,23 @@ class Servers:
 
     def __init__(self, lab: Lab, mesh: Mesh, size: int, options: list[str] | None = None) -> None:
         self.lab, self.mesh = lab, mesh
-        self._options = options or []  # NAME=VALUE of the profile that contenders use instead of their own
+        self._options = options or []  # NAME=VALUE of a profile that replaces the contenders' profiles
         self._urls: dict[str, str] = {}
         self._sockets: dict[str, pathlib.Path] = {}
         self._relay: subprocess.Popen[str] | None = None
-        # In the lab's directory as the servers' root.
+        # The servers' root, in the lab's directory.
         self.root = lab.dir / "site"
         self.root.mkdir(exist_ok=True)
         self.serve(size)
 
     def serve(self, size: int) -> None:
-        """Another file from now on."""
+        """Serves another file from now on."""
         data = os.urandom(size)
         (self.root / "data").write_bytes(data)
         self.size, self.sha256 = size, hashlib.sha256(data).hexdigest()
 
     def config(self, contender: str) -> tuple[pathlib.Path, str]:
-        """A UCI file with the contender's profile in it, and the profile's name."""
+        """A UCI file with the contender's profile, and the profile's name."""
         if self._options:
             lines = [f"config profile '{TUNED}'", f"\toption base '{contender}'"]
             for option in self._options:
@@ -158,7 +159,7 @@ config site
 
     def caddy(self, binary: pathlib.Path) -> str:
         if "caddy" not in self._urls:
-            self.gateway("standard")  # whose certificate it uses
+            self.gateway("standard")  # makes the certificate that this one uses
             state = self.lab.dir / "state"
             port = 9443
             path = self.lab.dir / "Caddyfile"
@@ -213,7 +214,7 @@ config relay
                     raise Failed(f"bquic relay ended: {self.lab.tail('relay.log')}")
                 return socket.exists() and self.relay_status()["state"] == "up" and self.relay_status()["taking"]
 
-            # It fails open until its connection to the gateway stands.
+            # Until it has a connection to the gateway, it lets connections pass.
             wait_until("bquic relay takes connections", ready)
         return url
 
@@ -230,12 +231,12 @@ config relay
 
 
 def tcp(servers: Servers) -> Download:
-    """curl by HTTPS over TCP CUBIC, from the very process that serves HTTP/3."""
+    """curl by HTTPS over TCP CUBIC, from the same process that serves HTTP/3."""
     return curl(servers, servers.gateway("standard"))
 
 
 def tcp_origin(servers: Servers) -> Download:
-    """TCP from the origin, over the mesh as it is."""
+    """TCP from the origin over the mesh, without a relay."""
     return curl(servers, servers.gateway("standard", "origin"))
 
 
@@ -293,7 +294,7 @@ def _fetch(servers: Servers, url: str, contender: str) -> Download:
 def bquic(contender: str) -> Callable[[Servers], Download]:
     def run(servers: Servers) -> Download:
         result = _fetch(servers, servers.gateway(contender), contender)
-        # The phone's address is not translated on the way.
+        # There is no NAT on the way.
         local = result.details["client"]["local_addr"]
 
         def sender() -> dict[str, Any] | None:
@@ -359,7 +360,7 @@ def udp(servers: Servers) -> Download:
 
 
 def silent(medium: Medium) -> bool:
-    """Whether nothing arrives any more: what a flood left would slow down the next run."""
+    """Whether nothing arrives any more: the rest of a flood would slow down the next run."""
     medium.mark()
     time.sleep(0.3)
     return bool(medium.mark()["down"]["delivered"] == 0)
@@ -378,9 +379,9 @@ def kept_up(
     medium: Medium, run: Callable[[], Any], note: Callable[[str], None] = progress, beyond: Medium | None = None,
     cpu_limit: float | None = None,
 ) -> tuple[Any, dict[str, Any], int]:
-    """Runs until the emulator kept up meanwhile, and BEYOND, and the ends got their processor. Returns what the run
-    returned, what the medium saw of it, and how many runs were discarded before; conditions() tells of both. A run that
-    failed raises Failed, unless the emulator lagged: then it does not count either."""
+    """Repeats the run until the emulator, and BEYOND, kept up, and the ends got enough processor time. Returns the run's
+    result, the medium's window of it, and how many runs were discarded before; conditions() reports both. A failed run
+    raises Failed, unless the emulator lagged: then it is discarded, too."""
     cpu_limit = CPU_LIMIT if cpu_limit is None else cpu_limit
     lagged = waiting = 0
     while lagged + waiting <= MOST_RETRIES:
@@ -400,7 +401,7 @@ def kept_up(
             window["lag_ms"] = max(window["lag_ms"], beyond.mark()["lag_ms"])
         own = result.details if isinstance(result, Download) else result
         if isinstance(own, dict) and "window" in own:
-            window = own.pop("window") | {"lag_ms": window["lag_ms"]}  # it looked itself
+            window = own.pop("window") | {"lag_ms": window["lag_ms"]}  # the run has marked it itself
         window["cpu_pressure"], window["retries_cpu"] = pressure, waiting
         if window["lag_ms"] >= LAG_LIMIT_MS:
             lagged += 1
@@ -417,7 +418,7 @@ def kept_up(
 
 
 def conditions(window: dict[str, Any], discarded: int) -> dict[str, Any]:
-    """What a row says of how its run was disturbed, and of those before it."""
+    """The columns of a row that tell how its run, and discarded runs before it, were disturbed."""
     return {"lag_ms": round(window["lag_ms"], 4), "cpu_pressure": round(window["cpu_pressure"], 4), "retries": discarded,
             "retries_cpu": window["retries_cpu"]}
 
@@ -427,7 +428,7 @@ def measure(servers: Servers, contender: str, run: Callable[[Servers], Download]
     mesh = servers.mesh
     result, window, discarded = kept_up(mesh.medium, lambda: run(servers), beyond=mesh.beyond)
     down, up = window["down"], window["up"]
-    # What passed the medium, for those whose ends do not tell.
+    # Counted on the medium, for contenders whose ends do not report it.
     wire_data_per_ack = down["delivered"] / up["delivered"] if up["delivered"] else None
     wire_ipt = down["sent_close"] / down["sent"] if down["sent"] else None
     is_flood = contender == "udp"

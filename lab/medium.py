@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The emulated medium: a running wifi-medium, and the media experiments use."""
+"""The emulated medium: a running wifi-medium, and the media that experiments use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Kind:
 
     name: str
     flags: tuple[str, ...]
-    capacity_mbps: float  # about what it carries in one hop: where floods start
+    capacity_mbps: float  # approximate capacity of one hop, where floods start
     wireless: bool = False
 
 
@@ -39,16 +39,16 @@ MEDIA = {
         WIFI,
         # A buffer of one bandwidth-delay product.
         Kind("wired", ("--wired", "50Mbps", "--delay", "10", "--queue", "100"), 50),
-        # The papers' client that lost 21 %: far away and lossy.
+        # The papers' client with 21 % of loss: far away and lossy.
         Kind("lossy", ("--wired", "20Mbps", "--delay", "50", "--queue", "200", "--loss", "0.01"), 20),
-        # What bursts hurt: a buffer much smaller than they are.
+        # Bursts hurt here: the buffer is much smaller than a burst.
         Kind("shallow", ("--wired", "30Mbps", "--delay", "10", "--queue", "10"), 30),
     )
 }
 
 
 def build() -> None:
-    """Builds wifi-medium if it is missing or old."""
+    """Builds wifi-medium if it is missing or out of date."""
     done = subprocess.run(["make", "-s", "-C", str(REPOSITORY / "lab/wifi")], capture_output=True, text=True)
     if done.returncode != 0:
         raise Failed(f"make -C lab/wifi:\n{done.stderr[-2000:]}")
@@ -60,7 +60,7 @@ class Medium:
     def __init__(self, lab: Lab, flags: list[str], taps: list[str]) -> None:
         self.lab = lab
         self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
-        self.seconds: list[dict[str, Any]] = []  # its line of every second
+        self.seconds: list[dict[str, Any]] = []  # its output line of each second
         command = [str(BINARY), *flags]
         for tap in taps:
             command += ["--tap", tap]
@@ -89,13 +89,13 @@ class Medium:
         return answer
 
     def mark(self) -> dict[str, Any]:
-        """What happened on the medium since the last mark."""
+        """The medium's counters since the last mark."""
         assert self._process.stdin
         try:
             self._process.stdin.write("\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # _answer says why
+            pass  # _answer reports the reason
         return self._answer(ANSWER_SECONDS)
 
     def stop(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Network namespaces and processes in them, removed again whatever happens."""
+"""Network namespaces and processes in them, removed in any case."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ CUBIC = ("congctl", "cubic")  # of a route
 # What a measurement relies on, whatever the machine's own settings are.
 SYSCTLS = {
     "net.ipv4.ip_forward": "1",
-    "net.ipv4.tcp_no_metrics_save": "1",  # or a run would start with the last one's ssthresh
-    "net.ipv6.conf.all.disable_ipv6": "1",  # no neighbour discovery in between
+    "net.ipv4.tcp_no_metrics_save": "1",  # otherwise a run would start with the last run's ssthresh
+    "net.ipv6.conf.all.disable_ipv6": "1",  # no neighbour discovery during a run
     "net.ipv6.conf.default.disable_ipv6": "1",
 }
 
 
 class Failed(Exception):
-    """A command or a process of the lab did not do what it should."""
+    """A command or a process of the lab has failed."""
 
 
 def exit_on_signals() -> None:
@@ -51,12 +51,12 @@ def exit_on_signals() -> None:
 
 
 def own_group(*command: str | pathlib.Path, processes: str = "/dev/null") -> list[str | pathlib.Path]:
-    """The command as one to start in a session of its own; processes: its control group's list of them."""
+    """Wraps the command so that it can run in a session of its own; processes: the cgroup.procs file that it joins."""
     return ["sh", "-c", OWN_GROUP, "sh", processes, *command]
 
 
 def remove_stale() -> None:
-    """Removes what a lab left that was killed before it could do so."""
+    """Removes what a killed lab has left."""
     listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
     for line in listed.splitlines():
         if _is_stale(line.split()[0]):
@@ -67,12 +67,12 @@ def remove_stale() -> None:
     groups = _control_groups()
     for group in groups.glob(f"{PREFIX}*-*") if groups else []:
         if _is_stale(group.name):
-            with contextlib.suppress(OSError):  # what was killed has not ended yet
+            with contextlib.suppress(OSError):  # the killed processes have not ended yet
                 group.rmdir()
 
 
 def cpu_waited(pressure: pathlib.Path = MACHINE_PRESSURE) -> float:
-    """Seconds in which some process waited for a CPU (pressure stall information), 0 where the kernel does not tell."""
+    """Seconds in which some process waited for a CPU (pressure stall information), 0 if the kernel does not provide it."""
     try:
         some = pressure.read_text().splitlines()[0]
     except OSError:
@@ -81,7 +81,7 @@ def cpu_waited(pressure: pathlib.Path = MACHINE_PRESSURE) -> float:
 
 
 def _control_groups() -> pathlib.Path | None:
-    """Where control groups of version 2 are, alone or beside those of version 1."""
+    """The mount point of control groups version 2, alone or beside version 1."""
     for line in pathlib.Path("/proc/mounts").read_text().splitlines():
         _, path, kind, *_ = line.split()
         if kind == "cgroup2":
@@ -121,14 +121,14 @@ class Lab:
         return self
 
     def _own_group(self) -> pathlib.Path | None:
-        """A control group for the processes in our namespaces; None where the kernel has none that tells of pressure."""
+        """A control group for the processes in our namespaces; None if the kernel has none with pressure information."""
         groups = _control_groups()
         if groups is None:
             return None
         group = groups / f"{self.dir.name}-ends"
         with contextlib.suppress(OSError):
             group.mkdir()
-            if (group / "cpu.weight").exists():  # niceness counts within the group only
+            if (group / "cpu.weight").exists():  # niceness counts only within the group
                 (group / "cpu.weight").write_text("10000")
             (group / "cpu.pressure").read_text()
             return group
@@ -137,8 +137,8 @@ class Lab:
         return None
 
     def cpu_waited(self) -> float:
-        """As cpu_waited, of the processes in our namespaces, or of the machine's where theirs is not known. The emulator
-        is in no namespace: it has real-time priority, and tells its lag."""
+        """Like cpu_waited, for the processes in our namespaces, or for the machine if that is unknown. The emulator
+        is in no namespace: it has real-time priority, and reports its lag."""
         return cpu_waited(self._group / "cpu.pressure" if self._group else MACHINE_PRESSURE)
 
     def __exit__(self, *_: object) -> None:
@@ -176,8 +176,8 @@ class Lab:
         self.address(b, device_b, address_b)
 
     def address(self, namespace: str, device: str, address: str) -> None:
-        # Its route is ours to add: TCP over it shall be CUBIC, and a namespace
-        # may not choose that by sysctl where the host has another default.
+        # We add the route ourselves, so that TCP over it uses CUBIC: a namespace may not
+        # set that by sysctl if the host has another default.
         interface = ipaddress.ip_interface(address)
         self.run(namespace, "ip", "addr", "add", address, "dev", device, "noprefixroute")
         self.run(namespace, "ip", "link", "set", device, "up")
@@ -204,11 +204,11 @@ class Lab:
         return done.stdout
 
     def start(self, namespace: str | None, *command: str, log: str, pipes: bool = False) -> subprocess.Popen[str]:
-        """Starts a process, in the host's namespace if none is named. LOG in
-        our directory gets its stderr, and its stdout unless there are pipes."""
+        """Starts a process, in the host's namespace if none is given. Its stderr, and
+        its stdout unless there are pipes, go to the file LOG in our directory."""
         group = self._processes() if namespace else "/dev/null"
         if namespace:
-            # sh and ip exec the command: the process is the command itself.
+            # sh and ip exec the command, so the process is the command itself.
             command = ("ip", "netns", "exec", namespace, *command)
         with open(self.dir / log, "a") as file:
             process = subprocess.Popen(
@@ -217,7 +217,7 @@ class Lab:
                 stdout=subprocess.PIPE if pipes else file,
                 stderr=file,
                 text=True,
-                start_new_session=True,  # also because Ctrl-C is for us: we stop them in order
+                start_new_session=True,  # also keeps Ctrl-C from them: we stop them in order
             )
         self.processes.append(process)
         return process
@@ -230,7 +230,7 @@ class Lab:
 
 
 def stop(process: subprocess.Popen[str]) -> None:
-    """Ends a process: asks first."""
+    """Ends a process: first by SIGTERM, then by SIGKILL."""
     if process.poll() is None:
         process.terminate()
         try:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pages: their number of objects by kind, and their size.
 
-Those of PAPER have the objects of WCNC 2019, table II, and the page itself refers to all of them.
+The pages of PAPER have the objects of WCNC 2019, table II, and refer to all of them directly.
 
-Those of TODAY are like pages of now, which find much of what they need late: the median page of a desktop has 71 requests
-for 2.65 MB, of these 18 images of 1.05 MB and 24 scripts of 0.6 MB (HTTP Archive, Web Almanac 2024, page weight). Ten kinds
-of page, from the lightest that one reads to the heaviest, with that one in the middle. Half of their scripts block the parser,
-and a part of their objects is named by other objects only: images by style sheets and by scripts, scripts by scripts,
-frames' images by frames.
+The pages of TODAY resemble current pages, which discover many objects late. The median desktop page has 71 requests for
+2.65 MB, among them 18 images of 1.05 MB and 24 scripts of 0.6 MB (HTTP Archive, Web Almanac 2024, page weight). There are
+ten kinds of page, from light to heavy, with the median page in the middle. Half of their scripts block the parser, and some
+of their objects are named only by other objects: images by style sheets and scripts, scripts by scripts, images in frames by
+frames.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import random
 import struct
 import zlib
 
-# HTML, CSS, JS, images, others, kB. Content and the sizes of single objects are ours.
+# Numbers of HTML, CSS, JS, images and others, and kB. Contents and the sizes of single objects are our choice.
 PAPER = {
     "google": (2, 1, 3, 5, 1, 56),
     "live": (2, 2, 2, 2, 0, 262),
@@ -44,10 +44,10 @@ TODAY = {
     "news": (8, 6, 48, 38, 20, 4500),
 }
 PAGES = PAPER | TODAY
-LATE = 0.4  # of the objects of TODAY: named by another object than the page, where there is one
+LATE = 0.4  # share of the objects of TODAY that another object than the page names, if there is one
 LEAST_BYTES = 300  # of an object
-NAMED_BY = {"html": ("png",), "css": ("png",), "js": ("js", "png", "bin")}  # what an object of that kind names
-NAME_BYTES = 130  # at most, to name one
+NAMED_BY = {"html": ("png",), "css": ("png",), "js": ("js", "png", "bin")}  # the kinds that an object of that kind can name
+NAME_BYTES = 130  # at most, to name an object
 SPREAD = 1.0  # sigma of the lognormal distribution of object sizes
 
 
@@ -60,15 +60,15 @@ def size(name: str) -> int:
 
 
 def write(root: pathlib.Path, name: str, other: str | None = None) -> str:
-    """Makes a page below root and returns its path in URLs. OTHER: the origin
-    (https://host:port) that every second object comes from."""
+    """Makes a page below root and returns its path in URLs. OTHER: an origin
+    (https://host:port) for every second object."""
     source = random.Random(name)  # the same page in every run
     path = f"pages/{name}{'-2' if other else ''}"
     directory = root / path
     directory.mkdir(parents=True, exist_ok=True)
     kinds = [kind for kind, n in zip(("html", "css", "js", "png", "bin"), PAGES[name]) for _ in range(n)]
     weights = [source.lognormvariate(0, SPREAD) for _ in kinds]
-    # The first one is the page itself: it must have room for what it refers to.
+    # The first object is the page itself: it must have room for its references.
     least = [LEAST_BYTES + 120 * len(kinds)] + [LEAST_BYTES] * (len(kinds) - 1)
     spare = size(name) - sum(least)
     if spare < 0:  # many objects in few bytes
@@ -90,7 +90,7 @@ def write(root: pathlib.Path, name: str, other: str | None = None) -> str:
 
 
 def parents_of(name: str, kinds: list[str], sizes: list[int]) -> list[int]:
-    """By which object each one is named: 0 is the page."""
+    """The object that names each object: 0 is the page."""
     parents = [0] * len(kinds)
     if name not in TODAY:
         return parents
@@ -105,7 +105,7 @@ def parents_of(name: str, kinds: list[str], sizes: list[int]) -> list[int]:
 
 
 def reference(by: str, kind: str, url: str, number: int) -> str:
-    """How an object of a kind names another, so that the page's load event waits for it."""
+    """The text by which an object of a kind names another, so that the page's load event waits for it."""
     if by == "html":
         return link(kind, url)
     if by == "css":
@@ -118,18 +118,18 @@ def reference(by: str, kind: str, url: str, number: int) -> str:
 
 
 def link(kind: str, url: str, blocks: bool = False) -> str:
-    """Of a document to an object."""
+    """The reference of a document to an object."""
     return {
         "html": f'<iframe src="{url}"></iframe>',
         "css": f'<link rel="stylesheet" href="{url}">',
         "js": f'<script{"" if blocks else " async"} src="{url}"></script>',
         "png": f'<img src="{url}">',
-        "bin": f'<link rel="stylesheet" media="print" href="{url}">',  # loaded, and not used
+        "bin": f'<link rel="stylesheet" media="print" href="{url}">',  # loaded, but not used
     }[kind]
 
 
 def content(kind: str, length: int, source: random.Random, names: str = "") -> bytes:
-    """An object of that size that a browser takes for what it is, and that does not compress well. NAMES: what refers to others."""
+    """An object of that size, valid for a browser and poorly compressible. NAMES: its references to other objects."""
     if kind == "png":
         def chunk(name: bytes, data: bytes) -> bytes:
             return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))

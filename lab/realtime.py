@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Experiments in real time: their turns, their rows, and how an interrupted one goes on."""
+"""Experiments in real time: their turns, their rows, and how to continue after an interruption."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from lab.results import Row
 WIFIRRD = REPOSITORY / "build/wifirrd"
 BUSY_LOAD = 3.0  # load average; an experiment alone has 1 to 2
 
-# Every row has these besides the experiment's parameters and figures.
+# Columns of every row, besides the experiment's parameters and figures.
 COMMON: dict[str, tuple[type, ...]] = {
     "contender": (str,), "repetition": (int,), "seed": (int,), "commit": (str,), "binary": (str,), "quick": (bool,),
     "lag_ms": (int, float), "cpu_pressure": (int, float), "load": (int, float), "retries": (int,), "retries_cpu": (int,),
     "failures": (int,),
 }
 
-# One run of a contender: its figures, with measure.conditions.
+# One run of a contender. Returns its figures, including measure.conditions.
 Run = Callable[[], Row]
 
 
 def binary(more: Sequence[pathlib.Path] = ()) -> str:
-    """Of everything that is measured or measures, bquic, the medium and MORE: rows of other programs are not reused."""
+    """A hash of all programs involved (bquic, the medium and MORE): rows of other programs are not reused."""
     sha = hashlib.sha256()
     for path in (BQUIC, *more, medium.BINARY):
         with open(path, "rb") as file:
@@ -39,7 +39,7 @@ def binary(more: Sequence[pathlib.Path] = ()) -> str:
 
 
 def check(row: Row, figures: Iterable[str]) -> None:
-    """Raises ValueError for a row that readers of the file would stumble over."""
+    """Raises ValueError for a row that readers of the file could not use."""
     for key, types in COMMON.items():
         if not isinstance(row.get(key), types) or isinstance(row[key], bool) != (types == (bool,)):
             raise ValueError(f"{key} is {row.get(key)!r}: {row}")
@@ -57,8 +57,8 @@ class Campaign:
         self, name: str, args: argparse.Namespace, path: pathlib.Path, figures: Sequence[str],
         more: Sequence[pathlib.Path] = (), part: Callable[[Row], bool] = lambda row: True,
     ) -> None:
-        """Figures are keys whose values must be positive numbers, MORE programs it runs: see binary(). Rows that are not
-        of this PART stay in the file as they are."""
+        """Figures are keys whose values must be positive numbers, MORE are further programs: see binary(). Rows of other
+        PARTs stay in the file unchanged."""
         self.name, self.path, self._figures = name, path, figures
         self._known: Row = {"binary": binary(more), "quick": args.quick}
         there = read(path)
@@ -72,12 +72,12 @@ class Campaign:
         return any(all(row.get(k) == v for k, v in key.items()) for row in self.rows)
 
     def missing(self, key: Row, contenders: Sequence[str]) -> list[str]:
-        """Contenders that this setting (which has a repetition) still needs: another one first in every repetition."""
+        """Contenders still missing for this setting (which includes a repetition). Each repetition starts with another one."""
         turn = key["repetition"] % len(contenders)
         return [c for c in [*contenders[turn:], *contenders[:turn]] if not self.has({**key, "contender": c})]
 
     def add(self, key: Row, contender: str, run: Run, say: str) -> None:
-        """Runs, once more after a failure (which the row then tells), and keeps the row. SAY, a format of it, is the progress."""
+        """Runs a contender, once more after a failure (which the row records), and stores the row. SAY is the format of the progress message."""
         failures = 0
         try:
             result = run()
@@ -117,7 +117,7 @@ def gains(rows: list[Row], base: Callable[[Row], bool], other: Callable[[Row], b
 
 
 def notes(rows: list[Row]) -> str:
-    """What a table of rows must be read with."""
+    """Notes for the reader of a table of rows."""
     waiting = sum(r.get("retries_cpu", 0) for r in rows)
     text = (f"{len(rows)} runs; emulator's mean lag at most {max(r['lag_ms'] for r in rows):.2f} ms;"
             f" {sum(r['retries'] for r in rows) - waiting} runs discarded for a lag of {medium.LAG_LIMIT_MS:g} ms or more,"
@@ -139,8 +139,8 @@ def main(
     run: Callable[[argparse.Namespace, pathlib.Path], list[Row]], report: Callable[[list[Row]], str],
     draw: Callable[[list[Row]], None], parts: Sequence[str] = (),
 ) -> int:
-    """The command line that all experiments in real time have. REPETITIONS: of the full and the quick set. PARTS: into
-    which args.part asks to divide it, one after another; without --part, all of them."""
+    """The command line of all experiments in real time. REPETITIONS: of the full and the quick set. PARTS: the parts that
+    --part selects from; without --part, all of them run in turn."""
     p = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--repetitions", type=int, help=f"of each run ({repetitions[0]}; quick: {repetitions[1]})")
     p.add_argument("--quick", action="store_true", help="fewer settings and repetitions, into build/lab/ only")

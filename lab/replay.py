@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A browser's requests without the browser: what was recorded of Chromium (lab/record-pages), and the loader that replays it.
+"""A browser's requests without the browser: recordings of Chromium (lab/record-pages), and the loader that replays them.
 
-A browser takes more processor than relay, gateway and emulator together. The loader, package/bquic-gateway/src/test/replay,
-asks for the same objects in the same order, each when what it waited for has come, and does nothing with them.
+A browser takes more processor time than relay, gateway and emulator together. The loader,
+package/bquic-gateway/src/test/replay, requests the same objects in the same order, each when what it waits for has
+arrived, and does nothing with them.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ LOAD_SECONDS = 120
 
 @dataclasses.dataclass
 class Object:
-    """An object of a page, and what its request waits for; numbers are places in the page's list."""
+    """An object of a page, and what its request waits for; numbers are indices of the page's list."""
 
     file: str
     size: int
-    parent: int | None  # that names it; None: the page itself
-    at: int  # bytes of the parent that must have come
-    after: list[int]  # others that must have come whole
-    delay_ms: float  # that the browser then takes
+    parent: int | None  # the object that names it; None: it is the page itself
+    at: int  # bytes of the parent that must have arrived
+    after: list[int]  # other objects that must be complete
+    delay_ms: float  # how long the browser then takes
     urgency: int  # as in RFC 9218
 
 
@@ -58,7 +59,7 @@ def read() -> dict[str, list[Object]]:
 
 
 def write(recordings: dict[str, list[Object]]) -> None:
-    """One line an object, its fields in order."""
+    """Writes one line per object, with its fields in order."""
     texts = [
         f"{json.dumps(name)}: [\n" + ",\n".join(json.dumps(dataclasses.astuple(o), separators=(",", ":")) for o in objects) + "\n]"
         for name, objects in recordings.items()]
@@ -66,7 +67,7 @@ def write(recordings: dict[str, list[Object]]) -> None:
 
 
 def load(lab: Lab, namespace: str, loader: str, url: str, page: str) -> Load:
-    """Loads a page that pages.write has put below URL, by connections of its own."""
+    """Loads a page that pages.write has put below URL, over new connections."""
     out = lab.run(namespace, str(BINARY), "-protocol", loader, "-page", page, str(RECORDINGS), url, timeout=LOAD_SECONDS)
     result = Load(**json.loads(out))
     if (result.objects, result.bytes) != (pages.objects(page), pages.size(page)):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/results.md from results/*.json: for each experiment what it asks, its tables, figures and command; and README's first table."""
+"""Writes docs/results.md from results/*.json: each experiment's question, tables, figures and command; and README's first table."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from lab import headline, simulation  # noqa: E402
 
 OUTPUT = ROOT / "docs/results.md"
 
-# Module in lab/experiments, the command, the figures in docs/results. A module has
+# The module in lab/experiments, the command, and the figures in docs/results. A module has
 # - a docstring: a title, what the paper did, what is done here;
-# - RESULTS: where its rows are (and QUICK_RESULTS those of --quick);
-# - report(rows): its tables as text; WHY_NOT: said where one reads "not reproduced";
-# - paper(rows), where a paper has figures: lines of what, the paper's figure, the one
-#   measured here and a verdict: better, reproduced, not reproduced or "not run yet".
+# - RESULTS: the file with its rows (and QUICK_RESULTS for --quick);
+# - report(rows): its tables as text; WHY_NOT: an explanation of "not reproduced";
+# - paper(rows), if a paper has figures: lines with what was measured, the paper's figure,
+#   ours, and a verdict: better, reproduced, not reproduced or "not run yet".
 EXPERIMENTS = [
     ("dense_download", "make bench-dense-download", [
         "dense-download", "dense-download-ends", "dense-download-11n", "dense-download-stations", "dense-download-paper"]),
@@ -62,7 +62,7 @@ def rows_of(module: Any, quick: bool) -> tuple[pathlib.Path, list[dict[str, Any]
 
 
 def papers(quick: bool) -> str:
-    """One line for each of the papers' results, whether it came out or not."""
+    """One line for each of the papers' results, whether it was reproduced or not."""
     lines = []
     for name, command, _ in EXPERIMENTS:
         module = importlib.import_module(name)
@@ -76,7 +76,7 @@ def papers(quick: bool) -> str:
 def section(module_name: str, command: str, figures: list[str], quick: bool) -> str:
     module = importlib.import_module(module_name)
     title, about = (module.__doc__ or "").strip().split("\n", 1)
-    # what a run writes and how it goes on is for those who run it
+    # only those who run it need to know what it writes and how it continues
     about = "\n\n".join(p for p in about.strip().split("\n\n") if not p.startswith("Writes "))
     text = f"## {title}\n\n{about}\n\nMade by `{command}`"
     path, rows = rows_of(module, quick)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of results: what they hold, their files, medians."""
+"""Rows of results: their columns, their files, medians."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 
 Row = dict[str, Any]
 
-# Every row has these keys; None where the contender or the medium does not know.
+# Every row has these keys; None: unknown to the contender or the medium.
 KEYS = ("medium", "hops", "contender", "repetition", "mbps", "data_per_ack", "ipt_below_100us", "ampdu", "lag_ms")
 
 
 def check(row: Row) -> None:
-    """Raises ValueError for a row that readers of the file would stumble over."""
+    """Raises ValueError for a row that readers of the file could not use."""
     for key in KEYS:
         if key not in row:
             raise ValueError(f"a row without {key}: {row}")
@@ -61,7 +61,7 @@ def median(rows: Iterable[Row], key: str) -> float | None:
 
 
 def geomean(values: Sequence[float]) -> float:
-    """Of positive values, at least one."""
+    """The geometric mean of positive values, at least one."""
     return math.exp(statistics.fmean(map(math.log, values)))
 
 
@@ -70,14 +70,14 @@ def number(value: float | None, form: str = ".1f") -> str:
 
 
 def verdict(gain: float, least: float, most: float) -> str:
-    """Of a gain (1: none) where the paper has one from least to most: nine tenths of it reproduce it."""
+    """The verdict on a gain (1: none) where the paper's is from least to most. Nine tenths of the paper's gain count as reproduced."""
     if gain > most:
         return "better"
     return "reproduced" if gain - 1 >= 0.9 * (least - 1) else "not reproduced"
 
 
 def table(header: list[str], lines: list[list[str]]) -> str:
-    """Columns as wide as needed, the first one left-aligned."""
+    """A text table. Columns are as wide as needed, the first one is left-aligned."""
     widths = [max(len(line[i]) for line in [header, *lines]) for i in range(len(header))]
     return "\n".join(
         "  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths))).rstrip()
@@ -87,8 +87,8 @@ def table(header: list[str], lines: list[list[str]]) -> str:
 
 @contextlib.contextmanager
 def drawing(path: pathlib.Path, size: tuple[float, float], rows: int = 1, columns: int = 1) -> Iterator[Any]:
-    """Axes to draw in, saved as an SVG that is the same for the same rows; SIZE in inches."""
-    import matplotlib  # not installed where nothing is drawn
+    """Axes to draw in. The SVG file is the same for the same rows; SIZE in inches."""
+    import matplotlib  # not installed everywhere
 
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = path.stem

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of the simulation in lab/ns3: one row each, kept so that an interrupted experiment goes on."""
+"""Runs of the simulation in lab/ns3: one row each, stored so that an interrupted experiment can continue."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ POLICY = ROOT / "package/wifirr-sched/src"
 DENSE = ROOT / "build/lab/dense"
 BIANCHI = ROOT / "build/lab/bianchi"
 
-# What a run is asked for, with the centre of all experiments as default.
+# The parameters of a run. The defaults are the centre of all experiments.
 CENTRE: Row = {
     "ap": "mac80211", "form": "none", "rts": False, "upload_goes_on": True, "traffic": "cbr", "upload_kbit": 200,
     "stations": 30, "phy": "11g", "rate_control": "minstrel", "seed": 1, "file_mb": 5, "active": 0, "slot_ms": 0,
     "trickle_kbit": 0, "interactive": "none", "interactive_alone": False, "neighbour_share": 0,
     "driver": "ath9k", "rtt_ms": 2, "sibling": "none", "windows": "off",
 }
-# The daemon's files that decide, compiled into the simulation as they ship.
+# The daemon's files that make decisions, compiled into the simulation unchanged.
 DECIDES = ("policy", "rotation", "weights", "trial", "effect", "contention")
-# Forms that the daemon's own files have no part in, without windows.
+# Forms that do not use the daemon's files, if windows are not used.
 WITHOUT_POLICY = ("none", "middlebox", "wifox")
-# As wifirrd ships: windows and RTS where clients aggregate.
+# wifirrd's default configuration: windows and RTS where clients aggregate.
 SHIPPED: dict[str, Row] = {"11g": {"form": "wifirr"}, "11n": {"form": "wifirr", "windows": "auto", "rts": True}}
-# What comes out; all numbers.
+# The results of a run; all are numbers.
 FIGURES = (
     "worst_s", "median_s", "best_s", "unfinished", "upload_delivered_kbit", "collided_share", "busy_share", "timeouts",
     "frames_per_s", "download_rtt_mean_ms", "download_rtt_p95_ms", "upload_rtt_p95_ms", "waiting_upload_rtt_p95_ms",
@@ -52,7 +52,7 @@ def build() -> None:
 
 
 def digest(form: str) -> str:
-    """Of everything that decides a form's figures: rows of other sources are not reused."""
+    """A hash of all sources that affect a form's figures: rows of other sources are not reused."""
     policy = [] if form in WITHOUT_POLICY else [path for name in DECIDES for path in POLICY.glob(f"{name}.[ch]")]
     sha = hashlib.sha256()
     for path in sorted([*SOURCES.glob("*.cc"), *SOURCES.glob("*.h"), *policy]):
@@ -61,7 +61,7 @@ def digest(form: str) -> str:
 
 
 def check(row: Row) -> None:
-    """Raises ValueError for a row that readers of the file would stumble over."""
+    """Raises ValueError for a row that readers of the file could not use."""
     for key, default in CENTRE.items():
         value = row.get(key)
         number = isinstance(default, int) and not isinstance(default, bool)
@@ -91,13 +91,13 @@ def write(path: pathlib.Path, rows: list[Row]) -> None:
 
 
 def arguments(cell: Row) -> list[str]:
-    # what traffic "none" is given as a rate does not matter, but it must be one
+    # the rate of traffic "none" does not matter, but it must be positive
     cell = {**cell, "upload_kbit": cell["upload_kbit"] or 1}
     return [f"--{key.replace('_', '-')}={json.dumps(value) if isinstance(value, bool) else value}" for key, value in cell.items()]
 
 
 def dense(wanted: Row) -> Row:
-    """One run: wanted holds what differs from CENTRE."""
+    """One run; wanted holds the differences to CENTRE."""
     flags = arguments({**CENTRE, **wanted})
     done = subprocess.run([str(DENSE), *flags], capture_output=True, text=True)
     if done.returncode != 0:
@@ -112,7 +112,7 @@ def parameters(row: Row) -> tuple[Any, ...]:
 
 
 def run(wanted: Iterable[Row], path: pathlib.Path, jobs: int, restart: bool = False) -> list[Row]:
-    """Makes the rows that path does not hold yet; others' rows in it stay. Returns the wanted ones."""
+    """Makes the wanted rows that are missing in path, and keeps all other rows. Returns the wanted ones."""
     rows = [] if restart else [row for row in read(path) if row["digest"] == digest(row["form"])]
     have = {parameters(row) for row in rows}
     todo: list[Row] = []
@@ -154,14 +154,14 @@ def run(wanted: Iterable[Row], path: pathlib.Path, jobs: int, restart: bool = Fa
 
 
 def describe(row: Row) -> str:
-    """What differs from the centre."""
+    """The differences to the centre."""
     words = [f"{row['form']}{' with RTS' if row['rts'] else ''}"]
     words += [f"{key}={row[key]}" for key in CENTRE if key not in ("form", "rts") and row[key] != CENTRE[key]]
     return ", ".join(words)
 
 
 def interval(values: list[float]) -> tuple[float, float, float]:
-    """Median and its 95 % interval: percentiles of the medians of 2000 resamples, always the same ones."""
+    """Median and its 95 % interval: percentiles of the medians of 2000 resamples, which are always the same."""
     source = random.Random(1)
     medians = sorted(statistics.median(source.choices(values, k=len(values))) for _ in range(2000))
     return statistics.median(values), medians[50], medians[1949]
@@ -174,7 +174,7 @@ def pairs(base: Iterable[Row], other: Iterable[Row], key: str) -> list[float]:
 
 
 def parser(description: str) -> argparse.ArgumentParser:
-    """The options that all simulated experiments have."""
+    """The options of all simulated experiments."""
     p = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--seeds", type=int, default=5, help="runs of each cell (5)")
     p.add_argument("--quick", action="store_true", help="fewer cells, smaller files, fewer seeds, into build/lab/ only")

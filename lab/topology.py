@@ -8,28 +8,28 @@ from lab.namespaces import Lab
 
 
 def warm_up(lab: Lab, namespace: str, target: str) -> None:
-    """Makes WiFi's block-ack agreements both ways: a burst and its echo. The
-    first one may wait for 0.2 s, and an agreement made under load for longer."""
+    """Sets up block-ack agreements in both directions, by a burst and its echo. The
+    first one may take 0.2 s, and an agreement made under load longer."""
     lab.run(namespace, "ping", "-q", "-c", "60", "-l", "30", "-i", "0.01", "-s", "1400", "-w", "10", target)
 
 
 class Mesh:
     """phone -- node ~~~ medium ~~~ gateway -- origin
 
-    The phone is wired to the mesh node, so that the medium is all there is
-    between the two ends, but for an RTT of BEYOND_MS between gateway and origin.
+    The phone is wired to the mesh node, so that there is only the medium between
+    the two ends, and an RTT of BEYOND_MS between gateway and origin.
     """
 
     PHONE = "10.77.1.2"
     NODE = "10.77.1.1"  # towards the phone
     NODE_MESH = "10.77.2.1"
     GATEWAY = "10.77.2.2"
-    # The world beyond the gateway (RFC 5737): a relay leaves private addresses alone.
+    # The Internet beyond the gateway (RFC 5737): a relay leaves private addresses alone.
     GATEWAY_WIRE = "198.51.100.1"
     ORIGIN = "198.51.100.2"
     WORLD = "198.51.100.0/24"
     PREFIX = "10.77.0.0/16"
-    NODE_DEVICE = "lan"  # where the node has the phone
+    NODE_DEVICE = "lan"  # the node's device towards the phone
 
     def __init__(self, lab: Lab, kind: Kind, hops: int = 1, seed: int = 1, ap: str = "mac80211", beyond_ms: float = 0) -> None:
         self.kind, self.hops, self.ap = kind, hops, ap
@@ -56,14 +56,14 @@ class Mesh:
         lab.route(self.node, "default", self.GATEWAY)
         lab.route(self.gateway, "10.77.1.0/24", self.NODE_MESH)
         lab.route(self.origin, "default", self.GATEWAY_WIRE)
-        # Neighbours are known before anything is measured.
+        # Fill the neighbour tables before any measurement.
         lab.run(self.phone, "ping", "-q", "-c", "2", "-i", "0.05", "-w", "10", self.ORIGIN)
         if kind.wireless:
             warm_up(lab, self.phone, self.ORIGIN)
 
 
 class Loopback(Mesh):
-    """Both ends in one namespace, with no medium between them."""
+    """Both ends in one namespace, without a medium between them."""
 
     def __init__(self, lab: Lab) -> None:
         self.phone = self.gateway = self.origin = lab.namespace("loopback")
@@ -71,11 +71,11 @@ class Loopback(Mesh):
 
 
 class Cell:
-    """An access point and its stations: 10.78.0.1, and 10.78.0.2 on.
+    """An access point, 10.78.0.1, and its stations, from 10.78.0.2 on.
 
-    Every device is called "wlan". Sockets, qdiscs and filters on the access
-    point's are the real kernel's; the queues behind it are the medium's, and
-    give no backpressure.
+    Every device is called "wlan". Sockets, qdiscs and filters of the access
+    point's device are those of the real kernel. The queues behind it belong to
+    the medium, and give no backpressure.
     """
 
     PREFIX = "10.78.0.0/24"
@@ -94,10 +94,10 @@ class Cell:
 
     @staticmethod
     def address(index: int) -> str:
-        """0: the access point, 1 on: the stations."""
+        """Index 0 is the access point, the stations follow from 1 on."""
         return f"10.78.0.{index + 1}"
 
     def mac(self, lab: Lab, index: int) -> str:
-        """As address, for the MAC."""
+        """Like address, for the MAC address."""
         name = self.stations[index - 1] if index else self.ap
         return lab.run(name, "cat", f"/sys/class/net/{self.DEVICE}/address").strip()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens during a transfer: packets at both sides of the medium, and the sender's congestion window."""
+"""The course of a transfer: packets at both sides of the medium, and the sender's congestion window."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from typing import Any
 
 from lab.namespaces import Failed, Lab, stop, wait_until
 
-CAPTURED_BYTES = 128  # of a packet: its headers, and what tells it from others
+CAPTURED_BYTES = 128  # of a packet: its headers, and enough to identify it
 NANOSECOND_PCAP = 0xA1B23C4D
 SAMPLE_SECONDS = 0.025  # of the congestion window
 
 
 @dataclasses.dataclass(frozen=True)
 class Packet:
-    seconds: float  # of this machine's clock, the same one on both sides
+    seconds: float  # by this machine's clock, the same for both sides
     down: bool  # from the gateway
     size: int  # IP bytes
-    key: bytes  # the same on both sides, and of no other packet
+    key: bytes  # identifies the packet on both sides
 
 
 class Capture:
-    """tcpdump on a device, of IPv4 that is TCP or UDP."""
+    """tcpdump on a device, for TCP and UDP over IPv4."""
 
     def __init__(self, lab: Lab, namespace: str, device: str, gateway: str) -> None:
         self._lab, self._gateway = lab, socket.inet_aton(gateway)
@@ -48,7 +48,7 @@ class Capture:
         return self._lab.tail(f"{self._name}.log", 50)
 
     def packets(self) -> list[Packet]:
-        """Ends it, when no more packets come."""
+        """Ends the capture when no more packets arrive, and returns them."""
         size = -1
         while size != self.path.stat().st_size:
             size = self.path.stat().st_size
@@ -71,7 +71,7 @@ def read_pcap(path: pathlib.Path, gateway: bytes) -> Iterator[Packet]:
         seconds, nanoseconds, captured, length = struct.unpack_from("<IIII", data, at)
         frame = data[at + 16 : at + 16 + captured]
         at += 16 + captured
-        # IP's identification, and all from the ports on: routers and AQM change neither.
+        # The IP identification and everything from the ports on: routers and AQM change neither.
         yield Packet(seconds + nanoseconds / 1e9, frame[26:30] == gateway, length - 14, frame[18:20] + frame[34:])
 
 
@@ -81,13 +81,13 @@ class Sample:
     window: int  # bytes
     slow_start: bool
     recovery: bool
-    app_limited: bool | None  # None: the sender does not tell
+    app_limited: bool | None  # None: unknown
     losses: int  # packets so far
 
 
 @contextlib.contextmanager
 def watched(sample: Callable[[], Sample | None]) -> Iterator[list[Sample]]:
-    """Samples until the end of the block."""
+    """Takes samples until the end of the block."""
     samples: list[Sample] = []
     over = threading.Event()
 
@@ -108,7 +108,7 @@ def watched(sample: Callable[[], Sample | None]) -> Iterator[list[Sample]]:
 
 
 def quic_window(status_socket: pathlib.Path) -> Callable[[], Sample | None]:
-    """Of the one live connection of a gateway. Recovery lasts for a smoothed RTT after a loss."""
+    """Samples the only live connection of a gateway. Recovery lasts for a smoothed RTT after a loss."""
     last = {"losses": 0, "until": 0.0, "id": None}
 
     def sample() -> Sample | None:
@@ -133,7 +133,7 @@ def quic_window(status_socket: pathlib.Path) -> Callable[[], Sample | None]:
 
 
 def tcp_window(lab: Lab, namespace: str, port: int) -> Callable[[], Sample | None]:
-    """Of the connection that has sent most from that port, as the kernel tells (ss -i)."""
+    """Samples the connection that has sent most from that port, by the kernel's statistics (ss -i)."""
 
     def sample() -> Sample | None:
         text = lab.run(namespace, "ss", "-Htin", "state", "established", f"sport = :{port}")

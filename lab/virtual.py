@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Experiments in virtual time: tests of package/bquic-gateway/src/internal/profile that write rows. They are pure
-computation, so that what a run takes depends on the machine and what it measures does not."""
+computation: the duration of a run depends on the machine, its results do not."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ NICE = 10
 
 
 class Failed(Exception):
-    """A build or a test that failed; what it said."""
+    """A build or a test failed; the message is its output."""
 
 
 def command(argv: list[str], env: Mapping[str, str], cwd: pathlib.Path) -> None:
-    """Runs at low priority, on one processor."""
+    """Runs a command at low priority, on one processor."""
     done = subprocess.run(argv, cwd=cwd, env={**os.environ, "GOFLAGS": "", "GOMAXPROCS": "1", **env}, capture_output=True,
                           text=True, preexec_fn=lambda: os.setpriority(os.PRIO_PROCESS, 0, NICE))
     if done.returncode != 0:
@@ -41,7 +41,7 @@ def prepare() -> None:
 
 
 def build(output: pathlib.Path = PROGRAM, replaced: Mapping[str, str] | None = None) -> str:
-    """Builds the tests, with files below src/ REPLACED by other text. Returns what identifies the program."""
+    """Builds the tests; REPLACED has new contents for files below src/. Returns a hash that identifies the program."""
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as directory:
         overlay = {}
@@ -68,8 +68,8 @@ def main(
     report: Callable[[list[Row]], str], draw: Callable[[list[Row]], None],
     variants: Callable[[int], Mapping[str, Mapping[str, str]]] = lambda seed: {"": {}},
 ) -> int:
-    """The command line of experiments that are one TEST of VARIABLE=seed. SEEDS: of the full and the quick set. VARIANTS of a
-    seed: runs by name, which rows bear as `variant`, and the further variables of each."""
+    """The command line of experiments that consist of one TEST with VARIABLE=seed. SEEDS: of the full and the quick set.
+    VARIANTS: further runs of a seed by name, which is `variant` in their rows, and the extra variables of each."""
     p = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--seeds", help=f"first-last ({seeds[0][0]}-{seeds[0][-1]}; quick: {seeds[1][0]}-{seeds[1][-1]})")
     p.add_argument("--quick", action="store_true", help="fewer seeds, into build/lab/ only")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all tests of the lab run: the two daemons and the medium."""
+"""Programs that all tests of the lab run: the two daemons and the medium."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def binaries() -> None:
 
 @pytest.fixture(autouse=True)
 def busy_machines(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests ask whether it works, not how fast: they may share their processors, but for those of that rule."""
+    """Most tests check functions, not speed, so processors may be shared. Tests of the limit itself use cpu_limit."""
     if "cpu_limit" not in request.fixturenames:
         monkeypatch.setattr(measure, "CPU_LIMIT", measure.ANY_CPU)
 
 
 @pytest.fixture
 def cpu_limit() -> float:
-    """As it is for measurements."""
+    """The limit that measurements use."""
     return measure.CPU_LIMIT

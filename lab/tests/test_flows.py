@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flows are recorded as they are, sessions count as found if they are right, and the relay's tree is made from the data."""
+"""Flows are recorded correctly, sessions count as found if they are right, and the relay's tree is made from the data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def bench() -> Iterator[flows.Bench]:
 
 
 def test_the_tree_is_made_from_the_rows() -> None:
-    """By Debian's Python, which has the library that it is made with."""
+    """With Debian's Python, which has the library that the tree is made with."""
     done = subprocess.run(["/usr/bin/python3", str(ROOT / "lab/experiments/flows.py"), "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -43,7 +43,7 @@ def test_flows_of_applications(bench: flows.Bench) -> None:
 
 
 def test_dialogues(bench: flows.Bench) -> None:
-    """Both ends say what the dialogue has, in TLS."""
+    """Both ends follow the dialogue, over TLS."""
     applications.prepare(bench)
     for name, make in dialogues.PROTOCOLS.items():
         source = random.Random(7)
@@ -66,6 +66,6 @@ def test_sessions_count_as_found_if_they_are_right() -> None:
     sessions = importlib.import_module("sessions")
     row = {"flows": [[0, 0, 1], [0, 0, 1], [0, 1, 1], [1, 0, 1], [2, 0, 2], [2, 0, 3]]}
     actual, said = sessions.sets(row)
-    # The first page load's flows to one server have been put together with the second's, and the third's are apart.
+    # Flows of the first page load to one server were merged with the second's, and those of the third are separate.
     assert actual == {frozenset(s) for s in ({0, 1}, {2}, {3}, {4, 5})}
     assert actual & said == {frozenset({2})} and len(said) == 4

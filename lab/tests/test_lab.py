@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lab measures what it says it does, and leaves nothing behind."""
+"""The lab measures what it claims to measure, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def lab() -> Iterator[namespaces.Lab]:
 
 
 def medium_fails(*flags: str) -> str:
-    """The one line that wifi-medium ends with, its exit code being 2."""
+    """Runs wifi-medium, which must exit with code 2, and returns its single line of output."""
     done = subprocess.run([str(medium.BINARY), *flags], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode == 2, done
     assert done.stderr.count("\n") == 1
@@ -96,13 +96,13 @@ for i in range(int(2 / spacing)):
 def test_aggregates_grow_with_bursts(lab: namespaces.Lab) -> None:
     mesh = Mesh(lab, medium.WIFI)
     sizes = []
-    for packets in (1, 5, 20):  # the same rate in ever larger bursts: 6 Mbit/s
+    for packets in (1, 5, 20):  # the same rate, 6 Mbit/s, in ever larger bursts
         def run() -> None:
             lab.run(mesh.gateway, sys.executable, "-c", BURSTS, Mesh.PHONE, str(packets * 0.002), str(packets))
 
         _, window, _ = measure.kept_up(mesh.medium, run)
         sizes.append(window["down"]["mpdus_per_ampdu"])
-        # Directions are told apart: all that goes up is ICMP.
+        # Directions are distinguished: everything upwards is ICMP.
         assert window["down"]["mpdus"] > window["up"]["mpdus"]
     assert sizes[0] < 1.2 < sizes[1] < sizes[2] and sizes[2] > 5, sizes
 
@@ -137,7 +137,7 @@ def test_profile_options_reach_both_ends(lab: namespaces.Lab) -> None:
 
 
 def test_ceiling(lab: namespaces.Lab) -> None:
-    """802.11n MCS7, 20 MHz, 800 ns guard: 65 Mbit/s at the PHY, some 90 % above UDP."""
+    """802.11n MCS7, 20 MHz, guard interval of 800 ns: 65 Mbit/s at the PHY, about 90 % of that above UDP."""
     servers = measure.Servers(lab, Mesh(lab, medium.WIFI), 1000)
     row = measure.measure(servers, "udp", measure.udp)
     assert 55 < row["mbps"] < 65
@@ -183,7 +183,7 @@ def test_wired_loss_and_delay(lab: namespaces.Lab) -> None:
 @pytest.mark.parametrize(("standard", "stations"), [("11g", 5), ("11n", 10)])
 def test_cell(lab: namespaces.Lab, standard: str, stations: int) -> None:
     cell = Cell(lab, stations, standard)
-    # Stations reach the access point and one another, by their own addresses.
+    # Stations reach the access point and each other, by their own addresses.
     lab.run(cell.stations[0], "ping", "-c", "1", "-w", "5", cell.address(stations))
     neighbours = lab.run(cell.ap, "ip", "neigh", "show", "dev", Cell.DEVICE)
     for i in range(1, stations + 1):
@@ -244,12 +244,12 @@ def test_a_failure_counts_where_the_emulator_kept_up() -> None:
 
 
 def test_waiting_for_a_processor_is_seen(lab: namespaces.Lab) -> None:
-    """Of our own processes, also of those that have ended; not that of others."""
+    """The waiting of our own processes counts, even of those that have ended, and not that of others."""
     group = lab._group
     if group is None:
         pytest.skip("no control groups that tell of pressure")
     namespace = lab.namespace("busy")
-    # Each has more rights than any other work on the machine, but not than its like.
+    # Each has a higher priority than other work on the machine, but not than the others.
     lab.run(namespace, "sh", "-c", f"for i in $(seq {2 * (os.cpu_count() or 1)}); do timeout 1 sh -c 'while :; do :; done' & done; wait")
     assert lab.cpu_waited() > 0.3
     lab.__exit__()
@@ -257,7 +257,7 @@ def test_waiting_for_a_processor_is_seen(lab: namespaces.Lab) -> None:
 
 
 def test_lag_is_seen(lab: namespaces.Lab) -> None:
-    """An emulator that is held up says so: its lag is measured, not assumed."""
+    """An emulator that is delayed reports it: its lag is measured, not assumed."""
     mesh = Mesh(lab, medium.WIFI)
     process = mesh.medium._process
     mesh.medium.mark()
@@ -285,7 +285,7 @@ def test_rows(tmp_path: pathlib.Path) -> None:
     for bad in (row(mbps=0), row(mbps="fast"), row(medium=None), {k: v for k, v in row().items() if k != "lag_ms"}):
         with pytest.raises(ValueError):
             results.write(file, [bad])
-    assert len(results.read(file)) == 2  # what was there is not lost
+    assert len(results.read(file)) == 2  # earlier rows are not lost
     assert results.median([row(mbps=1.0), row(mbps=9.0), row(mbps=2.0)], "mbps") == 2.0
     assert results.median([row()], "data_per_ack") is None
 
@@ -316,7 +316,7 @@ def test_nothing_is_left(number: signal.Signals) -> None:
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
     )
     assert process.stdout
-    assert json.loads(process.stdout.readline())["contender"] == "bquic"  # it is in the midst of it
+    assert json.loads(process.stdout.readline())["contender"] == "bquic"  # it is in the middle of a run
     process.send_signal(number)
     process.communicate(timeout=60)
     assert process.returncode != 0
@@ -340,13 +340,13 @@ def test_what_a_killed_lab_left_is_removed() -> None:
 
 
 def test_every_experiment_starts_by_its_name() -> None:
-    """make bench-NAME and docs/lab.md start the files themselves."""
+    """make bench-NAME and docs/lab.md execute the files directly."""
     for path in (ROOT / "lab/experiments").glob("*.py"):
         assert path.read_text().startswith("#!/usr/bin/env python3\n") and path.stat().st_mode & 0o111, path
 
 
 def test_every_experiment_is_in_every_list() -> None:
-    """scripts/bench makes it, the report shows it, docs/lab.md names it."""
+    """scripts/bench runs it, the report shows it, docs/lab.md names it."""
     there = {path.stem for path in (ROOT / "lab/experiments").glob("*.py")}
     made = set(subprocess.run([ROOT / "scripts/bench", "--list"], stdout=subprocess.PIPE, text=True, check=True).stdout.split())
     assert {name.replace("-", "_") for name in made - {"full", "wifirr"}} == there

@@ -29,7 +29,7 @@ def lab() -> Iterator[namespaces.Lab]:
 
 
 def load(path: str) -> Any:
-    """A program without a suffix."""
+    """Loads a program without a suffix as a module."""
     loader = importlib.machinery.SourceFileLoader("program", str(ROOT / path))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("program", loader) or pytest.fail(path))
     loader.exec_module(module)
@@ -59,13 +59,13 @@ def test_an_interrupted_experiment_goes_on(tmp_path: pathlib.Path) -> None:
     figures = {"mbps": 2.0, "lag_ms": 0.1, "cpu_pressure": 0.0, "retries": 0, "retries_cpu": 0}
     key = {"hops": 1, "repetition": 1}
     first = campaign(tmp_path)
-    assert first.missing(key, ["a", "b", "c"]) == ["b", "c", "a"]  # another one first in each repetition
+    assert first.missing(key, ["a", "b", "c"]) == ["b", "c", "a"]  # each repetition starts with another one
     first.add(key, "b", lambda: figures, "{contender}")
     again = campaign(tmp_path)
     assert again.missing(key, ["a", "b", "c"]) == ["c", "a"]
     assert again.missing({"hops": 2, "repetition": 1}, ["b"]) == ["b"]
     assert campaign(tmp_path, restart=True).rows == []
-    # A row that the emulator lagged in, or without its figure, is not kept.
+    # A row with a lagging emulator, or without a figure, is not stored.
     for bad in ({**figures, "lag_ms": 5.0}, {**figures, "mbps": None}):
         with pytest.raises(ValueError):
             again.add(key, "c", lambda: bad, "")
@@ -97,7 +97,7 @@ def test_a_failure_is_told(tmp_path: pathlib.Path) -> None:
 
 
 def test_mesh(lab: namespaces.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A download with its packets and its window, beside strangers, with a wire behind the gateway."""
+    """A download with its packets and its window, beside another network, with a wire behind the gateway."""
     experiment = importlib.import_module("bquic_mesh")
     key = {**experiment.CENTRE, "hops": 1, "interference_mbps": 5, "rtt_ms": 40}
     servers = measure.Servers(lab, Mesh(lab, experiment.kind(key), 1), 2_000_000)
@@ -106,7 +106,7 @@ def test_mesh(lab: namespaces.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     assert row["handshake_ms"] >= 40
     assert any(number > 0 for _, number in row["sequence_ms"]) and any(number < 0 for _, number in row["sequence_ms"])
     assert max(window for _, window in row["window_s"]) > 40_000
-    # Both halves arrive by connections of their own.
+    # Both halves arrive over separate connections.
     row = experiment.download(servers, "bquic-x2")
     assert 1 < row["mbps"] < 60
     assert len([c for c in servers.status("bquic")["connections"] if c["stats"]["packets_sent"] > 500]) == 3
@@ -116,7 +116,7 @@ def test_mesh(lab: namespaces.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_origin_beyond_the_gateway(lab: namespaces.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its delay is beyond the gateway, not in the leg; with the relay and without, what is asked for comes."""
+    """The delay is beyond the gateway, not in the leg. Downloads work with the relay and without."""
     experiment = importlib.import_module("bquic_mesh")
     monkeypatch.setattr(experiment, "PAUSE_SECONDS", 0.0)
     place = experiment.beyond(1, 45)
@@ -136,11 +136,11 @@ def test_origin_beyond_the_gateway(lab: namespaces.Lab, monkeypatch: pytest.Monk
     assert "1.060" in (told := experiment.report(rows)) and " met " in told
     rows[1]["mbps"] = rows[0]["mbps"] * 1.04
     assert "MISSED" in experiment.report(rows)
-    assert experiment.of(rows, {"hops": 1}, "tcp") == []  # which is with the origin at the gateway
+    assert experiment.of(rows, {"hops": 1}, "tcp") == []  # this key means the origin at the gateway
 
 
 def test_latency(lab: namespaces.Lab) -> None:
-    """A household beside a download, with the relay and without: what it asks for comes, from beyond the gateway."""
+    """A household beside a download, with the relay and without, gets its answers from beyond the gateway."""
     experiment = importlib.import_module("latency")
     key = {**experiment.CENTRE, "hops": 1, "downloads": 1, "uploads": 1, "repetition": 1}
     scene = experiment.Scene(lab, key)
@@ -211,7 +211,7 @@ def test_pages_have_their_size(tmp_path: pathlib.Path) -> None:
 
 
 def test_recordings_are_of_these_pages(tmp_path: pathlib.Path) -> None:
-    """Who changes a page has to record it again."""
+    """A changed page must be recorded again."""
     recorded = replay.read()
     assert list(recorded) == list(pages.PAGES)
     for name, objects in recorded.items():
@@ -225,7 +225,7 @@ def test_recordings_are_of_these_pages(tmp_path: pathlib.Path) -> None:
 
 
 def test_requests_are_recorded(tmp_path: pathlib.Path) -> None:
-    """What a request waited for, by what the DevTools protocol tells."""
+    """What a request waited for, according to the DevTools protocol."""
     record = load("lab/record-pages")
     events: list[dict[str, Any]] = []
 
@@ -268,7 +268,7 @@ def test_requests_are_recorded(tmp_path: pathlib.Path) -> None:
 
 
 def test_pages_are_replayed(lab: namespaces.Lab) -> None:
-    """By both protocols, with the relay and without, beside a neighbour; the origin is beyond the gateway."""
+    """With both protocols, with the relay and without, beside a neighbour; the origin is beyond the gateway."""
     experiment = importlib.import_module("page_load")
     replay.build()
     scene = experiment.Scene(lab, experiment.SCENES["20 ms beyond, beside a download"][0], 1)
@@ -289,7 +289,7 @@ def test_readme_has_the_results_figures() -> None:
 
 
 def test_headline(tmp_path: pathlib.Path) -> None:
-    """A line for what there are results of, off against on, by pairs of repetitions."""
+    """A line for each activity with results, off against on, by pairs of repetitions."""
     assert headline.lines(20, tmp_path) == [] and headline.slow_node(tmp_path) == []
     mesh = importlib.import_module("bquic_mesh")
     page = importlib.import_module("page_load")
@@ -314,12 +314,12 @@ def test_chromium_loads_a_page(lab: namespaces.Lab) -> None:
         with experiment.browser(servers, contender) as (chromium, url):
             row = experiment.load(servers, chromium, contender, url, "twitter", connections)
         assert row["objects"] == 16 and 20 < row["ms"] < 60_000
-    # Each address had a connection, of the first page and of the second.
+    # Each address had a connection, for the first page and the second.
     assert len([c for c in servers.status("bquic")["connections"] if c["stats"]["packets_sent"] > 20]) >= 3
 
 
 def test_flows_of_a_page(lab: namespaces.Lab) -> None:
-    """Several by HTTP/1.1, one by HTTP/2; together they carry the page."""
+    """Several flows with HTTP/1.1, one with HTTP/2; together they carry the page."""
     experiment = importlib.import_module("classifier")
     servers = measure.Servers(lab, Mesh(lab, medium.WIFI, 1), 1000)
     url = servers.gateway("standard").removesuffix("/data")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The emulated router: that what is counted are instructions, and what becomes of the counts."""
+"""The emulated router: it counts instructions, and the report uses the counts correctly."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def on_board(tmp_path: pathlib.Path, script: str) -> list[str]:
 
 
 def test_the_boards_clock_counts_instructions(tmp_path: pathlib.Path) -> None:
-    # The kernel calibrates a loop of two instructions, "BogoMIPS", by the clock that it has.
+    # The kernel calibrates a loop of two instructions, "BogoMIPS", by its clock.
     lines = on_board(tmp_path, "sed -n 's/^BogoMIPS.*: //p' /proc/cpuinfo; echo $1; ls -1 /job\n")
     assert float(lines[0]) == pytest.approx(1e3 / board.NS_PER_INSTRUCTION, rel=0.02)
     assert lines[1:] == ["7", "arguments", "data", "main"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulation in lab/ns3: its medium, that a seed decides everything, what its rows hold."""
+"""The simulation in lab/ns3: its medium, its determinism for a seed, its rows."""
 
 import json
 import pathlib
@@ -26,7 +26,7 @@ def built():
 
 @pytest.mark.parametrize("stations, cwmin", [(5, 15), (10, 15), (10, 31), (30, 127), (30, 511), (30, 1023)])
 def test_collisions_are_as_many_as_bianchi_says(stations, cwmin):
-    seconds = 9 if cwmin > 127 else 3  # few collide: as many must be counted
+    seconds = 9 if cwmin > 127 else 3  # fewer collisions need more time for the same count
     done = subprocess.run([simulation.BIANCHI, f"--stations={stations}", f"--cwmin={cwmin}", f"--seconds={seconds}"],
                           capture_output=True, text=True, check=True)
     row = json.loads(done.stdout)
@@ -48,7 +48,7 @@ def test_the_demo_draws_a_crowded_cell():
     assert [(who, unit) for who, _, _, unit in drawn] == [
         (who, unit) for unit in ("s", "s", "%", "kbit/s") for who in ("access point alone", "with wifirrd")]
     collided, less = (float(value) for _, _, value, unit in drawn if unit == "%")
-    assert less < 0.7 * collided  # it was at work
+    assert less < 0.7 * collided  # it had an effect
     assert {len(bar) for _, bar, value, unit in drawn if (unit, float(value)) == ("%", collided)} == {50}
 
 
@@ -81,12 +81,12 @@ def test_more_load_collides_more():
 
 
 def test_an_answer_that_waits_for_the_channel_leaves_nobody_dead():
-    """With ns-3's 1 ms for the answer to a request for block acknowledgements four of the six never got a byte."""
+    """With ns-3's 1 ms for the answer to a block-ack request, four of the six never received a byte."""
     assert simulation.dense({**SMALL, "phy": "11n", "windows": "10"})["unfinished"] == 0
 
 
 def test_a_call_waits_for_nobodys_turn():
-    """With a low weight for who takes little the 99th percentile was eight times as late as without turns."""
+    """With a low weight for clients that take little, the 99th percentile was eight times as late as without turns."""
     crowd = {"stations": 12, "file_mb": 0.7, "interactive": "g711", "interactive_alone": True}
     without, turns = (simulation.dense({**crowd, "form": form}) for form in ("none", "wifirr"))
     assert turns["engagements"] >= 1
@@ -105,12 +105,12 @@ def test_windows_make_fewer_collisions():
 def test_turns_stand_aside_for_windows():
     crowd = {"phy": "11n", "stations": 10, "file_mb": 2, "form": "wifirr"}
     assert simulation.dense(crowd)["engagements"] >= 1
-    # while nobody has sent anything yet nobody is known to aggregate
+    # before the first frames, no client is known to aggregate
     assert simulation.dense({**crowd, "windows": "auto"})["engagements"] == 0
 
 
 def test_airtime_limits_make_weights_mean_nothing():
-    """Turns gain 1.3 where the hardware queue is small."""
+    """Turns gain a factor of 1.3 where the hardware queue is small."""
     crowd = {"phy": "11n", "stations": 20, "file_mb": 1, "upload_goes_on": True, "driver": "aql"}
     without, turns = (simulation.dense({**crowd, "form": form})["worst_s"] for form in ("none", "wifirr"))
     assert turns == pytest.approx(without, rel=0.1)
@@ -152,7 +152,7 @@ def test_rows_of_earlier_sources_stay_where_a_sample_comes_out_the_same(tmp_path
     assert [row["digest"] == simulation.digest(row["form"]) for row in again] == [True, False, True]
     assert ["carried" in row for row in again] == [True, False, True]
     assert {row["commit"] for row in again} == {"then"}
-    # a rate that traffic "none" does not have is none
+    # traffic "none" has no rate, so this is no difference
     assert not carry.differs(rows[2])
     path.write_text('[{"mbps": 1}]')
     with pytest.raises(ValueError, match="rows.json: not the rows of a simulation"):

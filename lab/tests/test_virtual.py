@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Experiments in virtual time: what they replace in the sources, how rows become verdicts."""
+"""Experiments in virtual time: their replacements in the sources, and the verdicts from rows."""
 
 from __future__ import annotations
 
