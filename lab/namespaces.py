@@ -16,18 +16,18 @@ import time
 from types import FrameType
 
 PREFIX = "lab"  # of namespaces: lab<pid>-<name>
-# Other work on the machine shall not be measured. Where the kernel groups
-# processes by session (sched_autogroup), niceness counts within a group only,
-# and the group has its own: every command gets a session, and sets it.
+# Other work on the machine must not affect measurements. Where the kernel groups
+# processes by session (sched_autogroup), niceness counts only within a group, and
+# the group has its own. So every command runs in a new session, and sets the group's.
 NICE = -15
 OWN_GROUP = f'(echo {NICE} >/proc/self/autogroup; echo $$ >"$1") 2>/dev/null; shift; exec "$@"'
-STOP_SECONDS = 5  # a process has that long to end by itself
+STOP_SECONDS = 5  # a process has this long to end by itself
 
 MACHINE_PRESSURE = pathlib.Path("/proc/pressure/cpu")
 
 CUBIC = ("congctl", "cubic")  # of a route
 
-# What a measurement relies on, whatever the machine's own settings are.
+# Settings that measurements rely on, whatever the machine's own are.
 SYSCTLS = {
     "net.ipv4.ip_forward": "1",
     "net.ipv4.tcp_no_metrics_save": "1",  # otherwise a run would start with the last run's ssthresh

@@ -44,14 +44,14 @@ QUICK_RESULTS = ROOT / "build/lab/both.json"
 FIGURE = ROOT / "docs/results/both.svg"
 
 CONTENDERS = ["none", "bquic", "wifirr", "both"]
-STATIONS, DOWNLOADS = 10, 5  # the first ones download, the others load pages
+STATIONS, DOWNLOADS = 10, 5  # the first DOWNLOADS stations download, the others load pages
 BYTES = 10_000_000
 PAGE_BYTES = 470_000
 PAUSE_SECONDS = 1.0  # between two pages
 UPLOADS_KBIT, QUICK_UPLOADS_KBIT = [200, 800], [200]
 UPLOAD_BYTES = 500
-# What the medium carries to one station, IP bytes: the medium gives no
-# backpressure, so this is where wifirrd's link has to end.
+# What the medium carries to one station, in IP bytes. The medium gives no
+# backpressure, so wifirrd's link must be limited to this.
 RATE_KBIT = 57_000
 FIGURES = ("worst_s", "median_s", "page_ms", "page_p95_ms", "pages", "delivered_kbit")
 
@@ -110,7 +110,7 @@ config site
                       str(UPLOAD_BYTES * 8 / upload_kbit / 1e3), log="upload.log")
 
     def uploaded(self) -> int:
-        """IP bytes of all stations so far."""
+        """IP bytes sent by all stations so far."""
         listed = json.loads(self.lab.run(self.cell.ap, "nft", "-j", "list", "counters"))["nftables"]
         return int(next(e["counter"]["bytes"] for e in listed if "counter" in e))
 
@@ -124,7 +124,7 @@ config site
 
 
 def wifirrd(network: Network) -> Callable[[], Row]:
-    """Starts it on the access point; returns what asks for its status."""
+    """Starts it on the access point; returns a function that queries its status."""
     lab, control = network.lab, network.lab.dir / "wifirr.sock"
     process = lab.start(network.cell.ap, str(realtime.WIFIRRD), "--device", Cell.DEVICE, "--backend", "htb", "--rate",
                         str(RATE_KBIT), "--control", str(control), log="wifirrd.log")
@@ -141,7 +141,7 @@ def wifirrd(network: Network) -> Callable[[], Row]:
 
 
 def run_once(network: Network, contender: str) -> Row:
-    """All downloads, with the pages beside them."""
+    """Runs all downloads, and loads pages at the same time."""
     profile = "bquic" if contender in ("bquic", "both") else "standard"
     errors: list[Exception] = []
     seconds: dict[int, float] = {}
@@ -156,7 +156,7 @@ def run_once(network: Network, contender: str) -> Row:
         def target() -> None:
             try:
                 work()
-            except Exception as error:  # of a thread: told below
+            except Exception as error:  # in a thread: raised below
                 errors.append(error)
                 over.set()
 

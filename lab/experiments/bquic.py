@@ -36,7 +36,7 @@ QUICK_RESULTS = ROOT / "build/lab/bquic-quick.json"
 CADDY_VERSION = "v2.11.9"
 CADDY = ROOT / f".cache/caddy-{CADDY_VERSION}/caddy"
 
-# Medium, hops, bytes: 10 MB, less where 1 % of loss makes that last minutes.
+# Medium, hops, bytes: 10 MB, or less where that would take minutes because of 1 % of loss.
 MATRIX = [
     ("wifi", 1, 10_000_000),
     ("wifi", 3, 10_000_000),
@@ -46,7 +46,7 @@ MATRIX = [
 ]
 CONTENDERS = ["tcp", "standard", "bquic-2019", "bquic", "caddy-h3", "udp"]
 
-BUSY_PRESSURE = 0.5  # of the time; a run on a machine of its own has less on 2 cores
+BUSY_PRESSURE = 0.5  # share of the time; on a machine with 2 cores and nothing else, a run has less
 
 ACK_AFTER = 100  # packets that bquic-2019 acknowledges two by two (profile option ack_after)
 
@@ -81,7 +81,7 @@ def downloads(args: argparse.Namespace, repetition: int, common: Row, rows: list
                         "repetition": repetition, "size": size, **common}
             for contender in args.contenders
         }
-        # Another one is first in every repetition.
+        # Each repetition starts with another contender.
         turn = repetition % len(args.contenders)
         missing = [
             c for c in args.contenders[turn:] + args.contenders[:turn] if not any(same(row, keys[c]) for row in rows)
@@ -90,8 +90,8 @@ def downloads(args: argparse.Namespace, repetition: int, common: Row, rows: list
             continue
         runs = measure.contenders(build_caddy() if "caddy-h3" in missing else None)
         kind = medium.MEDIA[name]
-        # A medium of its own for each where packets are lost at random: the same
-        # ones for all, or a few early losses would decide the comparison.
+        # With random loss, each contender gets a new medium, so that all lose the same
+        # packets. Otherwise a few early losses would decide the comparison.
         for together in [[c] for c in missing] if "--loss" in kind.flags else [missing]:
             with namespaces.Lab() as lab:
                 mesh = Mesh(lab, kind, hops, seed=repetition)
@@ -106,7 +106,7 @@ def downloads(args: argparse.Namespace, repetition: int, common: Row, rows: list
 
 
 def tried(run: Callable[[], Row]) -> Row:
-    """Once more after a failure, which the row then tells."""
+    """Runs once more after a failure, which the row then records."""
     try:
         return {**run(), "failures": 0}
     except measure.TooSlow:
@@ -117,7 +117,7 @@ def tried(run: Callable[[], Row]) -> Row:
 
 
 def statistics_of(details: Row) -> Row:
-    """The ends' counters, without histograms."""
+    """The counters of both ends, without histograms."""
     kept: Row = {}
     for end in ("client", "gateway"):
         stats = details.get(end, {}).get("stats", {})
@@ -127,7 +127,7 @@ def statistics_of(details: Row) -> Row:
 
 
 def report(rows: list[Row]) -> str:
-    """Medians with their spread, and what is to be shown."""
+    """Medians with their spread, and the claims to be shown."""
     rows = [r for r in rows if r["kind"] == "download"]
     def of(name: str, hops: int, contender: str) -> list[Row]:
         return [r for r in rows if r["kind"] == "download" and
@@ -181,7 +181,7 @@ def report(rows: list[Row]) -> str:
 
 
 def paper(rows: list[Row]) -> list[list[str]]:
-    """The thesis's wire; its gain there was that of no pacing."""
+    """The thesis's wire, where its gain came from the lack of pacing."""
     what, figure = "BQUIC over QUIC, wire only (thesis)", "+5 %"
     ours, stock = (median([r for r in rows if (r["kind"], r["medium"], r["contender"]) == ("download", "wired", c)], "mbps")
                    for c in ("bquic", "standard"))
@@ -197,7 +197,7 @@ WHY_NOT = (
 
 
 def data_per_ack_later(rows: list[Row]) -> float | None:
-    """Without the first ACK_AFTER packets and the ACK for every 2nd of them."""
+    """Data per ACK without the first ACK_AFTER packets, of which every second one is acknowledged."""
     values = []
     for row in rows:
         client = row["stats"].get("client", {})

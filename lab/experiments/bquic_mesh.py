@@ -50,29 +50,29 @@ AXES: list[Row] = [
 ]
 QUICK_AXES: list[Row] = [{}, {"hops": 1}, {"interference_mbps": 10}, {"rtt_ms": 0}]
 CONTENDERS = ["tcp", "standard", "bquic-2019", "bquic-thesis", "modquic", "bquic", "bquic-x2", "udp"]
-LEG_BASES = ["tcp", "standard", "udp"]  # what others are compared with
+LEG_BASES = ["tcp", "standard", "udp"]  # the others are compared with these
 QUICK_CONTENDERS = ["tcp", "standard", "bquic-2019", "bquic"]
 BYTES, QUICK_BYTES = 10_000_000, 4_000_000
-MBPS = {7: 60, 15: 110}  # about what one hop carries
+MBPS = {7: 60, 15: 110}  # approximate capacity of one hop
 FIGURES = ("mbps", "seconds", "size")
 
 PARTS = ("leg", "beyond")
 BEYOND_CONTENDERS = ["tcp", "relay-bquic"]
 BEYOND_HOPS, BEYOND_MS = (1, 3, 5), (20, 45)
-DOWNLOADS = {50_000: 10, 500_000: 5, 2_000_000: 3, 10_000_000: 1}  # of a run, by size
+DOWNLOADS = {50_000: 10, 500_000: 5, 2_000_000: 3, 10_000_000: 1}  # number in a run, by size
 QUICK_DOWNLOADS = {50_000: 3, 2_000_000: 1}
 PAUSE_SECONDS = 0.5
 WARM_UP_BYTES = 50_000
-# The first repetition, and seed, of each part: smaller ones were for choosing what the sender does, and how a window is found.
+# The first repetition, and seed, of each part: smaller ones were used to choose the sender's rules, and how a window is found.
 FIRST_LEG, FIRST = 6, 11
-# How much faster the relay shall be, by hops and size.
+# How much faster the relay must be, by hops and size.
 TARGETS = {
     (1, 500_000): 1.05, (1, 10_000_000): 1.08,
     (3, 50_000): 1.05, (3, 500_000): 1.35, (3, 2_000_000): 1.35, (3, 10_000_000): 1.15,
     (5, 50_000): 1.05, (5, 500_000): 1.35, (5, 2_000_000): 1.35, (5, 10_000_000): 1.22,
 }
 
-# Of the centre, once: what figures 3 and 4 of the paper show.
+# Traced once, at the centre, for figures 3 and 4 of the paper.
 TRACED = ["tcp", "standard", "bquic-2019", "bquic"]
 SEQUENCE_SECONDS = 0.1  # of packets and acknowledgements, from the middle of the transfer
 DATA_BYTES = 600  # packets at least that large are data, smaller ones acknowledgements
@@ -87,7 +87,7 @@ def kind(setting: Row) -> medium.Kind:
 
 
 def two_connections(profile: str) -> Callable[[Servers], Download]:
-    """Each loads one half; from the start of the first to the end of the last."""
+    """Each connection loads one half. Measured from the start of the first to the end of the last."""
 
     def run(servers: Servers) -> Download:
         half = servers.root / "half"
@@ -102,7 +102,7 @@ def two_connections(profile: str) -> Callable[[Servers], Download]:
         def fetch() -> None:
             try:
                 answers.append(json.loads(servers.lab.run(servers.mesh.phone, *command, timeout=measure.RUN_SECONDS)))
-            except Exception as error:  # of a thread: told below
+            except Exception as error:  # in a thread: raised below
                 errors.append(error)
 
         threads = [threading.Thread(target=fetch) for _ in range(2)]
@@ -136,7 +136,7 @@ def download(servers: Servers, contender: str) -> Row:
     details = row.pop("details")
     gateway = details.get("gateway", {}).get("stats", {})
     wire = row.pop("wire")
-    # What is a parameter comes from the setting.
+    # The setting provides the parameters.
     for key in ("hops", "medium", "ap", "bytes", "contender"):
         row.pop(key)
     return {
@@ -149,7 +149,7 @@ def download(servers: Servers, contender: str) -> Row:
 
 
 def downloads(servers: Servers, contender: str, size: int, times: int) -> Row:
-    """From beyond the gateway, one after another."""
+    """Downloads from beyond the gateway, one after another."""
     some: list[Row] = []
     try:
         url = servers.gateway("standard", "origin") if contender == "tcp" else servers.relay("bquic")
@@ -175,7 +175,7 @@ def downloads(servers: Servers, contender: str, size: int, times: int) -> Row:
 
 
 def traced(servers: Servers, contender: str) -> Row:
-    """A download with all its packets and its window: it is drawn, not compared."""
+    """A download with all its packets and its window, for plots, not for comparison."""
     url = servers.gateway("standard" if contender == "tcp" else contender)
     port = int(url.split(":")[2].split("/")[0])
     sample = (traces.tcp_window(servers.lab, servers.mesh.gateway, port) if contender == "tcp"
@@ -241,7 +241,7 @@ def run_beyond(args: argparse.Namespace, campaign: realtime.Campaign) -> None:
 
 
 def beyond(hops: int, ms: int) -> Row:
-    """A setting without delay of the leg's own."""
+    """A setting without extra delay in the leg."""
     return {**CENTRE, "hops": hops, "rtt_ms": 0, "beyond_ms": ms}
 
 
@@ -267,7 +267,7 @@ def of_beyond(rows: list[Row], hops: int, ms: int, size: int, contender: str) ->
 
 
 def gain_beyond(rows: list[Row], hops: int, ms: int, size: int) -> list[float]:
-    """How many times as fast downloads are by the relay, repetition by repetition."""
+    """The speedup of downloads by the relay, repetition by repetition."""
     base, other = (of_beyond(rows, hops, ms, size, c) for c in BEYOND_CONTENDERS)
     return realtime.gains(rows, lambda r: r in base, lambda r: r in other, "mbps")
 

@@ -45,10 +45,10 @@ PROFILES = ("standard", "bquic")
 MEDIA = ("wifi", "wired")
 SIZE = 20_000_000
 PORT = 8443
-SECONDS = 120  # a browser has that long to start, to upgrade and to download
+SECONDS = 120  # time for a browser to start, to upgrade and to download
 FIGURES = ("data_per_ack", "packets", "acks")
 
-# Loads small objects until they come by HTTP/3, then the large one, and says so.
+# Loads small objects until they arrive by HTTP/3, then the large one, and reports that.
 PAGE = """<!doctype html><title>download</title><script>
 (async () => {
     let protocol = ''
@@ -69,10 +69,10 @@ PAGE = """<!doctype html><title>download</title><script>
 FIREFOX_PREFERENCES = {
     "network.dns.forceResolve": Mesh.GATEWAY,
     "network.http.http3.enable": True,
-    # Or only authorities that come with Firefox would do for HTTP/3.
+    # Otherwise HTTP/3 accepts only certificate authorities built into Firefox.
     "network.http.http3.disable_when_third_party_roots_found": False,
     "network.proxy.type": 0,
-    # Nothing but the page is loaded.
+    # Load nothing but the page.
     "app.normandy.enabled": False, "app.update.enabled": False, "browser.safebrowsing.downloads.remote.enabled": False,
     "browser.shell.checkDefaultBrowser": False, "browser.startup.homepage_override.mstone": "ignore",
     "datareporting.policy.dataSubmissionEnabled": False, "extensions.update.enabled": False,
@@ -125,7 +125,7 @@ class Bench:
         (self.root / "page.html").write_text(PAGE)
 
     def download(self, client: str, profile: str) -> Row:
-        """What the gateway counted of a download over HTTP/3."""
+        """The gateway's counters for a download over HTTP/3."""
         from harness import Gateway, HOST
 
         directory = self.lab.dir / f"{client}-{profile}-{time.monotonic_ns()}"
@@ -145,7 +145,7 @@ class Bench:
                     namespaces.wait_until(f"{client}'s download by HTTP/3",
                                           lambda: log.exists() and done.search(log.read_text()), SECONDS)
                 else:
-                    # What quinn writes is the body.
+                    # quinn's output is the body.
                     with contextlib.suppress(ValueError):
                         process.communicate(timeout=SECONDS)
                     if process.returncode:

@@ -56,14 +56,14 @@ QUICK_MEDIA = ["wire", "3 hops, 20 ms"]
 QUICK_PAGES = ["google", "twitter", "reddit", "instagram"]
 CLASSES = {"http1": "http/1.1", "http2": "h2"}  # and their ALPN
 CLASSIFIERS = ["random forest", "tree"]
-SPEED = "speed"  # the medium of rows that say how fast a classifier is
+SPEED = "speed"  # "medium" of the rows with a classifier's speed
 SPEED_FLOWS = 1_000_000
 FIGURES = ("ms",)
 
 
 @dataclasses.dataclass(frozen=True)
 class Flow:
-    """A TCP connection as a flow exporter tells it; bytes are those of IP packets."""
+    """A TCP connection as a flow exporter reports it; bytes are those of IP packets."""
 
     client_bytes: int
     server_bytes: int
@@ -83,10 +83,10 @@ def features(f: Flow) -> list[float]:
 
 
 def flows(packets: Iterable[traces.Packet]) -> list[Flow]:
-    """Of a capture between one client and one port of one server; those where both ends sent."""
+    """The flows of a capture between one client and one port of one server in which both ends sent."""
     found: dict[bytes, list[traces.Packet]] = {}
     for p in packets:
-        source, destination = p.key[2:4], p.key[4:6]  # behind IP's identification
+        source, destination = p.key[2:4], p.key[4:6]  # after the IP identification
         found.setdefault(destination if p.down else source, []).append(p)
     both = []
     for some in found.values():
@@ -117,7 +117,7 @@ def load(servers: Servers, chromium: Chromium, url: str, page: str, contender: s
 
 
 def speed(rows: list[Row], name: str, seed: int) -> Row:
-    """Milliseconds that a classifier, once it has learnt, takes for SPEED_FLOWS flows on one core."""
+    """Milliseconds that a trained classifier takes for SPEED_FLOWS flows on one core."""
     import numpy
 
     x, y, _ = examples(rows)
@@ -180,8 +180,8 @@ def recall(actual: list[str], said: list[str], which: str) -> float:
 
 
 def judged(rows: list[Row], name: str, unseen: str | None) -> dict[str, float] | None:
-    """A classifier on flows that it has not learnt from: tenfold, or leaving out one page or medium (UNSEEN) after the other.
-    None where there are too few."""
+    """A classifier's scores on flows outside its training set: tenfold, or leaving out one page or medium (UNSEEN) after
+    the other. None if there are too few."""
     from sklearn.model_selection import LeaveOneGroupOut, StratifiedKFold, cross_val_predict
 
     x, y, of = examples(rows)
@@ -240,7 +240,7 @@ def paper(rows: list[Row]) -> list[list[str]]:
             lines.append([label, f"{figure:.1%}", "-", "not run yet"])
             continue
         ours, unseen = found["mean"], judged(rows, name, "page")
-        # never better: the same 11 pages are easier than a campus's
+        # never "better", because the same 11 pages are easier than a campus's traffic
         came_out = "reproduced" if ours >= figure - 0.005 else "not reproduced"
         lines.append([label, f"{figure:.1%}", f"{ours:.1%} of two classes" + (f"; {unseen['mean']:.0%} of pages it has not learnt from" if unseen else ""), came_out])
     rate = flows_per_second(rows, "tree")

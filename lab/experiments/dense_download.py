@@ -41,14 +41,14 @@ FORMS = ["none", "ap", "middlebox", "wifirr", "wifirr-htb", "wifox"]
 OURS = ["none", "wifirr", "wifirr-htb"]
 PAPERS = ["none", "ap", "middlebox", "wifirr-htb", "wifox"]  # airtime weights need mac80211
 
-# What the paper's tables and the named gains hang on: 5 MB. The other cells
-# have smaller files, which the full set needs to end within 3 hours.
+# Cells for the paper's tables and the named gains have files of 5 MB. The other cells
+# have smaller files, so that the full set ends within 3 hours.
 NAMED: list[tuple[Row, list[str]]] = [
     ({}, FORMS),
     ({"upload_goes_on": False}, FORMS),
     ({"upload_goes_on": False, "upload_kbit": 100}, FORMS),
     ({"upload_goes_on": False, "traffic": "browse", "upload_kbit": 10}, FORMS),
-    # few stations are done soon: small files would show little but the start
+    # few stations finish soon, so small files would show little but the start
     ({"stations": 1}, FORMS),
     ({"stations": 10}, FORMS),
     ({"phy": "11n"}, ["none", "ap", "wifirr"]),
@@ -66,23 +66,23 @@ AXES: list[tuple[Row, list[str]]] = [
     *(({"stations": n}, FORMS) for n in (20, 40, 50)),
     *(({"ap": "fifo512", "traffic": "spdy", "upload_kbit": 10, "stations": n}, ["none", "ap", "wifirr-htb"]) for n in (10, 20, 40, 50)),
     ({"ap": "fifo512"}, PAPERS),
-    # at the centre's 200 kbit/s AARF falls to the lowest rate and nobody finishes within the limit, with or without
+    # at the centre's 200 kbit/s, AARF falls to the lowest rate, and no station finishes within the limit in any form
     ({"rate_control": "aarf", "traffic": "browse", "upload_kbit": 10}, FORMS),
     ({"rate_control": "aarf", "upload_kbit": 50}, FORMS),
-    ({}, ["none"]),  # for the next one's gain
+    ({}, ["none"]),  # the base of the next cell's gain
     ({"rts": True}, OURS),
     *(({"phy": "11n", "upload_kbit": rate, "rts": rts}, OURS) for rate in (200, 800) for rts in (False, True)),
     ({"phy": "11n"}, ["ap", "middlebox", "wifox"]),
 ]
-# What decides a crowded cell, on every driver (docs/lab.md): each with the access point alone, with turns alone, and as
-# wifirrd ships, with windows and RTS as contention.c decides.
+# The factors that decide a crowded cell, on every driver (docs/lab.md): each with the access point alone, with turns alone,
+# and with wifirrd's defaults, windows and RTS as decided by contention.c.
 CROWD: Row = {"phy": "11n"}
 CROWDS: list[Row] = [
     {}, {"rtt_ms": 50}, {"driver": "tx-only"}, {"driver": "aql"}, {"stations": 50}, {"stations": 10}, {"stations": 3}, {"upload_kbit": 800},
     {"traffic": "browse", "upload_kbit": 10}, {"sibling": "bss"}, {"rtt_ms": 20}, {"rtt_ms": 100}, {"rtt_ms": 0},
 ]
 CROWDS_ENDING: list[Row] = [{"upload_goes_on": False}]
-# The same of 802.11g, which has turns alone; and what nothing was chosen on, neither clients nor uploads.
+# The same for 802.11g, which has only turns; and cells with numbers of clients and uploads on which nothing was chosen.
 CROWDS_11G: list[Row] = [{}, {"rtt_ms": 50}, {"driver": "tx-only"}, {"driver": "aql"}, {"sibling": "bss"}]
 HELD_OUT: list[Row] = [*({"stations": n} for n in (7, 13, 23, 37)), *({"upload_kbit": rate} for rate in (33, 150, 330, 550))]
 LEVERS: dict[str, Row] = {
@@ -117,7 +117,7 @@ QUICK: list[tuple[Row, list[str]]] = [
 ]
 QUICK_MB, QUICK_SEEDS = 1, 2
 
-# Gains in worst completion over the same AP without a scheduler that ours shall reach.
+# The gains in worst completion that ours must reach over the same AP without a scheduler.
 TARGETS: list[tuple[str, Row, float]] = [
     ("802.11g, browsing 10 kbit/s", {"upload_goes_on": False, "traffic": "browse", "upload_kbit": 10}, 1.25),
     ("802.11g, constant 100 kbit/s", {"upload_goes_on": False, "upload_kbit": 100}, 1.5),
@@ -131,20 +131,20 @@ TARGETS: list[tuple[str, Row, float]] = [
 NEVER_BELOW = 0.98
 UPLOAD_KEPT = 0.85
 FEWEST_RUNS = 3  # for a verdict
-# Runs of a cell whose first ones do not say on which side of NEVER_BELOW it is.
+# Number of runs of a cell whose first runs do not show on which side of NEVER_BELOW it is.
 DOUBT_SEEDS = 15
 
 Cell = tuple[tuple[str, object], ...]
 
 
 def cell(row: Row) -> Cell:
-    """What two rows that are compared have in common: all but the form, its settings and the seed."""
+    """The columns that two compared rows have in common: all but the form, its settings and the seed."""
     own = ("form", "seed", "active", "slot_ms", "trickle_kbit", "windows")
     return tuple((key, row[key]) for key in CENTRE if key not in own)
 
 
 def crowds(seeds: Iterable[int]) -> list[Row]:
-    """A seed of every crowd after the other."""
+    """All crowds with the first seed, then with the next, and so on."""
     cells = [*(({**CROWD, **c, "file_mb": CROWD_MB}) for c in CROWDS), *(({**CROWD, **c, "file_mb": CROWD_ENDING_MB}) for c in CROWDS_ENDING),
              *({**c, "phy": "11g", "file_mb": CROWD_11G_MB} for c in CROWDS_11G)]
     unseen = [{**c, "phy": phy, "file_mb": size} for c in HELD_OUT for phy, size in (("11n", CROWD_MB), ("11g", CROWD_11G_MB))]
@@ -153,12 +153,12 @@ def crowds(seeds: Iterable[int]) -> list[Row]:
 
 
 def possible(c: Row, lever: Row) -> bool:
-    """802.11g has no WMM here, and no RTS of ours."""
+    """Whether the lever exists in the cell: 802.11g has no WMM here, and we set no RTS for it."""
     return c["phy"] == "11n" or ("windows" not in lever and not lever.get("rts"))
 
 
 def levers(rows: list[Row]) -> list[list[str]]:
-    """What each lever does to a crowd, on the reported seeds: worst completion, its gain, uploads, those of another BSS of the radio."""
+    """The effect of each lever on a crowd, on the reported seeds: worst completion, its gain, uploads, and uploads of another BSS of the radio."""
     lines = []
     for c in crowds([0]):
         if c["form"] == "none":
@@ -176,7 +176,7 @@ def levers(rows: list[Row]) -> list[list[str]]:
 
 
 def wanted(quick: bool, seeds: int) -> list[Row]:
-    """What matters most first, and of that a seed of every cell after the other: a run may be interrupted."""
+    """The most important runs first, and among these all cells with one seed before the next, because a run may be interrupted."""
     if quick:
         return [{**c, "form": form, "seed": seed, "file_mb": QUICK_MB}
                 for seed in range(1, seeds + 1) for c, forms in QUICK for form in forms]
@@ -192,7 +192,7 @@ def wanted(quick: bool, seeds: int) -> list[Row]:
 
 
 def doubtful(rows: list[Row], seeds: int) -> list[Row]:
-    """More runs of ours, and of what it is compared with, where the interval of the first ones holds NEVER_BELOW: whatever their median."""
+    """More runs of ours and its base where the interval of the first runs contains NEVER_BELOW, whatever their median is."""
     first = [r for r in rows if r["seed"] <= seeds]
     more: list[Row] = []
     for c in dict.fromkeys(cell(r) for r in first):
@@ -205,7 +205,7 @@ def doubtful(rows: list[Row], seeds: int) -> list[Row]:
 
 
 def importance(c: Row, form: str) -> int:
-    """0: the named targets; 1: whether ours is ever worse; 2: the others' forms and the paper's AP."""
+    """0: the named targets; 1: whether ours is ever worse; 2: other forms and the paper's AP."""
     if form not in OURS or c.get("ap") == "fifo512":
         return 2
     targets = [differs for _, differs, _ in TARGETS]
@@ -213,12 +213,12 @@ def importance(c: Row, form: str) -> int:
 
 
 def of(rows: list[Row], c: Cell, form: str) -> list[Row]:
-    """Runs of a form as it ships (not those of the sweep)."""
+    """Runs of a form with default settings (without those of the sweep)."""
     return [r for r in rows if cell(r) == c and r["form"] == form and not (r["active"] or r["slot_ms"]) and r["windows"] == "off"]
 
 
 def gain(rows: list[Row], c: Cell, form: str) -> list[float]:
-    """Seed by seed; where neither finished within the limit nothing can be said."""
+    """The gain seed by seed, without seeds for which neither finished within the limit."""
     base, other = of(rows, without_rts(c), "none"), of(rows, c, form)
     stuck = {r["seed"] for r in base if r["unfinished"]} & {r["seed"] for r in other if r["unfinished"]}
     base = [r for r in base if r["seed"] not in stuck]
@@ -226,7 +226,7 @@ def gain(rows: list[Row], c: Cell, form: str) -> list[float]:
 
 
 def without_rts(c: Cell) -> Cell:
-    """RTS is part of what is offered: its gain, too, is over the AP without."""
+    """The cell without RTS. RTS is part of our product, so its gain is also measured over the AP without it."""
     return tuple((key, False if key == "rts" else value) for key, value in c)
 
 
@@ -268,7 +268,7 @@ HEADER = ["cell (differs from the centre in)", "MB", "form", "worst s", "median 
 
 
 def sweep(rows: list[Row]) -> list[list[str]]:
-    """The paper's figure 10: K and T, one at a time around what ships."""
+    """The paper's figure 10: K and T, one at a time around the defaults."""
     lines = []
     base = of(rows, cell({**CENTRE, **SWEEP_CELL, "file_mb": NAMED_MB}), "none")
     for c in [{"form": "wifirr"}, *SWEEP]:
@@ -282,7 +282,7 @@ def sweep(rows: list[Row]) -> list[list[str]]:
 
 
 def targets(rows: list[Row]) -> list[list[str]]:
-    """Each named gain with the largest files there are."""
+    """Each named gain, with the largest files available."""
     lines = []
     for what, c, goal in TARGETS:
         sizes = sorted({r["file_mb"] for r in rows}, reverse=True)
@@ -298,7 +298,7 @@ def targets(rows: list[Row]) -> list[list[str]]:
 
 
 def losses(rows: list[Row]) -> list[list[str]]:
-    """Where ours is slower than nothing, starves the upload, or is behind another form beyond noise."""
+    """Cells in which ours is slower than no scheduler, starves the upload, or is behind another form by more than noise."""
     lines = []
     for c in dict.fromkeys(cell(r) for r in rows):
         for form in ("wifirr", "wifirr-htb"):
@@ -321,7 +321,7 @@ def losses(rows: list[Row]) -> list[list[str]]:
 
 
 def paper(rows: list[Row]) -> list[list[str]]:
-    """The paper's figures, on its AP, beside ours. Its form for APs is what it simulated."""
+    """The paper's figures, on its AP, beside ours. The paper simulated its form for APs."""
     def some(form: str, **differs: object) -> list[Row]:
         sizes = sorted({r["file_mb"] for r in rows}, reverse=True)
         centre = {**CENTRE, "ap": "fifo512", "upload_kbit": 10}
@@ -383,7 +383,7 @@ def report(rows: list[Row]) -> str:
 
 
 def draw(rows: list[Row]) -> None:
-    """The paper's figures 10, 13 and 14, each form as min, median and max of the median run."""
+    """The paper's figures 10, 13 and 14, with minimum, median and maximum of each form's median run."""
 
     def plot(file: str, what: str, cells: list[tuple[str, Row]]) -> None:
         sizes = {r["file_mb"] for r in rows}

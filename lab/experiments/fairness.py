@@ -40,20 +40,20 @@ FIGURE = ROOT / "docs/results/fairness.svg"
 
 # Name, medium, queues.
 MEDIA = {"wifi": ("wifi", "mac80211"), "wifi, fifo": ("wifi", "fifo"), "wired": ("wired", "mac80211")}
-# Who, beside whom, how many of these.
+# Contender, competitor, number of competitors.
 PAIRS = [
     ("bquic", "tcp", 1), ("standard", "tcp", 1), ("bquic", "standard", 1),
     ("bquic", "tcp", 2), ("standard", "tcp", 2), ("bquic", "tcp", 4), ("standard", "tcp", 4),
 ]
 QUICK_PAIRS = PAIRS[:3]
 SECONDS, QUICK_SECONDS = 30.0, 8.0
-START_SECONDS = 1.0  # all flows run by then
-ENDLESS_BYTES = 2 << 30  # more than the link carries in that time
+START_SECONDS = 1.0  # after this, all flows run
+ENDLESS_BYTES = 2 << 30  # more than the link carries in the time of a run
 FIGURES = ("mbps", "mbps_others", "jain", "of_share", "seconds")
 
 
 def share(servers: Servers, contender: str, against: str, others: int, seconds: float) -> Row:
-    """Mbit/s (IP bytes) of a contender, and of the others together, that run side by side; the medium's window of that time."""
+    """Mbit/s (IP bytes) of a contender and of all others together, running side by side, and the medium's window of that time."""
     lab, phone = servers.lab, servers.mesh.phone
     endless = servers.root / "endless"
     if not endless.exists():

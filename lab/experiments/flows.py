@@ -41,7 +41,7 @@ SAID = TREE.parent / "testdata/classes.json"  # records, and what scikit-learn's
 BROWSERS = ("chromium", "firefox")
 SCRIPTS = ["video", "poll"]  # what browsers do that is no page
 REPETITIONS = 2
-EACH = 15  # of what is no browser's, in a repetition
+EACH = 15  # runs of each non-browser application in a repetition
 DELAYS_MS = [2, 10, 30, 80]
 UNSEEN = {*pages.TODAY, "poll", "sync", "playlist", "irc", "sql", "printing", "git", "directory"}
 
@@ -51,7 +51,7 @@ FEATURES = {
     "clientMean": lambda f: f[0] / max(f[2], 1), "serverMean": lambda f: f[1] / max(f[3], 1),
 }
 DURATION = {"duration": lambda f: f[4]}
-LEAVES = 12  # at most: 8, 16 and 24 tell as much of applications that are left out in turn
+LEAVES = 12  # at most; 8, 16 and 24 do as well for applications that are left out in turn
 Features = dict[str, Any]
 
 
@@ -109,7 +109,7 @@ def examples(rows: list[dict[str, Any]]) -> list[Example]:
 
 
 def learn(some: list[Example], features: Features) -> Any:
-    """A tree in which each class weighs the same, as each one's recall counts."""
+    """A tree in which all classes have the same weight, because the recall of each class counts."""
     from sklearn.tree import DecisionTreeClassifier
 
     tree = DecisionTreeClassifier(criterion="entropy", max_leaf_nodes=LEAVES, min_samples_leaf=5, class_weight="balanced", random_state=1)
@@ -126,7 +126,7 @@ def recalls(tree: Any, some: list[Example], features: Features) -> dict[str, flo
 
 
 def generated(rows: list[dict[str, Any]]) -> dict[pathlib.Path, str]:
-    """The tree as Go, and what its test compares it with."""
+    """The tree as Go source, and the data that its test compares it with."""
     found = examples(rows)
     tree = learn([e for e in found if e.learnt], FEATURES)
     t = tree.tree_

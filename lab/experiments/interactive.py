@@ -39,7 +39,7 @@ CLIENTS = {True: "own", False: "shared"}
 FORMS = ["none", "ap", "middlebox", "wifirr", "wifirr-htb"]
 FILE_MB = 1
 
-# What must never wait, beside a crowd; the other access points and paths with a call alone.
+# Traffic that must never wait, beside a crowd; on other access points and paths, only a call.
 MUST_NOT_WAIT = {"g711": "call", "ssh": "key presses", "dns": "DNS"}
 OTHER_CROWDS: list[Row] = [{"rtt_ms": 50}, {"driver": "tx-only"}, {"driver": "aql"}]
 CROWD_MB = {"11g": 1, "11n": 2}
@@ -59,7 +59,7 @@ def wanted_crowds() -> list[Row]:
 
 
 def never_later(rows: list[Row]) -> list[list[str]]:
-    """Of each cell of crowds() the delays without and with, seed by seed."""
+    """The delays in each cell of crowds(), without and with the scheduler, seed by seed."""
     lines = []
     for c in crowds():
         def some(form: Row) -> list[Row]:
@@ -79,7 +79,7 @@ def never_later(rows: list[Row]) -> list[list[str]]:
 
 
 def of(rows: list[Row], flow: str, alone: bool, form: str) -> list[Row]:
-    """Beside the centre's downloads."""
+    """The rows beside the centre's downloads."""
     full = {**simulation.CENTRE, "interactive": flow, "interactive_alone": alone, "form": form, "file_mb": FILE_MB}
     return [r for r in rows if all(r[k] == v for k, v in full.items() if k != "seed")]
 
@@ -100,7 +100,7 @@ def report(rows: list[Row]) -> str:
 
 
 def paper(rows: list[Row]) -> list[list[str]]:
-    """Medians without and with ours, on clients that have nothing else, as the paper's. Unchanged: at most a tenth later."""
+    """Medians without and with ours, on clients without other traffic, as in the paper. Unchanged: at most a tenth later."""
     lines = []
     for flow, figure, ms in [("10", "1 to 9 ms, unchanged", 9), ("1000", "380-430 ms to 200-240 ms", None),
                              ("ssh", "< 40 ms", 40), ("chat", "< 45 ms", 45)]:

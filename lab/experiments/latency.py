@@ -40,10 +40,10 @@ AXES: list[Row] = [{}, {"downloads": 1}, {"downloads": 4}, {"uploads": 1}, {"dow
 QUICK_AXES: list[Row] = [{}, {"downloads": 1}]
 CONTENDERS = ["tcp", "relay-bquic"]
 SECONDS, QUICK_SECONDS = 12.0, 6.0
-FIRST = 11  # repetition, and seed: smaller ones were for choosing how a window is found
-CLIENTS = [f"10.77.1.{i}" for i in range(3, 8)]  # of bulk transfers; the household is the phone
+FIRST = 11  # first repetition, and seed: smaller ones were used to choose how a window is found
+CLIENTS = [f"10.77.1.{i}" for i in range(3, 8)]  # clients with bulk transfers; the household is the phone
 FIGURES = ("median_ms", "p90_ms", "p99_ms")
-BUFFERED_SECONDS = 60  # until what a bulk transfer left in queues has gone
+BUFFERED_SECONDS = 60  # until the queues of a bulk transfer have drained
 
 
 def setting(axis: Row) -> Row:
@@ -68,7 +68,7 @@ class Scene:
         namespaces.wait_until("the origin", lambda: f":{origin.CALL}" in lab.run(self.mesh.origin, "ss", "-Hlun"))
 
     def run(self, contender: str, seconds: float) -> dict[str, Any]:
-        """What a household and its neighbours saw; raises Failed."""
+        """The measurements of a household and its neighbours; raises Failed."""
         port = self.servers.gateway("standard", "origin").split(":")[2].split("/")[0]
         if contender != "tcp":
             self.servers.relay("bquic")
@@ -88,7 +88,7 @@ class Scene:
         return {**said, "window": window}
 
     def rows(self, contender: str, seconds: float) -> dict[str, Row]:
-        """By what was asked."""
+        """The rows by kind of request."""
         said, window, discarded = measure.kept_up(
             self.mesh.medium, lambda: self.run(contender, seconds), beyond=self.mesh.beyond)
         bits = said["bits_a_second"]

@@ -87,7 +87,7 @@ def of(rows: list[Row], name: str, loss: int, contender: str) -> list[Row]:
 
 
 def gain(rows: list[Row], name: str, loss: int, contender: str) -> list[float]:
-    """Over stock QUIC, repetition by repetition."""
+    """The gain over stock QUIC, repetition by repetition."""
     base, other = of(rows, name, loss, "standard"), of(rows, name, loss, contender)
     return realtime.gains(rows, lambda r: r in base, lambda r: r in other, "mbps")
 

@@ -27,7 +27,7 @@ QUICK_RESULTS = ROOT / "build/lab/neighbour.json"
 FIGURE = ROOT / "docs/results/neighbour.svg"
 
 STATIONS = 15
-SHARE = 0.3  # of the airtime, both neighbours together
+SHARE = 0.3  # share of the airtime, both neighbours together
 CELLS = [(phy, traffic, rate) for phy in ("11n", "11g")
          for traffic, rate in (("browse", 100), ("spdy", 100), ("cbr", 200))]
 FORMS = ["none", "wifirr", "wifirr-htb"]
@@ -57,7 +57,7 @@ def report(rows: list[Row]) -> str:
 
 
 def paper(rows: list[Row]) -> list[list[str]]:
-    """802.11n, over browsing (HTTP) without WiFiRR, as the paper counts it."""
+    """The gain with 802.11n over browsing (HTTP) without WiFiRR, as in the paper."""
     lines = []
     for share, where in ((0, "15 stations 802.11n alone"), (SHARE, "15 stations 802.11n, two neighbour APs")):
         base = of(rows, "11n", "browse", share, "none")

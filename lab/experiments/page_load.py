@@ -70,7 +70,7 @@ PARTS = ("paper", "relay")
 
 RELAY_CONTENDERS = ["tcp", "relay-bquic"]
 HOPS = 3
-# Settings, and how long all pages may take by the relay, of the time by TCP.
+# Settings, and the largest time of all pages through the relay, over the time by TCP.
 SCENES: dict[str, tuple[Row, float]] = {
     "20 ms beyond": ({"beyond_ms": 20, "rtt_ms": 0, "downloads": 0}, 0.75),
     "45 ms beyond": ({"beyond_ms": 45, "rtt_ms": 0, "downloads": 0}, 0.75),
@@ -80,15 +80,15 @@ SCENES: dict[str, tuple[Row, float]] = {
 QUICK_SCENES = ("20 ms beyond", "20 ms beyond, beside a download")
 QUICK_RELAY_PAGES = ["google", "reddit", "login", "median"]
 CHROMIUM_SCENES, CHROMIUM_PAGES = ("20 ms beyond", "45 ms beyond"), ["google", "reddit", "instagram"]
-FIRST = 11  # repetition, and seed, of "relay": smaller ones were for choosing how a window is found
+FIRST = 11  # first repetition, and seed, of "relay": smaller ones were used to choose how a window is found
 PAUSE_SECONDS = 0.3  # between pages
-NEIGHBOUR = "10.77.1.3"  # who downloads
-NEIGHBOUR_BYTES = 2 << 30  # more than it gets in that time
-NEIGHBOUR_SECONDS = 3.0  # until it has what it gets
+NEIGHBOUR = "10.77.1.3"  # the client that downloads
+NEIGHBOUR_BYTES = 2 << 30  # more than it receives in the time of a run
+NEIGHBOUR_SECONDS = 3.0  # until its rate is steady
 
 
 def origin(servers: Servers, contender: str) -> str:
-    """Where a contender's pages are: https://host:port."""
+    """The origin of a contender's pages: https://host:port."""
     way, _, profile = contender.partition("-")
     if way == "relay":
         return servers.relay(profile).removesuffix("/data")
@@ -97,7 +97,7 @@ def origin(servers: Servers, contender: str) -> str:
 
 @contextlib.contextmanager
 def browser(servers: Servers, contender: str) -> Iterator[tuple[Chromium, str]]:
-    """A Chromium that loads as the contender does, after a first page; and the origin of its pages."""
+    """A Chromium set up as the contender, which has loaded a first page; and the origin of its pages."""
     url = origin(servers, contender)
     by_quic = contender.startswith("h3-")
     host, _, port = url.removeprefix("https://").partition(":")
@@ -130,7 +130,7 @@ def load(servers: Servers, chromium: Chromium, contender: str, url: str, page: s
 
 
 class Scene:
-    """The mesh and an origin beyond it, with the relay or without, and perhaps a neighbour who downloads."""
+    """The mesh and an origin beyond it, with or without the relay, and optionally a downloading neighbour."""
 
     def __init__(self, lab: namespaces.Lab, setting: Row, seed: int) -> None:
         self.lab, self.setting = lab, setting
@@ -146,7 +146,7 @@ class Scene:
 
     @contextlib.contextmanager
     def of(self, contender: str) -> Iterator[None]:
-        """Loads are this contender's, after a first page."""
+        """Within the block, loads are this contender's; it has loaded a first page."""
         self._contender = contender
         neighbour = None
         try:
@@ -172,7 +172,7 @@ class Scene:
         path = pages.write(self.servers.root, page)
         carried = self._carried()
         if loader == "chromium" and self._chromium is None:
-            self.servers.gateway("bquic")  # whose certificate the origin has, too
+            self.servers.gateway("bquic")  # makes the certificate that the origin uses, too
             pin = str(self.servers.status("bquic")["pin"]).removeprefix("sha256/")
             self._chromium = Chromium(self.lab, self.mesh.phone, pin, [])
             self._chromium.load(self.url + path, pages.objects(page))
@@ -219,7 +219,7 @@ def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
 
 def run_relay(args: argparse.Namespace, campaign: realtime.Campaign) -> None:
     names = QUICK_RELAY_PAGES if args.quick else list(pages.PAGES)
-    allowed = not args.quick  # Chromium
+    allowed = not args.quick  # loads by Chromium
     for repetition in range(FIRST, FIRST + args.repetitions):
         for scene in QUICK_SCENES if args.quick else SCENES:
             loads = [(loader, page) for loader in replay.LOADERS for page in names]
@@ -275,36 +275,36 @@ def run_paper(args: argparse.Namespace, campaign: realtime.Campaign) -> None:
 
 
 def of(rows: list[Row], name: str, page: str, contender: str, connections: int = 1) -> list[Row]:
-    """Of the part "paper"."""
+    """Rows of the part "paper"."""
     return [r for r in rows if "beyond_ms" not in r
             and (r["medium"], r["page"], r["contender"], r["connections"]) == (name, page, contender, connections)]
 
 
 def of_scene(rows: list[Row], scene: str, loader: str, page: str, contender: str) -> list[Row]:
-    """Of the part "relay"."""
+    """Rows of the part "relay"."""
     key = {**SCENES[scene][0], "loader": loader, "page": page, "contender": contender}
     return [r for r in rows if "beyond_ms" in r and all(r[k] == v for k, v in key.items())]
 
 
 def shares(rows: list[Row], scene: str, loader: str, page: str) -> dict[int, float]:
-    """Of the time by TCP that a page takes by the relay, by repetition."""
+    """A page's time through the relay over its time by TCP, by repetition."""
     base, other = ({r["repetition"]: r["ms"] for r in of_scene(rows, scene, loader, page, c)} for c in RELAY_CONTENDERS)
     return {n: other[n] / base[n] for n in base if n in other}
 
 
 def share_of_all(rows: list[Row], scene: str, loader: str) -> list[float]:
-    """The geometric mean over the pages, repetition by repetition; of those that have all pages that any has."""
+    """The geometric mean over the pages, repetition by repetition, without repetitions that lack a page."""
     some = [s for page in pages.PAGES if (s := shares(rows, scene, loader, page))]
     whole = set.intersection(*map(set, some)) if some else set()
     return [results.geomean([s[n] for s in some]) for n in sorted(whole)]
 
 
-# What is compared with what: by how much less time pages take.
+# The pairs that are compared, by how much less time pages take.
 REDUCTIONS = [("h3-bquic", "h3-standard"), ("relay-bquic", "relay-standard"), ("relay-bquic", "tcp")]
 
 
 def reduction(base: list[Row], other: list[Row], whole: list[Row]) -> list[float]:
-    """Of the load time, repetition by repetition."""
+    """The reduction of the load time, repetition by repetition."""
     return [1 - g for g in realtime.gains(whole, lambda r: r in base, lambda r: r in other, "ms")]
 
 

@@ -29,12 +29,12 @@ RESULTS = ROOT / "results/paths.json"
 QUICK_RESULTS = ROOT / "build/lab/paths.json"
 FIGURE = ROOT / "docs/results/paths.svg"
 
-SEEDS = range(6, 16)  # 1 to 5 are for choosing parameters
+SEEDS = range(6, 16)  # 1 to 5 are used to choose parameters
 LONG = "ten times as long"
 LONG_SEEDS = range(6, 7)
 VARIANTS = {"": {}, LONG: {"BQUIC_PATHS_LONGER": "10"}}
 WANTED, LEAST, GEOMEAN = 0.95, 0.90, 1.0
-WORST = 8  # are listed
+WORST = 8  # how many of the worst paths are listed
 
 KINDS: dict[str, Callable[[Row], bool]] = {
     "all": lambda r: True,

@@ -74,7 +74,7 @@ Row = dict[str, Any]
 
 
 def key(row: Row) -> tuple[Any, ...]:
-    """What a row is about. There is one row about the same."""
+    """Identifies the subject of a row. There is one row per subject."""
     return (row["what"], row["direction"], row["profile"], row["offload"], row["step"], row.get("board_mb"), row.get("connections"),
             row.get("processor"))
 
@@ -91,7 +91,7 @@ def write(rows: list[Row]) -> None:
 
 
 def merge(rows: list[Row], new: list[Row]) -> list[Row]:
-    """Rows, with new ones in the place of those about the same."""
+    """The rows, with new ones replacing those with the same key."""
     replaced = {key(row): row for row in new}
     return [row for row in rows if key(row) not in replaced] + new
 
@@ -112,7 +112,7 @@ def run(step: str, bquic: pathlib.Path) -> None:
     binary = hashlib.sha256(bquic.read_bytes()).hexdigest()[:12]
 
     def done() -> set[tuple[Any, ...]]:
-        """The same binary counts the same."""
+        """The keys already measured with this binary, whose counts do not change."""
         return {key(row) for row in read() if row["step"] == NO_STEP or row["binary"] == binary}
 
     def add(new: list[Row], step: str) -> None:

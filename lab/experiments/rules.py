@@ -28,13 +28,13 @@ from lab.results import Row  # noqa: E402
 RESULTS = ROOT / "results/rules.json"
 QUICK_RESULTS = ROOT / "build/lab/rules.json"
 
-SEEDS, QUICK_SEEDS = "10-13", "10"  # 1 to 5 are for choosing parameters
+SEEDS, QUICK_SEEDS = "10-13", "10"  # 1 to 5 are used to choose parameters
 AS_IS, AGAIN = "as it is", "as it is, again"
 
 WINDOW, CLIMB, PATH = (f"quic-go/internal/burst/{name}.go" for name in ("window", "climb", "path"))
 SENDER = "quic-go/internal/congestion/burst_sender.go"
 
-# Name, file, what is replaced there by what.
+# Name, file, old text, new text.
 RULES = [
     ("no climb", WINDOW, "set := w.climb.onRound(r, cwnd, quiet)", "var set protocol.ByteCount\n\tw.climb.enter(climbGrows)"),
     ("climb: every window grows before it is measured", CLIMB, "if large && low(cwnd) >= leastWindow {", "if false && large && low(cwnd) >= leastWindow {"),
@@ -83,8 +83,8 @@ NUMBERS = [
 
 
 def changes() -> list[tuple[str, dict[str, str]]]:
-    """All variants of the sender, by name: the files that are other than they are. Raises ValueError where the source does not
-    have what is to be replaced exactly once."""
+    """All variants of the sender: a name and the changed files. Raises ValueError if the source does not contain the text to
+    replace exactly once."""
     def replaced(file: str, old: str, new: str) -> dict[str, str]:
         text = (virtual.SOURCE / file).read_text()
         if text.count(old) != 1:

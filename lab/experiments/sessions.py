@@ -37,7 +37,7 @@ FIGURE = ROOT / "docs/results/sessions.svg"
 
 BROWSERS = ("chromium", "firefox")
 SERVERS = 4
-LOADS = 24  # of a walk
+LOADS = 24  # page loads of a walk
 PAUSE_SECONDS = 6.0  # between two loads, on average
 DELAYS_MS = [10, 30, 60, 120]
 GAP_SECONDS = 5.0
@@ -64,7 +64,7 @@ def walk(bench: flows.Bench, name: str, http2: bool, repetition: int) -> dict[st
 
 
 def sets(row: dict[str, Any]) -> tuple[set[frozenset[int]], set[frozenset[int]]]:
-    """The flows of each page load, and of each session that was found."""
+    """The flows of each page load, and of each session found."""
     actual, said = collections.defaultdict(set), collections.defaultdict(set)
     for number, (load, server, session, *_) in enumerate(row["flows"]):
         actual[load, server].add(number)

@@ -34,7 +34,7 @@ RESULTS = ROOT / "results/sharing.json"
 QUICK_RESULTS = ROOT / "build/lab/sharing.json"
 FIGURE = ROOT / "docs/results/sharing.svg"
 
-SEEDS = range(6, 8)  # 1 to 5 are for choosing parameters
+SEEDS = range(6, 8)  # 1 to 5 are used to choose parameters
 LEAST, MOST, LEFT, JAIN = 0.8, 1.25, 0.85, 0.95
 SENDERS = ("cubic", "standard", "bquic")
 
@@ -61,7 +61,7 @@ def of(rows: list[Row], cell: tuple[str, str, int, int, int], contender: str) ->
 
 
 def figures(rows: list[Row], cell: tuple[str, str, int, int, int], contender: str) -> tuple[float, float, float] | None:
-    """Share, what is left, Jain's index: of the means over seeds, as one run depends much on who was first."""
+    """Share, what is left, and Jain's index, from means over seeds, because a single run depends much on which flow was first."""
     some, base = of(rows, cell, contender), of(rows, cell, cell[1])
     if not some or not base:
         return None

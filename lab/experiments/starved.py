@@ -51,15 +51,15 @@ FIGURE = ROOT / "docs/results/starved.svg"
 RELAY = ROOT / "build/lab/bquic-purego"
 
 LEGS = [10, 20, 50]  # Mbit/s
-CHOSEN = [0.1, 0.5, 1.0, 2.0]  # of what the leg needs
+CHOSEN = [0.1, 0.5, 1.0, 2.0]  # shares of what the leg needs
 REPORTED = [0.05, 0.25, 0.75, 1.5, 3.0]
 WHAT = ["first", "bulk", "four", "page"]
 GOAL = 0.97
 
-QUEUE = "40ms"  # of the leg's rate, which is the RTT of whoever fills it
+QUEUE = "40ms"  # at the leg's rate; also the RTT of a flow that fills it
 BULK = 10_000_000
 PAGES, OBJECTS, OBJECT, CONNECTIONS = 10, 20, 40_000, 6
-PERIOD = 0.02  # s, of the quota: the smallest that is a whole ms of quota is longer
+PERIOD = 0.02  # s, of the quota; longer for quotas that would be less than 1 ms
 
 
 class Leg:
@@ -94,7 +94,7 @@ class Quota:
             raise Failed("no control groups for processors on this machine")
         self.path = base / lab.dir.name
         self.path.mkdir()
-        # Nobody else's work shall throttle it.
+        # No other work may throttle it.
         (self.path / ("cpu.weight" if self.v2 else "cpu.shares")).write_text("10000" if self.v2 else "200000")
 
     def set(self, share: float | None) -> None:
@@ -110,7 +110,7 @@ class Quota:
         (self.path / "cpu.cfs_quota_us").write_text("-1" if share is None else quota)
 
     def command(self) -> list[str]:
-        """Runs what follows in the group, on one processor: without real-time priority, for which there are no quotas."""
+        """A prefix that runs a command in the group, on one processor, and without real-time priority, to which quotas do not apply."""
         return ["chrt", "-o", "0", "taskset", "-c", str(min(os.sched_getaffinity(0))),
                 "sh", "-c", f'echo $$ >{self.path}/cgroup.procs; exec "$@"', "sh"]
 
@@ -143,11 +143,11 @@ config relay
             None, *quota.command(), "ip", "netns", "exec", servers.mesh.node, str(RELAY), "relay", "--config", str(config),
             log="relay.log")
         wait_until("the relay reaches the gateway", self.up, 60)
-        # Until it has judged its processor for the first time.
+        # Wait until it has judged its processor for the first time.
         wait_until("the relay has measured", lambda: self.status()["processor"].get("why") != "measuring", 60)
 
     def up(self) -> bool:
-        with contextlib.suppress(Failed):  # with little of a processor, it does not answer as soon as its socket is there
+        with contextlib.suppress(Failed):  # with a small quota, it may not answer as soon as its socket exists
             return bool(self.status()["state"] == "up")
         return False
 
@@ -166,7 +166,7 @@ config relay
 
 
 def transfer(lab: Lab, leg: Leg, url: str, what: str) -> float:
-    """Seconds that a client takes for it."""
+    """Seconds that a client takes for the transfer."""
     objects = {"page": [f"{url}/object"] * OBJECTS, "four": [f"{url}/quarter"] * 4}.get(what, [f"{url}/data"])
     curl = ["curl", "--silent", "--show-error", "--fail", "--insecure", "--noproxy", "*", "--http1.1"]
     if len(objects) > 1:
@@ -183,7 +183,7 @@ def transfer(lab: Lab, leg: Leg, url: str, what: str) -> float:
 
 @contextlib.contextmanager
 def first_in_turn() -> Iterator[None]:
-    """All processes that are started within have real-time priority: no other work of the machine is in the result."""
+    """Processes started within the block have real-time priority, so that other work of the machine does not affect the result."""
     before = os.sched_getscheduler(0), os.sched_getparam(0)
     os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     try:
@@ -196,7 +196,7 @@ def first_in_turn() -> Iterator[None]:
 def network(mbps: float) -> Iterator[tuple[Lab, Leg, Servers, Quota, str]]:
     with first_in_turn(), Lab() as lab:
         leg = Leg(lab, mbps)
-        servers = Servers(lab, leg, BULK)  # type: ignore[arg-type] # it uses names and addresses only
+        servers = Servers(lab, leg, BULK)  # type: ignore[arg-type] # it uses only names and addresses
         (servers.root / "object").write_bytes(os.urandom(OBJECT))
         (servers.root / "quarter").write_bytes(os.urandom(BULK // 4))
         url = servers.gateway("standard", "origin").removesuffix("/data")
@@ -210,7 +210,7 @@ def network(mbps: float) -> Iterator[tuple[Lab, Leg, Servers, Quota, str]]:
 
 
 def cost() -> float:
-    """Seconds of processor time a byte that the relay takes without a quota, on a leg of 50 Mbit/s."""
+    """The relay's processor time per byte, in seconds, without a quota, on a leg of 50 Mbit/s."""
     with network(50) as (lab, leg, servers, quota, url):
         quota.set(None)
         relay = Relay(servers, quota, "\toption cpu_share '0'")
@@ -225,7 +225,7 @@ def cost() -> float:
 
 
 def pair(lab: Lab, leg: Leg, servers: Servers, quota: Quota, url: str, share: float) -> dict[str, Any]:
-    """Without a relay, and with one that may use this share of a processor."""
+    """One measurement without a relay, and one with a relay that may use this share of a processor."""
     row: dict[str, Any] = {"off": {what: transfer(lab, leg, url, what) for what in WHAT[1:]}, "on": {}, "carried": {}}
     row["off"]["first"] = row["off"]["bulk"]
     quota.set(share)
@@ -237,7 +237,7 @@ def pair(lab: Lab, leg: Leg, servers: Servers, quota: Quota, url: str, share: fl
             time.sleep(0.5)
             row["carried"][what] = relay.status()["carried"]["down_bytes"] - before
             if what == "first":
-                time.sleep(2)  # for what follows from it
+                time.sleep(2)  # for the relay to react
         row["processor"] = relay.status()["processor"]
     finally:
         quota.set(None)
@@ -283,7 +283,7 @@ def run(path: pathlib.Path, levels: list[float], legs: list[int], repetitions: i
 
 
 def ratio(rows: list[dict[str, Any]], what: str) -> tuple[float, float, float]:
-    """Of the medians, and the least and the most of the pairs."""
+    """The ratio of the medians, and the least and the largest ratio of the pairs."""
     pairs = [r["off"][what] / r["on"][what] for r in rows]
     off, on = (statistics.median(r[way][what] for r in rows) for way in ("off", "on"))
     return off / on, min(pairs), max(pairs)

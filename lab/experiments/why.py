@@ -71,7 +71,7 @@ MEDIA = {
 QUICK_MEDIA = ["1 hop", "3 hops, 20 ms", "3 hops, strangers", "wire"]
 BYTES, QUICK_BYTES = 5_000_000, 2_000_000
 
-# Every row has them; the names of the thesis's list.
+# Columns of every row, with the names of the thesis's list.
 FEATURES = {
     "server_ipt_mean_us": "time between packets, server, mean",
     "server_ipt_variance_us2": "the same, variance",
@@ -98,14 +98,14 @@ LEVELS = 3
 
 
 def spread(times: list[float]) -> tuple[float, float, float]:
-    """Of the gaps between times in s: mean us, variance us^2, index of dispersion for intervals."""
+    """Statistics of the gaps between times, which are in s: mean in us, variance in us^2, index of dispersion for intervals."""
     gaps = [(b - a) * 1e6 for a, b in zip(times, times[1:])]
     mean, variance = statistics.fmean(gaps), statistics.pvariance(gaps)
     return mean, variance, variance / mean**2
 
 
 def features(sent: list[traces.Packet], received: list[traces.Packet], samples: list[traces.Sample]) -> Row:
-    """Of one transfer, from the captures at the gateway and at the node, and the sender's window."""
+    """The features of one transfer, from the captures at the gateway and at the node, and the sender's window."""
     data = [p for p in sent if p.down and p.size >= DATA_BYTES]
     arrived = [p for p in received if p.down and p.size >= DATA_BYTES]
     if len(data) < 10 or len(arrived) < 10 or len(samples) < 4:
@@ -185,8 +185,8 @@ def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
 
 
 def learnt(rows: list[Row]) -> tuple[str, list[tuple[str, float]], float]:
-    """A contender's tree as text, its features by importance, and the share of transfers that the
-    tree puts into the right class when it has not seen them (leave-one-out); for few of them 0."""
+    """A contender's tree as text, its features by importance, and the share of unseen transfers that
+    the tree classifies correctly (leave-one-out); 0 if there are few transfers."""
     from sklearn.model_selection import LeaveOneOut, cross_val_score
     from sklearn.tree import DecisionTreeClassifier, export_text
 
@@ -204,7 +204,7 @@ def learnt(rows: list[Row]) -> tuple[str, list[tuple[str, float]], float]:
 
 
 def of_the_best(rows: list[Row]) -> list[float]:
-    """Each row's throughput over that of the fastest one over its medium."""
+    """Each row's throughput over that of the fastest transfer on the same medium."""
     best: dict[str, float] = {}
     for r in rows:
         best[r["medium"]] = max(best.get(r["medium"], 0), r["mbps"])
@@ -212,7 +212,7 @@ def of_the_best(rows: list[Row]) -> list[float]:
 
 
 def importance(rows: list[Row]) -> list[tuple[str, float]]:
-    """How much worse a forest tells a transfer's share of the fastest one without a feature."""
+    """How much worse a forest predicts a transfer's share of the fastest one without each feature."""
     from sklearn.ensemble import RandomForestRegressor
     from sklearn.inspection import permutation_importance
 

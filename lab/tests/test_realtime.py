@@ -168,7 +168,7 @@ def test_strangers_take_airtime(lab: namespaces.Lab) -> None:
     window = mesh.medium.mark()
     # 10 Mbit/s in single packets: 0.4 ms each with their ACK.
     assert 0.15 < window["busy"] < 0.5
-    assert window["up"]["mpdus"] + window["down"]["mpdus"] < 10  # not ours
+    assert window["up"]["mpdus"] + window["down"]["mpdus"] < 10  # the other network's frames do not count
 
 
 def test_both_sides_see_the_same_packets(lab: namespaces.Lab) -> None:

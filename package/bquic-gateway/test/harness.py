@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real `bquic gateway`, certificates, and origins, for tests that drive foreign programs and raw protocols."""
+"""A real `bquic gateway`, certificates, and origins, for tests with other programs and raw protocols."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 BQUIC = REPOSITORY / "build/bquic"
-HOST = "bquic.test"  # RFC 6761: resolves nowhere, so that nothing leaves the machine
+HOST = "bquic.test"  # RFC 6761: never resolves, so that nothing leaves the machine
 PATIENCE = 60  # s until a condition counts as never met; generous, for loaded machines
 
 
@@ -38,7 +38,7 @@ def wait_until(condition: Callable[[], object], what: str, seconds: float = PATI
 
 
 class Authority:
-    """A certificate authority, and one certificate of it for HOST, all of its names, and 127.0.0.1."""
+    """A certificate authority, and a certificate from it for HOST, its subdomains, and 127.0.0.1."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.ca = directory / "ca.pem"
@@ -84,8 +84,8 @@ class Authority:
 class Gateway:
     """A running gateway on a free port of 127.0.0.1 (a context manager).
 
-    sites are the options of one `config site` each, options those of `config gateway`; both hold a
-    list where UCI has a list.
+    Each element of sites has the options of a `config site`, options those of `config gateway`.
+    Values are lists where UCI has lists.
     """
 
     def __init__(self, directory: pathlib.Path, authority: Authority, sites: list[dict[str, object]],
@@ -151,7 +151,7 @@ def _section(kind: str, options: dict[str, object]) -> str:
 
 
 class HashingOrigin(http.server.ThreadingHTTPServer):
-    """Answers a POST with the SHA-256 of what it was sent (a context manager)."""
+    """Answers a POST with the SHA-256 of its body (a context manager)."""
 
     daemon_threads = True
 
@@ -202,9 +202,9 @@ class _HashingHandler(http.server.BaseHTTPRequestHandler):
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that is free for TCP and UDP at the moment, for programs that cannot choose one.
+    """A port of 127.0.0.1 that is currently free for TCP and UDP, for programs that cannot choose one.
 
-    Below the range that the kernel gives to clients, or a client might be on it before the program is.
+    It is below the range of ephemeral ports, so that no client takes it before the program does.
     """
     for port in random.sample(range(10000, 32768), 1000):
         with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp, contextlib.suppress(OSError):
@@ -216,7 +216,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def running(*command: str | os.PathLike, log: pathlib.Path, **options: object) -> Iterator[subprocess.Popen]:
-    """A process in a group of its own, which ends with the block."""
+    """A process in its own process group, which ends with the block."""
     with log.open("w") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True, **options)
     try:

@@ -62,7 +62,7 @@ class Netns:
 
 
 class Entered:
-    """The calling thread inside a namespace: sockets opened here stay there."""
+    """Puts the calling thread into a namespace; sockets opened within the block stay there."""
 
     def __init__(self, name):
         self.name = name
@@ -96,7 +96,7 @@ class Daemon:
         return json.loads(p.stdout) if p.returncode == 0 and command != "metrics" else p.stdout
 
     def status(self):
-        """{}: no answer, for example because it sets up its queues anew."""
+        """The daemon's status; {}: no answer, for example because it is setting up its queues again."""
         answer = self.ask("status") or {}
         assert answer or self.process.poll() is None, f"wifirrd ended with {self.process.returncode}: {self.text()}"
         return answer
@@ -118,7 +118,7 @@ class Daemon:
             return f.read()
 
     def stop(self, sig=signal.SIGTERM):
-        """Ends it and returns its exit code."""
+        """Ends the daemon and returns its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(sig)
         code = self.process.wait(timeout=20)
@@ -133,7 +133,7 @@ class Daemon:
 
 
 def guard_of(daemon):
-    """The process that waits for its end."""
+    """The process that waits for the daemon's end."""
     children = open(f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/children").read().split()
     return [int(pid) for pid in children if b"\0guard\0" in open(f"/proc/{pid}/cmdline", "rb").read()]
 
@@ -272,7 +272,7 @@ class Downloads:
 
 
 def read_pcap(path):
-    """(time in seconds, bytes on the wire, packet) of each packet of a classic nanosecond pcap."""
+    """Yields (time in seconds, bytes on the wire, packet) for each packet of a classic nanosecond pcap."""
     with open(path, "rb") as f:
         data = f.read()
     assert struct.unpack_from("<I", data)[0] == 0xa1b23c4d, "not a nanosecond pcap"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a change of turns costs: wifirrd against a shell script that forks tc.
+"""The cost of a change of turns: wifirrd against a shell script that forks tc.
 
-Both let the next client in and the one before out, on the same device with the
-same classes, at N clients. wifirrd: CPU time of the process (kernel included)
-over the changes it counted; netlink_us: its time in the calls that change
-classes. tc-shell: the same of the shell and its children. Also size, memory
-and wake-ups. Writes results/wifirr-cost.json.
+Both open the next client's class and throttle the previous one's, on the same
+device with the same classes, for N clients. wifirrd: CPU time of the process
+(kernel included) over the changes it counted; netlink_us: its time in the calls
+that change classes. tc-shell: the same for the shell and its children. Also size,
+memory and wake-ups. Writes results/wifirr-cost.json.
 """
 import json
 import os
@@ -34,7 +34,7 @@ def proc(pid):
 def wifirrd(bed, n):
     macs = [mac(i) for i in range(1, n + 1)]
     fdb(bed, "add", macs)
-    # 2 kbit/s are demand, so that a few bytes each keep all clients waiting for turns
+    # 2 kbit/s count as demand, so that a few bytes for each client keep all of them waiting for turns
     daemon = bed.daemon("--engage", "always", "--demand-rate", "1", "--rate", "20000").ready()
     pid = daemon.process.pid
     time.sleep(3)
@@ -88,8 +88,8 @@ def tc_shell(bed, n):
     assert p.stdout.readline() == "ready\n"
     p.stdin.write("go\n")
     p.stdin.flush()
-    p.stdout.readline()  # times: of the shell
-    children = p.stdout.readline()  # and of its children until now
+    p.stdout.readline()  # output of times: first the shell
+    children = p.stdout.readline()  # then its children so far
     setup = sum(int(m) * 60 + float(s) for m, s in re.findall(r"(\d+)m([\d.]+)s", children))
     rss = proc(p.pid)[1]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -29,7 +29,7 @@ def bed():
 
 
 def quiet_wires(bed):
-    """The wires' own addresses shall not look like clients."""
+    """Keeps the wires' own addresses from looking like clients."""
     bed.box("bridge", "link", "set", "dev", "dl0", "learning", "off")
     bed.box("bridge", "fdb", "flush", "dev", "dl0", "master", "dynamic", check=False)
 
@@ -42,7 +42,7 @@ def fdb(bed, verb, macs):
 
 
 def classes(bed):
-    """rate of each client's class."""
+    """The rate of each client's class."""
     text = bed.box("tc", "class", "show", "dev", "dl0").stdout
     return dict(re.findall(r"class htb 5746:a([0-9a-f]{3}) .*? ceil (\S+)", text))
 
@@ -52,14 +52,14 @@ def unthrottled(bed):
 
 
 def device(bed):
-    """What the daemon must leave as it was."""
+    """The state that the daemon must restore."""
     link = bed.box("ip", "-d", "link", "show", "dl0").stdout
     return (bed.box("tc", "qdisc", "show", "dev", "dl0").stdout, bed.box("tc", "filter", "show", "dev", "dl0").stdout,
             re.search(r"gso_max_segs \d+", link).group(), bed.box("nft", "list", "tables").stdout)
 
 
 def consistent(bed, daemon, clients, active=5):
-    """The classes in the kernel are those of the clients, as many of them open as there should be."""
+    """The classes in the kernel match the clients, and the right number of them is open."""
     def check():
         status = daemon.status()
         return (status.get("clients") == clients and len(classes(bed)) == clients and status["engaged"]
@@ -76,7 +76,7 @@ def test_killed_at_any_moment_and_started_again(bed):
         daemon.ready()
         time.sleep(random.random() * 0.2)
         daemon.stop(signal.SIGKILL)
-    # killed before it is ready, too
+    # also killed before it is ready
     for _ in range(20):
         daemon = bed.daemon(*PAPER)
         time.sleep(random.random() * 0.05)
@@ -88,7 +88,7 @@ def test_killed_at_any_moment_and_started_again(bed):
 
 
 def test_a_killed_daemon_leaves_nothing(bed):
-    """Not even for long: whoever is left throttled would stay so until somebody notices."""
+    """A client left throttled would stay so until an operator notices."""
     before = device(bed)
     fdb(bed, "add", [mac(i) for i in range(1, 13)])
     for _ in range(3):
@@ -105,7 +105,7 @@ def test_restore_after_daemon_and_guard_were_killed(bed):
     fdb(bed, "add", [mac(i) for i in range(1, 13)])
     daemon = bed.daemon(*PAPER)
     consistent(bed, daemon.ready(), 12)
-    # one that runs is let alone
+    # the settings of a running daemon are left alone
     bed.box(WIFIRRD, "restore")
     consistent(bed, daemon, 12)
     kill_both(daemon)
@@ -127,7 +127,7 @@ def test_the_next_one_removes_what_is_left_whatever_its_backend(bed):
 
 
 def test_a_larger_mtu_is_no_black_hole(bed):
-    """Nothing has to be scheduled for that: also what comes for idle clients passes by their queues."""
+    """It must work even when nothing is scheduled: packets for idle clients also pass through their queues."""
     macs = [mac(i) for i in range(1, 4)]
     fdb(bed, "add", macs)
     daemon = bed.daemon("--rate", "20000").ready()
@@ -163,7 +163,7 @@ def test_a_device_without_a_link_rate_needs_the_option(bed):
 
 
 def test_information_is_no_error(bed):
-    """procd logs what is on stderr as daemon.err, what is on stdout as daemon.info."""
+    """procd logs stderr as daemon.err, and stdout as daemon.info."""
     control = os.path.join(tempfile.mkdtemp(prefix="wifirrd-"), "control")
     process = bed.box.popen(WIFIRRD, "--device", "dl0", "--control", control, *PAPER,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -185,7 +185,7 @@ def test_settings_deleted_under_it(bed):
         wait_for(lambda: len(classes(bed)) == 12, "the classes again", 3)
         consistent(bed, daemon, 12)
     assert daemon.status()["counters"]["restarts"] == 2
-    # somebody else's qdisc is left alone, and said
+    # another program's qdisc is left alone, and reported
     bed.box("tc", "qdisc", "replace", "dev", "dl0", "root", "handle", "77:", "tbf", "rate", "50mbit", "burst", "10k", "limit", "10k")
     assert daemon.process.wait(timeout=20) == 1
     assert "already has a root qdisc, tbf 77:" in daemon.text()
@@ -217,7 +217,7 @@ def test_nft_table_deleted_under_it(bed):
 
 
 def test_lost_events(bed):
-    """While it is stopped, more happens than fits into its sockets; time jumps for it, too."""
+    """While the daemon is stopped, more events occur than fit into its sockets; time jumps for it, too."""
     daemon = bed.daemon(*PAPER).ready()
     daemon.process.send_signal(signal.SIGSTOP)
     for _ in range(4):
@@ -236,13 +236,13 @@ def test_five_hundred_join_and_leave(bed):
     fdb(bed, "add", [mac(i) for i in range(1, 501)])
     assert time.monotonic() - start < 1 or SANITIZED
     consistent(bed, daemon, 500)
-    # more than fit: those that came in good time stay
+    # more than fit: earlier clients stay
     fdb(bed, "add", [mac(i) for i in range(501, 800)])
     wait_for(lambda: daemon.status().get("counters", {}).get("refused_clients", 0) > 0, "a full table")
     assert daemon.status()["clients"] == 512
     assert f"{mac(1)}" in daemon.clients()
     fdb(bed, "del", [mac(i) for i in range(1, 800) if i % 10])
-    # those that found the table full have their place now, too
+    # clients that found the table full have a place now
     there = {mac(i) for i in range(1, 800) if not i % 10}
     wait_for(lambda: set(daemon.clients()) == there, "the gone ones dropped", 20)
     consistent(bed, daemon, len(there))
@@ -266,7 +266,7 @@ def neighbour(bed, verb, address, i):
 
 
 def test_a_host_with_several_addresses_is_one_client(bed):
-    """With --match ip: its addresses of IPv6 beside the one of IPv4; but hosts behind one MAC (proxy ARP) are several."""
+    """With --match ip, a host may have IPv6 addresses beside its IPv4 address. Hosts behind one MAC (proxy ARP) are several clients."""
     for i in (1, 2):
         for address in (f"fe80::{i}", f"10.9.0.{i}", f"fd09::{i}", f"fd09::1:{i}"):
             neighbour(bed, "replace", address, i)
@@ -284,7 +284,7 @@ def test_a_host_with_several_addresses_is_one_client(bed):
     neighbour(bed, "add", "fd09::2:1", 1)
     if daemon.status()["classifier"] == "u32":
         wait_for(lambda: len(filters()) == 8, "one address for another")
-    # the address that it is known by goes: the host stays
+    # the host's key address vanishes: the host stays
     for first in daemon.clients():
         bed.box("ip", "neigh", "del", first, "dev", "dl0")
     wait_for(lambda: len(daemon.clients()) == 2 and not {"fe80::1", "fe80::2"} & set(daemon.clients()), "known by another")
@@ -342,7 +342,7 @@ def test_hangup_pause_resume(bed):
 
 @contextlib.contextmanager
 def downloading(bed, clients):
-    """All of them, all the time."""
+    """All clients download all the time."""
     downloads = Downloads(bed, range(clients))
     over = threading.Event()
     load = threading.Thread(target=lambda: [downloads.run(0.5) for _ in iter(over.is_set, True)])
@@ -356,7 +356,7 @@ def downloading(bed, clients):
 
 
 def test_options_change_under_load_without_a_gap(tmp_path):
-    """The turns go on with the new options, and nothing that waits is dropped."""
+    """Turns continue with the new options, and no queued packet is dropped."""
     with Bed(6, rate_kbit=20000) as bed:
         file = tmp_path / "options"
         file.write_text("rate=18000\nengage=always\n")
@@ -368,7 +368,7 @@ def test_options_change_under_load_without_a_gap(tmp_path):
 
             def intervals():
                 return set(re.findall(r"interval (\S+)", bed.box("tc", "qdisc", "show", "dev", "dl0").stdout))
-            fq_codel = intervals()  # not in every kernel
+            fq_codel = intervals()  # empty if the kernel has no fq_codel
             for option, shown in (("slot=1000", '"slot_ms": 1000'), ("active=4", '"active_max": 4'), ("always=" + mac(1), '"active_max": 3'),
                                   ("weights=300,2", None), ("rate=17000", None)):
                 file.write_text("engage=always\n" + ("" if option.startswith("rate") else "rate=18000\n") + option + "\n")
@@ -388,7 +388,7 @@ def test_options_change_under_load_without_a_gap(tmp_path):
             clients = daemon.clients()
             assert clients[mac(1)]["delivered_bytes"] > since[mac(1)]["delivered_bytes"], "its counters began anew"
             assert not clients[mac(1)]["always"]
-            # what is wrong changes nothing
+            # options with a mistake change nothing
             file.write_text("engage=always\nrate=18000\nslot=5\n")
             daemon.process.send_signal(signal.SIGHUP)
             wait_for(lambda: f"{file}:3: --slot 5: must be" in daemon.text(), "the complaint")
@@ -397,7 +397,7 @@ def test_options_change_under_load_without_a_gap(tmp_path):
             wait_for(lambda: daemon.text().count("the options from before go on") == 2, "the second complaint")
             wait_for(lambda: daemon.status().get("throttling"), "turns", 40)
             assert daemon.status()["backend"] == "htb" and daemon.status()["slot_ms"] == 2400
-            # other clients: those of the IP layer
+            # other keys for clients: their IP addresses
             file.write_text("engage=always\nrate=18000\nmatch=ip\n")
             daemon.process.send_signal(signal.SIGHUP)
             wait_for(lambda: daemon.status().get("throttling") and all("." in c for c in daemon.clients()), "turns of addresses", 40)
@@ -405,7 +405,7 @@ def test_options_change_under_load_without_a_gap(tmp_path):
 
 
 def test_turns_that_gain_nothing_end():
-    """On a wire nothing is lost to contention: turns are tried, and everybody is served again."""
+    """On a wire there is no contention: turns are tried, and then all clients are served again."""
     with Bed(6, rate_kbit=20000) as bed:
         daemon = bed.daemon("--rate", "18000").ready()
         with downloading(bed, 6):
@@ -421,7 +421,7 @@ def test_turns_that_gain_nothing_end():
 
 
 def test_flow_offload_is_warned_about(bed):
-    # on br0, whose qdisc software offload would pass by
+    # on br0, whose qdisc software offload would bypass
     p = bed.box("nft", "-f", "-", check=False, input="table inet t {\nflowtable f {\nhook ingress priority 0;\ndevices = { eth0, dl0 };\n}\n}\n")
     if p.returncode:
         pytest.skip("this kernel has no nf_tables flow offload")

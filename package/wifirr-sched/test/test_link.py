@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the htb backend does to real TCP on a real link of 20 Mbit/s."""
+"""The effect of the htb backend on real TCP over a real link of 20 Mbit/s."""
 import statistics
 import subprocess
 import time
@@ -14,7 +14,7 @@ TRICKLE_KBIT = 100
 
 
 class Capture:
-    """tcpdump on a device of a namespace, packets' first 96 bytes."""
+    """tcpdump on a device of a namespace, with the first 96 bytes of each packet."""
 
     def __init__(self, ns, device, path, direction):
         self.path = str(path)
@@ -50,9 +50,9 @@ def levels(log, mac_index):
 
 
 def reordered(before, after):
-    """Packets that left behind a later one of their connection, although the sender sent them once.
+    """Packets that left after a later packet of their connection, although the sender sent them only once.
 
-    Only data of which the first transmission is in the capture: later than what was on its way in the first round.
+    Counts only data whose first transmission is in the capture: later than the data in flight during the first round.
     """
     sent, known = {}, {}
     first_round = before[0][0] + 7
@@ -76,17 +76,17 @@ def reordered(before, after):
 
 
 def came(before):
-    """When each (client, TCP sequence number) came in, last."""
+    """The last arrival time of each (client, TCP sequence number)."""
     return {(client, s % 2**32): t for t, _, client, seq, payload in before for s in range(seq, seq + payload, 1448)}
 
 
 class Slow(AssertionError):
-    """A bound that other work on the machine breaks too."""
+    """A bound was broken that other work on the machine can also break."""
 
 
 def test_twenty_downloads_take_turns(tmp_path):
-    # Of three runs one must keep the bounds on time: a turn that begins while another
-    # process has the processor is late whatever the scheduler does.
+    # One of three runs must keep the bounds on time: a turn that begins while another
+    # process has the processor is late, whatever the scheduler does.
     for left in (2, 1, 0):
         try:
             return twenty_downloads(tmp_path)
@@ -107,7 +107,7 @@ def twenty_downloads(tmp_path):
 
         daemon = bed.daemon("--active", str(ACTIVE), "--slot", str(SLOT_MS), "--trickle", str(TRICKLE_KBIT),
                             "--rate", str(LINK_KBIT), "--engage", "always", "--verbose", "--verbose").ready()
-        # the first round, until everybody has had a turn
+        # the first round, until every client has had a turn
         downloads.run(1.5 * CLIENTS / ACTIVE * SLOT_MS / 1000)
         assert daemon.status()["engaged"], daemon.status()
         enters = Capture(bed.box, "eth0", tmp_path / "in.pcap", "in")
@@ -146,7 +146,7 @@ def twenty_downloads(tmp_path):
         if level == "active":
             active_bytes += size
             first = [t for t, _ in arrivals[client] if t >= start]
-            # only those for whom something waited: the sender's delay is not the scheduler's
+            # only clients with a queue: the sender's delay is not the scheduler's
             if start > begin and stop < end and first and entered.get((client, sequence[client, first[0]]), 0) < start:
                 switch_on.append((first[0] - start) * 1000)
         elif level != "open":
@@ -177,15 +177,15 @@ def twenty_downloads(tmp_path):
 
 
 def median_rtt(ping):
-    """Median of a running ping's answers, ms."""
+    """The median RTT of a running ping, ms."""
     text, _ = ping.communicate(timeout=20)
     return statistics.median(float(line.split("time=")[1].split()[0]) for line in text.splitlines() if "time=" in line)
 
 
 def test_few_clients_lose_nothing():
     """
-    K clients with demand: five interleaved runs with and without the daemon differ by no more than those of one kind
-    do, which on a busy machine is much for either.
+    K clients with demand: five interleaved runs with and without the daemon differ by no more than runs of one kind
+    differ among themselves, which is much on a busy machine.
     """
     rows = {"without": [], "with": []}
     with Bed(6, LINK_KBIT) as bed:
@@ -195,7 +195,7 @@ def test_few_clients_lose_nothing():
             for name in rows:
                 daemon = bed.daemon("--rate", str(LINK_KBIT), "--active", "3").ready() if name == "with" else None
                 downloads.run(1)
-                # a client without demand beside three that have it
+                # a client without demand beside three with demand
                 ping = bed.server.popen("ping", "-n", "-i", "0.1", "-w", "2", address(5), stdout=subprocess.PIPE, text=True)
                 before = sum(downloads.received.values())
                 start = time.monotonic()

@@ -113,7 +113,7 @@ def test_good_file_of_options(bed, tmp_path):
 
 
 def test_options_of_0_1_0():
-    """Who upgrades keeps /etc/config/wifirr: all that it could say is still known."""
+    """An upgrade keeps /etc/config/wifirr, so all of its old options must still be accepted."""
     subprocess.run([WIFIRRD, "--device", "dl0", "--options", os.path.join(HERE, "testdata", "0.1.0.options"), "check"], check=True)
 
 
@@ -135,7 +135,7 @@ def test_no_permission(bed, tmp_path):
 
 
 @pytest.mark.parametrize("options, shown", [
-    ((), ("backlog", 3, 2400)),  # htb's: there is no airtime here
+    ((), ("backlog", 3, 2400)),  # htb's defaults: there is no airtime backend here
     (("--mode", "paper"), ("paper", 5, 1600)),
     (("--slot", "1000"), ("backlog", 3, 1000)),
 ])
@@ -147,7 +147,7 @@ def test_turns_where_not_given(bed, options, shown):
 
 
 def without(tmp_path, kind):
-    """The program asking for a qdisc or filter of a kind that no kernel has."""
+    """A copy of the program that requests a qdisc or filter of a kind that no kernel has."""
     data = open(WIFIRRD, "rb").read()
     data, found = re.subn(rb"(?<![A-Za-z0-9_])" + kind + rb"\0", b"x" * len(kind) + b"\0", data)
     assert found
@@ -202,11 +202,11 @@ def test_help_names_every_option_and_the_documents_too():
     uci = open(os.path.join(ROOT, "files", "etc", "config", "wifirr")).read()
     named = {o.replace("_", "-") for o in re.findall(r"^\s*#?\s*(?:option|list) ([a-z_]+)", uci, re.M)}
     assert named - {"enabled"} == known - {"help", "version", "control", "options"}
-    # each default named in the text of --help is the document's, too
+    # each default in the text of --help is also in the document
     for flag, default in re.findall(r"^  --([a-z-]+).*?\((\d+)[^)]*\)$", text, re.M):
         row = re.search(rf"^\| `--{flag}[^|]*\|([^|]*)\|([^|]*)\|", doc, re.M)
         assert default in row.group(2), (flag, default, row.group(0))
-    # and so is each in the file of the packages, whose comments show them: the first of several
+    # and in the configuration file of the package, whose comments show the first of several
     told = {h.split()[0]: re.search(r"\((?:airtime )?(\d[\d,]*)[^()]*\)\s*\Z", h) for h in re.split(r"^  --", text, flags=re.M)[1:]}
     shown = {o.replace("_", "-"): value for o, value in re.findall(r"^\t#option ([a-z_]+) '([^']*)'", uci, re.M)}
     compared = [(flag, told[flag].group(1).rstrip(","), shown[flag]) for flag in shown if told[flag]]
@@ -243,7 +243,7 @@ def test_metrics_are_prometheus_text(bed):
 
 
 def test_restore_takes_no_socket_for_a_lease():
-    """A device may be called phy9-ap0, and its control socket lies beside the leases."""
+    """A device may be named phy9-ap0, and its control socket is in the directory of the leases."""
     path = "/var/run/wifirr/phy9-ap0-%d.sock" % os.getpid()
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with socket.socket(socket.AF_UNIX) as s:

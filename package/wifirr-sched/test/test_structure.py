@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No file of the daemon calls another one that calls it, be it by a third: each is read before those that use it."""
+"""No two files of the daemon call each other, not even through a third one: each can be read before its users."""
 import graphlib
 import pathlib
 import subprocess
@@ -19,6 +19,6 @@ def test_no_call_circle():
             elif kind == "U":
                 wanted.setdefault(file, set()).add(name)
     calls = {file: {defined[name] for name in names if name in defined} for file, names in wanted.items()}
-    assert calls["main"] >= {"device", "options", "loop"}  # nm has told something
-    # CycleError names the circle
+    assert calls["main"] >= {"device", "options", "loop"}  # nm has worked
+    # CycleError names the cycle
     assert set(graphlib.TopologicalSorter(calls).static_order()) <= sources

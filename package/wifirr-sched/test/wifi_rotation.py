@@ -28,7 +28,7 @@ BEHIND = 77
 
 
 class Named:
-    """A namespace that somebody else made, for bed.py's classes."""
+    """A namespace made elsewhere, for bed.py's classes."""
 
     def __init__(self, name):
         self.name = name
@@ -65,7 +65,7 @@ def experiment(standard):
             for name in totals:
                 daemon = None
                 if name == "with":
-                    # the medium gives no backpressure: the queue has to be here
+                    # the medium gives no backpressure, so the queue must be here
                     wire = totals["without"][-1] * 1514 / 1448
                     daemon = bed.Daemon(space.server, Cell.DEVICE, "--rate", str(int(wire * 1.03)), "--engage", "always",
                                         "--active", str(ACTIVE)).ready()
