@@ -36,10 +36,10 @@ from lab.flows import applications  # noqa: E402
 RESULTS = ROOT / "results/flows.json"
 FIGURE = ROOT / "docs/results/flows.svg"
 TREE = ROOT / "package/bquic-gateway/src/internal/proof/tree.go"
-SAID = TREE.parent / "testdata/classes.json"  # records, and what scikit-learn's tree says of them
+SAID = TREE.parent / "testdata/classes.json"  # records, and their classes by scikit-learn's tree
 
 BROWSERS = ("chromium", "firefox")
-SCRIPTS = ["video", "poll"]  # what browsers do that is no page
+SCRIPTS = ["video", "poll"]  # activities of browsers that are no page loads
 REPETITIONS = 2
 EACH = 15  # runs of each non-browser application in a repetition
 DELAYS_MS = [2, 10, 30, 80]

@@ -48,15 +48,15 @@ RESULTS = ROOT / "results/router.json"
 FIGURE = ROOT / "docs/results/router.svg"
 BINARY = ROOT / "build/lab/bquic-mipsle"
 
-STEPS = ["today", "runtime", "cipher", "path"]  # in the order in which they came; the tree is at the last
-NO_STEP = "-"  # of what is no code of ours
+STEPS = ["today", "runtime", "cipher", "path"]  # in chronological order; the tree is at the last step
+NO_STEP = "-"  # for programs of others
 
 CELLS = [
     *itertools.product(["relayed"], ["down", "up"], ["bquic", "standard"], ["off", "on"]),
     *itertools.product(["file"], ["down"], ["bquic", "standard"], ["off", "on"]),
     *itertools.product(["forward"], ["down"], [NO_STEP], ["off", "on"]),
 ]
-# What a cell's rows are about.
+# The subjects of a cell's rows.
 WHATS = {
     "relayed": ["relay", "gateway relaying"],
     "file": ["gateway serving a file", "fetch"],
@@ -64,11 +64,11 @@ WHATS = {
 }
 
 MHZ = {"AR7240": 400, "AR9344": 560, "QCA9558": 720, "MT7621": 880}
-PER_CYCLE = (0.5, 0.8)  # instructions
-SHARE = 0.8  # of the processor that is left to the relay
+PER_CYCLE = (0.5, 0.8)  # instructions per cycle
+SHARE = 0.8  # share of the processor left for the relay
 
 BOARDS_MB = [64, 128]
-CONNECTIONS = [100, 350, 500]  # held at a time
+CONNECTIONS = [100, 350, 500]  # open at the same time
 
 Row = dict[str, Any]
 

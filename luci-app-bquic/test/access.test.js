@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
-// Every page for everybody: axe-core finds nothing serious, the keyboard alone
+// Accessibility of every page: axe-core finds nothing serious, the keyboard alone
 // is enough, and a phone's screen is wide enough.
 
 const assert = require('node:assert/strict');
@@ -11,7 +11,7 @@ const po = require('./po.js');
 
 const views = [ 'overview', 'proof', 'gateway', 'relay', 'scheduler', 'clients', 'log' ];
 
-/* So that each page has all that it can have: a section of each type, mistakes, a past, lines of the log. */
+/* Fills each page with all it can show: a section of each type, mistakes, history, log lines. */
 const full = {
 	bquic: {
 		...config.bquic,
@@ -32,7 +32,7 @@ const answers = {
 	'wifirr.pause': {}
 };
 
-/* What keeps somebody from using the page. For axe, an example in a field is as good as a label; it goes with the first key. */
+/* Barriers on the page. axe accepts a placeholder as a label, but it vanishes with the first key. */
 async function faults(page) {
 	if (!await page.evaluate(() => !!window.axe))
 		await page.addScriptTag({ path: require.resolve('axe-core') });
@@ -45,7 +45,7 @@ async function faults(page) {
 	];
 }
 
-/* On a screen of this width, nothing has to be scrolled sideways. */
+/* At this width, nothing needs horizontal scrolling. */
 async function fits(page, width) {
 	await page.setViewportSize({ width, height: 800 });
 	const beyond = await page.evaluate(() => [ ...document.querySelectorAll('body *') ]
@@ -109,7 +109,7 @@ test('a label that is gone is noticed', async () => {
 	}
 });
 
-/* What can be used on a page; each has a number from then on. */
+/* Numbers all controls of a page, and returns them. */
 const number = () => [ ...document.querySelectorAll('a[href], button, input, select, textarea, summary, [tabindex]') ]
 	.filter((e) => !e.disabled && e.tabIndex >= 0 && e.getClientRects().length).map((e, i) => { e.dataset.control = i; return e.outerHTML.slice(0, 200); });
 
@@ -117,7 +117,7 @@ for (const view of views)
 	test(`${view}: by keyboard alone`, async () => {
 		const { page, errors } = await open(1200, answers, full);
 
-		/* what listens to the mouse has to be something that the keyboard reaches */
+		/* an element that listens to the mouse must be reachable by keyboard */
 		await page.evaluate(() => {
 			const listen = Node.prototype.addEventListener;
 			window.mouse = [];
@@ -131,7 +131,7 @@ for (const view of views)
 		await show(page, view, 2);
 		assert.deepEqual(await page.evaluate(() => window.mouse.filter((e) => !e.matches('a[href], button, input, select, textarea')).map((e) => e.outerHTML)), []);
 
-		/* reached in the order in which they are seen, and seen to be reached */
+		/* reached in visual order, with visible focus */
 		const controls = await page.evaluate(number);
 		assert.ok(controls.length > 0 || view == 'clients', 'nothing to use');
 		for (const [ i, html ] of controls.entries()) {
@@ -141,12 +141,12 @@ for (const view of views)
 			assert.ok(seen, `${html} does not show that it has the focus`);
 		}
 
-		/* and used: buttons and boxes by the space bar, lists by arrows, fields by typing */
+		/* and operable: buttons and boxes by the space bar, lists by arrows, fields by typing */
 		for (const [ i, html ] of controls.entries()) {
 			const control = page.locator(`[data-control="${i}"]`);
 
 			if (!await control.count())
-				continue; /* what was pressed before has changed the page */
+				continue; /* an earlier control has changed the page */
 			await control.focus();
 			const kind = await control.evaluate((e) => {
 				e.addEventListener('click', (ev) => { window.pressed.push(ev.detail); ev.preventDefault(); }, { once: true, capture: true });

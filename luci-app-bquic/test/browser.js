@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
-// The app's pages in Chromium, in the part of LuCI that is in luci.js.
+// The app's pages in Chromium, with the parts of LuCI that luci.js provides.
 
 const fs = require('node:fs');
 const path = require('node:path');
@@ -16,7 +16,7 @@ before(async () => {
 });
 after(() => browser?.close());
 
-/* Nothing is fetched from a network: every request is answered from the repository, or fails. */
+/* Nothing comes from a network: every request is answered from the repository, or fails. */
 async function open(width, answers, config) {
 	const page = await browser.newPage({ viewport: { width, height: 800 } });
 	const errors = [];

@@ -3,7 +3,7 @@
 
 const path = require('node:path');
 
-// LuCI wraps each file in a function whose arguments are what 'require' names.
+// LuCI wraps each file in a function whose arguments are the modules named by 'require'.
 const luci = [ '_', 'N_', 'E', 'L', 'baseclass', 'common', 'dom', 'form', 'graph', 'poll', 'rpc', 'table', 'uci', 'ui', 'view', 'widgets' ];
 const browser = [ 'Blob', 'Node', 'URL', 'btoa', 'crypto', 'document', 'performance', 'setTimeout' ];
 
@@ -33,7 +33,7 @@ module.exports = [ {
 		'prefer-const': 'error',
 		'no-var': 'error',
 		'eqeqeq': 'off',
-		// A lone string as LuCI's children, and these properties, are markup.
+		// LuCI takes a lone string as children, and these properties, as markup.
 		'no-restricted-properties': [ 'error', ...[ 'innerHTML', 'outerHTML', 'insertAdjacentHTML' ].map((property) => ({ property })) ],
 		'no-restricted-syntax': [ 'error', {
 			selector: 'CallExpression[callee.name="E"] > :nth-child(3):not(ArrayExpression):not(CallExpression)',

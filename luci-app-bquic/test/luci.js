@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
-// As much of LuCI as the app's modules see of it, without a router: `load(name)`
-// runs a module with what it requires. Runs in node, and in a browser, where E()
-// and dom.content() take a lone string as markup, as LuCI's do.
+// The parts of LuCI that the app's modules use, without a router: `load(name)`
+// runs a module with its requirements. Works in node, and in a browser, where E()
+// and dom.content() take a lone string as markup, like LuCI's.
 
 function luci(read, answers, config, translate = (text) => text) {
 	const polls = [];
-	const did = []; // what changes something
+	const did = []; // calls that change something
 	const sections = [];
 	const made = {};
 
@@ -91,7 +91,7 @@ function luci(read, answers, config, translate = (text) => text) {
 	}
 	class DeviceSelect extends ListValue {}
 
-	/* A section of a form. LuCI has the options of a table's rows in dialogs: here they stand below it. */
+	/* A section of a form. LuCI shows the options of a table's rows in dialogs; here they are below it. */
 	class Section {
 		constructor(map, type, ids, title, description) {
 			Object.assign(this, { map, type, ids, title, description, options: [] });

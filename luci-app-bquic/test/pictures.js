@@ -5,9 +5,9 @@
 //
 //	LUCI_PASSWORD=... node luci-app-bquic/test/pictures.js http://192.168.1.1/cgi-bin/luci [PAGE]...
 //
-// PAGE: overview, gateway and so on; unless given, all that docs/images has.
-// "scripts/install-deps" and "make test-luci" install what this needs. The graphs
-// show the five minutes for which it watches the overview.
+// PAGE: overview, gateway and so on; default: all in docs/images.
+// "scripts/install-deps" and "make test-luci" install the requirements. The graphs
+// show the five minutes during which it watches the overview.
 
 const { execFileSync } = require('node:child_process');
 const fs = require('node:fs');
@@ -17,7 +17,7 @@ const { chromium } = require(require.resolve('playwright-core', { paths: [ path.
 const images = path.resolve(__dirname, '../../docs/images');
 const SIZE = { width: 1200, height: 800 };
 const WATCH_MS = 300000;
-const TIMEOUT_MS = 120000; /* a small router that is busy */
+const TIMEOUT_MS = 120000; /* for a small, busy router */
 
 async function login(page, url) {
 	await page.goto(`${url}/admin/services/bquic/overview`);
@@ -33,7 +33,7 @@ async function login(page, url) {
 async function take(page, url, name) {
 	await page.goto(`${url}/admin/services/bquic/${name}`);
 	await page.waitForSelector('#view h2');
-	/* what polls every second or two has its answer */
+	/* until polls of every second or two are answered */
 	await page.waitForTimeout(5000);
 	if (name == 'overview') {
 		await page.getByRole('button', { name: '5 minutes' }).click();
@@ -41,10 +41,10 @@ async function take(page, url, name) {
 	}
 	if (name == 'clients')
 		await page.waitForTimeout(60000); /* "Last minute" */
-	await page.addStyleTag({ content: 'footer { display: none }' }); /* which router it was */
+	await page.addStyleTag({ content: 'footer { display: none }' }); /* it names the router */
 	const file = path.join(images, `${name}.png`);
 	await page.screenshot({ path: file, fullPage: true });
-	/* a third of the size. By octree: the median cut loses what is rare, such as a green light. */
+	/* a third of the size. By octree, because median cut loses rare colours, such as a green light. */
 	execFileSync('/usr/bin/python3', [ '-c', 'import sys; from PIL import Image; Image.open(sys.argv[1]).convert("RGB").quantize(256, Image.Quantize.FASTOCTREE, dither=0).save(sys.argv[1], optimize=True)', file ]);
 	console.log(`docs/images/${name}.png`);
 }

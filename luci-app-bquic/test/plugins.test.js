@@ -34,7 +34,7 @@ function command(lines) {
 	return lines.filter((l) => /^procd_(set|append)_param$/.test(l[0]) && l[1] == 'command').flatMap((l) => l.slice(2));
 }
 
-/* The sections of a UCI file, lists as words with blanks between, and such sections as a file. */
+/* Converts a UCI file to sections, with lists as words separated by blanks, and back. */
 function uciFile(file) {
 	const sections = {};
 	let name = null;
@@ -114,9 +114,9 @@ test('gateway: one instance, its own configuration, a hole in the firewall', () 
 	assert.deepEqual(said('json_add_string'), [ 'type rule', 'src *', 'proto tcpudp', 'dest_port 8443', 'target ACCEPT', ' 10.0.0.0/8', ' fd00::/8', ' 192.0.2.0/24' ]);
 	assert.deepEqual(said('json_add_array'), [ 'firewall', 'src_ip' ]);
 	assert.equal(said('json_close_array').length, 2);
-	/* never given up: OpenWrt's default is five times in an hour */
+	/* procd never gives up; OpenWrt's default is five restarts in an hour */
 	assert.ok(said('procd_set_param').includes('respawn 3600 5 0'));
-	/* what is extracted is what the daemon takes */
+	/* the extracted values are those that the daemon uses */
 	assert.equal(spawnSync(BQUIC, [ 'check', conf ]).status, 0);
 });
 
@@ -124,7 +124,7 @@ test('a mistake starts nothing, and a reload with one leaves things as they are'
 	for (const [ change, text ] of [
 		[ (s) => { s.gateway.listen = '$(id)'; }, /bquic:\d+: .*listen/ ],
 		[ (s) => Object.assign(s.gateway, { certificate: '/nonexistent/c', key: '/nonexistent/k' }), /gateway.certificate, gateway.key: .*nonexistent/ ],
-		/* what procd could not be told in one line */
+		/* values that procd cannot be told in one line */
 		[ (s) => { s.x = { '.type': 'site', host: '*', root: `${tmp}/a\nrule` }; fs.mkdirSync(s.x.root, { recursive: true }); }, /control character/ ]
 	])
 		for (const fn of [ 'start_service', 'reload_service' ]) {
@@ -147,12 +147,12 @@ test('a reload: the daemon reads again, and is started anew only for what it can
 
 	assert.deepEqual(signals({}, ''), []);
 	const first = fixed();
-	/* nothing that needs more: read again */
+	/* nothing that needs a restart: reload */
 	for (const change of [ {}, { token: 'another-token' }, { mesh: '10.1.0.0/16' }, { max_connections: '7' } ]) {
 		assert.deepEqual(signals(change, 'gateway'), [ 'bquic-gateway gateway HUP' ], JSON.stringify(change));
 		assert.equal(fixed(), first);
 	}
-	/* procd sees another file, and no signal may hit a program that has just begun */
+	/* procd sees a changed file, and no signal may hit a program that has just started */
 	const pair = { certificate: `${tmp}/pair/cert.pem`, key: `${tmp}/pair/key.pem` };
 	fs.mkdirSync(`${tmp}/pair`);
 	assert.equal(spawnSync('openssl', [ 'req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-subj', '/CN=x', '-keyout', pair.key, '-out', pair.certificate ]).status, 0);
@@ -161,7 +161,7 @@ test('a reload: the daemon reads again, and is started anew only for what it can
 		assert.deepEqual(signals(change, 'gateway'), [], JSON.stringify(change));
 		assert.notEqual(fixed(), before);
 	}
-	/* one that has died is started, not told */
+	/* a dead daemon is started, not signalled */
 	assert.deepEqual(signals({}, ''), []);
 });
 
@@ -246,11 +246,11 @@ test('relay: started with its own sections only', () => {
 
 	assert.deepEqual(command(lines), [ BQUIC, 'relay', '--config', run.made('relay/conf') ], error);
 	assert.doesNotMatch(fs.readFileSync(run.made('relay/conf'), 'utf8'), /config 'gateway'/);
-	/* procd kills it later than it ends by itself */
+	/* procd's kill comes after the daemon's own timeout */
 	const lingers = fs.readFileSync(path.join(root, 'package/bquic-gateway/src/internal/relay/relay.go'), 'utf8').match(/lingerTimeout += +(\d+) \* time.Second/)[1];
 	const killed = said('procd_set_param').find((l) => l.startsWith('term_timeout ')).split(' ')[1];
 	assert.ok(Number(killed) > Number(lingers), `killed after ${killed} s, lingers ${lingers} s`);
-	/* what is redirected needs no rule; what is for transparent sockets has the mark that the relay's own rules set */
+	/* redirected packets need no rule; packets for transparent sockets have the mark set by the relay's own rules */
 	assert.deepEqual(said('json_add_array'), []);
 	const mark = fs.readFileSync(path.join(root, 'package/bquic-gateway/src/internal/divert/rules.go'), 'utf8').match(/FirewallMark += "([^"]+)"/)[1];
 	for (const change of [ { mode: 'tproxy' }, { mode: 'redirect', udp_port: '53' } ]) {
@@ -279,7 +279,7 @@ test('what a killed relay has left goes when the service stops, and when the rel
 
 	assert.deepEqual(cleaned('service_stopped', onlyRelay, ''), [ 'openwrt relay --clean' ]);
 	assert.deepEqual(cleaned('reload_service', () => null, ''), [ 'openwrt relay --clean' ]);
-	/* one that still runs cleans up by itself, when procd ends it */
+	/* a running daemon cleans up by itself when procd ends it */
 	assert.deepEqual(cleaned('reload_service', () => null, 'relay'), []);
 	assert.deepEqual(cleaned('reload_service', onlyRelay, 'relay'), []);
 	assert.deepEqual(cleaned('start_service', onlyRelay, ''), []);
@@ -294,7 +294,7 @@ for (const [ name, pkg ] of [ [ 'bquic', 'bquic-gateway' ], [ 'wifirr', 'wifirr-
 	};
 	const defaults = () => sh(`sh ${path.join(root, `package/${pkg}/files/etc/uci-defaults/90-${pkg}`)}`);
 	const uci = (value) => fs.writeFileSync(path.join(run, 'uci'), `#!/bin/sh\necho "$2.gateway.enabled='${value}'"\n`, { mode: 0o755 });
-	/* what OpenWrt's reload_config does: all files as they are now against those of before */
+	/* like OpenWrt's reload_config: compares all files with their previous contents */
 	const reload = () => {
 		const out = sh('rm -rf "$RUN/config.check"; mkdir "$RUN/config.check"; uci show ' + name + ' >"$RUN/config.check/' + name + '"; md5sum -c "$RUN/config.md5" 2>/dev/null | grep FAILED | cut -d: -f1 || true');
 		return out.split('\n').filter((l) => l).map((l) => path.basename(l));
@@ -302,14 +302,14 @@ for (const [ name, pkg ] of [ [ 'bquic', 'bquic-gateway' ], [ 'wifirr', 'wifirr-
 
 	fs.mkdirSync(run);
 	uci('0');
-	defaults(); /* the first start of all: reload_config will see everything by itself */
+	defaults(); /* the very first start: reload_config will see everything by itself */
 	assert.ok(!fs.existsSync(seen));
 	fs.writeFileSync(seen, '');
 	defaults();
 	assert.deepEqual(reload(), []);
 	uci('1');
 	assert.deepEqual(reload(), [ name ]);
-	/* an upgrade takes nothing for seen that was not */
+	/* an upgrade does not mark unseen changes as seen */
 	defaults();
 	assert.deepEqual(reload(), [ name ]);
 	assert.ok(fs.existsSync(check));
@@ -353,13 +353,13 @@ test('wifirr-sched: an impossible value or a missing device starts nothing and s
 	for (const [ options, env, text ] of [
 		[ { device: 'lo' }, { INVALID: '1' }, /section a: an option has an impossible value/ ],
 		[ {}, {}, /section a: option device is missing/ ],
-		/* it would end as often as it is started */
+		/* it would end after every start */
 		[ { device: 'lo' }, {}, /section a: rate: must be given: lo tells no link rate/ ],
 		[ { device: 'lo', weights: '70000,1' }, {}, /section a: weights 70000: must be a whole number from 1 to 65535/ ],
 		[ { device: 'lo', rate: '1000', trickle: '1000' }, {}, /section a: .*trickle 1000: not below --rate 1000/ ],
 		[ { device: 'nosuchdev0' }, {}, /section a: waiting for device nosuchdev0/ ]
 	]) {
-		/* and stops nothing on reload, unless it is only the device that is away */
+		/* and a reload stops nothing, unless only the device is missing */
 		for (const fn of [ 'start_service', 'reload_service' ]) {
 			const r = scheduler(fn, options, env);
 			assert.equal(r.lines.length, 1, r.text);
@@ -389,7 +389,7 @@ test('wifirr-sched: apk starts it after an upgrade without a stop, and the new p
 	start(WIFIRRD);
 	const before = fs.readFileSync(path.join(tmp, 'run/program'), 'utf8');
 	const r = start(newer);
-	/* procd starts an instance anew when such a file has another content; it may not be told to read again then */
+	/* procd restarts an instance when such a file has changed; then it must not be told to reload */
 	assert.deepEqual(file(r), [ `procd_set_param file ${tmp}/run/program` ]);
 	assert.notEqual(fs.readFileSync(path.join(tmp, 'run/program'), 'utf8'), before);
 	assert.deepEqual(r.text.filter((l) => l.startsWith('procd_send_signal')), []);
@@ -446,7 +446,7 @@ test('rpcd plugin wifirr: what the init script would refuse, without a word to t
 	};
 
 	assert.deepEqual(mistakes({ device: 'lo', rate: '1000' }), []);
-	assert.deepEqual(mistakes({ device: 'nosuchdev0', rate: '1000' }), []); /* it may come */
+	assert.deepEqual(mistakes({ device: 'nosuchdev0', rate: '1000' }), []); /* the device may appear later */
 	assert.deepEqual(mistakes({ device: 'lo' }).map((m) => m.replace(/ on this .*/, '')), [ '/etc/config/wifirr: section a: rate: must be given: lo tells no link rate' ]);
 	assert.deepEqual(mistakes({ device: 'lo', rate: '1000' }, { INVALID: '1' }), [ '/etc/config/wifirr: section a: an option has an impossible value' ]);
 	for (const value of [ ...hostile, '"\\\t\u0001x' ])

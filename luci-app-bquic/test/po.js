@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
 // The texts of the app and their translations. `node po.js` brings
-// po/templates/bquic.pot up to date and prints what each language lacks.
+// po/templates/bquic.pot up to date, and prints the missing texts of each language.
 
 const fs = require('node:fs');
 const path = require('node:path');
-/* also by hand, after a run of the tests has brought the modules */
+/* also works by hand, after a test run has installed the modules */
 const espree = require(require.resolve('espree', { paths: [ path.resolve(__dirname, '../../.cache/luci') ] }));
 
 const app = path.resolve(__dirname, '..');
@@ -29,7 +29,7 @@ function parse(file) {
 		{ ecmaVersion: 2022, loc: true, ecmaFeatures: { globalReturn: true } });
 }
 
-/* Map from text to where it stands. A text that is no literal cannot be translated. */
+/* Map from text to its position. A text that is not a literal cannot be translated. */
 function texts() {
 	const found = new Map();
 	const add = (text, where) => found.set(text, [ ...found.get(text) ?? [], where ]);
@@ -58,7 +58,7 @@ function template() {
 		`\n${where.map((w) => `#: ${w}\n`).join('')}msgid ${quote(text)}\nmsgstr ""\n`).join('');
 }
 
-/* Map from msgid to msgstr; one line each, as here and as LuCI's own tools write them. */
+/* Map from msgid to msgstr; each takes one line, as here and in the output of LuCI's tools. */
 function catalog(file) {
 	const found = new Map();
 	const unquote = (s) => JSON.parse(s);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC1090,SC2034,SC3043,SC3045
-# What init scripts call of OpenWrt's, writing down what they ask for: a line a
-# call, its words with | between them. Sections and options come as environment:
+# The OpenWrt functions that init scripts call. They record each call: a line per
+# call, its words separated by |. Sections and options come from the environment:
 # SECTIONS="type/name ...", O_name_option=value.
 #   rc.sh SCRIPT FUNCTION
 
@@ -38,7 +38,7 @@ uci_load_validate() {
 	done
 	"$fn" "$name" "${INVALID:-0}"
 }
-# TEST_USER: the number of the daemon's user; then there is a jail, too.
+# TEST_USER: the user ID of the daemon; if set, there is a jail, too.
 user_exists() { [ -n "${TEST_USER:-}" ]; }
 group_exists() { [ -n "${TEST_USER:-}" ]; }
 id() { echo "$TEST_USER"; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
-// Pages in a browser: from recorded status, from hostile and from missing status.
+// Pages in a browser: with recorded, hostile and missing status.
 // UPDATE=1 writes the expected pictures anew.
 
 const assert = require('node:assert/strict');
@@ -44,7 +44,7 @@ async function compare(page, name) {
 
 	assert.ok(differ >= 0, `${name}: ${size}`);
 	assert.ok(painted > 500, `${name}: the expected picture is empty`);
-	/* of what is drawn, not of the background */
+	/* relative to the drawing, not the background */
 	assert.ok(differ <= painted * 0.05, `${name}: ${differ} of ${painted} drawn pixels differ`);
 }
 
@@ -135,7 +135,7 @@ test('overview and clients from recorded status', async () => {
 	}
 });
 
-/* Every string of an answer becomes this. */
+/* Replaces every string of an answer. */
 const markup = '<img src=x onerror="window.executed=true"><script>window.executed=true</script>"\'`$(id)\n%s%d&lt;';
 function poison(value) {
 	if (typeof value == 'string')
@@ -148,7 +148,7 @@ function poison(value) {
 	return value;
 }
 
-/* Nothing is executed; where text is shown, it is shown as it is. */
+/* Nothing is executed, and text is shown literally. */
 async function harmless(page, errors, wants) {
 	await page.waitForTimeout(100);
 	assert.equal(await page.evaluate(() => window.executed), false);
@@ -163,7 +163,7 @@ test('hostile status: nothing is executed, all is shown as it is', async () => {
 	const stations = recorded['wifirr.clients'].schedulers[0].clients.map((c) => c.client);
 	const names = { 'luci-rpc.getHostHints': Object.fromEntries([ ...stations, markup ].map((mac) => [ mac.toUpperCase(), { name: markup } ])) };
 
-	/* so that the answers meet their sections */
+	/* so that the answers match their sections */
 	for (const s of hostile['wifirr.status'].schedulers)
 		s.device = markup;
 	hostile['bquic.relay'] = null;
@@ -182,7 +182,7 @@ test('hostile status: nothing is executed, all is shown as it is', async () => {
 test('status with fields missing, of other types, and with huge numbers', async () => {
 	const wrecks = [ (v) => undefined, (v) => null, (v) => 1e308, (v) => -1, (v) => 'x', (v) => [], (v) => ({}), (v) => Number.MAX_SAFE_INTEGER ];
 
-	/* each leaf in turn is wrecked, and each object */
+	/* each leaf and each object in turn is broken */
 	function wreck(value, how) {
 		if (value && typeof value == 'object' && !Array.isArray(value))
 			return Object.fromEntries(Object.entries(value).map(([ k, v ]) => [ k, v && typeof v == 'object' ? wreck(v, how) : how(v) ]));
@@ -237,9 +237,9 @@ test('a switch applies its own change, and none that waits elsewhere', async () 
 	const wants = [ [ 'set', 'bquic', 'relay', 'enabled', '0' ], [ 'save' ], [ 'uci.commit', 'bquic' ], [ 'count' ] ];
 
 	assert.deepEqual(await press({}), wants);
-	/* a hostname that waits for Save & Apply goes on waiting */
+	/* a host name pending for Save & Apply stays pending */
 	assert.deepEqual(await press({ system: [ [ 'set', 'cfg01e48a', 'hostname', 'x' ] ] }), wants);
-	/* of the same file, nothing can be left out: that is told */
+	/* changes of the same file cannot be left out, and the page says so */
 	const [ [ what, text ], ...more ] = await press({ bquic: [ [ 'set', 'gateway', 'listen', ':9' ] ] });
 	assert.deepEqual([ what, more ], [ 'notice', [] ]);
 	assert.match(text, /apply or revert them first/);
@@ -254,7 +254,7 @@ test('who may only read cannot switch', async () => {
 	assert.deepEqual(errors, []);
 });
 
-/* Draws the overview from a gateway at each [ uptime, bytes sent ] (null: no answer) and returns what its traffic graph says. */
+/* Draws the overview from a gateway at each [ uptime, bytes sent ] (null: no answer) and returns the text of its traffic graph. */
 async function traffic(samples) {
 	const { page, errors } = await open(1200, { ...recorded, 'bquic.status': undefined }, config);
 
@@ -276,7 +276,7 @@ async function traffic(samples) {
 
 test('traffic by the clock of the daemon: polls close together, late ones and a restart are no peak', async () => {
 	assert.deepEqual(await traffic([ [ 100, 1e9 ], [ 102, 1.005e9 ] ]), { top: '≤ 20.0 Mbit/s', now: 'to clients: 20.0 Mbit/s' });
-	/* a burst that two polls 20 ms apart see; what it was counts in the next rate */
+	/* a burst between two polls 20 ms apart counts in the next rate */
 	assert.deepEqual(await traffic([ [ 100, 1e9 ], [ 102, 1.004e9 ], [ 102.02, 1.005e9 ], [ 104, 1.009e9 ] ]), { top: '≤ 20.0 Mbit/s', now: 'to clients: 20.0 Mbit/s' });
 	assert.deepEqual(await traffic([ [ 100, 1e9 ], [ 102, 1.004e9 ], [ 1, 1e9 ], [ 3, 1.005e9 ] ]), { top: '≤ 20.0 Mbit/s', now: 'to clients: 20.0 Mbit/s' });
 });
@@ -394,7 +394,7 @@ test('graphs of the last hours: of all daemons, whatever they do not tell; what 
 	const graphs = Object.fromEntries(await page.$$eval('.bquic-graph', (all) => all.map((g) => [ g.querySelector('strong').textContent,
 		[ g.hidden, g.querySelector('.top').textContent.replaceAll('\u00a0', ' '), ...[ ...g.querySelectorAll('polyline') ].map((l) => l.getAttribute('points')) ] ])));
 
-	/* 8 of the gateway and 4 of the relay in the newest minute; what neither tells is a gap */
+	/* 8 from the gateway and 4 from the relay in the newest minute; missing values are gaps */
 	assert.deepEqual(graphs.Traffic, [ false, '≤ 20.0 Mbit/s', '298.8,95.0 299.2,90.0 299.6,95.0 300.0,40.0', '300.0,100.0' ]);
 	assert.deepEqual(graphs['WiFi clients'], [ false, '≤ 20', '298.8,95.0 299.2,90.0 299.6,85.0 300.0,27.5', '298.8,95.0 299.2,95.0 299.6,95.0 300.0,85.0' ]);
 	assert.deepEqual(graphs['Air occupancy'], [ false, '≤ 100 %', '299.6,70.0 300.0,50.0', '' ]);

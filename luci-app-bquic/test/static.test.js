@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
-// The app's data against each other and against the daemons. Without a browser.
+// Compares the app's data with each other and with the daemons, without a browser.
 
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
@@ -52,7 +52,7 @@ async function options(view, config) {
 	}, { [config]: { x: { '.type': 'profile', '.name': 'x' } } });
 	const v = env.load(`view.bquic.${view}`);
 
-	v.state = env.load('bquic.common').inUse = () => null; /* what is around the form needs a browser */
+	v.state = env.load('bquic.common').inUse = () => null; /* the page around the form needs a browser */
 	await v.render(await v.load());
 
 	return env.sections;
@@ -85,7 +85,7 @@ test('the ACL grants what the plugins have and the pages call, reading apart fro
 		for (const method of read.ubus[object])
 			assert.ok(!writing[object].includes(method));
 	}
-	/* rpcd lets commit change only what may be written */
+	/* rpcd lets commit change only writable files */
 	assert.deepEqual(write.ubus.uci, [ 'commit' ]);
 	assert.ok(calls().length >= 8);
 	for (const { object, method } of calls())
@@ -211,7 +211,7 @@ test('bounds of form, init script and wifirrd are the same', async () => {
 		assert.equal(o.datatype, m[0], name);
 		for (const [ value, good ] of [ [ m[1], true ], [ m[2], true ], [ m[1] - 1, false ], [ +m[2] + 1, false ] ]) {
 			const flag = `--${name.replace(/_/g, '-')}`;
-			/* no such device: what is complained about last is the device, not the flag */
+			/* no such device: the last complaint is about the device, not the flag */
 			const complaint = run(wifirrd, [ '--device', 'nosuchdev0', `${flag}=${value}` ]).stderr;
 			assert.equal(complaint.includes(`${flag} `), !good, `${flag} ${value}: ${complaint}`);
 		}
@@ -227,7 +227,7 @@ test('defaults that the pages show are those of the daemons, and the init script
 	for (const name of [ 'listen', 'state_dir', 'port', 'interface', 'mode' ])
 		assert.ok(value(name) && !init.includes(` ${value(name)}`) && !init.includes(`=${value(name)}`), name);
 	assert.doesNotMatch(init, /config_(get|load|foreach)|uci /);
-	/* What the packages' file says is what the schema says (config.TestDefaultFile). */
+	/* The package's file agrees with the schema (config.TestDefaultFile). */
 	const sections = source('files/etc/config/bquic').split(/^config /m);
 	let held = 0;
 
@@ -324,7 +324,7 @@ test('texts outside of _() are only names and units', () => {
 });
 
 test('the Grafana board asks for metrics that exist', () => {
-	/* the tables of gateway.md are held by the tests of the metrics */
+	/* the tests of the metrics check the tables of gateway.md */
 	const known = [ ...source('docs/gateway.md').matchAll(/^\| `(bquic_\w+)/gm) ].map((m) => m[1]).concat(
 		[ ...source('package/wifirr-sched/src/control.c').matchAll(/metric\(t, w, "(\w+)"/g) ].map((m) => `wifirr_${m[1]}`));
 	const asked = [ ...source('docs/grafana-mesh.json').matchAll(/"expr": "(.*)"/g) ].flatMap((m) => m[1].match(/\b(?:bquic|wifirr)_\w+/g));

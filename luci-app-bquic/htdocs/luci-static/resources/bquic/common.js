@@ -31,7 +31,7 @@ const callIwinfoDevices = rpc.declare({ object: 'iwinfo', method: 'devices' });
 const callIwinfoInfo = rpc.declare({ object: 'iwinfo', method: 'info', params: [ 'device' ] });
 const callIwinfoAssoclist = rpc.declare({ object: 'iwinfo', method: 'assoclist', params: [ 'device' ] });
 
-/* [ option, datatype, unit, explanation ] of `config profile`: as `bquic check` has them. */
+/* [ option, datatype, unit, explanation ] of `config profile`, as in `bquic check`. */
 function parameters() {
 	return [
 		[ 'ack_packets', 'range(0,1000)', _('packets'), _('As receiver: packets per acknowledgement; 0: no limit. The options up to “ask_peer” have no effect without it.') ],
@@ -54,7 +54,7 @@ function parameters() {
 	];
 }
 
-/* The built-in profiles, as the gateway package describes them. */
+/* The built-in profiles, with the gateway package's descriptions. */
 function profileTexts() {
 	return {
 		'standard': _('Untouched quic-go.'),
@@ -91,7 +91,7 @@ function reasons(_) {
 	];
 }
 
-/* Values that a profile inherits where it says nothing. */
+/* The values of parameters that a profile does not set. */
 function inherited(known, base) {
 	const found = known.profiles.find((p) => p.name == base);
 
@@ -115,7 +115,7 @@ return baseclass.extend({
 			.then(([ bquic, wifirr ]) => ({ gateway: bquic?.gateway, relay: bquic?.relay, schedulers: wifirr?.schedulers }));
 	},
 
-	/* A reason of the scheduler's in the user's language; others as they are. */
+	/* A scheduler's reason in the user's language; other texts unchanged. */
 	reason(text) {
 		const said = this.text(text), translated = reasons(_);
 
@@ -131,8 +131,8 @@ return baseclass.extend({
 	},
 
 	/*
-	 * What a scheduler's levers were seen to gain here, as its trials have it: a line
-	 * for each that was tried. Parts of a thousand; 1000: as much with it as without.
+	 * The measured gains of a scheduler's levers here, from its trials: a line
+	 * for each lever tried. In permille; 1000: as much with it as without.
 	 */
 	gains(st) {
 		const percent = (permille) => Math.round((permille - 1000) / 10);
@@ -151,7 +151,7 @@ return baseclass.extend({
 		return E('link', { 'rel': 'stylesheet', 'href': L.resource('bquic/style.css') });
 	},
 
-	/* What a relay's processor and path can carry, and what follows. */
+	/* The capacity of a relay's processor and path, and the decision. */
 	processor(p) {
 		const mbit = (bits) => (+bits > 0 ? (+bits / 1e6).toFixed(+bits < 1e7 ? 1 : 0) : '?');
 		const text = {
@@ -163,7 +163,7 @@ return baseclass.extend({
 		return text ? text.format(mbit(p.carries_bps), mbit(p.path_bps)) : '';
 	},
 
-	/* The profiles that the gateway package knows; empty while it is not installed. */
+	/* The gateway package's profiles; empty if it is not installed. */
 	profiles() {
 		return L.resolveDefault(callBquicProfiles(), null).then((known) => ({
 			profiles: Array.isArray(known?.profiles) ? known.profiles : [],
@@ -171,7 +171,7 @@ return baseclass.extend({
 		}));
 	},
 
-	/* Calls fn at once and then every so many seconds, while the page is seen. */
+	/* Calls fn at once, and then every so many seconds while the page is visible. */
 	every(seconds, fn) {
 		const seen = () => document.hidden ? Promise.resolve() : fn();
 
@@ -179,7 +179,7 @@ return baseclass.extend({
 		poll.add(seen, seconds);
 	},
 
-	/* What a daemon said, as text. */
+	/* A daemon's text as a text node. */
 	text(value) {
 		return typeof value == 'string' || typeof value == 'number' ? String(value) : '–';
 	},
@@ -188,12 +188,12 @@ return baseclass.extend({
 		return !value || value.startsWith('/') || _('Must be an absolute path.');
 	},
 
-	/* validate of an option key: this is the option */
+	/* the validate function of an option key; this is the option */
 	keyOfCertificate(id, value) {
 		return !value == !this.section.formvalue(id, 'certificate') || _('Certificate and key belong together: give both or none.');
 	},
 
-	/* A failed call: whether its package is missing, in words and with the way out. */
+	/* Explains a failed call: whether its package is missing, and what to do. */
 	missing(name) {
 		return [
 			E('p', {}, [ _('The package %s is not installed.').format(name) ]),
@@ -211,7 +211,7 @@ return baseclass.extend({
 		];
 	},
 
-	/* What keeps a configuration from being used, by the daemons' own check of what is in /etc/config. */
+	/* Mistakes that keep a configuration from being used, by the daemons' own check of /etc/config. */
 	mistakes(config) {
 		const node = E('div', { 'aria-live': 'polite' });
 		const of = {
@@ -231,14 +231,14 @@ return baseclass.extend({
 		return node;
 	},
 
-	/* A daemon that has refused its new configuration goes on with the old one. */
+	/* A daemon that has rejected its new configuration continues with the old one. */
 	refused(st) {
 		return st?.reload?.error ? [ E('p', { 'class': 'alert-message warning' }, [
 			E('strong', {}, [ _('The last change was refused, the settings from before go on:') ]), ' ', this.text(st.reload.error)
 		]) ] : [];
 	},
 
-	/* Adds to a page of settings whether what was applied is in use. */
+	/* Shows on a settings page whether the applied configuration is in use. */
 	inUse(map, config, sections, find) {
 		const node = E('div', { 'aria-live': 'polite' });
 		const line = (kind, text) => E('p', { 'class': `bquic-state ${kind}` }, [ text ]);
@@ -263,12 +263,12 @@ return baseclass.extend({
 		map.insertBefore(card, map.querySelector('.cbi-map-descr')?.nextSibling ?? map.firstChild);
 	},
 
-	/* true when there is a configuration file that may be read: the package is there, or was. */
+	/* true if there is a readable configuration file: the package is installed, or was. */
 	loadConfig(name) {
 		return uci.load(name).then(() => true, () => false);
 	},
 
-	/* In place of a form without its configuration. The token in it is for those who may change it. */
+	/* Replaces a form whose configuration cannot be read: its token is only for users who may change it. */
 	noConfig(view, name) {
 		view.handleSaveApply = view.handleSave = view.handleReset = null;
 
@@ -278,7 +278,7 @@ return baseclass.extend({
 		]);
 	},
 
-	/* [ { device, ssid } ] of the access points. From iwinfo, which knows no WiFi keys, unlike network.wireless. */
+	/* [ { device, ssid } ] of the access points. From iwinfo which, unlike network.wireless, does not expose WiFi keys. */
 	accessPoints() {
 		return L.resolveDefault(callIwinfoDevices(), null).then((answer) => Promise.all(
 			(Array.isArray(answer?.devices) ? answer.devices : []).map((device) =>
@@ -363,7 +363,7 @@ return baseclass.extend({
 		return E('div', {}, [ button, ' ', result ]);
 	},
 
-	/* A secret that both sides know. The gateway may make one: 24 random bytes, URL-safe. */
+	/* A secret shared by both sides. The gateway's page can make one: 24 random bytes, URL-safe. */
 	tokenOption(section, tab, generates, title, description) {
 		const o = section.taboption(tab, form.Value, 'token', title, description);
 
@@ -391,7 +391,7 @@ return baseclass.extend({
 		return o;
 	},
 
-	/* A choice of the built-in profiles and those in the file. */
+	/* A choice among the built-in profiles and those in the file. */
 	profileOption(section, tab, name, known, title, description) {
 		const o = section.taboption(tab, form.ListValue, name, title, description);
 
@@ -408,7 +408,7 @@ return baseclass.extend({
 		return o;
 	},
 
-	/* Not without an address: metrics are for those that the operator means. */
+	/* An address is required: only the operator decides who can read metrics. */
 	metricsOption(section, tab, placeholder) {
 		const o = section.taboption(tab, form.Value, 'metrics', _('Metrics'), _('Address and port where Prometheus gets the metrics, for example %s; empty: none.').format(placeholder));
 
@@ -428,7 +428,7 @@ return baseclass.extend({
 		return level;
 	},
 
-	/* Profiles of one's own: every knob with its unit and what it is when left empty. */
+	/* The operator's own profiles: every parameter with its unit and its value when left empty. */
 	profileSection(map, known) {
 		const s = map.section(form.GridSection, 'profile', _('Profiles of your own'),
 			_('A profile changes how connections acknowledge, burst and recover. The built-in ones need no entry here; measure before you trust one of your own.'));

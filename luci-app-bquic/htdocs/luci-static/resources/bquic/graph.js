@@ -6,7 +6,7 @@
    textContent: names and units are never markup. */
 
 const POINTS = 150; /* samples, one every other second */
-const WIDTH = 300, HEIGHT = 100; /* of the viewBox, which is stretched */
+const WIDTH = 300, HEIGHT = 100; /* the viewBox, which is stretched */
 
 function svg(tag, attributes) {
 	const node = document.createElementNS('http://www.w3.org/2000/svg', tag);
@@ -26,7 +26,7 @@ function html(tag, className, text) {
 	return node;
 }
 
-/* A number to draw, or null: what a daemon did not tell is a gap, not a zero. */
+/* A number to draw, or null: a missing value is a gap, not a zero. */
 function sane(value) {
 	return typeof value == 'number' && isFinite(value) && value >= 0 ? value : null;
 }
@@ -46,11 +46,11 @@ function format(value, unit) {
 	const digits = value >= 1e6 ? value.toExponential(1) : value.toFixed(value >= 100 || (i == 0 && value % 1 == 0) ? 0 : 1);
 	const tail = prefixes[i] + (unit ?? '');
 
-	/* a per cent sign and a bare prefix stand close */
+	/* no space before a percent sign or a bare prefix */
 	return digits + (tail ? '\u00a0' + tail : '');
 }
 
-/* The least of 1, 2 or 5 times a power of ten that is not below value. */
+/* The least number that is 1, 2 or 5 times a power of ten and not below value. */
 function ceiling(value) {
 	const power = Math.pow(10, Math.floor(Math.log10(Math.max(value, 1e-9))));
 
@@ -65,7 +65,7 @@ return baseclass.extend({
 	format: format,
 	sane: sane,
 
-	/* title, unit: text; names: one or two series; least: what the scale shows at least */
+	/* title, unit: text; names: one or two series; least: the smallest range of the scale */
 	create(title, unit, names, least) {
 		const recent = names.map(() => []);
 		let past = names.map(() => []), hours = false;
@@ -95,7 +95,7 @@ return baseclass.extend({
 			const most = ceiling(values.flat().reduce((a, v) => Math.max(a, v ?? 0), least ?? 0));
 			const now = names.map((name, i) => `${name}: ${format(recent[i].at(-1) ?? null, unit)}`);
 
-			/* nothing is no graph */
+			/* without values, draw no graph */
 			figure.hidden = ![ ...recent, ...past ].flat().some((v) => v !== null);
 
 			top.textContent = '≤ ' + format(most, unit);
@@ -119,7 +119,7 @@ return baseclass.extend({
 		return {
 			element: figure,
 
-			/* one list of samples a series, oldest first, that end now */
+			/* one list of samples per series, oldest first, ending now */
 			setPast(lists) {
 				past = lists.map((list) => list.map(sane));
 				draw();
@@ -130,7 +130,7 @@ return baseclass.extend({
 				draw();
 			},
 
-			/* one value a series */
+			/* one value per series */
 			push(...samples) {
 				names.forEach((name, i) => {
 					recent[i].push(sane(samples[i]));

@@ -2,7 +2,7 @@
 'use strict';
 'require baseclass';
 
-/* A table that is brought up to date in place, so that focus and selection stay.
+/* A table that is updated in place, so that focus and selection stay.
    Cells are text or nodes; text is never markup. */
 
 function cell(tag, column) {
@@ -15,7 +15,7 @@ function cell(tag, column) {
 }
 
 return baseclass.extend({
-	/* columns: [ { title, number } ]; none: text while there are no rows */
+	/* columns: [ { title, number } ]; none: the text shown while there are no rows */
 	create(columns, none) {
 		const body = document.createElement('tbody');
 		const table = document.createElement('table');

@@ -8,7 +8,7 @@
 'require uci';
 'require view';
 
-const HISTORY = 60; /* polls that a strip shows */
+const HISTORY = 60; /* number of polls in a strip */
 
 function svg(tag, attributes) {
 	const node = document.createElementNS('http://www.w3.org/2000/svg', tag);
@@ -19,7 +19,7 @@ function svg(tag, attributes) {
 	return node;
 }
 
-/* Who had a turn when: the rotation, seen. */
+/* A picture of the rotation: which client had a turn when. */
 return view.extend({
 	handleSaveApply: null,
 	handleSave: null,
@@ -45,7 +45,7 @@ return view.extend({
 			{ title: _('Last minute') }
 		], _('No clients yet.'));
 
-		/* names and signals change slowly and may be slow to ask for */
+		/* names and signals change slowly, and may be slow to query */
 		common.every(10, () => this.refreshStations());
 		common.every(1, () => this.refresh());
 

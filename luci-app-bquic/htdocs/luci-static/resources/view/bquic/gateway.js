@@ -124,7 +124,7 @@ return view.extend({
 		o.datatype = 'directory';
 		o = s.option(form.DynamicList, 'origin', _('Servers'), _('Servers that have the site: http:// or https://, host and port. Of several, the first that answers is asked.'));
 		o.validate = function(id, value) {
-			/* value: what is being typed; the others are in the list */
+			/* value is being typed; the others are in the list */
 			const servers = value || [ this.section.formvalue(id, 'origin') ?? [] ].flat().length;
 
 			if (!servers == !this.section.formvalue(id, 'root'))

@@ -5,12 +5,12 @@
 'require rpc';
 'require view';
 
-const MOST = 500; /* lines that are shown, the latest */
+const MOST = 500; /* most lines shown, the latest ones */
 
-/* As the access list has it: no other command is allowed. */
+/* Exactly as in the access list, which allows no other command. */
 const callExec = rpc.declare({ object: 'file', method: 'exec', params: [ 'command', 'params' ], reject: true });
 
-/* "Tue Nov 24 20:34:47 2026 daemon.info bquic[42]: text", or all of the line as text. */
+/* "Tue Nov 24 20:34:47 2026 daemon.info bquic[42]: text", or the whole line as text. */
 function parse(line) {
 	const m = line.match(/^(\w+ +\w+ +\d+ [\d:]+ \d+) \w+\.(\w+) ([^ :]+): (.*)$/);
 
@@ -19,7 +19,7 @@ function parse(line) {
 
 const serious = (line) => [ 'emerg', 'alert', 'crit', 'err', 'warn', 'warning' ].includes(line.level);
 
-/* What the daemons and their init scripts have written to the system's log. */
+/* Messages of the daemons and their init scripts in the system log. */
 return view.extend({
 	handleSaveApply: null,
 	handleSave: null,
@@ -54,7 +54,7 @@ return view.extend({
 		this.table.update(this.lines.map((line) => [ line, parse(line) ])
 			.filter(([ line, l ]) => line.toLowerCase().includes(wanted) && (!this.only.checked || serious(l)))
 			.slice(0, MOST).map(([ line, l ]) => {
-				const times = (seen.get(line) ?? 0) + 1; /* the same line may come twice */
+				const times = (seen.get(line) ?? 0) + 1; /* a line may occur more than once */
 
 				seen.set(line, times);
 				return { key: `${line} ${times}`, cells: [ l.at, l.level, l.who, l.text ] };

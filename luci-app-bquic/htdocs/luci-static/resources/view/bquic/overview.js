@@ -10,7 +10,7 @@
 
 const SECONDS = 2;
 
-/* Is it on, is it helping? */
+/* Answers two questions: is it on, and does it help? */
 return view.extend({
 	handleSaveApply: null,
 	handleSave: null,
@@ -59,7 +59,7 @@ return view.extend({
 		]);
 	},
 
-	/* What does not answer is told apart from what is not installed by rpcd's list of objects. */
+	/* rpcd's list of objects tells a daemon that does not answer from a package that is not installed. */
 	refresh() {
 		return Promise.all([
 			common.status().catch(() => null),
@@ -83,7 +83,7 @@ return view.extend({
 		Object.values(this.graphs).forEach((g) => g.show(past));
 	},
 
-	/* Samples of several daemons as one line: all end now, and what one does not tell is left out. */
+	/* Merges samples of several daemons into one line: all end now, and missing values are skipped. */
 	merge(lists, how) {
 		const known = lists.filter((l) => Array.isArray(l) && l.length <= 2000);
 		const length = Math.max(0, ...known.map((l) => l.length));
@@ -111,8 +111,8 @@ return view.extend({
 	},
 
 	/*
-	 * A switch that takes effect at once. Save & Apply would also apply what waits
-	 * in other pages, such as a change of the network.
+	 * A switch that takes effect at once. Save & Apply would also apply pending
+	 * changes of other pages, for example of the network.
 	 */
 	toggle(config, section, on) {
 		return E('button', {
@@ -145,7 +145,7 @@ return view.extend({
 		]);
 	},
 
-	/* Those who may not read the configuration see what runs. */
+	/* Users who may not read the configuration see which daemons run. */
 	enabled(config, section, st) {
 		const set = uci.get(config, section, 'enabled');
 
@@ -219,7 +219,7 @@ return view.extend({
 				st.paused ? _('paused') : st.throttling ? _('clients take turns') : windows ? _('clients wait longer before they send (larger windows)')
 					: st.engaged ? _('would let clients take turns (dry run)') : _('watching: everyone at full speed'),
 				st.paused ? '' : 'on', button,
-				/* the daemon's own words: the decision, its value and its threshold */
+				/* the daemon's text: the decision, its value and its threshold */
 				E('p', {}, [ E('strong', {}, [ _('Why:') ]), ' ', common.reason(windows ? st.contention.why : st.why) ]),
 				...common.gains(st),
 				E('p', {}, [ _('Clients: %d, with demand: %d, at a time: at most %d.').format(st.clients ?? 0, st.clients_with_demand ?? 0, st.active_max ?? 0) ]),
@@ -241,7 +241,7 @@ return view.extend({
 			...this.schedulerCards(wifirr)
 		];
 
-		/* replaced only when something differs, so that the keyboard's focus stays */
+		/* replaced only if something has changed, so that keyboard focus stays */
 		cards.forEach((card, i) => {
 			const old = this.cards.children[i];
 
@@ -259,9 +259,9 @@ return view.extend({
 	},
 
 	/*
-	 * What a daemon's counters have grown by since an answer a second or more ago, and
-	 * in how many seconds (at), by its own clock: when answers arrive and are drawn says
-	 * nothing, and polls may come close together. null: unknown.
+	 * The growth of a daemon's counters since an answer a second or more ago, and the
+	 * seconds between both (at), by the daemon's clock. The arrival and display of answers
+	 * say nothing about that, because polls may come close together. null: unknown.
 	 */
 	change(name, st, down, up) {
 		const was = this.before[name];
@@ -274,7 +274,7 @@ return view.extend({
 			acks: count(st?.live?.acks_received, st?.live?.acks_sent)
 		};
 
-		/* one that did not answer is no jump from nothing; one that began anew, neither */
+		/* a daemon that had not answered, or was restarted, has no jump from zero */
 		if (!was || !st || now.at < was.at) {
 			this.before[name] = st ? now : null;
 			return null;

@@ -7,8 +7,8 @@
 'require rpc';
 'require view';
 
-const WIDTH = 200, HEIGHT = 20; /* of an interval's picture */
-const LEAST = Math.log(1.25), MOST = Math.log(5); /* that it shows to each side */
+const WIDTH = 200, HEIGHT = 20; /* picture of an interval */
+const LEAST = Math.log(1.25), MOST = Math.log(5); /* least and largest range to each side */
 
 function svg(tag, attributes) {
 	const node = document.createElementNS('http://www.w3.org/2000/svg', tag);
@@ -19,7 +19,7 @@ function svg(tag, attributes) {
 	return node;
 }
 
-/* A change with its interval as the daemon tells it, or null: parts of 1, -1 and more. */
+/* A change with its interval in the daemon's form, or null: relative changes, -1 or more. */
 function change(c) {
 	const good = [ c?.low, c?.change, c?.high ].every((v) => typeof v == 'number' && isFinite(v) && v >= -1);
 
@@ -30,7 +30,7 @@ const list = (value) => Array.isArray(value) ? value.filter((x) => x && typeof x
 const count = (value) => graph.sane(value) ?? 0;
 const percent = (part) => Math.round(100 * part);
 
-/* Of a time: less is better. */
+/* A change of a time: less is better. */
 function faster(c) {
 	if (!c)
 		return _('too few to say anything');
@@ -42,7 +42,7 @@ function faster(c) {
 	return _('neither surely faster nor slower (95 %%: %d %% faster to %d %% slower)').format(percent(-c.low), percent(c.high));
 }
 
-/* Of a rate: more is better. */
+/* A change of a rate: more is better. */
 function more(c) {
 	if (!c)
 		return _('too few to say anything');
@@ -53,7 +53,7 @@ function more(c) {
 
 const logarithm = (part) => Math.log(Math.max(1 + part, 1e-3));
 
-/* What pictures of these lines show to each side, so that all have the same scale. */
+/* The range of the pictures of these lines, so that all have the same scale. */
 function scale(lines) {
 	return Math.min(MOST, Math.max(LEAST, ...lines.map((l) => change(l.complete)).filter((c) => c)
 		.flatMap((c) => [ Math.abs(logarithm(c.low)), Math.abs(logarithm(c.high)) ])));
@@ -86,7 +86,7 @@ function size(line) {
 	return count(line.from) ? _('%s to %s MB').format(mb(line.from), mb(line.to)) : _('less than %s MB').format(mb(line.to));
 }
 
-/* What a client opened at a server at once. */
+/* The kind of a session. */
 function kind(line) {
 	return { http1: _('Pages by HTTP/1'), http2: _('Pages by HTTP/2') }[line.class] ?? _('Other applications');
 }
@@ -102,7 +102,7 @@ function hours(line) {
 	return `${local(line.from)} – ${local(line.to)}`;
 }
 
-/* Does the relay help, compared with connections that are drawn to go direct? */
+/* Does the relay help, compared with connections drawn to go direct? */
 return view.extend({
 	handleSaveApply: null,
 	handleSave: null,
@@ -157,7 +157,7 @@ return view.extend({
 			this.show(bquic?.relay ?? null);
 			this.showScheduler(wifirr);
 
-			/* of what is not installed, nothing is shown */
+			/* for a package that is not installed, nothing is shown */
 			return bquic || rpc.list('bquic').catch(() => null).then((objects) => objects?.bquic);
 		}).then((have) => { this.relay.hidden = !have; });
 	},
@@ -196,7 +196,7 @@ return view.extend({
 		return { key, cells: [ ...cells, String(count(line.carried)), String(count(line.direct)) ] };
 	},
 
-	/* The result, and what to do next. */
+	/* The result, and the recommended action. */
 	words(proof, all) {
 		const next = {
 			off: _('Nothing is compared now: the control group is switched off.'),
@@ -223,7 +223,7 @@ return view.extend({
 		];
 	},
 
-	/* The scheduler compares windows, or turns, with everybody at once, and says so itself. */
+	/* The scheduler compares windows, or turns, with serving all clients at once, and reports the result itself. */
 	showScheduler(wifirr) {
 		const told = list(wifirr?.schedulers).map((s) => [ s, common.gains(s), [ [ _('Windows now:'), s.contention?.why ], [ _('Turns now:'), s.why ] ].filter(([ , why ]) => typeof why == 'string' && why) ])
 			.filter(([ , gains, why ]) => gains.length || why.length);

@@ -161,7 +161,7 @@ return view.extend({
 		});
 	},
 
-	/* What the running relay tells: its gateways, and what each client has moved. */
+	/* The status of the running relay: its gateways, and the traffic of each client. */
 	state() {
 		const gateways = table.create([ { title: _('Gateway') }, { title: _('Connections'), number: true }, { title: _('State') } ], _('No answer.'));
 		const clients = table.create([

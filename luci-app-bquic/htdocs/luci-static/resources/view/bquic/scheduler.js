@@ -42,7 +42,7 @@ return view.extend({
 		o = s.taboption('general', form.Value, 'device', _('Device'), _('An interface of the radio’s access points; its others are found. On a router before the access points, the device that sends to the clients.'));
 		for (const ap of aps)
 			o.value(ap.device, label(`${ap.device} (${ap.ssid ?? '?'})`));
-		/* no radio here: it is before the access points */
+		/* not a radio: it is in front of the access points */
 		for (const device of aps.length ? [] : devices)
 			o.value(device, label(device));
 		o.validate = (id, value) => /^[A-Za-z0-9_.-]{1,15}$/.test(value) && value != '.' && value != '..' || _('Must be the name of a network device.');
