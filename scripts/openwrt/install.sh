@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs bquic from its feed on an OpenWrt router, with opkg or apk:
 #   sh install.sh [--yes] [URL]      URL: the feed's, with this script in it
-#   sh install.sh --undo [--yes]     takes everything back, configuration too
-# It says what it will do, and asks, before it changes anything.
+#   sh install.sh --undo [--yes]     removes everything again, including the configuration
+# It prints what it will do, and asks, before it changes anything.
 set -eu
 
 URL='@URL@'
@@ -13,12 +13,12 @@ OPKG_KEY='@OPKG_KEY@'
 APK_KEY='@APK_KEY@'
 
 FLASH_KB=5000 # bquic-gateway, compressed as flash file systems do, and the kernel modules that it needs
-MEMORY_MB=56  # what Linux sees of 64
-STATE=/etc/bquic-feed # what was before
+MEMORY_MB=56  # available to Linux on a router with 64
+STATE=/etc/bquic-feed # the previous state
 SYSCTLS='net.core.rmem_max net.core.wmem_max net.ipv4.tcp_early_demux'
 LANGUAGES='ca de es'
 
-say() { printf '%s\n' "$@"; } # each word a line
+say() { printf '%s\n' "$@"; } # each argument on a line
 fail() {
 	say "install.sh: $*" >&2
 	exit 1
@@ -59,7 +59,7 @@ has() { # has PACKAGE
 	esac
 }
 
-# choose: what fits, into packages
+# choose: sets packages to those that fit
 choose() {
 	# shellcheck source=/dev/null
 	. /etc/openwrt_release
@@ -92,7 +92,7 @@ choose() {
 	return 0
 }
 
-# What uninstalling does not put back by itself.
+# Restores what uninstalling does not.
 remember() {
 	[ ! -d $STATE ] || return 0
 	mkdir -p $STATE
@@ -158,7 +158,7 @@ install() {
 
 undo() {
 	packages=''
-	for language in $LANGUAGES; do # before luci-app-bquic, which they need
+	for language in $LANGUAGES; do # before luci-app-bquic, which they depend on
 		has "luci-i18n-bquic-$language" && packages="$packages luci-i18n-bquic-$language"
 	done
 	for package in luci-app-bquic wifirr-sched bquic-gateway; do
