@@ -3,13 +3,13 @@
 
 """The gateway under attack
 
-Each attack is made by a process of its own against a real gateway with 64 MiB of memory (GOMEMLIMIT) on two processors,
+Each attack runs in a separate process against a real gateway with 64 MiB of memory (GOMEMLIMIT) on two processors,
 over a link without a bottleneck, while a good client downloads at up to 400 Mbit/s, over connections of 256 MiB each. The
-ratio is what that client keeps of its throughput in the seconds before; at least half is demanded, over one to five rounds of both,
-because victim, attacker and good client share the processors (the attacker has less right to them than the others, and these more
-than whatever else the machine does). Where the attack is made in the good client's name, it is 0.8, and neither it nor somebody
-else may fail once to connect anew, twice a second. RSS, files and goroutines are the largest that
-were seen meanwhile; at the end the gateway must be where it was.
+ratio is the client's throughput during the attack over that in the seconds before. It must be at least 0.5, over one to five rounds of both,
+because victim, attacker and good client share the processors (the attacker has a lower priority than the others, and these have a
+higher one than anything else on the machine). For an attack in the good client's name, it must be at least 0.8, and both this client
+and another one, which connect anew twice a second, must never fail to do so. RSS, files and goroutines are the largest
+values during the attack; at the end, the gateway must be back at its initial state.
 """
 
 from __future__ import annotations

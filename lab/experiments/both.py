@@ -2,17 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Both packages at once: ten stations of one access point, with BQUIC, with WiFiRR, with both, with none.
 
-The papers measured them apart (BQUIC, WCNC 2019; WiFiRR, TMC 2016: 2.4 to 2.7x
-sooner done with 15 laptops of 802.11n, each downloading 9 MB).
+The papers measured them separately (BQUIC, WCNC 2019; WiFiRR, TMC 2016: 15 laptops
+of 802.11n, each downloading 9 MB, finished 2.4 to 2.7x sooner).
 
 Here: 802.11n MCS7, mac80211's queues. The gateway runs on the access point. Five
 stations download 10 MB each, five load 470 kB, the size of a page, again and
-again with a second between; all send 200 (or 800) kbit/s up in packets of 500
-bytes, all the time. "none" and "wifirr" have stock QUIC, "bquic" and "both" the
-bquic profile at both ends. wifirrd runs as shipped with its htb backend (3 clients
-active, turns of 2.4 s, once a crowd has lasted for 40 s and where a trial shows
-that they deliver more): airtime weights need a mac80211, which the emulated
-medium is not. Worst and median: of the downloads, all begun at once.
+again with a second in between; all send 200 (or 800) kbit/s up in packets of 500
+bytes, all the time. "none" and "wifirr" use stock QUIC, "bquic" and "both" the
+bquic profile at both ends. wifirrd runs with its default settings and its htb
+backend (3 active clients, turns of 2.4 s, once a crowd has lasted for 40 s and if a
+trial shows that they deliver more), because airtime weights need mac80211, which the
+emulated medium does not have. Worst and median are over the downloads, which all
+begin at once.
 
 Writes results/both.json (rows: lab/realtime.py) and docs/results/both.svg. An
 interrupted run goes on where it stopped.

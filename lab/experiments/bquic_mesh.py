@@ -4,14 +4,14 @@
 
 The paper (BQUIC, WCNC 2019, table III): over 802.11n, 34.8 to 43.8 Mbit/s (26 %)
 and 42.4 to 52.3 (23 %) in the lab; 20 to 31 % more in a production mesh of 1 to
-5 hops; 89 % of packets leave less than 100 us after the one before, instead of
+5 hops; 89 % of packets leave less than 100 us after the previous one, instead of
 18 %. Thesis 2019, table 6.5: 7 to 28 % with an Internet path behind the mesh;
-TCP 12 to 53 % faster than the QUIC of then. ModQUIC: 1 to 4 % over QUIC.
+TCP 12 to 53 % faster than QUIC at that time. ModQUIC: 1 to 4 % over QUIC.
 
 Here: one axis at a time around 3 hops on one channel, 802.11n MCS7 at 20 MHz,
-no strangers, 20 ms of RTT behind the gateway. The server stands at the end of
+no other network, 20 ms of RTT behind the gateway. The server is at the end of
 those 20 ms. "bquic-x2" loads two halves at once by two connections (the
-thesis's H2-Parallel). The interference is a stranger's network that offers
+thesis's H2-Parallel). The interference is another network that offers
 10 Mbit/s of single packets on the (first) channel. "udp" is the ceiling: the
 best of floods at eight loads. Every repetition is one seed
 and one medium for all contenders, which take turns.

@@ -9,13 +9,13 @@ cross-validation; 92 % of flows of the other network. C4.5 classifies 323,000
 flows a second.
 
 Here: Chromium loads the 11 pages of page-load from the gateway, by HTTP/2 and
-with HTTP/2 off, over four media; every TCP connection is a flow, by capture at
-the gateway. There is nothing but these pages, so there are two classes, no
-others. Chromium opens up to six connections by HTTP/1.1 and one by HTTP/2:
-accuracy alone would flatter, so the mean of both classes' recall stands beside
-it and is what is compared. Tenfold has the same page, loaded again, in training
-and test; "unseen page" and "unseen medium" do not. The tree is scikit-learn's
-CART by entropy, with at least 5 flows a leaf, in C4.5's place.
+with HTTP/2 off, over four media; every TCP connection is a flow, captured at
+the gateway. There is no other traffic, so there are two classes and no
+"others". Chromium opens up to six connections by HTTP/1.1 and one by HTTP/2.
+Accuracy alone would flatter, so the mean recall of both classes is shown beside
+it, and is compared. Tenfold has loads of the same page in training and
+test; "unseen page" and "unseen medium" do not. Instead of C4.5, the tree is
+scikit-learn's CART by entropy, with at least 5 flows per leaf.
 
 Writes results/classifier.json (rows: lab/realtime.py; a row is a page load with
 its flows, or the time one million flows take) and docs/results/classifier.svg.

@@ -4,17 +4,17 @@
 
 The paper (WiFiRR, TMC 2016, table 2 and figures 10 to 15): 30 stations of
 802.11g with Minstrel behind an AP of one 512-packet FIFO download 5 MB each
-while a browser's requests go up; the last one is done after 443 s, with WiFiRR
-after 284 s (1.6x); 2.9x with one multiplexed connection, 3.2x with a constant
-10 kbit/s.
+while a browser's requests go up. The last one finishes after 443 s, with WiFiRR
+after 284 s (1.6x). The gain is 2.9x with one multiplexed connection, 3.2x with a
+constant 10 kbit/s.
 
 Here: ns-3 with wifirrd's own policy.c (lab/ns3). The gain that counts is over
 today's AP (mac80211: CoDel flow queues, airtime fairness); the paper's AP
-stands beside it. One axis at a time around the centre: 30 stations, 802.11g,
-Minstrel, today's AP, a constant 200 kbit/s up from each that goes on after its
-download. Completion is counted from each client's own start. Five seeds; where
-their interval holds 0.98, below which ours is slower than nothing, fifteen of
-ours and of nothing.
+is shown beside it. One axis varies at a time around the centre: 30 stations, 802.11g,
+Minstrel, today's AP, a constant 200 kbit/s up from each station that continues after
+its download. Completion is counted from each client's own start. There are five seeds.
+Where their interval contains 0.98, below which ours counts as slower than no scheduler,
+there are fifteen of ours and of no scheduler.
 
 Writes results/dense-download.json (rows: lab/simulation.py) and
 docs/results/dense-download*.svg. An interrupted run goes on where it stopped.

@@ -8,10 +8,10 @@ Thesis 2019, section 5.6: QUIC v39 takes twice what one TCP connection gets.
 
 Here: one QUIC download beside 1, 2 or 4 of TCP CUBIC from the same server, and
 bquic beside standard. "wifi" is 802.11n over one hop with mac80211's queues,
-which keep flows apart by themselves; "wifi, fifo" is one queue of 512 packets,
-as the papers' AP has; "wired" 50 Mbit/s, 20 ms, 100 packets. Counted in IP
-bytes at the receiver. "of its share" is 1 where it gets as much as the others
-in the mean; Jain's index is that of it and their mean.
+which separate flows by themselves; "wifi, fifo" is one queue of 512 packets,
+as in the papers' AP; "wired" is 50 Mbit/s, 20 ms, 100 packets. Counted in IP
+bytes at the receiver. "of its share" is 1 if the flow gets as much as the others
+on average. Jain's index is computed from the flow and the mean of the others.
 
 Writes results/fairness.json (rows: lab/realtime.py) and docs/results/fairness.svg.
 An interrupted run goes on where it stopped.

@@ -3,12 +3,12 @@
 
 """A fleet of relays on one gateway
 
-300 relays, each a peer of its own with its own token and address, have 20 connections each at a time to one gateway with
-`memory` 512 (its ceiling is 32 MiB more), and load 1 KiB to 1 MiB over each, one after the other; every byte is
-compared. One of them wants ten times as many connections, of 16 MiB each (`make test`: with fewer peers and less memory, more than there are
-places for); tunnels that it does not get, or has to give up for others, are no errors of the gateway. No other error is allowed, and Jain's
-index of what the peers got must be 0.9 at least. Then all hold 20 connections, and one peer is taken out of the configuration: all of
-its tunnels must end, and nobody else's.
+300 relays, each a separate peer with its own token and address, keep 20 connections each open to one gateway with
+`memory` 512 (its ceiling is 32 MiB more), and load 1 KiB to 1 MiB over each, one after the other. Every byte is
+compared. One relay tries to open ten times as many connections, of 16 MiB each (in `make test`, which has fewer peers and less memory, more than there
+are places). Tunnels that it does not get, or has to give up for others, do not count as errors. No other error is allowed, and Jain's
+index of the peers' throughput must be at least 0.9. Then all relays hold 20 connections, and one peer is removed from the configuration: all of
+its tunnels must end, and no others.
 """
 
 from __future__ import annotations

@@ -3,15 +3,15 @@
 """Whether a flow is of HTTP/1, HTTP/2 or something else, by what a relay knows of it: the tree that it ships with.
 
 The thesis (2019, chapter 3): bytes, packets, their means and the duration put 95 % (C4.5) of a campus's flows into
-these classes. classifier.py repeats that as it was. This is the product's: records of the relay's own socket, more
-applications, and a tree that is small. HTTP/1 and HTTP/2 are what browsers load pages by; all that loads no page is another
-application, also where HTTP carries it: a video by ranges, updates, files. By the protocol alone, whoever it is that
-speaks it, a tree puts not even two thirds of the applications into their class that it has not learnt from.
+these classes. classifier.py repeats that unchanged. This is the product's classifier: it uses records of the relay's own socket, more
+applications, and a small tree. HTTP/1 and HTTP/2 are the protocols by which browsers load pages. Everything else is another
+application, even if HTTP carries it: video by ranges, updates, files. Classes by protocol alone do not work: a tree
+classifies less than two thirds of unseen applications correctly.
 
-It learns from the eleven pages of the papers and from some applications, and is judged on what it has not seen: ten
-other pages, and the other applications (UNSEEN). What it learns from was chosen by others, which it then learnt from, too:
-of UNSEEN, the meaning of "other" and the size of the tree were chosen with a look at it, so it is not wholly unseen. A record's duration is no feature: it depends on the way, by which
-the relay compares, and here it is that of a busy machine. The table says what it would have told.
+The tree learns from the eleven pages of the papers and from some applications. It is judged on unseen data: ten
+other pages, and the other applications (UNSEEN). The training set was chosen with other applications, which then became part of it.
+The meaning of "other" and the size of the tree were chosen with a look at UNSEEN, so that is not entirely unseen. A record's duration is not a feature: it depends on the way,
+which the relay compares, and here on a busy machine. The table shows what it would have contributed.
 
 Writes results/flows.json (a row is what one application did once: its flows), docs/results/flows.svg, and the tree as Go:
 package/bquic-gateway/src/internal/proof/tree.go.

@@ -4,15 +4,16 @@
 
 The paper (WiFiRR, TMC 2016, figures 24 to 26): streams of 10 kbit/s keep their
 delay of 1 to 9 ms, 1 Mbit/s streams go from 380-430 to 200-240 ms, ssh and chat
-stay below 40 and 45 ms. Here, too, five clients have nothing but such a flow;
+stay below 40 and 45 ms. Here, too, five clients have only such a flow;
 the 30 beside them download 1 MB each and send up the centre's constant
-200 kbit/s. And once more with the flow on five of the 30 ("shared"), where it
-waits with its client's download for a turn. One-way delay for streams, round
-trip for exchanges; jitter is the difference between neighbouring delays.
+200 kbit/s. A second run has the flow on five of the 30 ("shared"), where it
+waits for a turn together with its client's download. Delay is one-way for streams,
+round-trip for exchanges; jitter is the difference between consecutive delays.
 
-And what must never wait, with wifirrd as it ships: a call (G.711, both ways), key
-presses and DNS beside a crowd of 802.11g or 802.11n on every kind of access point
-(docs/lab.md, "A crowded cell"), on seeds that nothing was chosen on.
+A second part measures traffic that must never wait, with wifirrd's default
+settings: a call (G.711, both ways), key presses and DNS beside a crowd of 802.11g or
+802.11n on every kind of access point (docs/lab.md, "A crowded cell"), on seeds on which
+nothing was chosen.
 
 Writes results/interactive.json (rows: lab/simulation.py) and
 docs/results/interactive.svg. An interrupted run goes on where it stopped.

@@ -3,9 +3,9 @@
 
 """The gateway and the relay under load
 
-200 HTTP/3 clients, each with a connection of its own, request a page of 100 KB 20 times each; then a relay carries 2,000
+200 HTTP/3 clients, each with its own connection, request a page of 100 KB 20 times each. Then a relay carries 2,000
 TCP connections at once, each of which echoes 36 KB that are compared. No error is allowed. The gateway has 256 MiB
-(GOMEMLIMIT; its ceiling is 32 MiB more), the relay's ceiling is 64 KiB a connection and 32 MiB.
+(GOMEMLIMIT; its ceiling is 32 MiB more). The relay's ceiling is 64 KiB per connection plus 32 MiB.
 """
 
 from __future__ import annotations

@@ -17,15 +17,15 @@ Chromium's TCP to the gateway. "lossy": 7 Mbit/s, 50 ms, 30 packets, 2 % loss
 each way, with one connection, and with every second object from a second
 address.
 
-In the part "relay", what an operator has: the origin 20 or 45 ms beyond the
-gateway, which stands at the mesh's edge; those pages and ten of today; TCP
+The part "relay" is an operator's case: the origin is 20 or 45 ms beyond the
+gateway, which is at the mesh's edge; those pages and ten current ones; TCP
 straight to the origin ("tcp": the relay is off) and carried by the relay
-("relay-bquic"). Chromium takes more processor than all the rest together, so a
-loader replays what Chromium was recorded to ask for, each request when what it
-waited for has come, by HTTP/1.1 on up to six connections ("h1") and by HTTP/2
-on one ("h2"): first packet to last byte. Three pages are loaded by Chromium,
-too, where the processors allow. Two more scenes: the 20 ms in the relay's own
-leg, and another client of the node that downloads meanwhile.
+("relay-bquic"). Chromium takes more processor time than all the rest together, so a
+loader replays Chromium's recorded requests, each when the data that it waited for
+has arrived, by HTTP/1.1 on up to six connections ("h1") and by HTTP/2
+on one ("h2"); times are from the first packet to the last byte. Chromium itself loads
+three pages, too, if the processors allow. Two more scenes have the 20 ms in the relay's
+own leg, and another client of the node that downloads at the same time.
 
 Writes results/page-load.json (rows: lab/realtime.py) and
 docs/results/page-load.svg. An interrupted run goes on where it stopped.

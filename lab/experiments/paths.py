@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random paths in virtual time: BQUIC and stock QUIC, over the same paths with the same loss.
 
-Both ends are the real quic-go, the path is a model (docs/lab.md, "Random paths": what it is drawn
-from). 50 paths a seed, of which those that have randomness of their own are run three times. Transfers
-take some seconds, of 6 MB at most; those of one seed are run with ten times as much as well, as what a
-sender does beyond its start shows in long ones only. Wanted: bquic over stock at least 0.95 on 99 % of
-the paths and 0.90 on all, 1.0 in the geometric mean.
+Both ends are the real quic-go; the path is a model (docs/lab.md, "Random paths", describes the
+distributions). There are 50 paths per seed; paths with random loss, reordering or WiFi are run three
+times. Transfers take some seconds, with 6 MB at most. Those of one seed are also run with ten times as
+much, because a sender's behaviour beyond its start shows only in long transfers. The target is a ratio of
+bquic to stock of at least 0.95 on 99 % of the paths and 0.90 on all, and a geometric mean of 1.0.
 
 Writes results/paths.json (a row a path: seed, number, direction, the path's parameters, mbps_standard,
 mbps_bquic; loss and reordering as shares) and docs/results/paths.svg. An interrupted run goes on where

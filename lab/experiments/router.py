@@ -15,12 +15,12 @@ words of 32 bits, `path` what else a packet costs ([architecture.md](architectur
 
 ChaCha20-Poly1305 by itself: each instruction of its functions that a packet takes is counted under qemu-user, on mipsel and on mips, which has the other byte order.
 
-Mbit/s are arithmetic: what is left of the processor's clock after a fifth for interrupts and the radio's driver, at 0.5 to 0.8
-instructions a cycle, which is what memory leaves to such processors, an assumption; of MT7621 one thread.
+Mbit/s are calculated: the processor's clock minus a fifth for interrupts and the radio's driver, at 0.5 to 0.8
+instructions per cycle, an assumption for such processors with their slow memory; for MT7621, one thread.
 
-Connections are held by the relay of a board with that memory; clients, gateway and origin are outside of it. Each
-has loaded 20 kB, and one more then loads 1 MB. Those that are not carried went direct. "Left" is what the kernel could still give to processes; the binary is in memory as
-a whole.
+The relay of a board with the given memory holds the connections; clients, gateway and origin are outside of it. Each connection
+has loaded 20 kB, and one more then loads 1 MB. Connections that are not carried went direct. "Left" is memory that the kernel could still give to processes; the whole binary
+is in memory.
 
 Writes results/router.json and docs/results/router.svg; goes on where it stopped. `--step NAME --bquic FILE` measures another
 state of the code, whose binary (linux/mipsle, softfloat) is there.

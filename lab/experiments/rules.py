@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each rule and number of the sender `congestion rate` is worth.
 
-In virtual time: the sender without one rule, or with half or twice one number, over that as it is, on the same random
-paths (a run each), legs of 802.11 (12 and 20 MB) and wires shared with one CUBIC flow. "as it is" is run twice: what the
-second run differs by is chance. "paths" and "legs" are throughput in the geometric mean, "worst" is of one path, "queue" the smoothed RTT
-beyond the minimum on the legs; "shares" is the geometric mean distance from an equal share (1: equal), and the last
-column the share that is farthest from it.
+In virtual time: the sender without one rule, or with half or twice one number, relative to the unchanged sender, on the same random
+paths (one run each), legs of 802.11 (12 and 20 MB) and wires shared with one CUBIC flow. "as it is" is run twice: the difference
+of the second run is chance. "paths" and "legs" are the geometric mean of throughput, "worst" is the worst path, "queue" is the smoothed RTT
+minus the minimum on the legs. "shares" is the geometric mean distance from an equal share (1: equal), and the last
+column is the share farthest from it.
 
 Writes results/rules.json (rows: change, seed, what, cell, value). An interrupted run goes on where it stopped.
 """

@@ -3,13 +3,13 @@
 """Whether what a browser opens for a page is found as one session.
 
 The thesis (2019, chapter 4, algorithms 1 and 2): flows of one client to one server, by address and name, that start within
-5 s of the first are a session; of two flows or more they are parallel, else isolated. A third were parallel, in
-sessions of three on average. What browsers had really opened was not known there.
+5 s of the first are a session. Sessions of two or more flows are parallel, others isolated. A third were parallel, with
+three flows on average. The flows that browsers had really opened were not known there.
 
-Here: Chromium and Firefox load pages of lab/pages.py, by HTTP/1.1 and HTTP/2, from four servers by turns of chance, with pauses of
-chance between them (exponential, 6 s on average). The browser opens one page at a time, so what it opens between two
-is the first one's: that is the truth. The relay's own code, by addresses alone, puts flows together. A session counts
-as found if it has all flows of one page load and no other.
+Here: Chromium and Firefox load pages of lab/pages.py, by HTTP/1.1 and HTTP/2, from four servers in random order, with random
+pauses between them (exponential, 6 s on average). The browser opens one page at a time, so the flows that it opens before the next
+page belong to the first one: that is the ground truth. The relay's own code groups flows by addresses alone. A session counts
+as found if it has all flows of one page load and no others.
 
 Writes results/sessions.json (a row is a browser's walk: of each flow the page load it belongs to, and the session that was
 found) and docs/results/sessions.svg.

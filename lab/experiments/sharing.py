@@ -3,16 +3,16 @@
 """What BQUIC leaves to others at one bottleneck, in virtual time.
 
 One bquic transfer beside 1, 2 or 4 of CUBIC, and beside one of stock QUIC (NewReno with a decrease to
-0.7), for 30 s after the first five; they begin within one second. The CUBIC is quic-go's own, which it has and does not
-use: a stand-in for TCP's, with other pacing, HyStart and acknowledgements than Linux has. What Linux's own
-has beside bquic is in "fairness". A wire of 20 Mbit/s with one FIFO of 0.5, 1 and 4 bandwidth-delay products, or CoDel;
-one hop of 802.11n of 26 Mbit/s, where all share one queue, which today's access points do not do. RTT 40 ms, and
+0.7), for 30 s after the first five; all begin within one second. The CUBIC is quic-go's own, which quic-go contains but does not
+use. It stands in for TCP's, but its pacing, HyStart and acknowledgements differ from Linux. "fairness" shows Linux's own
+CUBIC beside bquic. The media are a wire of 20 Mbit/s with one FIFO of 0.5, 1 and 4 bandwidth-delay products, or CoDel, and
+one hop of 802.11n at 26 Mbit/s, where all share one queue, unlike in today's access points. The RTT is 40 ms, and
 120 ms for one side.
 
-"of its share" is 1 where it gets as much as the others in the mean; "left" is what the others have, over
-what they have beside one more of their own kind in its place, and "own kind" is the share that this one
-gets: with different RTTs that is far from 1. Jain's index is that of it and their mean. Wanted: a share of
-0.8 to 1.25, 0.85 left, Jain's index 0.95.
+"of its share" is 1 if the flow gets as much as the others on average. "left" is the throughput of the others, over
+their throughput beside one more flow of their own kind in its place, and "own kind" is the share of that flow:
+with different RTTs, it is far from 1. Jain's index is computed from the flow and the mean of the others. The targets are a share of
+0.8 to 1.25, 0.85 left, and a Jain's index of 0.95.
 
 Writes results/sharing.json (a row a run: seed, medium, contender, against, others, rtt_ms, rtt_others_ms,
 mbps of the one and mbps_others of the others together). An interrupted run goes on where it stopped.

@@ -8,15 +8,15 @@ features of some 2,000 transfers in a production mesh; throughput in classes of
 alike; delay, losses and the burstiness of both ends come next.
 
 Here: the same features of downloads over many media: chains of 1 to 5 hops, MCS
-1 to 15, strangers, a wire behind, losses, and wires. Both sides of the medium
+1 to 15, other networks, a wire behind, losses, and wires. Both sides of the medium
 are captured; the sender's window is sampled every 25 ms. Burstiness is the index
 of dispersion for intervals: the variance of the time between two packets over
-its squared mean. An acknowledgement is any packet up without much in it.
-Recovery is, of QUIC, the smoothed RTT after a loss; of TCP, while something
-retransmitted is in flight. Idle (the thesis's application-limited): no packet
-left for longer than the median delay. The tree: scikit-learn's, entropy, at
-most three levels. Throughput follows the medium first, so features are also
-judged by how well they tell the share of the fastest transfer over the medium
+its squared mean. An acknowledgement is any small packet upwards.
+Recovery is the smoothed RTT after a loss for QUIC, and the time while a
+retransmission is in flight for TCP. Idle (the thesis's application-limited) means
+that no packet left for longer than the median delay. The tree is scikit-learn's, by
+entropy, with at most three levels. Throughput depends mostly on the medium, so features
+are also judged by how well they predict the share of the fastest transfer over the medium
 (a forest's permutation importance for that share).
 
 Writes results/why.json (rows: lab/realtime.py) and docs/results/why.svg. An
