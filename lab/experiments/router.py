@@ -5,15 +5,15 @@
 Not in the papers, whose gateways were PCs. Routers of meshes commonly have one MIPS core, and no hardware that computes
 checksums or cuts packets for it.
 
-Here: QEMU's 24Kf with Debian's kernel for it, on which each instruction takes 8 ns of the kernel's clock, so that the process
-time that it tells is a count of instructions. client, node (relay), gateway and origin are network namespaces on that board,
-MTU 1500; 3 MB are carried, medians of three. A process's instructions are all that the kernel charges to it: its
-own, system calls, and what the network does in its name. Gateway serving a file and fetch: without the handshake, which is counted
-by itself, fetch's with the start of the process: `bquic version`, which does nothing else, takes 8 million. Offload "off": no GSO, no checksums by the device, as with ath9k. A step is a state of the
-code: `today` is Go's runtime as it is, `runtime` has its sleep mended ([go-mips-usleep.md](go-mips-usleep.md)), `cipher` has ChaCha20-Poly1305 in
-words of 32 bits, `path` what else a packet costs ([architecture.md](architecture.md#what-a-packet-costs)).
+Here: QEMU's 24Kf with Debian's kernel for it. Each instruction takes 8 ns of the kernel's clock, so the process
+time that the kernel reports is a count of instructions. Client, node (relay), gateway and origin are network namespaces on that board,
+MTU 1500; 3 MB are carried, and figures are medians of three. A process's instructions are all that the kernel charges to it: its
+own, system calls, and network processing on its behalf. For the gateway serving a file, and for fetch, the handshake is counted
+separately; fetch's includes the start of the process: `bquic version`, which does nothing else, takes 8 million. Offload "off": no GSO, no checksums by the device, as with ath9k. A step is a state of the
+code: `today` has Go's unchanged runtime, `runtime` a runtime with corrected sleeps ([go-mips-usleep.md](go-mips-usleep.md)), `cipher` a ChaCha20-Poly1305 with
+32-bit words, `path` other savings per packet ([architecture.md](architecture.md#what-a-packet-costs)).
 
-ChaCha20-Poly1305 by itself: each instruction of its functions that a packet takes is counted under qemu-user, on mipsel and on mips, which has the other byte order.
+ChaCha20-Poly1305 alone: each instruction of its functions for a packet is counted under qemu-user, on mipsel and on mips, which has the opposite byte order.
 
 Mbit/s are calculated: the processor's clock minus a fifth for interrupts and the radio's driver, at 0.5 to 0.8
 instructions per cycle, an assumption for such processors with their slow memory; for MT7621, one thread.
