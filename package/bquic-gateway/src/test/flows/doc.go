@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command flows stands where a relay does, between clients and a server, and writes what a relay knows of each
-// connection when it has ended, one JSON object a line: when it was accepted, the client's port, its session, class and record.
+// Command flows takes the place of a relay between clients and a server. For each connection that has ended, it writes what a
+// relay knows about it, one JSON object per line: when it was accepted, the client's port, its session, class and record.
 //
 //	flows -listen ADDR -to ADDR [-delay DURATION]
 //
-// It splices as the relay does. What the server says comes later by a delay, as it would over an Internet path; when the
-// standard input ends, so does it.
+// It splices like the relay. A delay, as of an Internet path, applies to data from the server. The command ends with its
+// standard input.
 package main

@@ -12,7 +12,7 @@ import (
 	"bquic/internal/tunnel"
 )
 
-// late is a connection whose content comes later.
+// late is a connection whose data is delayed.
 type late struct {
 	*net.TCPConn
 	pieces <-chan piece

@@ -28,13 +28,13 @@ func main() {
 	}
 }
 
-// A record is what is known of a connection that has ended.
+// A record describes a connection that has ended.
 type record struct {
 	Start   float64 `json:"start"`   // s since 1970
 	Port    int     `json:"port"`    // the client's
-	Session int     `json:"session"` // the same for flows that the relay puts together
-	Class   string  `json:"class"`   // as the relay has it
-	// Flow has the client's and the server's bytes, their packets, and how long the client waited, in s.
+	Session int     `json:"session"` // the same for flows that the relay groups together
+	Class   string  `json:"class"`   // by the relay's tree
+	// Flow has the bytes of client and server, their packets, and how long the client waited, in s.
 	Flow [5]float64 `json:"flow"`
 }
 
@@ -50,7 +50,7 @@ func run(listen, to string, delay time.Duration) error {
 		close(ended)
 		l.Close()
 	}()
-	fmt.Println("{}") // it listens
+	fmt.Println("{}") // now it listens
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	var sessions proof.Sessions
@@ -86,7 +86,7 @@ func run(listen, to string, delay time.Duration) error {
 	return nil
 }
 
-// carry splices a connection with the server.
+// carry splices a connection to the server.
 func carry(client *net.TCPConn, to string, delay time.Duration, begin time.Time) (r record, ok bool) {
 	server, err := net.Dial("tcp", to)
 	if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command replay loads a web page as a browser was once seen to, and does nothing with it: the same objects, asked
-// for in the same order, each when what its request waited for has come. It costs a hundredth of a browser's processor time.
+// Command replay loads a web page like a recorded browser, and does nothing with it: it requests the same objects in the
+// same order, each when the data that the request waited for has arrived. It takes a hundredth of a browser's processor time.
 //
 //	replay -protocol h1|h2 -page NAME RECORDINGS URL
 //

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	connectionsPerHost = 6 // of browsers, by HTTP/1.1
+	connectionsPerHost = 6 // as browsers, by HTTP/1.1
 	chunk              = 32 << 10
 	forever            = time.Hour
 )
@@ -31,23 +31,23 @@ type result struct {
 	Connections  int32   `json:"connections"`
 }
 
-// progress of one object.
+// progress reports data of one object.
 type progress struct {
 	object int
-	bytes  int64 // more of it
+	bytes  int64 // newly received
 	done   bool
 	err    error
 }
 
 // load fetches the objects from below url.
 func load(ctx context.Context, objects []object, protocol, url string) (result, error) {
-	// All that is still running when one object fails ends.
+	// When one object fails, all others are cancelled.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
-	// Those that were used: one that is dialled while another becomes free may be given up.
+	// Counts connections in use: one that is dialled while another becomes free may never be used.
 	var connections atomic.Int32
-	var used sync.Map // by net.Conn; one that was idle counts as reused even if nothing has used it
+	var used sync.Map // by net.Conn; an idle connection counts as reused even if it was never used
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		if _, again := used.LoadOrStore(info.Conn, true); !again {
 			connections.Add(1)
@@ -68,7 +68,7 @@ func load(ctx context.Context, objects []object, protocol, url string) (result, 
 		parallel = connectionsPerHost
 	case "h2":
 		transport.Protocols.SetHTTP2(true)
-		// What is above the server's limit waits, as in browsers.
+		// Requests above the server's limit wait, as in browsers.
 		transport.HTTP2 = &http.HTTP2Config{StrictMaxConcurrentRequests: true}
 	default:
 		return result{}, fmt.Errorf("protocol %q is neither h1 nor h2", protocol)
@@ -114,11 +114,11 @@ func load(ctx context.Context, objects []object, protocol, url string) (result, 
 	}
 }
 
-// fetch tells of the bytes of one object as they come.
+// fetch loads one object, and reports its bytes as they arrive.
 func fetch(ctx context.Context, transport http.RoundTripper, url string, o object, came func(int64) error) error {
 	file := o.file
 	if file == "index.html" {
-		file = "" // the gateway answers the name itself with a redirect
+		file = "" // the gateway would answer this name with a redirect
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+file, nil)
 	if err != nil {
@@ -154,20 +154,20 @@ func fetch(ctx context.Context, transport http.RoundTripper, url string, o objec
 	}
 }
 
-// schedule decides which request is next. It looks at no clock and sends nothing.
+// schedule decides which request is next. It reads no clock and sends nothing.
 type schedule struct {
 	objects  []object
 	parallel int
 	received []int64
 	done     []bool
-	waiting  []int     // for others
-	delayed  []request // for their time, the next one first
-	ready    []int     // for a place
+	waiting  []int     // wait for other objects
+	delayed  []request // wait for their time, the next one first
+	ready    []int     // wait for a free slot
 	running  int
 	left     int
 }
 
-// request of an object, that is due at some time after the start.
+// request is a request for an object that is due at a time after the start.
 type request struct {
 	object int
 	due    time.Duration
@@ -184,7 +184,7 @@ func newSchedule(objects []object, parallel int) *schedule {
 	return s
 }
 
-// note takes in what happened.
+// note records progress.
 func (s *schedule) note(p progress) {
 	s.received[p.object] += p.bytes
 	if p.done {
@@ -194,11 +194,11 @@ func (s *schedule) note(p progress) {
 	}
 }
 
-// advance takes in that it is now, and returns when the next request is due.
+// advance moves the time to now, and returns when the next request is due.
 func (s *schedule) advance(now time.Duration) time.Duration {
 	s.waiting = slices.DeleteFunc(s.waiting, func(i int) bool {
 		o := s.objects[i]
-		// All of it has come only with its end.
+		// An object is complete only when its end has arrived.
 		come := s.done[o.parent] || o.at < s.objects[o.parent].size && s.received[o.parent] >= o.at
 		if !come || slices.ContainsFunc(o.after, func(k int) bool { return !s.done[k] }) {
 			return false
@@ -217,7 +217,7 @@ func (s *schedule) advance(now time.Duration) time.Duration {
 	return s.delayed[0].due
 }
 
-// next takes the most urgent of what is ready, the one named first of these, if there is a place.
+// next takes the most urgent ready request, and among equals the first one named, if there is a free slot.
 func (s *schedule) next() (int, bool) {
 	if len(s.ready) == 0 || s.running == s.parallel {
 		return 0, false

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// object is one of a page. Its request is sent once at bytes of its parent have come, and all of after, and delay has passed
-// since; numbers are places in the page's list. The first one is the page itself, and waits for nothing.
+// object is an object of a page. Its request is sent delay after at bytes of its parent, and all objects in after, have
+// arrived; numbers are indices of the page's list. The first object is the page itself, and waits for nothing.
 type object struct {
 	file    string
 	size    int64
@@ -34,7 +34,7 @@ func (o *object) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// parse returns the objects of one page, of which each waits only for some before it.
+// parse returns the objects of one page. Each waits only for earlier ones.
 func parse(text []byte, page string) ([]object, error) {
 	var pages map[string][]object
 	if err := json.Unmarshal(text, &pages); err != nil {

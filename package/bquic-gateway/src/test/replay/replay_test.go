@@ -39,7 +39,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What waits for bytes, for the end of its parent, for others and for its time is sent when these have come, the urgent ones first.
+// Requests that wait for bytes, for the end of a parent, for other objects and for their time are sent when these have come, urgent ones first.
 func TestSchedule(t *testing.T) {
 	s := newSchedule([]object{
 		{file: "index.html", size: 100},
@@ -105,7 +105,7 @@ func TestLoad(t *testing.T) {
 			var mutex sync.Mutex
 			var asked []string
 			running, most := 0, 0
-			// These two are under way at the same time, however fast the machine.
+			// These two requests run at the same time, however fast the machine is.
 			other := map[string]string{"1.png": "2.png", "2.png": "1.png"}
 			came := map[string]func(){}
 			here := map[string]chan struct{}{}

@@ -26,32 +26,31 @@ import (
 )
 
 const (
-	// memory is the gateway's soft ceiling, MiB (GOMEMLIMIT), and overhead what
-	// comes on top: the program's own pages and what the kernel counts by then.
+	// memory is the gateway's soft ceiling, MiB (GOMEMLIMIT). overhead is allowed on top of
+	// it: the program's own pages, and memory that the kernel still counts.
 	memory   = 64
 	overhead = 32
 
-	// goodRate is the good client's link, Mbit/s: more than 802.11n of two
-	// streams carries. Without it the processors were its link, and whatever
-	// an attacker's own process takes of them would count as harm.
+	// goodRate is the rate of the good client's link, Mbit/s: more than 802.11n with two
+	// streams carries. Without a link, the processors would be the bottleneck, and the
+	// processor time of the attacker's own process would count as harm.
 	goodRate = 400
 
 	undisturbedTime = 1500 * time.Millisecond
-	// rounds of undisturbed time and attack, of which there are more while the
-	// good client has kept too little in those there were: victim, attacker and
-	// good client share the processors, with whatever else runs there.
+	// rounds is the most rounds of undisturbed time and attack. There is another one while
+	// the good client has kept too little so far: victim, attacker and good client share
+	// the processors with everything else on the machine.
 	rounds = 5
-	// leastShare of its undisturbed throughput is what the good client must keep,
-	// victimShare where the attack is made in its name.
+	// leastShare is the part of its undisturbed throughput that the good client must keep,
+	// victimShare the same for an attack in its name.
 	leastShare  = 0.5
 	victimShare = 0.8
 	// stallTime is how long the good client waits for an answer, or for more of it.
 	stallTime = 20 * time.Second
-	// reconnectTime is how often it connects anew beside its download, and
-	// somebody else does.
+	// reconnectTime is how often it, or another client, connects anew beside the download.
 	reconnectTime = 500 * time.Millisecond
-	// settleTime is how long what an attack leaves may live: the idle timeouts
-	// of a QUIC connection and of a handshake, and some.
+	// settleTime is how long the remains of an attack may live: the idle timeouts of a QUIC
+	// connection and of a handshake, plus a margin.
 	settleTime = 60 * time.Second
 )
 
@@ -73,7 +72,7 @@ type outcome struct {
 	Reconnects int     `json:"reconnects"` // of good clients, during attacks in their name
 	Failure    string  `json:"failure,omitempty"`
 	Ceiling    int64   `json:"rss_ceiling_bytes"`
-	// Of the whole run, in every row.
+	// For the whole run, repeated in every row.
 	FirstLeft leftover `json:"before_all"`
 	LastLeft  leftover `json:"after_all"`
 }
@@ -84,8 +83,8 @@ type leftover struct {
 	Goroutines  int `json:"goroutines"`
 }
 
-// goodClient downloads all the time: a file over one connection, then a new
-// connection.
+// goodClient downloads all the time: one file per connection, over one connection after the
+// other.
 type goodClient struct {
 	bytes, errors atomic.Int64
 	last          atomic.Pointer[error]
@@ -116,7 +115,7 @@ func (g *goodClient) download(ctx context.Context, buf []byte) error {
 		n, err := res.Body.Read(buf)
 		stalled.Reset(stallTime)
 		g.bytes.Add(int64(n))
-		// What a link did not carry it does not carry later.
+		// Unused capacity of the link is lost.
 		due = later(due, time.Now().Add(-10*time.Millisecond)).Add(time.Duration(n) * 8 * time.Second / (goodRate * 1e6))
 		pause(ctx, time.Until(due))
 		if err == io.EOF {
@@ -128,7 +127,7 @@ func (g *goodClient) download(ctx context.Context, buf []byte) error {
 	}
 }
 
-// get asks for a file over a new connection. end must be called when it was read.
+// get requests a file over a new connection. end must be called after reading it.
 func get(ctx context.Context, from net.IP, path string) (_ *http.Response, end func(), err error) {
 	conn, end, err := dialQUIC(ctx, from, &quic.Config{HandshakeIdleTimeout: stallTime, MaxIdleTimeout: stallTime})
 	if err != nil {
@@ -153,13 +152,12 @@ func get(ctx context.Context, from net.IP, path string) (_ *http.Response, end f
 	return nil, nil, fmt.Errorf("request: %w", err)
 }
 
-// reconnect connects anew and asks for a page until ctx ends, from the good
-// client's address and from another one in turn. It returns how often, and the
-// first that failed.
+// reconnect connects anew and requests a page until ctx ends, alternately from the good
+// client's address and another one. It returns how often, and the first error.
 func reconnect(ctx context.Context) (n int, err error) {
 	for ctx.Err() == nil {
 		from := []net.IP{goodAddress, otherAddress}[n%2]
-		// Not ctx: one that has begun may end.
+		// Not ctx: an attempt that has begun may finish.
 		trying, cancel := context.WithTimeout(context.WithoutCancel(ctx), stallTime)
 		res, end, err := get(trying, from, "/page")
 		if err != nil {
@@ -185,13 +183,13 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// A measure sums what the good client got in some pieces of time.
+// A measure sums the good client's throughput over several intervals.
 type measure struct {
 	bytes int64
 	time  time.Duration
 }
 
-// during measures while it waits, which ends with until too.
+// during measures for d, or until the channel until is closed.
 func (m *measure) during(ctx context.Context, g *goodClient, d time.Duration, until <-chan struct{}) {
 	start, before := time.Now(), g.bytes.Load()
 	select {
@@ -205,9 +203,8 @@ func (m *measure) during(ctx context.Context, g *goodClient, d time.Duration, un
 
 func (m *measure) mbps() float64 { return float64(m.bytes) * 8 / max(m.time.Seconds(), 1e-3) / 1e6 }
 
-// runAbuse runs attacks against a gateway of its own, for so long where they have no time
-// of their own, and writes a table and,
-// if output is not empty, JSON. It fails with what did not hold.
+// runAbuse runs attacks against its own gateway, for lasting each unless an attack has its
+// own time. It writes a table and, if output is not empty, JSON. The error lists failures.
 func runAbuse(ctx context.Context, bquic, output string, lasting time.Duration, names []string) error {
 	dir, err := os.MkdirTemp("", "bquic-abuse-")
 	if err != nil {
@@ -254,7 +251,7 @@ config site
 	const ceiling = (memory + overhead) << 20
 	var outcomes []outcome
 	good := new(goodClient)
-	// A first transfer, so that what is made once is made.
+	// A first transfer, for one-time allocations.
 	if err := good.download(ctx, make([]byte, 256<<10)); err != nil {
 		return fmt.Errorf("the good client fails without any attack: %w", err)
 	}
@@ -314,8 +311,8 @@ config site
 	return err
 }
 
-// attackRounds makes an attack, again while the good client has kept too little in
-// all rounds together. What else goes wrong in one of them is wrong.
+// attackRounds makes an attack, and repeats it while the good client has kept too little in
+// all rounds together. Any other failure in a round is final.
 func attackRounds(ctx context.Context, gateway *daemon, good *goodClient, a attack, ceiling int64) outcome {
 	o := outcome{Attack: a.name, Doc: a.doc, Unit: a.unit}
 	share := leastShare
@@ -343,7 +340,7 @@ func attackRounds(ctx context.Context, gateway *daemon, good *goodClient, a atta
 	return o
 }
 
-// attackOnce makes an attack, and returns what went wrong but for throughput.
+// attackOnce makes an attack, and returns what went wrong, except for throughput.
 func attackOnce(ctx context.Context, gateway *daemon, good *goodClient, a attack, ceiling int64, o *outcome, undisturbed, attacked *measure) string {
 	undisturbed.during(ctx, good, max(undisturbedTime, a.time/5), nil)
 	errorsBefore := good.errors.Load()
@@ -351,8 +348,8 @@ func attackOnce(ctx context.Context, gateway *daemon, good *goodClient, a attack
 	w := gateway.watch(ctx)
 	ctx, cancel := context.WithTimeout(ctx, a.time+60*time.Second)
 	defer cancel()
-	// Its own process, so that its work is not the good client's. It is on the
-	// same processors, where in life it is on others: it has less right to them.
+	// A separate process, so that its work does not slow down the good client. A real attacker
+	// has its own processors; this one shares them, and therefore has a lower priority.
 	cmd := exec.CommandContext(ctx, "nice", "-n", "10", os.Args[0], "attack", a.name, a.time.String())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var out, problems strings.Builder
@@ -403,9 +400,9 @@ func attackOnce(ctx context.Context, gateway *daemon, good *goodClient, a attack
 	return ""
 }
 
-// comeFirst gives this process, and all that it starts, more right to the
-// processors than whatever else the machine does: what is measured is the gateway.
-// Without the right to, it goes on.
+// comeFirst gives this process, and all processes that it starts, a higher priority than
+// anything else on the machine, because the gateway is measured. Without permission, nothing
+// changes.
 func comeFirst() {
 	threads, _ := os.ReadDir("/proc/self/task") // new ones inherit it
 	for _, thread := range threads {
@@ -425,8 +422,8 @@ func left(d *daemon) leftover {
 	return leftover{s.Live, d.files(), s.Goroutines}
 }
 
-// settle waits until nothing is left of connections: no more descriptors and
-// goroutines than before, or, with before zero, none that go.
+// settle waits until nothing is left of connections: no more descriptors and goroutines than
+// before, or, if before is zero, no live connections.
 func settle(ctx context.Context, d *daemon, before leftover) error {
 	var now leftover
 	for deadline := time.Now().Add(settleTime); time.Now().Before(deadline) && ctx.Err() == nil; {
@@ -438,7 +435,7 @@ func settle(ctx context.Context, d *daemon, before leftover) error {
 		case before == leftover{} && s.Live == 0:
 			pause(ctx, time.Second) // its goroutines end
 			return ctx.Err()
-		// The runtime keeps a few of its own (timers, finalizers, idle origins' connections).
+		// A few may remain (timers, finalizers, idle connections to origins).
 		case before != leftover{} && s.Live <= before.Connections && now.Files <= before.Files+4 && now.Goroutines <= before.Goroutines+4:
 			return nil
 		}
@@ -464,7 +461,7 @@ func runAttack(name string, lasting time.Duration) error {
 	return fmt.Errorf("no attack %q", name)
 }
 
-// An originServer has /sink, which reads what it is sent, and /stall, which does not.
+// An originServer has /sink, which reads its requests, and /stall, which does not.
 type originServer struct {
 	*http.Server
 	ln net.Listener

@@ -27,24 +27,24 @@ var (
 	otherAddress = net.IPv4(127, 0, 0, 2)
 )
 
-// An attack does its worst until ctx ends, and counts what it did. Its error
-// says that the victim did not answer as it must.
+// An attack does its worst until ctx ends, and returns how much it did. An error means that
+// the victim did not answer as required.
 type attack struct {
 	name string
 	doc  string
 	unit string
 	do   func(context.Context) (int, error)
-	time time.Duration // 0: as the others
-	// It is made in the good client's own name, who keeps more of its throughput
-	// then, and never fails to connect anew, and neither do others.
+	time time.Duration // 0: the default
+	// victim: the attack uses the good client's address. The client must then keep more of its
+	// throughput, and it and another client must never fail to connect anew.
 	victim bool
 }
 
-// long is for attacks that take places until handshakes time out. At 45 a second,
-// which is below what calls for a Retry, it takes longer until something is used up.
+// long is for attacks that occupy places until handshakes time out. At 45 per second, which
+// is below the rate that triggers a Retry, it takes longer to exhaust anything.
 const long = 20 * time.Second
 
-// few is for attacks that stop at once what they reach.
+// few is for attacks that have their full effect at once.
 const few = 3 * time.Second
 
 func many(n int, do func(context.Context) error) func(context.Context) (int, error) {
@@ -69,7 +69,7 @@ func initials(manyAddresses bool) func(context.Context) (int, error) {
 	}
 }
 
-// forged sends Initials in the good client's name, from all of its ports.
+// forged sends Initials with the good client's address, from all of its ports.
 func forged(rate int) func(context.Context) (int, error) {
 	return func(ctx context.Context) (int, error) {
 		f, err := newForger()

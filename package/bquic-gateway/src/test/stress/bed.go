@@ -94,8 +94,7 @@ func newBed() (_ *bed, err error) {
 	return b, nil
 }
 
-// medium puts an emulated hop of 802.11n (lab/wifi) between node and gateway, in
-// place of their link.
+// medium replaces the link between node and gateway by an emulated hop of 802.11n (lab/wifi).
 func (b *bed) medium(ctx context.Context, binary string) error {
 	if err := ip("-n " + b.ns("node") + " link del to-gateway"); err != nil {
 		return err
@@ -131,7 +130,7 @@ func (b *bed) medium(ctx context.Context, binary string) error {
 	return nil
 }
 
-// Close stops what runs in the bed and removes it.
+// Close stops all processes in the bed and removes it.
 func (b *bed) Close() {
 	for _, c := range b.children {
 		_ = c.Process.Kill()
@@ -155,7 +154,7 @@ func (b *bed) stopDaemons() {
 	b.relay, b.gateway = nil, nil
 }
 
-// command is for a program in a namespace. It ends with this process.
+// command returns a command in a namespace. It ends with this process.
 func (b *bed) command(name string, argv ...string) *exec.Cmd {
 	cmd := exec.Command("ip", append([]string{"netns", "exec", b.ns(name)}, argv...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -173,7 +172,7 @@ func (b *bed) start(name string, args ...string) error {
 	return nil
 }
 
-// startGateway has a site with root's files, and relays with any profile.
+// startGateway starts a gateway with a site of files, for relays with any profile.
 func (b *bed) startGateway(ctx context.Context, bquic, profile, more string) (err error) {
 	root := filepath.Join(b.dir, "site")
 	err = errors.Join(os.MkdirAll(root, 0o755), sparse(filepath.Join(root, "big"), 1<<30),
@@ -199,7 +198,7 @@ config site
 	return err
 }
 
-// startRelay returns when the relay takes connections.
+// startRelay starts a relay, and returns when it takes connections.
 func (b *bed) startRelay(ctx context.Context, bquic, profile string) (err error) {
 	var pin struct {
 		Pin string `json:"pin"`
@@ -229,7 +228,7 @@ config relay
 	})
 }
 
-// until waits until what is, for half a minute.
+// until waits for a condition, for at most half a minute.
 func until(ctx context.Context, what string, is func() bool) error {
 	for deadline := time.Now().Add(30 * time.Second); !is(); pause(ctx, 50*time.Millisecond) {
 		if ctx.Err() != nil {

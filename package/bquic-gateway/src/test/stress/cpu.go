@@ -21,9 +21,9 @@ import (
 
 const cpuRepetitions = 5
 
-// The links over which processor time is measured. Without a bottleneck packets
-// leave in large batches and their cost is that of the program; a queue is
-// where the profile bquic acknowledges less.
+// The links over which processor time is measured. Without a bottleneck, packets leave in
+// large batches, and their cost is that of the program. With a queue, the profile bquic
+// acknowledges less.
 var cpuLinks = []struct {
 	name string
 	tbf  string // tc-tbf(8); "": none
@@ -42,18 +42,18 @@ type cpuRow struct {
 	Median    float64   `json:"median"`
 	Least     float64   `json:"least"`
 	Most      float64   `json:"most"`
-	Ratio     float64   `json:"ratio"` // of the median to that of the first contender
+	Ratio     float64   `json:"ratio"` // of the median to the first contender's
 }
 
-// A served transfers size bytes on demand, and returns the processor time of
-// those who served them.
+// A served transfers size bytes on demand, and returns the processor time of the serving
+// processes.
 type served struct {
 	name     string
 	transfer func(ctx context.Context, size int64) (time.Duration, error)
 }
 
-// runCPU measures the processor time for a GB: of the gateway against Caddy,
-// and of relay and gateway with either profile.
+// runCPU measures the processor time per GB: of the gateway against Caddy, and of relay and
+// gateway with either profile.
 func runCPU(ctx context.Context, bquic, output, caddy string) error {
 	var rows []cpuRow
 	for _, link := range cpuLinks {
@@ -93,13 +93,13 @@ func cpuPart(ctx context.Context, bquic, caddy, link, tbf string, size int64,
 	rows := make([]cpuRow, len(contenders))
 	for repetition := range cpuRepetitions + 1 {
 		for i := range contenders {
-			i = (i + repetition) % len(contenders) // another one is first each time
+			i = (i + repetition) % len(contenders) // each repetition starts with another one
 			c := contenders[i]
 			used, err := c.transfer(ctx, size)
 			if err := errors.Join(err, ctx.Err()); err != nil {
 				return nil, fmt.Errorf("%s, %s: %w", what, c.name, err)
 			}
-			if repetition > 0 { // the first one makes caches warm
+			if repetition > 0 { // the first one warms up caches
 				rows[i].PerGB = append(rows[i].PerGB, used.Seconds()/float64(size)*1e9)
 			}
 		}
@@ -115,7 +115,7 @@ func cpuPart(ctx context.Context, bquic, caddy, link, tbf string, size int64,
 	return rows, nil
 }
 
-// cpuDuring is the processor time that processes use while do runs.
+// cpuDuring returns the processor time that processes use while do runs.
 func cpuDuring(pids []int, do func() error) (time.Duration, error) {
 	sum := func() (sum time.Duration, err error) {
 		for _, pid := range pids {
@@ -222,7 +222,7 @@ config site
 		out, err := b.command("gateway", "ss", "-Hlun").Output()
 		return err == nil && strings.Contains(string(out), ":9443")
 	})
-	// ip-netns(8) and env(1) become the program: the pid is Caddy's.
+	// ip-netns(8) and env(1) exec the program, so the pid is Caddy's.
 	contenders = append([]served{{"Caddy", fetch(cmd.Process.Pid, "https://10.78.0.2:9443/")}}, contenders...)
 	return what, contenders, end, err
 }
@@ -257,7 +257,7 @@ func cpuRelay(ctx context.Context, b *bed, bquic, _ string) (string, []served, f
 	return what, contenders, nil, nil
 }
 
-// runSource sends to whoever connects as much as is asked for, a number in a line.
+// runSource sends each client the number of bytes that it requests, as a number on a line.
 func runSource(address string) error {
 	ln, err := net.Listen("tcp", address)
 	if err != nil {
@@ -285,7 +285,7 @@ func runSource(address string) error {
 	}
 }
 
-// runDrain asks a source for size bytes and counts them.
+// runDrain requests size bytes from a source and counts them.
 func runDrain(address string, size int64) error {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {

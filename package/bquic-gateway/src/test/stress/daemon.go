@@ -31,8 +31,8 @@ type daemon struct {
 	ended  chan struct{}
 }
 
-// startDaemon runs bquic in a network namespace, "" for this one, with a
-// configuration, whose status socket it appends, and waits until it answers.
+// startDaemon runs bquic in a network namespace ("": this one) with a configuration, to which
+// it adds a status socket, and waits until the socket answers.
 func startDaemon(ctx context.Context, namespace, dir, bquic, role, config string) (*daemon, error) {
 	d := &daemon{
 		name:   role,
@@ -109,7 +109,7 @@ func (d *daemon) tail() string {
 	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }
 
-// A daemonStatus is what the harness wants to know of a status.
+// A daemonStatus has the fields of a status that the harness needs.
 type daemonStatus struct {
 	Goroutines int    `json:"goroutines"`
 	State      string `json:"state"`
@@ -146,7 +146,7 @@ func (d *daemon) files() int {
 	return len(entries)
 }
 
-// rss is its resident memory now, in bytes.
+// rss is its current resident memory, in bytes.
 func (d *daemon) rss() int64 {
 	data, _ := os.ReadFile(d.proc("status"))
 	for line := range strings.Lines(string(data)) {
@@ -164,7 +164,7 @@ func cpuTime(pid int) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	// proc(5): utime and stime are fields 14 and 15, in ticks of 10 ms; the name may hold spaces.
+	// proc(5): utime and stime are fields 14 and 15, in ticks of 10 ms; the name may contain spaces.
 	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
 	if len(fields) < 13 {
 		return 0, errors.New("/proc/PID/stat is too short")
@@ -174,7 +174,7 @@ func cpuTime(pid int) (time.Duration, error) {
 	return time.Duration(user+system) * 10 * time.Millisecond, errors.Join(uerr, serr)
 }
 
-// A watcher takes the largest figures of a daemon until it is stopped.
+// A watcher records the largest figures of a daemon until it is stopped.
 type watcher struct {
 	rss, files, goroutines atomic.Int64
 	stop                   context.CancelFunc

@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sendBatch is the number of datagrams that one sendmmsg(2) takes.
+// sendBatch is the number of datagrams per sendmmsg(2).
 const sendBatch = 64
 
-// datagrams sends what next makes, up to rate a second, and returns how many
-// went. From many addresses: all of 127/8 is this host's.
+// datagrams sends datagrams made by next, up to rate per second, and returns how many it sent.
+// With manyAddresses, they come from all over 127/8, which belongs to this host.
 func datagrams(ctx context.Context, rate int, manyAddresses bool, next func() []byte) (int, error) {
 	socket, err := net.ListenUDP("udp4", &net.UDPAddr{IP: attacker})
 	if manyAddresses {
@@ -46,16 +46,16 @@ func datagrams(ctx context.Context, rate int, manyAddresses bool, next func() []
 		}
 		n, err := conn.WriteBatch(batch, 0)
 		if err != nil {
-			continue // the socket's buffer is full: it goes on
+			continue // the socket's buffer is full
 		}
 		sent += n
 	}
 	return sent, nil
 }
 
-// forgedDatagrams sends what next makes in another's name, from any of its ports,
-// rate a second, and returns how many went. It needs a raw socket, so it is done
-// in a network namespace of its own.
+// forgedDatagrams sends datagrams made by next from another host's address and any of its
+// ports, rate per second, and returns how many it sent. It needs a raw socket, so it runs in
+// its own network namespace.
 func forgedDatagrams(ctx context.Context, rate int, from net.IP, next func() []byte) (int, error) {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 	if err != nil {
@@ -85,7 +85,7 @@ func forgedDatagrams(ctx context.Context, rate int, from net.IP, next func() []b
 	return sent, nil
 }
 
-// noise is bytes to cut garbage from.
+// noise is the source of garbage.
 var noise = func() []byte {
 	b := make([]byte, 1<<20)
 	r := rand.NewChaCha8([32]byte{})
@@ -100,20 +100,20 @@ func garbage(size int) []byte {
 
 func randomDatagram() []byte { return garbage(20 + rand.N(1180)) }
 
-// longHeader looks like a packet of a handshake, of a known version or of none
-// (RFC 9000, section 17.2).
+// longHeader looks like a handshake packet of a known or unknown version (RFC 9000, section
+// 17.2).
 func longHeader() []byte {
 	b := garbage(initialSize)
 	b[0] |= 0xc0
 	version := [][]byte{{0, 0, 0, 1}, {0x6b, 0x33, 0x43, 0xcf}, {0x1a, 0x2a, 0x3a, 0x4a}}[rand.N(3)]
 	copy(b[1:], version)
 	b[5], b[14], b[23] = cidLen, cidLen, 0 // connection IDs, no token
-	b[24], b[25] = 0x44, 0x96              // the length: all that follows
+	b[24], b[25] = 0x44, 0x96              // the length of all that follows
 	return b
 }
 
-// shortHeader looks like a packet of a connection that is not known (RFC 9000,
-// section 17.3): what a stateless reset answers.
+// shortHeader looks like a packet of an unknown connection (RFC 9000, section 17.3), which is
+// answered by a stateless reset.
 func shortHeader() []byte {
 	b := garbage(40 + rand.N(1160))
 	b[0] = b[0]&0x3f | 0x40

@@ -37,12 +37,12 @@ import (
 )
 
 const (
-	fleetGreedyLoad = 16 << 20 // bytes of each of the greedy peer's connections
-	// All others' are drawn so that each order of magnitude is as frequent.
+	fleetGreedyLoad = 16 << 20 // bytes per connection of the greedy peer
+	// Sizes of all other transfers; each order of magnitude is equally frequent.
 	fleetSmallest, fleetLargest = 1 << 10, 1 << 20
 	fleetPatience               = 2 * time.Minute
-	// Before each peer has made so many transfers in the mean, up to fleetLongest
-	// times as long as asked for, its share says little.
+	// The run lasts until peers have made this many transfers on average, because a share of
+	// fewer says little, but at most fleetLongest times as long as requested.
 	fleetTransfers, fleetLongest = 150, 4
 )
 
@@ -50,13 +50,13 @@ const (
 type fleetResult struct {
 	Peers       int     `json:"peers"`
 	Connections int     `json:"connections"` // of each peer, at a time
-	Greed       int     `json:"greed"`       // how many times as many the greedy peer wants
+	Greed       int     `json:"greed"`       // how many times as many the greedy peer tries to open
 	Seconds     float64 `json:"seconds"`
 	Transfers   int64   `json:"transfers"`
 	Bytes       int64   `json:"bytes"`
 	Errors      int64   `json:"errors"`
 	Refused     int64   `json:"greedy_refused"` // tunnels of the greedy peer
-	Yielded     int64   `json:"greedy_yielded"` // those that it had to give up to others
+	Yielded     int64   `json:"greedy_yielded"` // tunnels that it had to give up for others
 	RSS         float64 `json:"rss_mib"`
 	Ceiling     float64 `json:"ceiling_mib"`
 	Jain        float64 `json:"jain"`
@@ -67,8 +67,8 @@ type fleetResult struct {
 	Load        float64 `json:"load_before"`        // of the machine, 1 minute
 }
 
-// runFleet has many relays on one gateway, one of which takes all that it can, and
-// then takes another one's token away. The gateway's memory is in MiB.
+// runFleet runs many relays on one gateway, one of which takes as much as it can, and then
+// revokes the token of another one. The gateway's memory is in MiB.
 func runFleet(ctx context.Context, bquic, output string, peers, connections, greed, memory int, lasting time.Duration) error {
 	b, err := newBed()
 	if err != nil {
@@ -113,7 +113,7 @@ func runFleet(ctx context.Context, bquic, output string, peers, connections, gre
 	}
 	row.RSS = mib(w.rss.Load())
 
-	// All hold their connections now. The second peer is taken out.
+	// Now all hold their connections. The second peer is removed.
 	file := filepath.Join(b.dir, "gateway.conf")
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -179,14 +179,14 @@ func loadAverage() (load float64) {
 	return load
 }
 
-// pattern is what runSizes sends, again and again.
+// pattern is the data that runSizes sends repeatedly.
 var pattern = func() []byte {
 	b := make([]byte, 1<<16)
 	rand.NewChaCha8([32]byte{1}).Read(b)
 	return b
 }()
 
-// runSizes answers each number, of 4 bytes, with so many bytes.
+// runSizes answers each number, of 4 bytes, with that many bytes.
 func runSizes(address string) error {
 	ln, err := net.Listen("tcp", address)
 	if err != nil {
@@ -218,15 +218,15 @@ func runSizes(address string) error {
 	}
 }
 
-// A fleetPeer is a relay without clients of its own.
+// A fleetPeer is a relay without clients.
 type fleetPeer struct {
 	number     int
 	connection *http3.ClientConn
 	bytes      atomic.Int64
 }
 
-// runFleetPeers is all peers. It prints what their load came to; then each holds its
-// connections until a line is read, and it prints what became of them.
+// runFleetPeers runs all peers. It prints the results of their load. Then each peer holds its
+// connections until a line is read, and it prints what happened to them.
 func runFleetPeers(ctx context.Context, peers, connections, greed int, lasting time.Duration) error {
 	all := make([]*fleetPeer, peers)
 	var wg sync.WaitGroup
@@ -248,7 +248,7 @@ func runFleetPeers(ctx context.Context, peers, connections, greed int, lasting t
 	}
 	var transfers, failures, refused, yielded atomic.Int64
 	start := time.Now()
-	// Of few transfers, whose sizes are drawn, even fair shares differ: a slow machine takes longer.
+	// With few transfers of random sizes, even fair shares differ, so a slow machine needs more time.
 	enough, end := start.Add(lasting), start.Add(fleetLongest*lasting)
 	over := func() bool {
 		now := time.Now()
@@ -344,7 +344,7 @@ func runFleetPeers(ctx context.Context, peers, connections, greed int, lasting t
 	return encoder.Encode(map[string]int64{"revoked_still_open": open.Load(), "others_ended": ended.Load()})
 }
 
-// fleetFigures are those that the peers know.
+// fleetFigures returns the figures that the peers know.
 func fleetFigures(r fleetResult) map[string]any {
 	return map[string]any{
 		"seconds": r.Seconds, "transfers": r.Transfers, "bytes": r.Bytes, "errors": r.Errors,
@@ -361,7 +361,7 @@ func dialFleetPeer(ctx context.Context, i int) (*fleetPeer, error) {
 	if err != nil {
 		return nil, err
 	}
-	// As a relay, it comes again until it is let in.
+	// Like a relay, it retries until it is admitted.
 	for deadline := time.Now().Add(fleetPatience); ; {
 		attempt, cancel := context.WithTimeout(ctx, 20*time.Second)
 		conn, err := (&quic.Transport{Conn: udp}).Dial(attempt, net.UDPAddrFromAddrPort(netip.MustParseAddrPort(gatewayAddr)),
@@ -383,7 +383,7 @@ var (
 	errNoPlace = errors.New("no place for another tunnel")
 )
 
-// isYielded says whether a tunnel's place was given to another peer.
+// isYielded says if a tunnel's place was given to another peer.
 func isYielded(err error) bool {
 	var reset *http3.Error
 	return errors.As(err, &reset) && reset.ErrorCode == http3.ErrCodeConnectError && reset.Remote
@@ -418,7 +418,7 @@ func (p *fleetPeer) open(ctx context.Context) (*http3.RequestStream, error) {
 	return str, nil
 }
 
-// transfer asks for size bytes in a tunnel of their own. When the time is over it gives up.
+// transfer requests size bytes over a new tunnel. It gives up when the time is over.
 func (p *fleetPeer) transfer(ctx context.Context, size int, over func() bool) error {
 	str, err := p.open(ctx)
 	if err != nil {
@@ -435,7 +435,7 @@ func (p *fleetPeer) transfer(ctx context.Context, size int, over func() bool) er
 	return err
 }
 
-// ask wants size bytes of the pattern.
+// ask requests size bytes of the pattern, and checks them.
 func ask(str *http3.RequestStream, size int, each func(int) error) (got int, err error) {
 	_ = str.SetDeadline(time.Now().Add(fleetPatience))
 	if _, err := str.Write(binary.BigEndian.AppendUint32(nil, uint32(size))); err != nil {

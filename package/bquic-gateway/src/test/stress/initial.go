@@ -16,12 +16,12 @@ import (
 	"errors"
 )
 
-// A forger makes Initial packets of QUIC version 1 that hold a valid
-// ClientHello and lead to nothing: whoever answers them does so in vain. It
-// makes no handshake of its own, so it is much cheaper than its victim.
+// A forger makes Initial packets of QUIC version 1 with a valid ClientHello, and never
+// continues the handshake, so the victim's answers are wasted. It does no handshake itself,
+// and is therefore much cheaper than its victim.
 type forger struct{ hello []byte }
 
-// initialSalt is that of QUIC version 1 (RFC 9001, section 5.2).
+// initialSalt is the salt of QUIC version 1 (RFC 9001, section 5.2).
 var initialSalt = []byte{
 	0x38, 0x76, 0x2c, 0xf7, 0xf5, 0x59, 0x34, 0xb3, 0x4d, 0x17,
 	0x9a, 0xe6, 0xa4, 0xc8, 0x0c, 0xad, 0xcc, 0xbb, 0x7f, 0x0a,
@@ -54,8 +54,8 @@ func newForger() (*forger, error) {
 	return nil, errors.New("no ClientHello was made")
 }
 
-// packet returns an Initial packet with a destination connection ID of its own
-// (RFC 9000, section 17.2.2; RFC 9001, section 5).
+// packet returns an Initial packet with a new destination connection ID (RFC 9000, section
+// 17.2.2; RFC 9001, section 5).
 func (f *forger) packet() []byte {
 	dcid := make([]byte, cidLen)
 	rand.Read(dcid)
@@ -86,7 +86,7 @@ func (f *forger) packet() []byte {
 	return b
 }
 
-// initialKeys are those of the client (RFC 9001, section 5.2).
+// initialKeys returns the client's keys (RFC 9001, section 5.2).
 func initialKeys(dcid []byte) (aead cipher.AEAD, iv []byte, mask cipher.Block) {
 	expand := func(secret []byte, label string, n int) []byte {
 		// RFC 8446, section 7.1.

@@ -30,9 +30,9 @@ const (
 	webRequests = 20 // of each
 	relayed     = 2000
 
-	// Ceilings of resident memory. A gateway is given loadMemory MiB; a relay
-	// states 64 KiB for each connection that it carries (docs/gateway.md). The gateway
-	// counts tunnel.TunnelMemory for each of their tunnels, and has room for others.
+	// Ceilings of resident memory. A gateway is given loadMemory MiB; a relay is documented to
+	// need 64 KiB for each carried connection (docs/gateway.md). The gateway counts
+	// tunnel.TunnelMemory for each tunnel, and has room for others.
 	loadMemory   = 256
 	relayCeiling = relayed*64<<10 + overhead<<20
 )
@@ -55,7 +55,7 @@ type loadResults struct {
 	RelayCeiling   int64 `json:"relay_rss_ceiling_bytes"`
 }
 
-// runLoad loads a gateway and a relay as much as they must bear.
+// runLoad puts the largest supported load on a gateway and a relay.
 func runLoad(ctx context.Context, bquic, output string, lasting time.Duration) error {
 	b, err := newBed()
 	if err != nil {
@@ -93,7 +93,7 @@ func runLoad(ctx context.Context, bquic, output string, lasting time.Duration) e
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	// All that it could open are open, and stay until it is told.
+	// All connections are open, and stay open until the clients' input ends.
 	var last daemonStatus
 	err = until(ctx, "all connections to be carried", func() bool {
 		s, serr := b.relay.status()
@@ -138,8 +138,8 @@ func runLoad(ctx context.Context, bquic, output string, lasting time.Duration) e
 
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
-// runBrowse is all HTTP/3 clients: each has one connection, and requests the
-// page webRequests times, spread over lasting.
+// runBrowse runs all HTTP/3 clients. Each has one connection, and requests the page
+// webRequests times, spread over lasting.
 func runBrowse(ctx context.Context, page string, lasting time.Duration) error {
 	want, err := os.ReadFile(page)
 	if err != nil {
@@ -203,7 +203,7 @@ func browse(ctx context.Context, want []byte, lasting time.Duration) (n int, err
 	return n, nil
 }
 
-// runEcho sends back what it is sent.
+// runEcho is an echo server.
 func runEcho(address string) error {
 	ln, err := net.Listen("tcp", address)
 	if err != nil {
@@ -221,15 +221,15 @@ func runEcho(address string) error {
 	}
 }
 
-// Connections are what came of many TCP connections at once.
+// Connections is the result of many simultaneous TCP connections.
 type Connections struct {
 	Opened int64 `json:"opened"`
 	Errors int64 `json:"errors"`
-	Bytes  int64 `json:"bytes"` // there and back, both counted
+	Bytes  int64 `json:"bytes"` // both directions
 }
 
-// runConnections opens n connections, holds all until the standard input ends,
-// and uses each before and after.
+// runConnections opens n connections, holds all of them until the standard input ends, and
+// uses each before and after.
 func runConnections(ctx context.Context, address string, n int) error {
 	held := make(chan struct{})
 	go func() {
@@ -269,7 +269,7 @@ func runConnections(ctx context.Context, address string, n int) error {
 	return json.NewEncoder(os.Stdout).Encode(Connections{opened.Load(), failures.Load(), carried.Load()})
 }
 
-// echo sends size bytes and wants them back.
+// echo sends size bytes and expects them back.
 func echo(conn net.Conn, size int) error {
 	_ = conn.SetDeadline(time.Now().Add(60 * time.Second))
 	defer conn.SetDeadline(time.Time{})

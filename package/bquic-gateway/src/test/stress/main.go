@@ -2,8 +2,8 @@
 
 //go:build abuse
 
-// Stress loads and attacks real bquic daemons, in network namespaces only, and
-// watches what they use.
+// Stress puts load on real bquic daemons and attacks them, only in network namespaces, and
+// monitors their resources.
 package main
 
 import (
@@ -76,7 +76,7 @@ func run(args []string) error {
 		}
 		return nil
 
-	// Roles of the processes that those start.
+	// Roles of processes that the commands above start.
 	case command == "attack" && duration(1) > 0:
 		return runAttack(rest[0], duration(1))
 	case command == "browse" && duration(1) > 0:

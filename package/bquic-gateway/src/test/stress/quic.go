@@ -23,7 +23,7 @@ import (
 	"github.com/quic-go/quic-go/quicvarint"
 )
 
-// dialQUIC connects from an attacker's address, on a socket of its own.
+// dialQUIC connects from an attacker's address, on a new socket.
 func dialQUIC(ctx context.Context, from net.IP, config *quic.Config) (*quic.Conn, func(), error) {
 	socket, err := net.ListenUDP("udp4", &net.UDPAddr{IP: from})
 	if err != nil {
@@ -49,8 +49,8 @@ func dialQUIC(ctx context.Context, from net.IP, config *quic.Config) (*quic.Conn
 	return conn, end, nil
 }
 
-// onQUIC runs do on a connection, which it closes when do returns or ctx ends:
-// do may be waiting in a write that knows no context.
+// onQUIC runs do on a connection. It closes the connection when do returns, and when ctx ends,
+// because do may be blocked in a write without a context.
 func onQUIC(config *quic.Config, do func(context.Context, *quic.Conn) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		conn, end, err := dialQUIC(ctx, attacker, config)
@@ -72,7 +72,7 @@ func handshakeQUIC(ctx context.Context) error {
 	return onQUIC(nil, func(context.Context, *quic.Conn) error { return nil })(ctx)
 }
 
-// abandon connects and is never heard of again.
+// abandon connects and never sends again.
 func abandon(ctx context.Context) error {
 	_, end, err := dialQUIC(ctx, attacker, nil)
 	if err == nil {
@@ -109,7 +109,7 @@ func streams(ctx context.Context, conn *quic.Conn, n int, do func(*quic.Stream) 
 		str, err := conn.OpenStreamSync(ctx)
 		cancel()
 		if errors.Is(err, context.DeadlineExceeded) {
-			return nil // no more are granted
+			return nil // the victim grants no more
 		}
 		if err != nil {
 			return err
@@ -121,7 +121,7 @@ func streams(ctx context.Context, conn *quic.Conn, n int, do func(*quic.Stream) 
 	return nil
 }
 
-// slowHeaderQUIC begins HEADERS on every stream and does not come to their end.
+// slowHeaderQUIC begins HEADERS on every stream and never completes them.
 func slowHeaderQUIC(ctx context.Context, conn *quic.Conn) error {
 	var open []*quic.Stream
 	err := streams(ctx, conn, 100, func(str *quic.Stream) error {
@@ -161,7 +161,7 @@ func slowBodyQUIC(ctx context.Context, conn *quic.Conn) error {
 	return err
 }
 
-// uploads sends more than an origin takes that does not read.
+// uploads sends more than fits to an origin that does not read.
 func uploads(ctx context.Context, conn *quic.Conn) error {
 	body := frame(0, make([]byte, 64<<10))
 	return streams(ctx, conn, 100, func(str *quic.Stream) error {
@@ -181,7 +181,7 @@ func uploadsUntilEnd(ctx context.Context, conn *quic.Conn) error {
 	return nil
 }
 
-// tinyWindows are those of a client that asks for much and takes nothing.
+// tinyWindows are the windows of a client that requests much and accepts nothing.
 var tinyWindows = &quic.Config{
 	InitialStreamReceiveWindow: 16, MaxStreamReceiveWindow: 16,
 	InitialConnectionReceiveWindow: 4096, MaxConnectionReceiveWindow: 4096,
@@ -208,7 +208,7 @@ func hugeHeader(ctx context.Context, conn *quic.Conn) error {
 	})
 }
 
-// largeHeaders sends requests with header sections of just below 1 MiB, never whole.
+// largeHeaders sends requests with incomplete header sections of just below 1 MiB.
 func largeHeaders(ctx context.Context, conn *quic.Conn) error {
 	err := streams(ctx, conn, 100, func(str *quic.Stream) error {
 		b := quicvarint.Append([]byte{headersFrame}, 1000<<10)
@@ -221,9 +221,9 @@ func largeHeaders(ctx context.Context, conn *quic.Conn) error {
 	return err
 }
 
-// qpackBomb sends header sections in which a byte stands for a whole field
-// (RFC 9204, section 4.5.2: static index 23, ":scheme: https" and the like),
-// and instructions for a table that the victim never allowed.
+// qpackBomb sends header sections in which each byte stands for a whole field (RFC 9204,
+// section 4.5.2: static index 23, ":scheme: https" and the like), and instructions for a
+// table that the victim does not allow.
 func qpackBomb(ctx context.Context, conn *quic.Conn) error {
 	section := append([]byte{0, 0}, bytes.Repeat([]byte{0xc0 | 53}, 60<<10)...) // content-type: text/plain
 	return streams(ctx, conn, 1<<30, func(str *quic.Stream) error {
@@ -266,7 +266,7 @@ func rapidReset(ctx context.Context) (resets int, err error) {
 	return int(n.Load()), err
 }
 
-// wrongToken asks for tunnels without the right to.
+// wrongToken requests tunnels with a wrong token.
 func wrongToken(ctx context.Context) (requests int, err error) {
 	var n atomic.Int64
 	_, err = crowd(ctx, 4, onQUIC(nil, func(ctx context.Context, conn *quic.Conn) error {
@@ -290,12 +290,11 @@ func wrongToken(ctx context.Context) (requests int, err error) {
 	return int(n.Load()), err
 }
 
-// maxFrames is the room for frames in a packet of the smallest size.
+// maxFrames is the room for frames in the smallest packet, in bytes.
 const maxFrames = 1100
 
-// flood sends frames made by next as fast as the path carries them, and
-// returns how many the victim was sent. Each packet is full of them, or holds
-// perPacket.
+// flood sends frames made by next as fast as the path carries them, and returns how many it
+// sent. Each packet contains perPacket frames, or as many as fit.
 func flood(perPacket int, next func() []byte) func(context.Context) (int, error) {
 	return func(ctx context.Context) (int, error) {
 		var n atomic.Int64
@@ -330,7 +329,7 @@ const fill = 1 << 20 // as many as fit
 func ping() []byte         { return []byte{0x01} }
 func immediateAck() []byte { return []byte{0x1f} }
 
-// ackFrequency asks for another ACK policy each time (draft-ietf-quic-ack-frequency-11, section 4).
+// ackFrequency requests a different ACK policy each time (draft-ietf-quic-ack-frequency-11, section 4).
 func ackFrequency() func() []byte {
 	var sequence atomic.Uint64
 	return func() []byte {
@@ -345,7 +344,7 @@ func ackFrequency() func() []byte {
 
 func pathChallenge() []byte { return append([]byte{0x1a}, garbage(8)...) }
 
-// dataBlocked claims to be blocked, at another offset each time.
+// dataBlocked claims to be blocked, at a different offset each time.
 func dataBlocked() func() []byte {
 	var n atomic.Uint64
 	return func() []byte { return quicvarint.Append([]byte{0x14}, n.Add(1)) }
@@ -355,7 +354,7 @@ func dataBlocked() func() []byte {
 func newConnectionIDs(ctx context.Context, conn *quic.Conn) error {
 	for n := uint64(10); ctx.Err() == nil; n++ {
 		b := quicvarint.Append([]byte{0x18}, n)
-		b = quicvarint.Append(b, n-1) // retires all before
+		b = quicvarint.Append(b, n-1) // retires all earlier ones
 		b = append(append(b, cidLen), garbage(cidLen+16)...)
 		for !conn.QueueRaw(b) && ctx.Err() == nil {
 			pause(ctx, 200*time.Microsecond)
@@ -371,7 +370,7 @@ func retireConnectionIDs(ctx context.Context, conn *quic.Conn) error {
 			pause(ctx, 200*time.Microsecond)
 		}
 		if n%3 == 0 {
-			pause(ctx, 200*time.Microsecond) // the victim's answer: it issues one for each
+			pause(ctx, 200*time.Microsecond) // for the victim to issue a new one for each
 		}
 	}
 	return context.Cause(conn.Context())
@@ -398,7 +397,7 @@ func streamGaps(ctx context.Context, conn *quic.Conn) error {
 	return context.Cause(conn.Context())
 }
 
-// cryptoData sends what a client has not to send after the handshake.
+// cryptoData sends CRYPTO frames, which a client must not send after the handshake.
 func cryptoData() func() []byte {
 	var offset atomic.Uint64
 	return func() []byte {
@@ -419,13 +418,13 @@ func ack(largest uint64) []byte {
 // protocolViolation is the QUIC error code (RFC 9000, section 20.1).
 const protocolViolation = 0x0a
 
-// unsentAcks acknowledges what the victim has not sent yet.
+// unsentAcks acknowledges packets that the victim has not sent yet.
 func unsentAcks(ctx context.Context) (int, error) {
 	return violations(ctx, func(ctx context.Context, conn *quic.Conn) { conn.QueueRaw(ack(1 << 20)) })
 }
 
-// skippedAcks acknowledges packets without looking which ones came: a victim
-// that skips packet numbers (RFC 9000, section 21.4) finds out.
+// skippedAcks acknowledges packets without checking which ones arrived. A victim that skips
+// packet numbers detects this (RFC 9000, section 21.4).
 func skippedAcks(ctx context.Context) (int, error) {
 	return violations(ctx, func(ctx context.Context, conn *quic.Conn) {
 		str, err := conn.OpenStreamSync(ctx)
@@ -444,8 +443,8 @@ func skippedAcks(ctx context.Context) (int, error) {
 	})
 }
 
-// violations runs lie on connections until each is closed for it. One that is
-// not closed within seconds is an error.
+// violations runs lie on connections, each of which the victim must close within seconds as a
+// protocol violation. Anything else is an error.
 func violations(ctx context.Context, lie func(context.Context, *quic.Conn)) (int, error) {
 	n := 0
 	for ctx.Err() == nil {
@@ -466,7 +465,7 @@ func violations(ctx context.Context, lie func(context.Context, *quic.Conn)) (int
 		case errors.As(err, &transport) && transport.Remote && uint64(transport.ErrorCode) == protocolViolation:
 			n++
 		case ctx.Err() != nil: // time is up
-		case !connected: // it comes too often
+		case !connected: // it connects too often
 			pause(ctx, 50*time.Millisecond)
 		case err == nil:
 			return n, errors.New("the connection was not closed")

@@ -22,12 +22,12 @@ import (
 const (
 	soakSample = 5 * time.Second
 	soakReload = time.Minute
-	// The part of the time that makes the caches and pools what they will be.
+	// The part of the time in which caches and pools reach their size.
 	soakWarmup = 6 // a sixth
-	// soakGrowth is what a straight line through the RSS may rise by from
-	// warm-up to end: memory comes and goes by more than a leak's trace.
+	// soakGrowth is how much a straight line through the RSS may rise from warm-up to end:
+	// memory fluctuates by more than a small leak.
 	soakGrowth = 4 << 20
-	soakBusy   = 64 // connections that transfer
+	soakBusy   = 64 // connections with transfers
 )
 
 type soakResults struct {
@@ -52,9 +52,8 @@ type soakDaemon struct {
 	After  leftover `json:"after"`
 }
 
-// runSoak sends many small and some large transfers through relay and gateway,
-// over the emulated medium, reloads both every minute, and fails if memory,
-// descriptors or goroutines grow.
+// runSoak runs many small and some large transfers through relay and gateway, over the emulated
+// medium. It reloads both every minute, and fails if memory, descriptors or goroutines grow.
 func runSoak(ctx context.Context, bquic, output string, lasting time.Duration, medium string) error {
 	b, err := newBed()
 	if err != nil {
@@ -148,7 +147,7 @@ func runSoak(ctx context.Context, bquic, output string, lasting time.Duration, m
 	return err
 }
 
-// slope is that of the straight line through ys with the least squares.
+// slope is the slope of the least-squares line through ys.
 func slope(ys []int64) float64 {
 	n := float64(len(ys))
 	if n < 2 {
@@ -162,8 +161,8 @@ func slope(ys []int64) float64 {
 	return (n*sxy - sx*sy) / (n*sxx - sx*sx)
 }
 
-// runTransfers is the clients of a soak: connection after connection, most of a
-// few KB, some of half a MB, some left half open or reset.
+// runTransfers runs the clients of a soak: connection after connection, most of a few KB, some
+// of half a MB, some half-closed or reset.
 func runTransfers(ctx context.Context, address string, lasting time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, lasting)
 	defer cancel()
@@ -199,11 +198,11 @@ func transfer(address string, size int) (int64, error) {
 	}
 	defer conn.Close()
 	switch rand.N(20) {
-	case 0: // gone without a word
+	case 0: // reset
 		_, err = conn.Write(garbage(100))
 		_ = conn.(*net.TCPConn).SetLinger(0)
 		return 100, err
-	case 1: // ends its own direction first
+	case 1: // closes its own direction first
 		if _, err = conn.Write(garbage(size)); err == nil {
 			err = conn.(*net.TCPConn).CloseWrite()
 		}

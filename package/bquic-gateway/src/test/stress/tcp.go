@@ -48,8 +48,8 @@ func dialTLS(ctx context.Context, protocol string, receiveBuffer int) (*tls.Conn
 	return conn, nil
 }
 
-// crowd keeps n of do running until ctx ends, and returns how often one began.
-// What one fails with is the victim's right.
+// crowd keeps n calls of do running until ctx ends, and returns how often it started one.
+// Errors are ignored, because the victim may refuse.
 func crowd(ctx context.Context, n int, do func(context.Context) error) (int, error) {
 	var begun atomic.Int64
 	var wg sync.WaitGroup
@@ -58,7 +58,7 @@ func crowd(ctx context.Context, n int, do func(context.Context) error) (int, err
 			for ctx.Err() == nil {
 				begun.Add(1)
 				if do(ctx) != nil {
-					pause(ctx, 50*time.Millisecond) // refused: not a loop of its own CPU
+					pause(ctx, 50*time.Millisecond) // refused: avoid a busy loop
 				}
 			}
 		})
@@ -74,7 +74,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// dribble sends a byte at a time until ctx ends or the victim hangs up.
+// dribble sends a byte at a time until ctx ends or the victim closes the connection.
 func dribble(ctx context.Context, w io.Writer) error {
 	for ctx.Err() == nil {
 		if _, err := w.Write([]byte("x")); err != nil {
@@ -85,7 +85,7 @@ func dribble(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// silentTCP connects and says nothing at all.
+// silentTCP connects and sends nothing.
 func silentTCP(ctx context.Context) error {
 	conn, err := dialTCP(ctx, 0)
 	if err != nil {
@@ -125,7 +125,7 @@ func slowTCP(ctx context.Context, first string) error {
 	return dribble(ctx, conn)
 }
 
-// zeroWindowTCP asks for much and reads nothing.
+// zeroWindowTCP requests much and reads nothing.
 func zeroWindowTCP(ctx context.Context) error {
 	conn, err := dialTLS(ctx, "http/1.1", 1)
 	if err != nil {
@@ -169,7 +169,7 @@ func endless(ctx context.Context, w io.Writer, b []byte) error {
 	return nil
 }
 
-// http2Conn begins an HTTP/2 connection, whose answers are thrown away.
+// http2Conn begins an HTTP/2 connection and discards its answers.
 func http2Conn(ctx context.Context, settings ...http2.Setting) (*http2.Framer, func(), error) {
 	conn, err := dialTLS(ctx, "h2", 0)
 	if err != nil {
@@ -242,7 +242,7 @@ func continuationFlood(ctx context.Context) error {
 	return nil
 }
 
-// tinyWindowHTTP2 asks for much on every stream and grants a byte of it.
+// tinyWindowHTTP2 requests much on every stream and grants a window of one byte.
 func tinyWindowHTTP2(ctx context.Context) error {
 	framer, end, err := http2Conn(ctx, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1})
 	if err != nil {
