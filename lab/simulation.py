@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import statistics
 import subprocess
 import threading
@@ -51,12 +52,21 @@ def build() -> None:
     subprocess.run(["make", "-s", "-C", str(SOURCES)], check=True)
 
 
+# A comment, or a literal, which may hold what looks like one.
+COMMENT = re.compile(r"""//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""", re.DOTALL)
+
+
+def code(text: str) -> str:
+    """A C or C++ source without its comments and layout, which decide nothing."""
+    return " ".join(COMMENT.sub(lambda match: match.group(1) or " ", text).split())
+
+
 def digest(form: str) -> str:
     """A hash of all sources that affect a form's figures: rows of other sources are not reused."""
     policy = [] if form in WITHOUT_POLICY else [path for name in DECIDES for path in POLICY.glob(f"{name}.[ch]")]
     sha = hashlib.sha256()
     for path in sorted([*SOURCES.glob("*.cc"), *SOURCES.glob("*.h"), *policy]):
-        sha.update(path.name.encode() + b"\0" + path.read_bytes())
+        sha.update(f"{path.name}\0{code(path.read_text())}".encode())
     return sha.hexdigest()[:16]
 
 

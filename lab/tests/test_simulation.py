@@ -222,3 +222,9 @@ def test_nothing_is_said_where_nobody_finished():
     assert not dense_download.gain([base, {**base, "form": "wifirr"}], dense_download.cell(base), "wifirr")
     assert dense_download.gain([base, {**base, "form": "wifirr", "unfinished": 0, "worst_s": 300}],
                                dense_download.cell(base), "wifirr") == [2]
+
+
+def test_comments_do_not_make_other_sources() -> None:
+    source = 'int a; // of "b\nchar *s = "/* no // comment */"; /* one\n two */ char c = \'"\'; // "\n'
+    assert simulation.code(source) == 'int a; char *s = "/* no // comment */"; char c = \'"\';'
+    assert simulation.code(source.replace("char c", "char  d")) == simulation.code(source).replace("char c", "char d")
