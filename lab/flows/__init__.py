@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Applications whose connections are recorded where a relay would stand, and what the record says of each.
+"""Applications whose connections are recorded in the place of a relay, and their records.
 
-phone -- node (package/bquic-gateway/src/test/flows) -- server. Nothing is timed: no medium, and no turns with other work.
+phone -- node (package/bquic-gateway/src/test/flows) -- server. Nothing is timed, so there is no medium, and other work may run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BINARY = REPOSITORY / "build/lab/flows"
 BQUIC = REPOSITORY / "build/bquic"
 PHONE, NODE, NODE_SERVER, SERVER = "10.77.1.2", "10.77.1.1", "10.77.2.1", "10.77.2.2"
 WEB = 8443  # the gateway's port
-UPLOADS, UPLOADS_PORT = "uploads.test", 8081  # a site of the gateway's whose origin takes what is sent (RFC 6761: resolves nowhere)
+UPLOADS, UPLOADS_PORT = "uploads.test", 8081  # a site of the gateway whose origin accepts uploads (RFC 6761: never resolves)
 END_SECONDS = 60
 
 
@@ -35,17 +35,17 @@ def build() -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Flow:
-    """A client's connection, as the relay's kernel counts it: the streams' bytes, and the packets that bore them."""
+    """A client's connection, as counted by the relay's kernel: the bytes of both streams, and the packets that carried them."""
 
     client_bytes: int
     server_bytes: int
     client_packets: int
     server_packets: int
-    seconds: float  # that the client waited, without its pauses
+    seconds: float  # how long the client waited, without its pauses
 
 
 class Recorder:
-    """Passes on what comes to a port of the node's, and tells of each connection."""
+    """Forwards connections to a port of the node, and records each one."""
 
     def __init__(self, bench: Bench, address: str, target: int, delay_ms: int) -> None:
         self.port = bench.new_port()
@@ -58,7 +58,7 @@ class Recorder:
             raise Failed(f"flows ended: {bench.lab.tail('flows.log')}")
 
     def end(self) -> list[dict[str, Any]]:
-        """All connections, in the order of their begin, when the last one has ended."""
+        """Waits for the last connection to end, and returns all of them in the order in which they began."""
         try:
             out, _ = self._process.communicate("", timeout=END_SECONDS)
         except subprocess.TimeoutExpired:

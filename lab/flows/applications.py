@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What makes the connections: browsers with pages, a video and a poll; curl and Python for updates and files; ssh; dialogues over TLS."""
+"""The applications that make connections: browsers with pages, a video and a poll; curl and Python for updates and files; ssh; dialogues over TLS."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DIALOGUES = 8853  # ports of servers
 SSH = 2222
 PLAIN = 8080
 VIDEO_BYTES = 40_000_000
-# Of a video, as its player asks for them: sounds are small.
+# Segments of a video, as its player requests them: audio is small.
 VIDEO = """
 const over = arguments[0];
 (async () => {
@@ -33,7 +33,7 @@ const over = arguments[0];
 	}
 	over(at);
 })()"""
-# What an open page asks again and again.
+# The repeated requests of an open page.
 POLL = """
 const over = arguments[0];
 (async () => {
@@ -48,7 +48,7 @@ Rows = list[dict[str, Any]]
 
 
 def prepare(bench: flows.Bench) -> None:
-    """Files, and servers that are no gateway."""
+    """Makes files, and starts servers other than the gateway."""
     source = random.Random("files")
     (bench.root / "empty.html").write_text('<!doctype html><title>empty</title><link rel="icon" href="data:,">')
     (bench.root / "video").write_bytes(source.randbytes(VIDEO_BYTES))
@@ -68,7 +68,7 @@ def prepare(bench: flows.Bench) -> None:
     key = bench.path("id")
     subprocess.run(["dropbearkey", "-t", "ed25519", "-f", str(bench.path("host"))], check=True, capture_output=True)
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
-    # It lets this machine's users in, by the keys in their homes: here root has another home, in the server's namespaces only.
+    # sshd admits this machine's users by the keys in their homes, so root gets another home, only in the server's namespaces.
     bench.lab.start(
         bench.server, "sh", "-c", 'mount -t tmpfs -o mode=700 none ~root && mkdir -m 700 ~root/.ssh && cp "$1" ~root/.ssh/authorized_keys && '
         'chmod 600 ~root/.ssh/authorized_keys && exec dropbear -F -E -s -r "$2" -P "$3" -p "$4"', "sh", f"{key}.pub", str(bench.path("host")),
@@ -79,7 +79,7 @@ def prepare(bench: flows.Bench) -> None:
 
 
 class Browser:
-    """One of both, by one version of HTTP."""
+    """One of both browsers, with one version of HTTP."""
 
     def __init__(self, bench: flows.Bench, name: str, http2: bool) -> None:
         self._chromium = Chromium(bench.lab, bench.phone, bench.pin, [], http2=http2) if name == "chromium" else None
@@ -93,7 +93,7 @@ class Browser:
             self._firefox.load(url)
 
     def run(self, url: str, script: str) -> None:
-        """Opens a page of one object, and runs a script there that gives a value to arguments[0]."""
+        """Opens a page of one object, and runs a script there that passes a value to arguments[0]."""
         if self._chromium:
             self._chromium.run(url, script)
         else:
@@ -106,7 +106,7 @@ class Browser:
 
 
 def browsed(bench: flows.Bench, name: str, http2: bool, delays: list[int], seed: int, names: list[str]) -> Rows:
-    """Pages, a video and a poll in a browser, each from a port of its own, with all connections closed at the end."""
+    """Pages, a video and a poll in a browser, each from a different port, with all connections closed at the end."""
     source = random.Random(f"{name} {http2} {seed}")
     browser = Browser(bench, name, http2)
     recorders = []
@@ -141,7 +141,7 @@ def quiet(bench: flows.Bench, *command: str, stdin: bytes | None = None) -> None
 
 
 def curled(bench: flows.Bench, what: str, http2: bool, delays: list[int], source: random.Random) -> dict[str, Any]:
-    """Fetches by curl, on one connection at a time."""
+    """Downloads by curl, over one connection at a time."""
     recorder = bench.record(delay_ms=source.choice(delays))
     url = f"https://{recorder.address}:{recorder.port}"
     curl = ["curl", "-sSk", "--http2" if http2 else "--http1.1", "-A", source.choice(["curl/7.88.1", "opkg", "Debian APT-HTTP/1.3 (2.6.1)", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"])]
@@ -164,7 +164,7 @@ def curled(bench: flows.Bench, what: str, http2: bool, delays: list[int], source
         for _ in range(source.choice([1, 1, 2])):
             quiet(bench, *curl, *to, *(
                 part for i in range(source.choice([1, 1, 3, 8])) for part in upload(f"upload{i}", dialogues.size(source, 40_000, 1.5, 100, 1_000_000))))
-    elif what == "sync":  # a list, and then files both ways; each with its own name on the command line, on one connection
+    elif what == "sync":  # a list, then files in both directions, each named on the command line, over one connection
         parts = [*curl, *to, "-o", "/dev/null", f"https://{flows.UPLOADS}:{recorder.port}/list"]
         for i in range(source.randint(1, 6)):
             more = upload(f"sync{i}", dialogues.size(source, 20_000, 1.3, 100, 500_000)) if source.random() < 0.5 else [
@@ -174,7 +174,7 @@ def curled(bench: flows.Bench, what: str, http2: bool, delays: list[int], source
     elif what == "playlist":
         for i in range(source.randint(1, 3)):
             quiet(bench, *curl, *files([f"answers/{i}", *(f"packages/{source.randrange(60)}" for _ in range(source.randint(2, 8)))]))
-    else:  # ranges
+    else:  # byte ranges
         at, parts = 0, []
         for _ in range(source.randint(3, 14)):
             length = source.randint(50_000, 1_500_000)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Both ends of protocols over TLS, by their messages: run as
+"""Both ends of protocols over TLS, reduced to their messages. Run as
 dialogues.py serve PORT CERTIFICATE KEY, or dialogues.py talk ADDRESS PORT PROTOCOL SEED.
 
-A dialogue is a list of messages: whose (c, s), bytes, and a pause before it (s). Both ends make it from the seed, which the
-server knows by the name that the client gives in its ClientHello.
+A dialogue is a list of messages: sender (c, s), bytes, and the pause before it (s). Both ends make it from the seed, which the
+server gets from the name in the client's ClientHello.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def imap(source: random.Random) -> list[Message]:
 
 
 def pop3(source: random.Random) -> list[Message]:
-    """RFC 1939: what is there, and what is new of it."""
+    """RFC 1939: the list of messages, and the new ones."""
     found: list[Message] = [("s", 40, 0), ("c", 6, 0), ("s", 90, 0), ("c", source.randint(15, 35), 0), ("s", 6, 0),
                             ("c", source.randint(10, 30), 0), ("s", 25, 0), ("c", 6, 0), ("s", 18, 0), ("c", 6, 0), ("s", size(source, 900, 1, 30), 0)]
     for _ in range(source.choice([0, 0, 1, 1, 2, 4])):
@@ -58,7 +58,7 @@ def pop3(source: random.Random) -> list[Message]:
 
 
 def smtp(source: random.Random) -> list[Message]:
-    """RFC 6409: a message is handed in."""
+    """RFC 6409: submission of a message."""
     found: list[Message] = [("s", 50, 0), ("c", source.randint(15, 35), 0), ("s", source.randint(150, 300), 0), ("c", source.randint(40, 80), 0), ("s", 35, 0)]
     for _ in range(source.choice([1, 1, 1, 2])):
         found += [("c", source.randint(30, 60), 0), ("s", 30, 0), ("c", source.randint(30, 50), 0), ("s", 30, 0), ("c", 6, 0), ("s", 40, 0),
@@ -67,7 +67,7 @@ def smtp(source: random.Random) -> list[Message]:
 
 
 def messaging(source: random.Random) -> list[Message]:
-    """XMPP, or MQTT: short ones both ways, at any time, with acknowledgements."""
+    """XMPP or MQTT: short messages in both directions, at any time, with acknowledgements."""
     found: list[Message] = [("c", source.randint(30, 140), 0), ("s", source.randint(20, 350), 0), ("c", source.randint(40, 150), 0), ("s", source.randint(20, 120), 0)]
     for _ in range(source.randint(3, 60)):
         whose = source.choice("cs")
@@ -76,7 +76,7 @@ def messaging(source: random.Random) -> list[Message]:
 
 
 def desktop(source: random.Random) -> list[Message]:
-    """A remote screen: keys and movements up, changed rectangles down."""
+    """A remote desktop: keys and pointer movements up, changed rectangles down."""
     found: list[Message] = [("s", 12, 0), ("c", 12, 0), ("s", 40, 0), ("c", 60, 0), ("s", size(source, 60e3, 0.7, 5000), 0)]
     for _ in range(source.randint(5, 80)):
         found += [("c", source.choice([6, 8, 8, 24]), source.choice([0.0, 0.01, 0.05]))] * source.randint(1, 4) + [("s", size(source, 2500, 1.3, 30), 0)]
@@ -84,7 +84,7 @@ def desktop(source: random.Random) -> list[Message]:
 
 
 def backup(source: random.Random) -> list[Message]:
-    """Files go up in blocks, each of which is confirmed."""
+    """Files are uploaded in blocks, each of which is confirmed."""
     found: list[Message] = [("s", 60, 0), ("c", 120, 0), ("s", 90, 0)]
     for _ in range(source.randint(1, 30)):
         found += [("c", size(source, 30e3, 1, 1000, 262_144), 0), ("s", 40, 0)]
@@ -92,7 +92,7 @@ def backup(source: random.Random) -> list[Message]:
 
 
 def irc(source: random.Random) -> list[Message]:
-    """Lines of chat, mostly of others, and a ping now and then."""
+    """Chat lines, mostly from others, and a ping now and then."""
     found: list[Message] = [("c", source.randint(40, 90), 0), ("s", size(source, 3000, 0.5, 500), 0.05), ("c", source.randint(10, 60), 0)]
     for _ in range(source.randint(2, 50)):
         found += source.choice([[("s", size(source, 90, 0.5, 30, 510), 0.05)]] * 6 + [[("c", size(source, 60, 0.5, 15, 400), 0.1)], [("s", 20, 0), ("c", 20, 0)]])
@@ -100,7 +100,7 @@ def irc(source: random.Random) -> list[Message]:
 
 
 def sql(source: random.Random) -> list[Message]:
-    """Queries of a database, and their rows."""
+    """Database queries, and their rows."""
     found: list[Message] = [("c", source.randint(60, 120), 0), ("s", source.randint(20, 40), 0), ("c", source.randint(40, 120), 0), ("s", source.randint(300, 450), 0)]
     for _ in range(source.randint(1, 40)):
         found += [("c", size(source, 160, 0.8, 20, 8000), source.choice([0.0, 0.02])), ("s", size(source, 700, 1.6, 20, 400_000), 0)]
@@ -108,7 +108,7 @@ def sql(source: random.Random) -> list[Message]:
 
 
 def printing(source: random.Random) -> list[Message]:
-    """A document goes up whole, with a few words before and after."""
+    """A document is uploaded in one piece, with a few messages before and after."""
     found: list[Message] = [("c", source.randint(100, 400), 0), ("s", source.randint(30, 200), 0)]
     for _ in range(source.choice([1, 1, 2])):
         found += [("c", size(source, 150e3, 1.3, 2000, 1_000_000), 0), ("s", source.randint(20, 100), 0.05)]
@@ -116,7 +116,7 @@ def printing(source: random.Random) -> list[Message]:
 
 
 def git(source: random.Random) -> list[Message]:
-    """What is there, what is missing, and that in one piece."""
+    """The list of references, the missing ones, and a pack with these."""
     found: list[Message] = [("c", source.randint(60, 150), 0), ("s", size(source, 8000, 1.2, 300), 0)]
     for _ in range(source.randint(1, 4)):
         found += [("c", source.randint(200, 1700), 0), ("s", source.randint(60, 300), 0)]
@@ -124,7 +124,7 @@ def git(source: random.Random) -> list[Message]:
 
 
 def directory(source: random.Random) -> list[Message]:
-    """LDAP: who are you, and some searches."""
+    """LDAP: a bind, and some searches."""
     found: list[Message] = [("c", source.randint(60, 110), 0), ("s", 22, 0)]
     for _ in range(source.randint(1, 8)):
         found += [("c", source.randint(90, 260), 0.01), ("s", size(source, 500, 0.9, 60, 60_000), 0)]

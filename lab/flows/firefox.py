@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Headless Firefox in a namespace, driven by Marionette: messages LENGTH:JSON on a TCP connection, here by a pair of pipes."""
+"""Headless Firefox in a namespace, driven by Marionette: messages LENGTH:JSON over a TCP connection, here through a pair of pipes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.namespaces import Failed, Lab, own_group, stop
 
 PREFERENCES = {
     "network.http.http3.enable": False, "network.proxy.type": 0,
-    # Nothing but the page is loaded.
+    # Load nothing but the page.
     "app.normandy.enabled": False, "app.update.enabled": False, "browser.shell.checkDefaultBrowser": False,
     "browser.startup.homepage_override.mstone": "ignore", "datareporting.policy.dataSubmissionEnabled": False,
     "extensions.update.enabled": False, "network.captive-portal-service.enabled": False,
@@ -77,13 +77,13 @@ class Firefox:
         return result
 
     def load(self, url: str) -> float:
-        """ms until the load event has ended."""
+        """The time until the end of the load event, ms."""
         self.call("WebDriver:Navigate", url=url)
         return float(self.call("WebDriver:ExecuteScript", args=[], script="""
             return performance.getEntriesByType('navigation')[0].loadEventEnd""")["value"])
 
     def run(self, script: str) -> Any:
-        """The value that a script gives to arguments[0]."""
+        """The value that a script passes to arguments[0]."""
         return self.call("WebDriver:ExecuteAsyncScript", args=[], script=script)["value"]
 
     def close(self) -> None:

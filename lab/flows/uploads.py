@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An origin that takes what is sent to it, and gives what it is asked for: uploads.py PORT."""
+"""An origin that accepts uploads, and sends the requested number of bytes: uploads.py PORT."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Taker(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def do_GET(self) -> None:
-        """As many bytes as the path's last part says."""
+        """Sends as many bytes as the last part of the path says."""
         name = self.path.rpartition("/")[2]
         size = int(name) if name.isdigit() else 2000
         self.send_response(200)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A MIPS router, emulated."""
+"""An emulated MIPS router."""

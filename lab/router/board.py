@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A router's board in emulation: MIPS 24Kf, little-endian, on which time is counted in instructions.
+"""An emulated router board: MIPS 24Kf, little-endian, on which time is counted in instructions.
 
 QEMU's Malta with Debian's kernel and busybox for mipsel, fetched and unpacked into .cache/router/, never installed. QEMU's
-virtual time goes on by NS_PER_INSTRUCTION with each instruction, so that the process time that the kernel tells is a count of
-instructions and the same on every machine.
+virtual time advances by NS_PER_INSTRUCTION with each instruction, so the process time reported by the kernel is a count of
+instructions, and the same on every machine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NS_PER_INSTRUCTION = 8  # -icount shift=3
 PACKAGES = ("busybox-static", "ethtool", "libc6", "libmnl0")
 KERNEL = "linux-image-4kc-malta"
 MODULES = ("veth", "nf_tables", "nft_chain_nat", "nft_nat", "nft_ct", "nfnetlink_queue", "nft_queue", "e1000")
-# What the initial file system has of the packages. libc.so.6, its loader and libm.so.6 are ethtool's.
+# Files of the packages in the initial file system. ethtool needs libc.so.6, its loader and libm.so.6.
 FILES = ("bin/busybox", "sbin/ethtool", "lib/ld.so.1", "lib/mipsel-linux-gnu/ld.so.1",
          "lib/mipsel-linux-gnu/libc.so.6", "lib/mipsel-linux-gnu/libm.so.6", "usr/lib/mipsel-linux-gnu/libmnl.so.0")
 
@@ -35,7 +35,7 @@ class CannotRun(Exception):
 
 
 class Failed(Exception):
-    """What was run on the board, or the board itself, failed."""
+    """A program on the board, or the board itself, failed."""
 
 
 def _fetch(root: pathlib.Path) -> None:
@@ -54,7 +54,7 @@ def _pack(directory: pathlib.Path) -> bytes:
 
 
 def _base(root: pathlib.Path) -> bytes:
-    """The initial file system but for what a run adds."""
+    """The initial file system without the files of a run."""
     release = next((root / "lib/modules").iterdir()).name
     debian.shell("depmod", "-b", root, release)
     with tempfile.TemporaryDirectory() as name:
@@ -104,7 +104,7 @@ def run(
     script: pathlib.Path, arguments: Sequence[str], files: Mapping[str, pathlib.Path], *,
     megabytes: int = 256, seconds: float = 600, counted: bool = True, devices: Sequence[str] = (), within: Sequence[str] = (),
 ) -> Iterator[Iterator[str]]:
-    """Boots the board with SCRIPT as its task and gives the lines that it writes.
+    """Boots the board with SCRIPT as its task and returns the lines that it writes.
 
     ARGUMENTS have no blanks. FILES are laid into /job under their names, which is on the PATH. DEVICES are flags for QEMU,
     which runs WITHIN a command. Where instructions are not COUNTED, the board's clock is the machine's. Raises CannotRun, and

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is counted on the board."""
+"""The scenarios counted on the board."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from lab.router import board
 
 BYTES = 3_000_000
 SCENARIOS = ("relayed", "file", "forward")
-HOPS = 2  # of the scenario "forward"
+HOPS = 2  # in the scenario "forward"
 
 
 def count(
     bquic: pathlib.Path, scenario: str, direction: str, profile: str, offload: str, size: int = BYTES,
 ) -> list[dict[str, Any]]:
-    """Boots the board, carries SIZE bytes three times and returns, of medians, a row for each process. Raises board.CannotRun and board.Failed."""
+    """Boots the board, carries SIZE bytes three times, and returns a row with medians for each process. Raises board.CannotRun and board.Failed."""
     said: dict[str, list[int]] = {}
     with board.run(board.HERE / "cell", [scenario, direction, profile, offload, str(size)], {"bquic": bquic}) as lines:
         for line in lines:

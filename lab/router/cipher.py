@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the packets' cipher takes, on MIPS of both byte orders: each instruction is counted, under qemu-user."""
+"""The cost of the packet cipher on MIPS of both byte orders: counts each instruction under qemu-user."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from lab.router import board
 SOURCES = board.HERE.parent.parent / "package/bquic-gateway/src/quic-go"
 PROCESSORS = {"mips": "qemu-mips-static", "mipsle": "qemu-mipsel-static"}
 PACKET = 1300  # bytes, as sent
-PACKETS = 40  # that are counted
-CODE = {"today": "reference", "path": "32_bits"}  # by step: x/crypto's, and ours
+PACKETS = 40  # counted packets
+CODE = {"today": "reference", "path": "32_bits"}  # by step: x/crypto's code, and ours
 
 
 def _code(binary: pathlib.Path) -> str:
-    """Where the cipher's functions are in memory, as QEMU's -dfilter takes it."""
+    """The addresses of the cipher's functions, in the form of QEMU's -dfilter."""
     ranges = []
     for line in subprocess.run(["go", "tool", "nm", "-size", binary], capture_output=True, text=True, check=True).stdout.splitlines():
         address, size, kind, *name = line.split()
@@ -30,7 +30,7 @@ def _code(binary: pathlib.Path) -> str:
 
 
 def _instructions(command: list[str], code: str) -> int:
-    """Of CODE, that a program runs. With one instruction in a block, and blocks not chained, QEMU logs a line for each."""
+    """The number of instructions of CODE that a program runs. With one instruction per block and unchained blocks, QEMU logs a line for each."""
     qemu, *rest = command
     process = subprocess.Popen([qemu, "-singlestep", "-d", "exec,nochain", "-dfilter", code, "-D", "/dev/stderr", *rest],
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)

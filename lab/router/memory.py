@@ -16,13 +16,13 @@ from lab import measure
 from lab.namespaces import Failed, Lab, wait_until
 from lab.router import board
 
-LOADED = 20_000  # bytes, by each connection that is held
-BULK = 1_000_000  # bytes of one more, to see whether the board still works
+LOADED = 20_000  # bytes, by each open connection
+BULK = 1_000_000  # bytes of one more connection, to see whether the board still works
 TOKEN = "token-of-the-board"
 ORIGIN = "198.51.100.2"
-SECONDS = 1500  # longest
+SECONDS = 1500  # limit
 
-# In the origin: sends as many bytes as each line asks for.
+# In the origin: sends as many bytes as each line requests.
 SERVE = """
 import asyncio
 async def serve(reader, writer):
@@ -101,7 +101,7 @@ config gateway
             answer: dict[str, Any] = json.loads(said)["gateway"]
             return answer
 
-        # In slots whose interrupts are not the same: shared ones get lost.
+        # In slots with different interrupts: shared ones get lost.
         devices = [word for name, slot in (("lan", 0x12), ("mesh", 0x14)) for word in (
             "-netdev", f"tap,id={name},ifname={name},script=no,downscript=no", "-device", f"e1000,netdev={name},addr={slot:#x}")]
         with board.run(board.HERE / "hold", [status()["pin"]], {"bquic": bquic}, megabytes=megabytes, seconds=SECONDS,
@@ -119,7 +119,7 @@ config gateway
             listener.start()
 
             def sample(after: float) -> dict[str, int]:
-                """What the board says of itself later than that."""
+                """The board's next report after that time."""
                 others = []
                 while line := said.get(timeout=SECONDS):
                     others.append(line)
@@ -133,7 +133,7 @@ config gateway
             lab.address(gateway, "mesh", "10.77.2.2/24")
             lab.route(phone, "default", "10.77.1.1")
             lab.route(gateway, "10.77.1.0/24", "10.77.2.1")
-            while (line := said.get(timeout=SECONDS)) != "taking":  # a session is no answer of the gateway's yet
+            while (line := said.get(timeout=SECONDS)) != "taking":  # a session does not mean that the gateway has answered
                 if not line:
                     raise board.Failed("the board ended before its relay took connections")
             idle = sample(time.monotonic() + 5)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """OpenWrt packages without an SDK: what is in them, and both formats.
 
-    recipe    what the packages' Makefiles say
-    contents  every package: its metadata, files and scripts; both formats are made of these
+    recipe    the contents of the packages' Makefiles
+    contents  every package: its metadata, files and scripts, the input of both formats
     binaries  the programs, cross-compiled
     lmo       translations
     ipk       the format of opkg, its index and signature

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """apk, the format of apk-tools 3 (OpenWrt from 25.12), its index and signature.
 
-The format is apk-v3(5), what is in the packages that of OpenWrt's
-include/package-pack.mk. A file is a header, a block with a tree of values (ADB),
-which is signed and has the hash of every file, and a block for each file's content,
+The format is apk-v3(5). The contents of packages follow OpenWrt's
+include/package-pack.mk. A file is a header, a block with a tree of values (ADB)
+that is signed and contains the hash of every file, and a block with the content of each file,
 all compressed.
 """
 
@@ -18,13 +18,13 @@ from .contents import Package, Tree
 
 PACKAGE, INDEX = b"pckg", b"indx"  # schemas
 ADB, SIGNATURE, DATA = range(3)  # types of blocks
-SHA512 = 4  # among the hash algorithms
+SHA512 = 4  # number of the hash algorithm
 
-# Types of values, the upper four bits of a word; the others are a small number, or where the value is.
+# Types of values, the upper four bits of a word; the other bits are a small number, or the position of the value.
 INT, INT32, INT64, BLOB8, BLOB16, BLOB32, ARRAY, OBJECT = (t << 28 for t in (1, 2, 3, 8, 9, 10, 13, 14))
 NULL = 0
 
-# Places of fields in objects.
+# Positions of fields in objects.
 INFO = {name: place for place, name in enumerate((
     "name", "version", "hashes", "description", "arch", "license", "origin", "maintainer", "url", "repo_commit",
     "build_time", "installed_size", "file_size", "provider_priority", "depends", "provides", "replaces", "install_if",
@@ -40,14 +40,14 @@ export root="${IPKG_INSTROOT}"
 
 
 class Database:
-    """An ADB block that grows. Its methods return the word that stands for a value."""
+    """An ADB block under construction. Its methods return the word for a value."""
 
     def __init__(self) -> None:
         self.data = bytearray(8)  # two versions, 0, and the root's word
         self._written: dict[tuple[int, bytes], int] = {}
 
     def _put(self, kind: int, data: bytes, alignment: int, shared: bool = True) -> int:
-        """Each value is written once, unless it is to be changed."""
+        """Writes each value once, unless it will be changed later."""
         if shared and (kind, data) in self._written:
             return self._written[kind, data]
         self.data += bytes(-len(self.data) % alignment)
@@ -97,7 +97,7 @@ def block(kind: int, payload: bytes) -> bytes:
 
 
 def container(schema: bytes, adb: bytes, data: list[bytes], key: keys.Feed | None) -> bytes:
-    """A file of its blocks, compressed."""
+    """A compressed file made of its blocks."""
     blocks = [block(ADB, adb)]
     if key:
         head = struct.pack("<BB", 0, SHA512) + key.apk_id
@@ -109,7 +109,7 @@ def container(schema: bytes, adb: bytes, data: list[bytes], key: keys.Feed | Non
 
 
 def scripts(package: Package) -> dict[str, str]:
-    """As package-pack.mk: apk runs no pre-deinstall before an upgrade."""
+    """The scripts, as in package-pack.mk: apk runs no pre-deinstall before an upgrade."""
     install = ('[ "${IPKG_NO_SCRIPT}" = "1" ] && exit 0\n' + FUNCTIONS + f'export pkgname="{package.name}"\n'
                "add_group_and_user\ndefault_postinst\n" + package.postinst)
     found = {
@@ -123,7 +123,7 @@ def scripts(package: Package) -> dict[str, str]:
 
 
 def with_lists(package: Package) -> Tree:
-    """The files, and those by which OpenWrt's scripts know them."""
+    """The files, and the lists by which OpenWrt's scripts know them."""
     tree = Tree()
     tree.files = dict(package.tree.files)
     base = f"lib/apk/packages/{package.name}"
@@ -193,7 +193,7 @@ def build(package: Package, epoch: int, key: keys.Feed | None) -> tuple[bytes, d
                 data.append(struct.pack("<II", at, len(files)) + content)
         paths.append(db.object({1: db.blob(directory), 2: access(db, 0o755), 3: db.array(files)}))
     entry = info(package, sum(len(content) for _, content in tree.files.values()))
-    # A package's identity is the hash of all else, with zeros in its place.
+    # A package's identity is the hash of everything, with zeros in its own place.
     identity = db.blob(bytes(20), shared=False)
     adb = bytearray(db.finish(db.object({
         1: put_info(db, entry | {"hashes": identity}),

@@ -42,7 +42,7 @@ def compiler(arch):
 
 
 def stub_of_libmnl(arch, directory):
-    """What is linked with instead of the library of OpenWrt's package: its name and those of its functions."""
+    """A stub to link with instead of OpenWrt's library: it has the library's name and function names."""
     header = pathlib.Path("/usr/include/libmnl/libmnl.h").read_text()
     names = sorted(set(re.findall(r"^extern .*?\b(mnl_\w+)\(", header, re.M)))
     source = directory / "libmnl.c"
@@ -52,20 +52,20 @@ def stub_of_libmnl(arch, directory):
 
 
 def build_wifirrd(recipe, arch, out):
-    # Only libmnl's header of this machine's, not its libc's.
+    # Use only this machine's libmnl header, not its libc headers.
     include = WORK / "include"
     include.mkdir(parents=True, exist_ok=True)
     if not (include / "libmnl").is_symlink():
         (include / "libmnl").symlink_to("/usr/include/libmnl")
-    # The Makefile builds in place: in a copy, this machine's own build stays as it is.
+    # The Makefile builds in place, so a copy keeps this machine's own build unchanged.
     source = out.parent / "src"
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(recipe.dir / "src", source, ignore=shutil.ignore_patterns("wifirrd", "*.o"))
     stub_of_libmnl(arch, source)
-    # Neither -fPIC nor -flto: with either the program for MIPS is larger.
+    # Neither -fPIC nor -flto: either one makes the program for MIPS larger.
     run("make", "-s", "-C", source, "wifirrd", f"VERSION={recipe.version}", "PKG_CONFIG=true",
         f"CC={' '.join(compiler(arch))} -I{include}",
-        # -Xclang -Oz: Zig makes -Os of -Oz.
+        # -Xclang -Oz: Zig turns -Oz into -Os.
         f"CFLAGS=-Os -Xclang -Oz -Wno-gnu -ffunction-sections -fdata-sections "
         f"-fno-unwind-tables -fno-asynchronous-unwind-tables -ffile-prefix-map={recipe.dir}=.",
         "LDFLAGS=-dynamic -s -Wl,--gc-sections", "LIBS=-L. -lmnl", **ZIG)
@@ -74,7 +74,7 @@ def build_wifirrd(recipe, arch, out):
 
 
 def without_sections(elf):
-    """An executable without what no loader reads, as OpenWrt's sstrip leaves it: on MIPS, -s keeps .pdr."""
+    """An executable without sections that no loader reads, as after OpenWrt's sstrip: on MIPS, -s keeps .pdr."""
     order = ">" if elf[5] == 2 else "<"
     if elf[4] == 1:
         offset, = struct.unpack_from(order + "I", elf, 28)

@@ -11,10 +11,10 @@ from . import binaries
 from .lmo import lmo
 from .recipe import REPO, Recipe
 
-# Languages by themselves, for LuCI's menu of languages (luci.mk has the same).
+# Names of languages for LuCI's language menu (as in luci.mk).
 LANGUAGES = {"ca": "Català (Catalan)", "de": "Deutsch (German)", "es": "Español (Spanish)"}
 
-# As luci.mk: what is cached of the menu is stale, and rpcd reads ACLs when told.
+# As in luci.mk: the cached menu is stale, and rpcd must be told to reread ACLs.
 LUCI_POSTINST = """\
 [ -n "${IPKG_INSTROOT}" ] || {
 	rm -f /tmp/luci-indexcache.*
@@ -43,7 +43,7 @@ class Tree:
                 self.add(name, p.read_bytes(), 0o755 if p.stat().st_mode & 0o100 else 0o644)
 
     def directories(self) -> list[str]:
-        """Those above the files, "" the root."""
+        """The directories above the files; "" is the root."""
         return sorted({str(parent) if str(parent) != "." else "" for path in self.files
                        for parent in pathlib.PurePosixPath(path).parents})
 
@@ -52,17 +52,17 @@ class Tree:
 class Package:
     name: str
     recipe: Recipe
-    arch: str  # "all" for every one
+    arch: str  # "all": any architecture
     depends: list[str]
     description: list[str]  # lines
     tree: Tree
     conffiles: list[str] = dataclasses.field(default_factory=list)
-    user: str = ""  # USER:GROUP that installing makes
+    user: str = ""  # USER:GROUP created by the installation
     postinst: str = ""  # shell, after OpenWrt's own
     postrm: str = ""
 
     def __post_init__(self) -> None:
-        # Configuration that is made later is for sysupgrade to keep.
+        # sysupgrade must keep configuration that is created later.
         later = [f for f in self.conffiles if f.lstrip("/") not in self.tree.files]
         self.conffiles = sorted(f for f in self.conffiles if f.lstrip("/") in self.tree.files)
         if later:
@@ -77,12 +77,12 @@ class Package:
         return f"feeds/bquic/{self.recipe.dir.relative_to(REPO)}"
 
     def conffile_sums(self) -> list[tuple[str, str]]:
-        """Each configuration file with the SHA-256 of what the package has."""
+        """Each configuration file, with the SHA-256 of the package's version."""
         return [(f, hashlib.sha256(self.tree.files[f.lstrip("/")][1]).hexdigest()) for f in self.conffiles]
 
 
 def epoch() -> int:
-    """The time of all that is made: the commit's. The same commit makes the same bytes."""
+    """The timestamp of all files: the commit's time. The same commit gives the same bytes."""
     return int(os.environ.get("SOURCE_DATE_EPOCH") or
                subprocess.check_output(["git", "log", "-1", "--format=%ct"], cwd=REPO, text=True))
 
@@ -123,7 +123,7 @@ def packages(arch: str) -> list[Package]:
         for conf in conffiles:
             default = REPO / "files" / conf.lstrip("/")
             if default.is_file():
-                tree.add(conf, default.read_bytes(), 0o600)  # as INSTALL_CONF does: it may hold secrets
+                tree.add(conf, default.read_bytes(), 0o600)  # as INSTALL_CONF: it may contain secrets
         tree.add(path, program.read_bytes(), 0o755)
         found.append(Package(recipe.name, recipe, arch, recipe.depends(), recipe.description.splitlines(), tree,
                              conffiles, recipe.vars.get("USERID", ""), recipe.block("postinst"), recipe.block("postrm")))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a feed has beside its packages: the public keys, and the script that adds it to a router."""
+"""The parts of a feed besides its packages: the public keys, and the script that adds it to a router."""
 
 import pathlib
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ipk, the format of opkg (OpenWrt up to 24.10), its index and signature.
 
-As OpenWrt's include/package-pack.mk, scripts/ipkg-build and
-scripts/ipkg-make-index.sh make them.
+Follows OpenWrt's include/package-pack.mk, scripts/ipkg-build and
+scripts/ipkg-make-index.sh.
 """
 
 import gzip
@@ -30,7 +30,7 @@ PRERM = """\
 default_prerm $0 $@
 """
 
-# Not in an index entry.
+# Fields that an index entry does not have.
 NOT_INDEXED = ("Maintainer", "LicenseFiles", "Source", "SourceName", "Require-User", "SourceDateEpoch")
 
 
@@ -43,7 +43,7 @@ def gz(data: bytes) -> bytes:
 
 
 def tar(tree: Tree, epoch: int) -> bytes:
-    """A tar as of tar --format=gnu --numeric-owner --sort=name, owned by root."""
+    """A tar file as from tar --format=gnu --numeric-owner --sort=name, owned by root."""
     members: dict[str, tuple[int, bytes | str | None]] = {
         f"./{directory}".rstrip("/"): (0o755, None) for directory in tree.directories()}
     members |= {f"./{path}": entry for path, entry in tree.files.items()}
@@ -120,7 +120,7 @@ def write(directory: pathlib.Path, packages: list[Package], epoch: int, key: key
             f"Size: {len(data)}",
             f"SHA256sum: {hashlib.sha256(data).hexdigest()}",
             description]) + "\n\n"
-    # usign signs some lengths wrongly; OpenWrt pads them too (package/Makefile).
+    # usign signs some lengths incorrectly; OpenWrt also pads them (package/Makefile).
     if (64 + len(index.encode())) % 128 in (110, 111):
         index += "\n\n"
     (directory / "Packages").write_text(index)

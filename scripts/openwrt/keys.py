@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A feed's keys: Ed25519 for opkg's index, as usign has them, and ECDSA for apk."""
+"""A feed's keys: Ed25519 for opkg's index, in usign's format, and ECDSA for apk."""
 
 import base64
 import hashlib
@@ -12,7 +12,7 @@ RAW = serialization.Encoding.Raw, serialization.PublicFormat.Raw
 
 
 class Feed:
-    """The secret keys in a directory that only their owner reads, made there the first time."""
+    """The secret keys, in a directory that only their owner can read; created on first use."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -20,7 +20,7 @@ class Feed:
         self._apk: ec.EllipticCurvePrivateKey = _kept(
             directory / "apk.pem", lambda: ec.generate_private_key(ec.SECP256R1()))
         public = self._opkg.public_key().public_bytes(*RAW)
-        # Any eight bytes may be a fingerprint; these need no place to be kept.
+        # Any eight bytes may be a fingerprint; derived ones need not be stored.
         self._fingerprint = hashlib.sha512(public).digest()[:8]
         self.fingerprint = self._fingerprint.hex()  # the key's file name in /etc/opkg/keys
         self.opkg_public = _usign_file(f"public key {self.fingerprint}", b"Ed" + self._fingerprint + public)
@@ -31,11 +31,11 @@ class Feed:
         self.apk_id = hashlib.sha512(point).digest()[:16]
 
     def usign(self, message: bytes) -> str:
-        """The signature file that opkg wants beside its index."""
+        """The signature file that opkg expects beside its index."""
         return _usign_file(f"signed by key {self.fingerprint}", b"Ed" + self._fingerprint + self._opkg.sign(message))
 
     def sign_apk(self, message: bytes) -> bytes:
-        """In DER. The same message has the same signature (RFC 6979)."""
+        """A DER signature. The same message has the same signature (RFC 6979)."""
         return self._apk.sign(message, ec.ECDSA(hashes.SHA512(), deterministic_signing=True))
 
 

@@ -6,7 +6,7 @@ import struct
 
 
 def sfh(data):
-    """Paul Hsieh's SuperFastHash, by which LuCI finds translations."""
+    """Paul Hsieh's SuperFastHash, LuCI's key for translations."""
     def signed(byte):
         return byte - 256 if byte > 127 else byte
 
@@ -60,7 +60,7 @@ def lmo(po):
                     for n, value in forms:
                         key = (message["msgctxt"] + "\1" if "msgctxt" in message else "") + message["msgid"]
                         key += f"\2{n}" if "msgid_plural" in message else ""
-                        # As LuCI's own tool: what is translated by itself is left out.
+                        # As LuCI's own tool, leave out texts that are equal to their translation.
                         if value and sfh(key.encode()) != sfh(value.encode()):
                             put(sfh(key.encode()), len(forms), value.encode())
                 else:

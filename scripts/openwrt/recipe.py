@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the packages' Makefiles say. The SDK reads the same files."""
+"""The contents of the packages' Makefiles. The SDK reads the same files."""
 
 import pathlib
 import re
 
 REPO = pathlib.Path(__file__).resolve().parent.parent.parent
 
-# Of libraries, which their packages' names end in: the SDK, too, appends them to dependencies.
+# ABI versions of libraries. Their packages' names end in them; the SDK also appends them to dependencies.
 ABI_VERSIONS = {"libmnl": "0"}
 
 
@@ -23,12 +23,12 @@ class Recipe:
         self._blocks = dict(re.findall(r"^define (\S+)\n(.*?)^endef", text, re.M | re.S))
 
     def block(self, name: str) -> str:
-        """Package/NAME/name, as make leaves it; empty where there is none."""
+        """Package/NAME/name, as expanded by make; empty if there is none."""
         return self._blocks.get(f"Package/{self.name}/{name}", "").replace("$$", "$")
 
     @property
     def description(self) -> str:
-        return self.block("description") or self.vars["LUCI_DESCRIPTION"]  # LuCI's have no such block
+        return self.block("description") or self.vars["LUCI_DESCRIPTION"]  # LuCI packages have no such block
 
     @property
     def section(self) -> str:

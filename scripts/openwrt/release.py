@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a release has beside its packages: the sources, what they are made of (SPDX 2.3), and checksums."""
+"""The parts of a release besides its packages: the sources, a bill of materials (SPDX 2.3), and checksums."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from .recipe import REPO, Recipe
 NAME = "bquic"
 RECIPES = ("package/bquic-gateway", "package/wifirr-sched", "luci-app-bquic")
 
-# A licence, by words that no other has.
+# Licences, by words that occur in no other licence.
 LICENCES = {
     "Apache-2.0": "Apache License",
     "MIT": "Permission is hereby granted, free of charge",
@@ -24,12 +24,12 @@ LICENCES = {
 
 
 def version() -> str:
-    """That of version.mk, which is every package's."""
+    """The version in version.mk, which all packages have."""
     return Recipe(REPO / RECIPES[0] / "Makefile").version
 
 
 def notes(changelog: str) -> str:
-    """The first section of CHANGELOG.md. ValueError: it is not about this version."""
+    """The first section of CHANGELOG.md. ValueError: it is about another version."""
     heading, _, rest = changelog.partition("\n## ")[2].partition("\n")
     if heading.split(" ")[0] != version():
         raise ValueError(f'CHANGELOG.md begins with "{heading}", version.mk says {version()}')
@@ -45,7 +45,7 @@ def licence(text: str, what: str) -> str:
 
 
 def go_modules(program: pathlib.Path) -> list[dict[str, str]]:
-    """The modules that a Go program has inside, by its own account, with the licence that each has in the module cache."""
+    """The modules in a Go program, from its build information, each with its licence from the module cache."""
     said = subprocess.check_output(["go", "version", "-m", program], text=True)
     modules = [{"name": "go", "version": re.search(r": go(\S+)", said)[1], "licence": "BSD-3-Clause"}]
     source = REPO / RECIPES[0] / "src"
@@ -57,7 +57,7 @@ def go_modules(program: pathlib.Path) -> list[dict[str, str]]:
 
 
 def bill(out: pathlib.Path, arches: list[str]) -> dict:
-    """What each package of a release has inside, and what it needs on the router."""
+    """The components of each package of a release, and its dependencies on the router."""
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch()))
     packages: list[dict] = []
     relations: list[dict] = []
@@ -106,7 +106,7 @@ def sha256(file: pathlib.Path) -> str:
 
 
 def complete(out: pathlib.Path, arches: list[str]) -> None:
-    """Adds to a feed in OUT all that a release has. What was committed last is the source."""
+    """Completes the feed in OUT to a release. The source is the last commit."""
     source = out / f"{NAME}-{version()}.tar.gz"
     subprocess.run(["git", "archive", "--format=tar.gz", f"--prefix={NAME}-{version()}/", "-o", source, "HEAD"], cwd=REPO, check=True)
     (out / "NOTES.md").write_text(notes((REPO / "CHANGELOG.md").read_text()))
