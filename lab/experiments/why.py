@@ -13,7 +13,7 @@ are captured; the sender's window is sampled every 25 ms. Burstiness is the inde
 of dispersion for intervals: the variance of the time between two packets over
 its squared mean. An acknowledgement is any small packet upwards.
 Recovery is the smoothed RTT after a loss for QUIC, and the time while a
-retransmission is in flight for TCP. Idle (the thesis's application-limited) means
+retransmitted packet is in flight for TCP. Idle (the thesis's application-limited) means
 that no packet left for longer than the median delay. The tree is scikit-learn's, by
 entropy, with at most three levels. Throughput depends mostly on the medium, so features
 are also judged by how well they predict the share of the fastest transfer over the medium

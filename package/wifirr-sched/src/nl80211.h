@@ -49,7 +49,7 @@ struct nl80211_interface {
 	int ifindex;		/* 0: none (P2P device) */
 	char name[IFNAMSIZ];
 	bool four_addresses;	/* WDS */
-	uint32_t mhz;		/* center of its channel's primary 20 MHz; 0: no channel */
+	uint32_t mhz;		/* centre of its channel's primary 20 MHz; 0: no channel */
 };
 
 struct nl80211_wiphy {
