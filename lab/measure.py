@@ -23,7 +23,7 @@ PROFILES = ("standard", "bquic-2019", "bquic")  # contenders that are `bquic fet
 TUNED = "tuned"  # a profile with extra options
 RUN_SECONDS = 180  # longest download
 MOST_RETRIES = 10  # of a run that does not count
-# A run counts only if the ends get enough processor time: the share of the time in which some process of theirs waited
+# A run counts only if the ends get enough processor time: the share of the time in which one of their processes waited
 # for a processor must be below this. With 2 cores to themselves, ends other than browsers have 0.02 to 0.25. A small
 # page takes a fifth longer at 0.3 than at 0.15.
 CPU_LIMIT = 0.3

@@ -9,8 +9,8 @@ import (
 
 const (
 	defaultAckDelay = 25 * time.Millisecond
-	// The shortest ACK delay worth having, and the shortest queue to hide it behind:
-	// a shorter buffer may be no larger than the burst that a late ACK releases.
+	// The shortest ACK delay worth having, and the shortest queue to hide it behind: with a
+	// shorter one, the buffer may be no larger than the burst that a late ACK releases.
 	minQueueDelay = 4 * time.Millisecond
 )
 

@@ -15,7 +15,7 @@ import (
 const minAckDelay = protocol.TimerGranularity
 
 // maxRequestedPackets means no limit in an ACK_FREQUENCY frame. It fits into a 2-byte
-// varint, and is more than any path delivers in 25 ms.
+// varint, and is far more than a path delivers in 25 ms.
 const maxRequestedPackets = 1 << 13
 
 // A Dialect is a form of the ACK_FREQUENCY frame.

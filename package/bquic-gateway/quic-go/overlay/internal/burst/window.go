@@ -22,8 +22,8 @@ const (
 	// Rounds without a queue until the window grows faster; each further round doubles
 	// the speed. A sender that shares a short buffer has a loss before.
 	quietRounds = 8
-	// A delay below both of these is no standing queue: a time, and a few packets, which on
-	// slow paths wait for each other and for ACKs. The time is below CoDel's target of 5 ms
+	// A delay below the larger of these is no standing queue: a time, and a few packets, which
+	// on slow paths wait for each other and for ACKs. The time is below CoDel's target of 5 ms
 	// (RFC 8289, section 4.2). Otherwise, CoDel's drops would look like random loss, and the
 	// queue that it keeps like spare capacity. On long paths, a fraction of the RTT would
 	// exceed the target.
