@@ -16,7 +16,7 @@ static const struct contention_sample crowd = {
 	.contenders = 30, .exchanging = 30, .aggregating = 30, .kbit = 45000, .busy_permille = 900, .failed_permille = 200,
 };
 
-/* Share of the time that carries frames: n stations, each sending in a slot with the chance 2 / (W + 1). */
+/* The share of time that carries frames: n stations, each sending in a slot with probability 2 / (W + 1). */
 static double throughput(unsigned n, double window, double frame_us)
 {
 	double tau = 2 / (window + 1), idle = pow(1 - tau, n), success = n * tau * pow(1 - tau, n - 1);
@@ -35,7 +35,7 @@ static void test_optimum_is_bianchis(void)
 			for (unsigned e = 1; e <= CONTENTION_EXPONENT_MAX; e++)
 				if (throughput(n, (1 << e) - 1, frames[f]) > throughput(n, (1 << best) - 1, frames[f]))
 					best = e;
-			/* a step beside it where both are as good */
+			/* one step off is fine if both are equally good */
 			assert(abs((int)ours - (int)best) <= 1);
 			assert(throughput(n, (1 << ours) - 1, frames[f]) > 0.98 * throughput(n, (1 << best) - 1, frames[f]));
 		}
@@ -43,7 +43,7 @@ static void test_optimum_is_bianchis(void)
 	assert(contention_optimum(0, 4000) == 0);
 }
 
-/* Ticks until the exponent has been the same for a minute; returns it. */
+/* Ticks until the exponent has not changed for a minute; returns it. */
 static unsigned settle(struct contention *c, uint64_t *now, const struct contention_sample *s)
 {
 	for (unsigned same = 0, last = c->exponent; same < 120; same = c->exponent == last ? same + 1 : 0, last = c->exponent) {
@@ -65,7 +65,7 @@ static void test_goes_up_and_comes_back(void)
 	contention_init(&c, &config);
 	s.failed_permille = 60;
 	assert(settle(&c, &now, &s) == 10 && c.rts && c.instead_of_turns);
-	s.failed_permille = 0;	/* what larger windows have brought about */
+	s.failed_permille = 0;	/* the effect of larger windows */
 	assert(settle(&c, &now, &s) == 10 && c.rts);
 	s.contenders = s.exchanging = s.aggregating = 10;
 	assert(settle(&c, &now, &s) == 8);
@@ -123,7 +123,7 @@ static void test_what_is_not_known_does_not_hinder(void)
 	s.busy_permille = s.failed_permille = CONTENTION_UNKNOWN;
 	s.kbit = 0;
 	assert(settle(&c, &now, &s) == 10);
-	assert(!c.rts);	/* that costs air, so it is not done on a guess */
+	assert(!c.rts);	/* RTS costs airtime, so it is not used on a guess */
 }
 
 static void test_fast_links_need_less(void)
@@ -149,7 +149,7 @@ static void test_the_operators_own_is_the_least(void)
 	contention_init(&c, &own);
 	s.contenders = s.exchanging = s.aggregating = 3;
 	assert(settle(&c, &now, &s) == 9);
-	/* read anew while larger ones are announced */
+	/* reread while larger windows are announced */
 	settle(&c, &now, &crowd);
 	own.own_exponent = 5;
 	contention_configure(&c, &own);
@@ -173,12 +173,12 @@ static void test_time_that_stands_still(void)
 	assert(c.exponent == 5);
 }
 
-/* Of crowd_lasts(): the share of the time with RTS, percent. */
+/* Set by crowd_lasts(): the share of the time with RTS, percent. */
 static unsigned rts_share;
 
 /*
- * A crowd for so many minutes, in which larger windows deliver so many percent,
- * and RTS so many of that. Returns the share of the time with larger windows, percent.
+ * A crowd that lasts for some minutes. Larger windows deliver percent of what own ones do,
+ * and RTS rts_percent of that. Returns the share of the time with larger windows, percent.
  */
 static unsigned crowd_lasts(struct contention *c, unsigned minutes, unsigned percent, unsigned rts_percent)
 {
@@ -197,7 +197,7 @@ static unsigned crowd_lasts(struct contention *c, unsigned minutes, unsigned per
 		assert(abs((int)c->exponent - (int)before) <= 1);
 		larger += c->exponent > 4;
 		rts += c->rts;
-		/* one at a time, or neither could be told from the other */
+		/* one trial at a time, or their effects could not be separated */
 		assert(!c->trial.trying || !c->rts_trial.trying);
 	}
 	rts_share = rts * 100 / ticks;

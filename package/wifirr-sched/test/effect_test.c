@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What airtime.c concludes from the air that clients get. */
+/* The conclusion of effect.c from the airtime that clients get. */
 #include <stdio.h>
 
 #include "../src/effect.h"
@@ -14,7 +14,7 @@ static void expect(const char *what, bool got, bool wanted)
 	failures++;
 }
 
-/* One active and ten that wait, for so many seconds, in ticks of 0.1 s, with us of airtime in each. */
+/* One active client and ten waiting ones, for some seconds in ticks of 0.1 s, with the given airtime per tick in us. */
 static struct effect observed(unsigned seconds, uint64_t active_us, uint64_t waiting_us)
 {
 	struct effect_client client[11] = { 0 };
@@ -44,7 +44,7 @@ int main(void)
 	e = observed(100, 5000, 9000);
 	expect("the wrong way round", effect_none(&e), true);
 
-	/* with nothing queued at either look, or another level, nothing can be said */
+	/* with nothing queued at either look, or another level, nothing is known */
 	e = (struct effect){ 0 };
 	for (unsigned i = 0; i < 1000; i++) {
 		static struct effect_client active, waiting, other;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines of files, against what they were made of: any lengths, read in any pieces. */
+/* Compares lines of files with their source: any lengths, read in any pieces. */
 #include <assert.h>
 #include <limits.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ static char expected[LINES][LONGEST + 1];
 
 static void test_lines(unsigned seed)
 {
-	unsigned longest = 440;	/* less than the room for a line and for what was read behind it */
+	unsigned longest = 440;	/* less than the room for a line and for the bytes read after it */
 	struct lines lines = { 0 };
 	int fds[2], status;
 	char *line;
@@ -48,10 +48,10 @@ static void test_lines(unsigned seed)
 	for (unsigned i = 0; i < LINES; i++) {
 		line = lines_next(&lines);
 		if (!line) {
-			assert(i == LINES - 1 && !expected[i][0]);	/* an empty last one is none */
+			assert(i == LINES - 1 && !expected[i][0]);	/* an empty last line does not count */
 			break;
 		}
-		/* of a line that is too long, what there is room for */
+		/* a line that is too long is cut */
 		assert(strncmp(line, expected[i], longest) == 0);
 		assert(strlen(expected[i]) > longest || strcmp(line, expected[i]) == 0);
 	}
@@ -102,7 +102,7 @@ static void test_each(void)
 		f = fopen(path, "w");
 		assert(f && fclose(f) == 0);
 	}
-	assert(files_each(dir, "phy", "", count, &n) && n == 2);	/* it ends when told */
+	assert(files_each(dir, "phy", "", count, &n) && n == 2);	/* it stops when told to */
 	n = -10;
 	assert(!files_each(dir, "phy", "", count, &n) && n == -6);
 	n = -10;

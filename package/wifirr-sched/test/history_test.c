@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ring of what was: means, gaps, what is not known, and its bound. */
+/* The history ring: means, gaps, unknown values, and its bound. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -19,7 +19,7 @@ int main(void)
 {
 	const uint64_t begin = 5000;
 
-	/* a minute of looks: their mean; what is not known does not count */
+	/* the mean of a minute of looks; unknown values do not count */
 	for (unsigned i = 0; i < 60; i++)
 		history_look(&h, begin + i * 1000, (int[]){ 10 * (i % 2), 30, i < 30 ? 500 : -1, -1 });
 	is("samples before a minute is over", history_samples(&h), 0);
@@ -30,21 +30,21 @@ int main(void)
 	is("known for a part", history_value(&h, 0, HISTORY_BUSY), 500);
 	is("not known", history_value(&h, 0, HISTORY_WASTED), -1);
 
-	/* the device was away for three minutes */
+	/* the device was missing for three minutes */
 	history_look(&h, begin + 4 * HISTORY_MS + 1, (int[]){ 20, 20, 20, 20 });
 	is("samples after a gap", history_samples(&h), 4);
 	is("before the gap", history_value(&h, 1, HISTORY_WASTED), 70);
 	is("in the gap", history_value(&h, 2, HISTORY_DEMANDING), -1);
 	is("in the gap", history_value(&h, 3, HISTORY_BUSY), -1);
 
-	/* a year without a look is a full ring of nothing, and goes on by the clock */
+	/* a year without a look fills the ring with unknown values, and the clock continues */
 	history_look(&h, begin + 525600ULL * HISTORY_MS, (int[]){ 90, 90, 90, 90 });
 	is("samples after a year", history_samples(&h), HISTORY_SAMPLES);
 	history_look(&h, begin + 525601ULL * HISTORY_MS, (int[]){ 0, 0, 0, 0 });
 	is("the newest", history_value(&h, HISTORY_SAMPLES - 1, HISTORY_SERVED), 90);
 	is("the oldest", history_value(&h, 0, HISTORY_SERVED), -1);
 
-	/* the most that a minute of looks can sum up to */
+	/* the largest possible sum of a minute of looks */
 	for (unsigned i = 0; i <= 60000; i++)
 		history_look(&h, begin + 525602ULL * HISTORY_MS + i, (int[]){ 5120, 5120, 1000, 1000 });
 	is("many looks", history_value(&h, HISTORY_SAMPLES - 1, HISTORY_DEMANDING), 5120);

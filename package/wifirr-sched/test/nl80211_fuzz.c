@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as an answer of nl80211: first byte flags, then the payload. */
+/* Any bytes as an answer of nl80211: the first byte has flags, then comes the payload. */
 #include <stdlib.h>
 
 #include "../src/nl80211.c"

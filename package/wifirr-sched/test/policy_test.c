@@ -41,7 +41,7 @@ static bool is_exempt(const struct policy_client *c)
 	return c->flags != 0;
 }
 
-/* What must hold after every tick, whatever came before. */
+/* Invariants after every tick. */
 static void check_always(uint64_t now, const enum policy_level *before, unsigned active_before)
 {
 	unsigned demanding = 0, light = 0, changes = 0;
@@ -73,7 +73,7 @@ static void check_always(uint64_t now, const enum policy_level *before, unsigned
 	CHECK(light == p.light);
 	if (p.scheduling) {
 		CHECK(p.engaged && p.config.engage != POLICY_DRY_RUN && !p.paused);
-		/* nobody waits while a place is free */
+		/* no client waits while a place is free */
 		if (p.config.mode == POLICY_BACKLOG && p.active < p.config.active)
 			for (unsigned i = 0; i < p.high; i++)
 				CHECK(!p.client[i].used || is_exempt(&p.client[i]) || !p.client[i].demand ||
@@ -111,7 +111,7 @@ static void random_config(struct policy_config *c)
 	c->soon_lead_ms = c->next_lead_ms ? rnd(c->next_lead_ms) : 0;
 }
 
-/* Clients come and go, demand comes and goes, clocks jump: nothing breaks. */
+/* Clients come and go, demand begins and ends, clocks jump: nothing breaks. */
 static void chaos(void)
 {
 	struct policy_config config;
@@ -164,7 +164,7 @@ static void chaos(void)
 	}
 }
 
-/* Ticks until `until` at the times the policy asks for, late by up to `late` ms. */
+/* Ticks until `until` at the times that the policy requests, late by up to `late` ms. */
 static uint64_t play(uint64_t now, uint64_t until, unsigned clients, unsigned constant, unsigned late)
 {
 	while (now < until) {
@@ -180,7 +180,7 @@ static uint64_t play(uint64_t now, uint64_t until, unsigned clients, unsigned co
 	return now;
 }
 
-/* Over ten rounds constant demand is served within 5 % of the same time. */
+/* Over ten rounds, clients with constant demand get the same time within 5 %. */
 static void fairness(enum policy_mode mode)
 {
 	struct policy_config config;
@@ -206,7 +206,7 @@ static void fairness(enum policy_mode mode)
 	now = play(now, now + config.slot_ms, clients, constant, 3);
 	for (unsigned i = 0; i < clients; i++)
 		first[i] = p.client[i].active_ms;
-	/* a whole number of rounds where that is defined, or long enough for it not to matter */
+	/* a whole number of rounds if that is defined, or long enough not to matter */
 	round = mode == POLICY_PAPER ? (clients + config.active - 1) / config.active * (uint64_t)config.slot_ms :
 		(uint64_t)clients * config.slot_ms / config.active;
 	now = play(now, now + (constant == clients ? 10 : 40) * round, clients, constant, 3);
@@ -218,7 +218,7 @@ static void fairness(enum policy_mode mode)
 		if (served > most)
 			most = served;
 	}
-	/* within 5 % of the middle, plus half a turn for where in the round we stop */
+	/* within 5 % of the mean, plus half a turn because we stop anywhere in a round */
 	if ((most - least) / 2 > (most + least) / 2 / 20 + config.slot_ms / 2)
 		fprintf(stderr, "mode %d clients %u constant %u K %u T %u: %llu..%llu ms\n", mode, clients, constant,
 			config.active, config.slot_ms, (unsigned long long)least, (unsigned long long)most);
@@ -226,7 +226,7 @@ static void fairness(enum policy_mode mode)
 	CHECK(least > 0);
 }
 
-/* K clients with demand or fewer: nobody with demand is throttled. */
+/* With at most K clients with demand, none of these is throttled. */
 static void few(void)
 {
 	struct policy_config config;
@@ -242,7 +242,7 @@ static void few(void)
 	for (unsigned i = 0; i < clients; i++)
 		policy_add(&p, 0);
 	for (step_no = 0; step_no < 300; step_no++) {
-		/* first a crowd, then few */
+		/* first a crowd, then a few */
 		bool crowd = step_no < 100;
 
 		for (unsigned i = 0; i < clients; i++)
@@ -257,7 +257,7 @@ static void few(void)
 	CHECK(count_level(POLICY_OPEN) == clients);
 }
 
-/* A client whose demand ends gives up its place; the next one has it at once. */
+/* A client whose demand ends gives up its place, and the next one gets it at once. */
 static void gives_up(void)
 {
 	struct policy_config config;
@@ -331,7 +331,7 @@ static void last_few(void)
 	demand_of(2, 3, 9000);
 	policy_tick(&p, now, 900);
 	CHECK(p.client[2].level == POLICY_ACTIVE);
-	/* busy with others' traffic, or not busy: no reason to stay */
+	/* busy with other traffic, or not busy: no reason to stay engaged */
 	if (rnd(2)) {
 		for (uint64_t end = now + config.engage_delay_ms + 2 * config.tick_ms; now < end; now = p.wake_at) {
 			demand_of(0, 20, 0);
@@ -347,7 +347,7 @@ static void last_few(void)
 	CHECK(!p.engaged && count_level(POLICY_OPEN) == 20);
 }
 
-/* Without a survey auto engages after the delay, not before. */
+/* Without a survey, auto engages after the delay, not before. */
 static void engagement_by_demand(void)
 {
 	struct policy_config config;
@@ -365,7 +365,7 @@ static void engagement_by_demand(void)
 	CHECK(p.engaged && now - 100 == config.engage_delay_ms && p.reason == POLICY_REASON_DEMAND);
 }
 
-/* With a survey auto engages when it says so, and for the reasons it gives. */
+/* With a survey, auto engages when it should, and reports the right reasons. */
 static void engagement(void)
 {
 	struct policy_config config;
@@ -395,7 +395,7 @@ static void engagement(void)
 	CHECK(p.reason == POLICY_REASON_DEMAND_BUSY);
 	policy_explain(&p, why, sizeof(why));
 	CHECK(strstr(why, "800"));
-	/* a little below the threshold does not release, far below does, after the delay */
+	/* a little below the threshold does not disengage, far below does, after the delay */
 	for (unsigned i = 0; i < 50; i++, now += 100) {
 		for (unsigned id = 0; id < 6; id++)
 			policy_sample(&p, id, 9000, 0);
@@ -409,7 +409,7 @@ static void engagement(void)
 		policy_tick(&p, now, 100);
 	}
 	CHECK(!p.engaged && now - 100 - since == config.engage_delay_ms);
-	/* dry-run says the same and throttles nobody */
+	/* dry-run decides the same, and throttles no client */
 	config.engage = POLICY_DRY_RUN;
 	policy_configure(&p, &config);
 	for (unsigned i = 0; i < 50; i++, now += 100) {
@@ -423,7 +423,7 @@ static void engagement(void)
 	policy_tick(&p, now, 900);
 	CHECK(!p.engaged && p.reason == POLICY_REASON_PAUSED);
 	policy_pause(&p, false);
-	/* something else that does more goes first, but not where turns were asked for */
+	/* a lever that does more has priority, unless turns were requested */
 	policy_set_aside(&p, POLICY_ASIDE_WINDOWS);
 	policy_tick(&p, now += 100, 900);
 	CHECK(!p.engaged && p.reason == POLICY_REASON_WINDOWS);
@@ -447,7 +447,7 @@ static void engagement(void)
 	CHECK(p.engaged);
 }
 
-/* Requests and answers take no turn; while they are there, an active client that leaves the air is joined by another. */
+/* Requests and answers take no turn; beside them, another client joins an active one that does not use the air. */
 static void light_demand(void)
 {
 	struct policy_config config;
@@ -459,7 +459,7 @@ static void light_demand(void)
 	for (unsigned i = 0; i < 20; i++)
 		policy_add(&p, 0);
 	for (now = 100000; now < 160000; now = p.wake_at) {
-		for (unsigned id = 0; id < 10; id++)	/* what the sender has out fits into one flight */
+		for (unsigned id = 0; id < 10; id++)	/* the sender's whole window is in flight */
 			policy_sample(&p, id, p.client[id].level == POLICY_ACTIVE && now - p.client[id].entered < 400 ? 0 : 9000, 30000);
 		for (unsigned id = 10; id < 20; id++)
 			policy_sample(&p, id, id % 2 ? 0 : 1500, 10000);
@@ -473,14 +473,14 @@ static void light_demand(void)
 			most = p.active;
 	}
 	CHECK(p.engaged && most > config.active);
-	/* who has downloaded all and goes on browsing leaves its place */
+	/* a client that has finished its download and continues to browse leaves its place */
 	for (uint64_t end = now + 2 * config.slot_ms; now < end; now = p.wake_at) {
 		for (unsigned id = 0; id < 20; id++)
 			policy_sample(&p, id, id < 9 ? 9000 : 0, 10000);
 		policy_tick(&p, now, 900);
 	}
 	CHECK(p.client[9].light && p.client[9].level == POLICY_LIGHT && p.active == config.active);
-	/* one that begins a download takes turns again, and light demand alone is no reason to stay engaged */
+	/* a client that begins a download takes turns again, and light demand alone is no reason to stay engaged */
 	policy_sample(&p, 15, 9000, 10000);
 	policy_tick(&p, now, 900);
 	CHECK(!p.client[15].light && p.demanding == 10);
@@ -493,8 +493,8 @@ static void light_demand(void)
 }
 
 /*
- * At its turn a client whose rate grows stays though nothing queues, one that
- * gets only answers leaves, and the next in the queue is always being readied.
+ * At its turn, a client whose rate grows stays although nothing is queued, one that
+ * gets only answers leaves, and the next client in the queue is always being readied.
  */
 static void window_opens(void)
 {
@@ -566,7 +566,7 @@ static void weights(void)
 		CHECK(policy_weight_possible(cases[i].weight, cases[i].active, cases[i].waiting));
 	}
 	CHECK(!policy_weight_possible(256, 384, 1) && !policy_weight_possible(25, 384, 1));
-	/* clients that send much and want nothing have their parts of two slots, the more the more they send */
+	/* clients that send much without demand get more parts of two slots, the more they send */
 	for (unsigned i = 1; i < 8; i++)
 		policy_add(&p, 0);
 	for (unsigned i = 0; i < sizeof(uploads) / sizeof(*uploads); i++) {
@@ -593,13 +593,13 @@ static void weights(void)
 			all += turns;
 			most = turns > most ? turns : most;
 		}
-		/* as many at any time, each as often */
+		/* the same number at any time, and each client equally often */
 		CHECK(most == uploads[i].parts && all == 8 * most);
 		for (uint16_t id = 0; id < 8; id++)
 			CHECK(of[id] == uploads[i].parts);
 	}
 	p.now = 0;
-	/* an upload of 400 kbit/s is seen for what it is after some seconds */
+	/* an upload of 400 kbit/s is recognised after some seconds */
 	p.client[0].received_bps = 0;
 	for (uint64_t now = 0; now < 40000; now += 300) {
 		policy_received(&p, 0, 15000);
@@ -608,17 +608,17 @@ static void weights(void)
 	CHECK(p.client[0].received_bps > 380000 && p.client[0].received_bps <= 400000);
 }
 
-/* Of ten_minutes(): how long turns were given, in percent of the time with demand, and at most in one go, ms. */
+/* Set by ten_minutes(): the share of the time with demand in which there were turns, percent, and the longest stretch, ms. */
 static struct {
 	unsigned share;
 	uint64_t longest;
 } turns;
 
 /*
- * Twenty clients for ten minutes, with demand for the first so many seconds of
- * every minute; turns deliver so many percent of what serving everybody does, of
- * that a quarter in their first 300 ms, and keep the channel busy for so many
- * permille of the time.
+ * Twenty clients for ten minutes, with demand for the first crowd_s seconds of
+ * every minute. Turns deliver percent of what serving all clients does, and a quarter
+ * of that in their first 300 ms, and keep the channel busy for busy permille of the
+ * time.
  */
 static void ten_minutes(const struct policy_config *config, unsigned crowd_s, unsigned percent, int busy)
 {
@@ -665,17 +665,17 @@ static void trials(void)
 	CHECK(!p.engaged && p.reason == POLICY_REASON_NO_GAIN && p.value * 10 < p.threshold * 11);
 	policy_explain(&p, why, sizeof(why));
 	CHECK(strstr(why, "turns delivered "));
-	/* what is plain needs no trial to the end */
+	/* an obvious result ends a trial early */
 	ten_minutes(&config, 60, 40, 900);
 	CHECK(turns.share <= 2 && turns.longest >= 500 && turns.longest <= 1000);
 	ten_minutes(&config, 60, 95, 100);
 	CHECK(turns.share <= 1 && turns.longest <= 1000 && p.engagements <= 5);
-	/* a crowd that is soon over has no trials */
+	/* a short crowd has no trials */
 	ten_minutes(&config, 35, 40, 900);
 	CHECK(turns.longest == 0);
 	ten_minutes(&config, 60, 150, 900);
 	CHECK(turns.share >= 90);
-	/* the queue stays over a trial: nobody falls behind by more than three turns */
+	/* a trial keeps the queue: no client falls behind by more than three turns */
 	for (unsigned id = 0; id < 20; id++) {
 		if (p.client[id].active_ms < least)
 			least = p.client[id].active_ms;
@@ -683,11 +683,11 @@ static void trials(void)
 			most = p.client[id].active_ms;
 	}
 	CHECK(most - least <= 3 * config.slot_ms);
-	/* what was asked for is not tried first */
+	/* requested turns need no trial */
 	config.engage = POLICY_ALWAYS;
 	ten_minutes(&config, 60, 50, 900);
 	CHECK(turns.share >= 99);
-	/* weights stay where they gain, and go where they do not */
+	/* turns by weights stay if they gain, and end if they do not */
 	config.engage = POLICY_AUTO;
 	config.trickle = false;
 	ten_minutes(&config, 60, 150, 900);
@@ -707,7 +707,7 @@ static void crowd_of(unsigned with_demand, uint64_t *now, unsigned seconds)
 	}
 }
 
-/* Nothing is tried with what is left of a crowd, nor for the time of a dry run. */
+/* There are no trials with the last clients of a crowd, nor during a dry run. */
 static void no_trials(void)
 {
 	struct policy_config config;
@@ -731,7 +731,7 @@ static void no_trials(void)
 	CHECK(p.trial.count == 1);
 }
 
-/* Other options: who has demand, that it is engaged, and the turns where they are as before. */
+/* New options keep demand, engagement and, if K and T do not change, turns. */
 static void options_change(void)
 {
 	struct policy_config config;
@@ -765,7 +765,7 @@ static void options_change(void)
 	CHECK(p.scheduling && p.demanding == 5 && p.active == 3 && p.engagements == engagements);
 }
 
-/* Where nothing is queued for those that have places more enter, as many again. */
+/* While active clients have nothing queued, up to K more become active. */
 static void spare_places(void)
 {
 	struct policy_config config;

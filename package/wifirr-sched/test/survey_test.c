@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What survey.c makes of a driver's answers: made up here, as no driver
+ * How survey.c interprets a driver's answers. The answers are made up, because no driver
  * without hardware reports a channel in use.
  */
 #include <sched.h>
@@ -9,7 +9,7 @@
 
 #include "../src/nl80211.h"
 
-/* A driver that answers when it is let. */
+/* A driver that answers when the test lets it. */
 static int fake_open(struct nl80211 *n);
 static void fake_close(struct nl80211 *n);
 static int fake_interface(struct nl80211 *n, int ifindex, struct nl80211_interface *interface);
@@ -64,7 +64,7 @@ static void expect(const char *what, int got, int wanted)
 	failures++;
 }
 
-/* An answer for one channel, through the parser. rx and tx left out where negative. */
+/* An answer for one channel, through the parser. rx and tx are left out if negative. */
 static void channel(struct counters *counters, uint32_t mhz, bool in_use, uint64_t time, uint64_t busy, int64_t rx, int64_t tx)
 {
 	char buf[256] NL80211_ALIGNED;
@@ -107,7 +107,7 @@ static struct counters answer(bool in_use, uint64_t time, uint64_t busy, int64_t
 	return counters;
 }
 
-/* Of a wiphy with two radios, the second on 5180 MHz: asked for on an interface with the first one's channel. */
+/* A wiphy with two radios, the second on 5180 MHz, queried on an interface with the first one's channel. */
 static struct counters two_radios(uint32_t mhz, uint64_t busy, uint64_t other_busy)
 {
 	struct counters counters = { .mhz = mhz };
@@ -122,7 +122,7 @@ static struct survey between(struct counters before, struct counters now)
 	return compare(&now, &before);
 }
 
-/* Lets the driver answer the question it was asked, after so many ms. */
+/* Lets the driver answer its request, after ms. */
 static void answers_after(uint64_t ms)
 {
 	sem_wait(&asked);
@@ -144,7 +144,7 @@ static bool asks_at(uint64_t ms)
 	return true;
 }
 
-/* Whoever asks for the share, or for another survey, never waits. */
+/* Neither a query for the share nor a request for another survey ever waits. */
 static void a_driver_that_never_answers(struct wifirr *w)
 {
 	sem_init(&asked, 0, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Properties of trial.c: a lever that gains is on, one that does not is off, and finding out costs little. */
+/* Properties of trial.c: a lever that gains is on, one that does not is off, and trials cost little. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,11 +9,11 @@
 #define TICK_MS 300
 
 static struct {
-	unsigned share;		/* of the crowd's time that the lever was on, percent */
+	unsigned share;		/* share of the crowd's time with the lever on, percent */
 	uint64_t longest_trial;	/* ms */
 } seen;
 
-/* Crowds of crowd_s every minute, for so many minutes; the lever delivers so many percent of what is delivered without, within noise percent. */
+/* Crowds of crowd_s every minute. The lever delivers percent of what is delivered without it, give or take noise percent. */
 static struct trial play(bool on, unsigned minutes, unsigned crowd_s, unsigned percent, unsigned noise, unsigned late_ms)
 {
 	uint64_t bytes = 0, used = 0, crowd = 0, trial = 0, changed = 0;
@@ -26,7 +26,7 @@ static struct trial play(bool on, unsigned minutes, unsigned crowd_s, unsigned p
 		bool wanted = now % 60000 < crowd_s * 1000;
 		struct trial_now state = { .crowd = wanted, .bytes = bytes };
 
-		/* it takes the lever a while */
+		/* the lever takes a while to switch */
 		if (is == t.on)
 			changed = now;
 		else if (now - changed >= late_ms)
@@ -72,7 +72,7 @@ static void test_what_does_not_gain_is_off(void)
 	}
 }
 
-/* What delivers less than half is seen at once. */
+/* A trial that delivers less than half ends at once. */
 static void test_a_loss_ends_early(void)
 {
 	play(false, 30, 60, 40, 5, 0);
@@ -88,7 +88,7 @@ static void test_short_crowds_are_left_alone(void)
 	assert(t.count == 0 && seen.share == 100);
 }
 
-/* A lever that takes its time is measured once it is there; one that never comes is not. */
+/* A slow lever is measured once it has switched; one that never switches is not measured. */
 static void test_a_slow_lever(void)
 {
 	struct trial t = play(true, 60, 60, 150, 20, 2500);
