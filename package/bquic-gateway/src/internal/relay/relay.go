@@ -195,7 +195,7 @@ func (r *Relay) Run(ctx context.Context) error {
 // linger waits for the relay's connections, which no other process could continue.
 func (r *Relay) linger() {
 	if n := r.held.Load(); n > 0 {
-		r.logger.Info("nothing new is taken, the end waits for connections", "connections", n, "at_most", lingerTimeout)
+		r.logger.Info("stopping: nothing new is taken, waiting for connections to end", "connections", n, "at_most", lingerTimeout)
 	}
 	end := time.NewTimer(lingerTimeout)
 	defer end.Stop()

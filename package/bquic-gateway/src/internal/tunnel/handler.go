@@ -150,7 +150,7 @@ func (h *Handler) End(ctx context.Context) {
 	h.ending = true
 	h.mu.Unlock()
 	if open := h.Open(); open > 0 {
-		h.Logger.Info("no tunnel is opened any more, the end waits for those that are", "tunnels", open)
+		h.Logger.Info("stopping: no new tunnels, waiting for open ones to end", "tunnels", open)
 	}
 	tick := time.NewTicker(endInterval)
 	defer tick.Stop()

@@ -21,7 +21,7 @@ func uplinkRefusal(detail string) *Refusal {
 	return &Refusal{http.StatusServiceUnavailable, UplinkDown, "the gateway does not reach the Internet: " + detail}
 }
 
-var errEnding = &Refusal{http.StatusServiceUnavailable, UplinkDown, "the gateway is about to end"}
+var errEnding = &Refusal{http.StatusServiceUnavailable, UplinkDown, "the gateway is stopping"}
 
 // probe answers a relay that asks whether the gateway accepts it. The answer is
 // always a *Refusal.
