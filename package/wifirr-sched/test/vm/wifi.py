@@ -7,6 +7,7 @@ wifirrd runs in ap on wlan0. Bridged, the server is in the stations' network
 (10.9.0.1, fd09::1); routed, it is behind the access point (10.8.0.1, fd08::1).
 Stations have 10.9.0.(10+i) and fd09::(10+i).
 """
+import math
 import os
 import re
 import socket
@@ -57,8 +58,16 @@ class Station(Netns):
         Forgets what it took the access point for. iw, asked to scan, waits for the kernel to say that it has; in an
         emulated machine that has not come within a minute.
         """
-        self("iw", "dev", "wlan0", "scan", "trigger", "flush", "freq", "2412")
-        wait_for(lambda: "SSID: bed" in self("iw", "dev", "wlan0", "scan", "dump").stdout, f"{self.name} found the access point")
+        asked = -math.inf
+
+        def found():
+            nonlocal asked
+            if time.monotonic() - asked > 5:  # a scan may miss the beacon; one that is under way refuses another
+                self("iw", "dev", "wlan0", "scan", "trigger", "flush", "freq", "2412", check=False)
+                asked = time.monotonic()
+            return "SSID: bed" in self("iw", "dev", "wlan0", "scan", "dump").stdout
+
+        wait_for(found, f"{self.name} found the access point")
 
     def leave(self):
         self("iw", "dev", "wlan0", "disconnect")
