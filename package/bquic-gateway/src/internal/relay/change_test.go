@@ -237,6 +237,7 @@ func TestPortForwarded(t *testing.T) {
 		m := newMesh(t)
 		m.routerLike()
 		m.greet(":80")
+		m.greet(":82")
 		m.listen(":81", func(conn *net.TCPConn) { // the origin closes first
 			b := make([]byte, 5)
 			if _, err := io.ReadFull(conn, b); err == nil {
@@ -275,8 +276,9 @@ func TestPortForwarded(t *testing.T) {
 		node.await("the end of what was carried", func(f figures) bool {
 			return f.Relay.Carried.Total > before && f.Relay.Carried.Now == 0
 		})
-		c.ExcludePorts = []divert.Ports{{First: 81, Last: 81}}
+		c.ExcludePorts = []divert.Ports{{First: 81, Last: 82}}
 		node.apply(c)
+		m.becomes("forwarded", origin4+":82") // the rules change after Apply has returned
 		if waits := m.run("node", "ss", "-Htan", "state", "time-wait", "dport", "=", ":40000"); waits == "" {
 			t.Error("the connection before is not in TIME-WAIT")
 		}
