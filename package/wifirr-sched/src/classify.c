@@ -36,8 +36,8 @@
 
 #include "wifirrd.h"
 
-#define NFT_TIMEOUT 5000	/* for nft where the daemon waits for it, ms */
-#define NFT_PATIENCE 30000	/* for nft in the background, ms */
+#define NFT_TIMEOUT 5000	/* for nft at the daemon's end, where procd waits no longer, ms */
+#define NFT_PATIENCE 30000	/* for nft otherwise: a router that boots is busy, ms */
 #define U32_DIVISOR 256
 
 /* Priorities of our qdisc's filters. */
@@ -163,16 +163,16 @@ static int nft_wait(void)
 }
 
 /* Runs nft and waits for it: at start and stop, when there is nothing else to do. */
-static int nft(const char *script, size_t len, char *why, size_t size)
+static int nft(const char *script, size_t len, unsigned timeout, char *why, size_t size)
 {
 	int rc;
 
 	if (run.pid) {
 		watch_del(&run.out);
-		run.until = now_ms() + NFT_TIMEOUT;
+		run.until = now_ms() + timeout;
 		nft_wait();
 	}
-	if (nft_begin(script, len, NFT_TIMEOUT) < 0) {
+	if (nft_begin(script, len, timeout) < 0) {
 		snprintf(why, size, "nft: %s", strerror(errno));
 		return -1;
 	}
@@ -226,7 +226,7 @@ static int nft_setup(struct wifirr *w, char *why, size_t size)
 		script_add("ether daddr & 01:00:00:00:00:00 != 00:00:00:00:00:00 accept\n"
 			   "meta mark set ether daddr map @mac\n");
 	script_add("}\n}\n");
-	rc = nft(cl.script, cl.script_len, why, size);
+	rc = nft(cl.script, cl.script_len, NFT_PATIENCE, why, size);
 	script_free();
 	return rc;
 }
@@ -237,7 +237,7 @@ static void nft_remove(void)
 
 	/* adding it first makes deleting it succeed if another program already has */
 	snprintf(script, sizeof(script), "add table netdev %s\ndelete table netdev %s\n", cl.table, cl.table);
-	if (nft(script, strlen(script), why, sizeof(why)) < 0)
+	if (nft(script, strlen(script), NFT_TIMEOUT, why, sizeof(why)) < 0)
 		logmsg(LOG_WARNING, "nft table %s not removed: %s", cl.table, why);
 }
 

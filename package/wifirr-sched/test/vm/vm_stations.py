@@ -184,6 +184,10 @@ def test_link_rate_from_stations_under_load(bed):
 SLOW_NFT = """\
 #!/bin/sh
 cat >{dir}/script
+if [ ! -e {dir}/started ]; then
+	touch {dir}/started
+	sleep 6
+fi
 if grep -q 'add element' {dir}/script; then
 	touch {dir}/waiting
 	for _ in $(seq 600); do [ -e {dir}/go ] && break; sleep 0.1; done
@@ -194,15 +198,15 @@ exec /usr/sbin/nft -f {dir}/script
 
 
 def test_nobody_waits_for_nft(bed, tmp_path):
-    """Turns go on and questions are answered while it runs."""
+    """Turns go on and questions are answered while it runs, and a start at which it is slow makes no difference."""
     waiting = tmp_path / "waiting"
     nft = tmp_path / "nft"
     nft.write_text(SLOW_NFT.format(dir=tmp_path))
     nft.chmod(0o755)
     bed.stations[0].leave()
     d = bed.daemon("--rate", "2000", "--engage", "always", "--slot", "600", wrapper=("/usr/bin/env", f"PATH={tmp_path}:/usr/sbin:/usr/bin"))
-    wait_for(waiting.exists, "nft at it")
     d.ready(90)
+    wait_for(waiting.exists, "nft at it")
     assert d.status()["classifier"] == "nft" and waiting.exists()
     (tmp_path / "go").touch()
     wait_for(lambda: not waiting.exists() and len(elements(bed)) == STATIONS - 1, "the clients' elements")
