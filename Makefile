@@ -9,7 +9,7 @@ bquic := package/bquic-gateway
 wifirr := package/wifirr-sched
 include version.mk
 
-.PHONY: help build demo test test-quick bench lint packages feed release clean
+.PHONY: help build demo test coverage test-quick bench lint packages feed release clean
 
 help: # this list
 	@awk -F ':.*# ' '/^[a-z%-]+:.*# / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -27,6 +27,9 @@ demo: deps-demo build # the mesh in namespaces: what BQUIC buys, in a table; a c
 
 test: deps-test # everything that can be checked (25 minutes, root)
 	scripts/test
+
+coverage: deps-test # test, with how much of the Go and C sources it reaches (an hour, root)
+	scripts/test --coverage
 
 test-quick: deps-lint # for the inner loop: lint of what has changed, tests that need neither root nor namespaces (2 minutes)
 	scripts/test-quick
