@@ -207,6 +207,20 @@ func TestBridgedKills(t *testing.T) {
 	}
 }
 
+// TestBridgedStops stops gateway, relay and a port of the bridge that is not on the path, and starts them again, during
+// transfers. No transfer may notice.
+func TestBridgedStops(t *testing.T) {
+	for _, mode := range []string{divert.Redirect, divert.TProxy} {
+		t.Run(mode, func(t *testing.T) {
+			m := newBridgedMesh(t, dumb4+" "+dumb6)
+			m.join("node", "br-client", "client1", "origin", "spare", "")
+			m.stops(m.bridgedConfig(mode, gateway4), func() {
+				m.ip("node", "link set client1 nomaster", "link set client1 master br-client", "link set client1 down", "link set client1 up")
+			})
+		})
+	}
+}
+
 // TestBridgedTwice checks that of two relays on the path, the one next to the client takes a connection.
 func TestBridgedTwice(t *testing.T) {
 	m := newNamespaces(t, "phone", "first", "node", "router", "gateway", "origin")

@@ -207,8 +207,20 @@ func TestKilled(t *testing.T) {
 }
 
 // TestStopped stops gateway and relay gracefully during transfers, and restarts them.
-// No transfer may notice. BQUIC_STOPS sets how often, 4 by default.
 func TestStopped(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		t.Parallel()
+		m := newMesh(t)
+		m.routerLike()
+		m.stops(m.config(mode), nil)
+	})
+}
+
+// stops stops gateway and relay gracefully and in turn during transfers, and restarts them. No transfer may notice.
+// With each stop it calls also. BQUIC_STOPS sets how often, 4 by default.
+func (m *mesh) stops(c relay.Config, also func()) {
+	t := m.t
+	t.Helper()
 	stops := 4
 	if s := os.Getenv("BQUIC_STOPS"); s != "" {
 		var err error
@@ -216,38 +228,36 @@ func TestStopped(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eachMode(t, func(t *testing.T, mode string) {
-		t.Parallel()
-		m := newMesh(t)
-		m.routerLike()
-		m.greet(":80")
-		gateway := m.startGateway()
-		node := m.startRelay(m.config(mode))
-		x := m.startTransfers()
-		for i := range stops {
-			x.await(6)
-			which, process := "gateway", &gateway
-			if i%2 == 1 {
-				which, process = "relay", &node
-			}
-			if err := (*process).signal(syscall.SIGTERM); err != nil {
-				t.Errorf("the %s ended with %v", which, err)
-			}
-			x.await(6)
-			if which == "gateway" {
-				gateway = m.startGateway()
-			} else {
-				node = m.start("node", role{Relay: ptr(m.config(mode))})
-			}
-			m.carriedWithin(recovery, "a stop of the "+which)
+	m.greet(":80")
+	gateway := m.startGateway()
+	node := m.startRelay(c)
+	x := m.startTransfers()
+	for i := range stops {
+		x.await(6)
+		which, process := "gateway", &gateway
+		if i%2 == 1 {
+			which, process = "relay", &node
+		}
+		if err := (*process).signal(syscall.SIGTERM); err != nil {
+			t.Errorf("the %s ended with %v", which, err)
+		}
+		if also != nil {
+			also()
 		}
 		x.await(6)
-		x.end()
-		if broken := x.broken.Load(); broken > 0 {
-			t.Errorf("%d of %d transfers were broken", broken, broken+x.complete.Load())
+		if which == "gateway" {
+			gateway = m.startGateway()
+		} else {
+			node = m.start("node", role{Relay: &c})
 		}
-		t.Logf("%d transfers completed", x.complete.Load())
-	})
+		m.carriedWithin(recovery, "a stop of the "+which)
+	}
+	x.await(6)
+	x.end()
+	if broken := x.broken.Load(); broken > 0 {
+		t.Errorf("%d of %d transfers were broken", broken, broken+x.complete.Load())
+	}
+	t.Logf("%d transfers completed", x.complete.Load())
 }
 
 func ptr[T any](v T) *T { return &v }
