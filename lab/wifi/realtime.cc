@@ -18,7 +18,7 @@ NS_OBJECT_ENSURE_REGISTERED(RealtimeSimulator);
 
 namespace
 {
-// An event may run this early: sleeping for less costs more than it gives.
+// How early an event may run: a shorter sleep costs more than it saves.
 constexpr uint64_t AHEAD_NS = 20'000;
 // Descriptors are read at least this often while events keep the loop busy.
 constexpr uint64_t POLL_EVERY_NS = 20'000;
@@ -61,7 +61,7 @@ RealtimeSimulator::Unwatch(int fd)
     {
         if (p.fd == fd)
         {
-            p.fd = -1; // poll ignores it; the entry stays, we may be within the loop over them
+            p.fd = -1; // poll ignores it; the entry stays, because a loop over the entries may be running
         }
     }
 }

@@ -29,8 +29,8 @@ class RealtimeSimulator : public ns3::SimulatorImpl
     /// Calls onReadable (outside any event) whenever fd can be read.
     void Watch(int fd, std::function<void()> onReadable);
     void Unwatch(int fd);
-    /// Schedules an event for this very moment of real time: what arrives
-    /// while the simulation lags happens when it arrived.
+    /// Schedules an event at the current real time, even if the simulation
+    /// lags: the event's time is that of the arrival.
     void ScheduleArrival(uint32_t context, ns3::EventImpl* event);
     /// Real minus simulated time in ns, when called within an event.
     int64_t Lag() const;

@@ -76,7 +76,7 @@ Tap::Tap(const std::string& where, const uint8_t mac[6])
         return;
     }
     // The device belongs to the namespace that this thread is in at TUNSETIFF;
-    // the descriptor works from any.
+    // the descriptor works in any namespace.
     int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
     int there = open(("/run/netns/" + where.substr(0, slash)).c_str(), O_RDONLY | O_CLOEXEC);
     if (home < 0 || there < 0 || setns(there, CLONE_NEWNET) < 0)

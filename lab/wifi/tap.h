@@ -14,13 +14,14 @@ namespace medium
 class Tap
 {
   public:
-    /// Creates NAME in the namespace of "NETNS/NAME" ("NAME" alone: in ours),
-    /// with this MAC, and sets it up. It vanishes with the process.
-    /// Throws std::runtime_error.
+    /// Creates the device NAME in the network namespace NETNS, from "NETNS/NAME"
+    /// ("NAME" alone: in the current namespace), with this MAC address, and
+    /// brings it up. It disappears when the process ends. Throws
+    /// std::runtime_error.
     Tap(const std::string& where, const uint8_t mac[6]);
     Tap(const Tap&) = delete;
 
-    /// One Ethernet frame; 0 when there is none, or on error.
+    /// Reads one Ethernet frame. Returns its size; 0: there is none, or an error.
     size_t Read(uint8_t* buffer, size_t size);
     void Write(const uint8_t* frame, size_t size);
 

@@ -32,7 +32,7 @@ constexpr uint16_t IPV6 = 0x86dd;
 constexpr uint8_t TCP = 6;
 constexpr uint8_t UDP = 17;
 
-/// Addresses, protocol and ports, or 0 for what is not IP.
+/// A hash of addresses, protocol and ports; 0 for a packet that is not IP.
 uint32_t
 FlowHash(const Frame& frame)
 {
@@ -76,7 +76,7 @@ FlowHash(const Frame& frame)
     return hash % FLOWS;
 }
 
-/// Congestion Experienced (RFC 3168); false if the sender does not speak ECN.
+/// Marks a packet as Congestion Experienced (RFC 3168). False: the sender does not use ECN.
 bool
 Mark(Frame& frame)
 {
@@ -196,7 +196,7 @@ Mac80211Queue::AboveTarget(Flow& flow, const Frame& frame)
     return now > flow.firstAbove;
 }
 
-/// RFC 8289, with marks in place of drops where the packet allows it.
+/// CoDel (RFC 8289), which marks packets that allow it instead of dropping them.
 bool
 Mac80211Queue::CodelDequeue(Station& station, Flow& flow, Frame& frame)
 {
@@ -285,7 +285,7 @@ Mac80211Queue::Dequeue(Station& station, Frame& frame)
         from.pop_front();
         if (isFresh && !station.old.empty())
         {
-            station.old.push_back(flow); // an emptied new flow may not come back as new at once
+            station.old.push_back(flow); // so an emptied new flow cannot be new again at once
         }
         else
         {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What mac80211 keeps between the network stack and the radio.
+// mac80211's queues between the network stack and the radio.
 #pragma once
 
 #include "ns3/mac48-address.h"
@@ -26,7 +26,7 @@ struct Frame
 
 /// fq_codel per station (RFC 8290 with the constants of net/mac80211) and
 /// airtime deficit round robin between the stations, above a short hardware
-/// queue which is filled an aggregate at a time.
+/// queue, which is filled one aggregate at a time.
 class Mac80211Queue
 {
   public:
@@ -34,7 +34,7 @@ class Mac80211Queue
     {
         std::function<uint32_t()> queued;  // frames in the hardware queue
         uint32_t depth;                    // its limit, frames
-        uint32_t aggregate;                // most frames of one aggregate
+        uint32_t aggregate;                // largest aggregate, frames
         double bitsPerSecond;              // PHY rate, to estimate airtime with
         std::function<void(const Frame&)> send;
     };
@@ -42,7 +42,7 @@ class Mac80211Queue
     explicit Mac80211Queue(Hardware hardware);
 
     void Enqueue(Frame frame);
-    /// Fills the hardware queue. To be called when it has taken something out.
+    /// Fills the hardware queue. Must be called after frames have left it.
     void Schedule();
 
     uint64_t overlimit = 0; // frames dropped because the whole queue was full

@@ -40,11 +40,11 @@ constexpr size_t ETHERNET_HEADER = 14;
 constexpr size_t LARGEST_FRAME = 2048;
 // "Inter-packet time < 100 us" of the papers.
 const Time CLOSE = MicroSeconds(100);
-// Frames read from one tap before the others get their turn.
+// Most frames read from one tap before the next tap is read.
 constexpr int READ_BATCH = 64;
-// FIFO of the access point as the papers had it, packets.
+// The papers' FIFO in the access point, packets.
 constexpr uint32_t FIFO_PACKETS = 512;
-// A frame may wait for its station that long (ns-3's 0.5 s drops frames parked for inactive ones).
+// How long a frame may wait for its station: after ns-3's 0.5 s, frames held back for inactive stations are dropped.
 const Time MAC_LIFETIME = Seconds(10);
 // ath9k: frames in the hardware queue of a device that does not aggregate,
 // and aggregates in that of one that does (ATH_NON_AGGR_MIN_QDEPTH, ATH_AGGR_MIN_QDEPTH).
@@ -52,12 +52,12 @@ constexpr uint32_t HARDWARE_FRAMES = 8;
 constexpr uint32_t HARDWARE_AGGREGATES = 2;
 constexpr double LONGEST_PPDU_SECONDS = 5.484e-3; // aPPDUMaxTime, IEEE 802.11-2016 table 19-25
 constexpr uint32_t LONGEST_AMPDU_BYTES = 65535;
-constexpr uint32_t MPDU_BYTES = 1538; // 1500 and the headers of LLC, QoS data, delimiter
-// One hop is received at -62 dBm (20 dBm, path loss exponent 3), two at -71,
-// three at -76: neighbours decode HT MCS7, and all of up to 4 hops sense one another.
+constexpr uint32_t MPDU_BYTES = 1538; // 1500 bytes, the headers of LLC and QoS data, and the delimiter
+// Signals arrive at -62 dBm over one hop (20 dBm, path loss exponent 3), at -71 over two
+// and at -76 over three: neighbours decode HT MCS7, and all nodes of up to 4 hops sense one another.
 constexpr double NODE_DISTANCE_M = 15;
 constexpr double TX_POWER_DBM = 20;
-// The strangers on the chain's first channel stand beside its middle, in everybody's range.
+// The strangers use the chain's first channel. They are beside its middle, in range of all its nodes.
 constexpr double STRANGER_DISTANCE_M = 8;
 constexpr uint32_t STRANGER_PACKET_BYTES = 1500;
 constexpr uint16_t STRANGER_PROTOCOL = 0x88b5; // EtherType for local experiments, IEEE 802
@@ -96,16 +96,16 @@ struct Counters
         uint64_t mpdus = 0;
         uint64_t retried = 0; // MPDUs sent again
         uint64_t bytes = 0;   // of MPDUs
-        uint64_t sent = 0;    // packets that came in by a tap
-        uint64_t close = 0;   // of them: less than CLOSE after the one before
-        uint64_t delivered = 0;      // packets that went out to a tap
-        uint64_t deliveredBytes = 0; // from the IP header on
+        uint64_t sent = 0;    // packets read from a tap
+        uint64_t close = 0;   // of these: less than CLOSE after the previous one
+        uint64_t delivered = 0;      // packets written to a tap
+        uint64_t deliveredBytes = 0; // with the IP header
     };
 
     PerDirection direction[2];
     uint64_t lagSamples = 0;
     double lagSumMs = 0;
-    double lagMaxMs = 0; // since it was last reported, not a sum
+    double lagMaxMs = 0; // since the last report, not a sum
     double busySeconds = 0;
     uint64_t dropped = 0; // by any queue
     uint64_t marked = 0;  // CE by CoDel
@@ -122,7 +122,7 @@ struct End
     std::function<void(Ptr<Packet>, Mac48Address to, uint16_t protocol)> send;
 };
 
-/// A WiFi or wired device, its queue above, and what becomes of received packets.
+/// A WiFi or wired device, the queue above it, and the handler of received packets.
 struct Port
 {
     Ptr<NetDevice> device;
@@ -304,7 +304,7 @@ Medium::AddWifiQueue(Port& port)
     hardware.send = [wifi](const Frame& f) { wifi->Send(f.packet, f.to, f.protocol); };
     port.queue = std::make_unique<Mac80211Queue>(hardware);
     auto* queue = port.queue.get();
-    // After the MAC has finished with what it takes out.
+    // ScheduleNow: after the MAC has finished with the frame that it has taken out.
     auto refill = Callback<void, Ptr<const WifiMpdu>>(
         [queue](Ptr<const WifiMpdu>) { Simulator::ScheduleNow(&Mac80211Queue::Schedule, queue); });
     macQueue->TraceConnectWithoutContext("Dequeue", refill);
@@ -403,8 +403,8 @@ Medium::ToTap(End& end, Ptr<const Packet> packet, uint16_t protocol, Mac48Addres
     counters.deliveredBytes += size;
 }
 
-/// Ad hoc nodes in a line. Every node passes packets on to its other neighbour,
-/// so that the two ends look like the two ends of one Ethernet.
+/// Ad hoc nodes in a line. Every node forwards packets to its other neighbour, so
+/// the two ends look like the ends of one Ethernet.
 void
 Medium::BuildChain()
 {
@@ -449,7 +449,7 @@ Medium::BuildChain()
     client.send = [port = right[0], next = address(left[1])](Ptr<Packet> p, Mac48Address, uint16_t protocol) {
         port->Send(p, next, protocol);
     };
-    // The wire behind the gateway: it delays, and has no other limit.
+    // The wire behind the gateway delays packets, and has no other limit.
     Time delay = MicroSeconds(m_options.delayMs * 1000);
     gateway.send = [delay, port = left[hops], next = address(right[hops - 1])](Ptr<Packet> p, Mac48Address, uint16_t protocol) {
         Simulator::Schedule(delay, &Port::Send, port, p, next, protocol);
@@ -578,7 +578,7 @@ Medium::BuildAccessPoint()
     }
 }
 
-/// A full-duplex link: drop-tail queue, rate, random loss, delay; each way.
+/// A full-duplex link: each way has a drop-tail queue, a rate, random loss and a delay.
 void
 Medium::BuildWired()
 {
@@ -694,7 +694,7 @@ Medium::ReportEachSecond()
     Simulator::Schedule(Seconds(1), &Medium::ReportEachSecond, this);
 }
 
-/// Every line on standard input is answered with a "mark" line; its end ends us.
+/// Answers every line on standard input with a "mark" line, and stops at its end.
 void
 Medium::ReadCommands()
 {
@@ -731,7 +731,7 @@ Medium::Run()
     }
     if (m_options.wired.empty())
     {
-        // As the first node (client end or access point) hears it.
+        // The channel is busy when the first node (client end or access point) hears it so.
         DynamicCast<WifiNetDevice>(m_ports[0]->device)
             ->GetPhy()
             ->GetState()
@@ -759,7 +759,7 @@ Medium::Run()
     Simulator::Destroy();
 }
 
-/// Best effort: a late emulator says so in its log, and its user discards the run.
+/// Best effort: an emulator that lags reports the lag, and the caller discards the run.
 void
 RaisePriority()
 {
