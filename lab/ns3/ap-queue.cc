@@ -99,7 +99,7 @@ ApQueue::Charge(Mac48Address address, Time airtime)
         return;
     }
     Station& station = m_stations[id->second];
-    // ieee80211_sta_register_airtime: only those recently served pay
+    // ieee80211_sta_register_airtime: only stations that were served recently are charged
     if (Simulator::Now() - station.lastActive <= ACTIVE_DURATION)
     {
         station.deficit -= airtime.GetNanoSeconds() / 1e3;
@@ -228,7 +228,7 @@ ApQueue::AdmitMac80211(Station& station, Ptr<QueueDiscItem> item)
     }
 }
 
-/// __ieee80211_schedule_txq: at the head, where only a negative deficit moves it from.
+/// __ieee80211_schedule_txq: inserts at the head; only a negative deficit moves the station from there.
 void
 ApQueue::Schedule(Station& station)
 {
@@ -322,9 +322,9 @@ ApQueue::MaySend(const Station& station) const
            (m_pending < LIMIT_THRESHOLD && station.pending < LIMIT_HIGH);
 }
 
-/// ieee80211_next_txq(): a station at its limit is passed over, and while it
-/// is, the others' deficits are refilled. Once round without one that may send
-/// ends it.
+/// ieee80211_next_txq(): passes over a station at its limit, and meanwhile
+/// refills the others' deficits. Returns nullptr after one round without a
+/// station that may send.
 ApQueue::Station*
 ApQueue::NextWithinLimits()
 {
@@ -402,7 +402,7 @@ ApQueue::TakeFlows(Station& station)
         from.pop_front();
         if (fresh && !station.old.empty())
         {
-            station.old.push_back(flow); // an emptied flow may not come back as new at once
+            station.old.push_back(flow); // so an emptied flow cannot be new again at once
         }
         else
         {
@@ -462,7 +462,7 @@ ApQueue::DoDequeue()
                 m_pending += us;
                 m_estimated[item->GetPacket()->GetUid()] = {m_filling, us};
             }
-            RunSoon(); // QueueDisc::Run() stops after one packet of a queue disc without queues of ns-3's
+            RunSoon(); // QueueDisc::Run() stops after one packet if the queue disc has no queues of ns-3's
             return item;
         }
         if (m_batches.back().outstanding == 0)
@@ -483,7 +483,7 @@ ApQueue::Left(Ptr<const WifiMpdu> mpdu)
     auto sent = m_sent.find(mpdu->GetPacket()->GetUid());
     if (sent == m_sent.end())
     {
-        return; // management
+        return; // a management frame
     }
     if (auto estimated = m_estimated.find(sent->first); estimated != m_estimated.end())
     {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The access point's queue: what it keeps above its short hardware queue.
+// The access point's queues above its short hardware queue.
 #pragma once
 
 #include "shaper.h"
@@ -17,13 +17,13 @@
 namespace dense
 {
 
-/// Sits as root queue disc on the AP's WiFi device.
+/// The root queue disc of the AP's WiFi device.
 ///
 /// FIFO: 512 packets, dropped at the tail, as in the paper (and as ath9k's
 /// per-station queues before 2016: an aggregate takes one station's packets).
 ///
-/// MAC80211: what Linux does since: CoDel flow queues per station, and the
-/// stations served by airtime deficit round robin (net/mac80211/tx.c,
+/// MAC80211: as in Linux since then: CoDel flow queues for each station, and
+/// airtime deficit round robin between stations (net/mac80211/tx.c,
 /// ieee80211_next_txq, of Linux 6.x).
 class ApQueue : public ns3::QueueDisc
 {
@@ -37,36 +37,36 @@ class ApQueue : public ns3::QueueDisc
     /// The hardware queue: depth aggregates (or frames, if aggregate is 1).
     ApQueue(Kind kind, unsigned depth, unsigned aggregate);
 
-    /// MAC80211 without such a queue: airtime queue limits bound what of a
-    /// station is in the hardware (net/mac80211/airtime.c, tx.c), by an estimate
-    /// at that rate and, for each frame, that share of an exchange's overhead.
+    /// MAC80211 without such a queue: airtime queue limits bound the airtime of a
+    /// station's frames in the hardware (net/mac80211/airtime.c, tx.c). The airtime
+    /// is estimated from this rate, and from this overhead for each frame.
     void LimitAirtime(double mbps, double overheadUs);
 
     /// Stations are numbered from 0 in the order of these calls.
     void AddStation(ns3::Mac48Address address);
-    /// Follows what leaves the MAC's queue, acknowledged or given up.
+    /// Watches for frames that leave the MAC's queue, acknowledged or dropped.
     void Watch(ns3::Ptr<ns3::WifiMacQueue> queue);
-    /// Puts a shaper in front (HTB on this device, or a box before the AP), so many stations to a class.
+    /// Puts a shaper in front (HTB on this device, or a box before the AP) with this many stations in a class.
     void SetShaper(std::unique_ptr<Shaper> shaper, unsigned stationsPerClass);
     Shaper* GetShaper();
 
     void SetWeight(unsigned station, unsigned weight);
     /// Packets of preferred stations go first, the others' only if there are none (the paper, section 5).
     void SetPreferred(unsigned station, bool preferred);
-    /// Airtime used from a station; charged to it.
+    /// Charges a station for the airtime of a frame from it.
     void Charge(ns3::Mac48Address address, ns3::Time airtime);
-    /// Airtime used to a station; charged to it and counted for Airtime().
+    /// Charges a station for the airtime of a frame to it, and counts it for Airtime().
     void ChargeSent(ns3::Mac48Address address, ns3::Time airtime);
-    /// Bytes of a frame from a station, counted for Received().
+    /// Counts the bytes of a frame from a station for Received().
     void Receive(ns3::Mac48Address address, uint32_t bytes);
 
     /// Bytes queued for the station above the hardware, not counting the shaper's.
     uint32_t Waiting(unsigned station) const;
-    /// Bytes that have left towards the station since the start.
+    /// Bytes sent to the station since the start.
     uint64_t Delivered(unsigned station) const;
-    /// And received from it.
+    /// Bytes received from it since the start.
     uint64_t Received(unsigned station) const;
-    /// Airtime used to it, as drivers count it; us.
+    /// Airtime of frames to it, as drivers count it; us.
     uint64_t Airtime(unsigned station) const;
     uint32_t Packets() const;
 
@@ -88,9 +88,9 @@ class ApQueue : public ns3::QueueDisc
         double deficit = 0; // us
         unsigned weight = 256;
         ns3::Time lastActive;
-        uint64_t airtime = 0; // used to it, us
+        uint64_t airtime = 0; // of frames to it, us
         bool listed = false;
-        double pending = 0; // us, estimated, in the hardware
+        double pending = 0; // estimated airtime of its frames in the hardware, us
         // both
         bool preferred = true;
         uint64_t delivered = 0, received = 0;
@@ -129,7 +129,7 @@ class ApQueue : public ns3::QueueDisc
         unsigned id;
         unsigned outstanding;
     };
-    std::list<Batch> m_batches; // in the hardware
+    std::list<Batch> m_batches; // aggregates in the hardware
     std::multimap<uint64_t, unsigned> m_sent; // packet uid to batch
     unsigned m_batch = 0;
     Station* m_filling = nullptr; // whose batch is being taken out
@@ -139,7 +139,7 @@ class ApQueue : public ns3::QueueDisc
     // airtime queue limits
     double m_limitRate = 0, m_limitOverhead = 0; // bits/us, us; 0: none
     double m_pending = 0;                        // us, of all stations
-    std::map<uint64_t, std::pair<Station*, double>> m_estimated; // packet uid to what is pending for it
+    std::map<uint64_t, std::pair<Station*, double>> m_estimated; // by packet uid: the station, and the packet's share of its pending airtime
 };
 
 } // namespace dense

@@ -59,7 +59,7 @@ main(int argc, char** argv)
     }
     RngSeedManager::SetSeed(20161);
     RngSeedManager::SetRun(seed);
-    // The model's stations never give a frame up.
+    // The model's stations never give up on a frame.
     Config::SetDefault("ns3::WifiRemoteStationManager::MaxSlrc", UintegerValue(100));
     Config::SetDefault("ns3::WifiRemoteStationManager::MaxSsrc", UintegerValue(100));
     Config::SetDefault("ns3::WifiMacQueue::MaxDelay", TimeValue(Seconds(1000)));

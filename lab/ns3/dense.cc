@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many stations of one access point each download a file while they send
-// something up: the scene of the WiFiRR paper's table 2, with the AP of then or
-// of today, and one of several schedulers. Prints one row of JSON.
+// Many stations of one access point each download a file while they upload, as in
+// table 2 of the WiFiRR paper, with the AP of that time or of today, and with one
+// of several schedulers. Prints one row of JSON.
 #include "ap-queue.h"
 #include "medium.h"
 #include "scheduler.h"
@@ -26,15 +26,15 @@ using namespace dense;
 namespace
 {
 
-constexpr double GREETINGS = 3;   // s: all are associated, block ack agreements are made
+constexpr double GREETINGS = 3;   // s: all are associated; block ack agreements follow
 constexpr double WARM_UP = 8;     // s: the load begins
-constexpr uint16_t DOWNLOAD = 80; // ports: from 80 up, one each client
+constexpr uint16_t DOWNLOAD = 80; // first port; each client has its own
 constexpr uint16_t UPLOAD = 10000;
 constexpr uint16_t INTERACTIVE = 20000;
 constexpr unsigned NEIGHBOURS = 2;
 constexpr unsigned INTERACTIVE_CLIENTS = 5;
-const std::vector<double> RTT_MIXTURE{2, 20, 50, 100}; // ms, --rtt-ms=0: one after the other
-constexpr unsigned SIBLING_PART = 3;                   // of the stations, in another BSS of the radio
+const std::vector<double> RTT_MIXTURE{2, 20, 50, 100}; // ms; --rtt-ms=0: clients have these in turn
+constexpr unsigned SIBLING_PART = 3;                   // one station in three is in another BSS of the radio
 constexpr double WIRE_RATE = 1e9;                      // bit/s
 constexpr uint32_t G711_BYTES = 172;
 constexpr double G711_SECONDS = 0.02;
@@ -61,7 +61,7 @@ struct Arguments
     StationScheduler::Options scheduler;
 };
 
-/// What is said about one client.
+/// One client: its ends, its traffic and its measurements.
 struct Client
 {
     Ptr<Node> node;
@@ -114,7 +114,7 @@ Quantile(std::vector<double> values, double q)
     return values[std::min<size_t>(values.size() - 1, q * values.size())];
 }
 
-/// Makes device know the neighbour's address: ARP under load is not the subject.
+/// Tells device the neighbour's address: ARP under load is not measured here.
 void
 Introduce(Ptr<NetDevice> device, Ptr<NetDevice> neighbour, Ipv4Address address)
 {
@@ -151,7 +151,7 @@ class Scene
     void WatchUpload(unsigned i);
 
     const Arguments m_args;
-    const unsigned m_all; // clients: the stations that download, then those with nothing but an interactive flow
+    const unsigned m_all; // clients: the stations that download, then those with only an interactive flow
     NodeContainer m_servers, m_apNode, m_stations; // a server for each round-trip time
     Ptr<WifiNetDevice> m_ap;
     NetDeviceContainer m_devices;
@@ -173,8 +173,8 @@ Scene::Scene(const Arguments& arguments)
       m_clients(m_all),
       m_left(arguments.stations)
 {
-    GlobalValue::Bind("SchedulerType", StringValue("ns3::PriorityQueueScheduler")); // the same order, 8 % faster
-    // Linux's where ns-3 differs.
+    GlobalValue::Bind("SchedulerType", StringValue("ns3::PriorityQueueScheduler")); // the same order of events, 8 % faster
+    // Linux's values where ns-3's differ.
     Config::SetDefault("ns3::TcpL4Protocol::SocketType", TypeIdValue(TcpCubic::GetTypeId()));
     // RTO = srtt + max(200 ms, 4 rttvar)
     Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(MilliSeconds(200)));
@@ -187,9 +187,9 @@ Scene::Scene(const Arguments& arguments)
     // Longer than a client waits for its turn.
     Config::SetDefault("ns3::WifiMacQueue::MaxDelay", TimeValue(Seconds(10)));
     Config::SetDefault("ns3::WifiMacQueue::MaxSize", StringValue("4096p"));
-    // Linux's ADDBA_RESP_INTERVAL. ns-3 gives up after 1 ms, which a station that waits for a crowded channel does not
-    // meet; when its answer comes after all, the two ends number their windows differently, and the station
-    // is dead in both directions from then on.
+    // Linux's ADDBA_RESP_INTERVAL. ns-3 gives up after 1 ms, but a station's answer takes longer on a crowded channel.
+    // When it arrives late, the two ends disagree on sequence numbers, and the station is cut off in both
+    // directions from then on.
     Config::SetDefault("ns3::QosTxop::AddBaResponseTimeout", TimeValue(Seconds(1)));
     RngSeedManager::SetSeed(20161);
     RngSeedManager::SetRun(m_args.seed);
@@ -250,8 +250,8 @@ Scene::MakeWifi()
         m_queue->LimitAirtime(n ? 65 : 54, n ? 100. / 16 : 100);
     }
     Add(m_ap);
-    // Stations pay for the airtime of what is sent to them, retries included,
-    // and of what they send (mac80211's AIRTIME_USE_TX and AIRTIME_USE_RX).
+    // Stations pay for the airtime of frames to them, retries included, and of
+    // frames from them (mac80211's AIRTIME_USE_TX and AIRTIME_USE_RX).
     m_ap->GetPhy()->TraceConnectWithoutContext(
         "PhyTxPsduBegin",
         Callback<void, WifiConstPsduMap, WifiTxVector, double>(
@@ -295,7 +295,7 @@ Scene::MakeWifi()
         client.node = m_stations.Get(i);
         client.device = DynamicCast<WifiNetDevice>(m_devices.Get(i));
         m_queue->AddStation(client.device->GetMac()->GetAddress());
-        // One after the other: requests to associate collide until they time out.
+        // One station at a time: simultaneous association requests collide until they time out.
         Simulator::Schedule(Seconds((GREETINGS - 0.5) * i / m_all), &Scene::Add, this, client.device);
         client.device->GetMac()->TraceConnectWithoutContext("Assoc", Callback<void, Mac48Address>([this, i](Mac48Address) {
             m_clients[i].associated = true;
@@ -464,14 +464,14 @@ Scene::MakeInteractive(unsigned i, Time start)
         stream(false, G711_BYTES, G711_BYTES * 8 / G711_SECONDS);
         return;
     }
-    // A stream to the client: 10 kbit/s as of a voice call, 1 Mbit/s as of video.
+    // A stream to the client: 10 kbit/s like a voice call, 1 Mbit/s like video.
     bool voice = m_args.interactive == "10";
     stream(true, voice ? 50 : 1200, voice ? 10e3 : 1e6);
 }
 
-/// Other APs on the channel, each sending to one station of its own: frames of
-/// 1500 bytes at 54 Mbit/s (11g) or 65 Mbit/s (11n), at the rate that takes the
-/// given share of the airtime together.
+/// Other APs on the channel. Each sends frames of 1500 bytes to one station, at
+/// 54 Mbit/s (11g) or 65 Mbit/s (11n), as often as it takes for all of them
+/// together to use the given share of the airtime.
 void
 Scene::MakeNeighbours()
 {
@@ -714,7 +714,7 @@ main(int argc, char** argv)
         Refuse("--rate-control aarf: ns-3 has no AARF for 802.11n");
     }
     args.scheduler.siblings = args.sibling == "bss" ? args.stations / SIBLING_PART : 0;
-    // What wifirrd would take from the stations' expected throughput.
+    // The link rate that wifirrd would derive from the stations' expected throughput.
     args.scheduler.linkKbit = args.phy == "11n" ? 45000 : 25000;
 
     {

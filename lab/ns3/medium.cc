@@ -18,7 +18,7 @@ namespace dense
 namespace
 {
 
-const Time PROPAGATION = NanoSeconds(20); // 6 m; whoever sends within it collides
+const Time PROPAGATION = NanoSeconds(20); // 6 m; stations that start within this time collide
 constexpr double RX_POWER_DBM = -50;
 
 RxPowerWattPerChannelBand
@@ -180,7 +180,7 @@ Phy::Busy(Time duration)
 PhyHelper::PhyHelper()
 {
     m_phy.at(0).SetTypeId("dense::Phy");
-    SetChannel(YansWifiChannelHelper::Default().Create()); // ns-3 insists; nothing is sent on it
+    SetChannel(YansWifiChannelHelper::Default().Create()); // ns-3 requires one; nothing is sent on it
     Set("ChannelSettings", StringValue("{1, 20, BAND_2_4GHZ, 0}"));
 }
 

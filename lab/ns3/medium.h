@@ -16,24 +16,24 @@ namespace dense
 
 class Phy;
 
-/// Everybody hears everybody equally loud: no frame is lost but by collision,
-/// none is captured, nobody is hidden.
+/// All stations hear one another equally loud: only collisions lose frames, no
+/// frame is captured, and no station is hidden.
 ///
-/// ns-3's own channel lets every station receive every frame in full: with 30
-/// stations that is nearly all of the simulator's work, and its only effect on
-/// those whom a frame is not for is that they find the channel busy. Here only
-/// its receivers receive it, through ns-3's PHY; the others are told that the
-/// channel is busy. Frames that overlap reach each other's receivers as
+/// With ns-3's own channel, every station receives every frame in full. With 30
+/// stations, that is nearly all of the simulator's work. Its only effect on
+/// stations that a frame is not for is that they find the channel busy. Here,
+/// only a frame's receivers receive it, through ns-3's PHY; the others are told
+/// that the channel is busy. Frames that overlap reach each other's receivers as
 /// interference. (NAV and EIFS of the others are not modelled: answers follow
-/// within SIFS, and after a collision nobody could decode a preamble.)
+/// within SIFS, and after a collision no station could decode a preamble.)
 class Medium
 {
   public:
-    /// Also the PHY's MAC address: who a frame is for.
+    /// The MAC address tells which frames are for this PHY.
     void Add(ns3::Ptr<ns3::WifiPhy> phy, ns3::Mac48Address address);
     void Send(Phy* sender, ns3::Ptr<const ns3::WifiPpdu> ppdu);
 
-    /// Airtime in use since the start, and that of frames which overlapped.
+    /// Time in which the channel was in use since the start, and the part of it with overlapping frames.
     ns3::Time Busy() const;
     ns3::Time Collided() const;
     uint64_t frames = 0;
@@ -53,8 +53,8 @@ class Medium
     std::vector<Phy*> m_phys;
     std::map<ns3::Mac48Address, Phy*> m_byAddress;
     std::list<Frame> m_inAir;
-    ns3::Time m_start, m_end;     // of the stretch of airtime under way
-    ns3::Time m_busy, m_collided; // before it
+    ns3::Time m_start, m_end;     // of the current busy period
+    ns3::Time m_busy, m_collided; // totals before it
     bool m_overlap = false;
 };
 

@@ -26,7 +26,7 @@ namespace
 // wifirrd's defaults: files/etc/config/wifirr
 constexpr unsigned WEIGHT_ACTIVE = 384;
 constexpr unsigned WEIGHT_WAITING = 1;
-constexpr unsigned WEIGHT_OWN = 256; // mac80211's, of who is not scheduled
+constexpr unsigned WEIGHT_OWN = 256; // mac80211's, for stations that are not scheduled
 constexpr double TRICKLE_KBIT = 20;
 constexpr unsigned RTS_BYTES = 500;
 constexpr unsigned RTS_OFF = 65535;
@@ -43,7 +43,7 @@ constexpr double SHARE_WAITING = 0.2;
 constexpr double SHARE_SOON = 0.1;
 constexpr double SHARE_ACTIVE = 0.55;
 constexpr unsigned LEAD_SLACK_MS = 5;
-constexpr unsigned LEAF_PACKETS = 2 * 131072 / 2304; // memory limit over a frame's buffer
+constexpr unsigned LEAF_PACKETS = 2 * 131072 / 2304; // memory limit divided by a frame's buffer
 
 // The paper, section 6.2
 constexpr unsigned MIDDLEBOX_ACTIVE = 5;
@@ -51,8 +51,9 @@ constexpr unsigned MIDDLEBOX_SLOT_MS = 1600;
 constexpr double MIDDLEBOX_CEIL_KBIT = 100;
 constexpr double MIDDLEBOX_WIRE_KBIT = 100e3;
 
-// WiFox, as the paper sets it (section 6.1); steepness and the prioritized
-// access are not given there and are ours: EDCA's voice contention window.
+// WiFox with the parameters of the paper's section 6.1. The paper does not give
+// the steepness and the prioritized access; here the latter is EDCA's contention
+// window for voice.
 const Time WIFOX_SLOT = MilliSeconds(10);
 constexpr unsigned WIFOX_SLOTS = 10;
 constexpr double WIFOX_QUEUE = 512; // packets
@@ -114,7 +115,7 @@ StationScheduler::StationScheduler(const Options& options, Ptr<ApQueue> queue, P
         policy_defaults(&config, POLICY_BACKLOG, true);
         unsigned slotMs = options.slotMs ? options.slotMs : config.slot_ms;
         queue->SetShaper(std::make_unique<Shaper>(stations, OPEN, [slotMs] {
-            // waiting for a turn is no congestion
+            // waiting for a turn is not congestion
             auto leaf = CreateObject<FqCoDelQueueDisc>();
             leaf->SetAttribute("MaxSize", StringValue(std::to_string(LEAF_PACKETS) + "p"));
             leaf->SetAttribute("Flows", UintegerValue(32));
@@ -179,9 +180,9 @@ StationScheduler::IsSibling(unsigned station) const
     return station + m_options.siblings >= m_stations;
 }
 
-/// What the AP announces, stations take with the next beacon. ns-3's AP
-/// announces its own parameters, and its stations take them from every beacon:
-/// so theirs are set right after each.
+/// Stations take the windows that the AP announces from the next beacon. ns-3's AP
+/// announces its own parameters instead, and its stations take these from every
+/// beacon. So the stations' windows are set again right after each beacon.
 void
 StationScheduler::WatchContention()
 {
@@ -205,7 +206,7 @@ StationScheduler::WatchContention()
         "PhyTxPsduBegin",
         Callback<void, WifiConstPsduMap, WifiTxVector, double>([this](WifiConstPsduMap psdus, WifiTxVector, double) {
             auto& psdu = psdus.begin()->second;
-            // of an aggregate each, as drivers count; an RTS that is answered is followed by its frame
+            // each MPDU of an aggregate counts, as in drivers; the frame after an answered RTS counts, not the RTS
             m_frames += psdu->GetHeader(0).IsData() && !psdu->GetAddr1().IsGroup() ? psdu->GetNMpdus() : 0;
         }));
     contention_config config{};
@@ -220,7 +221,7 @@ StationScheduler::WatchContention()
     Simulator::Schedule(MilliSeconds(CONTENTION_TICK_MS), &StationScheduler::ContentionTick, this);
 }
 
-/// radio.c's
+/// As in radio.c.
 void
 StationScheduler::ContentionTick()
 {
@@ -235,11 +236,11 @@ StationScheduler::ContentionTick()
         sample.bytes += bytes + m_queue->Delivered(i) - m_sentTo[i];
         m_sentTo[i] = m_queue->Delivered(i);
     }
-    sample.exchanging = sample.contenders; // nobody only receives: a download sends ACKs
+    sample.exchanging = sample.contenders; // no station only receives: a download sends ACKs
     sample.aggregating = m_ap->GetMac()->GetHtSupported() ? sample.contenders : 0;
     sample.kbit = m_options.linkKbit;
     sample.busy_permille = 1000 * (m_medium.Busy() - m_contentionBusy).GetSeconds() / seconds;
-    // a failed frame counts as sent, a failed RTS has none
+    // m_frames includes failed frames, but no frame follows a failed RTS
     uint64_t tried = std::max(m_frames, m_failed);
     sample.failed_permille = tried ? 1000 * m_failed / tried : CONTENTION_UNKNOWN;
     m_contentionAt = now;
@@ -316,7 +317,7 @@ StationScheduler::StartPolicy(policy_mode mode)
     Tick();
 }
 
-/// wifirrd's main loop: read, decide, apply.
+/// As wifirrd's main loop: reads, decides, applies.
 void
 StationScheduler::Tick()
 {
@@ -332,7 +333,7 @@ StationScheduler::Tick()
     Time now = Simulator::Now();
     if (!shaper)
     {
-        // airtime.c's
+        // as in airtime.c
         for (unsigned i = 0; i < m_stations; i++)
         {
             effect_observe(&m_effect, &m_watched[i], m_policy->client[i].level, m_queue->Waiting(i) > 0, m_queue->Airtime(i),
@@ -395,7 +396,7 @@ StationScheduler::Apply()
     }
 }
 
-/// update_rates(), soon_rate() and next_rate() of htb.c
+/// As update_rates(), soon_rate() and next_rate() in htb.c.
 void
 StationScheduler::UpdateHtbRates()
 {
@@ -413,7 +414,7 @@ StationScheduler::UpdateHtbRates()
     config.soon_lead_ms = std::min(DebtMs(m_next) + LEAD_SLACK_MS, config.slot_ms);
 }
 
-/// apply() and client_class() of htb.c
+/// As apply() and client_class() in htb.c.
 void
 StationScheduler::ApplyHtb()
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What serves some stations before others: wifirrd's policy with either of
-// its backends, the paper's two forms, WiFox.
+// Schedulers, which serve some stations before others: wifirrd's policy with
+// either of its backends, the paper's two forms, and WiFox.
 #pragma once
 
 #include "ap-queue.h"
@@ -25,13 +25,13 @@ class StationScheduler
     {
         std::string form; // none, ap, middlebox, wifirr, wifirr-htb, wifox
         bool rts = false; // the AP's RTS threshold: always with none, while scheduling with the others
-        double linkKbit = 0;    // what wifirrd takes for the link's rate
+        double linkKbit = 0;    // the link rate that wifirrd assumes
         double trickleKbit = 0; // a waiting client's rate; 0: the form's own
         unsigned active = 0;    // K, 0: the form's own
         unsigned slotMs = 0;    // T, 0: the form's own
         // Clients' CWmin for best effort: off, auto (contention.c), or always this exponent.
         std::string windows = "off";
-        unsigned siblings = 0; // the last so many stations are another BSS's: no turns, but windows
+        unsigned siblings = 0; // number of stations, the last ones, in another BSS: no turns, but windows
         bool trace = false;
     };
 
@@ -40,7 +40,7 @@ class StationScheduler
 
     bool IsWaiting(unsigned station) const;
     uint64_t Engagements() const;
-    /// Of the clients' CWmin, as announced now, and on average over the run.
+    /// The exponent of the clients' CWmin: announced now, and the mean over the run.
     unsigned Exponent() const;
     double MeanExponent() const;
 
@@ -73,17 +73,17 @@ class StationScheduler
     ns3::Time m_readAt;
     bool m_htbScheduling = false;
     double m_trickle = 0, m_next = 0, m_soon = 0; // htb: rates of clients not active, bytes/s
-    ns3::Time m_busyAt, m_busyBefore;  // survey: when last read, busy time then
+    ns3::Time m_busyAt, m_busyBefore;  // survey: time of the last read, and busy time then
     int m_busy = POLICY_BUSY_UNKNOWN;
     unsigned m_group = 0;
 
     std::unique_ptr<contention> m_contention;
     unsigned m_exponent;                     // announced
-    ns3::Time m_contentionAt, m_contentionBusy; // last tick, busy time then
-    std::vector<uint64_t> m_sent, m_sentTo;  // bytes from and to each station, then
-    uint64_t m_frames = 0, m_failed = 0;     // of the AP's to clients, since then
+    ns3::Time m_contentionAt, m_contentionBusy; // time of the last tick, and busy time then
+    std::vector<uint64_t> m_sent, m_sentTo;  // bytes from and to each station at that tick
+    uint64_t m_frames = 0, m_failed = 0;     // the AP's frames to clients since that tick
     bool m_rts = false;
-    double m_exponentSum = 0;                // times seconds
+    double m_exponentSum = 0;                // exponent times seconds
     ns3::Time m_announcedAt;
 };
 

@@ -25,7 +25,7 @@ Seconds()
 
 } // namespace
 
-/// Bursts as package/wifirr-sched/src/htb.c sets them: two packets, or 2 ms.
+/// The burst is that of package/wifirr-sched/src/htb.c: two packets, or 2 ms.
 void
 Shaper::Bucket::Set(double bytesPerSecond)
 {
@@ -105,7 +105,7 @@ Shaper::Enqueue(unsigned id, Ptr<QueueDiscItem> item)
     Run();
 }
 
-/// The class to send now; otherwise wake is lowered to when one may be.
+/// Returns the class that may send now. If there is none, lowers wake to the time when one may.
 Shaper::Class*
 Shaper::Next(double now, bool borrowing, double& wake)
 {
@@ -161,7 +161,7 @@ Shaper::Run()
         Ptr<QueueDiscItem> item = c->queue->Dequeue();
         if (!item)
         {
-            continue; // CoDel dropped what was left
+            continue; // CoDel dropped the remaining packets
         }
         uint32_t bytes = item->GetSize() + LINK_HEADER;
         c->deficit -= bytes;

@@ -13,26 +13,26 @@
 namespace dense
 {
 
-/// net/sched/sch_htb.c in two levels. What matters here and is modelled: a
-/// class may overdraw by one packet and then sleeps until it has paid, and a
-/// change of rate does not wake it; classes within their rate go before those
-/// that borrow; deficit round robin among equals.
+/// net/sched/sch_htb.c in two levels, as far as it matters here. A class may
+/// overdraw by one packet and then sleeps until it has paid; a change of rate does
+/// not wake it. Classes within their rate go before those that borrow, with
+/// deficit round robin among equals.
 class Shaper
 {
   public:
-    /// Makes the queue of a class.
+    /// Creates the queue of a class.
     using Leaf = std::function<ns3::Ptr<ns3::QueueDisc>()>;
 
     Shaper(unsigned classes, double linkBytesPerSecond, Leaf leaf);
     ~Shaper();
 
-    /// Where packets go when their turn comes.
+    /// Called with each packet that may be sent.
     std::function<void(ns3::Ptr<ns3::QueueDiscItem>)> send;
 
     void Enqueue(unsigned id, ns3::Ptr<ns3::QueueDiscItem> item);
     /// Bytes per second.
     void Set(unsigned id, double rate, double ceil);
-    /// All classes of this rate or faster pass without delay (nobody is throttled).
+    /// Sets the rate of the link, which is lent to classes beyond their own rates; bytes per second.
     void SetLink(double bytesPerSecond);
 
     uint32_t Waiting(unsigned id) const; // bytes
@@ -44,7 +44,7 @@ class Shaper
         double rate = 1;   // bytes/s
         double tokens = 0; // s
         double burst = 0;  // s
-        double at = 0;     // s, when tokens was true
+        double at = 0;     // when tokens was computed, s
 
         void Set(double bytesPerSecond);
         double Tokens(double now) const;

@@ -210,7 +210,7 @@ BrowseUpload::Find(Ptr<Socket> socket)
             return connection.get();
         }
     }
-    return nullptr; // of an earlier page
+    return nullptr; // the socket is of an earlier page
 }
 
 void
@@ -224,7 +224,7 @@ BrowseUpload::Connected(Ptr<Socket> socket)
     }
 }
 
-/// A connection that could not be made ends the page, as a browser's does.
+/// A failed connection ends the page, as in a browser.
 void
 BrowseUpload::Lost(Ptr<Socket> socket)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client sends up beside its download.
+// A client's uploads beside its download, and its interactive traffic.
 #pragma once
 
 #include "ns3/application.h"
@@ -27,8 +27,8 @@ class Upload : public ns3::Application
 };
 
 /// One TCP connection on which data comes at a constant rate, 512 bytes a
-/// write (ns-3's OnOffApplication, always on). What does not fit the socket's
-/// buffer waits in the application.
+/// write (ns-3's OnOffApplication, always on). Data that does not fit into the
+/// socket's buffer waits in the application.
 class ConstantUpload : public Upload
 {
   public:
@@ -50,10 +50,10 @@ class ConstantUpload : public Upload
 };
 
 /// Pages of 20 requests of 300 to 700 bytes, answers of 500 to 900 bytes (the
-/// paper, section 4.1), each page on fresh connections: two with one request
-/// under way each ("browse": HTTP/1.1), or one that carries all of a page of
-/// 40 at once ("spdy"). Requests come as a Poisson process at the given rate;
-/// a page that is late delays the next.
+/// paper, section 4.1), each page on new connections: two with one request
+/// at a time each ("browse": HTTP/1.1), or one that carries all 40 requests of
+/// a page at once ("spdy"). Requests are a Poisson process with the given rate;
+/// a late page delays the next one.
 class BrowseUpload : public Upload
 {
   public:
@@ -89,8 +89,8 @@ class BrowseUpload : public Upload
     unsigned m_pending = 0; // requests due but not handed out
 };
 
-/// Answers a BrowseUpload and counts what it and ConstantUpload send.
-/// A request starts with its own and its answer's size, 4 bytes each.
+/// Answers a BrowseUpload, and counts the bytes from it or a ConstantUpload.
+/// A request starts with its own size and its answer's, 4 bytes each.
 class UploadServer : public ns3::Application
 {
   public:
@@ -117,9 +117,9 @@ class UploadServer : public ns3::Application
     uint64_t m_received = 0;
 };
 
-/// A request of up bytes every gap on average (exponential) on one TCP
-/// connection, answered with down bytes: a key press and its echo, or a chat
-/// message and its receipt. Delays are round trips.
+/// Requests of up bytes on one TCP connection, with gap between them on average
+/// (exponential), each answered with down bytes: a key press and its echo, or a
+/// chat message and its receipt. Delays are round trips.
 class Exchange : public ns3::Application
 {
   public:
@@ -141,9 +141,9 @@ class Exchange : public ns3::Application
     bool m_running = false;
 };
 
-/// Questions to a name server, one every gap on average (exponential), each in a
-/// datagram that a UdpEchoServer sends back. Delays are round trips; one
-/// without an answer counts as long as a resolver waits for it.
+/// Queries to a name server, with gap between them on average (exponential), each
+/// in a datagram that a UdpEchoServer sends back. Delays are round trips; a query
+/// without an answer counts as the time that a resolver waits for one.
 class Lookups : public ns3::Application
 {
   public:
