@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the experiment "latency" runs in its namespaces."""
+"""The programs that the experiment "latency" runs in its namespaces."""

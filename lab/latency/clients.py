@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The near end of the experiment "latency": python3 clients.py OWN ORIGIN PORT SECONDS DOWNLOADS UPLOADS [BULK-ADDRESS...]
 
-Loads the path by bulk transfers, each from an address of its own, and after WARM_UP asks what one household asks
-meanwhile, from OWN. Writes JSON: for each of WHAT the milliseconds that each took, LOST_MS for what never came, and the
-bits a second that the transfers moved.
+Loads the path with bulk transfers, each from its own address. After WARM_UP, sends the requests of one household from
+OWN at the same time. Writes JSON: for each of WHAT the time of every request in ms, LOST_MS if there was no answer, and
+the throughput of the transfers in bit/s.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ except ImportError:  # run as a program
 WHAT = ("request", "dns", "ssh", "call")
 WARM_UP = 3.0  # s
 REQUEST_EVERY, DNS_EVERY, SSH_EVERY, CALL_EVERY = 0.2, 0.1, 0.2, 0.02  # s
-LOST_MS = 2000.0  # what takes as long counts as this
+LOST_MS = 2000.0  # a request that takes longer, or has no answer, counts as this
 RTP = 12 + 160  # bytes of 20 ms of G.711 (RFC 3551)
 
 got = 0  # bytes of the downloads
@@ -36,7 +36,7 @@ def download(own: str, host: str) -> None:
     buffer = bytearray(1 << 18)
     with socket.create_connection((host, origin.SOURCE), source_address=(own, 0)) as s:
         while n := s.recv_into(buffer):
-            got += n  # an int of one interpreter: threads lose nothing that shows here
+            got += n  # not atomic, but an addition lost between threads would not show
 
 
 def upload(own: str, host: str) -> None:
@@ -46,7 +46,7 @@ def upload(own: str, host: str) -> None:
 
 
 class Datagrams(asyncio.DatagramProtocol):
-    """Datagrams that carry the time when they left, and what their answers say."""
+    """Datagrams that carry their time of departure, and the answers to them."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -58,7 +58,7 @@ class Datagrams(asyncio.DatagramProtocol):
         self.came.append(time.monotonic())
 
     def error_received(self, _exc: Exception) -> None:
-        pass  # what was lost is counted
+        pass  # missing answers are counted
 
 
 async def every(pause: float, until: float, size: int, port: int, own: str, host: str) -> Datagrams:
@@ -76,14 +76,14 @@ async def every(pause: float, until: float, size: int, port: int, own: str, host
 
 
 async def dns(until: float, own: str, host: str) -> list[float]:
-    """Round trips."""
+    """Round-trip times, ms."""
     d = await every(DNS_EVERY, until, 40, origin.DNS, own, host)
     took = [(came - struct.unpack_from("!d", data)[0]) * 1e3 for came, data in zip(d.came, d.answers)]
     return took + [LOST_MS] * (d.sent - len(took))
 
 
 async def call(until: float, own: str, host: str) -> list[float]:
-    """One way, of both ways: both ends have the same clock."""
+    """One-way delays in both directions, ms; both ends have the same clock."""
     d = await every(CALL_EVERY, until, RTP, origin.CALL, own, host)
     took = []
     for came, data in zip(d.came, d.answers):
@@ -93,7 +93,7 @@ async def call(until: float, own: str, host: str) -> list[float]:
 
 
 async def requests(until: float, own: str, host: str, port: int) -> list[float]:
-    """1 kB by HTTPS on a connection of its own each, from its first packet to the last byte."""
+    """Times of requests for 1 kB by HTTPS, each on a new connection, from its first packet to the last byte, ms."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     took: list[float] = []
@@ -122,7 +122,7 @@ async def requests(until: float, own: str, host: str, port: int) -> list[float]:
 
 
 async def ssh(until: float, own: str, host: str) -> list[float]:
-    """A keystroke and its echo, one after another on one connection."""
+    """Times of keystrokes and their echoes, one at a time on one connection, ms."""
     reader, writer = await asyncio.open_connection(host, origin.ECHO, local_addr=(own, 0))
     writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     took = []
@@ -133,7 +133,7 @@ async def ssh(until: float, own: str, host: str) -> list[float]:
             await asyncio.wait_for(reader.readexactly(36), LOST_MS / 1e3)
         except TimeoutError:
             took.append(LOST_MS)
-            break  # the next echo would be this one's
+            break  # the late echo would be taken for the next one
         took.append((time.monotonic() - start) * 1e3)
         await asyncio.sleep(max(0.0, SSH_EVERY - took[-1] / 1e3))
     writer.close()
@@ -141,7 +141,7 @@ async def ssh(until: float, own: str, host: str) -> list[float]:
 
 
 def uploaded(own: str, host: str) -> int:
-    """Bytes that came to the origin."""
+    """The number of bytes that the origin has received."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         s.bind((own, 0))
         s.connect((host, origin.COUNT))
@@ -152,11 +152,11 @@ def uploaded(own: str, host: str) -> int:
                 return int(s.recv(64))
             except TimeoutError:
                 pass
-    raise TimeoutError("the origin does not say what came")
+    raise TimeoutError("the origin does not answer how many bytes it has received")
 
 
 async def bulk(seconds: float, own: str, host: str) -> float:
-    """Bits a second of all transfers, where they end."""
+    """Throughput of all transfers in bit/s, measured at their receivers."""
     def moved() -> tuple[int, float]:
         return got + uploaded(own, host), time.monotonic()
 

@@ -3,11 +3,11 @@
 
 Serves on all addresses:
   TCP SOURCE  sends zeros until the other end closes
-  TCP SINK    takes what comes
-  TCP ECHO    what comes, back
-  UDP DNS     an answer of ANSWER bytes to each datagram, with its first 8 bytes
-  UDP CALL    each datagram, back, with the time of its arrival behind its first 8 bytes
-  UDP COUNT   the number of bytes that SINK took
+  TCP SINK    discards what it receives
+  TCP ECHO    returns what it receives
+  UDP DNS     answers each datagram with ANSWER bytes that begin with the datagram's first 8
+  UDP CALL    returns each datagram, with its time of arrival after the first 8 bytes
+  UDP COUNT   answers with the number of bytes that SINK has received
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def sink(conn: socket.socket) -> None:
     global taken
     buffer = bytearray(1 << 18)
     while n := conn.recv_into(buffer):
-        taken += n  # of one upload at a time
+        taken += n  # there is only one upload at a time
 
 
 def echo(conn: socket.socket) -> None:
@@ -48,7 +48,7 @@ def tcp(port: int, serve: Callable[[socket.socket], None]) -> None:
             try:
                 serve(conn)
             except OSError:
-                pass  # the other end has left
+                pass  # the other end has closed the connection
 
     listener = socket.create_server(("", port), backlog=64)
     while True:
