@@ -36,7 +36,7 @@ QUICK_RESULTS = ROOT / "build/lab/bquic-quick.json"
 CADDY_VERSION = "v2.11.9"
 CADDY = ROOT / f".cache/caddy-{CADDY_VERSION}/caddy"
 
-# Medium, hops, bytes: 10 MB, or less where that would take minutes because of 1 % of loss.
+# Medium, hops, bytes: 10 MB, or less where 1 % loss would make that take minutes.
 MATRIX = [
     ("wifi", 1, 10_000_000),
     ("wifi", 3, 10_000_000),
@@ -46,14 +46,14 @@ MATRIX = [
 ]
 CONTENDERS = ["tcp", "standard", "bquic-2019", "bquic", "caddy-h3", "udp"]
 
-BUSY_PRESSURE = 0.5  # share of the time; on a machine with 2 cores and nothing else, a run has less
+BUSY_PRESSURE = 0.5  # share of the time; a run has less on an otherwise idle machine with 2 cores
 
-ACK_AFTER = 100  # packets that bquic-2019 acknowledges two by two (profile option ack_after)
+ACK_AFTER = 100  # bquic-2019 acknowledges every second one of the first ACK_AFTER packets (profile option ack_after)
 
 
 def build_caddy() -> pathlib.Path:
     if not CADDY.exists():
-        progress(f"builds Caddy {CADDY_VERSION} in .cache (once; some minutes)")
+        progress(f"building Caddy {CADDY_VERSION} in .cache (once; takes a few minutes)")
         done = subprocess.run(
             ["go", "install", f"github.com/caddyserver/caddy/v2/cmd/caddy@{CADDY_VERSION}"],
             env={**os.environ, "GOBIN": str(CADDY.parent), "GOFLAGS": "-mod=mod", "CGO_ENABLED": "0"},
@@ -127,7 +127,7 @@ def statistics_of(details: Row) -> Row:
 
 
 def report(rows: list[Row]) -> str:
-    """Medians with their spread, and the claims to be shown."""
+    """Medians with their range, and the targets."""
     rows = [r for r in rows if r["kind"] == "download"]
     def of(name: str, hops: int, contender: str) -> list[Row]:
         return [r for r in rows if r["kind"] == "download" and
@@ -158,7 +158,7 @@ def report(rows: list[Row]) -> str:
     )
     busy = sum(r["cpu_pressure"] > BUSY_PRESSURE for r in rows)
     if busy:
-        text += (f"\n\n{busy} of {len(rows)} runs shared the machine with other work (some process waited for a CPU in more"
+        text += (f"\n\n{busy} of {len(rows)} runs shared the machine with other work (some process waited for a CPU for more"
                  f" than {BUSY_PRESSURE:.0%} of the time): the ends may have been slower than the medium.")
     def ratio(name: str, hops: int, base: str) -> float | None:
         a, b = median(of(name, hops, "bquic"), "mbps"), median(of(name, hops, base), "mbps")
@@ -173,7 +173,7 @@ def report(rows: list[Row]) -> str:
          data_per_ack_later(of("wired", 1, "bquic-2019")), 9.0),
     ]
     text += "\n\n" + results.table(
-        ["target", "is", "shall be", ""],
+        ["target", "measured", "goal", ""],
         [[what, number(value, ".3f"), f"{goal:.2f}",
           "not measured" if value is None else "met" if value >= goal else "MISSED"] for what, value, goal in targets],
     )
@@ -181,7 +181,7 @@ def report(rows: list[Row]) -> str:
 
 
 def paper(rows: list[Row]) -> list[list[str]]:
-    """The thesis's wire, where its gain came from the lack of pacing."""
+    """The thesis's result over a wire, where the gain came from the lack of pacing."""
     what, figure = "BQUIC over QUIC, wire only (thesis)", "+5 %"
     ours, stock = (median([r for r in rows if (r["kind"], r["medium"], r["contender"]) == ("download", "wired", c)], "mbps")
                    for c in ("bquic", "standard"))
@@ -191,8 +191,8 @@ def paper(rows: list[Row]) -> list[list[str]]:
 
 
 WHY_NOT = (
-    "Where a gain on the wire is not reproduced: there `bquic` behaves as stock QUIC does until the path has shown a queue; the "
-    "papers' form, which decimates everywhere, loses with losses and before small buffers (`bquic-2019` above)."
+    "Where a gain on the wire is not reproduced: `bquic` behaves like stock QUIC there until the path has shown a queue. The "
+    "papers' form, which sends fewer ACKs everywhere, is slower with packet loss and with small buffers (`bquic-2019` above)."
 )
 
 
@@ -212,11 +212,11 @@ def main() -> int:
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="2 repetitions of smaller transfers, into build/ only")
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=CONTENDERS)
-    parser.add_argument("--restart", action="store_true", help="measures again what an interrupted run has")
+    parser.add_argument("--restart", action="store_true", help="measures again what an interrupted run has measured")
     parser.add_argument("--report", action="store_true", help="only prints the tables of results/bquic.json")
     args = parser.parse_args()
     if args.repetitions < 1:
-        parser.error("--repetitions: at least 1")
+        parser.error("--repetitions: must be at least 1")
     if args.report:
         print(report(results.read(RESULTS)))
         return 0

@@ -8,9 +8,9 @@ and 42.4 to 52.3 (23 %) in the lab; 20 to 31 % more in a production mesh of 1 to
 18 %. Thesis 2019, table 6.5: 7 to 28 % with an Internet path behind the mesh;
 TCP 12 to 53 % faster than QUIC at that time. ModQUIC: 1 to 4 % over QUIC.
 
-Here: one axis at a time around 3 hops on one channel, 802.11n MCS7 at 20 MHz,
-no other network, 20 ms of RTT behind the gateway. The server is at the end of
-those 20 ms. "bquic-x2" loads two halves at once by two connections (the
+Here: one axis varies at a time around 3 hops on one channel, 802.11n MCS7 at
+20 MHz, no other network, 20 ms of RTT behind the gateway. The server is at the end
+of those 20 ms. "bquic-x2" loads two halves at once over two connections (the
 thesis's H2-Parallel). The interference is another network that offers
 10 Mbit/s of single packets on the (first) channel. "udp" is the ceiling: the
 best of floods at eight loads. Every repetition is one seed
@@ -162,7 +162,7 @@ def downloads(servers: Servers, contender: str, size: int, times: int) -> Row:
         if contender != "tcp":
             carried = servers.relay_status()["carried"]
             if carried["total"] <= times or carried["down_bytes"] < times * size:
-                raise namespaces.Failed(f"the relay let a transfer go past it: carried {carried}")
+                raise namespaces.Failed(f"the relay did not carry all transfers: carried {carried}")
     finally:
         servers.stop_relay()
     seconds = sum(row["seconds"] for row in some)
@@ -258,7 +258,7 @@ def describe(axis: Row) -> str:
 
 def of(rows: list[Row], axis: Row, contender: str) -> list[Row]:
     key = {"kind": "download", **CENTRE, **axis, "contender": contender}
-    # Rows from before there was "beyond" have no beyond_ms.
+    # Rows that are older than the part "beyond" have no beyond_ms.
     return [r for r in rows if all(r.get(k, 0) == v for k, v in key.items())]
 
 
@@ -350,9 +350,9 @@ def paper(rows: list[Row]) -> list[list[str]]:
 
 
 WHY_NOT = (
-    "Where a gain is smaller than the papers': their QUIC was that of 2016 to 2018, with a pacer that let single packets go. Today's "
+    "Where a gain is smaller than the papers': their QUIC was that of 2016 to 2018, with a pacer that sent single packets. Today's "
     "quic-go sends up to ten at once (segmentation offload), so over one hop its packets are as close as BQUIC's, and it comes to "
-    "within some percent of what the hop carries. What is left to gain grows with hops and delay: there its slow start ends at "
+    "within a few percent of what the hop carries. What is left to gain grows with hops and delay: there its slow start ends at "
     "about 40 packets, and its acknowledgements take the channel from the data."
 )
 

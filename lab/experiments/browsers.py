@@ -7,11 +7,11 @@ bquic it asks for fewer acknowledgements (ACK_FREQUENCY), with standard it does
 not. Firefox speaks the extension's first draft, quinn the current one; Chromium
 and aioquic do not know it (Chromium acknowledges every 10th packet by itself).
 
-Here: Firefox ESR and Chromium without a window, quinn and aioquic download
-20 MB from the gateway by HTTP/3, over "wifi", one hop of 802.11n, and "wired",
-50 Mbit/s, 20 ms, 100 packets. Browsers come by HTTP/2 and move to HTTP/3 by
-Alt-Svc. Counted by the gateway: packets acknowledged per ACK received, over the
-whole connection.
+Here: headless Firefox ESR and Chromium, quinn and aioquic download 20 MB from
+the gateway by HTTP/3, over "wifi", one hop of 802.11n, and "wired", 50 Mbit/s,
+20 ms, 100 packets. Browsers begin with HTTP/2, and Alt-Svc moves them to HTTP/3.
+The gateway counts the packets acknowledged per ACK received, over the whole
+connection.
 
 Writes results/browsers.json (rows: lab/realtime.py). An interrupted run goes on where it stopped.
 """
@@ -156,7 +156,7 @@ class Bench:
             stats = max((c["stats"] for c in gateway.status()["connections"]), key=lambda s: s["packets_acked"])
         shutil.rmtree(directory, ignore_errors=True)
         if stats["packets_acked"] * 1452 < SIZE:
-            raise namespaces.Failed(f"{client}: {stats['packets_acked']} packets are no download of {SIZE} bytes")
+            raise namespaces.Failed(f"{client}: {stats['packets_acked']} packets acknowledged are too few for {SIZE} bytes")
         return {"data_per_ack": round(stats["packets_acked"] / stats["acks_received"], 3), "packets": stats["packets_acked"],
                 "acks": stats["acks_received"], "rtt_ms": round(stats["min_rtt_ns"] / 1e6, 2), "window": window}
 

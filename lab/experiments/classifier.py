@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a TCP flow is HTTP/1.1 or HTTP/2, told by what a NetFlow record says of it.
+"""Whether a TCP flow is HTTP/1.1 or HTTP/2, told from its NetFlow record.
 
 The thesis (2019, chapter 3): from bytes and packets of both ends, their means
-and the flow's duration, a random forest puts 97.5 % of a campus's and of homes'
-flows into their class (HTTP/1, HTTP/2, others), C4.5 95 %, in tenfold
-cross-validation; 92 % of flows of the other network. C4.5 classifies 323,000
+and the flow's duration, a random forest classifies 97.5 % of the flows of a
+campus and of homes correctly (HTTP/1, HTTP/2, others), and C4.5 95 %, in tenfold
+cross-validation; of flows of the other network, 92 %. C4.5 classifies 323,000
 flows a second.
 
 Here: Chromium loads the 11 pages of page-load from the gateway, by HTTP/2 and
@@ -13,8 +13,9 @@ with HTTP/2 off, over four media; every TCP connection is a flow, captured at
 the gateway. There is no other traffic, so there are two classes and no
 "others". Chromium opens up to six connections by HTTP/1.1 and one by HTTP/2.
 Accuracy alone would flatter, so the mean recall of both classes is shown beside
-it, and is compared. Tenfold has loads of the same page in training and
-test; "unseen page" and "unseen medium" do not. Instead of C4.5, the tree is
+it, and is compared. Tenfold cross-validation has loads of the same page over the
+same medium in training and test. "unseen page" leaves out all loads of one page
+in turn, and "unseen medium" those over one medium. Instead of C4.5, the tree is
 scikit-learn's CART by entropy, with at least 5 flows per leaf.
 
 Writes results/classifier.json (rows: lab/realtime.py; a row is a page load with
@@ -109,7 +110,7 @@ def load(servers: Servers, chromium: Chromium, url: str, page: str, contender: s
             raise namespaces.Failed(f"{contender}: {page} came by {sorted(result.protocols)}")
         seen = flows(capture.packets())
         if not seen:
-            raise namespaces.Failed(f"{contender}: {page} came without a flow")
+            raise namespaces.Failed(f"{contender}: {page}: no flow was captured")
         return {"ms": round(result.ms, 2), "flows": [list(dataclasses.astuple(f)) for f in seen], "window": window}
 
     row, window, discarded = measure.kept_up(servers.mesh.medium, once, cpu_limit=measure.ANY_CPU)
@@ -180,8 +181,8 @@ def recall(actual: list[str], said: list[str], which: str) -> float:
 
 
 def judged(rows: list[Row], name: str, unseen: str | None) -> dict[str, float] | None:
-    """A classifier's scores on flows outside its training set: tenfold, or leaving out one page or medium (UNSEEN) after
-    the other. None if there are too few."""
+    """A classifier's scores on flows outside its training set: tenfold, or leaving out each page or medium (UNSEEN) in
+    turn. None if there are too few."""
     from sklearn.model_selection import LeaveOneGroupOut, StratifiedKFold, cross_val_predict
 
     x, y, of = examples(rows)
@@ -217,7 +218,7 @@ def report(rows: list[Row]) -> str:
             found = judged(rows, name, unseen)
             if found:
                 lines.append([name, split, *(f"{100 * found[k]:.1f}" for k in ("accuracy", *CLASSES, "mean"))])
-    text += "\n\nFlows in their class, %\n\n" + results.table(
+    text += "\n\nFlows classified correctly, %\n\n" + results.table(
         ["classifier", "what is unseen", "of all", *(f"of {c}" for c in CLASSES), "mean of both"], lines)
     if len(lines) > 1:
         from sklearn.tree import export_text

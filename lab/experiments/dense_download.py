@@ -4,7 +4,7 @@
 
 The paper (WiFiRR, TMC 2016, table 2 and figures 10 to 15): 30 stations of
 802.11g with Minstrel behind an AP of one 512-packet FIFO download 5 MB each
-while a browser's requests go up. The last one finishes after 443 s, with WiFiRR
+while they send a browser's requests. The last one finishes after 443 s, with WiFiRR
 after 284 s (1.6x). The gain is 2.9x with one multiplexed connection, 3.2x with a
 constant 10 kbit/s.
 
@@ -48,7 +48,7 @@ NAMED: list[tuple[Row, list[str]]] = [
     ({"upload_goes_on": False}, FORMS),
     ({"upload_goes_on": False, "upload_kbit": 100}, FORMS),
     ({"upload_goes_on": False, "traffic": "browse", "upload_kbit": 10}, FORMS),
-    # few stations finish soon, so small files would show little but the start
+    # a few stations finish soon, so small files would show little but the start
     ({"stations": 1}, FORMS),
     ({"stations": 10}, FORMS),
     ({"phy": "11n"}, ["none", "ap", "wifirr"]),
@@ -365,13 +365,13 @@ def paper(rows: list[Row]) -> list[list[str]]:
 WHY_NOT = (
     "Where the paper's gain is not reproduced, its base is not either: its stations, with the Minstrel of 2014, fell to low rates "
     "and lost 15 to 20 % of the airtime in collisions, and 150 MB took 443 s (2.7 Mbit/s). Here the same load loses what the "
-    "table says and the channel carries several times that, so there is less to win at 10 kbit/s; the gain grows with the upload."
+    "table says and the channel carries several times that, so there is less to gain at 10 kbit/s; the gain grows with the upload."
 )
 
 
 def report(rows: list[Row]) -> str:
     text = results.table(HEADER, overview(rows))
-    text += "\n\n" + results.table(["ours (airtime) over today's AP, worst completion", "gain", "shall be", ""], targets(rows))
+    text += "\n\n" + results.table(["ours (airtime) over today's AP, worst completion", "gain", "goal", ""], targets(rows))
     text += "\n\n" + results.table(["K (airtime, 200 kbit/s)", "T ms", "worst s", "gain", "runs"], sweep(rows))
     if crowd := levers(rows):
         text += "\n\n" + results.table(["crowd (differs from the centre in)", "MB", "lever", "worst s", "median s", "gain", "upload kbit/s",

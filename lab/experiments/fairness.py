@@ -6,12 +6,13 @@ The paper (BQUIC, WCNC 2019): over WiFi, TCP starves stock QUIC, while TCP and
 BQUIC share about equally; on a wire BQUIC is no more aggressive than QUIC.
 Thesis 2019, section 5.6: QUIC v39 takes twice what one TCP connection gets.
 
-Here: one QUIC download beside 1, 2 or 4 of TCP CUBIC from the same server, and
+Here: one QUIC download beside 1, 2 or 4 by TCP CUBIC from the same server, and
 bquic beside standard. "wifi" is 802.11n over one hop with mac80211's queues,
 which separate flows by themselves; "wifi, fifo" is one queue of 512 packets,
-as in the papers' AP; "wired" is 50 Mbit/s, 20 ms, 100 packets. Counted in IP
-bytes at the receiver. "of its share" is 1 if the flow gets as much as the others
-on average. Jain's index is computed from the flow and the mean of the others.
+as in the papers' AP; "wired" is 50 Mbit/s, 20 ms, 100 packets. Throughput is
+counted in IP bytes at the receiver. "of its share" is 1 if the flow gets as much
+as the others on average. Jain's index is computed from the flow and the mean of
+the others.
 
 Writes results/fairness.json (rows: lab/realtime.py) and docs/results/fairness.svg.
 An interrupted run goes on where it stopped.
@@ -47,7 +48,7 @@ PAIRS = [
 ]
 QUICK_PAIRS = PAIRS[:3]
 SECONDS, QUICK_SECONDS = 30.0, 8.0
-START_SECONDS = 1.0  # after this, all flows run
+START_SECONDS = 1.0  # time until all flows run
 ENDLESS_BYTES = 2 << 30  # more than the link carries in the time of a run
 FIGURES = ("mbps", "mbps_others", "jain", "of_share", "seconds")
 
@@ -170,7 +171,7 @@ def paper(rows: list[Row]) -> list[list[str]]:
 
 
 WHY_NOT = (
-    "Where it is not reproduced: with one queue for all, who gets more depends on who fills it."
+    "Where it is not reproduced: with one queue for all, the share of each flow depends on which one fills the queue."
 )
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a flow is of HTTP/1, HTTP/2 or something else, by what a relay knows of it: the tree that it ships with.
+"""Whether a flow is HTTP/1, HTTP/2 or something else, as far as a relay can tell: the tree that it ships with.
 
-The thesis (2019, chapter 3): bytes, packets, their means and the duration put 95 % (C4.5) of a campus's flows into
+The thesis (2019, chapter 3): from bytes, packets, their means and the duration, C4.5 puts 95 % of a campus's flows into
 these classes. classifier.py repeats that unchanged. This is the product's classifier: it uses records of the relay's own socket, more
 applications, and a small tree. HTTP/1 and HTTP/2 are the protocols by which browsers load pages. Everything else is another
 application, even if HTTP carries it: video by ranges, updates, files. Classes by protocol alone do not work: a tree
@@ -10,10 +10,10 @@ classifies less than two thirds of unseen applications correctly.
 
 The tree learns from the eleven pages of the papers and from some applications. It is judged on unseen data: ten
 other pages, and the other applications (UNSEEN). The training set was chosen with other applications, which then became part of it.
-The meaning of "other" and the size of the tree were chosen with a look at UNSEEN, so that is not entirely unseen. A record's duration is not a feature: it depends on the way,
-which the relay compares, and here on a busy machine. The table shows what it would have contributed.
+The meaning of "other" and the size of the tree were chosen with a look at UNSEEN, so UNSEEN is not entirely unseen. A record's duration is not a feature: it depends on the path
+(direct or through the relay), which is what the relay compares, and here on the load of the machine. The table shows what it would have contributed.
 
-Writes results/flows.json (a row is what one application did once: its flows), docs/results/flows.svg, and the tree as Go:
+Writes results/flows.json (a row has the flows of one activity of an application), docs/results/flows.svg, and the tree as Go:
 package/bquic-gateway/src/internal/proof/tree.go.
 """
 
@@ -39,7 +39,7 @@ TREE = ROOT / "package/bquic-gateway/src/internal/proof/tree.go"
 SAID = TREE.parent / "testdata/classes.json"  # records, and their classes by scikit-learn's tree
 
 BROWSERS = ("chromium", "firefox")
-SCRIPTS = ["video", "poll"]  # activities of browsers that are no page loads
+SCRIPTS = ["video", "poll"]  # activities of browsers that are not page loads
 REPETITIONS = 2
 EACH = 15  # runs of each non-browser application in a repetition
 DELAYS_MS = [2, 10, 30, 80]
@@ -155,14 +155,14 @@ def report(rows: list[dict[str, Any]]) -> str:
                            ("applications not learnt from", [e for e in unseen if e.application not in BROWSERS])):
             recall = recalls(tree, some, features)
             lines.append([name, what, str(len(some)), *(f"{100 * recall[c]:.1f}" if any(e.actual == c for e in some) else "-" for c in CLASSES)])
-    text = "Flows in their class, %\n\n" + results.table(["tree", "flows", "number", *CLASSES], lines)
+    text = "Flows classified correctly, %\n\n" + results.table(["tree", "flows", "number", *CLASSES], lines)
     tree = learn(learnt, FEATURES)
     kinds = sorted({(e.actual, e.application, e.what) for e in unseen if e.application not in BROWSERS or e.what in SCRIPTS})
     lines = []
     for kind in kinds:
         some = [e for e in unseen if (e.actual, e.application, e.what) == kind]
         lines.append([kind[2], kind[1] or "-", kind[0], str(len(some)), f"{100 * recalls(tree, some, FEATURES)[kind[0]]:.0f}"])
-    return text + "\n\nApplications that it has not learnt from\n\n" + results.table(["application", "browser", "class", "flows", "in their class, %"], lines)
+    return text + "\n\nApplications that it has not learnt from\n\n" + results.table(["application", "browser", "class", "flows", "correct, %"], lines)
 
 
 def draw(rows: list[dict[str, Any]]) -> None:
@@ -183,13 +183,13 @@ def main() -> int:
     parser.add_argument("--browser", action="append", choices=BROWSERS, help="only this one")
     parser.add_argument("--restart", action="store_true", help="forget what an earlier run has recorded")
     parser.add_argument("--learn", action="store_true", help="record nothing")
-    parser.add_argument("--check", action="store_true", help="only say whether the tree is the one that the rows make")
+    parser.add_argument("--check", action="store_true", help="only say whether the tree is the one learnt from the rows")
     args = parser.parse_args()
     rows = [] if args.restart else read()
     if args.check:
         other = [path for path, text in generated(rows).items() if path.read_text() != text]
         for path in other:
-            print(f"{path.relative_to(ROOT)} is not what the rows make: {pathlib.Path(__file__).name} --learn")
+            print(f"{path.relative_to(ROOT)} is not what the rows yield: run {pathlib.Path(__file__).name} --learn")
         return 1 if other else 0
     if not args.learn:
         namespaces.exit_on_signals()

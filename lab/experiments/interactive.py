@@ -119,8 +119,8 @@ def paper(rows: list[Row]) -> list[list[str]]:
 
 
 WHY_NOT = (
-    "A stream of 1 Mbit/s is more than a client's fair share of this channel: it has demand, takes turns as a download does, "
-    "and what comes between two turns waits."
+    "A stream of 1 Mbit/s is more than a client's fair share of this channel. So the client has demand and takes turns like a "
+    "download, and packets that arrive between two turns wait."
 )
 
 

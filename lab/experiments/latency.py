@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long small things take while a neighbour downloads
+"""How long small requests take while a neighbour downloads
 
 Not in the papers. The node is three hops from the gateway, the origin 20 or 45 ms beyond it. A client requests 1 kB by HTTPS five times a
 second, each time on a new connection, and a name by DNS ten times a second, types over ssh, and has a G.711 call (delays are one-way, in
@@ -80,7 +80,7 @@ class Scene:
             if contender != "tcp":
                 carried = self.servers.relay_status()["carried"]
                 if carried["total"] < len(said["request"]):
-                    raise namespaces.Failed(f"the relay let connections go past it: carried {carried}")
+                    raise namespaces.Failed(f"the relay did not carry all connections: carried {carried}")
         finally:
             self.servers.stop_relay()
         window = self.mesh.medium.mark()

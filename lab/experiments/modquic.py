@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a flow-control window update with every acknowledgement brings: ModQUIC, stock QUIC and TCP.
+"""What a flow-control window update with every acknowledgement gains: ModQUIC, stock QUIC and TCP.
 
-The paper (ModQUIC, IJIPT 2019): 36 % more throughput than QUIC of version 33 on
-the loopback device, where packets of 270 bytes were sent; over 10 Mbit/s, 20 ms
-and a queue of one bandwidth-delay product 1 to 4 % more (table 6, 0 to 5 % loss).
+The paper (ModQUIC, IJIPT 2019): 36 % more throughput than QUIC version 33 on the
+loopback device, with packets of 270 bytes; 1 to 4 % more over 10 Mbit/s, 20 ms and
+a queue of one bandwidth-delay product (table 6, 0 to 5 % loss).
 
 Here: quic-go, and the same with a window update on every ACK ("modquic", both
 ends). "loopback" is client and gateway in one network namespace, 32 MB in packets
-of the usual size: what the processor carries. The wire is table 6's: 10 Mbit/s,
-20 ms, 17 packets, loss each way; 2.7 MB, as 10,000 packets of 270 bytes are.
+of the usual size: the processor is the limit. The wire is table 6's: 10 Mbit/s,
+20 ms, 17 packets, loss each way, and 2.7 MB, as much as 10,000 packets of 270 bytes.
 
 Writes results/modquic.json (rows: lab/realtime.py; the loopback has no emulator,
 so no lag) and docs/results/modquic.svg. An interrupted run goes on where it stopped.
@@ -123,8 +123,8 @@ def paper(rows: list[Row]) -> list[list[str]]:
 
 
 WHY_NOT = (
-    "Where it is not reproduced: quic-go's receive windows grow by themselves until they limit nothing, so that more"
-    " updates of them bring nothing, and cost a frame each; QUIC of version 33 is not what is stock today."
+    "Where it is not reproduced: quic-go's receive windows grow by themselves until they limit nothing, so more"
+    " window updates gain nothing and cost a frame each. Today's stock QUIC is not QUIC version 33."
 )
 
 

@@ -74,8 +74,8 @@ def paper(rows: list[Row]) -> list[list[str]]:
 
 
 WHY_NOT = (
-    "Where a gain is not reproduced, the base is better here: today's AP keeps a queue for each station and shares the airtime, "
-    "the paper's had one queue for all."
+    "Where a gain is not reproduced, the base is better here: today's AP keeps a queue for each station and shares the airtime; "
+    "the paper's AP had one queue for all."
 )
 
 

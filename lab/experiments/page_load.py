@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How much sooner web pages are there: over the mesh, by HTTP/3 and through the relay.
+"""How much faster web pages load: over the mesh, by HTTP/3 and through the relay.
 
 The paper (BQUIC, WCNC 2019, figure 2 and table II): 11 cloned pages over 5 hops
 load in 5 % (small pages) to 25 % (large ones) less time. Thesis 2019, chapter 5
@@ -9,7 +9,7 @@ less time (7 Mbit/s, 50 ms, 45 kB of buffer).
 
 Here, in the part "paper": pages with the number of objects and the size that
 table II gives, of random content, loaded by headless Chromium with an empty
-cache and no connection from before: navigation start to load event. "mesh": 3
+cache and no open connection, from navigation start to load event. "mesh": 3
 hops, 802.11n MCS7, 20 ms behind the gateway. "h3-*" is Chromium's HTTP/3 to the
 gateway with that profile (Chromium decides itself when to acknowledge),
 "relay-*" Chromium's TCP, carried by the relay with that profile, "tcp"
@@ -18,8 +18,8 @@ each way, with one connection, and with every second object from a second
 address.
 
 The part "relay" is an operator's case: the origin is 20 or 45 ms beyond the
-gateway, which is at the mesh's edge; those pages and ten current ones; TCP
-straight to the origin ("tcp": the relay is off) and carried by the relay
+gateway, which is at the mesh's edge. Those pages and ten current ones are loaded
+by TCP, straight from the origin ("tcp": the relay is off) and through the relay
 ("relay-bquic"). Chromium takes more processor time than all the rest together, so a
 loader replays Chromium's recorded requests, each when the data that it waited for
 has arrived, by HTTP/1.1 on up to six connections ("h1") and by HTTP/2
@@ -122,7 +122,7 @@ def load(servers: Servers, chromium: Chromium, contender: str, url: str, page: s
     if result.protocols != expected:
         raise namespaces.Failed(f"{contender}: {page} came by {sorted(result.protocols)}")
     if contender.startswith("relay-") and servers.relay_status()["carried"]["total"] == before:
-        raise namespaces.Failed("the relay let the page go past it")
+        raise namespaces.Failed("the relay did not carry the page")
     return {
         "ms": round(result.ms, 2), "objects": result.objects, "size": pages.size(page), **measure.conditions(window, discarded),
         "ampdu": round(window["down"]["mpdus_per_ampdu"], 3) if "mpdus_per_ampdu" in window["down"] else None,
@@ -191,7 +191,7 @@ class Scene:
         time.sleep(PAUSE_SECONDS)
         (ms, connections), window, discarded = measure.kept_up(self.mesh.medium, once, beyond=self.mesh.beyond)
         if self._contender != "tcp" and self._carried() == carried:
-            raise namespaces.Failed("the relay let the page go past it")
+            raise namespaces.Failed("the relay did not carry the page")
         return {
             "ms": round(ms, 2), "objects": pages.objects(page), "size": pages.size(page), "tcp_connections": connections,
             "bulk_mbps": round(moved[0], 3) if self.setting["downloads"] else None, **measure.conditions(window, discarded),
@@ -247,7 +247,7 @@ def run_relay(args: argparse.Namespace, campaign: realtime.Campaign) -> None:
                                 if key["loader"] != "chromium":
                                     raise
                                 allowed = False
-                                measure.progress(f"no more of Chromium: {error}")
+                                measure.progress(f"no more loads by Chromium: {error}")
 
 
 def run_paper(args: argparse.Namespace, campaign: realtime.Campaign) -> None:
@@ -299,7 +299,7 @@ def share_of_all(rows: list[Row], scene: str, loader: str) -> list[float]:
     return [results.geomean([s[n] for s in some]) for n in sorted(whole)]
 
 
-# The pairs that are compared, by how much less time pages take.
+# The pairs that are compared, by the reduction of the load time.
 REDUCTIONS = [("h3-bquic", "h3-standard"), ("relay-bquic", "relay-standard"), ("relay-bquic", "tcp")]
 
 
@@ -336,7 +336,7 @@ def report_relay(rows: list[Row]) -> str:
                 str(sum(share > 1 for share in each.values())), f"{target:.2f}",
                 "-" if loader == "chromium" else "met" if met else "MISSED",
                 "/".join(results.number(b) for b in bulk) if bulk[0] else "-", str(len(of_all))])
-    text = "Pages by the relay: of their time by TCP, geometric mean\n\n" + results.table(
+    text = "Pages through the relay: share of their time by TCP, geometric mean\n\n" + results.table(
         ["origin", "loader", "pages", "relay/tcp", "worst", "slower", "target", "", "neighbour, Mbit/s: tcp/relay", "runs"], lines)
     lines = []
     for page in pages.PAGES:
@@ -348,7 +348,7 @@ def report_relay(rows: list[Row]) -> str:
                 cells.append("{:.0f}/{:.0f} {:.2f}".format(*ms, interval(list(some.values()))[0]) if some else "-")
         if set(cells) != {"-"}:
             lines.append([page, str(pages.objects(page)), f"{pages.size(page) / 1000:.0f}", *cells])
-    return text + "\n\nMedians in ms: tcp/relay-bquic, and their ratio's\n\n" + results.table(
+    return text + "\n\nMedians in ms: tcp/relay-bquic, and the median ratio\n\n" + results.table(
         ["page", "objects", "kB", *(f"{scene}, {loader}" for scene in SCENES for loader in replay.LOADERS)], lines)
 
 
@@ -398,8 +398,8 @@ def paper(rows: list[Row]) -> list[list[str]]:
 
 
 WHY_NOT = (
-    "Where it is not reproduced: Chromium acknowledges every 10th packet by itself, so the half of BQUIC that is at the client is "
-    "already there, and today's stock QUIC leaves less to gain (above). Two connections were compared with the TCP of 2016, which had no RACK."
+    "Where it is not reproduced: Chromium acknowledges every 10th packet by itself, so it already has the client's half of "
+    "BQUIC, and today's stock QUIC leaves less to gain (above). Two connections were compared with the TCP of 2016, which had no RACK."
 )
 
 

@@ -4,8 +4,8 @@
 
 Both ends are the real quic-go; the path is a model (docs/lab.md, "Random paths", describes the
 distributions). There are 50 paths per seed; paths with random loss, reordering or WiFi are run three
-times. Transfers take some seconds, with 6 MB at most. Those of one seed are also run with ten times as
-much, because a sender's behaviour beyond its start shows only in long transfers. The target is a ratio of
+times. A transfer takes a few seconds and has at most 6 MB. One seed's paths are also run with ten times as
+much data, because a sender's behaviour beyond its start shows only in long transfers. The target is a ratio of
 bquic to stock of at least 0.95 on 99 % of the paths and 0.90 on all, and a geometric mean of 1.0.
 
 Writes results/paths.json (a row a path: seed, number, direction, the path's parameters, mbps_standard,

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a byte costs on a MIPS router
 
-Not in the papers, whose gateways were PCs. Routers of meshes commonly have one MIPS core, and no hardware that computes
-checksums or cuts packets for it.
+Not in the papers, whose gateways were PCs. Mesh routers commonly have one MIPS core, and no hardware that computes
+checksums or segments packets for it.
 
 Here: QEMU's 24Kf with Debian's kernel for it. Each instruction takes 8 ns of the kernel's clock, so the process
 time that the kernel reports is a count of instructions. Client, node (relay), gateway and origin are network namespaces on that board,
@@ -18,7 +18,7 @@ ChaCha20-Poly1305 alone: each instruction of its functions for a packet is count
 Mbit/s are calculated: the processor's clock minus a fifth for interrupts and the radio's driver, at 0.5 to 0.8
 instructions per cycle, an assumption for such processors with their slow memory; for MT7621, one thread.
 
-The relay of a board with the given memory holds the connections; clients, gateway and origin are outside of it. Each connection
+The relay of a board with the given memory holds the connections; clients, gateway and origin are outside it. Each connection
 has loaded 20 kB, and one more then loads 1 MB. Connections that are not carried went direct. "Left" is memory that the kernel could still give to processes; the whole binary
 is in memory.
 
@@ -49,7 +49,7 @@ FIGURE = ROOT / "docs/results/router.svg"
 BINARY = ROOT / "build/lab/bquic-mipsle"
 
 STEPS = ["today", "runtime", "cipher", "path"]  # in chronological order; the tree is at the last step
-NO_STEP = "-"  # for programs of others
+NO_STEP = "-"  # for code that is not ours
 
 CELLS = [
     *itertools.product(["relayed"], ["down", "up"], ["bquic", "standard"], ["off", "on"]),
@@ -174,7 +174,7 @@ def report(rows: list[Row]) -> str:
             speeds = [mhz * ipc * SHARE * 8 / row["instructions_per_byte"] for ipc in PER_CYCLE] if row else []
             line.append(" to ".join(f"{speed:.1f}" for speed in speeds) or "-")
         lines.append(line)
-    text += "\n\nMbit/s down through the relay, as that makes them\n" + results.table(["processor", "MHz", *steps], lines)
+    text += "\n\nMbit/s down through the relay, calculated from these\n" + results.table(["processor", "MHz", *steps], lines)
 
     lines = []
     for board_mb, step, connections in itertools.product(BOARDS_MB, STEPS, CONNECTIONS):
@@ -207,7 +207,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="What a byte costs on a MIPS router, counted in emulation.")
     parser.add_argument("--step", default=STEPS[-1], choices=STEPS, help="the state of the code that is measured; default: %(default)s")
     parser.add_argument("--bquic", type=pathlib.Path, metavar="FILE", help="its binary; default: built from this tree")
-    parser.add_argument("--report", action="store_true", help="prints the tables of what there is")
+    parser.add_argument("--report", action="store_true", help="only prints the tables of the existing results")
     args = parser.parse_args()
     if args.report:
         print(report(read()))

@@ -88,7 +88,7 @@ def changes() -> list[tuple[str, dict[str, str]]]:
     def replaced(file: str, old: str, new: str) -> dict[str, str]:
         text = (virtual.SOURCE / file).read_text()
         if text.count(old) != 1:
-            raise ValueError(f"{file} has {text.count(old)} times {old!r}")
+            raise ValueError(f"{file}: contains {old!r} {text.count(old)} times, not once")
         return {file: text.replace(old, new)}
 
     found: list[tuple[str, dict[str, str]]] = [(AS_IS, {}), (AGAIN, {})]
@@ -140,7 +140,7 @@ def main() -> int:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--quick", action="store_true", help=f"seeds {QUICK_SEEDS}, into build/lab/ only")
     p.add_argument("--restart", action="store_true", help="measures again what the results file has")
-    p.add_argument("--report", action="store_true", help="only prints the table of what there is")
+    p.add_argument("--report", action="store_true", help="only prints the table of the existing results")
     args = p.parse_args()
     args.seeds = QUICK_SEEDS if args.quick else SEEDS
     path = QUICK_RESULTS if args.quick else RESULTS

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whether what a browser opens for a page is found as one session.
+"""Whether the flows that a browser opens for a page are found as one session.
 
 The thesis (2019, chapter 4, algorithms 1 and 2): flows of one client to one server, by address and name, that start within
 5 s of the first are a session. Sessions of two or more flows are parallel, others isolated. A third were parallel, with
-three flows on average. The flows that browsers had really opened were not known there.
+three flows on average. Which flows the browsers had really opened for a page was not known there.
 
 Here: Chromium and Firefox load pages of lab/pages.py, by HTTP/1.1 and HTTP/2, from four servers in random order, with random
 pauses between them (exponential, 6 s on average). The browser opens one page at a time, so the flows that it opens before the next
 page belong to the first one: that is the ground truth. The relay's own code groups flows by addresses alone. A session counts
 as found if it has all flows of one page load and no others.
 
-Writes results/sessions.json (a row is a browser's walk: of each flow the page load it belongs to, and the session that was
+Writes results/sessions.json (a row is a browser's walk: for each flow, its page load, and the session that was
 found) and docs/results/sessions.svg.
 """
 
@@ -98,7 +98,7 @@ def paper(rows: list[dict[str, Any]]) -> list[list[str]]:
     return [["parallel flows, share of HTTP/2 flows", "33 % to 35 %", f"{parallel / max(flows_of, 1):.0%} of {flows_of}, one origin a page", "not reproduced"]]
 
 
-WHY_NOT = "Where it is not reproduced: pages here have one origin, to which browsers of today open one connection by HTTP/2."
+WHY_NOT = "Where it is not reproduced: pages here have one origin, and today's browsers open one HTTP/2 connection to it."
 
 
 def draw(rows: list[dict[str, Any]]) -> None:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What BQUIC leaves to others at one bottleneck, in virtual time.
 
-One bquic transfer beside 1, 2 or 4 of CUBIC, and beside one of stock QUIC (NewReno with a decrease to
+One bquic transfer beside 1, 2 or 4 with CUBIC, and beside one with stock QUIC (NewReno with a decrease to
 0.7), for 30 s after the first five; all begin within one second. The CUBIC is quic-go's own, which quic-go contains but does not
 use. It stands in for TCP's, but its pacing, HyStart and acknowledgements differ from Linux. "fairness" shows Linux's own
 CUBIC beside bquic. The media are a wire of 20 Mbit/s with one FIFO of 0.5, 1 and 4 bandwidth-delay products, or CoDel, and
@@ -83,7 +83,7 @@ def report(rows: list[Row]) -> str:
         lines.append([medium, f"{others} {against}", f"{rtt}, {theirs}", f"{share:.2f}", f"{left:.2f}", f"{index:.2f}", f"{own[0]:.2f}",
                       f"{stock[0]:.2f}" if stock else "-", str(len(of(rows, cell, "bquic"))), "" if fine else "MISSED"])
     head = ["medium", "beside", "RTT, theirs", "of its share", "left", "Jain", "own kind", "stock", "runs", ""]
-    return results.table(head, lines) + f"\n\n{met} of {len(lines)} cells as wanted"
+    return results.table(head, lines) + f"\n\n{met} of {len(lines)} cells meet the targets"
 
 
 def draw(rows: list[Row]) -> None:

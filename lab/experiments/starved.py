@@ -101,7 +101,7 @@ class Quota:
     def set(self, share: float | None) -> None:
         period = 100_000 if share is None else max(round(PERIOD * 1e6), round(1000 / share))
         if period > 1_000_000:
-            raise Failed(f"{share:.3%} of a processor is no quota of at least 1 ms in 1 s")
+            raise Failed(f"{share:.3%} of a processor is too small a quota: it must be at least 1 ms in 1 s")
         quota = "max" if share is None else str(round(share * period))
         if self.v2:
             (self.path / "cpu.max").write_text(f"{quota} {period}")
@@ -116,7 +116,7 @@ class Quota:
                 "sh", "-c", f'echo $$ >{self.path}/cgroup.procs; exec "$@"', "sh"]
 
     def remove(self) -> None:
-        wait_until("the control group is empty", lambda: not (self.path / "cgroup.procs").read_text().split())
+        wait_until("the control group to be empty", lambda: not (self.path / "cgroup.procs").read_text().split())
         self.path.rmdir()
 
 
@@ -143,9 +143,9 @@ config relay
         self.process = self.lab.start(
             None, *quota.command(), "ip", "netns", "exec", servers.mesh.node, str(RELAY), "relay", "--config", str(config),
             log="relay.log")
-        wait_until("the relay reaches the gateway", self.up, 60)
+        wait_until("the relay to reach the gateway", self.up, 60)
         # Wait until it has judged its processor for the first time.
-        wait_until("the relay has measured", lambda: self.status()["processor"].get("why") != "measuring", 60)
+        wait_until("the relay to measure its processor", lambda: self.status()["processor"].get("why") != "measuring", 60)
 
     def up(self) -> bool:
         with contextlib.suppress(Failed):  # with a small quota, it may not answer as soon as its socket exists
@@ -252,7 +252,7 @@ def run(path: pathlib.Path, levels: list[float], legs: list[int], repetitions: i
     done = {(r["leg"], r["level"], r["repetition"]) for r in rows}
     path.parent.mkdir(parents=True, exist_ok=True)
     per_byte = rows[0]["cost"] if rows else cost()
-    progress(f"carrying takes {per_byte * 1e9:.1f} ns of processor time a byte")
+    progress(f"carrying takes {per_byte * 1e9:.1f} ns of processor time per byte")
     for repetition in range(1, repetitions + 1):
         for leg_mbps in legs:
             left = [level for level in levels if (leg_mbps, level, repetition) not in done]
@@ -271,7 +271,7 @@ def run(path: pathlib.Path, levels: list[float], legs: list[int], repetitions: i
                         if pressure < measure.CPU_LIMIT:
                             break
                         waiting += 1
-                        progress(f"  discarded: the ends waited for a processor in {100 * pressure:.0f} % of the time")
+                        progress(f"  discarded: the ends waited for a processor for {100 * pressure:.0f} % of the time")
                         if waiting == measure.MOST_RETRIES:
                             raise Failed("the machine is too busy")
                     row |= {"leg": leg_mbps, "level": level, "repetition": repetition, "cost": per_byte, "commit": measure.commit(),
@@ -312,7 +312,7 @@ def report(rows: list[dict[str, Any]]) -> str:
     below = [f"{leg} Mbit/s at {level:.0%}: {what} {ratio(of(rows, leg, level), what)[0]:.3f}"
              for leg in LEGS for level in sorted(CHOSEN + REPORTED) for what in WHAT
              if of(rows, leg, level) and ratio(of(rows, leg, level), what)[0] < GOAL]
-    noted = (f"{len(rows)} runs; the ends waited for a processor in at most {100 * max(r['cpu_pressure'] for r in rows):.0f} % of the time;"
+    noted = (f"{len(rows)} runs; the ends waited for a processor for at most {100 * max(r['cpu_pressure'] for r in rows):.0f} % of the time;"
              f" {sum(r['retries_cpu'] for r in rows)} discarded for more than {100 * measure.CPU_LIMIT:.0f} %")
     return (text + f"\n\n{noted}\ncarried: in how many runs the relay carried something of first/bulk/four/page\n"
             + f"below {GOAL}: " + ("; ".join(below) or "none"))
@@ -339,10 +339,10 @@ def draw(rows: list[dict[str, Any]]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one repetition of two levels on a leg of 20 Mbit/s")
-    parser.add_argument("--report", action="store_true", help="only the table and the plot of what there is")
+    parser.add_argument("--report", action="store_true", help="only the table and the plot of the existing results")
     parser.add_argument("--chosen", action="store_true", help="only the levels that the policy was chosen with, into build/lab")
     parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing after so many")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no measurement after this many")
     args = parser.parse_args()
     path = QUICK_RESULTS if args.quick or args.chosen else RESULTS
     if args.report:

@@ -13,7 +13,7 @@ are captured; the sender's window is sampled every 25 ms. Burstiness is the inde
 of dispersion for intervals: the variance of the time between two packets over
 its squared mean. An acknowledgement is any small packet upwards.
 Recovery is the smoothed RTT after a loss for QUIC, and the time while a
-retransmitted packet is in flight for TCP. Idle (the thesis's application-limited) means
+retransmission is in flight for TCP. Idle (the thesis's application-limited) means
 that no packet left for longer than the median delay. The tree is scikit-learn's, by
 entropy, with at most three levels. Throughput depends mostly on the medium, so features
 are also judged by how well they predict the share of the fastest transfer over the medium
@@ -109,7 +109,7 @@ def features(sent: list[traces.Packet], received: list[traces.Packet], samples: 
     data = [p for p in sent if p.down and p.size >= DATA_BYTES]
     arrived = [p for p in received if p.down and p.size >= DATA_BYTES]
     if len(data) < 10 or len(arrived) < 10 or len(samples) < 4:
-        raise namespaces.Failed(f"too little seen: {len(data)} packets sent, {len(arrived)} received, {len(samples)} windows")
+        raise namespaces.Failed(f"too little captured: {len(data)} packets sent, {len(arrived)} received, {len(samples)} windows")
     order = {p.key: i for i, p in enumerate(data)}
     at = {p.key: p.seconds for p in data}
     delays = [(p.seconds - at[p.key]) * 1e3 for p in arrived if p.key in at]
@@ -239,10 +239,10 @@ def report(rows: list[Row]) -> str:
             text += f"\n\n{contender}: {len(some)} transfers are too few for a tree"
             continue
         tree, order, right = learnt(some)
-        text += (f"\n\n{contender}, {len(some)} transfers, {right:.0%} of unseen ones in their class; by information gain: "
+        text += (f"\n\n{contender}, {len(some)} transfers, {right:.0%} of unseen ones classified correctly; by information gain: "
                  + ", ".join(f"{f} {v:.2f}" for f, v in order) + f"\n{tree}")
     if len(rows) >= 24:
-        text += "\n\nWhat tells a transfer from the fastest one over its medium: " + ", ".join(
+        text += "\n\nFeatures that predict a transfer's share of the fastest one over its medium: " + ", ".join(
             f"{f} {v:.2f}" for f, v in importance(rows)[:6])
     return text + "\n\n" + realtime.notes(rows)
 
@@ -260,7 +260,7 @@ def paper(rows: list[Row]) -> list[list[str]]:
 
 
 WHY_NOT = (
-    "Why another root: the thesis had one path to each client, so the window stood for the rate; here media differ in delay "
+    "Why the root differs: the thesis had one path to each client, so the window stood for the rate. Here, media differ in delay "
     "by a factor of 50, and a window says little without the delay."
 )
 
