@@ -190,7 +190,7 @@ static void count_foreign(struct wifirr *w)
 	if (++foreign_count < FOREIGN_MAX)
 		return;
 	managed_by_other = true;
-	backend_lost(w, "control of airtime weights (another program sets them: hostapd's airtime_mode?)");
+	backend_lost(w, "control of airtime weights (another program sets them; hostapd's airtime_mode?)");
 }
 
 static int read_stations(struct wifirr *w)
@@ -219,7 +219,7 @@ static int read_stations(struct wifirr *w)
 	if (!w->weights_idle && effect_none(&effect)) {
 		w->weights_idle = true;
 		snprintf(w->warning, sizeof(w->warning), "airtime weights have no effect on this driver: "
-			 "waiting clients get as much air as active ones, so there are no turns");
+			 "waiting clients get as much airtime as active ones, so there are no turns");
 		logmsg(LOG_WARNING, "%s: %s", w->config.device, w->warning);
 	}
 	count_foreign(w);

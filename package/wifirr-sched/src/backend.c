@@ -44,7 +44,7 @@ void backend_lost(struct wifirr *w, const char *what)
 {
 	if (w->lost)
 		return;
-	logmsg(LOG_WARNING, "%s: %s is gone: setting it up again", w->config.device, what);
+	logmsg(LOG_WARNING, "%s: lost %s: setting it up again", w->config.device, what);
 	w->lost = true;
 	tick_in(0);
 }

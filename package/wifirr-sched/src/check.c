@@ -76,31 +76,31 @@ static bool check_weights(void)
 	bool works = check.wiphy.airtime_fairness && !check.refused[0];
 
 	if (!check.wiphy.airtime_fairness)
-		say("airtime weights", false, "the driver does not offer them");
+		say("airtime weights", false, "the driver does not support them");
 	else if (check.refused[0])
-		say("airtime weights", false, "the driver offers them, but refused to give a client its own again: %s", check.refused);
+		say("airtime weights", false, "the driver supports them, but refused to set a client's current weight again: %s", check.refused);
 	else if (check.busy)
-		say("airtime weights", true, "the driver offers them (not tried: a wifirrd is at work on the radio)");
+		say("airtime weights", true, "the driver supports them (not tried: a wifirrd is running on the radio)");
 	else if (!check.weighed)
-		say("airtime weights", true, "the driver offers them (not tried: no client is there)");
+		say("airtime weights", true, "the driver supports them (not tried: there are no clients)");
 	else
-		say("airtime weights", true, "the driver offers them, and took those of %u clients again", check.weighed);
+		say("airtime weights", true, "the driver supports them, and accepted the current weights of %u clients again", check.weighed);
 	if (!check.clients)
-		say("airtime of clients", false, "no client is there to look at");
+		say("airtime of clients", false, "not known: there are no clients");
 	else
-		say("airtime of clients", check.airtime, "the driver tells it of %u of %u clients%s", check.airtime, check.clients,
-		    check.airtime ? "" : ": whether weights have an effect is not seen");
+		say("airtime of clients", check.airtime, "the driver reports it for %u of %u clients%s", check.airtime, check.clients,
+		    check.airtime ? "" : ": wifirrd cannot see whether weights have an effect");
 	return works;
 }
 
 static void check_queues(void)
 {
 	if (!check.clients)
-		say("queue statistics", false, "no client is there to look at");
+		say("queue statistics", false, "not known: there are no clients");
 	else
-		say("queue statistics", check.queues, "mac80211 tells what waits for %u of %u clients", check.queues, check.clients);
+		say("queue statistics", check.queues, "mac80211 reports the queues of %u of %u clients", check.queues, check.clients);
 	say("AQL", check.wiphy.aql, "%s", check.wiphy.aql ?
-	    "hardware queues are limited by airtime: turns gain little beside it, windows all the same" :
+	    "hardware queues are limited by airtime: turns gain little, but larger windows gain all the same" :
 	    "hardware queues are not limited by airtime");
 }
 
@@ -117,26 +117,26 @@ static bool check_windows(const char *device)
 	} else if (hostapd_collect(fd, 1, ANSWER_MS).pongs != 1) {
 		say("windows", false, "hostapd does not answer on its control socket for %s", device);
 	} else if (own.without_wmm) {
-		say("windows", false, "WMM is off in hostapd's configuration: clients are told nothing");
+		say("windows", false, "WMM is off in hostapd's configuration: no windows are announced to clients");
 	} else if (!own.found || check.busy) {
 		works = true;
 		say("windows", true, "hostapd answers on its control socket (no change tried: %s)", check.busy ?
-		    "a wifirrd is at work on the radio" : "its configuration was not found, so its own windows are not known");
+		    "a wifirrd is running on the radio" : "its configuration was not found, so its windows are not known");
 	} else {
 		if (hostapd_announce(fd, device, &own.windows, true) == 0)
 			answers = hostapd_collect(fd, HOSTAPD_ANSWERS, ANSWER_MS);
 		works = answers.done == HOSTAPD_ANSWERS;
-		say("windows", works, works ? "hostapd took its own again, CWmin %u, CWmax %u slots" :
-		    "hostapd refuses to set its own again, CWmin %u, CWmax %u slots",
+		say("windows", works, works ? "hostapd accepted its current windows again: CWmin %u, CWmax %u slots" :
+		    "hostapd refused to set its current windows again: CWmin %u, CWmax %u slots",
 		    (1U << own.windows.be_min) - 1, (1U << own.windows.be_max) - 1);
 	}
 	if (fd >= 0)
 		close(fd);
 	if (check.clients)
-		say("WMM", check.wmm, "%u of %u clients take windows; %u of them aggregate frames, without which larger ones gain nothing",
+		say("WMM", check.wmm, "%u of %u clients use the announced windows; %u clients aggregate frames, without which larger windows gain nothing",
 		    check.wmm, check.clients, check.aggregating);
 	else
-		say("WMM", false, "no client is there to look at");
+		say("WMM", false, "not known: there are no clients");
 	return works;
 }
 
@@ -148,9 +148,9 @@ static void check_rts(void)
 	if (check.wiphy.rts != NL80211_RTS_OFF)
 		snprintf(now, sizeof(now), "%u bytes", check.wiphy.rts);
 	if (works)
-		say("RTS", true, "the driver took its threshold again: %s", now);
+		say("RTS", true, "the driver accepted its current threshold again: %s", now);
 	else
-		say("RTS", false, "the driver refuses to set its threshold again (%s): %s", now, check.nl.error);
+		say("RTS", false, "the driver refused to set its current threshold again (%s): %s", now, check.nl.error);
 }
 
 static void check_survey(void)
@@ -158,7 +158,7 @@ static void check_survey(void)
 	struct survey_ability can;
 
 	if (survey_try(check.interface.ifindex, &can) < 0)
-		say("survey", false, "the driver gives none (asked for %u ms)", can.ms);
+		say("survey", false, "the driver reports none (waited for %u ms)", can.ms);
 	else if (!can.busy)
 		say("survey", false, "the driver does not say how busy the channel is (answered after %u ms)", can.ms);
 	else
@@ -168,7 +168,7 @@ static void check_survey(void)
 
 static int only_htb(const char *device, const char *why)
 {
-	print(STDOUT_FILENO, "%s: %s: only turns by htb are possible, with --rate where the device tells no link rate\n", device, why);
+	print(STDOUT_FILENO, "%s: %s: only turns by htb are possible, and need --rate if the device reports no link rate\n", device, why);
 	return EXIT_FAILED;
 }
 
@@ -201,7 +201,7 @@ int check_device(const char *device)
 	if (nl80211_get_interface(&check.nl, ifindex, &check.interface) < 0)
 		return only_htb(device, "not a wireless device");
 	if (nl80211_has_neighbours(&check.interface)) {
-		print(STDOUT_FILENO, "%s: mesh or ad-hoc: its stations are neighbours and not clients, and take no turns\n", device);
+		print(STDOUT_FILENO, "%s: a mesh or ad-hoc interface: its stations are neighbours, not clients, and take no turns\n", device);
 		return EXIT_FAILED;
 	}
 	if (!nl80211_is_access_point(&check.interface))
@@ -213,7 +213,7 @@ int check_device(const char *device)
 	}
 	check.busy = radio_busy(check.interface.wiphy);
 	nl80211_get_stations(&check.nl, ifindex, on_station, NULL);
-	print(STDOUT_FILENO, "%s: driver %s, radio phy%u, %u MHz, %u clients; access points of the radio: %u, interfaces to neighbours: %u\n",
+	print(STDOUT_FILENO, "%s: driver %s, radio phy%u, %u MHz, %u clients; access points on the radio: %u, interfaces to neighbours: %u\n",
 	       device, driver_of(device, text, sizeof(text)), check.interface.wiphy, check.interface.mhz, check.clients,
 	       check.access_points, check.neighbours);
 	windows = check_windows(device);
@@ -223,7 +223,7 @@ int check_device(const char *device)
 	check_survey();
 	if (windows || weights)
 		print(STDOUT_FILENO, "%s: %s%s%s\n", device, windows ? "larger windows where clients aggregate" : "",
-		       windows && weights ? ", else " : "", weights ? "turns by airtime weights" : "");
+		       windows && weights ? ", otherwise " : "", weights ? "turns by airtime weights" : "");
 	nl80211_close(&check.set);
 	nl80211_close(&check.nl);
 	return windows || weights ? 0 : only_htb(device, "neither windows nor weights");

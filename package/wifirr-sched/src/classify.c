@@ -238,7 +238,7 @@ static void nft_remove(void)
 	/* adding it first makes deleting it succeed if another program already has */
 	snprintf(script, sizeof(script), "add table netdev %s\ndelete table netdev %s\n", cl.table, cl.table);
 	if (nft(script, strlen(script), NFT_TIMEOUT, why, sizeof(why)) < 0)
-		logmsg(LOG_WARNING, "nft table %s not removed: %s", cl.table, why);
+		logmsg(LOG_WARNING, "cannot remove the nft table %s: %s", cl.table, why);
 }
 
 void classify_remains(const struct wifirr *w)
@@ -282,7 +282,7 @@ static void nft_readable(struct wifirr *w)
 		mnl_cb_run(buf, len, 0, 0, nft_event, &lost);
 	}
 	if (lost)
-		backend_lost(w, "nft table");
+		backend_lost(w, "the nft table");
 }
 
 static int nft_watch(void)
@@ -501,10 +501,10 @@ void classify_warn_offload(struct wifirr *w)
 	mnl_socket_close(nl);
 	snprintf(path, sizeof(path), "/sys/class/net/%s/bridge", w->config.device);
 	if (offload.hardware)
-		snprintf(w->warning, sizeof(w->warning), "hardware flow offload is on: offloaded traffic passes by the scheduler "
+		snprintf(w->warning, sizeof(w->warning), "hardware flow offload is on: offloaded traffic bypasses the scheduler "
 			 "(uci set firewall.@defaults[0].flow_offloading_hw=0)");
 	else if (offload.software && access(path, F_OK) == 0)
-		snprintf(w->warning, sizeof(w->warning), "software flow offload is on: it passes by a bridge's scheduler; "
+		snprintf(w->warning, sizeof(w->warning), "software flow offload is on: offloaded traffic bypasses a bridge's scheduler; "
 			 "schedule the wireless device itself");
 	if (w->warning[0])
 		logmsg(LOG_WARNING, "%s: %s", w->config.device, w->warning);

@@ -291,7 +291,7 @@ static void metric(struct text *t, const struct wifirr *w, const char *name, con
 
 static void gain_metrics(struct text *t, const struct wifirr *w, const char *lever, const struct trial *trial)
 {
-	static const char help[] = "Delivered with it over without, in the last trials.";
+	static const char help[] = "Bytes delivered with it, relative to without it, in the last trials.";
 	char name[48];
 
 	if (!trial->count)
@@ -326,18 +326,18 @@ static void metrics(struct text *t, const struct wifirr *w)
 	metric(t, w, "turns_total", "counter", "Turns begun.", p->turns);
 	metric(t, w, "engagements_total", "counter", "Times scheduling began.", p->engagements);
 	metric(t, w, "changes_total", "counter", "Changes made in the kernel.", w->changes);
-	metric(t, w, "change_microseconds_total", "counter", "Time spent on them.", w->change_ns / 1000);
-	metric(t, w, "restarts_total", "counter", "Times settings that somebody removed were restored.", w->restarts);
+	metric(t, w, "change_microseconds_total", "counter", "Time spent on changes in the kernel.", w->change_ns / 1000);
+	metric(t, w, "restarts_total", "counter", "Times that settings were restored after another program removed them.", w->restarts);
 	metric(t, w, "evicted_total", "counter", "Idle clients dropped from a full table.", w->evicted);
-	metric(t, w, "refused_clients_total", "counter", "Times a client found the table full.", w->refused_stations);
+	metric(t, w, "refused_clients_total", "counter", "Times that a client was refused because the table was full.", w->refused_stations);
 	gain_metrics(t, w, "turns", &p->trial);
 	radio_status(&r);
 	if (r.contention) {
 		gain_metrics(t, w, "windows", &r.contention->trial);
 		gain_metrics(t, w, "rts", &r.contention->rts_trial);
-		metric(t, w, "window_slots", "gauge", "CWmin that clients are told to use.", r.cwmin);
-		metric(t, w, "window_steps_total", "counter", "Changes of it.", r.contention->steps);
-		metric(t, w, "clients_contending", "gauge", "Clients of the radio that contend for the air.",
+		metric(t, w, "window_slots", "gauge", "CWmin that is announced to clients.", r.cwmin);
+		metric(t, w, "window_steps_total", "counter", "Changes of CWmin.", r.contention->steps);
+		metric(t, w, "clients_contending", "gauge", "Clients of the radio that contend for the channel.",
 		       r.contention->sample.contenders);
 		metric(t, w, "rts_threshold_bytes", "gauge", "The radio's RTS threshold; 4294967295: none.", r.rts);
 	}
@@ -392,7 +392,7 @@ static void readable(struct wifirr *w)
 		command[strcspn(command, "\r\n")] = '\0';
 		answer(&t, w, command);
 		if (t.failed || send(fd, t.data, t.len, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)t.len)
-			logmsg(LOG_WARNING, "control: answer of %zu bytes not sent", t.len);
+			logmsg(LOG_WARNING, "control: cannot send an answer of %zu bytes", t.len);
 		free(t.data);
 	}
 	close(fd);

@@ -133,7 +133,7 @@ int device_start(struct wifirr *w, char *reason, size_t size)
 	if (*reason)
 		goto fail;
 	if (htb_remains(w) < 0)
-		logmsg(LOG_WARNING, "%s: what a killed wifirrd has left could not all be given back", w->config.device);
+		logmsg(LOG_WARNING, "%s: cannot restore everything that a killed wifirrd has changed", w->config.device);
 	/* nl80211 knows an access point's clients best; without it, use the kernel's tables */
 	if (!w->wireless && stations_start(w, reason, size) < 0)
 		goto fail;
@@ -222,7 +222,7 @@ static void reload(struct wifirr *w)
 	if (device.attached && w->ifindex == before)
 		return;
 	if (device.attached) {
-		logmsg(LOG_NOTICE, "%s is gone", w->config.device);
+		logmsg(LOG_NOTICE, "%s: the device has disappeared", w->config.device);
 		w->ifindex = 0;		/* nothing is left to restore */
 		device_stop(w);
 		find_device(w);
@@ -263,7 +263,7 @@ static void recover(struct wifirr *w)
 	w->restarts++;
 	started = backend_start(w, reason, sizeof(reason));
 	if (started < 0 && changed) {
-		logmsg(LOG_ERR, "%s: the options from before go on", reason);
+		logmsg(LOG_ERR, "%s: keeping the previous options", reason);
 		take_options(w, &device.before);
 		started = backend_start(w, reason, sizeof(reason));
 	}

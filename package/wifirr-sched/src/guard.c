@@ -57,7 +57,7 @@ int guard_start(char *why, size_t size)
 		close(guard.pipe);
 	guard.pid = 0;
 	if (pipe2(fds, O_CLOEXEC) < 0) {
-		snprintf(why, size, "no guard: %s", strerror(errno));
+		snprintf(why, size, "cannot start the guard: %s", strerror(errno));
 		return -1;
 	}
 	pid = fork();
@@ -69,7 +69,7 @@ int guard_start(char *why, size_t size)
 	}
 	close(fds[0]);
 	if (pid < 0) {
-		snprintf(why, size, "no guard: %s", strerror(errno));
+		snprintf(why, size, "cannot start the guard: %s", strerror(errno));
 		close(fds[1]);
 		return -1;
 	}

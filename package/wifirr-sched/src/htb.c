@@ -458,7 +458,7 @@ int htb_remains(struct wifirr *w)
 		return -1;
 	rc = find_root(w, &root);
 	if (rc == 0 && root.ours) {
-		logmsg(LOG_NOTICE, "%s: taking away the queues of a daemon that did not exit", w->config.device);
+		logmsg(LOG_NOTICE, "%s: removing the queues that a killed wifirrd has left", w->config.device);
 		rc = remove_remains(w, &root);
 	}
 	mnl_socket_close(htb.nl);
@@ -504,7 +504,7 @@ int htb_restore(struct wifirr *w)
 		if (lock < 0)
 			continue;	/* a wifirrd is running on it */
 		if (htb_remains(w) < 0) {
-			logmsg(LOG_ERR, "%s: not all could be given back", w->config.device);
+			logmsg(LOG_ERR, "%s: cannot restore everything", w->config.device);
 			result = -1;
 		}
 		close(lock);
@@ -544,11 +544,11 @@ static int start(struct wifirr *w, char *reason, size_t size)
 	}
 
 	if (!htb.rate_kbit && !w->wireless) {
-		snprintf(reason, size, "htb: --rate (option rate): must be given: %s tells no link rate", w->config.device);
+		snprintf(reason, size, "htb: --rate (option rate): must be given: %s reports no link rate", w->config.device);
 		goto fail;
 	}
 	if (htb.rate_kbit && w->config.trickle_kbit >= htb.rate_kbit) {
-		snprintf(reason, size, "htb: --trickle %u: not below the link's rate of %u kbit/s",
+		snprintf(reason, size, "htb: --trickle %u: must be below the link's rate of %u kbit/s",
 			 w->config.trickle_kbit, htb.rate_kbit);
 		goto fail;
 	}

@@ -35,7 +35,7 @@ static void read_options_again(struct wifirr *w)
 	if (options_read(&config, command_line.argc, command_line.argv, reason, sizeof(reason)) >= 0)
 		device_options(w, &config);
 	else
-		logmsg(LOG_ERR, "%s; %s: the options from before go on", reason, w->config.device);
+		logmsg(LOG_ERR, "%s; %s: keeping the previous options", reason, w->config.device);
 }
 
 static void signal_readable(struct wifirr *w)
@@ -78,7 +78,7 @@ static int check_options(const struct config *c)
 	snprintf(path, sizeof(path), "/sys/class/net/%s/phy80211", c->device);
 	if (c->match != MATCH_IP && access(path, F_OK) == 0)
 		return 0;
-	print(STDERR_FILENO, "wifirrd: --rate: must be given: %s tells no link rate\n", c->device);
+	print(STDERR_FILENO, "wifirrd: --rate: must be given: %s reports no link rate\n", c->device);
 	return EXIT_USAGE;
 }
 
@@ -90,7 +90,7 @@ static int serve(struct wifirr *w)
 		return refuse("--device: must be given (see --help)");
 	/* before any look at the device: the guard of a killed wifirrd may still be restoring it */
 	if (claim_device(w->config.device, CLAIM_WAIT_MS) < 0) {
-		print(STDERR_FILENO, "wifirrd: --device %s: another wifirrd schedules it already\n", w->config.device);
+		print(STDERR_FILENO, "wifirrd: --device %s: another wifirrd already schedules it\n", w->config.device);
 		return EXIT_USAGE;
 	}
 	if (loop_open(device_tick) < 0 || take_signals() < 0 || device_open(w) < 0) {
@@ -150,6 +150,6 @@ int main(int argc, char **argv)
 		return check_options(&w->config);
 	if (w->config.control[0])
 		return control_request(w->config.control, command);
-	print(STDERR_FILENO, "wifirrd: %s: --control or --device must say which daemon is asked\n", command);
+	print(STDERR_FILENO, "wifirrd: %s: --control or --device must name the daemon\n", command);
 	return EXIT_USAGE;
 }

@@ -22,14 +22,14 @@ static int usage(void)
 	       "       wifirrd [options] check\n"
 	       "       wifirrd restore\n"
 	       "\n"
-	       "Makes the most of a WiFi link that many clients share: their contention windows\n"
-	       "where they aggregate frames, else only K of them at full speed at a time, in turn.\n"
-	       "check NAME says what works with a device's driver, firmware and hostapd, and what was\n"
-	       "tried to find out; without a name it says whether the options can be. restore gives\n"
-	       "back what killed ones have left, on all devices and radios.\n"
+	       "Saves airtime where many clients share a WiFi link: adjusts their contention windows\n"
+	       "where they aggregate frames, and elsewhere serves only K of them at full speed at a\n"
+	       "time, in turn. check NAME says what works with a device's driver, firmware and hostapd,\n"
+	       "and how that was tested; check without a name only checks the options. restore undoes\n"
+	       "what killed daemons have left changed, on all devices and radios.\n"
 	       "\n"
 	       "  --device NAME         device whose egress is scheduled\n"
-	       "  --backend B           auto, airtime or htb (auto: airtime where the driver has it)\n"
+	       "  --backend B           auto, airtime or htb (auto: airtime where the driver supports it)\n"
 	       "  --mode M              backlog or paper (backlog: clients with demand take turns,\n"
 	       "                        staggered; paper: all clients, in fixed groups)\n"
 	       "  --engage E            auto, always or dry-run (auto: only when it can help)\n"
@@ -39,26 +39,26 @@ static int usage(void)
 	       "                        htb 2400; paper: 1600)\n"
 	       "  --trickle KBIT        rate of a waiting client, kbit/s, htb only (20; paper: 100)\n"
 	       "  --rate KBIT           rate of the link, kbit/s, htb only (expected throughput of\n"
-	       "                        the stations; must be given where there is none)\n"
+	       "                        the stations; must be given if the driver reports none)\n"
 	       "  --weights A,B         airtime weights of active and waiting clients (384,1)\n"
-	       "  --windows W           auto or off: the contention windows that hostapd announces to\n"
-	       "                        clients, by how many contend (auto)\n"
+	       "  --windows W           auto or off; auto: hostapd announces contention windows for the\n"
+	       "                        number of clients that contend; off: leave them alone (auto)\n"
 	       "  --rts N               RTS threshold in a crowd where most clients use 802.11n or\n"
 	       "                        later, bytes; auto: 500 where collisions cost more than\n"
-	       "                        RTS; off: left alone (auto)\n"
-	       "  --demand-bytes N      more than this waiting is demand, bytes (3000)\n"
-	       "  --demand-rate KBIT    more than this delivered is demand, kbit/s (60)\n"
-	       "  --busy-threshold P    engage only when the channel is busier, percent (50)\n"
-	       "  --engage-delay MS     release only after this long, and engage, where the channel's\n"
-	       "                        use is not known, ms (1000)\n"
-	       "  --match M             mac or ip (mac; ip where clients sit behind one next hop)\n"
+	       "                        RTS; off: leave it alone (auto)\n"
+	       "  --demand-bytes N      a client with more than this queued has demand, bytes (3000)\n"
+	       "  --demand-rate KBIT    a client that receives more than this has demand, kbit/s (60)\n"
+	       "  --busy-threshold P    engage only when the channel is busier than this, percent (50)\n"
+	       "  --engage-delay MS     release only after this time; also engage only after it where\n"
+	       "                        the channel's use is not known, ms (1000)\n"
+	       "  --match M             mac or ip; ip where clients are behind one next hop (mac)\n"
 	       "  --always ADDR         never throttle this client (MAC or IP; may be repeated)\n"
 	       "  --ignore ADDR         the same, and its demand does not count (may be repeated)\n"
 	       "  --exempt-voice        never throttle DSCP EF and VOICE-ADMIT, htb only\n"
-	       "  --options FILE        more of these options, a line each, such as slot=2400; SIGHUP\n"
-	       "                        reads it again\n"
+	       "  --options FILE        file with more of these options, one per line, such as\n"
+	       "                        slot=2400; SIGHUP makes the daemon read it again\n"
 	       "  --control PATH        control socket (/var/run/wifirr/NAME.sock)\n"
-	       "  --verbose             say more; twice: every change\n"
+	       "  --verbose             log more; twice: log every change\n"
 	       "  --help                this text\n"
 	       "  --version             version\n";
 
@@ -128,7 +128,7 @@ static void exempt(struct config *c, const char *flag, const char *text, bool al
 		if (!memcmp(&c->ignore[i], &addr, sizeof(addr)))
 			bad("--%s %s: given twice (already in --ignore)", flag, text);
 	if ((always ? c->always_count : c->ignore_count) == EXEMPTIONS_MAX)
-		bad("--%s %s: no more than %u are possible", flag, text, EXEMPTIONS_MAX);
+		bad("--%s %s: at most %u addresses are possible", flag, text, EXEMPTIONS_MAX);
 	else if (always)
 		c->always[c->always_count++] = addr;
 	else
@@ -316,7 +316,7 @@ static void read_file(struct config *c, struct given *given)
 	if (n < 0)
 		bad("--options %s: %s", given->file, strerror(errno));
 	if (size == OPTIONS_SIZE || memchr(line, '\0', size))
-		bad("--options %s: no text of less than %d bytes", given->file, OPTIONS_SIZE);
+		bad("--options %s: must be a text file of less than %d bytes", given->file, OPTIONS_SIZE);
 	line[size] = '\0';
 	reading.file = given->file;
 	for (reading.line = 1; *line && !*reading.reason; reading.line++, line = end) {
@@ -360,7 +360,7 @@ int options_read(struct config *c, int argc, char **argv, char *reason, size_t s
 	options_turns(c, c->backend == BACKEND_HTB);
 	c->trickle_kbit = given.trickle ? given.trickle : c->policy.mode == POLICY_PAPER ? 100 : 20;
 	if (c->rate_kbit && c->trickle_kbit >= c->rate_kbit)
-		bad("--trickle %u: not below --rate %u", c->trickle_kbit, c->rate_kbit);
+		bad("--trickle %u: must be below --rate %u", c->trickle_kbit, c->rate_kbit);
 	if (!c->control[0] && c->device[0])
 		snprintf(c->control, sizeof(c->control), RUN_DIR "/%s.sock", c->device);
 	return *reason ? -1 : first;

@@ -317,11 +317,11 @@ static bool restore_file(void *data, const char *path)
 		return false;	/* the control socket of a device such as phy0-ap0 */
 	lock = take_lock(path, 0);
 	if (lock < 0 && errno == EWOULDBLOCK) {
-		logmsg(LOG_NOTICE, "%s: a wifirrd is at work on this radio", path);
+		logmsg(LOG_NOTICE, "%s: a wifirrd is running on this radio", path);
 		return false;
 	}
 	if (lock < 0 || restore_lease(lock) < 0) {
-		logmsg(LOG_ERR, "%s: not all could be given back%s%s", path, lock < 0 ? ": " : "", lock < 0 ? strerror(errno) : "");
+		logmsg(LOG_ERR, "%s: cannot restore everything%s%s", path, lock < 0 ? ": " : "", lock < 0 ? strerror(errno) : "");
 		*result = -1;
 	}
 	if (lock >= 0)
@@ -465,7 +465,7 @@ static void look_at_hostapd(struct wifirr *w, uint64_t now)
 	unsigned came = answers.pongs + answers.done;
 
 	if (answers.refused || (radio.expected > came && now - radio.asked_at >= ANSWER_MAX_MS)) {
-		problem(answers.refused ? "hostapd refuses to change them" : "hostapd does not answer");
+		problem(answers.refused ? "hostapd refuses to change the windows" : "hostapd does not answer");
 		radio.answers = false;
 		radio.expected = 0;
 	} else if (radio.expected && radio.expected <= came) {
@@ -569,11 +569,11 @@ static bool own_radio(struct wifirr *w, uint64_t now, unsigned wait)
 	mkdir(RUN_DIR, 0750);
 	radio_lock = take_lock(radio.path, wait);
 	if (radio_lock < 0) {
-		problem("%s: %s", radio.path, errno == EWOULDBLOCK ? "another wifirrd has this radio" : strerror(errno));
+		problem("%s: %s", radio.path, errno == EWOULDBLOCK ? "another wifirrd controls this radio" : strerror(errno));
 		return false;
 	}
 	if (restore_lease(radio_lock) < 0)
-		logmsg(LOG_WARNING, "%s: what a killed wifirrd has left could not all be given back", radio.path);
+		logmsg(LOG_WARNING, "%s: cannot restore everything that a killed wifirrd has changed", radio.path);
 	if (nl80211_get_wiphy(&radio.nl, radio.wiphy, &info) < 0) {
 		problem("%s: %s", w->config.device, radio.nl.error);
 		close(radio_lock);
@@ -658,7 +658,7 @@ int radio_hold_weights(struct wifirr *w, bool on, char *why, size_t size)
 		return 0;
 	}
 	if (radio_lock < 0) {
-		snprintf(why, size, "%s", radio.open ? radio.problem : "nothing is known of the device's radio");
+		snprintf(why, size, "%s", radio.open ? radio.problem : "the device's radio is not known");
 		return -1;
 	}
 	if (radio.weight_active != w->config.weight_active || radio.weight_waiting != w->config.weight_waiting)

@@ -202,7 +202,7 @@ uint16_t station_add(struct wifirr *w, const struct addr *addr, enum station_sou
 	new.last_demand = now_ms();
 	id = policy_add(&w->policy, exemption(w, &new));
 	w->station[id] = new;
-	logmsg(LOG_DEBUG, "client %s came", addr_text(addr, text));
+	logmsg(LOG_DEBUG, "client %s appeared", addr_text(addr, text));
 	backend_add(w, id);
 	return id;
 }

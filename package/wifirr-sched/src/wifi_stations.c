@@ -186,7 +186,7 @@ int nl80211_start(struct wifirr *w, char *reason, size_t size)
 	if (nl80211_get_interface(&request, w->ifindex, &interface) < 0)
 		goto stop;
 	if (nl80211_has_neighbours(&interface))
-		snprintf(reason, size, "--device %s: mesh or ad-hoc, its stations are neighbours and not clients "
+		snprintf(reason, size, "--device %s: a mesh or ad-hoc interface: its stations are neighbours, not clients "
 			 "(--match ip tells clients behind them apart)", w->config.device);
 	if (!nl80211_is_access_point(&interface))
 		goto stop;

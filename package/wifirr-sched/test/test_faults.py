@@ -169,7 +169,7 @@ def test_information_is_no_error(bed):
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert "dl0: scheduling by htb" in process.stdout.readline()  # at once, not when it ends
     bed.box("tc", "qdisc", "del", "dev", "dl0", "root")
-    assert "is gone: setting it up again" in process.stderr.readline()
+    assert "dl0: lost htb: setting it up again" in process.stderr.readline()
     process.terminate()
     assert process.communicate(timeout=20)[1] == ""
     shutil.rmtree(os.path.dirname(control))
@@ -394,7 +394,7 @@ def test_options_change_under_load_without_a_gap(tmp_path):
             wait_for(lambda: f"{file}:3: --slot 5: must be" in daemon.text(), "the complaint")
             file.write_text("backend=airtime\n")
             daemon.process.send_signal(signal.SIGHUP)
-            wait_for(lambda: daemon.text().count("the options from before go on") == 2, "the second complaint")
+            wait_for(lambda: daemon.text().count("keeping the previous options") == 2, "the second complaint")
             wait_for(lambda: daemon.status().get("throttling"), "turns", 40)
             assert daemon.status()["backend"] == "htb" and daemon.status()["slot_ms"] == 2400
             # other keys for clients: their IP addresses

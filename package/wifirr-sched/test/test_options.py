@@ -46,7 +46,7 @@ GOOD = ("--device", "dl0", "--backend", "htb", "--rate", "20000", "--control", "
     (("--active", ""), "--active"),
     (("--slot", "1"), "--slot 1: must be a whole number from 10 to 60000"),
     (("--slot", "99999999999999999999"), "--slot"),
-    (("--trickle", "20000"), "--trickle 20000: not below --rate 20000"),
+    (("--trickle", "20000"), "--trickle 20000: must be below --rate 20000"),
     (("--trickle", "30000"), "--trickle 30000"),
     (("--trickle", "0"), "--trickle 0"),
     (("--rate", "1"), "--rate 1"),
@@ -88,9 +88,9 @@ def test_bad_option(bed, args, said):
     ("exempt-voice\nhelp", ":2: --help: only on the command line"),
     ("options=/etc/passwd", ":1: --options: only on the command line"),
     ("rate", ":1: --rate: needs a value"),
-    ("verbose\n" * 2000, "no text of less than 8192 bytes"),
-    ("slot=500\0", "no text of less than 8192 bytes"),
-    ("rate=100\ntrickle=100", "--trickle 100: not below --rate 100"),
+    ("verbose\n" * 2000, "must be a text file of less than 8192 bytes"),
+    ("slot=500\0", "must be a text file of less than 8192 bytes"),
+    ("rate=100\ntrickle=100", "--trickle 100: must be below --rate 100"),
 ])
 def test_bad_file_of_options(bed, tmp_path, text, said):
     file = tmp_path / "options"

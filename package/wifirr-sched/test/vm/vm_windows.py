@@ -244,11 +244,11 @@ def test_check_says_what_works_and_changes_nothing(bed):
     came = associations(bed)
     found, verdict, code = check(bed)
     assert code == 0 and "larger windows" in verdict and "airtime weights" in verdict, (found, verdict)
-    assert found["windows"] == "yes: hostapd took its own again, CWmin 31, CWmax 511 slots"
-    assert found["airtime weights"] == f"yes: the driver offers them, and took those of {STATIONS} clients again"
+    assert found["windows"] == "yes: hostapd accepted its current windows again: CWmin 31, CWmax 511 slots"
+    assert found["airtime weights"] == f"yes: the driver supports them, and accepted the current weights of {STATIONS} clients again"
     assert found["airtime of clients"].startswith("no:")  # hwsim does not count it
     assert found["WMM"].startswith(f"yes: {STATIONS} of {STATIONS} clients")
-    assert found["RTS"] == "yes: the driver took its threshold again: none"
+    assert found["RTS"] == "yes: the driver accepted its current threshold again: none"
     assert found["survey"].startswith("no: the driver does not say how busy")  # not of the channel in use
     assert found["AQL"] and found["queue statistics"]
     assert all_announced(bed, OWN_WINDOW) and associations(bed) == came
