@@ -351,12 +351,12 @@ test('wifirr-sched: every option reaches the daemon, and only as itself', () => 
 
 test('wifirr-sched: an impossible value or a missing device starts nothing and says so', () => {
 	for (const [ options, env, text ] of [
-		[ { device: 'lo' }, { INVALID: '1' }, /section a: an option has an impossible value/ ],
+		[ { device: 'lo' }, { INVALID: '1' }, /section a: an option has an invalid value/ ],
 		[ {}, {}, /section a: option device is missing/ ],
 		/* it would end after every start */
-		[ { device: 'lo' }, {}, /section a: rate: must be given: lo tells no link rate/ ],
+		[ { device: 'lo' }, {}, /section a: rate: must be given: lo reports no link rate/ ],
 		[ { device: 'lo', weights: '70000,1' }, {}, /section a: weights 70000: must be a whole number from 1 to 65535/ ],
-		[ { device: 'lo', rate: '1000', trickle: '1000' }, {}, /section a: .*trickle 1000: not below --rate 1000/ ],
+		[ { device: 'lo', rate: '1000', trickle: '1000' }, {}, /section a: .*trickle 1000: must be below --rate 1000/ ],
 		[ { device: 'nosuchdev0' }, {}, /section a: waiting for device nosuchdev0/ ]
 	]) {
 		/* and a reload stops nothing, unless only the device is missing */
@@ -447,8 +447,8 @@ test('rpcd plugin wifirr: what the init script would refuse, without a word to t
 
 	assert.deepEqual(mistakes({ device: 'lo', rate: '1000' }), []);
 	assert.deepEqual(mistakes({ device: 'nosuchdev0', rate: '1000' }), []); /* the device may appear later */
-	assert.deepEqual(mistakes({ device: 'lo' }).map((m) => m.replace(/ on this .*/, '')), [ '/etc/config/wifirr: section a: rate: must be given: lo tells no link rate' ]);
-	assert.deepEqual(mistakes({ device: 'lo', rate: '1000' }, { INVALID: '1' }), [ '/etc/config/wifirr: section a: an option has an impossible value' ]);
+	assert.deepEqual(mistakes({ device: 'lo' }).map((m) => m.replace(/ on this .*/, '')), [ '/etc/config/wifirr: section a: rate: must be given: lo reports no link rate' ]);
+	assert.deepEqual(mistakes({ device: 'lo', rate: '1000' }, { INVALID: '1' }), [ '/etc/config/wifirr: section a: an option has an invalid value' ]);
 	for (const value of [ ...hostile, '"\\\t\u0001x' ])
 		assert.equal(mistakes({ device: 'lo', rate: '1000', weights: value }).length, 1, value);
 	assert.ok(!fs.existsSync(path.join(tmp, 'executed')));
