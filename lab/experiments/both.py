@@ -16,7 +16,7 @@ emulated medium does not have. Worst and median are over the downloads, which al
 begin at once.
 
 Writes results/both.json (rows: lab/realtime.py) and docs/results/both.svg. An
-interrupted run goes on where it stopped.
+interrupted run continues where it stopped.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ of Chromium 2018 in an 802.11n mesh. Here all contenders download the same file
 over the same emulated media, in turn, and each gets the medium's seeds in the
 same order.
 
-Writes results/bquic.json (rows: lab/results.py). An interrupted run goes on
+Writes results/bquic.json (rows: lab/results.py). An interrupted run continues
 where it stopped as long as the measured binary and the options are the same.
 """
 
@@ -228,7 +228,7 @@ def main() -> int:
     path = QUICK_RESULTS if args.quick else UNFINISHED
     rows = [] if args.restart else [r for r in results.read(path) if same(r, common)]
     if rows:
-        progress(f"goes on after {len(rows)} rows of an interrupted run")
+        progress(f"continuing after {len(rows)} rows of an interrupted run")
     for repetition in range(1, args.repetitions + 1):
         downloads(args, repetition, common, rows, path)
     print(report(rows))

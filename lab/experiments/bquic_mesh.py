@@ -17,7 +17,7 @@ best of floods at eight loads. Every repetition is one seed
 and one medium for all contenders, which take turns.
 
 Writes results/bquic-mesh.json (rows: lab/realtime.py) and
-docs/results/bquic-mesh.svg. An interrupted run goes on where it stopped.
+docs/results/bquic-mesh.svg. An interrupted run continues where it stopped.
 """
 
 from __future__ import annotations

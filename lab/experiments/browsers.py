@@ -13,7 +13,7 @@ the gateway by HTTP/3, over "wifi", one hop of 802.11n, and "wired", 50 Mbit/s,
 The gateway counts the packets acknowledged per ACK received, over the whole
 connection.
 
-Writes results/browsers.json (rows: lab/realtime.py). An interrupted run goes on where it stopped.
+Writes results/browsers.json (rows: lab/realtime.py). An interrupted run continues where it stopped.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ scikit-learn's CART by entropy, with at least 5 flows per leaf.
 
 Writes results/classifier.json (rows: lab/realtime.py; a row is a page load with
 its flows, or the time one million flows take) and docs/results/classifier.svg.
-An interrupted run goes on where it stopped.
+An interrupted run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ def report(rows: list[Row]) -> str:
             if found:
                 lines.append([name, split, *(f"{100 * found[k]:.1f}" for k in ("accuracy", *CLASSES, "mean"))])
     text += "\n\nFlows classified correctly, %\n\n" + results.table(
-        ["classifier", "what is unseen", "of all", *(f"of {c}" for c in CLASSES), "mean of both"], lines)
+        ["classifier", "split", "of all", *(f"of {c}" for c in CLASSES), "mean of both"], lines)
     if len(lines) > 1:
         from sklearn.tree import export_text
 

@@ -17,7 +17,7 @@ Where their interval contains 0.98, below which ours counts as slower than no sc
 there are fifteen of ours and of no scheduler.
 
 Writes results/dense-download.json (rows: lab/simulation.py) and
-docs/results/dense-download*.svg. An interrupted run goes on where it stopped.
+docs/results/dense-download*.svg. An interrupted run continues where it stopped.
 """
 
 from __future__ import annotations

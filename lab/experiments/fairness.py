@@ -15,7 +15,7 @@ as the others on average. Jain's index is computed from the flow and the mean of
 the others.
 
 Writes results/fairness.json (rows: lab/realtime.py) and docs/results/fairness.svg.
-An interrupted run goes on where it stopped.
+An interrupted run continues where it stopped.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ settings: a call (G.711, both ways), key presses and DNS beside a crowd of 802.1
 nothing was chosen.
 
 Writes results/interactive.json (rows: lab/simulation.py) and
-docs/results/interactive.svg. An interrupted run goes on where it stopped.
+docs/results/interactive.svg. An interrupted run continues where it stopped.
 """
 
 from __future__ import annotations

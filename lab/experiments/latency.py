@@ -8,7 +8,7 @@ both directions), while other clients of the same node download or upload as fas
 off. "relay-bquic": it is on with default settings: DNS and the call bypass it. A missing answer counts as 2 s. Every repetition is one seed and one medium
 for both contenders, which take turns.
 
-Writes results/latency.json (rows: lab/realtime.py) and docs/results/latency.svg. An interrupted run goes on where it
+Writes results/latency.json (rows: lab/realtime.py) and docs/results/latency.svg. An interrupted run continues where it
 stopped.
 """
 

@@ -12,7 +12,7 @@ of the usual size: the processor is the limit. The wire is table 6's: 10 Mbit/s,
 20 ms, 17 packets, loss each way, and 2.7 MB, as much as 10,000 packets of 270 bytes.
 
 Writes results/modquic.json (rows: lab/realtime.py; the loopback has no emulator,
-so no lag) and docs/results/modquic.svg. An interrupted run goes on where it stopped.
+so no lag) and docs/results/modquic.svg. An interrupted run continues where it stopped.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ and 1.9x with SPDY instead of 2.4x and 2.7x alone. Here: 15 stations behind
 today's AP, 802.11n and 802.11g, with the neighbours and without.
 
 Writes results/neighbour.json (rows: lab/simulation.py) and
-docs/results/neighbour.svg. An interrupted run goes on where it stopped.
+docs/results/neighbour.svg. An interrupted run continues where it stopped.
 """
 
 from __future__ import annotations

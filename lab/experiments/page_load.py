@@ -28,7 +28,7 @@ three pages, too, if the processors allow. Two more scenes have the 20 ms in the
 own leg, and another client of the node that downloads at the same time.
 
 Writes results/page-load.json (rows: lab/realtime.py) and
-docs/results/page-load.svg. An interrupted run goes on where it stopped.
+docs/results/page-load.svg. An interrupted run continues where it stopped.
 """
 
 from __future__ import annotations

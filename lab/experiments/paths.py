@@ -9,7 +9,7 @@ much data, because a sender's behaviour beyond its start shows only in long tran
 bquic to stock of at least 0.95 on 99 % of the paths and 0.90 on all, and a geometric mean of 1.0.
 
 Writes results/paths.json (a row a path: seed, number, direction, the path's parameters, mbps_standard,
-mbps_bquic; loss and reordering as shares) and docs/results/paths.svg. An interrupted run goes on where
+mbps_bquic; loss and reordering as shares) and docs/results/paths.svg. An interrupted run continues where
 it stopped.
 """
 

@@ -22,7 +22,7 @@ The relay of a board with the given memory holds the connections; clients, gatew
 has loaded 20 kB, and one more then loads 1 MB. Connections that are not carried went direct. "Left" is memory that the kernel could still give to processes; the whole binary
 is in memory.
 
-Writes results/router.json and docs/results/router.svg; goes on where it stopped. `--step NAME --bquic FILE` measures another
+Writes results/router.json and docs/results/router.svg; continues where it stopped. `--step NAME --bquic FILE` measures another
 state of the code, whose binary (linux/mipsle, softfloat) is there.
 """
 

@@ -8,7 +8,7 @@ of the second run is chance. "paths" and "legs" are the geometric mean of throug
 minus the minimum on the legs. "shares" is the geometric mean distance from an equal share (1: equal), and the last
 column is the share farthest from it.
 
-Writes results/rules.json (rows: change, seed, what, cell, value). An interrupted run goes on where it stopped.
+Writes results/rules.json (rows: change, seed, what, cell, value). An interrupted run continues where it stopped.
 """
 
 from __future__ import annotations

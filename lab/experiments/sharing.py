@@ -15,7 +15,7 @@ with different RTTs, it is far from 1. Jain's index is computed from the flow an
 0.8 to 1.25, 0.85 left, and a Jain's index of 0.95.
 
 Writes results/sharing.json (a row a run: seed, medium, contender, against, others, rtt_ms, rtt_others_ms,
-mbps of the one and mbps_others of the others together). An interrupted run goes on where it stopped.
+mbps of the one and mbps_others of the others together). An interrupted run continues where it stopped.
 """
 
 from __future__ import annotations

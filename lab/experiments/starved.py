@@ -20,7 +20,7 @@ that a rehearsal asks for was raised from 1.15 to 1.5. Later, ratios of 0.80 to 
 themselves, which were corrected; no constant was chosen by that. The estimate at the start was chosen on legs of
 10 and 20 Mbit/s that were carried unconditionally, with 30 % to 200 %. All rows were measured after all of this.
 
-Writes results/starved.json and docs/results/starved.svg. An interrupted run goes on where it stopped.
+Writes results/starved.json and docs/results/starved.svg. An interrupted run continues where it stopped.
 """
 
 from __future__ import annotations

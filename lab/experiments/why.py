@@ -20,7 +20,7 @@ are also judged by how well they predict the share of the fastest transfer over 
 (a forest's permutation importance for that share).
 
 Writes results/why.json (rows: lab/realtime.py) and docs/results/why.svg. An
-interrupted run goes on where it stopped.
+interrupted run continues where it stopped.
 """
 
 from __future__ import annotations
