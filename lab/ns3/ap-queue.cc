@@ -173,7 +173,7 @@ ApQueue::DoEnqueue(Ptr<QueueDiscItem> item)
     auto id = m_ids.find(item->GetAddress());
     if (id == m_ids.end())
     {
-        return false; // neighbours' addresses are known in advance, so nobody broadcasts
+        return false; // neighbours' addresses are known in advance, so no host broadcasts
     }
     if (m_shaper)
     {

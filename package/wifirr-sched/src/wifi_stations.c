@@ -187,7 +187,7 @@ int nl80211_start(struct wifirr *w, char *reason, size_t size)
 		goto stop;
 	if (nl80211_has_neighbours(&interface))
 		snprintf(reason, size, "--device %s: a mesh or ad-hoc interface: its stations are neighbours, not clients "
-			 "(--match ip tells clients behind them apart)", w->config.device);
+			 "(--match ip distinguishes the clients behind them)", w->config.device);
 	if (!nl80211_is_access_point(&interface))
 		goto stop;
 	wiphy = interface.wiphy;
