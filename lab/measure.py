@@ -246,7 +246,7 @@ def tcp_relay(servers: Servers) -> Download:
         result = curl(servers, servers.relay("bquic"))
         carried = servers.relay_status()["carried"]
         if carried["total"] == 0 or carried["down_bytes"] < result.bytes:
-            raise Failed(f"the relay let the transfer go past it: carried {carried}")
+            raise Failed(f"the relay did not carry the whole transfer: carried {carried}")
         return result
     finally:
         servers.stop_relay()

@@ -66,7 +66,7 @@ class Campaign:
         self.rows = [] if args.restart else [
             r for r in there if part(r) and all(r.get(k) == v for k, v in self._known.items())]
         if self.rows:
-            progress(f"{name}: goes on after {len(self.rows)} rows of an interrupted run")
+            progress(f"{name}: continues after {len(self.rows)} rows of an interrupted run")
 
     def has(self, key: Row) -> bool:
         return any(all(row.get(k) == v for k, v in key.items()) for row in self.rows)
