@@ -34,34 +34,34 @@ const callIwinfoAssoclist = rpc.declare({ object: 'iwinfo', method: 'assoclist',
 /* [ option, datatype, unit, explanation ] of `config profile`, as in `bquic check`. */
 function parameters() {
 	return [
-		[ 'ack_packets', 'range(0,1000)', _('packets'), _('As receiver: packets per acknowledgement; 0: no limit. The options up to “ask_peer” have no effect without it.') ],
-		[ 'ack_delay', 'range(1,1000)', _('ms'), _('Longest time that an acknowledgement is held back.') ],
-		[ 'ack_rtt_divisor', 'range(0,64)', '', _('Holds it back for at most the time chosen below divided by this; 0: no such limit.') ],
-		[ 'ack_rtt', [ 'smoothed', 'min', 'queue' ], '', _('The smoothed round-trip time, the least one seen, or the difference of the two: the time that packets wait in queues.') ],
-		[ 'ack_after', 'range(0,1000000)', _('packets'), _('Packets of a connection that are acknowledged the stock way first.') ],
-		[ 'ack_reordering', 'range(0,1000)', _('packets'), _('A gap is acknowledged at once when this many later packets have arrived; 0 and 1: with the first.') ],
-		[ 'ask_peer', 'bool', '', _('As sender: asks a peer that understands ACK_FREQUENCY for the same.') ],
-		[ 'burst_packets', 'or("unlimited",range(1,10000))', _('packets'), _('Packets that may leave back to back; unlimited: no pacing.') ],
-		[ 'congestion', [ 'reno', 'rate' ], '', _('Congestion control: NewReno, or that with a model of the path, for which the options of slow start have no effect.') ],
-		[ 'slow_start_divisor', 'range(1,64)', '', _('Slow start ends when the round-trip time has risen by the least one divided by this.') ],
+		[ 'ack_packets', 'range(0,1000)', _('packets'), _('As receiver: packets per acknowledgement; 0: no limit. Without this option, those up to “ask_peer” have no effect.') ],
+		[ 'ack_delay', 'range(1,1000)', _('ms'), _('Longest delay of an acknowledgement.') ],
+		[ 'ack_rtt_divisor', 'range(0,64)', '', _('Also limits this delay to the time chosen below, divided by this number; 0: no such limit.') ],
+		[ 'ack_rtt', [ 'smoothed', 'min', 'queue' ], '', _('The smoothed round-trip time, the minimum one, or the difference of the two, which is the queueing delay.') ],
+		[ 'ack_after', 'range(0,1000000)', _('packets'), _('Packets at the start of a connection that are acknowledged as in stock quic-go.') ],
+		[ 'ack_reordering', 'range(0,1000)', _('packets'), _('A gap triggers an immediate acknowledgement once this many later packets have arrived; 0 and 1: with the first.') ],
+		[ 'ask_peer', 'bool', '', _('As sender: asks a peer that supports ACK_FREQUENCY to acknowledge in the same way.') ],
+		[ 'burst_packets', 'or("unlimited",range(1,10000))', _('packets'), _('Packets that may be sent back to back; unlimited: no pacing.') ],
+		[ 'congestion', [ 'reno', 'rate' ], '', _('Congestion control: NewReno, or NewReno with a model of the path, which ignores the slow-start options.') ],
+		[ 'slow_start_divisor', 'range(1,64)', '', _('Slow start ends when the round-trip time has risen by the minimum one divided by this number.') ],
 		[ 'slow_start_min', 'range(1,1000)', _('ms'), _('Lower limit of that rise.') ],
 		[ 'slow_start_max', 'range(1,1000)', _('ms'), _('Upper limit of that rise: it bounds the queue that slow start may build.') ],
-		[ 'loss_eighths', 'range(1,64)', _('RTT/8'), _('A packet is lost when it is missing for one round-trip time and this much.') ],
-		[ 'loss_packets', 'range(3,1000)', _('packets'), _('A packet is lost when one that was sent this much later has arrived.') ],
-		[ 'window_updates', 'bool', '', _('Flow-control window updates ride on acknowledgements.') ],
+		[ 'loss_eighths', 'range(1,64)', _('RTT/8'), _('A packet counts as lost when it has been missing for one round-trip time plus this time.') ],
+		[ 'loss_packets', 'range(3,1000)', _('packets'), _('A packet counts as lost when one sent this many packets later has arrived.') ],
+		[ 'window_updates', 'bool', '', _('Sends flow-control window updates with every acknowledgement.') ],
 		[ 'fast_pmtu', 'bool', '', _('Probes the largest packet size first instead of searching for it.') ],
-		[ 'gso', 'bool', '', _('Hands packets to the kernel many at a time (generic segmentation offload).') ]
+		[ 'gso', 'bool', '', _('Passes packets to the kernel in batches (generic segmentation offload).') ]
 	];
 }
 
 /* The built-in profiles, with the gateway package's descriptions. */
 function profileTexts() {
 	return {
-		'standard': _('Untouched quic-go.'),
+		'standard': _('Unmodified quic-go.'),
 		'bquic': _('For clients behind 802.11n or later links.'),
-		'bquic-2019': _('Exactly what the paper of 2019 measured.'),
-		'bquic-thesis': _('The paper’s, with the thresholds that the thesis raised as well.'),
-		'modquic': _('Untouched quic-go, with a window update on every acknowledgement.')
+		'bquic-2019': _('Exactly what the 2019 paper measured.'),
+		'bquic-thesis': _('As in the paper, with the thresholds that the thesis raised in addition.'),
+		'modquic': _('Unmodified quic-go, with a window update on every acknowledgement.')
 	};
 }
 

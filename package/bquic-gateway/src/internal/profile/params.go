@@ -32,19 +32,19 @@ func (p *Param) Check(value string) error { return p.parse(new(quic.Burst), valu
 var Params = []Param{
 	{
 		Name: "ack_packets", Type: "number, 0 = no limit", Unit: "packets", Stock: "2",
-		Doc:   "As receiver: packets per acknowledgement. The options up to ask_peer have no effect without it.",
+		Doc:   "As receiver: packets per acknowledgement. Without this option, those up to ask_peer have no effect.",
 		parse: count(func(b *quic.Burst) *int { return &b.AckPackets }, "0", 1, 1000),
 	}, {
 		Name: "ack_delay", Type: "number", Unit: "ms", Stock: "25",
-		Doc:   "Longest time that an acknowledgement is held back.",
+		Doc:   "Longest delay of an acknowledgement.",
 		parse: millis(func(b *quic.Burst) *time.Duration { return &b.AckDelay }, 1, 1000),
 	}, {
 		Name: "ack_rtt_divisor", Type: "number, 0 = no such limit", Unit: "", Stock: "0",
-		Doc:   "Holds it back for at most the time of ack_rtt divided by this.",
+		Doc:   "Also limits this delay to the time chosen by ack_rtt, divided by this number.",
 		parse: number(func(b *quic.Burst) *int { return &b.AckRTTDivisor }, 0, 64),
 	}, {
 		Name: "ack_rtt", Type: "smoothed, min or queue", Unit: "", Stock: "smoothed",
-		Doc: "The smoothed RTT, the least RTT seen, or the difference of the two: the time that packets wait in queues.",
+		Doc: "The smoothed RTT, the minimum RTT, or the difference of the two, which is the queueing delay.",
 		parse: func(b *quic.Burst, s string) error {
 			r, ok := map[string]func(*quic.Burst){
 				"smoothed": func(b *quic.Burst) { b.AckRTT = quic.BurstSmoothedRTT },
@@ -59,23 +59,23 @@ var Params = []Param{
 		},
 	}, {
 		Name: "ack_after", Type: "number", Unit: "packets", Stock: "0",
-		Doc:   "Packets of a connection that are acknowledged the stock way first.",
+		Doc:   "Packets at the start of a connection that are acknowledged as in stock quic-go.",
 		parse: number(func(b *quic.Burst) *int { return &b.AckAfter }, 0, 1000000),
 	}, {
 		Name: "ack_reordering", Type: "number", Unit: "packets", Stock: "0",
-		Doc:   "A gap is acknowledged at once when this many later packets have arrived; 0 and 1: with the first.",
+		Doc:   "A gap triggers an immediate acknowledgement once this many later packets have arrived; 0 and 1: with the first.",
 		parse: number(func(b *quic.Burst) *int { return &b.AckReordering }, 0, 1000),
 	}, {
 		Name: "ask_peer", Type: "0 or 1", Unit: "", Stock: "0",
-		Doc:   "As sender: asks a peer that understands ACK_FREQUENCY for the same.",
+		Doc:   "As sender: asks a peer that supports ACK_FREQUENCY to acknowledge in the same way.",
 		parse: boolean(func(b *quic.Burst) *bool { return &b.AskPeer }),
 	}, {
 		Name: "burst_packets", Type: "number or unlimited", Unit: "packets", Stock: "10",
-		Doc:   "Packets that may leave back to back; unlimited: no pacing.",
+		Doc:   "Packets that may be sent back to back; unlimited: no pacing.",
 		parse: count(func(b *quic.Burst) *int { return &b.BurstPackets }, "unlimited", 1, 10000),
 	}, {
 		Name: "congestion", Type: "reno or rate", Unit: "", Stock: "reno",
-		Doc: "Congestion control: quic-go's NewReno, or that with a model of the path, for which the slow_start options have no effect.",
+		Doc: "Congestion control: quic-go's NewReno, or NewReno with a model of the path, which ignores the slow_start options.",
 		parse: func(b *quic.Burst, s string) error {
 			switch s {
 			case "reno":
@@ -89,7 +89,7 @@ var Params = []Param{
 		},
 	}, {
 		Name: "slow_start_divisor", Type: "number", Unit: "", Stock: "8",
-		Doc:   "Slow start ends when the RTT has risen by the least RTT divided by this.",
+		Doc:   "Slow start ends when the RTT has risen by the minimum RTT divided by this number.",
 		parse: number(func(b *quic.Burst) *int { return &b.SlowStartDivisor }, 1, 64),
 	}, {
 		Name: "slow_start_min", Type: "number", Unit: "ms", Stock: "4",
@@ -101,15 +101,15 @@ var Params = []Param{
 		parse: millis(func(b *quic.Burst) *time.Duration { return &b.SlowStartMax }, 1, 1000),
 	}, {
 		Name: "loss_eighths", Type: "number", Unit: "RTT/8", Stock: "1",
-		Doc:   "A packet is lost when it is missing for one RTT and this much.",
+		Doc:   "A packet counts as lost when it has been missing for one RTT plus this time.",
 		parse: number(func(b *quic.Burst) *int { return &b.LossEighths }, 1, 64),
 	}, {
 		Name: "loss_packets", Type: "number", Unit: "packets", Stock: "3",
-		Doc:   "A packet is lost when one that was sent this much later has arrived.",
+		Doc:   "A packet counts as lost when one sent this many packets later has arrived.",
 		parse: number(func(b *quic.Burst) *int { return &b.LossPackets }, 3, 1000),
 	}, {
 		Name: "window_updates", Type: "0 or 1", Unit: "", Stock: "0",
-		Doc:   "Flow-control window updates ride on acknowledgements.",
+		Doc:   "Sends flow-control window updates with every acknowledgement.",
 		parse: boolean(func(b *quic.Burst) *bool { return &b.WindowUpdates }),
 	}, {
 		Name: "fast_pmtu", Type: "0 or 1", Unit: "", Stock: "0",
@@ -117,7 +117,7 @@ var Params = []Param{
 		parse: boolean(func(b *quic.Burst) *bool { return &b.FastPMTU }),
 	}, {
 		Name: "gso", Type: "0 or 1", Unit: "", Stock: "1",
-		Doc: "Hands packets to the kernel many at a time (generic segmentation offload).",
+		Doc: "Passes packets to the kernel in batches (generic segmentation offload).",
 		parse: func(b *quic.Burst, s string) error {
 			var gso bool
 			err := boolean(func(*quic.Burst) *bool { return &gso })(b, s)

@@ -42,7 +42,7 @@ var bquic2019 = []Value{
 	{"ack_rtt_divisor", "4", wcnc + ": min(25 ms, minRTT/4)"},
 	{"ack_rtt", "min", wcnc + ": min(25 ms, minRTT/4)"},
 	{"ack_after", "100", wcnc},
-	{"ack_reordering", "0", wcnc + ": an out-of-order packet is acknowledged at once"},
+	{"ack_reordering", "0", wcnc + ": out-of-order packets are acknowledged at once"},
 	{"burst_packets", "unlimited", wcnc + ": no pacing"},
 }
 
@@ -50,38 +50,38 @@ var bquic2019 = []Value{
 var builtin = []Profile{
 	{
 		Name: Standard,
-		Doc:  "Untouched quic-go.",
+		Doc:  "Unmodified quic-go.",
 	}, {
 		Name: BQUIC,
 		Doc:  "For clients behind 802.11n or later links.",
 		Values: []Value{
-			{"ack_packets", "0", "own measurement: the delay limits well enough"},
-			{"ack_delay", "50", "own measurement: 25 ms leaves a third more ACKs in a chain of 3 hops, and 2 % of throughput"},
+			{"ack_packets", "0", "own measurement: the limit on the delay is enough"},
+			{"ack_delay", "50", "own measurement: 25 ms causes a third more ACKs on a chain of 3 hops, and costs 2 % of throughput"},
 			{"ack_rtt_divisor", "2", "own measurement: half the queueing delay leaves no link idle"},
-			{"ack_rtt", "queue", "own measurement: half the smoothed RTT is slower than stock with random loss and before short buffers, half the queueing delay is not"},
+			{"ack_rtt", "queue", "own measurement: half the smoothed RTT is slower than stock with random loss and with short buffers; half the queueing delay is not"},
 			{"ack_after", "100", wcnc},
 			{"ack_reordering", "8", "own measurement: early packets otherwise undo the decimation"},
 			{"ask_peer", "1", "draft-ietf-quic-ack-frequency"},
 			{"burst_packets", "64", "IEEE 802.11n: block ACK window, the largest A-MPDU"},
-			{"congestion", "rate", "own measurement: it is slower than stock on fewer paths than NewReno with another end of slow start, see docs/lab.md"},
-			{"fast_pmtu", "1", "own measurement: full-size packets from the first round trips on"},
+			{"congestion", "rate", "own measurement: slower than stock on fewer paths than NewReno with a different end of slow start, see docs/lab.md"},
+			{"fast_pmtu", "1", "own measurement: packets have full size from the first round trips on"},
 		},
 	}, {
 		Name:   "bquic-2019",
-		Doc:    "Exactly what the paper of 2019 measured.",
+		Doc:    "Exactly what the 2019 paper measured.",
 		Values: bquic2019,
 	}, {
 		Name: "bquic-thesis",
-		Doc:  "The paper's, with the thresholds that the thesis raised as well.",
+		Doc:  "As in the paper, with the thresholds that the thesis raised in addition.",
 		Values: append(slices.Clone(bquic2019),
-			Value{"slow_start_divisor", "2", thesis + ": raised; it names no value, this one is ours"},
-			Value{"slow_start_min", "8", thesis + ": raised; it names no value, this one is ours"},
-			Value{"slow_start_max", "64", thesis + ": raised; it names no value, this one is ours"},
-			Value{"loss_eighths", "4", thesis + ": raised; it names no value, this one is ours"},
+			Value{"slow_start_divisor", "2", thesis + ": raised; it gives no value, so this one is ours"},
+			Value{"slow_start_min", "8", thesis + ": raised; it gives no value, so this one is ours"},
+			Value{"slow_start_max", "64", thesis + ": raised; it gives no value, so this one is ours"},
+			Value{"loss_eighths", "4", thesis + ": raised; it gives no value, so this one is ours"},
 		),
 	}, {
 		Name:   "modquic",
-		Doc:    "Untouched quic-go, with a window update on every acknowledgement.",
+		Doc:    "Unmodified quic-go, with a window update on every acknowledgement.",
 		Values: []Value{{"window_updates", "1", "ModQUIC, IJIPT 2019, section 3"}},
 	},
 }
