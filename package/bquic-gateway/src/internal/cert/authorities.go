@@ -17,7 +17,7 @@ func ReadAuthorities(path string) (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s: no PEM certificate in it", path)
+		return nil, fmt.Errorf("%s: contains no PEM certificate", path)
 	}
 	return pool, nil
 }

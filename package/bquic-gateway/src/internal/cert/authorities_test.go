@@ -20,7 +20,7 @@ func TestReadAuthorities(t *testing.T) {
 	if err := os.WriteFile(empty, []byte("no certificate\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadAuthorities(empty); err == nil || !strings.Contains(err.Error(), "empty.pem: no PEM certificate in it") {
+	if _, err := ReadAuthorities(empty); err == nil || !strings.Contains(err.Error(), "empty.pem: contains no PEM certificate") {
 		t.Errorf("a file without certificates: %v", err)
 	}
 }

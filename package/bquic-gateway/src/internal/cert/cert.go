@@ -63,7 +63,7 @@ func LoadOrCreate(dir string, names []string) (_ tls.Certificate, created bool, 
 		return tls.Certificate{}, false, fmt.Errorf("cannot make a certificate: %w", err)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return tls.Certificate{}, false, fmt.Errorf("cannot keep the certificate: %w", err)
+		return tls.Certificate{}, false, fmt.Errorf("cannot save the certificate: %w", err)
 	}
 	// The certificate is written last, so that a power cut never leaves one without its key.
 	for _, f := range []struct {
@@ -72,7 +72,7 @@ func LoadOrCreate(dir string, names []string) (_ tls.Certificate, created bool, 
 		mode os.FileMode
 	}{{keyFile, keyPEM, 0o600}, {certFile, certPEM, 0o644}} {
 		if err := writeFile(f.name, f.data, f.mode); err != nil {
-			return tls.Certificate{}, false, fmt.Errorf("cannot keep the certificate: %w", err)
+			return tls.Certificate{}, false, fmt.Errorf("cannot save the certificate: %w", err)
 		}
 	}
 	c, err := tls.X509KeyPair(certPEM, keyPEM)
@@ -156,7 +156,7 @@ func ParsePin(s string) (p Pin, err error) {
 	b64, ok := strings.CutPrefix(s, pinPrefix)
 	sum, err := base64.StdEncoding.Strict().DecodeString(b64)
 	if !ok || err != nil || len(sum) != len(p) {
-		return p, fmt.Errorf("%q is not sha256/ and the base64 of 32 bytes", s)
+		return p, fmt.Errorf("%q is not sha256/ followed by 32 bytes in base64", s)
 	}
 	return Pin(sum), nil
 }

@@ -95,7 +95,7 @@ func (s *Store) Refresh(log *slog.Logger) {
 		}
 		renewed := &entry{Pair: e.Pair}
 		if err := renewed.load(); err != nil {
-			log.Warn("certificate not renewed, the old one goes on", "error", err)
+			log.Warn("cannot load the renewed certificate, the old one stays in use", "error", err)
 			e.files = renewed.files // only Refresh and NewStore use them
 			continue
 		}
@@ -115,7 +115,7 @@ func (e *entry) load() error {
 		return err
 	}
 	if len(c.Certificate) == 0 || c.Leaf == nil {
-		return fmt.Errorf("%s: no certificate in it", e.Cert)
+		return fmt.Errorf("%s: contains no certificate", e.Cert)
 	}
 	e.cert = &c
 	return nil

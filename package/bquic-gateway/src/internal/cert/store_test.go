@@ -84,7 +84,7 @@ func TestStoreFollowsFiles(t *testing.T) {
 	if err := os.Truncate(used.Cert, 10); err != nil {
 		t.Fatal(err)
 	}
-	refresh(&renewed, "old one goes on")
+	refresh(&renewed, "old one stays in use")
 	if err := os.Remove(used.Cert); err != nil {
 		t.Fatal(err)
 	}

@@ -210,11 +210,11 @@ func (d *decoder) checkNames(f *uci.File) {
 		}
 		schema := schemaOf(s.Type)
 		if schema == nil {
-			d.fail(s, s.Line, "", "unknown section type %q: %s are known", s.Type, strings.Join(sectionTypes(), ", "))
+			d.fail(s, s.Line, "", "unknown section type %q: expected one of %s", s.Type, strings.Join(sectionTypes(), ", "))
 			continue
 		}
 		if other := first[s.Type]; schema.Once && other != nil {
-			d.fail(s, s.Line, "", "duplicate section: there is one of type %s, in line %d", s.Type, other.Line)
+			d.fail(s, s.Line, "", "duplicate section: only one of type %s is allowed, first in line %d", s.Type, other.Line)
 		} else {
 			first[s.Type] = s
 		}
@@ -226,7 +226,7 @@ func (d *decoder) checkNames(f *uci.File) {
 			case len(o.Again) > 0:
 				d.fail(s, o.Again[0], o.Name, "given twice: first in line %d", o.Line)
 			case o.List && !known.List:
-				d.fail(s, o.Line, o.Name, "is no list: write option instead of list")
+				d.fail(s, o.Line, o.Name, "is not a list: write option instead of list")
 			}
 		}
 	}
@@ -379,7 +379,7 @@ func (d *decoder) peer(s *uci.Section) {
 	case "":
 		d.fail(s, s.Line, "", "a peer needs a name: config peer 'name'")
 	case peer.Shared:
-		d.fail(s, s.Line, "", "is the name of those who share gateway.token: choose another one")
+		d.fail(s, s.Line, "", "this name is reserved for the relays that share gateway.token: choose another one")
 	}
 	if !given(s, "token") {
 		d.fail(s, s.Line, "token", "missing")
@@ -417,7 +417,7 @@ func (d *decoder) site(s *uci.Section) {
 		d.hosts[h.value] = h.line
 		site.Hosts = append(site.Hosts, h.value)
 		if h.value == "*" && given(s, "certificate") {
-			d.fail(s, s.Option("certificate").Line, "certificate", "a site with host * has the gateway's certificate")
+			d.fail(s, s.Option("certificate").Line, "certificate", "a site with host * uses the gateway's certificate: remove this option")
 		}
 	}
 	if !given(s, "host") {
@@ -425,7 +425,7 @@ func (d *decoder) site(s *uci.Section) {
 	}
 	switch {
 	case given(s, "root") && given(s, "origin"):
-		d.fail(s, s.Option("origin").Line, "origin", "root is given as well: a site has one of them")
+		d.fail(s, s.Option("origin").Line, "origin", "root is given as well: a site can have only one of them")
 	case !given(s, "root") && !given(s, "origin"):
 		d.fail(s, s.Line, "", "root or origin is missing")
 	}
@@ -463,7 +463,7 @@ func (d *decoder) relay(s *uci.Section, upstreams []*uci.Section) {
 	}
 	for _, p := range values[divert.Ports](d, s, "udp_port") {
 		if p.value.First <= 443 && 443 <= p.value.Last {
-			d.fail(s, p.line, "udp_port", "%s has 443: QUIC of phones is left alone", p.value)
+			d.fail(s, p.line, "udp_port", "%s includes port 443: the relay leaves the clients' own QUIC alone", p.value)
 		}
 		r.Relay.UDPPorts = append(r.Relay.UDPPorts, p.value)
 	}
@@ -471,10 +471,10 @@ func (d *decoder) relay(s *uci.Section, upstreams []*uci.Section) {
 		r.Relay.Pins = append(r.Relay.Pins, pin.String())
 	}
 	if r.Relay.Auto && r.Relay.ControlShare == 0 {
-		d.fail(s, s.Option("auto").Line, "auto", "control_share is 0, and nothing tells what is slower")
+		d.fail(s, s.Option("auto").Line, "auto", "control_share is 0, so there is no comparison to tell what is slower")
 	}
 	if given(s, "pin") && given(s, "ca") {
-		d.fail(s, s.Option("ca").Line, "ca", "pin is given as well: the relay checks one of them")
+		d.fail(s, s.Option("ca").Line, "ca", "pin is given as well: the relay checks only one of them")
 	}
 	if !r.Enabled {
 		return
@@ -510,7 +510,7 @@ func (d *decoder) gateways(s *uci.Section, upstreams []*uci.Section) (gateways [
 	}
 	for _, u := range upstreams {
 		if len(order) > 0 {
-			d.fail(u, u.Line, "", "a relay has gateways in its list, in line %d, or sections of type upstream: not both", given[order[0]])
+			d.fail(u, u.Line, "", "the relay already has gateways in its list, in line %d: use either the list or sections of type upstream", given[order[0]])
 			continue
 		}
 		gateway, line, ok := value[string](d, u, "gateway")
@@ -554,7 +554,7 @@ func (d *decoder) profiles(sections []*uci.Section) {
 	}
 	for _, s := range pending {
 		name, line, _ := value[string](d, s, "base")
-		text := fmt.Sprintf("no profile %q", name)
+		text := fmt.Sprintf("unknown profile %q", name)
 		if slices.ContainsFunc(pending, func(p *uci.Section) bool { return p.Name == name }) {
 			text = fmt.Sprintf("profile %q is based on this one", name)
 		}
@@ -564,7 +564,7 @@ func (d *decoder) profiles(sections []*uci.Section) {
 }
 
 func (d *decoder) profile(s *uci.Section, base profile.Profile) {
-	p := profile.Profile{Name: s.Name, Doc: "As " + base.Name + ", changed.", Values: slices.Clone(base.Values), Burst: base.Burst}
+	p := profile.Profile{Name: s.Name, Doc: "Like " + base.Name + ", with changes.", Values: slices.Clone(base.Values), Burst: base.Burst}
 	for _, param := range profile.Params {
 		v, _, ok := value[profile.Value](d, s, param.Name)
 		if !ok {

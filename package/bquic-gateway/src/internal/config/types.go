@@ -75,10 +75,10 @@ func numberType(name string, lowest, highest int) *Type {
 	return newType(name, func(s string) (int, error) {
 		n, err := strconv.Atoi(s)
 		if err != nil {
-			return 0, fmt.Errorf("%q is no whole number", s)
+			return 0, fmt.Errorf("%q is not a whole number", s)
 		}
 		if n < lowest || n > highest {
-			return 0, fmt.Errorf("%d is not in %d to %d", n, lowest, highest)
+			return 0, fmt.Errorf("%d is not in the range %d to %d", n, lowest, highest)
 		}
 		return n, nil
 	})
@@ -86,7 +86,7 @@ func numberType(name string, lowest, highest int) *Type {
 
 func parsePath(s string) (string, error) {
 	if !filepath.IsAbs(s) {
-		return "", fmt.Errorf("%q is no absolute path", s)
+		return "", fmt.Errorf("%q is not an absolute path", s)
 	}
 	return filepath.Clean(s), nil
 }
@@ -98,7 +98,7 @@ func parseListen(s string) (string, error) {
 	}
 	if host != "" {
 		if _, err := netip.ParseAddr(host); err != nil {
-			return "", fmt.Errorf("%q is no address", host)
+			return "", fmt.Errorf("%q is not an IP address", host)
 		}
 	}
 	return s, checkPort(port)
@@ -108,14 +108,14 @@ func parseListen(s string) (string, error) {
 // by accident.
 func parseMetrics(s string) (string, error) {
 	if strings.HasPrefix(s, ":") {
-		return "", fmt.Errorf("%q has no address: 127.0.0.1%s is for this machine, 0.0.0.0%[2]s for all", s, s)
+		return "", fmt.Errorf("%q has no address: write 127.0.0.1%s for this machine only, or 0.0.0.0%[2]s for all", s, s)
 	}
 	return parseListen(s)
 }
 
 func checkPort(s string) error {
 	if n, err := strconv.ParseUint(s, 10, 16); err != nil || n == 0 {
-		return fmt.Errorf("port %q is not in 1 to 65535", s)
+		return fmt.Errorf("port %q is not in the range 1 to 65535", s)
 	}
 	return nil
 }
@@ -127,10 +127,10 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	}
 	p, err := netip.ParsePrefix(s)
 	if err != nil || p.Addr().Is4In6() {
-		return netip.Prefix{}, fmt.Errorf("%q is no prefix like 10.0.0.0/8 or fd00::/8", s)
+		return netip.Prefix{}, fmt.Errorf("%q is not a prefix such as 10.0.0.0/8 or fd00::/8", s)
 	}
 	if p != p.Masked() {
-		return netip.Prefix{}, fmt.Errorf("%s has bits set beyond its length; %s is meant", p, p.Masked())
+		return netip.Prefix{}, fmt.Errorf("%s has bits set beyond its length: write %s", p, p.Masked())
 	}
 	return p, nil
 }
@@ -153,7 +153,7 @@ func parseKept(s string) (keptToken, error) {
 // this form, and says what to write instead.
 func checkASCII(host string) error {
 	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) {
-		return fmt.Errorf("%q has letters that DNS does not: write the form of the name that begins with xn--", host)
+		return fmt.Errorf("%q has characters other than ASCII: write the form of the name that begins with xn--", host)
 	}
 	return nil
 }
@@ -178,7 +178,7 @@ func parseHost(s string) (string, error) {
 			ok = ok && (c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '_')
 		}
 		if !ok {
-			return "", fmt.Errorf("%q is no host name", s)
+			return "", fmt.Errorf("%q is not a host name", s)
 		}
 	}
 	return host, nil
@@ -188,7 +188,7 @@ func parseOrigin(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
 		u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("%q is not http:// or https://, host and port", s)
+		return nil, fmt.Errorf("%q is not http:// or https:// with a host and, optionally, a port", s)
 	}
 	if p := u.Port(); p != "" {
 		return u, checkPort(p)

@@ -15,9 +15,9 @@ const shareFactor = 8
 
 // Reasons why Take refuses a place.
 var (
-	ErrFull  = errors.New("all places for tunnels are taken")
-	ErrMost  = errors.New("the peer has as many tunnels as it may")
-	ErrShare = errors.New("places for tunnels are short, and the peer has its share")
+	ErrFull  = errors.New("no places for tunnels are left")
+	ErrMost  = errors.New("the peer has reached its limit on tunnels")
+	ErrShare = errors.New("few places for tunnels are left, and the peer already has its share")
 )
 
 // Places divides a number of places among peers, and each peer's places among the

@@ -47,14 +47,14 @@ func (h Hash) Equal(other Hash) bool { return subtle.ConstantTimeCompare(h[:], o
 func CheckToken(token string) error {
 	for _, c := range []byte(token) {
 		if c <= ' ' || c > '~' { // the token is sent in a header field
-			return errors.New("contains a character that is not printable ASCII, or a space")
+			return errors.New("contains a space or a character that is not printable ASCII")
 		}
 	}
 	if len(token) < minToken || len(token) > maxToken {
-		return fmt.Errorf("has %d characters, not %d to %d", len(token), minToken, maxToken)
+		return fmt.Errorf("has %d characters, expected %d to %d", len(token), minToken, maxToken)
 	}
 	if strings.HasPrefix(strings.ToLower(token), hashPrefix) {
-		return errors.New("is the hash of a token, and a relay shows the token itself")
+		return errors.New("is the hash of a token: a relay needs the token itself")
 	}
 	return nil
 }
@@ -69,10 +69,10 @@ func ParseToken(text string) (Hash, error) {
 	digits := text[len(hashPrefix):]
 	// Errors do not show the text: it may be a token after all.
 	if len(digits) != hex.EncodedLen(len(h)) {
-		return Hash{}, fmt.Errorf("has %d characters after %s, not %d", len(digits), hashPrefix, hex.EncodedLen(len(h)))
+		return Hash{}, fmt.Errorf("has %d characters after %s, expected %d", len(digits), hashPrefix, hex.EncodedLen(len(h)))
 	}
 	if _, err := hex.Decode(h[:], []byte(digits)); err != nil {
-		return Hash{}, fmt.Errorf("has a character after %s that is no hexadecimal digit", hashPrefix)
+		return Hash{}, fmt.Errorf("has a character after %s that is not a hexadecimal digit", hashPrefix)
 	}
 	return h, nil
 }

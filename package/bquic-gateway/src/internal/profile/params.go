@@ -52,7 +52,7 @@ var Params = []Param{
 				"queue":    func(b *quic.Burst) { b.AckRTT = quic.BurstQueueRTT },
 			}[s]
 			if !ok {
-				return fmt.Errorf("%q is none of smoothed, min and queue", s)
+				return fmt.Errorf("%q is not smoothed, min or queue", s)
 			}
 			r(b)
 			return nil
@@ -133,10 +133,10 @@ func number(field func(*quic.Burst) *int, lowest, highest int) func(*quic.Burst,
 	return func(b *quic.Burst, s string) error {
 		n, err := strconv.Atoi(s)
 		if err != nil {
-			return fmt.Errorf("%q is no whole number", s)
+			return fmt.Errorf("%q is not a whole number", s)
 		}
 		if n < lowest || n > highest {
-			return fmt.Errorf("%d is not in %d to %d", n, lowest, highest)
+			return fmt.Errorf("%d is not in the range %d to %d", n, lowest, highest)
 		}
 		*field(b) = n
 		return nil
@@ -152,7 +152,7 @@ func count(field func(*quic.Burst) *int, unlimited string, lowest, highest int) 
 			return nil
 		}
 		if err := parse(b, s); err != nil {
-			return fmt.Errorf("%w, and not %s", err, unlimited)
+			return fmt.Errorf("%w, nor %s", err, unlimited)
 		}
 		return nil
 	}

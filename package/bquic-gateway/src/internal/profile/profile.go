@@ -134,7 +134,7 @@ func (s Set) Names() []string {
 func (s Set) Get(name string) (Profile, error) {
 	p, ok := s[name]
 	if !ok {
-		return p, fmt.Errorf("no profile %q; there are %q", name, s.Names())
+		return p, fmt.Errorf("unknown profile %q: expected one of %q", name, s.Names())
 	}
 	return p, nil
 }

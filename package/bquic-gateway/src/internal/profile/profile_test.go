@@ -40,7 +40,7 @@ func TestBuiltin(t *testing.T) {
 	if got := set.Names(); !slices.Equal(got, []string{"standard", "bquic", "bquic-2019", "bquic-thesis", "modquic"}) {
 		t.Errorf("names %q", got)
 	}
-	if _, err := set.Get("none"); err == nil || !strings.Contains(err.Error(), `no profile "none"`) {
+	if _, err := set.Get("none"); err == nil || !strings.Contains(err.Error(), `unknown profile "none"`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -53,19 +53,19 @@ func TestParams(t *testing.T) {
 	}{
 		{"ack_packets", "0", quic.Burst{AckPackets: quic.BurstUnlimited}, ""},
 		{"ack_packets", "10", quic.Burst{AckPackets: 10}, ""},
-		{"ack_packets", "unlimited", quic.Burst{}, `"unlimited" is no whole number, and not 0`},
+		{"ack_packets", "unlimited", quic.Burst{}, `"unlimited" is not a whole number, nor 0`},
 		{"congestion", "rate", quic.Burst{Congestion: quic.BurstRate}, ""},
 		{"congestion", "cubic", quic.Burst{}, `"cubic" is neither reno nor rate`},
 		{"burst_packets", "unlimited", quic.Burst{BurstPackets: quic.BurstUnlimited}, ""},
-		{"burst_packets", "0", quic.Burst{}, "0 is not in 1 to 10000, and not unlimited"},
+		{"burst_packets", "0", quic.Burst{}, "0 is not in the range 1 to 10000, nor unlimited"},
 		{"ack_delay", "7", quic.Burst{AckDelay: 7 * time.Millisecond}, ""},
-		{"ack_delay", "7ms", quic.Burst{}, `"7ms" is no whole number`},
+		{"ack_delay", "7ms", quic.Burst{}, `"7ms" is not a whole number`},
 		{"ack_rtt", "min", quic.Burst{AckRTT: quic.BurstMinRTT}, ""},
 		{"ack_rtt", "queue", quic.Burst{AckRTT: quic.BurstQueueRTT}, ""},
 		{"gso", "0", quic.Burst{NoGSO: true}, ""},
 		{"gso", "1", quic.Burst{}, ""},
 		{"gso", "", quic.Burst{}, `"" is neither 0 nor 1`},
-		{"loss_packets", "2", quic.Burst{}, "2 is not in 3 to 1000"},
+		{"loss_packets", "2", quic.Burst{}, "2 is not in the range 3 to 1000"},
 		{"window_updates", "yes", quic.Burst{WindowUpdates: true}, ""},
 		{"slow_start_max", "32", quic.Burst{SlowStartMax: 32 * time.Millisecond}, ""},
 	} {

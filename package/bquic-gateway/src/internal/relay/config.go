@@ -149,24 +149,24 @@ func (c Config) withDefaults() (Config, error) {
 		}
 		seen[u.Gateway] = true
 		if u.Weight = cmp.Or(u.Weight, DefaultWeight); u.Weight < 1 || u.Weight > MaxWeight {
-			return c, fmt.Errorf("weight: %d is not in 1 to %d", u.Weight, MaxWeight)
+			return c, fmt.Errorf("weight: %d is not in the range 1 to %d", u.Weight, MaxWeight)
 		}
 	}
 	slices.SortStableFunc(c.Gateways, func(a, b Upstream) int { return b.Weight - a.Weight })
 	if (len(c.Pins) == 0) == (c.CAFile == "") {
-		return c, errors.New("pin, ca: one of them, and not both, is needed")
+		return c, errors.New("pin, ca: exactly one of them is required")
 	}
 	if c.Token == "" {
 		return c, errors.New("token: missing")
 	}
 	if strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return c, errors.New("token: contains a space or what is not printable ASCII")
+		return c, errors.New("token: contains a space or a character that is not printable ASCII")
 	}
 	if c.Connections == 0 {
 		c.Connections = 1
 	}
 	if c.Connections < 1 || c.Connections > maxConnections {
-		return c, fmt.Errorf("connections: %d is not in 1 to %d", c.Connections, maxConnections)
+		return c, fmt.Errorf("connections: %d is not in the range 1 to %d", c.Connections, maxConnections)
 	}
 	if c.Mode == "" {
 		c.Mode = divert.Redirect
@@ -184,7 +184,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Port = DefaultPort
 	}
 	if c.Port < 1 || c.Port > 65535 {
-		return c, fmt.Errorf("port: %d is not in 1 to 65535", c.Port)
+		return c, fmt.Errorf("port: %d is not in the range 1 to 65535", c.Port)
 	}
 	if len(c.Interfaces) == 0 {
 		return c, errors.New("interface: none given")
@@ -201,25 +201,25 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	for _, p := range c.Exclude {
 		if !p.IsValid() || p.Addr().Zone() != "" {
-			return c, fmt.Errorf("exclude: %s is no prefix", p)
+			return c, fmt.Errorf("exclude: %s is not a prefix", p)
 		}
 	}
 	for _, p := range c.UDPPorts {
 		if p.First <= 443 && 443 <= p.Last {
-			return c, fmt.Errorf("udp_port: %s has 443: QUIC of phones is left alone", p)
+			return c, fmt.Errorf("udp_port: %s includes port 443: the relay leaves the clients' own QUIC alone", p)
 		}
 	}
 	if c.Limit == 0 {
 		c.Limit = int(min(maxLimit, memory()/memoryPerLimit))
 	}
 	if c.CPUShare < 0 || c.CPUShare > 100 {
-		return c, fmt.Errorf("cpu_share: %d is not in 0 to 100", c.CPUShare)
+		return c, fmt.Errorf("cpu_share: %d is not in the range 0 to 100", c.CPUShare)
 	}
 	if c.ControlShare < 0 || c.ControlShare > MaxControlShare {
-		return c, fmt.Errorf("control_share: %d is not in 0 to %d", c.ControlShare, MaxControlShare)
+		return c, fmt.Errorf("control_share: %d is not in the range 0 to %d", c.ControlShare, MaxControlShare)
 	}
 	if c.Auto && c.ControlShare == 0 {
-		return c, errors.New("auto: control_share is 0, and nothing tells what is slower")
+		return c, errors.New("auto: control_share is 0, so there is no comparison to tell what is slower")
 	}
 	if c.Limit < 0 {
 		return c, fmt.Errorf("limit: %d is negative", c.Limit)
@@ -277,7 +277,7 @@ func ParseInterface(s string) (string, error) {
 		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("._-", c) >= 0)
 	}
 	if !ok {
-		return "", fmt.Errorf("%q is no name of a device", s)
+		return "", fmt.Errorf("%q is not a device name", s)
 	}
 	return s, nil
 }

@@ -65,7 +65,7 @@ func udpTarget(r *http.Request) (string, error) {
 		return "", fmt.Errorf("path is not %shost/port/", udpPath)
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return "", fmt.Errorf("port %q is not in 1 to 65535", port)
+		return "", fmt.Errorf("port %q is not in the range 1 to 65535", port)
 	}
 	return net.JoinHostPort(name, port), nil
 }

@@ -164,7 +164,7 @@ func (p *parser) do(command string, more bool) *SyntaxError {
 	switch command {
 	case "package", "p", "config", "c", "option", "o", "list", "l":
 	default:
-		return fail("unknown command %s: only config, option and list are known", quote(command))
+		return fail("unknown keyword %s: expected config, option or list", quote(command))
 	}
 	list := command[0] == 'l'
 	if command[0] == 'o' || list {

@@ -59,7 +59,7 @@ func TestSyntaxErrors(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{"config a\n\toption b 'c\n\toption d e\n", "conf:2: quote ' is never closed"},
 		{"config a\n\toption b \"c\\\"\n\n", `conf:2: quote " is never closed`},
-		{"config a\n\n  set b c\n", "conf:3: unknown command 'set': only config, option and list are known"},
+		{"config a\n\n  set b c\n", "conf:3: unknown keyword 'set': expected config, option or list"},
 		{"option a b\n", "conf:1: 'option' before the first section"},
 		{"list a b\n", "conf:1: 'list' before the first section"},
 		{"config ''\n", "conf:1: 'config' without arguments"},
@@ -72,7 +72,7 @@ func TestSyntaxErrors(t *testing.T) {
 		{"config a b\n#\nconfig c b\n", "conf:3: section 'b' has type 'c' here and 'a' in line 1"},
 		{"config a\noption b '\x00'\n", "conf:2: file contains a NUL byte"},
 		{"config a\noption b c 'd\ne'\n", `conf:2: unexpected 'd\ne' at the end of the line`},
-		{"#\n" + strings.Repeat("x", 100), "conf:2: unknown command '" + strings.Repeat("x", 60) + "...': only config, option and list are known"},
+		{"#\n" + strings.Repeat("x", 100), "conf:2: unknown keyword '" + strings.Repeat("x", 60) + "...': expected config, option or list"},
 		{strings.Repeat("\n", maxSize+1), "conf:1: file is larger than 1048576 bytes"},
 	} {
 		f, err := Parse("conf", []byte(test.text))
