@@ -68,9 +68,9 @@ func writePeers(w *metrics.Writer, peers []tunnel.Peer) {
 		name, help string
 		of         func(tunnel.Peer) uint64
 	}{
-		{w.Gauge, "bquic_peer_tunnels", "Tunnels of the peer now.", func(p tunnel.Peer) uint64 { return uint64(p.Open) }},
-		{w.Counter, "bquic_peer_tunnels_total", "Tunnels of the peer since it was configured.", func(p tunnel.Peer) uint64 { return p.Total }},
-		{w.Counter, "bquic_peer_refused_total", "Tunnels that it was refused.", func(p tunnel.Peer) uint64 { return p.Refused }},
+		{w.Gauge, "bquic_peer_tunnels", "Open tunnels of the peer.", func(p tunnel.Peer) uint64 { return uint64(p.Open) }},
+		{w.Counter, "bquic_peer_tunnels_total", "Tunnels that the peer has opened since it was configured.", func(p tunnel.Peer) uint64 { return p.Total }},
+		{w.Counter, "bquic_peer_refused_total", "Tunnels refused to the peer.", func(p tunnel.Peer) uint64 { return p.Refused }},
 		{w.Counter, "bquic_peer_sent_bytes_total", "Bytes sent to the peer in tunnels.", func(p tunnel.Peer) uint64 { return p.Down }},
 		{w.Counter, "bquic_peer_received_bytes_total", "Bytes received from the peer in tunnels.", func(p tunnel.Peer) uint64 { return p.Up }},
 	} {
@@ -84,41 +84,41 @@ func writePeers(w *metrics.Writer, peers []tunnel.Peer) {
 // metrics writes the metrics that docs/gateway.md lists.
 func (s *Server) metrics(w *metrics.Writer) {
 	w.Process("bquic", s.version, s.started)
-	w.Gauge("bquic_memory_limit_bytes", "Memory above which nobody new is let in.").Value(float64(s.admit.ceiling.Load()))
+	w.Gauge("bquic_memory_limit_bytes", "Memory above which the gateway refuses new connections.").Value(float64(s.admit.ceiling.Load()))
 	live, total := s.conns.count()
-	w.Gauge("bquic_connections", "Connections now.").
+	w.Gauge("bquic_connections", "Open connections.").
 		Value(float64(live), "transport", "quic").
 		Value(float64(s.conns.tcp.Load()), "transport", "tcp")
 	w.Counter("bquic_quic_connections_total", "QUIC connections since the start.").Value(float64(total))
 	r := s.admit.refusals()
-	w.Counter("bquic_connections_refused_total", "Connections not let in.").
+	w.Counter("bquic_connections_refused_total", "Refused connections.").
 		Value(float64(r.Full), "reason", "full").
 		Value(float64(r.Source), "reason", "source").
 		Value(float64(r.Rate), "reason", "rate").
 		Value(float64(r.Memory), "reason", "memory")
-	w.Counter("bquic_connections_shed_total", "Connections that were ended because memory was short.").Value(float64(r.Shed))
-	w.Counter("bquic_requests_refused_total", "Requests answered with 503: too many at a time.").Value(float64(r.Requests))
-	w.Counter("bquic_retries_total", "QUIC clients that had to show their address first.").Value(float64(r.Retry))
+	w.Counter("bquic_connections_shed_total", "Connections that were closed because memory was short.").Value(float64(r.Shed))
+	w.Counter("bquic_requests_refused_total", "Requests answered with 503 because there were too many at a time.").Value(float64(r.Requests))
+	w.Counter("bquic_retries_total", "QUIC clients whose address was validated with a Retry packet first.").Value(float64(r.Retry))
 	w.Counter("bquic_requests_total", "Requests for sites.")
 	for protocol, name := range accesslog.Protocols {
 		for class := 1; class <= 5; class++ {
 			w.Value(float64(s.access.Requests(protocol, class)), "protocol", name, "code", strconv.Itoa(class)+"xx")
 		}
 	}
-	w.Counter("bquic_access_log_dropped_total", "Lines that the access log's file was too slow for.").Value(float64(s.access.Dropped()))
+	w.Counter("bquic_access_log_dropped_total", "Access log lines dropped because the file was too slow.").Value(float64(s.access.Dropped()))
 	sent, received := s.bytes()
-	w.Counter("bquic_sent_bytes_total", "Bytes sent to clients, of sites and tunnels, without headers.").Value(float64(sent))
-	w.Counter("bquic_received_bytes_total", "Bytes received from clients, of sites and tunnels, without headers.").Value(float64(received))
+	w.Counter("bquic_sent_bytes_total", "Bytes sent to clients for sites and tunnels, without headers.").Value(float64(sent))
+	w.Counter("bquic_received_bytes_total", "Bytes received from clients for sites and tunnels, without headers.").Value(float64(received))
 	t := s.tunnel.Stats()
-	w.Gauge("bquic_tunnels", "Tunnels of relays now.").Value(float64(t.Open))
-	w.Gauge("bquic_tunnels_limit", "Places for tunnels.").Value(float64(t.Places))
-	w.Counter("bquic_tunnels_total", "Tunnels of relays since the start.").Value(float64(t.Total))
+	w.Gauge("bquic_tunnels", "Open tunnels of relays.").Value(float64(t.Open))
+	w.Gauge("bquic_tunnels_limit", "Limit on open tunnels.").Value(float64(t.Places))
+	w.Counter("bquic_tunnels_total", "Tunnels that relays have opened since the start.").Value(float64(t.Total))
 	w.Counter("bquic_tunnels_denied_total", "Requests for tunnels without a valid token.").Value(float64(t.Denied))
 	uplink := 0.0
 	if t.Uplink {
 		uplink = 1
 	}
-	w.Gauge("bquic_uplink_up", "0: no target of the tunnels answers, and relays are told so.").Value(uplink)
+	w.Gauge("bquic_uplink_up", "0: no target of the tunnels answers, and the gateway tells relays so.").Value(uplink)
 	writePeers(w, t.Peers)
 	w.Gauge("bquic_origin_up", "1: the origin answered the last request.")
 	for _, o := range s.now.Load().sites.Origins() {
@@ -132,7 +132,7 @@ func (s *Server) metrics(w *metrics.Writer) {
 	if r := s.reload.Load(); r != nil && r.Error != "" {
 		good = 0
 	}
-	w.Gauge("bquic_reload_successful", "0: the last reload was refused, for a mistake in the file.").Value(good)
+	w.Gauge("bquic_reload_successful", "0: the last reload was refused because of a mistake in the file.").Value(good)
 
 	sums := s.conns.transports()
 	names := slices.Sorted(maps.Keys(sums))
@@ -140,11 +140,11 @@ func (s *Server) metrics(w *metrics.Writer) {
 		name, help string
 		of         func(transport) uint64
 	}{
-		{"bquic_packets_sent_total", "QUIC packets sent that ask for an acknowledgement.", func(t transport) uint64 { return t.sent }},
-		{"bquic_packets_lost_total", "Of these, taken for lost.", func(t transport) uint64 { return t.lost }},
-		{"bquic_packets_acked_total", "Of these, acknowledged.", func(t transport) uint64 { return t.acked }},
+		{"bquic_packets_sent_total", "Ack-eliciting QUIC packets sent.", func(t transport) uint64 { return t.sent }},
+		{"bquic_packets_lost_total", "Ack-eliciting QUIC packets sent and declared lost.", func(t transport) uint64 { return t.lost }},
+		{"bquic_packets_acked_total", "Ack-eliciting QUIC packets sent and acknowledged.", func(t transport) uint64 { return t.acked }},
 		{"bquic_acks_received_total", "Acknowledgements received.", func(t transport) uint64 { return t.acksReceived }},
-		{"bquic_packets_received_total", "QUIC packets received that ask for an acknowledgement.", func(t transport) uint64 { return t.received }},
+		{"bquic_packets_received_total", "Ack-eliciting QUIC packets received.", func(t transport) uint64 { return t.received }},
 		{"bquic_acks_sent_total", "Acknowledgements sent.", func(t transport) uint64 { return t.acksSent }},
 	} {
 		w.Counter(m.name, m.help)

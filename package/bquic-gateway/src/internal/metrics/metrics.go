@@ -62,11 +62,11 @@ func (w *Writer) Text() []byte { return w.buf.Bytes() }
 
 // Process writes the metrics that every daemon has.
 func (w *Writer) Process(prefix, version string, started time.Time) {
-	w.Gauge(prefix+"_build_info", "1, with the version.").Value(1, "version", version)
+	w.Gauge(prefix+"_build_info", "Always 1; the label is the version.").Value(1, "version", version)
 	w.Gauge(prefix+"_uptime_seconds", "Time since the start.").Value(time.Since(started).Seconds())
 	w.Gauge(prefix+"_goroutines", "Goroutines.").Value(float64(runtime.NumGoroutine()))
-	w.Gauge(prefix+"_memory_bytes", "Memory that the Go runtime holds.").Value(float64(Memory()))
-	w.Gauge(prefix+"_heap_bytes", "Of these, objects on the heap.").Value(float64(memory("heap/objects")[0]))
+	w.Gauge(prefix+"_memory_bytes", "Memory that the Go runtime uses.").Value(float64(Memory()))
+	w.Gauge(prefix+"_heap_bytes", "Memory that objects on the heap use.").Value(float64(memory("heap/objects")[0]))
 	if open, err := os.ReadDir("/proc/self/fd"); err == nil {
 		w.Gauge(prefix+"_open_fds", "Open file descriptors.").Value(float64(len(open)))
 	}

@@ -14,8 +14,8 @@ func (r *Relay) Metrics(w *metrics.Writer) {
 		return 0
 	}
 	w.Gauge("bquic_relay_up", "1: a gateway answers.").Value(flag(st.State == StateUp))
-	w.Gauge("bquic_relay_taking", "1: new connections are taken.").Value(flag(st.Taking))
-	w.Gauge("bquic_relay_gateway_up", "1: this gateway carries new connections, or would.")
+	w.Gauge("bquic_relay_taking", "1: the relay takes new connections.").Value(flag(st.Taking))
+	w.Gauge("bquic_relay_gateway_up", "1: this gateway carries new connections, or is ready to.")
 	for _, g := range st.Gateways {
 		w.Value(flag(g.State == StateUp), "gateway", g.Address)
 	}
@@ -27,7 +27,7 @@ func (r *Relay) Metrics(w *metrics.Writer) {
 		name string
 		Count
 	}{{"carried", st.Carried}, {"direct", st.Direct}}
-	w.Gauge("bquic_relay_connections", "TCP connections now.")
+	w.Gauge("bquic_relay_connections", "Open TCP connections.")
 	for _, way := range ways {
 		w.Value(float64(way.Now), "way", way.name)
 	}
@@ -44,15 +44,15 @@ func (r *Relay) Metrics(w *metrics.Writer) {
 		w.Value(float64(way.Down), "way", way.name)
 	}
 	w.Counter("bquic_relay_refused_total", "Connections whose target the gateway refused.").Value(float64(st.Refused))
-	w.Gauge("bquic_relay_udp_flows", "Flows of UDP now.").Value(float64(st.UDP.Now))
-	w.Counter("bquic_relay_udp_lost_total", "Datagrams for which there was no room.").Value(float64(st.UDP.Lost))
+	w.Gauge("bquic_relay_udp_flows", "Open UDP flows.").Value(float64(st.UDP.Now))
+	w.Counter("bquic_relay_udp_lost_total", "UDP datagrams dropped for lack of room.").Value(float64(st.UDP.Lost))
 	cpu := st.Processor
-	w.Gauge("bquic_relay_processor_free", "1: the processor is as fast as the path, TCP is taken.").Value(flag(cpu.Why == ""))
-	w.Gauge("bquic_relay_processor_bits_per_second", "What the processor can carry now.").Value(cpu.Carries)
-	w.Gauge("bquic_relay_path_bits_per_second", "What the path has shown that it can carry; 0: nothing yet.").Value(cpu.Path)
+	w.Gauge("bquic_relay_processor_free", "1: the processor is as fast as the path, so the relay takes TCP.").Value(flag(cpu.Why == ""))
+	w.Gauge("bquic_relay_processor_bits_per_second", "Rate that the processor can carry now.").Value(cpu.Carries)
+	w.Gauge("bquic_relay_path_bits_per_second", "Rate that the path has shown that it can carry; 0: none yet.").Value(cpu.Path)
 	w.Gauge("bquic_relay_processor_used_ratio", "Share of one processor that the relay uses.").Value(cpu.Used)
-	w.Gauge("bquic_relay_clients", "Clients that were seen, at most 255.").Value(float64(len(st.Clients)))
-	w.Gauge("bquic_relay_rtt_seconds", "Smoothed RTT to the gateway, the largest of all sessions.")
+	w.Gauge("bquic_relay_clients", "Clients that the relay has seen, at most 255.").Value(float64(len(st.Clients)))
+	w.Gauge("bquic_relay_rtt_seconds", "Smoothed RTT to the gateway: the largest of all sessions.")
 	rtt := 0.0
 	for _, c := range st.Connections {
 		rtt = max(rtt, c.RTT.Seconds())
