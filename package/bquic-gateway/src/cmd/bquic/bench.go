@@ -21,7 +21,7 @@ var benchCommand = command{"bench", "URL", "loads a URL many times, with one or 
 func runBench(ctx context.Context, args []string) error {
 	f := newClientFlags("bench", 10*time.Minute)
 	names := f.String("profiles", "standard,bquic", "`PROFILES` to compare, in turn")
-	repeat := f.Int("repeat", 5, "`NUMBER` of transfers with each")
+	repeat := f.Int("repeat", 5, "`NUMBER` of transfers with each profile")
 	rest, err := parseFlags(f.FlagSet, args, 1, 1)
 	if err != nil {
 		return err
@@ -34,7 +34,7 @@ func runBench(ctx context.Context, args []string) error {
 		return err
 	}
 	if *repeat < 1 || *repeat > 10000 {
-		return usagef("--repeat: %d is not in 1 to 10000", *repeat)
+		return usagef("--repeat: %d is not in the range 1 to 10000", *repeat)
 	}
 	var profiles []profile.Profile
 	for name := range strings.SplitSeq(*names, ",") {
@@ -68,7 +68,7 @@ func runBench(ctx context.Context, args []string) error {
 
 func printBench(w io.Writer, rows []client.Row) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "profile\tMbit/s\tleast\tmost\thandshake ms\tpackets/ACK\t")
+	fmt.Fprintln(t, "profile\tMbit/s\tmin\tmax\thandshake ms\tpackets/ACK\t")
 	for _, r := range rows {
 		fmt.Fprintf(t, "%s\t%.2f\t%.2f\t%.2f\t%.1f\t%.1f\t\n", r.Profile, r.Mbps.Median, r.Mbps.Least, r.Mbps.Most, r.HandshakeMS.Median, r.DataPerAck.Median)
 	}

@@ -10,7 +10,7 @@ import (
 	"bquic/internal/gateway"
 )
 
-var checkCommand = command{"check", "[FILE]", "names every mistake in a configuration", runCheck}
+var checkCommand = command{"check", "[FILE]", "lists every mistake in a configuration", runCheck}
 
 func runCheck(_ context.Context, args []string) error {
 	f := newFlags("check")

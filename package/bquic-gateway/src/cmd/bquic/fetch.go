@@ -22,7 +22,7 @@ import (
 	"bquic/internal/config"
 )
 
-var fetchCommand = command{"fetch", "URL", "loads a URL by HTTP/3 and tells how fast", runFetch}
+var fetchCommand = command{"fetch", "URL", "loads a URL over HTTP/3 and measures how fast", runFetch}
 
 // clientFlags are the flags that fetch and bench share.
 type clientFlags struct {
@@ -36,13 +36,13 @@ func newClientFlags(name string, timeout time.Duration) clientFlags {
 	f := newFlags(name)
 	return clientFlags{
 		FlagSet:  f,
-		config:   f.String("config", config.DefaultFile, "`FILE` with profiles of your own"),
-		pin:      f.String("pin", "", "accepts the server with this `KEY` (sha256/...) and no other"),
-		ca:       f.String("ca", "", "`FILE` with certificates of authorities, PEM"),
+		config:   f.String("config", config.DefaultFile, "configuration `FILE` with your own profiles"),
+		pin:      f.String("pin", "", "accepts only the server with this `KEY` (sha256/...)"),
+		ca:       f.String("ca", "", "PEM `FILE` with the authorities to trust"),
 		insecure: f.Bool("insecure", false, "accepts any certificate"),
 		local:    f.String("local-addr", "", "`ADDRESS` to send from"),
 		json:     f.Bool("json", false, "prints JSON"),
-		timeout:  f.Duration("timeout", timeout, "longest `TIME` for one transfer, 0 for no limit"),
+		timeout:  f.Duration("timeout", timeout, "`TIME` limit of one transfer, 0 for none"),
 	}
 }
 
@@ -60,7 +60,7 @@ func (f clientFlags) options() (o client.Options, cfg *config.Config, err error)
 	}
 	if *f.local != "" {
 		if o.LocalAddr, err = netip.ParseAddr(*f.local); err != nil {
-			return o, nil, usagef("--local-addr: %q is no address", *f.local)
+			return o, nil, usagef("--local-addr: %q is not an IP address", *f.local)
 		}
 	}
 	if *f.timeout < 0 {
@@ -79,8 +79,8 @@ func (f clientFlags) context(ctx context.Context) (context.Context, context.Canc
 
 func runFetch(ctx context.Context, args []string) error {
 	f := newClientFlags("fetch", 10*time.Minute)
-	name := f.String("profile", "bquic", "`PROFILE` of this side")
-	output := f.String("o", "", "`FILE` to write the body to, - for the standard output (default: nowhere)")
+	name := f.String("profile", "bquic", "`PROFILE` of this client")
+	output := f.String("o", "", "`FILE` to write the body to, - for the standard output (default: discarded)")
 	upload := f.String("upload", "", "`FILE` to send by POST")
 	qlog := f.String("qlog", "", "`FILE` to record the connection in, for bquic trace")
 	rest, err := parseFlags(f.FlagSet, args, 1, 1)
@@ -98,7 +98,7 @@ func runFetch(ctx context.Context, args []string) error {
 		return usagef("--profile: %w", err)
 	}
 	if *f.json && *output == "-" {
-		return usagef("--json and -o - both want the standard output")
+		return usagef("--json and -o - both use the standard output")
 	}
 	o.Upload = *upload
 	quietBuffers()
@@ -178,9 +178,9 @@ func printResult(w io.Writer, r *client.Result) {
 	fmt.Fprintf(w, "  status       %d (%s), profile %s, from %s\n", r.Status, r.Protocol, r.Profile, r.LocalAddr)
 	fmt.Fprintf(w, "  transfer     %d bytes in %.3f s: %.2f Mbit/s\n", r.Bytes, r.Seconds, r.Mbps)
 	fmt.Fprintf(w, "  handshake    %.1f ms\n", r.HandshakeMS)
-	fmt.Fprintf(w, "  RTT          %.1f ms least, %.1f ms smoothed\n", ms(s.MinRTT), ms(s.SmoothedRTT))
+	fmt.Fprintf(w, "  RTT          %.1f ms minimum, %.1f ms smoothed\n", ms(s.MinRTT), ms(s.SmoothedRTT))
 	fmt.Fprintf(w, "  received     %d packets, %d ACKs sent: %.1f packets per ACK\n", s.PacketsReceived, s.AcksSent, r.DataPerAck)
-	fmt.Fprintf(w, "  sent         %d packets, %d lost (%d of them by mistake), %d ACKs received: %.1f packets per ACK\n",
+	fmt.Fprintf(w, "  sent         %d packets, %d lost (%d of them spuriously), %d ACKs received: %.1f packets per ACK\n",
 		s.PacketsSent, s.PacketsLost, s.PacketsLostSpurious, s.AcksReceived, s.DataPerAckReceived())
 }
 

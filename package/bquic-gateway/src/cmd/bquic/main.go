@@ -90,9 +90,9 @@ func run(ctx context.Context, args []string) int {
 	}
 	hint := "see bquic --help"
 	if name := nearest(args[0]); name != "" {
-		hint = fmt.Sprintf("did you mean %s? All of them: bquic --help", name)
+		hint = fmt.Sprintf("did you mean %s? For all commands, see bquic --help", name)
 	}
-	fmt.Fprintf(os.Stderr, "bquic: no command %q; %s\n", args[0], hint)
+	fmt.Fprintf(os.Stderr, "bquic: unknown command %q; %s\n", args[0], hint)
 	return exitUsage
 }
 

@@ -125,18 +125,18 @@ func TestCommandLine(t *testing.T) {
 	if _, errs, code := bquic(t); code != 2 || errs != out {
 		t.Errorf("no command: %d\n%s", code, errs)
 	}
-	fails(t, 2, `bquic: no command "serve"; see bquic --help`, "serve")
-	fails(t, 2, `bquic: no command "sttaus"; did you mean status? All of them: bquic --help`, "sttaus")
-	fails(t, 2, `bquic: no command "gatway"; did you mean gateway? All of them: bquic --help`, "help", "gatway")
+	fails(t, 2, `bquic: unknown command "serve"; see bquic --help`, "serve")
+	fails(t, 2, `bquic: unknown command "sttaus"; did you mean status? For all commands, see bquic --help`, "sttaus")
+	fails(t, 2, `bquic: unknown command "gatway"; did you mean gateway? For all commands, see bquic --help`, "help", "gatway")
 	fails(t, 2, `bquic help: unexpected argument "relay"`, "help", "gateway", "relay")
 	fails(t, 2, `bquic gateway: unexpected argument "x"`, "gateway", "x")
 	fails(t, 2, `bquic fetch: an argument is missing; see bquic fetch --help`, "fetch")
-	fails(t, 2, `bquic fetch: "http://x/" is no https:// URL`, "fetch", "http://x/")
-	fails(t, 2, `bquic fetch: --profile: no profile "x"; there are ["standard" "bquic" "bquic-2019" "bquic-thesis" "modquic"]`, "fetch", "https://x/", "--profile", "x")
-	fails(t, 2, `bquic fetch: --pin: "x" is not sha256/ and the base64 of 32 bytes`, "fetch", "--pin", "x", "https://x/")
-	fails(t, 2, `bquic fetch: --local-addr: "x" is no address`, "fetch", "--local-addr", "x", "https://x/")
-	fails(t, 2, `bquic bench: --profiles: no profile "x"; there are ["standard" "bquic" "bquic-2019" "bquic-thesis" "modquic"]`, "bench", "--profiles", "bquic,x", "https://x/")
-	fails(t, 2, `bquic bench: --repeat: 0 is not in 1 to 10000`, "bench", "--repeat", "0", "https://x/")
+	fails(t, 2, `bquic fetch: "http://x/" is not an https:// URL`, "fetch", "http://x/")
+	fails(t, 2, `bquic fetch: --profile: unknown profile "x": expected one of ["standard" "bquic" "bquic-2019" "bquic-thesis" "modquic"]`, "fetch", "https://x/", "--profile", "x")
+	fails(t, 2, `bquic fetch: --pin: "x" is not sha256/ followed by 32 bytes in base64`, "fetch", "--pin", "x", "https://x/")
+	fails(t, 2, `bquic fetch: --local-addr: "x" is not an IP address`, "fetch", "--local-addr", "x", "https://x/")
+	fails(t, 2, `bquic bench: --profiles: unknown profile "x": expected one of ["standard" "bquic" "bquic-2019" "bquic-thesis" "modquic"]`, "bench", "--profiles", "bquic,x", "https://x/")
+	fails(t, 2, `bquic bench: --repeat: 0 is not in the range 1 to 10000`, "bench", "--repeat", "0", "https://x/")
 	fails(t, 2, "bquic check: open /nonexistent: no such file or directory", "check", "/nonexistent")
 	fails(t, 2, "bquic fetch: open /nonexistent: no such file or directory", "fetch", "https://x/", "--config", "/nonexistent")
 	fails(t, 1, "bquic status: no daemon answers on /nonexistent", "status", "--socket", "/nonexistent")
@@ -164,7 +164,7 @@ func TestRouterBuild(t *testing.T) {
 		}
 	}
 	out, err := exec.Command(router, "trace", "x.sqlog").CombinedOutput()
-	want := "bquic trace: not in a router's build: copy the recording to a PC and read it there, with a bquic that `make build` made\n"
+	want := "bquic trace: not in a router's build: copy the recording to a PC and read it there, with a bquic from `make build`\n"
 	if exit := (*exec.ExitError)(nil); !asExit(err, &exit) || exit.ExitCode() != 2 || string(out) != want {
 		t.Errorf("trace: %v\n%s", err, out)
 	}

@@ -22,7 +22,7 @@ func runOpenWrt(_ context.Context, args []string) error {
 	file := configFlag(f)
 	dir := f.String("dir", string(openwrt.DefaultFiles), "`DIRECTORY` for root's files")
 	prepare := f.Bool("prepare", false, "makes the files and directories that the daemon needs")
-	clean := f.Bool("clean", false, "removes what a killed relay has left in the kernel, and no more")
+	clean := f.Bool("clean", false, "only removes what a killed relay has left in the kernel")
 	user := f.String("user", "0:0", "`UID:GID` that the daemon runs as")
 	rest, err := parseFlags(f, args, 1, 1)
 	if err != nil {

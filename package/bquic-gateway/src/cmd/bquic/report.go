@@ -24,8 +24,8 @@ type export struct {
 func runReport(_ context.Context, args []string) error {
 	f := newFlags("report")
 	file := configFlag(f)
-	socket := f.String("socket", "", "asks the relay behind this `PATH`")
-	asJSON := f.Bool("json", false, "prints one JSON object without addresses, for others")
+	socket := f.String("socket", "", "queries the relay at this socket `PATH`")
+	asJSON := f.Bool("json", false, "prints one JSON object without addresses, to share with others")
 	if _, err := parseFlags(f, args, 0, 0); err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func runReport(_ context.Context, args []string) error {
 		return err
 	}
 	if d.relay == nil {
-		return errors.New("a gateway answers, and the relay is asked")
+		return errors.New("a gateway answers, expected a relay")
 	}
 	if !*asJSON {
 		fmt.Print(view.Report(d.relay))

@@ -37,5 +37,5 @@ func TestReport(t *testing.T) {
 		}
 	}
 	fails(t, 1, "bquic report: no daemon answers on /nonexistent", "report", "--socket", "/nonexistent")
-	fails(t, 1, "bquic report: a gateway answers, and the relay is asked", "report", "--socket", answering(t, `{"role":"gateway"}`))
+	fails(t, 1, "bquic report: a gateway answers, expected a relay", "report", "--socket", answering(t, `{"role":"gateway"}`))
 }

@@ -19,7 +19,7 @@ import (
 	"bquic/internal/view"
 )
 
-var statusCommand = command{"status", "[INTERVAL]", "shows what running daemons do", runStatus}
+var statusCommand = command{"status", "[INTERVAL]", "shows the status of running daemons", runStatus}
 
 const (
 	watchInterval = 2 * time.Second
@@ -29,17 +29,17 @@ const (
 func runStatus(ctx context.Context, args []string) error {
 	f := newFlags("status")
 	file := configFlag(f)
-	socket := f.String("socket", "", "asks the daemon behind this `PATH` only")
-	asJSON := f.Bool("json", false, "prints one JSON object: all that gateway and relay say, null for one that does not run")
+	socket := f.String("socket", "", "queries only the daemon at this socket `PATH`")
+	asJSON := f.Bool("json", false, "prints one JSON object with all that the gateway and the relay report; null for one that does not run")
 	var watch watchFlag
-	f.Var(&watch, "watch", "shows it again every INTERVAL (as 5 or 500ms; default 2s), until interrupted")
+	f.Var(&watch, "watch", "repeats this every INTERVAL (such as 5 or 500ms; default 2s) until interrupted")
 	rest, err := parseFlags(f, args, 0, 1)
 	if err != nil {
 		return err
 	}
 	if len(rest) == 1 {
 		if watch == 0 {
-			return usagef("unexpected argument %q: an interval is for --watch", rest[0])
+			return usagef("unexpected argument %q: an interval requires --watch", rest[0])
 		}
 		if err := watch.Set(rest[0]); err != nil {
 			return usagef("--watch: %w", err)
@@ -94,7 +94,7 @@ func (w *watchFlag) Set(text string) error {
 		d, err = time.ParseDuration(text + "s")
 	}
 	if err != nil || d < leastInterval {
-		return fmt.Errorf("%q is no interval of at least %v", text, leastInterval)
+		return fmt.Errorf("%q is not an interval of at least %v", text, leastInterval)
 	}
 	*w = watchFlag(d)
 	return nil

@@ -76,10 +76,10 @@ func TestStatusTables(t *testing.T) {
 	if code != 0 || errs != "" || strings.Contains(out, "{") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
-	fails(t, 2, `bquic status: unexpected argument "5": an interval is for --watch`, "status", "5")
+	fails(t, 2, `bquic status: unexpected argument "5": an interval requires --watch`, "status", "5")
 	for _, args := range [][]string{{"--watch", "x"}, {"--watch", "10ms"}, {"--watch", "-3"}} {
 		if args[1] != "-3" { // which is not an option either
-			fails(t, 2, fmt.Sprintf("bquic status: --watch: %q is no interval of at least 100ms", args[1]), append([]string{"status"}, args...)...)
+			fails(t, 2, fmt.Sprintf("bquic status: --watch: %q is not an interval of at least 100ms", args[1]), append([]string{"status"}, args...)...)
 		}
 	}
 }

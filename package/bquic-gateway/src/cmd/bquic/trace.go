@@ -18,7 +18,7 @@ import (
 	"bquic/internal/trace"
 )
 
-var traceCommand = command{"trace", "FILE.qlog", "tells how a recorded connection behaved: ACKs, bursts, window, losses", runTrace}
+var traceCommand = command{"trace", "FILE.qlog", "shows how a recorded connection behaved: ACKs, bursts, window, losses", runTrace}
 
 func runTrace(ctx context.Context, args []string) error {
 	f := newFlags("trace")
@@ -29,7 +29,7 @@ func runTrace(ctx context.Context, args []string) error {
 		return err
 	}
 	if *asJSON && *svg == "-" {
-		return usagef("--json and --svg - both want the standard output")
+		return usagef("--json and --svg - both use the standard output")
 	}
 	name := rest[0]
 	in, size := os.Stdin, int64(0)

@@ -142,7 +142,7 @@ func Fetch(ctx context.Context, rawURL string, w io.Writer, o Options) (*Result,
 func ParseURL(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" {
-		return nil, fmt.Errorf("%q is no https:// URL", s)
+		return nil, fmt.Errorf("%q is not an https:// URL", s)
 	}
 	if u.Host, err = ascii(u.Host); err != nil {
 		return nil, fmt.Errorf("%q: %w", s, err)
@@ -158,7 +158,7 @@ func ascii(host string) (string, error) {
 		return host, nil
 	}
 	if !utf8.ValidString(host) {
-		return "", errors.New("its host is no name")
+		return "", errors.New("the host is not a valid name")
 	}
 	var wire bytes.Buffer
 	err := (&http.Request{URL: &url.URL{Host: strings.ToLower(host)}}).Write(&wire)
@@ -182,7 +182,7 @@ func (o *Options) request(ctx context.Context, u *url.URL) (*http.Request, error
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no regular file", o.Upload)
+		err = fmt.Errorf("%s is not a regular file", o.Upload)
 	}
 	if err != nil {
 		f.Close()
@@ -305,7 +305,7 @@ func simplify(err error) error {
 		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return errors.New("time is up")
+		return errors.New("timed out")
 	}
 	return err
 }

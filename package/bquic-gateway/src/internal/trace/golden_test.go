@@ -92,7 +92,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		reports, err := Read(bytes.NewReader(b))
 		if err != nil {
-			if !strings.HasPrefix(err.Error(), "line ") && !strings.HasPrefix(err.Error(), "no qlog") {
+			if !strings.HasPrefix(err.Error(), "line ") && !strings.HasPrefix(err.Error(), "not a qlog") {
 				t.Errorf("the error names no line: %v", err)
 			}
 			return

@@ -42,7 +42,7 @@ func Read(r io.Reader) ([]*Report, error) {
 	}
 	p.endTrace()
 	if len(p.reports) == 0 {
-		return nil, errors.New("no qlog: it has neither a qlog header nor events")
+		return nil, errors.New("not a qlog: it has neither a qlog header nor events")
 	}
 	if truncated {
 		p.reports[len(p.reports)-1].Truncated = true
@@ -122,7 +122,7 @@ func (p *parser) read() error {
 			return syntax(err)
 		}
 		if t != json.Delim('{') {
-			return errors.New("no qlog: not a JSON object")
+			return errors.New("not a qlog: not a JSON object")
 		}
 		if err := p.object(0); err != nil {
 			return err
@@ -137,7 +137,7 @@ func syntax(err error) error {
 	}
 	var s *json.SyntaxError
 	if errors.As(err, &s) {
-		return fmt.Errorf("no JSON: %w", err)
+		return fmt.Errorf("invalid JSON: %w", err)
 	}
 	return err
 }
@@ -225,7 +225,7 @@ func (p *parser) array(read func() error) error {
 			if t, err := p.dec.Token(); err != nil {
 				return syntax(err)
 			} else if t != json.Delim('{') {
-				return errors.New("an event is no object (qlog before version 0.3 is not read)")
+				return errors.New("an event is not an object (qlog before version 0.3 is not supported)")
 			}
 			if err := read(); err != nil {
 				return err
@@ -357,7 +357,7 @@ func (n *number) UnmarshalJSON(b []byte) error {
 	}
 	v, err := strconv.ParseFloat(s, 64)
 	if err != nil || v-v != 0 { // NaN, infinity
-		return fmt.Errorf("%.40s is no number", b)
+		return fmt.Errorf("%.40s is not a number", b)
 	}
 	if v < -maxNumber || v > maxNumber {
 		return fmt.Errorf("%.40s is too large", b)

@@ -47,7 +47,7 @@ func ToDir(_ context.Context, isClient bool, id quic.ConnectionID) qlogwriter.Tr
 	}
 	f, err := create(dir, fmt.Sprintf("%s_%s.sqlog", id, side))
 	if err != nil {
-		slog.Warn("not recording a connection", "error", err)
+		slog.Warn("cannot record a connection", "error", err)
 		return nil
 	}
 	return record(f, isClient, id)

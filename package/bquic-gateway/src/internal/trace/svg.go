@@ -58,7 +58,7 @@ func (r *Report) svg(b *bytes.Buffer) {
 		title += " " + printable(r.GroupID)
 	}
 	fmt.Fprintf(b, `<text x="%d" y="22" font-size="15" font-weight="bold">%s: %.3f s</text>`+"\n", plotLeft, html.EscapeString(printable(title)), r.Seconds)
-	fmt.Fprintf(b, `<text x="%d" y="40" fill="%s">sent %d packets, %.1f per ACK; received %d packets, %.1f per ACK; %d lost, %d by mistake</text>`+"\n",
+	fmt.Fprintf(b, `<text x="%d" y="40" fill="%s">sent %d packets, %.1f per ACK; received %d packets, %.1f per ACK; %d lost, %d spuriously</text>`+"\n",
 		plotLeft, grey, r.Sent.Packets, r.Sent.DataPerAck, r.Received.Packets, r.Received.DataPerAck, r.Losses.Packets, r.Losses.Spurious)
 
 	t := &r.Timeline

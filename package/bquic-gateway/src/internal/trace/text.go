@@ -134,11 +134,11 @@ func bars(b *bytes.Buffer, bins []Bin, label func(lo, hi float64) string) {
 func (r *Report) recovery(b *bytes.Buffer) {
 	b.WriteString("\nrecovery (of what was sent)\n")
 	if t := r.RTT; t.Samples > 0 {
-		fmt.Fprintf(b, "  RTT            %.2f ms least, %.2f ms smoothed at the end; samples: median %.2f, 90%% %.2f, 99%% %.2f, longest %.2f ms\n",
+		fmt.Fprintf(b, "  RTT            %.2f ms minimum, %.2f ms smoothed at the end; samples: median %.2f, 90%% %.2f, 99%% %.2f, longest %.2f ms\n",
 			t.MinMS, t.SmoothedMS, t.LatestMS.Median, t.LatestMS.P90, t.LatestMS.P99, t.LatestMS.Max)
 	}
 	l := r.Losses
-	fmt.Fprintf(b, "  lost           %d packets (%d by reordering, %d by time), %d of them by mistake", l.Packets, l.ByReordering, l.ByTime, l.Spurious)
+	fmt.Fprintf(b, "  lost           %d packets (%d by reordering, %d by time), %d of them spuriously", l.Packets, l.ByReordering, l.ByTime, l.Spurious)
 	if l.MTUProbes > 0 {
 		fmt.Fprintf(b, "; %d probes of the MTU", l.MTUProbes)
 	}
@@ -176,7 +176,7 @@ func (s *SlowStart) text() string {
 	case s.Detail != "":
 		t += " (" + printable(s.Detail) + ")"
 	case s.RTTMS > 0:
-		t += fmt.Sprintf(" (RTT %.2f ms, least %.2f ms)", s.RTTMS, s.MinRTTMS)
+		t += fmt.Sprintf(" (RTT %.2f ms, minimum %.2f ms)", s.RTTMS, s.MinRTTMS)
 	}
 	if s.Restarts > 0 {
 		t += fmt.Sprintf("; %d more afterwards", s.Restarts)

@@ -227,15 +227,15 @@ func TestForms(t *testing.T) {
 func TestErrors(t *testing.T) {
 	const header = "\x1e{\"trace\":{\"vantage_point\":{\"type\":\"client\"}}}\n"
 	for _, tt := range []struct{ name, qlog, want string }{
-		{"empty", "", "no qlog: it has neither a qlog header nor events"},
-		{"other JSON", `{"a":1}`, "no qlog: it has neither"},
-		{"text", "hello", "line 1: no JSON: invalid character 'h'"},
-		{"array", "\n[]", "line 2: no qlog: not a JSON object"},
-		{"garbage in a line", header + "\x1e{\"time\":1,\"name\":\"a:b\",\"data\":{}}\n\x1e{\"time\":2,oops}\n", "line 3: no JSON"},
-		{"garbage between lines", header + "oops\n", "line 2: no JSON"},
-		{"a wrong type", header + "\n\x1e{\"time\":\"soon\",\"name\":\"a:b\",\"data\":{}}\n", `line 3: time: "soon" is no number`},
+		{"empty", "", "not a qlog: it has neither a qlog header nor events"},
+		{"other JSON", `{"a":1}`, "not a qlog: it has neither"},
+		{"text", "hello", "line 1: invalid JSON: invalid character 'h'"},
+		{"array", "\n[]", "line 2: not a qlog: not a JSON object"},
+		{"garbage in a line", header + "\x1e{\"time\":1,\"name\":\"a:b\",\"data\":{}}\n\x1e{\"time\":2,oops}\n", "line 3: invalid JSON"},
+		{"garbage between lines", header + "oops\n", "line 2: invalid JSON"},
+		{"a wrong type", header + "\n\x1e{\"time\":\"soon\",\"name\":\"a:b\",\"data\":{}}\n", `line 3: time: "soon" is not a number`},
 		{"a wrong type within an event", header + "\x1e{\"time\":1,\"name\":\"transport:packet_sent\",\"data\":{\"header\":[]}}\n", "line 2: transport:packet_sent: header: unexpected array"},
-		{"events before 0.3", `{"traces":[{"vantage_point":{"type":"client"},"events":[[1,"transport","packet_sent",{}]]}]}`, "qlog before version 0.3 is not read"},
+		{"events before 0.3", `{"traces":[{"vantage_point":{"type":"client"},"events":[[1,"transport","packet_sent",{}]]}]}`, "qlog before version 0.3 is not supported"},
 		{"nested", strings.Repeat(`{"trace":`, 50), "objects are nested too deeply"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

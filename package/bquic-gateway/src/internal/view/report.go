@@ -20,7 +20,7 @@ func Report(data json.RawMessage) string {
 	_ = json.Unmarshal(data, &st)
 	p := &st.Proof
 	if p.Verdict == "" {
-		return "This relay compares nothing: it is older than this command.\n"
+		return "This relay does not compare: it is older than this command.\n"
 	}
 	var b bytes.Buffer
 	if says := overall(p); says != "" {
@@ -33,16 +33,16 @@ func Report(data json.RawMessage) string {
 		fmt.Fprintf(&b, "Connections of %s are %s, %s against %s.\n", sizes(l), faster(l.Complete), thousands(l.Carried), thousands(l.Direct))
 	}
 	if u := p.Unanswered; u.CarriedOf+u.DirectOf > 0 {
-		fmt.Fprintf(&b, "Without an answer were %s of the carried, %s of the direct.\n", share(u.Carried, u.CarriedOf), share(u.Direct, u.DirectOf))
+		fmt.Fprintf(&b, "Without an answer: %s of the carried connections, %s of the direct ones.\n", share(u.Carried, u.CarriedOf), share(u.Direct, u.DirectOf))
 	}
-	kinds := table{head: []string{"together", "all of it", "carried", "direct"}}
+	kinds := table{head: []string{"protocol", "completed", "carried", "direct"}}
 	for _, l := range p.Kinds {
 		kinds.rows = append(kinds.rows, []string{kind(l), percent(l.Complete, true), thousands(l.Carried), thousands(l.Direct)})
 	}
 	kinds.draw(&b)
 	comparison("size", p.Sizes, sizes).draw(&b)
 	comparison("hours (UTC)", p.Quarters, func(l proof.Line) string { return fmt.Sprintf("%02d to %02d", l.From, l.To) }).draw(&b)
-	clients := table{head: []string{"clients", "all of it", "carried", "direct"}}
+	clients := table{head: []string{"clients", "completed", "carried", "direct"}}
 	for _, l := range p.Clients {
 		name := l.Prefix
 		if name == "" {
@@ -76,36 +76,36 @@ func next(p *proof.Report) string {
 	case proof.Off:
 		return "Nothing is compared now: option control_share is 0."
 	case proof.Faster:
-		return "The relay helps here: leave it on. `bquic report --json` is for those who ask; it has no addresses."
+		return "The relay helps here: leave it on. `bquic report --json` prints the result without addresses, for others."
 	case proof.Slower:
-		next := "The relay slows connections down here. See in `bquic status` whether the processor or the way to the gateway is at its limit, and try a gateway that is nearer."
+		next := "The relay slows connections down here. Check in `bquic status` whether the processor or the path to the gateway is at its limit, and try a nearer gateway."
 		if !p.Auto {
-			next += " With option auto '1', new connections go direct meanwhile."
+			next += " With option auto '1', new connections go direct in the meantime."
 		}
 		return next
 	case proof.Silent:
-		return "More of the carried connections get no answer: see in the gateway's log and its `bquic status` what it refuses, and whether its uplink works."
+		return "More of the carried connections get no answer: check in the gateway's log and in its `bquic status` what it refuses, and whether its uplink works."
 	case proof.Spared:
-		return "Carried connections were slower, or got no answer, so new ones go direct. A few are carried all the same; as soon as it is no longer sure, all are again."
+		return "Carried connections were slower, or got no answer, so new ones go direct. A few are still carried; once the difference is no longer certain, all are again."
 	}
-	return "It is not sure yet that there is a difference. Leave the relay on, and ask again in a day."
+	return "It is not certain yet whether there is a difference. Leave the relay on, and run this again in a day."
 }
 
 // faster says how much less time it takes, or how much more.
 func faster(c *proof.Change) string {
 	switch {
 	case c == nil:
-		return "too few to say anything"
+		return "too few to compare"
 	case c.High < 0:
 		return fmt.Sprintf("%.0f %% faster (95 %%: %.0f to %.0f)", -100*c.Change, -100*c.High, -100*c.Low)
 	case c.Low > 0:
 		return fmt.Sprintf("%.0f %% slower (95 %%: %.0f to %.0f)", 100*c.Change, 100*c.Low, 100*c.High)
 	}
-	return fmt.Sprintf("neither surely faster nor slower (95 %%: %.0f %% faster to %.0f %% slower)", -100*c.Low, 100*c.High)
+	return fmt.Sprintf("not certainly faster or slower (95 %%: %.0f %% faster to %.0f %% slower)", -100*c.Low, 100*c.High)
 }
 
 func comparison(what string, lines []proof.Line, name func(proof.Line) string) table {
-	t := table{head: []string{what, "all of it", "first byte", "throughput", "carried", "direct"}}
+	t := table{head: []string{what, "completed", "first byte", "throughput", "carried", "direct"}}
 	for _, l := range lines {
 		t.rows = append(t.rows, []string{name(l), percent(l.Complete, true), percent(l.FirstByte, true), percent(l.Throughput, false), thousands(l.Carried), thousands(l.Direct)})
 	}

@@ -31,30 +31,30 @@ func TestReport(t *testing.T) {
 	check(t, report(), `
 Carried connections are 18 % faster (95 %: 12 to 23), 12,480 against 655, last 7 days.
 Page loads are 25 % faster (95 %: 16 to 33), 2,100 against 110.
-Connections of less than 0.1 MB are neither surely faster nor slower (95 %: 3 % faster to 7 % slower), 11,000 against 580.
+Connections of less than 0.1 MB are not certainly faster or slower (95 %: 3 % faster to 7 % slower), 11,000 against 580.
 Connections of 0.1 to 1 MB are 21 % faster (95 %: 14 to 29), 1,240 against 71.
 Connections of 1 to 10 MB are 30 % slower (95 %: 10 to 50), 300 against 20.
-Connections of more than 10 MB are too few to say anything, 3 against 0.
-Without an answer were 0.1 % of the carried, 1.1 % of the direct.
+Connections of more than 10 MB are too few to compare, 3 against 0.
+Without an answer: 0.1 % of the carried connections, 1.1 % of the direct ones.
 
-  together       all of it               carried  direct
+  protocol       completed               carried  direct
   pages, HTTP/2  25 % faster (16 to 33)  2,100    110
   others         ?                       90       3
 
-  size              all of it               first byte             throughput            carried  direct
+  size              completed               first byte             throughput            carried  direct
   less than 0.1 MB  2 % slower (-3 to 7)    5 % faster (-1 to 10)  2 % less (-3 to 5)    11,000   580
   0.1 to 1 MB       21 % faster (14 to 29)  ?                      27 % more (16 to 41)  1,240    71
   1 to 10 MB        30 % slower (10 to 50)  ?                      ?                     300      20
   more than 10 MB   ?                       ?                      ?                     3        0
 
-  hours (UTC)  all of it               first byte  throughput  carried  direct
+  hours (UTC)  completed               first byte  throughput  carried  direct
   18 to 24     20 % faster (10 to 30)  ?           ?           5,000    260
 
-  clients      all of it               carried  direct
+  clients      completed               carried  direct
   10.1.2.0/24  20 % faster (10 to 30)  9,000    400
   others       ?                       3,480    255
 
-The relay helps here: leave it on. `+"`bquic report --json`"+` is for those who ask; it has no addresses.
+The relay helps here: leave it on. `+"`bquic report --json`"+` prints the result without addresses, for others.
 `)
 	nextOf := func(v proof.Verdict) string {
 		r.Verdict = v

@@ -63,10 +63,10 @@ func Gateway(data json.RawMessage, now time.Time) string {
 func tunnels(st *gateway.Status) []fact {
 	t := st.Tunnels
 	if t == nil {
-		return []fact{{"relays", "none are served: there is no token"}}
+		return []fact{{"relays", "none: there is no token"}}
 	}
 	return []fact{
-		{"tunnels", fmt.Sprintf("%d now of %d, %d since the start; %s up, %s down", t.Open, t.Places, t.Total, size(t.Up), size(t.Down))},
+		{"tunnels", fmt.Sprintf("%d of %d now, %d since the start; %s up, %s down", t.Open, t.Places, t.Total, size(t.Up), size(t.Down))},
 		{"uplink", word(t.Uplink, "works", "down: relays are told to go elsewhere")},
 	}
 }
@@ -131,7 +131,7 @@ func unseen(u *relay.Unseen) string {
 	if u == nil {
 		return ""
 	}
-	return "busy, and no connection of theirs comes by: " + u.Reason
+	return "busy, but the relay sees none of their connections: " + u.Reason
 }
 
 // processorOf describes the measurements and the decision.
@@ -139,7 +139,7 @@ func processorOf(st processor.Status) string {
 	if st.Takes == "" { // an older daemon
 		return ""
 	}
-	path := "path not seen yet"
+	path := "path rate not known yet"
 	if st.Path > 0 {
 		path = "path " + mbit(st.Path)
 	}

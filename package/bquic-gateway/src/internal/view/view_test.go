@@ -59,7 +59,7 @@ gateway 1.2.3, up for 1 d 1 h
   connections  12 QUIC, 3 TCP; 345 QUIC since the start
   requests     7; 1.23 MB sent, 999 B received
   refused      full 2, rate 4
-  tunnels      2 now of 500, 9 since the start; 1 kB up, 2.5 GB down
+  tunnels      2 of 500 now, 9 since the start; 1 kB up, 2.5 GB down
   uplink       works
 
   peer   tunnels  since the start  refused  up    down
