@@ -92,7 +92,7 @@ func (l *Log) flush(old *os.File) {
 	select {
 	case <-done:
 	case <-time.After(closeTimeout):
-		l.Log.Warn("access log not written in time, its last lines are written later")
+		l.Log.Warn("access log is slow, its last lines will be written later")
 	}
 }
 
@@ -150,7 +150,7 @@ func (l *Log) append(file *os.File, text []byte) {
 		}
 	}
 	if err != nil && !l.failed {
-		l.Log.Warn("access log not written, requests are served all the same", "error", err)
+		l.Log.Warn("cannot write the access log, requests are still served", "error", err)
 	}
 	if err == nil && l.failed {
 		l.Log.Info("access log written again")
@@ -257,7 +257,7 @@ func (l *Log) write(r *http.Request, code int, bytes uint64, begin time.Time) {
 	case l.queued+len(text) > maxQueued:
 		l.dropped.Add(1)
 		if l.late++; l.late == 1 {
-			go l.Log.Warn("access log is too slow, lines are dropped, requests are served all the same")
+			go l.Log.Warn("access log is too slow, lines are dropped, requests are still served")
 		}
 	default:
 		l.enqueue(line{file: l.file, text: text})

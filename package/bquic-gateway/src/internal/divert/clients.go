@@ -23,9 +23,9 @@ const (
 
 // Reasons why a bridged connection cannot be taken.
 var (
-	ErrTarget = errors.New("the node has no way to the target")
+	ErrTarget = errors.New("the node has no route to the target")
 	ErrOnLink = errors.New("the target is on the bridge itself")
-	ErrClient = errors.New("the node has another way to the client")
+	ErrClient = errors.New("the node has another route to the client")
 	errRoom   = errors.New("too many bridged clients")
 )
 
@@ -77,7 +77,7 @@ func (d *Diverter) openBridge() error {
 		return d.bridge.problem
 	}
 	if err := d.table.openBridge(); err != nil {
-		d.bridge.problem = fmt.Errorf("nftables of bridges (kmod-nft-bridge): %w", err)
+		d.bridge.problem = fmt.Errorf("nftables for bridges (kmod-nft-bridge): %w", err)
 		return d.bridge.problem
 	}
 	d.bridge.routes = make(map[netip.Addr]*clientRoute)

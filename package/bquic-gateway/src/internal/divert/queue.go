@@ -75,7 +75,7 @@ func openQueue() (*queue, error) {
 			_, err = conn.Execute(m)
 		}
 		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EPERM) {
-			err = fmt.Errorf("NFQUEUE %d is another process's (or this one may not use it): %w", queueNumber, err)
+			err = fmt.Errorf("another process uses NFQUEUE %d, or this one is not allowed to: %w", queueNumber, err)
 		}
 		if err != nil {
 			conn.Close()

@@ -431,7 +431,7 @@ func (r *Rules) String() string {
 		for _, value := range clientMarks {
 			fmt.Fprintf(&b, "ip rule add pref %d fwmark 0x%x/0x%x table %d\n", clientPref, value, uint32(ourBits), clientTable)
 		}
-		fmt.Fprintf(&b, "# in table %d a route to each bridged client that the node has none to\n", clientTable)
+		fmt.Fprintf(&b, "# and in table %d a route to each bridged client to which the node has none\n", clientTable)
 	}
 	for _, value := range r.marks() {
 		fmt.Fprintf(&b, "ip rule add pref %d fwmark 0x%x/0x%x table %d\n", rulePref, value, uint32(ourBits), routeTable)

@@ -31,9 +31,9 @@ func openTable() (*table, error) {
 		conn.Close()
 		switch {
 		case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL):
-			return nil, fmt.Errorf("nftables: this kernel knows no tables with an owner, which Linux has since 5.12: %w", err)
+			return nil, fmt.Errorf("nftables: this kernel does not support tables with an owner, which Linux has since 5.12: %w", err)
 		case errors.Is(err, unix.EPERM):
-			return nil, fmt.Errorf("nftables: the table %s is another process's, or this one may make none: %w", TableName, err)
+			return nil, fmt.Errorf("nftables: another process owns the table %s, or this one is not allowed to make tables: %w", TableName, err)
 		}
 		return nil, fmt.Errorf("nftables: cannot make the table %s: %w", TableName, err)
 	}

@@ -57,7 +57,7 @@ func (m *Meter) Read(devices []string) (sum processor.Traffic, err error) {
 // with struct rtnl_link_stats64, in include/uapi/linux/if_link.h).
 func readTraffic(b []byte) (t processor.Traffic, err error) {
 	if len(b) < unix.SizeofIfInfomsg {
-		return t, fmt.Errorf("a message of %d bytes", len(b))
+		return t, fmt.Errorf("message of %d bytes is too short", len(b))
 	}
 	attrs, err := netlink.NewAttributeDecoder(b[unix.SizeofIfInfomsg:])
 	if err != nil {
@@ -73,5 +73,5 @@ func readTraffic(b []byte) (t processor.Traffic, err error) {
 	if err := attrs.Err(); err != nil {
 		return t, err
 	}
-	return t, fmt.Errorf("none")
+	return t, fmt.Errorf("the kernel sent none")
 }

@@ -46,7 +46,7 @@ const (
 
 var (
 	errFull     = errors.New("too many connections")
-	errSource   = errors.New("too many connections of this source")
+	errSource   = errors.New("too many connections from this source")
 	errRate     = errors.New("too many handshakes")
 	errMemory   = errors.New("memory is short")
 	errRequests = errors.New("too many requests")

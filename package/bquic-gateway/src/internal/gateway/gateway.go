@@ -168,7 +168,7 @@ func (s *Server) Reloaded(err error) {
 		return
 	}
 	if err := s.access.Open(s.now.Load().cfg.AccessLog); err != nil {
-		s.log.Warn("access log not opened anew", "error", err)
+		s.log.Warn("cannot reopen the access log", "error", err)
 	}
 }
 
@@ -240,7 +240,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if cfg.Redirect != "" {
 		var lc net.ListenConfig
 		if plain, err = lc.Listen(ctx, "tcp", cfg.Redirect); err != nil {
-			return fmt.Errorf("cannot listen on TCP %s, of gateway.redirect: %w", cfg.Redirect, cause(err))
+			return fmt.Errorf("cannot listen on TCP %s (gateway.redirect): %w", cfg.Redirect, cause(err))
 		}
 		defer plain.Close()
 		s.plain = plain.Addr().(*net.TCPAddr).AddrPort()
@@ -308,7 +308,7 @@ func (s *Server) shed() {
 		go end() // end may wait for the connection
 	}
 	if len(ends) > 0 {
-		s.log.Warn("memory is short: connections were ended", "source", source, "connections", len(ends))
+		s.log.Warn("memory is short: connections were closed", "source", source, "connections", len(ends))
 	}
 }
 
@@ -513,7 +513,7 @@ func (s *Server) serveHTTP3(w http.ResponseWriter, r *http.Request) {
 	case r.Method != http.MethodConnect:
 		s.serveSite(w, r)
 	case len(s.now.Load().relays) == 0:
-		http.Error(w, "no relays are served here", http.StatusNotImplemented)
+		http.Error(w, "this gateway serves no relays", http.StatusNotImplemented)
 	default:
 		s.tunnel.ServeHTTP(w, r)
 	}

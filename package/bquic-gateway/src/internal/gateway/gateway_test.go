@@ -157,7 +157,7 @@ func TestFiles(t *testing.T) {
 			{"GET", "files.example", "/fifo", notFound},
 			{"GET", "files.example", "/a%00b", notFound},
 			{"POST", "files.example", "/a/page.txt", want{405, "only GET and HEAD are served\n", ""}},
-			{"GET", "other.example", "/a/page.txt", want{421, "no site of this name\n", ""}},
+			{"GET", "other.example", "/a/page.txt", want{421, "no site has this name\n", ""}},
 		} {
 			t.Run(proto+test.method+test.host+test.path, func(t *testing.T) {
 				req, err := http.NewRequest(test.method, s.url(test.path), nil)

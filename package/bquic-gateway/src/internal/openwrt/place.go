@@ -73,7 +73,7 @@ func find(name string, create bool) (_ *place, err error) {
 			return nil, fail(err)
 		case st.Mode&unix.S_IFMT == unix.S_IFLNK:
 			if st.Uid != 0 {
-				return nil, fail(fmt.Errorf("a symbolic link of user %d: only root's are followed", st.Uid))
+				return nil, fail(fmt.Errorf("a symbolic link of user %d: only root's links are followed", st.Uid))
 			}
 			if links++; links > maxLinks {
 				return nil, fail(unix.ELOOP)
@@ -105,7 +105,7 @@ func find(name string, create bool) (_ *place, err error) {
 		}
 		at, rest = here, rest[1:]
 	}
-	return nil, fmt.Errorf("%s: a directory of the system's", name)
+	return nil, fmt.Errorf("%s: a system directory", name)
 }
 
 func components(name string) []string {
@@ -124,10 +124,10 @@ func readlinkat(dir *os.File, name string) (string, error) {
 // rootOnly returns an error if users other than root may change the content of a directory.
 func rootOnly(st *unix.Stat_t) error {
 	if st.Uid != 0 {
-		return fmt.Errorf("belongs to user %d, and root writes nothing below it", st.Uid)
+		return fmt.Errorf("belongs to user %d, so root writes nothing below it", st.Uid)
 	}
 	if st.Mode&0o022 != 0 && st.Mode&unix.S_ISVTX == 0 {
-		return errors.New("others than root may write in it, and root does not")
+		return errors.New("users other than root may write to it, so root does not")
 	}
 	return nil
 }
@@ -148,7 +148,7 @@ func giveDir(dir string, to owner, own, change bool) error {
 	defer p.close()
 	// Directories of the system: /etc, /mnt, and links to them, such as /var on OpenWrt.
 	if filepath.Dir(p.path) == "/" {
-		return fmt.Errorf("%s is a directory of the system's: name one below it, for the daemon alone", dir)
+		return fmt.Errorf("%s is a system directory: name one below it that is for the daemon alone", dir)
 	}
 	if p.stat == nil {
 		if !change {
@@ -175,7 +175,7 @@ func giveDir(dir string, to owner, own, change bool) error {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
 	if len(names) > 0 && !(own && st.Uid == 0) {
-		return fmt.Errorf("%s belongs to user %d and is not empty: name a directory for the daemon alone, or an empty one", dir, st.Uid)
+		return fmt.Errorf("%s belongs to user %d and is not empty: name an empty directory, or one that is for the daemon alone", dir, st.Uid)
 	}
 	if !change {
 		return nil

@@ -227,7 +227,7 @@ func (p *Plan) Print(w io.Writer, files Files) error {
 	}
 	for _, line := range lines {
 		if bad := strings.IndexFunc(line, func(c rune) bool { return c < ' ' || c == 0x7f }); bad >= 0 {
-			return fmt.Errorf("%q: a control character in it, which cannot be passed on to procd", line)
+			return fmt.Errorf("%q contains a control character, which cannot be passed to procd", line)
 		}
 	}
 	_, err := io.WriteString(w, strings.Join(lines, "\n")+"\n")

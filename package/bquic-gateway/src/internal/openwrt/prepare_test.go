@@ -114,8 +114,8 @@ func TestGiveDir(t *testing.T) {
 		{"somebody's with content", []string{"@1000 a/", "a/x=x"}, "a", false, "belongs to user 1000 and is not empty"},
 		{"not even the package's own", []string{"@1000 a/", "a/x=x"}, "a", true, "belongs to user 1000 and is not empty"},
 		{"the daemon's link", []string{"@1000 a/", "@54321 l>a"}, "l", false, "a symbolic link of user 54321"},
-		{"a link in the daemon's", []string{"etc/", "@54321 a/", "a/l>TOP/etc"}, "a/l", false, "belongs to user 54321, and root writes nothing below it"},
-		{"below the daemon's", []string{"@54321 a/"}, "a/b", false, "belongs to user 54321, and root writes nothing below it"},
+		{"a link in the daemon's", []string{"etc/", "@54321 a/", "a/l>TOP/etc"}, "a/l", false, "belongs to user 54321, so root writes nothing below it"},
+		{"below the daemon's", []string{"@54321 a/"}, "a/b", false, "belongs to user 54321, so root writes nothing below it"},
 		{"a file", []string{"a=x"}, "a", false, "not a directory"},
 		{"links in a circle", []string{"a>b", "b>a"}, "a", false, "too many levels of symbolic links"},
 	} {
@@ -161,7 +161,7 @@ func TestSystemDirectories(t *testing.T) {
 	top := tree(t, "l>/etc")
 	for _, dir := range []string{"/", "/etc", "/mnt", "/nonexistent", "/etc/..", filepath.Join(top, "l")} {
 		for _, to := range []owner{{daemon, daemon}, {}} {
-			if err := giveDir(dir, to, false, false); err == nil || !strings.Contains(err.Error(), "a directory of the system's") {
+			if err := giveDir(dir, to, false, false); err == nil || !strings.Contains(err.Error(), "a system directory") {
 				t.Errorf("%s: %v", dir, err)
 			}
 		}

@@ -22,7 +22,7 @@ const (
 	noMore = 0xffff // after the last cell of a window
 )
 
-var errFile = errors.New("not a control group's file, damaged, or of another version")
+var errFile = errors.New("not a file of the control group, or damaged, or of another version")
 
 // Append appends the data to b.
 func (p *Proof) Append(b []byte) []byte {
@@ -167,7 +167,7 @@ func (p *Proof) Restore(data []byte, now time.Time) error {
 		r.window(w)
 	}
 	if r.bad || len(r.b) > 0 {
-		return fmt.Errorf("%w: what is in it does not fit together", errFile)
+		return fmt.Errorf("%w: its contents are inconsistent", errFile)
 	}
 	*p = *n
 	if p.newest > 0 && p.config.Share > 0 { // otherwise a day would have no share

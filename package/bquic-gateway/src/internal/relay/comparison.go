@@ -118,7 +118,7 @@ func (c *comparison) report() proof.Report {
 // run restores the state, then checks and writes it periodically until ctx ends.
 func (c *comparison) run(ctx context.Context) {
 	if err := c.restore(); err != nil {
-		c.logger.Warn("the comparison with direct connections begins anew", "error", err)
+		c.logger.Warn("the comparison with direct connections starts again from nothing", "error", err)
 	}
 	c.look()
 	tick := time.NewTicker(lookAtProof)
@@ -152,7 +152,7 @@ func (c *comparison) look() {
 	case turned && report.Verdict == proof.Spared:
 		c.logger.Warn("carried connections are slower: new ones go direct", "carried", report.Overall.Carried, "direct", report.Overall.Direct)
 	case turned:
-		c.logger.Info("it is no longer sure that carried connections are slower: new ones are carried")
+		c.logger.Info("it is no longer certain that carried connections are slower: new ones are carried again")
 	}
 }
 
@@ -192,7 +192,7 @@ func (c *comparison) keep() {
 	c.changed = false
 	c.mu.Unlock()
 	if err := replace(c.file, data); err != nil {
-		c.logger.Warn("the comparison with direct connections is not kept", "error", err)
+		c.logger.Warn("cannot save the comparison with direct connections", "error", err)
 	}
 }
 

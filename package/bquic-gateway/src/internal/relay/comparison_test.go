@@ -102,7 +102,7 @@ func TestComparison(t *testing.T) {
 			}
 			c.ControlShare = relay.MaxControlShare
 			node = m.startRelay(c)
-			if !strings.Contains(node.log.String(), "begins anew") || node.figures().Relay.Proof.Overall.Carried != 0 {
+			if !strings.Contains(node.log.String(), "starts again from nothing") || node.figures().Relay.Proof.Overall.Carried != 0 {
 				t.Errorf("%+v", node.figures().Relay.Proof)
 			}
 		})

@@ -406,7 +406,7 @@ func TestWhy(t *testing.T) {
 		want string
 	}{
 		{&net.OpError{Op: "dial", Err: &net.DNSError{Err: "i/o timeout", Name: "gateway.example", Server: "127.0.0.1:53", IsTimeout: true}}, "no answer from DNS for gateway.example"},
-		{&net.DNSError{Err: "no such host", Name: "gateway.example", IsNotFound: true}, "DNS has no address of gateway.example"},
+		{&net.DNSError{Err: "no such host", Name: "gateway.example", IsNotFound: true}, "DNS has no address for gateway.example"},
 		{&net.DNSError{Err: "server misbehaving", Name: "gateway.example", Server: "127.0.0.1:53"}, "lookup gateway.example on 127.0.0.1:53: server misbehaving"},
 		{&quic.IdleTimeoutError{}, upstream.Silence},
 		{&quic.HandshakeTimeoutError{}, upstream.Silence},

@@ -120,7 +120,7 @@ func (l *load) tell(changed func(), event func(now time.Time)) {
 	l.mu.Unlock()
 	switch {
 	case log && carried:
-		l.logger.Info("the processor is as fast as the path, connections are carried", "used", st.Used, "share", st.Share)
+		l.logger.Info("the processor is as fast as the path: connections are carried", "used", st.Used, "share", st.Share)
 	case log:
 		l.logger.Warn("connections go direct", "reason", st.Reason)
 	}
@@ -251,7 +251,7 @@ func (r *Relay) sampler(m *divert.Meter) func() processor.Sample {
 		path, err := m.Read(world)
 		if err != nil && err.Error() != failure {
 			failure = err.Error()
-			r.logger.Error("cannot read what devices move", "error", err)
+			r.logger.Error("cannot read the devices' counters", "error", err)
 		}
 		return processor.Sample{
 			Carried: r.carried.bytes.ToStream.Load() + r.carried.bytes.FromStream.Load(),

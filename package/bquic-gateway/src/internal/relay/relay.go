@@ -149,7 +149,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		cancel()
 		wg.Wait() // while NAT is in place, clients see resets from their targets' addresses
 		if err := d.Close(); err != nil {
-			r.logger.Error("cannot remove all that was added to the kernel", "error", err)
+			r.logger.Error("cannot remove everything that was added to the kernel", "error", err)
 		}
 	}()
 	r.flows.diverter, r.diverter, r.expected.lost = d, d, d.Release

@@ -372,7 +372,7 @@ func TestGatewayKilled(t *testing.T) {
 		}
 		t.Logf("carried again %v after the gateway's return", time.Since(restarted))
 		log := node.log.String()
-		if !strings.Contains(log, "gateway away") || strings.Count(log, "gateway reached") < 2 {
+		if !strings.Contains(log, "no gateway answers") || strings.Count(log, "gateway reached") < 2 {
 			t.Error("the log does not tell what happened")
 		}
 		neverTwice(t, log)
@@ -389,9 +389,9 @@ func neverTwice(t *testing.T, log string) {
 		switch {
 		case strings.Contains(text, "gateway reached"):
 			last = ""
-		case strings.Contains(text, "gateway away") && text == last:
+		case strings.Contains(text, "no gateway answers") && text == last:
 			t.Errorf("the log says it twice: %s", text)
-		case strings.Contains(text, "gateway away"):
+		case strings.Contains(text, "no gateway answers"):
 			last = text
 		}
 	}
@@ -518,7 +518,7 @@ func TestDenied(t *testing.T) {
 	}{
 		{"wrong token", func(c *relay.Config) { c.Token = "x" }, "wrong or missing token"},
 		{"wrong pin", func(c *relay.Config) { c.Pins = []string{"sha256/" + strings.Repeat("A", 43) + "="} }, "wrong pin"},
-		{"no gateway", func(c *relay.Config) { c.Gateways = relay.InOrder(gateway4 + ":444") }, "nothing heard of the gateway"},
+		{"no gateway", func(c *relay.Config) { c.Gateways = relay.InOrder(gateway4 + ":444") }, "nothing heard from the gateway"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

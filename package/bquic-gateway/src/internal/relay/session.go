@@ -249,7 +249,7 @@ func (s *session) learn(q upstream.Question, err error) {
 		s.tell(func(h *upstream.Session, _ time.Time) upstream.Do { return h.Unanswered(q) })
 		return
 	case q == upstream.Uplink && err == nil:
-		a, reason = upstream.Denied, "the gateway is not a bquic gateway"
+		a, reason = upstream.Denied, "the server is not a bquic gateway"
 	case q == upstream.Uplink:
 		a, reason = upstream.Denied, why(err)
 	case err != nil: // an error of this stream only
@@ -343,7 +343,7 @@ func why(err error) string {
 	case errors.As(err, &dns) && dns.IsTimeout:
 		return fmt.Sprintf("no answer from DNS for %s", dns.Name)
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return fmt.Sprintf("DNS has no address of %s", dns.Name)
+		return fmt.Sprintf("DNS has no address for %s", dns.Name)
 	case errors.As(err, &t) && t.Timeout():
 		return upstream.Silence
 	}

@@ -78,18 +78,18 @@ func (w *world) busy() []string {
 func (w *world) why(set *settings, problem error) Unseen {
 	for _, name := range set.Interfaces {
 		if _, err := net.InterfaceByName(name); err != nil {
-			return Unseen{UnseenNoDevice, fmt.Sprintf("there is no device %s", name)}
+			return Unseen{UnseenNoDevice, fmt.Sprintf("device %s does not exist", name)}
 		}
 	}
 	switch {
 	case w.Bridges > 0 && set.Bridge == BridgeOff:
-		return Unseen{UnseenOff, "their router may be beyond the bridge, and option bridge is 0"}
+		return Unseen{UnseenOff, "their router may be beyond the bridge, but option bridge is 0"}
 	case w.Bridges > 0 && problem != nil:
 		return Unseen{UnseenKernel, problem.Error()}
 	case w.Bridges > 0 && len(w.Ports) == 0:
-		return Unseen{UnseenNoPort, "no port of the bridge is known to lead to a router: list uplink can name it"}
+		return Unseen{UnseenNoPort, "no port of the bridge is known to lead to a router: name it in list uplink"}
 	}
-	return Unseen{UnseenElsewhere, fmt.Sprintf("their connections do not come by %s and leave by %s",
+	return Unseen{UnseenElsewhere, fmt.Sprintf("their connections do not arrive on %s and leave through %s",
 		strings.Join(w.Clients, ", "), strings.Join(slices.Concat(w.uplinks, portNames(w.Ports)), ", "))}
 }
 
@@ -118,8 +118,8 @@ func (r *Relay) watch(w *world, taking bool, logger *slog.Logger) {
 	r.blind = r.unseen.now
 	r.mu.Unlock()
 	if u := r.unseen.now; u != nil {
-		logger.Warn("clients are busy, and no connection of theirs comes by", "reason", u.Reason)
+		logger.Warn("clients are busy, but the relay sees none of their connections", "reason", u.Reason)
 	} else {
-		logger.Info("connections of clients come by")
+		logger.Info("the relay sees connections of its clients again")
 	}
 }

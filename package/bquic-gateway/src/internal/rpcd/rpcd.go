@@ -272,7 +272,7 @@ func (p *Plugin) fetch(ctx context.Context, args io.Reader) any {
 	fail := func(text string) any { return map[string]string{"error": text} }
 	var a struct{ URL, Pin, Profile string }
 	if err := json.NewDecoder(io.LimitReader(args, maxInput)).Decode(&a); err != nil {
-		return fail("the arguments are no JSON object of strings")
+		return fail("the arguments are not a JSON object of strings")
 	}
 	if !strings.HasPrefix(a.URL, "https://") {
 		return fail("url: must begin with https://")
@@ -316,7 +316,7 @@ func (p *Plugin) Run(ctx context.Context, words []string, in io.Reader, out io.W
 			return err
 		}
 	default:
-		return errors.New("list, or call and a method, are wanted")
+		return errors.New("expected list, or call and a method")
 	}
 	return json.NewEncoder(out).Encode(answer)
 }

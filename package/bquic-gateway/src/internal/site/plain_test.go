@@ -63,7 +63,7 @@ func TestPlain(t *testing.T) {
 		{"GET", "[2001:db8::1]:80", "/", "", 443, 301, "https://[2001:db8::1]/"},
 		{"GET", "[2001:db8::1]", "/", "", 8443, 301, "https://[2001:db8::1]:8443/"},
 		{"GET", "a.example", "//evil.example/%2e%2e/x%2fy", "", 443, 301, "https://a.example//evil.example/%2e%2e/x%2fy"},
-		{"GET", "evil.example", "/", "", 443, 421, "no site of this name\n"},
+		{"GET", "evil.example", "/", "", 443, 421, "no site has this name\n"},
 		{"GET", "a.example@evil.example", "/", "", 443, 400, "bad host\n"},
 		{"OPTIONS", "a.example", "*", "", 443, 400, "bad request target\n"},
 		{"GET", "a.example", "/secret", "", 443, 301, "https://a.example/secret"},
@@ -74,7 +74,7 @@ func TestPlain(t *testing.T) {
 		{"GET", "a.example", "/.well-known/acme-challenge/../../secret", webroot, 443, 301, "https://a.example/.well-known/acme-challenge/../../secret"},
 		{"GET", "a.example", "/.well-known/acme-challenge/", webroot, 443, 301, "https://a.example/.well-known/acme-challenge/"},
 		{"GET", "a.example", "/.well-known/security.txt", "", 443, 301, "https://a.example/.well-known/security.txt"},
-		{"GET", "evil.example", "/.well-known/acme-challenge/common", webroot, 443, 421, "no site of this name\n"},
+		{"GET", "evil.example", "/.well-known/acme-challenge/common", webroot, 443, 421, "no site has this name\n"},
 	} {
 		r := httptest.NewRequest(test.method, "/", nil)
 		if test.path == "*" {

@@ -115,7 +115,7 @@ func (s *Sites) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // response and returns nil.
 func (s *Sites) choose(w http.ResponseWriter, r *http.Request) http.Handler {
 	if r.Method == http.MethodConnect { // never be an open proxy
-		http.Error(w, "CONNECT is offered to relays by HTTP/3 only", http.StatusMethodNotAllowed)
+		http.Error(w, "CONNECT is available only to relays, over HTTP/3", http.StatusMethodNotAllowed)
 		return nil
 	}
 	// An origin must not see another host than the one that chose the site (RFC
@@ -138,7 +138,7 @@ func (s *Sites) choose(w http.ResponseWriter, r *http.Request) http.Handler {
 		h, ok = s.byHost[anyHost]
 	}
 	if !ok {
-		http.Error(w, "no site of this name", http.StatusMisdirectedRequest)
+		http.Error(w, "no site has this name", http.StatusMisdirectedRequest)
 		return nil
 	}
 	return h

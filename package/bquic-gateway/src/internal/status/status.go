@@ -49,7 +49,7 @@ func Listen(path string) (*Server, error) {
 	ln, err := lc.Listen(context.Background(), "unix", path)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		if info, serr := os.Lstat(path); serr == nil && info.Mode().Type() != os.ModeSocket {
-			return nil, fmt.Errorf("status socket: %s exists and is no socket", path)
+			return nil, fmt.Errorf("status socket: %s exists and is not a socket", path)
 		}
 		if c, derr := net.DialTimeout("unix", path, ioTimeout); derr == nil {
 			c.Close()
@@ -124,7 +124,7 @@ func Ask(path, what string) (json.RawMessage, error) {
 		case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED):
 			return nil, fmt.Errorf("no daemon answers on %s", path)
 		case errors.Is(err, syscall.EACCES):
-			return nil, fmt.Errorf("no permission to ask %s", path)
+			return nil, fmt.Errorf("no permission to connect to %s", path)
 		}
 		return nil, err
 	}

@@ -83,7 +83,7 @@ func TestStaleSocket(t *testing.T) {
 	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(path); err == nil || err.Error() != "status socket: "+path+" exists and is no socket" {
+	if _, err := Listen(path); err == nil || err.Error() != "status socket: "+path+" exists and is not a socket" {
 		t.Errorf("a file: %v", err)
 	}
 	if data, _ := os.ReadFile(path); string(data) != "precious" {

@@ -50,7 +50,7 @@ func PlacesIn(ceiling uint64) int {
 
 var (
 	errRevoked = errors.New("the peer's token is no longer valid")
-	errYielded = errors.New("places for tunnels are short, and the peer has more than its share")
+	errYielded = errors.New("few places for tunnels are left, and the peer has more than its share")
 )
 
 // A member is the state of a peer since it was first configured.

@@ -287,10 +287,10 @@ func check(w http.ResponseWriter, r *http.Request, q *question, cfg *peer.Config
 	}
 	q.peer = cfg.Name
 	if !cfg.MayComeFrom(q.client) {
-		return &Refusal{http.StatusForbidden, RequestDenied, "client is in no allowed prefix"}
+		return &Refusal{http.StatusForbidden, RequestDenied, "the client is not in an allowed prefix"}
 	}
 	if _, ok := w.(http3.HTTPStreamer); !ok || r.ProtoMajor != 3 {
-		return &Refusal{http.StatusNotImplemented, requestError, "CONNECT is offered by HTTP/3 only"}
+		return &Refusal{http.StatusNotImplemented, requestError, "CONNECT is available only over HTTP/3"}
 	}
 	switch r.Proto {
 	case "HTTP/3.0":
@@ -302,7 +302,7 @@ func check(w http.ResponseWriter, r *http.Request, q *question, cfg *peer.Config
 		}
 		q.target = target
 	default:
-		return &Refusal{http.StatusNotImplemented, requestError, "no such :protocol"}
+		return &Refusal{http.StatusNotImplemented, requestError, "unknown :protocol"}
 	}
 	host, port, err := net.SplitHostPort(q.target)
 	if n, perr := strconv.ParseUint(port, 10, 16); err != nil || host == "" || len(host) > maxHost || strings.ContainsAny(host, "@/?#\\ ") || perr != nil || n == 0 {

@@ -28,7 +28,7 @@ type route struct {
 func routeTo(addr netip.Addr) (r route, err error) {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
-		return r, fmt.Errorf("cannot ask for a route: %w", err)
+		return r, fmt.Errorf("cannot look up a route: %w", err)
 	}
 	defer conn.Close()
 	m := unix.RtMsg{Family: unix.AF_INET6, Dst_len: uint8(addr.BitLen())}
@@ -62,12 +62,12 @@ func routeTo(addr netip.Addr) (r route, err error) {
 		errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENETDOWN), errors.Is(err, unix.EOPNOTSUPP):
 		return r, errNoRoute
 	case err != nil:
-		return r, fmt.Errorf("cannot ask for a route: %w", err)
+		return r, fmt.Errorf("cannot look up a route: %w", err)
 	case len(replies) == 0:
-		return r, errors.New("cannot ask for a route: no answer")
+		return r, errors.New("cannot look up a route: no answer")
 	}
 	if _, err := binary.Decode(replies[0].Data, binary.NativeEndian, &m); err != nil {
-		return r, fmt.Errorf("cannot ask for a route: %w", err)
+		return r, fmt.Errorf("cannot look up a route: %w", err)
 	}
 	r.kind, r.link = m.Type, m.Scope == unix.RT_SCOPE_LINK
 	r.match, err = addr.WithZone("").Prefix(int(m.Dst_len))

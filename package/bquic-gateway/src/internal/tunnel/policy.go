@@ -65,7 +65,7 @@ func (p *Policy) Allowed(addr netip.Addr) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s is in no allowed prefix", asked)
+	return fmt.Errorf("%s is not in an allowed prefix", asked)
 }
 
 // names reports whether Allow has a prefix that contains addr and lies within the

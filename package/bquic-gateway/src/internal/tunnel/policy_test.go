@@ -59,7 +59,7 @@ func TestPolicy(t *testing.T) {
 
 		{"in a prefix", "192.0.2.0/24 2001:db8::/32", "192.0.2.9", ""},
 		{"in the other prefix", "192.0.2.0/24 2001:db8::/32", "2001:db8:2::9", ""},
-		{"in no prefix", "192.0.2.0/24 2001:db8::/32", "192.0.3.1", "no allowed prefix"},
+		{"in no prefix", "192.0.2.0/24 2001:db8::/32", "192.0.3.1", "not in an allowed prefix"},
 		{"everything is not loopback", "0.0.0.0/0", "127.0.0.1", "loopback"},
 		{"everything is not own", "0.0.0.0/0", "198.51.100.1", "gateway itself"},
 		{"a network is not the own address in it", "198.51.100.0/24", "198.51.100.1", "gateway itself"},

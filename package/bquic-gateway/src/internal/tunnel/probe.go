@@ -18,7 +18,7 @@ const tryTimeout = 3 * time.Second
 
 // uplinkRefusal refuses a target while the uplink is down.
 func uplinkRefusal(detail string) *Refusal {
-	return &Refusal{http.StatusServiceUnavailable, UplinkDown, "the gateway does not reach the Internet: " + detail}
+	return &Refusal{http.StatusServiceUnavailable, UplinkDown, "the gateway cannot reach the Internet: " + detail}
 }
 
 var errEnding = &Refusal{http.StatusServiceUnavailable, UplinkDown, "the gateway is stopping"}
@@ -69,9 +69,9 @@ func (h *Handler) note(what func(*uplink)) {
 	after := h.uplink.down()
 	h.mu.Unlock()
 	if after && !before {
-		h.Logger.Warn("the Internet is out of reach: no target answers, and relays are told so")
+		h.Logger.Warn("the Internet is unreachable: no target answers, and the gateway tells relays so")
 	} else if before && !after {
-		h.Logger.Info("the Internet is in reach again")
+		h.Logger.Info("the Internet is reachable again")
 	}
 }
 

@@ -315,7 +315,7 @@ func TestRefusals(t *testing.T) {
 		{"loopback by name", newHandler(nil), "localhost:80", "Bearer " + token, 403, TargetProhibited, "loopback"},
 		{"mapped", newHandler(nil), "[::ffff:127.0.0.1]:80", "Bearer " + token, 403, TargetProhibited, ""},
 		{"short form", newHandler(nil), "[::]:80", "Bearer " + token, 403, TargetProhibited, "unspecified"},
-		{"prefix", newHandler(loopback), "192.0.2.1:80", "Bearer " + token, 403, TargetProhibited, "no allowed prefix"},
+		{"prefix", newHandler(loopback), "192.0.2.1:80", "Bearer " + token, 403, TargetProhibited, "not in an allowed prefix"},
 		{"no port", newHandler(nil), "192.0.2.1", "Bearer " + token, 400, requestError, "host:port"},
 		{"port 0", newHandler(nil), "192.0.2.1:0", "Bearer " + token, 400, requestError, "host:port"},
 		{"no listener", newHandler(loopback), closed.Addr().String(), "bearer " + token, 502, ConnectionRefused, "refused"},

@@ -27,8 +27,8 @@ const (
 
 // Reasons that a Session itself gives for its state.
 const (
-	Silence   = "nothing heard of the gateway"
-	NoAnswers = "the gateway answers no requests"
+	Silence   = "nothing heard from the gateway"
+	NoAnswers = "the gateway does not answer requests"
 )
 
 // A State says whether a session takes new connections.
