@@ -206,10 +206,10 @@ test('status with fields missing, of other types, and with huge numbers', async 
 
 test('what is not installed, not set up or does not answer, and the way out', async () => {
 	for (const [ answers, uci, wants, view ] of [
-		[ { 'wifirr.clients': { schedulers: [] } }, config, [ 'No scheduler runs.', 'It waits for the device phy0-ap0', 'Open the log' ], 'clients' ],
-		[ { 'wifirr.clients': { schedulers: [] } }, {}, [ 'No scheduler runs.', 'Set up' ], 'clients' ],
+		[ { 'wifirr.clients': { schedulers: [] } }, config, [ 'No scheduler is running.', 'It is waiting for the device phy0-ap0', 'Open the log' ], 'clients' ],
+		[ { 'wifirr.clients': { schedulers: [] } }, {}, [ 'No scheduler is running.', 'Set up' ], 'clients' ],
 		[ {}, {}, [ 'The package bquic-gateway is not installed.', 'The package wifirr-sched is not installed.', 'Install it' ] ],
-		[ { objects: [ 'bquic', 'wifirr' ] }, config, [ 'no answer', 'Open the log', 'It waits for the device phy0-ap0' ] ],
+		[ { objects: [ 'bquic', 'wifirr' ] }, config, [ 'no answer', 'Open the log', 'It is waiting for the device phy0-ap0' ] ],
 		[ { objects: [ 'bquic', 'wifirr' ] }, { bquic: {}, wifirr: {} }, [ 'Set up', 'Switch on' ] ]
 	]) {
 		const { page, errors } = await open(1200, answers, uci);
@@ -296,7 +296,7 @@ test('whether it helps: words, intervals, what the scheduler says, and an export
 		for (const part of [ 'Carried connections are 18 % faster (95 %: 12 to 23): 12480 against 655, last 7 days.', 'The relay helps here: leave it on.',
 			'Page loads are 25 % faster (95 %: 16 to 33): 2100 against 110.', 'Pages by HTTP/2', 'Other applications',
 			'Without an answer: 0.1 % of the carried connections, 1.1 % of the direct ones.', '0.1 to 1 MB', '21 % faster (95 %: 14 to 29)',
-			'30 % slower (95 %: 10 to 50)', 'neither surely faster nor slower (95 %: 3 % faster to 7 % slower)', 'too few to say anything', '10.9.0.0/24', why, 'two clients with demand', 'Scheduler on phy0-ap0' ])
+			'30 % slower (95 %: 10 to 50)', 'not certainly faster or slower (95 %: 3 % faster to 7 % slower)', 'too few to compare', '10.9.0.0/24', why, 'two clients with demand', 'Scheduler on phy0-ap0' ])
 			assert.ok(text.includes(part), `${part} in ${text}`);
 		assert.ok(!text.includes('phy1-ap0'), 'a scheduler that says nothing is shown');
 		assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), `wider than ${width}`);
@@ -305,12 +305,12 @@ test('whether it helps: words, intervals, what the scheduler says, and an export
 		const bars = await page.$$eval('svg.bquic-interval', (all) => all.map((svg) => [ svg.getAttribute('aria-label'), ...[ ...svg.querySelectorAll('rect') ].map((r) => [ +r.getAttribute('x') < 100, +r.getAttribute('x') + +r.getAttribute('width') > 100, r.getAttribute('class') ]) ]));
 		assert.deepEqual(bars.slice(0, 7), [
 			[ 'Pages by HTTP/2: 25 % faster (95 %: 16 to 33)', [ true, false, 'good' ] ],
-			[ 'Other applications: too few to say anything' ],
+			[ 'Other applications: too few to compare' ],
 			[ 'All sizes: 18 % faster (95 %: 12 to 23)', [ true, false, 'good' ] ],
-			[ 'less than 0.1 MB: neither surely faster nor slower (95 %: 3 % faster to 7 % slower)', [ true, true, 'open' ] ],
+			[ 'less than 0.1 MB: not certainly faster or slower (95 %: 3 % faster to 7 % slower)', [ true, true, 'open' ] ],
 			[ '0.1 to 1 MB: 21 % faster (95 %: 14 to 29)', [ true, false, 'good' ] ],
 			[ '1 to 10 MB: 30 % slower (95 %: 10 to 50)', [ false, true, 'bad' ] ],
-			[ 'more than 10 MB: too few to say anything' ]
+			[ 'more than 10 MB: too few to compare' ]
 		]);
 
 		const [ download ] = await Promise.all([ page.waitForEvent('download'), page.locator('button', { hasText: 'Export' }).click() ]);
@@ -371,8 +371,8 @@ test('the schedulerâ€™s levers: what each gains, and whether it is used for that
 			'Turns: not used: more is delivered without it. Delivered with it: 15 % less (10 to 20), trials: 6.'
 		]);
 		assert.deepEqual(await lines(view, told(gain(1050, 900, 1200, true), null, gain(980, 700, 1260, true))), [
-			'RTS: used until it is sure that it gains too little. Delivered with it: 2 % less (-26 to 30), trials: 6.',
-			'Turns: used until it is sure that it gains too little. Delivered with it: 5 % more (-10 to 20), trials: 6.'
+			'RTS: used until it is certain that it gains too little. Delivered with it: 2 % less (-26 to 30), trials: 6.',
+			'Turns: used until it is certain that it gains too little. Delivered with it: 5 % more (-10 to 20), trials: 6.'
 		]);
 		assert.deepEqual(await lines(view, told(null, null, null)), []);
 	}
@@ -417,7 +417,7 @@ test('on pages of settings: what keeps a change from being used, in the daemonâ€
 		[ 'gateway', { 'bquic.check': { ok: true }, 'bquic.status': {} }, [ 'no answer', 'Open the log' ], 'runs with' ],
 		[ 'relay', { 'bquic.check': { ok: true }, 'bquic.status': recorded['bquic.status'] }, [ 'runs with these settings' ], 'no answer' ],
 		[ 'scheduler', { 'wifirr.check': { mistakes: [ '/etc/config/wifirr: section ap0: rate: must be given' ] }, 'wifirr.status': { schedulers: [] } },
-			[ 'section ap0: rate: must be given', 'It waits for the device phy0-ap0' ], 'runs with' ],
+			[ 'section ap0: rate: must be given', 'It is waiting for the device phy0-ap0' ], 'runs with' ],
 		[ 'scheduler', { 'wifirr.check': { mistakes: [] }, 'wifirr.status': recorded['wifirr.status'] }, [ 'phy0-ap0', 'runs with these settings' ], 'Mistakes' ]
 	]) {
 		const { page, errors } = await open(1200, answers, config);

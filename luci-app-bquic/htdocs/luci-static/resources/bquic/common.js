@@ -136,7 +136,7 @@ return baseclass.extend({
 	 */
 	gains(st) {
 		const percent = (permille) => Math.round((permille - 1000) / 10);
-		const means = (g) => g.on ? g.low > 1000 ? _('used.') : _('used until it is sure that it gains too little.')
+		const means = (g) => g.on ? g.low > 1000 ? _('used.') : _('used until it is certain that it gains too little.')
 			: g.permille < 1000 ? _('not used: more is delivered without it.') : _('not used: it gains too little.');
 		const seen = (g) => g.permille < 1000
 			? _('Delivered with it: %d %% less (%d to %d), trials: %d.').format(-percent(g.permille), -percent(g.high), -percent(g.low), g.trials)
@@ -197,7 +197,7 @@ return baseclass.extend({
 	missing(name) {
 		return [
 			E('p', {}, [ _('The package %s is not installed.').format(name) ]),
-			E('p', {}, [ _('It comes from where these pages came from: a feed, or a file for this router’s architecture.') ]),
+			E('p', {}, [ _('Get it from the same source as these pages: a feed, or a file for this router’s architecture.') ]),
 			E('p', {}, [ E('a', { 'href': `${L.url('admin/system/package-manager')}?query=${name}` }, [ _('Install it') ]) ])
 		];
 	},
@@ -205,8 +205,8 @@ return baseclass.extend({
 	/* Switched on, but no daemon answers. */
 	silent(service, device) {
 		return [
-			device ? E('p', {}, [ _('It waits for the device %s, or has stopped. The system log says why, in lines with %s.').format(device, service) ])
-				: E('p', {}, [ _('It is switched on but does not answer. The system log says why, in lines with %s.').format(service) ]),
+			device ? E('p', {}, [ _('It is waiting for the device %s, or has stopped. The system log says why, in lines that contain %s.').format(device, service) ])
+				: E('p', {}, [ _('It is switched on but does not answer. The system log says why, in lines that contain %s.').format(service) ]),
 			E('p', {}, [ E('a', { 'href': L.url('admin/services/bquic/log') }, [ _('Open the log') ]) ])
 		];
 	},
@@ -221,7 +221,7 @@ return baseclass.extend({
 		};
 		const refresh = () => of[config]().catch(() => []).then((lines) => dom.content(node, lines.length ? [
 			E('div', { 'class': 'alert-message warning' }, [
-				E('h4', {}, [ _('Mistakes in /etc/config/%s: running daemons keep the settings from before').format(config) ]),
+				E('h4', {}, [ _('Mistakes in /etc/config/%s: running daemons keep their previous settings').format(config) ]),
 				E('ul', {}, lines.map((line) => E('li', {}, [ line ])))
 			])
 		] : []));
@@ -234,7 +234,7 @@ return baseclass.extend({
 	/* A daemon that has rejected its new configuration continues with the old one. */
 	refused(st) {
 		return st?.reload?.error ? [ E('p', { 'class': 'alert-message warning' }, [
-			E('strong', {}, [ _('The last change was refused, the settings from before go on:') ]), ' ', this.text(st.reload.error)
+			E('strong', {}, [ _('The last change was refused; the previous settings stay in use:') ]), ' ', this.text(st.reload.error)
 		]) ] : [];
 	},
 
@@ -250,7 +250,7 @@ return baseclass.extend({
 			if (st.reload?.error)
 				return this.refused(st);
 			if (s.enabled != '1')
-				return [ line('', _('is about to end')) ];
+				return [ line('', _('is stopping')) ];
 
 			return [ line('on', isNaN(at) ? _('runs with these settings') : _('runs with these settings, since %s').format(at.toLocaleTimeString())) ];
 		};
@@ -274,7 +274,7 @@ return baseclass.extend({
 
 		return E('div', { 'class': 'cbi-map' }, [
 			E('div', { 'class': 'alert-message warning' }, [ ...L.hasViewPermission() ? this.missing(name)
-				: [ E('p', {}, [ _('Only those who may change these settings can see them: there is a secret among them.') ]) ] ])
+				: [ E('p', {}, [ _('Only users who may change these settings can see them, because they contain a secret.') ]) ] ])
 		]);
 	},
 
@@ -369,7 +369,7 @@ return baseclass.extend({
 
 		o.password = true;
 		o.datatype = 'rangelength(8,256)';
-		o.validate = (id, value) => /^[!-~]*$/.test(value) || _('Only printable ASCII characters without spaces are possible.');
+		o.validate = (id, value) => /^[!-~]*$/.test(value) || _('Only printable ASCII characters without spaces are allowed.');
 		o.renderWidget = function(id, index, value) {
 			const node = form.Value.prototype.renderWidget.call(this, id, index, value);
 			if (!generates)
@@ -410,7 +410,7 @@ return baseclass.extend({
 
 	/* An address is required: only the operator decides who can read metrics. */
 	metricsOption(section, tab, placeholder) {
-		const o = section.taboption(tab, form.Value, 'metrics', _('Metrics'), _('Address and port where Prometheus gets the metrics, for example %s; empty: none.').format(placeholder));
+		const o = section.taboption(tab, form.Value, 'metrics', _('Metrics'), _('Address and port that serve the Prometheus metrics, for example %s; empty: none.').format(placeholder));
 
 		o.validate = (id, value) => !value || /^(\[[0-9A-Fa-f:.]+\]|[0-9.]+):([1-9][0-9]{0,4})$/.test(value) && +value.split(':').pop() < 65536
 			|| _('Must be address:port, for example 127.0.0.1:9464.');
@@ -419,7 +419,7 @@ return baseclass.extend({
 	},
 
 	logOptions(section, tab) {
-		const level = section.taboption(tab, form.ListValue, 'log_level', _('Log level'), _('How much is written to the system’s log.'));
+		const level = section.taboption(tab, form.ListValue, 'log_level', _('Log level'), _('How much detail goes to the system log.'));
 
 		for (const word of [ 'debug', 'info', 'warn', 'error' ])
 			level.value(word);
@@ -439,7 +439,7 @@ return baseclass.extend({
 		s.modaltitle = (id) => _('Profile %s').format(id);
 		s.sectiontitle = (id) => id;
 
-		o = s.option(form.ListValue, 'base', _('Based on'), _('Profile that has the values not given here.'));
+		o = s.option(form.ListValue, 'base', _('Based on'), _('Profile that provides the values not given here.'));
 		o.default = 'standard';
 		for (const p of known.profiles)
 			o.value(p.name);
@@ -449,12 +449,12 @@ return baseclass.extend({
 
 			if (Array.isArray(type)) {
 				o = s.option(form.ListValue, name, title, doc);
-				o.value('', _('as base'));
+				o.value('', _('same as base'));
 				type.forEach((word) => o.value(word));
 			}
 			else if (type == 'bool') {
 				o = s.option(form.ListValue, name, title, doc);
-				o.value('', _('as base'));
+				o.value('', _('same as base'));
 				o.value('1', _('on'));
 				o.value('0', _('off'));
 			}
@@ -465,7 +465,7 @@ return baseclass.extend({
 			o.optional = true;
 			o.modalonly = true;
 			o.renderWidget = function(id, index, value) {
-				this.placeholder = _('as base: %s').format(inherited(known, uci.get('bquic', id, 'base') ?? 'standard')[name] ?? '–');
+				this.placeholder = _('same as base: %s').format(inherited(known, uci.get('bquic', id, 'base') ?? 'standard')[name] ?? '–');
 				return (Array.isArray(type) || type == 'bool' ? form.ListValue : form.Value).prototype.renderWidget.call(this, id, index, value);
 			};
 		}

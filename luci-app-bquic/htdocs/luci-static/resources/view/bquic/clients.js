@@ -52,7 +52,7 @@ return view.extend({
 		return E([], [
 			common.style(),
 			E('h2', {}, [ _('Clients') ]),
-			E('div', { 'class': 'cbi-map-descr' }, [ _('The scheduler’s view of the WiFi clients. A green row is having its turn.') ]),
+			E('div', { 'class': 'cbi-map-descr' }, [ _('The scheduler’s view of the WiFi clients. A client in a green row has its turn.') ]),
 			this.note,
 			this.table.element
 		]);
@@ -114,7 +114,7 @@ return view.extend({
 			const wanted = uci.sections('wifirr', 'scheduler').find((s) => s.enabled == '1' && s.device);
 
 			dom.content(this.note, schedulers.length ? [] : [ E('div', { 'class': 'alert-message notice' }, [
-				E('p', {}, [ _('No scheduler runs.') ]),
+				E('p', {}, [ _('No scheduler is running.') ]),
 				...wanted ? common.silent('wifirr', wanted.device)
 					: [ E('p', {}, [ E('a', { 'href': L.url('admin/services/bquic/scheduler') }, [ _('Set up') ]) ]) ]
 			]) ]);

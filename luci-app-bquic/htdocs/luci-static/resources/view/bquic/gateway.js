@@ -15,7 +15,7 @@ return view.extend({
 		if (!have)
 			return common.noConfig(this, 'bquic-gateway');
 
-		const m = new form.Map('bquic', _('Gateway'), _('The gateway stands where the mesh meets the Internet or a server. It serves web sites by HTTP/3, and makes the TCP connections that relays ask for.'));
+		const m = new form.Map('bquic', _('Gateway'), _('The gateway stands where the mesh meets the Internet or a server. It serves web sites over HTTP/3, and makes the TCP connections that relays ask for.'));
 		let s, o;
 
 		if (!uci.get('bquic', 'gateway'))
@@ -54,7 +54,7 @@ return view.extend({
 
 			return node;
 		};
-		o.description = _('Copy it to the relays: they know the gateway by it, without a certificate authority.');
+		o.description = _('Copy it to the relays: they recognise the gateway by it, without a certificate authority.');
 
 		o = s.taboption('general', form.DummyValue, '_test', _('Test'));
 		o.renderWidget = () => {
@@ -71,12 +71,12 @@ return view.extend({
 		};
 		o.description = _('Loads a URL with this router’s own HTTP/3 client.');
 
-		common.tokenOption(s, 'relays', true, _('Token'), _('Secret of all relays that have no name below: copy it to their settings. Without a token here or below, no relay is served.'));
+		common.tokenOption(s, 'relays', true, _('Token'), _('Secret of all relays that have no name below: copy it to their settings. Without a token here or below, the gateway serves no relay.'));
 
-		o = s.taboption('relays', form.DynamicList, 'connect_from', _('Relays may come from'), _('Address prefixes that relays may connect from; empty: those of the WiFi clients.'));
+		o = s.taboption('relays', form.DynamicList, 'connect_from', _('Relays may connect from'), _('Address prefixes that relays may connect from; empty: those of the WiFi clients.'));
 		o.datatype = 'or(cidr,ipaddr("nomask"))';
 
-		o = s.taboption('relays', form.DynamicList, 'connect_to', _('Their clients may go to'),
+		o = s.taboption('relays', form.DynamicList, 'connect_to', _('Their clients may connect to'),
 			_('Address prefixes that the relays’ clients may connect to; empty: all public addresses. Private, reserved and local addresses, and this router’s own, are open only if a prefix names them.'));
 		o.datatype = 'or(cidr,ipaddr("nomask"))';
 
@@ -87,7 +87,7 @@ return view.extend({
 		o.datatype = 'file';
 		o.placeholder = _('self-signed');
 		o.validate = common.keyOfCertificate;
-		o = s.taboption('advanced', form.Value, 'max_connections', _('Connections'), _('How many QUIC and TCP connections there may be at a time; a single address may have a quarter of them.'));
+		o = s.taboption('advanced', form.Value, 'max_connections', _('Connections'), _('Limit on simultaneous QUIC and TCP connections; a single address may have a quarter of them.'));
 		o.datatype = 'range(1,100000)';
 		o.placeholder = '1000';
 		o = s.taboption('advanced', form.Value, 'memory', _('Memory (MiB)'), _('How much memory the gateway may use; 0: a quarter of the router’s, but at least 32.'));
@@ -98,18 +98,18 @@ return view.extend({
 		o = s.taboption('advanced', form.Value, 'redirect', _('Redirect'), _('Address and port, for example :80, where visitors without TLS are sent to the same site with TLS; empty: none.'));
 		o.validate = (id, value) => !value || /^(\[[0-9A-Fa-f:.]+\]|[0-9.]*):([1-9][0-9]{0,4})$/.test(value) && +value.split(':').pop() < 65536
 			|| _('Must be [address]:port, for example :8443 or 192.0.2.1:443.');
-		o = s.taboption('advanced', form.Value, 'acme_webroot', _('ACME webroot'), _('Directory that has ACME’s challenges in .well-known/acme-challenge/; empty: the site’s own. Needs the redirect.'));
+		o = s.taboption('advanced', form.Value, 'acme_webroot', _('ACME webroot'), _('Directory that contains the ACME challenges in .well-known/acme-challenge/; empty: the site’s own. Requires the redirect.'));
 		o.validate = common.absolutePath;
 		common.metricsOption(s, 'advanced', '127.0.0.1:9464');
 		o = s.taboption('advanced', form.Value, 'state_dir', _('State directory'), _('Directory where the gateway keeps its self-signed certificate.'));
 		o.validate = common.absolutePath;
 		o.placeholder = '/etc/bquic';
-		o = s.taboption('advanced', form.Value, 'status_socket', _('Status socket'), _('Unix socket that “bquic status” and these pages ask.'));
+		o = s.taboption('advanced', form.Value, 'status_socket', _('Status socket'), _('Unix socket that “bquic status” and these pages query.'));
 		o.validate = common.absolutePath;
 		o.placeholder = '/var/run/bquic/gateway.sock';
 		common.logOptions(s, 'advanced');
 
-		s = m.section(form.GridSection, 'site', _('Sites'), _('Web sites that the gateway serves: files of this router, or servers behind it.'));
+		s = m.section(form.GridSection, 'site', _('Sites'), _('Web sites that the gateway serves: files on this router, or servers behind it.'));
 		s.anonymous = true;
 		s.addremove = true;
 		s.sortable = true;
@@ -122,20 +122,20 @@ return view.extend({
 		o.rmempty = false;
 		o = s.option(form.Value, 'root', _('Directory'), _('Directory with the site’s files; empty if the site comes from servers.'));
 		o.datatype = 'directory';
-		o = s.option(form.DynamicList, 'origin', _('Servers'), _('Servers that have the site: http:// or https://, host and port. Of several, the first that answers is asked.'));
+		o = s.option(form.DynamicList, 'origin', _('Servers'), _('Origin servers of the site: http:// or https://, host and port. The gateway uses the first one that answers.'));
 		o.validate = function(id, value) {
 			/* value is being typed; the others are in the list */
 			const servers = value || [ this.section.formvalue(id, 'origin') ?? [] ].flat().length;
 
 			if (!servers == !this.section.formvalue(id, 'root'))
-				return _('Give a directory or servers, one of them.');
+				return _('Give either a directory or servers.');
 
 			return !value || /^https?:\/\/[^\s/?#@]+(\/[^\s?#]*)?$/.test(value) || _('Must be http:// or https://, host and port.');
 		};
 
 		o = s.option(form.Flag, 'listing', _('Listing'), _('Lists the files of a directory that has no index.html.'));
 		o.modalonly = true;
-		o = s.option(form.Flag, 'early_data', _('Early data'), _('Passes on requests in 0-RTT packets at once. Only for servers that know Early-Data (RFC 8470).'));
+		o = s.option(form.Flag, 'early_data', _('Early data'), _('Passes on requests in 0-RTT packets at once. Only for servers that support Early-Data (RFC 8470).'));
 		o.modalonly = true;
 		o = s.option(form.Value, 'origin_ca', _('Authorities of the servers'), _('PEM file with the authorities that sign the servers’ certificates; empty: the system’s.'));
 		o.datatype = 'file';
@@ -145,7 +145,7 @@ return view.extend({
 		o.modalonly = true;
 		o.validate = function(id, value) {
 			return !value || ![ this.section.formvalue(id, 'host') ?? [] ].flat().includes('*')
-				|| _('A site with the host name * has the gateway’s certificate.');
+				|| _('A site with the host name * uses the gateway’s certificate.');
 		};
 		o = s.option(form.Value, 'key', _('Key'), _('PEM file with the key of the certificate.'));
 		o.datatype = 'file';
@@ -153,7 +153,7 @@ return view.extend({
 		o.validate = common.keyOfCertificate;
 
 		s = m.section(form.GridSection, 'peer', _('Relays with names'),
-			_('Each has tokens and limits of its own. Removing a relay or a token ends its tunnels at once, and nobody else’s.'));
+			_('Each has its own tokens and limits. Removing a relay or a token ends its tunnels at once, and no others.'));
 		s.addremove = true;
 		s.nodescriptions = true;
 		s.modaltitle = (id) => _('Relay %s').format(id);
@@ -163,12 +163,12 @@ return view.extend({
 		o.default = '1';
 		o.rmempty = false;
 		o.editable = true;
-		o = s.option(form.DynamicList, 'token', _('Tokens'), _('Secrets that the relay may show, or their hashes; “bquic token” makes both. Several can be valid at a time, so that each can be replaced without an outage.'));
+		o = s.option(form.DynamicList, 'token', _('Tokens'), _('Secrets that the relay may present, or their hashes; “bquic token” makes both. Several can be valid at a time, so each can be replaced without an outage.'));
 		o.validate = (id, value) => !value || /^sha256:[0-9A-Fa-f]{64}$/.test(value) || !/^sha256:/i.test(value) && /^[!-~]{8,256}$/.test(value)
 			|| _('Must be sha256: and 64 hexadecimal digits, or 8 to 256 printable ASCII characters without spaces.');
 		o.rmempty = false;
 		o.modalonly = true;
-		o = s.option(form.DynamicList, 'prefix', _('May come from'), _('Address prefixes that it may connect from; empty: as for all relays.'));
+		o = s.option(form.DynamicList, 'prefix', _('May connect from'), _('Address prefixes that it may connect from; empty: as for all relays.'));
 		o.datatype = 'or(cidr,ipaddr("nomask"))';
 		o = s.option(form.Value, 'tunnels', _('Tunnels'), _('How many tunnels it may have at a time; empty: a fair share of all.'));
 		o.datatype = 'range(1,65536)';

@@ -35,7 +35,7 @@ return view.extend({
 		return E([], [
 			common.style(),
 			E('h2', {}, [ _('Log') ]),
-			E('div', { 'class': 'cbi-map-descr' }, [ _('Lines of the gateway, the relay and the scheduler in the system’s log, the latest first.') ]),
+			E('div', { 'class': 'cbi-map-descr' }, [ _('Lines from the gateway, the relay and the scheduler in the system log, the latest first.') ]),
 			E('p', {}, [ this.search, ' ', E('label', { 'for': 'bquic-log-only' }, [ this.only, ' ', _('only errors and warnings') ]) ]),
 			this.table.element
 		]);

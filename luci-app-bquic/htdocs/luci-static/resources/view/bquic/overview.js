@@ -28,7 +28,7 @@ return view.extend({
 		this.graphs = {
 			throughput: graph.create(_('Traffic'), 'bit/s', [ _('to clients'), _('from clients') ], 1e6),
 			ack: graph.create(_('Data packets per acknowledgement'), '', [ _('now') ], 10),
-			rtt: graph.create(_('Round-trip time'), 'ms', [ _('smoothed'), _('least') ], 20),
+			rtt: graph.create(_('Round-trip time'), 'ms', [ _('smoothed'), _('minimum') ], 20),
 			clients: graph.create(_('WiFi clients'), '', [ _('with demand'), _('at full speed') ], 5),
 			air: graph.create(_('Air occupancy'), '%', [ _('busy'), _('lost (estimate)') ], 100)
 		};
@@ -125,7 +125,7 @@ return view.extend({
 				return uci.changes()
 					.then((changes) => {
 						if (changes?.[config]?.length)
-							throw new Error(_('Other changes of these settings are saved and not applied: apply or revert them first.'));
+							throw new Error(_('Other changes to these settings are saved but not applied: apply or revert them first.'));
 						uci.set(config, section, 'enabled', on ? '0' : '1');
 						return uci.save();
 					})
@@ -183,7 +183,7 @@ return view.extend({
 
 		const up = st.state == 'up';
 
-		return this.card(_('Relay'), up ? _('connected to the gateway') : _('gateway away: connections go direct'), up ? 'on' : 'bad', button,
+		return this.card(_('Relay'), up ? _('connected to the gateway') : _('no gateway answers: connections go direct'), up ? 'on' : 'bad', button,
 			E('p', {}, [ common.text(st.gateway) ]),
 			E('p', {}, [ _('Connections: %d carried, %d direct.').format(st.carried?.now ?? 0, st.direct?.now ?? 0) ]),
 			E('p', {}, [ common.processor(st.processor) ]),
@@ -228,7 +228,7 @@ return view.extend({
 					'type': 'button',
 					'class': 'btn cbi-button',
 					'disabled': L.hasViewPermission() ? null : '',
-					'title': _('To see the difference: while paused, nobody is held back.'),
+					'title': _('To see the difference, pause: no client is held back then.'),
 					'click': ui.createHandlerFn(this, () => (st.paused ? common.resume() : common.pause()).then(() => this.refresh()))
 				}, [ st.paused ? _('Resume all') : _('Pause all') ]));
 		});
@@ -316,7 +316,7 @@ return view.extend({
 		/* stock QUIC acknowledges every second packet: RFC 9000, section 13.2.2 */
 		const lines = [];
 		if (ratio > 2)
-			lines.push(_('Acknowledgements: one for %.1f packets, where stock QUIC sends one for 2. That is %d %% fewer frames against the data.').format(ratio, 100 * (1 - 2 / ratio)));
+			lines.push(_('Acknowledgements: one for every %.1f packets, where stock QUIC sends one for every 2. That is %d %% fewer frames that compete with the data.').format(ratio, 100 * (1 - 2 / ratio)));
 		for (const s of schedulers)
 			if (s.throttling && Array.isArray(s.active))
 				lines.push(_('Air of %s: %d of %d clients with demand contend for it now.').format(common.text(s.device), s.active.length, s.clients_with_demand ?? 0));

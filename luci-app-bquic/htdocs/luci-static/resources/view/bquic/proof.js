@@ -33,19 +33,19 @@ const percent = (part) => Math.round(100 * part);
 /* A change of a time: less is better. */
 function faster(c) {
 	if (!c)
-		return _('too few to say anything');
+		return _('too few to compare');
 	if (c.high < 0)
 		return _('%d %% faster (95 %%: %d to %d)').format(percent(-c.change), percent(-c.high), percent(-c.low));
 	if (c.low > 0)
 		return _('%d %% slower (95 %%: %d to %d)').format(percent(c.change), percent(c.low), percent(c.high));
 
-	return _('neither surely faster nor slower (95 %%: %d %% faster to %d %% slower)').format(percent(-c.low), percent(c.high));
+	return _('not certainly faster or slower (95 %%: %d %% faster to %d %% slower)').format(percent(-c.low), percent(c.high));
 }
 
 /* A change of a rate: more is better. */
 function more(c) {
 	if (!c)
-		return _('too few to say anything');
+		return _('too few to compare');
 
 	return c.change < 0 ? _('%d %% less (95 %%: %d to %d)').format(percent(-c.change), percent(-c.high), percent(-c.low))
 		: _('%d %% more (95 %%: %d to %d)').format(percent(c.change), percent(c.low), percent(c.high));
@@ -109,11 +109,11 @@ return view.extend({
 	handleReset: null,
 
 	render() {
-		const columns = (first) => [ { title: first }, { title: _('faster | slower') }, { title: _('All of it') }, { title: _('First byte') }, { title: _('Throughput') }, { title: _('Carried'), number: true }, { title: _('Direct'), number: true } ];
+		const columns = (first) => [ { title: first }, { title: _('faster | slower') }, { title: _('Completed') }, { title: _('First byte') }, { title: _('Throughput') }, { title: _('Carried'), number: true }, { title: _('Direct'), number: true } ];
 		const none = _('Nothing yet.');
 
 		this.verdict = E('div', { 'class': 'bquic-card', 'aria-live': 'polite' });
-		const short = (first) => table.create([ { title: first }, { title: _('faster | slower') }, { title: _('All of it') }, { title: _('Carried'), number: true }, { title: _('Direct'), number: true } ], none);
+		const short = (first) => table.create([ { title: first }, { title: _('faster | slower') }, { title: _('Completed') }, { title: _('Carried'), number: true }, { title: _('Direct'), number: true } ], none);
 
 		this.kinds = short(_('Page'));
 		this.sizes = table.create(columns(_('Size')), none);
@@ -124,13 +124,13 @@ return view.extend({
 		this.button = E('button', {
 			'type': 'button',
 			'class': 'btn cbi-button cbi-button-action',
-			'title': _('For others who ask: without addresses.'),
+			'title': _('To share with others: without addresses.'),
 			'disabled': '',
 			'click': () => this.save()
 		}, [ _('Export') ]);
 		this.relay = E('div', {}, [
 			E('div', { 'class': 'cbi-map-descr' }, [
-				_('Some new connections are drawn to go direct, and those that the relay carries are compared with them. The bars are where the truth is in 95 of 100 cases.')
+				_('Some new connections are drawn at random to go direct, and those that the relay carries are compared with them. The bars are 95 % confidence intervals.')
 			]),
 			this.verdict,
 			E('h3', {}, [ _('Page loads') ]), this.kinds.element,
@@ -200,11 +200,11 @@ return view.extend({
 	words(proof, all) {
 		const next = {
 			off: _('Nothing is compared now: the control group is switched off.'),
-			unsure: _('It is not sure yet that there is a difference: leave the relay on, and look again in a day.'),
+			unsure: _('It is not certain yet whether there is a difference: leave the relay on, and look again in a day.'),
 			faster: _('The relay helps here: leave it on.'),
-			slower: _('The relay slows connections down here. See on the overview whether the processor is at its limit, and try a gateway that is nearer.'),
-			silent: _('More of the carried connections get no answer: see what the gateway refuses, and whether its uplink works.'),
-			spared: _('Carried connections were slower, or got no answer: new ones go direct, but for a few, until that is no longer sure.')
+			slower: _('The relay slows connections down here. Check on the overview whether the processor is at its limit, and try a nearer gateway.'),
+			silent: _('More of the carried connections get no answer: check what the gateway refuses, and whether its uplink works.'),
+			spared: _('Carried connections were slower, or got no answer: all new ones but a few go direct, until that is no longer certain.')
 		};
 		const silent = proof?.unanswered ?? {};
 		const share = (n, of) => (100 * count(n) / Math.max(count(of), 1)).toFixed(1);

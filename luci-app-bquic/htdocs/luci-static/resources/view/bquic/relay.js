@@ -62,21 +62,21 @@ return view.extend({
 			return !value || /^sha256\/[A-Za-z0-9+/]{43}=$/.test(value) || _('Must be sha256/ and 44 characters of base64.');
 		};
 
-		common.tokenOption(s, 'general', false, _('Token'), _('Secret by which the gateway knows this relay.'));
+		common.tokenOption(s, 'general', false, _('Token'), _('Secret by which the gateway recognises this relay.'));
 
 		o = s.taboption('general', widgets.DeviceSelect, 'interface', _('Devices'), _('The relay takes the connections of the clients behind these devices.'));
 		o.multiple = true;
 		o.noaliases = true;
 		o.default = 'br-lan';
 
-		o = s.taboption('advanced', widgets.DeviceSelect, 'uplink', _('Uplinks'), _('Devices, and ports of bridges, by which connections would leave without the relay; only those are taken. Empty: those of the default routes and of the routes to the gateways, and a bridge’s port of batman-adv.'));
+		o = s.taboption('advanced', widgets.DeviceSelect, 'uplink', _('Uplinks'), _('Devices and bridge ports through which connections would leave without the relay; only those are taken. Empty: those of the default routes and of the routes to the gateways; on a bridge, also the batman-adv port.'));
 		o.multiple = true;
 		o.noaliases = true;
 		o.optional = true;
 
-		o = s.taboption('advanced', form.ListValue, 'bridge', _('Bridged clients'), _('What happens to connections that this node only bridges to a router beyond. To take them, it needs the package kmod-nft-bridge.'));
+		o = s.taboption('advanced', form.ListValue, 'bridge', _('Bridged clients'), _('What happens to connections that this node only bridges to a router beyond it. Taking them requires the package kmod-nft-bridge.'));
 		o.value('auto', _('taken where the node has a route to the target'));
-		o.value('1', _('taken also where only gateways reach the target (TPROXY)'));
+		o.value('1', _('also taken where only gateways reach the target (TPROXY)'));
 		o.value('0', _('not taken'));
 		o.default = 'auto';
 
@@ -86,12 +86,12 @@ return view.extend({
 		o = s.taboption('general', form.DynamicList, 'exclude_port', _('Except ports'), _('TCP ports, or ranges of them, that are never relayed, for example 25.'));
 		o.datatype = 'portrange';
 
-		o = s.taboption('general', form.DynamicList, 'udp_port', _('UDP ports'), _('Ports, or ranges of them, whose UDP is carried, too, for example 53. Needs the package kmod-nft-socket.'));
+		o = s.taboption('general', form.DynamicList, 'udp_port', _('UDP ports'), _('UDP ports, or ranges of them, that the relay also carries, for example 53. Requires the package kmod-nft-socket.'));
 		o.datatype = 'portrange';
 		o.validate = (id, value) => {
 			const [ low, high ] = value.split('-');
 
-			return !value || !(+low <= 443 && 443 <= +(high ?? low)) || _('Not 443: QUIC of phones is left alone.');
+			return !value || !(+low <= 443 && 443 <= +(high ?? low)) || _('Must not include 443: the relay leaves the clients’ own QUIC alone.');
 		};
 
 		o = s.taboption('general', form.DummyValue, '_test', _('Test'));
@@ -102,34 +102,34 @@ return view.extend({
 		}));
 		o.description = _('Loads the first gateway’s front page with this router’s own HTTP/3 client.');
 
-		common.profileOption(s, 'advanced', 'profile', known, _('Profile'), _('How the relay sends to the gateway, and acknowledges what comes from there.'));
+		common.profileOption(s, 'advanced', 'profile', known, _('Profile'), _('How the relay sends to the gateway, and acknowledges what it receives from there.'));
 
 		o = s.taboption('advanced', form.Value, 'server_name', _('Server name'), _('Name in the gateway’s certificate; empty: the gateway’s host.'));
 		o.datatype = 'host';
 		o = s.taboption('advanced', form.Value, 'ca', _('Authorities'), _('PEM file with the authorities that sign the gateways’ certificates, in place of pins.'));
 		o.datatype = 'file';
-		o = s.taboption('advanced', form.Value, 'connections', _('Connections'), _('QUIC connections that the TCP connections are spread over. More than one helps in a mesh with several paths of equal cost.'));
+		o = s.taboption('advanced', form.Value, 'connections', _('Connections'), _('QUIC connections over which the relay spreads TCP connections. More than one helps in a mesh with several paths of equal cost.'));
 		o.datatype = 'range(1,8)';
 		o.placeholder = '1';
-		o = s.taboption('advanced', form.ListValue, 'mode', _('How TCP is taken'), _('How the kernel hands TCP connections to the relay. TPROXY needs the packages kmod-nft-tproxy and kmod-nft-socket.'));
+		o = s.taboption('advanced', form.ListValue, 'mode', _('How TCP is taken'), _('How the kernel hands TCP connections to the relay. TPROXY requires the packages kmod-nft-tproxy and kmod-nft-socket.'));
 		o.value('redirect', _('redirect (NAT)'));
 		o.value('tproxy', _('TPROXY'));
 		o.default = 'redirect';
 		o = s.taboption('advanced', form.Value, 'port', _('Port'), _('TCP port on which taken connections arrive.'));
 		o.datatype = 'port';
 		o.placeholder = '12443';
-		o = s.taboption('advanced', form.Value, 'cpu_share', _('Processor (%)'), _('How much of one processor the relay may use. Where carrying all that the path can would take more, TCP goes direct. 0: TCP is carried whatever it costs.'));
+		o = s.taboption('advanced', form.Value, 'cpu_share', _('Processor (%)'), _('How much of one processor the relay may use. If it would take more to carry all that the path can, TCP goes direct. 0: no limit; TCP is always carried.'));
 		o.datatype = 'range(0,100)';
 		o.placeholder = '50';
-		o = s.taboption('advanced', form.Value, 'control_share', _('Control group (%)'), _('How many of the new connections are drawn to go direct, to see whether the relay helps; a fifth of that once it is sure. 0: nothing is compared.'));
+		o = s.taboption('advanced', form.Value, 'control_share', _('Control group (%)'), _('Share of the new connections that goes direct, drawn at random, to see whether the relay helps; a fifth of this once the answer is certain. 0: no comparison.'));
 		o.datatype = 'range(0,50)';
 		o.placeholder = '5';
-		o = s.taboption('general', form.Flag, 'auto', _('Direct when slower'), _('While carried connections are slower beyond doubt, new ones go direct. The relay still carries a few, to see when that ends.'));
-		o.validate = (id, value) => value != '1' || given(s, id, 'control_share')[0] != '0' || _('Needs a control group.');
-		o = s.taboption('advanced', form.Value, 'state_dir', _('State directory'), _('Directory where the comparison is kept over restarts; it is written at most once an hour.'));
+		o = s.taboption('general', form.Flag, 'auto', _('Direct when slower'), _('While carried connections are certainly slower, new ones go direct. The relay still carries a few, to notice when that ends.'));
+		o.validate = (id, value) => value != '1' || given(s, id, 'control_share')[0] != '0' || _('Requires a control group.');
+		o = s.taboption('advanced', form.Value, 'state_dir', _('State directory'), _('Directory that keeps the comparison across restarts; the relay writes to it at most once an hour.'));
 		o.validate = common.absolutePath;
 		o.placeholder = '/etc/bquic';
-		o = s.taboption('advanced', form.Value, 'status_socket', _('Status socket'), _('Unix socket that “bquic status” and these pages ask.'));
+		o = s.taboption('advanced', form.Value, 'status_socket', _('Status socket'), _('Unix socket that “bquic status” and these pages query.'));
 		o.validate = common.absolutePath;
 		o.placeholder = '/var/run/bquic/relay.sock';
 		common.metricsOption(s, 'advanced', '127.0.0.1:9465');
@@ -170,11 +170,11 @@ return view.extend({
 		let names = new Map();
 		const processor = E('p'), unseen = E('p', { 'class': 'alert-message warning', 'hidden': '' });
 		const reasons = {
-			kernel: _('this kernel cannot take what is only bridged (is kmod-nft-bridge installed?)'),
-			off: _('their router may be beyond the bridge, and bridged clients are switched off'),
+			kernel: _('this kernel cannot take bridged connections (is kmod-nft-bridge installed?)'),
+			off: _('their router may be beyond the bridge, but bridged clients are switched off'),
 			'no port': _('no port of the bridge is known to lead to a router: name it under Uplinks'),
-			'no device': _('one of the devices is not there'),
-			elsewhere: _('their connections go by other devices')
+			'no device': _('one of the devices does not exist'),
+			elsewhere: _('their connections use other devices')
 		};
 		const node = E('div', { 'class': 'cbi-section', 'hidden': '' }, [
 			E('h3', {}, [ _('Now') ]), unseen, processor, gateways.element, E('h3', {}, [ _('Clients') ]), clients.element
@@ -191,7 +191,7 @@ return view.extend({
 
 			node.hidden = !st?.relay;
 			unseen.hidden = !st?.relay?.unseen;
-			unseen.textContent = _('Clients are busy, and no connection of theirs comes by: %s.').format(reasons[st?.relay?.unseen?.why] ?? common.text(st?.relay?.unseen?.reason));
+			unseen.textContent = _('Clients are busy, but the relay sees none of their connections: %s.').format(reasons[st?.relay?.unseen?.why] ?? common.text(st?.relay?.unseen?.reason));
 			processor.textContent = common.processor(st?.relay?.processor);
 			gateways.update(list('gateways').map((g) => ({
 				key: common.text(g.address),

@@ -25,7 +25,7 @@ return view.extend({
 		if (!have)
 			return common.noConfig(this, 'wifirr-sched');
 
-		const m = new form.Map('wifirr', _('Scheduler'), _('The scheduler makes a crowded access point faster. Clients that aggregate frames wait longer before they send, so that they collide less; others are served a few at a time, in turn. On a quiet access point it does nothing.'));
+		const m = new form.Map('wifirr', _('Scheduler'), _('The scheduler makes a crowded access point faster. Clients that aggregate frames wait longer before they send, so they collide less; others are served a few at a time, in turn. On a quiet access point it does nothing.'));
 		const s = m.section(form.TypedSection, 'scheduler');
 		let o;
 
@@ -39,7 +39,7 @@ return view.extend({
 		o = s.taboption('general', form.Flag, 'enabled', _('Enabled'), _('Starts the scheduler on this device.'));
 		o.rmempty = false;
 
-		o = s.taboption('general', form.Value, 'device', _('Device'), _('An interface of the radio’s access points; its others are found. On a router before the access points, the device that sends to the clients.'));
+		o = s.taboption('general', form.Value, 'device', _('Device'), _('An interface of the radio’s access points; the scheduler finds the others. On a router in front of the access points, the device that sends to the clients.'));
 		for (const ap of aps)
 			o.value(ap.device, label(`${ap.device} (${ap.ssid ?? '?'})`));
 		/* not a radio: it is in front of the access points */
@@ -85,7 +85,7 @@ return view.extend({
 		o = s.taboption('exempt', form.Flag, 'exempt_voice', _('Voice'), _('Packets marked as voice (DSCP EF and VOICE-ADMIT) are never throttled; only with the backend htb.'));
 
 		o = s.taboption('advanced', form.ListValue, 'backend', _('Backend'), _('How waiting clients are slowed down.'));
-		o.value('auto', _('airtime where the driver has it, else htb'));
+		o.value('auto', _('airtime where the driver supports it, otherwise htb'));
 		o.value('airtime', _('airtime weights (ath9k, ath10k, mt76)'));
 		o.value('htb', _('rate limits (htb), any device'));
 		o.default = 'auto';
@@ -117,11 +117,11 @@ return view.extend({
 		o.datatype = 'range(0,1000000)';
 		o.placeholder = '60';
 
-		o = s.taboption('advanced', form.Value, 'busy_threshold', _('Busy channel (%)'), _('The scheduler engages only when the channel is busier than this; ignored where the driver does not tell.'));
+		o = s.taboption('advanced', form.Value, 'busy_threshold', _('Busy channel (%)'), _('The scheduler engages only when the channel is busier than this; ignored where the driver does not report it.'));
 		o.datatype = 'range(0,100)';
 		o.placeholder = '50';
 
-		o = s.taboption('advanced', form.Value, 'engage_delay', _('Delay (ms)'), _('How long a crowd must be over before the scheduler releases; where the driver does not tell how busy the channel is, also how long it must last before it engages.'));
+		o = s.taboption('advanced', form.Value, 'engage_delay', _('Delay (ms)'), _('How long a crowd must be over before the scheduler releases; where the driver does not report how busy the channel is, also how long it must last before it engages.'));
 		o.datatype = 'range(0,3600000)';
 		o.placeholder = '1000';
 
@@ -130,7 +130,7 @@ return view.extend({
 		o.value('ip', _('IP address (behind one next hop)'));
 		o.default = 'mac';
 
-		o = s.taboption('advanced', form.ListValue, 'verbose', _('Log'), _('How much is written to the system’s log.'));
+		o = s.taboption('advanced', form.ListValue, 'verbose', _('Log'), _('How much detail goes to the system log.'));
 		o.value('0', _('what matters'));
 		o.value('1', _('more'));
 		o.value('2', _('every change'));
