@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""README's first table and its plot, from results/*.json: what a node's clients gain from the relay, on against off."""
+"""README's tables and their plot, from results/*.json: what clients gain from the relay and from the scheduler, on against off."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
 import bquic_mesh  # noqa: E402
+import interactive  # noqa: E402
 import latency  # noqa: E402
 import page_load  # noqa: E402
 import starved  # noqa: E402
 
-from lab import pages, results  # noqa: E402
+from lab import pages, results, simulation  # noqa: E402
 from lab.results import Row, figures, geomean, median  # noqa: E402
 from lab.simulation import interval  # noqa: E402
 
@@ -26,6 +27,15 @@ BEGIN, END = "<!-- by lab/report.py, from results/ -->\n", "<!-- until here -->\
 
 HOPS = 3
 BEYOND_MS = (20, 45)  # the table has the first one
+CROWD: Row = {"phy": "11n", "file_mb": 2}
+CROWDS: dict[str, Row] = {  # by what differs
+    "30 clients": {},
+    "30 clients, servers 50 ms away": {"rtt_ms": 50},
+    "30 clients, ath10k's airtime accounting": {"driver": "tx-only"},
+    "30 clients, airtime queue limits (mt76)": {"driver": "aql"},
+    "50 clients": {"stations": 50},
+    "10 clients": {"stations": 10},
+}
 
 
 @dataclasses.dataclass
@@ -94,10 +104,27 @@ def slow_node(directory: pathlib.Path = ROOT / "results") -> list[Line]:
     return sorted(some, key=lambda line: interval(line.share)[0])[-1:]
 
 
-def table(directory: pathlib.Path = ROOT / "results") -> str:
-    text = (f"| {HOPS} hops, 802.11n, origin {BEYOND_MS[0]} ms beyond the gateway | relay off | relay on | time, of that without |\n"
-            "|---|---|---|---|\n")
-    for line in [*lines(BEYOND_MS[0], directory), *slow_node(directory)]:
+def crowded(directory: pathlib.Path = ROOT / "results") -> list[Line]:
+    """Crowded access points without the scheduler and with its defaults, on seeds on which nothing was chosen."""
+    some: list[Line] = []
+    for file, what, unit, key, cells in (
+        ("dense-download", "the last of them is done", "{:.1f} s", "worst_s", CROWDS),
+        ("interactive", "delay of 99 % of the packets of a call beside them", "{:.0f} ms", "delay_p99_ms",
+         {"30 clients": {"interactive": "g711", "interactive_alone": True}}),
+    ):
+        rows = [r for r in results.read(directory / f"{file}.json") if r["seed"] in interactive.REPORTED]
+        for name, differs in cells.items():
+            off, on = (
+                [{"repetition": r["seed"], key: r[key]} for r in rows
+                 if all(r[k] == v for k, v in {**simulation.CENTRE, **CROWD, **differs, **form}.items() if k != "seed")]
+                for form in ({"form": "none"}, simulation.SHIPPED["11n"]))
+            some += compared(f"{name}: {what}", unit, off, on, key)
+    return some
+
+
+def table(header: str, some: list[Line]) -> str:
+    text = f"| {header} | time, of that without |\n|---|---|---|---|\n"
+    for line in some:
         off, on = (line.unit.format(interval(values)[0]) for values in (line.off, line.on))
         text += "| {} | {} | **{}** | {:.2f} ({:.2f} to {:.2f}) |\n".format(line.what, off, on, *interval(line.share))
     return text
@@ -105,7 +132,13 @@ def table(directory: pathlib.Path = ROOT / "results") -> str:
 
 def block(directory: pathlib.Path = ROOT / "results") -> str:
     """README's text between BEGIN and END."""
-    return f"{table(directory)}\n![relay on against off]({FIGURE.relative_to(ROOT)})\n"
+    mb, kbit = CROWD["file_mb"], simulation.CENTRE["upload_kbit"]
+    relay = table(f"{HOPS} hops, 802.11n, origin {BEYOND_MS[0]} ms beyond the gateway | relay off | relay on",
+                  [*lines(BEYOND_MS[0], directory), *slow_node(directory)])
+    scheduler = table("one access point, 802.11n | scheduler off | scheduler on", crowded(directory))
+    return (f"{relay}\n![relay on against off]({FIGURE.relative_to(ROOT)})\n\n"
+            "This table shows what the scheduler gains for the clients of a crowded access point, in simulations. Each of them downloads"
+            f" {mb} MB and\nsends {kbit} kbit/s meanwhile:\n\n{scheduler}")
 
 
 def draw() -> None:

@@ -18,7 +18,8 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
-from lab import headline, measure, medium, namespaces, pages, realtime, replay, traces  # noqa: E402
+from lab import headline, measure, medium, namespaces, pages, realtime, replay, simulation, traces  # noqa: E402
+from lab.results import Row  # noqa: E402
 from lab.topology import Loopback, Mesh  # noqa: E402
 
 
@@ -290,7 +291,7 @@ def test_readme_has_the_results_figures() -> None:
 
 def test_headline(tmp_path: pathlib.Path) -> None:
     """A line for each activity with results, off against on, by pairs of repetitions."""
-    assert headline.lines(20, tmp_path) == [] and headline.slow_node(tmp_path) == []
+    assert headline.lines(20, tmp_path) == headline.slow_node(tmp_path) == headline.crowded(tmp_path) == []
     mesh = importlib.import_module("bquic_mesh")
     page = importlib.import_module("page_load")
     rows = [row(kind="download", **mesh.beyond(3, 20), size=2_000_000, mbps=mbps, contender=contender, repetition=n)
@@ -300,9 +301,14 @@ def test_headline(tmp_path: pathlib.Path) -> None:
         row(medium="mesh", **page.SCENES["20 ms beyond"][0], loader="h2", page=name, ms=ms, contender=contender)
         for name, off, on in (("google", 100.0, 50.0), ("news", 100.0, 200.0), ("login", 100.0, 10.0))
         for contender, ms in (("tcp", off), ("relay-bquic", on))])
-    told = headline.table(tmp_path).splitlines()[2:]
+    told = headline.table("", headline.lines(20, tmp_path)).splitlines()[2:]
     assert told == ["| 3 web pages, HTTP/2 | 100 ms | **46 ms** | 0.46 (0.46 to 0.46) |",
                     "| 2 MB | 10.0 Mbit/s | **20.0 Mbit/s** | 0.50 (0.40 to 0.60) |"]
+    crowd: Row = {**simulation.CENTRE, **headline.CROWD, "stations": 50}
+    realtime.write(tmp_path / "dense-download.json", [
+        {**crowd, **form, "seed": seed, "worst_s": seconds} for form, seconds in (({"form": "none"}, 30.0), (simulation.SHIPPED["11n"], 15.0))
+        for seed in (1, 16)])  # seed 1 was chosen on
+    assert [(line.what, line.share) for line in headline.crowded(tmp_path)] == [("50 clients: the last of them is done", [0.5])]
 
 
 def test_chromium_loads_a_page(lab: namespaces.Lab) -> None:
