@@ -327,9 +327,9 @@ static void metrics(struct text *t, const struct wifirr *w)
 	metric(t, w, "engagements_total", "counter", "Times scheduling began.", p->engagements);
 	metric(t, w, "changes_total", "counter", "Changes made in the kernel.", w->changes);
 	metric(t, w, "change_microseconds_total", "counter", "Time spent on changes in the kernel.", w->change_ns / 1000);
-	metric(t, w, "restarts_total", "counter", "Times that settings were restored after another program removed them.", w->restarts);
+	metric(t, w, "restarts_total", "counter", "Settings restored after another program removed them.", w->restarts);
 	metric(t, w, "evicted_total", "counter", "Idle clients dropped from a full table.", w->evicted);
-	metric(t, w, "refused_clients_total", "counter", "Times that a client was refused because the table was full.", w->refused_stations);
+	metric(t, w, "refused_clients_total", "counter", "Clients refused because the table was full.", w->refused_stations);
 	gain_metrics(t, w, "turns", &p->trial);
 	radio_status(&r);
 	if (r.contention) {

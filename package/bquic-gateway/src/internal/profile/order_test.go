@@ -270,10 +270,11 @@ func TestOrder(t *testing.T) {
 			if who == "" {
 				continue
 			}
-			for size, limit := range map[int]float64{1e3: 0.75, 20e3: 0.2} {
+			// Of 60 runs with 1000 bytes, the slowest tenth took 0.26 to 0.72 of its time without order.
+			for size, limits := range map[int]map[float64]float64{1e3: {.5: 0.6, .9: 0.9}, 20e3: {.5: 0.2, .9: 0.2}} {
 				t.Run(fmt.Sprintf("%d bytes beside 200 streams, %s %s", size, who, direction), func(t *testing.T) {
 					stock, ordered := play(t, scene{upload: upload, bulk: []int{200}, asks: asks, size: size})
-					for _, q := range []float64{.5, .9} {
+					for q, limit := range limits {
 						if ratio := float64(ordered.quantile(q)) / float64(stock.quantile(q)); ratio > limit {
 							t.Errorf("%.0f %% have their answer after %.2f of the time without order", q*100, ratio)
 						}
