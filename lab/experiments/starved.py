@@ -148,14 +148,20 @@ config relay
         wait_until("the relay to measure its processor", lambda: self.status()["processor"].get("why") != "measuring", 60)
 
     def up(self) -> bool:
-        with contextlib.suppress(Failed):  # with a small quota, it may not answer as soon as its socket exists
-            return bool(self.status()["state"] == "up")
-        return False
+        return bool(self.status()["state"] == "up")
 
     def status(self) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(self.lab.run(
-            self.servers.mesh.node, str(RELAY), "status", "--json", "--socket", str(self.socket)))["relay"]
-        return answer
+        answers: list[dict[str, Any]] = []
+
+        def answered() -> bool:
+            # It may not answer as soon as its socket exists, nor, with a small quota, in the time that the command waits.
+            with contextlib.suppress(Failed):
+                answers.append(json.loads(self.lab.run(
+                    self.servers.mesh.node, str(RELAY), "status", "--json", "--socket", str(self.socket)))["relay"])
+            return bool(answers)
+
+        wait_until("the relay answers", answered, 60)
+        return answers[0]
 
     def cpu(self) -> float:
         """Seconds of processor time so far."""
