@@ -149,7 +149,7 @@ def test_given_back_after_a_kill(bed, daemon, window):
 def test_restore_gives_back_what_no_guard_did(bed, daemon):
     with Upload(bed.stations):
         wait_window(bed, LARGER)
-        assert "at work" in bed.ap(WIFIRRD, "restore").stdout
+        assert "a wifirrd is running on this radio" in bed.ap(WIFIRRD, "restore").stdout
         kill_both(daemon)
         wait_window(bed, LARGER)
         bed.ap(WIFIRRD, "restore")
@@ -253,7 +253,7 @@ def test_check_says_what_works_and_changes_nothing(bed):
     assert found["AQL"] and found["queue statistics"]
     assert all_announced(bed, OWN_WINDOW) and associations(bed) == came
     d = bed.daemon(*OPTIONS).ready(90)
-    assert "a wifirrd is at work" in check(bed)[0]["windows"]
+    assert "a wifirrd is running" in check(bed)[0]["windows"]
     assert d.stop() == 0
 
 
