@@ -160,7 +160,7 @@ config relay
                     self.servers.mesh.node, str(RELAY), "status", "--json", "--socket", str(self.socket)))["relay"])
             return bool(answers)
 
-        wait_until("the relay answers", answered, 60)
+        wait_until("the relay to answer", answered, 60)
         return answers[0]
 
     def cpu(self) -> float:
