@@ -113,7 +113,7 @@ def run(step: str, bquic: pathlib.Path) -> None:
 
     def done() -> set[tuple[Any, ...]]:
         """The keys already measured with this binary, whose counts do not change."""
-        return {key(row) for row in read() if row["step"] == NO_STEP or row["binary"] == binary}
+        return {key(row) for row in read() if row["step"] == NO_STEP or row.get("binary") == binary}
 
     def add(new: list[Row], step: str) -> None:
         more = {"step": step, "commit": measure.commit()} | ({} if step == NO_STEP else {"binary": binary})

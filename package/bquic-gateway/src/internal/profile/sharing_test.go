@@ -5,6 +5,7 @@ package profile
 import (
 	"crypto/tls"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -91,7 +92,7 @@ func (s sharing) run(t *testing.T, tlsConf *tls.Config, seed uint64) (own, each 
 	}
 	before := make([]int64, len(flows))
 	var last []int64
-	const endless = 1 << 40
+	const endless = math.MaxInt
 	transfer(t, tlsConf, seed, build, flows, endless, sharingEnd, func(now time.Duration) {
 		if now <= sharingBegin {
 			for i, f := range flows {
