@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/results.md from results/*.json: each experiment's question, tables, figures and command; and README's first table."""
+"""Writes docs/results.md from results/*.json: a first page, each experiment's question, tables, figures and command; and README's tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
-from lab import headline, simulation  # noqa: E402
+from lab import headline, overview, simulation  # noqa: E402
 
 OUTPUT = ROOT / "docs/results.md"
 
@@ -61,13 +61,17 @@ def rows_of(module: Any, quick: bool) -> tuple[pathlib.Path, list[dict[str, Any]
     return path, json.loads(path.read_text()) if path.exists() else []
 
 
-def papers(quick: bool) -> str:
-    """One line for each of the papers' results, whether it was reproduced or not."""
+def papers(quick: bool) -> list[list[str]]:
+    """One line for each of the papers' results, with its verdict and the command that makes it."""
     lines = []
     for name, command, _ in EXPERIMENTS:
         module = importlib.import_module(name)
         if hasattr(module, "paper"):
             lines += [[*line, f"`{command}`"] for line in module.paper(rows_of(module, quick)[1])]
+    return lines
+
+
+def papers_table(lines: list[list[str]]) -> str:
     table = "| result | paper | here | verdict | command |\n|---|---|---|---|---|\n"
     return "## The papers' results\n\n" + table + "".join(
         f"| {what} | {figure} | {here} | {verdict} | {command} |\n" for what, figure, here, verdict, command in lines)
@@ -108,7 +112,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="of the last --quick runs (build/lab/), where there are any")
     args = parser.parse_args()
     text = "# Results\n\nGenerated from `results/` by `lab/report.py`; do not edit. Medians, with 95 % intervals in brackets.\n\n"
-    text += papers(args.quick) + "\n"
+    lines = papers(args.quick)
+    text += overview.page(lines, ROOT / ("build/lab" if args.quick else "results")) + "\n" + papers_table(lines) + "\n"
     text += "\n".join(section(*experiment, args.quick) for experiment in EXPERIMENTS)
     OUTPUT.write_text(text)
     if not args.quick:

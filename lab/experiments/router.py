@@ -139,6 +139,11 @@ def number(row: Row | None, name: str, form: str = ".0f", scale: float = 1) -> s
     return "-" if row is None or row.get(name) is None else format(row[name] * scale, form)
 
 
+def mbps(soc: str, relay: Row, per_cycle: float) -> float:
+    """How much a relay with the cost of that row carries on a processor of MHZ, at so many instructions per cycle."""
+    return float(MHZ[soc] * per_cycle * SHARE * 8 / relay["instructions_per_byte"])
+
+
 def report(rows: list[Row]) -> str:
     counted = [row for row in rows if "instructions_per_byte" in row]
     steps = [step for step in STEPS if any(row["step"] == step for row in counted)]
@@ -171,7 +176,7 @@ def report(rows: list[Row]) -> str:
         line = [soc, str(mhz)]
         for step in steps:
             row = by.get(cell_key("relay", "down", "bquic", "off", step))
-            speeds = [mhz * ipc * SHARE * 8 / row["instructions_per_byte"] for ipc in PER_CYCLE] if row else []
+            speeds = [mbps(soc, row, per_cycle) for per_cycle in PER_CYCLE] if row else []
             line.append(" to ".join(f"{speed:.1f}" for speed in speeds) or "-")
         lines.append(line)
     text += "\n\nMbit/s down through the relay, calculated from these\n" + results.table(["processor", "MHz", *steps], lines)
