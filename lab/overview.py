@@ -101,7 +101,7 @@ def crowd(directory: pathlib.Path) -> list[str]:
         return []
     shares = "; ".join(f"{share} with {name.removesuffix(': the last of them is done')}" for name, share in lines.items())
     return [f"**A crowded access point:** with the scheduler, the last client is done after this share of the time, in simulations of 802.11n:"
-            f" {shares}. {details('dense_download', 'interactive')}"]
+            f" {shares}. {details('dense_download')}"]
 
 
 def processors(rows: list[Row], starved: list[headline.Line]) -> list[str]:

@@ -56,8 +56,9 @@ EXPERIMENTS = [
 
 def rows_of(module: Any, quick: bool) -> tuple[pathlib.Path, list[dict[str, Any]]]:
     path = module.RESULTS
-    if quick and getattr(module, "QUICK_RESULTS", path).exists():
-        path = module.QUICK_RESULTS
+    other = getattr(module, "QUICK_RESULTS", path)  # not all experiments have a quick set
+    if quick and other.exists():
+        path = other
     return path, json.loads(path.read_text()) if path.exists() else []
 
 

@@ -140,7 +140,7 @@ def number(row: Row | None, name: str, form: str = ".0f", scale: float = 1) -> s
 
 
 def mbps(soc: str, relay: Row, per_cycle: float) -> float:
-    """How much a relay with the cost of that row carries on a processor of MHZ, at so many instructions per cycle."""
+    """Mbit/s through a relay that costs what its row says, on the processor SOC of MHZ, at PER_CYCLE instructions per cycle."""
     return float(MHZ[soc] * per_cycle * SHARE * 8 / relay["instructions_per_byte"])
 
 

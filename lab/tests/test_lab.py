@@ -355,6 +355,13 @@ def test_every_experiment_is_in_every_list() -> None:
     assert not {name.replace("_", "-") for name in there} - named, "docs/lab.md does not name these"
 
 
+def test_quick_report_of_an_experiment_without_a_quick_set() -> None:
+    class Experiment:
+        RESULTS = ROOT / "results/fleet.json"
+
+    assert load("lab/report.py").rows_of(Experiment, quick=True)[0] == Experiment.RESULTS
+
+
 def test_first_page_needs_no_rows(tmp_path: pathlib.Path) -> None:
     """results.md's first page says only what was measured, and names each figure's experiment."""
     from lab import overview
