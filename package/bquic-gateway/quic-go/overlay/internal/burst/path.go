@@ -64,8 +64,8 @@ type Path struct {
 
 	// From rounds that used up the window, see changed.
 	mean      amount
-	deviation float64 // mean difference of two rounds' rates, as a part of them, 0 before it is known
-	lastRate  uint64
+	last      Round
+	deviation float64 // mean difference of two rounds, as a part of their rate or time, 0 before it is known
 	missing   float64 // s, at the mean rate
 	oddRounds int
 
@@ -188,7 +188,7 @@ func (p *Path) changed(r Round) bool {
 		return false
 	}
 	p.missing, p.oddRounds = 0, 0
-	p.mean, p.deviation, p.lastRate = amount{}, 0, 0
+	p.mean, p.deviation, p.last = amount{}, 0, Round{}
 	p.mean.add(r)
 	return true
 }
@@ -196,14 +196,16 @@ func (p *Path) changed(r Round) bool {
 // noise is how much rounds may vary on an unchanged path, as a part of their rate or RTT.
 func (p *Path) noise() float64 { return noiseDeviations * cmp.Or(p.deviation, firstDeviation) }
 
-// learnNoise updates the noise with the difference to the previous round's rate, because the growth of the window
-// is not noise. A single round has limited weight.
+// learnNoise updates the noise with the difference to the previous round. The growth of the window is not noise: it
+// raises the rate, or the time if there is a queue, but not both. A single round has limited weight.
 func (p *Path) learnNoise(r Round) {
-	now, last := float64(r.Rate), float64(p.lastRate)
-	p.lastRate = r.Rate
-	if last > 0 {
+	last := p.last
+	p.last = r
+	if last.Rate > 0 {
+		rate := float64(r.Rate)/float64(last.Rate) - 1
+		time := r.time().Seconds()/last.time().Seconds() - 1
 		d := cmp.Or(p.deviation, firstDeviation)
-		p.deviation = max(d+(min(math.Abs(now-last)/last, 4*d)-d)/8, leastDeviation)
+		p.deviation = max(d+(min(math.Abs(rate), math.Abs(time), 4*d)-d)/8, leastDeviation)
 	}
 }
 

@@ -135,6 +135,18 @@ func TestPathChangesBehindAQueue(t *testing.T) {
 	require.Zero(t, p.path.Slack(20*ms))
 }
 
+// TestPathChangesInSlowStart: a window that doubles is no noise that could hide the change.
+func TestPathChangesInSlowStart(t *testing.T) {
+	p := newPipe(33 * ms)
+	p.gap = ms / 10
+	for window := 16; window <= 256; window *= 2 {
+		p.run(window, max(33*ms, time.Duration(window)*p.gap))
+	}
+	p.base, p.gap = 330*ms, ms
+	p.run(200, 1300*ms)
+	require.Equal(t, 330*ms, p.path.MinRTT())
+}
+
 // TestPathIsShared: in a queue shared with others, a smaller window delivers less in the same time. The path has
 // not changed.
 func TestPathIsShared(t *testing.T) {
