@@ -182,7 +182,7 @@ config site
             self._urls["caddy"] = f"https://{Mesh.GATEWAY}:{port}/data"
         return self._urls["caddy"]
 
-    def relay(self, profile: str) -> str:
+    def relay(self, profile: str, connections: int = 1) -> str:
         """Starts the node's relay and returns the URL of the file on the origin."""
         url = self.gateway("standard", "origin")
         if self._relay is None:
@@ -203,6 +203,7 @@ config relay
 	option status_socket '{socket}'
 	option cpu_share '0'
 	option control_share '0'
+	option connections '{connections}'
 	option log_level 'warn'
 """
             )

@@ -87,12 +87,18 @@ def random_paths(rows: list[Row]) -> list[str]:
 
 
 def neighbours(rows: list[Row]) -> list[str]:
-    found = [figures[:2] for cell in sharing.cells(rows) if (figures := sharing.figures(rows, cell, "bquic"))]
-    if not found:
+    equal = [cell for cell in sharing.cells(rows) if cell[3] == cell[4]]  # RTTs
+
+    def shares(contender: str) -> list[float]:
+        return [found[0] for cell in equal if (found := sharing.figures(rows, cell, contender or cell[1]))]
+
+    if not (ours := shares("bquic")):
         return []
-    fair = sum(sharing.LEAST <= share <= sharing.MOST for share, _ in found)
-    return [f"**Other users:** beside CUBIC and stock QUIC, `bquic` takes {min(found)[0]:.2f} to {max(found)[0]:.2f} of an equal share, and"
-            f" {sharing.LEAST} to {sharing.MOST} in {fair} of {len(found)} mixes. {details('sharing')}"]
+    bounds = {what: f"{min(found):.2f} to {max(found):.2f}" for what, found in (("ours", ours), ("theirs", shares("")))}
+    fair = sum(sharing.LEAST <= share <= sharing.MOST for share in ours)
+    return [f"**Other users:** beside CUBIC and stock QUIC with the same RTT, `bquic` takes {bounds['ours']} of an equal share, and"
+            f" {sharing.LEAST} to {sharing.MOST} in {fair} of {len(ours)} mixes (a further flow of their own kind: {bounds['theirs']})."
+            f" {details('sharing')}"]
 
 
 def crowd(directory: pathlib.Path) -> list[str]:

@@ -33,6 +33,7 @@ EXPERIMENTS = [
     ("bquic_mesh", "make bench-bquic-mesh", ["bquic-mesh"]),
     ("modquic", "make bench-modquic", ["modquic"]),
     ("page_load", "make bench-page-load", ["page-load"]),
+    ("two_paths", "make bench-two-paths", ["two-paths"]),
     ("latency", "make bench-latency", ["latency"]),
     ("fairness", "make bench-fairness", ["fairness"]),
     ("paths", "make bench-paths", ["paths"]),

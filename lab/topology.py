@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from lab.medium import Kind, Medium
-from lab.namespaces import Lab
+from lab.namespaces import CUBIC, Lab
 
 
 def warm_up(lab: Lab, namespace: str, target: str) -> None:
@@ -68,6 +68,46 @@ class Loopback(Mesh):
     def __init__(self, lab: Lab) -> None:
         self.phone = self.gateway = self.origin = lab.namespace("loopback")
         lab.run(self.gateway, "ip", "addr", "add", f"{Mesh.GATEWAY}/32", "dev", "lo")
+
+
+class TwoPaths(Mesh):
+    """phone -- node == two wires of equal cost == gateway -- origin
+
+    Node and gateway spread flows over both wires by a hash of addresses and ports, each for its direction.
+    """
+
+    DEVICES = ("path0", "path1")
+
+    def __init__(self, lab: Lab, kind: Kind, second: Kind) -> None:
+        self.kind, self.hops, self.ap = kind, 1, "mac80211"
+        self.beyond: Medium | None = None
+        self.phone, self.node, self.gateway, self.origin = (
+            lab.namespace(name) for name in ("phone", "node", "gateway", "origin")
+        )
+        lab.veth(self.phone, "wan", f"{self.PHONE}/24", self.node, self.NODE_DEVICE, f"{self.NODE}/24")
+        lab.veth(self.gateway, "wire", f"{self.GATEWAY_WIRE}/24", self.origin, "wire", f"{self.ORIGIN}/24")
+        # One medium for each wire; the second one's lag counts, too.
+        self.medium, self.other = (
+            Medium(lab, list(of.flags), [f"{self.node}/{device}", f"{self.gateway}/{device}"])
+            for of, device in zip((kind, second), self.DEVICES))
+        ends = ((self.node, self.NODE_MESH, 1), (self.gateway, self.GATEWAY, 2))
+        for namespace, address, host in ends:
+            lab.run(namespace, "sysctl", "-qw", "net.ipv4.fib_multipath_hash_policy=1", "net.ipv4.conf.all.rp_filter=0")
+            lab.run(namespace, "ip", "addr", "add", f"{address}/32", "dev", "lo")
+            for i, device in enumerate(self.DEVICES):
+                lab.address(namespace, device, f"10.77.{3 + i}.{host}/24")
+        lab.route(self.phone, "default", self.NODE)
+        lab.route(self.origin, "default", self.GATEWAY_WIRE)
+        for namespace, target, source, host in (
+            (self.node, "default", self.NODE_MESH, 2), (self.gateway, "10.77.1.0/24", self.GATEWAY, 1), (self.gateway, self.NODE_MESH, self.GATEWAY, 1),
+        ):
+            hops = [word for i, device in enumerate(self.DEVICES) for word in ("nexthop", "via", f"10.77.{3 + i}.{host}", "dev", device)]
+            lab.run(namespace, "ip", "route", "add", target, "src", source, *CUBIC, *hops)
+        lab.run(self.phone, "ping", "-q", "-c", "2", "-i", "0.05", "-w", "10", self.ORIGIN)
+
+    def pin(self, lab: Lab, address: str) -> None:
+        """Sends everything to a client over the second wire."""
+        lab.run(self.gateway, "ip", "route", "add", f"{address}/32", "via", "10.77.4.1", *CUBIC)
 
 
 class Cell:

@@ -3,8 +3,8 @@
 """Random paths in virtual time: BQUIC and stock QUIC, over the same paths with the same loss.
 
 Both ends are the real quic-go; the path is a model (docs/lab.md, "Random paths", describes the
-distributions). There are 50 paths per seed; paths with random loss, reordering or WiFi are run three
-times. A transfer takes a few seconds and has at most 6 MB. One seed's paths are also run with ten times as
+distributions). There are 50 paths per seed; of paths with random loss, reordering, WiFi or a change, the median of ten
+runs counts. A transfer takes a few seconds and has at most 6 MB. One seed's paths are also run with ten times as
 much data, because a sender's behaviour beyond its start shows only in long transfers. The target is a ratio of
 bquic to stock of at least 0.95 on 99 % of the paths and 0.90 on all, and a geometric mean of 1.0.
 
