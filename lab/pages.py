@@ -44,6 +44,45 @@ TODAY = {
     "news": (8, 6, 48, 38, 20, 4500),
 }
 PAGES = PAPER | TODAY
+
+
+def drawn(number: int) -> tuple[int, int, int, int, int, int]:
+    """A random page. Half are as an origin of today's pages: 70 objects in the median, a tenth fewer than 20, a tenth more than 180 (HTTP
+    Archive). Half are light, as is most of what a browser loads from any further origin of a page."""
+    source = random.Random(f"drawn {number}")
+    count = source.randint(1, 12) if number % 2 else int(min(220, max(6, source.lognormvariate(0, 0.9) * 70)))
+    weights = [source.expovariate(1 / share) for share in (0.05, 0.1, 0.33, 0.3, 0.2)]
+    kinds = source.choices(range(5), weights, k=count - 1)
+    kb = sum(min(500.0, max(1.0, source.lognormvariate(0, 1) * 18)) for _ in range(count))
+    html, css, js, png, other = (kinds.count(i) for i in range(5))
+    return html + 1, css, js, png, other, int(kb) + 1
+
+
+DRAWN = {f"drawn {i}": drawn(i) for i in range(1, 41)}
+# For judging a classifier only (lab/experiments/flows.py): kinds of page that are neither above nor drawn.
+HELD_OUT = {
+    "search results": (1, 2, 7, 14, 2, 260),
+    "parked domain": (1, 0, 1, 0, 0, 9),
+    "captive portal": (1, 1, 1, 1, 0, 35),
+    "sign-in button": (2, 1, 2, 1, 0, 95),
+    "advertisement": (1, 0, 2, 1, 1, 60),
+    "font server": (1, 1, 0, 0, 3, 88),
+    "analytics": (1, 0, 1, 1, 0, 48),
+    "comments": (1, 1, 3, 12, 2, 310),
+    "recipe": (1, 4, 18, 22, 9, 2100),
+    "gallery": (1, 2, 6, 90, 0, 9500),
+    "map": (1, 2, 9, 64, 6, 2300),
+    "bank": (2, 5, 22, 9, 7, 1900),
+    "web mail": (3, 4, 16, 25, 30, 3300),
+    "wiki article": (1, 2, 4, 15, 2, 620),
+    "municipality": (1, 6, 14, 11, 8, 2900),
+    "newspaper": (6, 5, 62, 55, 35, 5200),
+    "auction": (2, 4, 26, 80, 11, 4100),
+    "school": (1, 3, 5, 6, 2, 5600),
+    "single-page application": (1, 1, 5, 4, 26, 2400),
+    "personal page": (1, 1, 0, 5, 0, 150),
+}
+KNOWN = PAGES | DRAWN | HELD_OUT
 LATE = 0.4  # share of the objects of TODAY that another object than the page names, if there is one
 LEAST_BYTES = 300  # of an object
 NAMED_BY = {"html": ("png",), "css": ("png",), "js": ("js", "png", "bin")}  # the kinds that an object of that kind can name
@@ -52,24 +91,24 @@ SPREAD = 1.0  # sigma of the lognormal distribution of object sizes
 
 
 def objects(name: str) -> int:
-    return sum(PAGES[name][:5])
+    return sum(KNOWN[name][:5])
 
 
 def size(name: str) -> int:
-    return PAGES[name][5] * 1000
+    return KNOWN[name][5] * 1000
 
 
 def write(root: pathlib.Path, name: str, other: str | None = None) -> str:
     """Makes a page below root and returns its path in URLs. OTHER: an origin
     (https://host:port) for every second object."""
     source = random.Random(name)  # the same page in every run
-    path = f"pages/{name}{'-2' if other else ''}"
+    path = f"pages/{name.replace(' ', '-')}{'-2' if other else ''}"
     directory = root / path
     directory.mkdir(parents=True, exist_ok=True)
-    kinds = [kind for kind, n in zip(("html", "css", "js", "png", "bin"), PAGES[name]) for _ in range(n)]
+    kinds = [kind for kind, n in zip(("html", "css", "js", "png", "bin"), KNOWN[name]) for _ in range(n)]
     weights = [source.lognormvariate(0, SPREAD) for _ in kinds]
     # The first object is the page itself: it must have room for its references.
-    least = [LEAST_BYTES + 120 * len(kinds)] + [LEAST_BYTES] * (len(kinds) - 1)
+    least = [LEAST_BYTES + len(cookie(name)) + 120 * len(kinds)] + [LEAST_BYTES] * (len(kinds) - 1)
     spare = size(name) - sum(least)
     if spare < 0:  # many objects in few bytes
         raise ValueError(f"{name}: {size(name)} bytes are too few for {len(kinds)} objects")
@@ -82,17 +121,25 @@ def write(root: pathlib.Path, name: str, other: str | None = None) -> str:
             children = "".join(reference(kind, kinds[k], urls[k], k) for k in range(len(kinds)) if k and parents[k] == i)
             (directory / f"{i}.{kind}").write_bytes(content(kind, length, source, children))
     links = [
-        link(kinds[k], urls[k], blocks=name in TODAY and k % 2 == 0) if parents[k] == 0
+        link(kinds[k], urls[k], blocks=name not in PAPER and k % 2 == 0) if parents[k] == 0
         else f'<i class="n{k}"></i>' if kinds[parents[k]] == "css" else "" for k in range(1, len(kinds))]
-    page = f'<!doctype html><title>{name}</title><link rel="icon" href="data:,">'.encode() + "\n".join(filter(None, links)).encode()
+    page = f'<!doctype html><title>{name}</title><link rel="icon" href="data:,">{cookie(name)}'.encode() + "\n".join(filter(None, links)).encode()
     (directory / "index.html").write_bytes(page + filler(sizes[0] - len(page), "<!--", "-->", source))
     return f"/{path}/"
+
+
+def cookie(name: str) -> str:
+    """A script for half of the pages that are drawn or held out: the browser's further requests have a cookie."""
+    source = random.Random(f"{name}: cookie")
+    if name in PAGES or source.random() < 0.5:
+        return ""
+    return f"<script>document.cookie='s={source.randbytes(int(min(1000, source.lognormvariate(0, 0.8) * 120))).hex()};path=/'</script>"
 
 
 def parents_of(name: str, kinds: list[str], sizes: list[int]) -> list[int]:
     """The object that names each object: 0 is the page."""
     parents = [0] * len(kinds)
-    if name not in TODAY:
+    if name in PAPER:
         return parents
     source = random.Random(f"{name}: who names whom")
     room = {i: length - LEAST_BYTES // 2 for i, length in enumerate(sizes) if kinds[i] in NAMED_BY}

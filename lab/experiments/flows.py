@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
 import pathlib
 import random
@@ -31,7 +32,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from lab import flows, measure, namespaces, pages, results  # noqa: E402
-from lab.flows import applications  # noqa: E402
+from lab.flows import applications, dialogues  # noqa: E402
 
 RESULTS = ROOT / "results/flows.json"
 FIGURE = ROOT / "docs/results/flows.svg"
@@ -39,11 +40,25 @@ TREE = ROOT / "package/bquic-gateway/src/internal/proof/tree.go"
 SAID = TREE.parent / "testdata/classes.json"  # records, and their classes by scikit-learn's tree
 
 BROWSERS = ("chromium", "firefox")
-SCRIPTS = ["video", "poll"]  # activities of browsers that are not page loads
+ONLY = ["applications", *BROWSERS]
 REPETITIONS = 2
 EACH = 15  # runs of each non-browser application in a repetition
 DELAYS_MS = [2, 10, 30, 80]
-UNSEEN = {*pages.TODAY, "poll", "sync", "playlist", "irc", "sql", "printing", "git", "directory"}
+
+
+def several(what: str, numbers: range) -> list[str]:
+    return [f"{what} of {i}" for i in numbers]
+
+
+# What a browser does between its start and its end, by the part of a run.
+PARTS = {
+    "": [*pages.PAGES, "video", "poll"],
+    "drawn": [*list(pages.DRAWN)[:20], *(x for what in ("video", "poll", "visit") for x in several(what, range(1, 4)))],
+    "more drawn": [*list(pages.DRAWN)[20:], *(x for what in ("video", "poll", "visit") for x in several(what, range(4, 7)))],
+    "held out": [*pages.HELD_OUT, *several("reading", range(1, 5)), *several("scroll", range(1, 4)), *several("radio", range(1, 6))],
+}
+STREAMED = ["video", "radio"]  # by browsers, but not page loads
+HELD_OUT = {*pages.HELD_OUT, "reading", "scroll", "radio", "pip", "scp", "wget", "git clone by HTTP", "git clone by ssh", *dialogues.HELD_OUT}
 
 CLASSES = ["other", "http1", "http2"]  # in the order of Go's constants
 FEATURES = {
@@ -64,7 +79,7 @@ class Example:
 
     @property
     def learnt(self) -> bool:
-        return self.what not in UNSEEN
+        return self.what not in HELD_OUT
 
 
 def run(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
@@ -76,23 +91,21 @@ def run(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
         write(rows)
         measure.progress(f"flows {repetition}: {found[0]['application']} {key}: {sum(len(r['flows']) for r in found)} flows")
 
-    only = args.browser or BROWSERS
+    only = args.only or ONLY
     flows.build()
     with namespaces.Lab() as lab:
         bench = flows.Bench(lab)
         applications.prepare(bench)
         for repetition in range(1, args.repetitions + 1):
-            for key, make in applications.OTHERS.items():
+            for key, make in (applications.OTHERS | applications.HELD_OUT).items() if "applications" in only else ():
                 source = random.Random(f"{key} {repetition}")
                 for i in range(EACH):
                     if not done("", f"{key} {i}", repetition):
                         keep([{**make(bench, DELAYS_MS, source), "application": ""}], f"{key} {i}", repetition)
-            for browser in only:
-                for http2 in (False, True):
-                    names = [*pages.PAGES, *SCRIPTS]
-                    key = f"{browser} {2 if http2 else 1}"
-                    if not done(browser, key, repetition):
-                        keep(applications.browsed(bench, browser, http2, DELAYS_MS, repetition, names), key, repetition)
+            for browser, (number, (part, names)), http2 in itertools.product(BROWSERS, enumerate(PARTS.items()), (False, True)):
+                key = " ".join(filter(None, (browser, "2" if http2 else "1", part)))
+                if browser in only and (repetition == 1 or not part) and not done(browser, key, repetition):
+                    keep(applications.browsed(bench, browser, http2, DELAYS_MS, repetition + 100 * number, names), key, repetition)
 
 
 def write(rows: list[dict[str, Any]]) -> None:
@@ -104,7 +117,7 @@ def read() -> list[dict[str, Any]]:
 
 
 def examples(rows: list[dict[str, Any]]) -> list[Example]:
-    return [Example(f, r["class"] if r["application"] in BROWSERS and r["what"] != "video" else "other", r["application"], r["what"])
+    return [Example(f, r["class"] if r["application"] in BROWSERS and r["what"] not in STREAMED else "other", r["application"], r["what"])
             for r in rows for f in r["flows"]]
 
 
@@ -180,7 +193,7 @@ def draw(rows: list[dict[str, Any]]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=REPETITIONS)
-    parser.add_argument("--browser", action="append", choices=BROWSERS, help="only this one")
+    parser.add_argument("--only", action="append", choices=ONLY, help="record only these")
     parser.add_argument("--restart", action="store_true", help="forget what an earlier run has recorded")
     parser.add_argument("--learn", action="store_true", help="record nothing")
     parser.add_argument("--check", action="store_true", help="only say whether the tree is the one learnt from the rows")

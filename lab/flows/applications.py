@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
+import os
 import random
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +25,7 @@ DIALOGUES = 8853  # ports of servers
 SSH = 2222
 PLAIN = 8080
 VIDEO_BYTES = 40_000_000
+REPOSITORIES, WHEELS = 8, 8
 # Segments of a video, as its player requests them: audio is small.
 VIDEO = """
 const over = arguments[0];
@@ -44,6 +50,30 @@ const over = arguments[0];
 	over(1);
 })()"""
 
+# Some pages of a site, one after the other, each in a frame.
+VISIT = """
+const over = arguments[0];
+(async () => {
+	for (const path of %s) {
+		const frame = document.createElement('iframe');
+		frame.src = path;
+		await new Promise((done) => { frame.onload = done; document.body.append(frame); });
+		await new Promise((done) => setTimeout(done, %d));
+		frame.remove();
+	}
+	over(1);
+})()"""
+# A page that gets longer as it is read: some files at a time.
+SCROLL = """
+const over = arguments[0];
+(async () => {
+	for (let i = 0; i < %d; i++) {
+		await Promise.all([...Array(%d).keys()].map(async (k) => (await fetch('/packages/' + (i * 7 + k + %d) %% 60, {cache: 'no-store'})).arrayBuffer()));
+		await new Promise((done) => setTimeout(done, %d));
+	}
+	over(1);
+})()"""
+
 Rows = list[dict[str, Any]]
 
 
@@ -57,8 +87,10 @@ def prepare(bench: flows.Bench) -> None:
         for i in range(count):
             (bench.root / name / str(i)).write_bytes(source.randbytes(dialogues.size(source, median, 1.5, 100)))
     (bench.root / "packages/index").write_bytes(source.randbytes(180_000))
-    for name in pages.PAGES:
+    for name in pages.KNOWN:
         pages.write(bench.root, name)
+    repositories(bench)
+    wheels(bench)
     server = bench.lab.start(
         bench.server, sys.executable, dialogues.__file__, "serve", str(DIALOGUES), str(bench.certificate), str(bench.key),
         log="dialogues.log")
@@ -115,15 +147,24 @@ def browsed(bench: flows.Bench, name: str, http2: bool, delays: list[int], seed:
             recorder = bench.record(delay_ms=source.choice(delays))
             url = f"https://{recorder.address}:{recorder.port}"
             recorders.append((page, recorder))
-            if page == "video":
+            what = page.partition(" of ")[0]
+            if page in pages.KNOWN:
+                browser.load(f"{url}/pages/{page.replace(' ', '-')}/", pages.objects(page))
+            elif what == "video":
                 browser.run(f"{url}/empty.html", VIDEO % (source.randint(4, 16), source.randint(60_000, 250_000), source.randint(300_000, 1_500_000), source.choice([0, 300])))
-            elif page == "poll":
+            elif what == "radio":
+                browser.run(f"{url}/empty.html", VIDEO % (2 * source.randint(4, 12), *[source.choice([40_000, 80_000, 160_000])] * 2, source.choice([0, 100])))
+            elif what == "poll":
                 browser.run(f"{url}/empty.html", POLL % (source.randint(2, 25), seed, source.choice([20, 200])))
-            else:
-                browser.load(f"{url}/pages/{page}/", pages.objects(page))
+            elif what == "scroll":
+                browser.run(f"{url}/empty.html", SCROLL % (source.randint(2, 6), source.randint(3, 12), source.randint(0, 50), source.choice([50, 300])))
+            else:  # a visit
+                there = [p for p in (pages.HELD_OUT if what == "reading" else pages.DRAWN) if pages.size(p) < 3_000_000]
+                paths = [f"/pages/{p.replace(' ', '-')}/" for p in source.sample(there, source.randint(2, 4))]
+                browser.run(f"{url}/empty.html", VISIT % (json.dumps(paths), source.choice([100, 600])))
     finally:
         browser.close()
-    return [row(name, page, http2, recorder) for page, recorder in recorders]
+    return [row(name, page.partition(" of ")[0], http2, recorder) for page, recorder in recorders]
 
 
 def row(application: str, what: str, http2: bool | None, recorder: flows.Recorder) -> dict[str, Any]:
@@ -192,10 +233,13 @@ def plain(bench: flows.Bench, delays: list[int], source: random.Random) -> dict[
     return row("curl", "plain updates", False, recorder)
 
 
+def ssh_command(bench: flows.Bench) -> list[str]:
+    return ["ssh", "-q", "-i", str(bench.path("id")), "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-F", "/dev/null"]
+
+
 def ssh(bench: flows.Bench, what: str, delays: list[int], source: random.Random) -> dict[str, Any]:
     recorder = bench.record(SSH, source.choice(delays))
-    command = ["ssh", "-q", "-i", str(bench.path("id")), "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-F", "/dev/null",
-               "-p", str(recorder.port), f"root@{recorder.address}"]
+    command = [*ssh_command(bench), "-p", str(recorder.port), f"root@{recorder.address}"]
     size = dialogues.size(source, 150_000, 1.5, 200, 3_000_000)
     if what == "ssh download":
         quiet(bench, *command, f"head -c {size} /dev/zero")
@@ -226,6 +270,99 @@ def dialogue(bench: flows.Bench, what: str, delays: list[int], source: random.Ra
     return row("dialogue", what, None, recorder)
 
 
+def repositories(bench: flows.Bench) -> None:
+    """Some repositories of git, with a few commits each."""
+    source = random.Random("repositories")
+    environment = {**os.environ, "GIT_CONFIG_NOSYSTEM": "1", "HOME": str(bench.lab.dir)}
+    for name in ("author", "committer"):
+        environment |= {f"GIT_{name.upper()}_NAME": name, f"GIT_{name.upper()}_EMAIL": f"{name}@example.org"}
+    for i in range(REPOSITORIES):
+        work, bare = bench.lab.dir / f"work{i}", bench.root / f"repository{i}.git"
+        subprocess.run(("git", "init", "-q", str(work)), check=True, env=environment)
+        for _ in range(source.randint(2, 12)):
+            for _ in range(source.randint(1, 6)):
+                (work / f"file{source.randrange(20)}").write_bytes(source.randbytes(dialogues.size(source, 8000, 1.5, 50, 600_000)))
+            subprocess.run(("git", "-C", str(work), "add", "."), check=True, env=environment)
+            subprocess.run(("git", "-C", str(work), "commit", "-q", "--allow-empty", "-m", "more"), check=True, env=environment)
+        subprocess.run(("git", "clone", "-q", "--bare", str(work), str(bare)), check=True, env=environment)
+        if i % 2:
+            subprocess.run(("git", "-C", str(bare), "repack", "-q", "-a", "-d"), check=True, env=environment)
+        else:  # each object is a file, as after many pushes
+            packs = list((bare / "objects/pack").glob("*.pack"))
+            for pack in packs:
+                data = pack.read_bytes()
+                for file in (bare / "objects/pack").glob("*"):
+                    file.unlink()
+                subprocess.run(("git", "-C", str(bare), "unpack-objects", "-q"), input=data, check=True, env=environment)
+        subprocess.run(("git", "-C", str(bare), "update-server-info"), check=True, env=environment)
+
+
+def wheels(bench: flows.Bench) -> None:
+    """Packages for pip, with their index."""
+    source = random.Random("wheels")
+    for i in range(WHEELS):
+        name, directory = f"thing{i}", bench.root / f"simple/thing{i}"
+        directory.mkdir(parents=True)
+        links = ""
+        for version in range(source.randint(1, 40)):
+            file = f"{name}-1.{version}-py3-none-any.whl"
+            packed = io.BytesIO()
+            with zipfile.ZipFile(packed, "w") as wheel:
+                wheel.writestr(f"{name}.py", source.randbytes(dialogues.size(source, 60_000, 1.5, 500, 2_000_000)).hex()[::2])
+                about = f"{name}-1.{version}.dist-info"
+                wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.{version}\n")
+                wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+                wheel.writestr(f"{about}/RECORD", "")
+            (directory / file).write_bytes(packed.getvalue())
+            links += f'<a href="{file}#sha256={hashlib.sha256(packed.getvalue()).hexdigest()}">{file}</a><br>'
+        (directory / "index.html").write_text(f"<!doctype html><title>{name}</title>{links}")
+
+
+def pip(bench: flows.Bench, delays: list[int], source: random.Random) -> dict[str, Any]:
+    """Packages for Python: for each its index and the newest version, over one connection of HTTP/1.1."""
+    recorder = bench.record(delay_ms=source.choice(delays))
+    quiet(bench, "/usr/bin/python3", "-m", "pip", "download", "-q", "--no-cache-dir", "--no-deps", "--disable-pip-version-check",
+          "--trusted-host", f"{recorder.address}:{recorder.port}", "--index-url", f"https://{recorder.address}:{recorder.port}/simple/",
+          "--dest", str(bench.path(f"pip{recorder.port}")), *(f"thing{i}" for i in source.sample(range(WHEELS), source.randint(1, 4))))
+    return row("pip", "pip", None, recorder)
+
+
+def clone(bench: flows.Bench, how: str, delays: list[int], source: random.Random) -> dict[str, Any]:
+    """git itself, over files by HTTP or over ssh."""
+    recorder = bench.record(SSH if how == "ssh" else flows.WEB, source.choice(delays))
+    name, to = f"repository{source.randrange(REPOSITORIES)}.git", str(bench.path(f"clone{recorder.port}"))
+    if how == "ssh":
+        quiet(bench, "env", f"GIT_SSH_COMMAND={' '.join(ssh_command(bench))} -p {recorder.port}", "git", "-c", "safe.directory=*", "clone", "-q",
+              f"root@{recorder.address}:{bench.root / name}", to)
+    else:
+        quiet(bench, "git", "-c", "http.sslVerify=false", "-c", f"http.version=HTTP/{'2' if how == '2' else '1.1'}", "clone", "-q",
+              f"https://{recorder.address}:{recorder.port}/{name}", to)
+    return row("git", f"git clone by {'ssh' if how == 'ssh' else 'HTTP'}", None, recorder)
+
+
+def copy(bench: flows.Bench, delays: list[int], source: random.Random) -> dict[str, Any]:
+    """scp of some files, up or down."""
+    recorder = bench.record(SSH, source.choice(delays))
+    files = [bench.path(f"copy{recorder.port}-{i}") for i in range(source.randint(1, 5))]
+    for file in files:
+        file.write_bytes(source.randbytes(dialogues.size(source, 60_000, 1.5, 100, 2_000_000)))
+    up = source.random() < 0.5
+    remote = f"root@{recorder.address}:"
+    there = bench.path(f"copied{recorder.port}")
+    there.mkdir()
+    names = [str(f) if up else remote + str(f) for f in files]
+    quiet(bench, "scp", "-O", *ssh_command(bench)[1:], "-P", str(recorder.port), *names, remote + str(there) if up else str(there))
+    return row("scp", "scp", None, recorder)
+
+
+def mirror(bench: flows.Bench, delays: list[int], source: random.Random) -> dict[str, Any]:
+    """wget fetches some files, over one connection of HTTP/1.1."""
+    recorder = bench.record(delay_ms=source.choice(delays))
+    quiet(bench, "wget", "-q", "--no-check-certificate", "-O", "/dev/null",
+          *(f"https://{recorder.address}:{recorder.port}/packages/{source.randrange(60)}" for _ in range(source.randint(1, 8))))
+    return row("wget", "wget", None, recorder)
+
+
 Make = Callable[[flows.Bench, list[int], random.Random], dict[str, Any]]
 OTHERS: dict[str, Make] = {
     **{f"curl {what} {version}": (lambda b, d, s, what=what, version=version: curled(b, what, version == 2, d, s))
@@ -233,4 +370,10 @@ OTHERS: dict[str, Make] = {
     "plain updates": plain,
     **{what: (lambda b, d, s, what=what: ssh(b, what, d, s)) for what in ("ssh download", "ssh upload", "ssh typing")},
     **{what: (lambda b, d, s, what=what: dialogue(b, what, d, s)) for what in dialogues.PROTOCOLS},
+}
+# For judging a classifier only (lab/experiments/flows.py).
+HELD_OUT: dict[str, Make] = {
+    "pip": pip, "scp": copy, "wget": mirror,
+    **{f"git clone {how}": (lambda b, d, s, how=how: clone(b, how, d, s)) for how in ("1", "2", "ssh")},
+    **{what: (lambda b, d, s, what=what: dialogue(b, what, d, s)) for what in dialogues.HELD_OUT},
 }
