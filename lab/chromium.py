@@ -57,6 +57,7 @@ class Chromium:
         self._write, self._read = (os.open(path, os.O_RDWR) for path in paths)
         self._buffer = b""
         self._number = 0
+        self._tab = ""
         self.events: list[dict[str, Any]] = []  # of the last load, in the protocol's form
         self._call("Browser.getVersion", seconds=START_SECONDS)
 
@@ -111,6 +112,21 @@ class Chromium:
         if bad or done != objects:
             raise Failed(f"Chromium: {url}: {done} objects of {objects} loaded {bad[:3]}")
         return Load(ms, done, {a["protocol"] for a in answers})
+
+    def visit(self, url: str) -> None:
+        """Loads a page in the tab of all visits, with the cache and the connections that the browser has kept."""
+        if not self._tab:
+            target = self._call("Target.createTarget", url="about:blank")["targetId"]
+            self._tab = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        end = time.monotonic() + LOAD_SECONDS
+        error = self._call("Page.navigate", self._tab, LOAD_SECONDS, url=url).get("errorText")
+        if error:
+            raise Failed(f"Chromium: {url}: {error}")
+        there = f"location.href == {json.dumps(url)} && {LOAD_MS}"
+        while not self._call("Runtime.evaluate", self._tab, LOAD_SECONDS, expression=there)["result"]["value"]:
+            time.sleep(0.05)
+            if time.monotonic() > end:
+                raise Failed(f"Chromium: {url}: not loaded within {LOAD_SECONDS} s")
 
     def run(self, url: str, script: str) -> Any:
         """Opens a page, runs a script there, and returns the value that it gives to arguments[0]."""

@@ -6,9 +6,10 @@ The thesis (2019, chapter 4, algorithms 1 and 2): flows of one client to one ser
 5 s of the first are a session. Sessions of two or more flows are parallel, others isolated. A third were parallel, with
 three flows on average. Which flows the browsers had really opened for a page was not known there.
 
-Here: Chromium and Firefox load pages of lab/pages.py, by HTTP/1.1 and HTTP/2, from four servers in random order, with random
-pauses between them (exponential, 6 s on average). The browser opens one page at a time, so the flows that it opens before the next
-page belong to the first one: that is the ground truth. The relay's own code groups flows by addresses alone. A session counts
+Here: Chromium and Firefox load pages of lab/pages.py, by HTTP/1.1 and HTTP/2, with random pauses between them (exponential, 6 s
+on average). Half of the next pages are on the same server, the others on any of twelve. As for a user, a browser keeps its cache and its
+connections from page to page; a server closes a connection that has been idle for 5, 15 or 60 s. The browser opens one page at a time, so the flows that it opens before the next
+page belong to the first one: that is the ground truth. A page that opens no flow does not count. The relay's own code groups flows by addresses alone. A session counts
 as found if it has all flows of one page load and no others.
 
 Writes results/sessions.json (a row is a browser's walk: for each flow, its page load, and the session that was
@@ -36,22 +37,26 @@ RESULTS = ROOT / "results/sessions.json"
 FIGURE = ROOT / "docs/results/sessions.svg"
 
 BROWSERS = ("chromium", "firefox")
-SERVERS = 4
+SERVERS = 12
 LOADS = 24  # page loads of a walk
 PAUSE_SECONDS = 6.0  # between two loads, on average
+SAME = 0.5  # share of loads from the same server as the last one
 DELAYS_MS = [10, 30, 60, 120]
+IDLE_SECONDS = [5, 15, 60]
 GAP_SECONDS = 5.0
 
 
 def walk(bench: flows.Bench, name: str, http2: bool, repetition: int) -> dict[str, Any]:
     source = random.Random(f"walk {name} {http2} {repetition}")
-    servers = [bench.record(delay_ms=delay, node=i) for i, delay in enumerate(DELAYS_MS)]
+    servers = [bench.record(delay_ms=DELAYS_MS[i % len(DELAYS_MS)], node=i, idle_seconds=IDLE_SECONDS[i % len(IDLE_SECONDS)]) for i in range(SERVERS)]
+    server = servers[0]
     browser = applications.Browser(bench, name, http2)
     begun: list[tuple[float, str]] = []
     for _ in range(LOADS):
-        server, page = source.choice(servers), source.choice(list(pages.PAGES))
+        server = server if source.random() < SAME else source.choice(servers)
+        page = source.choice(list(pages.PAGES))
         begun.append((time.time(), page))
-        browser.load(f"https://{server.address}:{server.port}/pages/{page}/", pages.objects(page))
+        browser.visit(f"https://{server.address}:{server.port}/pages/{page}/")
         time.sleep(source.expovariate(1 / PAUSE_SECONDS))
     browser.close()
     found = []

@@ -47,11 +47,11 @@ class Flow:
 class Recorder:
     """Forwards connections to a port of the node, and records each one."""
 
-    def __init__(self, bench: Bench, address: str, target: int, delay_ms: int) -> None:
+    def __init__(self, bench: Bench, address: str, target: int, delay_ms: int, idle_seconds: int) -> None:
         self.port = bench.new_port()
         self.address = address
         self._process = bench.lab.start(
-            bench.node, str(BINARY), "-listen", f"{address}:{self.port}", "-to", f"{SERVER}:{target}", "-delay", f"{delay_ms}ms",
+            bench.node, str(BINARY), "-listen", f"{address}:{self.port}", "-to", f"{SERVER}:{target}", "-delay", f"{delay_ms}ms", "-idle", f"{idle_seconds}s",
             log="flows.log", pipes=True)
         assert self._process.stdout
         if not self._process.stdout.readline():
@@ -113,8 +113,8 @@ config site
         self._port += 1
         return self._port
 
-    def record(self, target: int = WEB, delay_ms: int = 0, node: int = 0) -> Recorder:
-        return Recorder(self, self.nodes[node], target, delay_ms)
+    def record(self, target: int = WEB, delay_ms: int = 0, node: int = 0, idle_seconds: int = 0) -> Recorder:
+        return Recorder(self, self.nodes[node], target, delay_ms, idle_seconds)
 
     def path(self, name: str) -> pathlib.Path:
         return self.lab.dir / name

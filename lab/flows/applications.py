@@ -124,6 +124,14 @@ class Browser:
             assert self._firefox
             self._firefox.load(url)
 
+    def visit(self, url: str) -> None:
+        """Loads a page as a user does, with the cache and the connections of earlier ones."""
+        if self._chromium:
+            self._chromium.visit(url)
+        else:
+            assert self._firefox
+            self._firefox.load(url)
+
     def run(self, url: str, script: str) -> None:
         """Opens a page of one object, and runs a script there that passes a value to arguments[0]."""
         if self._chromium:

@@ -3,8 +3,10 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"net"
+	"os"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -30,19 +32,23 @@ const (
 	mostPieces = 1024
 )
 
-func newLate(conn *net.TCPConn, delay time.Duration) *late {
+// newLate returns the connection as it appears from afar. If idle is not 0, the server closes it after that time without data.
+func newLate(conn *net.TCPConn, delay, idle time.Duration) *late {
 	pieces := make(chan piece, mostPieces)
 	l := &late{TCPConn: conn, pieces: pieces, end: io.EOF}
 	go func() {
 		defer close(pieces)
 		for {
 			b := make([]byte, pieceBytes)
+			if idle != 0 {
+				_ = conn.SetReadDeadline(time.Now().Add(idle))
+			}
 			n, err := conn.Read(b)
 			if n > 0 {
 				pieces <- piece{b[:n], time.Now().Add(delay)}
 			}
 			if err != nil {
-				if err != io.EOF {
+				if err != io.EOF && !errors.Is(err, os.ErrDeadlineExceeded) {
 					l.end = err // before the channel is closed
 				}
 				return

@@ -21,8 +21,9 @@ func main() {
 	listen := flag.String("listen", "", "`address` that clients connect to")
 	to := flag.String("to", "", "`address` of the server")
 	delay := flag.Duration("delay", 0, "by which the server's answers come later")
+	idle := flag.Duration("idle", 0, "after which the server closes a connection without data; 0: never")
 	flag.Parse()
-	if err := run(*listen, *to, *delay); err != nil {
+	if err := run(*listen, *to, *delay, *idle); err != nil {
 		fmt.Fprintln(os.Stderr, "flows:", err)
 		os.Exit(1)
 	}
@@ -38,7 +39,7 @@ type record struct {
 	Flow [5]float64 `json:"flow"`
 }
 
-func run(listen, to string, delay time.Duration) error {
+func run(listen, to string, delay, idle time.Duration) error {
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
 		return err
@@ -68,7 +69,7 @@ func run(listen, to string, delay time.Duration) error {
 		}
 		number := numbers[session]
 		wg.Go(func() {
-			r, ok := carry(client.(*net.TCPConn), to, delay, now)
+			r, ok := carry(client.(*net.TCPConn), to, delay, idle, now)
 			r.Port, r.Session = int(from.Port()), number
 			if line, err := json.Marshal(r); ok && err == nil {
 				mu.Lock()
@@ -87,7 +88,7 @@ func run(listen, to string, delay time.Duration) error {
 }
 
 // carry splices a connection to the server.
-func carry(client *net.TCPConn, to string, delay time.Duration, begin time.Time) (r record, ok bool) {
+func carry(client *net.TCPConn, to string, delay, idle time.Duration, begin time.Time) (r record, ok bool) {
 	server, err := net.Dial("tcp", to)
 	if err != nil {
 		tunnel.Reset(client)
@@ -96,7 +97,7 @@ func carry(client *net.TCPConn, to string, delay time.Duration, begin time.Time)
 	defer server.Close()
 	var hand atomic.Uint32
 	timing := tunnel.NewTiming(&hand, begin, func(from, to time.Time) {})
-	_ = tunnel.SpliceTimed(client, nil, newLate(server.(*net.TCPConn), delay), new(tunnel.Bytes), timing)
+	_ = tunnel.SpliceTimed(client, nil, newLate(server.(*net.TCPConn), delay, idle), new(tunnel.Bytes), timing)
 	c := timing.Counts()
 	bytes, _, wait, ok := timing.Result()
 	if !ok || bytes == 0 {
