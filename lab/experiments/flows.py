@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a flow is HTTP/1, HTTP/2 or something else, as far as a relay can tell: the tree that it ships with.
+"""Whether a flow is HTTP/1, HTTP/2 or something else, as far as a relay can tell: the trees that it ships with.
 
 The thesis (2019, chapter 3): from bytes, packets, their means and the duration, C4.5 puts 95 % of a campus's flows into
 these classes. classifier.py repeats that unchanged. This is the product's classifier: it uses records of the relay's own socket, more
-applications, and a small tree. HTTP/1 and HTTP/2 are the protocols by which browsers load pages. Everything else is another
+applications, and a few small trees, which vote. HTTP/1 and HTTP/2 are the protocols by which browsers load pages. Everything else is another
 application, even if HTTP carries it: video by ranges, updates, files. Classes by protocol alone do not work: a tree
 classifies less than two thirds of unseen applications correctly.
 
-The tree learns from the eleven pages of the papers and from some applications. It is judged on unseen data: ten
-other pages, and the other applications (UNSEEN). The training set was chosen with other applications, which then became part of it.
-The meaning of "other" and the size of the tree were chosen with a look at UNSEEN, so UNSEEN is not entirely unseen. A record's duration is not a feature: it depends on the path
+What is learnt from, what decides and what is held out is in [lab.md](lab.md#flows-what-is-learnt-from-and-what-is-reported). A record's duration is not a
+feature: it depends on the path
 (direct or through the relay), which is what the relay compares, and here on the load of the machine. The table shows what it would have contributed.
+Two fifths of the dialogues have TLS handshakes as long as a browser's, with keys of X25519MLKEM768: the length of a handshake alone tells little.
 
-Writes results/flows.json (a row has the flows of one activity of an application), docs/results/flows.svg, and the tree as Go:
+Writes results/flows.json (a row has the flows of one activity of an application), docs/results/flows.svg, and the trees as Go:
 package/bquic-gateway/src/internal/proof/tree.go.
 """
 
@@ -23,9 +23,11 @@ import argparse
 import dataclasses
 import itertools
 import json
+import math
 import pathlib
 import random
 import sys
+from collections.abc import Callable
 from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -43,6 +45,7 @@ BROWSERS = ("chromium", "firefox")
 ONLY = ["applications", *BROWSERS]
 REPETITIONS = 2
 EACH = 15  # runs of each non-browser application in a repetition
+EACH_DRAWN = 4  # runs of each protocol that is drawn
 DELAYS_MS = [2, 10, 30, 80]
 
 
@@ -61,13 +64,46 @@ STREAMED = ["video", "radio"]  # by browsers, but not page loads
 HELD_OUT = {*pages.HELD_OUT, "reading", "scroll", "radio", "pip", "scp", "wget", "git clone by HTTP", "git clone by ssh", *dialogues.HELD_OUT}
 
 CLASSES = ["other", "http1", "http2"]  # in the order of Go's constants
-FEATURES = {
-    "clientBytes": lambda f: f[0], "serverBytes": lambda f: f[1], "clientPackets": lambda f: f[2], "serverPackets": lambda f: f[3],
-    "clientMean": lambda f: f[0] / max(f[2], 1), "serverMean": lambda f: f[1] / max(f[3], 1),
+FOLDS = 10
+MOST = (1 << 28) - 1  # bytes and packets beyond do not matter; a sixteenth of them still fits into 32 bits
+HELLO_BYTES, HELLO_PACKETS = 2000, 3  # of a browser's TLS handshake, about
+
+
+def sixteenths(number: float, of: float) -> int:
+    return int(16 * number // max(of, 1))
+
+
+# In the order of Go's constants. Whole numbers, because routers compute others in software.
+FEATURES: dict[str, Callable[[int, int, int, int], int]] = {
+    "clientBytes": lambda cb, sb, cp, sp: cb,
+    "serverBytes": lambda cb, sb, cp, sp: sb,
+    "clientPackets": lambda cb, sb, cp, sp: cp,
+    "serverPackets": lambda cb, sb, cp, sp: sp,
+    "clientMean": lambda cb, sb, cp, sp: sixteenths(cb, cp),
+    "serverMean": lambda cb, sb, cp, sp: sixteenths(sb, sp),
+    "bytesRatio": lambda cb, sb, cp, sp: sixteenths(sb, cb),
+    "packetsRatio": lambda cb, sb, cp, sp: sixteenths(sp, cp),
+    "answerMean": lambda cb, sb, cp, sp: sixteenths(sb, cp),
+    "requestMean": lambda cb, sb, cp, sp: sixteenths(max(cb - HELLO_BYTES, 0), cp - HELLO_PACKETS if cp > HELLO_PACKETS else 1),
 }
-DURATION = {"duration": lambda f: f[4]}
-LEAVES = 12  # at most; 8, 16 and 24 do as well for applications that are left out in turn
-Features = dict[str, Any]
+THESIS = list(FEATURES)[:6]
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A classifier that could be chosen: so many trees, of at most so many leaves, by these features."""
+
+    trees: int
+    leaves: int
+    features: tuple[str, ...]
+    other: float = 1  # the weight of other applications, in those of HTTP/1 and HTTP/2
+    drawn: float = 1  # the weight of a protocol that is drawn, in that of an application
+    duration: bool = False
+
+    @property
+    def name(self) -> str:
+        which = {6: "the thesis's features", 8: "two ratios more", 9: "three more", 10: "four more"}[len(self.features)]
+        return f"{'a tree' if self.trees == 1 else f'{self.trees} trees'} of {self.leaves} leaves, {which}{f', other x {self.other:g}' if self.other != 1 else ''}{f', drawn x {self.drawn:g}' if self.drawn != 1 else ''}{', duration' if self.duration else ''}"
 
 
 @dataclasses.dataclass
@@ -80,6 +116,17 @@ class Example:
     @property
     def learnt(self) -> bool:
         return self.what not in HELD_OUT
+
+
+SEEDS = range(1, 4)  # of the division into groups
+SETS = [tuple(THESIS), (*THESIS, "packetsRatio", "answerMean"), (*THESIS, "packetsRatio", "answerMean", "requestMean"), tuple(FEATURES)]
+SHAPES = ((1, 12), (1, 24), (1, 48), (8, 24), (8, 48), (16, 32), (16, 64), (30, 64))  # trees, and leaves of each
+CANDIDATES = [
+    *(Candidate(*shape, features, drawn=drawn) for features in (SETS[0], SETS[2], SETS[3]) for shape in SHAPES for drawn in (0.3, 1)),
+    *(Candidate(*shape, features, other=2) for features in (SETS[2], SETS[3]) for shape in SHAPES),
+    *(Candidate(16, 64, features, duration=True) for features in (SETS[0], SETS[3])),
+]
+CHOSEN = Candidate(8, 24, SETS[2], other=2)
 
 
 def run(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
@@ -99,7 +146,7 @@ def run(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
         for repetition in range(1, args.repetitions + 1):
             for key, make in (applications.OTHERS | applications.HELD_OUT).items() if "applications" in only else ():
                 source = random.Random(f"{key} {repetition}")
-                for i in range(EACH):
+                for i in range(EACH_DRAWN if key in dialogues.DRAWN else EACH):
                     if not done("", f"{key} {i}", repetition):
                         keep([{**make(bench, DELAYS_MS, source), "application": ""}], f"{key} {i}", repetition)
             for browser, (number, (part, names)), http2 in itertools.product(BROWSERS, enumerate(PARTS.items()), (False, True)):
@@ -121,61 +168,154 @@ def examples(rows: list[dict[str, Any]]) -> list[Example]:
             for r in rows for f in r["flows"]]
 
 
-def learn(some: list[Example], features: Features) -> Any:
-    """A tree in which all classes have the same weight, because the recall of each class counts."""
+def kinds(some: list[Example]) -> dict[tuple[str, str], list[int]]:
+    """The numbers of the examples of each page and each application, which count the same."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for i, e in enumerate(some):
+        found.setdefault((e.actual, e.what), []).append(i)
+    return found
+
+
+def values(some: list[Example], candidate: Candidate) -> list[list[float]]:
+    found: list[list[float]] = []
+    for e in some:
+        counts = [min(int(n), MOST) for n in e.flow[:4]]
+        found.append([FEATURES[f](*counts) for f in candidate.features] + ([e.flow[4]] if candidate.duration else []))
+    return found
+
+
+def learn(some: list[Example], candidate: Candidate) -> list[Any]:
+    """Trees in whose eyes all classes weigh the same, and in a class all pages or applications."""
+    from sklearn.ensemble import RandomForestClassifier
     from sklearn.tree import DecisionTreeClassifier
 
-    tree = DecisionTreeClassifier(criterion="entropy", max_leaf_nodes=LEAVES, min_samples_leaf=5, class_weight="balanced", random_state=1)
-    return tree.fit(values(some, features), [CLASSES.index(e.actual) for e in some])
+    weights = [0.0] * len(some)
+    of = kinds(some)
+    each = {kind: candidate.drawn if kind[1] in dialogues.DRAWN else 1 for kind in of}
+    for (actual, what), numbers in of.items():
+        all_of_class = sum(weight for (a, _), weight in each.items() if a == actual)
+        for i in numbers:
+            weights[i] = len(some) * each[actual, what] / len(numbers) / all_of_class * (candidate.other if actual == "other" else 1)
+    how = {"criterion": "entropy", "max_leaf_nodes": candidate.leaves, "random_state": 1}
+    one = candidate.trees == 1
+    forest = DecisionTreeClassifier(min_samples_leaf=5, **how) if one else RandomForestClassifier(candidate.trees, min_samples_leaf=2, **how)
+    forest.fit(values(some, candidate), [CLASSES.index(e.actual) for e in some], sample_weight=weights)
+    return [forest.tree_] if one else [e.tree_ for e in forest.estimators_]
 
 
-def values(some: list[Example], features: Features) -> list[list[float]]:
-    return [[f(e.flow) for f in features.values()] for e in some]
+def votes(tree: Any, node: int, trees: int) -> int:
+    """What a leaf adds to the sum of all trees, which has ten bits for each class."""
+    found = 0
+    for share in tree.value[node][0] / tree.value[node][0].sum():
+        found = found << 10 | int(share * (1023 // trees))
+    return found
 
 
-def recalls(tree: Any, some: list[Example], features: Features) -> dict[str, float]:
-    said = [CLASSES[i] for i in tree.predict(values(some, features))]
-    return {c: sum(e.actual == c == s for e, s in zip(some, said)) / max(1, sum(e.actual == c for e in some)) for c in CLASSES}
+def elected(total: int) -> str:
+    """The class with most votes; the first of several."""
+    each = [total >> 20, total >> 10 & 1023, total & 1023]
+    return CLASSES[each.index(max(each))]
+
+
+def classify(trees: list[Any], some: list[Example], candidate: Candidate) -> list[str]:
+    """As Go's code does it."""
+    kept = [(t.feature.tolist(), [math.floor(x) for x in t.threshold] if not candidate.duration else t.threshold.tolist(), t.children_left.tolist(),
+             t.children_right.tolist(), [votes(t, i, len(trees)) if t.children_left[i] < 0 else 0 for i in range(t.node_count)]) for t in trees]
+    said = []
+    for x in values(some, candidate):
+        total = 0
+        for feature, limit, left, right, leaf in kept:
+            node = 0
+            while left[node] >= 0:
+                node = left[node] if x[feature[node]] <= limit[node] else right[node]
+            total += leaf[node]
+        said.append(elected(total))
+    return said
+
+
+def recalls(said: list[str], some: list[Example]) -> dict[str, float]:
+    """The recall of each class: the mean over its pages or applications. Protocols that were drawn are none."""
+    shares: dict[str, list[float]] = {}
+    for (actual, what), numbers in kinds(some).items():
+        if what in dialogues.DRAWN:
+            continue
+        shares.setdefault(actual, []).append(sum(said[i] == actual for i in numbers) / len(numbers))
+    return {c: sum(s) / len(s) for c, s in shares.items()}
+
+
+def crossed(some: list[Example], candidate: Candidate, seed: int = 1) -> list[str]:
+    """The class of each flow, by what is learnt without its page or application and those of its group."""
+    source = random.Random(seed)
+    fold = {}
+    for browsed in (True, False):
+        names = sorted({e.what for e in some if (e.actual != "other") == browsed})
+        source.shuffle(names)
+        fold |= {name: i % FOLDS for i, name in enumerate(names) if name not in fold}
+    said = [""] * len(some)
+    for k in range(FOLDS):
+        inside = [i for i, e in enumerate(some) if fold[e.what] == k]
+        trees = learn([e for e in some if fold[e.what] != k], candidate)
+        for i, c in zip(inside, classify(trees, [some[i] for i in inside], candidate)):
+            said[i] = c
+    return said
+
+
+def choose(rows: list[dict[str, Any]]) -> str:
+    """The scores of all candidates on the learning part."""
+    some = [e for e in examples(rows) if e.learnt]
+    lines = []
+    for candidate in CANDIDATES:
+        each = [recalls(crossed(some, candidate, seed), some) for seed in SEEDS]
+        mean = {c: sum(r[c] for r in each) / len(each) for c in CLASSES}
+        score = sum(min(r.values()) for r in each) / len(each)
+        lines.append([candidate.name, *(f"{100 * mean[c]:.1f}" for c in CLASSES), f"{100 * score:.1f}"])
+        measure.progress("  ".join(lines[-1]))
+    return results.table(["classifier", *CLASSES, "lowest"], lines)
 
 
 def generated(rows: list[dict[str, Any]]) -> dict[pathlib.Path, str]:
-    """The tree as Go source, and the data that its test compares it with."""
+    """The trees as Go source, and the data that their test compares them with."""
     found = examples(rows)
-    tree = learn([e for e in found if e.learnt], FEATURES)
-    t = tree.tree_
-    names = list(FEATURES)
-    lines = []
-    for i in range(t.node_count):
-        if t.children_left[i] < 0:
-            lines.append(f"\t{{feature: leaf, yes: uint8({('Other', 'HTTP1', 'HTTP2')[int(t.value[i][0].argmax())]})}},")
-        else:
-            lines.append(f"\t{{{names[t.feature[i]]}, {t.threshold[i]:.9g}, {t.children_left[i]}, {t.children_right[i]}}},")
-    said = [[*map(int, e.flow[:4]), CLASSES[c]] for e, c in zip(found, tree.predict(values(found, FEATURES)))]
+    trees = learn([e for e in found if e.learnt], CHOSEN)
+    lines, roots = [], []
+    for t in trees:
+        roots.append(len(lines))
+        for i in range(t.node_count):
+            if t.children_left[i] < 0:
+                lines.append(f"\t{{feature: leaf, limit: {votes(t, i, len(trees)):#x}}},")
+            else:
+                lines.append(f"\t{{{CHOSEN.features[t.feature[i]]}, {math.floor(t.threshold[i])}, {roots[-1] + t.children_left[i]}, {roots[-1] + t.children_right[i]}}},")
+    said = [[*map(int, e.flow[:4]), c] for e, c in zip(found, classify(trees, found, CHOSEN))]
     return {
         TREE: "// SPDX-License-Identifier: Apache-2.0\n\n// Code generated by lab/experiments/flows.py from results/flows.json; DO NOT EDIT.\n\n"
-              "package proof\n\nvar tree = [...]question{\n" + "\n".join(lines) + "\n}\n",
+              "package proof\n\nvar roots = [...]uint16{" + ", ".join(map(str, roots)) + "}\n\nvar trees = [...]question{\n" + "\n".join(lines) + "\n}\n",
         SAID: "[\n" + ",\n".join(map(json.dumps, said)) + "\n]\n",
     }
 
 
 def report(rows: list[dict[str, Any]]) -> str:
     found = examples(rows)
-    learnt, unseen = [e for e in found if e.learnt], [e for e in found if not e.learnt]
+    learnt, held = [e for e in found if e.learnt], [e for e in found if not e.learnt]
     lines = []
-    for name, features in (("as shipped", FEATURES), ("with the duration", {**FEATURES, **DURATION})):
-        tree = learn(learnt, features)
-        for what, some in (("what it has learnt from", learnt), ("pages not learnt from", [e for e in unseen if e.application in BROWSERS]),
-                           ("applications not learnt from", [e for e in unseen if e.application not in BROWSERS])):
-            recall = recalls(tree, some, features)
-            lines.append([name, what, str(len(some)), *(f"{100 * recall[c]:.1f}" if any(e.actual == c for e in some) else "-" for c in CLASSES)])
-    text = "Flows classified correctly, %\n\n" + results.table(["tree", "flows", "number", *CLASSES], lines)
-    tree = learn(learnt, FEATURES)
-    kinds = sorted({(e.actual, e.application, e.what) for e in unseen if e.application not in BROWSERS or e.what in SCRIPTS})
+    said: list[str] = []
+    for name, candidate in (("as shipped", CHOSEN), ("a tree of 12 leaves", Candidate(1, 12, tuple(THESIS))),
+                            ("with the duration", dataclasses.replace(CHOSEN, duration=True))):
+        trees = learn(learnt, candidate)
+        across = [crossed(learnt, candidate, seed) for seed in SEEDS]
+        for what, some, each in (("learning, each group by the others", learnt, across), ("held out", held, [classify(trees, held, candidate)])):
+            said = each[0] if candidate == CHOSEN and some is held else said
+            by_kind = [recalls(s, some) for s in each]
+            by_flow = [sum(e.actual == c == x for s in each for e, x in zip(some, s)) / len(each) / max(1, sum(e.actual == c for e in some)) for c in CLASSES]
+            lines.append([name, what, str(len(some)), *(f"{100 * sum(r.get(c, 0) for r in by_kind) / len(each):.1f}" for c in CLASSES), *(f"{100 * x:.1f}" for x in by_flow)])
+    text = "Recall, %: the mean over pages and applications, and of all flows\n\n" + results.table(
+        ["classifier", "part", "flows", *CLASSES, *(f"{c}, flows" for c in CLASSES)], lines)
     lines = []
-    for kind in kinds:
-        some = [e for e in unseen if (e.actual, e.application, e.what) == kind]
-        lines.append([kind[2], kind[1] or "-", kind[0], str(len(some)), f"{100 * recalls(tree, some, FEATURES)[kind[0]]:.0f}"])
-    return text + "\n\nApplications that it has not learnt from\n\n" + results.table(["application", "browser", "class", "flows", "correct, %"], lines)
+    for (actual, what), numbers in sorted(kinds(held).items()):
+        for application in sorted({held[i].application for i in numbers}) if actual != "other" else [""]:
+            some_of = [i for i in numbers if application in ("", held[i].application)]
+            as_what = [f"{said_as} {n}" for said_as in CLASSES if said_as != actual and (n := sum(said[i] == said_as for i in some_of))]
+            lines.append([what, application or "-", actual, str(len(some_of)), f"{100 * sum(said[i] == actual for i in some_of) / len(some_of):.0f}", ", ".join(as_what) or "-"])
+    return text + "\n\nHeld out: what is classified correctly, and as what else\n\n" + results.table(["page or application", "browser", "class", "flows", "correct, %", "mistaken for"], lines)
 
 
 def draw(rows: list[dict[str, Any]]) -> None:
@@ -196,9 +336,13 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=ONLY, help="record only these")
     parser.add_argument("--restart", action="store_true", help="forget what an earlier run has recorded")
     parser.add_argument("--learn", action="store_true", help="record nothing")
-    parser.add_argument("--check", action="store_true", help="only say whether the tree is the one learnt from the rows")
+    parser.add_argument("--choose", action="store_true", help="only print the scores of the candidates, on the learning part")
+    parser.add_argument("--check", action="store_true", help="only say whether the trees are those learnt from the rows")
     args = parser.parse_args()
     rows = [] if args.restart else read()
+    if args.choose:
+        print(choose(rows))
+        return 0
     if args.check:
         other = [path for path, text in generated(rows).items() if path.read_text() != text]
         for path in other:

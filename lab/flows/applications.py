@@ -377,7 +377,7 @@ OTHERS: dict[str, Make] = {
        for what in ("updates", "file", "answers", "ranges", "uploads", "sync", "playlist") for version in (1, 2)},
     "plain updates": plain,
     **{what: (lambda b, d, s, what=what: ssh(b, what, d, s)) for what in ("ssh download", "ssh upload", "ssh typing")},
-    **{what: (lambda b, d, s, what=what: dialogue(b, what, d, s)) for what in dialogues.PROTOCOLS},
+    **{what: (lambda b, d, s, what=what: dialogue(b, what, d, s)) for what in dialogues.PROTOCOLS | dialogues.DRAWN},
 }
 # For judging a classifier only (lab/experiments/flows.py).
 HELD_OUT: dict[str, Make] = {

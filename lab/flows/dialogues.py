@@ -14,6 +14,7 @@ import ssl
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 Message = tuple[str, int, float]
 MOST_PAUSE = 1.0
@@ -196,6 +197,35 @@ def transfer(source: random.Random) -> list[Message]:
     return [("s", whole, 0)] if source.random() < 0.6 else [("c", whole, 0)]
 
 
+def drawn(number: int) -> Callable[[random.Random], list[Message]]:
+    """A protocol that does not exist: messages of sizes, and in an order, that are typical of it."""
+    traits = random.Random(f"protocol {number}")
+
+    def between(least: float, most: float) -> float:  # log-uniform
+        return float(least * (most / least) ** traits.random())
+
+    request, answer, rounds = between(20, 2500), between(20, 100e3), between(1, 40)
+    spread, varied = traits.uniform(0.2, 1), traits.uniform(0.3, 1.5)
+    body = between(500, 200e3) if traits.random() < 0.25 else 0
+    bodies = traits.uniform(0.1, 1)
+    greeted, together, parts = traits.random() < 0.3, traits.choice([1, 1, 1, 2, 4]), traits.choice([1, 1, 1, 3, 20])
+    pause = traits.choice([0.0, 0.02, 0.1])
+
+    def make(source: random.Random) -> list[Message]:
+        found: list[Message] = [("s", source.randint(20, 200), 0), ("c", source.randint(20, 200), 0)] if greeted else []
+        for _ in range(min(80, 1 + int(source.expovariate(1 / rounds)))):
+            found += [("c", size(source, request, spread, 8, 20_000), pause * (k == 0)) for k in range(together)]
+            if body and source.random() < bodies:
+                found += [("c", size(source, body, varied, 100, 1_000_000), 0), ("s", source.randint(10, 300), 0)]
+            else:
+                found += [("s", size(source, answer, varied, 8, 1_000_000) // parts + 1, 0.01 * (k > 0)) for k in range(parts) for _ in range(together)]
+        return found
+
+    return make
+
+
+DRAWN = {f"drawn_{i}": drawn(i) for i in range(1, 31)}
+
 # The following are for judging a classifier only (lab/experiments/flows.py).
 
 
@@ -272,7 +302,7 @@ HELD_OUT = {f.__name__: f for f in (web_socket, dns_over_https, remote_procedure
 
 
 def dialogue(protocol: str, seed: int) -> list[Message]:
-    return (PROTOCOLS | HELD_OUT)[protocol](random.Random(seed))
+    return (PROTOCOLS | DRAWN | HELD_OUT)[protocol](random.Random(seed))
 
 
 def hybrid(seed: int) -> bool:

@@ -19,21 +19,21 @@ PACKETS = 40  # counted packets
 CODE = {"today": "reference", "path": "32_bits"}  # by step: x/crypto's code, and ours
 
 
-def _code(binary: pathlib.Path) -> str:
-    """The addresses of the cipher's functions, in the form of QEMU's -dfilter."""
+def code(binary: pathlib.Path, names: str) -> str:
+    """The addresses of the functions with such names, in the form of QEMU's -dfilter."""
     ranges = []
     for line in subprocess.run(["go", "tool", "nm", "-size", binary], capture_output=True, text=True, check=True).stdout.splitlines():
         address, size, kind, *name = line.split()
-        if kind in "Tt" and re.search(r"chacha20|poly1305|crypto/subtle|internal/alias", name[0]):
+        if kind in "Tt" and re.search(names, name[0]):
             ranges.append(f"0x{address}+{size}")
     return ",".join(ranges)
 
 
-def _instructions(command: list[str], code: str) -> int:
-    """The number of instructions of CODE that a program runs. With one instruction per block and unchained blocks, QEMU logs a line for each."""
+def instructions(command: list[str], code: str, directory: pathlib.Path | None = None) -> int:
+    """The number of instructions of CODE that a program runs in a directory. With one instruction per block and unchained blocks, QEMU logs a line for each."""
     qemu, *rest = command
     process = subprocess.Popen([qemu, "-singlestep", "-d", "exec,nochain", "-dfilter", code, "-D", "/dev/stderr", *rest],
-                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=directory)
     assert process.stderr
     lines = 0
     while chunk := process.stderr.read(1 << 20):
@@ -52,11 +52,11 @@ def count(processor: str, binary: pathlib.Path) -> list[dict[str, Any]]:
     subprocess.run([SOURCES.parent.parent / "quic-go/prepare"], check=True)
     subprocess.run(["go", "test", "-c", "-o", binary.resolve(), "./chacha20poly1305"], cwd=SOURCES, check=True,
                    env=os.environ | {"GOOS": "linux", "GOARCH": processor, "GOMIPS": "softfloat", "CGO_ENABLED": "0", "GOFLAGS": ""})
-    where = _code(binary)
+    where = code(binary, r"chacha20|poly1305|crypto/subtle|internal/alias")
     rows = []
-    for step, code in CODE.items():
+    for step, name in CODE.items():
         for direction in ("seal", "open"):
-            few, many = (_instructions([qemu, str(binary), "-test.run", "^$", "-test.bench", f"Packet/{direction}/{code}/{PACKET}$",
+            few, many = (instructions([qemu, str(binary), "-test.run", "^$", "-test.bench", f"Packet/{direction}/{name}/{PACKET}$",
                                         "-test.benchtime", f"{packets}x"], where) for packets in (2, 2 + PACKETS))
             rows.append({"what": "ChaCha20-Poly1305", "direction": direction, "profile": "-", "offload": "-", "step": step,
                          "processor": processor, "instructions_per_byte": round((many - few) / PACKETS / PACKET, 1)})

@@ -64,8 +64,9 @@ def _seed(of: int) -> int:
 
 def test_sessions_count_as_found_if_they_are_right() -> None:
     sessions = importlib.import_module("sessions")
-    row = {"flows": [[0, 0, 1], [0, 0, 1], [0, 1, 1], [1, 0, 1], [2, 0, 2], [2, 0, 3]]}
-    actual, said = sessions.sets(row)
+    row = {"flows": [[0, 0, 1, 0, 0], [0, 0, 1, 0, 0.2], [0, 1, 1, 0, 0.3], [1, 0, 1, 0, 3], [2, 0, 2, 0, 8], [2, 0, 3, 0, 12.9]]}
+    actual, said, thesis = sessions.sets(row)
     # Flows of the first page load to one server were merged with the second's, and those of the third are separate.
     assert actual == {frozenset(s) for s in ({0, 1}, {2}, {3}, {4, 5})}
     assert actual & said == {frozenset({2})} and len(said) == 4
+    assert thesis == {frozenset(s) for s in ({0, 1, 3}, {2}, {4, 5})}

@@ -12,6 +12,11 @@ import (
 const (
 	// SessionGap: connections that a client opens to a server within this time of the first are a session.
 	SessionGap = 5 * time.Second
+	// sessionQuiet: a session accepts no more flows when its client has not waited for any of them for that long.
+	// A person needs longer to open another page, and a browser less to open the page's next connection.
+	sessionQuiet = time.Second
+	// maxIdle bounds the flows that are asked for that: the last ones.
+	maxIdle = 16
 	// maxYoung bounds the sessions that flows can join. Without room, the oldest accepts no more flows.
 	maxYoung = 64
 	// maxWaits bounds the separate waits of a session. Without room, the two closest ones are merged.
@@ -24,8 +29,9 @@ const (
 type Session struct {
 	ticket         Ticket
 	client, server netip.Addr
-	began          time.Time
-	young          bool // flows can join
+	began, joined  time.Time
+	young          bool                   // flows can join
+	idle           []func() time.Duration // of its flows: how long the client has not waited
 	flows, open    int
 	bytes          [Classes]uint64 // to the client
 	waits          []wait          // when the client waited for any flow; disjoint, and in order
@@ -92,7 +98,7 @@ func (s *Session) outcome() (bytes uint64, all time.Duration, class Class) {
 }
 
 // Sessions groups flows into sessions (Manzoor 2019, algorithm 1; its key also has the server's name, which would
-// require a look into the flow). It is not safe for concurrent use.
+// require a look into the flow, and a quiet session goes on there). It is not safe for concurrent use.
 type Sessions struct {
 	young []*Session // oldest first
 }
@@ -101,7 +107,11 @@ type Sessions struct {
 // session. The session is nil if it is carried and in no group.
 func (s *Sessions) Join(now time.Time, client, server netip.Addr, draw func() Ticket) *Session {
 	for _, x := range slices.Backward(s.young) {
-		if x.client == client && x.server == server && now.Sub(x.began) <= SessionGap {
+		if x.client == client && x.server == server {
+			if now.Sub(x.began) > SessionGap || x.quiet(now) {
+				break
+			}
+			x.joined = now
 			return x
 		}
 	}
@@ -109,13 +119,33 @@ func (s *Sessions) Join(now time.Time, client, server netip.Addr, draw func() Ti
 	if t == (Ticket{}) {
 		return nil
 	}
-	x := &Session{ticket: t, client: client, server: server, began: now, young: true, waits: make([]wait, 0, maxWaits+1)}
+	x := &Session{ticket: t, client: client, server: server, began: now, joined: now, young: true, waits: make([]wait, 0, maxWaits+1)}
 	s.young = append(s.young, x)
 	return x
 }
 
-// Open notes that a flow begins, and says if it is the first of its session.
-func (s *Session) Open() (first bool) {
+// quiet says if the client has waited for nothing of late.
+func (s *Session) quiet(now time.Time) bool {
+	if len(s.idle) == 0 || now.Sub(s.joined) <= sessionQuiet {
+		return false
+	}
+	for _, idle := range slices.Backward(s.idle) {
+		if idle() <= sessionQuiet {
+			return false
+		}
+	}
+	return true
+}
+
+// Open notes that a flow begins, and says if it is the first of its session. idle returns how long the client has not waited
+// for the flow.
+func (s *Session) Open(idle func() time.Duration) (first bool) {
+	if s.young {
+		if len(s.idle) == maxIdle {
+			s.idle = slices.Delete(s.idle, 0, 1)
+		}
+		s.idle = append(s.idle, idle)
+	}
 	s.flows++
 	s.open++
 	return s.flows == 1
@@ -160,7 +190,7 @@ func (s *Sessions) Age(now time.Time) (over []*Session) {
 		old++
 	}
 	for _, x := range s.young[:old] {
-		x.young = false
+		x.young, x.idle = false, nil
 		if x.over() {
 			over = append(over, x)
 		}

@@ -15,6 +15,8 @@ import (
 
 var servers = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::1")}
 
+func waiting() time.Duration { return 0 }
+
 func undrawn() Ticket { return Ticket{Measured: true} }
 
 // TestJoin: which flows join which session.
@@ -52,7 +54,7 @@ func TestOver(t *testing.T) {
 	at := func(s float64) time.Time { return start.Add(seconds(s)) }
 	var s Sessions
 	x := s.Join(at(0), clients[0], servers[0], undrawn)
-	if !x.Open() || x.Open() || x.Close(Flow{}) || x.Close(Flow{}) {
+	if !x.Open(waiting) || x.Open(waiting) || x.Close(Flow{}) || x.Close(Flow{}) {
 		t.Error("over, and flows can join")
 	}
 	if over := s.Age(at(5)); len(over) != 0 {
@@ -62,7 +64,7 @@ func TestOver(t *testing.T) {
 		t.Errorf("%v are over", over)
 	}
 	y := s.Join(at(6), clients[0], servers[0], undrawn)
-	y.Open()
+	y.Open(waiting)
 	if over := s.Age(at(20)); len(over) != 0 {
 		t.Error("over, and a flow is open")
 	}
@@ -72,6 +74,50 @@ func TestOver(t *testing.T) {
 	s.Join(at(21), clients[0], servers[0], undrawn) // its flow never opens
 	if over := s.Age(at(40)); len(over) != 0 {
 		t.Error("a session without a flow counts")
+	}
+}
+
+// TestQuiet: a flow does not join a session whose client has not waited for a while.
+func TestQuiet(t *testing.T) {
+	at := func(s float64) time.Time { return start.Add(seconds(s)) }
+	var s Sessions
+	idle := make([]time.Duration, 2*maxIdle)
+	join := func(s *Sessions, at time.Time) *Session { return s.Join(at, clients[0], servers[0], undrawn) }
+	x := join(&s, at(0))
+	if join(&s, at(1.5)) != x {
+		t.Error("before a flow has begun, a session is quiet")
+	}
+	for i := range idle {
+		x.Open(func() time.Duration { return idle[i] })
+	}
+	if join(&s, at(3)) != x {
+		t.Error("flows are waited for, and another does not join")
+	}
+	for i := range idle {
+		idle[i] = 2 * sessionQuiet
+	}
+	if join(&s, at(3.5)) != x {
+		t.Error("a flow does not join another that is about to begin")
+	}
+	idle[len(idle)-2] = sessionQuiet
+	if join(&s, at(4.6)) != x {
+		t.Error("a flow was waited for a moment ago, and another does not join")
+	}
+	idle[len(idle)-2] *= 2
+	if len(x.idle) != maxIdle {
+		t.Errorf("%d flows are asked", len(x.idle))
+	}
+	s = Sessions{young: []*Session{x}}
+	x.joined = at(3.5)
+	y := join(&s, at(4.6))
+	if y == x {
+		t.Error("a flow joins a quiet session")
+	}
+	if join(&s, at(4.7)) != y {
+		t.Error("a flow does not join the newest session")
+	}
+	if s.Age(at(5.1)); x.idle != nil || y.idle != nil && !y.young {
+		t.Error("flows of an old session are kept")
 	}
 }
 
@@ -129,7 +175,7 @@ func TestPages(t *testing.T) {
 				page *= 0.8
 			}
 			for range 1 + rnd.IntN(6) { // all as slow as the page
-				first := x.Open()
+				first := x.Open(waiting)
 				x.Waited(now, now.Add(seconds(page)))
 				if x.Close(Flow{2000, 20000, 8, 20}); first {
 					p.Record(x.Ticket(), Outcome{20000, seconds(page), seconds(page)})
@@ -176,7 +222,7 @@ func TestLateFlow(t *testing.T) {
 	p := New(Config{Share: 0.5})
 	var s Sessions
 	x := s.Join(start, clients[0], servers[0], func() Ticket { return p.Draw(start, clients[0], 0) })
-	x.Open()
+	x.Open(waiting)
 	x.Waited(start, start.Add(time.Second))
 	x.Close(Flow{ServerBytes: 1000})
 	for _, over := range s.Age(start.Add(time.Minute)) {
@@ -199,16 +245,22 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// TestTree: the tree gives the same answers as the library that made it.
-func TestTree(t *testing.T) {
+// recorded returns the flows of the lab, with their classes.
+func recorded(t testing.TB) (rows []said) {
+	t.Helper()
 	data, err := os.ReadFile("testdata/classes.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var rows []said
 	if err := json.Unmarshal(data, &rows); err != nil {
 		t.Fatal(err)
 	}
+	return rows
+}
+
+// TestTrees: the trees give the same answers as in the lab.
+func TestTrees(t *testing.T) {
+	rows := recorded(t)
 	seen := map[string]int{}
 	for _, r := range rows {
 		if seen[r.class]++; r.flow.Class().String() != r.class {
@@ -238,14 +290,11 @@ func BenchmarkTick(b *testing.B) {
 }
 
 func BenchmarkClass(b *testing.B) {
-	rnd := rand.New(rand.NewPCG(12, 13))
-	flows := make([]Flow, 1024)
-	for i := range flows {
-		flows[i] = Flow{uint64(math.Exp(12 * rnd.Float64())), uint64(math.Exp(15 * rnd.Float64())), 1 + rnd.Uint32N(100), 1 + rnd.Uint32N(1000)}
-	}
+	rows := recorded(b)
+	rand.New(rand.NewPCG(12, 13)).Shuffle(len(rows), func(i, k int) { rows[i], rows[k] = rows[k], rows[i] })
 	var n int
 	for b.Loop() {
 		n++
-		flows[n%len(flows)].Class()
+		rows[n%len(rows)].flow.Class()
 	}
 }

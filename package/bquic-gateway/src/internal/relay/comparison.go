@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bquic/internal/divert"
+	"bquic/internal/processor"
 	"bquic/internal/proof"
 	"bquic/internal/tunnel"
 )
@@ -86,12 +87,13 @@ func (c *comparison) begin(s *proof.Session, hand *atomic.Uint32) (of comparing)
 	if !s.Measured() {
 		return of
 	}
-	of.session, of.first = s, s.Open()
-	of.timing = tunnel.NewTiming(hand, time.Now(), func(from, to time.Time) {
+	timing := tunnel.NewTiming(hand, time.Now(), func(from, to time.Time) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		s.Waited(from, to)
 	})
+	of.session, of.timing = s, timing
+	of.first = s.Open(func() time.Duration { return time.Duration(timing.Idle()) * processor.Interval })
 	return of
 }
 

@@ -90,6 +90,16 @@ func (t *Timing) hears(n int) {
 	}
 }
 
+// Idle returns for how many steps of the hand nothing has arrived for the client that it had asked for. It is 0 while the client waits.
+// It can be called at any time.
+func (t *Timing) Idle() uint32 {
+	heard := t.heard.Load()
+	if heard == 0 {
+		return 0
+	}
+	return t.hand() - heard
+}
+
 // waited reports a period of waiting that ended at to.
 func (t *Timing) waited(to time.Time) {
 	from := t.since
@@ -113,6 +123,7 @@ func (t *Timing) ends(conn syscall.RawConn) {
 
 // done reports the last period of waiting, after the splice has ended.
 func (t *Timing) done() {
+	t.heard.CompareAndSwap(0, t.hand())
 	if t.bytes > 0 {
 		t.waited(t.last)
 	}

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"bquic/internal/processor"
 	"bquic/internal/proof"
 	"bquic/internal/tunnel"
 )
@@ -56,6 +57,12 @@ func run(listen, to string, delay, idle time.Duration) error {
 	var wg sync.WaitGroup
 	var sessions proof.Sessions
 	numbers := make(map[*proof.Session]int)
+	var hand atomic.Uint32
+	go func() {
+		for range time.Tick(processor.Interval) {
+			hand.Add(1)
+		}
+	}()
 	for {
 		client, err := l.Accept()
 		if err != nil {
@@ -68,8 +75,10 @@ func run(listen, to string, delay, idle time.Duration) error {
 			numbers[session] = len(numbers) + 1
 		}
 		number := numbers[session]
+		timing := tunnel.NewTiming(&hand, now, func(from, to time.Time) {})
+		session.Open(func() time.Duration { return time.Duration(timing.Idle()) * processor.Interval })
 		wg.Go(func() {
-			r, ok := carry(client.(*net.TCPConn), to, delay, idle, now)
+			r, ok := carry(client.(*net.TCPConn), to, delay, idle, now, timing)
 			r.Port, r.Session = int(from.Port()), number
 			if line, err := json.Marshal(r); ok && err == nil {
 				mu.Lock()
@@ -88,15 +97,13 @@ func run(listen, to string, delay, idle time.Duration) error {
 }
 
 // carry splices a connection to the server.
-func carry(client *net.TCPConn, to string, delay, idle time.Duration, begin time.Time) (r record, ok bool) {
+func carry(client *net.TCPConn, to string, delay, idle time.Duration, begin time.Time, timing *tunnel.Timing) (r record, ok bool) {
 	server, err := net.Dial("tcp", to)
 	if err != nil {
 		tunnel.Reset(client)
 		return r, false
 	}
 	defer server.Close()
-	var hand atomic.Uint32
-	timing := tunnel.NewTiming(&hand, begin, func(from, to time.Time) {})
 	_ = tunnel.SpliceTimed(client, nil, newLate(server.(*net.TCPConn), delay, idle), new(tunnel.Bytes), timing)
 	c := timing.Counts()
 	bytes, _, wait, ok := timing.Result()
