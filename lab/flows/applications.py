@@ -167,7 +167,7 @@ def browsed(bench: flows.Bench, name: str, http2: bool, delays: list[int], seed:
             elif what == "scroll":
                 browser.run(f"{url}/empty.html", SCROLL % (source.randint(2, 6), source.randint(3, 12), source.randint(0, 50), source.choice([50, 300])))
             else:  # a visit
-                there = [p for p in (pages.HELD_OUT if what == "reading" else pages.DRAWN) if pages.size(p) < 3_000_000]
+                there = [p for p in {"visit": pages.DRAWN, "reading": pages.MORE, "browsing": pages.HELD_OUT}[what] if pages.size(p) < 3_000_000]
                 paths = [f"/pages/{p.replace(' ', '-')}/" for p in source.sample(there, source.randint(2, 4))]
                 browser.run(f"{url}/empty.html", VISIT % (json.dumps(paths), source.choice([100, 600])))
     finally:
@@ -270,6 +270,17 @@ def ssh(bench: flows.Bench, what: str, delays: list[int], source: random.Random)
         shell.wait(60)
         shell.stdout.close()
     return row("ssh", what, None, recorder)
+
+
+def forward(bench: flows.Bench, delays: list[int], source: random.Random) -> dict[str, Any]:
+    """Downloads from a web server through ssh."""
+    recorder = bench.record(SSH, source.choice(delays))
+    requests = ""
+    for more in range(source.randint(0, 3), -1, -1):
+        end = "" if more else "Connection: close\r\n"
+        requests += f"GET /packages/{source.randrange(60)} HTTP/1.1\r\nHost: packages\r\n{end}\r\n"
+    quiet(bench, *ssh_command(bench), "-p", str(recorder.port), "-W", f"127.0.0.1:{PLAIN}", f"root@{recorder.address}", stdin=requests.encode())
+    return row("ssh", "ssh forward", None, recorder)
 
 
 def dialogue(bench: flows.Bench, what: str, delays: list[int], source: random.Random) -> dict[str, Any]:
@@ -377,11 +388,12 @@ OTHERS: dict[str, Make] = {
        for what in ("updates", "file", "answers", "ranges", "uploads", "sync", "playlist") for version in (1, 2)},
     "plain updates": plain,
     **{what: (lambda b, d, s, what=what: ssh(b, what, d, s)) for what in ("ssh download", "ssh upload", "ssh typing")},
+    "pip": pip, "scp": copy, "wget": mirror,
+    **{f"git clone {how}": (lambda b, d, s, how=how: clone(b, how, d, s)) for how in ("1", "2", "ssh")},
     **{what: (lambda b, d, s, what=what: dialogue(b, what, d, s)) for what in dialogues.PROTOCOLS | dialogues.DRAWN},
 }
 # For judging a classifier only (lab/experiments/flows.py).
 HELD_OUT: dict[str, Make] = {
-    "pip": pip, "scp": copy, "wget": mirror,
-    **{f"git clone {how}": (lambda b, d, s, how=how: clone(b, how, d, s)) for how in ("1", "2", "ssh")},
+    "ssh forward": forward,
     **{what: (lambda b, d, s, what=what: dialogue(b, what, d, s)) for what in dialogues.HELD_OUT},
 }

@@ -226,9 +226,6 @@ def drawn(number: int) -> Callable[[random.Random], list[Message]]:
 
 DRAWN = {f"drawn_{i}": drawn(i) for i in range(1, 31)}
 
-# The following are for judging a classifier only (lab/experiments/flows.py).
-
-
 def web_socket(source: random.Random) -> list[Message]:
     """RFC 6455: an upgrade of HTTP/1.1 as a browser asks for it, then messages in both directions."""
     found: list[Message] = [("c", source.randint(420, 700), 0), ("s", source.randint(130, 220), 0)]
@@ -296,9 +293,89 @@ def push(source: random.Random) -> list[Message]:
     return found
 
 
+# The following are for judging a classifier only (lab/experiments/flows.py).
+
+
+def telephony(source: random.Random) -> list[Message]:
+    """SIP: registration, and the messages of calls; speech goes elsewhere."""
+    found: list[Message] = [("c", source.randint(450, 700), 0), ("s", source.randint(400, 600), 0), ("c", source.randint(650, 900), 0), ("s", source.randint(450, 700), 0)]
+    for _ in range(source.choice([0, 0, 1, 2])):
+        found += [("c", source.randint(900, 1500), 0.1), ("s", 350, 0), ("s", source.randint(800, 1200), 0.2), ("c", source.randint(400, 600), 0), ("c", source.randint(400, 600), 0.3), ("s", 400, 0)]
+    return found + [("c", 4, 0.1), ("s", 2, 0)] * source.randint(0, 6)
+
+
+def live_upload(source: random.Random) -> list[Message]:
+    """RTMP: a camera sends pictures and sound for as long as the stream lasts."""
+    found: list[Message] = [("c", 1537, 0), ("s", 3073, 0), ("c", 1536 + 200, 0), ("s", 300, 0), ("c", 150, 0), ("s", 120, 0)]
+    each = size(source, 4000, 0.6, 500, 20_000)
+    for i in range(source.randint(20, 150)):
+        found += [("c", int(each * source.uniform(0.6, 1.5)), 0.01)] + ([("s", 16, 0)] if i % 30 == 29 else [])
+    return found
+
+
+def object_store(source: random.Random) -> list[Message]:
+    """Files of a backup, put and got by HTTP/1.1 with signed requests."""
+    found: list[Message] = []
+    for _ in range(source.choice([1, 1, 2, 4, 8])):
+        body = size(source, 90e3, 1.5, 100, 2_000_000)
+        found += [("c", source.randint(500, 750), 0), ("s", 350 + body, 0)] if source.random() < 0.4 else [("c", source.randint(550, 850) + body, 0), ("s", source.randint(250, 400), 0.02)]
+    return found
+
+
+def peers(source: random.Random) -> list[Message]:
+    """BitTorrent: pieces of 16 KB in both directions, each after its request."""
+    found: list[Message] = [("c", 68, 0), ("s", 68 + 200, 0), ("c", 200, 0)]
+    share = source.random()
+    for _ in range(source.randint(3, 60)):
+        ahead = source.randint(1, 6)
+        found += [("c", 17 * ahead, 0)] + [("s", 16_397, 0)] * ahead if source.random() < share else [("s", 17, 0), ("c", 16_397, 0)]
+    return found
+
+
+def world(source: random.Random) -> list[Message]:
+    """A game whose player walks: parts of the world come as needed, and where everyone is all the time."""
+    found: list[Message] = [("c", source.randint(100, 400), 0), ("s", size(source, 3000, 0.6, 500), 0), ("c", 30, 0)]
+    for _ in range(source.randint(10, 100)):
+        found += [("c", source.randint(15, 40), source.choice([0.0, 0.02]))] + source.choice([[("s", source.randint(30, 300), 0)]] * 4 + [[("s", size(source, 9000, 0.5, 1000), 0)]])
+    return found
+
+
+def key_value(source: random.Random) -> list[Message]:
+    """A cache: many short commands, and short answers."""
+    found: list[Message] = [("c", 40, 0), ("s", 5, 0)]
+    for _ in range(source.randint(1, 80)):
+        found += [("c", 25 + size(source, 40, 1.2, 5, 20_000), 0), ("s", size(source, 60, 1.4, 4, 50_000), 0)]
+    return found
+
+
+def logs(source: random.Random) -> list[Message]:
+    """Syslog over TLS: lines, and no answer but the end."""
+    return [("c", size(source, 160, 0.6, 60, 2000) * source.choice([1, 1, 1, 5]), source.choice([0.0, 0.0, 0.1])) for _ in range(source.randint(1, 80))] + [("s", 1, 0)]
+
+
+def gemini(source: random.Random) -> list[Message]:
+    """A page of text, after its address, in each connection."""
+    return [("c", source.randint(20, 120), 0), ("s", 20 + size(source, 4000, 1.2, 100, 300_000), 0.01)]
+
+
+def assistant(source: random.Random) -> list[Message]:
+    """Speech goes up while it is spoken, and the answer comes as sound."""
+    found: list[Message] = [("c", source.randint(200, 900), 0), ("s", source.randint(60, 200), 0)]
+    for _ in range(source.choice([1, 1, 2])):
+        found += [("c", source.randint(600, 1300), 0.02)] * source.randint(10, 60) + [("s", source.randint(200, 800), 0.1), ("s", size(source, 30e3, 0.6, 3000), 0.05)]
+    return found
+
+
+def ticker(source: random.Random) -> list[Message]:
+    """Quotes and scores come as they change, after one subscription or a few."""
+    found: list[Message] = [("c", source.randint(80, 400), 0), ("s", source.randint(60, 300), 0)] * source.randint(1, 3)
+    return found + [("s", size(source, 300, 0.8, 30, 8000), source.choice([0.0, 0.02, 0.05])) for _ in range(source.randint(5, 120))]
+
+
 PROTOCOLS = {f.__name__: f for f in (dns_over_tls, imap, pop3, smtp, messaging, desktop, backup, irc, sql, printing, git, directory, soap, filesystem,
-                                     replication, streaming, game, nntp, transfer)}
-HELD_OUT = {f.__name__: f for f in (web_socket, dns_over_https, remote_procedures, private_network, telemetry, camera, calendar, push)}
+                                     replication, streaming, game, nntp, transfer, web_socket, dns_over_https, remote_procedures, private_network,
+                                     telemetry, camera, calendar, push)}
+HELD_OUT = {f.__name__: f for f in (telephony, live_upload, object_store, peers, world, key_value, logs, gemini, assistant, ticker)}
 
 
 def dialogue(protocol: str, seed: int) -> list[Message]:
