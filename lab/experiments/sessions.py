@@ -9,8 +9,8 @@ three flows on average. Which flows the browsers had really opened for a page wa
 Here: Chromium and Firefox load pages of lab/pages.py, by HTTP/1.1 and HTTP/2, with random pauses between them (exponential, 6 s
 on average). Half of the next pages are on the same server, the others on any of twelve. As for a user, a browser keeps its cache and its
 connections from page to page; a server closes a connection that has been idle for 5, 15 or 60 s. The browser opens one page at a time, so the flows that it opens before the next
-page belong to the first one: that is the ground truth. A page that opens no flow does not count. The relay's own code groups flows by addresses alone, and ends a session earlier if its client has not waited for any of
-its flows for a second; the last columns are by the thesis's rule, from the same flows. A session counts
+page belong to the first one: that is the ground truth. A page that opens no flow does not count. The relay's own code groups flows by addresses alone, and ends a session earlier once its client has waited for none of
+its flows for half a second; the last columns are by the thesis's rule, from the same flows. A session counts
 as found if it has all flows of one page load and no others.
 
 Writes results/sessions.json (a row is a browser's walk: for each flow, its page load, and the session that was
@@ -48,7 +48,7 @@ GAP_SECONDS = 5.0
 
 
 def walk(bench: flows.Bench, name: str, http2: bool, repetition: int) -> dict[str, Any]:
-    source = random.Random(f"walk {name} {http2} {repetition}")
+    source = random.Random(f"walks {name} {http2} {repetition}")
     servers = [bench.record(delay_ms=DELAYS_MS[i % len(DELAYS_MS)], node=i, idle_seconds=IDLE_SECONDS[i % len(IDLE_SECONDS)]) for i in range(SERVERS)]
     server = servers[0]
     browser = applications.Browser(bench, name, http2)

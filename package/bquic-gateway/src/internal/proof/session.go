@@ -12,9 +12,9 @@ import (
 const (
 	// SessionGap: connections that a client opens to a server within this time of the first are a session.
 	SessionGap = 5 * time.Second
-	// sessionQuiet: a session accepts no more flows when its client has not waited for any of them for that long.
-	// A person needs longer to open another page, and a browser less to open the page's next connection.
-	sessionQuiet = time.Second
+	// sessionQuiet: a session accepts no more flows once its client has waited for none of them for that long. A person seldom
+	// opens another page sooner, and a browser has mostly opened the connections that a page needs. While data is on its way, the client waits.
+	sessionQuiet = 500 * time.Millisecond
 	// maxIdle bounds the flows that are asked for that: the last ones.
 	maxIdle = 16
 	// maxYoung bounds the sessions that flows can join. Without room, the oldest accepts no more flows.
@@ -31,6 +31,7 @@ type Session struct {
 	client, server netip.Addr
 	began, joined  time.Time
 	young          bool                   // flows can join
+	ended          bool                   // the client has waited for nothing for a while
 	idle           []func() time.Duration // of its flows: how long the client has not waited
 	flows, open    int
 	bytes          [Classes]uint64 // to the client
@@ -54,8 +55,9 @@ func (s *Session) Ticket() Ticket { return s.ticket }
 // Measured says if its flows are measured: then Open and Close must be called for them.
 func (s *Session) Measured() bool { return s != nil && s.ticket.Measured }
 
-// Waited notes that the client has waited for data of a flow.
+// Waited notes that the client has waited for data of a flow. It must be called before the client waits for the flow again.
 func (s *Session) Waited(from, to time.Time) {
+	s.ended = s.ended || s.quiet()
 	w := wait{max(from.Sub(s.began), 0), to.Sub(s.began)}
 	if w.to <= w.from {
 		return
@@ -108,7 +110,7 @@ type Sessions struct {
 func (s *Sessions) Join(now time.Time, client, server netip.Addr, draw func() Ticket) *Session {
 	for _, x := range slices.Backward(s.young) {
 		if x.client == client && x.server == server {
-			if now.Sub(x.began) > SessionGap || x.quiet(now) {
+			if now.Sub(x.began) > SessionGap || x.ended || now.Sub(x.joined) > sessionQuiet && x.quiet() {
 				break
 			}
 			x.joined = now
@@ -124,17 +126,14 @@ func (s *Sessions) Join(now time.Time, client, server netip.Addr, draw func() Ti
 	return x
 }
 
-// quiet says if the client has waited for nothing of late.
-func (s *Session) quiet(now time.Time) bool {
-	if len(s.idle) == 0 || now.Sub(s.joined) <= sessionQuiet {
-		return false
-	}
+// quiet says if the client has not waited for any of the session's flows of late.
+func (s *Session) quiet() bool {
 	for _, idle := range slices.Backward(s.idle) {
 		if idle() <= sessionQuiet {
 			return false
 		}
 	}
-	return true
+	return len(s.idle) > 0
 }
 
 // Open notes that a flow begins, and says if it is the first of its session. idle returns how long the client has not waited

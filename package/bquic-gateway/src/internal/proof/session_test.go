@@ -80,44 +80,52 @@ func TestOver(t *testing.T) {
 // TestQuiet: a flow does not join a session whose client has not waited for a while.
 func TestQuiet(t *testing.T) {
 	at := func(s float64) time.Time { return start.Add(seconds(s)) }
-	var s Sessions
-	idle := make([]time.Duration, 2*maxIdle)
-	join := func(s *Sessions, at time.Time) *Session { return s.Join(at, clients[0], servers[0], undrawn) }
-	x := join(&s, at(0))
-	if join(&s, at(1.5)) != x {
-		t.Error("before a flow has begun, a session is quiet")
-	}
-	for i := range idle {
-		x.Open(func() time.Duration { return idle[i] })
-	}
-	if join(&s, at(3)) != x {
-		t.Error("flows are waited for, and another does not join")
-	}
-	for i := range idle {
-		idle[i] = 2 * sessionQuiet
-	}
-	if join(&s, at(3.5)) != x {
-		t.Error("a flow does not join another that is about to begin")
-	}
-	idle[len(idle)-2] = sessionQuiet
-	if join(&s, at(4.6)) != x {
-		t.Error("a flow was waited for a moment ago, and another does not join")
-	}
-	idle[len(idle)-2] *= 2
-	if len(x.idle) != maxIdle {
-		t.Errorf("%d flows are asked", len(x.idle))
-	}
-	s = Sessions{young: []*Session{x}}
-	x.joined = at(3.5)
-	y := join(&s, at(4.6))
-	if y == x {
-		t.Error("a flow joins a quiet session")
-	}
-	if join(&s, at(4.7)) != y {
-		t.Error("a flow does not join the newest session")
-	}
-	if s.Age(at(5.1)); x.idle != nil || y.idle != nil && !y.young {
-		t.Error("flows of an old session are kept")
+	for name, flows := range map[string]int{"one flow": 1, "more flows than are asked": 2 * maxIdle} {
+		var s Sessions
+		idle := make([]time.Duration, flows)
+		join := func(seconds float64) *Session { return s.Join(at(seconds), clients[0], servers[0], undrawn) }
+		set := func(all, last time.Duration) {
+			for i := range idle {
+				idle[i] = all
+			}
+			idle[flows-1] = last
+		}
+		x := join(0)
+		if join(1.5) != x {
+			t.Errorf("%s: before a flow has begun, a session is quiet", name)
+		}
+		for i := range idle {
+			x.Open(func() time.Duration { return idle[i] })
+		}
+		if n := len(x.idle); n != min(flows, maxIdle) {
+			t.Errorf("%s: %d are asked", name, n)
+		}
+		if join(3) != x {
+			t.Errorf("%s: the client waits, and another does not join", name)
+		}
+		set(2*sessionQuiet, 2*sessionQuiet)
+		if join(3.1) != x {
+			t.Errorf("%s: another does not join one that is about to begin", name)
+		}
+		set(2*sessionQuiet, sessionQuiet)
+		if x.Waited(at(1), at(2)); join(4) != x {
+			t.Errorf("%s: the client has waited a moment ago, and another does not join", name)
+		}
+		set(2*sessionQuiet, 2*sessionQuiet)
+		quiet := *x
+		s = Sessions{young: []*Session{&quiet}}
+		if y := join(4.6); y == &quiet || join(4.7) != y {
+			t.Errorf("%s: the next ones do not begin a session after a quiet one", name)
+		}
+		s = Sessions{young: []*Session{x}}
+		x.Waited(at(2), at(3)) // as the client asks again
+		set(0, 0)
+		if y := join(4.1); y == x {
+			t.Errorf("%s: another joins a session that has been quiet", name)
+		}
+		if s.Age(at(10)); x.idle != nil {
+			t.Errorf("%s: an old session keeps them", name)
+		}
 	}
 }
 

@@ -52,8 +52,8 @@ func run(listen, to string, delay, idle time.Duration) error {
 		close(ended)
 		l.Close()
 	}()
-	fmt.Println("{}") // now it listens
-	var mu sync.Mutex
+	fmt.Println("{}")          // now it listens
+	var mu, joining sync.Mutex // of the output, and of the sessions
 	var wg sync.WaitGroup
 	var sessions proof.Sessions
 	numbers := make(map[*proof.Session]int)
@@ -69,14 +69,20 @@ func run(listen, to string, delay, idle time.Duration) error {
 			break
 		}
 		now, from := time.Now(), client.RemoteAddr().(*net.TCPAddr).AddrPort()
+		joining.Lock()
 		sessions.Age(now)
 		session := sessions.Join(now, from.Addr(), client.LocalAddr().(*net.TCPAddr).AddrPort().Addr(), func() proof.Ticket { return proof.Ticket{Measured: true} })
 		if _, known := numbers[session]; !known {
 			numbers[session] = len(numbers) + 1
 		}
 		number := numbers[session]
-		timing := tunnel.NewTiming(&hand, now, func(from, to time.Time) {})
+		timing := tunnel.NewTiming(&hand, now, func(from, to time.Time) {
+			joining.Lock()
+			defer joining.Unlock()
+			session.Waited(from, to)
+		})
 		session.Open(func() time.Duration { return time.Duration(timing.Idle()) * processor.Interval })
+		joining.Unlock()
 		wg.Go(func() {
 			r, ok := carry(client.(*net.TCPConn), to, delay, idle, now, timing)
 			r.Port, r.Session = int(from.Port()), number
