@@ -125,10 +125,10 @@ SETS = [tuple(THESIS), (*THESIS, "packetsRatio", "answerMean"), (*THESIS, "packe
 SHAPES = ((1, 12), (1, 24), (1, 48), (8, 24), (8, 48), (16, 32), (16, 64), (30, 64))  # trees, and leaves of each
 CANDIDATES = [
     *(Candidate(*shape, features, drawn=drawn) for features in (SETS[0], SETS[2], SETS[3]) for shape in SHAPES for drawn in (0.3, 1)),
-    *(Candidate(*shape, features, other=2) for features in (SETS[2], SETS[3]) for shape in SHAPES),
+    *(Candidate(*shape, features, other=other) for features in (SETS[2], SETS[3]) for shape in SHAPES for other in (2, 4, 8)),
     *(Candidate(16, 64, features, duration=True) for features in (SETS[0], SETS[3])),
 ]
-CHOSEN = Candidate(8, 24, SETS[2], other=2)
+CHOSEN = Candidate(16, 64, SETS[2], other=8)
 
 
 def run(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:

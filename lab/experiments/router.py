@@ -14,6 +14,7 @@ code: `today` has Go's unchanged runtime, `runtime` a runtime with corrected sle
 32-bit words, `path` other savings per packet ([architecture.md](architecture.md#what-a-packet-costs)).
 
 ChaCha20-Poly1305 alone: each instruction of its functions for a packet is counted under qemu-user, on mipsel and on mips, which has the opposite byte order.
+So are those of the classifier, for the flows that `make bench-flows` has recorded.
 
 Mbit/s are calculated: the processor's clock minus a fifth for interrupts and the radio's driver, at 0.5 to 0.8
 instructions per cycle, an assumption for such processors with their slow memory; for MT7621, one thread.
@@ -42,7 +43,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from lab import measure, namespaces, results  # noqa: E402
-from lab.router import board, cells, cipher, memory  # noqa: E402
+from lab.router import board, cells, cipher, classes, memory  # noqa: E402
 
 RESULTS = ROOT / "results/router.json"
 FIGURE = ROOT / "docs/results/router.svg"
@@ -123,6 +124,7 @@ def run(step: str, bquic: pathlib.Path) -> None:
         for processor in cipher.PROCESSORS:
             measure.progress(f"router: the cipher on {processor}")
             write(merge(read(), [row | {"commit": measure.commit()} for row in cipher.count(processor, BINARY.with_name(f"cipher-{processor}"))]))
+            add([classes.count(processor, BINARY.with_name(f"classes-{processor}"))], step)
     for board_mb in BOARDS_MB:
         if not done() >= {held_key(board_mb, connections, step) for connections in CONNECTIONS}:
             measure.progress(f"router: connections on a board of {board_mb} MB, step {step}")
@@ -164,6 +166,10 @@ def report(rows: list[Row]) -> str:
         found = [by.get(cipher_key(direction, step, processor)) for step in cipher.CODE]
         lines.append([processor, direction, *(number(row, "instructions_per_byte", ".1f") for row in found)])
     text += "\n\nInstructions a byte of ChaCha20-Poly1305, in packets of 1,300 bytes\n" + results.table(["processor", "", "x/crypto", "ours"], lines)
+
+    lines = [[row["processor"], row["step"], str(row["instructions_per_flow"])] for row in rows if "instructions_per_flow" in row]
+    if lines:
+        text += "\n\nInstructions to tell a flow's class from its record, once a flow\n" + results.table(["processor", "step", "instructions"], lines)
 
     lines = []
     for what, profile in itertools.product(WHATS["file"], ["bquic", "standard"]):
