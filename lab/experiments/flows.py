@@ -58,12 +58,13 @@ PARTS = {
     "": [*pages.PAGES, "video", "poll"],
     "drawn": [*list(pages.DRAWN)[:20], *(x for what in ("video", "poll", "visit") for x in several(what, range(1, 4)))],
     "more drawn": [*list(pages.DRAWN)[20:40], *(x for what in ("video", "poll", "visit") for x in several(what, range(4, 7)))],
-    "more": [*pages.MORE, *several("reading", range(1, 5)), *several("scroll", range(1, 4)), *several("radio", range(1, 6))],
+    "more": [*list(pages.MORE)[:20], *several("reading", range(1, 5)), *several("scroll", range(1, 4)), *several("radio", range(1, 6))],
     **{f"drawn from {i}": [*list(pages.DRAWN)[i:i + 20], *several("scroll", range(i, i + 2)), *several("visit", range(i, i + 2))] for i in (40, 60, 80)},
-    "held out": [*pages.HELD_OUT, *several("browsing", range(1, 6))],
+    "still more": [*list(pages.MORE)[20:], *several("browsing", range(1, 6))],
+    "held out": [*pages.HELD_OUT, *several("looking around", range(1, 6))],
 }
 STREAMED = ["video", "radio"]  # by browsers, but not page loads
-HELD_OUT = {*pages.HELD_OUT, "browsing", "ssh forward", *dialogues.HELD_OUT}
+HELD_OUT = {*pages.HELD_OUT, "looking around", *dialogues.HELD_OUT}
 
 CLASSES = ["other", "http1", "http2"]  # in the order of Go's constants
 FOLDS = 10

@@ -167,7 +167,7 @@ def browsed(bench: flows.Bench, name: str, http2: bool, delays: list[int], seed:
             elif what == "scroll":
                 browser.run(f"{url}/empty.html", SCROLL % (source.randint(2, 6), source.randint(3, 12), source.randint(0, 50), source.choice([50, 300])))
             else:  # a visit
-                there = [p for p in {"visit": pages.DRAWN, "reading": pages.MORE, "browsing": pages.HELD_OUT}[what] if pages.size(p) < 3_000_000]
+                there = [p for p in {"visit": pages.DRAWN, "reading": pages.MORE, "browsing": pages.MORE, "looking around": pages.HELD_OUT}[what] if pages.size(p) < 3_000_000]
                 paths = [f"/pages/{p.replace(' ', '-')}/" for p in source.sample(there, source.randint(2, 4))]
                 browser.run(f"{url}/empty.html", VISIT % (json.dumps(paths), source.choice([100, 600])))
     finally:
@@ -388,12 +388,11 @@ OTHERS: dict[str, Make] = {
        for what in ("updates", "file", "answers", "ranges", "uploads", "sync", "playlist") for version in (1, 2)},
     "plain updates": plain,
     **{what: (lambda b, d, s, what=what: ssh(b, what, d, s)) for what in ("ssh download", "ssh upload", "ssh typing")},
-    "pip": pip, "scp": copy, "wget": mirror,
+    "pip": pip, "scp": copy, "wget": mirror, "ssh forward": forward,
     **{f"git clone {how}": (lambda b, d, s, how=how: clone(b, how, d, s)) for how in ("1", "2", "ssh")},
     **{what: (lambda b, d, s, what=what: dialogue(b, what, d, s)) for what in dialogues.PROTOCOLS | dialogues.DRAWN},
 }
 # For judging a classifier only (lab/experiments/flows.py).
 HELD_OUT: dict[str, Make] = {
-    "ssh forward": forward,
     **{what: (lambda b, d, s, what=what: dialogue(b, what, d, s)) for what in dialogues.HELD_OUT},
 }

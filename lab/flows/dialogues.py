@@ -293,9 +293,6 @@ def push(source: random.Random) -> list[Message]:
     return found
 
 
-# The following are for judging a classifier only (lab/experiments/flows.py).
-
-
 def telephony(source: random.Random) -> list[Message]:
     """SIP: registration, and the messages of calls; speech goes elsewhere."""
     found: list[Message] = [("c", source.randint(450, 700), 0), ("s", source.randint(400, 600), 0), ("c", source.randint(650, 900), 0), ("s", source.randint(450, 700), 0)]
@@ -372,10 +369,77 @@ def ticker(source: random.Random) -> list[Message]:
     return found + [("s", size(source, 300, 0.8, 30, 8000), source.choice([0.0, 0.02, 0.05])) for _ in range(source.randint(5, 120))]
 
 
+# The following are for judging a classifier only (lab/experiments/flows.py).
+
+
+def long_polls(source: random.Random) -> list[Message]:
+    """Chat by HTTP/1.1: each request is answered when there is something new."""
+    found: list[Message] = []
+    for _ in range(source.randint(1, 25)):
+        found += [("c", source.randint(280, 480) + (size(source, 120, 0.8, 10, 3000) if source.random() < 0.2 else 0), 0), ("s", 180 + size(source, 300, 1.1, 2, 20_000), source.choice([0.01, 0.1, 0.3]))]
+    return found
+
+
+def mail_by_http(source: random.Random) -> list[Message]:
+    """RFC 8620 (JMAP) by HTTP/1.1: methods and their results, in JSON."""
+    found: list[Message] = [("c", source.randint(250, 400), 0), ("s", source.randint(1200, 2500), 0)]
+    for _ in range(source.choice([1, 2, 2, 3, 6])):
+        found += [("c", 300 + size(source, 450, 0.5, 150, 5000), 0.02), ("s", 250 + size(source, 6000, 1.3, 200, 400_000), 0.02)]
+    return found
+
+
+def drive(source: random.Random) -> list[Message]:
+    """Files of a cloud by HTTP/2: what has changed, downloads and uploads."""
+    found: list[Message] = [("c", 24 + 27 + 13, 0), ("s", 36, 0), ("c", 9, 0), ("c", source.randint(300, 900), 0), ("s", size(source, 1500, 1, 200), 0.01)]
+    for _ in range(source.randint(0, 10)):
+        body = size(source, 50e3, 1.4, 200, 2_000_000)
+        found += [("c", source.randint(60, 200), 0), ("s", 60 + body, 0)] if source.random() < 0.6 else [("c", source.randint(90, 250) + body, 0), ("s", source.randint(80, 300), 0)]
+    return found
+
+
+def blocks(source: random.Random) -> list[Message]:
+    """A ledger among peers: announcements in both directions, and what is new."""
+    found: list[Message] = [("c", 126, 0), ("s", 126 + 24, 0), ("c", 24, 0)]
+    for _ in range(source.randint(3, 50)):
+        found += source.choice([[("s", 61, 0.02), ("c", 61, 0), ("s", size(source, 350, 0.6, 150, 5000), 0)]] * 5 + [[("c", 61, 0.02), ("s", 61, 0), ("c", size(source, 350, 0.6, 150, 5000), 0)]]
+                               + [[("s", 61, 0), ("c", 40, 0), ("s", size(source, 200e3, 0.8, 2000, 1_500_000), 0)]])
+    return found
+
+
+def call(source: random.Random) -> list[Message]:
+    """Speech, and perhaps pictures, through a TURN server over TLS."""
+    found: list[Message] = [("c", 40, 0), ("s", 100, 0), ("c", 180, 0), ("s", 110, 0)]
+    pictures = source.random() < 0.5
+    for _ in range(source.randint(20, 120)):
+        found += [("c", source.randint(90, 200) if not pictures else source.randint(300, 1200), 0.01), ("s", source.randint(90, 200) if not pictures else source.randint(300, 1200), 0.0)]
+    return found
+
+
+def terminal(source: random.Random) -> list[Message]:
+    """Keys and screens over TLS."""
+    found: list[Message] = [("s", 60, 0), ("c", 20, 0), ("s", 30, 0), ("c", 20, 0), ("s", 400, 0)]
+    for _ in range(source.randint(3, 60)):
+        found += source.choice([[("c", 1, 0.02), ("s", source.randint(1, 8), 0)]] * 5 + [[("c", 2, 0.02), ("s", size(source, 900, 1, 20, 20_000), 0)]])
+    return found
+
+
+def time_keys(source: random.Random) -> list[Message]:
+    """RFC 8915: keys and cookies for NTP."""
+    return [("c", source.randint(16, 40), 0), ("s", source.choice([8, 7]) * source.randint(104, 128) + 30, 0)]
+
+
+def queue(source: random.Random) -> list[Message]:
+    """Jobs are taken from a queue, and their results put back."""
+    found: list[Message] = [("c", 200, 0), ("s", 500, 0), ("c", 300, 0), ("s", 80, 0)]
+    for _ in range(source.randint(1, 40)):
+        found += [("s", 60 + size(source, 700, 1, 30, 60_000), source.choice([0.0, 0.05])), ("c", 40 + size(source, 200, 1.2, 10, 60_000), 0.01)]
+    return found
+
+
 PROTOCOLS = {f.__name__: f for f in (dns_over_tls, imap, pop3, smtp, messaging, desktop, backup, irc, sql, printing, git, directory, soap, filesystem,
                                      replication, streaming, game, nntp, transfer, web_socket, dns_over_https, remote_procedures, private_network,
-                                     telemetry, camera, calendar, push)}
-HELD_OUT = {f.__name__: f for f in (telephony, live_upload, object_store, peers, world, key_value, logs, gemini, assistant, ticker)}
+                                     telemetry, camera, calendar, push, telephony, live_upload, object_store, peers, world, key_value, logs, gemini, assistant, ticker)}
+HELD_OUT = {f.__name__: f for f in (long_polls, mail_by_http, drive, blocks, call, terminal, time_keys, queue)}
 
 
 def dialogue(protocol: str, seed: int) -> list[Message]:
