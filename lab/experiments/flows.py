@@ -129,7 +129,7 @@ CANDIDATES = [
     *(Candidate(*shape, features, other=other) for features in (SETS[2], SETS[3]) for shape in SHAPES for other in (2, 4, 8)),
     *(Candidate(16, 64, features, duration=True) for features in (SETS[0], SETS[3])),
 ]
-CHOSEN = Candidate(16, 64, SETS[2], other=8)
+CHOSEN = Candidate(8, 24, SETS[2], other=4)
 
 
 def run(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
