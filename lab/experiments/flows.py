@@ -11,7 +11,8 @@ classifies less than two thirds of unseen applications correctly.
 What is learnt from, what decides and what is held out is in [lab.md](lab.md#flows-what-is-learnt-from-and-what-is-reported). A record's duration is not a
 feature: it depends on the path
 (direct or through the relay), which is what the relay compares, and here on the load of the machine. The table shows what it would have contributed.
-Two fifths of the dialogues have TLS handshakes as long as a browser's, with keys of X25519MLKEM768: the length of a handshake alone tells little.
+Where a class is missed: programs that load a few things by HTTP/1.1 with long requests (mail, calendars, pip) have the records of a browser's HTTP/1,
+and browsers' few large images those of videos and downloads. Two fifths of the dialogues have TLS handshakes as long as a browser's, with keys of X25519MLKEM768: the length of a handshake alone tells little.
 
 Writes results/flows.json (a row has the flows of one activity of an application), docs/results/flows.svg, and the trees as Go:
 package/bquic-gateway/src/internal/proof/tree.go.

@@ -27,7 +27,8 @@
 //   - Time is the time that the client waited: from its first byte to the last byte for it, without
 //     the pauses between a byte for it and its next request. A connection that is merely kept open
 //     says nothing about the user's experience.
-//   - The connections that a client opens to a server within 5 s are a session, usually a page load.
+//   - The connections that a client opens to a server within 5 s are a session, usually a page load; it ends when the client
+//     has waited for nothing for half a second.
 //     They are drawn together and go the same way. They are not independent draws, so only the
 //     first of them counts as a connection. Together they count as a session, whose time is the time
 //     that the client waited for any of them.
