@@ -112,7 +112,7 @@ def paper(rows: list[dict[str, Any]]) -> list[list[str]]:
     return [["parallel flows, share of HTTP/2 flows", "33 % to 35 %", f"{parallel / max(flows_of, 1):.0%} of {flows_of}, one origin a page", "not reproduced"]]
 
 
-WHY_NOT = "Where it is not reproduced: pages here have one origin, and today's browsers open one HTTP/2 connection to it."
+WHY_NOT = "Where it is not reproduced: pages here have one origin. Firefox opens one HTTP/2 connection to it; Chromium opens a second one before it knows that the server has HTTP/2."
 
 
 def draw(rows: list[dict[str, Any]]) -> None:

@@ -32,7 +32,7 @@
 //     They are drawn together and go the same way. They are not independent draws, so only the
 //     first of them counts as a connection. Together they count as a session, whose time is the time
 //     that the client waited for any of them.
-//   - A session's class is that of most of its bytes, judged by a tree that knows the bytes and packets
+//   - A session's class is that of most of its bytes, judged by trees that know the bytes and packets
 //     of a connection. Its errors affect both groups nearly alike. The path may change the number of
 //     packets a little, so the result of a class is less certain than the result of all pages.
 //   - Connections without an answer have no time. To ignore them would flatter the way that loses the
