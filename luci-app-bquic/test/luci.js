@@ -147,7 +147,7 @@ function luci(read, answers, config, translate = (text) => text) {
 		rpc: {
 			declare({ object, method }) {
 				return (...args) => {
-					if (object == 'uci')
+					if (object == 'uci' || /^(pause|resume)$/.test(method))
 						did.push([ `${object}.${method}`, ...args ]);
 					const answer = answers[`${object}.${method}`];
 					return answer === undefined ? Promise.reject(new Error('Object not found')) : Promise.resolve(structuredClone(answer));

@@ -486,16 +486,70 @@ test('reasons of the scheduler in the user’s language', async () => {
 	assert.deepEqual(errors, []);
 });
 
-test('a pin is copied as it is', async () => {
-	const { page, errors } = await open(600, {}, {});
-	const pasted = await page.evaluate(async () => {
-		const copied = new Promise((r) => document.addEventListener('copy', () => r(document.activeElement.value), { once: true }));
-		const button = window.env.load('bquic.common').copyButton('sha256/<b>=');
-		document.body.append(button);
-		button.click();
-		return [ await copied, button.textContent ];
-	});
+test('the token, made anew, and the pin are copied from the gateway’s page as they are', async () => {
+	const pin = 'sha256/<b>=';
+	const { page, errors } = await open(600, { ...recorded, 'bquic.status': { gateway: { ...recorded['bquic.status'].gateway, pin } } }, config);
+	const press = (option, name) => page.evaluate(([ option, name ]) => {
+		let copied = null;
+		const listen = () => { copied = document.activeElement.value; };
+		const button = [ ...document.querySelectorAll(`[data-name="${option}"] button`) ].find((b) => b.textContent == name);
 
-	assert.deepEqual(pasted, [ 'sha256/<b>=', 'Copied.' ]);
+		document.addEventListener('copy', listen, { once: true });
+		button.click();
+		document.removeEventListener('copy', listen);
+		return [ copied, button.textContent ];
+	}, [ option, name ]);
+
+	await show(page, 'gateway', 1);
+	assert.deepEqual(await press('_pin', 'Copy'), [ pin, 'Copied.' ]);
+	assert.deepEqual(await press('token', 'Copy'), [ null, 'Nothing to copy.' ]);
+	await press('token', 'Generate');
+	const token = await page.locator('[data-name="token"] input').inputValue();
+	assert.match(token, /^[A-Za-z0-9_-]{32}$/);
+	await page.waitForTimeout(2100);
+	assert.deepEqual(await press('token', 'Copy'), [ token, 'Copied.' ]);
 	assert.deepEqual(errors, []);
+});
+
+test('every button of every page does something, and no page has others', async () => {
+	const answers = { ...recorded, 'uci.commit': {}, 'wifirr.pause': {}, 'wifirr.resume': {},
+		'bquic.fetch': { result: { url: 'https://g:8443/', status: 200, bytes: 5, mbps: 1, handshake_ms: 2, data_per_ack: 3 } } };
+	const pressed = {};
+
+	for (const view of fs.readdirSync(path.resolve(__dirname, '../htdocs/luci-static/resources/view/bquic')).map((f) => path.parse(f).name)) {
+		for (let i = 0, n = 1; i < n; i++) {
+			const { page, errors } = await open(1200, answers, config);
+
+			await page.evaluate(() => {
+				window.seen = '';
+				document.addEventListener('copy', () => { window.seen += 'copied'; });
+				const click = HTMLAnchorElement.prototype.click;
+				HTMLAnchorElement.prototype.click = function() { window.seen += this.download; click.call(this); };
+			});
+			await show(page, view, 2);
+
+			/* the chosen range is chosen already */
+			const buttons = page.locator('button:visible:not([aria-pressed=true])');
+			n = await buttons.count();
+			if (i < n) {
+				const state = () => page.evaluate(() => JSON.stringify([ window.seen, window.env.did, document.body.outerHTML,
+					...[ ...document.querySelectorAll('input') ].map((i) => i.value) ]));
+				const name = await buttons.nth(i).textContent(), before = await state();
+
+				await buttons.nth(i).click();
+				for (let t = 0; t < 20 && await state() == before; t++)
+					await page.waitForTimeout(50);
+				assert.ok(await state() != before, `${view}: ${name} does nothing`);
+				(pressed[view] ??= []).push(name);
+			}
+			assert.deepEqual(errors, []);
+			await page.close();
+		}
+	}
+	assert.deepEqual(pressed, {
+		gateway: [ 'Copy', 'Test from here', 'Generate', 'Copy' ],
+		overview: [ 'Switch off', 'Switch off', 'Switch off', 'Pause all', '5 minutes' ],
+		proof: [ 'Export' ],
+		relay: [ 'Test from here' ]
+	});
 });

@@ -310,6 +310,7 @@ return baseclass.extend({
 		});
 	},
 
+	/* text(): what is copied when the button is pressed */
 	copyButton(text) {
 		return E('button', {
 			'type': 'button',
@@ -320,10 +321,11 @@ return baseclass.extend({
 				const button = ev.currentTarget;
 				const field = E('textarea', { 'style': 'position:fixed;opacity:0' });
 
-				field.value = text;
+				field.value = text();
 				document.body.append(field);
 				field.select();
-				button.textContent = document.execCommand('copy') ? _('Copied.') : _('The browser does not allow copying.');
+				button.textContent = !field.value ? _('Nothing to copy.')
+					: document.execCommand('copy') ? _('Copied.') : _('The browser does not allow copying.');
 				field.remove();
 				button.focus();
 				setTimeout(() => { button.textContent = _('Copy'); }, 2000);
@@ -363,8 +365,12 @@ return baseclass.extend({
 		return E('div', {}, [ button, ' ', result ]);
 	},
 
-	/* A secret shared by both sides. The gateway's page can make one: 24 random bytes, URL-safe. */
+	/*
+	 * A secret shared by both sides. The gateway's page can make one, 24 random bytes,
+	 * URL-safe, and copy it: browsers copy nothing from a field that shows dots.
+	 */
 	tokenOption(section, tab, generates, title, description) {
+		const copy = this.copyButton;
 		const o = section.taboption(tab, form.Value, 'token', title, description);
 
 		o.password = true;
@@ -385,7 +391,7 @@ return baseclass.extend({
 				}
 			}, [ _('Generate') ]);
 
-			return E('div', {}, [ node, ' ', generate ]);
+			return E('div', {}, [ node, ' ', generate, ' ', copy(() => this.formvalue(id) ?? '') ]);
 		};
 
 		return o;

@@ -49,7 +49,7 @@ return view.extend({
 				const pin = st?.gateway?.pin;
 
 				if (pin)
-					dom.content(node, [ E('code', { 'style': 'overflow-wrap:anywhere' }, [ String(pin) ]), ' ', common.copyButton(String(pin)) ]);
+					dom.content(node, [ E('code', { 'style': 'overflow-wrap:anywhere' }, [ String(pin) ]), ' ', common.copyButton(() => String(pin)) ]);
 			}).catch(() => null);
 
 			return node;
