@@ -10,8 +10,7 @@ import (
 
 const (
 	// No path may be below this. Some paths are known to be below 0.90 of stock, so now and then there is one
-	// among 50 new ones. Such paths are printed, to be added to losers. No path so far has been near this
-	// limit, which catches a broken sender: docs/lab.md.
+	// among 50 new ones. Such paths are printed, to be added to losers. This limit catches a broken sender: docs/lab.md.
 	freshLeast = 0.6
 	// A path below this is run more often: a single run says more about the loss that each sender met than about the senders.
 	freshDoubt   = 0.90
