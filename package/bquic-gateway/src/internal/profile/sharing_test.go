@@ -117,17 +117,23 @@ func (s sharing) run(t *testing.T, tlsConf *tls.Config, seed uint64) (own, each 
 	return own, each
 }
 
+// Over nine seeds, the share is 1.15, with a standard deviation of 0.03. If what is held back needs no room in the buffer, it is 1.41.
+const (
+	shortBufferSeeds = 9
+	shortBufferShare = 1.28
+)
+
 // TestShortBuffer: the packets that a held-back ACK releases fill a short buffer at once, and flows that
 // share it would lose packets.
 func TestShortBuffer(t *testing.T) {
 	tlsConf := tlsConfig(t)
 	var own, each float64
-	for seed := range uint64(3) {
+	for seed := range uint64(shortBufferSeeds) {
 		o, e := sharing{bottlenecks[0], BQUIC, cubic, 1, near, near}.run(t, tlsConf, seed+1)
 		own += o
 		each += e
 	}
-	if share := 2 * own / (own + each); share > 1.25 {
+	if share := 2 * own / (own + each); share > shortBufferShare {
 		t.Errorf("%s: %.2f of its share beside CUBIC", bottlenecks[0].name, share)
 	}
 }
