@@ -29,6 +29,7 @@ EXPERIMENTS = [
         "dense-download", "dense-download-ends", "dense-download-11n", "dense-download-stations", "dense-download-paper"]),
     ("interactive", "make bench-interactive", ["interactive"]),
     ("neighbour", "make bench-neighbour", ["neighbour"]),
+    ("sensitivity", "make bench-sensitivity", []),
     ("bquic", "make bench-bquic", []),
     ("bquic_mesh", "make bench-bquic-mesh", ["bquic-mesh"]),
     ("modquic", "make bench-modquic", ["modquic"]),

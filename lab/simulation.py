@@ -106,10 +106,10 @@ def arguments(cell: Row) -> list[str]:
     return [f"--{key.replace('_', '-')}={json.dumps(value) if isinstance(value, bool) else value}" for key, value in cell.items()]
 
 
-def dense(wanted: Row) -> Row:
+def dense(wanted: Row, program: pathlib.Path = DENSE) -> Row:
     """One run; wanted holds the differences to CENTRE."""
     flags = arguments({**CENTRE, **wanted})
-    done = subprocess.run([str(DENSE), *flags], capture_output=True, text=True)
+    done = subprocess.run([str(program), *flags], capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(f"dense {' '.join(flags)}: {done.stderr.strip() or done.returncode}")
     row: Row = json.loads(done.stdout)

@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT / "lab/experiments"))
 
 import dense_download  # noqa: E402
 import interactive  # noqa: E402
+import sensitivity  # noqa: E402
 from lab import carry, simulation  # noqa: E402
 
 SMALL = {"stations": 6, "file_mb": 0.2}
@@ -50,6 +51,18 @@ def test_the_demo_draws_a_crowded_cell():
     collided, less = (float(value) for _, _, value, unit in drawn if unit == "%")
     assert less < 0.7 * collided  # it had an effect
     assert {len(bar) for _, bar, value, unit in drawn if (unit, float(value)) == ("%", collided)} == {50}
+
+
+def test_a_changed_rule_changes_what_is_simulated():
+    changes = sensitivity.CHANGES
+    assert len({(c.group, c.parameter, c.factor) for c in changes}) == len(changes)
+    assert all(sensitivity.replaced(c) != (simulation.POLICY / c.file).read_text() for c in changes)
+    two = next(c for c in changes if c.parameter == "K")
+    cell = {**SMALL, "form": "wifirr", "file_mb": 0.5}
+    assert simulation.dense(cell)["worst_s"] != simulation.dense({**cell, "active": 2})["worst_s"]
+    assert simulation.dense(cell, sensitivity.build(two, "test")) == simulation.dense({**cell, "active": 2}) | {"active": 0}
+    with pytest.raises(ValueError, match="0 times"):
+        sensitivity.replaced(two._replace(old="no such line"))
 
 
 def test_scheduling_begins_with_more_demand_than_places():
