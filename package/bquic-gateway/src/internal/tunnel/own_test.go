@@ -9,9 +9,11 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,6 +46,23 @@ func ip(t *testing.T, command string) {
 	}
 }
 
+// waitForRoutes waits for IPv6 routes of the table local. The kernel adds them when it has noticed the
+// device's carrier, which can take seconds on a busy machine.
+func waitForRoutes(t *testing.T, routes ...string) {
+	t.Helper()
+	for range 200 {
+		out, err := exec.Command("ip", "-6", "route", "show", "table", "local").CombinedOutput()
+		if err != nil {
+			t.Fatalf("ip: %s", out)
+		}
+		if !slices.ContainsFunc(routes, func(r string) bool { return !strings.Contains(string(out), r) }) {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatal("the addresses have no routes")
+}
+
 // TestOwnForms tries every form of address that the kernel would deliver to the
 // router itself, in a network namespace that forwards like a router.
 func TestOwnForms(t *testing.T) {
@@ -67,6 +86,7 @@ func TestOwnForms(t *testing.T) {
 	} {
 		ip(t, command)
 	}
+	waitForRoutes(t, "local 2001:db8:77::1 ", "anycast 2001:db8:77:: ", "local 2001:db8:127::1 ", "local fe80::1 ")
 	// Join a reserved anycast address (RFC 2526).
 	reserved := netip.MustParseAddr("2001:db8:77::fdff:ffff:ffff:fffe")
 	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
