@@ -31,6 +31,9 @@ func inNamespace(t *testing.T) bool {
 		t.Fatal("this test makes a network namespace: run it as root")
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	if dir := os.Getenv("GOCOVERDIR"); dir != "" { // scripts/test --coverage
+		cmd.Args = append(cmd.Args, "-test.gocoverdir="+dir)
+	}
 	cmd.Env = append(os.Environ(), inside+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	if out, err := cmd.CombinedOutput(); err != nil {
