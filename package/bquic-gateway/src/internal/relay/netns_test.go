@@ -69,18 +69,18 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-		if !measuresCoverage {
+		flag.Parse()
+		if coverageDir() == "" {
 			return
 		}
-		flag.Parse()
 		flag.Set("test.run", "^$") // no test: m.Run then writes what has run
 	}
 	os.Exit(m.Run())
 }
 
-// measuresCoverage says that this is a run of scripts/test --coverage. A killed process writes nothing, so
-// the tests' processes then end by SIGTERM where a test does not say how.
-var measuresCoverage = os.Getenv("GOCOVERDIR") != ""
+// coverageDir is where scripts/test --coverage wants what has run, "" in other runs. A killed process writes
+// nothing, so the tests' processes then end by SIGTERM where a test does not say how.
+func coverageDir() string { return flag.Lookup("test.gocoverdir").Value.String() }
 
 // A role is the task of another process of the test.
 type role struct {
@@ -446,8 +446,8 @@ func (m *mesh) spawn(name string, r role) *process {
 		m.t.Fatal(err)
 	}
 	p.cmd.Args[4] = exe
-	if measuresCoverage {
-		p.cmd.Args = append(p.cmd.Args, "-test.gocoverdir="+os.Getenv("GOCOVERDIR"))
+	if dir := coverageDir(); dir != "" {
+		p.cmd.Args = append(p.cmd.Args, "-test.gocoverdir="+dir)
 	}
 	p.cmd.Env = append(os.Environ(), "BQUIC_TEST_ROLE="+string(encoded))
 	p.cmd.Stderr = &p.log
@@ -464,7 +464,7 @@ func (m *mesh) spawn(name string, r role) *process {
 	}
 	go func() { p.ended <- p.cmd.Wait() }()
 	m.t.Cleanup(func() {
-		if measuresCoverage {
+		if coverageDir() != "" {
 			p.cmd.Process.Signal(syscall.SIGTERM)
 			select {
 			case err := <-p.ended:

@@ -5,6 +5,7 @@ package tunnel
 import (
 	"context"
 	"errors"
+	"flag"
 	"net"
 	"net/netip"
 	"os"
@@ -31,7 +32,7 @@ func inNamespace(t *testing.T) bool {
 		t.Fatal("this test makes a network namespace: run it as root")
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-	if dir := os.Getenv("GOCOVERDIR"); dir != "" { // scripts/test --coverage
+	if dir := flag.Lookup("test.gocoverdir").Value.String(); dir != "" { // scripts/test --coverage
 		cmd.Args = append(cmd.Args, "-test.gocoverdir="+dir)
 	}
 	cmd.Env = append(os.Environ(), inside+"=1")
