@@ -8,6 +8,7 @@ import (
 
 	"bquic/internal/config"
 	"bquic/internal/gateway"
+	"bquic/internal/openwrt"
 )
 
 var checkCommand = command{"check", "[FILE]", "lists every mistake in a configuration", runCheck}
@@ -26,7 +27,12 @@ func runCheck(_ context.Context, args []string) error {
 	if err != nil {
 		return usageError{err}
 	}
-	if err := checkDaemons(*file, cfg); err != nil {
+	if openwrt.Here() {
+		err = checkForInit(*file)
+	} else {
+		err = checkDaemons(*file, cfg)
+	}
+	if err != nil {
 		return err
 	}
 	fmt.Printf("%s: good: gateway %s, relay %s, %d sites\n", *file, onOff(cfg.Gateway.Enabled), onOff(cfg.Relay.Enabled), len(cfg.Gateway.Sites))

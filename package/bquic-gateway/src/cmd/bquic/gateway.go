@@ -73,11 +73,15 @@ func readConfig(file string) (*config.Config, error) {
 // readConfigIfAny is readConfig for commands that need no configuration. A
 // missing default file counts as empty.
 func readConfigIfAny(f *flag.FlagSet, file string) (*config.Config, error) {
-	asked := false
-	f.Visit(func(o *flag.Flag) { asked = asked || o.Name == "config" })
 	cfg, err := readConfig(file)
-	if errors.Is(err, fs.ErrNotExist) && !asked {
+	if errors.Is(err, fs.ErrNotExist) && !given(f, "config") {
 		return config.Parse(file, nil)
 	}
 	return cfg, err
+}
+
+// given reports whether the command line has the flag.
+func given(f *flag.FlagSet, name string) (is bool) {
+	f.Visit(func(o *flag.Flag) { is = is || o.Name == name })
+	return is
 }

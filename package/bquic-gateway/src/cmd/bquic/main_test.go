@@ -205,6 +205,41 @@ func TestBadConfiguration(t *testing.T) {
 	fails(t, 2, "bquic check: "+two+":2: g.a: unknown option\nbquic check: "+two+":3: g.c: unknown option", "check", two)
 }
 
+// TestCheckForInit checks what the init script would refuse although the text of the file is right.
+func TestCheckForInit(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("this test gives a directory to another user: run it as root")
+	}
+	dir := t.TempDir()
+	others := filepath.Join(dir, "others")
+	if err := os.Mkdir(others, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(others, 32768, 32768); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ state, want string }{
+		{dir + "/state", ""},
+		{others + "/relay", "relay.state_dir: " + others + ": belongs to user 32768"},
+	} {
+		file := write(t, dir, "conf", fmt.Sprintf(`config relay 'relay'
+	option enabled '1'
+	option gateway '192.0.2.1:8443'
+	option pin 'sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA='
+	option token 'correct-horse-1'
+	list interface 'lo'
+	option state_dir '%s'
+	option status_socket '%s/relay.sock'
+`, tc.state, dir))
+		switch err := checkForInit(file); {
+		case err == nil && tc.want != "":
+			t.Errorf("%s is not refused", tc.state)
+		case err != nil && (tc.want == "" || !strings.Contains(err.Error(), tc.want)):
+			t.Errorf("%s: %v", tc.state, err)
+		}
+	}
+}
+
 // gatewayConf writes a configuration of a gateway on loopback, with further options and sections.
 func gatewayConf(t *testing.T, dir, listen, options, sections string) string {
 	t.Helper()

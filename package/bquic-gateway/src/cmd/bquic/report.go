@@ -30,11 +30,11 @@ func runReport(_ context.Context, args []string) error {
 		return err
 	}
 	if *socket == "" {
-		cfg, err := readConfigIfAny(f, *file)
+		_, relay, err := configuredSockets(f, *file)
 		if err != nil {
 			return err
 		}
-		*socket = cfg.Relay.StatusSocket
+		*socket = relay
 	}
 	d, err := askDaemons([]string{*socket})
 	if err != nil {

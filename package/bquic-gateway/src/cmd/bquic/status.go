@@ -7,14 +7,17 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
 
 	"golang.org/x/term"
 
+	"bquic/internal/config"
 	"bquic/internal/status"
 	"bquic/internal/view"
 )
@@ -49,11 +52,11 @@ func runStatus(ctx context.Context, args []string) error {
 	if *socket != "" {
 		sockets = []string{*socket}
 	} else {
-		cfg, err := readConfigIfAny(f, *file)
+		gateway, relay, err := configuredSockets(f, *file)
 		if err != nil {
 			return err
 		}
-		sockets = []string{cfg.Gateway.StatusSocket, cfg.Relay.StatusSocket}
+		sockets = []string{gateway, relay}
 	}
 	show := func() (string, error) {
 		d, err := askDaemons(sockets)
@@ -75,6 +78,18 @@ func runStatus(ctx context.Context, args []string) error {
 		s.size = func() (int, int, error) { return term.GetSize(fd) }
 	}
 	return s.watch(ctx, time.Duration(watch), show)
+}
+
+// configuredSockets returns the status sockets in a file. A missing file is an error only if --config was given.
+func configuredSockets(f *flag.FlagSet, file string) (gateway, relay string, err error) {
+	gateway, relay, err = config.Sockets(file)
+	if errors.Is(err, fs.ErrNotExist) && !given(f, "config") {
+		err = nil
+	}
+	if err != nil {
+		return "", "", usageError{err}
+	}
+	return gateway, relay, nil
 }
 
 // A watchFlag is the interval of --watch, which may be omitted; 0: no --watch.

@@ -142,6 +142,29 @@ func Parse(name string, data []byte) (*Config, error) {
 	return New(f)
 }
 
+// Sockets returns the status sockets of the gateway and the relay in the file at path. It ignores mistakes, with which running
+// daemons go on, and uses the defaults for what the file does not say. If it cannot read the file, it returns the defaults and an error.
+func Sockets(path string) (gateway, relay string, err error) {
+	f, err := uci.ReadFile(path)
+	if err != nil {
+		f = &uci.File{}
+	}
+	var syntax *uci.SyntaxError
+	if errors.As(err, &syntax) {
+		err = nil
+	}
+	d := &decoder{}
+	socket := func(typ string) string {
+		for _, s := range d.sections(f, typ) {
+			if path, _, ok := value[string](d, s, "status_socket"); ok {
+				return path
+			}
+		}
+		return get[string](d, &uci.Section{Type: typ}, "status_socket")
+	}
+	return socket("gateway"), socket("relay"), err
+}
+
 func mistake(err error) error {
 	var syntax *uci.SyntaxError
 	if errors.As(err, &syntax) {

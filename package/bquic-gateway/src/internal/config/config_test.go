@@ -3,6 +3,8 @@
 package config
 
 import (
+	"errors"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -442,4 +444,26 @@ func FuzzParse(f *testing.F) {
 			t.Fatal("a relay that trusts anyone")
 		}
 	})
+}
+
+func TestSockets(t *testing.T) {
+	const gateway, relay = "/var/run/bquic/gateway.sock", "/var/run/bquic/relay.sock"
+	for _, tc := range []struct{ text, gateway, relay string }{
+		{"", gateway, relay},
+		{"config relay\n\toption status_socket '/tmp/r.sock'\n", gateway, "/tmp/r.sock"},
+		{"config gateway\n\toption lisen ':1'\n\toption status_socket '/tmp/g.sock'\nconfig relay\n\toption connections '99'\n", "/tmp/g.sock", relay},
+		{"config gateway\n\toption status_socket 'relative'\n", gateway, relay},
+		{"config gateway\n\toption status_socket '/tmp/g.sock\n", gateway, relay}, // unclosed
+	} {
+		file := filepath.Join(t.TempDir(), "conf")
+		if err := os.WriteFile(file, []byte(tc.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if g, r, err := Sockets(file); g != tc.gateway || r != tc.relay || err != nil {
+			t.Errorf("%q: %s, %s, %v", tc.text, g, r, err)
+		}
+	}
+	if g, r, err := Sockets(filepath.Join(t.TempDir(), "none")); g != gateway || r != relay || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no file: %s, %s, %v", g, r, err)
+	}
 }

@@ -47,6 +47,12 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
+// Here reports whether this machine is an OpenWrt router, where an init script starts the daemons.
+func Here() bool {
+	_, err := os.Stat("/etc/rc.common")
+	return err == nil
+}
+
 // User returns the user ID of the daemons on this router, as in the init script: root if there is no jail.
 func User() (uid int) {
 	if _, err := os.Stat("/sbin/ujail"); err != nil {

@@ -149,15 +149,9 @@ func summary(st map[string]json.RawMessage) map[string]json.RawMessage {
 	return st
 }
 
-// sockets returns the configured paths, or the defaults while the configuration has mistakes.
 func (p *Plugin) sockets() (gateway, relay string) {
-	cfg, err := config.ReadFile(p.Config)
-	if err != nil {
-		if cfg, err = config.Parse(p.Config, nil); err != nil {
-			return "", ""
-		}
-	}
-	return cfg.Gateway.StatusSocket, cfg.Relay.StatusSocket
+	gateway, relay, _ = config.Sockets(p.Config)
+	return gateway, relay
 }
 
 func (p *Plugin) status() any {
