@@ -177,6 +177,11 @@ static void status(struct text *t, const struct wifirr *w)
 		put_string(t, w->warning);
 	else
 		put(t, "null");
+	if (w->kept[0]) {
+		put(t, ",\"reload\":{\"error\":");
+		put_string(t, w->kept);
+		put(t, "}");
+	}
 	put(t, ",\"classifier\":\"%s\"", classify_name());
 	put(t, ",\"mode\":\"%s\",\"engage\":\"%s\"", mode_name(w), engage_name(w));
 	put(t, ",\"engaged\":%s,\"throttling\":%s,\"paused\":%s,\"why\":", yes(p->engaged), yes(p->scheduling), yes(p->paused));

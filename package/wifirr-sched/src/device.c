@@ -263,7 +263,7 @@ static void recover(struct wifirr *w)
 	w->restarts++;
 	started = backend_start(w, reason, sizeof(reason));
 	if (started < 0 && changed) {
-		logmsg(LOG_ERR, "%s: keeping the previous options", reason);
+		device_options_refused(w, reason);
 		take_options(w, &device.before);
 		started = backend_start(w, reason, sizeof(reason));
 	}
@@ -401,8 +401,15 @@ static bool in_place(const struct config *old, const struct config *new)
 		old->exempt_voice == new->exempt_voice && !old->rate_kbit == !new->rate_kbit;
 }
 
+void device_options_refused(struct wifirr *w, const char *reason)
+{
+	snprintf(w->kept, sizeof(w->kept), "%s", reason);
+	logmsg(LOG_ERR, "%s; %s: keeping the previous options", reason, w->config.device);
+}
+
 void device_options(struct wifirr *w, struct config *config)
 {
+	w->kept[0] = '\0';
 	device.reload = true;
 	tick_in(0);
 	if (w->backend && in_place(&w->config, config)) {

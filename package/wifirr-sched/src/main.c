@@ -35,7 +35,7 @@ static void read_options_again(struct wifirr *w)
 	if (options_read(&config, command_line.argc, command_line.argv, reason, sizeof(reason)) >= 0)
 		device_options(w, &config);
 	else
-		logmsg(LOG_ERR, "%s; %s: keeping the previous options", reason, w->config.device);
+		device_options_refused(w, reason);
 }
 
 static void signal_readable(struct wifirr *w)
@@ -65,18 +65,24 @@ static int take_signals(void)
 }
 
 /*
- * Devices without a known link rate need --rate. A device that does not exist yet
- * may be of any kind.
+ * Weights are for stations of wireless devices. Devices without a known link rate need
+ * --rate. A device that does not exist yet may be of any kind.
  */
 static int check_options(const struct config *c)
 {
 	char path[64];
 
 	snprintf(path, sizeof(path), "/sys/class/net/%s", c->device);
-	if (!c->device[0] || c->rate_kbit || c->backend == BACKEND_AIRTIME || access(path, F_OK) < 0)
+	if (!c->device[0] || access(path, F_OK) < 0)
 		return 0;
 	snprintf(path, sizeof(path), "/sys/class/net/%s/phy80211", c->device);
 	if (c->match != MATCH_IP && access(path, F_OK) == 0)
+		return 0;
+	if (c->backend == BACKEND_AIRTIME) {
+		print(STDERR_FILENO, "wifirrd: --backend airtime: needs a wireless device, and --match mac\n");
+		return EXIT_USAGE;
+	}
+	if (c->rate_kbit)
 		return 0;
 	print(STDERR_FILENO, "wifirrd: --rate: must be given: %s reports no link rate\n", c->device);
 	return EXIT_USAGE;

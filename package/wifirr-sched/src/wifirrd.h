@@ -135,6 +135,7 @@ struct wifirr {
 	const struct backend *backend;	/* NULL while there is no device */
 	char refused[160];		/* why auto did not choose the first backend */
 	char warning[192];		/* what keeps scheduling from working fully */
+	char kept[160];			/* why the last change of options was refused, "" if it was not */
 	int ifindex;			/* 0 while there is no device */
 	uint32_t mtu;
 	uint32_t gso_max_segs;		/* the device's when first seen */
@@ -175,6 +176,8 @@ int device_start(struct wifirr *w, char *reason, size_t size);
 void device_tick(struct wifirr *w);
 /* Continues with new options. */
 void device_options(struct wifirr *w, struct config *config);
+/* Logs that the previous options stay in use, and why, and says so in the status until the next change. */
+void device_options_refused(struct wifirr *w, const char *reason);
 /* Stops scheduling, and restores the device. */
 void device_stop(struct wifirr *w);
 

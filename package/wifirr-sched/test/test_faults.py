@@ -156,8 +156,10 @@ def test_a_larger_mtu_is_no_black_hole(bed):
 def test_a_device_without_a_link_rate_needs_the_option(bed):
     p = bed.box(WIFIRRD, "--device", "dl0", "check", check=False)
     assert p.returncode == 2 and "--rate: must be given" in p.stderr
-    for args in (("dl0", "--rate", "1000"), ("dl0", "--backend", "airtime"), ("nosuchdev0",)):
+    for args in (("dl0", "--rate", "1000"), ("nosuchdev0",), ("nosuchdev0", "--backend", "airtime")):
         assert bed.box(WIFIRRD, "--device", *args, "check").stderr == ""
+    p = bed.box(WIFIRRD, "--device", "dl0", "--backend", "airtime", "--rate", "1000", "check", check=False)
+    assert p.returncode == 2 and "--backend airtime: needs a wireless device" in p.stderr
     p = bed.box(WIFIRRD, "--device", "dl0", check=False)
     assert p.returncode == 2 and "option rate" in p.stderr
 
@@ -396,11 +398,14 @@ def test_options_change_under_load_without_a_gap(tmp_path):
             daemon.process.send_signal(signal.SIGHUP)
             wait_for(lambda: daemon.text().count("keeping the previous options") == 2, "the second complaint")
             wait_for(lambda: daemon.status().get("throttling"), "turns", 40)
-            assert daemon.status()["backend"] == "htb" and daemon.status()["slot_ms"] == 2400
+            status = daemon.status()
+            assert status["backend"] == "htb" and status["slot_ms"] == 2400
+            assert status["reload"]["error"].startswith("airtime: "), status
             # other keys for clients: their IP addresses
             file.write_text("engage=always\nrate=18000\nmatch=ip\n")
             daemon.process.send_signal(signal.SIGHUP)
             wait_for(lambda: daemon.status().get("throttling") and all("." in c for c in daemon.clients()), "turns of addresses", 40)
+            assert "reload" not in daemon.status()
         assert daemon.stop() == 0
 
 
