@@ -262,6 +262,11 @@ def of(rows: list[Row], axis: Row, contender: str) -> list[Row]:
     return [r for r in rows if all(r.get(k, 0) == v for k, v in key.items())]
 
 
+def ceiling() -> float | None:
+    """What the medium of the centre can carry, in Mbit/s of data; None: not measured."""
+    return median(of(realtime.read(RESULTS), {}, "udp"), "mbps")
+
+
 def of_beyond(rows: list[Row], hops: int, ms: int, size: int, contender: str) -> list[Row]:
     return of([r for r in rows if r["size"] == size], beyond(hops, ms), contender)
 
