@@ -404,7 +404,7 @@ static bool in_place(const struct config *old, const struct config *new)
 void device_options_refused(struct wifirr *w, const char *reason)
 {
 	snprintf(w->kept, sizeof(w->kept), "%s", reason);
-	logmsg(LOG_ERR, "%s; %s: keeping the previous options", reason, w->config.device);
+	logmsg(LOG_ERR, "%s: keeping the previous options", reason);
 }
 
 void device_options(struct wifirr *w, struct config *config)

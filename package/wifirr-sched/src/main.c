@@ -78,10 +78,8 @@ static int check_options(const struct config *c)
 	snprintf(path, sizeof(path), "/sys/class/net/%s/phy80211", c->device);
 	if (c->match != MATCH_IP && access(path, F_OK) == 0)
 		return 0;
-	if (c->backend == BACKEND_AIRTIME) {
-		print(STDERR_FILENO, "wifirrd: --backend airtime: needs a wireless device, and --match mac\n");
-		return EXIT_USAGE;
-	}
+	if (c->backend == BACKEND_AIRTIME)
+		return refuse("airtime: not a wireless device, or --match ip");
 	if (c->rate_kbit)
 		return 0;
 	print(STDERR_FILENO, "wifirrd: --rate: must be given: %s reports no link rate\n", c->device);
