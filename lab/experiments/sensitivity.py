@@ -43,13 +43,12 @@ CELLS: dict[str, dict[str, Row]] = {
     "windows": {
         "802.11n, 30 clients": {**N, "phy": "11n", "file_mb": 2},
         "10 clients": {**N, "phy": "11n", "file_mb": 2, "stations": 10},
-        "800 kbit/s up": {**N, "phy": "11n", "file_mb": 2, "upload_kbit": 800},
     },
     "turns": {
         "802.11g, 30 clients": {**G, "file_mb": 1},
         "10 clients": {**G, "file_mb": 1, "stations": 10},
-        "AQL": {**G, "file_mb": 1, "driver": "aql"},
     },
+    "weights": {"802.11g, 30 clients, AQL": {**G, "file_mb": 1, "driver": "aql"}},
     "trials": {"802.11g, 30 clients, htb": {"form": "wifirr-htb", "file_mb": 3}},
 }
 
@@ -97,7 +96,7 @@ CHANGES = [
     Change("turns", "a client that takes little waits for no turn", 0, "policy.c", "if (p->config.mode != POLICY_BACKLOG ||", "if (true || p->config.mode != POLICY_BACKLOG ||",
            "calls and key presses"),
     Change("turns", "the last clients of a crowd keep their turns", 0, "policy.c", "if (p->engaged && strict && count > 0 &&", "if (false && p->engaged && strict && count > 0 &&"),
-    Change("turns", "weights without effect are noticed", 0, "effect.c", "return e->waiting_us * 100 / e->waiting_ms >=", "return false && e->waiting_us * 100 / e->waiting_ms >=",
+    Change("weights", "weights without effect are noticed", 0, "effect.c", "return e->waiting_us * 100 / e->waiting_ms >=", "return false && e->waiting_us * 100 / e->waiting_ms >=",
            "drivers that ignore weights"),
     *number("turns", "policy.c", "K", ".active = mode == POLICY_PAPER ? 5 : trickle ? 3 : 1,", "2"),
     *number("turns", "policy.c", "slot_ms", ".slot_ms = mode == POLICY_PAPER ? 1600 : trickle ? 2400 : 4800,", "2400", "9600"),
@@ -119,8 +118,8 @@ CHANGES = [
     *define("turns", "weights.c", "UPLOAD_SECOND_BPS", 250000),
     *define("turns", "weights.c", "UPLOAD_THIRD_BPS", 600000),
     *define("turns", "weights.c", "UPLOAD_PARTS", 8),
-    *define("turns", "effect.c", "OBSERVED_MS", 10000),
-    *define("turns", "effect.c", "WAITING_PERCENT", 80, "40", "95"),
+    *define("weights", "effect.c", "OBSERVED_MS", 10000),
+    *define("weights", "effect.c", "WAITING_PERCENT", 80, "40", "95"),
 
     Change("trials", "turns are tried at all", 0, "policy.c", "bool asked = p->config.mode != POLICY_BACKLOG ||", "bool asked = true || p->config.mode != POLICY_BACKLOG ||",
            "cells in which turns harm"),
