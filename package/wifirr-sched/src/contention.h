@@ -35,7 +35,7 @@ extern "C" {
 #define CONTENTION_CLIENT_BPS 10000
 
 /* Time between two calls of contention_tick() while there is a crowd, ms. */
-#define CONTENTION_TICK_MS 500
+#define CONTENTION_TICK_MS 250
 
 struct contention_config {
 	bool windows;			/* clients' windows can be set */
