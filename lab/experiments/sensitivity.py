@@ -34,7 +34,7 @@ RESULTS = ROOT / "results/sensitivity.json"
 QUICK_RESULTS = ROOT / "build/lab/sensitivity.json"
 VARIANTS = ROOT / "build/lab/variants"
 
-SEEDS, QUICK_SEEDS = (16, 17), (16,)
+SEEDS, QUICK_SEEDS = (6, 7), (6,)  # neither chosen on nor reported
 AS_IS, ALONE = "as it is", "access point alone"
 
 N, G = simulation.SHIPPED["11n"], simulation.SHIPPED["11g"]
