@@ -497,6 +497,20 @@ func TestFetch(t *testing.T) {
 	fails(t, 1, fmt.Sprintf("bquic gateway: cannot listen on UDP %s: address already in use", host), "gateway", "--config", d.conf)
 }
 
+func TestProgress(t *testing.T) {
+	var out strings.Builder
+	p := &progress{w: &out}
+	p.report(500_000, 2_000_000)
+	p.report(700_000, 0) // the server does not say how much there is
+	p.every = time.Hour
+	p.report(900_000, 2_000_000)
+	p.clear()
+	lines := strings.Split(out.String(), "\r\x1b[K")
+	if len(lines) != 4 || !strings.HasPrefix(lines[1], "0.5 MB (25 %)") || !strings.HasPrefix(lines[2], "0.7 MB  ") || lines[3] != "" {
+		t.Errorf("%q", lines)
+	}
+}
+
 func TestUpload(t *testing.T) {
 	received := make(chan int64, 10)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
