@@ -87,7 +87,7 @@ CHANGES = [
     *define("windows", "contention.c", "RTS_US", 100),
     *define("windows", "contention.c", "DOWN_MS", 2000),
     *define("windows", "contention.h", "CONTENTION_CLIENT_BPS", 10000),
-    *define("windows", "contention.h", "CONTENTION_TICK_MS", 500),
+    *define("windows", "contention.h", "CONTENTION_TICK_MS", 250),
 
     Change("turns", "credit for turns that were cut", 0, "rotation.c", "if (turn < slot / 2 + c->owed)", "if (turn < slot / 2)", "equal shares"),
     Change("turns", "one more while one of the K has no queue", 0, "rotation.c", "if (p->config.trickle)\n\t\treturn p->config.active;", "if (true)\n\t\treturn p->config.active;"),
