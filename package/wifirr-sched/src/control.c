@@ -177,9 +177,9 @@ static void status(struct text *t, const struct wifirr *w)
 		put_string(t, w->warning);
 	else
 		put(t, "null");
-	if (w->kept[0]) {
+	if (w->reload_error[0]) {
 		put(t, ",\"reload\":{\"error\":");
-		put_string(t, w->kept);
+		put_string(t, w->reload_error);
 		put(t, "}");
 	}
 	put(t, ",\"classifier\":\"%s\"", classify_name());

@@ -403,13 +403,13 @@ static bool in_place(const struct config *old, const struct config *new)
 
 void device_options_refused(struct wifirr *w, const char *reason)
 {
-	snprintf(w->kept, sizeof(w->kept), "%s", reason);
-	logmsg(LOG_ERR, "%s: keeping the previous options", reason);
+	snprintf(w->reload_error, sizeof(w->reload_error), "%s", reason);
+	logmsg(LOG_ERR, "%s; %s: keeping the previous options", reason, w->config.device);
 }
 
 void device_options(struct wifirr *w, struct config *config)
 {
-	w->kept[0] = '\0';
+	w->reload_error[0] = '\0';
 	device.reload = true;
 	tick_in(0);
 	if (w->backend && in_place(&w->config, config)) {

@@ -135,7 +135,7 @@ struct wifirr {
 	const struct backend *backend;	/* NULL while there is no device */
 	char refused[160];		/* why auto did not choose the first backend */
 	char warning[192];		/* what keeps scheduling from working fully */
-	char kept[160];			/* why the last change of options was refused, "" if it was not */
+	char reload_error[160];		/* why the last change of options was refused, "" if it was not */
 	int ifindex;			/* 0 while there is no device */
 	uint32_t mtu;
 	uint32_t gso_max_segs;		/* the device's when first seen */
