@@ -74,8 +74,9 @@ def define(group: str, file: str, name: str, value: int, *values: str) -> list[C
 
 
 CHANGES = [
-    Change("windows", "the optimum for the number of clients", 0, "contention.c", "wanted = contention_optimum(s->contenders, aggregate_us(s));", "wanted = 8;"),
-    Change("windows", "one step more while many frames are lost", 0, "contention.c", "if (s->failed_permille > FAILED_MAX &&", "if (false && s->failed_permille > FAILED_MAX &&"),
+    Change("windows", "the optimum for the number of clients", 0, "contention.c", "wanted = optimum(s->contenders, aggregate_us(s));", "wanted = 7;"),
+    Change("windows", "the access point's own window", 0, "contention.c", "c->ap_exponent = ap_exponent(c);\n\tif (sample", "c->ap_exponent = c->config.ap_min;\n\tif (sample",
+           "calls and key presses"),
     Change("windows", "a crowd remains one with less", 0, "contention.c", "int least = c->crowd ? CONTENDERS_MIN - 1 : CONTENDERS_MIN;", "int least = CONTENDERS_MIN;",
            "crowds whose size varies"),
     Change("windows", "no turns where windows are used", 0, "contention.c", "c->instead_of_turns = c->config.windows &&", "c->instead_of_turns = false &&"),
@@ -83,7 +84,7 @@ CHANGES = [
     *define("windows", "contention.c", "AGGREGATE_MAX_US", 4000),
     *define("windows", "contention.c", "CONTENDERS_MIN", 3, "2", "6"),
     *define("windows", "contention.c", "FAILED_MIN", 50),
-    *define("windows", "contention.c", "FAILED_MAX", 150),
+    *define("windows", "contention.c", "BUSY", 3, "2", "4"),
     *define("windows", "contention.c", "RTS_US", 100),
     *define("windows", "contention.c", "DOWN_MS", 2000),
     *define("windows", "contention.h", "CONTENTION_CLIENT_BPS", 10000),
@@ -95,7 +96,6 @@ CHANGES = [
     Change("turns", "clients that send much take turns, too", 0, "weights.c", "if (received <= UPLOAD_BPS)", "if (true)"),
     Change("turns", "a client that takes little waits for no turn", 0, "policy.c", "if (p->config.mode != POLICY_BACKLOG ||", "if (true || p->config.mode != POLICY_BACKLOG ||",
            "calls and key presses"),
-    Change("turns", "the last clients of a crowd keep their turns", 0, "policy.c", "if (p->engaged && strict && count > 0 &&", "if (false && p->engaged && strict && count > 0 &&"),
     Change("weights", "weights without effect are noticed", 0, "effect.c", "return e->waiting_us * 100 / e->waiting_ms >=", "return false && e->waiting_us * 100 / e->waiting_ms >=",
            "drivers that ignore weights"),
     *number("turns", "policy.c", "K", ".active = mode == POLICY_PAPER ? 5 : trickle ? 3 : 1,", "2"),

@@ -31,9 +31,10 @@ constexpr double TRICKLE_KBIT = 20;
 constexpr unsigned RTS_BYTES = 500;
 constexpr unsigned RTS_OFF = 65535;
 
-// hostapd's for best effort: CWmin 15, CWmax 1023
+// hostapd's for best effort: for clients CWmin 15, CWmax 1023; for the access point itself CWmin 15, CWmax 63
 constexpr unsigned OWN_EXPONENT = 4;
 constexpr uint32_t OWN_CW_MAX = 1023;
+constexpr unsigned AP_EXPONENT_MAX = 6;
 
 // package/wifirr-sched/src/htb.c
 constexpr double FRAME = 1514; // bytes
@@ -91,6 +92,11 @@ StationScheduler::StationScheduler(const Options& options, Ptr<ApQueue> queue, P
       m_sentTo(m_stations)
 {
     unsigned stations = m_stations;
+    if (ap->GetMac()->GetQosSupported())
+    {
+        ap->GetMac()->GetQosTxop(AC_BE)->SetMaxCw((1U << AP_EXPONENT_MAX) - 1);
+        WatchBeacons();
+    }
     if (options.windows != "off")
     {
         WatchContention();
@@ -184,7 +190,7 @@ StationScheduler::IsSibling(unsigned station) const
 /// announces its own parameters instead, and its stations take these from every
 /// beacon. So the stations' windows are set again right after each beacon.
 void
-StationScheduler::WatchContention()
+StationScheduler::WatchBeacons()
 {
     for (unsigned i = 0; i < m_stations; i++)
     {
@@ -192,9 +198,15 @@ StationScheduler::WatchContention()
             "BeaconArrival",
             Callback<void, Time>([this, i](Time) { Simulator::ScheduleNow(&StationScheduler::TakeWindow, this, i); }));
     }
+}
+
+void
+StationScheduler::WatchContention()
+{
     if (m_options.windows != "auto")
     {
-        Announce(std::stoul(m_options.windows));
+        unsigned exponent = std::stoul(m_options.windows);
+        Announce(exponent, std::min(exponent, AP_EXPONENT_MAX));
         return;
     }
     auto manager = m_ap->GetRemoteStationManager();
@@ -212,7 +224,8 @@ StationScheduler::WatchContention()
     contention_config config{};
     config.windows = m_ap->GetMac()->GetQosSupported();
     config.rts = m_options.rts;
-    config.own_exponent = OWN_EXPONENT;
+    config.own_exponent = config.ap_min = OWN_EXPONENT;
+    config.ap_max = AP_EXPONENT_MAX;
     policy_config defaults;
     policy_defaults(&defaults, POLICY_BACKLOG, false);
     config.busy_permille = defaults.busy_permille;
@@ -249,7 +262,7 @@ StationScheduler::ContentionTick()
     contention_tick(m_contention.get(), now.GetMilliSeconds(), &sample);
     if (m_contention->exponent != m_exponent)
     {
-        Announce(m_contention->exponent);
+        Announce(m_contention->exponent, m_contention->ap_exponent);
     }
     if (m_contention->rts != m_rts)
     {
@@ -267,12 +280,13 @@ StationScheduler::ContentionTick()
 }
 
 void
-StationScheduler::Announce(unsigned exponent)
+StationScheduler::Announce(unsigned exponent, unsigned apExponent)
 {
     Time now = Simulator::Now();
     m_exponentSum += m_exponent * (now - m_announcedAt).GetSeconds();
     m_announcedAt = now;
     m_exponent = exponent;
+    m_ap->GetMac()->GetQosTxop(AC_BE)->SetMinCw((1U << apExponent) - 1);
 }
 
 void
@@ -281,7 +295,7 @@ StationScheduler::TakeWindow(unsigned station)
     Ptr<QosTxop> txop = DynamicCast<WifiNetDevice>(m_devices.Get(station))->GetMac()->GetQosTxop(AC_BE);
     uint32_t window = (1U << m_exponent) - 1;
     txop->SetMinCw(window);
-    txop->SetMaxCw(m_exponent == OWN_EXPONENT ? OWN_CW_MAX : (1U << std::max<unsigned>(m_exponent, CONTENTION_EXPONENT_MAX)) - 1);
+    txop->SetMaxCw(std::max(window, OWN_CW_MAX));
 }
 
 void

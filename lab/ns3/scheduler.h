@@ -55,9 +55,10 @@ class StationScheduler
     void WifoxPriority(bool high);
     void SetRts(bool on);
     bool IsSibling(unsigned station) const;
+    void WatchBeacons();
     void WatchContention();
     void ContentionTick();
-    void Announce(unsigned exponent);
+    void Announce(unsigned exponent, unsigned apExponent);
     void TakeWindow(unsigned station);
 
     const Options m_options;

@@ -62,11 +62,11 @@ def build_wifirrd(recipe, arch, out):
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(recipe.dir / "src", source, ignore=shutil.ignore_patterns("wifirrd", "*.o"))
     stub_of_libmnl(arch, source)
-    # Neither -fPIC nor -flto: either one makes the program for MIPS larger.
+    # Neither -fPIC nor -flto: either one makes the program for MIPS larger. So does -Oz's own inlining.
     run("make", "-s", "-C", source, "wifirrd", f"VERSION={recipe.version}", "PKG_CONFIG=true",
         f"CC={' '.join(compiler(arch))} -I{include}",
         # -Xclang -Oz: Zig turns -Oz into -Os.
-        f"CFLAGS=-Os -Xclang -Oz -Wno-gnu -ffunction-sections -fdata-sections "
+        f"CFLAGS=-Os -Xclang -Oz -mllvm -inline-threshold=-100 -mllvm -jump-threading-threshold=0 -Wno-gnu -ffunction-sections -fdata-sections "
         f"-fno-unwind-tables -fno-asynchronous-unwind-tables -ffile-prefix-map={recipe.dir}=.",
         "LDFLAGS=-dynamic -s -Wl,--gc-sections", "LIBS=-L. -lmnl", **ZIG)
     out.write_bytes(without_sections((source / "wifirrd").read_bytes()))

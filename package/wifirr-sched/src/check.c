@@ -129,6 +129,13 @@ static bool check_windows(const char *device)
 		say("windows", works, works ? "hostapd accepted its current windows again: CWmin %u, CWmax %u slots" :
 		    "hostapd refused to set its current windows again: CWmin %u, CWmax %u slots",
 		    (1U << own.windows.be_min) - 1, (1U << own.windows.be_max) - 1);
+		if (radio_set_queue(&check.nl, check.interface.ifindex, &own.queue, 0) < 0) {
+			works = false;
+			say("own window", false, "%s", check.nl.error);
+		} else {
+			say("own window", true, "the driver accepted its current window again: CWmin %u, CWmax %u slots",
+			    own.queue.cwmin, own.queue.cwmax);
+		}
 	}
 	if (fd >= 0)
 		close(fd);

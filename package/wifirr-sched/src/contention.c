@@ -9,15 +9,17 @@
 #define AGGREGATE_BITS (65535 * 8)
 #define AGGREGATE_MAX_US 4000
 
+/*
+ * Of the clients that contend, about one in 2^BUSY has a frame to send at any
+ * moment. The others wait for the access point, which sends what they acknowledge.
+ */
+#define BUSY 3
+
 /* With fewer than three contenders, the standard's exponential backoff does as well. */
 #define CONTENDERS_MIN 3
 
-/*
- * Frames without an acknowledgement, permille. Below FAILED_MIN there is nothing to
- * gain; above FAILED_MAX the window goes one step beyond the optimum.
- */
+/* Frames without an acknowledgement, permille. With fewer there is nothing to gain. */
 #define FAILED_MIN 50
-#define FAILED_MAX 150
 
 /* RTS, CTS and the gaps between, at 24 Mbit/s. RTS pays where collisions cost twice as much. */
 #define RTS_US 100
@@ -28,11 +30,24 @@
  */
 #define DOWN_MS 2000
 
+/*
+ * If the access point drew from smaller windows than its clients, it would take
+ * the channel many times before a client does, and a call would wait for as many
+ * aggregates. But it never waits longer than after a collision.
+ */
+static unsigned ap_exponent(const struct contention *c)
+{
+	unsigned exponent = c->exponent < c->config.ap_max ? c->exponent : c->config.ap_max;
+
+	return c->exponent == c->config.own_exponent || exponent < c->config.ap_min ? c->config.ap_min : exponent;
+}
+
 void contention_init(struct contention *c, const struct contention_config *config)
 {
 	*c = (struct contention){
 		.config = *config,
 		.exponent = config->own_exponent,
+		.ap_exponent = config->ap_min,
 		.sample = { .busy_permille = CONTENTION_UNKNOWN, .failed_permille = CONTENTION_UNKNOWN },
 	};
 	trial_init(&c->trial, true);
@@ -46,6 +61,7 @@ void contention_configure(struct contention *c, const struct contention_config *
 	c->rts &= config->rts;
 	c->wants_rts &= config->rts;
 	c->config = *config;
+	c->ap_exponent = ap_exponent(c);
 }
 
 unsigned contention_optimum(unsigned n, uint32_t airtime_us)
@@ -54,9 +70,17 @@ unsigned contention_optimum(unsigned n, uint32_t airtime_us)
 	unsigned exponent = 0;
 
 	/* nearest by ratio: 2^exponent is within a factor of sqrt(2) of the optimum */
-	while (exponent < CONTENTION_EXPONENT_MAX && square >= 2ULL << 2 * exponent)
+	while (exponent < 15 && square >= 2ULL << 2 * exponent)
 		exponent++;
 	return exponent;
+}
+
+/* The optimum for those of n clients that have a frame to send. */
+static unsigned optimum(unsigned n, uint32_t airtime_us)
+{
+	unsigned all = contention_optimum(n, airtime_us), some = all > BUSY ? all - BUSY : 0;
+
+	return some < CONTENTION_EXPONENT_MAX ? some : CONTENTION_EXPONENT_MAX;
 }
 
 static uint32_t aggregate_us(const struct contention_sample *s)
@@ -98,9 +122,7 @@ static unsigned wanted_exponent(const struct contention *c, const struct content
 
 	if (!c->crowd || !c->config.windows)
 		return own;
-	wanted = contention_optimum(s->contenders, aggregate_us(s));
-	if (s->failed_permille > FAILED_MAX && c->exponent >= wanted && wanted < CONTENTION_EXPONENT_MAX)
-		wanted++;
+	wanted = optimum(s->contenders, aggregate_us(s));
 	return wanted > own ? wanted : own;
 }
 
@@ -185,6 +207,7 @@ void contention_tick(struct contention *c, uint64_t now, const struct contention
 	wanted = wanted_exponent(c, sample);
 	gain = windows_gain(c, wanted);
 	move_towards(c, gain ? wanted : c->config.own_exponent);
+	c->ap_exponent = ap_exponent(c);
 	if (sample->exchanging || !c->config.windows)
 		c->instead_of_turns = c->config.windows && 2 * sample->aggregating > sample->exchanging &&
 			c->trial.on != c->trial.trying;

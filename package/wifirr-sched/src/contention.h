@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long a radio's clients wait for the air, and whether the access point
- * uses RTS: decided by how many stations contend, and by measurements.
+ * How long a radio's clients and its access point wait for the air, and whether
+ * the access point uses RTS: decided by how many stations contend, and by
+ * measurements.
  *
  * The more stations contend, the more of their frames collide. The remedy is a
  * larger contention window. The access point announces the window that its
  * clients use (WMM). Bianchi's optimum grows with the number of contenders and with
- * the square root of a frame's airtime (IEEE JSAC 18(3), 2000, eq. 28). A client
+ * the square root of a frame's airtime (IEEE JSAC 18(3), 2000, eq. 28). A station
  * that waits longer sends more in one A-MPDU, so there are fewer frames, too.
  * Without aggregation, larger windows gain nothing and are not set.
  *
@@ -28,8 +29,8 @@ extern "C" {
 
 #define CONTENTION_UNKNOWN (-1)
 
-/* Windows are 2^exponent - 1 slots, as in hostapd's wmm_ac_be_cwmin. */
-#define CONTENTION_EXPONENT_MAX 11
+/* Windows are 2^exponent - 1 slots, as in hostapd's wmm_ac_be_cwmin. No larger one is announced: it is hostapd's CWmax. */
+#define CONTENTION_EXPONENT_MAX 10
 
 /* A client that sends more than this contends; bit/s. It is the rate of the ACKs for a download at 0.5 Mbit/s. */
 #define CONTENTION_CLIENT_BPS 10000
@@ -40,7 +41,8 @@ extern "C" {
 struct contention_config {
 	bool windows;			/* clients' windows can be set */
 	bool rts;			/* the access point's RTS threshold can be set */
-	unsigned own_exponent;		/* the operator's CWmin for best effort, 0..15 */
+	unsigned own_exponent;		/* the operator's CWmin for clients' best effort, 0..15 */
+	unsigned ap_min, ap_max;	/* exponents of the access point's own CWmin and CWmax for best effort, 0..15 */
 	unsigned busy_permille;		/* the channel must be busier than this, if that is known */
 };
 
@@ -70,7 +72,8 @@ enum contention_reason {
 struct contention {
 	struct contention_config config;
 	/* output of the last tick */
-	unsigned exponent;		/* of CWmin; own_exponent: nothing to announce */
+	unsigned exponent;		/* of the clients' CWmin; own_exponent: nothing to announce */
+	unsigned ap_exponent;		/* of the access point's own CWmin */
 	bool rts;
 	/* Windows can be set, have not been seen to be useless, and most clients aggregate: turns would break up the aggregates. */
 	bool instead_of_turns;
@@ -95,7 +98,7 @@ void contention_configure(struct contention *c, const struct contention_config *
 /* Decides for the time now, ms of any monotonic clock. Time that runs backwards counts as standing still. */
 void contention_tick(struct contention *c, uint64_t now, const struct contention_sample *sample);
 
-/* The exponent nearest to Bianchi's optimum, for n contenders whose frames take airtime_us. */
+/* The exponent nearest to Bianchi's optimum, at most 15, for n stations that always have a frame to send, which takes airtime_us. */
 unsigned contention_optimum(unsigned n, uint32_t airtime_us);
 
 /* The reason as one readable line. */

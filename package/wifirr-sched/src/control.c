@@ -133,7 +133,7 @@ static void put_contention(struct text *t)
 		return;
 	}
 	contention_explain(r.contention, why, sizeof(why));
-	put(t, "{\"windows\":%s,\"cwmin\":%u,\"why\":", yes(r.larger), r.cwmin);
+	put(t, "{\"windows\":%s,\"cwmin\":%u,\"ap_cwmin\":%u,\"why\":", yes(r.larger), r.cwmin, r.ap_cwmin);
 	put_string(t, r.problem[0] ? r.problem : why);
 	put(t, ",\"instead_of_turns\":%s,\"clients\":%u,\"aggregating\":%u,\"without_wmm\":%u,\"interfaces\":%u,",
 	    yes(r.contention->instead_of_turns), r.contention->sample.contenders, r.contention->sample.aggregating,

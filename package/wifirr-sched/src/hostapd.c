@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hostapd.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -15,9 +16,14 @@
 
 #define SOCKETS "/var/run/hostapd"
 #define CONFIGURATIONS "/var/run"	/* hostapd-*.conf */
+#define QUEUE "tx_queue_data2_"		/* best effort */
+#define BURST_MAX_MS 1000
 
 /* hostapd_config_defaults() */
-static const struct hostapd_windows defaults = { .be_min = 4, .be_max = 10, .bk_min = 4, .bk_max = 10 };
+static const struct hostapd_own defaults = {
+	.windows = { .be_min = 4, .be_max = 10, .bk_min = 4, .bk_max = 10 },
+	.queue = { .cwmin = 15, .cwmax = 63, .aifs = 3 },
+};
 
 /* In the order in which windows grow. */
 static const struct {
@@ -30,8 +36,27 @@ static const struct {
 	{ "wmm_ac_bk_cwmin", offsetof(struct hostapd_windows, bk_min) },
 };
 
-static void read_parameter(struct hostapd_windows *windows, const char *name, const char *value)
+static void read_queue(struct hostapd_queue *queue, const char *name, const char *value)
 {
+	unsigned long number = strtoul(value, NULL, 10);
+	const char *point = value + strcspn(value, ".");
+
+	if (strcmp(name, "aifs") == 0 && number <= UINT8_MAX)
+		queue->aifs = number;
+	else if (strcmp(name, "cwmin") == 0 && number <= INT16_MAX)
+		queue->cwmin = number;
+	else if (strcmp(name, "cwmax") == 0 && number <= INT16_MAX)
+		queue->cwmax = number;
+	else if (strcmp(name, "burst") == 0 && number <= BURST_MAX_MS)	/* hostapd reads one digit after the point, too */
+		queue->burst = number * 10 + (*point && isdigit((unsigned char)point[1]) ? point[1] - '0' : 0);
+}
+
+static void read_parameter(struct hostapd_own *own, const char *name, const char *value)
+{
+	struct hostapd_windows *windows = &own->windows;
+
+	if (strncmp(name, QUEUE, sizeof(QUEUE) - 1) == 0)
+		read_queue(&own->queue, name + sizeof(QUEUE) - 1, value);
 	for (size_t i = 0; i < HOSTAPD_ANSWERS; i++) {
 		unsigned long exponent = strtoul(value, NULL, 10);
 
@@ -48,11 +73,11 @@ struct search {
 	struct hostapd_own *own;
 };
 
-/* Windows apply to a radio, WMM to an interface. Returns whether the file has the interface. */
+/* Windows and queues apply to a radio, WMM to an interface. Returns whether the file has the interface. */
 static bool read_file(void *data, const char *path)
 {
 	struct search *search = data;
-	struct hostapd_own seen = { .windows = defaults, .found = false };
+	struct hostapd_own seen = defaults;
 	struct lines lines = { .fd = open(path, O_RDONLY | O_CLOEXEC) };
 	bool here = false;
 	char *line;
@@ -71,7 +96,7 @@ static bool read_file(void *data, const char *path)
 		} else if (here && (strcmp(line, "wmm_enabled") == 0 || strcmp(line, "wme_enabled") == 0)) {
 			seen.without_wmm = strcmp(value, "0") == 0;
 		} else {
-			read_parameter(&seen.windows, line, value);
+			read_parameter(&seen, line, value);
 		}
 	}
 	close(lines.fd);
@@ -84,7 +109,7 @@ void hostapd_read_own(const char *device, struct hostapd_own *own)
 {
 	struct search search = { device, own };
 
-	*own = (struct hostapd_own){ .windows = defaults };
+	*own = defaults;
 	files_each(CONFIGURATIONS, "hostapd-", ".conf", read_file, &search);
 }
 

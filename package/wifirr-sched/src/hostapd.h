@@ -16,13 +16,22 @@ struct hostapd_windows {
 	uint8_t be_min, be_max, bk_min, bk_max;
 };
 
+/* The access point's own queue for best effort (tx_queue_data2). */
+struct hostapd_queue {
+	uint16_t cwmin, cwmax;		/* slots */
+	uint8_t aifs;			/* slots */
+	uint16_t burst;			/* TXOP, 0.1 ms */
+};
+
 struct hostapd_own {
-	struct hostapd_windows windows;	/* hostapd's defaults if the configuration was not found */
+	/* hostapd's defaults if the configuration was not found */
+	struct hostapd_windows windows;
+	struct hostapd_queue queue;
 	bool found;			/* a configuration of the interface was found */
 	bool without_wmm;		/* it switches WMM off */
 };
 
-/* Reads the operator's own windows from the configuration that OpenWrt has written for hostapd. */
+/* Reads the operator's own settings from the configuration that OpenWrt has written for hostapd. */
 void hostapd_read_own(const char *device, struct hostapd_own *own);
 
 /* A socket for the messages below, or -1 and errno. */

@@ -348,6 +348,25 @@ int nl80211_get_interfaces(struct nl80211 *n, void (*each)(void *data, const str
 	return nl80211_talk(n, nlh, on_each_interface, &dump);
 }
 
+int nl80211_set_queue(struct nl80211 *n, int ifindex, const struct nl80211_queue *queue)
+{
+	char buf[NL80211_REQUEST_SIZE] NL80211_ALIGNED;
+	struct nlmsghdr *nlh = nl80211_request(n, buf, NL80211_CMD_SET_WIPHY, NLM_F_ACK);
+	struct nlattr *all, *one;
+
+	mnl_attr_put_u32(nlh, NL80211_ATTR_IFINDEX, ifindex);
+	all = mnl_attr_nest_start(nlh, NL80211_ATTR_WIPHY_TXQ_PARAMS);
+	one = mnl_attr_nest_start(nlh, 1);
+	mnl_attr_put_u8(nlh, NL80211_TXQ_ATTR_AC, NL80211_AC_BE);
+	mnl_attr_put_u16(nlh, NL80211_TXQ_ATTR_TXOP, queue->txop);
+	mnl_attr_put_u16(nlh, NL80211_TXQ_ATTR_CWMIN, queue->cwmin);
+	mnl_attr_put_u16(nlh, NL80211_TXQ_ATTR_CWMAX, queue->cwmax);
+	mnl_attr_put_u8(nlh, NL80211_TXQ_ATTR_AIFS, queue->aifs);
+	mnl_attr_nest_end(nlh, one);
+	mnl_attr_nest_end(nlh, all);
+	return nl80211_talk(n, nlh, NULL, NULL);
+}
+
 int nl80211_set_rts(struct nl80211 *n, uint32_t wiphy, uint32_t rts)
 {
 	char buf[NL80211_REQUEST_SIZE] NL80211_ALIGNED;

@@ -14,7 +14,7 @@
 #include <linux/nl80211.h>
 
 #define NL80211_ALIGNED __attribute__((aligned(NLMSG_ALIGNTO)))
-#define NL80211_REQUEST_SIZE 64	/* no request here is larger */
+#define NL80211_REQUEST_SIZE 96	/* no request here is larger */
 
 struct nl80211 {
 	struct mnl_socket *socket;
@@ -76,6 +76,13 @@ void nl80211_parse_nested(const struct nlattr *attr, const struct nlattr **tb, u
 int nl80211_get_interface(struct nl80211 *n, int ifindex, struct nl80211_interface *interface);
 /* All interfaces of all radios. */
 int nl80211_get_interfaces(struct nl80211 *n, void (*each)(void *data, const struct nl80211_interface *interface), void *data);
+/* How an access point contends for the air with best-effort frames. */
+struct nl80211_queue {
+	uint16_t cwmin, cwmax;	/* slots */
+	uint8_t aifs;		/* slots */
+	uint16_t txop;		/* 32 us */
+};
+int nl80211_set_queue(struct nl80211 *n, int ifindex, const struct nl80211_queue *queue);
 /* Sets the radio's RTS threshold, for all its interfaces; bytes or NL80211_RTS_OFF. */
 int nl80211_set_rts(struct nl80211 *n, uint32_t wiphy, uint32_t rts);
 /* Makes a request to set a station's airtime weight in buf, which has NL80211_REQUEST_SIZE bytes. */

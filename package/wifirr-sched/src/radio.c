@@ -77,6 +77,7 @@ static struct {
 	uint16_t weight_active, weight_waiting;	/* weights that stations may have */
 	unsigned expected;		/* answers expected from hostapd */
 	bool answers;			/* hostapd has given all of them */
+	bool fixed_queue;		/* the driver cannot change the access point's own window */
 	uint64_t ticked_at, tried_at, announced_at, asked_at;
 	unsigned now;			/* index of the current table in seen */
 	/* the current measurement */
@@ -109,14 +110,13 @@ static void problem(const char *fmt, ...)
 }
 
 /*
- * The lease says what to restore, one item per line: "rts WIPHY N", "windows DEVICE
- * N N N N", and "weights WIPHY ACTIVE WAITING" (stations with these weights, or
- * weights derived from them, are reset).
+ * The lease says what to restore, one item per line: "rts WIPHY N", "windows DEVICE"
+ * (to what its configuration says), and "weights WIPHY ACTIVE WAITING" (stations with
+ * these weights, or weights derived from them, are reset).
  */
 
 static int write_lease(void)
 {
-	const struct hostapd_windows *w;
 	char text[LEASE_SIZE];
 	size_t len = 0;
 
@@ -125,11 +125,8 @@ static int write_lease(void)
 	if (radio.held & HOLD_WEIGHTS)
 		len += snprintf(text + len, sizeof(text) - len, "weights %u %u %u\n", radio.wiphy, radio.weight_active,
 				radio.weight_waiting);
-	for (unsigned i = 0; radio.held & HOLD_WINDOWS && i < radio.interfaces; i++) {
-		w = &radio.interface[i].own.windows;
-		len += snprintf(text + len, sizeof(text) - len, "windows %s %u %u %u %u\n", radio.interface[i].name,
-				w->be_min, w->be_max, w->bk_min, w->bk_max);
-	}
+	for (unsigned i = 0; radio.held & HOLD_WINDOWS && i < radio.interfaces; i++)
+		len += snprintf(text + len, sizeof(text) - len, "windows %s\n", radio.interface[i].name);
 	if (pwrite(radio_lock, text, len, 0) != (ssize_t)len || ftruncate(radio_lock, len) < 0)
 		return -1;
 	return 0;
@@ -242,19 +239,51 @@ static int restore_rts(uint32_t wiphy, uint32_t rts)
 	return result;
 }
 
+int radio_set_queue(struct nl80211 *nl, int ifindex, const struct hostapd_queue *own, unsigned exponent)
+{
+	uint16_t least = (1U << exponent) - 1;
+	struct nl80211_queue queue = {
+		.cwmin = own->cwmin > least ? own->cwmin : least,
+		.cwmax = own->cwmax > least ? own->cwmax : least,
+		.aifs = own->aifs,
+		.txop = (own->burst * 100 + 16) / 32,	/* as hostapd rounds it */
+	};
+
+	return nl80211_set_queue(nl, ifindex, &queue);
+}
+
+/* The configuration says what the operator's own windows are. A hostapd that has ended needs no restoring. */
+static int restore_windows(int fd, const char *device)
+{
+	static struct nl80211 nl;
+	struct hostapd_own own;
+	int result = 0;
+
+	hostapd_read_own(device, &own);
+	if (hostapd_announce(fd, device, &own.windows, true) == 0)
+		result = hostapd_collect(fd, HOSTAPD_ANSWERS, ANSWER_MS).done < HOSTAPD_ANSWERS ? -1 : 0;
+	else if (errno != ENOENT && errno != ECONNREFUSED)
+		result = -1;
+	else
+		return 0;
+	if (nl80211_open(&nl) < 0)
+		return -1;
+	if (radio_set_queue(&nl, if_nametoindex(device), &own.queue, 0) < 0 && errno != ENODEV)
+		result = -1;
+	nl80211_close(&nl);
+	return result;
+}
+
 /* Restores what a lease says, and removes the lease. */
 static int restore_lease(int lock)
 {
 	int fd = hostapd_open(), result = 0;
 	char text[LEASE_SIZE], *line, *rest = text;
-	struct hostapd_answers answers;
 	ssize_t len = pread(lock, text, sizeof(text) - 1, 0);
 
 	text[len > 0 ? len : 0] = '\0';
 	while ((line = strsep(&rest, "\n"))) {
-		unsigned be_min, be_max, bk_min, bk_max, wiphy, rts, active, waiting;
-		struct hostapd_own own;
-		char *device;
+		unsigned wiphy, rts, active, waiting;
 
 		if (strncmp(line, "rts ", 4) == 0 && (line += 4, line_number(&line, UINT32_MAX, &wiphy)) &&
 		    line_number(&line, UINT32_MAX, &rts))
@@ -264,24 +293,9 @@ static int restore_lease(int lock)
 			result |= restore_weights(wiphy, active, waiting);
 		if (strncmp(line, "windows ", 8) != 0)
 			continue;
-		device = line + 8;
-		line = device + strcspn(device, " ");
-		if (!*line || line == device || line - device >= IFNAMSIZ)
-			continue;
-		*line++ = '\0';
-		if (strchr(device, '/') || !line_number(&line, 15, &be_min) || !line_number(&line, 15, &be_max) ||
-		    !line_number(&line, 15, &bk_min) || !line_number(&line, 15, &bk_max))
-			continue;
-		/* the configuration may have changed since; a hostapd that has ended needs no restoring */
-		hostapd_read_own(device, &own);
-		if (!own.found)
-			own.windows = (struct hostapd_windows){ be_min, be_max, bk_min, bk_max };
-		if (hostapd_announce(fd, device, &own.windows, true) == 0) {
-			answers = hostapd_collect(fd, HOSTAPD_ANSWERS, ANSWER_MS);
-			result |= answers.done < HOSTAPD_ANSWERS ? -1 : 0;
-		} else if (errno != ENOENT && errno != ECONNREFUSED) {
-			result = -1;
-		}
+		line += 8;
+		if (strlen(line) < IFNAMSIZ && !strchr(line, '/'))
+			result |= restore_windows(fd, line);
 	}
 	close(fd);
 	if (result == 0 && ftruncate(lock, 0) < 0)
@@ -427,7 +441,7 @@ static void measure(uint64_t now, int busy_permille)
 
 static struct hostapd_windows larger(const struct hostapd_windows *own, unsigned exponent)
 {
-	/* a station rejects CWmax below CWmin; one value serves all steps */
+	/* a station rejects CWmax below CWmin; one value serves all steps, and is the usual one */
 	unsigned max = CONTENTION_EXPONENT_MAX;
 
 	return (struct hostapd_windows){
@@ -438,7 +452,11 @@ static struct hostapd_windows larger(const struct hostapd_windows *own, unsigned
 	};
 }
 
-/* Announces windows on all interfaces; exponent 0: the operator's own. */
+/*
+ * Announces windows to clients on all interfaces, and sets the access point's own;
+ * exponent 0: the operator's. Calls of clients would be later if only the clients
+ * waited longer, so without a driver that can set its own window, none is announced.
+ */
 static void announce(unsigned exponent, uint64_t now)
 {
 	radio.asked_at = now;
@@ -446,7 +464,11 @@ static void announce(unsigned exponent, uint64_t now)
 		struct interface *at = &radio.interface[i];
 		struct hostapd_windows windows = exponent ? larger(&at->own.windows, exponent) : at->own.windows;
 
-		if (hostapd_announce(radio_hostapd, at->name, &windows, !exponent) == 0) {
+		if (radio_set_queue(&radio.nl, at->ifindex, &at->own.queue, exponent ? radio.contention.ap_exponent : 0) < 0 && exponent) {
+			radio.fixed_queue = errno == EOPNOTSUPP;
+			radio.answers = false;
+			problem("%s: the access point's own window: %s", at->name, radio.nl.error);
+		} else if (hostapd_announce(radio_hostapd, at->name, &windows, !exponent) == 0) {
 			radio.expected += HOSTAPD_ANSWERS;
 		} else {
 			radio.answers = false;
@@ -477,7 +499,7 @@ static void look_at_hostapd(struct wifirr *w, uint64_t now)
 		radio.expected -= came;
 		return;
 	}
-	if (radio.announced || radio.owing || (radio.tried_at && now - radio.tried_at < LOOK_MS))
+	if (radio.announced || radio.owing || radio.fixed_queue || (radio.tried_at && now - radio.tried_at < LOOK_MS))
 		return;
 	radio.tried_at = now;
 	find_interfaces();
@@ -543,13 +565,26 @@ static void set_rts(struct wifirr *w)
 		logmsg(LOG_WARNING, "%s: RTS threshold %u: %s", w->config.device, wanted, radio.nl.error);
 }
 
+static unsigned exponent_of(unsigned window)
+{
+	unsigned exponent = 0;
+
+	while (window >> exponent)
+		exponent++;
+	return exponent;
+}
+
 static void configure(struct wifirr *w)
 {
+	static const struct hostapd_own none;
+	const struct hostapd_own *first = radio.interfaces ? &radio.interface[0].own : &none;
 	struct contention_config config = {
 		.windows = w->config.windows && radio.answers && !w->policy.paused &&
 			w->config.policy.engage == POLICY_AUTO && w->config.policy.mode == POLICY_BACKLOG,
 		.rts = w->config.rts == RTS_AUTO && !w->policy.paused && w->config.policy.engage != POLICY_DRY_RUN,
-		.own_exponent = radio.interfaces ? radio.interface[0].own.windows.be_min : 0,
+		.own_exponent = first->windows.be_min,
+		.ap_min = exponent_of(first->queue.cwmin),
+		.ap_max = exponent_of(first->queue.cwmax),
 		.busy_permille = w->config.policy.busy_permille,
 	};
 
@@ -705,6 +740,7 @@ void radio_status(struct radio_status *status)
 		return;
 	status->contention = c;
 	status->cwmin = (1U << exponent) - 1;
+	status->ap_cwmin = (1U << (radio.announced ? c->ap_exponent : c->config.ap_min)) - 1;
 	status->larger = radio.announced;
 	status->interfaces = radio.interfaces;
 	status->without_wmm = radio.without_wmm;

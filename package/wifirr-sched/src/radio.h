@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Settings of a radio rather than an interface: its clients' contention windows,
- * on all its access points together, and the RTS threshold. contention.c decides;
- * this file measures, sets, and restores.
+ * Settings of a radio rather than an interface: the contention windows of its
+ * access points and their clients, for all of them together, and the RTS
+ * threshold. contention.c decides; this file measures, sets, and restores.
  *
  * Only one wifirrd per radio does so: the one that holds the lock of the radio's
  * lease. The lease is a file with the previous settings, written before the first
@@ -30,6 +30,7 @@ struct radio_status {
 	const struct contention *contention;	/* NULL: we hold no radio */
 	bool larger;				/* larger windows than the operator's are announced */
 	unsigned cwmin;				/* announced to clients, slots */
+	unsigned ap_cwmin;			/* the access point's own, slots */
 	unsigned interfaces;			/* on how many interfaces */
 	unsigned without_wmm;			/* clients that ignore it */
 	uint32_t rts;				/* threshold in force, bytes, or NL80211_RTS_OFF */
@@ -48,6 +49,14 @@ bool radio_busy(uint32_t wiphy);
  * or the lease could not be written.
  */
 int radio_hold_weights(struct wifirr *w, bool on, char *why, size_t size);
+
+struct nl80211;
+struct hostapd_queue;
+/*
+ * Gives an access point the operator's own window for best effort, or one of at
+ * least 2^exponent - 1 slots. -1 with errno and nl->error set; EOPNOTSUPP: the driver cannot.
+ */
+int radio_set_queue(struct nl80211 *nl, int ifindex, const struct hostapd_queue *own, unsigned exponent);
 
 /* Restores what killed wifirrds have left on any radio. -1: not all could be restored. */
 int radio_restore(void);

@@ -9,7 +9,7 @@
 #include "contention.h"
 
 static const struct contention_config config = {
-	.windows = true, .rts = true, .own_exponent = 4, .busy_permille = 500,
+	.windows = true, .rts = true, .own_exponent = 4, .ap_min = 4, .ap_max = 6, .busy_permille = 500,
 };
 
 static const struct contention_sample crowd = {
@@ -32,15 +32,24 @@ static void test_optimum_is_bianchis(void)
 		for (unsigned f = 0; f < 4; f++) {
 			unsigned best = 1, ours = contention_optimum(n, frames[f]);
 
-			for (unsigned e = 1; e <= CONTENTION_EXPONENT_MAX; e++)
+			for (unsigned e = 1; e <= 15; e++)
 				if (throughput(n, (1 << e) - 1, frames[f]) > throughput(n, (1 << best) - 1, frames[f]))
 					best = e;
 			/* one step off is fine if both are equally good */
 			assert(abs((int)ours - (int)best) <= 1);
 			assert(throughput(n, (1 << ours) - 1, frames[f]) > 0.98 * throughput(n, (1 << best) - 1, frames[f]));
 		}
-	assert(contention_optimum(1000000, 4000) == CONTENTION_EXPONENT_MAX);
+	assert(contention_optimum(1000000, 4000) == 15);
 	assert(contention_optimum(0, 4000) == 0);
+}
+
+/* The access point's own window: never larger than its clients', nor than after collisions, nor smaller than the operator's. */
+static void check_own_window(const struct contention *c)
+{
+	if (c->exponent == c->config.own_exponent)
+		assert(c->ap_exponent == c->config.ap_min);
+	assert(c->ap_exponent >= c->config.ap_min);
+	assert(c->ap_exponent == c->config.ap_min || (c->ap_exponent <= c->exponent && c->ap_exponent <= c->config.ap_max));
 }
 
 /* Ticks until the exponent has not changed for a minute; returns it. */
@@ -52,6 +61,7 @@ static unsigned settle(struct contention *c, uint64_t *now, const struct content
 		contention_tick(c, *now += CONTENTION_TICK_MS, s);
 		assert(abs((int)c->exponent - (int)before) <= 1);
 		assert(c->exponent >= c->config.own_exponent && c->exponent <= CONTENTION_EXPONENT_MAX);
+		check_own_window(c);
 	}
 	return c->exponent;
 }
@@ -64,11 +74,13 @@ static void test_goes_up_and_comes_back(void)
 
 	contention_init(&c, &config);
 	s.failed_permille = 60;
-	assert(settle(&c, &now, &s) == 10 && c.rts && c.instead_of_turns);
+	assert(settle(&c, &now, &s) == 7 && c.ap_exponent == 6 && c.rts && c.instead_of_turns);
 	s.failed_permille = 0;	/* the effect of larger windows */
-	assert(settle(&c, &now, &s) == 10 && c.rts);
+	assert(settle(&c, &now, &s) == 7 && c.rts);
 	s.contenders = s.exchanging = s.aggregating = 10;
-	assert(settle(&c, &now, &s) == 8);
+	assert(settle(&c, &now, &s) == 5 && c.ap_exponent == 5);
+	s.contenders = s.exchanging = s.aggregating = 512;
+	assert(settle(&c, &now, &s) == CONTENTION_EXPONENT_MAX && c.ap_exponent == 6);
 	s.contenders = 1;
 	assert(settle(&c, &now, &s) == 4 && !c.rts && c.reason == CONTENTION_FEW);
 }
@@ -85,7 +97,7 @@ static void test_a_step_down_needs_time(void)
 	settle(&c, &now, &s);
 	for (unsigned i = 0; i < 100; i++)
 		contention_tick(&c, now += CONTENTION_TICK_MS, i % 3 ? &few : &s);
-	assert(c.exponent == 10);
+	assert(c.exponent == 7);
 }
 
 static void test_why_not(void)
@@ -122,7 +134,7 @@ static void test_what_is_not_known_does_not_hinder(void)
 	contention_init(&c, &config);
 	s.busy_permille = s.failed_permille = CONTENTION_UNKNOWN;
 	s.kbit = 0;
-	assert(settle(&c, &now, &s) == 10);
+	assert(settle(&c, &now, &s) == 7);
 	assert(!c.rts);	/* RTS costs airtime, so it is not used on a guess */
 }
 
@@ -135,7 +147,7 @@ static void test_fast_links_need_less(void)
 	contention_init(&c, &config);
 	s.kbit = 500000;
 	s.failed_permille = 60;
-	assert(settle(&c, &now, &s) == 9);
+	assert(settle(&c, &now, &s) == 6);
 }
 
 static void test_the_operators_own_is_the_least(void)
@@ -145,15 +157,15 @@ static void test_the_operators_own_is_the_least(void)
 	struct contention c;
 	uint64_t now = 1000;
 
-	own.own_exponent = 9;
+	own.own_exponent = own.ap_min = own.ap_max = 6;
 	contention_init(&c, &own);
 	s.contenders = s.exchanging = s.aggregating = 3;
-	assert(settle(&c, &now, &s) == 9);
+	assert(settle(&c, &now, &s) == 6);
 	/* reread while larger windows are announced */
 	settle(&c, &now, &crowd);
 	own.own_exponent = 5;
 	contention_configure(&c, &own);
-	assert(c.exponent > 9);
+	assert(c.exponent > 6 && c.ap_exponent == 6);
 	own.windows = false;
 	contention_configure(&c, &own);
 	assert(c.exponent == 5);
@@ -191,7 +203,7 @@ static unsigned crowd_lasts(struct contention *c, unsigned minutes, unsigned per
 	for (unsigned i = 0; i < ticks; i++) {
 		unsigned before = c->exponent;
 
-		s.bytes = 1000000 * (100 + (percent - 100) * (c->exponent - 4) / 6) / 100 * (90 + rand() % 21) / 100 *
+		s.bytes = 1000000 * (100 + (percent - 100) * (c->exponent - 4) / 4) / 100 * (90 + rand() % 21) / 100 *
 			(c->rts ? rts_percent : 100) / 100;
 		contention_tick(c, now += CONTENTION_TICK_MS, &s);
 		assert(abs((int)c->exponent - (int)before) <= 1);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Clients' contention windows, through a real hostapd on mac80211_hwsim: what the
-beacon says, what the stations' kernels do with it, and who gives it back.
+Contention windows of clients and access point, through a real hostapd on mac80211_hwsim:
+what the beacon says, what the kernels do with it, and who gives it back.
 """
 import os
 import re
@@ -14,9 +14,12 @@ import pytest
 from wifi import WIFIRRD, Bed, kill_both, run, wait_for
 
 STATIONS = 4
-OWN = ("wmm_ac_be_aifs=3", "wmm_ac_be_cwmin=5", "wmm_ac_be_cwmax=9", "wmm_ac_be_txop_limit=0", "wmm_ac_be_acm=0")
-OWN_WINDOW = "31-511"  # not hostapd's default, so that nobody guesses it
-LARGER = "127-2047"    # Bianchi's optimum for four that send aggregates of 4 ms
+OWN = ("wmm_ac_be_aifs=3", "wmm_ac_be_cwmin=2", "wmm_ac_be_cwmax=9", "wmm_ac_be_txop_limit=0", "wmm_ac_be_acm=0",
+       "tx_queue_data2_aifs=2", "tx_queue_data2_cwmin=7", "tx_queue_data2_cwmax=127", "tx_queue_data2_burst=1.5")
+# Not hostapd's defaults, so that nobody guesses them: CWmin and CWmax of clients, and of the access point: TXOP, CWmin, CWmax, AIFS.
+OWN_WINDOW, OWN_QUEUE = "3-511", ("47", "7", "127", "2")
+LARGER, LARGER_QUEUE = "15-1023", ("47", "15", "127", "2")
+AP_RADIO = "phy0"
 KBIT = 60              # of each station's upload
 GIVEN_BACK_S = 10
 # hwsim's survey says that the channel is busy for an eighth of the time, and no frame is ever lost
@@ -58,11 +61,11 @@ class Upload:
 def bed():
     b = Bed(STATIONS, control=True)
     try:
+        run("sh", "-c", "echo 'func mac80211_hwsim_conf_tx +p' >/sys/kernel/debug/dynamic_debug/control")
         b.stop_ap()
         b.start_ap(True, *OWN)
         b.join(b.stations)
         b.bridged()
-        run("sh", "-c", "echo 'func mac80211_hwsim_conf_tx +p' >/sys/kernel/debug/dynamic_debug/control")
         yield b
     finally:
         b.remove()
@@ -83,9 +86,14 @@ def announced(station):
 
 
 def in_use():
-    """CWmin for best effort that each radio's driver was given last, by hwsim's debug lines."""
+    """TXOP, CWmin, CWmax and AIFS for best effort that each radio's driver was given last, by hwsim's debug lines."""
     log = run("dmesg").stdout
-    return dict(re.findall(r"(\S+): mac80211_hwsim_conf_tx \(queue=2 txop=\d+ cw_min=(\d+) ", log))
+    lines = re.findall(r"(\S+): mac80211_hwsim_conf_tx \(queue=2 txop=(\d+) cw_min=(\d+) cw_max=(\d+) aifs=(\d+)\)", log)
+    return {radio: tuple(values) for radio, *values in lines}
+
+
+def stations_use(cwmin):
+    return all(values[1] == cwmin for radio, values in in_use().items() if radio != AP_RADIO)
 
 
 def all_announced(bed, window):
@@ -93,8 +101,11 @@ def all_announced(bed, window):
 
 
 def wait_window(bed, window):
+    """Until the beacon announces it, and the access point has its own."""
+    queue = OWN_QUEUE if window == OWN_WINDOW else LARGER_QUEUE
     try:
         wait_for(lambda: all_announced(bed, window), f"CW {window} in the beacon")
+        wait_for(lambda: in_use()[AP_RADIO] == queue, f"{queue} at the access point: {in_use()}")
     except AssertionError as e:
         running = [d for d in bed.daemons if d.process.poll() is None]
         raise AssertionError(f"{e}: {[announced(s) for s in bed.stations]}; {[(d.status(), d.text()) for d in running]}") from None
@@ -115,13 +126,14 @@ def test_stations_take_the_window_without_leaving(bed, daemon):
     came = associations(bed)
     with Upload(bed.stations):
         wait_window(bed, LARGER)
-        wait_for(lambda: list(in_use().values()).count("127") == STATIONS, f"the stations' own parameters: {in_use()}")
+        wait_for(lambda: stations_use("15"), f"the stations' own parameters: {in_use()}")
         state = windows(daemon)
-        assert state["windows"] and state["cwmin"] == 127 and state["clients"] == STATIONS, state
+        assert state["windows"] and state["cwmin"] == state["ap_cwmin"] == 15 and state["clients"] == STATIONS, state
         assert state["without_wmm"] == 0 and state["interfaces"] == 1
         assert not daemon.status()["engaged"]
     wait_window(bed, OWN_WINDOW)
-    wait_for(lambda: list(in_use().values()).count("31") >= STATIONS, "the stations' own parameters as before")
+    wait_for(lambda: stations_use("3"), "the stations' own parameters as before")
+    assert windows(daemon)["ap_cwmin"] == 7
     assert associations(bed) == came
     assert daemon.stop() == 0
 
@@ -134,7 +146,7 @@ def test_given_back_at_the_end(bed, daemon):
     assert not os.path.getsize("/var/run/wifirr/phy0")
 
 
-@pytest.mark.parametrize("window", ["63-2047", LARGER])
+@pytest.mark.parametrize("window", ["7-1023", LARGER])
 def test_given_back_after_a_kill(bed, daemon, window):
     """While it rises, and when it has risen."""
     with Upload(bed.stations):
@@ -212,11 +224,11 @@ def test_a_hundred_changes(bed, daemon):
     came = associations(bed)
     with Upload(bed.stations):
         wait_window(bed, LARGER)
-        for _ in range(17):  # three up and three down each
+        for _ in range(25):  # two up and two down each
             daemon.ask("pause")
-            wait_for(lambda: windows(daemon)["cwmin"] == 31, "own window")
+            wait_for(lambda: windows(daemon)["cwmin"] == 3, "own window")
             daemon.ask("resume")
-            wait_for(lambda: windows(daemon)["cwmin"] == 127, "larger window")
+            wait_for(lambda: windows(daemon)["cwmin"] == 15, "larger window")
         wait_window(bed, LARGER)
     wait_window(bed, OWN_WINDOW)
     assert associations(bed) == came
@@ -244,7 +256,8 @@ def test_check_says_what_works_and_changes_nothing(bed):
     came = associations(bed)
     found, verdict, code = check(bed)
     assert code == 0 and "larger windows" in verdict and "airtime weights" in verdict, (found, verdict)
-    assert found["windows"] == "yes: hostapd accepted its current windows again: CWmin 31, CWmax 511 slots"
+    assert found["windows"] == "yes: hostapd accepted its current windows again: CWmin 3, CWmax 511 slots"
+    assert found["own window"] == "yes: the driver accepted its current window again: CWmin 7, CWmax 127 slots"
     assert found["airtime weights"] == f"yes: the driver supports them, and accepted the current weights of {STATIONS} clients again"
     assert found["airtime of clients"].startswith("no:")  # hwsim does not count it
     assert found["WMM"].startswith(f"yes: {STATIONS} of {STATIONS} clients")
