@@ -125,17 +125,10 @@ static bool check_windows(const char *device)
 	} else {
 		if (hostapd_announce(fd, device, &own.windows, true) == 0)
 			answers = hostapd_collect(fd, HOSTAPD_ANSWERS, ANSWER_MS);
-		works = answers.done == HOSTAPD_ANSWERS;
-		say("windows", works, works ? "hostapd accepted its current windows again: CWmin %u, CWmax %u slots" :
-		    "hostapd refused to set its current windows again: CWmin %u, CWmax %u slots",
-		    (1U << own.windows.be_min) - 1, (1U << own.windows.be_max) - 1);
-		if (radio_set_queue(&check.nl, check.interface.ifindex, &own.queue, 0) < 0) {
-			works = false;
-			say("own window", false, "%s", check.nl.error);
-		} else {
-			say("own window", true, "the driver accepted its current window again: CWmin %u, CWmax %u slots",
-			    own.queue.cwmin, own.queue.cwmax);
-		}
+		works = answers.done == HOSTAPD_ANSWERS && radio_set_queue(&check.nl, check.interface.ifindex, &own.queue, 0) == 0;
+		say("windows", works, works ? "hostapd and the driver accepted the current windows again: CWmin %u, CWmax %u slots; "
+		    "the access point's own: %u, %u" : "hostapd or the driver refused to set the current windows again",
+		    (1U << own.windows.be_min) - 1, (1U << own.windows.be_max) - 1, own.queue.cwmin, own.queue.cwmax);
 	}
 	if (fd >= 0)
 		close(fd);
