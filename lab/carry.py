@@ -6,7 +6,7 @@
 
 A simulation's figures depend on its sources to the last digit, so its rows are
 made anew after any change, which takes hours. If a change is meant only for one
-form or PHY, this repeats one of ten rows of each form, PHY and earlier sources.
+form or PHY, this repeats one of ten rows of each form, PHY and earlier sources, but at most five.
 If all of them are unchanged, the others become rows of the current sources,
 marked "carried" ("commit" still says when they were made). If one of them
 differs, the rows of that form and PHY stay as they are, to be made anew.
@@ -28,7 +28,7 @@ from lab import simulation  # noqa: E402
 from lab.measure import progress  # noqa: E402
 from lab.results import Row  # noqa: E402
 
-EVERY = 10
+EVERY, AT_MOST = 10, 5
 
 
 def differs(row: Row) -> bool:
@@ -50,7 +50,7 @@ def carry(path: pathlib.Path, jobs: int) -> dict[tuple[str, str], tuple[int, int
             old.setdefault((row["form"], row["phy"], row["digest"]), []).append(row)
     counts: dict[tuple[str, str], tuple[int, int]] = {}
     for (form, phy, _), some in sorted(old.items()):
-        sample = random.Random(1).sample(some, -(-len(some) // EVERY))
+        sample = random.Random(1).sample(some, min(-(-len(some) // EVERY), AT_MOST))
         kept, made = counts.get((form, phy), (0, 0))
         stays = True
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:

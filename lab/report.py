@@ -98,7 +98,7 @@ def section(module_name: str, command: str, figures: list[str], quick: bool) -> 
         text += f"**{old} of these runs are of earlier sources of the simulation or the policy, and to be replaced.**\n\n"
     carried = sum("carried" in row and row["digest"] == simulation.digest(row["form"]) for row in simulated)
     if carried:
-        text += (f"{carried} of these runs are of earlier sources; a change since then is not meant for them, and one in ten of them,"
+        text += (f"{carried} of these runs are of earlier sources; a change since then is not meant for them, and some of each kind,"
                  " made again, came out the same to the last digit (`lab/carry.py`).\n\n")
     tables = module.report(rows)
     text += f"```\n{tables}\n```\n"

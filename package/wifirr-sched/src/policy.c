@@ -220,6 +220,14 @@ static bool can_help(struct policy *p, int busy)
 	/* hysteresis: a little below the threshold is no reason to disengage */
 	int threshold = p->engaged ? config->busy_permille * 3 / 4 : config->busy_permille;
 
+	/*
+	 * The last few clients of a crowd: serving them first still keeps other
+	 * clients' uploads from filling a busy channel.
+	 */
+	if (p->engaged && strict && count > 0 && count <= config->active && busy > threshold) {
+		set_reason(p, POLICY_REASON_DEMAND_BUSY, busy, threshold);
+		return true;
+	}
 	if (count <= config->active) {
 		set_reason(p, POLICY_REASON_FEW_DEMAND, count, config->active);
 		return false;
@@ -253,7 +261,8 @@ static bool turns_gain(struct policy *p, bool wanted)
 		.bytes = p->delivered,
 	};
 
-	state.crowd = !asked && !resting(p) && (wanted || state.lost);
+	/* turns can do little for the last few clients of a crowd */
+	state.crowd = !asked && !resting(p) && p->demanding > p->config.active && (wanted || state.lost);
 	return trial_tick(&p->trial, p->now, &state) || asked;
 }
 

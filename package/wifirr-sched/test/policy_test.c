@@ -297,7 +297,7 @@ static void demand_of(unsigned first, unsigned end, uint32_t waiting)
 		policy_sample(&p, id, waiting, 0);
 }
 
-/* A few clients are no crowd, neither at first nor when the others are done. */
+/* The last clients of a crowd are served first as long as the channel is busy; a few from the start are no crowd. */
 static void last_few(void)
 {
 	struct policy_config config;
@@ -319,12 +319,32 @@ static void last_few(void)
 		policy_tick(&p, now, 900);
 	}
 	CHECK(p.engaged);
-	for (uint64_t end = now + config.engage_delay_ms + 2 * config.tick_ms; now < end; now = p.wake_at) {
+	for (uint64_t end = now + 30000; now < end; now = p.wake_at) {
 		demand_of(0, 2, 9000);
 		demand_of(2, 20, 0);
 		policy_tick(&p, now, 900);
+		CHECK(p.engaged);
 	}
-	CHECK(!p.engaged && p.reason == POLICY_REASON_FEW_DEMAND && count_level(POLICY_OPEN) == 20);
+	CHECK(p.active == 2 && p.client[0].level == POLICY_ACTIVE && p.client[1].level == POLICY_ACTIVE);
+	CHECK(p.reason == POLICY_REASON_DEMAND_BUSY && count_level(POLICY_IDLE) == 18);
+	/* a newcomer does not wait: places are free */
+	demand_of(2, 3, 9000);
+	policy_tick(&p, now, 900);
+	CHECK(p.client[2].level == POLICY_ACTIVE);
+	/* busy with other traffic, or not busy: no reason to stay engaged */
+	if (rnd(2)) {
+		for (uint64_t end = now + config.engage_delay_ms + 2 * config.tick_ms; now < end; now = p.wake_at) {
+			demand_of(0, 20, 0);
+			policy_tick(&p, now, 900);
+		}
+	} else {
+		for (uint64_t end = now + config.engage_delay_ms + 2 * config.tick_ms; now < end; now = p.wake_at) {
+			demand_of(0, 2, 9000);
+			demand_of(2, 20, 0);
+			policy_tick(&p, now, config.busy_permille / 2);
+		}
+	}
+	CHECK(!p.engaged && count_level(POLICY_OPEN) == 20);
 }
 
 /* Without a survey, auto engages after the delay, not before. */
@@ -687,7 +707,7 @@ static void crowd_of(unsigned with_demand, uint64_t *now, unsigned seconds)
 	}
 }
 
-/* There are no trials with the last clients of a crowd, nor in a dry run. */
+/* There are no trials with the last clients of a crowd, nor during a dry run. */
 static void no_trials(void)
 {
 	struct policy_config config;
@@ -699,7 +719,7 @@ static void no_trials(void)
 		policy_add(&p, 0);
 	crowd_of(20, &now, 5);
 	crowd_of(1, &now, 900);
-	CHECK(!p.engaged && !p.trial.count && !p.trial.trying);
+	CHECK(p.engaged && !p.trial.count && !p.trial.trying);
 	config.engage = POLICY_DRY_RUN;
 	policy_configure(&p, &config);
 	crowd_of(20, &now, 3600);
