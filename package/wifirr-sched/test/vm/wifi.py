@@ -7,7 +7,6 @@ wifirrd runs in ap on wlan0. Bridged, the server is in the stations' network
 (10.9.0.1, fd09::1); routed, it is behind the access point (10.8.0.1, fd08::1).
 Stations have 10.9.0.(10+i) and fd09::(10+i).
 """
-import json
 import math
 import os
 import re
@@ -19,7 +18,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import bed as middlebox  # noqa: E402
-from bed import WIFIRRD, Netns, kill_both, run  # noqa: E402,F401
+from bed import WIFIRRD, Daemon, Netns, kill_both, run  # noqa: E402,F401
 
 HOSTAPD = """\
 interface=wlan0
@@ -34,20 +33,6 @@ wmm_enabled=1
 def wait_for(condition, what):
     """Long enough for an emulated machine on a busy one, on which to look takes a tenth of a second and more."""
     return middlebox.wait_for(condition, what, 90, 0.3)
-
-
-class Daemon(middlebox.Daemon):
-    def ask(self, command):
-        """Over its socket: to start wifirrd for every question takes an emulated processor longer than all else in a look."""
-        try:
-            with socket.socket(socket.AF_UNIX) as s:
-                s.settimeout(5)  # as wifirrd itself
-                s.connect(self.control)
-                s.sendall(command.encode())
-                answer = b"".join(iter(lambda: s.recv(65536), b"")).decode()
-        except OSError:
-            return ""
-        return json.loads(answer) if answer and command != "metrics" else answer
 
 
 class Station(Netns):
