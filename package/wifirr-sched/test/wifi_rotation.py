@@ -34,6 +34,7 @@ class Named:
         self.name = name
 
     __call__ = bed.Netns.__call__
+    here = bed.Netns.here
     popen = bed.Netns.popen
     enter = bed.Netns.enter
 

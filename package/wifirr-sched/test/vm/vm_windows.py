@@ -85,11 +85,33 @@ def announced(station):
     return found[-1] if found else None
 
 
+class Driver:
+    """What each radio's driver was given last, by hwsim's debug lines. Each is read once: dmesg would print them all at every look."""
+
+    LINE = re.compile(rb"(\S+): mac80211_hwsim_conf_tx \(queue=2 txop=(\d+) cw_min=(\d+) cw_max=(\d+) aifs=(\d+)\)")
+
+    def __init__(self):
+        self.log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+        self.given = {}
+
+    def look(self):
+        while True:
+            try:
+                record = os.read(self.log, 8192)
+            except BlockingIOError:
+                return self.given
+            except BrokenPipeError:
+                continue  # the kernel has overwritten some; the next ones follow
+            for radio, *values in self.LINE.findall(record):
+                self.given[radio.decode()] = tuple(v.decode() for v in values)
+
+
+DRIVER = Driver()
+
+
 def in_use():
-    """TXOP, CWmin, CWmax and AIFS for best effort that each radio's driver was given last, by hwsim's debug lines."""
-    log = run("dmesg").stdout
-    lines = re.findall(r"(\S+): mac80211_hwsim_conf_tx \(queue=2 txop=(\d+) cw_min=(\d+) cw_max=(\d+) aifs=(\d+)\)", log)
-    return {radio: tuple(values) for radio, *values in lines}
+    """TXOP, CWmin, CWmax and AIFS for best effort of each radio."""
+    return DRIVER.look()
 
 
 def stations_use(cwmin):

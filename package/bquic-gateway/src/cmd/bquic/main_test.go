@@ -145,8 +145,7 @@ func TestCommandLine(t *testing.T) {
 // TestRouterBuild builds as for packages: commands for PCs only are left out, and say so.
 func TestRouterBuild(t *testing.T) {
 	router := filepath.Join(t.TempDir(), "bquic")
-	build := exec.Command("go", "build", "-tags", "router", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", router, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	build := exec.Command("../../../../../scripts/build-bquic", "--router", router)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
