@@ -6,7 +6,7 @@
 
 A simulation's figures depend on its sources to the last digit, so its rows are
 made anew after any change, which takes hours. If a change is meant only for one
-form or PHY, this repeats one of ten rows of each form, PHY and earlier sources, but at most five.
+form or PHY, this repeats one of ten rows of each form, PHY and earlier sources, but at most three.
 If all of them are unchanged, the others become rows of the current sources,
 marked "carried" ("commit" still says when they were made). If one of them
 differs, the rows of that form and PHY stay as they are, to be made anew.
@@ -28,7 +28,7 @@ from lab import simulation  # noqa: E402
 from lab.measure import progress  # noqa: E402
 from lab.results import Row  # noqa: E402
 
-EVERY, AT_MOST = 10, 5
+EVERY, AT_MOST = 10, 3
 
 
 def differs(row: Row) -> bool:
