@@ -66,7 +66,8 @@ def build_wifirrd(recipe, arch, out):
     run("make", "-s", "-C", source, "wifirrd", f"VERSION={recipe.version}", "PKG_CONFIG=true",
         f"CC={' '.join(compiler(arch))} -I{include}",
         # -Xclang -Oz: Zig turns -Oz into -Os.
-        f"CFLAGS=-Os -Xclang -Oz -mllvm -inline-threshold=-100 -mllvm -jump-threading-threshold=0 -Wno-gnu -ffunction-sections -fdata-sections "
+        f"CFLAGS=-Os -Xclang -Oz -mllvm -inline-threshold=-100 -mllvm -jump-threading-threshold=0 "
+        f"-mllvm -enable-shrink-wrap=false -Wno-gnu -ffunction-sections -fdata-sections "
         f"-fno-unwind-tables -fno-asynchronous-unwind-tables -ffile-prefix-map={recipe.dir}=.",
         "LDFLAGS=-dynamic -s -Wl,--gc-sections", "LIBS=-L. -lmnl", **ZIG)
     out.write_bytes(without_sections((source / "wifirrd").read_bytes()))

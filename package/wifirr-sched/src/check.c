@@ -126,8 +126,8 @@ static bool check_windows(const char *device)
 		if (hostapd_announce(fd, device, &own.windows, true) == 0)
 			answers = hostapd_collect(fd, HOSTAPD_ANSWERS, ANSWER_MS);
 		works = answers.done == HOSTAPD_ANSWERS && radio_set_queue(&check.nl, check.interface.ifindex, &own.queue, 0) == 0;
-		say("windows", works, works ? "hostapd and the driver accepted the current windows again: CWmin %u, CWmax %u slots; "
-		    "the access point's own: %u, %u" : "hostapd or the driver refused to set the current windows again",
+		say("windows", works, works ? "hostapd and the driver accepted the current windows: CWmin %u, CWmax %u slots; "
+		    "the access point's own: %u, %u" : "hostapd or the driver refused them",
 		    (1U << own.windows.be_min) - 1, (1U << own.windows.be_max) - 1, own.queue.cwmin, own.queue.cwmax);
 	}
 	if (fd >= 0)

@@ -467,7 +467,7 @@ static void announce(unsigned exponent, uint64_t now)
 		if (radio_set_queue(&radio.nl, at->ifindex, &at->own.queue, exponent ? radio.contention.ap_exponent : 0) < 0 && exponent) {
 			radio.fixed_queue = errno == EOPNOTSUPP;
 			radio.answers = false;
-			problem("%s: the access point's own window: %s", at->name, radio.nl.error);
+			problem("%s: own window: %s", at->name, radio.nl.error);
 		} else if (hostapd_announce(radio_hostapd, at->name, &windows, !exponent) == 0) {
 			radio.expected += HOSTAPD_ANSWERS;
 		} else {

@@ -278,7 +278,7 @@ def test_check_says_what_works_and_changes_nothing(bed):
     came = associations(bed)
     found, verdict, code = check(bed)
     assert code == 0 and "larger windows" in verdict and "airtime weights" in verdict, (found, verdict)
-    assert found["windows"] == ("yes: hostapd and the driver accepted the current windows again: CWmin 3, CWmax 511 slots; "
+    assert found["windows"] == ("yes: hostapd and the driver accepted the current windows: CWmin 3, CWmax 511 slots; "
                                 "the access point's own: 7, 127")
     assert found["airtime weights"] == f"yes: the driver supports them, and accepted the current weights of {STATIONS} clients again"
     assert found["airtime of clients"].startswith("no:")  # hwsim does not count it
