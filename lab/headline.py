@@ -122,11 +122,18 @@ def crowded(directory: pathlib.Path = ROOT / "results") -> list[Line]:
     return some
 
 
+def spread(values: list[float], form: str = ".2f") -> str:
+    """The median and its interval, which one run does not have."""
+    if len(values) == 1:
+        return f"{values[0]:{form}} (one run)"
+    return "{} ({} to {})".format(*(format(value, form) for value in interval(values)))
+
+
 def table(header: str, some: list[Line]) -> str:
     text = f"| {header} | time, of that without |\n|---|---|---|---|\n"
     for line in some:
         off, on = (line.unit.format(interval(values)[0]) for values in (line.off, line.on))
-        text += "| {} | {} | **{}** | {:.2f} ({:.2f} to {:.2f}) |\n".format(line.what, off, on, *interval(line.share))
+        text += f"| {line.what} | {off} | **{on}** | {spread(line.share)} |\n"
     return text
 
 

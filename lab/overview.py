@@ -20,7 +20,7 @@ import paths  # noqa: E402
 import router  # noqa: E402
 import sharing  # noqa: E402
 
-from lab import headline, realtime, results, simulation  # noqa: E402
+from lab import headline, realtime, results  # noqa: E402
 from lab.results import Row  # noqa: E402
 
 FIGURES = {  # in docs/results
@@ -42,23 +42,19 @@ def details(*modules: str) -> str:
     return "; ".join(f"[{name.replace('_', '-')}](#{anchor(title)})" for name, title in zip(modules, titles))
 
 
-def spread(values: list[float], form: str = ".2f") -> str:
-    return "{} ({} to {})".format(*(format(value, form) for value in simulation.interval(values)))
-
-
 def clients(directory: pathlib.Path) -> list[str]:
     """What clients gain from the relay."""
     ms = headline.BEYOND_MS[0]
     at = f"{headline.HOPS} hops, 802.11n, origin {ms} ms beyond the gateway"
     by = {line.what: line for line in headline.lines(ms, directory)}
-    shares = [f"web pages {spread(line.share)} over {what.split(', ')[1]}" for what, line in by.items()
+    shares = [f"web pages {headline.spread(line.share)} over {what.split(', ')[1]}" for what, line in by.items()
               if "web pages" in what and "neighbour" not in what]
-    shares += [f"downloads of {what} {spread(by[what].share)}" for what in ("2 MB", "10 MB") if what in by]
+    shares += [f"downloads of {what} {headline.spread(by[what].share)}" for what in ("2 MB", "10 MB") if what in by]
     some = []
     if shares:
         some.append(f"**Through the relay**, clients wait for this share of the time without it: {'; '.join(shares)} ({at})."
                     f" {details('page_load', 'bquic_mesh')}")
-    requests = [f"{spread(line.share)} {what.partition(', ')[2] or 'alone'}" for what, line in by.items() if "request" in what]
+    requests = [f"{headline.spread(line.share)} {what.partition(', ')[2] or 'alone'}" for what, line in by.items() if "request" in what]
     if requests:
         some.append(f"**Small requests** of 1 kB, on the same path: {'; '.join(requests)}. {details('latency')}")
     return some
@@ -102,7 +98,7 @@ def neighbours(rows: list[Row]) -> list[str]:
 
 
 def crowd(directory: pathlib.Path) -> list[str]:
-    lines = {line.what: spread(line.share) for line in headline.crowded(directory) if "the last of them" in line.what}
+    lines = {line.what: headline.spread(line.share) for line in headline.crowded(directory) if "the last of them" in line.what}
     if not lines:
         return []
     shares = "; ".join(f"{share} with {name.removesuffix(': the last of them is done')}" for name, share in lines.items())
@@ -123,7 +119,7 @@ def processors(rows: list[Row], starved: list[headline.Line]) -> list[str]:
                     + (f" With {held[0]['board_mb']} MB of memory it holds {max(row['carried'] for row in held)} connections; more go direct."
                        if held else "") + f" {details('router')}")
     if starved:
-        some.append(f"**A relay whose processor is too slow** steps aside: at worst, a download takes {spread(starved[0].share)} of its time without"
+        some.append(f"**A relay whose processor is too slow** steps aside: at worst, a download takes {headline.spread(starved[0].share)} of its time without"
                     f" it. {details('starved')}")
     return some
 

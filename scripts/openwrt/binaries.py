@@ -62,7 +62,7 @@ def build_wifirrd(recipe, arch, out):
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(recipe.dir / "src", source, ignore=shutil.ignore_patterns("wifirrd", "*.o"))
     stub_of_libmnl(arch, source)
-    # Neither -fPIC nor -flto: either one makes the program for MIPS larger. So does -Oz's own inlining.
+    # Neither -fPIC nor -flto: either one makes the program for MIPS larger. So do -Oz's inlining, jump threading and shrink wrapping.
     run("make", "-s", "-C", source, "wifirrd", f"VERSION={recipe.version}", "PKG_CONFIG=true",
         f"CC={' '.join(compiler(arch))} -I{include}",
         # -Xclang -Oz: Zig turns -Oz into -Os.

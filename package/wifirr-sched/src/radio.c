@@ -465,7 +465,8 @@ static void announce(unsigned exponent, uint64_t now)
 		struct hostapd_windows windows = exponent ? larger(&at->own.windows, exponent) : at->own.windows;
 
 		if (radio_set_queue(&radio.nl, at->ifindex, &at->own.queue, exponent ? radio.contention.ap_exponent : 0) < 0 && exponent) {
-			radio.fixed_queue = errno == EOPNOTSUPP;
+			/* a device that is gone or down may come back */
+			radio.fixed_queue |= errno != ENODEV && errno != ENETDOWN;
 			radio.answers = false;
 			problem("%s: own window: %s", at->name, radio.nl.error);
 		} else if (hostapd_announce(radio_hostapd, at->name, &windows, !exponent) == 0) {
@@ -491,8 +492,9 @@ static void look_at_hostapd(struct wifirr *w, uint64_t now)
 		radio.answers = false;
 		radio.expected = 0;
 	} else if (radio.expected && radio.expected <= came) {
-		problem("%s", "");
-		radio.answers = true;
+		radio.answers = !radio.fixed_queue;
+		if (radio.answers)
+			problem("%s", "");
 		radio.owing = false;
 		radio.expected = 0;
 	} else if (radio.expected) {

@@ -54,7 +54,7 @@ struct nl80211;
 struct hostapd_queue;
 /*
  * Gives an access point the operator's own window for best effort, or one of at
- * least 2^exponent - 1 slots. -1 with errno and nl->error set; EOPNOTSUPP: the driver cannot.
+ * least 2^exponent - 1 slots. -1 with errno and nl->error set; ENODEV, ENETDOWN: not now.
  */
 int radio_set_queue(struct nl80211 *nl, int ifindex, const struct hostapd_queue *own, unsigned exponent);
 
