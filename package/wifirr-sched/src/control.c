@@ -21,11 +21,13 @@
 #include "wifirrd.h"
 
 #define COMMAND_MAX 64
-/* Our own client sends its command at once. */
-#define COMMAND_TIMEOUT_MS 50
 #define ANSWER_TIMEOUT_S 5
+#define ASKING_MAX 8
 
 static struct watch watch = { .fd = -1 };
+/* Connections without a command so far, in the order of accepted. */
+static struct watch asking[ASKING_MAX];
+static unsigned accepted;
 
 struct text {
 	char *data;
@@ -377,30 +379,49 @@ static void answer(struct text *t, struct wifirr *w, const char *command)
 	put(t, "{\"error\":\"unknown command\"}\n");
 }
 
-static void readable(struct wifirr *w)
+/* Not inline: inside the loop of its caller, all that it calls would be larger by half a kilobyte. */
+static __attribute__((noinline)) void reply(struct wifirr *w, int fd, const char *command)
 {
-	struct timeval timeout = { .tv_usec = COMMAND_TIMEOUT_MS * 1000 };
-	char command[COMMAND_MAX];
 	struct text t = { 0 };
-	int sndbuf = 1 << 20;
-	int fd = accept4(watch.fd, NULL, NULL, SOCK_CLOEXEC);
-	ssize_t n;
 
-	if (fd < 0)
-		return;
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-	/* the whole answer fits into the socket buffer, so a slow reader cannot block the daemon */
-	setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &sndbuf, sizeof(sndbuf));
-	n = recv(fd, command, sizeof(command) - 1, 0);
-	if (n > 0) {
+	answer(&t, w, command);
+	if (t.failed || send(fd, t.data, t.len, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)t.len)
+		logmsg(LOG_WARNING, "control: cannot send an answer of %zu bytes", t.len);
+	free(t.data);
+}
+
+/* Answers those who have sent their command. On a busy router, that may be some time after they have connected. */
+static void command_readable(struct wifirr *w)
+{
+	char command[COMMAND_MAX];
+
+	for (struct watch *a = asking; a < asking + ASKING_MAX; a++) {
+		ssize_t n = a->readable ? recv(a->fd, command, sizeof(command) - 1, MSG_DONTWAIT) : -1;
+
+		if (n < 0)
+			continue;
 		command[n] = '\0';
 		command[strcspn(command, "\r\n")] = '\0';
-		answer(&t, w, command);
-		if (t.failed || send(fd, t.data, t.len, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)t.len)
-			logmsg(LOG_WARNING, "control: cannot send an answer of %zu bytes", t.len);
-		free(t.data);
+		if (n > 0)
+			reply(w, a->fd, command);
+		close(a->fd);
+		a->readable = NULL;
 	}
-	close(fd);
+}
+
+/* The newest takes the place of the oldest: silent ones keep nobody out. */
+static void readable(struct wifirr *w)
+{
+	struct watch *a = &asking[accepted++ % ASKING_MAX];
+	int sndbuf = 1 << 20;
+
+	(void)w;
+	if (a->readable)
+		close(a->fd);
+	*a = (struct watch){ accept4(watch.fd, NULL, NULL, SOCK_CLOEXEC), command_readable };
+	/* the whole answer fits into the socket buffer, so a slow reader cannot block the daemon */
+	setsockopt(a->fd, SOL_SOCKET, SO_SNDBUFFORCE, &sndbuf, sizeof(sndbuf));
+	watch_add(a);
 }
 
 static int connect_to(const char *path)

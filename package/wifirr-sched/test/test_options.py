@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bad input: one line that names the flag, exit code 2, and the device untouched."""
+import contextlib
 import os
 import re
 import socket
 import subprocess
+import time
 
 import pytest
 
@@ -239,6 +241,22 @@ def test_metrics_are_prometheus_text(bed):
         assert name not in seen
         seen.add(name)
     assert {"wifirr_engaged", "wifirr_clients", "wifirr_turns_total"} <= seen
+    assert daemon.stop() == 0
+
+
+def test_a_late_command_is_answered(bed):
+    """A busy router may stop a client between its connection and its command. Silent connections keep nobody out."""
+    daemon = bed.daemon("--rate", "20000").ready()
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(20)]
+        for c in connections:
+            c.connect(daemon.control)
+            c.settimeout(10)
+        assert "version" in daemon.status()
+        time.sleep(0.3)
+        connections[-1].send(b"status\n")
+        assert '"version"' in connections[-1].recv(1 << 16).decode()
+    assert "version" in daemon.status()
     assert daemon.stop() == 0
 
 
