@@ -62,10 +62,11 @@ PARTS = {
     "more": [*list(pages.MORE)[:20], *several("reading", range(1, 5)), *several("scroll", range(1, 4)), *several("radio", range(1, 6))],
     **{f"drawn from {i}": [*list(pages.DRAWN)[i:i + 20], *several("scroll", range(i, i + 2)), *several("visit", range(i, i + 2))] for i in (40, 60, 80)},
     "still more": [*list(pages.MORE)[20:], *several("browsing", range(1, 6))],
-    "held out": [*pages.HELD_OUT, *several("looking around", range(1, 6))],
+    "held out": [*pages.STILL_MORE, *several("looking around", range(1, 6))],  # they were
+    "pictures": [*pages.PICTURES],
 }
 STREAMED = ["video", "radio"]  # by browsers, but not page loads
-HELD_OUT = {*pages.HELD_OUT, "looking around", *dialogues.HELD_OUT}
+HELD_OUT = {*pages.HELD_OUT, *dialogues.HELD_OUT}
 
 CLASSES = ["other", "http1", "http2"]  # in the order of Go's constants
 FOLDS = 10
@@ -124,13 +125,13 @@ class Example:
 
 SEEDS = range(1, 4)  # of the division into groups
 SETS = [tuple(THESIS), (*THESIS, "packetsRatio", "answerMean"), (*THESIS, "packetsRatio", "answerMean", "requestMean"), tuple(FEATURES)]
-SHAPES = ((1, 12), (1, 24), (1, 48), (8, 24), (8, 48), (16, 32), (16, 64), (30, 64))  # trees, and leaves of each
+SHAPES = ((1, 12), (1, 48), (8, 24), (8, 48), (16, 64), (30, 64))  # trees, and leaves of each
 CANDIDATES = [
     *(Candidate(*shape, features, drawn=drawn) for features in (SETS[0], SETS[2], SETS[3]) for shape in SHAPES for drawn in (0.3, 1)),
-    *(Candidate(*shape, features, other=other) for features in (SETS[2], SETS[3]) for shape in SHAPES for other in (2, 4, 8)),
+    *(Candidate(*shape, features, other, drawn) for features in (SETS[2], SETS[3]) for shape in SHAPES for other in (2, 4, 6, 8) for drawn in (0.3, 1)),
     *(Candidate(16, 64, features, duration=True) for features in (SETS[0], SETS[3])),
 ]
-CHOSEN = Candidate(8, 24, SETS[2], other=4)
+CHOSEN = Candidate(8, 48, SETS[2], other=4, drawn=0.3)
 
 
 def run(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
@@ -250,7 +251,7 @@ def recalls(said: list[str], some: list[Example]) -> dict[str, float]:
 def crossed(some: list[Example], candidate: Candidate, seed: int = 1) -> list[str]:
     """The class of each flow, by what is learnt without its page or application and those of its group."""
     source = random.Random(seed)
-    fold = {}
+    fold: dict[str, int] = {}
     for browsed in (True, False):
         names = sorted({e.what for e in some if (e.actual != "other") == browsed})
         source.shuffle(names)

