@@ -64,9 +64,10 @@ PARTS = {
     "still more": [*list(pages.MORE)[20:], *several("browsing", range(1, 6))],
     "held out": [*pages.STILL_MORE, *several("looking around", range(1, 6))],  # they were
     "pictures": [*pages.PICTURES],
+    "held out next": [*pages.HELD_OUT, *several("stopping by", range(1, 6))],
 }
 STREAMED = ["video", "radio"]  # by browsers, but not page loads
-HELD_OUT = {*pages.HELD_OUT, *dialogues.HELD_OUT}
+HELD_OUT = {*pages.HELD_OUT, "stopping by", *dialogues.HELD_OUT}
 
 CLASSES = ["other", "http1", "http2"]  # in the order of Go's constants
 FOLDS = 10
