@@ -12,7 +12,8 @@ What is learnt from, what decides and what is held out is in [lab.md](lab.md#flo
 feature: it depends on the path
 (direct or through the relay), which is what the relay compares, and here on the load of the machine. The table shows what it would have contributed.
 Where a class is missed: programs that load a few things by HTTP/1.1 with long requests (mail, calendars, pip) have the records of a browser's HTTP/1,
-and browsers' few large images those of videos and downloads. Two fifths of the dialogues have TLS handshakes as long as a browser's, with keys of X25519MLKEM768: the length of a handshake alone tells little.
+those that load tiles, segments or pictures (maps, radio, messengers) the records of its HTTP/2, and browsers' few large or many small images those of videos and
+of messages. Two fifths of the dialogues have TLS handshakes as long as a browser's, with keys of X25519MLKEM768: the length of a handshake alone tells little.
 
 Writes results/flows.json (a row has the flows of one activity of an application), docs/results/flows.svg, and the trees as Go:
 package/bquic-gateway/src/internal/proof/tree.go.
