@@ -167,7 +167,7 @@ def browsed(bench: flows.Bench, name: str, http2: bool, delays: list[int], seed:
             elif what == "scroll":
                 browser.run(f"{url}/empty.html", SCROLL % (source.randint(2, 6), source.randint(3, 12), source.randint(0, 50), source.choice([50, 300])))
             else:  # a visit
-                there = [p for p in {"visit": pages.DRAWN, "reading": pages.MORE, "browsing": pages.MORE, "looking around": pages.HELD_OUT}[what] if pages.size(p) < 3_000_000]
+                there = [p for p in {"visit": pages.DRAWN, "reading": pages.MORE, "browsing": pages.MORE, "looking around": pages.STILL_MORE, "stopping by": pages.HELD_OUT}[what] if pages.size(p) < 3_000_000]
                 paths = [f"/pages/{p.replace(' ', '-')}/" for p in source.sample(there, source.randint(2, 4))]
                 browser.run(f"{url}/empty.html", VISIT % (json.dumps(paths), source.choice([100, 600])))
     finally:

@@ -224,7 +224,33 @@ def drawn(number: int) -> Callable[[random.Random], list[Message]]:
     return make
 
 
-DRAWN = {f"drawn_{i}": drawn(i) for i in range(1, 31)}
+def drawn_http(number: int) -> Callable[[random.Random], list[Message]]:
+    """A program that does not exist and speaks HTTP/1.1 or HTTP/2: its headers, contents and habits."""
+    traits = random.Random(f"HTTP program {number}")
+
+    def between(least: float, most: float) -> float:  # log-uniform
+        return float(least * (most / least) ** traits.random())
+
+    http2 = traits.random() < 0.3
+    request, paths, answer_head = between(100, 1500), between(5, 200), between(100, 900)
+    answer, varied, requests = between(20, 200e3), traits.uniform(0.2, 1.6), between(1, 25)
+    body, bodies = between(30, 60e3), traits.choice([0.0, 0.0, 0.2, 0.6, 1.0])
+    parts, pause, wait = traits.choice([1, 1, 1, 4, 30]), traits.choice([0.0, 0.02, 0.1]), traits.choice([0.0, 0.01, 0.1])
+
+    def make(source: random.Random) -> list[Message]:
+        found: list[Message] = [("c", 24 + 27 + 13, 0), ("s", 36, 0), ("c", 9, 0)] if http2 else []
+        for k in range(min(80, 1 + int(source.expovariate(1 / requests)))):
+            head, answer_first = (request, answer_head) if k == 0 or not http2 else (30 + request / 8, 30 + answer_head / 8)  # RFC 7541: what was said before is short
+            length = int(head) + size(source, paths, 0.5, 1, 800) + (size(source, body, 0.9, 1, 500_000) if source.random() < bodies else 0)
+            content = size(source, answer, varied, 1, 1_500_000)
+            found += [("c", length, pause), ("s", int(answer_first) + content // parts, wait)] + [("s", content // parts + 1, 0.01)] * (parts - 1)
+        return found
+
+    return make
+
+
+DRAWN = {**{f"drawn_{i}": drawn(i) for i in range(1, 31)}, **{f"drawn_http_{i}": drawn_http(i) for i in range(1, 41)}}
+
 
 def web_socket(source: random.Random) -> list[Message]:
     """RFC 6455: an upgrade of HTTP/1.1 as a browser asks for it, then messages in both directions."""
@@ -369,7 +395,7 @@ def ticker(source: random.Random) -> list[Message]:
     return found + [("s", size(source, 300, 0.8, 30, 8000), source.choice([0.0, 0.02, 0.05])) for _ in range(source.randint(5, 120))]
 
 
-# The following are for judging a classifier only (lab/experiments/flows.py).
+# The following were for judging a classifier only, until they were judged.
 
 
 def long_polls(source: random.Random) -> list[Message]:
@@ -436,10 +462,214 @@ def queue(source: random.Random) -> list[Message]:
     return found
 
 
+# The following are for judging a classifier only (lab/experiments/flows.py).
+
+
+def rooms(source: random.Random) -> list[Message]:
+    """Matrix by HTTP/1.1: what is new is asked for, and comes when there is something; messages are sent in between."""
+    head = source.randint(380, 620)
+    found: list[Message] = [("c", head, 0), ("s", 350 + size(source, 40e3, 1.1, 1500, 1_500_000), 0.05)] if source.random() < 0.4 else []
+    for _ in range(source.randint(1, 20)):
+        found += [("c", head + source.randint(0, 60), 0), ("s", 330 + size(source, 900, 1.1, 150, 60_000), source.choice([0.02, 0.1, 0.3]))]
+        if source.random() < 0.25:
+            found += [("c", head + 60 + size(source, 160, 0.8, 60, 4000), 0), ("s", 370, 0.02)]
+    return found
+
+
+def active_sync(source: random.Random) -> list[Message]:
+    """Mail of an office on a phone: commands in binary XML by HTTP/1.1."""
+    head = source.randint(430, 680)
+    found: list[Message] = [("c", head + 13, 0), ("s", 420 + size(source, 900, 0.8, 60), 0.03)]
+    for _ in range(source.choice([1, 1, 2, 3, 5])):
+        found += [("c", head + size(source, 110, 0.7, 20, 3000), 0.02), ("s", 400 + (size(source, 14e3, 1.4, 200, 900_000) if source.random() < 0.6 else 60), 0.03)]
+    if source.random() < 0.5:
+        found += [("c", head + source.randint(30, 80), 0), ("s", 430, 0.5)]
+    return found
+
+
+def web_folder(source: random.Random) -> list[Message]:
+    """RFC 4918 (WebDAV) by HTTP/1.1: lists of folders, and files in both directions."""
+    head = source.randint(240, 480)
+    found: list[Message] = [("c", head + 40, 0), ("s", 480, 0)] if source.random() < 0.5 else []
+    for _ in range(source.randint(1, 6)):
+        found += [("c", head + source.randint(180, 420), 0), ("s", 380 + 700 * size(source, 8, 1, 1, 300), 0.01)]
+        for _ in range(source.choice([0, 0, 1, 2, 4])):
+            body = size(source, 70e3, 1.6, 200, 2_000_000)
+            found += [("c", head, 0), ("s", 360 + body, 0)] if source.random() < 0.6 else [("c", head + 90 + body, 0), ("s", 290, 0.02)]
+    return found
+
+
+def images_of_containers(source: random.Random) -> list[Message]:
+    """A registry by HTTP/1.1: a manifest, and the layers that are missing."""
+    head = source.choice([180, 1100, 1500])  # with a token or without
+    found: list[Message] = [("c", 150, 0), ("s", 420, 0), ("c", head + 220, 0), ("s", 500 + size(source, 1800, 0.5, 500), 0.02)]
+    for _ in range(source.choice([0, 1, 2, 4, 7])):
+        found += [("c", head + 130, 0), ("s", 420 + size(source, 500e3, 1.5, 300, 3_500_000), 0.01)]
+    return found
+
+
+def onion(source: random.Random) -> list[Message]:
+    """Tor: cells of 514 bytes, several in a record where more wait."""
+    found: list[Message] = [("c", 11, 0), ("s", 2000 + source.randint(0, 300), 0.01), ("c", 514, 0)]
+    for _ in range(source.randint(1, 3)):
+        found += [("c", 514, 0.01), ("s", 514, 0.05)] * 3
+    for _ in range(source.randint(0, 30)):
+        found += [("c", 514 * source.choice([1, 1, 1, 2]), source.choice([0.0, 0.02])), ("s", 514 * size(source, 9, 1.2, 1, 900), 0.05)]
+        if source.random() < 0.2:
+            found += [("c", 514, 0)] * source.randint(1, 3)  # acknowledgements
+    return found
+
+
+def office_desktop(source: random.Random) -> list[Message]:
+    """RDP: capabilities, then pointer and keys up, and changed bitmaps down."""
+    found: list[Message] = [("c", source.randint(420, 500), 0), ("s", source.randint(100, 180), 0), ("c", 20, 0), ("s", 11, 0)] + [("c", 12, 0), ("s", 15, 0)] * 4
+    found += [("c", source.randint(300, 420), 0), ("s", 34, 0), ("s", source.randint(380, 460), 0), ("c", source.randint(450, 560), 0), ("s", size(source, 120e3, 0.9, 8000, 1_500_000), 0.02)]
+    for _ in range(source.randint(5, 90)):
+        found += [("c", source.choice([4, 8, 8, 12, 32]), source.choice([0.0, 0.01, 0.03]))] * source.randint(1, 3)
+        if source.random() < 0.6:
+            found += [("s", size(source, 1400, 1.4, 20, 90_000), 0)]
+    return found
+
+
+def broker(source: random.Random) -> list[Message]:
+    """AMQP: a connection, a channel, and messages published or delivered, each confirmed."""
+    found: list[Message] = [("c", 8, 0), ("s", source.randint(400, 520), 0), ("c", source.randint(250, 420), 0), ("s", 20, 0), ("c", 36, 0), ("s", 13, 0), ("c", 13, 0), ("s", 16, 0)]
+    consumes = source.random() < 0.5
+    each = size(source, 900, 1.2, 40, 50_000)
+    if consumes:
+        found += [("c", source.randint(30, 80), 0), ("s", source.randint(25, 60), 0)]
+    for _ in range(source.randint(1, 70)):
+        content = 60 + size(source, each, 0.4, 20, 200_000)
+        found += [("s", content, source.choice([0.0, 0.02, 0.1])), ("c", 21, 0)] if consumes else [("c", content, source.choice([0.0, 0.02])), ("s", 21, 0)]
+    return found
+
+
+def calls_of_services(source: random.Random) -> list[Message]:
+    """gRPC by HTTP/2: calls with one answer, or a stream of them."""
+    found: list[Message] = [("c", 24 + 21 + 13, 0), ("s", 21 + 9, 0), ("c", 9, 0)]
+    for k in range(source.randint(1, 25)):
+        found += [("c", (source.randint(190, 420) if k == 0 else source.randint(40, 110)) + 14 + size(source, 90, 1, 2, 20_000), source.choice([0.0, 0.05]))]
+        found += [("s", (120 if k == 0 else 40) + size(source, 400, 1.3, 2, 120_000), 0.01)] * (source.randint(2, 30) if source.random() < 0.15 else 1)
+        if source.random() < 0.3:
+            found += [("c", 17, 0), ("s", 17, 0)]  # PING
+    return found
+
+
+def certificates(source: random.Random) -> list[Message]:
+    """RFC 8555 (ACME) by HTTP/1.1: signed JSON, and in the end a chain of certificates."""
+    head = source.randint(170, 260)
+    found: list[Message] = [("c", head, 0), ("s", 1200, 0), ("c", head, 0), ("s", 330, 0), ("c", head + source.randint(750, 1300), 0), ("s", 900, 0.02)]
+    for _ in range(source.randint(1, 4)):  # names
+        found += [("c", head + source.randint(430, 620), 0), ("s", source.randint(900, 1400), 0.02)] * source.choice([2, 3, 4])
+    if source.random() < 0.7:
+        found += [("c", head + source.randint(1500, 2100), 0), ("s", 1000, 0.05), ("c", head + 450, 0.1), ("s", 1000, 0.02), ("c", head + 450, 0), ("s", source.randint(3800, 6500), 0)]
+    return found
+
+
+def player(source: random.Random) -> list[Message]:
+    """Radio in a program of its own: a list by HTTP/1.1, and a segment as each has been played."""
+    head = source.randint(140, 260)
+    each = source.choice([30e3, 80e3, 160e3, 400e3])
+    found: list[Message] = [("c", head, 0), ("s", 300 + source.randint(150, 900), 0.01)]
+    for _ in range(source.randint(2, 14)):
+        found += [("c", head + 20, source.choice([0.0, 0.1])), ("s", 320 + size(source, each, 0.15, 2000), 0.01)]
+        if source.random() < 0.4:
+            found += [("c", head, 0.05), ("s", 300 + source.randint(200, 900), 0)]
+    return found
+
+
+def navigation(source: random.Random) -> list[Message]:
+    """A map in a program of its own, by HTTP/2: tiles of vectors as the view moves."""
+    found: list[Message] = [("c", 24 + 45 + 13, 0), ("s", 40, 0), ("c", 9, 0)]
+    for k in range(source.randint(1, 9)):
+        together = source.choice([1, 2, 4, 6, 9])
+        found += [("c", (260 + source.randint(0, 150) if k == 0 and i == 0 else source.randint(45, 110)), 0.05 if i == 0 else 0) for i in range(together)]
+        found += [("s", 60 + size(source, 17e3, 1.0, 80, 250_000), 0) for _ in range(together)]
+    return found
+
+
+def meter(source: random.Random) -> list[Message]:
+    """Readings of a device by HTTP/1.1, in JSON or as a form."""
+    head, body = source.randint(160, 420), size(source, 350, 0.8, 30, 6000)
+    return [m for _ in range(source.choice([1, 1, 1, 2, 6])) for m in (("c", head + body + source.randint(0, 20), 0.05), ("s", source.randint(130, 420), 0.02))]
+
+
+def patches(source: random.Random) -> list[Message]:
+    """A game's new version by HTTP/1.1: what has changed, then its chunks."""
+    head = source.randint(190, 420)
+    found: list[Message] = [("c", head, 0), ("s", 350 + size(source, 60e3, 0.8, 2000, 600_000), 0)] if source.random() < 0.5 else []
+    chunk = source.choice([128e3, 512e3, 1e6])
+    for _ in range(source.randint(1, 6)):
+        found += [("c", head + source.randint(0, 70), 0), ("s", 380 + int(chunk * source.uniform(0.4, 1)), 0)]
+    return found
+
+
+def mirrored(source: random.Random) -> list[Message]:
+    """rsync: a list of files one way, checksums the other, and what differs."""
+    found: list[Message] = [("c", 30, 0), ("s", 30, 0), ("c", source.randint(20, 60), 0), ("s", 200, 0), ("c", source.randint(60, 200), 0), ("s", 30 * size(source, 120, 1.2, 2, 20_000), 0.01)]
+    for _ in range(source.randint(0, 20)):
+        found += [("c", 16 + 20 * size(source, 12, 1.2, 0, 2000), 0), ("s", size(source, 9e3, 1.8, 40, 1_500_000), 0)]
+    return [*found, ("c", 4, 0), ("s", source.randint(20, 60), 0), ("c", 4, 0)]
+
+
+def card_terminal(source: random.Random) -> list[Message]:
+    """ISO 8583: a payment, and sometimes the day's total."""
+    return [m for _ in range(source.choice([1, 1, 2, 3])) for m in (("c", source.randint(180, 480), 0.1), ("s", source.randint(120, 420), 0.1))]
+
+
+def access_control(source: random.Random) -> list[Message]:
+    """RADIUS over TLS: users of WiFi come, with some rounds of EAP each."""
+    found: list[Message] = []
+    for _ in range(source.randint(1, 12)):
+        found += [("c", source.randint(190, 330), source.choice([0.0, 0.1])), ("s", source.randint(80, 140), 0)]
+        for _ in range(source.choice([0, 5, 8])):
+            found += [("c", source.randint(220, 420) if source.random() < 0.8 else source.randint(900, 1500), 0), ("s", source.choice([90, 130, 1090, 1090, 180]), 0)]
+        found += [("c", source.randint(200, 320), 0), ("s", 20 + source.randint(0, 20), 0)] if source.random() < 0.5 else []
+    return found
+
+
+def routes(source: random.Random) -> list[Message]:
+    """RFC 8210: who may announce which prefix, all of it or what has changed."""
+    found: list[Message] = [("c", 8 if source.random() < 0.4 else 12, 0), ("s", 8 + 20 * size(source, 4000, 1.8, 0, 150_000) + 24, 0.02)]
+    for _ in range(source.randint(0, 8)):
+        found += [("s", 12, 0.1), ("c", 12, 0), ("s", 8 + 20 * size(source, 25, 1.1, 0, 2000) + 24, 0)]
+    return found
+
+
+def courier(source: random.Random) -> list[Message]:
+    """A messenger's binary protocol: messages and their receipts, and pictures in parts."""
+    found: list[Message] = [("c", source.randint(120, 420), 0), ("s", source.randint(140, 900), 0.01), ("c", source.randint(100, 300), 0), ("s", size(source, 2500, 1.1, 100, 200_000), 0.02)]
+    for _ in range(source.randint(1, 30)):
+        if source.random() < 0.15:
+            part = source.choice([32_768, 131_072])
+            found += [("c", 120, 0), ("s", part + 80, 0)] * source.randint(1, 6)
+        elif source.random() < 0.5:
+            found += [("s", size(source, 260, 0.8, 90, 4000), source.choice([0.02, 0.1])), ("c", source.choice([72, 88, 104]), 0)]
+        else:
+            found += [("c", size(source, 220, 0.6, 90, 3000), source.choice([0.02, 0.1])), ("s", source.choice([88, 104, 136]), 0)]
+    return found
+
+
+def crash_report(source: random.Random) -> list[Message]:
+    """A program's last words by HTTP/1.1: a form with a file."""
+    found: list[Message] = [("c", source.randint(350, 700) + size(source, 90e3, 1.2, 2000, 1_500_000), 0), ("s", source.randint(200, 500), 0.1)]
+    return found * source.choice([1, 1, 2])
+
+
+def system_update(source: random.Random) -> list[Message]:
+    """An operating system asks by HTTP/2 for what is new, and gets it, or nothing."""
+    found: list[Message] = [("c", 24 + 33 + 13, 0), ("s", 45, 0), ("c", 9, 0), ("c", source.randint(280, 600) + size(source, 1600, 0.7, 200, 20_000), 0), ("s", 200 + size(source, 5e3, 1.1, 100, 120_000), 0.05)]
+    for _ in range(source.choice([0, 0, 1, 2, 5])):
+        found += [("c", source.randint(70, 220), 0), ("s", 120 + size(source, 300e3, 1.3, 500, 3_000_000), 0.01)]
+    return found
+
+
 PROTOCOLS = {f.__name__: f for f in (dns_over_tls, imap, pop3, smtp, messaging, desktop, backup, irc, sql, printing, git, directory, soap, filesystem,
                                      replication, streaming, game, nntp, transfer, web_socket, dns_over_https, remote_procedures, private_network,
-                                     telemetry, camera, calendar, push, telephony, live_upload, object_store, peers, world, key_value, logs, gemini, assistant, ticker)}
-HELD_OUT = {f.__name__: f for f in (long_polls, mail_by_http, drive, blocks, call, terminal, time_keys, queue)}
+                                     telemetry, camera, calendar, push, telephony, live_upload, object_store, peers, world, key_value, logs, gemini, assistant, ticker,
+                                     long_polls, mail_by_http, drive, blocks, call, terminal, time_keys, queue)}
+HELD_OUT = {f.__name__: f for f in (rooms, active_sync, web_folder, images_of_containers, onion, office_desktop, broker, calls_of_services, certificates, player,
+                                    navigation, meter, patches, mirrored, card_terminal, access_control, routes, courier, crash_report, system_update)}
 
 
 def dialogue(protocol: str, seed: int) -> list[Message]:

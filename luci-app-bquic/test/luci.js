@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
 // The parts of LuCI that the app's modules use, without a router: `load(name)`
-// runs a module with its requirements. Works in node, and in a browser, where E()
-// and dom.content() take a lone string as markup, like LuCI's.
+// runs a module with its requirements, and `apply()` is the button Save & Apply. Works in
+// node, and in a browser, where E() and dom.content() take a lone string as markup, like LuCI's.
 
 function luci(read, answers, config, translate = (text) => text) {
 	const polls = [];
@@ -58,8 +58,25 @@ function luci(read, answers, config, translate = (text) => text) {
 		formvalue(id) { return this.element(id)?.value; }
 		getUIElement(id) { return { setValue: (value) => { this.element(id).value = value; } }; }
 
+		/* The widget's value goes to the configuration, if it is valid: nothing for an empty field, or for the default. */
+		parse(id) {
+			const section = config[this.map.config][id], values = [ this.formvalue(id) ?? [] ].flat().filter((v) => v !== '');
+
+			for (const value of this.list || !values.length ? [ ...values, '' ] : values) {
+				const said = this.validate?.(id, value) ?? true;
+				if (said !== true)
+					throw new Error(`${this.name}: ${said}`);
+			}
+			if (!values.length && this.rmempty === false)
+				throw new Error(`${this.name}: must not be empty`);
+			if (!values.length || this.rmempty !== false && values.join(' ') == this.default)
+				delete section[this.name];
+			else
+				section[this.name] = this.list ? values : values[0];
+		}
+
 		renderWidget(id, index, value) {
-			return E('input', { 'id': this.cbid(id), 'type': this.password ? 'password' : 'text', 'class': 'cbi-input-text', 'value': value, 'placeholder': this.placeholder });
+			return E('input', { 'id': this.cbid(id), 'type': this.password ? 'password' : 'text', 'class': 'cbi-input-text', 'value': [ value ?? [] ].flat().join(' '), 'placeholder': this.placeholder });
 		}
 
 		render(id) {
@@ -75,9 +92,16 @@ function luci(read, answers, config, translate = (text) => text) {
 		}
 	}
 	class Value extends Option {}
-	class DynamicList extends Option {}
-	class DummyValue extends Option {}
+	/* One field, with blanks between the values. */
+	class DynamicList extends Option {
+		get list() { return true; }
+		formvalue(id) { return this.element(id)?.value.split(' ').filter((v) => v); }
+	}
+	class DummyValue extends Option {
+		parse() {}
+	}
 	class Flag extends Option {
+		constructor(...args) { super(...args); this.default = '0'; }
 		formvalue(id) { return this.element(id).checked ? '1' : '0'; }
 		renderWidget(id, index, value) {
 			return E('input', { 'id': this.cbid(id), 'type': 'checkbox', 'checked': value == '1' ? '' : null });
@@ -89,7 +113,10 @@ function luci(read, answers, config, translate = (text) => text) {
 				this.values.map((v, i) => E('option', { 'value': v, 'selected': v == value ? '' : null }, [ this.words[i] ])));
 		}
 	}
-	class DeviceSelect extends ListValue {}
+	class DeviceSelect extends ListValue {
+		constructor(...args) { super(...args); [ '', 'br-lan', 'wan', 'wlan0' ].forEach((device) => this.value(device)); }
+		get list() { return this.multiple; }
+	}
 
 	/* A section of a form. LuCI shows the options of a table's rows in dialogs; here they are below it. */
 	class Section {
@@ -211,7 +238,9 @@ function luci(read, answers, config, translate = (text) => text) {
 		return made[name] = new Function(...names, '_', 'E', 'L', source)(...values, _, E, L);
 	}
 
-	return { load, polls, sections, did };
+	const apply = () => sections.forEach((s) => s.ids().forEach((id) => s.options.forEach((o) => o.parse(id))));
+
+	return { load, polls, sections, did, apply };
 }
 
 if (typeof module != 'undefined')

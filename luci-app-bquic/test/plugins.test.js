@@ -8,55 +8,10 @@ const path = require('node:path');
 const { spawnSync } = require('node:child_process');
 const test = require('node:test');
 
-const root = path.resolve(__dirname, '../..');
-const tmp = fs.mkdtempSync(path.join(process.env.TEST_TMP, 'plugins-'));
+const { root, tmp, init, command, uciFile, uciText } = require('./init.js');
+
 const { BQUIC, WIFIRRD } = process.env;
 const plugin = path.join(root, 'package/wifirr-sched/files/usr/libexec/rpcd/wifirr');
-
-/* init(script, fn, { section: { '.type', option: value } }, environment) -> lines of words */
-function init(name, fn, sections, env) {
-	const script = path.join(root, `package/${name}/files/etc/init.d/${name}`);
-	const variables = { SECTIONS: Object.entries(sections).map(([ s, o ]) => `${o['.type']}/${s}`).join(' ') };
-
-	for (const [ s, options ] of Object.entries(sections))
-		for (const [ o, value ] of Object.entries(options))
-			if (o != '.type')
-				variables[`O_${s}_${o}`] = value;
-	const r = spawnSync('busybox', [ 'sh', '-u', path.join(__dirname, 'rc.sh'), script, fn ], {
-		encoding: 'utf8', cwd: tmp, env: { PATH: process.env.PATH, ...variables, ...env }
-	});
-
-	return { status: r.status, error: r.stderr, lines: r.stdout.split('\n').filter((l) => l).map((l) => l.split('|')) };
-}
-
-/* The words of the daemon's command line. */
-function command(lines) {
-	return lines.filter((l) => /^procd_(set|append)_param$/.test(l[0]) && l[1] == 'command').flatMap((l) => l.slice(2));
-}
-
-/* Converts a UCI file to sections, with lists as words separated by blanks, and back. */
-function uciFile(file) {
-	const sections = {};
-	let name = null;
-
-	for (const line of fs.readFileSync(file, 'utf8').split('\n')) {
-		const m = line.match(/^\s*(config|option|list) (\S+)(?: '(.*)')?$/);
-		if (m?.[1] == 'config') {
-			name = m[3];
-			sections[name] = { '.type': m[2] };
-		}
-		else if (m) {
-			sections[name][m[2]] = m[1] == 'list' && sections[name][m[2]] ? `${sections[name][m[2]]} ${m[3]}` : m[3];
-		}
-	}
-
-	return sections;
-}
-
-function uciText(sections) {
-	return Object.entries(sections).map(([ name, options ]) => `config ${options['.type']} '${name}'\n` +
-		Object.entries(options).filter(([ o ]) => o != '.type').map(([ o, v ]) => `\toption ${o} '${v}'\n`).join('')).join('\n');
-}
 
 /* service(change) -> run(function, change): calls of the init script with the default file, changed. */
 let scratches = 0;
@@ -283,6 +238,42 @@ test('what a killed relay has left goes when the service stops, and when the rel
 	assert.deepEqual(cleaned('reload_service', () => null, 'relay'), []);
 	assert.deepEqual(cleaned('reload_service', onlyRelay, 'relay'), []);
 	assert.deepEqual(cleaned('start_service', onlyRelay, ''), []);
+});
+
+test('kernel settings: as docs/systemd has them, made with a start, restored by the removal and by no upgrade', () => {
+	const namespace = `bquic-test-${process.pid}`;
+	const ip = (...words) => {
+		const r = spawnSync('ip', words, { encoding: 'utf8', env: { PATH: process.env.PATH } });
+		assert.equal(r.status, 0, r.stderr);
+		return r.stdout.trim();
+	};
+	const wants = fs.readFileSync(path.join(root, 'docs/systemd/50-bquic.conf'), 'utf8').match(/^[^#\n]+/gm);
+	assert.equal(wants.length, 3);
+	assert.deepEqual(service(onlyGateway)('start_service').said('sysctl'), wants.map((w) => `-qew ${w}`));
+	assert.deepEqual(service(() => null)('start_service').said('sysctl'), []);
+
+	ip('netns', 'add', namespace);
+	try {
+		const value = () => ip('netns', 'exec', namespace, 'cat', '/proc/sys/net/ipv4/tcp_early_demux');
+		const run = service(onlyRelay, { TEST_KERNEL: namespace });
+		const makefile = fs.readFileSync(path.join(root, 'package/bquic-gateway/Makefile'), 'utf8');
+		const postrm = makefile.match(/^define Package\/bquic-gateway\/postrm\n(.*?)^endef/ms)[1].replaceAll('$$', '$')
+			.replaceAll('/var/etc/bquic/kernel', run.made('kernel')).replaceAll('"${IPKG_INSTROOT}/', `"${run.dir}/root/`);
+		const removed = (how) => ip('netns', 'exec', namespace, 'busybox', 'sh', '-c', postrm, 'postrm', how);
+
+		assert.equal(value(), '1');
+		for (let i = 0; i < 2; i++) {
+			const { status, error } = run('start_service');
+			assert.deepEqual([ status, error ], [ 0, '' ]);
+			assert.equal(value(), '0');
+		}
+		removed('upgrade');
+		assert.equal(value(), '0');
+		removed('remove');
+		assert.equal(value(), '1');
+	} finally {
+		ip('netns', 'del', namespace);
+	}
 });
 
 for (const [ name, pkg ] of [ [ 'bquic', 'bquic-gateway' ], [ 'wifirr', 'wifirr-sched' ] ]) test(`reload_config knows of ${name} that was installed after the start`, () => {

@@ -47,6 +47,8 @@ logger() {
 	case " $* " in *' -s '*) say log "$@" ;; *) text="$(cat)"; [ -z "$text" ] || say log "$text" ;; esac
 }
 extra_command() { :; }
+# TEST_KERNEL: change the settings of this network namespace.
+[ -n "${TEST_KERNEL:-}" ] || sysctl() { say sysctl "$@"; }
 start() {
 	start_service "$@" || return
 	! type service_started >/dev/null 2>&1 || service_started

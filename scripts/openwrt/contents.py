@@ -104,7 +104,8 @@ def luci_packages() -> list[Package]:
         tree.add(f"etc/uci-defaults/{name}",
                  f"uci set luci.languages.{lang}='{LANGUAGES[lang]}'; uci commit luci\n".encode())
         found.append(Package(name, recipe, "all", ["libc", recipe.name],
-                             [f"Translation for {recipe.name} - {LANGUAGES[lang]}"], tree))
+                             [f"Translation for {recipe.name} - {LANGUAGES[lang]}"], tree,
+                             postrm=recipe.block("postrm", of=f"luci-i18n-{base}")))
     return found
 
 

@@ -15,7 +15,6 @@ APK_KEY='@APK_KEY@'
 FLASH_KB=5000 # bquic-gateway, compressed as flash file systems do, and the kernel modules that it needs
 MEMORY_MB=56  # available to Linux on a router with 64
 STATE=/etc/bquic-feed # the previous state
-SYSCTLS='net.core.rmem_max net.core.wmem_max net.ipv4.tcp_early_demux'
 LANGUAGES='ca de es'
 
 say() { printf '%s\n' "$@"; } # each argument on a line
@@ -96,9 +95,6 @@ choose() {
 remember() {
 	[ ! -d $STATE ] || return 0
 	mkdir -p $STATE
-	for key in $SYSCTLS; do
-		sysctl "$key" 2>/dev/null || true
-	done >$STATE/sysctl
 	cut -d: -f1 /etc/passwd >$STATE/users
 	uci -q show luci.languages >$STATE/languages || true
 }
@@ -189,9 +185,6 @@ undo() {
 			fi
 		done
 		[ -z "$(uci -q changes luci)" ] || uci commit luci
-		while read -r line; do
-			sysctl -w "${line%% = *}=${line#* = }" >/dev/null || true
-		done <$STATE/sysctl
 		rm -r $STATE
 	fi
 	say 'All is as it was before.'

@@ -22,9 +22,9 @@ class Recipe:
         self.release = f"{self.version}-r{self.vars['PKG_RELEASE']}"
         self._blocks = dict(re.findall(r"^define (\S+)\n(.*?)^endef", text, re.M | re.S))
 
-    def block(self, name: str) -> str:
+    def block(self, name: str, of: str = "") -> str:
         """Package/NAME/name, as expanded by make; empty if there is none."""
-        return self._blocks.get(f"Package/{self.name}/{name}", "").replace("$$", "$")
+        return self._blocks.get(f"Package/{of or self.name}/{name}", "").replace("$$", "$")
 
     @property
     def description(self) -> str:

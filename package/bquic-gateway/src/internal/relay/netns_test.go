@@ -264,7 +264,7 @@ func newNamespaces(t *testing.T, names ...string) *mesh {
 			}
 		}
 	}
-	// As in the package (files/etc/sysctl.d).
+	// As the package's init script does.
 	if err := m.in("node", func() error { return os.WriteFile("/proc/sys/net/ipv4/tcp_early_demux", []byte("0"), 0) }); err != nil {
 		t.Fatal(err)
 	}
