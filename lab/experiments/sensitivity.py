@@ -74,7 +74,8 @@ def define(group: str, file: str, name: str, value: int, *values: str) -> list[C
 
 
 CHANGES = [
-    Change("windows", "the optimum for the number of clients", 0, "contention.c", "wanted = optimum(s->contenders, aggregate_us(s));", "wanted = 7;"),
+    Change("windows", "the optimum for the number of clients", 0, "contention.c", "wanted = optimum(s->contenders, aggregate_us(s));", "wanted = 7;",
+           "calls and key presses"),
     Change("windows", "the access point's own window", 0, "contention.c", "c->ap_exponent = ap_exponent(c);\n\tif (sample", "c->ap_exponent = c->config.ap_min;\n\tif (sample",
            "calls and key presses"),
     Change("windows", "a crowd remains one with less", 0, "contention.c", "int least = c->crowd ? CONTENDERS_MIN - 1 : CONTENDERS_MIN;", "int least = CONTENDERS_MIN;",
