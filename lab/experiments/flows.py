@@ -63,7 +63,7 @@ PARTS = {
     "more": [*list(pages.MORE)[:20], *several("reading", range(1, 5)), *several("scroll", range(1, 4)), *several("radio", range(1, 6))],
     **{f"drawn from {i}": [*list(pages.DRAWN)[i:i + 20], *several("scroll", range(i, i + 2)), *several("visit", range(i, i + 2))] for i in (40, 60, 80)},
     "still more": [*list(pages.MORE)[20:], *several("browsing", range(1, 6))],
-    "held out": [*pages.STILL_MORE, *several("looking around", range(1, 6))],  # they were
+    "held out": [*pages.STILL_MORE, *several("looking around", range(1, 6))],  # learnt from now; the rows keep the name
     "pictures": [*pages.PICTURES],
     "held out next": [*pages.HELD_OUT, *several("stopping by", range(1, 6))],
 }

@@ -25,9 +25,9 @@
 #define ASKING_MAX 8
 
 static struct watch watch = { .fd = -1 };
-/* Connections without a command so far, in the order of accepted. */
+/* Connections that have not sent their command yet; each new one takes the next place. */
 static struct watch asking[ASKING_MAX];
-static unsigned accepted;
+static unsigned accepted; /* how many there have been */
 
 struct text {
 	char *data;
