@@ -97,7 +97,6 @@ CHANGES = [
     Change("turns", "clients that send much take turns, too", 0, "weights.c", "if (received <= UPLOAD_BPS)", "if (true)"),
     Change("turns", "a client that takes little waits for no turn", 0, "policy.c", "if (p->config.mode != POLICY_BACKLOG ||", "if (true || p->config.mode != POLICY_BACKLOG ||",
            "calls and key presses"),
-    Change("turns", "the last clients of a crowd keep their turns", 0, "policy.c", "if (p->engaged && strict && count > 0 &&", "if (false && p->engaged && strict && count > 0 &&"),
     Change("weights", "weights without effect are noticed", 0, "effect.c", "return e->waiting_us * 100 / e->waiting_ms >=", "return false && e->waiting_us * 100 / e->waiting_ms >=",
            "drivers that ignore weights"),
     *number("turns", "policy.c", "K", ".active = mode == POLICY_PAPER ? 5 : trickle ? 3 : 1,", "2"),

@@ -214,25 +214,16 @@ static void set_reason(struct policy *p, enum policy_reason reason, int value, i
 static bool can_help(struct policy *p, int busy)
 {
 	const struct policy_config *config = &p->config;
-	bool strict = config->engage != POLICY_ALWAYS;
-	bool paper = config->mode == POLICY_PAPER && !strict;
-	unsigned count = paper ? p->clients : p->demanding;
+	bool always = config->engage == POLICY_ALWAYS;
+	unsigned count = always && config->mode == POLICY_PAPER ? p->clients : p->demanding;
 	/* hysteresis: a little below the threshold is no reason to disengage */
 	int threshold = p->engaged ? config->busy_permille * 3 / 4 : config->busy_permille;
 
-	/*
-	 * The last few clients of a crowd: serving them first still keeps other
-	 * clients' uploads from filling a busy channel.
-	 */
-	if (p->engaged && strict && count > 0 && count <= config->active && busy > threshold) {
-		set_reason(p, POLICY_REASON_DEMAND_BUSY, busy, threshold);
-		return true;
-	}
 	if (count <= config->active) {
 		set_reason(p, POLICY_REASON_FEW_DEMAND, count, config->active);
 		return false;
 	}
-	if (!strict || busy < 0) {
+	if (always || busy < 0) {
 		set_reason(p, POLICY_REASON_DEMAND, count, config->active);
 		return true;
 	}
@@ -261,7 +252,6 @@ static bool turns_gain(struct policy *p, bool wanted)
 		.bytes = p->delivered,
 	};
 
-	/* turns can do little for the last few clients of a crowd */
 	state.crowd = !asked && !resting(p) && p->demanding > p->config.active && (wanted || state.lost);
 	return trial_tick(&p->trial, p->now, &state) || asked;
 }
