@@ -130,7 +130,7 @@ func (s *sizes) falls() (n int) {
 	return n
 }
 
-var wired = medium{name: "wired", rate: 5e6, delay: 10 * time.Millisecond, queue: 100}
+var wired = medium{name: "wired", rate: 2e6, delay: 10 * time.Millisecond, queue: 40}
 
 // profiles are profiles that differ in MTU search, bursts and acknowledgements.
 func profiles(t *testing.T) (ps []Profile) {
@@ -279,56 +279,57 @@ func TestBlackHole(t *testing.T) {
 	mesh := medium{name: "mesh", rate: 2e6, delay: 20 * time.Millisecond, queue: 50}
 	far := medium{name: "far", rate: 2e6, delay: 150 * time.Millisecond, queue: 50}
 	lossy := medium{name: "lossy", rate: 2e6, delay: 20 * time.Millisecond, queue: 50, loss: 0.03}
-	for _, p := range profiles(t) {
-		for _, m := range []medium{near, mesh, far, lossy} {
-			for _, mtu := range []int{1420, 1320, 1230} {
-				for _, under := range []string{"download", "upload", "idle", "requests"} {
-					t.Run(fmt.Sprintf("%s/%s/%d/%s", p.Name, m.name, mtu, under), func(t *testing.T) {
-						mtu := mtu - 28 // IPv4 and UDP
-						overPath(t, tlsConf, m, p.Burst, fullSize, func(e *ends) {
-							from, to, changed := e.server, e.client, e.serverSizes
-							if under == "upload" {
-								from, to, changed = e.client, e.server, e.clientSizes
-							}
-							pause, piece := time.Duration(0), 64<<10
-							if under == "requests" { // a packet or two at a time
-								pause, piece = 200*time.Millisecond, 1500
-							}
-							f := startFlow(t, from, to, pause, piece)
-							time.Sleep(15 * time.Second)
-							if changed.now() < fullSize-maxMTUSlack {
-								t.Fatalf("packets of %d bytes after 15s on a path for %d", changed.now(), fullSize)
-							}
-							if under == "idle" {
-								f.stop()
-								time.Sleep(10 * time.Second)
-							}
-							f.longest()
-							e.path.set(mtu)
-							if under == "idle" {
-								f = startFlow(t, from, to, 0, 64<<10)
-							}
-							time.Sleep(15 * time.Second)
-							gap, got, err := f.longest()
-							if err != nil || gap > within || got < 10*1500 {
-								t.Errorf("longest gap %s, %d bytes, %v", gap, got, err)
-							}
-							if now := changed.now(); now > mtu || now < mtu-maxMTUSlack && under != "requests" {
-								t.Errorf("packets of %d bytes on a path for %d: %v", now, mtu, changed.all)
-							}
+	mtus := []int{1420, 1320, 1230}
+	for n, p := range profiles(t) {
+		for i, m := range []medium{near, mesh, far, lossy} {
+			for j, under := range []string{"download", "upload", "idle", "requests"} {
+				// Each profile, medium and use meets each MTU, but not every combination runs.
+				mtu := mtus[(n+i+j)%len(mtus)]
+				t.Run(fmt.Sprintf("%s/%s/%d/%s", p.Name, m.name, mtu, under), func(t *testing.T) {
+					mtu := mtu - 28 // IPv4 and UDP
+					overPath(t, tlsConf, m, p.Burst, fullSize, func(e *ends) {
+						from, to, changed := e.server, e.client, e.serverSizes
+						if under == "upload" {
+							from, to, changed = e.client, e.server, e.clientSizes
+						}
+						pause, piece := time.Duration(0), 64<<10
+						if under == "requests" { // a packet or two at a time
+							pause, piece = 200*time.Millisecond, 1500
+						}
+						f := startFlow(t, from, to, pause, piece)
+						time.Sleep(15 * time.Second)
+						if changed.now() < fullSize-maxMTUSlack {
+							t.Fatalf("packets of %d bytes after 15s on a path for %d", changed.now(), fullSize)
+						}
+						if under == "idle" {
 							f.stop()
+							time.Sleep(10 * time.Second)
+						}
+						f.longest()
+						e.path.set(mtu)
+						if under == "idle" {
+							f = startFlow(t, from, to, 0, 64<<10)
+						}
+						time.Sleep(15 * time.Second)
+						gap, got, err := f.longest()
+						if err != nil || gap > within || got < 10*1500 {
+							t.Errorf("longest gap %s, %d bytes, %v", gap, got, err)
+						}
+						if now := changed.now(); now > mtu || now < mtu-maxMTUSlack && under != "requests" {
+							t.Errorf("packets of %d bytes on a path for %d: %v", now, mtu, changed.all)
+						}
+						f.stop()
 
-							for _, way := range [][2]*quic.Conn{{e.server, e.client}, {e.client, e.server}} {
-								g := startFlow(t, way[0], way[1], 0, 64<<10)
-								time.Sleep(2 * within) // the other direction may have to find the black hole first
-								if gap, got, err := g.longest(); err != nil || gap > within || got < 30_000 {
-									t.Errorf("a new stream: longest gap %s, %d bytes, %v", gap, got, err)
-								}
-								g.stop()
+						for _, way := range [][2]*quic.Conn{{e.server, e.client}, {e.client, e.server}} {
+							g := startFlow(t, way[0], way[1], 0, 64<<10)
+							time.Sleep(2 * within) // the other direction may have to find the black hole first
+							if gap, got, err := g.longest(); err != nil || gap > within || got < 30_000 {
+								t.Errorf("a new stream: longest gap %s, %d bytes, %v", gap, got, err)
 							}
-						})
+							g.stop()
+						}
 					})
-				}
+				})
 			}
 		}
 	}

@@ -33,6 +33,8 @@ func TestCrashes(t *testing.T) {
 		}
 	})
 	m.greetUDP(53)
+	// The downloads need not be fast.
+	m.run("gateway", "tc", "qdisc", "add", "dev", "mesh", "root", "tbf", "rate", "20mbit", "burst", "20kb", "latency", "60ms")
 	m.startGateway()
 	kernel := func() string {
 		out := ""
@@ -71,6 +73,7 @@ func TestCrashes(t *testing.T) {
 					_, _ = io.Copy(io.Discard, io.LimitReader(conn, most))
 					conn.Close()
 				}
+				time.Sleep(5 * time.Millisecond)
 			}
 		})
 	}

@@ -34,9 +34,9 @@ const (
 	// goodRate is the rate of the good client's link, Mbit/s: more than 802.11n with two
 	// streams carries. Without a link, the processors would be the bottleneck, and the
 	// processor time of the attacker's own process would count as harm.
-	goodRate = 400
+	goodRate = 250
 
-	undisturbedTime = 1500 * time.Millisecond
+	undisturbedTime = time.Second
 	// rounds is the most rounds of undisturbed time and attack. There is another one while
 	// the good client has kept too little so far: victim, attacker and good client share
 	// the processors with everything else on the machine.

@@ -42,10 +42,10 @@ type attack struct {
 
 // long is for attacks that occupy places until handshakes time out. At 45 per second, which
 // is below the rate that triggers a Retry, it takes longer to exhaust anything.
-const long = 20 * time.Second
+const long = 10 * time.Second
 
 // few is for attacks that have their full effect at once.
-const few = 3 * time.Second
+const few = 2 * time.Second
 
 func many(n int, do func(context.Context) error) func(context.Context) (int, error) {
 	return func(ctx context.Context) (int, error) { return crowd(ctx, n, do) }
