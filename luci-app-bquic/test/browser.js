@@ -30,13 +30,19 @@ async function open(width, answers, config) {
 	});
 	await page.goto('http://router.invalid/');
 	await page.addScriptTag({ path: path.join(__dirname, 'luci.js') });
+	await restart(page, answers, config);
+
+	return { page, errors };
+}
+
+/* An empty page, as if it had just been opened, in a fraction of the time. */
+async function restart(page, answers, config) {
 	await page.evaluate(([ sources, answers, config ]) => {
 		window.executed = false;
 		Object.assign(window, { answers, sources, config });
 		window.env = window.luci((name) => sources[name], answers, config);
+		document.body.replaceChildren();
 	}, [ sources(), answers, config ]);
-
-	return { page, errors };
 }
 
 function sources() {
@@ -60,4 +66,4 @@ const config = {
 	wifirr: { ap0: { '.type': 'scheduler', '.name': 'ap0', device: 'phy0-ap0', enabled: '1' } }
 };
 
-module.exports = { open, show, recorded, config };
+module.exports = { open, restart, show, recorded, config };
