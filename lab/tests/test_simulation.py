@@ -25,7 +25,7 @@ def built():
     simulation.build()
 
 
-@pytest.mark.parametrize("stations, cwmin", [(5, 15), (10, 15), (10, 31), (30, 127), (30, 511), (30, 1023)])
+@pytest.mark.parametrize("stations, cwmin", [(5, 15), (10, 31), (30, 127), (30, 1023)])
 def test_collisions_are_as_many_as_bianchi_says(stations, cwmin):
     seconds = 9 if cwmin > 127 else 3  # fewer collisions need more time for the same count
     done = subprocess.run([simulation.BIANCHI, f"--stations={stations}", f"--cwmin={cwmin}", f"--seconds={seconds}"],

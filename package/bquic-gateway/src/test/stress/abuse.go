@@ -34,7 +34,7 @@ const (
 	// goodRate is the rate of the good client's link, Mbit/s: more than 802.11n with two
 	// streams carries. Without a link, the processors would be the bottleneck, and the
 	// processor time of the attacker's own process would count as harm.
-	goodRate = 250
+	goodRate = 400
 
 	undisturbedTime = time.Second
 	// rounds is the most rounds of undisturbed time and attack. There is another one while
