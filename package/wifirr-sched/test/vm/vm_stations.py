@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""wifirrd on an access point with ten stations: who is seen, what goes to whose class."""
+"""wifirrd on an access point with six stations: who is seen, what goes to whose class."""
 import re
 
 import pytest
 from wifi import WIFIRRD, Bed, Load, wait_for
 
-STATIONS = 10
+STATIONS = 6
 PING_BYTES = 500
 FRAME = PING_BYTES + 8 + 14  # what a class counts of a ping, but for the IP header
 IP_HEADER = {4: 20, 6: 40}
@@ -124,7 +124,7 @@ def test_broadcast_goes_to_nobodys_class(bed):
 
 
 def test_clients_take_turns(bed):
-    with Load(bed, bed.stations, 150):
+    with Load(bed, bed.stations, 250):
         wait_for(lambda: bed.wifirrd.status()["throttling"], "throttling")
         wait_for(lambda: len(bed.wifirrd.status()["active"]) == 3, "three active at a time")
         wait_for(lambda: all(c["active_ms"] and c["waiting_ms"] for c in bed.wifirrd.clients().values()),
@@ -133,7 +133,7 @@ def test_clients_take_turns(bed):
 
 
 def test_stations_leave_and_join(bed):
-    leaving, staying = bed.stations[:5], bed.stations[5:]
+    leaving, staying = bed.stations[:3], bed.stations[3:]
     for s in leaving:
         s.leave()
     wait_known(bed, staying)
@@ -173,7 +173,7 @@ def test_leaves_nothing_behind(bed):
 def test_link_rate_from_stations_under_load(bed):
     """Without --rate. Idle stations stand at 1 Mbit/s, which must not become the link's rate."""
     d = bed.daemon("--engage", "always").ready(90)
-    with Load(bed, bed.stations, 150):
+    with Load(bed, bed.stations, 250):
         wait_for(lambda: d.status()["throttling"], "throttling")
         link = bed.ap("tc", "class", "show", "dev", "wlan0", "classid", "5746:1").stdout
     number, unit = re.search(r" rate (\d+)([KMG]?)bit", link).groups()
@@ -213,7 +213,7 @@ def test_nobody_waits_for_nft(bed, tmp_path):
     wait_for(lambda: not waiting.exists(), "nft has gone on")
     wait_for(lambda: len(elements(bed)) == STATIONS - 1, "the clients' elements")
     (tmp_path / "go").unlink()
-    with Load(bed, bed.stations[1:], 150):
+    with Load(bed, bed.stations[1:], 250):
         wait_for(lambda: d.status()["throttling"], "throttling")
         bed.join(bed.stations[:1])
         wait_for(waiting.exists, "nft at it again")

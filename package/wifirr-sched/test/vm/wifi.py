@@ -44,11 +44,13 @@ class Station(Netns):
     def setup(self, device):
         self("ip", "link", "set", device, "name", "wlan0")
         self.mac = self("cat", "/sys/class/net/wlan0/address").stdout.strip()
-        self("ip", "link", "set", "wlan0", "up")
-        self("ip", "addr", "add", f"{self.ipv4}/24", "dev", "wlan0")
-        self("ip", "addr", "add", f"{self.ipv6}/64", "dev", "wlan0", "nodad")
-        self("ip", "route", "add", "10.8.0.0/24", "via", "10.9.0.2")
-        self("ip", "route", "add", "fd08::/64", "via", "fd09::2")
+        self("ip", "-batch", "-", input="\n".join((
+            "link set wlan0 up",
+            f"addr add {self.ipv4}/24 dev wlan0",
+            f"addr add {self.ipv6}/64 dev wlan0 nodad",
+            "route add 10.8.0.0/24 via 10.9.0.2",
+            "route add fd08::/64 via fd09::2",
+        )))
 
     def join(self, ssid="bed", **kwargs):
         self("iw", "dev", "wlan0", "connect", ssid, "2412", **kwargs)  # channel 1: no need to scan the others

@@ -33,8 +33,7 @@ func TestCrashes(t *testing.T) {
 		}
 	})
 	m.greetUDP(53)
-	// The downloads need not be fast.
-	m.run("gateway", "tc", "qdisc", "add", "dev", "mesh", "root", "tbf", "rate", "20mbit", "burst", "20kb", "latency", "60ms")
+	m.slow("20mbit")
 	m.startGateway()
 	kernel := func() string {
 		out := ""

@@ -41,8 +41,8 @@ type transfers struct {
 
 const (
 	transferPort  = 90
-	transferSize  = 1 << 20
-	transferPiece = 32 << 10
+	transferSize  = 256 << 10
+	transferPiece = 8 << 10
 )
 
 // transferred returns the content of the transfer id.
@@ -54,7 +54,7 @@ func transferred(id uint64) []byte {
 	return b
 }
 
-// slowly writes at about 3 MB/s, so that a fault hits transfers in progress.
+// slowly writes at about 0.8 MB/s, so that a fault hits transfers in progress.
 func slowly(conn net.Conn, b []byte) error {
 	for ; len(b) > 0; time.Sleep(10 * time.Millisecond) {
 		n, err := conn.Write(b[:min(len(b), transferPiece)])

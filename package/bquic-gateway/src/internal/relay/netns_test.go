@@ -332,6 +332,15 @@ func (m *mesh) link(a, adev, aaddrs, b, bdev, baddrs string) {
 	}
 }
 
+// slow limits the link between node and gateway to a rate (as tc writes it) each way: without a limit, it
+// is as fast as the processors.
+func (m *mesh) slow(rate string) {
+	m.t.Helper()
+	for _, end := range []string{"gateway", "node"} {
+		m.run(end, "tc", "qdisc", "add", "dev", "mesh", "root", "tbf", "rate", rate, "burst", "20kb", "latency", "60ms")
+	}
+}
+
 // in calls f with the calling thread in a namespace. Sockets that f opens stay in the namespace.
 func (m *mesh) in(name string, f func() error) error {
 	runtime.LockOSThread()

@@ -20,9 +20,7 @@ func TestClientsShare(t *testing.T) {
 	for _, direction := range []string{"down", "up"} {
 		t.Run(direction, func(t *testing.T) {
 			m := newMesh(t)
-			for _, end := range []string{"gateway", "node"} {
-				m.run(end, "tc", "qdisc", "add", "dev", "mesh", "root", "tbf", "rate", "10mbit", "burst", "20kb", "latency", "60ms")
-			}
+			m.slow("10mbit")
 			m.startGateway()
 			node := m.startRelay(m.config(divert.Redirect))
 			var received [2]atomic.Int64 // bytes of the IPv4 client and of the IPv6 client
@@ -101,9 +99,7 @@ func TestManyConnections(t *testing.T) {
 		piece       = 16 << 10
 	)
 	m := newMesh(t)
-	for _, end := range []string{"gateway", "node"} {
-		m.run(end, "tc", "qdisc", "add", "dev", "mesh", "root", "tbf", "rate", "20mbit", "burst", "20kb", "latency", "60ms")
-	}
+	m.slow("20mbit")
 	m.startGateway()
 	node := m.startRelay(m.config(divert.Redirect))
 	serve := func(port string, size int) {

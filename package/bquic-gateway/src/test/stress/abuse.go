@@ -36,7 +36,7 @@ const (
 	// processor time of the attacker's own process would count as harm.
 	goodRate = 400
 
-	undisturbedTime = time.Second
+	undisturbedTime = 500 * time.Millisecond
 	// rounds is the most rounds of undisturbed time and attack. There is another one while
 	// the good client has kept too little so far: victim, attacker and good client share
 	// the processors with everything else on the machine.
