@@ -30,12 +30,17 @@ STATIONS = 15
 SHARE = 0.3  # share of the airtime, both neighbours together
 CELLS = [(phy, traffic, rate) for phy in ("11n", "11g")
          for traffic, rate in (("browse", 100), ("spdy", 100), ("cbr", 200))]
-FORMS = ["none", "wifirr", "wifirr-htb"]
+# On 802.11n, wifirrd by default makes windows larger, and turns are the paper's own; on 802.11g it takes turns by weights, or with htb.
+FORMS: dict[str, dict[str, Row]] = {
+    "11n": {"none": {"form": "none"}, "turns": {"form": "wifirr"}, "default": {"form": "wifirr", "windows": "auto", "rts": True}},
+    "11g": {"none": {"form": "none"}, "turns": {"form": "wifirr"}, "turns by htb": {"form": "wifirr-htb"}},
+}
 FILE_MB = 3
 
 
 def of(rows: list[Row], phy: str, traffic: str, share: float, form: str) -> list[Row]:
-    return [r for r in rows if (r["phy"], r["traffic"], r["neighbour_share"], r["form"]) == (phy, traffic, share, form)]
+    key = {"phy": phy, "traffic": traffic, "neighbour_share": share, "windows": "off", "rts": False, **FORMS[phy][form]}
+    return [r for r in rows if all(r[k] == v for k, v in key.items())]
 
 
 def report(rows: list[Row]) -> str:
@@ -43,7 +48,7 @@ def report(rows: list[Row]) -> str:
     for phy, traffic, rate in CELLS:
         for share in (0, SHARE):
             base = of(rows, phy, traffic, share, "none")
-            for form in FORMS:
+            for form in FORMS[phy]:
                 some = of(rows, phy, traffic, share, form)
                 if not some:
                     continue
@@ -51,9 +56,10 @@ def report(rows: list[Row]) -> str:
                 lines.append([
                     f"{phy}, {traffic} {rate} kbit/s", f"{share:.0%}", form, results.number(median(some, "worst_s")),
                     "{:.2f} ({:.2f}-{:.2f})".format(*interval(gains)) if gains else "-",
+                    results.number(median(some, "median_s")), results.number(median(some, "upload_delivered_kbit"), ".0f"),
                     results.number(median(some, "collided_share"), ".1%"), str(len(some)),
                 ])
-    return results.table(["traffic", "neighbours", "form", "worst s", "gain", "collided", "runs"], lines)
+    return results.table(["traffic", "neighbours", "form", "worst s", "gain", "median s", "uploads, kbit/s", "collided", "runs"], lines)
 
 
 def paper(rows: list[Row]) -> list[list[str]]:
@@ -62,7 +68,7 @@ def paper(rows: list[Row]) -> list[list[str]]:
     for share, where in ((0, "15 stations 802.11n alone"), (SHARE, "15 stations 802.11n, two neighbour APs")):
         base = of(rows, "11n", "browse", share, "none")
         for traffic, label, goal in (("browse", "HTTP", 1.3 if share else 2.4), ("spdy", "SPDY (over HTTP without)", 1.9 if share else 2.7)):
-            some = of(rows, "11n", traffic, share, "wifirr")
+            some = of(rows, "11n", traffic, share, "turns")
             gains = pairs(base, some, "worst_s")
             if not gains:
                 lines.append([f"{where}, {label}: WiFiRR", f"{goal}x", "-", "not run yet"])
@@ -83,10 +89,10 @@ def draw(rows: list[Row]) -> None:
     with results.drawing(FIGURE, (8, 3.6)) as axes:
         ticks = [(phy, traffic, rate, share) for phy, traffic, rate in CELLS for share in (0, SHARE)
                  if of(rows, phy, traffic, share, "none")]
-        for k, form in enumerate(FORMS):
-            found = [(i, of(rows, phy, traffic, share, form)) for i, (phy, traffic, _, share) in enumerate(ticks)]
+        for k, form in enumerate(dict.fromkeys(form for forms in FORMS.values() for form in forms)):
+            found = [(i, of(rows, phy, traffic, share, form)) for i, (phy, traffic, _, share) in enumerate(ticks) if form in FORMS[phy]]
             found = [(i, some) for i, some in found if some]
-            axes.bar([i + 0.27 * (k - 1) for i, _ in found], [median(some, "worst_s") or 0 for _, some in found], 0.25, label=form)
+            axes.bar([i + 0.27 * (min(k, 2) - 1) for i, _ in found], [median(some, "worst_s") or 0 for _, some in found], 0.25, label=form)
         axes.set_xticks(range(len(ticks)), [f"{phy}\n{traffic} {rate}\n{'with' if share else 'alone'}" for phy, traffic, rate, share in ticks],
                         fontsize=7)
         axes.set_ylabel("worst completion, s", fontsize=8)
@@ -99,7 +105,6 @@ def main() -> int:
     if args.seeds < 1 or args.jobs < 1:
         sys.exit("neighbour: --seeds and --jobs must be at least 1")
     seeds = 1 if args.quick else args.seeds
-    forms = ["none", "wifirr"] if args.quick else FORMS
     cells = [c for c in CELLS if c[1] != "spdy"] if args.quick else CELLS
     path = QUICK_RESULTS if args.quick else RESULTS
     if args.report:
@@ -108,8 +113,9 @@ def main() -> int:
         simulation.build()
         rows = simulation.run(
             [{"stations": STATIONS, "phy": phy, "traffic": traffic, "upload_kbit": rate, "neighbour_share": share,
-              "form": form, "seed": seed, "file_mb": 1 if args.quick else FILE_MB}
-             for seed in range(1, seeds + 1) for phy, traffic, rate in cells for share in (0, SHARE) for form in forms],
+              "seed": seed, "file_mb": 1 if args.quick else FILE_MB, **own}
+             for seed in range(1, seeds + 1) for phy, traffic, rate in cells for share in (0, SHARE) for form, own in FORMS[phy].items()
+             if not args.quick or form in ("none", "turns" if phy == "11g" else "default")],
             path, args.jobs, args.restart)
     if not rows:
         sys.exit(f"neighbour: no rows in {path.relative_to(ROOT)}")

@@ -149,9 +149,14 @@ def test_stations_take_the_window_without_leaving(bed, daemon):
     with Upload(bed.stations):
         wait_window(bed, LARGER)
         wait_for(lambda: stations_use("15"), f"the stations' own parameters: {in_use()}")
-        state = windows(daemon)
-        assert state["windows"] and state["cwmin"] == state["ap_cwmin"] == 15 and state["clients"] == STATIONS, state
-        assert state["without_wmm"] == 0 and state["interfaces"] == 1
+
+        def all_count():
+            state = windows(daemon)
+            assert state["windows"] and state["cwmin"] == state["ap_cwmin"] == 15, state
+            assert state["without_wmm"] == 0 and state["interfaces"] == 1
+            return state["clients"] == STATIONS
+
+        wait_for(all_count, "all stations count")  # on a busy machine, some have nothing to send for a while
         assert not daemon.status()["engaged"]
     wait_window(bed, OWN_WINDOW)
     wait_for(lambda: stations_use("3"), "the stations' own parameters as before")
