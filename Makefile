@@ -25,7 +25,7 @@ demo: deps-demo build # the mesh in namespaces: what BQUIC buys, in a table; a c
 	lab/demo
 	lab/demo-crowd
 
-test: deps-test # everything that can be checked (30 minutes on two cores, root)
+test: deps-test # everything that can be checked (25 minutes on two cores, root)
 	scripts/test
 
 coverage: deps-test # test, with how much of the Go and C sources it reaches (an hour, root)
