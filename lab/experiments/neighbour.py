@@ -4,8 +4,8 @@
 
 The paper (WiFiRR, TMC 2016, figure 23): 15 laptops of 802.11n, 1.3x with HTTP
 and 1.9x with SPDY instead of 2.4x and 2.7x alone. Here: 15 stations behind
-today's AP, 802.11n and 802.11g, with the neighbours and without. "default" is wifirrd as it ships, which on 802.11n makes the
-clients' windows larger; "turns" are the paper's own there. On 802.11g, where other APs leave too little time for all uploads, turns let those of
+today's AP, 802.11n and 802.11g, with the neighbours and without. "default" is wifirrd as it ships: larger
+windows for 802.11n, turns for 802.11g; "turns" are the paper's own, with 802.11n. On 802.11g, where other APs leave too little time for all uploads, turns let those of
 browsing clients through. Half of the clients are done sooner, but the last one later than without turns.
 
 Writes results/neighbour.json (rows: lab/simulation.py) and
@@ -32,10 +32,9 @@ STATIONS = 15
 SHARE = 0.3  # share of the airtime, both neighbours together
 CELLS = [(phy, traffic, rate) for phy in ("11n", "11g")
          for traffic, rate in (("browse", 100), ("spdy", 100), ("cbr", 200))]
-# On 802.11n, wifirrd by default makes windows larger, and turns are the paper's own; on 802.11g it takes turns by weights, or with htb.
 FORMS: dict[str, dict[str, Row]] = {
-    "11n": {"none": {"form": "none"}, "turns": {"form": "wifirr"}, "default": {"form": "wifirr", "windows": "auto", "rts": True}},
-    "11g": {"none": {"form": "none"}, "turns": {"form": "wifirr"}, "turns by htb": {"form": "wifirr-htb"}},
+    "11n": {"none": {"form": "none"}, "default": {"form": "wifirr", "windows": "auto", "rts": True}, "turns": {"form": "wifirr"}},
+    "11g": {"none": {"form": "none"}, "default": {"form": "wifirr"}, "turns by htb": {"form": "wifirr-htb"}},
 }
 FILE_MB = 3
 
@@ -91,10 +90,11 @@ def draw(rows: list[Row]) -> None:
     with results.drawing(FIGURE, (8, 3.6)) as axes:
         ticks = [(phy, traffic, rate, share) for phy, traffic, rate in CELLS for share in (0, SHARE)
                  if of(rows, phy, traffic, share, "none")]
-        for k, form in enumerate(dict.fromkeys(form for forms in FORMS.values() for form in forms)):
-            found = [(i, of(rows, phy, traffic, share, form)) for i, (phy, traffic, _, share) in enumerate(ticks) if form in FORMS[phy]]
-            found = [(i, some) for i, some in found if some]
-            axes.bar([i + 0.27 * (min(k, 2) - 1) for i, _ in found], [median(some, "worst_s") or 0 for _, some in found], 0.25, label=form)
+        for form in dict.fromkeys(form for forms in FORMS.values() for form in forms):
+            found = [(i + 0.27 * (list(FORMS[phy]).index(form) - 1), of(rows, phy, traffic, share, form))
+                     for i, (phy, traffic, _, share) in enumerate(ticks) if form in FORMS[phy]]
+            found = [(x, some) for x, some in found if some]
+            axes.bar([x for x, _ in found], [median(some, "worst_s") or 0 for _, some in found], 0.25, label=form)
         axes.set_xticks(range(len(ticks)), [f"{phy}\n{traffic} {rate}\n{'with' if share else 'alone'}" for phy, traffic, rate, share in ticks],
                         fontsize=7)
         axes.set_ylabel("worst completion, s", fontsize=8)
@@ -117,7 +117,7 @@ def main() -> int:
             [{"stations": STATIONS, "phy": phy, "traffic": traffic, "upload_kbit": rate, "neighbour_share": share,
               "seed": seed, "file_mb": 1 if args.quick else FILE_MB, **own}
              for seed in range(1, seeds + 1) for phy, traffic, rate in cells for share in (0, SHARE) for form, own in FORMS[phy].items()
-             if not args.quick or form in ("none", "turns" if phy == "11g" else "default")],
+             if not args.quick or form in ("none", "default")],
             path, args.jobs, args.restart)
     if not rows:
         sys.exit(f"neighbour: no rows in {path.relative_to(ROOT)}")

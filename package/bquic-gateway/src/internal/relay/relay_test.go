@@ -197,7 +197,7 @@ func (e *exchange) play(conn *net.TCPConn, phone bool) error {
 func TestThousand(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		const count = 1000
-		sizes := []int{0, 1, 100, 1460, 2000, 5000, 10_000, 16 << 10, 65_536, 100_001}
+		sizes := []int{0, 1, 100, 1460, 2000, 5000, 10_000, 16 << 10, 65_536, 300_001}
 		m := newMesh(t)
 		exchanges := make([]*exchange, count)
 		for i := range exchanges {
