@@ -4,7 +4,7 @@
  * turns: K of them at a time are at full speed, and the next one is readied. While
  * the queue of one of the K is empty, one more client becomes active. A client that
  * takes little (idle, a call, a key press, an answer to a request) takes no turn
- * and waits for none. Of the idle clients that send much, a few at a time get their
+ * and waits for none. Of the other clients that send much, a few at a time get their
  * ACKs at a higher weight. There are no turns where larger contention windows are
  * used instead, or where weights have no effect. Now and then, turns are switched
  * off, or on, for some seconds, and stay off where they do not deliver more.
@@ -18,9 +18,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Time constants of averages, ms: of the rates to and from a client, and of its upload. */
+/* Time constants of averages, ms: what tells demand, and what tells how much a client takes. */
 #define AVERAGE_MS 500
-#define RECEIVED_AVERAGE_MS 10000
+#define LONG_AVERAGE_MS 10000
 
 /* A client that waits for a turn with nothing queued for this long has light demand. */
 #define LIGHT_MS 1000
@@ -171,8 +171,8 @@ static void update_demand(const struct policy_config *config, struct policy_clie
 
 		c->tick_bps = bps < UINT32_MAX ? bps : UINT32_MAX;
 		c->rate_bps = average(c->rate_bps, bps, dt, AVERAGE_MS);
-		c->received_bps = average(c->received_bps, received, dt, RECEIVED_AVERAGE_MS);
-		c->received_now_bps = average(c->received_now_bps, received, dt, AVERAGE_MS);
+		c->delivered_bps = average(c->delivered_bps, bps, dt, LONG_AVERAGE_MS);
+		c->received_bps = average(c->received_bps, received, dt, LONG_AVERAGE_MS);
 		c->received = 0;
 		/*
 		 * A fast client's average would stay above the threshold for
@@ -252,7 +252,7 @@ static bool turns_gain(struct policy *p, bool wanted)
 		.bytes = p->delivered,
 	};
 
-	state.crowd = !asked && !resting(p) && p->demanding > p->config.active && (wanted || state.lost);
+	state.crowd = !asked && !resting(p) && (wanted || state.lost);
 	return trial_tick(&p->trial, p->now, &state) || asked;
 }
 

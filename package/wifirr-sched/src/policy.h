@@ -108,8 +108,8 @@ struct policy_client {
 	/* private */
 	uint64_t sampled, received;	/* bytes since the last tick */
 	uint32_t tick_bps;		/* delivered in the last tick */
-	uint32_t received_bps;		/* received from it, average over 10 s */
-	uint32_t received_now_bps;	/* the same over 0.5 s */
+	uint32_t delivered_bps;		/* delivered, average over 10 s */
+	uint32_t received_bps;		/* received from it, likewise */
 	uint32_t average_bps;		/* like rate_bps, but capped: see update_demand() */
 	uint64_t backlog_at;		/* last sample with more than demand_bytes queued, ms */
 	uint64_t entered, until;	/* when the turn began and when it ends, ms */
@@ -212,18 +212,21 @@ void policy_set_aside(struct policy *p, enum policy_aside aside);
 
 /*
  * A client's airtime weight. An active client has the weight active, a waiting
- * one with demand the weight waiting. Light demand has active: a call takes less
- * than its share of the air, and any lower weight would delay it. The next client
- * in the queue has a third of active, so that its sender's window is open when its
- * turn begins.
+ * one with demand the weight waiting. The next client in the queue has a third of
+ * active, so that its sender's window is open when its turn begins.
+ *
+ * Light demand has active if the client neither sends nor receives more than
+ * 100 kbit/s (averages over 10 s): a call takes less than its share of the air, and
+ * any lower weight would delay it. Above that, it counts like no demand: the answers
+ * that a client gets after its download would take the air of those that still wait.
  *
  * Most of what goes to clients without demand is ACKs for what they send. With
  * waiting all the time, uploads would come to a halt; with a higher weight, they
  * crowd out the downloads (docs/architecture.md). So clients that send more than
- * 100 kbit/s take turns, too. Two slots have eight parts: in one of them (up to
- * 250 kbit/s), two (up to 600 kbit/s) or three, such a client has three eighths
- * of active, in the others waiting. Other clients without demand have a sixteenth
- * of active.
+ * 100 kbit/s take turns, too. Two slots have eight parts: in three of them, such a
+ * client has three sixteenths of active, in the others waiting. With light demand,
+ * it has three eighths in one part: each answer brings the next request. Other
+ * clients without demand have a sixteenth of active.
  */
 uint16_t policy_weight(const struct policy *p, uint16_t id, uint16_t active, uint16_t waiting);
 /* Whether policy_weight() can have returned weight for a client that is not POLICY_OPEN. */

@@ -5,36 +5,38 @@
 /* Weights as parts of an active client's: see policy_weight(). */
 #define WEIGHT_SOON_PART 3
 #define WEIGHT_IDLE_PART 16
-#define WEIGHT_UPLOAD(active) ((active) * 3 / 8)
+#define WEIGHT_UPLOAD(active) ((active) * 3 / 16)
+#define WEIGHT_ANSWERS(active) ((active) * 3 / 8)
+
+/* A client takes little if neither what it sends nor what it receives is more, on average. */
+#define LITTLE_BPS 100000
 
 /*
- * Clients without demand that send more than UPLOAD_BPS take turns among
- * themselves. Two slots have UPLOAD_PARTS parts. A client gets the part of its id
- * and, if it sends enough, a second and a third, evenly spread.
+ * Clients that take no turn but send more than that take turns among themselves. Two
+ * slots have UPLOAD_PARTS parts, and UPLOAD_TAKEN of them, evenly spread, are a client's.
+ * With light demand, when each answer brings the next request, it has one part.
  */
-#define UPLOAD_BPS 100000
-#define UPLOAD_SECOND_BPS 250000
-#define UPLOAD_THIRD_BPS 600000
 #define UPLOAD_PARTS 8
+#define UPLOAD_TAKEN 3
 
 /* Most of what goes to clients without demand is ACKs for what they send. */
 static uint16_t weight_idle(const struct policy *p, uint16_t id, uint16_t active)
 {
+	const struct policy_client *c = &p->client[id];
 	unsigned length = 2 * p->config.slot_ms / UPLOAD_PARTS;	/* at least 2: policy_configure() */
 	unsigned part = (p->now / length + UPLOAD_PARTS - id % UPLOAD_PARTS) % UPLOAD_PARTS;
-	uint32_t received = p->client[id].received_bps;
-	unsigned parts;
 
-	if (received <= UPLOAD_BPS)
+	if (c->received_bps <= LITTLE_BPS)
 		return active / WEIGHT_IDLE_PART;
-	parts = 1 + (received >= UPLOAD_SECOND_BPS) + (received >= UPLOAD_THIRD_BPS);
-	return part * parts % UPLOAD_PARTS < parts ? WEIGHT_UPLOAD(active) : 0;
+	if (c->level == POLICY_LIGHT)
+		return part ? 0 : WEIGHT_ANSWERS(active);
+	return part * UPLOAD_TAKEN % UPLOAD_PARTS < UPLOAD_TAKEN ? WEIGHT_UPLOAD(active) : 0;
 }
 
 bool policy_weight_possible(uint16_t weight, uint16_t active, uint16_t waiting)
 {
 	return weight == active || weight == waiting || weight == active / WEIGHT_SOON_PART ||
-		weight == active / WEIGHT_IDLE_PART || weight == WEIGHT_UPLOAD(active);
+		weight == active / WEIGHT_IDLE_PART || weight == WEIGHT_UPLOAD(active) || weight == WEIGHT_ANSWERS(active);
 }
 
 uint16_t policy_weight(const struct policy *p, uint16_t id, uint16_t active, uint16_t waiting)
@@ -44,9 +46,14 @@ uint16_t policy_weight(const struct policy *p, uint16_t id, uint16_t active, uin
 
 	switch (c->level) {
 	case POLICY_OPEN:
-	case POLICY_LIGHT:	/* takes little and must not wait, as a call */
 	case POLICY_ACTIVE:
 		return active;
+	case POLICY_LIGHT:
+		/* a call must not wait; what comes right after a download may */
+		if (c->received_bps <= LITTLE_BPS && c->delivered_bps <= LITTLE_BPS)
+			return active;
+		weight = weight_idle(p, id, active);
+		break;
 	case POLICY_SOON:
 		weight = active / WEIGHT_SOON_PART;
 		break;

@@ -511,29 +511,32 @@ static void weights(void)
 {
 	static const struct {
 		enum policy_level level;
-		unsigned received_kbit;
+		unsigned delivered_kbit, received_kbit;
 		uint16_t active, waiting, weight;
 	} cases[] = {
-		{ POLICY_ACTIVE, 0, 384, 1, 384 },
-		{ POLICY_SOON, 0, 384, 1, 128 },
-		{ POLICY_NEXT, 0, 384, 1, 1 },
-		{ POLICY_WAITING, 800, 384, 1, 1 },
-		{ POLICY_LIGHT, 0, 384, 1, 384 },
-		{ POLICY_LIGHT, 800, 384, 1, 384 },
-		{ POLICY_LIGHT, 0, 384, 30, 384 },
-		{ POLICY_IDLE, 0, 384, 1, 24 },
-		{ POLICY_IDLE, 100, 384, 1, 24 },
-		{ POLICY_IDLE, 0, 65535, 1, 4095 },
-		{ POLICY_IDLE, 0, 384, 30, 30 },
-		{ POLICY_SOON, 0, 256, 200, 200 },
-		{ POLICY_IDLE, 0, 1, 1, 1 },
+		{ POLICY_ACTIVE, 800, 800, 384, 1, 384 },
+		{ POLICY_SOON, 0, 0, 384, 1, 128 },
+		{ POLICY_NEXT, 0, 0, 384, 1, 1 },
+		{ POLICY_WAITING, 0, 800, 384, 1, 1 },
+		/* a call, and a client that goes on with requests after its download */
+		{ POLICY_LIGHT, 83, 83, 384, 1, 384 },
+		{ POLICY_LIGHT, 100, 100, 384, 30, 384 },
+		{ POLICY_LIGHT, 101, 83, 384, 1, 24 },
+		{ POLICY_LIGHT, 800, 0, 384, 1, 24 },
+		{ POLICY_LIGHT, 83, 140, 384, 1, 144 },
+		{ POLICY_IDLE, 0, 0, 384, 1, 24 },
+		{ POLICY_IDLE, 0, 100, 384, 1, 24 },
+		{ POLICY_IDLE, 0, 800, 384, 1, 72 },
+		{ POLICY_IDLE, 0, 0, 65535, 1, 4095 },
+		{ POLICY_IDLE, 0, 0, 384, 30, 30 },
+		{ POLICY_SOON, 0, 0, 256, 200, 200 },
+		{ POLICY_IDLE, 0, 0, 1, 1, 1 },
 	};
 	static const struct {
-		uint32_t received_bps;
+		enum policy_level level;
+		uint16_t weight;
 		unsigned parts;
-	} uploads[] = {
-		{ 100001, 1 }, { 249999, 1 }, { 250000, 2 }, { 599999, 2 }, { 600000, 3 }, { UINT32_MAX, 3 },
-	};
+	} uploads[] = { { POLICY_IDLE, 72, 3 }, { POLICY_LIGHT, 144, 1 } };
 	struct policy_config config;
 
 	policy_defaults(&config, POLICY_BACKLOG, false);
@@ -541,16 +544,17 @@ static void weights(void)
 	policy_add(&p, 0);
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		p.client[0].level = cases[i].level;
+		p.client[0].delivered_bps = cases[i].delivered_kbit * 1000U;
 		p.client[0].received_bps = cases[i].received_kbit * 1000U;
 		CHECK(policy_weight(&p, 0, cases[i].active, cases[i].waiting) == cases[i].weight);
 		CHECK(policy_weight_possible(cases[i].weight, cases[i].active, cases[i].waiting));
 	}
 	CHECK(!policy_weight_possible(256, 384, 1) && !policy_weight_possible(25, 384, 1));
-	/* clients that send much without demand get more parts of two slots, the more they send */
+	/* clients that send much have three of eight parts of two slots each, those with light demand one; always as many have theirs */
 	for (unsigned i = 1; i < 8; i++)
 		policy_add(&p, 0);
 	for (unsigned i = 0; i < sizeof(uploads) / sizeof(*uploads); i++) {
-		unsigned all = 0, most = 0, of[8] = { 0 };
+		unsigned of[8] = { 0 };
 
 		for (unsigned part = 0; part < 8; part++) {
 			unsigned turns = 0;
@@ -559,33 +563,32 @@ static void weights(void)
 			for (uint16_t id = 0; id < 8; id++) {
 				uint16_t weight;
 
-				p.client[id].level = POLICY_IDLE;
-				p.client[id].received_bps = uploads[i].received_bps;
+				p.client[id].level = uploads[i].level;
+				p.client[id].received_bps = id < 4 ? 100001 : UINT32_MAX;
 				weight = policy_weight(&p, id, 384, 1);
-				CHECK(weight == 144 || weight == 1);
+				CHECK(weight == uploads[i].weight || weight == 1);
 				CHECK(policy_weight_possible(weight, 384, 1));
 				p.now += config.slot_ms / 4 - 1;
 				CHECK(policy_weight(&p, id, 384, 1) == weight);
 				p.now -= config.slot_ms / 4 - 1;
-				turns += weight == 144;
-				of[id] += weight == 144;
+				turns += weight != 1;
+				of[id] += weight != 1;
 			}
-			all += turns;
-			most = turns > most ? turns : most;
+			CHECK(turns == uploads[i].parts);
 		}
-		/* the same number at any time, and each client equally often */
-		CHECK(most == uploads[i].parts && all == 8 * most);
 		for (uint16_t id = 0; id < 8; id++)
 			CHECK(of[id] == uploads[i].parts);
 	}
 	p.now = 0;
-	/* an upload of 400 kbit/s is recognised after some seconds */
-	p.client[0].received_bps = 0;
+	/* an upload of 400 kbit/s, and answers of 200 kbit/s to it, are recognised after some seconds */
+	p.client[0].delivered_bps = p.client[0].received_bps = 0;
 	for (uint64_t now = 0; now < 40000; now += 300) {
+		policy_sample(&p, 0, 0, 7500);
 		policy_received(&p, 0, 15000);
 		policy_tick(&p, now, 900);
 	}
 	CHECK(p.client[0].received_bps > 380000 && p.client[0].received_bps <= 400000);
+	CHECK(p.client[0].delivered_bps > 190000 && p.client[0].delivered_bps <= 200000);
 }
 
 /* Set by ten_minutes(): the share of the time with demand in which there were turns, percent, and the longest stretch, ms. */
