@@ -205,6 +205,12 @@ def test_every_crowd_is_possible_and_has_one_without():
         assert row["form"] == "none" or {k: v for k, v in row.items() if k not in ("windows", "rts")} in alone
 
 
+def test_the_quick_set_has_the_crowd_of_the_readme():
+    rows = [{**simulation.CENTRE, **row} for row in dense_download.wanted(True, 1)]
+    for lever in ({"form": "none"}, simulation.SHIPPED["11n"]):
+        assert dense_download.on_reported(rows, {**dense_download.CROWD, **lever, "file_mb": dense_download.CROWD_MB})
+
+
 def test_losses_are_told():
     base = {**simulation.CENTRE, **dict.fromkeys(simulation.FIGURES, 1), "worst_s": 10, "unfinished": 0}
     slow = {**base, "form": "wifirr", "worst_s": 11}
