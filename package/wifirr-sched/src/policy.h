@@ -217,16 +217,16 @@ void policy_set_aside(struct policy *p, enum policy_aside aside);
  *
  * Light demand has active if the client neither sends nor receives more than
  * 100 kbit/s (averages over 10 s): a call takes less than its share of the air, and
- * any lower weight would delay it. Above that, it counts like no demand: the answers
- * that a client gets after its download would take the air of those that still wait.
+ * any lower weight would delay it. Above that, it has half of the mean weight of the
+ * clients that take turns: with more, the pages that clients load after their downloads
+ * would take the air of those that still wait.
  *
  * Most of what goes to clients without demand is ACKs for what they send. With
  * waiting all the time, uploads would come to a halt; with a higher weight, they
  * crowd out the downloads (docs/architecture.md). So clients that send more than
  * 100 kbit/s take turns, too. Two slots have eight parts: in three of them, such a
- * client has three sixteenths of active, in the others waiting. With light demand,
- * it has three eighths in one part: each answer brings the next request. Other
- * clients without demand have a sixteenth of active.
+ * client has three sixteenths of active, in the others waiting. Other clients
+ * without demand have a sixteenth of active.
  */
 uint16_t policy_weight(const struct policy *p, uint16_t id, uint16_t active, uint16_t waiting);
 /* Whether policy_weight() can have returned weight for a client that is not POLICY_OPEN. */

@@ -6,15 +6,15 @@
 #define WEIGHT_SOON_PART 3
 #define WEIGHT_IDLE_PART 16
 #define WEIGHT_UPLOAD(active) ((active) * 3 / 16)
-#define WEIGHT_ANSWERS(active) ((active) * 3 / 8)
+/* Half of the mean weight of a client that takes turns: of its turn, and of the time before, when it is the next one. */
+#define WEIGHT_SHARE(active, demanding) (((active) + (active) / WEIGHT_SOON_PART) / 2 / (demanding))
 
 /* A client takes little if neither what it sends nor what it receives is more, on average. */
 #define LITTLE_BPS 100000
 
 /*
- * Clients that take no turn but send more than that take turns among themselves. Two
+ * Clients without demand that send more than that take turns among themselves. Two
  * slots have UPLOAD_PARTS parts, and UPLOAD_TAKEN of them, evenly spread, are a client's.
- * With light demand, when each answer brings the next request, it has one part.
  */
 #define UPLOAD_PARTS 8
 #define UPLOAD_TAKEN 3
@@ -22,21 +22,29 @@
 /* Most of what goes to clients without demand is ACKs for what they send. */
 static uint16_t weight_idle(const struct policy *p, uint16_t id, uint16_t active)
 {
-	const struct policy_client *c = &p->client[id];
 	unsigned length = 2 * p->config.slot_ms / UPLOAD_PARTS;	/* at least 2: policy_configure() */
 	unsigned part = (p->now / length + UPLOAD_PARTS - id % UPLOAD_PARTS) % UPLOAD_PARTS;
 
-	if (c->received_bps <= LITTLE_BPS)
+	if (p->client[id].received_bps <= LITTLE_BPS)
 		return active / WEIGHT_IDLE_PART;
-	if (c->level == POLICY_LIGHT)
-		return part ? 0 : WEIGHT_ANSWERS(active);
 	return part * UPLOAD_TAKEN % UPLOAD_PARTS < UPLOAD_TAKEN ? WEIGHT_UPLOAD(active) : 0;
+}
+
+static uint16_t weight_light(const struct policy *p, const struct policy_client *c, uint16_t active)
+{
+	/* a call must not wait; the next page after a download may */
+	if (c->received_bps <= LITTLE_BPS && c->delivered_bps <= LITTLE_BPS)
+		return active;
+	return WEIGHT_SHARE(active, p->demanding ? p->demanding : 1);
 }
 
 bool policy_weight_possible(uint16_t weight, uint16_t active, uint16_t waiting)
 {
+	for (unsigned demanding = 1; demanding <= POLICY_CLIENTS_MAX; demanding++)
+		if (weight == WEIGHT_SHARE(active, demanding))
+			return true;
 	return weight == active || weight == waiting || weight == active / WEIGHT_SOON_PART ||
-		weight == active / WEIGHT_IDLE_PART || weight == WEIGHT_UPLOAD(active) || weight == WEIGHT_ANSWERS(active);
+		weight == active / WEIGHT_IDLE_PART || weight == WEIGHT_UPLOAD(active);
 }
 
 uint16_t policy_weight(const struct policy *p, uint16_t id, uint16_t active, uint16_t waiting)
@@ -49,10 +57,7 @@ uint16_t policy_weight(const struct policy *p, uint16_t id, uint16_t active, uin
 	case POLICY_ACTIVE:
 		return active;
 	case POLICY_LIGHT:
-		/* a call must not wait; what comes right after a download may */
-		if (c->received_bps <= LITTLE_BPS && c->delivered_bps <= LITTLE_BPS)
-			return active;
-		weight = weight_idle(p, id, active);
+		weight = weight_light(p, c, active);
 		break;
 	case POLICY_SOON:
 		weight = active / WEIGHT_SOON_PART;

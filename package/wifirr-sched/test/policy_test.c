@@ -513,72 +513,67 @@ static void weights(void)
 		enum policy_level level;
 		unsigned delivered_kbit, received_kbit;
 		uint16_t active, waiting, weight;
+		unsigned demanding;
 	} cases[] = {
-		{ POLICY_ACTIVE, 800, 800, 384, 1, 384 },
-		{ POLICY_SOON, 0, 0, 384, 1, 128 },
-		{ POLICY_NEXT, 0, 0, 384, 1, 1 },
-		{ POLICY_WAITING, 0, 800, 384, 1, 1 },
-		/* a call, and a client that goes on with requests after its download */
-		{ POLICY_LIGHT, 83, 83, 384, 1, 384 },
-		{ POLICY_LIGHT, 100, 100, 384, 30, 384 },
-		{ POLICY_LIGHT, 101, 83, 384, 1, 24 },
-		{ POLICY_LIGHT, 800, 0, 384, 1, 24 },
-		{ POLICY_LIGHT, 83, 140, 384, 1, 144 },
-		{ POLICY_IDLE, 0, 0, 384, 1, 24 },
-		{ POLICY_IDLE, 0, 100, 384, 1, 24 },
-		{ POLICY_IDLE, 0, 800, 384, 1, 72 },
-		{ POLICY_IDLE, 0, 0, 65535, 1, 4095 },
-		{ POLICY_IDLE, 0, 0, 384, 30, 30 },
-		{ POLICY_SOON, 0, 0, 256, 200, 200 },
-		{ POLICY_IDLE, 0, 0, 1, 1, 1 },
+		{ POLICY_ACTIVE, 800, 800, 384, 1, 384, 10 },
+		{ POLICY_SOON, 0, 0, 384, 1, 128, 10 },
+		{ POLICY_NEXT, 0, 0, 384, 1, 1, 10 },
+		{ POLICY_WAITING, 0, 800, 384, 1, 1, 10 },
+		/* a call, and a client that loads pages after its download: half of the mean of those that take turns */
+		{ POLICY_LIGHT, 83, 83, 384, 1, 384, 10 },
+		{ POLICY_LIGHT, 100, 100, 384, 30, 384, 10 },
+		{ POLICY_LIGHT, 101, 83, 384, 1, 25, 10 },
+		{ POLICY_LIGHT, 83, 101, 384, 1, 128, 2 },
+		{ POLICY_LIGHT, 800, 0, 384, 1, 256, 0 },
+		{ POLICY_LIGHT, 800, 800, 384, 1, 1, 512 },
+		{ POLICY_IDLE, 0, 0, 384, 1, 24, 10 },
+		{ POLICY_IDLE, 0, 100, 384, 1, 24, 10 },
+		{ POLICY_IDLE, 0, 800, 384, 1, 72, 10 },
+		{ POLICY_IDLE, 0, 0, 65535, 1, 4095, 10 },
+		{ POLICY_IDLE, 0, 0, 384, 30, 30, 10 },
+		{ POLICY_SOON, 0, 0, 256, 200, 200, 10 },
+		{ POLICY_IDLE, 0, 0, 1, 1, 1, 10 },
 	};
-	static const struct {
-		enum policy_level level;
-		uint16_t weight;
-		unsigned parts;
-	} uploads[] = { { POLICY_IDLE, 72, 3 }, { POLICY_LIGHT, 144, 1 } };
 	struct policy_config config;
+	unsigned of[8] = { 0 };
 
 	policy_defaults(&config, POLICY_BACKLOG, false);
 	policy_init(&p, &config);
 	policy_add(&p, 0);
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		p.demanding = cases[i].demanding;
 		p.client[0].level = cases[i].level;
 		p.client[0].delivered_bps = cases[i].delivered_kbit * 1000U;
 		p.client[0].received_bps = cases[i].received_kbit * 1000U;
 		CHECK(policy_weight(&p, 0, cases[i].active, cases[i].waiting) == cases[i].weight);
 		CHECK(policy_weight_possible(cases[i].weight, cases[i].active, cases[i].waiting));
 	}
-	CHECK(!policy_weight_possible(256, 384, 1) && !policy_weight_possible(25, 384, 1));
-	/* clients that send much have three of eight parts of two slots each, those with light demand one; always as many have theirs */
+	CHECK(!policy_weight_possible(257, 384, 1) && !policy_weight_possible(100, 384, 1));
+	/* clients that send much have three of eight parts of two slots each, and always as many of them have theirs */
 	for (unsigned i = 1; i < 8; i++)
 		policy_add(&p, 0);
-	for (unsigned i = 0; i < sizeof(uploads) / sizeof(*uploads); i++) {
-		unsigned of[8] = { 0 };
+	for (unsigned part = 0; part < 8; part++) {
+		unsigned turns = 0;
 
-		for (unsigned part = 0; part < 8; part++) {
-			unsigned turns = 0;
+		p.now = part * (config.slot_ms / 4);
+		for (uint16_t id = 0; id < 8; id++) {
+			uint16_t weight;
 
-			p.now = part * (config.slot_ms / 4);
-			for (uint16_t id = 0; id < 8; id++) {
-				uint16_t weight;
-
-				p.client[id].level = uploads[i].level;
-				p.client[id].received_bps = id < 4 ? 100001 : UINT32_MAX;
-				weight = policy_weight(&p, id, 384, 1);
-				CHECK(weight == uploads[i].weight || weight == 1);
-				CHECK(policy_weight_possible(weight, 384, 1));
-				p.now += config.slot_ms / 4 - 1;
-				CHECK(policy_weight(&p, id, 384, 1) == weight);
-				p.now -= config.slot_ms / 4 - 1;
-				turns += weight != 1;
-				of[id] += weight != 1;
-			}
-			CHECK(turns == uploads[i].parts);
+			p.client[id].level = POLICY_IDLE;
+			p.client[id].received_bps = id < 4 ? 100001 : UINT32_MAX;
+			weight = policy_weight(&p, id, 384, 1);
+			CHECK(weight == 72 || weight == 1);
+			CHECK(policy_weight_possible(weight, 384, 1));
+			p.now += config.slot_ms / 4 - 1;
+			CHECK(policy_weight(&p, id, 384, 1) == weight);
+			p.now -= config.slot_ms / 4 - 1;
+			turns += weight == 72;
+			of[id] += weight == 72;
 		}
-		for (uint16_t id = 0; id < 8; id++)
-			CHECK(of[id] == uploads[i].parts);
+		CHECK(turns == 3);
 	}
+	for (uint16_t id = 0; id < 8; id++)
+		CHECK(of[id] == 3);
 	p.now = 0;
 	/* an upload of 400 kbit/s, and answers of 200 kbit/s to it, are recognised after some seconds */
 	p.client[0].delivered_bps = p.client[0].received_bps = 0;

@@ -13,7 +13,7 @@ from wifi import WIFIRRD, Bed, Load, kill_both, run, wait_for
 STATIONS = 4
 FULL = 256  # mac80211's own
 ACTIVE, NEXT, LOW = 384, 128, 1
-IDLE = 24, 72, 144  # waiting without demand, an upload's turn, and that of a client that browses
+IDLE = 24, 72  # waiting without demand, and an upload's turn
 RTS = 500
 NL80211_CMD_SET_WIPHY, NL80211_CMD_SET_STATION = 2, 18
 OPTIONS = "--backend", "airtime", "--engage", "always", "--active", "1", "--rts", str(RTS)
