@@ -6,7 +6,7 @@
 
 A simulation's figures depend on its sources to the last digit, so its rows are
 made anew after any change, which takes hours. If a change is meant only for one
-form or PHY, this repeats one of ten rows of each form, PHY and earlier sources, but at most three.
+form or PHY, this repeats one of ten rows of each form, PHY, kind of windows and earlier sources, but at most three.
 If all of them are unchanged, the others become rows of the current sources,
 marked "carried" ("commit" still says when they were made). If one of them
 differs, the rows of that form and PHY stay as they are, to be made anew.
@@ -44,12 +44,12 @@ def carry(path: pathlib.Path, jobs: int) -> dict[tuple[str, str], tuple[int, int
     rows = simulation.read(path)
     if not all(isinstance(row, dict) and {"digest", "form"} <= row.keys() for row in rows):
         raise ValueError(f"{path}: not the rows of a simulation")
-    old: dict[tuple[str, str, str], list[Row]] = {}
+    old: dict[tuple[str, str, str, str], list[Row]] = {}
     for row in rows:
         if row["digest"] != simulation.digest(row["form"]):
-            old.setdefault((row["form"], row["phy"], row["digest"]), []).append(row)
+            old.setdefault((row["form"], row["phy"], row["windows"], row["digest"]), []).append(row)
     counts: dict[tuple[str, str], tuple[int, int]] = {}
-    for (form, phy, _), some in sorted(old.items()):
+    for (form, phy, _, _), some in sorted(old.items()):
         sample = random.Random(1).sample(some, min(-(-len(some) // EVERY), AT_MOST))
         kept, made = counts.get((form, phy), (0, 0))
         stays = True

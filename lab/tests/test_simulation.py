@@ -156,14 +156,16 @@ def test_rows_are_kept_and_reused(tmp_path):
 
 def test_rows_of_earlier_sources_stay_where_a_sample_comes_out_the_same(tmp_path):
     path = tmp_path / "rows.json"
-    rows = simulation.run([SMALL, {**SMALL, "form": "ap"}, {**SMALL, "traffic": "none"}], path, 2)
+    wanted = [SMALL, {**SMALL, "form": "ap"}, {**SMALL, "traffic": "none"}, {**SMALL, "phy": "11n"}, {**SMALL, "phy": "11n", "windows": "10"}]
+    rows = simulation.run(wanted, path, 2)
     old = [{**row, "digest": "of other sources", "commit": "then"} for row in rows]
     old[1]["worst_s"] += 1e-6
+    old[4]["worst_s"] += 1e-6  # a form's rows with other windows are another kind
     simulation.write(path, old)
-    assert carry.carry(path, 2) == {("none", "11g"): (2, 1), ("ap", "11g"): (0, 1)}
+    assert carry.carry(path, 2) == {("none", "11g"): (2, 1), ("ap", "11g"): (0, 1), ("none", "11n"): (1, 2)}
     again = simulation.read(path)
-    assert [row["digest"] == simulation.digest(row["form"]) for row in again] == [True, False, True]
-    assert ["carried" in row for row in again] == [True, False, True]
+    assert [row["digest"] == simulation.digest(row["form"]) for row in again] == [True, False, True, True, False]
+    assert ["carried" in row for row in again] == [True, False, True, True, False]
     assert {row["commit"] for row in again} == {"then"}
     # traffic "none" has no rate, so this is no difference
     assert not carry.differs(rows[2])
