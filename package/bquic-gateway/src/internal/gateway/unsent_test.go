@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"bquic/internal/config"
+)
+
+// TestUnsent checks that a TCP client that reads nothing holds little of the kernel's memory.
+func TestUnsent(t *testing.T) {
+	root := t.TempDir()
+	if err := os.WriteFile(filepath.Join(root, "big"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(root, "big"), 64<<20); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, config.Gateway{Sites: []config.Site{{Hosts: []string{"*"}, Root: root}}})
+	d := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
+		return raw.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 1) })
+	}}
+	conn, err := tls.DialWithDialer(&d, "tcp4", s.addr.String(), &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := fmt.Fprintf(conn, "GET /big HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	// It is full when it no longer grows.
+	held, since := 0, time.Now()
+	for time.Since(since) < 500*time.Millisecond {
+		if now := unacknowledged(t, s.addr.Port(), conn.LocalAddr().(*net.TCPAddr).Port); now != held {
+			held, since = now, time.Now()
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Logf("the kernel holds %d bytes", held)
+	// A write of 64 KiB that began below the limit may exceed it.
+	if held == 0 || held > maxUnsent+64<<10 {
+		t.Errorf("the kernel holds %d bytes for a client that reads nothing", held)
+	}
+}
+
+// unacknowledged returns how many bytes the kernel holds to be sent from one local port to another.
+func unacknowledged(t *testing.T, from uint16, to int) (bytes int) {
+	t.Helper()
+	for _, table := range []string{"tcp", "tcp6"} {
+		f, err := os.Open("/proc/self/net/" + table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		for lines := bufio.NewScanner(f); lines.Scan(); {
+			fields := strings.Fields(lines.Text())
+			if len(fields) > 4 && strings.HasSuffix(fields[1], fmt.Sprintf(":%04X", from)) && strings.HasSuffix(fields[2], fmt.Sprintf(":%04X", to)) {
+				fmt.Sscanf(fields[4], "%X:", &bytes)
+			}
+		}
+	}
+	return bytes
+}
