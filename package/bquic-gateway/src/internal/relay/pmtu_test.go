@@ -20,18 +20,16 @@ const (
 	uploadPort   = 92
 )
 
-// exchanging origins report how each connection arrived.
-type exchanging struct {
-	m    *mesh
-	ways chan string
-}
+// exchanging origins first send the first letter of the way by which a connection arrived.
+type exchanging struct{ m *mesh }
 
 func (m *mesh) exchanging() *exchanging {
-	x := &exchanging{m: m, ways: make(chan string)}
+	x := &exchanging{m}
 	handle := func(exchange func(net.Conn, []byte) error) func(*net.TCPConn) {
 		return func(conn *net.TCPConn) {
-			x.ways <- wayOf(conn)
-			for b := make([]byte, exchangeSize); exchange(conn, b) == nil; {
+			_, err := io.WriteString(conn, wayOf(conn)[:1])
+			for b := make([]byte, exchangeSize); err == nil; {
+				err = exchange(conn, b)
 			}
 		}
 	}
@@ -71,25 +69,25 @@ func (x *exchanging) start(port int) *exchanger {
 	t := x.m.t
 	t.Helper()
 	var conn net.Conn
-	for deadline, way := time.Now().Add(recovery), ""; way != "carried"; {
+	for deadline, way := time.Now().Add(recovery), []byte{0}; way[0] != "carried"[0]; {
 		if time.Now().After(deadline) {
-			t.Fatalf("no connection to port %d is carried, the last one is %s", port, way)
+			t.Fatalf("no connection to port %d is carried", port)
 		}
 		var err error
 		if conn, err = x.m.dial(fmt.Sprintf("%s:%d", origin4, port)); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { conn.Close() })
-		select {
-		case way = <-x.ways:
-		case <-time.After(recovery):
-			t.Fatalf("a connection to port %d never arrives", port)
-		}
-		if way != "carried" {
-			t.Logf("a connection to port %d is %s", port, way)
+		if _, err := io.ReadFull(conn, way); err != nil {
 			conn.Close()
+			t.Fatalf("a connection to port %d: %v", port, err)
+		}
+		if way[0] != "carried"[0] {
+			t.Logf("the way of a connection to port %d begins with %q", port, way)
+			conn.Close()
+			time.Sleep(50 * time.Millisecond)
 		}
 	}
+	t.Cleanup(func() { conn.Close() })
 	exchange := take
 	if port == uploadPort {
 		exchange = give
