@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bquic/internal/metrics"
+	"bquic/internal/tunnel"
 )
 
 const (
@@ -26,11 +27,6 @@ const (
 	// writeTimeout is how long a client may read nothing while there is data for
 	// it.
 	writeTimeout = time.Minute
-
-	// maxUnsent is how much of a TCP connection's data may wait in the kernel until the
-	// client's window admits it, in bytes. Otherwise a client that reads nothing takes
-	// megabytes of the kernel's memory.
-	maxUnsent = 128 << 10
 )
 
 // memoryCeiling sets the runtime's memory limit to the configured ceiling, in
@@ -123,19 +119,9 @@ func (l *admittedListener) Accept() (net.Conn, error) {
 			conn.Close()
 			continue
 		}
-		limitUnsent(conn)
+		tunnel.LimitUnsent(conn.(*net.TCPConn))
 		e.know(nil, func() { conn.Close() })
 		return &admittedConn{conn, e}, nil
-	}
-}
-
-// limitUnsent is called for each connection, because those of a listener for Multipath TCP do
-// not inherit the option (Linux 6.18).
-func limitUnsent(conn net.Conn) {
-	if raw, err := conn.(*net.TCPConn).SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) {
-			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, maxUnsent)
-		})
 	}
 }
 

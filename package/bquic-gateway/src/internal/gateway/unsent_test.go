@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"bquic/internal/config"
+	"bquic/internal/tunnel"
 )
 
 // TestUnsent checks that a TCP client that reads nothing holds little of the kernel's memory.
@@ -48,7 +49,7 @@ func TestUnsent(t *testing.T) {
 	}
 	t.Logf("the kernel holds %d bytes", held)
 	// A write of 64 KiB that began below the limit may exceed it.
-	if held == 0 || held > maxUnsent+64<<10 {
+	if held == 0 || held > tunnel.MaxUnsent+64<<10 {
 		t.Errorf("the kernel holds %d bytes for a client that reads nothing", held)
 	}
 }

@@ -157,6 +157,7 @@ func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, 
 	}
 	origin := tcpStream{conn.(*net.TCPConn)}
 	defer origin.TCPConn.Close()
+	tunnel.LimitUnsent(origin.TCPConn)
 	err = tunnel.SpliceTimed(client, first, origin, count, c.timing)
 	r.logger.Debug("direct connection ended", "target", target, "error", err)
 }

@@ -32,6 +32,11 @@ const (
 	// the stream holds no buffer while it waits. QUIC flow control bounds everything else.
 	smallBuffer = 2 << 10
 	largeBuffer = 16 << 10
+
+	// MaxUnsent is how much of a TCP connection's data may wait in the kernel until the peer's
+	// window and congestion control admit it, in bytes. Without it, a peer that reads slowly or
+	// not at all takes megabytes of the kernel's memory.
+	MaxUnsent = 128 << 10
 )
 
 var (
@@ -94,6 +99,7 @@ func SpliceTimed(conn *net.TCPConn, first []byte, str Stream, count *Bytes, timi
 	}
 	s := &splice{conn: conn, raw: raw, str: str, count: count, timing: timing}
 	ResetAtEnd(conn)
+	LimitUnsent(conn)
 	s.watch = time.AfterFunc(watchInterval, s.look)
 	defer s.stop()
 
@@ -303,6 +309,16 @@ func closedByReset(conn *net.TCPConn) bool {
 // ResetAtEnd makes the kernel reset conn if this process is killed. By default the kernel
 // sends a FIN, and a truncated transfer would look complete.
 func ResetAtEnd(conn *net.TCPConn) { _ = conn.SetLinger(0) }
+
+// LimitUnsent limits conn to MaxUnsent. A listener's limit would not do: connections of one
+// for Multipath TCP, which is Go's default, do not inherit it (Linux 6.18).
+func LimitUnsent(conn *net.TCPConn) {
+	if raw, err := conn.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, MaxUnsent)
+		})
+	}
+}
 
 // Reset closes conn with a RST.
 func Reset(conn *net.TCPConn) {

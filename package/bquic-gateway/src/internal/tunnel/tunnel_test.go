@@ -24,6 +24,7 @@ import (
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
+	"golang.org/x/sys/unix"
 
 	"bquic/internal/peer"
 )
@@ -289,6 +290,40 @@ func TestBackpressure(t *testing.T) {
 	if err != nil || n != int64(total) {
 		t.Errorf("%d of %d bytes arrived, error %v", n, total, err)
 	}
+}
+
+// A TCP peer that reads nothing holds little of the kernel's memory.
+func TestUnsent(t *testing.T) {
+	peer, conn := tcpEnds(t)
+	if err := peer.SetReadBuffer(1); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		Splice(conn, nil, endless{}, new(Bytes))
+	}()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// It is full when it no longer grows.
+	held, since := 0, time.Now()
+	for time.Since(since) < 500*time.Millisecond {
+		_ = raw.Control(func(fd uintptr) {
+			if now, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ); err == nil && now != held {
+				held, since = now, time.Now()
+			}
+		})
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Logf("the kernel holds %d bytes", held)
+	// A write that begins below the limit may exceed it, and a little is in flight.
+	if held == 0 || held > MaxUnsent+2*largeBuffer {
+		t.Errorf("the kernel holds %d bytes for a peer that reads nothing", held)
+	}
+	peer.Close()
+	<-ended
 }
 
 func TestRefusals(t *testing.T) {
