@@ -36,7 +36,7 @@ const (
 	// MaxUnsent is how much of a TCP connection's data may wait in the kernel until the peer's
 	// window and congestion control admit it, in bytes. Without it, a peer that reads slowly or
 	// not at all takes megabytes of the kernel's memory.
-	MaxUnsent = 128 << 10
+	MaxUnsent = 256 << 10
 )
 
 var (
