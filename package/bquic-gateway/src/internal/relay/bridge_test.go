@@ -134,6 +134,6 @@ func TestUnseen(t *testing.T) {
 	if why := f.Relay.Unseen.Why; why != relay.UnseenOff {
 		t.Errorf("it says %q: %s", why, f.Relay.Unseen.Reason)
 	}
-	node.await("the log", func(figures) bool { return strings.Contains(node.log.String(), "sees none of their connections") })
+	node.logs("sees none of their connections")
 	node.signal(syscall.SIGTERM)
 }

@@ -320,9 +320,7 @@ func TestTakenOver(t *testing.T) {
 	}
 	t.Logf("reset after %v", time.Since(cut).Round(time.Millisecond))
 	// QUIC itself would time out, too, but only after 30 s.
-	node.await("the log", func(figures) bool {
-		return strings.Contains(node.log.String(), "connection ended")
-	})
+	node.logs("connection ended")
 	if log := node.log.String(); strings.Contains(log, "no recent network activity") {
 		t.Error("the relay left it to the idle timeout to end what the first gateway carried")
 	}

@@ -577,6 +577,12 @@ func (p *process) await(what string, ok func(figures) bool) figures {
 	}
 }
 
+// logs waits until the process has logged text. Its log comes through a pipe, and may be later than its figures.
+func (p *process) logs(text string) {
+	p.t.Helper()
+	p.await("the log to say "+text, func(figures) bool { return strings.Contains(p.log.String(), text) })
+}
+
 // eventually waits until something is true.
 func (m *mesh) eventually(what string, is func() bool) {
 	m.t.Helper()

@@ -85,9 +85,7 @@ func TestTaking(t *testing.T) {
 				}
 			}
 		}
-		if !strings.Contains(node.log.String(), "gateway itself") {
-			t.Error("the log does not say why the gateway refused its own address")
-		}
+		node.logs("gateway itself") // why the gateway refused its own address
 	})
 }
 
@@ -371,11 +369,11 @@ func TestGatewayKilled(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 		}
 		t.Logf("carried again %v after the gateway's return", time.Since(restarted))
-		log := node.log.String()
-		if !strings.Contains(log, "no gateway answers") || strings.Count(log, "gateway reached") < 2 {
-			t.Error("the log does not tell what happened")
-		}
-		neverTwice(t, log)
+		node.logs("no gateway answers")
+		node.await("the log to say that the gateway is reached again", func(figures) bool {
+			return strings.Count(node.log.String(), "gateway reached") >= 2
+		})
+		neverTwice(t, node.log.String())
 	})
 }
 
@@ -536,9 +534,7 @@ func TestDenied(t *testing.T) {
 				t.Errorf("a connection was %s", way)
 			}
 			time.Sleep(2 * time.Second) // for some more attempts
-			if !strings.Contains(node.log.String(), tc.log) {
-				t.Error("it is not logged")
-			}
+			node.logs(tc.log)
 			neverTwice(t, node.log.String())
 		})
 	}
