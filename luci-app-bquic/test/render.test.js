@@ -283,6 +283,15 @@ test('traffic by the clock of the daemon: polls close together, late ones and a 
 	assert.deepEqual(await traffic([ [ 100, 1e9 ], [ 102, 1.004e9 ], [ 1, 1e9 ], [ 3, 1.005e9 ] ]), { top: '≤ 20.0 Mbit/s', now: 'to clients: 20.0 Mbit/s' });
 });
 
+test('on its first day, a comparison is of today', async () => {
+	const was = recorded['bquic.status'], proof = { ...was.relay.proof, days: 1 };
+	const { page, errors } = await open(1200, { ...recorded, 'bquic.status': { ...was, relay: { ...was.relay, proof } } }, config);
+
+	await show(page, 'proof', 2);
+	assert.match(await page.textContent('body'), /12480 against 655, today\./);
+	assert.deepEqual(errors, []);
+});
+
 test('a daemon that does not answer for once is a gap in the graph, not a peak', async () => {
 	assert.deepEqual(await traffic([ [ 100, 1e9 ], null, [ 102, 2e9 ], [ 104, 2.005e9 ] ]), { top: '≤ 20.0 Mbit/s', now: 'to clients: 20.0 Mbit/s' });
 });
@@ -458,6 +467,9 @@ test('the relay’s clients have the names that the router knows', async () => {
 test('the log: latest first, errors only, searched, and never markup', async () => {
 	const stdout = [
 		'Tue Nov 24 20:34:47 2026 daemon.info bquic[42]: level=INFO msg="gateway ready"',
+		'Tue Nov 24 20:34:47 2026 authpriv.info dispatcher.uc: luci: accepted login on /admin/services/bquic/log for root from 10.0.0.2',
+		/* LuCI's own */
+		'Tue Nov 24 20:34:47 2026 authpriv.info dispatcher.uc: luci: accepted login on /admin/services/bquic/log for root from 10.0.0.2',
 		'Tue Nov 24 20:34:48 2026 daemon.err wifirrd[7]: wifirrd: no such device',
 		'Tue Nov 24 20:34:48 2026 daemon.err wifirrd[7]: wifirrd: no such device',
 		`a line of another form ${markup.replace('\n', '')}`
@@ -469,6 +481,7 @@ test('the log: latest first, errors only, searched, and never markup', async () 
 	const all = await rows();
 	assert.equal(all.length, 4);
 	assert.match(all[0][3], /^a line of another form <img/);
+	assert.ok((await page.$$eval('th', (all) => all.map((th) => th.getClientRects()[0].height))).every((height) => height < 40), 'a title is broken');
 	assert.deepEqual(all[3], [ 'Tue Nov 24 20:34:47 2026', 'info', 'bquic', 'level=INFO msg="gateway ready"' ]);
 	assert.equal(await page.evaluate(() => window.executed), false);
 	await page.locator('label').click();

@@ -17,6 +17,8 @@ function parse(line) {
 	return m ? { at: m[1], level: m[2], who: m[3].replace(/\[\d+\]$/, ''), text: m[4] } : { at: '', level: '', who: '', text: line };
 }
 
+/* logread's pattern also matches other programs' lines that name a page or a file of ours */
+const ours = (line) => /^(bquic|wifirr|$)/.test(line.who);
 const serious = (line) => [ 'emerg', 'alert', 'crit', 'err', 'warn', 'warning' ].includes(line.level);
 
 /* Messages of the daemons and their init scripts in the system log. */
@@ -28,6 +30,7 @@ return view.extend({
 	render() {
 		this.lines = [];
 		this.table = table.create([ { title: _('Time') }, { title: _('Level') }, { title: _('Program') }, { title: _('Text') } ], _('Nothing yet.'));
+		this.table.element.classList.add('bquic-log');
 		this.only = E('input', { 'type': 'checkbox', 'id': 'bquic-log-only', 'change': () => this.show() });
 		this.search = E('input', { 'type': 'search', 'class': 'cbi-input-text', 'aria-label': _('Search'), 'placeholder': _('Search'), 'input': () => this.show() });
 		common.every(5, () => this.refresh());
@@ -52,7 +55,7 @@ return view.extend({
 		const wanted = this.search.value.toLowerCase(), seen = new Map();
 
 		this.table.update(this.lines.map((line) => [ line, parse(line) ])
-			.filter(([ line, l ]) => line.toLowerCase().includes(wanted) && (!this.only.checked || serious(l)))
+			.filter(([ line, l ]) => ours(l) && line.toLowerCase().includes(wanted) && (!this.only.checked || serious(l)))
 			.slice(0, MOST).map(([ line, l ]) => {
 				const times = (seen.get(line) ?? 0) + 1; /* a line may occur more than once */
 

@@ -208,13 +208,14 @@ return view.extend({
 		};
 		const silent = proof?.unanswered ?? {};
 		const share = (n, of) => (100 * count(n) / Math.max(count(of), 1)).toFixed(1);
+		const days = Math.min(count(proof?.days), 7);
 
 		if (!proof)
 			return [ _('The relay does not answer, or is older than this page.') ];
 
 		return [
-			...count(proof.days) ? [ _('Carried connections are %s: %d against %d, last %d days.')
-				.format(faster(change(all.complete)), count(all.carried), count(all.direct), Math.min(count(proof.days), 7)) ] : [],
+			...days ? [ (days > 1 ? _('Carried connections are %s: %d against %d, last %d days.') : _('Carried connections are %s: %d against %d, today.'))
+				.format(faster(change(all.complete)), count(all.carried), count(all.direct), days) ] : [],
 			...count(proof.pages?.carried) + count(proof.pages?.direct) ? [ _('Page loads are %s: %d against %d.')
 				.format(faster(change(proof.pages.complete)), count(proof.pages.carried), count(proof.pages.direct)) ] : [],
 			...count(silent.carried_of) + count(silent.direct_of) ? [ _('Without an answer: %s %% of the carried connections, %s %% of the direct ones.')
