@@ -283,6 +283,22 @@ test('traffic by the clock of the daemon: polls close together, late ones and a 
 	assert.deepEqual(await traffic([ [ 100, 1e9 ], [ 102, 1.004e9 ], [ 1, 1e9 ], [ 3, 1.005e9 ] ]), { top: '≤ 20.0 Mbit/s', now: 'to clients: 20.0 Mbit/s' });
 });
 
+test('a relay that has just begun says why connections go direct', async () => {
+	const was = recorded['bquic.status'];
+
+	for (const why of [ 'slow', 'busy' ]) {
+		const processor = { ...was.relay.processor, takes: 'small', why, carries_bps: 85e6, path_bps: 0 };
+		const { page, errors } = await open(1200, { ...recorded, 'bquic.status': { ...was, relay: { ...was.relay, processor } } }, config);
+
+		for (const view of [ 'overview', 'relay' ]) {
+			await show(page, view, 2);
+			assert.match(await page.textContent('body'), /The processor carries 85 Mbit\/s\. Connections go direct until the path has shown its rate\./);
+		}
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});
+
 test('on its first day, a comparison is of today', async () => {
 	const was = recorded['bquic.status'], proof = { ...was.relay.proof, days: 1 };
 	const { page, errors } = await open(1200, { ...recorded, 'bquic.status': { ...was, relay: { ...was.relay, proof } } }, config);

@@ -154,7 +154,8 @@ return baseclass.extend({
 	/* The capacity of a relay's processor and path, and the decision. */
 	processor(p) {
 		const mbit = (bits) => (+bits > 0 ? (+bits / 1e6).toFixed(+bits < 1e7 ? 1 : 0) : '?');
-		const text = {
+		const unknown = [ 'slow', 'busy' ].includes(p?.why) && !(+p.path_bps > 0);
+		const text = unknown ? _('The processor carries %s Mbit/s. Connections go direct until the path has shown its rate.') : {
 			all: _('The processor carries %s Mbit/s, the path %s: connections are carried.'),
 			slow: _('The processor carries %s Mbit/s, the path %s: TCP goes direct, which is faster.'),
 			busy: _('The processor is busy and carries %s Mbit/s, the path %s: connections go direct.')
