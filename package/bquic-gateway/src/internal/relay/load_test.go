@@ -12,8 +12,8 @@ import (
 	"bquic/internal/processor"
 )
 
-// TestSaidOnce checks that a processor that is too slow, and at times also busy, is logged
-// once, and not at each change of the reason.
+// TestSaidOnce checks that a processor that is too slow, and at times also busy, is logged once, and not at each
+// change of the reason: as a warning after the path has shown its rate, because until then every relay waits.
 func TestSaidOnce(t *testing.T) {
 	var log bytes.Buffer
 	now := time.Now()
@@ -23,22 +23,32 @@ func TestSaidOnce(t *testing.T) {
 	}
 	reasons := make(map[string]bool)
 	var s processor.Sample
-	for i := range 600 {
-		now = now.Add(processor.Interval)
-		if i%20 == 0 {
-			now = now.Add(time.Second) // the process waited for the processor
+	run := func(bytes uint64) {
+		for i := range 600 {
+			now = now.Add(processor.Interval)
+			if i%20 == 0 {
+				now = now.Add(time.Second) // the process waited for the processor
+			}
+			s.Path.In.Bytes += bytes
+			s.Path.In.Packets += bytes / 1500
+			var pace float64
+			l.tell(func() {}, func(time.Time) { pace = l.processor.Tick(now, s) })
+			if pace > 0 {
+				l.tell(func() {}, func(time.Time) { l.processor.Rehearsed(now, pace, pace) })
+			}
+			reasons[l.status().Why] = true
 		}
-		var pace float64
-		l.tell(func() {}, func(time.Time) { pace = l.processor.Tick(now, s) })
-		if pace > 0 {
-			l.tell(func() {}, func(time.Time) { l.processor.Rehearsed(now, pace, pace) })
-		}
-		reasons[l.status().Why] = true
 	}
+	run(0)
 	if !reasons[processor.WhyBusy] || !reasons[processor.WhySlow] {
 		t.Fatalf("the reasons were %v", reasons)
 	}
-	if n := strings.Count(log.String(), "\n"); n != 1 {
-		t.Errorf("%d lines in the log:\n%s", n, log.String())
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "level=INFO") {
+		t.Errorf("before the path has shown its rate:\n%s", text)
+	}
+	log.Reset()
+	run(150000)
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "level=WARN") {
+		t.Errorf("after the path has shown its rate, %.0f bit/s:\n%s", l.status().Path, text)
 	}
 }

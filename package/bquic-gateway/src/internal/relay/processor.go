@@ -39,9 +39,18 @@ type load struct {
 
 	mu        sync.Mutex
 	processor *processor.Processor
-	said      bool // it was logged whether connections are carried
-	carried   bool // what was logged
+	said      said
 }
+
+// said is what was logged last about where connections go.
+type said int
+
+const (
+	saidNothing said = iota
+	saidUnknown      // direct, because the path has not shown its rate
+	saidDirect
+	saidCarried
+)
 
 // newLoad measures the expected cost of carrying.
 func newLoad(share float64, logger *slog.Logger) (*load, error) {
@@ -112,16 +121,25 @@ func (l *load) tell(changed func(), event func(now time.Time)) {
 	event(time.Now())
 	after, st := l.processor.Takes(), l.processor.Status()
 	// The reason is not compared: on a slow processor that is busy at times, it may change every second.
-	carried := after == processor.All
-	log := st.Why != processor.WhyMeasuring && (!l.said || carried != l.carried)
-	if log {
-		l.said, l.carried = true, carried
+	say := saidDirect
+	switch {
+	case st.Why == processor.WhyMeasuring:
+		say = l.said
+	case after == processor.All:
+		say = saidCarried
+	case st.Path == 0:
+		say = saidUnknown
 	}
+	news := say != l.said
+	l.said = say
 	l.mu.Unlock()
 	switch {
-	case log && carried:
+	case !news:
+	case say == saidCarried:
 		l.logger.Info("the processor is as fast as the path: connections are carried", "used", st.Used, "share", st.Share)
-	case log:
+	case say == saidUnknown:
+		l.logger.Info("connections go direct at first", "reason", st.Reason)
+	default:
 		l.logger.Warn("connections go direct", "reason", st.Reason)
 	}
 	if after != before {
