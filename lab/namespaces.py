@@ -23,6 +23,7 @@ NICE = -15
 OWN_GROUP = f'(echo {NICE} >/proc/self/autogroup; echo $$ >"$1") 2>/dev/null; shift; exec "$@"'
 STOP_SECONDS = 5  # a process has this long to end by itself
 
+CONTROL_GROUPS = "control-groups"  # in a lab's directory, if they are mounted nowhere else
 MACHINE_PRESSURE = pathlib.Path("/proc/pressure/cpu")
 
 CUBIC = ("congctl", "cubic")  # of a route
@@ -63,12 +64,8 @@ def remove_stale() -> None:
             _remove_namespace(line.split()[0])
     for directory in pathlib.Path(tempfile.gettempdir()).glob(f"{PREFIX}*-*"):
         if _is_stale(directory.name):
+            _unmount(directory / CONTROL_GROUPS)
             shutil.rmtree(directory, ignore_errors=True)
-    groups = _control_groups()
-    for group in groups.glob(f"{PREFIX}*-*") if groups else []:
-        if _is_stale(group.name):
-            with contextlib.suppress(OSError):  # the killed processes have not ended yet
-                group.rmdir()
 
 
 def cpu_waited(pressure: pathlib.Path = MACHINE_PRESSURE) -> float:
@@ -81,12 +78,17 @@ def cpu_waited(pressure: pathlib.Path = MACHINE_PRESSURE) -> float:
 
 
 def _control_groups() -> pathlib.Path | None:
-    """The mount point of control groups version 2, alone or beside version 1."""
+    """The mount point of control groups version 2, alone or beside version 1; None if no other than a lab has mounted
+    them, as in a chroot."""
     for line in pathlib.Path("/proc/mounts").read_text().splitlines():
         _, path, kind, *_ = line.split()
-        if kind == "cgroup2":
+        if kind == "cgroup2" and not path.endswith(f"/{CONTROL_GROUPS}"):
             return pathlib.Path(path)
     return None
+
+
+def _unmount(directory: pathlib.Path) -> None:
+    subprocess.run(["umount", "--lazy", directory], capture_output=True)
 
 
 def _is_stale(name: str) -> bool:
@@ -124,7 +126,13 @@ class Lab:
         """A control group for the processes in our namespaces; None if the kernel has none with pressure information."""
         groups = _control_groups()
         if groups is None:
-            return None
+            groups = self.dir / CONTROL_GROUPS
+            groups.mkdir()
+            subprocess.run(["mount", "-t", "cgroup2", "none", groups], capture_output=True)
+        for killed in groups.glob(f"{PREFIX}*-*"):
+            if _is_stale(killed.name):
+                with contextlib.suppress(OSError):  # its processes have not ended yet
+                    killed.rmdir()
         group = groups / f"{self.dir.name}-ends"
         with contextlib.suppress(OSError):
             group.mkdir()
@@ -150,6 +158,7 @@ class Lab:
         if self._group:
             with contextlib.suppress(Failed):  # the next lab removes it
                 wait_until("the control group is empty", self._remove_group)
+        _unmount(self.dir / CONTROL_GROUPS)
         shutil.rmtree(self.dir, ignore_errors=True)
 
     def _remove_group(self) -> bool:

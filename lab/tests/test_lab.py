@@ -8,9 +8,11 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -255,6 +257,36 @@ def test_waiting_for_a_processor_is_seen(lab: namespaces.Lab) -> None:
     assert lab.cpu_waited() > 0.3
     lab.__exit__()
     assert not group.exists()
+
+
+def test_control_groups_that_nobody_has_mounted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a chroot, too, only the waiting of our own processes counts, and no mount is left, not even by a killed lab."""
+    monkeypatch.setattr(namespaces, "_control_groups", lambda: None)
+    if not namespaces.MACHINE_PRESSURE.exists():
+        pytest.skip("the kernel does not tell of pressure")
+    with namespaces.Lab() as lab:
+        group, directory = lab._group, lab.dir
+        assert group and directory in group.parents
+        namespace = lab.namespace("busy")
+        burn = ["timeout", "1", "sh", "-c", "while :; do :; done"]
+        others = [subprocess.Popen(burn) for _ in range(2 * (os.cpu_count() or 1))]
+        for process in others:
+            process.wait()
+        assert lab.cpu_waited() < 0.3
+        lab.run(namespace, "sh", "-c", f"for i in $(seq {len(others)}); do {shlex.join(burn)} & done; wait")
+        assert lab.cpu_waited() > 0.3
+    assert not directory.exists() and str(directory) not in pathlib.Path("/proc/mounts").read_text()
+
+    process = subprocess.Popen(["true"])
+    process.wait()
+    killed = pathlib.Path(tempfile.mkdtemp(prefix=f"lab{process.pid}-"))
+    mount = killed / namespaces.CONTROL_GROUPS
+    mount.mkdir()
+    subprocess.run(["mount", "-t", "cgroup2", "none", mount], check=True)
+    (mount / f"{killed.name}-ends").mkdir()
+    with namespaces.Lab() as lab:
+        assert lab._group and not (lab._group.parent / f"{killed.name}-ends").exists()
+    assert not killed.exists() and str(killed) not in pathlib.Path("/proc/mounts").read_text()
 
 
 def test_lag_is_seen(lab: namespaces.Lab) -> None:
