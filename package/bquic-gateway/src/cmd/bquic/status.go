@@ -184,7 +184,7 @@ type screen struct {
 func (s *screen) watch(ctx context.Context, interval time.Duration, show func() (string, error)) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	for {
+	for ctx.Err() == nil {
 		text, err := show()
 		if err != nil {
 			text = err.Error() + "\n"
@@ -194,10 +194,10 @@ func (s *screen) watch(ctx context.Context, interval time.Duration, show func() 
 		}
 		select {
 		case <-ctx.Done():
-			return nil
 		case <-tick.C:
 		}
 	}
+	return nil
 }
 
 func (s *screen) show(text string) error {
