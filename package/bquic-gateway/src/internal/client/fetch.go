@@ -38,7 +38,8 @@ type Options struct {
 	LocalAddr netip.Addr
 	// Upload is sent by POST, instead of a download.
 	Upload string
-	// Qlog, if not nil, receives a log of the connection, and is closed with it.
+	// Qlog, if not nil, receives a log of the connection, and is closed with it. Then only the first of a
+	// host's addresses is used.
 	Qlog io.WriteCloser
 	// Progress is called with the number of bytes of the body so far.
 	Progress func(done, total int64)
@@ -78,7 +79,7 @@ func Fetch(ctx context.Context, rawURL string, w io.Writer, o Options) (*Result,
 	if err != nil {
 		return nil, err
 	}
-	remote, err := resolve(ctx, u, o.LocalAddr)
+	addrs, err := resolve(ctx, u, o.LocalAddr)
 	if err != nil {
 		return nil, err
 	}
@@ -93,9 +94,9 @@ func Fetch(ctx context.Context, rawURL string, w io.Writer, o Options) (*Result,
 	conf := &quic.Config{Burst: o.Profile.Burst, MaxIncomingStreams: -1}
 	if o.Qlog != nil {
 		conf.Tracer = trace.ToFile(o.Qlog)
+		addrs = addrs[:1]
 	}
-	start := time.Now()
-	conn, err := transport.Dial(ctx, remote, tlsConf, conf)
+	conn, start, err := dial(ctx, transport, addrs, tlsConf, conf)
 	if err != nil {
 		if key := unknownKey(err); key != nil {
 			return nil, &UnknownKeyError{*key, connectError(u.Host, err)}
@@ -131,7 +132,7 @@ func Fetch(ctx context.Context, rawURL string, w io.Writer, o Options) (*Result,
 		Seconds:     took,
 		Mbps:        float64(bytes) * 8 / took / 1e6,
 		HandshakeMS: handshake.Seconds() * 1e3,
-		LocalAddr:   usedAddr(socket, remote),
+		LocalAddr:   usedAddr(socket, conn.RemoteAddr().(*net.UDPAddr)),
 		Profile:     o.Profile.Name,
 		DataPerAck:  stats.DataPerAckSent(),
 		Stats:       stats,
@@ -215,8 +216,21 @@ func (o *Options) tlsConfig(host string) (*tls.Config, error) {
 	return conf, nil
 }
 
-// resolve returns the address of u's host, of local's family if there is one.
-func resolve(ctx context.Context, u *url.URL, local netip.Addr) (*net.UDPAddr, error) {
+// dial connects to the first of the addresses that answers: where a host has IPv6 and IPv4, packets of one of them may
+// get lost on the way. It waits for each one as long as conf lets a handshake take. The returned time is the connection's start.
+func dial(ctx context.Context, transport *quic.Transport, addrs []netip.AddrPort, tlsConf *tls.Config, conf *quic.Config) (*quic.Conn, time.Time, error) {
+	for i, addr := range addrs {
+		start := time.Now()
+		conn, err := transport.Dial(ctx, net.UDPAddrFromAddrPort(addr), tlsConf, conf)
+		if err == nil || i == len(addrs)-1 || ctx.Err() != nil || answered(err) {
+			return conn, start, err
+		}
+	}
+	return nil, time.Time{}, errors.New("no address")
+}
+
+// resolve returns the addresses of u's host, of local's family if there is one.
+func resolve(ctx context.Context, u *url.URL, local netip.Addr) ([]netip.AddrPort, error) {
 	port := u.Port()
 	if port == "" {
 		port = "443"
@@ -229,11 +243,15 @@ func resolve(ctx context.Context, u *url.URL, local netip.Addr) (*net.UDPAddr, e
 	if local.IsValid() {
 		network = map[bool]string{true: "ip4", false: "ip6"}[local.Is4()]
 	}
-	addrs, err := net.DefaultResolver.LookupNetIP(ctx, network, u.Hostname())
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, network, u.Hostname())
 	if err != nil {
 		return nil, fmt.Errorf("cannot resolve %s: %w", u.Hostname(), err)
 	}
-	return net.UDPAddrFromAddrPort(netip.AddrPortFrom(addrs[0].Unmap(), uint16(n))), nil
+	var addrs []netip.AddrPort
+	for _, ip := range ips {
+		addrs = append(addrs, netip.AddrPortFrom(ip.Unmap(), uint16(n)))
+	}
+	return addrs, nil
 }
 
 func localAddr(a netip.Addr) *net.UDPAddr {
@@ -282,6 +300,13 @@ func unknownKey(err error) *cert.Pin {
 	}
 	pin := cert.PinOf(leaf)
 	return &pin
+}
+
+// answered tells whether a connection failed because of what came from its address.
+func answered(err error) bool {
+	var transport *quic.TransportError
+	var version *quic.VersionNegotiationError
+	return errors.As(err, &transport) || errors.As(err, &version)
 }
 
 func connectError(host string, err error) error {

@@ -2,7 +2,19 @@
 
 package client
 
-import "testing"
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+
+	"bquic/internal/cert"
+)
 
 func TestParseURL(t *testing.T) {
 	for _, test := range []struct{ url, want string }{
@@ -29,5 +41,77 @@ func TestParseURL(t *testing.T) {
 		case test.want != "" && u.String() != test.want:
 			t.Errorf("%s: got %s, want %s", test.url, u, test.want)
 		}
+	}
+}
+
+// TestAddresses checks that a host is reached at the first of its addresses that answers, and that one that has
+// answered, even by a wrong key, is not given up.
+func TestAddresses(t *testing.T) {
+	own, _, err := cert.LoadOrCreate(t.TempDir(), []string{"gateway.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := func() netip.AddrPort {
+		l, err := quic.ListenAddr("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{own}, NextProtos: []string{"test"}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		return l.Addr().(*net.UDPAddr).AddrPort()
+	}
+	silent, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	socket, err := net.ListenUDP("udp", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	transport := &quic.Transport{Conn: socket}
+	defer transport.Close()
+
+	dead, a, b := silent.LocalAddr().(*net.UDPAddr).AddrPort(), server(), server()
+	good, bad := &tls.Config{NextProtos: []string{"test"}, InsecureSkipVerify: true}, &tls.Config{NextProtos: []string{"test"}, ServerName: "gateway.example"}
+	for _, test := range []struct {
+		name   string
+		addrs  []netip.AddrPort
+		conf   *tls.Config
+		wanted netip.AddrPort
+		failed any // a pointer to the error's type
+	}{
+		{"the first answers", []netip.AddrPort{a, b}, good, a, nil},
+		{"the first is silent", []netip.AddrPort{dead, b}, good, b, nil},
+		{"the only one is silent", []netip.AddrPort{dead}, good, netip.AddrPort{}, new(*quic.IdleTimeoutError)},
+		{"all are silent", []netip.AddrPort{dead, dead}, good, netip.AddrPort{}, new(*quic.IdleTimeoutError)},
+		{"an unknown key", []netip.AddrPort{a, dead}, bad, netip.AddrPort{}, new(*tls.CertificateVerificationError)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			asked := time.Now()
+			conn, start, err := dial(t.Context(), transport, test.addrs, test.conf, &quic.Config{HandshakeIdleTimeout: time.Second})
+			if test.failed != nil {
+				if !errors.As(err, test.failed) {
+					t.Errorf("got %v, want a %T", err, test.failed)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.CloseWithError(0, "")
+			if got := conn.RemoteAddr().(*net.UDPAddr).AddrPort(); got != test.wanted {
+				t.Errorf("connected to %v, not to %v", got, test.wanted)
+			}
+			if test.addrs[0] == dead && start.Sub(asked) < time.Second {
+				t.Errorf("the connection's time begins %v after the first attempt, and so includes it", start.Sub(asked))
+			}
+		})
+	}
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := dial(ended, transport, []netip.AddrPort{dead, a}, good, &quic.Config{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("after its end: %v", err)
 	}
 }
