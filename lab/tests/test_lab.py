@@ -270,9 +270,10 @@ def test_control_groups_that_nobody_has_mounted(monkeypatch: pytest.MonkeyPatch)
         namespace = lab.namespace("busy")
         burn = ["timeout", "1", "sh", "-c", "while :; do :; done"]
         others = [subprocess.Popen(burn) for _ in range(2 * (os.cpu_count() or 1))]
+        before = lab.cpu_waited()
         for process in others:
             process.wait()
-        assert lab.cpu_waited() < 0.3
+        assert lab.cpu_waited() - before < 0.1  # in our group, there is no process
         lab.run(namespace, "sh", "-c", f"for i in $(seq {len(others)}); do {shlex.join(burn)} & done; wait")
         assert lab.cpu_waited() > 0.3
     assert not directory.exists() and str(directory) not in pathlib.Path("/proc/mounts").read_text()

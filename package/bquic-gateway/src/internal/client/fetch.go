@@ -217,16 +217,21 @@ func (o *Options) tlsConfig(host string) (*tls.Config, error) {
 }
 
 // dial connects to the first of the addresses that answers: where a host has IPv6 and IPv4, packets of one of them may
-// get lost on the way. It waits for each one as long as conf lets a handshake take. The returned time is the connection's start.
+// get lost on the way. It waits for each one as long as conf lets a handshake take. The returned time is the connection's
+// start. If none answers, the error is that of the first one, which the system prefers.
 func dial(ctx context.Context, transport *quic.Transport, addrs []netip.AddrPort, tlsConf *tls.Config, conf *quic.Config) (*quic.Conn, time.Time, error) {
-	for i, addr := range addrs {
+	var first error
+	for _, addr := range addrs {
 		start := time.Now()
 		conn, err := transport.Dial(ctx, net.UDPAddrFromAddrPort(addr), tlsConf, conf)
-		if err == nil || i == len(addrs)-1 || ctx.Err() != nil || answered(err) {
+		if err == nil || answered(err) || ctx.Err() != nil {
 			return conn, start, err
 		}
+		if first == nil {
+			first = err
+		}
 	}
-	return nil, time.Time{}, errors.New("no address")
+	return nil, time.Time{}, first
 }
 
 // resolve returns the addresses of u's host, of local's family if there is one.
@@ -302,11 +307,15 @@ func unknownKey(err error) *cert.Pin {
 	return &pin
 }
 
-// answered tells whether a connection failed because of what came from its address.
+// answered tells whether a connection failed because of what came from its address. To quic-go, a packet that cannot be
+// sent is an internal error.
 func answered(err error) bool {
 	var transport *quic.TransportError
 	var version *quic.VersionNegotiationError
-	return errors.As(err, &transport) || errors.As(err, &version)
+	if errors.As(err, &transport) {
+		return transport.Remote || transport.ErrorCode != quic.InternalError
+	}
+	return errors.As(err, &version)
 }
 
 func connectError(host string, err error) error {

@@ -72,6 +72,7 @@ func TestAddresses(t *testing.T) {
 	transport := &quic.Transport{Conn: socket}
 	defer transport.Close()
 
+	impossible := netip.MustParseAddrPort("127.0.0.1:0") // sending fails
 	dead, a, b := silent.LocalAddr().(*net.UDPAddr).AddrPort(), server(), server()
 	good, bad := &tls.Config{NextProtos: []string{"test"}, InsecureSkipVerify: true}, &tls.Config{NextProtos: []string{"test"}, ServerName: "gateway.example"}
 	for _, test := range []struct {
@@ -83,6 +84,9 @@ func TestAddresses(t *testing.T) {
 	}{
 		{"the first answers", []netip.AddrPort{a, b}, good, a, nil},
 		{"the first is silent", []netip.AddrPort{dead, b}, good, b, nil},
+		{"nothing can be sent to the first", []netip.AddrPort{impossible, b}, good, b, nil},
+		{"the first is silent, nothing can be sent to the other", []netip.AddrPort{dead, impossible}, good, netip.AddrPort{}, new(*quic.IdleTimeoutError)},
+		{"nothing can be sent", []netip.AddrPort{impossible, dead}, good, netip.AddrPort{}, new(*quic.TransportError)},
 		{"the only one is silent", []netip.AddrPort{dead}, good, netip.AddrPort{}, new(*quic.IdleTimeoutError)},
 		{"all are silent", []netip.AddrPort{dead, dead}, good, netip.AddrPort{}, new(*quic.IdleTimeoutError)},
 		{"an unknown key", []netip.AddrPort{a, dead}, bad, netip.AddrPort{}, new(*tls.CertificateVerificationError)},
