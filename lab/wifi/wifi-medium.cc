@@ -966,6 +966,9 @@ main(int argc, char** argv)
     medium::RaisePriority();
     GlobalValue::Bind("SimulatorImplementationType", StringValue("medium::RealtimeSimulator"));
     RngSeedManager::SetSeed(options.seed);
+    // Linux's ADDBA_RESP_INTERVAL, as in lab/ns3/dense.cc. After ns-3's 1 ms, an answer on a crowded channel comes late,
+    // and the station may be cut off.
+    Config::SetDefault("ns3::QosTxop::AddBaResponseTimeout", TimeValue(Seconds(1)));
     try
     {
         medium::Medium(std::move(options)).Run();
