@@ -449,9 +449,9 @@ func TestStalledPath(t *testing.T) {
 	w.stall(stalls.conn.LocalAddr())
 	stalls.enter()
 	b.await("the stalled path to be left", func() bool { return b.pick() == other })
-	rtt := other.path().RTT
+	state := stalls.state()
 	w.stall(nil)
-	switch state := stalls.state(); {
+	switch rtt := other.path().RTT; {
 	case state == upstream.Up:
 		b.await("the path to be used again", func() bool { return b.pick() == stalls })
 	case 3*rtt < upstream.SilentAfter: // for three RTTs of the other's, six streams there are slower than two here
