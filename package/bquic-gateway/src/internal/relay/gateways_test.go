@@ -447,6 +447,14 @@ func TestStalledPath(t *testing.T) {
 		other.enter()
 	}
 	w.stall(stalls.conn.LocalAddr())
+	// What had passed the wire before would count as heard.
+	received, since := uint64(0), time.Now()
+	b.await("the last packet to arrive", func() bool {
+		if n := stalls.conn.ConnectionStats().PacketsReceived; n != received {
+			received, since = n, time.Now()
+		}
+		return time.Since(since) > 50*time.Millisecond
+	})
 	stalls.enter()
 	b.await("the stalled path to be left", func() bool { return b.pick() == other })
 	state := stalls.state()
