@@ -176,6 +176,17 @@ class Bed:
         self.daemons.append(d)
         return d
 
+    def state(self):
+        """Of both ends of every connection, for the report of a test that failed."""
+        asked = [(self.ap, ("iw", "dev", "wlan0", "info")), (self.ap, ("iw", "dev", "wlan0", "station", "dump")), (self.ap, ("ip", "neigh"))]
+        asked += [(s, ("iw", "dev", "wlan0", "link")) for s in self.stations]
+        said = [f"{ns.name}: {' '.join(args)}\n{ns(*args, check=False).stdout}" for ns, args in asked]
+        said.append(f"hostapd: {'gone' if self.hostapd.poll() is not None else 'there'}\n")
+        with open(os.path.join(self.dir, "hostapd.log")) as f:
+            said.append("".join(f.readlines()[-40:]))
+        said.append("".join(run("dmesg").stdout.splitlines(True)[-40:]))
+        return "\n".join(said)
+
     def remove(self):
         for d in self.daemons:
             d.remove()

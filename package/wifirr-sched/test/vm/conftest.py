@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What both ends of the radio say when a test fails."""
+import pytest
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    bed = item.funcargs.get("bed")
+    if report.failed and bed:
+        report.sections.append(("the bed", bed.state()))
