@@ -84,6 +84,10 @@ class Bed:
         control: hostapd as OpenWrt starts it, with a control socket and its configuration where wifirrd looks for it.
         weights: the driver has airtime weights, as ath9k and ath10k have.
         """
+        # A station that has missed seven beacons asks the access point with a frame, and leaves without a word if its
+        # ACK is not there after twice 0.5 s (net/mac80211/mlme.c). On a busy machine it may not be, and a station
+        # does not come back by itself.
+        run("modprobe", "mac80211", "probe_wait_ms=60000")
         run("modprobe", "mac80211_hwsim", f"radios={stations + 1}")
         self.control, self.has_weights = control, weights
         self.daemons = []
