@@ -62,16 +62,26 @@ static int link_info(const struct nlmsghdr *nlh, void *data)
 	return MNL_CB_OK;
 }
 
-/* Looks up the device by its name. Sets ifindex (0: no such device) and the other attributes. */
-static void find_device(struct wifirr *w)
+/*
+ * Looks up the device by its name. Sets ifindex (0: no such device) and the other
+ * attributes. A dump of all devices could miss it while others come and go. Returns a
+ * negative errno if the kernel gave no answer; then all stays as it is.
+ */
+static int find_device(struct wifirr *w)
 {
 	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
 	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
+	int before = w->ifindex, rc;
 
 	w->ifindex = 0;
 	nlh->nlmsg_type = RTM_GETLINK;
 	mnl_nlmsg_put_extra_header(nlh, sizeof(struct ifinfomsg));
-	rtnl_dump(device.requests, nlh, link_info, w);
+	mnl_attr_put_strz(nlh, IFLA_IFNAME, w->config.device);
+	rc = rtnl_get(device.requests, nlh, link_info, w);
+	if (rc == 0 || rc == -ENODEV)
+		return 0;
+	w->ifindex = before;
+	return rc;
 }
 
 static int backend_try(struct wifirr *w, const struct backend *backend, char *reason, size_t size)
@@ -217,15 +227,14 @@ static void reload(struct wifirr *w)
 	int before = w->ifindex;
 	char reason[256];
 
-	device.reload = false;
-	find_device(w);
+	device.reload = find_device(w) < 0;
 	if (device.attached && w->ifindex == before)
 		return;
 	if (device.attached) {
 		logmsg(LOG_NOTICE, "%s: the device has disappeared", w->config.device);
 		w->ifindex = 0;		/* nothing is left to restore */
 		device_stop(w);
-		find_device(w);
+		device.reload = find_device(w) < 0;
 	}
 	if (!w->ifindex)
 		return;
@@ -431,6 +440,8 @@ void device_options(struct wifirr *w, struct config *config)
 
 int device_open(struct wifirr *w)
 {
+	int rc;
+
 	device.requests = rtnl_open(0);
 	device.events = rtnl_open(RTMGRP_LINK);
 	if (!device.requests || !device.events)
@@ -438,6 +449,8 @@ int device_open(struct wifirr *w)
 	device.links = (struct watch){ .fd = mnl_socket_get_fd(device.events), .readable = link_readable };
 	if (watch_add(&device.links) < 0)
 		return -1;
-	find_device(w);
-	return 0;
+	rc = find_device(w);
+	if (rc < 0)
+		errno = -rc;
+	return rc < 0 ? -1 : 0;
 }

@@ -111,14 +111,15 @@ int rtnl_request(struct mnl_socket *nl, struct nlmsghdr *nlh, char *why, size_t 
 	return rtnl_ack(nl, nlh->nlmsg_seq, why, size);
 }
 
-int rtnl_dump(struct mnl_socket *nl, struct nlmsghdr *nlh, mnl_cb_t cb, void *data)
+/* Sends a request, and calls cb for each message of the answer. */
+static int ask(struct mnl_socket *nl, struct nlmsghdr *nlh, uint16_t flags, mnl_cb_t cb, void *data)
 {
 	/* the kernel returns at most this much per read */
 	static char buf[32768] __attribute__((aligned(NLMSG_ALIGNTO)));
 	unsigned portid = mnl_socket_get_portid(nl);
 	int more = 1;
 
-	nlh->nlmsg_flags |= NLM_F_REQUEST | NLM_F_DUMP;
+	nlh->nlmsg_flags |= NLM_F_REQUEST | flags;
 	nlh->nlmsg_seq = rtnl_seq();
 	if (mnl_socket_sendto(nl, nlh, nlh->nlmsg_len) < 0)
 		return -errno;
@@ -135,4 +136,14 @@ int rtnl_dump(struct mnl_socket *nl, struct nlmsghdr *nlh, mnl_cb_t cb, void *da
 			more = 1;
 	}
 	return more < 0 ? -errno : 0;
+}
+
+int rtnl_get(struct mnl_socket *nl, struct nlmsghdr *nlh, mnl_cb_t cb, void *data)
+{
+	return ask(nl, nlh, NLM_F_ACK, cb, data);
+}
+
+int rtnl_dump(struct mnl_socket *nl, struct nlmsghdr *nlh, mnl_cb_t cb, void *data)
+{
+	return ask(nl, nlh, NLM_F_DUMP, cb, data);
 }

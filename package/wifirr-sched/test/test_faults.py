@@ -324,6 +324,36 @@ def test_device_down_up_gone_and_back(bed):
     assert device(bed) == before
 
 
+def test_other_devices_come_and_go(bed):
+    """The daemon looks for its device among many, some of which appear and vanish just then."""
+    bed.box("ip", "link", "del", "dl0")
+    bed.box("ip", "-batch", "-", input="\n".join(f"link add stays{i} type bridge" for i in range(300)))
+    bed.veth(bed.box, "dl0", bed.air, "up0")
+    bed.box("ip", "link", "set", "dl0", "master", "br0")
+    bed.air("ip", "link", "set", "up0", "master", "br0")
+    daemon = bed.daemon(*PAPER).ready()
+    over = threading.Event()
+
+    def others():
+        while not over.is_set():
+            bed.box("ip", "-batch", "-", input="\n".join(f"link add other{i} group 7 type bridge" for i in range(30)))
+            bed.box("ip", "link", "del", "group", "7")
+
+    thread = threading.Thread(target=others)
+    thread.start()
+    try:
+        for _ in range(200):
+            said = daemon.text().count("SIGHUP:")
+            daemon.process.send_signal(signal.SIGHUP)
+            wait_for(lambda: daemon.text().count("SIGHUP:") > said, "the signal taken")
+    finally:
+        over.set()
+        thread.join()
+    wait_for(lambda: daemon.status().get("present"), "the device there")
+    assert "disappeared" not in daemon.text()
+    assert daemon.stop() == 0
+
+
 def test_hangup_pause_resume(bed):
     before = device(bed)
     fdb(bed, "add", [mac(i) for i in range(1, 13)])
