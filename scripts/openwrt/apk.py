@@ -104,7 +104,7 @@ def container(schema: bytes, adb: bytes, data: list[bytes], key: keys.Feed | Non
         signed = schema + head + hashlib.sha512(adb).digest()
         blocks.append(block(SIGNATURE, head + key.sign_apk(signed)))
     blocks += [block(DATA, d) for d in data]
-    deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -15, 7)  # memLevel as in ipk.gz
     return b"ADBd" + deflate.compress(b"ADB." + schema + b"".join(blocks)) + deflate.flush()
 
 

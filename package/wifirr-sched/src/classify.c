@@ -497,7 +497,7 @@ void classify_warn_offload(struct wifirr *w)
 	nf = mnl_nlmsg_put_extra_header(nlh, sizeof(*nf));
 	*nf = (struct nfgenmsg){ .version = NFNETLINK_V0 };
 	if (mnl_socket_bind(nl, 0, MNL_SOCKET_AUTOPID) == 0)
-		rtnl_dump(nl, nlh, flowtable, &offload);
+		rtnl_ask(nl, nlh, NLM_F_DUMP, flowtable, &offload);
 	mnl_socket_close(nl);
 	snprintf(path, sizeof(path), "/sys/class/net/%s/bridge", w->config.device);
 	if (offload.hardware)

@@ -29,21 +29,13 @@ static struct {
 	uint64_t recovered_at, expected_at;
 } device;
 
-/* The device's attributes from an RTM_NEWLINK. */
+/* The device's attributes from its RTM_NEWLINK. */
 static int link_info(const struct nlmsghdr *nlh, void *data)
 {
 	const struct ifinfomsg *ifi = mnl_nlmsg_get_payload(nlh);
 	const struct nlattr *attr;
 	struct wifirr *w = data;
-	bool wanted = false;
 
-	if (nlh->nlmsg_type != RTM_NEWLINK || mnl_nlmsg_get_payload_len(nlh) < sizeof(*ifi))
-		return MNL_CB_OK;
-	mnl_attr_for_each(attr, nlh, sizeof(*ifi))
-		if (mnl_attr_get_type(attr) == IFLA_IFNAME && mnl_attr_validate(attr, MNL_TYPE_NUL_STRING) >= 0)
-			wanted = strcmp(mnl_attr_get_str(attr), w->config.device) == 0;
-	if (!wanted)
-		return MNL_CB_OK;
 	w->ifindex = ifi->ifi_index;
 	mnl_attr_for_each(attr, nlh, sizeof(*ifi)) {
 		uint16_t type = mnl_attr_get_type(attr), size = mnl_attr_get_payload_len(attr);
@@ -77,7 +69,7 @@ static int find_device(struct wifirr *w)
 	nlh->nlmsg_type = RTM_GETLINK;
 	mnl_nlmsg_put_extra_header(nlh, sizeof(struct ifinfomsg));
 	mnl_attr_put_strz(nlh, IFLA_IFNAME, w->config.device);
-	rc = rtnl_get(device.requests, nlh, link_info, w);
+	rc = rtnl_ask(device.requests, nlh, NLM_F_ACK, link_info, w);
 	if (rc == 0 || rc == -ENODEV)
 		return 0;
 	w->ifindex = before;
@@ -215,8 +207,14 @@ static void link_readable(struct wifirr *w)
 		tick_in(0);
 }
 
-static void give_up(struct wifirr *w)
+/* What could not be set up is tried again, but not for ever: a new device may not be usable at once. */
+static void not_set_up(struct wifirr *w, const char *reason)
 {
+	if (++device.failures < RECOVER_TRIES) {
+		logmsg(LOG_WARNING, "%s (trying again)", reason);
+		return;
+	}
+	logmsg(LOG_ERR, "%s", reason);
 	w->failed = true;
 	loop_end();
 }
@@ -242,13 +240,7 @@ static void reload(struct wifirr *w)
 		device.failures = 0;
 		return;
 	}
-	/* A new device may not be usable at once. */
-	if (++device.failures >= RECOVER_TRIES) {
-		logmsg(LOG_ERR, "%s", reason);
-		give_up(w);
-		return;
-	}
-	logmsg(LOG_WARNING, "%s (trying again)", reason);
+	not_set_up(w, reason);
 	device.reload = true;
 }
 
@@ -281,12 +273,7 @@ static void recover(struct wifirr *w)
 		nl80211_resync(w);
 		return;
 	}
-	if (++device.failures >= RECOVER_TRIES) {
-		logmsg(LOG_ERR, "%s", reason);
-		give_up(w);
-		return;
-	}
-	logmsg(LOG_WARNING, "%s (trying again)", reason);
+	not_set_up(w, reason);
 	w->lost = true;
 }
 
@@ -440,8 +427,6 @@ void device_options(struct wifirr *w, struct config *config)
 
 int device_open(struct wifirr *w)
 {
-	int rc;
-
 	device.requests = rtnl_open(0);
 	device.events = rtnl_open(RTMGRP_LINK);
 	if (!device.requests || !device.events)
@@ -449,8 +434,5 @@ int device_open(struct wifirr *w)
 	device.links = (struct watch){ .fd = mnl_socket_get_fd(device.events), .readable = link_readable };
 	if (watch_add(&device.links) < 0)
 		return -1;
-	rc = find_device(w);
-	if (rc < 0)
-		errno = -rc;
-	return rc < 0 ? -1 : 0;
+	return find_device(w);
 }

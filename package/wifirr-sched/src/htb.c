@@ -385,7 +385,7 @@ static int find_root(struct wifirr *w, struct root *root)
 	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
 
 	*root = (struct root){ .ifindex = w->ifindex };
-	return rtnl_dump(htb.nl, tc_put(buf, w, RTM_GETQDISC, 0, 0, 0, NULL), root_qdisc, root);
+	return rtnl_ask(htb.nl, tc_put(buf, w, RTM_GETQDISC, 0, 0, 0, NULL), NLM_F_DUMP, root_qdisc, root);
 }
 
 static int delete_root(struct wifirr *w)
@@ -494,7 +494,7 @@ int htb_restore(struct wifirr *w)
 	w->ifindex = 0;
 	if (!nl)
 		return -1;
-	result = rtnl_dump(nl, tc_put(buf, w, RTM_GETQDISC, 0, 0, 0, NULL), on_qdisc, &remains);
+	result = rtnl_ask(nl, tc_put(buf, w, RTM_GETQDISC, 0, 0, 0, NULL), NLM_F_DUMP, on_qdisc, &remains);
 	mnl_socket_close(nl);
 	for (unsigned i = 0; i < remains.count; i++) {
 		w->ifindex = remains.ifindex[i];
@@ -729,7 +729,7 @@ static int read_counters(struct wifirr *w)
 {
 	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
 	struct counters counters = { .w = w };
-	int rc = rtnl_dump(htb.nl, tc_put(buf, w, RTM_GETTCLASS, 0, 0, 0, NULL), class_counters, &counters);
+	int rc = rtnl_ask(htb.nl, tc_put(buf, w, RTM_GETTCLASS, 0, 0, 0, NULL), NLM_F_DUMP, class_counters, &counters);
 
 	if (rc < 0)
 		return rc;

@@ -111,8 +111,7 @@ int rtnl_request(struct mnl_socket *nl, struct nlmsghdr *nlh, char *why, size_t 
 	return rtnl_ack(nl, nlh->nlmsg_seq, why, size);
 }
 
-/* Sends a request, and calls cb for each message of the answer. */
-static int ask(struct mnl_socket *nl, struct nlmsghdr *nlh, uint16_t flags, mnl_cb_t cb, void *data)
+int rtnl_ask(struct mnl_socket *nl, struct nlmsghdr *nlh, uint16_t flags, mnl_cb_t cb, void *data)
 {
 	/* the kernel returns at most this much per read */
 	static char buf[32768] __attribute__((aligned(NLMSG_ALIGNTO)));
@@ -136,14 +135,4 @@ static int ask(struct mnl_socket *nl, struct nlmsghdr *nlh, uint16_t flags, mnl_
 			more = 1;
 	}
 	return more < 0 ? -errno : 0;
-}
-
-int rtnl_get(struct mnl_socket *nl, struct nlmsghdr *nlh, mnl_cb_t cb, void *data)
-{
-	return ask(nl, nlh, NLM_F_ACK, cb, data);
-}
-
-int rtnl_dump(struct mnl_socket *nl, struct nlmsghdr *nlh, mnl_cb_t cb, void *data)
-{
-	return ask(nl, nlh, NLM_F_DUMP, cb, data);
 }

@@ -416,7 +416,7 @@ static int dump(struct wifirr *w, int type, int family)
 
 		nd->ndm_family = family;
 	}
-	return rtnl_dump(st.nl, nlh, message, w);
+	return rtnl_ask(st.nl, nlh, NLM_F_DUMP, message, w);
 }
 
 static void take_events(struct wifirr *w)

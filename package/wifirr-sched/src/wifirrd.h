@@ -303,9 +303,11 @@ struct nlmsghdr;
 struct mnl_socket *rtnl_open(unsigned groups);
 uint32_t rtnl_seq(void);
 int rtnl_request(struct mnl_socket *nl, struct nlmsghdr *nlh, char *why, size_t size);
-/* Call cb for the one object that is asked for, or for all of a table. -EINTR: the table has changed meanwhile, and some may be missing. */
-int rtnl_get(struct mnl_socket *nl, struct nlmsghdr *nlh, int (*cb)(const struct nlmsghdr *, void *), void *data);
-int rtnl_dump(struct mnl_socket *nl, struct nlmsghdr *nlh, int (*cb)(const struct nlmsghdr *, void *), void *data);
+/*
+ * Calls cb for each message of the answer. flags: NLM_F_ACK asks for one object,
+ * NLM_F_DUMP for all of them. -EINTR: these have changed meanwhile, and some may be missing.
+ */
+int rtnl_ask(struct mnl_socket *nl, struct nlmsghdr *nlh, uint16_t flags, int (*cb)(const struct nlmsghdr *, void *), void *data);
 /* Waits for the answer to the request with this sequence number. Returns the first error up to and including that answer. */
 int rtnl_ack(struct mnl_socket *nl, uint32_t last, char *why, size_t size);
 
