@@ -333,11 +333,13 @@ def test_other_devices_come_and_go(bed):
     bed.air("ip", "link", "set", "up0", "master", "br0")
     daemon = bed.daemon(*PAPER).ready()
     over = threading.Event()
+    rounds = []
 
     def others():
         while not over.is_set():
             bed.box("ip", "-batch", "-", input="\n".join(f"link add other{i} group 7 type bridge" for i in range(30)))
             bed.box("ip", "link", "del", "group", "7")
+            rounds.append(None)
 
     thread = threading.Thread(target=others)
     thread.start()
@@ -349,6 +351,7 @@ def test_other_devices_come_and_go(bed):
     finally:
         over.set()
         thread.join()
+    assert rounds, "no others came and went"
     wait_for(lambda: daemon.status().get("present"), "the device there")
     assert "disappeared" not in daemon.text()
     assert daemon.stop() == 0

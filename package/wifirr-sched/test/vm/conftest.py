@@ -7,5 +7,6 @@ import pytest
 def pytest_runtest_makereport(item, call):
     report = (yield).get_result()
     bed = item.funcargs.get("bed")
-    if report.failed and bed:
+    # not while the bed is made or removed
+    if report.failed and report.when == "call" and bed:
         report.sections.append(("the bed", bed.state()))

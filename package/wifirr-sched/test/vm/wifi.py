@@ -181,7 +181,7 @@ class Bed:
         return d
 
     def state(self):
-        """Of both ends of every connection, for the report of a test that failed."""
+        """What both ends of every connection say, for the report of a failed test."""
         asked = [(self.ap, ("iw", "dev", "wlan0", "info")), (self.ap, ("iw", "dev", "wlan0", "station", "dump")), (self.ap, ("ip", "neigh"))]
         asked += [(s, ("iw", "dev", "wlan0", "link")) for s in self.stations]
         said = [f"{ns.name}: {' '.join(args)}\n{ns(*args, check=False).stdout}" for ns, args in asked]
