@@ -36,8 +36,8 @@
 
 #include "wifirrd.h"
 
-#define NFT_TIMEOUT 5000	/* for nft at the daemon's end, where procd waits no longer, ms */
-#define NFT_PATIENCE 30000	/* for nft otherwise: a router that boots is busy, ms */
+#define NFT_PATIENCE 30000	/* for nft: a router that boots is busy, ms */
+#define NFT_REMOVE_WAIT 3000	/* for the table's end: procd kills a daemon that takes 5 s to stop, ms */
 #define U32_DIVISOR 256
 
 /* Priorities of our qdisc's filters. */
@@ -153,30 +153,33 @@ static int nft_end(void)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
 }
 
-static int nft_wait(void)
+/*
+ * Runs nft and waits for it: at start and stop, when there is nothing else to do. First
+ * kills an nft that still runs: it would change the table that this one makes or removes.
+ * When the time is over, this one is killed, or left to end by itself.
+ */
+static int nft(const char *script, size_t len, unsigned timeout, bool leave, char *why, size_t size)
 {
-	struct pollfd fd = { .fd = run.out.fd, .events = POLLIN };
-
-	while (!nft_said_all())
-		poll(&fd, 1, NFT_TIMEOUT);
-	return nft_end();
-}
-
-/* Runs nft and waits for it: at start and stop, when there is nothing else to do. */
-static int nft(const char *script, size_t len, unsigned timeout, char *why, size_t size)
-{
+	struct pollfd fd = { .events = POLLIN };
 	int rc;
 
 	if (run.pid) {
 		watch_del(&run.out);
-		run.until = now_ms() + timeout;
-		nft_wait();
+		run.until = 0;
+		nft_end();
 	}
 	if (nft_begin(script, len, timeout) < 0) {
 		snprintf(why, size, "nft: %s", strerror(errno));
 		return -1;
 	}
-	rc = nft_wait();
+	fd.fd = run.out.fd;
+	while (!nft_said_all())
+		poll(&fd, 1, timeout);
+	if (leave && now_ms() >= run.until) {
+		snprintf(why, size, "nft is slow, and goes on by itself");
+		return -1;
+	}
+	rc = nft_end();
 	snprintf(why, size, "%s", run.said);
 	return rc;
 }
@@ -226,7 +229,7 @@ static int nft_setup(struct wifirr *w, char *why, size_t size)
 		script_add("ether daddr & 01:00:00:00:00:00 != 00:00:00:00:00:00 accept\n"
 			   "meta mark set ether daddr map @mac\n");
 	script_add("}\n}\n");
-	rc = nft(cl.script, cl.script_len, NFT_PATIENCE, why, size);
+	rc = nft(cl.script, cl.script_len, NFT_PATIENCE, false, why, size);
 	script_free();
 	return rc;
 }
@@ -237,8 +240,8 @@ static void nft_remove(void)
 
 	/* adding it first makes deleting it succeed if another program already has */
 	snprintf(script, sizeof(script), "add table netdev %s\ndelete table netdev %s\n", cl.table, cl.table);
-	if (nft(script, strlen(script), NFT_TIMEOUT, why, sizeof(why)) < 0)
-		logmsg(LOG_WARNING, "cannot remove the nft table %s: %s", cl.table, why);
+	if (nft(script, strlen(script), NFT_REMOVE_WAIT, true, why, sizeof(why)) < 0)
+		logmsg(LOG_WARNING, "the nft table %s is not removed: %s", cl.table, why);
 }
 
 void classify_remains(const struct wifirr *w)

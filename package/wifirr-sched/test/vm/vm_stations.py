@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """wifirrd on an access point with six stations: who is seen, what goes to whose class."""
 import re
+import signal
 
 import pytest
 from wifi import WIFIRRD, Bed, Load, wait_for
@@ -167,7 +168,7 @@ def test_routed(bed, family):
 def test_leaves_nothing_behind(bed):
     assert bed.wifirrd.stop() == 0, bed.wifirrd.text()
     assert bed.ap("tc", "qdisc", "show", "dev", "wlan0").stdout == bed.qdisc_before
-    assert "wifirr" not in bed.ap("nft", "list", "tables").stdout
+    wait_for(lambda: "wifirr" not in bed.ap("nft", "list", "tables").stdout, "the table's end")
 
 
 def test_link_rate_from_stations_under_load(bed):
@@ -179,6 +180,28 @@ def test_link_rate_from_stations_under_load(bed):
     number, unit = re.search(r" rate (\d+)([KMG]?)bit", link).groups()
     assert int(number) * {"": 1, "K": 1e3, "M": 1e6, "G": 1e9}[unit] > 2e6, link
     assert d.stop() == 0
+
+
+SLOW_AT_THE_END = """\
+#!/bin/sh
+cat >{dir}/$$
+grep -q 'chain egress\\|add element' {dir}/$$ || sleep 12
+exec /usr/sbin/nft -f {dir}/$$
+"""
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_nft_slower_than_the_end(bed, end, tmp_path):
+    """The daemon's end waits no longer than procd does for a stop, and the table goes all the same."""
+    nft = tmp_path / "nft"
+    nft.write_text(SLOW_AT_THE_END.format(dir=tmp_path))
+    nft.chmod(0o755)
+    d = bed.daemon("--rate", "2000", wrapper=("/usr/bin/env", f"PATH={tmp_path}:/usr/sbin:/usr/bin")).ready(90)
+    assert d.status()["classifier"] == "nft"
+    assert d.stop(end) == (0 if end == signal.SIGTERM else -end)
+    assert "wifirr" in bed.ap("nft", "list", "tables").stdout, "nft was faster than the daemon's end"
+    wait_for(lambda: "wifirr" not in bed.ap("nft", "list", "tables").stdout, "the table's end")
+    wait_for(lambda: bed.ap("tc", "qdisc", "show", "dev", "wlan0").stdout == bed.qdisc_before, "the device's own qdisc")
 
 
 SLOW_NFT = """\
