@@ -60,6 +60,8 @@ def sent_to(bed):
 def ping_all(bed, family):
     """3 pings to the first station, 5 to the second, ...: a mixed-up map cannot go unnoticed."""
     counts = [3 + 2 * s.index for s in bed.stations]
+    # a client is known before nft, which runs in the background, has its element
+    wait_for(lambda: set(sent_to(bed)) == macs(bed.stations), "each station's element and class")
     for wanted in [1] * STATIONS, counts:  # first, neighbours are found
         before = sent_to(bed)
         pings = [bed.server.popen("ping", f"-{family}", "-q", "-i", "0.1", "-W", "5", "-c", str(n), "-s", str(PING_BYTES),
@@ -182,6 +184,14 @@ def test_link_rate_from_stations_under_load(bed):
     assert d.stop() == 0
 
 
+def instead_of_nft(tmp_path, script):
+    """The wrapper of a daemon whose nft is this script."""
+    nft = tmp_path / "nft"
+    nft.write_text(script.format(dir=tmp_path))
+    nft.chmod(0o755)
+    return ("/usr/bin/env", f"PATH={tmp_path}:/usr/sbin:/usr/bin")
+
+
 SLOW_AT_THE_END = """\
 #!/bin/sh
 cat >{dir}/$$
@@ -192,11 +202,8 @@ exec /usr/sbin/nft -f {dir}/$$
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
 def test_nft_slower_than_the_end(bed, end, tmp_path):
-    """The daemon's end waits no longer than procd does for a stop, and the table goes all the same."""
-    nft = tmp_path / "nft"
-    nft.write_text(SLOW_AT_THE_END.format(dir=tmp_path))
-    nft.chmod(0o755)
-    d = bed.daemon("--rate", "2000", wrapper=("/usr/bin/env", f"PATH={tmp_path}:/usr/sbin:/usr/bin")).ready(90)
+    """The daemon ends before nft does, and the table goes all the same."""
+    d = bed.daemon("--rate", "2000", wrapper=instead_of_nft(tmp_path, SLOW_AT_THE_END)).ready(90)
     assert d.status()["classifier"] == "nft"
     assert d.stop(end) == (0 if end == signal.SIGTERM else -end)
     assert "wifirr" in bed.ap("nft", "list", "tables").stdout, "nft was faster than the daemon's end"
@@ -223,12 +230,9 @@ exec /usr/sbin/nft -f {dir}/script
 def test_nobody_waits_for_nft(bed, tmp_path):
     """Turns go on and questions are answered while it runs, and a start at which it is slow makes no difference."""
     waiting = tmp_path / "waiting"
-    nft = tmp_path / "nft"
-    nft.write_text(SLOW_NFT.format(dir=tmp_path))
-    nft.chmod(0o755)
     bed.stations[0].leave()
     wait_for(lambda: bed.ap("iw", "dev", "wlan0", "station", "dump").stdout.count("Station ") == STATIONS - 1, "the station's end at the access point")
-    d = bed.daemon("--rate", "2000", "--engage", "always", "--slot", "600", wrapper=("/usr/bin/env", f"PATH={tmp_path}:/usr/sbin:/usr/bin"))
+    d = bed.daemon("--rate", "2000", "--engage", "always", "--slot", "600", wrapper=instead_of_nft(tmp_path, SLOW_NFT))
     d.ready(90)
     wait_for(waiting.exists, "nft at it")
     assert d.status()["classifier"] == "nft" and waiting.exists()
