@@ -27,8 +27,9 @@ const (
 	// it goes direct.
 	answerTimeout = 1500 * time.Millisecond
 	// longWait is how long a goroutine must have waited for the processor for this
-	// process to count as starved.
-	longWait = 100 * time.Millisecond
+	// process to count as starved: two time slices of the Go scheduler. Other processes
+	// alone seldom cause such a wait, because a relay whose gateway is silent has little to do.
+	longWait = 20 * time.Millisecond
 	// creditTimeout is how long a new connection waits if the gateway allows no more streams.
 	creditTimeout = 200 * time.Millisecond
 )
