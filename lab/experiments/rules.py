@@ -3,10 +3,10 @@
 """What each rule and number of the sender `congestion rate` is worth.
 
 In virtual time: the sender without one rule, or with half or twice one number, relative to the unchanged sender, on the same random
-paths (one run each), legs of 802.11 (12 and 20 MB) and wires shared with one CUBIC flow. "as it is" is run twice: the difference
-of the second run is chance. "paths" and "legs" are the geometric mean of throughput, "worst" is the worst path, "queue" is the smoothed RTT
-minus the minimum on the legs. "shares" is the geometric mean distance from an equal share (1: equal), and the last
-column is the share farthest from it.
+paths (one run each), transfers five times as long on some of them, legs of 802.11 (12 and 20 MB) and wires shared with one CUBIC flow.
+"as it is" is run three times: the differences of the second and third run are chance. "paths", "long" and "legs" are the geometric mean of
+throughput, "worst" is the worst path, "queue" is the smoothed RTT minus the minimum, plus 1 ms, in the longer transfers and on the legs.
+"shares" is the geometric mean distance from an equal share (1: equal), and the last column is the share farthest from it. Seeds 10 and 11 are from a run without the longer transfers, and with legs and wires of one seed.
 
 Writes results/rules.json (rows: change, seed, what, cell, value). An interrupted run continues where it stopped.
 """
@@ -14,8 +14,11 @@ Writes results/rules.json (rows: change, seed, what, cell, value). An interrupte
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
+import os
 import pathlib
 import sys
+import threading
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
@@ -28,8 +31,8 @@ from lab.results import Row  # noqa: E402
 RESULTS = ROOT / "results/rules.json"
 QUICK_RESULTS = ROOT / "build/lab/rules.json"
 
-SEEDS, QUICK_SEEDS = "10-11", "10"  # 1 to 5 are used to choose parameters
-AS_IS, AGAIN = "as it is", "as it is, again"
+SEEDS, QUICK_SEEDS = "12-13", "12"  # 1 to 5 are used to choose parameters
+AS_IS, AGAIN = "as it is", ("as it is, again", "as it is, a third time")
 
 WINDOW, CLIMB, PATH = (f"quic-go/internal/burst/{name}.go" for name in ("window", "climb", "path"))
 SENDER = "quic-go/internal/congestion/burst_sender.go"
@@ -91,7 +94,7 @@ def changes() -> list[tuple[str, dict[str, str]]]:
             raise ValueError(f"{file}: contains {old!r} {text.count(old)} times, not once")
         return {file: text.replace(old, new)}
 
-    found: list[tuple[str, dict[str, str]]] = [(AS_IS, {}), (AGAIN, {})]
+    found: list[tuple[str, dict[str, str]]] = [(name, {}) for name in (AS_IS, *AGAIN)]
     found += [(name, replaced(file, old, new)) for name, file, old, new in RULES]
     for name, file, old, half, twice in NUMBERS:
         declared = old[:old.index("=") + 1]
@@ -100,40 +103,64 @@ def changes() -> list[tuple[str, dict[str, str]]]:
 
 
 def measured(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
+    """The rows of all variants, as many at a time as there are processors."""
     virtual.prepare()
     known = {"binary": virtual.build(), "seeds": args.seeds}
     rows = [] if args.restart else [r for r in read(path) if all(r[k] == v for k, v in known.items())]
-    todo = changes()
-    for k, (name, files) in enumerate(todo):
-        if any(r["change"] == name for r in rows):
-            continue
-        virtual.build(VARIANT, files)
-        rows += [{**row, "change": name, "commit": commit(), **known} for row in virtual.run("TestRules", {"BQUIC_RULES": args.seeds}, VARIANT)]
-        write(path, rows)
-        progress(f"rules {k + 1}/{len(todo)}: {name}")
+    there = {r["change"] for r in rows}
+    order = [name for name, _ in changes()]
+    lock = threading.Lock()
+
+    def one(number: int, name: str, files: dict[str, str]) -> None:
+        program = virtual.PROGRAM.with_name(f"profile-variant-{number}.test")
+        try:
+            virtual.build(program, files)
+            new = virtual.run("TestRules", {"BQUIC_RULES": args.seeds}, program)
+        finally:
+            program.unlink(missing_ok=True)
+        with lock:
+            rows.extend({**row, "change": name, "commit": commit(), **known} for row in new)
+            rows.sort(key=lambda r: order.index(r["change"]))
+            write(path, rows)
+            there.add(name)
+            progress(f"rules {len(there)}/{len(order)}: {name}")
+
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        futures = [pool.submit(one, k, name, files) for k, (name, files) in enumerate(changes()) if name not in there]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     return rows
 
 
-VARIANT = virtual.PROGRAM.with_name("profile-variant.test")
-
-
 def report(rows: list[Row]) -> str:
+    """A table for each set of seeds that rows are from."""
+    return "\n\n".join(f"Seeds {seeds}:\n\n{table([r for r in rows if r['seeds'] == seeds])}" for seeds in dict.fromkeys(r["seeds"] for r in rows))
+
+
+def table(rows: list[Row]) -> str:
     def values(change: str, what: str) -> dict[tuple[int, str], float]:
         return {(r["seed"], r["cell"]): r["value"] for r in rows if (r["change"], r["what"]) == (change, what)}
 
-    def over(change: str, what: str) -> list[float]:
+    def over(change: str, what: str, plus: float = 0) -> list[float]:
         base = values(AS_IS, what)
-        return [value / base[key] for key, value in values(change, what).items()]
+        return [(value + plus) / (base[key] + plus) for key, value in values(change, what).items()]
+
+    def mean(ratios: list[float], digits: int = 3) -> str:
+        return f"{results.geomean(ratios):.{digits}f}" if ratios else "-"
 
     lines = []
     for change in dict.fromkeys(r["change"] for r in rows):
         paths, shares = sorted(over(change, "path")), values(change, "share").values()
-        lines.append([change, f"{results.geomean(paths):.3f}", f"{paths[0]:.2f}", str(sum(p < 0.9 for p in paths)), str(sum(p > 1 / 0.9 for p in paths)),
-                      f"{results.geomean(over(change, 'leg')):.3f}", f"{results.geomean(over(change, 'queue')):.2f}",
-                      f"{results.geomean([max(s, 1 / s) for s in shares]):.2f}", f"{max(shares, key=lambda s: max(s, 1 / s)):.2f}"])
-    number = len(values(AS_IS, "path"))
-    return results.table(["change", "paths", "worst", "< 0.90", "> 1.11", "legs", "queue", "shares", "farthest"], lines) + (
-        f"\n\n{number} paths, {len(values(AS_IS, 'leg'))} legs, {len(values(AS_IS, 'share'))} shared wires")
+        lines.append([change, mean(paths), f"{paths[0]:.2f}", str(sum(p < 0.9 for p in paths)), str(sum(p > 1 / 0.9 for p in paths)),
+                      mean(over(change, "long path")), mean(over(change, "leg")), mean(over(change, "queue", 1), 2),
+                      mean([max(s, 1 / s) for s in shares], 2), f"{max(shares, key=lambda s: max(s, 1 / s)):.2f}"])
+    number = {what: len(values(AS_IS, what)) for what in ("path", "long path", "leg", "share")}
+    return results.table(["change", "paths", "worst", "< 0.90", "> 1.11", "long", "legs", "queue", "shares", "farthest"], lines) + (
+        f"\n\n{number['path']} paths, {number['long path']} longer transfers, {number['leg']} legs, {number['share']} shared wires")
 
 
 def main() -> int:

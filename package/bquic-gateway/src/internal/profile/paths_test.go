@@ -42,6 +42,10 @@ type randomPath struct {
 	Window    uint64 // receive window, bytes; 0: larger than the path needs
 }
 
+// productWindow is the largest receive window of gateways and relays, in bytes. A larger one can have more gaps than
+// quic-go takes.
+const productWindow = 3 << 20
+
 // pathsPerSeed is how many paths a seed draws.
 const pathsPerSeed = 50
 
@@ -237,7 +241,7 @@ func TestPaths(t *testing.T) {
 		p := drawPath(i/pathsPerSeed, i%pathsPerSeed)
 		p.Size *= longer
 		if longer > 1 {
-			p.Window = 3 << 20 // the product's; a larger one can have more gaps than quic-go takes
+			p.Window = productWindow
 		}
 		repeats := uint64(1)
 		if p.random() {
@@ -345,8 +349,16 @@ func (l leg) String() string {
 func (l leg) run(t *testing.T, tlsConf *tls.Config, seed uint64, f *trial) (mbps, queue float64) {
 	t.Helper()
 	build := func(n *network) { n.mesh(l.hops, l.rate, func() time.Duration { return l.rtt / 2 }, 8192, true) }
+	queue = queueOf(t, tlsConf, seed, build, f, l.total)
+	return f.mbps(), queue
+}
+
+// queueOf transfers total bytes with f. It returns by how many ms the smoothed RTT exceeds the minimum on average, without
+// the first third.
+func queueOf(t *testing.T, tlsConf *tls.Config, seed uint64, build func(*network), f *trial, total int) (mean float64) {
+	t.Helper()
 	var queues []float64 // ten per second
-	transfer(t, tlsConf, seed, build, []*trial{f}, l.total, time.Hour, func(time.Duration) {
+	transfer(t, tlsConf, seed, build, []*trial{f}, total, time.Hour, func(time.Duration) {
 		if f.sending != nil {
 			st := f.sending.ConnectionStats()
 			queues = append(queues, (st.SmoothedRTT-st.MinRTT).Seconds()*1e3)
@@ -354,9 +366,9 @@ func (l leg) run(t *testing.T, tlsConf *tls.Config, seed uint64, f *trial) (mbps
 	})
 	queues = queues[len(queues)/3:]
 	for _, q := range queues {
-		queue += q / float64(len(queues))
+		mean += q / float64(len(queues))
 	}
-	return f.mbps(), queue
+	return mean
 }
 
 // TestLegs prints the results of each profile on legs of 802.11. BQUIC_LEGS has the seeds.
