@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import hashlib
 import json
@@ -11,7 +12,7 @@ import pathlib
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from lab.medium import LAG_LIMIT_MS, REPOSITORY, Medium
@@ -63,6 +64,18 @@ def commit() -> str:
         return subprocess.run(["git", "-C", str(REPOSITORY), *command], capture_output=True, text=True).stdout.strip()
 
     return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")
+
+
+def at_once(jobs: int, one: Callable[[Any], None], items: Iterable[Any]) -> None:
+    """Calls ONE with each item, in up to JOBS threads. After an exception, which it raises, it begins no further call."""
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        futures = [pool.submit(one, item) for item in items]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def progress(text: str) -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
 import hashlib
 import json
 import os
@@ -17,7 +16,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-from lab.measure import commit, progress
+from lab.measure import at_once, commit, progress
 from lab.results import Row
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -151,14 +150,7 @@ def run(wanted: Iterable[Row], path: pathlib.Path, jobs: int, restart: bool = Fa
 
     if done and todo:
         progress(f"{done} of {len(keys)} runs are there already")
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        futures = [pool.submit(one, cell) for cell in todo]
-        try:
-            for future in futures:
-                future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    at_once(jobs, one, todo)
     by_parameters = {parameters(row): row for row in rows}
     return [by_parameters[key] for key in dict.fromkeys(keys)]
 

@@ -6,7 +6,7 @@ In virtual time: the sender without one rule, or with half or twice one number, 
 paths (one run each), transfers five times as long on some of them, legs of 802.11 (12 and 20 MB) and wires shared with one CUBIC flow.
 "as it is" is run three times: the differences of the second and third run are chance. "paths", "long" and "legs" are the geometric mean of
 throughput, "worst" is the worst path, "queue" is the smoothed RTT minus the minimum, plus 1 ms, in the longer transfers and on the legs.
-"shares" is the geometric mean distance from an equal share (1: equal), and the last column is the share farthest from it. Seeds 10 and 11 are from a run without the longer transfers, and with legs and wires of one seed.
+"shares" is the geometric mean distance from an equal share (1: equal), and the last column is the share farthest from it.
 
 Writes results/rules.json (rows: change, seed, what, cell, value). An interrupted run continues where it stopped.
 """
@@ -14,7 +14,6 @@ Writes results/rules.json (rows: change, seed, what, cell, value). An interrupte
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
 import os
 import pathlib
 import sys
@@ -24,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from lab import results, virtual  # noqa: E402
-from lab.measure import commit, progress  # noqa: E402
+from lab.measure import at_once, commit, progress  # noqa: E402
 from lab.realtime import read, write  # noqa: E402
 from lab.results import Row  # noqa: E402
 
@@ -111,8 +110,9 @@ def measured(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
     order = [name for name, _ in changes()]
     lock = threading.Lock()
 
-    def one(number: int, name: str, files: dict[str, str]) -> None:
-        program = virtual.PROGRAM.with_name(f"profile-variant-{number}.test")
+    def one(change: tuple[str, dict[str, str]]) -> None:
+        name, files = change
+        program = virtual.PROGRAM.with_name(f"profile-variant-{order.index(name)}.test")
         try:
             virtual.build(program, files)
             new = virtual.run("TestRules", {"BQUIC_RULES": args.seeds}, program)
@@ -125,14 +125,7 @@ def measured(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
             there.add(name)
             progress(f"rules {len(there)}/{len(order)}: {name}")
 
-    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        futures = [pool.submit(one, k, name, files) for k, (name, files) in enumerate(changes()) if name not in there]
-        try:
-            for future in futures:
-                future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    at_once(len(os.sched_getaffinity(0)), one, [change for change in changes() if change[0] not in there])
     return rows
 
 

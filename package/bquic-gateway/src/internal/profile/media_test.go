@@ -192,7 +192,7 @@ func TestManyGaps(t *testing.T) {
 	const rtt = 400 * time.Millisecond
 	const begin = 10 * time.Second // the window has long been full by then
 	for _, name := range []string{Standard, BQUIC} {
-		f := &trial{burst: profileNamed(name).Burst, window: 3 << 20}
+		f := &trial{burst: profileNamed(name).Burst, window: productWindow}
 		var lost int
 		build := func(n *network) {
 			n.wire(60e6, func() time.Duration { return rtt / 2 }, 10000, false)

@@ -82,7 +82,7 @@ func (s *scene) play(t *testing.T, tlsConf *tls.Config, ordered bool, seed uint6
 		defer gateway.Close()
 		conf := &quic.Config{
 			Burst: profileNamed(BQUIC).Burst, MaxIncomingStreams: 4096, MaxIdleTimeout: time.Hour,
-			InitialStreamReceiveWindow: s.windows.stream, MaxStreamReceiveWindow: 3 << 20,
+			InitialStreamReceiveWindow: s.windows.stream, MaxStreamReceiveWindow: productWindow,
 			InitialConnectionReceiveWindow: s.windows.connection, MaxConnectionReceiveWindow: 16 << 20,
 		}
 		ctx, end := context.WithTimeout(t.Context(), sceneEnd)

@@ -14,7 +14,7 @@ var rulesLegs = []leg{
 }
 
 // The first paths of a seed are also measured with a longer transfer, in which a standing queue shows.
-const longPaths, longer = 15, 5
+const longPaths, longFactor = 15, 5
 
 // TestRules measures bquic alone, so that lab/experiments/rules.py can compare it with variants that lack one rule
 // or number. BQUIC_RULES has the seeds; rows go to BQUIC_ROWS.
@@ -41,7 +41,7 @@ func TestRules(t *testing.T) {
 		for i := range uint64(longPaths) {
 			p := drawPath(seed, i)
 			f := &trial{burst: bquic, upload: p.Upload, window: productWindow}
-			queue := queueOf(t, tlsConf, p.Seed<<32|p.Number<<8, p.build, f, longer*p.Size)
+			queue := queueOf(t, tlsConf, p.Seed<<32|p.Number<<8, p.build, f, longFactor*p.Size)
 			add(seed, "long path", p.String(), f.mbps())
 			add(seed, "queue", p.String(), queue)
 		}
