@@ -8,9 +8,11 @@ import (
 	"time"
 )
 
-// The climb has an effect only in long transfers over 802.11 and beside other flows.
+// The climb has an effect only in long transfers over 802.11 and beside other flows. That it measures a large window
+// before it grows has one only without RTT.
 var rulesLegs = []leg{
 	{1, 20 * time.Millisecond, 65e6, 20 << 20}, {3, 20 * time.Millisecond, 65e6, 12 << 20},
+	{3, 0, 65e6, 10 << 20}, {5, 0, 65e6, 10 << 20},
 }
 
 // The first paths of a seed are also measured with a longer transfer, in which a standing queue shows.

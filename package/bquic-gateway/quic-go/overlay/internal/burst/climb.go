@@ -20,8 +20,6 @@ const (
 	climbGain = 8
 	// A window is large if it fills the path this many times.
 	largeWindow = 8
-	// The part of the window by which it grows in a round to see whether a larger one pays.
-	climbSteps = 8
 )
 
 // A climb looks for the smallest window that delivers as much as larger ones do. A larger
@@ -61,9 +59,6 @@ func (c *climb) begin(cwnd protocol.ByteCount, large bool) {
 
 // grows says if the window may grow.
 func (c *climb) grows() bool { return c.phase == climbGrows }
-
-// tries says if the window grows to see whether a larger one pays.
-func (c *climb) tries() bool { return c.phase == climbGrows && c.rate > 0 }
 
 // onRound takes a round. quiet says that its packets met no queue. It returns the new
 // window, 0 to keep the current one.

@@ -145,10 +145,6 @@ func (p *Path) learn(now monotime.Time, r Round) {
 			p.rateBefore, p.rate, p.rateAge = p.rate, 0, 0
 		}
 		p.rate = max(p.rate, r.Rate)
-		if r.Lost > r.Delivered/8 {
-			// Losses this large mean that the path has become slower.
-			p.rateBefore, p.rate = 0, r.Rate
-		}
 	}
 	if p.changed(r) {
 		p.min.Reset(now, r.MinRTT)

@@ -176,15 +176,6 @@ func TestPathSlowsDown(t *testing.T) {
 	require.Equal(t, 2*ms, p.path.MinRTT())
 }
 
-func TestPathForgetsTheRateWhenMuchIsLost(t *testing.T) {
-	p := learned()
-	now := monotime.Now()
-	p.learn(now, Round{Delivered: 40 * packet, Lost: 4 * packet, Rate: 400e3, MinRTT: 100 * ms, Limited: true})
-	require.InEpsilon(t, 1e6, float64(p.Rate()), 0.05)
-	p.learn(now, Round{Delivered: 40 * packet, Lost: 6 * packet, Rate: 400e3, MinRTT: 100 * ms, Limited: true})
-	require.EqualValues(t, 400e3, p.Rate())
-}
-
 // learned is a path of 1 MB/s and 100 ms.
 func learned() *Path {
 	p := newPipe(100 * ms)

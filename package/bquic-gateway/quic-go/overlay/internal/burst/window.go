@@ -156,11 +156,8 @@ func (w *Window) grow(r Round, p *Path, cwnd protocol.ByteCount) protocol.ByteCo
 	} else if w.quiet++; w.quiet >= quietRounds {
 		w.step = max(1, min(2*w.step, cwnd/4))
 	}
-	switch {
-	case !w.climb.grows():
+	if !w.climb.grows() {
 		w.step = 0
-	case w.climb.tries():
-		w.step = max(w.step, cwnd/climbSteps)
 	}
 	return set
 }
