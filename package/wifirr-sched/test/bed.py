@@ -135,10 +135,15 @@ class Daemon:
         return code
 
     def remove(self):
-        if self.process.poll() is None:
+        """Ends the daemon as procd does. If it were killed, its guard would change settings in the midst of the next test."""
+        try:
+            if self.process.poll() is None:
+                self.process.terminate()
+                self.process.wait(timeout=20)
+        finally:
             self.process.kill()
             self.process.wait()
-        shutil.rmtree(self.dir, ignore_errors=True)
+            shutil.rmtree(self.dir, ignore_errors=True)
 
 
 def guard_of(daemon):
