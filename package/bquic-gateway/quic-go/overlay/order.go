@@ -4,6 +4,7 @@ package quic
 
 import (
 	"github.com/quic-go/quic-go/internal/ackhandler"
+	"github.com/quic-go/quic-go/internal/monotime"
 	"github.com/quic-go/quic-go/internal/order"
 	"github.com/quic-go/quic-go/internal/protocol"
 	"github.com/quic-go/quic-go/internal/utils/ringbuffer"
@@ -26,8 +27,8 @@ type streamPlace struct {
 }
 
 // SetClient assigns the data and datagrams that s sends to a client. The connection
-// divides its capacity among clients: a client that has sent little goes first,
-// and all others share equally, however many streams each of them has. A number
+// divides its capacity among clients: one that has sent less than the others in the last second
+// goes first, and all others share equally, however many streams each of them has. A number
 // identifies a client as long as the connection lasts; 0 makes the stream a client
 // by itself. From then on, the stream's priority has no effect, nor do further calls.
 func (s *Stream) SetClient(number uint8) {
@@ -51,7 +52,7 @@ func (f *framer) setClient(s *SendStream, number uint8) {
 	s.datagrams.flow = order.New(client, &s.datagrams)
 	if _, ok := f.activeStreams[s.streamID]; ok {
 		delete(f.activeStreams, s.streamID) // makes its entry in the queue stale
-		s.flow.Ready()
+		s.flow.Ready(monotime.Now())
 	}
 }
 
@@ -76,7 +77,7 @@ func (o *streamOrder) add(str streamFrameGetter) bool {
 	if !ok || s.flow == nil {
 		return false
 	}
-	s.flow.Ready()
+	s.flow.Ready(monotime.Now())
 	return true
 }
 
@@ -88,6 +89,7 @@ func (f *framer) appendOrdered(
 	maxLen protocol.ByteCount,
 	v protocol.Version,
 ) (_ []ackhandler.Frame, _ []ackhandler.StreamFrame, controlLen, streamLen protocol.ByteCount) {
+	now := monotime.Now()
 	for maxLen-controlLen-streamLen >= protocol.MinStreamFrameSize {
 		flow := f.order.root.Next()
 		if flow == nil {
@@ -95,7 +97,7 @@ func (f *framer) appendOrdered(
 		}
 		room := maxLen - controlLen - streamLen
 		if d, ok := flow.Owner.(*datagramFlow); ok {
-			frame := d.pop(room, streamLen+controlLen == 0, v)
+			frame := d.pop(now, room, streamLen+controlLen == 0, v)
 			if frame == nil && d.late {
 				break // the next packet may have more room
 			}
@@ -121,7 +123,7 @@ func (f *framer) appendOrdered(
 			streamFrames = append(streamFrames, sf)
 			streamLen += length
 		}
-		flow.Sent(int(length), more)
+		flow.Sent(now, int(length), more)
 		if blocked != nil {
 			if length = blocked.Length(v); length > maxLen-controlLen-streamLen {
 				f.controlFrames = append(f.controlFrames, blocked)
@@ -181,13 +183,13 @@ func (d *datagramFlow) push(frame *wire.DatagramFrame) {
 		d.late = false
 	}
 	d.queue.PushBack(frame)
-	d.flow.Ready()
+	d.flow.Ready(monotime.Now())
 }
 
 // pop returns the first datagram if it fits into room. A datagram that has not fitted
 // before, and does not fit as the first in a packet, is too large for the path by
 // now, and is dropped.
-func (d *datagramFlow) pop(room protocol.ByteCount, first bool, v protocol.Version) *wire.DatagramFrame {
+func (d *datagramFlow) pop(now monotime.Time, room protocol.ByteCount, first bool, v protocol.Version) *wire.DatagramFrame {
 	frame := d.queue.PeekFront()
 	length := frame.Length(v)
 	if length > room && !(d.late && first) {
@@ -197,9 +199,9 @@ func (d *datagramFlow) pop(room protocol.ByteCount, first bool, v protocol.Versi
 	d.queue.PopFront()
 	d.late = false
 	if length > room {
-		d.flow.Sent(0, !d.queue.Empty())
+		d.flow.Sent(now, 0, !d.queue.Empty())
 		return nil
 	}
-	d.flow.Sent(int(length), !d.queue.Empty())
+	d.flow.Sent(now, int(length), !d.queue.Empty())
 	return frame
 }

@@ -1,28 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package order decides which flow of a connection sends next, where the connection
-// carries the flows of many clients. Clients that have sent little lately go first,
-// and all others share equally, however many flows each of them has.
+// carries the flows of many clients. Clients share equally, however many flows each of
+// them has: not packet by packet, but over the last second. One that has sent less than
+// the others in that time goes first until it has made up for it.
 //
 // It is deficit round robin with new flows before old ones (RFC 8290, sections
 // 4.1.1 and 4.2), on two levels: between clients, and between the flows of a client.
 // Unlike in the RFC, a node without data is credited with the turns that it misses,
-// up to a limit, instead of one turn whenever it returns. A flow counts as new as long
-// as such credit lasts. A client whose sender refills its buffer late makes up for the
-// turns it has missed. A client that opens flow after flow gains nothing, because
-// the client's own credit counts first.
+// up to those of the last second, instead of one turn whenever it returns. A flow counts
+// as new as long as such credit lasts. So a page goes before another client's download; when
+// it would have ended with equal shares, the download has as much as with those. A client
+// whose sender refills its buffer late makes up for the turns it has missed. A client that
+// opens flow after flow gains nothing, because the client's own credit counts first.
 //
 // Each operation takes the same few instructions, however many flows there are.
 package order
+
+import (
+	"time"
+
+	"github.com/quic-go/quic-go/internal/monotime"
+)
 
 const (
 	// Quantum is the share of each node per round, in bytes. No frame is larger, so one
 	// quantum pays any debt.
 	Quantum = 1500
-	// maxMissed is the most rounds that a node without data is credited with, and
-	// therefore how far a new flow goes ahead: 24 kB.
-	maxMissed = 16
-	maxCredit = maxMissed * Quantum
+	// memory is the time over which shares are equal: missed rounds of this time are credited,
+	// or of half of it.
+	memory = time.Second
+	// leastMissed is how many missed rounds are credited in any case: 24 kB, which a small
+	// answer needs, or a buffer that is refilled late.
+	leastMissed = 16
+	// spare is the time without data after which nobody is behind: there was room for all.
+	spare = 10 * time.Millisecond
 )
 
 // A Node is a flow, a client with its flows below it, or the root with the clients
@@ -41,14 +53,16 @@ type Node struct {
 	fresh list // nodes with credit for missed rounds: one frame each in turn
 	old   list // the others: a quantum each in turn
 	now   uint32
+	past  [2]uint32     // the rounds of the last half of a memory, and of the half before, began here
+	begun monotime.Time // this half
+	empty monotime.Time // since then, if no node has data to send
 }
 
-// New returns a node below up. As a new node, it may send 24 kB ahead of its
-// siblings. up is nil for the root.
+// New returns a node below up, which has missed all rounds so far. up is nil for the root.
 func New(up *Node, owner any) *Node {
-	n := &Node{up: up, Owner: owner, credit: maxCredit}
+	n := &Node{up: up, Owner: owner}
 	if up != nil {
-		n.round = up.now
+		n.round = up.now - 1<<31
 	}
 	return n
 }
@@ -57,16 +71,31 @@ func New(up *Node, owner any) *Node {
 func (n *Node) Empty() bool { return n.fresh.first == nil && n.old.first == nil }
 
 // Ready notes that flow n has data to send.
-func (n *Node) Ready() {
+func (n *Node) Ready(now monotime.Time) {
 	for ; n.up != nil && n.list == nil; n = n.up {
+		n.up.remember(now)
 		n.enter()
 	}
 }
 
+// remember keeps the round that was under way a memory ago.
+func (n *Node) remember(now monotime.Time) {
+	switch {
+	case n.Empty() && now.Sub(n.empty) > spare:
+		n.past = [2]uint32{n.now, n.now}
+	case now.Sub(n.begun) > memory/2:
+		n.past = [2]uint32{n.now, n.past[0]}
+	default:
+		return
+	}
+	n.begun = now
+}
+
 // enter puts n into its parent's list of nodes with data to send.
 func (n *Node) enter() {
-	missed := min(n.up.now-n.round, maxMissed)
-	n.credit = min(n.credit+int32(missed)*Quantum, maxCredit)
+	most := max(n.up.now-n.up.past[1], leastMissed)
+	n.credit += int32(min(n.up.now-n.round, most)) * Quantum
+	n.credit = min(n.credit, int32(most)*Quantum)
 	n.round = n.up.now
 	if n.credit > 0 {
 		n.up.fresh.push(n)
@@ -102,8 +131,9 @@ func (n *Node) leaf() bool { return n.Owner != nil }
 // Sent notes that flow n has sent a frame of size bytes, at most Quantum, and whether
 // it has more to send. A size of 0 without more means that the flow turned out to have
 // no data.
-func (n *Node) Sent(size int, more bool) {
+func (n *Node) Sent(now monotime.Time, size int, more bool) {
 	for ; n.up != nil && n.list != nil; n = n.up {
+		n.up.remember(now)
 		n.credit -= int32(size)
 		switch {
 		case !more:
@@ -115,7 +145,9 @@ func (n *Node) Sent(size int, more bool) {
 			n.list.remove(n)
 			n.up.fresh.push(n)
 		}
-		more = !n.up.Empty()
+		if more = !n.up.Empty(); !more {
+			n.up.empty = now
+		}
 	}
 }
 

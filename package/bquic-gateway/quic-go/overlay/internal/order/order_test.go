@@ -5,13 +5,29 @@ package order
 import (
 	"math/rand/v2"
 	"testing"
+	"time"
 
+	"github.com/quic-go/quic-go/internal/monotime"
 	"github.com/stretchr/testify/require"
 )
+
+// frameTime is how long a frame takes: at 1,400 bytes, 11.2 Mbit/s.
+const frameTime = time.Millisecond
+
+// A link sends the frames of clients' flows.
+type link struct {
+	root *Node
+	now  monotime.Time
+}
+
+func newLink() *link { return &link{root: New(nil, nil), now: monotime.Time(time.Hour)} }
+
+func (l *link) client() *Node { return New(l.root, nil) }
 
 // A flow has some data to send, in frames of one size.
 type flow struct {
 	*Node
+	link  *link
 	frame int // bytes
 	left  int // bytes
 	sent  int
@@ -19,21 +35,24 @@ type flow struct {
 
 const endless = 1 << 30
 
-func newFlow(client *Node, frame, left int) *flow {
-	f := &flow{frame: frame}
+func (l *link) flow(client *Node, frame, left int) *flow {
+	f := &flow{link: l, frame: frame}
 	f.Node = New(client, f)
-	f.add(left)
+	if left > 0 {
+		f.add(left)
+	}
 	return f
 }
 
 func (f *flow) add(bytes int) {
 	f.left += bytes
-	f.Ready()
+	f.Ready(f.link.now)
 }
 
 // serve sends one frame, and returns its flow.
-func serve(root *Node) *flow {
-	n := root.Next()
+func (l *link) serve() *flow {
+	l.now = l.now.Add(frameTime)
+	n := l.root.Next()
 	if n == nil {
 		return nil
 	}
@@ -41,8 +60,22 @@ func serve(root *Node) *flow {
 	size := min(f.frame, f.left)
 	f.left -= size
 	f.sent += size
-	n.Sent(size, f.left > 0)
+	n.Sent(l.now, size, f.left > 0)
 	return f
+}
+
+func (l *link) serveFor(d time.Duration) {
+	for range d / frameTime {
+		l.serve()
+	}
+}
+
+// ahead returns how many bytes f sends before another flow does.
+func (l *link) ahead(f *flow) int {
+	before := f.sent
+	for l.serve() == f {
+	}
+	return f.sent - before
 }
 
 func sum(flows []*flow) (n int) {
@@ -64,23 +97,22 @@ func TestShares(t *testing.T) {
 		{"small and large in one client", [][]int{{100, 1400}, {1400}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			root := New(nil, nil)
+			l := newLink()
 			clients := make([][]*flow, len(tc.frames))
 			for i, frames := range tc.frames {
-				client := New(root, nil)
+				client := l.client()
 				for _, frame := range frames {
-					clients[i] = append(clients[i], newFlow(client, frame, endless))
+					clients[i] = append(clients[i], l.flow(client, frame, endless))
 				}
 			}
 			total := 0
 			for total < 20e6 {
-				total += serve(root).frame
+				total += l.serve().frame
 			}
 			for i, flows := range clients {
-				require.InEpsilon(t, total/len(clients), sum(flows), 0.02, "client %d", i)
+				require.InEpsilon(t, total/len(clients), sum(flows), 0.001, "client %d", i)
 				for _, f := range flows {
-					// The first flows began with credit to send ahead.
-					require.InDelta(t, sum(flows)/len(flows), f.sent, 2*maxCredit, "a flow of client %d", i)
+					require.InDelta(t, sum(flows)/len(flows), f.sent, 2*1400, "a flow of client %d", i)
 				}
 			}
 		})
@@ -95,144 +127,159 @@ func many(n, size int) []int {
 	return sizes
 }
 
-// busy returns a root with clients that have sent for a long time.
-func busy(clients, flows int) (root *Node, nodes []*Node) {
-	root = New(nil, nil)
+// busy returns a link with clients that have been sending for a long time.
+func busy(clients, flows int) (*link, []*flow) {
+	l := newLink()
+	var all []*flow
 	for range clients {
-		client := New(root, nil)
-		nodes = append(nodes, client)
+		client := l.client()
 		for range flows {
-			newFlow(client, 1400, endless)
+			all = append(all, l.flow(client, 1400, endless))
 		}
 	}
-	for range 50 * clients * flows {
-		serve(root)
+	l.serveFor(10 * memory)
+	for _, f := range all {
+		f.sent = 0
 	}
-	return root, nodes
+	return l, all
 }
 
-func TestNewFirst(t *testing.T) {
-	root, nodes := busy(4, 50)
-	f := newFlow(New(root, nil), 1000, 10000)
-	for range 10 {
-		require.Same(t, f, serve(root), "a new client waits")
-	}
+// Who returns has as much as the others after a second, and goes first until then.
+func TestReturns(t *testing.T) {
+	for _, clients := range []int{1, 4} {
+		l, others := busy(clients, 1)
+		second := int(memory/frameTime) * 1400 // bytes that the link carries
+		f := l.flow(l.client(), 1400, endless)
+		ahead := l.ahead(f)
+		require.GreaterOrEqual(t, ahead, second/clients/2-1400)
+		require.LessOrEqual(t, ahead, second/clients+1400)
 
-	// The new flow of a client that sends much waits for one turn of each other client,
-	// not for all of their flows or its client's flows.
-	f = newFlow(nodes[0], 1000, 1000)
-	for waits := 0; serve(root) != f; waits++ {
-		require.Less(t, waits, 2*4)
+		// From then on, all share equally.
+		f.sent, others[0].sent = 0, 0
+		l.serveFor(10 * time.Second)
+		require.InDelta(t, f.sent, others[0].sent, 2*1400)
 	}
-
-	// A flow that is no longer small shares like the others.
-	f = newFlow(New(root, nil), 1400, endless)
-	ahead := 0
-	for ; serve(root) == f; ahead += 1400 {
-	}
-	require.InDelta(t, maxCredit, ahead, 1400)
-	f.sent = 0
-	for range 5000 {
-		serve(root)
-	}
-	require.InEpsilon(t, 1000*1400, f.sent, 0.02)
 }
 
-// A flow that sends little, again and again, goes first each time.
+// A page beside a download ends in half of the time that it would take with equal shares, and
+// when it would have ended with those, the download has sent as much as with those.
+func TestPage(t *testing.T) {
+	const page = 200 * 1400
+	l, others := busy(1, 1)
+	l.flow(l.client(), 1400, page)
+	l.serveFor(page / 1400 * frameTime)
+	require.Zero(t, others[0].sent)
+	l.serveFor(page / 1400 * frameTime)
+	require.Equal(t, page, others[0].sent)
+
+	// The same for two flows of one client.
+	l, others = busy(1, 1)
+	l.flow(others[0].up, 1400, page)
+	l.serveFor(page / 1400 * frameTime)
+	require.Zero(t, others[0].sent)
+}
+
+// Nobody is behind who has taken nothing from anybody: while the link has time to spare, a
+// new client goes first by a small answer only.
+func TestTimeToSpare(t *testing.T) {
+	l := newLink()
+	stream := l.flow(l.client(), 1400, 0)
+	for range 20 { // half of what the link carries
+		stream.add(100 * 1400)
+		for stream.left > 0 {
+			l.serve()
+		}
+		l.now = l.now.Add(100 * frameTime)
+	}
+	stream.add(endless)
+	require.InDelta(t, leastMissed*Quantum, l.ahead(l.flow(l.client(), 1400, endless)), 1400)
+
+	// A moment without data, in which a buffer is refilled, is none to spare.
+	l, others := busy(1, 1)
+	for range 300 {
+		others[0].left = 1400
+		l.serve()
+		l.now = l.now.Add(spare / 2)
+		others[0].add(endless)
+		l.serve()
+	}
+	require.Greater(t, l.ahead(l.flow(l.client(), 1400, endless)), 2*leastMissed*Quantum)
+}
+
+// A flow that sends little, again and again, goes first each time, also beside one that
+// has been absent for long.
 func TestSparse(t *testing.T) {
-	root, _ := busy(4, 50)
-	f := newFlow(New(root, nil), 200, 0)
-	f.Sent(0, false) // it had no data after all
-	for range 1000 {
-		f.add(200)
-		require.Same(t, f, serve(root))
-		for range 8 { // a fifth of a share is 1,400
-			serve(root)
+	l, _ := busy(4, 50)
+	f := l.flow(l.client(), 200, 0)
+	for i := range 1000 {
+		if i%200 == 0 {
+			l.flow(l.client(), 1400, 50*1400)
 		}
+		f.add(200)
+		waits := 0
+		for l.serve() != f {
+			waits++
+		}
+		require.LessOrEqual(t, waits, 1)
+		l.serveFor(8 * frameTime) // a fifth of a share is 1,400
+	}
+}
+
+// A new flow of a client that sends much does not wait for its client's other flows.
+func TestNewFlow(t *testing.T) {
+	l, others := busy(4, 50)
+	f := l.flow(others[0].up, 1000, 1000)
+	for waits := 0; l.serve() != f; waits++ {
+		require.Less(t, waits, 2*4)
 	}
 }
 
 // A client gains nothing by opening flow after flow, and starves no other client.
 func TestFlowAfterFlow(t *testing.T) {
-	root, nodes := busy(3, 1)
-	greedy, others := 0, 0
-	newFlow(nodes[0], 1400, 1400)
+	l, others := busy(3, 1)
+	greedy := others[0].up
+	n := 0
+	l.flow(greedy, 1400, 1400)
 	for range 3000 {
-		f := serve(root)
-		if f.up == nodes[0] {
-			greedy++
-			newFlow(nodes[0], 1400, 1400)
-		} else {
-			others++
+		if l.serve().up == greedy {
+			n++
+			l.flow(greedy, 1400, 1400)
 		}
 	}
-	require.InDelta(t, 1000, greedy, 30)
-	require.InDelta(t, 2000, others, 30)
+	require.InDelta(t, 1000, n, 2)
+	require.InDelta(t, 1000*1400, others[1].sent, 2*1400)
 }
 
 // A client whose only flow is refilled late, as by a splice while packets are made 60 at
 // a time, still gets its share.
 func TestRefilledLate(t *testing.T) {
-	root, _ := busy(1, 30)
-	f := newFlow(New(root, nil), 1400, 16<<10)
-	total := 0
+	l, _ := busy(1, 30)
+	f := l.flow(l.client(), 1400, 16<<10)
 	for range 500 {
-		for range 60 {
-			total += serve(root).frame
-		}
+		l.serveFor(60 * frameTime)
 		if f.left == 0 {
 			f.add(16 << 10)
 		}
 	}
 	// It sends at most 16 KiB of each 84 kB.
 	require.InEpsilon(t, 500*16<<10, f.sent, 0.05)
-
-	// With enough data in its buffer, it sends half.
-	f.add(endless)
-	f.sent, total = 0, 0
-	for range 5000 {
-		total += serve(root).frame
-	}
-	require.InEpsilon(t, total/2, f.sent, 0.02)
-}
-
-// A flow that returns is credited with no more than the limit, whatever it has missed,
-// even after the count of rounds has wrapped.
-func TestMissed(t *testing.T) {
-	for _, begin := range []uint32{0, 1<<32 - 100} {
-		root := New(nil, nil)
-		root.now = begin
-		other := newFlow(New(root, nil), 1400, endless)
-		f := newFlow(New(root, nil), 1400, maxCredit*2)
-		for f.left > 0 {
-			serve(root)
-		}
-		for range 100000 {
-			require.Same(t, other, serve(root))
-		}
-		f.add(endless)
-		ahead := 0
-		for ; serve(root) == f; ahead += 1400 {
-		}
-		require.InDelta(t, maxCredit, ahead, 1400)
-	}
 }
 
 // Whatever flows come and go, exactly those with data to send are in the order.
 func TestRandom(t *testing.T) {
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		root := New(nil, nil)
+		l := newLink()
 		var clients []*Node
 		var flows []*flow
 		waiting := 0 // bytes
 		for range 3000 {
 			switch rng.IntN(6) {
 			case 0:
-				clients = append(clients, New(root, nil))
+				clients = append(clients, l.client())
 			case 1:
 				if len(clients) > 0 {
-					f := newFlow(clients[rng.IntN(len(clients))], 1+rng.IntN(Quantum), rng.IntN(5000))
+					f := l.flow(clients[rng.IntN(len(clients))], 1+rng.IntN(1500), rng.IntN(5000))
 					waiting += f.left
 					flows = append(flows, f)
 				}
@@ -243,13 +290,13 @@ func TestRandom(t *testing.T) {
 					waiting += n
 				}
 			default:
-				before := root.Empty()
-				f := serve(root)
+				before := l.root.Empty()
+				f := l.serve()
 				require.Equal(t, before, f == nil)
 			}
 		}
 		sent := sum(flows)
-		for serve(root) != nil {
+		for l.serve() != nil {
 		}
 		require.Equal(t, waiting, sum(flows), "of which %d before", sent)
 		for _, f := range flows {
@@ -264,11 +311,11 @@ func TestRandom(t *testing.T) {
 }
 
 func TestNoAllocations(t *testing.T) {
-	root, _ := busy(4, 4)
-	f := newFlow(New(root, nil), 1400, 0)
+	l, _ := busy(4, 4)
+	f := l.flow(l.client(), 1400, 0)
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
 		f.add(1400)
-		serve(root)
-		serve(root)
+		l.serve()
+		l.serve()
 	}))
 }
