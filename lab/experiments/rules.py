@@ -40,8 +40,10 @@ SENDER = "quic-go/internal/congestion/burst_sender.go"
 # Name, file, old text, new text.
 RULES = [
     ("no climb", WINDOW, "set := w.climb.onRound(r, cwnd, quiet)", "var set protocol.ByteCount\n\tw.climb.enter(climbGrows)"),
-    ("climb: every window grows before it is measured", CLIMB, "if large && low(cwnd) >= leastWindow {", "if false && large && low(cwnd) >= leastWindow {"),
+    ("climb: every window grows before it is measured", CLIMB, "if large && cwnd > leastWindow {", "if false && large && cwnd > leastWindow {"),
     ("climb: no smaller window is tried", CLIMB, "c.enter(climbLow)\n\treturn low(c.window)", "c.enter(climbStays)\n\treturn c.window"),
+    ("climb: a larger window is believed at once", CLIMB, "case larger && (c.rounds <= 2*climbRounds", "case false && larger && (c.rounds <= 2*climbRounds"),
+    ("climb: no window below 96 becomes smaller", CLIMB, "if c.window <= leastWindow {", "if 2*c.window < 3*leastWindow {"),
     ("climb: does not begin anew without a queue", CLIMB, "return c.quiet >= emptyRounds", "return false"),
     ("climb: does not begin anew on another path", WINDOW, "if p.MinRTT() > w.min {", "if false {"),
     ("no faster growth without a queue", WINDOW, "w.quiet >= quietRounds", "false"),

@@ -6,7 +6,8 @@ import "github.com/quic-go/quic-go/internal/protocol"
 
 const (
 	// Rounds and time, in microseconds, over which a delivery rate is measured: long enough
-	// that one A-MPDU more or less does not matter.
+	// that one A-MPDU more or less does not matter. A larger window must be better for twice as
+	// long: chance makes one of ten seem so, and its queue would stay for many seconds.
 	climbRounds = 4
 	climbTime   = 1000 * 1000
 	// Time, in microseconds, for which a window stays if neither a larger nor a smaller one
@@ -50,7 +51,7 @@ const (
 // unless it is already large and may become smaller.
 func (c *climb) begin(cwnd protocol.ByteCount, large bool) {
 	c.window, c.rate, c.topped = cwnd, 0, false
-	if large && low(cwnd) >= leastWindow {
+	if large && cwnd > leastWindow {
 		c.enter(climbBase)
 	} else {
 		c.enter(climbGrows)
@@ -69,7 +70,7 @@ func (c *climb) onRound(r Round, cwnd protocol.ByteCount, quiet bool) protocol.B
 	}
 	if c.phase == climbGrows {
 		switch {
-		case quiet || low(cwnd) < leastWindow:
+		case quiet || 2*cwnd < 3*leastWindow:
 		case c.rate == 0 && 4*cwnd >= 5*c.window:
 			c.enter(climbBase)
 		case c.rate > 0 && 2*cwnd >= 3*c.window:
@@ -93,28 +94,28 @@ func (c *climb) onRound(r Round, cwnd protocol.ByteCount, quiet bool) protocol.B
 		return 0
 	}
 	rate := c.delivered * 1e6 / max(c.took, 1)
-	switch c.phase {
-	case climbTop:
-		c.topped = true
-		if pays(c.rate, rate, c.window, cwnd) {
-			c.window, c.rate = cwnd, rate
-			c.enter(climbGrows)
-			return 0
-		}
-	case climbLow:
-		if pays(rate, c.rate, cwnd, c.window) {
-			if c.topped {
-				c.enter(climbStays)
-			} else {
-				c.enter(climbGrows)
-			}
-			return c.window
-		}
+	larger := c.phase == climbTop && pays(c.rate, rate, c.window, cwnd) ||
+		c.phase == climbLow && pays(rate, c.rate, cwnd, c.window)
+	switch {
+	case larger && (c.rounds <= 2*climbRounds || c.took < 2*climbTime):
+		return 0
+	case larger && c.phase == climbTop:
 		c.window, c.rate, c.topped = cwnd, rate, true
+		c.enter(climbGrows)
+		return 0
+	case larger && c.topped:
+		c.enter(climbStays)
+		return c.window
+	case larger:
+		c.enter(climbGrows)
+		return c.window
+	case c.phase == climbTop:
+		c.topped = true
 	default:
+		c.topped = c.topped || c.phase == climbLow
 		c.window, c.rate = cwnd, rate
 	}
-	if low(c.window) < leastWindow {
+	if c.window <= leastWindow {
 		c.enter(climbStays)
 		return c.window
 	}
@@ -136,7 +137,7 @@ func (c *climb) empty(quiet bool) bool {
 func (c *climb) enter(p climbPhase) { c.phase, c.rounds, c.quiet, c.delivered, c.took = p, 0, 0, 0, 0 }
 
 // low is the next smaller window.
-func low(window protocol.ByteCount) protocol.ByteCount { return window * 2 / 3 }
+func low(window protocol.ByteCount) protocol.ByteCount { return max(window*2/3, leastWindow) }
 
 // pays says if the larger window delivers enough more.
 func pays(rate, larger uint64, window, cwnd protocol.ByteCount) bool {

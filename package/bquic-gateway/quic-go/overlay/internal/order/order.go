@@ -8,7 +8,7 @@
 // It is deficit round robin with new flows before old ones (RFC 8290, sections
 // 4.1.1 and 4.2), on two levels: between clients, and between the flows of a client.
 // Unlike in the RFC, a node without data is credited with the turns that it misses,
-// up to those of the last second, instead of one turn whenever it returns. A flow counts
+// up to those of the last second, instead of one turn whenever it returns. A node counts
 // as new as long as such credit lasts. So a page goes before another client's download; when
 // it would have ended with equal shares, the download has as much as with those. A client
 // whose sender refills its buffer late makes up for the turns it has missed. A client that
@@ -30,8 +30,8 @@ const (
 	// memory is the time over which shares are equal: missed rounds of this time are credited,
 	// or of half of it.
 	memory = time.Second
-	// leastMissed is how many missed rounds are credited in any case: 24 kB, which a small
-	// answer needs, or a buffer that is refilled late.
+	// leastMissed is how many missed rounds are credited in any case, also to a new node: 24 kB, which
+	// a small answer needs, or a buffer that is refilled late.
 	leastMissed = 16
 	// spare is the time without data after which nobody is behind: there was room for all.
 	spare = 10 * time.Millisecond
@@ -58,11 +58,12 @@ type Node struct {
 	empty monotime.Time // since then, if no node has data to send
 }
 
-// New returns a node below up, which has missed all rounds so far. up is nil for the root.
+// New returns a node below up, with the least credit of one that has been absent. If all that is new had
+// a second's credit, one flow or client after another would keep the old ones waiting. up is nil for the root.
 func New(up *Node, owner any) *Node {
 	n := &Node{up: up, Owner: owner}
 	if up != nil {
-		n.round = up.now - 1<<31
+		n.round = up.now - leastMissed
 	}
 	return n
 }

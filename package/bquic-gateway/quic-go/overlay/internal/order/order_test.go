@@ -127,10 +127,10 @@ func many(n, size int) []int {
 	return sizes
 }
 
-// busy returns a link with clients that have been sending for a long time.
-func busy(clients, flows int) (*link, []*flow) {
-	l := newLink()
-	var all []*flow
+// busy returns a link with clients that have been sending for a long time, and one that has been absent.
+func busy(clients, flows int) (l *link, all []*flow, absent *Node) {
+	l = newLink()
+	absent = l.client()
 	for range clients {
 		client := l.client()
 		for range flows {
@@ -141,15 +141,15 @@ func busy(clients, flows int) (*link, []*flow) {
 	for _, f := range all {
 		f.sent = 0
 	}
-	return l, all
+	return l, all, absent
 }
 
 // Who returns has as much as the others after a second, and goes first until then.
 func TestReturns(t *testing.T) {
 	for _, clients := range []int{1, 4} {
-		l, others := busy(clients, 1)
+		l, others, absent := busy(clients, 1)
 		second := int(memory/frameTime) * 1400 // bytes that the link carries
-		f := l.flow(l.client(), 1400, endless)
+		f := l.flow(absent, 1400, endless)
 		ahead := l.ahead(f)
 		require.GreaterOrEqual(t, ahead, second/clients/2-1400)
 		require.LessOrEqual(t, ahead, second/clients+1400)
@@ -165,16 +165,19 @@ func TestReturns(t *testing.T) {
 // when it would have ended with those, the download has sent as much as with those.
 func TestPage(t *testing.T) {
 	const page = 200 * 1400
-	l, others := busy(1, 1)
-	l.flow(l.client(), 1400, page)
+	l, others, absent := busy(1, 1)
+	l.flow(absent, 1400, page)
 	l.serveFor(page / 1400 * frameTime)
 	require.Zero(t, others[0].sent)
 	l.serveFor(page / 1400 * frameTime)
 	require.Equal(t, page, others[0].sent)
 
 	// The same for two flows of one client.
-	l, others = busy(1, 1)
-	l.flow(others[0].up, 1400, page)
+	l, others, _ = busy(1, 1)
+	f := l.flow(others[0].up, 1400, 1400)
+	l.serveFor(2 * memory)
+	others[0].sent = 0
+	f.add(page)
 	l.serveFor(page / 1400 * frameTime)
 	require.Zero(t, others[0].sent)
 }
@@ -183,6 +186,7 @@ func TestPage(t *testing.T) {
 // new client goes first by a small answer only.
 func TestTimeToSpare(t *testing.T) {
 	l := newLink()
+	absent := l.client()
 	stream := l.flow(l.client(), 1400, 0)
 	for range 20 { // half of what the link carries
 		stream.add(100 * 1400)
@@ -192,10 +196,10 @@ func TestTimeToSpare(t *testing.T) {
 		l.now = l.now.Add(100 * frameTime)
 	}
 	stream.add(endless)
-	require.InDelta(t, leastMissed*Quantum, l.ahead(l.flow(l.client(), 1400, endless)), 1400)
+	require.InDelta(t, leastMissed*Quantum, l.ahead(l.flow(absent, 1400, endless)), 1400)
 
 	// A moment without data, in which a buffer is refilled, is none to spare.
-	l, others := busy(1, 1)
+	l, others, absent := busy(1, 1)
 	for range 300 {
 		others[0].left = 1400
 		l.serve()
@@ -203,17 +207,17 @@ func TestTimeToSpare(t *testing.T) {
 		others[0].add(endless)
 		l.serve()
 	}
-	require.Greater(t, l.ahead(l.flow(l.client(), 1400, endless)), 2*leastMissed*Quantum)
+	require.Greater(t, l.ahead(l.flow(absent, 1400, endless)), 2*leastMissed*Quantum)
 }
 
 // A flow that sends little, again and again, goes first each time, also beside one that
 // has been absent for long.
 func TestSparse(t *testing.T) {
-	l, _ := busy(4, 50)
+	l, _, absent := busy(4, 50)
 	f := l.flow(l.client(), 200, 0)
 	for i := range 1000 {
 		if i%200 == 0 {
-			l.flow(l.client(), 1400, 50*1400)
+			l.flow(absent, 1400, 50*1400)
 		}
 		f.add(200)
 		waits := 0
@@ -227,7 +231,7 @@ func TestSparse(t *testing.T) {
 
 // A new flow of a client that sends much does not wait for its client's other flows.
 func TestNewFlow(t *testing.T) {
-	l, others := busy(4, 50)
+	l, others, _ := busy(4, 50)
 	f := l.flow(others[0].up, 1000, 1000)
 	for waits := 0; l.serve() != f; waits++ {
 		require.Less(t, waits, 2*4)
@@ -236,7 +240,7 @@ func TestNewFlow(t *testing.T) {
 
 // A client gains nothing by opening flow after flow, and starves no other client.
 func TestFlowAfterFlow(t *testing.T) {
-	l, others := busy(3, 1)
+	l, others, _ := busy(3, 1)
 	greedy := others[0].up
 	n := 0
 	l.flow(greedy, 1400, 1400)
@@ -250,10 +254,32 @@ func TestFlowAfterFlow(t *testing.T) {
 	require.InDelta(t, 1000*1400, others[1].sent, 2*1400)
 }
 
+// Nor does one that appears as a new client again and again, or with new flows, get more than a small answer
+// ahead each time.
+func TestNewAfterNew(t *testing.T) {
+	for _, ofOneClient := range []bool{false, true} {
+		l, others, client := busy(2, 1)
+		if ofOneClient {
+			client = others[0].up
+		}
+		for range 50 {
+			if !ofOneClient {
+				client = l.client()
+			}
+			f := l.flow(client, 1400, 100*1400)
+			l.serveFor(leastMissed * frameTime)
+			require.LessOrEqual(t, f.sent, leastMissed*Quantum)
+			before := others[0].sent
+			l.serveFor(300 * frameTime)
+			require.Greater(t, others[0].sent, before)
+		}
+	}
+}
+
 // A client whose only flow is refilled late, as by a splice while packets are made 60 at
 // a time, still gets its share.
 func TestRefilledLate(t *testing.T) {
-	l, _ := busy(1, 30)
+	l, _, _ := busy(1, 30)
 	f := l.flow(l.client(), 1400, 16<<10)
 	for range 500 {
 		l.serveFor(60 * frameTime)
@@ -311,7 +337,7 @@ func TestRandom(t *testing.T) {
 }
 
 func TestNoAllocations(t *testing.T) {
-	l, _ := busy(4, 4)
+	l, _, _ := busy(4, 4)
 	f := l.flow(l.client(), 1400, 0)
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
 		f.add(1400)
