@@ -6,8 +6,7 @@ import "github.com/quic-go/quic-go/internal/protocol"
 
 const (
 	// Rounds and time, in microseconds, over which a delivery rate is measured: long enough
-	// that one A-MPDU more or less does not matter. A larger window must be better for twice as
-	// long: chance makes one of ten seem so, and its queue would stay for many seconds.
+	// that one A-MPDU more or less does not matter.
 	climbRounds = 4
 	climbTime   = 1000 * 1000
 	// Time, in microseconds, for which a window stays if neither a larger nor a smaller one
@@ -29,6 +28,8 @@ type climb struct {
 	phase  climbPhase
 	window protocol.ByteCount // in packets, and what it delivers in bytes/s
 	rate   uint64
+	other  protocol.ByteCount // in climbAgain: the one before, and what it has delivered
+	tried  uint64
 	topped bool // a larger window has been measured since begin
 
 	rounds    int
@@ -44,6 +45,7 @@ const (
 	climbGrows                   // the window grows by a half
 	climbTop                     // measures whether the larger window pays
 	climbLow                     // measures whether a third less delivers less
+	climbAgain                   // measures the window again, before the larger one is believed to pay
 	climbStays
 )
 
@@ -94,25 +96,37 @@ func (c *climb) onRound(r Round, cwnd protocol.ByteCount, quiet bool) protocol.B
 		return 0
 	}
 	rate := c.delivered * 1e6 / max(c.took, 1)
-	larger := c.phase == climbTop && pays(c.rate, rate, c.window, cwnd) ||
-		c.phase == climbLow && pays(rate, c.rate, cwnd, c.window)
-	switch {
-	case larger && (c.rounds <= 2*climbRounds || c.took < 2*climbTime):
-		return 0
-	case larger && c.phase == climbTop:
-		c.window, c.rate, c.topped = cwnd, rate, true
-		c.enter(climbGrows)
-		return 0
-	case larger && c.topped:
-		c.enter(climbStays)
-		return c.window
-	case larger:
-		c.enter(climbGrows)
-		return c.window
-	case c.phase == climbTop:
+	switch c.phase {
+	case climbTop:
+		if pays(c.rate, rate, c.window, cwnd) {
+			return c.again(cwnd, rate)
+		}
 		c.topped = true
+	case climbLow:
+		if pays(rate, c.rate, cwnd, c.window) {
+			return c.again(cwnd, rate)
+		}
+		c.window, c.rate, c.topped = cwnd, rate, true
+	case climbAgain:
+		c.rate = rate
+		if c.other > c.window {
+			c.topped = true
+			if pays(rate, c.tried, c.window, c.other) {
+				c.window, c.rate = c.other, c.tried
+				c.enter(climbGrows)
+				return c.window
+			}
+		} else if pays(c.tried, rate, c.other, c.window) {
+			if c.topped {
+				c.enter(climbStays)
+			} else {
+				c.enter(climbGrows)
+			}
+			return 0
+		} else {
+			c.window, c.rate, c.topped = c.other, c.tried, true
+		}
 	default:
-		c.topped = c.topped || c.phase == climbLow
 		c.window, c.rate = cwnd, rate
 	}
 	if c.window <= leastWindow {
@@ -121,6 +135,14 @@ func (c *climb) onRound(r Round, cwnd protocol.ByteCount, quiet bool) protocol.B
 	}
 	c.enter(climbLow)
 	return low(c.window)
+}
+
+// again measures the window once more, after the other one. By chance, or because other traffic has come or gone between the
+// two, the larger one often seems to pay, and its queue would stay for many seconds.
+func (c *climb) again(other protocol.ByteCount, rate uint64) protocol.ByteCount {
+	c.other, c.tried = other, rate
+	c.enter(climbAgain)
+	return c.window
 }
 
 // empty says if there was no queue for some rounds: other senders have left, or the path
