@@ -95,7 +95,11 @@ func (c *climb) onRound(r Round, cwnd protocol.ByteCount, quiet bool) protocol.B
 	if c.rounds <= climbRounds || c.took < climbTime {
 		return 0
 	}
-	rate := c.delivered * 1e6 / max(c.took, 1)
+	return c.measured(c.delivered*1e6/max(c.took, 1), cwnd)
+}
+
+// measured takes what a window of cwnd packets delivers, and returns the next window to try.
+func (c *climb) measured(rate uint64, cwnd protocol.ByteCount) protocol.ByteCount {
 	switch c.phase {
 	case climbTop:
 		if pays(c.rate, rate, c.window, cwnd) {
@@ -163,5 +167,5 @@ func low(window protocol.ByteCount) protocol.ByteCount { return max(window*2/3, 
 
 // pays says if the larger window delivers enough more.
 func pays(rate, larger uint64, window, cwnd protocol.ByteCount) bool {
-	return larger > rate && float64(larger-rate)*climbGain*float64(window) >= float64(rate)*float64(cwnd-window)
+	return larger > rate && (larger-rate)*climbGain*uint64(window) >= rate*uint64(cwnd-window)
 }

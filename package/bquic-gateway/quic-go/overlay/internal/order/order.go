@@ -155,6 +155,9 @@ func (n *Node) Sent(now monotime.Time, size int, more bool) {
 // A list is a queue that any member can leave.
 type list struct{ first, last *Node }
 
+// Inlined, it would be hundreds of bytes of a router's flash.
+//
+//go:noinline
 func (l *list) push(n *Node) {
 	n.list, n.prev, n.next = l, l.last, nil
 	if l.last == nil {
@@ -165,6 +168,7 @@ func (l *list) push(n *Node) {
 	l.last = n
 }
 
+//go:noinline
 func (l *list) remove(n *Node) {
 	if n.prev == nil {
 		l.first = n.next
