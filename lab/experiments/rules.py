@@ -40,11 +40,8 @@ SENDER = "quic-go/internal/congestion/burst_sender.go"
 # Name, file, old text, new text.
 RULES = [
     ("no climb", WINDOW, "set := w.climb.onRound(r, cwnd, quiet)", "var set protocol.ByteCount\n\tw.climb.enter(climbGrows)"),
-    ("climb: every window grows before it is measured", CLIMB, "if large && cwnd > leastWindow {", "if false && large && cwnd > leastWindow {"),
+    ("climb: every window grows before it is measured", CLIMB, "if large && low(cwnd) >= leastWindow {", "if false && large && low(cwnd) >= leastWindow {"),
     ("climb: no smaller window is tried", CLIMB, "c.enter(climbLow)\n\treturn low(c.window)", "c.enter(climbStays)\n\treturn c.window"),
-    ("climb: a larger window that seemed better is not measured again", CLIMB, "pays(rate, c.tried, c.window, c.other)", "c.tried > 0"),
-    ("climb: a smaller window that seemed worse is not compared again", CLIMB, "pays(c.tried, rate, c.other, c.window)", "rate > 0"),
-    ("climb: no window below 96 becomes smaller", CLIMB, "if c.window <= leastWindow {", "if 2*c.window < 3*leastWindow {"),
     ("climb: does not begin anew without a queue", CLIMB, "return c.quiet >= emptyRounds", "return false"),
     ("climb: does not begin anew on another path", WINDOW, "if p.MinRTT() > w.min {", "if false {"),
     ("no faster growth without a queue", WINDOW, "w.quiet >= quietRounds", "false"),

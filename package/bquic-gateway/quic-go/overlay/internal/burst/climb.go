@@ -28,8 +28,6 @@ type climb struct {
 	phase  climbPhase
 	window protocol.ByteCount // in packets, and what it delivers in bytes/s
 	rate   uint64
-	other  protocol.ByteCount // in climbAgain: the one before, and what it has delivered
-	tried  uint64
 	topped bool // a larger window has been measured since begin
 
 	rounds    int
@@ -45,7 +43,6 @@ const (
 	climbGrows                   // the window grows by a half
 	climbTop                     // measures whether the larger window pays
 	climbLow                     // measures whether a third less delivers less
-	climbAgain                   // measures the window again, before the larger one is believed to pay
 	climbStays
 )
 
@@ -53,7 +50,7 @@ const (
 // unless it is already large and may become smaller.
 func (c *climb) begin(cwnd protocol.ByteCount, large bool) {
 	c.window, c.rate, c.topped = cwnd, 0, false
-	if large && cwnd > leastWindow {
+	if large && low(cwnd) >= leastWindow {
 		c.enter(climbBase)
 	} else {
 		c.enter(climbGrows)
@@ -72,7 +69,7 @@ func (c *climb) onRound(r Round, cwnd protocol.ByteCount, quiet bool) protocol.B
 	}
 	if c.phase == climbGrows {
 		switch {
-		case quiet || 2*cwnd < 3*leastWindow:
+		case quiet || low(cwnd) < leastWindow:
 		case c.rate == 0 && 4*cwnd >= 5*c.window:
 			c.enter(climbBase)
 		case c.rate > 0 && 2*cwnd >= 3*c.window:
@@ -95,58 +92,34 @@ func (c *climb) onRound(r Round, cwnd protocol.ByteCount, quiet bool) protocol.B
 	if c.rounds <= climbRounds || c.took < climbTime {
 		return 0
 	}
-	return c.measured(c.delivered*1e6/max(c.took, 1), cwnd)
-}
-
-// measured takes what a window of cwnd packets delivers, and returns the next window to try.
-func (c *climb) measured(rate uint64, cwnd protocol.ByteCount) protocol.ByteCount {
+	rate := c.delivered * 1e6 / max(c.took, 1)
 	switch c.phase {
 	case climbTop:
-		if pays(c.rate, rate, c.window, cwnd) {
-			return c.again(cwnd, rate)
-		}
 		c.topped = true
+		if pays(c.rate, rate, c.window, cwnd) {
+			c.window, c.rate = cwnd, rate
+			c.enter(climbGrows)
+			return 0
+		}
 	case climbLow:
 		if pays(rate, c.rate, cwnd, c.window) {
-			return c.again(cwnd, rate)
-		}
-		c.window, c.rate, c.topped = cwnd, rate, true
-	case climbAgain:
-		c.rate = rate
-		if c.other > c.window {
-			c.topped = true
-			if pays(rate, c.tried, c.window, c.other) {
-				c.window, c.rate = c.other, c.tried
-				c.enter(climbGrows)
-				return c.window
-			}
-		} else if pays(c.tried, rate, c.other, c.window) {
 			if c.topped {
 				c.enter(climbStays)
 			} else {
 				c.enter(climbGrows)
 			}
-			return 0
-		} else {
-			c.window, c.rate, c.topped = c.other, c.tried, true
+			return c.window
 		}
+		c.window, c.rate, c.topped = cwnd, rate, true
 	default:
 		c.window, c.rate = cwnd, rate
 	}
-	if c.window <= leastWindow {
+	if low(c.window) < leastWindow {
 		c.enter(climbStays)
 		return c.window
 	}
 	c.enter(climbLow)
 	return low(c.window)
-}
-
-// again measures the window once more, after the other one. By chance, or because other traffic has come or gone between the
-// two, the larger one often seems to pay, and its queue would stay for many seconds.
-func (c *climb) again(other protocol.ByteCount, rate uint64) protocol.ByteCount {
-	c.other, c.tried = other, rate
-	c.enter(climbAgain)
-	return c.window
 }
 
 // empty says if there was no queue for some rounds: other senders have left, or the path
@@ -163,9 +136,9 @@ func (c *climb) empty(quiet bool) bool {
 func (c *climb) enter(p climbPhase) { c.phase, c.rounds, c.quiet, c.delivered, c.took = p, 0, 0, 0, 0 }
 
 // low is the next smaller window.
-func low(window protocol.ByteCount) protocol.ByteCount { return max(window*2/3, leastWindow) }
+func low(window protocol.ByteCount) protocol.ByteCount { return window * 2 / 3 }
 
 // pays says if the larger window delivers enough more.
 func pays(rate, larger uint64, window, cwnd protocol.ByteCount) bool {
-	return larger > rate && (larger-rate)*climbGain*uint64(window) >= rate*uint64(cwnd-window)
+	return larger > rate && float64(larger-rate)*climbGain*float64(window) >= float64(rate)*float64(cwnd-window)
 }
