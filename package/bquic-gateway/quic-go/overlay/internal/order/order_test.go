@@ -20,7 +20,11 @@ type link struct {
 	now  monotime.Time
 }
 
-func newLink() *link { return &link{root: New(nil, nil), now: monotime.Time(time.Hour)} }
+func newLink() *link {
+	l := &link{root: New(nil, nil), now: monotime.Time(time.Hour)}
+	l.root.now = 1<<32 - 100 // soon begins again at 0
+	return l
+}
 
 func (l *link) client() *Node { return New(l.root, nil) }
 
