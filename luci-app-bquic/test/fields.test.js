@@ -82,7 +82,7 @@ class Bquic {
 /* Those of /etc/config/wifirr. */
 class Wifirr {
 	constructor() {
-		this.procd = new Procd('wifirr-sched', namespace, { TEST_PROG: WIFIRRD, TEST_RUN: at('wifirr'), TEST_KERNEL: namespace });
+		this.procd = new Procd('wifirr-sched', namespace, { TEST_PROG: WIFIRRD, TEST_RUN: at('wifirr'), TEST_DIR: at('wifirr-made'), TEST_KERNEL: namespace });
 	}
 
 	async take(sections, changed) {

@@ -45,7 +45,7 @@ test('as installed, nothing starts', () => {
 	assert.deepEqual([ status, lines, error ], [ 0, [], '' ]);
 	const wifirr = uciFile(path.join(root, 'files/etc/config/wifirr'));
 	assert.ok(Object.keys(wifirr).length > 0);
-	const r = init('wifirr-sched', 'start_service', wifirr, { TEST_PROG: WIFIRRD, TEST_RUN: path.join(tmp, 'run') });
+	const r = init('wifirr-sched', 'start_service', wifirr, { TEST_PROG: WIFIRRD, TEST_RUN: path.join(tmp, 'run'), TEST_DIR: path.join(tmp, 'made') });
 	assert.deepEqual([ r.status, r.lines, r.error ], [ 0, [], '' ]);
 });
 
@@ -310,11 +310,11 @@ const hostile = [ '$(touch executed)', '`touch executed`', "'; touch executed; '
 
 /* the wifirr-sched script with the real daemon's check */
 function scheduler(fn, options, env) {
-	const run = path.join(tmp, 'run');
-	const r = init('wifirr-sched', fn, { a: { '.type': 'scheduler', enabled: '1', ...options } }, { TEST_PROG: WIFIRRD, TEST_RUN: run, ...env });
-	const file = path.join(run, `${options.device}.options`);
+	const run = path.join(tmp, 'run'), made = path.join(tmp, 'made');
+	const r = init('wifirr-sched', fn, { a: { '.type': 'scheduler', enabled: '1', ...options } }, { TEST_PROG: WIFIRRD, TEST_RUN: run, TEST_DIR: made, ...env });
+	const file = path.join(made, `${options.device}.options`);
 
-	return { ...r, run, text: r.lines.map((l) => l.join(' ')), file: fs.existsSync(file) ? fs.readFileSync(file, 'utf8') : null };
+	return { ...r, run, made, text: r.lines.map((l) => l.join(' ')), file: fs.existsSync(file) ? fs.readFileSync(file, 'utf8') : null };
 }
 
 test('wifirr-sched: every option reaches the daemon, and only as itself', () => {
@@ -322,16 +322,16 @@ test('wifirr-sched: every option reaches the daemon, and only as itself', () => 
 		backend: 'htb', mode: 'paper', engage: 'always', active: '4', slot: '500', trickle: '30', rate: '1000', weights: '9,1', windows: 'off', rts: '500',
 		demand_bytes: '1', demand_rate: '2', busy_threshold: '3', engage_delay: '4', match: 'ip'
 	};
-	const { lines, error, run, file } = scheduler('start_service', {
+	const { lines, error, run, made, file } = scheduler('start_service', {
 		device: 'lo', ...all, always: '02:00:00:00:00:01 02:00:00:00:00:02', ignore: '192.0.2.1', exempt_voice: '1', verbose: '2'
 	});
 
-	assert.deepEqual(command(lines), [ WIFIRRD, '--device', 'lo', '--control', `${run}/lo.sock`, '--options', `${run}/lo.options` ], error);
+	assert.deepEqual(command(lines), [ WIFIRRD, '--device', 'lo', '--control', `${run}/lo.sock`, '--options', `${made}/lo.options` ], error);
 	assert.deepEqual(lines[0], [ 'procd_open_instance', 'lo' ]);
 	assert.equal(file, Object.entries(all).map(([ o, v ]) => `${o.replace('_', '-')}=${v}\n`).join('') +
 		'always=02:00:00:00:00:01\nalways=02:00:00:00:00:02\nignore=192.0.2.1\nexempt-voice\nverbose\nverbose\n');
 	for (const value of [ ...hostile, '1,2\nverbose', '1,2;x', '1,2 3' ]) {
-		fs.rmSync(path.join(run, 'lo.options'), { force: true });
+		fs.rmSync(path.join(made, 'lo.options'), { force: true });
 		const r = scheduler('start_service', { device: 'lo', rate: '1000', weights: value });
 		assert.ok(r.text.join('\n').includes(`section a: weights ${value}: must be`), r.text);
 		assert.equal(r.file, null);
@@ -378,11 +378,11 @@ test('wifirr-sched: apk starts it after an upgrade without a stop, and the new p
 
 	fs.writeFileSync(newer, `#!/bin/sh\nexec '${WIFIRRD}' "$@"\n`, { mode: 0o755 });
 	start(WIFIRRD);
-	const before = fs.readFileSync(path.join(tmp, 'run/program'), 'utf8');
+	const before = fs.readFileSync(path.join(tmp, 'made/program'), 'utf8');
 	const r = start(newer);
 	/* procd restarts an instance when such a file has changed; then it must not be told to reload */
-	assert.deepEqual(file(r), [ `procd_set_param file ${tmp}/run/program` ]);
-	assert.notEqual(fs.readFileSync(path.join(tmp, 'run/program'), 'utf8'), before);
+	assert.deepEqual(file(r), [ `procd_set_param file ${tmp}/made/program` ]);
+	assert.notEqual(fs.readFileSync(path.join(tmp, 'made/program'), 'utf8'), before);
 	assert.deepEqual(r.text.filter((l) => l.startsWith('procd_send_signal')), []);
 	assert.equal(start(newer).text.filter((l) => l.startsWith('procd_send_signal')).length, 1);
 	/* never given up */
@@ -390,7 +390,7 @@ test('wifirr-sched: apk starts it after an upgrade without a stop, and the new p
 });
 
 test('wifirr-sched: what killed daemons have set goes with the service, and with their section', () => {
-	const run = path.join(tmp, 'run'), calls = path.join(tmp, 'wifirr-calls'), prog = path.join(tmp, 'wifirrd-called');
+	const made = path.join(tmp, 'made'), calls = path.join(tmp, 'wifirr-calls'), prog = path.join(tmp, 'wifirrd-called');
 	fs.writeFileSync(prog, `#!/bin/sh\ncase "$*" in restore) echo "$*" >>'${calls}'; echo complaint >&2 ;; *) exec '${WIFIRRD}' "$@" ;; esac\n`, { mode: 0o755 });
 	const restored = (fn, options) => {
 		fs.rmSync(calls, { force: true });
@@ -398,16 +398,34 @@ test('wifirr-sched: what killed daemons have set goes with the service, and with
 		assert.equal(r.error, '');
 		assert.equal(fs.readFileSync(calls, 'utf8'), 'restore\n');
 		assert.deepEqual(r.text.filter((l) => l.startsWith('log')), [ 'log complaint' ]);
-		return fs.readdirSync(run).filter((f) => f.endsWith('.options'));
+		return fs.readdirSync(made).filter((f) => f.endsWith('.options'));
 	};
 
-	for (const file of fs.readdirSync(run))
-		fs.rmSync(path.join(run, file));
-	fs.writeFileSync(path.join(run, 'gone0.options'), 'rate=7000\n');
+	for (const file of fs.readdirSync(made))
+		fs.rmSync(path.join(made, file));
+	fs.writeFileSync(path.join(made, 'gone0.options'), 'rate=7000\n');
 	assert.deepEqual(restored('start'), [ 'lo.options' ]);
 	assert.deepEqual(restored('reload_service', { enabled: '0' }), []);
-	fs.writeFileSync(path.join(run, 'lo.options'), 'rate=7000\n');
+	fs.writeFileSync(path.join(made, 'lo.options'), 'rate=7000\n');
 	assert.deepEqual(restored('service_stopped'), []);
+});
+
+test('wifirr-sched: root writes to nothing that the daemon could have planted', () => {
+	const victim = path.join(tmp, 'precious'), run = path.join(tmp, 'run-planted');
+	fs.writeFileSync(victim, 'precious');
+	fs.mkdirSync(run);
+	for (const name of [ 'lo.options', 'program', 'gone0.options' ])
+		fs.symlinkSync(victim, path.join(run, name));
+	/* the number in the name is the shell's process */
+	fs.writeFileSync(path.join(tmp, 'planting'), `#!/bin/sh\nln -s '${victim}' '${run}/check.'$$\nexec busybox sh -u "$@"\n`, { mode: 0o755 });
+	for (const fn of [ 'check', 'start', 'reload_service', 'service_stopped' ]) {
+		const r = spawnSync(path.join(tmp, 'planting'), [ path.join(__dirname, 'rc.sh'), path.join(root, 'package/wifirr-sched/files/etc/init.d/wifirr-sched'), fn ], {
+			encoding: 'utf8', env: { PATH: process.env.PATH, SECTIONS: 'scheduler/a', O_a_enabled: '1', O_a_device: 'lo', O_a_rate: '1000',
+				TEST_PROG: WIFIRRD, TEST_RUN: run, TEST_DIR: path.join(tmp, 'made-planted') } });
+		assert.equal(r.status, 0, r.stderr);
+		assert.equal(fs.readFileSync(victim, 'utf8'), 'precious', fn);
+	}
+	assert.equal(fs.readdirSync(run).length, 7);
 });
 
 function call(words, env) {
@@ -431,7 +449,7 @@ test('rpcd plugin wifirr: what the init script would refuse, without a word to t
 	const mistakes = (options, env) => {
 		const variables = Object.fromEntries(Object.entries({ enabled: '1', ...options }).map(([ o, v ]) => [ `O_a_${o}`, v ]));
 		fs.writeFileSync(INIT, `#!/bin/sh\nexec busybox sh -u '${path.join(__dirname, 'rc.sh')}' '${path.join(root, 'package/wifirr-sched/files/etc/init.d/wifirr-sched')}' "$1"\n`, { mode: 0o755 });
-		const r = call([ 'call', 'check' ], { INIT, SECTIONS: 'scheduler/a', TEST_PROG: WIFIRRD, TEST_RUN: path.join(tmp, 'run-check'), ...variables, ...env });
+		const r = call([ 'call', 'check' ], { INIT, SECTIONS: 'scheduler/a', TEST_PROG: WIFIRRD, TEST_RUN: path.join(tmp, 'run-check'), TEST_DIR: path.join(tmp, 'made-check'), ...variables, ...env });
 		assert.equal(r.status, 0, r.stderr);
 		return JSON.parse(r.stdout).mistakes;
 	};
@@ -443,7 +461,8 @@ test('rpcd plugin wifirr: what the init script would refuse, without a word to t
 	for (const value of [ ...hostile, '"\\\t\u0001x' ])
 		assert.equal(mistakes({ device: 'lo', rate: '1000', weights: value }).length, 1, value);
 	assert.ok(!fs.existsSync(path.join(tmp, 'executed')));
-	assert.deepEqual(fs.readdirSync(path.join(tmp, 'run-check')), []);
+	for (const dir of [ 'run-check', 'made-check' ])
+		assert.deepEqual(fs.readdirSync(path.join(tmp, dir)), []);
 });
 
 test('rpcd plugin wifirr: two real schedulers', () => {

@@ -169,7 +169,8 @@ undo() {
 	apk) apk del $packages ;;
 	esac || fail "$manager failed, as it says above"
 	rm -rf /etc/bquic /etc/config/bquic /etc/config/bquic-opkg /etc/config/wifirr /etc/config/wifirr-opkg \
-		/etc/config/bquic.apk-new /etc/config/wifirr.apk-new /var/etc/bquic /var/run/bquic /var/run/wifirr
+		/etc/config/bquic.apk-new /etc/config/wifirr.apk-new /var/etc/bquic /var/etc/wifirr \
+		/var/run/bquic /var/run/wifirr
 	rm -f "/etc/opkg/keys/$FINGERPRINT" /etc/apk/keys/bquic.pem /etc/apk/repositories.d/bquic.list
 	[ ! -f /etc/opkg/customfeeds.conf ] || sed -i '/^src\/gz bquic /d' /etc/opkg/customfeeds.conf
 	if [ -d $STATE ]; then
