@@ -99,8 +99,8 @@ def slow_node(directory: pathlib.Path = ROOT / "results") -> list[Line]:
         for level in starved.REPORTED:
             off, on = ([{"repetition": r["repetition"], "s": r[which]["bulk"]} for r in rows if (r["leg"], r["level"]) == (leg, level)]
                        for which in ("off", "on"))
-            some += compared(f"10 MB over a wire of {leg} Mbit/s, with {100 * level:.0f} % of the processor that carrying it takes"
-                             f" (the worst of {len(starved.LEGS) * len(starved.REPORTED)} cases)", "{:.1f} s", off, on, "s")
+            some += compared(f"10 MB over a {leg} Mbit/s wire, with {level:g} times the processor time that relaying needs"
+                             f" (worst of {len(starved.LEGS) * len(starved.REPORTED)} cases)", "{:.1f} s", off, on, "s")
     return sorted(some, key=lambda line: interval(line.share)[0])[-1:]
 
 
@@ -108,8 +108,8 @@ def crowded(directory: pathlib.Path = ROOT / "results") -> list[Line]:
     """Crowded access points without the scheduler and with its defaults, on seeds on which nothing was chosen."""
     some: list[Line] = []
     for file, what, unit, key, cells in (
-        ("dense-download", "the last of them is done", "{:.1f} s", "worst_s", CROWDS),
-        ("interactive", "delay of 99 % of the packets of a call beside them", "{:.0f} ms", "delay_p99_ms",
+        ("dense-download", "time until the last one finishes", "{:.1f} s", "worst_s", CROWDS),
+        ("interactive", "99th percentile of a call's packet delays", "{:.0f} ms", "delay_p99_ms",
          {"30 clients": {"interactive": "g711", "interactive_alone": True}}),
     ):
         rows = [r for r in results.read(directory / f"{file}.json") if r["seed"] in interactive.REPORTED]
@@ -130,7 +130,7 @@ def spread(values: list[float], form: str = ".2f") -> str:
 
 
 def table(header: str, some: list[Line]) -> str:
-    text = f"| {header} | time, of that without |\n|---|---|---|---|\n"
+    text = f"| {header} | time on ÷ time off |\n|---|---|---|---|\n"
     for line in some:
         off, on = (line.unit.format(interval(values)[0]) for values in (line.off, line.on))
         text += f"| {line.what} | {off} | **{on}** | {spread(line.share)} |\n"
@@ -145,7 +145,9 @@ def block(directory: pathlib.Path = ROOT / "results") -> str:
     scheduler = table("one access point, 802.11n | scheduler off | scheduler on", crowded(directory))
     return (f"{relay}\n![relay on against off]({FIGURE.relative_to(ROOT)})\n\n"
             "This table shows what the scheduler gains for the clients of a crowded access point, in simulations. Each of them downloads"
-            f" {mb} MB and\nsends {kbit} kbit/s meanwhile:\n\n{scheduler}")
+            f" {mb} MB and\nsends {kbit} kbit/s meanwhile:\n\n{scheduler}\n"
+            "The last column is the median of the ratios of paired runs, so it can differ from the ratio of the two medians. In parentheses is its 95 %"
+            " interval,\nor, with fewer than six pairs of runs, the smallest and the largest ratio.\n")
 
 
 def draw() -> None:

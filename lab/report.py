@@ -114,7 +114,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="of the last --quick runs (build/lab/), where there are any")
     args = parser.parse_args()
-    text = "# Results\n\nGenerated from `results/` by `lab/report.py`; do not edit. Medians, with 95 % intervals in brackets.\n\n"
+    text = "# Results\n\nGenerated from `results/` by `lab/report.py`; do not edit. Medians; in brackets is the 95 % bootstrap interval of the median, or,\nwith fewer than six runs, the smallest and the largest run.\n\n"
     lines = papers(args.quick)
     text += overview.page(lines, ROOT / ("build/lab" if args.quick else "results")) + "\n" + papers_table(lines) + "\n"
     text += "\n".join(section(*experiment, args.quick) for experiment in EXPERIMENTS)

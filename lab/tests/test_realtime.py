@@ -308,7 +308,7 @@ def test_headline(tmp_path: pathlib.Path) -> None:
     realtime.write(tmp_path / "dense-download.json", [
         {**crowd, **form, "seed": seed, "worst_s": seconds} for form, seconds in (({"form": "none"}, 30.0), (simulation.SHIPPED["11n"], 15.0))
         for seed in (1, 16)])  # seed 1 was chosen on
-    assert [(line.what, line.share) for line in headline.crowded(tmp_path)] == [("50 clients: the last of them is done", [0.5])]
+    assert [(line.what, line.share) for line in headline.crowded(tmp_path)] == [("50 clients: time until the last one finishes", [0.5])]
 
 
 def test_chromium_loads_a_page(lab: namespaces.Lab) -> None:

@@ -251,6 +251,8 @@ test('kernel settings: as docs/systemd has them, made with a start, restored by 
 	assert.equal(wants.length, 3);
 	assert.deepEqual(service(onlyGateway)('start_service').said('sysctl'), wants.map((w) => `-qew ${w}`));
 	assert.deepEqual(service(() => null)('start_service').said('sysctl'), []);
+	/* larger buffers are the operator's, and stay */
+	assert.deepEqual(service(onlyGateway, { TEST_SYSCTL: '16777216' })('start_service').said('sysctl'), [ '-qew net.ipv4.tcp_early_demux=0' ]);
 
 	ip('netns', 'add', namespace);
 	try {

@@ -48,7 +48,7 @@ logger() {
 }
 extra_command() { :; }
 # TEST_KERNEL: change the settings of this network namespace.
-[ -n "${TEST_KERNEL:-}" ] || sysctl() { say sysctl "$@"; }
+[ -n "${TEST_KERNEL:-}" ] || sysctl() { if [ "$1" = -n ]; then echo "${TEST_SYSCTL:-1}"; else say sysctl "$@"; fi; }
 start() {
 	start_service "$@" || return
 	! type service_started >/dev/null 2>&1 || service_started

@@ -15,6 +15,7 @@ APK_KEY='@APK_KEY@'
 FLASH_KB=5000 # bquic-gateway, compressed as flash file systems do, and the kernel modules that it needs
 MEMORY_MB=56  # available to Linux on a router with 64
 STATE=/etc/bquic-feed # the previous state
+KEEP=/lib/upgrade/keep.d/bquic-feed
 LANGUAGES='ca de es'
 
 say() { printf '%s\n' "$@"; } # each argument on a line
@@ -99,6 +100,13 @@ remember() {
 	uci -q show luci.languages >$STATE/languages || true
 }
 
+# What sysupgrade does not keep by itself: of 24.10, the previous state; of 25.12, the feed and its key, too.
+keep() {
+	mkdir -p "${KEEP%/*}"
+	say $STATE/ $KEEP >$KEEP
+	[ $manager = opkg ] || say /etc/apk/keys/bquic.pem /etc/apk/repositories.d/bquic.list >>$KEEP
+}
+
 add_feed() {
 	case $manager in
 	opkg)
@@ -130,11 +138,18 @@ install() {
 		"and install: $packages." 'Nothing of it starts before you switch it on.'
 	ask 'Go on?'
 	remember
+	keep
 	add_feed
 	# shellcheck disable=SC2086 # a list of words
 	case $manager in
-	opkg) opkg update && opkg install $packages ;;
-	apk) apk update && apk add $packages ;;
+	opkg)
+		opkg update || true # another feed may be out of order
+		opkg install $packages
+		;;
+	apk)
+		apk update || true
+		apk add --upgrade $packages
+		;;
 	esac || fail "$manager failed, as it says above. To take everything back: sh install.sh --undo"
 	for package in $packages; do
 		has "$package" || fail "$manager did not install $package. To take everything back: sh install.sh --undo"
@@ -171,7 +186,7 @@ undo() {
 	rm -rf /etc/bquic /etc/config/bquic /etc/config/bquic-opkg /etc/config/wifirr /etc/config/wifirr-opkg \
 		/etc/config/bquic.apk-new /etc/config/wifirr.apk-new /var/etc/bquic /var/etc/wifirr \
 		/var/run/bquic /var/run/wifirr
-	rm -f "/etc/opkg/keys/$FINGERPRINT" /etc/apk/keys/bquic.pem /etc/apk/repositories.d/bquic.list
+	rm -f $KEEP "/etc/opkg/keys/$FINGERPRINT" /etc/apk/keys/bquic.pem /etc/apk/repositories.d/bquic.list
 	[ ! -f /etc/opkg/customfeeds.conf ] || sed -i '/^src\/gz bquic /d' /etc/opkg/customfeeds.conf
 	if [ -d $STATE ]; then
 		for user in bquic wifirr; do

@@ -14,6 +14,8 @@ import zlib
 from . import keys
 from .contents import Package, Tree
 
+PAGE = 4096  # bytes
+
 # OpenWrt's default_postinst creates users, runs uci-defaults, enables and
 # starts services; default_prerm stops and disables them.
 POSTINST = """\
@@ -67,6 +69,12 @@ def tar(tree: Tree, epoch: int) -> bytes:
     return out.getvalue()
 
 
+def on_flash(data: bytes) -> int:
+    """The bytes that DATA takes on a file system that compresses each page, as JFFS2 and UBIFS do. opkg installs nothing whose
+    Installed-Size is larger than the free flash."""
+    return sum(len(zlib.compress(data[at:at + PAGE])) for at in range(0, len(data), PAGE))
+
+
 def build(package: Package, epoch: int) -> tuple[bytes, tuple[list[str], str]]:
     """The bytes of a package and its index entry: control lines, description."""
     recipe = package.recipe
@@ -84,7 +92,7 @@ def build(package: Package, epoch: int) -> tuple[bytes, tuple[list[str], str]]:
         "URL": recipe.vars.get("URL"),
         "Maintainer": recipe.vars["PKG_MAINTAINER"],
         "Architecture": package.arch,
-        "Installed-Size": str(len(data)),
+        "Installed-Size": str(on_flash(data)),
     }
     description = "Description: " + "\n".join(" " + line.strip() for line in package.description)
     head = [f"{k}: {v}" for k, v in fields.items() if v]

@@ -27,7 +27,7 @@ remove) for p in "$@"; do sed -i "/^$(echo "$p" | sed 's/\\*/.*/')\\$/d" /packag
 esac""",
     "apk": """case $1 in
 info) if [ $# = 1 ]; then cat /packages; else grep -qx "$3" /packages; fi ;;
-add) shift; printf '%s\\n' "$@" >>/packages; echo 'bquic:x:1:1::/:/bin/false' >>/etc/passwd ;;
+add) shift; [ "$1" != --upgrade ] || shift; printf '%s\\n' "$@" >>/packages; echo 'bquic:x:1:1::/:/bin/false' >>/etc/passwd ;;
 del) shift; for p in "$@"; do grep -qx "$p" /packages || { echo "ERROR: No such package: $p"; exit 1; }; done
 	for p in "$@"; do sed -i "/^$p\\$/d" /packages; done ;;
 esac""",
@@ -53,7 +53,7 @@ class Router:
             shutil.copy(file, to)
         shutil.copy(dash, root / "bin/sh")
         for name, script in {
-            manager: f'echo "{manager} $*" >>/calls\n[ ! -e /broken ] || exit 1\n{MANAGERS[manager]}',
+            manager: f'echo "{manager} $*" >>/calls\n[ ! -e /broken ] || exit 1\n[ "$1" != update ] || [ ! -e /dead ] || exit 1\n{MANAGERS[manager]}',
             "df": f"echo Filesystem Blocks Used Available; echo /dev/x 1 1 {free} 1% /overlay",
             "uci": "case \"$*\" in '-q get luci.languages.es') ;; '-q show luci.languages') echo \"luci.languages.es='Spanish'\" ;;\n"
                    "-q*) exit 1 ;; *) echo \"uci $*\" >>/calls ;; esac",
@@ -112,7 +112,7 @@ def test_installs_what_fits_and_takes_it_back(router, manager):
     said = there.run("--yes")
     assert said.returncode == 0, said.stdout
     words = "bquic-gateway wifirr-sched luci-app-bquic luci-i18n-bquic-es"
-    verb = {"opkg": "install", "apk": "add"}[manager]
+    verb = {"opkg": "install", "apk": "add --upgrade"}[manager]  # so does opkg's install
     assert there.calls() == [f"{manager} update", f"{manager} {verb} {words}"]
     assert f"install: {words}." in said.stdout and "uci set bquic.gateway.enabled=1" in said.stdout
     etc = there.root / "etc"
@@ -123,6 +123,10 @@ def test_installs_what_fits_and_takes_it_back(router, manager):
     else:
         assert (etc / "apk/repositories.d/bquic.list").read_text() == f"{URL}/mips_24kc/packages.adb\n"
         assert (etc / "apk/keys/bquic.pem").read_text() == key.apk_public
+    kept = (there.root / "lib/upgrade/keep.d/bquic-feed").read_text().split()
+    made = {f"/{name}" for name in there.state() if name not in before and name != "packages"}
+    opkgs = {f"/etc/opkg/keys/{key.fingerprint}"}  # a configuration file of opkg's, as is customfeeds.conf
+    assert made - opkgs == {name for k in kept for name in made if name.startswith(k)}, kept
 
     assert there.run("--yes", "http://other.example/").returncode == 0  # the feed has moved
     there.calls()
@@ -182,6 +186,14 @@ def test_refused(router):
     assert said.returncode == 1 and '"sparc" (it has: mips_24kc x86_64)' in said.stdout
     (there.root / "etc/openwrt_release").write_text("DISTRIB_RELEASE='24.10.8'\nDISTRIB_ARCH='mips_24kc'\n")
     assert there.calls() == [] and there.state() == before
+
+
+@pytest.mark.parametrize("manager", ["opkg", "apk"])
+def test_another_feed_is_dead(router, manager):
+    there, _ = router(manager)
+    (there.root / "dead").touch()
+    said = there.run("--yes")
+    assert said.returncode == 0 and "Installed." in said.stdout, said.stdout
 
 
 def test_a_failure_says_how_to_go_back(router):

@@ -665,11 +665,29 @@ config profile 'bquic_2'
 		st.Gateway != "192.0.2.1:8443" || st.State != "away" {
 		t.Errorf("%v: %s", err, out)
 	}
+	moved := write(t, dir, "moved", strings.Replace(string(must(os.ReadFile(conf))), "/sock'\n", "/other'\n\toption metrics '127.0.0.1:9'\n", 1))
+	if err := os.Rename(moved, conf); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	for range 500 {
+		if out, _, _ = bquic(t, "status", "--json", "--socket", filepath.Join(dir, "sock")); strings.Contains(out, `"reload"`) {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after SIGTERM: %v\n%s", err, stderr.String())
+	}
+	for _, option := range []string{"status_socket", "metrics"} {
+		if !strings.Contains(stderr.String(), `"this change needs a restart" option=relay.`+option) {
+			t.Errorf("relay.%s has changed, and the log does not say that it needs a restart:\n%s", option, stderr.String())
+		}
 	}
 
 	// State that a killed relay has left in the kernel is removed.

@@ -53,12 +53,12 @@ func runRelay(ctx context.Context, args []string) error {
 		fmt.Print(rules)
 		return err
 	}
-	socket, err := status.Listen(cfg.StatusSocket)
+	socket, err := status.Listen(cfg.Relay.StatusSocket)
 	if err != nil {
 		return err
 	}
 	defer socket.Close()
-	figures, err := metrics.Listen(ctx, cfg.Metrics)
+	figures, err := metrics.Listen(ctx, cfg.Relay.Metrics)
 	if err != nil {
 		return err
 	}

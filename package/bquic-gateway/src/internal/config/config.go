@@ -85,12 +85,10 @@ type Site struct {
 
 // A Relay configures `bquic relay`.
 type Relay struct {
-	Enabled      bool
-	Relay        relay.Config
-	Profile      profile.Profile
-	Metrics      string // address:port; "": none
-	StatusSocket string
-	LogLevel     slog.Level
+	Enabled  bool
+	Relay    relay.Config
+	Profile  profile.Profile
+	LogLevel slog.Level
 }
 
 // A Mistake is one mistake in a file.
@@ -477,12 +475,12 @@ func (d *decoder) relay(s *uci.Section, upstreams []*uci.Section) {
 			Bridge:       get[string](d, s, "bridge"),
 			ControlShare: get[int](d, s, "control_share"),
 			Auto:         get[bool](d, s, "auto"),
+			StatusSocket: get[string](d, s, "status_socket"),
+			Metrics:      get[string](d, s, "metrics"),
 			StateDir:     get[string](d, s, "state_dir"),
 		},
-		Profile:      p,
-		Metrics:      get[string](d, s, "metrics"),
-		StatusSocket: get[string](d, s, "status_socket"),
-		LogLevel:     parseLevel(get[string](d, s, "log_level")),
+		Profile:  p,
+		LogLevel: parseLevel(get[string](d, s, "log_level")),
 	}
 	for _, p := range values[divert.Ports](d, s, "udp_port") {
 		if p.value.First <= 443 && 443 <= p.value.Last {

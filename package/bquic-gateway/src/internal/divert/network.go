@@ -157,8 +157,14 @@ func Devices() (names []string) {
 }
 
 // NodeAddresses returns the addresses of devices to which packets can be translated.
-// It omits link-local addresses, which clients of another device cannot reach.
+// It omits link-local addresses, which clients of another device cannot reach, and IPv6 addresses
+// that are tentative or duplicates (RFC 4862, section 5.4): the kernel delivers nothing to them.
 func NodeAddresses(devices []string) (addrs []netip.Addr) {
+	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	if err != nil {
+		return nil
+	}
+	defer conn.Close()
 	for _, name := range devices {
 		dev, err := net.InterfaceByName(name)
 		if err != nil {
@@ -169,9 +175,17 @@ func NodeAddresses(devices []string) (addrs []netip.Addr) {
 			continue
 		}
 		for _, a := range list {
-			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().IsGlobalUnicast() {
-				addrs = append(addrs, p.Addr().Unmap())
+			p, err := netip.ParsePrefix(a.String())
+			if err != nil || !p.Addr().IsGlobalUnicast() {
+				continue
 			}
+			addr := p.Addr().Unmap()
+			if addr.Is6() {
+				if r, err := lookUp(conn, addr); err != nil || r.kind != unix.RTN_LOCAL {
+					continue
+				}
+			}
+			addrs = append(addrs, addr)
 		}
 	}
 	return addrs

@@ -143,20 +143,20 @@ func (p *Plan) gateway(g *config.Gateway, exists func(string) bool) {
 func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
 func (p *Plan) relay(r *config.Relay) {
-	p.Enabled, p.socket = r.Enabled, r.StatusSocket
+	p.Enabled, p.socket = r.Enabled, r.Relay.StatusSocket
 	if r.Relay.ControlShare > 0 {
 		p.state = r.Relay.StateDir
 	}
 	p.listen("port", net.JoinHostPort("", strconv.Itoa(r.Relay.Port)), false)
-	p.listen("metrics", r.Metrics, false)
+	p.listen("metrics", r.Relay.Metrics, false)
 	p.fix("program", built())
 	p.fix("mode", r.Relay.Mode)
 	p.fix("port", strconv.Itoa(r.Relay.Port))
 	p.fix("connections", strconv.Itoa(r.Relay.Connections))
 	p.fix("bridge", r.Relay.Bridge)
 	p.fix("state_dir", r.Relay.StateDir)
-	p.fix("status_socket", r.StatusSocket)
-	p.fix("metrics", r.Metrics)
+	p.fix("status_socket", r.Relay.StatusSocket)
+	p.fix("metrics", r.Relay.Metrics)
 	// The firewall already accepts redirected connections, because conntrack marks
 	// them as DNAT. Packets for transparent sockets are unchanged and need a rule.
 	if r.Relay.Mode == divert.TProxy || len(r.Relay.UDPPorts) > 0 {

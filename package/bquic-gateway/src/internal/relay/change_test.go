@@ -8,12 +8,15 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"bquic/internal/cert"
 	"bquic/internal/divert"
 	"bquic/internal/relay"
 )
@@ -126,6 +129,75 @@ func TestPinChanged(t *testing.T) {
 	node.apply(c)
 	m.becomes("carried", origin4+":80")
 	carried.says("as it was")
+}
+
+// TestAuthorityChanged checks that a reload reads the authorities of `ca` again: one that is replaced, for example
+// because its key was stolen, is no longer trusted.
+func TestAuthorityChanged(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.startGateway()
+	other := t.TempDir()
+	if _, _, err := cert.LoadOrCreate(other, []string{"gateway"}); err != nil {
+		t.Fatal(err)
+	}
+	c := m.config(divert.Redirect)
+	c.Pins, c.ServerName, c.CAFile = nil, "gateway", filepath.Join(t.TempDir(), "ca.pem")
+	trust := func(dir string) {
+		t.Helper()
+		pem, err := os.ReadFile(filepath.Join(dir, "cert.pem"))
+		if err == nil {
+			err = os.WriteFile(c.CAFile, pem, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	trust(m.state)
+	node := m.startRelay(c)
+	m.becomes("carried", origin4+":80")
+
+	trust(other)
+	node.apply(c)
+	f := node.await("the gateway to be refused", func(f figures) bool { return f.Relay.State == "away" && f.Relay.Gateways[0].Error != "" })
+	if !strings.Contains(f.Relay.Gateways[0].Error, "unknown authority") {
+		t.Errorf("gateways %+v", f.Relay.Gateways)
+	}
+	m.becomes("forwarded", origin4+":80")
+
+	trust(m.state)
+	node.apply(c)
+	m.becomes("carried", origin4+":80")
+}
+
+// TestDuplicateAddress checks that connections are translated to an address that works, although the node's
+// newest one is another host's (RFC 4862, section 5.4).
+func TestDuplicateAddress(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet("[" + origin6 + "]:80")
+	m.startGateway()
+	node := m.startRelay(m.config(divert.Redirect))
+	m.becomes("carried", "["+origin6+"]:80")
+
+	m.ip("phone", "addr add fd77::9/64 dev lan nodad preferred_lft 0") // no source of connections
+	m.ip("node", "addr add fd77::9/64 dev br-lan")
+	for deadline := time.Now().Add(patience); !strings.Contains(m.run("node", "ip", "-6", "addr", "show", "dev", "br-lan"), "dadfailed"); {
+		if time.Now().After(deadline) {
+			t.Fatal("the kernel does not find the duplicate")
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	for range 10 { // meanwhile the relay looks at its addresses again
+		time.Sleep(200 * time.Millisecond)
+		if way := m.way("[" + origin6 + "]:80"); way != "carried" {
+			t.Fatalf("a connection is %s, not carried", way)
+		}
+	}
+	if f := node.figures(); f.Relay.Direct.Total != 0 {
+		t.Errorf("%d direct connections", f.Relay.Direct.Total)
+	}
 }
 
 // TestSeveralGateways checks that the first working gateway is used, and a better

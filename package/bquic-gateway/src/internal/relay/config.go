@@ -58,7 +58,9 @@ type Config struct {
 	// 0 to 50. 0: no comparison.
 	ControlShare int
 	// Auto makes new connections go direct while carried ones are slower beyond doubt.
-	Auto bool
+	Auto         bool
+	StatusSocket string
+	Metrics      string // address:port; "": none
 	// StateDir is the directory for the comparison's state; "": it is not kept.
 	StateDir string
 	// Bridge says which connections are taken that the node only bridges to another router: BridgeOff, BridgeAuto or
@@ -266,7 +268,7 @@ func (c Config) Check() error {
 // sameSession reports whether a session made with s is the same as one made with o.
 func (s *settings) sameSession(o *settings) bool {
 	return s == o || s.ServerName == o.ServerName && slices.Equal(s.Pins, o.Pins) &&
-		s.CAFile == o.CAFile && s.Token == o.Token && s.Burst == o.Burst
+		s.tls.RootCAs.Equal(o.tls.RootCAs) && s.Token == o.Token && s.Burst == o.Burst
 }
 
 // ParseInterface checks the name of a network device for use in nftables rules. The kernel allows more characters

@@ -104,12 +104,15 @@ func (r *Relay) Apply(cfg Config) error {
 		{"connections", strconv.Itoa(old.Connections), strconv.Itoa(set.Connections)},
 		{"bridge", old.Bridge, set.Bridge},
 		{"state_dir", old.StateDir, set.StateDir},
+		{"status_socket", old.StatusSocket, set.StatusSocket},
+		{"metrics", old.Metrics, set.Metrics},
 	} {
 		if o.was != o.is {
 			r.logger.Warn("this change needs a restart", "option", "relay."+o.name, "was", o.was, "is", o.is)
 		}
 	}
-	set.Mode, set.Port, set.Connections, set.Bridge, set.StateDir = old.Mode, old.Port, old.Connections, old.Bridge, old.StateDir
+	set.Mode, set.Port, set.Connections, set.Bridge = old.Mode, old.Port, old.Connections, old.Bridge
+	set.StateDir, set.StatusSocket, set.Metrics = old.StateDir, old.StatusSocket, old.Metrics
 	if set.sameSession(old) {
 		set.tls = old.tls // keeps the cache of resumable sessions
 	}

@@ -275,7 +275,11 @@ func (o *origins) up(s *origin) {
 func (o *origins) down(s *origin, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.pause == 0 || s.reason != err.Error() {
+	reason := err.Error()
+	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Source != nil {
+		reason = op.Op + ": " + op.Err.Error() // without the local port, which is another one each time
+	}
+	if s.pause == 0 || s.reason != reason {
 		o.log.Warn("origin failed", "origin", s.url.Redacted(), "error", err)
 	}
 	now := time.Now()
@@ -283,7 +287,7 @@ func (o *origins) down(s *origin, err error) {
 		return
 	}
 	s.pause = min(max(2*s.pause, minDown), maxDown)
-	s.until, s.reason = now.Add(s.pause), err.Error()
+	s.until, s.reason = now.Add(s.pause), reason
 }
 
 func isTimeout(err error) bool {

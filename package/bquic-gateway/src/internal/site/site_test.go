@@ -322,6 +322,45 @@ func TestRetry(t *testing.T) {
 	}
 }
 
+// TestResetLoggedOnce checks that an origin that resets every connection is not a line in the log for each request:
+// the error contains another local port each time.
+func TestResetLoggedOnce(t *testing.T) {
+	origin, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer origin.Close()
+	go func() {
+		for {
+			conn, err := origin.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 1))
+			_ = conn.(*net.TCPConn).SetLinger(0)
+			conn.Close()
+		}
+	}()
+	u, _ := url.Parse("http://" + origin.Addr().String())
+	var log bytes.Buffer
+	sites, err := New([]config.Site{{Hosts: []string{"*"}, Origins: []*url.URL{u}}}, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sites.Close()
+	site := httptest.NewServer(sites)
+	for range 20 {
+		if res, _ := ask(t, "GET", site.URL); res.StatusCode != 502 {
+			t.Error(res.Status)
+		}
+	}
+	site.Close()
+	// The reset can arrive while the request is written, or while the answer is read.
+	if n := strings.Count(log.String(), "origin failed"); n < 1 || n > 3 {
+		t.Errorf("logged %d times:\n%s", n, log.String())
+	}
+}
+
 func TestForwarded(t *testing.T) {
 	seen := make(chan *http.Request, 1)
 	origin := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r }))
