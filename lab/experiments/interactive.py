@@ -44,7 +44,6 @@ FILE_MB = 1
 MUST_NOT_WAIT = {"g711": "call", "ssh": "key presses", "dns": "DNS"}
 OTHER_CROWDS: list[Row] = [{"rtt_ms": 50}, {"driver": "tx-only"}, {"driver": "aql"}]
 CROWD_MB = {"11g": 1, "11n": 2}
-REPORTED = range(16, 21)  # seeds
 NO_LATER = 1.1
 
 
@@ -56,7 +55,7 @@ def crowds() -> list[Row]:
 
 
 def wanted_crowds() -> list[Row]:
-    return [{**c, **form, "seed": seed} for seed in REPORTED for c in crowds() for form in ({"form": "none"}, simulation.SHIPPED[c["phy"]])]
+    return [{**c, **form, "seed": seed} for seed in simulation.REPORTED for c in crowds() for form in ({"form": "none"}, simulation.SHIPPED[c["phy"]])]
 
 
 def never_later(rows: list[Row]) -> list[list[str]]:
@@ -65,7 +64,7 @@ def never_later(rows: list[Row]) -> list[list[str]]:
     for c in crowds():
         def some(form: Row) -> list[Row]:
             full = {**simulation.CENTRE, **c, **form}
-            return [r for r in rows if r["seed"] in REPORTED and all(r[k] == v for k, v in full.items() if k != "seed")]
+            return [r for r in rows if r["seed"] in simulation.REPORTED and all(r[k] == v for k, v in full.items() if k != "seed")]
 
         base, ours = some({"form": "none"}), some(simulation.SHIPPED[c["phy"]])
         median_later, p99_later = (simulation.pairs(ours, base, f) for f in ("delay_median_ms", "delay_p99_ms"))

@@ -103,8 +103,11 @@ remember() {
 # What sysupgrade does not keep by itself: of 24.10, the previous state; of 25.12, the feed and its key, too.
 keep() {
 	mkdir -p "${KEEP%/*}"
-	say $STATE/ $KEEP >$KEEP
-	[ $manager = opkg ] || say /etc/apk/keys/bquic.pem /etc/apk/repositories.d/bquic.list >>$KEEP
+	# shellcheck disable=SC2094 # the list names itself
+	{
+		say $STATE/ $KEEP
+		[ $manager = opkg ] || say /etc/apk/keys/bquic.pem /etc/apk/repositories.d/bquic.list
+	} >$KEEP
 }
 
 add_feed() {
