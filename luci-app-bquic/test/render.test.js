@@ -308,6 +308,20 @@ test('on its first day, a comparison is of today', async () => {
 	assert.deepEqual(errors, []);
 });
 
+test('by time of day: the hours of today’s time zone, also in summer', async () => {
+	for (const [ today, hours ] of [ [ '2026-01-15T12:00:00Z', /^07:00 PM . 01:00 AM$/ ], [ '2026-07-15T12:00:00Z', /^08:00 PM . 02:00 AM$/ ] ]) {
+		const { page, errors } = await open(1200, recorded, config);
+
+		await (await page.context().newCDPSession(page)).send('Emulation.setTimezoneOverride', { timezoneId: 'Europe/Madrid' });
+		await page.clock.setFixedTime(today);
+		await show(page, 'proof', 2);
+		/* 18 to 24 in UTC */
+		assert.match((await page.locator('h3:has-text("By time of day") + * td').first().textContent()).replace(/\s/g, ' '), hours);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});
+
 test('a daemon that does not answer for once is a gap in the graph, not a peak', async () => {
 	assert.deepEqual(await traffic([ [ 100, 1e9 ], null, [ 102, 2e9 ], [ 104, 2.005e9 ] ]), { top: '≤ 20.0 Mbit/s', now: 'to clients: 20.0 Mbit/s' });
 });

@@ -91,10 +91,12 @@ function kind(line) {
 	return { http1: _('Pages by HTTP/1'), http2: _('Pages by HTTP/2') }[line.class] ?? _('Other applications');
 }
 
-/* The daemon's quarters of a day are in UTC. */
+/* The daemon's quarters of a day are in UTC; summer time counts. */
 function hours(line) {
 	const local = (hour) => {
-		const at = new Date(Date.UTC(2026, 0, 1, Math.min(count(hour), 24)));
+		const at = new Date();
+
+		at.setUTCHours(Math.min(count(hour), 24), 0);
 
 		return at.toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' });
 	};
