@@ -447,6 +447,16 @@ test('graphs of the last hours: of all daemons, whatever they do not tell; what 
 	assert.deepEqual(errors, []);
 });
 
+test('graphs of the last hours: half an hour takes a twenty-fourth of the width', async () => {
+	const { page, errors } = await open(1200, { 'bquic.history': { gateway: { down_bps: Array(30).fill(1e6), up_bps: [] } } }, config);
+
+	await show(page, 'overview', 1);
+	const points = (await page.locator('.bquic-graph', { hasText: 'Traffic' }).locator('polyline').first().getAttribute('points')).split(' ').map((p) => +p.split(',')[0]);
+	assert.deepEqual([ points.length, points[0], points.at(-1) ], [ 30, 287.9, 300 ]);
+	assert.deepEqual(errors, []);
+	await page.close();
+});
+
 test('on pages of settings: what keeps a change from being used, in the daemon’s words, or that it is used', async () => {
 	const gateway = recorded['bquic.status'].gateway;
 	const taken = 'gateway.listen: cannot listen on :80: address already in use';

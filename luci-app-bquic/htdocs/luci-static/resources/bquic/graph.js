@@ -6,6 +6,7 @@
    textContent: names and units are never markup. */
 
 const POINTS = 150; /* samples, one every other second */
+const MINUTES = 720; /* samples of both daemons' history */
 const WIDTH = 300, HEIGHT = 100; /* the viewBox, which is stretched */
 
 function svg(tag, attributes) {
@@ -91,7 +92,7 @@ return baseclass.extend({
 
 		function draw() {
 			const values = hours ? past : recent;
-			const points = hours ? Math.max(2, ...past.map((p) => p.length)) : POINTS;
+			const points = hours ? Math.max(MINUTES, ...past.map((p) => p.length)) : POINTS;
 			const most = ceiling(values.flat().reduce((a, v) => Math.max(a, v ?? 0), least ?? 0));
 			const now = names.map((name, i) => `${name}: ${format(recent[i].at(-1) ?? null, unit)}`);
 
