@@ -482,6 +482,24 @@ test('on pages of settings: what keeps a change from being used, in the daemonâ€
 	}
 });
 
+test('what keeps a scheduler from working well is an alert, on the overview and beside its settings', async () => {
+	const warning = 'hardware flow offload is on: offloaded traffic bypasses the scheduler';
+
+	for (const view of [ 'overview', 'scheduler' ])
+		for (const [ said, alerts ] of [
+			[ { warning }, [ `It works less well than it could: ${warning}` ] ],
+			[ { warning, reload: { error: 'rate: must be given' } }, [ 'The last change was refused; the previous settings stay in use: rate: must be given', `It works less well than it could: ${warning}` ] ],
+			[ { warning: null }, [] ]
+		]) {
+			const { page, errors } = await open(1200, { 'wifirr.check': { mistakes: [] }, 'wifirr.status': { schedulers: [ { ...recorded['wifirr.status'].schedulers[0], ...said } ] } }, config);
+
+			await show(page, view, 1);
+			assert.deepEqual(await page.$$eval('p.alert-message', (all) => all.map((p) => p.textContent)), alerts, view);
+			assert.deepEqual(errors, []);
+			await page.close();
+		}
+});
+
 test('settings of what is not installed have no buttons that save', async () => {
 	for (const view of [ 'gateway', 'relay', 'scheduler' ]) {
 		const { page, errors } = await open(1200, {}, {});

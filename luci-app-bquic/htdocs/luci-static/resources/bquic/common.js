@@ -239,6 +239,13 @@ return baseclass.extend({
 		]) ] : [];
 	},
 
+	/* What keeps a running scheduler from working well, in its own words. */
+	warned(st) {
+		return st?.warning ? [ E('p', { 'class': 'alert-message warning' }, [
+			E('strong', {}, [ _('It works less well than it could:') ]), ' ', this.text(st.warning)
+		]) ] : [];
+	},
+
 	/* Shows on a settings page whether the applied configuration is in use. */
 	inUse(map, config, sections, find) {
 		const node = E('div', { 'aria-live': 'polite' });
@@ -249,11 +256,14 @@ return baseclass.extend({
 			if (!st)
 				return s.enabled == '1' ? [ line('bad', _('no answer')), ...this.silent(config, s.device) ] : [ line('', _('off')) ];
 			if (st.reload?.error)
-				return this.refused(st);
+				return [ ...this.refused(st), ...this.warned(st) ];
 			if (s.enabled != '1')
 				return [ line('', _('is stopping')) ];
 
-			return [ line('on', isNaN(at) ? _('runs with these settings') : _('runs with these settings, since %s').format(at.toLocaleTimeString())) ];
+			return [
+				line('on', isNaN(at) ? _('runs with these settings') : _('runs with these settings, since %s').format(at.toLocaleTimeString())),
+				...this.warned(st)
+			];
 		};
 
 		this.every(5, () => find().catch(() => null).then((found) => dom.content(node,

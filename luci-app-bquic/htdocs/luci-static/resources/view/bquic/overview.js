@@ -225,6 +225,7 @@ return view.extend({
 				E('p', {}, [ _('Clients: %d, with demand: %d, at a time: at most %d.').format(st.clients ?? 0, st.clients_with_demand ?? 0, st.active_max ?? 0) ]),
 				st.refused ? E('p', {}, [ _('Uses %s, because: %s').format(common.text(st.backend), common.text(st.refused)) ]) : '',
 				...common.refused(st),
+				...common.warned(st),
 				E('button', {
 					'type': 'button',
 					'class': 'btn cbi-button',
