@@ -176,7 +176,7 @@ function luci(read, answers, config, translate = (text) => text) {
 				return (...args) => {
 					if (object == 'uci' || /^(pause|resume)$/.test(method))
 						did.push([ `${object}.${method}`, ...args ]);
-					const answer = answers[`${object}.${method}`];
+					const answer = answers[`${object}.${method} ${args[0]}`] ?? answers[`${object}.${method}`];
 					return answer === undefined ? Promise.reject(new Error('Object not found')) : Promise.resolve(structuredClone(answer));
 				};
 			},

@@ -500,6 +500,40 @@ test('what keeps a scheduler from working well is an alert, on the overview and 
 		}
 });
 
+test('a second section on a radio is scheduled with the first, which is no fault', async () => {
+	const section = (device, more) => ({ '.type': 'scheduler', '.name': device, device, enabled: '1', ...more });
+	const said = (...running) => ({
+		'wifirr.check': { mistakes: [] },
+		'wifirr.status': { schedulers: running.map((device) => ({ ...recorded['wifirr.status'].schedulers[0], device })) },
+		...Object.fromEntries([ 'phy0-ap0', 'phy0-ap1', 'phy1-ap0' ].map((device) => [ `iwinfo.info ${device}`, { phy: device.slice(0, 4) } ]))
+	});
+	const silent = 'no answer It is waiting', together = 'scheduled with phy0-ap0 Both are on the same radio';
+
+	for (const view of [ 'overview', 'scheduler' ])
+		for (const [ answers, more, wants ] of [
+			[ said('phy0-ap0'), {}, together ],
+			[ said('phy0-ap0'), { device: 'phy1-ap0' }, silent ],
+			[ said('phy0-ap0'), { device: 'phy9-ap0' }, silent ],
+			[ said('phy1-ap0'), {}, silent ],
+			[ said(), {}, silent ],
+			/* the init script starts a daemon for each of these */
+			[ said('phy0-ap0'), { backend: 'htb' }, silent ],
+			[ said('phy0-ap0'), { match: 'ip' }, silent ],
+			[ said('phy0-ap0'), { enabled: '0' }, 'off' ]
+		]) {
+			const wifirr = Object.fromEntries([ section('phy0-ap0'), section('phy1-ap0'), section('phy0-ap1', more) ].map((s) => [ s['.name'], s ]));
+			const { page, errors } = await open(1200, answers, { ...config, wifirr });
+
+			await show(page, view, 1);
+			const state = page.locator(view == 'overview' ? '.bquic-cards:not(.bquic-graphs) > .bquic-card:last-child > .bquic-state' : '.cbi-map > .bquic-card .bquic-state').last();
+			const text = await state.evaluate((e) => `${e.textContent} ${e.nextElementSibling?.textContent ?? ''}`);
+			assert.equal(text.slice(0, wants.length), wants, `${view} ${JSON.stringify(more)}`);
+			assert.equal(await state.getAttribute('class'), `bquic-state ${wants == silent ? 'bad' : ''}`, view);
+			assert.deepEqual(errors, []);
+			await page.close();
+		}
+});
+
 test('settings of what is not installed have no buttons that save', async () => {
 	for (const view of [ 'gateway', 'relay', 'scheduler' ]) {
 		const { page, errors } = await open(1200, {}, {});

@@ -91,6 +91,9 @@ function reasons(_) {
 	];
 }
 
+/* Map from a device to its radio, as far as iwinfo has told them. */
+const radios = new Map();
+
 /* The values of parameters that a profile does not set. */
 function inherited(known, base) {
 	const found = known.profiles.find((p) => p.name == base);
@@ -212,6 +215,28 @@ return baseclass.extend({
 		];
 	},
 
+	/*
+	 * The init script starts one daemon for a radio, and skips further sections on it. Resolves to
+	 * a function that returns the device whose running scheduler serves a skipped section, too.
+	 */
+	sharing(schedulers) {
+		const running = new Set((Array.isArray(schedulers) ? schedulers : []).map((st) => st?.device));
+		const sections = uci.sections('wifirr', 'scheduler').filter((s) => s.enabled == '1' && s.device && s.backend != 'htb' && s.match != 'ip');
+		const serving = sections.filter((s) => running.has(s.device));
+		const asked = serving.length && serving.length < sections.length ? sections.filter((s) => !radios.has(s.device)) : [];
+
+		return Promise.all(asked.map(({ device }) => L.resolveDefault(callIwinfoInfo(device), null).then((info) => {
+			if (typeof info?.phy == 'string' && info.phy)
+				radios.set(device, info.phy);
+		}))).then(() => ({ device }) => radios.has(device) && !running.has(device) && sections.some((s) => s.device == device)
+			? serving.find((s) => radios.get(s.device) == radios.get(device))?.device : undefined);
+	},
+
+	/* The state and the explanation of a section that is served by the scheduler of this device. */
+	together(device) {
+		return [ _('scheduled with %s').format(device), E('p', {}, [ _('Both are on the same radio, which has one scheduler. The settings for this device have no effect.') ]) ];
+	},
+
 	/* Mistakes that keep a configuration from being used, by the daemons' own check of /etc/config. */
 	mistakes(config) {
 		const node = E('div', { 'aria-live': 'polite' });
@@ -246,13 +271,18 @@ return baseclass.extend({
 		]) ] : [];
 	},
 
-	/* Shows on a settings page whether the applied configuration is in use. */
+	/* Shows on a settings page whether the applied configuration is in use: find() resolves to a function from a section to its daemon's status, or to { together: device }. */
 	inUse(map, config, sections, find) {
 		const node = E('div', { 'aria-live': 'polite' });
 		const line = (kind, text) => E('p', { 'class': `bquic-state ${kind}` }, [ text ]);
 		const one = (s, st) => {
 			const at = new Date(st?.reload?.at ?? NaN);
 
+			if (st?.together) {
+				const [ state, why ] = this.together(st.together);
+
+				return [ line('', state), why ];
+			}
 			if (!st)
 				return s.enabled == '1' ? [ line('bad', _('no answer')), ...this.silent(config, s.device) ] : [ line('', _('off')) ];
 			if (st.reload?.error)

@@ -23,6 +23,7 @@ return view.extend({
 	render([ haveBquic, haveWifirr ]) {
 		this.have = { bquic: haveBquic, wifirr: haveWifirr };
 		this.before = {};
+		this.sharing = () => undefined;
 		this.cards = E('div', { 'class': 'bquic-cards', 'aria-live': 'off' });
 		this.verdict = E('div');
 		this.graphs = {
@@ -68,7 +69,8 @@ return view.extend({
 			const missing = (bquic ? [] : [ 'bquic' ]).concat(wifirr ? [] : [ 'wifirr' ]);
 			const known = missing.length ? rpc.list(...missing).catch(() => ({})) : Promise.resolve({});
 
-			return known.then((objects) => {
+			return Promise.all([ known, common.sharing(wifirr?.schedulers) ]).then(([ objects, sharing ]) => {
+				this.sharing = sharing;
 				this.have.bquic = !!bquic || !!objects.bquic;
 				this.have.wifirr = !!wifirr || !!objects.wifirr;
 				this.show(bquic ?? {}, wifirr ?? {});
@@ -211,6 +213,13 @@ return view.extend({
 
 			const windows = st?.contention?.windows === true;
 
+			const other = st ? undefined : this.sharing(s);
+
+			if (other) {
+				const [ state, why ] = common.together(other);
+
+				return this.card(title, state, '', button, why);
+			}
 			if (!st)
 				return on ? this.card(title, _('no answer'), 'bad', button, ...common.silent('wifirr', s.device))
 					: this.card(title, _('off'), '', button);

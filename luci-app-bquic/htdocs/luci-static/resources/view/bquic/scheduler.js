@@ -137,8 +137,11 @@ return view.extend({
 		o.default = '0';
 
 		return m.render().then((node) => {
-			common.inUse(node, 'wifirr', () => uci.sections('wifirr', 'scheduler').filter((s) => s.device), () => common.schedulers().then((answer) =>
-				(s) => (Array.isArray(answer?.schedulers) ? answer.schedulers : []).find((st) => st?.device == s.device)));
+			common.inUse(node, 'wifirr', () => uci.sections('wifirr', 'scheduler').filter((s) => s.device), () => common.schedulers().then((answer) => {
+				const running = Array.isArray(answer?.schedulers) ? answer.schedulers : [];
+
+				return common.sharing(running).then((sharing) => (s) => running.find((st) => st?.device == s.device) ?? (sharing(s) && { together: sharing(s) }));
+			}));
 
 			return E([], [ common.style(), node ]);
 		});
