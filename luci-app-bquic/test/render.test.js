@@ -247,6 +247,66 @@ test('a switch applies its own change, and none that waits elsewhere', async () 
 	assert.match(text, /apply or revert them first/);
 });
 
+/* One poll of everything, while the scheduler tells this. */
+const told = (page, more) => page.evaluate(async (more) => {
+	Object.assign(window.answers['wifirr.status'].schedulers[0] ?? {}, more);
+	if (!more)
+		window.answers['wifirr.status'].schedulers = [];
+	for (const poll of window.env.polls)
+		await poll();
+}, more);
+
+test('a click on what changes with every poll is not lost, by mouse and by keyboard', async () => {
+	for (const device of [ 'mouse', 'keyboard' ]) {
+		const { page, errors } = await open(1200, { ...structuredClone(recorded), 'wifirr.pause': {} }, config);
+
+		await show(page, 'overview', 1);
+		const button = page.locator('button', { hasText: 'Pause all' });
+		await button.hover();
+		await button.focus();
+		await page[device].down(...device == 'mouse' ? [] : [ 'Space' ]);
+		await told(page, { clients: 10 });
+		await told(page, { clients: 11 });
+		await page[device].up(...device == 'mouse' ? [] : [ 'Space' ]);
+		assert.deepEqual(await page.evaluate(() => window.env.did), [ [ 'wifirr.pause' ] ], device);
+		await told(page, { clients: 12 });
+		assert.match(await page.textContent('body'), /Clients: 12/);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});
+
+test('keyboard focus stays when what has it is drawn anew, and never goes to what does something else', async () => {
+	const at = (page) => page.evaluate(() => document.activeElement.closest('.bquic-card') && (document.activeElement.closest('button, a')?.textContent ?? 'the card'));
+	const { page, errors } = await open(1200, structuredClone(recorded), config);
+
+	await show(page, 'overview', 1);
+	await page.setViewportSize({ width: 1200, height: 200 });
+	await page.locator('button', { hasText: 'Pause all' }).focus();
+	await page.evaluate(() => window.scrollTo(0, document.body.scrollHeight));
+	const scrolled = await page.evaluate(() => window.scrollY);
+	await told(page, { clients: 10 });
+	assert.equal(await at(page), 'Pause all');
+	assert.equal(await page.evaluate(() => window.scrollY), scrolled, 'a poll has moved the page');
+	await told(page, { paused: true });
+	assert.equal(await at(page), 'Resume all');
+	await told(page, null);
+	assert.equal(await at(page), 'the card');
+	assert.deepEqual(errors, []);
+	await page.close();
+
+	for (const [ view, name ] of [ [ 'scheduler', 'Open the log' ], [ 'clients', 'Open the log' ] ]) {
+		const { page, errors } = await open(1200, { 'wifirr.check': { mistakes: [] }, 'wifirr.status': { schedulers: [] }, 'wifirr.clients': { schedulers: [] } }, config);
+
+		await show(page, view, 1);
+		await page.locator('a', { hasText: name }).focus();
+		await told(page, null);
+		assert.equal(await page.evaluate(() => document.activeElement.textContent), name, view);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});
+
 test('who may only read cannot switch', async () => {
 	const { page, errors } = await open(1200, { ...recorded, readonly: true }, config);
 

@@ -183,6 +183,29 @@ return baseclass.extend({
 		poll.add(seen, seconds);
 	},
 
+	/*
+	 * Gives a node what a poll has drawn anew, if the text differs. If a mouse button or a key is
+	 * held down on the node, a later poll does it, or the click would get lost. Keyboard focus
+	 * stays on the control in the same place; without one there, on the node.
+	 */
+	renew(node, fresh) {
+		const controls = () => [ ...node.querySelectorAll('button, a') ];
+		const focused = document.activeElement, place = controls().indexOf(focused);
+
+		if (node.textContent == fresh.textContent || node.querySelector(':active'))
+			return;
+		node.replaceChildren(...fresh.childNodes);
+		if (place < 0)
+			return;
+
+		const now = controls()[place];
+		const same = now?.localName == focused.localName;
+
+		if (!same)
+			node.tabIndex = -1;
+		(same ? now : node).focus({ preventScroll: true });
+	},
+
 	/* A daemon's text as a text node. */
 	text(value) {
 		return typeof value == 'string' || typeof value == 'number' ? String(value) : '–';
@@ -296,8 +319,8 @@ return baseclass.extend({
 			];
 		};
 
-		this.every(5, () => find().catch(() => null).then((found) => dom.content(node,
-			sections().flatMap((s) => [ ...s.device ? [ E('strong', {}, [ s.device ]) ] : [], ...one(s, found?.(s)) ]))));
+		this.every(5, () => find().catch(() => null).then((found) => this.renew(node, E('div', {},
+			sections().flatMap((s) => [ ...s.device ? [ E('strong', {}, [ s.device ]) ] : [], ...one(s, found?.(s)) ])))));
 
 		const card = E('div', { 'class': 'cbi-section bquic-card' }, [ node, this.mistakes(config) ]);
 

@@ -3,7 +3,6 @@
 'require bquic.common as common';
 'require bquic.graph as graph';
 'require bquic.table as table';
-'require dom';
 'require rpc';
 'require uci';
 'require view';
@@ -105,19 +104,19 @@ return view.extend({
 		return common.clients().catch(() => null).then((answer) => {
 			if (!answer)
 				return rpc.list('wifirr').catch(() => ({})).then((objects) =>
-					dom.content(this.note, [ E('div', { 'class': 'alert-message warning' }, [
+					common.renew(this.note, E('div', {}, [ E('div', { 'class': 'alert-message warning' }, [
 						...objects.wifirr ? common.silent('wifirr') : common.missing('wifirr-sched')
-					]) ]));
+					]) ])));
 
 			const schedulers = (Array.isArray(answer.schedulers) ? answer.schedulers : []).filter((s) => Array.isArray(s?.clients));
 
 			const wanted = uci.sections('wifirr', 'scheduler').find((s) => s.enabled == '1' && s.device);
 
-			dom.content(this.note, schedulers.length ? [] : [ E('div', { 'class': 'alert-message notice' }, [
+			common.renew(this.note, E('div', {}, [ ...schedulers.length ? [] : [ E('div', { 'class': 'alert-message notice' }, [
 				E('p', {}, [ _('No scheduler is running.') ]),
 				...wanted ? common.silent('wifirr', wanted.device)
 					: [ E('p', {}, [ E('a', { 'href': L.url('admin/services/bquic/scheduler') }, [ _('Set up') ]) ]) ]
-			]) ]);
+			]) ] ]));
 
 			/* ordered by address, not by state: the turn moves, the rows stay */
 			this.table.update(schedulers.flatMap((s) => s.clients.filter((c) => c).map((c) => {

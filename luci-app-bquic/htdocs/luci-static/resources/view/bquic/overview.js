@@ -252,18 +252,13 @@ return view.extend({
 			...this.schedulerCards(wifirr)
 		];
 
-		/* replaced only if something has changed, so that keyboard focus stays */
 		cards.forEach((card, i) => {
 			const old = this.cards.children[i];
 
-			if (!old)
+			if (old)
+				common.renew(old, card);
+			else
 				this.cards.append(card);
-			else if (old.textContent != card.textContent) {
-				const focus = [ ...old.querySelectorAll('button, a') ].indexOf(document.activeElement);
-
-				old.replaceWith(card);
-				card.querySelectorAll('button, a')[focus]?.focus();
-			}
 		});
 		while (this.cards.children.length > cards.length)
 			this.cards.lastElementChild.remove();
