@@ -124,7 +124,7 @@ void device_stop(struct wifirr *w)
 		policy_del(&w->policy, id);
 		w->station[id] = (struct station){ .used = false };
 	}
-	device.attached = false;
+	device.attached = w->lost = false;
 }
 
 int device_start(struct wifirr *w, char *reason, size_t size)
@@ -219,11 +219,39 @@ static void not_set_up(struct wifirr *w, const char *reason)
 	loop_end();
 }
 
+static void take_options(struct wifirr *w, const struct config *config)
+{
+	w->config = *config;
+	log_verbosity(config->verbose);
+	stations_exempt(w);
+}
+
+/* If nothing can be set up with new options, those before them are used. */
+static bool set_up(struct wifirr *w, int (*start)(struct wifirr *w, char *reason, size_t size))
+{
+	bool changed = device.changed;
+	char reason[256];
+	int started;
+
+	device.changed = false;
+	started = start(w, reason, sizeof(reason));
+	if (started < 0 && changed) {
+		device_options_refused(w, reason);
+		take_options(w, &device.before);
+		started = start(w, reason, sizeof(reason));
+	}
+	if (started < 0) {
+		not_set_up(w, reason);
+		return false;
+	}
+	device.failures = 0;
+	return true;
+}
+
 /* The device appeared, vanished or changed its identity, or all must be read again. */
 static void reload(struct wifirr *w)
 {
 	int before = w->ifindex;
-	char reason[256];
 
 	device.reload = find_device(w) < 0;
 	if (device.attached && w->ifindex == before)
@@ -234,47 +262,21 @@ static void reload(struct wifirr *w)
 		device_stop(w);
 		device.reload = find_device(w) < 0;
 	}
-	if (!w->ifindex)
-		return;
-	if (device_start(w, reason, sizeof(reason)) == 0) {
-		device.failures = 0;
-		return;
-	}
-	not_set_up(w, reason);
-	device.reload = true;
-}
-
-static void take_options(struct wifirr *w, const struct config *config)
-{
-	w->config = *config;
-	log_verbosity(config->verbose);
-	stations_exempt(w);
+	if (w->ifindex && !set_up(w, device_start))
+		device.reload = true;
 }
 
 /* Sets up the backend again, after another program removed its settings, or with new options. */
 static void recover(struct wifirr *w)
 {
-	bool changed = device.changed;
-	char reason[256];
-	int started;
-
-	w->lost = device.changed = false;
+	w->lost = false;
 	device.recovered_at = now_ms();
 	backend_stop(w);
 	w->restarts++;
-	started = backend_start(w, reason, sizeof(reason));
-	if (started < 0 && changed) {
-		device_options_refused(w, reason);
-		take_options(w, &device.before);
-		started = backend_start(w, reason, sizeof(reason));
-	}
-	if (started == 0) {
-		device.failures = 0;
+	if (set_up(w, backend_start))
 		nl80211_resync(w);
-		return;
-	}
-	not_set_up(w, reason);
-	w->lost = true;
+	else
+		w->lost = true;
 }
 
 /* For tests and debugging: logs every change. */
@@ -326,7 +328,7 @@ void device_tick(struct wifirr *w)
 	if (w->failed)
 		return;
 	if (w->lost)
-		tick_in(device.recovered_at + RECOVER_MS - now_ms());
+		tick_at(device.recovered_at + RECOVER_MS);
 	else if (device.reload)
 		tick_in(RECOVER_MS);
 	if (w->lost || !w->backend)
@@ -417,7 +419,8 @@ void device_options(struct wifirr *w, struct config *config)
 		w->apply_all = true;
 		return;
 	}
-	device.before = w->config;
+	if (!device.changed)
+		device.before = w->config;
 	device.changed = true;
 	w->lost |= device.attached;
 	take_options(w, config);

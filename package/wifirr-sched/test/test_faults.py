@@ -442,6 +442,67 @@ def test_options_change_under_load_without_a_gap(tmp_path):
         assert daemon.stop() == 0
 
 
+def changes(daemon, file, options):
+    """Has the daemon read these options."""
+    said = daemon.text().count("SIGHUP:")
+    file.write_text(options)
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: daemon.text().count("SIGHUP:") > said, "the signal taken")
+
+
+def away(bed):
+    bed.box("ip", "link", "set", "dl0", "down")
+    bed.box("ip", "link", "set", "dl0", "name", "away0")
+
+
+def back(bed):
+    bed.box("ip", "link", "set", "away0", "name", "dl0")
+    bed.box("ip", "link", "set", "dl0", "up")
+
+
+def test_options_that_cannot_start_leave_the_previous_ones(bed, tmp_path):
+    """Without a rate, htb cannot start. Another "match" ends everything before the new options are tried."""
+    file = tmp_path / "options"
+    file.write_text("rate=20000\n")
+    fdb(bed, "add", [mac(1)])
+    daemon = bed.daemon("--options", str(file)).ready()
+    for device_away in (False, True):
+        if device_away:
+            away(bed)
+            wait_for(lambda: daemon.status().get("present") is False, "noticing that the device is gone")
+        changes(daemon, file, "match=ip\n")
+        if device_away:
+            back(bed)
+            fdb(bed, "replace", [mac(1)])
+        wait_for(lambda: "option rate" in daemon.status().get("reload", {}).get("error", ""), "the complaint")
+        wait_for(lambda: mac(1) in daemon.clients(), "the client as before")
+        assert daemon.status()["backend"] == "htb"
+        changes(daemon, file, "rate=20000\n")
+        wait_for(lambda: daemon.status().get("backend") and "reload" not in daemon.status(), "no complaint any more")
+    changes(daemon, file, "rate=20000\nmatch=ip\n")
+    wait_for(lambda: daemon.status().get("backend") and mac(1) not in daemon.clients(), "clients by address")
+    assert daemon.stop() == 0
+
+
+def test_options_changed_while_the_device_is_away_stay(bed, tmp_path):
+    """They have started when the device was back. So if something else fails later, it is not their fault."""
+    file = tmp_path / "options"
+    file.write_text("rate=20000\nactive=3\n")
+    daemon = bed.daemon("--options", str(file)).ready()
+    away(bed)
+    wait_for(lambda: daemon.status().get("present") is False, "noticing that the device is gone")
+    changes(daemon, file, "rate=20000\nactive=7\n")
+    back(bed)
+    wait_for(lambda: daemon.status().get("backend") and daemon.status()["active_max"] == 7, "the new options")
+    bed.box("tc", "qdisc", "replace", "dev", "dl0", "root", "handle", "77:", "pfifo")
+    wait_for(lambda: "(trying again)" in daemon.text(), "another program's qdisc noticed")
+    bed.box("tc", "qdisc", "del", "dev", "dl0", "root")
+    wait_for(lambda: daemon.status().get("backend"), "the settings again")
+    status = daemon.status()
+    assert status["active_max"] == 7 and "reload" not in status, status
+    assert daemon.stop() == 0
+
+
 def test_turns_that_gain_nothing_end():
     """On a wire there is no contention: turns are tried, and then all clients are served again."""
     with Bed(6, rate_kbit=20000) as bed:
