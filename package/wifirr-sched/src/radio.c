@@ -76,6 +76,7 @@ static struct {
 	unsigned held;			/* HOLD_*: previous settings that the lease has noted */
 	uint16_t weight_active, weight_waiting;	/* weights that stations may have */
 	unsigned expected;		/* answers expected from hostapd */
+	struct hostapd_answers came;	/* since the last look */
 	bool answers;			/* hostapd has given all of them */
 	bool fixed_queue;		/* the driver cannot change the access point's own window */
 	uint64_t ticked_at, tried_at, announced_at, asked_at;
@@ -93,7 +94,8 @@ static struct {
 
 /* Not in the struct, which is all zeros and so takes no room in the program. -1: not open. */
 static int radio_lock = -1;	/* the lease's lock; -1: another wifirrd holds it */
-static int radio_hostapd = -1;	/* socket */
+static void answers_readable(struct wifirr *w);
+static struct watch radio_hostapd = { .fd = -1, .readable = answers_readable };
 
 static void problem(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static void problem(const char *fmt, ...)
@@ -469,7 +471,7 @@ static void announce(unsigned exponent, uint64_t now)
 			radio.fixed_queue |= errno != ENODEV && errno != ENETDOWN;
 			radio.answers = false;
 			problem("%s: own window: %s", at->name, radio.nl.error);
-		} else if (hostapd_announce(radio_hostapd, at->name, &windows, !exponent) == 0) {
+		} else if (hostapd_announce(radio_hostapd.fd, at->name, &windows, !exponent) == 0) {
 			radio.expected += HOSTAPD_ANSWERS;
 		} else {
 			radio.answers = false;
@@ -481,12 +483,30 @@ static void announce(unsigned exponent, uint64_t now)
 	radio.owing = !exponent && radio.expected;
 }
 
+/*
+ * Takes answers as they come, as a socket holds only ten (net.unix.max_dgram_qlen), fewer than
+ * the answers of three interfaces. With the next one hostapd would wait, and all its clients with it.
+ */
+static void answers_readable(struct wifirr *w)
+{
+	struct hostapd_answers answers = hostapd_collect(radio_hostapd.fd, 0, 0);
+
+	(void)w;
+	radio.came.pongs += answers.pongs;
+	radio.came.done += answers.done;
+	radio.came.refused += answers.refused;
+}
+
 /* Checks hostapd's answers to the last messages: whether it has applied them on all interfaces. */
 static void look_at_hostapd(struct wifirr *w, uint64_t now)
 {
-	struct hostapd_answers answers = hostapd_collect(radio_hostapd, 0, 0);
-	unsigned came = answers.pongs + answers.done;
+	struct hostapd_answers answers;
+	unsigned came;
 
+	answers_readable(w);
+	answers = radio.came;
+	radio.came = (struct hostapd_answers){ 0 };
+	came = answers.pongs + answers.done;
 	if (answers.refused || (radio.expected > came && now - radio.asked_at >= ANSWER_MAX_MS)) {
 		problem(answers.refused ? "hostapd refuses to change the windows" : "hostapd does not answer");
 		radio.answers = false;
@@ -510,7 +530,7 @@ static void look_at_hostapd(struct wifirr *w, uint64_t now)
 
 		if (at->own.without_wmm)
 			problem("%s: WMM is off", at->name);
-		else if (hostapd_ping(radio_hostapd, at->name) < 0)
+		else if (hostapd_ping(radio_hostapd.fd, at->name) < 0)
 			problem("%s: no control socket of hostapd: %s", at->name, strerror(errno));
 		else
 			radio.expected++;
@@ -657,8 +677,8 @@ void radio_start(struct wifirr *w)
 	radio_stop(w);
 	if (nl80211_open(&radio.nl) < 0)
 		return;
-	radio_hostapd = hostapd_open();
-	if (radio_hostapd < 0 || nl80211_get_interface(&radio.nl, w->ifindex, &interface) < 0) {
+	radio_hostapd.fd = hostapd_open();
+	if (watch_add(&radio_hostapd) < 0 || nl80211_get_interface(&radio.nl, w->ifindex, &interface) < 0) {
 		radio_stop(w);
 		return;
 	}
@@ -710,10 +730,10 @@ bool radio_stop(struct wifirr *w)
 	bool owing;
 
 	if (radio_lock >= 0 && (radio.announced || radio.owing)) {
-		hostapd_collect(radio_hostapd, 0, 0);
+		hostapd_collect(radio_hostapd.fd, 0, 0);
 		radio.expected = 0;
 		announce(0, 0);
-		radio.owing = hostapd_collect(radio_hostapd, radio.expected, ANSWER_MS).done < radio.expected;
+		radio.owing = hostapd_collect(radio_hostapd.fd, radio.expected, ANSWER_MS).done < radio.expected;
 	}
 	if (radio_lock >= 0 && radio.rts != radio.rts_before)
 		nl80211_set_rts(&radio.nl, radio.wiphy, radio.rts_before);
@@ -723,11 +743,12 @@ bool radio_stop(struct wifirr *w)
 	release(owing ? HOLD_RTS | HOLD_WEIGHTS : ~0U);
 	if (radio_lock >= 0)
 		close(radio_lock);
-	if (radio_hostapd >= 0)
-		close(radio_hostapd);
+	watch_del(&radio_hostapd);
+	if (radio_hostapd.fd >= 0)
+		close(radio_hostapd.fd);
 	nl80211_close(&radio.nl);
 	memset(&radio, 0, sizeof(radio));
-	radio_lock = radio_hostapd = -1;
+	radio_lock = radio_hostapd.fd = -1;
 	policy_set_aside(&w->policy, POLICY_ASIDE_NOT);
 	return owing;
 }

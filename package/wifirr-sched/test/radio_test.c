@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What radio.c sets on a radio with several access points, and what it leaves behind. The crowd,
+ * the driver, hostapd and the time are made up: no driver can be told when to fail.
+ */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "../src/nl80211.h"
+#include "../src/wifirrd.h"
+
+#undef RUN_DIR
+#define RUN_DIR "."
+
+static ssize_t fake_sendto(int fd, const char *message, const struct sockaddr *to);
+static ssize_t fake_recv(char *text, size_t size);
+static int fake_poll(const struct pollfd *fds);
+#define sendto(fd, message, len, flags, to, to_len) fake_sendto(fd, message, to)
+#define recv(fd, text, size, flags) fake_recv(text, size)
+#define poll(fds, n, ms) fake_poll(fds)
+
+#include "../src/hostapd.c"
+#include "../src/radio.c"
+
+#define AP "test"		/* and its number */
+#define POINTS 5
+#define CLIENTS 5		/* of each access point */
+#define ANSWERS 10		/* net.unix.max_dgram_qlen */
+#define OWN 4			/* hostapd's default of wmm_ac_be_cwmin */
+
+static uint64_t clock_ms = 1000;
+static struct wifirr w;
+static unsigned failures;
+
+/* The crowd. */
+static uint32_t traffic;
+static bool crowded;
+
+/* The driver. */
+static unsigned points;			/* access points that exist */
+static uint16_t own_window[POINTS];	/* CWmin, slots */
+static unsigned larger_tried;		/* how often it was to set a larger one */
+static int queue_errno, rts_errno;	/* refuse */
+static uint32_t rts;
+
+/* hostapd. */
+static unsigned announced[POINTS];	/* wmm_ac_be_cwmin */
+static unsigned messages, answers;	/* those that wait for it, and those that wait for us */
+static unsigned blocked_ms;
+static struct watch *watched;
+
+static unsigned lines;
+
+static void expect(const char *what, unsigned got, unsigned wanted)
+{
+	if (got == wanted)
+		return;
+	printf("radio: %s: %u, not %u\n", what, got, wanted);
+	failures++;
+}
+
+uint64_t now_ms(void)
+{
+	return clock_ms;
+}
+
+void wait_ms(unsigned ms)
+{
+	clock_ms += ms;
+}
+
+void logmsg(int priority, const char *fmt, ...)
+{
+	(void)priority;
+	(void)fmt;
+	lines++;
+}
+
+int watch_add(struct watch *watch)
+{
+	watched = watch;
+	return 0;
+}
+
+void watch_del(struct watch *watch)
+{
+	(void)watch;
+	watched = NULL;
+}
+
+int guard_start(char *why, size_t size)
+{
+	(void)why;
+	(void)size;
+	return 0;
+}
+
+/* It has one thread, and waits while nobody takes its answers. */
+static void hostapd_runs(void)
+{
+	for (; messages && answers < ANSWERS; messages--)
+		answers++;
+}
+
+static ssize_t fake_sendto(int fd, const char *message, const struct sockaddr *to)
+{
+	unsigned i = POINTS, exponent;
+	const char *path = ((const struct sockaddr_un *)to)->sun_path;
+
+	(void)fd;
+	if (strncmp(path, SOCKETS "/" AP, strlen(SOCKETS "/" AP)) == 0)
+		i = atoi(path + strlen(SOCKETS "/" AP));
+	if (i >= points) {
+		errno = ENOENT;
+		return -1;
+	}
+	if (sscanf(message, "SET wmm_ac_be_cwmin %u", &exponent) == 1)
+		announced[i] = exponent;
+	messages++;
+	return strlen(message);
+}
+
+static ssize_t fake_recv(char *text, size_t size)
+{
+	if (!answers) {
+		errno = EAGAIN;
+		return -1;
+	}
+	answers--;
+	hostapd_runs();
+	return snprintf(text, size, "OK\n");
+}
+
+static int fake_poll(const struct pollfd *fds)
+{
+	(void)fds;
+	hostapd_runs();
+	return answers;
+}
+
+int nl80211_open(struct nl80211 *n)
+{
+	n->error[0] = '\0';
+	return 0;
+}
+
+void nl80211_close(struct nl80211 *n)
+{
+	(void)n;
+}
+
+int nl80211_get_interface(struct nl80211 *n, int ifindex, struct nl80211_interface *interface)
+{
+	(void)n;
+	*interface = (struct nl80211_interface){ .type = NL80211_IFTYPE_AP, .ifindex = ifindex };
+	snprintf(interface->name, sizeof(interface->name), AP "%d", ifindex - 1);
+	return 0;
+}
+
+int nl80211_get_interfaces(struct nl80211 *n, void (*each)(void *data, const struct nl80211_interface *interface), void *data)
+{
+	struct nl80211_interface interface;
+
+	for (unsigned i = 0; i < points; i++) {
+		nl80211_get_interface(n, i + 1, &interface);
+		each(data, &interface);
+	}
+	return 0;
+}
+
+bool nl80211_serves_stations(const struct nl80211_interface *interface)
+{
+	(void)interface;
+	return true;
+}
+
+static int refuse(struct nl80211 *n, int reason)
+{
+	snprintf(n->error, sizeof(n->error), "%s", strerror(reason));
+	errno = reason;
+	return -1;
+}
+
+int nl80211_set_queue(struct nl80211 *n, int ifindex, const struct nl80211_queue *queue)
+{
+	larger_tried += queue->cwmin > (1 << OWN) - 1;
+	if (queue_errno)
+		return refuse(n, queue_errno);
+	if (ifindex)	/* 0: if_nametoindex() knows no access point of the test */
+		own_window[ifindex - 1] = queue->cwmin;
+	return 0;
+}
+
+int nl80211_set_rts(struct nl80211 *n, uint32_t wiphy, uint32_t bytes)
+{
+	(void)wiphy;
+	if (rts_errno)
+		return refuse(n, rts_errno);
+	rts = bytes;
+	return 0;
+}
+
+int nl80211_get_wiphy(struct nl80211 *n, uint32_t wiphy, struct nl80211_wiphy *info)
+{
+	(void)n;
+	(void)wiphy;
+	*info = (struct nl80211_wiphy){ .rts = rts };
+	return 0;
+}
+
+struct nlmsghdr *nl80211_weight(struct nl80211 *n, char *buf, int ifindex, const uint8_t mac[6], uint16_t weight)
+{
+	(void)n;
+	(void)buf;
+	(void)ifindex;
+	(void)mac;
+	(void)weight;
+	return NULL;
+}
+
+int nl80211_talk(struct nl80211 *n, const struct nlmsghdr *nlh, mnl_cb_t cb, void *data)
+{
+	(void)n;
+	(void)nlh;
+	(void)cb;
+	(void)data;
+	return 0;
+}
+
+/* A third of the frames is lost. */
+int nl80211_get_stations(struct nl80211 *n, int ifindex, void (*each)(void *data, const struct nl80211_station *station), void *data)
+{
+	(void)n;
+	for (uint8_t i = 0; i < CLIENTS; i++)
+		each(data, &(struct nl80211_station){
+			.mac = (uint8_t[]){ 2, 0, 0, 0, ifindex, i }, .authorized = true, .wmm = true, .aggregates = true,
+			.rx_bytes = 10 * traffic, .tx_bytes = 10 * traffic, .tx_packets = traffic, .tx_retries = traffic / 2,
+			.expected_kbit = 20000,
+		});
+	return 0;
+}
+
+static void run(unsigned seconds)
+{
+	static uint64_t due;
+
+	for (uint64_t end = clock_ms + seconds * 1000; clock_ms < end; clock_ms += 10) {
+		traffic += crowded * 10;
+		hostapd_runs();
+		if (answers && watched)
+			watched->readable(&w);
+		blocked_ms += messages ? 10 : 0;
+		if (clock_ms < due && due - clock_ms <= 1000)
+			continue;
+		due = radio_tick(&w, clock_ms, 900);
+		due = due < clock_ms + 1000 ? due : clock_ms + 1000;
+	}
+}
+
+static void crowd(bool on, unsigned seconds)
+{
+	crowded = on;
+	run(seconds);
+}
+
+/* One that has counted nothing yet. */
+static void start(unsigned access_points)
+{
+	points = access_points;
+	rts = NL80211_RTS_OFF;
+	queue_errno = rts_errno = 0;
+	blocked_ms = lines = larger_tried = 0;
+	for (unsigned i = 0; i < POINTS; i++)
+		announced[i] = OWN;
+	radio_start(&w);
+	crowd(false, 2);
+}
+
+static unsigned larger_windows(void)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < points; i++)
+		count += announced[i] > OWN;
+	return count;
+}
+
+static void hostapd_never_waits(void)
+{
+	start(POINTS);
+	crowd(true, 30);
+	expect("larger windows", larger_windows(), POINTS);
+	crowd(false, 10);
+	expect("larger windows after the crowd", larger_windows(), 0);
+	crowd(true, 5);
+	expect("hostapd waited, ms", blocked_ms, 0);
+	expect("hostapd owes an answer", radio_stop(&w), false);
+	expect("larger windows after the end", larger_windows(), 0);
+}
+
+int main(void)
+{
+	char directory[] = "/tmp/wifirr-radio-test-XXXXXX";
+
+	if (!mkdtemp(directory) || chdir(directory) < 0)
+		return 1;
+	w.ifindex = 1;
+	w.config.windows = true;
+	w.config.rts = RTS_AUTO;
+	w.config.policy.engage = POLICY_AUTO;
+	w.config.policy.mode = POLICY_BACKLOG;
+	w.config.policy.busy_permille = 500;
+	hostapd_never_waits();
+	unlink(LEASE_PREFIX "0");
+	rmdir(directory);
+	printf("radio: %s\n", failures ? "FAILED" : "ok");
+	return failures ? 1 : 0;
+}
