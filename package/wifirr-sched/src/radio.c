@@ -71,6 +71,7 @@ static struct {
 	struct contention contention;
 	uint32_t rts_before;		/* the operator's RTS threshold */
 	uint32_t rts;			/* the RTS threshold in force */
+	uint32_t rts_wanted;		/* at the last look at it */
 	unsigned announced;		/* exponent; 0: the operator's own */
 	bool owing;			/* hostapd has not confirmed that it announces the operator's own windows again */
 	unsigned held;			/* HOLD_*: previous settings that the lease has noted */
@@ -79,7 +80,7 @@ static struct {
 	struct hostapd_answers came;	/* since the last look */
 	bool answers;			/* hostapd has given all of them */
 	bool fixed_queue;		/* the driver cannot change the access point's own window */
-	uint64_t ticked_at, tried_at, announced_at, asked_at;
+	uint64_t ticked_at, tried_at, announced_at, asked_at, rts_looked_at;
 	unsigned now;			/* index of the current table in seen */
 	/* the current measurement */
 	struct contention_sample sample;
@@ -574,16 +575,31 @@ static bool wants_rts(const struct wifirr *w)
 	return (w->policy.scheduling || radio.announced) && (aggregate || on);
 }
 
-static void set_rts(struct wifirr *w)
+/* What another program has set since ("wifi reload") is the operator's own threshold now. */
+static bool rts_replaced(void)
+{
+	struct nl80211_wiphy info;
+
+	if (nl80211_get_wiphy(&radio.nl, radio.wiphy, &info) < 0 || info.rts == radio.rts)
+		return false;
+	radio.rts_before = radio.rts = info.rts;
+	return true;
+}
+
+static void set_rts(struct wifirr *w, uint64_t now)
 {
 	uint32_t wanted = !wants_rts(w) ? radio.rts_before : w->config.rts == RTS_AUTO ? RTS_BYTES : (uint32_t)w->config.rts;
+	bool again = wanted == radio.rts_wanted;
 
-	if (wanted == radio.rts)
+	if (again && now - radio.rts_looked_at < LOOK_MS)
 		return;
-	if (wanted != radio.rts_before && !held(HOLD_RTS))
+	radio.rts_wanted = wanted;
+	radio.rts_looked_at = now;
+	if (rts_replaced() || wanted == radio.rts || (wanted != radio.rts_before && !held(HOLD_RTS)))
 		return;
-	radio.rts = wanted;
-	if (nl80211_set_rts(&radio.nl, radio.wiphy, wanted) < 0)
+	if (nl80211_set_rts(&radio.nl, radio.wiphy, wanted) == 0)
+		radio.rts = wanted;
+	else if (!again)
 		logmsg(LOG_WARNING, "%s: RTS threshold %u: %s", w->config.device, wanted, radio.nl.error);
 }
 
@@ -659,7 +675,7 @@ uint64_t radio_tick(struct wifirr *w, uint64_t now, int busy_permille)
 	measure(now, busy_permille);
 	contention_tick(&radio.contention, now, &radio.sample);
 	set_windows(now);
-	set_rts(w);
+	set_rts(w, now);
 	if (!radio.announced && !radio.owing)
 		release(HOLD_WINDOWS);
 	if (radio.rts == radio.rts_before)
@@ -735,7 +751,7 @@ bool radio_stop(struct wifirr *w)
 		announce(0, 0);
 		radio.owing = hostapd_collect(radio_hostapd.fd, radio.expected, ANSWER_MS).done < radio.expected;
 	}
-	if (radio_lock >= 0 && radio.rts != radio.rts_before)
+	if (radio_lock >= 0 && radio.rts != radio.rts_before && !rts_replaced())
 		nl80211_set_rts(&radio.nl, radio.wiphy, radio.rts_before);
 	owing = radio.owing;
 	if (owing)

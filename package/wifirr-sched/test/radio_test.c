@@ -268,6 +268,14 @@ static void crowd(bool on, unsigned seconds)
 	run(seconds);
 }
 
+static struct radio_status status(void)
+{
+	struct radio_status status;
+
+	radio_status(&status);
+	return status;
+}
+
 /* One that has counted nothing yet. */
 static void start(unsigned access_points)
 {
@@ -279,6 +287,15 @@ static void start(unsigned access_points)
 		announced[i] = OWN;
 	radio_start(&w);
 	crowd(false, 2);
+}
+
+/* As kill -9 of the daemon. */
+static void killed(void)
+{
+	close(radio_lock);
+	memset(&radio, 0, sizeof(radio));
+	radio_lock = -1;
+	messages = answers = 0;
 }
 
 static unsigned larger_windows(void)
@@ -303,6 +320,70 @@ static void hostapd_never_waits(void)
 	expect("larger windows after the end", larger_windows(), 0);
 }
 
+/* Whatever the operator sets is left as it is after the crowd, and the status never shows another one than the driver has. */
+static void an_operator_sets_rts(void)
+{
+	start(1);
+	rts = 2000;
+	run(20);
+	expect("status after the operator's change", status().rts, 2000);
+	crowd(true, 5);
+	expect("RTS in a crowd", rts, RTS_BYTES);
+	expect("status in a crowd", status().rts, RTS_BYTES);
+	rts = 1500;
+	run(15);
+	expect("status after a change in the crowd", status().rts, rts);
+	crowd(false, 15);
+	expect("RTS after the crowd", rts, 1500);
+	crowd(true, 5);
+	rts = 1400;
+	crowd(false, 5);
+	expect("RTS after a change just before the crowd's end", rts, 1400);
+	crowd(true, 5);
+	rts = 1300;
+	radio_stop(&w);
+	expect("RTS after a change just before the end", rts, 1300);
+}
+
+static void a_killed_daemon_leaves_the_newest_rts(void)
+{
+	start(1);
+	crowd(true, 5);
+	rts = 2000;
+	run(25);
+	expect("RTS in a crowd", rts, RTS_BYTES);
+	killed();
+	radio_restore();
+	expect("RTS after a kill", rts, 2000);
+}
+
+static void a_driver_without_rts(void)
+{
+	start(1);
+	rts_errno = EOPNOTSUPP;
+	crowd(true, 5);
+	expect("status without RTS", status().rts, NL80211_RTS_OFF);
+	lines = 0;
+	run(60);
+	expect("lines in the log, later", lines, 0);
+	radio_stop(&w);
+}
+
+/* A refusal does not mean that it is done. */
+static void rts_cannot_be_restored_for_a_while(void)
+{
+	start(1);
+	crowd(true, 5);
+	expect("RTS in a crowd", rts, RTS_BYTES);
+	rts_errno = EBUSY;
+	crowd(false, 5);
+	expect("status while the driver is busy", status().rts, RTS_BYTES);
+	rts_errno = 0;
+	run(15);
+	expect("RTS after that", rts, NL80211_RTS_OFF);
+	radio_stop(&w);
+}
+
 int main(void)
 {
 	char directory[] = "/tmp/wifirr-radio-test-XXXXXX";
@@ -316,6 +397,10 @@ int main(void)
 	w.config.policy.mode = POLICY_BACKLOG;
 	w.config.policy.busy_permille = 500;
 	hostapd_never_waits();
+	an_operator_sets_rts();
+	a_killed_daemon_leaves_the_newest_rts();
+	a_driver_without_rts();
+	rts_cannot_be_restored_for_a_while();
 	unlink(LEASE_PREFIX "0");
 	rmdir(directory);
 	printf("radio: %s\n", failures ? "FAILED" : "ok");
