@@ -79,7 +79,8 @@ static struct {
 	unsigned expected;		/* answers expected from hostapd */
 	struct hostapd_answers came;	/* since the last look */
 	bool answers;			/* hostapd has given all of them */
-	bool fixed_queue;		/* the driver cannot change the access point's own window */
+	bool sets_queue;		/* the driver has changed the access point's own window */
+	uint64_t fixed_until;		/* it has refused to, and is left alone until then */
 	uint64_t ticked_at, tried_at, announced_at, asked_at, rts_looked_at;
 	unsigned now;			/* index of the current table in seen */
 	/* the current measurement */
@@ -467,12 +468,16 @@ static void announce(unsigned exponent, uint64_t now)
 		struct interface *at = &radio.interface[i];
 		struct hostapd_windows windows = exponent ? larger(&at->own.windows, exponent) : at->own.windows;
 
-		if (radio_set_queue(&radio.nl, at->ifindex, &at->own.queue, exponent ? radio.contention.ap_exponent : 0) < 0 && exponent) {
-			/* a device that is gone or down may come back */
-			radio.fixed_queue |= errno != ENODEV && errno != ENETDOWN;
+		if (radio_set_queue(&radio.nl, at->ifindex, &at->own.queue, exponent ? radio.contention.ap_exponent : 0) == 0) {
+			radio.sets_queue |= exponent;
+		} else if (exponent) {
+			/* a device that is gone or down may come back, and what a driver has done, it may do again */
+			radio.fixed_until = radio.sets_queue || errno == ENODEV || errno == ENETDOWN ? now + LOOK_MS : UINT64_MAX;
 			radio.answers = false;
 			problem("%s: own window: %s", at->name, radio.nl.error);
-		} else if (hostapd_announce(radio_hostapd.fd, at->name, &windows, !exponent) == 0) {
+			continue;
+		}
+		if (hostapd_announce(radio_hostapd.fd, at->name, &windows, !exponent) == 0) {
 			radio.expected += HOSTAPD_ANSWERS;
 		} else {
 			radio.answers = false;
@@ -513,7 +518,7 @@ static void look_at_hostapd(struct wifirr *w, uint64_t now)
 		radio.answers = false;
 		radio.expected = 0;
 	} else if (radio.expected && radio.expected <= came) {
-		radio.answers = !radio.fixed_queue;
+		radio.answers = now >= radio.fixed_until;
 		if (radio.answers)
 			problem("%s", "");
 		radio.owing = false;
@@ -522,7 +527,7 @@ static void look_at_hostapd(struct wifirr *w, uint64_t now)
 		radio.expected -= came;
 		return;
 	}
-	if (radio.announced || radio.owing || radio.fixed_queue || (radio.tried_at && now - radio.tried_at < LOOK_MS))
+	if (radio.announced || radio.owing || now < radio.fixed_until || (radio.tried_at && now - radio.tried_at < LOOK_MS))
 		return;
 	radio.tried_at = now;
 	find_interfaces();

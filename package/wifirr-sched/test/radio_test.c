@@ -384,6 +384,39 @@ static void rts_cannot_be_restored_for_a_while(void)
 	radio_stop(&w);
 }
 
+/* What the driver has done before, it may do again: at the latest twenty seconds later. */
+static void one_refusal_is_not_for_good(void)
+{
+	start(2);
+	crowd(true, 5);
+	expect("larger windows", larger_windows(), 2);
+	queue_errno = EINVAL;
+	run(12);
+	expect("larger windows while the driver refuses", larger_windows(), 0);
+	queue_errno = 0;
+	run(25);
+	expect("larger windows again", larger_windows(), 2);
+	radio_stop(&w);
+}
+
+static void a_driver_that_refuses_for_good_is_left_alone(void)
+{
+	start(2);
+	queue_errno = EINVAL;
+	crowd(true, 100);
+	expect("larger windows without the driver", larger_windows(), 0);
+	expect("attempts", larger_tried, 2);
+	radio_stop(&w);
+	start(2);
+	crowd(true, 5);
+	queue_errno = EINVAL;
+	run(15);
+	larger_tried = 0;
+	run(100);
+	expect("no attempts every second", larger_tried <= 20, true);
+	radio_stop(&w);
+}
+
 int main(void)
 {
 	char directory[] = "/tmp/wifirr-radio-test-XXXXXX";
@@ -401,6 +434,8 @@ int main(void)
 	a_killed_daemon_leaves_the_newest_rts();
 	a_driver_without_rts();
 	rts_cannot_be_restored_for_a_while();
+	one_refusal_is_not_for_good();
+	a_driver_that_refuses_for_good_is_left_alone();
 	unlink(LEASE_PREFIX "0");
 	rmdir(directory);
 	printf("radio: %s\n", failures ? "FAILED" : "ok");
