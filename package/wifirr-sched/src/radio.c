@@ -142,7 +142,8 @@ static int hold(unsigned what, char *why, size_t size)
 	unsigned before = radio.held;
 
 	radio.held |= what;
-	if ((before & what) != what && write_lease() < 0) {
+	/* there may be new interfaces */
+	if (((before & what) != what || what == HOLD_WINDOWS) && write_lease() < 0) {
 		snprintf(why, size, "%s: %s", radio.path, strerror(errno));
 		radio.held = before;
 		return -1;
@@ -371,10 +372,14 @@ static void on_interface(void *data, const struct nl80211_interface *seen)
 	radio.interfaces++;
 }
 
+/* Without an answer, all stay: the lease names those whose windows are to be restored. */
 static void find_interfaces(void)
 {
+	unsigned before = radio.interfaces;
+
 	radio.interfaces = 0;
-	nl80211_get_interfaces(&radio.nl, on_interface, NULL);
+	if (nl80211_get_interfaces(&radio.nl, on_interface, NULL) < 0 && radio.interfaces < before)
+		radio.interfaces = before;
 }
 
 static struct seen *place_of(struct seen *table, const uint8_t mac[6])

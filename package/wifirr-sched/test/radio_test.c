@@ -29,7 +29,7 @@ static int fake_poll(const struct pollfd *fds);
 
 #define AP "test"		/* and its number */
 #define POINTS 5
-#define CLIENTS 5		/* of each access point */
+#define CLIENTS 20		/* of each access point */
 #define ANSWERS 10		/* net.unix.max_dgram_qlen */
 #define OWN 4			/* hostapd's default of wmm_ac_be_cwmin */
 
@@ -46,6 +46,7 @@ static unsigned points;			/* access points that exist */
 static uint16_t own_window[POINTS];	/* CWmin, slots */
 static unsigned larger_tried;		/* how often it was to set a larger one */
 static int queue_errno, rts_errno;	/* refuse */
+static bool no_interfaces;		/* the list of them is refused */
 static uint32_t rts;
 
 /* hostapd. */
@@ -143,6 +144,13 @@ static int fake_poll(const struct pollfd *fds)
 	return answers;
 }
 
+static int refuse(struct nl80211 *n, int reason)
+{
+	snprintf(n->error, sizeof(n->error), "%s", strerror(reason));
+	errno = reason;
+	return -1;
+}
+
 int nl80211_open(struct nl80211 *n)
 {
 	n->error[0] = '\0';
@@ -166,6 +174,8 @@ int nl80211_get_interfaces(struct nl80211 *n, void (*each)(void *data, const str
 {
 	struct nl80211_interface interface;
 
+	if (no_interfaces)
+		return refuse(n, EBUSY);
 	for (unsigned i = 0; i < points; i++) {
 		nl80211_get_interface(n, i + 1, &interface);
 		each(data, &interface);
@@ -177,13 +187,6 @@ bool nl80211_serves_stations(const struct nl80211_interface *interface)
 {
 	(void)interface;
 	return true;
-}
-
-static int refuse(struct nl80211 *n, int reason)
-{
-	snprintf(n->error, sizeof(n->error), "%s", strerror(reason));
-	errno = reason;
-	return -1;
 }
 
 int nl80211_set_queue(struct nl80211 *n, int ifindex, const struct nl80211_queue *queue)
@@ -312,7 +315,7 @@ static void hostapd_never_waits(void)
 	start(POINTS);
 	crowd(true, 30);
 	expect("larger windows", larger_windows(), POINTS);
-	crowd(false, 10);
+	crowd(false, 20);
 	expect("larger windows after the crowd", larger_windows(), 0);
 	crowd(true, 5);
 	expect("hostapd waited, ms", blocked_ms, 0);
@@ -417,6 +420,22 @@ static void a_driver_that_refuses_for_good_is_left_alone(void)
 	radio_stop(&w);
 }
 
+static void an_interface_of_the_crowd_is_restored(void)
+{
+	start(1);
+	crowd(true, 5);
+	expect("larger windows", larger_windows(), 1);
+	points = 2;
+	run(15);
+	expect("larger windows on both", larger_windows(), 2);
+	no_interfaces = true;
+	run(15);
+	no_interfaces = false;
+	killed();
+	radio_restore();
+	expect("larger windows after a kill", larger_windows(), 0);
+}
+
 int main(void)
 {
 	char directory[] = "/tmp/wifirr-radio-test-XXXXXX";
@@ -436,6 +455,7 @@ int main(void)
 	rts_cannot_be_restored_for_a_while();
 	one_refusal_is_not_for_good();
 	a_driver_that_refuses_for_good_is_left_alone();
+	an_interface_of_the_crowd_is_restored();
 	unlink(LEASE_PREFIX "0");
 	rmdir(directory);
 	printf("radio: %s\n", failures ? "FAILED" : "ok");
