@@ -174,9 +174,9 @@ function luci(read, answers, config, translate = (text) => text) {
 		rpc: {
 			declare({ object, method }) {
 				return (...args) => {
-					if (object == 'uci' || /^(pause|resume)$/.test(method))
+					if (object == 'uci' || /^(pause|resume|fetch)$/.test(method))
 						did.push([ `${object}.${method}`, ...args ]);
-					const answer = answers[`${object}.${method} ${args[0]}`] ?? answers[`${object}.${method}`];
+					const answer = answers[`${object}.${method} ${args.join(' ')}`] ?? answers[`${object}.${method}`];
 					return answer === undefined ? Promise.reject(new Error('Object not found')) : Promise.resolve(structuredClone(answer));
 				};
 			},

@@ -528,13 +528,18 @@ config site 's'
 		done
 		pin=$("$BQUIC" status --json --socket g.sock | sed -n 's/.*"pin": "\\(.*\\)".*/\\1/p')
 		echo '{"url":"https://localhost:18443/file","pin":"'"$pin"'","profile":"bquic"}' | "$BQUIC" rpcd call fetch --config g
-		"$BQUIC" rpcd call status --config g </dev/null` ], { encoding: 'utf8', cwd: tmp, env: { PATH: process.env.PATH, BQUIC, HOME: tmp } });
+		"$BQUIC" rpcd call status --config g </dev/null
+		echo '{"url":"https://localhost:18443/file","pin":"sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}' | "$BQUIC" rpcd call fetch --config g
+		echo "{\\"pin\\":\\"$pin\\"}"` ], { encoding: 'utf8', cwd: tmp, env: { PATH: process.env.PATH, BQUIC, HOME: tmp } });
 	assert.equal(r.status, 0, r.stderr);
-	const [ fetched, status ] = r.stdout.trim().split('\n').map((l) => JSON.parse(l));
+	const [ fetched, status, wrong, { pin } ] = r.stdout.trim().split('\n').map((l) => JSON.parse(l));
 
 	assert.equal(fetched.result?.bytes, 100000, JSON.stringify(fetched));
 	assert.equal(status.gateway.role, 'gateway');
 	assert.equal(status.gateway.connections, undefined);
 	assert.equal(typeof status.gateway.live.packets_sent, 'number');
 	assert.equal(status.relay, null);
+	/* the relay's page looks for the key in these words, to try another of its pins */
+	const words = fs.readFileSync(path.join(root, 'luci-app-bquic/htdocs/luci-static/resources/bquic/common.js'), 'utf8').match(/match\(\/(wrong pin: .*)\/\)/)[1];
+	assert.equal(wrong.error.match(new RegExp(words))?.[1], pin, JSON.stringify(wrong));
 });

@@ -307,6 +307,54 @@ test('keyboard focus stays when what has it is drawn anew, and never goes to wha
 	}
 });
 
+test('the relay’s test connects as the relay would, or says why it cannot', async () => {
+	const [ first, second, other ] = [ 'A', 'B', 'C' ].map((c) => `sha256/${c.repeat(43)}=`);
+	const result = { url: 'https://h:8443/', status: 200, bytes: 5, mbps: 1, handshake_ms: 2, data_per_ack: 3 };
+	const wrong = (key) => ({ error: `cannot connect to g:8443: wrong pin: the server's key is ${key}` });
+	const up = (name, gateway, more) => ({ [name]: { '.type': 'upstream', '.name': name, gateway, ...more } });
+	const good = { gateway: [ 'g:8443' ], pin: [ first, second ] };
+
+	for (const [ relay, more, answers, calls, says ] of [
+		[ good, {}, { [`bquic.fetch https://g:8443/ ${first} bquic`]: wrong(second), [`bquic.fetch https://g:8443/ ${second} bquic`]: { result } }, [ [ 'https://g:8443/', first ], [ 'https://g:8443/', second ] ], 'answered with status 200' ],
+		[ good, {}, { 'bquic.fetch': wrong(other) }, [ [ 'https://g:8443/', first ] ], other ],
+		/* a key that is refused although it is the pin, and gateways that take turns */
+		[ good, {}, { 'bquic.fetch': wrong(first) }, [ [ 'https://g:8443/', first ] ], first ],
+		[ { ...good, pin: [ second, first ] }, {}, { 'bquic.fetch': wrong(first) }, [ [ 'https://g:8443/', second ], [ 'https://g:8443/', first ] ], first ],
+		[ { pin: [ first ] }, { ...up('a', 'off:1', { enabled: '0', weight: '900' }), ...up('b', 'light:2', { weight: '50' }), ...up('c', 'usual:3'), ...up('d', 'as-usual:4', { weight: '100' }) },
+			{ 'bquic.fetch': { result } }, [ [ 'https://usual:3/', first ] ], 'answered with status 200' ],
+		[ { pin: [ first ] }, up('a', 'off:1', { enabled: '0' }), {}, [], 'There is no gateway to test' ],
+		[ { gateway: [ 'g:8443' ], ca: '/etc/ca.pem' }, {}, {}, [], 'neither authorities' ],
+		[ { ...good, server_name: 'x.example' }, {}, {}, [], 'another server name' ],
+		/* its answer names the key */
+		[ { gateway: [ 'g:8443' ] }, {}, { 'bquic.fetch': { error: `give --pin ${other}` } }, [ [ 'https://g:8443/', '' ] ], other ]
+	]) {
+		const { page, errors } = await open(1200, { ...recorded, ...answers }, { bquic: { relay: { '.type': 'relay', '.name': 'relay', enabled: '0', ...relay }, ...more } });
+
+		await show(page, 'relay', 1);
+		await page.locator('[data-name="_test"] button').click();
+		const said = page.locator('[data-name="_test"] p');
+		assert.ok((await said.textContent()).includes(says), `${says} in ${await said.textContent()}`);
+		assert.deepEqual((await page.evaluate(() => window.env.did)).map((d) => d.slice(1, 3)), calls, says);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});
+
+test('a relay with gateways in sections of their own is switched on from the overview', async () => {
+	for (const [ more, name ] of [ [ {}, 'Set up' ], [ { gateway: [ 'g:8443' ] }, 'Switch on' ], [ { upstream: '1' }, 'Switch on' ], [ { upstream: '0' }, 'Set up' ] ]) {
+		const { upstream, ...options } = more;
+		const bquic = { relay: { '.type': 'relay', enabled: '0', token: 't', ...options } };
+
+		if (upstream)
+			bquic.u = { '.type': 'upstream', '.name': 'u', gateway: 'g:8443', enabled: upstream };
+		const { page, errors } = await open(1200, { 'bquic.status': { gateway: null, relay: null } }, { ...config, bquic });
+		await show(page, 'overview', 1);
+		assert.deepEqual(await page.locator('.bquic-card h3', { hasText: /^Relay/ }).locator('button, a').allTextContents(), [ name ], JSON.stringify(more));
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});
+
 test('who may only read cannot switch', async () => {
 	const { page, errors } = await open(1200, { ...recorded, readonly: true }, config);
 

@@ -397,7 +397,17 @@ return baseclass.extend({
 		}, [ _('Copy') ]);
 	},
 
-	/* A button that loads a URL through this router's own HTTP/3 client. */
+	/* The gateways of the upstream sections that are on, the largest weight first; enabled(name): as in a form, which may not be saved yet. */
+	upstreams(enabled) {
+		return uci.sections('bquic', 'upstream').filter((u) => u.gateway && (enabled?.(u['.name']) ?? u.enabled ?? '1') != '0')
+			.sort((a, b) => (b.weight ?? 100) - (a.weight ?? 100)).map((u) => u.gateway);
+	},
+
+	/*
+	 * A button that loads a URL through this router's own HTTP/3 client. target() returns
+	 * { url, pins, profile }, or { reason }: why there is nothing to load. The client takes only
+	 * one pin. If the server has another key, and that key is one of the pins, it tries that one.
+	 */
 	testButton(target) {
 		const result = E('div', { 'aria-live': 'polite' });
 		const button = E('button', {
@@ -405,11 +415,20 @@ return baseclass.extend({
 			'class': 'btn cbi-button cbi-button-action',
 			'disabled': L.hasViewPermission() ? null : '',
 			'click': ui.createHandlerFn(this, () => {
-				const { url, pin, profile } = target();
+				const { url, pins, profile, reason } = target();
+				const load = (pin, last) => callBquicFetch(url, pin ?? '', profile ?? '').then((answer) => {
+					const [ , key ] = String(answer?.error ?? '').match(/wrong pin: the server's key is (sha256\/\S+)/) ?? [];
 
+					return !last && key != pin && pins?.includes(key) ? load(key, true) : answer;
+				});
+
+				if (reason) {
+					dom.content(result, [ E('p', { 'class': 'alert-message warning' }, [ reason ]) ]);
+					return Promise.resolve();
+				}
 				dom.content(result, [ E('em', { 'class': 'spinning' }, [ _('Loading %s').format(url) ]) ]);
 
-				return callBquicFetch(url, pin ?? '', profile ?? '').then((answer) => {
+				return load(pins?.[0]).then((answer) => {
 					const r = answer?.result;
 
 					if (!r) {

@@ -66,7 +66,7 @@ return view.extend({
 
 			return E('div', {}, [ url, ' ', common.testButton(() => ({
 				url: url.value,
-				pin: /^https:\/\/(localhost|127\.|\[::1\])/.test(url.value) ? pin : ''
+				pins: /^https:\/\/(localhost|127\.|\[::1\])/.test(url.value) ? [ pin ] : []
 			})) ]);
 		};
 		o.description = _('Loads a URL with this router’s own HTTP/3 client.');

@@ -175,7 +175,7 @@ return view.extend({
 
 	relayCard(st) {
 		const on = this.enabled('bquic', 'relay', st);
-		const complete = uci.get('bquic', 'relay', 'gateway') && uci.get('bquic', 'relay', 'token');
+		const complete = (uci.get('bquic', 'relay', 'gateway') || common.upstreams().length) && uci.get('bquic', 'relay', 'token');
 		const button = on || complete ? this.toggle('bquic', 'relay', on)
 			: E('a', { 'class': 'btn cbi-button', 'href': L.url('admin/services/bquic/relay') }, [ _('Set up') ]);
 

@@ -95,11 +95,16 @@ return view.extend({
 		};
 
 		o = s.taboption('general', form.DummyValue, '_test', _('Test'));
-		o.renderWidget = (id) => common.testButton(() => ({
-			url: `https://${given(s, id, 'gateway')[0] ?? ''}/`,
-			pin: given(s, id, 'pin')[0],
-			profile: m.lookupOption('profile', id)[0].formvalue(id)
-		}));
+		o.renderWidget = (id) => common.testButton(() => {
+			const gateway = given(s, id, 'gateway')[0] ?? common.upstreams((name) => u.formvalue(name, 'enabled'))[0];
+
+			if (!gateway)
+				return { reason: _('There is no gateway to test: name one first.') };
+			if (s.formvalue(id, 'ca') || s.formvalue(id, 'server_name'))
+				return { reason: _('The test knows only pins, neither authorities nor another server name. Switch the relay on: the table below then shows whether the gateway answers.') };
+
+			return { url: `https://${gateway}/`, pins: given(s, id, 'pin'), profile: m.lookupOption('profile', id)[0].formvalue(id) };
+		});
 		o.description = _('Loads the first gateway’s front page with this router’s own HTTP/3 client.');
 
 		common.profileOption(s, 'advanced', 'profile', known, _('Profile'), _('How the relay sends to the gateway, and acknowledges what it receives from there.'));
