@@ -97,7 +97,7 @@ class Wifirr {
 		const status = await until(`${device}'s answer`, () => (!signalled.includes(device) || read() > was)
 			&& JSON.parse(run('busybox', 'sh', '-u', path.join(root, 'package/wifirr-sched/files/usr/libexec/rpcd/wifirr'), 'call', 'status')).schedulers.find((s) => s.device == device));
 		assert.equal(status.reload?.error ?? '', '');
-		const options = fs.readFileSync(at(`wifirr/${device}.options`), 'utf8').split('\n');
+		const options = fs.readFileSync(at(`wifirr-made/${device}.options`), 'utf8').split('\n');
 		for (const [ option, value ] of Object.entries(changed).filter(([ o ]) => o != 'device'))
 			for (const v of [ value ].flat())
 				assert.ok(options.includes(option.replace(/_/g, '-') + (/^(exempt_voice|verbose)$/.test(option) ? '' : `=${v}`)), `${option} ${v} in ${options}`);
