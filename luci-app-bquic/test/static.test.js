@@ -277,11 +277,12 @@ test('every text is in the template and translated, with the same placeholders',
 });
 
 test('the daemons’ fixed texts, which pages translate, are those of the daemons', () => {
-	const common = luci((name) => fs.readFileSync(path.join(po.app, 'htdocs/luci-static/resources', name), 'utf8'), {}, {}).load('bquic.common');
+	const { load } = luci((name) => fs.readFileSync(path.join(po.app, 'htdocs/luci-static/resources', name), 'utf8'), {}, {});
+	const common = load('bquic.common');
 	const { profiles } = JSON.parse(run(bquic, [ 'rpcd', 'call', 'profiles', '--config', '/dev/null' ], { input: '{}' }).stdout);
 	const plain = (text) => text.replace(/’/g, "'");
 
-	assert.deepEqual(Object.fromEntries(Object.entries(common.profileTexts()).map(([ name, text ]) => [ name, plain(text) ])),
+	assert.deepEqual(Object.fromEntries(Object.entries(load('bquic.profile').texts()).map(([ name, text ]) => [ name, plain(text) ])),
 		Object.fromEntries(profiles.map((p) => [ p.name, p.doc ])));
 
 	/* the formats of policy_explain() and contention_explain() */

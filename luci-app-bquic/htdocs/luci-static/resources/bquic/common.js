@@ -12,7 +12,6 @@
    strings in an array as text, so all children here are arrays. */
 
 const callBquicStatus = rpc.declare({ object: 'bquic', method: 'status', reject: true });
-const callBquicProfiles = rpc.declare({ object: 'bquic', method: 'profiles', reject: true });
 const callBquicCheck = rpc.declare({ object: 'bquic', method: 'check', reject: true });
 const callBquicFetch = rpc.declare({ object: 'bquic', method: 'fetch', params: [ 'url', 'pin', 'profile' ], reject: true });
 const callBquicHistory = rpc.declare({ object: 'bquic', method: 'history', reject: true });
@@ -30,40 +29,6 @@ const callHostHints = rpc.declare({ object: 'luci-rpc', method: 'getHostHints' }
 const callIwinfoDevices = rpc.declare({ object: 'iwinfo', method: 'devices' });
 const callIwinfoInfo = rpc.declare({ object: 'iwinfo', method: 'info', params: [ 'device' ] });
 const callIwinfoAssoclist = rpc.declare({ object: 'iwinfo', method: 'assoclist', params: [ 'device' ] });
-
-/* [ option, datatype, unit, explanation ] of `config profile`, as in `bquic check`. */
-function parameters() {
-	return [
-		[ 'ack_packets', 'range(0,1000)', _('packets'), _('As receiver: packets per acknowledgement; 0: no limit. Without this option, those up to “ask_peer” have no effect.') ],
-		[ 'ack_delay', 'range(1,1000)', _('ms'), _('Longest delay of an acknowledgement.') ],
-		[ 'ack_rtt_divisor', 'range(0,64)', '', _('Also limits this delay to the time chosen below, divided by this number; 0: no such limit.') ],
-		[ 'ack_rtt', [ 'smoothed', 'min', 'queue' ], '', _('The smoothed round-trip time, the minimum one, or the difference of the two, which is the queueing delay.') ],
-		[ 'ack_after', 'range(0,1000000)', _('packets'), _('Packets at the start of a connection that are acknowledged as in stock quic-go.') ],
-		[ 'ack_reordering', 'range(0,1000)', _('packets'), _('A gap triggers an immediate acknowledgement once this many later packets have arrived; 0 and 1: with the first.') ],
-		[ 'ask_peer', 'bool', '', _('As sender: asks a peer that supports ACK_FREQUENCY to acknowledge in the same way.') ],
-		[ 'burst_packets', 'or("unlimited",range(1,10000))', _('packets'), _('Packets that may be sent back to back; unlimited: no pacing.') ],
-		[ 'congestion', [ 'reno', 'rate' ], '', _('Congestion control: NewReno, or NewReno with a model of the path, which ignores the slow-start options.') ],
-		[ 'slow_start_divisor', 'range(1,64)', '', _('Slow start ends when the round-trip time has risen by the minimum one divided by this number.') ],
-		[ 'slow_start_min', 'range(1,1000)', _('ms'), _('Lower limit of that rise.') ],
-		[ 'slow_start_max', 'range(1,1000)', _('ms'), _('Upper limit of that rise: it bounds the queue that slow start may build.') ],
-		[ 'loss_eighths', 'range(1,64)', _('RTT/8'), _('A packet counts as lost when it has been missing for one round-trip time plus this time.') ],
-		[ 'loss_packets', 'range(3,1000)', _('packets'), _('A packet counts as lost when one sent this many packets later has arrived.') ],
-		[ 'window_updates', 'bool', '', _('Sends flow-control window updates with every acknowledgement.') ],
-		[ 'fast_pmtu', 'bool', '', _('Probes the largest packet size first instead of searching for it.') ],
-		[ 'gso', 'bool', '', _('Passes packets to the kernel in batches (generic segmentation offload).') ]
-	];
-}
-
-/* The built-in profiles, with the gateway package's descriptions. */
-function profileTexts() {
-	return {
-		'standard': _('Unmodified quic-go.'),
-		'bquic': _('For clients behind 802.11n or later links.'),
-		'bquic-2019': _('Exactly what the 2019 paper measured.'),
-		'bquic-thesis': _('As in the paper, with the thresholds that the thesis raised in addition.'),
-		'modquic': _('Unmodified quic-go, with a window update on every acknowledgement.')
-	};
-}
 
 /* The scheduler's reasons, as wifirrd prints them. With another _ these are not translated. */
 function reasons(_) {
@@ -94,13 +59,6 @@ function reasons(_) {
 /* Map from a device to its radio, as far as iwinfo has told them. */
 const radios = new Map();
 
-/* The values of parameters that a profile does not set. */
-function inherited(known, base) {
-	const found = known.profiles.find((p) => p.name == base);
-
-	return Object.assign({}, known.stock, found?.values);
-}
-
 return baseclass.extend({
 	status: callBquicStatus,
 	check: callBquicCheck,
@@ -110,7 +68,6 @@ return baseclass.extend({
 	commit: callCommit,
 	resume: callWifirrResume,
 	reasons: reasons,
-	profileTexts: profileTexts,
 
 	/* Both packages' histories: { gateway, relay, schedulers }. */
 	history() {
@@ -165,14 +122,6 @@ return baseclass.extend({
 		}[p?.takes == 'all' ? 'all' : p?.why];
 
 		return text ? text.format(mbit(p.carries_bps), mbit(p.path_bps)) : '';
-	},
-
-	/* The gateway package's profiles; empty if it is not installed. */
-	profiles() {
-		return L.resolveDefault(callBquicProfiles(), null).then((known) => ({
-			profiles: Array.isArray(known?.profiles) ? known.profiles : [],
-			stock: known?.stock ?? {}
-		}));
 	},
 
 	/* Calls fn at once, and then every so many seconds while the page is visible. */
@@ -480,23 +429,6 @@ return baseclass.extend({
 		return o;
 	},
 
-	/* A choice among the built-in profiles and those in the file. */
-	profileOption(section, tab, name, known, title, description) {
-		const o = section.taboption(tab, form.ListValue, name, title, description);
-
-		o.default = 'bquic';
-		for (const p of known.profiles)
-			if (p.builtin)
-				o.value(p.name, `${p.name}: ${profileTexts()[p.name] ?? p.doc}`);
-		for (const s of uci.sections('bquic', 'profile'))
-			if (!s['.anonymous'])
-				o.value(s['.name']);
-		if (!known.profiles.length)
-			o.value('bquic');
-
-		return o;
-	},
-
 	/* An address is required: only the operator decides who can read metrics. */
 	metricsOption(section, tab, placeholder) {
 		const o = section.taboption(tab, form.Value, 'metrics', _('Metrics'), _('Address and port that serve the Prometheus metrics, for example %s; empty: none.').format(placeholder));
@@ -515,50 +447,5 @@ return baseclass.extend({
 		level.default = 'info';
 
 		return level;
-	},
-
-	/* The operator's own profiles: every parameter with its unit and its value when left empty. */
-	profileSection(map, known) {
-		const s = map.section(form.GridSection, 'profile', _('Profiles of your own'),
-			_('A profile changes how connections acknowledge, burst and recover. The built-in ones need no entry here; measure before you trust one of your own.'));
-		let o;
-
-		s.addremove = true;
-		s.nodescriptions = true;
-		s.modaltitle = (id) => _('Profile %s').format(id);
-		s.sectiontitle = (id) => id;
-
-		o = s.option(form.ListValue, 'base', _('Based on'), _('Profile that provides the values not given here.'));
-		o.default = 'standard';
-		for (const p of known.profiles)
-			o.value(p.name);
-
-		for (const [ name, type, unit, doc ] of parameters()) {
-			const title = unit ? `${name} (${unit})` : name;
-
-			if (Array.isArray(type)) {
-				o = s.option(form.ListValue, name, title, doc);
-				o.value('', _('same as base'));
-				type.forEach((word) => o.value(word));
-			}
-			else if (type == 'bool') {
-				o = s.option(form.ListValue, name, title, doc);
-				o.value('', _('same as base'));
-				o.value('1', _('on'));
-				o.value('0', _('off'));
-			}
-			else {
-				o = s.option(form.Value, name, title, doc);
-				o.datatype = type;
-			}
-			o.optional = true;
-			o.modalonly = true;
-			o.renderWidget = function(id, index, value) {
-				this.placeholder = _('same as base: %s').format(inherited(known, uci.get('bquic', id, 'base') ?? 'standard')[name] ?? '–');
-				return (Array.isArray(type) || type == 'bool' ? form.ListValue : form.Value).prototype.renderWidget.call(this, id, index, value);
-			};
-		}
-
-		return s;
 	}
 });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
 'require bquic.common as common';
+'require bquic.profile as profile';
 'require dom';
 'require form';
 'require uci';
@@ -8,7 +9,7 @@
 
 return view.extend({
 	load() {
-		return Promise.all([ common.loadConfig('bquic'), common.profiles() ]);
+		return Promise.all([ common.loadConfig('bquic'), profile.known() ]);
 	},
 
 	render([ have, known ]) {
@@ -38,7 +39,7 @@ return view.extend({
 		o.datatype = 'or(cidr,ipaddr("nomask"))';
 		o.placeholder = '10.0.0.0/8';
 
-		common.profileOption(s, 'advanced', 'mesh_profile', known, _('Profile of WiFi clients'), _('How the gateway sends to WiFi clients; all other clients get the profile “standard”.'));
+		profile.option(s, 'advanced', 'mesh_profile', known, _('Profile of WiFi clients'), _('How the gateway sends to WiFi clients; all other clients get the profile “standard”.'));
 
 		o = s.taboption('general', form.DummyValue, '_pin', _('Pin of the certificate'));
 		o.renderWidget = () => {
@@ -175,7 +176,7 @@ return view.extend({
 		o = s.option(form.Value, 'rate', _('Rate (Mbit/s)'), _('Limit of all its tunnels together, in each direction; empty: none.'));
 		o.datatype = 'range(1,100000)';
 
-		common.profileSection(m, known);
+		profile.section(m, known);
 
 		return m.render().then((node) => {
 			common.inUse(node, 'bquic', () => uci.sections('bquic', 'gateway'), () => common.status().then((st) => () => st?.gateway));

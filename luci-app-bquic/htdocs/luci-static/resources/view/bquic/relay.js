@@ -2,6 +2,7 @@
 'use strict';
 'require bquic.common as common';
 'require bquic.graph as graph';
+'require bquic.profile as profile';
 'require bquic.table as table';
 'require dom';
 'require form';
@@ -18,7 +19,7 @@ const hostPort = (value) => /^(\[[0-9A-Fa-f:.]+\]|[^\s:[\]]+):[1-9][0-9]{0,4}$/.
 
 return view.extend({
 	load() {
-		return Promise.all([ common.loadConfig('bquic'), common.profiles() ]);
+		return Promise.all([ common.loadConfig('bquic'), profile.known() ]);
 	},
 
 	render([ have, known ]) {
@@ -107,7 +108,7 @@ return view.extend({
 		});
 		o.description = _('Loads the first gateway’s front page with this router’s own HTTP/3 client.');
 
-		common.profileOption(s, 'advanced', 'profile', known, _('Profile'), _('How the relay sends to the gateway, and acknowledges what it receives from there.'));
+		profile.option(s, 'advanced', 'profile', known, _('Profile'), _('How the relay sends to the gateway, and acknowledges what it receives from there.'));
 
 		o = s.taboption('advanced', form.Value, 'server_name', _('Server name'), _('Name in the gateway’s certificate; empty: the gateway’s host.'));
 		o.datatype = 'host';
@@ -157,7 +158,7 @@ return view.extend({
 		o.datatype = 'range(1,1000)';
 		o.placeholder = '100';
 
-		common.profileSection(m, known);
+		profile.section(m, known);
 
 		return m.render().then((node) => {
 			common.inUse(node, 'bquic', () => uci.sections('bquic', 'relay'), () => common.status().then((st) => () => st?.relay));
