@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib.machinery
 import importlib.util
 import json
 import os
@@ -406,3 +407,29 @@ def test_first_page_needs_no_rows(tmp_path: pathlib.Path) -> None:
     line = overview.page([], tmp_path).split("\n")[2]
     assert line.startswith("- **A gateway among strangers:** 2 relays with 3 connections each get 4,000 transfers in 1 min with 5 errors")
     assert line.endswith("[fleet](#a-fleet-of-relays-on-one-gateway)")
+
+
+@pytest.mark.parametrize("slow", [[1], [1, 3]])
+def test_the_demo_leaves_out_what_the_machine_cannot_carry(slow, monkeypatch, capsys):
+    loader = importlib.machinery.SourceFileLoader("demo", str(ROOT / "lab/demo"))
+    demo = importlib.util.module_from_spec(importlib.util.spec_from_loader("demo", loader))
+    loader.exec_module(demo)
+
+    def one(hops: int, contender: str, _: Any) -> results.Row:
+        if hops in slow:
+            raise measure.TooSlow("waited")
+        return {"hops": hops, "contender": contender, "mbps": 10.0, "lag_ms": 0.1, "bytes": demo.BYTES, "retries": 0,
+                "data_per_ack": 2.0, "ipt_below_100us": 0.5, "ampdu": 20.0}
+
+    monkeypatch.setattr(demo.medium, "build", lambda: None)
+    monkeypatch.setattr(demo.namespaces, "exit_on_signals", lambda: None)
+    monkeypatch.setattr(demo, "Mesh", lambda lab, kind, hops, **_: hops)
+    monkeypatch.setattr(demo.measure, "Servers", lambda lab, hops, size: hops)
+    monkeypatch.setattr(demo.measure, "measure", one)
+    if slow == [1, 3]:
+        with pytest.raises(measure.TooSlow):
+            demo.main()
+        return
+    assert demo.main() == 0
+    said = capsys.readouterr().out
+    assert "1 hop: left out" in said and "10 MB over 3 hops" in said and "10 MB over 1 hop" not in said
