@@ -137,16 +137,17 @@ install() {
 	opkg) where="/etc/opkg/customfeeds.conf, and its key to /etc/opkg/keys/$FINGERPRINT" ;;
 	apk) where='/etc/apk/repositories.d/bquic.list, and its key to /etc/apk/keys/bquic.pem' ;;
 	esac
-	say "This will add the feed $URL/$arch to $where," \
+	say "This will add the feed $URL/$arch to $where, have sysupgrade keep them ($KEEP)," \
 		"and install: $packages." 'Nothing of it starts before you switch it on.'
 	ask 'Go on?'
 	remember
 	keep
 	add_feed
+	# An update also fails if only another feed is out of order. If ours is, the installation fails.
 	# shellcheck disable=SC2086 # a list of words
 	case $manager in
 	opkg)
-		opkg update || true # another feed may be out of order
+		opkg update || true
 		opkg install $packages
 		;;
 	apk)
