@@ -155,11 +155,14 @@ function luci(read, answers, config, translate = (text) => text) {
 			return s;
 		}
 		lookupOption(name) { return this.sections.flatMap((s) => s.options.filter((o) => o.name == name)); }
-		render() {
-			return Promise.resolve(E('div', { 'class': 'cbi-map' }, [
-				E('h2', {}, [ this.title ]), E('div', { 'class': 'cbi-map-descr' }, [ this.description ]), ...this.sections.map((s) => s.render())
-			]));
+		/* LuCI draws the map's content anew after Save, and when a section was added or removed. */
+		reset() {
+			this.root ??= E('div', { 'class': 'cbi-map' });
+			this.root.replaceChildren?.(E('h2', {}, [ this.title ]), E('div', { 'class': 'cbi-map-descr' }, [ this.description ]), ...this.sections.map((s) => s.render()));
+
+			return Promise.resolve(this.root);
 		}
+		render() { return this.reset(); }
 	}
 
 	const base = {

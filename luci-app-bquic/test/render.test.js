@@ -590,6 +590,27 @@ test('on pages of settings: what keeps a change from being used, in the daemonâ€
 	}
 });
 
+test('on pages of settings: what is known of the daemon stays when the form is drawn anew', async () => {
+	for (const [ view, said ] of [ [ 'gateway', 'bquic.status' ], [ 'relay', 'bquic.status' ], [ 'scheduler', 'wifirr.status' ] ]) {
+		const { page, errors } = await open(1200, { ...recorded, 'bquic.check': { mistakes: [] }, 'wifirr.check': { mistakes: [] } }, config);
+		const states = () => page.locator('.cbi-map > .cbi-map-descr + .bquic-card .bquic-state').allTextContents();
+
+		await show(page, view, 1);
+		assert.equal((await states()).length, 1, view);
+		await page.evaluate(() => window.env.sections[0].map.reset());
+		assert.match((await states()).join(), /^runs with these settings/, view);
+		/* and goes on */
+		await page.evaluate(async (said) => {
+			window.answers[said] = {};
+			for (const poll of window.env.polls)
+				await poll();
+		}, said);
+		assert.deepEqual(await states(), [ 'no answer' ], view);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});
+
 test('what keeps a scheduler from working well is an alert, on the overview and beside its settings', async () => {
 	const warning = 'hardware flow offload is on: offloaded traffic bypasses the scheduler';
 

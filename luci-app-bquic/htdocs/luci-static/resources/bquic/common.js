@@ -272,8 +272,14 @@ return baseclass.extend({
 			sections().flatMap((s) => [ ...s.device ? [ E('strong', {}, [ s.device ]) ] : [], ...one(s, found?.(s)) ])))));
 
 		const card = E('div', { 'class': 'cbi-section bquic-card' }, [ node, this.mistakes(config) ]);
+		const place = () => map.insertBefore(card, map.querySelector('.cbi-map-descr')?.nextSibling ?? map.firstChild);
 
-		map.insertBefore(card, map.querySelector('.cbi-map-descr')?.nextSibling ?? map.firstChild);
+		/* LuCI draws all that is in the map anew after Save, and when a section was added or removed */
+		new MutationObserver(() => {
+			if (card.parentNode != map)
+				place();
+		}).observe(map, { childList: true });
+		place();
 	},
 
 	/* true if there is a readable configuration file: the package is installed, or was. */
