@@ -611,6 +611,25 @@ test('on pages of settings: what is known of the daemon stays when the form is d
 	}
 });
 
+test('the gateway’s page shows the pin as soon as the gateway runs, and tests with it', async () => {
+	const { gateway } = recorded['bquic.status'], result = { url: 'https://h:8443/', status: 200, bytes: 5, mbps: 1, handshake_ms: 2, data_per_ack: 3 };
+	const { page, errors } = await open(1200, { 'bquic.check': { ok: true }, 'bquic.status': { gateway: null }, 'bquic.fetch': { result } }, config);
+	const field = page.locator('[data-name="_pin"]');
+
+	await show(page, 'gateway', 1);
+	assert.match(await field.textContent(), /shown while the gateway runs/);
+	await page.evaluate(async (gateway) => {
+		window.answers['bquic.status'] = { gateway };
+		for (const poll of window.env.polls)
+			await poll();
+	}, gateway);
+	assert.equal(await field.locator('code').textContent(), gateway.pin);
+	await page.locator('[data-name="_test"] button').click();
+	assert.deepEqual(await page.evaluate(() => window.env.did), [ [ 'bquic.fetch', 'https://localhost:8443/', gateway.pin, '' ] ]);
+	assert.deepEqual(errors, []);
+	await page.close();
+});
+
 test('what keeps a scheduler from working well is an alert, on the overview and beside its settings', async () => {
 	const warning = 'hardware flow offload is on: offloaded traffic bypasses the scheduler';
 

@@ -17,7 +17,8 @@ return view.extend({
 			return common.noConfig(this, 'bquic-gateway');
 
 		const m = new form.Map('bquic', _('Gateway'), _('The gateway stands where the mesh meets the Internet or a server. It serves web sites over HTTP/3, and makes the TCP connections that relays ask for.'));
-		let s, o;
+		const shown = E('div', {}, [ E('em', {}, [ _('shown while the gateway runs') ]) ]);
+		let pin = '', s, o;
 
 		if (!uci.get('bquic', 'gateway'))
 			uci.add('bquic', 'gateway', 'gateway');
@@ -42,28 +43,13 @@ return view.extend({
 		profile.option(s, 'advanced', 'mesh_profile', known, _('Profile of WiFi clients'), _('How the gateway sends to WiFi clients; all other clients get the profile “standard”.'));
 
 		o = s.taboption('general', form.DummyValue, '_pin', _('Pin of the certificate'));
-		o.renderWidget = () => {
-			const node = E('div', {}, [ E('em', {}, [ _('shown while the gateway runs') ]) ]);
-
-			/* the page does not wait for it */
-			common.status().then((st) => {
-				const pin = st?.gateway?.pin;
-
-				if (pin)
-					dom.content(node, [ E('code', { 'style': 'overflow-wrap:anywhere' }, [ String(pin) ]), ' ', common.copyButton(() => String(pin)) ]);
-			}).catch(() => null);
-
-			return node;
-		};
+		o.renderWidget = () => shown;
 		o.description = _('Copy it to the relays: they recognise the gateway by it, without a certificate authority.');
 
 		o = s.taboption('general', form.DummyValue, '_test', _('Test'));
 		o.renderWidget = () => {
 			const url = E('input', { 'type': 'text', 'class': 'cbi-input-text', 'aria-label': _('URL'),
 				'value': `https://localhost:${(uci.get('bquic', 'gateway', 'listen') ?? ':8443').split(':').pop()}/` });
-			let pin = '';
-
-			common.status().then((st) => { pin = st?.gateway?.pin ?? ''; }).catch(() => null);
 
 			return E('div', {}, [ url, ' ', common.testButton(() => ({
 				url: url.value,
@@ -178,8 +164,20 @@ return view.extend({
 
 		profile.section(m, known);
 
+		/* a gateway that has just been switched on has a pin some seconds later */
+		const showPin = (found) => {
+			if (!found || String(found) == pin)
+				return;
+			pin = String(found);
+			dom.content(shown, [ E('code', { 'style': 'overflow-wrap:anywhere' }, [ pin ]), ' ', common.copyButton(() => pin) ]);
+		};
+
 		return m.render().then((node) => {
-			common.inUse(node, 'bquic', () => uci.sections('bquic', 'gateway'), () => common.status().then((st) => () => st?.gateway));
+			common.inUse(node, 'bquic', () => uci.sections('bquic', 'gateway'), () => common.status().then((st) => {
+				showPin(st?.gateway?.pin);
+
+				return () => st?.gateway;
+			}));
 
 			return E([], [ common.style(), node ]);
 		});
