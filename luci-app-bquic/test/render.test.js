@@ -630,6 +630,24 @@ test('the gateway’s page shows the pin as soon as the gateway runs, and tests 
 	await page.close();
 });
 
+test('the gateway’s test begins with an address on which the gateway listens', async () => {
+	const { gateway } = recorded['bquic.status'], result = { url: 'https://h:8443/', status: 200, bytes: 5, mbps: 1, handshake_ms: 2, data_per_ack: 3 };
+
+	for (const [ listen, url ] of [
+		[ undefined, 'https://localhost:8443/' ], [ ':443', 'https://localhost:443/' ], [ '0.0.0.0:9443', 'https://localhost:9443/' ], [ '[::]:9443', 'https://localhost:9443/' ],
+		[ '10.1.2.3:8443', 'https://10.1.2.3:8443/' ], [ '[fd00::1]:443', 'https://[fd00::1]:443/' ]
+	]) {
+		const { page, errors } = await open(1200, { 'bquic.check': { ok: true }, 'bquic.status': { gateway }, 'bquic.fetch': { result } },
+			{ bquic: { gateway: { '.type': 'gateway', '.name': 'gateway', enabled: '1', ...listen && { listen } } } });
+
+		await show(page, 'gateway', 1);
+		await page.locator('[data-name="_test"] button').click();
+		assert.deepEqual(await page.evaluate(() => window.env.did), [ [ 'bquic.fetch', url, gateway.pin, '' ] ], listen);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});
+
 test('what keeps a scheduler from working well is an alert, on the overview and beside its settings', async () => {
 	const warning = 'hardware flow offload is on: offloaded traffic bypasses the scheduler';
 

@@ -48,12 +48,13 @@ return view.extend({
 
 		o = s.taboption('general', form.DummyValue, '_test', _('Test'));
 		o.renderWidget = () => {
-			const url = E('input', { 'type': 'text', 'class': 'cbi-input-text', 'aria-label': _('URL'),
-				'value': `https://localhost:${(uci.get('bquic', 'gateway', 'listen') ?? ':8443').split(':').pop()}/` });
+			const [ , host, port ] = (uci.get('bquic', 'gateway', 'listen') ?? '').match(/^(.*):(\d+)$/) ?? [ '', '', '8443' ];
+			const own = `https://${[ '', '0.0.0.0', '[::]' ].includes(host) ? 'localhost' : host}:${port}/`;
+			const url = E('input', { 'type': 'text', 'class': 'cbi-input-text', 'aria-label': _('URL'), 'value': own });
 
 			return E('div', {}, [ url, ' ', common.testButton(() => ({
 				url: url.value,
-				pins: /^https:\/\/(localhost|127\.|\[::1\])/.test(url.value) ? [ pin ] : []
+				pins: url.value.startsWith(own) || /^https:\/\/(localhost|127\.|\[::1\])/.test(url.value) ? [ pin ] : []
 			})) ]);
 		};
 		o.description = _('Loads a URL with this router’s own HTTP/3 client.');
