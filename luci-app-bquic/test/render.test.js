@@ -648,6 +648,32 @@ test('the gateway’s test begins with an address on which the gateway listens',
 	}
 });
 
+test('sections of gateway and relay may have any name', async () => {
+	const bquic = {
+		g: { '.type': 'gateway', '.name': 'g', enabled: '1', listen: ':9443' },
+		cfg0123: { '.type': 'relay', '.name': 'cfg0123', enabled: '1', gateway: 'g:8443', token: 't', port: '12555' }
+	};
+
+	for (const [ view, option, value ] of [ [ 'gateway', 'listen', ':9443' ], [ 'relay', 'port', '12555' ] ]) {
+		const { page, errors } = await open(1200, { ...recorded, 'bquic.check': { ok: true } }, { ...config, bquic });
+
+		await show(page, view, 1);
+		assert.equal(await page.locator(`[data-name="${option}"] input`).first().inputValue(), value);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+	for (const [ card, name ] of [ [ /^Gateway/, 'g' ], [ /^Relay/, 'cfg0123' ] ]) {
+		const { page, errors } = await open(1200, { ...recorded, 'bquic.status': {}, 'uci.commit': {} }, { ...config, bquic });
+
+		await show(page, 'overview', 1);
+		await page.locator('.bquic-card h3', { hasText: card }).locator('button', { hasText: 'Switch off' }).click();
+		await page.waitForFunction(() => window.env.did.length > 0);
+		assert.deepEqual((await page.evaluate(() => window.env.did))[0], [ 'set', 'bquic', name, 'enabled', '0' ]);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});
+
 test('what keeps a scheduler from working well is an alert, on the overview and beside its settings', async () => {
 	const warning = 'hardware flow offload is on: offloaded traffic bypasses the scheduler';
 

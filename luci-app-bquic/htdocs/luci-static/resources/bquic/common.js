@@ -352,6 +352,11 @@ return baseclass.extend({
 		}, [ _('Copy') ]);
 	},
 
+	/* The name of the only section of a type, which may be any; without a section, the usual one. */
+	nameOf(type) {
+		return uci.sections('bquic', type)[0]?.['.name'] ?? type;
+	},
+
 	/* The gateways of the upstream sections that are on, the largest weight first; enabled(name): as in a form, which may not be saved yet. */
 	upstreams(enabled) {
 		return uci.sections('bquic', 'upstream').filter((u) => u.gateway && (enabled?.(u['.name']) ?? u.enabled ?? '1') != '0')

@@ -18,12 +18,13 @@ return view.extend({
 
 		const m = new form.Map('bquic', _('Gateway'), _('The gateway stands where the mesh meets the Internet or a server. It serves web sites over HTTP/3, and makes the TCP connections that relays ask for.'));
 		const shown = E('div', {}, [ E('em', {}, [ _('shown while the gateway runs') ]) ]);
+		const name = common.nameOf('gateway');
 		let pin = '', s, o;
 
-		if (!uci.get('bquic', 'gateway'))
-			uci.add('bquic', 'gateway', 'gateway');
+		if (!uci.get('bquic', name))
+			uci.add('bquic', 'gateway', name);
 
-		s = m.section(form.NamedSection, 'gateway', 'gateway');
+		s = m.section(form.NamedSection, name, 'gateway');
 		s.tab('general', _('General'));
 		s.tab('relays', _('Relays'));
 		s.tab('advanced', _('Advanced'));
@@ -48,7 +49,7 @@ return view.extend({
 
 		o = s.taboption('general', form.DummyValue, '_test', _('Test'));
 		o.renderWidget = () => {
-			const [ , host, port ] = (uci.get('bquic', 'gateway', 'listen') ?? '').match(/^(.*):(\d+)$/) ?? [ '', '', '8443' ];
+			const [ , host, port ] = (uci.get('bquic', name, 'listen') ?? '').match(/^(.*):(\d+)$/) ?? [ '', '', '8443' ];
 			const own = `https://${[ '', '0.0.0.0', '[::]' ].includes(host) ? 'localhost' : host}:${port}/`;
 			const url = E('input', { 'type': 'text', 'class': 'cbi-input-text', 'aria-label': _('URL'), 'value': own });
 

@@ -159,8 +159,9 @@ return view.extend({
 	},
 
 	gatewayCard(st) {
-		const on = this.enabled('bquic', 'gateway', st);
-		const button = this.toggle('bquic', 'gateway', on);
+		const name = common.nameOf('gateway');
+		const on = this.enabled('bquic', name, st);
+		const button = this.toggle('bquic', name, on);
 
 		if (!st)
 			return on ? this.card(_('Gateway'), _('no answer'), 'bad', button, ...common.silent('bquic'))
@@ -174,9 +175,10 @@ return view.extend({
 	},
 
 	relayCard(st) {
-		const on = this.enabled('bquic', 'relay', st);
-		const complete = (uci.get('bquic', 'relay', 'gateway') || common.upstreams().length) && uci.get('bquic', 'relay', 'token');
-		const button = on || complete ? this.toggle('bquic', 'relay', on)
+		const name = common.nameOf('relay');
+		const on = this.enabled('bquic', name, st);
+		const complete = (uci.get('bquic', name, 'gateway') || common.upstreams().length) && uci.get('bquic', name, 'token');
+		const button = on || complete ? this.toggle('bquic', name, on)
 			: E('a', { 'class': 'btn cbi-button', 'href': L.url('admin/services/bquic/relay') }, [ _('Set up') ]);
 
 		if (!st)

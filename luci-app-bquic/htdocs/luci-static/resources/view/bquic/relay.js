@@ -27,12 +27,13 @@ return view.extend({
 			return common.noConfig(this, 'bquic-gateway');
 
 		const m = new form.Map('bquic', _('Relay'), _('The relay runs on a mesh node. It carries the TCP connections of the node’s clients to a gateway, over one connection that fills WiFi frames. While no gateway answers, they go direct.'));
+		const name = common.nameOf('relay');
 		let o;
 
-		if (!uci.get('bquic', 'relay'))
-			uci.add('bquic', 'relay', 'relay');
+		if (!uci.get('bquic', name))
+			uci.add('bquic', 'relay', name);
 
-		const s = m.section(form.NamedSection, 'relay', 'relay');
+		const s = m.section(form.NamedSection, name, 'relay');
 
 		s.tab('general', _('General'));
 		s.tab('advanced', _('Advanced'));
@@ -153,7 +154,7 @@ return view.extend({
 		o = u.option(form.Value, 'gateway', _('Gateway'), _('Host and port of the gateway.'));
 		o.placeholder = 'gateway.example.org:8443';
 		o.rmempty = false;
-		o.validate = (id, value) => given(s, 'relay', 'gateway').length > 0 ? _('Give gateways here or in the list above, not both.') : hostPort(value);
+		o.validate = (id, value) => given(s, name, 'gateway').length > 0 ? _('Give gateways here or in the list above, not both.') : hostPort(value);
 		o = u.option(form.Value, 'weight', _('Weight'), _('The largest weight is used first; gateways of equal weight share new connections.'));
 		o.datatype = 'range(1,1000)';
 		o.placeholder = '100';
