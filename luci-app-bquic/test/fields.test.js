@@ -143,7 +143,7 @@ for (const [ name, view, Daemon, sections, values ] of [
 		mine: profile
 	} ],
 	[ 'relay with several gateways', 'relay', Bquic, {
-		relay: relay(), first: { '.type': 'upstream', enabled: '1', gateway: '127.0.0.1:1' }, second: { '.type': 'upstream', gateway: '127.0.0.1:2' }
+		relay: relay(), first: { '.type': 'upstream', '.name': 'first', enabled: '1', gateway: '127.0.0.1:1' }, second: { '.type': 'upstream', '.name': 'second', gateway: '127.0.0.1:2' }
 	}, { first: { enabled: '0', gateway: '127.0.0.1:3', weight: '7' } } ],
 	[ 'scheduler', 'scheduler', Wifirr, { ap0: { '.type': 'scheduler', '.name': 'ap0', enabled: '1', device: 'ap0', rate: '20000' } }, {
 		ap0: {

@@ -674,6 +674,21 @@ test('sections of gateway and relay may have any name', async () => {
 	}
 });
 
+test('a relay that is switched on needs a gateway that is not switched off', async () => {
+	for (const [ enabled, refused ] of [ [ '1', null ], [ '0', /gateway: A relay that is switched on needs a gateway/ ] ]) {
+		const { page, errors } = await open(1200, recorded, { bquic: {
+			relay: { '.type': 'relay', '.name': 'relay', enabled: '1', token: 'first-token', pin: [ `sha256/${'A'.repeat(43)}=` ] },
+			u: { '.type': 'upstream', '.name': 'u', gateway: 'g:8443', enabled }
+		} });
+
+		await show(page, 'relay', 0);
+		const said = await page.evaluate(() => { try { window.env.apply(); } catch (err) { return err.message; } });
+		assert.match(said ?? '', refused ?? /^$/);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});
+
 test('what keeps a scheduler from working well is an alert, on the overview and beside its settings', async () => {
 	const warning = 'hardware flow offload is on: offloaded traffic bypasses the scheduler';
 

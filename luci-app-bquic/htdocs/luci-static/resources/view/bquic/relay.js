@@ -45,7 +45,7 @@ return view.extend({
 		o.placeholder = 'gateway.example.org:8443';
 		o.validate = function(id, value) {
 			if (!value)
-				return this.section.formvalue(id, 'enabled') != '1' || given(this.section, id, 'gateway').length > 0 || uci.sections('bquic', 'upstream').length > 0 || _('A relay that is switched on needs a gateway.');
+				return this.section.formvalue(id, 'enabled') != '1' || given(this.section, id, 'gateway').length > 0 || common.upstreams((id) => u.formvalue(id, 'enabled')).length > 0 || _('A relay that is switched on needs a gateway.');
 
 			return hostPort(value);
 		};
