@@ -344,7 +344,7 @@ test('wifirr-sched: every option reaches the daemon, and only as itself', () => 
 
 test('wifirr-sched: an impossible value or a missing device starts nothing and says so', () => {
 	for (const [ options, env, text ] of [
-		[ { device: 'lo' }, { INVALID: '1' }, /section a: an option has an invalid value/ ],
+		[ { device: 'lo', slot: 'a.b c' }, { INVALID: 'slot' }, /section a: slot=a\.b c: not a valid value/ ],
 		[ {}, {}, /section a: option device is missing/ ],
 		/* it would end after every start */
 		[ { device: 'lo' }, {}, /section a: rate: must be given: lo reports no link rate/ ],
@@ -458,8 +458,8 @@ test('rpcd plugin wifirr: what the init script would refuse, without a word to t
 
 	assert.deepEqual(mistakes({ device: 'lo', rate: '1000' }), []);
 	assert.deepEqual(mistakes({ device: 'nosuchdev0', rate: '1000' }), []); /* the device may appear later */
-	assert.deepEqual(mistakes({ device: 'lo' }).map((m) => m.replace(/ on this .*/, '')), [ '/etc/config/wifirr: section a: rate: must be given: lo reports no link rate' ]);
-	assert.deepEqual(mistakes({ device: 'lo', rate: '1000' }, { INVALID: '1' }), [ '/etc/config/wifirr: section a: an option has an invalid value' ]);
+	assert.deepEqual(mistakes({ device: 'lo' }), [ '/etc/config/wifirr: section a: rate: must be given: lo reports no link rate' ]);
+	assert.deepEqual(mistakes({ device: 'lo', rate: '1000', slot: '9' }, { INVALID: 'slot' }), [ '/etc/config/wifirr: section a: slot=9: not a valid value' ]);
 	for (const value of [ ...hostile, '"\\\t\u0001x' ])
 		assert.equal(mistakes({ device: 'lo', rate: '1000', weights: value }).length, 1, value);
 	assert.ok(!fs.existsSync(path.join(tmp, 'executed')));

@@ -36,7 +36,15 @@ uci_load_validate() {
 		[ "$v" != "$o" ] || v=''
 		config_get "${o%%:*}" "$name" "${o%%:*}" "$v"
 	done
-	"$fn" "$name" "${INVALID:-0}"
+	# INVALID: an option that has an invalid value. OpenWrt's validate_data then tells of all options.
+	local result=0
+	if [ -n "${INVALID:-}" ]; then
+		result=1
+		config_get v "$name" "$INVALID"
+		printf '%s\n' "wifirr.$name.enabled=1 validates as bool with true" "wifirr.$name.$INVALID=$v validates as x with false" >&2
+	fi
+	[ -n "$fn" ] || return $result
+	"$fn" "$name" $result
 }
 # TEST_USER: the user ID of the daemon; if set, there is a jail, too.
 user_exists() { [ -n "${TEST_USER:-}" ]; }
