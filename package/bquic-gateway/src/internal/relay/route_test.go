@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"bquic/internal/divert"
+	"bquic/internal/relay"
+)
+
+// reaches starts a gateway and a relay that uses an address of it, and returns a carried connection.
+func (m *mesh) reaches(address string) (node *process, carried *echoed) {
+	m.t.Helper()
+	m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+	m.startGateway()
+	c := m.config(divert.Redirect)
+	c.Gateways = relay.InOrder(net.JoinHostPort(address, "443"))
+	node = m.startRelay(c)
+	carried = m.echo(node, origin4+":81")
+	carried.says("before")
+	return node, carried
+}
+
+// TestOtherDevice changes the route between node and gateway to one by other devices. The node keeps its address, as a
+// mesh node does that has several radios.
+func TestOtherDevice(t *testing.T) {
+	for version, end := range map[string]struct{ gateway, node, nextGateway, nextNode string }{
+		"IPv4": {gateway4, node4, "10.79.0.1", "10.79.0.2"},
+		"IPv6": {gateway6, node6, "fd79::1", "fd79::2"},
+	} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			m := newMesh(t)
+			m.link("node", "other", "10.79.0.2/24 fd79::2/64", "gateway", "other", "10.79.0.1/24 fd79::1/64")
+			node, carried := m.reaches(end.gateway)
+			six := ""
+			if version == "IPv6" {
+				six = "-6 "
+			}
+			m.ip("node", fmt.Sprintf("%sroute add %s via %s dev other src %s", six, end.gateway, end.nextGateway, end.node))
+			m.ip("gateway", fmt.Sprintf("%sroute add %s via %s dev other", six, end.node, end.nextNode))
+			m.run("gateway", "nft", `table inet cut {
+				chain in { type filter hook prerouting priority -400; iifname "mesh" drop; }
+				chain out { type filter hook postrouting priority 400; oifname "mesh" drop; }
+			}`)
+			moved := time.Now()
+			carried.says("after")
+			t.Logf("an answer %v after the change", time.Since(moved).Round(time.Millisecond))
+			if f := node.figures(); len(f.Relay.Connections) != 1 || time.Since(f.Relay.Connections[0].Since) < time.Since(moved) {
+				t.Errorf("not in the same session: %+v", f.Relay)
+			}
+		})
+	}
+}
