@@ -57,3 +57,61 @@ func TestOtherDevice(t *testing.T) {
 		})
 	}
 }
+
+// TestNoRouteForAMoment takes the path away for a second, in ways for which the kernel has different errors. What is
+// carried continues.
+func TestNoRouteForAMoment(t *testing.T) {
+	for name, moment := range map[string]struct {
+		gateway    string
+		on         string
+		away, back string
+	}{
+		"blackhole route":        {gateway4, "node", "route add blackhole " + gateway4 + "/32", "route del blackhole " + gateway4 + "/32"},
+		"blackhole route, IPv6":  {gateway6, "node", "-6 route add blackhole " + gateway6 + "/128", "-6 route del blackhole " + gateway6 + "/128"},
+		"gateway: blackhole":     {gateway4, "gateway", "route add blackhole " + node4 + "/32", "route del blackhole " + node4 + "/32"},
+		"gateway's address":      {gateway4, "gateway", "addr del " + gateway4 + "/24 dev mesh", "addr add " + gateway4 + "/24 dev mesh"},
+		"gateway's IPv6 address": {gateway6, "gateway", "-6 addr del " + gateway6 + "/64 dev mesh", "-6 addr add " + gateway6 + "/64 dev mesh nodad"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMesh(t)
+			node, carried := m.reaches(moment.gateway)
+			gone := time.Now()
+			m.ip(moment.on, moment.away)
+			if err := sendAll(carried.TCPConn, []byte("during")); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			m.ip(moment.on, moment.back)
+			if err := receiveAll(carried.TCPConn, []byte("during")); err != nil {
+				t.Fatal(err)
+			}
+			carried.says("after")
+			if f := node.figures(); len(f.Relay.Connections) != 1 || time.Since(f.Relay.Connections[0].Since) < time.Since(gone) {
+				t.Errorf("not in the same session: %+v", f.Relay)
+			}
+		})
+	}
+}
+
+// TestDeviceReplaced removes the devices between node and gateway, and makes new ones with the same addresses, as a
+// radio does that gets another configuration.
+func TestDeviceReplaced(t *testing.T) {
+	for version, address := range map[string]string{"IPv4": gateway4, "IPv6": gateway6} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			m := newMesh(t)
+			node, carried := m.reaches(address)
+			gone := time.Now()
+			m.ip("gateway", "link del mesh")
+			time.Sleep(500 * time.Millisecond)
+			m.link("node", "mesh", node4+"/24 "+node6+"/64", "gateway", "mesh", gateway4+"/24 "+gateway6+"/64")
+			m.ip("node", "route add default via "+gateway4, "-6 route add default via "+gateway6)
+			m.ip("gateway", "route add 10.77.0.0/24 via "+node4, "-6 route add fd77::/64 via "+node6)
+			carried.says("after")
+			if f := node.figures(); len(f.Relay.Connections) != 1 || time.Since(f.Relay.Connections[0].Since) < time.Since(gone) {
+				t.Errorf("not in the same session: %+v", f.Relay)
+			}
+		})
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/quic-go/quic-go"
+	"golang.org/x/sys/unix"
 )
 
 // ConnectionIDLength is the length of both ends' connection IDs, in bytes. With the byte
@@ -55,7 +56,8 @@ func NewPacketConn(udp *net.UDPConn) (PacketConn, error) {
 }
 
 func (c PacketConn) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (n, oobn int, err error) {
-	if n, oobn, err = c.out.WriteMsgUDP(b, oob, addr); passing(err) {
+	n, oobn, err = c.out.WriteMsgUDP(b, oob, addr)
+	if err != nil && (passing(err) || errors.Is(err, syscall.EINVAL) && !segmented(oob)) {
 		return len(b), len(oob), nil
 	}
 	return n, oobn, err
@@ -67,6 +69,23 @@ func (c PacketConn) WriteTo(b []byte, addr net.Addr) (int, error) {
 		return len(b), nil
 	}
 	return n, err
+}
+
+// segmented reports whether the kernel is to segment a write. EINVAL may then mean that it cannot, and quic-go writes
+// the packets one by one. Otherwise, it means a blackhole route, or that this machine no longer has the IPv6 address
+// to send from.
+func segmented(oob []byte) bool {
+	for len(oob) > 0 {
+		h, _, rest, err := unix.ParseOneSocketControlMessage(oob)
+		if err != nil {
+			return false
+		}
+		if h.Level == unix.IPPROTO_UDP {
+			return true
+		}
+		oob = rest
+	}
+	return false
 }
 
 func passing(err error) bool {
