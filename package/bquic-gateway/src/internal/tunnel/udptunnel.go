@@ -125,7 +125,7 @@ func SpliceUDP(ctx context.Context, conn *net.UDPConn, first [][]byte, str Datag
 				send(b[:1+n])
 			} else if err == nil {
 				moved.Add(1) // truncated: too large to send
-			} else if !errors.Is(err, syscall.ECONNREFUSED) { // an ICMP error, which may be temporary
+			} else if !passing(err) && !errors.Is(err, syscall.EMSGSIZE) { // ICMP errors are about one datagram, and may be temporary
 				end(err)
 				return
 			}
