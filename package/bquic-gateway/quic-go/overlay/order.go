@@ -97,15 +97,20 @@ func (f *framer) appendOrdered(
 		}
 		room := maxLen - controlLen - streamLen
 		if d, ok := flow.Owner.(*datagramFlow); ok {
-			frame := d.pop(now, room, streamLen+controlLen == 0, v)
-			if frame == nil && d.late {
+			frame := d.queue.PeekFront()
+			length := frame.Length(v)
+			fits := length <= room
+			if !fits && !(f.alone && len(frames) == 0 && len(streamFrames) == 0) {
 				break // the next packet may have more room
 			}
-			if frame == nil {
-				continue
+			d.queue.PopFront()
+			if fits {
+				frames = append(frames, ackhandler.Frame{Frame: frame})
+				controlLen += length
+			} else {
+				length = 0 // the path no longer carries such a packet: dropped
 			}
-			frames = append(frames, ackhandler.Frame{Frame: frame})
-			controlLen += frame.Length(v)
+			flow.Sent(now, int(length), !d.queue.Empty())
 			continue
 		}
 		s := flow.Owner.(*SendStream)
@@ -136,6 +141,13 @@ func (f *framer) appendOrdered(
 	return frames, streamFrames, controlLen, streamLen
 }
 
+// noteAlone tells the framer whether a packet contains nothing before AppendStreamFrames.
+func (p *packetPacker) noteAlone(pl *payload) {
+	if f, ok := p.framer.(*framer); ok {
+		f.alone = pl.length == 0
+	}
+}
+
 // isBlocked says if the stream is blocked by its own flow control.
 func (s *SendStream) isBlocked() bool {
 	s.mutex.Lock()
@@ -152,7 +164,6 @@ const maxFlowDatagrams = 64
 type datagramFlow struct {
 	flow  *order.Node
 	queue ringbuffer.RingBuffer[*wire.DatagramFrame]
-	late  bool // the first one did not fit into a packet
 }
 
 // SendDatagram is like Conn.SendDatagram for a datagram that belongs to s. It follows
@@ -180,28 +191,7 @@ func (s *Stream) SendDatagram(p []byte) error {
 func (d *datagramFlow) push(frame *wire.DatagramFrame) {
 	if d.queue.Len() == maxFlowDatagrams {
 		d.queue.PopFront()
-		d.late = false
 	}
 	d.queue.PushBack(frame)
 	d.flow.Ready(monotime.Now())
-}
-
-// pop returns the first datagram if it fits into room. A datagram that has not fitted
-// before, and does not fit as the first in a packet, is too large for the path by
-// now, and is dropped.
-func (d *datagramFlow) pop(now monotime.Time, room protocol.ByteCount, first bool, v protocol.Version) *wire.DatagramFrame {
-	frame := d.queue.PeekFront()
-	length := frame.Length(v)
-	if length > room && !(d.late && first) {
-		d.late = true
-		return nil
-	}
-	d.queue.PopFront()
-	d.late = false
-	if length > room {
-		d.flow.Sent(now, 0, !d.queue.Empty())
-		return nil
-	}
-	d.flow.Sent(now, int(length), !d.queue.Empty())
-	return frame
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/quic-go/quic-go/internal/monotime"
 	"github.com/quic-go/quic-go/internal/protocol"
 	"github.com/quic-go/quic-go/internal/wire"
 
@@ -60,6 +61,7 @@ func (b *orderBench) write(s *SendStream, size int) {
 // packet returns the number of bytes of each stream in the next packet, and its
 // datagrams.
 func (b *orderBench) packet(size protocol.ByteCount) (streams map[protocol.StreamID]protocol.ByteCount, datagrams []*wire.DatagramFrame) {
+	b.alone = true
 	frames, streamFrames, length := b.AppendStreamFrames(nil, nil, size, protocol.Version1)
 	streams = make(map[protocol.StreamID]protocol.ByteCount)
 	sum := protocol.ByteCount(0)
@@ -221,9 +223,59 @@ func TestDatagramFlow(t *testing.T) {
 	b.datagram(s, 2000, 3)
 	b.datagram(s, 100, 4)
 	_, datagrams := b.packet(packetSize)
-	require.Empty(t, datagrams)
-	_, datagrams = b.packet(packetSize)
 	require.Len(t, datagrams, 1)
 	require.Equal(t, byte(4), datagrams[0].Data[0])
 	require.False(t, b.HasData())
+}
+
+// pack returns the stream data and the datagrams of the next packet with a payload of size bytes, which begins with ack
+// unless it is nil.
+func (b *orderBench) pack(size protocol.ByteCount, ack *wire.AckFrame) (data protocol.ByteCount, datagrams int) {
+	acks := NewMockAckFrameSource(gomock.NewController(b.t))
+	acks.EXPECT().GetAckFrame(gomock.Any(), gomock.Any(), gomock.Any()).Return(ack)
+	p := &packetPacker{framer: b.framer, acks: acks, retransmissionQueue: newRetransmissionQueue()}
+	pl := p.composeNextPacket(size, false, true, monotime.Now(), protocol.Version1)
+	require.LessOrEqual(b.t, pl.length, size)
+	for _, f := range pl.streamFrames {
+		data += f.Frame.DataLen()
+	}
+	for _, f := range pl.frames {
+		if _, ok := f.Frame.(*wire.DatagramFrame); ok {
+			datagrams++
+		}
+	}
+	return data, datagrams
+}
+
+// Datagrams that have become too large for the path hold up nothing: a packet in which nothing
+// else is to be sent is not sent, and nothing might ask for another one.
+func TestDatagramsTooLarge(t *testing.T) {
+	b := newOrderBench(t, 1<<20)
+	udp, tcp := b.stream(0), b.stream(1<<20)
+	b.setClient(udp, 1)
+	b.setClient(tcp, 2)
+	for range 3 {
+		b.datagram(udp, 1400, 0)
+	}
+	b.write(tcp, 5000)
+	for b.HasData() {
+		data, datagrams := b.pack(packetSize, nil)
+		require.NotZero(t, data)
+		require.Zero(t, datagrams)
+	}
+	require.Zero(t, udp.datagrams.queue.Len())
+}
+
+// A datagram waits for a packet in which it fits, however many packets before contain something else.
+func TestDatagramWaits(t *testing.T) {
+	b := newOrderBench(t, 1<<20)
+	s := b.stream(0)
+	b.setClient(s, 1)
+	b.datagram(s, packetSize-5, 0)
+	for range 3 {
+		_, datagrams := b.pack(packetSize, &wire.AckFrame{AckRanges: []wire.AckRange{{Smallest: 1, Largest: 9}}})
+		require.Zero(t, datagrams)
+	}
+	_, datagrams := b.pack(packetSize, nil)
+	require.Equal(t, 1, datagrams)
 }
