@@ -16,8 +16,9 @@ import (
 // clients. Nil is stock behaviour. Streams without a call of SetClient are sent
 // first, in stock order. The framer's mutex guards it.
 type streamOrder struct {
-	root    *order.Node
-	clients [256]*order.Node // by number, from 1 on
+	root      *order.Node
+	clients   [256]*order.Node // by number, from 1 on
+	datagrams int              // queued
 }
 
 // A streamPlace is the place of a stream's sender in the order. The framer's mutex guards it.
@@ -49,7 +50,7 @@ func (f *framer) setClient(s *SendStream, number uint8) {
 	}
 	client := f.order.client(number)
 	s.flow = order.New(client, s)
-	s.datagrams.flow = order.New(client, &s.datagrams)
+	s.datagrams.flow, s.datagrams.order = order.New(client, &s.datagrams), f.order
 	if _, ok := f.activeStreams[s.streamID]; ok {
 		delete(f.activeStreams, s.streamID) // makes its entry in the queue stale
 		s.flow.Ready(monotime.Now())
@@ -90,6 +91,7 @@ func (f *framer) appendOrdered(
 	v protocol.Version,
 ) (_ []ackhandler.Frame, _ []ackhandler.StreamFrame, controlLen, streamLen protocol.ByteCount) {
 	now := monotime.Now()
+	var blockedFlows []*order.Node // by the connection's flow control
 	for maxLen-controlLen-streamLen >= protocol.MinStreamFrameSize {
 		flow := f.order.root.Next()
 		if flow == nil {
@@ -104,6 +106,7 @@ func (f *framer) appendOrdered(
 				break // the next packet may have more room
 			}
 			d.queue.PopFront()
+			f.order.datagrams--
 			if fits {
 				frames = append(frames, ackhandler.Frame{Frame: frame})
 				controlLen += length
@@ -117,8 +120,11 @@ func (f *framer) appendOrdered(
 		// The last frame goes without its length (see popStreamFrame).
 		sf, blocked, more := s.popStreamFrame(room+protocol.ByteCount(quicvarint.Len(uint64(room))), v)
 		if sf.Frame == nil && more {
-			if !s.isBlocked() { // the connection's flow control blocks all streams
-				break
+			if !s.isBlocked() { // the connection's flow control blocks all streams, but no datagrams
+				if f.order.datagrams == 0 {
+					break
+				}
+				blockedFlows = append(blockedFlows, flow)
 			}
 			more = false // MAX_STREAM_DATA will make the stream ready
 		}
@@ -137,6 +143,9 @@ func (f *framer) appendOrdered(
 			frames = append(frames, ackhandler.Frame{Frame: blocked})
 			controlLen += length
 		}
+	}
+	for _, flow := range blockedFlows {
+		flow.Ready(now)
 	}
 	return frames, streamFrames, controlLen, streamLen
 }
@@ -162,6 +171,7 @@ const maxFlowDatagrams = 64
 
 // A datagramFlow is the queued datagrams of one stream.
 type datagramFlow struct {
+	order *streamOrder
 	flow  *order.Node
 	queue ringbuffer.RingBuffer[*wire.DatagramFrame]
 }
@@ -191,7 +201,9 @@ func (s *Stream) SendDatagram(p []byte) error {
 func (d *datagramFlow) push(frame *wire.DatagramFrame) {
 	if d.queue.Len() == maxFlowDatagrams {
 		d.queue.PopFront()
+		d.order.datagrams--
 	}
 	d.queue.PushBack(frame)
+	d.order.datagrams++
 	d.flow.Ready(monotime.Now())
 }

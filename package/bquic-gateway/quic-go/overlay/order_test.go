@@ -145,6 +145,37 @@ func TestOrderBlockedConnection(t *testing.T) {
 	require.Equal(t, protocol.ByteCount(500), streams[s.streamID])
 }
 
+// Datagrams need no flow control: those of other streams do not wait for streams that it blocks.
+func TestOrderDatagramsWhileBlocked(t *testing.T) {
+	b := newOrderBench(t, 1000)
+	one, two, udp := b.stream(1<<20), b.stream(1<<20), b.stream(0)
+	for i, s := range []*SendStream{one, two, udp} {
+		b.setClient(s, uint8(i+1))
+	}
+	b.write(one, 10000)
+	b.write(two, 10000)
+	streams, _ := b.packet(packetSize)
+	require.Equal(t, protocol.ByteCount(1000), streams[one.streamID]+streams[two.streamID])
+	for i := range 3 {
+		b.datagram(udp, 100, byte(i))
+		streams, datagrams := b.packet(packetSize)
+		require.Empty(t, streams)
+		require.Len(t, datagrams, 1)
+		require.Equal(t, byte(i), datagrams[0].Data[0])
+	}
+	require.True(t, b.HasData())
+	b.connFlowController.UpdateSendWindow(1000 + 18000)
+	got := make(map[protocol.StreamID]protocol.ByteCount)
+	for range 20 {
+		streams, _ := b.packet(packetSize)
+		for id, n := range streams {
+			got[id] += n
+		}
+	}
+	require.Equal(t, protocol.ByteCount(18000), got[one.streamID]+got[two.streamID])
+	require.InDelta(t, int64(got[one.streamID]), int64(got[two.streamID]), 2*packetSize)
+}
+
 // A stream that ends while it waits for its turn is skipped.
 func TestOrderCancelled(t *testing.T) {
 	b := newOrderBench(t, 1<<20)
