@@ -20,11 +20,15 @@ type table struct {
 
 const flagOwner = 2 // NFT_TABLE_F_OWNER
 
+// tableBuffer bounds the size of a transaction, in bytes: a rule takes about 300. It takes no memory.
+const tableBuffer = 4 << 20
+
 func openTable() (*table, error) {
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
 		return nil, err
 	}
+	_ = conn.SetWriteBuffer(tableBuffer)
 	var t transaction
 	t.add(unix.NFPROTO_INET, unix.NFT_MSG_NEWTABLE, netlink.Create, text(unix.NFTA_TABLE_NAME, TableName), num(unix.NFTA_TABLE_FLAGS, flagOwner))
 	if err := t.commit(conn); err != nil {

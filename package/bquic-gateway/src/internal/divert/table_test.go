@@ -4,6 +4,7 @@ package divert
 
 import (
 	"errors"
+	"net/netip"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -46,6 +47,29 @@ func TestTransactionAfterFailed(t *testing.T) {
 		}
 		if err := good.commit(table.conn); err != nil {
 			t.Fatalf("try %d: %v", i, err)
+		}
+	}
+}
+
+// TestManyRules excludes many prefixes, such as those of a country. The kernel has room for the answers to a few hundred
+// messages, and by default takes no transaction of 200 KB.
+func TestManyRules(t *testing.T) {
+	runtime.LockOSThread() // never unlocked: the thread and its namespace end with the test
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatal("cannot make a network namespace: ", err)
+	}
+	table, err := openTable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.close()
+	for _, excluded := range []int{100, 300, 1000, 4000} {
+		r := Rules{Mode: Redirect}
+		for i := range excluded {
+			r.Exclude = append(r.Exclude, netip.PrefixFrom(netip.AddrFrom4([4]byte{100, byte(i >> 8), byte(i), 0}), 24))
+		}
+		if err := table.apply(&r); err != nil {
+			t.Errorf("%d excluded prefixes: %v", excluded, err)
 		}
 	}
 }
