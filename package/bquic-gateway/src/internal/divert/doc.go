@@ -15,7 +15,7 @@
 // its SYN from the queue and sends it again through a raw socket. The socket's mark makes
 // the kernel translate (redirect) or route (tproxy) the SYN to the node itself. For a UDP
 // flow that is taken, the caller opens a transparent socket, which receives all further
-// datagrams. The datagrams queued before that are passed to the caller.
+// datagrams once it has AnswerMark. The datagrams queued before that are passed to the caller.
 //
 // A netlink socket of this process owns the table (NFT_TABLE_F_OWNER, Linux 5.12). The
 // kernel removes the table when the process ends, however it ends. Another program's

@@ -78,10 +78,10 @@ func loadPayload(base, offset, size uint32) expression {
 	}}
 }
 
-// loadTransparent loads whether the packet's socket has IP_TRANSPARENT (NFTA_SOCKET_DREG,
-// NFTA_SOCKET_KEY, NFT_SOCKET_TRANSPARENT).
-func loadTransparent() expression {
-	return expression{"socket", []netlink.Attribute{num(1, 0), num(2, reg1)}}
+// loadSocket loads what is known of the packet's socket (NFTA_SOCKET_DREG, NFTA_SOCKET_KEY): whether it
+// has IP_TRANSPARENT (0), or its mark (1).
+func loadSocket(key uint32) expression {
+	return expression{"socket", []netlink.Attribute{num(1, key), num(2, reg1)}}
 }
 
 func compare(op uint32, data []byte) expression {

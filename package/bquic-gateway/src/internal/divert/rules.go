@@ -76,7 +76,7 @@ const (
 	ourBits    = 0xff0000ff
 	sentAgain  = 0x62000071 // SYNs on their way to the listener
 	toSocket   = 0x62000072 // packets that a separate route delivers to transparent sockets
-	AnswerMark = 0x62000073 // packets from transparent UDP sockets
+	AnswerMark = 0x62000073 // transparent UDP sockets that are connected to their clients, and their packets
 	ClientMark = 0x62000074 // packets from the listener and its connections
 	takenMark  = 0x62000075 // conntrack mark of connections taken by TPROXY
 
@@ -222,7 +222,8 @@ var known = term{"ct status & (confirmed | dnat) != 0", []expression{
 }}
 
 var (
-	transparent = term{"socket transparent 1", []expression{loadTransparent(), compare(unix.NFT_CMP_EQ, []byte{1})}}
+	transparent = term{"socket transparent 1", []expression{loadSocket(0), compare(unix.NFT_CMP_EQ, []byte{1})}}
+	answering   = term{fmt.Sprintf("socket mark 0x%x", AnswerMark), []expression{loadSocket(1), compare(unix.NFT_CMP_EQ, native(AnswerMark))}}
 	notrack     = term{"notrack", []expression{{name: "notrack"}}}
 	accept      = term{"accept", []expression{decide(verdictAccept, "")}}
 	pass        = term{"return", []expression{decide(unix.NFT_RETURN, "")}}
@@ -378,8 +379,8 @@ func (r *Rules) rules(byTarget bool) (rules []rule) {
 	// begins a new flow for the node's firewall and NAT, which forward it.
 	if len(r.UDP) > 0 {
 		for _, name := range r.Clients {
-			add(untracked, iif(name), udp, transparent, notrack)
-			add(sockets, iif(name), udp, transparent, setMark(toSocket), accept)
+			add(untracked, iif(name), udp, answering, notrack)
+			add(sockets, iif(name), udp, answering, setMark(toSocket), accept)
 		}
 		add(answers, mark(AnswerMark), notrack)
 	}

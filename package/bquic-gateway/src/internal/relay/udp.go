@@ -155,19 +155,29 @@ func (f *flows) carry(ctx context.Context, s *session, fl *flow) error {
 	return tunnel.SpliceUDP(ctx, conn, first, str, &from.carried, tunnel.IdleOf(strconv.Itoa(int(fl.target.Port()))))
 }
 
-// dial opens the socket that stands in for the target. The rule for transparent
-// sockets delivers the client's further datagrams to it.
+// dial opens the socket that stands in for the target. The rule for sockets with AnswerMark delivers the client's
+// further datagrams to it. It gets the mark last: until it is connected, other clients' datagrams to the target
+// would be delivered to it, too.
 func (fl *flow) dial(ctx context.Context) (*net.UDPConn, error) {
 	d := net.Dialer{
 		LocalAddr: net.UDPAddrFromAddrPort(fl.target),
 		Control: control(option{unix.SOL_IP, unix.IP_TRANSPARENT, 1}, option{unix.SOL_IPV6, unix.IPV6_TRANSPARENT, 1},
-			option{unix.SOL_SOCKET, unix.SO_REUSEADDR, 1}, option{unix.SOL_SOCKET, unix.SO_MARK, divert.AnswerMark}),
+			option{unix.SOL_SOCKET, unix.SO_REUSEADDR, 1}),
 	}
-	conn, err := d.DialContext(ctx, "udp", fl.client.String())
+	dialled, err := d.DialContext(ctx, "udp", fl.client.String())
 	if err != nil {
 		return nil, err
 	}
-	return conn.(*net.UDPConn), nil
+	conn := dialled.(*net.UDPConn)
+	raw, err := conn.SyscallConn()
+	if err == nil {
+		err = control(option{unix.SOL_SOCKET, unix.SO_MARK, divert.AnswerMark})("udp", "", raw)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
 }
 
 // requestUDP is like request, for a UDP target.

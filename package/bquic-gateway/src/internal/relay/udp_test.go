@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"bquic/internal/divert"
 )
 
@@ -130,4 +132,38 @@ func TestUDP(t *testing.T) {
 			t.Errorf("without a gateway: %s", way)
 		}
 	})
+}
+
+// TestUDPApart has many clients that ask a server at the same time. For a moment, the socket of a new flow has the server's
+// address, but not yet the client's. Meanwhile it must not receive what others ask.
+func TestUDPApart(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.greetUDP(53)
+	m.startGateway()
+	c := m.config(divert.Redirect)
+	c.UDPPorts = []divert.Ports{{First: 53, Last: 53}}
+	m.startRelay(c)
+	m.becomes("carried", origin4+":80")
+
+	// A moment that lasts.
+	if err := m.in("node", func() error {
+		lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+			return raw.Control(func(fd uintptr) {
+				_ = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TRANSPARENT, 1)
+				_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+			})
+		}}
+		unconnected, err := lc.ListenPacket(t.Context(), "udp4", origin4+":53")
+		if err == nil {
+			t.Cleanup(func() { unconnected.Close() })
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if way := m.ask(m.udp(origin4+":53"), "while another one's socket is not connected"); way != "carried" {
+		t.Error(way)
+	}
 }
