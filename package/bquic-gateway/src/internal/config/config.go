@@ -288,6 +288,9 @@ func values[T any](d *decoder, s *uci.Section, name string) (vs []found[T]) {
 		for text := range strings.FieldsSeq(o.Values[0].Text) {
 			texts = append(texts, uci.Value{Text: text, Line: o.Line})
 		}
+		if len(texts) == 0 {
+			d.fail(s, o.Line, name, "missing")
+		}
 	} else {
 		texts = o.Values
 	}

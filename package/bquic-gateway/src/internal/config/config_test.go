@@ -271,6 +271,9 @@ func TestMistakes(t *testing.T) {
 			`conf:9: gateway.log_level: "loud" is not debug, info, warn or error`,
 		}},
 		{"listen", "config gateway\n\toption listen 'localhost:443'\n", []string{`conf:2: @gateway[0].listen: "localhost" is not an IP address`}},
+		{"nothing but spaces", "config gateway\n\toption connect_from ' '\nconfig site\n\toption host '  '\n\toption root /\n", []string{
+			"conf:2: @gateway[0].connect_from: missing", "conf:4: @site[0].host: missing",
+		}},
 		{"port", "config gateway\n\toption listen ':0'\n", []string{`conf:2: @gateway[0].listen: port "0" is not in the range 1 to 65535`}},
 		{"key without certificate", "config gateway\n\toption key /k\n", []string{"conf:2: @gateway[0].key: certificate is missing"}},
 		{"certificate without key", "config gateway\n\toption certificate /k\n", []string{"conf:2: @gateway[0].certificate: key is missing"}},
