@@ -20,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -123,9 +124,10 @@ func selfSigned(names []string) (certPEM, keyPEM []byte, err error) {
 		BasicConstraintsValid: true,
 	}
 	for _, name := range names {
+		printable := strconv.QuoteToASCII(name) == `"`+name+`"` // a certificate may contain nothing else
 		if addr, err := netip.ParseAddr(name); err == nil {
 			t.IPAddresses = append(t.IPAddresses, addr.AsSlice())
-		} else if name != "*" && !slices.Contains(t.DNSNames, name) {
+		} else if name != "*" && !slices.Contains(t.DNSNames, name) && printable {
 			t.DNSNames = append(t.DNSNames, name)
 		}
 	}
