@@ -5,6 +5,7 @@ package relay
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -400,6 +401,14 @@ func TestLeft(t *testing.T) {
 	b.awaitUse(one)
 }
 
+// expired returns the error of a certificate that is not valid now. It contains the time.
+func expired() error {
+	_, err := (&x509.Certificate{
+		Raw: []byte{0}, NotBefore: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(1999, 2, 3, 0, 0, 0, 0, time.UTC),
+	}).Verify(x509.VerifyOptions{Roots: x509.NewCertPool()})
+	return &tls.CertificateVerificationError{Err: err}
+}
+
 func TestWhy(t *testing.T) {
 	for _, tc := range []struct {
 		err  error
@@ -408,6 +417,8 @@ func TestWhy(t *testing.T) {
 		{&net.OpError{Op: "dial", Err: &net.DNSError{Err: "i/o timeout", Name: "gateway.example", Server: "127.0.0.1:53", IsTimeout: true}}, "no answer from DNS for gateway.example"},
 		{&net.DNSError{Err: "no such host", Name: "gateway.example", IsNotFound: true}, "DNS has no address for gateway.example"},
 		{&net.DNSError{Err: "server misbehaving", Name: "gateway.example", Server: "127.0.0.1:53"}, "lookup gateway.example on 127.0.0.1:53: server misbehaving"},
+		{&net.DNSError{Err: "read udp 127.0.0.1:40420->127.0.0.1:53: read: connection refused", Name: "gateway.example", Server: "127.0.0.1:53"}, "lookup gateway.example on 127.0.0.1:53: connection refused"},
+		{expired(), "the gateway's certificate is valid only from 1999-01-01 to 1999-02-03"},
 		{&quic.IdleTimeoutError{}, upstream.Silence},
 		{&quic.HandshakeTimeoutError{}, upstream.Silence},
 		{context.DeadlineExceeded, upstream.Silence},

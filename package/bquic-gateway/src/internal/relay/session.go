@@ -4,6 +4,7 @@ package relay
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -339,12 +341,20 @@ func (d *dialler) resolve(ctx context.Context, gateway string) ([]netip.AddrPort
 // ports and times, so that the same problem has the same text.
 func why(err error) string {
 	var dns *net.DNSError
+	var invalid x509.CertificateInvalidError
 	var t net.Error
 	switch {
 	case errors.As(err, &dns) && dns.IsTimeout:
 		return fmt.Sprintf("no answer from DNS for %s", dns.Name)
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return fmt.Sprintf("DNS has no address for %s", dns.Name)
+	case errors.As(err, &dns):
+		cause := *dns
+		cause.Err = strings.TrimSpace(dns.Err[strings.LastIndex(dns.Err, ": ")+1:])
+		return cause.Error()
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return fmt.Sprintf("the gateway's certificate is valid only from %s to %s",
+			invalid.Cert.NotBefore.Format(time.DateOnly), invalid.Cert.NotAfter.Format(time.DateOnly))
 	case errors.As(err, &t) && t.Timeout():
 		return upstream.Silence
 	}
