@@ -276,10 +276,7 @@ func (o *origins) down(s *origin, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	reason := err.Error()
-	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Source != nil {
-		reason = op.Op + ": " + op.Err.Error() // without the local port, which is another one each time
-	}
-	if s.pause == 0 || s.reason != reason {
+	if s.pause == 0 || unnumbered(s.reason) != unnumbered(reason) {
 		o.log.Warn("origin failed", "origin", s.url.Redacted(), "error", err)
 	}
 	now := time.Now()
@@ -288,6 +285,17 @@ func (o *origins) down(s *origin, err error) {
 	}
 	s.pause = min(max(2*s.pause, minDown), maxDown)
 	s.until, s.reason = now.Add(s.pause), reason
+}
+
+// unnumbered returns an error's text without what is another each time: the local port, the time, the stream's ID.
+func unnumbered(text string) string {
+	var rest []byte
+	for _, c := range []byte(text) {
+		if c < '0' || c > '9' {
+			rest = append(rest, c)
+		}
+	}
+	return string(rest)
 }
 
 func isTimeout(err error) bool {

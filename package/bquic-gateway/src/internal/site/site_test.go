@@ -322,17 +322,17 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// TestResetLoggedOnce checks that an origin that resets every connection is not a line in the log for each request:
-// the error contains another local port each time.
-func TestResetLoggedOnce(t *testing.T) {
-	origin, err := net.Listen("tcp", "127.0.0.1:0")
+// TestFailuresLoggedOnce checks that an origin that fails is not a line in the log for each request, although the error
+// is another one each time: it contains the local port, the stream's ID, or the time.
+func TestFailuresLoggedOnce(t *testing.T) {
+	resets, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer origin.Close()
+	defer resets.Close()
 	go func() {
 		for {
-			conn, err := origin.Accept()
+			conn, err := resets.Accept()
 			if err != nil {
 				return
 			}
@@ -341,23 +341,41 @@ func TestResetLoggedOnce(t *testing.T) {
 			conn.Close()
 		}
 	}()
-	u, _ := url.Parse("http://" + origin.Addr().String())
-	var log bytes.Buffer
-	sites, err := New([]config.Site{{Hosts: []string{"*"}, Origins: []*url.URL{u}}}, slog.New(slog.NewTextHandler(&log, nil)))
-	if err != nil {
+	aborts := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	aborts.EnableHTTP2 = true
+	aborts.StartTLS()
+	defer aborts.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: aborts.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	defer sites.Close()
-	site := httptest.NewServer(sites)
-	for range 20 {
-		if res, _ := ask(t, "GET", site.URL); res.StatusCode != 502 {
-			t.Error(res.Status)
+	for _, origin := range []string{"http://" + resets.Addr().String(), aborts.URL} {
+		u, _ := url.Parse(origin)
+		var log bytes.Buffer
+		sites, err := New([]config.Site{{Hosts: []string{"*"}, Origins: []*url.URL{u}, OriginCA: ca}}, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sites.Close()
+		site := httptest.NewServer(sites)
+		for range 20 {
+			if res, _ := ask(t, "GET", site.URL); res.StatusCode != 502 {
+				t.Error(res.Status)
+			}
+		}
+		site.Close()
+		// A reset can arrive while the request is written, or while the answer is read.
+		if n := strings.Count(log.String(), "origin failed"); n < 1 || n > 3 {
+			t.Errorf("%s: logged %d times:\n%s", origin, n, log.String())
 		}
 	}
-	site.Close()
-	// The reset can arrive while the request is written, or while the answer is read.
-	if n := strings.Count(log.String(), "origin failed"); n < 1 || n > 3 {
-		t.Errorf("logged %d times:\n%s", n, log.String())
+	for _, texts := range [][2]string{
+		{"x509: certificate has expired or is not yet valid: current time 2026-11-28T08:35:03Z is after 1999-02-03T00:00:00Z", "x509: certificate has expired or is not yet valid: current time 2026-11-28T08:35:04Z is after 1999-02-03T00:00:00Z"},
+		{"dial tcp: lookup o.example on 127.0.0.1:53: read udp 127.0.0.1:40420->127.0.0.1:53: read: connection refused", "dial tcp: lookup o.example on 127.0.0.1:53: read udp 127.0.0.1:4042->127.0.0.1:53: read: connection refused"},
+	} {
+		if unnumbered(texts[0]) != unnumbered(texts[1]) {
+			t.Errorf("%q is another reason than %q", texts[0], texts[1])
+		}
 	}
 }
 
