@@ -102,12 +102,14 @@ func Check(cfg config.Gateway) error {
 	if err := accesslog.Check(cfg.AccessLog); err != nil {
 		return fmt.Errorf("gateway.access_log: %w", err)
 	}
-	if cfg.Certificate == "" {
-		if _, err := os.Stat(cert.Kept(cfg.StateDir).Cert); errors.Is(err, fs.ErrNotExist) {
-			return nil // New makes it at the first start
+	first, others := pairs(cfg)
+	if _, err := os.Stat(first.Cert); cfg.Certificate == "" && errors.Is(err, fs.ErrNotExist) { // New makes it at the first start
+		if len(others) == 0 {
+			return nil
 		}
+		first, others = others[0], others[1:]
 	}
-	_, err = newStore(cfg)
+	_, err = cert.NewStore(first, others)
 	return err
 }
 
@@ -189,15 +191,15 @@ func (s *Server) certificates(g *generation) (*cert.Store, error) {
 			s.log.Info("made a self-signed certificate", "directory", cfg.StateDir)
 		}
 	}
-	return newStore(cfg)
+	return cert.NewStore(pairs(cfg))
 }
 
-func newStore(cfg config.Gateway) (*cert.Store, error) {
-	first := cert.Kept(cfg.StateDir)
+// pairs returns the default certificate and those of sites.
+func pairs(cfg config.Gateway) (first cert.Pair, others []cert.Pair) {
+	first = cert.Kept(cfg.StateDir)
 	if cfg.Certificate != "" {
 		first = cert.Pair{Name: "gateway.certificate, gateway.key", Cert: cfg.Certificate, Key: cfg.Key}
 	}
-	var others []cert.Pair
 	for _, site := range cfg.Sites {
 		if site.Certificate != "" {
 			others = append(others, cert.Pair{
@@ -206,7 +208,7 @@ func newStore(cfg config.Gateway) (*cert.Store, error) {
 			})
 		}
 	}
-	return cert.NewStore(first, others)
+	return first, others
 }
 
 // Ready is closed once the gateway serves.

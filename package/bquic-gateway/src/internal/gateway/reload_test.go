@@ -93,6 +93,25 @@ func TestReload(t *testing.T) {
 	}
 }
 
+// TestCheck checks that Check finds a missing certificate of a site before the gateway has made its own.
+func TestCheck(t *testing.T) {
+	cfg := config.Gateway{StateDir: filepath.Join(t.TempDir(), "state")}
+	site := config.Site{Hosts: []string{"a.example"}, Root: "/"}
+	for _, test := range []struct{ cert, key, want string }{
+		{"", "", ""},
+		{"/nonexistent/cert.pem", "/nonexistent/key.pem", "site with host a.example: certificate, key: cannot read certificate"},
+	} {
+		site.Certificate, site.Key = test.cert, test.key
+		cfg.Sites = []config.Site{site}
+		if err := Check(cfg); (err != nil) != (test.want != "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%q: %v, want %q", test.cert, err, test.want)
+		}
+	}
+	if _, err := os.Stat(cfg.StateDir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Check has made something: %v", err)
+	}
+}
+
 func get(t *testing.T, c *http.Client, url string) string {
 	t.Helper()
 	res, err := c.Get(url)
