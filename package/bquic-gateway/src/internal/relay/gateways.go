@@ -416,7 +416,8 @@ func (g *gateways) gateway(u Upstream) GatewayStatus {
 func (g *gateways) status(st *Status) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	st.Gateway, st.State, st.Since, st.LastError = g.last, StateAway, g.since, g.problem
+	st.Gateway, st.State, st.LastError = g.last, StateAway, g.problem
+	st.Since = time.Now().Add(-time.Since(g.since)).Truncate(time.Second) // the clock may have been set since
 	if g.using != "" {
 		st.State = StateUp
 	}

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
@@ -399,6 +400,28 @@ func TestLeft(t *testing.T) {
 	b.await("the session to end", func() bool { return s.conn.Context().Err() != nil })
 	one.will(fine)
 	b.awaitUse(one)
+}
+
+// TestSinceClockSet checks that the status is right after the clock of a router without a battery has been set.
+func TestSinceClockSet(t *testing.T) {
+	t.Parallel()
+	p := newPuppet(t)
+	b := newBench(t, []Upstream{{p.address, 100}}, p)
+	s := b.awaitUse(p)
+	b.await("the state", func() bool { return b.states()[0] == StateUp })
+	// Takes 60 days from the clock's part of a time (type Time of package time), not from the monotonic part.
+	earlier := func(t *time.Time) { *(*uint64)(unsafe.Pointer(t)) -= 60 * 86400 << 30 }
+	b.mu.Lock()
+	earlier(&b.since)
+	earlier(&s.since)
+	b.mu.Unlock()
+	var st Status
+	b.status(&st)
+	for _, since := range []time.Time{st.Since, st.Connections[0].Since} {
+		if age := time.Now().Round(0).Sub(since.Round(0)); age < 0 || age > patience {
+			t.Errorf("for %v", age)
+		}
+	}
 }
 
 // expired returns the error of a certificate that is not valid now. It contains the time.

@@ -122,7 +122,7 @@ func (s *session) status() ConnectionStatus {
 	return ConnectionStatus{
 		Gateway: s.gateway,
 		Remote:  fmt.Sprint(s.conn.RemoteAddr()),
-		Since:   s.since,
+		Since:   time.Now().Add(-time.Since(s.since)).Truncate(time.Second), // the clock may have been set since
 		Healthy: state == upstream.Up,
 		State:   state.String(),
 		Streams: streams,
