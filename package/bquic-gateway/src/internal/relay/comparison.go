@@ -195,6 +195,9 @@ func (c *comparison) keep() {
 	c.mu.Unlock()
 	if err := replace(c.file, data); err != nil {
 		c.logger.Warn("cannot save the comparison with direct connections", "error", err)
+		c.mu.Lock()
+		c.changed = true // the next attempt may have room
+		c.mu.Unlock()
 	}
 }
 
