@@ -65,7 +65,8 @@ func (f files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasSuffix(r.URL.Path, "/") {
 			file.Close()
 			// Relative links in the index need the slash.
-			http.Redirect(w, r, (&url.URL{Path: strings.TrimSuffix(name, "/") + "/"}).String(), http.StatusMovedPermanently)
+			to := url.URL{Path: strings.TrimSuffix(name, "/") + "/", RawQuery: r.URL.RawQuery}
+			http.Redirect(w, r, to.String(), http.StatusMovedPermanently)
 			return
 		}
 		directory := file

@@ -180,6 +180,9 @@ func TestStatic(t *testing.T) {
 			t.Errorf("%s, %s %s: %d, want %d", test.path, test.header, test.value, res.StatusCode, test.code)
 		}
 	}
+	if res, _ := ask(t, "GET", srv.URL+"/dir?lang=de&q=a%2Fb"); res.Header.Get("Location") != "/dir/?lang=de&q=a%2Fb" {
+		t.Errorf("a directory with a query: to %q", res.Header.Get("Location"))
+	}
 	if res, _ := ask(t, "POST", srv.URL+"/page.html"); res.StatusCode != 405 || res.Header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("POST: %d", res.StatusCode)
 	}
