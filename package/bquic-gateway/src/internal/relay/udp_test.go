@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bquic/internal/divert"
+	"bquic/internal/relay"
 )
 
 // greetUDP runs a UDP server at the origin that answers each datagram with its source address and its content.
@@ -164,6 +165,24 @@ func TestUDPApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if way := m.ask(m.udp(origin4+":53"), "while another one's socket is not connected"); way != "carried" {
+		t.Error(way)
+	}
+}
+
+// TestUDPLinkLocal has a gateway that is named by its address on the link, such as a neighbour in the mesh.
+func TestUDPLinkLocal(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.greetUDP(53)
+	m.ip("gateway", "-6 addr add fe80::9/64 dev mesh nodad")
+	m.startGatewayAt(443, "\tlist connect_from 'fe80::/10'")
+	c := m.config(divert.Redirect)
+	c.Gateways = relay.InOrder("[fe80::9%mesh]:443")
+	c.UDPPorts = []divert.Ports{{First: 53, Last: 53}}
+	m.startRelay(c)
+	m.becomes("carried", origin4+":80")
+	if way := m.ask(m.udp(origin4+":53"), "through a neighbour"); way != "carried" {
 		t.Error(way)
 	}
 }

@@ -45,9 +45,9 @@ func UDPRequest(gateway, target string, header http.Header) (*http.Request, erro
 	if err != nil {
 		return nil, err
 	}
-	// The colons of an IPv6 address must be escaped.
+	// The colons of an IPv6 address must be escaped, and so must the gateway's zone.
 	path := udpPath + strings.ReplaceAll(host, ":", "%3A") + "/" + port + "/"
-	u, err := url.Parse("https://" + gateway + path)
+	u, err := url.Parse("https://" + strings.ReplaceAll(gateway, "%", "%25") + path)
 	if err != nil {
 		return nil, err
 	}
