@@ -458,6 +458,7 @@ func (d *decoder) site(s *uci.Section) {
 
 func (d *decoder) relay(s *uci.Section, upstreams []*uci.Section) {
 	p := d.profileNamed(s, "profile")
+	share, _, valid := value[int](d, s, "control_share")
 	r := &d.cfg.Relay
 	*r = Relay{
 		Enabled: get[bool](d, s, "enabled"),
@@ -476,7 +477,7 @@ func (d *decoder) relay(s *uci.Section, upstreams []*uci.Section) {
 			ExcludePorts: list[divert.Ports](d, s, "exclude_port"),
 			CPUShare:     get[int](d, s, "cpu_share"),
 			Bridge:       get[string](d, s, "bridge"),
-			ControlShare: get[int](d, s, "control_share"),
+			ControlShare: share,
 			Auto:         get[bool](d, s, "auto"),
 			StatusSocket: get[string](d, s, "status_socket"),
 			Metrics:      get[string](d, s, "metrics"),
@@ -494,7 +495,7 @@ func (d *decoder) relay(s *uci.Section, upstreams []*uci.Section) {
 	for _, pin := range list[cert.Pin](d, s, "pin") {
 		r.Relay.Pins = append(r.Relay.Pins, pin.String())
 	}
-	if r.Relay.Auto && r.Relay.ControlShare == 0 {
+	if r.Relay.Auto && valid && share == 0 {
 		d.fail(s, s.Option("auto").Line, "auto", "control_share is 0, so there is no comparison to tell what is slower")
 	}
 	if given(s, "pin") && given(s, "ca") {

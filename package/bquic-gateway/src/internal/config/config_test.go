@@ -343,6 +343,9 @@ config peer 'east'
 			`conf:8: @relay[0].profile: unknown profile "none": expected one of ["standard" "bquic" "bquic-2019" "bquic-thesis" "modquic"]`,
 			`conf:9: @relay[0].cpu_share: 101 is not in the range 0 to 100`,
 		}},
+		{"auto and a share beyond the limit", "config relay\n\toption control_share 80\n\toption auto 1\n", []string{
+			"conf:2: @relay[0].control_share: 80 is not in the range 0 to 50",
+		}},
 		{"pin and ca", "config relay\n\toption pin sha256/AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n\toption ca /ca\n", []string{
 			"conf:3: @relay[0].ca: pin is given as well: the relay checks only one of them",
 		}},
