@@ -258,8 +258,10 @@ static void reload(struct wifirr *w)
 		return;
 	if (device.attached) {
 		logmsg(LOG_NOTICE, "%s: the device has disappeared", w->config.device);
-		w->ifindex = 0;		/* nothing is left to restore */
+		/* if it has only another name now, its queues are still there; otherwise nothing is left to restore */
+		w->ifindex = w->backend == &htb_backend ? before : 0;
 		device_stop(w);
+		w->ifindex = 0;
 		device.reload = find_device(w) < 0;
 	}
 	if (w->ifindex && !set_up(w, device_start))

@@ -426,7 +426,7 @@ static void stop(struct wifirr *w)
 	if (!htb.nl)
 		return;
 	classify_stop();
-	if (w->ifindex && find_root(w, &root) == 0) {
+	if (find_root(w, &root) == 0) {
 		/* in this order: while the qdisc is there, it remembers */
 		set_gso_max_segs(w, htb.gso_max_segs);
 		if (root.ours)

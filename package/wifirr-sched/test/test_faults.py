@@ -51,10 +51,10 @@ def unthrottled(bed):
     return sum(ceil == "20Mbit" for ceil in classes(bed).values())
 
 
-def device(bed):
+def device(bed, name="dl0"):
     """The state that the daemon must restore."""
-    link = bed.box("ip", "-d", "link", "show", "dl0").stdout
-    return (bed.box("tc", "qdisc", "show", "dev", "dl0").stdout, bed.box("tc", "filter", "show", "dev", "dl0").stdout,
+    link = bed.box("ip", "-d", "link", "show", name).stdout
+    return (bed.box("tc", "qdisc", "show", "dev", name).stdout, bed.box("tc", "filter", "show", "dev", name).stdout,
             re.search(r"gso_max_segs \d+", link).group(), bed.box("nft", "list", "tables").stdout)
 
 
@@ -317,6 +317,9 @@ def test_device_down_up_gone_and_back(bed):
     bed.box("ip", "link", "set", "dl0", "down")
     bed.box("ip", "link", "set", "dl0", "name", "other0")
     wait_for(lambda: daemon.status().get("present") is False, "noticing the new name")
+    bed.box("ip", "link", "set", "other0", "up")
+    assert device(bed, "other0") == before
+    bed.box("ip", "link", "set", "other0", "down")
     bed.box("ip", "link", "set", "other0", "name", "dl0")
     bed.box("ip", "link", "set", "dl0", "up")
     wait_for(lambda: daemon.status().get("backend"), "the old name again")
