@@ -98,17 +98,9 @@ static bool group_address(const struct addr *a)
 	}
 }
 
-uint16_t station_find(const struct wifirr *w, const struct addr *addr)
-{
-	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++)
-		if (w->station[id].used && same(&w->station[id].addr, addr))
-			return id;
-	return POLICY_NONE;
-}
-
 /* Iterates over those of a host's other addresses that are in the mask. */
 #define for_each_also(s, at, mask) \
-	for (unsigned at = 0; at < ALSO_MAX; at++) \
+	for (unsigned at = 0; (s)->also_used >> at; at++) \
 		if ((s)->also_used & (mask) & 1 << at)
 
 static bool has(const struct station *s, const struct addr *addr)
@@ -117,6 +109,14 @@ static bool has(const struct station *s, const struct addr *addr)
 		if (same(&s->also[at], addr))
 			return true;
 	return same(&s->addr, addr);
+}
+
+uint16_t station_find(const struct wifirr *w, const struct addr *addr)
+{
+	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++)
+		if (w->station[id].used && has(&w->station[id], addr))
+			return id;
+	return POLICY_NONE;
 }
 
 static unsigned exemption(const struct wifirr *w, const struct station *s)
@@ -231,10 +231,13 @@ static void forget(struct wifirr *w, uint16_t id, unsigned mask)
 {
 	struct station *s = &w->station[id];
 
+	if (!mask)
+		return;
+	st.refresh = true;	/* a route to one of them may remain: it is a client then */
 	for_each_also(s, at, mask)
 		backend_also(w, id, at, false);
 	s->also_used &= ~mask;
-	s->also_marked = 0;
+	s->also_marked &= ~mask;
 }
 
 void station_sweep(struct wifirr *w, enum station_source source)
@@ -287,16 +290,23 @@ static void host_address(struct wifirr *w, const struct addr *addr, const uint8_
 	uint16_t id, host = POLICY_NONE;
 	unsigned hosts = 0;
 	struct station *s;
+	bool his;
 
 	for (id = 0; id < POLICY_CLIENTS_MAX; id++) {
 		s = &w->station[id];
-		if (!s->used || memcmp(s->mac, mac, 6) != 0)
-			continue;
-		for_each_also(s, at, ~0U)
-			if (same(&s->also[at], addr)) {
-				s->also_marked &= ~(1 << at);
-				return;
+		his = s->used && memcmp(s->mac, mac, 6) == 0;
+		for_each_also(s, at, ~0U) {
+			if (!same(&s->also[at], addr))
+				continue;
+			if (!his) {
+				forget(w, id, 1 << at);	/* it was another host's */
+				break;
 			}
+			s->also_marked &= ~(1 << at);
+			return;
+		}
+		if (!his)
+			continue;
 		hosts++;
 		host = id;
 	}
@@ -311,10 +321,8 @@ static void host_address(struct wifirr *w, const struct addr *addr, const uint8_
 			backend_also(w, host, at, true);
 			return;
 		}
-		if (addr->type == ADDR_IPV4) {
-			st.refresh |= s->also_used;
+		if (addr->type == ADDR_IPV4)
 			forget(w, host, ~0U);
-		}
 	}
 	id = station_add(w, addr, STATION_NEIGH);
 	if (id != POLICY_NONE)

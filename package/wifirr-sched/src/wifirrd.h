@@ -228,7 +228,7 @@ void station_del(struct wifirr *w, const struct addr *addr, enum station_source 
 void station_seen(struct wifirr *w, uint16_t id, int ifindex, bool neighbour);
 /* Applies the options' exemptions to the clients in the table. */
 void stations_exempt(struct wifirr *w);
-/* Returns the station's id; POLICY_NONE: unknown. */
+/* Returns the id of the station that has the address, as its key or beside it; POLICY_NONE: unknown. */
 uint16_t station_find(const struct wifirr *w, const struct addr *addr);
 /* To resynchronise a source after lost events: mark all stations, add those that a dump shows, sweep the rest. */
 void station_mark(struct wifirr *w, enum station_source source);

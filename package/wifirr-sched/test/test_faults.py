@@ -296,6 +296,32 @@ def test_a_host_with_several_addresses_is_one_client(bed):
     assert daemon.stop() == 0
 
 
+def test_an_address_has_one_client(bed):
+    """Whatever else says that it exists, and whoever has it next: a map of nft takes an address only once."""
+    for i in (1, 2):
+        for address in (f"10.9.0.{i}", f"fd09::{i}", f"fd09::1:{i}"):
+            neighbour(bed, "replace", address, i)
+    daemon = bed.daemon(*PAPER, "--match", "ip").ready()
+    wait_for(lambda: set(daemon.clients()) == {"10.9.0.1", "10.9.0.2"}, f"two hosts: {list(daemon.clients())}")
+
+    def owners():
+        """Of addresses with the last byte 1 and 2, by filter; by element, one that is there twice is refused."""
+        return len(re.findall(r"flowid 5746:a", bed.box("tc", "filter", "show", "dev", "dl0").stdout))
+
+    u32 = daemon.status()["classifier"] == "u32"
+    bed.box("ip", "-6", "route", "add", "fd09::1", "dev", "dl0")
+    neighbour(bed, "replace", "fd09::1:2", 1)
+    time.sleep(2.5)
+    assert set(daemon.clients()) == {"10.9.0.1", "10.9.0.2"}
+    assert not u32 or owners() == 6
+    assert daemon.status()["counters"]["restarts"] == 0
+    # the neighbour has left, and its route is there
+    for address in ("10.9.0.1", "fd09::1", "fd09::1:1", "fd09::1:2"):
+        bed.box("ip", "neigh", "del", address, "dev", "dl0")
+    wait_for(lambda: set(daemon.clients()) == {"fd09::1", "10.9.0.2"}, f"one by its route: {list(daemon.clients())}")
+    assert daemon.stop() == 0
+
+
 def test_device_down_up_gone_and_back(bed):
     before = device(bed)
     fdb(bed, "add", [mac(i) for i in range(1, 13)])
