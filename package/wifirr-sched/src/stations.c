@@ -238,6 +238,7 @@ static void forget(struct wifirr *w, uint16_t id, unsigned mask)
 		backend_also(w, id, at, false);
 	s->also_used &= ~mask;
 	s->also_marked &= ~mask;
+	policy_set_flags(&w->policy, id, exemption(w, s));
 }
 
 void station_sweep(struct wifirr *w, enum station_source source)

@@ -322,6 +322,16 @@ def test_an_address_has_one_client(bed):
     assert daemon.stop() == 0
 
 
+def test_an_exemption_goes_with_its_address(bed):
+    for address in ("10.9.0.1", "fd09::1", "fd09::1:1"):
+        neighbour(bed, "replace", address, 1)
+    daemon = bed.daemon(*PAPER, "--match", "ip", "--always", "fd09::1:1").ready()
+    wait_for(lambda: daemon.clients().get("10.9.0.1", {}).get("always"), "the exemption")
+    bed.box("ip", "neigh", "del", "fd09::1:1", "dev", "dl0")
+    wait_for(lambda: not daemon.clients()["10.9.0.1"]["always"], "no exemption without the address", 5)
+    assert daemon.stop() == 0
+
+
 def test_device_down_up_gone_and_back(bed):
     before = device(bed)
     fdb(bed, "add", [mac(i) for i in range(1, 13)])
