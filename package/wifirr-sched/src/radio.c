@@ -173,8 +173,8 @@ static void release(unsigned what)
 struct weights {
 	struct nl80211 nl, dump;
 	uint32_t wiphy;
-	unsigned active, waiting;
-	int ifindex, result;
+	unsigned active, waiting, count;
+	int served[NL80211_SERVED_MAX], ifindex, result;
 };
 
 static void give_weight(void *data, const struct nl80211_station *s)
@@ -189,43 +189,29 @@ static void give_weight(void *data, const struct nl80211_station *s)
 		g->result = -1;
 }
 
-static void give_weights(void *data, const struct nl80211_interface *seen)
+static void note_interface(void *data, const struct nl80211_interface *seen)
 {
 	struct weights *g = data;
 
-	if (seen->wiphy != g->wiphy || !nl80211_serves_stations(seen))
-		return;
-	g->ifindex = seen->ifindex;
-	if (nl80211_get_stations(&g->dump, seen->ifindex, give_weight, g) < 0)
-		g->result = -1;
-}
-
-struct names {
-	struct nl80211_interface interface[INTERFACES_MAX];
-	unsigned count;
-};
-
-static void note_interface(void *data, const struct nl80211_interface *seen)
-{
-	struct names *names = data;
-
-	if (names->count < INTERFACES_MAX)
-		names->interface[names->count++] = *seen;
+	if (seen->wiphy == g->wiphy && nl80211_serves_stations(seen) && g->count < NL80211_SERVED_MAX)
+		g->served[g->count++] = seen->ifindex;
 }
 
 /* Resets the weight of each station that has one of ours. */
 static int restore_weights(uint32_t wiphy, unsigned active, unsigned waiting)
 {
 	static struct weights g;
-	struct names names = { .count = 0 };
 
 	g = (struct weights){ .wiphy = wiphy, .active = active, .waiting = waiting };
 	if (nl80211_open(&g.nl) < 0)
 		return -1;
-	if (nl80211_open(&g.dump) < 0 || nl80211_get_interfaces(&g.nl, note_interface, &names) < 0)
+	if (nl80211_open(&g.dump) < 0 || nl80211_get_interfaces(&g.nl, note_interface, &g) < 0)
 		g.result = -1;
-	for (unsigned i = 0; i < names.count; i++)
-		give_weights(&g, &names.interface[i]);
+	for (unsigned i = 0; i < g.count; i++) {
+		g.ifindex = g.served[i];
+		if (nl80211_get_stations(&g.dump, g.ifindex, give_weight, &g) < 0)
+			g.result = -1;
+	}
 	nl80211_close(&g.nl);
 	nl80211_close(&g.dump);
 	return g.result;

@@ -43,6 +43,8 @@ static bool crowded;
 
 /* The driver. */
 static unsigned points;			/* access points that exist */
+static unsigned others;			/* interfaces of another radio */
+static uint16_t weight;			/* of each client */
 static uint16_t own_window[POINTS];	/* CWmin, slots */
 static unsigned larger_tried;		/* how often it was to set a larger one */
 static int queue_errno, rts_errno;	/* refuse */
@@ -176,6 +178,8 @@ int nl80211_get_interfaces(struct nl80211 *n, void (*each)(void *data, const str
 
 	if (no_interfaces)
 		return refuse(n, EBUSY);
+	for (unsigned i = 0; i < others; i++)
+		each(data, &(struct nl80211_interface){ .type = NL80211_IFTYPE_AP, .wiphy = 1, .ifindex = POINTS + 1 + i });
 	for (unsigned i = 0; i < points; i++) {
 		nl80211_get_interface(n, i + 1, &interface);
 		each(data, &interface);
@@ -232,6 +236,7 @@ int nl80211_talk(struct nl80211 *n, const struct nlmsghdr *nlh, mnl_cb_t cb, voi
 	(void)nlh;
 	(void)cb;
 	(void)data;
+	weight = NL80211_WEIGHT_DEFAULT;
 	return 0;
 }
 
@@ -243,7 +248,7 @@ int nl80211_get_stations(struct nl80211 *n, int ifindex, void (*each)(void *data
 		each(data, &(struct nl80211_station){
 			.mac = (uint8_t[]){ 2, 0, 0, 0, ifindex, i }, .authorized = true, .wmm = true, .aggregates = true,
 			.rx_bytes = 10 * traffic, .tx_bytes = 10 * traffic, .tx_packets = traffic, .tx_retries = traffic / 2,
-			.expected_kbit = 20000,
+			.expected_kbit = 20000, .weight = weight,
 		});
 	return 0;
 }
@@ -436,6 +441,23 @@ static void an_interface_of_the_crowd_is_restored(void)
 	expect("larger windows after a kill", larger_windows(), 0);
 }
 
+/* However many interfaces the other radios have. */
+static void weights_are_restored(void)
+{
+	char why[128];
+
+	start(1);
+	w.config.weight_active = 384;
+	w.config.weight_waiting = 1;
+	expect("weights held", radio_hold_weights(&w, true, why, sizeof(why)), 0);
+	weight = 1;
+	killed();
+	others = 20;
+	radio_restore();
+	others = 0;
+	expect("weight after a kill", weight, NL80211_WEIGHT_DEFAULT);
+}
+
 int main(void)
 {
 	char directory[] = "/tmp/wifirr-radio-test-XXXXXX";
@@ -456,6 +478,7 @@ int main(void)
 	one_refusal_is_not_for_good();
 	a_driver_that_refuses_for_good_is_left_alone();
 	an_interface_of_the_crowd_is_restored();
+	weights_are_restored();
 	unlink(LEASE_PREFIX "0");
 	rmdir(directory);
 	printf("radio: %s\n", failures ? "FAILED" : "ok");
