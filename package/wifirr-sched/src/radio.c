@@ -68,6 +68,8 @@ static struct {
 	char path[64];			/* the lease */
 	struct interface interface[INTERFACES_MAX];
 	unsigned interfaces;
+	int measured[NL80211_SERVED_MAX];	/* interfaces with clients: access points, and their VLANs */
+	unsigned measured_count;
 	struct contention contention;
 	uint32_t rts_before;		/* the operator's RTS threshold */
 	uint32_t rts;			/* the RTS threshold in force */
@@ -349,8 +351,11 @@ static void on_interface(void *data, const struct nl80211_interface *seen)
 	struct interface *i = &radio.interface[radio.interfaces];
 
 	(void)data;
-	if (seen->wiphy != radio.wiphy || seen->type != NL80211_IFTYPE_AP || !seen->ifindex ||
-	    radio.interfaces == INTERFACES_MAX)
+	if (seen->wiphy != radio.wiphy)
+		return;
+	if (nl80211_serves_stations(seen) && radio.measured_count < NL80211_SERVED_MAX)
+		radio.measured[radio.measured_count++] = seen->ifindex;
+	if (seen->type != NL80211_IFTYPE_AP || !seen->ifindex || radio.interfaces == INTERFACES_MAX)
 		return;
 	*i = (struct interface){ .ifindex = seen->ifindex };
 	snprintf(i->name, sizeof(i->name), "%s", seen->name);
@@ -361,11 +366,13 @@ static void on_interface(void *data, const struct nl80211_interface *seen)
 /* Without an answer, all stay: the lease names those whose windows are to be restored. */
 static void find_interfaces(void)
 {
-	unsigned before = radio.interfaces;
+	unsigned before = radio.interfaces, measured = radio.measured_count;
 
-	radio.interfaces = 0;
-	if (nl80211_get_interfaces(&radio.nl, on_interface, NULL) < 0 && radio.interfaces < before)
+	radio.interfaces = radio.measured_count = 0;
+	if (nl80211_get_interfaces(&radio.nl, on_interface, NULL) < 0 && radio.interfaces < before) {
 		radio.interfaces = before;
+		radio.measured_count = measured;
+	}
 }
 
 static struct seen *place_of(struct seen *table, const uint8_t mac[6])
@@ -424,8 +431,8 @@ static void measure(uint64_t now, int busy_permille)
 	radio.without_wmm = 0;
 	radio.now = !radio.now;
 	memset(radio.seen[radio.now], 0, sizeof(radio.seen[radio.now]));
-	for (unsigned i = 0; i < radio.interfaces; i++)
-		nl80211_get_stations(&radio.nl, radio.interface[i].ifindex, on_station, NULL);
+	for (unsigned i = 0; i < radio.measured_count; i++)
+		nl80211_get_stations(&radio.nl, radio.measured[i], on_station, NULL);
 	radio.sample.kbit = radio.kbit_of ? radio.kbit / radio.kbit_of : 0;
 	radio.counts_retries |= radio.retries;
 	radio.sample.failed_permille = radio.counts_retries && radio.frames >= FRAMES_MIN ?

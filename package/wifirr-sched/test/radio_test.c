@@ -31,6 +31,7 @@ static int fake_poll(const struct pollfd *fds);
 #define POINTS 5
 #define CLIENTS 20		/* of each access point */
 #define ANSWERS 10		/* net.unix.max_dgram_qlen */
+#define VLAN 100		/* interface index */
 #define OWN 4			/* hostapd's default of wmm_ac_be_cwmin */
 
 static uint64_t clock_ms = 1000;
@@ -44,6 +45,7 @@ static bool crowded;
 /* The driver. */
 static unsigned points;			/* access points that exist */
 static unsigned others;			/* interfaces of another radio */
+static bool vlan;			/* the first access point's clients are in a VLAN of their own */
 static uint16_t weight;			/* of each client */
 static uint16_t own_window[POINTS];	/* CWmin, slots */
 static unsigned larger_tried;		/* how often it was to set a larger one */
@@ -179,7 +181,9 @@ int nl80211_get_interfaces(struct nl80211 *n, void (*each)(void *data, const str
 	if (no_interfaces)
 		return refuse(n, EBUSY);
 	for (unsigned i = 0; i < others; i++)
-		each(data, &(struct nl80211_interface){ .type = NL80211_IFTYPE_AP, .wiphy = 1, .ifindex = POINTS + 1 + i });
+		each(data, &(struct nl80211_interface){ .type = NL80211_IFTYPE_AP, .wiphy = 1, .ifindex = VLAN + 1 + i });
+	if (vlan)
+		each(data, &(struct nl80211_interface){ .type = NL80211_IFTYPE_AP_VLAN, .ifindex = VLAN });
 	for (unsigned i = 0; i < points; i++) {
 		nl80211_get_interface(n, i + 1, &interface);
 		each(data, &interface);
@@ -244,7 +248,7 @@ int nl80211_talk(struct nl80211 *n, const struct nlmsghdr *nlh, mnl_cb_t cb, voi
 int nl80211_get_stations(struct nl80211 *n, int ifindex, void (*each)(void *data, const struct nl80211_station *station), void *data)
 {
 	(void)n;
-	for (uint8_t i = 0; i < CLIENTS; i++)
+	for (uint8_t i = 0; i < CLIENTS && (!vlan || ifindex == VLAN); i++)
 		each(data, &(struct nl80211_station){
 			.mac = (uint8_t[]){ 2, 0, 0, 0, ifindex, i }, .authorized = true, .wmm = true, .aggregates = true,
 			.rx_bytes = 10 * traffic, .tx_bytes = 10 * traffic, .tx_packets = traffic, .tx_retries = traffic / 2,
@@ -458,6 +462,17 @@ static void weights_are_restored(void)
 	expect("weight after a kill", weight, NL80211_WEIGHT_DEFAULT);
 }
 
+/* They hear the access point's beacon, too. */
+static void clients_of_a_vlan_are_a_crowd(void)
+{
+	vlan = true;
+	start(1);
+	crowd(true, 5);
+	expect("larger windows for clients of a VLAN", larger_windows(), 1);
+	radio_stop(&w);
+	vlan = false;
+}
+
 int main(void)
 {
 	char directory[] = "/tmp/wifirr-radio-test-XXXXXX";
@@ -479,6 +494,7 @@ int main(void)
 	a_driver_that_refuses_for_good_is_left_alone();
 	an_interface_of_the_crowd_is_restored();
 	weights_are_restored();
+	clients_of_a_vlan_are_a_crowd();
 	unlink(LEASE_PREFIX "0");
 	rmdir(directory);
 	printf("radio: %s\n", failures ? "FAILED" : "ok");
