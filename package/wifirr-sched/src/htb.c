@@ -64,7 +64,6 @@ static struct {
 	bool tbf, fq_codel;
 	bool created[POLICY_CLIENTS_MAX];
 	uint32_t gso_max_segs;		/* the device's own */
-	uint64_t last_bytes[POLICY_CLIENTS_MAX];
 } htb;
 
 /* bytes per second */
@@ -594,6 +593,14 @@ fail:
 	return -1;
 }
 
+static void delete_class(struct wifirr *w, uint16_t id)
+{
+	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
+
+	rtnl_request(htb.nl, tc_put(buf, w, RTM_DELTCLASS, 0, HTB_CLASS_LINK, HTB_CLASS_CLIENT(id), NULL), NULL, 0);
+	htb.created[id] = false;
+}
+
 static int add(struct wifirr *w, uint16_t id)
 {
 	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
@@ -605,6 +612,7 @@ static int add(struct wifirr *w, uint16_t id)
 		rc = put_leaf(w, id, why, sizeof(why));
 	if (rc < 0) {
 		logmsg(LOG_WARNING, "class for a client: %s", why);
+		delete_class(w, id);	/* or the next client with this id could not have one */
 		return -1;
 	}
 	htb.created[id] = true;
@@ -613,13 +621,10 @@ static int add(struct wifirr *w, uint16_t id)
 
 static void del(struct wifirr *w, uint16_t id)
 {
-	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
-
 	if (!htb.created[id])
 		return;
 	classify_del(w, id);	/* until the flush, packets for the deleted class go to the default class */
-	rtnl_request(htb.nl, tc_put(buf, w, RTM_DELTCLASS, 0, HTB_CLASS_LINK, HTB_CLASS_CLIENT(id), NULL), NULL, 0);
-	htb.created[id] = false;
+	delete_class(w, id);
 }
 
 static void also(struct wifirr *w, uint16_t id, unsigned at, bool there)

@@ -218,6 +218,50 @@ def test_nft_table_deleted_under_it(bed):
     assert "wifirr" not in bed.box("nft", "list", "tables").stdout
 
 
+def preloaded(tmp_path, text):
+    """The wrapper of a daemon that runs with these functions in place of the C library's."""
+    (tmp_path / "preload.c").write_text(text)
+    subprocess.run(["cc", "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", tmp_path / "preload.so", tmp_path / "preload.c"], check=True)
+    return ("/usr/bin/env", f"LD_PRELOAD={tmp_path}/preload.so", f"NOW={tmp_path}/now")
+
+
+NO_MEMORY_FOR_QUEUES = """
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <linux/rtnetlink.h>
+
+ssize_t sendto(int fd, const void *data, size_t size, int flags, const struct sockaddr *to, socklen_t to_size)
+{
+	const struct nlmsghdr *nlh = data;
+
+	if (to_size == 12 && nlh->nlmsg_type == RTM_NEWQDISC && access(getenv("NOW"), F_OK) == 0) {
+		errno = ENOBUFS;
+		return -1;
+	}
+	return ((ssize_t (*)(int, const void *, size_t, int, const struct sockaddr *, socklen_t))dlsym(RTLD_NEXT, "sendto"))(
+		fd, data, size, flags, to, to_size);
+}
+"""
+
+
+@pytest.mark.skipif(SANITIZED, reason="AddressSanitizer has to come first")
+def test_a_client_without_memory_for_its_queue_leaves_no_class(bed, tmp_path):
+    """The next client could not have one of that name."""
+    daemon = bed.daemon(*PAPER, wrapper=preloaded(tmp_path, NO_MEMORY_FOR_QUEUES)).ready()
+    (tmp_path / "now").touch()
+    fdb(bed, "add", [mac(1)])
+    wait_for(lambda: "class for a client: " in daemon.text(), "the refusal")
+    (tmp_path / "now").unlink()
+    fdb(bed, "del", [mac(1)])
+    wait_for(lambda: not daemon.clients(), "the client gone")
+    fdb(bed, "add", [mac(i) for i in range(2, 9)])
+    consistent(bed, daemon, 7)
+    assert daemon.stop() == 0
+
+
 def test_lost_events(bed):
     """While the daemon is stopped, more events occur than fit into its sockets; time jumps for it, too."""
     daemon = bed.daemon(*PAPER).ready()
