@@ -390,6 +390,14 @@ static __attribute__((noinline)) void reply(struct wifirr *w, int fd, const char
 	free(t.data);
 }
 
+/* A child that has yet to become another program has the connection, too, so the loop would go on watching it. */
+static void hang_up(struct watch *a)
+{
+	watch_del(a);
+	close(a->fd);
+	a->readable = NULL;
+}
+
 /* Answers those who have sent their command. On a busy router, that may be some time after they have connected. */
 static void command_readable(struct wifirr *w)
 {
@@ -404,8 +412,7 @@ static void command_readable(struct wifirr *w)
 		command[strcspn(command, "\r\n")] = '\0';
 		if (n > 0)
 			reply(w, a->fd, command);
-		close(a->fd);
-		a->readable = NULL;
+		hang_up(a);
 	}
 }
 
@@ -417,7 +424,7 @@ static void readable(struct wifirr *w)
 
 	(void)w;
 	if (a->readable)
-		close(a->fd);
+		hang_up(a);
 	*a = (struct watch){ accept4(watch.fd, NULL, NULL, SOCK_CLOEXEC), command_readable };
 	/* the whole answer fits into the socket buffer, so a slow reader cannot block the daemon */
 	setsockopt(a->fd, SOL_SOCKET, SO_SNDBUFFORCE, &sndbuf, sizeof(sndbuf));

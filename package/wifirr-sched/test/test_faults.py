@@ -262,6 +262,38 @@ def test_a_client_without_memory_for_its_queue_leaves_no_class(bed, tmp_path):
     assert daemon.stop() == 0
 
 
+SLOW_TO_BECOME_ANOTHER_PROGRAM = """
+#include <unistd.h>
+
+int execl(const char *path, const char *arg, ...)
+{
+	char *argv[] = { "wifirrd", "guard", NULL };
+
+	(void)arg;
+	sleep(2);
+	return execv(path, argv);
+}
+"""
+
+
+@pytest.mark.skipif(SANITIZED, reason="AddressSanitizer has to come first")
+def test_an_answered_client_goes_while_a_child_has_its_connection(bed, tmp_path):
+    """On a busy router, a process that the daemon starts has the daemon's descriptors for a while."""
+    daemon = bed.daemon(*PAPER, wrapper=preloaded(tmp_path, SLOW_TO_BECOME_ANOTHER_PROGRAM)).ready()
+    wait_for(lambda: guard_of(daemon), "the guard")
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.connect(daemon.control)
+        time.sleep(0.3)
+        os.kill(guard_of(daemon)[0], signal.SIGKILL)
+        bed.box("tc", "qdisc", "del", "dev", "dl0", "root")
+        wait_for(lambda: "lost" in daemon.text() and "qdisc htb" in bed.box("tc", "qdisc", "show", "dev", "dl0").stdout, "the queues again")
+        asking.send(b"status")
+        assert asking.recv(1 << 16)
+    time.sleep(0.5)
+    assert daemon.status()
+    assert daemon.stop() == 0
+
+
 def test_lost_events(bed):
     """While the daemon is stopped, more events occur than fit into its sockets; time jumps for it, too."""
     daemon = bed.daemon(*PAPER).ready()
