@@ -379,6 +379,16 @@ test('wifirr-sched: a reload tells the running daemon, and only that', () => {
 	}
 });
 
+test('wifirr-sched: a daemon that waits for its device goes on waiting', () => {
+	/* "wifi reload" makes interfaces one by one, and each makes the service reload */
+	const options = { device: 'nosuchdev0', rate: '1000' };
+	scheduler('start_service', options);
+	const { text, file } = scheduler('reload_service', options, { RUNNING: 'nosuchdev0' });
+	assert.ok(text.includes('procd_open_instance nosuchdev0'), text);
+	assert.deepEqual(text.filter((l) => l.startsWith('procd_send_signal')), [ 'procd_send_signal wifirr-sched nosuchdev0 HUP' ]);
+	assert.equal(file, 'rate=1000\n');
+});
+
 test('wifirr-sched: apk starts it after an upgrade without a stop, and the new program runs', () => {
 	const options = { device: 'lo', rate: '1000' }, newer = path.join(tmp, 'wifirrd-newer');
 	const start = (PROG) => scheduler('start', options, { RUNNING: 'lo', TEST_PROG: PROG });
