@@ -389,6 +389,16 @@ test('wifirr-sched: a daemon that waits for its device goes on waiting', () => {
 	assert.equal(file, 'rate=1000\n');
 });
 
+test('wifirr-sched: a daemon that reads its options meanwhile has all of them', () => {
+	const options = { device: 'lo', rate: '1000', slot: '700' };
+	scheduler('start_service', options);
+	const before = fs.openSync(path.join(tmp, 'made/lo.options'), 'r');
+	assert.equal(scheduler('reload_service', { ...options, slot: '800' }).file, 'slot=800\nrate=1000\n');
+	assert.equal(fs.readFileSync(before, 'utf8'), 'slot=700\nrate=1000\n');
+	fs.closeSync(before);
+	assert.deepEqual(fs.readdirSync(path.join(tmp, 'made')).filter((f) => f.startsWith('lo.')), [ 'lo.options' ]);
+});
+
 test('wifirr-sched: apk starts it after an upgrade without a stop, and the new program runs', () => {
 	const options = { device: 'lo', rate: '1000' }, newer = path.join(tmp, 'wifirrd-newer');
 	const start = (PROG) => scheduler('start', options, { RUNNING: 'lo', TEST_PROG: PROG });
