@@ -485,14 +485,17 @@ static int flowtable(const struct nlmsghdr *nlh, void *data)
 void classify_warn_offload(struct wifirr *w)
 {
 	char buf[64] __attribute__((aligned(NLMSG_ALIGNTO)));
-	struct mnl_socket *nl = mnl_socket_open2(NETLINK_NETFILTER, SOCK_CLOEXEC);
+	struct mnl_socket *nl;
 	struct timeval timeout = { .tv_sec = 3 };
 	struct offload offload = { false, false };
 	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
 	struct nfgenmsg *nf;
 	char path[64];
 
+	if (w->weights_idle)
+		return;		/* a warning of its own */
 	w->warning[0] = '\0';
+	nl = mnl_socket_open2(NETLINK_NETFILTER, SOCK_CLOEXEC);
 	if (!nl)
 		return;
 	setsockopt(mnl_socket_get_fd(nl), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
@@ -509,8 +512,6 @@ void classify_warn_offload(struct wifirr *w)
 	else if (offload.software && access(path, F_OK) == 0)
 		snprintf(w->warning, sizeof(w->warning), "software flow offload is on: offloaded traffic bypasses a bridge's scheduler; "
 			 "schedule the wireless device itself");
-	if (w->warning[0])
-		logmsg(LOG_WARNING, "%s: %s", w->config.device, w->warning);
 }
 
 int classify_start(struct wifirr *w, struct mnl_socket *nl, char *reason, size_t size)

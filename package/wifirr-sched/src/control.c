@@ -364,8 +364,10 @@ static void set_paused(struct text *t, struct wifirr *w, bool paused)
 
 static void answer(struct text *t, struct wifirr *w, const char *command)
 {
-	if (strcmp(command, "status") == 0)
+	if (strcmp(command, "status") == 0) {
+		classify_warn_offload(w);	/* the operator may have followed its advice */
 		return status(t, w);
+	}
 	if (strcmp(command, "clients") == 0)
 		return clients(t, w);
 	if (strcmp(command, "history") == 0)

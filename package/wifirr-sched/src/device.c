@@ -152,6 +152,8 @@ int device_start(struct wifirr *w, char *reason, size_t size)
 		goto fail;
 	nl80211_resync(w);
 	classify_warn_offload(w);
+	if (w->warning[0])
+		logmsg(LOG_WARNING, "%s: %s", w->config.device, w->warning);
 	logmsg(LOG_NOTICE, "%s: scheduling by %s", w->config.device, w->backend->name);
 	return 0;
 fail:

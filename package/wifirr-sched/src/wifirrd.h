@@ -335,7 +335,7 @@ void classify_stop(void);
 /* Removes the table that a killed daemon left. */
 void classify_remains(const struct wifirr *w);
 const char *classify_name(void);
-/* Sets w->warning if flow offload bypasses the device's qdisc. */
+/* Sets w->warning, or clears it: whether flow offload bypasses the device's qdisc now. */
 void classify_warn_offload(struct wifirr *w);
 
 /* control.c */
