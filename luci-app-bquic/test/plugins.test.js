@@ -456,6 +456,20 @@ test('wifirr-sched: root writes to nothing that the daemon could have planted', 
 	assert.equal(fs.readdirSync(run).length, 7);
 });
 
+test('wifirr-sched: what a daemon of root has left is no obstacle for one without root\'s rights', () => {
+	const run = path.join(tmp, 'run'), victim = path.join(tmp, 'precious');
+	fs.writeFileSync(path.join(run, 'phy0'), '', { mode: 0o600 });
+	fs.writeFileSync(path.join(run, 'lo.sock'), '', { mode: 0o600 });
+	fs.symlinkSync(victim, path.join(run, 'phy1'));
+	assert.equal(scheduler('start_service', { device: 'lo', rate: '1000' }, { TEST_USER: user }).error, '');
+	for (const name of [ '', 'phy0', 'lo.sock' ])
+		assert.equal(fs.statSync(path.join(run, name)).uid, user, name);
+	assert.equal(fs.statSync(victim).uid, 0);
+	for (const name of [ 'phy0', 'phy1', 'lo.sock' ])
+		fs.rmSync(path.join(run, name));
+	assert.equal(scheduler('start_service', { device: 'lo', rate: '1000' }, { TEST_USER: user }).error, '');
+});
+
 function call(words, env) {
 	return spawnSync('busybox', [ 'sh', '-u', plugin, ...words ], { encoding: 'utf8', input: '{}', env: { PATH: process.env.PATH, WIFIRRD, ...env } });
 }

@@ -50,6 +50,16 @@ uci_load_validate() {
 user_exists() { [ -n "${TEST_USER:-}" ]; }
 group_exists() { [ -n "${TEST_USER:-}" ]; }
 id() { echo "$TEST_USER"; }
+# wifirr's name for it is not known here
+chown() {
+	local word
+	for word in "$@"; do
+		shift
+		case "$word" in wifirr:wifirr) word="$TEST_USER:$TEST_USER" ;; esac
+		set -- "$@" "$word"
+	done
+	command chown "$@"
+}
 logger() {
 	local text
 	case " $* " in *' -s '*) say log "$@" ;; *) text="$(cat)"; [ -z "$text" ] || say log "$text" ;; esac
