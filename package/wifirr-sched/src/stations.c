@@ -22,8 +22,7 @@
 
 #include "wifirrd.h"
 
-/* Only a client idle for at least this long is dropped to make room for a new one;
- * ms. Limits floods of made-up addresses. */
+/* Only a client idle for at least this long is dropped to make room for a new one; ms. Limits floods of made-up addresses. */
 #define EVICT_IDLE_MS 10000
 /* Most events processed at a time; after more of them, the tables are dumped. */
 #define EVENTS_MAX 2048
@@ -182,7 +181,7 @@ static bool make_room(struct wifirr *w)
 
 uint16_t station_add(struct wifirr *w, const struct addr *addr, enum station_source source)
 {
-	struct station new = { .used = true, .sources = source };
+	struct station new = { .used = true, .sources = source, .addr = *addr };
 	char text[ADDR_TEXT];
 	uint16_t id;
 
@@ -198,7 +197,6 @@ uint16_t station_add(struct wifirr *w, const struct addr *addr, enum station_sou
 		w->refused_stations++;
 		return POLICY_NONE;
 	}
-	new.addr = *addr;
 	new.last_demand = now_ms();
 	id = policy_add(&w->policy, exemption(w, &new));
 	w->station[id] = new;
@@ -282,9 +280,8 @@ static bool has_ipv4(const struct station *s)
 }
 
 /*
- * Adds a neighbour's address. A host may have several addresses, but only one IPv4
- * address. A MAC with more stands for several hosts (proxy ARP), and their IPv6
- * addresses cannot be attributed, so each address counts as a client.
+ * Adds a neighbour's address. A host may have several addresses, but only one IPv4 address. A MAC with more stands for
+ * several hosts (proxy ARP), and their IPv6 addresses cannot be attributed, so each address counts as a client.
  */
 static void host_address(struct wifirr *w, const struct addr *addr, const uint8_t mac[6])
 {
@@ -299,17 +296,15 @@ static void host_address(struct wifirr *w, const struct addr *addr, const uint8_
 		for_each_also(s, at, ~0U) {
 			if (!same(&s->also[at], addr))
 				continue;
-			if (!his) {
-				forget(w, id, 1 << at);	/* it was another host's */
-				break;
+			if (his) {
+				s->also_marked &= ~(1 << at);
+				return;
 			}
-			s->also_marked &= ~(1 << at);
-			return;
+			forget(w, id, 1 << at);	/* it was another host's */
+			break;
 		}
-		if (!his)
-			continue;
-		hosts++;
-		host = id;
+		hosts += his;
+		host = his ? id : host;
 	}
 	if (hosts == 1 && station_find(w, addr) == POLICY_NONE) {
 		s = &w->station[host];
