@@ -84,11 +84,7 @@ func (o *streamOrder) add(str streamFrameGetter) bool {
 
 // appendOrdered appends up to maxLen bytes of frames of the order's streams, as
 // AppendStreamFrames does, and returns the length of the frames added to both lists.
-func (f *framer) appendOrdered(
-	frames []ackhandler.Frame,
-	streamFrames []ackhandler.StreamFrame,
-	maxLen protocol.ByteCount,
-	v protocol.Version,
+func (f *framer) appendOrdered(frames []ackhandler.Frame, streamFrames []ackhandler.StreamFrame, maxLen protocol.ByteCount, v protocol.Version,
 ) (_ []ackhandler.Frame, _ []ackhandler.StreamFrame, controlLen, streamLen protocol.ByteCount) {
 	now := monotime.Now()
 	var blockedFlows []*order.Node // by the connection's flow control
@@ -117,8 +113,7 @@ func (f *framer) appendOrdered(
 			continue
 		}
 		s := flow.Owner.(*SendStream)
-		// The last frame goes without its length (see popStreamFrame).
-		sf, blocked, more := s.popStreamFrame(room+protocol.ByteCount(quicvarint.Len(uint64(room))), v)
+		sf, blocked, more := s.popStreamFrame(room+protocol.ByteCount(quicvarint.Len(uint64(room))), v) // the last frame goes without its length
 		if sf.Frame == nil && more {
 			if !s.isBlocked() { // the connection's flow control blocks all streams, but no datagrams
 				if f.order.datagrams == 0 {
