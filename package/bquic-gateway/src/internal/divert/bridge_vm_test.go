@@ -4,24 +4,12 @@
 
 package divert
 
-import (
-	"runtime"
-	"testing"
-
-	"golang.org/x/sys/unix"
-)
+import "testing"
 
 // TestBridgeTable checks that the kernel accepts the rules, replaces them, and removes
 // them in the end.
 func TestBridgeTable(t *testing.T) {
-	runtime.LockOSThread() // never unlocked: the thread and its namespace end with the test
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Fatal("cannot make a network namespace: ", err)
-	}
-	table, err := openTable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := tableApart(t)
 	if err := table.openBridge(); err != nil {
 		t.Fatal(err)
 	}

@@ -13,10 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestTransactionAfterFailed checks that the kernel's answers to a failed
-// transaction are not taken as answers to the next one, however long the process
-// waits for the processor in between.
-func TestTransactionAfterFailed(t *testing.T) {
+// tableApart opens the table in a network namespace of the test.
+func tableApart(t *testing.T) *table {
+	t.Helper()
 	runtime.LockOSThread() // never unlocked: the thread and its namespace end with the test
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatal("cannot make a network namespace: ", err)
@@ -25,6 +24,14 @@ func TestTransactionAfterFailed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return table
+}
+
+// TestTransactionAfterFailed checks that the kernel's answers to a failed
+// transaction are not taken as answers to the next one, however long the process
+// waits for the processor in between.
+func TestTransactionAfterFailed(t *testing.T) {
+	table := tableApart(t)
 	defer table.close()
 	var end atomic.Bool
 	defer end.Store(true)
@@ -54,14 +61,7 @@ func TestTransactionAfterFailed(t *testing.T) {
 // TestManyRules excludes many prefixes, such as those of a country. The kernel has room for the answers to a few hundred
 // messages, and by default takes no transaction of 200 KB.
 func TestManyRules(t *testing.T) {
-	runtime.LockOSThread() // never unlocked: the thread and its namespace end with the test
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Fatal("cannot make a network namespace: ", err)
-	}
-	table, err := openTable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := tableApart(t)
 	defer table.close()
 	for _, excluded := range []int{100, 300, 1000, 4000} {
 		r := Rules{Mode: Redirect}
