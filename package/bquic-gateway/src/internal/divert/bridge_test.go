@@ -13,7 +13,7 @@ func bridgedRules() Rules {
 		Mode: TProxy, Port: 12443, TCP: true, Bridged: true,
 		Clients: []string{"br-client"}, Uplinks: []string{"br-client"}, NotTCP: []Ports{{25, 25}},
 		Exclude: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fc00::/7")},
-		Bridges: []BridgePort{
+		Bridges: []*BridgePort{
 			{Name: "bat0", Index: 2, Device: "br-client", DeviceIndex: 3, MAC: [6]byte{2, 0, 0, 0, 0, 1}},
 			{Name: "bat0", Index: 2, Device: "br-client.7", DeviceIndex: 4, MAC: [6]byte{2, 0, 0, 0, 0, 1}, VLAN: 7},
 			{Name: "mesh-vpn", Index: 5, Device: "br-client", DeviceIndex: 3, MAC: [6]byte{2, 0, 0, 0, 0, 1}},

@@ -32,7 +32,7 @@ var (
 // A bridge is the state of bridged clients.
 type bridge struct {
 	mu      sync.Mutex
-	ports   []BridgePort
+	ports   []*BridgePort
 	routing *routing // nil until needed
 	routes  map[netip.Addr]*clientRoute
 	problem error // why this kernel cannot do it
@@ -45,7 +45,7 @@ type clientRoute struct {
 	last   time.Time
 }
 
-func (b *bridge) set(ports []BridgePort) {
+func (b *bridge) set(ports []*BridgePort) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ports = ports

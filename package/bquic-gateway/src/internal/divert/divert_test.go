@@ -163,7 +163,7 @@ func TestReadBridged(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b bridge
-	b.set([]BridgePort{{Name: "bat0", Index: 9, DeviceIndex: 3}, {Name: "bat0", Index: 9, DeviceIndex: 4, VLAN: 7}})
+	b.set([]*BridgePort{{Name: "bat0", Index: 9, DeviceIndex: 3}, {Name: "bat0", Index: 9, DeviceIndex: 4, VLAN: 7}})
 	for _, tc := range []struct {
 		attributes []byte
 		bridge     int // 0: unknown

@@ -148,7 +148,7 @@ type Network struct {
 	// devices on top of them that are the clients' router (LibreMesh's anygw).
 	Clients []string
 	// Ports are the ports by which bridged clients' packets leave.
-	Ports []BridgePort
+	Ports []*BridgePort
 	// Members are all ports of the named bridges, by which clients may arrive.
 	Members []string
 	Bridges int // number of bridges among the named devices
@@ -188,7 +188,7 @@ func Look(clients, names []string, gateways []netip.Addr) (n Network, err error)
 		bridges[bridge.index] = true
 		for _, port := range towards(conn, all, bridge, l, names, gateways) {
 			if tag, ok := leaves(bridge, port, vlan); ok {
-				n.Ports = append(n.Ports, BridgePort{port.name, port.index, l.name, l.index, l.mac, tag})
+				n.Ports = append(n.Ports, &BridgePort{port.name, port.index, l.name, l.index, l.mac, tag})
 			}
 		}
 	}
@@ -199,7 +199,7 @@ func Look(clients, names []string, gateways []netip.Addr) (n Network, err error)
 	}
 	slices.Sort(n.Clients[len(clients):])
 	slices.Sort(n.Members)
-	slices.SortFunc(n.Ports, func(a, b BridgePort) int {
+	slices.SortFunc(n.Ports, func(a, b *BridgePort) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.VLAN, b.VLAN))
 	})
 	return n, nil

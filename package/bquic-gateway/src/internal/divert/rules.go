@@ -55,7 +55,7 @@ type Rules struct {
 	TCP     bool           // take TCP
 	NotTCP  []Ports        // TCP ports that are not taken
 	UDP     []Ports        // UDP ports that are taken
-	Bridges []BridgePort   // ports by which bridged clients' packets leave, sorted by name
+	Bridges []*BridgePort   // ports by which bridged clients' packets leave, sorted by name
 	Bridged bool           // bridged connections may have been taken, and their packets still arrive
 }
 
@@ -64,7 +64,7 @@ func (r *Rules) equal(s *Rules) bool {
 	return r.Mode == s.Mode && r.Port == s.Port && r.TCP == s.TCP &&
 		slices.Equal(r.Node, s.Node) && slices.Equal(r.Clients, s.Clients) && slices.Equal(r.Uplinks, s.Uplinks) &&
 		slices.Equal(r.Exclude, s.Exclude) && slices.Equal(r.NotTCP, s.NotTCP) && slices.Equal(r.UDP, s.UDP) &&
-		slices.Equal(r.Bridges, s.Bridges) && r.Bridged == s.Bridged
+		slices.EqualFunc(r.Bridges, s.Bridges, func(a, b *BridgePort) bool { return *a == *b }) && r.Bridged == s.Bridged
 }
 
 const (

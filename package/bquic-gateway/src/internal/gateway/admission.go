@@ -334,11 +334,11 @@ func (a *admission) shed(over uint64) (name string, end []func()) {
 		bytes uint64
 	}
 	// held is called without the lock, because it waits for the connection's own locks.
-	holdings := make(map[string][]holding)
+	holdings := make(map[string][]*holding)
 	note := func(s *source, name string) {
 		for e := range s.entries {
 			if e.end != nil { // nil: its handshake has just begun
-				holdings[name] = append(holdings[name], holding{e.held, e.end, connectionMemory + uint64(e.requests)*requestMemory})
+				holdings[name] = append(holdings[name], &holding{e.held, e.end, connectionMemory + uint64(e.requests)*requestMemory})
 			}
 		}
 	}
@@ -352,18 +352,18 @@ func (a *admission) shed(over uint64) (name string, end []func()) {
 	most := uint64(0)
 	for of, hs := range holdings {
 		sum := uint64(0)
-		for i, h := range hs {
+		for _, h := range hs {
 			if h.held != nil {
-				hs[i].bytes = connectionMemory + h.held()
+				h.bytes = connectionMemory + h.held()
 			}
-			sum += hs[i].bytes
+			sum += h.bytes
 		}
 		if sum > most && (len(hs) > 1 || sum > connectionMemory) {
 			name, most = of, sum
 		}
 	}
 	largest := holdings[name]
-	slices.SortFunc(largest, func(x, y holding) int { return cmp.Compare(y.bytes, x.bytes) })
+	slices.SortFunc(largest, func(x, y *holding) int { return cmp.Compare(y.bytes, x.bytes) })
 	for _, h := range largest[:(len(largest)+1)/2] {
 		end = append(end, h.end)
 		if h.bytes >= over {

@@ -62,17 +62,17 @@ func (s *Server) bytes() (sent, received uint64) {
 }
 
 // writePeers writes the metrics of the configured peers.
-func writePeers(w *metrics.Writer, peers []tunnel.Peer) {
+func writePeers(w *metrics.Writer, peers []*tunnel.Peer) {
 	for _, m := range []struct {
 		begin      func(name, help string) *metrics.Writer
 		name, help string
-		of         func(tunnel.Peer) uint64
+		of         func(*tunnel.Peer) uint64
 	}{
-		{w.Gauge, "bquic_peer_tunnels", "Open tunnels of the peer.", func(p tunnel.Peer) uint64 { return uint64(p.Open) }},
-		{w.Counter, "bquic_peer_tunnels_total", "Tunnels that the peer has opened since it was configured.", func(p tunnel.Peer) uint64 { return p.Total }},
-		{w.Counter, "bquic_peer_refused_total", "Tunnels refused to the peer.", func(p tunnel.Peer) uint64 { return p.Refused }},
-		{w.Counter, "bquic_peer_sent_bytes_total", "Bytes sent to the peer in tunnels.", func(p tunnel.Peer) uint64 { return p.Down }},
-		{w.Counter, "bquic_peer_received_bytes_total", "Bytes received from the peer in tunnels.", func(p tunnel.Peer) uint64 { return p.Up }},
+		{w.Gauge, "bquic_peer_tunnels", "Open tunnels of the peer.", func(p *tunnel.Peer) uint64 { return uint64(p.Open) }},
+		{w.Counter, "bquic_peer_tunnels_total", "Tunnels that the peer has opened since it was configured.", func(p *tunnel.Peer) uint64 { return p.Total }},
+		{w.Counter, "bquic_peer_refused_total", "Tunnels refused to the peer.", func(p *tunnel.Peer) uint64 { return p.Refused }},
+		{w.Counter, "bquic_peer_sent_bytes_total", "Bytes sent to the peer in tunnels.", func(p *tunnel.Peer) uint64 { return p.Down }},
+		{w.Counter, "bquic_peer_received_bytes_total", "Bytes received from the peer in tunnels.", func(p *tunnel.Peer) uint64 { return p.Up }},
 	} {
 		m.begin(m.name, m.help)
 		for _, p := range peers {

@@ -70,7 +70,7 @@ func (w *world) busy() []string {
 		return w.Clients
 	}
 	return slices.DeleteFunc(slices.Clone(w.Members), func(name string) bool {
-		return slices.ContainsFunc(w.Ports, func(p divert.BridgePort) bool { return p.Name == name })
+		return slices.ContainsFunc(w.Ports, func(p *divert.BridgePort) bool { return p.Name == name })
 	})
 }
 
@@ -93,7 +93,7 @@ func (w *world) why(set *settings, problem error) Unseen {
 		strings.Join(w.Clients, ", "), strings.Join(slices.Concat(w.uplinks, portNames(w.Ports)), ", "))}
 }
 
-func portNames(ports []divert.BridgePort) (names []string) {
+func portNames(ports []*divert.BridgePort) (names []string) {
 	for _, p := range ports {
 		if !slices.Contains(names, p.Name) {
 			names = append(names, p.Name)

@@ -211,7 +211,7 @@ type Stats struct {
 	// Denied counts requests without a valid token.
 	Denied uint64 `json:"denied"`
 	Uplink bool   `json:"uplink"` // the uplink works
-	Peers  []Peer `json:"peers"`
+	Peers  []*Peer `json:"peers"`
 }
 
 // A Peer holds the counters of one peer since it was first configured.
@@ -230,11 +230,11 @@ func (h *Handler) Stats() Stats {
 	defer h.mu.Unlock()
 	st := Stats{
 		Open: h.places.Used(), Places: h.places.Total(), Total: h.total, Up: h.bytes.FromStream.Load(), Down: h.bytes.ToStream.Load(),
-		Denied: h.denied.Load(), Uplink: !h.uplink.down(), Peers: make([]Peer, 0, len(h.members)),
+		Denied: h.denied.Load(), Uplink: !h.uplink.down(), Peers: make([]*Peer, 0, len(h.members)),
 	}
 	for _, m := range h.members {
-		st.Peers = append(st.Peers, Peer{m.name, h.places.Held(m.name), m.total, m.bytes.FromStream.Load(), m.bytes.ToStream.Load(), m.refused.Load()})
+		st.Peers = append(st.Peers, &Peer{m.name, h.places.Held(m.name), m.total, m.bytes.FromStream.Load(), m.bytes.ToStream.Load(), m.refused.Load()})
 	}
-	slices.SortFunc(st.Peers, func(a, b Peer) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(st.Peers, func(a, b *Peer) int { return cmp.Compare(a.Name, b.Name) })
 	return st
 }

@@ -106,7 +106,7 @@ func TestRevoke(t *testing.T) {
 		t.Fatalf("status %d", res.StatusCode)
 	}
 	counted(t, h, func(st Stats) bool {
-		return st.Open == 5 && len(st.Peers) == 3 && st.Peers[0] == Peer{Name: "north", Open: 3, Total: 3, Up: 10, Down: 10}
+		return st.Open == 5 && len(st.Peers) == 3 && *st.Peers[0] == Peer{Name: "north", Open: 3, Total: 3, Up: 10, Down: 10}
 	})
 
 	// A token is removed; north presents its new one.
@@ -134,7 +134,7 @@ func TestRevoke(t *testing.T) {
 	open("north-new")
 	counted(t, h, func(st Stats) bool {
 		return st.Denied == 1 && st.Total == 6 && len(st.Peers) == 2 && st.Peers[0].Total == 1 &&
-			st.Peers[1] == (Peer{Name: "south", Open: 1, Total: 1, Up: 15, Down: 15})
+			*st.Peers[1] == (Peer{Name: "south", Open: 1, Total: 1, Up: 15, Down: 15})
 	})
 }
 

@@ -51,7 +51,7 @@ func (r *reports) add(now time.Time, who string, every time.Duration) bool {
 }
 
 // due returns the counts to log now.
-func (r *reports) due(now time.Time) (due []report) {
+func (r *reports) due(now time.Time) (due []*report) {
 	for who, open := range r.open {
 		if now.Before(open.until) {
 			continue
@@ -60,10 +60,11 @@ func (r *reports) due(now time.Time) (due []report) {
 			delete(r.open, who)
 			continue
 		}
-		due = append(due, *open)
+		copied := *open
+		due = append(due, &copied)
 		open.count, open.until = 0, now.Add(open.every)
 	}
-	slices.SortFunc(due, func(a, b report) int { return strings.Compare(a.who, b.who) })
+	slices.SortFunc(due, func(a, b *report) int { return strings.Compare(a.who, b.who) })
 	return due
 }
 

@@ -42,7 +42,7 @@ func TestGateway(t *testing.T) {
 		Profiles: []string{"bquic", "standard"}, Live: 12, Total: 345, TCP: 3, Requests: 7, Sent: 1_234_567, Received: 999,
 		Origins: []site.OriginStatus{{URL: "http://192.0.2.1", Up: true}, {URL: "http://192.0.2.2", Error: "connection refused"}},
 		Tunnels: &tunnel.Stats{Open: 2, Places: 500, Total: 9, Up: 1000, Down: 2_500_000_000, Uplink: true,
-			Peers: []tunnel.Peer{{Name: "north", Open: 2, Total: 9, Up: 1000, Down: 2_500_000_000, Refused: 1}}},
+			Peers: []*tunnel.Peer{{Name: "north", Open: 2, Total: 9, Up: 1000, Down: 2_500_000_000, Refused: 1}}},
 	}
 	st.Refused.Rate, st.Refused.Full = 4, 2
 	for i := range 12 {
