@@ -18,7 +18,8 @@ import (
 type streamOrder struct {
 	root      *order.Node
 	clients   [256]*order.Node // by number, from 1 on
-	datagrams int              // queued
+	streams   map[protocol.StreamID]*SendStream
+	datagrams int // queued
 }
 
 // A streamPlace is the place of a stream's sender in the order. The framer's mutex guards it.
@@ -45,26 +46,23 @@ func (f *framer) setClient(s *SendStream, number uint8) {
 		return
 	}
 	if f.order == nil {
-		f.order = &streamOrder{root: order.New(nil, nil)}
+		f.order = &streamOrder{root: order.New(nil, nil), streams: make(map[protocol.StreamID]*SendStream)}
 		f.connFlowController.share()
 	}
-	client := f.order.client(number)
+	client := f.order.clients[number]
+	if client == nil {
+		client = order.New(f.order.root, nil)
+		if number > 0 {
+			f.order.clients[number] = client
+		}
+	}
+	f.order.streams[s.streamID] = s
 	s.flow = order.New(client, s)
 	s.datagrams.flow, s.datagrams.order = order.New(client, &s.datagrams), f.order
 	if _, ok := f.activeStreams[s.streamID]; ok {
 		delete(f.activeStreams, s.streamID) // makes its entry in the queue stale
 		s.flow.Ready(monotime.Now())
 	}
-}
-
-func (o *streamOrder) client(number uint8) *order.Node {
-	if number == 0 {
-		return order.New(o.root, nil)
-	}
-	if o.clients[number] == nil {
-		o.clients[number] = order.New(o.root, nil)
-	}
-	return o.clients[number]
 }
 
 func (o *streamOrder) hasData() bool { return o != nil && !o.root.Empty() }
@@ -80,6 +78,20 @@ func (o *streamOrder) add(str streamFrameGetter) bool {
 	}
 	s.flow.Ready(monotime.Now())
 	return true
+}
+
+// remove takes a completed stream out of the order, with its datagrams. If it left only with its turn, a peer that lets
+// nothing out could fill the memory with streams that it opens and resets.
+func (o *streamOrder) remove(id protocol.StreamID) {
+	if o == nil || o.streams[id] == nil {
+		return
+	}
+	place, now := &o.streams[id].streamPlace, monotime.Now()
+	delete(o.streams, id)
+	o.datagrams -= place.datagrams.queue.Len()
+	place.datagrams.queue = ringbuffer.RingBuffer[*wire.DatagramFrame]{}
+	place.datagrams.flow.Sent(now, 0, false)
+	place.flow.Sent(now, 0, false)
 }
 
 // appendOrdered appends up to maxLen bytes of frames of the order's streams, as
@@ -175,20 +187,20 @@ type datagramFlow struct {
 // the order set by SetClient, and does not block.
 func (s *Stream) SendDatagram(p []byte) error {
 	c := s.sender.(*Conn)
-	f := c.framer
-	f.mutex.Lock()
-	ordered := f.order != nil && s.sendStr.flow != nil
-	f.mutex.Unlock()
-	if !ordered {
-		return c.SendDatagram(p)
-	}
 	frame, err := c.newDatagram(p)
 	if err != nil {
 		return err
 	}
+	f := c.framer
 	f.mutex.Lock()
-	s.sendStr.datagrams.push(frame)
+	ordered := f.order != nil && s.sendStr.flow != nil
+	if ordered {
+		s.sendStr.datagrams.push(frame)
+	}
 	f.mutex.Unlock()
+	if !ordered {
+		return c.datagramQueue.Add(frame)
+	}
 	c.scheduleSending()
 	return nil
 }

@@ -190,6 +190,29 @@ func TestOrderCancelled(t *testing.T) {
 	require.False(t, b.HasData())
 }
 
+// A stream that has completed leaves nothing behind, even while flow control lets nothing out: a peer that opens and resets
+// streams could otherwise fill the memory with them.
+func TestOrderCompleted(t *testing.T) {
+	b := newOrderBench(t, 1000)
+	blocked, s := b.stream(1<<20), b.stream(1<<20)
+	b.setClient(blocked, 1)
+	b.write(blocked, 10000)
+	streams, _ := b.packet(packetSize)
+	require.Equal(t, protocol.ByteCount(1000), streams[blocked.streamID])
+	b.setClient(s, 1)
+	b.write(s, 10000)
+	b.datagram(s, 100, 0)
+	for _, s := range []*SendStream{s, blocked} {
+		require.True(t, b.HasData())
+		s.CancelWrite(1)
+		b.RemoveActiveStream(s.streamID)
+	}
+	require.False(t, b.HasData())
+	require.Zero(t, b.order.datagrams)
+	require.Zero(t, s.datagrams.queue.Len())
+	b.RemoveActiveStream(b.stream(0).streamID) // has no client
+}
+
 func (b *orderBench) datagram(s *SendStream, size int, mark byte) {
 	f := &wire.DatagramFrame{DataLenPresent: true, Data: make([]byte, size)}
 	f.Data[0] = mark
