@@ -60,7 +60,7 @@ func (c *Conn) configured() AckFrequency {
 
 // ackPolicy is the state of the receiver's side.
 type ackPolicy struct {
-	received  int // ack-eliciting packets
+	received  int // ack-eliciting packets, at most AckAfter + 1
 	requested bool
 	request   AckFrequency // by the peer
 	largest   uint64       // sequence number of request

@@ -77,7 +77,7 @@ type asker struct {
 	dialect  Dialect
 	minDelay time.Duration // the peer's
 
-	acked    int
+	acked    int // packets, until they are AckAfter
 	sequence uint64
 	last     AckFrequency // the newest request, stockFrequency before the first
 	lastTime monotime.Time

@@ -155,6 +155,21 @@ func TestAsking(t *testing.T) {
 	require.NotNil(t, c.NextRequest(now.Add(40*ms)))
 }
 
+// On 32-bit processors, a long connection has more packets than an int counts.
+func TestLongConnection(t *testing.T) {
+	c := NewConn(Config{AckPackets: 10, AckAfter: 3, AskPeer: true}, rttStats(time.Millisecond, time.Millisecond))
+	c.ack.received = math.MaxInt
+	c.OnPacketReceived()
+	_, ok := c.AckFrequency()
+	require.True(t, ok)
+
+	peer := time.Millisecond
+	c.SetPeer(&peer, nil)
+	c.ask.acked = math.MaxInt
+	c.OnAckReceived(nil, 1)
+	require.NotNil(t, c.NextRequest(monotime.Now()))
+}
+
 func TestAskingRespectsPeersMinimum(t *testing.T) {
 	c := NewConn(Config{AckPackets: 10, AckRTTDivisor: 4, AckRTT: MinRTT, AskPeer: true}, rttStats(4*time.Millisecond, 5*time.Millisecond))
 	peer := 20 * time.Millisecond

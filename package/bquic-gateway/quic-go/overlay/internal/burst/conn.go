@@ -85,7 +85,7 @@ func (c *Conn) OnPacketSent(now monotime.Time, pn protocol.PacketNumber, probe b
 // OnPacketReceived counts an ack-eliciting 1-RTT packet.
 func (c *Conn) OnPacketReceived() {
 	if c != nil {
-		c.ack.received++
+		c.ack.received = min(c.ack.received, c.cfg.AckAfter) + 1 // never overflows
 		c.rec.receivedPacket()
 	}
 }
@@ -109,7 +109,7 @@ func (c *Conn) OnPacketAcked(pn protocol.PacketNumber, size protocol.ByteCount) 
 // after OnPacketAcked for each of them.
 func (c *Conn) OnAckReceived(ack *wire.AckFrame, packets int) {
 	if c != nil {
-		c.ask.acked += packets
+		c.ask.acked = min(c.ask.acked, c.cfg.AckAfter) + packets
 		c.rec.ackReceived(packets)
 		c.hole.received(ack)
 		if packets > 0 {
