@@ -57,7 +57,8 @@ type Rule struct {
 
 // seen are directories with certificates and sites that the gateway's jail always
 // shows if they exist, so that a change of settings within them needs no restart.
-var seen = []string{"/etc/ssl/certs", "/www", "/srv", "/mnt"}
+// Drives are mounted elsewhere: ujail shows a directory without what is mounted below it.
+var seen = []string{"/etc/ssl/certs", "/www"}
 
 // New returns the plan for a role. exists reports whether a directory exists.
 func New(role string, f *uci.File, cfg *config.Config, exists func(string) bool) *Plan {

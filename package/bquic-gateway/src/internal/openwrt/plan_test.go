@@ -147,6 +147,21 @@ end rule
 	}
 }
 
+// TestDrives checks that the jail shows what is on a mounted drive. ujail shows a directory without what is mounted below it.
+func TestDrives(t *testing.T) {
+	p := plan(t, Gateway, `config gateway
+	option enabled '1'
+	option acme_webroot '/srv/disk/acme'
+	option redirect ':80'
+config site
+	list host 'a'
+	option root '/mnt/sda1/www'
+`, "/mnt", "/mnt/sda1", "/mnt/sda1/www", "/srv", "/srv/disk", "/srv/disk/acme", "/www")
+	if want := []string{"/www", "/srv/disk/acme", "/mnt/sda1/www", "/etc/hosts"}; !slices.Equal(p.See, want) {
+		t.Errorf("sees %q, want %q", p.See, want)
+	}
+}
+
 // TestExtract checks that each daemon receives only its own sections, and that
 // they configure it like the whole file.
 func TestExtract(t *testing.T) {
