@@ -55,50 +55,47 @@ type Rule struct {
 	Device, Mark string
 }
 
-// seen are directories with certificates and sites that the gateway's jail always
-// shows if they exist, so that a change of settings within them needs no restart.
-// Drives are mounted elsewhere: ujail shows a directory without what is mounted below it.
-var seen = []string{"/etc/ssl/certs", "/www"}
-
-// New returns the plan for a role. exists reports whether a directory exists.
-func New(role string, f *uci.File, cfg *config.Config, exists func(string) bool) *Plan {
+// New returns the plan for a role. exists reports whether a directory exists, and resolve returns a path without symbolic
+// links.
+func New(role string, f *uci.File, cfg *config.Config, exists func(string) bool, resolve func(string) string) *Plan {
 	p := &Plan{Role: role, Config: f.Text(func(s *uci.Section) bool { return config.ReadBy(s.Type, role) })}
 	if role == Gateway {
-		p.gateway(&cfg.Gateway, exists)
+		p.gateway(&cfg.Gateway, exists, resolve)
 	} else {
 		p.relay(&cfg.Relay)
 	}
 	return p
 }
 
-func (p *Plan) gateway(g *config.Gateway, exists func(string) bool) {
+func (p *Plan) gateway(g *config.Gateway, exists func(string) bool, resolve func(string) string) {
 	p.Enabled, p.socket, p.accessLog = g.Enabled, g.StatusSocket, g.AccessLog
 	if g.Certificate == "" {
 		p.state = g.StateDir
 	}
 	see := func(dir string) {
-		if exists(dir) && !slices.Contains(p.See, dir) {
+		if exists(dir) && !slices.Contains(p.See, dir) && !strings.HasPrefix(dir, "/www/") {
 			p.See = append(p.See, dir)
 		}
 	}
-	for _, dir := range seen {
-		see(dir)
-	}
-	// Show the whole directories of certificates, because a renewed certificate is a new file.
+	// Always shown, so that a change of settings within them needs no restart. Drives are mounted elsewhere:
+	// ujail shows a directory without what is mounted below it.
+	see("/etc/ssl/certs")
+	see("/www")
+	// Show the whole directories of certificates, because a renewed certificate is a new file. OpenWrt's acme makes
+	// links to certificates in another directory.
 	seeFiles := func(files ...string) {
 		for _, file := range files {
 			if file != "" {
 				see(filepath.Dir(file))
+				see(filepath.Dir(resolve(file)))
 			}
 		}
 	}
 	seeFiles(g.Certificate, g.Key)
-	if g.ACMEWebroot != "" && !slices.ContainsFunc(seen, func(dir string) bool { return within(g.ACMEWebroot, dir) }) {
-		see(g.ACMEWebroot)
-	}
+	see(g.ACMEWebroot)
 	for _, s := range g.Sites {
-		if s.Root != "" && !slices.ContainsFunc(seen, func(dir string) bool { return within(s.Root, dir) }) {
-			see(s.Root)
+		if s.Root != "" {
+			seeFiles(s.Root + "/index.html")
 		}
 		seeFiles(s.Certificate, s.Key, s.OriginCA)
 	}
@@ -139,9 +136,6 @@ func (p *Plan) gateway(g *config.Gateway, exists func(string) bool) {
 	}
 	p.Rules = []Rule{open}
 }
-
-// within reports whether path is dir or below it.
-func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
 func (p *Plan) relay(r *config.Relay) {
 	p.Enabled, p.socket = r.Enabled, r.Relay.StatusSocket

@@ -12,7 +12,7 @@ import (
 	"bquic/internal/uci"
 )
 
-// plan returns the plan for a configuration text on a system where dirs exist.
+// plan returns the plan for a configuration text on a system where dirs exist. "link>target" is a symbolic link.
 func plan(t testing.TB, role, text string, dirs ...string) *Plan {
 	t.Helper()
 	f, err := uci.Parse("bquic", []byte(text))
@@ -23,7 +23,14 @@ func plan(t testing.TB, role, text string, dirs ...string) *Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(role, f, cfg, func(dir string) bool { return slices.Contains(dirs, dir) })
+	return New(role, f, cfg, func(dir string) bool { return slices.Contains(dirs, dir) }, func(path string) string {
+		for _, dir := range dirs {
+			if target, ok := strings.CutPrefix(dir, path+">"); ok {
+				return target
+			}
+		}
+		return path
+	})
 }
 
 func printed(t testing.TB, p *Plan) string {
@@ -162,6 +169,22 @@ config site
 	}
 }
 
+// TestLinks checks that the jail shows where links lead, as OpenWrt's acme makes them for certificates.
+func TestLinks(t *testing.T) {
+	p := plan(t, Gateway, `config gateway
+	option enabled '1'
+	option certificate '/etc/ssl/acme/a.fullchain.crt'
+	option key '/etc/ssl/acme/a.key'
+config site
+	list host 'a'
+	option root '/www/disk'
+`, "/etc/ssl/acme", "/etc/ssl/acme/a.fullchain.crt>/etc/acme/a_ecc/fullchain.cer", "/etc/ssl/acme/a.key>/etc/acme/a_ecc/a.key", "/etc/acme/a_ecc",
+		"/www", "/www/disk/index.html>/mnt/sda1/index.html", "/mnt/sda1")
+	if want := []string{"/www", "/etc/ssl/acme", "/etc/acme/a_ecc", "/mnt/sda1", "/etc/hosts"}; !slices.Equal(p.See, want) {
+		t.Errorf("sees %q, want %q", p.See, want)
+	}
+}
+
 // TestExtract checks that each daemon receives only its own sections, and that
 // they configure it like the whole file.
 func TestExtract(t *testing.T) {
@@ -216,7 +239,7 @@ func FuzzPrint(f *testing.F) {
 			return
 		}
 		for _, role := range []string{Gateway, Relay} {
-			p := New(role, file, cfg, func(string) bool { return true })
+			p := New(role, file, cfg, func(string) bool { return true }, func(path string) string { return path })
 			var b bytes.Buffer
 			if p.Print(&b, "/made") != nil {
 				continue

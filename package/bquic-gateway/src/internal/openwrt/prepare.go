@@ -39,7 +39,17 @@ func Load(file, role string) (*Plan, *config.Config, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return New(role, f, cfg, isDir), cfg, nil
+	return New(role, f, cfg, isDir, resolve), cfg, nil
+}
+
+// resolve returns a path without symbolic links, if all of them are root's.
+func resolve(path string) string {
+	p, err := find(path, false)
+	if err != nil {
+		return path
+	}
+	p.close()
+	return p.path
 }
 
 func isDir(path string) bool {

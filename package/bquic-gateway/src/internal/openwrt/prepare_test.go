@@ -94,6 +94,15 @@ func owners(t *testing.T, top string, names ...string) string {
 	return strings.Join(all, ", ")
 }
 
+func TestResolve(t *testing.T) {
+	top := tree(t, "ssl/", "acme/", "acme/full=x", "ssl/full>../acme/full", "@54321 ssl/planted>../acme/full")
+	for name, want := range map[string]string{"ssl/full": "acme/full", "acme/full": "acme/full", "ssl/planted": "ssl/planted", "none/x": "none/x"} {
+		if got := resolve(filepath.Join(top, name)); got != filepath.Join(top, want) {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
 func TestGiveDir(t *testing.T) {
 	to := owner{daemon, daemon}
 	for _, test := range []struct {
