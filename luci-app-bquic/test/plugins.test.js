@@ -470,6 +470,34 @@ test('wifirr-sched: what a daemon of root has left is no obstacle for one withou
 	assert.equal(scheduler('start_service', { device: 'lo', rate: '1000' }, { TEST_USER: user }).error, '');
 });
 
+/* Runs a hotplug script as hotplug-call does. services is procd's list, config what uci shows. Returns the init scripts' calls. */
+function hotplug(file, services, config, env) {
+	const dir = fs.mkdtempSync(path.join(tmp, 'hotplug-'));
+	const command = (name, text) => fs.writeFileSync(path.join(dir, name), `#!/bin/sh\n${text}\n`, { mode: 0o755 });
+
+	fs.writeFileSync(path.join(dir, 'services'), JSON.stringify(services, null, '\t'));
+	command('ubus', `[ "$*" = "call service list {\\"name\\":\\"\${EXPECTED}\\"}" ] && cat '${dir}/services'`);
+	command('uci', `cat <<'END'\n${config}\nEND`);
+	for (const name of [ 'bquic-gateway', 'wifirr-sched' ])
+		command(name, `[ "$1" = enabled ] || echo "${name} $*"`);
+	const r = spawnSync('unshare', [ '-m', 'sh', '-ec', `mount --bind '${dir}' /etc/init.d; exec busybox sh -uc '. "$SCRIPT"'` ], {
+		encoding: 'utf8', env: { PATH: `${dir}:${process.env.PATH}`, SCRIPT: path.join(root, 'package', file), EXPECTED: file.split('/')[0], ...env }
+	});
+	assert.deepEqual([ r.status, r.stderr ], [ 0, '' ]);
+
+	return r.stdout;
+}
+
+test('wifirr-sched: a device that appears, also by a new name, gets its scheduler', () => {
+	const plugged = (ACTION, INTERFACE, services = { 'wifirr-sched': {} }) => hotplug('wifirr-sched/files/etc/hotplug.d/net/50-wifirr-sched', services,
+		"wifirr.ap0=scheduler\nwifirr.ap0.device='phy0-ap1'", { ACTION, INTERFACE });
+
+	for (const action of [ 'add', 'move' ])
+		assert.equal(plugged(action, 'phy0-ap1'), 'wifirr-sched reload\n', action);
+	for (const [ action, device ] of [ [ 'remove', 'phy0-ap1' ], [ 'add', 'phy0-ap' ], [ 'add', 'phy0-ap11' ] ])
+		assert.equal(plugged(action, device), '', `${action} ${device}`);
+});
+
 function call(words, env) {
 	return spawnSync('busybox', [ 'sh', '-u', plugin, ...words ], { encoding: 'utf8', input: '{}', env: { PATH: process.env.PATH, WIFIRRD, ...env } });
 }
