@@ -40,6 +40,24 @@ const onlyGateway = (s) => { s.gateway.enabled = '1'; };
 const onlyRelay = (s) => Object.assign(s.relay, { enabled: '1', gateway: 'g.example:8443', token: '12345678', pin: `sha256/${'A'.repeat(43)}=` });
 const user = 54321;
 
+/* Runs a hotplug script as hotplug-call does. services is procd's list, config what uci shows. Returns the init scripts' calls. */
+function hotplug(file, services, config, env) {
+	const dir = fs.mkdtempSync(path.join(tmp, 'hotplug-'));
+	const command = (name, text) => fs.writeFileSync(path.join(dir, name), `#!/bin/sh\n${text}\n`, { mode: 0o755 });
+
+	fs.writeFileSync(path.join(dir, 'services'), JSON.stringify(services, null, '\t'));
+	command('ubus', `[ "$*" = "call service list {\\"name\\":\\"\${EXPECTED}\\"}" ] && cat '${dir}/services'`);
+	command('uci', `cat <<'END'\n${config}\nEND`);
+	for (const name of [ 'bquic-gateway', 'wifirr-sched' ])
+		command(name, `echo "${name} $*"`);
+	const r = spawnSync('unshare', [ '-m', 'sh', '-ec', `mount --bind '${dir}' /etc/init.d; exec busybox sh -uc '. "$SCRIPT"'` ], {
+		encoding: 'utf8', env: { PATH: `${dir}:${process.env.PATH}`, SCRIPT: path.join(root, 'package', file), EXPECTED: file.split('/')[0], ...env }
+	});
+	assert.deepEqual([ r.status, r.stderr ], [ 0, '' ]);
+
+	return r.stdout;
+}
+
 test('as installed, nothing starts', () => {
 	const { status, lines, error } = service(() => null)('start_service');
 	assert.deepEqual([ status, lines, error ], [ 0, [], '' ]);
@@ -175,6 +193,22 @@ test('root writes, gives away and follows nothing that the daemon could have pla
 	for (const name of planted)
 		assert.ok(fs.lstatSync(name).isSymbolicLink() && fs.lstatSync(name).uid == user, name);
 	assert.equal(status, 0, error);
+});
+
+test('a site on a drive that is mounted after the start: the gateway starts then, unless the service was stopped', () => {
+	const run = service(onlyGateway);
+	const drive = path.join(run.dir, 'drive');
+	const plugged = (ACTION, services) => hotplug('bquic-gateway/files/etc/hotplug.d/block/50-bquic-gateway', services, '', { ACTION, DEVNAME: 'sda1' });
+
+	const { status, lines } = run('start_service', (s) => { s.disk = { '.type': 'site', host: '*', root: drive }; });
+	assert.equal(status, 1);
+	assert.ok(lines.every((l) => l[0] == 'log'), lines);
+	assert.equal(plugged('add', { 'bquic-gateway': {} }), 'bquic-gateway reload\n');
+	fs.mkdirSync(drive);
+	const { error, said } = run('reload_service');
+	assert.deepEqual(said('procd_open_instance'), [ 'gateway' ], error);
+	for (const [ action, services ] of [ [ 'add', { 'bquic-gateway': { instances: { gateway: { running: true } } } } ], [ 'add', {} ], [ 'remove', { 'bquic-gateway': {} } ] ])
+		assert.equal(plugged(action, services), '', `${action} ${JSON.stringify(services)}`);
 });
 
 test("a directory of the system's, or of somebody else's, is not given to the daemon", () => {
@@ -469,24 +503,6 @@ test('wifirr-sched: what a daemon of root has left is no obstacle for one withou
 		fs.rmSync(path.join(run, name));
 	assert.equal(scheduler('start_service', { device: 'lo', rate: '1000' }, { TEST_USER: user }).error, '');
 });
-
-/* Runs a hotplug script as hotplug-call does. services is procd's list, config what uci shows. Returns the init scripts' calls. */
-function hotplug(file, services, config, env) {
-	const dir = fs.mkdtempSync(path.join(tmp, 'hotplug-'));
-	const command = (name, text) => fs.writeFileSync(path.join(dir, name), `#!/bin/sh\n${text}\n`, { mode: 0o755 });
-
-	fs.writeFileSync(path.join(dir, 'services'), JSON.stringify(services, null, '\t'));
-	command('ubus', `[ "$*" = "call service list {\\"name\\":\\"\${EXPECTED}\\"}" ] && cat '${dir}/services'`);
-	command('uci', `cat <<'END'\n${config}\nEND`);
-	for (const name of [ 'bquic-gateway', 'wifirr-sched' ])
-		command(name, `echo "${name} $*"`);
-	const r = spawnSync('unshare', [ '-m', 'sh', '-ec', `mount --bind '${dir}' /etc/init.d; exec busybox sh -uc '. "$SCRIPT"'` ], {
-		encoding: 'utf8', env: { PATH: `${dir}:${process.env.PATH}`, SCRIPT: path.join(root, 'package', file), EXPECTED: file.split('/')[0], ...env }
-	});
-	assert.deepEqual([ r.status, r.stderr ], [ 0, '' ]);
-
-	return r.stdout;
-}
 
 test('wifirr-sched: a device that appears, also by a new name, gets its scheduler', () => {
 	const plugged = (ACTION, INTERFACE, services = { 'wifirr-sched': {} }) => hotplug('wifirr-sched/files/etc/hotplug.d/net/50-wifirr-sched', services,
