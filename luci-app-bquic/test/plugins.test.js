@@ -378,6 +378,9 @@ test('wifirr-sched: every option reaches the daemon, and only as itself', () => 
 		assert.ok(r.text.join('\n').includes(`section a: weights ${value}: must be`), r.text);
 		assert.equal(r.file, null);
 		scheduler('start_service', { device: value });
+		const listed = scheduler('start_service', { device: 'lo', rate: '1000', always: value });
+		assert.match(listed.text.join('\n'), /^log .* section a: always .*: not a MAC/);
+		assert.equal(listed.file, null);
 	}
 	assert.ok(!fs.existsSync(path.join(tmp, 'executed')));
 });
@@ -389,6 +392,8 @@ test('wifirr-sched: an impossible value or a missing device starts nothing and s
 		/* it would end after every start */
 		[ { device: 'lo' }, {}, /section a: rate: must be given: lo reports no link rate/ ],
 		[ { device: 'lo', weights: '70000,1' }, {}, /section a: weights 70000: must be a whole number from 1 to 65535/ ],
+		[ { device: 'lo', rate: '1000', always: 'printer 02:00:00:00:00:01' }, {}, /section a: always printer: not a MAC, IPv4 or IPv6 address/ ],
+		[ { device: 'lo', rate: '1000', ignore: '10.0.0.0/24 10.0.0.1' }, {}, /section a: ignore 10.0.0.0\/24: not a MAC, IPv4 or IPv6 address/ ],
 		[ { device: 'lo', rate: '1000', trickle: '1000' }, {}, /section a: .*trickle 1000: must be below --rate 1000/ ],
 		[ { device: 'nosuchdev0' }, {}, /section a: waiting for device nosuchdev0/ ]
 	]) {

@@ -28,6 +28,15 @@ config_list_foreach() {
 }
 uci() { cat "$EXPORT"; }
 uci_get() { local v; config_get v "$2" "$3" ''; printf '%s' "$v"; }
+# OpenWrt's validate_data leaves out the values of a list that are not valid. Only the last one makes it fail.
+only_addresses() {
+	local v values good=''
+	eval "values=\"\$$1\""
+	for v in $values; do
+		case "$v" in *[!0-9A-Fa-f:.]*) ;; *) good="$good $v" ;; esac
+	done
+	eval "$1=\"\$good\""
+}
 uci_load_validate() {
 	local name="$3" fn="$4" o v
 	shift 4
@@ -35,6 +44,7 @@ uci_load_validate() {
 		v="${o#*:*:}"
 		[ "$v" != "$o" ] || v=''
 		config_get "${o%%:*}" "$name" "${o%%:*}" "$v"
+		case "$o" in *:list*addr*) only_addresses "${o%%:*}" ;; esac
 	done
 	# INVALID: an option that has an invalid value. OpenWrt's validate_data then tells of all options.
 	local result=0
