@@ -76,6 +76,7 @@ static struct {
 	uint32_t rts_wanted;		/* at the last look at it */
 	unsigned announced;		/* exponent; 0: the operator's own */
 	bool owing;			/* hostapd has not confirmed that it announces the operator's own windows again */
+	bool untold;			/* it had no room for some message of the last announcement */
 	unsigned held;			/* HOLD_*: previous settings that the lease has noted */
 	uint16_t weight_active, weight_waiting;	/* weights that stations may have */
 	unsigned expected;		/* answers expected from hostapd */
@@ -462,6 +463,8 @@ static struct hostapd_windows larger(const struct hostapd_windows *own, unsigned
 static void announce(unsigned exponent, uint64_t now)
 {
 	radio.asked_at = now;
+	radio.expected = 0;	/* one that has restarted knows nothing of earlier messages */
+	radio.untold = false;
 	for (unsigned i = 0; i < radio.interfaces; i++) {
 		struct interface *at = &radio.interface[i];
 		struct hostapd_windows windows = exponent ? larger(&at->own.windows, exponent) : at->own.windows;
@@ -478,13 +481,14 @@ static void announce(unsigned exponent, uint64_t now)
 		if (hostapd_announce(radio_hostapd.fd, at->name, &windows, !exponent) == 0) {
 			radio.expected += HOSTAPD_ANSWERS;
 		} else {
+			radio.untold |= errno == EAGAIN;
 			radio.answers = false;
 			problem("%s: hostapd: %s", at->name, strerror(errno));
 		}
 	}
 	radio.announced = exponent;
 	radio.announced_at = now;
-	radio.owing = !exponent && radio.expected;
+	radio.owing = !exponent && (radio.expected || radio.untold);
 }
 
 /*
@@ -519,7 +523,7 @@ static void look_at_hostapd(struct wifirr *w, uint64_t now)
 		radio.answers = now >= radio.fixed_until;
 		if (radio.answers)
 			problem("%s", "");
-		radio.owing = false;
+		radio.owing &= radio.untold;
 		radio.expected = 0;
 	} else if (radio.expected) {
 		radio.expected -= came;
@@ -750,9 +754,9 @@ bool radio_stop(struct wifirr *w)
 
 	if (radio_lock >= 0 && (radio.announced || radio.owing)) {
 		hostapd_collect(radio_hostapd.fd, 0, 0);
-		radio.expected = 0;
 		announce(0, 0);
-		radio.owing = hostapd_collect(radio_hostapd.fd, radio.expected, ANSWER_MS).done < radio.expected;
+		radio.owing = radio.untold ||
+			hostapd_collect(radio_hostapd.fd, radio.expected, ANSWER_MS).done < radio.expected;
 	}
 	if (radio_lock >= 0 && radio.rts != radio.rts_before && !rts_replaced())
 		nl80211_set_rts(&radio.nl, radio.wiphy, radio.rts_before);

@@ -17,10 +17,10 @@
 #undef RUN_DIR
 #define RUN_DIR "."
 
-static ssize_t fake_sendto(int fd, const char *message, const struct sockaddr *to);
+static ssize_t fake_sendto(int fd, const char *text, const struct sockaddr *to);
 static ssize_t fake_recv(char *text, size_t size);
 static int fake_poll(const struct pollfd *fds);
-#define sendto(fd, message, len, flags, to, to_len) fake_sendto(fd, message, to)
+#define sendto(fd, text, len, flags, to, to_len) fake_sendto(fd, text, to)
 #define recv(fd, text, size, flags) fake_recv(text, size)
 #define poll(fds, n, ms) fake_poll(fds)
 
@@ -31,6 +31,7 @@ static int fake_poll(const struct pollfd *fds);
 #define POINTS 5
 #define CLIENTS 20		/* of each access point */
 #define ANSWERS 10		/* net.unix.max_dgram_qlen */
+#define MESSAGES 11		/* that a socket of hostapd holds: the kernel takes one more */
 #define VLAN 100		/* interface index */
 #define OWN 4			/* hostapd's default of wmm_ac_be_cwmin */
 
@@ -55,7 +56,9 @@ static uint32_t rts;
 
 /* hostapd. */
 static unsigned announced[POINTS];	/* wmm_ac_be_cwmin */
-static unsigned messages, answers;	/* those that wait for it, and those that wait for us */
+static struct { unsigned point, window; } message[POINTS * MESSAGES];	/* those that wait for it; window: 0: of other traffic */
+static unsigned messages, answers;	/* their number, and of those that wait for us */
+static bool hangs;
 static unsigned blocked_ms;
 static struct watch *watched;
 
@@ -108,26 +111,39 @@ int guard_start(char *why, size_t size)
 /* It has one thread, and waits while nobody takes its answers. */
 static void hostapd_runs(void)
 {
-	for (; messages && answers < ANSWERS; messages--)
-		answers++;
+	for (; messages && answers < ANSWERS && !hangs; answers++) {
+		if (message[0].window)
+			announced[message[0].point] = message[0].window;
+		memmove(message, message + 1, --messages * sizeof(message[0]));
+	}
 }
 
-static ssize_t fake_sendto(int fd, const char *message, const struct sockaddr *to)
+static void hostapd_restarts(void)
 {
-	unsigned i = POINTS, exponent;
+	messages = 0;
+	hangs = false;
+	for (unsigned i = 0; i < POINTS; i++)
+		announced[i] = OWN;
+}
+
+static ssize_t fake_sendto(int fd, const char *text, const struct sockaddr *to)
+{
+	unsigned i = POINTS, window = 0, waiting = 0;
 	const char *path = ((const struct sockaddr_un *)to)->sun_path;
 
 	(void)fd;
 	if (strncmp(path, SOCKETS "/" AP, strlen(SOCKETS "/" AP)) == 0)
 		i = atoi(path + strlen(SOCKETS "/" AP));
-	if (i >= points) {
-		errno = ENOENT;
+	for (unsigned n = 0; n < messages; n++)
+		waiting += message[n].point == i;
+	if (i >= points || waiting == MESSAGES) {
+		errno = waiting == MESSAGES ? EAGAIN : ENOENT;
 		return -1;
 	}
-	if (sscanf(message, "SET wmm_ac_be_cwmin %u", &exponent) == 1)
-		announced[i] = exponent;
-	messages++;
-	return strlen(message);
+	sscanf(text, "SET wmm_ac_be_cwmin %u", &window);
+	message[messages].point = i;
+	message[messages++].window = window;
+	return strlen(text);
 }
 
 static ssize_t fake_recv(char *text, size_t size)
@@ -307,7 +323,7 @@ static void killed(void)
 	close(radio_lock);
 	memset(&radio, 0, sizeof(radio));
 	radio_lock = -1;
-	messages = answers = 0;
+	answers = 0;
 }
 
 static unsigned larger_windows(void)
@@ -330,6 +346,30 @@ static void hostapd_never_waits(void)
 	expect("hostapd waited, ms", blocked_ms, 0);
 	expect("hostapd owes an answer", radio_stop(&w), false);
 	expect("larger windows after the end", larger_windows(), 0);
+}
+
+/* Of what it has not taken, nothing gets lost, and nothing of it is expected of the next one. */
+static void hostapd_hangs(void)
+{
+	start(POINTS);
+	hangs = true;
+	crowd(true, 5);
+	crowd(false, 5);
+	hangs = false;
+	run(20);
+	expect("larger windows of a hostapd that was full", larger_windows(), 0);
+	crowd(true, 10);
+	expect("larger windows again", larger_windows(), POINTS);
+	hangs = true;
+	run(10);
+	hostapd_restarts();
+	run(30);
+	expect("larger windows of the next hostapd", larger_windows(), POINTS);
+	hangs = true;
+	run(2);
+	expect("a hostapd that is full owes an answer", radio_stop(&w), true);
+	hostapd_restarts();
+	radio_restore();
 }
 
 /* Whatever the operator sets is left as it is after the crowd, and the status never shows another one than the driver has. */
@@ -486,6 +526,7 @@ int main(void)
 	w.config.policy.mode = POLICY_BACKLOG;
 	w.config.policy.busy_permille = 500;
 	hostapd_never_waits();
+	hostapd_hangs();
 	an_operator_sets_rts();
 	a_killed_daemon_leaves_the_newest_rts();
 	a_driver_without_rts();
