@@ -75,8 +75,8 @@ static struct {
 	uint32_t rts;			/* the RTS threshold in force */
 	uint32_t rts_wanted;		/* at the last look at it */
 	unsigned announced;		/* exponent; 0: the operator's own */
-	bool owing;			/* hostapd has not confirmed that it announces the operator's own windows again */
-	bool untold;			/* it had no room for some message of the last announcement */
+	bool owing;			/* not all of the operator's own windows are confirmed to be in use again */
+	bool undone;			/* in the last announcement, hostapd had no room for a message, or the driver refused its own window */
 	unsigned held;			/* HOLD_*: previous settings that the lease has noted */
 	uint16_t weight_active, weight_waiting;	/* weights that stations may have */
 	unsigned expected;		/* answers expected from hostapd */
@@ -244,6 +244,12 @@ int radio_set_queue(struct nl80211 *nl, int ifindex, const struct hostapd_queue 
 	};
 
 	return nl80211_set_queue(nl, ifindex, &queue);
+}
+
+/* The device is gone or down. When it comes up, hostapd sets its own window. */
+static bool absent(void)
+{
+	return errno == ENODEV || errno == ENETDOWN;
 }
 
 /* The configuration says what the operator's own windows are. A hostapd that has ended needs no restoring. */
@@ -464,7 +470,7 @@ static void announce(unsigned exponent, uint64_t now)
 {
 	radio.asked_at = now;
 	radio.expected = 0;	/* one that has restarted knows nothing of earlier messages */
-	radio.untold = false;
+	radio.undone = false;
 	for (unsigned i = 0; i < radio.interfaces; i++) {
 		struct interface *at = &radio.interface[i];
 		struct hostapd_windows windows = exponent ? larger(&at->own.windows, exponent) : at->own.windows;
@@ -472,23 +478,25 @@ static void announce(unsigned exponent, uint64_t now)
 		if (radio_set_queue(&radio.nl, at->ifindex, &at->own.queue, exponent ? radio.contention.ap_exponent : 0) == 0) {
 			radio.sets_queue |= exponent;
 		} else if (exponent) {
-			/* a device that is gone or down may come back, and what a driver has done, it may do again */
-			radio.fixed_until = radio.sets_queue || errno == ENODEV || errno == ENETDOWN ? now + LOOK_MS : UINT64_MAX;
+			/* a device may come back, and what a driver has done, it may do again */
+			radio.fixed_until = radio.sets_queue || absent() ? now + LOOK_MS : UINT64_MAX;
 			radio.answers = false;
 			problem("%s: own window: %s", at->name, radio.nl.error);
 			continue;
+		} else if (radio.sets_queue && !absent()) {
+			radio.undone = true;
 		}
 		if (hostapd_announce(radio_hostapd.fd, at->name, &windows, !exponent) == 0) {
 			radio.expected += HOSTAPD_ANSWERS;
 		} else {
-			radio.untold |= errno == EAGAIN;
+			radio.undone |= errno == EAGAIN;
 			radio.answers = false;
 			problem("%s: hostapd: %s", at->name, strerror(errno));
 		}
 	}
 	radio.announced = exponent;
 	radio.announced_at = now;
-	radio.owing = !exponent && (radio.expected || radio.untold);
+	radio.owing = !exponent && (radio.expected || radio.undone);
 }
 
 /*
@@ -523,7 +531,7 @@ static void look_at_hostapd(struct wifirr *w, uint64_t now)
 		radio.answers = now >= radio.fixed_until;
 		if (radio.answers)
 			problem("%s", "");
-		radio.owing &= radio.untold;
+		radio.owing &= radio.undone;
 		radio.expected = 0;
 	} else if (radio.expected) {
 		radio.expected -= came;
@@ -755,14 +763,14 @@ bool radio_stop(struct wifirr *w)
 	if (radio_lock >= 0 && (radio.announced || radio.owing)) {
 		hostapd_collect(radio_hostapd.fd, 0, 0);
 		announce(0, 0);
-		radio.owing = radio.untold ||
+		radio.owing = radio.undone ||
 			hostapd_collect(radio_hostapd.fd, radio.expected, ANSWER_MS).done < radio.expected;
 	}
 	if (radio_lock >= 0 && radio.rts != radio.rts_before && !rts_replaced())
 		nl80211_set_rts(&radio.nl, radio.wiphy, radio.rts_before);
 	owing = radio.owing;
 	if (owing)
-		logmsg(LOG_WARNING, "%s: hostapd has not confirmed that it announces its own windows again", w->config.device);
+		logmsg(LOG_WARNING, "%s: not all windows are restored", w->config.device);
 	release(owing ? HOLD_RTS | HOLD_WEIGHTS : ~0U);
 	if (radio_lock >= 0)
 		close(radio_lock);

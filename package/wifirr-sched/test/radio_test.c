@@ -469,6 +469,23 @@ static void a_driver_that_refuses_for_good_is_left_alone(void)
 	radio_stop(&w);
 }
 
+static void the_own_window_cannot_be_restored_for_a_while(void)
+{
+	start(1);
+	crowd(true, 5);
+	expect("own window in a crowd", own_window[0] > (1 << OWN) - 1, true);
+	queue_errno = EIO;
+	crowd(false, 10);
+	queue_errno = 0;
+	run(5);
+	expect("own window after that", own_window[0], (1 << OWN) - 1);
+	crowd(true, 5);
+	queue_errno = EIO;
+	expect("the driver owes its window", radio_stop(&w), true);
+	queue_errno = 0;
+	radio_restore();
+}
+
 static void an_interface_of_the_crowd_is_restored(void)
 {
 	start(1);
@@ -533,6 +550,7 @@ int main(void)
 	rts_cannot_be_restored_for_a_while();
 	one_refusal_is_not_for_good();
 	a_driver_that_refuses_for_good_is_left_alone();
+	the_own_window_cannot_be_restored_for_a_while();
 	an_interface_of_the_crowd_is_restored();
 	weights_are_restored();
 	clients_of_a_vlan_are_a_crowd();
