@@ -461,6 +461,14 @@ static struct hostapd_windows larger(const struct hostapd_windows *own, unsigned
 	};
 }
 
+/* Says why only the first time: several interfaces would take turns in the log. */
+static void give_up(const char *device, const char *what, const char *why)
+{
+	if (radio.answers)
+		problem("%s: %s: %s", device, what, why);
+	radio.answers = false;
+}
+
 /*
  * Announces windows to clients on all interfaces, and sets the access point's own;
  * exponent 0: the operator's. Calls of clients would be later if only the clients
@@ -480,8 +488,7 @@ static void announce(unsigned exponent, uint64_t now)
 		} else if (exponent) {
 			/* a device may come back, and what a driver has done, it may do again */
 			radio.fixed_until = radio.sets_queue || absent() ? now + LOOK_MS : UINT64_MAX;
-			radio.answers = false;
-			problem("%s: own window: %s", at->name, radio.nl.error);
+			give_up(at->name, "own window", radio.nl.error);
 			continue;
 		} else if (radio.sets_queue && !absent()) {
 			radio.undone = true;
@@ -490,8 +497,7 @@ static void announce(unsigned exponent, uint64_t now)
 			radio.expected += HOSTAPD_ANSWERS;
 		} else {
 			radio.undone |= errno == EAGAIN;
-			radio.answers = false;
-			problem("%s: hostapd: %s", at->name, strerror(errno));
+			give_up(at->name, "hostapd", strerror(errno));
 		}
 	}
 	radio.announced = exponent;
@@ -544,12 +550,15 @@ static void look_at_hostapd(struct wifirr *w, uint64_t now)
 	for (unsigned i = 0; i < radio.interfaces; i++) {
 		struct interface *at = &radio.interface[i];
 
-		if (at->own.without_wmm)
+		if (at->own.without_wmm) {
 			problem("%s: WMM is off", at->name);
-		else if (hostapd_ping(radio_hostapd.fd, at->name) < 0)
+			break;	/* see give_up() */
+		}
+		if (hostapd_ping(radio_hostapd.fd, at->name) < 0) {
 			problem("%s: no control socket of hostapd: %s", at->name, strerror(errno));
-		else
-			radio.expected++;
+			break;
+		}
+		radio.expected++;
 	}
 	radio.asked_at = now;
 	/* windows apply to a radio: to all of its access points or to none */
