@@ -268,7 +268,7 @@ static int restore_windows(int fd, const char *device)
 		return 0;
 	if (nl80211_open(&nl) < 0)
 		return -1;
-	if (radio_set_queue(&nl, if_nametoindex(device), &own.queue, 0) < 0 && errno != ENODEV)
+	if (radio_set_queue(&nl, if_nametoindex(device), &own.queue, 0) < 0 && !absent())
 		result = -1;
 	nl80211_close(&nl);
 	return result;

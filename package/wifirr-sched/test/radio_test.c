@@ -499,6 +499,16 @@ static void the_own_window_cannot_be_restored_for_a_while(void)
 	radio_restore();
 }
 
+/* hostapd sets the own window of a device when it comes up. */
+static void a_device_that_is_down_needs_no_window(void)
+{
+	start(1);
+	crowd(true, 5);
+	killed();
+	queue_errno = ENETDOWN;
+	expect("restored while the device is down", radio_restore(), 0);
+}
+
 static void an_interface_of_the_crowd_is_restored(void)
 {
 	start(1);
@@ -565,6 +575,7 @@ int main(void)
 	one_refusal_is_not_for_good();
 	a_driver_that_refuses_for_good_is_left_alone();
 	the_own_window_cannot_be_restored_for_a_while();
+	a_device_that_is_down_needs_no_window();
 	an_interface_of_the_crowd_is_restored();
 	weights_are_restored();
 	clients_of_a_vlan_are_a_crowd();
