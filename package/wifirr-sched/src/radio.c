@@ -578,7 +578,7 @@ static void set_windows(uint64_t now)
 	if (wanted == radio.announced && ((!wanted && !radio.owing) ||
 					  now - radio.announced_at < (wanted ? ANNOUNCE_MS : RETRY_MS)))
 		return;
-	if (wanted && wanted == radio.announced)
+	if (!wanted || wanted == radio.announced)
 		find_interfaces();	/* also rereads the operator's configuration */
 	if (wanted && !held(HOLD_WINDOWS))
 		return;
@@ -771,6 +771,7 @@ bool radio_stop(struct wifirr *w)
 
 	if (radio_lock >= 0 && (radio.announced || radio.owing)) {
 		hostapd_collect(radio_hostapd.fd, 0, 0);
+		find_interfaces();
 		announce(0, 0);
 		radio.owing = radio.undone ||
 			hostapd_collect(radio_hostapd.fd, radio.expected, ANSWER_MS).done < radio.expected;

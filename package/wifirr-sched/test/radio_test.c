@@ -11,11 +11,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "../src/files.h"
 #include "../src/nl80211.h"
 #include "../src/wifirrd.h"
 
 #undef RUN_DIR
 #define RUN_DIR "."
+/* hostapd's configuration is there, too */
+#define files_each(directory, prefix, suffix, found, data) files_each(".", prefix, suffix, found, data)
 
 static ssize_t fake_sendto(int fd, const char *text, const struct sockaddr *to);
 static ssize_t fake_recv(char *text, size_t size);
@@ -509,6 +512,22 @@ static void a_device_that_is_down_needs_no_window(void)
 	expect("restored while the device is down", radio_restore(), 0);
 }
 
+/* With "wifi reload" in a crowd. */
+static void an_operator_sets_windows(void)
+{
+	FILE *configuration;
+
+	start(1);
+	crowd(true, 13);
+	configuration = fopen("hostapd-" AP ".conf", "w");
+	fputs("interface=" AP "0\nwmm_ac_be_cwmin=3\n", configuration);
+	fclose(configuration);
+	crowd(false, 10);
+	expect("the operator's new window after the crowd", announced[0], 3);
+	radio_stop(&w);
+	unlink("hostapd-" AP ".conf");
+}
+
 static void an_interface_of_the_crowd_is_restored(void)
 {
 	start(1);
@@ -576,6 +595,7 @@ int main(void)
 	a_driver_that_refuses_for_good_is_left_alone();
 	the_own_window_cannot_be_restored_for_a_while();
 	a_device_that_is_down_needs_no_window();
+	an_operator_sets_windows();
 	an_interface_of_the_crowd_is_restored();
 	weights_are_restored();
 	clients_of_a_vlan_are_a_crowd();
