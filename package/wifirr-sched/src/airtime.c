@@ -306,8 +306,8 @@ static void stop(struct wifirr *w)
 	if (!nl.socket)
 		return;
 	w->weights_idle = false;
-	write_all_weights(w, true);
-	radio_hold_weights(w, false, NULL, 0);
+	if (write_all_weights(w, true) == 0)
+		radio_hold_weights(w, false, NULL, 0);
 	nl80211_close(&nl);
 }
 

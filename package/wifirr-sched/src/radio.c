@@ -767,21 +767,21 @@ int radio_hold_weights(struct wifirr *w, bool on, char *why, size_t size)
 
 bool radio_stop(struct wifirr *w)
 {
-	bool owing;
+	unsigned owed = radio.held & HOLD_WEIGHTS;	/* the backend has not restored them */
 
 	if (radio_lock >= 0 && (radio.announced || radio.owing)) {
 		hostapd_collect(radio_hostapd.fd, 0, 0);
 		find_interfaces();
 		announce(0, 0);
-		radio.owing = radio.undone ||
-			hostapd_collect(radio_hostapd.fd, radio.expected, ANSWER_MS).done < radio.expected;
+		if (radio.undone || hostapd_collect(radio_hostapd.fd, radio.expected, ANSWER_MS).done < radio.expected)
+			owed |= HOLD_WINDOWS;
 	}
-	if (radio_lock >= 0 && radio.rts != radio.rts_before && !rts_replaced())
-		nl80211_set_rts(&radio.nl, radio.wiphy, radio.rts_before);
-	owing = radio.owing;
-	if (owing)
-		logmsg(LOG_WARNING, "%s: not all windows are restored", w->config.device);
-	release(owing ? HOLD_RTS | HOLD_WEIGHTS : ~0U);
+	if (radio_lock >= 0 && radio.rts != radio.rts_before && !rts_replaced() &&
+	    nl80211_set_rts(&radio.nl, radio.wiphy, radio.rts_before) < 0)
+		owed |= HOLD_RTS;
+	if (owed)
+		logmsg(LOG_WARNING, "%s: not everything is restored yet", w->config.device);
+	release(~owed);
 	if (radio_lock >= 0)
 		close(radio_lock);
 	watch_del(&radio_hostapd);
@@ -791,7 +791,7 @@ bool radio_stop(struct wifirr *w)
 	memset(&radio, 0, sizeof(radio));
 	radio_lock = radio_hostapd.fd = -1;
 	policy_set_aside(&w->policy, POLICY_ASIDE_NOT);
-	return owing;
+	return owed;
 }
 
 void radio_status(struct radio_status *status)

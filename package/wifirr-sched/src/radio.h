@@ -21,7 +21,7 @@ struct wifirr;
 
 /* Takes over the radio of w's device, if there is one. */
 void radio_start(struct wifirr *w);
-/* Restores the radio. True: hostapd has not confirmed that. */
+/* Restores the radio. True: something is not restored yet, and the lease still says so. */
 bool radio_stop(struct wifirr *w);
 /* Measures, decides and sets, when that is due. Returns when it is due next, ms. */
 uint64_t radio_tick(struct wifirr *w, uint64_t now, int busy_permille);

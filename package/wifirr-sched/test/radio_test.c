@@ -449,7 +449,12 @@ static void rts_cannot_be_restored_for_a_while(void)
 	rts_errno = 0;
 	run(15);
 	expect("RTS after that", rts, NL80211_RTS_OFF);
-	radio_stop(&w);
+	crowd(true, 5);
+	rts_errno = EBUSY;
+	expect("the driver owes the threshold", radio_stop(&w), true);
+	rts_errno = 0;
+	radio_restore();
+	expect("RTS after the end", rts, NL80211_RTS_OFF);
 }
 
 /* What the driver has done before, it may do again: at the latest twenty seconds later. */
@@ -559,6 +564,12 @@ static void weights_are_restored(void)
 	radio_restore();
 	others = 0;
 	expect("weight after a kill", weight, NL80211_WEIGHT_DEFAULT);
+	start(1);
+	radio_hold_weights(&w, true, why, sizeof(why));
+	weight = 1;
+	expect("weights that were not restored", radio_stop(&w), true);
+	radio_restore();
+	expect("weight after the end", weight, NL80211_WEIGHT_DEFAULT);
 }
 
 /* They hear the access point's beacon, too. */
