@@ -29,6 +29,7 @@
 
 #include <libmnl/libmnl.h>
 #include <linux/if_ether.h>
+#include <linux/netfilter.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/pkt_cls.h>
@@ -38,6 +39,7 @@
 
 #define NFT_PATIENCE 30000	/* for nft: a router that boots is busy, ms */
 #define NFT_REMOVE_WAIT 3000	/* for the table's end: procd kills a daemon that takes 5 s to stop, ms */
+#define LOOK_MS 900		/* between looks whether the table is still there: at each tick while there is no crowd */
 #define U32_DIVISOR 256
 
 /* Priorities of our qdisc's filters. */
@@ -53,9 +55,8 @@ enum { PRIO_VOICE_IPV4 = 1, PRIO_VOICE_IPV6, PRIO_FW, PRIO_U32_IPV4, PRIO_U32_IP
 static struct {
 	enum { NONE, NFT, U32 } by;
 	struct mnl_socket *nl;		/* the backend's route socket */
-	struct mnl_socket *events;	/* nf_tables */
-	struct watch watch;
 	char table[64];
+	uint64_t looked_at;		/* at the table, ms */
 	/* elements that the next flush adds or deletes */
 	char *script;
 	size_t script_len, script_size;
@@ -250,59 +251,47 @@ void classify_remains(const struct wifirr *w)
 	nft_remove();
 }
 
-/* Another program deleted our table, chain or rule: "flush ruleset" and the like. */
-static int nft_event(const struct nlmsghdr *nlh, void *data)
+/* Calls cb for each object of that kind. table: only those in it; NULL: all. */
+static int nft_ask(uint16_t what, uint8_t family, const char *table, mnl_cb_t cb, void *data)
 {
-	const struct nlattr *attr;
-	uint16_t type = nlh->nlmsg_type & 0xff;
-	bool *lost = data;
+	char buf[128] __attribute__((aligned(NLMSG_ALIGNTO)));
+	struct mnl_socket *nl = mnl_socket_open2(NETLINK_NETFILTER, SOCK_CLOEXEC);
+	struct timeval timeout = { .tv_sec = 3 };
+	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
+	struct nfgenmsg *nf;
+	int rc = -1;
 
-	if (nlh->nlmsg_type >> 8 != NFNL_SUBSYS_NFTABLES)
-		return MNL_CB_OK;
-	if (type != NFT_MSG_DELTABLE && type != NFT_MSG_DELCHAIN && type != NFT_MSG_DELRULE)
-		return MNL_CB_OK;
-	/* NFTA_TABLE_NAME, NFTA_CHAIN_TABLE and NFTA_RULE_TABLE all have the value 1 */
-	mnl_attr_for_each(attr, nlh, sizeof(struct nfgenmsg))
-		if (mnl_attr_get_type(attr) == NFTA_TABLE_NAME &&
-		    mnl_attr_validate(attr, MNL_TYPE_NUL_STRING) >= 0 &&
-		    strcmp(mnl_attr_get_str(attr), cl.table) == 0)
-			*lost = true;
+	if (!nl)
+		return -1;
+	setsockopt(mnl_socket_get_fd(nl), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+	nlh->nlmsg_type = NFNL_SUBSYS_NFTABLES << 8 | what;
+	nf = mnl_nlmsg_put_extra_header(nlh, sizeof(*nf));
+	*nf = (struct nfgenmsg){ .nfgen_family = family, .version = NFNETLINK_V0 };
+	if (table)
+		mnl_attr_put_strz(nlh, NFTA_RULE_TABLE, table);
+	if (mnl_socket_bind(nl, 0, MNL_SOCKET_AUTOPID) == 0)
+		rc = rtnl_ask(nl, nlh, NLM_F_DUMP, cb, data);
+	mnl_socket_close(nl);
+	return rc;
+}
+
+static int rule(const struct nlmsghdr *nlh, void *there)
+{
+	(void)nlh;
+	*(bool *)there = true;
 	return MNL_CB_OK;
 }
 
-static void nft_readable(struct wifirr *w)
+/*
+ * Another program has deleted our table, chain or rules: "flush ruleset" and the like. It has to be asked for: for
+ * a program that listens to nf_tables' events, the kernel keeps a page for each element that any program loads into
+ * a set, until all are loaded.
+ */
+static bool nft_gone(void)
 {
-	char buf[8192] __attribute__((aligned(NLMSG_ALIGNTO)));
-	bool lost = false;
+	bool there = false;
 
-	for (unsigned i = 0; i < 64; i++) {
-		ssize_t len = recv(cl.watch.fd, buf, sizeof(buf), MSG_DONTWAIT);
-
-		if (len < 0 && errno == ENOBUFS)
-			lost = true;	/* perhaps not, but setting up again is cheap */
-		if (len < 0)
-			break;
-		mnl_cb_run(buf, len, 0, 0, nft_event, &lost);
-	}
-	if (lost)
-		backend_lost(w, "the nft table");
-}
-
-static int nft_watch(void)
-{
-	int group = NFNLGRP_NFTABLES;
-
-	cl.events = mnl_socket_open2(NETLINK_NETFILTER, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	if (!cl.events)
-		return -1;
-	if (mnl_socket_bind(cl.events, 0, MNL_SOCKET_AUTOPID) < 0 ||
-	    mnl_socket_setsockopt(cl.events, NETLINK_ADD_MEMBERSHIP, &group, sizeof(group)) < 0) {
-		mnl_socket_close(cl.events);
-		cl.events = NULL;
-		return -1;
-	}
-	cl.watch = (struct watch){ .fd = mnl_socket_get_fd(cl.events), .readable = nft_readable };
-	return watch_add(&cl.watch);
+	return nft_ask(NFT_MSG_GETRULE, NFPROTO_NETDEV, cl.table, rule, &there) == 0 && !there;
 }
 
 /* A message for a filter of our qdisc; protocol in host order. */
@@ -484,27 +473,13 @@ static int flowtable(const struct nlmsghdr *nlh, void *data)
  */
 void classify_warn_offload(struct wifirr *w)
 {
-	char buf[64] __attribute__((aligned(NLMSG_ALIGNTO)));
-	struct mnl_socket *nl;
-	struct timeval timeout = { .tv_sec = 3 };
 	struct offload offload = { false, false };
-	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
-	struct nfgenmsg *nf;
 	char path[64];
 
 	if (w->weights_idle)
 		return;		/* a warning of its own */
 	w->warning[0] = '\0';
-	nl = mnl_socket_open2(NETLINK_NETFILTER, SOCK_CLOEXEC);
-	if (!nl)
-		return;
-	setsockopt(mnl_socket_get_fd(nl), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-	nlh->nlmsg_type = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_GETFLOWTABLE;
-	nf = mnl_nlmsg_put_extra_header(nlh, sizeof(*nf));
-	*nf = (struct nfgenmsg){ .version = NFNETLINK_V0 };
-	if (mnl_socket_bind(nl, 0, MNL_SOCKET_AUTOPID) == 0)
-		rtnl_ask(nl, nlh, NLM_F_DUMP, flowtable, &offload);
-	mnl_socket_close(nl);
+	nft_ask(NFT_MSG_GETFLOWTABLE, NFPROTO_UNSPEC, NULL, flowtable, &offload);
 	snprintf(path, sizeof(path), "/sys/class/net/%s/bridge", w->config.device);
 	if (offload.hardware)
 		snprintf(w->warning, sizeof(w->warning), "hardware flow offload is on: offloaded traffic bypasses the scheduler "
@@ -529,9 +504,6 @@ int classify_start(struct wifirr *w, struct mnl_socket *nl, char *reason, size_t
 		logmsg(LOG_INFO, "classifying with u32: filter fw: %s", why);
 	} else if (nft_setup(w, why, sizeof(why)) < 0) {
 		logmsg(LOG_INFO, "classifying with u32: %s", why);
-	} else if (nft_watch() < 0) {
-		logmsg(LOG_INFO, "classifying with u32: no nf_tables events: %s", strerror(errno));
-		nft_remove();
 	} else {
 		cl.by = NFT;
 		return 0;
@@ -608,10 +580,16 @@ static void nft_finished(struct wifirr *w)
 
 int classify_flush(void)
 {
+	uint64_t now = now_ms();
 	int rc;
 
+	if (cl.by == NFT && now - cl.looked_at >= LOOK_MS) {
+		cl.looked_at = now;
+		if (nft_gone())
+			return -1;
+	}
 	/* a killed nft closes its output, which calls nft_finished() */
-	if (run.pid && now_ms() >= run.until)
+	if (run.pid && now >= run.until)
 		kill(run.pid, SIGKILL);
 	if (!cl.script_len || run.pid)
 		return 0;
@@ -627,10 +605,6 @@ int classify_flush(void)
 
 void classify_stop(void)
 {
-	if (cl.events) {
-		watch_del(&cl.watch);
-		mnl_socket_close(cl.events);
-	}
 	if (cl.by == NFT)
 		nft_remove();
 	script_free();

@@ -329,7 +329,7 @@ int classify_start(struct wifirr *w, struct mnl_socket *nl, char *reason, size_t
 int classify_add(struct wifirr *w, uint16_t id);
 void classify_del(struct wifirr *w, uint16_t id);
 void classify_also(struct wifirr *w, uint16_t id, unsigned at, bool there);
-/* Applies the changes that add and del have collected. */
+/* Applies the changes that add and del have collected. -1: it cannot, or another program has removed the rules. */
 int classify_flush(void);
 void classify_stop(void);
 /* Removes the table that a killed daemon left. */
