@@ -30,6 +30,8 @@ func listen(ctx context.Context, s *settings) ([]*net.TCPListener, error) {
 		options = append(options, option{unix.SOL_SOCKET, unix.SO_MARK, divert.ClientMark})
 	}
 	lc := net.ListenConfig{Control: control(options...)}
+	// The kernel does not tell the original destination of a Multipath TCP connection, which Go's listeners take by default.
+	lc.SetMultipathTCP(false)
 	networks := []string{"tcp4"}
 	if divert.HasIPv6() {
 		networks = append(networks, "tcp6")
