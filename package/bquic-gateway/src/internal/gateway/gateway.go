@@ -564,6 +564,9 @@ func (s *Server) quicConfig(client net.Addr) *quic.Config {
 		EnableDatagrams:                true, // for connect-udp
 		Burst:                          s.profile(client).Burst,
 		Tracer:                         trace.ToDir,
+
+		// What an end of a tunnel has sent before it was reset arrives.
+		EnableStreamResetPartialDelivery: true,
 	}
 	for _, relay := range s.now.Load().relays {
 		if relay.MayComeFrom(address(client)) {

@@ -11,6 +11,8 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -155,7 +157,7 @@ func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, 
 		tunnel.Reset(client)
 		return
 	}
-	origin := tcpStream{conn.(*net.TCPConn)}
+	origin := &tcpStream{TCPConn: conn.(*net.TCPConn)}
 	defer origin.TCPConn.Close()
 	tunnel.LimitUnsent(origin.TCPConn)
 	err = tunnel.SpliceTimed(client, first, origin, count, c.timing)
@@ -164,11 +166,27 @@ func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, 
 
 // tcpStream adapts a TCP connection to tunnel.Stream, so that Splice can join two TCP
 // connections.
-type tcpStream struct{ *net.TCPConn }
+type tcpStream struct {
+	*net.TCPConn
+	ended atomic.Bool // our FIN was sent
+}
 
-func (t tcpStream) Close() error                     { return t.CloseWrite() }
-func (t tcpStream) CancelRead(quic.StreamErrorCode)  { tunnel.Reset(t.TCPConn) }
-func (t tcpStream) CancelWrite(quic.StreamErrorCode) { tunnel.Reset(t.TCPConn) }
+// Read returns an error after a reset, even if the kernel has already told a Write of it.
+func (t *tcpStream) Read(b []byte) (int, error) {
+	n, err := t.TCPConn.Read(b)
+	if err == io.EOF && !t.ended.Load() && tunnel.ClosedByReset(t.TCPConn) {
+		err = syscall.ECONNRESET
+	}
+	return n, err
+}
+
+func (t *tcpStream) Close() error {
+	t.ended.Store(true)
+	return t.CloseWrite()
+}
+
+func (t *tcpStream) CancelRead(quic.StreamErrorCode)  { tunnel.Reset(t.TCPConn) }
+func (t *tcpStream) CancelWrite(quic.StreamErrorCode) { tunnel.Reset(t.TCPConn) }
 
 // maxEarly is how much is read from a client before the gateway answers, in bytes. The
 // rest waits in the kernel.

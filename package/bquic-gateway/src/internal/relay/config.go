@@ -342,6 +342,9 @@ func (c *Config) quicConfig() *quic.Config {
 		MaxConnectionReceiveWindow:     window,
 		Burst:                          c.Burst,
 		Tracer:                         trace.ToDir,
+
+		// What an end of a tunnel has sent before it was reset arrives.
+		EnableStreamResetPartialDelivery: true,
 	}
 }
 

@@ -3,10 +3,16 @@
 package relay_test
 
 import (
+	"bytes"
+	"errors"
 	"io"
 	"net"
+	"syscall"
 	"testing"
 	"time"
+
+	"bquic/internal/divert"
+	"bquic/internal/tunnel"
 )
 
 // TestMultipath has a client that offers Multipath TCP (RFC 8684), as phones do.
@@ -34,4 +40,49 @@ func TestMultipath(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestLastWords has an origin that says why it ends a connection, and then resets it, as a server does that does not want all
+// of an upload. Its clients learn the reason, as without a relay.
+func TestLastWords(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.slow("20mbit")
+	words := bytes.Repeat([]byte("413 too large\r\n"), 64)
+	m.listen(":80", func(conn *net.TCPConn) {
+		io.ReadFull(conn, make([]byte, 1000))
+		conn.Write(words)
+		tunnel.Reset(conn)
+	})
+	for way, refuse := range map[string]string{"carried": "", "direct": "\tlist connect_to '192.0.2.0/24'"} {
+		gateway := m.startGatewayAt(443, refuse)
+		node := m.startRelay(m.config(divert.Redirect))
+		for _, much := range []bool{false, true} {
+			for range 10 {
+				var conn *net.TCPConn
+				if way == "carried" {
+					conn, _ = m.carry(node, origin4+":80")
+				} else if conn, _ = m.dial(origin4 + ":80"); conn == nil {
+					t.Fatal("no connection")
+				}
+				sent := make(chan error, 1)
+				go func() {
+					_, err := conn.Write(make([]byte, 1000))
+					for err == nil && much {
+						_, err = conn.Write(make([]byte, 64<<10))
+					}
+					sent <- err
+				}()
+				got, err := io.ReadAll(conn)
+				if !bytes.Equal(got, words) {
+					t.Errorf("%s, an upload that goes on: %t: %d of %d bytes, and %v", way, much, len(got), len(words), err)
+				}
+				if err := errors.Join(err, <-sent); !errors.Is(err, syscall.ECONNRESET) {
+					t.Errorf("%s, an upload that goes on: %t: %v, not a reset", way, much, err)
+				}
+			}
+		}
+		node.signal(syscall.SIGKILL)
+		gateway.signal(syscall.SIGKILL)
+	}
 }

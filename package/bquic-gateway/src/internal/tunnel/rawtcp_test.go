@@ -109,7 +109,7 @@ func TestRawTCPEnds(t *testing.T) {
 		t.Errorf("FIN: %v", err)
 	}
 	Reset(a)
-	waitFor(t, func() bool { return closedByReset(b) })
+	waitFor(t, func() bool { return ClosedByReset(b) })
 	if _, err := r.Write([]byte("x")); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
 		t.Errorf("write after a reset: %v", err)
 	}

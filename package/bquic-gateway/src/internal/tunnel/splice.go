@@ -83,21 +83,26 @@ func (c *Counter) Add(n uint64) {
 
 // Splice copies between conn and str until both directions have ended, then closes both. It
 // sends first, the data already read from conn, before all else. It passes on the end of one
-// direction as a FIN. If one side is reset or fails, Splice resets the other side in both
-// directions and returns the error.
+// direction as a FIN. If one side is reset or fails, Splice passes on what that side has sent,
+// then resets the other side in both directions and returns the error.
 func Splice(conn *net.TCPConn, first []byte, str Stream, count *Bytes) error {
-	return SpliceTimed(conn, first, str, count, nil)
+	return splices(conn, first, str, count, nil, false)
 }
 
-// SpliceTimed is Splice. If timing is not nil, it also measures how long the client at conn waits.
+// SpliceTimed is Splice at a relay, whose client is at conn. If timing is not nil, it also measures how long the client
+// waits.
 func SpliceTimed(conn *net.TCPConn, first []byte, str Stream, count *Bytes, timing *Timing) error {
+	return splices(conn, first, str, count, timing, true)
+}
+
+func splices(conn *net.TCPConn, first []byte, str Stream, count *Bytes, timing *Timing, relay bool) error {
 	raw, err := newRawTCP(conn)
 	if err != nil {
 		Reset(conn)
 		Cancel(str, http3.ErrCodeConnectError)
 		return err
 	}
-	s := &splice{conn: conn, raw: raw, str: str, count: count, timing: timing}
+	s := &splice{conn: conn, raw: raw, str: str, count: count, timing: timing, relay: relay}
 	ResetAtEnd(conn)
 	LimitUnsent(conn)
 	s.watch = time.AfterFunc(watchInterval, s.look)
@@ -121,10 +126,13 @@ type splice struct {
 	count *Bytes
 
 	timing *Timing // nil: not measured
+	relay  bool    // conn is the client's
 
 	moved   atomic.Uint32 // writes in both directions; 32 bits, because 64 bits need a lock on some processors
 	reading atomic.Bool   // conn is being read, and the read would return a reset
 	shut    atomic.Bool   // our FIN was sent, so the kernel may have closed conn without a reset
+	failed  atomic.Bool   // conn takes no more data: it was reset
+	closed  atomic.Bool   // str was closed: all that it is to carry was written
 
 	mu    sync.Mutex
 	ended int   // directions that ended
@@ -137,38 +145,63 @@ type splice struct {
 
 // toStream copies conn to str.
 func (s *splice) toStream(first []byte) error {
-	n, err := s.str.Write(first)
+	n, refused := s.str.Write(first)
 	s.count.ToStream.Add(uint64(n))
 	defer s.raw.release()
-	for err == nil {
-		var b []byte
+	// A server may stop reading, and still have an answer on its way. So a relay then drops what its client sends, until the
+	// client has the answer.
+	for refused == nil || s.relay && !s.answered() {
 		s.reading.Store(true)
-		b, err = s.raw.Next()
+		b, err := s.raw.Next()
 		s.reading.Store(false)
-		if err == nil {
+		switch {
+		case err == io.EOF && !s.shut.Load() && ClosedByReset(s.conn): // the kernel has told fromStream of the reset
+			return errReset
+		case err == io.EOF && refused == nil:
+			s.closed.Store(true)
+			return s.str.Close()
+		case err == io.EOF: // str's other direction says how it ended
+			return nil
+		case err != nil:
+			return err
+		case refused == nil:
 			if s.timing != nil {
 				s.timing.asks(s.raw.conn)
 			}
-			err = s.pass(s.str, b, &s.count.ToStream)
+			refused = s.pass(s.str, b, &s.count.ToStream)
 		}
 	}
-	if err == io.EOF {
-		return s.str.Close()
+	return refused // RFC 9114, section 4.4: a relay that stops reading ends the tunnel
+}
+
+// answered reports whether str has ended and all that it carried has arrived at conn's peer.
+func (s *splice) answered() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := 1
+	if s.ended > 0 {
+		_ = s.raw.conn.Control(func(fd uintptr) { left, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
 	}
-	return err
+	return left == 0
 }
 
 // fromStream copies str to conn.
 func (s *splice) fromStream() error {
-	err := s.copyStream()
-	if err == nil {
-		s.shut.Store(true)
-		err = s.conn.CloseWrite()
+	refused, err := s.copyStream()
+	switch {
+	case err != nil:
+		return err
+	case refused: // what conn sent before may still be unread: toStream reads it, and then the error
+		s.failed.Store(true)
+		s.str.CancelRead(quic.StreamErrorCode(http3.ErrCodeConnectError))
+		return nil
 	}
-	return err
+	s.shut.Store(true)
+	return s.conn.CloseWrite()
 }
 
-func (s *splice) copyStream() error {
+// copyStream returns nil at the end of str, or if conn refuses the data.
+func (s *splice) copyStream() (refused bool, err error) {
 	small := make([]byte, smallBuffer)
 	buf := small
 	var large *[largeBuffer]byte
@@ -184,15 +217,15 @@ func (s *splice) copyStream() error {
 			if s.timing != nil {
 				s.timing.hears(n)
 			}
-			if err := s.pass(s.raw, buf[:n], &s.count.FromStream); err != nil {
-				return err
+			if s.pass(s.raw, buf[:n], &s.count.FromStream) != nil {
+				return true, nil
 			}
 		}
 		if err == io.EOF {
-			return nil
+			return false, nil
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
 		switch {
 		case n == len(buf) && large == nil:
@@ -236,7 +269,18 @@ func (s *splice) abort(err error) {
 		s.timing.ends(s.raw.conn)
 	}
 	Reset(s.conn)
-	Cancel(s.str, http3.ErrCodeConnectError)
+	s.str.CancelRead(quic.StreamErrorCode(http3.ErrCodeConnectError))
+	if s.closed.Load() && err != errIdle {
+		return // what was written still arrives
+	}
+	str := s.str
+	if limited, ok := str.(*rated); ok {
+		str = limited.DatagramStream
+	}
+	if str, ok := str.(interface{ QUICStream() *quic.Stream }); ok {
+		str.QUICStream().SetReliableBoundary()
+	}
+	s.str.CancelWrite(quic.StreamErrorCode(http3.ErrCodeConnectError))
 }
 
 // finish closes both sides after both directions have ended.
@@ -285,15 +329,15 @@ func (s *splice) unhealthy() error {
 	if s.idle >= IdleTimeout || ended > 0 && s.idle >= halfClosedTimeout {
 		return errIdle
 	}
-	if !s.reading.Load() && !s.shut.Load() && closedByReset(s.conn) {
+	if !s.reading.Load() && !s.failed.Load() && !s.shut.Load() && ClosedByReset(s.conn) {
 		return errReset
 	}
 	return nil
 }
 
-// closedByReset detects a reset from the kernel's connection state while the tunnel does not
-// read: the stream is blocked, or the peer's FIN has been read.
-func closedByReset(conn *net.TCPConn) bool {
+// ClosedByReset detects a reset from the kernel's connection state where no read returns it: the stream is blocked, the
+// peer's FIN has been read, or a write has returned it. The caller must not have sent a FIN.
+func ClosedByReset(conn *net.TCPConn) bool {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return false
