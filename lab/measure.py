@@ -415,7 +415,8 @@ def kept_up(
             window["lag_ms"] = max(window["lag_ms"], beyond.mark()["lag_ms"])
         own = result.details if isinstance(result, Download) else result
         if isinstance(own, dict) and "window" in own:
-            window = own.pop("window") | {"lag_ms": window["lag_ms"]}  # the run has marked it itself
+            marked = own.pop("window")  # by the run itself, so the last mark has only what came after it
+            window = marked | {"lag_ms": max(marked["lag_ms"], window["lag_ms"])}
         window["cpu_pressure"], window["retries_cpu"] = pressure, waiting
         if window["lag_ms"] >= LAG_LIMIT_MS:
             lagged += 1

@@ -236,6 +236,18 @@ def test_a_run_that_was_disturbed_is_repeated(cpu_limit: float) -> None:
     assert discarded == 0 and window["cpu_pressure"] >= cpu_limit
 
 
+def test_a_run_that_marks_the_medium_itself_is_judged_by_its_own_window() -> None:
+    """And not only by the time after it, in which queues drain and processes end."""
+    windows = [{"lag_ms": 80.0, "busy": 1}, {"lag_ms": 4.0, "busy": 2}]
+    notes: list[str] = []
+    medium: Any = Disturbed((0.1, 0.0), (0.2, 0.0))
+    _, window, discarded = measure.kept_up(medium, lambda: {"window": windows.pop(0)}, notes.append)
+    assert (window["lag_ms"], window["busy"], discarded) == (4.0, 2, 1) and "lagged by 80.0 ms" in notes[0]
+    # That time counts, too.
+    medium = Disturbed((80.0, 0.0), (0.1, 0.0))
+    assert measure.kept_up(medium, lambda: {"window": {"lag_ms": 0.3}}, notes.append)[2] == 1
+
+
 def test_a_failure_counts_where_the_emulator_kept_up() -> None:
     def fail() -> None:
         raise namespaces.Failed("no answer")
