@@ -36,6 +36,7 @@ CROWDS: dict[str, Row] = {  # by what differs
     "50 clients": {"stations": 50},
     "10 clients": {"stations": 10},
 }
+LAST = ": time until the last one finishes"  # what a crowd's line says after its name
 
 
 @dataclasses.dataclass
@@ -108,8 +109,8 @@ def crowded(directory: pathlib.Path = ROOT / "results") -> list[Line]:
     """Crowded access points without the scheduler and with its defaults, on seeds on which nothing was chosen."""
     some: list[Line] = []
     for file, what, unit, key, cells in (
-        ("dense-download", "time until the last one finishes", "{:.1f} s", "worst_s", CROWDS),
-        ("interactive", "99th percentile of a call's packet delays", "{:.0f} ms", "delay_p99_ms",
+        ("dense-download", LAST, "{:.1f} s", "worst_s", CROWDS),
+        ("interactive", ": 99th percentile of a call's packet delays", "{:.0f} ms", "delay_p99_ms",
          {"30 clients": {"interactive": "g711", "interactive_alone": True}}),
     ):
         rows = [r for r in results.read(directory / f"{file}.json") if r["seed"] in simulation.REPORTED]
@@ -118,7 +119,7 @@ def crowded(directory: pathlib.Path = ROOT / "results") -> list[Line]:
                 [{"repetition": r["seed"], key: r[key]} for r in rows
                  if all(r[k] == v for k, v in {**simulation.CENTRE, **CROWD, **differs, **form}.items() if k != "seed")]
                 for form in ({"form": "none"}, simulation.SHIPPED["11n"]))
-            some += compared(f"{name}: {what}", unit, off, on, key)
+            some += compared(name + what, unit, off, on, key)
     return some
 
 

@@ -98,10 +98,10 @@ def neighbours(rows: list[Row]) -> list[str]:
 
 
 def crowd(directory: pathlib.Path) -> list[str]:
-    lines = {line.what: headline.spread(line.share) for line in headline.crowded(directory) if "the last of them" in line.what}
+    lines = {line.what.removesuffix(headline.LAST): headline.spread(line.share) for line in headline.crowded(directory) if line.what.endswith(headline.LAST)}
     if not lines:
         return []
-    shares = "; ".join(f"{share} with {name.removesuffix(': time until the last one finishes')}" for name, share in lines.items())
+    shares = "; ".join(f"{share} with {name}" for name, share in lines.items())
     return [f"**A crowded access point:** with the scheduler, the last client is done after this share of the time, in simulations of 802.11n:"
             f" {shares}. {details('dense_download')}"]
 

@@ -18,7 +18,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
-from lab import headline, measure, medium, namespaces, pages, realtime, replay, simulation, traces  # noqa: E402
+from lab import headline, measure, medium, namespaces, overview, pages, realtime, replay, simulation, traces  # noqa: E402
 from lab.results import Row  # noqa: E402
 from lab.topology import Loopback, Mesh  # noqa: E402
 
@@ -309,6 +309,7 @@ def test_headline(tmp_path: pathlib.Path) -> None:
         {**crowd, **form, "seed": seed, "worst_s": seconds} for form, seconds in (({"form": "none"}, 30.0), (simulation.SHIPPED["11n"], 15.0))
         for seed in (1, 16)])  # seed 1 was chosen on
     assert [(line.what, line.share) for line in headline.crowded(tmp_path)] == [("50 clients: time until the last one finishes", [0.5])]
+    assert [line.partition("802.11n: ")[2].partition(". ")[0] for line in overview.crowd(tmp_path)] == ["0.50 (one run) with 50 clients"]
 
 
 def test_chromium_loads_a_page(lab: namespaces.Lab) -> None:
