@@ -9,7 +9,7 @@ bquic := package/bquic-gateway
 wifirr := package/wifirr-sched
 include version.mk
 
-.PHONY: help build demo test coverage test-quick bench lint packages feed release clean
+.PHONY: help build demo test coverage test-quick bench bench-browsers bench-flows bench-sessions lint packages feed release clean
 
 help: # this list
 	@awk -F ':.*# ' '/^[a-z%-]+:.*# / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -40,8 +40,8 @@ test-%: deps-test # one part of test
 bench: deps-bench build # the quick set of measurements, and docs/results.md (30 minutes, root)
 	scripts/bench
 
-bench-browsers: deps-browsers # how often browsers acknowledge, into results/
-	scripts/bench browsers
+bench-browsers bench-flows bench-sessions: bench-%: deps-browsers build
+	scripts/bench $*
 
 bench-%: deps-bench build # all of one measurement; bench-full: of all (a day)
 	scripts/bench $*
