@@ -358,9 +358,7 @@ def paper(rows: list[Row]) -> list[list[str]]:
         if not values:
             table.append([what, f"{goal:.2f}x", "-", "not run yet"])
             continue
-        middle = interval(values)[0]
-        verdict = "better" if middle > 1.1 * goal else "reproduced" if middle >= 0.9 * goal else "not reproduced"
-        table.append([what, f"{goal:.2f}x", spread(values, ".2f") + "x", verdict])
+        table.append([what, f"{goal:.2f}x", spread(values, ".2f") + "x", results.verdict(interval(values)[0], goal, 1.1 * goal)])
     collided = results.median(browse, "collided_share")
     lost = "airtime lost in collisions: HTTP without, SPDY with WiFiRR"
     if collided is None:

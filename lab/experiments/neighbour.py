@@ -74,9 +74,8 @@ def paper(rows: list[Row]) -> list[list[str]]:
             if not gains:
                 lines.append([f"{where}, {label}: WiFiRR", f"{goal}x", "-", "not run yet"])
                 continue
-            middle = interval(gains)[0]
-            verdict = "better" if middle > 1.1 * goal else "reproduced" if middle >= 0.9 * goal else "not reproduced"
-            lines.append([f"{where}, {label}: WiFiRR", f"{goal}x", "{:.2f}x ({:.2f}-{:.2f})".format(*interval(gains)), verdict])
+            lines.append([f"{where}, {label}: WiFiRR", f"{goal}x", "{:.2f}x ({:.2f}-{:.2f})".format(*interval(gains)),
+                          results.verdict(interval(gains)[0], goal, 1.1 * goal)])
     return lines
 
 

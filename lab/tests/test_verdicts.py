@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the reports conclude from rows."""
+
+from __future__ import annotations
+
+import importlib
+import pathlib
+import sys
+from typing import Any
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
+
+from lab import results, simulation  # noqa: E402
+
+dense_download: Any = importlib.import_module("dense_download")
+fairness: Any = importlib.import_module("fairness")
+neighbour: Any = importlib.import_module("neighbour")
+
+
+def test_a_papers_gain_is_reproduced_by_nine_tenths_of_it() -> None:
+    for gain, verdict in ((1.26, "not reproduced"), (1.28, "reproduced"), (1.5, "better")):
+        rows = [{**simulation.CENTRE, "phy": "11n", "traffic": "browse", "neighbour_share": neighbour.SHARE, "form": form, "worst_s": seconds}
+                for form, seconds in (("none", 10 * gain), ("wifirr", 10.0))]
+        assert [line[3] for line in neighbour.paper(rows) if "two neighbour APs, HTTP" in line[0]] == [verdict]  # 1.3 in the paper
+    for gain, verdict in ((1.5, "not reproduced"), (1.55, "reproduced"), (1.8, "better")):
+        rows = [{**simulation.CENTRE, "ap": "fifo512", "traffic": "browse", "upload_kbit": 10, "form": form, "worst_s": seconds, "collided_share": 0}
+                for form, seconds in (("none", 10 * gain), ("ap", 10.0))]
+        assert dense_download.paper(rows)[0][3] == verdict  # 1.6 in the paper
+
+
+def test_nothing_is_reproduced_that_is_in_no_paper() -> None:
+    assert not [line for line in fairness.paper(results.read(fairness.RESULTS)) if line[1] == "-"]
