@@ -113,7 +113,7 @@ def crowded(directory: pathlib.Path = ROOT / "results") -> list[Line]:
         ("interactive", ": 99th percentile of a call's packet delays", "{:.0f} ms", "delay_p99_ms",
          {"30 clients": {"interactive": "g711", "interactive_alone": True}}),
     ):
-        rows = [r for r in results.read(directory / f"{file}.json") if r["seed"] in simulation.REPORTED]
+        rows = [r for r in results.read(directory / f"{file}.json") if r["seed"] in simulation.REPORTED[r["phy"]]]
         for name, differs in cells.items():
             off, on = (
                 [{"repetition": r["seed"], key: r[key]} for r in rows

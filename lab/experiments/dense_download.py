@@ -149,6 +149,10 @@ def crowds(seeds: Iterable[int]) -> list[Row]:
         {**c, **lever, "seed": seed} for seed in seeds for c in unseen for lever in ({"form": "none"}, simulation.SHIPPED[str(c["phy"])])]
 
 
+def wanted_crowds() -> list[Row]:
+    return [c for c in crowds(REPORTED["11g"]) if c["seed"] in REPORTED[str(c["phy"])]]
+
+
 def possible(c: Row, lever: Row) -> bool:
     """Whether the lever exists in the cell: 802.11g has no WMM here, and we set no RTS for it."""
     return c["phy"] == "11n" or ("windows" not in lever and not lever.get("rts"))
@@ -175,7 +179,7 @@ def levers(rows: list[Row]) -> list[list[str]]:
 def wanted(quick: bool, seeds: int) -> list[Row]:
     """The most important runs first, and among these all cells with one seed before the next, because a run may be interrupted."""
     if quick:
-        crowd = [{**CROWD, **own, "file_mb": CROWD_MB, "seed": REPORTED[0]} for own in ({"form": "none"}, simulation.SHIPPED["11n"])]
+        crowd = [{**CROWD, **own, "file_mb": CROWD_MB, "seed": REPORTED["11n"][0]} for own in ({"form": "none"}, simulation.SHIPPED["11n"])]
         return crowd + [{**c, "form": form, "seed": seed, "file_mb": QUICK_MB} for seed in range(1, seeds + 1) for c, forms in QUICK for form in forms]
     cells = [*((c, form, NAMED_MB) for c, forms in NAMED for form in forms),
              *((c, form, AXES_MB) for c, forms in AXES for form in forms)]
@@ -305,7 +309,7 @@ def verdict(what: str, gains: list[float], goal: float) -> list[str]:
 def on_reported(rows: list[Row], c: Row) -> list[Row]:
     """Runs of a cell on the reported seeds."""
     full = {**CENTRE, **c}
-    return [r for r in rows if r["seed"] in REPORTED and all(r[k] == v for k, v in full.items() if k != "seed")]
+    return [r for r in rows if r["seed"] in REPORTED[str(full["phy"])] and all(r[k] == v for k, v in full.items() if k != "seed")]
 
 
 def losses(rows: list[Row]) -> list[list[str]]:
@@ -478,8 +482,7 @@ def main() -> int:
         seeds = min(args.seeds, QUICK_SEEDS) if args.quick else args.seeds
         rows = simulation.run(wanted(args.quick, seeds), path, args.jobs, args.restart)
         if not args.quick:
-            rows += simulation.run(doubtful(rows, seeds), path, args.jobs)
-            rows += simulation.run(crowds(REPORTED), path, args.jobs)
+            rows += simulation.run([*doubtful(rows, seeds), *wanted_crowds()], path, args.jobs)
     if not rows:
         sys.exit(f"dense-download: no rows in {path.relative_to(ROOT)}")
     print(report(rows))

@@ -307,7 +307,7 @@ def test_headline(tmp_path: pathlib.Path) -> None:
     crowd: Row = {**simulation.CENTRE, **headline.CROWD, "stations": 50}
     realtime.write(tmp_path / "dense-download.json", [
         {**crowd, **form, "seed": seed, "worst_s": seconds} for form, seconds in (({"form": "none"}, 30.0), (simulation.SHIPPED["11n"], 15.0))
-        for seed in (1, 16)])  # seed 1 was chosen on
+        for seed in (1, 16, 18)])  # 1 was chosen on, 16 was looked at for 802.11n
     assert [(line.what, line.share) for line in headline.crowded(tmp_path)] == [("50 clients: time until the last one finishes", [0.5])]
     assert [line.partition("802.11n: ")[2].partition(". ")[0] for line in overview.crowd(tmp_path)] == ["0.50 (one run) with 50 clients"]
 
