@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What measurements need is there, on a machine that has nothing yet."""
+"""What measurements need is installed, also on a machine that has nothing yet; what scripts/test says is true, and it leaves nothing running."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
+import time
+from collections.abc import Callable
 
 import pytest
 
@@ -56,3 +60,49 @@ def test_bench_runs_with_a_python_that_has_what_is_imported(experiment: str, mod
     (tmp_path / "lab/report.py").touch()
     done = subprocess.run([tmp_path / "scripts/bench", experiment], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def suite(directory: pathlib.Path, part: str) -> pathlib.Path:
+    """scripts/test with parts that do what PART says."""
+    (directory / "scripts").mkdir()
+    (directory / "package/wifirr-sched/src").mkdir(parents=True)
+    (directory / "package/wifirr-sched/src/Makefile").write_text("all:\n")
+    shutil.copy(ROOT / "scripts/test", directory / "scripts")
+    scripts = {name: f"#!/bin/sh\n#\n# It holds.\n{part}\n" for name in re.findall(r"^[\w-]+", subprocess.run(
+        [ROOT / "scripts/test", "--list"], capture_output=True, text=True, check=True).stdout, re.M)}
+    for name, text in {**{f"test-{name}": text for name, text in scripts.items()}, "build-bquic": "#!/bin/sh\n", "tool-path": '#!/bin/sh\necho "$PATH"\n'}.items():
+        (directory / "scripts" / name).write_text(text)
+        (directory / "scripts" / name).chmod(0o755)
+    return directory / "scripts/test"
+
+
+def test_ctrl_c_ends_all_parts(tmp_path: pathlib.Path) -> None:
+    """A terminal sends SIGINT to all processes of its foreground group."""
+    test = suite(tmp_path, "echo $$ >$0.pid; exec sleep 600")
+    process = subprocess.Popen([test], stdout=subprocess.DEVNULL, start_new_session=True,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # a shell's background jobs ignore it
+
+    def parts() -> list[int]:
+        return [int(text) for file in (tmp_path / "scripts").glob("*.pid") if (text := file.read_text())]
+
+    def wait_until(condition: Callable[[], bool]) -> bool:
+        end = time.monotonic() + 60
+        while not condition() and time.monotonic() < end:
+            time.sleep(0.05)
+        return condition()
+
+    try:
+        assert wait_until(lambda: len(parts()) == 4)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(60) == 130
+        assert wait_until(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in parts()))
+    finally:
+        for pid in parts():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("part, code", [("exit 0", 0), ("exit 77", 0), ("exit 1", 1), ('kill -9 "$PPID"', 1)])
+def test_a_part_counts_only_if_its_result_is_known(part: str, code: int, tmp_path: pathlib.Path) -> None:
+    """What ran the part may have been killed, for lack of memory."""
+    assert subprocess.run([suite(tmp_path, part)], capture_output=True, start_new_session=True).returncode == code
