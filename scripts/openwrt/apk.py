@@ -11,7 +11,8 @@ import hashlib
 import pathlib
 import stat
 import struct
-import zlib
+
+import deflate
 
 from . import keys
 from .contents import Package, Tree
@@ -104,8 +105,8 @@ def container(schema: bytes, adb: bytes, data: list[bytes], key: keys.Feed | Non
         signed = schema + head + hashlib.sha512(adb).digest()
         blocks.append(block(SIGNATURE, head + key.sign_apk(signed)))
     blocks += [block(DATA, d) for d in data]
-    deflate = zlib.compressobj(9, zlib.DEFLATED, -15, 7)  # memLevel as in ipk.gz
-    return b"ADBd" + deflate.compress(b"ADB." + schema + b"".join(blocks)) + deflate.flush()
+    packed: bytes = deflate.deflate_compress(b"ADB." + schema + b"".join(blocks), 12)
+    return b"ADBd" + packed
 
 
 def scripts(package: Package) -> dict[str, str]:

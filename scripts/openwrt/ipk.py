@@ -11,6 +11,8 @@ import pathlib
 import tarfile
 import zlib
 
+import deflate
+
 from . import keys
 from .contents import Package, Tree
 
@@ -41,9 +43,9 @@ def file_name(package: Package) -> str:
 
 
 def gz(data: bytes) -> bytes:
-    """As gzip -9n, but with memLevel 7: a scheduler for MIPS is half a kilobyte smaller by more and smaller blocks."""
-    deflate = zlib.compressobj(9, zlib.DEFLATED, 31, 7)
-    return deflate.compress(data) + deflate.flush()
+    """As gzip -n, but a twenty-fifth smaller than by its level 9."""
+    packed: bytes = deflate.gzip_compress(data, 12)
+    return packed
 
 
 def tar(tree: Tree, epoch: int) -> bytes:
