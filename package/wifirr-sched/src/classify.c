@@ -22,8 +22,6 @@
 #include <string.h>
 #include <syslog.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -255,22 +253,19 @@ void classify_remains(const struct wifirr *w)
 static int nft_ask(uint16_t what, uint8_t family, const char *table, mnl_cb_t cb, void *data)
 {
 	char buf[128] __attribute__((aligned(NLMSG_ALIGNTO)));
-	struct mnl_socket *nl = mnl_socket_open2(NETLINK_NETFILTER, SOCK_CLOEXEC);
-	struct timeval timeout = { .tv_sec = 3 };
+	struct mnl_socket *nl = rtnl_open(NETLINK_NETFILTER, 0);
 	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
 	struct nfgenmsg *nf;
-	int rc = -1;
+	int rc;
 
 	if (!nl)
 		return -1;
-	setsockopt(mnl_socket_get_fd(nl), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
 	nlh->nlmsg_type = NFNL_SUBSYS_NFTABLES << 8 | what;
 	nf = mnl_nlmsg_put_extra_header(nlh, sizeof(*nf));
 	*nf = (struct nfgenmsg){ .nfgen_family = family, .version = NFNETLINK_V0 };
 	if (table)
 		mnl_attr_put_strz(nlh, NFTA_RULE_TABLE, table);
-	if (mnl_socket_bind(nl, 0, MNL_SOCKET_AUTOPID) == 0)
-		rc = rtnl_ask(nl, nlh, NLM_F_DUMP, cb, data);
+	rc = rtnl_ask(nl, nlh, NLM_F_DUMP, cb, data);
 	mnl_socket_close(nl);
 	return rc;
 }

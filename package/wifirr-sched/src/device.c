@@ -434,8 +434,8 @@ void device_options(struct wifirr *w, struct config *config)
 
 int device_open(struct wifirr *w)
 {
-	device.requests = rtnl_open(0);
-	device.events = rtnl_open(RTMGRP_LINK);
+	device.requests = rtnl_open(NETLINK_ROUTE, 0);
+	device.events = rtnl_open(NETLINK_ROUTE, RTMGRP_LINK);
 	if (!device.requests || !device.events)
 		return -1;
 	device.links = (struct watch){ .fd = mnl_socket_get_fd(device.events), .readable = link_readable };

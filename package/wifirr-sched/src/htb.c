@@ -452,7 +452,7 @@ int htb_remains(struct wifirr *w)
 	struct root root;
 	int rc;
 
-	htb.nl = rtnl_open(0);
+	htb.nl = rtnl_open(NETLINK_ROUTE, 0);
 	if (!htb.nl)
 		return -1;
 	rc = find_root(w, &root);
@@ -487,7 +487,7 @@ int htb_restore(struct wifirr *w)
 {
 	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
 	struct remains remains = { .count = 0 };
-	struct mnl_socket *nl = rtnl_open(0);
+	struct mnl_socket *nl = rtnl_open(NETLINK_ROUTE, 0);
 	int result, lock;
 
 	w->ifindex = 0;
@@ -527,7 +527,7 @@ static int start(struct wifirr *w, char *reason, size_t size)
 	htb.mtu = w->mtu;
 	htb.gso_max_segs = w->gso_max_segs;
 	htb.rate_kbit = expected_rate(w);
-	htb.nl = rtnl_open(0);
+	htb.nl = rtnl_open(NETLINK_ROUTE, 0);
 	if (!htb.nl) {
 		snprintf(reason, size, "htb: netlink: %s", strerror(errno));
 		return -1;

@@ -780,7 +780,7 @@ bool radio_stop(struct wifirr *w)
 	    nl80211_set_rts(&radio.nl, radio.wiphy, radio.rts_before) < 0)
 		owed |= HOLD_RTS;
 	if (owed)
-		logmsg(LOG_WARNING, "%s: not everything is restored yet", w->config.device);
+		logmsg(LOG_WARNING, "%s: cannot restore everything", w->config.device);
 	release(~owed);
 	if (radio_lock >= 0)
 		close(radio_lock);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests and dumps over a netlink route socket. */
+/* Requests and dumps over a netlink socket. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,9 +15,9 @@
 /* A reply that has not arrived by then never will; seconds. */
 #define REPLY_TIMEOUT 3
 
-struct mnl_socket *rtnl_open(unsigned groups)
+struct mnl_socket *rtnl_open(int bus, unsigned groups)
 {
-	struct mnl_socket *nl = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC | (groups ? SOCK_NONBLOCK : 0));
+	struct mnl_socket *nl = mnl_socket_open2(bus, SOCK_CLOEXEC | (groups ? SOCK_NONBLOCK : 0));
 	struct timeval timeout = { .tv_sec = REPLY_TIMEOUT };
 	int on = 1;
 

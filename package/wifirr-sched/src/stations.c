@@ -478,8 +478,8 @@ int stations_start(struct wifirr *w, char *reason, size_t size)
 	if (w->config.match == MATCH_IP)
 		groups |= RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE;
 	memset(&st, 0, sizeof(st));
-	st.nl = rtnl_open(0);
-	st.events = rtnl_open(groups);
+	st.nl = rtnl_open(NETLINK_ROUTE, 0);
+	st.events = rtnl_open(NETLINK_ROUTE, groups);
 	if (!st.nl || !st.events) {
 		snprintf(reason, size, "netlink: %s", strerror(errno));
 		stations_stop();

@@ -296,11 +296,12 @@ int survey_try(int ifindex, struct survey_ability *can);
 /* check.c: prints what works on a device, and how it was tested. Returns the exit code. */
 int check_device(const char *device);
 
-/* rtnl.c: requests over netlink route sockets. Return a negative errno on failure, with its text in why. */
+/* rtnl.c: requests over netlink sockets. Return a negative errno on failure, with its text in why. */
 
 struct mnl_socket;
 struct nlmsghdr;
-struct mnl_socket *rtnl_open(unsigned groups);
+/* bus: NETLINK_ROUTE or another one */
+struct mnl_socket *rtnl_open(int bus, unsigned groups);
 uint32_t rtnl_seq(void);
 int rtnl_request(struct mnl_socket *nl, struct nlmsghdr *nlh, char *why, size_t size);
 /*
