@@ -734,7 +734,7 @@ static int read_counters(struct wifirr *w)
 {
 	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
 	struct counters counters = { .w = w };
-	int rc = rtnl_ask(htb.nl, tc_put(buf, w, RTM_GETTCLASS, 0, 0, 0, NULL), NLM_F_DUMP, class_counters, &counters);
+	int rc = rtnl_ask(htb.nl, tc_put(buf, w, RTM_GETTCLASS, 0, HTB_HANDLE, 0, NULL), NLM_F_DUMP, class_counters, &counters);
 
 	if (rc < 0)
 		return rc;

@@ -301,6 +301,38 @@ def test_a_client_without_memory_for_its_queue_leaves_no_class(bed, tmp_path):
     assert daemon.stop() == 0
 
 
+CLASSES_OF_OTHERS = """
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <linux/rtnetlink.h>
+
+ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	ssize_t got = ((ssize_t (*)(int, struct msghdr *, int))dlsym(RTLD_NEXT, "recvmsg"))(fd, msg, flags);
+	struct nlmsghdr *nlh = msg->msg_iov->iov_base;
+	int len = got;
+
+	for (; got > 0 && NLMSG_OK(nlh, len); nlh = NLMSG_NEXT(nlh, len))
+		if (nlh->nlmsg_type == RTM_NEWTCLASS && ((struct tcmsg *)NLMSG_DATA(nlh))->tcm_handle >> 16 != 0x5746)
+			close(open(getenv("NOW"), O_CREAT, 0600));
+	return got;
+}
+"""
+
+
+@pytest.mark.skipif(SANITIZED, reason="AddressSanitizer has to come first")
+def test_at_each_tick_only_the_clients_classes_are_read(bed, tmp_path):
+    """Below each of them are others, a tbf's and those of fq_codel's flows."""
+    fdb(bed, "add", [mac(i) for i in range(1, 13)])
+    daemon = bed.daemon(*PAPER, wrapper=preloaded(tmp_path, CLASSES_OF_OTHERS)).ready()
+    consistent(bed, daemon, 12)
+    assert not (tmp_path / "now").exists()
+    assert daemon.stop() == 0
+
+
 SLOW_TO_BECOME_ANOTHER_PROGRAM = """
 #include <unistd.h>
 
