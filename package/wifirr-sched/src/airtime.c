@@ -301,14 +301,13 @@ static int start(struct wifirr *w, char *reason, size_t size)
 	return 0;
 }
 
-static void stop(struct wifirr *w)
+static bool stop(struct wifirr *w)
 {
-	if (!nl.socket)
-		return;
 	w->weights_idle = false;
 	if (write_all_weights(w, true) == 0)
-		radio_hold_weights(w, false, NULL, 0);
+		radio_hold_weights(w, false, NULL, 0);	/* otherwise radio_stop() says so */
 	nl80211_close(&nl);
+	return false;
 }
 
 const struct backend airtime_backend = {

@@ -30,14 +30,14 @@ void backend_also(struct wifirr *w, uint16_t id, unsigned at, bool there)
 		w->backend->also(w, id, at, there);
 }
 
-void backend_stop(struct wifirr *w)
+bool backend_stop(struct wifirr *w)
 {
-	if (!w->backend)
-		return;
-	w->backend->stop(w);
+	bool owing = w->backend && w->backend->stop(w);
+
 	w->backend = NULL;
 	for (unsigned id = 0; id < POLICY_CLIENTS_MAX; id++)
 		w->station[id].backed = false;
+	return owing;
 }
 
 void backend_lost(struct wifirr *w, const char *what)

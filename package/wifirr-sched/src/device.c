@@ -112,8 +112,8 @@ void device_stop(struct wifirr *w)
 
 	if (!device.attached)
 		return;
-	backend_stop(w);
-	owing = radio_stop(w);
+	owing = backend_stop(w);
+	owing |= radio_stop(w);
 	survey_stop();
 	guard_stop(owing);
 	nl80211_stop();

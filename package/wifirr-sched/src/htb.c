@@ -418,21 +418,20 @@ static uint32_t expected_rate(const struct wifirr *w)
 	return sum ? n * 900000000000ULL / sum : 0;
 }
 
-static void stop(struct wifirr *w)
+static bool stop(struct wifirr *w)
 {
+	bool owing = true;
 	struct root root;
 
-	if (!htb.nl)
-		return;
 	classify_stop();
 	if (find_root(w, &root) == 0) {
 		/* in this order: while the qdisc is there, it remembers */
 		set_gso_max_segs(w, htb.gso_max_segs);
-		if (root.ours)
-			delete_root(w);
+		owing = root.ours && delete_root(w) < 0;
 	}
 	mnl_socket_close(htb.nl);
 	memset(&htb, 0, sizeof(htb));
+	return owing;
 }
 
 /* A killed daemon's qdisc holds the device's own gso_max_segs in r2q. */

@@ -124,8 +124,8 @@ struct backend {
 	void (*also)(struct wifirr *w, uint16_t id, unsigned at, bool there);
 	/* Called after a burst of the three above. May be NULL. */
 	int (*flush)(struct wifirr *w);
-	/* Restores the device. Also called after the device vanished. */
-	void (*stop)(struct wifirr *w);
+	/* Restores the device. Also called after the device vanished. True: something that the guard restores is left. */
+	bool (*stop)(struct wifirr *w);
 };
 
 extern const struct backend htb_backend, airtime_backend;
@@ -183,7 +183,7 @@ void device_stop(struct wifirr *w);
 
 /* backend.c: which stations the backend knows, and the loss of its settings */
 
-void backend_stop(struct wifirr *w);
+bool backend_stop(struct wifirr *w);
 /* Call the backend's add, del and also for one station. */
 void backend_add(struct wifirr *w, uint16_t id);
 void backend_del(struct wifirr *w, uint16_t id);

@@ -264,7 +264,7 @@ def test_nobody_listens_to_nf_tables(bed, tmp_path):
     assert daemon.stop() == 0
 
 
-NO_MEMORY_FOR_QUEUES = """
+NO_MEMORY = """
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -276,7 +276,7 @@ ssize_t sendto(int fd, const void *data, size_t size, int flags, const struct so
 {
 	const struct nlmsghdr *nlh = data;
 
-	if (to_size == 12 && nlh->nlmsg_type == RTM_NEWQDISC && access(getenv("NOW"), F_OK) == 0) {
+	if (to_size == 12 && (nlh->nlmsg_type == RTM_NEWQDISC || nlh->nlmsg_type == RTM_GETQDISC) && access(getenv("NOW"), F_OK) == 0) {
 		errno = ENOBUFS;
 		return -1;
 	}
@@ -289,7 +289,7 @@ ssize_t sendto(int fd, const void *data, size_t size, int flags, const struct so
 @pytest.mark.skipif(SANITIZED, reason="AddressSanitizer has to come first")
 def test_a_client_without_memory_for_its_queue_leaves_no_class(bed, tmp_path):
     """The next client could not have one of that name."""
-    daemon = bed.daemon(*PAPER, wrapper=preloaded(tmp_path, NO_MEMORY_FOR_QUEUES)).ready()
+    daemon = bed.daemon(*PAPER, wrapper=preloaded(tmp_path, NO_MEMORY)).ready()
     (tmp_path / "now").touch()
     fdb(bed, "add", [mac(1)])
     wait_for(lambda: "class for a client: " in daemon.text(), "the refusal")
@@ -299,6 +299,19 @@ def test_a_client_without_memory_for_its_queue_leaves_no_class(bed, tmp_path):
     fdb(bed, "add", [mac(i) for i in range(2, 9)])
     consistent(bed, daemon, 7)
     assert daemon.stop() == 0
+
+
+@pytest.mark.skipif(SANITIZED, reason="AddressSanitizer has to come first")
+def test_an_end_without_memory_leaves_nothing(bed, tmp_path):
+    """What the daemon could not restore, its guard does a little later."""
+    before = device(bed)
+    fdb(bed, "add", [mac(i) for i in range(1, 13)])
+    daemon = bed.daemon(*PAPER, wrapper=preloaded(tmp_path, NO_MEMORY)).ready()
+    consistent(bed, daemon, 12)
+    (tmp_path / "now").touch()
+    assert daemon.stop() == 0
+    (tmp_path / "now").unlink()
+    wait_for(lambda: device(bed) == before, "everything as before")
 
 
 CLASSES_OF_OTHERS = """
