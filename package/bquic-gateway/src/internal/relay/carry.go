@@ -41,6 +41,7 @@ func (r *Relay) accept(ctx context.Context, l *net.TCPListener, wg *sync.WaitGro
 			defer stop()
 			_ = client.SetKeepAliveConfig(tunnel.KeepAlive())
 			tunnel.ResetAtEnd(client)
+			tunnel.KeepUrgent(client)
 			target, err := r.now.Load().targetOf(client)
 			if err != nil {
 				r.logger.Debug("connection refused", "client", client.RemoteAddr(), "error", err)
@@ -160,6 +161,7 @@ func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, 
 	origin := &tcpStream{TCPConn: conn.(*net.TCPConn)}
 	defer origin.TCPConn.Close()
 	tunnel.LimitUnsent(origin.TCPConn)
+	tunnel.KeepUrgent(origin.TCPConn)
 	err = tunnel.SpliceTimed(client, first, origin, count, c.timing)
 	r.logger.Debug("direct connection ended", "target", target, "error", err)
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"bquic/internal/divert"
 	"bquic/internal/tunnel"
 )
@@ -84,5 +86,29 @@ func TestLastWords(t *testing.T) {
 		}
 		node.signal(syscall.SIGKILL)
 		gateway.signal(syscall.SIGKILL)
+	}
+}
+
+// TestUrgent sends urgent data (RFC 6093) both ways, as Telnet and FTP do. None of it is missing from what is carried.
+func TestUrgent(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	urge := func(conn *net.TCPConn) error {
+		raw, err := conn.SyscallConn()
+		if err != nil {
+			return err
+		}
+		cerr := raw.Control(func(fd uintptr) { err = unix.Sendto(int(fd), []byte("ur"), unix.MSG_OOB, nil) })
+		return errors.Join(cerr, err, sendAll(conn, []byte("gent")))
+	}
+	read := make(chan error, 1)
+	m.listen(":80", func(conn *net.TCPConn) {
+		read <- errors.Join(urge(conn), receiveAll(conn, []byte("urgent")))
+	})
+	m.startGateway()
+	node := m.startRelay(m.config(divert.Redirect))
+	conn, _ := m.carry(node, origin4+":80")
+	if err := errors.Join(receiveAll(conn, []byte("urgent")), urge(conn), <-read); err != nil {
+		t.Error(err)
 	}
 }

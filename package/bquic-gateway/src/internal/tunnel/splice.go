@@ -105,6 +105,7 @@ func splices(conn *net.TCPConn, first []byte, str Stream, count *Bytes, timing *
 	s := &splice{conn: conn, raw: raw, str: str, count: count, timing: timing, relay: relay}
 	ResetAtEnd(conn)
 	LimitUnsent(conn)
+	KeepUrgent(conn)
 	s.watch = time.AfterFunc(watchInterval, s.look)
 	defer s.stop()
 
@@ -361,6 +362,13 @@ func LimitUnsent(conn *net.TCPConn) {
 		_ = raw.Control(func(fd uintptr) {
 			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, MaxUnsent)
 		})
+	}
+}
+
+// KeepUrgent leaves urgent data where it is in the stream. By default, the kernel takes a byte out (RFC 6093, section 3.1).
+func KeepUrgent(conn *net.TCPConn) {
+	if raw, err := conn.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_OOBINLINE, 1) })
 	}
 }
 
