@@ -113,7 +113,7 @@ func (b *bridge) close() {
 // to the client for the answers; Reach adds one if needed. That route stays until Release
 // has been called once for each successful Reach.
 func (d *Diverter) Reach(p *Packet, without bool) error {
-	out, gateway, err := way(p.Target.Addr())
+	out, gateway, err := way(p.Target.Addr(), 0)
 	switch {
 	case errors.Is(err, unix.ENETUNREACH) && without: // no route, as opposed to a prohibiting route
 	case err != nil:
@@ -131,7 +131,7 @@ func (b *bridge) enter(client netip.Addr, device int) error {
 		r.users++
 		return nil
 	}
-	out, gateway, err := way(client)
+	out, gateway, err := way(client, 0)
 	switch {
 	case err == nil && out == device && !gateway:
 		return nil // needs no route, so Release does nothing
@@ -202,16 +202,22 @@ func changeRoute(client netip.Addr, device int, add bool) error {
 	return err
 }
 
-// way asks the kernel for its route to an address. It returns the device, and whether the
-// route has a gateway. ENETUNREACH means no route. Other errors mean a prohibiting route,
-// or an address of the node itself.
-func way(addr netip.Addr) (out int, gateway bool, err error) {
+// Leaves returns the index of the device by which the node's own packets with a mark leave for an address, or 0.
+func Leaves(addr netip.Addr, mark uint32) int {
+	out, _, _ := way(addr, mark)
+	return out
+}
+
+// way asks the kernel for its route to an address, for packets with a mark. It returns the device,
+// and whether the route has a gateway. ENETUNREACH means no route. Other errors mean a prohibiting
+// route, or an address of the node itself.
+func way(addr netip.Addr, mark uint32) (out int, gateway bool, err error) {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
 		return 0, false, err
 	}
 	defer conn.Close()
-	r, err := lookUp(conn, addr)
+	r, err := lookUp(conn, addr, netlink.Attribute{Type: unix.RTA_MARK, Data: native(mark)})
 	if err != nil {
 		return 0, false, err
 	}

@@ -66,20 +66,20 @@ func defaults(conn *netlink.Conn) (routes []route) {
 	return routes
 }
 
-// lookUp returns the route that the kernel would use for an address.
-func lookUp(conn *netlink.Conn, addr netip.Addr) (route, error) {
+// lookUp returns the route that the kernel would use for an address. more are further attributes of the packets.
+func lookUp(conn *netlink.Conn, addr netip.Addr, more ...netlink.Attribute) (route, error) {
 	request := make([]byte, unix.SizeofRtMsg)
 	request[0], request[1] = unix.AF_INET, byte(addr.BitLen())
 	if addr.Is6() {
 		request[0] = unix.AF_INET6
 	}
-	dst, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: unix.RTA_DST, Data: addr.AsSlice()}})
+	attrs, err := netlink.MarshalAttributes(append(more, netlink.Attribute{Type: unix.RTA_DST, Data: addr.AsSlice()}))
 	if err != nil {
 		return route{}, err
 	}
 	msgs, err := conn.Execute(netlink.Message{
 		Header: netlink.Header{Type: unix.RTM_GETROUTE, Flags: netlink.Request},
-		Data:   append(request, dst...),
+		Data:   append(request, attrs...),
 	})
 	if err != nil {
 		return route{}, err

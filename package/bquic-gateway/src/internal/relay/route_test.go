@@ -58,6 +58,41 @@ func TestOtherDevice(t *testing.T) {
 	}
 }
 
+// TestDirectOtherDevice is like TestOtherDevice, for a connection that the relay makes directly, and for one that the kernel forwards.
+func TestDirectOtherDevice(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.link("node", "other", "10.79.0.2/24", "gateway", "other", "10.79.0.1/24")
+	m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+	m.listen(":82", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+	m.startGatewayAt(443, "\tlist connect_to '192.0.2.0/24'") // refuses the origin
+	c := m.config(divert.Redirect)
+	c.ExcludePorts = []divert.Ports{{First: 82, Last: 82}}
+	node := m.startRelay(c)
+	var all []*echoed
+	for _, port := range []string{":81", ":82"} {
+		conn, err := m.dial(origin4 + port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		all = append(all, &echoed{t, conn})
+		all[len(all)-1].says("before")
+	}
+	if f := node.figures(); f.Relay.Direct.Now != 1 {
+		t.Fatalf("%d direct connections, not 1", f.Relay.Direct.Now)
+	}
+	m.ip("node", "route replace default via 10.79.0.1 dev other src "+node4)
+	m.ip("gateway", "route add "+node4+" via 10.79.0.2 dev other", "route replace 10.77.0.0/24 via 10.79.0.2 dev other")
+	m.run("gateway", "nft", `table inet cut {
+		chain in { type filter hook prerouting priority -400; iifname "mesh" drop; }
+		chain out { type filter hook postrouting priority 400; oifname "mesh" drop; }
+	}`)
+	for _, conn := range all {
+		conn.says("after")
+	}
+}
+
 // TestNoRouteForAMoment takes the path away for a second, in ways for which the kernel has different errors. What is
 // carried continues.
 func TestNoRouteForAMoment(t *testing.T) {

@@ -128,15 +128,22 @@ func (e *expected) len(now time.Time) int {
 }
 
 // control makes a socket's packets leave as the kernel would have forwarded the client's (net.Dialer.Control).
-func (x expectation) control(_, _ string, raw syscall.RawConn) error {
+func (x expectation) control(_, address string, raw syscall.RawConn) error {
 	if x.out == 0 {
 		return nil
 	}
-	var err error
+	target, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return err
+	}
+	// Where the node's own packets take the same way, they follow changes of the route, as forwarded ones do.
+	bind := divert.Leaves(target.Addr(), x.mark) != x.out
 	cerr := raw.Control(func(fd uintptr) {
 		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, int(x.mark))
-		// SO_BINDTODEVICE by index; if the device is gone, the packets are lost
-		err = errors.Join(err, unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BINDTOIFINDEX, x.out))
+		if bind {
+			// SO_BINDTODEVICE by index; if the device is gone, the packets are lost
+			err = errors.Join(err, unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BINDTOIFINDEX, x.out))
+		}
 	})
 	return errors.Join(cerr, err)
 }
