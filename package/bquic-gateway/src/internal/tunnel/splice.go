@@ -16,12 +16,10 @@ import (
 )
 
 const (
-	// IdleTimeout ends an idle tunnel. It is OpenWrt's conntrack timeout for an established
-	// connection (nf_conntrack_tcp_timeout_established). TCP keep-alive and the QUIC idle
-	// timeout find dead peers much earlier.
-	IdleTimeout = 7440 * time.Second
-	// halfClosedTimeout replaces IdleTimeout once one direction has ended. Linux NATs forget
-	// such a connection after 2 minutes (nf_conntrack_tcp_timeout_fin_wait).
+	// halfClosedTimeout ends an idle tunnel once one direction has ended. Linux NATs forget
+	// such a connection after 2 minutes (nf_conntrack_tcp_timeout_fin_wait). Other tunnels may
+	// be idle for as long as both ends live: TCP keep-alive and the QUIC idle timeout find dead
+	// peers.
 	halfClosedTimeout = 5 * time.Minute
 	// watchInterval is how often a tunnel checks what no read or write reports: idleness, and
 	// a reset of a TCP connection that it is not reading.
@@ -274,14 +272,22 @@ func (s *splice) abort(err error) {
 	if s.closed.Load() && err != errIdle {
 		return // what was written still arrives
 	}
+	if str := s.quic(); str != nil {
+		str.SetReliableBoundary()
+	}
+	s.str.CancelWrite(quic.StreamErrorCode(http3.ErrCodeConnectError))
+}
+
+// quic returns the QUIC stream of str, or nil.
+func (s *splice) quic() *quic.Stream {
 	str := s.str
 	if limited, ok := str.(*rated); ok {
 		str = limited.DatagramStream
 	}
 	if str, ok := str.(interface{ QUICStream() *quic.Stream }); ok {
-		str.QUICStream().SetReliableBoundary()
+		return str.QUICStream()
 	}
-	s.str.CancelWrite(quic.StreamErrorCode(http3.ErrCodeConnectError))
+	return nil
 }
 
 // finish closes both sides after both directions have ended.
@@ -319,15 +325,18 @@ func (s *splice) look() {
 
 func (s *splice) unhealthy() error {
 	s.mu.Lock()
-	ended := s.ended
+	half := s.ended > 0
 	s.mu.Unlock()
+	if str := s.quic(); str != nil && str.Context().Err() != nil { // the peer reads nothing more
+		half = true
+	}
 
 	if moved := s.moved.Load(); moved != s.lastMoved {
 		s.lastMoved, s.idle = moved, 0
 		return nil
 	}
 	s.idle += watchInterval
-	if s.idle >= IdleTimeout || ended > 0 && s.idle >= halfClosedTimeout {
+	if half && s.idle >= halfClosedTimeout {
 		return errIdle
 	}
 	if !s.reading.Load() && !s.failed.Load() && !s.shut.Load() && ClosedByReset(s.conn) {

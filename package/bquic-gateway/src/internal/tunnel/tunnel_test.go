@@ -265,6 +265,33 @@ func TestResetUnread(t *testing.T) {
 	})
 }
 
+// A tunnel may be idle for days, as a shell is at night, but not once one of its directions has ended.
+func TestIdle(t *testing.T) {
+	_, conn := tcpEnds(t)
+	s := &splice{conn: conn, str: endless{}}
+	s.reading.Store(true)
+	days := func() (err error) {
+		for waited := time.Duration(0); err == nil && waited < 100*24*time.Hour; waited += watchInterval {
+			err = s.unhealthy()
+		}
+		return err
+	}
+	if err := days(); err != nil {
+		t.Errorf("a tunnel with two ends that live: %v", err)
+	}
+	s.end(nil)
+	if err := days(); err != errIdle {
+		t.Errorf("one that is half closed: %v", err)
+	}
+	str, _ := open(t)
+	s = &splice{conn: conn, str: str}
+	s.reading.Store(true)
+	str.CancelWrite(quic.StreamErrorCode(http3.ErrCodeConnectError)) // as after the peer's STOP_SENDING
+	if err := days(); err != errIdle {
+		t.Errorf("one whose peer reads nothing more: %v", err)
+	}
+}
+
 // flood writes until the connection accepts no more, and returns how much it accepted.
 func flood(t *testing.T, conn *net.TCPConn) (total int) {
 	t.Helper()
