@@ -11,7 +11,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab.namespaces import own_group  # noqa: E402
+from lab.namespaces import exit_on_signals, own_group  # noqa: E402
 
 BUILD = ROOT / "build/test"
 
@@ -34,4 +34,12 @@ def run(part: str, full: list[str], quick: list[str], alone: bool = False) -> in
     command = [BUILD / "stress", part, BUILD / "bquic", "-o", output, *(quick if is_quick else full)]
     if alone:
         command = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *command]
-    return subprocess.run(own_group(*command), start_new_session=True, check=False).returncode
+    exit_on_signals()
+    process = subprocess.Popen(own_group(*command), start_new_session=True)
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        process.terminate()  # its namespaces end with it
+        process.wait()

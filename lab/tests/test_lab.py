@@ -372,6 +372,27 @@ def test_nothing_is_left(number: signal.Signals) -> None:
     assert not list(pathlib.Path("/tmp").glob(f"lab{process.pid}-*"))
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_nothing_is_left_of_stress(number: signal.Signals) -> None:
+    """Of a measurement whose namespaces are made by another program."""
+    process = subprocess.Popen([sys.executable, str(ROOT / "lab/experiments/load.py"), "--quick"], stderr=subprocess.PIPE, text=True,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+
+    def stress() -> str:
+        """The process number of the program."""
+        return subprocess.run(["pgrep", "-P", str(process.pid), "stress"], capture_output=True, text=True).stdout.strip()
+
+    def left(pid: str) -> str:
+        return "".join(line for line in os.listdir("/run/netns") if line.endswith(f"-{pid}"))
+
+    namespaces.wait_until("namespaces", lambda: bool((pid := stress()) and "origin" in left(pid)), 120)
+    pid = stress()
+    process.send_signal(number)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 128 + number and "Traceback" not in said
+    assert not left(pid) and not os.path.exists(f"/proc/{pid}")
+
+
 def test_what_a_killed_lab_left_is_removed() -> None:
     process = subprocess.Popen([sys.executable, str(ROOT / "lab/run-one"), "--repetitions", "1000", "--size", "1M"],
                                stdout=subprocess.PIPE, text=True)
