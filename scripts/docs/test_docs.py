@@ -145,6 +145,13 @@ def test_commands_exist(page: pathlib.Path) -> None:
     assert not wrong
 
 
+@page
+def test_files_can_be_fetched_again(page: pathlib.Path) -> None:
+    """OpenWrt's wget refuses to overwrite a file that -O does not name; GNU's writes beside it, and the next command reads the old one."""
+    fetched = [line for _, block in BLOCK.findall(page.read_text()) for line in block.splitlines() if "wget " in line]
+    assert not [line for line in fetched if not re.search(r"wget -\w*O", line)]
+
+
 def configurations() -> list[tuple[str, str]]:
     found = []
     for one in PAGES:
