@@ -131,7 +131,7 @@ install() {
 	http://* | https://*) ;;
 	*) fail 'say where the feed is: sh install.sh http://...' ;;
 	esac
-	case $URL in *[!A-Za-z0-9:/._~%@-]*) fail "no address of a feed: $URL" ;; esac
+	case $URL in *[!][A-Za-z0-9:/._~%@-]*) fail "no address of a feed: $URL" ;; esac
 	choose
 	case $manager in
 	opkg) where="/etc/opkg/customfeeds.conf, and its key to /etc/opkg/keys/$FINGERPRINT" ;;

@@ -128,10 +128,12 @@ def test_installs_what_fits_and_takes_it_back(router, manager):
     opkgs = {f"/etc/opkg/keys/{key.fingerprint}"}  # a configuration file of opkg's, as is customfeeds.conf
     assert made - opkgs == {name for k in kept for name in made if name.startswith(k)}, kept
 
-    assert there.run("--yes", "http://other.example/").returncode == 0  # the feed has moved
-    there.calls()
-    text = (etc / ("opkg/customfeeds.conf" if manager == "opkg" else "apk/repositories.d/bquic.list")).read_text()
-    assert text.count("http://other.example/mips_24kc") == 1 and URL not in text
+    for other in ("http://other.example", "http://[fd00::1]:8080/bquic"):  # the feed has moved
+        said = there.run("--yes", f"{other}/")
+        assert said.returncode == 0, said.stdout
+        there.calls()
+        text = (etc / ("opkg/customfeeds.conf" if manager == "opkg" else "apk/repositories.d/bquic.list")).read_text()
+        assert text.count(f"{other}/mips_24kc") == 1 and URL not in text
 
     (etc / "config/bquic").write_text("config gateway\n")
     said = there.run("--undo", "--yes")
