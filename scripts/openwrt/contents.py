@@ -83,8 +83,11 @@ class Package:
 
 def epoch() -> int:
     """The timestamp of all files: the commit's time. The same commit gives the same bytes."""
-    return int(os.environ.get("SOURCE_DATE_EPOCH") or
-               subprocess.check_output(["git", "log", "-1", "--format=%ct"], cwd=REPO, text=True))
+    if given := os.environ.get("SOURCE_DATE_EPOCH"):
+        return int(given)
+    if not (REPO / ".git").exists():  # a release's sources, whose files have that time
+        return int((REPO / "version.mk").stat().st_mtime)
+    return int(subprocess.check_output(["git", "log", "-1", "--format=%ct"], cwd=REPO, text=True))
 
 
 def luci_packages() -> list[Package]:
