@@ -4,6 +4,7 @@
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import struct
 import subprocess
@@ -64,11 +65,11 @@ def build_wifirrd(recipe, arch, out):
     stub_of_libmnl(arch, source)
     # Neither -fPIC nor -flto: either one makes the program for MIPS larger. So do -Oz's inlining, jump threading and shrink wrapping.
     run("make", "-s", "-C", source, "wifirrd", f"VERSION={recipe.version}", "PKG_CONFIG=true",
-        f"CC={' '.join(compiler(arch))} -I{include}",
+        f"CC={shlex.join([*compiler(arch), f'-I{include}'])}",
         # -Xclang -Oz: Zig turns -Oz into -Os.
         f"CFLAGS=-Os -Xclang -Oz -mllvm -inline-threshold=-100 -mllvm -jump-threading-threshold=0 "
         f"-mllvm -enable-shrink-wrap=false -Wno-gnu -ffunction-sections -fdata-sections "
-        f"-fno-unwind-tables -fno-asynchronous-unwind-tables -ffile-prefix-map={recipe.dir}=.",
+        f"-fno-unwind-tables -fno-asynchronous-unwind-tables {shlex.quote(f'-ffile-prefix-map={recipe.dir}=.')}",
         "LDFLAGS=-dynamic -s -Wl,--gc-sections", "LIBS=-L. -lmnl", **ZIG)
     out.write_bytes(without_sections((source / "wifirrd").read_bytes()))
     out.chmod(0o755)
