@@ -158,7 +158,7 @@ def report(rows: list[Row]) -> str:
                     "{:.1f} ({:.1f}-{:.1f})".format(*interval(bulk)) if bulk else "-",
                     str(sum(r["lost"] for r in some)), str(len(some))])
     text = results.table(["beside", "what", "contender", "median ms", "90 %", "99 %", "/tcp", "bulk Mbit/s", "lost", "runs"], lines)
-    return text + "\n\n" + realtime.notes(rows)
+    return text + "\n\n" + realtime.notes([r for r in rows if r["what"] == clients.WHAT[0]])  # a run has a row for each
 
 
 def draw(rows: list[Row]) -> None:

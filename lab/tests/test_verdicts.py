@@ -15,6 +15,7 @@ from lab import results, simulation  # noqa: E402
 
 dense_download: Any = importlib.import_module("dense_download")
 fairness: Any = importlib.import_module("fairness")
+latency: Any = importlib.import_module("latency")
 neighbour: Any = importlib.import_module("neighbour")
 
 
@@ -31,3 +32,12 @@ def test_a_papers_gain_is_reproduced_by_nine_tenths_of_it() -> None:
 
 def test_nothing_is_reproduced_that_is_in_no_paper() -> None:
     assert not [line for line in fairness.paper(results.read(fairness.RESULTS)) if line[1] == "-"]
+
+
+def test_a_run_that_has_several_rows_counts_once() -> None:
+    """latency has a row for each kind of request of a run."""
+    rows = [{**latency.CENTRE, "what": what, "contender": contender, "repetition": 11, "median_ms": 1.0, "p90_ms": 1.0, "p99_ms": 1.0, "lost": 0, "lag_ms": 0.1,
+             "cpu_pressure": 0.1, "load": 1.0, "retries": 2, "retries_cpu": 2, "failures": int(what == latency.clients.WHAT[0])}
+            for contender in latency.CONTENDERS for what in latency.clients.WHAT]
+    told = latency.report(rows)
+    assert "\n2 runs; " in told and " 4 because the ends waited " in told and " 2 repeated after a failure" in told
