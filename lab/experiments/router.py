@@ -42,7 +42,7 @@ from typing import Any
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import measure, namespaces, results  # noqa: E402
+from lab import measure, namespaces, realtime, results  # noqa: E402
 from lab.router import board, cells, cipher, classes, memory  # noqa: E402
 
 RESULTS = ROOT / "results/router.json"
@@ -86,9 +86,7 @@ def read() -> list[Row]:
 
 
 def write(rows: list[Row]) -> None:
-    part = RESULTS.with_name(RESULTS.name + ".part")
-    part.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
-    os.replace(part, RESULTS)
+    realtime.write(RESULTS, rows)
 
 
 def merge(rows: list[Row], new: list[Row]) -> list[Row]:

@@ -31,7 +31,7 @@ from typing import Any
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import flows, measure, namespaces, pages, results  # noqa: E402
+from lab import flows, measure, namespaces, pages, realtime, results  # noqa: E402
 from lab.flows import applications  # noqa: E402
 
 RESULTS = ROOT / "results/sessions.json"
@@ -148,7 +148,7 @@ def main() -> int:
                     key = (name, 2 if http2 else 1, repetition)
                     if all((r["browser"], r["http"], r["repetition"]) != key for r in rows):
                         rows.append(walk(bench, name, http2, repetition))
-                        RESULTS.write_text("[\n" + ",\n".join(json.dumps(r) for r in rows) + "\n]\n")
+                        realtime.write(RESULTS, rows)
                         measure.progress(f"sessions {repetition}: {name}, HTTP/{key[1]}: {len(rows[-1]['flows'])} flows")
     draw(rows)
     print(report(rows))

@@ -41,7 +41,7 @@ from typing import Any
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import measure, results  # noqa: E402
+from lab import measure, realtime, results  # noqa: E402
 from lab.measure import Servers, progress  # noqa: E402
 from lab.namespaces import Failed, Lab, exit_on_signals, stop, wait_until  # noqa: E402
 from lab.topology import Mesh  # noqa: E402
@@ -256,7 +256,6 @@ def run(path: pathlib.Path, levels: list[float], legs: list[int], repetitions: i
     binary = hashlib.sha256(RELAY.read_bytes()).hexdigest()[:16]
     rows = [row for row in json.loads(path.read_text()) if row.get("binary") == binary] if path.exists() else []
     done = {(r["leg"], r["level"], r["repetition"]) for r in rows}
-    path.parent.mkdir(parents=True, exist_ok=True)
     per_byte = rows[0]["cost"] if rows else cost()
     progress(f"carrying takes {per_byte * 1e9:.1f} ns of processor time per byte")
     for repetition in range(1, repetitions + 1):
@@ -283,7 +282,7 @@ def run(path: pathlib.Path, levels: list[float], legs: list[int], repetitions: i
                     row |= {"leg": leg_mbps, "level": level, "repetition": repetition, "cost": per_byte, "commit": measure.commit(),
                             "binary": binary, "cpu_pressure": round(pressure, 3), "retries_cpu": waiting}
                     rows.append(row)
-                    path.write_text("[\n" + ",\n".join(json.dumps(r) for r in rows) + "\n]\n")
+                    realtime.write(path, rows)
                     progress(f"{leg_mbps} Mbit/s, {level:.0%}, {repetition}: " + ", ".join(
                         f"{what} {row['off'][what] / row['on'][what]:.2f}{'c' if row['carried'][what] > 0 else ''}" for what in WHAT))
     return rows

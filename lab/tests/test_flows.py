@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import pathlib
 import random
 import subprocess
@@ -70,3 +71,20 @@ def test_sessions_count_as_found_if_they_are_right() -> None:
     assert actual == {frozenset(s) for s in ({0, 1}, {2}, {3}, {4, 5})}
     assert actual & said == {frozenset({2})} and len(said) == 4
     assert thesis == {frozenset(s) for s in ({0, 1, 3}, {2}, {4, 5})}
+
+
+def test_a_full_disk_costs_no_rows(tmp_path: pathlib.Path) -> None:
+    """Nor does the end of the program while it writes them."""
+    file = tmp_path / "rows.json"
+    program = f"""
+import importlib, pathlib, resource, signal, sys
+sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "lab/experiments")!r}]
+flows = importlib.import_module("flows")
+flows.RESULTS = pathlib.Path({str(file)!r})
+flows.write([{{"key": "a"}}])
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (8, 8))
+flows.write([{{"key": "a"}}, {{"key": "b"}}])
+"""
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True).returncode == 1
+    assert json.loads(file.read_text()) == [{"key": "a"}]
