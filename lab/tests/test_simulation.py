@@ -2,6 +2,7 @@
 """The simulation in lab/ns3: its medium, its determinism for a seed, its rows."""
 
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -45,12 +46,15 @@ def test_a_seed_decides_every_figure(form):
 def test_the_demo_draws_a_crowded_cell():
     done = subprocess.run([ROOT / "lab/demo-crowd", "--quick"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    latin = subprocess.run([ROOT / "lab/demo-crowd", "--quick"], capture_output=True, text=True, env={**os.environ, "PYTHONIOENCODING": "latin-1"})
+    assert latin.stdout == done.stdout.replace("█", "?")
     drawn = re.findall(r"^  (access point alone|with wifirrd) +(█+) ([0-9.]+) (s|%|kbit/s)$", done.stdout, re.M)
     assert [(who, unit) for who, _, _, unit in drawn] == [
         (who, unit) for unit in ("s", "s", "%", "kbit/s") for who in ("access point alone", "with wifirrd")]
     collided, less = (float(value) for _, _, value, unit in drawn if unit == "%")
     assert less < 0.7 * collided  # it had an effect
-    assert {len(bar) for _, bar, value, unit in drawn if (unit, float(value)) == ("%", collided)} == {50}
+    assert {len(bar) for _, bar, value, unit in drawn if (unit, float(value)) == ("%", collided)} == {44}
+    assert max(map(len, done.stdout.splitlines())) <= 80  # columns of a terminal
 
 
 def test_a_changed_rule_changes_what_is_simulated():
