@@ -138,7 +138,8 @@ type owner struct{ uid, gid int }
 func (o owner) root() bool { return o.uid == 0 }
 
 // giveDir transfers the ownership of a directory. It makes the directory if it does not
-// exist. If the directory has content, it must belong to root and be the package's (own).
+// exist. If the directory has content, it must be the package's (own), which may have the user
+// ID that the daemon had on the router of a backup.
 // The owner of the content does not change. If change is not set, giveDir only checks.
 func giveDir(dir string, to owner, own, change bool) error {
 	p, err := find(dir, change)
@@ -174,7 +175,7 @@ func giveDir(dir string, to owner, own, change bool) error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
-	if len(names) > 0 && !(own && st.Uid == 0) {
+	if len(names) > 0 && !own {
 		return fmt.Errorf("%s belongs to user %d and is not empty: name an empty directory, or one that is for the daemon alone", dir, st.Uid)
 	}
 	if !change {

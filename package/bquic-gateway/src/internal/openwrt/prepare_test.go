@@ -121,7 +121,7 @@ func TestGiveDir(t *testing.T) {
 		{"root's with content", []string{"a/", "a/network=x"}, "a", false, "belongs to user 0 and is not empty"},
 		{"the package's own", []string{"a/", "a/site.pem=x"}, "a", true, ""},
 		{"somebody's with content", []string{"@1000 a/", "a/x=x"}, "a", false, "belongs to user 1000 and is not empty"},
-		{"not even the package's own", []string{"@1000 a/", "a/x=x"}, "a", true, "belongs to user 1000 and is not empty"},
+		{"the package's own, of another router's daemon", []string{"@1000 a/", "@1000 a/key.pem=x"}, "a", true, ""},
 		{"the daemon's link", []string{"@1000 a/", "@54321 l>a"}, "l", false, "a symbolic link of user 54321"},
 		{"a link in the daemon's", []string{"etc/", "@54321 a/", "a/l>TOP/etc"}, "a/l", false, "belongs to user 54321, so root writes nothing below it"},
 		{"below the daemon's", []string{"@54321 a/"}, "a/b", false, "belongs to user 54321, so root writes nothing below it"},
