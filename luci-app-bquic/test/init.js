@@ -10,7 +10,7 @@ const { spawn, spawnSync } = require('node:child_process');
 const root = path.resolve(__dirname, '../..');
 const tmp = fs.mkdtempSync(path.join(process.env.TEST_TMP, 'init-'));
 
-/* init(script, fn, { section: { '.type', option: value } }, environment) -> lines of words */
+/* init(script, fn, { section: { '.type', option: value } }, environment) -> lines of words, and set or add */
 function init(name, fn, sections, env) {
 	const script = path.join(root, `package/${name}/files/etc/init.d/${name}`);
 	const variables = { SECTIONS: Object.entries(sections).map(([ s, o ]) => `${o['.type']}/${s}`).join(' ') };
@@ -25,7 +25,9 @@ function init(name, fn, sections, env) {
 		encoding: 'utf8', cwd: tmp, env: { PATH: process.env.PATH, ...variables, ...env }
 	});
 
-	return { status: r.status, error: r.stderr, lines: r.stdout.split('\n').filter((l) => l).map((l) => l.split('|')) };
+	const lines = r.stdout.split('\n').filter((l) => l).map((l) => l.split('|'));
+
+	return { status: r.status, error: r.stderr, method: lines.find((l) => l[0] == 'procd_close_service')?.[1], lines: lines.filter((l) => l[0] != 'procd_close_service') };
 }
 
 /* The words of the daemon's command line. */

@@ -108,6 +108,17 @@ test('a mistake starts nothing, and a reload with one leaves things as they are'
 		}
 });
 
+test('a mistake ends no running daemon when apk starts the service after an upgrade', () => {
+	const mistake = (s) => { onlyGateway(s); s.gateway.listen = 'nowhere'; };
+
+	assert.equal(service(onlyGateway)('start').method, 'set');
+	assert.equal(service(mistake)('start').method, 'add');
+	/* the service knows neither what runs nor its options any more, if it forgets them */
+	scheduler('start', { device: 'lo', rate: '1000' });
+	const { method, text, file } = scheduler('start', { device: 'lo', rate: '1000', slot: 'x' }, { INVALID: 'slot', RUNNING: 'lo' });
+	assert.deepEqual([ method, text.filter((l) => l.startsWith('procd')), file ], [ 'add', [], 'rate=1000\n' ]);
+});
+
 test('a reload: the daemon reads again, and is started anew only for what it cannot change', () => {
 	const run = service(onlyGateway);
 	const fixed = () => fs.readFileSync(run.made('gateway/fixed'), 'utf8');

@@ -77,8 +77,12 @@ logger() {
 extra_command() { :; }
 # TEST_KERNEL: change the settings of this network namespace.
 [ -n "${TEST_KERNEL:-}" ] || sysctl() { if [ "$1" = -n ]; then echo "${TEST_SYSCTL:-1}"; else say sysctl "$@"; fi; }
+# Like rc.common: whatever start_service returns, procd is told. After set, it ends the instances that were not named.
 start() {
-	start_service "$@" || return
+	local method=set result=0
+	start_service "$@" || result=$?
+	say procd_close_service "$method"
+	[ $result = 0 ] || return $result
 	! type service_started >/dev/null 2>&1 || service_started
 }
 procd_running() { case " ${RUNNING:-} " in *" $2 "*) ;; *) return 1 ;; esac; }
