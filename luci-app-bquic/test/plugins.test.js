@@ -552,9 +552,14 @@ test('wifirr-sched: a device that appears, also by a new name, gets its schedule
 		"wifirr.ap0=scheduler\nwifirr.ap0.device='phy0-ap1'", { ACTION, INTERFACE });
 
 	for (const action of [ 'add', 'move' ])
-		assert.equal(plugged(action, 'phy0-ap1'), 'wifirr-sched reload\n', action);
+		assert.equal(plugged(action, 'phy0-ap1'), 'wifirr-sched start\n', action);
 	for (const [ action, device ] of [ [ 'remove', 'phy0-ap1' ], [ 'add', 'phy0-ap' ], [ 'add', 'phy0-ap11' ] ])
 		assert.equal(plugged(action, device), '', `${action} ${device}`);
+	/* unlike a reload, a start starts what has no mistake, and ends nothing */
+	const { method, lines } = init('wifirr-sched', 'start', { a: { '.type': 'scheduler', enabled: '1', device: 'lo', rate: '1000' }, b: { '.type': 'scheduler', enabled: '1', device: 'b0', weights: 'x' } },
+		{ TEST_PROG: WIFIRRD, TEST_RUN: path.join(tmp, 'run'), TEST_DIR: path.join(tmp, 'made') });
+	assert.equal(method, 'add');
+	assert.deepEqual(lines.filter((l) => l[0] == 'procd_open_instance'), [ [ 'procd_open_instance', 'lo' ] ]);
 	/* procd knows no service that was stopped */
 	assert.equal(plugged('add', 'phy0-ap1', {}), '');
 });
