@@ -476,6 +476,28 @@ test('wifirr-sched: a daemon that reads its options meanwhile has all of them', 
 	assert.deepEqual(fs.readdirSync(path.join(tmp, 'made')).filter((f) => f.startsWith('lo.')), [ 'lo.options' ]);
 });
 
+test('wifirr-sched: where /var is full, a running daemon keeps all of its options', () => {
+	const TEST_DIR = path.join(tmp, 'full'), options = { device: 'lo', rate: '1000', engage: 'dry-run' };
+	const file = () => fs.readFileSync(path.join(TEST_DIR, 'lo.options'), 'utf8');
+
+	fs.mkdirSync(TEST_DIR);
+	/* two pages: the program's mark and the options */
+	assert.equal(spawnSync('mount', [ '-t', 'tmpfs', '-o', 'size=8k', 'none', TEST_DIR ]).status, 0);
+	try {
+		assert.equal(scheduler('start', options, { TEST_DIR }).status, 0);
+		const before = file();
+		const mark = fs.readFileSync(path.join(TEST_DIR, 'program'), 'utf8');
+		assert.match(before, /^engage=dry-run$/m);
+		const r = scheduler('reload_service', options, { TEST_DIR, RUNNING: 'lo' });
+		assert.equal(r.status, 1, r.text);
+		assert.match(r.text.join('\n'), /section a: no room in /);
+		assert.equal(scheduler('start', options, { TEST_DIR, RUNNING: 'lo' }).method, 'add');
+		assert.deepEqual([ file(), fs.readFileSync(path.join(TEST_DIR, 'program'), 'utf8') ], [ before, mark ]);
+	} finally {
+		spawnSync('umount', [ TEST_DIR ]);
+	}
+});
+
 test('wifirr-sched: apk starts it after an upgrade without a stop, and the new program runs', () => {
 	const options = { device: 'lo', rate: '1000' }, newer = path.join(tmp, 'wifirrd-newer');
 	const start = (PROG) => scheduler('start', options, { RUNNING: 'lo', TEST_PROG: PROG });
