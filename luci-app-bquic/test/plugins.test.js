@@ -439,33 +439,6 @@ test('wifirr-sched: a daemon that waits for its device goes on waiting', () => {
 	assert.equal(file, 'rate=1000\n');
 });
 
-test('wifirr-sched: a device that appears has its daemon, whatever the section of another device says', () => {
-	const stubs = path.join(tmp, 'hotplug'), asked = path.join(stubs, 'asked'), run = path.join(tmp, 'run'), made = path.join(tmp, 'made');
-	const hotplug = fs.readFileSync(path.join(root, 'package/wifirr-sched/files/etc/hotplug.d/net/50-wifirr-sched'), 'utf8');
-
-	fs.mkdirSync(stubs);
-	fs.writeFileSync(path.join(stubs, 'uci'), '#!/bin/sh\necho "wifirr.b.device=\'lo\'"\n', { mode: 0o755 });
-	fs.writeFileSync(path.join(stubs, 'init'), `#!/bin/sh\necho "$1" >>'${asked}'\n`, { mode: 0o755 });
-	spawnSync('busybox', [ 'sh', '-c', hotplug.replaceAll('/etc/init.d/wifirr-sched', path.join(stubs, 'init')) ], {
-		env: { PATH: `${stubs}:${process.env.PATH}`, ACTION: 'add', INTERFACE: 'lo' } });
-	const fn = fs.readFileSync(asked, 'utf8').trim().split('\n').pop();
-
-	fs.mkdirSync(made, { recursive: true });
-	for (const RUNNING of [ '', 'other0' ]) {
-		fs.writeFileSync(path.join(made, 'other0.options'), 'rate=7000\n');
-		const { lines } = init('wifirr-sched', fn == 'reload' ? 'reload_service' : fn, {
-			a: { '.type': 'scheduler', enabled: '1', device: 'other0', weights: '70000,1' },
-			b: { '.type': 'scheduler', enabled: '1', device: 'lo', rate: '1000' }
-		}, { TEST_PROG: WIFIRRD, TEST_RUN: run, TEST_DIR: made, RUNNING });
-		assert.deepEqual(lines.filter((l) => l[0] == 'procd_open_instance').map((l) => l[1]), RUNNING ? [ 'other0', 'lo' ] : [ 'lo' ]);
-		assert.ok(lines.some((l) => l.join(' ').includes('section a: weights 70000: must be')));
-		/* one that runs goes on with the options that it has */
-		assert.ok(!lines.some((l) => l[0] == 'procd_send_signal'));
-		if (RUNNING)
-			assert.equal(fs.readFileSync(path.join(made, 'other0.options'), 'utf8'), 'rate=7000\n');
-	}
-});
-
 test('wifirr-sched: a daemon that reads its options meanwhile has all of them', () => {
 	const options = { device: 'lo', rate: '1000', slot: '700' };
 	scheduler('start_service', options);
