@@ -21,7 +21,7 @@ func TestRulesEqual(t *testing.T) {
 		reflect.TypeFor[[]netip.Addr]():   []netip.Addr{netip.MustParseAddr("192.0.2.1")},
 		reflect.TypeFor[[]netip.Prefix](): []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
 		reflect.TypeFor[[]Ports]():        []Ports{{1, 2}},
-		reflect.TypeFor[[]*BridgePort]():   []*BridgePort{{Name: "bat0"}},
+		reflect.TypeFor[[]*BridgePort]():  []*BridgePort{{Name: "bat0"}},
 	}
 	for field := range reflect.TypeFor[Rules]().Fields() {
 		value, ok := some[field.Type]

@@ -55,7 +55,7 @@ type Rules struct {
 	TCP     bool           // take TCP
 	NotTCP  []Ports        // TCP ports that are not taken
 	UDP     []Ports        // UDP ports that are taken
-	Bridges []*BridgePort   // ports by which bridged clients' packets leave, sorted by name
+	Bridges []*BridgePort  // ports by which bridged clients' packets leave, sorted by name
 	Bridged bool           // bridged connections may have been taken, and their packets still arrive
 }
 

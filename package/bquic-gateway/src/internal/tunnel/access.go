@@ -209,8 +209,8 @@ type Stats struct {
 	Up     uint64 `json:"up_bytes"`
 	Down   uint64 `json:"down_bytes"`
 	// Denied counts requests without a valid token.
-	Denied uint64 `json:"denied"`
-	Uplink bool   `json:"uplink"` // the uplink works
+	Denied uint64  `json:"denied"`
+	Uplink bool    `json:"uplink"` // the uplink works
 	Peers  []*Peer `json:"peers"`
 }
 
