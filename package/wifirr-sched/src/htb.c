@@ -717,11 +717,12 @@ static int class_counters(const struct nlmsghdr *nlh, void *data)
 		if (mnl_attr_get_type(attr) != TCA_STATS2)
 			continue;
 		mnl_attr_for_each_nested(stat, attr) {
-			const struct gnet_stats_basic *basic = mnl_attr_get_payload(stat);
-			const struct gnet_stats_queue *queue = mnl_attr_get_payload(stat);
+			const void *data = mnl_attr_get_payload(stat);
+			const struct gnet_stats_queue *queue = data;
 
-			if (mnl_attr_get_type(stat) == TCA_STATS_BASIC && mnl_attr_get_payload_len(stat) >= sizeof(basic->bytes))
-				memcpy(&s->bytes, &basic->bytes, sizeof(s->bytes));	/* may be misaligned */
+			/* a struct gnet_stats_basic begins with bytes, and may be misaligned */
+			if (mnl_attr_get_type(stat) == TCA_STATS_BASIC && mnl_attr_get_payload_len(stat) >= sizeof(s->bytes))
+				memcpy(&s->bytes, data, sizeof(s->bytes));
 			if (mnl_attr_get_type(stat) == TCA_STATS_QUEUE && mnl_attr_get_payload_len(stat) >= sizeof(*queue))
 				s->waiting = queue->backlog;
 		}
