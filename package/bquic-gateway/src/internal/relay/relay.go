@@ -20,8 +20,10 @@ import (
 )
 
 const (
-	// lookInterval is how often the relay reads the routes to find the uplinks.
+	// lookInterval is how often the relay reads the routes to find the uplinks. A mesh may have thousands of routes, and
+	// reading them may take a large part of a router's processor: lookPart is the part of the time that it takes at most.
 	lookInterval = time.Second
+	lookPart     = 50
 	// lingerTimeout is how long a stopping relay waits for its connections. procd and
 	// systemd must not kill it earlier (term_timeout, TimeoutStopSec).
 	lingerTimeout = 30 * time.Second
@@ -63,6 +65,7 @@ type Relay struct {
 // A world describes how clients' packets reach other networks.
 type world struct {
 	uplinks []string // devices
+	node    []netip.Addr
 	divert.Network
 }
 
@@ -186,7 +189,10 @@ func (r *Relay) Run(ctx context.Context) error {
 	close(r.ready)
 	err = r.control(ctx, d, failed)
 	r.ending.Store(true)
-	if aerr := d.Apply(r.rules(world{}, false)); err == nil {
+	r.mu.Lock()
+	w := r.world
+	r.mu.Unlock()
+	if aerr := d.Apply(r.rules(w, false)); err == nil {
 		err = aerr
 	}
 	if err == nil {
@@ -221,12 +227,14 @@ func (r *Relay) kick() {
 	}
 }
 
-// rules returns the kernel's rules for a world. take says whether new connections are taken.
+// rules returns the kernel's rules for a world. take says whether new connections are taken. It is called four times a
+// second, so it asks the kernel nothing.
 func (r *Relay) rules(w world, take bool) divert.Rules {
 	set := r.now.Load()
 	rules := divert.Rules{
 		Mode:    set.Mode,
 		Port:    set.Port,
+		Node:    w.node,
 		Clients: w.Clients,
 		Exclude: slices.Concat(never, set.Exclude, r.gateways.addresses(set)),
 		TCP:     r.load.takes() == processor.All,
@@ -237,16 +245,12 @@ func (r *Relay) rules(w world, take bool) divert.Rules {
 	if len(rules.Clients) == 0 {
 		rules.Clients = set.Interfaces
 	}
-	rules.Node = divert.NodeAddresses(rules.Clients)
 	if !take {
 		return rules
 	}
 	rules.Uplinks = w.uplinks
-	if rules.Bridged && len(w.Ports) > 0 {
+	if rules.Bridged {
 		rules.Bridges = w.Ports
-		// A bridge with clients may have no address of its own (Gluon's br-client has no
-		// IPv4 address).
-		rules.Node = append(rules.Node, divert.NodeAddresses(divert.Devices())...)
 	}
 	return rules
 }
@@ -285,6 +289,12 @@ func (r *Relay) look() (w world) {
 	if w.Network, err = divert.Look(set.Interfaces, set.Uplinks, gateways); err != nil {
 		r.logger.Error("cannot read the devices", "error", err)
 	}
+	w.node = divert.NodeAddresses(w.Clients)
+	if set.Bridge != BridgeOff && len(w.Ports) > 0 {
+		// A bridge with clients may have no address of its own (Gluon's br-client has no
+		// IPv4 address).
+		w.node = append(w.node, divert.NodeAddresses(divert.Devices())...)
+	}
 	return w
 }
 
@@ -294,7 +304,7 @@ func (r *Relay) control(ctx context.Context, d *divert.Diverter, failed <-chan e
 	defer tick.Stop()
 	failure, bridgeless := "", false
 	var w world
-	var looked time.Time
+	var next time.Time // when to look again
 	for {
 		select {
 		case <-ctx.Done():
@@ -305,9 +315,11 @@ func (r *Relay) control(ctx context.Context, d *divert.Diverter, failed <-chan e
 		case <-r.kicked:
 		}
 		take := r.gateways.pick() != nil
-		if take && time.Since(looked) >= lookInterval {
-			looked = time.Now()
+		if now := time.Now(); !take {
+			next = now
+		} else if !now.Before(next) {
 			w = r.look()
+			next = now.Add(max(lookInterval, lookPart*time.Since(now)))
 			r.mu.Lock()
 			r.world = w
 			taking := r.taking
