@@ -44,7 +44,7 @@ static void say(const char *what, bool works, const char *fmt, ...)
 static void on_interface(void *data, const struct nl80211_interface *seen)
 {
 	(void)data;
-	if (seen->wiphy != check.interface.wiphy)
+	if (!nl80211_share_radio(seen, &check.interface))
 		return;
 	check.access_points += nl80211_is_access_point(seen);
 	check.neighbours += nl80211_has_neighbours(seen);

@@ -59,6 +59,12 @@ struct nl80211_wiphy {
 };
 #define NL80211_RTS_OFF UINT32_MAX
 
+/*
+ * Both are interfaces of one radio: of one wiphy, on one channel. Some wiphys
+ * have several radios (MT7996), each with a channel of its own.
+ */
+bool nl80211_share_radio(const struct nl80211_interface *a, const struct nl80211_interface *b);
+
 /* All return 0, or -1 with errno and n->error set. */
 int nl80211_open(struct nl80211 *n);
 void nl80211_close(struct nl80211 *n);

@@ -64,12 +64,13 @@ struct seen {
 static struct {
 	bool open;
 	struct nl80211 nl;
-	uint32_t wiphy;
+	struct nl80211_interface self;	/* the device */
 	char path[64];			/* the lease */
 	struct interface interface[INTERFACES_MAX];
 	unsigned interfaces;
 	int measured[NL80211_SERVED_MAX];	/* interfaces with clients: access points, and their VLANs */
 	unsigned measured_count;
+	bool more_radios;		/* the wiphy has others */
 	struct contention contention;
 	uint32_t rts_before;		/* the operator's RTS threshold */
 	uint32_t rts;			/* the RTS threshold in force */
@@ -128,9 +129,9 @@ static int write_lease(void)
 	size_t len = 0;
 
 	if (radio.held & HOLD_RTS)
-		len += snprintf(text + len, sizeof(text) - len, "rts %u %u\n", radio.wiphy, radio.rts_before);
+		len += snprintf(text + len, sizeof(text) - len, "rts %u %u\n", radio.self.wiphy, radio.rts_before);
 	if (radio.held & HOLD_WEIGHTS)
-		len += snprintf(text + len, sizeof(text) - len, "weights %u %u %u\n", radio.wiphy, radio.weight_active,
+		len += snprintf(text + len, sizeof(text) - len, "weights %u %u %u\n", radio.self.wiphy, radio.weight_active,
 				radio.weight_waiting);
 	for (unsigned i = 0; radio.held & HOLD_WINDOWS && i < radio.interfaces; i++)
 		len += snprintf(text + len, sizeof(text) - len, "windows %s\n", radio.interface[i].name);
@@ -358,8 +359,10 @@ static void on_interface(void *data, const struct nl80211_interface *seen)
 	struct interface *i = &radio.interface[radio.interfaces];
 
 	(void)data;
-	if (seen->wiphy != radio.wiphy)
+	if (!nl80211_share_radio(seen, &radio.self)) {
+		radio.more_radios |= seen->wiphy == radio.self.wiphy;
 		return;
+	}
 	if (nl80211_serves_stations(seen) && radio.measured_count < NL80211_SERVED_MAX)
 		radio.measured[radio.measured_count++] = seen->ifindex;
 	if (seen->type != NL80211_IFTYPE_AP || !seen->ifindex || radio.interfaces == INTERFACES_MAX)
@@ -374,8 +377,12 @@ static void on_interface(void *data, const struct nl80211_interface *seen)
 static void find_interfaces(void)
 {
 	unsigned before = radio.interfaces, measured = radio.measured_count;
+	struct nl80211_interface self;
 
+	if (nl80211_get_interface(&radio.nl, radio.self.ifindex, &self) == 0)
+		radio.self = self;	/* channels change */
 	radio.interfaces = radio.measured_count = 0;
+	radio.more_radios = false;
 	if (nl80211_get_interfaces(&radio.nl, on_interface, NULL) < 0 && radio.interfaces < before) {
 		radio.interfaces = before;
 		radio.measured_count = measured;
@@ -593,7 +600,7 @@ static bool wants_rts(const struct wifirr *w)
 	bool on = radio.rts != radio.rts_before;
 
 	if (w->config.rts == RTS_AUTO)
-		return c->rts;
+		return c->rts && !radio.more_radios;	/* which would have the same threshold */
 	if (w->config.rts == RTS_OFF || w->policy.paused || w->config.policy.engage == POLICY_DRY_RUN)
 		return false;
 	return (w->policy.scheduling || radio.announced) && (aggregate || on);
@@ -604,7 +611,7 @@ static bool rts_replaced(void)
 {
 	struct nl80211_wiphy info;
 
-	if (nl80211_get_wiphy(&radio.nl, radio.wiphy, &info) < 0 || info.rts == radio.rts)
+	if (nl80211_get_wiphy(&radio.nl, radio.self.wiphy, &info) < 0 || info.rts == radio.rts)
 		return false;
 	radio.rts_before = radio.rts = info.rts;
 	return true;
@@ -621,7 +628,7 @@ static void set_rts(struct wifirr *w, uint64_t now)
 	radio.rts_looked_at = now;
 	if (rts_replaced() || wanted == radio.rts || (wanted != radio.rts_before && !held(HOLD_RTS)))
 		return;
-	if (nl80211_set_rts(&radio.nl, radio.wiphy, wanted) == 0)
+	if (nl80211_set_rts(&radio.nl, radio.self.wiphy, wanted) == 0)
 		radio.rts = wanted;
 	else if (!again)
 		logmsg(LOG_WARNING, "%s: RTS threshold %u: %s", w->config.device, wanted, radio.nl.error);
@@ -671,7 +678,7 @@ static bool own_radio(struct wifirr *w, uint64_t now, unsigned wait)
 	}
 	if (restore_lease(radio_lock) < 0)
 		logmsg(LOG_WARNING, "%s: cannot restore everything that a killed wifirrd has changed", radio.path);
-	if (nl80211_get_wiphy(&radio.nl, radio.wiphy, &info) < 0) {
+	if (nl80211_get_wiphy(&radio.nl, radio.self.wiphy, &info) < 0) {
 		problem("%s: %s", w->config.device, radio.nl.error);
 		close(radio_lock);
 		radio_lock = -1;
@@ -711,19 +718,17 @@ uint64_t radio_tick(struct wifirr *w, uint64_t now, int busy_permille)
 
 void radio_start(struct wifirr *w)
 {
-	struct nl80211_interface interface;
 	struct contention_config config = { .windows = false };
 
 	radio_stop(w);
 	if (nl80211_open(&radio.nl) < 0)
 		return;
 	radio_hostapd.fd = hostapd_open();
-	if (watch_add(&radio_hostapd) < 0 || nl80211_get_interface(&radio.nl, w->ifindex, &interface) < 0) {
+	if (watch_add(&radio_hostapd) < 0 || nl80211_get_interface(&radio.nl, w->ifindex, &radio.self) < 0) {
 		radio_stop(w);
 		return;
 	}
-	radio.wiphy = interface.wiphy;
-	snprintf(radio.path, sizeof(radio.path), RUN_DIR "/" LEASE_PREFIX "%u", radio.wiphy);
+	snprintf(radio.path, sizeof(radio.path), RUN_DIR "/" LEASE_PREFIX "%u", radio.self.wiphy);
 	contention_init(&radio.contention, &config);
 	radio.open = true;
 	own_radio(w, now_ms(), LOCK_WAIT_MS);
@@ -777,7 +782,7 @@ bool radio_stop(struct wifirr *w)
 			owed |= HOLD_WINDOWS;
 	}
 	if (radio_lock >= 0 && radio.rts != radio.rts_before && !rts_replaced() &&
-	    nl80211_set_rts(&radio.nl, radio.wiphy, radio.rts_before) < 0)
+	    nl80211_set_rts(&radio.nl, radio.self.wiphy, radio.rts_before) < 0)
 		owed |= HOLD_RTS;
 	if (owed)
 		logmsg(LOG_WARNING, "%s: cannot restore everything", w->config.device);

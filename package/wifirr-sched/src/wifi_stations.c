@@ -24,7 +24,7 @@
 static struct nl80211 request, events;
 static struct watch events_watch, timer_watch;
 static bool unauthorized_seen;
-static uint32_t wiphy;
+static struct nl80211_interface own;	/* the device */
 
 /* The radio's interfaces that matter here. */
 static struct {
@@ -54,7 +54,7 @@ static void on_interface(void *data, const struct nl80211_interface *seen)
 {
 	bool neighbours = nl80211_has_neighbours(seen);
 	const struct wifirr *w = data;
-	bool sibling = w->backend && w->backend->nl80211 && seen->wiphy == wiphy;
+	bool sibling = w->backend && w->backend->nl80211 && nl80211_share_radio(seen, &own);
 
 	if (interface_count == NL80211_SERVED_MAX || (seen->ifindex != w->ifindex &&
 	    (!sibling || (!neighbours && !nl80211_serves_stations(seen)))))
@@ -75,6 +75,7 @@ static void look_again(unsigned ms)
 
 void nl80211_resync(struct wifirr *w)
 {
+	struct nl80211_interface now;
 	int rc;
 
 	if (!timer_watch.fd)
@@ -85,6 +86,8 @@ void nl80211_resync(struct wifirr *w)
 	}
 	unauthorized_seen = false;
 	interface_count = 0;
+	if (nl80211_get_interface(&request, w->ifindex, &now) == 0)
+		own = now;	/* channels change */
 	rc = nl80211_get_interfaces(&request, on_interface, w);
 	station_mark(w, STATION_NL80211);
 	for (unsigned i = 0; rc == 0 && i < interface_count; i++) {
@@ -177,20 +180,17 @@ static void on_events(struct wifirr *w)
 
 int nl80211_start(struct wifirr *w, char *reason, size_t size)
 {
-	struct nl80211_interface interface;
-
 	*reason = '\0';
 	nl80211_stop();
 	if (nl80211_open(&request) < 0)
 		return -1;
-	if (nl80211_get_interface(&request, w->ifindex, &interface) < 0)
+	if (nl80211_get_interface(&request, w->ifindex, &own) < 0)
 		goto stop;
-	if (nl80211_has_neighbours(&interface))
+	if (nl80211_has_neighbours(&own))
 		snprintf(reason, size, "--device %s: a mesh or ad-hoc interface: its stations are neighbours, not clients "
 			 "(--match ip distinguishes the clients behind them)", w->config.device);
-	if (!nl80211_is_access_point(&interface))
+	if (!nl80211_is_access_point(&own))
 		goto stop;
-	wiphy = interface.wiphy;
 	if (nl80211_open(&events) < 0)
 		goto stop;
 	if (!events.mlme || mnl_socket_setsockopt(events.socket, NETLINK_ADD_MEMBERSHIP,

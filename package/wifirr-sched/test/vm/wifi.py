@@ -79,16 +79,17 @@ class Station(Netns):
 
 
 class Bed:
-    def __init__(self, stations, control=False, weights=True):
+    def __init__(self, stations, control=False, weights=True, channels=1):
         """
         control: hostapd as OpenWrt starts it, with a control socket and its configuration where wifirrd looks for it.
         weights: the driver has airtime weights, as ath9k and ath10k have.
+        channels: each wiphy can be on so many at once, as one with several radios.
         """
         # A station that has missed seven beacons asks the access point with a frame, and leaves without a word if its
         # ACK is not there after twice 0.5 s (net/mac80211/mlme.c). On a busy machine it may not be, and a station
         # does not come back by itself.
         run("modprobe", "mac80211", "probe_wait_ms=60000")
-        run("modprobe", "mac80211_hwsim", f"radios={stations + 1}")
+        run("modprobe", "mac80211_hwsim", f"radios={stations + 1}", f"channels={channels}")
         self.control, self.has_weights = control, weights
         self.daemons = []
         self.hostapd = None
