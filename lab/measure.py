@@ -40,6 +40,9 @@ IP_PACKET = 1500
 FLOOD_LOADS = (0.6, 0.7, 0.8, 0.9, 1, 1.2, 1.4, 2)
 FLOOD_SECONDS = 2.0
 
+# Before a command without a namespace: the kernel ends it with the thread that waits for it.
+ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL")
+
 
 class TooSlow(Failed):
     """The emulator or the ends never kept up, on this machine at this time."""

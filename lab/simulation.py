@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-from lab.measure import at_once, commit, progress
+from lab.measure import ENDS_WITH_US, at_once, commit, progress
 from lab.results import Row
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -112,7 +112,7 @@ def arguments(cell: Row) -> list[str]:
 def dense(wanted: Row, program: pathlib.Path = DENSE) -> Row:
     """One run; wanted holds the differences to CENTRE."""
     flags = arguments({**CENTRE, **wanted})
-    done = subprocess.run([str(program), *flags], capture_output=True, text=True)
+    done = subprocess.run([*ENDS_WITH_US, str(program), *flags], capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(f"dense {' '.join(flags)}: {done.stderr.strip() or done.returncode}")
     row: Row = json.loads(done.stdout)

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 
-from lab.measure import REPOSITORY, commit, progress
+from lab.measure import ENDS_WITH_US, REPOSITORY, commit, progress
 from lab.realtime import read, write
 from lab.results import Row
 
@@ -30,7 +30,7 @@ class Failed(Exception):
 
 def command(argv: list[str], env: Mapping[str, str], cwd: pathlib.Path) -> None:
     """Runs a command at low priority, on one processor."""
-    done = subprocess.run(argv, cwd=cwd, env={**os.environ, "GOFLAGS": "", "GOMAXPROCS": "1", **env}, capture_output=True,
+    done = subprocess.run([*ENDS_WITH_US, *argv], cwd=cwd, env={**os.environ, "GOFLAGS": "", "GOMAXPROCS": "1", **env}, capture_output=True,
                           text=True, preexec_fn=lambda: os.setpriority(os.PRIO_PROCESS, 0, NICE))
     if done.returncode != 0:
         raise Failed(f"{' '.join(argv)}: {(done.stdout + done.stderr)[-2000:]}")

@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "lab/experiments"))
 import dense_download  # noqa: E402
 import interactive  # noqa: E402
 import sensitivity  # noqa: E402
-from lab import carry, simulation  # noqa: E402
+from lab import carry, namespaces, simulation  # noqa: E402
 
 SMALL = {"stations": 6, "file_mb": 0.2}
 
@@ -262,3 +262,17 @@ def test_comments_do_not_make_other_sources() -> None:
     source = 'int a; // of "b\nchar *s = "/* no // comment */"; /* one\n two */ char c = \'"\'; // "\n'
     assert simulation.code(source) == 'int a; char *s = "/* no // comment */"; char c = \'"\';'
     assert simulation.code(source.replace("char c", "char  d")) == simulation.code(source).replace("char c", "char d")
+
+
+@pytest.mark.parametrize("program", [["demo-crowd"], ["experiments/neighbour.py", "--quick"]])
+def test_no_simulation_outlives_its_program(program):
+    process = subprocess.Popen([ROOT / "lab" / program[0], *program[1:]], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def running():
+        return subprocess.run(["pgrep", "-P", str(process.pid), "-x", "dense"], capture_output=True, text=True).stdout.split()
+
+    namespaces.wait_until("the simulations", running, 60)
+    pids = running()
+    process.terminate()
+    process.wait()
+    namespaces.wait_until("the end of the simulations", lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in pids))
