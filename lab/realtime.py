@@ -125,8 +125,8 @@ def notes(rows: list[Row]) -> str:
             f" {sum(r['failures'] for r in rows)} repeated after a failure.")
     above = sum(r["cpu_pressure"] >= CPU_LIMIT for r in rows)
     if above:
-        text += (f"\n{above} of them have more than that: of the whole machine, from before there was this rule, or with a browser that"
-                 " it is not asked of.")
+        text += (f"\n{above} of them have more than that: of the whole machine, from before there was this rule, or in an experiment that"
+                 " counts all runs (docs/lab.md).")
     busy = sum(r["load"] > BUSY_LOAD for r in rows)
     if busy:
         text += (f"\n{busy} of them on a machine with other work (load average above {BUSY_LOAD:g}, up to"
