@@ -93,18 +93,22 @@ test('gateway: one instance, its own configuration, a hole in the firewall', () 
 	assert.equal(spawnSync(BQUIC, [ 'check', conf ]).status, 0);
 });
 
-test('a mistake starts nothing, and a reload with one leaves things as they are', () => {
-	for (const [ change, text ] of [
-		[ (s) => { s.gateway.listen = '$(id)'; }, /bquic:\d+: .*listen/ ],
-		[ (s) => Object.assign(s.gateway, { certificate: '/nonexistent/c', key: '/nonexistent/k' }), /gateway.certificate, gateway.key: .*nonexistent/ ],
+test('a start starts what has no mistake, and a reload with one leaves things as they are', () => {
+	for (const [ change, text, started ] of [
+		[ (s) => { s.gateway.listen = '$(id)'; }, /bquic:\d+: .*listen/, [] ],
+		[ (s) => Object.assign(s.gateway, { certificate: '/nonexistent/c', key: '/nonexistent/k' }), /gateway.certificate, gateway.key: .*nonexistent/, [ 'relay' ] ],
+		[ (s) => { delete s.relay.pin; s.relay.ca = '/nonexistent/ca'; }, /relay.ca: .*nonexistent/, [ 'gateway' ] ],
 		/* values that procd cannot be told in one line */
-		[ (s) => { s.x = { '.type': 'site', host: '*', root: `${tmp}/a\nrule` }; fs.mkdirSync(s.x.root, { recursive: true }); }, /control character/ ]
+		[ (s) => { s.x = { '.type': 'site', host: '*', root: `${tmp}/a\nrule` }; fs.mkdirSync(s.x.root, { recursive: true }); }, /control character/, [ 'relay' ] ]
 	])
 		for (const fn of [ 'start_service', 'reload_service' ]) {
-			const { lines, error, status } = service((s) => { onlyGateway(s); onlyRelay(s); change(s); })(fn);
+			const { lines, error, status, said } = service((s) => { onlyGateway(s); onlyRelay(s); change(s); })(fn);
 			assert.equal(status, 1);
 			assert.match(error, text);
-			assert.ok(lines.length > 0 && lines[0][0] == 'log' && lines.every((l) => !/^(procd|json)/.test(l[0])), JSON.stringify(lines));
+			assert.equal(error.split('\n').length, 2, error); /* said once */
+			assert.ok(lines.length > 0 && lines[0][0] == 'log', JSON.stringify(lines));
+			assert.deepEqual(said('procd_open_instance'), fn == 'start_service' ? started : []);
+			assert.ok(started.length && fn == 'start_service' || lines.every((l) => !/^(procd|json)/.test(l[0])), JSON.stringify(lines));
 		}
 });
 
@@ -214,11 +218,11 @@ test('a site on a drive that is mounted after the start: the gateway starts then
 	const { status, lines } = run('start_service', (s) => { s.disk = { '.type': 'site', host: '*', root: drive }; });
 	assert.equal(status, 1);
 	assert.ok(lines.every((l) => l[0] == 'log'), lines);
-	assert.equal(plugged('add', { 'bquic-gateway': {} }), 'bquic-gateway reload\n');
+	assert.equal(plugged('add', { 'bquic-gateway': {} }), 'bquic-gateway start\n');
 	fs.mkdirSync(drive);
-	const { error, said } = run('reload_service');
+	const { error, said } = run('start_service');
 	assert.deepEqual(said('procd_open_instance'), [ 'gateway' ], error);
-	for (const [ action, services ] of [ [ 'add', { 'bquic-gateway': { instances: { gateway: { running: true } } } } ], [ 'add', {} ], [ 'remove', { 'bquic-gateway': {} } ] ])
+	for (const [ action, services ] of [ [ 'add', {} ], [ 'remove', { 'bquic-gateway': {} } ] ])
 		assert.equal(plugged(action, services), '', `${action} ${JSON.stringify(services)}`);
 });
 

@@ -52,6 +52,7 @@ func runOpenWrt(_ context.Context, args []string) error {
 			return usagef("%s: %w", *file, err)
 		}
 		// Check after Prepare, because the daemon reads the prepared files.
+		cfg.Gateway.Enabled, cfg.Relay.Enabled = role == openwrt.Gateway, role == openwrt.Relay
 		if err := checkDaemons(*file, cfg); err != nil {
 			return err
 		}
