@@ -152,7 +152,7 @@ func (c *comparison) look() {
 	c.mu.Unlock()
 	switch {
 	case turned && report.Verdict == proof.Spared:
-		c.logger.Warn("carried connections are slower: new ones go direct", "carried", report.Overall.Carried, "direct", report.Overall.Direct)
+		c.logger.Warn("carried connections are slower, or get no answer: new ones go direct", "carried", report.Overall.Carried, "direct", report.Overall.Direct)
 	case turned:
 		c.logger.Info("it is no longer certain that carried connections are slower: new ones are carried again")
 	}
