@@ -312,6 +312,13 @@ def test_headline(tmp_path: pathlib.Path) -> None:
     assert [line.partition("802.11n: ")[2].partition(". ")[0] for line in overview.crowd(tmp_path)] == ["0.50 (one run) with 50 clients"]
 
 
+def test_the_worst_case_is_of_those_that_were_measured(tmp_path: pathlib.Path) -> None:
+    realtime.write(tmp_path / "starved.json", [
+        {"leg": leg, "level": level, "repetition": 1, "off": {"bulk": 4.0}, "on": {"bulk": on}} for leg, level, on in ((10, 0.25, 4.0), (20, 3.0, 5.0), (20, 2.0, 8.0))])
+    (line,) = headline.slow_node(tmp_path)  # the level 2.0 was chosen on
+    assert "20 Mbit/s" in line.what and line.what.endswith("(worst of 2 cases)") and line.share == [1.25]
+
+
 def test_chromium_loads_a_page(lab: namespaces.Lab) -> None:
     """By HTTP/3 from two addresses, and by TCP through the relay."""
     experiment = importlib.import_module("page_load")
