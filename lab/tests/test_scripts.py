@@ -106,3 +106,34 @@ def test_ctrl_c_ends_all_parts(tmp_path: pathlib.Path) -> None:
 def test_a_part_counts_only_if_its_result_is_known(part: str, code: int, tmp_path: pathlib.Path) -> None:
     """What ran the part may have been killed, for lack of memory."""
     assert subprocess.run([suite(tmp_path, part)], capture_output=True, start_new_session=True).returncode == code
+
+
+def stub(directory: pathlib.Path, **programs: str) -> dict[str, str]:
+    """An environment of a German machine with these programs."""
+    for name, text in programs.items():
+        (directory / name.replace("_", "-")).write_text(f"#!/bin/sh\n{text}\n")
+        (directory / name.replace("_", "-")).chmod(0o755)
+    return {**{name: value for name, value in os.environ.items() if not name.startswith("LC_")}, "LANG": "de_DE.UTF-8", "PATH": f"{directory}:{os.environ['PATH']}"}
+
+
+ENGLISH = '[ "${LC_ALL:-$LANG}" = C ]'
+
+
+def test_the_virtual_machine_finds_its_kernel_in_any_language(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "lab/vm").mkdir(parents=True)
+    for name in ("run", "init"):
+        shutil.copy(ROOT / "lab/vm" / name, tmp_path / "lab/vm")
+    environment = stub(tmp_path, apt_get="echo nothing to be had >&2; exit 100", apt_cache=(
+        f"{ENGLISH} && echo '  Depends: linux-image-6.1.0-1-amd64' || echo '  Hängt ab von: linux-image-6.1.0-1-amd64'"))
+    done = subprocess.run([tmp_path / "lab/vm/run", "/bin/true"], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (77, "lab/vm/run: no kernel 6.1: nothing to be had\n")
+
+
+def test_what_qemu_cannot_run_is_skipped_in_any_language(tmp_path: pathlib.Path) -> None:
+    for directory in ("scripts", "package/bquic-gateway/quic-go", "package/bquic-gateway/src", "lab/vm"):
+        (tmp_path / directory).mkdir(parents=True)
+    shutil.copy(ROOT / "scripts/test-vm", tmp_path / "scripts")
+    stub(tmp_path / "package/bquic-gateway/quic-go", prepare="")
+    stub(tmp_path / "lab/vm", run="exit 77")
+    environment = stub(tmp_path, go="", make=f"{ENGLISH} && echo 'make: *** [x] Error 77' || echo 'make: *** [x] Fehler 77'; exit 2")
+    assert subprocess.run([tmp_path / "scripts/test-vm"], env=environment, capture_output=True).returncode == 77
