@@ -4,6 +4,7 @@
 import base64
 import hashlib
 import pathlib
+import sys
 
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
@@ -16,6 +17,8 @@ class Feed:
 
     def __init__(self, directory: pathlib.Path) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not any(directory.iterdir()):
+            print(f"{directory}: new keys: every router has to run the new install.sh before it trusts this feed", file=sys.stderr)
         self._opkg: ed25519.Ed25519PrivateKey = _kept(directory / "opkg.pem", ed25519.Ed25519PrivateKey.generate)
         self._apk: ec.EllipticCurvePrivateKey = _kept(
             directory / "apk.pem", lambda: ec.generate_private_key(ec.SECP256R1()))

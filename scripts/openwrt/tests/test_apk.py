@@ -181,3 +181,11 @@ def test_opkgs_index_is_signed_as_usign_does(key, tmp_path):
     for name in ("a", "b"):
         file = (tmp_path / f"{name}_1.2.3-r4_mips_24kc.ipk").read_bytes()
         assert f"SHA256sum: {hashlib.sha256(file).hexdigest()}\n".encode() in index
+
+
+def test_new_keys_are_told(tmp_path, capsys):
+    """No router knows them. sudo, and another machine, have another home than that of the feed's keys."""
+    keys.Feed(tmp_path / "feed")
+    assert f"{tmp_path / 'feed'}: new keys" in capsys.readouterr().err
+    keys.Feed(tmp_path / "feed")
+    assert capsys.readouterr().err == ""
