@@ -308,11 +308,6 @@ static bool parse_interface(const struct nlmsghdr *nlh, struct nl80211_interface
 	return true;
 }
 
-bool nl80211_share_radio(const struct nl80211_interface *a, const struct nl80211_interface *b)
-{
-	return a->wiphy == b->wiphy && (a->mhz == b->mhz || !a->mhz || !b->mhz);
-}
-
 static int on_interface(const struct nlmsghdr *nlh, void *data)
 {
 	parse_interface(nlh, data);

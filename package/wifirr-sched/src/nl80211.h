@@ -63,7 +63,10 @@ struct nl80211_wiphy {
  * Both are interfaces of one radio: of one wiphy, on one channel. Some wiphys
  * have several radios (MT7996), each with a channel of its own.
  */
-bool nl80211_share_radio(const struct nl80211_interface *a, const struct nl80211_interface *b);
+static inline bool nl80211_share_radio(const struct nl80211_interface *a, const struct nl80211_interface *b)
+{
+	return a->wiphy == b->wiphy && (a->mhz == b->mhz || !a->mhz || !b->mhz);
+}
 
 /* All return 0, or -1 with errno and n->error set. */
 int nl80211_open(struct nl80211 *n);

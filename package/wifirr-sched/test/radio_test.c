@@ -49,6 +49,7 @@ static bool crowded;
 /* The driver. */
 static unsigned points;			/* access points that exist */
 static unsigned others;			/* interfaces of another radio */
+static bool two_radios;			/* the second access point has one of its own, of the same wiphy */
 static bool vlan;			/* the first access point's clients are in a VLAN of their own */
 static uint16_t weight;			/* of each client */
 static uint16_t own_window[POINTS];	/* CWmin, slots */
@@ -188,7 +189,8 @@ void nl80211_close(struct nl80211 *n)
 int nl80211_get_interface(struct nl80211 *n, int ifindex, struct nl80211_interface *interface)
 {
 	(void)n;
-	*interface = (struct nl80211_interface){ .type = NL80211_IFTYPE_AP, .ifindex = ifindex };
+	*interface = (struct nl80211_interface){ .type = NL80211_IFTYPE_AP, .ifindex = ifindex,
+						 .mhz = two_radios && ifindex == 2 ? 5180 : 2412 };
 	snprintf(interface->name, sizeof(interface->name), AP "%d", ifindex - 1);
 	return 0;
 }
@@ -583,6 +585,19 @@ static void clients_of_a_vlan_are_a_crowd(void)
 	vlan = false;
 }
 
+/* They have another channel, but the same RTS threshold. */
+static void other_radios_of_the_wiphy_are_left_alone(void)
+{
+	two_radios = true;
+	start(2);
+	crowd(true, 30);
+	expect("larger windows on the crowded radio", announced[0] > OWN, true);
+	expect("larger windows on both radios", larger_windows(), 1);
+	expect("RTS threshold of both radios", rts, NL80211_RTS_OFF);
+	radio_stop(&w);
+	two_radios = false;
+}
+
 int main(void)
 {
 	char directory[] = "/tmp/wifirr-radio-test-XXXXXX";
@@ -610,6 +625,7 @@ int main(void)
 	an_interface_of_the_crowd_is_restored();
 	weights_are_restored();
 	clients_of_a_vlan_are_a_crowd();
+	other_radios_of_the_wiphy_are_left_alone();
 	unlink(LEASE_PREFIX "0");
 	rmdir(directory);
 	printf("radio: %s\n", failures ? "FAILED" : "ok");
