@@ -4,7 +4,6 @@ package quic
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/quic-go/quic-go/internal/ackhandler"
@@ -70,13 +69,16 @@ func (c *Conn) queueImmediateAck(encLevel protocol.EncryptionLevel) {
 // The frame is not retransmitted.
 func (p *packetPacker) maybeAppendImmediateAck(pl *payload, maxSize protocol.ByteCount, v protocol.Version) {
 	f := &wire.ImmediateAckFrame{}
-	if !p.burst.PeerHoldsAcks() || pl.length+f.Length(v) > maxSize ||
-		!slices.ContainsFunc(pl.streamFrames, func(f ackhandler.StreamFrame) bool { return f.Frame.Fin }) ||
+	ends := false
+	for _, sf := range pl.streamFrames {
+		ends = ends || sf.Frame.Fin
+	}
+	if !ends || !p.burst.PeerHoldsAcks() || pl.length+f.Length(v) > maxSize ||
 		p.framer.HasData() || p.retransmissionQueue.HasData(protocol.Encryption1RTT) {
 		return
 	}
 	// In front of datagrams, because the last datagram has no length.
-	pl.frames = slices.Insert(pl.frames, len(pl.frames)-pl.numDatagramFrames, ackhandler.Frame{Frame: f})
+	pl.frames = append([]ackhandler.Frame{{Frame: f}}, pl.frames...)
 	pl.length += f.Length(v)
 }
 
