@@ -18,14 +18,8 @@ func (c *connectionFlowController) share() {
 	c.EnsureMinimumWindowSize(c.maxReceiveWindowSize, monotime.Now())
 }
 
-// scarce says if the peer may send on the connection little more than four times the data read since the last update. If it
-// knows what was read of each stream, it knows which ones hold the window (SendStream.needs).
+// scarce says if the peer may send little more than four times the data read since
+// the last update.
 func (c *receiveFlowController) scarce(bytesRemaining protocol.ByteCount) bool {
-	n := c
-	if c.within != nil { // a stream
-		n = c.within
-		n.mutex.Lock()
-		defer n.mutex.Unlock()
-	}
-	return n.shared && c.receiveWindowSize-bytesRemaining > (n.receiveWindow-n.highestReceived)/4
+	return c.shared && c.receiveWindowSize-bytesRemaining > (c.receiveWindow-c.highestReceived)/4
 }

@@ -16,17 +16,16 @@ import (
 // clients. Nil is stock behaviour. Streams without a call of SetClient are sent
 // first, in stock order. The framer's mutex guards it.
 type streamOrder struct {
-	root    *order.Node
-	clients [256]*order.Node // by number, from 1 on
-	streams map[protocol.StreamID]*SendStream
-	need    protocol.ByteCount // the least need of a stream that waits; MaxByteCount: none does
+	root      *order.Node
+	clients   [256]*order.Node // by number, from 1 on
+	streams   map[protocol.StreamID]*SendStream
+	datagrams int // queued
 }
 
 // A streamPlace is the place of a stream's sender in the order. The framer's mutex guards it.
 type streamPlace struct {
 	flow      *order.Node // nil: none
 	datagrams datagramFlow
-	need      protocol.ByteCount // it waits until this much of the connection's window is free; 0: it does not wait
 }
 
 // SetClient assigns the data and datagrams that s sends to a client. The connection
@@ -47,11 +46,7 @@ func (f *framer) setClient(s *SendStream, number uint8) {
 		return
 	}
 	if f.order == nil {
-		f.order = &streamOrder{
-			root:    order.New(nil, nil),
-			streams: make(map[protocol.StreamID]*SendStream),
-			need:    protocol.MaxByteCount,
-		}
+		f.order = &streamOrder{root: order.New(nil, nil), streams: make(map[protocol.StreamID]*SendStream)}
 		f.connFlowController.share()
 	}
 	client := f.order.clients[number]
@@ -63,55 +58,25 @@ func (f *framer) setClient(s *SendStream, number uint8) {
 	}
 	f.order.streams[s.streamID] = s
 	s.flow = order.New(client, s)
-	s.datagrams.flow = order.New(client, &s.datagrams)
+	s.datagrams.flow, s.datagrams.order = order.New(client, &s.datagrams), f.order
 	if _, ok := f.activeStreams[s.streamID]; ok {
 		delete(f.activeStreams, s.streamID) // makes its entry in the queue stale
 		s.flow.Ready(monotime.Now())
 	}
 }
 
-// hasOrdered says if the order has data to send, after it has ended the wait of streams that the window now has room for.
-func (f *framer) hasOrdered() bool {
-	o := f.order
+func (o *streamOrder) hasData() bool { return o != nil && !o.root.Empty() }
+
+// add queues a stream that has data to send. It returns false if the stream is not in the order.
+func (o *streamOrder) add(str streamFrameGetter) bool {
 	if o == nil {
 		return false
 	}
-	if o.need == protocol.MaxByteCount {
-		return !o.root.Empty()
-	}
-	if free := f.connFlowController.SendWindowSize(); free >= o.need {
-		o.need = protocol.MaxByteCount
-		for _, s := range o.streams {
-			if s.need > free {
-				o.need = min(o.need, s.need)
-			} else if s.need > 0 {
-				s.need = 0
-				s.flow.Ready(monotime.Now())
-			}
-		}
-	}
-	return !o.root.Empty()
-}
-
-// needs returns how much of the connection's window must be free so that s may send: more than a quarter of what the peer
-// has not read yet. So a single stream may take four fifths of the window, and however many streams nobody reads, they
-// leave something to the others.
-func (s *SendStream) needs() protocol.ByteCount {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	if s.dataForWriting == nil && s.nextFrame == nil {
-		return 0 // its end
-	}
-	c := s.flowController
-	return (c.bytesSent+c.sendWindowSize-c.sendWindow)/4 + 1
-}
-
-// add queues a stream that has data to send. It returns false if the stream is not in the order.
-func (o *streamOrder) add(id protocol.StreamID) bool {
-	if o == nil || o.streams[id] == nil {
+	s, ok := str.(*SendStream)
+	if !ok || s.flow == nil {
 		return false
 	}
-	o.streams[id].flow.Ready(monotime.Now())
+	s.flow.Ready(monotime.Now())
 	return true
 }
 
@@ -121,11 +86,12 @@ func (o *streamOrder) remove(id protocol.StreamID) {
 	if o == nil || o.streams[id] == nil {
 		return
 	}
-	s, now := o.streams[id], monotime.Now()
+	place, now := &o.streams[id].streamPlace, monotime.Now()
 	delete(o.streams, id)
-	s.datagrams.queue = ringbuffer.RingBuffer[*wire.DatagramFrame]{}
-	s.datagrams.flow.Sent(now, 0, false)
-	s.flow.Sent(now, 0, false)
+	o.datagrams -= place.datagrams.queue.Len()
+	place.datagrams.queue = ringbuffer.RingBuffer[*wire.DatagramFrame]{}
+	place.datagrams.flow.Sent(now, 0, false)
+	place.flow.Sent(now, 0, false)
 }
 
 // appendOrdered appends up to maxLen bytes of frames of the order's streams, as
@@ -133,7 +99,7 @@ func (o *streamOrder) remove(id protocol.StreamID) {
 func (f *framer) appendOrdered(frames []ackhandler.Frame, streamFrames []ackhandler.StreamFrame, maxLen protocol.ByteCount, v protocol.Version,
 ) (_ []ackhandler.Frame, _ []ackhandler.StreamFrame, controlLen, streamLen protocol.ByteCount) {
 	now := monotime.Now()
-	free := f.connFlowController.SendWindowSize()
+	var blockedFlows []*order.Node // by the connection's flow control
 	for maxLen-controlLen-streamLen >= protocol.MinStreamFrameSize {
 		flow := f.order.root.Next()
 		if flow == nil {
@@ -148,6 +114,7 @@ func (f *framer) appendOrdered(frames []ackhandler.Frame, streamFrames []ackhand
 				break // the next packet may have more room
 			}
 			d.queue.PopFront()
+			f.order.datagrams--
 			if fits {
 				frames = append(frames, ackhandler.Frame{Frame: frame})
 				controlLen += length
@@ -158,20 +125,21 @@ func (f *framer) appendOrdered(frames []ackhandler.Frame, streamFrames []ackhand
 			continue
 		}
 		s := flow.Owner.(*SendStream)
-		if need := s.needs(); need > free {
-			s.need, f.order.need = need, min(f.order.need, need)
-			flow.Sent(now, 0, false)
-			continue
-		}
 		sf, blocked, more := s.popStreamFrame(room+protocol.ByteCount(quicvarint.Len(uint64(room))), v) // the last frame goes without its length
+		if sf.Frame == nil && more {
+			if !s.isBlocked() { // the connection's flow control blocks all streams, but no datagrams
+				if f.order.datagrams == 0 {
+					break
+				}
+				blockedFlows = append(blockedFlows, flow)
+			}
+			more = false // MAX_STREAM_DATA will make the stream ready
+		}
 		var length protocol.ByteCount
 		if sf.Frame != nil {
 			length = sf.Frame.Length(v)
 			streamFrames = append(streamFrames, sf)
 			streamLen += length
-			free -= sf.Frame.DataLen()
-		} else {
-			more = false // its own flow control blocks it: MAX_STREAM_DATA will make it ready
 		}
 		flow.Sent(now, int(length), more)
 		if blocked != nil {
@@ -183,6 +151,9 @@ func (f *framer) appendOrdered(frames []ackhandler.Frame, streamFrames []ackhand
 			controlLen += length
 		}
 	}
+	for _, flow := range blockedFlows {
+		flow.Ready(now)
+	}
 	return frames, streamFrames, controlLen, streamLen
 }
 
@@ -193,6 +164,13 @@ func (p *packetPacker) noteAlone(pl *payload) {
 	}
 }
 
+// isBlocked says if the stream is blocked by its own flow control.
+func (s *SendStream) isBlocked() bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.flowController.bytesSent >= s.flowController.sendWindow
+}
+
 // maxFlowDatagrams is how many datagrams of a flow are queued: about what a sender's
 // kernel passes on at once (64 kB). One more drops the oldest: a sender that exceeds the
 // capacity must see loss, and late datagrams are worth the least.
@@ -200,6 +178,7 @@ const maxFlowDatagrams = 64
 
 // A datagramFlow is the queued datagrams of one stream.
 type datagramFlow struct {
+	order *streamOrder
 	flow  *order.Node
 	queue ringbuffer.RingBuffer[*wire.DatagramFrame]
 }
@@ -229,7 +208,9 @@ func (s *Stream) SendDatagram(p []byte) error {
 func (d *datagramFlow) push(frame *wire.DatagramFrame) {
 	if d.queue.Len() == maxFlowDatagrams {
 		d.queue.PopFront()
+		d.order.datagrams--
 	}
 	d.queue.PushBack(frame)
+	d.order.datagrams++
 	d.flow.Ready(monotime.Now())
 }

@@ -139,8 +139,8 @@ func TestOrderBlockedConnection(t *testing.T) {
 	require.Equal(t, protocol.ByteCount(1000), streams[s.streamID])
 	streams, _ = b.packet(packetSize)
 	require.Empty(t, streams)
-	b.connFlowController.UpdateSendWindow(1500)
 	require.True(t, b.HasData())
+	b.connFlowController.UpdateSendWindow(1500)
 	streams, _ = b.packet(packetSize)
 	require.Equal(t, protocol.ByteCount(500), streams[s.streamID])
 }
@@ -163,8 +163,8 @@ func TestOrderDatagramsWhileBlocked(t *testing.T) {
 		require.Len(t, datagrams, 1)
 		require.Equal(t, byte(i), datagrams[0].Data[0])
 	}
-	b.connFlowController.UpdateSendWindow(1000 + 18000)
 	require.True(t, b.HasData())
+	b.connFlowController.UpdateSendWindow(1000 + 18000)
 	got := make(map[protocol.StreamID]protocol.ByteCount)
 	for range 20 {
 		streams, _ := b.packet(packetSize)
@@ -172,7 +172,7 @@ func TestOrderDatagramsWhileBlocked(t *testing.T) {
 			got[id] += n
 		}
 	}
-	require.InDelta(t, 18000, int64(got[one.streamID]+got[two.streamID]), 18000/9)
+	require.Equal(t, protocol.ByteCount(18000), got[one.streamID]+got[two.streamID])
 	require.InDelta(t, int64(got[one.streamID]), int64(got[two.streamID]), 2*packetSize)
 }
 
@@ -190,65 +190,6 @@ func TestOrderCancelled(t *testing.T) {
 	require.False(t, b.HasData())
 }
 
-// Streams that nobody reads leave a part of the connection's window to the others, however many they are.
-func TestOrderUnread(t *testing.T) {
-	const window, most = 200_000, 50_000 // of the connection, and of a stream
-	b := newOrderBench(t, window)
-	sent := protocol.ByteCount(0)
-	send := func() (streams map[protocol.StreamID]protocol.ByteCount) {
-		streams = make(map[protocol.StreamID]protocol.ByteCount)
-		for {
-			packet, _ := b.packet(packetSize)
-			if len(packet) == 0 {
-				return streams
-			}
-			for id, n := range packet {
-				streams[id] += n
-				sent += n
-			}
-		}
-	}
-	for range 20 {
-		unread := b.stream(most)
-		b.setClient(unread, 1)
-		b.write(unread, most)
-	}
-	unread := send()
-	require.Len(t, unread, 20)
-	require.False(t, b.HasData())
-
-	// A stream that is read gets all its data through. Its peer reads what has arrived, and grants as much again.
-	read := b.stream(most)
-	b.setClient(read, 2)
-	b.write(read, 5*most)
-	got := protocol.ByteCount(0)
-	for got < 4*most {
-		n := send()
-		require.NotZero(t, n[read.streamID])
-		got += n[read.streamID]
-		read.updateSendWindow(got + most)
-		b.connFlowController.UpdateSendWindow(window + got)
-		for id := range n {
-			if id != read.streamID {
-				unread[id] += n[id]
-				require.Less(t, unread[id], protocol.ByteCount(most))
-			}
-		}
-	}
-
-	// When the window is larger, the others go on, without a frame of their own that would say so.
-	b.connFlowController.UpdateSendWindow(window + got + 20*most)
-	require.True(t, b.HasData())
-	for id, n := range send() {
-		unread[id] += n
-	}
-	for id, n := range unread {
-		if id != read.streamID {
-			require.Equal(t, protocol.ByteCount(most), n)
-		}
-	}
-}
-
 // A stream that has completed leaves nothing behind, even while flow control lets nothing out: a peer that opens and resets
 // streams could otherwise fill the memory with them.
 func TestOrderCompleted(t *testing.T) {
@@ -261,14 +202,13 @@ func TestOrderCompleted(t *testing.T) {
 	b.setClient(s, 1)
 	b.write(s, 10000)
 	b.datagram(s, 100, 0)
-	require.True(t, b.HasData())
 	for _, s := range []*SendStream{s, blocked} {
+		require.True(t, b.HasData())
 		s.CancelWrite(1)
 		b.RemoveActiveStream(s.streamID)
 	}
-	b.connFlowController.UpdateSendWindow(100_000)
 	require.False(t, b.HasData())
-	require.Empty(t, b.order.streams)
+	require.Zero(t, b.order.datagrams)
 	require.Zero(t, s.datagrams.queue.Len())
 	b.RemoveActiveStream(b.stream(0).streamID) // has no client
 }
