@@ -38,8 +38,9 @@ const (
 )
 
 var (
-	errIdle  = errors.New("idle for too long")
-	errReset = errors.New("TCP connection reset")
+	errIdle   = errors.New("idle for too long")
+	errReset  = errors.New("TCP connection reset")
+	errUnread = errors.New("not read, while unread data leaves other tunnels little room")
 )
 
 // A Stream is an HTTP/3 request stream, at either end.
@@ -52,6 +53,14 @@ type Stream interface {
 var (
 	_ Stream = (*http3.Stream)(nil)
 	_ Stream = (*http3.RequestStream)(nil)
+)
+
+// A quicStream shares a QUIC connection's receive window with other streams.
+type quicStream interface{ QUICStream() *quic.Stream }
+
+var (
+	_ quicStream = (*http3.Stream)(nil)
+	_ quicStream = (*http3.RequestStream)(nil)
 )
 
 // Bytes counts the bytes that one or many tunnels have carried.
@@ -129,6 +138,7 @@ type splice struct {
 
 	moved   atomic.Uint32 // writes in both directions; 32 bits, because 64 bits need a lock on some processors
 	reading atomic.Bool   // conn is being read, and the read would return a reset
+	writing atomic.Bool   // conn is being written
 	shut    atomic.Bool   // our FIN was sent, so the kernel may have closed conn without a reset
 	failed  atomic.Bool   // conn takes no more data: it was reset
 	closed  atomic.Bool   // str was closed: all that it is to carry was written
@@ -216,7 +226,10 @@ func (s *splice) copyStream() (refused bool, err error) {
 			if s.timing != nil {
 				s.timing.hears(n)
 			}
-			if s.pass(s.raw, buf[:n], &s.count.FromStream) != nil {
+			s.writing.Store(true)
+			err := s.pass(s.raw, buf[:n], &s.count.FromStream)
+			s.writing.Store(false)
+			if err != nil {
 				return true, nil
 			}
 		}
@@ -341,6 +354,9 @@ func (s *splice) unhealthy() error {
 	}
 	if !s.reading.Load() && !s.failed.Load() && !s.shut.Load() && ClosedByReset(s.conn) {
 		return errReset
+	}
+	if str, ok := s.str.(quicStream); ok && s.writing.Load() && str.QUICStream().Hoards() {
+		return errUnread
 	}
 	return nil
 }
