@@ -453,6 +453,22 @@ test('wifirr-sched: a daemon that reads its options meanwhile has all of them', 
 	assert.deepEqual(fs.readdirSync(path.join(tmp, 'made')).filter((f) => f.startsWith('lo.')), [ 'lo.options' ]);
 });
 
+test('wifirr-sched: a radio has one scheduler, also while there is a mistake in its section', () => {
+	const started = (RUNNING, O_a_slot) => {
+		const r = spawnSync('unshare', [ '-m', 'sh', '-ec', `mount -t tmpfs none /sys; mkdir -p /sys/phy0 /sys/class/net/ap0 /sys/class/net/ap1
+			for d in ap0 ap1; do ln -s ../../../phy0 /sys/class/net/$d/phy80211; done; exec busybox sh -u "$@"`, 'sh',
+		path.join(__dirname, 'rc.sh'), path.join(root, 'package/wifirr-sched/files/etc/init.d/wifirr-sched'), 'start' ], {
+			encoding: 'utf8', env: { PATH: process.env.PATH, SECTIONS: 'scheduler/a scheduler/b', O_a_enabled: '1', O_a_device: 'ap0', O_b_enabled: '1', O_b_device: 'ap1',
+				TEST_PROG: WIFIRRD, TEST_RUN: path.join(tmp, 'run-radio'), TEST_DIR: path.join(tmp, 'made-radio'), RUNNING, O_a_slot } });
+		return [ ...r.stdout.matchAll(/^procd_(?:open_instance|close_service)\|(.*)$/gm) ].map((m) => m[1]);
+	};
+
+	assert.deepEqual(started('', '4800'), [ 'ap0', 'set' ]);
+	/* the one that runs goes on; where none runs, the other takes the radio */
+	assert.deepEqual(started('ap0', '5'), [ 'add' ]);
+	assert.deepEqual(started('', '5'), [ 'ap1', 'add' ]);
+});
+
 test('wifirr-sched: where /var is full, a running daemon keeps all of its options', () => {
 	const TEST_DIR = path.join(tmp, 'full'), options = { device: 'lo', rate: '1000', engage: 'dry-run' };
 	const file = () => fs.readFileSync(path.join(TEST_DIR, 'lo.options'), 'utf8');
