@@ -276,6 +276,7 @@ static void recover(struct wifirr *w)
 	w->lost = false;
 	device.recovered_at = now_ms();
 	backend_stop(w);
+	htb_remains(w);		/* what it could not remove */
 	w->restarts++;
 	if (set_up(w, backend_start))
 		nl80211_resync(w);

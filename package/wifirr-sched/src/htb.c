@@ -456,7 +456,7 @@ int htb_remains(struct wifirr *w)
 		return -1;
 	rc = find_root(w, &root);
 	if (rc == 0 && root.ours) {
-		logmsg(LOG_NOTICE, "%s: removing the queues that a killed wifirrd has left", w->config.device);
+		logmsg(LOG_NOTICE, "%s: removing queues that are left", w->config.device);
 		rc = remove_remains(w, &root);
 	}
 	mnl_socket_close(htb.nl);

@@ -314,6 +314,21 @@ def test_an_end_without_memory_leaves_nothing(bed, tmp_path):
     wait_for(lambda: device(bed) == before, "everything as before")
 
 
+@pytest.mark.skipif(SANITIZED, reason="AddressSanitizer has to come first")
+def test_a_new_setup_without_memory(bed, tmp_path):
+    """Queues that could not be removed then are no other program's."""
+    fdb(bed, "add", [mac(i) for i in range(1, 13)])
+    daemon = bed.daemon(*PAPER, wrapper=preloaded(tmp_path, NO_MEMORY)).ready()
+    consistent(bed, daemon, 12)
+    (tmp_path / "now").touch()
+    bed.box("tc", "filter", "del", "dev", "dl0")
+    bed.box("tc", "class", "del", "dev", "dl0", "classid", "5746:a000")
+    wait_for(lambda: "lost" in daemon.text() and "(trying again)" in daemon.text(), "a failed attempt")
+    (tmp_path / "now").unlink()
+    consistent(bed, daemon, 12)
+    assert daemon.stop() == 0
+
+
 CLASSES_OF_OTHERS = """
 #include <dlfcn.h>
 #include <fcntl.h>
