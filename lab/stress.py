@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import pathlib
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -20,10 +24,23 @@ def results(part: str, quick: bool = False) -> pathlib.Path:
     return ROOT / ("build/lab" if quick else "results") / f"{part}.json"
 
 
-def run(part: str, full: list[str], quick: list[str], alone: bool = False) -> int:
-    """Runs the part with the arguments for a full or a --quick run; alone: in a network namespace of its own."""
-    is_quick = "--quick" in sys.argv[1:]
-    output = results(part, is_quick)
+def run(
+    part: str, report: Callable[[list[dict[str, Any]]], str], full: list[str], quick: list[str], alone: bool = False,
+    needs: Callable[[], object] = lambda: None,
+) -> int:
+    """The command line of a part: runs it with the arguments for a full or a --quick run. ALONE: in a network namespace of its own.
+    NEEDS makes what the arguments name."""
+    parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a short run, into build/lab/ only")
+    parser.add_argument("--report", action="store_true", help="only prints the table of what there is")
+    args = parser.parse_args()
+    output = results(part, args.quick)
+    if args.report:
+        if not output.exists():
+            sys.exit(f"{part}: no rows in {output.relative_to(ROOT)}")
+        print(report(json.loads(output.read_text())))
+        return 0
+    needs()
     output.parent.mkdir(parents=True, exist_ok=True)
     BUILD.mkdir(parents=True, exist_ok=True)
     subprocess.run([ROOT / "scripts/build-bquic", BUILD / "bquic"], check=True)
@@ -31,7 +48,7 @@ def run(part: str, full: list[str], quick: list[str], alone: bool = False) -> in
         ["go", "build", "-tags", "abuse", "-o", BUILD / "stress", "./test/stress"],
         cwd=ROOT / "package/bquic-gateway/src", env={**os.environ, "GOFLAGS": ""}, check=True,
     )
-    command = [BUILD / "stress", part, BUILD / "bquic", "-o", output, *(quick if is_quick else full)]
+    command = [BUILD / "stress", part, BUILD / "bquic", "-o", output, *(quick if args.quick else full)]
     if alone:
         command = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *command]
     exit_on_signals()

@@ -37,4 +37,4 @@ def report(rows: list[dict[str, Any]]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(stress.run("abuse", ["10s"], ["2s"], alone=True))
+    sys.exit(stress.run("abuse", report, ["10s"], ["2s"], alone=True))

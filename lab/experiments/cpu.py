@@ -32,7 +32,6 @@ def report(rows: list[dict[str, Any]]) -> str:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-    from bquic import build_caddy
+    from bquic import CADDY, build_caddy
 
-    caddy = [str(build_caddy())]
-    sys.exit(stress.run("cpu", caddy, caddy))
+    sys.exit(stress.run("cpu", report, [str(CADDY)], [str(CADDY)], needs=build_caddy))

@@ -36,4 +36,4 @@ def report(rows: list[dict[str, Any]]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(stress.run("fleet", ["300", "20", "10", "512", "5m"], ["30", "10", "300", "160", "10s"]))
+    sys.exit(stress.run("fleet", report, ["300", "20", "10", "512", "5m"], ["30", "10", "300", "160", "10s"]))

@@ -33,4 +33,4 @@ def report(rows: list[dict[str, Any]]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(stress.run("load", ["60s"], ["10s"]))
+    sys.exit(stress.run("load", report, ["60s"], ["10s"]))

@@ -34,5 +34,4 @@ def report(rows: list[dict[str, Any]]) -> str:
 
 
 if __name__ == "__main__":
-    medium.build()
-    sys.exit(stress.run("soak", ["30m", str(medium.BINARY)], ["3m", str(medium.BINARY)]))
+    sys.exit(stress.run("soak", report, ["30m", str(medium.BINARY)], ["3m", str(medium.BINARY)], needs=medium.build))

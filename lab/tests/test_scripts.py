@@ -137,3 +137,17 @@ def test_what_qemu_cannot_run_is_skipped_in_any_language(tmp_path: pathlib.Path)
     stub(tmp_path / "lab/vm", run="exit 77")
     environment = stub(tmp_path, go="", make=f"{ENGLISH} && echo 'make: *** [x] Error 77' || echo 'make: *** [x] Fehler 77'; exit 2")
     assert subprocess.run([tmp_path / "scripts/test-vm"], env=environment, capture_output=True).returncode == 77
+
+
+@pytest.mark.parametrize("name", ["abuse", "cpu", "fleet", "load", "soak"])
+def test_who_asks_for_a_report_starts_no_attack(name: str, tmp_path: pathlib.Path) -> None:
+    """Nor who asks for help, or mistypes an option: all of that measured for minutes, and replaced the results."""
+    experiment = ROOT / f"lab/experiments/{name}.py"
+    environment = stub(tmp_path, go="echo built >&2; exit 1")  # without a build, nothing can be measured
+
+    def said(option: str) -> tuple[int, str]:
+        done = subprocess.run(["python3", experiment, option], env=environment, capture_output=True, text=True)
+        return done.returncode, done.stdout
+
+    code, told = said("--report")
+    assert code == 0 and len(told.splitlines()) > 1 and said("--help")[0] == 0 and said("--frob")[0] == 2
