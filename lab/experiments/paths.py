@@ -16,6 +16,7 @@ it stopped.
 from __future__ import annotations
 
 import pathlib
+import statistics
 import sys
 from collections.abc import Callable
 
@@ -87,7 +88,7 @@ def report(rows: list[Row]) -> str:
         lines = []
         for kind, is_kind in KINDS.items():
             if found := sorted(ratio(r) for r in of if is_kind(r)):
-                lines.append([kind, str(len(found)), f"{results.geomean(found):.3f}", f"{found[len(found) // 2]:.3f}", f"{found[0]:.3f}",
+                lines.append([kind, str(len(found)), f"{results.geomean(found):.3f}", f"{statistics.median(found):.3f}", f"{found[0]:.3f}",
                               f"{found[-1]:.2f}", *(str(sum(r < limit for r in found)) for limit in (WANTED, LEAST))])
         title = f"transfers {variant}" if variant else "transfers of 2 to 6 s, 6 MB at most"
         text.append(f"{title}, bquic over stock, seeds {min(r['seed'] for r in of)} to {max(r['seed'] for r in of)}")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import pathlib
 import sys
 from typing import Any
@@ -30,6 +31,12 @@ def test_paths_are_judged() -> None:
     assert verdict([10.0] * 99 + [9.4]) == ["met", "met", "MISSED"]
     assert verdict([10.5] * 98 + [9.4] * 2) == ["MISSED", "met", "met"]
     assert verdict([10.5] * 99 + [8.9]) == ["met", "MISSED", "met"]
+
+
+def test_the_median_of_paths_is_between_the_middle_two() -> None:
+    row = json.loads(paths.RESULTS.read_text())[0]
+    told = paths.report([{**row, "variant": "", "mbps_standard": 10.0, "mbps_bquic": mbps} for mbps in (9.0, 10.0, 12.0, 13.0)])
+    assert next(line.split()[3] for line in told.splitlines() if line.startswith("all ")) == "1.100"
 
 
 def test_sharing_is_over_one_more_of_their_own() -> None:
