@@ -442,6 +442,11 @@ def test_first_page_needs_no_rows(tmp_path: pathlib.Path) -> None:
     assert line.endswith("[fleet](#a-fleet-of-relays-on-one-gateway)")
 
 
+@pytest.mark.parametrize("option, code", [("--help", 0), ("--frob", 2)])
+def test_the_demo_runs_only_if_it_is_asked_to(option: str, code: int) -> None:
+    assert subprocess.run([ROOT / "lab/demo", option], capture_output=True, timeout=60).returncode == code
+
+
 @pytest.mark.parametrize("slow", [[1], [1, 3]])
 def test_the_demo_leaves_out_what_the_machine_cannot_carry(slow, monkeypatch, capsys):
     loader = importlib.machinery.SourceFileLoader("demo", str(ROOT / "lab/demo"))
