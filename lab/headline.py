@@ -84,7 +84,7 @@ def lines(ms: int, directory: pathlib.Path = ROOT / "results") -> list[Line]:
             some += of_pages(page, f"{ms} ms beyond, beside a download", loader, f"{name}, beside a neighbour's download")
     for size in (2_000_000, 10_000_000):
         off, on = (bquic_mesh.of_beyond(mesh, HOPS, ms, size, c) for c in bquic_mesh.BEYOND_CONTENDERS)
-        some += compared(bquic_mesh.sized(size), "{:.1f} Mbit/s", off, on, "mbps")
+        some += compared(f"a download of {bquic_mesh.sized(size)}", "{:.1f} Mbit/s", off, on, "mbps")
     for downloads, name in ((0, ""), (1, ", beside a neighbour's download"), (4, ", beside four downloads")):
         off, on = (
             latency.of(small, {"downloads": downloads, "beyond_ms": ms}, "request", c) for c in latency.CONTENDERS)
@@ -100,7 +100,7 @@ def slow_node(directory: pathlib.Path = ROOT / "results") -> list[Line]:
         for level in starved.REPORTED:
             off, on = ([{"repetition": r["repetition"], "s": r[which]["bulk"]} for r in rows if (r["leg"], r["level"]) == (leg, level)]
                        for which in ("off", "on"))
-            some += compared(f"10 MB over a {leg} Mbit/s wire, with {level:g} times the processor time that relaying needs", "{:.1f} s", off, on, "s")
+            some += compared(f"a download of 10 MB over a {leg} Mbit/s wire, with {level:g} times the processor time that relaying needs", "{:.1f} s", off, on, "s")
     worst = sorted(some, key=lambda line: interval(line.share)[0])[-1:]
     return [dataclasses.replace(line, what=f"{line.what} (worst of {len(some)} cases)") for line in worst]
 

@@ -49,7 +49,7 @@ def clients(directory: pathlib.Path) -> list[str]:
     by = {line.what: line for line in headline.lines(ms, directory)}
     shares = [f"web pages {headline.spread(line.share)} over {what.split(', ')[1]}" for what, line in by.items()
               if "web pages" in what and "neighbour" not in what]
-    shares += [f"downloads of {what} {headline.spread(by[what].share)}" for what in ("2 MB", "10 MB") if what in by]
+    shares += [f"{what} {headline.spread(line.share)}" for what, line in by.items() if "download of" in what]
     some = []
     if shares:
         some.append(f"**Through the relay**, clients wait for this share of the time without it: {'; '.join(shares)} ({at})."

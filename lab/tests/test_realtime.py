@@ -303,7 +303,7 @@ def test_headline(tmp_path: pathlib.Path) -> None:
         for contender, ms in (("tcp", off), ("relay-bquic", on))])
     told = headline.table("", headline.lines(20, tmp_path)).splitlines()[2:]
     assert told == ["| 3 web pages, HTTP/2 | 100 ms | **46 ms** | 0.46 (one run) |",
-                    "| 2 MB | 10.0 Mbit/s | **20.0 Mbit/s** | 0.50 (0.40 to 0.60) |"]
+                    "| a download of 2 MB | 10.0 Mbit/s | **20.0 Mbit/s** | 0.50 (0.40 to 0.60) |"]
     crowd: Row = {**simulation.CENTRE, **headline.CROWD, "stations": 50}
     realtime.write(tmp_path / "dense-download.json", [
         {**crowd, **form, "seed": seed, "worst_s": seconds} for form, seconds in (({"form": "none"}, 30.0), (simulation.SHIPPED["11n"], 15.0))
