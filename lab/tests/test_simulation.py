@@ -265,8 +265,9 @@ def test_comments_do_not_make_other_sources() -> None:
 
 
 @pytest.mark.parametrize("program", [["demo-crowd"], ["experiments/neighbour.py", "--quick"]])
-def test_no_simulation_outlives_its_program(program):
-    process = subprocess.Popen([ROOT / "lab" / program[0], *program[1:]], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def test_nothing_is_left_of_a_simulation(program, tmp_path):
+    process = subprocess.Popen([ROOT / "lab" / program[0], *program[1:]], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                               env={**os.environ, "TMPDIR": str(tmp_path)})
 
     def running():
         return subprocess.run(["pgrep", "-P", str(process.pid), "-x", "dense"], capture_output=True, text=True).stdout.split()
@@ -276,3 +277,4 @@ def test_no_simulation_outlives_its_program(program):
     process.terminate()
     process.wait()
     namespaces.wait_until("the end of the simulations", lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in pids))
+    assert not list(tmp_path.iterdir())
