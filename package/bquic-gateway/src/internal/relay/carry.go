@@ -120,14 +120,6 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, targ
 		r.refused.Add(1)
 		r.logger.Debug("target refused", "target", target, "reason", refusal.Detail)
 	}
-	if refusal != nil && refusal.OfTarget() || errors.Is(err, os.ErrDeadlineExceeded) {
-		// By then, the session's own question will have shown if the gateway reaches nothing, or answers nobody.
-		time.AfterFunc(answerTimeout, func() {
-			if s.sound() {
-				r.avoided.add(target, time.Now())
-			}
-		})
-	}
 	return first, false
 }
 
@@ -161,7 +153,7 @@ func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, 
 		c.failed = true
 		r.logger.Debug("direct connection failed", "target", target, "error", err)
 		if forward.bridged {
-			r.avoided.add(target, time.Now())
+			r.avoided.add(target.Addr(), time.Now())
 		}
 		tunnel.Reset(client)
 		return
