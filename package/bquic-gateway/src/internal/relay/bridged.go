@@ -11,24 +11,25 @@ import (
 )
 
 const (
-	// avoidTime is how long the relay avoids a target that neither a gateway nor the node could reach.
+	// avoidTime is how long the relay avoids a target.
 	avoidTime = 10 * time.Minute
 	// maxAvoided is the limit on such targets; the oldest is dropped.
 	maxAvoided = 256
 )
 
-// avoided holds targets of bridged connections that neither a gateway nor the node could reach.
-// The clients' router may reach them, so the relay leaves them to it.
+// avoided holds targets that a gateway could not reach, and those of bridged connections that the node could not reach.
+// The kernel forwards connections to them, or bridges them to the clients' router: so they do not wait for the gateway, and
+// the client learns what becomes of its SYN.
 type avoided struct {
 	mu sync.Mutex
-	by map[netip.Addr]time.Time
+	by map[netip.AddrPort]time.Time
 }
 
-func (a *avoided) add(target netip.Addr, now time.Time) {
+func (a *avoided) add(target netip.AddrPort, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.by == nil {
-		a.by = make(map[netip.Addr]time.Time)
+		a.by = make(map[netip.AddrPort]time.Time)
 	}
 	if len(a.by) >= maxAvoided {
 		oldest := target
@@ -42,7 +43,7 @@ func (a *avoided) add(target netip.Addr, now time.Time) {
 	a.by[target] = now
 }
 
-func (a *avoided) has(target netip.Addr, now time.Time) bool {
+func (a *avoided) has(target netip.AddrPort, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at, ok := a.by[target]
@@ -53,12 +54,16 @@ func (a *avoided) has(target netip.Addr, now time.Time) bool {
 	return ok
 }
 
+// clear forgets all targets: another gateway may reach them.
+func (a *avoided) clear() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	clear(a.by)
+}
+
 // reaches reports whether a bridged connection can be taken. If so, the caller must call
 // diverter.Release later.
 func (r *Relay) reaches(p *divert.Packet) bool {
-	if r.avoided.has(p.Target.Addr(), time.Now()) {
-		return false
-	}
 	set := r.now.Load()
 	// In mode redirect, packets are first routed towards their target, so a route is needed.
 	without := set.Bridge == BridgeAll && set.Mode == divert.TProxy

@@ -8,10 +8,12 @@ import (
 	"time"
 )
 
-// TestAvoided checks that targets that neither a gateway nor the node reaches are avoided for a while.
+// TestAvoided checks that targets are avoided for a while.
 func TestAvoided(t *testing.T) {
 	now := time.Unix(1000, 0)
-	target := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, byte(i >> 8), byte(i)}) }
+	target := func(i int) netip.AddrPort {
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, 1}), uint16(i))
+	}
 	var a avoided
 	if a.has(target(0), now) {
 		t.Error("avoided without a reason")

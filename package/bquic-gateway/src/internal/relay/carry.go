@@ -120,6 +120,14 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, targ
 		r.refused.Add(1)
 		r.logger.Debug("target refused", "target", target, "reason", refusal.Detail)
 	}
+	if refusal != nil && refusal.OfTarget() {
+		// By then, the session's own question will have shown if it is the uplink.
+		time.AfterFunc(answerTimeout, func() {
+			if s.sound() {
+				r.avoided.add(target, time.Now())
+			}
+		})
+	}
 	return first, false
 }
 
@@ -153,7 +161,7 @@ func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, 
 		c.failed = true
 		r.logger.Debug("direct connection failed", "target", target, "error", err)
 		if forward.bridged {
-			r.avoided.add(target.Addr(), time.Now())
+			r.avoided.add(target, time.Now())
 		}
 		tunnel.Reset(client)
 		return

@@ -87,7 +87,10 @@ func New(cfg Config, logger *slog.Logger) (*Relay, error) {
 		kicked:     make(chan struct{}, 1),
 	}
 	r.now.Store(set)
-	r.gateways = newGateways(&r.now, logger, r.kick)
+	r.gateways = newGateways(&r.now, logger, func() {
+		r.avoided.clear()
+		r.kick()
+	})
 	r.flows.relay = r
 	return r, nil
 }

@@ -133,6 +133,12 @@ func (s *session) state() upstream.State {
 	return state
 }
 
+func (s *session) sound() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.health.Sound()
+}
+
 // enter records that a connection begins to use the session.
 func (s *session) enter() {
 	s.tell(func(h *upstream.Session, now time.Time) upstream.Do {
@@ -244,6 +250,9 @@ func (s *session) learn(q upstream.Question, err error) {
 		switch {
 		case refusal.Type == tunnel.UplinkDown:
 			a, reason = upstream.UplinkDown, refusal.Detail
+		case q == upstream.Carry && refusal.Type == tunnel.TargetUnroutable: // because of the target, or of the uplink?
+			s.tell(func(h *upstream.Session, _ time.Time) upstream.Do { return h.Unanswered(q) })
+			return
 		case refusal.Type == tunnel.RequestDenied,
 			q == upstream.Uplink && refusal.Type != tunnel.TargetProhibited && refusal.Type != tunnel.LimitReached:
 			a, reason = upstream.Denied, "the gateway refuses: "+refusal.Detail

@@ -161,12 +161,10 @@ func (r *Relay) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 	if r.load.takes() != processor.All || !r.room() || r.gateways.pick() == nil {
 		return divert.Pass
 	}
-	if p.Bridge != 0 {
-		if !r.reaches(p) {
-			return divert.Pass
-		}
-	}
 	now := time.Now()
+	if r.avoided.has(p.Target, now) || p.Bridge != 0 && !r.reaches(p) {
+		return divert.Pass
+	}
 	ok, known := r.expected.add(p, now, func() *proof.Session { return r.draw(p, now) })
 	if p.Bridge != 0 && (!ok || known) {
 		r.diverter.Release(p.Client.Addr())

@@ -112,3 +112,25 @@ func TestUrgent(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestClosedPort has a target that refuses connections. Only the first client gets a connection that is then reset.
+func TestClosedPort(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		t.Parallel()
+		m := newMesh(t)
+		m.greet(":80")
+		m.startGateway()
+		m.startRelay(m.config(mode))
+		m.becomes("carried", origin4+":80")
+		m.eventually("a client is told that the port is closed", func() bool {
+			conn, err := m.dial(origin4 + ":81")
+			if err == nil {
+				conn.Close()
+			}
+			return errors.Is(err, syscall.ECONNREFUSED)
+		})
+		if way := m.way(origin4 + ":80"); way != "carried" {
+			t.Errorf("a connection to another port is %s", way)
+		}
+	})
+}

@@ -57,6 +57,15 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Detail }
 
+// OfTarget reports whether the gateway cannot reach the target, or may not. Another target may be reached.
+func (r *Refusal) OfTarget() bool {
+	switch r.Type {
+	case TargetProhibited, TargetUnroutable, ConnectionRefused, ConnectionTimeout:
+		return true
+	}
+	return false
+}
+
 // Proxy error types of RFC 9209, section 2.3.
 const (
 	RequestDenied     = "http_request_denied" // wrong token, client not allowed

@@ -114,6 +114,9 @@ func NewSession(now time.Time) *Session {
 // State is Up exactly when the session takes new connections.
 func (s *Session) State() State { return s.state }
 
+// Sound reports whether the session is Up and has answered what it was last asked.
+func (s *Session) Sound() bool { return s.state == Up && !s.probing }
+
 // Reason returns why the session is not Up.
 func (s *Session) Reason() string { return s.reason }
 
