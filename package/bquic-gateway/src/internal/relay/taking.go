@@ -20,20 +20,18 @@ import (
 const (
 	// maxExpected is the limit on taken connections that have not been accepted yet.
 	maxExpected = 1024
-	// maxRemembered is the limit on these and recently accepted connections together.
-	maxRemembered = 4 * maxExpected
-	// expectTimeout is how long a connection may take until it is accepted. The kernel delivers it at once or never.
-	expectTimeout = 5 * time.Second
+	// expectTimeout is how long a connection may take until it is accepted. The kernel repeats a SYN-ACK that gets lost
+	// after 1, 3, 7 and 15 s.
+	expectTimeout = 20 * time.Second
 )
 
 // expected holds connections between their SYN and their accept. It remembers how the kernel would have
 // forwarded them, so that a direct connection uses the same route.
 type expected struct {
-	mu      sync.Mutex
-	by      map[pair]expectation
-	waiting int // entries in by that have not been accepted
-	forgot  time.Time
-	lost    func(netip.Addr) // called with a bridged client whose connection never arrived
+	mu     sync.Mutex
+	by     map[pair]expectation
+	forgot time.Time
+	lost   func(netip.Addr) // called with a bridged client whose connection never arrived
 }
 
 type pair struct{ client, target netip.AddrPort }
@@ -45,7 +43,6 @@ type expectation struct {
 	bridged bool
 	session *proof.Session
 	at      time.Time
-	came    bool
 }
 
 // add records a connection, whose session draw returns. ok is false if there is no room, or if the kernel should
@@ -58,7 +55,7 @@ func (e *expected) add(p *divert.Packet, now time.Time, draw func() *proof.Sessi
 	if _, again := e.by[key]; again {
 		return true, true
 	}
-	if e.waiting >= maxExpected {
+	if len(e.by) >= maxExpected {
 		return false, false
 	}
 	session := draw()
@@ -69,51 +66,43 @@ func (e *expected) add(p *divert.Packet, now time.Time, draw func() *proof.Sessi
 		e.by = make(map[pair]expectation)
 	}
 	e.by[key] = expectation{out: p.Out, mark: p.Mark, bridged: p.Bridge != 0, session: session, at: now}
-	e.waiting++
 	return true, false
 }
 
 // forget drops old entries from time to time.
 func (e *expected) forget(now time.Time) {
-	if now.Sub(e.forgot) < expectTimeout && len(e.by) < maxRemembered {
+	if now.Sub(e.forgot) < expectTimeout {
 		return
 	}
 	e.forgot = now
 	for key, x := range e.by {
-		if now.Sub(x.at) >= expectTimeout || x.came && len(e.by) >= maxRemembered {
+		if now.Sub(x.at) >= expectTimeout {
 			delete(e.by, key)
-			if !x.came {
-				e.waiting--
-				if x.bridged {
-					e.lost(key.client.Addr())
-				}
+			if x.bridged {
+				e.lost(key.client.Addr())
 			}
 		}
 	}
 }
 
-// come returns what was recorded about a connection that has been accepted.
+// come returns what was recorded about a connection that has been accepted. A client may then use its port again.
 func (e *expected) come(key pair) expectation {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	x, ok := e.by[key]
-	if !ok || x.came {
+	if !ok {
 		// If the client uses the same port for two targets, the kernel translates the port of the second
 		// redirected connection (nf_nat_core.c, get_unique_tuple).
-		if key, x, ok = e.oldest(key.client.Addr(), key.target); !ok {
-			return expectation{}
-		}
+		key, x, _ = e.oldest(key.client.Addr(), key.target)
 	}
-	e.waiting--
-	x.came = true
-	e.by[key] = x
+	delete(e.by, key)
 	return x
 }
 
 // oldest returns the oldest connection of a client to a target that has not been accepted.
 func (e *expected) oldest(client netip.Addr, target netip.AddrPort) (key pair, x expectation, ok bool) {
 	for k, y := range e.by {
-		if !y.came && k.target == target && k.client.Addr() == client && (!ok || y.at.Before(x.at)) {
+		if k.target == target && k.client.Addr() == client && (!ok || y.at.Before(x.at)) {
 			key, x, ok = k, y, true
 		}
 	}
@@ -124,7 +113,7 @@ func (e *expected) len(now time.Time) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.forget(now)
-	return e.waiting
+	return len(e.by)
 }
 
 // control makes a socket's packets leave as the kernel would have forwarded the client's (net.Dialer.Control).

@@ -39,16 +39,21 @@ func TestExpected(t *testing.T) {
 	if n := e.len(now); n != maxExpected-1 {
 		t.Errorf("%d are expected", n)
 	}
-	if ok, known := e.add(p, now, carried); !ok || !known || e.len(now) != maxExpected-1 {
+	if ok, known := e.add(packet(6), now, carried); !ok || !known || e.len(now) != maxExpected-1 {
 		t.Error("a SYN that came twice counts as another connection")
+	}
+	// A client may use a port again at once.
+	p.Mark = 55
+	if ok, known := e.add(p, now, carried); !ok || known || e.come(pair{p.Client, p.Target}).mark != 55 {
+		t.Error("the next connection by the same port is taken for the first one")
 	}
 	now = now.Add(expectTimeout)
 	if n := e.len(now); n != 0 {
 		t.Errorf("%d are expected still", n)
 	}
-	for i := range maxRemembered + 10 {
+	for i := range maxExpected + 10 {
 		p := packet(i)
-		if ok, _ := e.add(p, now, carried); !ok || e.come(pair{p.Client, p.Target}).out != 7 || len(e.by) > maxRemembered {
+		if ok, _ := e.add(p, now, carried); !ok || e.come(pair{p.Client, p.Target}).out != 7 || len(e.by) > 0 {
 			t.Fatalf("the connection %d of those that come at once: %d are remembered", i, len(e.by))
 		}
 	}

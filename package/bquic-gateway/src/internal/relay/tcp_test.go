@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bquic/internal/divert"
+	"bquic/internal/relay"
 	"bquic/internal/tunnel"
 )
 
@@ -132,5 +133,29 @@ func TestClosedPort(t *testing.T) {
 		if way := m.way(origin4 + ":80"); way != "carried" {
 			t.Errorf("a connection to another port is %s", way)
 		}
+	})
+}
+
+// TestSlowHandshake has a client that gets no SYN-ACK for some seconds, as over a bad radio. The relay still knows its connection.
+func TestSlowHandshake(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	target, other := m.greet(origin4+":80"), m.greet(m.servers(1, ":81")[0])
+	m.startGateway()
+	c := m.config(divert.Redirect)
+	c.ControlShare = relay.MaxControlShare
+	node := m.startRelay(c)
+	m.run("phone", "nft", `table inet bad { chain in { type filter hook input priority 0; tcp sport 80 drop; }; }`)
+	go func() {
+		time.Sleep(6 * time.Second) // the fourth SYN-ACK gets through
+		m.way(other)
+		m.run("phone", "nft", "delete table inet bad")
+	}()
+	if way := m.way(target); way != "carried" && way != "direct" {
+		t.Errorf("the connection was %s", way)
+	}
+	node.await("both to count", func(f figures) bool {
+		u := f.Relay.Proof.Unanswered
+		return u.CarriedOf+u.DirectOf == 2
 	})
 }
