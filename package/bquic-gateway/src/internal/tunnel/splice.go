@@ -55,14 +55,6 @@ var (
 	_ Stream = (*http3.RequestStream)(nil)
 )
 
-// A quicStream shares a QUIC connection's receive window with other streams.
-type quicStream interface{ QUICStream() *quic.Stream }
-
-var (
-	_ quicStream = (*http3.Stream)(nil)
-	_ quicStream = (*http3.RequestStream)(nil)
-)
-
 // Bytes counts the bytes that one or many tunnels have carried.
 type Bytes struct {
 	ToStream   Counter
@@ -355,7 +347,7 @@ func (s *splice) unhealthy() error {
 	if !s.reading.Load() && !s.failed.Load() && !s.shut.Load() && ClosedByReset(s.conn) {
 		return errReset
 	}
-	if str, ok := s.str.(quicStream); ok && s.writing.Load() && str.QUICStream().Hoards() {
+	if str := s.quic(); str != nil && s.writing.Load() && str.Hoards() {
 		return errUnread
 	}
 	return nil

@@ -73,7 +73,6 @@ func udpTarget(r *http.Request) (string, error) {
 // A DatagramStream is an HTTP/3 request stream with datagrams (RFC 9297), at either end.
 type DatagramStream interface {
 	Stream
-	quicStream
 	SendDatagram([]byte) error
 	ReceiveDatagram(context.Context) ([]byte, error)
 }
