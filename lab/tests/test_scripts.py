@@ -102,6 +102,26 @@ def test_ctrl_c_ends_all_parts(tmp_path: pathlib.Path) -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.parametrize("script", ["test", "test-vm", "test-vm-bridge", "test-cross", "test-quic-go", "../luci-app-bquic/test/run"])
+def test_ctrl_c_leaves_no_files(script: str, tmp_path: pathlib.Path) -> None:
+    """Debian's sh runs the trap for its end only where it does not end by the signal."""
+    files = tmp_path / "files"
+    files.mkdir()
+    text = (ROOT / "scripts" / script).read_text()
+    # What it makes, and its traps; everything that it runs is a wait for Ctrl-C.
+    made = "\n".join(re.findall(r"^\w+=\$\(mktemp.*?\)|^trap .*", text, re.M))
+    waits = tmp_path / "waits"
+    waits.write_text(f"{made}\ngateway=\nsh -c 'touch {tmp_path}/waiting; exec sleep 600'\n")
+    process = subprocess.Popen(["sh", waits], env={**os.environ, "TMPDIR": str(files)}, start_new_session=True,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    end = time.monotonic() + 60
+    while not (tmp_path / "waiting").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert list(files.iterdir())
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(60) == 130 and not list(files.iterdir())
+
+
 @pytest.mark.parametrize("part, code", [("exit 0", 0), ("exit 77", 0), ("exit 1", 1), ('kill -9 "$PPID"', 1)])
 def test_a_part_counts_only_if_its_result_is_known(part: str, code: int, tmp_path: pathlib.Path) -> None:
     """What ran the part may have been killed, for lack of memory."""
