@@ -9,7 +9,7 @@ made anew after any change, which takes hours. If a change is meant only for one
 form or PHY, this repeats one of ten rows of each form, PHY, kind of windows and earlier sources, but at most three.
 If all of them are unchanged, the others become rows of the current sources,
 marked "carried" ("commit" still says when they were made). If one of them
-differs, the rows of that form and PHY stay as they are, to be made anew.
+differs, the rows of that kind stay as they are, to be made anew.
 """
 
 from __future__ import annotations
