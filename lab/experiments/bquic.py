@@ -14,7 +14,6 @@ where it stopped as long as the measured binary and the options are the same.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
 import pathlib
 import subprocess
@@ -24,7 +23,7 @@ from collections.abc import Callable
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import measure, medium, namespaces, results  # noqa: E402
+from lab import measure, medium, namespaces, realtime, results  # noqa: E402
 from lab.measure import progress  # noqa: E402
 from lab.results import Row, median, number  # noqa: E402
 from lab.topology import Mesh  # noqa: E402
@@ -64,9 +63,9 @@ def build_caddy() -> pathlib.Path:
     return CADDY
 
 
-def digest(path: pathlib.Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+def known(quick: bool) -> Row:
+    """What rows of an interrupted run must have in common with new ones."""
+    return {"binary": realtime.binary(), "quick": quick}
 
 
 def same(row: Row, key: Row) -> bool:
@@ -224,7 +223,7 @@ def main() -> int:
         args.repetitions = 2
     namespaces.exit_on_signals()
     medium.build()
-    common = {"binary": digest(measure.BQUIC), "quick": args.quick}
+    common = known(args.quick)
     path = QUICK_RESULTS if args.quick else UNFINISHED
     rows = [] if args.restart else [r for r in results.read(path) if same(r, common)]
     if rows:

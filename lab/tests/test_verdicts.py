@@ -8,11 +8,14 @@ import pathlib
 import sys
 from typing import Any
 
+import pytest
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
-from lab import results, simulation  # noqa: E402
+from lab import medium, results, simulation  # noqa: E402
 
+bquic: Any = importlib.import_module("bquic")
 dense_download: Any = importlib.import_module("dense_download")
 fairness: Any = importlib.import_module("fairness")
 latency: Any = importlib.import_module("latency")
@@ -41,3 +44,11 @@ def test_a_run_that_has_several_rows_counts_once() -> None:
             for contender in latency.CONTENDERS for what in latency.clients.WHAT]
     told = latency.report(rows)
     assert "\n2 runs; " in told and " 4 because the ends waited " in told and " 2 repeated after a failure" in told
+
+
+def test_rows_over_another_medium_are_not_reused(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    before = bquic.known(False)
+    assert bquic.known(False) == before
+    monkeypatch.setattr(medium, "BINARY", tmp_path / "medium")
+    medium.BINARY.write_text("another one")
+    assert bquic.known(False) != before
