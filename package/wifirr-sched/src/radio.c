@@ -359,7 +359,7 @@ static void on_interface(void *data, const struct nl80211_interface *seen)
 	struct interface *i = &radio.interface[radio.interfaces];
 
 	(void)data;
-	if (!nl80211_share_radio(seen, &radio.self)) {
+	if (seen->ifindex != radio.self.ifindex && !nl80211_share_radio(seen, &radio.self)) {
 		radio.more_radios |= seen->wiphy == radio.self.wiphy;
 		return;
 	}
