@@ -21,7 +21,7 @@ import (
 
 const (
 	// lookInterval is how often the relay reads the routes to find the uplinks. A mesh may have thousands of routes, and
-	// reading them may take a large part of a router's processor: lookPart is the part of the time that it takes at most.
+	// reading them may take a router's processor long: it takes at most one in lookPart of its time.
 	lookInterval = time.Second
 	lookPart     = 50
 	// lingerTimeout is how long a stopping relay waits for its connections. procd and
@@ -321,8 +321,9 @@ func (r *Relay) control(ctx context.Context, d *divert.Diverter, failed <-chan e
 		if now := time.Now(); !take {
 			next = now
 		} else if !now.Before(next) {
+			before := cpuTime()
 			w = r.look()
-			next = now.Add(max(lookInterval, lookPart*time.Since(now)))
+			next = now.Add(max(lookInterval, lookPart*(cpuTime()-before)))
 			r.mu.Lock()
 			r.world = w
 			taking := r.taking
