@@ -44,7 +44,7 @@ const (
 	maxConnectionWindow     = 4 << 20
 
 	handshakeTimeout = 5 * time.Second
-	idleTimeout      = 2 * time.Minute  // the relay's
+	idleTimeout      = 30 * time.Second
 	shutdownTimeout  = 2 * time.Second  // for requests
 	lingerTimeout    = 30 * time.Second // for tunnels
 	// Limits on TCP clients that send slowly or not at all.

@@ -31,7 +31,7 @@ type day struct {
 }
 
 const (
-	// After a longer silence, a relay with several gateways leaves a session for another one.
+	// The relay's values: after a longer silence, it leaves a session for another one.
 	dayIdleTimeout = 30 * time.Second
 	daySilence     = 10 * time.Second
 	// The approximate duration of a transfer. It is long compared with the path's RTT, because a

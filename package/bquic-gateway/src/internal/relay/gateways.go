@@ -189,7 +189,7 @@ func (g *gateways) step(now time.Time) (dial map[*place]*dialler, retire map[*se
 
 	dial = make(map[*place]*dialler)
 	for _, i := range wanted {
-		dial[g.places[i]] = &dialler{g.set, g.found, g.look, g.others}
+		dial[g.places[i]] = &dialler{g.set, g.found, g.look}
 	}
 	return dial, retire
 }
@@ -303,14 +303,6 @@ func (g *gateways) pick() *session {
 		paths[i] = s.path()
 	}
 	return up[upstream.First(paths)]
-}
-
-// others reports whether a session with another gateway than that of s is Up. One with the same gateway proves nothing: if the
-// gateway has restarted, it resets s as soon as QUIC repeats what it has sent, which after an outage may take as long again.
-func (g *gateways) others(s *session) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.ContainsFunc(g.all(), func(other *session) bool { return other.gateway != s.gateway && other.state() == upstream.Up })
 }
 
 // addresses returns the resolved addresses of the gateways.

@@ -316,7 +316,7 @@ func TestMute(t *testing.T) {
 			s.tell(func(h *upstream.Session, now time.Time) upstream.Do {
 				for range (upstream.AskAfter + upstream.SilentAfter) / upstream.Interval {
 					now = now.Add(upstream.Interval)
-					h.Tick(now, 0, false, false)
+					h.Tick(now, 0, false)
 				}
 				if h.State() != upstream.Silent {
 					t.Errorf("it is %s", h.State())

@@ -44,8 +44,7 @@ type session struct {
 	conn     *quic.Conn
 	http     *http3.ClientConn
 	since    time.Time
-	changed  func()              // called when the state has changed
-	others   func(*session) bool // reports whether a session with another gateway is Up
+	changed  func() // called when the state has changed
 
 	mu     sync.Mutex
 	health *upstream.Session
@@ -53,7 +52,7 @@ type session struct {
 
 // newSession takes ownership of a connection. It calls changed for each change of state
 // until the connection has ended. The caller must send the first probe.
-func newSession(conn *quic.Conn, set *settings, gateway string, changed func(), others func(*session) bool) *session {
+func newSession(conn *quic.Conn, set *settings, gateway string, changed func()) *session {
 	now := time.Now()
 	s := &session{
 		settings: set,
@@ -62,7 +61,6 @@ func newSession(conn *quic.Conn, set *settings, gateway string, changed func(), 
 		http:     (&http3.Transport{DisableCompression: true, EnableDatagrams: true}).NewClientConn(conn),
 		since:    now,
 		changed:  changed,
-		others:   others,
 		health:   upstream.NewSession(now),
 	}
 	go s.watch()
@@ -84,9 +82,9 @@ func (s *session) watch() {
 			}
 			// An answer may have arrived but not have been processed yet.
 			starved := time.Since(waited) < answerTimeout
-			stats, other := s.conn.ConnectionStats(), s.others(s)
+			stats := s.conn.ConnectionStats()
 			s.tell(func(h *upstream.Session, now time.Time) upstream.Do {
-				return h.Tick(now, stats.SmoothedRTT+4*stats.MeanDeviation, starved, other)
+				return h.Tick(now, stats.SmoothedRTT+4*stats.MeanDeviation, starved)
 			})
 		case <-s.conn.Context().Done():
 			reason := why(context.Cause(s.conn.Context()))
@@ -276,8 +274,7 @@ func (s *session) learn(q upstream.Question, err error) {
 type dialler struct {
 	settings *settings
 	found    func(gateway string, addresses []netip.Prefix) // called with the result of DNS
-	changed  func()                                         // passed to newSession, as others
-	others   func(*session) bool
+	changed  func()                                         // passed to newSession
 }
 
 // dial returns a session whose first probe has been answered, so it is Up or NoUplink.
@@ -314,7 +311,7 @@ func (d *dialler) dial(ctx context.Context, gateway string, attempt int) (*sessi
 		return nil, err
 	}
 	context.AfterFunc(conn.Context(), end)
-	s := newSession(conn, d.settings, gateway, d.changed, d.others)
+	s := newSession(conn, d.settings, gateway, d.changed)
 	stop := context.AfterFunc(ctx, s.close)
 	s.probe()
 	if !stop() {

@@ -14,9 +14,8 @@ const (
 	// sends none, to spare the radios.
 	AskAfter    = time.Second
 	SilentAfter = time.Second
-	// CloseAfter is how long a silent session keeps its connections while another gateway's is Up: then
-	// the mesh works, and this gateway does not. Otherwise, QUIC's idle timeout ends them: if the
-	// mesh finds another route until then, or a node has restarted, nothing is lost.
+	// CloseAfter is how long a silent gateway keeps its connections. If the mesh finds
+	// another route within this time, nothing is lost.
 	CloseAfter = 10 * time.Second
 
 	// A gateway without an uplink is probed until the uplink is back, at first after
@@ -98,7 +97,6 @@ type Session struct {
 	pinged     time.Time
 	unanswered time.Duration // time since asked, without time in which the process did not run or was starved
 	starved    time.Duration // starved time since the last packet
-	outlived   time.Duration // time since asked in which another gateway's session was Up
 
 	probing bool
 	probed  time.Duration // time since the probe, without time in which the process did not run
@@ -159,7 +157,7 @@ func (s *Session) Heard(now time.Time, packets uint64) Do {
 		return 0
 	}
 	s.packets, s.heard = packets, now
-	s.asked, s.unanswered, s.starved, s.outlived = false, 0, 0, 0
+	s.asked, s.unanswered, s.starved = false, 0, 0
 	s.begun = time.Time{}
 	s.alive = true
 	if s.state == Silent {
@@ -172,8 +170,7 @@ func (s *Session) Heard(now time.Time, packets uint64) Do {
 // 6.2.1, which spaces retransmissions on long paths. starved says that this process has
 // waited for the processor. An acknowledgement may then have arrived unread, so this time
 // does not count. After CloseAfter it counts again, because the gateway may be gone as well.
-// other says that a session with another gateway is Up.
-func (s *Session) Tick(now time.Time, pto time.Duration, starved, other bool) (do Do) {
+func (s *Session) Tick(now time.Time, pto time.Duration, starved bool) (do Do) {
 	ran := min(max(now.Sub(s.ticked), 0), Interval)
 	s.ticked = now
 	if starved && (s.asked || s.probing) && s.starved < CloseAfter {
@@ -191,11 +188,8 @@ func (s *Session) Tick(now time.Time, pto time.Duration, starved, other bool) (d
 	}
 	if s.asked {
 		s.unanswered += ran
-		if other {
-			s.outlived += ran
-		}
 		switch {
-		case s.outlived >= CloseAfter, s.streams == 0 && s.unanswered >= CloseAfter:
+		case s.unanswered >= CloseAfter:
 			return s.close(Silence)
 		case s.unanswered >= max(SilentAfter, 3*pto):
 			s.silence()

@@ -16,7 +16,6 @@ type life struct {
 	packets uint64
 	pto     time.Duration
 	starved bool     // this process waits for the processor
-	alone   bool     // no other gateway's session is Up
 	did     []string // "ping", "probe", "close", in order
 }
 
@@ -43,7 +42,7 @@ func (l *life) hear() {
 func (l *life) quiet(d time.Duration) {
 	for end := l.now.Add(d); l.now.Before(end); {
 		l.now = l.now.Add(Interval)
-		l.do(l.s.Tick(l.now, l.pto, l.starved, !l.alone))
+		l.do(l.s.Tick(l.now, l.pto, l.starved))
 	}
 }
 
@@ -52,14 +51,14 @@ func (l *life) busy(d time.Duration) {
 	for end := l.now.Add(d); l.now.Before(end); {
 		l.now = l.now.Add(Interval)
 		l.hear()
-		l.do(l.s.Tick(l.now, l.pto, l.starved, !l.alone))
+		l.do(l.s.Tick(l.now, l.pto, l.starved))
 	}
 }
 
 // stall stops the process for a while.
 func (l *life) stall(d time.Duration) {
 	l.now = l.now.Add(d)
-	l.do(l.s.Tick(l.now, l.pto, l.starved, !l.alone))
+	l.do(l.s.Tick(l.now, l.pto, l.starved))
 }
 
 func (l *life) answered(q Question, a Answer) {
@@ -141,38 +140,6 @@ func TestSession(t *testing.T) {
 			l.up()
 			l.s.Opened(l.now)
 			l.quiet(AskAfter + CloseAfter)
-		}, Closed, Silence, "ping*close"},
-		{"silent, and carrying, but there is no other: kept", func(l *life) {
-			l.up()
-			l.s.Opened(l.now)
-			l.alone = true
-			l.quiet(time.Hour)
-		}, Silent, Silence, "ping*"},
-		{"until another one has been up for a while", func(l *life) {
-			l.up()
-			l.s.Opened(l.now)
-			l.alone = true
-			l.quiet(time.Minute)
-			l.alone = false
-			l.quiet(CloseAfter)
-		}, Closed, Silence, "ping*close"},
-		{"or works again", func(l *life) {
-			l.up()
-			l.s.Opened(l.now)
-			l.alone = true
-			l.quiet(time.Minute)
-			l.alone = false
-			l.quiet(CloseAfter - second)
-			l.answered(Uplink, Fine)
-			l.quiet(CloseAfter - second)
-		}, Silent, Silence, "ping*probe ping*"},
-		{"silent, without another, and carrying nothing any more", func(l *life) {
-			l.up()
-			l.s.Opened(l.now)
-			l.alone = true
-			l.quiet(3 * second)
-			l.do(l.s.Ended())
-			l.quiet(CloseAfter)
 		}, Closed, Silence, "ping*close"},
 		{"a silent one that carries nothing any more is closed, too", func(l *life) {
 			l.up()
@@ -355,7 +322,7 @@ func TestSession(t *testing.T) {
 }
 
 // FuzzSession plays any events and checks the invariants. Once the gateway is
-// gone and another one is Up, a session with connections must end. Once the gateway answers, a session
+// gone, a session with connections must end. Once the gateway answers, a session
 // must be Up again, unless it is Retired or Closed.
 func FuzzSession(f *testing.F) {
 	f.Add([]byte{8, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, true)
@@ -368,7 +335,7 @@ func FuzzSession(f *testing.F) {
 		}
 		l := newLife(t)
 		streams, probing, closes := 0, true, 0
-		unheard := time.Duration(0) // while the process ran, connections were carried, and another session was Up
+		unheard := time.Duration(0) // while the process ran and connections were carried
 		check := func(do Do, idle bool) {
 			t.Helper()
 			if do&Probe != 0 {
@@ -400,12 +367,11 @@ func FuzzSession(f *testing.F) {
 			t.Helper()
 			l.now = l.now.Add(d)
 			idle := l.s.State() == Up && streams == 0 && !probing && !l.s.asked
-			check(l.s.Tick(l.now, l.pto, l.starved, !l.alone), idle)
-			switch {
-			case streams == 0 || l.s.State() == Dialling || l.s.State() == Closed:
-				unheard = 0
-			case !l.alone:
+			check(l.s.Tick(l.now, l.pto, l.starved), idle)
+			if streams > 0 && l.s.State() != Dialling && l.s.State() != Closed {
 				unheard += min(d, Interval)
+			} else {
+				unheard = 0
 			}
 			if unheard > AskAfter+CloseAfter+3*Interval {
 				t.Fatalf("%s, carries something, and heard nothing for %v", l.s.State(), unheard)
@@ -427,7 +393,7 @@ func FuzzSession(f *testing.F) {
 			check(l.s.Answered(l.now, q, a, a.reason()), false)
 		}
 		for _, e := range events {
-			switch e % 16 {
+			switch e % 15 {
 			case 0:
 				tick(Interval)
 			case 1:
@@ -472,12 +438,9 @@ func FuzzSession(f *testing.F) {
 					probing = false
 					check(l.s.Unasked(), false)
 				}
-			case 15:
-				l.alone = !l.alone
 			}
 		}
 		// From here on, the gateway is gone or answers every question.
-		l.alone = false
 		for range int((MaxUplinkPause + CloseAfter + AskAfter) / Interval * 2) {
 			if probing && silent {
 				for range 6 {
