@@ -32,7 +32,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import itertools
-import json
 import os
 import pathlib
 import subprocess
@@ -80,15 +79,6 @@ def key(row: Row) -> tuple[Any, ...]:
             row.get("processor"))
 
 
-def read() -> list[Row]:
-    rows: list[Row] = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
-    return rows
-
-
-def write(rows: list[Row]) -> None:
-    realtime.write(RESULTS, rows)
-
-
 def merge(rows: list[Row], new: list[Row]) -> list[Row]:
     """The rows, with new ones replacing those with the same key."""
     replaced = {key(row): row for row in new}
@@ -112,16 +102,16 @@ def run(step: str, bquic: pathlib.Path) -> None:
 
     def done() -> set[tuple[Any, ...]]:
         """The keys already measured with this binary, whose counts do not change."""
-        return {key(row) for row in read() if row["step"] == NO_STEP or row.get("binary") == binary}
+        return {key(row) for row in realtime.read(RESULTS) if row["step"] == NO_STEP or row.get("binary") == binary}
 
     def add(new: list[Row], step: str) -> None:
         more = {"step": step, "commit": measure.commit()} | ({} if step == NO_STEP else {"binary": binary})
-        write(merge(read(), [row | more for row in new]))
+        realtime.write(RESULTS, merge(realtime.read(RESULTS), [row | more for row in new]))
 
     if step == STEPS[-1]:
         for processor in cipher.PROCESSORS:
             measure.progress(f"router: the cipher on {processor}")
-            write(merge(read(), [row | {"commit": measure.commit()} for row in cipher.count(processor, BINARY.with_name(f"cipher-{processor}"))]))
+            realtime.write(RESULTS, merge(realtime.read(RESULTS), [row | {"commit": measure.commit()} for row in cipher.count(processor, BINARY.with_name(f"cipher-{processor}"))]))
             add([classes.count(processor, BINARY.with_name(f"classes-{processor}"))], step)
     for board_mb in BOARDS_MB:
         if not done() >= {held_key(board_mb, connections, step) for connections in CONNECTIONS}:
@@ -219,7 +209,7 @@ def main() -> int:
     parser.add_argument("--report", action="store_true", help="only prints the tables of the existing results")
     args = parser.parse_args()
     if args.report:
-        print(report(read()))
+        print(report(realtime.read(RESULTS)))
         return 0
     namespaces.exit_on_signals()
     if args.bquic is None:
@@ -233,8 +223,8 @@ def main() -> int:
     except board.CannotRun as error:
         print(f"router: {error}", file=sys.stderr)
         return 77
-    draw(read())
-    print(report(read()))
+    draw(realtime.read(RESULTS))
+    print(report(realtime.read(RESULTS)))
     return 0
 
 
