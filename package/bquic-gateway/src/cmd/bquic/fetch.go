@@ -100,6 +100,11 @@ func runFetch(ctx context.Context, args []string) error {
 	if *f.json && *output == "-" {
 		return usagef("--json and -o - both use the standard output")
 	}
+	for option, name := range map[string]string{"-o": *output, "--qlog": *qlog} {
+		if sameFile(*upload, name) {
+			return usagef("%s would overwrite %s, the file to send", option, *upload)
+		}
+	}
 	o.Upload = *upload
 	quietBuffers()
 
@@ -149,6 +154,13 @@ func namePin(err error) error {
 		return fmt.Errorf("%w\nself-signed: if `bquic status` of the gateway shows this key, give --pin %s", err, unknown.Pin)
 	}
 	return err
+}
+
+// sameFile reports whether two names are those of one existing file.
+func sameFile(a, b string) bool {
+	x, err := os.Stat(a)
+	y, err2 := os.Stat(b)
+	return err == nil && err2 == nil && x.Mode().IsRegular() && os.SameFile(x, y)
 }
 
 func openOutput(name string) (io.Writer, func() error, error) {

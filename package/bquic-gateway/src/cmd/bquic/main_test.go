@@ -485,6 +485,11 @@ func TestFetch(t *testing.T) {
 	}
 	fails(t, 1, "bquic bench: profile standard, repetition 1: the server answered with status 404", "bench", "--insecure", d.url+"/none")
 	fails(t, 1, "bquic fetch: open /nonexistent: no such file or directory", "fetch", "--upload", "/nonexistent", "--insecure", d.url+"/file")
+	sent := write(t, t.TempDir(), "sent", "kept")
+	fails(t, 2, "bquic fetch: -o would overwrite "+sent+", the file to send", "fetch", "--upload", sent, "-o", sent, "--insecure", d.url+"/file")
+	if kept, err := os.ReadFile(sent); err != nil || string(kept) != "kept" {
+		t.Errorf("the file to send is now %q (%v)", kept, err)
+	}
 
 	// No answer: the test never reads this socket.
 	silent, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
