@@ -159,5 +159,9 @@ func (c *receiveFlowController) rides() bool {
 	return c.riding && offset > c.receiveWindow && offset <= quicvarint.Max
 }
 
-// Ping sends a PING frame (RFC 9000, section 19.2), which the peer acknowledges.
-func (c *Conn) Ping() { c.queueControlFrame(&wire.PingFrame{}) }
+// Ping sends a PING frame (RFC 9000, section 19.2), which the peer acknowledges. Neither the congestion window nor the
+// backoff of PTOs holds it back for long (ackhandler.ProbeNow).
+func (c *Conn) Ping() {
+	c.pinged.Store(true)
+	c.queueControlFrame(&wire.PingFrame{})
+}

@@ -44,7 +44,7 @@ const (
 	maxConnectionWindow     = 4 << 20
 
 	handshakeTimeout = 5 * time.Second
-	idleTimeout      = 30 * time.Second
+	idleTimeout      = 2 * time.Minute  // the relay's: connections outlive an outage of the mesh
 	shutdownTimeout  = 2 * time.Second  // for requests
 	lingerTimeout    = 30 * time.Second // for tunnels
 	// Limits on TCP clients that send slowly or not at all.

@@ -31,9 +31,8 @@ type day struct {
 }
 
 const (
-	// The relay's values: after a longer silence, it leaves a session for another one.
-	dayIdleTimeout = 30 * time.Second
-	daySilence     = 10 * time.Second
+	dayIdleTimeout = 2 * time.Minute // the relay's
+	daySilence     = time.Minute     // longer than any outage
 	// The approximate duration of a transfer. It is long compared with the path's RTT, because a
 	// new session needs some time to find out how fast the path is.
 	dayTransfer = 4 * time.Second
@@ -43,7 +42,7 @@ const (
 func dayConfig() *quic.Config {
 	return &quic.Config{
 		Burst: profileNamed(BQUIC).Burst, HandshakeIdleTimeout: 10 * time.Second,
-		MaxIdleTimeout: dayIdleTimeout, KeepAlivePeriod: dayIdleTimeout / 2,
+		MaxIdleTimeout: dayIdleTimeout, KeepAlivePeriod: 15 * time.Second,
 		InitialStreamReceiveWindow: 8 << 20, InitialConnectionReceiveWindow: 8 << 20,
 		MaxStreamReceiveWindow: 8 << 20, MaxConnectionReceiveWindow: 8 << 20,
 	}

@@ -71,7 +71,7 @@ func (r *Relay) serve(ctx context.Context, client *net.TCPConn, target netip.Add
 	var first []byte
 	if s := r.gateways.pick(); s != nil && forward.session.Arm() == proof.Carried {
 		var done bool
-		if first, done = r.carry(ctx, s, client, target, from, &c); done {
+		if first, done = r.carry(ctx, s, client, way{target, forward}, from, &c); done {
 			return
 		}
 	}
@@ -81,10 +81,10 @@ func (r *Relay) serve(ctx context.Context, client *net.TCPConn, target netip.Add
 // carry carries the connection through a session. done says that the connection is
 // finished: carried to its end, aborted by the client, or stopped by ctx. Otherwise
 // carry returns the data that it has read from the client, for a direct connection.
-func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, target netip.AddrPort, from *client, c *comparing) (first []byte, done bool) {
+func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, to way, from *client, c *comparing) (first []byte, done bool) {
 	s.enter()
 	defer s.release()
-	str, err := s.request(ctx, target.String(), from)
+	str, err := s.request(ctx, to.target.String(), from)
 	if err != nil {
 		return nil, false
 	}
@@ -98,6 +98,7 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, targ
 		return nil, true
 	}
 	if err == nil {
+		s.last.Store(&to)
 		r.carried.now.Add(1)
 		defer r.carried.now.Add(-1)
 		r.carried.total.Add(1)
@@ -105,7 +106,7 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, targ
 		rest := slices.Clone(first[sent:]) // a copy, mostly empty, so that first is not kept for the tunnel's lifetime
 		first, early = nil, nil
 		err = tunnel.SpliceTimed(client, rest, str, &from.carried, c.timing)
-		r.logger.Debug("connection ended", "target", target, "error", err)
+		r.logger.Debug("connection ended", "target", to.target, "error", err)
 		return nil, true
 	}
 
@@ -118,13 +119,13 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, targ
 		// Connect directly, as the node would have forwarded it: the gateway's policy
 		// must not block targets that clients can reach without a gateway.
 		r.refused.Add(1)
-		r.logger.Debug("target refused", "target", target, "reason", refusal.Detail)
+		r.logger.Debug("target refused", "target", to.target, "reason", refusal.Detail)
 	}
 	if refusal != nil && refusal.OfTarget() {
 		// By then, the session's own question will have shown if it is the uplink.
 		time.AfterFunc(answerTimeout, func() {
 			if s.sound() {
-				r.avoided.add(target, time.Now())
+				r.avoided.add(to.target, time.Now())
 			}
 		})
 	}

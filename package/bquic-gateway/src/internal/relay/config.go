@@ -23,6 +23,7 @@ import (
 	"bquic/internal/divert"
 	"bquic/internal/proof"
 	"bquic/internal/trace"
+	"bquic/internal/upstream"
 )
 
 // A Config configures a relay. For a field without a stated default, the zero value is an error.
@@ -117,9 +118,11 @@ const (
 	memoryPerLimit = 192 << 10
 	maxConnections = 8
 
-	// idleTimeout is how long an idle session lasts without packets from the gateway. quic-go sends a keep-alive
-	// after half of it. While the session carries connections, the relay itself sends PINGs (upstream.AskAfter).
-	idleTimeout      = 30 * time.Second
+	// idleTimeout is how long a session lasts without packets from the gateway: as long as a node takes to restart, or
+	// an access point to look for radar on its channel. After keepAlive, quic-go
+	// sends a PING, before NATs forget the session. While it carries connections, the relay itself does (upstream.AskAfter).
+	idleTimeout      = 2 * time.Minute
+	keepAlive        = upstream.IdleAfter / 2
 	handshakeTimeout = 3 * time.Second
 
 	// At 100 Mbit/s and an RTT of 200 ms, 2.5 MB are in flight.
@@ -333,7 +336,7 @@ func (c *Config) quicConfig() *quic.Config {
 	return &quic.Config{
 		HandshakeIdleTimeout:           handshakeTimeout,
 		MaxIdleTimeout:                 idleTimeout,
-		KeepAlivePeriod:                idleTimeout / 2,
+		KeepAlivePeriod:                keepAlive,
 		MaxIncomingStreams:             -1,
 		EnableDatagrams:                true,
 		InitialStreamReceiveWindow:     min(initialStreamWindow, window/2),

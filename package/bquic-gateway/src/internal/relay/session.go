@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -44,7 +46,8 @@ type session struct {
 	conn     *quic.Conn
 	http     *http3.ClientConn
 	since    time.Time
-	changed  func() // called when the state has changed
+	changed  func()              // called when the state has changed
+	last     atomic.Pointer[way] // of the last connection that the gateway has opened; nil: none
 
 	mu     sync.Mutex
 	health *upstream.Session
@@ -114,6 +117,9 @@ func (s *session) tell(event func(h *upstream.Session, now time.Time) upstream.D
 		go s.probe()
 	case do&upstream.Ping != 0:
 		s.conn.Ping()
+	}
+	if do&upstream.Reach != 0 {
+		go s.reach()
 	}
 	if after != before {
 		s.changed()
@@ -239,6 +245,33 @@ func (s *session) probe() {
 		tunnel.Cancel(str, http3.ErrCodeRequestCanceled)
 	}
 	s.learn(upstream.Uplink, err)
+}
+
+// A way is how the kernel would have forwarded a connection.
+type way struct {
+	target  netip.AddrPort
+	forward expectation
+}
+
+// reach finds out whether the last target can be reached without the gateway, to tell a gateway that is gone from a
+// path that is: only in the first case do connections gain from a reset. A refusal shows it, too. Datagrams need no
+// reset; without any other connection the relay forwards them as soon as their session has ended.
+func (s *session) reach() {
+	ok := true
+	if w := s.last.Load(); w != nil {
+		ctx, cancel := context.WithTimeout(s.conn.Context(), upstream.CloseAfter)
+		defer cancel()
+		d := net.Dialer{Control: w.forward.control}
+		conn, err := d.DialContext(ctx, "tcp", w.target.String())
+		if err == nil {
+			conn.Close()
+		}
+		ok = err == nil || errors.Is(err, syscall.ECONNREFUSED)
+	}
+	s.tell(func(h *upstream.Session, _ time.Time) upstream.Do {
+		h.Reached(ok)
+		return 0
+	})
 }
 
 // learn reports the outcome of a question to the session. err is the result of answer.

@@ -11,11 +11,13 @@ const (
 
 	// While the session carries connections, it sends a PING when no packet has arrived for
 	// AskAfter. Without an acknowledgement, it is Silent after SilentAfter. An idle session
-	// sends none, to spare the radios.
+	// sends none, to spare the radios, as long as the gateway acknowledges QUIC's own PINGs:
+	// it must send one twice in IdleAfter.
 	AskAfter    = time.Second
 	SilentAfter = time.Second
-	// CloseAfter is how long a silent gateway keeps its connections. If the mesh finds
-	// another route within this time, nothing is lost.
+	IdleAfter   = 30 * time.Second
+	// CloseAfter is how long a silent gateway keeps its connections once the relay knows that the mesh
+	// works without it. Until then, they wait for the path, at most as long as QUIC's idle timeout.
 	CloseAfter = 10 * time.Second
 
 	// A gateway without an uplink is probed until the uplink is back, at first after
@@ -60,6 +62,7 @@ const (
 	Ping  Do = 1 << iota // send a PING, to get an acknowledgement
 	Probe                // send a probe, then call Answered, Unanswered or Unasked
 	Close                // close the connection for Reason
+	Reach                // find out whether what is carried could be reached without the gateway, then call Reached
 )
 
 // A Question is a request to a gateway.
@@ -97,6 +100,8 @@ type Session struct {
 	pinged     time.Time
 	unanswered time.Duration // time since asked, without time in which the process did not run or was starved
 	starved    time.Duration // starved time since the last packet
+	reaching   bool          // Reach was returned and not answered yet
+	closes     time.Duration // when unanswered is that long, the session closes; 0: the path may be at fault
 
 	probing bool
 	probed  time.Duration // time since the probe, without time in which the process did not run
@@ -157,7 +162,7 @@ func (s *Session) Heard(now time.Time, packets uint64) Do {
 		return 0
 	}
 	s.packets, s.heard = packets, now
-	s.asked, s.unanswered, s.starved = false, 0, 0
+	s.asked, s.unanswered, s.starved, s.closes = false, 0, 0, 0
 	s.begun = time.Time{}
 	s.alive = true
 	if s.state == Silent {
@@ -189,7 +194,7 @@ func (s *Session) Tick(now time.Time, pto time.Duration, starved bool) (do Do) {
 	if s.asked {
 		s.unanswered += ran
 		switch {
-		case s.unanswered >= CloseAfter:
+		case s.closes > 0 && s.unanswered >= s.closes, s.streams == 0 && s.unanswered >= CloseAfter:
 			return s.close(Silence)
 		case s.unanswered >= max(SilentAfter, 3*pto):
 			s.silence()
@@ -201,10 +206,22 @@ func (s *Session) Tick(now time.Time, pto time.Duration, starved bool) (do Do) {
 		s.asked, s.pinged = true, now // the probe needs an acknowledgement, too
 		do |= s.probe()
 	}
-	if s.asked || s.probing || s.streams > 0 || s.state == Silent {
+	if s.asked || s.probing || s.streams > 0 || s.state == Silent || now.Sub(s.heard) >= IdleAfter {
 		do |= s.ask(now)
 	}
+	if do&Ping != 0 && s.unanswered >= SilentAfter && s.streams > 0 && s.closes == 0 && !s.reaching {
+		s.reaching = true
+		do |= Reach
+	}
 	return do
+}
+
+// Reached records whether what the session carries can be reached without the gateway.
+func (s *Session) Reached(ok bool) {
+	s.reaching = false
+	if ok && s.unanswered > 0 {
+		s.closes = s.unanswered + CloseAfter
+	}
 }
 
 // ask returns Ping if no packet has arrived for AskAfter.

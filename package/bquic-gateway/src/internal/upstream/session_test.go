@@ -16,6 +16,7 @@ type life struct {
 	packets uint64
 	pto     time.Duration
 	starved bool     // this process waits for the processor
+	cut     bool     // nothing can be reached without the gateway, either
 	did     []string // "ping", "probe", "close", in order
 }
 
@@ -30,6 +31,9 @@ func (l *life) do(do Do) {
 			l.did = append(l.did, name)
 		}
 	}
+	if do&Reach != 0 {
+		l.s.Reached(!l.cut)
+	}
 }
 
 // hear lets a packet arrive.
@@ -43,6 +47,13 @@ func (l *life) quiet(d time.Duration) {
 	for end := l.now.Add(d); l.now.Before(end); {
 		l.now = l.now.Add(Interval)
 		l.do(l.s.Tick(l.now, l.pto, l.starved))
+	}
+}
+
+// idle lets time pass with nothing but answers to QUIC's own PINGs.
+func (l *life) idle(d time.Duration) {
+	for end := l.now.Add(d); l.now.Before(end); l.quiet(IdleAfter / 2) {
+		l.hear()
 	}
 }
 
@@ -84,11 +95,12 @@ func TestSession(t *testing.T) {
 		{"a probe is refused", func(l *life) { l.answered(Uplink, Denied) }, Closed, "its token", "close"},
 		{"a probe is not answered", func(l *life) { l.quiet(2 * second); l.do(l.s.Unanswered(Uplink)) }, Closed, Silence, "close"},
 		{"an uplink is down from the start", func(l *life) { l.answered(Uplink, UplinkDown) }, NoUplink, "its uplink", ""},
-		{"idle", func(l *life) { l.up(); l.quiet(time.Hour) }, Up, "", ""},
+		{"idle", func(l *life) { l.up(); l.idle(time.Hour) }, Up, "", ""},
+		{"idle, and away", func(l *life) { l.up(); l.quiet(IdleAfter + CloseAfter + second) }, Closed, Silence, "ping*close"},
 		{"busy, and heard of", func(l *life) { l.up(); l.s.Opened(l.now); l.busy(time.Hour) }, Up, "", ""},
 		{"idle, then busy, and silent", func(l *life) {
 			l.up()
-			l.quiet(time.Minute)
+			l.idle(time.Minute)
 			l.s.Opened(l.now)
 			l.quiet(5 * Interval)
 		}, Silent, Silence, "ping*"},
@@ -118,7 +130,7 @@ func TestSession(t *testing.T) {
 		}, Up, "", "probe probe"},
 		{"one that ends does not stop the questions", func(l *life) {
 			l.up()
-			l.quiet(time.Minute)
+			l.idle(time.Minute)
 			l.s.Opened(l.now)
 			l.quiet(Interval)
 			l.do(l.s.Ended())
@@ -139,8 +151,42 @@ func TestSession(t *testing.T) {
 		{"silent, and carrying: closed", func(l *life) {
 			l.up()
 			l.s.Opened(l.now)
+			l.quiet(AskAfter + SilentAfter + CloseAfter)
+		}, Closed, Silence, "ping*close"},
+		{"silent, and carrying, but nothing is reached without it: kept", func(l *life) {
+			l.up()
+			l.s.Opened(l.now)
+			l.cut = true
+			l.quiet(time.Hour)
+		}, Silent, Silence, "ping*"},
+		{"until something is", func(l *life) {
+			l.up()
+			l.s.Opened(l.now)
+			l.cut = true
+			l.quiet(time.Minute)
+			l.cut = false
 			l.quiet(AskAfter + CloseAfter)
 		}, Closed, Silence, "ping*close"},
+		{"or it answers", func(l *life) {
+			l.up()
+			l.s.Opened(l.now)
+			l.cut = true
+			l.quiet(time.Minute)
+			l.cut = false
+			l.quiet(CloseAfter - second)
+			l.answered(Uplink, Fine)
+			l.quiet(CloseAfter)
+		}, Silent, Silence, "ping*probe ping*"},
+		{"what was found out late does not count", func(l *life) {
+			l.up()
+			l.s.Opened(l.now)
+			l.cut = true
+			l.quiet(time.Minute)
+			l.s.reaching = true
+			l.answered(Uplink, Fine)
+			l.s.Reached(true)
+			l.quiet(time.Minute)
+		}, Silent, Silence, "ping*probe ping*"},
 		{"a silent one that carries nothing any more is closed, too", func(l *life) {
 			l.up()
 			l.s.Opened(l.now)
@@ -195,7 +241,7 @@ func TestSession(t *testing.T) {
 		}, Retired, NoAnswers, "probe probe"},
 		{"the first connection that is not answered tells, also on a long path", func(l *life) {
 			l.up()
-			l.quiet(time.Minute)
+			l.idle(time.Minute)
 			l.pto = second
 			l.s.Opened(l.now)
 			l.quiet(1500 * time.Millisecond)
@@ -211,7 +257,7 @@ func TestSession(t *testing.T) {
 		}, Up, "", "ping*"},
 		{"and blames no gateway for an answer that waits", func(l *life) {
 			l.up()
-			l.quiet(time.Minute)
+			l.idle(time.Minute)
 			l.s.Opened(l.now)
 			l.stall(10 * second)
 			l.do(l.s.Unanswered(Carry))
@@ -279,14 +325,14 @@ func TestSession(t *testing.T) {
 			l.up()
 			l.s.Opened(l.now)
 			l.do(l.s.Retire("another"))
-			l.quiet(AskAfter + CloseAfter)
+			l.quiet(AskAfter + SilentAfter + CloseAfter)
 		}, Closed, Silence, "probe ping*close"},
 		{"retired while silent", func(l *life) {
 			l.up()
 			l.s.Opened(l.now)
 			l.quiet(5 * second)
 			l.do(l.s.Retire("another"))
-			l.quiet(AskAfter + CloseAfter - 5*second)
+			l.quiet(AskAfter + SilentAfter + CloseAfter - 5*second)
 		}, Closed, Silence, "ping*probe ping*close"},
 		{"retired, and done", func(l *life) {
 			l.up()
@@ -321,8 +367,8 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// FuzzSession plays any events and checks the invariants. Once the gateway is
-// gone, a session with connections must end. Once the gateway answers, a session
+// FuzzSession plays any events and checks the invariants. Once the gateway is gone and its targets can
+// be reached without it, a session with connections must end. Once the gateway answers, a session
 // must be Up again, unless it is Retired or Closed.
 func FuzzSession(f *testing.F) {
 	f.Add([]byte{8, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, true)
@@ -335,7 +381,7 @@ func FuzzSession(f *testing.F) {
 		}
 		l := newLife(t)
 		streams, probing, closes := 0, true, 0
-		unheard := time.Duration(0) // while the process ran and connections were carried
+		unheard := time.Duration(0) // while the process ran, connections were carried, and the path was not cut
 		check := func(do Do, idle bool) {
 			t.Helper()
 			if do&Probe != 0 {
@@ -346,6 +392,9 @@ func FuzzSession(f *testing.F) {
 			}
 			if do&Close != 0 {
 				closes++
+			}
+			if do&Reach != 0 {
+				l.s.Reached(!l.cut)
 			}
 			if closes > 1 || do&^Close != 0 && l.s.State() == Closed {
 				t.Fatal("a closed session asks for something")
@@ -366,14 +415,15 @@ func FuzzSession(f *testing.F) {
 		tick := func(d time.Duration) {
 			t.Helper()
 			l.now = l.now.Add(d)
-			idle := l.s.State() == Up && streams == 0 && !probing && !l.s.asked
+			idle := l.s.State() == Up && streams == 0 && !probing && !l.s.asked && l.now.Sub(l.s.heard) < IdleAfter
 			check(l.s.Tick(l.now, l.pto, l.starved), idle)
-			if streams > 0 && l.s.State() != Dialling && l.s.State() != Closed {
-				unheard += min(d, Interval)
-			} else {
+			switch {
+			case streams == 0 || l.s.State() == Dialling || l.s.State() == Closed:
 				unheard = 0
+			case !l.cut:
+				unheard += min(d, Interval)
 			}
-			if unheard > AskAfter+CloseAfter+3*Interval {
+			if unheard > 2*AskAfter+SilentAfter+CloseAfter+3*Interval {
 				t.Fatalf("%s, carries something, and heard nothing for %v", l.s.State(), unheard)
 			}
 		}
@@ -393,7 +443,7 @@ func FuzzSession(f *testing.F) {
 			check(l.s.Answered(l.now, q, a, a.reason()), false)
 		}
 		for _, e := range events {
-			switch e % 15 {
+			switch e % 16 {
 			case 0:
 				tick(Interval)
 			case 1:
@@ -438,9 +488,12 @@ func FuzzSession(f *testing.F) {
 					probing = false
 					check(l.s.Unasked(), false)
 				}
+			case 15:
+				l.cut = !l.cut
 			}
 		}
 		// From here on, the gateway is gone or answers every question.
+		l.cut = false
 		for range int((MaxUplinkPause + CloseAfter + AskAfter) / Interval * 2) {
 			if probing && silent {
 				for range 6 {

@@ -82,3 +82,16 @@ func (h *sentPacketHandler) recordCongestion(now monotime.Time) {
 		h.burst.OnCongestionState(now, h.congestion.InSlowStart(), h.congestion.GetCongestionWindow())
 	}
 }
+
+// ProbeNow sends a probe packet if PTOs have expired without an answer and nothing was sent for the time of a PTO without its
+// backoff. After an outage, the next PTO may be as far away as the outage was long (RFC 9002, section 6.2.1), although
+// the path works again. ProbeNow is for a PING of the application or of the peer, so these decide how often.
+func ProbeNow(sph SentPacketHandler, now monotime.Time) {
+	h, ok := sph.(*sentPacketHandler)
+	if !ok || !h.handshakeConfirmed || h.ptoCount == 0 || h.numProbesToSend > 0 ||
+		now.Before(h.appDataPackets.lastAckElicitingPacketTime.Add(h.rttStats.PTO(true))) {
+		return
+	}
+	h.ptoMode = SendPTOAppData
+	h.numProbesToSend = 1
+}
