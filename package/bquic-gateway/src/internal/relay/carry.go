@@ -82,6 +82,7 @@ func (r *Relay) serve(ctx context.Context, client *net.TCPConn, target netip.Add
 // finished: carried to its end, aborted by the client, or stopped by ctx. Otherwise
 // carry returns the data that it has read from the client, for a direct connection.
 func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, to way, from *client, c *comparing) (first []byte, done bool) {
+	begun := time.Now()
 	s.enter()
 	defer s.release()
 	str, err := s.request(ctx, to.target.String(), from)
@@ -99,6 +100,7 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, to w
 	}
 	if err == nil {
 		s.last.Store(&to)
+		r.avoided.reached(to.target)
 		r.carried.now.Add(1)
 		defer r.carried.now.Add(-1)
 		r.carried.total.Add(1)
@@ -121,14 +123,16 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, to w
 		r.refused.Add(1)
 		r.logger.Debug("target refused", "target", to.target, "reason", refusal.Detail)
 	}
-	if refusal != nil && refusal.OfTarget() {
-		// By then, the session's own question will have shown if it is the uplink.
-		time.AfterFunc(answerTimeout, func() {
-			if s.sound() {
-				r.avoided.add(to.target, time.Now())
-			}
-		})
-	}
+	// By then, the session's own question will have shown if it is the gateway or its uplink.
+	time.AfterFunc(answerTimeout, func() {
+		switch {
+		case !s.sound():
+		case refusal != nil && refusal.OfTarget():
+			r.avoided.add(to.target, time.Now())
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			r.avoided.suspect(to.target, begun, time.Now())
+		}
+	})
 	return first, false
 }
 

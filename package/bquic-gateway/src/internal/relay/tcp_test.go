@@ -136,6 +136,22 @@ func TestClosedPort(t *testing.T) {
 	})
 }
 
+// TestSilentTarget has a target that drops the gateway's packets and no others. After two connections, no further one waits for it.
+func TestSilentTarget(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.greet(":81")
+	m.startGateway()
+	m.startRelay(m.config(divert.Redirect))
+	m.becomes("carried", origin4+":80")
+	m.run("gateway", "nft", `table inet silent { chain out { type filter hook output priority 0; tcp dport 81 drop; }; }`)
+	m.becomes("forwarded", origin4+":81")
+	if way := m.way(origin4 + ":80"); way != "carried" {
+		t.Errorf("a connection to another port is %s", way)
+	}
+}
+
 // TestSlowHandshake has a client that gets no SYN-ACK for some seconds, as over a bad radio. The relay still knows its connection.
 func TestSlowHandshake(t *testing.T) {
 	t.Parallel()

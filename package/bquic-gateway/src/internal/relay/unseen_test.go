@@ -3,31 +3,9 @@
 package relay
 
 import (
-	"net/netip"
 	"testing"
 	"time"
 )
-
-// TestAvoided checks that targets are avoided for a while.
-func TestAvoided(t *testing.T) {
-	now := time.Unix(1000, 0)
-	target := func(i int) netip.AddrPort {
-		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, 1}), uint16(i))
-	}
-	var a avoided
-	if a.has(target(0), now) {
-		t.Error("avoided without a reason")
-	}
-	for i := range maxAvoided + 10 {
-		a.add(target(i), now.Add(time.Duration(i)))
-	}
-	if len(a.by) != maxAvoided || a.has(target(9), now) || !a.has(target(10), now) || !a.has(target(maxAvoided+9), now) {
-		t.Errorf("%d are avoided", len(a.by))
-	}
-	if a.has(target(20), now.Add(avoidTime+time.Second)) {
-		t.Error("avoided for ever")
-	}
-}
 
 // TestLook checks that only a relay that takes connections, but has seen none of its busy
 // clients, reports it.

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+)
+
+const (
+	// avoidTime is how long the relay avoids a target.
+	avoidTime = 10 * time.Minute
+	// maxAvoided is the limit on such targets; the oldest is dropped.
+	maxAvoided = 256
+)
+
+// avoided holds targets that a gateway could not reach, and those of bridged connections that the node could not reach.
+// The kernel forwards connections to them, or bridges them to the clients' router: so they do not wait for the gateway, and
+// the client learns what becomes of its SYN.
+type avoided struct {
+	mu sync.Mutex
+	by map[netip.AddrPort]avoidance
+}
+
+type avoidance struct {
+	since     time.Time
+	suspected bool // by one connection, and not avoided yet
+}
+
+// add makes a target avoided.
+func (a *avoided) add(target netip.AddrPort, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.put(target, avoidance{since: now})
+}
+
+// suspect records that a gateway that works has not told in time whether it reaches a target, for a connection that began at begun. Once, this may
+// be by chance. A second connection that began after the first one's answer was due shows that the target drops the gateway's packets.
+func (a *avoided) suspect(target netip.AddrPort, begun, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	x, ok := a.by[target]
+	switch {
+	case !ok || now.Sub(x.since) >= avoidTime:
+		a.put(target, avoidance{since: now, suspected: true})
+	case x.suspected && begun.After(x.since):
+		a.put(target, avoidance{since: now})
+	}
+}
+
+// reached records that the gateway reaches a target.
+func (a *avoided) reached(target netip.AddrPort) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.by[target].suspected {
+		delete(a.by, target)
+	}
+}
+
+func (a *avoided) put(target netip.AddrPort, x avoidance) {
+	if a.by == nil {
+		a.by = make(map[netip.AddrPort]avoidance)
+	}
+	if len(a.by) >= maxAvoided {
+		oldest := target
+		for t, y := range a.by {
+			if first, ok := a.by[oldest]; !ok || y.since.Before(first.since) {
+				oldest = t
+			}
+		}
+		delete(a.by, oldest)
+	}
+	a.by[target] = x
+}
+
+func (a *avoided) has(target netip.AddrPort, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	x, ok := a.by[target]
+	if ok && now.Sub(x.since) >= avoidTime {
+		delete(a.by, target)
+		return false
+	}
+	return ok && !x.suspected
+}
+
+// clear forgets all targets: another gateway may reach them.
+func (a *avoided) clear() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	clear(a.by)
+}
