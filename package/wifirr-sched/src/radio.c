@@ -492,9 +492,11 @@ static void announce(unsigned exponent, uint64_t now)
 
 		if (radio_set_queue(&radio.nl, at->ifindex, &at->own.queue, exponent ? radio.contention.ap_exponent : 0) == 0) {
 			radio.sets_queue |= exponent;
+		} else if (exponent && absent()) {
+			continue;	/* it has no clients */
 		} else if (exponent) {
-			/* a device may come back, and what a driver has done, it may do again */
-			radio.fixed_until = radio.sets_queue || absent() ? now + LOOK_MS : UINT64_MAX;
+			/* what a driver has done, it may do again */
+			radio.fixed_until = radio.sets_queue ? now + LOOK_MS : UINT64_MAX;
 			give_up(at->name, "own window", radio.nl.error);
 			continue;
 		} else if (radio.sets_queue && !absent()) {

@@ -55,6 +55,7 @@ static uint16_t weight;			/* of each client */
 static uint16_t own_window[POINTS];	/* CWmin, slots */
 static unsigned larger_tried;		/* how often it was to set a larger one */
 static int queue_errno, rts_errno;	/* refuse */
+static bool down;			/* the second access point */
 static bool no_interfaces;		/* the list of them is refused */
 static uint32_t rts;
 
@@ -223,6 +224,8 @@ int nl80211_set_queue(struct nl80211 *n, int ifindex, const struct nl80211_queue
 	larger_tried += queue->cwmin > (1 << OWN) - 1;
 	if (queue_errno)
 		return refuse(n, queue_errno);
+	if (down && ifindex == 2)
+		return refuse(n, ENETDOWN);
 	if (ifindex)	/* 0: if_nametoindex() knows no access point of the test */
 		own_window[ifindex - 1] = queue->cwmin;
 	return 0;
@@ -519,6 +522,26 @@ static void a_device_that_is_down_needs_no_window(void)
 	expect("restored while the device is down", radio_restore(), 0);
 }
 
+/* As guests' may be at night. */
+static void beside_an_access_point_that_is_down(void)
+{
+	down = true;
+	start(2);
+	lines = 0;
+	crowd(true, 30);
+	expect("lines about an access point that is down", lines, 0);
+	run(5);
+	expect("larger window beside it", own_window[0] > (1 << OWN) - 1, true);
+	down = false;
+	run(12);
+	expect("larger windows on both", larger_windows(), 2);
+	expect("its own window", own_window[1] > (1 << OWN) - 1, true);
+	down = true;
+	crowd(false, 15);
+	expect("it owes nothing", radio_stop(&w), false);
+	down = false;
+}
+
 /* With "wifi reload" in a crowd. */
 static void an_operator_sets_windows(void)
 {
@@ -621,6 +644,7 @@ int main(void)
 	a_driver_that_refuses_for_good_is_left_alone();
 	the_own_window_cannot_be_restored_for_a_while();
 	a_device_that_is_down_needs_no_window();
+	beside_an_access_point_that_is_down();
 	an_operator_sets_windows();
 	an_interface_of_the_crowd_is_restored();
 	weights_are_restored();
