@@ -23,8 +23,9 @@
  */
 #define RATE_TO_THROUGHPUT_PERCENT 55
 
-/* NL80211_RATE_INFO_EHT_MCS, which headers before Linux 5.18 lack. */
+/* NL80211_RATE_INFO_EHT_MCS, which headers before Linux 5.18 lack, and NL80211_ATTR_MLO_LINKS, before 6.0. */
 #define RATE_INFO_EHT_MCS 19
+#define ATTR_MLO_LINKS 312
 
 uint16_t nl80211_u16(const struct nlattr *attr)
 {
@@ -289,15 +290,16 @@ void nl80211_close(struct nl80211 *n)
 
 static bool parse_interface(const struct nlmsghdr *nlh, struct nl80211_interface *interface)
 {
-	const struct nlattr *tb[NL80211_ATTR_4ADDR + 1];
+	const struct nlattr *tb[ATTR_MLO_LINKS + 1];
 
-	if (!nl80211_parse_message(nlh, tb, NL80211_ATTR_4ADDR))
+	if (!nl80211_parse_message(nlh, tb, ATTR_MLO_LINKS))
 		return false;
 	*interface = (struct nl80211_interface){
 		.type = nl80211_u32(tb[NL80211_ATTR_IFTYPE]),
 		.wiphy = nl80211_u32(tb[NL80211_ATTR_WIPHY]),
 		.ifindex = nl80211_u32(tb[NL80211_ATTR_IFINDEX]),
 		.mhz = nl80211_u32(tb[NL80211_ATTR_WIPHY_FREQ]),
+		.links = tb[ATTR_MLO_LINKS],
 		.four_addresses = tb[NL80211_ATTR_4ADDR] && mnl_attr_get_payload_len(tb[NL80211_ATTR_4ADDR]) &&
 			mnl_attr_get_u8(tb[NL80211_ATTR_4ADDR]),
 	};

@@ -49,7 +49,8 @@ struct nl80211_interface {
 	int ifindex;		/* 0: none (P2P device) */
 	char name[IFNAMSIZ];
 	bool four_addresses;	/* WDS */
-	uint32_t mhz;		/* centre of its channel's primary 20 MHz; 0: no channel */
+	uint32_t mhz;		/* centre of its channel's primary 20 MHz; 0: no channel, or links */
+	bool links;		/* it has links (MLO), each with a channel of its own */
 };
 
 struct nl80211_wiphy {

@@ -71,6 +71,7 @@ static struct {
 	int measured[NL80211_SERVED_MAX];	/* interfaces with clients: access points, and their VLANs */
 	unsigned measured_count;
 	bool more_radios;		/* the wiphy has others */
+	char links[IFNAMSIZ];		/* an access point with links; "": none */
 	struct contention contention;
 	uint32_t rts_before;		/* the operator's RTS threshold */
 	uint32_t rts;			/* the RTS threshold in force */
@@ -367,6 +368,10 @@ static void on_interface(void *data, const struct nl80211_interface *seen)
 		radio.measured[radio.measured_count++] = seen->ifindex;
 	if (seen->type != NL80211_IFTYPE_AP || !seen->ifindex || radio.interfaces == INTERFACES_MAX)
 		return;
+	if (seen->links) {
+		snprintf(radio.links, sizeof(radio.links), "%s", seen->name);
+		return;
+	}
 	*i = (struct interface){ .ifindex = seen->ifindex };
 	snprintf(i->name, sizeof(i->name), "%s", seen->name);
 	hostapd_read_own(i->name, &i->own);
@@ -383,6 +388,7 @@ static void find_interfaces(void)
 		radio.self = self;	/* channels change */
 	radio.interfaces = radio.measured_count = 0;
 	radio.more_radios = false;
+	radio.links[0] = '\0';
 	if (nl80211_get_interfaces(&radio.nl, on_interface, NULL) < 0 && radio.interfaces < before) {
 		radio.interfaces = before;
 		radio.measured_count = measured;
@@ -556,6 +562,12 @@ static void look_at_hostapd(struct wifirr *w, uint64_t now)
 		return;
 	radio.tried_at = now;
 	find_interfaces();
+	/* each link has windows of its own, and may be of any of the wiphy's radios */
+	if (radio.links[0]) {
+		problem("%s: has links (MLO)", radio.links);
+		radio.answers = false;
+		return;
+	}
 	for (unsigned i = 0; i < radio.interfaces; i++) {
 		struct interface *at = &radio.interface[i];
 

@@ -50,6 +50,7 @@ static bool crowded;
 static unsigned points;			/* access points that exist */
 static unsigned others;			/* interfaces of another radio */
 static bool two_radios;			/* the second access point has one of its own, of the same wiphy */
+static bool links;			/* the second access point has links */
 static bool vlan;			/* the first access point's clients are in a VLAN of their own */
 static uint16_t weight;			/* of each client */
 static uint16_t own_window[POINTS];	/* CWmin, slots */
@@ -192,6 +193,10 @@ int nl80211_get_interface(struct nl80211 *n, int ifindex, struct nl80211_interfa
 	(void)n;
 	*interface = (struct nl80211_interface){ .type = NL80211_IFTYPE_AP, .ifindex = ifindex,
 						 .mhz = two_radios && ifindex == 2 ? 5180 : 2412 };
+	if (links && ifindex == 2) {
+		interface->mhz = 0;
+		interface->links = true;
+	}
 	snprintf(interface->name, sizeof(interface->name), AP "%d", ifindex - 1);
 	return 0;
 }
@@ -226,6 +231,8 @@ int nl80211_set_queue(struct nl80211 *n, int ifindex, const struct nl80211_queue
 		return refuse(n, queue_errno);
 	if (down && ifindex == 2)
 		return refuse(n, ENETDOWN);
+	if (links && ifindex == 2)
+		return refuse(n, EINVAL);	/* net/mac80211/cfg.c: ieee80211_link_or_deflink() */
 	if (ifindex)	/* 0: if_nametoindex() knows no access point of the test */
 		own_window[ifindex - 1] = queue->cwmin;
 	return 0;
@@ -621,6 +628,30 @@ static void other_radios_of_the_wiphy_are_left_alone(void)
 	two_radios = false;
 }
 
+/* The kernel sets no window without a link's number. It is no reason to try for ever, nor is anything owed. */
+static void an_access_point_with_links(void)
+{
+	links = true;
+	start(2);
+	crowd(true, 60);
+	expect("larger windows beside links", larger_windows(), 0);
+	expect("attempts beside links", larger_tried, 0);
+	expect("the reason", strcmp(status().problem, AP "1: has links (MLO)"), 0);
+	expect("lines about links", lines, 1);
+	expect("links owe nothing", radio_stop(&w), false);
+	links = false;
+	/* made in a crowd */
+	start(1);
+	crowd(true, 5);
+	links = true;
+	points = 2;
+	run(20);
+	crowd(false, 15);
+	expect("larger windows after the crowd, beside new links", larger_windows(), 0);
+	expect("new links owe nothing", radio_stop(&w), false);
+	links = false;
+}
+
 int main(void)
 {
 	char directory[] = "/tmp/wifirr-radio-test-XXXXXX";
@@ -650,6 +681,7 @@ int main(void)
 	weights_are_restored();
 	clients_of_a_vlan_are_a_crowd();
 	other_radios_of_the_wiphy_are_left_alone();
+	an_access_point_with_links();
 	unlink(LEASE_PREFIX "0");
 	rmdir(directory);
 	printf("radio: %s\n", failures ? "FAILED" : "ok");
