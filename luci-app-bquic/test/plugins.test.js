@@ -410,6 +410,7 @@ test('wifirr-sched: an impossible value or a missing device starts nothing and s
 		[ { device: 'lo', rate: '1000', always: 'printer 02:00:00:00:00:01' }, {}, /section a: always printer: not a MAC, IPv4 or IPv6 address/ ],
 		[ { device: 'lo', rate: '1000', ignore: '10.0.0.0/24 10.0.0.1' }, {}, /section a: ignore 10.0.0.0\/24: not a MAC, IPv4 or IPv6 address/ ],
 		[ { device: 'lo', rate: '1000', trickle: '1000' }, {}, /section a: .*trickle 1000: must be below --rate 1000/ ],
+		[ { device: 'lo', rate: '1000', slto: '500' }, {}, /section a: slto: unknown option/ ],
 		[ { device: 'nosuchdev0' }, {}, /section a: waiting for device nosuchdev0/ ]
 	]) {
 		/* and a reload stops nothing, unless only the device is missing */
@@ -420,6 +421,26 @@ test('wifirr-sched: an impossible value or a missing device starts nothing and s
 			if (fn == 'reload_service')
 				assert.equal(r.status, text.source.includes('waiting') ? 0 : 1);
 		}
+	}
+});
+
+test('wifirr-sched: a section that nobody would read is named', () => {
+	const dirs = { TEST_PROG: WIFIRRD, TEST_RUN: path.join(tmp, 'run-unread'), TEST_DIR: path.join(tmp, 'made-unread') };
+	const a = { '.type': 'scheduler', enabled: '1', device: 'lo', rate: '1000' };
+
+	for (const [ b, text ] of [
+		[ { ...a, '.type': 'schedular', device: 'b0' }, /section b: unknown type schedular: must be scheduler/ ],
+		[ { ...a, rate: '2000' }, /section b: device lo: another section has it, too/ ]
+	]) {
+		for (const fn of [ 'start', 'reload_service', 'check' ]) {
+			const { lines, status } = init('wifirr-sched', fn, { a, b }, dirs);
+			const said = lines.filter((l) => fn == 'check' || l[0] == 'log');
+			assert.equal(said.length, 1, JSON.stringify(lines));
+			assert.match(said[0].join(' '), text);
+			assert.deepEqual(lines.filter((l) => l[0] == 'procd_open_instance'), fn == 'start' ? [ [ 'procd_open_instance', 'lo' ] ] : []);
+			assert.ok(fn == 'start' || status == 1);
+		}
+		assert.equal(fs.readFileSync(path.join(dirs.TEST_DIR, 'lo.options'), 'utf8'), 'rate=1000\n');
 	}
 });
 

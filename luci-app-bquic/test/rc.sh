@@ -26,7 +26,16 @@ config_list_foreach() {
 		"$fn" "$v" "$@"
 	done
 }
-uci() { cat "$EXPORT"; }
+# "uci export", and "uci -qX show wifirr", with or without a section
+uci() {
+	local s
+	[ "$1" = -qX ] || { cat "$EXPORT"; return; }
+	for s in $SECTIONS; do
+		case "$3" in wifirr | "wifirr.${s#*/}") ;; *) continue ;; esac
+		echo "wifirr.${s#*/}=${s%/*}"
+		env | sed -n "s/^O_${s#*/}_\([a-z_]*\)=.*/wifirr.${s#*/}.\1=''/p"
+	done
+}
 uci_get() { local v; config_get v "$2" "$3" ''; printf '%s' "$v"; }
 # OpenWrt's validate_data leaves out the values of a list that are not valid. Only the last one makes it fail.
 only_addresses() {
