@@ -481,13 +481,18 @@ test('wifirr-sched: a radio has one scheduler, also while there is a mistake in 
 		path.join(__dirname, 'rc.sh'), path.join(root, 'package/wifirr-sched/files/etc/init.d/wifirr-sched'), 'start' ], {
 			encoding: 'utf8', env: { PATH: process.env.PATH, SECTIONS: 'scheduler/a scheduler/b', O_a_enabled: '1', O_a_device: 'ap0', O_b_enabled: '1', O_b_device: 'ap1',
 				TEST_PROG: WIFIRRD, TEST_RUN: path.join(tmp, 'run-radio'), TEST_DIR: path.join(tmp, 'made-radio'), RUNNING, O_a_slot } });
+		said ??= r.stdout;
 		return [ ...r.stdout.matchAll(/^procd_(?:open_instance|close_service)\|(.*)$/gm) ].map((m) => m[1]);
 	};
+	let said;
 
 	assert.deepEqual(started('', '4800'), [ 'ap0', 'set' ]);
 	/* the one that runs goes on; where none runs, the other takes the radio */
 	assert.deepEqual(started('ap0', '5'), [ 'add' ]);
 	assert.deepEqual(started('', '5'), [ 'ap1', 'add' ]);
+	/* which may have several radios, of which the daemon serves one */
+	assert.match(said, /section b: device ap1 has no daemon of its own: a wiphy has one, here that of ap0/);
+	assert.doesNotMatch(said, /same radio|scheduled with/);
 });
 
 test('wifirr-sched: where /var is full, a running daemon keeps all of its options', () => {
