@@ -142,12 +142,14 @@ static bool check_windows(const char *device)
 
 static void check_rts(void)
 {
-	bool works = nl80211_set_rts(&check.nl, check.interface.wiphy, check.wiphy.rts) == 0;
 	char now[32] = "none";
 
 	if (check.wiphy.rts != NL80211_RTS_OFF)
 		snprintf(now, sizeof(now), "%u bytes", check.wiphy.rts);
-	if (works)
+	/* which may just have restored the operator's threshold */
+	if (check.busy)
+		say("RTS", true, "threshold: %s (no change tried: a wifirrd is running on the radio)", now);
+	else if (nl80211_set_rts(&check.nl, check.interface.wiphy, check.wiphy.rts) == 0)
 		say("RTS", true, "the driver accepted its current threshold again: %s", now);
 	else
 		say("RTS", false, "the driver refused to set its current threshold again (%s): %s", now, check.nl.error);

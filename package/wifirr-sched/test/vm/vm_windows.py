@@ -293,7 +293,8 @@ def test_check_says_what_works_and_changes_nothing(bed):
     assert found["AQL"] and found["queue statistics"]
     assert all_announced(bed, OWN_WINDOW) and associations(bed) == came
     d = bed.daemon(*OPTIONS).ready(90)
-    assert "a wifirrd is running" in check(bed)[0]["windows"]
+    found = check(bed)[0]
+    assert all("a wifirrd is running" in found[what] for what in ("windows", "airtime weights", "RTS")), found
     assert d.stop() == 0
 
 
