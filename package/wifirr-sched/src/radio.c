@@ -72,6 +72,7 @@ static struct {
 	unsigned measured_count;
 	bool more_radios;		/* the wiphy has others */
 	char links[IFNAMSIZ];		/* an access point with links; "": none */
+	bool taken;			/* another wifirrd holds the lease's lock */
 	struct contention contention;
 	uint32_t rts_before;		/* the operator's RTS threshold */
 	uint32_t rts;			/* the RTS threshold in force */
@@ -100,7 +101,7 @@ static struct {
 } radio;
 
 /* Not in the struct, which is all zeros and so takes no room in the program. -1: not open. */
-static int radio_lock = -1;	/* the lease's lock; -1: another wifirrd holds it */
+static int radio_lock = -1;	/* the lease's lock; -1: not ours */
 static void answers_readable(struct wifirr *w);
 static struct watch radio_hostapd = { .fd = -1, .readable = answers_readable };
 
@@ -686,8 +687,9 @@ static bool own_radio(struct wifirr *w, uint64_t now, unsigned wait)
 	radio.tried_at = now;
 	mkdir(RUN_DIR, 0750);
 	radio_lock = take_lock(radio.path, wait);
+	radio.taken = radio_lock < 0 && errno == EWOULDBLOCK;
 	if (radio_lock < 0) {
-		problem("%s: %s", radio.path, errno == EWOULDBLOCK ? "another wifirrd controls this radio" : strerror(errno));
+		problem("%s: %s", radio.path, radio.taken ? "another wifirrd controls this radio" : strerror(errno));
 		return false;
 	}
 	if (restore_lease(radio_lock) < 0)
@@ -764,7 +766,7 @@ bool radio_busy(uint32_t wiphy)
 
 bool radio_taken(void)
 {
-	return radio.open && radio_lock < 0;
+	return radio.taken;
 }
 
 int radio_hold_weights(struct wifirr *w, bool on, char *why, size_t size)

@@ -615,6 +615,26 @@ static void clients_of_a_vlan_are_a_crowd(void)
 	vlan = false;
 }
 
+/* The daemon says which of the two it is, and only then, that there is another one. */
+static void a_lease_that_cannot_be_opened(void)
+{
+	int lock;
+
+	unlink(LEASE_PREFIX "0");
+	mkdir(LEASE_PREFIX "0", 0700);
+	start(1);
+	expect("another wifirrd, by a lease that cannot be opened", radio_taken(), false);
+	radio_stop(&w);
+	rmdir(LEASE_PREFIX "0");
+	lock = take_lock("./" LEASE_PREFIX "0", 0);
+	start(1);
+	expect("another wifirrd", radio_taken(), true);
+	close(lock);
+	run(5);
+	expect("no other wifirrd any more", radio_taken(), false);
+	radio_stop(&w);
+}
+
 /* They have another channel, but the same RTS threshold. */
 static void other_radios_of_the_wiphy_are_left_alone(void)
 {
@@ -682,6 +702,7 @@ int main(void)
 	clients_of_a_vlan_are_a_crowd();
 	other_radios_of_the_wiphy_are_left_alone();
 	an_access_point_with_links();
+	a_lease_that_cannot_be_opened();
 	unlink(LEASE_PREFIX "0");
 	rmdir(directory);
 	printf("radio: %s\n", failures ? "FAILED" : "ok");
