@@ -151,7 +151,8 @@ type Network struct {
 	Ports []*BridgePort
 	// Members are all ports of the named bridges, by which clients may arrive.
 	Members []string
-	Bridges int // number of bridges among the named devices
+	Missing []string // named devices that do not exist
+	Bridges int      // number of bridges among the named devices
 }
 
 // Look examines the devices with clients. Ports are the ports in names. For a bridge without a
@@ -169,6 +170,7 @@ func Look(clients, names []string, gateways []netip.Addr) (n Network, err error)
 		return n, err
 	}
 	named := func(l *link) bool { return slices.Contains(clients, l.name) }
+	n.Missing = slices.Clone(clients)
 	bridges := make(map[int]bool)
 	for _, l := range all {
 		if below := all[l.below]; l.kind == "macvlan" && below != nil && named(below) && !named(l) {
@@ -177,6 +179,7 @@ func Look(clients, names []string, gateways []netip.Addr) (n Network, err error)
 		if !named(l) {
 			continue
 		}
+		n.Missing = slices.DeleteFunc(n.Missing, func(name string) bool { return name == l.name })
 		bridge, vlan := l, uint16(0)
 		if l.kind == "vlan" && all[l.below] != nil {
 			bridge, vlan = all[l.below], l.vlan

@@ -134,6 +134,22 @@ func TestUnseen(t *testing.T) {
 	if why := f.Relay.Unseen.Why; why != relay.UnseenOff {
 		t.Errorf("it says %q: %s", why, f.Relay.Unseen.Reason)
 	}
-	node.logs("sees none of their connections")
+	node.logs("sees none of its clients' connections")
+	node.signal(syscall.SIGTERM)
+}
+
+// TestUnseenWithoutDevice checks that a relay whose interface does not exist says so, although it
+// sees no clients: with the name of a network of OpenWrt, for example.
+func TestUnseenWithoutDevice(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.startGateway()
+	c := m.config(divert.Redirect)
+	c.Interfaces = []string{"lan"}
+	node := m.startRelay(c)
+	f := node.await("the relay to say that it sees nothing", func(f figures) bool { return f.Relay.Unseen != nil })
+	if u := f.Relay.Unseen; u.Why != relay.UnseenNoDevice || !strings.Contains(u.Reason, "device lan:") {
+		t.Errorf("it says %q: %s", u.Why, u.Reason)
+	}
 	node.signal(syscall.SIGTERM)
 }

@@ -5,7 +5,6 @@ package relay
 import (
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -30,7 +29,7 @@ const (
 	UnseenElsewhere = "elsewhere" // their packets use other devices
 )
 
-// An Unseen says why clients are busy while the relay sees none of their connections.
+// An Unseen says why the relay sees none of its clients' connections.
 type Unseen struct {
 	Why    string `json:"why"`
 	Reason string `json:"reason"`
@@ -41,25 +40,28 @@ type unseen struct {
 	meter *divert.Meter
 	since time.Time // start of the current period in which the relay takes connections but has seen none
 	first uint64    // bytes that clients had sent at since
+	blind bool      // as look was last told
 	now   *Unseen
 }
 
 // look checks the condition; it is called periodically. seen is the number of connections that
-// could have been taken.
-func (u *unseen) look(now time.Time, taking bool, seen uint64, bytes func() uint64, why func() Unseen) (changed bool) {
+// could have been taken. blind says that none of the clients' devices exists, so that nothing is taken or counted.
+func (u *unseen) look(now time.Time, taking, blind bool, seen uint64, bytes func() uint64, why func() Unseen) (changed bool) {
 	was := u.now
 	switch {
-	case !taking || seen > 0:
+	case seen > 0 || !taking && !blind:
 		u.since, u.now = time.Time{}, nil
 	case u.since.IsZero():
 		u.since, u.first = now, bytes()
 	case now.Sub(u.since) >= unseenTime:
 		sent := bytes()
-		if sent >= u.first+unseenBytes {
+		if blind || sent >= u.first+unseenBytes {
 			w := why()
 			u.now = &w
+		} else if u.blind {
+			u.now = nil
 		}
-		u.since, u.first = now, sent
+		u.since, u.first, u.blind = now, sent, blind
 	}
 	return (was == nil) != (u.now == nil) || was != nil && *was != *u.now
 }
@@ -76,12 +78,9 @@ func (w *world) busy() []string {
 
 // why returns the likely reason for seeing no connections.
 func (w *world) why(set *settings, problem error) Unseen {
-	for _, name := range set.Interfaces {
-		if _, err := net.InterfaceByName(name); err != nil {
-			return Unseen{UnseenNoDevice, fmt.Sprintf("device %s does not exist", name)}
-		}
-	}
 	switch {
+	case len(w.Missing) > 0:
+		return Unseen{UnseenNoDevice, fmt.Sprintf("there is no device %s: name others in list interface", strings.Join(w.Missing, ", "))}
 	case w.Bridges > 0 && set.Bridge == BridgeOff:
 		return Unseen{UnseenOff, "their router may be beyond the bridge, but option bridge is 0"}
 	case w.Bridges > 0 && problem != nil:
@@ -104,13 +103,14 @@ func portNames(ports []*divert.BridgePort) (names []string) {
 
 // watch checks whether connections are seen, and logs a change.
 func (r *Relay) watch(w *world, taking bool, logger *slog.Logger) {
-	changed := r.unseen.look(time.Now(), taking, r.seen.Load(), func() uint64 {
+	set := r.now.Load()
+	changed := r.unseen.look(time.Now(), taking, len(w.Missing) == len(set.Interfaces), r.seen.Load(), func() uint64 {
 		moved, err := r.unseen.meter.Read(w.busy())
 		if err != nil {
 			return 0
 		}
 		return moved.In.Bytes
-	}, func() Unseen { return w.why(r.now.Load(), r.diverter.BridgeProblem()) })
+	}, func() Unseen { return w.why(set, r.diverter.BridgeProblem()) })
 	if !changed {
 		return
 	}
@@ -118,8 +118,8 @@ func (r *Relay) watch(w *world, taking bool, logger *slog.Logger) {
 	r.blind = r.unseen.now
 	r.mu.Unlock()
 	if u := r.unseen.now; u != nil {
-		logger.Warn("clients are busy, but the relay sees none of their connections", "reason", u.Reason)
-	} else {
-		logger.Info("the relay sees connections of its clients again")
+		logger.Warn("the relay sees none of its clients' connections", "reason", u.Reason)
+	} else if r.seen.Load() > 0 {
+		logger.Info("the relay sees its clients' connections")
 	}
 }

@@ -131,7 +131,7 @@ func unseen(u *relay.Unseen) string {
 	if u == nil {
 		return ""
 	}
-	return "busy, but the relay sees none of their connections: " + u.Reason
+	return "the relay sees none of their connections: " + u.Reason
 }
 
 // processorOf describes the measurements and the decision.

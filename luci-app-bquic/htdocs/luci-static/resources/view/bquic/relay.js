@@ -198,7 +198,7 @@ return view.extend({
 
 			node.hidden = !st?.relay;
 			unseen.hidden = !st?.relay?.unseen;
-			unseen.textContent = _('Clients are busy, but the relay sees none of their connections: %s.').format(reasons[st?.relay?.unseen?.why] ?? common.text(st?.relay?.unseen?.reason));
+			unseen.textContent = _('The relay sees none of its clients’ connections: %s.').format(reasons[st?.relay?.unseen?.why] ?? common.text(st?.relay?.unseen?.reason));
 			processor.textContent = common.processor(st?.relay?.processor);
 			gateways.update(list('gateways').map((g) => ({
 				key: common.text(g.address),
