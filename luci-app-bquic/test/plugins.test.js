@@ -18,7 +18,7 @@ let scratches = 0;
 function service(change, env) {
 	const dir = path.join(tmp, `service${scratches++}`);
 	const s = uciFile(path.join(root, 'files/etc/config/bquic'));
-	const files = { TEST_PROG: BQUIC, TEST_CONFIG: path.join(dir, 'bquic'), TEST_DIR: path.join(dir, 'made'), TEST_RUN: path.join(dir, 'run'), EXPORT: path.join(dir, 'bquic') };
+	const files = { TEST_PROG: BQUIC, TEST_CONFIG: path.join(dir, 'bquic'), TEST_DIR: path.join(dir, 'made'), TEST_RUN: path.join(dir, 'run') };
 
 	fs.mkdirSync(dir);
 	for (const role of [ 'gateway', 'relay' ])
@@ -402,7 +402,14 @@ test('wifirr-sched: every option reaches the daemon, and only as itself', () => 
 
 test('wifirr-sched: an impossible value or a missing device starts nothing and says so', () => {
 	for (const [ options, env, text ] of [
-		[ { device: 'lo', slot: 'a.b c' }, { INVALID: 'slot' }, /section a: slot=a\.b c: not a valid value/ ],
+		[ { device: 'lo', slot: 'a.b c' }, { INVALID: 'slot' }, /section a: slot a\.b c: must be a whole number from 10 to 60000$/ ],
+		[ { device: 'lo', rate: '20M' }, { INVALID: 'rate' }, /section a: rate 20M: must be a whole number from 100 to 10000000$/ ],
+		[ { device: 'lo', backend: 'wmm' }, { INVALID: 'backend' }, /section a: backend wmm: must be auto, airtime or htb$/ ],
+		[ { device: 'lo', match: 'name' }, { INVALID: 'match' }, /section a: match name: must be mac or ip$/ ],
+		[ { device: 'lo', rts: '2,5' }, { INVALID: 'rts' }, /section a: rts 2,5: must be auto, off or a whole number from 0 to 65535$/ ],
+		[ { device: 'lo', exempt_voice: '2' }, { INVALID: 'exempt_voice' }, /section a: exempt_voice 2: must be 0 or 1$/ ],
+		[ { device: 'the-name-of-an-ssid' }, { INVALID: 'device' }, /section a: device the-name-of-an-ssid: must have at most 15 characters$/ ],
+		[ { device: 'lo', rate: '1000', slto: '700' }, {}, /section a: slto: unknown option$/ ],
 		[ {}, {}, /section a: option device is missing/ ],
 		/* it would end after every start */
 		[ { device: 'lo' }, {}, /section a: rate: must be given: lo reports no link rate/ ],
@@ -411,7 +418,7 @@ test('wifirr-sched: an impossible value or a missing device starts nothing and s
 		[ { device: 'lo', rate: '1000', ignore: '10.0.0.0/24 10.0.0.1' }, {}, /section a: ignore 10.0.0.0\/24: not a MAC, IPv4 or IPv6 address/ ],
 		[ { device: 'lo', rate: '1000', trickle: '1000' }, {}, /section a: .*trickle 1000: must be below --rate 1000/ ],
 		[ { device: 'lo', rate: '1000', slto: '500' }, {}, /section a: slto: unknown option/ ],
-		[ { device: 'nosuchdev0' }, {}, /section a: waiting for device nosuchdev0/ ]
+		[ { device: 'radio0' }, {}, /section a: waiting for device radio0, which does not exist$/ ]
 	]) {
 		/* and a reload stops nothing, unless only the device is missing */
 		for (const fn of [ 'start_service', 'reload_service' ]) {
@@ -429,7 +436,7 @@ test('wifirr-sched: a section that nobody would read is named', () => {
 	const a = { '.type': 'scheduler', enabled: '1', device: 'lo', rate: '1000' };
 
 	for (const [ b, text ] of [
-		[ { ...a, '.type': 'schedular', device: 'b0' }, /section b: unknown type schedular: must be scheduler/ ],
+		[ { ...a, '.type': 'schedular', device: 'b0' }, /section b: unknown section type schedular: must be scheduler/ ],
 		[ { ...a, rate: '2000' }, /section b: device lo: another section has it, too/ ]
 	]) {
 		for (const fn of [ 'start', 'reload_service', 'check' ]) {
@@ -441,6 +448,25 @@ test('wifirr-sched: a section that nobody would read is named', () => {
 			assert.ok(fn == 'start' || status == 1);
 		}
 		assert.equal(fs.readFileSync(path.join(dirs.TEST_DIR, 'lo.options'), 'utf8'), 'rate=1000\n');
+	}
+});
+
+test('wifirr-sched: a file that uci cannot read, or a section of another type, ends no running daemon and is named', () => {
+	const options = { device: 'lo', rate: '1000' };
+	const said = 'Parse error (invalid command) at line 3, byte 1';
+	for (const [ type, env, text ] of [
+		[ 'scheduler', { UNREADABLE: said }, `/etc/config/wifirr: ${said}` ],
+		[ 'schedular', {}, '/etc/config/wifirr: section a: unknown section type schedular: must be scheduler' ]
+	]) {
+		assert.equal(scheduler('start', options).status, 0);
+		for (const fn of [ 'check', 'reload_service', 'start' ]) {
+			const r = scheduler(fn, { ...options, '.type': type }, { RUNNING: 'lo', ...env });
+			assert.ok(r.text.every((l) => !/^procd/.test(l)), r.text);
+			assert.ok(r.text.length == 1 && r.text[0].endsWith(text), r.text);
+			assert.equal(r.file, 'rate=1000\n');
+			assert.equal(r.status, 1);
+			assert.equal(r.method, fn == 'start' ? 'add' : undefined);
+		}
 	}
 });
 
@@ -634,7 +660,7 @@ test('rpcd plugin wifirr: what the init script would refuse, without a word to t
 	assert.deepEqual(mistakes({ device: 'lo', rate: '1000' }), []);
 	assert.deepEqual(mistakes({ device: 'nosuchdev0', rate: '1000' }), []); /* the device may appear later */
 	assert.deepEqual(mistakes({ device: 'lo' }), [ '/etc/config/wifirr: section a: rate: must be given: lo reports no link rate' ]);
-	assert.deepEqual(mistakes({ device: 'lo', rate: '1000', slot: '9' }, { INVALID: 'slot' }), [ '/etc/config/wifirr: section a: slot=9: not a valid value' ]);
+	assert.deepEqual(mistakes({ device: 'lo', rate: '1000', slot: '9' }, { INVALID: 'slot' }), [ '/etc/config/wifirr: section a: slot 9: must be a whole number from 10 to 60000' ]);
 	for (const value of [ ...hostile, '"\\\t\u0001x' ])
 		assert.equal(mistakes({ device: 'lo', rate: '1000', weights: value }).length, 1, value);
 	assert.ok(!fs.existsSync(path.join(tmp, 'executed')));

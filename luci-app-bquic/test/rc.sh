@@ -7,14 +7,28 @@
 
 say() { local IFS='|'; printf '%s\n' "$*"; }
 
-config_load() { :; }
-config_get() { eval "$1=\"\${O_$2_$3:-\${4:-}}\""; }
+config_load() {
+	local s o
+	for s in $SECTIONS; do
+		CONFIG_SECTION="${s#*/}"
+		for o in $(env | sed -n "s/^O_${CONFIG_SECTION}_\([^=]*\)=.*/\1/p"); do
+			option_cb "$o"
+		done
+	done
+}
+config_get() {
+	local s
+	for s in $SECTIONS; do
+		[ "$3 ${s#*/}" != "TYPE $2" ] || eval "O_$2_TYPE=\"${s%/*}\""
+	done
+	eval "$1=\"\${O_$2_$3:-\${4:-}}\""
+}
 config_get_bool() { config_get "$@"; }
 config_foreach() {
 	local fn="$1" type="$2" s
 	shift 2
 	for s in $SECTIONS; do
-		[ "${s%/*}" != "$type" ] || "$fn" "${s#*/}" "$@"
+		case "$type" in '' | "${s%/*}") "$fn" "${s#*/}" "$@" ;; esac
 	done
 }
 config_list_foreach() {
@@ -26,16 +40,8 @@ config_list_foreach() {
 		"$fn" "$v" "$@"
 	done
 }
-# "uci export", and "uci -qX show wifirr", with or without a section
-uci() {
-	local s
-	[ "$1" = -qX ] || { cat "$EXPORT"; return; }
-	for s in $SECTIONS; do
-		case "$3" in wifirr | "wifirr.${s#*/}") ;; *) continue ;; esac
-		echo "wifirr.${s#*/}=${s%/*}"
-		env | sed -n "s/^O_${s#*/}_\([a-z_]*\)=.*/wifirr.${s#*/}.\1=''/p"
-	done
-}
+# UNREADABLE: uci's complaint about a file.
+uci() { [ -z "${UNREADABLE:-}" ] || { echo "uci: $UNREADABLE" >&2; return 1; }; }
 uci_get() { local v; config_get v "$2" "$3" ''; printf '%s' "$v"; }
 # OpenWrt's validate_data leaves out the values of a list that are not valid. Only the last one makes it fail.
 only_addresses() {
@@ -60,7 +66,11 @@ uci_load_validate() {
 	if [ -n "${INVALID:-}" ]; then
 		result=1
 		config_get v "$name" "$INVALID"
-		printf '%s\n' "wifirr.$name.enabled=1 validates as bool with true" "wifirr.$name.$INVALID=$v validates as x with false" >&2
+		local type=''
+		for o in "$@"; do
+			case "$o" in "$INVALID":*) type="${o#*:}"; type="${type%%:*}" ;; esac
+		done
+		printf '%s\n' "wifirr.$name.enabled=1 validates as bool with true" "wifirr.$name.$INVALID=$v validates as $type with false" >&2
 	fi
 	[ -n "$fn" ] || return $result
 	"$fn" "$name" $result
@@ -86,13 +96,13 @@ logger() {
 extra_command() { :; }
 # TEST_KERNEL: change the settings of this network namespace.
 [ -n "${TEST_KERNEL:-}" ] || sysctl() { if [ "$1" = -n ]; then echo "${TEST_SYSCTL:-1}"; else say sysctl "$@"; fi; }
-# Like rc.common: whatever start_service returns, procd is told. After set, it ends the instances that were not named.
+# Like rc.common: it goes on whatever start_service returns. After set, procd ends the instances that were not named.
 start() {
 	local method=set result=0
 	start_service "$@" || result=$?
 	say procd_close_service "$method"
-	[ $result = 0 ] || return $result
 	! type service_started >/dev/null 2>&1 || service_started
+	return $result
 }
 procd_running() { case " ${RUNNING:-} " in *" $2 "*) ;; *) return 1 ;; esac; }
 

@@ -179,7 +179,7 @@ test('bounds of forms and of bquic check are the same', async () => {
 /* [ [ option, type ] ] of the init script */
 function validated() {
 	const text = source('package/wifirr-sched/files/etc/init.d/wifirr-sched');
-	const list = [ ...text.matchAll(/^\t\t'(\w+):(.*?)'(?: \\)?$/gm) ].map((m) => [ m[1], m[2] ]);
+	const list = [ ...text.match(/^OPTIONS='\n(.*?)\n'$/ms)[1].matchAll(/^(\w+):(.*)$/gm) ].map((m) => [ m[1], m[2] ]);
 
 	assert.ok(list.length >= 15);
 
