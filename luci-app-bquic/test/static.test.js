@@ -152,13 +152,16 @@ test('forms and bquic check know the same options', async () => {
 		assert.deepEqual(names(shown(sections, type)), schema(type), type);
 });
 
+/* Whether bquic check complains of the option, with this text. */
+function wrong(type, option, value, text = '') {
+	const file = path.join(tmp, 'wrong');
+
+	fs.writeFileSync(file, `config ${type} 'x'\n\toption ${option} '${value}'\n`);
+	return run(bquic, [ 'check', file ]).stderr.split('\n').some((l) => l.includes(`.${option}: `) && l.includes(text));
+}
+
 test('bounds of forms and of bquic check are the same', async () => {
 	const gateway = await options('gateway', 'bquic'), relay = await options('relay', 'bquic');
-	const wrong = (type, option, value) => {
-		const file = path.join(tmp, 'bounds');
-		fs.writeFileSync(file, `config ${type} 'x'\n\toption ${option} '${value}'\n`);
-		return run(bquic, [ 'check', file ]).stderr.includes(`.${option}: `);
-	};
 	let bounds = 0;
 
 	for (const [ sections, type ] of [ [ gateway, 'profile' ], [ gateway, 'peer' ], [ relay, 'relay' ], [ relay, 'upstream' ] ]) {
@@ -174,6 +177,50 @@ test('bounds of forms and of bquic check are the same', async () => {
 		}
 	}
 	assert.ok(bounds >= 10);
+});
+
+test('forms take the addresses that bquic check takes', async () => {
+	const gateway = shown(await options('gateway', 'bquic'), 'gateway'), relay = shown(await options('relay', 'bquic'), 'relay');
+	let taken = 0;
+
+	for (const [ type, list, names ] of [ [ 'gateway', gateway, [ 'listen', 'redirect', 'metrics' ] ], [ 'relay', relay, [ 'gateway', 'metrics' ] ] ])
+		for (const name of names)
+			for (const value of [ ':8443', '8443', '10.1.2.3:8443', '10.1.2.3', 'fd00::1', 'fd00::1:8443', '[fd00::1]:8443', '[fd00::1]', '[fe80::9%mesh]:8443', '[fe80::9%br-lan.7]:8443',
+				'gateway.example.org:8443', 'gateway.example.org', 'https://gateway.example.org:8443', '10.1.2.3:0', '10.1.2.3:65535', '10.1.2.3:65536', '10.1.2.3:http' ]) {
+				const good = list.find((o) => o.name == name).validate('x', value) === true;
+
+				assert.equal(good, !wrong(type, name, value), `${type}.${name} ${value}`);
+				taken += good;
+			}
+	assert.ok(taken >= 20, taken);
+});
+
+test('forms take the paths and tokens that bquic check takes', async () => {
+	const gateway = await options('gateway', 'bquic'), relay = await options('relay', 'bquic');
+	const values = { token: [ 'a-good-token', 'a token', '12345678', `sha256:${'0'.repeat(64)}` ] };
+	/* with a certificate, which its key needs */
+	const section = { formvalue: (id, name) => name == 'certificate' ? '/etc/bquic/site.pem' : undefined };
+
+	for (const [ sections, type, names ] of [
+		[ gateway, 'gateway', [ 'certificate', 'key', 'state_dir', 'access_log', 'acme_webroot', 'status_socket', 'token' ] ],
+		[ gateway, 'site', [ 'root', 'certificate', 'key', 'origin_ca' ] ], [ relay, 'relay', [ 'ca', 'state_dir', 'status_socket', 'token' ] ]
+	])
+		for (const name of names)
+			for (const value of values[name] ?? [ '/www', 'www', './www', 'C:\\www' ])
+				assert.equal(shown(sections, type).find((o) => o.name == name).validate.call({ section }, 'x', value) === true,
+					!wrong(type, name, value, name == 'token' ? '' : 'absolute path'), `${type}.${name} ${value}`);
+});
+
+test('forms take only whole numbers', async () => {
+	const sections = [ ...await options('gateway', 'bquic'), ...await options('relay', 'bquic'), ...await options('scheduler', 'wifirr') ];
+	const ranges = sections.flatMap((s) => s.options).map((o) => String(o.datatype)).filter((type) => type.includes('range('));
+
+	/* LuCI's range() also takes 2.5 */
+	assert.ok(ranges.length >= 25);
+	for (const type of ranges)
+		assert.match(type, /and\(uinteger,range\(\d+,\d+\)\)/);
+	for (const [ type, option ] of [ [ 'peer', 'rate' ], [ 'relay', 'cpu_share' ], [ 'profile', 'ack_delay' ] ])
+		assert.ok(wrong(type, option, '2.5'), option);
 });
 
 /* [ [ option, type ] ] of the init script */
@@ -208,7 +255,7 @@ test('bounds of form, init script and wifirrd are the same', async () => {
 		if (!m || name == 'verbose')
 			continue;
 		bounds++;
-		assert.equal(o.datatype, m[0], name);
+		assert.equal(o.datatype, `and(uinteger,${m[0]})`, name);
 		for (const [ value, good ] of [ [ m[1], true ], [ m[2], true ], [ m[1] - 1, false ], [ +m[2] + 1, false ] ]) {
 			const flag = `--${name.replace(/_/g, '-')}`;
 			/* no such device: the last complaint is about the device, not the flag */

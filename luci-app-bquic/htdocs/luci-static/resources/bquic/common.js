@@ -56,6 +56,10 @@ function reasons(_) {
 	];
 }
 
+function absolutePath(id, value) {
+	return !value || value.startsWith('/') || _('Must be an absolute path.');
+}
+
 /* Map from a device to its radio, as far as iwinfo has told them. */
 const radios = new Map();
 
@@ -160,13 +164,18 @@ return baseclass.extend({
 		return typeof value == 'string' || typeof value == 'number' ? String(value) : '–';
 	},
 
-	absolutePath(id, value) {
-		return !value || value.startsWith('/') || _('Must be an absolute path.');
+	/* Whether a value is host:port. The host is an IPv6 address in brackets, or what the pattern says. */
+	withPort(value, host) {
+		const [ , name, port ] = value.match(/^(.*):([1-9][0-9]{0,4})$/) ?? [];
+
+		return port < 65536 && (/^\[[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?\]$/.test(name) || host.test(name));
 	},
+
+	absolutePath: absolutePath,
 
 	/* the validate function of an option key; this is the option */
 	keyOfCertificate(id, value) {
-		return !value == !this.section.formvalue(id, 'certificate') || _('Certificate and key belong together: give both or none.');
+		return !value == !this.section.formvalue(id, 'certificate') ? absolutePath(id, value) : _('Certificate and key belong together: give both or none.');
 	},
 
 	/* Explains a failed call: whether its package is missing, and what to do. */
@@ -418,7 +427,8 @@ return baseclass.extend({
 
 		o.password = true;
 		o.datatype = 'rangelength(8,256)';
-		o.validate = (id, value) => /^[!-~]*$/.test(value) || _('Only printable ASCII characters without spaces are allowed.');
+		o.validate = (id, value) => !generates && /^sha256:/i.test(value) ? _('This is the hash of a token: enter the token itself.')
+			: /^[!-~]*$/.test(value) || _('Only printable ASCII characters without spaces are allowed.');
 		o.renderWidget = function(id, index, value) {
 			const node = form.Value.prototype.renderWidget.call(this, id, index, value);
 			if (!generates)
@@ -444,8 +454,7 @@ return baseclass.extend({
 	metricsOption(section, tab, placeholder) {
 		const o = section.taboption(tab, form.Value, 'metrics', _('Metrics'), _('Address and port that serve the Prometheus metrics, for example %s; empty: none.').format(placeholder));
 
-		o.validate = (id, value) => !value || /^(\[[0-9A-Fa-f:.]+\]|[0-9.]+):([1-9][0-9]{0,4})$/.test(value) && +value.split(':').pop() < 65536
-			|| _('Must be address:port, for example 127.0.0.1:9464.');
+		o.validate = (id, value) => !value || this.withPort(value, /^[0-9.]+$/) || _('Must be address:port, for example 127.0.0.1:9464.');
 
 		return o;
 	},

@@ -34,8 +34,7 @@ return view.extend({
 
 		o = s.taboption('general', form.Value, 'listen', _('Listen on'), _('Address and port on which the gateway listens, UDP and TCP; without an address, on all of them. To serve browsers by name, move LuCI to another port and take :443.'));
 		o.placeholder = ':8443';
-		o.validate = (id, value) => !value || /^(\[[0-9A-Fa-f:.]+\]|[0-9.]*):([1-9][0-9]{0,4})$/.test(value) && +value.split(':').pop() < 65536
-			|| _('Must be [address]:port, for example :8443 or 192.0.2.1:443.');
+		o.validate = (id, value) => !value || common.withPort(value, /^[0-9.]*$/) || _('Must be [address]:port, for example :8443 or 192.0.2.1:443.');
 
 		o = s.taboption('general', form.DynamicList, 'mesh', _('WiFi clients'), _('Address prefixes of the clients that come over WiFi; the firewall lets them in.'));
 		o.datatype = 'or(cidr,ipaddr("nomask"))';
@@ -50,7 +49,7 @@ return view.extend({
 		o = s.taboption('general', form.DummyValue, '_test', _('Test'));
 		o.renderWidget = () => {
 			const [ , host, port ] = (uci.get('bquic', name, 'listen') ?? '').match(/^(.*):(\d+)$/) ?? [ '', '', '8443' ];
-			const own = `https://${[ '', '0.0.0.0', '[::]' ].includes(host) ? 'localhost' : host}:${port}/`;
+			const own = `https://${[ '', '0.0.0.0', '[::]' ].includes(host) ? 'localhost' : host.replace('%', '%25')}:${port}/`;
 			const url = E('input', { 'type': 'text', 'class': 'cbi-input-text', 'aria-label': _('URL'), 'value': own });
 
 			return E('div', {}, [ url, ' ', common.testButton(() => ({
@@ -70,23 +69,21 @@ return view.extend({
 		o.datatype = 'or(cidr,ipaddr("nomask"))';
 
 		o = s.taboption('advanced', form.Value, 'certificate', _('Certificate'), _('PEM file with the certificate chain; empty: the gateway makes its own at the first start.'));
-		o.datatype = 'file';
+		o.validate = common.absolutePath;
 		o.placeholder = _('self-signed');
 		o = s.taboption('advanced', form.Value, 'key', _('Key'), _('PEM file with the key of the certificate.'));
-		o.datatype = 'file';
 		o.placeholder = _('self-signed');
 		o.validate = common.keyOfCertificate;
 		o = s.taboption('advanced', form.Value, 'max_connections', _('Connections'), _('Limit on simultaneous QUIC and TCP connections; a single address may have a quarter of them.'));
-		o.datatype = 'range(1,100000)';
+		o.datatype = 'and(uinteger,range(1,100000))';
 		o.placeholder = '1000';
 		o = s.taboption('advanced', form.Value, 'memory', _('Memory (MiB)'), _('How much memory the gateway may use; 0: a quarter of the router’s, but at least 32.'));
-		o.datatype = 'range(0,65536)';
+		o.datatype = 'and(uinteger,range(0,65536))';
 		o.placeholder = '0';
 		o = s.taboption('advanced', form.Value, 'access_log', _('Access log'), _('File that gets a line for each request, for example /var/log/bquic/access.log; empty: none.'));
 		o.validate = common.absolutePath;
 		o = s.taboption('advanced', form.Value, 'redirect', _('Redirect'), _('Address and port, for example :80, where visitors without TLS are sent to the same site with TLS; empty: none.'));
-		o.validate = (id, value) => !value || /^(\[[0-9A-Fa-f:.]+\]|[0-9.]*):([1-9][0-9]{0,4})$/.test(value) && +value.split(':').pop() < 65536
-			|| _('Must be [address]:port, for example :8443 or 192.0.2.1:443.');
+		o.validate = (id, value) => !value || common.withPort(value, /^[0-9.]*$/) || _('Must be [address]:port, for example :8443 or 192.0.2.1:443.');
 		o = s.taboption('advanced', form.Value, 'acme_webroot', _('ACME webroot'), _('Directory that contains the ACME challenges in .well-known/acme-challenge/; empty: the site’s own. Requires the redirect.'));
 		o.validate = common.absolutePath;
 		common.metricsOption(s, 'advanced', '127.0.0.1:9464');
@@ -110,7 +107,7 @@ return view.extend({
 		o.datatype = 'or("*",hostname,ipaddr("nomask"))';
 		o.rmempty = false;
 		o = s.option(form.Value, 'root', _('Directory'), _('Directory with the site’s files; empty if the site comes from servers.'));
-		o.datatype = 'directory';
+		o.validate = common.absolutePath;
 		o = s.option(form.DynamicList, 'origin', _('Servers'), _('Origin servers of the site: http:// or https://, host and port. The gateway uses the first one that answers.'));
 		o.validate = function(id, value) {
 			/* value is being typed; the others are in the list */
@@ -127,17 +124,15 @@ return view.extend({
 		o = s.option(form.Flag, 'early_data', _('Early data'), _('Passes on requests in 0-RTT packets at once. Only for servers that support Early-Data (RFC 8470).'));
 		o.modalonly = true;
 		o = s.option(form.Value, 'origin_ca', _('Authorities of the servers'), _('PEM file with the authorities that sign the servers’ certificates; empty: the system’s.'));
-		o.datatype = 'file';
+		o.validate = common.absolutePath;
 		o.modalonly = true;
 		o = s.option(form.Value, 'certificate', _('Certificate'), _('PEM file with the certificate chain for these names; empty: the gateway’s.'));
-		o.datatype = 'file';
 		o.modalonly = true;
 		o.validate = function(id, value) {
 			return !value || ![ this.section.formvalue(id, 'host') ?? [] ].flat().includes('*')
-				|| _('A site with the host name * uses the gateway’s certificate.');
+				? common.absolutePath(id, value) : _('A site with the host name * uses the gateway’s certificate.');
 		};
 		o = s.option(form.Value, 'key', _('Key'), _('PEM file with the key of the certificate.'));
-		o.datatype = 'file';
 		o.modalonly = true;
 		o.validate = common.keyOfCertificate;
 
@@ -160,9 +155,9 @@ return view.extend({
 		o = s.option(form.DynamicList, 'prefix', _('May connect from'), _('Address prefixes that it may connect from; empty: as for all relays.'));
 		o.datatype = 'or(cidr,ipaddr("nomask"))';
 		o = s.option(form.Value, 'tunnels', _('Tunnels'), _('How many tunnels it may have at a time; empty: a fair share of all.'));
-		o.datatype = 'range(1,65536)';
+		o.datatype = 'and(uinteger,range(1,65536))';
 		o = s.option(form.Value, 'rate', _('Rate (Mbit/s)'), _('Limit of all its tunnels together, in each direction; empty: none.'));
-		o.datatype = 'range(1,100000)';
+		o.datatype = 'and(uinteger,range(1,100000))';
 
 		profile.section(m, known);
 

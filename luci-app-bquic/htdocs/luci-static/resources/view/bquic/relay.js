@@ -15,7 +15,7 @@ function given(section, id, name) {
 	return [ section.formvalue(id, name) ?? [] ].flat().filter((v) => v);
 }
 
-const hostPort = (value) => /^(\[[0-9A-Fa-f:.]+\]|[^\s:[\]]+):[1-9][0-9]{0,4}$/.test(value) && +value.split(':').pop() < 65536 || _('Must be host:port.');
+const hostPort = (value) => common.withPort(value, /^[^\s:[\]]+$/) || _('Must be host:port, for example 10.1.2.3:8443 or [fd00::1]:8443.');
 
 return view.extend({
 	load() {
@@ -105,7 +105,7 @@ return view.extend({
 			if (s.formvalue(id, 'ca') || s.formvalue(id, 'server_name'))
 				return { reason: _('The test knows only pins, neither authorities nor another server name. Switch the relay on: the table below then shows whether the gateway answers.') };
 
-			return { url: `https://${gateway}/`, pins: given(s, id, 'pin'), profile: m.lookupOption('profile', id)[0].formvalue(id) };
+			return { url: `https://${gateway.replace('%', '%25')}/`, pins: given(s, id, 'pin'), profile: m.lookupOption('profile', id)[0].formvalue(id) };
 		});
 		o.description = _('Loads the first gateway’s front page with this router’s own HTTP/3 client.');
 
@@ -114,9 +114,9 @@ return view.extend({
 		o = s.taboption('advanced', form.Value, 'server_name', _('Server name'), _('Name in the gateway’s certificate; empty: the gateway’s host.'));
 		o.datatype = 'host';
 		o = s.taboption('advanced', form.Value, 'ca', _('Authorities'), _('PEM file with the authorities that sign the gateways’ certificates, in place of pins.'));
-		o.datatype = 'file';
+		o.validate = common.absolutePath;
 		o = s.taboption('advanced', form.Value, 'connections', _('Connections'), _('QUIC connections over which the relay spreads TCP connections. More than one helps in a mesh with several paths of equal cost.'));
-		o.datatype = 'range(1,8)';
+		o.datatype = 'and(uinteger,range(1,8))';
 		o.placeholder = '1';
 		o = s.taboption('advanced', form.ListValue, 'mode', _('How TCP is taken'), _('How the kernel hands TCP connections to the relay. TPROXY requires the packages kmod-nft-tproxy and kmod-nft-socket.'));
 		o.value('redirect', _('redirect (NAT)'));
@@ -126,10 +126,10 @@ return view.extend({
 		o.datatype = 'port';
 		o.placeholder = '12443';
 		o = s.taboption('advanced', form.Value, 'cpu_share', _('Processor (%)'), _('How much of one processor the relay may use. If it would take more to carry all that the path can, TCP goes direct. 0: no limit; TCP is always carried.'));
-		o.datatype = 'range(0,100)';
+		o.datatype = 'and(uinteger,range(0,100))';
 		o.placeholder = '50';
 		o = s.taboption('advanced', form.Value, 'control_share', _('Control group (%)'), _('Share of the new connections that goes direct, drawn at random, to see whether the relay helps; a fifth of this once the answer is certain. 0: no comparison.'));
-		o.datatype = 'range(0,50)';
+		o.datatype = 'and(uinteger,range(0,50))';
 		o.placeholder = '5';
 		o = s.taboption('general', form.Flag, 'auto', _('Direct when slower'), _('While carried connections are certainly slower, new ones go direct. The relay still carries a few, to notice when that ends.'));
 		o.validate = (id, value) => value != '1' || given(s, id, 'control_share')[0] != '0' || _('Requires a control group.');
@@ -156,7 +156,7 @@ return view.extend({
 		o.rmempty = false;
 		o.validate = (id, value) => given(s, name, 'gateway').length > 0 ? _('Give gateways here or in the list above, not both.') : hostPort(value);
 		o = u.option(form.Value, 'weight', _('Weight'), _('The largest weight is used first; gateways of equal weight share new connections.'));
-		o.datatype = 'range(1,1000)';
+		o.datatype = 'and(uinteger,range(1,1000))';
 		o.placeholder = '100';
 
 		profile.section(m, known);

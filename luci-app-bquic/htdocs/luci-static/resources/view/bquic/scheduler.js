@@ -60,15 +60,15 @@ return view.extend({
 		o.default = 'backlog';
 
 		o = s.taboption('general', form.Value, 'active', _('Clients at a time'), _('How many clients are served at full speed at a time (K).'));
-		o.datatype = 'range(1,512)';
+		o.datatype = 'and(uinteger,range(1,512))';
 		o.placeholder = _('1 (htb: 3, paper: 5)');
 
 		o = s.taboption('general', form.Value, 'slot', _('Turn (ms)'), _('How long a client’s turn lasts (T).'));
-		o.datatype = 'range(10,60000)';
+		o.datatype = 'and(uinteger,range(10,60000))';
 		o.placeholder = _('4800 (htb: 2400, paper: 1600)');
 
 		o = s.taboption('general', form.Value, 'trickle', _('Trickle (kbit/s)'), _('Rate of a client that waits for its turn; only with the backend htb.'));
-		o.datatype = 'range(1,1000000)';
+		o.datatype = 'and(uinteger,range(1,1000000))';
 		o.placeholder = _('20 (paper: 100)');
 
 		for (const [ name, title, doc ] of [
@@ -91,7 +91,7 @@ return view.extend({
 		o.default = 'auto';
 
 		o = s.taboption('advanced', form.Value, 'rate', _('Link rate (kbit/s)'), _('Rate of the link; empty: 90 % of the stations’ expected throughput. Only with the backend htb.'));
-		o.datatype = 'range(100,10000000)';
+		o.datatype = 'and(uinteger,range(100,10000000))';
 
 		o = s.taboption('advanced', form.Value, 'weights', _('Airtime weights'), _('Weights of active and of waiting clients; all others get a part of the first. Only with the backend airtime.'));
 		o.placeholder = '384,1';
@@ -106,23 +106,23 @@ return view.extend({
 		o = s.taboption('advanced', form.Value, 'rts', _('RTS threshold (bytes)'), _('Frames larger than this are sent with RTS in a crowd of clients of 802.11n or later; afterwards the radio has its own threshold again.'));
 		o.value('auto', _('500 where collisions cost more than RTS does'));
 		o.value('off', _('left alone'));
-		o.datatype = 'or("auto","off",range(0,65535))';
+		o.datatype = 'or("auto","off",and(uinteger,range(0,65535)))';
 		o.placeholder = 'auto';
 
 		o = s.taboption('advanced', form.Value, 'demand_bytes', _('Demand: waiting (bytes)'), _('A client has demand when more than this waits for it.'));
-		o.datatype = 'range(0,100000000)';
+		o.datatype = 'and(uinteger,range(0,100000000))';
 		o.placeholder = '3000';
 
 		o = s.taboption('advanced', form.Value, 'demand_rate', _('Demand: delivered (kbit/s)'), _('A client also has demand when more than this is delivered to it.'));
-		o.datatype = 'range(0,1000000)';
+		o.datatype = 'and(uinteger,range(0,1000000))';
 		o.placeholder = '60';
 
 		o = s.taboption('advanced', form.Value, 'busy_threshold', _('Busy channel (%)'), _('The scheduler engages only when the channel is busier than this; ignored where the driver does not report it.'));
-		o.datatype = 'range(0,100)';
+		o.datatype = 'and(uinteger,range(0,100))';
 		o.placeholder = '50';
 
 		o = s.taboption('advanced', form.Value, 'engage_delay', _('Delay (ms)'), _('How long a crowd must be over before the scheduler releases; where the driver does not report how busy the channel is, also how long it must last before it engages.'));
-		o.datatype = 'range(0,3600000)';
+		o.datatype = 'and(uinteger,range(0,3600000))';
 		o.placeholder = '1000';
 
 		o = s.taboption('advanced', form.ListValue, 'match', _('Clients are told apart by'), _('What counts as one client.'));
