@@ -188,7 +188,7 @@ function luci(read, answers, config, translate = (text) => text) {
 		uci: {
 			load: (name) => config[name] ? Promise.resolve() : Promise.reject(new Error('no such file')),
 			get: (name, section, option) => option ? config[name]?.[section]?.[option] : config[name]?.[section],
-			sections: (name, type) => Object.values(config[name] ?? {}).filter((s) => s['.type'] == type),
+			sections: (name, type) => Object.values(config[name] ?? {}).filter((s) => !type || s['.type'] == type),
 			add() {},
 			set(...args) { did.push([ 'set', ...args ]); },
 			save() { did.push([ 'save' ]); return Promise.resolve(); },

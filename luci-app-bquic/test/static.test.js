@@ -211,6 +211,21 @@ test('forms take the paths and tokens that bquic check takes', async () => {
 					!wrong(type, name, value, name == 'token' ? '' : 'absolute path'), `${type}.${name} ${value}`);
 });
 
+test('switches are what the daemons take them for, whatever word the file has', async () => {
+	const forms = [ ...await options('gateway', 'bquic'), ...await options('relay', 'bquic'), ...await options('scheduler', 'wifirr') ];
+	const switches = new Set(forms.flatMap((s) => s.options).filter((o) => o.kind == 'Flag' || o.values.join() == ',1,0').map((o) => o.name));
+
+	assert.ok(switches.size >= 9);
+	for (const [ word, value ] of [ 'on', 'yes', 'true', 'enabled', 'off', 'no', 'false', 'disabled' ].map((w, i) => [ w, i < 4 ? '1' : '0' ]))
+		for (const option of switches) {
+			const env = luci((name) => fs.readFileSync(path.join(po.app, 'htdocs/luci-static/resources', name), 'utf8'), {}, { bquic: { x: { '.type': 'any', '.name': 'x', [option]: word } } });
+
+			assert.equal(await env.load('bquic.common').loadConfig('bquic'), true);
+			assert.deepEqual(env.did, [ [ 'set', 'bquic', 'x', option, value ] ], `${option} ${word}`);
+			assert.equal(wrong('relay', 'enabled', word), false, word);
+		}
+});
+
 test('forms take only whole numbers', async () => {
 	const sections = [ ...await options('gateway', 'bquic'), ...await options('relay', 'bquic'), ...await options('scheduler', 'wifirr') ];
 	const ranges = sections.flatMap((s) => s.options).map((o) => String(o.datatype)).filter((type) => type.includes('range('));

@@ -56,6 +56,9 @@ function reasons(_) {
 	];
 }
 
+const SWITCHES = [ 'enabled', 'listing', 'early_data', 'auto', 'ask_peer', 'window_updates', 'fast_pmtu', 'gso', 'exempt_voice' ];
+const WORDS = { on: '1', yes: '1', 'true': '1', off: '0', no: '0', 'false': '0', enabled: '1', disabled: '0' };
+
 function absolutePath(id, value) {
 	return !value || value.startsWith('/') || _('Must be an absolute path.');
 }
@@ -291,9 +294,19 @@ return baseclass.extend({
 		place();
 	},
 
-	/* true if there is a readable configuration file: the package is installed, or was. */
+	/*
+	 * Resolves to true if there is a readable configuration file: the package is installed, or was.
+	 * A form knows only 1 and 0. It would show UCI's other words as off, and save that.
+	 */
 	loadConfig(name) {
-		return uci.load(name).then(() => true, () => false);
+		return uci.load(name).then(() => {
+			for (const s of uci.sections(name))
+				for (const option of SWITCHES)
+					if (WORDS[s[option]])
+						uci.set(name, s['.name'], option, WORDS[s[option]]);
+
+			return true;
+		}, () => false);
 	},
 
 	/* Replaces a form whose configuration cannot be read: its token is only for users who may change it. */
