@@ -220,7 +220,7 @@ config upstream
 			[]string{`conf:9: @upstream[1].gateway: "a:1" is given twice: first in line 7`}},
 		{"all that can be wrong with one", relayed + "config upstream\n\toption weight 0\n\toption enabled x\nconfig upstream\n\toption gateway a\n", nil, []string{
 			"conf:2: @relay[0].gateway: missing", "conf:6: @upstream[0].gateway: missing", "conf:7: @upstream[0].weight: 0 is not in the range 1 to 1000",
-			`conf:8: @upstream[0].enabled: "x" is neither 0 nor 1`, `conf:10: @upstream[1].gateway: "a" is not host:port`,
+			`conf:8: @upstream[0].enabled: "x" is neither 0 nor 1`, `conf:10: @upstream[1].gateway: "a" is not host:port, such as 10.1.2.3:8443 or [fd00::1]:8443`,
 		}},
 	} {
 		cfg, err := Parse("conf", []byte(tc.text))
@@ -324,6 +324,7 @@ config peer 'east'
 		{"relay", "config relay\n\toption enabled 1\n", []string{
 			"conf:1: @relay[0].gateway: missing", "conf:1: @relay[0].token: missing", "conf:1: @relay[0]: pin or ca is missing",
 		}},
+		{"gateway without brackets", "config relay\n\tlist gateway 'fd00::1:8443'\n", []string{`conf:2: @relay[0].gateway: "fd00::1:8443" is not host:port, such as 10.1.2.3:8443 or [fd00::1]:8443`}},
 		{"relay's values", `config relay
 	option gateway gw
 	option pin sha256/short
@@ -334,7 +335,7 @@ config peer 'east'
 	option profile none
 	option cpu_share 101
 `, []string{
-			`conf:2: @relay[0].gateway: "gw" is not host:port`,
+			`conf:2: @relay[0].gateway: "gw" is not host:port, such as 10.1.2.3:8443 or [fd00::1]:8443`,
 			`conf:3: @relay[0].pin: "sha256/short" is not sha256/ followed by 32 bytes in base64`,
 			`conf:4: @relay[0].connections: 9 is not in the range 1 to 8`,
 			`conf:5: @relay[0].mode: "nat" is not redirect or tproxy`,

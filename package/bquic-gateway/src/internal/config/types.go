@@ -51,7 +51,7 @@ var (
 var typeHostPort = newType("host:port", func(s string) (string, error) {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil || host == "" {
-		return "", fmt.Errorf("%q is not host:port", s)
+		return "", fmt.Errorf("%q is not host:port, such as 10.1.2.3:8443 or [fd00::1]:8443", s)
 	}
 	if err := checkASCII(host); err != nil {
 		return "", err
