@@ -154,9 +154,9 @@ install() {
 		apk update || true
 		apk add --upgrade $packages
 		;;
-	esac || fail "$manager failed, as it says above. To take everything back: sh install.sh --undo"
+	esac || fail "$manager failed, as it says above. To remove everything again: sh install.sh --undo"
 	for package in $packages; do
-		has "$package" || fail "$manager did not install $package. To take everything back: sh install.sh --undo"
+		has "$package" || fail "$manager did not install $package. To remove everything again: sh install.sh --undo"
 	done
 	say '' 'Installed. What is next:'
 	case " $packages " in *' luci-app-bquic '*) say '  in LuCI (log in anew): Services > Mesh acceleration' ;; esac
@@ -168,7 +168,7 @@ install() {
 	case " $packages " in *' wifirr-sched '*) say '  a scheduler: uci set wifirr.wlan0.device=phy0-ap0; uci set wifirr.wlan0.enabled=1; uci commit wifirr; reload_config' ;; esac
 	case " $packages " in *' bquic-gateway '*) say '  is it on?    ubus call bquic status' ;; esac
 	case " $packages " in *' wifirr-sched '*) say '  is it on?    ubus call wifirr status' ;; esac
-	say '  new versions come with other packages; to take everything back: sh install.sh --undo'
+	say '  new versions come with other packages; to remove everything again: sh install.sh --undo'
 }
 
 undo() {

@@ -35,7 +35,7 @@ func runCheck(_ context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s: good: gateway %s, relay %s, %d sites\n", *file, onOff(cfg.Gateway.Enabled), onOff(cfg.Relay.Enabled), len(cfg.Gateway.Sites))
+	fmt.Printf("%s: good: gateway %s, relay %s, sites: %d\n", *file, onOff(cfg.Gateway.Enabled), onOff(cfg.Relay.Enabled), len(cfg.Gateway.Sites))
 	return nil
 }
 

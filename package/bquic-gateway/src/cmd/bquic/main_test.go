@@ -189,7 +189,7 @@ func TestBadConfiguration(t *testing.T) {
 		if test.want == "" {
 			fails(t, 2, "bquic gateway: "+file+": the gateway is not enabled (option enabled '1' in config gateway)", "gateway", "--config", file)
 			fails(t, 2, "bquic relay: "+file+": the relay is not enabled (option enabled '1' in config relay)", "relay", "--config", file)
-			if out, _, code := bquic(t, "check", file); code != 0 || out != file+": good: gateway off, relay off, 0 sites\n" {
+			if out, _, code := bquic(t, "check", file); code != 0 || out != file+": good: gateway off, relay off, sites: 0\n" {
 				t.Errorf("check: %q, %d", out, code)
 			}
 			continue
