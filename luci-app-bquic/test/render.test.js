@@ -707,6 +707,24 @@ test('what keeps a scheduler from working well is an alert, on the overview and 
 		}
 });
 
+test('a relay that sees none of its clients says so on the overview and beside its settings', async () => {
+	const { relay } = recorded['bquic.status'];
+
+	for (const view of [ 'overview', 'relay' ])
+		for (const [ unseen, alerts ] of [
+			[ { why: 'no device', reason: 'x' }, [ 'The relay sees none of its clients’ connections: one of the devices does not exist.' ] ],
+			[ { why: 'of a newer relay', reason: '<b>said</b>' }, [ 'The relay sees none of its clients’ connections: <b>said</b>.' ] ],
+			[ undefined, [] ]
+		]) {
+			const { page, errors } = await open(1200, { 'bquic.check': { ok: true, mistakes: [] }, 'bquic.status': { relay: { ...relay, unseen } } }, config);
+
+			await show(page, view, 1);
+			assert.deepEqual(await page.$$eval('p.alert-message', (all) => all.map((p) => p.textContent)), alerts, view);
+			assert.deepEqual(errors, []);
+			await page.close();
+		}
+});
+
 test('a second section on a radio is scheduled with the first, which is no fault', async () => {
 	const section = (device, more) => ({ '.type': 'scheduler', '.name': device, device, enabled: '1', ...more });
 	const said = (...running) => ({

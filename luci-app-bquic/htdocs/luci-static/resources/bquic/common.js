@@ -248,6 +248,21 @@ return baseclass.extend({
 		]) ] : [];
 	},
 
+	/* Why a running relay takes nothing, although a gateway answers. */
+	unseen(st) {
+		const reasons = {
+			kernel: _('this kernel cannot take bridged connections (is kmod-nft-bridge installed?)'),
+			off: _('their router may be beyond the bridge, but bridged clients are switched off'),
+			'no port': _('no port of the bridge is known to lead to a router: name it under Uplinks'),
+			'no device': _('one of the devices does not exist'),
+			elsewhere: _('their connections use other devices')
+		};
+
+		return st?.unseen ? [ E('p', { 'class': 'alert-message warning' }, [
+			_('The relay sees none of its clients’ connections: %s.').format(reasons[st.unseen.why] ?? this.text(st.unseen.reason))
+		]) ] : [];
+	},
+
 	/* What keeps a running scheduler from working well, in its own words. */
 	warned(st) {
 		return st?.warning ? [ E('p', { 'class': 'alert-message warning' }, [

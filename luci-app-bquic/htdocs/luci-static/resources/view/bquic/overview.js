@@ -192,6 +192,7 @@ return view.extend({
 			E('p', {}, [ _('Connections: %d carried, %d direct.').format(st.carried?.now ?? 0, st.direct?.now ?? 0) ]),
 			E('p', {}, [ common.processor(st.processor) ]),
 			!up && st.last_error ? E('p', {}, [ common.text(st.last_error) ]) : '',
+			...common.unseen(st),
 			...common.refused(st));
 	},
 

@@ -175,14 +175,7 @@ return view.extend({
 			{ title: _('Name') }, { title: _('Address') }, { title: _('Connections'), number: true }, { title: _('Sent'), number: true }, { title: _('Received'), number: true }
 		], _('No clients yet.'));
 		let names = new Map();
-		const processor = E('p'), unseen = E('p', { 'class': 'alert-message warning', 'hidden': '' });
-		const reasons = {
-			kernel: _('this kernel cannot take bridged connections (is kmod-nft-bridge installed?)'),
-			off: _('their router may be beyond the bridge, but bridged clients are switched off'),
-			'no port': _('no port of the bridge is known to lead to a router: name it under Uplinks'),
-			'no device': _('one of the devices does not exist'),
-			elsewhere: _('their connections use other devices')
-		};
+		const processor = E('p'), unseen = E('div');
 		const node = E('div', { 'class': 'cbi-section', 'hidden': '' }, [
 			E('h3', {}, [ _('Now') ]), unseen, processor, gateways.element, E('h3', {}, [ _('Clients') ]), clients.element
 		]);
@@ -197,8 +190,7 @@ return view.extend({
 			});
 
 			node.hidden = !st?.relay;
-			unseen.hidden = !st?.relay?.unseen;
-			unseen.textContent = _('The relay sees none of its clients’ connections: %s.').format(reasons[st?.relay?.unseen?.why] ?? common.text(st?.relay?.unseen?.reason));
+			dom.content(unseen, common.unseen(st?.relay));
 			processor.textContent = common.processor(st?.relay?.processor);
 			gateways.update(list('gateways').map((g) => ({
 				key: common.text(g.address),
