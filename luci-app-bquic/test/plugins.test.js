@@ -417,7 +417,6 @@ test('wifirr-sched: an impossible value or a missing device starts nothing and s
 		[ { device: 'lo', rate: '1000', always: 'printer 02:00:00:00:00:01' }, {}, /section a: always printer: not a MAC, IPv4 or IPv6 address/ ],
 		[ { device: 'lo', rate: '1000', ignore: '10.0.0.0/24 10.0.0.1' }, {}, /section a: ignore 10.0.0.0\/24: not a MAC, IPv4 or IPv6 address/ ],
 		[ { device: 'lo', rate: '1000', trickle: '1000' }, {}, /section a: .*trickle 1000: must be below --rate 1000/ ],
-		[ { device: 'lo', rate: '1000', slto: '500' }, {}, /section a: slto: unknown option/ ],
 		[ { device: 'radio0' }, {}, /section a: waiting for device radio0, which does not exist$/ ]
 	]) {
 		/* and a reload stops nothing, unless only the device is missing */
@@ -449,6 +448,13 @@ test('wifirr-sched: a section that nobody would read is named', () => {
 		}
 		assert.equal(fs.readFileSync(path.join(dirs.TEST_DIR, 'lo.options'), 'utf8'), 'rate=1000\n');
 	}
+});
+
+test('wifirr-sched: a section without a name, as LuCI makes them, is known by its device', () => {
+	const section = { '.type': 'scheduler', enabled: '1', device: 'lo', slot: '5' };
+	const { lines } = init('wifirr-sched', 'check', { cfg033579: section }, { INVALID: 'slot', TEST_PROG: WIFIRRD, TEST_RUN: path.join(tmp, 'run'), TEST_DIR: path.join(tmp, 'made') });
+
+	assert.deepEqual(lines, [ [ '/etc/config/wifirr: section cfg033579 (device lo): slot 5: must be a whole number from 10 to 60000' ] ]);
 });
 
 test('wifirr-sched: a file that uci cannot read, or a section of another type, ends no running daemon and is named', () => {
