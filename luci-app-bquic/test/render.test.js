@@ -725,14 +725,14 @@ test('a relay that sees none of its clients says so on the overview and beside i
 		}
 });
 
-test('a second section on a radio is scheduled with the first, which is no fault', async () => {
+test('a second section for the same hardware has no scheduler of its own, which is no fault', async () => {
 	const section = (device, more) => ({ '.type': 'scheduler', '.name': device, device, enabled: '1', ...more });
 	const said = (...running) => ({
 		'wifirr.check': { mistakes: [] },
 		'wifirr.status': { schedulers: running.map((device) => ({ ...recorded['wifirr.status'].schedulers[0], device })) },
 		...Object.fromEntries([ 'phy0-ap0', 'phy0-ap1', 'phy1-ap0' ].map((device) => [ `iwinfo.info ${device}`, { phy: device.slice(0, 4) } ]))
 	});
-	const silent = 'no answer It is waiting', together = 'scheduled with phy0-ap0 Both are on the same radio';
+	const silent = 'no answer It is waiting', together = 'no scheduler beside that of phy0-ap0 Their WiFi hardware has one scheduler';
 
 	for (const view of [ 'overview', 'scheduler' ])
 		for (const [ answers, more, wants ] of [

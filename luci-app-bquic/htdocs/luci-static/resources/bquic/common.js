@@ -218,7 +218,7 @@ return baseclass.extend({
 
 	/* The state and the explanation of a section that is served by the scheduler of this device. */
 	together(device) {
-		return [ _('scheduled with %s').format(device), E('p', {}, [ _('Both are on the same radio, which has one scheduler. The settings for this device have no effect.') ]) ];
+		return [ _('no scheduler beside that of %s').format(device), E('p', {}, [ _('Their WiFi hardware has one scheduler, which serves all access points of its radio. The settings for this device have no effect.') ]) ];
 	},
 
 	/* Mistakes that keep a configuration from being used, by the daemons' own check of /etc/config. */
