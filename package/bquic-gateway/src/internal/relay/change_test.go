@@ -257,26 +257,38 @@ func TestRoam(t *testing.T) {
 	carried.says("later")
 }
 
-// TestIdle checks that an idle relay sends hardly any packets, and that the next
-// connection is carried at once.
+// TestIdle checks that an idle relay sends hardly any packets, also if it has several sessions to choose
+// from, and that the next connection is carried at once.
 func TestIdle(t *testing.T) {
-	t.Parallel()
-	m := newMesh(t)
-	m.greet(":80")
-	m.startGateway()
-	node := m.startRelay(m.config(divert.Redirect))
-	time.Sleep(3 * time.Second) // the handshake's last packets, path MTU discovery
-	before := node.figures().Relay.Connections[0].Burst
-	time.Sleep(32 * time.Second)
-	f := node.figures()
-	after := f.Relay.Connections[0].Burst
-	packets := after.PacketsSent - before.PacketsSent + after.AcksReceived - before.AcksReceived
-	// Usually 6; late packets are retransmitted. A PING each second would be 64 packets.
-	if packets > 20 || f.Relay.State != "up" {
-		t.Errorf("%d packets in 32 s, %s", packets, f.Relay.State)
+	for _, sessions := range []int{1, 2} {
+		t.Run(fmt.Sprint(sessions), func(t *testing.T) {
+			t.Parallel()
+			m := newMesh(t)
+			m.greet(":80")
+			m.startGateway()
+			c := m.config(divert.Redirect)
+			c.Connections = sessions
+			node := m.startRelay(c)
+			node.await("all sessions", func(f figures) bool { return len(f.Relay.Connections) == sessions })
+			time.Sleep(3 * time.Second) // the handshake's last packets, path MTU discovery
+			count := func(f figures) (packets uint64) {
+				for _, s := range f.Relay.Connections {
+					packets += s.Burst.PacketsSent + s.Burst.AcksReceived
+				}
+				return packets
+			}
+			before := count(node.figures())
+			time.Sleep(32 * time.Second)
+			f := node.figures()
+			packets := (count(f) - before) / uint64(sessions)
+			// Usually 6; late packets are retransmitted. A PING each second would be 64 packets.
+			if packets > 20 || f.Relay.State != "up" || len(f.Relay.Connections) != sessions {
+				t.Errorf("%d packets a session in 32 s, %s", packets, f.Relay.State)
+			}
+			t.Logf("%d packets a session in 32 s", packets)
+			m.becomes("carried", origin4+":80")
+		})
 	}
-	t.Logf("%d packets in 32 s", packets)
-	m.becomes("carried", origin4+":80")
 }
 
 // TestClients checks the counters of each client.

@@ -305,6 +305,13 @@ func (g *gateways) pick() *session {
 	return up[upstream.First(paths)]
 }
 
+// works reports whether a session takes new connections. Unlike pick, it asks the gateways nothing.
+func (g *gateways) works() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.used()) > 0
+}
+
 // addresses returns the resolved addresses of the gateways.
 func (g *gateways) addresses(set *settings) (prefixes []netip.Prefix) {
 	g.mu.Lock()

@@ -317,7 +317,7 @@ func (r *Relay) control(ctx context.Context, d *divert.Diverter, failed <-chan e
 		case <-tick.C:
 		case <-r.kicked:
 		}
-		take := r.gateways.pick() != nil
+		take := r.gateways.works()
 		if now := time.Now(); !take {
 			next = now
 		} else if !now.Before(next) {
