@@ -44,10 +44,18 @@ type gateways struct {
 
 // A place holds one session with a gateway.
 type place struct {
-	gateway  string
-	tier     int
-	attempts int
-	session  *session // nil: none
+	gateway string
+	tier    int
+	tried   []netip.AddrPort // addresses that attempts have used, the latest last
+	session *session         // nil: none
+}
+
+// next returns the address that no attempt has used, or the one that was used longest ago. Their order
+// says nothing: many DNS servers return another one each time.
+func (p *place) next(addrs []netip.AddrPort) netip.AddrPort {
+	use := slices.MinFunc(addrs, func(a, b netip.AddrPort) int { return slices.Index(p.tried, a) - slices.Index(p.tried, b) })
+	p.tried = append(slices.DeleteFunc(p.tried, func(a netip.AddrPort) bool { return a == use || !slices.Contains(addrs, a) }), use)
+	return use
 }
 
 // known is what is known about a gateway.
@@ -99,10 +107,8 @@ func (g *gateways) run(ctx context.Context) {
 			s.retire(reason)
 		}
 		for p, d := range dial {
-			attempts := p.attempts // no other attempt for p is running
-			p.attempts++
 			wg.Go(func() {
-				s, err := d.dial(dials, p.gateway, attempts)
+				s, err := d.dial(dials, p.gateway, p.next) // no other attempt for p is running
 				select {
 				case g.ended <- attempt{p, s, err}:
 				case <-dials.Done():

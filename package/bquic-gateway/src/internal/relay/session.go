@@ -311,8 +311,8 @@ type dialler struct {
 }
 
 // dial returns a session whose first probe has been answered, so it is Up or NoUplink.
-// If the gateway's name has several addresses, each attempt uses the next one.
-func (d *dialler) dial(ctx context.Context, gateway string, attempt int) (*session, error) {
+// If the gateway's name has several addresses, choose returns the one to use.
+func (d *dialler) dial(ctx context.Context, gateway string, choose func([]netip.AddrPort) netip.AddrPort) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout+answerTimeout)
 	defer cancel()
 	addrs, err := d.resolve(ctx, gateway)
@@ -338,7 +338,7 @@ func (d *dialler) dial(ctx context.Context, gateway string, attempt int) (*sessi
 		tlsConfig = tlsConfig.Clone()
 		tlsConfig.ServerName, _, _ = net.SplitHostPort(gateway)
 	}
-	conn, err := transport.Dial(ctx, net.UDPAddrFromAddrPort(addrs[attempt%len(addrs)]), tlsConfig, d.settings.quic)
+	conn, err := transport.Dial(ctx, net.UDPAddrFromAddrPort(choose(addrs)), tlsConfig, d.settings.quic)
 	if err != nil {
 		end()
 		return nil, err
