@@ -304,6 +304,10 @@ func (g *gateways) pick() *session {
 	case 1:
 		return up[0]
 	}
+	// A full gateway carries few of this relay's connections, and would seem the best.
+	if free := slices.DeleteFunc(slices.Clone(up), (*session).full); len(free) > 0 {
+		up = free
+	}
 	paths := make([]upstream.Path, len(up))
 	for i, s := range up {
 		paths[i] = s.path()

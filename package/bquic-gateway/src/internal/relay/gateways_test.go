@@ -299,6 +299,39 @@ func TestShare(t *testing.T) {
 	}
 }
 
+// TestFull checks that a gateway without places is not asked for each connection while another one has places.
+func TestFull(t *testing.T) {
+	t.Parallel()
+	one, two := newPuppet(t), newPuppet(t)
+	b := newBench(t, []Upstream{{one.address, 100}, {two.address, 100}}, one, two)
+	b.await("both", func() bool { return slices.Equal(b.states(), []string{StateUp, StateUp}) })
+	full := func(w http.ResponseWriter, r *http.Request) {
+		if r.Host == tunnel.ProbeTarget {
+			fine(w, r)
+			return
+		}
+		refuse(w, http.StatusServiceUnavailable, tunnel.LimitReached)
+	}
+	one.will(full)
+	const connections = 100
+	for range connections {
+		if s := b.pick(); s.gateway == one.address {
+			s.connect("192.0.2.1:80")
+		} else {
+			s.enter()
+		}
+	}
+	if n := one.times("192.0.2.1:80"); n == 0 || n > connections/10 {
+		t.Errorf("%d of %d connections have asked it", n, connections)
+	}
+	// If all are full, one of them is asked: it may have a place by now.
+	two.will(full)
+	b.pick().connect("192.0.2.1:80")
+	if b.pick() == nil {
+		t.Error("none is asked")
+	}
+}
+
 // TestMute checks that a session whose gateway no longer answers requests, although packets
 // arrive, is replaced by a new session whose probe was answered.
 func TestMute(t *testing.T) {

@@ -36,6 +36,8 @@ const (
 	longWait = 20 * time.Millisecond
 	// creditTimeout is how long a new connection waits if the gateway allows no more streams.
 	creditTimeout = 200 * time.Millisecond
+	// fullTime is how long new connections prefer other gateways to one that had no place for a connection.
+	fullTime = 10 * time.Second
 )
 
 // A session is a QUIC connection to a gateway. It provides an upstream.Session, which
@@ -49,8 +51,9 @@ type session struct {
 	changed  func()              // called when the state has changed
 	last     atomic.Pointer[way] // of the last connection that the gateway has opened; nil: none
 
-	mu     sync.Mutex
-	health *upstream.Session
+	mu      sync.Mutex
+	health  *upstream.Session
+	refused time.Time // when the gateway last had no place for a connection
 }
 
 // newSession takes ownership of a connection. It calls changed for each change of state
@@ -143,6 +146,13 @@ func (s *session) sound() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.health.Sound()
+}
+
+// full reports whether the gateway has just had no place for a connection.
+func (s *session) full() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.refused.IsZero() && time.Since(s.refused) < fullTime
 }
 
 // enter records that a connection begins to use the session.
@@ -283,11 +293,15 @@ func (s *session) learn(q upstream.Question, err error) {
 		switch {
 		case refusal.Type == tunnel.UplinkDown:
 			a, reason = upstream.UplinkDown, refusal.Detail
+		case refusal.Type == tunnel.LimitReached:
+			s.mu.Lock()
+			s.refused = time.Now()
+			s.mu.Unlock()
 		case q == upstream.Carry && refusal.Type == tunnel.TargetUnroutable: // because of the target, or of the uplink?
 			s.tell(func(h *upstream.Session, _ time.Time) upstream.Do { return h.Unanswered(q) })
 			return
 		case refusal.Type == tunnel.RequestDenied,
-			q == upstream.Uplink && refusal.Type != tunnel.TargetProhibited && refusal.Type != tunnel.LimitReached:
+			q == upstream.Uplink && refusal.Type != tunnel.TargetProhibited:
 			a, reason = upstream.Denied, "the gateway refuses: "+refusal.Detail
 		}
 	case errors.Is(err, os.ErrDeadlineExceeded):
