@@ -5,7 +5,9 @@ package relay
 import (
 	"context"
 	"net"
+	"net/netip"
 	"slices"
+	"sync/atomic"
 	"testing"
 )
 
@@ -58,4 +60,33 @@ func TestDeadAddress(t *testing.T) {
 	_, port, _ := net.SplitHostPort(p.address)
 	b := newBench(t, InOrder("gateway.test:"+port), p)
 	b.await("the address that works", b.works)
+}
+
+// TestDeadNameServer has a name server that does not answer before one that does.
+func TestDeadNameServer(t *testing.T) {
+	silent, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	server := nameServer(t, net.IPv4(127, 0, 0, 1))
+	var questions atomic.Int32
+	resolveWith(t, func() string {
+		if questions.Add(1) <= 2 { // IPv4 and IPv6
+			return silent.LocalAddr().String()
+		}
+		return server
+	})
+	p := newPuppet(t)
+	_, port, _ := net.SplitHostPort(p.address)
+	set, err := newSettings(Config{Gateways: InOrder("gateway.test:" + port), Pins: []string{p.pin}, Token: "correct-horse", Interfaces: []string{"br-lan"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &dialler{set, func(string, []netip.Prefix) {}, func() {}}
+	s, err := d.dial(t.Context(), "gateway.test:"+port, new(place).next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.close()
 }

@@ -36,6 +36,9 @@ const (
 	longWait = 20 * time.Millisecond
 	// creditTimeout is how long a new connection waits if the gateway allows no more streams.
 	creditTimeout = 200 * time.Millisecond
+	// resolveTimeout is how long DNS may take. Go asks a name server that is dead for 5 s before it asks the next
+	// one, and waits as long, twice, for the IPv6 addresses of a server that does not answer such questions.
+	resolveTimeout = 30 * time.Second
 	// fullTime is how long new connections prefer other gateways to one that had no place for a connection.
 	fullTime = 10 * time.Second
 )
@@ -327,12 +330,12 @@ type dialler struct {
 // dial returns a session whose first probe has been answered, so it is Up or NoUplink.
 // If the gateway's name has several addresses, choose returns the one to use.
 func (d *dialler) dial(ctx context.Context, gateway string, choose func([]netip.AddrPort) netip.AddrPort) (*session, error) {
-	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout+answerTimeout)
-	defer cancel()
 	addrs, err := d.resolve(ctx, gateway)
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout+answerTimeout)
+	defer cancel()
 	udp, err := net.ListenUDP("udp", nil)
 	if err != nil {
 		return nil, err
@@ -374,6 +377,8 @@ func (d *dialler) dial(ctx context.Context, gateway string, choose func([]netip.
 
 // resolve looks up the addresses of a gateway.
 func (d *dialler) resolve(ctx context.Context, gateway string) ([]netip.AddrPort, error) {
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
 	host, port, _ := net.SplitHostPort(gateway)
 	n, _ := strconv.ParseUint(port, 10, 16)
 	var ips []netip.Addr
