@@ -21,6 +21,9 @@ const (
 	// targets that answered, and how many that were requested, are remembered.
 	uplinkTargets = 4
 	uplinkKept    = 8
+	// uplinkUnknown is how long the uplink may count as down if no target has ever answered.
+	// The targets to try are then only those that were silent, and may not exist.
+	uplinkUnknown = 5 * time.Minute
 )
 
 // An uplinkState is what is known about the path to the Internet.
@@ -37,8 +40,8 @@ const (
 // clients' connections. A target that answers, even with a refused connection, proves
 // that the uplink works. Targets in several networks that are silent, or have no route,
 // raise doubt. The gateway then tries targets that answered before, and the last ones
-// requested. If none of them answers, the uplink is down until one does. So a client that
-// requests unused addresses can only raise doubt. The zero value is up.
+// requested. If none of them answers, the uplink is down until one does. So once a target has
+// answered, a client that requests unused addresses can only raise doubt. The zero value is up.
 //
 // It uses neither clock nor network, and is not safe for concurrent use.
 type uplink struct {
@@ -48,6 +51,8 @@ type uplink struct {
 	silent   []silence // silent networks since last
 	answered []netip.AddrPort
 	asked    []netip.AddrPort
+
+	doubted time.Time // when the last doubt began
 
 	next   time.Time // when to try next
 	trying bool
@@ -95,7 +100,7 @@ func (u *uplink) silence(now time.Time, target netip.AddrPort, noRoute bool) {
 	u.silent = u.silent[max(0, len(u.silent)-uplinkSuspects):]
 	quiet := u.last.IsZero() || now.Sub(u.last) >= uplinkQuiet
 	if u.state == uplinkUp && (len(u.silent) == uplinkSuspects && quiet || noRoute && len(u.answered) > 0) && !now.Before(u.next) {
-		u.state, u.next = uplinkDoubt, now
+		u.state, u.next, u.doubted = uplinkDoubt, now, now
 	}
 }
 
@@ -109,6 +114,9 @@ func (u *uplink) lost(now time.Time) {
 // tries returns the targets to try now. If there are any, the caller must call answer for
 // each that answers, and then tried.
 func (u *uplink) tries(now time.Time) []netip.AddrPort {
+	if u.state == uplinkDown && len(u.answered) == 0 && now.Sub(u.doubted) >= uplinkUnknown {
+		u.state, u.silent = uplinkUp, nil // relays ask for other targets
+	}
 	if u.state == uplinkUp || u.trying || now.Before(u.next) {
 		return nil
 	}
