@@ -90,7 +90,7 @@ func runRelay(ctx context.Context, args []string) error {
 	group.Go(func() error {
 		return socket.Run(ctx, status.Answers{
 			status.Status: func() any {
-				return relayStatus{"relay", version, time.Since(started).Seconds(), runtime.NumGoroutine(), last.Load(), now.Load().Profile.Name, r.Status()}
+				return relayStatus{"relay", version, time.Since(started).Seconds(), runtime.NumGoroutine(), last.Load().Now(), now.Load().Profile.Name, r.Status()}
 			},
 			status.History: func() any { return past.Report() },
 		})

@@ -36,7 +36,7 @@ func (s *Server) Status() Status {
 	}
 	st.Connections, st.Live, st.Total = s.conns.reports()
 	st.Origins = s.now.Load().sites.Origins()
-	st.Reload = s.reload.Load()
+	st.Reload = s.reload.Load().Now()
 	st.Refused = s.admit.refusals()
 	if len(s.now.Load().relays) > 0 {
 		stats := s.tunnel.Stats()

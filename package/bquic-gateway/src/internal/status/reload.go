@@ -18,3 +18,11 @@ func NewReload(err error) *Reload {
 	}
 	return r
 }
+
+// Now returns r with its time by the clock as it is now: it may have been set since. It returns nil for nil.
+func (r *Reload) Now() *Reload {
+	if r == nil {
+		return nil
+	}
+	return &Reload{time.Now().Add(-time.Since(r.At)), r.Error}
+}
