@@ -159,6 +159,7 @@ func (s *splice) toStream(first []byte) error {
 		case err == io.EOF && !s.shut.Load() && ClosedByReset(s.conn): // the kernel has told fromStream of the reset
 			return errReset
 		case err == io.EOF && refused == nil:
+			s.leaves()
 			s.closed.Store(true)
 			return s.str.Close()
 		case err == io.EOF: // str's other direction says how it ended
@@ -173,6 +174,15 @@ func (s *splice) toStream(first []byte) error {
 		}
 	}
 	return refused // RFC 9114, section 4.4: a relay that stops reading ends the tunnel
+}
+
+// leaves records that the client ends its direction.
+func (s *splice) leaves() {
+	if s.timing != nil {
+		s.mu.Lock()
+		s.timing.left = time.Now()
+		s.mu.Unlock()
+	}
 }
 
 // answered reports whether str has ended and all that it carried has arrived at conn's peer.

@@ -10,6 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// inVain is after which time without an answer a client has waited in vain.
+const inVain = 500 * time.Millisecond
+
 // A Timing measures how long a client waits for the data of one splice.
 //
 // It does not read the clock on every read or write, because on MIPS that takes a system call. Instead it uses a
@@ -28,7 +31,8 @@ type Timing struct {
 	heard atomic.Uint32 // the hand when data last arrived for the client; 0: none since it last asked
 	first time.Time     // when the first byte arrived for the client
 	bytes uint64        // arrived for the client
-	last  time.Time     // when the kernel sent the client the last byte; zero: unknown
+	left  time.Time     // when the client ended its direction
+	last  time.Time     // when the client got the last byte, or gave up; zero: unknown
 
 	counts Counts
 }
@@ -117,7 +121,18 @@ func (t *Timing) ends(conn syscall.RawConn) {
 	if info == nil || !t.last.IsZero() {
 		return
 	}
-	t.last = time.Now().Add(-sinceSent(info))
+	now := time.Now()
+	t.last = now.Add(-sinceSent(info))
+	if t.heard.Load() == 0 { // nothing has arrived since the client last sent something
+		end := now
+		if !t.left.IsZero() {
+			end = t.left
+		}
+		// What a client sends as it leaves is no question.
+		if asked := now.Add(-time.Duration(info.Last_data_recv) * time.Millisecond); end.Sub(asked) >= inVain {
+			t.last = end
+		}
+	}
 	t.counts = Counts{info.Bytes_received, info.Bytes_acked, info.Data_segs_in, info.Data_segs_out}
 }
 

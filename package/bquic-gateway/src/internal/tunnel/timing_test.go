@@ -137,6 +137,36 @@ func TestTimingReset(t *testing.T) {
 	}
 }
 
+// TestTimingInVain checks that a client that waits for an answer until it leaves, or until the connection breaks, has waited for
+// so long. What it sends as it leaves is no question.
+func TestTimingInVain(t *testing.T) {
+	for name, leave := range map[string]func(client, server *net.TCPConn){
+		"closes": func(client, server *net.TCPConn) { client.Close(); time.Sleep(pause); server.Close() },
+		"resets": func(client, _ *net.TCPConn) { Reset(client) },
+		"breaks": func(_, server *net.TCPConn) { Reset(server) },
+	} {
+		for _, asks := range []bool{true, false} {
+			timing := timed(t, time.Now(), func(client, server *net.TCPConn, moveHand func()) {
+				say(t, client, server, 100)
+				say(t, server, client, 1000)
+				moveHand()
+				if asks {
+					say(t, client, server, 100)
+				}
+				time.Sleep(2 * pause)
+				if moveHand(); !asks {
+					say(t, client, server, 100)
+				}
+				leave(client, server)
+			})
+			_, first, wait, ok := timing.Result()
+			if least := first + 2*pause - step; !ok || asks && wait < least || !asks && wait >= least {
+				t.Errorf("%s, asks %v: waited %v, %v", name, asks, wait, ok)
+			}
+		}
+	}
+}
+
 // TestTimingCosts checks that timing a read or write allocates nothing and makes no system call.
 func TestTimingCosts(t *testing.T) {
 	var hand atomic.Uint32
