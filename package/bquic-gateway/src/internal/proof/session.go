@@ -19,7 +19,7 @@ const (
 	maxIdle = 16
 	// maxYoung bounds the sessions that flows can join. Without room, the oldest accepts no more flows.
 	maxYoung = 64
-	// maxWaits bounds the separate waits of a session. Without room, the two closest ones are merged.
+	// maxWaits bounds the separate waits of a session. Without room, the first one is only counted.
 	maxWaits = 8
 )
 
@@ -36,6 +36,8 @@ type Session struct {
 	flows, open    int
 	bytes          [Classes]uint64 // to the client
 	waits          []wait          // when the client waited for any flow; disjoint, and in order
+	// Of the time before counted, the client waited for before.
+	counted, before time.Duration
 }
 
 // A wait is an interval, relative to the beginning of the session.
@@ -62,6 +64,13 @@ func (s *Session) Waited(from, to time.Time) {
 	if w.to <= w.from {
 		return
 	}
+	if w.from < s.counted { // a long wait, told late, and the others before may be anywhere: as if spread evenly
+		other := 1 - s.before.Seconds()/s.counted.Seconds()
+		s.before += time.Duration(other * float64(min(w.to, s.counted)-w.from))
+		if w.from = s.counted; w.to <= w.from {
+			return
+		}
+	}
 	i, _ := slices.BinarySearchFunc(s.waits, w, func(a, b wait) int { return cmp.Compare(a.from, b.from) })
 	s.waits = slices.Insert(s.waits, i, w)
 	joined := s.waits[:1]
@@ -74,14 +83,9 @@ func (s *Session) Waited(from, to time.Time) {
 	}
 	s.waits = joined
 	if len(joined) > maxWaits {
-		least := 1
-		for i := 2; i < len(joined); i++ {
-			if joined[i].from-joined[i-1].to < joined[least].from-joined[least-1].to {
-				least = i
-			}
-		}
-		joined[least-1].to = joined[least].to
-		s.waits = slices.Delete(joined, least, least+1)
+		s.before += joined[0].to - joined[0].from
+		s.counted = joined[0].to
+		s.waits = slices.Delete(joined, 0, 1)
 	}
 }
 
@@ -93,6 +97,7 @@ func (s *Session) outcome() (bytes uint64, all time.Duration, class Class) {
 			class = Class(c)
 		}
 	}
+	all = s.before
 	for _, w := range s.waits {
 		all += w.to - w.from
 	}

@@ -154,12 +154,26 @@ func TestWaits(t *testing.T) {
 			t.Fatalf("%v, not %v: %v", all, want, s.waits)
 		}
 	}
+	// A connection that is kept for long: the pauses do not count, however many there are.
 	s := &Session{began: start}
-	for i := range 50 * maxWaits {
+	const many = 50 * maxWaits
+	for i := range many {
 		s.Waited(start.Add(time.Duration(i)*time.Second), start.Add(time.Duration(i)*time.Second+time.Millisecond))
 	}
 	if len(s.waits) > maxWaits {
 		t.Errorf("%d waits", len(s.waits))
+	}
+	if _, all, _ := s.outcome(); all != many*time.Millisecond {
+		t.Errorf("%v, not %d ms", all, many)
+	}
+	// Beside them, another flow's waits end only now.
+	s.Waited(start.Add(many/2*time.Second), start.Add(many*time.Second))
+	if _, all, _ := s.outcome(); (all - (many/2*time.Second + many/2*time.Millisecond)).Abs() > time.Second {
+		t.Errorf("%v, not half of %d s", all, many)
+	}
+	s.Waited(start, start.Add(many*time.Second))
+	if _, all, _ := s.outcome(); (all - many*time.Second).Abs() > time.Millisecond {
+		t.Errorf("%v, not %d s", all, many)
 	}
 }
 
