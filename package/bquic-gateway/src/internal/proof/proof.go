@@ -181,13 +181,14 @@ func (p *Proof) Set(c Config) {
 func (p *Proof) window(now time.Time) *window {
 	// If the clock goes back a little, the newest day still counts: connections were drawn with its share.
 	// If the clock was far ahead, the days that it left are discarded.
-	if day := int32(now.Unix() / daySeconds); day > p.newest || day < p.newest-1 {
+	// A day without a comparison has no window.
+	if day := int32(now.Unix() / daySeconds); day > p.newest || day < p.newest-1 || p.windows[p.newest%Days].day == 0 {
 		p.turn(day)
 	}
 	return &p.windows[p.newest%Days]
 }
 
-// turn starts a new day.
+// turn starts a new day, or, without a comparison, only discards old ones.
 func (p *Proof) turn(day int32) {
 	if p.newest = max(day, 1); day < 1 { // a clock before 1970
 		day = 1
@@ -197,7 +198,7 @@ func (p *Proof) turn(day int32) {
 			*w = window{}
 		}
 	}
-	if p.windows[day%Days].day == day { // the clock was ahead for a while
+	if p.windows[day%Days].day == day || p.config.Share == 0 { // the clock was ahead for a while
 		return
 	}
 	w := window{day: day, share: float32(p.config.Share), unsure: float32(p.config.Share)}

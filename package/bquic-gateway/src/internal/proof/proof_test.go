@@ -290,7 +290,7 @@ func TestAging(t *testing.T) {
 	tk := p.Draw(start, clients[0], 0)
 	p.Record(tk, Outcome{1000, time.Second, time.Second})
 	for _, d := range []int{0, 7, 0} { // and back: the clock was wrong
-		if r := p.Report(start.Add(time.Duration(d) * day)); r.Days != 1 || r.Overall.Direct != 1 {
+		if r := p.Report(start.Add(time.Duration(d) * day)); r.Days != d+1 || r.Overall.Direct != 1 {
 			t.Errorf("after %d days: %+v", d, r)
 		}
 	}
@@ -311,6 +311,23 @@ func TestAging(t *testing.T) {
 	}
 	if tk := p.Draw(time.Unix(-5, 0), clients[0], 0); !tk.Measured {
 		t.Error("a clock before 1970 measures nothing")
+	}
+}
+
+// TestAgingWhileOff: what is old does not count, even if nothing new is compared.
+func TestAgingWhileOff(t *testing.T) {
+	p := New(Config{Share: 0.5})
+	p.Record(p.Draw(start, clients[0], 0), Outcome{1000, time.Second, time.Second})
+	p.Set(Config{})
+	for d, want := range map[int]int{7: 8, 8: 0} {
+		q := *p
+		if r := q.Report(start.Add(time.Duration(d) * day)); r.Days != want || r.Verdict != Off || r.Overall.Direct > uint32(want) {
+			t.Errorf("after %d days: %+v", d, r)
+		}
+		q.Set(Config{Share: 0.5})
+		if w := q.window(start.Add(time.Duration(d) * day)); w.share != 0.5 {
+			t.Errorf("after %d days, and switched on: a share of %v", d, w.share)
+		}
 	}
 }
 

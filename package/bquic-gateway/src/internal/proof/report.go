@@ -13,7 +13,7 @@ type Report struct {
 	Verdict Verdict `json:"verdict"`
 	Share   float64 `json:"share"` // share of new connections drawn today; 0: the comparison is off
 	Auto    bool    `json:"auto"`
-	Days    int     `json:"days"` // days with data
+	Days    int     `json:"days"` // from the first with data to today
 	Overall Line    `json:"overall"`
 	// Sizes, Quarters and Clients have a line for each part with data.
 	Sizes    []Line `json:"sizes"`
@@ -97,8 +97,8 @@ func (p *Proof) kind(from, to Class) Line {
 // Report returns the state at a time.
 func (p *Proof) Report(now time.Time) Report {
 	r := Report{Auto: p.config.Auto, Sizes: []Line{}, Quarters: []Line{}, Clients: []Line{}, Kinds: []Line{}}
-	if p.config.Share > 0 {
-		r.Share = float64(p.window(now).share)
+	if w := p.window(now); p.config.Share > 0 {
+		r.Share = float64(w.share)
 	}
 	for i := range p.windows {
 		w := &p.windows[i]
@@ -114,7 +114,7 @@ func (p *Proof) Report(now time.Time) Report {
 			}
 		}
 		if some > 0 {
-			r.Days++
+			r.Days = max(r.Days, int(p.newest-w.day)+1)
 		}
 	}
 	r.Overall = p.line(all)

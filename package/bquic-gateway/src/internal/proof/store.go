@@ -170,7 +170,7 @@ func (p *Proof) Restore(data []byte, now time.Time) error {
 		return fmt.Errorf("%w: its contents are inconsistent", errFile)
 	}
 	*p = *n
-	if p.newest > 0 && p.config.Share > 0 { // otherwise a day would have no share
+	if p.newest > 0 {
 		p.window(now)
 	}
 	return nil
