@@ -43,11 +43,11 @@ const (
 	doubt = 0.05
 )
 
-// strict is an interval that contains the true effect at all times together with a probability of 95 %: Robbins'
+// strict is an interval that contains the true effect at all times together, except with a probability of doubt: Robbins'
 // mixture ("Statistical methods related to the law of the iterated logarithm", 1970), for an effect that is normal
 // with a standard deviation of sought. interval, evaluated each minute of a week, would raise a false alarm in most
 // weeks.
-func (e effect) strict() span {
+func (e effect) strict(doubt float64) span {
 	if e.freedom < leastFreedom || e.variance <= 0 {
 		return unknown
 	}
@@ -144,11 +144,14 @@ type part struct{ size, quarter, prefix int }
 var all = part{-1, -1, -1}
 
 // compare returns the effect on the logarithm of a metric. For a prefix, only complete is known.
-func (p *Proof) compare(of part, metric int) effect {
+func (p *Proof) compare(of part, metric int) effect { return p.compareSince(0, of, metric) }
+
+// compareSince leaves out what was before a day.
+func (p *Proof) compareSince(day int32, of part, metric int) effect {
 	var classes [Sizes]strata
 	for i := range p.windows {
 		w := &p.windows[i]
-		if w.day == 0 {
+		if w.day == 0 || w.day < day {
 			continue
 		}
 		for half := range 2 {
@@ -190,13 +193,16 @@ func (p *Proof) sessions(from, to Class) effect {
 	return join(kinds[:])
 }
 
-// answers compares the shares of connections without an answer. It uses the variance of both
+// answers compares the shares of connections without an answer, since a day. It uses the variance of both
 // groups together: if few connections were drawn, and all were answered, that group's own would
 // be zero. One fictitious connection keeps the variance above zero.
-func (p *Proof) answers() (e effect) {
+func (p *Proof) answers(since int32) (e effect) {
 	var weight, mean, variance float64
 	silent, tried := 1.0, 2.0
 	for i := range p.windows {
+		if p.windows[i].day < since {
+			continue
+		}
 		for half := range 2 {
 			for quarter := range Quarters {
 				t := &p.windows[i].tries[half][quarter]

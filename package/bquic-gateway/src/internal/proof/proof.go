@@ -202,7 +202,7 @@ func (p *Proof) turn(day int32) {
 		return
 	}
 	w := window{day: day, share: float32(p.config.Share), unsure: float32(p.config.Share)}
-	if p.compare(all, complete).strict().sure() {
+	if p.compare(all, complete).strict(doubt).sure() {
 		w.share *= sureShare
 	}
 	p.windows[day%Days] = w
@@ -310,10 +310,20 @@ func (p *Proof) Tick(now time.Time) (changed bool) {
 		return false
 	}
 	p.window(now)
-	// To switch, the result must be significant for all looks together; to switch back, less than 95 % certain.
-	slower, silent := p.compare(all, complete), p.answers()
-	was := p.spared
-	p.spared = slower.strict().low > 0 || silent.strict().low > 0 ||
-		was && (slower.interval().low > 0 || silent.interval().low > 0)
+	was, sure, likely := p.spared, false, false
+	// Harm that begins after good days shows in the last days first. Less than a whole day would compare an evening with
+	// a night.
+	for days := int32(2); days <= Days; days++ {
+		since, may := p.newest-days+1, doubt
+		if days < Days {
+			may = doubt / (Days - 2)
+		}
+		for _, e := range [...]effect{p.compareSince(since, all, complete), p.answers(since)} {
+			// To switch, the result must be significant for all looks together; to switch back, less than 95 % certain.
+			sure = sure || e.strict(may).low > 0
+			likely = likely || e.interval().low > 0
+		}
+	}
+	p.spared = sure || was && likely
 	return p.spared != was
 }

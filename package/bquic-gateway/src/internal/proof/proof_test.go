@@ -205,6 +205,31 @@ func TestAuto(t *testing.T) {
 	}
 }
 
+// TestAutoAfterGoodDays: after a week in which carrying helped, something on the way changes at 10:00, and carried
+// connections take factor times as long.
+func TestAutoAfterGoodDays(t *testing.T) {
+	const since = 7*day + 10*time.Hour
+	for _, factor := range []float64{1.6, 2} {
+		var took []time.Duration
+		for seed := range uint64(10) {
+			n := newNode(seed, Config{Share: DefaultShare, Auto: true}, 1000, 0.8)
+			n.every = 10 * time.Minute
+			if n.run(0, since); n.turned >= 0 {
+				t.Errorf("%v, seed %d: turned after %v, though carrying helped", factor, seed, n.turned)
+			}
+			n.turned, n.factor = -1, factor
+			for at := since; n.turned < 0 && at < since+7*day; at += time.Hour {
+				n.run(at, at+time.Hour)
+			}
+			took = append(took, n.turned-since)
+		}
+		t.Logf("%v: turned after %v", factor, took)
+		if most := slices.Max(took); slices.Min(took) < 0 || most > 24*time.Hour {
+			t.Errorf("%v: turned after %v", factor, took)
+		}
+	}
+}
+
 func TestAutoReturns(t *testing.T) {
 	for seed := range uint64(20) {
 		n := newNode(seed, Config{Share: DefaultShare, Auto: true}, 1000, 1.6)
@@ -223,7 +248,7 @@ func TestAutoOnSilence(t *testing.T) {
 	n := newNode(1, Config{Share: DefaultShare, Auto: true}, 1000, 1)
 	n.silent = 0.3
 	if n.run(0, 12*time.Hour); n.turned < 0 || n.proof.verdict() != Spared {
-		t.Errorf("a third of the carried connections get no answer: %+v", n.proof.answers())
+		t.Errorf("a third of the carried connections get no answer: %+v", n.proof.answers(0))
 	}
 }
 

@@ -162,7 +162,7 @@ func (p *Proof) verdict() Verdict {
 		return Off
 	case p.spared:
 		return Spared
-	case p.answers().strict().low > 0:
+	case p.answers(0).strict(doubt).low > 0:
 		return Silent
 	case time.low > 0:
 		return Slower
