@@ -10,8 +10,6 @@ type effect struct {
 	carried, direct uint32 // connections
 	mean, variance  float64
 	freedom         float64
-	// pooled is the variance under the assumption that both groups have the same.
-	pooled float64
 }
 
 // A span is an interval around an effect.
@@ -51,11 +49,8 @@ func (e effect) strict(doubt float64) span {
 	if e.freedom < leastFreedom || e.variance <= 0 {
 		return unknown
 	}
-	// With few direct connections, their own variance is a matter of luck, and among many looks, one meets a variance
-	// of next to nothing. So this takes the larger of two estimates. With few degrees of freedom, it is widened as in
-	// interval.
-	widen := quantile(e.freedom) / normal
-	v, prior := max(e.variance, e.pooled)*widen*widen, sought*sought
+	widen := quantile(e.freedom) / normal // as in interval
+	v, prior := e.variance*widen*widen, sought*sought
 	half := math.Sqrt(v * (v + prior) / prior * math.Log((v+prior)/(v*doubt*doubt)))
 	return span{e.mean - half, e.mean + half}
 }
@@ -123,6 +118,7 @@ func join(classes []strata) (e effect) {
 		}
 		weight += s.weight
 		mean += s.mean
+		// pooled is the variance under the assumption that both groups have the same.
 		shared := (s.squares[0] + s.squares[1]) / (s.freedom[0] + s.freedom[1])
 		pooled += shared * (s.parts[0] + s.parts[1])
 		for arm := range v {
@@ -133,8 +129,10 @@ func join(classes []strata) (e effect) {
 	if weight == 0 || spread == 0 {
 		return e
 	}
-	e.mean, e.variance = mean/weight, variance/(weight*weight)
-	e.freedom, e.pooled = variance*variance/spread, pooled/(weight*weight)
+	// With few direct connections, their own variance is a matter of luck: it is small if those are missing that take long,
+	// and then their mean is too low as well. So this takes the larger of two estimates.
+	e.mean, e.variance = mean/weight, max(variance, pooled)/(weight*weight)
+	e.freedom = variance * variance / spread
 	return e
 }
 
