@@ -416,6 +416,18 @@ test('on its first day, a comparison is of today', async () => {
 	assert.deepEqual(errors, []);
 });
 
+test('what is much faster or much slower than the picture shows is at its edge', async () => {
+	const was = recorded['bquic.status'], far = (change, low, high) => ({ carried: 99, direct: 99, complete: { change, low, high } });
+	const proof = { ...was.relay.proof, overall: far(9, 8, 10), sizes: [ { from: 0, to: 1e5, ...far(-0.9, -0.95, -0.85) } ] };
+	const { page, errors } = await open(1200, { ...recorded, 'bquic.status': { ...was, relay: { ...was.relay, proof } } }, config);
+
+	await show(page, 'proof', 2);
+	const ends = await page.$$eval('svg[aria-label^="All sizes"] rect, svg[aria-label^="less than 0.1 MB"] rect', (all) => all.map((r) => [ +r.getAttribute('x'), +r.getAttribute('x') + +r.getAttribute('width') ]));
+	assert.deepEqual(ends, [ [ 198, 200 ], [ 0, 2 ] ]);
+	assert.deepEqual(errors, []);
+	await page.close();
+});
+
 test('by time of day: the hours of today’s time zone, also in summer', async () => {
 	for (const [ today, hours ] of [ [ '2026-01-15T12:00:00Z', /^07:00 PM . 01:00 AM$/ ], [ '2026-07-15T12:00:00Z', /^08:00 PM . 02:00 AM$/ ] ]) {
 		const { page, errors } = await open(1200, recorded, config);

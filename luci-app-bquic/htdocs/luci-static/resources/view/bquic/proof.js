@@ -70,7 +70,7 @@ function picture(c, name, most) {
 
 		node.append(svg('rect', {
 			'class': c.high < 0 ? 'good' : c.low > 0 ? 'bad' : 'open',
-			'x': at(c.low).toFixed(1), 'width': Math.max(2, at(c.high) - at(c.low)).toFixed(1), 'y': 5, 'height': HEIGHT - 10
+			'x': Math.min(at(c.low), WIDTH - 2).toFixed(1), 'width': Math.max(2, at(c.high) - at(c.low)).toFixed(1), 'y': 5, 'height': HEIGHT - 10
 		}), svg('line', { 'class': 'now', 'x1': x.toFixed(1), 'x2': x.toFixed(1), 'y1': 2, 'y2': HEIGHT - 2 }));
 	}
 
