@@ -344,6 +344,35 @@ func TestSharesDoNotMix(t *testing.T) {
 	}
 }
 
+// TestVerdictOfBoth: connections and page loads are the result. While they say the opposite, none is certain.
+func TestVerdictOfBoth(t *testing.T) {
+	for _, c := range []struct {
+		connections, pages float64
+		want               Verdict
+	}{{0.5, 0.5, Faster}, {0.5, 1, Faster}, {0.5, 2, Unsure}, {2, 2, Slower}, {2, 1, Slower}, {2, 0.5, Unsure}} {
+		p := New(Config{Share: 0.5})
+		rnd := rand.New(rand.NewPCG(14, 15))
+		for range 1000 {
+			s := &Session{ticket: p.Draw(start, clients[0], rnd.Uint32()), began: start}
+			connection, page := math.Exp(0.1*rnd.NormFloat64()), 5*math.Exp(0.1*rnd.NormFloat64())
+			if s.Arm() == Carried {
+				connection, page = connection*c.connections, page*c.pages
+			}
+			p.Record(s.Ticket(), Outcome{20000, seconds(connection), seconds(connection)})
+			s.Waited(start, start.Add(seconds(page)))
+			s.Close(Flow{4000, 200000, 20, 150})
+			p.RecordSession(s)
+		}
+		r := p.Report(start)
+		if r.Pages.Carried == 0 {
+			t.Fatal("no pages")
+		}
+		if r.Verdict != c.want {
+			t.Errorf("%+v: %v", c, r.Verdict)
+		}
+	}
+}
+
 func TestAging(t *testing.T) {
 	p := New(Config{Share: 0.5})
 	tk := p.Draw(start, clients[0], 0)

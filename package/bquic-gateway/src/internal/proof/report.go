@@ -31,7 +31,7 @@ type Verdict string
 
 const (
 	Off    Verdict = "off"    // nothing is drawn
-	Unsure Verdict = "unsure" // too little data, or no significant difference
+	Unsure Verdict = "unsure" // too little data, no significant difference, or page loads say the opposite of connections
 	Faster Verdict = "faster" // carried connections are faster
 	Slower Verdict = "slower" // carried connections are slower
 	Silent Verdict = "silent" // more of the carried connections get no answer
@@ -156,7 +156,7 @@ func (p *Proof) Report(now time.Time) Report {
 }
 
 func (p *Proof) verdict() Verdict {
-	time := p.compare(all, complete).interval()
+	time, pages := p.compare(all, complete).interval(), p.sessions(HTTP1, HTTP2).interval()
 	switch {
 	case p.config.Share == 0:
 		return Off
@@ -164,9 +164,9 @@ func (p *Proof) verdict() Verdict {
 		return Spared
 	case p.answers(0).strict(doubt).low > 0:
 		return Silent
-	case time.low > 0:
+	case time.low > 0 && pages.high >= 0:
 		return Slower
-	case time.high < 0:
+	case time.high < 0 && pages.low <= 0:
 		return Faster
 	}
 	return Unsure
