@@ -490,6 +490,7 @@ test('whether it helps: no scheduler, no relay, nothing compared', async () => {
 		[ { objects: [ 'bquic' ] }, 'The relay does not answer' ],
 		[ without(undefined), 'older than this page' ],
 		[ without({ verdict: 'off', days: 0, overall: { carried: 0, direct: 0 }, sizes: [] }), 'Nothing is compared now' ],
+		[ without({ verdict: 'unsure', days: 0, overall: { carried: 0, direct: 0 }, sizes: [] }), 'No connection has been compared in the last seven days' ],
 		[ without({ verdict: 'spared', days: 1, overall: { carried: 9, direct: 9, complete: { change: 0.5, low: 0.2, high: 0.9 } } }), '50 % slower (95 %: 20 to 90): 9 against 9' ]
 	]) {
 		const { page, errors } = await open(1200, answers, config);

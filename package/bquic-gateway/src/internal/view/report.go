@@ -88,6 +88,9 @@ func next(p *proof.Report) string {
 	case proof.Spared:
 		return "Carried connections were slower, or got no answer, so new ones go direct. A few are still carried; once the difference is no longer certain, all are again."
 	}
+	if p.Days == 0 {
+		return "No connection has been compared in the last 7 days: `bquic status` says whether the relay takes any."
+	}
 	return "It is not certain yet whether there is a difference. Leave the relay on, and run this again in a day."
 }
 

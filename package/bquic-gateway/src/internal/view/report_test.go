@@ -69,6 +69,10 @@ The relay helps here: leave it on. `+"`bquic report --json`"+` prints the result
 			seen[text] = true
 		}
 	}
+	r = proof.Report{Verdict: proof.Unsure, Share: 0.05}
+	if got := report(); got != "No connection has been compared in the last 7 days: `bquic status` says whether the relay takes any.\n" {
+		t.Errorf("without data: %q", got)
+	}
 	if got := Report(json.RawMessage(`{"role":"relay"}`)); !strings.Contains(got, "older") {
 		t.Errorf("an older relay: %q", got)
 	}

@@ -202,7 +202,8 @@ return view.extend({
 	words(proof, all) {
 		const next = {
 			off: _('Nothing is compared now: the control group is switched off.'),
-			unsure: _('It is not certain yet whether there is a difference: leave the relay on, and look again in a day.'),
+			unsure: count(proof?.days) ? _('It is not certain yet whether there is a difference: leave the relay on, and look again in a day.')
+				: _('No connection has been compared in the last seven days: the overview says whether the relay takes any.'),
 			faster: _('The relay helps here: leave it on.'),
 			slower: _('The relay slows connections down here. Check on the overview whether the processor is at its limit, and try a nearer gateway.'),
 			silent: _('More of the carried connections get no answer: check what the gateway refuses, and whether its uplink works.'),
