@@ -37,8 +37,9 @@ const (
 // A comparison compares carried connections with direct ones. It provides a proof.Proof with a clock, random numbers
 // and a file.
 type comparison struct {
-	logger *slog.Logger
-	file   string // "": none
+	logger  *slog.Logger
+	file    string     // "": none
+	writing sync.Mutex // of the file
 
 	mu       sync.Mutex
 	proof    *proof.Proof
@@ -185,6 +186,8 @@ func (c *comparison) restore() error {
 
 // keep writes the state if it has changed.
 func (c *comparison) keep() {
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	c.mu.Lock()
 	if !c.changed || c.file == "" {
 		c.mu.Unlock()

@@ -109,6 +109,39 @@ func TestComparison(t *testing.T) {
 	}
 }
 
+// TestKeptBeforeTheEnd has a relay that is killed while it waits for connections to end, as when a router restarts.
+func TestKeptBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+	m.startGateway()
+	c := m.config(divert.Redirect)
+	c.ControlShare, c.StateDir = relay.MaxControlShare, t.TempDir()
+	node := m.startRelay(c)
+	m.way(origin4 + ":80")
+	node.await("a connection to count", func(f figures) bool { return f.Relay.Proof.Overall.Carried+f.Relay.Proof.Overall.Direct == 1 })
+	conn, err := m.dial(origin4 + ":81")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	node.await("the other one to be held", func(f figures) bool { return f.Relay.Carried.Now+f.Relay.Direct.Now == 1 })
+	node.cmd.Process.Signal(syscall.SIGTERM)
+	m.eventually("the comparison is kept", func() bool {
+		_, err := os.Stat(filepath.Join(c.StateDir, "proof"))
+		return err == nil
+	})
+	conn.SetDeadline(time.Now().Add(patience))
+	if _, err := conn.Write([]byte{1}); err != nil {
+		t.Error(err)
+	}
+	if _, err := conn.Read(make([]byte, 1)); err != nil {
+		t.Errorf("the comparison was kept only when the connection had ended: %v", err)
+	}
+	node.signal(syscall.SIGKILL)
+}
+
 // TestPage checks that all connections that a client opens to a server at once go the same way, and count as one
 // page load.
 func TestPage(t *testing.T) {

@@ -192,6 +192,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	close(r.ready)
 	err = r.control(ctx, d, failed)
 	r.ending.Store(true)
+	r.comparison.keep() // a router that restarts does not wait for the connections
 	r.mu.Lock()
 	w := r.world
 	r.mu.Unlock()
