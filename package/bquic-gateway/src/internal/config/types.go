@@ -71,8 +71,9 @@ func wordType(words ...string) *Type {
 	})
 }
 
-func numberType(name string, lowest, highest int) *Type {
-	return newType(name, func(s string) (int, error) {
+// numberType returns the type of an option whose value is a whole number from lowest to highest.
+func numberType(lowest, highest int) *Type {
+	return newType(fmt.Sprintf("%d to %d", lowest, highest), func(s string) (int, error) {
 		n, err := strconv.Atoi(s)
 		if err != nil {
 			return 0, fmt.Errorf("%q is not a whole number", s)
