@@ -69,6 +69,11 @@ func (g *Gateway) Relays() []peer.Config {
 	return relays
 }
 
+// Fixed returns the options that a running gateway cannot change, with their values.
+func (g *Gateway) Fixed() [][2]string {
+	return [][2]string{{"listen", g.Listen}, {"status_socket", g.StatusSocket}, {"metrics", g.Metrics}, {"redirect", g.Redirect}}
+}
+
 // A Site is served under its host names: files below Root, or else by Origins.
 type Site struct {
 	Hosts   []string

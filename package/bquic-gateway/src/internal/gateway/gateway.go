@@ -149,14 +149,10 @@ func (s *Server) Apply(cfg config.Gateway) error {
 		return nil
 	}
 	old.sites.Retire()
-	for _, o := range []struct{ name, was, is string }{
-		{"listen", old.cfg.Listen, cfg.Listen},
-		{"status_socket", old.cfg.StatusSocket, cfg.StatusSocket},
-		{"metrics", old.cfg.Metrics, cfg.Metrics},
-		{"redirect", old.cfg.Redirect, cfg.Redirect},
-	} {
-		if o.was != o.is {
-			s.log.Warn("this change needs a restart", "option", "gateway."+o.name, "was", o.was, "is", o.is)
+	was := old.cfg.Fixed()
+	for i, is := range cfg.Fixed() {
+		if is != was[i] {
+			s.log.Warn("this change needs a restart", "option", "gateway."+is[0], "was", was[i][1], "is", is[1])
 		}
 	}
 	return nil

@@ -115,10 +115,7 @@ func (p *Plan) gateway(g *config.Gateway, exists func(string) bool, resolve func
 	p.listen("metrics", g.Metrics, false)
 	p.listen("redirect", g.Redirect, false)
 	p.fix("program", built())
-	p.fix("listen", g.Listen)
-	p.fix("status_socket", g.StatusSocket)
-	p.fix("metrics", g.Metrics)
-	p.fix("redirect", g.Redirect)
+	p.fixAll(g.Fixed())
 	p.fix("see", p.See...)
 	p.fix("write", p.Write...)
 	p.See = append(p.See, "/etc/hosts")
@@ -145,13 +142,7 @@ func (p *Plan) relay(r *config.Relay) {
 	p.listen("port", net.JoinHostPort("", strconv.Itoa(r.Relay.Port)), false)
 	p.listen("metrics", r.Relay.Metrics, false)
 	p.fix("program", built())
-	p.fix("mode", r.Relay.Mode)
-	p.fix("port", strconv.Itoa(r.Relay.Port))
-	p.fix("connections", strconv.Itoa(r.Relay.Connections))
-	p.fix("bridge", r.Relay.Bridge)
-	p.fix("state_dir", r.Relay.StateDir)
-	p.fix("status_socket", r.Relay.StatusSocket)
-	p.fix("metrics", r.Relay.Metrics)
+	p.fixAll(r.Relay.Fixed())
 	// The firewall already accepts redirected connections, because conntrack marks
 	// them as DNAT. Packets for transparent sockets are unchanged and need a rule.
 	if r.Relay.Mode == divert.TProxy || len(r.Relay.UDPPorts) > 0 {
@@ -174,6 +165,12 @@ func built() string {
 func (p *Plan) fix(name string, values ...string) {
 	for _, v := range values {
 		p.Fixed += fmt.Sprintf("%s %q\n", name, v)
+	}
+}
+
+func (p *Plan) fixAll(options [][2]string) {
+	for _, o := range options {
+		p.fix(o[0], o[1])
 	}
 }
 

@@ -69,6 +69,14 @@ type Config struct {
 	Bridge string
 }
 
+// Fixed returns the options that a running relay cannot change, with their values.
+func (c *Config) Fixed() [][2]string {
+	return [][2]string{
+		{"mode", c.Mode}, {"port", strconv.Itoa(c.Port)}, {"connections", strconv.Itoa(c.Connections)}, {"bridge", c.Bridge},
+		{"state_dir", c.StateDir}, {"status_socket", c.StatusSocket}, {"metrics", c.Metrics},
+	}
+}
+
 // Which bridged connections are taken.
 const (
 	BridgeOff  = "0"

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -104,17 +103,10 @@ func (r *Relay) Apply(cfg Config) error {
 		return err
 	}
 	old := r.now.Load()
-	for _, o := range []struct{ name, was, is string }{
-		{"mode", old.Mode, set.Mode},
-		{"port", strconv.Itoa(old.Port), strconv.Itoa(set.Port)},
-		{"connections", strconv.Itoa(old.Connections), strconv.Itoa(set.Connections)},
-		{"bridge", old.Bridge, set.Bridge},
-		{"state_dir", old.StateDir, set.StateDir},
-		{"status_socket", old.StatusSocket, set.StatusSocket},
-		{"metrics", old.Metrics, set.Metrics},
-	} {
-		if o.was != o.is {
-			r.logger.Warn("this change needs a restart", "option", "relay."+o.name, "was", o.was, "is", o.is)
+	was := old.Fixed()
+	for i, is := range set.Fixed() {
+		if is != was[i] {
+			r.logger.Warn("this change needs a restart", "option", "relay."+is[0], "was", was[i][1], "is", is[1])
 		}
 	}
 	set.Mode, set.Port, set.Connections, set.Bridge = old.Mode, old.Port, old.Connections, old.Bridge
