@@ -470,6 +470,7 @@ func (d *decoder) relay(s *uci.Section, upstreams []*uci.Section) {
 		Relay: relay.Config{
 			Gateways:     d.gateways(s, upstreams),
 			ServerName:   get[string](d, s, "server_name"),
+			Pins:         list[cert.Pin](d, s, "pin"),
 			CAFile:       get[string](d, s, "ca"),
 			Token:        get[string](d, s, "token"),
 			Burst:        p.Burst,
@@ -496,9 +497,6 @@ func (d *decoder) relay(s *uci.Section, upstreams []*uci.Section) {
 			d.fail(s, p.line, "udp_port", "%s includes port 443: the relay leaves the clients' own QUIC alone", p.value)
 		}
 		r.Relay.UDPPorts = append(r.Relay.UDPPorts, p.value)
-	}
-	for _, pin := range list[cert.Pin](d, s, "pin") {
-		r.Relay.Pins = append(r.Relay.Pins, pin.String())
 	}
 	if r.Relay.Auto && valid && share == 0 {
 		d.fail(s, s.Option("auto").Line, "auto", "control_share is 0, so there is no comparison to tell what is slower")

@@ -180,7 +180,7 @@ config relay
 		t.Fatal(err)
 	}
 	r := cfg.Relay.Relay
-	if !slices.Equal(r.Gateways, relay.InOrder("gw.example.org:8443")) || len(r.Pins) != 1 || r.Pins[0] != "sha256/AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=" || r.Token != "abcdefgh" ||
+	if !slices.Equal(r.Gateways, relay.InOrder("gw.example.org:8443")) || len(r.Pins) != 1 || r.Pins[0].String() != "sha256/AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=" || r.Token != "abcdefgh" ||
 		r.Connections != 8 || r.Mode != "tproxy" || r.Port != 1 || !slices.Equal(r.Interfaces, []string{"wlan0", "br-lan.5"}) ||
 		len(r.Exclude) != 1 || !r.Burst.WindowUpdates || cfg.Relay.Profile.Name != "modquic" || !cfg.Relay.Enabled {
 		t.Errorf("got %+v", r)

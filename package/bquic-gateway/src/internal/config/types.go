@@ -18,7 +18,6 @@ import (
 	"bquic/internal/divert"
 	"bquic/internal/peer"
 	"bquic/internal/profile"
-	"bquic/internal/relay"
 )
 
 // A Type says which texts are valid for an option, and parses them.
@@ -41,7 +40,7 @@ var (
 	typeKept    = newType("text or sha256:...", parseKept)
 	typeHost    = newType("host name", parseHost)
 	typeOrigin  = newType("URL", parseOrigin)
-	typeDevice  = newType("device", relay.ParseInterface)
+	typeDevice  = newType("device", parseDevice)
 	typePin     = newType("sha256/...", cert.ParsePin)
 	typeProfile = newType("profile", func(s string) (string, error) { return s, nil }) // looked up later
 	typePorts   = newType("port or range", divert.ParsePorts)
@@ -183,6 +182,19 @@ func parseHost(s string) (string, error) {
 		}
 	}
 	return host, nil
+}
+
+// parseDevice checks the name of a network device for use in nftables rules. The kernel allows more characters
+// (dev_valid_name in net/core/dev.c), OpenWrt uses fewer.
+func parseDevice(s string) (string, error) {
+	ok := len(s) >= 1 && len(s) <= 15 && s != "." && s != ".."
+	for _, c := range []byte(s) {
+		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("._-", c) >= 0)
+	}
+	if !ok {
+		return "", fmt.Errorf("%q is not a device name", s)
+	}
+	return s, nil
 }
 
 func parseOrigin(s string) (*url.URL, error) {

@@ -115,8 +115,8 @@ func TestPinChanged(t *testing.T) {
 	carried := m.echo(node, origin4+":81")
 	carried.says("before")
 
-	const other = "sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
-	c.Pins = []string{other}
+	var other cert.Pin
+	c.Pins = []cert.Pin{other}
 	node.apply(c)
 	f := node.await("the gateway to be refused", func(f figures) bool { return f.Relay.State == "away" && f.Relay.Gateways[0].Error != "" })
 	if !strings.Contains(f.Relay.Gateways[0].Error, "wrong pin") {
@@ -125,7 +125,7 @@ func TestPinChanged(t *testing.T) {
 	m.becomes("forwarded", origin4+":80")
 	carried.says("in the session from before")
 
-	c.Pins = []string{other, m.pin}
+	c.Pins = []cert.Pin{other, m.pin}
 	node.apply(c)
 	m.becomes("carried", origin4+":80")
 	carried.says("as it was")
@@ -211,7 +211,7 @@ func TestSeveralGateways(t *testing.T) {
 	m.startGatewayAt(444)
 	c := m.config(divert.Redirect)
 	c.Gateways = relay.InOrder(gateway4+":443", gateway4+":444")
-	c.Pins = []string{"sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", m.pin}
+	c.Pins = []cert.Pin{{}, m.pin}
 	node := m.startRelay(c)
 	uses := func(port string) func(figures) bool {
 		return func(f figures) bool { return f.Relay.Taking && f.Relay.Gateway == gateway4+":"+port }

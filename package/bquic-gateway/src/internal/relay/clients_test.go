@@ -7,7 +7,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -64,10 +63,7 @@ func TestManyClients(t *testing.T) {
 
 // TestMetrics compares the names with docs/gateway.md.
 func TestMetrics(t *testing.T) {
-	r, err := New(Config{
-		Gateways: InOrder("gateway.example:443"), Pins: []string{"sha256/" + strings.Repeat("A", 43) + "="},
-		Token: "x", Interfaces: []string{"br-lan"},
-	}, nil)
+	r, err := New(validConfig(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,13 +6,11 @@ import (
 	"cmp"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -26,18 +24,18 @@ import (
 	"bquic/internal/upstream"
 )
 
-// A Config configures a relay. For a field without a stated default, the zero value is an error.
+// A Config configures a relay. Package config has checked its values. For a field without a stated default, the zero
+// value is a mistake.
 type Config struct {
 	Gateways   []Upstream
 	ServerName string // name in the gateways' certificates; default: the gateway's host
-	// Pins are the pins of the gateways' keys, in the form of cert.Pin. CAFile is a PEM file of authorities. Exactly
-	// one of them is required.
-	Pins   []string
+	// Pins are the pins of the gateways' keys. CAFile is a PEM file of authorities. Exactly one of them is required.
+	Pins   []cert.Pin
 	CAFile string
 	Token  string // sent as Proxy-Authorization: Bearer
 
 	Burst       quic.Burst
-	Connections int // QUIC connections, 1 to 8; default: 1
+	Connections int // QUIC connections, 1 to MaxConnections; default: 1
 	Mode        string
 	Port        int      // TCP port to listen on; default: DefaultPort
 	Interfaces  []string // devices whose clients' connections are taken
@@ -115,6 +113,9 @@ const (
 	MaxControlShare     = int(100 * proof.MaxShare)
 )
 
+// MaxConnections is the limit on Config.Connections.
+const MaxConnections = 8
+
 // DefaultPort is the default TCP port of the relay's listener.
 const DefaultPort = 12443
 
@@ -124,7 +125,6 @@ const (
 	// connections, the relay itself and an eighth of the memory for maxWindows (lab/router, results of "memory").
 	maxLimit       = 2000
 	memoryPerLimit = 192 << 10
-	maxConnections = 8
 
 	// idleTimeout is how long a session lasts without packets from the gateway: as long as a node takes to restart, or
 	// an access point to look for radar on its channel. After keepAlive, quic-go
@@ -144,100 +144,19 @@ const (
 	initialStreamWindow = 256 << 10
 )
 
-// withDefaults returns the configuration with its defaults. Its errors name the options of the UCI file.
-func (c Config) withDefaults() (Config, error) {
-	if len(c.Gateways) == 0 {
-		return c, errors.New("gateway: missing")
-	}
+// withDefaults returns the configuration with its defaults, and its gateways in order of preference.
+func (c Config) withDefaults() Config {
 	c.Gateways = slices.Clone(c.Gateways)
-	seen := make(map[string]bool)
 	for i := range c.Gateways {
-		u := &c.Gateways[i]
-		host, port, err := net.SplitHostPort(u.Gateway)
-		if n, perr := strconv.ParseUint(port, 10, 16); err != nil || host == "" || perr != nil || n == 0 {
-			return c, fmt.Errorf("gateway: %q is not host:port", u.Gateway)
-		}
-		if seen[u.Gateway] {
-			return c, fmt.Errorf("gateway: %q is given twice", u.Gateway)
-		}
-		seen[u.Gateway] = true
-		if u.Weight = cmp.Or(u.Weight, DefaultWeight); u.Weight < 1 || u.Weight > MaxWeight {
-			return c, fmt.Errorf("weight: %d is not in the range 1 to %d", u.Weight, MaxWeight)
-		}
+		c.Gateways[i].Weight = cmp.Or(c.Gateways[i].Weight, DefaultWeight)
 	}
 	slices.SortStableFunc(c.Gateways, func(a, b Upstream) int { return b.Weight - a.Weight })
-	if (len(c.Pins) == 0) == (c.CAFile == "") {
-		return c, errors.New("pin, ca: exactly one of them is required")
-	}
-	if c.Token == "" {
-		return c, errors.New("token: missing")
-	}
-	if strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return c, errors.New("token: contains a space or a character that is not printable ASCII")
-	}
-	if c.Connections == 0 {
-		c.Connections = 1
-	}
-	if c.Connections < 1 || c.Connections > maxConnections {
-		return c, fmt.Errorf("connections: %d is not in the range 1 to %d", c.Connections, maxConnections)
-	}
-	if c.Mode == "" {
-		c.Mode = divert.Redirect
-	}
-	if c.Mode != divert.Redirect && c.Mode != divert.TProxy {
-		return c, fmt.Errorf("mode: %q is neither %s nor %s", c.Mode, divert.Redirect, divert.TProxy)
-	}
-	if c.Bridge == "" {
-		c.Bridge = BridgeAuto
-	}
-	if c.Bridge != BridgeOff && c.Bridge != BridgeAuto && c.Bridge != BridgeAll {
-		return c, fmt.Errorf("bridge: %q is not %s, %s or %s", c.Bridge, BridgeAuto, BridgeOff, BridgeAll)
-	}
-	if c.Port == 0 {
-		c.Port = DefaultPort
-	}
-	if c.Port < 1 || c.Port > 65535 {
-		return c, fmt.Errorf("port: %d is not in the range 1 to 65535", c.Port)
-	}
-	if len(c.Interfaces) == 0 {
-		return c, errors.New("interface: none given")
-	}
-	for _, name := range c.Interfaces {
-		if _, err := ParseInterface(name); err != nil {
-			return c, fmt.Errorf("interface: %w", err)
-		}
-	}
-	for _, name := range c.Uplinks {
-		if _, err := ParseInterface(name); err != nil {
-			return c, fmt.Errorf("uplink: %w", err)
-		}
-	}
-	for _, p := range c.Exclude {
-		if !p.IsValid() || p.Addr().Zone() != "" {
-			return c, fmt.Errorf("exclude: %s is not a prefix", p)
-		}
-	}
-	for _, p := range c.UDPPorts {
-		if p.First <= 443 && 443 <= p.Last {
-			return c, fmt.Errorf("udp_port: %s includes port 443: the relay leaves the clients' own QUIC alone", p)
-		}
-	}
-	if c.Limit == 0 {
-		c.Limit = int(min(maxLimit, memory()/memoryPerLimit))
-	}
-	if c.CPUShare < 0 || c.CPUShare > 100 {
-		return c, fmt.Errorf("cpu_share: %d is not in the range 0 to 100", c.CPUShare)
-	}
-	if c.ControlShare < 0 || c.ControlShare > MaxControlShare {
-		return c, fmt.Errorf("control_share: %d is not in the range 0 to %d", c.ControlShare, MaxControlShare)
-	}
-	if c.Auto && c.ControlShare == 0 {
-		return c, errors.New("auto: control_share is 0, so there is no comparison to tell what is slower")
-	}
-	if c.Limit < 0 {
-		return c, fmt.Errorf("limit: %d is negative", c.Limit)
-	}
-	return c, nil
+	c.Connections = cmp.Or(c.Connections, 1)
+	c.Mode = cmp.Or(c.Mode, divert.Redirect)
+	c.Bridge = cmp.Or(c.Bridge, BridgeAuto)
+	c.Port = cmp.Or(c.Port, DefaultPort)
+	c.Limit = cmp.Or(c.Limit, int(min(maxLimit, memory()/memoryPerLimit)))
+	return c
 }
 
 // settings is a valid Config with the values derived from it. It is immutable.
@@ -248,10 +167,7 @@ type settings struct {
 }
 
 func newSettings(cfg Config) (*settings, error) {
-	cfg, err := cfg.withDefaults()
-	if err != nil {
-		return nil, err
-	}
+	cfg = cfg.withDefaults()
 	tlsConfig, err := cfg.tlsConfig()
 	if err != nil {
 		return nil, err
@@ -282,26 +198,13 @@ func (s *settings) sameSession(o *settings) bool {
 		s.tls.RootCAs.Equal(o.tls.RootCAs) && s.Token == o.Token && s.Burst == o.Burst
 }
 
-// ParseInterface checks the name of a network device for use in nftables rules. The kernel allows more characters
-// (dev_valid_name in net/core/dev.c), OpenWrt uses fewer.
-func ParseInterface(s string) (string, error) {
-	ok := len(s) >= 1 && len(s) <= 15 && s != "." && s != ".."
-	for _, c := range []byte(s) {
-		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("._-", c) >= 0)
-	}
-	if !ok {
-		return "", fmt.Errorf("%q is not a device name", s)
-	}
-	return s, nil
-}
-
 // tlsConfig returns the TLS configuration. ServerName is empty if it is the gateway's host.
 func (c *Config) tlsConfig() (*tls.Config, error) {
 	conf := &tls.Config{
 		ServerName: c.ServerName,
 		NextProtos: []string{http3.NextProtoH3},
 		// Resuming a session saves the gateway a signature.
-		ClientSessionCache: tls.NewLRUClientSessionCache(maxConnections),
+		ClientSessionCache: tls.NewLRUClientSessionCache(MaxConnections),
 	}
 	if c.CAFile != "" {
 		roots, err := cert.ReadAuthorities(c.CAFile)
@@ -311,15 +214,7 @@ func (c *Config) tlsConfig() (*tls.Config, error) {
 		conf.RootCAs = roots
 		return conf, nil
 	}
-	var pins []cert.Pin
-	for _, text := range c.Pins {
-		pin, err := cert.ParsePin(text)
-		if err != nil {
-			return nil, fmt.Errorf("pin: %w", err)
-		}
-		pins = append(pins, pin)
-	}
-	cert.Verify(conf, pins...)
+	cert.Verify(conf, c.Pins...)
 	return conf, nil
 }
 

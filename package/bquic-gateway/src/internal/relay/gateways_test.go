@@ -33,7 +33,7 @@ const patience = 90 * time.Second
 // A puppet is a gateway on this machine whose answers the test controls.
 type puppet struct {
 	address string
-	pin     string
+	pin     cert.Pin
 
 	mu     sync.Mutex
 	answer func(w http.ResponseWriter, r *http.Request)
@@ -66,7 +66,7 @@ func newPuppet(t *testing.T) *puppet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &puppet{address: udp.LocalAddr().String(), pin: cert.PinOf(made.Leaf).String(), answer: fine, asked: make(map[string]int)}
+	p := &puppet{address: udp.LocalAddr().String(), pin: cert.PinOf(made.Leaf), answer: fine, asked: make(map[string]int)}
 	server := &http3.Server{
 		TLSConfig:  http3.ConfigureTLSConfig(&tls.Config{Certificates: []tls.Certificate{made}}),
 		QUICConfig: &quic.Config{},

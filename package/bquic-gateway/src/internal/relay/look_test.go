@@ -10,8 +10,7 @@ import (
 // TestRulesCost checks that an idle relay, which makes its rules four times a second, does not ask the kernel for all
 // devices and addresses each time: on a router with many of them, that takes a large part of the processor.
 func TestRulesCost(t *testing.T) {
-	c := Config{Gateways: InOrder("192.0.2.1:443"), Pins: []string{"sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}, Token: "correct-horse", Interfaces: []string{"lo"}}
-	r, err := New(c, slog.New(slog.DiscardHandler))
+	r, err := New(validConfig(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

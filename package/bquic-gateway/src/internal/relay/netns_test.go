@@ -227,7 +227,7 @@ type mesh struct {
 	t     *testing.T
 	ns    map[string]string
 	state string // directory of the gateway's certificate
-	pin   string
+	pin   cert.Pin
 }
 
 var meshes atomic.Int32
@@ -273,7 +273,7 @@ func newNamespaces(t *testing.T, names ...string) *mesh {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.pin = cert.PinOf(made.Leaf).String()
+	m.pin = cert.PinOf(made.Leaf)
 	return m
 }
 
@@ -548,7 +548,7 @@ func (m *mesh) config(mode string) relay.Config {
 		m.t.Fatal(err)
 	}
 	return relay.Config{
-		Gateways: relay.InOrder(gateway4 + ":443"), Pins: []string{m.pin}, Token: token,
+		Gateways: relay.InOrder(gateway4 + ":443"), Pins: []cert.Pin{m.pin}, Token: token,
 		Mode: mode, Interfaces: []string{"br-lan"},
 		Burst: burst.Burst, Bridge: relay.BridgeAuto,
 	}

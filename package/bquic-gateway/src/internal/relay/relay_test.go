@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"bquic/internal/cert"
 	"bquic/internal/divert"
 	"bquic/internal/relay"
 	"bquic/internal/tunnel"
@@ -515,7 +516,7 @@ func TestDenied(t *testing.T) {
 		log    string
 	}{
 		{"wrong token", func(c *relay.Config) { c.Token = "x" }, "wrong or missing token"},
-		{"wrong pin", func(c *relay.Config) { c.Pins = []string{"sha256/" + strings.Repeat("A", 43) + "="} }, "wrong pin"},
+		{"wrong pin", func(c *relay.Config) { c.Pins = []cert.Pin{{}} }, "wrong pin"},
 		{"no gateway", func(c *relay.Config) { c.Gateways = relay.InOrder(gateway4 + ":444") }, "nothing heard from the gateway"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
