@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"bquic/internal/peer"
 )
 
 // A handshake costs a router a signature, which takes a few milliseconds of CPU time.
@@ -164,7 +166,7 @@ func (a *admission) enter(now time.Time, client netip.Addr, verified bool) (*ent
 		return nil, errMemory
 	}
 	// This applies to a forged address, too: it costs the address's owner nothing.
-	if err := a.room(a.sources[sourceOf(client)]); err != nil {
+	if err := a.room(a.sources[peer.SourceOf(client)]); err != nil {
 		return nil, err
 	}
 	e := &entry{admission: a, client: client}
@@ -301,7 +303,7 @@ func (s *source) remove(e *entry) {
 
 // from returns the client's source. The caller holds mu.
 func (a *admission) from(client netip.Addr) *source {
-	prefix := sourceOf(client)
+	prefix := peer.SourceOf(client)
 	src := a.sources[prefix]
 	if src == nil {
 		if len(a.sources) >= maxSources {
@@ -375,15 +377,6 @@ func (a *admission) shed(over uint64) (name string, end []func()) {
 	a.refused.Shed += uint64(len(end))
 	a.mu.Unlock()
 	return name, end
-}
-
-func sourceOf(client netip.Addr) netip.Prefix {
-	bits := 32
-	if client.Is6() {
-		bits = 56
-	}
-	p, _ := client.Prefix(bits)
-	return p
 }
 
 func (a *admission) refusals() Refusals {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"bquic/internal/metrics"
+	"bquic/internal/peer"
 )
 
 var epoch = time.Unix(1e9, 0)
@@ -34,7 +35,7 @@ func (a *admission) check(t *testing.T) {
 	for prefix, s := range a.sources {
 		of := int64(0)
 		for e := range s.entries {
-			if e.source != s || sourceOf(e.client) != prefix {
+			if e.source != s || peer.SourceOf(e.client) != prefix {
 				t.Errorf("%s has an entry of another", prefix)
 			}
 			of += e.requests
