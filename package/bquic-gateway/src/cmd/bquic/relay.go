@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -20,14 +19,10 @@ import (
 
 var relayCommand = command{"relay", "", "carries clients' TCP connections to a gateway", runRelay}
 
-// relayStatus is the relay's status. It begins with the same fields as the gateway's.
+// relayStatus is the relay's status.
 type relayStatus struct {
-	Role       string         `json:"role"`
-	Version    string         `json:"version"`
-	Uptime     float64        `json:"uptime_s"`
-	Goroutines int            `json:"goroutines"`
-	Reload     *status.Reload `json:"reload,omitempty"` // the last one
-	Profile    string         `json:"profile"`
+	status.Daemon
+	Profile string `json:"profile"`
 	relay.Status
 }
 
@@ -90,7 +85,7 @@ func runRelay(ctx context.Context, args []string) error {
 	group.Go(func() error {
 		return socket.Run(ctx, status.Answers{
 			status.Status: func() any {
-				return relayStatus{"relay", version, time.Since(started).Seconds(), runtime.NumGoroutine(), last.Load().Now(), now.Load().Profile.Name, r.Status()}
+				return relayStatus{status.NewDaemon("relay", version, started, last.Load()), now.Load().Profile.Name, r.Status()}
 			},
 			status.History: func() any { return past.Report() },
 		})

@@ -128,10 +128,7 @@ func (cs *connections) tcpState(_ net.Conn, state http.ConnState) {
 
 // A Status is what `bquic status` shows.
 type Status struct {
-	Role        string              `json:"role"`
-	Version     string              `json:"version"`
-	Uptime      float64             `json:"uptime_s"`
-	Goroutines  int                 `json:"goroutines"`
+	status.Daemon
 	Listen      string              `json:"listen"`
 	Pin         string              `json:"pin"`
 	Profiles    []string            `json:"profiles"` // for mesh clients, then for all others
@@ -143,8 +140,7 @@ type Status struct {
 	Received    uint64              `json:"received"` // from clients
 	Refused     Refusals            `json:"refused"`
 	Origins     []site.OriginStatus `json:"origins,omitempty"`
-	Reload      *status.Reload      `json:"reload,omitempty"` // the last one
-	Connections []Connection        `json:"connections"`      // live ones, newest first, then closed ones
+	Connections []Connection        `json:"connections"` // live ones, newest first, then closed ones
 
 	Tunnels *tunnel.Stats `json:"tunnels,omitempty"`
 }

@@ -4,14 +4,13 @@ package gateway
 
 import (
 	"maps"
-	"runtime"
 	"slices"
 	"strconv"
-	"time"
 
 	"bquic/internal/accesslog"
 	"bquic/internal/history"
 	"bquic/internal/metrics"
+	"bquic/internal/status"
 	"bquic/internal/tunnel"
 )
 
@@ -19,14 +18,11 @@ import (
 func (s *Server) Status() Status {
 	cfg := &s.now.Load().cfg
 	st := Status{
-		Role:       "gateway",
-		Version:    s.version,
-		Uptime:     time.Since(s.started).Seconds(),
-		Goroutines: runtime.NumGoroutine(),
-		Listen:     s.addr.String(),
-		Pin:        s.pin().String(),
-		Profiles:   []string{cfg.MeshProfile.Name, cfg.Standard.Name},
-		TCP:        s.conns.tcp.Load(),
+		Daemon:   status.NewDaemon("gateway", s.version, s.started, s.reload.Load()),
+		Listen:   s.addr.String(),
+		Pin:      s.pin().String(),
+		Profiles: []string{cfg.MeshProfile.Name, cfg.Standard.Name},
+		TCP:      s.conns.tcp.Load(),
 	}
 	st.Sent, st.Received = s.bytes()
 	for protocol := range accesslog.Protocols {
@@ -36,7 +32,6 @@ func (s *Server) Status() Status {
 	}
 	st.Connections, st.Live, st.Total = s.conns.reports()
 	st.Origins = s.now.Load().sites.Origins()
-	st.Reload = s.reload.Load().Now()
 	st.Refused = s.admit.refusals()
 	if len(s.now.Load().relays) > 0 {
 		stats := s.tunnel.Stats()

@@ -79,7 +79,7 @@ func TestDeadNameServer(t *testing.T) {
 	})
 	p := newPuppet(t)
 	_, port, _ := net.SplitHostPort(p.address)
-	set, err := newSettings(Config{Gateways: InOrder("gateway.test:" + port), Pins: []string{p.pin}, Token: "correct-horse", Interfaces: []string{"br-lan"}})
+	set, err := newSettings(Config{Gateways: InOrder("gateway.test:" + port), Pins: []cert.Pin{p.pin}, Token: "correct-horse", Interfaces: []string{"br-lan"}})
 	if err != nil {
 		t.Fatal(err)
 	}

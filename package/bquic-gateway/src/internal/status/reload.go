@@ -2,7 +2,24 @@
 
 package status
 
-import "time"
+import (
+	"runtime"
+	"time"
+)
+
+// A Daemon holds the fields that the status of every daemon has.
+type Daemon struct {
+	Role       string  `json:"role"`
+	Version    string  `json:"version"`
+	Uptime     float64 `json:"uptime_s"`
+	Goroutines int     `json:"goroutines"`
+	Reload     *Reload `json:"reload,omitempty"` // the last one
+}
+
+// NewDaemon returns the fields now, of a daemon that has run since started.
+func NewDaemon(role, version string, started time.Time, reload *Reload) Daemon {
+	return Daemon{role, version, time.Since(started).Seconds(), runtime.NumGoroutine(), reload.now()}
+}
 
 // A Reload is the outcome of the last reload of a daemon's configuration.
 type Reload struct {
@@ -19,8 +36,8 @@ func NewReload(err error) *Reload {
 	return r
 }
 
-// Now returns r with its time by the clock as it is now: it may have been set since. It returns nil for nil.
-func (r *Reload) Now() *Reload {
+// now returns r with its time by the clock as it is now: it may have been set since. It returns nil for nil.
+func (r *Reload) now() *Reload {
 	if r == nil {
 		return nil
 	}

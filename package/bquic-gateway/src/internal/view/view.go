@@ -37,9 +37,7 @@ type fact struct{ name, text string }
 
 // daemon has the fields common to both roles.
 type daemon struct {
-	Version string            `json:"version"`
-	Uptime  float64           `json:"uptime_s"`
-	Reload  *status.Reload    `json:"reload"`
+	status.Daemon
 	Profile string            `json:"profile"` // relay only
 	Refused json.RawMessage   `json:"refused"`
 	refused map[string]uint64 // gateway only, by reason

@@ -14,6 +14,7 @@ import (
 	"bquic/internal/processor"
 	"bquic/internal/relay"
 	"bquic/internal/site"
+	"bquic/internal/status"
 	"bquic/internal/tunnel"
 )
 
@@ -38,7 +39,7 @@ func check(t *testing.T, got, want string) {
 // TestGateway draws the gateway's own types as encoded on the socket.
 func TestGateway(t *testing.T) {
 	st := gateway.Status{
-		Role: "gateway", Version: "1.2.3", Uptime: 90061, Listen: "[::]:8443", Pin: "sha256/abc",
+		Daemon: status.Daemon{Role: "gateway", Version: "1.2.3", Uptime: 90061}, Listen: "[::]:8443", Pin: "sha256/abc",
 		Profiles: []string{"bquic", "standard"}, Live: 12, Total: 345, TCP: 3, Requests: 7, Sent: 1_234_567, Received: 999,
 		Origins: []site.OriginStatus{{URL: "http://192.0.2.1", Up: true}, {URL: "http://192.0.2.2", Error: "connection refused"}},
 		Tunnels: &tunnel.Stats{Open: 2, Places: 500, Total: 9, Up: 1000, Down: 2_500_000_000, Uplink: true,
