@@ -183,22 +183,12 @@ func changeRoute(client netip.Addr, device int, add bool) error {
 		return err
 	}
 	defer conn.Close()
-	kind, flags, family := netlink.HeaderType(unix.RTM_DELROUTE), netlink.Request|netlink.Acknowledge, byte(unix.AF_INET)
+	kind, flags := netlink.HeaderType(unix.RTM_DELROUTE), netlink.Acknowledge
 	if add {
 		kind, flags = unix.RTM_NEWROUTE, flags|netlink.Create|netlink.Replace
 	}
-	if client.Is6() {
-		family = unix.AF_INET6
-	}
-	attrs := netlink.NewAttributeEncoder()
-	attrs.Bytes(unix.RTA_DST, client.AsSlice())
-	attrs.Uint32(unix.RTA_OIF, uint32(device))
-	b, err := attrs.Encode()
-	if err != nil {
-		return err
-	}
-	header := []byte{family, byte(client.BitLen()), 0, 0, clientTable, unix.RTPROT_STATIC, unix.RT_SCOPE_LINK, unix.RTN_UNICAST, 0, 0, 0, 0}
-	_, err = conn.Execute(netlink.Message{Header: netlink.Header{Type: kind, Flags: flags}, Data: append(header, b...)})
+	header := []byte{familyOf(client), byte(client.BitLen()), 0, 0, clientTable, unix.RTPROT_STATIC, unix.RT_SCOPE_LINK, unix.RTN_UNICAST, 0, 0, 0, 0}
+	_, err = ask(conn, kind, flags, header, attr(unix.RTA_DST, client.AsSlice()), attr(unix.RTA_OIF, native(uint32(device))))
 	return err
 }
 
@@ -217,7 +207,7 @@ func way(addr netip.Addr, mark uint32) (out int, gateway bool, err error) {
 		return 0, false, err
 	}
 	defer conn.Close()
-	r, err := lookUp(conn, addr, netlink.Attribute{Type: unix.RTA_MARK, Data: native(mark)})
+	r, err := lookUp(conn, addr, attr(unix.RTA_MARK, native(mark)))
 	if err != nil {
 		return 0, false, err
 	}

@@ -36,10 +36,7 @@ type bridgeVLAN struct {
 // links reads all devices.
 func links(conn *netlink.Conn) (map[int]*link, error) {
 	all := make(map[int]*link)
-	msgs, err := conn.Execute(netlink.Message{
-		Header: netlink.Header{Type: unix.RTM_GETLINK, Flags: netlink.Request | netlink.Dump},
-		Data:   make([]byte, unix.SizeofIfInfomsg),
-	})
+	msgs, err := ask(conn, unix.RTM_GETLINK, netlink.Dump, make([]byte, unix.SizeofIfInfomsg))
 	if err != nil {
 		return nil, err
 	}
@@ -53,15 +50,8 @@ func links(conn *netlink.Conn) (map[int]*link, error) {
 	if !filter {
 		return all, nil
 	}
-	// struct ifinfomsg, then IFLA_EXT_MASK with RTEXT_FILTER_BRVLAN
-	mask, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: unix.IFLA_EXT_MASK, Data: native(2)}})
-	if err != nil {
-		return nil, err
-	}
-	msgs, err = conn.Execute(netlink.Message{
-		Header: netlink.Header{Type: unix.RTM_GETLINK, Flags: netlink.Request | netlink.Dump},
-		Data:   append(append([]byte{unix.AF_BRIDGE}, make([]byte, unix.SizeofIfInfomsg-1)...), mask...),
-	})
+	msgs, err = ask(conn, unix.RTM_GETLINK, netlink.Dump, append([]byte{unix.AF_BRIDGE}, make([]byte, unix.SizeofIfInfomsg-1)...),
+		attr(unix.IFLA_EXT_MASK, native(2))) // RTEXT_FILTER_BRVLAN
 	if err != nil {
 		return nil, err
 	}
@@ -263,19 +253,12 @@ func firstHops(conn *netlink.Conn, device int, gateways []netip.Addr) (hops []ne
 
 // neighbour returns the hardware address of a neighbour, or nil if the kernel does not know it.
 func neighbour(conn *netlink.Conn, device int, addr netip.Addr) []byte {
-	family := byte(unix.AF_INET)
-	if addr.Is6() {
-		family = unix.AF_INET6
-	}
-	m := getNeighbour(conn, family, device, netlink.Attribute{Type: unix.NDA_DST, Data: addr.AsSlice()})
-	return m.mac
+	return getNeighbour(conn, familyOf(addr), device, attr(unix.NDA_DST, addr.AsSlice())).mac
 }
 
 // behind returns the index of the bridge port behind which a hardware address is, or 0.
 func behind(conn *netlink.Conn, bridge int, mac []byte) int {
-	m := getNeighbour(conn, unix.AF_BRIDGE, 0,
-		netlink.Attribute{Type: unix.NDA_LLADDR, Data: mac}, netlink.Attribute{Type: unix.NDA_MASTER, Data: native(uint32(bridge))})
-	return m.device
+	return getNeighbour(conn, unix.AF_BRIDGE, 0, attr(unix.NDA_LLADDR, mac), attr(unix.NDA_MASTER, native(uint32(bridge)))).device
 }
 
 // A neighbourEntry holds the relevant parts of a struct ndmsg (include/uapi/linux/neighbour.h).
@@ -284,18 +267,11 @@ type neighbourEntry struct {
 	mac    []byte
 }
 
-func getNeighbour(conn *netlink.Conn, family byte, device int, attrs ...netlink.Attribute) neighbourEntry {
+func getNeighbour(conn *netlink.Conn, family byte, device int, attrs ...attribute) neighbourEntry {
 	header := make([]byte, 12)
 	header[0] = family
 	binary.NativeEndian.PutUint32(header[4:], uint32(device))
-	b, err := netlink.MarshalAttributes(attrs)
-	if err != nil {
-		return neighbourEntry{}
-	}
-	msgs, err := conn.Execute(netlink.Message{
-		Header: netlink.Header{Type: unix.RTM_GETNEIGH, Flags: netlink.Request},
-		Data:   append(header, b...),
-	})
+	msgs, err := ask(conn, unix.RTM_GETNEIGH, 0, header, attrs...)
 	if err != nil || len(msgs) == 0 {
 		return neighbourEntry{} // unknown
 	}

@@ -50,15 +50,9 @@ func Uplinks(gateways []netip.Addr) ([]string, error) {
 // defaults returns the default routes of the main table.
 func defaults(conn *netlink.Conn) (routes []route) {
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		msgs, err := conn.Execute(netlink.Message{
-			Header: netlink.Header{Type: unix.RTM_GETROUTE, Flags: netlink.Request | netlink.Dump},
-			Data:   append([]byte{family}, make([]byte, unix.SizeofRtMsg-1)...),
-		})
-		if err != nil {
-			continue // a kernel without IPv6
-		}
-		for _, m := range msgs {
-			if r := readRoute(m.Data); r.isDefault && r.table == unix.RT_TABLE_MAIN && r.kind == unix.RTN_UNICAST {
+		all, _ := allRoutes(conn, family) // fails for IPv6 if the kernel does not have it
+		for _, r := range all {
+			if r.isDefault && r.table == unix.RT_TABLE_MAIN && r.kind == unix.RTN_UNICAST {
 				routes = append(routes, r)
 			}
 		}
@@ -66,21 +60,37 @@ func defaults(conn *netlink.Conn) (routes []route) {
 	return routes
 }
 
+// allRoutes returns the routes of all tables.
+func allRoutes(conn *netlink.Conn, family byte) (routes []route, err error) {
+	msgs, err := ask(conn, unix.RTM_GETROUTE, netlink.Dump, append([]byte{family}, make([]byte, unix.SizeofRtMsg-1)...))
+	for _, m := range msgs {
+		routes = append(routes, readRoute(m.Data))
+	}
+	return routes, err
+}
+
+// ask sends a request, which consists of a header of its kind and of attributes, and returns the answers.
+func ask(conn *netlink.Conn, kind netlink.HeaderType, flags netlink.HeaderFlags, header []byte, attrs ...attribute) ([]netlink.Message, error) {
+	b, err := netlink.MarshalAttributes(attrs)
+	if err != nil {
+		return nil, err
+	}
+	return conn.Execute(netlink.Message{Header: netlink.Header{Type: kind, Flags: netlink.Request | flags}, Data: append(header, b...)})
+}
+
+// familyOf returns the address family of an address.
+func familyOf(addr netip.Addr) byte {
+	if addr.Is6() {
+		return unix.AF_INET6
+	}
+	return unix.AF_INET
+}
+
 // lookUp returns the route that the kernel would use for an address. more are further attributes of the packets.
 func lookUp(conn *netlink.Conn, addr netip.Addr, more ...netlink.Attribute) (route, error) {
 	request := make([]byte, unix.SizeofRtMsg)
-	request[0], request[1] = unix.AF_INET, byte(addr.BitLen())
-	if addr.Is6() {
-		request[0] = unix.AF_INET6
-	}
-	attrs, err := netlink.MarshalAttributes(append(more, netlink.Attribute{Type: unix.RTA_DST, Data: addr.AsSlice()}))
-	if err != nil {
-		return route{}, err
-	}
-	msgs, err := conn.Execute(netlink.Message{
-		Header: netlink.Header{Type: unix.RTM_GETROUTE, Flags: netlink.Request},
-		Data:   append(request, attrs...),
-	})
+	request[0], request[1] = familyOf(addr), byte(addr.BitLen())
+	msgs, err := ask(conn, unix.RTM_GETROUTE, 0, request, append(more, attr(unix.RTA_DST, addr.AsSlice()))...)
 	if err != nil {
 		return route{}, err
 	}

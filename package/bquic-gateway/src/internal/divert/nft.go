@@ -71,12 +71,7 @@ func storeConnMark() expression {
 	return expression{"ct", []netlink.Attribute{num(unix.NFTA_CT_KEY, unix.NFT_CT_MARK), num(unix.NFTA_CT_SREG, reg1)}}
 }
 
-func loadPayload(base, offset, size uint32) expression {
-	return expression{"payload", []netlink.Attribute{
-		num(unix.NFTA_PAYLOAD_DREG, reg1), num(unix.NFTA_PAYLOAD_BASE, base),
-		num(unix.NFTA_PAYLOAD_OFFSET, offset), num(unix.NFTA_PAYLOAD_LEN, size),
-	}}
-}
+func loadPayload(base, offset, size uint32) expression { return loadInto(reg1, base, offset, size) }
 
 // loadSocket loads what is known of the packet's socket (NFTA_SOCKET_DREG, NFTA_SOCKET_KEY): whether it
 // has IP_TRANSPARENT (0), or its mark (1).

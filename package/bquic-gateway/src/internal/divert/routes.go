@@ -87,16 +87,13 @@ func (s steering) change(add bool) error {
 		return err
 	}
 	defer conn.Close()
-	rule, route, flags := netlink.HeaderType(unix.RTM_DELRULE), netlink.HeaderType(unix.RTM_DELROUTE), netlink.Request|netlink.Acknowledge
+	rule, route, flags := netlink.HeaderType(unix.RTM_DELRULE), netlink.HeaderType(unix.RTM_DELROUTE), netlink.Acknowledge
 	if add {
 		rule, route, flags = unix.RTM_NEWRULE, unix.RTM_NEWROUTE, flags|netlink.Create|netlink.Excl
 	}
 	var errs []error
-	do := func(kind netlink.HeaderType, header []byte, attrs *netlink.AttributeEncoder) {
-		b, err := attrs.Encode()
-		if err == nil {
-			_, err = conn.Execute(netlink.Message{Header: netlink.Header{Type: kind, Flags: flags}, Data: append(header, b...)})
-		}
+	do := func(kind netlink.HeaderType, header []byte, attrs ...attribute) {
+		_, err := ask(conn, kind, flags, header, attrs...)
 		if !add && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH)) { // it does not exist
 			err = nil
 		}
@@ -104,19 +101,15 @@ func (s steering) change(add bool) error {
 	}
 	for _, family := range families() {
 		for _, mark := range s.marks {
-			attrs := netlink.NewAttributeEncoder()
-			attrs.Uint32(unix.FRA_PRIORITY, uint32(s.pref))
-			attrs.Uint32(unix.FRA_FWMARK, mark)
-			attrs.Uint32(unix.FRA_FWMASK, ourBits)
-			attrs.Uint32(unix.FRA_TABLE, uint32(s.table))
 			// struct fib_rule_hdr of include/uapi/linux/fib_rules.h
-			do(rule, []byte{family, 0, 0, 0, byte(s.table), 0, 0, unix.FR_ACT_TO_TBL, 0, 0, 0, 0}, attrs)
+			do(rule, []byte{family, 0, 0, 0, byte(s.table), 0, 0, unix.FR_ACT_TO_TBL, 0, 0, 0, 0},
+				attr(unix.FRA_PRIORITY, native(uint32(s.pref))), attr(unix.FRA_FWMARK, native(mark)),
+				attr(unix.FRA_FWMASK, native(ourBits)), attr(unix.FRA_TABLE, native(uint32(s.table))))
 		}
 		if s.local {
-			attrs := netlink.NewAttributeEncoder()
-			attrs.Uint32(unix.RTA_OIF, 1) // lo
 			// struct rtmsg of include/uapi/linux/rtnetlink.h
-			do(route, []byte{family, 0, 0, 0, byte(s.table), unix.RTPROT_STATIC, unix.RT_SCOPE_HOST, unix.RTN_LOCAL, 0, 0, 0, 0}, attrs)
+			do(route, []byte{family, 0, 0, 0, byte(s.table), unix.RTPROT_STATIC, unix.RT_SCOPE_HOST, unix.RTN_LOCAL, 0, 0, 0, 0},
+				attr(unix.RTA_OIF, native(1))) // lo
 		}
 	}
 	if !s.local && !add {
@@ -129,15 +122,12 @@ func (s steering) change(add bool) error {
 func (s steering) flush(conn *netlink.Conn) error {
 	var errs []error
 	for _, family := range families() {
-		msgs, err := conn.Execute(netlink.Message{
-			Header: netlink.Header{Type: unix.RTM_GETROUTE, Flags: netlink.Request | netlink.Dump},
-			Data:   append([]byte{family}, make([]byte, unix.SizeofRtMsg-1)...),
-		})
+		routes, err := allRoutes(conn, family)
 		if err != nil {
 			return err
 		}
-		for _, m := range msgs {
-			if r := readRoute(m.Data); r.table != uint32(s.table) || !r.target.IsValid() || len(r.out) != 1 {
+		for _, r := range routes {
+			if r.table != uint32(s.table) || !r.target.IsValid() || len(r.out) != 1 {
 				continue
 			} else if err := changeRoute(r.target, r.out[0], false); !errors.Is(err, unix.ESRCH) {
 				errs = append(errs, err)

@@ -30,14 +30,7 @@ func (m *Meter) Close() error { return m.conn.Close() }
 // Read returns the sum of the counters of all devices that exist.
 func (m *Meter) Read(devices []string) (sum processor.Traffic, err error) {
 	for _, name := range devices {
-		attrs, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: unix.IFLA_IFNAME, Data: append([]byte(name), 0)}})
-		if err != nil {
-			return sum, err
-		}
-		msgs, err := m.conn.Execute(netlink.Message{
-			Header: netlink.Header{Type: unix.RTM_GETLINK, Flags: netlink.Request},
-			Data:   append(make([]byte, unix.SizeofIfInfomsg), attrs...),
-		})
+		msgs, err := ask(m.conn, unix.RTM_GETLINK, 0, make([]byte, unix.SizeofIfInfomsg), text(unix.IFLA_IFNAME, name))
 		if err != nil || len(msgs) == 0 {
 			continue // the device is gone
 		}
