@@ -14,7 +14,6 @@ import (
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
-	"golang.org/x/sys/unix"
 
 	"bquic/internal/metrics"
 	"bquic/internal/tunnel"
@@ -37,11 +36,7 @@ func memoryCeiling(configured uint64) uint64 {
 		return uint64(debug.SetMemoryLimit(-1))
 	}
 	if configured == 0 {
-		configured = minMemory
-		var info unix.Sysinfo_t
-		if unix.Sysinfo(&info) == nil {
-			configured = max(configured, uint64(info.Totalram)*uint64(info.Unit)/memoryShare)
-		}
+		configured = max(minMemory, metrics.Machine()/memoryShare)
 	}
 	debug.SetMemoryLimit(int64(min(configured, math.MaxInt64)))
 	return configured

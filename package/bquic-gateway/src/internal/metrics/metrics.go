@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A Writer collects the metrics of one scrape.
@@ -77,6 +79,15 @@ func (w *Writer) Process(prefix, version string, started time.Time) {
 func Memory() uint64 {
 	m := memory("total", "heap/released")
 	return m[0] - m[1]
+}
+
+// Machine returns the size of the machine's memory, in bytes.
+func Machine() uint64 {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 64 << 20 // the least that bquic supports
+	}
+	return uint64(info.Totalram) * uint64(info.Unit)
 }
 
 // memory returns classes of the runtime's memory, in bytes.

@@ -15,10 +15,10 @@ import (
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
-	"golang.org/x/sys/unix"
 
 	"bquic/internal/cert"
 	"bquic/internal/divert"
+	"bquic/internal/metrics"
 	"bquic/internal/proof"
 	"bquic/internal/trace"
 	"bquic/internal/upstream"
@@ -155,7 +155,7 @@ func (c Config) withDefaults() Config {
 	c.Mode = cmp.Or(c.Mode, divert.Redirect)
 	c.Bridge = cmp.Or(c.Bridge, BridgeAuto)
 	c.Port = cmp.Or(c.Port, DefaultPort)
-	c.Limit = cmp.Or(c.Limit, int(min(maxLimit, memory()/memoryPerLimit)))
+	c.Limit = cmp.Or(c.Limit, int(min(maxLimit, metrics.Machine()/memoryPerLimit)))
 	return c
 }
 
@@ -235,7 +235,7 @@ func (s *settings) trusts(gateway string, shown tls.ConnectionState) error {
 }
 
 func (c *Config) quicConfig() *quic.Config {
-	window := min(maxWindows, memory()/8) / uint64(c.Connections)
+	window := min(maxWindows, metrics.Machine()/8) / uint64(c.Connections)
 	return &quic.Config{
 		HandshakeIdleTimeout:           handshakeTimeout,
 		MaxIdleTimeout:                 idleTimeout,
@@ -252,13 +252,4 @@ func (c *Config) quicConfig() *quic.Config {
 		// What an end of a tunnel has sent before it was reset arrives.
 		EnableStreamResetPartialDelivery: true,
 	}
-}
-
-// memory returns the size of the machine's memory in bytes.
-func memory() uint64 {
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil {
-		return 64 << 20 // the least that bquic supports
-	}
-	return uint64(info.Totalram) * uint64(info.Unit)
 }
