@@ -370,12 +370,8 @@ func ClosedByReset(conn *net.TCPConn) bool {
 	if err != nil {
 		return false
 	}
-	closed := false
-	_ = raw.Control(func(fd uintptr) {
-		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-		closed = err == nil && info.State == unix.BPF_TCP_CLOSE
-	})
-	return closed
+	info := tcpInfo(raw)
+	return info != nil && info.State == unix.BPF_TCP_CLOSE
 }
 
 // ResetAtEnd makes the kernel reset conn if this process is killed. By default the kernel
@@ -384,18 +380,14 @@ func ResetAtEnd(conn *net.TCPConn) { _ = conn.SetLinger(0) }
 
 // LimitUnsent limits conn to MaxUnsent. A listener's limit would not do: connections of one
 // for Multipath TCP, which is Go's default, do not inherit it (Linux 6.18).
-func LimitUnsent(conn *net.TCPConn) {
-	if raw, err := conn.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) {
-			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, MaxUnsent)
-		})
-	}
-}
+func LimitUnsent(conn *net.TCPConn) { set(conn, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, MaxUnsent) }
 
 // KeepUrgent leaves urgent data where it is in the stream. By default, the kernel takes a byte out (RFC 6093, section 3.1).
-func KeepUrgent(conn *net.TCPConn) {
+func KeepUrgent(conn *net.TCPConn) { set(conn, unix.SOL_SOCKET, unix.SO_OOBINLINE, 1) }
+
+func set(conn *net.TCPConn, level, option, value int) {
 	if raw, err := conn.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_OOBINLINE, 1) })
+		_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), level, option, value) })
 	}
 }
 
