@@ -68,7 +68,6 @@ const radios = new Map();
 
 return baseclass.extend({
 	status: callBquicStatus,
-	check: callBquicCheck,
 	schedulers: callWifirrStatus,
 	clients: callWifirrClients,
 	pause: callWifirrPause,

@@ -65,6 +65,7 @@ function ceiling(value) {
 return baseclass.extend({
 	format: format,
 	sane: sane,
+	svg: svg,
 
 	/* title, unit: text; names: one or two series; least: the smallest range of the scale */
 	create(title, unit, names, least) {

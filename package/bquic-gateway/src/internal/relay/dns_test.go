@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+
+	"bquic/internal/cert"
 )
 
 // A nameServer answers all questions for IPv4 addresses with the same ones. Like dnsmasq, it returns them in another

@@ -9,15 +9,6 @@
 
 const HISTORY = 60; /* number of polls in a strip */
 
-function svg(tag, attributes) {
-	const node = document.createElementNS('http://www.w3.org/2000/svg', tag);
-
-	for (const name in attributes)
-		node.setAttribute(name, attributes[name]);
-
-	return node;
-}
-
 /* A picture of the rotation: which client had a turn when. */
 return view.extend({
 	handleSaveApply: null,
@@ -67,14 +58,14 @@ return view.extend({
 	},
 
 	strip(key, active) {
-		const had = this.strips.get(key) ?? { turns: [], node: svg('svg', { 'class': 'bquic-strip', 'viewBox': `0 0 ${HISTORY} 10`, 'preserveAspectRatio': 'none', 'aria-hidden': 'true' }) };
+		const had = this.strips.get(key) ?? { turns: [], node: graph.svg('svg', { 'class': 'bquic-strip', 'viewBox': `0 0 ${HISTORY} 10`, 'preserveAspectRatio': 'none', 'aria-hidden': 'true' }) };
 
 		this.strips.set(key, had);
 		had.turns.push(active);
 		if (had.turns.length > HISTORY)
 			had.turns.shift();
 		had.node.replaceChildren(...had.turns.flatMap((on, i) => on
-			? [ svg('rect', { 'x': HISTORY - had.turns.length + i, 'y': 0, 'width': 1.05, 'height': 10 }) ] : []));
+			? [ graph.svg('rect', { 'x': HISTORY - had.turns.length + i, 'y': 0, 'width': 1.05, 'height': 10 }) ] : []));
 
 		return had.node;
 	},

@@ -10,15 +10,6 @@
 const WIDTH = 200, HEIGHT = 20; /* picture of an interval */
 const LEAST = Math.log(1.25), MOST = Math.log(5); /* least and largest range to each side */
 
-function svg(tag, attributes) {
-	const node = document.createElementNS('http://www.w3.org/2000/svg', tag);
-
-	for (const name in attributes)
-		node.setAttribute(name, attributes[name]);
-
-	return node;
-}
-
 /* A change with its interval in the daemon's form, or null: relative changes, -1 or more. */
 function change(c) {
 	const good = [ c?.low, c?.change, c?.high ].every((v) => typeof v == 'number' && isFinite(v) && v >= -1);
@@ -61,17 +52,17 @@ function scale(lines) {
 
 /* The interval as a bar, faster to the left, in logarithms. */
 function picture(c, name, most) {
-	const node = svg('svg', { 'class': 'bquic-interval', 'viewBox': `0 0 ${WIDTH} ${HEIGHT}`, 'preserveAspectRatio': 'none', 'role': 'img', 'aria-label': `${name}: ${faster(c)}` });
+	const node = graph.svg('svg', { 'class': 'bquic-interval', 'viewBox': `0 0 ${WIDTH} ${HEIGHT}`, 'preserveAspectRatio': 'none', 'role': 'img', 'aria-label': `${name}: ${faster(c)}` });
 	const at = (part) => WIDTH / 2 * (1 + Math.max(-1, Math.min(1, logarithm(part) / most)));
 
-	node.append(svg('line', { 'x1': WIDTH / 2, 'x2': WIDTH / 2, 'y1': 0, 'y2': HEIGHT }));
+	node.append(graph.svg('line', { 'x1': WIDTH / 2, 'x2': WIDTH / 2, 'y1': 0, 'y2': HEIGHT }));
 	if (c) {
 		const x = at(c.change);
 
-		node.append(svg('rect', {
+		node.append(graph.svg('rect', {
 			'class': c.high < 0 ? 'good' : c.low > 0 ? 'bad' : 'open',
 			'x': Math.min(at(c.low), WIDTH - 2).toFixed(1), 'width': Math.max(2, at(c.high) - at(c.low)).toFixed(1), 'y': 5, 'height': HEIGHT - 10
-		}), svg('line', { 'class': 'now', 'x1': x.toFixed(1), 'x2': x.toFixed(1), 'y1': 2, 'y2': HEIGHT - 2 }));
+		}), graph.svg('line', { 'class': 'now', 'x1': x.toFixed(1), 'x2': x.toFixed(1), 'y1': 2, 'y2': HEIGHT - 2 }));
 	}
 
 	return node;
