@@ -24,7 +24,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import simulation  # noqa: E402
+from lab import results, simulation  # noqa: E402
 from lab.measure import progress  # noqa: E402
 from lab.results import Row  # noqa: E402
 
@@ -41,7 +41,7 @@ def differs(row: Row) -> bool:
 
 def carry(path: pathlib.Path, jobs: int) -> dict[tuple[str, str], tuple[int, int]]:
     """Returns for each form and PHY how many old rows stay, and how many were repeated to decide. ValueError: not rows of a simulation."""
-    rows = simulation.read(path)
+    rows = results.read(path)
     if not all(isinstance(row, dict) and {"digest", "form"} <= row.keys() for row in rows):
         raise ValueError(f"{path}: not the rows of a simulation")
     old: dict[tuple[str, str, str, str], list[Row]] = {}
@@ -67,7 +67,7 @@ def carry(path: pathlib.Path, jobs: int) -> dict[tuple[str, str], tuple[int, int
             for row in some:
                 row["digest"] = simulation.digest(form)
                 row["carried"] = True
-            simulation.write(path, rows)
+            results.write(path, rows, simulation.check)
     return counts
 
 

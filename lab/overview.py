@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import pathlib
 import re
 import statistics
@@ -148,8 +147,7 @@ def page(paper_lines: Sequence[Sequence[str]], directory: pathlib.Path = ROOT / 
     """The page. PAPER_LINES is the papers' table; the rows come from DIRECTORY."""
 
     def rows(name: str) -> list[dict[str, Any]]:
-        path = directory / f"{name}.json"
-        return json.loads(path.read_text()) if path.exists() else []
+        return results.read(directory / f"{name}.json")
 
     lines = [
         *clients(directory), *leg(rows("bquic-mesh")), *random_paths(rows("paths")), *neighbours(rows("sharing")), *crowd(directory),

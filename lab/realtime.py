@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import pathlib
 import sys
@@ -13,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from lab import medium, namespaces
 from lab.measure import BQUIC, CPU_LIMIT, REPOSITORY, TooSlow, commit, progress
-from lab.results import Row
+from lab.results import Row, read, write
 
 WIFIRRD = REPOSITORY / "build/wifirrd"
 BUSY_LOAD = 3.0  # load average; an experiment alone has 1 to 2
@@ -95,19 +94,6 @@ class Campaign:
         self.rows.append(row)
         write(self.path, self._others + self.rows)
         progress(f"{self.name} {say.format(**row)}, lag {row['lag_ms']:.2f} ms")
-
-
-def read(path: pathlib.Path) -> list[Row]:
-    rows: list[Row] = json.loads(path.read_text()) if path.exists() else []
-    return rows
-
-
-def write(path: pathlib.Path, rows: list[Row]) -> None:
-    """Replaces the file in one step."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    part.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
-    os.replace(part, path)
 
 
 def gains(rows: list[Row], base: Callable[[Row], bool], other: Callable[[Row], bool], key: str) -> list[float]:

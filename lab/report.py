@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import pathlib
 import sys
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
-from lab import headline, overview, simulation  # noqa: E402
+from lab import headline, overview, results, simulation  # noqa: E402
 
 OUTPUT = ROOT / "docs/results.md"
 
@@ -61,7 +60,7 @@ def rows_of(module: Any, quick: bool) -> tuple[pathlib.Path, list[dict[str, Any]
     other = getattr(module, "QUICK_RESULTS", path)  # not all experiments have a quick set
     if quick and other.exists():
         path = other
-    return path, json.loads(path.read_text()) if path.exists() else []
+    return path, results.read(path)
 
 
 def papers(quick: bool) -> list[list[str]]:

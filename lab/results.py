@@ -9,7 +9,7 @@ import math
 import os
 import pathlib
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 Row = dict[str, Any]
@@ -41,8 +41,8 @@ def read(path: pathlib.Path) -> list[Row]:
     return rows
 
 
-def write(path: pathlib.Path, rows: list[Row]) -> None:
-    """Replaces the file in one step."""
+def write(path: pathlib.Path, rows: list[Row], check: Callable[[Row], None] = lambda row: None) -> None:
+    """Replaces the file in one step, unless check() raises for a row."""
     for row in rows:
         check(row)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from lab.measure import ENDS_WITH_US, at_once, commit, progress
-from lab.results import Row
+from lab.results import Row, read, write
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "lab/ns3"
@@ -88,21 +88,6 @@ def check(row: Row) -> None:
         raise ValueError(f"completion times out of order: {row}")
 
 
-def read(path: pathlib.Path) -> list[Row]:
-    rows: list[Row] = json.loads(path.read_text()) if path.exists() else []
-    return rows
-
-
-def write(path: pathlib.Path, rows: list[Row]) -> None:
-    """Replaces the file in one step."""
-    for row in rows:
-        check(row)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    part.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
-    os.replace(part, path)
-
-
 def arguments(cell: Row) -> list[str]:
     # the rate of traffic "none" does not matter, but it must be positive
     cell = {**cell, "upload_kbit": cell["upload_kbit"] or 1}
@@ -148,7 +133,7 @@ def run(wanted: Iterable[Row], path: pathlib.Path, jobs: int, restart: bool = Fa
         row = {**dense(cell), "digest": digest(cell["form"]), "commit": now}
         with lock:
             rows.append(row)
-            write(path, rows)
+            write(path, rows, check)
             done += 1
             progress(f"{done}/{len(keys)} {describe(row)}: worst {row['worst_s']:.1f} s")
 

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 
 from lab.measure import ENDS_WITH_US, REPOSITORY, commit, progress
-from lab.realtime import read, write
+from lab.results import read, write
 from lab.results import Row
 
 SOURCE = REPOSITORY / "package/bquic-gateway/src"

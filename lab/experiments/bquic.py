@@ -99,7 +99,7 @@ def downloads(args: argparse.Namespace, repetition: int, common: Row, rows: list
                     row = tried(lambda: measure.measure(servers, contender, runs[contender]))
                     row["stats"] = statistics_of(row.pop("details"))
                     rows.append({**keys[contender], **row, "seed": repetition, "commit": measure.commit()})
-                    results.write(path, rows)
+                    results.write(path, rows, results.check)
                     progress(f"{repetition}/{args.repetitions} {name} {hops} hop{'s' * (hops > 1)} {contender}:"
                              f" {row['mbps']:.1f} Mbit/s, lag {row['lag_ms']:.2f} ms")
 
@@ -232,7 +232,7 @@ def main() -> int:
         downloads(args, repetition, common, rows, path)
     print(report(rows))
     if not args.quick:
-        results.write(RESULTS, rows)
+        results.write(RESULTS, rows, results.check)
         UNFINISHED.unlink()
         print(f"\n{len(rows)} rows in {RESULTS.relative_to(ROOT)}")
     return 0

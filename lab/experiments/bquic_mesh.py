@@ -264,7 +264,7 @@ def of(rows: list[Row], axis: Row, contender: str) -> list[Row]:
 
 def ceiling() -> float | None:
     """What the medium of the centre can carry, in Mbit/s of data; None: not measured."""
-    return median(of(realtime.read(RESULTS), {}, "udp"), "mbps")
+    return median(of(results.read(RESULTS), {}, "udp"), "mbps")
 
 
 def of_beyond(rows: list[Row], hops: int, ms: int, size: int, contender: str) -> list[Row]:

@@ -476,7 +476,7 @@ def main() -> int:
         sys.exit("dense-download: --seeds and --jobs must be at least 1")
     path = QUICK_RESULTS if args.quick else RESULTS
     if args.report:
-        rows = simulation.read(path)
+        rows = results.read(path)
     else:
         simulation.build()
         seeds = min(args.seeds, QUICK_SEEDS) if args.quick else args.seeds

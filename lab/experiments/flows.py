@@ -35,7 +35,7 @@ from typing import Any
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import flows, measure, namespaces, pages, realtime, results  # noqa: E402
+from lab import flows, measure, namespaces, pages, results  # noqa: E402
 from lab.flows import applications, dialogues  # noqa: E402
 
 RESULTS = ROOT / "results/flows.json"
@@ -163,11 +163,11 @@ def run(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
 
 
 def write(rows: list[dict[str, Any]]) -> None:
-    realtime.write(RESULTS, rows)
+    results.write(RESULTS, rows)
 
 
 def read() -> list[dict[str, Any]]:
-    return json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    return results.read(RESULTS)
 
 
 def examples(rows: list[dict[str, Any]]) -> list[Example]:

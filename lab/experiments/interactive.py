@@ -153,7 +153,7 @@ def main() -> int:
     clients = [True] if args.quick else list(CLIENTS)
     path = QUICK_RESULTS if args.quick else RESULTS
     if args.report:
-        rows = simulation.read(path)
+        rows = results.read(path)
     else:
         simulation.build()
         rows = simulation.run(

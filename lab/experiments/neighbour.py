@@ -109,7 +109,7 @@ def main() -> int:
     cells = [c for c in CELLS if c[1] != "spdy"] if args.quick else CELLS
     path = QUICK_RESULTS if args.quick else RESULTS
     if args.report:
-        rows = simulation.read(path)
+        rows = results.read(path)
     else:
         simulation.build()
         rows = simulation.run(

@@ -41,7 +41,7 @@ from typing import Any
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import measure, namespaces, realtime, results  # noqa: E402
+from lab import measure, namespaces, results  # noqa: E402
 from lab.router import board, cells, cipher, classes, memory  # noqa: E402
 
 RESULTS = ROOT / "results/router.json"
@@ -102,16 +102,16 @@ def run(step: str, bquic: pathlib.Path) -> None:
 
     def done() -> set[tuple[Any, ...]]:
         """The keys already measured with this binary, whose counts do not change."""
-        return {key(row) for row in realtime.read(RESULTS) if row["step"] == NO_STEP or row.get("binary") == binary}
+        return {key(row) for row in results.read(RESULTS) if row["step"] == NO_STEP or row.get("binary") == binary}
 
     def add(new: list[Row], step: str) -> None:
         more = {"step": step, "commit": measure.commit()} | ({} if step == NO_STEP else {"binary": binary})
-        realtime.write(RESULTS, merge(realtime.read(RESULTS), [row | more for row in new]))
+        results.write(RESULTS, merge(results.read(RESULTS), [row | more for row in new]))
 
     if step == STEPS[-1]:
         for processor in cipher.PROCESSORS:
             measure.progress(f"router: the cipher on {processor}")
-            realtime.write(RESULTS, merge(realtime.read(RESULTS), [row | {"commit": measure.commit()} for row in cipher.count(processor, BINARY.with_name(f"cipher-{processor}"))]))
+            results.write(RESULTS, merge(results.read(RESULTS), [row | {"commit": measure.commit()} for row in cipher.count(processor, BINARY.with_name(f"cipher-{processor}"))]))
             add([classes.count(processor, BINARY.with_name(f"classes-{processor}"))], step)
     for board_mb in BOARDS_MB:
         if not done() >= {held_key(board_mb, connections, step) for connections in CONNECTIONS}:
@@ -209,7 +209,7 @@ def main() -> int:
     parser.add_argument("--report", action="store_true", help="only prints the tables of the existing results")
     args = parser.parse_args()
     if args.report:
-        print(report(realtime.read(RESULTS)))
+        print(report(results.read(RESULTS)))
         return 0
     namespaces.exit_on_signals()
     if args.bquic is None:
@@ -223,8 +223,8 @@ def main() -> int:
     except board.CannotRun as error:
         print(f"router: {error}", file=sys.stderr)
         return 77
-    draw(realtime.read(RESULTS))
-    print(report(realtime.read(RESULTS)))
+    draw(results.read(RESULTS))
+    print(report(results.read(RESULTS)))
     return 0
 
 

@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 
 from lab import results, simulation  # noqa: E402
 from lab.measure import commit, progress  # noqa: E402
-from lab.realtime import read, write  # noqa: E402
+from lab.results import read, write  # noqa: E402
 from lab.results import Row  # noqa: E402
 
 RESULTS = ROOT / "results/sensitivity.json"

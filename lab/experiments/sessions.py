@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import json
 import pathlib
 import random
 import sys
@@ -31,7 +30,7 @@ from typing import Any
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import flows, measure, namespaces, pages, realtime, results  # noqa: E402
+from lab import flows, measure, namespaces, pages, results  # noqa: E402
 from lab.flows import applications  # noqa: E402
 
 RESULTS = ROOT / "results/sessions.json"
@@ -128,7 +127,7 @@ def draw(rows: list[dict[str, Any]]) -> None:
 
 
 def read() -> list[dict[str, Any]]:
-    return json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    return results.read(RESULTS)
 
 
 def main() -> int:
@@ -148,7 +147,7 @@ def main() -> int:
                     key = (name, 2 if http2 else 1, repetition)
                     if all((r["browser"], r["http"], r["repetition"]) != key for r in rows):
                         rows.append(walk(bench, name, http2, repetition))
-                        realtime.write(RESULTS, rows)
+                        results.write(RESULTS, rows)
                         measure.progress(f"sessions {repetition}: {name}, HTTP/{key[1]}: {len(rows[-1]['flows'])} flows")
     draw(rows)
     print(report(rows))

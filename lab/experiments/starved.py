@@ -41,7 +41,7 @@ from typing import Any
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import measure, realtime, results  # noqa: E402
+from lab import measure, results  # noqa: E402
 from lab.measure import Servers, progress  # noqa: E402
 from lab.namespaces import Failed, Lab, exit_on_signals, stop, wait_until  # noqa: E402
 from lab.topology import Mesh  # noqa: E402
@@ -254,7 +254,7 @@ def pair(lab: Lab, leg: Leg, servers: Servers, quota: Quota, url: str, share: fl
 
 def run(path: pathlib.Path, levels: list[float], legs: list[int], repetitions: int, until: float) -> list[dict[str, Any]]:
     binary = hashlib.sha256(RELAY.read_bytes()).hexdigest()[:16]
-    rows = [row for row in json.loads(path.read_text()) if row.get("binary") == binary] if path.exists() else []
+    rows = [row for row in results.read(path) if row.get("binary") == binary]
     done = {(r["leg"], r["level"], r["repetition"]) for r in rows}
     per_byte = rows[0]["cost"] if rows else cost()
     progress(f"carrying takes {per_byte * 1e9:.1f} ns of processor time per byte")
@@ -282,7 +282,7 @@ def run(path: pathlib.Path, levels: list[float], legs: list[int], repetitions: i
                     row |= {"leg": leg_mbps, "level": level, "repetition": repetition, "cost": per_byte, "commit": measure.commit(),
                             "binary": binary, "cpu_pressure": round(pressure, 3), "retries_cpu": waiting}
                     rows.append(row)
-                    realtime.write(path, rows)
+                    results.write(path, rows)
                     progress(f"{leg_mbps} Mbit/s, {level:.0%}, {repetition}: " + ", ".join(
                         f"{what} {row['off'][what] / row['on'][what]:.2f}{'c' if row['carried'][what] > 0 else ''}" for what in WHAT))
     return rows
@@ -351,7 +351,7 @@ def main() -> int:
     args = parser.parse_args()
     path = QUICK_RESULTS if args.quick or args.chosen else RESULTS
     if args.report:
-        rows = json.loads(path.read_text()) if path.exists() else []
+        rows = results.read(path)
     else:
         exit_on_signals()
         RELAY.parent.mkdir(parents=True, exist_ok=True)

@@ -327,11 +327,11 @@ def row(**changes: Any) -> results.Row:
 def test_rows(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "new" / "rows.json"
     assert results.read(file) == []
-    results.write(file, [row(), row(repetition=2)])
+    results.write(file, [row(), row(repetition=2)], results.check)
     assert [r["repetition"] for r in json.loads(file.read_text())] == [1, 2]
     for bad in (row(mbps=0), row(mbps="fast"), row(medium=None), {k: v for k, v in row().items() if k != "lag_ms"}):
         with pytest.raises(ValueError):
-            results.write(file, [bad])
+            results.write(file, [bad], results.check)
     assert len(results.read(file)) == 2  # earlier rows are not lost
     assert results.median([row(mbps=1.0), row(mbps=9.0), row(mbps=2.0)], "mbps") == 2.0
     assert results.median([row()], "data_per_ack") is None

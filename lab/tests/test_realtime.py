@@ -18,7 +18,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
-from lab import headline, measure, medium, namespaces, overview, pages, realtime, replay, simulation, traces  # noqa: E402
+from lab import headline, measure, medium, namespaces, overview, pages, realtime, replay, results, simulation, traces  # noqa: E402
 from lab.results import Row  # noqa: E402
 from lab.topology import Loopback, Mesh  # noqa: E402
 
@@ -70,17 +70,17 @@ def test_an_interrupted_experiment_goes_on(tmp_path: pathlib.Path) -> None:
     for bad in ({**figures, "lag_ms": 5.0}, {**figures, "mbps": None}):
         with pytest.raises(ValueError):
             again.add(key, "c", lambda: bad, "")
-    assert len(realtime.read(tmp_path / "rows.json")) == 1
+    assert len(results.read(tmp_path / "rows.json")) == 1
 
 
 def test_rows_of_other_parts_stay(tmp_path: pathlib.Path) -> None:
     figures = {"mbps": 2.0, "lag_ms": 0.1, "cpu_pressure": 0.0, "retries": 0, "retries_cpu": 0}
-    realtime.write(tmp_path / "rows.json", [row(binary="of old programs"), row(binary="of old programs", beyond_ms=20)])
+    results.write(tmp_path / "rows.json", [row(binary="of old programs"), row(binary="of old programs", beyond_ms=20)])
     for restart in (False, True):
         it = campaign(tmp_path, restart, part=lambda r: bool(r.get("beyond_ms")))
         assert it.rows == []
         it.add({"beyond_ms": 20, "repetition": 1}, "a", lambda: figures, "")
-        assert [r["binary"] == "of old programs" for r in realtime.read(tmp_path / "rows.json")] == [True, False]
+        assert [r["binary"] == "of old programs" for r in results.read(tmp_path / "rows.json")] == [True, False]
 
 
 def test_a_failure_is_told(tmp_path: pathlib.Path) -> None:
@@ -296,8 +296,8 @@ def test_headline(tmp_path: pathlib.Path) -> None:
     page = importlib.import_module("page_load")
     rows = [row(kind="download", **mesh.beyond(3, 20), size=2_000_000, mbps=mbps, contender=contender, repetition=n)
             for n, off, on in ((1, 10.0, 20.0), (2, 12.0, 20.0), (3, 10.0, 25.0)) for contender, mbps in (("tcp", off), ("relay-bquic", on))]
-    realtime.write(tmp_path / "bquic-mesh.json", [*rows, row(kind="download", **mesh.beyond(3, 20), size=2_000_000, repetition=4)])
-    realtime.write(tmp_path / "page-load.json", [
+    results.write(tmp_path / "bquic-mesh.json", [*rows, row(kind="download", **mesh.beyond(3, 20), size=2_000_000, repetition=4)])
+    results.write(tmp_path / "page-load.json", [
         row(medium="mesh", **page.SCENES["20 ms beyond"][0], loader="h2", page=name, ms=ms, contender=contender)
         for name, off, on in (("google", 100.0, 50.0), ("news", 100.0, 200.0), ("login", 100.0, 10.0))
         for contender, ms in (("tcp", off), ("relay-bquic", on))])
@@ -305,7 +305,7 @@ def test_headline(tmp_path: pathlib.Path) -> None:
     assert told == ["| 3 web pages, HTTP/2 | 100 ms | **46 ms** | 0.46 (one run) |",
                     "| a download of 2 MB | 10.0 Mbit/s | **20.0 Mbit/s** | 0.50 (0.40 to 0.60) |"]
     crowd: Row = {**simulation.CENTRE, **headline.CROWD, "stations": 50}
-    realtime.write(tmp_path / "dense-download.json", [
+    results.write(tmp_path / "dense-download.json", [
         {**crowd, **form, "seed": seed, "worst_s": seconds} for form, seconds in (({"form": "none"}, 30.0), (simulation.SHIPPED["11n"], 15.0))
         for seed in (1, 16, 18)])  # 1 was chosen on, 16 was looked at for 802.11n
     assert [(line.what, line.share) for line in headline.crowded(tmp_path)] == [("50 clients: time until the last one finishes", [0.5])]
@@ -313,7 +313,7 @@ def test_headline(tmp_path: pathlib.Path) -> None:
 
 
 def test_the_worst_case_is_of_those_that_were_measured(tmp_path: pathlib.Path) -> None:
-    realtime.write(tmp_path / "starved.json", [
+    results.write(tmp_path / "starved.json", [
         {"leg": leg, "level": level, "repetition": 1, "off": {"bulk": 4.0}, "on": {"bulk": on}} for leg, level, on in ((10, 0.25, 4.0), (20, 3.0, 5.0), (20, 2.0, 8.0))])
     (line,) = headline.slow_node(tmp_path)  # the level 2.0 was chosen on
     assert "20 Mbit/s" in line.what and line.what.endswith("(worst of 2 cases)") and line.share == [1.25]

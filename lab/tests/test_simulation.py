@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "lab/experiments"))
 import dense_download  # noqa: E402
 import interactive  # noqa: E402
 import sensitivity  # noqa: E402
-from lab import carry, namespaces, simulation  # noqa: E402
+from lab import carry, namespaces, results, simulation  # noqa: E402
 
 SMALL = {"stations": 6, "file_mb": 0.2}
 
@@ -152,9 +152,9 @@ def test_rows_are_kept_and_reused(tmp_path):
     first = simulation.run([SMALL], path, 1)
     again = simulation.run([SMALL, {**SMALL, "seed": 2}], path, 1)
     assert again[0] == first[0]
-    assert [row["seed"] for row in simulation.read(path)] == [1, 2]
+    assert [row["seed"] for row in results.read(path)] == [1, 2]
     old = [{**row, "digest": "of other sources"} for row in again]
-    simulation.write(path, old)
+    results.write(path, old, simulation.check)
     assert simulation.run([SMALL], path, 1)[0]["digest"] == simulation.digest("none")
 
 
@@ -165,9 +165,9 @@ def test_rows_of_earlier_sources_stay_where_a_sample_comes_out_the_same(tmp_path
     old = [{**row, "digest": "of other sources", "commit": "then"} for row in rows]
     old[1]["worst_s"] += 1e-6
     old[4]["worst_s"] += 1e-6  # a form's rows with other windows are another kind
-    simulation.write(path, old)
+    results.write(path, old, simulation.check)
     assert carry.carry(path, 2) == {("none", "11g"): (2, 1), ("ap", "11g"): (0, 1), ("none", "11n"): (1, 2)}
-    again = simulation.read(path)
+    again = results.read(path)
     assert [row["digest"] == simulation.digest(row["form"]) for row in again] == [True, False, True, True, False]
     assert ["carried" in row for row in again] == [True, False, True, True, False]
     assert {row["commit"] for row in again} == {"then"}
@@ -182,12 +182,12 @@ def test_a_broken_row_is_refused(tmp_path):
     row = simulation.dense(SMALL)
     for key, value in [("worst_s", None), ("seed", "1"), ("rts", 0), ("best_s", row["worst_s"] + 1)]:
         with pytest.raises(ValueError, match=key if key != "best_s" else "order"):
-            simulation.write(tmp_path / "rows.json", [{**row, key: value}])
+            results.write(tmp_path / "rows.json", [{**row, key: value}], simulation.check)
     assert not (tmp_path / "rows.json").exists()
 
 
 def test_committed_rows_hold_what_the_tables_need():
-    for row in simulation.read(dense_download.RESULTS):
+    for row in results.read(dense_download.RESULTS):
         simulation.check(row)
         assert {"digest", "commit"} <= row.keys()
 
