@@ -17,41 +17,41 @@ from lab import headline, overview, results, simulation  # noqa: E402
 
 OUTPUT = ROOT / "docs/results.md"
 
-# The module in lab/experiments, the command, and the figures in docs/results. A module has
+# The module in lab/experiments, and the figures in docs/results. A module has
 # - a docstring: a title, what the paper did, what is done here;
 # - RESULTS: the file with its rows (and QUICK_RESULTS for --quick);
 # - report(rows): its tables as text; WHY_NOT: an explanation of "not reproduced";
 # - paper(rows), if a paper has figures: lines with what was measured, the paper's figure,
 #   ours, and a verdict: better, reproduced, not reproduced or "not run yet".
 EXPERIMENTS = [
-    ("dense_download", "make bench-dense-download", [
+    ("dense_download", [
         "dense-download", "dense-download-ends", "dense-download-11n", "dense-download-stations", "dense-download-paper"]),
-    ("interactive", "make bench-interactive", ["interactive"]),
-    ("neighbour", "make bench-neighbour", ["neighbour"]),
-    ("sensitivity", "make bench-sensitivity", []),
-    ("bquic", "make bench-bquic", []),
-    ("bquic_mesh", "make bench-bquic-mesh", ["bquic-mesh"]),
-    ("modquic", "make bench-modquic", ["modquic"]),
-    ("page_load", "make bench-page-load", ["page-load"]),
-    ("two_paths", "make bench-two-paths", ["two-paths"]),
-    ("latency", "make bench-latency", ["latency"]),
-    ("fairness", "make bench-fairness", ["fairness"]),
-    ("paths", "make bench-paths", ["paths"]),
-    ("sharing", "make bench-sharing", ["sharing"]),
-    ("rules", "make bench-rules", []),
-    ("both", "make bench-both", ["both"]),
-    ("why", "make bench-why", ["why"]),
-    ("classifier", "make bench-classifier", ["classifier"]),
-    ("flows", "make bench-flows", ["flows"]),
-    ("sessions", "make bench-sessions", ["sessions"]),
-    ("browsers", "make bench-browsers", []),
-    ("load", "make bench-load", []),
-    ("fleet", "make bench-fleet", []),
-    ("abuse", "make bench-abuse", []),
-    ("soak", "make bench-soak", []),
-    ("cpu", "make bench-cpu", []),
-    ("starved", "make bench-starved", ["starved"]),
-    ("router", "make bench-router", ["router"]),
+    ("interactive", ["interactive"]),
+    ("neighbour", ["neighbour"]),
+    ("sensitivity", []),
+    ("bquic", []),
+    ("bquic_mesh", ["bquic-mesh"]),
+    ("modquic", ["modquic"]),
+    ("page_load", ["page-load"]),
+    ("two_paths", ["two-paths"]),
+    ("latency", ["latency"]),
+    ("fairness", ["fairness"]),
+    ("paths", ["paths"]),
+    ("sharing", ["sharing"]),
+    ("rules", []),
+    ("both", ["both"]),
+    ("why", ["why"]),
+    ("classifier", ["classifier"]),
+    ("flows", ["flows"]),
+    ("sessions", ["sessions"]),
+    ("browsers", []),
+    ("load", []),
+    ("fleet", []),
+    ("abuse", []),
+    ("soak", []),
+    ("cpu", []),
+    ("starved", ["starved"]),
+    ("router", ["router"]),
 ]
 
 
@@ -63,13 +63,17 @@ def rows_of(module: Any, quick: bool) -> tuple[pathlib.Path, list[dict[str, Any]
     return path, results.read(path)
 
 
+def command(name: str) -> str:
+    return f"make bench-{name.replace('_', '-')}"
+
+
 def papers(quick: bool) -> list[list[str]]:
     """One line for each of the papers' results, with its verdict and the command that makes it."""
     lines = []
-    for name, command, _ in EXPERIMENTS:
+    for name, _ in EXPERIMENTS:
         module = importlib.import_module(name)
         if hasattr(module, "paper"):
-            lines += [[*line, f"`{command}`"] for line in module.paper(rows_of(module, quick)[1])]
+            lines += [[*line, f"`{command(name)}`"] for line in module.paper(rows_of(module, quick)[1])]
     return lines
 
 
@@ -79,12 +83,12 @@ def papers_table(lines: list[list[str]]) -> str:
         f"| {what} | {figure} | {here} | {verdict} | {command} |\n" for what, figure, here, verdict, command in lines)
 
 
-def section(module_name: str, command: str, figures: list[str], quick: bool) -> str:
+def section(module_name: str, figures: list[str], quick: bool) -> str:
     module = importlib.import_module(module_name)
     title, about = (module.__doc__ or "").strip().split("\n", 1)
     # only those who run it need to know what it writes and how it continues
     about = "\n\n".join(p for p in about.strip().split("\n\n") if not p.startswith("Writes "))
-    text = f"## {title}\n\n{about}\n\nMade by `{command}`"
+    text = f"## {title}\n\n{about}\n\nMade by `{command(module_name)}`"
     path, rows = rows_of(module, quick)
     if not rows:
         return text + ": **not measured yet**.\n"
