@@ -12,13 +12,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
 import bquic_mesh  # noqa: E402
-import interactive  # noqa: E402
 import latency  # noqa: E402
 import page_load  # noqa: E402
 import starved  # noqa: E402
 
 from lab import pages, results, simulation  # noqa: E402
-from lab.results import Row, figures, geomean, median  # noqa: E402
+from lab.results import Row, geomean, median  # noqa: E402
 from lab.simulation import interval  # noqa: E402
 
 README = ROOT / "README.md"

@@ -69,7 +69,7 @@ class Recorder:
 class Bench:
     """The namespaces, and a gateway that serves a directory by HTTP/1.1 and HTTP/2."""
 
-    def __init__(self, lab: Lab, phones: int = 1, nodes: int = 1) -> None:
+    def __init__(self, lab: Lab, nodes: int = 1) -> None:
         self.lab = lab
         self._port = 20000
         self.phone, self.node, self.server = (lab.namespace(name) for name in ("phone", "node", "server"))

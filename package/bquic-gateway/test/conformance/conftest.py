@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import pathlib
 from collections.abc import Iterator
 
 import pytest

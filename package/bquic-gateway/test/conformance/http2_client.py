@@ -9,7 +9,7 @@ import ssl
 
 import hpack
 from h2.errors import ErrorCodes
-from hyperframe.frame import (DataFrame, Frame, GoAwayFrame, HeadersFrame, PingFrame, RstStreamFrame, SettingsFrame)
+from hyperframe.frame import (DataFrame, Frame, GoAwayFrame, HeadersFrame, RstStreamFrame, SettingsFrame)
 
 from harness import HOST, PATIENCE, Authority, Gateway
 

@@ -6,7 +6,6 @@ import os
 import socket
 
 import pytest
-from aioquic.quic.events import PingAcknowledged
 
 from cases import Case, name_of
 from harness import Authority, Gateway

@@ -8,7 +8,7 @@ import pytest
 
 from cases import REFUSED, Case, name_of
 from conftest import ORIGIN
-from harness import HOST, Authority, Gateway
+from harness import Authority, Gateway
 from http2_client import Http2, data, headers, http1
 from http3_client import DATA, HEADERS, client, frame, section
 from recorder import Recorder

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import hashlib
 import os
-import pathlib
 from collections.abc import Iterator
 
 import pytest

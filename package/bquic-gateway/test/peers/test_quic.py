@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """QUIC stacks that are not ours carry 10 MB each way over HTTP/3."""
 
-import hashlib
 import os
 import pathlib
 import subprocess
 
 import aioquic_client
-from harness import PATIENCE, Authority, Gateway, running
+from harness import PATIENCE, Authority, Gateway
 
 QUINN = os.environ["QUINN_PEER"]
 
