@@ -347,6 +347,19 @@ config peer 'east'
 		{"auto and a share beyond the limit", "config relay\n\toption control_share 80\n\toption auto 1\n", []string{
 			"conf:2: @relay[0].control_share: 80 is not in the range 0 to 50",
 		}},
+		{"devices, and the port of QUIC", `config relay
+	list interface a23456789012345
+	list interface a234567890123456
+	list interface ..
+	list udp_port 400-442
+	list udp_port 443
+	list udp_port 53-443
+`, []string{
+			`conf:3: @relay[0].interface: "a234567890123456" is not a device name`,
+			`conf:4: @relay[0].interface: ".." is not a device name`,
+			`conf:6: @relay[0].udp_port: 443 includes port 443: the relay leaves the clients' own QUIC alone`,
+			`conf:7: @relay[0].udp_port: 53-443 includes port 443: the relay leaves the clients' own QUIC alone`,
+		}},
 		{"pin and ca", "config relay\n\toption pin sha256/AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n\toption ca /ca\n", []string{
 			"conf:3: @relay[0].ca: pin is given as well: the relay checks only one of them",
 		}},

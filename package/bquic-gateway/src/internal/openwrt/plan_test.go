@@ -79,7 +79,7 @@ config profile 'mine'
 )
 
 func TestPrint(t *testing.T) {
-	dirs := []string{"/www", "/etc/ssl/certs", "/etc/acme/x", "/data/my site", "/data/certs"}
+	dirs := []string{"/www", "/www/a", "/etc/ssl/certs", "/etc/acme/x", "/data/my site", "/data/certs"}
 	for _, test := range []struct{ name, role, text, want string }{
 		{"nothing", Gateway, "", "enabled 0\n"},
 		{"off", Relay, sites, "enabled 0\n"},
@@ -201,6 +201,30 @@ func TestExtract(t *testing.T) {
 	}
 	if a, b := r.Fixed, plan(t, Relay, string(r.Config)).Fixed; a != b {
 		t.Errorf("from all\n%s\nfrom its own\n%s", a, b)
+	}
+}
+
+// TestFixed checks that a daemon restarts after a change of an option that it cannot change while it runs, and not
+// after other changes.
+func TestFixed(t *testing.T) {
+	for _, test := range []struct {
+		role, text string
+		lines      []string
+		fixed      bool
+	}{
+		{Gateway, "config gateway\n\toption enabled '1'\n", []string{"option listen ':1'", "option status_socket '/x/y'", "option metrics '127.0.0.1:1'", "option redirect ':80'"}, true},
+		{Gateway, "config gateway\n\toption enabled '1'\n", []string{"option max_connections '1'", "list mesh '10.1.0.0/16'"}, false},
+		{Relay, relays, []string{"option mode 'tproxy'", "option port '1'", "option connections '2'", "option bridge '0'", "option state_dir '/x'",
+			"option status_socket '/x/y'", "option metrics '127.0.0.1:1'"}, true},
+		{Relay, relays, []string{"list exclude '192.0.2.0/24'", "option cpu_share '1'", "option log_level 'debug'"}, false},
+	} {
+		rest := "config profile 'mine'\n"
+		before := plan(t, test.role, test.text+rest).Fixed
+		for _, line := range test.lines {
+			if after := plan(t, test.role, test.text+"\t"+line+"\n"+rest).Fixed; (after != before) != test.fixed {
+				t.Errorf("%s: %s: restarts: %t", test.role, line, !test.fixed)
+			}
+		}
 	}
 }
 
