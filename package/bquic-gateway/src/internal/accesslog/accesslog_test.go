@@ -88,6 +88,15 @@ func TestLines(t *testing.T) {
 	}
 }
 
+// TestNothingWritten checks that a handler that writes nothing has answered with 200, as net/http does for it.
+func TestNothingWritten(t *testing.T) {
+	l := &Log{Log: slog.New(slog.DiscardHandler)}
+	l.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+	if l.Requests(0, 2) != 1 {
+		t.Errorf("%d requests are 2xx, and %d are 4xx", l.Requests(0, 2), l.Requests(0, 4))
+	}
+}
+
 // TestDirectory checks that Open makes the directory: /var/log is empty after each
 // boot of a router.
 func TestDirectory(t *testing.T) {

@@ -230,6 +230,24 @@ func TestOverLoad(t *testing.T) {
 	}
 }
 
+// TestOthersOnThePath: a path that others use at more than this processor can carry shows it before the relay is overloaded.
+func TestOthersOnThePath(t *testing.T) {
+	n := newNode(0.5, 0.5/(8*mbit), 0.5/(8*mbit))
+	n.path, n.demand = 2*mbit, 2*mbit
+	n.pass(10 * time.Second)
+	if n.p.Takes() != All {
+		t.Fatalf("at first: %+v", n.p.Status())
+	}
+	for end := n.now.Add(10 * time.Second); n.now.Before(end); n.step() {
+		others := 30 * mbit * Interval.Seconds()
+		n.sample.Path.In.Bytes += uint64(others)
+		n.sample.Path.In.Packets += uint64(others / 1400)
+	}
+	if n.p.Takes() != Small {
+		t.Errorf("it is slower than the path: %+v", n.p.Status())
+	}
+}
+
 // TestChatter: small packets and single bursts do not show a path's rate.
 func TestChatter(t *testing.T) {
 	p := New(epoch, 0.5, time.Microsecond, 1)

@@ -334,6 +334,13 @@ func TestSession(t *testing.T) {
 			l.do(l.s.Retire("another"))
 			l.quiet(AskAfter + SilentAfter + CloseAfter - 5*second)
 		}, Closed, Silence, "ping*probe ping*close"},
+		{"retired, and one of two is done", func(l *life) {
+			l.up()
+			l.s.Opened(l.now)
+			l.s.Opened(l.now)
+			l.do(l.s.Retire("another"))
+			l.do(l.s.Ended())
+		}, Retired, "another", "probe"},
 		{"retired, and done", func(l *life) {
 			l.up()
 			l.s.Opened(l.now)
