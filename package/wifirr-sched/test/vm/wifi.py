@@ -18,7 +18,9 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import bed as middlebox  # noqa: E402
-from bed import WIFIRRD, Daemon, Netns, kill_both, run  # noqa: E402,F401
+from bed import WIFIRRD, Daemon, Netns, kill_both, run  # noqa: E402
+
+__all__ = ["WIFIRRD", "Bed", "Load", "kill_both", "run", "wait_for"]
 
 HOSTAPD = """\
 interface=wlan0
