@@ -175,6 +175,24 @@ func (p *Proof) compareSince(day int32, of part, metric int) effect {
 	return join(classes[:])
 }
 
+// doubtful reports whether carried connections now take longer than direct ones should, which is as long as carried ones usually do
+// at this hour, and the effect of all days; or whether more of them get no answer than of all. Chance has not chosen these groups, so
+// this is no result, but a reason to look for one.
+func (p *Proof) doubtful() bool {
+	var classes [Sizes]strata
+	for size := range classes {
+		now, usual := &p.recent[size], &p.usual[uint64(p.hour)%24][size]
+		classes[size].add([2]uint32{now.n, usual.n}, [2]moments{now.by, usual.by})
+	}
+	slower, known := join(classes[:]), p.compare(all, complete)
+	slower.mean += known.mean
+	slower.variance += known.variance
+	n := float64(p.tried.n) + 2 // with fictitious ones, as in unanswered
+	share := float64(p.tried.silent+1) / n
+	silent := effect{mean: share - p.unanswered(0), variance: share * (1 - share) / n, freedom: n}
+	return slower.strict(doubt).low > 0 || silent.strict(doubt).low > 0
+}
+
 // sessions returns the effect on the logarithm of the time of sessions in a range of classes.
 func (p *Proof) sessions(from, to Class) effect {
 	var kinds [Sizes * Classes]strata
@@ -191,12 +209,30 @@ func (p *Proof) sessions(from, to Class) effect {
 	return join(kinds[:])
 }
 
+// unanswered returns the share of connections without an answer in both groups, since a day. One fictitious connection
+// keeps its variance above zero.
+func (p *Proof) unanswered(since int32) float64 {
+	silent, tried := 1.0, 2.0
+	for i := range p.windows {
+		if p.windows[i].day < since {
+			continue
+		}
+		for half := range 2 {
+			for quarter := range Quarters {
+				for _, t := range p.windows[i].tries[half][quarter] {
+					silent += float64(t.silent)
+					tried += float64(t.n)
+				}
+			}
+		}
+	}
+	return silent / tried
+}
+
 // answers compares the shares of connections without an answer, since a day. It uses the variance of both
-// groups together: if few connections were drawn, and all were answered, that group's own would
-// be zero. One fictitious connection keeps the variance above zero.
+// groups together: if few connections were drawn, and all were answered, that group's own would be zero.
 func (p *Proof) answers(since int32) (e effect) {
 	var weight, mean, variance float64
-	silent, tried := 1.0, 2.0
 	for i := range p.windows {
 		if p.windows[i].day < since {
 			continue
@@ -206,8 +242,6 @@ func (p *Proof) answers(since int32) (e effect) {
 				t := &p.windows[i].tries[half][quarter]
 				e.carried += t[Carried].n
 				e.direct += t[Direct].n
-				silent += float64(t[Carried].silent + t[Direct].silent)
-				tried += float64(t[Carried].n + t[Direct].n)
 				if t[Carried].n == 0 || t[Direct].n == 0 {
 					continue
 				}
@@ -222,7 +256,7 @@ func (p *Proof) answers(since int32) (e effect) {
 	if weight == 0 {
 		return e
 	}
-	share := silent / tried
+	share := p.unanswered(since)
 	e.mean, e.variance = mean/weight, share*(1-share)*variance/(weight*weight)
 	e.freedom = float64(min(e.carried, e.direct))
 	return e

@@ -59,6 +59,7 @@ type Ticket struct {
 	Measured bool // in a group: must be returned to Record
 
 	day    int32
+	share  float32 // of the window
 	spared bool
 	part   uint8 // quarter
 	prefix uint8
@@ -88,6 +89,16 @@ func (m *moments) add(n uint32, x float64) {
 	m.mean = float32(mean)
 }
 
+// join adds another sample, of more values, to one of n.
+func (m *moments) join(n, more uint32, o moments) {
+	if more == 0 {
+		return
+	}
+	d, all := float64(o.mean-m.mean), float64(n)+float64(more)
+	m.m2 += o.m2 + float32(d*d*float64(n)*float64(more)/all)
+	m.mean += float32(d * float64(more) / all)
+}
+
 // The metrics, compared as logarithms.
 const (
 	firstByte  = iota // time to the first byte
@@ -109,6 +120,12 @@ type small struct {
 
 // tries counts all connections of a group, and those without an answer.
 type tries struct{ n, silent uint32 }
+
+func (t *tries) add(silent bool) {
+	if t.n++; silent {
+		t.silent++
+	}
+}
 
 // A window is a day. Its shares never change. It has two halves, because the shares of the groups
 // differ: while most connections are carried, and while auto sends them direct.
@@ -159,6 +176,14 @@ type Proof struct {
 	newest   int32
 	prefixes [Prefixes - 1]prefix
 	spared   bool // auto sends new connections direct
+
+	// Carried connections while most are carried: in the current hour, and in each hour of the days before, of which a
+	// day counts half as much as the next one. Not kept in the file.
+	hour   int64 // since 1970
+	recent [Sizes]small
+	tried  tries // in the current hour
+	usual  [24][Sizes]small
+	again  int32 // the day whose window has begun again; 0: none
 }
 
 // New returns a Proof without data.
@@ -234,7 +259,8 @@ func (p *Proof) Draw(now time.Time, client netip.Addr, chance uint32) Ticket {
 		return Ticket{}
 	}
 	w := p.window(now)
-	t := Ticket{Measured: true, day: w.day, spared: p.spared, part: uint8(uint64(now.Unix()) % daySeconds / (daySeconds / Quarters)), prefix: p.place(client)}
+	p.strike(now.Unix() / 3600)
+	t := Ticket{Measured: true, day: w.day, share: w.share, spared: p.spared, part: uint8(quarterOf(now)), prefix: p.place(client)}
 	part := func(share float32) uint64 { return uint64(float64(share) * (1 << 32)) }
 	x, carried := uint64(chance), part(w.unsure*sureShare)
 	switch {
@@ -248,6 +274,24 @@ func (p *Proof) Draw(now time.Time, client netip.Addr, chance uint32) Ticket {
 		return Ticket{Arm: Forwarded}
 	}
 	return t
+}
+
+// strike begins an hour.
+func (p *Proof) strike(hour int64) {
+	if hour == p.hour {
+		return
+	}
+	for size := range p.recent {
+		u, r := &p.usual[uint64(p.hour)%24][size], &p.recent[size]
+		u.n, u.by.m2 = u.n/2, u.by.m2/2
+		u.by.join(u.n, r.n, r.by)
+		u.n += r.n
+	}
+	p.hour, p.recent, p.tried = hour, [Sizes]small{}, tries{}
+}
+
+func quarterOf(now time.Time) int {
+	return int(uint64(now.Unix()) % daySeconds / (daySeconds / Quarters))
 }
 
 // place returns the index of a client's prefix.
@@ -267,13 +311,13 @@ func (p *Proof) place(client netip.Addr) uint8 {
 	return uint8(free)
 }
 
-// of returns the window and half in which a ticket counts, unless its day has expired.
+// of returns the window and half in which a ticket counts, unless its day has expired or begun again.
 func (p *Proof) of(t Ticket) (w *window, half int, ok bool) {
 	w = &p.windows[uint32(t.day)%Days]
 	if t.spared {
 		half = 1
 	}
-	return w, half, t.Measured && w.day == t.day && t.Arm <= Direct
+	return w, half, t.Measured && w.day == t.day && w.share == t.share && t.Arm <= Direct
 }
 
 // Record takes the outcome of a connection that was drawn. It ignores a ticket whose day has expired.
@@ -282,10 +326,12 @@ func (p *Proof) Record(t Ticket, o Outcome) {
 	if !ok {
 		return
 	}
-	tried := &w.tries[half][t.part][t.Arm]
-	tried.n++
+	recent := !t.spared && t.Arm == Carried
+	w.tries[half][t.part][t.Arm].add(o.Bytes == 0)
+	if recent {
+		p.tried.add(o.Bytes == 0)
+	}
 	if o.Bytes == 0 {
-		tried.silent++
 		return
 	}
 	first, wait := logOf(o.First), logOf(max(o.Wait, o.First))
@@ -298,6 +344,11 @@ func (p *Proof) Record(t Ticket, o Outcome) {
 	s := &w.prefixes[half][t.prefix][size][t.Arm]
 	s.n++
 	s.by.add(s.n, wait)
+	if recent {
+		r := &p.recent[size]
+		r.n++
+		r.by.add(r.n, wait)
+	}
 }
 
 // logOf is the logarithm of seconds. Kernels count in steps of up to 10 ms; times below a millisecond count as one.
@@ -306,17 +357,30 @@ func logOf(d time.Duration) float64 { return math.Log(max(d, time.Millisecond).S
 // Tick checks whether auto must switch; call it regularly. changed says that new connections
 // go another way from now on.
 func (p *Proof) Tick(now time.Time) (changed bool) {
-	if p.config.Share == 0 || !p.config.Auto {
+	if p.config.Share == 0 {
 		return false
 	}
-	p.window(now)
+	// A few direct connections tell too late that something on the way has changed. So if carried connections now take
+	// longer than direct ones should at this hour, or more of them get no answer, the result is no longer certain.
+	p.strike(now.Unix() / 3600)
+	if w := p.window(now); w.share < w.unsure && p.doubtful() {
+		*w = window{day: w.day, share: w.unsure, unsure: w.unsure} // without connections that were drawn with another share
+		p.again = w.day
+	}
+	if !p.config.Auto {
+		return false
+	}
 	was, sure, likely := p.spared, false, false
 	// Harm that begins after good days shows in the last days first. Less than a whole day would compare an evening with
-	// a night.
-	for days := int32(2); days <= Days; days++ {
+	// a night, so it counts only where there is a doubt.
+	first := int32(2)
+	if p.again == p.newest {
+		first = 1
+	}
+	for days := first; days <= Days; days++ {
 		since, may := p.newest-days+1, doubt
 		if days < Days {
-			may = doubt / (Days - 2)
+			may = doubt / (Days - 1)
 		}
 		for _, e := range [...]effect{p.compareSince(since, all, complete), p.answers(since)} {
 			// To switch, the result must be significant for all looks together; to switch back, less than 95 % certain.

@@ -239,27 +239,55 @@ func TestAuto(t *testing.T) {
 	}
 }
 
-// TestAutoAfterGoodDays: after a week in which carrying helped, something on the way changes at 10:00, and carried
-// connections take factor times as long.
+// TestAutoAfterGoodDays: after a week in which carrying helped, something on the way changes at 10:00: carried
+// connections take factor times as long, or a share of them gets no answer. Until then, one in a hundred goes direct.
 func TestAutoAfterGoodDays(t *testing.T) {
 	const since = 7*day + 10*time.Hour
-	for _, factor := range []float64{1.6, 2} {
+	for _, tc := range []struct {
+		perHour, factor, silent float64
+		within                  time.Duration
+	}{
+		{1000, 1.6, 0, 4 * time.Hour}, {1000, 2, 0, 2 * time.Hour}, {100, 1.6, 0, 20 * time.Hour}, {100, 2, 0, 12 * time.Hour},
+		{1000, 0.8, 0.3, 3 * time.Hour}, {1000, 0.8, 1, time.Hour}, {100, 0.8, 1, 4 * time.Hour},
+	} {
 		var took []time.Duration
 		for seed := range uint64(10) {
-			n := newNode(seed, Config{Share: DefaultShare, Auto: true}, 1000, 0.8)
+			n := newNode(100+seed, Config{Share: DefaultShare, Auto: true}, tc.perHour, 0.8)
 			n.every = 10 * time.Minute
-			if n.run(0, since); n.turned >= 0 {
-				t.Errorf("%v, seed %d: turned after %v, though carrying helped", factor, seed, n.turned)
+			if n.run(0, since); n.turned >= 0 || n.proof.again != 0 {
+				t.Errorf("%v, seed %d: turned after %v, in doubt on day %d, though carrying helped", tc, seed, n.turned, n.proof.again)
 			}
-			n.turned, n.factor = -1, factor
+			n.turned, n.factor, n.silent = -1, tc.factor, tc.silent
 			for at := since; n.turned < 0 && at < since+7*day; at += time.Hour {
 				n.run(at, at+time.Hour)
 			}
 			took = append(took, n.turned-since)
 		}
-		t.Logf("%v: turned after %v", factor, took)
-		if most := slices.Max(took); slices.Min(took) < 0 || most > 24*time.Hour {
-			t.Errorf("%v: turned after %v", factor, took)
+		slices.Sort(took)
+		t.Logf("%v: turned after %v", tc, took)
+		if took[0] < 0 || took[len(took)-1] > tc.within {
+			t.Errorf("%v: turned after %v", tc, took)
+		}
+	}
+}
+
+// TestMomentsJoin: the moments of two samples together are those of all values.
+func TestMomentsJoin(t *testing.T) {
+	var one, other, both moments
+	for i, x := range []float64{3, 1, 4, 1, 5, 9, 2, 6} {
+		if both.add(uint32(i+1), x); i < 3 {
+			one.add(uint32(i+1), x)
+		} else {
+			other.add(uint32(i-2), x)
+		}
+	}
+	var none moments
+	one.join(3, 0, none)
+	one.join(3, 5, other)
+	none.join(0, 8, both)
+	for _, m := range []moments{one, none} {
+		if math.Abs(float64(m.mean-both.mean)) > 1e-5 || math.Abs(float64(m.m2-both.m2)) > 1e-4 {
+			t.Errorf("%v, not %v", m, both)
 		}
 	}
 }
