@@ -177,11 +177,15 @@ type Proof struct {
 	prefixes [Prefixes - 1]prefix
 	spared   bool // auto sends new connections direct
 
-	// Carried connections while most are carried: in the current hour, and in each hour of the days before, of which a
-	// day counts half as much as the next one. Not kept in the file.
+	lately
+}
+
+// lately holds carried connections while most are carried: those of the current hour, and of each hour of the days before, of which a
+// day counts half as much as the next one. It is not kept over a restart.
+type lately struct {
 	hour   int64 // since 1970
 	recent [Sizes]small
-	tried  tries // in the current hour
+	tried  tries
 	usual  [24][Sizes]small
 	again  int32 // the day whose window has begun again; 0: none
 }
