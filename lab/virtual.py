@@ -15,8 +15,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 
 from lab.measure import ENDS_WITH_US, REPOSITORY, commit, progress
-from lab.results import read, write
-from lab.results import Row
+from lab.results import Row, read, write
 
 SOURCE = REPOSITORY / "package/bquic-gateway/src"
 PROGRAM = REPOSITORY / "build/lab/profile.test"

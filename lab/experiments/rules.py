@@ -25,8 +25,7 @@ sys.path.insert(0, str(ROOT))
 
 from lab import results, virtual  # noqa: E402
 from lab.measure import at_once, commit, progress  # noqa: E402
-from lab.results import read, write  # noqa: E402
-from lab.results import Row  # noqa: E402
+from lab.results import Row, read, write  # noqa: E402
 
 RESULTS = ROOT / "results/rules.json"
 QUICK_RESULTS = ROOT / "build/lab/rules.json"

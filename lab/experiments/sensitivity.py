@@ -27,8 +27,7 @@ sys.path.insert(0, str(ROOT))
 
 from lab import results, simulation  # noqa: E402
 from lab.measure import commit, progress  # noqa: E402
-from lab.results import read, write  # noqa: E402
-from lab.results import Row  # noqa: E402
+from lab.results import Row, read, write  # noqa: E402
 
 RESULTS = ROOT / "results/sensitivity.json"
 QUICK_RESULTS = ROOT / "build/lab/sensitivity.json"

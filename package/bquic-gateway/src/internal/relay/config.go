@@ -127,8 +127,8 @@ const (
 	memoryPerLimit = 192 << 10
 
 	// idleTimeout is how long a session lasts without packets from the gateway: as long as a node takes to restart, or
-	// an access point to look for radar on its channel. After keepAlive, quic-go
-	// sends a PING, before NATs forget the session. While it carries connections, the relay itself does (upstream.AskAfter).
+	// an access point to look for radar on its channel. After keepAlive, quic-go sends a PING, before NATs forget
+	// the session. While it carries connections, the relay itself does (upstream.AskAfter).
 	idleTimeout      = 2 * time.Minute
 	keepAlive        = upstream.IdleAfter / 2
 	handshakeTimeout = 3 * time.Second
