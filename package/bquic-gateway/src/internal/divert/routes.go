@@ -97,6 +97,9 @@ func (s steering) change(add bool) error {
 		if !add && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH)) { // it does not exist
 			err = nil
 		}
+		if header[0] == unix.AF_INET6 && errors.Is(err, unix.EACCES) { // lo has no IPv6 (net.ipv6.conf.all.disable_ipv6), so nothing to deliver
+			err = nil
+		}
 		errs = append(errs, err)
 	}
 	for _, family := range families() {

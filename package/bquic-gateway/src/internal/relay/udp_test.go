@@ -81,6 +81,36 @@ func (m *mesh) ask(c net.Conn, text string) (way string) {
 	return "lost"
 }
 
+// TestWithoutIPv6 has a node whose operator has switched IPv6 off by sysctl. The kernel then still has IPv6 sockets and rules,
+// but refuses IPv6 routes.
+func TestWithoutIPv6(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		t.Parallel()
+		m := newMesh(t)
+		m.greetUDP(53)
+		target, target6 := m.greet(origin4+":80"), m.greet("["+origin6+"]:80")
+		m.startGateway()
+		m.run("node", "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1")
+		c := m.config(mode)
+		c.UDPPorts = []divert.Ports{{First: 53, Last: 53}}
+		m.startRelay(c)
+		m.becomes("carried", target)
+		if way := m.ask(m.udp(origin4+":53"), "a datagram"); way != "carried" {
+			t.Errorf("a datagram: %s", way)
+		}
+
+		// Once it is on again, connections work, even if they are not carried.
+		m.run("node", "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=0")
+		m.ip("node", "-6 addr add fd77::1/64 dev br-lan nodad", "-6 addr add "+node6+"/64 dev mesh nodad", "-6 route add default via "+gateway6)
+		if way := m.way(target6); way != "forwarded" && way != "carried" {
+			t.Errorf("%s: %s", target6, way)
+		}
+		if way := m.ask(m.udp("["+origin6+"]:53"), "a datagram"); way == "lost" {
+			t.Errorf("a datagram by IPv6: %s", way)
+		}
+	})
+}
+
 func TestUDP(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		t.Parallel()
