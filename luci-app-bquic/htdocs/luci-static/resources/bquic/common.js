@@ -254,7 +254,8 @@ return baseclass.extend({
 			off: _('their router may be beyond the bridge, but bridged clients are switched off'),
 			'no port': _('no port of the bridge is known to lead to a router: name it under Uplinks'),
 			'no device': _('one of the devices does not exist'),
-			elsewhere: _('their connections use other devices')
+			elsewhere: _('their connections use other devices'),
+			missing: _('those that it takes do not reach it; other rules of this node change their marks, or do not track them')
 		};
 
 		return st?.unseen ? [ E('p', { 'class': 'alert-message warning' }, [

@@ -59,12 +59,9 @@ func storeMeta(key uint32) expression {
 	return expression{"meta", []netlink.Attribute{num(unix.NFTA_META_KEY, key), num(unix.NFTA_META_SREG, reg1)}}
 }
 
-func loadStatus() expression {
-	return expression{"ct", []netlink.Attribute{num(unix.NFTA_CT_DREG, reg1), num(unix.NFTA_CT_KEY, unix.NFT_CT_STATUS)}}
-}
-
-func loadConnMark() expression {
-	return expression{"ct", []netlink.Attribute{num(unix.NFTA_CT_DREG, reg1), num(unix.NFTA_CT_KEY, unix.NFT_CT_MARK)}}
+// loadConn loads what conntrack knows of a packet's connection (NFT_CT_STATE and the like).
+func loadConn(key uint32) expression {
+	return expression{"ct", []netlink.Attribute{num(unix.NFTA_CT_DREG, reg1), num(unix.NFTA_CT_KEY, key)}}
 }
 
 func storeConnMark() expression {

@@ -158,10 +158,10 @@ func setMark(value uint32) term {
 // forwarded.
 var (
 	taken = term{fmt.Sprintf("ct mark & 0x%x == 0x%x", uint32(ourBits), takenMark), []expression{
-		loadConnMark(), masked(native(ourBits), native(0)), compare(unix.NFT_CMP_EQ, native(takenMark)),
+		loadConn(unix.NFT_CT_MARK), masked(native(ourBits), native(0)), compare(unix.NFT_CMP_EQ, native(takenMark)),
 	}}
 	take = term{fmt.Sprintf("ct mark set ct mark & 0x%08x | 0x%x", ^uint32(ourBits), takenMark), []expression{
-		loadConnMark(), masked(native(^uint32(ourBits)), native(takenMark)), storeConnMark(),
+		loadConn(unix.NFT_CT_MARK), masked(native(^uint32(ourBits)), native(takenMark)), storeConnMark(),
 	}}
 )
 
@@ -215,10 +215,16 @@ var (
 	notSYN = flags("tcp flags & (syn | ack) != syn", syn|ack, syn, unix.NFT_CMP_NEQ)
 )
 
+// untrackable matches packets that other rules exempt from conntrack (NF_CT_STATE_UNTRACKED_BIT): neither NAT nor TPROXY
+// could deliver the rest of their connection.
+var untrackable = term{"ct state untracked", []expression{
+	loadConn(unix.NFT_CT_STATE), masked(native(1<<6), native(0)), compare(unix.NFT_CMP_NEQ, native(0)),
+}}
+
 // known matches connections that other rules have translated (IPS_DST_NAT), and connections
 // whose first packet has passed (IPS_CONFIRMED).
 var known = term{"ct status & (confirmed | dnat) != 0", []expression{
-	loadStatus(), masked(native(1<<3|1<<5), native(0)), compare(unix.NFT_CMP_NEQ, native(0)),
+	loadConn(unix.NFT_CT_STATUS), masked(native(1<<3|1<<5), native(0)), compare(unix.NFT_CMP_NEQ, native(0)),
 }}
 
 var (
@@ -347,6 +353,7 @@ func (r *Rules) rules(byTarget bool) (rules []rule) {
 		}
 		add(uplink, oif(name), jump(leaving.name))
 	}
+	add(leaving, untrackable, pass)
 	add(leaving, known, pass)
 	for _, p := range r.Exclude {
 		add(leaving, to(p), pass)

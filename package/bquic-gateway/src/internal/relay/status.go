@@ -29,7 +29,7 @@ type Status struct {
 	State    string          `json:"state"`    // StateUp or StateAway
 	Since    time.Time       `json:"since"`
 	Taking   bool            `json:"taking"` // new connections are taken; else the kernel forwards them
-	// Unseen is set if clients are busy but the relay has seen none of their connections.
+	// Unseen is set if clients are busy but the relay sees none of their connections, or none that it takes arrives.
 	Unseen      *Unseen            `json:"unseen,omitempty"`
 	BridgePorts []string           `json:"bridge_ports,omitempty"` // ports by which bridged connections leave
 	LastError   string             `json:"last_error,omitempty"`
@@ -101,7 +101,7 @@ func (r *Relay) Status() Status {
 	r.gateways.status(&st)
 	st.Proof = r.comparison.report()
 	r.mu.Lock()
-	st.Taking = r.taking && r.room()
+	st.Taking = r.taking && r.room() && !r.expected.paused(time.Now())
 	st.Unseen, st.BridgePorts = r.blind, portNames(r.world.Ports)
 	r.mu.Unlock()
 	st.UDP = FlowStatus{r.flows.now(), r.flows.total.Load(), r.flows.lost.Load()}

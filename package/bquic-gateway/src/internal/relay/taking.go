@@ -23,6 +23,14 @@ const (
 	// expectTimeout is how long a connection may take until it is accepted. The kernel repeats a SYN-ACK that gets lost
 	// after 1, 3, 7 and 15 s.
 	expectTimeout = 20 * time.Second
+	// When maxMissing connections in a row have not been accepted within arriveTime, other rules of the node keep them from
+	// this process. Nothing is then taken for minPause, and twice as long each further time, until one arrives.
+	arriveTime = 5 * time.Second
+	maxMissing = 4
+	minPause   = time.Minute
+	maxPause   = time.Hour
+	// forgetInterval is how often the ages of expected connections are checked.
+	forgetInterval = time.Second
 )
 
 // expected holds connections between their SYN and their accept. It remembers how the kernel would have
@@ -32,6 +40,10 @@ type expected struct {
 	by     map[pair]expectation
 	forgot time.Time
 	lost   func(netip.Addr) // called with a bridged client whose connection never arrived
+
+	missing int // connections since the last one that arrived
+	pause   time.Duration
+	until   time.Time // when the pause ends
 }
 
 type pair struct{ client, target netip.AddrPort }
@@ -43,6 +55,7 @@ type expectation struct {
 	bridged bool
 	session *proof.Session
 	at      time.Time
+	waited  time.Duration // since at, while this process ran
 }
 
 // add records a connection, whose session draw returns. ok is false if there is no room, or if the kernel should
@@ -55,7 +68,7 @@ func (e *expected) add(p *divert.Packet, now time.Time, draw func() *proof.Sessi
 	if _, again := e.by[key]; again {
 		return true, true
 	}
-	if len(e.by) >= maxExpected {
+	if len(e.by) >= maxExpected || now.Before(e.until) {
 		return false, false
 	}
 	session := draw()
@@ -69,13 +82,20 @@ func (e *expected) add(p *divert.Packet, now time.Time, draw func() *proof.Sessi
 	return true, false
 }
 
-// forget drops old entries from time to time.
+// forget drops old entries from time to time, and counts those that are missing.
 func (e *expected) forget(now time.Time) {
-	if now.Sub(e.forgot) < expectTimeout {
+	if now.Sub(e.forgot) < forgetInterval {
 		return
 	}
+	ran := min(now.Sub(e.forgot), 2*forgetInterval) // a process that did not run has accepted nothing
 	e.forgot = now
 	for key, x := range e.by {
+		before := x.waited
+		x.waited += ran
+		e.by[key] = x
+		if before < arriveTime && x.waited >= arriveTime {
+			e.missing++
+		}
 		if now.Sub(x.at) >= expectTimeout {
 			delete(e.by, key)
 			if x.bridged {
@@ -83,12 +103,28 @@ func (e *expected) forget(now time.Time) {
 			}
 		}
 	}
+	if e.missing >= maxMissing {
+		if !now.Before(e.until) {
+			e.pause = min(max(2*e.pause, minPause), maxPause)
+			e.until = now.Add(e.pause)
+		}
+		e.missing = maxMissing - 1 // after the pause, one more shows that nothing has changed
+	}
+}
+
+// paused reports whether nothing is taken because nothing arrives.
+func (e *expected) paused(now time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.forget(now)
+	return now.Before(e.until)
 }
 
 // come returns what was recorded about a connection that has been accepted. A client may then use its port again.
 func (e *expected) come(key pair) expectation {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.missing, e.pause, e.until = 0, 0, time.Time{}
 	x, ok := e.by[key]
 	if !ok {
 		// If the client uses the same port for two targets, the kernel translates the port of the second

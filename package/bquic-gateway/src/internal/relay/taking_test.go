@@ -51,11 +51,74 @@ func TestExpected(t *testing.T) {
 	if n := e.len(now); n != 0 {
 		t.Errorf("%d are expected still", n)
 	}
+	e.come(pair{p.Client, p.Target}) // ends the pause
 	for i := range maxExpected + 10 {
 		p := packet(i)
 		if ok, _ := e.add(p, now, carried); !ok || e.come(pair{p.Client, p.Target}).out != 7 || len(e.by) > 0 {
 			t.Fatalf("the connection %d of those that come at once: %d are remembered", i, len(e.by))
 		}
+	}
+}
+
+// TestMissing checks that nothing is taken for longer and longer times while nothing arrives, and that all is well again
+// after the first arrival.
+func TestMissing(t *testing.T) {
+	now := time.Unix(1000, 0)
+	var e expected
+	port := uint16(0)
+	take := func() (key pair, ok bool) {
+		port++
+		p := &divert.Packet{Client: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.2"), port), Target: netip.MustParseAddrPort("192.0.2.1:80")}
+		ok, _ = e.add(p, now, carried)
+		return pair{p.Client, p.Target}, ok
+	}
+	wait := func() { // until what was taken last is missing
+		for range arriveTime / forgetInterval {
+			now = now.Add(forgetInterval)
+			e.len(now)
+		}
+	}
+	e.len(now)
+	for i := range maxMissing {
+		if _, ok := take(); !ok {
+			t.Fatalf("the connection %d is not taken", i)
+		}
+		if i == maxMissing-1 { // the last one comes with others
+			take()
+			take()
+		}
+		if wait(); e.paused(now) != (i == maxMissing-1) {
+			t.Fatalf("%d are missing: paused %v", i+1, e.paused(now))
+		}
+	}
+	for pause := minPause; pause < 3*maxPause; pause *= 2 {
+		now = now.Add(min(pause, maxPause) - 1)
+		if _, ok := take(); ok {
+			t.Fatalf("taken %s after the last one that is missing", min(pause, maxPause)-1)
+		}
+		now = now.Add(1)
+		if _, ok := take(); !ok {
+			t.Fatalf("not taken after %s", min(pause, maxPause))
+		}
+		wait()
+		if !e.paused(now) {
+			t.Fatal("one more is missing, and the next are taken")
+		}
+	}
+	now = now.Add(maxPause)
+	key, _ := take()
+	now = now.Add(2 * arriveTime) // this process did not run
+	if e.paused(now) {
+		t.Error("connections are missing that the process has had no time to accept")
+	}
+	e.come(key)
+	for i := range maxMissing - 1 {
+		if _, ok := take(); !ok {
+			t.Errorf("after an arrival, the connection %d is not taken", i)
+		}
+	}
+	if wait(); e.paused(now) {
+		t.Error("connections before the last arrival count")
 	}
 }
 

@@ -5,8 +5,10 @@ package relay_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -43,6 +45,50 @@ func TestMultipath(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestOthersRules has nodes whose other rules keep the relay's from delivering a connection. At the latest after a few
+// connections, the relay takes none, and says why.
+func TestOthersRules(t *testing.T) {
+	const (
+		before = "chain before { type filter hook prerouting priority %s; %s; }; "
+		after  = "chain after { type filter hook postrouting priority mangle; ct mark set meta mark; }; "
+	)
+	for name, tc := range map[string]struct {
+		rules string
+		modes []string
+	}{
+		"nothing is tracked":   {fmt.Sprintf(before, "raw", "notrack"), []string{divert.Redirect, divert.TProxy}},
+		"all marks are set":    {fmt.Sprintf(before, "-140", "meta mark set 0x1"), []string{divert.TProxy}},
+		"all marks are stored": {fmt.Sprintf(before, "mangle", "meta mark set ct mark") + after, []string{divert.TProxy}},
+	} {
+		for _, mode := range tc.modes {
+			t.Run(name+", "+mode, func(t *testing.T) {
+				t.Parallel()
+				m := newMesh(t)
+				targets := []string{m.greet(origin4 + ":80"), m.greet("[" + origin6 + "]:80")}
+				m.startGateway()
+				node := m.startRelay(m.config(mode))
+				m.run("node", "nft", "table inet others { "+tc.rules+"}")
+				for _, target := range targets {
+					m.becomes("forwarded", target)
+				}
+				for range 3 {
+					for _, target := range targets {
+						if way := m.way(target); way != "forwarded" {
+							t.Errorf("%s is %s", target, way)
+						}
+					}
+				}
+				if !strings.Contains(tc.rules, "notrack") {
+					m.eventually("the relay to say why", func() bool {
+						u := node.figures().Relay.Unseen
+						return u != nil && u.Why == relay.UnseenMissing
+					})
+				}
+			})
+		}
+	}
 }
 
 // TestLastWords has an origin that says why it ends a connection, and then resets it, as a server does that does not want all

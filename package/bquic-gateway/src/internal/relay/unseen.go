@@ -27,6 +27,7 @@ const (
 	UnseenNoPort    = "no port"   // no port of the bridge is known to lead to a router
 	UnseenNoDevice  = "no device" // a named device does not exist
 	UnseenElsewhere = "elsewhere" // their packets use other devices
+	UnseenMissing   = "missing"   // what the relay takes does not arrive
 )
 
 // An Unseen says why the relay sees none of its clients' connections.
@@ -46,8 +47,7 @@ type unseen struct {
 
 // look checks the condition; it is called periodically. seen is the number of connections that
 // could have been taken. blind says that none of the clients' devices exists, so that nothing is taken or counted.
-func (u *unseen) look(now time.Time, taking, blind bool, seen uint64, bytes func() uint64, why func() Unseen) (changed bool) {
-	was := u.now
+func (u *unseen) look(now time.Time, taking, blind bool, seen uint64, bytes func() uint64, why func() Unseen) {
 	switch {
 	case seen > 0 || !taking && !blind:
 		u.since, u.now = time.Time{}, nil
@@ -63,7 +63,6 @@ func (u *unseen) look(now time.Time, taking, blind bool, seen uint64, bytes func
 		}
 		u.since, u.first, u.blind = now, sent, blind
 	}
-	return (was == nil) != (u.now == nil) || was != nil && *was != *u.now
 }
 
 // busy returns the devices by which clients' packets arrive.
@@ -103,23 +102,26 @@ func portNames(ports []*divert.BridgePort) (names []string) {
 
 // watch checks whether connections are seen, and logs a change.
 func (r *Relay) watch(w *world, taking bool, logger *slog.Logger) {
-	set := r.now.Load()
-	changed := r.unseen.look(time.Now(), taking, len(w.Missing) == len(set.Interfaces), r.seen.Load(), func() uint64 {
+	set, now := r.now.Load(), time.Now()
+	r.unseen.look(now, taking, len(w.Missing) == len(set.Interfaces), r.seen.Load(), func() uint64 {
 		moved, err := r.unseen.meter.Read(w.busy())
 		if err != nil {
 			return 0
 		}
 		return moved.In.Bytes
 	}, func() Unseen { return w.why(set, r.diverter.BridgeProblem()) })
-	if !changed {
-		return
+	is := r.unseen.now
+	if r.expected.paused(now) {
+		is = &Unseen{UnseenMissing, "those that it takes do not reach it: other rules of this node change their marks, or do not track them"}
 	}
 	r.mu.Lock()
-	r.blind = r.unseen.now
+	was := r.blind
+	r.blind = is
 	r.mu.Unlock()
-	if u := r.unseen.now; u != nil {
-		logger.Warn("the relay sees none of its clients' connections", "reason", u.Reason)
-	} else if r.seen.Load() > 0 {
+	switch {
+	case is != nil && (was == nil || *was != *is):
+		logger.Warn("the relay sees none of its clients' connections", "reason", is.Reason)
+	case is == nil && was != nil && r.seen.Load() > 0:
 		logger.Info("the relay sees its clients' connections")
 	}
 }
