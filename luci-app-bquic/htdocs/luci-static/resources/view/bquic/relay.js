@@ -107,7 +107,7 @@ return view.extend({
 
 			return { url: `https://${gateway.replace('%', '%25')}/`, pins: given(s, id, 'pin'), profile: m.lookupOption('profile', id)[0].formvalue(id) };
 		});
-		o.description = _('Loads the first gateway’s front page with this router’s own HTTP/3 client.');
+		o.description = _('Loads the first gateway’s front page with this router’s own HTTP/3 client. Status 421 is a success, too: the gateway only has no site of this name.');
 
 		profile.option(s, 'advanced', 'profile', known, _('Profile'), _('How the relay sends to the gateway, and acknowledges what it receives from there.'));
 
