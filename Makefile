@@ -21,7 +21,7 @@ build: deps-build # bquic and wifirrd for this machine, in build/
 	$(MAKE) -C $(wifirr)/src VERSION=$(PKG_VERSION)
 	cp $(wifirr)/src/wifirrd build/
 
-demo: deps-demo build # the mesh in namespaces: what BQUIC buys, in a table; a crowded cell (5 minutes, root)
+demo: deps-demo build # the mesh in namespaces: what BQUIC gains, in a table; a crowded cell (5 minutes, root)
 	lab/demo
 	lab/demo-crowd
 
