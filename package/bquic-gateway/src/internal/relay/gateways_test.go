@@ -478,6 +478,9 @@ func TestWhy(t *testing.T) {
 		{&quic.IdleTimeoutError{}, upstream.Silence},
 		{&quic.HandshakeTimeoutError{}, upstream.Silence},
 		{context.DeadlineExceeded, upstream.Silence},
+		{&quic.TransportError{ErrorCode: 0x12a, ErrorMessage: "wrong pin: the server's key is sha256/A"}, "wrong pin: the server's key is sha256/A"},
+		{&quic.TransportError{ErrorCode: 0x12a, ErrorMessage: "tls: failed to verify certificate: x509: certificate signed by unknown authority"}, "certificate signed by unknown authority"},
+		{&quic.TransportError{ErrorCode: 0x128, Remote: true, ErrorMessage: "what it says"}, "CRYPTO_ERROR 0x128 (remote): what it says"},
 		{errors.New("what else"), "what else"},
 	} {
 		if got := why(fmt.Errorf("wrapped: %w", tc.err)); strings.TrimPrefix(got, "wrapped: ") != tc.want {

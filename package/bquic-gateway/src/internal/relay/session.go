@@ -403,6 +403,7 @@ func (d *dialler) resolve(ctx context.Context, gateway string) ([]netip.AddrPort
 func why(err error) string {
 	var dns *net.DNSError
 	var invalid x509.CertificateInvalidError
+	var transport *quic.TransportError
 	var t net.Error
 	switch {
 	case errors.As(err, &dns) && dns.IsTimeout:
@@ -418,6 +419,11 @@ func why(err error) string {
 			invalid.Cert.NotBefore.Format(time.DateOnly), invalid.Cert.NotAfter.Format(time.DateOnly))
 	case errors.As(err, &t) && t.Timeout():
 		return upstream.Silence
+	case errors.As(err, &transport):
+		// why this end does not trust the gateway, without the names of the layers that say so
+		if _, text, ok := strings.Cut(transport.Error(), " (local): "); ok {
+			return strings.TrimPrefix(text, "tls: failed to verify certificate: x509: ")
+		}
 	}
 	return err.Error()
 }
