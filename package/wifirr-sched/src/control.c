@@ -517,7 +517,7 @@ int control_request(const char *path, const char *command)
 	}
 	fd = connect_to(path);
 	if (fd < 0) {
-		print(STDERR_FILENO, "wifirrd: --control %s: %s\n", path, strerror(errno));
+		print(STDERR_FILENO, "wifirrd: no daemon answers on %s: %s\n", path, strerror(errno));
 		return EXIT_FAILED;
 	}
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
@@ -529,7 +529,7 @@ int control_request(const char *path, const char *command)
 	}
 	close(fd);
 	if (!any || n < 0) {
-		print(STDERR_FILENO, "wifirrd: --control %s: no answer\n", path);
+		print(STDERR_FILENO, "wifirrd: no daemon answers on %s\n", path);
 		return EXIT_FAILED;
 	}
 	return failed ? EXIT_FAILED : 0;

@@ -122,6 +122,8 @@ def test_options_of_0_1_0():
 def test_no_device_and_no_rate(bed):
     assert "--device" in refused(bed)
     assert "--control or --device" in refused(bed, "status")
+    none = bed.box(WIFIRRD, "--device", "dl0", "status", check=False)
+    assert (none.returncode, none.stderr) == (1, "wifirrd: no daemon answers on /var/run/wifirr/dl0.sock: No such file or directory\n")
     assert "--rate" in refused(bed, *GOOD[:4], *GOOD[6:])
 
 
