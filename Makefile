@@ -46,7 +46,7 @@ bench-browsers bench-flows bench-sessions: bench-%: deps-browsers build
 bench-%: deps-bench build # all of one measurement; bench-full: of all (a day)
 	scripts/bench $*
 
-lint: deps-lint # shell, Go, licence lines
+lint: deps-lint # shell, Go, Python, licence lines
 	scripts/test lint
 
 packages: deps-packages # OpenWrt packages, for opkg and for apk, in dist/<arch>/

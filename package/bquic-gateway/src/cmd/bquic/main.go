@@ -175,9 +175,11 @@ func parseFlags(f *flag.FlagSet, args []string, lo, hi int) (rest []string, err 
 }
 
 func help(f *flag.FlagSet) {
+	options := ""
+	f.VisitAll(func(*flag.Flag) { options = "[options] " })
 	for _, c := range commands {
 		if c.name == f.Name() {
-			fmt.Printf("usage: bquic %s\n%s\n", strings.TrimSpace(c.name+" [options] "+c.args), c.doc)
+			fmt.Printf("usage: bquic %s\n%s\n", strings.TrimSpace(c.name+" "+options+c.args), c.doc)
 		}
 	}
 	first := true

@@ -115,6 +115,8 @@ func TestCommandLine(t *testing.T) {
 		}
 		if help, _, code := bquic(t, c.name, "--help"); code != 0 || !strings.HasPrefix(help, "usage: bquic "+c.name) || !strings.Contains(help, c.doc) {
 			t.Errorf("%s --help: %d\n%s", c.name, code, help)
+		} else if strings.Contains(help, "[options]") != strings.Contains(help, "\noptions:\n") {
+			t.Errorf("%s --help names options that there are not, or not those that there are:\n%s", c.name, help)
 		}
 		fails(t, 2, "bquic "+c.name+": flag provided but not defined: -nothing", c.name, "--nothing")
 		want, _, _ := bquic(t, c.name, "--help")
