@@ -67,27 +67,33 @@ func (s *Section) Option(name string) *Option {
 	return nil
 }
 
-// Text returns the wanted sections as text. Parse reads the same sections from it,
-// except for the line numbers.
+// Text returns the wanted sections as text. Parse reads the same sections from it. They are in the same lines as in
+// the file, unless an option follows one of a later line, for example between the values of a list.
 func (f *File) Text(wanted func(*Section) bool) []byte {
 	var b bytes.Buffer
+	line := 1
+	write := func(at int, format string, args ...any) {
+		text := strings.Repeat("\n", max(at-line, 0)) + fmt.Sprintf(format, args...) + "\n"
+		b.WriteString(text)
+		line += strings.Count(text, "\n")
+	}
 	quoted := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 	for _, s := range f.Sections {
 		if !wanted(s) {
 			continue
 		}
-		fmt.Fprintf(&b, "config %s", quoted(s.Type))
+		name := ""
 		if s.Name != "" {
-			fmt.Fprintf(&b, " %s", quoted(s.Name))
+			name = " " + quoted(s.Name)
 		}
-		b.WriteByte('\n')
+		write(s.Line, "config %s%s", quoted(s.Type), name)
 		for _, o := range s.Options {
 			word := "option"
 			if o.List {
 				word = "list"
 			}
 			for _, v := range o.Values {
-				fmt.Fprintf(&b, "\t%s %s %s\n", word, quoted(o.Name), quoted(v.Text))
+				write(v.Line, "\t%s %s %s", word, quoted(o.Name), quoted(v.Text))
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -41,6 +42,39 @@ config site 'one'
 	}
 	if f.Sections[0].Option("nix") != nil {
 		t.Error("found an option that is not there")
+	}
+}
+
+// TestTextLines checks that what a daemon says of a line of its part of the file is true of the file.
+func TestTextLines(t *testing.T) {
+	f, err := Parse("conf", []byte(`# a comment
+
+config other
+	option x 1
+config site 'one'
+	option root /x
+
+	list host a
+	list host 'b
+c'
+	option z 1
+config other
+config site
+	option root "/y\
+"
+	option z 1
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	isSite := func(s *Section) bool { return s.Type == "site" }
+	part, err := Parse("conf", f.Text(isSite))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Sections = slices.DeleteFunc(f.Sections, func(s *Section) bool { return !isSite(s) })
+	if !reflect.DeepEqual(part, f) {
+		t.Errorf("got %s\nwant %s", show(part), show(f))
 	}
 }
 
