@@ -210,18 +210,21 @@ test('root writes, gives away and follows nothing that the daemon could have pla
 	assert.equal(status, 0, error);
 });
 
-test('a site on a drive that is mounted after the start: the gateway starts then, unless the service was stopped', () => {
+test('a site on a drive that is mounted after the start: the gateway starts without it, and restarts then, unless the service was stopped', () => {
 	const run = service(onlyGateway);
 	const drive = path.join(run.dir, 'drive');
 	const plugged = (ACTION, services) => hotplug('bquic-gateway/files/etc/hotplug.d/block/50-bquic-gateway', services, '', { ACTION, DEVNAME: 'sda1' });
 
-	const { status, lines } = run('start_service', (s) => { s.disk = { '.type': 'site', host: '*', root: drive }; });
-	assert.equal(status, 1);
-	assert.ok(lines.every((l) => l[0] == 'log'), lines);
+	const started = (change) => {
+		const { error, said } = run('start_service', change);
+
+		assert.deepEqual(said('procd_open_instance'), [ 'gateway' ], error);
+		return fs.readFileSync(run.made('gateway/fixed'), 'utf8');
+	};
+	const without = started((s) => { s.disk = { '.type': 'site', host: '*', root: drive }; });
 	assert.equal(plugged('add', { 'bquic-gateway': {} }), 'bquic-gateway start\n');
 	fs.mkdirSync(drive);
-	const { error, said } = run('start_service');
-	assert.deepEqual(said('procd_open_instance'), [ 'gateway' ], error);
+	assert.notEqual(started(), without);
 	for (const [ action, services ] of [ [ 'add', {} ], [ 'remove', { 'bquic-gateway': {} } ] ])
 		assert.equal(plugged(action, services), '', `${action} ${JSON.stringify(services)}`);
 });

@@ -407,6 +407,19 @@ test('a relay that has just begun says why connections go direct', async () => {
 	}
 });
 
+test('a site that the gateway does not serve is on its pages', async () => {
+	const was = recorded['bquic.status'], warning = 'bquic:9: @site[0].root: open /mnt/sda1: no such file or directory';
+	const { page, errors } = await open(1200, { ...recorded, 'bquic.check': { ok: true }, 'bquic.status': { ...was, gateway: { ...was.gateway, warning } } }, config);
+
+	for (const view of [ 'overview', 'gateway' ]) {
+		await show(page, view, 2);
+		assert.ok((await page.locator('.alert-message').last().textContent()).includes(warning), view);
+		await page.evaluate(() => document.body.replaceChildren());
+	}
+	assert.deepEqual(errors, []);
+	await page.close();
+});
+
 test('on its first day, a comparison is of today', async () => {
 	const was = recorded['bquic.status'], proof = { ...was.relay.proof, days: 1 };
 	const { page, errors } = await open(1200, { ...recorded, 'bquic.status': { ...was, relay: { ...was.relay, proof } } }, config);

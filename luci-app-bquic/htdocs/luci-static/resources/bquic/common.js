@@ -263,7 +263,7 @@ return baseclass.extend({
 		]) ] : [];
 	},
 
-	/* What keeps a running scheduler from working well, in its own words. */
+	/* What keeps a running daemon from working well, in its own words. */
 	warned(st) {
 		return st?.warning ? [ E('p', { 'class': 'alert-message warning' }, [
 			E('strong', {}, [ _('It works less well than it could:') ]), ' ', this.text(st.warning)

@@ -5,10 +5,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"bquic/internal/config"
 	"bquic/internal/gateway"
 	"bquic/internal/openwrt"
+	"bquic/internal/site"
 )
 
 var checkCommand = command{"check", "[FILE]", "lists every mistake in a configuration", runCheck}
@@ -34,6 +36,11 @@ func runCheck(_ context.Context, args []string) error {
 	}
 	if err != nil {
 		return err
+	}
+	if cfg.Gateway.Enabled {
+		for _, m := range site.Missing(cfg.Gateway.Sites) {
+			fmt.Fprintf(os.Stderr, "bquic check: warning: %v\n", m)
+		}
 	}
 	fmt.Printf("%s: good: gateway %s, relay %s, sites: %d\n", *file, onOff(cfg.Gateway.Enabled), onOff(cfg.Relay.Enabled), len(cfg.Gateway.Sites))
 	return nil

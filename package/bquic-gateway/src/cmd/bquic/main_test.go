@@ -274,7 +274,10 @@ func TestGatewayFails(t *testing.T) {
 	key("1/cert.pem", "2/key.pem")
 	both(conf, fmt.Sprintf("gateway.certificate, gateway.key: certificate %s/1/cert.pem and key %s/2/key.pem: private key does not match public key", dir, dir))
 	gatewayConf(t, dir, "127.0.0.1:1", "", "config site\n\tlist host a\n\toption root /nonexistent\n")
-	both(conf, "site with host a: root: open /nonexistent: no such file or directory")
+	_, errs, code := bquic(t, "check", conf)
+	if want := "bquic check: warning: " + conf + ":9: @site[0].root: open /nonexistent: no such file or directory\n"; code != 0 || errs != want {
+		t.Errorf("check: %d\ngot  %swant %s", code, errs, want)
+	}
 	gatewayConf(t, dir, "127.0.0.1:1", "\toption access_log "+conf+"/log\n", "")
 	fails(t, 2, "bquic check: "+conf+": gateway.access_log: open "+conf+"/log: not a directory", "check", conf)
 	// A missing directory, as in /var/log after a router's boot, is made.

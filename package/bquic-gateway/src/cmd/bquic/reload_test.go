@@ -71,7 +71,7 @@ func TestReload(t *testing.T) {
 	if out, errs, code := bquic(t, "status", "--config", d.conf); code != 0 || !strings.Contains(out, ":3: gateway.lisen: unknown option") {
 		t.Errorf("status: %d\n%s\n%s", code, out, errs)
 	}
-	reload("/old'", "/none'", "no such file or directory")
+	reload("option enabled '1'", "option enabled '1'\n\toption certificate '/none'\n\toption key '/none'", "no such file or directory")
 	reload("option enabled '1'", "option enabled '0'", "the gateway is not enabled")
 	served("new")
 	reload("127.0.0.1:", "127.0.0.2:", "this change needs a restart")

@@ -78,6 +78,7 @@ func (g *Gateway) Fixed() [][2]string {
 type Site struct {
 	Hosts   []string
 	Root    string
+	RootAt  Mistake // where the file names Root, for what is wrong with the directory
 	Listing bool
 	// EarlyData says that the origins understand the field Early-Data (RFC 8470).
 	EarlyData bool
@@ -432,8 +433,10 @@ func (d *decoder) site(s *uci.Section) {
 	if d.hosts == nil {
 		d.hosts = make(map[string]int)
 	}
+	root, line, _ := value[string](d, s, "root")
 	site := Site{
-		Root: get[string](d, s, "root"), Listing: get[bool](d, s, "listing"), EarlyData: get[bool](d, s, "early_data"),
+		Root: root, RootAt: Mistake{File: d.file, Line: line, Section: s.String(), Option: "root"},
+		Listing: get[bool](d, s, "listing"), EarlyData: get[bool](d, s, "early_data"),
 		Origins: list[*url.URL](d, s, "origin"), OriginCA: get[string](d, s, "origin_ca"),
 		Certificate: get[string](d, s, "certificate"), Key: get[string](d, s, "key"),
 	}

@@ -131,7 +131,8 @@ type Status struct {
 	status.Daemon
 	Listen      string              `json:"listen"`
 	Pin         string              `json:"pin"`
-	Profiles    []string            `json:"profiles"` // for mesh clients, then for all others
+	Warning     string              `json:"warning,omitempty"` // sites that are not served
+	Profiles    []string            `json:"profiles"`          // for mesh clients, then for all others
 	Live        int                 `json:"connections_live"`
 	Total       uint64              `json:"connections_total"`
 	TCP         int64               `json:"connections_tcp"`

@@ -57,8 +57,8 @@ const (
 	// 6.1, and RFC 9113, section 5.1.2, recommend at least 100).
 	maxStreams = 100
 
-	watchInterval    = time.Second
-	certificateTicks = 5 // watchIntervals
+	watchInterval = time.Second
+	filesInterval = 5 * time.Second
 
 	// altSvcAge is how long a browser may remember HTTP/3, in seconds.
 	altSvcAge = 24 * 3600
@@ -91,14 +91,11 @@ type generation struct {
 }
 
 // Check returns an error if a file that the configuration refers to is missing or
-// unusable.
+// unusable. It does not look for the sites' directories (site.Missing).
 func Check(cfg config.Gateway) error {
-	log := slog.New(slog.DiscardHandler)
-	sites, err := site.New(cfg.Sites, log)
-	if err != nil {
+	if _, err := site.New(cfg.Sites, slog.New(slog.DiscardHandler)); err != nil {
 		return err
 	}
-	sites.Close()
 	if err := accesslog.Check(cfg.AccessLog); err != nil {
 		return fmt.Errorf("gateway.access_log: %w", err)
 	}
@@ -109,7 +106,7 @@ func Check(cfg config.Gateway) error {
 		}
 		first, others = others[0], others[1:]
 	}
-	_, err = cert.NewStore(first, others)
+	_, err := cert.NewStore(first, others)
 	return err
 }
 
@@ -134,11 +131,9 @@ func (s *Server) Apply(cfg config.Gateway) error {
 		return err
 	}
 	if g.certs, err = s.certificates(g); err != nil {
-		g.sites.Close()
 		return err
 	}
 	if err := s.access.Open(cfg.AccessLog); err != nil {
-		g.sites.Close()
 		return fmt.Errorf("gateway.access_log: %w", err)
 	}
 	old := s.now.Swap(g)
@@ -220,7 +215,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	defer udp.Close()
 	defer tcp.Close()
-	defer func() { s.now.Load().sites.Close() }()
+	defer func() { s.now.Load().sites.Retire() }()
 	defer func() { _ = s.access.Open("") }() // flushes the last lines
 	socket, err := status.Listen(cfg.StatusSocket)
 	if err != nil {
@@ -264,6 +259,7 @@ func (s *Server) Run(ctx context.Context) error {
 	})
 	group.Go(func() error { s.history.Run(ctx, s.counters); return nil })
 	group.Go(func() error { s.watch(ctx); return nil })
+	group.Go(func() error { s.watchFiles(ctx); return nil })
 	group.Go(func() error { s.tunnel.Run(ctx); return nil })
 	group.Go(func() error { return metrics.Serve(ctx, figures, s.log, s.metrics) })
 	group.Go(func() error { return s.serveTCP(ctx, tcp) })
@@ -278,11 +274,11 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// watch monitors memory and the certificates' files until ctx ends.
+// watch monitors memory until ctx ends.
 func (s *Server) watch(ctx context.Context) {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
-	for n := 0; ; n++ {
+	for {
 		select {
 		case <-ctx.Done():
 			return
@@ -292,9 +288,22 @@ func (s *Server) watch(ctx context.Context) {
 		if s.admit.short() {
 			s.shed()
 		}
-		if n%certificateTicks == 0 {
-			s.now.Load().certs.Refresh(s.log)
+	}
+}
+
+// watchFiles monitors the certificates' files and the sites' directories until ctx ends. A drive may take long to answer.
+func (s *Server) watchFiles(ctx context.Context) {
+	tick := time.NewTicker(filesInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
 		}
+		g := s.now.Load()
+		g.certs.Refresh(s.log)
+		g.sites.Look()
 	}
 }
 

@@ -66,7 +66,7 @@ func TestReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad := next
-	bad.Sites = []config.Site{{Hosts: []string{"*"}, Root: "/nonexistent"}}
+	bad.Certificate, bad.Key = "/nonexistent", "/nonexistent"
 	if err := s.Apply(bad); err == nil || !strings.Contains(err.Error(), "/nonexistent") {
 		t.Errorf("a bad one: %v", err)
 	} else {
@@ -110,6 +110,33 @@ func TestCheck(t *testing.T) {
 	if _, err := os.Stat(cfg.StateDir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("Check has made something: %v", err)
 	}
+}
+
+// TestMissingDirectory checks that the gateway starts without a site's directory, says so, and takes a reload.
+func TestMissingDirectory(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "drive")
+	lost := config.Site{Hosts: []string{"lost.example"}, Root: root, RootAt: config.Mistake{File: "conf", Line: 7, Section: "@site[0]", Option: "root"}}
+	cfg := config.Gateway{Sites: []config.Site{lost, {Hosts: []string{"*"}, Root: directory(t, map[string]string{"index.html": "of the others"})}}}
+	cfg.StateDir = t.TempDir()
+	if err := Check(cfg); err != nil {
+		t.Errorf("Check: %v", err)
+	}
+	s := start(t, cfg)
+	if err := s.Apply(s.now.Load().cfg); err != nil {
+		t.Errorf("reload: %v", err)
+	}
+	for proto, c := range clients(t, s) {
+		if got := get(t, c, s.url("/")); got != "of the others" {
+			t.Errorf("%s: %q", proto, got)
+		}
+	}
+	if st := readStatus(t, s); st.Warning != "conf:7: @site[0].root: open "+root+": no such file or directory" {
+		t.Errorf("status: %q", st.Warning)
+	}
+	if err := os.Mkdir(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { return readStatus(t, s).Warning == "" })
 }
 
 func get(t *testing.T, c *http.Client, url string) string {

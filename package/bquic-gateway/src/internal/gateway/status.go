@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"bquic/internal/accesslog"
 	"bquic/internal/history"
@@ -21,6 +22,7 @@ func (s *Server) Status() Status {
 		Daemon:   status.NewDaemon("gateway", s.version, s.started, s.reload.Load()),
 		Listen:   s.addr.String(),
 		Pin:      s.pin().String(),
+		Warning:  strings.Join(s.now.Load().sites.Missing(), "; "),
 		Profiles: []string{cfg.MeshProfile.Name, cfg.Standard.Name},
 		TCP:      s.conns.tcp.Load(),
 	}

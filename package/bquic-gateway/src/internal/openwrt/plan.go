@@ -55,25 +55,26 @@ type Rule struct {
 	Device, Mark string
 }
 
-// New returns the plan for a role. exists reports whether a directory exists, and resolve returns a path without symbolic
-// links.
-func New(role string, f *uci.File, cfg *config.Config, exists func(string) bool, resolve func(string) string) *Plan {
+// New returns the plan for a role. drive returns what a directory is on, "" if there is no such directory, and resolve
+// returns a path without symbolic links.
+func New(role string, f *uci.File, cfg *config.Config, drive, resolve func(string) string) *Plan {
 	p := &Plan{Role: role, Config: f.Text(func(s *uci.Section) bool { return config.ReadBy(s.Type, role) })}
 	if role == Gateway {
-		p.gateway(&cfg.Gateway, exists, resolve)
+		p.gateway(&cfg.Gateway, drive, resolve)
 	} else {
 		p.relay(&cfg.Relay)
 	}
 	return p
 }
 
-func (p *Plan) gateway(g *config.Gateway, exists func(string) bool, resolve func(string) string) {
+func (p *Plan) gateway(g *config.Gateway, drive, resolve func(string) string) {
 	p.Enabled, p.socket, p.accessLog = g.Enabled, g.StatusSocket, g.AccessLog
 	if g.Certificate == "" {
 		p.state = g.StateDir
 	}
 	see := func(dir string) {
-		if exists(dir) && !slices.Contains(p.See, dir) && !strings.HasPrefix(dir, "/www/") {
+		on := drive(dir)
+		if on != "" && !slices.Contains(p.See, dir) && !(strings.HasPrefix(dir, "/www/") && on == drive("/www")) {
 			p.See = append(p.See, dir)
 		}
 	}
@@ -116,8 +117,17 @@ func (p *Plan) gateway(g *config.Gateway, exists func(string) bool, resolve func
 	p.listen("redirect", g.Redirect, false)
 	p.fix("program", built())
 	p.fixAll(g.Fixed())
-	p.fix("see", p.See...)
-	p.fix("write", p.Write...)
+	// A drive that is mounted later is not in the jail, and a directory to write to may only be made there.
+	for _, dir := range p.See {
+		p.fix("see", dir, drive(dir))
+	}
+	for _, dir := range p.Write {
+		p.fix("write", dir)
+		for drive(dir) == "" && dir != "/" {
+			dir = filepath.Dir(dir)
+		}
+		p.fix("on", drive(dir))
+	}
 	p.See = append(p.See, "/etc/hosts")
 
 	_, port, _ := net.SplitHostPort(g.Listen) // config.Parse has checked it

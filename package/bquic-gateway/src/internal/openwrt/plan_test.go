@@ -4,6 +4,7 @@ package openwrt
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +13,8 @@ import (
 	"bquic/internal/uci"
 )
 
-// plan returns the plan for a configuration text on a system where dirs exist. "link>target" is a symbolic link.
+// plan returns the plan for a configuration text on a system where dirs exist. "dir on drive" is on another drive, "link>target" is
+// a symbolic link.
 func plan(t testing.TB, role, text string, dirs ...string) *Plan {
 	t.Helper()
 	f, err := uci.Parse("bquic", []byte(text))
@@ -23,14 +25,20 @@ func plan(t testing.TB, role, text string, dirs ...string) *Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(role, f, cfg, func(dir string) bool { return slices.Contains(dirs, dir) }, func(path string) string {
+	cut := func(path, mark string) string {
 		for _, dir := range dirs {
-			if target, ok := strings.CutPrefix(dir, path+">"); ok {
-				return target
+			if rest, ok := strings.CutPrefix(dir, path+mark); ok {
+				return rest
 			}
 		}
-		return path
-	})
+		return ""
+	}
+	return New(role, f, cfg, func(dir string) string {
+		if slices.Contains(dirs, dir) {
+			return "flash"
+		}
+		return cut(dir, " on ")
+	}, func(path string) string { return cmp.Or(cut(path, ">"), path) })
 }
 
 func printed(t testing.TB, p *Plan) string {
@@ -167,6 +175,28 @@ config site
 	if want := []string{"/www", "/srv/disk/acme", "/mnt/sda1/www", "/etc/hosts"}; !slices.Equal(p.See, want) {
 		t.Errorf("sees %q, want %q", p.See, want)
 	}
+
+	// A drive that is mounted while the gateway runs is shown to it by a restart, also where a directory was before.
+	for _, root := range []string{"/mnt/sda1", "/www/disk"} {
+		text := "config gateway\n\toption enabled 1\nconfig site\n\toption host a\n\toption root " + root + "\n"
+		before, after := plan(t, Gateway, text, "/www", root), plan(t, Gateway, text, "/www", root+" on sda1")
+		if !slices.Contains(after.See, root) {
+			t.Errorf("does not see %s: %q", root, after.See)
+		}
+		if after.Fixed == before.Fixed {
+			t.Errorf("no restart when a drive is mounted at %s", root)
+		}
+		log := "config gateway\n\toption enabled 1\n\toption access_log " + root + "/log/bquic/access.log\n"
+		if plan(t, Gateway, log, root).Fixed == plan(t, Gateway, log, root+" on sda1").Fixed {
+			t.Errorf("no restart when the drive of the access log is mounted at %s", root)
+		}
+		if plan(t, Gateway, log, root).Fixed != plan(t, Gateway, log, root, root+"/log", root+"/log/bquic").Fixed {
+			t.Error("a restart although only the directory of the access log was made")
+		}
+		if again := plan(t, Gateway, text, "/www", root+" on sda1"); again.Fixed != after.Fixed {
+			t.Errorf("a restart although nothing was mounted: %s", again.Fixed)
+		}
+	}
 }
 
 // TestLinks checks that the jail shows where links lead, as OpenWrt's acme makes them for certificates.
@@ -263,7 +293,7 @@ func FuzzPrint(f *testing.F) {
 			return
 		}
 		for _, role := range []string{Gateway, Relay} {
-			p := New(role, file, cfg, func(string) bool { return true }, func(path string) string { return path })
+			p := New(role, file, cfg, func(string) string { return "flash" }, func(path string) string { return path })
 			var b bytes.Buffer
 			if p.Print(&b, "/made") != nil {
 				continue

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"syscall"
 
 	"bquic/internal/config"
 	"bquic/internal/uci"
@@ -39,7 +40,7 @@ func Load(file, role string) (*Plan, *config.Config, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return New(role, f, cfg, isDir, resolve), cfg, nil
+	return New(role, f, cfg, drive, resolve), cfg, nil
 }
 
 // resolve returns a path without symbolic links, if all of them are root's.
@@ -52,9 +53,15 @@ func resolve(path string) string {
 	return p.path
 }
 
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
+func isDir(path string) bool { return drive(path) != "" }
+
+// drive returns the number of the device that a directory is on, "" if there is no such directory.
+func drive(dir string) string {
+	info, err := os.Stat(dir)
+	if err != nil || !info.IsDir() {
+		return ""
+	}
+	return fmt.Sprint(info.Sys().(*syscall.Stat_t).Dev)
 }
 
 // Here reports whether this machine is an OpenWrt router, where an init script starts the daemons.

@@ -41,6 +41,24 @@ var codings = []struct{ name, suffix string }{{"br", ".br"}, {"zstd", ".zst"}, {
 // maxListed is the limit on the entries of a directory listing.
 const maxListed = 10000
 
+// A folder is a site's directory. It is opened for each request, because it may come and go, and because an open
+// directory keeps a drive from being unmounted.
+type folder struct {
+	path    string
+	listing bool
+	log     *slog.Logger
+}
+
+func (f folder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	root, err := os.OpenRoot(f.path)
+	if err != nil { // Look says why
+		http.Error(w, "the directory of this site is missing", http.StatusServiceUnavailable)
+		return
+	}
+	defer root.Close()
+	files{root, f.listing, f.log}.ServeHTTP(w, r)
+}
+
 // files serves the files below root. It does not serve names that begin with a dot,
 // except /.well-known (RFC 8615), nor symbolic links that lead out of root.
 type files struct {

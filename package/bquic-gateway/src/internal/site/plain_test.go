@@ -49,7 +49,7 @@ func TestPlain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer sites.Close()
+	defer sites.Retire()
 	for _, test := range []struct {
 		method, host, path string
 		webroot            string

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"bquic/internal/config"
 )
@@ -22,25 +23,28 @@ const anyHost = "*"
 // Sites dispatches a request to the site with its host name. It is immutable: a
 // reload makes a new one.
 type Sites struct {
+	cfg     []config.Site
 	byHost  map[string]http.Handler
-	roots   []*os.Root
 	proxies []*proxy
 	log     *slog.Logger
+
+	mu      sync.Mutex
+	missing []string // mistakes that Look has found
 }
 
-// New opens the sites' directories and makes their proxies. Errors of origins go to log.
+// New makes the sites' proxies. Errors of origins and of directories go to log.
 func New(cfg []config.Site, log *slog.Logger) (*Sites, error) {
-	s := &Sites{byHost: make(map[string]http.Handler), log: log}
+	s := &Sites{cfg: cfg, byHost: make(map[string]http.Handler), log: log}
 	for _, site := range cfg {
 		h, err := s.open(site, log)
 		if err != nil {
-			s.Close()
 			return nil, fmt.Errorf("site with host %s: %w", site.Hosts[0], err)
 		}
 		for _, host := range site.Hosts {
 			s.byHost[host] = h
 		}
 	}
+	s.Look()
 	return s, nil
 }
 
@@ -53,28 +57,61 @@ func (s *Sites) open(site config.Site, log *slog.Logger) (http.Handler, error) {
 		s.proxies = append(s.proxies, p)
 		return p, nil
 	}
-	root, err := os.OpenRoot(site.Root)
-	if err != nil {
-		return nil, fmt.Errorf("root: %w", err)
-	}
-	s.roots = append(s.roots, root)
-	return files{root: root, listing: site.Listing, log: log}, nil
+	return folder{site.Root, site.Listing, log}, nil
 }
 
-// Retire releases resources of sites that receive no new requests, while older
-// requests continue. It closes idle connections to origins. Directories close
-// after the last request (os.Root closes itself when nothing refers to it).
+// Missing returns a mistake for each site whose directory cannot be opened. The others are served, and this one is as
+// soon as the directory is there, such as on a drive that is mounted late.
+func Missing(sites []config.Site) (ms config.Mistakes) {
+	for _, site := range sites {
+		if site.Root == "" {
+			continue
+		}
+		root, err := os.OpenRoot(site.Root)
+		if err == nil {
+			root.Close()
+			continue
+		}
+		m := site.RootAt
+		m.Text = err.Error()
+		ms = append(ms, &m)
+	}
+	return ms
+}
+
+// Look looks for the sites' directories, and logs which have gone or come since it last looked.
+func (s *Sites) Look() {
+	var now []string
+	for _, m := range Missing(s.cfg) {
+		now = append(now, m.Error())
+	}
+	s.mu.Lock()
+	was := s.missing
+	s.missing = now
+	s.mu.Unlock()
+	for _, m := range now {
+		if !slices.Contains(was, m) {
+			s.log.Warn("a site is not served, the others are", "mistake", m)
+		}
+	}
+	for _, m := range was {
+		if !slices.Contains(now, m) {
+			s.log.Info("no longer so", "mistake", m)
+		}
+	}
+}
+
+// Missing returns the mistakes that Look has found.
+func (s *Sites) Missing() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.missing
+}
+
+// Retire closes idle connections to origins, of sites that receive no new requests. Older requests continue.
 func (s *Sites) Retire() {
 	for _, p := range s.proxies {
 		p.origins.transport.CloseIdleConnections()
-	}
-}
-
-// Close closes sites that have no requests at all.
-func (s *Sites) Close() {
-	s.Retire()
-	for _, root := range s.roots {
-		root.Close()
 	}
 }
 

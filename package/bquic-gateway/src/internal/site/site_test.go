@@ -36,7 +36,7 @@ func serve(t *testing.T, site config.Site) (*httptest.Server, *Sites) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.Close)
+	t.Cleanup(s.Retire)
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)
 	return srv, s
@@ -83,6 +83,72 @@ func ask(t *testing.T, method, url string, header ...string) (*http.Response, st
 		t.Fatal(err)
 	}
 	return res, string(body)
+}
+
+// TestDirectory checks that a site whose directory is missing keeps no other site from being served, and is served as
+// soon as the directory is there. An open directory would keep a drive from being unmounted.
+func TestDirectory(t *testing.T) {
+	top := t.TempDir()
+	root := filepath.Join(top, "drive")
+	write(t, top, "other/page", "of another site", 0)
+	var log bytes.Buffer
+	sites, err := New([]config.Site{
+		{Hosts: []string{"a"}, Root: root, RootAt: config.Mistake{File: "conf", Line: 7, Section: "@site[0]", Option: "root"}},
+		{Hosts: []string{"b"}, Root: filepath.Join(top, "other")},
+	}, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(sites)
+	t.Cleanup(srv.Close)
+	serves := func(host string, status int, want string) {
+		t.Helper()
+		if res, body := ask(t, "GET", srv.URL+"/page", "Host", host); res.StatusCode != status || body != want {
+			t.Errorf("site %s: %d %q, not %d %q", host, res.StatusCode, body, status, want)
+		}
+	}
+	logs := func(lines ...string) {
+		t.Helper()
+		for range 2 {
+			sites.Look()
+		}
+		got := strings.Split(strings.TrimSuffix(log.String(), "\n"), "\n")
+		log.Reset()
+		for i, line := range got {
+			if len(got) != len(lines) || !strings.HasSuffix(line, lines[i]) {
+				t.Fatalf("logged %q, not %q", got, lines)
+			}
+		}
+	}
+	const mistake = "conf:7: @site[0].root: open "
+	missing, wrong := mistake+root+": no such file or directory", mistake+root+": not a directory"
+	serves("a", 503, "the directory of this site is missing\n")
+	serves("b", 200, "of another site")
+	logs(`level=WARN msg="a site is not served, the others are" mistake="` + missing + `"`)
+	if got := sites.Missing(); len(got) != 1 || got[0] != missing {
+		t.Errorf("missing: %q", got)
+	}
+	if err := os.WriteFile(root, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	serves("a", 503, "the directory of this site is missing\n")
+	logs(`level=WARN msg="a site is not served, the others are" mistake="`+wrong+`"`, `level=INFO msg="no longer so" mistake="`+missing+`"`)
+	if err := os.Remove(root); err != nil {
+		t.Fatal(err)
+	}
+	write(t, root, "page", "of the drive", 0)
+	serves("a", 200, "of the drive")
+	logs(`level=INFO msg="no longer so" mistake="` + wrong + `"`)
+	if got := sites.Missing(); len(got) > 0 {
+		t.Errorf("missing: %q", got)
+	}
+	// Another directory takes its place, as when a drive is mounted there.
+	if err := os.Rename(root, root+".old"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, root, "page", "of another drive", 0)
+	serves("a", 200, "of another drive")
+	logs("")
 }
 
 func TestPrecompressed(t *testing.T) {
@@ -211,7 +277,7 @@ func TestHosts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer s.Retire()
 	for host, code := range map[string]int{
 		"a.example": 200, "A.Example.": 200, "a.example:8443": 200, "[2001:db8:0::1]:8443": 200,
 		"b.example": 421, "xa.example": 421, "": 421, "a.example/": 400, "a.example@b.example": 400, "a.example b": 400, "a.exa\rmple": 400,
@@ -359,7 +425,7 @@ func TestFailuresLoggedOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer sites.Close()
+		defer sites.Retire()
 		site := httptest.NewServer(sites)
 		for range 20 {
 			if res, _ := ask(t, "GET", site.URL); res.StatusCode != 502 {

@@ -51,6 +51,7 @@ func Gateway(data json.RawMessage, now time.Time) string {
 	return draw("gateway", d, now, append([]fact{
 		{"listen", st.Listen},
 		{"pin", st.Pin},
+		{"warning", st.Warning},
 		{"profiles", strings.Join(st.Profiles, ", ")},
 		{"connections", fmt.Sprintf("%d QUIC, %d TCP; %d QUIC since the start", st.Live, st.TCP, st.Total)},
 		{"requests", fmt.Sprintf("%d; %s sent, %s received", st.Requests, size(st.Sent), size(st.Received))},

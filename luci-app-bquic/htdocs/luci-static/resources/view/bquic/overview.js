@@ -171,7 +171,8 @@ return view.extend({
 			E('p', {}, [ _('Listens on %s.').format(common.text(st.listen)) ]),
 			E('p', {}, [ _('Connections: %d now, %d since the start.').format(st.connections_live ?? 0, st.connections_total ?? 0) ]),
 			st.tunnels ? E('p', {}, [ _('TCP connections for relays: %d.').format(st.tunnels.open ?? 0) ]) : '',
-			...common.refused(st));
+			...common.refused(st),
+			...common.warned(st));
 	},
 
 	relayCard(st) {
