@@ -195,6 +195,32 @@ test('forms take the addresses that bquic check takes', async () => {
 	assert.ok(taken >= 20, taken);
 });
 
+test('forms take the prefixes, ports and pins that bquic check takes', async () => {
+	const forms = { gateway: await options('gateway', 'bquic'), peer: await options('gateway', 'bquic'), relay: await options('relay', 'bquic') };
+	const values = {
+		prefix: [ '10.0.0.0/8', '10.1.2.3', '10.1.2.3/16', '10.1.2.3/32', '10.1.0.0/16', '0.0.0.0/0', '1.0.0.0/0', '10.0.0.0/33', '10.0.0.0/08', '10.0.0.0/', '10.0.0.0/8/8', '10.0.0/8', '010.0.0.0/8',
+			'256.0.0.0/8', 'fd00::/8', 'fd00::', 'fd00::1/8', 'fd00::1/128', 'fd00::1/129', 'fd00:1:2:3::/64', 'fd00:1:2:3::/63', 'fd00:1:2:2::/63', '::/0', '::', '::1', '::1.2.3.4', '1::2::3',
+			'1:2:3:4:5:6:7:8', '1:2:3:4:5:6:7:8:9', 'fd00', 'FD00::/8', '::ffff:10.0.0.0/104', '::ffff:10.1.2.3', '::ffff:0:0/96', '64:ff9b::1.2.3.4', 'fe80::1%lan', 'fe80::%lan/64', 'x@[::1', 'a.example', '*', '/', '/8' ],
+		ports: [ '1', '0', '25', '0025', '65535', '65536', '1-65535', '0-9', '9-1', '7-7', '6000-6063', '1-', '-1', '1-2-3', '1:2', 'ssh', '25.5', '100000-100001' ],
+		pins: [ `sha256/${'A'.repeat(43)}=`, `sha256/${'A'.repeat(42)}B=`, `sha256/${'+'.repeat(42)}8=`, `sha256/${'A'.repeat(43)}`, `sha256/${'A'.repeat(44)}`, `sha1/${'A'.repeat(43)}=` ]
+	};
+	let taken = 0;
+
+	for (const [ type, name, kind ] of [ [ 'gateway', 'mesh', 'prefix' ], [ 'gateway', 'connect_from', 'prefix' ], [ 'gateway', 'connect_to', 'prefix' ], [ 'peer', 'prefix', 'prefix' ],
+		[ 'relay', 'exclude', 'prefix' ], [ 'relay', 'exclude_port', 'ports' ], [ 'relay', 'udp_port', 'ports' ], [ 'relay', 'pin', 'pins' ] ]) {
+		const option = shown(forms[type], type).find((o) => o.name == name);
+
+		assert.equal(option.datatype, undefined, name); /* LuCI would check that, too */
+		for (const value of values[kind]) {
+			const good = option.validate.call({ section: { formvalue: () => undefined } }, 'x', value) === true;
+
+			assert.equal(good, !wrong(type, name, value), `${type}.${name} ${value}`);
+			taken += good;
+		}
+	}
+	assert.ok(taken >= 100, taken);
+});
+
 test('forms take the paths and tokens that bquic check takes', async () => {
 	const gateway = await options('gateway', 'bquic'), relay = await options('relay', 'bquic');
 	const values = { token: [ 'a-good-token', 'a token', '12345678', `sha256:${'0'.repeat(64)}` ] };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
 'require baseclass';
+'require bquic.address as address';
 'require dom';
 'require form';
 'require poll';
@@ -164,13 +165,6 @@ return baseclass.extend({
 	/* A daemon's text as a text node. */
 	text(value) {
 		return typeof value == 'string' || typeof value == 'number' ? String(value) : '–';
-	},
-
-	/* Whether a value is host:port. The host is an IPv6 address in brackets, or what the pattern says. */
-	withPort(value, host) {
-		const [ , name, port ] = value.match(/^(.*):([1-9][0-9]{0,4})$/) ?? [];
-
-		return port < 65536 && (/^\[[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?\]$/.test(name) || host.test(name));
 	},
 
 	absolutePath: absolutePath,
@@ -482,7 +476,7 @@ return baseclass.extend({
 	metricsOption(section, tab, placeholder) {
 		const o = section.taboption(tab, form.Value, 'metrics', _('Metrics'), _('Address and port that serve the Prometheus metrics, for example %s; empty: none.').format(placeholder));
 
-		o.validate = (id, value) => !value || this.withPort(value, /^[0-9.]+$/) || _('Must be address:port, for example 127.0.0.1:9464.');
+		o.validate = (id, value) => !value || address.withPort(value, /^[0-9.]+$/) || _('Must be address:port, for example 127.0.0.1:9464.');
 
 		return o;
 	},

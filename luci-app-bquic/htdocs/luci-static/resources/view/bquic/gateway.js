@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
+'require bquic.address as address';
 'require bquic.common as common';
 'require bquic.profile as profile';
 'require dom';
@@ -34,10 +35,10 @@ return view.extend({
 
 		o = s.taboption('general', form.Value, 'listen', _('Listen on'), _('Address and port on which the gateway listens, UDP and TCP; without an address, on all of them. To serve browsers by name, move LuCI to another port and take :443.'));
 		o.placeholder = ':8443';
-		o.validate = (id, value) => !value || common.withPort(value, /^[0-9.]*$/) || _('Must be [address]:port, for example :8443 or 192.0.2.1:443.');
+		o.validate = (id, value) => !value || address.withPort(value, /^[0-9.]*$/) || _('Must be [address]:port, for example :8443 or 192.0.2.1:443.');
 
 		o = s.taboption('general', form.DynamicList, 'mesh', _('WiFi clients'), _('Address prefixes of the clients that come over WiFi; the firewall lets them in.'));
-		o.datatype = 'or(cidr,ipaddr("nomask"))';
+		o.validate = address.prefix;
 		o.placeholder = '10.0.0.0/8';
 
 		profile.option(s, 'advanced', 'mesh_profile', known, _('Profile of WiFi clients'), _('How the gateway sends to WiFi clients; all other clients get the profile “standard”.'));
@@ -62,11 +63,11 @@ return view.extend({
 		common.tokenOption(s, 'relays', true, _('Token'), _('Secret of all relays that have no name below: copy it to their settings. Without a token here or below, the gateway serves no relay.'));
 
 		o = s.taboption('relays', form.DynamicList, 'connect_from', _('Relays may connect from'), _('Address prefixes that relays may connect from; empty: those of the WiFi clients.'));
-		o.datatype = 'or(cidr,ipaddr("nomask"))';
+		o.validate = address.prefix;
 
 		o = s.taboption('relays', form.DynamicList, 'connect_to', _('Their clients may connect to'),
 			_('Address prefixes that the relays’ clients may connect to; empty: all public addresses. Private, reserved and local addresses, and this router’s own, are open only if a prefix names them.'));
-		o.datatype = 'or(cidr,ipaddr("nomask"))';
+		o.validate = address.prefix;
 
 		o = s.taboption('advanced', form.Value, 'certificate', _('Certificate'), _('PEM file with the certificate chain; empty: the gateway makes its own at the first start.'));
 		o.validate = common.absolutePath;
@@ -83,7 +84,7 @@ return view.extend({
 		o = s.taboption('advanced', form.Value, 'access_log', _('Access log'), _('File that gets a line for each request, for example /var/log/bquic/access.log; empty: none.'));
 		o.validate = common.absolutePath;
 		o = s.taboption('advanced', form.Value, 'redirect', _('Redirect'), _('Address and port, for example :80, where visitors without TLS are sent to the same site with TLS; empty: none.'));
-		o.validate = (id, value) => !value || common.withPort(value, /^[0-9.]*$/) || _('Must be [address]:port, for example :8443 or 192.0.2.1:443.');
+		o.validate = (id, value) => !value || address.withPort(value, /^[0-9.]*$/) || _('Must be [address]:port, for example :8443 or 192.0.2.1:443.');
 		o = s.taboption('advanced', form.Value, 'acme_webroot', _('ACME webroot'), _('Directory that contains the ACME challenges in .well-known/acme-challenge/; empty: the site’s own. Requires the redirect.'));
 		o.validate = common.absolutePath;
 		common.metricsOption(s, 'advanced', '127.0.0.1:9464');
@@ -153,7 +154,7 @@ return view.extend({
 		o.rmempty = false;
 		o.modalonly = true;
 		o = s.option(form.DynamicList, 'prefix', _('May connect from'), _('Address prefixes that it may connect from; empty: as for all relays.'));
-		o.datatype = 'or(cidr,ipaddr("nomask"))';
+		o.validate = address.prefix;
 		o = s.option(form.Value, 'tunnels', _('Tunnels'), _('How many tunnels it may have at a time; empty: a fair share of all.'));
 		o.datatype = 'and(uinteger,range(1,65536))';
 		o = s.option(form.Value, 'rate', _('Rate (Mbit/s)'), _('Limit of all its tunnels together, in each direction; empty: none.'));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
+'require bquic.address as address';
 'require bquic.common as common';
 'require bquic.graph as graph';
 'require bquic.profile as profile';
@@ -15,7 +16,7 @@ function given(section, id, name) {
 	return [ section.formvalue(id, name) ?? [] ].flat().filter((v) => v);
 }
 
-const hostPort = (value) => common.withPort(value, /^[^\s:[\]]+$/) || _('Must be host:port, for example 10.1.2.3:8443 or [fd00::1]:8443.');
+const hostPort = (value) => address.withPort(value, /^[^\s:[\]]+$/) || _('Must be host:port, for example 10.1.2.3:8443 or [fd00::1]:8443.');
 
 return view.extend({
 	load() {
@@ -61,7 +62,7 @@ return view.extend({
 			if (!pins && !ca && this.section.formvalue(id, 'enabled') == '1')
 				return _('A relay that is switched on needs a pin or authorities.');
 
-			return !value || /^sha256\/[A-Za-z0-9+/]{43}=$/.test(value) || _('Must be sha256/ and 44 characters of base64.');
+			return !value || /^sha256\/[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$/.test(value) || _('Must be sha256/ and 44 characters of base64.');
 		};
 
 		common.tokenOption(s, 'general', false, _('Token'), _('Secret by which the gateway recognises this relay.'));
@@ -83,17 +84,16 @@ return view.extend({
 		o.default = 'auto';
 
 		o = s.taboption('general', form.DynamicList, 'exclude', _('Except to'), _('Address prefixes of targets that are never relayed, for example of services in the mesh.'));
-		o.datatype = 'or(cidr,ipaddr("nomask"))';
+		o.validate = address.prefix;
 
 		o = s.taboption('general', form.DynamicList, 'exclude_port', _('Except ports'), _('TCP ports, or ranges of them, that are never relayed, for example 25.'));
-		o.datatype = 'portrange';
+		o.validate = address.ports;
 
 		o = s.taboption('general', form.DynamicList, 'udp_port', _('UDP ports'), _('UDP ports, or ranges of them, that the relay also carries, for example 53. Requires the package kmod-nft-socket.'));
-		o.datatype = 'portrange';
 		o.validate = (id, value) => {
-			const [ low, high ] = value.split('-');
+			const [ low, high ] = value.split('-'), said = address.ports(id, value);
 
-			return !value || !(+low <= 443 && 443 <= +(high ?? low)) || _('Must not include 443: the relay leaves the clients’ own QUIC alone.');
+			return said !== true ? said : !value || !(+low <= 443 && 443 <= +(high ?? low)) || _('Must not include 443: the relay leaves the clients’ own QUIC alone.');
 		};
 
 		o = s.taboption('general', form.DummyValue, '_test', _('Test'));
@@ -123,7 +123,7 @@ return view.extend({
 		o.value('tproxy', _('TPROXY'));
 		o.default = 'redirect';
 		o = s.taboption('advanced', form.Value, 'port', _('Port'), _('TCP port on which taken connections arrive.'));
-		o.datatype = 'port';
+		o.datatype = 'and(uinteger,range(1,65535))';
 		o.placeholder = '12443';
 		o = s.taboption('advanced', form.Value, 'cpu_share', _('Processor (%)'), _('How much of one processor the relay may use. If it would take more to carry all that the path can, TCP goes direct. 0: no limit; TCP is always carried.'));
 		o.datatype = 'and(uinteger,range(0,100))';
