@@ -4,9 +4,11 @@ package relay
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -91,4 +93,38 @@ func TestDeadNameServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.close()
+}
+
+// A lines is a log that keeps its lines for a test.
+type lines chan string
+
+func (l lines) Write(b []byte) (int, error) {
+	l <- string(b)
+	return len(b), nil
+}
+
+// TestDryRunWaits has a name server that does not answer: the operator learns what a dry run waits for.
+func TestDryRunWaits(t *testing.T) {
+	silent, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	resolveWith(t, func() string { return silent.LocalAddr().String() })
+	log := make(lines, 10)
+	r, err := New(Config{Gateways: InOrder("gateway.test:8443"), Pins: []cert.Pin{{}}, Token: "correct-horse", Interfaces: []string{"br-lan"}}, slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.DryRun(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "gateway.test:8443: ") {
+		t.Errorf("the error is %v", err)
+	}
+	select {
+	case line := <-log:
+		if !strings.Contains(line, "waiting for DNS") {
+			t.Errorf("it says %q", line)
+		}
+	default:
+		t.Error("it has waited without a word")
+	}
 }

@@ -259,6 +259,10 @@ func (r *Relay) DryRun(ctx context.Context) (rules string, err error) {
 	defer cancel()
 	set := r.now.Load()
 	d := &dialler{settings: set, found: r.gateways.found}
+	waiting := time.AfterFunc(answerTimeout/3, func() {
+		r.logger.Info("waiting for DNS, for the addresses of the gateways", "at_most", handshakeTimeout)
+	})
+	defer waiting.Stop()
 	for _, u := range set.Gateways {
 		if _, rerr := d.resolve(ctx, u.Gateway); rerr != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %w", u.Gateway, rerr))
