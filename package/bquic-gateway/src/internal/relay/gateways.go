@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -61,6 +62,7 @@ func (p *place) next(addrs []netip.AddrPort) netip.AddrPort {
 // known is what is known about a gateway.
 type known struct {
 	addresses []netip.Prefix // excluded from being taken
+	itself    bool           // one of them is this machine's
 	problem   string         // the error of the last attempt to connect or of the last session; "": none
 }
 
@@ -336,9 +338,25 @@ func (g *gateways) addresses(set *settings) (prefixes []netip.Prefix) {
 
 // found records a gateway's addresses, before anything is sent to them.
 func (g *gateways) found(gateway string, addresses []netip.Prefix) {
+	itself := slices.ContainsFunc(addresses, own)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.of(gateway).addresses = addresses
+	k := g.of(gateway)
+	if itself && !k.itself {
+		g.logger.Warn("a gateway is of no use", "gateway", gateway, "reason", itselfReason)
+	}
+	k.addresses, k.itself = addresses, itself
+}
+
+const itselfReason = "it is this router itself: connections gain nothing"
+
+// own reports whether an address is this machine's.
+func own(p netip.Prefix) bool {
+	addrs, _ := net.InterfaceAddrs()
+	return p.Addr().IsLoopback() || slices.ContainsFunc(addrs, func(a net.Addr) bool {
+		q, err := netip.ParsePrefix(a.String())
+		return err == nil && q.Addr() == p.Addr()
+	})
 }
 
 func (g *gateways) of(gateway string) *known {
@@ -413,6 +431,9 @@ func (g *gateways) gateway(u Upstream) GatewayStatus {
 		switch state, reason, _ := p.session.look(); {
 		case state == upstream.Up:
 			st.State, st.Error = StateUp, ""
+			if g.of(u.Gateway).itself {
+				st.Error = itselfReason
+			}
 		case st.State == StateUp:
 		case state == upstream.NoUplink:
 			st.State, st.Error = StateNoUplink, reason

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -225,6 +226,31 @@ func TestUplink(t *testing.T) {
 	}
 }
 
+// TestItself checks that a gateway on the relay's own router is noticed, once.
+func TestItself(t *testing.T) {
+	log := make(lines, 10)
+	now := new(atomic.Pointer[settings])
+	now.Store(&settings{Config: Config{Gateways: InOrder("a:1")}})
+	g := newGateways(now, slog.New(slog.NewTextHandler(log, nil)), func() {})
+	prefix := func(a netip.Addr) []netip.Prefix { return []netip.Prefix{netip.PrefixFrom(a, a.BitLen())} }
+	g.found("a:1", prefix(netip.MustParseAddr("192.0.2.1")))
+	if len(log) > 0 {
+		t.Errorf("another machine's: %s", <-log)
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addrs {
+		for range 2 {
+			g.found(a.String(), prefix(netip.MustParsePrefix(a.String()).Addr()))
+		}
+		if len(log) != 1 || !strings.Contains(<-log, itselfReason) {
+			t.Fatalf("%v is noticed not once", a)
+		}
+	}
+}
+
 // TestShare checks that gateways of equal weight share connections, and that gateways of
 // smaller weight wait.
 func TestShare(t *testing.T) {
@@ -252,8 +278,8 @@ func TestShare(t *testing.T) {
 	var st Status
 	b.status(&st)
 	want := []GatewayStatus{
-		{Address: one.address, Weight: 100, State: StateUp, Streams: uses[one.address]},
-		{Address: two.address, Weight: 100, State: StateUp, Streams: uses[two.address]},
+		{Address: one.address, Weight: 100, State: StateUp, Error: itselfReason, Streams: uses[one.address]},
+		{Address: two.address, Weight: 100, State: StateUp, Error: itselfReason, Streams: uses[two.address]},
 		{Address: three.address, Weight: 50, State: StateUnused},
 	}
 	if !slices.Equal(st.Gateways, want) || len(st.Connections) != 2 {
