@@ -276,25 +276,27 @@ func (g *gateways) all() (sessions []*session) {
 	return slices.Concat(sessions, g.former, g.leaving)
 }
 
+// best returns the sessions for new connections, without former ones.
+func (g *gateways) best() (up []*session) {
+	is := make([]bool, len(g.places))
+	for i, p := range g.places {
+		is[i] = p.session != nil && p.session.state() == upstream.Up
+	}
+	tier := g.lineup.Best(time.Now(), func(i int) bool { return is[i] })
+	for i, p := range g.places {
+		if is[i] && p.tier == tier {
+			up = append(up, p.session)
+		}
+	}
+	return up
+}
+
 // pick returns a session for a new connection, or nil. Among the working gateways
 // with the largest weight, it chooses the session that should deliver first.
 func (g *gateways) pick() *session {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.turn++ // rotates among equal paths
-	var up []*session
-	tier := 0
-	for i := range g.places {
-		p := g.places[(g.turn+i)%len(g.places)]
-		if p.session == nil || len(up) > 0 && p.tier > tier || p.session.state() != upstream.Up {
-			continue
-		}
-		if p.tier < tier {
-			up = up[:0]
-		}
-		tier = p.tier
-		up = append(up, p.session)
-	}
+	up := g.best()
 	switch len(up) {
 	case 0:
 		for _, s := range g.former {
@@ -306,6 +308,8 @@ func (g *gateways) pick() *session {
 	case 1:
 		return up[0]
 	}
+	g.turn++ // rotates among equal paths
+	up = slices.Concat(up[g.turn%len(up):], up[:g.turn%len(up)])
 	// A full gateway carries few of this relay's connections, and would seem the best.
 	if free := slices.DeleteFunc(slices.Clone(up), (*session).full); len(free) > 0 {
 		up = free
@@ -393,17 +397,12 @@ func (g *gateways) report(now time.Time) {
 
 // used returns the gateways that carry new connections.
 func (g *gateways) used() (gateways []string) {
-	tier := -1
-	for _, p := range g.places { // sorted by tier
-		if p.session != nil && p.session.state() == upstream.Up && (tier < 0 || tier == p.tier) {
-			tier = p.tier
-			gateways = append(gateways, p.gateway)
-		}
+	best := g.best()
+	if len(best) == 0 {
+		best = slices.DeleteFunc(slices.Clone(g.former), func(s *session) bool { return s.state() != upstream.Up })
 	}
-	for _, s := range g.former {
-		if tier < 0 && s.state() == upstream.Up {
-			gateways = append(gateways, s.gateway)
-		}
+	for _, s := range best {
+		gateways = append(gateways, s.gateway)
 	}
 	return slices.Compact(gateways)
 }

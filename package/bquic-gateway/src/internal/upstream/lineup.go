@@ -14,6 +14,9 @@ const (
 	MinPause    = 250 * time.Millisecond
 	MaxPause    = 5 * time.Second
 	BetterPause = 20 * time.Second
+	// MaxTrial limits the trial of a gateway that is back: for as long as it was away, one of a
+	// smaller weight goes on. So a gateway that comes and goes does not pull new connections to and fro.
+	MaxTrial = 5 * time.Minute
 )
 
 // A Lineup decides which sessions there should be. Each place holds one session with a
@@ -29,6 +32,8 @@ type place struct {
 	tier     int
 	state    State     // Closed: no session
 	since    time.Time // when the session began
+	left     time.Time // when the place failed; zero: not since it was last Up
+	trial    time.Time // the end of the trial
 	dialling bool
 	failed   bool // an attempt has failed since Lineup.down
 	pause    time.Duration
@@ -58,14 +63,22 @@ func (l *Lineup) Session(now time.Time, i int, state State) {
 	if before == Closed {
 		p.since = now
 	}
+	best := l.best(now)
+	switch {
+	case state == Up && !p.left.IsZero():
+		p.trial = now.Add(min(now.Sub(p.left), MaxTrial))
+		p.left = time.Time{}
+	case before == Up && (best < 0 || p.tier <= best): // not retired
+		p.left = now
+	}
 	if works(before) && !works(state) {
 		if now.Sub(p.since) > MaxPause {
 			p.pause = MinPause
 		}
 		l.wait(now, p)
 	}
-	switch up := l.best() >= 0; {
-	case up:
+	switch {
+	case best >= 0:
 		l.down = time.Time{}
 	case l.down.IsZero():
 		l.down = now
@@ -116,21 +129,26 @@ func (l *Lineup) wait(now time.Time, p *place) {
 	p.pause = min(2*p.pause, longest)
 }
 
-// best returns the tier that takes new connections; -1: none.
-func (l *Lineup) best() int {
-	best := -1
-	for _, p := range l.places {
-		if p.state == Up && (best < 0 || p.tier < best) {
-			best = p.tier
+// Best returns the best tier with a place for which up is true; -1: none. Places on trial count if there is no other.
+func (l *Lineup) Best(now time.Time, up func(i int) bool) int {
+	best, trial := -1, false
+	for i, p := range l.places {
+		if on := now.Before(p.trial); up(i) && (best < 0 || trial && !on || trial == on && p.tier < best) {
+			best, trial = p.tier, on
 		}
 	}
 	return best
 }
 
+// best returns the tier that takes new connections; -1: none.
+func (l *Lineup) best(now time.Time) int {
+	return l.Best(now, func(i int) bool { return l.places[i].state == Up })
+}
+
 // Decide returns the places to dial for, and the places whose session to retire. It
 // counts these attempts as begun.
 func (l *Lineup) Decide(now time.Time) (dial, retire []int) {
-	last := l.best()
+	last := l.best(now)
 	if last < 0 {
 		last = l.reach(now)
 	} else {

@@ -90,7 +90,7 @@ func TestLineup(t *testing.T) {
 			d.dialled(1, Up)
 			d.after(time.Hour)
 			d.decides("[] []")
-			d.is(0, Up)
+			d.is(0, Up) // for the first time
 			d.decides("[] [1]")
 		}},
 		{"all without an uplink", []int{0, 1}, func(d *day) {
@@ -120,6 +120,50 @@ func TestLineup(t *testing.T) {
 			d.failed(0)
 			d.after(HeadStart)
 			d.decides("[0 1] []") // a replacement
+		}},
+		{"one that is back must last as long as it was away", []int{0, 1}, func(d *day) {
+			d.decides("[0] []")
+			d.dialled(0, Up)
+			d.after(time.Hour)
+			d.is(0, Silent)
+			d.after(HeadStart)
+			d.decides("[0 1] []")
+			d.dialled(1, Up)
+			d.after(time.Minute - HeadStart)
+			d.dialled(0, Up)
+			d.decides("[] []")
+			d.after(30 * time.Second)
+			d.is(0, Silent) // not yet
+			d.after(10 * time.Second)
+			d.is(0, Up)
+			d.after(10*time.Second - 1)
+			d.decides("[] []")
+			d.after(1)
+			d.decides("[] [1]")
+			d.is(1, Closed)
+			// It is used at once if there is no other, and one that was retired has not failed.
+			d.after(time.Hour)
+			d.is(0, Silent)
+			d.after(HeadStart)
+			d.decides("[0 1] []")
+			d.dialled(0, Up)
+			d.decides("[] []")
+			d.dialled(1, Up)
+			d.decides("[] []")
+			d.after(HeadStart)
+			d.decides("[] [1]")
+			d.is(1, Closed)
+			// After a long time away, the trial is limited.
+			d.is(0, Silent)
+			d.after(HeadStart)
+			d.decides("[0 1] []")
+			d.dialled(1, Up)
+			d.after(24 * time.Hour)
+			d.dialled(0, Up)
+			d.after(MaxTrial - 1)
+			d.decides("[] []")
+			d.after(1)
+			d.decides("[] [1]")
 		}},
 		{"equal ones are all used", []int{0, 0, 1}, func(d *day) {
 			d.decides("[0 1] []")
@@ -191,9 +235,14 @@ func FuzzLineup(f *testing.F) {
 		}
 		best := func() int {
 			best := len(tiers)
-			for i, s := range states {
-				if s == Up {
-					best = min(best, tiers[i])
+			for _, on := range []bool{false, true} { // trial
+				for i, s := range states {
+					if s == Up && now.Before(l.places[i].trial) == on {
+						best = min(best, tiers[i])
+					}
+				}
+				if best < len(tiers) {
+					break
 				}
 			}
 			return best
