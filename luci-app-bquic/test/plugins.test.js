@@ -123,6 +123,22 @@ test('a mistake ends no running daemon when apk starts the service after an upgr
 	assert.deepEqual([ method, text.filter((l) => l.startsWith('procd')), file ], [ 'add', [], 'rate=1000\n' ]);
 });
 
+test('an upgrade restarts the daemon, whatever times and size the package gives the program', () => {
+	const program = path.join(tmp, 'installed');
+	const run = service(onlyGateway, { TEST_PROG: program });
+	const installed = () => {
+		/* as opkg and apk do it, with the times of the package */
+		fs.copyFileSync(BQUIC, `${program}.new`);
+		fs.utimesSync(`${program}.new`, 1e9, 1e9);
+		fs.renameSync(`${program}.new`, program);
+		const { error, said } = run('start_service');
+		assert.deepEqual(said('procd_open_instance'), [ 'gateway' ], error);
+		return fs.readFileSync(run.made('gateway/fixed'), 'utf8');
+	};
+
+	assert.notEqual(installed(), installed());
+});
+
 test('a reload: the daemon reads again, and is started anew only for what it cannot change', () => {
 	const run = service(onlyGateway);
 	const fixed = () => fs.readFileSync(run.made('gateway/fixed'), 'utf8');

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"bquic/internal/config"
 	"bquic/internal/divert"
@@ -163,13 +164,15 @@ func (p *Plan) relay(r *config.Relay) {
 }
 
 // built identifies the program's build. After an upgrade, apk starts a service
-// without stopping it first, and the old program would continue.
+// without stopping it first, and the old program would continue. The file's number and the time of
+// its installation tell, because packages of two builds can have the same times and sizes.
 func built() string {
 	info, err := os.Stat("/proc/self/exe")
 	if err != nil {
 		return ""
 	}
-	return fmt.Sprint(info.Size(), " ", info.ModTime().Unix())
+	st := info.Sys().(*syscall.Stat_t)
+	return fmt.Sprint(st.Ino, " ", st.Ctim.Nano())
 }
 
 func (p *Plan) fix(name string, values ...string) {
