@@ -372,3 +372,21 @@ func TestRelayState(t *testing.T) {
 		t.Errorf("a directory of the system's: %v", p.Check(daemon))
 	}
 }
+
+// TestNoRoom checks that the relay is started where nothing can be written, unlike the gateway, which needs a certificate.
+func TestNoRoom(t *testing.T) {
+	top := t.TempDir()
+	flash := top + "/flash"
+	must(t, os.Mkdir(flash, 0o755))
+	must(t, syscall.Mount("flash", flash, "tmpfs", syscall.MS_RDONLY, "mode=755"))
+	defer syscall.Unmount(flash, syscall.MNT_DETACH)
+	common := "\toption enabled 1\n\toption state_dir '" + flash + "/state'\n\toption status_socket '" + top + "/run/sock'\n"
+	relay := plan(t, Relay, "config relay\n"+common+"\toption gateway a:1\n\toption token 12345678\n\toption pin sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n")
+	if _, err := relay.Prepare(Files(top+"/made"), daemon, daemon); err != nil {
+		t.Errorf("relay: %v", err)
+	}
+	gateway := plan(t, Gateway, "config gateway\n"+common)
+	if _, err := gateway.Prepare(Files(top+"/made"), daemon, daemon); err == nil || !strings.HasPrefix(err.Error(), "gateway.state_dir: ") {
+		t.Errorf("gateway: %v", err)
+	}
+}
