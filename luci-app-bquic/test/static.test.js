@@ -185,8 +185,8 @@ test('forms take the addresses that bquic check takes', async () => {
 
 	for (const [ type, list, names ] of [ [ 'gateway', gateway, [ 'listen', 'redirect', 'metrics' ] ], [ 'relay', relay, [ 'gateway', 'metrics' ] ] ])
 		for (const name of names)
-			for (const value of [ ':8443', '8443', '10.1.2.3:8443', '10.1.2.3', 'fd00::1', 'fd00::1:8443', '[fd00::1]:8443', '[fd00::1]', '[fe80::9%mesh]:8443', '[fe80::9%br-lan.7]:8443',
-				'gateway.example.org:8443', 'gateway.example.org', 'https://gateway.example.org:8443', '10.1.2.3:0', '10.1.2.3:65535', '10.1.2.3:65536', '10.1.2.3:http' ]) {
+			for (const value of [ ':8444', '8444', '10.1.2.3:8444', '10.1.2.3', 'fd00::1', 'fd00::1:8444', '[fd00::1]:8444', '[fd00::1]', '[fe80::9%mesh]:8444', '[fe80::9%br-lan.7]:8444',
+				'gateway.example.org:8444', 'gateway.example.org', 'https://gateway.example.org:8444', '10.1.2.3:0', '10.1.2.3:65535', '10.1.2.3:65536', '10.1.2.3:http' ]) {
 				const good = list.find((o) => o.name == name).validate('x', value) === true;
 
 				assert.equal(good, !wrong(type, name, value), `${type}.${name} ${value}`);

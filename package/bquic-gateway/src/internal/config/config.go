@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"bquic/internal/cert"
@@ -370,6 +372,7 @@ func (d *decoder) gateway(s *uci.Section) {
 		g.ConnectFrom = g.Mesh
 	}
 	d.bothOrNone(s, "certificate", "key")
+	d.apart(s, [][2]string{{"listen", g.Listen}, {"redirect", g.Redirect}, {"metrics", g.Metrics}})
 	if given(s, "acme_webroot") && !given(s, "redirect") {
 		d.fail(s, s.Option("acme_webroot").Line, "acme_webroot", "redirect is missing")
 	}
@@ -426,6 +429,23 @@ func (d *decoder) bothOrNone(s *uci.Section, a, b string) {
 	}
 	if given(s, a) && !given(s, b) {
 		d.fail(s, s.Option(a).Line, a, "%s is missing", b)
+	}
+}
+
+// apart reports a TCP listener that has the port of one before it, at the same address or at all of them.
+func (d *decoder) apart(s *uci.Section, listeners [][2]string) {
+	everywhere := func(host string) bool {
+		addr, err := netip.ParseAddr(host)
+		return err != nil || addr.IsUnspecified()
+	}
+	for i, l := range listeners {
+		host, port, _ := net.SplitHostPort(l[1])
+		for _, before := range listeners[:i] {
+			h, p, _ := net.SplitHostPort(before[1])
+			if port != "" && p == port && (h == host || everywhere(h) || everywhere(host)) {
+				d.fail(s, s.Option(l[0]).Line, l[0], "%s already has this port", before[0])
+			}
+		}
 	}
 }
 
@@ -501,6 +521,7 @@ func (d *decoder) relay(s *uci.Section, upstreams []*uci.Section) {
 		}
 		r.Relay.UDPPorts = append(r.Relay.UDPPorts, p.value)
 	}
+	d.apart(s, [][2]string{{"port", ":" + strconv.Itoa(r.Relay.Port)}, {"metrics", r.Relay.Metrics}})
 	if r.Relay.Auto && valid && share == 0 {
 		d.fail(s, s.Option("auto").Line, "auto", "control_share is 0, so there is no comparison to tell what is slower")
 	}

@@ -100,6 +100,13 @@ func TestSchema(t *testing.T) {
 	}
 }
 
+// TestPorts checks that listeners at different addresses can have the same port.
+func TestPorts(t *testing.T) {
+	if _, err := Parse("conf", []byte("config gateway\n\toption listen '192.0.2.1:443'\n\toption metrics '127.0.0.1:443'\n\toption redirect '[::1]:443'\n")); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestGateway(t *testing.T) {
 	cfg, err := Parse("conf", []byte(`
 config profile 'fast'
@@ -275,6 +282,19 @@ func TestMistakes(t *testing.T) {
 			"conf:2: @gateway[0].connect_from: missing", "conf:4: @site[0].host: missing",
 		}},
 		{"port", "config gateway\n\toption listen ':0'\n", []string{`conf:2: @gateway[0].listen: port "0" is not in the range 1 to 65535`}},
+		{"one port for two", `config gateway
+	option listen '127.0.0.1:8443'
+	option redirect ':8443'
+	option metrics '127.0.0.2:8443'
+config relay
+	option port '9465'
+	option metrics '[::1]:9465'
+`, []string{
+			"conf:3: @gateway[0].redirect: listen already has this port",
+			"conf:4: @gateway[0].metrics: redirect already has this port",
+			"conf:7: @relay[0].metrics: port already has this port",
+		}},
+		{"one port for two, by default", "config gateway\n\toption metrics '0.0.0.0:8443'\n", []string{"conf:2: @gateway[0].metrics: listen already has this port"}},
 		{"key without certificate", "config gateway\n\toption key /k\n", []string{"conf:2: @gateway[0].key: certificate is missing"}},
 		{"certificate without key", "config gateway\n\toption certificate /k\n", []string{"conf:2: @gateway[0].certificate: key is missing"}},
 		{"token", "config gateway\n\toption token 'with spaces'\n", []string{"conf:2: @gateway[0].token: contains a space or a character that is not printable ASCII"}},
