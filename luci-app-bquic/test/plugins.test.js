@@ -739,6 +739,7 @@ test('rpcd plugin bquic: the protocol, and a real gateway', () => {
 	option status_socket '${tmp}/g.sock'
 config site 's'
 	list host '*'
+	list host 'localhost'
 	option root '${tmp}'
 `);
 	assert.equal(call('check', {}).ok, true);
@@ -754,13 +755,15 @@ config site 's'
 		done
 		pin=$("$BQUIC" status --json --socket g.sock | sed -n 's/.*"pin": "\\(.*\\)".*/\\1/p')
 		echo '{"url":"https://localhost:18443/file","pin":"'"$pin"'","profile":"bquic"}' | "$BQUIC" rpcd call fetch --config g
+		echo '{"url":"https://localhost:18443/file","ca":"gstate/cert.pem"}' | "$BQUIC" rpcd call fetch --config g
 		"$BQUIC" rpcd call status --config g </dev/null
 		echo '{"url":"https://localhost:18443/file","pin":"sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}' | "$BQUIC" rpcd call fetch --config g
 		echo "{\\"pin\\":\\"$pin\\"}"` ], { encoding: 'utf8', cwd: tmp, env: { PATH: process.env.PATH, BQUIC, HOME: tmp } });
 	assert.equal(r.status, 0, r.stderr);
-	const [ fetched, status, wrong, { pin } ] = r.stdout.trim().split('\n').map((l) => JSON.parse(l));
+	const [ fetched, trusted, status, wrong, { pin } ] = r.stdout.trim().split('\n').map((l) => JSON.parse(l));
 
-	assert.equal(fetched.result?.bytes, 100000, JSON.stringify(fetched));
+	for (const answer of [ fetched, trusted ])
+		assert.equal(answer.result?.bytes, 100000, JSON.stringify(answer));
 	assert.equal(status.gateway.role, 'gateway');
 	assert.equal(status.gateway.connections, undefined);
 	assert.equal(typeof status.gateway.live.packets_sent, 'number');

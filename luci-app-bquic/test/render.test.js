@@ -315,7 +315,7 @@ test('the relay’s test connects as the relay would, or says why it cannot', as
 	const good = { gateway: [ 'g:8443' ], pin: [ first, second ] };
 
 	for (const [ relay, more, answers, calls, says ] of [
-		[ good, {}, { [`bquic.fetch https://g:8443/ ${first} bquic`]: wrong(second), [`bquic.fetch https://g:8443/ ${second} bquic`]: { result } }, [ [ 'https://g:8443/', first ], [ 'https://g:8443/', second ] ], 'answered with status 200' ],
+		[ good, {}, { [`bquic.fetch https://g:8443/ ${first} bquic `]: wrong(second), [`bquic.fetch https://g:8443/ ${second} bquic `]: { result } }, [ [ 'https://g:8443/', first ], [ 'https://g:8443/', second ] ], 'answered with status 200' ],
 		[ good, {}, { 'bquic.fetch': wrong(other) }, [ [ 'https://g:8443/', first ] ], other ],
 		/* a key that is refused although it is the pin, and gateways that take turns */
 		[ good, {}, { 'bquic.fetch': wrong(first) }, [ [ 'https://g:8443/', first ] ], first ],
@@ -323,8 +323,8 @@ test('the relay’s test connects as the relay would, or says why it cannot', as
 		[ { pin: [ first ] }, { ...up('a', 'off:1', { enabled: '0', weight: '900' }), ...up('b', 'light:2', { weight: '50' }), ...up('c', 'usual:3'), ...up('d', 'as-usual:4', { weight: '100' }) },
 			{ 'bquic.fetch': { result } }, [ [ 'https://usual:3/', first ] ], 'answered with status 200' ],
 		[ { pin: [ first ] }, up('a', 'off:1', { enabled: '0' }), {}, [], 'There is no gateway to test' ],
-		[ { gateway: [ 'g:8443' ], ca: '/etc/ca.pem' }, {}, {}, [], 'neither authorities' ],
-		[ { ...good, server_name: 'x.example' }, {}, {}, [], 'another server name' ],
+		[ { gateway: [ 'g:8443' ], ca: '/etc/ca.pem' }, {}, { 'bquic.fetch https://g:8443/  bquic /etc/ca.pem': { result } }, [ [ 'https://g:8443/', '' ] ], 'answered with status 200' ],
+		[ { ...good, server_name: 'x.example' }, {}, {}, [], 'no other server name' ],
 		/* its answer names the key */
 		[ { gateway: [ 'g:8443' ] }, {}, { 'bquic.fetch': { error: `give --pin ${other}` } }, [ [ 'https://g:8443/', '' ] ], other ]
 	]) {
@@ -651,7 +651,7 @@ test('the gateway’s page shows the pin as soon as the gateway runs, and tests 
 	}, gateway);
 	assert.equal(await field.locator('code').textContent(), gateway.pin);
 	await page.locator('[data-name="_test"] button').click();
-	assert.deepEqual(await page.evaluate(() => window.env.did), [ [ 'bquic.fetch', 'https://localhost:8443/', gateway.pin, '' ] ]);
+	assert.deepEqual(await page.evaluate(() => window.env.did), [ [ 'bquic.fetch', 'https://localhost:8443/', gateway.pin, '', '' ] ]);
 	assert.deepEqual(errors, []);
 	await page.close();
 });
@@ -668,7 +668,7 @@ test('the gateway’s test begins with an address on which the gateway listens',
 
 		await show(page, 'gateway', 1);
 		await page.locator('[data-name="_test"] button').click();
-		assert.deepEqual(await page.evaluate(() => window.env.did), [ [ 'bquic.fetch', url, gateway.pin, '' ] ], listen);
+		assert.deepEqual(await page.evaluate(() => window.env.did), [ [ 'bquic.fetch', url, gateway.pin, '', '' ] ], listen);
 		assert.deepEqual(errors, []);
 		await page.close();
 	}

@@ -14,7 +14,7 @@
 
 const callBquicStatus = rpc.declare({ object: 'bquic', method: 'status', reject: true });
 const callBquicCheck = rpc.declare({ object: 'bquic', method: 'check', reject: true });
-const callBquicFetch = rpc.declare({ object: 'bquic', method: 'fetch', params: [ 'url', 'pin', 'profile' ], reject: true });
+const callBquicFetch = rpc.declare({ object: 'bquic', method: 'fetch', params: [ 'url', 'pin', 'profile', 'ca' ], reject: true });
 const callBquicHistory = rpc.declare({ object: 'bquic', method: 'history', reject: true });
 const callWifirrHistory = rpc.declare({ object: 'wifirr', method: 'history', reject: true });
 const callWifirrCheck = rpc.declare({ object: 'wifirr', method: 'check', reject: true });
@@ -396,7 +396,7 @@ return baseclass.extend({
 
 	/*
 	 * A button that loads a URL through this router's own HTTP/3 client. target() returns
-	 * { url, pins, profile }, or { reason }: why there is nothing to load. The client takes only
+	 * { url, pins, profile, ca }, or { reason }: why there is nothing to load. The client takes only
 	 * one pin. If the server has another key, and that key is one of the pins, it tries that one.
 	 */
 	testButton(target) {
@@ -406,8 +406,8 @@ return baseclass.extend({
 			'class': 'btn cbi-button cbi-button-action',
 			'disabled': L.hasViewPermission() ? null : '',
 			'click': ui.createHandlerFn(this, () => {
-				const { url, pins, profile, reason } = target();
-				const load = (pin, last) => callBquicFetch(url, pin ?? '', profile ?? '').then((answer) => {
+				const { url, pins, profile, ca, reason } = target();
+				const load = (pin, last) => callBquicFetch(url, pin ?? '', profile ?? '', ca ?? '').then((answer) => {
 					const [ , key ] = String(answer?.error ?? '').match(/wrong pin: the server's key is (sha256\/\S+)/) ?? [];
 
 					return !last && key != pin && pins?.includes(key) ? load(key, true) : answer;

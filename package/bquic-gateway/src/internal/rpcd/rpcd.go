@@ -39,7 +39,7 @@ var Methods = map[string]map[string]any{
 	"history":     {},
 	"profiles":    {},
 	"check":       {},
-	"fetch":       {"url": "", "pin": "", "profile": ""},
+	"fetch":       {"url": "", "pin": "", "profile": "", "ca": ""},
 }
 
 // A Plugin answers calls.
@@ -264,7 +264,7 @@ func exists(path string) bool {
 // fetch runs `bquic fetch` as a user would.
 func (p *Plugin) fetch(ctx context.Context, args io.Reader) any {
 	fail := func(text string) any { return map[string]string{"error": text} }
-	var a struct{ URL, Pin, Profile string }
+	var a struct{ URL, Pin, Profile, CA string }
 	if err := json.NewDecoder(io.LimitReader(args, maxInput)).Decode(&a); err != nil {
 		return fail("the arguments are not a JSON object of strings")
 	}
@@ -274,6 +274,9 @@ func (p *Plugin) fetch(ctx context.Context, args io.Reader) any {
 	words := []string{"fetch", "--json", "--config=" + p.Config, "--timeout=" + fetchTimeout.String()}
 	if a.Pin != "" {
 		words = append(words, "--pin="+a.Pin)
+	}
+	if a.CA != "" {
+		words = append(words, "--ca="+a.CA)
 	}
 	if a.Profile != "" {
 		words = append(words, "--profile="+a.Profile)

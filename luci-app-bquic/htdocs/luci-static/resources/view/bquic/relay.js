@@ -102,10 +102,10 @@ return view.extend({
 
 			if (!gateway)
 				return { reason: _('There is no gateway to test: name one first.') };
-			if (s.formvalue(id, 'ca') || s.formvalue(id, 'server_name'))
-				return { reason: _('The test knows only pins, neither authorities nor another server name. Switch the relay on: the table below then shows whether the gateway answers.') };
+			if (s.formvalue(id, 'server_name'))
+				return { reason: _('The test knows no other server name. Switch the relay on: the table below then shows whether the gateway answers.') };
 
-			return { url: `https://${gateway.replace('%', '%25')}/`, pins: given(s, id, 'pin'), profile: m.lookupOption('profile', id)[0].formvalue(id) };
+			return { url: `https://${gateway.replace('%', '%25')}/`, pins: given(s, id, 'pin'), ca: s.formvalue(id, 'ca'), profile: m.lookupOption('profile', id)[0].formvalue(id) };
 		});
 		o.description = _('Loads the first gateway’s front page with this router’s own HTTP/3 client. Status 421 is a success, too: the gateway only has no site of this name.');
 
