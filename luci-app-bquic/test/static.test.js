@@ -223,13 +223,13 @@ test('forms take the prefixes, ports and pins that bquic check takes', async () 
 
 test('forms take the paths and tokens that bquic check takes', async () => {
 	const gateway = await options('gateway', 'bquic'), relay = await options('relay', 'bquic');
-	const values = { token: [ 'a-good-token', 'a token', '12345678', `sha256:${'0'.repeat(64)}` ] };
+	const values = { token: [ 'a-good-token', 'a token', '12345678', `sha256:${'0'.repeat(64)}`, `SHA256:${'aF'.repeat(32)}`, 'sha256:00000000', `sha256:${'g'.repeat(64)}` ] };
 	/* with a certificate, which its key needs */
 	const section = { formvalue: (id, name) => name == 'certificate' ? '/etc/bquic/site.pem' : undefined };
 
 	for (const [ sections, type, names ] of [
 		[ gateway, 'gateway', [ 'certificate', 'key', 'state_dir', 'access_log', 'acme_webroot', 'status_socket', 'token' ] ],
-		[ gateway, 'site', [ 'root', 'certificate', 'key', 'origin_ca' ] ], [ relay, 'relay', [ 'ca', 'state_dir', 'status_socket', 'token' ] ]
+		[ gateway, 'site', [ 'root', 'certificate', 'key', 'origin_ca' ] ], [ gateway, 'peer', [ 'token' ] ], [ relay, 'relay', [ 'ca', 'state_dir', 'status_socket', 'token' ] ]
 	])
 		for (const name of names)
 			for (const value of values[name] ?? [ '/www', 'www', './www', 'C:\\www' ])

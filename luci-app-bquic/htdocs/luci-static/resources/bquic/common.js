@@ -439,6 +439,12 @@ return baseclass.extend({
 		return E('div', {}, [ button, ' ', result ]);
 	},
 
+	/* As peer.ParseToken has it: a token, or its hash. */
+	kept(id, value) {
+		return !value || /^sha256:[0-9A-F]{64}$/i.test(value) || !/^sha256:/i.test(value) && /^[!-~]{8,256}$/.test(value)
+			|| _('Must be sha256: and 64 hexadecimal digits, or 8 to 256 printable ASCII characters without spaces.');
+	},
+
 	/*
 	 * A secret shared by both sides. The gateway's page can make one, 24 random bytes,
 	 * URL-safe, and copy it: browsers copy nothing from a field that shows dots.
@@ -449,7 +455,7 @@ return baseclass.extend({
 
 		o.password = true;
 		o.datatype = 'rangelength(8,256)';
-		o.validate = (id, value) => !generates && /^sha256:/i.test(value) ? _('This is the hash of a token: enter the token itself.')
+		o.validate = generates ? this.kept : (id, value) => /^sha256:/i.test(value) ? _('This is the hash of a token: enter the token itself.')
 			: /^[!-~]*$/.test(value) || _('Only printable ASCII characters without spaces are allowed.');
 		o.renderWidget = function(id, index, value) {
 			const node = form.Value.prototype.renderWidget.call(this, id, index, value);

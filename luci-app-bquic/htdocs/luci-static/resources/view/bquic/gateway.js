@@ -149,8 +149,7 @@ return view.extend({
 		o.rmempty = false;
 		o.editable = true;
 		o = s.option(form.DynamicList, 'token', _('Tokens'), _('Secrets that the relay may present, or their hashes; “bquic token” makes both. Several can be valid at a time, so each can be replaced without an outage.'));
-		o.validate = (id, value) => !value || /^sha256:[0-9A-Fa-f]{64}$/.test(value) || !/^sha256:/i.test(value) && /^[!-~]{8,256}$/.test(value)
-			|| _('Must be sha256: and 64 hexadecimal digits, or 8 to 256 printable ASCII characters without spaces.');
+		o.validate = common.kept;
 		o.rmempty = false;
 		o.modalonly = true;
 		o = s.option(form.DynamicList, 'prefix', _('May connect from'), _('Address prefixes that it may connect from; empty: as for all relays.'));
