@@ -68,7 +68,6 @@ static struct {
 	char path[64];			/* the lease */
 	struct interface interface[INTERFACES_MAX];
 	unsigned interfaces;
-	int measured[NL80211_SERVED_MAX];	/* interfaces with clients: access points, and their VLANs */
 	unsigned measured_count;
 	bool more_radios;		/* the wiphy has others */
 	char links[IFNAMSIZ];		/* an access point with links; "": none */
@@ -96,7 +95,9 @@ static struct {
 	bool counts_retries;		/* the driver counts retries; with firmware retransmission it may not */
 	unsigned without_wmm;
 	char problem[128];
-	/* two tables, used alternately, so that stations that left drop out; large, so last: see struct wifirr */
+	/* large, so last: see struct wifirr */
+	int measured[NL80211_SERVED_MAX];	/* interfaces with clients: access points, and their VLANs */
+	/* two tables, used alternately, so that stations that left drop out */
 	struct seen seen[2][STATIONS_MAX];
 } radio;
 

@@ -260,7 +260,8 @@ void nl80211_resync(struct wifirr *w);
 void nl80211_look_again(void);
 /* Lists at most max interfaces whose clients the backend serves. Returns how many. */
 unsigned nl80211_served(int *ifindex, unsigned max);
-#define NL80211_SERVED_MAX 32
+/* Each client may have a VLAN of its own, and the kernel lists the access points after all of these. */
+#define NL80211_SERVED_MAX (POLICY_CLIENTS_MAX + 32)
 /* Refreshes station.expected_kbit; called about once a minute when the htb
  * backend has no --rate. */
 void nl80211_expected(struct wifirr *w);

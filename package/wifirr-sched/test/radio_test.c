@@ -35,7 +35,7 @@ static int fake_poll(const struct pollfd *fds);
 #define CLIENTS 20		/* of each access point */
 #define ANSWERS 10		/* net.unix.max_dgram_qlen */
 #define MESSAGES 11		/* that a socket of hostapd holds: the kernel takes one more */
-#define VLAN 100		/* interface index */
+#define VLAN 100		/* interface index of the first one */
 #define OWN 4			/* hostapd's default of wmm_ac_be_cwmin */
 
 static uint64_t clock_ms = 1000;
@@ -51,7 +51,8 @@ static unsigned points;			/* access points that exist */
 static unsigned others;			/* interfaces of another radio */
 static bool two_radios;			/* the second access point has one of its own, of the same wiphy */
 static bool links;			/* the second access point has links */
-static bool vlan;			/* the first access point's clients are in a VLAN of their own */
+static unsigned vlans;			/* of the first access point */
+static bool vlan;			/* its clients are in the first of these */
 static uint16_t weight;			/* of each client */
 static uint16_t own_window[POINTS];	/* CWmin, slots */
 static unsigned larger_tried;		/* how often it was to set a larger one */
@@ -209,8 +210,9 @@ int nl80211_get_interfaces(struct nl80211 *n, void (*each)(void *data, const str
 		return refuse(n, EBUSY);
 	for (unsigned i = 0; i < others; i++)
 		each(data, &(struct nl80211_interface){ .type = NL80211_IFTYPE_AP, .wiphy = 1, .ifindex = VLAN + 1 + i });
-	if (vlan)
-		each(data, &(struct nl80211_interface){ .type = NL80211_IFTYPE_AP_VLAN, .ifindex = VLAN });
+	/* the kernel lists the newest first */
+	for (unsigned i = vlans; i > 0; i--)
+		each(data, &(struct nl80211_interface){ .type = NL80211_IFTYPE_AP_VLAN, .ifindex = VLAN + i - 1 });
 	for (unsigned i = 0; i < points; i++) {
 		nl80211_get_interface(n, i + 1, &interface);
 		each(data, &interface);
@@ -279,7 +281,7 @@ int nl80211_talk(struct nl80211 *n, const struct nlmsghdr *nlh, mnl_cb_t cb, voi
 int nl80211_get_stations(struct nl80211 *n, int ifindex, void (*each)(void *data, const struct nl80211_station *station), void *data)
 {
 	(void)n;
-	for (uint8_t i = 0; i < CLIENTS && (!vlan || ifindex == VLAN); i++)
+	for (uint8_t i = 0; i < CLIENTS && (vlan ? ifindex == VLAN : ifindex < VLAN); i++)
 		each(data, &(struct nl80211_station){
 			.mac = (uint8_t[]){ 2, 0, 0, 0, ifindex, i }, .authorized = true, .wmm = true, .aggregates = true,
 			.rx_bytes = 10 * traffic, .tx_bytes = 10 * traffic, .tx_packets = traffic, .tx_retries = traffic / 2,
@@ -607,12 +609,24 @@ static void weights_are_restored(void)
 /* They hear the access point's beacon, too. */
 static void clients_of_a_vlan_are_a_crowd(void)
 {
+	vlans = 1;
 	vlan = true;
 	start(1);
 	crowd(true, 5);
 	expect("larger windows for clients of a VLAN", larger_windows(), 1);
 	radio_stop(&w);
 	vlan = false;
+	vlans = 0;
+}
+
+static void clients_beside_many_vlans_are_a_crowd(void)
+{
+	vlans = POLICY_CLIENTS_MAX;
+	start(1);
+	crowd(true, 5);
+	expect("larger windows for clients beside many VLANs", larger_windows(), 1);
+	radio_stop(&w);
+	vlans = 0;
 }
 
 /* The daemon says which of the two it is, and only then, that there is another one. */
@@ -700,6 +714,7 @@ int main(void)
 	an_interface_of_the_crowd_is_restored();
 	weights_are_restored();
 	clients_of_a_vlan_are_a_crowd();
+	clients_beside_many_vlans_are_a_crowd();
 	other_radios_of_the_wiphy_are_left_alone();
 	an_access_point_with_links();
 	a_lease_that_cannot_be_opened();

@@ -83,6 +83,22 @@ def test_siblings_take_turns_together_and_neighbours_none(bed):
         d.remove()
 
 
+def test_clients_beside_many_vlans(bed):
+    """The kernel lists an access point after all of them."""
+    home, *_ = bed.stations
+    vlans = [f"vlan{i}" for i in range(33)]
+    for vlan in vlans:
+        bed.ap("iw", "dev", "wlan0", "interface", "add", vlan, "type", "__ap_vlan")
+    d = bed.daemon(*OPTIONS).ready(90)
+    try:
+        wait_for(lambda: home.mac in d.clients(), f"the access point's client: {d.clients()}")
+        assert d.stop() == 0
+    finally:
+        d.remove()
+        for vlan in vlans:
+            bed.ap("iw", "dev", vlan, "del")
+
+
 def test_a_sibling_that_goes(bed):
     """The rest stays as it was."""
     home, also_home, guest, repeater, mesh = bed.stations
