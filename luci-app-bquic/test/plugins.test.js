@@ -526,24 +526,29 @@ test('wifirr-sched: a daemon that reads its options meanwhile has all of them', 
 });
 
 test('wifirr-sched: a radio has one scheduler, also while there is a mistake in its section', () => {
-	const started = (RUNNING, O_a_slot) => {
+	const started = (RUNNING, options) => {
 		const r = spawnSync('unshare', [ '-m', 'sh', '-ec', `mount -t tmpfs none /sys; mkdir -p /sys/phy0 /sys/class/net/ap0 /sys/class/net/ap1
 			for d in ap0 ap1; do ln -s ../../../phy0 /sys/class/net/$d/phy80211; done; exec busybox sh -u "$@"`, 'sh',
 		path.join(__dirname, 'rc.sh'), path.join(root, 'package/wifirr-sched/files/etc/init.d/wifirr-sched'), 'start' ], {
 			encoding: 'utf8', env: { PATH: process.env.PATH, SECTIONS: 'scheduler/a scheduler/b', O_a_enabled: '1', O_a_device: 'ap0', O_b_enabled: '1', O_b_device: 'ap1',
-				TEST_PROG: WIFIRRD, TEST_RUN: path.join(tmp, 'run-radio'), TEST_DIR: path.join(tmp, 'made-radio'), RUNNING, O_a_slot } });
-		said ??= r.stdout;
+				TEST_PROG: WIFIRRD, TEST_RUN: path.join(tmp, 'run-radio'), TEST_DIR: path.join(tmp, 'made-radio'), RUNNING, ...options } });
+		said = r.stdout;
 		return [ ...r.stdout.matchAll(/^procd_(?:open_instance|close_service)\|(.*)$/gm) ].map((m) => m[1]);
 	};
 	let said;
 
-	assert.deepEqual(started('', '4800'), [ 'ap0', 'set' ]);
 	/* the one that runs goes on; where none runs, the other takes the radio */
-	assert.deepEqual(started('ap0', '5'), [ 'add' ]);
-	assert.deepEqual(started('', '5'), [ 'ap1', 'add' ]);
-	/* which may have several radios, of which the daemon serves one */
-	assert.match(said, /section b: device ap1 has no daemon of its own: a wiphy has one, here that of ap0/);
-	assert.doesNotMatch(said, /same radio|scheduled with/);
+	assert.deepEqual(started('ap0', { O_a_slot: '5' }), [ 'add' ]);
+	assert.deepEqual(started('', { O_a_slot: '5' }), [ 'ap1', 'add' ]);
+	/* each device has one of htb; htb and another backend on one radio would take turns to end */
+	assert.deepEqual(started('', { O_a_backend: 'htb', O_b_backend: 'htb' }), [ 'ap0', 'ap1', 'set' ]);
+	assert.deepEqual(started('', { O_a_backend: 'htb' }), [ 'ap0', 'set' ]);
+	assert.match(said, /section b: device ap1 has no daemon of its own: a wiphy has one, here that of ap0, which serves no other device: backend htb is for all sections of a wiphy/);
+	for (const O_b_backend of [ '', 'auto', 'airtime', 'htb' ]) {
+		assert.deepEqual(started('', { O_b_backend }), [ 'ap0', 'set' ]);
+		/* which may have several radios, of which the daemon serves one */
+		assert.match(said, /section b: device ap1 has no daemon of its own: a wiphy has one, here that of ap0, which serves all access points of its radio$/m);
+	}
 });
 
 test('wifirr-sched: where /var is full, a running daemon keeps all of its options', () => {

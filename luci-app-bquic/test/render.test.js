@@ -767,8 +767,8 @@ test('a second section for the same hardware has no scheduler of its own, which 
 			[ said('phy0-ap0'), { device: 'phy9-ap0' }, silent ],
 			[ said('phy1-ap0'), {}, silent ],
 			[ said(), {}, silent ],
-			/* the init script starts a daemon for each of these */
-			[ said('phy0-ap0'), { backend: 'htb' }, silent ],
+			[ said('phy0-ap0'), { backend: 'htb' }, together ],
+			/* the init script starts a daemon for it */
 			[ said('phy0-ap0'), { match: 'ip' }, silent ],
 			[ said('phy0-ap0'), { enabled: '0' }, 'off' ]
 		]) {

@@ -198,8 +198,8 @@ return baseclass.extend({
 	 */
 	sharing(schedulers) {
 		const running = new Set((Array.isArray(schedulers) ? schedulers : []).map((st) => st?.device));
-		const sections = uci.sections('wifirr', 'scheduler').filter((s) => s.enabled == '1' && s.device && s.backend != 'htb' && s.match != 'ip');
-		const serving = sections.filter((s) => running.has(s.device));
+		const sections = uci.sections('wifirr', 'scheduler').filter((s) => s.enabled == '1' && s.device && s.match != 'ip');
+		const serving = sections.filter((s) => s.backend != 'htb' && running.has(s.device));
 		const asked = serving.length && serving.length < sections.length ? sections.filter((s) => !radios.has(s.device)) : [];
 
 		return Promise.all(asked.map(({ device }) => L.resolveDefault(callIwinfoInfo(device), null).then((info) => {
