@@ -123,7 +123,7 @@ static bool check_windows(const char *device)
 		say("windows", true, "hostapd answers on its control socket (no change tried: %s)", check.busy ?
 		    "a wifirrd is running on the radio" : "its configuration was not found, so its windows are not known");
 	} else {
-		if (hostapd_announce(fd, device, &own.windows, true) == 0)
+		if (hostapd_announce(fd, device, &own.windows, true, true) > 0)
 			answers = hostapd_collect(fd, HOSTAPD_ANSWERS, ANSWER_MS);
 		works = answers.done == HOSTAPD_ANSWERS && radio_set_queue(&check.nl, check.interface.ifindex, &own.queue, 0) == 0;
 		say("windows", works, works ? "hostapd and the driver accepted the current windows: CWmin %u, CWmax %u slots; "

@@ -25,7 +25,7 @@ static const struct hostapd_own defaults = {
 	.queue = { .cwmin = 15, .cwmax = 63, .aifs = 3 },
 };
 
-/* In the order in which windows grow. */
+/* In the order in which windows grow: the first two are CWmax. */
 static const struct {
 	const char *name;
 	size_t offset;
@@ -140,19 +140,20 @@ int hostapd_ping(int fd, const char *device)
 	return tell(fd, device, "PING");
 }
 
-int hostapd_announce(int fd, const char *device, const struct hostapd_windows *windows, bool lower)
+int hostapd_announce(int fd, const char *device, const struct hostapd_windows *windows, bool lower, bool max)
 {
+	size_t first = max ? 0 : 2;
 	char message[64];
 
-	for (size_t n = 0; n < HOSTAPD_ANSWERS; n++) {
-		size_t i = lower ? HOSTAPD_ANSWERS - 1 - n : n;
+	for (size_t n = first; n < HOSTAPD_ANSWERS; n++) {
+		size_t i = lower ? HOSTAPD_ANSWERS - 1 + first - n : n;
 
 		snprintf(message, sizeof(message), "SET %s %u", parameter[i].name,
 			 *((const uint8_t *)windows + parameter[i].offset));
 		if (tell(fd, device, message) < 0)
 			return -1;
 	}
-	return 0;
+	return HOSTAPD_ANSWERS - first;
 }
 
 struct hostapd_answers hostapd_collect(int fd, unsigned expected, int wait_ms)

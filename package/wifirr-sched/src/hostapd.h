@@ -45,11 +45,13 @@ int hostapd_open(void);
 int hostapd_ping(int fd, const char *device);
 /*
  * lower: the windows may be smaller than before, which changes the order of the
- * messages: a station rejects windows with CWmin above CWmax.
+ * messages: a station rejects windows with CWmin above CWmax. max: CWmax may have
+ * changed, too. hostapd renews the beacons of all its access points at each message.
+ * Returns the number of messages.
  */
-int hostapd_announce(int fd, const char *device, const struct hostapd_windows *windows, bool lower);
+int hostapd_announce(int fd, const char *device, const struct hostapd_windows *windows, bool lower, bool max);
 
-/* Messages that one hostapd_announce() sends. */
+/* Messages that one hostapd_announce() sends at most. */
 #define HOSTAPD_ANSWERS 4
 
 /* Counts the answers that have arrived. Waits up to wait_ms while there are fewer than expected. */

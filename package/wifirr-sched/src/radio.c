@@ -264,7 +264,7 @@ static int restore_windows(int fd, const char *device)
 	int result = 0;
 
 	hostapd_read_own(device, &own);
-	if (hostapd_announce(fd, device, &own.windows, true) == 0)
+	if (hostapd_announce(fd, device, &own.windows, true, true) > 0)
 		result = hostapd_collect(fd, HOSTAPD_ANSWERS, ANSWER_MS).done < HOSTAPD_ANSWERS ? -1 : 0;
 	else if (errno != ENOENT && errno != ECONNREFUSED)
 		result = -1;
@@ -496,7 +496,10 @@ static void announce(unsigned exponent, uint64_t now)
 	radio.undone = false;
 	for (unsigned i = 0; i < radio.interfaces; i++) {
 		struct interface *at = &radio.interface[i];
-		struct hostapd_windows windows = exponent ? larger(&at->own.windows, exponent) : at->own.windows;
+		const struct hostapd_windows *own = &at->own.windows;
+		struct hostapd_windows windows = exponent ? larger(own, exponent) : *own;
+		bool max = own->be_max < CONTENTION_EXPONENT_MAX || own->bk_max < CONTENTION_EXPONENT_MAX;
+		int sent;
 
 		if (radio_set_queue(&radio.nl, at->ifindex, &at->own.queue, exponent ? radio.contention.ap_exponent : 0) == 0) {
 			radio.sets_queue |= exponent;
@@ -510,8 +513,9 @@ static void announce(unsigned exponent, uint64_t now)
 		} else if (radio.sets_queue && !absent()) {
 			radio.undone = true;
 		}
-		if (hostapd_announce(radio_hostapd.fd, at->name, &windows, !exponent) == 0) {
-			radio.expected += HOSTAPD_ANSWERS;
+		sent = hostapd_announce(radio_hostapd.fd, at->name, &windows, !exponent, max);
+		if (sent > 0) {
+			radio.expected += sent;
 		} else {
 			radio.undone |= errno == EAGAIN;
 			give_up(at->name, "hostapd", strerror(errno));

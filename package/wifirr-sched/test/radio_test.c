@@ -65,6 +65,7 @@ static uint32_t rts;
 static unsigned announced[POINTS];	/* wmm_ac_be_cwmin */
 static struct { unsigned point, window; } message[POINTS * MESSAGES];	/* those that wait for it; window: 0: of other traffic */
 static unsigned messages, answers;	/* their number, and of those that wait for us */
+static unsigned sets;			/* that there have been */
 static bool hangs, without_sockets;
 static unsigned blocked_ms;
 static struct watch *watched;
@@ -148,6 +149,7 @@ static ssize_t fake_sendto(int fd, const char *text, const struct sockaddr *to)
 		return -1;
 	}
 	sscanf(text, "SET wmm_ac_be_cwmin %u", &window);
+	sets += strncmp(text, "SET", 3) == 0;
 	message[messages].point = i;
 	message[messages++].window = window;
 	return strlen(text);
@@ -363,6 +365,17 @@ static void hostapd_never_waits(void)
 	expect("hostapd waited, ms", blocked_ms, 0);
 	expect("hostapd owes an answer", radio_stop(&w), false);
 	expect("larger windows after the end", larger_windows(), 0);
+}
+
+/* At each message, hostapd renews all beacons. */
+static void only_what_changes_is_said(void)
+{
+	start(POINTS);
+	sets = 0;
+	crowd(true, 5);
+	expect("larger windows", larger_windows(), POINTS);
+	expect("messages", sets, status().contention->steps * POINTS * 2);
+	radio_stop(&w);
 }
 
 /* Of what it has not taken, nothing gets lost, and nothing of it is expected of the next one. */
@@ -699,6 +712,7 @@ int main(void)
 	w.config.policy.mode = POLICY_BACKLOG;
 	w.config.policy.busy_permille = 500;
 	hostapd_never_waits();
+	only_what_changes_is_said();
 	hostapd_hangs();
 	no_access_point_has_a_socket();
 	an_operator_sets_rts();
