@@ -62,11 +62,13 @@ struct nl80211_wiphy {
 
 /*
  * Both are interfaces of one radio: of one wiphy, on one channel. Some wiphys
- * have several radios (MT7996), each with a channel of its own.
+ * have several radios (MT7996), each with a channel of its own. Of an interface
+ * with links, nobody knows which of them its stations use.
  */
 static inline bool nl80211_share_radio(const struct nl80211_interface *a, const struct nl80211_interface *b)
 {
-	return a->wiphy == b->wiphy && (a->mhz == b->mhz || !a->mhz || !b->mhz);
+	return a->ifindex == b->ifindex || (a->wiphy == b->wiphy && !a->links && !b->links &&
+					    (a->mhz == b->mhz || !a->mhz || !b->mhz));
 }
 
 /* All return 0, or -1 with errno and n->error set. */

@@ -362,18 +362,16 @@ static void on_interface(void *data, const struct nl80211_interface *seen)
 	struct interface *i = &radio.interface[radio.interfaces];
 
 	(void)data;
-	if (seen->ifindex != radio.self.ifindex && !nl80211_share_radio(seen, &radio.self)) {
+	if (seen->links && seen->type == NL80211_IFTYPE_AP && seen->wiphy == radio.self.wiphy)
+		snprintf(radio.links, sizeof(radio.links), "%s", seen->name);
+	if (!nl80211_share_radio(seen, &radio.self)) {
 		radio.more_radios |= seen->wiphy == radio.self.wiphy;
 		return;
 	}
 	if (nl80211_serves_stations(seen) && radio.measured_count < NL80211_SERVED_MAX)
 		radio.measured[radio.measured_count++] = seen->ifindex;
-	if (seen->type != NL80211_IFTYPE_AP || !seen->ifindex || radio.interfaces == INTERFACES_MAX)
+	if (seen->type != NL80211_IFTYPE_AP || seen->links || radio.interfaces == INTERFACES_MAX)
 		return;
-	if (seen->links) {
-		snprintf(radio.links, sizeof(radio.links), "%s", seen->name);
-		return;
-	}
 	*i = (struct interface){ .ifindex = seen->ifindex };
 	snprintf(i->name, sizeof(i->name), "%s", seen->name);
 	hostapd_read_own(i->name, &i->own);

@@ -683,6 +683,7 @@ static void an_access_point_with_links(void)
 	crowd(true, 60);
 	expect("larger windows beside links", larger_windows(), 0);
 	expect("attempts beside links", larger_tried, 0);
+	expect("clients, without those of links", status().contention->sample.contenders, CLIENTS);
 	expect("the reason", strcmp(status().problem, AP "1: has links (MLO)"), 0);
 	expect("lines about links", lines, 1);
 	expect("links owe nothing", radio_stop(&w), false);
