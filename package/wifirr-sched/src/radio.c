@@ -41,7 +41,7 @@
 /* What the lease has noted. */
 enum { HOLD_WINDOWS = 1, HOLD_RTS = 2, HOLD_WEIGHTS = 4 };
 
-/* At start, wait this long for the lock: the guard of a killed wifirrd needs no longer. */
+/* At start, wait this long for the lock: another wifirrd that ends, or the guard of a killed one, needs no longer. */
 #define LOCK_WAIT_MS 2000
 
 /* A share of fewer frames than this says nothing. */
@@ -778,7 +778,9 @@ int radio_hold_weights(struct wifirr *w, bool on, char *why, size_t size)
 		release(HOLD_WEIGHTS);
 		return 0;
 	}
-	if (radio_lock < 0) {
+	if (radio_lock < 0)
+		radio.tried_at = 0;	/* another wifirrd may be about to end */
+	if (!radio.open || !own_radio(w, now_ms(), LOCK_WAIT_MS)) {
 		snprintf(why, size, "%s", radio.open ? radio.problem : "the device's radio is not known");
 		return -1;
 	}

@@ -70,6 +70,10 @@ static bool hangs, without_sockets;
 static unsigned blocked_ms;
 static struct watch *watched;
 
+/* Another wifirrd. */
+static int its_lock = -1;		/* on the radio's lease */
+static bool ends;
+
 static unsigned lines;
 
 static void expect(const char *what, unsigned got, unsigned wanted)
@@ -88,6 +92,10 @@ uint64_t now_ms(void)
 void wait_ms(unsigned ms)
 {
 	clock_ms += ms;
+	if (!ends)
+		return;
+	close(its_lock);
+	ends = false;
 }
 
 void logmsg(int priority, const char *fmt, ...)
@@ -645,20 +653,32 @@ static void clients_beside_many_vlans_are_a_crowd(void)
 /* The daemon says which of the two it is, and only then, that there is another one. */
 static void a_lease_that_cannot_be_opened(void)
 {
-	int lock;
-
 	unlink(LEASE_PREFIX "0");
 	mkdir(LEASE_PREFIX "0", 0700);
 	start(1);
 	expect("another wifirrd, by a lease that cannot be opened", radio_taken(), false);
 	radio_stop(&w);
 	rmdir(LEASE_PREFIX "0");
-	lock = take_lock("./" LEASE_PREFIX "0", 0);
+	its_lock = take_lock("./" LEASE_PREFIX "0", 0);
 	start(1);
 	expect("another wifirrd", radio_taken(), true);
-	close(lock);
+	close(its_lock);
 	run(5);
 	expect("no other wifirrd any more", radio_taken(), false);
+	radio_stop(&w);
+}
+
+/* As after a change from htb in the sections of two devices to one section for both. */
+static void weights_wait_for_the_end_of_another_wifirrd(void)
+{
+	char why[128];
+
+	its_lock = take_lock("./" LEASE_PREFIX "0", 0);
+	start(1);
+	expect("weights beside another wifirrd", radio_hold_weights(&w, true, why, sizeof(why)), -1);
+	ends = true;
+	expect("weights when it ends", radio_hold_weights(&w, true, why, sizeof(why)), 0);
+	radio_hold_weights(&w, false, NULL, 0);
 	radio_stop(&w);
 }
 
@@ -733,6 +753,7 @@ int main(void)
 	other_radios_of_the_wiphy_are_left_alone();
 	an_access_point_with_links();
 	a_lease_that_cannot_be_opened();
+	weights_wait_for_the_end_of_another_wifirrd();
 	unlink(LEASE_PREFIX "0");
 	rmdir(directory);
 	printf("radio: %s\n", failures ? "FAILED" : "ok");
