@@ -153,6 +153,7 @@ def guard_of(daemon):
 
 
 def kill_both(daemon):
+    daemon.process.send_signal(signal.SIGSTOP)  # or it may start another guard
     for pid in guard_of(daemon):
         os.kill(pid, signal.SIGKILL)
     daemon.stop(signal.SIGKILL)
