@@ -749,6 +749,7 @@ void radio_start(struct wifirr *w)
 	}
 	snprintf(radio.path, sizeof(radio.path), RUN_DIR "/" LEASE_PREFIX "%u", radio.self.wiphy);
 	contention_init(&radio.contention, &config);
+	radio.rts_before = radio.rts = NL80211_RTS_OFF;
 	radio.open = true;
 	own_radio(w, now_ms(), LOCK_WAIT_MS);
 }

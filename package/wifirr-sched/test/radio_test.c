@@ -662,6 +662,7 @@ static void a_lease_that_cannot_be_opened(void)
 	its_lock = take_lock("./" LEASE_PREFIX "0", 0);
 	start(1);
 	expect("another wifirrd", radio_taken(), true);
+	expect("status beside another wifirrd", status().rts, NL80211_RTS_OFF);
 	close(its_lock);
 	run(5);
 	expect("no other wifirrd any more", radio_taken(), false);
