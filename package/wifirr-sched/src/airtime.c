@@ -195,13 +195,12 @@ static void count_foreign(struct wifirr *w)
 
 static int read_stations(struct wifirr *w)
 {
-	int ifindex[NL80211_SERVED_MAX], rc = 0;
-	unsigned count = nl80211_served(ifindex, NL80211_SERVED_MAX), id;
+	unsigned place = 0, id;
+	int rc = 0;
 
 	for (id = 0; id < POLICY_CLIENTS_MAX; id++)
 		stations[id].dumped = false;
-	for (unsigned i = 0; rc == 0 && i < count; i++) {
-		reading = ifindex[i];
+	while (rc == 0 && (reading = nl80211_served(&place))) {
 		rc = nl80211_get_stations(&nl, reading, on_station, w);
 		if (rc < 0 && errno == ENODEV && reading != w->ifindex)
 			rc = 0;

@@ -117,14 +117,11 @@ void nl80211_look_again(void)
 		look_again(LOOK_AGAIN_FIRST_MS);
 }
 
-unsigned nl80211_served(int *ifindex, unsigned max)
+int nl80211_served(unsigned *place)
 {
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < interface_count && n < max; i++)
-		if (!interfaces[i].neighbours)
-			ifindex[n++] = interfaces[i].ifindex;
-	return n;
+	while (*place < interface_count && interfaces[*place].neighbours)
+		++*place;
+	return *place < interface_count ? interfaces[(*place)++].ifindex : 0;
 }
 
 static void on_timer(struct wifirr *w)

@@ -258,8 +258,8 @@ void nl80211_stop(void);
 void nl80211_resync(struct wifirr *w);
 /* Schedules a new look: an interface came or went, perhaps one of this radio. */
 void nl80211_look_again(void);
-/* Lists at most max interfaces whose clients the backend serves. Returns how many. */
-unsigned nl80211_served(int *ifindex, unsigned max);
+/* The next interface whose clients the backend serves, from a place in the list that begins with 0. 0: there is none. */
+int nl80211_served(unsigned *place);
 /* Each client may have a VLAN of its own, and the kernel lists the access points after all of these. */
 #define NL80211_SERVED_MAX (POLICY_CLIENTS_MAX + 32)
 /* Refreshes station.expected_kbit; called about once a minute when the htb
