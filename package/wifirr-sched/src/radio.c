@@ -79,6 +79,7 @@ static struct {
 	unsigned announced;		/* exponent; 0: the operator's own */
 	bool owing;			/* not all of the operator's own windows are confirmed to be in use again */
 	bool undone;			/* in the last announcement, hostapd had no room for a message, or the driver refused its own window */
+	bool no_lease;			/* it could not be written in this crowd */
 	unsigned held;			/* HOLD_*: previous settings that the lease has noted */
 	uint16_t weight_active, weight_waiting;	/* weights that stations may have */
 	unsigned expected;		/* answers expected from hostapd */
@@ -162,10 +163,10 @@ static bool held(unsigned what)
 {
 	char why[sizeof(radio.problem)];
 
-	if (hold(what, why, sizeof(why)) == 0)
-		return true;
-	problem("%s", why);
-	return false;
+	radio.no_lease = hold(what, why, sizeof(why)) < 0;
+	if (radio.no_lease)
+		problem("%s", why);
+	return !radio.no_lease;
 }
 
 static void release(unsigned what)
@@ -554,7 +555,7 @@ static void look_at_hostapd(struct wifirr *w, uint64_t now)
 		radio.expected = 0;
 	} else if (radio.expected && radio.expected <= came) {
 		radio.answers = now >= radio.fixed_until;
-		if (radio.answers)
+		if (radio.answers && !radio.no_lease)
 			problem("%s", "");
 		radio.owing &= radio.undone;
 		radio.expected = 0;
@@ -720,6 +721,7 @@ uint64_t radio_tick(struct wifirr *w, uint64_t now, int busy_permille)
 		return crowd ? due : UINT64_MAX;
 	if (!own_radio(w, now, 0))
 		return UINT64_MAX;
+	radio.no_lease &= crowd;
 	look_at_hostapd(w, now);
 	configure(w);
 	measure(now, busy_permille);

@@ -669,6 +669,29 @@ static void a_lease_that_cannot_be_opened(void)
 	radio_stop(&w);
 }
 
+/* As with a full /var: nothing is changed, and the log says so once. */
+static void a_lease_that_cannot_be_written(void)
+{
+	int lock, unwritable;
+
+	start(2);
+	lock = dup(radio_lock);
+	unwritable = open(LEASE_PREFIX "0", O_RDONLY);
+	dup2(unwritable, radio_lock);
+	close(unwritable);
+	lines = 0;
+	crowd(true, 60);
+	expect("larger windows without a lease", larger_windows(), 0);
+	expect("RTS without a lease", rts, NL80211_RTS_OFF);
+	expect("lines about the lease", lines, 1);
+	dup2(lock, radio_lock);
+	close(lock);
+	run(15);
+	expect("larger windows when there is room again", larger_windows(), 2);
+	expect("the reason when there is room again", status().problem[0], 0);
+	radio_stop(&w);
+}
+
 /* As after a change from htb in the sections of two devices to one section for both. */
 static void weights_wait_for_the_end_of_another_wifirrd(void)
 {
@@ -754,6 +777,7 @@ int main(void)
 	other_radios_of_the_wiphy_are_left_alone();
 	an_access_point_with_links();
 	a_lease_that_cannot_be_opened();
+	a_lease_that_cannot_be_written();
 	weights_wait_for_the_end_of_another_wifirrd();
 	unlink(LEASE_PREFIX "0");
 	rmdir(directory);
