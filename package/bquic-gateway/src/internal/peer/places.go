@@ -33,7 +33,7 @@ var (
 // the same number (max-min fairness).
 //
 // Tunnels can last for hours. So a refused peer that holds less than an equal part
-// of all places takes one from the peer with most places. In the same way, a
+// of the taken places takes one from the peer with most places. In the same way, a
 // refused source that holds less than an equal part of its peer's places takes one
 // from the peer's source with most places.
 type Places struct {
@@ -128,23 +128,21 @@ func (p *Places) victim(peer string, h *holder, why error, source netip.Prefix) 
 	if h.used == 0 {
 		active++
 	}
-	if why != ErrMost && h.used < p.total/active {
+	if why != ErrMost && h.used < p.used/active { // so one holds at least two more
 		from := peer
 		for name, other := range p.holders {
 			if n := p.Held(from); other.used > n || other.used == n && name < from {
 				from = name
 			}
 		}
-		if from != peer && p.Held(from) > h.used+1 {
-			return &Claim{from, p.holders[from].largest()}
-		}
+		return &Claim{from, p.holders[from].largest()}
 	}
 	active = len(h.sources)
 	if h.sources[source] == 0 {
 		active++
 	}
-	if largest := h.largest(); h.sources[source] < h.used/active && h.sources[largest] > h.sources[source]+1 {
-		return &Claim{peer, largest}
+	if h.sources[source] < h.used/active {
+		return &Claim{peer, h.largest()}
 	}
 	return nil
 }

@@ -175,6 +175,32 @@ func TestPlacesNewcomer(t *testing.T) {
 	}
 }
 
+// TestPlacesSettle checks that peers, and the sources of a peer, that ask again and again do not take each other's places
+// once they have equal parts.
+func TestPlacesSettle(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		for total := range 200 {
+			p := places(total)
+			ask := func(i int) (*Claim, error) {
+				if shared {
+					return p.Take(Shared, 0, source(i))
+				}
+				return p.Take(fmt.Sprint(i), 0, source(i))
+			}
+			for range total {
+				for i := range 3 {
+					_, _ = ask(i)
+				}
+			}
+			for i := range 6 {
+				if victim, err := ask(i % 3); err == nil {
+					t.Errorf("of %d places, %d were taken, and %d took another one from %v", total, p.Used(), i%3, victim)
+				}
+			}
+		}
+	}
+}
+
 // FuzzPlaces takes and gives back places in any order.
 func FuzzPlaces(f *testing.F) {
 	f.Add([]byte{1, 1, 1, 2, 0x81, 3}, uint16(4))
