@@ -103,11 +103,9 @@ type Traffic struct{ In, Out Count }
 // A Count counts one direction.
 type Count struct{ Bytes, Packets uint64 }
 
-// since returns the difference to was, or zero if the counters were reset.
+// since returns the difference to was. It is wrong if the counters were reset in between, but one interval
+// does not show a path's rate.
 func (c Count) since(was Count) Count {
-	if c.Bytes < was.Bytes || c.Packets < was.Packets {
-		return Count{}
-	}
 	return Count{c.Bytes - was.Bytes, c.Packets - was.Packets}
 }
 

@@ -171,6 +171,44 @@ func TestRehearsalWhileCarrying(t *testing.T) {
 	}
 }
 
+// TestRehearsalIsNotLoad: the time that rehearsals take is not shown as used, and costs nothing.
+func TestRehearsalIsNotLoad(t *testing.T) {
+	n := newNode(0.5, 0.5/(200*mbit), 0.5/(200*mbit))
+	for n.now.Before(epoch.Add(3 * ProofAge)) {
+		n.step()
+		if st := n.p.Status(); st.Used > 0 {
+			t.Fatalf("nothing is carried, and after %d rehearsals: %+v", n.asked, st)
+		}
+	}
+	if n.asked < 3 {
+		t.Errorf("%d rehearsals", n.asked)
+	}
+}
+
+// TestRehearsalForLess: a rehearsal for less than what is needed by its end is followed by another one.
+func TestRehearsalForLess(t *testing.T) {
+	p := New(epoch, 0.5, 5*time.Millisecond, 1e6/8) // carries 100 Mbit/s
+	now, s := epoch, Sample{}
+	direct := func(rate float64) (pace float64) {
+		for range plateau + 1 {
+			now = now.Add(Interval)
+			s.Path.In.Bytes += uint64(rate * Interval.Seconds())
+			s.Path.In.Packets += uint64(rate * Interval.Seconds() / 1400)
+			pace = max(pace, p.Tick(now, s))
+		}
+		return pace
+	}
+	small := direct(5 * mbit)
+	direct(30 * mbit) // while it rehearses
+	if p.Rehearsed(now, small, small); small == 0 || p.Takes() == All {
+		t.Errorf("after a rehearsal with a share of %g: %+v", small, p.Status())
+	}
+	large := direct(30 * mbit)
+	if p.Rehearsed(now, large, large); p.Takes() != All {
+		t.Errorf("after a rehearsal with a share of %g: %+v", large, p.Status())
+	}
+}
+
 // TestStarvedIdle: nothing is carried that would show the quota.
 func TestStarvedIdle(t *testing.T) {
 	n := newNode(0.5, 0.5/(200*mbit), 0.5/(200*mbit))
@@ -198,6 +236,20 @@ func TestFewBytes(t *testing.T) {
 	n.pass(time.Minute)
 	if n.p.Takes() != All {
 		t.Errorf("it carries twice what the path does, and has: %+v", n.p.Status())
+	}
+}
+
+// TestOther: what the process moves besides says nothing about the cost of what it carries.
+func TestOther(t *testing.T) {
+	n := newNode(0.5, 0.5/(40*mbit), 0.5/(40*mbit))
+	n.path, n.demand = 20*mbit, 1000*mbit
+	n.pass(10 * time.Second)
+	for end := n.now.Add(time.Minute); n.now.Before(end); n.step() {
+		n.sample.Other += 1e6
+		n.sample.CPU += Interval / 5
+	}
+	if st := n.p.Status(); st.Takes != "all" || math.Abs(st.Carries/40e6-1) > 0.05 {
+		t.Errorf("it carries twice what the path does: %+v", st)
 	}
 }
 
@@ -248,21 +300,31 @@ func TestOthersOnThePath(t *testing.T) {
 	}
 }
 
-// TestChatter: small packets and single bursts do not show a path's rate.
+// TestChatter: small packets, single bursts and slow streams do not show a path's rate.
 func TestChatter(t *testing.T) {
-	p := New(epoch, 0.5, time.Microsecond, 1)
-	var s Sample
-	for i := range 1000 {
-		s.Path.In.Bytes += 200 * 300
-		s.Path.In.Packets += 300
-		if i%8 == 0 {
-			s.Path.In.Bytes += 1e6
-			s.Path.In.Packets += 700
+	for _, tc := range []struct {
+		name           string
+		bytes, packets uint64 // in each interval
+		burst          uint64 // bytes in one interval of eight
+	}{
+		{name: "small packets", bytes: 200 * 300, packets: 300},
+		{name: "small packets and bursts", bytes: 200 * 300, packets: 300, burst: 1e6},
+		{name: "a radio station", bytes: 7 * 1400, packets: 7},
+	} {
+		p := New(epoch, 0.5, time.Microsecond, 1)
+		var s Sample
+		for i := range 1000 {
+			s.Path.In.Bytes += tc.bytes
+			s.Path.In.Packets += tc.packets
+			if i%8 == 0 {
+				s.Path.In.Bytes += tc.burst
+				s.Path.In.Packets += tc.burst / 1400
+			}
+			p.Tick(epoch.Add(time.Duration(i)*Interval), s)
 		}
-		p.Tick(epoch.Add(time.Duration(i)*Interval), s)
-	}
-	if st := p.Status(); st.Path != 0 {
-		t.Errorf("a path of %.1f Mbit/s", st.Path/1e6)
+		if st := p.Status(); st.Path != 0 {
+			t.Errorf("%s: a path of %.1f Mbit/s", tc.name, st.Path/1e6)
+		}
 	}
 }
 
