@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,19 @@ func TestProcess(t *testing.T) {
 		if strings.HasPrefix(line, "p_") && strings.HasSuffix(line, " 0\n") {
 			t.Errorf("nothing measured: %s", line)
 		}
+	}
+}
+
+// TestMemory: memory counts while it is in use, until the system has it back.
+func TestMemory(t *testing.T) {
+	const size = 64 << 20
+	before := Memory()
+	block := make([]byte, size)
+	during := Memory()
+	runtime.KeepAlive(block)
+	debug.FreeOSMemory()
+	if after := Memory(); during < before+size/2 || after > during-size/2 {
+		t.Errorf("%d, then %d, then %d bytes", before, during, after)
 	}
 }
 
