@@ -292,6 +292,27 @@ func TestMomentsJoin(t *testing.T) {
 	}
 }
 
+// TestUsual: of what is usual at an hour, the last day is half.
+func TestUsual(t *testing.T) {
+	p := New(Config{Share: DefaultShare})
+	const days = 10
+	for d := range days {
+		now := start.Add(time.Duration(d) * day)
+		for i := range 1000 {
+			x := float64(i % 2 * 2) // a mean and a variance of 1
+			if d == days-1 {
+				x += 4
+			}
+			p.Record(p.Draw(now, clients[0], math.MaxUint32), Outcome{1000, time.Millisecond, seconds(math.Exp(x))})
+		}
+		p.Draw(now.Add(time.Hour), clients[0], 0)
+	}
+	u := p.usual[0][0]
+	if mean, variance := u.by.mean, u.by.m2/float32(u.n); math.Abs(float64(mean)-3) > 0.1 || math.Abs(float64(variance)-5) > 0.1 {
+		t.Errorf("a mean of %v and a variance of %v", mean, variance)
+	}
+}
+
 func TestAutoReturns(t *testing.T) {
 	for seed := range uint64(20) {
 		n := newNode(seed, Config{Share: DefaultShare, Auto: true}, 1000, 1.6)
