@@ -89,7 +89,7 @@ const (
 
 func (t Takes) String() string { return [...]string{"nothing", "small", "all"}[t] }
 
-// A Sample holds the counters at a time. Counters may be reset.
+// A Sample holds the counters at a time. Those of the path may be reset.
 type Sample struct {
 	CPU     time.Duration // of this process
 	Carried uint64        // bytes, in both directions
@@ -150,7 +150,7 @@ type Processor struct {
 func New(now time.Time, share float64, cost time.Duration, bytes int) *Processor {
 	return &Processor{
 		share: share,
-		time:  max(cost.Seconds(), 1e-12) / float64(max(bytes, 1)) * startWeight,
+		time:  cost.Seconds() / float64(bytes) * startWeight,
 		bytes: startWeight,
 		since: now,
 		pause: MinPause,
@@ -207,7 +207,7 @@ func (m moved) rate() float64 { return m.bytes / max(m.seconds, 1e-3) }
 
 // learn updates what is known of load, cost and path.
 func (p *Processor) learn(now time.Time, seconds float64, s Sample) {
-	if s.CPU >= p.last.CPU && !p.rehearsing && !p.rehearsedNow {
+	if !p.rehearsing && !p.rehearsedNow {
 		cpu := (s.CPU - p.last.CPU).Seconds()
 		p.used += smoothing * (cpu/seconds - p.used)
 		if s.Carried >= p.last.Carried+costFloor && s.Other == p.last.Other {

@@ -248,8 +248,29 @@ func TestOther(t *testing.T) {
 		n.sample.Other += 1e6
 		n.sample.CPU += Interval / 5
 	}
-	if st := n.p.Status(); st.Takes != "all" || math.Abs(st.Carries/40e6-1) > 0.05 {
+	if st := n.p.Status(); st.Takes != "all" || math.Abs(st.Carries/40e6-1) > 0.05 || math.Abs(st.Used-0.45) > 0.01 {
 		t.Errorf("it carries twice what the path does: %+v", st)
+	}
+	for end := n.now.Add(5 * time.Second); n.now.Before(end); n.step() {
+		n.sample.Other += 1e6
+		n.sample.CPU += Interval / 2
+	}
+	if st := n.p.Status(); st.Takes != "nothing" {
+		t.Errorf("it has no time: %+v", st)
+	}
+}
+
+// TestStarvedWithLittle: what little a starved node carries says nothing about the cost of much.
+func TestStarvedWithLittle(t *testing.T) {
+	p := New(epoch, 0.5, 5*time.Millisecond, 1e6/8) // carries 100 Mbit/s
+	var s Sample
+	for i := range 1000 {
+		s.CPU += 2 * time.Millisecond
+		s.Carried += 1000
+		p.Tick(epoch.Add(time.Duration(i)*(Interval+2*lateness)), s)
+	}
+	if st := p.Status(); math.Abs(st.Carries/100e6-1) > 0.05 {
+		t.Errorf("%+v", st)
 	}
 }
 
@@ -337,11 +358,13 @@ func TestAge(t *testing.T) {
 		t.Fatalf("at first: %+v", n.p.Status())
 	}
 	n.path = 10 * mbit
-	n.pass(pathAge / 2)
-	if n.p.Takes() != Small {
-		t.Errorf("forgotten at once: %+v", n.p.Status())
+	for range 2 { // alone, and together with later ones
+		n.pass(3 * pathAge / 4)
+		if n.p.Takes() != Small {
+			t.Errorf("forgotten after %v: %+v", n.now.Sub(epoch), n.p.Status())
+		}
 	}
-	n.pass(2 * pathAge)
+	n.pass(pathAge)
 	if n.p.Takes() != All {
 		t.Errorf("never forgotten: %+v", n.p.Status())
 	}
@@ -353,6 +376,10 @@ func TestUnjudged(t *testing.T) {
 	n.pass(time.Minute)
 	if n.p.Takes() != All || n.asked > 0 || n.p.Status().Why != "" {
 		t.Errorf("%d rehearsals, %+v", n.asked, n.p.Status())
+	}
+	n.p.SetShare(0.5)
+	if n.pass(5 * time.Second); n.p.Takes() != Small {
+		t.Errorf("judged from now on: %+v", n.p.Status())
 	}
 }
 
@@ -442,6 +469,7 @@ func TestBite(t *testing.T) {
 }
 
 func FuzzProcessor(f *testing.F) {
+	f.Add([]byte{25, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 200, 9, 0, 0, 0, 0, 0, 0}) // the clock stands still, and goes back
 	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p := New(epoch, 0.5, time.Microsecond, 100)
@@ -449,7 +477,7 @@ func FuzzProcessor(f *testing.F) {
 		now := epoch
 		for ; len(b) >= 8; b = b[8:] {
 			now = now.Add(time.Duration(int8(b[0])) * 10 * time.Millisecond) // also backwards
-			s.CPU += time.Duration(int8(b[1])) * time.Millisecond
+			s.CPU += time.Duration(b[1]) * time.Millisecond
 			s.Carried += uint64(b[2]) << (b[3] % 64)
 			s.Path.In.Bytes += uint64(b[4]) << (b[5] % 64)
 			s.Path.In.Packets += uint64(b[6])

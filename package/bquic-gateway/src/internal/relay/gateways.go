@@ -255,11 +255,11 @@ func (g *gateways) dialled(now time.Time, a attempt) *session {
 	k.problem = ""
 	old := a.place.session
 	if old != nil && old.state() == upstream.Up { // it was only silent for a while, and works again
-		g.lineup.Dialled(now, i)
+		g.lineup.Dialled(i)
 		return a.session
 	}
 	a.place.session = a.session
-	g.lineup.Dialled(now, i)
+	g.lineup.Dialled(i)
 	if old != nil {
 		g.former = append(g.former, old) // until the new one is Up
 	}

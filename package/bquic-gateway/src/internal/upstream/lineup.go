@@ -40,7 +40,7 @@ type place struct {
 	next     time.Time // no attempt before this time
 }
 
-// NewLineup returns a Lineup with a place for each element of tiers. random
+// NewLineup returns a Lineup with a place for each element of tiers, which is sorted. random
 // returns numbers in [0, 1) (math/rand/v2.Float64).
 func NewLineup(now time.Time, tiers []int, random func() float64) *Lineup {
 	l := &Lineup{random: random, down: now}
@@ -57,9 +57,7 @@ func (l *Lineup) Session(now time.Time, i int, state State) {
 	if state == Retired || state == Dialling { // needs a replacement, or does not exist yet
 		state = Closed
 	}
-	if p.state = state; state == before {
-		return
-	}
+	p.state = state
 	if before == Closed {
 		p.since = now
 	}
@@ -114,10 +112,7 @@ func (l *Lineup) Failed(now time.Time, i int) {
 }
 
 // Dialled records that the attempt has made a session, whose state Session reports.
-func (l *Lineup) Dialled(now time.Time, i int) {
-	l.places[i].dialling = false
-	l.places[i].since = now
-}
+func (l *Lineup) Dialled(i int) { l.places[i].dialling = false }
 
 // wait delays the next attempt, and increases the pause for the one after it.
 func (l *Lineup) wait(now time.Time, p *place) {
@@ -174,7 +169,7 @@ func (l *Lineup) reach(now time.Time) int {
 	for _, p := range l.places {
 		lowest = max(lowest, p.tier)
 	}
-	reach := min(lowest, int(now.Sub(l.down)/HeadStart))
+	reach := int(now.Sub(l.down) / HeadStart)
 	for reach < lowest && !l.hope(reach) {
 		reach++
 	}

@@ -37,7 +37,7 @@ func (d *day) failed(i int)              { d.l.Failed(d.now, i) }
 func (d *day) is(i int, state State)     { d.l.Session(d.now, i, state) }
 
 func (d *day) dialled(i int, state State) {
-	d.l.Dialled(d.now, i)
+	d.l.Dialled(i)
 	d.is(i, state)
 }
 
@@ -73,8 +73,27 @@ func TestLineup(t *testing.T) {
 			d.decides("[] []")
 			d.dialled(0, Up) // late
 			d.decides("[] [1]")
+			d.is(1, Retired)
+			d.decides("[] []")
 			d.is(1, Closed)
 			d.decides("[] []")
+		}},
+		{"one that is about to be a session is not retired yet", []int{0, 1}, func(d *day) {
+			d.decides("[0] []")
+			d.after(HeadStart)
+			d.decides("[1] []")
+			d.dialled(1, Dialling)
+			d.dialled(0, Up)
+			d.decides("[] []")
+			d.is(1, Up)
+			d.decides("[] [1]")
+		}},
+		{"the time that it has to wait is not prolonged", []int{0, 0, 1}, func(d *day) {
+			d.decides("[0 1] []")
+			d.after(HeadStart - 1)
+			d.dialled(0, NoUplink)
+			d.after(1)
+			d.decides("[2] []")
 		}},
 		{"but not when the first one has failed", []int{0, 1, 2}, func(d *day) {
 			d.decides("[0] []")
@@ -113,6 +132,9 @@ func TestLineup(t *testing.T) {
 			}
 			d.after(BetterPause - 1)
 			d.decides("[] []")
+			d.after(1)
+			d.decides("[0] []")
+			d.failed(0)
 			// And at once if no other gateway can help.
 			d.is(1, Silent)
 			d.after(MinPause)
@@ -177,21 +199,33 @@ func TestLineup(t *testing.T) {
 			d.failed(0)
 			d.after(2 * MinPause)
 			d.decides("[0] []")
+			// As seldom as a better one, because one is enough.
+			for range 10 {
+				d.failed(0)
+				d.after(BetterPause)
+				d.decides("[0] []")
+			}
+			d.failed(0)
+			d.after(BetterPause - 1)
+			d.decides("[] []")
 		}},
 		{"one that comes and goes is dialled less and less", []int{0}, func(d *day) {
-			for _, pause := range []time.Duration{0, MinPause, 2 * MinPause, 4 * MinPause} {
-				d.after(pause)
+			for _, pause := range []time.Duration{MinPause, 2 * MinPause, 4 * MinPause, 8 * MinPause} {
 				d.decides("[0] []")
 				d.dialled(0, Up)
 				d.is(0, Retired)
+				d.after(pause - 1)
 				d.decides("[] []")
+				d.after(1)
 			}
-			d.after(8 * MinPause)
 			d.decides("[0] []")
 			d.dialled(0, Up)
 			d.after(MaxPause + 1) // this session lasts
 			d.is(0, Silent)
-			d.after(MinPause)
+			d.after(MinPause - 1)
+			d.is(0, Closed) // was silent already
+			d.decides("[] []")
+			d.after(1)
 			d.decides("[0] []")
 		}},
 		{"silence that ends", []int{0}, func(d *day) {
@@ -208,6 +242,20 @@ func TestLineup(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) { tc.play(newDay(t, tc.tiers...)) })
+	}
+}
+
+// TestPause: relays that have lost a gateway at the same time do not dial it at the same time.
+func TestPause(t *testing.T) {
+	for random, pause := range map[float64]time.Duration{0: MinPause * 3 / 4, 0.5: MinPause, 0.75: MinPause * 9 / 8} {
+		d := newDay(t, 0)
+		d.l.random = func() float64 { return random }
+		d.decides("[0] []")
+		d.failed(0)
+		d.after(pause - 1)
+		d.decides("[] []")
+		d.after(1)
+		d.decides("[0] []")
 	}
 }
 
@@ -292,7 +340,7 @@ func FuzzLineup(f *testing.F) {
 				if dialling[i] {
 					dialling[i] = false
 					states[i] = []State{Up, NoUplink}[e%2]
-					l.Dialled(now, i)
+					l.Dialled(i)
 					l.Session(now, i, states[i])
 				}
 			case 4, 5:

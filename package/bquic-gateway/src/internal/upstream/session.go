@@ -185,9 +185,7 @@ func (s *Session) Tick(now time.Time, pto time.Duration, starved bool) (do Do) {
 	if s.state == Closed {
 		return 0
 	}
-	if s.probing {
-		s.probed += ran
-	}
+	s.probed += ran
 	if s.state == Dialling { // the probe's result decides
 		return 0
 	}

@@ -45,8 +45,7 @@ func (l *life) hear() {
 // quiet lets time pass with ticks but without packets.
 func (l *life) quiet(d time.Duration) {
 	for end := l.now.Add(d); l.now.Before(end); {
-		l.now = l.now.Add(Interval)
-		l.do(l.s.Tick(l.now, l.pto, l.starved))
+		l.stall(Interval)
 	}
 }
 
@@ -69,6 +68,7 @@ func (l *life) busy(d time.Duration) {
 // stall stops the process for a while.
 func (l *life) stall(d time.Duration) {
 	l.now = l.now.Add(d)
+	l.do(l.s.Heard(l.now, l.packets))
 	l.do(l.s.Tick(l.now, l.pto, l.starved))
 }
 
@@ -118,6 +118,13 @@ func TestSession(t *testing.T) {
 			l.starved = true
 			l.quiet(AskAfter + CloseAfter + SilentAfter + second)
 		}, Silent, Silence, "ping*"},
+		{"starved while nothing was asked, and then, too", func(l *life) {
+			l.up()
+			l.starved = true
+			l.quiet(CloseAfter + second)
+			l.s.Opened(l.now)
+			l.quiet(CloseAfter - second)
+		}, Up, "", "ping*"},
 		{"starved while the answer to a probe is waited for", func(l *life) {
 			l.up()
 			l.s.Opened(l.now)
@@ -272,6 +279,21 @@ func TestSession(t *testing.T) {
 				l.stall(3 * second)
 			}
 		}, Closed, Silence, "ping*close"},
+		{"one that was stopped catches up with its ticks", func(l *life) {
+			l.up()
+			l.s.Opened(l.now)
+			l.quiet(AskAfter)
+			for range 100 {
+				l.stall(time.Millisecond)
+			}
+		}, Up, "", "ping*"},
+		{"a clock that goes back, and the gateway away", func(l *life) {
+			l.up()
+			l.s.Opened(l.now)
+			l.quiet(AskAfter)
+			l.stall(-time.Hour)
+			l.quiet(SilentAfter)
+		}, Silent, Silence, "ping*"},
 		{"a clock that goes back", func(l *life) {
 			l.up()
 			l.s.Opened(l.now)
