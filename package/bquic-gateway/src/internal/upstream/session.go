@@ -204,7 +204,7 @@ func (s *Session) Tick(now time.Time, pto time.Duration, starved bool) (do Do) {
 		s.asked, s.pinged = true, now // the probe needs an acknowledgement, too
 		do |= s.probe()
 	}
-	if s.asked || s.probing || s.streams > 0 || s.state == Silent || now.Sub(s.heard) >= IdleAfter {
+	if s.probing || s.streams > 0 || s.state == Silent || now.Sub(s.heard) >= IdleAfter {
 		do |= s.ask(now)
 	}
 	if do&Ping != 0 && s.unanswered >= SilentAfter && s.streams > 0 && s.closes == 0 && !s.reaching {
@@ -238,8 +238,6 @@ func (s *Session) Answered(now time.Time, q Question, a Answer, reason string) D
 	}
 	switch {
 	case s.state == Closed || s.state == Retired:
-	case a == Denied && s.state == Dialling:
-		return s.close(reason)
 	case a == Denied:
 		return s.Retire(reason)
 	case a == UplinkDown && s.state != NoUplink:
@@ -261,7 +259,7 @@ func (s *Session) Unanswered(q Question) Do {
 		switch {
 		case s.state != Up && s.state != NoUplink:
 			return 0
-		case s.asked && s.unanswered >= SilentAfter:
+		case s.unanswered >= SilentAfter:
 			s.silence()
 			return 0
 		}

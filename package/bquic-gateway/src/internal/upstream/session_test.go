@@ -17,6 +17,8 @@ type life struct {
 	pto     time.Duration
 	starved bool     // this process waits for the processor
 	cut     bool     // nothing can be reached without the gateway, either
+	slow    bool     // it takes long to find that out
+	reached int      // how often it was to be found out
 	did     []string // "ping", "probe", "close", in order
 }
 
@@ -31,7 +33,10 @@ func (l *life) do(do Do) {
 			l.did = append(l.did, name)
 		}
 	}
-	if do&Reach != 0 {
+	if do&Reach == 0 {
+		return
+	}
+	if l.reached++; !l.slow {
 		l.s.Reached(!l.cut)
 	}
 }
@@ -201,6 +206,15 @@ func TestSession(t *testing.T) {
 			l.do(l.s.Ended())
 			l.quiet(CloseAfter)
 		}, Closed, Silence, "ping*close"},
+		{"also if it could not be asked", func(l *life) {
+			l.up()
+			l.s.Opened(l.now)
+			l.quiet(3 * second)
+			l.do(l.s.Ended())
+			l.hear()
+			l.do(l.s.Unasked())
+			l.quiet(AskAfter + CloseAfter)
+		}, Closed, Silence, "ping*probe ping*close"},
 		{"packets alone do not end silence", func(l *life) {
 			l.up()
 			l.s.Opened(l.now)
@@ -213,6 +227,12 @@ func TestSession(t *testing.T) {
 			l.s.Opened(l.now)
 			l.quiet(3 * second)
 			l.answered(Uplink, Fine)
+		}, Up, "", "ping*probe"},
+		{"also one to a connection", func(l *life) {
+			l.up()
+			l.s.Opened(l.now)
+			l.quiet(3 * second)
+			l.answered(Carry, Fine)
 		}, Up, "", "ping*probe"},
 		{"small packets arrive, and no answer", func(l *life) {
 			l.up()
@@ -238,6 +258,20 @@ func TestSession(t *testing.T) {
 			l.answered(Uplink, Fine)
 			l.do(l.s.Ended())
 		}, Up, "", "probe"},
+		{"the answer to another is not that to a probe", func(l *life) {
+			l.up()
+			l.s.Opened(l.now)
+			l.do(l.s.Unanswered(Carry))
+			l.answered(Carry, Fine)
+			l.do(l.s.Unanswered(Carry))
+		}, Up, "", "probe"},
+		{"one that has ended was not answered, and the probe is not", func(l *life) {
+			l.up()
+			l.s.Opened(l.now)
+			l.do(l.s.Unanswered(Carry))
+			l.do(l.s.Ended())
+			l.quiet(AskAfter + SilentAfter)
+		}, Silent, Silence, "probe ping*"},
 		{"no connection is answered, though packets arrive", func(l *life) {
 			l.up()
 			l.s.Opened(l.now)
@@ -319,6 +353,22 @@ func TestSession(t *testing.T) {
 			l.quiet(MinUplinkPause)
 			l.quiet(MinUplinkPause)
 		}, NoUplink, "its uplink", "probe probe"},
+		{"again and again, but seldom", func(l *life) {
+			l.up()
+			l.answered(Carry, UplinkDown)
+			for end := l.now.Add(5 * time.Minute); l.now.Before(end); {
+				if l.quiet(Interval); len(l.did) > 0 && l.s.probing {
+					l.do(l.s.Answered(l.now, Uplink, UplinkDown, "still down"))
+				}
+				l.hear()
+			}
+		}, NoUplink, "still down", "probe probe probe probe probe probe probe probe probe probe probe probe probe"}, // after 2, 6, 14, 30, 60, 90 … seconds
+		{"and answers nothing any more", func(l *life) {
+			l.up()
+			l.s.Opened(l.now)
+			l.answered(Carry, UplinkDown)
+			l.do(l.s.Unanswered(Carry))
+		}, NoUplink, "its uplink", "probe"},
 		{"and is back", func(l *life) {
 			l.up()
 			l.answered(Carry, UplinkDown)
@@ -342,7 +392,15 @@ func TestSession(t *testing.T) {
 			l.do(l.s.Retire("yet another"))
 			l.busy(time.Hour)
 			l.answered(Uplink, Fine)
+			l.do(l.s.Unanswered(Carry))
 		}, Retired, "another", "probe"},
+		{"retired, and its probe is not answered", func(l *life) {
+			l.up()
+			l.s.Opened(l.now)
+			l.do(l.s.Retire("another"))
+			l.do(l.s.Unanswered(Uplink))
+			l.quiet(3 * second)
+		}, Retired, "another", "probe ping*"},
 		{"retired, and silent", func(l *life) {
 			l.up()
 			l.s.Opened(l.now)
@@ -378,8 +436,21 @@ func TestSession(t *testing.T) {
 			l.do(l.s.Unanswered(Carry))
 			l.do(l.s.Unasked())
 			l.busy(second)
-		}, Up, "", "probe"},
-		{"gone", func(l *life) { l.up(); l.s.Opened(l.now); l.s.Gone("reset"); l.quiet(time.Minute); l.do(l.s.Ended()) }, Closed, "reset", ""},
+			l.do(l.s.Unanswered(Carry))
+		}, Up, "", "probe probe"},
+		{"no stream for the first probe", func(l *life) { l.do(l.s.Unasked()) }, Closed, NoAnswers, "close"},
+		{"gone", func(l *life) {
+			l.up()
+			l.s.Opened(l.now)
+			l.s.Gone("reset")
+			l.quiet(time.Minute)
+			l.do(l.s.Unanswered(Carry))
+			l.do(l.s.Unanswered(Uplink))
+			l.answered(Uplink, Fine)
+			l.do(l.s.Retire("another"))
+			l.do(l.s.Ended())
+			l.s.Gone("again")
+		}, Closed, "reset", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l := newLife(t)
@@ -393,6 +464,54 @@ func TestSession(t *testing.T) {
 				t.Errorf("%s (%q), asked for %q; not %s (%q), %q", l.s.State(), l.s.Reason(), did, tc.state, tc.reason, tc.did)
 			}
 		})
+	}
+}
+
+// TestReach: whether targets are reached without a gateway is found out while something is carried and the gateway
+// does not answer, once at a time, and once a second.
+func TestReach(t *testing.T) {
+	l := newLife(t)
+	l.up()
+	l.s.Opened(l.now)
+	l.cut = true
+	for _, step := range []struct {
+		what        string
+		do          func()
+		least, most int
+	}{
+		{"it is heard of", func() { l.busy(time.Minute) }, 0, 0},
+		{"it is asked, and answers", func() { l.quiet(AskAfter + SilentAfter/2); l.hear() }, 0, 0},
+		{"it does not answer", func() { l.quiet(10 * time.Second) }, 7, 10},
+		{"finding out takes long", func() { l.slow = true; l.quiet(time.Minute) }, 1, 1},
+		{"nothing is carried", func() {
+			l.s.Reached(false)
+			l.answered(Uplink, Fine)
+			l.do(l.s.Ended())
+			l.quiet(IdleAfter + CloseAfter/2)
+		}, 0, 0},
+	} {
+		l.reached = 0
+		if step.do(); l.reached < step.least || l.reached > step.most {
+			t.Errorf("%s: %d times", step.what, l.reached)
+		}
+	}
+}
+
+func TestSound(t *testing.T) {
+	l := newLife(t)
+	for i, step := range []struct {
+		do   func()
+		want bool
+	}{
+		{func() {}, false},
+		{l.up, true},
+		{func() { l.do(l.s.Unanswered(Carry)) }, false},
+		{func() { l.answered(Uplink, Fine) }, true},
+		{func() { l.answered(Carry, UplinkDown) }, false},
+	} {
+		if step.do(); l.s.Sound() != step.want {
+			t.Errorf("step %d: %s", i, l.s.State())
+		}
 	}
 }
 
