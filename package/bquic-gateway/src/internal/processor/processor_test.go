@@ -321,29 +321,33 @@ func TestOthersOnThePath(t *testing.T) {
 	}
 }
 
-// TestChatter: small packets, single bursts and slow streams do not show a path's rate.
-func TestChatter(t *testing.T) {
+// TestPathShown: bulk traffic of either direction shows a path's rate; small packets, single bursts and slow streams do not.
+func TestPathShown(t *testing.T) {
 	for _, tc := range []struct {
-		name           string
-		bytes, packets uint64 // in each interval
-		burst          uint64 // bytes in one interval of eight
+		name    string
+		in, out Count  // in each interval
+		burst   uint64 // bytes in one interval of eight
+		shown   bool
 	}{
-		{name: "small packets", bytes: 200 * 300, packets: 300},
-		{name: "small packets and bursts", bytes: 200 * 300, packets: 300, burst: 1e6},
-		{name: "a radio station", bytes: 7 * 1400, packets: 7},
+		{name: "a download", in: Count{500e3, 400}, out: Count{10e3, 200}, shown: true},
+		{name: "an upload", in: Count{10e3, 200}, out: Count{500e3, 400}, shown: true},
+		{name: "small packets", in: Count{60e3, 300}},
+		{name: "small packets and bursts", in: Count{60e3, 300}, burst: 1e6},
+		{name: "small packets, and large ones the other way", in: Count{50e3, 40}, out: Count{500e3, 2500}},
+		{name: "a radio station", in: Count{10e3, 7}},
 	} {
 		p := New(epoch, 0.5, time.Microsecond, 1)
 		var s Sample
 		for i := range 1000 {
-			s.Path.In.Bytes += tc.bytes
-			s.Path.In.Packets += tc.packets
+			s.Path.In = Count{s.Path.In.Bytes + tc.in.Bytes, s.Path.In.Packets + tc.in.Packets}
+			s.Path.Out = Count{s.Path.Out.Bytes + tc.out.Bytes, s.Path.Out.Packets + tc.out.Packets}
 			if i%8 == 0 {
 				s.Path.In.Bytes += tc.burst
 				s.Path.In.Packets += tc.burst / 1400
 			}
 			p.Tick(epoch.Add(time.Duration(i)*Interval), s)
 		}
-		if st := p.Status(); st.Path != 0 {
+		if st := p.Status(); (st.Path > 0) != tc.shown {
 			t.Errorf("%s: a path of %.1f Mbit/s", tc.name, st.Path/1e6)
 		}
 	}
@@ -469,7 +473,8 @@ func TestBite(t *testing.T) {
 }
 
 func FuzzProcessor(f *testing.F) {
-	f.Add([]byte{25, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 200, 9, 0, 0, 0, 0, 0, 0}) // the clock stands still, and goes back
+	// The clock stands still, and goes back.
+	f.Add([]byte{25, 0, 0, 0, 0, 0, 0, 1, 25, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 200, 9, 0, 0, 0, 0, 0, 0})
 	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p := New(epoch, 0.5, time.Microsecond, 100)
