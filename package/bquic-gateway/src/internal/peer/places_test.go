@@ -53,6 +53,7 @@ func TestPlaces(t *testing.T) {
 		{"one", 1, []want{{"a", 0, 1, 1, 1, ErrFull}, {"b", 0, 2, 0, 0, ErrFull}}},
 		{"alone", 1000, []want{{"a", 0, 1, 780, 889, ErrShare}}},
 		{"alone with a limit", 1000, []want{{"a", 100, 1, 88, 99, ErrShare}, {"a", 100, 2, 45, 50, nil}, {"a", 100, 3, 30, 33, nil}}},
+		{"alone with a limit that it cannot reach", 1000, []want{{"a", 5000, 1, 780, 800, ErrShare}}},
 		// Each may have an equal part, whichever peers came before.
 		{"a second one", 1000, []want{{"a", 0, 1, 780, 889, ErrShare}, {"b", 0, 2, 450, 500, nil}, {"c", 0, 3, 300, 333, nil}, {"a", 0, 1, 0, 1, nil}}},
 		{"sources of one", 1000, []want{{"a", 0, 1, 780, 800, ErrShare}, {"a", 0, 2, 400, 450, nil}, {"a", 0, 3, 270, 300, nil}, {"b", 0, 4, 450, 500, nil}}},
@@ -172,6 +173,33 @@ func TestPlacesNewcomer(t *testing.T) {
 				t.Fatalf("number %d got %d places: %v", i, n, err)
 			}
 		}
+	}
+}
+
+// TestPlacesManySources checks that a peer with a source for each tunnel gets no more than another, and not more than its
+// limit, and that sources without tunnels do not count.
+func TestPlacesManySources(t *testing.T) {
+	p := places(1000)
+	for _, w := range []struct {
+		peer      string
+		most      int
+		least, up int
+	}{{"a", 0, 880, 889}, {"b", 10, 10, 10}} {
+		for i := range 2000 {
+			_, _ = p.Take(w.peer, w.most, source(i))
+		}
+		if n := p.Held(w.peer); n < w.least || n > w.up {
+			t.Errorf("%s holds %d places", w.peer, n)
+		}
+	}
+	p = places(1000)
+	for i := range 500 {
+		_, _ = p.Take("a", 0, source(i))
+		p.Give("a", source(i))
+	}
+	_, _ = takeAll(p, "a", 0, source(0))
+	if n, err := takeAll(p, "a", 0, source(1)); n < 400 {
+		t.Errorf("the second source got %d places: %v", n, err)
 	}
 }
 

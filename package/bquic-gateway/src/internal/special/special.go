@@ -65,7 +65,7 @@ var Ranges = []Range{
 func Of(addr netip.Addr) (r Range, ok bool) {
 	addr = addr.WithZone("") // a prefix contains no address with a zone
 	for _, candidate := range Ranges {
-		if candidate.Prefix.Contains(addr) && (!ok || candidate.Prefix.Bits() > r.Prefix.Bits()) {
+		if candidate.Prefix.Contains(addr) && candidate.Prefix.Bits() > r.Prefix.Bits() { // the zero Prefix has -1
 			r, ok = candidate, true
 		}
 	}
