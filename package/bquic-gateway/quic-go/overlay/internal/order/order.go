@@ -55,7 +55,7 @@ type Node struct {
 	now   uint32
 	past  [2]uint32     // the rounds of the last half of a memory, and of the half before, began here
 	begun monotime.Time // this half
-	empty monotime.Time // since then, if no node has data to send
+	empty monotime.Time // when the last frame was sent; if no node has data, since when
 }
 
 // New returns a node below up, with the least credit of one that has been absent. If all that is new had
@@ -133,7 +133,7 @@ func (n *Node) leaf() bool { return n.Owner != nil }
 // it has more to send. A size of 0 without more means that the flow turned out to have
 // no data.
 func (n *Node) Sent(now monotime.Time, size int, more bool) {
-	for ; n.up != nil && n.list != nil; n = n.up {
+	for ; n.list != nil; n = n.up {
 		n.up.remember(now)
 		n.credit -= int32(size)
 		switch {
@@ -146,9 +146,7 @@ func (n *Node) Sent(now monotime.Time, size int, more bool) {
 			n.list.remove(n)
 			n.up.fresh.push(n)
 		}
-		if more = !n.up.Empty(); !more {
-			n.up.empty = now
-		}
+		more, n.up.empty = !n.up.Empty(), now
 	}
 }
 
