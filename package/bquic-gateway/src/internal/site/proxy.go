@@ -3,7 +3,6 @@
 package site
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -61,7 +60,6 @@ func newProxy(site config.Site, log *slog.Logger) (*proxy, error) {
 	p := &proxy{origins: o, earlyData: site.EarlyData}
 	p.ReverseProxy = httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.Host = r.In.Host
 			// Over any other protocol, such as HTTP/2 over cleartext (h2c), a client
 			// could send the origin requests that the gateway never sees.
 			if !strings.EqualFold(r.Out.Header.Get("Upgrade"), "websocket") {
@@ -276,15 +274,16 @@ func (o *origins) down(s *origin, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	reason := err.Error()
-	if s.pause == 0 || unnumbered(s.reason) != unnumbered(reason) {
+	if unnumbered(s.reason) != unnumbered(reason) {
 		o.log.Warn("origin failed", "origin", s.url.Redacted(), "error", err)
 	}
+	s.reason = reason
 	now := time.Now()
-	if s.pause > 0 && now.Before(s.until) { // another request that was in progress when the origin failed
+	if now.Before(s.until) { // another request that was in progress when the origin failed
 		return
 	}
 	s.pause = min(max(2*s.pause, minDown), maxDown)
-	s.until, s.reason = now.Add(s.pause), reason
+	s.until = now.Add(s.pause)
 }
 
 // unnumbered returns an error's text without what is another each time: the local port, the time, the stream's ID.
@@ -300,5 +299,5 @@ func unnumbered(text string) string {
 
 func isTimeout(err error) bool {
 	var t net.Error
-	return errors.As(err, &t) && t.Timeout() || errors.Is(err, context.DeadlineExceeded)
+	return errors.As(err, &t) && t.Timeout()
 }

@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -162,22 +163,30 @@ func TestPrecompressed(t *testing.T) {
 	write(t, root, "a.css.br", "as brotli", time.Hour)
 	write(t, root, "stale.css", "plain text", time.Hour)
 	write(t, root, "stale.css.gz", zipped.String(), 2*time.Hour)
+	for _, name := range []string{"data", "site/index.html", "p.ipk"} {
+		write(t, root, name, "plain text", time.Hour)
+		write(t, root, name+".gz", zipped.String(), time.Hour)
+	}
 	srv, _ := serve(t, config.Site{Root: root})
 	tags := make(map[string]string)
-	for _, test := range []struct{ path, accept, coding, body string }{
-		{"/a.css", "", "", "plain text"},
-		{"/a.css", "gzip, deflate", "gzip", zipped.String()},
-		{"/a.css", "gzip, br, zstd", "br", "as brotli"},
-		{"/a.css", "br;q=0, gzip;q=0.5", "gzip", zipped.String()},
-		{"/a.css", "GZIP; Q=1.0", "gzip", zipped.String()},
-		{"/a.css", "identity, *", "", "plain text"},
-		{"/a.css", "br;q=x, xgzip", "", "plain text"},
-		{"/stale.css", "gzip", "", "plain text"},
+	const css = "text/css; charset=utf-8"
+	for _, test := range []struct{ path, accept, coding, body, kind string }{
+		{"/a.css", "", "", "plain text", css},
+		{"/a.css", "gzip, deflate", "gzip", zipped.String(), css},
+		{"/a.css", "gzip, br, zstd", "br", "as brotli", css},
+		{"/a.css", "br;q=0, gzip;q=0.5", "gzip", zipped.String(), css},
+		{"/a.css", "GZIP; Q=1.0", "gzip", zipped.String(), css},
+		{"/a.css", "identity, *", "", "plain text", css},
+		{"/a.css", "br;q=x, xgzip", "", "plain text", css},
+		{"/stale.css", "gzip", "", "plain text", css},
+		{"/data", "", "", "plain text", "text/plain; charset=utf-8"},
+		{"/data", "gzip", "gzip", zipped.String(), "application/octet-stream"},
+		{"/site/", "gzip", "gzip", zipped.String(), "text/html; charset=utf-8"},
+		{"/p.ipk", "", "", "plain text", "application/octet-stream"},
 	} {
 		res, body := ask(t, "GET", srv.URL+test.path, "Accept-Encoding", test.accept)
 		h := res.Header
-		if h.Get("Content-Encoding") != test.coding || body != test.body || h.Get("Vary") != "Accept-Encoding" ||
-			!strings.HasPrefix(h.Get("Content-Type"), "text/css") {
+		if h.Get("Content-Encoding") != test.coding || body != test.body || h.Get("Vary") != "Accept-Encoding" || h.Get("Content-Type") != test.kind {
 			t.Errorf("%s, %q: %q %q", test.path, test.accept, h, body)
 		}
 		if test.path == "/a.css" {
@@ -255,7 +264,7 @@ func TestStatic(t *testing.T) {
 
 	listed, _ := serve(t, config.Site{Root: root, Listing: true})
 	_, page := ask(t, "GET", listed.URL+"/dir/")
-	for _, want := range []string{`<a href="./sub/">sub/</a>`, `<a href="./a:b">a:b</a>`, `<a href="./%3Cb%3E%20&amp;%20%22c%22.txt">&lt;b&gt; &amp; &#34;c&#34;.txt</a>`} {
+	for _, want := range []string{`<a href="../">`, `<a href="./sub/">sub/</a>`, `<a href="./%3Cb%3E%20&amp;%20%22c%22.txt">&lt;b&gt; &amp; &#34;c&#34;.txt</a><td align=right>5`, `<a href="./a:b">a:b</a>`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %s in\n%s", want, page)
 		}
@@ -267,6 +276,24 @@ func TestStatic(t *testing.T) {
 	}
 	if _, body := ask(t, "GET", listed.URL+"/dir/%3Cb%3E%20&%20%22c%22.txt"); body != "found" {
 		t.Errorf("by its link: %q", body)
+	}
+}
+
+// TestListing checks that directories come first, then files, each by name.
+func TestListing(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range []string{"e", "z/x", "c", "a", "b/x", "f", "d", "A", "y/x", "g"} {
+		write(t, root, name, "x", 0)
+	}
+	srv, _ := serve(t, config.Site{Root: root, Listing: true})
+	_, page := ask(t, "GET", srv.URL+"/")
+	var names []string
+	for _, link := range strings.Split(page, `<a href="`)[1:] {
+		name, _, _ := strings.Cut(link, `"`)
+		names = append(names, strings.TrimPrefix(name, "./"))
+	}
+	if got := strings.Join(names, " "); got != "b/ y/ z/ A a c d e f g" {
+		t.Errorf("listed: %s", got)
 	}
 }
 
@@ -331,7 +358,8 @@ func TestSeveralOrigins(t *testing.T) {
 		t.Errorf("status %+v", st)
 	}
 	// A POST to a server that does not exist has not been sent, so it can be retried.
-	res, err := http.Post(site.URL, "text/plain", strings.NewReader(" got it"))
+	fresh, _ := serve(t, config.Site{Origins: []*url.URL{first, second}})
+	res, err := http.Post(fresh.URL, "text/plain", strings.NewReader(" got it"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -371,22 +399,80 @@ func TestRetry(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	}))
 	defer breaks.Close()
-	u, _ := url.Parse(breaks.URL)
-	good, _, _ := named(t, "good")
+	resets := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		_, _ = io.Copy(io.Discard, r.Body)
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		_ = conn.(*net.TCPConn).SetLinger(0)
+		conn.Close()
+	}))
+	defer resets.Close()
+	good, also, _ := named(t, "good")
 	for _, test := range []struct {
 		method, body string
 		code         int
 	}{{"GET", "", 200}, {"DELETE", "", 200}, {"POST", "", 502}, {"PUT", "x", 502}, {"GET", "x", 502}} {
-		site, _ := serve(t, config.Site{Origins: []*url.URL{u, good}})
-		asked.Store(0)
-		r, _ := http.NewRequestWithContext(t.Context(), test.method, site.URL, strings.NewReader(test.body))
-		res, err := http.DefaultClient.Do(r)
+		for _, bad := range []*httptest.Server{breaks, resets} {
+			u, _ := url.Parse(bad.URL)
+			site, _ := serve(t, config.Site{Origins: []*url.URL{u, good}})
+			asked.Store(0)
+			also.Store(0)
+			r, _ := http.NewRequestWithContext(t.Context(), test.method, site.URL, strings.NewReader(test.body))
+			if test.body != "" {
+				r.ContentLength = -1 // the end of the body says how long it is
+			}
+			res, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res.Body.Close()
+			if res.StatusCode != test.code || asked.Load() != 1 || also.Load() > 0 != (test.code == 200) {
+				t.Errorf("%s with %q: %d, want %d; asked %d times, and another %d", test.method, test.body, res.StatusCode, test.code, asked.Load(), also.Load())
+			}
+		}
+	}
+}
+
+// TestNotTheOrigin: an origin is not down because a client sends nonsense or goes away; but it is if it does not answer.
+func TestNotTheOrigin(t *testing.T) {
+	asked := make(chan bool, 1)
+	origin := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- true
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	}))
+	defer origin.Close()
+	u, _ := url.Parse(origin.URL)
+	for _, test := range []struct {
+		name, request string
+		answer        string // "": the client does not wait for one
+		up            bool
+	}{
+		{"a bad chunk", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nnone\r\n", "HTTP/1.1 400 Bad Request\r\n", true},
+		{"a client that is gone", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "", true},
+		{"no answer", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 504 Gateway Timeout\r\n", false},
+	} {
+		site, sites := serve(t, config.Site{Origins: []*url.URL{u}})
+		if !test.up {
+			sites.proxies[0].origins.transport.ResponseHeaderTimeout = 10 * time.Millisecond
+		}
+		conn, err := net.Dial("tcp", site.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		res.Body.Close()
-		if res.StatusCode != test.code || asked.Load() != 1 {
-			t.Errorf("%s with %q: %d, want %d; asked %d times", test.method, test.body, res.StatusCode, test.code, asked.Load())
+		_, _ = io.WriteString(conn, test.request)
+		if <-asked; test.answer != "" {
+			if line, err := bufio.NewReader(conn).ReadString('\n'); line != test.answer {
+				t.Errorf("%s: %q, %v", test.name, line, err)
+			}
+		}
+		conn.Close()
+		site.Close() // waits for the request to end
+		if st := sites.Origins(); st[0].Up != test.up {
+			t.Errorf("%s: %+v", test.name, st)
 		}
 	}
 }
@@ -448,6 +534,88 @@ func TestFailuresLoggedOnce(t *testing.T) {
 	}
 }
 
+// TestDown checks how long an origin that fails receives no requests, and what is logged of it.
+func TestDown(t *testing.T) {
+	var log bytes.Buffer
+	a, b := &origin{url: &url.URL{Host: "a"}}, &origin{url: &url.URL{Host: "b"}}
+	o := &origins{all: []*origin{a, b}, log: slog.New(slog.NewTextHandler(&log, nil))}
+	logged := func(want string) {
+		t.Helper()
+		got := ""
+		for line := range strings.Lines(log.String()) {
+			_, message, _ := strings.Cut(line, "msg=")
+			got += message
+		}
+		if log.Reset(); got != want {
+			t.Errorf("logged %q, not %q", got, want)
+		}
+	}
+	first := func(want *origin) {
+		t.Helper()
+		if o.order()[0] != want {
+			t.Errorf("not the first: %v", want.url)
+		}
+	}
+	first(a)
+	for pause := minDown; pause < 10*maxDown; pause *= 2 {
+		for i := range 3 { // requests in progress
+			o.down(a, fmt.Errorf("port %d refused", i))
+		}
+		if a.pause != min(pause, maxDown) || time.Until(a.until) > a.pause {
+			t.Errorf("a pause of %v, not of %v, until %v", a.pause, pause, a.until)
+		}
+		first(b)
+		a.until = time.Now()
+		first(a)
+	}
+	logged("\"origin failed\" origin=//a error=\"port 0 refused\"\n")
+	o.down(a, errors.New("reset"))
+	for range 3 { // another reason is news once
+		o.down(a, errors.New("late"))
+	}
+	logged("\"origin failed\" origin=//a error=reset\n\"origin failed\" origin=//a error=late\n")
+	o.up(a)
+	o.up(a)
+	logged("\"origin answers again\" origin=//a\n")
+	o.down(a, errors.New("late"))
+	logged("\"origin failed\" origin=//a error=late\n")
+}
+
+// TestOrigins checks that an origin of two sites is shown once, and as up if one of them reaches it.
+func TestOrigins(t *testing.T) {
+	u := &url.URL{Scheme: "http", Host: "a"}
+	sites, err := New([]config.Site{{Hosts: []string{"one"}, Origins: []*url.URL{u}}, {Hosts: []string{"two"}, Origins: []*url.URL{u}}}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sites.Close()
+	for _, down := range []int{0, 1} {
+		o := sites.proxies[down].origins
+		o.down(o.all[0], errors.New("refused"))
+		if st := sites.Origins(); len(st) != 1 || !st[0].Up {
+			t.Errorf("down for site %d: %+v", down, st)
+		}
+		o.up(o.all[0])
+	}
+}
+
+// TestBuffers checks that many slow clients take only small buffers.
+func TestBuffers(t *testing.T) {
+	for range 2 {
+		var all [][]byte
+		for i := range 2 * maxLarge {
+			b := buffers.Get()
+			if large := len(b) == bodyBuffer; large != (i < maxLarge) {
+				t.Errorf("buffer %d has %d bytes", i, len(b))
+			}
+			all = append(all, b)
+		}
+		for _, b := range all {
+			buffers.Put(b)
+		}
+	}
+}
+
 func TestForwarded(t *testing.T) {
 	seen := make(chan *http.Request, 1)
 	origin := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r }))
@@ -455,11 +623,12 @@ func TestForwarded(t *testing.T) {
 	u, _ := url.Parse(origin.URL)
 	site, _ := serve(t, config.Site{Origins: []*url.URL{u}})
 	ask(t, "GET", site.URL+"/p?q=%20;x", "Host", "a.example:99", "X-Forwarded-For", "192.0.2.66", "X-Forwarded-Proto", "gopher",
-		"X-Forwarded-Host", "evil.example", "Forwarded", "for=192.0.2.66", "Connection", "X-Drop", "X-Drop", "1", "X-Keep", "1", "Te", "trailers")
+		"X-Forwarded-Host", "evil.example", "Forwarded", "for=192.0.2.66", "Connection", "X-Drop, Upgrade", "Upgrade", "h2c", "X-Drop", "1", "X-Keep", "1", "Te", "trailers")
 	r := <-seen
 	h := r.Header
 	if r.Host != "a.example:99" || h.Get("X-Forwarded-For") != "127.0.0.1" || h.Get("X-Forwarded-Proto") != "http" ||
-		h.Get("X-Forwarded-Host") != "a.example:99" || h.Get("Forwarded") != "" || h.Get("X-Drop") != "" || h.Get("X-Keep") != "1" {
+		h.Get("X-Forwarded-Host") != "a.example:99" || h.Get("Forwarded") != "" || h.Get("X-Drop") != "" || h.Get("X-Keep") != "1" ||
+		h.Get("Upgrade") != "" || h.Get("Connection") != "" || h.Get("Accept-Encoding") != "" {
 		t.Errorf("the origin saw %s, %v", r.Host, h)
 	}
 }
