@@ -56,7 +56,7 @@ func (h *blackHole) acked(pn protocol.PacketNumber, size protocol.ByteCount) {
 		return
 	}
 	h.large = max(h.large, pn)
-	if h.lost > 0 && pn > h.first {
+	if pn > h.first {
 		h.lost, h.rounds, h.roundEnd = 0, 0, protocol.InvalidPacketNumber
 	}
 }

@@ -59,6 +59,8 @@ func TestBlackHolePatterns(t *testing.T) {
 		{"an outage, and small packets after it", "LLLL" + "llllllllllllsss" + "SSSSSSSSSSSSSSSS", nil},
 		{"two outages", "LLLL" + "llllllss" + "SSSL" + "llllllss" + "SSSL", nil},
 		{"loss of every 2nd packet", strings.Repeat("Ll", 100), nil},
+		{"one large packet that arrives in between", "LLLL" + "lllll" + "L" + "SSS" + "llll" + "SSS", nil},
+		{"loss of small packets", "LLLL" + "ssssSSS" + "ssssSSS", nil},
 		{"two lost only", "LLLL" + "lSSSSS" + "lSSSSS", nil},
 		// Packets in flight when it was found do not count again.
 		{"the rest of a window", "LLLL" + "lllllllll" + "SSS" + "lllll" + "SSS" + "SSSS" + "SSSS", []int{21}},
@@ -123,6 +125,22 @@ func TestBlackHoleRepeatedPackets(t *testing.T) {
 		require.False(t, c.FoundBlackHole())
 	}
 
+	// One that is late is one that the path carries.
+	c = NewConn(Config{BlackHoles: true}, utils.NewRTTStats())
+	for pn := protocol.PacketNumber(0); pn < 100; pn += 4 {
+		c.OnPacketRepeated(pn, 1400)
+		c.OnPacketRepeated(pn+1, 1400)
+		c.OnPacketRepeated(pn+3, 1400)
+		c.OnPacketAcked(pn+2, 1200)
+		c.OnAckReceived(ack(pn+2, pn+2), 1)
+		c.OnAckReceived(ack(pn+3, pn+3), 1)
+		require.False(t, c.FoundBlackHole())
+	}
+	for pn := range protocol.PacketNumber(2 * maxRepeated) { // no ACK arrives
+		c.OnPacketRepeated(pn, 1400)
+	}
+	require.Len(t, c.hole.repeated, maxRepeated)
+
 	// Without the field, nothing is found.
 	c = NewConn(Config{Stats: true}, utils.NewRTTStats())
 	for pn := protocol.PacketNumber(0); pn < 100; pn += 2 {
@@ -132,6 +150,34 @@ func TestBlackHoleRepeatedPackets(t *testing.T) {
 		require.False(t, c.FoundBlackHole())
 	}
 	require.Equal(t, protocol.ByteCount(1400), c.ProbeSize(1400))
+}
+
+// Packets are declared lost, and acknowledged late, in any order.
+func TestBlackHoleOrder(t *testing.T) {
+	for _, tc := range []struct {
+		late  protocol.PacketNumber // a large packet that is acknowledged after the first loss
+		found bool
+	}{{5, true}, {11, false}, {18, false}} {
+		c := NewConn(Config{BlackHoles: true}, utils.NewRTTStats())
+		c.OnPacketAcked(14, 1200)
+		c.OnPacketLost(12, 1400)
+		c.OnPacketLost(10, 1400)
+		c.OnPacketLost(13, 1400)
+		c.OnPacketAcked(tc.late, 1400)
+		c.OnPacketAcked(20, 1200)
+		c.OnPacketLost(16, 1400)
+		require.Equal(t, tc.found, c.FoundBlackHole(), tc.late)
+	}
+	// A new path has not lost anything.
+	c := NewConn(Config{BlackHoles: true}, utils.NewRTTStats())
+	for pn := protocol.PacketNumber(0); pn < 10; pn += 2 {
+		c.OnPacketAcked(pn+1, 1200)
+		c.OnPacketLost(pn, 1400)
+	}
+	c.OnPathChanged()
+	require.False(t, c.FoundBlackHole())
+	require.Equal(t, protocol.ByteCount(BasePacketSize), c.ProbeSize(1400))
+	require.Equal(t, protocol.ByteCount(1000), c.ProbeSize(1000))
 }
 
 func TestBlackHolePTO(t *testing.T) {

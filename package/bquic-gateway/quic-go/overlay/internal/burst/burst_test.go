@@ -44,6 +44,32 @@ func TestNilConnIsStock(t *testing.T) {
 	c.OnSpuriousLosses([]protocol.PacketNumber{1})
 	c.OnCongestionState(monotime.Now(), true, 1)
 	c.SetPeer(nil, nil)
+	c.OnPathChanged()
+	c.OnPacketRepeated(1, 1)
+	require.Equal(t, protocol.ByteCount(1400), c.ProbeSize(1400))
+	require.Equal(t, monotime.Time(7), c.PTO(7, 1))
+	require.False(t, c.FoundBlackHole())
+	require.False(t, c.PeerHoldsAcks())
+	require.Equal(t, NoDialect, c.PeerDialect())
+}
+
+// TestBucketAtAnyTime: at any rate and after any pause, a whole burst may leave at once.
+func TestBucketAtAnyTime(t *testing.T) {
+	const packet, packets = protocol.ByteCount(1452), 8
+	for _, rate := range []uint64{1e3, 1e6, 1e10} {
+		var b Bucket
+		size, now := packet*packets, monotime.Time(time.Hour)
+		for _, pause := range []time.Duration{0, 1e6 * time.Hour, time.Duration(uint64(size)*1e9/rate + 1000)} { // also longer than the product of both may be
+			now = now.Add(pause)
+			for i := range packets {
+				require.True(t, b.Ready(now, rate, size, packet), "a whole burst")
+				require.LessOrEqual(t, b.Until(rate, size, packet), now)
+				require.True(t, i == 0 || b.Ready(now.Add(-time.Minute), rate, size, packet), "a time before the last packet")
+				b.Sent(now, rate, size, packet, packet)
+			}
+			require.False(t, b.Ready(now, rate, size, packet))
+		}
+	}
 }
 
 func TestConfiguredAckFrequency(t *testing.T) {
