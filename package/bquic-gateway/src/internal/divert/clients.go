@@ -142,11 +142,8 @@ func (b *bridge) enter(client netip.Addr, device int) error {
 	if b.sweep(now); len(b.routes) >= maxRoutes {
 		return errRoom
 	}
-	if r := b.routes[client]; r != nil { // a client of another bridge
-		if r.users > 0 {
-			return ErrClient
-		}
-		_ = changeRoute(client, r.device, false)
+	if r := b.routes[client]; r != nil && r.users > 0 { // a client of another bridge
+		return ErrClient
 	}
 	if err := changeRoute(client, device, true); err != nil {
 		return fmt.Errorf("route to %s: %w", client, err)

@@ -32,8 +32,10 @@ func TestClientRoutes(t *testing.T) {
 	}
 	for _, args := range []string{
 		"link set lo up", "link add br0 type bridge", "link set br0 up", "link add wan type bridge", "link set wan up",
+		"link add br1 type bridge", "link set br1 up",
 		"addr add 10.1.0.1/24 dev br0", "addr add 10.2.0.1/24 dev wan", "route add default via 10.2.0.9",
 		"route add blackhole 192.0.2.4", "route add unreachable 192.0.2.5", "route add prohibit 192.0.2.6", "route add 198.51.100.0/24 dev br0",
+		"route add 203.0.114.0/24 via 10.1.0.9",
 	} {
 		ip(args)
 	}
@@ -48,7 +50,8 @@ func TestClientRoutes(t *testing.T) {
 		t.Fatal(err)
 	}
 	reach := func(client, target string, without bool) error {
-		return d.Reach(&Packet{Client: netip.MustParseAddrPort(client + ":1"), Target: netip.MustParseAddrPort(target + ":80"), Bridge: br}, without)
+		p := Packet{Client: netip.AddrPortFrom(netip.MustParseAddr(client), 1), Target: netip.AddrPortFrom(netip.MustParseAddr(target), 80), Bridge: br}
+		return d.Reach(&p, without)
 	}
 	const world = "203.0.113.1"
 	for _, tc := range []struct {
@@ -59,6 +62,7 @@ func TestClientRoutes(t *testing.T) {
 	}{
 		{"of the bridge's prefix", "10.1.0.2", world, false, nil, ""},
 		{"of an unknown prefix", "10.7.0.2", world, false, nil, "10.7.0.2 dev br0 proto static scope link"},
+		{"behind a router of the bridge", "203.0.114.5", world, false, nil, "203.0.114.5 dev br0 proto static scope link"},
 		{"of another device", "10.2.0.2", world, false, ErrClient, ""},
 		{"the node's own", "10.2.0.1", world, false, ErrClient, ""},
 		{"a blackhole", "10.1.0.2", "192.0.2.4", true, ErrTarget, ""},
@@ -66,14 +70,13 @@ func TestClientRoutes(t *testing.T) {
 		{"prohibited", "10.1.0.2", "192.0.2.6", true, ErrTarget, ""},
 		{"the node itself", "10.1.0.2", "10.2.0.1", true, ErrTarget, ""},
 		{"on the bridge", "10.1.0.2", "198.51.100.7", true, ErrOnLink, ""},
+		{"behind a router of the bridge", "10.1.0.2", "203.0.114.5", false, nil, ""},
+		{"on another device", "10.1.0.2", "10.2.0.5", false, nil, ""},
 		{"no route", "10.1.0.2", "2001:db8::1", false, ErrTarget, ""},
 		{"no route, and none is needed", "10.1.0.2", "2001:db8::1", true, nil, ""},
+		{"no route to the client, either", "2001:db8:7::2", "2001:db8::1", true, nil, ""}, // ip shows IPv4's
 	} {
-		target := tc.target
-		if strings.Contains(target, ":") {
-			target = "[" + target + "]"
-		}
-		if err := reach(tc.client, target, tc.without); !errors.Is(err, tc.want) {
+		if err := reach(tc.client, tc.target, tc.without); !errors.Is(err, tc.want) {
 			t.Errorf("%s: %v", tc.name, err)
 		}
 		if got := ip("route show table 192"); got != tc.route {
@@ -89,6 +92,44 @@ func TestClientRoutes(t *testing.T) {
 			t.Errorf("%s: the routes are %q in the end", tc.name, got)
 		}
 	}
+	// The connections of a client share its route, which stays for a while after the last one, however long that took.
+	client := netip.MustParseAddr("10.7.0.2")
+	routed := func(what, dev string) {
+		t.Helper()
+		if got := ip("route show table 192"); got != "10.7.0.2 dev "+dev+" proto static scope link" {
+			t.Errorf("%s: the routes are %q", what, got)
+		}
+	}
+	for range 2 {
+		if err := reach("10.7.0.2", world, false); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, what := range []string{"one of two has ended", "both have ended"} {
+		r := d.bridge.routes[client]
+		r.last = r.last.Add(-2 * routeLinger)
+		d.Release(netip.Addr{})
+		routed("before "+what, "br0")
+		d.Release(client)
+		routed(what, "br0")
+	}
+	// It may then be a client of another bridge.
+	br = indexes["br1"]
+	if err := reach("10.7.0.2", world, false); err != nil {
+		t.Error(err)
+	}
+	routed("by another bridge", "br1")
+	br = indexes["br0"]
+	if err := reach("10.7.0.2", world, false); !errors.Is(err, ErrClient) {
+		t.Errorf("a client of another bridge: %v", err)
+	}
+	for i := range maxRoutes {
+		d.bridge.routes[netip.AddrFrom4([4]byte{10, 8, byte(i >> 8), byte(i)})] = &clientRoute{users: 1}
+	}
+	if err := reach("10.7.0.3", world, false); !errors.Is(err, errRoom) {
+		t.Errorf("too many clients: %v", err)
+	}
+	d.bridge.routes = make(map[netip.Addr]*clientRoute)
 	// Left behind by a process that was killed together with its guard.
 	if err := reach("10.7.0.2", world, false); err != nil {
 		t.Error(err)
