@@ -311,3 +311,60 @@ func TestRatedTunnel(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 }
+
+// TestRateOfPeer checks that all tunnels of a peer share its limit, also those after a reload that does not change it.
+func TestRateOfPeer(t *testing.T) {
+	h := new(Handler)
+	of := func(rate float64) *limits {
+		h.SetAccess(Access{Peers: []peer.Config{{Name: "north", Tokens: hashes(token), Rate: rate}}})
+		g, err := h.enter(h.members[0], peer.HashOf(token), netip.Addr{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.leave(g)
+		return g.limits
+	}
+	first := of(1e6)
+	if first == nil || of(1e6) != first || of(2e6) == first || of(0) != nil {
+		t.Error("a limit that does not follow the configuration")
+	}
+}
+
+// TestGrants checks which tunnels end when places are taken from a peer, and that nothing is left of those that have ended.
+func TestGrants(t *testing.T) {
+	h := handlerFor(Access{Peers: []peer.Config{{Name: "north", Tokens: hashes(token)}}, Places: 10})
+	m := h.members[0]
+	var all []*grant
+	for range 3 {
+		g, err := h.enter(m, peer.HashOf(token), netip.Addr{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, g)
+	}
+	for range 2 { // a tunnel takes a while to end
+		h.yield(all[0].claim)
+		h.places.Give("north", all[0].claim.Source)
+	}
+	for i, want := range []error{errYielded, errYielded, nil} {
+		if err := context.Cause(all[i].ctx); !errors.Is(err, want) {
+			t.Errorf("tunnel %d ends because of %v", i, err)
+		}
+		h.leave(all[i])
+	}
+	if len(h.granted) > 0 || h.places.Used() > 0 {
+		t.Errorf("%d claims and %d places are left", len(h.granted), h.places.Used())
+	}
+	h.SetAccess(Access{}) // just before a tunnel of the peer
+	if _, err := h.enter(m, peer.HashOf(token), netip.Addr{}); err == nil {
+		t.Error("a peer that is no longer configured has a tunnel")
+	}
+}
+
+func TestPlacesIn(t *testing.T) {
+	for ceiling, want := range map[uint64]int{0: 204, 32 << 20: 204, otherMemory + 500*TunnelMemory: 500} {
+		if n := PlacesIn(ceiling); n != want {
+			t.Errorf("%d places in %d bytes, not %d", n, ceiling, want)
+		}
+	}
+}
