@@ -35,7 +35,7 @@ func (p *Policy) Allowed(addr netip.Addr) error {
 	asked := addr
 	addr = addr.WithZone("") // a prefix contains no address with a zone
 	r, isSpecial := special.Of(addr)
-	if isSpecial && r.Kind == special.Nowhere {
+	if r.Kind == special.Nowhere {
 		return fmt.Errorf("%s is %s", asked, r.Name)
 	}
 	// A translator on the path may turn it into this IPv4 address.

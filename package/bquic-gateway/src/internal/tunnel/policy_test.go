@@ -11,7 +11,7 @@ import (
 
 func TestPolicy(t *testing.T) {
 	own := ownTable{"198.51.100.1": "local", "198.51.100.255": "broadcast", "2001:db8::1": "local", "2001:db8::1%eth0": "local", "2001:db8::": "anycast",
-		"127.0.0.1": "local", "127.0.0.2": "local", "10.0.0.1": "local", "fe80::1%eth0": "local"}
+		"127.0.0.1": "local", "127.0.0.2": "local", "10.0.0.1": "local", "fe80::1%eth0": "local", "239.1.1.1": "multicast"}
 	for _, tc := range []struct {
 		name    string
 		allow   string // prefixes
@@ -68,6 +68,8 @@ func TestPolicy(t *testing.T) {
 		{"another loopback address", "127.0.0.1/32", "127.0.0.2", "loopback"},
 		{"own by name", "198.51.100.1/32", "198.51.100.1", ""},
 		{"own link-local by name of all", "fe80::/10", "fe80::1%eth0", "gateway itself"},
+		{"link-local by name, zone", "fe80::/10", "fe80::9%eth0", ""},
+		{"multicast by name", "239.0.0.0/8", "239.1.1.1", ""},
 		{"everything is not private", "0.0.0.0/0", "10.1.2.3", "private"},
 		{"more than private", "10.0.0.0/7", "10.1.2.3", "private"},
 		{"private by name", "10.0.0.0/8", "10.1.2.3", ""},
@@ -97,8 +99,8 @@ func TestPolicy(t *testing.T) {
 			}
 		})
 	}
-	if (&Policy{}).Allowed(netip.Addr{}) == nil {
-		t.Error("the zero Addr is allowed")
+	if p := new(Policy); p.Allowed(netip.Addr{}) == nil || p.Allowed(netip.MustParseAddr("192.0.2.1")) != nil {
+		t.Error("the zero Addr is allowed, or a public one is not")
 	}
 }
 
