@@ -95,6 +95,11 @@ func TestParse(t *testing.T) {
 		if n := len(p.data); n != 40 && n != 60 && n != 32 {
 			t.Errorf("%s: a packet of %d bytes", tc.name, n)
 		}
+		for n := range p.data {
+			if new(Packet).parse(b[:n]) == nil {
+				t.Errorf("%s: the first %d bytes of %d are taken", tc.name, n, len(p.data))
+			}
+		}
 	}
 }
 
@@ -195,7 +200,7 @@ func nexthops(t testing.TB) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append([]byte{unix.AF_INET, 0, 0, 0, unix.RT_TABLE_MAIN, 0, 0, unix.RTN_UNICAST, 0, 0, 0, 0}, b...)
+	return append([]byte{unix.AF_INET, 0, 0, 0, unix.RT_TABLE_COMPAT, 0, 0, unix.RTN_UNICAST, 0, 0, 0, 0}, b...)
 }
 
 func TestReadRoute(t *testing.T) {
@@ -207,6 +212,12 @@ func TestReadRoute(t *testing.T) {
 
 func FuzzReadRoute(f *testing.F) {
 	f.Add(nexthops(f))
+	for _, length := range []byte{0, 200} { // of the first hop
+		b := nexthops(f)
+		b[len(b)-2*unix.SizeofRtNexthop] = length
+		f.Add(b)
+	}
+	f.Add(nexthops(f)[:unix.SizeofRtMsg-1])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if r := readRoute(b); len(r.out) > len(b) {
 			t.Errorf("%d devices in %d bytes", len(r.out), len(b))
@@ -239,6 +250,10 @@ func TestRules(t *testing.T) {
 	has("ip daddr 192.0.2.0/24 return", 1)
 	has("ip rule add", 1)
 	has("notrack", 3)
+	has("ct status & (confirmed | dnat) != 0 return", 1)
+	has(`iifname "br-lan" goto uplink`, 1)
+	has(`oifname "wan" goto leaving`, 1)
+	has("socket mark 0x62000073 meta mark set", 2)
 
 	// Without an address of the node in an IP version, its TCP cannot be delivered.
 	r.Node = r.Node[:1]
@@ -247,9 +262,12 @@ func TestRules(t *testing.T) {
 	has("queue flags bypass", 2)
 	has("dnat ip", 0)
 	has("tproxy to :12443", 1)
+	has("socket transparent 1 meta mark set", 2)
 	has("ip rule add", 2)
 	r.Clients = nil
 	has("iifname", 1) // for SYNs that were sent again
+	r.TCP = false
+	has("queue", 0)
 }
 
 func TestPorts(t *testing.T) {
