@@ -14,7 +14,6 @@ APK_KEY='@APK_KEY@'
 
 FLASH_KB=5000 # bquic-gateway, compressed as flash file systems do, and the kernel modules that it needs
 MEMORY_MB=56  # available to Linux on a router with 64
-STATE=/etc/bquic-feed # the previous state
 KEEP=/lib/upgrade/keep.d/bquic-feed
 LANGUAGES='ca de es'
 
@@ -92,24 +91,6 @@ choose() {
 	return 0
 }
 
-# Restores what uninstalling does not.
-remember() {
-	[ ! -d $STATE ] || return 0
-	mkdir -p $STATE
-	cut -d: -f1 /etc/passwd >$STATE/users
-	uci -q show luci.languages >$STATE/languages || true
-}
-
-# What sysupgrade does not keep by itself: of 24.10, the previous state; of 25.12, the feed and its key, too.
-keep() {
-	mkdir -p "${KEEP%/*}"
-	# shellcheck disable=SC2094 # the list names itself
-	{
-		say $STATE/ $KEEP
-		[ $manager = opkg ] || say /etc/apk/keys/bquic.pem /etc/apk/repositories.d/bquic.list
-	} >$KEEP
-}
-
 add_feed() {
 	case $manager in
 	opkg)
@@ -122,6 +103,10 @@ add_feed() {
 		mkdir -p /etc/apk/keys /etc/apk/repositories.d
 		say "$APK_KEY" >/etc/apk/keys/bquic.pem
 		say "$URL/$arch/packages.adb" >/etc/apk/repositories.d/bquic.list
+		# sysupgrade keeps opkg's by itself
+		mkdir -p "${KEEP%/*}"
+		# shellcheck disable=SC2094 # the list names itself
+		say /etc/apk/keys/bquic.pem /etc/apk/repositories.d/bquic.list $KEEP >$KEEP
 		;;
 	esac
 }
@@ -135,13 +120,10 @@ install() {
 	choose
 	case $manager in
 	opkg) where="/etc/opkg/customfeeds.conf, and its key to /etc/opkg/keys/$FINGERPRINT" ;;
-	apk) where='/etc/apk/repositories.d/bquic.list, and its key to /etc/apk/keys/bquic.pem' ;;
+	apk) where="/etc/apk/repositories.d/bquic.list, its key to /etc/apk/keys/bquic.pem, have sysupgrade keep them ($KEEP)" ;;
 	esac
-	say "This will add the feed $URL/$arch to $where, have sysupgrade keep them ($KEEP)," \
-		"and install: $packages." 'Nothing of it starts before you switch it on.'
+	say "This will add the feed $URL/$arch to $where, and install: $packages." 'Nothing of it starts before you switch it on.'
 	ask 'Go on?'
-	remember
-	keep
 	add_feed
 	# An update also fails if only another feed is out of order. If ours is, the installation fails.
 	# shellcheck disable=SC2086 # a list of words
@@ -180,33 +162,19 @@ undo() {
 		has $package && packages="$packages $package"
 	done
 	say "This will remove:${packages:- no package}; the feed and its key;" \
-		'the configurations /etc/config/bquic and /etc/config/wifirr, and /etc/bquic with the key of the gateway.'
+		'the configurations /etc/config/bquic and /etc/config/wifirr, /etc/bquic with the key of the gateway, and the users bquic and wifirr.'
 	ask 'Go on?'
 	# shellcheck disable=SC2086 # a list of words
 	[ -z "$packages" ] || case $manager in
 	opkg) opkg remove --autoremove $packages ;;
 	apk) apk del $packages ;;
 	esac || fail "$manager failed, as it says above"
-	rm -rf /etc/bquic /etc/config/bquic /etc/config/bquic-opkg /etc/config/wifirr /etc/config/wifirr-opkg \
+	rm -rf /etc/bquic /etc/bquic-feed /etc/config/bquic /etc/config/bquic-opkg /etc/config/wifirr /etc/config/wifirr-opkg \
 		/etc/config/bquic.apk-new /etc/config/wifirr.apk-new /var/etc/bquic /var/etc/wifirr \
 		/var/run/bquic /var/run/wifirr
 	rm -f $KEEP "/etc/opkg/keys/$FINGERPRINT" /etc/apk/keys/bquic.pem /etc/apk/repositories.d/bquic.list
 	[ ! -f /etc/opkg/customfeeds.conf ] || sed -i '/^src\/gz bquic /d' /etc/opkg/customfeeds.conf
-	if [ -d $STATE ]; then
-		for user in bquic wifirr; do
-			grep -qx $user $STATE/users || sed -i "/^$user:/d" /etc/passwd /etc/group /etc/shadow
-		done
-		for language in $LANGUAGES; do
-			name=$(sed -n "s/^luci.languages.$language='\(.*\)'$/\1/p" $STATE/languages)
-			if [ -n "$name" ]; then
-				uci set "luci.languages.$language=$name"
-			else
-				uci -q delete "luci.languages.$language" || true
-			fi
-		done
-		[ -z "$(uci -q changes luci)" ] || uci commit luci
-		rm -r $STATE
-	fi
+	sed -i '/^\(bquic\|wifirr\):/d' /etc/passwd /etc/group /etc/shadow
 	say 'All is as it was before.'
 }
 
