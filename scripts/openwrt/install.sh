@@ -143,7 +143,7 @@ install() {
 	say '' 'Installed. What is next:'
 	case " $packages " in *' luci-app-bquic '*) say '  in LuCI (log in anew): Services > Mesh acceleration' ;; esac
 	case " $packages " in *' bquic-gateway '*) say '  a gateway:   uci set bquic.gateway.enabled=1; uci set bquic.gateway.token=A_LONG_SECRET; uci commit bquic; reload_config' \
-		'               ubus call bquic status | jsonfilter -e @.gateway.pin     (which its nodes need)' \
+		'               bquic status     (shows the pin, which its nodes need)' \
 		'  a node:      uci set bquic.relay.enabled=1; uci set bquic.relay.gateway=HOST:8443; uci set bquic.relay.token=THE_SAME' \
 		'               uci set bquic.relay.pin=PIN; uci commit bquic; reload_config' ;;
 	esac

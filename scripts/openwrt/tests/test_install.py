@@ -115,6 +115,7 @@ def test_installs_what_fits_and_takes_it_back(router, manager):
     verb = {"opkg": "install", "apk": "add --upgrade"}[manager]  # so does opkg's install
     assert there.calls() == [f"{manager} update", f"{manager} {verb} {words}"]
     assert f"install: {words}." in said.stdout and "uci set bquic.gateway.enabled=1" in said.stdout
+    assert "ubus" not in said.stdout  # the objects need rpcd, which only LuCI brings
     etc = there.root / "etc"
     if manager == "opkg":
         assert (etc / "opkg/customfeeds.conf").read_text() == \
@@ -173,6 +174,11 @@ def test_undo_by_the_manual(router, manager, packages):
     said = there.shell("reload_config() { :; }\n" + commands)
     assert "ERROR" not in said.stdout, said.stdout
     assert there.state() == before, said.stdout
+
+
+def test_the_ten_commands_need_no_rpcd():
+    manual = (pathlib.Path(__file__).parents[3] / "docs/install.md").read_text()
+    assert "ubus" not in manual.split("\n## Ten commands\n")[1].split("\n## ")[0]
 
 
 @pytest.mark.parametrize("kwargs, want", [
