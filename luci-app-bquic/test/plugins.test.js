@@ -445,6 +445,7 @@ test('wifirr-sched: an impossible value or a missing device starts nothing and s
 			const r = scheduler(fn, options, env);
 			assert.equal(r.lines.length, 1, r.text);
 			assert.match(r.text[0], text);
+			assert.doesNotMatch(r.error, /validates as/); /* nothing of the options that are right */
 			if (fn == 'reload_service')
 				assert.equal(r.status, text.source.includes('waiting') ? 0 : 1);
 		}
