@@ -12,7 +12,7 @@ FINGERPRINT='@FINGERPRINT@'
 OPKG_KEY='@OPKG_KEY@'
 APK_KEY='@APK_KEY@'
 
-FLASH_KB=5000 # bquic-gateway, compressed as flash file systems do, and the kernel modules that it needs
+FLASH_KB=5000 # bquic-gateway, and the kernel modules that it needs, on a file system that compresses
 MEMORY_MB=56  # available to Linux on a router with 64
 KEEP=/lib/upgrade/keep.d/bquic-feed
 LANGUAGES='ca de es'
@@ -67,6 +67,10 @@ choose() {
 	flash=/
 	[ ! -d /overlay ] || flash=/overlay
 	free=$(df -kP $flash | awk 'END { print $4 + 0 }')
+	case $(awk -v at=$flash '$2 == at { fs = $3 } END { print fs }' /proc/mounts) in
+	jffs2 | ubifs) ;;
+	*) FLASH_KB=12000 ;;
+	esac
 	memory=$(awk '/^MemTotal:/ { print int($2 / 1024) }' /proc/meminfo)
 	say "This router: OpenWrt ${DISTRIB_RELEASE:-}, $arch, $manager; $free KB of flash free, $memory MB of memory."
 
