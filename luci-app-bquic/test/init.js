@@ -20,7 +20,7 @@ function init(name, fn, sections, env) {
 			if (!o.startsWith('.'))
 				variables[`O_${s}_${o}`] = [ value ].flat().join(' ');
 	const inside = env?.TEST_KERNEL ? [ 'ip', 'netns', 'exec', env.TEST_KERNEL ] : [];
-	const [ first, ...words ] = [ ...inside, 'busybox', 'sh', '-u', path.join(__dirname, 'rc.sh'), script, fn ];
+	const [ first, ...words ] = [ ...inside, 'busybox', 'sh', '-u', path.join(__dirname, 'rc.sh'), script, ...fn.split(' ') ];
 	const r = spawnSync(first, words, {
 		encoding: 'utf8', cwd: tmp, env: { PATH: process.env.PATH, ...variables, ...env }
 	});

@@ -612,7 +612,10 @@ test('wifirr-sched: what killed daemons have set goes with the service, and with
 	assert.deepEqual(restored('start'), [ 'lo.options' ]);
 	assert.deepEqual(restored('reload_service', { enabled: '0' }), []);
 	fs.writeFileSync(path.join(made, 'lo.options'), 'rate=7000\n');
-	assert.deepEqual(restored('service_stopped'), []);
+	restored('start');
+	/* another one's stop: of this one, its file is needed when it is started again after a crash */
+	assert.deepEqual(restored('stop another'), [ 'lo.options' ]);
+	assert.deepEqual(restored('stop'), []);
 });
 
 test('wifirr-sched: root writes to nothing that the daemon could have planted', () => {
@@ -623,7 +626,7 @@ test('wifirr-sched: root writes to nothing that the daemon could have planted', 
 		fs.symlinkSync(victim, path.join(run, name));
 	/* the number in the name is the shell's process */
 	fs.writeFileSync(path.join(tmp, 'planting'), `#!/bin/sh\nln -s '${victim}' '${run}/check.'$$\nexec busybox sh -u "$@"\n`, { mode: 0o755 });
-	for (const fn of [ 'check', 'start', 'reload_service', 'service_stopped' ]) {
+	for (const fn of [ 'check', 'start', 'reload_service', 'stop' ]) {
 		const r = spawnSync(path.join(tmp, 'planting'), [ path.join(__dirname, 'rc.sh'), path.join(root, 'package/wifirr-sched/files/etc/init.d/wifirr-sched'), fn ], {
 			encoding: 'utf8', env: { PATH: process.env.PATH, SECTIONS: 'scheduler/a', O_a_enabled: '1', O_a_device: 'lo', O_a_rate: '1000',
 				TEST_PROG: WIFIRRD, TEST_RUN: run, TEST_DIR: path.join(tmp, 'made-planted') } });

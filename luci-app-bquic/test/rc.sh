@@ -3,7 +3,7 @@
 # The OpenWrt functions that init scripts call. They record each call: a line per
 # call, its words separated by |. Sections and options come from the environment:
 # SECTIONS="type/name ...", O_name_option=value.
-#   rc.sh SCRIPT FUNCTION
+#   rc.sh SCRIPT FUNCTION [ARGUMENT]
 
 say() { local IFS='|'; printf '%s\n' "$*"; }
 
@@ -104,6 +104,12 @@ start() {
 	! type service_started >/dev/null 2>&1 || service_started
 	return $result
 }
+# Like rc.common, of the whole service or of an instance.
+stop() {
+	! type stop_service >/dev/null 2>&1 || stop_service "$@"
+	say procd_kill "$@"
+	service_stopped
+}
 procd_running() { case " ${RUNNING:-} " in *" $2 "*) ;; *) return 1 ;; esac; }
 
 # Like procd.sh, which takes its arguments apart once more.
@@ -120,4 +126,5 @@ done
 . "$1"
 PROG="${TEST_PROG:-$PROG}" CONFIG="${TEST_CONFIG:-${CONFIG:-}}" RUN="${TEST_RUN:-${RUN:-}}" DIR="${TEST_DIR:-${DIR:-}}"
 [ -z "${TEST_USER:-}" ] || UJAIL=/bin/sh
-"$2"
+shift
+"$@"
