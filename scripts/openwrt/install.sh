@@ -152,8 +152,8 @@ install() {
 		'               uci set bquic.relay.pin=PIN; uci commit bquic; reload_config' ;;
 	esac
 	case " $packages " in *' wifirr-sched '*) say '  a scheduler: uci set wifirr.wlan0.device=phy0-ap0; uci set wifirr.wlan0.enabled=1; uci commit wifirr; reload_config' ;; esac
-	case " $packages " in *' bquic-gateway '*) say '  is it on?    ubus call bquic status' ;; esac
-	case " $packages " in *' wifirr-sched '*) say '  is it on?    ubus call wifirr status' ;; esac
+	case " $packages " in *' bquic-gateway '*) say '  is it on?    bquic status' ;; esac
+	case " $packages " in *' wifirr-sched '*) say '  is it on?    wifirrd --device phy0-ap0 status' ;; esac
 	say '  to upgrade, run this script again; to remove everything again: sh install.sh --undo'
 }
 
