@@ -236,7 +236,7 @@ func (p *Proof) turn(day int32) {
 	}
 	p.windows[day%Days] = w
 	for i := range p.prefixes {
-		if p.prefixes[i].used && !p.seen(i) {
+		if !p.seen(i) {
 			p.prefixes[i] = prefix{}
 		}
 	}
@@ -321,7 +321,7 @@ func (p *Proof) of(t Ticket) (w *window, half int, ok bool) {
 	if t.spared {
 		half = 1
 	}
-	return w, half, t.Measured && w.day == t.day && w.share == t.share && t.Arm <= Direct
+	return w, half, t.Measured && w.day == t.day && w.share == t.share
 }
 
 // Record takes the outcome of a connection that was drawn. It ignores a ticket whose day has expired.

@@ -446,8 +446,12 @@ func TestAging(t *testing.T) {
 	if r := p.Report(start.Add(-365 * day)); r.Overall.Direct != 0 {
 		t.Error("days of the future count")
 	}
-	if tk := p.Draw(time.Unix(-5, 0), clients[0], 0); !tk.Measured {
-		t.Error("a clock before 1970 measures nothing")
+	for _, early := range []time.Time{time.Unix(-5, 0), time.Unix(-5*daySeconds, 0)} {
+		p := New(Config{Share: 0.5})
+		p.Record(p.Draw(early, clients[0], 0), Outcome{1000, time.Second, time.Second})
+		if r := p.Report(early); r.Days != 1 || r.Overall.Direct != 1 {
+			t.Errorf("a clock before 1970: %+v", r)
+		}
 	}
 }
 
@@ -478,11 +482,43 @@ func TestPrefixes(t *testing.T) {
 	if len(r.Clients) != Prefixes || r.Clients[0].Prefix != "10.0.0.0/24" || r.Clients[0].Direct != 2 || r.Clients[Prefixes-1].Prefix != "" || r.Clients[Prefixes-1].Direct != 13 {
 		t.Errorf("%+v", r.Clients)
 	}
+	// A prefix that was seen stays what it is on the next day, and is again what it was.
+	q := New(Config{Share: 0.5})
+	for d, client := range []string{"10.0.0.1", "10.0.1.1", "10.0.0.1"} {
+		q.Record(q.Draw(start.Add(time.Duration(d)*day), netip.MustParseAddr(client), math.MaxUint32), Outcome{1, time.Second, time.Second})
+	}
+	if r := q.Report(start.Add(2 * day)); len(r.Clients) != 2 || r.Clients[0].Prefix != "10.0.0.0/24" || r.Clients[0].Carried != 2 || r.Clients[1].Prefix != "10.0.1.0/24" {
+		t.Errorf("%+v", r.Clients)
+	}
 	// Prefixes that were not seen for long make room for others.
 	later := start.Add(9 * day)
 	p.Record(p.Draw(later, netip.MustParseAddr("fd00:1:2:3:4::1"), 0), Outcome{1, time.Second, time.Second})
 	if r := p.Report(later); len(r.Clients) != 1 || r.Clients[0].Prefix != "fd00:1:2:3::/64" {
 		t.Errorf("%+v", r.Clients)
+	}
+}
+
+// TestTicket: a connection counts with the share with which it was drawn, and not for less than its first byte took.
+func TestTicket(t *testing.T) {
+	for share, want := range map[float64]float32{-1: 0, 2: MaxShare} {
+		if p := New(Config{Share: share}); p.Draw(start, clients[0], 0).share != want {
+			t.Errorf("a share of %v is not %v", share, want)
+		}
+	}
+	p := New(Config{Share: 0.5})
+	before := p.Draw(start, clients[0], 0)
+	w := p.window(start)
+	*w = window{day: w.day, share: 0.25, unsure: 0.25} // as after a doubt
+	p.Record(before, Outcome{1000, time.Second, time.Second})
+	p.Record(Ticket{}, Outcome{1000, time.Second, time.Second})
+	p.Record(p.Draw(start, clients[0], 0), Outcome{1000, seconds(math.E), time.Second})
+	for _, quarter := range w.cells[0] {
+		if c := quarter[0][Direct]; c.n > 0 && (c.n != 1 || c.by[complete].mean != 1) {
+			t.Errorf("%+v", c)
+		}
+	}
+	if u := p.Report(start).Unanswered; u.DirectOf != 1 || u.CarriedOf != 0 {
+		t.Errorf("%+v", u)
 	}
 }
 
