@@ -365,6 +365,11 @@ func TestShares(t *testing.T) {
 	}
 	check("sure, and the day is not over", count(start), [3]float64{0.9, 0.1, 0})
 	check("sure, a day later", count(start.Add(day)), [3]float64{0.98, 0.02, 0})
+	p.Set(Config{Share: 0.1})
+	if p.Tick(start.Add(day)) {
+		t.Error("auto turned, and is off")
+	}
+	p.Set(Config{Share: 0.1, Auto: true})
 	if !p.Tick(start.Add(day)) {
 		t.Error("auto did not turn")
 	}
