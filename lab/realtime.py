@@ -11,7 +11,8 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 
 from lab import medium, namespaces
-from lab.measure import BQUIC, CPU_LIMIT, REPOSITORY, TooSlow, commit, progress
+from lab.measure import BQUIC, CPU_LIMIT, TooSlow, commit, progress
+from lab.medium import REPOSITORY
 from lab.results import Row, read, write
 
 WIFIRRD = REPOSITORY / "build/wifirrd"

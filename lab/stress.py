@@ -48,7 +48,7 @@ def run(
         ["go", "build", "-tags", "abuse", "-o", BUILD / "stress", "./test/stress"],
         cwd=ROOT / "package/bquic-gateway/src", env={**os.environ, "GOFLAGS": ""}, check=True,
     )
-    command = [BUILD / "stress", part, BUILD / "bquic", "-o", output, *(quick if args.quick else full)]
+    command: list[str | pathlib.Path] = [BUILD / "stress", part, BUILD / "bquic", "-o", output, *(quick if args.quick else full)]
     if alone:
         command = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *command]
     exit_on_signals()

@@ -14,7 +14,8 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 
-from lab.measure import ENDS_WITH_US, REPOSITORY, commit, progress
+from lab.measure import ENDS_WITH_US, commit, progress
+from lab.medium import REPOSITORY
 from lab.results import Row, read, write
 
 SOURCE = REPOSITORY / "package/bquic-gateway/src"
@@ -59,7 +60,8 @@ def run(test: str, env: Mapping[str, str], program: pathlib.Path = PROGRAM) -> l
     with tempfile.TemporaryDirectory() as directory:
         rows = pathlib.Path(directory) / "rows.json"
         command([str(program), "-test.run", f"^{test}$", "-test.timeout", "24h"], {**env, "BQUIC_ROWS": str(rows)}, SOURCE / PACKAGE)
-        return json.loads(rows.read_text())
+        found: list[Row] = json.loads(rows.read_text())
+        return found
 
 
 def main(

@@ -57,8 +57,8 @@ def _base(root: pathlib.Path) -> bytes:
     """The initial file system without the files of a run."""
     release = next((root / "lib/modules").iterdir()).name
     debian.shell("depmod", "-b", root, release)
-    with tempfile.TemporaryDirectory() as name:
-        tree = pathlib.Path(name)
+    with tempfile.TemporaryDirectory() as temporary:
+        tree = pathlib.Path(temporary)
         for directory in ("dev", "proc", "sys", "tmp", "modules", "job", "sbin"):
             (tree / directory).mkdir()
         for file in FILES:
@@ -69,10 +69,10 @@ def _base(root: pathlib.Path) -> bytes:
         for module in MODULES:
             for line in debian.shell("modprobe", "-d", root, "-S", release, "--show-depends", module).splitlines():
                 kind, path = line.split()[:2]
-                file = pathlib.Path(path)
-                if kind == "insmod" and file.name not in order:
-                    order.append(file.name)
-                    shutil.copy(file, tree / "modules")
+                name = pathlib.Path(path).name
+                if kind == "insmod" and name not in order:
+                    order.append(name)
+                    shutil.copy(path, tree / "modules")
         (tree / "modules/order").write_text("".join(f"{name}\n" for name in order))
         return _pack(tree)
 

@@ -347,7 +347,8 @@ def test_targets_are_judged() -> None:
         return [speed("standard", 10.0), speed("tcp", 11.0), speed("bquic", bquic)]
 
     def verdict(bquic: float, target: str) -> str:
-        return next(line for line in experiment.report(rows(bquic)).splitlines() if line.startswith(target)).split("  ")[-1].strip()
+        report: str = experiment.report(rows(bquic))
+        return next(line for line in report.splitlines() if line.startswith(target)).split("  ")[-1].strip()
 
     assert verdict(12.0, "wifi, 3 hops: bquic / standard") == "met"
     assert verdict(11.9, "wifi, 3 hops: bquic / standard") == "MISSED"
@@ -448,9 +449,12 @@ def test_the_demo_runs_only_if_it_is_asked_to(option: str, code: int) -> None:
 
 
 @pytest.mark.parametrize("slow", [[1], [1, 3]])
-def test_the_demo_leaves_out_what_the_machine_cannot_carry(slow, monkeypatch, capsys):
+def test_the_demo_leaves_out_what_the_machine_cannot_carry(
+        slow: list[int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     loader = importlib.machinery.SourceFileLoader("demo", str(ROOT / "lab/demo"))
-    demo = importlib.util.module_from_spec(importlib.util.spec_from_loader("demo", loader))
+    spec = importlib.util.spec_from_loader("demo", loader)
+    assert spec
+    demo = importlib.util.module_from_spec(spec)
     loader.exec_module(demo)
 
     def one(hops: int, contender: str, _: Any) -> results.Row:

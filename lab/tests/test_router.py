@@ -32,7 +32,7 @@ def test_the_boards_clock_counts_instructions_and_a_failed_script_is_told(tmp_pa
     # The kernel calibrates a loop of two instructions, "BogoMIPS", by its clock.
     script = tmp_path / "script"
     script.write_text("sed -n 's/^BogoMIPS.*: //p' /proc/cpuinfo; echo $1; ls -1 /job; echo why it failed; exit 3\n")
-    said = []
+    said: list[str] = []
     with pytest.raises(board.Failed, match="exit code 3\n(.*\n)*why it failed"):
         try:
             with board.run(script, ["7"], {"data": script}, seconds=900) as lines:

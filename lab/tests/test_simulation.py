@@ -7,6 +7,7 @@ import pathlib
 import re
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -18,16 +19,16 @@ import interactive  # noqa: E402
 import sensitivity  # noqa: E402
 from lab import carry, namespaces, results, simulation  # noqa: E402
 
-SMALL = {"stations": 6, "file_mb": 0.2}
+SMALL: dict[str, Any] = {"stations": 6, "file_mb": 0.2}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def built():
+def built() -> None:
     simulation.build()
 
 
 @pytest.mark.parametrize("stations, cwmin", [(5, 15), (10, 31), (30, 127), (30, 1023)])
-def test_collisions_are_as_many_as_bianchi_says(stations, cwmin):
+def test_collisions_are_as_many_as_bianchi_says(stations: int, cwmin: int) -> None:
     seconds = 9 if cwmin > 127 else 3  # fewer collisions need more time for the same count
     done = subprocess.run([simulation.BIANCHI, f"--stations={stations}", f"--cwmin={cwmin}", f"--seconds={seconds}"],
                           capture_output=True, text=True, check=True)
@@ -36,14 +37,14 @@ def test_collisions_are_as_many_as_bianchi_says(stations, cwmin):
 
 
 @pytest.mark.parametrize("form", ["none", "wifirr", "wifirr-htb", "middlebox", "ap", "wifox"])
-def test_a_seed_decides_every_figure(form):
+def test_a_seed_decides_every_figure(form: str) -> None:
     rows = [simulation.dense({**SMALL, "form": form, "seed": seed}) for seed in (1, 1, 2)]
     assert rows[0] == rows[1]
     assert rows[0]["worst_s"] != rows[2]["worst_s"]
     assert rows[0]["unfinished"] == 0
 
 
-def test_the_demo_draws_a_crowded_cell():
+def test_the_demo_draws_a_crowded_cell() -> None:
     done = subprocess.run([ROOT / "lab/demo-crowd", "--quick"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     latin = subprocess.run([ROOT / "lab/demo-crowd", "--quick"], capture_output=True, text=True, env={**os.environ, "PYTHONIOENCODING": "latin-1"})
@@ -57,7 +58,7 @@ def test_the_demo_draws_a_crowded_cell():
     assert max(map(len, done.stdout.splitlines())) <= 80  # columns of a terminal
 
 
-def test_a_changed_rule_changes_what_is_simulated():
+def test_a_changed_rule_changes_what_is_simulated() -> None:
     changes = sensitivity.CHANGES
     assert len({(c.group, c.parameter, c.factor) for c in changes}) == len(changes)
     assert all(sensitivity.replaced(c) != (simulation.POLICY / c.file).read_text() for c in changes)
@@ -69,7 +70,7 @@ def test_a_changed_rule_changes_what_is_simulated():
         sensitivity.replaced(two._replace(old="no such line"))
 
 
-def test_scheduling_begins_with_more_demand_than_places():
+def test_scheduling_begins_with_more_demand_than_places() -> None:
     # longer than the second for which the condition must hold
     assert simulation.dense({**SMALL, "form": "wifirr", "file_mb": 1})["engagements"] >= 1
     assert simulation.dense({**SMALL, "form": "wifirr", "file_mb": 1, "stations": 3})["engagements"] == 0
@@ -82,7 +83,7 @@ def test_scheduling_begins_with_more_demand_than_places():
     {"phy": "11n", "driver": "tx-only"}, {"phy": "11n", "driver": "aql", "form": "wifirr"}, {"driver": "aql"}, {"rtt_ms": 50}, {"rtt_ms": 0},
     {"phy": "11n", "windows": "10"}, {"phy": "11n", "windows": "auto", "form": "wifirr", "rts": True}, {"phy": "11n", "sibling": "bss"},
 ])
-def test_every_kind_of_run_ends_with_a_whole_row(wanted):
+def test_every_kind_of_run_ends_with_a_whole_row(wanted: dict[str, Any]) -> None:
     row = simulation.dense({**SMALL, **wanted})
     assert {key: row[key] for key in wanted} == wanted
     assert row["unfinished"] == 0
@@ -91,18 +92,18 @@ def test_every_kind_of_run_ends_with_a_whole_row(wanted):
         assert 0 < row["delay_median_ms"] <= row["delay_p99_ms"]
 
 
-def test_more_load_collides_more():
+def test_more_load_collides_more() -> None:
     light = simulation.dense({**SMALL, "upload_kbit": 20})
     heavy = simulation.dense({**SMALL, "stations": 20})
     assert light["collided_share"] < heavy["collided_share"]
 
 
-def test_an_answer_that_waits_for_the_channel_leaves_nobody_dead():
+def test_an_answer_that_waits_for_the_channel_leaves_nobody_dead() -> None:
     """With ns-3's 1 ms for the answer to a block-ack request, four of the six never received a byte."""
     assert simulation.dense({**SMALL, "phy": "11n", "windows": "10"})["unfinished"] == 0
 
 
-def test_a_call_waits_for_nobodys_turn():
+def test_a_call_waits_for_nobodys_turn() -> None:
     """With a low weight for clients that take little, the 99th percentile was eight times as late as without turns."""
     crowd = {"stations": 12, "file_mb": 0.7, "interactive": "g711", "interactive_alone": True}
     without, turns = (simulation.dense({**crowd, "form": form}) for form in ("none", "wifirr"))
@@ -110,7 +111,7 @@ def test_a_call_waits_for_nobodys_turn():
     assert turns["delay_p99_ms"] <= without["delay_p99_ms"]
 
 
-def test_windows_make_fewer_collisions():
+def test_windows_make_fewer_collisions() -> None:
     crowd = {"phy": "11n", "stations": 20, "file_mb": 0.5}
     own, larger, decided = (simulation.dense({**crowd, "windows": windows}) for windows in ("off", "9", "auto"))
     assert own["window_exponent"] == 4 < decided["window_exponent"]
@@ -119,14 +120,14 @@ def test_windows_make_fewer_collisions():
     assert larger["worst_s"] < own["worst_s"]
 
 
-def test_turns_stand_aside_for_windows():
+def test_turns_stand_aside_for_windows() -> None:
     crowd = {"phy": "11n", "stations": 10, "file_mb": 2, "form": "wifirr"}
     assert simulation.dense(crowd)["engagements"] >= 1
     # before the first frames, no client is known to aggregate
     assert simulation.dense({**crowd, "windows": "auto"})["engagements"] == 0
 
 
-def test_airtime_limits_make_weights_mean_nothing():
+def test_airtime_limits_make_weights_mean_nothing() -> None:
     """Turns gain a factor of 1.3 where the hardware queue is small."""
     crowd = {"phy": "11n", "stations": 20, "file_mb": 1, "upload_goes_on": True, "driver": "aql"}
     without, turns = (simulation.dense({**crowd, "form": form})["worst_s"] for form in ("none", "wifirr"))
@@ -136,18 +137,18 @@ def test_airtime_limits_make_weights_mean_nothing():
 @pytest.mark.parametrize("option, word", [("--form=best", "form"), ("--stations=0", "stations"), ("--upload-kbit=0", "upload-kbit"),
                                           ("--interactive-alone=true", "interactive-alone"), ("--windows=3", "windows"), ("--driver=best", "driver"),
                                           ("--rtt-ms=-1", "rtt-ms"), ("--sibling=mesh", "sibling")])
-def test_a_wrong_option_is_named(option, word):
+def test_a_wrong_option_is_named(option: str, word: str) -> None:
     done = subprocess.run([simulation.DENSE, option], capture_output=True, text=True)
     assert done.returncode == 2
     assert word in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_airtime_weights_need_todays_ap():
+def test_airtime_weights_need_todays_ap() -> None:
     with pytest.raises(RuntimeError, match="mac80211"):
         simulation.dense({**SMALL, "ap": "fifo512", "form": "wifirr"})
 
 
-def test_rows_are_kept_and_reused(tmp_path):
+def test_rows_are_kept_and_reused(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "rows.json"
     first = simulation.run([SMALL], path, 1)
     again = simulation.run([SMALL, {**SMALL, "seed": 2}], path, 1)
@@ -158,7 +159,7 @@ def test_rows_are_kept_and_reused(tmp_path):
     assert simulation.run([SMALL], path, 1)[0]["digest"] == simulation.digest("none")
 
 
-def test_rows_of_earlier_sources_stay_where_a_sample_comes_out_the_same(tmp_path):
+def test_rows_of_earlier_sources_stay_where_a_sample_comes_out_the_same(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "rows.json"
     wanted = [SMALL, {**SMALL, "form": "ap"}, {**SMALL, "traffic": "none"}, {**SMALL, "phy": "11n"}, {**SMALL, "phy": "11n", "windows": "10"}]
     rows = simulation.run(wanted, path, 2)
@@ -178,7 +179,7 @@ def test_rows_of_earlier_sources_stay_where_a_sample_comes_out_the_same(tmp_path
         carry.carry(path, 1)
 
 
-def test_a_broken_row_is_refused(tmp_path):
+def test_a_broken_row_is_refused(tmp_path: pathlib.Path) -> None:
     row = simulation.dense(SMALL)
     for key, value in [("worst_s", None), ("seed", "1"), ("rts", 0), ("best_s", row["worst_s"] + 1)]:
         with pytest.raises(ValueError, match=key if key != "best_s" else "order"):
@@ -186,24 +187,25 @@ def test_a_broken_row_is_refused(tmp_path):
     assert not (tmp_path / "rows.json").exists()
 
 
-def test_committed_rows_hold_what_the_tables_need():
+def test_committed_rows_hold_what_the_tables_need() -> None:
     for row in results.read(dense_download.RESULTS):
         simulation.check(row)
         assert {"digest", "commit"} <= row.keys()
 
 
-def test_what_is_later_is_told():
+def test_what_is_later_is_told() -> None:
     call = {**simulation.CENTRE, **dict.fromkeys(simulation.FIGURES, 10), "phy": "11g", "file_mb": 1, "interactive": "g711",
             "interactive_alone": True, "seed": 16}
 
     def verdict(p99: float) -> str:
-        return interactive.never_later([call, {**call, "form": "wifirr", "delay_p99_ms": p99}])[0][7]
+        cell: str = interactive.never_later([call, {**call, "form": "wifirr", "delay_p99_ms": p99}])[0][7]
+        return cell
 
     assert (verdict(10), verdict(11), verdict(12)) == ("met", "met", "LATER")
     assert not interactive.never_later([call])
 
 
-def test_every_crowd_is_possible_and_has_one_without():
+def test_every_crowd_is_possible_and_has_one_without() -> None:
     rows = dense_download.crowds([16])
     alone = [{**r, "form": "wifirr"} for r in rows if r["form"] == "none"]
     for row in rows:
@@ -211,13 +213,13 @@ def test_every_crowd_is_possible_and_has_one_without():
         assert row["form"] == "none" or {k: v for k, v in row.items() if k not in ("windows", "rts")} in alone
 
 
-def test_the_quick_set_has_the_crowd_of_the_readme():
+def test_the_quick_set_has_the_crowd_of_the_readme() -> None:
     rows = [{**simulation.CENTRE, **row} for row in dense_download.wanted(True, 1)]
     for lever in ({"form": "none"}, simulation.SHIPPED["11n"]):
         assert dense_download.on_reported(rows, {**dense_download.CROWD, **lever, "file_mb": dense_download.CROWD_MB})
 
 
-def test_no_seed_that_was_looked_at_is_reported():
+def test_no_seed_that_was_looked_at_is_reported() -> None:
     """Windows of 802.11n, whose time of a step was suspected on seeds 16 and 17 (docs/lab.md)."""
     for rows in (dense_download.wanted_crowds(), interactive.wanted_crowds()):
         assert {row["seed"] for row in rows if row["phy"] == "11n"} == {18, 19, 20, 21, 22}
@@ -226,7 +228,7 @@ def test_no_seed_that_was_looked_at_is_reported():
     assert dense_download.on_reported([{**row, "seed": seed} for seed in (5, 17, 18)], {"phy": "11n"}) == [{**row, "seed": 18}]
 
 
-def test_losses_are_told():
+def test_losses_are_told() -> None:
     base = {**simulation.CENTRE, **dict.fromkeys(simulation.FIGURES, 1), "worst_s": 10, "unfinished": 0}
     slow = {**base, "form": "wifirr", "worst_s": 11}
     quick = {**base, "form": "wifirr", "worst_s": 5}
@@ -236,7 +238,7 @@ def test_losses_are_told():
     assert dense_download.losses([base, quick, rival])
 
 
-def test_what_few_runs_do_not_tell_gets_more():
+def test_what_few_runs_do_not_tell_gets_more() -> None:
     base = [{**simulation.CENTRE, **dict.fromkeys(simulation.FIGURES, 1), "worst_s": 10, "unfinished": 0, "seed": seed}
             for seed in range(1, 6)]
 
@@ -251,7 +253,7 @@ def test_what_few_runs_do_not_tell_gets_more():
     assert not more(11, 11, 11, 12, 12)
 
 
-def test_nothing_is_said_where_nobody_finished():
+def test_nothing_is_said_where_nobody_finished() -> None:
     base = {**simulation.CENTRE, **dict.fromkeys(simulation.FIGURES, 1), "worst_s": 600, "unfinished": 3}
     assert not dense_download.gain([base, {**base, "form": "wifirr"}], dense_download.cell(base), "wifirr")
     assert dense_download.gain([base, {**base, "form": "wifirr", "unfinished": 0, "worst_s": 300}],
@@ -265,11 +267,11 @@ def test_comments_do_not_make_other_sources() -> None:
 
 
 @pytest.mark.parametrize("program", [["demo-crowd"], ["experiments/neighbour.py", "--quick"]])
-def test_nothing_is_left_of_a_simulation(program, tmp_path):
+def test_nothing_is_left_of_a_simulation(program: list[str], tmp_path: pathlib.Path) -> None:
     process = subprocess.Popen([ROOT / "lab" / program[0], *program[1:]], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                env={**os.environ, "TMPDIR": str(tmp_path)})
 
-    def running():
+    def running() -> list[str]:
         return subprocess.run(["pgrep", "-P", str(process.pid), "-x", "dense"], capture_output=True, text=True).stdout.split()
 
     namespaces.wait_until("the simulations", running, 60)
