@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 
-from .recipe import REPO
+from .recipe import REPO, Recipe
 
 WORK = REPO / "build/packages"
 ZIG = {"ZIG_GLOBAL_CACHE_DIR": str(REPO / ".cache/zig")}
@@ -27,22 +27,22 @@ ARCHES = {
 }
 
 
-def run(*command, cwd=REPO, **env):
-    if subprocess.run(command, cwd=cwd, env={**os.environ, **env}).returncode:
+def run(*command: str | pathlib.Path, **env: str) -> None:
+    if subprocess.run(command, cwd=REPO, env={**os.environ, **env}).returncode:
         sys.exit(f"build-packages: failed: {' '.join(map(str, command))}")
 
 
-def build_bquic(recipe, arch, out):
+def build_bquic(recipe: Recipe, arch: str, out: pathlib.Path) -> None:
     run(REPO / "scripts/build-bquic", "--router", out, recipe.version, GOOS="linux",
         **dict(v.split("=") for v in ARCHES[arch][0].split()))
 
 
-def compiler(arch):
+def compiler(arch: str) -> list[str]:
     _, target, cpu = ARCHES[arch]
     return [sys.executable, "-m", "ziglang", "cc", "-target", target, f"-mcpu={cpu}"]
 
 
-def stub_of_libmnl(arch, directory):
+def stub_of_libmnl(arch: str, directory: pathlib.Path) -> None:
     """A stub to link with instead of OpenWrt's library: it has the library's name and function names."""
     header = pathlib.Path("/usr/include/libmnl/libmnl.h").read_text()
     names = sorted(set(re.findall(r"^extern .*?\b(mnl_\w+)\(", header, re.M)))
@@ -52,7 +52,7 @@ def stub_of_libmnl(arch, directory):
         "-Wl,-soname,libmnl.so.0", "-o", directory / "libmnl.so", source, **ZIG)
 
 
-def build_wifirrd(recipe, arch, out):
+def build_wifirrd(recipe: Recipe, arch: str, out: pathlib.Path) -> None:
     # Use only this machine's libmnl header, not its libc headers.
     include = WORK / "include"
     include.mkdir(parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ def build_wifirrd(recipe, arch, out):
     out.chmod(0o755)
 
 
-def without_sections(elf):
+def without_sections(elf: bytes) -> bytes:
     """An executable without sections that no loader reads, as after OpenWrt's sstrip: on MIPS, -s keeps .pdr."""
     order = ">" if elf[5] == 2 else "<"
     if elf[4] == 1:
@@ -90,7 +90,7 @@ def without_sections(elf):
         segments = [struct.unpack_from(order + "2I6Q", elf, offset + 56 * n) for n in range(count)]
         end = max(segment[2] + segment[5] for segment in segments)
         sections, counts = slice(40, 48), slice(60, 64)
-    elf = bytearray(elf[:end])
+    rest = bytearray(elf[:end])
     for field in (sections, counts):
-        elf[field] = bytes(field.stop - field.start)
-    return bytes(elf)
+        rest[field] = bytes(field.stop - field.start)
+    return bytes(rest)

@@ -5,9 +5,9 @@ import re
 import struct
 
 
-def sfh(data):
+def sfh(data: bytes) -> int:
     """Paul Hsieh's SuperFastHash, LuCI's key for translations."""
-    def signed(byte):
+    def signed(byte: int) -> int:
         return byte - 256 if byte > 127 else byte
 
     if not data:
@@ -40,16 +40,18 @@ def sfh(data):
     return h
 
 
-def lmo(po):
+def lmo(po: str) -> bytes:
     """LuCI's binary form of a .po: values, index sorted by the keys' hashes, offset of the index."""
-    entries, values = [], b""
+    entries: list[tuple[int, int, int, int]] = []
+    values = b""
 
-    def put(key, kind, value):
+    def put(key: int, kind: int, value: bytes) -> None:
         nonlocal values
         entries.append((key, kind, len(values), len(value)))
         values += value + bytes(-len(value) % 4)
 
-    message, field = {}, None
+    message: dict[str, str] = {}
+    field = ""
     for line in po.splitlines() + ['msgid ""']:
         start = re.match(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[\d\])?) "', line)
         if start:

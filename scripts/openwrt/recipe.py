@@ -16,11 +16,11 @@ class Recipe:
     def __init__(self, path: pathlib.Path) -> None:
         self.dir = path.parent
         text = re.sub(r"^include (\.\S+)$", lambda m: (path.parent / m[1]).read_text(), path.read_text(), flags=re.M)
-        self.vars = dict(re.findall(r"^\s*([A-Z_]+):=(.*?)\s*$", text, re.M))
+        self.vars: dict[str, str] = dict(re.findall(r"^\s*([A-Z_]+):=(.*?)\s*$", text, re.M))
         self.name = self.vars["PKG_NAME"]
         self.version = self.vars["PKG_VERSION"]
         self.release = f"{self.version}-r{self.vars['PKG_RELEASE']}"
-        self._blocks = dict(re.findall(r"^define (\S+)\n(.*?)^endef", text, re.M | re.S))
+        self._blocks: dict[str, str] = dict(re.findall(r"^define (\S+)\n(.*?)^endef", text, re.M | re.S))
 
     def block(self, name: str, of: str = "") -> str:
         """Package/NAME/name, as expanded by make; empty if there is none."""

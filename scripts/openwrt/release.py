@@ -7,6 +7,7 @@ import pathlib
 import re
 import subprocess
 import time
+from typing import Any
 
 from .binaries import WORK
 from .contents import epoch
@@ -56,11 +57,11 @@ def go_modules(program: pathlib.Path) -> list[dict[str, str]]:
     return modules
 
 
-def bill(out: pathlib.Path, arches: list[str]) -> dict:
+def bill(out: pathlib.Path, arches: list[str]) -> dict[str, Any]:
     """The components of each package of a release, and its dependencies on the router."""
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch()))
-    packages: list[dict] = []
-    relations: list[dict] = []
+    packages: list[dict[str, Any]] = []
+    relations: list[dict[str, str]] = []
 
     def identifier(name: str) -> str:
         return "SPDXRef-" + re.sub(r"[^A-Za-z0-9.-]+", "-", name)
