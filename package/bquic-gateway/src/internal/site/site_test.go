@@ -588,7 +588,6 @@ func TestOrigins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer sites.Close()
 	for _, down := range []int{0, 1} {
 		o := sites.proxies[down].origins
 		o.down(o.all[0], errors.New("refused"))
