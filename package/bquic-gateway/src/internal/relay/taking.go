@@ -41,7 +41,8 @@ type expected struct {
 	forgot time.Time
 	lost   func(netip.Addr) // called with a bridged client whose connection never arrived
 
-	missing int // connections since the last one that arrived
+	arrived time.Time // when the last one arrived
+	missing int       // connections taken since then
 	pause   time.Duration
 	until   time.Time // when the pause ends
 }
@@ -93,7 +94,7 @@ func (e *expected) forget(now time.Time) {
 		before := x.waited
 		x.waited += ran
 		e.by[key] = x
-		if before < arriveTime && x.waited >= arriveTime {
+		if before < arriveTime && x.waited >= arriveTime && x.at.After(e.arrived) {
 			e.missing++
 		}
 		if now.Sub(x.at) >= expectTimeout {
@@ -121,10 +122,10 @@ func (e *expected) paused(now time.Time) bool {
 }
 
 // come returns what was recorded about a connection that has been accepted. A client may then use its port again.
-func (e *expected) come(key pair) expectation {
+func (e *expected) come(key pair, now time.Time) expectation {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.missing, e.pause, e.until = 0, 0, time.Time{}
+	e.arrived, e.missing, e.pause, e.until = now, 0, 0, time.Time{}
 	x, ok := e.by[key]
 	if !ok {
 		// If the client uses the same port for two targets, the kernel translates the port of the second
