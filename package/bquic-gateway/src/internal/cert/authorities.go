@@ -5,13 +5,12 @@ package cert
 import (
 	"crypto/x509"
 	"fmt"
-	"os"
 )
 
 // ReadAuthorities reads the certificates of authorities from a PEM file. A file
 // without a certificate is an error, because no server would be trusted.
 func ReadAuthorities(path string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(path)
+	pem, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}

@@ -27,11 +27,11 @@ import (
 
 // Load reads a certificate chain and its key from PEM files.
 func Load(certFile, keyFile string) (tls.Certificate, error) {
-	certPEM, err := os.ReadFile(certFile)
+	certPEM, err := readFile(certFile)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("cannot read certificate: %w", err)
 	}
-	keyPEM, err := os.ReadFile(keyFile)
+	keyPEM, err := readFile(keyFile)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("cannot read key: %w", err)
 	}
