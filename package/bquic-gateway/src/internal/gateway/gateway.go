@@ -258,8 +258,8 @@ func (s *Server) Run(ctx context.Context) error {
 		})
 	})
 	group.Go(func() error { s.history.Run(ctx, s.counters); return nil })
-	group.Go(func() error { s.watch(ctx); return nil })
-	group.Go(func() error { s.watchFiles(ctx); return nil })
+	group.Go(func() error { return every(ctx, watchInterval, s.watch) })
+	group.Go(func() error { return every(ctx, filesInterval, s.watchFiles) })
 	group.Go(func() error { s.tunnel.Run(ctx); return nil })
 	group.Go(func() error { return metrics.Serve(ctx, figures, s.log, s.metrics) })
 	group.Go(func() error { return s.serveTCP(ctx, tcp) })
@@ -274,36 +274,32 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// watch monitors memory until ctx ends.
-func (s *Server) watch(ctx context.Context) {
-	tick := time.NewTicker(watchInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		s.admit.measure()
-		if s.admit.short() {
-			s.shed()
-		}
+// watch monitors memory.
+func (s *Server) watch() {
+	s.admit.measure()
+	if s.admit.short() {
+		s.shed()
 	}
 }
 
-// watchFiles monitors the certificates' files and the sites' directories until ctx ends. A drive may take long to answer.
-func (s *Server) watchFiles(ctx context.Context) {
-	tick := time.NewTicker(filesInterval)
+// watchFiles monitors the certificates' files and the sites' directories. A drive may take long to answer.
+func (s *Server) watchFiles() {
+	g := s.now.Load()
+	g.certs.Refresh(s.log)
+	g.sites.Look()
+}
+
+// every calls do at each interval until ctx ends.
+func every(ctx context.Context, interval time.Duration, do func()) error {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-tick.C:
+			do()
 		}
-		g := s.now.Load()
-		g.certs.Refresh(s.log)
-		g.sites.Look()
 	}
 }
 

@@ -23,8 +23,8 @@ const (
 	// expectTimeout is how long a connection may take until it is accepted. The kernel repeats a SYN-ACK that gets lost
 	// after 1, 3, 7 and 15 s.
 	expectTimeout = 20 * time.Second
-	// When maxMissing connections in a row have not been accepted within arriveTime, other rules of the node keep them from
-	// this process. Nothing is then taken for minPause, and twice as long each further time, until one arrives.
+	// When maxMissing connections that were taken since the last arrival have not been accepted within arriveTime, other rules
+	// of the node keep them from this process. Nothing is then taken for minPause, and twice as long each further time, until one arrives.
 	arriveTime = 5 * time.Second
 	maxMissing = 4
 	minPause   = time.Minute
@@ -42,7 +42,7 @@ type expected struct {
 	lost   func(netip.Addr) // called with a bridged client whose connection never arrived
 
 	arrived time.Time // when the last one arrived
-	missing int       // connections taken since then
+	missing int       // connections taken since then that have not arrived in time
 	pause   time.Duration
 	until   time.Time // when the pause ends
 }

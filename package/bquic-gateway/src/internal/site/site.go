@@ -96,7 +96,7 @@ func (s *Sites) Look() {
 	}
 	for _, m := range was {
 		if !slices.Contains(now, m) {
-			s.log.Info("no longer so", "mistake", m)
+			s.log.Info("a mistake is gone", "mistake", m)
 		}
 	}
 }

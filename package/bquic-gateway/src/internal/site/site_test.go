@@ -133,13 +133,13 @@ func TestDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	serves("a", 503, "the directory of this site is missing\n")
-	logs(`level=WARN msg="a site is not served, the others are" mistake="`+wrong+`"`, `level=INFO msg="no longer so" mistake="`+missing+`"`)
+	logs(`level=WARN msg="a site is not served, the others are" mistake="`+wrong+`"`, `level=INFO msg="a mistake is gone" mistake="`+missing+`"`)
 	if err := os.Remove(root); err != nil {
 		t.Fatal(err)
 	}
 	write(t, root, "page", "of the drive", 0)
 	serves("a", 200, "of the drive")
-	logs(`level=INFO msg="no longer so" mistake="` + wrong + `"`)
+	logs(`level=INFO msg="a mistake is gone" mistake="` + wrong + `"`)
 	if got := sites.Missing(); len(got) > 0 {
 		t.Errorf("missing: %q", got)
 	}
