@@ -193,6 +193,12 @@ func (p *Proof) doubtful() bool {
 	return slower.strict(doubt).low > 0 || silent.strict(doubt).low > 0
 }
 
+// settled reports whether carrying has been faster since the doubt of a day, and no more connections went unanswered. It is less certain
+// than the result: an error only ends the doubt too soon, and another one may follow.
+func (p *Proof) settled(day int32) bool {
+	return p.compareSince(day, all, complete).interval().high < 0 && p.answers(day).interval().low <= 0
+}
+
 // sessions returns the effect on the logarithm of the time of sessions in a range of classes.
 func (p *Proof) sessions(from, to Class) effect {
 	var kinds [Sizes * Classes]strata

@@ -20,8 +20,10 @@ const (
 
 	// DefaultShare is drawn while it is uncertain which way is faster, and sureShare of it once that is
 	// certain. While auto sends most connections direct, the carried group has the latter share from the start.
+	// doubtShare of it is drawn while there is a doubt: then either way may be the slower one, and a larger group tells sooner.
 	DefaultShare = 0.05
 	sureShare    = 0.2
+	doubtShare   = 4
 	// MaxShare leaves room for the other group to be as large, while most connections are in neither.
 	MaxShare = 0.5
 
@@ -127,7 +129,7 @@ func (t *tries) add(silent bool) {
 	}
 }
 
-// A window is a day. Its shares never change. It has two halves, because the shares of the groups
+// A window is a day, or the rest of it since a doubt. Its shares never change. It has two halves, because the shares of the groups
 // differ: while most connections are carried, and while auto sends them direct.
 type window struct {
 	day      int32   // since 1970; 0: none
@@ -187,7 +189,7 @@ type lately struct {
 	recent [Sizes]small
 	tried  tries
 	usual  [24][Sizes]small
-	again  int32 // the day whose window has begun again; 0: none
+	again  int32 // the day on which there was a doubt last; 0: none
 }
 
 // New returns a Proof without data.
@@ -358,19 +360,40 @@ func (p *Proof) Record(t Ticket, o Outcome) {
 // logOf is the logarithm of seconds. Kernels count in steps of up to 10 ms; times below a millisecond count as one.
 func logOf(d time.Duration) float64 { return math.Log(max(d, time.Millisecond).Seconds()) }
 
+// reconsider raises and settles a doubt. A few direct connections tell too late that something on the way has changed. So if carried
+// connections now take longer than direct ones should at this hour, or more of them get no answer, the result is no longer certain, and
+// more are drawn, until those say that carrying is faster now, too. Then the time has changed, not the way: what carried connections took
+// during the doubt is as usual. The window begins again each time, without connections that were drawn with another share.
+func (p *Proof) reconsider(w *window) {
+	switch {
+	case w.share < w.unsure && p.doubtful():
+		p.again = w.day
+		*w = window{day: w.day, share: min(w.unsure*doubtShare, MaxShare), unsure: w.unsure}
+	case w.share > w.unsure && p.settled(w.day):
+		for size := range Sizes {
+			var since small
+			for quarter := range w.cells[0] {
+				c := &w.cells[0][quarter][size][Carried]
+				since.by.join(since.n, c.n, c.by[complete])
+				since.n += c.n
+			}
+			for hour := range p.usual {
+				p.usual[hour][size] = since
+			}
+		}
+		p.recent, p.tried = [Sizes]small{}, tries{}
+		*w = window{day: w.day, share: w.unsure * sureShare, unsure: w.unsure}
+	}
+}
+
 // Tick checks whether auto must switch; call it regularly. changed says that new connections
 // go another way from now on.
 func (p *Proof) Tick(now time.Time) (changed bool) {
 	if p.config.Share == 0 {
 		return false
 	}
-	// A few direct connections tell too late that something on the way has changed. So if carried connections now take
-	// longer than direct ones should at this hour, or more of them get no answer, the result is no longer certain.
 	p.strike(now.Unix() / 3600)
-	if w := p.window(now); w.share < w.unsure && p.doubtful() {
-		*w = window{day: w.day, share: w.unsure, unsure: w.unsure} // without connections that were drawn with another share
-		p.again = w.day
-	}
+	p.reconsider(p.window(now))
 	if !p.config.Auto {
 		return false
 	}

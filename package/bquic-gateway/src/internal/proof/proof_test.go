@@ -25,6 +25,7 @@ type node struct {
 	proof   *Proof
 	perHour float64
 	factor  float64
+	weather float64 // how much longer all connections take, as a logarithm
 	silent  float64 // share of the carried without an answer, besides one in a hundred of all
 
 	waited, direct float64 // seconds waited, and if all had been direct
@@ -66,6 +67,7 @@ func (n *node) connection(now time.Time, busy float64) {
 	if n.rnd.IntN(50) == 0 {
 		all *= 10
 	}
+	first, all = first*math.Exp(n.weather), all*math.Exp(n.weather)
 	lost := n.rnd.Float64() < 0.01
 	t := n.proof.Draw(now, clients[n.rnd.IntN(len(clients))], n.rnd.Uint32())
 	n.direct += all
@@ -247,8 +249,8 @@ func TestAutoAfterGoodDays(t *testing.T) {
 		perHour, factor, silent float64
 		within                  time.Duration
 	}{
-		{1000, 1.6, 0, 4 * time.Hour}, {1000, 2, 0, 2 * time.Hour}, {100, 1.6, 0, 20 * time.Hour}, {100, 2, 0, 12 * time.Hour},
-		{1000, 0.8, 0.3, 3 * time.Hour}, {1000, 0.8, 1, time.Hour}, {100, 0.8, 1, 4 * time.Hour},
+		{1000, 1.6, 0, time.Hour}, {1000, 2, 0, time.Hour}, {100, 1.6, 0, 9 * time.Hour}, {100, 2, 0, 5 * time.Hour},
+		{1000, 0.8, 0.3, time.Hour}, {1000, 0.8, 1, time.Hour}, {100, 0.8, 1, 2 * time.Hour},
 	} {
 		var took []time.Duration
 		for seed := range uint64(10) {
@@ -257,7 +259,7 @@ func TestAutoAfterGoodDays(t *testing.T) {
 			if n.run(0, since); n.turned >= 0 || n.proof.again != 0 {
 				t.Errorf("%v, seed %d: turned after %v, in doubt on day %d, though carrying helped", tc, seed, n.turned, n.proof.again)
 			}
-			n.turned, n.factor, n.silent = -1, tc.factor, tc.silent
+			n.turned, n.factor, n.silent, n.every = -1, tc.factor, tc.silent, time.Minute
 			for at := since; n.turned < 0 && at < since+7*day; at += time.Hour {
 				n.run(at, at+time.Hour)
 			}
@@ -268,6 +270,81 @@ func TestAutoAfterGoodDays(t *testing.T) {
 		if took[0] < 0 || took[len(took)-1] > tc.within {
 			t.Errorf("%v: turned after %v", tc, took)
 		}
+	}
+}
+
+// TestWeather: carrying helps, and after a week everything takes longer on some days and in some hours, whichever way it goes. Doubts come and
+// go; they cost little, and nothing turns.
+func TestWeather(t *testing.T) {
+	const spread = 0.3 // standard deviation of the days' logarithms, and of the hours'
+	for _, tc := range []struct{ perHour, factor, most float64 }{{1000, 0.8, 0.6}, {100, 0.8, 1.2}, {1000, 0.95, 0.6}} {
+		var cost float64
+		doubts := 0
+		const nodes = 4
+		for seed := range uint64(nodes) {
+			n := newNode(300+seed, Config{Share: DefaultShare, Auto: true}, tc.perHour, tc.factor)
+			n.every = 10 * time.Minute
+			n.run(0, 7*day)
+			n.waited, n.direct = 0, 0
+			hours := 0.0
+			for at := 7 * day; at < 14*day; at += day {
+				today, was := spread*n.rnd.NormFloat64(), n.proof.again
+				for hour := at; hour < at+day; hour += time.Hour {
+					hours = 0.7*hours + 0.7*spread*n.rnd.NormFloat64()
+					n.weather = today + hours
+					n.run(hour, hour+time.Hour)
+				}
+				if n.proof.again != was {
+					doubts++
+				}
+			}
+			cost += 100 * (n.waited/n.direct/tc.factor - 1) / nodes
+			if n.turned >= 0 {
+				t.Errorf("%v, seed %d: turned after %v, though carrying helped", tc, seed, n.turned)
+			}
+		}
+		t.Logf("%v: doubts on %d of %d days; it cost %.2f %%", tc, doubts, 7*nodes, cost)
+		if cost > tc.most {
+			t.Errorf("%v: it cost %.2f %%", tc, cost)
+		}
+	}
+}
+
+// TestDoubt: what begins a doubt, how many are drawn meanwhile, and what ends it.
+func TestDoubt(t *testing.T) {
+	n := newNode(1, Config{Share: DefaultShare, Auto: true}, 1000, 0.8)
+	share := func() float64 { return float64(n.proof.windows[n.proof.newest%Days].share) / DefaultShare }
+	now := 2*day + 10*time.Hour
+	if n.run(0, now); math.Abs(share()-sureShare) > 1e-3 {
+		t.Fatalf("after two days: %v of the usual share", share())
+	}
+	until := func(what string, want float64) {
+		t.Helper()
+		for range 6 * 60 {
+			n.run(now, now+time.Minute)
+			if now += time.Minute; math.Abs(share()-want) < 1e-3 {
+				return
+			}
+		}
+		t.Fatalf("%s: %v of the usual share, not %v", what, share(), want)
+	}
+	n.weather = 1
+	until("everything takes longer", doubtShare)
+	again := New(n.proof.config)
+	if err := again.Restore(n.proof.Append(nil), start.Add(now)); err != nil {
+		t.Errorf("during a doubt: %v", err)
+	}
+	until("carrying still helps", sureShare)
+	for range 120 {
+		n.run(now, now+time.Minute)
+		if now += time.Minute; share() > 1 {
+			t.Fatal("a doubt about what is usual now")
+		}
+	}
+	n.factor = 2
+	until("carrying harms", doubtShare)
+	if n.run(now, now+time.Hour); n.turned < 0 {
+		t.Error("carrying harms, and auto has not turned after an hour")
 	}
 }
 

@@ -163,7 +163,7 @@ func (p *Proof) Restore(data []byte, now time.Time) error {
 		}
 		w.share, w.unsure = r.float(), r.float()
 		r.bad = r.bad || w.day < 0 || int(w.day%Days) != i || w.day > n.newest || w.day <= n.newest-Days ||
-			!(w.share > 0 && w.share <= w.unsure && w.unsure <= MaxShare)
+			!(w.share > 0 && w.share <= MaxShare && w.unsure > 0 && w.unsure <= MaxShare)
 		r.window(w)
 	}
 	if r.bad || len(r.b) > 0 {
