@@ -3,6 +3,7 @@
 package burst
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -355,6 +356,19 @@ func TestClimb(t *testing.T) {
 	linear := func(cwnd protocol.ByteCount) uint64 { return uint64(cwnd) * 1e4 } // others fill the queue
 	_, cwnd = climbOn(linear, 200, 400)
 	require.Greater(t, cwnd, protocol.ByteCount(350), "what pays grows")
+
+	// A window that is larger by a half delivers so much more, whatever it is.
+	half := func(more float64) func(protocol.ByteCount) uint64 {
+		return func(cwnd protocol.ByteCount) uint64 {
+			return uint64(2e6 * math.Pow(float64(cwnd)/200, math.Log(1+more)/math.Log(1.5)))
+		}
+	}
+	_, cwnd = climbOn(half(0.5/6), 200, 400)
+	require.Greater(t, cwnd, protocol.ByteCount(300), "a sixth of the part pays")
+	_, cwnd = climbOn(half(0.5/10), 200, 100)
+	require.Less(t, cwnd, protocol.ByteCount(100), "a tenth of the part does not")
+	_, cwnd = climbOn(half(-0.05), 200, 100)
+	require.Less(t, cwnd, protocol.ByteCount(100), "what harms goes")
 
 	knee := func(cwnd protocol.ByteCount) uint64 { return uint64(min(cwnd, 200)) * 1e4 }
 	_, cwnd = climbOn(knee, 200, 600)
