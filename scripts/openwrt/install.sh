@@ -14,6 +14,7 @@ APK_KEY='@APK_KEY@'
 
 FLASH_KB=5000 # bquic-gateway, and the kernel modules that it needs, on a file system that compresses
 MEMORY_MB=56  # available to Linux on a router with 64
+FEEDS=/etc/opkg/customfeeds.conf
 KEEP=/lib/upgrade/keep.d/bquic-feed
 LANGUAGES='ca de es'
 
@@ -100,8 +101,8 @@ add_feed() {
 	opkg)
 		mkdir -p /etc/opkg/keys
 		say "$OPKG_KEY" >"/etc/opkg/keys/$FINGERPRINT"
-		sed -i '/^src\/gz bquic /d' /etc/opkg/customfeeds.conf
-		say "src/gz bquic $URL/$arch" >>/etc/opkg/customfeeds.conf
+		[ ! -f $FEEDS ] || sed -i '/^src\/gz bquic /d' $FEEDS
+		say "src/gz bquic $URL/$arch" >>$FEEDS
 		;;
 	apk)
 		mkdir -p /etc/apk/keys /etc/apk/repositories.d
@@ -123,7 +124,7 @@ install() {
 	case $URL in *[!][A-Za-z0-9:/._~%@-]*) fail "no address of a feed: $URL" ;; esac
 	choose
 	case $manager in
-	opkg) where="/etc/opkg/customfeeds.conf, and its key to /etc/opkg/keys/$FINGERPRINT" ;;
+	opkg) where="$FEEDS, and its key to /etc/opkg/keys/$FINGERPRINT" ;;
 	apk) where="/etc/apk/repositories.d/bquic.list, its key to /etc/apk/keys/bquic.pem, have sysupgrade keep them ($KEEP)" ;;
 	esac
 	say "This will add the feed $URL/$arch to $where, and install: $packages." 'Nothing of it starts before you switch it on.'
@@ -177,7 +178,8 @@ undo() {
 		/etc/config/bquic.apk-new /etc/config/wifirr.apk-new /var/etc/bquic /var/etc/wifirr \
 		/var/run/bquic /var/run/wifirr
 	rm -f $KEEP "/etc/opkg/keys/$FINGERPRINT" /etc/apk/keys/bquic.pem /etc/apk/repositories.d/bquic.list
-	[ ! -f /etc/opkg/customfeeds.conf ] || sed -i '/^src\/gz bquic /d' /etc/opkg/customfeeds.conf
+	[ ! -f $FEEDS ] || sed -i '/^src\/gz bquic /d' $FEEDS
+	[ -s $FEEDS ] || rm -f $FEEDS
 	sed -i '/^\(bquic\|wifirr\):/d' /etc/passwd /etc/group /etc/shadow
 	say 'All is as it was before.'
 }

@@ -215,6 +215,18 @@ def test_refused(router):
     assert there.calls() == [] and there.state() == before
 
 
+def test_no_feeds_of_ones_own(router):
+    """Images that somebody built may come without customfeeds.conf."""
+    there, _ = router("opkg")
+    (there.root / "etc/opkg/customfeeds.conf").unlink()
+    before = there.state()
+    said = there.run("--yes")
+    assert said.returncode == 0, said.stdout
+    assert (there.root / "etc/opkg/customfeeds.conf").read_text() == f"src/gz bquic {URL}/mips_24kc\n"
+    assert there.run("--undo", "--yes").returncode == 0
+    assert there.state() == before
+
+
 @pytest.mark.parametrize("manager", ["opkg", "apk"])
 def test_another_feed_is_dead(router, manager):
     there, _ = router(manager)
