@@ -34,7 +34,7 @@ SEEDS, QUICK_SEEDS = "12-13", "12"  # 1 to 5 are used to choose parameters
 AS_IS, AGAIN = "as it is", ("as it is, again", "as it is, a third time")
 
 WINDOW, CLIMB, PATH = (f"quic-go/internal/burst/{name}.go" for name in ("window", "climb", "path"))
-SENDER = "quic-go/internal/congestion/burst_sender.go"
+SENDER, ESTIMATE = (f"quic-go/internal/congestion/{name}.go" for name in ("burst_sender", "estimate"))
 
 # Name, file, old text, new text.
 RULES = [
@@ -54,6 +54,7 @@ RULES = [
     ("path: rounds may differ by a quarter", PATH, "noiseDeviations * cmp.Or(p.deviation, firstDeviation)", "0.25"),
     ("path: a window grows on another one as on any", WINDOW, "if w.min > 0 {", "if false {"),
     ("path: a queue as the smoothed RTT has it", PATH, "if p.longest > 0 {", "if false {"),
+    ("pacing: by the smoothed RTT", ESTIMATE, "if e.path != nil {", "if false {"),
     ("path: what is kept back needs no room", PATH, "slack = min(slack, p.full-rtt)", ""),
     ("no bursts", SENDER, "if s.cfg.BurstPackets <= 0 {", "if s.cfg.BurstPackets < 1<<30 {"),
 ]

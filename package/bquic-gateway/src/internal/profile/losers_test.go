@@ -23,6 +23,11 @@ var losers = []randomPath{
 	drawPath(3, 40), drawPath(15, 36),
 	// The change came in slow start, whose growth looked like noise that hid it.
 	drawPath(2, 5), drawPath(7, 14),
+	// The rate grew tenfold under a queue of hundreds of milliseconds. It drained at once, but packets were still paced by the
+	// smoothed RTT.
+	{Name: "faster, shallow", Upload: true, Rate: 1.3, RTT: 3 * time.Millisecond, Buffer: 100, Change: 1512 * time.Millisecond, Rate2: 13, RTT2: 3 * time.Millisecond, Size: 650000},
+	{Name: "faster, deep", Upload: true, Rate: 1.3, RTT: 3 * time.Millisecond, Buffer: 800, Change: 1512 * time.Millisecond, Rate2: 13, RTT2: 3 * time.Millisecond, Size: 650000},
+	{Name: "faster and longer", Upload: true, Rate: 4, RTT: 3 * time.Millisecond, Buffer: 300, Change: 1512 * time.Millisecond, Rate2: 40, RTT2: 30 * time.Millisecond, Size: 2000000},
 }
 
 // Paths on which it still is slower. If rate or RTT grow tenfold under a small window, detection is often too late (13/16,

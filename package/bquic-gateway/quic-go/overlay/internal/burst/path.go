@@ -248,20 +248,26 @@ func (p *Path) MinRTT() time.Duration { return p.min.Get() }
 // Slack returns how long packets may be held back to leave together, or their ACKs, without harm
 // to any flow. It is no longer than packets wait in queues anyway, so that no link is idle. It is
 // also no longer than the room left in these queues, or a burst would cost flows that share a short
-// buffer packets. The smoothed RTT falls slowly when a queue has drained, so the longest RTT of the
-// last round is a bound, too. Slack is 0 before the first sample.
+// buffer packets. Slack is 0 before the first sample.
 func (p *Path) Slack(rtt time.Duration) time.Duration {
 	if p.min.Get() == 0 {
 		return 0
 	}
-	if p.longest > 0 {
-		rtt = min(rtt, p.longest)
-	}
+	rtt = p.Recent(rtt)
 	slack := rtt - p.min.Get()
 	if p.full > 0 {
 		slack = min(slack, p.full-rtt)
 	}
 	return max(slack, 0)
+}
+
+// Recent returns the smoothed RTT, but no more than the longest of the last round. When a queue has drained, the smoothed RTT
+// falls slowly, and all the more slowly if packets are paced by it.
+func (p *Path) Recent(rtt time.Duration) time.Duration {
+	if p.longest > 0 {
+		return min(rtt, p.longest)
+	}
+	return rtt
 }
 
 // Rate is the largest delivery rate of the last rounds in bytes/s, 0 before the first.

@@ -5,6 +5,7 @@ package congestion
 import (
 	"time"
 
+	"github.com/quic-go/quic-go/internal/burst"
 	"github.com/quic-go/quic-go/internal/protocol"
 )
 
@@ -14,14 +15,18 @@ import (
 
 // A bandwidthEstimate is the last result of BandwidthFromDelta.
 type bandwidthEstimate struct {
+	path   *burst.Path // nil: the smoothed RTT counts as it is
 	window protocol.ByteCount
 	rtt    time.Duration
 	rate   Bandwidth
 }
 
 func (e *bandwidthEstimate) of(window protocol.ByteCount, rtt time.Duration) Bandwidth {
+	if e.path != nil {
+		rtt = e.path.Recent(rtt)
+	}
 	if e.window != window || e.rtt != rtt {
-		*e = bandwidthEstimate{window, rtt, BandwidthFromDelta(window, rtt)}
+		e.window, e.rtt, e.rate = window, rtt, BandwidthFromDelta(window, rtt)
 	}
 	return e.rate
 }

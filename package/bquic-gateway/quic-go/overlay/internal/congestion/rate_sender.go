@@ -10,7 +10,8 @@ import (
 )
 
 // rateSender is Reno with a model of the path. It detects the end of slow start, grows
-// faster without a queue, and reduces the window after a loss no more than necessary.
+// faster without a queue, reduces the window after a loss no more than necessary, and
+// paces by the RTT of the last round.
 type rateSender struct {
 	*burstSender
 	window burst.Window
@@ -18,6 +19,7 @@ type rateSender struct {
 }
 
 func newRateSender(s *burstSender) *rateSender {
+	s.estimate.path = s.path
 	return &rateSender{burstSender: s, window: burst.NewWindow(burst.Config{})}
 }
 

@@ -61,3 +61,27 @@ func TestRateSenderLossAndMark(t *testing.T) {
 		})
 	}
 }
+
+// A queue has drained, and the smoothed RTT still includes it. Packets are paced by what the path has shown since.
+func TestRateSenderPacingAfterQueue(t *testing.T) {
+	const size, queue, least = 1200, 400 * time.Millisecond, 5 * time.Millisecond
+	rtt := utils.NewRTTStats()
+	conn := burst.NewConn(burst.Config{Congestion: burst.Rate}, rtt)
+	now := monotime.Now()
+	s := WithBurst(NewCubicSender(DefaultClock{}, rtt, &utils.ConnectionStats{}, size, true, nil), conn).(*rateSender)
+	require.NotZero(t, s.BandwidthEstimate(), "before the first sample")
+	var pn protocol.PacketNumber
+	for _, sample := range []time.Duration{least, queue, queue, queue, queue, least, least} { // rounds
+		s.OnPacketSent(now, 0, pn, size, true)
+		conn.OnPacketSent(now, pn, false)
+		now = now.Add(sample)
+		rtt.UpdateRTT(sample, 0)
+		conn.OnPacketAcked(pn, size)
+		s.OnPacketAcked(pn, size, s.GetCongestionWindow(), now)
+		r, ended := conn.OnAckEnd(now)
+		OnAckEnd(s, r, ended)
+		pn++
+	}
+	require.Greater(t, rtt.SmoothedRTT(), queue/4)
+	require.Equal(t, BandwidthFromDelta(s.GetCongestionWindow(), least), s.BandwidthEstimate())
+}
