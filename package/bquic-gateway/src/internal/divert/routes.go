@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -18,13 +19,14 @@ import (
 // no owner in the kernel. So a shell that outlives this process removes them when the
 // pipe to it is closed, for whatever reason.
 type routing struct {
+	steering
 	guard *exec.Cmd
 	pipe  io.Closer
 }
 
-// A steering is a set of routing rules by mark, with one preference, for one table.
+// A steering is a set of routing rules by mark for one table, which has no other rules.
 type steering struct {
-	pref, table int
+	pref, table int // pref is the preference, unless others have smaller ones
 	marks       []uint32
 	local       bool // the table delivers all packets locally; else routes are added one by one
 }
@@ -36,7 +38,7 @@ func toClients() steering                { return steering{clientPref, clientTab
 
 func (s steering) add() (*routing, error) {
 	_ = s.change(false)
-	r := &routing{guard: exec.Command("sh", "-c", "trap '' HUP INT TERM; read -r _; "+strings.Join(s.undoing(), "; "))}
+	r := &routing{steering: s, guard: exec.Command("sh", "-c", "trap '' HUP INT TERM; read -r _; "+strings.Join(s.undoing(), "; "))}
 	pipe, err := r.guard.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -54,6 +56,21 @@ func (s steering) add() (*routing, error) {
 	return r, nil
 }
 
+// Precede puts the routing rules before those that others have added since, and adds again what others have removed.
+func (d *Diverter) Precede() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.bridge.mu.Lock()
+	defer d.bridge.mu.Unlock()
+	var errs []error
+	for _, r := range []*routing{d.routing, d.bridge.routing} {
+		if r != nil {
+			errs = append(errs, r.change(true))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // remove makes the guard remove the rules, and waits for it.
 func (r *routing) remove() {
 	r.pipe.Close()
@@ -64,7 +81,7 @@ func (r *routing) remove() {
 func (s steering) undoing() (commands []string) {
 	for _, family := range []string{"-4", "-6"} {
 		for range s.marks {
-			commands = append(commands, fmt.Sprintf("ip %s rule del pref %d", family, s.pref))
+			commands = append(commands, fmt.Sprintf("ip %s rule del table %d", family, s.table))
 		}
 		commands = append(commands, fmt.Sprintf("ip %s route flush table %d", family, s.table))
 	}
@@ -77,7 +94,7 @@ func Clean() error {
 	if owned() {
 		return nil
 	}
-	return errors.Join(toSockets(sentAgain, toSocket).change(false), toClients().change(false))
+	return errors.Join(toSockets().change(false), toClients().change(false))
 }
 
 // change adds or removes the rules and the route for both IP versions.
@@ -87,38 +104,126 @@ func (s steering) change(add bool) error {
 		return err
 	}
 	defer conn.Close()
-	rule, route, flags := netlink.HeaderType(unix.RTM_DELRULE), netlink.HeaderType(unix.RTM_DELROUTE), netlink.Acknowledge
-	if add {
-		rule, route, flags = unix.RTM_NEWRULE, unix.RTM_NEWROUTE, flags|netlink.Create|netlink.Excl
-	}
 	var errs []error
-	do := func(kind netlink.HeaderType, header []byte, attrs ...attribute) {
-		_, err := ask(conn, kind, flags, header, attrs...)
-		if !add && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH)) { // it does not exist
-			err = nil
-		}
-		if header[0] == unix.AF_INET6 && errors.Is(err, unix.EACCES) { // lo has no IPv6 (net.ipv6.conf.all.disable_ipv6), so nothing to deliver
-			err = nil
-		}
-		errs = append(errs, err)
-	}
 	for _, family := range families() {
-		for _, mark := range s.marks {
-			// struct fib_rule_hdr of include/uapi/linux/fib_rules.h
-			do(rule, []byte{family, 0, 0, 0, byte(s.table), 0, 0, unix.FR_ACT_TO_TBL, 0, 0, 0, 0},
-				attr(unix.FRA_PRIORITY, native(uint32(s.pref))), attr(unix.FRA_FWMARK, native(mark)),
-				attr(unix.FRA_FWMASK, native(ourBits)), attr(unix.FRA_TABLE, native(uint32(s.table))))
+		if add {
+			errs = append(errs, s.assert(conn, family))
+			continue
+		}
+		rules, err := policies(conn, family)
+		errs = append(errs, err)
+		for _, p := range rules {
+			if p.table == uint32(s.table) {
+				errs = append(errs, s.rule(conn, unix.RTM_DELRULE, family, p.pref, p.mark))
+			}
 		}
 		if s.local {
-			// struct rtmsg of include/uapi/linux/rtnetlink.h
-			do(route, []byte{family, 0, 0, 0, byte(s.table), unix.RTPROT_STATIC, unix.RT_SCOPE_HOST, unix.RTN_LOCAL, 0, 0, 0, 0},
-				attr(unix.RTA_OIF, native(1))) // lo
+			errs = append(errs, s.deliver(conn, unix.RTM_DELROUTE, family))
 		}
 	}
 	if !s.local && !add {
 		errs = append(errs, s.flush(conn))
 	}
 	return errors.Join(errs...)
+}
+
+// assert makes sure that a family's rules and its route exist, and that its rules come before all others: those that netifd
+// adds have the preferences 1, 2, ... if they do not name one, and netifd removes all rules when it starts.
+func (s steering) assert(conn *netlink.Conn, family byte) error {
+	rules, err := policies(conn, family)
+	if err != nil {
+		return err
+	}
+	pref := uint32(s.pref)
+	for _, p := range rules {
+		if ours := p.table == routeTable || p.table == clientTable; !ours && p != theLocal {
+			pref = min(pref, max(p.pref, 1)-1)
+		}
+	}
+	var errs []error
+	for _, mark := range s.marks {
+		if is := (policy{pref, uint32(s.table), mark}); !slices.Contains(rules, is) {
+			errs = append(errs, s.rule(conn, unix.RTM_NEWRULE, family, pref, mark))
+		}
+	}
+	for _, p := range rules {
+		if p.table == uint32(s.table) && p.pref != pref {
+			errs = append(errs, s.rule(conn, unix.RTM_DELRULE, family, p.pref, p.mark))
+		}
+	}
+	if s.local {
+		errs = append(errs, s.deliver(conn, unix.RTM_NEWROUTE, family))
+	}
+	return errors.Join(errs...)
+}
+
+// rule adds or removes a rule (struct fib_rule_hdr of include/uapi/linux/fib_rules.h).
+func (s steering) rule(conn *netlink.Conn, kind netlink.HeaderType, family byte, pref, mark uint32) error {
+	return tell(conn, kind, []byte{family, 0, 0, 0, byte(s.table), 0, 0, unix.FR_ACT_TO_TBL, 0, 0, 0, 0},
+		attr(unix.FRA_PRIORITY, native(pref)), attr(unix.FRA_FWMARK, native(mark)),
+		attr(unix.FRA_FWMASK, native(ourBits)), attr(unix.FRA_TABLE, native(uint32(s.table))))
+}
+
+// deliver adds or removes the route that delivers packets locally (struct rtmsg of include/uapi/linux/rtnetlink.h).
+func (s steering) deliver(conn *netlink.Conn, kind netlink.HeaderType, family byte) error {
+	return tell(conn, kind, []byte{family, 0, 0, 0, byte(s.table), unix.RTPROT_STATIC, unix.RT_SCOPE_HOST, unix.RTN_LOCAL, 0, 0, 0, 0},
+		attr(unix.RTA_OIF, native(1))) // lo
+}
+
+// tell adds something that may be there already, or removes something that may be gone.
+func tell(conn *netlink.Conn, kind netlink.HeaderType, header []byte, attrs ...attribute) error {
+	flags, done := netlink.Acknowledge, []error{unix.ENOENT, unix.ESRCH}
+	if kind == unix.RTM_NEWRULE || kind == unix.RTM_NEWROUTE {
+		flags, done = flags|netlink.Create|netlink.Excl, []error{unix.EEXIST}
+	}
+	if header[0] == unix.AF_INET6 { // lo has no IPv6 (net.ipv6.conf.all.disable_ipv6), so nothing to deliver
+		done = append(done, unix.EACCES)
+	}
+	_, err := ask(conn, kind, flags, header, attrs...)
+	if slices.ContainsFunc(done, func(target error) bool { return errors.Is(err, target) }) {
+		return nil
+	}
+	return err
+}
+
+// A policy holds the relevant parts of a routing rule.
+type policy struct{ pref, table, mark uint32 }
+
+// theLocal is the rule for the table of the node's own addresses, which comes first.
+var theLocal = policy{0, unix.RT_TABLE_LOCAL, 0}
+
+// policies returns all routing rules of a family.
+func policies(conn *netlink.Conn, family byte) (rules []policy, err error) {
+	msgs, err := ask(conn, unix.RTM_GETRULE, netlink.Dump, append([]byte{family}, make([]byte, 11)...))
+	for _, m := range msgs {
+		rules = append(rules, readPolicy(m.Data))
+	}
+	return rules, err
+}
+
+func readPolicy(b []byte) (p policy) {
+	if len(b) < 12 {
+		return p
+	}
+	p.table = uint32(b[4])
+	attrs, err := netlink.NewAttributeDecoder(b[12:])
+	if err != nil {
+		return p
+	}
+	for attrs.Next() {
+		if len(attrs.Bytes()) != 4 {
+			continue
+		}
+		switch attrs.Type() {
+		case unix.FRA_PRIORITY:
+			p.pref = attrs.Uint32()
+		case unix.FRA_TABLE:
+			p.table = attrs.Uint32()
+		case unix.FRA_FWMARK:
+			p.mark = attrs.Uint32()
+		}
+	}
+	return p
 }
 
 // flush removes the routes of the table.

@@ -84,8 +84,8 @@ const (
 	// firewall must accept.
 	FirewallMark = "0x62000072/0xff0000ff"
 
-	// The preferences are below mwan3's (1001 and up). The table numbers are within the range of
-	// busybox's ip (up to 1023).
+	// The preferences are below mwan3's (1001 and up), and below all others if others are smaller. The table numbers are
+	// within the range of busybox's ip (up to 1023).
 	routeTable  = 191
 	clientTable = 192 // routes to bridged clients
 	rulePref    = 91
@@ -232,6 +232,7 @@ var (
 	answering   = term{fmt.Sprintf("socket mark 0x%x", AnswerMark), []expression{loadSocket(1), compare(unix.NFT_CMP_EQ, native(AnswerMark))}}
 	notrack     = term{"notrack", []expression{{name: "notrack"}}}
 	accept      = term{"accept", []expression{decide(verdictAccept, "")}}
+	drop        = term{"drop", []expression{decide(verdictDrop, "")}}
 	pass        = term{"return", []expression{decide(unix.NFT_RETURN, "")}}
 )
 
@@ -339,6 +340,10 @@ func (r *Rules) marks() (marks []uint32) {
 // rules returns the rules of the table, in order.
 func (r *Rules) rules(byTarget bool) (rules []rule) {
 	add := func(c chain, terms ...term) { rules = append(rules, joined(c.name, terms...)) }
+	if r.routes() {
+		// Another routing rule came first, until Precede. The target does not know what is carried, and would reset it.
+		add(forwarded, mark(toSocket), drop)
+	}
 	if r.TCP || len(r.UDP) > 0 {
 		for _, name := range r.Clients {
 			add(forwarded, iif(name), jump(uplink.name))

@@ -304,7 +304,8 @@ func (r *Relay) control(ctx context.Context, d *divert.Diverter, failed <-chan e
 	defer tick.Stop()
 	failure, bridgeless := "", false
 	var w world
-	var next time.Time // when to look again
+	var next, due time.Time // when to look again, and when to precede others' rules
+	var overtaken error
 	for {
 		select {
 		case <-ctx.Done():
@@ -314,8 +315,11 @@ func (r *Relay) control(ctx context.Context, d *divert.Diverter, failed <-chan e
 		case <-tick.C:
 		case <-r.kicked:
 		}
-		take := r.gateways.works()
-		if now := time.Now(); !take {
+		take, now := r.gateways.works(), time.Now()
+		if !now.Before(due) {
+			overtaken, due = d.Precede(), now.Add(lookInterval)
+		}
+		if !take {
 			next = now
 		} else if !now.Before(next) {
 			before := cpuTime()
@@ -328,7 +332,7 @@ func (r *Relay) control(ctx context.Context, d *divert.Diverter, failed <-chan e
 			r.watch(&w, taking, r.logger)
 		}
 		rules := r.rules(w, take)
-		if err := d.Apply(rules); err != nil {
+		if err := errors.Join(d.Apply(rules), overtaken); err != nil {
 			if err.Error() != failure {
 				failure = err.Error()
 				r.logger.Error("cannot change the kernel's rules", "error", err)
