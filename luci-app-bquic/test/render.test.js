@@ -738,6 +738,7 @@ test('a relay that sees none of its clients says so on the overview and beside i
 
 	for (const view of [ 'overview', 'relay' ])
 		for (const [ unseen, alerts ] of [
+			[ { why: 'apart', reason: 'x' }, [ 'The relay sees none of its clients’ connections: routing rules of this node send them another way than its own connections.' ] ],
 			[ { why: 'no device', reason: 'x' }, [ 'The relay sees none of its clients’ connections: one of the devices does not exist.' ] ],
 			[ { why: 'of a newer relay', reason: '<b>said</b>' }, [ 'The relay sees none of its clients’ connections: <b>said</b>.' ] ],
 			[ undefined, [] ]

@@ -249,6 +249,7 @@ return baseclass.extend({
 			'no port': _('no port of the bridge is known to lead to a router: name it under Uplinks'),
 			'no device': _('one of the devices does not exist'),
 			elsewhere: _('their connections use other devices'),
+			apart: _('routing rules of this node send them another way than its own connections'),
 			missing: _('those that it takes do not reach it; other rules of this node change their marks, or do not track them')
 		};
 

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,6 +21,7 @@ type Diverter struct {
 	mode    string
 	routing *routing // nil until needed
 	bridge  bridge
+	ruled   atomic.Bool // others have routing rules
 
 	mu      sync.Mutex
 	applied *Rules
@@ -149,18 +152,11 @@ func (d *Diverter) Decide(p *Packet, v Verdict) {
 
 // sendAgain sends a SYN again, to the listener.
 func (d *Diverter) sendAgain(p *Packet) error {
-	target := p.Target.Addr()
-	fd, ok := d.raw[target.Is4()]
+	fd, ok := d.raw[p.Target.Addr().Is4()]
 	if !ok {
 		return unix.EAFNOSUPPORT
 	}
-	var to unix.Sockaddr
-	if target.Is4() {
-		to = &unix.SockaddrInet4{Addr: target.As4()}
-	} else {
-		to = &unix.SockaddrInet6{Addr: target.As16()}
-	}
-	return unix.Sendto(fd, p.data, unix.MSG_DONTWAIT, to)
+	return unix.Sendto(fd, p.data, unix.MSG_DONTWAIT, socketAddress(netip.AddrPortFrom(p.Target.Addr(), 0)))
 }
 
 // Close removes everything that was added to the kernel. Packets that wait for a verdict pass.

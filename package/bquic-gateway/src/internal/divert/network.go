@@ -90,6 +90,7 @@ func familyOf(addr netip.Addr) byte {
 func lookUp(conn *netlink.Conn, addr netip.Addr, more ...netlink.Attribute) (route, error) {
 	request := make([]byte, unix.SizeofRtMsg)
 	request[0], request[1] = familyOf(addr), byte(addr.BitLen())
+	binary.NativeEndian.PutUint32(request[8:], unix.RTM_F_LOOKUP_TABLE)
 	msgs, err := ask(conn, unix.RTM_GETROUTE, 0, request, append(more, attr(unix.RTA_DST, addr.AsSlice()))...)
 	if err != nil {
 		return route{}, err

@@ -17,6 +17,7 @@ type Packet struct {
 	Payload        []byte // UDP only
 
 	// How the kernel was about to forward it.
+	In   int    // index of the device by which it came
 	Out  int    // index of the device; 0: bridged, so the node does not forward it
 	Mark uint32 // including marks from the node's own rules
 	// For bridged packets.

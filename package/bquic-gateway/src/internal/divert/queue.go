@@ -20,6 +20,7 @@ const (
 	attrHeader   = 1 // attributes of packets
 	attrVerdict  = 2
 	attrMark     = 3
+	attrIn       = 5
 	attrOut      = 6
 	attrPhysOut  = 8 // the port, if attrOut is its bridge
 	attrVLAN     = 19
@@ -146,6 +147,8 @@ func readPacket(b []byte) (p *Packet, ok bool) {
 			}
 		case attrMark:
 			packet.Mark = attrs.Uint32()
+		case attrIn:
+			packet.In = int(attrs.Uint32())
 		case attrOut:
 			packet.Out = int(attrs.Uint32())
 		case attrPhysOut:

@@ -56,13 +56,16 @@ func (s steering) add() (*routing, error) {
 	return r, nil
 }
 
-// Precede puts the routing rules before those that others have added since, and adds again what others have removed.
+// Precede puts the routing rules before those that others have added since, and adds again what others have removed. It must be
+// called now and then, also because Alike needs to know whether others have rules.
 func (d *Diverter) Precede() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.bridge.mu.Lock()
 	defer d.bridge.mu.Unlock()
-	var errs []error
+	is, err := ruled()
+	d.ruled.Store(is)
+	errs := []error{err}
 	for _, r := range []*routing{d.routing, d.bridge.routing} {
 		if r != nil {
 			errs = append(errs, r.change(true))
@@ -136,7 +139,7 @@ func (s steering) assert(conn *netlink.Conn, family byte) error {
 	}
 	pref := uint32(s.pref)
 	for _, p := range rules {
-		if ours := p.table == routeTable || p.table == clientTable; !ours && p != theLocal {
+		if p.foreign() && p != theLocal {
 			pref = min(pref, max(p.pref, 1)-1)
 		}
 	}
@@ -191,6 +194,27 @@ type policy struct{ pref, table, mark uint32 }
 
 // theLocal is the rule for the table of the node's own addresses, which comes first.
 var theLocal = policy{0, unix.RT_TABLE_LOCAL, 0}
+
+// foreign reports whether others have added the rule.
+func (p policy) foreign() bool { return p.table != routeTable && p.table != clientTable }
+
+// ruled reports whether there are routing rules other than ours and the kernel's first ones.
+func ruled() (is bool, err error) {
+	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	var errs []error
+	for _, family := range families() {
+		rules, err := policies(conn, family)
+		errs = append(errs, err)
+		is = is || slices.ContainsFunc(rules, func(p policy) bool {
+			return p.foreign() && p != theLocal && p != policy{32766, unix.RT_TABLE_MAIN, 0} && p != policy{32767, unix.RT_TABLE_DEFAULT, 0}
+		})
+	}
+	return is, errors.Join(errs...)
+}
 
 // policies returns all routing rules of a family.
 func policies(conn *netlink.Conn, family byte) (rules []policy, err error) {

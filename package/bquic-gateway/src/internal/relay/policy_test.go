@@ -5,6 +5,7 @@ package relay_test
 import (
 	"io"
 	"net"
+	"strings"
 	"testing"
 
 	"bquic/internal/divert"
@@ -49,4 +50,40 @@ func TestRoutingRules(t *testing.T) {
 		m.run("node", "sh", "-c", "for v in -4 -6; do while ip $v rule del table 191; do :; done 2>/dev/null; done")
 		works("after all rules were removed")
 	})
+}
+
+// TestClientsRoutes has a node whose routing rules send clients another way than its own connections, which go to the Internet
+// by its own line. The relay, whose gateway refuses the target, leaves alone what it could not make itself in the clients' way.
+func TestClientsRoutes(t *testing.T) {
+	for _, tc := range []struct{ name, rule, way string }{
+		{"device", "iif br-lan", "forwarded"},
+		{"address", "from FROM", "forwarded"},
+		{"mark", "fwmark 0x10000/0xff0000", "direct"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			eachMode(t, func(t *testing.T, mode string) {
+				t.Parallel()
+				m := newMesh(t)
+				m.greet(":80")
+				m.link("node", "wan", "10.79.0.1/24 fd79::1/64", "origin", "wan", "10.79.0.2/24 fd79::2/64")
+				for _, v := range [][3]string{{"", gateway4, phone4}, {"-6 ", gateway6, phone6}} {
+					m.ip("node", v[0]+"route add default via "+v[1]+" table 100", v[0]+"rule add pref 1000 "+strings.ReplaceAll(tc.rule, "FROM", v[2])+" table 100")
+				}
+				m.ip("node", "route replace default via 10.79.0.2", "-6 route replace default via fd79::2")
+				m.run("node", "nft", `table inet pbr {
+					chain marks { type filter hook prerouting priority mangle; iifname "br-lan" meta mark set 0x10000; }
+				}`)
+				m.startGatewayAt(443, "\tlist connect_to '192.0.2.0/24'")
+				node := m.startRelay(m.config(mode))
+				for _, target := range []string{origin4 + ":80", "[" + origin6 + "]:80"} {
+					if way := m.way(target); way != tc.way {
+						t.Errorf("a connection to %s is %s, not %s", target, way, tc.way)
+					}
+				}
+				if f := node.figures(); f.Relay.Carried.Total != 0 || (f.Relay.Direct.Total != 0) != (tc.way == "direct") {
+					t.Errorf("carried %d, direct %d", f.Relay.Carried.Total, f.Relay.Direct.Total)
+				}
+			})
+		})
+	}
 }

@@ -46,6 +46,7 @@ type Relay struct {
 	expected expected
 	avoided  avoided
 	seen     atomic.Uint64 // TCP connections that could have been taken
+	apart    atomic.Uint64 // TCP connections that could not, because the relay could not make them as the kernel forwards them
 	unseen   unseen
 	ending   atomic.Bool  // no new connections are taken
 	held     atomic.Int64 // accepted connections that have not ended

@@ -183,8 +183,13 @@ func (r *Relay) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 	if p.UDP {
 		return r.flows.decide(ctx, p, wg)
 	}
+	able := r.load.takes() == processor.All && r.room() && r.gateways.pick() != nil
+	if able && p.Bridge == 0 && !r.diverter.Alike(p) {
+		r.apart.Add(1)
+		return divert.Pass
+	}
 	r.seen.Add(1)
-	if r.load.takes() != processor.All || !r.room() || r.gateways.pick() == nil {
+	if !able {
 		return divert.Pass
 	}
 	now := time.Now()

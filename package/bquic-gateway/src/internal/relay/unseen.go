@@ -28,6 +28,7 @@ const (
 	UnseenNoDevice  = "no device" // a named device does not exist
 	UnseenElsewhere = "elsewhere" // their packets use other devices
 	UnseenMissing   = "missing"   // what the relay takes does not arrive
+	UnseenApart     = "apart"     // the relay cannot make connections as the kernel forwards theirs
 )
 
 // An Unseen says why the relay sees none of its clients' connections.
@@ -109,7 +110,12 @@ func (r *Relay) watch(w *world, taking bool, logger *slog.Logger) {
 			return 0
 		}
 		return moved.In.Bytes
-	}, func() Unseen { return w.why(set, r.diverter.BridgeProblem()) })
+	}, func() Unseen {
+		if r.apart.Load() > 0 {
+			return Unseen{UnseenApart, "routing rules of this node send them another way than its own connections"}
+		}
+		return w.why(set, r.diverter.BridgeProblem())
+	})
 	is := r.unseen.now
 	if r.expected.paused(now) {
 		is = &Unseen{UnseenMissing, "those that it takes do not reach it: other rules of this node change their marks, or do not track them"}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package divert
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Alike reports whether a connection that the node makes itself, with the packet's mark and if need be by its device, leaves as the
+// kernel is about to forward the packet. It does not if a routing rule matches clients only, by their device or address. The node's
+// table may then have no next hop on that device: the kernel would look for the target on the link itself.
+func (d *Diverter) Alike(p *Packet) bool {
+	if !d.ruled.Load() {
+		return true
+	}
+	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	port := func(kind, port uint16) attribute { return attr(kind, binary.BigEndian.AppendUint16(nil, port)) }
+	of := []attribute{attr(unix.RTA_MARK, native(p.Mark)), attr(unix.RTA_IP_PROTO, []byte{unix.IPPROTO_TCP}), port(unix.RTA_DPORT, p.Target.Port())}
+	out := 0
+	if Leaves(p.Target.Addr(), p.Mark) != p.Out {
+		out = p.Out
+	}
+	from, err := source(p.Target, p.Mark, out)
+	if err != nil {
+		return false
+	}
+	own := append(of[:len(of):len(of)], attr(unix.RTA_SRC, from.AsSlice()))
+	if out != 0 {
+		own = append(own, attr(unix.RTA_OIF, native(uint32(out))))
+	}
+	is, err := lookUp(conn, p.Target.Addr(), own...)
+	if err != nil {
+		return false
+	}
+	was, err := lookUp(conn, p.Target.Addr(), append(of, port(unix.RTA_SPORT, p.Client.Port()),
+		attr(unix.RTA_SRC, p.Client.Addr().AsSlice()), attr(unix.RTA_IIF, native(uint32(p.In))))...)
+	if err != nil || len(was.out) != 1 || was.out[0] != p.Out { // the mark has changed since, or one of several next hops was chosen
+		return is.table != unix.RT_TABLE_UNSPEC
+	}
+	return is.gateway == was.gateway || is.table == was.table && is.table != unix.RT_TABLE_UNSPEC
+}
+
+// source returns the address that the kernel gives the node's own connections to a target, with a mark and, unless it is 0, by a device.
+func source(target netip.AddrPort, mark uint32, device int) (addr netip.Addr, err error) {
+	fd, err := unix.Socket(int(familyOf(target.Addr())), unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return addr, err
+	}
+	defer unix.Close(fd)
+	if err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, int(mark)); err != nil {
+		return addr, err
+	}
+	if err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_BINDTOIFINDEX, device); err != nil {
+		return addr, err
+	}
+	if err = unix.Connect(fd, socketAddress(target)); err != nil { // sends nothing
+		return addr, err
+	}
+	name, err := unix.Getsockname(fd)
+	switch a := name.(type) {
+	case *unix.SockaddrInet4:
+		addr = netip.AddrFrom4(a.Addr)
+	case *unix.SockaddrInet6:
+		addr = netip.AddrFrom16(a.Addr)
+	}
+	return addr, err
+}
+
+func socketAddress(to netip.AddrPort) unix.Sockaddr {
+	if to.Addr().Is4() {
+		return &unix.SockaddrInet4{Addr: to.Addr().As4(), Port: int(to.Port())}
+	}
+	return &unix.SockaddrInet6{Addr: to.Addr().As16(), Port: int(to.Port())}
+}
