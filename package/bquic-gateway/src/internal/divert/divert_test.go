@@ -250,7 +250,7 @@ func TestRules(t *testing.T) {
 	has("ip daddr 192.0.2.0/24 return", 1)
 	has("ip rule add", 1)
 	has("notrack", 3)
-	has("ct status & (confirmed | dnat) != 0 return", 1)
+	has("ct status & (expected | confirmed | dnat | 0x2000) != 0 return", 1)
 	has(`iifname "br-lan" goto uplink`, 1)
 	has(`oifname "wan" goto leaving`, 1)
 	has("socket mark 0x62000073 meta mark set", 2)

@@ -221,10 +221,11 @@ var untrackable = term{"ct state untracked", []expression{
 	loadConn(unix.NFT_CT_STATE), masked(native(1<<6), native(0)), compare(unix.NFT_CMP_NEQ, native(0)),
 }}
 
-// known matches connections that other rules have translated (IPS_DST_NAT), and connections
-// whose first packet has passed (IPS_CONFIRMED).
-var known = term{"ct status & (confirmed | dnat) != 0", []expression{
-	loadConn(unix.NFT_CT_STATUS), masked(native(1<<3|1<<5), native(0)), compare(unix.NFT_CMP_NEQ, native(0)),
+// known matches connections whose first packet has passed (IPS_CONFIRMED), and those that other rules have translated
+// (IPS_DST_NAT). It also matches those whose protocol the kernel reads, such as FTP, because other rules say so (IPS_HELPER),
+// and those that such a protocol has announced (IPS_EXPECTED): they come from the same address, and go to the right one.
+var known = term{"ct status & (expected | confirmed | dnat | 0x2000) != 0", []expression{
+	loadConn(unix.NFT_CT_STATUS), masked(native(1<<0|1<<3|1<<5|1<<13), native(0)), compare(unix.NFT_CMP_NEQ, native(0)),
 }}
 
 var (

@@ -3,6 +3,7 @@
 package relay_test
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -86,4 +87,69 @@ func TestClientsRoutes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestHelper has a node whose firewall tracks FTP (`ct helper`), as OpenWrt's does with kmod-nf-nathelper: it translates the address
+// that a client names, and lets the server's connection to it in.
+func TestHelper(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		t.Parallel()
+		m := newMesh(t)
+		m.greet(":80")
+		m.run("node", "nft", `table inet fw {
+			ct helper ftp { type "ftp" protocol tcp; }
+			chain helpers { type filter hook prerouting priority 0; iifname "br-lan" tcp dport 21 ct helper set "ftp"; }
+			chain forward { type filter hook forward priority 0; policy drop; ct state established,related accept; iifname "br-lan" accept; }
+			chain srcnat { type nat hook postrouting priority 100; oifname "mesh" masquerade; }
+		}`)
+		m.listen(":21", func(control *net.TCPConn) {
+			var a, b, c, d, p1, p2 byte
+			fmt.Fscanf(control, "USER me\r\n")
+			fmt.Fprint(control, "331 go on\r\n")
+			if _, err := fmt.Fscanf(control, "PORT %d,%d,%d,%d,%d,%d\r\n", &a, &b, &c, &d, &p1, &p2); err != nil {
+				return
+			}
+			err := m.in("origin", func() error {
+				data, err := net.DialTimeout("tcp", fmt.Sprintf("%d.%d.%d.%d:%d", a, b, c, d, int(p1)<<8|int(p2)), silence)
+				if err == nil {
+					data.Close()
+				}
+				return err
+			})
+			fmt.Fprint(control, err)
+		})
+		active := func() string {
+			var l net.Listener
+			if err := m.in("phone", func() (err error) {
+				l, err = net.Listen("tcp4", phone4+":0")
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			control, err := m.dial(origin4 + ":21")
+			if err != nil {
+				return err.Error()
+			}
+			defer control.Close()
+			fmt.Fprint(control, "USER me\r\n") // the kernel looks for commands that follow the end of a line
+			fmt.Fscanf(control, "331 go on\r\n")
+			port := l.Addr().(*net.TCPAddr).Port
+			fmt.Fprintf(control, "PORT %s,%d,%d\r\n", strings.ReplaceAll(phone4, ".", ","), port>>8, port&255)
+			said, err := io.ReadAll(control)
+			if err != nil {
+				return err.Error()
+			}
+			return string(said)
+		}
+		if err := active(); err != "<nil>" {
+			t.Fatalf("without a relay: %s", err)
+		}
+		m.startGateway()
+		m.startRelay(m.config(mode))
+		m.becomes("carried", origin4+":80")
+		if err := active(); err != "<nil>" {
+			t.Error(err)
+		}
+	})
 }
