@@ -23,6 +23,11 @@ const (
 	udp4 = "45000020000040003f1100000a000002cb007102" + "d4310035000c0000" + "71756572"
 )
 
+// signable returns a SYN of IPv4 with 16 bytes of options.
+func signable(options string) string {
+	return strings.Replace(syn4[:80], "4500002800004000", "4500003800004000", 1)[:64] + "90020400" + "00000000" + options
+}
+
 func TestReadTraffic(t *testing.T) {
 	stats := make([]byte, 96) // struct rtnl_link_stats64
 	for i, n := range []uint64{11, 22, 33 << 32, 44 << 32} {
@@ -61,6 +66,11 @@ func TestParse(t *testing.T) {
 	}{
 		{"SYN of IPv4", syn4, "10.0.0.2:54321", "203.0.113.2:80", ""},
 		{"SYN of IPv6", syn6, "[fd00::2]:54321", "[2001:db8::2]:80", ""},
+		{"options of TCP", signable("020405b4" + "01" + "030307" + "00000000" + "00000000"), "10.0.0.2:54321", "203.0.113.2:80", ""},
+		{"an option after the last one", signable("020405b4" + "00" + "1312" + strings.Repeat("00", 9)), "10.0.0.2:54321", "203.0.113.2:80", ""},
+		{"an option that is too long", signable("020405b4" + "01" + "03ff" + strings.Repeat("00", 9)), "10.0.0.2:54321", "203.0.113.2:80", ""},
+		{"TCP-MD5", signable("020405b4" + "01" + "1308" + strings.Repeat("00", 9)), "", "", ""},
+		{"TCP-AO", signable("01011d0e" + strings.Repeat("00", 12)), "", "", ""},
 		{"UDP", udp4, "10.0.0.2:54321", "203.0.113.2:53", "quer"},
 		{"a padded datagram", udp4 + "0000", "10.0.0.2:54321", "203.0.113.2:53", "quer"},
 		{"a padded SYN of IPv4", syn4 + "000000000000", "10.0.0.2:54321", "203.0.113.2:80", ""},
@@ -92,7 +102,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %s to %s, payload %q, %v", tc.name, p.Client, p.Target, p.Payload, err)
 		}
 		// The SYN that is sent again does not include the padding of a bridge's short frame.
-		if n := len(p.data); n != 40 && n != 60 && n != 32 {
+		if n := len(p.data); n != 40 && n != 56 && n != 60 && n != 32 {
 			t.Errorf("%s: a packet of %d bytes", tc.name, n)
 		}
 		for n := range p.data {

@@ -32,8 +32,32 @@ type Packet struct {
 
 var errUnknown = errors.New("neither a SYN nor a UDP datagram")
 
+// plain reports whether a SYN's header is whole, and not signed (TCP-MD5, RFC 2385; TCP-AO, RFC 5925), as those of BGP often are.
+// Only the ends know the key, so the kernel would not let the listener see the connection.
+func plain(tcp []byte) bool {
+	const end, nop, md5, ao = 0, 1, 19, 29
+	length := int(tcp[12]>>4) * 4
+	if length < 20 || length > len(tcp) {
+		return false
+	}
+	for options := tcp[20:length]; len(options) > 0 && options[0] != end; {
+		n := 1
+		if options[0] != nop {
+			if len(options) < 2 || options[1] < 2 || int(options[1]) > len(options) {
+				return true // as the kernel reads them, the options end here
+			}
+			n = int(options[1])
+		}
+		if options[0] == md5 || options[0] == ao {
+			return false
+		}
+		options = options[n:]
+	}
+	return true
+}
+
 // parse reads addresses and ports. It returns errUnknown for packets that are never
-// taken, such as fragments and packets with IPv6 extension headers.
+// taken, such as fragments, packets with IPv6 extension headers, and signed SYNs.
 func (p *Packet) parse(b []byte) error {
 	p.data = b
 	if len(b) == 0 {
@@ -68,7 +92,7 @@ func (p *Packet) parse(b []byte) error {
 		return errUnknown
 	}
 	switch {
-	case protocol == unix.IPPROTO_TCP && len(b) >= 20:
+	case protocol == unix.IPPROTO_TCP && len(b) >= 20 && plain(b):
 	case protocol == unix.IPPROTO_UDP && len(b) >= 8:
 		length := int(binary.BigEndian.Uint16(b[4:]))
 		if length < 8 || length > len(b) {

@@ -3,11 +3,16 @@
 package relay_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"bquic/internal/divert"
 )
@@ -149,6 +154,63 @@ func TestHelper(t *testing.T) {
 		m.startRelay(m.config(mode))
 		m.becomes("carried", origin4+":80")
 		if err := active(); err != "<nil>" {
+			t.Error(err)
+		}
+	})
+}
+
+// TestSigned has a client whose connection is signed (TCP-MD5), as those of BGP are. Only its two ends know the key.
+func TestSigned(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		t.Parallel()
+		m := newMesh(t)
+		m.greet(":80")
+		signed := func(peer string) func(string, string, syscall.RawConn) error {
+			return func(_, _ string, raw syscall.RawConn) (err error) {
+				sig := unix.TCPMD5Sig{Keylen: 3}
+				sig.Addr.Family = unix.AF_INET
+				copy(sig.Addr.Data[2:], net.ParseIP(peer).To4())
+				copy(sig.Key[:], "key")
+				cerr := raw.Control(func(fd uintptr) {
+					err = unix.SetsockoptTCPMD5Sig(int(fd), unix.IPPROTO_TCP, unix.TCP_MD5SIG, &sig)
+				})
+				return errors.Join(cerr, err)
+			}
+		}
+		var l net.Listener
+		if err := m.in("origin", func() (err error) {
+			lc := net.ListenConfig{Control: signed(phone4)}
+			lc.SetMultipathTCP(false)
+			l, err = lc.Listen(t.Context(), "tcp4", ":179")
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		go func() {
+			for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
+				io.WriteString(conn, wayOf(conn.(*net.TCPConn)))
+				conn.Close()
+			}
+		}()
+		m.startGateway()
+		m.startRelay(m.config(mode))
+		m.becomes("carried", origin4+":80")
+		err := m.in("phone", func() error {
+			d := net.Dialer{Control: signed(origin4), Timeout: patience}
+			d.SetMultipathTCP(false)
+			conn, err := d.Dial("tcp4", origin4+":179")
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			conn.SetDeadline(time.Now().Add(patience))
+			if way, err := io.ReadAll(conn); err != nil || string(way) != "forwarded" {
+				return fmt.Errorf("it was %s: %w", way, err)
+			}
+			return nil
+		})
+		if err != nil {
 			t.Error(err)
 		}
 	})
