@@ -167,7 +167,8 @@ func Devices() (names []string) {
 	return names
 }
 
-// NodeAddresses returns the addresses of devices to which packets can be translated.
+// NodeAddresses returns the addresses of devices to which packets can be translated. Those that will be there longest come first: a
+// connection that is translated to an address hangs without it.
 // It omits link-local addresses, which clients of another device cannot reach, and IPv6 addresses
 // that are tentative or duplicates (RFC 4862, section 5.4): the kernel delivers nothing to them.
 func NodeAddresses(devices []string) (addrs []netip.Addr) {
@@ -176,28 +177,84 @@ func NodeAddresses(devices []string) (addrs []netip.Addr) {
 		return nil
 	}
 	defer conn.Close()
+	msgs, err := ask(conn, unix.RTM_GETADDR, netlink.Dump, make([]byte, unix.SizeofIfAddrmsg))
+	if err != nil {
+		return nil
+	}
+	var all, usable []address
+	for _, m := range msgs {
+		all = append(all, readAddress(m.Data))
+	}
 	for _, name := range devices {
 		dev, err := net.InterfaceByName(name)
 		if err != nil {
 			continue
 		}
-		list, err := dev.Addrs()
-		if err != nil {
-			continue
-		}
-		for _, a := range list {
-			p, err := netip.ParsePrefix(a.String())
-			if err != nil || !p.Addr().IsGlobalUnicast() {
+		for _, a := range all {
+			if a.device != dev.Index || !a.addr.IsGlobalUnicast() {
 				continue
 			}
-			addr := p.Addr().Unmap()
-			if addr.Is6() {
-				if r, err := lookUp(conn, addr); err != nil || r.kind != unix.RTN_LOCAL {
+			if a.addr.Is6() {
+				if r, err := lookUp(conn, a.addr); err != nil || r.kind != unix.RTN_LOCAL {
 					continue
 				}
 			}
-			addrs = append(addrs, addr)
+			usable = append(usable, a)
 		}
 	}
+	slices.SortStableFunc(usable, func(a, b address) int { return a.brief() - b.brief() })
+	for _, a := range usable {
+		addrs = append(addrs, a.addr)
+	}
 	return addrs
+}
+
+// An address is one of the node's (struct ifaddrmsg of include/uapi/linux/if_addr.h).
+type address struct {
+	device int
+	addr   netip.Addr
+	flags  uint32
+}
+
+func readAddress(b []byte) (a address) {
+	if len(b) < unix.SizeofIfAddrmsg {
+		return a
+	}
+	a.flags, a.device = uint32(b[2]), index(b[4:8])
+	attrs, err := netlink.NewAttributeDecoder(b[unix.SizeofIfAddrmsg:])
+	if err != nil {
+		return a
+	}
+	var local netip.Addr
+	for attrs.Next() {
+		switch attrs.Type() {
+		case unix.IFA_ADDRESS: // of the peer, if there is IFA_LOCAL
+			a.addr, _ = netip.AddrFromSlice(attrs.Bytes())
+		case unix.IFA_LOCAL:
+			local, _ = netip.AddrFromSlice(attrs.Bytes())
+		case unix.IFA_FLAGS:
+			if len(attrs.Bytes()) == 4 {
+				a.flags = attrs.Uint32()
+			}
+		}
+	}
+	if local.IsValid() {
+		a.addr = local
+	}
+	return a
+}
+
+// brief is larger for addresses that are likely to go sooner: those that are going, those of a prefix that a provider may replace,
+// and those of a day (RFC 8981; for IPv4, those that go with another one).
+func (a address) brief() (n int) {
+	if a.flags&unix.IFA_F_DEPRECATED != 0 {
+		n += 4
+	}
+	if a.flags&unix.IFA_F_PERMANENT == 0 {
+		n += 2
+	}
+	if a.flags&unix.IFA_F_TEMPORARY != 0 {
+		n++
+	}
+	return n
 }

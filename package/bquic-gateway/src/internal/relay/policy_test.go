@@ -215,3 +215,19 @@ func TestSigned(t *testing.T) {
 		}
 	})
 }
+
+// TestPrefixReplaced takes a prefix that the provider has replaced from the node's LAN. Clients with an address of another one
+// keep their connections.
+func TestPrefixReplaced(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		t.Parallel()
+		m := newMesh(t)
+		m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+		m.startGateway()
+		m.ip("node", "-6 addr add 2001:db8:9::1/64 dev br-lan nodad valid_lft 1000 preferred_lft 1000")
+		carried := m.echo(m.startRelay(m.config(mode)), "["+origin6+"]:81")
+		carried.says("before")
+		m.ip("node", "-6 addr del 2001:db8:9::1/64 dev br-lan")
+		carried.says("after")
+	})
+}
