@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bquic/internal/divert"
+	"bquic/internal/relay"
 )
 
 // TestRoutingRules has a node with routing rules of its own for its clients. netifd gives the rules of /etc/config/network the
@@ -229,5 +231,26 @@ func TestPrefixReplaced(t *testing.T) {
 		carried.says("before")
 		m.ip("node", "-6 addr del 2001:db8:9::1/64 dev br-lan")
 		carried.says("after")
+	})
+}
+
+// TestMarksAccepted has a node whose accepted connections take the mark of their SYN, as an operator sets for services on several uplinks.
+func TestMarksAccepted(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		t.Parallel()
+		m := newMesh(t)
+		m.greet(":80")
+		if err := m.in("node", func() error { return os.WriteFile("/proc/sys/net/ipv4/tcp_fwmark_accept", []byte("1"), 0) }); err != nil {
+			t.Fatal(err)
+		}
+		m.startGateway()
+		c := m.config(mode)
+		c.Bridge = relay.BridgeOff
+		m.startRelay(c)
+		for _, target := range []string{origin4 + ":80", "[" + origin6 + "]:80"} {
+			if way := m.way(target); way != "carried" {
+				t.Errorf("a connection to %s is %s, not carried", target, way)
+			}
+		}
 	})
 }
