@@ -250,7 +250,7 @@ return baseclass.extend({
 			'no device': _('one of the devices does not exist'),
 			elsewhere: _('their connections use other devices'),
 			apart: _('routing rules of this node send them another way than its own connections'),
-			missing: _('those that it takes do not reach it; other rules of this node change their marks, or do not track them')
+			missing: _('those that it takes do not reach it; other rules of this node refuse their packets, change their marks, or do not track them')
 		};
 
 		return st?.unseen ? [ E('p', { 'class': 'alert-message warning' }, [

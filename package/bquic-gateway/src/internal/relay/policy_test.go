@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -253,4 +254,38 @@ func TestMarksAccepted(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestPortal has a node with openNDS, which lets its clients reach nothing of the node but what `users_to_router` names, not even
+// with answers; so it must name the relay's port. A client that has not logged in gets nowhere, not even by that port.
+func TestPortal(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.greet(":443")
+	m.run("node", "nft", fmt.Sprintf(`table ip portal {
+		set in { type ipv4_addr; }
+		chain marks { type filter hook prerouting priority mangle; iifname "br-lan" ip saddr @in meta mark set meta mark | 0x30000; }
+		chain outgoing { type nat hook prerouting priority dstnat; iifname "br-lan" meta mark & 0x30000 != 0x30000 tcp dport 80 redirect to :2050; }
+		chain router { type filter hook input priority 0; iifname "br-lan" jump ndsRTR; }
+		chain ndsRTR { ct state invalid drop; tcp dport { 22, 53, 80, 443, 2050, %d } accept; reject with icmp type port-unreachable; }
+		chain internet { type filter hook forward priority 0; iifname "br-lan" jump ndsNET; }
+		chain ndsNET { ct state invalid drop; meta mark & 0x30000 == 0x30000 accept; reject with icmp type port-unreachable; }
+	}`, relay.DefaultPort))
+	m.startGateway()
+	node := m.startRelay(m.config(divert.Redirect))
+	for _, target := range []string{origin4 + ":80", origin4 + ":443", "10.77.0.1:" + fmt.Sprint(relay.DefaultPort)} {
+		if way := m.way(target); slices.Contains([]string{"carried", "direct", "forwarded", ""}, way) {
+			t.Errorf("before the login, a connection to %s is %q", target, way)
+		}
+	}
+	m.run("node", "nft", "add element ip portal in { "+phone4+" }")
+	for _, target := range []string{origin4 + ":80", origin4 + ":443"} {
+		if way := m.way(target); way != "carried" {
+			t.Errorf("after the login, a connection to %s is %s", target, way)
+		}
+	}
+	if f := node.figures(); f.Relay.Carried.Total != 2 || f.Relay.Direct.Total != 0 {
+		t.Errorf("carried %d, direct %d", f.Relay.Carried.Total, f.Relay.Direct.Total)
+	}
 }

@@ -118,7 +118,7 @@ func (r *Relay) watch(w *world, taking bool, logger *slog.Logger) {
 	})
 	is := r.unseen.now
 	if r.expected.paused(now) {
-		is = &Unseen{UnseenMissing, "those that it takes do not reach it: other rules of this node change their marks, or do not track them"}
+		is = &Unseen{UnseenMissing, "those that it takes do not reach it: other rules of this node refuse their packets, change their marks, or do not track them"}
 	}
 	r.mu.Lock()
 	was := r.blind
