@@ -278,6 +278,9 @@ func TestMistakes(t *testing.T) {
 			`conf:9: gateway.log_level: "loud" is not debug, info, warn or error`,
 		}},
 		{"listen", "config gateway\n\toption listen 'localhost:443'\n", []string{`conf:2: @gateway[0].listen: "localhost" is not an IP address`}},
+		{"a socket's path", "config gateway\n\toption status_socket '/" + strings.Repeat("g", 107) + "'\nconfig relay\n\toption status_socket '//" + strings.Repeat("r", 106) + "'\n", []string{
+			"conf:2: @gateway[0].status_socket: has 108 bytes: the path of a socket may have at most 107",
+		}},
 		{"nothing but spaces", "config gateway\n\toption connect_from ' '\nconfig site\n\toption host '  '\n\toption root /\n", []string{
 			"conf:2: @gateway[0].connect_from: missing", "conf:4: @site[0].host: missing",
 		}},

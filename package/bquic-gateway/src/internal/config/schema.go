@@ -70,7 +70,7 @@ var Schema = []Section{
 			{Name: "redirect", Type: typeListen, Doc: "TCP address and port, such as `:80`, where the gateway redirects clients without TLS to the same site with TLS, and answers ACME challenges.", Note: "none"},
 			{Name: "acme_webroot", Type: typePath, Doc: "Directory that contains the ACME challenges of all sites, in `.well-known/acme-challenge/`. Requires redirect.", Note: "the site's own"},
 			{Name: "metrics", Type: typeMetrics, Doc: "Address and port that serve the Prometheus metrics.", Note: "none"},
-			{Name: "status_socket", Type: typePath, Default: []string{"/var/run/bquic/gateway.sock"}, Doc: "Unix socket that `bquic status` queries."},
+			{Name: "status_socket", Type: typeSocket, Default: []string{"/var/run/bquic/gateway.sock"}, Doc: "Unix socket that `bquic status` queries."},
 			{Name: "log_level", Type: typeLevel, Default: []string{"info"}, Doc: "Least severe level of the messages that are logged."},
 		},
 	}, {
@@ -121,7 +121,7 @@ var Schema = []Section{
 			{Name: "auto", Type: typeBool, Default: []string{"0"}, Doc: "While carried connections are certainly slower, new ones go direct. The relay still carries a few, to notice when that ends."},
 			{Name: "state_dir", Type: typePath, Default: []string{"/etc/bquic"}, Doc: "Directory that keeps the comparison across restarts. The relay writes to it at most once an hour."},
 			{Name: "metrics", Type: typeMetrics, Doc: "Address and port that serve the Prometheus metrics.", Note: "none"},
-			{Name: "status_socket", Type: typePath, Default: []string{"/var/run/bquic/relay.sock"}, Doc: "Unix socket that `bquic status` queries."},
+			{Name: "status_socket", Type: typeSocket, Default: []string{"/var/run/bquic/relay.sock"}, Doc: "Unix socket that `bquic status` queries."},
 			{Name: "log_level", Type: typeLevel, Default: []string{"info"}, Doc: "Least severe level of the messages that are logged."},
 		},
 	}, {

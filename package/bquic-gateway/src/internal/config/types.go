@@ -33,6 +33,7 @@ func newType[T any](name string, parse func(string) (T, error)) *Type {
 var (
 	typeBool    = newType("0 or 1", profile.Bool)
 	typePath    = newType("path", parsePath)
+	typeSocket  = newType("path", parseSocket)
 	typeListen  = newType("[address]:port", parseListen)
 	typeMetrics = newType("address:port", parseMetrics)
 	typePrefix  = newType("prefix", parsePrefix)
@@ -89,6 +90,17 @@ func parsePath(s string) (string, error) {
 		return "", fmt.Errorf("%q is not an absolute path", s)
 	}
 	return filepath.Clean(s), nil
+}
+
+// maxSocket is the limit on a Unix socket's path, in bytes: the size of sun_path without its final NUL (unix(7)).
+const maxSocket = 107
+
+func parseSocket(s string) (string, error) {
+	path, err := parsePath(s)
+	if err == nil && len(path) > maxSocket {
+		err = fmt.Errorf("has %d bytes: the path of a socket may have at most %d", len(path), maxSocket)
+	}
+	return path, err
 }
 
 func parseListen(s string) (string, error) {
