@@ -184,6 +184,16 @@ func giveDir(dir string, to owner, own, change bool) error {
 	return f.Chown(to.uid, to.gid)
 }
 
+// makeDir makes a directory that belongs to root, and those above it.
+func makeDir(dir string) error {
+	p, err := find(dir, true)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	return unix.Mkdirat(int(p.dir.Fd()), p.name, 0o755)
+}
+
 // openDir opens the directory at a place.
 func (p *place) openDir() (*os.File, error) {
 	fd, err := unix.Openat(int(p.dir.Fd()), p.name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)

@@ -43,6 +43,7 @@ type Plan struct {
 	state     string // directory for the daemon's key or comparison, "" for none
 	socket    string // status socket
 	accessLog string // "": none
+	webroot   string // for ACME's challenges, "" for none
 	addresses []address
 }
 
@@ -73,12 +74,19 @@ func (p *Plan) gateway(g *config.Gateway, drive, resolve func(string) string) {
 	if g.Certificate == "" {
 		p.state = g.StateDir
 	}
-	see := func(dir string) {
-		on := drive(dir)
+	// on returns what a directory is on, or will be when it is made.
+	on := func(dir string) string {
+		for drive(dir) == "" && dir != "/" {
+			dir = filepath.Dir(dir)
+		}
+		return drive(dir)
+	}
+	show := func(dir, on string) {
 		if on != "" && !slices.Contains(p.See, dir) && !(strings.HasPrefix(dir, "/www/") && on == drive("/www")) {
 			p.See = append(p.See, dir)
 		}
 	}
+	see := func(dir string) { show(dir, drive(dir)) }
 	// Always shown, so that a change of settings within them needs no restart. Drives are mounted elsewhere:
 	// ujail shows a directory without what is mounted below it.
 	see("/etc/ssl/certs")
@@ -94,7 +102,9 @@ func (p *Plan) gateway(g *config.Gateway, drive, resolve func(string) string) {
 		}
 	}
 	seeFiles(g.Certificate, g.Key)
-	see(g.ACMEWebroot)
+	if p.webroot = g.ACMEWebroot; p.webroot != "" {
+		show(p.webroot, on(p.webroot))
+	}
 	for _, s := range g.Sites {
 		if s.Root != "" {
 			seeFiles(s.Root + "/index.html")
@@ -120,14 +130,11 @@ func (p *Plan) gateway(g *config.Gateway, drive, resolve func(string) string) {
 	p.fixAll(g.Fixed())
 	// A drive that is mounted later is not in the jail, and a directory to write to may only be made there.
 	for _, dir := range p.See {
-		p.fix("see", dir, drive(dir))
+		p.fix("see", dir, on(dir))
 	}
 	for _, dir := range p.Write {
 		p.fix("write", dir)
-		for drive(dir) == "" && dir != "/" {
-			dir = filepath.Dir(dir)
-		}
-		p.fix("on", drive(dir))
+		p.fix("on", on(dir))
 	}
 	p.See = append(p.See, "/etc/hosts")
 

@@ -101,6 +101,11 @@ func (p *Plan) Prepare(files Files, uid, gid int) (changed bool, err error) {
 	if err := p.give(to, true); err != nil {
 		return false, err
 	}
+	// OpenWrt's acme makes this directory, which is in memory, only when it renews: after the jail. Without it, the
+	// gateway serves everything else.
+	if p.webroot != "" {
+		_ = makeDir(p.webroot)
+	}
 	before, err := os.ReadFile(files.fixed(p.Role))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return false, err

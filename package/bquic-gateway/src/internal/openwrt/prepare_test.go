@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -270,6 +271,35 @@ func TestBoot(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 		must(t, os.RemoveAll(top+"/var"))
+	}
+}
+
+// TestWebroot checks that the jail shows the directory of OpenWrt's acme, which is in memory and which acme makes only when it renews.
+func TestWebroot(t *testing.T) {
+	top := tree(t, "@1000 somebody/")
+	webroot := top + "/var/run/acme/challenge"
+	text := "config gateway\n\toption enabled 1\n\toption redirect ':80'\n\toption state_dir '" + top + "/flash'\n\toption status_socket '" + top + "/run/sock'\n\toption acme_webroot "
+	prepare := func(webroot string) *Plan {
+		path := top + "/bquic"
+		must(t, os.WriteFile(path, []byte(text+webroot+"\n"), 0o644))
+		p, _, err := Load(path, Gateway)
+		must(t, err)
+		_, err = p.Prepare(Files(top+"/made"), daemon, daemon)
+		must(t, err)
+		return p
+	}
+	first := prepare(webroot)
+	if !slices.Contains(first.See, webroot) || !isDir(webroot) {
+		t.Errorf("sees %q", first.See)
+	}
+	if got, want := owners(t, top, "var", "var/run/acme/challenge"), "var 0, var/run/acme/challenge 0"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if again := prepare(webroot); again.Fixed != first.Fixed {
+		t.Errorf("the next reload restarts the gateway:\n%sthen\n%s", first.Fixed, again.Fixed)
+	}
+	if prepare(top + "/somebody/acme"); isDir(top + "/somebody/acme") {
+		t.Error("root wrote into somebody's directory")
 	}
 }
 
