@@ -140,8 +140,8 @@ func (o owner) root() bool { return o.uid == 0 }
 // giveDir transfers the ownership of a directory. It makes the directory if it does not
 // exist. If the directory has content, it must be the package's (own), which may have the user
 // ID that the daemon had on the router of a backup.
-// The owner of the content does not change. If change is not set, giveDir only checks.
-func giveDir(dir string, to owner, own, change bool) error {
+// The owner of the content does not change, except for the file named left. If change is not set, giveDir only checks.
+func giveDir(dir, left string, to owner, own, change bool) error {
 	p, err := find(dir, change)
 	if err != nil {
 		return err
@@ -168,30 +168,36 @@ func giveDir(dir string, to owner, own, change bool) error {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
-	if int(st.Uid) == to.uid || to.root() {
+	if to.root() {
 		return nil
 	}
 	names, err := f.Readdirnames(1)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
-	if len(names) > 0 && !own {
+	if len(names) > 0 && !own && int(st.Uid) != to.uid {
 		return fmt.Errorf("%s belongs to user %d and is not empty: name an empty directory, or one that is for the daemon alone", dir, st.Uid)
 	}
 	if !change {
 		return nil
 	}
+	giveLeft(int(f.Fd()), left, to)
 	return f.Chown(to.uid, to.gid)
 }
 
-// makeDir makes a directory that belongs to root, and those above it.
-func makeDir(dir string) error {
-	p, err := find(dir, true)
+// giveLeft transfers the ownership of a file or socket in the daemon's directory, which root has left there, or the
+// daemon of the router of a backup. If it has another name, the daemon may have linked it from elsewhere.
+func giveLeft(dir int, name string, to owner) {
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return
 	}
-	defer p.close()
-	return unix.Mkdirat(int(p.dir.Fd()), p.name, 0o755)
+	var st unix.Stat_t
+	_ = unix.Fstat(fd, &st)
+	if kind := st.Mode & unix.S_IFMT; (kind == unix.S_IFREG || kind == unix.S_IFSOCK) && st.Nlink == 1 {
+		_ = unix.Fchownat(fd, "", to.uid, to.gid, unix.AT_EMPTY_PATH)
+	}
+	_ = unix.Close(fd)
 }
 
 // openDir opens the directory at a place.

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"bquic/internal/config"
+	"bquic/internal/relay"
 	"bquic/internal/uci"
 )
 
@@ -104,7 +105,9 @@ func (p *Plan) Prepare(files Files, uid, gid int) (changed bool, err error) {
 	// OpenWrt's acme makes this directory, which is in memory, only when it renews: after the jail. Without it, the
 	// gateway serves everything else.
 	if p.webroot != "" {
-		_ = makeDir(p.webroot)
+		if in, err := find(p.webroot+"/.well-known", true); err == nil {
+			in.close()
+		}
 	}
 	before, err := os.ReadFile(files.fixed(p.Role))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -123,7 +126,9 @@ func (p *Plan) Prepare(files Files, uid, gid int) (changed bool, err error) {
 }
 
 func (p *Plan) give(to owner, change bool) error {
-	for _, d := range []struct{ option, dir string }{{"state_dir", p.state}, {"status_socket", filepath.Dir(p.socket)}} {
+	for _, d := range []struct{ option, dir, left string }{
+		{"state_dir", p.state, relay.StateFile}, {"status_socket", filepath.Dir(p.socket), filepath.Base(p.socket)},
+	} {
 		if d.dir == "" {
 			continue
 		}
@@ -131,7 +136,7 @@ func (p *Plan) give(to owner, change bool) error {
 		if d.option == "status_socket" && !slices.Contains(own, d.dir) && isDir(d.dir) {
 			continue
 		}
-		err := giveDir(d.dir, to, slices.Contains(own, d.dir), change)
+		err := giveDir(d.dir, d.left, to, slices.Contains(own, d.dir), change)
 		if p.Role == Relay && d.option == "state_dir" && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EROFS)) {
 			continue // it relays all the same, and says that it cannot keep the comparison
 		}
@@ -145,7 +150,7 @@ func (p *Plan) give(to owner, change bool) error {
 	// Also give it the directory if that is the package's or new, so that it can make the file again
 	// after a rotation.
 	if dir := filepath.Dir(p.accessLog); slices.Contains(own, dir) || !isDir(dir) {
-		if err := giveDir(dir, to, slices.Contains(own, dir), change); err != nil {
+		if err := giveDir(dir, filepath.Base(p.accessLog), to, slices.Contains(own, dir), change); err != nil {
 			return fmt.Errorf("%s.access_log: %w", p.Role, err)
 		}
 	}

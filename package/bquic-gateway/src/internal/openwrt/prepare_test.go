@@ -133,11 +133,11 @@ func TestGiveDir(t *testing.T) {
 			top := tree(t, test.has...)
 			dir := filepath.Join(top, test.dir)
 			before := state(t, top)
-			dry := giveDir(dir, to, test.own, false)
+			dry := giveDir(dir, "left", to, test.own, false)
 			if after := state(t, top); after != before {
 				t.Errorf("asked, it changed\n%sto\n%s", before, after)
 			}
-			err := giveDir(dir, to, test.own, true)
+			err := giveDir(dir, "left", to, test.own, true)
 			if fmt.Sprint(err) != fmt.Sprint(dry) {
 				t.Errorf("asked: %v, then: %v", dry, err)
 			}
@@ -161,7 +161,7 @@ func TestGiveDir(t *testing.T) {
 					t.Errorf("%s is now in\n%s", line, state(t, top))
 				}
 			}
-			must(t, giveDir(dir, to, false, true)) // and again at the next start
+			must(t, giveDir(dir, "left", to, false, true)) // and again at the next start
 		})
 	}
 }
@@ -171,7 +171,7 @@ func TestSystemDirectories(t *testing.T) {
 	top := tree(t, "l>/etc")
 	for _, dir := range []string{"/", "/etc", "/mnt", "/nonexistent", "/etc/..", filepath.Join(top, "l")} {
 		for _, to := range []owner{{daemon, daemon}, {}} {
-			if err := giveDir(dir, to, false, false); err == nil || !strings.Contains(err.Error(), "a system directory") {
+			if err := giveDir(dir, "left", to, false, false); err == nil || !strings.Contains(err.Error(), "a system directory") {
 				t.Errorf("%s: %v", dir, err)
 			}
 		}
@@ -400,6 +400,54 @@ func TestRelayState(t *testing.T) {
 	}
 	if p := plan(t, Relay, "config relay\n\toption state_dir '/mnt'\n\toption enabled 1\n\toption gateway a:1\n\toption token 12345678\n\toption ca /x\n"); p.Check(daemon) == nil || !strings.HasPrefix(p.Check(daemon).Error(), "relay.state_dir: ") {
 		t.Errorf("a directory of the system's: %v", p.Check(daemon))
+	}
+}
+
+// TestLeft has what daemons of root have left, for example before ujail was installed, or one of the router of a backup.
+func TestLeft(t *testing.T) {
+	for _, test := range []struct {
+		role, options, want string
+	}{
+		{Gateway, "\toption access_log 'TOP/log/access.log'\n", "run/sock 54321, log/access.log 54321, log/other 0"},
+		{Relay, "\toption gateway a:1\n\toption token 12345678\n\toption pin sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n", "run/sock 54321, state/proof 54321, state/key.pem 0"},
+	} {
+		top := tree(t, "@54321 state/", "log/", "run/", "log/access.log=x", "log/other=x", "@1000 state/proof=x", "state/key.pem=x")
+		defer func(dirs []string) { own = dirs }(own)
+		own = []string{top + "/log", top + "/run"}
+		socket, err := net.Listen("unix", top+"/run/sock")
+		must(t, err)
+		defer socket.Close()
+		text := "config " + test.role + "\n\toption enabled 1\n\toption state_dir 'TOP/state'\n\toption status_socket 'TOP/run/sock'\n" + test.options
+		_, err = plan(t, test.role, strings.ReplaceAll(text, "TOP", top)).Prepare(Files(top+"/made"), daemon, daemon)
+		must(t, err)
+		var names []string
+		for part := range strings.SplitSeq(test.want, ", ") {
+			names = append(names, strings.Fields(part)[0])
+		}
+		if got := owners(t, top, names...); got != test.want {
+			t.Errorf("%s: got %s, want %s", test.role, got, test.want)
+		}
+	}
+}
+
+func TestGiveLeft(t *testing.T) {
+	for name, has := range map[string][]string{
+		"a link":      {"@54321 d/", "x=", "d/f>TOP/x"},
+		"a directory": {"@54321 d/", "d/f/"},
+		"nothing":     {"@54321 d/"},
+	} {
+		top := tree(t, has...)
+		before := state(t, top)
+		must(t, giveDir(top+"/d", "f", owner{daemon, daemon}, false, true))
+		if after := state(t, top); after != before {
+			t.Errorf("%s: it changed\n%sto\n%s", name, before, after)
+		}
+	}
+	top := tree(t, "@54321 d/", "shadow=x")
+	must(t, os.Link(top+"/shadow", top+"/d/f"))
+	must(t, giveDir(top+"/d", "f", owner{daemon, daemon}, false, true))
+	if got := owners(t, top, "shadow"); got != "shadow 0" {
+		t.Errorf("a file with another name was given: %s", got)
 	}
 }
 

@@ -26,8 +26,8 @@ import (
 )
 
 const (
-	// stateFile is the name of the file in Config.StateDir.
-	stateFile = "proof"
+	// StateFile is the name of the file in Config.StateDir.
+	StateFile = "proof"
 	// lookAtProof is how often the relay checks whether connections should be carried or go direct. keepProof is how
 	// often it writes the state file: flash lasts for about 100,000 writes.
 	lookAtProof = time.Minute
@@ -50,7 +50,7 @@ type comparison struct {
 func newComparison(s *settings, logger *slog.Logger) *comparison {
 	c := &comparison{logger: logger, proof: proof.New(s.proof())}
 	if s.StateDir != "" {
-		c.file = filepath.Join(s.StateDir, stateFile)
+		c.file = filepath.Join(s.StateDir, StateFile)
 	}
 	return c
 }

@@ -19,7 +19,7 @@ func TestKeptLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.keep()
-	if _, err := os.Stat(filepath.Join(dir, stateFile)); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, StateFile)); err != nil {
 		t.Error(err)
 	}
 }
