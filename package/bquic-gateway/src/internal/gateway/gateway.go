@@ -463,6 +463,9 @@ func (s *Server) serveQUIC(ctx context.Context, conn *net.UDPConn) error {
 		MaxHeaderBytes:  maxHeaderBytes,
 		EnableDatagrams: true,
 		ConnContext: func(ctx context.Context, c *quic.Conn) context.Context {
+			// As in HTTP/1 and HTTP/2, without which httputil.ReverseProxy ends a response that its origin has broken
+			// off as if it were complete.
+			ctx = context.WithValue(ctx, http.ServerContextKey, true)
 			return context.WithValue(ctx, quicConn{}, c)
 		},
 		Logger: slog.New(slog.DiscardHandler), // would log clients' mistakes

@@ -241,6 +241,37 @@ func TestProxy(t *testing.T) {
 	}
 }
 
+// TestBrokenOff checks that a response that its origin breaks off does not look complete, even without a length.
+func TestBrokenOff(t *testing.T) {
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/length" {
+			w.Header().Set("Content-Length", "1000")
+		}
+		_, _ = io.WriteString(w, "half of it")
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}))
+	defer origin.Close()
+	u, err := url.Parse(origin.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, config.Gateway{Sites: []config.Site{{Hosts: []string{"*"}, Origins: []*url.URL{u}}}})
+	for proto, c := range clients(t, s) {
+		for _, path := range []string{"/", "/length"} {
+			var body []byte
+			res, err := c.Get(s.url(path))
+			if err == nil {
+				body, err = io.ReadAll(res.Body)
+				res.Body.Close()
+			}
+			if err == nil {
+				t.Errorf("%s, %s: complete: %q", proto, path, body)
+			}
+		}
+	}
+}
+
 // TestProfiles checks that the client's prefix selects the profile, and that the
 // status shows it.
 func TestProfiles(t *testing.T) {
