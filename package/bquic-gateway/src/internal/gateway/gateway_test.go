@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
@@ -268,6 +269,53 @@ func TestBrokenOff(t *testing.T) {
 			if err == nil {
 				t.Errorf("%s, %s: complete: %q", proto, path, body)
 			}
+		}
+	}
+}
+
+// TestStaleConnection checks that a request without a body is asked again where the origin has closed the connection
+// that it kept, and asked of the next origin where the first one breaks it off.
+func TestStaleConnection(t *testing.T) {
+	listen := func(answers int) *url.URL {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { ln.Close() })
+		go func() {
+			for {
+				conn, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				requests := bufio.NewReader(conn)
+				for n := 0; ; n++ {
+					if _, err := http.ReadRequest(requests); err != nil || n == answers {
+						conn.Close()
+						break
+					}
+					_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood")
+				}
+			}
+		}()
+		return &url.URL{Scheme: "http", Host: ln.Addr().String()}
+	}
+	s := start(t, config.Gateway{Sites: []config.Site{
+		{Hosts: []string{"stale.example"}, Origins: []*url.URL{listen(1)}},
+		{Hosts: []string{"broken.example"}, Origins: []*url.URL{listen(0), listen(1)}},
+	}})
+	for proto, c := range clients(t, s) {
+		for _, host := range []string{"stale.example", "stale.example", "broken.example"} {
+			r, _ := http.NewRequest("GET", s.url("/"), nil)
+			r.Host = host
+			res, err := c.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _ = io.Copy(io.Discard, res.Body); res.StatusCode != 200 {
+				t.Errorf("%s, %s: %s", proto, host, res.Status)
+			}
+			res.Body.Close()
 		}
 	}
 }

@@ -171,8 +171,17 @@ func (o *origins) ask(r *http.Request, body *body) (*http.Response, error) {
 	var lastErr error
 	for _, origin := range o.order() {
 		out := r.Clone(r.Context())
-		if r.Body != nil && r.Body != http.NoBody {
+		if body.empty(r) { // in HTTP/3, also a GET has a body, whose end says that it is empty
+			out.Body, out.ContentLength = nil, 0
+		} else {
 			out.Body = body
+			// For http.Transport, if the origin has closed the connection that it kept.
+			out.GetBody = func() (io.ReadCloser, error) {
+				if body.empty(r) {
+					return http.NoBody, nil
+				}
+				return nil, errSent
+			}
 		}
 		proxied := httputil.ProxyRequest{In: r, Out: out}
 		proxied.SetURL(origin.url)
@@ -192,7 +201,7 @@ func (o *origins) ask(r *http.Request, body *body) (*http.Response, error) {
 		lastErr = err
 		var dial *net.OpError
 		unsent := errors.As(err, &dial) && dial.Op == "dial"
-		if body != nil && body.read.Load() || !unsent && !idempotent(r) {
+		if !body.empty(r) && body.read.Load() || !unsent && !idempotent(r) {
 			break
 		}
 	}
@@ -207,7 +216,7 @@ func idempotent(r *http.Request) bool {
 	return false
 }
 
-// A body can be sent to another origin as long as none of it has been read. Close
+// A body can be sent to another origin as long as none of it has been read, or if it is empty. Close
 // does nothing, because http.Transport closes the body after a failure; the proxy
 // closes it at the end.
 type body struct {
@@ -223,7 +232,10 @@ func (b *body) empty(r *http.Request) bool {
 	return r.Body == nil || r.Body == http.NoBody || b.ended.Load() && !b.some.Load()
 }
 
-var errClientBody = errors.New("the client's request body is bad")
+var (
+	errClientBody = errors.New("the client's request body is bad")
+	errSent       = errors.New("a part of the request was sent over a connection that broke")
+)
 
 func (b *body) Read(p []byte) (int, error) {
 	b.read.Store(true)
