@@ -25,6 +25,10 @@ const (
 	originDialTimeout   = 5 * time.Second
 	originHeaderTimeout = time.Minute
 
+	// flushInterval is how long a part of a response may wait for the rest. Without a length, and for events, nothing
+	// waits.
+	flushInterval = 100 * time.Millisecond
+
 	// While another origin is up, an origin that fails receives no requests for
 	// minDown. This time doubles with each failure, up to maxDown.
 	minDown = time.Second
@@ -73,9 +77,10 @@ func newProxy(site config.Site, log *slog.Logger) (*proxy, error) {
 			}
 			r.SetXForwarded() // ReverseProxy has already removed the client's
 		},
-		Transport:  o,
-		BufferPool: &buffers,
-		ErrorLog:   slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		Transport:     o,
+		BufferPool:    &buffers,
+		FlushInterval: flushInterval,
+		ErrorLog:      slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if r.Context().Err() != nil {
 				panic(http.ErrAbortHandler) // the client is gone

@@ -643,6 +643,14 @@ func TestStreams(t *testing.T) {
 			<-proceed
 		}
 	})
+	mux.HandleFunc("/known", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "6")
+		for _, half := range []string{"one", "two"} {
+			_, _ = io.WriteString(w, half)
+			_ = http.NewResponseController(w).Flush()
+			<-proceed
+		}
+	})
 	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).EnableFullDuplex()
 		line := bufio.NewReader(r.Body)
@@ -673,6 +681,19 @@ func TestStreams(t *testing.T) {
 			t.Fatalf("event %d: %q, %v", i, line, err)
 		}
 		_, _ = events.ReadString('\n')
+		proceed <- true
+	}
+
+	// So does a part of a response whose length is known.
+	if res, err = http.Get(site.URL + "/known"); err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	for _, half := range []string{"one", "two"} {
+		got := make([]byte, 3)
+		if _, err := io.ReadFull(res.Body, got); string(got) != half {
+			t.Fatalf("%q, %v", got, err)
+		}
 		proceed <- true
 	}
 
