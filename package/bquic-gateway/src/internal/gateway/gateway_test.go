@@ -320,6 +320,43 @@ func TestStaleConnection(t *testing.T) {
 	}
 }
 
+// TestLengths checks responses without a body: a 204 has no length, whatever its origin says, and a HEAD has no other length
+// than a GET.
+func TestLengths(t *testing.T) {
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		defer conn.Close()
+		if r.URL.Path == "/none" {
+			_, _ = io.WriteString(conn, "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n")
+		} else {
+			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+		}
+	}))
+	defer origin.Close()
+	u, err := url.Parse(origin.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, config.Gateway{Sites: []config.Site{{Hosts: []string{"*"}, Origins: []*url.URL{u}}}})
+	for proto, c := range clients(t, s) {
+		for _, request := range []string{"GET /none", "HEAD /"} {
+			method, path, _ := strings.Cut(request, " ")
+			r, _ := http.NewRequest(method, s.url(path), nil)
+			res, err := c.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res.Body.Close()
+			if length := res.Header.Get("Content-Length"); length != "" {
+				t.Errorf("%s, %s: length %s", proto, request, length)
+			}
+		}
+	}
+}
+
 // TestProfiles checks that the client's prefix selects the profile, and that the
 // status shows it.
 func TestProfiles(t *testing.T) {

@@ -77,6 +77,12 @@ func newProxy(site config.Site, log *slog.Logger) (*proxy, error) {
 			}
 			r.SetXForwarded() // ReverseProxy has already removed the client's
 		},
+		ModifyResponse: func(r *http.Response) error {
+			if r.StatusCode == http.StatusNoContent {
+				r.Header.Del("Content-Length") // over HTTP/2, clients take it for a mistake (RFC 9110, section 8.6)
+			}
+			return nil
+		},
 		Transport:     o,
 		BufferPool:    &buffers,
 		FlushInterval: flushInterval,
