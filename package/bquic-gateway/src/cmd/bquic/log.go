@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"strings"
 
 	"golang.org/x/term"
 )
@@ -27,7 +28,7 @@ func newLogger(level slog.Level) (*slog.Logger, *slog.LevelVar) {
 		}
 	}
 	log := slog.New(byLevel{slog.NewTextHandler(os.Stdout, opts), slog.NewTextHandler(os.Stderr, opts)})
-	slog.SetDefault(log) // quic-go's only message, about a small UDP buffer, goes there, too
+	slog.SetDefault(log) // quic-go's only message, about a small UDP buffer, goes there, too, and net/http's
 	return log, now
 }
 
@@ -49,6 +50,12 @@ func (h byLevel) Enabled(ctx context.Context, level slog.Level) bool {
 
 // Handle implements slog.Handler.
 func (h byLevel) Handle(ctx context.Context, r slog.Record) error {
+	// net/http says so each time that an origin sends a body where there can be none, such as to a client's HEAD.
+	if strings.HasPrefix(r.Message, "Unsolicited response received on idle HTTP channel") {
+		if r.Level = slog.LevelDebug; !h.Enabled(ctx, r.Level) {
+			return nil
+		}
+	}
 	return h.of(r.Level).Handle(ctx, r)
 }
 

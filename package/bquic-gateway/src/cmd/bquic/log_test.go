@@ -3,8 +3,13 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"crypto/tls"
+	"io"
 	"log/slog"
+	"net"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -12,6 +17,62 @@ import (
 	"testing"
 	"time"
 )
+
+// TestUnsolicited checks that clients cannot fill the log where an origin sends a body in the response to a HEAD.
+func TestUnsolicited(t *testing.T) {
+	origin, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer origin.Close()
+	go func() {
+		for {
+			conn, err := origin.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				requests := bufio.NewReader(conn)
+				for {
+					if _, err := http.ReadRequest(requests); err != nil {
+						return
+					}
+					_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody")
+				}
+			}()
+		}
+	}()
+	dir, address := t.TempDir(), freeAddress(t)
+	conf := gatewayConf(t, dir, address, "", "config site\n\toption host '*'\n\toption origin 'http://"+origin.Addr().String()+"'\n")
+	var stdout bytes.Buffer
+	cmd := exec.Command(binary, "gateway", "--config", conf)
+	cmd.Stdout = &stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	asked := 0
+	for range 500 {
+		if res, err := client.Head("https://" + address + "/"); err == nil {
+			res.Body.Close()
+			if asked++; asked == 10 {
+				break
+			}
+			continue
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil || asked < 10 {
+		t.Error(asked, err)
+	}
+	if strings.Contains(stdout.String(), "Unsolicited response") {
+		t.Errorf("on stdout:\n%s", &stdout)
+	}
+}
 
 // TestOutputs checks which lines go to stderr, which procd logs as daemon.err, and to
 // stdout, which it logs as daemon.info.

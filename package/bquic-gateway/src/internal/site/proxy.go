@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"bquic/internal/cert"
 	"bquic/internal/config"
 )
@@ -33,6 +35,12 @@ const (
 	// minDown. This time doubles with each failure, up to maxDown.
 	minDown = time.Second
 	maxDown = 30 * time.Second
+
+	// Of failures, a site logs this many at a time, and then one in each interval: clients may know requests
+	// that make an origin fail.
+	failuresLogged  = 10
+	failureInterval = 10 * time.Second
+	maxReason       = 256 // bytes; an error may quote what the origin has sent
 )
 
 // A proxy forwards requests to the site's origins. It keeps the Host that the client sent.
@@ -57,7 +65,7 @@ func newProxy(site config.Site, log *slog.Logger) (*proxy, error) {
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: roots}
 	}
-	o := &origins{transport: transport, log: log}
+	o := &origins{transport: transport, log: log, lines: rate.NewLimiter(rate.Every(failureInterval), failuresLogged)}
 	for _, u := range site.Origins {
 		o.all = append(o.all, &origin{url: u})
 	}
@@ -127,6 +135,7 @@ type origins struct {
 	all       []*origin
 	transport *http.Transport
 	log       *slog.Logger
+	lines     *rate.Limiter
 }
 
 // An origin is one server. It is monitored passively: it is down when a request to it fails.
@@ -137,6 +146,7 @@ type origin struct {
 	until  time.Time     // no requests before this time, if another origin is up
 	pause  time.Duration // 0: the origin is up
 	reason string
+	logged bool
 }
 
 // An OriginStatus is the state of an origin.
@@ -287,18 +297,20 @@ func (o *origins) order() []*origin {
 func (o *origins) up(s *origin) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.pause > 0 {
+	if s.logged {
 		o.log.Info("origin answers again", "origin", s.url.Redacted())
 	}
-	s.until, s.pause, s.reason = time.Time{}, 0, ""
+	s.until, s.pause, s.reason, s.logged = time.Time{}, 0, "", false
 }
 
 func (o *origins) down(s *origin, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	reason := err.Error()
-	if unnumbered(s.reason) != unnumbered(reason) {
-		o.log.Warn("origin failed", "origin", s.url.Redacted(), "error", err)
+	reason = reason[:min(len(reason), maxReason)]
+	if unnumbered(s.reason) != unnumbered(reason) && o.lines.Allow() {
+		o.log.Warn("origin failed", "origin", s.url.Redacted(), "error", reason)
+		s.logged = true
 	}
 	s.reason = reason
 	now := time.Now()

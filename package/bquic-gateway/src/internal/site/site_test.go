@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"golang.org/x/net/websocket"
+	"golang.org/x/time/rate"
 
 	"bquic/internal/config"
 )
@@ -538,7 +539,7 @@ func TestFailuresLoggedOnce(t *testing.T) {
 func TestDown(t *testing.T) {
 	var log bytes.Buffer
 	a, b := &origin{url: &url.URL{Host: "a"}}, &origin{url: &url.URL{Host: "b"}}
-	o := &origins{all: []*origin{a, b}, log: slog.New(slog.NewTextHandler(&log, nil))}
+	o := &origins{all: []*origin{a, b}, log: slog.New(slog.NewTextHandler(&log, nil)), lines: rate.NewLimiter(0, 10)}
 	logged := func(want string) {
 		t.Helper()
 		got := ""
@@ -579,6 +580,17 @@ func TestDown(t *testing.T) {
 	logged("\"origin answers again\" origin=//a\n")
 	o.down(a, errors.New("late"))
 	logged("\"origin failed\" origin=//a error=late\n")
+	// A client may have it fail and answer in turn, and choose what the error quotes.
+	for range 1000 {
+		o.up(a)
+		o.down(a, errors.New(strings.Repeat("x", 1<<20)))
+	}
+	if n := log.Len(); n > 10*1000 {
+		t.Errorf("logged %d bytes", n)
+	}
+	if n := len(o.status()[0].Error); n > 1000 {
+		t.Errorf("an error of %d bytes in the status", n)
+	}
 }
 
 // TestOrigins checks that an origin of two sites is shown once, and as up if one of them reaches it.
