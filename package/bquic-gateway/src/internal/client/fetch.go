@@ -72,6 +72,9 @@ func Fetch(ctx context.Context, rawURL string, w io.Writer, o Options) (*Result,
 	if err != nil {
 		return nil, err
 	}
+	if req.Host, err = written(u.Host); err != nil {
+		return nil, err
+	}
 	if req.Body != nil {
 		defer req.Body.Close()
 	}
@@ -151,9 +154,7 @@ func ParseURL(s string) (*url.URL, error) {
 	return u, nil
 }
 
-// ascii returns host with internationalised names as A-labels (RFC 5890). net/http
-// produces them when it writes requests. Importing the package that it uses would add
-// the Unicode tables to the binary a second time.
+// ascii returns host with internationalised names as A-labels (RFC 5890).
 func ascii(host string) (string, error) {
 	if !strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		return host, nil
@@ -161,6 +162,12 @@ func ascii(host string) (string, error) {
 	if !utf8.ValidString(host) {
 		return "", errors.New("the host is not a valid name")
 	}
+	return written(host)
+}
+
+// written returns host as net/http writes it in a request: with A-labels, and without a zone. Importing the package that
+// it uses would add the Unicode tables to the binary a second time.
+func written(host string) (string, error) {
 	var wire bytes.Buffer
 	err := (&http.Request{URL: &url.URL{Host: strings.ToLower(host)}}).Write(&wire)
 	if err != nil {

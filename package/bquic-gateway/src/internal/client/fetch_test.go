@@ -6,12 +6,15 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
 
 	"bquic/internal/cert"
 )
@@ -41,6 +44,30 @@ func TestParseURL(t *testing.T) {
 		case test.want != "" && u.String() != test.want:
 			t.Errorf("%s: got %s, want %s", test.url, u, test.want)
 		}
+	}
+}
+
+// TestZone checks that a server's own address in a request has no zone, which means something to this machine only.
+func TestZone(t *testing.T) {
+	own, _, err := cert.LoadOrCreate(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, err := net.ListenPacket("udp", "[::1]:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	asked := ""
+	server := &http3.Server{
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{own}},
+		Handler:   http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked = r.Host }),
+	}
+	go func() { _ = server.Serve(socket) }()
+	defer server.Close()
+	_, port, _ := net.SplitHostPort(socket.LocalAddr().String())
+	if _, err := Fetch(t.Context(), "https://[::1%25lo]:"+port+"/", io.Discard, Options{Insecure: true}); err != nil || asked != "[::1]:"+port {
+		t.Errorf("asked for %q: %v", asked, err)
 	}
 }
 
