@@ -19,6 +19,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// maxReaders is the limit on concurrent connections, each of which takes 20 KB of memory: whoever reaches the port can
+// open any number, and admission does not count them.
+const maxReaders = 32
+
 // A Writer collects the metrics of one scrape.
 type Writer struct {
 	buf  bytes.Buffer
@@ -116,6 +120,28 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return ln, nil
 }
 
+// limited is a listener with places for connections. (netutil.LimitListener would take 4 KB of a router's flash.)
+type limited struct {
+	net.Listener
+	taken chan struct{}
+}
+
+func (l limited) Accept() (net.Conn, error) {
+	l.taken <- struct{}{}
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		<-l.taken
+	}
+	return conn, err
+}
+
+// state is http.Server.ConnState.
+func (l limited) state(_ net.Conn, state http.ConnState) {
+	if state == http.StateClosed {
+		<-l.taken
+	}
+}
+
 // Serve answers GET /metrics on ln until ctx ends, then closes ln. If ln is nil,
 // it only waits for ctx to end.
 func Serve(ctx context.Context, ln net.Listener, log *slog.Logger, collect func(*Writer)) error {
@@ -130,14 +156,15 @@ func Serve(ctx context.Context, ln net.Listener, log *slog.Logger, collect func(
 		rw.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		_, _ = rw.Write(w.Text())
 	})
+	l := limited{ln, make(chan struct{}, maxReaders)}
 	srv := &http.Server{
 		Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 8 << 10,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), ConnState: l.state,
 	}
 	stop := context.AfterFunc(ctx, func() { srv.Close() })
 	defer stop()
 	log.Info("metrics served", "address", ln.Addr())
-	err := srv.Serve(ln)
+	err := srv.Serve(l)
 	if ctx.Err() != nil {
 		return nil
 	}

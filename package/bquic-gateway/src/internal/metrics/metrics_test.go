@@ -7,11 +7,13 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -121,4 +123,42 @@ func TestServe(t *testing.T) {
 	if err := Serve(ctx, ln, log, nil); err != nil {
 		t.Error(err)
 	}
+}
+
+// A flood is a listener on which connections arrive without end, none of which says anything.
+type flood struct {
+	accepted int
+	clients  []net.Conn
+	closed   chan struct{}
+}
+
+func (f *flood) Accept() (net.Conn, error) {
+	if f.accepted == 1000 {
+		<-f.closed
+		return nil, net.ErrClosed
+	}
+	f.accepted++
+	client, server := net.Pipe()
+	f.clients = append(f.clients, client)
+	return server, nil
+}
+
+func (f *flood) Close() error   { close(f.closed); return nil }
+func (f *flood) Addr() net.Addr { return &net.TCPAddr{} }
+
+func TestFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		f := &flood{closed: make(chan struct{})}
+		done := make(chan error)
+		go func() { done <- Serve(ctx, f, slog.New(slog.DiscardHandler), func(*Writer) {}) }()
+		synctest.Wait()
+		if f.accepted != maxReaders {
+			t.Errorf("%d connections at a time", f.accepted)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
