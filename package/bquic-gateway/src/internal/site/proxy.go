@@ -57,6 +57,9 @@ func newProxy(site config.Site, log *slog.Logger) (*proxy, error) {
 	transport.TLSHandshakeTimeout = originDialTimeout
 	transport.ResponseHeaderTimeout = originHeaderTimeout
 	transport.MaxIdleConnsPerHost = 16
+	// A firewall on the way may forget a connection, for example by a restart. Without a PING, all requests would go by
+	// it until TCP gives up, a quarter of an hour later.
+	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: originHeaderTimeout / 4, PingTimeout: originHeaderTimeout / 2}
 	transport.DisableCompression = true // the client's Accept-Encoding decides
 	if site.OriginCA != "" {
 		roots, err := cert.ReadAuthorities(site.OriginCA)

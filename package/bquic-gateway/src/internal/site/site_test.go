@@ -774,6 +774,66 @@ func TestOriginTLS(t *testing.T) {
 	}
 }
 
+// TestForgottenConnection has a firewall on the way to an origin forget its connection: nothing arrives by it any more.
+func TestForgottenConnection(t *testing.T) {
+	origin := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	origin.EnableHTTP2 = true
+	origin.StartTLS()
+	defer origin.Close()
+	firewall, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer firewall.Close()
+	var forgets [2]atomic.Bool // by connection
+	go func() {
+		for i := 0; ; i++ {
+			client, err := firewall.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", origin.Listener.Addr().String())
+			if err != nil {
+				panic(err)
+			}
+			forgets := &forgets[min(i, 1)]
+			for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
+				go func() {
+					packet := make([]byte, 1<<16)
+					for {
+						n, err := way[0].Read(packet)
+						if err != nil {
+							way[1].Close()
+							return
+						}
+						if !forgets.Load() {
+							_, _ = way[1].Write(packet[:n])
+						}
+					}
+				}()
+			}
+		}
+	}()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, certPEM(origin.Certificate()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	site, sites := serve(t, config.Site{Origins: []*url.URL{{Scheme: "https", Host: firewall.Addr().String()}}, OriginCA: ca})
+	transport := sites.proxies[0].origins.transport
+	if transport.HTTP2 == nil || transport.HTTP2.SendPingTimeout+transport.HTTP2.PingTimeout > transport.ResponseHeaderTimeout {
+		t.Fatalf("a request waits in vain: %+v", transport.HTTP2)
+	}
+	transport.HTTP2.SendPingTimeout, transport.HTTP2.PingTimeout = 50*time.Millisecond, 2*time.Second
+	if res, _ := ask(t, "GET", site.URL); res.StatusCode != 200 {
+		t.Fatal(res.Status)
+	}
+	forgets[0].Store(true)
+	_, _ = ask(t, "GET", site.URL) // fails, unless the connection has been given up before it
+	if res, _ := ask(t, "GET", site.URL); res.StatusCode != 200 {
+		t.Errorf("by another connection: %s", res.Status)
+	}
+}
+
 func certPEM(c *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
 }
