@@ -74,20 +74,7 @@ func newProxy(site config.Site, log *slog.Logger) (*proxy, error) {
 	}
 	p := &proxy{origins: o, earlyData: site.EarlyData}
 	p.ReverseProxy = httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			// Over any other protocol, such as HTTP/2 over cleartext (h2c), a client
-			// could send the origin requests that the gateway never sees.
-			if !strings.EqualFold(r.Out.Header.Get("Upgrade"), "websocket") {
-				r.Out.Header.Del("Connection")
-				r.Out.Header.Del("Upgrade")
-			}
-			// Read from the incoming request: ReverseProxy has removed the field if
-			// the client listed it in Connection, which it must not do.
-			if early(r.In.Context()) != nil || len(r.In.Header[earlyData]) > 0 {
-				r.Out.Header[earlyData] = []string{"1"}
-			}
-			r.SetXForwarded() // ReverseProxy has already removed the client's
-		},
+		Rewrite: rewrite,
 		ModifyResponse: func(r *http.Response) error {
 			if r.StatusCode == http.StatusNoContent {
 				r.Header.Del("Content-Length") // over HTTP/2, clients take it for a mistake (RFC 9110, section 8.6)
@@ -112,6 +99,28 @@ func newProxy(site config.Site, log *slog.Logger) (*proxy, error) {
 		},
 	}
 	return p, nil
+}
+
+// rewrite makes the request that an origin gets.
+func rewrite(r *httputil.ProxyRequest) {
+	// Over any other protocol, such as HTTP/2 over cleartext (h2c), a client
+	// could send the origin requests that the gateway never sees.
+	if !strings.EqualFold(r.Out.Header.Get("Upgrade"), "websocket") {
+		r.Out.Header.Del("Connection")
+		r.Out.Header.Del("Upgrade")
+	}
+	for name := range r.Out.Header { // to CGI and WSGI, X_Forwarded_For is the same field
+		switch http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-")) {
+		case "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", earlyData:
+			delete(r.Out.Header, name)
+		}
+	}
+	// Read from the incoming request: ReverseProxy has removed the field if
+	// the client listed it in Connection, which it must not do.
+	if early(r.In.Context()) != nil || len(r.In.Header[earlyData]) > 0 {
+		r.Out.Header[earlyData] = []string{"1"}
+	}
+	r.SetXForwarded() // ReverseProxy has already removed the client's
 }
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -634,13 +634,19 @@ func TestForwarded(t *testing.T) {
 	u, _ := url.Parse(origin.URL)
 	site, _ := serve(t, config.Site{Origins: []*url.URL{u}})
 	ask(t, "GET", site.URL+"/p?q=%20;x", "Host", "a.example:99", "X-Forwarded-For", "192.0.2.66", "X-Forwarded-Proto", "gopher",
-		"X-Forwarded-Host", "evil.example", "Forwarded", "for=192.0.2.66", "Connection", "X-Drop, Upgrade", "Upgrade", "h2c", "X-Drop", "1", "X-Keep", "1", "Te", "trailers")
+		"X-Forwarded-Host", "evil.example", "Forwarded", "for=192.0.2.66", "Connection", "X-Drop, Upgrade", "Upgrade", "h2c", "X-Drop", "1", "X-Keep", "1", "Te", "trailers",
+		"X_Forwarded_For", "192.0.2.66", "x-forwarded_host", "evil.example", "X_FORWARDED_PROTO", "gopher", "Early_Data", "1", "Api_Key", "1")
 	r := <-seen
 	h := r.Header
 	if r.Host != "a.example:99" || h.Get("X-Forwarded-For") != "127.0.0.1" || h.Get("X-Forwarded-Proto") != "http" ||
 		h.Get("X-Forwarded-Host") != "a.example:99" || h.Get("Forwarded") != "" || h.Get("X-Drop") != "" || h.Get("X-Keep") != "1" ||
-		h.Get("Upgrade") != "" || h.Get("Connection") != "" || h.Get("Accept-Encoding") != "" {
+		h.Get("Upgrade") != "" || h.Get("Connection") != "" || h.Get("Accept-Encoding") != "" || h.Get("Api_Key") != "1" {
 		t.Errorf("the origin saw %s, %v", r.Host, h)
+	}
+	for name := range h { // as CGI and WSGI name them
+		if strings.Contains(name, "_") && name != "Api_key" {
+			t.Errorf("the origin saw %s", name)
+		}
 	}
 }
 
