@@ -144,6 +144,13 @@ static int write_lease(void)
 	return 0;
 }
 
+static void read_lease(int lease, char text[LEASE_SIZE])
+{
+	ssize_t len = pread(lease, text, LEASE_SIZE - 1, 0);
+
+	text[len > 0 ? len : 0] = '\0';
+}
+
 /* Must succeed before the first change: nothing is changed without a lease and a guard. */
 static int hold(unsigned what, char *why, size_t size)
 {
@@ -284,9 +291,8 @@ static int restore_lease(int lock)
 {
 	int fd = hostapd_open(), result = 0;
 	char text[LEASE_SIZE], *line, *rest = text;
-	ssize_t len = pread(lock, text, sizeof(text) - 1, 0);
 
-	text[len > 0 ? len : 0] = '\0';
+	read_lease(lock, text);
 	while ((line = strsep(&rest, "\n"))) {
 		unsigned wiphy, rts, active, waiting;
 
@@ -710,6 +716,18 @@ static bool own_radio(struct wifirr *w, uint64_t now, unsigned wait)
 	return true;
 }
 
+/* Another wifirrd, which serves another device of the radio by htb, announces larger windows. */
+static bool others_are_larger(void)
+{
+	int fd = open(radio.path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	char text[LEASE_SIZE];
+
+	read_lease(fd, text);
+	if (fd >= 0)
+		close(fd);
+	return strstr(text, "windows ");
+}
+
 uint64_t radio_tick(struct wifirr *w, uint64_t now, int busy_permille)
 {
 	bool crowd = radio.announced || radio.sample.contenders > 2;
@@ -719,8 +737,10 @@ uint64_t radio_tick(struct wifirr *w, uint64_t now, int busy_permille)
 		return UINT64_MAX;
 	if (now < due)
 		return crowd ? due : UINT64_MAX;
-	if (!own_radio(w, now, 0))
+	if (!own_radio(w, now, 0)) {
+		policy_set_aside(&w->policy, radio.taken && others_are_larger() ? POLICY_ASIDE_WINDOWS : POLICY_ASIDE_NOT);
 		return UINT64_MAX;
+	}
 	radio.no_lease &= crowd;
 	look_at_hostapd(w, now);
 	configure(w);

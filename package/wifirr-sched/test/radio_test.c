@@ -663,6 +663,14 @@ static void a_lease_that_cannot_be_opened(void)
 	start(1);
 	expect("another wifirrd", radio_taken(), true);
 	expect("status beside another wifirrd", status().rts, NL80211_RTS_OFF);
+	expect("turns beside another wifirrd", w.policy.aside, POLICY_ASIDE_NOT);
+	/* htb on two devices of a radio: one lever at a time */
+	write(its_lock, "rts 0 500\nwindows " AP "0\n", strlen("rts 0 500\nwindows " AP "0\n"));
+	run(1);
+	expect("turns beside another wifirrd's larger windows", w.policy.aside, POLICY_ASIDE_WINDOWS);
+	ftruncate(its_lock, 0);
+	run(1);
+	expect("turns after another wifirrd's larger windows", w.policy.aside, POLICY_ASIDE_NOT);
 	close(its_lock);
 	run(5);
 	expect("no other wifirrd any more", radio_taken(), false);
