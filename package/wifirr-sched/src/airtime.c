@@ -42,7 +42,8 @@ static struct nl80211 nl;
 static struct effect effect;
 static uint64_t read_at;	/* time of the previous dump, ms */
 static int reading;		/* the interface whose stations are dumped */
-static bool foreign_seen, managed_by_other;
+static bool foreign_seen;
+static int managed_by_other;	/* ifindex of the device where another program sets the weights; one that is made again has another */
 static unsigned foreign_count;
 static uint64_t foreign_since;
 
@@ -189,7 +190,7 @@ static void count_foreign(struct wifirr *w)
 	}
 	if (++foreign_count < FOREIGN_MAX)
 		return;
-	managed_by_other = true;
+	managed_by_other = w->ifindex;
 	backend_lost(w, "control of airtime weights (another program sets them; hostapd's airtime_mode?)");
 }
 
@@ -222,7 +223,7 @@ static int read_stations(struct wifirr *w)
 		logmsg(LOG_WARNING, "%s: %s", w->config.device, w->warning);
 	}
 	count_foreign(w);
-	if (managed_by_other)
+	if (managed_by_other == w->ifindex)
 		return 0;
 	return write_all_weights(w, false);
 }
@@ -269,7 +270,7 @@ static int start(struct wifirr *w, char *reason, size_t size)
 	struct nl80211_wiphy info;
 	char why[128];
 
-	if (managed_by_other) {
+	if (managed_by_other == w->ifindex) {
 		snprintf(reason, size, "airtime: another program sets the stations' weights "
 			 "(hostapd's airtime_mode?)");
 		return -1;

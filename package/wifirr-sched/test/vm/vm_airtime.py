@@ -300,4 +300,12 @@ def test_steps_aside_for_another_program(bed):
         wait_for(other_program, "fallback to htb")
     assert "another program" in d.status()["refused"]
     assert bed.weights()[bed.stations[0].mac] == 77
+    # the operator has switched that off, and "wifi reload" makes the device again
+    bed.stop_ap()
+    bed.ap("iw", "dev", "wlan0", "del")
+    wait_for(lambda: d.status().get("present") is False, "device noticed to be gone")
+    bed.ap("iw", "phy", "phy0", "interface", "add", "wlan0", "type", "__ap")
+    bed.start_ap()
+    wait_for(lambda: d.status().get("backend"), "device noticed to be back")
+    assert d.status()["backend"] == "airtime", d.status()
     assert d.stop() == 0
