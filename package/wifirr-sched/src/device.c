@@ -345,7 +345,7 @@ void device_tick(struct wifirr *w)
 	now = now_ms();
 	if (w->wireless && !surveyed && now - device.expected_at >= expected_refresh_ms(w)) {
 		device.expected_at = now;
-		nl80211_expected(w);
+		nl80211_resync(w);
 	}
 	if (w->backend->read(w) < 0)
 		backend_lost(w, w->backend->name);

@@ -229,19 +229,3 @@ void nl80211_stop(void)
 	nl80211_close(&events);
 	nl80211_close(&request);
 }
-
-static void on_expected(void *data, const struct nl80211_station *seen)
-{
-	struct wifirr *w = data;
-	struct addr addr = addr_mac(seen->mac);
-	uint16_t id = station_find(w, &addr);
-
-	if (id != POLICY_NONE)
-		w->station[id].expected_kbit = seen->expected_kbit;
-}
-
-void nl80211_expected(struct wifirr *w)
-{
-	for (unsigned i = 0; request.socket && i < interface_count; i++)
-		nl80211_get_stations(&request, interfaces[i].ifindex, on_expected, w);
-}

@@ -254,7 +254,10 @@ void stations_refresh(struct wifirr *w);
  */
 int nl80211_start(struct wifirr *w, char *reason, size_t size);
 void nl80211_stop(void);
-/* After a change of backend, which decides whether the device's or all the radio's stations are served. */
+/*
+ * Dumps the stations again: after a change of backend, which decides whether the device's or all the radio's stations
+ * are served, and now and then, for their expected throughput.
+ */
 void nl80211_resync(struct wifirr *w);
 /* Schedules a new look: an interface came or went, perhaps one of this radio. */
 void nl80211_look_again(void);
@@ -262,9 +265,6 @@ void nl80211_look_again(void);
 int nl80211_served(unsigned *place);
 /* Each client may have a VLAN of its own, and the kernel lists the access points after all of these. */
 #define NL80211_SERVED_MAX (POLICY_CLIENTS_MAX + 32)
-/* Refreshes station.expected_kbit; called about once a minute when the htb
- * backend has no --rate. */
-void nl80211_expected(struct wifirr *w);
 
 /* survey.c: how busy the channel is. Reads in a separate thread, because a
  * survey can block for 3 s (ath10k). */
