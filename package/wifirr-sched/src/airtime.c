@@ -76,7 +76,7 @@ static int read_answers(const uint16_t *ids, const uint16_t *weights, unsigned c
 			if (nlh->nlmsg_type != NLMSG_ERROR || i >= count)
 				continue;
 			answered++;
-			error = nl80211_error(&nl, nlh);
+			error = netlink_error(nlh, nl.error, sizeof(nl.error));
 			if (!error) {
 				stations[ids[i]].now = weights[i];
 				stations[ids[i]].refused = false;

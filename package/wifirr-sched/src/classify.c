@@ -184,7 +184,6 @@ static int nft(const char *script, size_t len, unsigned timeout, bool leave, cha
 }
 
 static void script_add(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static void script_add(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static void script_add(const char *fmt, ...)
 {
 	va_list args;

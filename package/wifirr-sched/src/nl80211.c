@@ -86,33 +86,29 @@ static int positive(int32_t error)
 	return error < 0 && error >= -4095 ? -error : EBADMSG;
 }
 
-int nl80211_error(struct nl80211 *n, const struct nlmsghdr *nlh)
+int netlink_error(const struct nlmsghdr *nlh, char *text, size_t room)
 {
 	const struct nlmsgerr *err = mnl_nlmsg_get_payload(nlh);
 	size_t size = mnl_nlmsg_get_payload_len(nlh), offset = sizeof(*err);
-	const struct nlattr *tb[NLMSGERR_ATTR_MSG + 1];
-	const char *text;
+	const struct nlattr *tb[NLMSGERR_ATTR_MSG + 1], *said;
+	bool whole = size >= sizeof(*err);
 	int error;
 
-	if (size < sizeof(*err))
-		return EBADMSG;
-	if (!err->error)
+	if (whole && !err->error)
 		return 0;
-
-	error = positive(err->error);
-	snprintf(n->error, sizeof(n->error), "%s", strerror(error));
-	if (!(nlh->nlmsg_flags & NLM_F_ACK_TLVS))
+	error = whole ? positive(err->error) : EBADMSG;
+	snprintf(text, room, "%s", strerror(error));
+	if (!whole || !(nlh->nlmsg_flags & NLM_F_ACK_TLVS))
 		return error;
 	if (!(nlh->nlmsg_flags & NLM_F_CAPPED) && err->msg.nlmsg_len >= sizeof(err->msg))
 		offset += MNL_ALIGN(err->msg.nlmsg_len - sizeof(err->msg));
 	if (offset > size)
 		return error;
 	parse((const char *)err + offset, size - offset, tb, NLMSGERR_ATTR_MSG);
-	if (!tb[NLMSGERR_ATTR_MSG])
-		return error;
-	text = mnl_attr_get_payload(tb[NLMSGERR_ATTR_MSG]);
-	snprintf(n->error, sizeof(n->error), "%s: %.*s", strerror(error),
-		 (int)strnlen(text, mnl_attr_get_payload_len(tb[NLMSGERR_ATTR_MSG])), text);
+	said = tb[NLMSGERR_ATTR_MSG];
+	if (said)
+		snprintf(text, room, "%s: %.*s", strerror(error),
+			 (int)strnlen(mnl_attr_get_payload(said), mnl_attr_get_payload_len(said)), (const char *)mnl_attr_get_payload(said));
 	return error;
 }
 
@@ -149,7 +145,7 @@ static int on_error(const struct nlmsghdr *nlh, void *data)
 {
 	struct conversation *c = data;
 
-	errno = nl80211_error(c->n, nlh);
+	errno = netlink_error(nlh, c->n->error, sizeof(c->n->error));
 	return errno ? MNL_CB_ERROR : MNL_CB_STOP;
 }
 

@@ -79,8 +79,8 @@ void nl80211_close(struct nl80211 *n);
 struct nlmsghdr *nl80211_request(struct nl80211 *n, char *buf, uint8_t cmd, uint16_t flags);
 /* Sends the request, and calls cb (may be NULL) for every answer until the kernel is done. */
 int nl80211_talk(struct nl80211 *n, const struct nlmsghdr *nlh, mnl_cb_t cb, void *data);
-/* Returns the errno of an NLMSG_ERROR message (0: an acknowledgement), with its text in n->error. */
-int nl80211_error(struct nl80211 *n, const struct nlmsghdr *nlh);
+/* Returns the errno of an NLMSG_ERROR message of any family, with its text, or 0: an acknowledgement. */
+int netlink_error(const struct nlmsghdr *nlh, char *text, size_t size);
 /* Parse the attributes of a message or of a nested attribute into tb[0..max]. A malformed one ends the list. False: too short. */
 bool nl80211_parse_message(const struct nlmsghdr *nlh, const struct nlattr **tb, uint16_t max);
 void nl80211_parse_nested(const struct nlattr *attr, const struct nlattr **tb, uint16_t max);

@@ -10,6 +10,7 @@
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 
+#include "nl80211.h"
 #include "wifirrd.h"
 
 /* A reply that has not arrived by then never will; seconds. */
@@ -41,33 +42,11 @@ uint32_t rtnl_seq(void)
 	return ++seq;
 }
 
-/* The text of an extended ack, if there is one. */
-static const char *extack(const struct nlmsghdr *nlh)
-{
-	const struct nlmsgerr *err = mnl_nlmsg_get_payload(nlh);
-	const struct nlattr *attr;
-	size_t offset = sizeof(*err);
-
-	if (!(nlh->nlmsg_flags & NLM_F_ACK_TLVS))
-		return NULL;
-	if (!(nlh->nlmsg_flags & NLM_F_CAPPED))
-		offset += err->msg.nlmsg_len - sizeof(err->msg);
-	if (offset > mnl_nlmsg_get_payload_len(nlh))
-		return NULL;
-	mnl_attr_for_each(attr, nlh, offset)
-		if (mnl_attr_get_type(attr) == NLMSGERR_ATTR_MSG &&
-		    mnl_attr_validate(attr, MNL_TYPE_NUL_STRING) >= 0)
-			return mnl_attr_get_str(attr);
-	return NULL;
-}
-
 int rtnl_ack(struct mnl_socket *nl, uint32_t last, char *why, size_t size)
 {
 	char buf[8192] __attribute__((aligned(NLMSG_ALIGNTO)));
 	int result = 0;
 
-	if (size)
-		why[0] = '\0';
 	for (;;) {
 		ssize_t received = mnl_socket_recvfrom(nl, buf, sizeof(buf));
 		const struct nlmsghdr *nlh = (const void *)buf;
@@ -76,23 +55,14 @@ int rtnl_ack(struct mnl_socket *nl, uint32_t last, char *why, size_t size)
 		if (received < 0) {
 			if (errno == EINTR)
 				continue;
-			if (size)
-				snprintf(why, size, "netlink: %s", strerror(errno));
+			snprintf(why, size, "netlink: %s", strerror(errno));
 			return -errno;
 		}
 		for (; mnl_nlmsg_ok(nlh, len); nlh = mnl_nlmsg_next(nlh, &len)) {
-			const struct nlmsgerr *err = mnl_nlmsg_get_payload(nlh);
-
-			if (nlh->nlmsg_type != NLMSG_ERROR || mnl_nlmsg_get_payload_len(nlh) < sizeof(*err))
+			if (nlh->nlmsg_type != NLMSG_ERROR)
 				continue;
-			if (err->error && !result) {
-				const char *text = extack(nlh);
-
-				result = err->error;
-				if (size)
-					snprintf(why, size, "%s%s%s", strerror(-err->error),
-						 text ? ": " : "", text ? text : "");
-			}
+			if (!result)
+				result = -netlink_error(nlh, why, size);
 			if (nlh->nlmsg_seq == last)
 				return result;
 		}
@@ -104,8 +74,7 @@ int rtnl_request(struct mnl_socket *nl, struct nlmsghdr *nlh, char *why, size_t 
 	nlh->nlmsg_flags |= NLM_F_REQUEST | NLM_F_ACK;
 	nlh->nlmsg_seq = rtnl_seq();
 	if (mnl_socket_sendto(nl, nlh, nlh->nlmsg_len) < 0) {
-		if (size)
-			snprintf(why, size, "netlink: %s", strerror(errno));
+		snprintf(why, size, "netlink: %s", strerror(errno));
 		return -errno;
 	}
 	return rtnl_ack(nl, nlh->nlmsg_seq, why, size);
