@@ -77,6 +77,16 @@ static void put_string(struct text *t, const char *s)
 	put(t, "\"");
 }
 
+/* ,"name":"text", or null if the text is empty. */
+static void put_text(struct text *t, const char *name, const char *text)
+{
+	put(t, ",\"%s\":", name);
+	if (*text)
+		put_string(t, text);
+	else
+		put(t, "null");
+}
+
 static const char *yes(bool b)
 {
 	return b ? "true" : "false";
@@ -135,8 +145,8 @@ static void put_contention(struct text *t)
 		return;
 	}
 	contention_explain(r.contention, why, sizeof(why));
-	put(t, "{\"windows\":%s,\"cwmin\":%u,\"ap_cwmin\":%u,\"why\":", yes(r.larger), r.cwmin, r.ap_cwmin);
-	put_string(t, r.problem[0] ? r.problem : why);
+	put(t, "{\"windows\":%s,\"cwmin\":%u,\"ap_cwmin\":%u", yes(r.larger), r.cwmin, r.ap_cwmin);
+	put_text(t, "why", r.problem[0] ? r.problem : why);
 	put(t, ",\"instead_of_turns\":%s,\"clients\":%u,\"aggregating\":%u,\"without_wmm\":%u,\"interfaces\":%u,",
 	    yes(r.contention->instead_of_turns), r.contention->sample.contenders, r.contention->sample.aggregating,
 	    r.without_wmm, r.interfaces);
@@ -160,25 +170,12 @@ static void status(struct text *t, const struct wifirr *w)
 	char why[160];
 
 	policy_explain(p, why, sizeof(why));
-	put(t, "{\"version\":");
-	put_string(t, WIFIRR_VERSION);
-	put(t, ",\"device\":");
-	put_string(t, w->config.device);
-	put(t, ",\"present\":%s,\"backend\":", yes(w->ifindex));
-	if (w->backend)
-		put_string(t, w->backend->name);
-	else
-		put(t, "null");
-	put(t, ",\"refused\":");
-	if (w->refused[0])
-		put_string(t, w->refused);
-	else
-		put(t, "null");
-	put(t, ",\"warning\":");
-	if (w->warning[0])
-		put_string(t, w->warning);
-	else
-		put(t, "null");
+	put(t, "{\"version\":\"" WIFIRR_VERSION "\"");
+	put_text(t, "device", w->config.device);
+	put(t, ",\"present\":%s", yes(w->ifindex));
+	put_text(t, "backend", w->backend ? w->backend->name : "");
+	put_text(t, "refused", w->refused);
+	put_text(t, "warning", w->warning);
 	if (w->reload_error[0]) {
 		put(t, ",\"reload\":{\"error\":");
 		put_string(t, w->reload_error);
@@ -186,8 +183,8 @@ static void status(struct text *t, const struct wifirr *w)
 	}
 	put(t, ",\"classifier\":\"%s\"", classify_name());
 	put(t, ",\"mode\":\"%s\",\"engage\":\"%s\"", mode_name(w), engage_name(w));
-	put(t, ",\"engaged\":%s,\"throttling\":%s,\"paused\":%s,\"why\":", yes(p->engaged), yes(p->scheduling), yes(p->paused));
-	put_string(t, why);
+	put(t, ",\"engaged\":%s,\"throttling\":%s,\"paused\":%s", yes(p->engaged), yes(p->scheduling), yes(p->paused));
+	put_text(t, "why", why);
 	put(t, ",\"value\":%d,\"threshold\":%d", p->value, p->threshold);
 	put_gain(t, "gain", &p->trial);
 	put(t, ",\"active_max\":%u,\"slot_ms\":%u", p->config.active, p->config.slot_ms);
