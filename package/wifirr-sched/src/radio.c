@@ -186,7 +186,7 @@ static void release(unsigned what)
 }
 
 struct weights {
-	struct nl80211 nl, dump;
+	struct nl80211 *nl, dump;
 	uint32_t wiphy;
 	unsigned active, waiting, count;
 	int served[NL80211_SERVED_MAX], ifindex, result;
@@ -199,7 +199,7 @@ static void give_weight(void *data, const struct nl80211_station *s)
 
 	if (!s->weight || !policy_weight_possible(s->weight, g->active, g->waiting))
 		return;
-	if (nl80211_talk(&g->nl, nl80211_weight(&g->nl, buf, g->ifindex, s->mac, NL80211_WEIGHT_DEFAULT), NULL, NULL) < 0 &&
+	if (nl80211_talk(g->nl, nl80211_weight(g->nl, buf, g->ifindex, s->mac, NL80211_WEIGHT_DEFAULT), NULL, NULL) < 0 &&
 	    errno != ENOENT)
 		g->result = -1;
 }
@@ -213,36 +213,20 @@ static void note_interface(void *data, const struct nl80211_interface *seen)
 }
 
 /* Resets the weight of each station that has one of ours. */
-static int restore_weights(uint32_t wiphy, unsigned active, unsigned waiting)
+static int restore_weights(struct nl80211 *nl, uint32_t wiphy, unsigned active, unsigned waiting)
 {
 	static struct weights g;
 
-	g = (struct weights){ .wiphy = wiphy, .active = active, .waiting = waiting };
-	if (nl80211_open(&g.nl) < 0)
-		return -1;
-	if (nl80211_open(&g.dump) < 0 || nl80211_get_interfaces(&g.nl, note_interface, &g) < 0)
+	g = (struct weights){ .nl = nl, .wiphy = wiphy, .active = active, .waiting = waiting };
+	if (nl80211_open(&g.dump) < 0 || nl80211_get_interfaces(nl, note_interface, &g) < 0)
 		g.result = -1;
 	for (unsigned i = 0; i < g.count; i++) {
 		g.ifindex = g.served[i];
 		if (nl80211_get_stations(&g.dump, g.ifindex, give_weight, &g) < 0)
 			g.result = -1;
 	}
-	nl80211_close(&g.nl);
 	nl80211_close(&g.dump);
 	return g.result;
-}
-
-static int restore_rts(uint32_t wiphy, uint32_t rts)
-{
-	static struct nl80211 nl;
-	int result = 0;
-
-	if (nl80211_open(&nl) < 0)
-		return -1;
-	if (nl80211_set_rts(&nl, wiphy, rts) < 0 && errno != ENODEV)
-		result = -1;
-	nl80211_close(&nl);
-	return result;
 }
 
 int radio_set_queue(struct nl80211 *nl, int ifindex, const struct hostapd_queue *own, unsigned exponent)
@@ -265,9 +249,8 @@ static bool absent(void)
 }
 
 /* The configuration says what the operator's own windows are. A hostapd that has ended needs no restoring. */
-static int restore_windows(int fd, const char *device)
+static int restore_windows(struct nl80211 *nl, int fd, const char *device)
 {
-	static struct nl80211 nl;
 	struct hostapd_own own;
 	int result = 0;
 
@@ -278,40 +261,42 @@ static int restore_windows(int fd, const char *device)
 		result = -1;
 	else
 		return 0;
-	if (nl80211_open(&nl) < 0)
-		return -1;
-	if (radio_set_queue(&nl, if_nametoindex(device), &own.queue, 0) < 0 && !absent())
+	if (radio_set_queue(nl, if_nametoindex(device), &own.queue, 0) < 0 && !absent())
 		result = -1;
-	nl80211_close(&nl);
 	return result;
 }
 
 /* Restores what a lease says, and removes the lease. */
 static int restore_lease(int lock)
 {
-	int fd = hostapd_open(), result = 0;
+	static struct nl80211 nl;
 	char text[LEASE_SIZE], *line, *rest = text;
+	int fd, result = 0;
 
 	read_lease(lock, text);
+	if (!*text)
+		return 0;
+	if (nl80211_open(&nl) < 0)
+		return -1;
+	fd = hostapd_open();
 	while ((line = strsep(&rest, "\n"))) {
 		unsigned wiphy, rts, active, waiting;
 
 		if (strncmp(line, "rts ", 4) == 0 && (line += 4, line_number(&line, UINT32_MAX, &wiphy)) &&
 		    line_number(&line, UINT32_MAX, &rts))
-			result |= restore_rts(wiphy, rts);
+			result |= nl80211_set_rts(&nl, wiphy, rts) < 0 && errno != ENODEV;
 		if (strncmp(line, "weights ", 8) == 0 && (line += 8, line_number(&line, UINT32_MAX, &wiphy)) &&
 		    line_number(&line, UINT16_MAX, &active) && line_number(&line, UINT16_MAX, &waiting))
-			result |= restore_weights(wiphy, active, waiting);
+			result |= restore_weights(&nl, wiphy, active, waiting);
 		if (strncmp(line, "windows ", 8) != 0)
 			continue;
 		line += 8;
 		if (strlen(line) < IFNAMSIZ && !strchr(line, '/'))
-			result |= restore_windows(fd, line);
+			result |= restore_windows(&nl, fd, line);
 	}
 	close(fd);
-	if (result == 0 && ftruncate(lock, 0) < 0)
-		result = -1;
-	return result;
+	nl80211_close(&nl);
+	return result || ftruncate(lock, 0) < 0 ? -1 : 0;
 }
 
 static int take_lock(const char *path, unsigned wait)
