@@ -243,13 +243,6 @@ static int apply(struct wifirr *w, const uint16_t *ids, size_t n)
 	return -1;
 }
 
-static int add(struct wifirr *w, uint16_t id)
-{
-	(void)w;
-	stations[id] = (struct airtime_station){ 0 };
-	return 0;
-}
-
 /* Also called for a station that is still there, when the table needs its place. */
 static void del(struct wifirr *w, uint16_t id)
 {
@@ -270,15 +263,10 @@ static int start(struct wifirr *w, char *reason, size_t size)
 	struct nl80211_wiphy info;
 	char why[128];
 
-	if (managed_by_other == w->ifindex) {
-		snprintf(reason, size, "airtime: another program sets the stations' weights "
-			 "(hostapd's airtime_mode?)");
-		return -1;
-	}
-	if (w->config.match == MATCH_IP) {
-		snprintf(reason, size, "airtime: weights are per station, not per IP address");
-		return -1;
-	}
+	if (managed_by_other == w->ifindex)
+		return refuse(reason, size, "another program sets the stations' weights (hostapd's airtime_mode?)");
+	if (w->config.match == MATCH_IP)
+		return refuse(reason, size, "weights are per station, not per IP address");
 	if (nl80211_open(&nl) < 0)
 		return refuse(reason, size, errno == ENOENT ? "no wireless device (the kernel has no nl80211)" : nl.error);
 	if (nl80211_get_interface(&nl, w->ifindex, &interface) < 0)
@@ -316,7 +304,6 @@ const struct backend airtime_backend = {
 	.start = start,
 	.apply = apply,
 	.read = read_stations,
-	.add = add,
 	.del = del,
 	.stop = stop,
 };

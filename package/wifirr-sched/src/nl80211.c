@@ -27,7 +27,7 @@
 #define RATE_INFO_EHT_MCS 19
 #define ATTR_MLO_LINKS 312
 
-uint16_t nl80211_u16(const struct nlattr *attr)
+static uint16_t u16(const struct nlattr *attr)
 {
 	if (!attr || mnl_attr_get_payload_len(attr) < sizeof(uint16_t))
 		return 0;
@@ -234,7 +234,7 @@ static int on_family(const struct nlmsghdr *nlh, void *data)
 
 	if (!nl80211_parse_message(nlh, tb, CTRL_ATTR_MCAST_GROUPS))
 		return MNL_CB_OK;
-	n->family = nl80211_u16(tb[CTRL_ATTR_FAMILY_ID]);
+	n->family = u16(tb[CTRL_ATTR_FAMILY_ID]);
 	if (tb[CTRL_ATTR_MCAST_GROUPS])
 		find_group(n, tb[CTRL_ATTR_MCAST_GROUPS]);
 	return MNL_CB_OK;
@@ -463,7 +463,7 @@ static uint32_t estimate_throughput(const struct nlattr *rate)
 	nl80211_parse_nested(rate, tb, NL80211_RATE_INFO_MAX);
 	hundred_kbit = nl80211_u32(tb[NL80211_RATE_INFO_BITRATE32]);
 	if (!hundred_kbit)
-		hundred_kbit = nl80211_u16(tb[NL80211_RATE_INFO_BITRATE]);
+		hundred_kbit = u16(tb[NL80211_RATE_INFO_BITRATE]);
 	if (hundred_kbit > UINT32_MAX / 100)
 		return 0;
 	return hundred_kbit * 100 * RATE_TO_THROUGHPUT_PERCENT / 100;
@@ -521,7 +521,7 @@ static int on_station(const struct nlmsghdr *nlh, void *data)
 	station.associated_at = nl80211_u64(info[NL80211_STA_INFO_ASSOC_AT_BOOTTIME]);
 	station.has_airtime = info[NL80211_STA_INFO_TX_DURATION];
 	station.airtime = nl80211_u64(info[NL80211_STA_INFO_TX_DURATION]);
-	station.weight = nl80211_u16(info[NL80211_STA_INFO_AIRTIME_WEIGHT]);
+	station.weight = u16(info[NL80211_STA_INFO_AIRTIME_WEIGHT]);
 	station.expected_kbit = nl80211_u32(info[NL80211_STA_INFO_EXPECTED_THROUGHPUT]);
 	if (!station.expected_kbit && info[NL80211_STA_INFO_TX_BITRATE])
 		station.expected_kbit = estimate_throughput(info[NL80211_STA_INFO_TX_BITRATE]);

@@ -106,7 +106,6 @@ int nl80211_get_stations(struct nl80211 *n, int ifindex,
 			 void (*each)(void *data, const struct nl80211_station *station), void *data);
 
 /* The value of an attribute of at least that size; 0 if it is absent or shorter. */
-uint16_t nl80211_u16(const struct nlattr *attr);
 uint32_t nl80211_u32(const struct nlattr *attr);
 uint64_t nl80211_u64(const struct nlattr *attr);
 
