@@ -50,6 +50,7 @@ enum { HOLD_WINDOWS = 1, HOLD_RTS = 2, HOLD_WEIGHTS = 4 };
 struct interface {
 	char name[IFNAMSIZ];
 	int ifindex;
+	bool left;			/* it has larger windows, but turns out to be of another radio */
 	struct hostapd_own own;
 };
 
@@ -349,22 +350,26 @@ int radio_restore(void)
 
 /* What is measured */
 
-static void on_interface(void *data, const struct nl80211_interface *seen)
+/* before: the last list, if larger windows may be in use. */
+static void on_interface(void *before, const struct nl80211_interface *seen)
 {
-	struct interface *i = &radio.interface[radio.interfaces];
+	struct interface *i = &radio.interface[radio.interfaces], *old = before;
+	bool here = nl80211_share_radio(seen, &radio.self);
 
-	(void)data;
 	if (seen->links && seen->type == NL80211_IFTYPE_AP && seen->wiphy == radio.self.wiphy)
 		snprintf(radio.links, sizeof(radio.links), "%s", seen->name);
-	if (!nl80211_share_radio(seen, &radio.self)) {
+	if (!here) {
 		radio.more_radios |= seen->wiphy == radio.self.wiphy;
-		return;
+		while (old->ifindex && old->ifindex != seen->ifindex)
+			old++;
+		if (!old->ifindex)
+			return;
 	}
-	if (nl80211_serves_stations(seen) && radio.measured_count < NL80211_SERVED_MAX)
+	if (here && nl80211_serves_stations(seen) && radio.measured_count < NL80211_SERVED_MAX)
 		radio.measured[radio.measured_count++] = seen->ifindex;
 	if (seen->type != NL80211_IFTYPE_AP || seen->links || radio.interfaces == INTERFACES_MAX)
 		return;
-	*i = (struct interface){ .ifindex = seen->ifindex };
+	*i = (struct interface){ .ifindex = seen->ifindex, .left = !here };
 	snprintf(i->name, sizeof(i->name), "%s", seen->name);
 	hostapd_read_own(i->name, &i->own);
 	radio.interfaces++;
@@ -373,16 +378,19 @@ static void on_interface(void *data, const struct nl80211_interface *seen)
 /* Without an answer, all stay: the lease names those whose windows are to be restored. */
 static void find_interfaces(void)
 {
-	unsigned before = radio.interfaces, measured = radio.measured_count;
+	unsigned count = radio.interfaces, measured = radio.measured_count;
+	struct interface before[INTERFACES_MAX + 1] = { 0 };
 	struct nl80211_interface self;
 
+	if (radio.announced || radio.owing)
+		memcpy(before, radio.interface, count * sizeof(*before));
 	if (nl80211_get_interface(&radio.nl, radio.self.ifindex, &self) == 0)
 		radio.self = self;	/* channels change */
 	radio.interfaces = radio.measured_count = 0;
 	radio.more_radios = false;
 	radio.links[0] = '\0';
-	if (nl80211_get_interfaces(&radio.nl, on_interface, NULL) < 0 && radio.interfaces < before) {
-		radio.interfaces = before;
+	if (nl80211_get_interfaces(&radio.nl, on_interface, before) < 0 && radio.interfaces < count) {
+		radio.interfaces = count;
 		radio.measured_count = measured;
 	}
 }
@@ -487,15 +495,16 @@ static void announce(unsigned exponent, uint64_t now)
 	for (unsigned i = 0; i < radio.interfaces; i++) {
 		struct interface *at = &radio.interface[i];
 		const struct hostapd_windows *own = &at->own.windows;
-		struct hostapd_windows windows = exponent ? larger(own, exponent) : *own;
+		unsigned its = at->left ? 0 : exponent;
+		struct hostapd_windows windows = its ? larger(own, its) : *own;
 		bool max = own->be_max < CONTENTION_EXPONENT_MAX || own->bk_max < CONTENTION_EXPONENT_MAX;
 		int sent;
 
-		if (radio_set_queue(&radio.nl, at->ifindex, &at->own.queue, exponent ? radio.contention.ap_exponent : 0) == 0) {
-			radio.sets_queue |= exponent;
-		} else if (exponent && absent()) {
+		if (radio_set_queue(&radio.nl, at->ifindex, &at->own.queue, its ? radio.contention.ap_exponent : 0) == 0) {
+			radio.sets_queue |= its;
+		} else if (its && absent()) {
 			continue;	/* it has no clients */
-		} else if (exponent) {
+		} else if (its) {
 			/* what a driver has done, it may do again */
 			radio.fixed_until = radio.sets_queue ? now + LOOK_MS : UINT64_MAX;
 			give_up(at->name, "own window", radio.nl.error);
@@ -503,7 +512,7 @@ static void announce(unsigned exponent, uint64_t now)
 		} else if (radio.sets_queue && !absent()) {
 			radio.undone = true;
 		}
-		sent = hostapd_announce(radio_hostapd.fd, at->name, &windows, !exponent, max);
+		sent = hostapd_announce(radio_hostapd.fd, at->name, &windows, !its, max);
 		if (sent > 0) {
 			radio.expected += sent;
 		} else {
@@ -656,14 +665,19 @@ static unsigned exponent_of(unsigned window)
 static void configure(struct wifirr *w)
 {
 	static const struct hostapd_own none;
-	const struct hostapd_own *first = radio.interfaces ? &radio.interface[0].own : &none;
-	struct contention_config config = {
+	const struct hostapd_own *own = &none;
+	struct contention_config config;
+
+	for (unsigned i = 0; i < radio.interfaces; i++)
+		if (!radio.interface[i].left)
+			own = &radio.interface[i].own;
+	config = (struct contention_config){
 		.windows = w->config.windows && radio.answers && !w->policy.paused &&
 			w->config.policy.engage == POLICY_AUTO && w->config.policy.mode == POLICY_BACKLOG,
 		.rts = w->config.rts == RTS_AUTO && !w->policy.paused && w->config.policy.engage != POLICY_DRY_RUN,
-		.own_exponent = first->windows.be_min,
-		.ap_min = exponent_of(first->queue.cwmin),
-		.ap_max = exponent_of(first->queue.cwmax),
+		.own_exponent = own->windows.be_min,
+		.ap_min = exponent_of(own->queue.cwmin),
+		.ap_max = exponent_of(own->queue.cwmax),
 		.busy_permille = w->config.policy.busy_permille,
 	};
 

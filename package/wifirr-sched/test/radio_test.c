@@ -50,6 +50,7 @@ static bool crowded;
 static unsigned points;			/* access points that exist */
 static unsigned others;			/* interfaces of another radio */
 static bool two_radios;			/* the second access point has one of its own, of the same wiphy */
+static bool no_channel;			/* the second access point has not started yet */
 static bool links;			/* the second access point has links */
 static unsigned vlans;			/* of the first access point */
 static bool vlan;			/* its clients are in the first of these */
@@ -204,6 +205,8 @@ int nl80211_get_interface(struct nl80211 *n, int ifindex, struct nl80211_interfa
 	(void)n;
 	*interface = (struct nl80211_interface){ .type = NL80211_IFTYPE_AP, .ifindex = ifindex,
 						 .mhz = two_radios && ifindex == 2 ? 5180 : 2412 };
+	if (no_channel && ifindex == 2)
+		interface->mhz = 0;
 	if (links && ifindex == 2) {
 		interface->mhz = 0;
 		interface->links = true;
@@ -727,6 +730,28 @@ static void other_radios_of_the_wiphy_are_left_alone(void)
 	two_radios = false;
 }
 
+/* As one whose uplink has yet to connect. Until it has a channel, nobody knows of which radio it is. */
+static void an_access_point_turns_out_to_be_of_another_radio(void)
+{
+	two_radios = no_channel = true;
+	start(2);
+	crowd(true, 5);
+	expect("larger windows where the channel is not known", larger_windows(), 2);
+	no_channel = false;
+	run(15);
+	expect("larger windows on the other radio", announced[1] > OWN, false);
+	expect("own window on the other radio", own_window[1], (1 << OWN) - 1);
+	expect("larger windows on the crowded radio", announced[0] > OWN, true);
+	/* found out only when the crowd is over */
+	no_channel = true;
+	run(15);
+	no_channel = false;
+	crowd(false, 20);
+	expect("larger windows after the crowd", larger_windows(), 0);
+	expect("another radio owes nothing", radio_stop(&w), false);
+	two_radios = false;
+}
+
 /* The kernel sets no window without a link's number. It is no reason to try for ever, nor is anything owed. */
 static void an_access_point_with_links(void)
 {
@@ -783,6 +808,7 @@ int main(void)
 	clients_of_a_vlan_are_a_crowd();
 	clients_beside_many_vlans_are_a_crowd();
 	other_radios_of_the_wiphy_are_left_alone();
+	an_access_point_turns_out_to_be_of_another_radio();
 	an_access_point_with_links();
 	a_lease_that_cannot_be_opened();
 	a_lease_that_cannot_be_written();
