@@ -6,7 +6,6 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -342,7 +341,10 @@ func (g *gateways) addresses(set *settings) (prefixes []netip.Prefix) {
 
 // found records a gateway's addresses, before anything is sent to them.
 func (g *gateways) found(gateway string, addresses []netip.Prefix) {
-	itself := slices.ContainsFunc(addresses, own)
+	itself := slices.ContainsFunc(addresses, func(p netip.Prefix) bool {
+		own, _ := isOwn(p.Addr())
+		return own || p.Addr().IsLoopback()
+	})
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	k := g.of(gateway)
@@ -353,15 +355,6 @@ func (g *gateways) found(gateway string, addresses []netip.Prefix) {
 }
 
 const itselfReason = "it is this router itself: connections gain nothing"
-
-// own reports whether an address is this machine's.
-func own(p netip.Prefix) bool {
-	addrs, _ := net.InterfaceAddrs()
-	return p.Addr().IsLoopback() || slices.ContainsFunc(addrs, func(a net.Addr) bool {
-		q, err := netip.ParsePrefix(a.String())
-		return err == nil && q.Addr() == p.Addr()
-	})
-}
 
 func (g *gateways) of(gateway string) *known {
 	k := g.known[gateway]

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -62,8 +63,10 @@ func (s *settings) targetOf(client *net.TCPConn) (netip.AddrPort, error) {
 		if target == local {
 			return target, errNotTaken
 		}
-	} else if int(target.Port()) == s.Port && isOwn(target.Addr()) {
-		return target, errNotTaken
+	} else if int(target.Port()) == s.Port {
+		if own, err := isOwn(target.Addr()); own || err != nil { // refuse rather than loop
+			return target, errNotTaken
+		}
 	}
 	return target, nil
 }
@@ -72,17 +75,13 @@ func unmap(ap netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(ap.Addr().Unmap().WithZone(""), ap.Port())
 }
 
-func isOwn(addr netip.Addr) bool {
+// isOwn reports whether a device of this machine has the address.
+func isOwn(addr netip.Addr) (bool, error) {
 	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return true // refuse rather than loop
-	}
-	for _, a := range addrs {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr() == addr {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(addrs, func(a net.Addr) bool {
+		p, err := netip.ParsePrefix(a.String())
+		return err == nil && p.Addr() == addr
+	}), err
 }
 
 // originalDst asks conntrack for the destination before translation.
