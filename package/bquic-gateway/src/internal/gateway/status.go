@@ -111,25 +111,14 @@ func (s *Server) metrics(w *metrics.Writer) {
 	w.Gauge("bquic_tunnels_limit", "Limit on open tunnels.").Value(float64(t.Places))
 	w.Counter("bquic_tunnels_total", "Tunnels that relays have opened since the start.").Value(float64(t.Total))
 	w.Counter("bquic_tunnels_denied_total", "Requests for tunnels without a valid token.").Value(float64(t.Denied))
-	uplink := 0.0
-	if t.Uplink {
-		uplink = 1
-	}
-	w.Gauge("bquic_uplink_up", "0: no target of the tunnels answers, and the gateway tells relays so.").Value(uplink)
+	w.Gauge("bquic_uplink_up", "0: no target of the tunnels answers, and the gateway tells relays so.").Value(metrics.Flag(t.Uplink))
 	writePeers(w, t.Peers)
 	w.Gauge("bquic_origin_up", "1: the origin answered the last request.")
 	for _, o := range s.now.Load().sites.Origins() {
-		up := 0.0
-		if o.Up {
-			up = 1
-		}
-		w.Value(up, "origin", o.URL)
+		w.Value(metrics.Flag(o.Up), "origin", o.URL)
 	}
-	good := 1.0
-	if r := s.reload.Load(); r != nil && r.Error != "" {
-		good = 0
-	}
-	w.Gauge("bquic_reload_successful", "0: the last reload was refused because of a mistake in the file.").Value(good)
+	reload := s.reload.Load()
+	w.Gauge("bquic_reload_successful", "0: the last reload was refused because of a mistake in the file.").Value(metrics.Flag(reload == nil || reload.Error == ""))
 
 	sums := s.conns.transports()
 	names := slices.Sorted(maps.Keys(sums))

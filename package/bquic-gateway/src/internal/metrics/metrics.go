@@ -63,6 +63,14 @@ func (w *Writer) Value(v float64, labels ...string) *Writer {
 	return w
 }
 
+// Flag returns the value that stands for a condition: 1 or 0.
+func Flag(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
+}
+
 // Text returns everything written so far.
 func (w *Writer) Text() []byte { return w.buf.Bytes() }
 

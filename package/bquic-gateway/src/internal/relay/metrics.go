@@ -7,17 +7,11 @@ import "bquic/internal/metrics"
 // Metrics writes the metrics that docs/gateway.md lists.
 func (r *Relay) Metrics(w *metrics.Writer) {
 	st := r.Status()
-	flag := func(on bool) float64 {
-		if on {
-			return 1
-		}
-		return 0
-	}
-	w.Gauge("bquic_relay_up", "1: a gateway answers.").Value(flag(st.State == StateUp))
-	w.Gauge("bquic_relay_taking", "1: the relay takes new connections.").Value(flag(st.Taking))
+	w.Gauge("bquic_relay_up", "1: a gateway answers.").Value(metrics.Flag(st.State == StateUp))
+	w.Gauge("bquic_relay_taking", "1: the relay takes new connections.").Value(metrics.Flag(st.Taking))
 	w.Gauge("bquic_relay_gateway_up", "1: this gateway carries new connections, or is ready to.")
 	for _, g := range st.Gateways {
-		w.Value(flag(g.State == StateUp), "gateway", g.Address)
+		w.Value(metrics.Flag(g.State == StateUp), "gateway", g.Address)
 	}
 	w.Gauge("bquic_relay_gateway_streams", "Connections and flows that this gateway carries.")
 	for _, g := range st.Gateways {
@@ -47,7 +41,7 @@ func (r *Relay) Metrics(w *metrics.Writer) {
 	w.Gauge("bquic_relay_udp_flows", "Open UDP flows.").Value(float64(st.UDP.Now))
 	w.Counter("bquic_relay_udp_lost_total", "UDP datagrams dropped for lack of room.").Value(float64(st.UDP.Lost))
 	cpu := st.Processor
-	w.Gauge("bquic_relay_processor_free", "1: the processor is as fast as the path, so the relay takes TCP.").Value(flag(cpu.Why == ""))
+	w.Gauge("bquic_relay_processor_free", "1: the processor is as fast as the path, so the relay takes TCP.").Value(metrics.Flag(cpu.Why == ""))
 	w.Gauge("bquic_relay_processor_bits_per_second", "Rate that the processor can carry now.").Value(cpu.Carries)
 	w.Gauge("bquic_relay_path_bits_per_second", "Rate that the path has shown that it can carry; 0: none yet.").Value(cpu.Path)
 	w.Gauge("bquic_relay_processor_used_ratio", "Share of one processor that the relay uses.").Value(cpu.Used)
