@@ -161,7 +161,7 @@ func Sockets(path string) (gateway, relay string, err error) {
 	}
 	d := &decoder{}
 	socket := func(typ string) string {
-		for _, s := range d.sections(f, typ) {
+		for _, s := range sections(f, typ) {
 			if path, _, ok := value[string](d, s, "status_socket"); ok {
 				return path
 			}
@@ -183,24 +183,15 @@ func mistake(err error) error {
 func New(f *uci.File) (*Config, error) {
 	d := &decoder{file: f.Name, cfg: &Config{Profiles: profile.NewSet()}}
 	d.checkNames(f)
-	d.profiles(d.sections(f, "profile"))
-	if gs := d.sections(f, "gateway"); len(gs) > 0 {
-		d.gateway(gs[0])
-	} else {
-		d.gateway(&uci.Section{Type: "gateway"})
-	}
-	for _, s := range d.sections(f, "site") {
+	d.profiles(sections(f, "profile"))
+	d.gateway(firstSection(f, "gateway"))
+	for _, s := range sections(f, "site") {
 		d.site(s)
 	}
-	upstreams := d.sections(f, "upstream")
-	for _, s := range d.sections(f, "peer") {
+	for _, s := range sections(f, "peer") {
 		d.peer(s)
 	}
-	if rs := d.sections(f, "relay"); len(rs) > 0 {
-		d.relay(rs[0], upstreams)
-	} else {
-		d.relay(&uci.Section{Type: "relay"}, upstreams)
-	}
+	d.relay(firstSection(f, "relay"), sections(f, "upstream"))
 	if len(d.mistakes) > 0 {
 		slices.SortStableFunc(d.mistakes, func(a, b *Mistake) int { return a.Line - b.Line })
 		return nil, d.mistakes
@@ -220,14 +211,18 @@ func (d *decoder) fail(s *uci.Section, line int, option, format string, args ...
 	d.mistakes = append(d.mistakes, &Mistake{d.file, line, s.String(), option, fmt.Sprintf(format, args...)})
 }
 
-func (d *decoder) sections(f *uci.File, typ string) []*uci.Section {
-	var ss []*uci.Section
+func sections(f *uci.File, typ string) (ss []*uci.Section) {
 	for _, s := range f.Sections {
 		if s.Type == typ {
 			ss = append(ss, s)
 		}
 	}
 	return ss
+}
+
+// firstSection returns the first section of a type, or an empty one.
+func firstSection(f *uci.File, typ string) *uci.Section {
+	return append(sections(f, typ), &uci.Section{Type: typ})[0]
 }
 
 // checkNames finds unknown and duplicate sections and options.

@@ -73,16 +73,7 @@ func wordType(words ...string) *Type {
 
 // numberType returns the type of an option whose value is a whole number from lowest to highest.
 func numberType(lowest, highest int) *Type {
-	return newType(fmt.Sprintf("%d to %d", lowest, highest), func(s string) (int, error) {
-		n, err := strconv.Atoi(s)
-		if err != nil {
-			return 0, fmt.Errorf("%q is not a whole number", s)
-		}
-		if n < lowest || n > highest {
-			return 0, fmt.Errorf("%d is not in the range %d to %d", n, lowest, highest)
-		}
-		return n, nil
-	})
+	return newType(fmt.Sprintf("%d to %d", lowest, highest), func(s string) (int, error) { return profile.Number(s, lowest, highest) })
 }
 
 func parsePath(s string) (string, error) {

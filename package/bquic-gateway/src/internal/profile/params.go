@@ -46,15 +46,16 @@ var Params = []Param{
 		Name: "ack_rtt", Type: "smoothed, min or queue", Unit: "", Stock: "smoothed",
 		Doc: "The smoothed RTT, the minimum RTT, or the difference of the two, which is the queueing delay.",
 		parse: func(b *quic.Burst, s string) error {
-			r, ok := map[string]func(*quic.Burst){
-				"smoothed": func(b *quic.Burst) { b.AckRTT = quic.BurstSmoothedRTT },
-				"min":      func(b *quic.Burst) { b.AckRTT = quic.BurstMinRTT },
-				"queue":    func(b *quic.Burst) { b.AckRTT = quic.BurstQueueRTT },
-			}[s]
-			if !ok {
+			switch s {
+			case "smoothed":
+				b.AckRTT = quic.BurstSmoothedRTT
+			case "min":
+				b.AckRTT = quic.BurstMinRTT
+			case "queue":
+				b.AckRTT = quic.BurstQueueRTT
+			default:
 				return fmt.Errorf("%q is not smoothed, min or queue", s)
 			}
-			r(b)
 			return nil
 		},
 	}, {
@@ -119,8 +120,7 @@ var Params = []Param{
 		Name: "gso", Type: "0 or 1", Unit: "", Stock: "1",
 		Doc: "Passes packets to the kernel in batches (generic segmentation offload).",
 		parse: func(b *quic.Burst, s string) error {
-			var gso bool
-			err := boolean(func(*quic.Burst) *bool { return &gso })(b, s)
+			gso, err := Bool(s)
 			if err == nil {
 				b.NoGSO = !gso
 			}
@@ -131,15 +131,11 @@ var Params = []Param{
 
 func number(field func(*quic.Burst) *int, lowest, highest int) func(*quic.Burst, string) error {
 	return func(b *quic.Burst, s string) error {
-		n, err := strconv.Atoi(s)
-		if err != nil {
-			return fmt.Errorf("%q is not a whole number", s)
+		n, err := Number(s, lowest, highest)
+		if err == nil {
+			*field(b) = n
 		}
-		if n < lowest || n > highest {
-			return fmt.Errorf("%d is not in the range %d to %d", n, lowest, highest)
-		}
-		*field(b) = n
-		return nil
+		return err
 	}
 }
 
@@ -160,12 +156,11 @@ func count(field func(*quic.Burst) *int, unlimited string, lowest, highest int) 
 
 func millis(field func(*quic.Burst) *time.Duration, lowest, highest int) func(*quic.Burst, string) error {
 	return func(b *quic.Burst, s string) error {
-		var n int
-		if err := number(func(*quic.Burst) *int { return &n }, lowest, highest)(b, s); err != nil {
-			return err
+		n, err := Number(s, lowest, highest)
+		if err == nil {
+			*field(b) = time.Duration(n) * time.Millisecond
 		}
-		*field(b) = time.Duration(n) * time.Millisecond
-		return nil
+		return err
 	}
 }
 
@@ -177,6 +172,18 @@ func boolean(field func(*quic.Burst) *bool) func(*quic.Burst, string) error {
 		}
 		return err
 	}
+}
+
+// Number reads a whole number from lowest to highest.
+func Number(s string, lowest, highest int) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a whole number", s)
+	}
+	if n < lowest || n > highest {
+		return 0, fmt.Errorf("%d is not in the range %d to %d", n, lowest, highest)
+	}
+	return n, nil
 }
 
 // Bool reads a truth value in the words that OpenWrt's scripts know.
