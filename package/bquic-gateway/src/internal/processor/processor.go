@@ -389,7 +389,7 @@ func (p *Processor) Status() Status {
 		Share:   p.share,
 		Used:    p.used,
 	}
-	path := fmt.Sprintf("the path %s", rate(st.Path))
+	path := fmt.Sprintf("the path %s", Rate(st.Path))
 	if st.Path == 0 {
 		path = "the path has not shown its rate"
 	}
@@ -398,15 +398,15 @@ func (p *Processor) Status() Status {
 	case p.busy && p.pause == MinPause:
 		st.Why, st.Reason = WhyMeasuring, "the processor is being measured"
 	case p.busy:
-		st.Why, st.Reason = WhyBusy, fmt.Sprintf("the processor is busy: it carries %s now, %s", rate(st.Carries), path)
+		st.Why, st.Reason = WhyBusy, fmt.Sprintf("the processor is busy: it carries %s now, %s", Rate(st.Carries), path)
 	default:
-		st.Why, st.Reason = WhySlow, fmt.Sprintf("the processor carries %s, %s", rate(st.Carries), path)
+		st.Why, st.Reason = WhySlow, fmt.Sprintf("the processor carries %s, %s", Rate(st.Carries), path)
 	}
 	return st
 }
 
-// rate formats bits per second with two significant digits.
-func rate(bits float64) string {
+// Rate formats bits per second with two significant digits.
+func Rate(bits float64) string {
 	mbit := bits / 1e6
 	if mbit < 10 {
 		return fmt.Sprintf("%.1f Mbit/s", mbit)

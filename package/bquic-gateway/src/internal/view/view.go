@@ -140,7 +140,7 @@ func processorOf(st processor.Status) string {
 	}
 	path := "path rate not known yet"
 	if st.Path > 0 {
-		path = "path " + mbit(st.Path)
+		path = "path " + processor.Rate(st.Path)
 	}
 	follows := map[string]string{
 		"":                     "connections are carried",
@@ -152,15 +152,7 @@ func processorOf(st processor.Status) string {
 	if st.Share > 0 {
 		may = fmt.Sprintf("%.0f %%", 100*st.Share)
 	}
-	return fmt.Sprintf("carries %s, %s: %s; uses %.0f %% of one, may use %s", mbit(st.Carries), path, follows, 100*st.Used, may)
-}
-
-// mbit formats bits per second with two significant digits.
-func mbit(bits float64) string {
-	if mbit := bits / 1e6; mbit >= 10 {
-		return fmt.Sprintf("%.0f Mbit/s", mbit)
-	}
-	return fmt.Sprintf("%.1f Mbit/s", bits/1e6)
+	return fmt.Sprintf("carries %s, %s: %s; uses %.0f %% of one, may use %s", processor.Rate(st.Carries), path, follows, 100*st.Used, may)
 }
 
 func relayed(c relay.Count) string {
