@@ -5,6 +5,7 @@
 package trace
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"slices"
@@ -290,7 +291,7 @@ func (a *analysis) metrics(d *data) {
 		a.ends = false
 		a.r.SlowStart.RTTMS, a.r.SlowStart.MinRTTMS = a.r.RTT.last, a.r.RTT.MinMS
 	}
-	if v := cmpOr(d.CongestionWindow, d.Cwnd); v != nil && *v > 0 {
+	if v := cmp.Or(d.CongestionWindow, d.Cwnd); v != nil && *v > 0 {
 		a.window(float64(*v))
 		b.cwnd = a.cwnd
 	}
@@ -307,13 +308,6 @@ func (a *analysis) metrics(d *data) {
 			a.r.SlowStart.Reason = "loss"
 		}
 	}
-}
-
-func cmpOr(a, b *number) *number {
-	if a != nil {
-		return a
-	}
-	return b
 }
 
 func (a *analysis) window(bytes float64) {

@@ -28,8 +28,15 @@ type Tracer = func(ctx context.Context, isClient bool, id quic.ConnectionID) qlo
 // ToFile records one connection to w, which is closed when the connection is.
 func ToFile(w io.WriteCloser) Tracer {
 	return func(_ context.Context, isClient bool, id quic.ConnectionID) qlogwriter.Trace {
-		return record(w, isClient, id)
+		return record(w, sideOf(isClient), id)
 	}
+}
+
+func sideOf(isClient bool) string {
+	if isClient {
+		return "client"
+	}
+	return "server"
 }
 
 // ToDir is a Tracer that records each connection to a separate file, ID_client.sqlog or
@@ -41,16 +48,13 @@ func ToDir(_ context.Context, isClient bool, id quic.ConnectionID) qlogwriter.Tr
 	if dir == "" {
 		return nil
 	}
-	side := "server"
-	if isClient {
-		side = "client"
-	}
+	side := sideOf(isClient)
 	f, err := create(dir, fmt.Sprintf("%s_%s.sqlog", id, side))
 	if err != nil {
 		slog.Warn("cannot record a connection", "error", err)
 		return nil
 	}
-	return record(f, isClient, id)
+	return record(f, side, id)
 }
 
 // create also creates a missing directory. Files reveal addresses and connection IDs, so
@@ -107,13 +111,9 @@ type recorder struct {
 	err error // error of the first failed write, after which there are no more
 }
 
-func record(w io.WriteCloser, isClient bool, id quic.ConnectionID) *recorder {
+func record(w io.WriteCloser, side string, id quic.ConnectionID) *recorder {
 	buf := bufio.NewWriterSize(w, 32<<10)
 	r := &recorder{w: w, start: time.Now(), buf: buf, enc: jsontext.NewEncoder(buf)}
-	side := "server"
-	if isClient {
-		side = "client"
-	}
 	// Older readers need qlog_version and qlog_format.
 	_, r.err = fmt.Fprintf(buf, "\x1e"+`{"file_schema":"urn:ietf:params:qlog:file:sequential","serialization_format":"application/qlog+json-seq",`+
 		`"qlog_version":"0.3","qlog_format":"JSON-SEQ","title":"bquic","trace":{"event_schemas":[%q],"vantage_point":{"type":%q},`+
