@@ -552,7 +552,7 @@ func TestTunnelRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	conf := &tls.Config{NextProtos: []string{http3.NextProtoH3}}
-	pin.Verify(conf)
+	cert.Verify(conf, pin)
 	conn, err := quic.DialAddr(t.Context(), strings.TrimPrefix(d.url, "https://"), conf, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -163,9 +163,6 @@ func ParsePin(s string) (p Pin, err error) {
 	return Pin(sum), nil
 }
 
-// Verify makes conf accept certificates with this public key only.
-func (p Pin) Verify(conf *tls.Config) { Verify(conf, p) }
-
 // Verify makes conf accept certificates with these public keys only. It checks neither
 // names nor authorities nor dates.
 func Verify(conf *tls.Config, pins ...Pin) {

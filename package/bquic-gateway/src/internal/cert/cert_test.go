@@ -145,7 +145,7 @@ func TestVerify(t *testing.T) {
 	}()
 	handshake := func(pin Pin) error {
 		conf := &tls.Config{ServerName: "any.example"}
-		pin.Verify(conf)
+		Verify(conf, pin)
 		conn, err := tls.Dial("tcp", ln.Addr().String(), conf)
 		if err == nil {
 			conn.Close()

@@ -210,7 +210,7 @@ func (o *Options) tlsConfig(host string) (*tls.Config, error) {
 	conf := &tls.Config{ServerName: host, NextProtos: []string{http3.NextProtoH3}}
 	switch {
 	case o.Pin != nil:
-		o.Pin.Verify(conf)
+		cert.Verify(conf, *o.Pin)
 	case o.CAFile != "":
 		roots, err := cert.ReadAuthorities(o.CAFile)
 		if err != nil {

@@ -74,7 +74,7 @@ func (s *Server) url(path string) string { return fmt.Sprintf("https://%s%s", s.
 func clients(t *testing.T, s *Server) map[string]*http.Client {
 	conf := func(protos ...string) *tls.Config {
 		c := &tls.Config{NextProtos: protos}
-		s.pin().Verify(c)
+		cert.Verify(c, s.pin())
 		return c
 	}
 	h3 := &http3.Transport{TLSClientConfig: conf(http3.NextProtoH3)}
@@ -477,14 +477,14 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestConnect checks that CONNECT reaches the tunnel over HTTP/3 only, and only
-// with a token.
-func TestConnect(t *testing.T) {
+// startEcho starts a server that sends back what it receives, and returns its address.
+func startEcho(t *testing.T) string {
+	t.Helper()
 	echo, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer echo.Close()
+	t.Cleanup(func() { echo.Close() })
 	go func() {
 		for {
 			conn, err := echo.Accept()
@@ -497,15 +497,22 @@ func TestConnect(t *testing.T) {
 			}()
 		}
 	}()
+	return echo.Addr().String()
+}
+
+// TestConnect checks that CONNECT reaches the tunnel over HTTP/3 only, and only
+// with a token.
+func TestConnect(t *testing.T) {
+	echo := startEcho(t)
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	origin, err := url.Parse("http://" + echo.Addr().String())
+	origin, err := url.Parse("http://" + echo)
 	if err != nil {
 		t.Fatal(err)
 	}
 	sites := []config.Site{{Hosts: []string{"*"}, Origins: []*url.URL{origin}}}
 	connect := func(s *Server, token string) (int, *http3.RequestStream) {
 		conf := &tls.Config{NextProtos: []string{http3.NextProtoH3}}
-		s.pin().Verify(conf)
+		cert.Verify(conf, s.pin())
 		conn, err := quic.DialAddr(t.Context(), s.addr.String(), conf, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -516,7 +523,7 @@ func TestConnect(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = str.SendRequestHeader(&http.Request{
-			Method: http.MethodConnect, Host: echo.Addr().String(), URL: &url.URL{Host: echo.Addr().String()},
+			Method: http.MethodConnect, Host: echo, URL: &url.URL{Host: echo},
 			Header: http.Header{"Proxy-Authorization": {"Bearer " + token}},
 		})
 		if err != nil {
@@ -561,13 +568,13 @@ func TestConnect(t *testing.T) {
 			}
 			// Never over TCP, whatever the token, and not through a site's origin.
 			conf := &tls.Config{NextProtos: []string{"http/1.1"}}
-			s.pin().Verify(conf)
+			cert.Verify(conf, s.pin())
 			conn, err := tls.Dial("tcp", s.addr.String(), conf)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Bearer right-token\r\n\r\n", echo.Addr())
+			fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Bearer right-token\r\n\r\n", echo)
 			reply := make([]byte, 12)
 			if _, err := io.ReadFull(conn, reply); err != nil || !strings.HasPrefix(string(reply), "HTTP/1.1 405") {
 				t.Errorf("CONNECT by HTTP/1.1: %q, %v", reply, err)

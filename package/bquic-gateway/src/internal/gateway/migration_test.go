@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -21,8 +20,8 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 
+	"bquic/internal/cert"
 	"bquic/internal/config"
-	"bquic/internal/profile"
 )
 
 // TestMigration checks that a download continues on the same connection when the
@@ -59,7 +58,7 @@ func TestMigration(t *testing.T) {
 			transport := &quic.Transport{Conn: socket(t)}
 			defer transport.Close()
 			conf := &tls.Config{NextProtos: []string{http3.NextProtoH3}}
-			s.pin().Verify(conf)
+			cert.Verify(conf, s.pin())
 			conn, err := transport.Dial(ctx, remote, conf, &quic.Config{})
 			if err != nil {
 				t.Fatal(err)
@@ -179,32 +178,5 @@ func TestRefusedRequestIsLogged(t *testing.T) {
 		if !strings.Contains(string(b), line) {
 			t.Errorf("%s: not logged: %s", proto, b)
 		}
-	}
-}
-
-// TestMetricsInUse checks that a gateway that cannot serve its metrics does not report
-// that it is ready.
-func TestMetricsInUse(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	dir := t.TempDir()
-	profiles := profile.NewSet()
-	s, err := New(config.Gateway{
-		Listen: "127.0.0.1:0", StateDir: dir, StatusSocket: filepath.Join(dir, "s"), Connections: 1,
-		MeshProfile: profiles[profile.BQUIC], Standard: profiles[profile.Standard], Metrics: taken.Addr().String(),
-	}, "test", slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), taken.Addr().String()) {
-		t.Errorf("%v", err)
-	}
-	select {
-	case <-s.Ready():
-		t.Error("ready")
-	default:
 	}
 }

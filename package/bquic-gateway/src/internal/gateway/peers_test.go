@@ -5,7 +5,6 @@ package gateway
 import (
 	"crypto/tls"
 	"io"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -16,6 +15,7 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 
+	"bquic/internal/cert"
 	"bquic/internal/config"
 	"bquic/internal/metrics"
 	"bquic/internal/peer"
@@ -24,29 +24,13 @@ import (
 // TestRevoke checks that a reload that removes a peer ends its tunnels and its
 // metrics, and no others.
 func TestRevoke(t *testing.T) {
-	echo, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer echo.Close()
-	go func() {
-		for {
-			c, err := echo.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				_, _ = io.Copy(c, c)
-				c.Close()
-			}()
-		}
-	}()
+	target := startEcho(t)
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	north := peer.Config{Name: "north", Tokens: []peer.Hash{peer.HashOf("north-token")}}
 	south := peer.Config{Name: "south", Tokens: []peer.Hash{peer.HashOf("south-token")}, Prefixes: loopback}
 	s := start(t, config.Gateway{ConnectFrom: loopback, ConnectTo: loopback, Peers: []peer.Config{north, south}, Token: "shared-token"})
 	conf := &tls.Config{NextProtos: []string{http3.NextProtoH3}}
-	s.pin().Verify(conf)
+	cert.Verify(conf, s.pin())
 	conn, err := quic.DialAddr(t.Context(), s.addr.String(), conf, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +44,6 @@ func TestRevoke(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = str.SetDeadline(time.Now().Add(time.Minute))
-		target := echo.Addr().String()
 		err = str.SendRequestHeader(&http.Request{
 			Method: http.MethodConnect, Host: target, URL: &url.URL{Host: target}, Header: http.Header{"Proxy-Authorization": {"Bearer " + token}},
 		})

@@ -5,8 +5,6 @@ package gateway
 import (
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,7 +12,6 @@ import (
 	"testing"
 
 	"bquic/internal/config"
-	"bquic/internal/profile"
 )
 
 // TestRedirect checks that clients without TLS are redirected to the gateway's
@@ -65,26 +62,4 @@ func TestRedirect(t *testing.T) {
 		data, _ := os.ReadFile(log)
 		return strings.Count(string(data), "\n") == 3 && strings.Contains(string(data), `"GET /f?x HTTP/1.1" 301 `)
 	})
-}
-
-// TestRedirectInUse checks that a gateway that cannot listen on the redirect
-// port returns an error.
-func TestRedirectInUse(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	dir := t.TempDir()
-	profiles := profile.NewSet()
-	s, err := New(config.Gateway{
-		Listen: "127.0.0.1:0", StateDir: dir, StatusSocket: filepath.Join(dir, "s"), Connections: 1,
-		MeshProfile: profiles[profile.BQUIC], Standard: profiles[profile.Standard], Redirect: taken.Addr().String(),
-	}, "test", slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "gateway.redirect") {
-		t.Errorf("%v", err)
-	}
 }
