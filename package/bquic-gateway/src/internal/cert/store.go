@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -73,10 +74,8 @@ func (s *Store) Get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	defer s.mu.Unlock()
 	name := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
 	for _, e := range s.others {
-		for _, host := range e.Hosts {
-			if host == name {
-				return e.cert, nil
-			}
+		if slices.Contains(e.Hosts, name) {
+			return e.cert, nil
 		}
 	}
 	return s.first.cert, nil

@@ -78,9 +78,6 @@ func (t *table) apply(r *Rules) error {
 // openBridge makes the bridges' table, with its maps and the rules for noted connections. It fails if the kernel lacks
 // an expression, for example without nft_meta_bridge. apply, which changes both tables at once, then omits this one.
 func (t *table) openBridge() error {
-	if t.bridge {
-		return nil
-	}
 	var batch transaction
 	batch.add(unix.NFPROTO_BRIDGE, unix.NFT_MSG_NEWTABLE, netlink.Create, text(unix.NFTA_TABLE_NAME, TableName), num(unix.NFTA_TABLE_FLAGS, flagOwner))
 	for i, n := range notes {

@@ -4,6 +4,7 @@ package divert
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/mdlayher/netlink"
@@ -66,5 +67,5 @@ func readTraffic(b []byte) (t processor.Traffic, err error) {
 	if err := attrs.Err(); err != nil {
 		return t, err
 	}
-	return t, fmt.Errorf("the kernel sent none")
+	return t, errors.New("the kernel sent none")
 }

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -583,8 +584,8 @@ func (s *Server) quicConfig(client net.Addr) *quic.Config {
 
 // profile returns the transport profile for a client, which depends on its address.
 func (s *Server) profile(client net.Addr) profile.Profile {
-	cfg := &s.now.Load().cfg
-	if contains(cfg.Mesh, address(client)) {
+	cfg, addr := &s.now.Load().cfg, address(client)
+	if slices.ContainsFunc(cfg.Mesh, func(p netip.Prefix) bool { return p.Contains(addr) }) {
 		return cfg.MeshProfile
 	}
 	return cfg.Standard
@@ -596,13 +597,4 @@ func address(a net.Addr) netip.Addr {
 		return netip.Addr{}
 	}
 	return ap.AddrPort().Addr().Unmap().WithZone("")
-}
-
-func contains(prefixes []netip.Prefix, addr netip.Addr) bool {
-	for _, p := range prefixes {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
 }

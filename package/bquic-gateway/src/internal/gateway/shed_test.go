@@ -5,11 +5,13 @@ package gateway
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"testing"
 	"time"
 
@@ -175,18 +177,13 @@ func TestShedTCP(t *testing.T) {
 	if err := conns[1].SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conns[1].Read(make([]byte, 1)); err == nil || isTimeout(err) {
+	if _, err := conns[1].Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the connection with a request was not ended: %v", err)
 	}
 	if err := conns[0].SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conns[0].Read(make([]byte, 1)); !isTimeout(err) {
+	if _, err := conns[0].Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the idle connection was ended, too: %v", err)
 	}
-}
-
-func isTimeout(err error) bool {
-	t, ok := err.(net.Error)
-	return ok && t.Timeout()
 }

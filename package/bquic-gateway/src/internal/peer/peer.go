@@ -2,7 +2,10 @@
 
 package peer
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // Shared is the name of the peer that stands for all relays with the shared token.
 const Shared = "shared"
@@ -24,16 +27,8 @@ type Config struct {
 
 // MayComeFrom reports whether the peer may connect from addr.
 func (c *Config) MayComeFrom(addr netip.Addr) bool {
-	if len(c.Prefixes) == 0 {
-		return true
-	}
 	addr = addr.Unmap().WithZone("")
-	for _, p := range c.Prefixes {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return len(c.Prefixes) == 0 || slices.ContainsFunc(c.Prefixes, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // SourceOf returns the addresses that belong to the same subscriber as addr: the

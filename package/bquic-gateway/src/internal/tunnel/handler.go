@@ -408,13 +408,8 @@ func refuse(err error) *Refusal {
 	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH),
 		errors.Is(err, syscall.EADDRNOTAVAIL), errors.Is(err, syscall.EAFNOSUPPORT):
 		r.Type = TargetUnroutable
-	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, syscall.ETIMEDOUT), isTimeout(err):
+	case os.IsTimeout(err):
 		r.Status, r.Type = http.StatusGatewayTimeout, ConnectionTimeout
 	}
 	return r
-}
-
-func isTimeout(err error) bool {
-	var t net.Error
-	return errors.As(err, &t) && t.Timeout()
 }

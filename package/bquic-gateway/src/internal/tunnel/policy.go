@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"bquic/internal/special"
 )
@@ -57,26 +58,16 @@ func (p *Policy) Allowed(addr netip.Addr) error {
 	if isSpecial && !p.names(addr, r.Prefix) {
 		return fmt.Errorf("%s is %s", asked, r.Name)
 	}
-	if len(p.Allow) == 0 {
-		return nil
+	if len(p.Allow) > 0 && !slices.ContainsFunc(p.Allow, func(a netip.Prefix) bool { return a.Contains(addr) }) {
+		return fmt.Errorf("%s is not in an allowed prefix", asked)
 	}
-	for _, a := range p.Allow {
-		if a.Contains(addr) {
-			return nil
-		}
-	}
-	return fmt.Errorf("%s is not in an allowed prefix", asked)
+	return nil
 }
 
 // names reports whether Allow has a prefix that contains addr and lies within the
 // special range.
 func (p *Policy) names(addr netip.Addr, special netip.Prefix) bool {
-	for _, a := range p.Allow {
-		if a.Contains(addr) && a.Bits() >= special.Bits() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Allow, func(a netip.Prefix) bool { return a.Contains(addr) && a.Bits() >= special.Bits() })
 }
 
 var (
