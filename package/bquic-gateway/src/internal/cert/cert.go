@@ -25,8 +25,8 @@ import (
 	"time"
 )
 
-// Load reads a certificate chain and its key from PEM files.
-func Load(certFile, keyFile string) (tls.Certificate, error) {
+// load reads a certificate chain and its key from PEM files.
+func load(certFile, keyFile string) (tls.Certificate, error) {
 	certPEM, err := readFile(certFile)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("cannot read certificate: %w", err)
@@ -56,7 +56,7 @@ func LoadOrCreate(dir string, names []string) (_ tls.Certificate, created bool, 
 	_, certErr := os.Stat(certFile)
 	_, keyErr := os.Stat(keyFile)
 	if !errors.Is(certErr, fs.ErrNotExist) && !errors.Is(keyErr, fs.ErrNotExist) {
-		c, err := Load(certFile, keyFile)
+		c, err := load(certFile, keyFile)
 		return c, false, err
 	}
 	certPEM, keyPEM, err := selfSigned(names)

@@ -74,7 +74,7 @@ func TestLoadErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, k, other, junk := file("c", cert1), file("k", key1), file("other", key2), file("junk", []byte("junk"))
-	if _, err := Load(c, k); err != nil {
+	if _, err := load(c, k); err != nil {
 		t.Errorf("the right pair: %v", err)
 	}
 	for _, test := range []struct{ cert, key, want string }{
@@ -84,7 +84,7 @@ func TestLoadErrors(t *testing.T) {
 		{junk, k, "certificate " + junk + " and key " + k + ": failed to find any PEM data in certificate input"},
 		{c, junk, "certificate " + c + " and key " + junk + ": failed to find any PEM data in key input"},
 	} {
-		if _, err := Load(test.cert, test.key); err == nil || err.Error() != test.want {
+		if _, err := load(test.cert, test.key); err == nil || err.Error() != test.want {
 			t.Errorf("got  %v\nwant %s", err, test.want)
 		}
 	}

@@ -32,7 +32,7 @@ func TestOddFiles(t *testing.T) {
 		if _, err := ReadAuthorities(path); err == nil || !strings.Contains(err.Error(), path+": "+want) {
 			t.Errorf("authorities in %s: %v", path, err)
 		}
-		if _, err := Load(path, path); err == nil || !strings.Contains(err.Error(), path+": "+want) {
+		if _, err := load(path, path); err == nil || !strings.Contains(err.Error(), path+": "+want) {
 			t.Errorf("a certificate in %s: %v", path, err)
 		}
 	}

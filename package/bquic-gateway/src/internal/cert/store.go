@@ -109,7 +109,7 @@ func (s *Store) Refresh(log *slog.Logger) {
 // the read is noticed the next time.
 func (e *entry) load() error {
 	e.files = e.look()
-	c, err := Load(e.Cert, e.Key)
+	c, err := load(e.Cert, e.Key)
 	if err != nil {
 		return err
 	}

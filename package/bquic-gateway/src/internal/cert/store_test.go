@@ -61,7 +61,7 @@ func TestStoreFollowsFiles(t *testing.T) {
 	refresh(first, "")
 
 	// An ACME client writes one file after the other.
-	renewed, err := Load(next.Cert, next.Key)
+	renewed, err := load(next.Cert, next.Key)
 	if err != nil {
 		t.Fatal(err)
 	}

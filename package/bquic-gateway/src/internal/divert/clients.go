@@ -23,9 +23,9 @@ const (
 
 // Reasons why a bridged connection cannot be taken.
 var (
-	ErrTarget = errors.New("the node has no route to the target")
-	ErrOnLink = errors.New("the target is on the bridge itself")
-	ErrClient = errors.New("the node has another route to the client")
+	errTarget = errors.New("the node has no route to the target")
+	errOnLink = errors.New("the target is on the bridge itself")
+	errClient = errors.New("the node has another route to the client")
 	errRoom   = errors.New("too many bridged clients")
 )
 
@@ -117,9 +117,9 @@ func (d *Diverter) Reach(p *Packet, without bool) error {
 	switch {
 	case errors.Is(err, unix.ENETUNREACH) && without: // no route, as opposed to a prohibiting route
 	case err != nil:
-		return fmt.Errorf("%w: %w", ErrTarget, err)
+		return fmt.Errorf("%w: %w", errTarget, err)
 	case out == p.Bridge && !gateway:
-		return ErrOnLink
+		return errOnLink
 	}
 	return d.bridge.enter(p.Client.Addr(), p.Bridge)
 }
@@ -136,14 +136,14 @@ func (b *bridge) enter(client netip.Addr, device int) error {
 	case err == nil && out == device && !gateway:
 		return nil // needs no route, so Release does nothing
 	case err == nil && !gateway, err != nil && !errors.Is(err, unix.ENETUNREACH):
-		return ErrClient
+		return errClient
 	}
 	now := time.Now()
 	if b.sweep(now); len(b.routes) >= maxRoutes {
 		return errRoom
 	}
 	if r := b.routes[client]; r != nil && r.users > 0 { // a client of another bridge
-		return ErrClient
+		return errClient
 	}
 	if err := changeRoute(client, device, true); err != nil {
 		return fmt.Errorf("route to %s: %w", client, err)

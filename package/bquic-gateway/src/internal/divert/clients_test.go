@@ -63,16 +63,16 @@ func TestClientRoutes(t *testing.T) {
 		{"of the bridge's prefix", "10.1.0.2", world, false, nil, ""},
 		{"of an unknown prefix", "10.7.0.2", world, false, nil, "10.7.0.2 dev br0 proto static scope link"},
 		{"behind a router of the bridge", "203.0.114.5", world, false, nil, "203.0.114.5 dev br0 proto static scope link"},
-		{"of another device", "10.2.0.2", world, false, ErrClient, ""},
-		{"the node's own", "10.2.0.1", world, false, ErrClient, ""},
-		{"a blackhole", "10.1.0.2", "192.0.2.4", true, ErrTarget, ""},
-		{"unreachable", "10.1.0.2", "192.0.2.5", true, ErrTarget, ""},
-		{"prohibited", "10.1.0.2", "192.0.2.6", true, ErrTarget, ""},
-		{"the node itself", "10.1.0.2", "10.2.0.1", true, ErrTarget, ""},
-		{"on the bridge", "10.1.0.2", "198.51.100.7", true, ErrOnLink, ""},
+		{"of another device", "10.2.0.2", world, false, errClient, ""},
+		{"the node's own", "10.2.0.1", world, false, errClient, ""},
+		{"a blackhole", "10.1.0.2", "192.0.2.4", true, errTarget, ""},
+		{"unreachable", "10.1.0.2", "192.0.2.5", true, errTarget, ""},
+		{"prohibited", "10.1.0.2", "192.0.2.6", true, errTarget, ""},
+		{"the node itself", "10.1.0.2", "10.2.0.1", true, errTarget, ""},
+		{"on the bridge", "10.1.0.2", "198.51.100.7", true, errOnLink, ""},
 		{"behind a router of the bridge", "10.1.0.2", "203.0.114.5", false, nil, ""},
 		{"on another device", "10.1.0.2", "10.2.0.5", false, nil, ""},
-		{"no route", "10.1.0.2", "2001:db8::1", false, ErrTarget, ""},
+		{"no route", "10.1.0.2", "2001:db8::1", false, errTarget, ""},
 		{"no route, and none is needed", "10.1.0.2", "2001:db8::1", true, nil, ""},
 		{"no route to the client, either", "2001:db8:7::2", "2001:db8::1", true, nil, ""}, // ip shows IPv4's
 	} {
@@ -120,7 +120,7 @@ func TestClientRoutes(t *testing.T) {
 	}
 	routed("by another bridge", "br1")
 	br = indexes["br0"]
-	if err := reach("10.7.0.2", world, false); !errors.Is(err, ErrClient) {
+	if err := reach("10.7.0.2", world, false); !errors.Is(err, errClient) {
 		t.Errorf("a client of another bridge: %v", err)
 	}
 	for i := range maxRoutes {

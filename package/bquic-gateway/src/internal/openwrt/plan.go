@@ -57,9 +57,9 @@ type Rule struct {
 	Device, Mark string
 }
 
-// New returns the plan for a role. drive returns what a directory is on, "" if there is no such directory, and resolve
+// newPlan returns the plan for a role. drive returns what a directory is on, "" if there is no such directory, and resolve
 // returns a path without symbolic links.
-func New(role string, f *uci.File, cfg *config.Config, drive, resolve func(string) string) *Plan {
+func newPlan(role string, f *uci.File, cfg *config.Config, drive, resolve func(string) string) *Plan {
 	p := &Plan{Role: role, Config: f.Text(func(s *uci.Section) bool { return config.ReadBy(s.Type, role) })}
 	if role == Gateway {
 		p.gateway(&cfg.Gateway, drive, resolve)

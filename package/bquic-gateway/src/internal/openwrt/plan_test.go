@@ -33,7 +33,7 @@ func plan(t testing.TB, role, text string, dirs ...string) *Plan {
 		}
 		return ""
 	}
-	return New(role, f, cfg, func(dir string) string {
+	return newPlan(role, f, cfg, func(dir string) string {
 		if slices.Contains(dirs, dir) {
 			return "flash"
 		}
@@ -293,7 +293,7 @@ func FuzzPrint(f *testing.F) {
 			return
 		}
 		for _, role := range []string{Gateway, Relay} {
-			p := New(role, file, cfg, func(string) string { return "flash" }, func(path string) string { return path })
+			p := newPlan(role, file, cfg, func(string) string { return "flash" }, func(path string) string { return path })
 			var b bytes.Buffer
 			if p.Print(&b, "/made") != nil {
 				continue

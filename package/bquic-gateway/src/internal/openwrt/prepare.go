@@ -41,7 +41,7 @@ func Load(file, role string) (*Plan, *config.Config, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return New(role, f, cfg, drive, resolve), cfg, nil
+	return newPlan(role, f, cfg, drive, resolve), cfg, nil
 }
 
 // resolve returns a path without symbolic links, if all of them are root's.

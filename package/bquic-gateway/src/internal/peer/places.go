@@ -15,9 +15,9 @@ const shareFactor = 8
 
 // Reasons why Take refuses a place.
 var (
-	ErrFull  = errors.New("no places for tunnels are left")
-	ErrMost  = errors.New("the peer has reached its limit on tunnels")
-	ErrShare = errors.New("few places for tunnels are left, and the peer already has its share")
+	errFull  = errors.New("no places for tunnels are left")
+	errMost  = errors.New("the peer has reached its limit on tunnels")
+	errShare = errors.New("few places for tunnels are left, and the peer already has its share")
 )
 
 // Places divides a number of places among peers, and each peer's places among the
@@ -103,11 +103,11 @@ func (p *Places) refuse(h *holder, most int, source netip.Prefix) error {
 	free := p.total - p.used
 	switch {
 	case most > 0 && h.used >= most:
-		return ErrMost
+		return errMost
 	case free <= 0:
-		return ErrFull
+		return errFull
 	case h.used >= shareFactor*free:
-		return ErrShare
+		return errShare
 	}
 	// The number of places that the peer could reach if the other peers kept
 	// theirs.
@@ -116,7 +116,7 @@ func (p *Places) refuse(h *holder, most int, source netip.Prefix) error {
 		space = min(space, most)
 	}
 	if h.sources[source] >= shareFactor*max(space-h.used, 1) {
-		return ErrShare
+		return errShare
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func (p *Places) victim(peer string, h *holder, why error, source netip.Prefix) 
 	if h.used == 0 {
 		active++
 	}
-	if why != ErrMost && h.used < p.used/active { // so one holds at least two more
+	if why != errMost && h.used < p.used/active { // so one holds at least two more
 		from := peer
 		for name, other := range p.holders {
 			if n := p.Held(from); other.used > n || other.used == n && name < from {

@@ -49,15 +49,15 @@ func TestPlaces(t *testing.T) {
 		total int
 		wants []want
 	}{
-		{"none", 0, []want{{"a", 0, 1, 0, 0, ErrFull}}},
-		{"one", 1, []want{{"a", 0, 1, 1, 1, ErrFull}, {"b", 0, 2, 0, 0, ErrFull}}},
-		{"alone", 1000, []want{{"a", 0, 1, 780, 889, ErrShare}}},
-		{"alone with a limit", 1000, []want{{"a", 100, 1, 88, 99, ErrShare}, {"a", 100, 2, 45, 50, nil}, {"a", 100, 3, 30, 33, nil}}},
-		{"alone with a limit that it cannot reach", 1000, []want{{"a", 5000, 1, 780, 800, ErrShare}}},
+		{"none", 0, []want{{"a", 0, 1, 0, 0, errFull}}},
+		{"one", 1, []want{{"a", 0, 1, 1, 1, errFull}, {"b", 0, 2, 0, 0, errFull}}},
+		{"alone", 1000, []want{{"a", 0, 1, 780, 889, errShare}}},
+		{"alone with a limit", 1000, []want{{"a", 100, 1, 88, 99, errShare}, {"a", 100, 2, 45, 50, nil}, {"a", 100, 3, 30, 33, nil}}},
+		{"alone with a limit that it cannot reach", 1000, []want{{"a", 5000, 1, 780, 800, errShare}}},
 		// Each may have an equal part, whichever peers came before.
-		{"a second one", 1000, []want{{"a", 0, 1, 780, 889, ErrShare}, {"b", 0, 2, 450, 500, nil}, {"c", 0, 3, 300, 333, nil}, {"a", 0, 1, 0, 1, nil}}},
-		{"sources of one", 1000, []want{{"a", 0, 1, 780, 800, ErrShare}, {"a", 0, 2, 400, 450, nil}, {"a", 0, 3, 270, 300, nil}, {"b", 0, 4, 450, 500, nil}}},
-		{"more peers than places", 2, []want{{"a", 0, 1, 2, 2, ErrFull}, {"b", 0, 2, 1, 1, ErrFull}, {"c", 0, 3, 0, 0, ErrFull}}},
+		{"a second one", 1000, []want{{"a", 0, 1, 780, 889, errShare}, {"b", 0, 2, 450, 500, nil}, {"c", 0, 3, 300, 333, nil}, {"a", 0, 1, 0, 1, nil}}},
+		{"sources of one", 1000, []want{{"a", 0, 1, 780, 800, errShare}, {"a", 0, 2, 400, 450, nil}, {"a", 0, 3, 270, 300, nil}, {"b", 0, 4, 450, 500, nil}}},
+		{"more peers than places", 2, []want{{"a", 0, 1, 2, 2, errFull}, {"b", 0, 2, 1, 1, errFull}, {"c", 0, 3, 0, 0, errFull}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := places(tc.total)

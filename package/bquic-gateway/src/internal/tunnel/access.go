@@ -27,12 +27,12 @@ type Access struct {
 	Places int
 }
 
-// TunnelMemory is the memory that one tunnel takes, in bytes. It determines the number of places.
+// tunnelMemory is the memory that one tunnel takes, in bytes. It determines the number of places.
 // With 2,000 tunnels (amd64, Linux 6), each takes 27 KB of Go's memory while idle, and 57 KB with 64
 // KiB in flight that its client does not read. Each takes another 14 KB and 27 KB in the kernel,
 // which Go's memory limit does not count. With 8,000 tunnels at full speed, each takes 70 KB
 // including garbage (test/stress, fleet). The rest is for what else the gateway holds.
-const TunnelMemory = 80 << 10
+const tunnelMemory = 80 << 10
 
 // otherMemory is the memory of a gateway without tunnels, in bytes.
 const otherMemory = 16 << 20
@@ -40,7 +40,7 @@ const otherMemory = 16 << 20
 // PlacesIn returns how many tunnels fit into a gateway whose memory must stay below ceiling, in
 // bytes. Each tunnel also needs a file descriptor; tunnels may use three quarters of them.
 func PlacesIn(ceiling uint64) int {
-	places := (max(ceiling, 2*otherMemory) - otherMemory) / TunnelMemory
+	places := (max(ceiling, 2*otherMemory) - otherMemory) / tunnelMemory
 	var files unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) == nil {
 		places = min(places, uint64(files.Cur)/4*3)

@@ -362,7 +362,7 @@ func TestGrants(t *testing.T) {
 }
 
 func TestPlacesIn(t *testing.T) {
-	for ceiling, want := range map[uint64]int{0: 204, 32 << 20: 204, otherMemory + 500*TunnelMemory: 500} {
+	for ceiling, want := range map[uint64]int{0: 204, 32 << 20: 204, otherMemory + 500*tunnelMemory: 500} {
 		if n := PlacesIn(ceiling); n != want {
 			t.Errorf("%d places in %d bytes, not %d", n, ceiling, want)
 		}

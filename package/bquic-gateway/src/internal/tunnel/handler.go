@@ -60,7 +60,7 @@ func (r *Refusal) Error() string { return r.Detail }
 // OfTarget reports whether the gateway cannot reach the target, or may not. Another target may be reached.
 func (r *Refusal) OfTarget() bool {
 	switch r.Type {
-	case TargetProhibited, TargetUnroutable, ConnectionRefused, ConnectionTimeout:
+	case TargetProhibited, TargetUnroutable, connectionRefused, connectionTimeout:
 		return true
 	}
 	return false
@@ -71,8 +71,8 @@ const (
 	RequestDenied     = "http_request_denied" // wrong token, client not allowed
 	TargetProhibited  = "destination_ip_prohibited"
 	TargetUnroutable  = "destination_ip_unroutable"
-	ConnectionRefused = "connection_refused"
-	ConnectionTimeout = "connection_timeout"
+	connectionRefused = "connection_refused"
+	connectionTimeout = "connection_timeout"
 	LimitReached      = "connection_limit_reached"
 	UplinkDown        = "destination_unavailable" // the gateway does not reach the Internet
 	dnsError          = "dns_error"
@@ -350,13 +350,13 @@ func (h *Handler) dial(ctx context.Context, network, target string, allow []neti
 	}
 	if ctx.Err() != nil {
 		if time.Since(begin) >= givenUp {
-			h.failed(tried, ConnectionTimeout)
+			h.failed(tried, connectionTimeout)
 		}
 		return nil, ctx.Err()
 	}
 	refusal := refuse(err)
 	h.failed(tried, refusal.Type)
-	if refusal.Status >= 500 && refusal.Type != ConnectionRefused && h.isDown() {
+	if refusal.Status >= 500 && refusal.Type != connectionRefused && h.isDown() {
 		refusal = uplinkRefusal(refusal.Detail)
 	}
 	return nil, refusal
@@ -404,12 +404,12 @@ func refuse(err error) *Refusal {
 	case errors.As(err, &dns):
 		r.Type = dnsError
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET):
-		r.Type = ConnectionRefused
+		r.Type = connectionRefused
 	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH),
 		errors.Is(err, syscall.EADDRNOTAVAIL), errors.Is(err, syscall.EAFNOSUPPORT):
 		r.Type = TargetUnroutable
 	case os.IsTimeout(err):
-		r.Status, r.Type = http.StatusGatewayTimeout, ConnectionTimeout
+		r.Status, r.Type = http.StatusGatewayTimeout, connectionTimeout
 	}
 	return r
 }

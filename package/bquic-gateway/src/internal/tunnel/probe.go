@@ -94,9 +94,9 @@ func (h *Handler) reached(target netip.AddrPort) {
 func (h *Handler) failed(tried []netip.AddrPort, kind string) {
 	for _, target := range tried {
 		switch kind {
-		case ConnectionRefused:
+		case connectionRefused:
 			h.reached(target)
-		case TargetUnroutable, ConnectionTimeout:
+		case TargetUnroutable, connectionTimeout:
 			if outside(target) {
 				h.note(func(u *uplink) { u.silence(time.Now(), target, kind == TargetUnroutable) })
 			}
@@ -123,7 +123,7 @@ func (h *Handler) tryUplink(ctx context.Context, now time.Time) {
 				if err == nil {
 					conn.Close()
 				}
-				if err == nil || refuse(err).Type == ConnectionRefused {
+				if err == nil || refuse(err).Type == connectionRefused {
 					h.reached(target)
 				}
 			})

@@ -380,7 +380,7 @@ func TestRefusals(t *testing.T) {
 		{"prefix", newHandler(loopback), "192.0.2.1:80", "Bearer " + token, 403, TargetProhibited, "not in an allowed prefix"},
 		{"no port", newHandler(nil), "192.0.2.1", "Bearer " + token, 400, requestError, "host:port"},
 		{"port 0", newHandler(nil), "192.0.2.1:0", "Bearer " + token, 400, requestError, "host:port"},
-		{"no listener", newHandler(loopback), closed.Addr().String(), "bearer " + token, 502, ConnectionRefused, "refused"},
+		{"no listener", newHandler(loopback), closed.Addr().String(), "bearer " + token, 502, connectionRefused, "refused"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			str, res := connect(t, serve(t, tc.handler), tc.target, tc.authorization)

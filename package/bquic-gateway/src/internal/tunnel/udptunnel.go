@@ -26,10 +26,10 @@ import (
 const UDP = "connect-udp"
 
 const (
-	// UDPIdleTimeout ends a tunnel without datagrams. RFC 4787 requires at least 2 minutes.
-	UDPIdleTimeout = 2 * time.Minute
-	// DNSIdleTimeout is for port 53, where an answer comes soon or never.
-	DNSIdleTimeout = 15 * time.Second
+	// udpIdleTimeout ends a tunnel without datagrams. RFC 4787 requires at least 2 minutes.
+	udpIdleTimeout = 2 * time.Minute
+	// dnsIdleTimeout is for port 53, where an answer comes soon or never.
+	dnsIdleTimeout = 15 * time.Second
 
 	udpPath = "/.well-known/masque/udp/" // RFC 9298, section 3.4
 	maxUDP  = 65527                      // the largest payload
@@ -199,7 +199,7 @@ func (h *Handler) serveUDP(w http.ResponseWriter, r *http.Request, conn *net.UDP
 // IdleOf returns the idle timeout of tunnels to a UDP port.
 func IdleOf(port string) time.Duration {
 	if port == "53" {
-		return DNSIdleTimeout
+		return dnsIdleTimeout
 	}
-	return UDPIdleTimeout
+	return udpIdleTimeout
 }

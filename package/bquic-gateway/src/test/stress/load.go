@@ -32,7 +32,7 @@ const (
 
 	// Ceilings of resident memory. A gateway is given loadMemory MiB; a relay is documented to
 	// need 64 KiB for each carried connection (docs/gateway.md). The gateway counts
-	// tunnel.TunnelMemory for each tunnel, and has room for others.
+	// tunnel.tunnelMemory for each tunnel, and has room for others.
 	loadMemory   = 256
 	relayCeiling = relayed*64<<10 + overhead<<20
 )
