@@ -12,8 +12,9 @@ import random
 import re
 import statistics
 import subprocess
+import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from lab.measure import ENDS_WITH_US, at_once, commit, progress
@@ -164,12 +165,35 @@ def pairs(base: Iterable[Row], other: Iterable[Row], key: str) -> list[float]:
     return [first[row["seed"]] / row[key] for row in other if row["seed"] in first and row[key] > 0]
 
 
-def parser(description: str) -> argparse.ArgumentParser:
-    """The options of all simulated experiments."""
-    p = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(
+    name: str, about: str, results: pathlib.Path, quick_results: pathlib.Path,
+    measured: Callable[[argparse.Namespace, pathlib.Path], list[Row]], report: Callable[[list[Row]], str],
+    draw: Callable[[list[Row]], None], quick_seeds: int = 1,
+) -> int:
+    """The command line of all simulated experiments. QUICK_SEEDS: at most so many in the quick set."""
+    p = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--seeds", type=int, default=5, help="runs of each cell (5)")
     p.add_argument("--quick", action="store_true", help="fewer cells, smaller files, fewer seeds, into build/lab/ only")
     p.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time")
     p.add_argument("--restart", action="store_true", help="measures again what the results file has")
     p.add_argument("--report", action="store_true", help="only prints the tables and draws the figures of what there is")
-    return p
+    args = p.parse_args()
+    if args.seeds < 1 or args.jobs < 1:
+        sys.exit(f"{name}: --seeds and --jobs must be at least 1")
+    path = results
+    if args.quick:
+        path, args.seeds = quick_results, min(args.seeds, quick_seeds)
+    try:
+        if not args.report:
+            build()
+        rows = read(path) if args.report else measured(args, path)
+    except RuntimeError as error:
+        sys.exit(f"{name}: {error}")
+    except KeyboardInterrupt:
+        return 130
+    if not rows:
+        sys.exit(f"{name}: no rows in {path.relative_to(ROOT)}")
+    print(report(rows))
+    if not args.quick:
+        draw(rows)
+    return 0

@@ -22,6 +22,7 @@ docs/results/dense-download*.svg. An interrupted run continues where it stopped.
 
 from __future__ import annotations
 
+import argparse
 import pathlib
 import statistics
 import sys
@@ -470,31 +471,16 @@ def draw_crowds(rows: list[Row]) -> None:
         axes.legend(fontsize=7)
 
 
-def main() -> int:
-    args = simulation.parser(__doc__ or "").parse_args()
-    if args.seeds < 1 or args.jobs < 1:
-        sys.exit("dense-download: --seeds and --jobs must be at least 1")
-    path = QUICK_RESULTS if args.quick else RESULTS
-    if args.report:
-        rows = results.read(path)
-    else:
-        simulation.build()
-        seeds = min(args.seeds, QUICK_SEEDS) if args.quick else args.seeds
-        rows = simulation.run(wanted(args.quick, seeds), path, args.jobs, args.restart)
-        if not args.quick:
-            rows += simulation.run([*doubtful(rows, seeds), *wanted_crowds()], path, args.jobs)
-    if not rows:
-        sys.exit(f"dense-download: no rows in {path.relative_to(ROOT)}")
-    print(report(rows))
+def measured(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
+    rows = simulation.run(wanted(args.quick, args.seeds), path, args.jobs, args.restart)
     if not args.quick:
-        draw(rows)
-    return 0
+        rows += simulation.run([*doubtful(rows, args.seeds), *wanted_crowds()], path, args.jobs)
+    return rows
+
+
+def main() -> int:
+    return simulation.main("dense-download", __doc__ or "", RESULTS, QUICK_RESULTS, measured, report, draw, QUICK_SEEDS)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except RuntimeError as error:
-        sys.exit(f"dense-download: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    sys.exit(main())

@@ -21,6 +21,7 @@ docs/results/interactive.svg. An interrupted run continues where it stopped.
 
 from __future__ import annotations
 
+import argparse
 import pathlib
 import statistics
 import sys
@@ -144,36 +145,21 @@ def draw(rows: list[Row]) -> None:
         axes[0].legend(fontsize=7)
 
 
-def main() -> int:
-    args = simulation.parser(__doc__ or "").parse_args()
-    if args.seeds < 1 or args.jobs < 1:
-        sys.exit("interactive: --seeds and --jobs must be at least 1")
+def measured(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
     forms = ["none", "wifirr"] if args.quick else FORMS
-    seeds = 1 if args.quick else args.seeds
     clients = [True] if args.quick else list(CLIENTS)
-    path = QUICK_RESULTS if args.quick else RESULTS
-    if args.report:
-        rows = results.read(path)
-    else:
-        simulation.build()
-        rows = simulation.run(
-            [{"interactive": flow, "interactive_alone": alone, "form": form, "seed": seed, "file_mb": FILE_MB}
-             for seed in range(1, seeds + 1) for alone in clients for flow in FLOWS for form in forms],
-            path, args.jobs, args.restart)
-        if not args.quick:
-            rows += simulation.run(wanted_crowds(), path, args.jobs)
-    if not rows:
-        sys.exit(f"interactive: no rows in {path.relative_to(ROOT)}")
-    print(report(rows))
+    rows = simulation.run(
+        [{"interactive": flow, "interactive_alone": alone, "form": form, "seed": seed, "file_mb": FILE_MB}
+         for seed in range(1, args.seeds + 1) for alone in clients for flow in FLOWS for form in forms],
+        path, args.jobs, args.restart)
     if not args.quick:
-        draw(rows)
-    return 0
+        rows += simulation.run(wanted_crowds(), path, args.jobs)
+    return rows
+
+
+def main() -> int:
+    return simulation.main("interactive", __doc__ or "", RESULTS, QUICK_RESULTS, measured, report, draw)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except RuntimeError as error:
-        sys.exit(f"interactive: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    sys.exit(main())

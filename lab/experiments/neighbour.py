@@ -14,6 +14,7 @@ docs/results/neighbour.svg. An interrupted run continues where it stopped.
 
 from __future__ import annotations
 
+import argparse
 import pathlib
 import sys
 
@@ -101,35 +102,19 @@ def draw(rows: list[Row]) -> None:
         axes.legend(fontsize=7)
 
 
-def main() -> int:
-    args = simulation.parser(__doc__ or "").parse_args()
-    if args.seeds < 1 or args.jobs < 1:
-        sys.exit("neighbour: --seeds and --jobs must be at least 1")
-    seeds = 1 if args.quick else args.seeds
+def measured(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
     cells = [c for c in CELLS if c[1] != "spdy"] if args.quick else CELLS
-    path = QUICK_RESULTS if args.quick else RESULTS
-    if args.report:
-        rows = results.read(path)
-    else:
-        simulation.build()
-        rows = simulation.run(
-            [{"stations": STATIONS, "phy": phy, "traffic": traffic, "upload_kbit": rate, "neighbour_share": share,
-              "seed": seed, "file_mb": 1 if args.quick else FILE_MB, **own}
-             for seed in range(1, seeds + 1) for phy, traffic, rate in cells for share in (0, SHARE) for form, own in FORMS[phy].items()
-             if not args.quick or form in ("none", "default")],
-            path, args.jobs, args.restart)
-    if not rows:
-        sys.exit(f"neighbour: no rows in {path.relative_to(ROOT)}")
-    print(report(rows))
-    if not args.quick:
-        draw(rows)
-    return 0
+    return simulation.run(
+        [{"stations": STATIONS, "phy": phy, "traffic": traffic, "upload_kbit": rate, "neighbour_share": share,
+          "seed": seed, "file_mb": 1 if args.quick else FILE_MB, **own}
+         for seed in range(1, args.seeds + 1) for phy, traffic, rate in cells for share in (0, SHARE) for form, own in FORMS[phy].items()
+         if not args.quick or form in ("none", "default")],
+        path, args.jobs, args.restart)
+
+
+def main() -> int:
+    return simulation.main("neighbour", __doc__ or "", RESULTS, QUICK_RESULTS, measured, report, draw)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except RuntimeError as error:
-        sys.exit(f"neighbour: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    sys.exit(main())
