@@ -12,19 +12,11 @@
 /* What several pages need. LuCI's dom.append() takes a lone string as markup and
    strings in an array as text, so all children here are arrays. */
 
-const callBquicStatus = rpc.declare({ object: 'bquic', method: 'status', reject: true });
 const callBquicCheck = rpc.declare({ object: 'bquic', method: 'check', reject: true });
 const callBquicFetch = rpc.declare({ object: 'bquic', method: 'fetch', params: [ 'url', 'pin', 'profile', 'ca' ], reject: true });
 const callBquicHistory = rpc.declare({ object: 'bquic', method: 'history', reject: true });
 const callWifirrHistory = rpc.declare({ object: 'wifirr', method: 'history', reject: true });
 const callWifirrCheck = rpc.declare({ object: 'wifirr', method: 'check', reject: true });
-const callWifirrStatus = rpc.declare({ object: 'wifirr', method: 'status', reject: true });
-const callWifirrClients = rpc.declare({ object: 'wifirr', method: 'clients', reject: true });
-const callWifirrPause = rpc.declare({ object: 'wifirr', method: 'pause', reject: true });
-const callWifirrResume = rpc.declare({ object: 'wifirr', method: 'resume', reject: true });
-
-const callCommit = rpc.declare({ object: 'uci', method: 'commit', params: [ 'config' ], reject: true });
-
 const callDevices = rpc.declare({ object: 'network.device', method: 'status' });
 const callHostHints = rpc.declare({ object: 'luci-rpc', method: 'getHostHints' });
 const callIwinfoDevices = rpc.declare({ object: 'iwinfo', method: 'devices' });
@@ -64,16 +56,22 @@ function absolutePath(id, value) {
 	return !value || value.startsWith('/') || _('Must be an absolute path.');
 }
 
+/* A list in an answer; empty if it is none. */
+function list(value) {
+	return Array.isArray(value) ? value : [];
+}
+
 /* Map from a device to its radio, as far as iwinfo has told them. */
 const radios = new Map();
 
 return baseclass.extend({
-	status: callBquicStatus,
-	schedulers: callWifirrStatus,
-	clients: callWifirrClients,
-	pause: callWifirrPause,
-	commit: callCommit,
-	resume: callWifirrResume,
+	status: rpc.declare({ object: 'bquic', method: 'status', reject: true }),
+	schedulers: rpc.declare({ object: 'wifirr', method: 'status', reject: true }),
+	clients: rpc.declare({ object: 'wifirr', method: 'clients', reject: true }),
+	pause: rpc.declare({ object: 'wifirr', method: 'pause', reject: true }),
+	resume: rpc.declare({ object: 'wifirr', method: 'resume', reject: true }),
+	commit: rpc.declare({ object: 'uci', method: 'commit', params: [ 'config' ], reject: true }),
+	list: list,
 	reasons: reasons,
 
 	/* Both packages' histories: { gateway, relay, schedulers }. */
@@ -197,7 +195,7 @@ return baseclass.extend({
 	 * a function that returns the device whose running scheduler serves a skipped section, too.
 	 */
 	sharing(schedulers) {
-		const running = new Set((Array.isArray(schedulers) ? schedulers : []).map((st) => st?.device));
+		const running = new Set(list(schedulers).map((st) => st?.device));
 		const sections = uci.sections('wifirr', 'scheduler').filter((s) => s.enabled == '1' && s.device && s.match != 'ip');
 		const serving = sections.filter((s) => s.backend != 'htb' && running.has(s.device));
 		const asked = serving.length && serving.length < sections.length ? sections.filter((s) => !radios.has(s.device)) : [];
@@ -218,9 +216,9 @@ return baseclass.extend({
 	mistakes(config) {
 		const node = E('div', { 'aria-live': 'polite' });
 		const of = {
-			bquic: () => callBquicCheck().then((c) => (Array.isArray(c?.mistakes) ? c.mistakes : []).map((m) =>
+			bquic: () => callBquicCheck().then((c) => list(c?.mistakes).map((m) =>
 				(m?.line ? _('line %d').format(m.line) + ': ' : '') + [ m?.section, m?.option ].filter((x) => x).map((x) => this.text(x)).join('.') + (m?.section ? ': ' : '') + this.text(m?.text))),
-			wifirr: () => callWifirrCheck().then((c) => (Array.isArray(c?.mistakes) ? c.mistakes : []).map((m) => this.text(m)))
+			wifirr: () => callWifirrCheck().then((c) => list(c?.mistakes).map((m) => this.text(m)))
 		};
 		const refresh = () => of[config]().catch(() => []).then((lines) => dom.content(node, lines.length ? [
 			E('div', { 'class': 'alert-message warning' }, [
@@ -332,7 +330,7 @@ return baseclass.extend({
 	/* [ { device, ssid } ] of the access points. From iwinfo which, unlike network.wireless, does not expose WiFi keys. */
 	accessPoints() {
 		return L.resolveDefault(callIwinfoDevices(), null).then((answer) => Promise.all(
-			(Array.isArray(answer?.devices) ? answer.devices : []).map((device) =>
+			list(answer?.devices).map((device) =>
 				L.resolveDefault(callIwinfoInfo(device), null).then((info) => ({ device, mode: info?.mode, ssid: info?.ssid })))
 		)).then((found) => found.filter((ap) => ap.mode == 'Master'));
 	},
@@ -340,7 +338,7 @@ return baseclass.extend({
 	/* [ { mac, signal } ] of all clients of these access points */
 	stations(aps) {
 		return Promise.all(aps.map((ap) => L.resolveDefault(callIwinfoAssoclist(ap.device), null)))
-			.then((answers) => answers.flatMap((answer) => Array.isArray(answer?.results) ? answer.results : []).filter((s) => typeof s?.mac == 'string'));
+			.then((answers) => answers.flatMap((answer) => list(answer?.results)).filter((s) => typeof s?.mac == 'string'));
 	},
 
 	/* Names of all network devices. */

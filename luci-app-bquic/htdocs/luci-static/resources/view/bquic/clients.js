@@ -99,7 +99,7 @@ return view.extend({
 						...objects.wifirr ? common.silent('wifirr') : common.missing('wifirr-sched')
 					]) ])));
 
-			const schedulers = (Array.isArray(answer.schedulers) ? answer.schedulers : []).filter((s) => Array.isArray(s?.clients));
+			const schedulers = common.list(answer.schedulers).filter((s) => Array.isArray(s?.clients));
 
 			const wanted = uci.sections('wifirr', 'scheduler').find((s) => s.enabled == '1' && s.device);
 
@@ -110,7 +110,7 @@ return view.extend({
 			]) ] ]));
 
 			/* ordered by address, not by state: the turn moves, the rows stay */
-			this.table.update(schedulers.flatMap((s) => s.clients.filter((c) => c).map((c) => {
+			const rows = schedulers.flatMap((s) => s.clients.filter((c) => c).map((c) => {
 				const address = common.text(c.client);
 				const key = `${common.text(s.device)} ${address}`;
 				const active = c.state == 'active';
@@ -131,9 +131,10 @@ return view.extend({
 						this.strip(key, active)
 					]
 				};
-			})).sort((a, b) => a.key < b.key ? -1 : 1));
+			})).sort((a, b) => a.key < b.key ? -1 : 1);
+			const present = new Set(rows.map((row) => row.key));
 
-			const present = new Set(schedulers.flatMap((s) => s.clients.filter((c) => c).map((c) => `${common.text(s.device)} ${common.text(c.client)}`)));
+			this.table.update(rows);
 			for (const key of this.strips.keys())
 				if (!present.has(key))
 					this.strips.delete(key);

@@ -8,6 +8,8 @@
 'require uci';
 'require view';
 
+const listen = (id, value) => !value || address.withPort(value, /^[0-9.]*$/) || _('Must be [address]:port, for example :8443 or 192.0.2.1:443.');
+
 return view.extend({
 	load() {
 		return Promise.all([ common.loadConfig('bquic'), profile.known() ]);
@@ -35,7 +37,7 @@ return view.extend({
 
 		o = s.taboption('general', form.Value, 'listen', _('Listen on'), _('Address and port on which the gateway listens, UDP and TCP; without an address, on all of them. To serve browsers by name, move LuCI to another port and take :443.'));
 		o.placeholder = ':8443';
-		o.validate = (id, value) => !value || address.withPort(value, /^[0-9.]*$/) || _('Must be [address]:port, for example :8443 or 192.0.2.1:443.');
+		o.validate = listen;
 
 		o = s.taboption('general', form.DynamicList, 'mesh', _('WiFi clients'), _('Address prefixes of the clients that come over WiFi; the firewall lets them in.'));
 		o.validate = address.prefix;
@@ -84,7 +86,7 @@ return view.extend({
 		o = s.taboption('advanced', form.Value, 'access_log', _('Access log'), _('File that gets a line for each request, for example /var/log/bquic/access.log; empty: none.'));
 		o.validate = common.absolutePath;
 		o = s.taboption('advanced', form.Value, 'redirect', _('Redirect'), _('Address and port, for example :80, where visitors without TLS are sent to the same site with TLS; empty: none.'));
-		o.validate = (id, value) => !value || address.withPort(value, /^[0-9.]*$/) || _('Must be [address]:port, for example :8443 or 192.0.2.1:443.');
+		o.validate = listen;
 		o = s.taboption('advanced', form.Value, 'acme_webroot', _('ACME webroot'), _('Directory that contains the ACME challenges in .well-known/acme-challenge/; empty: the site’s own. Requires the redirect.'));
 		o.validate = common.absolutePath;
 		common.metricsOption(s, 'advanced', '127.0.0.1:9464');

@@ -101,7 +101,7 @@ return view.extend({
 		return common.history().then(({ gateway, relay, schedulers }) => {
 			const g = this.graphs;
 			const bquic = (name, how) => this.merge([ gateway?.[name], relay?.[name] ], how);
-			const wifirr = (name, how) => this.merge((Array.isArray(schedulers) ? schedulers : []).map((s) => s?.[name]), how);
+			const wifirr = (name, how) => this.merge(common.list(schedulers).map((s) => s?.[name]), how);
 			const sum = (a, b) => a + b, most = (a, b) => Math.max(a, b), percent = (v) => v === null ? null : v / 10;
 
 			g.throughput.setPast([ bquic('down_bps', sum), bquic('up_bps', sum) ]);
@@ -201,15 +201,15 @@ return view.extend({
 		if (!this.have.wifirr)
 			return [ this.card(_('Scheduler'), _('not installed'), '', null, ...common.missing('wifirr-sched')) ];
 
-		const running = Array.isArray(answer.schedulers) ? answer.schedulers : [];
-		const sections = uci.sections('wifirr', 'scheduler');
+		const running = common.list(answer.schedulers);
+		const sections = uci.sections('wifirr', 'scheduler').filter((s) => s.device);
 
-		if (!sections.some((s) => s.device))
+		if (!sections.length)
 			return [ this.card(_('Scheduler'), _('off'), '',
 				E('a', { 'class': 'btn cbi-button', 'href': L.url('admin/services/bquic/scheduler') }, [ _('Set up') ]),
 				E('p', {}, [ _('Makes a crowded access point faster.') ])) ];
 
-		return sections.filter((s) => s.device).map((s) => {
+		return sections.map((s) => {
 			const st = running.find((r) => r?.device == s.device);
 			const on = s.enabled == '1';
 			const title = _('Scheduler on %s').format(s.device);
@@ -305,8 +305,8 @@ return view.extend({
 		].filter((c) => c);
 		const sum = (f) => changes.reduce((n, c) => n + f(c), 0);
 		const rate = (name) => changes.length ? sum((c) => 8 * c[name] / c.at) : null;
-		const busiest = (bquic.gateway?.live?.connections ? live : relay);
-		const schedulers = (Array.isArray(wifirr.schedulers) ? wifirr.schedulers : []).filter((s) => s);
+		const busiest = live.connections ? live : relay;
+		const schedulers = common.list(wifirr.schedulers).filter((s) => s);
 		const total = (f) => schedulers.length ? schedulers.reduce((n, s) => n + (f(s) ?? 0), 0) : null;
 		const most = (name) => {
 			const all = schedulers.map((s) => graph.sane(s.channel?.[name])).filter((v) => v !== null);

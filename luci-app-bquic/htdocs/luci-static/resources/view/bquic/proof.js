@@ -17,7 +17,7 @@ function change(c) {
 	return good && c.low <= c.high ? c : null;
 }
 
-const list = (value) => Array.isArray(value) ? value.filter((x) => x && typeof x == 'object') : [];
+const list = (value) => common.list(value).filter((x) => x && typeof x == 'object');
 const count = (value) => graph.sane(value) ?? 0;
 const percent = (part) => Math.round(100 * part);
 
@@ -102,16 +102,15 @@ return view.extend({
 	handleReset: null,
 
 	render() {
-		const columns = (first) => [ { title: first }, { title: _('faster | slower') }, { title: _('Completed') }, { title: _('First byte') }, { title: _('Throughput') }, { title: _('Carried'), number: true }, { title: _('Direct'), number: true } ];
-		const none = _('Nothing yet.');
+		const long = [ { title: _('First byte') }, { title: _('Throughput') } ];
+		const create = (first, more) => table.create([ { title: first }, { title: _('faster | slower') }, { title: _('Completed') }, ...more,
+			{ title: _('Carried'), number: true }, { title: _('Direct'), number: true } ], _('Nothing yet.'));
 
 		this.verdict = E('div', { 'class': 'bquic-card', 'aria-live': 'polite' });
-		const short = (first) => table.create([ { title: first }, { title: _('faster | slower') }, { title: _('Completed') }, { title: _('Carried'), number: true }, { title: _('Direct'), number: true } ], none);
-
-		this.kinds = short(_('Page'));
-		this.sizes = table.create(columns(_('Size')), none);
-		this.quarters = table.create(columns(_('Time of day')), none);
-		this.clients = short(_('Client'));
+		this.kinds = create(_('Page'), []);
+		this.sizes = create(_('Size'), long);
+		this.quarters = create(_('Time of day'), long);
+		this.clients = create(_('Client'), []);
 		this.scheduler = E('div');
 		this.exported = null;
 		this.button = E('button', {

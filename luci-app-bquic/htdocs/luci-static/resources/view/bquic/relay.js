@@ -183,7 +183,7 @@ return view.extend({
 
 		common.every(10, () => common.hostNames().then((found) => { names = found; }));
 		common.every(2, () => common.status().catch(() => null).then((st) => {
-			const list = (name) => (Array.isArray(st?.relay?.[name]) ? st.relay[name] : []).filter((x) => x);
+			const list = (name) => common.list(st?.relay?.[name]).filter((x) => x);
 			const row = (c, name, address) => ({
 				key: address ?? name,
 				cells: [ name, address, common.text(c.connections), graph.format(graph.sane(c.sent), 'B'), graph.format(graph.sane(c.received), 'B') ]

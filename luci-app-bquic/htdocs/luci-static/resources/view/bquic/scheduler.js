@@ -138,7 +138,7 @@ return view.extend({
 
 		return m.render().then((node) => {
 			common.inUse(node, 'wifirr', () => uci.sections('wifirr', 'scheduler').filter((s) => s.device), () => common.schedulers().then((answer) => {
-				const running = Array.isArray(answer?.schedulers) ? answer.schedulers : [];
+				const running = common.list(answer?.schedulers);
 
 				return common.sharing(running).then((sharing) => (s) => running.find((st) => st?.device == s.device) ?? (sharing(s) && { together: sharing(s) }));
 			}));
