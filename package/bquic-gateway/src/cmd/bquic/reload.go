@@ -33,7 +33,7 @@ func reloadOn(ctx context.Context, hangup <-chan os.Signal, log *slog.Logger, re
 			continue
 		}
 		for line := range strings.Lines(err.Error()) {
-			log.Error("configuration not reloaded, the old one stays in use", "mistake", strings.TrimSuffix(line, "\n"))
+			log.Error("configuration not reloaded: the old one stays in use", "mistake", strings.TrimSuffix(line, "\n"))
 		}
 	}
 }

@@ -92,7 +92,7 @@ func (l *Log) flush(old *os.File) {
 	select {
 	case <-done:
 	case <-time.After(closeTimeout):
-		l.Log.Warn("access log is slow, its last lines will be written later")
+		l.Log.Warn("the access log is slow: its last lines will be written later")
 	}
 }
 
@@ -118,7 +118,7 @@ func (l *Log) empty() {
 			l.late = 0
 			l.mu.Unlock()
 			if late > 0 {
-				l.Log.Warn("access log was too slow, lines are missing", "lines", late)
+				l.Log.Warn("the access log was too slow: lines are missing", "lines", late)
 			}
 			return
 		}
@@ -150,10 +150,10 @@ func (l *Log) append(file *os.File, text []byte) {
 		}
 	}
 	if err != nil && !l.failed {
-		l.Log.Warn("cannot write the access log, requests are still served", "error", err)
+		l.Log.Warn("cannot write the access log: requests are still served", "error", err)
 	}
 	if err == nil && l.failed {
-		l.Log.Info("access log written again")
+		l.Log.Info("the access log is written again")
 	}
 	l.failed = err != nil
 }
@@ -257,7 +257,7 @@ func (l *Log) write(r *http.Request, code int, bytes uint64, begin time.Time) {
 	case l.queued+len(text) > maxQueued:
 		l.dropped.Add(1)
 		if l.late++; l.late == 1 {
-			go l.Log.Warn("access log is too slow, lines are dropped, requests are still served")
+			go l.Log.Warn("the access log is too slow: lines are dropped, and requests are still served")
 		}
 	default:
 		l.enqueue(line{file: l.file, text: text})

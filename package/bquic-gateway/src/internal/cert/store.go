@@ -94,7 +94,7 @@ func (s *Store) Refresh(log *slog.Logger) {
 		}
 		renewed := &entry{Pair: e.Pair}
 		if err := renewed.load(); err != nil {
-			log.Warn("cannot load the renewed certificate, the old one stays in use", "error", err)
+			log.Warn("cannot load the renewed certificate: the old one stays in use", "error", err)
 			e.files = renewed.files // only Refresh and NewStore use them
 			continue
 		}

@@ -105,7 +105,11 @@ func find(name string, create bool) (_ *place, err error) {
 		}
 		at, rest = here, rest[1:]
 	}
-	return nil, fmt.Errorf("%s: a system directory", name)
+	return nil, systemDirectory(name)
+}
+
+func systemDirectory(name string) error {
+	return fmt.Errorf("%s is a system directory: name one below it that is for the daemon alone", name)
 }
 
 func components(name string) []string {
@@ -149,7 +153,7 @@ func giveDir(dir, left string, to owner, own, change bool) error {
 	defer p.close()
 	// Directories of the system: /etc, /mnt, and links to them, such as /var on OpenWrt.
 	if filepath.Dir(p.path) == "/" {
-		return fmt.Errorf("%s is a system directory: name one below it that is for the daemon alone", dir)
+		return systemDirectory(dir)
 	}
 	if p.stat == nil {
 		if !change {

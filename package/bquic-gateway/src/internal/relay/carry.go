@@ -32,7 +32,7 @@ func (r *Relay) accept(ctx context.Context, l *net.TCPListener, wg *sync.WaitGro
 			return
 		}
 		if err != nil { // out of file descriptors or memory
-			r.logger.Error("cannot accept", "error", err)
+			r.logger.Error("cannot accept a connection", "error", err)
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}

@@ -381,7 +381,7 @@ func (g *gateways) report(now time.Time) {
 	}
 	if problem := g.trouble(); using == "" && problem != "" && (!g.logged || problem != g.problem) {
 		g.problem, g.logged = problem, true
-		g.logger.Warn("no gateway answers, connections go direct", "gateways", g.set.addresses(), "reason", problem)
+		g.logger.Warn("no gateway answers: connections go direct", "gateways", g.set.addresses(), "reason", problem)
 	}
 	if changed {
 		g.changed()
