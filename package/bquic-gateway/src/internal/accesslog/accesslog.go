@@ -102,12 +102,12 @@ func (l *Log) enqueue(e line) {
 	l.queued += len(e.text)
 	if !l.writing {
 		l.writing = true
-		go l.empty()
+		go l.writeQueue()
 	}
 }
 
-// empty writes all queued lines.
-func (l *Log) empty() {
+// writeQueue writes all queued lines.
+func (l *Log) writeQueue() {
 	for {
 		l.mu.Lock()
 		batch := l.queue

@@ -367,7 +367,7 @@ func (d *decoder) gateway(s *uci.Section) {
 		g.ConnectFrom = g.Mesh
 	}
 	d.bothOrNone(s, "certificate", "key")
-	d.apart(s, [][2]string{{"listen", g.Listen}, {"redirect", g.Redirect}, {"metrics", g.Metrics}})
+	d.distinctPorts(s, [][2]string{{"listen", g.Listen}, {"redirect", g.Redirect}, {"metrics", g.Metrics}})
 	if given(s, "acme_webroot") && !given(s, "redirect") {
 		d.fail(s, s.Option("acme_webroot").Line, "acme_webroot", "redirect is missing")
 	}
@@ -427,8 +427,8 @@ func (d *decoder) bothOrNone(s *uci.Section, a, b string) {
 	}
 }
 
-// apart reports a TCP listener that has the port of one before it, at the same address or at all of them.
-func (d *decoder) apart(s *uci.Section, listeners [][2]string) {
+// distinctPorts reports a TCP listener that has the port of one before it, at the same address or at all of them.
+func (d *decoder) distinctPorts(s *uci.Section, listeners [][2]string) {
 	everywhere := func(host string) bool {
 		addr, err := netip.ParseAddr(host)
 		return err != nil || addr.IsUnspecified()
@@ -516,7 +516,7 @@ func (d *decoder) relay(s *uci.Section, upstreams []*uci.Section) {
 		}
 		r.Relay.UDPPorts = append(r.Relay.UDPPorts, p.value)
 	}
-	d.apart(s, [][2]string{{"port", ":" + strconv.Itoa(r.Relay.Port)}, {"metrics", r.Relay.Metrics}})
+	d.distinctPorts(s, [][2]string{{"port", ":" + strconv.Itoa(r.Relay.Port)}, {"metrics", r.Relay.Metrics}})
 	if r.Relay.Auto && valid && share == 0 {
 		d.fail(s, s.Option("auto").Line, "auto", "control_share is 0, so there is no comparison to tell what is slower")
 	}

@@ -109,13 +109,13 @@ func (b *bridge) close() {
 }
 
 // Reach checks by the node's own routes whether a bridged connection can be taken. The
-// node must have a route to the target, unless without is set. It must also have a route
+// node must have a route to the target, unless anyTarget is set. It must also have a route
 // to the client for the answers; Reach adds one if needed. That route stays until Release
 // has been called once for each successful Reach.
-func (d *Diverter) Reach(p *Packet, without bool) error {
-	out, gateway, err := way(p.Target.Addr(), 0)
+func (d *Diverter) Reach(p *Packet, anyTarget bool) error {
+	out, gateway, err := routeTo(p.Target.Addr(), 0)
 	switch {
-	case errors.Is(err, unix.ENETUNREACH) && without: // no route, as opposed to a prohibiting route
+	case errors.Is(err, unix.ENETUNREACH) && anyTarget: // no route, as opposed to a prohibiting route
 	case err != nil:
 		return fmt.Errorf("%w: %w", errTarget, err)
 	case out == p.Bridge && !gateway:
@@ -131,7 +131,7 @@ func (b *bridge) enter(client netip.Addr, device int) error {
 		r.users++
 		return nil
 	}
-	out, gateway, err := way(client, 0)
+	out, gateway, err := routeTo(client, 0)
 	switch {
 	case err == nil && out == device && !gateway:
 		return nil // needs no route, so Release does nothing
@@ -191,14 +191,14 @@ func changeRoute(client netip.Addr, device int, add bool) error {
 
 // Leaves returns the index of the device by which the node's own packets with a mark leave for an address, or 0.
 func Leaves(addr netip.Addr, mark uint32) int {
-	out, _, _ := way(addr, mark)
+	out, _, _ := routeTo(addr, mark)
 	return out
 }
 
-// way asks the kernel for its route to an address, for packets with a mark. It returns the device,
+// routeTo asks the kernel for its route to an address, for packets with a mark. It returns the device,
 // and whether the route has a gateway. ENETUNREACH means no route. Other errors mean a prohibiting
 // route, or an address of the node itself.
-func way(addr netip.Addr, mark uint32) (out int, gateway bool, err error) {
+func routeTo(addr netip.Addr, mark uint32) (out int, gateway bool, err error) {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
 		return 0, false, err

@@ -49,14 +49,14 @@ func TestClientRoutes(t *testing.T) {
 	if d.bridge.routing, err = toClients().add(); err != nil {
 		t.Fatal(err)
 	}
-	reach := func(client, target string, without bool) error {
+	reach := func(client, target string, anyTarget bool) error {
 		p := Packet{Client: netip.AddrPortFrom(netip.MustParseAddr(client), 1), Target: netip.AddrPortFrom(netip.MustParseAddr(target), 80), Bridge: br}
-		return d.Reach(&p, without)
+		return d.Reach(&p, anyTarget)
 	}
 	const world = "203.0.113.1"
 	for _, tc := range []struct {
 		name, client, target string
-		without              bool
+		anyTarget            bool
 		want                 error
 		route                string
 	}{
@@ -76,7 +76,7 @@ func TestClientRoutes(t *testing.T) {
 		{"no route, and none is needed", "10.1.0.2", "2001:db8::1", true, nil, ""},
 		{"no route to the client, either", "2001:db8:7::2", "2001:db8::1", true, nil, ""}, // ip shows IPv4's
 	} {
-		if err := reach(tc.client, tc.target, tc.without); !errors.Is(err, tc.want) {
+		if err := reach(tc.client, tc.target, tc.anyTarget); !errors.Is(err, tc.want) {
 			t.Errorf("%s: %v", tc.name, err)
 		}
 		if got := ip("route show table 192"); got != tc.route {

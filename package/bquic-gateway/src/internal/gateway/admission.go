@@ -107,7 +107,7 @@ type entry struct {
 	requests  int64
 
 	// held returns the memory that the connection holds beyond connectionMemory, in bytes;
-	// nil: requestMemory for each request. end closes the connection. know sets both.
+	// nil: requestMemory for each request. end closes the connection. attach sets both.
 	held func() uint64
 	end  func()
 }
@@ -226,9 +226,9 @@ func (e *entry) verify(now time.Time) error {
 	return nil
 }
 
-// know sets how to close an entry's connection and, unless held is nil, how much memory
+// attach sets how to close an entry's connection and, unless held is nil, how much memory
 // its requests and all else hold, in bytes.
-func (e *entry) know(held func() uint64, end func()) {
+func (e *entry) attach(held func() uint64, end func()) {
 	e.admission.mu.Lock()
 	defer e.admission.mu.Unlock()
 	e.held, e.end = held, end

@@ -434,7 +434,7 @@ func TestShed(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					e.know(func() uint64 { return bytes }, func() { ended[address] = append(ended[address], bytes) })
+					e.attach(func() uint64 { return bytes }, func() { ended[address] = append(ended[address], bytes) })
 				}
 			}
 			_, ends := a.shed(test.over)
@@ -475,7 +475,7 @@ func TestShed(t *testing.T) {
 			t.Fatal(err)
 		}
 		name := fmt.Sprint(i)
-		e.know(nil, func() { ended += name })
+		e.attach(nil, func() { ended += name })
 		if i == 2 {
 			if _, err := e.begin(); err != nil {
 				t.Fatal(err)

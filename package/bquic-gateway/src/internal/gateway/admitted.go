@@ -83,7 +83,7 @@ func followQUIC(conn *quic.Conn) {
 	}
 	// Requests and tunnels are streams. All other state that a client can create
 	// has a bound per connection.
-	e.know(func() uint64 {
+	e.attach(func() uint64 {
 		streams, unread := conn.Held()
 		return uint64(streams)*requestMemory + unread
 	}, func() { end("memory is short") })
@@ -115,7 +115,7 @@ func (l *admittedListener) Accept() (net.Conn, error) {
 			continue
 		}
 		tunnel.LimitUnsent(conn.(*net.TCPConn))
-		e.know(nil, func() { conn.Close() })
+		e.attach(nil, func() { conn.Close() })
 		return &admittedConn{conn, e}, nil
 	}
 }

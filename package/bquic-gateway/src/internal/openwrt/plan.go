@@ -126,15 +126,15 @@ func (p *Plan) gateway(g *config.Gateway, drive, resolve func(string) string) {
 	p.listen("listen", g.Listen, true)
 	p.listen("metrics", g.Metrics, false)
 	p.listen("redirect", g.Redirect, false)
-	p.fix("program", built())
-	p.fixAll(g.Fixed())
+	p.addFixed("program", built())
+	p.addAllFixed(g.Fixed())
 	// A drive that is mounted later is not in the jail, and a directory to write to may only be made there.
 	for _, dir := range p.See {
-		p.fix("see", dir, on(dir))
+		p.addFixed("see", dir, on(dir))
 	}
 	for _, dir := range p.Write {
-		p.fix("write", dir)
-		p.fix("on", on(dir))
+		p.addFixed("write", dir)
+		p.addFixed("on", on(dir))
 	}
 	p.See = append(p.See, "/etc/hosts")
 
@@ -159,8 +159,8 @@ func (p *Plan) relay(r *config.Relay) {
 	}
 	p.listen("port", net.JoinHostPort("", strconv.Itoa(r.Relay.Port)), false)
 	p.listen("metrics", r.Relay.Metrics, false)
-	p.fix("program", built())
-	p.fixAll(r.Relay.Fixed())
+	p.addFixed("program", built())
+	p.addAllFixed(r.Relay.Fixed())
 	// The firewall already accepts redirected connections, because conntrack marks
 	// them as DNAT. Packets for transparent sockets are unchanged and need a rule.
 	if r.Relay.Mode == divert.TProxy || len(r.Relay.UDPPorts) > 0 {
@@ -182,15 +182,15 @@ func built() string {
 	return fmt.Sprint(st.Ino, " ", st.Ctim.Nano())
 }
 
-func (p *Plan) fix(name string, values ...string) {
+func (p *Plan) addFixed(name string, values ...string) {
 	for _, v := range values {
 		p.Fixed += fmt.Sprintf("%s %q\n", name, v)
 	}
 }
 
-func (p *Plan) fixAll(options [][2]string) {
+func (p *Plan) addAllFixed(options [][2]string) {
 	for _, o := range options {
-		p.fix(o[0], o[1])
+		p.addFixed(o[0], o[1])
 	}
 }
 

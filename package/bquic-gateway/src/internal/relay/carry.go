@@ -56,7 +56,7 @@ func (r *Relay) accept(ctx context.Context, l *net.TCPListener, wg *sync.WaitGro
 // serve carries the client's connection, or connects directly.
 func (r *Relay) serve(ctx context.Context, client *net.TCPConn, target netip.AddrPort) {
 	addr := unmap(client.RemoteAddr().(*net.TCPAddr).AddrPort())
-	forward := r.expected.come(pair{addr, target}, time.Now()) // before held, so that a connection never counts twice
+	forward := r.expected.accepted(pair{addr, target}, time.Now()) // before held, so that a connection never counts twice
 	if forward.bridged {
 		defer r.diverter.Release(addr.Addr())
 	}

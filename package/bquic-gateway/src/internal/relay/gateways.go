@@ -23,7 +23,7 @@ type gateways struct {
 	settings *atomic.Pointer[settings]
 	logger   *slog.Logger
 	changed  func() // called when it changes whether or where new connections are carried
-	wake     chan struct{}
+	kicked   chan struct{}
 	ended    chan attempt
 
 	mu      sync.Mutex // guards the fields below
@@ -77,7 +77,7 @@ func newGateways(now *atomic.Pointer[settings], logger *slog.Logger, changed fun
 		settings: now,
 		logger:   logger,
 		changed:  changed,
-		wake:     make(chan struct{}, 1),
+		kicked:   make(chan struct{}, 1),
 		ended:    make(chan attempt),
 		known:    make(map[string]*known),
 		since:    time.Now(),
@@ -123,7 +123,7 @@ func (g *gateways) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		case <-g.wake:
+		case <-g.kicked:
 		case a := <-g.ended:
 			if s := g.dialled(time.Now(), a); s != nil {
 				s.close()
@@ -132,10 +132,10 @@ func (g *gateways) run(ctx context.Context) {
 	}
 }
 
-// look makes run take its next step now.
-func (g *gateways) look() {
+// kick makes run take its next step now.
+func (g *gateways) kick() {
 	select {
-	case g.wake <- struct{}{}:
+	case g.kicked <- struct{}{}:
 	default:
 	}
 }
@@ -196,7 +196,7 @@ func (g *gateways) step(now time.Time) (dial map[*place]*dialler, retire map[*se
 
 	dial = make(map[*place]*dialler)
 	for _, i := range wanted {
-		dial[g.places[i]] = &dialler{g.set, g.found, g.look}
+		dial[g.places[i]] = &dialler{g.set, g.found, g.kick}
 	}
 	return dial, retire
 }

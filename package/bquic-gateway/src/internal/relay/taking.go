@@ -121,8 +121,8 @@ func (e *expected) paused(now time.Time) bool {
 	return now.Before(e.until)
 }
 
-// come returns what was recorded about a connection that has been accepted. A client may then use its port again.
-func (e *expected) come(key pair, now time.Time) expectation {
+// accepted returns what was recorded about a connection that has been accepted. A client may then use its port again.
+func (e *expected) accepted(key pair, now time.Time) expectation {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.arrived, e.missing, e.pause, e.until = now, 0, 0, time.Time{}
@@ -193,7 +193,7 @@ func (r *Relay) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 		return divert.Pass
 	}
 	now := time.Now()
-	if r.avoided.has(p.Target, now) || p.Bridge != 0 && !r.reaches(p) {
+	if r.avoided.has(p.Target, now) || p.Bridge != 0 && !r.routeBridged(p) {
 		return divert.Pass
 	}
 	ok, known := r.expected.add(p, now, func() *proof.Session { return r.draw(p, now) })
@@ -204,6 +204,18 @@ func (r *Relay) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 		return divert.Pass
 	}
 	return divert.Take
+}
+
+// routeBridged reports whether a bridged connection can be taken, and adds the route to its client that this needs. If so,
+// the caller must call diverter.Release later.
+func (r *Relay) routeBridged(p *divert.Packet) bool {
+	set := r.now.Load()
+	// In mode redirect, packets are first routed towards their target, so a route is needed.
+	if err := r.diverter.Reach(p, set.Bridge == BridgeAll && set.Mode == divert.TProxy); err != nil {
+		r.logger.Debug("bridged connection not taken", "client", p.Client, "target", p.Target, "error", err)
+		return false
+	}
+	return true
 }
 
 // room reports whether another TCP connection may be taken.

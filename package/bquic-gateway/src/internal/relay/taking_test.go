@@ -30,10 +30,10 @@ func TestExpected(t *testing.T) {
 		t.Error("there was room for one too many")
 	}
 	p := packet(5)
-	if x := e.come(pair{p.Client, p.Target}, now); x.out != 7 || x.mark != 5 {
+	if x := e.accepted(pair{p.Client, p.Target}, now); x.out != 7 || x.mark != 5 {
 		t.Errorf("came as %+v", x)
 	}
-	if x := e.come(pair{p.Client, p.Target}, now); x.out != 0 {
+	if x := e.accepted(pair{p.Client, p.Target}, now); x.out != 0 {
 		t.Errorf("came twice: %+v", x)
 	}
 	if n := e.len(now); n != maxExpected-1 {
@@ -44,17 +44,17 @@ func TestExpected(t *testing.T) {
 	}
 	// A client may use a port again at once.
 	p.Mark = 55
-	if ok, known := e.add(p, now, carried); !ok || known || e.come(pair{p.Client, p.Target}, now).mark != 55 {
+	if ok, known := e.add(p, now, carried); !ok || known || e.accepted(pair{p.Client, p.Target}, now).mark != 55 {
 		t.Error("the next connection by the same port is taken for the first one")
 	}
 	now = now.Add(expectTimeout)
 	if n := e.len(now); n != 0 {
 		t.Errorf("%d are expected still", n)
 	}
-	e.come(pair{p.Client, p.Target}, now) // ends the pause
+	e.accepted(pair{p.Client, p.Target}, now) // ends the pause
 	for i := range maxExpected + 10 {
 		p := packet(i)
-		if ok, _ := e.add(p, now, carried); !ok || e.come(pair{p.Client, p.Target}, now).out != 7 || len(e.by) > 0 {
+		if ok, _ := e.add(p, now, carried); !ok || e.accepted(pair{p.Client, p.Target}, now).out != 7 || len(e.by) > 0 {
 			t.Fatalf("the connection %d of those that come at once: %d are remembered", i, len(e.by))
 		}
 	}
@@ -111,13 +111,13 @@ func TestMissing(t *testing.T) {
 	if e.paused(now) {
 		t.Error("connections are missing that the process has had no time to accept")
 	}
-	e.come(key, now)
+	e.accepted(key, now)
 	for i := range 2 * maxMissing { // too many at once for the listener
 		if key, ok := take(); !ok {
 			t.Errorf("after an arrival, the connection %d is not taken", i)
 		} else if i == 0 {
 			now = now.Add(1)
-			e.come(key, now)
+			e.accepted(key, now)
 			now = now.Add(-1)
 		}
 	}
@@ -146,7 +146,7 @@ func TestExpectedByAnotherPort(t *testing.T) {
 		{"10.0.0.2:2", "192.0.2.1:80", 0},
 		{"10.0.0.3:40000", "192.0.2.1:80", 3},
 	} {
-		if x := e.come(pair{netip.MustParseAddrPort(c.client), netip.MustParseAddrPort(c.target)}, now); x.mark != c.mark {
+		if x := e.accepted(pair{netip.MustParseAddrPort(c.client), netip.MustParseAddrPort(c.target)}, now); x.mark != c.mark {
 			t.Errorf("%s to %s came as %+v", c.client, c.target, x)
 		}
 	}
@@ -175,7 +175,7 @@ func TestDrawn(t *testing.T) {
 		t.Error("drawn again for a SYN that was sent twice")
 		return nil
 	})
-	if x := e.come(pair{p.Client, p.Target}, now); x.session != want {
+	if x := e.accepted(pair{p.Client, p.Target}, now); x.session != want {
 		t.Errorf("%+v", x.session)
 	}
 }

@@ -85,16 +85,16 @@ func (c *Counter) Add(n uint64) {
 // direction as a FIN. If one side is reset or fails, Splice passes on what that side has sent,
 // then resets the other side in both directions and returns the error.
 func Splice(conn *net.TCPConn, first []byte, str Stream, count *Bytes) error {
-	return splices(conn, first, str, count, nil, false)
+	return runSplice(conn, first, str, count, nil, false)
 }
 
 // SpliceTimed is Splice at a relay, whose client is at conn. If timing is not nil, it also measures how long the client
 // waits.
 func SpliceTimed(conn *net.TCPConn, first []byte, str Stream, count *Bytes, timing *Timing) error {
-	return splices(conn, first, str, count, timing, true)
+	return runSplice(conn, first, str, count, timing, true)
 }
 
-func splices(conn *net.TCPConn, first []byte, str Stream, count *Bytes, timing *Timing, relay bool) error {
+func runSplice(conn *net.TCPConn, first []byte, str Stream, count *Bytes, timing *Timing, relay bool) error {
 	raw, err := newRawTCP(conn)
 	if err != nil {
 		Reset(conn)

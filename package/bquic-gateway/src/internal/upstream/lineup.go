@@ -170,15 +170,15 @@ func (l *Lineup) reach(now time.Time) int {
 		lowest = max(lowest, p.tier)
 	}
 	reach := int(now.Sub(l.down) / HeadStart)
-	for reach < lowest && !l.hope(reach) {
+	for reach < lowest && !l.mayConnect(reach) {
 		reach++
 	}
 	return reach
 }
 
-// hope reports whether a place in a tier up to this one may still get a session
+// mayConnect reports whether a place in a tier up to this one may still get a session
 // on its first attempt.
-func (l *Lineup) hope(tier int) bool {
+func (l *Lineup) mayConnect(tier int) bool {
 	for _, p := range l.places {
 		if p.tier <= tier && p.state != NoUplink && !p.failed {
 			return true
