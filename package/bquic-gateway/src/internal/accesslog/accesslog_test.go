@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 )
@@ -177,8 +176,8 @@ func TestSlowDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	var log bytes.Buffer
-	l := &Log{Log: slog.New(slog.NewTextHandler(&syncWriter{w: &log}, nil))}
+	log := make(lines, 10)
+	l := &Log{Log: slog.New(slog.NewTextHandler(log, nil))}
 	l.file = file
 	const requests = 1000
 	for i := range requests {
@@ -212,15 +211,15 @@ func TestSlowDisk(t *testing.T) {
 	if n := strings.Count(got, "\n"); uint64(n) != requests-dropped+1 || !strings.HasSuffix(got, "ms\n") || !strings.Contains(got, `"POST /later `) {
 		t.Errorf("%d lines were written, and %d dropped", n, dropped)
 	}
+	if said := <-log + <-log; !strings.Contains(said, "lines are dropped") || !strings.Contains(said, fmt.Sprintf("lines are missing\" lines=%d\n", dropped)) {
+		t.Errorf("logged: %s", said)
+	}
 }
 
-type syncWriter struct {
-	mu sync.Mutex
-	w  io.Writer
-}
+// A lines is a log that keeps its lines for a test.
+type lines chan string
 
-func (w *syncWriter) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.w.Write(b)
+func (l lines) Write(b []byte) (int, error) {
+	l <- string(b)
+	return len(b), nil
 }

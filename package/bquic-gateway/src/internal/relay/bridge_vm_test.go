@@ -290,7 +290,7 @@ func TestBridgedRoaming(t *testing.T) {
 	})
 	var lasting []*net.TCPConn
 	for _, host := range []string{origin4, origin6} {
-		conn, _ := m.carry(node, net.JoinHostPort(host, "81"))
+		conn := m.carry(node, net.JoinHostPort(host, "81"))
 		if _, err := io.ReadFull(conn, make([]byte, 4<<10)); err != nil {
 			t.Fatal(err)
 		}

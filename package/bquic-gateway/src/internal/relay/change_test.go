@@ -29,7 +29,7 @@ type echoed struct {
 
 func (m *mesh) echo(node *process, target string) *echoed {
 	m.t.Helper()
-	conn, _ := m.carry(node, target)
+	conn := m.carry(node, target)
 	return &echoed{m.t, conn}
 }
 

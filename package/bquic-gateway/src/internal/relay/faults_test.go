@@ -166,13 +166,13 @@ func (x *transfers) await(n int64) {
 	}
 }
 
-// carriedWithin waits until a new connection is carried.
-func (m *mesh) carriedWithin(limit time.Duration, after string) {
+// recovers waits until a new connection is carried.
+func (m *mesh) recovers(after string) {
 	m.t.Helper()
 	start := time.Now()
 	m.becomes("carried", origin4+":80")
 	took := time.Since(start)
-	if took > limit {
+	if took > recovery {
 		m.t.Errorf("after %s: carried again only after %v", after, took)
 	}
 	m.t.Logf("after %s: carried again after %v", after, took.Round(time.Millisecond))
@@ -191,11 +191,11 @@ func TestKilled(t *testing.T) {
 			x.await(6)
 			gateway.signal(syscall.SIGKILL)
 			gateway = m.startGateway()
-			m.carriedWithin(recovery, "a kill of the gateway")
+			m.recovers("a kill of the gateway")
 			x.await(6)
 			node.signal(syscall.SIGKILL)
 			node = m.start("node", role{Relay: ptr(m.config(mode))})
-			m.carriedWithin(recovery, "a kill of the relay")
+			m.recovers("a kill of the relay")
 		}
 		x.await(6)
 		x.end()
@@ -250,7 +250,7 @@ func (m *mesh) stops(c relay.Config, also func()) {
 		} else {
 			node = m.start("node", role{Relay: &c})
 		}
-		m.carriedWithin(recovery, "a stop of the "+which)
+		m.recovers("a stop of the " + which)
 	}
 	x.await(6)
 	x.end()
@@ -283,7 +283,7 @@ func TestCut(t *testing.T) {
 	t.Logf("noticed after %v", time.Since(cut).Round(time.Millisecond))
 	time.Sleep(time.Until(cut.Add(40 * time.Second)))
 	m.run("gateway", "nft", "delete table inet cut")
-	m.carriedWithin(recovery, "a cut of 40 s")
+	m.recovers("a cut of 40 s")
 	carried.says("after the cut")
 	x.await(12)
 	x.end()
@@ -347,7 +347,7 @@ func TestOriginKilled(t *testing.T) {
 			var conn *net.TCPConn
 			var err error
 			if port == ":91" {
-				conn, _ = m.carry(node, origin4+port)
+				conn = m.carry(node, origin4+port)
 			} else if conn, err = m.dial(origin4 + port); err != nil {
 				t.Fatal(err)
 			}

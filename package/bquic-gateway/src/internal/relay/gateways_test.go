@@ -176,10 +176,10 @@ func (b *bench) states() (states []string) {
 }
 
 // connect requests a tunnel as for a client's connection.
-func (s *session) connect(target string) error {
+func (s *session) connect() error {
 	s.enter()
 	defer s.release()
-	str, err := s.request(context.Background(), target, nil)
+	str, err := s.request(context.Background(), "192.0.2.1:80", nil)
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func TestUplink(t *testing.T) {
 	one.will(noUplink)
 	two.will(noUplink)
 	var refusal *tunnel.Refusal
-	if err := first.connect("192.0.2.1:80"); !errors.As(err, &refusal) || refusal.Type != tunnel.UplinkDown {
+	if err := first.connect(); !errors.As(err, &refusal) || refusal.Type != tunnel.UplinkDown {
 		t.Fatalf("the answer is %v", err)
 	}
 	// No further connection has to find out.
@@ -291,7 +291,7 @@ func TestShare(t *testing.T) {
 	for n := 0; n < 1000 && one.times("192.0.2.1:80") == 0; n++ {
 		if s := b.pick(); s.gateway != one.address {
 			s.enter()
-		} else if s.connect("192.0.2.1:80") == nil {
+		} else if s.connect() == nil {
 			t.Error("it has connected")
 		}
 	}
@@ -342,7 +342,7 @@ func TestFull(t *testing.T) {
 	const connections = 100
 	for range connections {
 		if s := b.pick(); s.gateway == one.address {
-			s.connect("192.0.2.1:80")
+			s.connect()
 		} else {
 			s.enter()
 		}
@@ -352,7 +352,7 @@ func TestFull(t *testing.T) {
 	}
 	// If all are full, one of them is asked: it may have a place by now.
 	two.will(full)
-	b.pick().connect("192.0.2.1:80")
+	b.pick().connect()
 	if b.pick() == nil {
 		t.Error("none is asked")
 	}
@@ -367,7 +367,7 @@ func TestMute(t *testing.T) {
 		reason string
 	}{
 		{"by a connection", func(t *testing.T, s *session) {
-			if err := s.connect("192.0.2.1:80"); err == nil {
+			if err := s.connect(); err == nil {
 				t.Error("it has connected")
 			}
 		}, upstream.NoAnswers},
@@ -424,7 +424,7 @@ func TestMute(t *testing.T) {
 			if old.conn.Context().Err() != nil {
 				t.Error("the old one has ended with what it carries")
 			}
-			if s := b.pick(); s.connect("192.0.2.1:80") == nil || s.state() != upstream.Up {
+			if s := b.pick(); s.connect() == nil || s.state() != upstream.Up {
 				t.Errorf("the new one is %s", s.state())
 			}
 		})
@@ -448,7 +448,7 @@ func TestLeft(t *testing.T) {
 	one.will(func(w http.ResponseWriter, _ *http.Request) { refuse(w, 407, tunnel.RequestDenied) })
 	s := b.pick()
 	s.enter()
-	if err := s.connect("192.0.2.1:80"); err == nil {
+	if err := s.connect(); err == nil {
 		t.Error("it has connected")
 	}
 	b.awaitUse(nil)
@@ -534,7 +534,7 @@ func TestStalledPath(t *testing.T) {
 	b.await("samples of the RTT as the path has it", func() bool {
 		usual := true
 		for _, s := range []*session{stalls, other} {
-			s.connect("192.0.2.1:80")
+			s.connect()
 			usual = usual && s.path().RTT < upstream.SilentAfter/20
 		}
 		return usual

@@ -59,5 +59,5 @@ func TestGatewayEnds(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 	m.startGateway()
-	m.carriedWithin(recovery, "the end of a gateway")
+	m.recovers("the end of a gateway")
 }

@@ -55,7 +55,7 @@ func TestClientsShare(t *testing.T) {
 			var conns [2][]*net.TCPConn
 			for i, connections := range []int{1, 8} {
 				for range connections {
-					conn, _ := m.carry(node, []string{origin4 + ":80", "[" + origin6 + "]:80"}[i])
+					conn := m.carry(node, []string{origin4 + ":80", "[" + origin6 + "]:80"}[i])
 					conns[i] = append(conns[i], conn)
 				}
 			}
@@ -120,12 +120,12 @@ func TestManyConnections(t *testing.T) {
 	}
 	var asking []*net.TCPConn // connections of the other client
 	for i := range requests {
-		conn, _ := m.carry(node, fmt.Sprintf("[%s]:%d", origin6, 81+i))
+		conn := m.carry(node, fmt.Sprintf("[%s]:%d", origin6, 81+i))
 		asking = append(asking, conn)
 	}
 	var downloaded atomic.Int64
 	for range connections {
-		conn, _ := m.carry(node, origin4+":80")
+		conn := m.carry(node, origin4+":80")
 		go func() {
 			conn.Write([]byte{1})
 			for b := make([]byte, 64<<10); ; {

@@ -168,7 +168,7 @@ func TestStarved(t *testing.T) {
 	known = node.await("the path to become faster", func(f figures) bool { return f.Relay.Taking && f.Relay.Processor.Path > 0.75*fast }).Relay.Processor
 	conn.Close()
 	_, _ = first.state()
-	old, _ := m.carry(node, origin4+":90")
+	old := m.carry(node, origin4+":90")
 	carried := newDownload(old)
 	carried.goesOn(m)
 

@@ -331,7 +331,7 @@ func TestGatewayKilled(t *testing.T) {
 		const count = 20
 		var ended sync.WaitGroup
 		for range count {
-			conn, _ := m.carry(node, origin4+":81")
+			conn := m.carry(node, origin4+":81")
 			ended.Go(func() {
 				defer conn.Close()
 				if _, err := io.Copy(io.Discard, conn); !errors.Is(err, syscall.ECONNRESET) {
@@ -405,7 +405,7 @@ func TestGatewayRestarted(t *testing.T) {
 	m.listen(":81", func(conn *net.TCPConn) { io.Copy(io.Discard, conn) })
 	gateway := m.startGateway()
 	node := m.startRelay(m.config(divert.Redirect))
-	conn, _ := m.carry(node, origin4+":81")
+	conn := m.carry(node, origin4+":81")
 	gateway.signal(syscall.SIGKILL)
 	m.startGateway()
 	start := time.Now()
@@ -426,7 +426,7 @@ func TestOutage(t *testing.T) {
 	})
 	m.startGateway()
 	node := m.startRelay(m.config(divert.Redirect))
-	conn, _ := m.carry(node, origin4+":81")
+	conn := m.carry(node, origin4+":81")
 	echo := func(text string) {
 		t.Helper()
 		if err := errors.Join(sendAll(conn, []byte(text)), receiveAll(conn, []byte(text))); err != nil {
@@ -474,8 +474,8 @@ func TestEnd(t *testing.T) {
 		}
 		node = m.startRelay(m.config(mode))
 		m.becomes("carried", origin4+":80")
-		conn, _ := m.carry(node, origin4+":81")
-		kept, _ := m.carry(node, origin4+":81")
+		conn := m.carry(node, origin4+":81")
+		kept := m.carry(node, origin4+":81")
 		node.cmd.Process.Signal(syscall.SIGTERM)
 		m.becomes("forwarded", origin4+":80")
 		if err := m.in("node", divert.Clean); err != nil { // like the init script

@@ -110,7 +110,7 @@ func TestLastWords(t *testing.T) {
 			for range 10 {
 				var conn *net.TCPConn
 				if way == "carried" {
-					conn, _ = m.carry(node, origin4+":80")
+					conn = m.carry(node, origin4+":80")
 				} else if conn, _ = m.dial(origin4 + ":80"); conn == nil {
 					t.Fatal("no connection")
 				}
@@ -154,7 +154,7 @@ func TestUrgent(t *testing.T) {
 	})
 	m.startGateway()
 	node := m.startRelay(m.config(divert.Redirect))
-	conn, _ := m.carry(node, origin4+":80")
+	conn := m.carry(node, origin4+":80")
 	if err := errors.Join(receiveAll(conn, []byte("urgent")), urge(conn), <-read); err != nil {
 		t.Error(err)
 	}
