@@ -33,12 +33,8 @@ func newBridgedMesh(t *testing.T, addresses string) *mesh {
 	m.bridge("node", "br-client")
 	m.join("node", "br-client", "client0", "phone", "lan", phone4+"/24 "+phone6+"/64")
 	m.join("node", "br-client", "bat0", "router", "lan", router4+"/24 "+router6+"/64")
-	m.link("router", "mesh", node4+"/24 "+node6+"/64", "gateway", "mesh", gateway4+"/24 "+gateway6+"/64")
-	m.link("gateway", "wan", exit4+"/24 "+exit6+"/64", "origin", "eth0", origin4+"/24 "+origin6+"/64")
 	m.ip("phone", "route add default via "+router4, "-6 route add default via "+router6)
-	m.ip("router", "route add default via "+gateway4, "-6 route add default via "+gateway6)
-	m.ip("gateway", "route add 10.77.0.0/24 via "+node4, "-6 route add fd77::/64 via "+node6)
-	m.ip("origin", "route add default via "+exit4, "-6 route add default via "+exit6)
+	m.linkOrigin("router", "mesh")
 	for addr := range strings.FieldsSeq(addresses) {
 		if strings.Contains(addr, ":") {
 			m.ip("node", "addr add "+addr+"/64 dev br-client nodad", "-6 route add default via "+router6)
@@ -91,12 +87,8 @@ func TestMacvlan(t *testing.T) {
 			m.ip("node", "addr add 10.77.0.9/24 dev br-lan", "addr add fd77::9/64 dev br-lan nodad",
 				"link add anygw link br-lan type macvlan mode private", "addr add 10.77.0.1/24 dev anygw noprefixroute",
 				"addr add fd77::1/64 dev anygw nodad noprefixroute", "link set anygw up")
-			m.link("node", "mesh", node4+"/24 "+node6+"/64", "gateway", "mesh", gateway4+"/24 "+gateway6+"/64")
-			m.link("gateway", "wan", exit4+"/24 "+exit6+"/64", "origin", "eth0", origin4+"/24 "+origin6+"/64")
 			m.ip("phone", "route add default via 10.77.0.1", "-6 route add default via fd77::1")
-			m.ip("node", "route add default via "+gateway4, "-6 route add default via "+gateway6)
-			m.ip("gateway", "route add 10.77.0.0/24 via "+node4, "-6 route add fd77::/64 via "+node6)
-			m.ip("origin", "route add default via "+exit4, "-6 route add default via "+exit6)
+			m.linkOrigin("node", "mesh")
 			m.startGateway()
 			m.startRelay(m.config(mode)) // with the default interface, br-lan
 			for _, target := range []string{m.greet(origin4 + ":80"), m.greet("[" + origin6 + "]:80")} {

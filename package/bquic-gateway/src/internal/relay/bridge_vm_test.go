@@ -270,11 +270,7 @@ func TestBridgedRoaming(t *testing.T) {
 			"route add default via "+router4, "-6 route add default via "+router6)
 	}
 	m.ip("phone", "link set radio0 master lan")
-	m.link("router", "wan", node4+"/24 "+node6+"/64", "gateway", "mesh", gateway4+"/24 "+gateway6+"/64")
-	m.link("gateway", "wan", exit4+"/24 "+exit6+"/64", "origin", "eth0", origin4+"/24 "+origin6+"/64")
-	m.ip("router", "route add default via "+gateway4, "-6 route add default via "+gateway6)
-	m.ip("gateway", "route add 10.77.0.0/24 via "+node4, "-6 route add fd77::/64 via "+node6)
-	m.ip("origin", "route add default via "+exit4, "-6 route add default via "+exit6)
+	m.linkOrigin("router", "wan")
 	m.startGateway()
 	c := m.bridgedConfig(divert.Redirect, gateway4)
 	node := m.startRelay(c)

@@ -236,13 +236,19 @@ func newMesh(t *testing.T) *mesh {
 	t.Helper()
 	m := newNamespaces(t, "phone", "node", "gateway", "origin")
 	m.link("phone", "lan", phone4+"/24 "+phone6+"/64", "node", "br-lan", "10.77.0.1/24 fd77::1/64")
-	m.link("node", "mesh", node4+"/24 "+node6+"/64", "gateway", "mesh", gateway4+"/24 "+gateway6+"/64")
-	m.link("gateway", "wan", exit4+"/24 "+exit6+"/64", "origin", "eth0", origin4+"/24 "+origin6+"/64")
 	m.ip("phone", "route add default via 10.77.0.1", "-6 route add default via fd77::1")
-	m.ip("node", "route add default via "+gateway4, "-6 route add default via "+gateway6)
+	m.linkOrigin("node", "mesh")
+	return m
+}
+
+// linkOrigin links the clients' router to the gateway, by this device of its own, and the gateway to the origin.
+func (m *mesh) linkOrigin(router, device string) {
+	m.t.Helper()
+	m.link(router, device, node4+"/24 "+node6+"/64", "gateway", "mesh", gateway4+"/24 "+gateway6+"/64")
+	m.link("gateway", "wan", exit4+"/24 "+exit6+"/64", "origin", "eth0", origin4+"/24 "+origin6+"/64")
+	m.ip(router, "route add default via "+gateway4, "-6 route add default via "+gateway6)
 	m.ip("gateway", "route add 10.77.0.0/24 via "+node4, "-6 route add fd77::/64 via "+node6)
 	m.ip("origin", "route add default via "+exit4, "-6 route add default via "+exit6)
-	return m
 }
 
 // newNamespaces makes namespaces without links, and the gateway's key.

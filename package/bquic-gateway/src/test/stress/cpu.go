@@ -259,30 +259,13 @@ func cpuRelay(ctx context.Context, b *bed, bquic, _ string) (string, []served, f
 
 // runSource sends each client the number of bytes that it requests, as a number on a line.
 func runSource(address string) error {
-	ln, err := net.Listen("tcp", address)
-	if err != nil {
-		return err
-	}
-	for {
-		conn, err := ln.Accept()
-		if err != nil {
-			return err
+	return serve(address, func(conn net.Conn) {
+		var size int64
+		_, err := fmt.Fscanln(conn, &size)
+		for n := 0; size > 0 && err == nil; size -= int64(n) {
+			n, err = conn.Write(noise[:min(size, int64(len(noise)))])
 		}
-		go func() {
-			defer conn.Close()
-			var size int64
-			if _, err := fmt.Fscanln(conn, &size); err != nil {
-				return
-			}
-			for size > 0 {
-				n, err := conn.Write(noise[:min(size, int64(len(noise)))])
-				if err != nil {
-					return
-				}
-				size -= int64(n)
-			}
-		}()
-	}
+	})
 }
 
 // runDrain requests size bytes from a source and counts them.

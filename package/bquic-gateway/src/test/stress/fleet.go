@@ -188,34 +188,18 @@ var pattern = func() []byte {
 
 // runSizes answers each number, of 4 bytes, with that many bytes.
 func runSizes(address string) error {
-	ln, err := net.Listen("tcp", address)
-	if err != nil {
-		return err
-	}
-	for {
-		conn, err := ln.Accept()
-		if err != nil {
-			return err
-		}
-		go func() {
-			defer conn.Close()
-			for number := make([]byte, 4); ; {
-				if _, err := io.ReadFull(conn, number); err != nil {
+	return serve(address, func(conn net.Conn) {
+		for number := make([]byte, 4); ; {
+			if _, err := io.ReadFull(conn, number); err != nil {
+				return
+			}
+			for left := int(binary.BigEndian.Uint32(number)); left > 0; left -= len(pattern) {
+				if _, err := conn.Write(pattern[:min(left, len(pattern))]); err != nil {
 					return
 				}
-				for left := int(binary.BigEndian.Uint32(number)); left > 0; {
-					n, err := conn.Write(pattern[:min(left, len(pattern))])
-					if err != nil {
-						return
-					}
-					left -= n
-					if left > 0 && n < len(pattern) {
-						return
-					}
-				}
 			}
-		}()
-	}
+		}
+	})
 }
 
 // A fleetPeer is a relay without clients.

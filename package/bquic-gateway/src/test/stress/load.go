@@ -203,8 +203,8 @@ func browse(ctx context.Context, want []byte, lasting time.Duration) (n int, err
 	return n, nil
 }
 
-// runEcho is an echo server.
-func runEcho(address string) error {
+// serve passes each connection to handle, and closes it afterwards.
+func serve(address string, handle func(net.Conn)) error {
 	ln, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
@@ -216,9 +216,14 @@ func runEcho(address string) error {
 		}
 		go func() {
 			defer conn.Close()
-			_, _ = io.Copy(conn, conn)
+			handle(conn)
 		}()
 	}
+}
+
+// runEcho is an echo server.
+func runEcho(address string) error {
+	return serve(address, func(conn net.Conn) { _, _ = io.Copy(conn, conn) })
 }
 
 // Connections is the result of many simultaneous TCP connections.
