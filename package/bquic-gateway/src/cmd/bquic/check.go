@@ -25,9 +25,9 @@ func runCheck(_ context.Context, args []string) error {
 	if len(rest) == 1 {
 		*file = rest[0]
 	}
-	cfg, err := config.ReadFile(*file)
+	cfg, err := readConfig(*file)
 	if err != nil {
-		return usageError{err}
+		return err
 	}
 	if openwrt.Here() {
 		err = checkForInit(*file)
