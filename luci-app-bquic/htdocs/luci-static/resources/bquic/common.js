@@ -102,10 +102,10 @@ return baseclass.extend({
 	gains(st) {
 		const percent = (permille) => Math.round((permille - 1000) / 10);
 		const means = (g) => g.on ? g.low > 1000 ? _('used.') : _('used until it is certain that it gains too little.')
-			: g.permille < 1000 ? _('not used: more is delivered without it.') : _('not used: it gains too little.');
-		const seen = (g) => g.permille < 1000
-			? _('Delivered with it: %d %% less (%d to %d), trials: %d.').format(-percent(g.permille), -percent(g.high), -percent(g.low), g.trials)
-			: _('Delivered with it: %d %% more (%d to %d), trials: %d.').format(percent(g.permille), percent(g.low), percent(g.high), g.trials);
+			: g.high < 1000 ? _('not used: more is delivered without it.') : _('not used until it is certain that it gains.');
+		const seen = (g) => g.high <= 1000 ? _('Delivered with it: %d %% less (%d to %d), trials: %d.').format(-percent(g.permille), -percent(g.high), -percent(g.low), g.trials)
+			: g.low >= 1000 ? _('Delivered with it: %d %% more (%d to %d), trials: %d.').format(percent(g.permille), percent(g.low), percent(g.high), g.trials)
+				: _('Delivered with it: between %d %% less and %d %% more, trials: %d.').format(-percent(g.low), percent(g.high), g.trials);
 
 		return [ [ _('Larger windows:'), st?.contention?.gain ], [ _('RTS:'), st?.contention?.rts_gain ], [ _('Turns:'), st?.gain ] ]
 			.filter(([ , g ]) => g?.trials > 0 && [ g.permille, g.low, g.high ].every(Number.isInteger))
@@ -223,7 +223,7 @@ return baseclass.extend({
 		const refresh = () => of[config]().catch(() => []).then((lines) => dom.content(node, lines.length ? [
 			E('div', { 'class': 'alert-message warning' }, [
 				E('h4', {}, [ _('Mistakes in /etc/config/%s: running daemons keep their previous settings').format(config) ]),
-				E('ul', {}, lines.map((line) => E('li', {}, [ line ])))
+				E('ul', { 'class': 'bquic-list' }, lines.map((line) => E('li', {}, [ line ])))
 			])
 		] : []));
 

@@ -31,7 +31,7 @@ return view.extend({
 			{ title: _('State') },
 			{ title: _('Waiting'), number: true },
 			{ title: _('Rate'), number: true },
-			{ title: _('Share of turns'), number: true },
+			{ title: _('Time active'), number: true },
 			{ title: _('Last minute') }
 		], _('No clients yet.'));
 

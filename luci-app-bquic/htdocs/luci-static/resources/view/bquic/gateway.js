@@ -10,6 +10,11 @@
 
 const listen = (id, value) => !value || address.withPort(value, /^[0-9.]*$/) || _('Must be [address]:port, for example :8443 or 192.0.2.1:443.');
 
+/* A table's cell for an option that limits something: LuCI writes "none" where it is not set. */
+function unless(name, text) {
+	return (id) => E('span', {}, [ [ uci.get('bquic', id, name) ?? [] ].flat().join(' ') || text ]);
+}
+
 return view.extend({
 	load() {
 		return Promise.all([ common.loadConfig('bquic'), profile.known() ]);
@@ -156,8 +161,10 @@ return view.extend({
 		o.modalonly = true;
 		o = s.option(form.DynamicList, 'prefix', _('May connect from'), _('Address prefixes that it may connect from; empty: as for all relays.'));
 		o.validate = address.prefix;
+		o.textvalue = unless('prefix', _('as for all relays'));
 		o = s.option(form.Value, 'tunnels', _('Tunnels'), _('How many tunnels it may have at a time; empty: a fair share of all.'));
 		o.datatype = 'and(uinteger,range(1,65536))';
+		o.textvalue = unless('tunnels', _('a fair share'));
 		o = s.option(form.Value, 'rate', _('Rate (Mbit/s)'), _('Limit of all its tunnels together, in each direction; empty: none.'));
 		o.datatype = 'and(uinteger,range(1,100000))';
 

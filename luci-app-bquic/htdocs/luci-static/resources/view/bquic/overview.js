@@ -31,7 +31,7 @@ return view.extend({
 			ack: graph.create(_('Data packets per acknowledgement'), '', [ _('now') ], 10),
 			rtt: graph.create(_('Round-trip time'), 'ms', [ _('smoothed'), _('minimum') ], 20),
 			clients: graph.create(_('WiFi clients'), '', [ _('with demand'), _('at full speed') ], 5),
-			air: graph.create(_('Air occupancy'), '%', [ _('busy'), _('lost (estimate)') ], 100)
+			air: graph.create(_('Channel use'), '%', [ _('busy'), _('wasted (estimate)') ], 100)
 		};
 		this.ranges = [ [ false, _('5 minutes') ], [ true, _('12 hours') ] ].map(([ past, title ]) => E('button', {
 			'type': 'button',
@@ -235,7 +235,7 @@ return view.extend({
 				/* the daemon's text: the decision, its value and its threshold */
 				E('p', {}, [ E('strong', {}, [ _('Why:') ]), ' ', common.reason(windows ? st.contention.why : st.why) ]),
 				...common.gains(st),
-				E('p', {}, [ _('Clients: %d, with demand: %d, at a time: at most %d.').format(st.clients ?? 0, st.clients_with_demand ?? 0, st.active_max ?? 0) ]),
+				E('p', {}, [ _('Clients: %d, %d of them with demand. Turns: at most %d at a time.').format(st.clients ?? 0, st.clients_with_demand ?? 0, st.active_max ?? 0) ]),
 				st.refused ? E('p', {}, [ _('Uses %s, because: %s').format(common.text(st.backend), common.text(st.refused)) ]) : '',
 				...common.refused(st),
 				...common.warned(st),
@@ -329,7 +329,7 @@ return view.extend({
 			lines.push(_('Acknowledgements: one for every %.1f packets, where stock QUIC sends one for every 2. That is %d %% fewer frames that compete with the data.').format(ratio, 100 * (1 - 2 / ratio)));
 		for (const s of schedulers)
 			if (s.throttling && Array.isArray(s.active))
-				lines.push(_('Air of %s: %d of %d clients with demand contend for it now.').format(common.text(s.device), s.active.length, s.clients_with_demand ?? 0));
+				lines.push(_('%s: %d of %d clients with demand have their turn now.').format(common.text(s.device), s.active.length, s.clients_with_demand ?? 0));
 		dom.content(this.verdict, lines.map((line) => E('p', {}, [ line ])));
 	}
 });

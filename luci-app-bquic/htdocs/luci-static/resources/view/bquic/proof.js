@@ -107,7 +107,7 @@ return view.extend({
 			{ title: _('Carried'), number: true }, { title: _('Direct'), number: true } ], _('Nothing yet.'));
 
 		this.verdict = E('div', { 'class': 'bquic-card', 'aria-live': 'polite' });
-		this.kinds = create(_('Page'), []);
+		this.kinds = create(_('Application'), []);
 		this.sizes = create(_('Size'), long);
 		this.quarters = create(_('Time of day'), long);
 		this.clients = create(_('Client'), []);
@@ -125,11 +125,11 @@ return view.extend({
 				_('Some new connections are drawn at random to go direct, and those that the relay carries are compared with them. The bars are 95 % confidence intervals.')
 			]),
 			this.verdict,
-			E('h3', {}, [ _('Page loads') ]), this.kinds.element,
+			E('h3', {}, [ _('By application') ]), this.kinds.element,
 			E('h3', {}, [ _('By size') ]), this.sizes.element,
 			E('h3', {}, [ _('By time of day') ]), this.quarters.element,
 			E('h3', {}, [ _('By clients') ]), this.clients.element,
-			E('p', {}, [ this.button ])
+			E('p', { 'class': 'bquic-export' }, [ this.button ])
 		]);
 		common.every(10, () => this.refresh());
 

@@ -27,7 +27,7 @@ return view.extend({
 		if (!have)
 			return common.noConfig(this, 'bquic-gateway');
 
-		const m = new form.Map('bquic', _('Relay'), _('The relay runs on a mesh node. It carries the TCP connections of the node’s clients to a gateway, over one connection that fills WiFi frames. While no gateway answers, they go direct.'));
+		const m = new form.Map('bquic', _('Relay'), _('The relay runs on a mesh node. It carries the TCP connections of the node’s clients to a gateway, over one connection that fills WiFi frames. While no gateway answers, connections go direct.'));
 		const name = common.nameOf('relay');
 		let o;
 
@@ -158,6 +158,7 @@ return view.extend({
 		o = u.option(form.Value, 'weight', _('Weight'), _('The largest weight is used first; gateways of equal weight share new connections.'));
 		o.datatype = 'and(uinteger,range(1,1000))';
 		o.placeholder = '100';
+		o.textvalue = (id) => E('span', {}, [ uci.get('bquic', id, 'weight') ?? '100' ]);
 
 		profile.section(m, known);
 
