@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	"bquic/internal/config"
 	"bquic/internal/proof"
 	"bquic/internal/view"
 )
@@ -29,14 +30,14 @@ func runReport(_ context.Context, args []string) error {
 	if _, err := parseFlags(f, args, 0, 0); err != nil {
 		return err
 	}
+	relay := config.Daemon{Socket: *socket}
 	if *socket == "" {
-		_, relay, err := configuredSockets(f, *file)
-		if err != nil {
+		var err error
+		if _, relay, err = configuredDaemons(f, *file); err != nil {
 			return err
 		}
-		*socket = relay
 	}
-	d, err := askDaemons([]string{*socket})
+	d, err := askDaemons(relay)
 	if err != nil {
 		return err
 	}

@@ -48,18 +48,16 @@ func runStatus(ctx context.Context, args []string) error {
 			return usagef("--watch: %w", err)
 		}
 	}
-	var sockets []string
-	if *socket != "" {
-		sockets = []string{*socket}
-	} else {
-		gateway, relay, err := configuredSockets(f, *file)
+	asked := []config.Daemon{{Socket: *socket}}
+	if *socket == "" {
+		gateway, relay, err := configuredDaemons(f, *file)
 		if err != nil {
 			return err
 		}
-		sockets = []string{gateway, relay}
+		asked = []config.Daemon{gateway, relay}
 	}
 	show := func() (string, error) {
-		d, err := askDaemons(sockets)
+		d, err := askDaemons(asked...)
 		if err != nil {
 			return "", err
 		}
@@ -80,16 +78,16 @@ func runStatus(ctx context.Context, args []string) error {
 	return s.watch(ctx, time.Duration(watch), show)
 }
 
-// configuredSockets returns the status sockets in a file. A missing file is an error only if --config was given.
-func configuredSockets(f *flag.FlagSet, file string) (gateway, relay string, err error) {
-	gateway, relay, err = config.Sockets(file)
+// configuredDaemons returns what a file says of the daemons. A missing file is an error only if --config was given.
+func configuredDaemons(f *flag.FlagSet, file string) (gateway, relay config.Daemon, err error) {
+	gateway, relay, err = config.Daemons(file)
 	if errors.Is(err, fs.ErrNotExist) && !given(f, "config") {
 		err = nil
 	}
 	if err != nil {
-		return "", "", usageError{err}
+		err = usageError{err}
 	}
-	return gateway, relay, nil
+	return gateway, relay, err
 }
 
 // A watchFlag is the interval of --watch, which may be omitted; 0: no --watch.
@@ -121,10 +119,14 @@ type daemons struct {
 	silent         []error
 }
 
-// askDaemons asks the daemon on each socket. It returns an error if none answers.
-func askDaemons(sockets []string) (d daemons, err error) {
-	for _, path := range sockets {
+// askDaemons asks each daemon. It returns an error if none answers.
+func askDaemons(asked ...config.Daemon) (d daemons, err error) {
+	for _, one := range asked {
+		path := one.Socket
 		data, err := status.Read(path)
+		if err != nil && one.Off {
+			err = fmt.Errorf("%w: it is off (option enabled)", err)
+		}
 		if err != nil {
 			d.silent = append(d.silent, err)
 			continue

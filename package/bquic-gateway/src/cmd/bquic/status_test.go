@@ -60,7 +60,7 @@ func TestStatusDocument(t *testing.T) {
 		}
 	}
 	fails(t, 1, "bquic status: no daemon answers on /nonexistent", "status", "--json", "--socket", "/nonexistent")
-	fails(t, 1, "bquic status: no daemon answers on /nonexistent/1\nbquic status: no daemon answers on /nonexistent/2", "status", "--json", "--config", statusConf(t, "/nonexistent/1", "/nonexistent/2"))
+	fails(t, 1, "bquic status: no daemon answers on /nonexistent/1: it is off (option enabled)\nbquic status: no daemon answers on /nonexistent/2: it is off (option enabled)", "status", "--json", "--config", statusConf(t, "/nonexistent/1", "/nonexistent/2"))
 	stranger := answering(t, `{"role":"cook"}`)
 	fails(t, 1, "bquic status: "+stranger+": neither a gateway nor a relay answers", "status", "--socket", stranger)
 }
@@ -68,7 +68,7 @@ func TestStatusDocument(t *testing.T) {
 func TestStatusTables(t *testing.T) {
 	relay := answering(t, `{"role":"relay","version":"1.2.3","state":"up","taking":true,"gateway":"g.example:8443","uptime_s":61}`)
 	out, errs, code := bquic(t, "status", "--config", statusConf(t, "/nonexistent", relay))
-	for _, part := range []string{"relay 1.2.3, up for 1 min 1 s\n", "  gateway      g.example:8443\n", "\nno daemon answers on /nonexistent\n"} {
+	for _, part := range []string{"relay 1.2.3, up for 1 min 1 s\n", "  gateway      g.example:8443\n", "\nno daemon answers on /nonexistent: it is off (option enabled)\n"} {
 		if !strings.Contains(out, part) {
 			t.Errorf("no %q in\n%s", part, out)
 		}

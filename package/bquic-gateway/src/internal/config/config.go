@@ -148,27 +148,39 @@ func Parse(name string, data []byte) (*Config, error) {
 	return New(f)
 }
 
-// Sockets returns the status sockets of the gateway and the relay in the file at path. It ignores mistakes, with which running
-// daemons go on, and uses the defaults for what the file does not say. If it cannot read the file, it returns the defaults and an error.
-func Sockets(path string) (gateway, relay string, err error) {
+// A Daemon says how to ask a daemon for its status.
+type Daemon struct {
+	Socket string
+	Off    bool // the file says that it does not run
+}
+
+// Daemons returns what the file at path says of the gateway and the relay. It ignores mistakes, with which running
+// daemons go on, and uses the defaults for what the file does not say. If it cannot read the file, it returns the default sockets and an error.
+func Daemons(path string) (gateway, relay Daemon, err error) {
 	f, err := uci.ReadFile(path)
 	if err != nil {
 		f = &uci.File{}
 	}
+	whole := err == nil
 	var syntax *uci.SyntaxError
 	if errors.As(err, &syntax) {
 		err = nil
 	}
 	d := &decoder{}
-	socket := func(typ string) string {
+	daemon := func(typ string) Daemon {
+		found := Daemon{get[string](d, &uci.Section{Type: typ}, "status_socket"), whole}
 		for _, s := range sections(f, typ) {
+			if get[bool](d, s, "enabled") {
+				found.Off = false
+			}
 			if path, _, ok := value[string](d, s, "status_socket"); ok {
-				return path
+				found.Socket = path
+				break
 			}
 		}
-		return get[string](d, &uci.Section{Type: typ}, "status_socket")
+		return found
 	}
-	return socket("gateway"), socket("relay"), err
+	return daemon("gateway"), daemon("relay"), err
 }
 
 func mistake(err error) error {

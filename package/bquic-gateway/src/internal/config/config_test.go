@@ -489,24 +489,27 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func TestSockets(t *testing.T) {
+func TestDaemons(t *testing.T) {
 	const gateway, relay = "/var/run/bquic/gateway.sock", "/var/run/bquic/relay.sock"
-	for _, tc := range []struct{ text, gateway, relay string }{
-		{"", gateway, relay},
-		{"config relay\n\toption status_socket '/tmp/r.sock'\n", gateway, "/tmp/r.sock"},
-		{"config gateway\n\toption lisen ':1'\n\toption status_socket '/tmp/g.sock'\nconfig relay\n\toption connections '99'\n", "/tmp/g.sock", relay},
-		{"config gateway\n\toption status_socket 'relative'\n", gateway, relay},
-		{"config gateway\n\toption status_socket '/tmp/g.sock\n", gateway, relay}, // unclosed
+	for _, tc := range []struct {
+		text           string
+		gateway, relay Daemon
+	}{
+		{"", Daemon{gateway, true}, Daemon{relay, true}},
+		{"config relay\n\toption enabled 'on'\n\toption status_socket '/tmp/r.sock'\n", Daemon{gateway, true}, Daemon{"/tmp/r.sock", false}},
+		{"config gateway\n\toption lisen ':1'\n\toption enabled '1'\n\toption status_socket '/tmp/g.sock'\nconfig relay\n\toption connections '99'\n", Daemon{"/tmp/g.sock", false}, Daemon{relay, true}},
+		{"config gateway\n\toption status_socket 'relative'\n", Daemon{gateway, true}, Daemon{relay, true}},
+		{"config gateway\n\toption status_socket '/tmp/g.sock\n", Daemon{gateway, false}, Daemon{relay, false}}, // unclosed: what else it says is not known
 	} {
 		file := filepath.Join(t.TempDir(), "conf")
 		if err := os.WriteFile(file, []byte(tc.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if g, r, err := Sockets(file); g != tc.gateway || r != tc.relay || err != nil {
-			t.Errorf("%q: %s, %s, %v", tc.text, g, r, err)
+		if g, r, err := Daemons(file); g != tc.gateway || r != tc.relay || err != nil {
+			t.Errorf("%q: %v, %v, %v", tc.text, g, r, err)
 		}
 	}
-	if g, r, err := Sockets(filepath.Join(t.TempDir(), "none")); g != gateway || r != relay || !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no file: %s, %s, %v", g, r, err)
+	if g, r, err := Daemons(filepath.Join(t.TempDir(), "none")); g != (Daemon{Socket: gateway}) || r != (Daemon{Socket: relay}) || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no file: %v, %v, %v", g, r, err)
 	}
 }

@@ -150,8 +150,8 @@ func summary(st map[string]json.RawMessage) map[string]json.RawMessage {
 }
 
 func (p *Plugin) sockets() (gateway, relay string) {
-	gateway, relay, _ = config.Sockets(p.Config)
-	return gateway, relay
+	g, r, _ := config.Daemons(p.Config)
+	return g.Socket, r.Socket
 }
 
 func (p *Plugin) status() any {
