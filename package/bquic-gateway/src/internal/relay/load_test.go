@@ -52,3 +52,33 @@ func TestSaidOnce(t *testing.T) {
 		t.Errorf("after the path has shown its rate, %.0f bit/s:\n%s", l.status().Path, text)
 	}
 }
+
+// TestSaidCarried checks that the line of a processor that is fast enough has the figures as the status shows
+// them, and that a relay without a limit says nothing of the processor.
+func TestSaidCarried(t *testing.T) {
+	for share, want := range map[float64]string{
+		0.5: `msg="the processor is as fast as the path: connections are carried" uses=0% may_use=50%`,
+		0:   `msg="connections are carried whatever they cost" cpu_share=0`,
+	} {
+		var log bytes.Buffer
+		now := time.Now()
+		l := &load{
+			logger:    slog.New(slog.NewTextHandler(&log, nil)),
+			processor: processor.New(now, share, time.Millisecond, 1<<20),
+		}
+		var s processor.Sample
+		for range 100 {
+			now = now.Add(processor.Interval)
+			s.Path.In.Bytes += 150000
+			s.Path.In.Packets += 100
+			var pace float64
+			l.tell(func() {}, func(time.Time) { pace = l.processor.Tick(now, s) })
+			if pace > 0 {
+				l.tell(func() {}, func(time.Time) { l.processor.Rehearsed(now, pace, pace) })
+			}
+		}
+		if text := log.String(); !strings.Contains(text, want) {
+			t.Errorf("%s is not in %s", want, text)
+		}
+	}
+}

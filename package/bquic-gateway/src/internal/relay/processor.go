@@ -135,8 +135,10 @@ func (l *load) tell(changed func(), event func(now time.Time)) {
 	l.mu.Unlock()
 	switch {
 	case !news:
+	case say == saidCarried && st.Share == 0:
+		l.logger.Info("connections are carried whatever they cost", "cpu_share", 0)
 	case say == saidCarried:
-		l.logger.Info("the processor is as fast as the path: connections are carried", "used", st.Used, "share", st.Share)
+		l.logger.Info("the processor is as fast as the path: connections are carried", "uses", percent(st.Used), "may_use", percent(st.Share))
 	case say == saidUnknown:
 		l.logger.Info("connections go direct at first", "reason", st.Reason)
 	default:
@@ -146,6 +148,8 @@ func (l *load) tell(changed func(), event func(now time.Time)) {
 		changed()
 	}
 }
+
+func percent(share float64) string { return fmt.Sprintf("%.0f%%", 100*share) }
 
 // rehearse makes this process use a share of one processor for a while, including its other work. It
 // returns the share that the process received.
