@@ -144,8 +144,8 @@ func processorOf(st processor.Status) string {
 	}
 	follows := map[string]string{
 		"":                     "connections are carried",
-		processor.WhyMeasuring: "being measured: connections go direct",
-		processor.WhyBusy:      "busy: connections go direct",
+		processor.WhyMeasuring: "being measured, so connections go direct",
+		processor.WhyBusy:      "busy, so connections go direct",
 		processor.WhySlow:      "TCP goes direct",
 	}[st.Why]
 	may := "all"
