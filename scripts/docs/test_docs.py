@@ -2,10 +2,13 @@
 """The documents hold: links lead somewhere, words are English or known, and commands do what is shown."""
 
 import ast
+import datetime
+import json
 import os
 import pathlib
 import re
 import shlex
+import socket
 import subprocess
 from collections.abc import Iterator
 
@@ -244,6 +247,35 @@ def test_status_prints_as_shown(gateway: dict[str, str]) -> None:
 
     shown, printed = facts(sample("bquic status")), facts(output(BQUIC, "status", "--socket", gateway["socket"]))
     assert len(shown) > 5 and shown == printed
+
+
+def test_status_of_a_relay_prints_as_shown(tmp_path: pathlib.Path) -> None:
+    """For an answer with the values shown."""
+    now = datetime.datetime.now(datetime.UTC)
+    since = (now - datetime.timedelta(days=3, hours=4, minutes=1)).isoformat()
+    answer = {
+        "role": "relay", "version": "0.2.0", "profile": "bquic", "uptime_s": 273700, "gateway": "10.1.2.3:8443", "state": "up", "since": since, "taking": True,
+        "processor": {"takes": "all", "why": "", "carries_bps": 42e6, "path_bps": 25e6, "share": 0.5, "used": 0.09}, "refused": 3,
+        "carried": {"now": 6, "total": 12480, "up_bytes": 812_000_000, "down_bytes": 31_400_000_000},
+        "direct": {"now": 0, "total": 658, "up_bytes": 41_200_000, "down_bytes": 1_660_000_000},
+        "proof": {"verdict": "faster", "days": 7, "overall": {"carried": 12480, "direct": 655, "complete": {"change": -0.18, "low": -0.23, "high": -0.12}}},
+        "gateways": [{"address": "10.1.2.3:8443", "weight": 1000, "state": "up", "streams": 6}],
+        "connections": [{"remote": "10.1.2.3:8443", "since": since, "state": "up", "streams": 6, "rtt_ns": 12_400_000, "burst": {"packets_sent": 812006, "packets_lost": 14}}],
+        "clients": [
+            {"address": "10.20.0.11", "connections": 4, "sent": 602_000_000, "received": 21_000_000_000},
+            {"address": "10.20.0.12", "connections": 2, "sent": 210_000_000, "received": 10_400_000_000},
+        ],
+    }
+    path = tmp_path / "sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        asking = subprocess.Popen([BQUIC, "status", "--socket", path], stdout=subprocess.PIPE, text=True)
+        with listener.accept()[0] as daemon:
+            daemon.recv(100)
+            daemon.sendall(json.dumps(answer).encode())
+        printed = asking.communicate()[0]
+    assert [line.rstrip() for line in printed.rstrip().splitlines()] == sample("bquic status --socket").rstrip().splitlines()
 
 
 def test_token_prints_as_shown() -> None:
