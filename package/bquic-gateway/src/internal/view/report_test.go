@@ -37,7 +37,7 @@ Connections of 1 to 10 MB are 30 % slower (95 %: 10 to 50), 300 against 20.
 Connections of more than 10 MB are too few to compare, 3 against 0.
 Without an answer: 0.1 % of the carried connections, 1.1 % of the direct ones.
 
-  protocol       completed               carried  direct
+  application    completed               carried  direct
   pages, HTTP/2  25 % faster (16 to 33)  2,100    110
   others         ?                       90       3
 
