@@ -500,7 +500,7 @@ test('whether it helps: words, intervals, what the scheduler says, and an export
 		for (const part of [ 'Carried connections are 18 % faster (95 %: 12 to 23): 12480 against 655, last 7 days.', 'The relay helps here: leave it on.',
 			'Page loads are 25 % faster (95 %: 16 to 33): 2100 against 110.', 'Pages by HTTP/2', 'Other applications',
 			'Without an answer: 0.1 % of the carried connections, 1.1 % of the direct ones.', '0.1 to 1 MB', '21 % faster (95 %: 14 to 29)',
-			'30 % slower (95 %: 10 to 50)', 'not certainly faster or slower (95 %: 3 % faster to 7 % slower)', 'too few to compare', '10.9.0.0/24', why, 'two clients with demand', 'Scheduler on phy0-ap0' ])
+			'30 % slower (95 %: 10 to 50)', 'not certainly faster or slower (95 %: 3 % faster to 7 % slower)', 'not certainly more or less (95 %: 5 % less to 3 % more)', 'too few to compare', '10.9.0.0/24', why, 'two clients with demand', 'Scheduler on phy0-ap0' ])
 			assert.ok(text.includes(part), `${part} in ${text}`);
 		assert.ok(!text.includes('phy1-ap0'), 'a scheduler that says nothing is shown');
 		assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), `wider than ${width}`);

@@ -125,11 +125,13 @@ func percent(c *proof.Change, time bool) string {
 		words = [2]string{"faster", "slower"}
 	}
 	from, to := 100*c.Low, 100*c.High
-	value, word := 100*c.Change, words[1]
-	if c.Change < 0 {
-		value, word, from, to = -value, words[0], -to, -from
+	switch {
+	case c.High <= 0:
+		return fmt.Sprintf("%.0f %% %s (%.0f to %.0f)", -100*c.Change, words[0], -to, -from)
+	case c.Low >= 0:
+		return fmt.Sprintf("%.0f %% %s (%.0f to %.0f)", 100*c.Change, words[1], from, to)
 	}
-	return fmt.Sprintf("%.0f %% %s (%.0f to %.0f)", value, word, from, to)
+	return fmt.Sprintf("%.0f %% %s to %.0f %% %s", -from, words[0], to, words[1])
 }
 
 func sizes(l proof.Line) string {

@@ -41,11 +41,11 @@ Without an answer: 0.1 % of the carried connections, 1.1 % of the direct ones.
   pages, HTTP/2  25 % faster (16 to 33)  2,100    110
   others         ?                       90       3
 
-  size              completed               first byte             throughput            carried  direct
-  less than 0.1 MB  2 % slower (-3 to 7)    5 % faster (-1 to 10)  2 % less (-3 to 5)    11,000   580
-  0.1 to 1 MB       21 % faster (14 to 29)  ?                      27 % more (16 to 41)  1,240    71
-  1 to 10 MB        30 % slower (10 to 50)  ?                      ?                     300      20
-  more than 10 MB   ?                       ?                      ?                     3        0
+  size              completed                 first byte                 throughput            carried  direct
+  less than 0.1 MB  3 % faster to 7 % slower  10 % faster to 1 % slower  5 % less to 3 % more  11,000   580
+  0.1 to 1 MB       21 % faster (14 to 29)    ?                          27 % more (16 to 41)  1,240    71
+  1 to 10 MB        30 % slower (10 to 50)    ?                          ?                     300      20
+  more than 10 MB   ?                         ?                          ?                     3        0
 
   hours (UTC)  completed               first byte  throughput  carried  direct
   18 to 24     20 % faster (10 to 30)  ?           ?           5,000    260

@@ -38,8 +38,12 @@ function more(c) {
 	if (!c)
 		return _('too few to compare');
 
-	return c.change < 0 ? _('%d %% less (95 %%: %d to %d)').format(percent(-c.change), percent(-c.high), percent(-c.low))
-		: _('%d %% more (95 %%: %d to %d)').format(percent(c.change), percent(c.low), percent(c.high));
+	if (c.high < 0)
+		return _('%d %% less (95 %%: %d to %d)').format(percent(-c.change), percent(-c.high), percent(-c.low));
+	if (c.low > 0)
+		return _('%d %% more (95 %%: %d to %d)').format(percent(c.change), percent(c.low), percent(c.high));
+
+	return _('not certainly more or less (95 %%: %d %% less to %d %% more)').format(percent(-c.low), percent(c.high));
 }
 
 const logarithm = (part) => Math.log(Math.max(1 + part, 1e-3));
