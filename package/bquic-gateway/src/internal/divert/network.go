@@ -202,9 +202,12 @@ func NodeAddresses(devices []string) (addrs []netip.Addr) {
 			usable = append(usable, a)
 		}
 	}
-	slices.SortStableFunc(usable, func(a, b address) int { return a.brief() - b.brief() })
-	for _, a := range usable {
-		addrs = append(addrs, a.addr)
+	for brief := range 8 {
+		for _, a := range usable {
+			if a.brief() == brief {
+				addrs = append(addrs, a.addr)
+			}
+		}
 	}
 	return addrs
 }
@@ -244,7 +247,7 @@ func readAddress(b []byte) (a address) {
 	return a
 }
 
-// brief is larger for addresses that are likely to go sooner: those that are going, those of a prefix that a provider may replace,
+// brief is larger, at most 7, for addresses that are likely to go sooner: those that are going, those of a prefix that a provider may replace,
 // and those of a day (RFC 8981; for IPv4, those that go with another one).
 func (a address) brief() (n int) {
 	if a.flags&unix.IFA_F_DEPRECATED != 0 {

@@ -3,7 +3,6 @@
 package divert
 
 import (
-	"encoding/binary"
 	"net/netip"
 
 	"github.com/mdlayher/netlink"
@@ -22,9 +21,7 @@ func (d *Diverter) Alike(p *Packet) bool {
 		return false
 	}
 	defer conn.Close()
-	port := func(kind, port uint16) attribute { return attr(kind, binary.BigEndian.AppendUint16(nil, port)) }
-	of := []attribute{attr(unix.RTA_MARK, native(p.Mark)), attr(unix.RTA_IP_PROTO, []byte{unix.IPPROTO_TCP}), port(unix.RTA_DPORT, p.Target.Port())}
-	out := 0
+	out := 0 // as the relay binds its connections
 	if Leaves(p.Target.Addr(), p.Mark) != p.Out {
 		out = p.Out
 	}
@@ -32,16 +29,12 @@ func (d *Diverter) Alike(p *Packet) bool {
 	if err != nil {
 		return false
 	}
-	own := append(of[:len(of):len(of)], attr(unix.RTA_SRC, from.AsSlice()))
-	if out != 0 {
-		own = append(own, attr(unix.RTA_OIF, native(uint32(out))))
-	}
-	is, err := lookUp(conn, p.Target.Addr(), own...)
+	mark := attr(unix.RTA_MARK, native(p.Mark))
+	is, err := lookUp(conn, p.Target.Addr(), mark, attr(unix.RTA_SRC, from.AsSlice()), attr(unix.RTA_OIF, native(uint32(out))))
 	if err != nil {
 		return false
 	}
-	was, err := lookUp(conn, p.Target.Addr(), append(of, port(unix.RTA_SPORT, p.Client.Port()),
-		attr(unix.RTA_SRC, p.Client.Addr().AsSlice()), attr(unix.RTA_IIF, native(uint32(p.In))))...)
+	was, err := lookUp(conn, p.Target.Addr(), mark, attr(unix.RTA_SRC, p.Client.Addr().AsSlice()), attr(unix.RTA_IIF, native(uint32(p.In))))
 	if err != nil || len(was.out) != 1 || was.out[0] != p.Out { // the mark has changed since, or one of several next hops was chosen
 		return is.table != unix.RT_TABLE_UNSPEC
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -59,18 +58,30 @@ func (s steering) add() (*routing, error) {
 // Precede puts the routing rules before those that others have added since, and adds again what others have removed. It must be
 // called now and then, also because Alike needs to know whether others have rules.
 func (d *Diverter) Precede() error {
+	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.bridge.mu.Lock()
 	defer d.bridge.mu.Unlock()
-	is, err := ruled()
-	d.ruled.Store(is)
-	errs := []error{err}
-	for _, r := range []*routing{d.routing, d.bridge.routing} {
-		if r != nil {
-			errs = append(errs, r.change(true))
+	var errs []error
+	ruled := false
+	for _, family := range families() {
+		rules, err := policies(conn, family)
+		errs = append(errs, err)
+		for _, p := range rules {
+			ruled = ruled || p.foreign() && (p.pref != 32766 || p.table != unix.RT_TABLE_MAIN) && (p.pref != 32767 || p.table != unix.RT_TABLE_DEFAULT)
+		}
+		for _, r := range []*routing{d.routing, d.bridge.routing} {
+			if r != nil && err == nil {
+				errs = append(errs, r.assert(conn, family, rules))
+			}
 		}
 	}
+	d.ruled.Store(ruled)
 	return errors.Join(errs...)
 }
 
@@ -109,15 +120,17 @@ func (s steering) change(add bool) error {
 	defer conn.Close()
 	var errs []error
 	for _, family := range families() {
+		rules, err := policies(conn, family)
+		if err == nil && add {
+			err = s.assert(conn, family, rules)
+		}
+		errs = append(errs, err)
 		if add {
-			errs = append(errs, s.assert(conn, family))
 			continue
 		}
-		rules, err := policies(conn, family)
-		errs = append(errs, err)
 		for _, p := range rules {
 			if p.table == uint32(s.table) {
-				errs = append(errs, s.rule(conn, unix.RTM_DELRULE, family, p.pref, p.mark))
+				errs = append(errs, s.rule(conn, unix.RTM_DELRULE, family, p))
 			}
 		}
 		if s.local {
@@ -132,26 +145,20 @@ func (s steering) change(add bool) error {
 
 // assert makes sure that a family's rules and its route exist, and that its rules come before all others: those that netifd
 // adds have the preferences 1, 2, ... if they do not name one, and netifd removes all rules when it starts.
-func (s steering) assert(conn *netlink.Conn, family byte) error {
-	rules, err := policies(conn, family)
-	if err != nil {
-		return err
-	}
+func (s steering) assert(conn *netlink.Conn, family byte, rules []policy) error {
 	pref := uint32(s.pref)
 	for _, p := range rules {
-		if p.foreign() && p != theLocal {
+		if p.foreign() {
 			pref = min(pref, max(p.pref, 1)-1)
 		}
 	}
 	var errs []error
 	for _, mark := range s.marks {
-		if is := (policy{pref, uint32(s.table), mark}); !slices.Contains(rules, is) {
-			errs = append(errs, s.rule(conn, unix.RTM_NEWRULE, family, pref, mark))
-		}
+		errs = append(errs, s.rule(conn, unix.RTM_NEWRULE, family, policy{pref, 0, mark}))
 	}
 	for _, p := range rules {
 		if p.table == uint32(s.table) && p.pref != pref {
-			errs = append(errs, s.rule(conn, unix.RTM_DELRULE, family, p.pref, p.mark))
+			errs = append(errs, s.rule(conn, unix.RTM_DELRULE, family, p))
 		}
 	}
 	if s.local {
@@ -161,10 +168,9 @@ func (s steering) assert(conn *netlink.Conn, family byte) error {
 }
 
 // rule adds or removes a rule (struct fib_rule_hdr of include/uapi/linux/fib_rules.h).
-func (s steering) rule(conn *netlink.Conn, kind netlink.HeaderType, family byte, pref, mark uint32) error {
+func (s steering) rule(conn *netlink.Conn, kind netlink.HeaderType, family byte, p policy) error {
 	return tell(conn, kind, []byte{family, 0, 0, 0, byte(s.table), 0, 0, unix.FR_ACT_TO_TBL, 0, 0, 0, 0},
-		attr(unix.FRA_PRIORITY, native(pref)), attr(unix.FRA_FWMARK, native(mark)),
-		attr(unix.FRA_FWMASK, native(ourBits)), attr(unix.FRA_TABLE, native(uint32(s.table))))
+		attr(unix.FRA_PRIORITY, native(p.pref)), attr(unix.FRA_FWMARK, native(p.mark)), attr(unix.FRA_FWMASK, native(ourBits)))
 }
 
 // deliver adds or removes the route that delivers packets locally (struct rtmsg of include/uapi/linux/rtnetlink.h).
@@ -175,15 +181,15 @@ func (s steering) deliver(conn *netlink.Conn, kind netlink.HeaderType, family by
 
 // tell adds something that may be there already, or removes something that may be gone.
 func tell(conn *netlink.Conn, kind netlink.HeaderType, header []byte, attrs ...attribute) error {
-	flags, done := netlink.Acknowledge, []error{unix.ENOENT, unix.ESRCH}
+	flags := netlink.Acknowledge
 	if kind == unix.RTM_NEWRULE || kind == unix.RTM_NEWROUTE {
-		flags, done = flags|netlink.Create|netlink.Excl, []error{unix.EEXIST}
-	}
-	if header[0] == unix.AF_INET6 { // lo has no IPv6 (net.ipv6.conf.all.disable_ipv6), so nothing to deliver
-		done = append(done, unix.EACCES)
+		flags |= netlink.Create | netlink.Excl
 	}
 	_, err := ask(conn, kind, flags, header, attrs...)
-	if slices.ContainsFunc(done, func(target error) bool { return errors.Is(err, target) }) {
+	switch {
+	case errors.Is(err, unix.EEXIST), errors.Is(err, unix.ENOENT), errors.Is(err, unix.ESRCH):
+		return nil
+	case header[0] == unix.AF_INET6 && errors.Is(err, unix.EACCES): // lo has no IPv6 (net.ipv6.conf.all.disable_ipv6), so nothing to deliver
 		return nil
 	}
 	return err
@@ -192,28 +198,9 @@ func tell(conn *netlink.Conn, kind netlink.HeaderType, header []byte, attrs ...a
 // A policy holds the relevant parts of a routing rule.
 type policy struct{ pref, table, mark uint32 }
 
-// theLocal is the rule for the table of the node's own addresses, which comes first.
-var theLocal = policy{0, unix.RT_TABLE_LOCAL, 0}
-
-// foreign reports whether others have added the rule.
-func (p policy) foreign() bool { return p.table != routeTable && p.table != clientTable }
-
-// ruled reports whether there are routing rules other than ours and the kernel's first ones.
-func ruled() (is bool, err error) {
-	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
-	if err != nil {
-		return false, err
-	}
-	defer conn.Close()
-	var errs []error
-	for _, family := range families() {
-		rules, err := policies(conn, family)
-		errs = append(errs, err)
-		is = is || slices.ContainsFunc(rules, func(p policy) bool {
-			return p.foreign() && p != theLocal && p != policy{32766, unix.RT_TABLE_MAIN, 0} && p != policy{32767, unix.RT_TABLE_DEFAULT, 0}
-		})
-	}
-	return is, errors.Join(errs...)
+// foreign reports whether the rule is neither ours nor the one that comes first, for the table of the node's own addresses.
+func (p policy) foreign() bool {
+	return p.table != routeTable && p.table != clientTable && (p.pref != 0 || p.table != unix.RT_TABLE_LOCAL)
 }
 
 // policies returns all routing rules of a family.
