@@ -113,7 +113,7 @@ var Schema = []Section{
 			{Name: "interface", Type: typeDevice, List: true, Default: []string{"br-lan"}, Doc: "Devices whose clients' TCP is taken. Devices on top of them that act as the clients' router (`anygw`) are included."},
 			{Name: "uplink", Type: typeDevice, List: true, Doc: "Devices and bridge ports through which TCP would leave without the relay. Only such TCP is taken.", Note: "those of the default routes and of the routes to the gateways; on a bridge, also the batman-adv port"},
 			{Name: "bridge", Type: wordType(relay.BridgeAuto, relay.BridgeOff, relay.BridgeAll), Default: []string{relay.BridgeAuto}, Doc: "Whether the relay takes TCP that the node only bridges to a router beyond it (requires kmod-nft-bridge). `auto`: to targets to which the node itself has a route; `1`: in mode tproxy, also to targets that only a gateway can reach; `0`: none."},
-			{Name: "exclude", Type: typePrefix, List: true, Doc: "Address prefixes of targets that are never relayed.", Note: "none"},
+			{Name: "exclude", Type: typePrefix, List: true, Doc: "Address prefixes of targets that are never relayed, such as the mesh's own public ones.", Note: "none"},
 			{Name: "exclude_port", Type: typePorts, List: true, Doc: "TCP ports that are never relayed.", Note: "none"},
 			{Name: "udp_port", Type: typePorts, List: true, Doc: "UDP ports that the relay also carries (requires kmod-nft-socket).", Note: "none"},
 			{Name: "cpu_share", Type: numberType(0, 100), Default: []string{strconv.Itoa(relay.DefaultCPUShare)}, Unit: "% of one processor", Doc: "Limit on the relay's use of one processor. If it would take more to carry all that the path can, TCP goes direct. 0: no limit; TCP is always carried."},
