@@ -289,3 +289,28 @@ func TestPortal(t *testing.T) {
 		t.Errorf("carried %d, direct %d", f.Relay.Carried.Total, f.Relay.Direct.Total)
 	}
 }
+
+// TestPortalRefuses is like TestPortal, but the portal, which knows only IPv4, refuses the relay's port. The relay leaves IPv4 alone
+// after a few connections, although those of IPv6 arrive.
+func TestPortalRefuses(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		t.Parallel()
+		m := newMesh(t)
+		m.greet(":80")
+		m.run("node", "nft", `table ip portal {
+			chain router { type filter hook input priority 0; iifname "br-lan" tcp dport { 22, 53, 2050 } accept; iifname "br-lan" reject; }
+		}`)
+		m.startGateway()
+		node := m.startRelay(m.config(mode))
+		m.eventually("IPv4 to be forwarded, while IPv6 is carried", func() bool {
+			if way := m.way("[" + origin6 + "]:80"); way != "carried" {
+				t.Errorf("a connection of IPv6 is %s", way)
+			}
+			return m.try(reach{client: "phone", from: phone4, network: "tcp", target: origin4 + ":80"}, time.Second) == "forwarded"
+		})
+		f := node.await("the relay to say why", func(f figures) bool { return f.Relay.Unseen != nil })
+		if f.Relay.Unseen.Why != relay.UnseenMissing || !f.Relay.Taking {
+			t.Errorf("taking %v, %+v", f.Relay.Taking, f.Relay.Unseen)
+		}
+	})
+}

@@ -100,8 +100,9 @@ func (r *Relay) Status() Status {
 	}
 	r.gateways.status(&st)
 	st.Proof = r.comparison.report()
+	_, paused := r.expected.paused(time.Now())
 	r.mu.Lock()
-	st.Taking = r.taking && r.room() && !r.expected.paused(time.Now())
+	st.Taking = r.taking && r.room() && !paused
 	st.Unseen, st.BridgePorts = r.blind, portNames(r.world.Ports)
 	r.mu.Unlock()
 	st.UDP = FlowStatus{r.flows.now(), r.flows.total.Load(), r.flows.lost.Load()}

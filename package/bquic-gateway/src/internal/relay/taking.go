@@ -23,12 +23,14 @@ const (
 	// expectTimeout is how long a connection may take until it is accepted. The kernel repeats a SYN-ACK that gets lost
 	// after 1, 3, 7 and 15 s.
 	expectTimeout = 20 * time.Second
-	// When maxMissing connections that were taken since the last arrival have not been accepted within arriveTime, other rules
-	// of the node keep them from this process. Nothing is then taken for minPause, and twice as long each further time, until one arrives.
+	// When maxMissing connections of an origin that were taken since the last arrival have not been accepted within arriveTime, other rules
+	// of the node keep them from this process. None is then taken for minPause, and twice as long each further time, until one arrives.
 	arriveTime = 5 * time.Second
 	maxMissing = 4
 	minPause   = time.Minute
 	maxPause   = time.Hour
+	// maxOrigins is the limit on origins; their devices may have gone.
+	maxOrigins = 64
 	// forgetInterval is how often the ages of expected connections are checked.
 	forgetInterval = time.Second
 )
@@ -41,7 +43,19 @@ type expected struct {
 	forgot time.Time
 	lost   func(netip.Addr) // called with a bridged client whose connection never arrived
 
-	arrived time.Time // when the last one arrived
+	origins map[origin]*arrivals
+}
+
+// An origin is what rules that keep connections from this process may differ by: a captive portal has its own device, and
+// may know only IPv4.
+type origin struct {
+	device int
+	is4    bool
+}
+
+// arrivals says whether connections of an origin arrive.
+type arrivals struct {
+	last    time.Time // when the last one arrived
 	missing int       // connections taken since then that have not arrived in time
 	pause   time.Duration
 	until   time.Time // when the pause ends
@@ -54,6 +68,7 @@ type expectation struct {
 	mark uint32 // of the SYN
 	// bridged says that the kernel would have bridged the SYN. A direct connection then uses the node's own routes.
 	bridged bool
+	from    origin
 	session *proof.Session
 	at      time.Time
 	waited  time.Duration // since at, while this process ran
@@ -69,7 +84,8 @@ func (e *expected) add(p *divert.Packet, now time.Time, draw func() *proof.Sessi
 	if _, again := e.by[key]; again {
 		return true, true
 	}
-	if len(e.by) >= maxExpected || now.Before(e.until) {
+	from := origin{p.In, p.Client.Addr().Is4()}
+	if len(e.by) >= maxExpected || now.Before(e.arrivals(from).until) {
 		return false, false
 	}
 	session := draw()
@@ -79,8 +95,20 @@ func (e *expected) add(p *divert.Packet, now time.Time, draw func() *proof.Sessi
 	if e.by == nil {
 		e.by = make(map[pair]expectation)
 	}
-	e.by[key] = expectation{out: p.Out, mark: p.Mark, bridged: p.Bridge != 0, session: session, at: now}
+	e.by[key] = expectation{out: p.Out, mark: p.Mark, bridged: p.Bridge != 0, from: from, session: session, at: now}
 	return true, false
+}
+
+func (e *expected) arrivals(from origin) *arrivals {
+	a := e.origins[from]
+	if a == nil {
+		if e.origins == nil || len(e.origins) >= maxOrigins {
+			e.origins = make(map[origin]*arrivals)
+		}
+		a = new(arrivals)
+		e.origins[from] = a
+	}
+	return a
 }
 
 // forget drops old entries from time to time, and counts those that are missing.
@@ -94,8 +122,8 @@ func (e *expected) forget(now time.Time) {
 		before := x.waited
 		x.waited += ran
 		e.by[key] = x
-		if before < arriveTime && x.waited >= arriveTime && x.at.After(e.arrived) {
-			e.missing++
+		if a := e.arrivals(x.from); before < arriveTime && x.waited >= arriveTime && x.at.After(a.last) {
+			a.missing++
 		}
 		if now.Sub(x.at) >= expectTimeout {
 			delete(e.by, key)
@@ -104,35 +132,44 @@ func (e *expected) forget(now time.Time) {
 			}
 		}
 	}
-	if e.missing >= maxMissing {
-		if !now.Before(e.until) {
-			e.pause = min(max(2*e.pause, minPause), maxPause)
-			e.until = now.Add(e.pause)
+	for _, a := range e.origins {
+		if a.missing >= maxMissing {
+			if !now.Before(a.until) {
+				a.pause = min(max(2*a.pause, minPause), maxPause)
+				a.until = now.Add(a.pause)
+			}
+			a.missing = maxMissing - 1 // after the pause, one more shows that nothing has changed
 		}
-		e.missing = maxMissing - 1 // after the pause, one more shows that nothing has changed
 	}
 }
 
-// paused reports whether nothing is taken because nothing arrives.
-func (e *expected) paused(now time.Time) bool {
+// paused reports whether nothing is taken because nothing arrives: from some origins, or from all.
+func (e *expected) paused(now time.Time) (some, all bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.forget(now)
-	return now.Before(e.until)
+	all = true
+	for _, a := range e.origins {
+		is := now.Before(a.until)
+		some, all = some || is, all && is
+	}
+	return some, some && all
 }
 
 // accepted returns what was recorded about a connection that has been accepted. A client may then use its port again.
 func (e *expected) accepted(key pair, now time.Time) expectation {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.arrived, e.missing, e.pause, e.until = now, 0, 0, time.Time{}
 	x, ok := e.by[key]
 	if !ok {
 		// If the client uses the same port for two targets, the kernel translates the port of the second
 		// redirected connection (nf_nat_core.c, get_unique_tuple).
-		key, x, _ = e.oldest(key.client.Addr(), key.target)
+		if key, x, ok = e.oldest(key.client.Addr(), key.target); !ok {
+			return x
+		}
 	}
 	delete(e.by, key)
+	*e.arrivals(x.from) = arrivals{last: now}
 	return x
 }
 

@@ -51,7 +51,7 @@ func TestExpected(t *testing.T) {
 	if n := e.len(now); n != 0 {
 		t.Errorf("%d are expected still", n)
 	}
-	e.accepted(pair{p.Client, p.Target}, now) // ends the pause
+	e.origins = nil // ends the pause
 	for i := range maxExpected + 10 {
 		p := packet(i)
 		if ok, _ := e.add(p, now, carried); !ok || e.accepted(pair{p.Client, p.Target}, now).out != 7 || len(e.by) > 0 {
@@ -66,11 +66,19 @@ func TestMissing(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var e expected
 	port := uint16(0)
-	take := func() (key pair, ok bool) {
+	takeFrom := func(device int, client, target string) (key pair, ok bool) {
 		port++
-		p := &divert.Packet{Client: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.2"), port), Target: netip.MustParseAddrPort("192.0.2.1:80")}
+		p := &divert.Packet{Client: netip.AddrPortFrom(netip.MustParseAddr(client), port), Target: netip.MustParseAddrPort(target), In: device}
 		ok, _ = e.add(p, now, carried)
 		return pair{p.Client, p.Target}, ok
+	}
+	take := func() (key pair, ok bool) { return takeFrom(7, "10.0.0.2", "192.0.2.1:80") }
+	paused := func() bool {
+		some, all := e.paused(now)
+		if some != all {
+			t.Errorf("of one origin, some are paused %v, and all %v", some, all)
+		}
+		return some
 	}
 	wait := func() { // until what was taken last is missing
 		for range arriveTime / forgetInterval {
@@ -87,8 +95,8 @@ func TestMissing(t *testing.T) {
 			take()
 			take()
 		}
-		if wait(); e.paused(now) != (i == maxMissing-1) {
-			t.Fatalf("%d are missing: paused %v", i+1, e.paused(now))
+		if wait(); paused() != (i == maxMissing-1) {
+			t.Fatalf("%d are missing: paused %v", i+1, paused())
 		}
 	}
 	for pause := minPause; pause < 3*maxPause; pause *= 2 {
@@ -101,14 +109,14 @@ func TestMissing(t *testing.T) {
 			t.Fatalf("not taken after %s", min(pause, maxPause))
 		}
 		wait()
-		if !e.paused(now) {
+		if !paused() {
 			t.Fatal("one more is missing, and the next are taken")
 		}
 	}
 	now = now.Add(maxPause)
 	key, _ := take()
 	now = now.Add(2 * arriveTime) // this process did not run
-	if e.paused(now) {
+	if paused() {
 		t.Error("connections are missing that the process has had no time to accept")
 	}
 	e.accepted(key, now)
@@ -121,8 +129,30 @@ func TestMissing(t *testing.T) {
 			now = now.Add(-1)
 		}
 	}
-	if wait(); e.paused(now) {
+	if wait(); paused() {
 		t.Error("connections that were taken before the last arrival count")
+	}
+
+	// Others arrive meanwhile: by another device, and of the other IP version.
+	for range maxMissing {
+		take()
+		for _, other := range []struct {
+			device         int
+			client, target string
+		}{{8, "10.0.1.2", "192.0.2.1:80"}, {7, "fd00::2", "[2001:db8::1]:80"}} {
+			if key, ok := takeFrom(other.device, other.client, other.target); !ok {
+				t.Errorf("%+v is not taken", other)
+			} else {
+				e.come(key, now)
+			}
+		}
+		wait()
+	}
+	if some, all := e.paused(now); !some || all {
+		t.Errorf("some are paused %v, and all %v", some, all)
+	}
+	if _, ok := take(); ok {
+		t.Error("taken, although what was taken before did not arrive")
 	}
 }
 

@@ -117,7 +117,7 @@ func (r *Relay) watch(w *world, taking bool, logger *slog.Logger) {
 		return w.why(set, r.diverter.BridgeProblem())
 	})
 	is := r.unseen.now
-	if r.expected.paused(now) {
+	if some, _ := r.expected.paused(now); some {
 		is = &Unseen{UnseenMissing, "those that it takes do not reach it: other rules of this node refuse their packets, change their marks, or do not track them"}
 	}
 	r.mu.Lock()
