@@ -3,10 +3,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	stdlog "log"
 	"log/slog"
 	"os"
-	"strings"
 
 	"golang.org/x/term"
 )
@@ -28,8 +29,22 @@ func newLogger(level slog.Level) (*slog.Logger, *slog.LevelVar) {
 		}
 	}
 	log := slog.New(byLevel{slog.NewTextHandler(os.Stdout, opts), slog.NewTextHandler(os.Stderr, opts)})
-	slog.SetDefault(log) // quic-go's only message, about a small UDP buffer, goes there, too, and net/http's
+	slog.SetDefault(log)
+	stdlog.SetOutput(libraries{log})
 	return log, now
+}
+
+// libraries receives what they write to the standard log. From quic-go, that is about a small UDP buffer. net/http
+// complains of each response that breaks a rule, and a client may know how to get them from an origin.
+type libraries struct{ log *slog.Logger }
+
+func (l libraries) Write(line []byte) (int, error) {
+	level := slog.LevelDebug
+	if bytes.Contains(line, []byte("quic-go")) {
+		level = slog.LevelInfo
+	}
+	l.log.Log(context.Background(), level, string(bytes.TrimSuffix(line, []byte("\n"))))
+	return len(line), nil
 }
 
 // byLevel is a slog.Handler that passes warnings and errors to problems, and the
@@ -50,12 +65,6 @@ func (h byLevel) Enabled(ctx context.Context, level slog.Level) bool {
 
 // Handle implements slog.Handler.
 func (h byLevel) Handle(ctx context.Context, r slog.Record) error {
-	// net/http says so each time that an origin sends a body where there can be none, such as to a client's HEAD.
-	if strings.HasPrefix(r.Message, "Unsolicited response received on idle HTTP channel") {
-		if r.Level = slog.LevelDebug; !h.Enabled(ctx, r.Level) {
-			return nil
-		}
-	}
 	return h.of(r.Level).Handle(ctx, r)
 }
 

@@ -136,3 +136,16 @@ func TestByLevel(t *testing.T) {
 		t.Error(s)
 	}
 }
+
+func TestLibraries(t *testing.T) {
+	var information bytes.Buffer
+	libraries := libraries{slog.New(slog.NewTextHandler(&information, nil))}
+	for _, line := range []string{"protocol error: received DATA on a HEAD request\n", "failed to sufficiently increase receive buffer size. See https://github.com/quic-go/quic-go/wiki\n"} {
+		if n, err := libraries.Write([]byte(line)); n != len(line) || err != nil {
+			t.Error(n, err)
+		}
+	}
+	if s := information.String(); strings.Contains(s, "HEAD") || !strings.Contains(s, "receive buffer size") {
+		t.Error(s)
+	}
+}

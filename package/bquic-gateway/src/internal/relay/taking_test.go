@@ -143,7 +143,7 @@ func TestMissing(t *testing.T) {
 			if key, ok := takeFrom(other.device, other.client, other.target); !ok {
 				t.Errorf("%+v is not taken", other)
 			} else {
-				e.come(key, now)
+				e.accepted(key, now)
 			}
 		}
 		wait()
