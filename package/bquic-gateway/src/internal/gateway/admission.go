@@ -86,6 +86,7 @@ type admission struct {
 	sources    map[netip.Prefix]*source
 	unverified source
 	places     int64 // limit on unverified connections
+	slots      int64 // limit on requests, without the unverified ones
 	unproven   *rate.Limiter
 	refused    Refusals
 }
@@ -119,12 +120,14 @@ func (a *admission) init() {
 	a.unverified.entries = make(map[*entry]struct{})
 }
 
-// limit sets the limits on connections and on memory, in bytes.
-func (a *admission) limit(connections int, memory uint64) {
+// limit sets the limits on connections and on memory, in bytes. A request may need a connection to an origin, so all of
+// them may use a quarter of the file descriptors.
+func (a *admission) limit(connections int, memory, files uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.most.Store(int64(connections))
 	a.ceiling.Store(memory)
+	a.slots = int64(min(memory/requestMemory, files/4))
 	a.places = max(min(int64(connections), int64(memory/connectionMemory))/unverifiedShare, 1)
 }
 
@@ -251,7 +254,7 @@ func (e *entry) leave() {
 
 // begin admits a request. The caller must call end when the request is done. All requests
 // together may take memory up to the ceiling, and the requests of one source a share of
-// it.
+// their limit.
 func (e *entry) begin() (end func(), err error) {
 	a := e.admission
 	a.mu.Lock()
@@ -265,7 +268,7 @@ func (e *entry) begin() (end func(), err error) {
 			return nil, errEarly
 		}
 	default:
-		free := int64(a.ceiling.Load()/requestMemory) - a.requests
+		free := a.slots - a.requests
 		if free <= 0 || e.source.requests >= share(free) {
 			a.refused.Requests++
 			return nil, errRequests

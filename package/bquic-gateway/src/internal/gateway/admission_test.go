@@ -20,7 +20,7 @@ var epoch = time.Unix(1e9, 0)
 func newAdmission(connections int, memory uint64) *admission {
 	a := new(admission)
 	a.init()
-	a.limit(connections, memory)
+	a.limit(connections, memory, 1<<20)
 	return a
 }
 
@@ -80,7 +80,7 @@ func TestAdmissionCounts(t *testing.T) {
 	if r := a.refusals(); r != (Refusals{Full: 1, Source: 2}) {
 		t.Errorf("refusals %+v", r)
 	}
-	a.limit(20, 1<<30)
+	a.limit(20, 1<<30, 1<<20)
 	enter(netip.MustParseAddr("10.9.9.9"), nil)
 
 	// A subscriber's IPv6 addresses are one source.
@@ -397,6 +397,10 @@ func TestAdmissionRequests(t *testing.T) {
 	}
 	if r := a.refusals(); r.Requests != 2 {
 		t.Errorf("refusals %+v", r)
+	}
+	a.limit(1000, 1<<30, 4*11) // file descriptors
+	if !serve(numbered(101)) || serve(numbered(102)) {
+		t.Error("11 requests fit into a quarter of the file descriptors")
 	}
 }
 

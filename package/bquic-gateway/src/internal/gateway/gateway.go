@@ -139,7 +139,7 @@ func (s *Server) Apply(cfg config.Gateway) error {
 	}
 	old := s.now.Swap(g)
 	ceiling := memoryCeiling(cfg.Memory)
-	s.admit.limit(cfg.Connections, ceiling)
+	s.admit.limit(cfg.Connections, ceiling, tunnel.Files())
 	s.tunnel.SetAccess(tunnel.Access{Peers: g.relays, Allow: cfg.ConnectTo, Places: tunnel.PlacesIn(ceiling)})
 	if old == nil {
 		return nil

@@ -584,7 +584,7 @@ func TestConnect(t *testing.T) {
 	// Only relays may open streams for many TCP connections.
 	s := &Server{}
 	s.now.Store(&generation{cfg: config.Gateway{ConnectFrom: loopback}})
-	s.admit.limit(1000, 1<<30)
+	s.admit.limit(1000, 1<<30, 1<<20)
 	if got := s.quicConfig(&net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}).MaxIncomingStreams; got != maxStreams {
 		t.Errorf("%d streams without a token", got)
 	}

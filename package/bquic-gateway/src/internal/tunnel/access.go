@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -40,12 +41,16 @@ const otherMemory = 16 << 20
 // PlacesIn returns how many tunnels fit into a gateway whose memory must stay below ceiling, in
 // bytes. Each tunnel also needs a file descriptor; tunnels may use three quarters of them.
 func PlacesIn(ceiling uint64) int {
-	places := (max(ceiling, 2*otherMemory) - otherMemory) / tunnelMemory
+	return int(max(min((max(ceiling, 2*otherMemory)-otherMemory)/tunnelMemory, Files()/4*3), 1))
+}
+
+// Files returns how many file descriptors this process may have.
+func Files() uint64 {
 	var files unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) == nil {
-		places = min(places, uint64(files.Cur)/4*3)
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) != nil {
+		return math.MaxUint64
 	}
-	return int(max(places, 1))
+	return uint64(files.Cur)
 }
 
 var (
