@@ -157,6 +157,7 @@ type origin struct {
 	mu     sync.Mutex
 	until  time.Time     // no requests before this time, if another origin is up
 	pause  time.Duration // 0: the origin is up
+	trial  bool          // a request finds out if it is up again
 	reason string
 	logged bool
 }
@@ -219,6 +220,7 @@ func (o *origins) ask(r *http.Request, body *body) (*http.Response, error) {
 		proxied := httputil.ProxyRequest{In: r, Out: out}
 		proxied.SetURL(origin.url)
 		out.Host = r.Host // SetURL has cleared it
+		origin.begin(time.Now())
 		res, err := o.transport.RoundTrip(out)
 		if err == nil {
 			o.up(origin)
@@ -306,13 +308,23 @@ func (o *origins) order() []*origin {
 	return append(up, down...)
 }
 
+// begin notes that a request goes to an origin. If that was down, others do not wait for what becomes of it: they go
+// to another one that is up.
+func (s *origin) begin(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pause > 0 && !now.Before(s.until) {
+		s.trial, s.until = true, now.Add(originDialTimeout+originHeaderTimeout)
+	}
+}
+
 func (o *origins) up(s *origin) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.logged {
 		o.log.Info("origin answers again", "origin", s.url.Redacted())
 	}
-	s.until, s.pause, s.reason, s.logged = time.Time{}, 0, "", false
+	s.until, s.pause, s.trial, s.reason, s.logged = time.Time{}, 0, false, "", false
 }
 
 func (o *origins) down(s *origin, err error) {
@@ -326,9 +338,10 @@ func (o *origins) down(s *origin, err error) {
 	}
 	s.reason = reason
 	now := time.Now()
-	if now.Before(s.until) { // another request that was in progress when the origin failed
+	if now.Before(s.until) && !s.trial { // another request that was in progress when the origin failed
 		return
 	}
+	s.trial = false
 	s.pause = min(max(2*s.pause, minDown), maxDown)
 	s.until = now.Add(s.pause)
 }

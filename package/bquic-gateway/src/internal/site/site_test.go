@@ -437,6 +437,45 @@ func TestRetry(t *testing.T) {
 	}
 }
 
+// TestTrial checks that one request finds out if an origin is up again, and the others do not wait for it.
+func TestTrial(t *testing.T) {
+	asked := make(chan bool, 10)
+	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- true
+		<-r.Context().Done()
+	}))
+	defer hangs.Close()
+	first, _ := url.Parse(hangs.URL)
+	good, _, _ := named(t, "good")
+	site, sites := serve(t, config.Site{Origins: []*url.URL{first, good}})
+	proxy := sites.proxies[0].origins
+	proxy.transport.ResponseHeaderTimeout = time.Second
+	for range 2 {
+		proxy.down(proxy.all[0], errors.New("it hung"))
+		proxy.all[0].until = time.Now()
+		done := make(chan bool)
+		go func() {
+			defer close(done)
+			if res, err := http.Get(site.URL); err == nil {
+				res.Body.Close()
+			}
+		}()
+		<-asked
+		for range 5 {
+			if _, body := ask(t, "GET", site.URL); body != "good" {
+				t.Errorf("got %q", body)
+			}
+		}
+		<-done
+		if n := len(asked); n > 0 {
+			t.Errorf("%d more waited for it", n)
+		}
+		if !time.Now().Before(proxy.all[0].until) {
+			t.Error("it is asked again at once")
+		}
+	}
+}
+
 // TestNotTheOrigin: an origin is not down because a client sends nonsense or goes away; but it is if it does not answer.
 func TestNotTheOrigin(t *testing.T) {
 	asked := make(chan bool, 1)
@@ -581,9 +620,10 @@ func TestDown(t *testing.T) {
 	o.down(a, errors.New("late"))
 	logged("\"origin failed\" origin=//a error=late\n")
 	// A client may have it fail and answer in turn, and choose what the error quotes.
+	long := errors.New(strings.Repeat("x", 1<<20))
 	for range 1000 {
 		o.up(a)
-		o.down(a, errors.New(strings.Repeat("x", 1<<20)))
+		o.down(a, long)
 	}
 	if n := log.Len(); n > 10*1000 {
 		t.Errorf("logged %d bytes", n)
