@@ -150,9 +150,13 @@ func tcpContext(ctx context.Context, conn net.Conn) context.Context {
 type patientWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
+	failed  error // of a flush, which httputil.ReverseProxy does not look at
 }
 
-func (w patientWriter) Write(b []byte) (int, error) {
+func (w *patientWriter) Write(b []byte) (int, error) {
+	if w.failed != nil {
+		return 0, w.failed
+	}
 	_ = w.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // Write returns the error
 	n, err := w.ResponseWriter.Write(b)
 	// A response may pause, as server-sent events do. With a deadline, HTTP/2
@@ -161,4 +165,12 @@ func (w patientWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-func (w patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+// FlushError is for http.ResponseController. A flush may have to write what Write has kept.
+func (w *patientWriter) FlushError() error {
+	_ = w.control.SetWriteDeadline(time.Now().Add(writeTimeout))
+	w.failed = w.control.Flush()
+	_ = w.control.SetWriteDeadline(time.Time{})
+	return w.failed
+}
+
+func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

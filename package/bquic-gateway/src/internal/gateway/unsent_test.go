@@ -5,8 +5,10 @@ package gateway
 import (
 	"bufio"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -71,4 +73,38 @@ func unacknowledged(t *testing.T, from uint16, to int) (bytes int) {
 		}
 	}
 	return bytes
+}
+
+// A clockedWriter notes which deadline there is for what is written or flushed.
+type clockedWriter struct {
+	http.ResponseWriter
+	now      time.Time
+	deadline []time.Time
+	err      error
+}
+
+func (w *clockedWriter) SetWriteDeadline(t time.Time) error { w.now = t; return nil }
+func (w *clockedWriter) Write(b []byte) (int, error) {
+	w.deadline = append(w.deadline, w.now)
+	return len(b), nil
+}
+func (w *clockedWriter) FlushError() error { w.deadline = append(w.deadline, w.now); return w.err }
+
+// TestPatience checks that a client that reads nothing cannot hold up a response for good, neither while it is written
+// nor while it is flushed, and that a response may pause.
+func TestPatience(t *testing.T) {
+	w := &clockedWriter{}
+	var response http.ResponseWriter = &patientWriter{ResponseWriter: w, control: http.NewResponseController(w)}
+	_, _ = response.Write([]byte("x"))
+	if err := http.NewResponseController(response).Flush(); err != nil {
+		t.Fatal(err)
+	}
+	w.err = os.ErrDeadlineExceeded
+	_ = http.NewResponseController(response).Flush()
+	if _, err := response.Write([]byte("x")); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a response that could not be flushed goes on: %v", err)
+	}
+	if len(w.deadline) != 3 || w.deadline[0].IsZero() || w.deadline[1].IsZero() || !w.now.IsZero() {
+		t.Errorf("deadlines %v, then %v", w.deadline, w.now)
+	}
 }
