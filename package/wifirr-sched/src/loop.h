@@ -17,7 +17,7 @@ uint64_t now_ns(void);
  * LOG_WARNING, messages go to stderr, others to stdout: procd tells errors from information by that.
  */
 void logmsg(int priority, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* How many levels to show beyond LOG_NOTICE; below 0: fewer than LOG_NOTICE. */
+/* How many levels to show beyond LOG_NOTICE. */
 void log_verbosity(int verbosity);
 
 /*

@@ -105,8 +105,7 @@ static int serve(struct wifirr *w)
 		print(STDERR_FILENO, "wifirrd: --device %s: no such device\n", w->config.device);
 		return EXIT_USAGE;
 	}
-	if (strncmp(w->config.control, RUN_DIR "/", strlen(RUN_DIR "/")) == 0)
-		mkdir(RUN_DIR, 0750);	/* on failure, binding the socket reports it */
+	mkdir(RUN_DIR, 0750);	/* on failure, whoever needs it reports it */
 	if (control_start(w, reason, sizeof(reason)) < 0)
 		return refuse(reason);
 	w->started = now_ms();

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <syslog.h>
 #include <unistd.h>
 
@@ -694,7 +693,6 @@ static bool own_radio(struct wifirr *w, uint64_t now, unsigned wait)
 	if (radio.tried_at && now - radio.tried_at < RETRY_MS)
 		return false;
 	radio.tried_at = now;
-	mkdir(RUN_DIR, 0750);
 	radio_lock = take_lock(radio.path, wait);
 	radio.taken = radio_lock < 0 && errno == EWOULDBLOCK;
 	if (radio_lock < 0) {

@@ -18,7 +18,7 @@
 
 struct mnl_socket *rtnl_open(int bus, unsigned groups)
 {
-	struct mnl_socket *nl = mnl_socket_open2(bus, SOCK_CLOEXEC | (groups ? SOCK_NONBLOCK : 0));
+	struct mnl_socket *nl = mnl_socket_open2(bus, SOCK_CLOEXEC);
 	struct timeval timeout = { .tv_sec = REPLY_TIMEOUT };
 	int on = 1;
 
