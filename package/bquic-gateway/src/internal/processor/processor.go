@@ -70,7 +70,7 @@ const (
 	// needs plateau of them to show its rate.
 	persistent = plateau + 2
 
-	// smoothing is the weight of an interval in the average of the used share.
+	// smoothing is the weight of an interval in the averages of the used share and of the rate.
 	smoothing = 0.25
 )
 
@@ -123,6 +123,7 @@ type Processor struct {
 	last   Sample
 	late   bool
 	used   float64 // share of one processor
+	moves  float64 // bytes per second that this process moves
 	over   int     // ticks since used was within share
 	slow   int     // ticks since the processor was as fast as the path
 
@@ -182,6 +183,12 @@ func (p *Processor) path() float64 {
 	return AssumedPath
 }
 
+// Fills reports whether what this process moves takes more than half of what the path has shown.
+func (p *Processor) Fills() bool {
+	shown := max(p.rate, p.older)
+	return shown > 0 && p.moves > shown/2
+}
+
 // need is the share of one processor that carrying all of the path would take.
 func (p *Processor) need() float64 { return p.cost() * p.path() }
 
@@ -207,6 +214,7 @@ func (m moved) rate() float64 { return m.bytes / max(m.seconds, 1e-3) }
 
 // learn updates what is known of load, cost and path.
 func (p *Processor) learn(now time.Time, seconds float64, s Sample) {
+	p.moves += smoothing * (float64(s.Carried+s.Other-p.last.Carried-p.last.Other)/seconds - p.moves)
 	if !p.rehearsing && !p.rehearsedNow {
 		cpu := (s.CPU - p.last.CPU).Seconds()
 		p.used += smoothing * (cpu/seconds - p.used)

@@ -501,3 +501,28 @@ func FuzzProcessor(f *testing.F) {
 		}
 	})
 }
+
+// TestFills: what the process moves fills a path that has shown its rate, whether it is carried or goes direct.
+func TestFills(t *testing.T) {
+	n := newNode(0, 1e-9, 1e-9)
+	n.path = 20 * mbit
+	is := func(what string, demand float64, fills bool) {
+		t.Helper()
+		n.demand = demand * mbit
+		if n.pass(3 * time.Second); n.p.Fills() != fills {
+			t.Errorf("%s: %v", what, n.p.Fills())
+		}
+	}
+	is("nothing yet", 0, false)
+	is("all that it can", 100, true)
+	is("a little", 2, false)
+	is("most", 15, true)
+	is("no longer", 0, false)
+	for range 12 {
+		n.sample.Other += uint64(20 * mbit / 4)
+		n.step()
+	}
+	if !n.p.Fills() {
+		t.Error("direct connections do not count")
+	}
+}

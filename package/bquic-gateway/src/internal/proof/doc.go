@@ -36,6 +36,9 @@
 //   - A session's class is that of most of its bytes, judged by trees that know the bytes and packets
 //     of a connection. Its errors affect both groups nearly alike. The path may change the number of
 //     packets a little, so the result of a class is less certain than the result of all pages.
+//   - What is carried shares one session, so a direct connection that began while the node's clients filled the path would get half of
+//     it, and take that from all of them together. Such connections are carried and in no group (Uncompared). Whether the path is
+//     full when a connection begins does not depend on the way that it goes, so those that count are still comparable.
 //   - Connections without an answer have no time. To ignore them would flatter the way that loses the
 //     slow ones, so they are counted and compared, too.
 //

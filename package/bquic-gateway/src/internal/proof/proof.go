@@ -67,6 +67,9 @@ type Ticket struct {
 	prefix uint8
 }
 
+// Uncompared is the ticket of a connection that is carried and in no group, as are those that join its session.
+var Uncompared = Ticket{day: -1}
+
 // An Outcome is the result of a connection.
 type Outcome struct {
 	Bytes uint64 // to the client
@@ -257,6 +260,9 @@ func (p *Proof) seen(prefix int) bool {
 	}
 	return false
 }
+
+// Spared reports whether auto sends new connections direct.
+func (p *Proof) Spared() bool { return p.spared }
 
 // Draw decides the way of a new connection that would be carried. chance is uniformly
 // distributed.

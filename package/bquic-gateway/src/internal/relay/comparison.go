@@ -65,12 +65,19 @@ func (c *comparison) set(s *settings) {
 	c.proof.Set(s.proof())
 }
 
-// join returns the session of a connection whose SYN has been taken.
-func (c *comparison) join(now time.Time, client, server netip.Addr) *proof.Session {
+// join returns the session of a connection whose SYN has been taken. filled says that the node's clients fill the path. All that is carried
+// shares one session there, and a direct connection beside it would get half of the path: less would be left for all others together, and
+// the comparison would say that carrying makes them slow, which it does not.
+func (c *comparison) join(now time.Time, client, server netip.Addr, filled bool) *proof.Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.age(now)
-	return c.sessions.Join(now, client, server, func() proof.Ticket { return c.proof.Draw(now, client, rand.Uint32()) })
+	return c.sessions.Join(now, client, server, func() proof.Ticket {
+		if filled && !c.proof.Spared() {
+			return proof.Uncompared
+		}
+		return c.proof.Draw(now, client, rand.Uint32())
+	})
 }
 
 // age records the sessions that have ended. The caller holds mu.
@@ -241,7 +248,7 @@ func (r *Relay) draw(p *divert.Packet, now time.Time) *proof.Session {
 	if p.Bridge != 0 && r.now.Load().Bridge == BridgeAll {
 		return nil
 	}
-	return r.comparison.join(now, p.Client.Addr(), p.Target.Addr())
+	return r.comparison.join(now, p.Client.Addr(), p.Target.Addr(), r.load.fills())
 }
 
 // comparing is a connection's part in the comparison.

@@ -293,3 +293,43 @@ func TestComparisonAuto(t *testing.T) {
 		return true
 	})
 }
+
+// TestFilledPath: a transfer fills the path. Connections that begin beside it are carried and not compared: a direct one would get half of
+// the path, which it takes from all that is carried.
+func TestFilledPath(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.slow("10mbit")
+	m.greet(":80")
+	m.listen(":81", func(conn *net.TCPConn) {
+		for b := make([]byte, 64<<10); ; {
+			if _, err := conn.Write(b); err != nil {
+				return
+			}
+		}
+	})
+	m.startGateway()
+	c := m.config(divert.Redirect)
+	c.ControlShare = relay.MaxControlShare
+	node := m.startRelay(c)
+	conn, err := m.dial(origin4 + ":81")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	go io.Copy(io.Discard, conn)
+	node.await("the path's rate", func(f figures) bool { return f.Relay.Processor.Path > 5e6 })
+	for _, target := range m.servers(10, ":80") {
+		if way := m.way(target); way != "carried" {
+			t.Errorf("%s: %s", target, way)
+		}
+	}
+	if o := node.figures().Relay.Proof.Overall; o.Carried+o.Direct > 0 {
+		t.Errorf("beside a transfer, %d and %d connections were compared", o.Carried, o.Direct)
+	}
+	conn.Close()
+	node.await("a connection to be compared again", func(f figures) bool {
+		m.way(origin4 + ":80")
+		return f.Relay.Proof.Overall.Carried+f.Relay.Proof.Overall.Direct > 1
+	})
+}

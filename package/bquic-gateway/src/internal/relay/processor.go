@@ -76,6 +76,13 @@ func (l *load) takes() processor.Takes {
 	return l.processor.Takes()
 }
 
+// fills reports whether what the relay moves fills the path.
+func (l *load) fills() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.processor.Fills()
+}
+
 func (l *load) status() processor.Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
