@@ -204,7 +204,13 @@ func routeTo(addr netip.Addr, mark uint32) (out int, gateway bool, err error) {
 		return 0, false, err
 	}
 	defer conn.Close()
-	r, err := lookUp(conn, addr, attr(unix.RTA_MARK, native(mark)))
+	marked := attr(unix.RTA_MARK, native(mark))
+	r, err := lookUp(conn, addr, marked)
+	if errors.Is(err, unix.ENETUNREACH) && addr.Is6() { // unless for some sources only, as netifd makes default routes
+		if from, serr := source(netip.AddrPortFrom(addr, 1), mark, 0); serr == nil {
+			r, err = lookUp(conn, addr, marked, attr(unix.RTA_SRC, from.AsSlice()))
+		}
+	}
 	if err != nil {
 		return 0, false, err
 	}

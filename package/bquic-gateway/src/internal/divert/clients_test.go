@@ -92,6 +92,16 @@ func TestClientRoutes(t *testing.T) {
 			t.Errorf("%s: the routes are %q in the end", tc.name, got)
 		}
 	}
+	// As netifd makes it: a default route for the node's own addresses only.
+	ip("-6 addr add 2001:db8:5::1/64 dev br0 nodad")
+	ip("-6 route add default from 2001:db8:5::/64 via 2001:db8:5::9 dev br0")
+	if err := reach("2001:db8:5::2", "2001:db8::1", false); err != nil {
+		t.Errorf("by a default route for some sources: %v", err)
+	}
+	ip("-6 addr del 2001:db8:5::1/64 dev br0")
+	if err := reach("2001:db8:5::2", "2001:db8::1", false); !errors.Is(err, ErrTarget) {
+		t.Errorf("by a default route for other sources: %v", err)
+	}
 	// The connections of a client share its route, which stays for a while after the last one, however long that took.
 	client := netip.MustParseAddr("10.7.0.2")
 	routed := func(what, dev string) {
