@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import pathlib
 import queue
 import subprocess
@@ -45,6 +46,15 @@ MEDIA = {
         Kind("shallow", ("--wired", "30Mbps", "--delay", "10", "--queue", "10"), 30),
     )
 }
+
+
+def build_go(output: pathlib.Path, package: str, *flags: str) -> None:
+    """Builds a program of package/bquic-gateway/src."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(["go", "build", *flags, "-o", output, package], cwd=REPOSITORY / "package/bquic-gateway/src",
+                          env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": ""}, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Failed(f"go build {package}:\n{done.stderr[-2000:]}")
 
 
 def build() -> None:

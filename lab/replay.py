@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import subprocess
 
 from lab import pages
-from lab.medium import REPOSITORY
+from lab.medium import REPOSITORY, build_go
 from lab.namespaces import Failed, Lab
 
 BINARY = REPOSITORY / "build/lab/replay"
@@ -45,12 +43,7 @@ class Load:
 
 
 def build() -> None:
-    BINARY.parent.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(
-        ["go", "build", "-o", BINARY, "./test/replay"], cwd=REPOSITORY / "package/bquic-gateway/src",
-        env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": ""}, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise Failed(f"go build ./test/replay:\n{done.stderr[-2000:]}")
+    build_go(BINARY, "./test/replay")
 
 
 def read() -> dict[str, list[Object]]:

@@ -32,7 +32,6 @@ import json
 import os
 import pathlib
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -43,6 +42,7 @@ sys.path.insert(0, str(ROOT))
 
 from lab import measure, results  # noqa: E402
 from lab.measure import Servers, progress  # noqa: E402
+from lab.medium import build_go  # noqa: E402
 from lab.namespaces import Failed, Lab, exit_on_signals, stop, wait_until  # noqa: E402
 from lab.topology import Mesh  # noqa: E402
 
@@ -354,9 +354,7 @@ def main() -> int:
         rows = results.read(path)
     else:
         exit_on_signals()
-        RELAY.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["go", "build", "-tags", "purego", "-trimpath", "-buildvcs=false", "-o", RELAY, "./cmd/bquic"], cwd=ROOT / "package/bquic-gateway/src",
-                       env={**os.environ, "GOFLAGS": "", "CGO_ENABLED": "0"}, check=True)
+        build_go(RELAY, "./cmd/bquic", "-tags", "purego", "-trimpath", "-buildvcs=false")
         until = time.monotonic() + args.seconds
         if args.quick:
             rows = run(path, [0.25, 3.0], [20], 1, until)

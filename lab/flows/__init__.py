@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import pathlib
 import subprocess
 from typing import Any
 
-from lab.medium import REPOSITORY
+from lab.medium import REPOSITORY, build_go
 from lab.namespaces import Failed, Lab, wait_until
 
 BINARY = REPOSITORY / "build/lab/flows"
@@ -25,12 +24,7 @@ END_SECONDS = 60
 
 
 def build() -> None:
-    BINARY.parent.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(
-        ["go", "build", "-o", BINARY, "./test/flows"], cwd=REPOSITORY / "package/bquic-gateway/src",
-        env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": ""}, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise Failed(f"go build ./test/flows:\n{done.stderr[-2000:]}")
+    build_go(BINARY, "./test/flows")
 
 
 @dataclasses.dataclass(frozen=True)
