@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -61,15 +62,10 @@ func bquic(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	if ctx.Err() != nil {
 		t.Fatalf("bquic %q does not end\n%s", args, errs.String())
 	}
-	if exit := (*exec.ExitError)(nil); err != nil && !asExit(err, &exit) {
+	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
 		t.Fatal(err)
 	}
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
-}
-
-func asExit(err error, target **exec.ExitError) (ok bool) {
-	*target, ok = err.(*exec.ExitError)
-	return ok
 }
 
 // fails checks a run's only line and exit code.
@@ -166,7 +162,7 @@ func TestRouterBuild(t *testing.T) {
 	}
 	out, err := exec.Command(router, "trace", "x.sqlog").CombinedOutput()
 	want := "bquic trace: not in a router's build: copy the recording to a PC and read it there, with a bquic from `make build`\n"
-	if exit := (*exec.ExitError)(nil); !asExit(err, &exit) || exit.ExitCode() != 2 || string(out) != want {
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 2 || string(out) != want {
 		t.Errorf("trace: %v\n%s", err, out)
 	}
 	if out, err := exec.Command(router, "trace", "--help").CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "usage: bquic trace") {

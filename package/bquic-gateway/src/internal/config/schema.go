@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"bquic/internal/divert"
 	"bquic/internal/profile"
 	"bquic/internal/relay"
 )
@@ -108,8 +109,8 @@ var Schema = []Section{
 			{Name: "token", Type: typeToken, Doc: "Secret that the relay presents to the gateway. Required.", Note: "none"},
 			{Name: "profile", Type: typeProfile, Default: []string{profile.BQUIC}, Doc: "Profile of the connections to the gateway."},
 			{Name: "connections", Type: numberType(1, relay.MaxConnections), Default: []string{"1"}, Doc: "Number of QUIC connections over which the relay spreads TCP connections, each from its own port. More than one helps in a mesh that spreads flows over several paths of equal cost: if one path is congested, new TCP connections take another."},
-			{Name: "mode", Type: wordType("redirect", "tproxy"), Default: []string{"redirect"}, Doc: "How the relay takes TCP connections: by NAT, or by TPROXY (requires kmod-nft-tproxy and kmod-nft-socket)."},
-			{Name: "port", Type: numberType(1, 65535), Default: []string{"12443"}, Doc: "TCP port on which taken connections arrive."},
+			{Name: "mode", Type: wordType(divert.Redirect, divert.TProxy), Default: []string{divert.Redirect}, Doc: "How the relay takes TCP connections: by NAT, or by TPROXY (requires kmod-nft-tproxy and kmod-nft-socket)."},
+			{Name: "port", Type: numberType(1, 65535), Default: []string{strconv.Itoa(relay.DefaultPort)}, Doc: "TCP port on which taken connections arrive."},
 			{Name: "interface", Type: typeDevice, List: true, Default: []string{"br-lan"}, Doc: "Devices whose clients' TCP is taken. Devices on top of them that act as the clients' router (`anygw`) are included."},
 			{Name: "uplink", Type: typeDevice, List: true, Doc: "Devices and bridge ports through which TCP would leave without the relay. Only such TCP is taken.", Note: "those of the default routes and of the routes to the gateways; on a bridge, also the batman-adv port"},
 			{Name: "bridge", Type: wordType(relay.BridgeAuto, relay.BridgeOff, relay.BridgeAll), Default: []string{relay.BridgeAuto}, Doc: "Whether the relay takes TCP that the node only bridges to a router beyond it (requires kmod-nft-bridge). `auto`: to targets to which the node itself has a route; `1`: in mode tproxy, also to targets that only a gateway can reach; `0`: none."},
