@@ -33,7 +33,7 @@ const (
 // A Log counts requests, and logs them if a file is open. The zero value only counts.
 // Requests do not wait for the file: when the queue is full, lines are dropped.
 type Log struct {
-	Log *slog.Logger // for errors of the file
+	Logger *slog.Logger // for errors of the file
 
 	counts         [len(Protocols)][6]atomic.Uint64 // by protocol and status class
 	sent, received atomic.Uint64
@@ -92,7 +92,7 @@ func (l *Log) flush(old *os.File) {
 	select {
 	case <-done:
 	case <-time.After(closeTimeout):
-		l.Log.Warn("the access log is slow: its last lines will be written later")
+		l.Logger.Warn("the access log is slow: its last lines will be written later")
 	}
 }
 
@@ -118,7 +118,7 @@ func (l *Log) writeQueue() {
 			l.late = 0
 			l.mu.Unlock()
 			if late > 0 {
-				l.Log.Warn("the access log was too slow: lines are missing", "lines", late)
+				l.Logger.Warn("the access log was too slow: lines are missing", "lines", late)
 			}
 			return
 		}
@@ -150,10 +150,10 @@ func (l *Log) append(file *os.File, text []byte) {
 		}
 	}
 	if err != nil && !l.failed {
-		l.Log.Warn("cannot write the access log: requests are still served", "error", err)
+		l.Logger.Warn("cannot write the access log: requests are still served", "error", err)
 	}
 	if err == nil && l.failed {
-		l.Log.Info("the access log is written again")
+		l.Logger.Info("the access log is written again")
 	}
 	l.failed = err != nil
 }
@@ -257,7 +257,7 @@ func (l *Log) write(r *http.Request, code int, bytes uint64, begin time.Time) {
 	case l.queued+len(text) > maxQueued:
 		l.dropped.Add(1)
 		if l.late++; l.late == 1 {
-			go l.Log.Warn("the access log is too slow: lines are dropped, and requests are still served")
+			go l.Logger.Warn("the access log is too slow: lines are dropped, and requests are still served")
 		}
 	default:
 		l.enqueue(line{file: l.file, text: text})

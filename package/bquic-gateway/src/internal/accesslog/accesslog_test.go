@@ -31,7 +31,7 @@ func request(l *Log, path string, header http.Header) {
 
 func TestLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	l := &Log{Log: slog.New(slog.DiscardHandler)}
+	l := &Log{Logger: slog.New(slog.DiscardHandler)}
 	if err := l.Open(path); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestLines(t *testing.T) {
 
 // TestNothingWritten checks that a handler that writes nothing has answered with 200, as net/http does for it.
 func TestNothingWritten(t *testing.T) {
-	l := &Log{Log: slog.New(slog.DiscardHandler)}
+	l := &Log{Logger: slog.New(slog.DiscardHandler)}
 	l.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 	if l.Requests(0, 2) != 1 {
 		t.Errorf("%d requests are 2xx, and %d are 4xx", l.Requests(0, 2), l.Requests(0, 4))
@@ -106,7 +106,7 @@ func TestDirectory(t *testing.T) {
 	if _, err := os.Stat(filepath.Dir(path)); err == nil {
 		t.Error("check has made the directory")
 	}
-	l := &Log{Log: slog.New(slog.DiscardHandler)}
+	l := &Log{Logger: slog.New(slog.DiscardHandler)}
 	if err := l.Open(path); err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestFullDisk(t *testing.T) {
 	}()
 	filler, path := filepath.Join(dir, "filler"), filepath.Join(dir, "log")
 	var log bytes.Buffer
-	l := &Log{Log: slog.New(slog.NewTextHandler(&log, nil))}
+	l := &Log{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	if err := l.Open(path); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestSlowDisk(t *testing.T) {
 	}
 	defer reader.Close()
 	log := make(lines, 10)
-	l := &Log{Log: slog.New(slog.NewTextHandler(log, nil))}
+	l := &Log{Logger: slog.New(slog.NewTextHandler(log, nil))}
 	l.file = file
 	const requests = 1000
 	for i := range requests {

@@ -22,7 +22,7 @@ import (
 func serve(t *testing.T, h http.Handler, http2 bool) (*httptest.Server, *Log, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")
-	l := &Log{Log: slog.New(slog.DiscardHandler)}
+	l := &Log{Logger: slog.New(slog.DiscardHandler)}
 	if err := l.Open(path); err != nil {
 		t.Fatal(err)
 	}

@@ -114,7 +114,7 @@ func Check(cfg config.Gateway) error {
 // New makes the same checks as Check, and makes the certificate if there is none. It
 // opens no socket; Run does.
 func New(cfg config.Gateway, version string, log *slog.Logger) (*Server, error) {
-	s := &Server{version: version, log: log, ready: make(chan struct{}), tunnel: tunnel.Handler{Logger: log}, access: accesslog.Log{Log: log}}
+	s := &Server{version: version, log: log, ready: make(chan struct{}), tunnel: tunnel.Handler{Logger: log}, access: accesslog.Log{Logger: log}}
 	s.admit.init()
 	s.tunnel.Short = s.admit.short
 	if err := s.Apply(cfg); err != nil {

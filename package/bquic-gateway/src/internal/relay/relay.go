@@ -330,7 +330,7 @@ func (r *Relay) control(ctx context.Context, d *divert.Diverter, failed <-chan e
 			r.world = w
 			taking := r.taking
 			r.mu.Unlock()
-			r.watch(&w, taking, r.logger)
+			r.watch(&w, taking)
 		}
 		rules := r.rules(w, take)
 		if err := errors.Join(d.Apply(rules), overtaken); err != nil {

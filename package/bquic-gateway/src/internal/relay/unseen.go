@@ -4,7 +4,6 @@ package relay
 
 import (
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -102,7 +101,7 @@ func portNames(ports []*divert.BridgePort) (names []string) {
 }
 
 // watch checks whether connections are seen, and logs a change.
-func (r *Relay) watch(w *world, taking bool, logger *slog.Logger) {
+func (r *Relay) watch(w *world, taking bool) {
 	set, now := r.now.Load(), time.Now()
 	r.unseen.look(now, taking, len(w.Missing) == len(set.Interfaces), r.seen.Load(), func() uint64 {
 		moved, err := r.unseen.meter.Read(w.busy())
@@ -126,8 +125,8 @@ func (r *Relay) watch(w *world, taking bool, logger *slog.Logger) {
 	r.mu.Unlock()
 	switch {
 	case is != nil && (was == nil || *was != *is):
-		logger.Warn("the relay sees none of its clients' connections", "reason", is.Reason)
+		r.logger.Warn("the relay sees none of its clients' connections", "reason", is.Reason)
 	case is == nil && was != nil && r.seen.Load() > 0:
-		logger.Info("the relay sees its clients' connections")
+		r.logger.Info("the relay sees its clients' connections")
 	}
 }

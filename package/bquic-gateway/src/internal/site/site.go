@@ -36,7 +36,7 @@ type Sites struct {
 func New(cfg []config.Site, log *slog.Logger) (*Sites, error) {
 	s := &Sites{cfg: cfg, byHost: make(map[string]http.Handler), log: log}
 	for _, site := range cfg {
-		h, err := s.open(site, log)
+		h, err := s.open(site)
 		if err != nil {
 			return nil, fmt.Errorf("site with host %s: %w", site.Hosts[0], err)
 		}
@@ -48,16 +48,16 @@ func New(cfg []config.Site, log *slog.Logger) (*Sites, error) {
 	return s, nil
 }
 
-func (s *Sites) open(site config.Site, log *slog.Logger) (http.Handler, error) {
+func (s *Sites) open(site config.Site) (http.Handler, error) {
 	if len(site.Origins) > 0 {
-		p, err := newProxy(site, log)
+		p, err := newProxy(site, s.log)
 		if err != nil {
 			return nil, err
 		}
 		s.proxies = append(s.proxies, p)
 		return p, nil
 	}
-	return folder{site.Root, site.Listing, log}, nil
+	return folder{site.Root, site.Listing, s.log}, nil
 }
 
 // Missing returns a mistake for each site whose directory cannot be opened. The others are served, and this one is as
