@@ -66,7 +66,13 @@ func run(listen, to string, delay, idle time.Duration) error {
 	for {
 		client, err := l.Accept()
 		if err != nil {
-			break
+			select {
+			case <-ended:
+				wg.Wait()
+				return nil
+			default:
+				return fmt.Errorf("cannot accept a connection: %w", err)
+			}
 		}
 		now, from := time.Now(), client.RemoteAddr().(*net.TCPAddr).AddrPort()
 		joining.Lock()
@@ -93,13 +99,6 @@ func run(listen, to string, delay, idle time.Duration) error {
 			}
 		})
 	}
-	select {
-	case <-ended:
-	default:
-		return fmt.Errorf("cannot accept: %w", err)
-	}
-	wg.Wait()
-	return nil
 }
 
 // carry splices a connection to the server.
