@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -188,18 +189,20 @@ func profileNamed(name string) Profile {
 	return ps[slices.IndexFunc(ps, func(p Profile) bool { return p.Name == name })]
 }
 
-// seedRange parses FIRST-LAST.
-func seedRange(s string, first, last uint64) (uint64, uint64, error) {
-	if s == "" {
-		return first, last, nil
+// seedRange returns the seeds in a variable, FIRST-LAST or one. Without them, it skips the test.
+func seedRange(t *testing.T, variable string) (first, last uint64) {
+	t.Helper()
+	seeds := os.Getenv(variable)
+	if seeds == "" {
+		t.Skip(variable + " is not set")
 	}
-	a, b, _ := strings.Cut(s, "-")
+	a, b, _ := strings.Cut(seeds, "-")
 	first, err := strconv.ParseUint(a, 10, 32)
-	if err != nil {
-		return 0, 0, err
+	last, err2 := strconv.ParseUint(cmp.Or(b, a), 10, 32)
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
 	}
-	last, err = strconv.ParseUint(cmp.Or(b, a), 10, 32)
-	return first, last, err
+	return first, last
 }
 
 func median(values []float64) float64 {
@@ -220,18 +223,12 @@ func geomean(values []float64) float64 {
 // With BQUIC_ROWS, it writes rows in the format of results/paths.json to that file.
 // BQUIC_PATHS_LONGER=10 transfers ten times as many bytes.
 func TestPaths(t *testing.T) {
-	spec := os.Getenv("BQUIC_PATHS")
-	if spec == "" {
-		t.Skip("BQUIC_PATHS is not set")
-	}
-	first, last, err := seedRange(spec, 0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first, last := seedRange(t, "BQUIC_PATHS")
 	longer := 1
 	if s := os.Getenv("BQUIC_PATHS_LONGER"); s != "" {
-		if longer, err = strconv.Atoi(s); err != nil || longer < 1 {
-			t.Fatalf("BQUIC_PATHS_LONGER=%s is no number from 1", s)
+		var err error
+		if longer, err = Number(s, 1, 1000); err != nil {
+			t.Fatalf("BQUIC_PATHS_LONGER: %v", err)
 		}
 	}
 	tlsConf := tlsConfig(t)
@@ -373,14 +370,7 @@ func queueOf(t *testing.T, tlsConf *tls.Config, seed uint64, build func(*network
 
 // TestLegs prints the results of each profile on legs of 802.11. BQUIC_LEGS has the seeds.
 func TestLegs(t *testing.T) {
-	spec := os.Getenv("BQUIC_LEGS")
-	if spec == "" {
-		t.Skip("BQUIC_LEGS is not set")
-	}
-	first, last, err := seedRange(spec, 0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first, last := seedRange(t, "BQUIC_LEGS")
 	tlsConf := tlsConfig(t)
 	var all []float64
 	for _, l := range legs {

@@ -3,7 +3,6 @@
 package profile
 
 import (
-	"os"
 	"testing"
 	"time"
 )
@@ -21,14 +20,7 @@ const longPaths, longFactor = 15, 5
 // TestRules measures bquic alone, so that lab/experiments/rules.py can compare it with variants that lack one rule
 // or number. BQUIC_RULES has the seeds; rows go to BQUIC_ROWS.
 func TestRules(t *testing.T) {
-	spec := os.Getenv("BQUIC_RULES")
-	if spec == "" {
-		t.Skip("BQUIC_RULES is not set")
-	}
-	first, last, err := seedRange(spec, 0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first, last := seedRange(t, "BQUIC_RULES")
 	tlsConf := tlsConfig(t)
 	var rows []map[string]any
 	add := func(seed uint64, what, cell string, value float64) {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"testing"
 	"time"
 
@@ -142,14 +141,7 @@ func TestShortBuffer(t *testing.T) {
 // their own kind in its place. BQUIC_SHARING has the seeds; with BQUIC_ROWS, it writes rows in
 // the format of results/sharing.json.
 func TestSharing(t *testing.T) {
-	spec := os.Getenv("BQUIC_SHARING")
-	if spec == "" {
-		t.Skip("BQUIC_SHARING is not set")
-	}
-	first, last, err := seedRange(spec, 0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first, last := seedRange(t, "BQUIC_SHARING")
 	tlsConf := tlsConfig(t)
 	var rows []map[string]any
 	for _, b := range bottlenecks {
