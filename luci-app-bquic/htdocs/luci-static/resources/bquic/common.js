@@ -400,6 +400,7 @@ return baseclass.extend({
 	 */
 	testButton(target) {
 		const result = E('div', { 'aria-live': 'polite' });
+		const warn = (text) => dom.content(result, [ E('p', { 'class': 'alert-message warning' }, [ text ]) ]);
 		const button = E('button', {
 			'type': 'button',
 			'class': 'btn cbi-button cbi-button-action',
@@ -413,7 +414,7 @@ return baseclass.extend({
 				});
 
 				if (reason) {
-					dom.content(result, [ E('p', { 'class': 'alert-message warning' }, [ reason ]) ]);
+					warn(reason);
 					return Promise.resolve();
 				}
 				dom.content(result, [ E('em', { 'class': 'spinning' }, [ _('Loading %s').format(url) ]) ]);
@@ -422,16 +423,14 @@ return baseclass.extend({
 					const r = answer?.result;
 
 					if (!r) {
-						dom.content(result, [ E('p', { 'class': 'alert-message warning' }, [ answer?.error ? this.text(answer.error) : _('No answer.') ]) ]);
+						warn(answer?.error ? this.text(answer.error) : _('No answer.'));
 						return;
 					}
 					dom.content(result, [ E('p', {}, [
 						_('%s answered with status %d: %d bytes at %.2f Mbit/s, handshake %.1f ms, %.1f packets per acknowledgement.')
 							.format(this.text(r.url), r.status, r.bytes, r.mbps, r.handshake_ms, r.data_per_ack)
 					]) ]);
-				}).catch((err) => {
-					dom.content(result, [ E('p', { 'class': 'alert-message warning' }, [ String(err.message ?? err) ]) ]);
-				});
+				}).catch((err) => warn(String(err.message ?? err)));
 			})
 		}, [ _('Test from here') ]);
 

@@ -95,28 +95,20 @@ return baseclass.extend({
 			o.value(p.name);
 
 		for (const [ name, type, unit, doc ] of parameters()) {
-			const title = unit ? `${name} (${unit})` : name;
+			const words = type == 'bool' ? [ [ '1', _('on') ], [ '0', _('off') ] ] : Array.isArray(type) ? type.map((word) => [ word ]) : null;
+			const kind = words ? form.ListValue : form.Value;
 
-			if (Array.isArray(type)) {
-				o = s.option(form.ListValue, name, title, doc);
-				o.value('', _('same as base'));
-				type.forEach((word) => o.value(word));
-			}
-			else if (type == 'bool') {
-				o = s.option(form.ListValue, name, title, doc);
-				o.value('', _('same as base'));
-				o.value('1', _('on'));
-				o.value('0', _('off'));
-			}
-			else {
-				o = s.option(form.Value, name, title, doc);
+			o = s.option(kind, name, unit ? `${name} (${unit})` : name, doc);
+			if (words)
+				for (const word of [ [ '', _('same as base') ], ...words ])
+					o.value(...word);
+			else
 				o.datatype = type;
-			}
 			o.optional = true;
 			o.modalonly = true;
 			o.renderWidget = function(id, index, value) {
 				this.placeholder = _('same as base: %s').format(inherited(known, uci.get('bquic', id, 'base') ?? 'standard')[name] ?? '–');
-				return (Array.isArray(type) || type == 'bool' ? form.ListValue : form.Value).prototype.renderWidget.call(this, id, index, value);
+				return kind.prototype.renderWidget.call(this, id, index, value);
 			};
 		}
 
