@@ -99,7 +99,7 @@ func TestClientRoutes(t *testing.T) {
 		t.Errorf("by a default route for some sources: %v", err)
 	}
 	ip("-6 addr del 2001:db8:5::1/64 dev br0")
-	if err := reach("2001:db8:5::2", "2001:db8::1", false); !errors.Is(err, ErrTarget) {
+	if err := reach("2001:db8:5::2", "2001:db8::1", false); !errors.Is(err, errTarget) {
 		t.Errorf("by a default route for other sources: %v", err)
 	}
 	// The connections of a client share its route, which stays for a while after the last one, however long that took.

@@ -24,6 +24,8 @@ type Report struct {
 	Kinds []Line `json:"kinds"`
 	// Unanswered counts connections that received nothing.
 	Unanswered Unanswered `json:"unanswered"`
+	// Uncompared counts page loads and other sessions that began while the node's clients filled the path, since the relay's start.
+	Uncompared uint32 `json:"uncompared"`
 }
 
 // A Verdict is the result in a word.

@@ -41,10 +41,11 @@ type comparison struct {
 	file    string     // "": none
 	writing sync.Mutex // of the file
 
-	mu       sync.Mutex
-	proof    *proof.Proof
-	sessions proof.Sessions
-	changed  bool // changed since the last write
+	mu         sync.Mutex
+	proof      *proof.Proof
+	sessions   proof.Sessions
+	uncompared uint32 // sessions that began while the path was full
+	changed    bool   // changed since the last write
 }
 
 func newComparison(s *settings, logger *slog.Logger) *comparison {
@@ -74,6 +75,7 @@ func (c *comparison) join(now time.Time, client, server netip.Addr, filled bool)
 	c.age(now)
 	return c.sessions.Join(now, client, server, func() proof.Ticket {
 		if filled && !c.proof.Spared() {
+			c.uncompared++
 			return proof.Uncompared
 		}
 		return c.proof.Draw(now, client, rand.Uint32())
@@ -122,7 +124,9 @@ func (c *comparison) end(of *comparing, o proof.Outcome, f proof.Flow, known boo
 func (c *comparison) report() proof.Report {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.proof.Report(time.Now())
+	r := c.proof.Report(time.Now())
+	r.Uncompared = c.uncompared
+	return r
 }
 
 // run restores the state, then checks and writes it periodically until ctx ends.

@@ -35,6 +35,9 @@ func Report(data json.RawMessage) string {
 	if u := p.Unanswered; u.CarriedOf+u.DirectOf > 0 {
 		fmt.Fprintf(&b, "Without an answer: %s of the carried connections, %s of the direct ones.\n", share(u.Carried, u.CarriedOf), share(u.Direct, u.DirectOf))
 	}
+	if p.Uncompared > 0 {
+		fmt.Fprintf(&b, "Not compared, because they began while clients filled the path: %s, since the relay's start.\n", thousands(p.Uncompared))
+	}
 	kinds := table{head: []string{"application", "completed", "carried", "direct"}}
 	for _, l := range p.Kinds {
 		kinds.rows = append(kinds.rows, []string{kind(l), percent(l.Complete, true), thousands(l.Carried), thousands(l.Direct)})

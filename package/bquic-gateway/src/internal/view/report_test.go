@@ -26,6 +26,7 @@ func TestReport(t *testing.T) {
 		Pages:      proof.Line{Carried: 2100, Direct: 110, Complete: change(-0.25, -0.33, -0.16)},
 		Kinds:      []proof.Line{{Class: "http2", Carried: 2100, Direct: 110, Complete: change(-0.25, -0.33, -0.16)}, {Class: "other", Carried: 90, Direct: 3}},
 		Unanswered: proof.Unanswered{Carried: 12, CarriedOf: 12492, Direct: 7, DirectOf: 662},
+		Uncompared: 1234,
 	}
 	report := func() string { return Report(marshal(t, map[string]any{"role": "relay", "proof": r})) }
 	check(t, report(), `
@@ -36,6 +37,7 @@ Connections of 0.1 to 1 MB are 21 % faster (95 %: 14 to 29), 1,240 against 71.
 Connections of 1 to 10 MB are 30 % slower (95 %: 10 to 50), 300 against 20.
 Connections of more than 10 MB are too few to compare, 3 against 0.
 Without an answer: 0.1 % of the carried connections, 1.1 % of the direct ones.
+Not compared, because they began while clients filled the path: 1,234, since the relay's start.
 
   application    completed               carried  direct
   pages, HTTP/2  25 % faster (16 to 33)  2,100    110

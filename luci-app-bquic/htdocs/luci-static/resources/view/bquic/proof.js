@@ -217,6 +217,7 @@ return view.extend({
 				.format(faster(change(proof.pages.complete)), count(proof.pages.carried), count(proof.pages.direct)) ] : [],
 			...count(silent.carried_of) + count(silent.direct_of) ? [ _('Without an answer: %s %% of the carried connections, %s %% of the direct ones.')
 				.format(share(silent.carried, silent.carried_of), share(silent.direct, silent.direct_of)) ] : [],
+			...count(proof.uncompared) ? [ _('Not compared, because they began while clients filled the path: %d, since the relay’s start.').format(count(proof.uncompared)) ] : [],
 			next[proof.verdict] ?? common.text(proof.verdict)
 		];
 	},
