@@ -17,18 +17,15 @@ const (
 
 func (c Class) String() string { return [...]string{"other", "http1", "http2"}[c] }
 
-// A question is a node of a tree: is the feature at most limit? In a leaf, limit has the votes for the classes, ten bits each, the first
-// class's highest.
+// A question is a node of a tree: is the feature at most limit? In a leaf, yes is 0: no answer leads to the first node.
 type question struct {
-	feature feature
-	limit   uint32
+	bits    uint32 // the feature, and in the lower limitBits the limit; in a leaf, votes for the classes, ten bits each, the first class's highest
 	yes, no uint16 // the next question
 }
 
-type feature uint8
-
+// The features.
 const (
-	clientBytes feature = iota
+	clientBytes = iota
 	serverBytes
 	clientPackets
 	serverPackets
@@ -39,12 +36,13 @@ const (
 	packetsRatio // the same of packets
 	answerMean   // bytes to the client per packet from it
 	requestMean  // bytes per packet after a browser's TLS handshake
-	leaf
+	featureCount
 )
 
 const (
 	helloBytes, helloPackets = 2000, 3
-	most                     = 1<<28 - 1 // larger numbers count as this one
+	limitBits                = 28
+	most                     = 1<<limitBits - 1 // larger numbers count as this one
 )
 
 // Class classifies the flow by the votes of trees that were trained with browsers and other applications in the lab (Manzoor 2019,
@@ -52,7 +50,7 @@ const (
 func (f Flow) Class() Class {
 	up, down := uint32(min(f.ClientBytes, most)), uint32(min(f.ServerBytes, most))
 	upPackets, downPackets := min(f.ClientPackets, most), min(f.ServerPackets, most)
-	features := [leaf]uint32{
+	features := [featureCount]uint32{
 		clientBytes: up, serverBytes: down, clientPackets: upPackets, serverPackets: downPackets,
 		clientMean: ratio(up, upPackets), serverMean: ratio(down, downPackets),
 		bytesRatio: ratio(down, up), packetsRatio: ratio(downPackets, upPackets),
@@ -62,14 +60,14 @@ func (f Flow) Class() Class {
 	var votes uint32
 	for _, root := range roots {
 		n := &trees[root]
-		for n.feature != leaf {
-			if features[n.feature] <= n.limit {
+		for n.yes != 0 {
+			if features[n.bits>>limitBits] <= n.bits&most {
 				n = &trees[n.yes]
 			} else {
 				n = &trees[n.no]
 			}
 		}
-		votes += n.limit
+		votes += n.bits
 	}
 	other, http1, http2 := votes>>20, votes>>10&1023, votes&1023
 	switch {
