@@ -203,10 +203,14 @@ func (f files) list(w http.ResponseWriter, r *http.Request, directory *os.File, 
 		http.NotFound(w, r)
 		return
 	}
-	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool {
-		return strings.HasPrefix(e.Name(), ".") || !e.IsDir() && !e.Type().IsRegular()
-	})
-	slices.SortFunc(entries, func(a, b os.DirEntry) int {
+	var listed []*os.DirEntry // to sort interfaces would take 8 KB of a router's flash
+	for i, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") && (e.IsDir() || e.Type().IsRegular()) {
+			listed = append(listed, &entries[i])
+		}
+	}
+	slices.SortFunc(listed, func(x, y *os.DirEntry) int {
+		a, b := *x, *y
 		if a.IsDir() != b.IsDir() {
 			if a.IsDir() {
 				return -1
@@ -221,7 +225,8 @@ func (f files) list(w http.ResponseWriter, r *http.Request, directory *os.File, 
 	if name != "/" {
 		page.WriteString("<tr><td><a href=\"../\">../</a>\n")
 	}
-	for _, e := range entries {
+	for _, entry := range listed {
+		e := *entry
 		shown, size := e.Name(), ""
 		if e.IsDir() {
 			shown += "/"
