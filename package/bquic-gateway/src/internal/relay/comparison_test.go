@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bquic/internal/divert"
+	"bquic/internal/processor"
 	"bquic/internal/proof"
 	"bquic/internal/relay"
 )
@@ -147,7 +148,7 @@ func TestKeptBeforeTheEnd(t *testing.T) {
 func TestPage(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
-	const more = 1 << 20
+	const more = 200 << 10
 	m.listen(":80", func(conn *net.TCPConn) {
 		io.WriteString(conn, wayOf(conn))
 		io.Copy(io.Discard, conn) // until the client has sent all requests
@@ -185,20 +186,21 @@ func TestPage(t *testing.T) {
 		if len(page) == 1 && page["direct"] {
 			ways["drawn"]++
 		}
+		time.Sleep(2 * processor.Interval) // the path is not full
 	}
 	f := node.await("all pages to be over", func(f figures) bool {
-		n := uint32(0)
+		n := f.Relay.Proof.Uncompared // on a busy machine, a page takes so long that it seems to fill the path
 		for _, k := range f.Relay.Proof.Kinds {
 			n += k.Carried + k.Direct
 		}
 		return n == pages
 	})
 	p := f.Relay.Proof
-	if n := p.Overall.Carried + p.Overall.Direct; n != pages || ways["drawn"] == 0 || ways["carried"] == 0 {
+	if n := p.Overall.Carried + p.Overall.Direct + p.Uncompared; n != pages || ways["drawn"] == 0 || ways["carried"] == 0 {
 		t.Errorf("%d connections count, pages went %v: %+v", n, ways, p)
 	}
 	for _, s := range p.Sizes {
-		if s.From != 1e6 {
+		if s.From != 1e5 {
 			t.Errorf("%+v", s)
 		}
 	}
