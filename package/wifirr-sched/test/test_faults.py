@@ -722,8 +722,8 @@ def test_turns_that_gain_nothing_end():
     with Bed(6, rate_kbit=20000) as bed:
         daemon = bed.daemon("--rate", "18000").ready()
         with downloading(bed, 6):
-            wait_for(lambda: daemon.status().get("throttling"), "the trial of turns", 60)
-            wait_for(lambda: daemon.status()["why"].startswith("turns delivered "), "its end", 60)
+            wait_for(lambda: daemon.status().get("throttling"), "the trial of turns", 240)
+            wait_for(lambda: daemon.status()["why"].startswith("turns delivered "), "its end", 240)
             turns, everybody = map(int, re.findall(r"\d+", daemon.status()["why"]))
             assert 5000 < turns < 1.1 * everybody, daemon.status()
             for _ in range(20):
