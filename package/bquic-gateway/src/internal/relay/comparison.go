@@ -74,11 +74,12 @@ func (c *comparison) join(now time.Time, client, server netip.Addr, filled bool)
 	defer c.mu.Unlock()
 	c.age(now)
 	return c.sessions.Join(now, client, server, func() proof.Ticket {
-		if filled && !c.proof.Spared() {
+		t := c.proof.Draw(now, client, rand.Uint32())
+		if filled && t.Measured && !c.proof.Spared() {
 			c.uncompared++
 			return proof.Uncompared
 		}
-		return c.proof.Draw(now, client, rand.Uint32())
+		return t
 	})
 }
 
