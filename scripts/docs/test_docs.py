@@ -270,6 +270,7 @@ def test_status_of_a_relay_prints_as_shown(tmp_path: pathlib.Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
+        listener.settimeout(30)
         asking = subprocess.Popen([BQUIC, "status", "--socket", path], stdout=subprocess.PIPE, text=True)
         with listener.accept()[0] as daemon:
             daemon.recv(100)
