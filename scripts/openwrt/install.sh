@@ -15,6 +15,7 @@ APK_KEY='@APK_KEY@'
 FLASH_KB=5000 # bquic-gateway, and the kernel modules that it needs, on a file system that compresses
 MEMORY_MB=56  # available to Linux on a router with 64
 FEEDS=/etc/opkg/customfeeds.conf
+LIST=/etc/apk/repositories.d/bquic.list
 KEEP=/lib/upgrade/keep.d/bquic-feed
 LANGUAGES='ca de es'
 
@@ -43,9 +44,9 @@ ask() {
 
 detect() {
 	if command -v apk >/dev/null; then
-		manager=apk
+		manager=apk remove='apk del'
 	elif command -v opkg >/dev/null; then
-		manager=opkg
+		manager=opkg remove='opkg remove'
 	else
 		fail 'neither opkg nor apk here: is this OpenWrt?'
 	fi
@@ -56,6 +57,14 @@ has() { # has PACKAGE
 	case $manager in
 	opkg) opkg list-installed | grep -q "^$1 " ;;
 	apk) apk info -e "$1" >/dev/null ;;
+	esac
+}
+
+# newer PACKAGE: whether the feed has a newer one than is installed
+newer() {
+	case $manager in
+	opkg) opkg list-upgradable | grep -q "^$1 " ;;
+	apk) apk version -l '<' "$1" | grep -q "^$1-" ;;
 	esac
 }
 
@@ -75,8 +84,9 @@ choose() {
 	memory=$(awk '/^MemTotal:/ { print int($2 / 1024) }' /proc/meminfo)
 	say "This router: OpenWrt ${DISTRIB_RELEASE:-}, $arch, $manager; $free KB of flash free, $memory MB of memory."
 
-	packages=''
-	if has bquic-gateway || { [ "$free" -ge $FLASH_KB ] && [ "$memory" -ge $MEMORY_MB ]; }; then
+	packages='' tight=''
+	[ "$free" -ge $FLASH_KB ] || tight=1
+	if has bquic-gateway || { [ -z "$tight" ] && [ "$memory" -ge $MEMORY_MB ]; }; then
 		packages=bquic-gateway
 	else
 		say "bquic-gateway (gateway and relay) does not fit: it needs $FLASH_KB KB and $MEMORY_MB MB."
@@ -107,13 +117,31 @@ add_feed() {
 	apk)
 		mkdir -p /etc/apk/keys /etc/apk/repositories.d
 		say "$APK_KEY" >/etc/apk/keys/bquic.pem
-		say "$URL/$arch/packages.adb" >/etc/apk/repositories.d/bquic.list
+		say "$URL/$arch/packages.adb" >$LIST
 		# sysupgrade keeps opkg's by itself
 		mkdir -p "${KEEP%/*}"
 		# shellcheck disable=SC2094 # the list names itself
-		say /etc/apk/keys/bquic.pem /etc/apk/repositories.d/bquic.list $KEEP >$KEEP
+		say /etc/apk/keys/bquic.pem $LIST $KEEP >$KEEP
 		;;
 	esac
+}
+
+# update: reads what the feeds have. Others may be out of order. Without ours, opkg and apk would call what is installed up to
+# date, or install what they remember.
+update() {
+	case $manager in
+	opkg)
+		lists=$(awk '$1 == "lists_dir" { print $3 }' /etc/opkg.conf)
+		rm -f "$lists/bquic"
+		opkg update || true
+		[ -e "$lists/bquic" ]
+		;;
+	apk)
+		apk update || true
+		apk update --repositories-file $LIST >/dev/null 2>&1
+		;;
+	esac || fail "cannot read the feed $URL/$arch, as it says above: nothing was installed." \
+		"If the feed's key has changed, fetch its new install.sh. To remove everything again: sh install.sh --undo"
 }
 
 install() {
@@ -125,22 +153,20 @@ install() {
 	choose
 	case $manager in
 	opkg) where="$FEEDS, and its key to /etc/opkg/keys/$FINGERPRINT" ;;
-	apk) where="/etc/apk/repositories.d/bquic.list, its key to /etc/apk/keys/bquic.pem, have sysupgrade keep them ($KEEP)" ;;
+	apk) where="$LIST, its key to /etc/apk/keys/bquic.pem, have sysupgrade keep them ($KEEP)" ;;
 	esac
 	say "This will add the feed $URL/$arch to $where, and install: $packages." 'Nothing of it starts before you switch it on.'
 	ask 'Go on?'
 	add_feed
-	# An update also fails if only another feed is out of order. If ours is, the installation fails.
+	update
+	if has bquic-gateway && [ -n "$tight" ] && newer bquic-gateway; then
+		fail "the new bquic-gateway needs $FLASH_KB KB beside the old one: nothing was installed. Remove the old one ($remove bquic-gateway)," \
+			'wait 30 s for its last connections, and run this script again; a configuration that you have changed stays.'
+	fi
 	# shellcheck disable=SC2086 # a list of words
 	case $manager in
-	opkg)
-		opkg update || true
-		opkg install $packages
-		;;
-	apk)
-		apk update || true
-		apk add --upgrade $packages
-		;;
+	opkg) opkg install $packages ;;
+	apk) apk add --upgrade $packages ;;
 	esac || fail "$manager failed, as it says above. To remove everything again: sh install.sh --undo"
 	for package in $packages; do
 		has "$package" || fail "$manager did not install $package. To remove everything again: sh install.sh --undo"
@@ -177,7 +203,7 @@ undo() {
 	rm -rf /etc/bquic /etc/bquic-feed /etc/config/bquic /etc/config/bquic-opkg /etc/config/wifirr /etc/config/wifirr-opkg \
 		/etc/config/bquic.apk-new /etc/config/wifirr.apk-new /var/etc/bquic /var/etc/wifirr \
 		/var/run/bquic /var/run/wifirr
-	rm -f $KEEP "/etc/opkg/keys/$FINGERPRINT" /etc/apk/keys/bquic.pem /etc/apk/repositories.d/bquic.list
+	rm -f $KEEP "/etc/opkg/keys/$FINGERPRINT" /etc/apk/keys/bquic.pem $LIST
 	[ ! -f $FEEDS ] || sed -i '/^src\/gz bquic /d' $FEEDS
 	[ -s $FEEDS ] || rm -f $FEEDS
 	sed -i '/^\(bquic\|wifirr\):/d' /etc/passwd /etc/group /etc/shadow

@@ -19,13 +19,18 @@ from openwrt import feed, keys  # noqa: E402
 URL = "http://feed.example/bquic"
 TOOLS = "sed grep cut awk mkdir rm cat id sort printf command touch ls rmdir".split()
 MANAGERS = {
-    # They know the packages that they have installed, and nothing of what is in them.
+    # They know the packages that they have installed, and nothing of what is in them. Without the feed, opkg keeps its old list.
     "opkg": """case $1 in
+update) [ -e /gone ] || : >/tmp/lists/bquic; [ ! -e /dead ] ;;
 list-installed) sed 's/$/ - 1/' /packages ;;
+list-upgradable) [ ! -e /newer ] || echo 'bquic-gateway - 1 - 2' ;;
 install) shift; printf '%s\\n' "$@" >>/packages; echo 'bquic:x:1:1::/:/bin/false' >>/etc/passwd ;;
 remove) for p in "$@"; do sed -i "/^$(echo "$p" | sed 's/\\*/.*/')\\$/d" /packages; done ;;
 esac""",
-    "apk": """case $1 in
+    "apk": """case $* in "update --repositories-file /etc/apk/repositories.d/bquic.list") [ ! -e /gone ]; exit ;; esac
+case $1 in
+update) [ ! -e /dead ] ;;
+version) [ ! -e /newer ] || echo 'bquic-gateway-1 < 2' ;;
 info) if [ $# = 1 ]; then cat /packages; else grep -qx "$3" /packages; fi ;;
 add) shift; [ "$1" != --upgrade ] || shift; printf '%s\\n' "$@" >>/packages; echo 'bquic:x:1:1::/:/bin/false' >>/etc/passwd ;;
 del) shift; for p in "$@"; do grep -qx "$p" /packages || { echo "ERROR: No such package: $p"; exit 1; }; done
@@ -38,7 +43,7 @@ class Router:
     def __init__(self, root: pathlib.Path, manager: str, free: int = 8000, memory: int = 120, radio: bool = True, fs: str = "ubifs") -> None:
         self.root, self.manager = root, manager
         busybox = shutil.which("busybox")
-        for directory in ("bin", "etc/config", "dev", "proc", "tmp", "overlay", "usr/share/luci"):
+        for directory in ("bin", "etc/config", "dev", "proc", "tmp/lists", "overlay", "usr/share/luci"):
             (root / directory).mkdir(parents=True)
         os.mknod(root / "dev/null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
         shutil.copy(busybox, root / "bin/busybox")
@@ -53,7 +58,7 @@ class Router:
             shutil.copy(file, to)
         shutil.copy(dash, root / "bin/sh")
         for name, script in {
-            manager: f'echo "{manager} $*" >>/calls\n[ ! -e /broken ] || exit 1\n[ "$1" != update ] || [ ! -e /dead ] || exit 1\n{MANAGERS[manager]}',
+            manager: f'echo "{manager} $*" >>/calls\n[ ! -e /broken ] || exit 1\n{MANAGERS[manager]}',
             "df": f"echo Filesystem Blocks Used Available; echo /dev/x 1 1 {free} 1% /overlay",
             "uci": "case \"$*\" in '-q get luci.languages.es') ;; '-q show luci.languages') echo \"luci.languages.es='Spanish'\" ;;\n"
                    "-q*) exit 1 ;; *) echo \"uci $*\" >>/calls ;; esac",
@@ -69,6 +74,7 @@ class Router:
         if manager == "opkg":
             (root / "etc/opkg").mkdir()
             (root / "etc/opkg/customfeeds.conf").write_text("# mine\nsrc/gz other http://other\n")
+            (root / "etc/opkg.conf").write_text("dest root /\nlists_dir ext /tmp/lists\n")
         if radio:
             (root / "sys/class/ieee80211/phy0").mkdir(parents=True)
 
@@ -84,11 +90,11 @@ class Router:
         path = self.root / "calls"
         calls = path.read_text().splitlines() if path.exists() else []
         path.unlink(missing_ok=True)
-        return [c for c in calls if not c.startswith(("opkg list-installed", "apk info"))]
+        return [c for c in calls if not c.startswith(("opkg list-", "apk info", "apk version", "apk update --"))]
 
     def state(self) -> dict[str, str]:
         return {str(p.relative_to(self.root)): hashlib.sha256(p.read_bytes()).hexdigest()
-                for p in sorted(self.root.rglob("*")) if p.is_file() and p.name != "calls"}
+                for p in sorted(self.root.rglob("*")) if p.is_file() and p.name != "calls" and p.parent.name != "lists"}
 
 
 @pytest.fixture
@@ -233,6 +239,34 @@ def test_another_feed_is_dead(router, manager):
     (there.root / "dead").touch()
     said = there.run("--yes")
     assert said.returncode == 0 and "Installed." in said.stdout, said.stdout
+
+
+@pytest.mark.parametrize("manager", ["opkg", "apk"])
+def test_an_upgrade_without_the_feed_is_none(router, manager):
+    """The managers call what is installed up to date if the feed does not answer, or has another key."""
+    there, _ = router(manager)
+    assert there.run("--yes").returncode == 0
+    there.calls()
+    (there.root / "gone").touch()
+    said = there.run("--yes")
+    assert said.returncode == 1 and "nothing was installed" in said.stdout and "Installed." not in said.stdout
+    assert there.calls() == [f"{manager} update"]
+
+
+@pytest.mark.parametrize("manager", ["opkg", "apk"])
+def test_an_upgrade_that_does_not_fit(router, manager):
+    """opkg stops in the middle of the new program, while the old one is still running, and calls it up to date then."""
+    there, _ = router(manager, free=13000, fs="ext4")
+    assert there.run("--yes").returncode == 0
+    there.calls()
+    (there.root / "bin/df").write_text((there.root / "bin/df").read_text().replace("13000", "9000"))
+    assert there.run("--yes").returncode == 0  # nothing is new
+    assert "bquic-gateway" in there.calls()[-1]
+    (there.root / "newer").touch()
+    said = there.run("--yes")
+    remove = {"opkg": "opkg remove bquic-gateway", "apk": "apk del bquic-gateway"}[manager]
+    assert said.returncode == 1 and "12000 KB" in said.stdout and remove in said.stdout, said.stdout
+    assert there.calls() == [f"{manager} update"]
 
 
 def test_a_failure_says_how_to_go_back(router):
