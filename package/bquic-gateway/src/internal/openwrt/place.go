@@ -186,6 +186,9 @@ func giveDir(dir, left string, to owner, own, change bool) error {
 		return nil
 	}
 	giveLeft(int(f.Fd()), left, to)
+	if int(st.Uid) == to.uid && int(st.Gid) == to.gid {
+		return nil // flash that is full, or read-only after an error, may refuse even this
+	}
 	return f.Chown(to.uid, to.gid)
 }
 

@@ -451,7 +451,7 @@ func TestGiveLeft(t *testing.T) {
 	}
 }
 
-// TestNoRoom checks that the relay is started where nothing can be written, unlike the gateway, which needs a certificate.
+// TestNoRoom checks that the relay is started where nothing can be written, unlike the gateway without a certificate.
 func TestNoRoom(t *testing.T) {
 	top := t.TempDir()
 	flash := top + "/flash"
@@ -466,5 +466,14 @@ func TestNoRoom(t *testing.T) {
 	gateway := plan(t, Gateway, "config gateway\n"+common)
 	if _, err := gateway.Prepare(Files(top+"/made"), daemon, daemon); err == nil || !strings.HasPrefix(err.Error(), "gateway.state_dir: ") {
 		t.Errorf("gateway: %v", err)
+	}
+
+	// With its certificate, it is started, too: even a chown that changes nothing fails there.
+	must(t, syscall.Mount("flash", flash, "tmpfs", syscall.MS_REMOUNT, "mode=755"))
+	must(t, os.Mkdir(flash+"/state", 0o700))
+	must(t, os.Chown(flash+"/state", daemon, daemon))
+	must(t, syscall.Mount("flash", flash, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, "mode=755"))
+	if _, err := gateway.Prepare(Files(top+"/made"), daemon, daemon); err != nil {
+		t.Errorf("gateway with a certificate: %v", err)
 	}
 }
