@@ -32,10 +32,10 @@ func runCheck(_ context.Context, args []string) error {
 	if openwrt.Here() {
 		err = checkForInit(*file)
 	} else {
-		err = checkDaemons(*file, cfg)
+		err = checkDaemons(cfg)
 	}
 	if err != nil {
-		return err
+		return usagef("%s: %w", *file, err)
 	}
 	if cfg.Gateway.Enabled {
 		for _, m := range site.Missing(cfg.Gateway.Sites) {
@@ -48,15 +48,15 @@ func runCheck(_ context.Context, args []string) error {
 
 // checkDaemons returns the mistakes that enabled daemons would find beyond the text of
 // the file.
-func checkDaemons(file string, cfg *config.Config) error {
+func checkDaemons(cfg *config.Config) error {
 	if cfg.Gateway.Enabled {
 		if err := gateway.Check(cfg.Gateway); err != nil {
-			return usagef("%s: %w", file, err)
+			return err
 		}
 	}
 	if cfg.Relay.Enabled {
 		if err := cfg.Relay.Relay.Check(); err != nil {
-			return usagef("%s: relay.%w", file, err)
+			return fmt.Errorf("relay.%w", err)
 		}
 	}
 	return nil

@@ -48,13 +48,9 @@ func runOpenWrt(_ context.Context, args []string) error {
 	}
 	changed := false
 	if *prepare && plan.Enabled {
-		if changed, err = plan.Prepare(openwrt.Files(*dir), uid, gid); err != nil {
-			return usagef("%s: %w", *file, err)
-		}
-		// Check after Prepare, because the daemon reads the prepared files.
 		cfg.Gateway.Enabled, cfg.Relay.Enabled = role == openwrt.Gateway, role == openwrt.Relay
-		if err := checkDaemons(*file, cfg); err != nil {
-			return err
+		if changed, err = plan.Prepare(openwrt.Files(*dir), uid, gid, func() error { return checkDaemons(cfg) }); err != nil {
+			return usagef("%s: %w", *file, err)
 		}
 	}
 	if err := plan.Print(os.Stdout, openwrt.Files(*dir)); err != nil {

@@ -77,3 +77,34 @@ func TestReload(t *testing.T) {
 	reload("127.0.0.1:", "127.0.0.2:", "this change needs a restart")
 	served("old")
 }
+
+// TestMistakePrepares checks that a configuration that is refused replaces nothing that the running daemon would read after a crash.
+// Its ports would not be known as the daemon's any more, and the previous configuration would be refused, too.
+func TestMistakePrepares(t *testing.T) {
+	top := t.TempDir()
+	file, made := top+"/bquic", top+"/made"
+	prepare := func(options string, want int) string {
+		t.Helper()
+		text := "config gateway\n\toption enabled 1\n\toption state_dir '" + top + "/state'\n\toption status_socket '" + top + "/run/sock'\n" + options
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, stderr, code := bquic(t, "openwrt", "gateway", "--prepare", "--config", file, "--dir", made); code != want {
+			t.Fatalf("exit code %d, want %d: %s", code, want, stderr)
+		}
+		var all []string
+		for _, name := range []string{"conf", "fixed"} {
+			data, err := os.ReadFile(filepath.Join(made, "gateway", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, string(data))
+		}
+		return strings.Join(all, "\n")
+	}
+	before := prepare("\toption listen ':18443'\n", 0)
+	after := prepare("\toption listen ':19443'\n\toption certificate '"+top+"/none'\n\toption key '"+top+"/none'\n", exitUsage)
+	if after != before {
+		t.Errorf("refused, but written:\n%s", after)
+	}
+}

@@ -42,7 +42,7 @@ func checkForInit(file string) error {
 		if err := plan.CheckListen(openwrt.DefaultFiles); err != nil {
 			return err
 		}
-		if err := checkDaemons(file, cfg); err != nil {
+		if err := checkDaemons(cfg); err != nil {
 			return err
 		}
 	}

@@ -91,8 +91,9 @@ func (p *Plan) Check(uid int) error { return p.give(owner{uid: uid}, false) }
 // the daemon's directories and access log. root owns the other files, which gid may read. changed
 // reports whether settings that a running daemon cannot change differ from before. An address that
 // the daemon cannot listen on is an error only while the daemon runs, because a restart would end it.
-// While the router boots, the address may appear later.
-func (p *Plan) Prepare(files Files, uid, gid int) (changed bool, err error) {
+// While the router boots, the address may appear later. check comes after the daemon's directories and before root's files, which
+// the running daemon reads if it is started again: after a mistake, they stay as they are.
+func (p *Plan) Prepare(files Files, uid, gid int, check func() error) (changed bool, err error) {
 	if p.running(files) != nil {
 		if err := p.CheckListen(files); err != nil {
 			return false, err
@@ -108,6 +109,9 @@ func (p *Plan) Prepare(files Files, uid, gid int) (changed bool, err error) {
 		if in, err := find(p.webroot+"/.well-known", true); err == nil {
 			in.close()
 		}
+	}
+	if err := check(); err != nil {
+		return false, err
 	}
 	before, err := os.ReadFile(files.fixed(p.Role))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -226,6 +226,8 @@ func TestGiveFile(t *testing.T) {
 	}
 }
 
+func good() error { return nil }
+
 func TestPrepare(t *testing.T) {
 	top := t.TempDir()
 	text := "config gateway\n\toption enabled 1\n\toption state_dir '" + top + "/state'\n\toption access_log '" + top + "/log/access.log'\n\toption status_socket '" + top + "/run/sock'\n"
@@ -234,7 +236,7 @@ func TestPrepare(t *testing.T) {
 		t.Helper()
 		p := plan(t, Gateway, text)
 		must(t, p.Check(uid))
-		if changed, err := p.Prepare(files, uid, uid); err != nil || changed != want {
+		if changed, err := p.Prepare(files, uid, uid, good); err != nil || changed != want {
 			t.Errorf("changed: %v, want %v; %v", changed, want, err)
 		}
 	}
@@ -263,7 +265,7 @@ func TestBoot(t *testing.T) {
 	for range 2 {
 		p := plan(t, Gateway, text)
 		must(t, p.Check(daemon))
-		changed, err := p.Prepare(Files(top+"/var/etc/bquic"), daemon, daemon)
+		changed, err := p.Prepare(Files(top+"/var/etc/bquic"), daemon, daemon, good)
 		if err != nil || !changed {
 			t.Errorf("changed: %v, %v", changed, err)
 		}
@@ -284,7 +286,7 @@ func TestWebroot(t *testing.T) {
 		must(t, os.WriteFile(path, []byte(text+webroot+"\n"), 0o644))
 		p, _, err := Load(path, Gateway)
 		must(t, err)
-		_, err = p.Prepare(Files(top+"/made"), daemon, daemon)
+		_, err = p.Prepare(Files(top+"/made"), daemon, daemon, good)
 		must(t, err)
 		return p
 	}
@@ -322,7 +324,7 @@ func TestListen(t *testing.T) {
 		return plan(t, Gateway, "config gateway\n\toption enabled 1\n\toption state_dir '"+top+"/state'\n\toption status_socket '"+top+"/sock'\n"+options)
 	}
 	prepare := func(options string) error {
-		_, err := gateway(options).Prepare(files, daemon, daemon)
+		_, err := gateway(options).Prepare(files, daemon, daemon, good)
 		return err
 	}
 	// As if the gateway had been started with this option: the port is its own.
@@ -373,7 +375,7 @@ func prepareIn(t *testing.T, p *Plan, files Files) error {
 	data, err := os.ReadFile(files.fixed(p.Role))
 	must(t, err)
 	must(t, os.WriteFile(made.fixed(p.Role), data, 0o640))
-	changed, err := p.Prepare(made, daemon, daemon)
+	changed, err := p.Prepare(made, daemon, daemon, good)
 	if after, _ := os.ReadFile(made.fixed(p.Role)); err != nil && (changed || string(after) != string(data)) {
 		t.Errorf("changed though refused: %s", after)
 	}
@@ -386,7 +388,7 @@ func TestRelayState(t *testing.T) {
 		top := t.TempDir()
 		p := plan(t, Relay, "config relay\n\toption enabled 1\n\toption gateway a:1\n\toption token 12345678\n\toption pin sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n"+
 			"\toption state_dir '"+top+"/state'\n\toption status_socket '"+top+"/run/sock'\n"+options)
-		_, err := p.Prepare(Files(top+"/made"), daemon, daemon)
+		_, err := p.Prepare(Files(top+"/made"), daemon, daemon, good)
 		must(t, err)
 		names := []string{"run"}
 		if options == "" {
@@ -418,7 +420,7 @@ func TestLeft(t *testing.T) {
 		must(t, err)
 		defer socket.Close()
 		text := "config " + test.role + "\n\toption enabled 1\n\toption state_dir 'TOP/state'\n\toption status_socket 'TOP/run/sock'\n" + test.options
-		_, err = plan(t, test.role, strings.ReplaceAll(text, "TOP", top)).Prepare(Files(top+"/made"), daemon, daemon)
+		_, err = plan(t, test.role, strings.ReplaceAll(text, "TOP", top)).Prepare(Files(top+"/made"), daemon, daemon, good)
 		must(t, err)
 		var names []string
 		for part := range strings.SplitSeq(test.want, ", ") {
@@ -460,11 +462,11 @@ func TestNoRoom(t *testing.T) {
 	defer syscall.Unmount(flash, syscall.MNT_DETACH)
 	common := "\toption enabled 1\n\toption state_dir '" + flash + "/state'\n\toption status_socket '" + top + "/run/sock'\n"
 	relay := plan(t, Relay, "config relay\n"+common+"\toption gateway a:1\n\toption token 12345678\n\toption pin sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n")
-	if _, err := relay.Prepare(Files(top+"/made"), daemon, daemon); err != nil {
+	if _, err := relay.Prepare(Files(top+"/made"), daemon, daemon, good); err != nil {
 		t.Errorf("relay: %v", err)
 	}
 	gateway := plan(t, Gateway, "config gateway\n"+common)
-	if _, err := gateway.Prepare(Files(top+"/made"), daemon, daemon); err == nil || !strings.HasPrefix(err.Error(), "gateway.state_dir: ") {
+	if _, err := gateway.Prepare(Files(top+"/made"), daemon, daemon, good); err == nil || !strings.HasPrefix(err.Error(), "gateway.state_dir: ") {
 		t.Errorf("gateway: %v", err)
 	}
 
@@ -473,7 +475,7 @@ func TestNoRoom(t *testing.T) {
 	must(t, os.Mkdir(flash+"/state", 0o700))
 	must(t, os.Chown(flash+"/state", daemon, daemon))
 	must(t, syscall.Mount("flash", flash, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, "mode=755"))
-	if _, err := gateway.Prepare(Files(top+"/made"), daemon, daemon); err != nil {
+	if _, err := gateway.Prepare(Files(top+"/made"), daemon, daemon, good); err != nil {
 		t.Errorf("gateway with a certificate: %v", err)
 	}
 }
