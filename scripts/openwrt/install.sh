@@ -53,6 +53,18 @@ detect() {
 	[ "$(id -u)" = 0 ] || fail 'must be root'
 }
 
+# drop LINES FILE...: deletes lines. busybox's sed -i empties a file if there is no room for another one.
+drop() {
+	lines=$1
+	shift
+	for file in "$@"; do
+		if ! { cp -p "$file" "$file.new" && sed "/$lines/d" "$file" | cat >"$file.new" && mv "$file.new" "$file"; }; then
+			rm -f "$file.new"
+			fail "cannot write $file, as it says above: it is as it was. Make room, and run this script again."
+		fi
+	done
+}
+
 has() { # has PACKAGE
 	case $manager in
 	opkg) opkg list-installed | grep -q "^$1 " ;;
@@ -111,7 +123,7 @@ add_feed() {
 	opkg)
 		mkdir -p /etc/opkg/keys
 		say "$OPKG_KEY" >"/etc/opkg/keys/$FINGERPRINT"
-		[ ! -f $FEEDS ] || sed -i '/^src\/gz bquic /d' $FEEDS
+		[ ! -f $FEEDS ] || drop '^src\/gz bquic ' $FEEDS
 		say "src/gz bquic $URL/$arch" >>$FEEDS
 		;;
 	apk)
@@ -204,9 +216,9 @@ undo() {
 		/etc/config/bquic.apk-new /etc/config/wifirr.apk-new /var/etc/bquic /var/etc/wifirr \
 		/var/run/bquic /var/run/wifirr
 	rm -f $KEEP "/etc/opkg/keys/$FINGERPRINT" /etc/apk/keys/bquic.pem $LIST
-	[ ! -f $FEEDS ] || sed -i '/^src\/gz bquic /d' $FEEDS
+	[ ! -f $FEEDS ] || drop '^src\/gz bquic ' $FEEDS
 	[ -s $FEEDS ] || rm -f $FEEDS
-	sed -i '/^\(bquic\|wifirr\):/d' /etc/passwd /etc/group /etc/shadow
+	drop '^\(bquic\|wifirr\):' /etc/passwd /etc/group /etc/shadow
 	say 'All is as it was before.'
 }
 

@@ -17,7 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 from openwrt import feed, keys  # noqa: E402
 
 URL = "http://feed.example/bquic"
-TOOLS = "sed grep cut awk mkdir rm cat id sort printf command touch ls rmdir".split()
+TOOLS = "sed grep cut awk mkdir rm cat cp mv id sort printf command touch ls rmdir".split()
 MANAGERS = {
     # They know the packages that they have installed, and nothing of what is in them. Without the feed, opkg keeps its old list.
     "opkg": """case $1 in
@@ -267,6 +267,50 @@ def test_an_upgrade_that_does_not_fit(router, manager):
     remove = {"opkg": "opkg remove bquic-gateway", "apk": "apk del bquic-gateway"}[manager]
     assert said.returncode == 1 and "12000 KB" in said.stdout and remove in said.stdout, said.stdout
     assert there.calls() == [f"{manager} update"]
+
+
+@pytest.fixture
+def full(tmp_path):
+    """Moves a router's /etc to a file system that is full."""
+    mounted = []
+
+    def fill(there: Router) -> None:
+        etc, kept = there.root / "etc", tmp_path / "kept"
+        shutil.copytree(etc, kept, symlinks=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "full", etc], check=True)
+        mounted.append(etc)
+        shutil.copytree(kept, etc, symlinks=True, dirs_exist_ok=True)
+        with pytest.raises(OSError), open(etc / "rest", "wb", buffering=0) as rest:
+            while True:
+                rest.write(bytes(4096))
+    yield fill
+    for etc in mounted:
+        subprocess.run(["umount", etc], check=True)
+
+
+@pytest.mark.parametrize("how", ["--yes", "--undo", "the manual"])
+def test_a_full_flash_loses_nothing(router, full, how):
+    """busybox's sed -i empties a short file that it cannot write, and calls that a success: the router had no user left, or no other feed."""
+    there, _ = router("opkg")
+    files = [there.root / "etc" / name for name in ("passwd", "group", "shadow", "opkg/customfeeds.conf")]
+    files[2].chmod(0o600)
+    first = [file.read_text() for file in files]
+    if how == "--yes":
+        assert there.run("--yes").returncode == 0
+    for file in files[:3]:
+        file.write_text("bquic:x:1:\n" + first[0])
+    before = [file.read_text() for file in files]
+    full(there)
+    if how == "the manual":
+        manual = (pathlib.Path(__file__).parents[3] / "docs/install.md").read_text()
+        there.shell(manual.split("\n## Undo\n")[1].split("```")[1])
+    else:
+        assert there.run(*{how, "--yes"}).returncode == 1
+    assert [file.read_text() for file in files] == before
+    (there.root / "etc/rest").unlink()
+    assert there.run("--undo", "--yes").returncode == 0
+    assert [file.read_text() for file in files] == first
+    assert files[2].stat().st_mode & 0o777 == 0o600
 
 
 def test_a_failure_says_how_to_go_back(router):
