@@ -17,8 +17,6 @@ class Feed:
 
     def __init__(self, directory: pathlib.Path) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not any(directory.iterdir()):
-            print(f"{directory}: new keys: every router has to run the new install.sh before it trusts this feed", file=sys.stderr)
         self._opkg: ed25519.Ed25519PrivateKey = _kept(directory / "opkg.pem", ed25519.Ed25519PrivateKey.generate)
         self._apk: ec.EllipticCurvePrivateKey = _kept(
             directory / "apk.pem", lambda: ec.generate_private_key(ec.SECP256R1()))
@@ -48,8 +46,11 @@ def _usign_file(comment: str, content: bytes) -> str:
 
 def _kept(path: pathlib.Path, generate):
     if not path.exists():
+        print(f"{path}: a new key: every router has to run the new install.sh before it trusts this feed", file=sys.stderr)
         pem = generate().private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
                                        serialization.NoEncryption())
-        path.touch(mode=0o600)
-        path.write_bytes(pem)
+        part = path.with_suffix(".new")
+        part.touch(mode=0o600)
+        part.write_bytes(pem)
+        part.rename(path)
     return serialization.load_pem_private_key(path.read_bytes(), None)

@@ -186,6 +186,23 @@ def test_opkgs_index_is_signed_as_usign_does(key, tmp_path):
 def test_new_keys_are_told(tmp_path, capsys):
     """No router knows them. sudo, and another machine, have another home than that of the feed's keys."""
     keys.Feed(tmp_path / "feed")
-    assert f"{tmp_path / 'feed'}: new keys" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"{tmp_path}/feed/opkg.pem: a new key" in said and f"{tmp_path}/feed/apk.pem: a new key" in said
+    (tmp_path / "feed/opkg.pem").unlink()
+    keys.Feed(tmp_path / "feed")
+    said = capsys.readouterr().err
+    assert "opkg.pem: a new key" in said and "apk.pem" not in said
     keys.Feed(tmp_path / "feed")
     assert capsys.readouterr().err == ""
+
+
+def test_a_full_disk_leaves_no_empty_key(tmp_path):
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "full", tmp_path], check=True)
+    try:
+        (tmp_path / "rest").write_bytes(bytes(8192))
+        with pytest.raises(OSError):
+            keys.Feed(tmp_path / "feed")
+        (tmp_path / "rest").unlink()
+        keys.Feed(tmp_path / "feed")
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
