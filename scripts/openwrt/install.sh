@@ -118,11 +118,19 @@ choose() {
 	return 0
 }
 
+# drop_keys KEPT: removes the feed's keys for opkg, also earlier ones, but KEPT
+drop_keys() {
+	for key in /etc/opkg/keys/*; do
+		[ "${key##*/}" = "$1" ] || ! grep -qs '^untrusted comment: .* of a bquic feed$' "$key" || rm -f "$key"
+	done
+}
+
 add_feed() {
 	case $manager in
 	opkg)
 		mkdir -p /etc/opkg/keys
 		say "$OPKG_KEY" >"/etc/opkg/keys/$FINGERPRINT"
+		drop_keys "$FINGERPRINT"
 		[ ! -f $FEEDS ] || drop '^src\/gz bquic ' $FEEDS
 		say "src/gz bquic $URL/$arch" >>$FEEDS
 		;;
@@ -215,6 +223,7 @@ undo() {
 	rm -rf /etc/bquic /etc/bquic-feed /etc/config/bquic /etc/config/bquic-opkg /etc/config/wifirr /etc/config/wifirr-opkg \
 		/etc/config/bquic.apk-new /etc/config/wifirr.apk-new /var/etc/bquic /var/etc/wifirr \
 		/var/run/bquic /var/run/wifirr
+	drop_keys ''
 	rm -f $KEEP "/etc/opkg/keys/$FINGERPRINT" /etc/apk/keys/bquic.pem $LIST
 	[ ! -f $FEEDS ] || drop '^src\/gz bquic ' $FEEDS
 	[ -s $FEEDS ] || rm -f $FEEDS

@@ -24,7 +24,8 @@ class Feed:
         # Any eight bytes may be a fingerprint; derived ones need not be stored.
         self._fingerprint = hashlib.sha512(public).digest()[:8]
         self.fingerprint = self._fingerprint.hex()  # the key's file name in /etc/opkg/keys
-        self.opkg_public = _usign_file(f"public key {self.fingerprint}", b"Ed" + self._fingerprint + public)
+        # install.sh knows the feed's earlier keys by this comment
+        self.opkg_public = _usign_file(f"public key {self.fingerprint} of a bquic feed", b"Ed" + self._fingerprint + public)
         self.apk_public = self._apk.public_key().public_bytes(
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode()
         point = self._apk.public_key().public_bytes(

@@ -92,7 +92,7 @@ def test_keys_stay_as_they_are_and_secret(tmp_path):
     for path in (tmp_path / "k", *(tmp_path / "k").iterdir()):
         assert path.stat().st_mode & 0o077 == 0
     comment, encoded = first.opkg_public.splitlines()
-    assert comment == f"untrusted comment: public key {first.fingerprint}"
+    assert comment == f"untrusted comment: public key {first.fingerprint} of a bquic feed"
     assert base64.b64decode(encoded)[:10] == b"Ed" + bytes.fromhex(first.fingerprint)
 
 

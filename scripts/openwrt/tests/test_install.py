@@ -313,6 +313,26 @@ def test_a_full_flash_loses_nothing(router, full, how):
     assert files[2].stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize("manager", ["opkg", "apk"])
+def test_a_new_key_replaces_the_old_one(router, tmp_path, manager):
+    """The old one may have been stolen. Keys of others stay."""
+    there, old = router(manager)
+    folder = there.root / "etc" / ("opkg/keys" if manager == "opkg" else "apk/keys")
+    folder.mkdir(parents=True)
+    (folder / "ours").write_text("untrusted comment: public key 0123456789abcdef\n")
+    before = there.state()
+    assert there.run("--yes").returncode == 0
+    new = keys.Feed(tmp_path / "new")
+    feed.write(there.root / "tmp", ["mips_24kc"], URL, new)
+    assert there.run("--yes").returncode == 0
+    assert "".join(file.read_text() for file in sorted(folder.iterdir()) if file.name != "ours") == \
+        (new.opkg_public if manager == "opkg" else new.apk_public)
+    feed.write(there.root / "tmp", ["mips_24kc"], URL, old)
+    assert there.run("--undo", "--yes").returncode == 0
+    after = there.state()
+    assert {name for name in after if name.startswith("etc/")} == {name for name in before if name.startswith("etc/")}
+
+
 def test_a_failure_says_how_to_go_back(router):
     there, _ = router("apk")
     before = there.state()
