@@ -500,7 +500,7 @@ func TestWhy(t *testing.T) {
 		{&net.DNSError{Err: "no such host", Name: "gateway.example", IsNotFound: true}, "DNS has no address for gateway.example"},
 		{&net.DNSError{Err: "server misbehaving", Name: "gateway.example", Server: "127.0.0.1:53"}, "lookup gateway.example on 127.0.0.1:53: server misbehaving"},
 		{&net.DNSError{Err: "read udp 127.0.0.1:40420->127.0.0.1:53: read: connection refused", Name: "gateway.example", Server: "127.0.0.1:53"}, "lookup gateway.example on 127.0.0.1:53: connection refused"},
-		{expired(), "the gateway's certificate is valid only from 1999-01-01 to 1999-02-03"},
+		{expired(), "the gateway's certificate is valid only from 1999-01-01 to 1999-02-03, and here it is " + time.Now().UTC().Format(time.DateOnly)},
 		{&quic.IdleTimeoutError{}, upstream.Silence},
 		{&quic.HandshakeTimeoutError{}, upstream.Silence},
 		{context.DeadlineExceeded, upstream.Silence},

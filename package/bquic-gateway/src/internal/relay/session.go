@@ -399,7 +399,7 @@ func (d *dialler) resolve(ctx context.Context, gateway string) ([]netip.AddrPort
 }
 
 // why converts an error to a reason. All timeouts have the same reason. It contains no
-// ports and times, so that the same problem has the same text.
+// ports and times of day, so that the same problem has the same text.
 func why(err error) string {
 	var dns *net.DNSError
 	var invalid x509.CertificateInvalidError
@@ -415,8 +415,8 @@ func why(err error) string {
 		cause.Err = strings.TrimSpace(dns.Err[strings.LastIndex(dns.Err, ": ")+1:])
 		return cause.Error()
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return fmt.Sprintf("the gateway's certificate is valid only from %s to %s",
-			invalid.Cert.NotBefore.Format(time.DateOnly), invalid.Cert.NotAfter.Format(time.DateOnly))
+		return fmt.Sprintf("the gateway's certificate is valid only from %s to %s, and here it is %s",
+			invalid.Cert.NotBefore.Format(time.DateOnly), invalid.Cert.NotAfter.Format(time.DateOnly), time.Now().UTC().Format(time.DateOnly))
 	case errors.As(err, &t) && t.Timeout():
 		return upstream.Silence
 	case errors.As(err, &transport):
