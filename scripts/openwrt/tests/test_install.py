@@ -221,6 +221,13 @@ def test_refused(router):
     assert there.calls() == [] and there.state() == before
 
 
+@pytest.mark.parametrize("url", ["feed.example/bquic", "http://feed.example/it's", "http://feed.example/?bquic"])
+def test_no_feed_has_an_address_that_install_sh_refuses(tmp_path, url):
+    said = subprocess.run([sys.executable, pathlib.Path(__file__).parents[2] / "build-packages", "--out", tmp_path / "dist", "--keys", tmp_path / "keys",
+                           "--url", url, "x86_64"], capture_output=True, text=True, check=False)
+    assert said.returncode == 2 and url in said.stderr and not (tmp_path / "dist").exists(), said.stderr
+
+
 def test_no_feeds_of_ones_own(router):
     """Images that somebody built may come without customfeeds.conf."""
     there, _ = router("opkg")
