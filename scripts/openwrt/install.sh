@@ -132,6 +132,7 @@ add_feed() {
 		say "$OPKG_KEY" >"/etc/opkg/keys/$FINGERPRINT"
 		drop_keys "$FINGERPRINT"
 		[ ! -f $FEEDS ] || drop '^src\/gz bquic ' $FEEDS
+		[ -z "$(tail -c 1 $FEEDS 2>/dev/null)" ] || say '' >>$FEEDS # its last line may have no end
 		say "src/gz bquic $URL/$arch" >>$FEEDS
 		;;
 	apk)

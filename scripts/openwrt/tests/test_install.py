@@ -17,7 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 from openwrt import feed, keys  # noqa: E402
 
 URL = "http://feed.example/bquic"
-TOOLS = "sed grep cut awk mkdir rm cat cp mv id sort printf command touch ls rmdir".split()
+TOOLS = "sed grep cut awk mkdir rm cat cp mv tail id sort printf command touch ls rmdir".split()
 MANAGERS = {
     # They know the packages that they have installed, and nothing of what is in them. Without the feed, opkg keeps its old list.
     "opkg": """case $1 in
@@ -238,6 +238,15 @@ def test_no_feeds_of_ones_own(router):
     assert (there.root / "etc/opkg/customfeeds.conf").read_text() == f"src/gz bquic {URL}/mips_24kc\n"
     assert there.run("--undo", "--yes").returncode == 0
     assert there.state() == before
+
+
+def test_a_list_of_feeds_without_its_last_line_break(router):
+    there, _ = router("opkg")
+    feeds = there.root / "etc/opkg/customfeeds.conf"
+    feeds.write_text("src/gz other http://other")
+    for _ in range(2):
+        assert there.run("--yes").returncode == 0
+        assert feeds.read_text() == f"src/gz other http://other\nsrc/gz bquic {URL}/mips_24kc\n"
 
 
 @pytest.mark.parametrize("manager", ["opkg", "apk"])
