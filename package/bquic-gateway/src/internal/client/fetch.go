@@ -207,7 +207,8 @@ func (o *Options) request(ctx context.Context, u *url.URL) (*http.Request, error
 }
 
 func (o *Options) tlsConfig(host string) (*tls.Config, error) {
-	conf := &tls.Config{ServerName: host, NextProtos: []string{http3.NextProtoH3}}
+	name, _, _ := strings.Cut(host, "%") // an address in a certificate has no zone
+	conf := &tls.Config{ServerName: name, NextProtos: []string{http3.NextProtoH3}}
 	switch {
 	case o.Pin != nil:
 		cert.Verify(conf, *o.Pin)

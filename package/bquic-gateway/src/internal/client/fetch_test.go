@@ -146,3 +146,11 @@ func TestAddresses(t *testing.T) {
 		t.Errorf("after its end: %v", err)
 	}
 }
+
+// TestNameWithoutZone has an address whose zone is this machine's own name for a device.
+func TestNameWithoutZone(t *testing.T) {
+	conf, err := (&Options{}).tlsConfig("fe80::9%mesh")
+	if err != nil || conf.ServerName != "fe80::9" {
+		t.Errorf("%q, %v", conf.ServerName, err)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -198,10 +199,9 @@ func (s *settings) sameSession(o *settings) bool {
 		s.tls.RootCAs.Equal(o.tls.RootCAs) && s.Token == o.Token && s.Burst == o.Burst
 }
 
-// tlsConfig returns the TLS configuration. ServerName is empty if it is the gateway's host.
+// tlsConfig returns the TLS configuration of all gateways, without ServerName.
 func (c *Config) tlsConfig() (*tls.Config, error) {
 	conf := &tls.Config{
-		ServerName: c.ServerName,
 		NextProtos: []string{http3.NextProtoH3},
 		// Resuming a session saves the gateway a signature.
 		ClientSessionCache: tls.NewLRUClientSessionCache(MaxConnections),
@@ -218,15 +218,22 @@ func (c *Config) tlsConfig() (*tls.Config, error) {
 	return conf, nil
 }
 
+// nameOf returns the name that a gateway's certificate must have. An address in a certificate has no zone.
+func (s *settings) nameOf(gateway string) string {
+	if s.ServerName != "" {
+		return s.ServerName
+	}
+	host, _, _ := net.SplitHostPort(gateway)
+	host, _, _ = strings.Cut(host, "%")
+	return host
+}
+
 // trusts returns an error if these settings would not trust a gateway that has presented this certificate.
 func (s *settings) trusts(gateway string, shown tls.ConnectionState) error {
 	if s.tls.VerifyConnection != nil { // pins
 		return s.tls.VerifyConnection(shown)
 	}
-	opts := x509.VerifyOptions{Roots: s.tls.RootCAs, DNSName: s.tls.ServerName, Intermediates: x509.NewCertPool()}
-	if opts.DNSName == "" {
-		opts.DNSName, _, _ = net.SplitHostPort(gateway)
-	}
+	opts := x509.VerifyOptions{Roots: s.tls.RootCAs, DNSName: s.nameOf(gateway), Intermediates: x509.NewCertPool()}
 	for _, c := range shown.PeerCertificates[1:] {
 		opts.Intermediates.AddCert(c)
 	}

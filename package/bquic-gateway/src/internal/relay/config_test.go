@@ -3,6 +3,9 @@
 package relay
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -23,6 +26,30 @@ func TestConfig(t *testing.T) {
 		c.Pins, c.CAFile = nil, file
 		if err := c.Check(); err == nil || !strings.HasPrefix(err.Error(), "ca: ") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: the error is %v", file, err)
+		}
+	}
+}
+
+// TestLinkLocalAuthority has a gateway whose address has a zone, which is the relay's own name for its device.
+func TestLinkLocalAuthority(t *testing.T) {
+	dir := t.TempDir()
+	pair, _, err := cert.LoadOrCreate(dir, []string{"fe80::9"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, err := x509.ParseCertificate(pair.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := validConfig()
+	c.Pins, c.CAFile = nil, filepath.Join(dir, "cert.pem")
+	s, err := newSettings(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for gateway, good := range map[string]bool{"[fe80::9%mesh]:8443": true, "[fe80::8%mesh]:8443": false} {
+		if err := s.trusts(gateway, tls.ConnectionState{PeerCertificates: []*x509.Certificate{shown}}); (err == nil) != good {
+			t.Errorf("%s: %v", gateway, err)
 		}
 	}
 }

@@ -350,11 +350,8 @@ func (d *dialler) dial(ctx context.Context, gateway string, choose func([]netip.
 		transport.Close()
 		udp.Close()
 	}
-	tlsConfig := d.settings.tls
-	if tlsConfig.ServerName == "" {
-		tlsConfig = tlsConfig.Clone()
-		tlsConfig.ServerName, _, _ = net.SplitHostPort(gateway)
-	}
+	tlsConfig := d.settings.tls.Clone()
+	tlsConfig.ServerName = d.settings.nameOf(gateway)
 	conn, err := transport.Dial(ctx, net.UDPAddrFromAddrPort(choose(addrs)), tlsConfig, d.settings.quic)
 	if err != nil {
 		end()
