@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,6 +32,16 @@ func TestNodeAddresses(t *testing.T) {
 		-6 addr add fd08::1 peer fd08::2 dev guest nodad`) {
 		if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
 			t.Fatalf("ip %s: %s", args, out)
+		}
+	}
+	// The kernel adds an IPv6 address's route later, in another thread.
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		routes, err := exec.Command("ip", "-6", "route", "show", "table", "local", "type", "local").CombinedOutput()
+		if strings.Count(string(routes), "local fd0")+strings.Count(string(routes), "local 2001:db8:") == 4 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the addresses have no routes: %s (%v)", routes, err)
 		}
 	}
 	if got, want := fmt.Sprint(NodeAddresses([]string{"br-lan", "gone", "guest"})),
