@@ -49,13 +49,9 @@ class Line:
     share: list[float]  # its time with the relay over its time without
 
 
-def read(rows: Sequence[Row], key: str) -> dict[int, float]:
-    return {r["repetition"]: r[key] for r in rows}
-
-
 def compared(what: str, unit: str, off: Sequence[Row], on: Sequence[Row], key: str) -> list[Line]:
     """One line, or none if no repetition is in both. For Mbit/s, more is better; they are converted to time."""
-    a, b = read(off, key), read(on, key)
+    a, b = ({(r["repetition"], r.get("binary", "")): r[key] for r in rows} for rows in (off, on))  # simulations have no binary
     both = sorted(set(a) & set(b))
     if not both:
         return []

@@ -63,7 +63,7 @@ def leg(rows: list[Row]) -> list[str]:
     ratios = {}
     for axis in bquic_mesh.AXES:
         base, ours = (bquic_mesh.of(rows, axis, contender) for contender in ("tcp", "bquic"))
-        if gain := realtime.gains(rows, lambda r: r in base, lambda r: r in ours, "mbps"):
+        if gain := realtime.gains(base, ours, "mbps"):
             ratios[bquic_mesh.describe(axis)] = statistics.median(gain)
     if not ratios:
         return []

@@ -97,16 +97,22 @@ class Campaign:
         progress(f"{self.name} {say.format(**row)}, lag {row['lag_ms']:.2f} ms")
 
 
-def gains(rows: list[Row], base: Callable[[Row], bool], other: Callable[[Row], bool], key: str) -> list[float]:
-    """other / base of a figure, repetition by repetition."""
-    first = {row["repetition"]: row[key] for row in rows if base(row)}
-    return [row[key] / first[row["repetition"]] for row in rows if other(row) and row["repetition"] in first]
+def turn(row: Row) -> tuple[int, str]:
+    """What paired rows have in common: runs of other programs were at another time, perhaps on a busier machine."""
+    return row["repetition"], row["binary"]
+
+
+def gains(base: list[Row], other: list[Row], key: str) -> list[float]:
+    """other / base of a figure, turn by turn."""
+    first = {turn(row): row[key] for row in base}
+    return [row[key] / first[turn(row)] for row in other if turn(row) in first]
 
 
 def notes(rows: list[Row]) -> str:
     """Notes for the reader of a table of rows."""
     waiting = sum(r.get("retries_cpu", 0) for r in rows)
-    text = (f"{len(rows)} runs; emulator's mean lag at most {max(r['lag_ms'] for r in rows):.2f} ms;"
+    builds = len({r["binary"] for r in rows})
+    text = (f"{len(rows)} runs{f' of {builds} builds, and ratios are of runs of the same one' * (builds > 1)}; emulator's mean lag at most {max(r['lag_ms'] for r in rows):.2f} ms;"
             f" {sum(r['retries'] for r in rows) - waiting} runs discarded for a lag of {medium.LAG_LIMIT_MS:g} ms or more,"
             f" {waiting} because the ends waited for a processor in {100 * CPU_LIMIT:.0f} % of the time or more,"
             f" {sum(r['failures'] for r in rows)} repeated after a failure.")

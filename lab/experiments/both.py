@@ -246,7 +246,7 @@ def report(rows: list[Row]) -> str:
                 continue
 
             def gain(key: str) -> str:
-                values = realtime.gains(rows, lambda r: r in some, lambda r: r in base, key)
+                values = realtime.gains(some, base, key)
                 return "{:.2f} ({:.2f}-{:.2f})".format(*interval(values)) if values else "-"
 
             lines.append([

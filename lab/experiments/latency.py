@@ -148,7 +148,7 @@ def report(rows: list[Row]) -> str:
                 some = of(rows, axis, what, contender)
                 if not some:
                     continue
-                ratio = realtime.gains(rows, lambda r: r in base, lambda r: r in some, "median_ms")
+                ratio = realtime.gains(base, some, "median_ms")
                 bulk = results.figures(some, "bulk_mbps")
                 lines.append([
                     describe(setting(axis)), what, contender,

@@ -88,8 +88,7 @@ def of(rows: list[Row], name: str, loss: int, contender: str) -> list[Row]:
 
 def gain(rows: list[Row], name: str, loss: int, contender: str) -> list[float]:
     """The gain over stock QUIC, repetition by repetition."""
-    base, other = of(rows, name, loss, "standard"), of(rows, name, loss, contender)
-    return realtime.gains(rows, lambda r: r in base, lambda r: r in other, "mbps")
+    return realtime.gains(of(rows, name, loss, "standard"), of(rows, name, loss, contender), "mbps")
 
 
 def media_of(rows: list[Row]) -> list[tuple[str, int]]:

@@ -294,20 +294,23 @@ def of_scene(rows: list[Row], scene: str, loader: str, page: str, contender: str
     return [r for r in rows if "beyond_ms" in r and all(r[k] == v for k, v in key.items())]
 
 
-def shares(rows: list[Row], scene: str, loader: str, page: str) -> dict[int, float]:
-    """A page's time through the relay over its time by TCP, by repetition."""
-    base, other = ({r["repetition"]: r["ms"] for r in of_scene(rows, scene, loader, page, c)} for c in RELAY_CONTENDERS)
+Turns = dict[tuple[int, str], float]
+
+
+def shares(rows: list[Row], scene: str, loader: str, page: str) -> Turns:
+    """A page's time through the relay over its time by TCP."""
+    base, other = ({realtime.turn(r): r["ms"] for r in of_scene(rows, scene, loader, page, c)} for c in RELAY_CONTENDERS)
     return {n: other[n] / base[n] for n in base if n in other}
 
 
-def least(rows: list[Row], scene: str, loader: str, page: str) -> dict[int, float]:
+def least(rows: list[Row], scene: str, loader: str, page: str) -> Turns:
     """The least share that any relay can reach: the page's time without a mesh, or that of its bytes at the mesh's ceiling."""
-    base, edge = ({r["repetition"]: r["ms"] for r in of_scene(rows, scene, loader, page, c)} for c in ("tcp", EDGE))
+    base, edge = ({realtime.turn(r): r["ms"] for r in of_scene(rows, scene, loader, page, c)} for c in ("tcp", EDGE))
     ceiling = bquic_mesh.ceiling()
     return {n: max(edge[n], pages.size(page) * 8 / ceiling / 1000) / base[n] for n in base if n in edge} if ceiling else {}
 
 
-def share_of_all(rows: list[Row], scene: str, loader: str, share: Callable[..., dict[int, float]] = shares) -> list[float]:
+def share_of_all(rows: list[Row], scene: str, loader: str, share: Callable[..., Turns] = shares) -> list[float]:
     """The geometric mean over the pages, repetition by repetition, without repetitions that lack a page."""
     some = [s for page in pages.PAGES if (s := share(rows, scene, loader, page))]
     whole = set.intersection(*map(set, some)) if some else set()
@@ -318,9 +321,9 @@ def share_of_all(rows: list[Row], scene: str, loader: str, share: Callable[..., 
 REDUCTIONS = [("h3-bquic", "h3-standard"), ("relay-bquic", "relay-standard"), ("relay-bquic", "tcp")]
 
 
-def reduction(base: list[Row], other: list[Row], whole: list[Row]) -> list[float]:
+def reduction(base: list[Row], other: list[Row]) -> list[float]:
     """The reduction of the load time, repetition by repetition."""
-    return [1 - g for g in realtime.gains(whole, lambda r: r in base, lambda r: r in other, "ms")]
+    return [1 - g for g in realtime.gains(base, other, "ms")]
 
 
 def percent(values: list[float]) -> str:
@@ -377,7 +380,7 @@ def report_paper(rows: list[Row]) -> str:
             lines.append([
                 page, str(pages.objects(page)), f"{pages.size(page) / 1000:.0f}",
                 *(results.number(median(some[c], "ms"), ".0f") for c in CONTENDERS["mesh"]),
-                *(percent(reduction(some[base], some[other], rows)) for other, base in REDUCTIONS),
+                *(percent(reduction(some[base], some[other])) for other, base in REDUCTIONS),
                 str(max(len(s) for s in some.values()))])
     text = "Mesh: medians in ms; change with 95 % interval\n\n" + results.table(
         ["page", "objects", "kB", *CONTENDERS["mesh"], *(f"{other}/{base}" for other, base in REDUCTIONS), "loads"], lines)
@@ -387,7 +390,7 @@ def report_paper(rows: list[Row]) -> str:
             one, two = (of(rows, "lossy", page, contender, n) for n in (1, 2))
             if one and two:
                 lines.append([page, contender, results.number(median(one, "ms"), ".0f"), results.number(median(two, "ms"), ".0f"),
-                              percent(reduction(one, two, rows)), str(len(one))])
+                              percent(reduction(one, two)), str(len(one))])
     text += "\n\nLossy: 1 and 2 connections\n\n" + results.table(
         ["page", "contender", "1: ms", "2: ms", "change", "loads"], lines)
     return text
@@ -396,9 +399,9 @@ def report_paper(rows: list[Row]) -> str:
 def paper(rows: list[Row]) -> list[list[str]]:
     what = ["page load time, 11 pages, smallest and largest: BQUIC over QUIC", "H2-Parallel, 2 connections over 1, 2 % loss, median of all pages"]
     figures = ["-5 % (small), -25 % (large)", "-53 %"]
-    ends = [reduction(of(rows, "mesh", p, "h3-standard"), of(rows, "mesh", p, "h3-bquic"), rows)
+    ends = [reduction(of(rows, "mesh", p, "h3-standard"), of(rows, "mesh", p, "h3-bquic"))
             for p in (min(pages.PAPER, key=pages.size), max(pages.PAPER, key=pages.size))]
-    halves = [reduction(of(rows, "lossy", p, "tcp", 1), of(rows, "lossy", p, "tcp", 2), rows) for p in pages.PAPER]
+    halves = [reduction(of(rows, "lossy", p, "tcp", 1), of(rows, "lossy", p, "tcp", 2)) for p in pages.PAPER]
     lines = []
     if all(ends):
         small, large = (interval(e)[0] for e in ends)
@@ -430,10 +433,10 @@ def draw(rows: list[Row]) -> None:
 
         for k, (other, base) in enumerate(REDUCTIONS):
             plot(mesh, f"{other} against {base}",
-                 [(p, reduction(of(rows, "mesh", p, base), of(rows, "mesh", p, other), rows)) for p in pages.PAPER], k)
+                 [(p, reduction(of(rows, "mesh", p, base), of(rows, "mesh", p, other))) for p in pages.PAPER], k)
         for k, contender in enumerate(CONTENDERS["lossy"]):
             plot(lossy, f"{contender}, 2 connections against 1",
-                 [(p, reduction(of(rows, "lossy", p, contender, 1), of(rows, "lossy", p, contender, 2), rows)) for p in pages.PAPER], k)
+                 [(p, reduction(of(rows, "lossy", p, contender, 1), of(rows, "lossy", p, contender, 2))) for p in pages.PAPER], k)
         for axes, title in ((mesh, "mesh"), (lossy, "7 Mbit/s, 50 ms, 2 % loss")):
             axes.axhline(0, linewidth=0.5, color="grey")
             axes.set_xticks(range(len(pages.PAPER)), [f"{p}\n{pages.size(p) // 1000} kB" for p in pages.PAPER], fontsize=7)

@@ -285,6 +285,28 @@ def test_pages_are_replayed(lab: namespaces.Lab) -> None:
     assert "20 ms beyond, beside a download" in experiment.report(rows) and "Lossy" not in experiment.report(rows)
 
 
+def test_runs_of_other_programs_are_no_pair() -> None:
+    """They were at another time. ModQUIC's gain was over runs of stock QUIC that had been made anew since, on a quiet machine."""
+    mesh = importlib.import_module("bquic_mesh")
+    page = importlib.import_module("page_load")
+
+    def legs(binary: str) -> list[Row]:
+        return [row(kind="download", **mesh.CENTRE, contender=contender, binary=one, mbps=mbps, retries=0)
+                for contender, one, mbps in (("standard", "new", 10.0), ("modquic", binary, 11.0), ("udp", "old", 20.0))]
+
+    def modquic(rows: list[Row]) -> tuple[str, str]:
+        told = next(line for line in mesh.report_leg(rows).splitlines() if " modquic " in line)
+        return " ".join(told.split()[9:13]), next(line[3] for line in mesh.paper(rows) if line[0].startswith("ModQUIC"))
+
+    assert modquic(legs("new")) == ("- 1.100 (1.100-1.100) 0.550", "better")
+    assert modquic(legs("old")) == ("- - 0.550 -", "not run yet")
+    assert "of 2 builds" in realtime.notes(legs("old")) and "build" not in realtime.notes(legs("new")[:2])
+    loads = [row(medium="mesh", **page.SCENES["20 ms beyond"][0], loader="h2", page="google", ms=100.0, contender=contender, binary=contender)
+             for contender in page.RELAY_CONTENDERS]
+    assert not page.share_of_all(loads, "20 ms beyond", "h2")
+    assert not headline.compared("", "", loads[:1], loads[1:], "ms")
+
+
 def test_readme_has_the_results_figures() -> None:
     text = headline.README.read_text()
     assert text.partition(headline.BEGIN)[2].partition(headline.END)[0] == headline.block()

@@ -39,7 +39,7 @@ def test_nothing_is_reproduced_that_is_in_no_paper() -> None:
 
 def test_a_run_that_has_several_rows_counts_once() -> None:
     """latency has a row for each kind of request of a run."""
-    rows = [{**latency.CENTRE, "what": what, "contender": contender, "repetition": 11, "median_ms": 1.0, "p90_ms": 1.0, "p99_ms": 1.0, "lost": 0, "lag_ms": 0.1,
+    rows = [{**latency.CENTRE, "what": what, "contender": contender, "repetition": 11, "median_ms": 1.0, "p90_ms": 1.0, "p99_ms": 1.0, "lost": 0, "lag_ms": 0.1, "binary": "0",
              "cpu_pressure": 0.1, "load": 1.0, "retries": 2, "retries_cpu": 2, "failures": int(what == latency.clients.WHAT[0])}
             for contender in latency.CONTENDERS for what in latency.clients.WHAT]
     told = latency.report(rows)
