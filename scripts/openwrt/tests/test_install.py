@@ -58,7 +58,7 @@ class Router:
             shutil.copy(file, to)
         shutil.copy(dash, root / "bin/sh")
         for name, script in {
-            manager: f'echo "{manager} $*" >>/calls\n[ ! -e /broken ] || exit 1\n{MANAGERS[manager]}',
+            manager: f'echo "{manager} $*" >>/calls\n[ ! -e /broken ] || exit 1\n[ "$1" != install ] || [ ! -e /deaf ] || exit 0\n{MANAGERS[manager]}',
             "df": f"echo Filesystem Blocks Used Available; echo /dev/x 1 1 {free} 1% /overlay",
             "uci": "case \"$*\" in '-q get luci.languages.es') ;; '-q show luci.languages') echo \"luci.languages.es='Spanish'\" ;;\n"
                    "-q*) exit 1 ;; *) echo \"uci $*\" >>/calls ;; esac",
@@ -145,6 +145,9 @@ def test_installs_what_fits_and_takes_it_back(router, manager):
         assert text.count(f"{other}/mips_24kc") == 1 and URL not in text
 
     (etc / "config/bquic").write_text("config gateway\n")
+    for left in ("etc/bquic/key.pem", "var/etc/bquic/kernel", "var/etc/wifirr/program", "var/run/bquic/lock", "var/run/wifirr/phy0"):
+        (there.root / left).parent.mkdir(parents=True)
+        (there.root / left).touch()
     said = there.run("--undo", "--yes")
     assert said.returncode == 0, said.stdout
     calls = there.calls()
@@ -207,10 +210,25 @@ def test_what_does_not_fit_is_not_installed(router, kwargs, want):
     assert ("does not fit" in said.stdout) == ("bquic-gateway" not in (want or ""))
 
 
+@pytest.mark.parametrize("manager", ["opkg", "apk"])
+def test_an_upgrade_needs_no_room_for_what_is_there(router, manager):
+    there, _ = router(manager, free=3000, memory=50)
+    (there.root / "packages").write_text("luci-base\nbquic-gateway\n")
+    said = there.run("--yes")
+    assert said.returncode == 0 and "bquic-gateway wifirr-sched" in there.calls()[-1] and "does not fit" not in said.stdout, said.stdout
+
+
+def test_what_a_manager_says_it_did_is_looked_at(router):
+    there, _ = router("opkg")
+    (there.root / "deaf").touch()
+    said = there.run("--yes")
+    assert said.returncode == 1 and "did not install bquic-gateway. To remove everything again: sh install.sh --undo" in said.stdout
+
+
 def test_refused(router):
     there, _ = router("opkg")
     before = there.state()
-    for args, text in ((["--yes", "http://x/'; touch /tmp/x; '"], "no address of a feed"), (["--yes", "file:///x"], "say where"),
+    for args, text in ((["--yes", "http://x/\nhttp://y"], "no address of a feed"), (["--yes", "file:///x"], "say where"),
                        (["--frob"], "sh install.sh")):
         said = there.run(*args)
         assert said.returncode == 1 and text in said.stdout, said.stdout
