@@ -194,6 +194,21 @@ test('directories of sites and certificates, with blanks too, and of the log are
 	assert.equal(fs.statSync(run.made('gateway/conf')).gid, user);
 });
 
+test('no daemon runs as root where there is a jail, nor with more rights than its file has', () => {
+	const limits = (text) => text.split('\n').filter((l) => /^procd_set_param (user|group|capabilities|no_new_privs|limits) /.test(l)).map((l) => l.replace('procd_set_param ', ''));
+	const started = service((s) => { onlyGateway(s); onlyRelay(s); }, { TEST_USER: user })('start_service').lines.map((l) => l.join(' ')).join('\n').split('procd_close_instance');
+
+	for (const [ i, role ] of [ 'gateway', 'relay' ].entries()) {
+		/* files for a socket for each connection */
+		const [ , files ] = fs.readFileSync(path.join(root, `docs/systemd/bquic-${role}.service`), 'utf8').match(/^LimitNOFILE=(\d+)$/m);
+		assert.deepEqual(limits(started[i]), [ `limits nofile=${files} ${files}`, 'user bquic', 'group bquic', `capabilities /etc/capabilities/bquic-${role}.json`, 'no_new_privs 1' ]);
+	}
+	const [ wifirrd ] = scheduler('start_service', { device: 'lo', rate: '1000' }, { TEST_USER: user }).text.join('\n').split('procd_close_instance');
+	assert.deepEqual(limits(wifirrd), [ 'user wifirr', 'group network', 'capabilities /etc/capabilities/wifirr-sched.json', 'no_new_privs 1' ]);
+	for (const name of [ 'bquic-gateway/files/etc/capabilities/bquic-gateway', 'bquic-gateway/files/etc/capabilities/bquic-relay', 'wifirr-sched/files/etc/capabilities/wifirr-sched' ])
+		assert.ok(fs.existsSync(path.join(root, `package/${name}.json`)), name);
+});
+
 test('root writes, gives away and follows nothing that the daemon could have planted', () => {
 	const victim = path.join(tmp, 'victim'), logs = path.join(tmp, 'planted/bquic');
 	const run = service((s) => {
@@ -644,6 +659,7 @@ test('wifirr-sched: what a daemon of root has left is no obstacle for one withou
 	assert.equal(scheduler('start_service', { device: 'lo', rate: '1000' }, { TEST_USER: user }).error, '');
 	for (const name of [ '', 'phy0', 'lo.sock' ])
 		assert.equal(fs.statSync(path.join(run, name)).uid, user, name);
+	assert.equal(fs.statSync(run).mode & 0o777, 0o750);
 	assert.equal(fs.statSync(victim).uid, 0);
 	for (const name of [ 'phy0', 'phy1', 'lo.sock' ])
 		fs.rmSync(path.join(run, name));
