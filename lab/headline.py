@@ -167,11 +167,10 @@ def draw() -> None:
 
 
 def update() -> None:
-    """Writes the table and the plot."""
+    """Writes the tables."""
     text = README.read_text()
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         sys.exit(f"README.md: no {BEGIN.strip()} ... {END.strip()}")
     README.write_text(before + begin + block() + end + after)
-    draw()

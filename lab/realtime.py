@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from lab import medium, namespaces
 from lab.measure import BQUIC, CPU_LIMIT, TooSlow, commit, progress
 from lab.medium import REPOSITORY
-from lab.results import Row, read, write
+from lab.results import Row, options, read, show, write
 
 WIFIRRD = REPOSITORY / "build/wifirrd"
 BUSY_LOAD = 3.0  # load average; an experiment alone has 1 to 2
@@ -134,11 +134,8 @@ def main(
 ) -> int:
     """The command line of all experiments in real time. REPETITIONS: of the full and the quick set. PARTS: the parts that
     --part selects from; without --part, all of them run in turn."""
-    p = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = options(about, "fewer settings and repetitions")
     p.add_argument("--repetitions", type=int, help=f"of each run ({repetitions[0]}; quick: {repetitions[1]})")
-    p.add_argument("--quick", action="store_true", help="fewer settings and repetitions, into build/lab/ only")
-    p.add_argument("--restart", action="store_true", help="measures again what the results file has")
-    p.add_argument("--report", action="store_true", help="only prints the table and draws the figure of what there is")
     if parts:
         p.add_argument("--part", choices=parts, help="only this one; the rows of the others stay")
     args = p.parse_args()
@@ -158,9 +155,4 @@ def main(
         sys.exit(f"{name}: {error}")
     except KeyboardInterrupt:
         return 130
-    if not rows:
-        sys.exit(f"{name}: no rows in {path.relative_to(REPOSITORY)}")
-    print(report(rows))
-    if not args.quick:
-        draw(rows)
-    return 0
+    return show(name, path, rows, report, None if args.quick else draw)

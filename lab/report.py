@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/results.md from results/*.json: a first page, each experiment's question, tables, figures and command; and README's tables."""
+"""Writes docs/results.md from results/*.json: a first page, each experiment's question, tables, figures and command; the figures; and README's tables."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ OUTPUT = ROOT / "docs/results.md"
 # - a docstring: a title, what the paper did, what is done here;
 # - RESULTS: the file with its rows (and QUICK_RESULTS for --quick);
 # - report(rows): its tables as text; WHY_NOT: an explanation of "not reproduced";
+# - draw(rows): its figures;
 # - paper(rows), if a paper has figures: lines with what was measured, the paper's figure,
 #   ours, and a verdict: better, reproduced, not reproduced or "not run yet".
 EXPERIMENTS = [
@@ -63,17 +64,26 @@ def rows_of(module: Any, quick: bool) -> tuple[pathlib.Path, list[dict[str, Any]
     return path, results.read(path)
 
 
+def draw() -> None:
+    """Draws all figures: those of rows that were made by hand, or made anew elsewhere, are of these rows, too."""
+    for name, figures in EXPERIMENTS:
+        module = importlib.import_module(name)
+        if figures and (rows := results.read(module.RESULTS)):
+            module.draw(rows)
+    headline.draw()
+
+
 def command(name: str) -> str:
     return f"make bench-{name.replace('_', '-')}"
 
 
-def papers(quick: bool) -> list[list[str]]:
-    """One line for each of the papers' results, with its verdict and the command that makes it."""
-    lines = []
+def papers(quick: bool) -> dict[str, list[list[str]]]:
+    """By experiment, a line for each of the papers' results, with its verdict and the command that makes it."""
+    lines = {}
     for name, _ in EXPERIMENTS:
         module = importlib.import_module(name)
         if hasattr(module, "paper"):
-            lines += [[*line, f"`{command(name)}`"] for line in module.paper(rows_of(module, quick)[1])]
+            lines[name] = [[*line, f"`{command(name)}`"] for line in module.paper(rows_of(module, quick)[1])]
     return lines
 
 
@@ -83,7 +93,8 @@ def papers_table(lines: list[list[str]]) -> str:
         f"| {what} | {figure} | {here} | {verdict} | {command} |\n" for what, figure, here, verdict, command in lines)
 
 
-def section(module_name: str, figures: list[str], quick: bool) -> str:
+def section(module_name: str, figures: list[str], lines: list[list[str]], quick: bool) -> str:
+    """An experiment's section. LINES are its lines of the papers' table."""
     module = importlib.import_module(module_name)
     title, about = (module.__doc__ or "").strip().split("\n", 1)
     # only those who run it need to know what it writes and how it continues
@@ -105,7 +116,7 @@ def section(module_name: str, figures: list[str], quick: bool) -> str:
                  " made again, came out the same to the last digit (`lab/carry.py`).\n\n")
     tables = module.report(rows)
     text += f"```\n{tables}\n```\n"
-    if any(line[3] == "not reproduced" for line in getattr(module, "paper", lambda _: [])(rows)):
+    if any(line[3] == "not reproduced" for line in lines):
         text += f"\n{module.WHY_NOT}\n"
     for figure in figures:
         if (ROOT / f"docs/results/{figure}.svg").exists():
@@ -117,10 +128,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="of the last --quick runs (build/lab/), where there are any")
     args = parser.parse_args()
+    if not args.quick:
+        draw()
     text = "# Results\n\nGenerated from `results/` by `lab/report.py`; do not edit. Medians; in brackets is the 95 % bootstrap interval of the median, or,\nwith fewer than six runs, the smallest and the largest run.\n\n"
-    lines = papers(args.quick)
+    of = papers(args.quick)
+    lines = [line for some in of.values() for line in some]
     text += overview.page(lines, ROOT / ("build/lab" if args.quick else "results")) + "\n" + papers_table(lines) + "\n"
-    text += "\n".join(section(*experiment, args.quick) for experiment in EXPERIMENTS)
+    text += "\n".join(section(name, figures, of.get(name, []), args.quick) for name, figures in EXPERIMENTS)
     OUTPUT.write_text(text)
     if not args.quick:
         headline.update()

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import math
 import os
 import pathlib
 import statistics
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -83,6 +85,25 @@ def table(header: list[str], lines: list[list[str]]) -> str:
         "  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths))).rstrip()
         for line in [header, *lines]
     )
+
+
+def options(about: str, quick: str) -> argparse.ArgumentParser:
+    """The options that most experiments have. QUICK says what the quick set is."""
+    p = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--quick", action="store_true", help=f"{quick}, into build/lab/ only")
+    p.add_argument("--restart", action="store_true", help="measures again what the results file has")
+    p.add_argument("--report", action="store_true", help="only prints the tables and draws the figures of what there is")
+    return p
+
+
+def show(name: str, path: pathlib.Path, rows: list[Row], report: Callable[[list[Row]], str], draw: Callable[[list[Row]], None] | None = None) -> int:
+    """How an experiment ends: prints the tables of the rows of PATH, and draws their figure."""
+    if not rows:
+        sys.exit(f"{name}: no rows in {os.path.relpath(path)}")
+    print(report(rows))
+    if draw:
+        draw(rows)
+    return 0
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from lab.measure import ENDS_WITH_US, at_once, commit, progress
-from lab.results import Row, read, write
+from lab.results import Row, options, read, show, write
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "lab/ns3"
@@ -171,12 +171,9 @@ def main(
     draw: Callable[[list[Row]], None], quick_seeds: int = 1,
 ) -> int:
     """The command line of all simulated experiments. QUICK_SEEDS: at most so many in the quick set."""
-    p = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = options(about, "fewer cells, smaller files, fewer seeds")
     p.add_argument("--seeds", type=int, default=5, help="runs of each cell (5)")
-    p.add_argument("--quick", action="store_true", help="fewer cells, smaller files, fewer seeds, into build/lab/ only")
     p.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time")
-    p.add_argument("--restart", action="store_true", help="measures again what the results file has")
-    p.add_argument("--report", action="store_true", help="only prints the tables and draws the figures of what there is")
     args = p.parse_args()
     if args.seeds < 1 or args.jobs < 1:
         sys.exit(f"{name}: --seeds and --jobs must be at least 1")
@@ -191,9 +188,4 @@ def main(
         sys.exit(f"{name}: {error}")
     except KeyboardInterrupt:
         return 130
-    if not rows:
-        sys.exit(f"{name}: no rows in {path.relative_to(ROOT)}")
-    print(report(rows))
-    if not args.quick:
-        draw(rows)
-    return 0
+    return show(name, path, rows, report, None if args.quick else draw)

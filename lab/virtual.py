@@ -4,7 +4,6 @@ computation: the duration of a run depends on the machine, its results do not.""
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
@@ -16,7 +15,7 @@ from collections.abc import Callable, Mapping
 
 from lab.measure import ENDS_WITH_US, commit, progress
 from lab.medium import REPOSITORY
-from lab.results import Row, read, write
+from lab.results import Row, options, read, show, write
 
 SOURCE = REPOSITORY / "package/bquic-gateway/src"
 PROGRAM = REPOSITORY / "build/lab/profile.test"
@@ -71,11 +70,8 @@ def main(
 ) -> int:
     """The command line of experiments that consist of one TEST with VARIABLE=seed. SEEDS: of the full and the quick set.
     VARIANTS: further runs of a seed by name, which is `variant` in their rows, and the extra variables of each."""
-    p = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = options(about, "fewer seeds")
     p.add_argument("--seeds", help=f"first-last ({seeds[0][0]}-{seeds[0][-1]}; quick: {seeds[1][0]}-{seeds[1][-1]})")
-    p.add_argument("--quick", action="store_true", help="fewer seeds, into build/lab/ only")
-    p.add_argument("--restart", action="store_true", help="measures again what the results file has")
-    p.add_argument("--report", action="store_true", help="only prints the table and draws the figure of what there is")
     args = p.parse_args()
     chosen = seeds[args.quick]
     if args.seeds:
@@ -83,24 +79,21 @@ def main(
         chosen = range(int(first), int(last or first) + 1)
     path = quick_results if args.quick else results
     rows = read(path)
-    if not args.report:
-        prepare()
-        known = {"binary": build()}
-        rows = [] if args.restart else [r for r in rows if r["binary"] == known["binary"] and r["seed"] in chosen]
-        todo = sorted(((seed, variant, more) for seed in chosen for variant, more in variants(seed).items()), key=lambda t: t[1])
-        for k, (seed, variant, more) in enumerate(todo):
-            if any(r["seed"] == seed and r["variant"] == variant for r in rows):
-                continue
-            try:
+    try:
+        if not args.report:
+            prepare()
+            known = {"binary": build()}
+            rows = [] if args.restart else [r for r in rows if r["binary"] == known["binary"] and r["seed"] in chosen]
+            todo = sorted(((seed, variant, more) for seed in chosen for variant, more in variants(seed).items()), key=lambda t: t[1])
+            for k, (seed, variant, more) in enumerate(todo):
+                if any(r["seed"] == seed and r["variant"] == variant for r in rows):
+                    continue
                 new = run(test, {variable: str(seed), **more})
-            except Failed as error:
-                sys.exit(f"{name}: {error}")
-            rows += [{**row, "variant": variant, "commit": commit(), **known} for row in new]
-            write(path, rows)
-            progress(f"{name} {k + 1}/{len(todo)}: seed {seed}{', ' + variant if variant else ''}, {len(new)} rows")
-    if not rows:
-        sys.exit(f"{name}: no rows in {path.relative_to(REPOSITORY)}")
-    print(report(rows))
-    if not args.quick:
-        draw(rows)
-    return 0
+                rows += [{**row, "variant": variant, "commit": commit(), **known} for row in new]
+                write(path, rows)
+                progress(f"{name} {k + 1}/{len(todo)}: seed {seed}{', ' + variant if variant else ''}, {len(new)} rows")
+    except Failed as error:
+        sys.exit(f"{name}: {error}")
+    except KeyboardInterrupt:
+        return 130
+    return show(name, path, rows, report, None if args.quick else draw)

@@ -128,9 +128,9 @@ def statistics_of(details: Row) -> Row:
 def report(rows: list[Row]) -> str:
     """Medians with their range, and the targets."""
     rows = [r for r in rows if r["kind"] == "download"]
+
     def of(name: str, hops: int, contender: str) -> list[Row]:
-        return [r for r in rows if r["kind"] == "download" and
-                (r["medium"], r["hops"], r["contender"]) == (name, hops, contender)]
+        return [r for r in rows if (r["medium"], r["hops"], r["contender"]) == (name, hops, contender)]
 
     lines = []
     for name, hops, _ in MATRIX:
@@ -207,18 +207,14 @@ def data_per_ack_later(rows: list[Row]) -> float | None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = results.options(__doc__ or "", "2 repetitions of smaller transfers")
     parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="2 repetitions of smaller transfers, into build/ only")
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=CONTENDERS)
-    parser.add_argument("--restart", action="store_true", help="measures again what an interrupted run has measured")
-    parser.add_argument("--report", action="store_true", help="only prints the tables of results/bquic.json")
     args = parser.parse_args()
     if args.repetitions < 1:
         parser.error("--repetitions: must be at least 1")
     if args.report:
-        print(report(results.read(RESULTS)))
-        return 0
+        return results.show("bquic", RESULTS, results.read(RESULTS), report)
     if args.quick:
         args.repetitions = 2
     namespaces.exit_on_signals()

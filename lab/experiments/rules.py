@@ -155,21 +155,16 @@ def table(rows: list[Row]) -> str:
 
 
 def main() -> int:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--quick", action="store_true", help=f"seeds {QUICK_SEEDS}, into build/lab/ only")
-    p.add_argument("--restart", action="store_true", help="measures again what the results file has")
-    p.add_argument("--report", action="store_true", help="only prints the table of the existing results")
-    args = p.parse_args()
+    args = results.options(__doc__ or "", f"seeds {QUICK_SEEDS}").parse_args()
     args.seeds = QUICK_SEEDS if args.quick else SEEDS
     path = QUICK_RESULTS if args.quick else RESULTS
     try:
         rows = read(path) if args.report else measured(args, path)
     except (ValueError, virtual.Failed) as error:
         sys.exit(f"rules: {error}")
-    if not rows:
-        sys.exit(f"rules: no rows in {path.relative_to(ROOT)}")
-    print(report(rows))
-    return 0
+    except KeyboardInterrupt:
+        return 130
+    return results.show("rules", path, rows, report)
 
 
 if __name__ == "__main__":

@@ -213,10 +213,7 @@ def report(rows: list[Row]) -> str:
 
 
 def main() -> int:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--quick", action="store_true", help="one seed, into build/lab/ only")
-    p.add_argument("--restart", action="store_true", help="measures again what the results file has")
-    p.add_argument("--report", action="store_true", help="only prints the tables of the existing results")
+    p = results.options(__doc__ or "", "one seed")
     p.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time")
     args = p.parse_args()
     args.seeds = QUICK_SEEDS if args.quick else SEEDS
@@ -227,10 +224,7 @@ def main() -> int:
         sys.exit(f"sensitivity: {error}")
     except KeyboardInterrupt:
         return 130
-    if not rows:
-        sys.exit(f"sensitivity: no rows in {path.relative_to(ROOT)}")
-    print(report(rows))
-    return 0
+    return results.show("sensitivity", path, rows, report)
 
 
 if __name__ == "__main__":

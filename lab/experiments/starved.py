@@ -360,12 +360,7 @@ def main() -> int:
             rows = run(path, [0.25, 3.0], [20], 1, until)
         else:
             rows = run(path, CHOSEN if args.chosen else sorted(CHOSEN + REPORTED), LEGS, args.repetitions, until)
-    if not rows:
-        sys.exit(f"starved: no rows in {path.relative_to(ROOT)}")
-    print(report(rows))
-    if path == RESULTS:
-        draw(rows)
-    return 0
+    return results.show("starved", path, rows, report, draw if path == RESULTS else None)
 
 
 if __name__ == "__main__":

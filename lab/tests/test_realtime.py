@@ -9,6 +9,8 @@ import importlib
 import importlib.machinery
 import importlib.util
 import pathlib
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -307,9 +309,18 @@ def test_runs_of_other_programs_are_no_pair() -> None:
     assert not headline.compared("", "", loads[:1], loads[1:], "ms")
 
 
-def test_readme_has_the_results_figures() -> None:
-    text = headline.README.read_text()
-    assert text.partition(headline.BEGIN)[2].partition(headline.END)[0] == headline.block()
+def test_documents_are_those_of_the_rows(tmp_path: pathlib.Path) -> None:
+    """results.md, all its figures and README's tables: three figures were of rows that had been replaced since."""
+    for name in ("lab", "docs"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("results", "package"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    shutil.copy(ROOT / "README.md", tmp_path)
+    # Debian's Python, whose libraries draw and learn; of the copy's modules, nothing is of another place.
+    subprocess.run(["/usr/bin/python3", tmp_path / "lab/report.py"], check=True, stdout=subprocess.DEVNULL)
+    made = ["README.md", "docs/results.md", *(f"docs/results/{path.name}" for path in (ROOT / "docs/results").iterdir())]
+    assert len(made) > 20
+    assert not [name for name in made if (tmp_path / name).read_bytes() != (ROOT / name).read_bytes()], "run lab/report.py with Debian's Python"
 
 
 def test_headline(tmp_path: pathlib.Path) -> None:
