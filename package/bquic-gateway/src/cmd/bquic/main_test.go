@@ -702,9 +702,9 @@ config profile 'bquic_2'
 until nft list tables | grep -q bquic; do kill -0 $!; sleep 0.05; done
 kill -9 $!
 wait $! || true
-eval "$3"
-# A process that it was just starting may hold the table for a moment.
+# A process that it was just starting may hold the table for a moment, and while somebody does, --clean does nothing.
 for i in $(seq 600); do nft list tables | grep -q bquic || break; sleep 0.05; done
+eval "$3"
 nft list tables
 ip rule
 ip -6 rule`
