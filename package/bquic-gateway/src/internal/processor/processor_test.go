@@ -220,6 +220,21 @@ func TestStarvedIdle(t *testing.T) {
 	}
 }
 
+// TestStarvedSmall: a node that is too slow for TCP takes no UDP either while it gets no time, however little it uses.
+func TestStarvedSmall(t *testing.T) {
+	n := newNode(0.5, 0.5/(8*mbit), 0.5/(8*mbit))
+	n.path = 30 * mbit
+	n.pass(2 * time.Second)
+	if n.p.Takes() != Small {
+		t.Fatalf("at first: %+v", n.p.Status())
+	}
+	n.kept, n.demand, n.quota = 5*mbit, 1000*mbit, 0.1
+	n.pass(5 * time.Second)
+	if n.p.Takes() != Nothing {
+		t.Errorf("starved: %+v", n.p.Status())
+	}
+}
+
 // TestFewBytes: a byte costs several times as much while there are few, which says nothing about the cost of many.
 func TestFewBytes(t *testing.T) {
 	cost := 0.5 / (40 * mbit)

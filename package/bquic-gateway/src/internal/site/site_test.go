@@ -607,6 +607,8 @@ func TestDown(t *testing.T) {
 		first(b)
 		a.until = time.Now()
 		first(a)
+		a.begin(time.Now()) // a request finds out if it is up again, and the next failure says that it is not
+		first(b)
 	}
 	logged("\"origin failed\" origin=//a error=\"port 0 refused\"\n")
 	o.down(a, errors.New("reset"))
