@@ -227,3 +227,29 @@ func TestSlowHandshake(t *testing.T) {
 		return u.CarriedOf+u.DirectOf == 2
 	})
 }
+
+// TestResetFull has clients that reset uploads which their servers do not read, while no room is left for the last bytes. Other
+// connections go on.
+func TestResetFull(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.listen(":80", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+	m.listen(":81", func(*net.TCPConn) { <-t.Context().Done() })
+	m.startGateway()
+	node := m.startRelay(m.config(divert.Redirect))
+	other := m.carry(node, origin4+":80")
+	for range 8 {
+		conn := m.carry(node, origin4+":81")
+		conn.SetNoDelay(true)
+		for full := false; !full; {
+			conn.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
+			_, err := conn.Write(make([]byte, 600)) // at the end, each is a frame
+			full = err != nil
+		}
+		tunnel.Reset(conn)
+	}
+	node.await("the resets to arrive", func(f figures) bool { return f.Relay.Carried.Now <= 1 })
+	if err := errors.Join(sendAll(other, []byte("still there")), receiveAll(other, []byte("still there"))); err != nil {
+		t.Error(err)
+	}
+}
