@@ -5,6 +5,7 @@ package divert
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"sync"
 	"time"
@@ -41,6 +42,7 @@ type bridge struct {
 // A clientRoute is a route to a bridged client in a prefix that the node does not have.
 type clientRoute struct {
 	device int
+	name   string // of the device
 	users  int
 	last   time.Time
 }
@@ -145,11 +147,39 @@ func (b *bridge) enter(client netip.Addr, device int) error {
 	if r := b.routes[client]; r != nil && r.users > 0 { // a client of another bridge
 		return errClient
 	}
-	if err := changeRoute(client, device, true); err != nil {
+	dev, err := net.InterfaceByIndex(device)
+	if err == nil {
+		err = changeRoute(client, device, true)
+	}
+	if err != nil {
 		return fmt.Errorf("route to %s: %w", client, err)
 	}
-	b.routes[client] = &clientRoute{device: device, users: 1, last: now}
+	b.routes[client] = &clientRoute{device: device, name: dev.Name, users: 1, last: now}
 	return nil
+}
+
+// restore adds the routes again that the kernel has removed because their device was down, or is a new one of the same name. It looks for
+// one route of a device and of an IP version only. The caller holds mu.
+func (b *bridge) restore(conn *netlink.Conn) {
+	type kind struct {
+		device int
+		is4    bool
+	}
+	gone := make(map[kind]bool)
+	for client, r := range b.routes {
+		k := kind{r.device, client.Is4()}
+		if _, known := gone[k]; !known {
+			is, err := lookUp(conn, client, attr(unix.RTA_MARK, native(ClientMark)))
+			gone[k] = err != nil || is.table != clientTable
+		}
+		if !gone[k] {
+			continue
+		}
+		if dev, err := net.InterfaceByName(r.name); err == nil {
+			r.device = dev.Index
+			_ = changeRoute(client, r.device, true) // fails while the device is down
+		}
+	}
 }
 
 // Release undoes a successful Reach.

@@ -163,3 +163,71 @@ func deviceIndexes(t *testing.T) (map[string]int, error) {
 	}
 	return indexes, err
 }
+
+// TestClientRoutesRestored restarts the network: connections of bridged clients do not end with their device.
+func TestClientRoutesRestored(t *testing.T) {
+	runtime.LockOSThread() // never unlocked: the thread and its namespace end with the test
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatal("cannot make a network namespace: ", err)
+	}
+	ip := func(args string) {
+		t.Helper()
+		if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %s: %v: %s", args, err, out)
+		}
+	}
+	up := func() {
+		ip("link add br0 type bridge")
+		ip("link set br0 up")
+		ip("addr add 10.1.0.1/24 dev br0")
+		ip("route add default via 10.1.0.9")
+	}
+	up()
+	d := new(Diverter)
+	d.bridge.routes = make(map[netip.Addr]*clientRoute)
+	var err error
+	if d.bridge.routing, err = toClients().add(); err != nil {
+		t.Fatal(err)
+	}
+	defer d.bridge.close()
+	indexes, err := deviceIndexes(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := []string{"10.7.0.2", "10.7.0.3", "2001:db8:7::2"}
+	for _, client := range clients {
+		p := Packet{Client: netip.AddrPortFrom(netip.MustParseAddr(client), 1), Target: netip.MustParseAddrPort("203.0.113.1:80"), Bridge: indexes["br0"]}
+		if err := d.Reach(&p, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	routed := func(when string) {
+		t.Helper()
+		if err := d.Precede(); err != nil {
+			t.Errorf("%s: %v", when, err)
+		}
+		var is string
+		for _, family := range []string{"-4", "-6"} {
+			out, _ := exec.Command("ip", family, "route", "show", "table", "192").Output()
+			is += string(out)
+		}
+		for _, client := range clients {
+			if !strings.Contains(is, client+" dev br0 ") {
+				t.Errorf("%s: the routes are %q, without %s", when, is, client)
+			}
+		}
+	}
+	routed("before")
+	ip("link set br0 down")
+	if err := d.Precede(); err != nil {
+		t.Error(err)
+	}
+	ip("link set br0 up")
+	routed("after the bridge was down")
+	ip("link del br0")
+	if err := d.Precede(); err != nil {
+		t.Error(err)
+	}
+	up()
+	routed("with a new bridge of the same name")
+}

@@ -55,7 +55,7 @@ func (s steering) add() (*routing, error) {
 	return r, nil
 }
 
-// Precede puts the routing rules before those that others have added since, and adds again what others have removed. It must be
+// Precede puts the routing rules before those that others have added since, and adds rules and routes again that others have removed. It must be
 // called now and then, also because Alike needs to know whether others have rules.
 func (d *Diverter) Precede() error {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
@@ -82,6 +82,7 @@ func (d *Diverter) Precede() error {
 		}
 	}
 	d.ruled.Store(ruled)
+	d.bridge.restore(conn)
 	return errors.Join(errs...)
 }
 
