@@ -81,6 +81,15 @@ func TestReload(t *testing.T) {
 		m.becomes("carried", origin4+":80")
 		carried.says("with other ports excluded")
 
+		// Its device is no longer one of clients'.
+		c.ExcludePorts, c.Interfaces = nil, []string{"mesh"}
+		node.apply(c)
+		m.becomes("forwarded", origin4+":80")
+		carried.says("with other interfaces")
+		c.Interfaces = []string{"br-lan"}
+		node.apply(c)
+		m.becomes("carried", origin4+":80")
+
 		// Another gateway: the session with the old one ends with its last connection.
 		c.Gateways = relay.InOrder(gateway4 + ":444")
 		node.apply(c)
