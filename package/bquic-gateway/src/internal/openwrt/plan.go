@@ -160,7 +160,7 @@ func (p *Plan) relay(r *config.Relay) {
 	p.listen("port", net.JoinHostPort("", strconv.Itoa(r.Relay.Port)), false)
 	p.listen("metrics", r.Relay.Metrics, false)
 	p.addFixed("program", built())
-	p.addAllFixed(r.Relay.Fixed())
+	p.addAllFixed(r.Relay.Options())
 	// The firewall already accepts redirected connections, because conntrack marks
 	// them as DNAT. Packets for transparent sockets are unchanged and need a rule.
 	if r.Relay.Mode == divert.TProxy || len(r.Relay.UDPPorts) > 0 {

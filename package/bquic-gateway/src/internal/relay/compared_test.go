@@ -14,7 +14,7 @@ import (
 // TestKeptLater checks that what could not be written because the flash was full is written when there is room.
 func TestKeptLater(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "yet")
-	c := newComparison(&settings{Config: Config{ControlShare: MaxControlShare, StateDir: dir}}, slog.New(slog.DiscardHandler))
+	c := newComparison(&settings{Config: Config{ControlShare: MaxControlShare, Fixed: Fixed{StateDir: dir}}}, slog.New(slog.DiscardHandler))
 	c.changed = true
 	c.keep()
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -35,11 +35,10 @@ type Config struct {
 	CAFile string
 	Token  string // sent as Proxy-Authorization: Bearer
 
-	Burst       quic.Burst
-	Connections int // QUIC connections, 1 to MaxConnections; default: 1
-	Mode        string
-	Port        int      // TCP port to listen on; default: DefaultPort
-	Interfaces  []string // devices whose clients' connections are taken
+	Fixed
+
+	Burst      quic.Burst
+	Interfaces []string // devices whose clients' connections are taken
 	// Uplinks are the devices by which taken connections would leave without a relay. Default: the devices of the
 	// default routes and of the routes to the gateways.
 	Uplinks []string
@@ -58,21 +57,28 @@ type Config struct {
 	// 0 to 50. 0: no comparison.
 	ControlShare int
 	// Auto makes new connections go direct while carried ones are slower beyond doubt.
-	Auto         bool
-	StatusSocket string
-	Metrics      string // address:port; "": none
-	// StateDir is the directory for the comparison's state; "": it is not kept.
-	StateDir string
+	Auto bool
+}
+
+// Fixed is what a running relay cannot change.
+type Fixed struct {
+	Mode        string
+	Port        int // TCP port to listen on; default: DefaultPort
+	Connections int // QUIC connections, 1 to MaxConnections; default: 1
 	// Bridge says which connections are taken that the node only bridges to another router: BridgeOff, BridgeAuto or
 	// BridgeAll. Default: BridgeAuto.
 	Bridge string
+	// StateDir is the directory for the comparison's state; "": it is not kept.
+	StateDir     string
+	StatusSocket string
+	Metrics      string // address:port; "": none
 }
 
-// Fixed returns the options that a running relay cannot change, with their values.
-func (c *Config) Fixed() [][2]string {
+// Options returns the options with their values.
+func (f *Fixed) Options() [][2]string {
 	return [][2]string{
-		{"mode", c.Mode}, {"port", strconv.Itoa(c.Port)}, {"connections", strconv.Itoa(c.Connections)}, {"bridge", c.Bridge},
-		{"state_dir", c.StateDir}, {"status_socket", c.StatusSocket}, {"metrics", c.Metrics},
+		{"mode", f.Mode}, {"port", strconv.Itoa(f.Port)}, {"connections", strconv.Itoa(f.Connections)}, {"bridge", f.Bridge},
+		{"state_dir", f.StateDir}, {"status_socket", f.StatusSocket}, {"metrics", f.Metrics},
 	}
 }
 

@@ -3,13 +3,17 @@
 package relay
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"bquic/internal/cert"
+	"bquic/internal/divert"
 )
 
 // validConfig returns a configuration that has what is required.
@@ -70,6 +74,34 @@ func TestClientHello(t *testing.T) {
 	} {
 		if got := clientHello(tc.data); got != tc.want {
 			t.Errorf("%q: %d, not %d", tc.data, got, tc.want)
+		}
+	}
+}
+
+// TestApplyFixed checks that nothing of an option that needs a restart takes effect before.
+func TestApplyFixed(t *testing.T) {
+	var log bytes.Buffer
+	r, err := New(validConfig(), slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := r.now.Load()
+	c := validConfig()
+	c.Mode, c.Port, c.Connections, c.Bridge = divert.TProxy, 1, 8, BridgeOff
+	c.StateDir, c.StatusSocket, c.Metrics = "/s", "/t", "[::1]:2"
+	if err := r.Apply(c); err != nil {
+		t.Fatal(err)
+	}
+	after := r.now.Load()
+	if !slices.Equal(after.Options(), before.Options()) {
+		t.Errorf("%v has become %v", before.Options(), after.Options())
+	}
+	if is, was := after.quic.MaxConnectionReceiveWindow, before.quic.MaxConnectionReceiveWindow; is != was {
+		t.Errorf("a connection's window was %d and is %d", was, is)
+	}
+	for _, o := range before.Options() {
+		if !strings.Contains(log.String(), "option=relay."+o[0]+" ") {
+			t.Errorf("nothing says that %s needs a restart: %s", o[0], log.String())
 		}
 	}
 }

@@ -117,7 +117,7 @@ func newBench(t *testing.T, upstreams []Upstream, puppets ...*puppet) *bench {
 func newBenchOf(t *testing.T, connections int, upstreams []Upstream, puppets ...*puppet) *bench {
 	t.Helper()
 	b := &bench{t: t, config: Config{
-		Gateways: upstreams, Token: "correct-horse", Interfaces: []string{"br-lan"}, Connections: connections,
+		Gateways: upstreams, Token: "correct-horse", Interfaces: []string{"br-lan"}, Fixed: Fixed{Connections: connections},
 	}}
 	for _, p := range puppets {
 		b.config.Pins = append(b.config.Pins, p.pin)

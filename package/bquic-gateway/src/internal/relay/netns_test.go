@@ -555,8 +555,8 @@ func (m *mesh) config(mode string) relay.Config {
 	}
 	return relay.Config{
 		Gateways: relay.InOrder(gateway4 + ":443"), Pins: []cert.Pin{m.pin}, Token: token,
-		Mode: mode, Interfaces: []string{"br-lan"},
-		Burst: burst.Burst, Bridge: relay.BridgeAuto,
+		Fixed:      relay.Fixed{Mode: mode, Bridge: relay.BridgeAuto},
+		Interfaces: []string{"br-lan"}, Burst: burst.Burst,
 	}
 }
 

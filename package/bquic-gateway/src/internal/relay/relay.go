@@ -99,19 +99,18 @@ func New(cfg Config, logger *slog.Logger) (*Relay, error) {
 // make in another way. Carried connections continue in the session in which they began. If
 // Apply fails, the previous configuration stays in force.
 func (r *Relay) Apply(cfg Config) error {
+	old, next := r.now.Load(), cfg.withDefaults()
+	cfg.Fixed = old.Fixed
 	set, err := newSettings(cfg)
 	if err != nil {
 		return err
 	}
-	old := r.now.Load()
-	was := old.Fixed()
-	for i, is := range set.Fixed() {
+	was := old.Options()
+	for i, is := range next.Options() {
 		if is != was[i] {
 			r.logger.Warn("this change needs a restart", "option", "relay."+is[0], "was", was[i][1], "is", is[1])
 		}
 	}
-	set.Mode, set.Port, set.Connections, set.Bridge = old.Mode, old.Port, old.Connections, old.Bridge
-	set.StateDir, set.StatusSocket, set.Metrics = old.StateDir, old.StatusSocket, old.Metrics
 	if set.sameSession(old) {
 		set.tls = old.tls // keeps the cache of resumable sessions
 	}
