@@ -23,6 +23,7 @@ import (
 )
 
 func (r *Relay) accept(ctx context.Context, l *net.TCPListener, wg *sync.WaitGroup) {
+	var failed complaint
 	for {
 		client, err := l.AcceptTCP()
 		if ctx.Err() != nil {
@@ -31,8 +32,8 @@ func (r *Relay) accept(ctx context.Context, l *net.TCPListener, wg *sync.WaitGro
 			}
 			return
 		}
+		failed.about(r.logger, "cannot accept a connection", err)
 		if err != nil { // out of file descriptors or memory
-			r.logger.Error("cannot accept a connection", "error", err)
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}

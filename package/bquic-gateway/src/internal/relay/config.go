@@ -22,6 +22,7 @@ import (
 	"bquic/internal/metrics"
 	"bquic/internal/proof"
 	"bquic/internal/trace"
+	"bquic/internal/tunnel"
 	"bquic/internal/upstream"
 )
 
@@ -48,7 +49,7 @@ type Config struct {
 	// UDPPorts are UDP ports that are taken.
 	UDPPorts []divert.Ports
 	// Limit is the limit on concurrent connections. Above it, the kernel forwards connections as without a relay.
-	// Default: one per 192 KiB of the machine's memory, at most 2000.
+	// Default: one per 192 KiB of the machine's memory and per 4 file descriptors, at most 2000.
 	Limit int
 	// CPUShare is how much of one processor the relay may use, in percent. If carrying at the path's full rate would
 	// take more, TCP is not taken. 0: no limit.
@@ -132,6 +133,8 @@ const (
 	// connections, the relay itself and an eighth of the memory for maxWindows (lab/router, results of "memory").
 	maxLimit       = 2000
 	memoryPerLimit = 192 << 10
+	// A connection that the relay makes directly has two. The others are for flows, for sessions and for questions to the kernel.
+	filesPerLimit = 4
 
 	// idleTimeout is how long a session lasts without packets from the gateway: as long as a node takes to restart, or
 	// an access point to look for radar on its channel. After keepAlive, quic-go sends a PING, before NATs forget
@@ -162,7 +165,7 @@ func (c Config) withDefaults() Config {
 	c.Mode = cmp.Or(c.Mode, divert.Redirect)
 	c.Bridge = cmp.Or(c.Bridge, BridgeAuto)
 	c.Port = cmp.Or(c.Port, DefaultPort)
-	c.Limit = cmp.Or(c.Limit, int(min(maxLimit, metrics.Machine()/memoryPerLimit)))
+	c.Limit = cmp.Or(c.Limit, int(min(maxLimit, metrics.Machine()/memoryPerLimit, tunnel.Files()/filesPerLimit)))
 	return c
 }
 

@@ -271,17 +271,14 @@ func timeOf(f func()) time.Duration {
 // sampler returns a function that reads the traffic counters of the relay and of the uplinks, and advances
 // the coarse clock.
 func (r *Relay) sampler(m *divert.Meter) func() processor.Sample {
-	failure := ""
+	var counters complaint
 	return func() processor.Sample {
 		r.hand.Add(1)
 		r.mu.Lock()
 		world := r.world.uplinks
 		r.mu.Unlock()
 		path, err := m.Read(world)
-		if err != nil && err.Error() != failure {
-			failure = err.Error()
-			r.logger.Error("cannot read the devices' counters", "error", err)
-		}
+		counters.about(r.logger, "cannot read the devices' counters", err)
 		return processor.Sample{
 			Carried: r.carried.bytes.ToStream.Load() + r.carried.bytes.FromStream.Load(),
 			Other:   r.direct.bytes.ToStream.Load() + r.direct.bytes.FromStream.Load(),

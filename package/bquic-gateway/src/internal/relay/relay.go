@@ -48,6 +48,8 @@ type Relay struct {
 	seen     atomic.Uint64 // TCP connections that could have been taken
 	apart    atomic.Uint64 // TCP connections that could not, because the relay could not make them as the kernel forwards them
 	unseen   unseen
+	routes   complaint // that they cannot be read
+	devices  complaint
 	ending   atomic.Bool  // no new connections are taken
 	held     atomic.Int64 // accepted connections that have not ended
 	carried  counter
@@ -282,13 +284,11 @@ func (r *Relay) look() (w world) {
 	}
 	var err error
 	if w.uplinks = set.Uplinks; len(w.uplinks) == 0 {
-		if w.uplinks, err = divert.Uplinks(gateways); err != nil {
-			r.logger.Error("cannot read the routes", "error", err)
-		}
+		w.uplinks, err = divert.Uplinks(gateways)
+		r.routes.about(r.logger, "cannot read the routes", err)
 	}
-	if w.Network, err = divert.Look(set.Interfaces, set.Uplinks, gateways); err != nil {
-		r.logger.Error("cannot read the devices", "error", err)
-	}
+	w.Network, err = divert.Look(set.Interfaces, set.Uplinks, gateways)
+	r.devices.about(r.logger, "cannot read the devices", err)
 	w.node = divert.NodeAddresses(w.Clients)
 	if set.Bridge != BridgeOff && len(w.Ports) > 0 {
 		// A bridge with clients may have no address of its own (Gluon's br-client has no
@@ -302,7 +302,8 @@ func (r *Relay) look() (w world) {
 func (r *Relay) control(ctx context.Context, d *divert.Diverter, failed <-chan error) error {
 	tick := time.NewTicker(upstream.Interval)
 	defer tick.Stop()
-	failure, bridgeless := "", false
+	var change complaint
+	bridgeless := false
 	var w world
 	var next, due time.Time // when to look again, and when to precede others' rules
 	var overtaken error
@@ -332,14 +333,11 @@ func (r *Relay) control(ctx context.Context, d *divert.Diverter, failed <-chan e
 			r.watch(&w, taking)
 		}
 		rules := r.rules(w, take)
-		if err := errors.Join(d.Apply(rules), overtaken); err != nil {
-			if err.Error() != failure {
-				failure = err.Error()
-				r.logger.Error("cannot change the kernel's rules", "error", err)
-			}
+		err := errors.Join(d.Apply(rules), overtaken)
+		change.about(r.logger, "cannot change the kernel's rules", err)
+		if err != nil {
 			continue
 		}
-		failure = ""
 		problem := d.BridgeProblem()
 		if problem != nil {
 			if !bridgeless {

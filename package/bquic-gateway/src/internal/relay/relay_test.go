@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"bquic/internal/cert"
 	"bquic/internal/divert"
 	"bquic/internal/relay"
@@ -568,6 +570,40 @@ func TestLimit(t *testing.T) {
 	}
 	if ways["c"] == 0 || ways["c"]+ways["d"] != 10 || ways["f"] != 20 {
 		t.Errorf("ways: %v", ways)
+	}
+}
+
+// TestFewFiles has more connections than file descriptors: none hangs.
+func TestFewFiles(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.listen(":80", func(conn *net.TCPConn) { io.WriteString(conn, wayOf(conn)) })
+	m.startGateway()
+	c := m.config(divert.Redirect)
+	node := m.startRelay(c)
+	if err := unix.Prlimit(node.cmd.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: 64}, nil); err != nil {
+		t.Fatal(err)
+	}
+	node.apply(c)
+	ways := map[string]int{}
+	for range 80 {
+		conn, err := m.dial(origin4 + ":80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close() // only in the end: the relay holds what it has taken
+		way := make([]byte, len("forwarded"))
+		n, err := io.ReadAtLeast(conn, way, len("direct"))
+		if err != nil {
+			t.Fatal(ways, err)
+		}
+		ways[string(way[:n])]++
+	}
+	if ways["forwarded"] == 0 || ways["forwarded"] == 80 || ways["forwarded"]+ways["carried"]+ways["direct"] != 80 {
+		t.Errorf("ways: %v", ways)
+	}
+	if strings.Contains(node.log.String(), "too many open files") {
+		t.Errorf("it was short of file descriptors: %s", node.log.String())
 	}
 }
 
