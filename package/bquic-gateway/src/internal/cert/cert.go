@@ -23,6 +23,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"bquic/internal/system"
 )
 
 // load reads a certificate chain and its key from PEM files.
@@ -72,35 +74,12 @@ func LoadOrCreate(dir string, names []string) (_ tls.Certificate, created bool, 
 		data []byte
 		mode os.FileMode
 	}{{keyFile, keyPEM, 0o600}, {certFile, certPEM, 0o644}} {
-		if err := writeFile(f.name, f.data, f.mode); err != nil {
+		if err := system.Replace(f.name, f.data, f.mode, -1); err != nil {
 			return tls.Certificate{}, false, fmt.Errorf("cannot save the certificate: %w", err)
 		}
 	}
 	c, err := tls.X509KeyPair(certPEM, keyPEM)
 	return c, true, err
-}
-
-// writeFile replaces a file atomically, so that a power cut cannot leave part of it.
-func writeFile(name string, data []byte, mode os.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	return err
 }
 
 func selfSigned(names []string) (certPEM, keyPEM []byte, err error) {

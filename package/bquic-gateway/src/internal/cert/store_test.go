@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"bquic/internal/system"
 )
 
 func pair(t *testing.T, dir string, hosts ...string) Pair {
@@ -69,7 +71,7 @@ func TestStoreFollowsFiles(t *testing.T) {
 		t.Helper()
 		data, err := os.ReadFile(from)
 		if err == nil {
-			err = writeFile(to, data, 0o600)
+			err = system.Replace(to, data, 0o600, -1)
 		}
 		if err != nil {
 			t.Fatal(err)

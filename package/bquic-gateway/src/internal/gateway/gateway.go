@@ -31,6 +31,7 @@ import (
 	"bquic/internal/profile"
 	"bquic/internal/site"
 	"bquic/internal/status"
+	"bquic/internal/system"
 	"bquic/internal/trace"
 	"bquic/internal/tunnel"
 )
@@ -234,7 +235,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if cfg.Redirect != "" {
 		var lc net.ListenConfig
 		if plain, err = lc.Listen(ctx, "tcp", cfg.Redirect); err != nil {
-			return fmt.Errorf("cannot listen on TCP %s (gateway.redirect): %w", cfg.Redirect, cause(err))
+			return fmt.Errorf("cannot listen on TCP %s (gateway.redirect): %w", cfg.Redirect, system.Cause(err))
 		}
 		defer plain.Close()
 		s.plain = plain.Addr().(*net.TCPAddr).AddrPort()
@@ -369,7 +370,7 @@ func listen(ctx context.Context, address string) (*net.UDPConn, net.Listener, er
 	for try := 1; ; try++ {
 		udp, err := lc.ListenPacket(ctx, "udp", address)
 		if err != nil {
-			return nil, nil, fmt.Errorf("cannot listen on UDP %s: %w", address, cause(err))
+			return nil, nil, fmt.Errorf("cannot listen on UDP %s: %w", address, system.Cause(err))
 		}
 		port := udp.LocalAddr().(*net.UDPAddr).Port
 		tcp, err := lc.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
@@ -378,18 +379,9 @@ func listen(ctx context.Context, address string) (*net.UDPConn, net.Listener, er
 		}
 		udp.Close()
 		if asked != "0" || try == 10 {
-			return nil, nil, fmt.Errorf("cannot listen on TCP %s: %w", address, cause(err))
+			return nil, nil, fmt.Errorf("cannot listen on TCP %s: %w", address, system.Cause(err))
 		}
 	}
-}
-
-// cause returns the kernel's error without the address, which net repeats.
-func cause(err error) error {
-	var syscall *os.SyscallError
-	if errors.As(err, &syscall) {
-		return syscall.Err
-	}
-	return err
 }
 
 func (s *Server) serveTCP(ctx context.Context, ln net.Listener) error {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"bquic/internal/status"
+	"bquic/internal/system"
 )
 
 // An address is an address that the daemon listens on.
@@ -41,7 +42,7 @@ func (p *Plan) CheckListen(files Files) error {
 			port = "0"
 		}
 		if err := a.try(net.JoinHostPort(a.host, port)); err != nil {
-			errs = append(errs, fmt.Errorf("%s.%s: cannot listen on %s: %w", p.Role, a.option, net.JoinHostPort(a.host, a.port), cause(err)))
+			errs = append(errs, fmt.Errorf("%s.%s: cannot listen on %s: %w", p.Role, a.option, net.JoinHostPort(a.host, a.port), system.Cause(err)))
 		}
 	}
 	return errors.Join(errs...)
@@ -61,15 +62,6 @@ func (a address) try(addr string) error {
 		return err
 	}
 	return c.Close()
-}
-
-// cause returns the kernel's error without the address, which net repeats.
-func cause(err error) error {
-	var syscall *os.SyscallError
-	if errors.As(err, &syscall) {
-		return syscall.Err
-	}
-	return err
 }
 
 // running returns the ports with which the running daemon was started, or nil

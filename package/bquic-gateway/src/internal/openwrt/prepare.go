@@ -14,6 +14,7 @@ import (
 
 	"bquic/internal/config"
 	"bquic/internal/relay"
+	"bquic/internal/system"
 	"bquic/internal/uci"
 )
 
@@ -178,23 +179,5 @@ func write(name string, data []byte, gid int) error {
 	if err := os.Chmod(dir, 0o750); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, p.name+".")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Chown(0, gid)
-	}
-	if err == nil {
-		err = f.Chmod(0o640)
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(dir, p.name))
-	}
-	return err
+	return system.Replace(filepath.Join(dir, p.name), data, 0o640, gid)
 }

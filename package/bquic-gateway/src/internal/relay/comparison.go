@@ -22,6 +22,7 @@ import (
 	"bquic/internal/divert"
 	"bquic/internal/processor"
 	"bquic/internal/proof"
+	"bquic/internal/system"
 	"bquic/internal/tunnel"
 )
 
@@ -208,43 +209,17 @@ func (c *comparison) keep() {
 	data := c.proof.Append(nil)
 	c.changed = false
 	c.mu.Unlock()
-	if err := replace(c.file, data); err != nil {
+	// On OpenWrt, the init script has made the directory.
+	err := os.Mkdir(filepath.Dir(c.file), 0o700)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		err = system.Replace(c.file, data, 0o600, -1)
+	}
+	if err != nil {
 		c.logger.Warn("cannot save the comparison with direct connections", "error", err)
 		c.mu.Lock()
 		c.changed = true // the next attempt may have room
 		c.mu.Unlock()
 	}
-}
-
-// replace replaces a file of this process's user atomically: even after a power cut, readers find the old file or the
-// new one.
-func replace(name string, data []byte) (err error) {
-	made := name + ".new"
-	// On OpenWrt, the init script has made the directory.
-	if err := os.Mkdir(filepath.Dir(name), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	if err := os.Remove(made); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	f, err := os.OpenFile(made, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(made, name)
-	}
-	if err != nil {
-		os.Remove(made)
-	}
-	return err
 }
 
 // draw decides whether a new connection is carried or goes direct. A connection of a known session follows the session.
