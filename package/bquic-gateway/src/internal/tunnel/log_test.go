@@ -113,6 +113,43 @@ func TestReports(t *testing.T) {
 	}
 }
 
+// TestReportsForHours has a peer that is refused all day.
+func TestReportsForHours(t *testing.T) {
+	now := time.Unix(1000, 0)
+	var r reports
+	lines, counted := 0, 0
+	ask := func(from, to int) {
+		for s := from; s < to; s++ {
+			at := now.Add(time.Duration(s) * time.Second)
+			if r.add(at, "a", peerReport) {
+				lines, counted = lines+1, counted+1
+			}
+			for _, due := range r.due(at) {
+				lines, counted = lines+1, counted+due.count
+			}
+		}
+	}
+	const hour = 3600
+	ask(0, hour)
+	if lines < 5 || lines > 15 {
+		t.Errorf("%d lines in the first hour", lines)
+	}
+	lines = 0
+	ask(hour, 10*hour)
+	if lines < 9 || lines > 9*7 {
+		t.Errorf("%d lines in nine more hours", lines)
+	}
+	if counted < 10*hour-int(maxReport.Seconds()) {
+		t.Errorf("%d of %d are counted", counted, 10*hour)
+	}
+	// After a quiet hour, the next one is news.
+	r.due(now.Add(11 * hour * time.Second))
+	r.due(now.Add(12 * hour * time.Second))
+	if !r.add(now.Add(12*hour*time.Second), "a", peerReport) || r.open["a"].every != peerReport {
+		t.Error("the first of another day is not reported")
+	}
+}
+
 func TestShown(t *testing.T) {
 	for text, want := range map[string]string{
 		"192.0.2.1:80":             "192.0.2.1:80",

@@ -11,9 +11,11 @@ import (
 )
 
 const (
-	// How often refusals are logged again, for a peer and for a source without a valid token.
+	// When refusals are logged again, for a peer and for a source without a valid token. The time doubles as long as they go on, up
+	// to maxReport: who is refused all day must not displace everything else from a router's log.
 	peerReport     = 10 * time.Second
 	strangerReport = time.Minute
+	maxReport      = 10 * time.Minute
 	// maxReports is the limit on peers and sources that are logged separately.
 	maxReports = 64
 	// maxShown is how much of a peer's text is logged, in bytes.
@@ -21,7 +23,7 @@ const (
 )
 
 // reports limits how often refusals of a peer or source are logged: the first one at once,
-// further ones as a count at the end of each interval. The zero value is ready to use.
+// further ones as a count at the end of each interval, which becomes longer. The zero value is ready to use.
 type reports struct {
 	open map[string]*report
 }
@@ -62,6 +64,7 @@ func (r *reports) due(now time.Time) (due []*report) {
 		}
 		copied := *open
 		due = append(due, &copied)
+		open.every = min(2*open.every, maxReport)
 		open.count, open.until = 0, now.Add(open.every)
 	}
 	slices.SortFunc(due, func(a, b *report) int { return strings.Compare(a.who, b.who) })
