@@ -239,6 +239,7 @@ func (r *Relay) rules(w world, take bool) divert.Rules {
 		NotTCP:  set.ExcludePorts,
 		UDP:     set.UDPPorts,
 		Bridged: set.Bridge != BridgeOff,
+		Flows:   len(set.UDPPorts) > 0 || r.flows.now() > 0,
 	}
 	if len(rules.Clients) == 0 {
 		rules.Clients = set.Interfaces

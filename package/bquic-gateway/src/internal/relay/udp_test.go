@@ -100,6 +100,8 @@ func TestWithoutIPv6(t *testing.T) {
 		}
 
 		// Once it is on again, connections work, even if they are not carried.
+		// While the kernel checks its new link-local addresses, it forwards nothing to neighbours that it does not know yet.
+		m.run("node", "sysctl", "-qw", "net.ipv6.conf.br-lan.dad_transmits=0", "net.ipv6.conf.mesh.dad_transmits=0")
 		m.run("node", "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=0")
 		m.ip("node", "-6 addr add fd77::1/64 dev br-lan nodad", "-6 addr add "+node6+"/64 dev mesh nodad", "-6 route add default via "+gateway6)
 		if way := m.way(target6); way != "forwarded" && way != "carried" {
@@ -155,6 +157,18 @@ func TestUDP(t *testing.T) {
 		m.becomes("carried", origin4+":80")
 		if way := m.ask(m.udp(origin4+":54"), "added"); way != "carried" {
 			t.Errorf("an added port: %s", way)
+		}
+
+		// A flow outlives its port. The port gets no new ones.
+		lasting := m.udp(origin4 + ":54")
+		if way := m.ask(lasting, "before"); way != "carried" {
+			t.Errorf("a flow: %s", way)
+		}
+		c.UDPPorts = nil
+		node.apply(c)
+		m.eventually("the port to be removed", func() bool { return m.ask(m.udp(origin4+":54"), "removed") == "forwarded" })
+		if way := m.ask(lasting, "after"); way != "carried" {
+			t.Errorf("a flow of a port that was removed: %s", way)
 		}
 
 		gateway.signal(syscall.SIGKILL)
