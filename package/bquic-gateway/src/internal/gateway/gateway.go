@@ -61,6 +61,8 @@ const (
 
 	watchInterval = time.Second
 	filesInterval = 5 * time.Second
+	// shedInterval is how often it is logged that connections were closed: clients may connect again each second.
+	shedInterval = 10 * time.Minute
 
 	// altSvcAge is how long a browser may remember HTTP/3, in seconds.
 	altSvcAge = 24 * 3600
@@ -81,6 +83,8 @@ type Server struct {
 	addr    netip.AddrPort // valid once ready
 	plain   netip.AddrPort // address of the redirect listener, without TLS
 	reload  atomic.Pointer[status.Reload]
+
+	shedLogged time.Time // when shed last logged something
 }
 
 // A generation is the result of reading the configuration once. It is immutable: a
@@ -312,8 +316,9 @@ func (s *Server) shed() {
 	for _, end := range ends {
 		go end() // end may wait for the connection
 	}
-	if len(ends) > 0 {
-		s.log.Warn("memory is short: connections were closed", "source", source, "connections", len(ends))
+	if len(ends) > 0 && time.Since(s.shedLogged) >= shedInterval {
+		s.shedLogged = time.Now()
+		s.log.Warn("memory is short: connections were closed", "source", source, "connections", len(ends), "since_start", s.admit.refusals().Shed)
 	}
 }
 

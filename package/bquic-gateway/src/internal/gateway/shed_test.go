@@ -3,15 +3,19 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,6 +69,33 @@ func ended(conn *quic.Conn) bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// TestShedLog has clients that fill the memory again every second: they do not fill the log.
+func TestShedLog(t *testing.T) {
+	var log bytes.Buffer
+	s, err := New(config.Gateway{StateDir: t.TempDir()}, "test", slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.admit.limit(1000, 1<<30, 1<<20)
+	const seconds = 50
+	for range seconds {
+		s.admit.used.Store(0)
+		for range 2 {
+			e, err := s.admit.enter(time.Now(), netip.MustParseAddr("192.0.2.1"), true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.attach(nil, func() {})
+		}
+		s.admit.used.Store(1<<30 + 1)
+		s.shed()
+	}
+	lines := strings.Count(log.String(), "memory is short")
+	if lines < 1 || lines > 3 || s.admit.refusals().Shed < seconds {
+		t.Errorf("%d lines about %d connections", lines, s.admit.refusals().Shed)
 	}
 }
 
