@@ -163,11 +163,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.unseen.meter, err = divert.OpenMeter(); err != nil {
-		meter.Close()
-		return err
-	}
-	defer r.unseen.meter.Close()
+	r.unseen.meter = meter
 	failed := make(chan error, 1)
 	wg.Go(func() {
 		if err := d.Run(conns, func(p *divert.Packet) divert.Verdict { return r.decide(conns, p, &wg) }); err != nil {
