@@ -112,24 +112,21 @@ static int choice(const char *flag, const char *text, const char *const *names)
 	return 0;
 }
 
-static void exempt(struct config *c, const char *flag, const char *text, bool always)
+static void exempt(struct config *c, const char *flag, const char *text, unsigned flags)
 {
 	struct addr addr;
 
 	if (addr_parse(&addr, text) < 0)
 		bad("--%s %s: not a MAC, IPv4 or IPv6 address", flag, text);
-	for (unsigned i = 0; i < c->always_count; i++)
-		if (!memcmp(&c->always[i], &addr, sizeof(addr)))
-			bad("--%s %s: given twice (already in --always)", flag, text);
-	for (unsigned i = 0; i < c->ignore_count; i++)
-		if (!memcmp(&c->ignore[i], &addr, sizeof(addr)))
-			bad("--%s %s: given twice (already in --ignore)", flag, text);
-	if ((always ? c->always_count : c->ignore_count) == EXEMPTIONS_MAX)
+	for (unsigned i = 0; i < c->exempt_count; i++)
+		if (memcmp(&c->exempt[i].addr, &addr, sizeof(addr)) == 0)
+			bad("--%s %s: given twice, in always or ignore", flag, text);
+	if (c->exempt_count == EXEMPTIONS_MAX) {
 		bad("--%s %s: at most %u addresses are possible", flag, text, EXEMPTIONS_MAX);
-	else if (always)
-		c->always[c->always_count++] = addr;
-	else
-		c->ignore[c->ignore_count++] = addr;
+		return;
+	}
+	c->exempt[c->exempt_count].addr = addr;
+	c->exempt[c->exempt_count++].flags = flags;
 }
 
 /* The name goes into nft's input, so it must not contain characters that need quoting. */
@@ -277,8 +274,8 @@ static int read_flags(struct config *c, struct given *given, int argc, char **ar
 		case OPT_BUSY: c->policy.busy_permille = 10 * number(flag, value, 0, 100); break;
 		case OPT_DELAY: c->policy.engage_delay_ms = number(flag, value, 0, 3600000); break;
 		case OPT_MATCH: c->match = choice(flag, value, matches); break;
-		case OPT_ALWAYS: exempt(c, flag, value, true); break;
-		case OPT_IGNORE: exempt(c, flag, value, false); break;
+		case OPT_ALWAYS: exempt(c, flag, value, POLICY_CLIENT_ALWAYS); break;
+		case OPT_IGNORE: exempt(c, flag, value, POLICY_CLIENT_IGNORED); break;
 		case OPT_VOICE: c->exempt_voice = true; break;
 		case OPT_OPTIONS: given->file = value; break;
 		case OPT_CONTROL:

@@ -120,12 +120,9 @@ uint16_t station_find(const struct wifirr *w, const struct addr *addr)
 
 static unsigned exemption(const struct wifirr *w, const struct station *s)
 {
-	for (unsigned i = 0; i < w->config.always_count; i++)
-		if (has(s, &w->config.always[i]))
-			return POLICY_CLIENT_ALWAYS;
-	for (unsigned i = 0; i < w->config.ignore_count; i++)
-		if (has(s, &w->config.ignore[i]))
-			return POLICY_CLIENT_IGNORED;
+	for (unsigned i = 0; i < w->config.exempt_count; i++)
+		if (has(s, &w->config.exempt[i].addr))
+			return w->config.exempt[i].flags;
 	return s->neighbour ? POLICY_CLIENT_IGNORED : 0;
 }
 

@@ -38,7 +38,7 @@ struct addr {
 enum backend_choice { BACKEND_AUTO, BACKEND_AIRTIME, BACKEND_HTB };
 enum match { MATCH_MAC, MATCH_IP };
 
-#define EXEMPTIONS_MAX 64
+#define EXEMPTIONS_MAX 128
 
 #define RTS_AUTO (-1)	/* RTS where collisions cost more than it does */
 #define RTS_OFF (-2)	/* leave the threshold alone */
@@ -60,8 +60,11 @@ struct config {
 	int rts;			/* RTS threshold in bytes in a crowd, or RTS_AUTO, RTS_OFF */
 	bool exempt_voice;		/* DSCP EF and VOICE-ADMIT are never throttled */
 	char control[108];		/* unix socket path, sun_path's size */
-	struct addr always[EXEMPTIONS_MAX], ignore[EXEMPTIONS_MAX];
-	unsigned always_count, ignore_count;
+	struct {
+		struct addr addr;
+		unsigned flags;		/* enum policy_flags */
+	} exempt[EXEMPTIONS_MAX];
+	unsigned exempt_count;
 	int verbose;
 };
 
