@@ -416,13 +416,13 @@ test('wifirr-sched: every option reaches the daemon, and only as itself', () => 
 		demand_bytes: '1', demand_rate: '2', busy_threshold: '3', engage_delay: '4', match: 'ip'
 	};
 	const { lines, error, run, made, file } = scheduler('start_service', {
-		device: 'lo', ...all, always: '02:00:00:00:00:01 02:00:00:00:00:02', ignore: '192.0.2.1', exempt_voice: '1', verbose: '2'
+		device: 'lo', ...all, always: '192.0.2.1 2001:db8::1', ignore: '192.0.2.2', exempt_voice: '1', verbose: '2'
 	});
 
 	assert.deepEqual(command(lines), [ WIFIRRD, '--device', 'lo', '--control', `${run}/lo.sock`, '--options', `${made}/lo.options` ], error);
 	assert.deepEqual(lines[0], [ 'procd_open_instance', 'lo' ]);
 	assert.equal(file, Object.entries(all).map(([ o, v ]) => `${o.replace('_', '-')}=${v}\n`).join('') +
-		'always=02:00:00:00:00:01\nalways=02:00:00:00:00:02\nignore=192.0.2.1\nexempt-voice\nverbose\nverbose\n');
+		'always=192.0.2.1\nalways=2001:db8::1\nignore=192.0.2.2\nexempt-voice\nverbose\nverbose\n');
 	for (const value of [ ...hostile, '1,2\nverbose', '1,2;x', '1,2 3' ]) {
 		fs.rmSync(path.join(made, 'lo.options'), { force: true });
 		const r = scheduler('start_service', { device: 'lo', rate: '1000', weights: value });

@@ -49,8 +49,8 @@ static int usage(void)
 	       "  --engage-delay MS     wait this long before releasing and, where the channel's use is\n"
 	       "                        not known, before engaging, ms (1000)\n"
 	       "  --match M             mac or ip; ip where clients are behind one next hop (mac)\n"
-	       "  --always ADDR         never throttle this client (MAC or IP; may be repeated)\n"
-	       "  --ignore ADDR         the same, and its demand does not count (may be repeated)\n"
+	       "  --always ADDR         never throttle this client (MAC, with --match ip: IP; repeatable)\n"
+	       "  --ignore ADDR         the same, and its demand does not count (repeatable)\n"
 	       "  --exempt-voice        never throttle DSCP EF and VOICE-ADMIT, htb only\n"
 	       "  --options FILE        file with more of these options, one per line, such as\n"
 	       "                        slot=2400; SIGHUP makes the daemon read it again\n"
@@ -127,6 +127,18 @@ static void exempt(struct config *c, const char *flag, const char *text, unsigne
 	}
 	c->exempt[c->exempt_count].addr = addr;
 	c->exempt[c->exempt_count++].flags = flags;
+}
+
+/* An address of the other kind would exempt nobody. */
+static void check_kind(const struct config *c)
+{
+	bool ip = c->match == MATCH_IP;
+	char text[ADDR_TEXT];
+
+	for (unsigned i = 0; i < c->exempt_count; i++)
+		if (ip == (c->exempt[i].addr.type == ADDR_MAC))
+			bad("--%s %s: must be %s address, as match is %s", c->exempt[i].flags == POLICY_CLIENT_ALWAYS ? "always" : "ignore",
+			    addr_text(&c->exempt[i].addr, text), ip ? "an IP" : "a MAC", ip ? "ip" : "mac");
 }
 
 /* The name goes into nft's input, so it must not contain characters that need quoting. */
@@ -355,6 +367,7 @@ int options_read(struct config *c, int argc, char **argv, char *reason, size_t s
 	c->trickle_kbit = given.trickle ? given.trickle : c->policy.mode == POLICY_PAPER ? 100 : 20;
 	if (c->rate_kbit && c->trickle_kbit >= c->rate_kbit)
 		bad("--trickle %u: must be below --rate %u", c->trickle_kbit, c->rate_kbit);
+	check_kind(c);
 	if (!c->control[0] && c->device[0])
 		snprintf(c->control, sizeof(c->control), RUN_DIR "/%s.sock", c->device);
 	return *reason ? -1 : first;

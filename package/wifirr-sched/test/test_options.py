@@ -70,6 +70,8 @@ GOOD = ("--device", "dl0", "--backend", "htb", "--rate", "20000", "--control", "
     (("--always", mac(1), "--ignore", mac(1)), "given twice"),
     (("--always", mac(1).upper(), "--ignore", mac(1)), "given twice"),
     (("--ignore", "10.0.0.300"), "--ignore 10.0.0.300"),
+    (("--always", "10.9.0.10"), "--always 10.9.0.10: must be a MAC address, as match is mac"),
+    (("--ignore", mac(1), "--match", "ip"), f"--ignore {mac(1)}: must be an IP address, as match is ip"),
     (("--control", "/nonexistent/dir/socket"), "--control /nonexistent/dir/socket"),
     (("--control", "/etc/passwd"), "--control /etc/passwd: exists and is not a socket"),
     (("--control", "/" + "x" * 200), "--control"),
