@@ -286,9 +286,10 @@ static void history(struct text *t, const struct wifirr *w)
 	put(t, "}\n");
 }
 
-static void metric(struct text *t, const struct wifirr *w, const char *name, const char *type, const char *help,
-		   unsigned long long value)
+static void metric(struct text *t, const struct wifirr *w, const char *name, const char *help, unsigned long long value)
 {
+	const char *type = strstr(name, "_total") ? "counter" : "gauge";
+
 	put(t, "# HELP wifirr_%s %s\n# TYPE wifirr_%s %s\nwifirr_%s{device=\"%s\"} %llu\n",
 	    name, help, name, type, name, w->config.device, value);
 }
@@ -301,11 +302,11 @@ static void gain_metrics(struct text *t, const struct wifirr *w, const char *lev
 	if (!trial->count)
 		return;
 	snprintf(name, sizeof(name), "%s_gain_permille", lever);
-	metric(t, w, name, "gauge", help, trial->gain);
+	metric(t, w, name, help, trial->gain);
 	snprintf(name, sizeof(name), "%s_gain_low_permille", lever);
-	metric(t, w, name, "gauge", help, trial->low > 0 ? trial->low : 0);
+	metric(t, w, name, help, trial->low > 0 ? trial->low : 0);
 	snprintf(name, sizeof(name), "%s_gain_high_permille", lever);
-	metric(t, w, name, "gauge", help, trial->high);
+	metric(t, w, name, help, trial->high);
 }
 
 static void metrics(struct text *t, const struct wifirr *w)
@@ -321,35 +322,33 @@ static void metrics(struct text *t, const struct wifirr *w)
 		delivered += p->client[id].delivered;
 		waiting += p->client[id].waiting;
 	}
-	metric(t, w, "engaged", "gauge", "1 while clients take turns.", p->engaged);
-	metric(t, w, "clients", "gauge", "Clients present.", p->clients);
-	metric(t, w, "clients_with_demand", "gauge", "Clients with demand, exempt ones not counted.", p->demanding);
-	metric(t, w, "clients_active", "gauge", "Clients in their turn.", p->active);
-	metric(t, w, "waiting_bytes", "gauge", "Bytes queued for all clients.", waiting);
-	metric(t, w, "delivered_bytes", "gauge", "Bytes delivered to the clients present.", delivered);
-	metric(t, w, "turns_total", "counter", "Turns begun.", p->turns);
-	metric(t, w, "engagements_total", "counter", "Times scheduling began.", p->engagements);
-	metric(t, w, "changes_total", "counter", "Changes made in the kernel.", w->changes);
-	metric(t, w, "change_microseconds_total", "counter", "Time spent on changes in the kernel.", w->change_ns / 1000);
-	metric(t, w, "restarts_total", "counter", "Settings restored after another program removed them.", w->restarts);
-	metric(t, w, "evicted_total", "counter", "Idle clients dropped from a full table.", w->evicted);
-	metric(t, w, "refused_clients_total", "counter", "Clients refused because the table was full.", w->refused_stations);
+	metric(t, w, "engaged", "1 while clients take turns.", p->engaged);
+	metric(t, w, "clients", "Clients present.", p->clients);
+	metric(t, w, "clients_with_demand", "Clients with demand, exempt ones not counted.", p->demanding);
+	metric(t, w, "clients_active", "Clients in their turn.", p->active);
+	metric(t, w, "waiting_bytes", "Bytes queued for all clients.", waiting);
+	metric(t, w, "delivered_bytes", "Bytes delivered to the clients present.", delivered);
+	metric(t, w, "turns_total", "Turns begun.", p->turns);
+	metric(t, w, "engagements_total", "Times scheduling began.", p->engagements);
+	metric(t, w, "changes_total", "Changes made in the kernel.", w->changes);
+	metric(t, w, "change_microseconds_total", "Time spent on changes in the kernel.", w->change_ns / 1000);
+	metric(t, w, "restarts_total", "Settings restored after another program removed them.", w->restarts);
+	metric(t, w, "evicted_total", "Idle clients dropped from a full table.", w->evicted);
+	metric(t, w, "refused_clients_total", "Clients refused because the table was full.", w->refused_stations);
 	gain_metrics(t, w, "turns", &p->trial);
 	radio_status(&r);
 	if (r.contention) {
 		gain_metrics(t, w, "windows", &r.contention->trial);
 		gain_metrics(t, w, "rts", &r.contention->rts_trial);
-		metric(t, w, "window_slots", "gauge", "CWmin that is announced to clients.", r.cwmin);
-		metric(t, w, "window_steps_total", "counter", "Changes of CWmin.", r.contention->steps);
-		metric(t, w, "clients_contending", "gauge", "Clients of the radio that contend for the channel.",
-		       r.contention->sample.contenders);
-		metric(t, w, "rts_threshold_bytes", "gauge", "The radio's RTS threshold; 4294967295: none.", r.rts);
+		metric(t, w, "window_slots", "CWmin that is announced to clients.", r.cwmin);
+		metric(t, w, "window_steps_total", "Changes of CWmin.", r.contention->steps);
+		metric(t, w, "clients_contending", "Clients of the radio that contend for the channel.", r.contention->sample.contenders);
+		metric(t, w, "rts_threshold_bytes", "The radio's RTS threshold; 4294967295: none.", r.rts);
 	}
 	if (survey.busy_permille >= 0)
-		metric(t, w, "channel_busy_permille", "gauge", "Share of time the channel is in use.", survey.busy_permille);
+		metric(t, w, "channel_busy_permille", "Share of time the channel is in use.", survey.busy_permille);
 	if (survey.wasted_permille >= 0)
-		metric(t, w, "channel_wasted_estimate_permille", "gauge",
-		       "Estimated share of time lost to collisions and interference.", survey.wasted_permille);
+		metric(t, w, "channel_wasted_estimate_permille", "Estimated share of time lost to collisions and interference.", survey.wasted_permille);
 }
 
 static void set_paused(struct text *t, struct wifirr *w, bool paused)
