@@ -22,6 +22,7 @@
 #include <string.h>
 #include <syslog.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -85,7 +86,8 @@ static struct {
 	size_t got;
 } run;
 
-static int nft_begin(const char *script, size_t len, unsigned timeout)
+/* removes: the table, and may outlive this process. Any other nft would set up what nobody removes then. */
+static int nft_begin(const char *script, size_t len, bool removes)
 {
 	int in = memfd_create("nft", MFD_CLOEXEC), out[2];
 	const char *why;
@@ -99,6 +101,8 @@ static int nft_begin(const char *script, size_t len, unsigned timeout)
 	}
 	run.pid = fork();
 	if (run.pid == 0) {
+		if (!removes)
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
 		sigemptyset(&none);
 		sigprocmask(SIG_SETMASK, &none, NULL);
 		if (dup2(in, STDIN_FILENO) >= 0 && dup2(out[1], STDOUT_FILENO) >= 0 && dup2(out[1], STDERR_FILENO) >= 0)
@@ -115,7 +119,7 @@ static int nft_begin(const char *script, size_t len, unsigned timeout)
 	}
 	fcntl(out[0], F_SETFL, O_NONBLOCK);
 	run.out.fd = out[0];
-	run.until = now_ms() + timeout;
+	run.until = now_ms() + (removes ? NFT_REMOVE_WAIT : NFT_PATIENCE);
 	run.got = 0;
 	return 0;
 }
@@ -155,9 +159,9 @@ static int nft_end(void)
 /*
  * Runs nft and waits for it: at start and stop, when there is nothing else to do. First
  * kills an nft that still runs: it would change the table that this one makes or removes.
- * When the time is over, this one is killed, or left to end by itself.
+ * When the time is over, this one is killed, or, if it removes the table, left to end by itself.
  */
-static int nft(const char *script, size_t len, unsigned timeout, bool leave, char *why, size_t size)
+static int nft(const char *script, size_t len, bool removes, char *why, size_t size)
 {
 	struct pollfd fd = { .events = POLLIN };
 	int rc;
@@ -167,14 +171,14 @@ static int nft(const char *script, size_t len, unsigned timeout, bool leave, cha
 		run.until = 0;
 		nft_end();
 	}
-	if (nft_begin(script, len, timeout) < 0) {
+	if (nft_begin(script, len, removes) < 0) {
 		snprintf(why, size, "nft: %s", strerror(errno));
 		return -1;
 	}
 	fd.fd = run.out.fd;
 	while (!nft_said_all())
-		poll(&fd, 1, timeout);
-	if (leave && now_ms() >= run.until) {
+		poll(&fd, 1, NFT_REMOVE_WAIT);
+	if (removes && now_ms() >= run.until) {
 		snprintf(why, size, "nft is slow, and goes on by itself");
 		return -1;
 	}
@@ -227,7 +231,7 @@ static int nft_setup(struct wifirr *w, char *why, size_t size)
 		script_add("ether daddr & 01:00:00:00:00:00 != 00:00:00:00:00:00 accept\n"
 			   "meta mark set ether daddr map @mac\n");
 	script_add("}\n}\n");
-	rc = nft(cl.script, cl.script_len, NFT_PATIENCE, false, why, size);
+	rc = nft(cl.script, cl.script_len, false, why, size);
 	script_free();
 	return rc;
 }
@@ -238,7 +242,7 @@ static void nft_remove(void)
 
 	/* adding it first makes deleting it succeed if another program already has */
 	snprintf(script, sizeof(script), "add table netdev %s\ndelete table netdev %s\n", cl.table, cl.table);
-	if (nft(script, strlen(script), NFT_REMOVE_WAIT, true, why, sizeof(why)) < 0)
+	if (nft(script, strlen(script), true, why, sizeof(why)) < 0)
 		logmsg(LOG_WARNING, "the nft table %s is not removed: %s", cl.table, why);
 }
 
@@ -587,7 +591,7 @@ int classify_flush(void)
 		kill(run.pid, SIGKILL);
 	if (!cl.script_len || run.pid)
 		return 0;
-	rc = nft_begin(cl.script, cl.script_len, NFT_PATIENCE);
+	rc = nft_begin(cl.script, cl.script_len, false);
 	script_free();
 	if (rc < 0) {
 		logmsg(LOG_WARNING, "nft: %s", strerror(errno));

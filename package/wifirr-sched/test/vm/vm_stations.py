@@ -211,6 +211,38 @@ def test_nft_slower_than_the_end(bed, end, tmp_path):
     wait_for(lambda: bed.ap("tc", "qdisc", "show", "dev", "wlan0").stdout == bed.qdisc_before, "the device's own qdisc")
 
 
+SLOW_AT_THE_START = """\
+#!/bin/sh
+cat >{dir}/script
+if grep -q 'chain egress' {dir}/script; then
+	echo $$ >{dir}/pid
+	mv {dir}/pid {dir}/waiting
+	while [ ! -e {dir}/go ]; do sleep 0.1; done
+fi
+exec /usr/sbin/nft -f {dir}/script
+"""
+
+
+def ended(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline") as f:
+            return not f.read()  # a zombie
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def test_killed_while_nft_makes_the_table(bed, tmp_path):
+    """The guard finds no table yet, so nothing may make one after it."""
+    d = bed.daemon("--rate", "2000", wrapper=instead_of_nft(tmp_path, SLOW_AT_THE_START))
+    waiting = tmp_path / "waiting"
+    wait_for(waiting.exists, "nft at it")
+    d.stop(signal.SIGKILL)
+    wait_for(lambda: bed.ap("tc", "qdisc", "show", "dev", "wlan0").stdout == bed.qdisc_before, "the guard")
+    (tmp_path / "go").touch()
+    wait_for(lambda: ended(waiting.read_text().strip()), "nft's end")
+    assert "wifirr" not in bed.ap("nft", "list", "tables").stdout
+
+
 SLOW_NFT = """\
 #!/bin/sh
 cat >{dir}/script
