@@ -112,7 +112,7 @@ static bool check_windows(const char *device)
 	bool works = false;
 
 	hostapd_read_own(device, &own);
-	if (fd < 0 || hostapd_ping(fd, device) < 0) {
+	if (fd < 0 || (hostapd_ping(fd, device) < 0 && errno != EAGAIN)) {
 		say("windows", false, "hostapd has no control socket for %s: %s", device, strerror(errno));
 	} else if (hostapd_collect(fd, 1, ANSWER_MS).pongs != 1) {
 		say("windows", false, "hostapd does not answer on its control socket for %s", device);

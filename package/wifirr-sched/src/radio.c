@@ -580,7 +580,10 @@ static void look_at_hostapd(struct wifirr *w, uint64_t now)
 			break;	/* see give_up() */
 		}
 		if (hostapd_ping(radio_hostapd.fd, at->name) < 0) {
-			problem("%s: no control socket of hostapd: %s", at->name, strerror(errno));
+			if (errno == EAGAIN)
+				problem("hostapd does not answer");	/* nor takes anything any more */
+			else
+				problem("%s: no control socket of hostapd: %s", at->name, strerror(errno));
 			break;
 		}
 		radio.expected++;

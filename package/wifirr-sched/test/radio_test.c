@@ -416,6 +416,21 @@ static void hostapd_hangs(void)
 	radio_restore();
 }
 
+/* As long as it takes until its socket is full. */
+static void hostapd_hangs_without_a_crowd(void)
+{
+	start(1);
+	hangs = true;
+	lines = 0;
+	run(10 * MESSAGES + 60);
+	expect("why windows are left alone", strcmp(status().problem, "hostapd does not answer"), 0);
+	expect("lines about it", lines, 1);
+	hostapd_restarts();
+	run(20);
+	expect("nothing to say", strcmp(status().problem, ""), 0);
+	radio_stop(&w);
+}
+
 /* Each line would be in the log thousands of times a day. */
 static void no_access_point_has_a_socket(void)
 {
@@ -793,6 +808,7 @@ int main(void)
 	hostapd_never_waits();
 	only_what_changes_is_said();
 	hostapd_hangs();
+	hostapd_hangs_without_a_crowd();
 	no_access_point_has_a_socket();
 	an_operator_sets_rts();
 	a_killed_daemon_leaves_the_newest_rts();
