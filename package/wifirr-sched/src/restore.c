@@ -31,7 +31,7 @@ int guard_run(struct wifirr *w)
 	while (n < 0 && errno == EINTR);
 	if (n > 0)
 		return 0;	/* wifirrd has restored everything itself */
-	logmsg(LOG_WARNING, "wifirrd has died: restoring what it has changed");
+	logmsg(LOG_WARNING, "wifirrd has left something changed: restoring it");
 	for (unsigned i = 0; i < GUARD_TRIES; i++) {
 		if (restore(w) == 0)
 			return 0;

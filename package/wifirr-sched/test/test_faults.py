@@ -312,6 +312,8 @@ def test_an_end_without_memory_leaves_nothing(bed, tmp_path):
     assert daemon.stop() == 0
     (tmp_path / "now").unlink()
     wait_for(lambda: device(bed) == before, "everything as before")
+    with open(daemon.log_path) as log:
+        assert "wifirrd has left something changed: restoring it\n" in log.read()
 
 
 @pytest.mark.skipif(SANITIZED, reason="AddressSanitizer has to come first")
