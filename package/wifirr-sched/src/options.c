@@ -182,34 +182,16 @@ enum {
 };
 
 /* getopt_long() would pull in stdio, a large part of a static binary. */
-enum { no_argument, required_argument };
-
-static const struct { const char *name; int argument; } options[] = {
-	{ "device", required_argument },
-	{ "backend", required_argument },
-	{ "mode", required_argument },
-	{ "engage", required_argument },
-	{ "active", required_argument },
-	{ "slot", required_argument },
-	{ "trickle", required_argument },
-	{ "rate", required_argument },
-	{ "weights", required_argument },
-	{ "windows", required_argument },
-	{ "rts", required_argument },
-	{ "demand-bytes", required_argument },
-	{ "demand-rate", required_argument },
-	{ "busy-threshold", required_argument },
-	{ "engage-delay", required_argument },
-	{ "match", required_argument },
-	{ "always", required_argument },
-	{ "ignore", required_argument },
-	{ "exempt-voice", no_argument },
-	{ "options", required_argument },
-	{ "control", required_argument },
-	{ "verbose", no_argument },
-	{ "help", no_argument },
-	{ "version", no_argument },
+static const char *const options[] = {
+	"device", "backend", "mode", "engage", "active", "slot", "trickle", "rate",
+	"weights", "windows", "rts", "demand-bytes", "demand-rate", "busy-threshold", "engage-delay", "match", "always",
+	"ignore", "exempt-voice", "options", "control", "verbose", "help", "version",
 };
+
+static bool takes_value(int opt)
+{
+	return opt < OPT_VERBOSE && opt != OPT_VOICE;
+}
 
 /* Options whose defaults depend on others; 0: not given. */
 struct given {
@@ -227,11 +209,11 @@ static int find_option(const char *text, const char **value)
 	if (strncmp(text, "--", 2) != 0)
 		return OPTIONS;
 	for (opt = 0; opt < OPTIONS; opt++)
-		if (strlen(options[opt].name) == len - 2 && strncmp(options[opt].name, text + 2, len - 2) == 0)
+		if (strlen(options[opt]) == len - 2 && strncmp(options[opt], text + 2, len - 2) == 0)
 			break;
 	if (text[len])
 		*value = text + len + 1;
-	return *value && opt < OPTIONS && options[opt].argument == no_argument ? OPTIONS : opt;
+	return *value && !takes_value(opt) ? OPTIONS : opt;
 }
 
 /* Moves arguments that are not options to the end, and returns the index of the first one. */
@@ -256,8 +238,8 @@ static int read_flags(struct config *c, struct given *given, int argc, char **ar
 			continue;
 		}
 		at++;
-		flag = opt < OPTIONS ? options[opt].name : "";
-		if (opt < OPTIONS && options[opt].argument == required_argument && !value) {
+		flag = opt < OPTIONS ? options[opt] : "";
+		if (takes_value(opt) && !value) {
 			if (at == end) {
 				bad("%s: needs a value", text);
 				break;
