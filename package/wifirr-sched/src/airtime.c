@@ -88,8 +88,8 @@ static int read_answers(const uint16_t *ids, const uint16_t *weights, unsigned c
 				errno = error;
 				return -1;
 			}
-			/* ENOENT: the station has just left, and its event has yet to arrive. */
-			if (!error || error == ENOENT || stations[ids[i]].refused)
+			/* The station has just left, perhaps because the device is down, and its event has yet to arrive. */
+			if (!error || error == ENOENT || error == ENETDOWN || stations[ids[i]].refused)
 				continue;
 			stations[ids[i]].refused = true;
 			logmsg(LOG_WARNING, "%s: airtime weight %u of %s: %s", w->config.device,
