@@ -193,12 +193,6 @@ static bool takes_value(int opt)
 	return opt < OPT_VERBOSE && opt != OPT_VOICE;
 }
 
-/* Options whose defaults depend on others; 0: not given. */
-struct given {
-	unsigned trickle;
-	const char *file;
-};
-
 /* Returns which option an argument is, and the value after "="; OPTIONS: not an option. */
 static int find_option(const char *text, const char **value)
 {
@@ -216,8 +210,11 @@ static int find_option(const char *text, const char **value)
 	return *value && !takes_value(opt) ? OPTIONS : opt;
 }
 
-/* Moves arguments that are not options to the end, and returns the index of the first one. */
-static int read_flags(struct config *c, struct given *given, int argc, char **argv)
+/*
+ * Moves arguments that are not options to the end, and returns the index of the first one.
+ * file: the one that --options names.
+ */
+static int read_flags(struct config *c, const char **file, int argc, char **argv)
 {
 	static const char *const backends[] = { "auto", "airtime", "htb", NULL };
 	static const char *const modes[] = { "backlog", "paper", NULL };
@@ -258,7 +255,7 @@ static int read_flags(struct config *c, struct given *given, int argc, char **ar
 		case OPT_ENGAGE: c->policy.engage = choice(flag, value, engages); break;
 		case OPT_ACTIVE: c->active = number(flag, value, 1, POLICY_CLIENTS_MAX); break;
 		case OPT_SLOT: c->slot_ms = number(flag, value, 10, 60000); break;
-		case OPT_TRICKLE: given->trickle = number(flag, value, 1, 1000000); break;
+		case OPT_TRICKLE: c->trickle_kbit = number(flag, value, 1, 1000000); break;
 		case OPT_RATE: c->rate_kbit = number(flag, value, 100, 10000000); break;
 		case OPT_WEIGHTS: set_weights(c, value); break;
 		case OPT_WINDOWS: c->windows = choice(flag, value, windows); break;
@@ -271,7 +268,7 @@ static int read_flags(struct config *c, struct given *given, int argc, char **ar
 		case OPT_ALWAYS: exempt(c, flag, value, POLICY_CLIENT_ALWAYS); break;
 		case OPT_IGNORE: exempt(c, flag, value, POLICY_CLIENT_IGNORED); break;
 		case OPT_VOICE: c->exempt_voice = true; break;
-		case OPT_OPTIONS: given->file = value; break;
+		case OPT_OPTIONS: *file = value; break;
 		case OPT_CONTROL:
 			if (strlen(value) >= sizeof(c->control))
 				bad("--control: path longer than %zu characters", sizeof(c->control) - 1);
@@ -286,27 +283,27 @@ static int read_flags(struct config *c, struct given *given, int argc, char **ar
 	return end;
 }
 
-static void read_file(struct config *c, struct given *given)
+static void read_file(struct config *c, const char *file)
 {
 	static char text[OPTIONS_SIZE + 3];	/* the file, two dashes in front and a final NUL */
 	char *line = text + 2, *end;
-	int fd = open(given->file, O_RDONLY | O_CLOEXEC);
+	int fd = open(file, O_RDONLY | O_CLOEXEC);
 	size_t size = 0;
 	ssize_t n;
 
 	if (fd < 0) {
-		bad("--options %s: %s", given->file, strerror(errno));
+		bad("--options %s: %s", file, strerror(errno));
 		return;
 	}
 	while ((n = read(fd, line + size, OPTIONS_SIZE - size)) > 0)
 		size += n;
 	close(fd);
 	if (n < 0)
-		bad("--options %s: %s", given->file, strerror(errno));
+		bad("--options %s: %s", file, strerror(errno));
 	if (size == OPTIONS_SIZE || memchr(line, '\0', size))
-		bad("--options %s: must be a text file of less than %d bytes", given->file, OPTIONS_SIZE);
+		bad("--options %s: must be a text file of less than %d bytes", file, OPTIONS_SIZE);
 	line[size] = '\0';
-	reading.file = given->file;
+	reading.file = file;
 	for (reading.line = 1; *line && !*reading.reason; reading.line++, line = end) {
 		char *argv[] = { "wifirrd", line - 2, NULL };
 
@@ -316,7 +313,7 @@ static void read_file(struct config *c, struct given *given)
 		if (!*line || *line == '#')
 			continue;
 		memcpy(line - 2, "--", 2);	/* overwrites text already processed */
-		read_flags(c, given, 2, argv);
+		read_flags(c, NULL, 2, argv);
 	}
 	reading.line = 0;
 }
@@ -333,7 +330,7 @@ void options_turns(struct config *c, bool htb)
 
 int options_read(struct config *c, int argc, char **argv, char *reason, size_t size)
 {
-	struct given given = { 0 };
+	const char *file = NULL;
 	int first;
 
 	*reason = '\0';
@@ -342,11 +339,12 @@ int options_read(struct config *c, int argc, char **argv, char *reason, size_t s
 	reading.line = 0;
 	*c = (struct config){ .weight_active = 384, .weight_waiting = 1, .windows = true, .rts = RTS_AUTO };
 	policy_defaults(&c->policy, POLICY_BACKLOG, false);
-	first = read_flags(c, &given, argc, argv);
-	if (given.file && !*reason)
-		read_file(c, &given);
+	first = read_flags(c, &file, argc, argv);
+	if (file && !*reason)
+		read_file(c, file);
 	options_turns(c, c->backend == BACKEND_HTB);
-	c->trickle_kbit = given.trickle ? given.trickle : c->policy.mode == POLICY_PAPER ? 100 : 20;
+	if (!c->trickle_kbit)
+		c->trickle_kbit = c->policy.mode == POLICY_PAPER ? 100 : 20;
 	if (c->rate_kbit && c->trickle_kbit >= c->rate_kbit)
 		bad("--trickle %u: must be below --rate %u", c->trickle_kbit, c->rate_kbit);
 	check_kind(c);
