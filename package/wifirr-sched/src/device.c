@@ -277,7 +277,7 @@ static void recover(struct wifirr *w)
 	device.recovered_at = now_ms();
 	backend_stop(w);
 	htb_remains(w);		/* what it could not remove */
-	w->restarts++;
+	w->restarts += !device.changed;
 	if (set_up(w, backend_start))
 		nl80211_resync(w);
 	else
