@@ -152,19 +152,9 @@ def test_weights_and_rts_are_given_back(bed, daemon):
     assert all_full(bed) and not rts(bed)
 
 
-def again(bed, ht=True):
-    bed.stop_ap()
-    wait_for(lambda: not any(s.connected() for s in bed.stations), "stations noticed")
-    bed.start_ap(ht)
-    bed.ap("ip", "link", "set", "wlan0", "master", "br0")
-    for s in bed.stations:
-        s.scan()  # or they take it for what it was before
-    bed.join(bed.stations)
-
-
 def test_no_rts_where_nothing_aggregates(bed):
     """802.11g: a frame is an MPDU, and an RTS before each costs more than turns gain."""
-    again(bed, ht=False)
+    bed.again(ht=False)
     d = bed.daemon(*OPTIONS).ready(90)
     try:
         with Load(bed, bed.stations, 100), Capture(bed) as capture:
@@ -175,7 +165,7 @@ def test_no_rts_where_nothing_aggregates(bed):
         assert {message.command for message in capture.messages(nl80211_family(bed))} == {NL80211_CMD_SET_STATION}
     finally:
         d.remove()
-        again(bed, ht=True)
+        bed.again()
 
 
 def test_own_weights_of_stations_are_given_back(bed):
@@ -285,7 +275,7 @@ def test_a_device_that_goes_down_is_no_fault(bed, daemon):
         bed.ap("ip", "link", "set", "wlan0", "down")
         wait_for(lambda: not daemon.clients(), "all gone")
         assert "weight" not in daemon.text(), daemon.text()
-        again(bed)
+        bed.again()
         wait_turns(bed)
     assert daemon.status()["counters"]["restarts"] == 0, daemon.text()
 

@@ -262,16 +262,6 @@ def test_a_hundred_changes(bed, daemon):
     assert daemon.stop() == 0
 
 
-def again(bed, ht, *more):
-    bed.stop_ap()
-    wait_for(lambda: not any(s.connected() for s in bed.stations), "stations noticed")
-    bed.start_ap(ht, *more)
-    bed.ap("ip", "link", "set", "wlan0", "master", "br0")
-    for s in bed.stations:
-        s.scan()  # or they take it for what it was before
-    bed.join(bed.stations)
-
-
 def check(bed):
     """What `wifirrd check` says, by what it is about; its exit code."""
     p = bed.ap(WIFIRRD, "check", "wlan0", check=False)
@@ -301,23 +291,23 @@ def test_check_says_what_works_and_changes_nothing(bed):
 def test_where_windows_are_left_alone(bed):
     """Without WMM, with 802.11g, without a control socket: and it says so."""
     try:
-        again(bed, False, "wmm_enabled=0")
+        bed.again(False, "wmm_enabled=0")
         d = bed.daemon(*OPTIONS).ready(90)
         wait_for(lambda: "WMM is off" in windows(d)["why"], "the reason")
         assert d.stop() == 0
         assert check(bed)[0]["windows"].startswith("no: WMM is off")
-        again(bed, False, *OWN)
+        bed.again(False, *OWN)
         d = bed.daemon(*OPTIONS).ready(90)
         with Upload(bed.stations):
             wait_for(lambda: windows(d)["clients"] == STATIONS and "aggregate" in windows(d)["why"], "the reason")
             assert all_announced(bed, OWN_WINDOW)
         assert d.stop() == 0
         bed.control = False
-        again(bed, True)
+        bed.again(True)
         d = bed.daemon(*OPTIONS).ready(90)
         wait_for(lambda: "no control socket" in windows(d)["why"], "the reason")
         assert d.stop() == 0
         assert "no control socket" in check(bed)[0]["windows"]
     finally:
         bed.control = True
-        again(bed, True, *OWN)
+        bed.again(True, *OWN)

@@ -125,6 +125,16 @@ class Bed:
         self.hostapd.terminate()
         self.hostapd.wait(timeout=60)
 
+    def again(self, ht=True, *more):
+        """Another hostapd in its place, which all stations join."""
+        self.stop_ap()
+        wait_for(lambda: not any(s.connected() for s in self.stations), "stations noticed")
+        self.start_ap(ht, *more)
+        self.ap("ip", "link", "set", "wlan0", "master", "br0")
+        for s in self.stations:
+            s.scan()  # or they take it for what it was before
+        self.join(self.stations)
+
     def join(self, stations, ssid="bed"):
         """
         Again for those that did not get in: iw asks once, and the kernel gives
