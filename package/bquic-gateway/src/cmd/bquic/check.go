@@ -42,7 +42,7 @@ func runCheck(_ context.Context, args []string) error {
 			fmt.Fprintf(os.Stderr, "bquic check: warning: %v\n", m)
 		}
 	}
-	fmt.Printf("%s: good: gateway %s, relay %s, sites: %d\n", *file, onOff(cfg.Gateway.Enabled), onOff(cfg.Relay.Enabled), len(cfg.Gateway.Sites))
+	fmt.Fprintf(&stdout, "%s: good: gateway %s, relay %s, sites: %d\n", *file, onOff(cfg.Gateway.Enabled), onOff(cfg.Relay.Enabled), len(cfg.Gateway.Sites))
 	return nil
 }
 

@@ -136,7 +136,7 @@ func runFetch(ctx context.Context, args []string) error {
 			return err
 		}
 	} else {
-		text := os.Stdout
+		text := io.Writer(&stdout)
 		if *output == "-" {
 			text = os.Stderr
 		}

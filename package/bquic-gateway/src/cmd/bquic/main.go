@@ -50,7 +50,24 @@ func main() {
 	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })
 	code := run(ctx, os.Args[1:])
+	if code == exitOK && stdout.err != nil {
+		fmt.Fprintln(os.Stderr, "bquic:", stdout.err)
+		code = exitFail
+	}
 	os.Exit(code)
+}
+
+// stdout is where commands print. It keeps the first error, such as that of a full disk, because nobody asks fmt for it.
+var stdout output
+
+type output struct{ err error }
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := os.Stdout.Write(b)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
 }
 
 func run(ctx context.Context, args []string) int {
@@ -61,7 +78,7 @@ func run(ctx context.Context, args []string) int {
 	switch args[0] {
 	case "-h", "-help", "--help", "help":
 		if len(args) == 1 {
-			usage(os.Stdout)
+			usage(&stdout)
 			return exitOK
 		}
 		if len(args) > 2 {
@@ -179,13 +196,13 @@ func help(f *flag.FlagSet) {
 	f.VisitAll(func(*flag.Flag) { options = "[options] " })
 	for _, c := range commands {
 		if c.name == f.Name() {
-			fmt.Printf("usage: bquic %s\n%s\n", strings.TrimSpace(c.name+" "+options+c.args), c.doc)
+			fmt.Fprintf(&stdout, "usage: bquic %s\n%s\n", strings.TrimSpace(c.name+" "+options+c.args), c.doc)
 		}
 	}
 	first := true
 	f.VisitAll(func(o *flag.Flag) {
 		if first {
-			fmt.Print("\noptions:\n")
+			fmt.Fprint(&stdout, "\noptions:\n")
 			first = false
 		}
 		value, doc := flag.UnquoteUsage(o)
@@ -196,6 +213,6 @@ func help(f *flag.FlagSet) {
 		if o.DefValue != "" && o.DefValue != "false" {
 			doc += " (default " + o.DefValue + ")"
 		}
-		fmt.Printf("  %-20s %s\n", name, doc)
+		fmt.Fprintf(&stdout, "  %-20s %s\n", name, doc)
 	})
 }

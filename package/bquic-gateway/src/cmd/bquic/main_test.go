@@ -94,6 +94,25 @@ func must[T any](v T, err error) T {
 	return v
 }
 
+// TestFull: what cannot be printed, because the disk is full, is a failure, not a success.
+func TestFull(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	good := write(t, t.TempDir(), "bquic", "")
+	for _, args := range [][]string{{"token"}, {"version"}, {"help"}, {"token", "--help"}, {"check", good}} {
+		cmd := exec.Command(binary, args...)
+		var errs bytes.Buffer
+		cmd.Stdout, cmd.Stderr = full, &errs
+		_ = cmd.Run()
+		if code := cmd.ProcessState.ExitCode(); code != 1 || errs.String() != "bquic: write /dev/stdout: no space left on device\n" {
+			t.Errorf("bquic %q: exit code %d, %q", args, code, errs.String())
+		}
+	}
+}
+
 func TestCommandLine(t *testing.T) {
 	for _, word := range []string{"version", "--version"} {
 		want := regexp.MustCompile(`^bquic 1\.2\.3\n  Go       go1\.\S+\n  quic-go  v\d+\.\d+\.\d+, patched\n  commit   abcdef012345\n$`)

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 
@@ -53,11 +52,11 @@ func runOpenWrt(_ context.Context, args []string) error {
 			return usagef("%s: %w", *file, err)
 		}
 	}
-	if err := plan.Print(os.Stdout, openwrt.Files(*dir)); err != nil {
+	if err := plan.Print(&stdout, openwrt.Files(*dir)); err != nil {
 		return usagef("%s: %w", *file, err)
 	}
 	if changed {
-		fmt.Println("changed 1")
+		fmt.Fprintln(&stdout, "changed 1")
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func runRelay(ctx context.Context, args []string) error {
 	}
 	if *dryRun {
 		rules, err := r.DryRun(ctx)
-		fmt.Print(rules)
+		fmt.Fprint(&stdout, rules)
 		return err
 	}
 	socket, err := status.Listen(cfg.Relay.StatusSocket)

@@ -45,7 +45,7 @@ func runReport(_ context.Context, args []string) error {
 		return errors.New("a gateway answers, expected a relay")
 	}
 	if !*asJSON {
-		fmt.Print(view.Report(d.relay))
+		fmt.Fprint(&stdout, view.Report(d.relay))
 		return nil
 	}
 	var st struct {
@@ -58,7 +58,7 @@ func runReport(_ context.Context, args []string) error {
 	}
 	data, err := json.MarshalIndent(export{st.Version, st.Profile, st.Proof.Anonymous()}, "", "  ")
 	if err == nil {
-		fmt.Printf("%s\n", data)
+		fmt.Fprintf(&stdout, "%s\n", data)
 	}
 	return err
 }

@@ -68,10 +68,10 @@ func runStatus(ctx context.Context, args []string) error {
 	}
 	if watch == 0 {
 		text, err := show()
-		fmt.Print(text)
+		fmt.Fprint(&stdout, text)
 		return err
 	}
-	s := &screen{w: os.Stdout}
+	s := &screen{w: &stdout}
 	if fd := int(os.Stdout.Fd()); term.IsTerminal(fd) && !*asJSON {
 		s.size = func() (int, int, error) { return term.GetSize(fd) }
 	}

@@ -16,6 +16,6 @@ func runToken(_ context.Context, args []string) error {
 		return err
 	}
 	token := peer.NewToken()
-	fmt.Printf("# on the relay, in config relay:\n\toption token '%s'\n# on the gateway, in the relay's config peer:\n\tlist token '%s'\n", token, peer.HashOf(token))
+	fmt.Fprintf(&stdout, "# on the relay, in config relay:\n\toption token '%s'\n# on the gateway, in the relay's config peer:\n\tlist token '%s'\n", token, peer.HashOf(token))
 	return nil
 }

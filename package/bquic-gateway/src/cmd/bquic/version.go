@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"runtime/debug"
 )
 
@@ -22,7 +21,7 @@ var versionCommand = command{"version", "", "prints the version, and what it was
 		return err
 	}
 	info, _ := debug.ReadBuildInfo()
-	printVersion(os.Stdout, info)
+	printVersion(&stdout, info)
 	return nil
 }}
 
