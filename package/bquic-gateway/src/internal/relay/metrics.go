@@ -42,8 +42,8 @@ func (r *Relay) Metrics(w *metrics.Writer) {
 	w.Counter("bquic_relay_udp_lost_total", "UDP datagrams dropped for lack of room.").Value(float64(st.UDP.Lost))
 	cpu := st.Processor
 	w.Gauge("bquic_relay_processor_free", "1: the processor is as fast as the path, so the relay takes TCP.").Value(metrics.Flag(cpu.Why == ""))
-	w.Gauge("bquic_relay_processor_bits_per_second", "Rate that the processor can carry now.").Value(cpu.Carries)
-	w.Gauge("bquic_relay_path_bits_per_second", "Rate that the path has shown that it can carry; 0: none yet.").Value(cpu.Path)
+	w.Gauge("bquic_relay_processor_bytes_per_second", "Rate that the processor can carry now.").Value(cpu.Carries / 8)
+	w.Gauge("bquic_relay_path_bytes_per_second", "Rate that the path has shown that it can carry; 0: none yet.").Value(cpu.Path / 8)
 	w.Gauge("bquic_relay_processor_used_ratio", "Share of one processor that the relay uses.").Value(cpu.Used)
 	w.Gauge("bquic_relay_clients", "Clients that the relay has seen, at most 255.").Value(float64(len(st.Clients)))
 	w.Gauge("bquic_relay_rtt_seconds", "Smoothed RTT to the gateway: the largest of all sessions.")
