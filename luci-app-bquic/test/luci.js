@@ -180,10 +180,10 @@ function luci(read, answers, config, translate = (text) => text) {
 					if (object == 'uci' || /^(pause|resume|fetch)$/.test(method))
 						did.push([ `${object}.${method}`, ...args ]);
 					const answer = answers[`${object}.${method} ${args.join(' ')}`] ?? answers[`${object}.${method}`];
-					return answer === undefined ? Promise.reject(new Error('Object not found')) : Promise.resolve(structuredClone(answer));
+					return answers.away || answer === undefined ? Promise.reject(new Error('Object not found')) : Promise.resolve(structuredClone(answer));
 				};
 			},
-			list: (...names) => Promise.resolve(Object.fromEntries(names.filter((n) => answers.objects?.includes(n)).map((n) => [ n, {} ])))
+			list: (...names) => answers.away ? Promise.reject(new Error('XHR request failed')) : Promise.resolve(Object.fromEntries(names.filter((n) => answers.objects?.includes(n)).map((n) => [ n, {} ])))
 		},
 		uci: {
 			load: (name) => config[name] ? Promise.resolve() : Promise.reject(new Error('no such file')),
@@ -196,6 +196,8 @@ function luci(read, answers, config, translate = (text) => text) {
 		},
 		ui: {
 			createHandlerFn: (self, fn) => fn,
+			showIndicator(id, text) { window.indicator = text; },
+			hideIndicator() { window.indicator = null; },
 			addNotification(title, node) { did.push([ 'notice', node.textContent ]); },
 			changes: { init() { did.push([ 'count' ]); }, apply() { did.push([ 'apply' ]); } }
 		},

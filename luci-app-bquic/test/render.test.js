@@ -254,6 +254,37 @@ test('what is not installed, not set up or does not answer, and the way out', as
 	}
 });
 
+test('a router that does not answer for a while: pages stay as they are, and say so', async () => {
+	const answers = { ...recorded, objects: [ 'bquic', 'wifirr' ], 'bquic.check': { mistakes: [ { text: 'a mistake' } ] }, 'wifirr.check': { mistakes: [ 'a mistake' ] }, 'file.exec': { stdout: 'Tue Nov 24 20:34:47 2026 daemon.info bquic[42]: a line' } };
+	const { page, errors } = await open(1200, answers, config);
+	const poll = (away) => page.evaluate(async (away) => {
+		window.answers.away = away;
+		for (const poll of window.env.polls)
+			await poll();
+		return [ document.body.innerText, window.indicator ];
+	}, away);
+
+	for (const view of [ 'overview', 'proof', 'gateway', 'relay', 'scheduler', 'clients', 'log' ]) {
+		await restart(page, answers, config);
+		await show(page, view, 2);
+		const [ before, none ] = await poll(false);
+		assert.deepEqual(await poll(true), [ before, 'The router does not answer.' ], view);
+		assert.deepEqual([ none, (await poll(false))[1] ], [ null, null ], view);
+		assert.deepEqual(errors, [], view);
+	}
+});
+
+test('overview: before the first answer, it says nothing of the daemons', async () => {
+	const { page, errors } = await open(1200, { ...recorded, away: true }, config);
+
+	await show(page, 'overview', 0);
+	assert.doesNotMatch(await page.innerText('body'), /no answer|not installed/);
+	await page.evaluate(() => { window.answers.away = false; return Promise.all(window.env.polls.map((poll) => poll())); });
+	assert.match(await page.innerText('body'), /connected to the gateway/);
+	assert.doesNotMatch(await page.innerText('body'), /Waiting for an answer/);
+	assert.deepEqual(errors, []);
+});
+
 test('a switch applies its own change, and none that waits elsewhere', async () => {
 	const press = async (changes) => {
 		const { page, errors } = await open(1200, { ...recorded, changes, 'uci.commit': {} }, config);

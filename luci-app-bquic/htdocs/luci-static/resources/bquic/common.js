@@ -2,9 +2,9 @@
 'use strict';
 'require baseclass';
 'require bquic.address as address';
+'require bquic.ask as ask';
 'require dom';
 'require form';
-'require poll';
 'require rpc';
 'require uci';
 'require ui';
@@ -12,11 +12,9 @@
 /* What several pages need. LuCI's dom.append() takes a lone string as markup and
    strings in an array as text, so all children here are arrays. */
 
-const callBquicCheck = rpc.declare({ object: 'bquic', method: 'check', reject: true });
 const callBquicFetch = rpc.declare({ object: 'bquic', method: 'fetch', params: [ 'url', 'pin', 'profile', 'ca' ], reject: true });
 const callBquicHistory = rpc.declare({ object: 'bquic', method: 'history', reject: true });
 const callWifirrHistory = rpc.declare({ object: 'wifirr', method: 'history', reject: true });
-const callWifirrCheck = rpc.declare({ object: 'wifirr', method: 'check', reject: true });
 const callDevices = rpc.declare({ object: 'network.device', method: 'status' });
 const callHostHints = rpc.declare({ object: 'luci-rpc', method: 'getHostHints' });
 const callIwinfoDevices = rpc.declare({ object: 'iwinfo', method: 'devices' });
@@ -65,9 +63,6 @@ function list(value) {
 const radios = new Map();
 
 return baseclass.extend({
-	status: rpc.declare({ object: 'bquic', method: 'status', reject: true }),
-	schedulers: rpc.declare({ object: 'wifirr', method: 'status', reject: true }),
-	clients: rpc.declare({ object: 'wifirr', method: 'clients', reject: true }),
 	pause: rpc.declare({ object: 'wifirr', method: 'pause', reject: true }),
 	resume: rpc.declare({ object: 'wifirr', method: 'resume', reject: true }),
 	commit: rpc.declare({ object: 'uci', method: 'commit', params: [ 'config' ], reject: true }),
@@ -127,14 +122,6 @@ return baseclass.extend({
 		}[p?.takes == 'all' ? 'all' : p?.why];
 
 		return text ? text.format(mbit(p.carries_bps), mbit(p.path_bps)) : '';
-	},
-
-	/* Calls fn at once, and then every so many seconds while the page is visible. */
-	every(seconds, fn) {
-		const seen = () => document.hidden ? Promise.resolve() : fn();
-
-		seen();
-		poll.add(seen, seconds);
 	},
 
 	/*
@@ -216,18 +203,18 @@ return baseclass.extend({
 	mistakes(config) {
 		const node = E('div', { 'aria-live': 'polite' });
 		const of = {
-			bquic: () => callBquicCheck().then((c) => list(c?.mistakes).map((m) =>
+			bquic: () => ask.mistakes().then((c) => list(c?.mistakes).map((m) =>
 				(m?.line ? _('line %d').format(m.line) + ': ' : '') + [ m?.section, m?.option ].filter((x) => x).map((x) => this.text(x)).join('.') + (m?.section ? ': ' : '') + this.text(m?.text))),
-			wifirr: () => callWifirrCheck().then((c) => list(c?.mistakes).map((m) => this.text(m)))
+			wifirr: () => ask.schedulerMistakes().then((c) => list(c?.mistakes).map((m) => this.text(m)))
 		};
-		const refresh = () => of[config]().catch(() => []).then((lines) => dom.content(node, lines.length ? [
+		const refresh = () => of[config]().then((lines) => dom.content(node, lines.length ? [
 			E('div', { 'class': 'alert-message warning' }, [
 				E('h4', {}, [ _('Mistakes in /etc/config/%s: running daemons keep their previous settings').format(config) ]),
 				E('ul', { 'class': 'bquic-list' }, lines.map((line) => E('li', {}, [ line ])))
 			])
 		] : []));
 
-		this.every(10, refresh);
+		ask.every(10, refresh);
 
 		return node;
 	},
@@ -288,8 +275,8 @@ return baseclass.extend({
 			];
 		};
 
-		this.every(5, () => find().catch(() => null).then((found) => this.renew(node, E('div', {},
-			sections().flatMap((s) => [ ...s.device ? [ E('strong', {}, [ s.device ]) ] : [], ...one(s, found?.(s)) ])))));
+		ask.every(5, () => find().then((found) => this.renew(node, E('div', {},
+			sections().flatMap((s) => [ ...s.device ? [ E('strong', {}, [ s.device ]) ] : [], ...one(s, found(s)) ])))));
 
 		const card = E('div', { 'class': 'cbi-section bquic-card' }, [ node, this.mistakes(config) ]);
 		const place = () => map.insertBefore(card, map.querySelector('.cbi-map-descr')?.nextSibling ?? map.firstChild);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
+'require bquic.ask as ask';
 'require bquic.common as common';
 'require bquic.graph as graph';
 'require bquic.table as table';
-'require rpc';
 'require uci';
 'require view';
 
@@ -36,8 +36,8 @@ return view.extend({
 		], _('No clients yet.'));
 
 		/* names and signals change slowly, and may be slow to query */
-		common.every(10, () => this.refreshStations());
-		common.every(1, () => this.refresh());
+		ask.every(10, () => this.refreshStations());
+		ask.every(1, () => this.refresh());
 
 		return E([], [
 			common.style(),
@@ -92,9 +92,9 @@ return view.extend({
 	},
 
 	refresh() {
-		return common.clients().catch(() => null).then((answer) => {
+		return ask.clients().then((answer) => {
 			if (!answer)
-				return rpc.list('wifirr').catch(() => ({})).then((objects) =>
+				return ask.known('wifirr').then((objects) =>
 					common.renew(this.note, E('div', {}, [ E('div', { 'class': 'alert-message warning' }, [
 						...objects.wifirr ? common.silent('wifirr') : common.missing('wifirr-sched')
 					]) ])));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
 'require bquic.address as address';
+'require bquic.ask as ask';
 'require bquic.common as common';
 'require bquic.profile as profile';
 'require dom';
@@ -179,7 +180,7 @@ return view.extend({
 		};
 
 		return m.render().then((node) => {
-			common.inUse(node, 'bquic', () => uci.sections('bquic', 'gateway'), () => common.status().then((st) => {
+			common.inUse(node, 'bquic', () => uci.sections('bquic', 'gateway'), () => ask.status().then((st) => {
 				showPin(st?.gateway?.pin);
 
 				return () => st?.gateway;

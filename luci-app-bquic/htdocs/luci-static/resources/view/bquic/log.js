@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
+'require bquic.ask as ask';
 'require bquic.common as common';
 'require bquic.table as table';
 'require rpc';
@@ -33,7 +34,7 @@ return view.extend({
 		this.table.element.classList.add('bquic-log');
 		this.only = E('input', { 'type': 'checkbox', 'id': 'bquic-log-only', 'change': () => this.show() });
 		this.search = E('input', { 'type': 'search', 'class': 'cbi-input-text', 'aria-label': _('Search'), 'placeholder': _('Search'), 'input': () => this.show() });
-		common.every(5, () => this.refresh());
+		ask.every(5, () => this.refresh());
 
 		return E([], [
 			common.style(),
@@ -45,7 +46,7 @@ return view.extend({
 	},
 
 	refresh() {
-		return callExec('/sbin/logread', [ '-e', 'bquic\\|wifirr' ]).catch(() => null).then((answer) => {
+		return ask.answer('file', callExec('/sbin/logread', [ '-e', 'bquic\\|wifirr' ])).then((answer) => {
 			this.lines = String(answer?.stdout ?? '').split('\n').filter((l) => l).reverse();
 			this.show();
 		});

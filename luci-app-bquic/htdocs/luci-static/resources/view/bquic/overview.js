@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
+'require bquic.ask as ask';
 'require bquic.common as common';
 'require bquic.graph as graph';
 'require dom';
-'require rpc';
 'require uci';
 'require ui';
 'require view';
@@ -24,6 +24,7 @@ return view.extend({
 		this.have = { bquic: haveBquic, wifirr: haveWifirr };
 		this.before = {};
 		this.sharing = () => undefined;
+		this.waiting = E('em', { 'class': 'spinning' }, [ _('Waiting for an answer…') ]);
 		this.cards = E('div', { 'class': 'bquic-cards', 'aria-live': 'off' });
 		this.verdict = E('div');
 		this.graphs = {
@@ -41,9 +42,8 @@ return view.extend({
 		}, [ title ]));
 		this.group = E('p', { 'class': 'bquic-ranges', 'role': 'group', 'aria-label': _('Time that the graphs show'), 'hidden': '' }, [ ...this.ranges ]);
 		Object.values(this.graphs).forEach((g) => g.show(true));
-		this.show({}, {});
-		common.every(SECONDS, () => this.refresh());
-		common.every(60, () => this.refreshPast());
+		ask.every(SECONDS, () => this.refresh());
+		ask.every(60, () => this.refreshPast());
 
 		return E([], [
 			common.style(),
@@ -53,6 +53,7 @@ return view.extend({
 			]),
 			haveBquic ? common.mistakes('bquic') : '',
 			haveWifirr ? common.mistakes('wifirr') : '',
+			this.waiting,
 			this.cards,
 			this.verdict,
 			this.group,
@@ -63,11 +64,11 @@ return view.extend({
 	/* rpcd's list of objects tells a daemon that does not answer from a package that is not installed. */
 	refresh() {
 		return Promise.all([
-			common.status().catch(() => null),
-			common.schedulers().catch(() => null)
+			ask.status(),
+			ask.schedulers()
 		]).then(([ bquic, wifirr ]) => {
 			const missing = (bquic ? [] : [ 'bquic' ]).concat(wifirr ? [] : [ 'wifirr' ]);
-			const known = missing.length ? rpc.list(...missing).catch(() => ({})) : Promise.resolve({});
+			const known = missing.length ? ask.known(...missing) : Promise.resolve({});
 
 			return Promise.all([ known, common.sharing(wifirr?.schedulers) ]).then(([ objects, sharing ]) => {
 				this.sharing = sharing;
@@ -256,6 +257,7 @@ return view.extend({
 			...this.schedulerCards(wifirr)
 		];
 
+		this.waiting.remove();
 		cards.forEach((card, i) => {
 			const old = this.cards.children[i];
 

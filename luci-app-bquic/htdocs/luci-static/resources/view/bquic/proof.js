@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
+'require bquic.ask as ask';
 'require bquic.common as common';
 'require bquic.graph as graph';
 'require bquic.table as table';
 'require dom';
-'require rpc';
 'require view';
 
 const WIDTH = 200, HEIGHT = 20; /* picture of an interval */
@@ -135,7 +135,7 @@ return view.extend({
 			E('h3', {}, [ _('By clients') ]), this.clients.element,
 			E('p', { 'class': 'bquic-export' }, [ this.button ])
 		]);
-		common.every(10, () => this.refresh());
+		ask.every(10, () => this.refresh());
 
 		return E([], [
 			common.style(),
@@ -147,14 +147,14 @@ return view.extend({
 
 	refresh() {
 		return Promise.all([
-			common.status().catch(() => null),
-			common.schedulers().catch(() => null)
+			ask.status(),
+			ask.schedulers()
 		]).then(([ bquic, wifirr ]) => {
 			this.show(bquic?.relay ?? null);
 			this.showScheduler(wifirr);
 
 			/* for a package that is not installed, nothing is shown */
-			return bquic || rpc.list('bquic').catch(() => null).then((objects) => objects?.bquic);
+			return bquic || ask.known('bquic').then((objects) => objects.bquic);
 		}).then((have) => { this.relay.hidden = !have; });
 	},
 

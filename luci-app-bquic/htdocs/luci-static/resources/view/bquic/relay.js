@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
 'require bquic.address as address';
+'require bquic.ask as ask';
 'require bquic.common as common';
 'require bquic.graph as graph';
 'require bquic.profile as profile';
@@ -163,7 +164,7 @@ return view.extend({
 		profile.section(m, known);
 
 		return m.render().then((node) => {
-			common.inUse(node, 'bquic', () => uci.sections('bquic', 'relay'), () => common.status().then((st) => () => st?.relay));
+			common.inUse(node, 'bquic', () => uci.sections('bquic', 'relay'), () => ask.status().then((st) => () => st?.relay));
 
 			return E([], [ common.style(), node, this.state() ]);
 		});
@@ -182,8 +183,8 @@ return view.extend({
 		]);
 		const states = { up: _('connected'), 'no uplink': _('no uplink'), away: _('away'), unused: _('not asked') };
 
-		common.every(10, () => common.hostNames().then((found) => { names = found; }));
-		common.every(2, () => common.status().catch(() => null).then((st) => {
+		ask.every(10, () => common.hostNames().then((found) => { names = found; }));
+		ask.every(2, () => ask.status().then((st) => {
 			const list = (name) => common.list(st?.relay?.[name]).filter((x) => x);
 			const row = (c, name, address) => ({
 				key: address ?? name,

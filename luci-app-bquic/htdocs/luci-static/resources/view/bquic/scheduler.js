@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
+'require bquic.ask as ask';
 'require bquic.common as common';
 'require form';
 'require uci';
@@ -137,7 +138,7 @@ return view.extend({
 		o.default = '0';
 
 		return m.render().then((node) => {
-			common.inUse(node, 'wifirr', () => uci.sections('wifirr', 'scheduler').filter((s) => s.device), () => common.schedulers().then((answer) => {
+			common.inUse(node, 'wifirr', () => uci.sections('wifirr', 'scheduler').filter((s) => s.device), () => ask.schedulers().then((answer) => {
 				const running = common.list(answer?.schedulers);
 
 				return common.sharing(running).then((sharing) => (s) => running.find((st) => st?.device == s.device) ?? (sharing(s) && { together: sharing(s) }));

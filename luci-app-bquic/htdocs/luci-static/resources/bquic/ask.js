@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+'use strict';
+'require baseclass';
+'require poll';
+'require rpc';
+'require ui';
+
+/* Questions to the router, and when they are asked. */
+
+const AWAY = new Error(_('The router does not answer.'));
+
+/* What is asked again and again, and had no answer the last time. */
+const lost = new Set();
+
+/* rpcd's objects among these: packages that are installed. */
+function known(...objects) {
+	return rpc.list(...objects).catch(() => { throw AWAY; });
+}
+
+/* What an object answers, or null: it is not installed, or has failed. Rejects if the router does not answer at all. */
+function answer(object, promise) {
+	return promise.catch(() => known(object).then(() => null));
+}
+
+const question = (object, call) => () => answer(object, call());
+
+return baseclass.extend({
+	known: known,
+	answer: answer,
+	status: question('bquic', rpc.declare({ object: 'bquic', method: 'status', reject: true })),
+	mistakes: question('bquic', rpc.declare({ object: 'bquic', method: 'check', reject: true })),
+	schedulers: question('wifirr', rpc.declare({ object: 'wifirr', method: 'status', reject: true })),
+	schedulerMistakes: question('wifirr', rpc.declare({ object: 'wifirr', method: 'check', reject: true })),
+	clients: question('wifirr', rpc.declare({ object: 'wifirr', method: 'clients', reject: true })),
+
+	/*
+	 * Calls fn at once, and then every so many seconds while the page is visible. While the router
+	 * does not answer, as during a restart, the page stays as it is, and says so.
+	 */
+	every(seconds, fn) {
+		const seen = () => document.hidden ? Promise.resolve() : fn().then(() => lost.delete(fn), (err) => {
+			if (err !== AWAY)
+				throw err;
+			lost.add(fn);
+		}).then(() => lost.size ? ui.showIndicator('bquic', AWAY.message, null, 'inactive') : ui.hideIndicator('bquic'));
+
+		seen();
+		poll.add(seen, seconds);
+	}
+});
