@@ -285,6 +285,28 @@ test('overview: before the first answer, it says nothing of the daemons', async 
 	assert.deepEqual(errors, []);
 });
 
+test('overview: on a narrow card, the name of a device stays in one piece', async () => {
+	const { page, errors } = await open(360, recorded, config);
+
+	await show(page, 'overview', 1);
+	const lines = await page.evaluate(() => {
+		const title = document.querySelector('.bquic-cards > :last-child h3 > span');
+		const walker = document.createTreeWalker(title, NodeFilter.SHOW_TEXT);
+		while (!walker.nextNode().data.includes('phy0-ap0'));
+		const range = document.createRange(), at = walker.currentNode.data.indexOf('phy0-ap0');
+		range.setStart(walker.currentNode, at);
+		range.setEnd(walker.currentNode, at + 8);
+		/* as beside the words of any language on the button */
+		return Array.from({ length: 20 }, (x, em) => {
+			title.style.maxWidth = `${em}em`;
+			return range.getClientRects().length;
+		});
+	});
+	assert.equal(Math.max(...lines), 1);
+	assert.match(await page.innerText('body'), /Scheduler on phy0-ap0/);
+	assert.deepEqual(errors, []);
+});
+
 test('a switch applies its own change, and none that waits elsewhere', async () => {
 	const press = async (changes) => {
 		const { page, errors } = await open(1200, { ...recorded, changes, 'uci.commit': {} }, config);

@@ -142,7 +142,7 @@ return view.extend({
 
 	card(title, state, kind, button, ...content) {
 		return E('div', { 'class': 'bquic-card' }, [
-			E('h3', {}, [ E('span', {}, [ title ]), button ?? '' ]),
+			E('h3', {}, [ E('span', {}, [ title ].flat()), button ?? '' ]),
 			E('p', { 'class': `bquic-state ${kind}` }, [ state ]),
 			...content
 		]);
@@ -213,7 +213,8 @@ return view.extend({
 		return sections.map((s) => {
 			const st = running.find((r) => r?.device == s.device);
 			const on = s.enabled == '1';
-			const title = _('Scheduler on %s').format(s.device);
+			const [ before, after ] = _('Scheduler on %s').split('%s');
+			const title = [ before, E('span', { 'class': 'bquic-device' }, [ s.device ]), after ];
 			const button = this.toggle('wifirr', s['.name'], on);
 
 			const windows = st?.contention?.windows === true;

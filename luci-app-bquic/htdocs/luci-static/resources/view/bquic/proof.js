@@ -126,7 +126,7 @@ return view.extend({
 		}, [ _('Export') ]);
 		this.relay = E('div', {}, [
 			E('div', { 'class': 'cbi-map-descr' }, [
-				_('Some new connections are drawn at random to go direct, and those that the relay carries are compared with them. The bars are 95 % confidence intervals.')
+				_('Some new connections are drawn at random to go direct, and those that the relay carries are compared with them. The bars show where the truth is in 95 of 100 cases.')
 			]),
 			this.verdict,
 			E('h3', {}, [ _('By application') ]), this.kinds.element,
