@@ -582,14 +582,18 @@ test('whether it helps: words, intervals, what the scheduler says, and an export
 test('whether it helps: no scheduler, no relay, nothing compared', async () => {
 	const without = (proof) => ({ 'bquic.status': { gateway: null, relay: { ...recorded['bquic.status'].relay, proof } } });
 
-	for (const [ answers, wants ] of [
+	for (const [ answers, wants, uci ] of [
 		[ { objects: [ 'bquic' ] }, 'The relay does not answer' ],
+		[ { objects: [ 'bquic' ] }, 'The relay is off.', { bquic: { relay: { '.type': 'relay', '.name': 'relay', enabled: '0' } } } ],
+		[ without({ verdict: 'unsure', days: 0, uncompared: 12, overall: { carried: 0, direct: 0 }, sizes: [] }), 'Compare by hand' ],
+		[ without({ verdict: 'unsure', days: 8, overall: { carried: 900, direct: 90, complete: { change: 0, low: -0.1, high: 0.1 } } }), 'A week has not shown' ],
+		[ without({ verdict: 'slower', days: 2, auto: false, overall: { carried: 900, direct: 90, complete: { change: 0.5, low: 0.2, high: 0.9 } } }), 'With “Direct when slower”' ],
 		[ without(undefined), 'older than this page' ],
 		[ without({ verdict: 'off', days: 0, overall: { carried: 0, direct: 0 }, sizes: [] }), 'Nothing is compared now' ],
 		[ without({ verdict: 'unsure', days: 0, overall: { carried: 0, direct: 0 }, sizes: [] }), 'No connection has been compared in the last seven days' ],
 		[ without({ verdict: 'spared', days: 1, overall: { carried: 9, direct: 9, complete: { change: 0.5, low: 0.2, high: 0.9 } } }), '50 % slower (95 %: 20 to 90): 9 against 9' ]
 	]) {
-		const { page, errors } = await open(1200, answers, config);
+		const { page, errors } = await open(1200, answers, uci ?? config);
 		await show(page, 'proof', 2);
 		const text = await page.textContent('body');
 		assert.ok(text.includes(wants), `${wants} in ${text}`);

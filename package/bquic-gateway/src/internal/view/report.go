@@ -91,10 +91,15 @@ func next(p *proof.Report) string {
 	case proof.Spared:
 		return "Carried connections were slower, or got no answer, so new ones go direct. A few are still carried; once the difference is no longer certain, all are again."
 	}
-	if p.Days == 0 {
-		return "No connection has been compared in the last 7 days: `bquic status` says whether the relay takes any."
+	switch {
+	case p.Days >= proof.Days-1 && p.Overall.Complete != nil:
+		return "A week has not shown for certain whether there is a difference. If there is one, it is within the ranges above."
+	case p.Days > 0:
+		return "It is not certain yet whether there is a difference. Leave the relay on, and run this again in a day."
+	case p.Uncompared > 0:
+		return "No connection has been compared in the last 7 days. Compare by hand: download a large file on a client with the relay on and off, several times in turn."
 	}
-	return "It is not certain yet whether there is a difference. Leave the relay on, and run this again in a day."
+	return "No connection has been compared in the last 7 days: `bquic status` says whether the relay takes any."
 }
 
 // faster says how much less time it takes, or how much more.

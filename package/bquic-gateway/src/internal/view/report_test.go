@@ -75,6 +75,14 @@ The relay helps here: leave it on. `+"`bquic report --json`"+` prints the result
 	if got := report(); got != "No connection has been compared in the last 7 days: `bquic status` says whether the relay takes any.\n" {
 		t.Errorf("without data: %q", got)
 	}
+	r.Uncompared = 12
+	if got := report(); !strings.HasSuffix(got, "several times in turn.\n") {
+		t.Errorf("all while clients filled the path: %q", got)
+	}
+	r = proof.Report{Verdict: proof.Unsure, Days: 8, Overall: proof.Line{Carried: 900, Direct: 90, Complete: change(0, -0.1, 0.1)}}
+	if got := report(); !strings.Contains(got, "A week has not shown for certain") {
+		t.Errorf("after a week: %q", got)
+	}
 	if got := Report(json.RawMessage(`{"role":"relay"}`)); !strings.Contains(got, "older") {
 		t.Errorf("an older relay: %q", got)
 	}

@@ -5,6 +5,7 @@
 'require bquic.graph as graph';
 'require bquic.table as table';
 'require dom';
+'require uci';
 'require view';
 
 const WIDTH = 200, HEIGHT = 20; /* picture of an interval */
@@ -105,11 +106,17 @@ return view.extend({
 	handleSave: null,
 	handleReset: null,
 
-	render() {
+	load() {
+		return common.loadConfig('bquic');
+	},
+
+	render(have) {
 		const long = [ { title: _('First byte') }, { title: _('Throughput') } ];
 		const create = (first, more) => table.create([ { title: first }, { title: _('faster | slower') }, { title: _('Completed') }, ...more,
 			{ title: _('Carried'), number: true }, { title: _('Direct'), number: true } ], _('Nothing yet.'));
 
+		/* who may not read the configuration sees only whether it answers */
+		this.off = have && uci.get('bquic', common.nameOf('relay'), 'enabled') != '1';
 		this.verdict = E('div', { 'class': 'bquic-card', 'aria-live': 'polite' });
 		this.kinds = create(_('Application'), []);
 		this.sizes = create(_('Size'), long);
@@ -196,8 +203,10 @@ return view.extend({
 	words(proof, all) {
 		const next = {
 			off: _('Nothing is compared now: the control group is switched off.'),
-			unsure: count(proof?.days) ? _('It is not certain yet whether there is a difference: leave the relay on, and look again in a day.')
-				: _('No connection has been compared in the last seven days: the overview says whether the relay takes any.'),
+			unsure: count(proof?.days) >= 7 && change(all.complete) ? _('A week has not shown for certain whether there is a difference: if there is one, it is within the ranges above.')
+				: count(proof?.days) ? _('It is not certain yet whether there is a difference: leave the relay on, and look again in a day.')
+					: count(proof?.uncompared) ? _('No connection has been compared in the last seven days. Compare by hand: download a large file on a client with the relay on and off, several times in turn.')
+						: _('No connection has been compared in the last seven days: the overview says whether the relay takes any.'),
 			faster: _('The relay helps here: leave it on.'),
 			slower: _('The relay slows connections down here. Check on the overview whether the processor is at its limit, and try a nearer gateway.'),
 			silent: _('More of the carried connections get no answer: check what the gateway refuses, and whether its uplink works.'),
@@ -208,7 +217,7 @@ return view.extend({
 		const days = Math.min(count(proof?.days), 7);
 
 		if (!proof)
-			return [ _('The relay does not answer, or is older than this page.') ];
+			return [ this.off ? _('The relay is off.') : _('The relay does not answer, or is older than this page.') ];
 
 		return [
 			...days ? [ (days > 1 ? _('Carried connections are %s: %d against %d, last %d days.') : _('Carried connections are %s: %d against %d, today.'))
@@ -218,7 +227,8 @@ return view.extend({
 			...count(silent.carried_of) + count(silent.direct_of) ? [ _('Without an answer: %s %% of the carried connections, %s %% of the direct ones.')
 				.format(share(silent.carried, silent.carried_of), share(silent.direct, silent.direct_of)) ] : [],
 			...count(proof.uncompared) ? [ _('Not compared, because they began while clients filled the path: %d, since the relay’s start.').format(count(proof.uncompared)) ] : [],
-			next[proof.verdict] ?? common.text(proof.verdict)
+			next[proof.verdict] ?? common.text(proof.verdict),
+			...proof.verdict == 'slower' && !proof.auto ? [ _('With “Direct when slower” on the relay’s page, new connections go direct in the meantime.') ] : []
 		];
 	},
 
