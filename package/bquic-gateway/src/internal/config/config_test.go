@@ -269,7 +269,7 @@ func TestMistakes(t *testing.T) {
 	option log_level 'loud'
 `, []string{
 			`conf:2: gateway.enabled: "maybe" is neither 0 nor 1`,
-			`conf:3: gateway.listen: "443" is not [address]:port`,
+			`conf:3: gateway.listen: "443" is not [address]:port, such as :8443 or 192.0.2.1:443`,
 			`conf:4: gateway.mesh: 10.0.0.1/8 has bits set beyond its length: write 10.0.0.0/8`,
 			`conf:5: gateway.mesh: "10.0.0.0/33" is not a prefix such as 10.0.0.0/8 or fd00::/8`,
 			`conf:6: gateway.mesh_profile: unknown profile "turbo": expected one of ["standard" "bquic" "bquic-2019" "bquic-thesis" "modquic"]`,

@@ -97,7 +97,7 @@ func parseSocket(s string) (string, error) {
 func parseListen(s string) (string, error) {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
-		return "", fmt.Errorf("%q is not [address]:port", s)
+		return "", fmt.Errorf("%q is not [address]:port, such as :8443 or 192.0.2.1:443", s)
 	}
 	if host != "" {
 		if _, err := netip.ParseAddr(host); err != nil {
