@@ -22,6 +22,9 @@ const list = (value) => common.list(value).filter((x) => x && typeof x == 'objec
 const count = (value) => graph.sane(value) ?? 0;
 const percent = (part) => Math.round(100 * part);
 
+/* A number and its unit stay on one line. */
+const whole = (text) => text.replace(/(\d) (%|MB)/g, '$1\u00a0$2');
+
 /* A change of a time: less is better. */
 function faster(c) {
 	if (!c)
@@ -171,7 +174,7 @@ return view.extend({
 		const rows = (name, title, short) => list(proof?.[name]).map((l, i) => this.row(l, title(l), `${name}${i}`, most, short));
 		const all = proof?.overall && typeof proof.overall == 'object' ? proof.overall : {};
 
-		dom.content(this.verdict, this.words(proof, all).map((line) => E('p', {}, [ line ])));
+		dom.content(this.verdict, this.words(proof, all).map((line) => E('p', {}, [ whole(line) ])));
 		this.kinds.update(rows('kinds', kind, true));
 		this.sizes.update([
 			...count(all.carried) + count(all.direct) ? [ this.row(all, _('All sizes'), 'all', most) ] : [],
@@ -196,7 +199,7 @@ return view.extend({
 		if (!short)
 			cells.push(faster(change(line.first_byte)), more(change(line.throughput)));
 
-		return { key, cells: [ ...cells, String(count(line.carried)), String(count(line.direct)) ] };
+		return { key, cells: [ ...cells, String(count(line.carried)), String(count(line.direct)) ].map((cell) => typeof cell == 'string' ? whole(cell) : cell) };
 	},
 
 	/* The result, and the recommended action. */
