@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -96,6 +97,21 @@ func TestListNamesWhatCallAnswers(t *testing.T) {
 			t.Errorf("%s: no answer", method)
 		}
 	}
+}
+
+// TestDocs compares methods and their arguments with docs/fleet.md.
+func TestDocs(t *testing.T) {
+	doc, err := os.ReadFile("../../../../../docs/fleet.md")
+	must(t, err)
+	documented := make(map[string]map[string]any)
+	// The first table has some of the methods, too; the second one has the arguments.
+	for _, row := range regexp.MustCompile("(?m)^\\| `ubus call bquic (\\w+)` \\| ([^|]*)\\|").FindAllStringSubmatch(string(doc), -1) {
+		documented[row[1]] = make(map[string]any)
+		for _, argument := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(row[2], -1) {
+			documented[row[1]][argument[1]] = ""
+		}
+	}
+	equal(t, Methods, documented)
 }
 
 func TestHistory(t *testing.T) {
