@@ -42,7 +42,7 @@ func newClientFlags(name string, timeout time.Duration) clientFlags {
 		insecure: f.Bool("insecure", false, "accepts any certificate"),
 		local:    f.String("local-addr", "", "`ADDRESS` to send from"),
 		json:     f.Bool("json", false, "prints JSON"),
-		timeout:  f.Duration("timeout", timeout, "`TIME` limit of one transfer, 0 for none"),
+		timeout:  f.Duration("timeout", timeout, "`TIME` limit of one transfer, such as 30s; 0 for none"),
 	}
 }
 
