@@ -322,7 +322,7 @@ static void metrics(struct text *t, const struct wifirr *w)
 		delivered += p->client[id].delivered;
 		waiting += p->client[id].waiting;
 	}
-	metric(t, w, "engaged", "1 while clients take turns.", p->engaged);
+	metric(t, w, "engaged", "1 while clients take turns, or would in a dry run.", p->engaged);
 	metric(t, w, "clients", "Clients present.", p->clients);
 	metric(t, w, "clients_with_demand", "Clients with demand, exempt ones not counted.", p->demanding);
 	metric(t, w, "clients_active", "Clients in their turn.", p->active);
