@@ -504,6 +504,15 @@ func TestVerdictOfBoth(t *testing.T) {
 	}
 }
 
+// TestReportShare: operators read the share that they have set, not 0.05000000074505806.
+func TestReportShare(t *testing.T) {
+	for _, want := range []float64{0.01, 0.05, 0.07, 0.5} {
+		if got := New(Config{Share: want}).Report(start).Share; got != want {
+			t.Errorf("%v: %v", want, got)
+		}
+	}
+}
+
 func TestAging(t *testing.T) {
 	p := New(Config{Share: 0.5})
 	tk := p.Draw(start, clients[0], 0)

@@ -100,7 +100,7 @@ func (p *Proof) kind(from, to Class) Line {
 func (p *Proof) Report(now time.Time) Report {
 	r := Report{Auto: p.config.Auto, Sizes: []Line{}, Quarters: []Line{}, Clients: []Line{}, Kinds: []Line{}}
 	if w := p.window(now); p.config.Share > 0 {
-		r.Share = float64(w.share)
+		r.Share = math.Round(1e4*float64(w.share)) / 1e4 // without the digits of a float32
 	}
 	for i := range p.windows {
 		w := &p.windows[i]
