@@ -422,3 +422,10 @@ test('the Grafana board asks for metrics that exist', () => {
 	for (const name of asked)
 		assert.ok(known.includes(name), name);
 });
+
+test('the dashboard calls a graph what LuCI calls it', () => {
+	const drawn = JSON.parse(source('docs/grafana-mesh.json')).panels.map((p) => p.title);
+
+	for (const [ , title ] of source('luci-app-bquic/htdocs/luci-static/resources/view/bquic/overview.js').matchAll(/graph\.create\(_\('(.*?)'\)/g))
+		assert.ok(drawn.includes(title) || title == 'Traffic', title); /* the dashboard has that of the relay alone */
+});
