@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strconv"
@@ -45,6 +46,10 @@ func runOpenWrt(_ context.Context, args []string) error {
 	if err != nil {
 		return usageError{err}
 	}
+	var lines bytes.Buffer
+	if err := plan.Print(&lines, openwrt.Files(*dir)); err != nil {
+		return usagef("%s: %w", *file, err)
+	}
 	changed := false
 	if *prepare && plan.Enabled {
 		cfg.Gateway.Enabled, cfg.Relay.Enabled = role == openwrt.Gateway, role == openwrt.Relay
@@ -52,13 +57,11 @@ func runOpenWrt(_ context.Context, args []string) error {
 			return usagef("%s: %w", *file, err)
 		}
 	}
-	if err := plan.Print(&stdout, openwrt.Files(*dir)); err != nil {
-		return usagef("%s: %w", *file, err)
-	}
 	if changed {
-		fmt.Fprintln(&stdout, "changed 1")
+		fmt.Fprintln(&lines, "changed 1")
 	}
-	return nil
+	_, err = lines.WriteTo(&stdout)
+	return err
 }
 
 func parseUser(text string) (uid, gid int, err error) {

@@ -103,8 +103,9 @@ func TestMistakePrepares(t *testing.T) {
 		return strings.Join(all, "\n")
 	}
 	before := prepare("\toption listen ':18443'\n", 0)
-	after := prepare("\toption listen ':19443'\n\toption certificate '"+top+"/none'\n\toption key '"+top+"/none'\n", exitUsage)
-	if after != before {
-		t.Errorf("refused, but written:\n%s", after)
+	for _, mistake := range []string{"certificate '" + top + "/none'\n\toption key '" + top + "/none'", "access_log '" + top + "/a\tb/c'"} {
+		if after := prepare("\toption listen ':19443'\n\toption "+mistake+"\n", exitUsage); after != before {
+			t.Errorf("%s: refused, but written:\n%s", mistake, after)
+		}
 	}
 }

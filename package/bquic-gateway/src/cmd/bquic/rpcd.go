@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"os"
 
 	"bquic/internal/openwrt"
@@ -40,6 +41,9 @@ func checkForInit(file string) error {
 			return err
 		}
 		if err := plan.CheckListen(openwrt.DefaultFiles); err != nil {
+			return err
+		}
+		if err := plan.Print(io.Discard, openwrt.DefaultFiles); err != nil {
 			return err
 		}
 		if err := checkDaemons(cfg); err != nil {
