@@ -112,6 +112,16 @@ test('a start starts what has no mistake, and a reload with one leaves things as
 		}
 });
 
+test('a reload that is refused for one daemon replaces nothing of the other', () => {
+	const run = service((s) => { onlyGateway(s); onlyRelay(s); });
+	const files = () => [ 'gateway/conf', 'gateway/fixed', 'relay/conf', 'relay/fixed' ].map((name) => fs.readFileSync(run.made(name), 'utf8'));
+	run('start_service');
+	const before = files();
+	const { status } = run('reload_service', (s) => { s.gateway.listen = ':1234'; delete s.relay.pin; s.relay.ca = '/nonexistent/ca'; });
+	assert.equal(status, 1);
+	assert.deepEqual(files(), before);
+});
+
 test('a mistake ends no running daemon when apk starts the service after an upgrade', () => {
 	const mistake = (s) => { onlyGateway(s); s.gateway.listen = 'nowhere'; };
 

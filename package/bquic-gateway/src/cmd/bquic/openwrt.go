@@ -51,9 +51,15 @@ func runOpenWrt(_ context.Context, args []string) error {
 		return usagef("%s: %w", *file, err)
 	}
 	changed := false
-	if *prepare && plan.Enabled {
+	if plan.Enabled {
 		cfg.Gateway.Enabled, cfg.Relay.Enabled = role == openwrt.Gateway, role == openwrt.Relay
-		if changed, err = plan.Prepare(openwrt.Files(*dir), uid, gid, func() error { return checkDaemons(cfg) }); err != nil {
+		check := func() error { return checkDaemons(cfg) }
+		if *prepare {
+			changed, err = plan.Prepare(openwrt.Files(*dir), uid, gid, check)
+		} else {
+			err = plan.Refuse(openwrt.Files(*dir), uid, check)
+		}
+		if err != nil {
 			return usagef("%s: %w", *file, err)
 		}
 	}

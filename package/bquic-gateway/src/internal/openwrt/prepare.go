@@ -88,20 +88,29 @@ func User() (uid int) {
 // Check returns the error with which Prepare would refuse a daemon that runs as uid.
 func (p *Plan) Check(uid int) error { return p.give(owner{uid: uid}, false) }
 
-// Prepare makes the files and directories that the daemon needs. uid (0: root, without a jail) owns
-// the daemon's directories and access log. root owns the other files, which gid may read. changed
-// reports whether settings that a running daemon cannot change differ from before. An address that
-// the daemon cannot listen on is an error only while the daemon runs, because a restart would end it.
-// While the router boots, the address may appear later. check comes after the daemon's directories and before root's files, which
-// the running daemon reads if it is started again: after a mistake, they stay as they are.
-func (p *Plan) Prepare(files Files, uid, gid int, check func() error) (changed bool, err error) {
+// Refuse returns the error with which Prepare would refuse a daemon, and changes nothing. An address that the daemon cannot listen
+// on is an error only while the daemon runs, because a restart would end it. While the router boots, the address may appear later.
+func (p *Plan) Refuse(files Files, uid int, check func() error) error {
 	if p.running(files) != nil {
 		if err := p.CheckListen(files); err != nil {
-			return false, err
+			return err
 		}
 	}
-	to := owner{uid, gid}
-	if err := p.give(to, true); err != nil {
+	if err := p.Check(uid); err != nil {
+		return err
+	}
+	return check()
+}
+
+// Prepare makes the files and directories that the daemon needs. uid (0: root, without a jail) owns
+// the daemon's directories and access log. root owns the other files, which gid may read. changed
+// reports whether settings that a running daemon cannot change differ from before. After a mistake, the files stay as they are:
+// the running daemon reads them if it is started again.
+func (p *Plan) Prepare(files Files, uid, gid int, check func() error) (changed bool, err error) {
+	if err := p.Refuse(files, uid, check); err != nil {
+		return false, err
+	}
+	if err := p.give(owner{uid, gid}, true); err != nil {
 		return false, err
 	}
 	// OpenWrt's acme makes this directory, which is in memory, only when it renews: after the jail. Without it, the
@@ -110,9 +119,6 @@ func (p *Plan) Prepare(files Files, uid, gid int, check func() error) (changed b
 		if in, err := find(p.webroot+"/.well-known", true); err == nil {
 			in.close()
 		}
-	}
-	if err := check(); err != nil {
-		return false, err
 	}
 	before, err := os.ReadFile(files.fixed(p.Role))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -123,7 +129,7 @@ func (p *Plan) Prepare(files Files, uid, gid int, check func() error) (changed b
 		path string
 		data []byte
 	}{{files.config(p.Role), p.Config}, {files.fixed(p.Role), []byte(p.Fixed)}} {
-		if err := write(f.path, f.data, to.gid); err != nil {
+		if err := write(f.path, f.data, gid); err != nil {
 			return false, err
 		}
 	}
@@ -152,14 +158,13 @@ func (p *Plan) give(to owner, change bool) error {
 	if p.accessLog == "" {
 		return nil
 	}
-	// Also give it the directory if that is the package's or new, so that it can make the file again
-	// after a rotation.
-	if dir := filepath.Dir(p.accessLog); slices.Contains(own, dir) || !isDir(dir) {
-		if err := giveDir(dir, filepath.Base(p.accessLog), to, slices.Contains(own, dir), change); err != nil {
-			return fmt.Errorf("%s.access_log: %w", p.Role, err)
-		}
+	// In a directory that is the package's or new, it can make the file again after a rotation.
+	dir := filepath.Dir(p.accessLog)
+	give := func() error { return giveFile(p.accessLog, to, change) }
+	if slices.Contains(own, dir) || !isDir(dir) {
+		give = func() error { return giveDir(dir, filepath.Base(p.accessLog), to, slices.Contains(own, dir), change) }
 	}
-	if err := giveFile(p.accessLog, to, change); err != nil {
+	if err := give(); err != nil {
 		return fmt.Errorf("%s.access_log: %w", p.Role, err)
 	}
 	return nil
