@@ -152,7 +152,7 @@ add_feed() {
 update() {
 	case $manager in
 	opkg)
-		lists=$(awk '$1 == "lists_dir" { print $3 }' /etc/opkg.conf)
+		lists=$(awk '$1 == "lists_dir" { dir = $3 } END { print dir ? dir : "/usr/lib/opkg/lists" }' /etc/opkg.conf)
 		rm -f "$lists/bquic"
 		opkg update || true
 		[ -e "$lists/bquic" ]
