@@ -50,7 +50,7 @@ func Kept(dir string) Pair {
 }
 
 // LoadOrCreate returns the self-signed certificate in dir, and makes it if there is
-// none. names are its hosts. An existing certificate is not changed when they change,
+// none, with the key in dir, if there is one. names are its hosts. An existing certificate is not changed when they change,
 // because relays know its pin.
 func LoadOrCreate(dir string, names []string) (_ tls.Certificate, created bool, err error) {
 	kept := Kept(dir)
@@ -61,7 +61,7 @@ func LoadOrCreate(dir string, names []string) (_ tls.Certificate, created bool, 
 		c, err := load(certFile, keyFile)
 		return c, false, err
 	}
-	certPEM, keyPEM, err := selfSigned(names)
+	certPEM, keyPEM, err := selfSigned(names, keptKey(keyFile))
 	if err != nil {
 		return tls.Certificate{}, false, fmt.Errorf("cannot make a certificate: %w", err)
 	}
@@ -82,10 +82,29 @@ func LoadOrCreate(dir string, names []string) (_ tls.Certificate, created bool, 
 	return c, true, err
 }
 
-func selfSigned(names []string) (certPEM, keyPEM []byte, err error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// keptKey returns the key that selfSigned has made, or nil.
+func keptKey(name string) *ecdsa.PrivateKey {
+	data, err := readFile(name)
 	if err != nil {
-		return nil, nil, err
+		return nil
+	}
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return nil
+	}
+	made, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil
+	}
+	key, _ := made.(*ecdsa.PrivateKey)
+	return key
+}
+
+func selfSigned(names []string, key *ecdsa.PrivateKey) (certPEM, keyPEM []byte, err error) {
+	if key == nil {
+		if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+			return nil, nil, err
+		}
 	}
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
