@@ -7,9 +7,11 @@ wifirrd runs in box on dl0. down0 is the bottleneck, a tbf of RATE kbit/s,
 standing for the WiFi link. Clients have MAC 02:00:00:00:00:XX and addresses
 10.9.0.(10+i) and fd09::(10+i).
 """
+import contextlib
 import ctypes
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -167,8 +169,21 @@ def address(i):
     return f"10.9.{(i + 10) >> 8}.{(i + 10) & 255}"
 
 
+def remove_stale():
+    """What a killed run has left: its namespaces, and the daemons in them."""
+    for name in os.listdir("/run/netns") if os.path.isdir("/run/netns") else []:
+        made = re.fullmatch(r"w(\d+)(srv|box|air|cell|c\d+)", name)
+        if not made or os.path.exists(f"/proc/{made[1]}"):
+            continue
+        for pid in run("ip", "netns", "pids", name, check=False).stdout.split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        run("ip", "netns", "del", name, check=False)
+
+
 class Bed:
     def __init__(self, clients, rate_kbit=None):
+        remove_stale()
         tag = f"w{os.getpid()}"
         self.spaces = []
         self.daemons = []

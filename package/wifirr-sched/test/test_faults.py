@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from bed import WIFIRRD, Bed, Downloads, guard_of, kill_both, mac, wait_for
+from bed import WIFIRRD, Bed, Downloads, Netns, guard_of, kill_both, mac, run, wait_for
 
 PAPER = ("--mode", "paper", "--engage", "always", "--rate", "20000")
 SANITIZED = "asan" in WIFIRRD
@@ -66,6 +66,18 @@ def consistent(bed, daemon, clients, active=5):
         return (status.get("clients") == clients and len(classes(bed)) == clients and status["engaged"]
                 and unthrottled(bed) == active == len(status["active"]))
     wait_for(check, f"{clients} clients scheduled", 8)
+
+
+def test_what_a_killed_run_left_is_removed():
+    """Daemons, too: they would schedule an empty namespace for ever."""
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    left = Netns(f"w{dead.pid}box")
+    process = left.popen("sleep", "600")
+    wait_for(lambda: str(process.pid) in run("ip", "netns", "pids", left.name).stdout, "the process")
+    with Bed(0):
+        assert process.wait(timeout=10) == -signal.SIGKILL
+        assert not os.path.exists(f"/run/netns/{left.name}")
 
 
 def test_killed_at_any_moment_and_started_again(bed):

@@ -7,14 +7,17 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -74,8 +77,40 @@ func TestMain(m *testing.M) {
 			return
 		}
 		flag.Set("test.run", "^$") // no test: m.Run then writes what has run
+	} else {
+		removeStale()
 	}
 	os.Exit(m.Run())
+}
+
+// removeStale removes the namespaces of runs that were killed or ended by Ctrl-C. Their processes have ended with them.
+func removeStale() {
+	names, _ := filepath.Glob("/run/netns/bquic-*-*-*")
+	for _, name := range names {
+		name = filepath.Base(name)
+		if _, err := os.Stat("/proc/" + strings.Split(name, "-")[1]); errors.Is(err, fs.ErrNotExist) {
+			exec.Command("ip", "netns", "del", name).Run()
+		}
+	}
+}
+
+// TestRemoveStale has what a killed run and one that goes on have made.
+func TestRemoveStale(t *testing.T) {
+	dead := exec.Command("true")
+	if err := dead.Run(); err != nil {
+		t.Fatal(err)
+	}
+	for pid, stays := range map[int]bool{dead.Process.Pid: false, os.Getpid(): true} {
+		name := fmt.Sprintf("bquic-%d-0-stale", pid)
+		if out, err := exec.Command("ip", "netns", "add", name).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		removeStale()
+		if _, err := os.Stat("/run/netns/" + name); (err == nil) != stays {
+			t.Errorf("of the process %d: %v", pid, err)
+		}
+		exec.Command("ip", "netns", "del", name).Run()
+	}
 }
 
 // coverageDir is where scripts/test --coverage wants what has run, "" in other runs. A killed process writes
