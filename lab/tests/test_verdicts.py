@@ -20,6 +20,7 @@ dense_download: Any = importlib.import_module("dense_download")
 fairness: Any = importlib.import_module("fairness")
 latency: Any = importlib.import_module("latency")
 neighbour: Any = importlib.import_module("neighbour")
+sessions: Any = importlib.import_module("sessions")
 
 
 def test_a_papers_gain_is_reproduced_by_nine_tenths_of_it() -> None:
@@ -31,6 +32,16 @@ def test_a_papers_gain_is_reproduced_by_nine_tenths_of_it() -> None:
         rows = [{**simulation.CENTRE, "ap": "fifo512", "traffic": "browse", "upload_kbit": 10, "form": form, "worst_s": seconds, "collided_share": 0}
                 for form, seconds in (("none", 10 * gain), ("ap", 10.0))]
         assert dense_download.paper(rows)[0][3] == verdict  # 1.6 in the paper
+
+
+def test_a_verdict_is_on_all_that_its_line_says() -> None:
+    for before, after, verdict in ((0.16, 0.02, "reproduced"), (0.16, 0.08, "not reproduced"), (0.16, None, "not reproduced"), (0.1, 0.02, "not reproduced")):
+        rows = [{**simulation.CENTRE, "ap": "fifo512", "traffic": traffic, "upload_kbit": 10, "form": form, "worst_s": 1.0, "collided_share": share}
+                for traffic, form, share in (("browse", "none", before), ("spdy", "ap", after)) if share]
+        assert dense_download.paper(rows)[-1][3] == verdict
+    for alone, verdict in ((4, "reproduced"), (2, "not reproduced")):  # beside two flows of one session
+        flows = [[0, 0, session, 0, 0] for session in (*range(alone), 9, 9)]
+        assert sessions.paper([{"http": 2, "flows": flows}])[0][3] == verdict
 
 
 def test_nothing_is_reproduced_that_is_in_no_paper() -> None:
