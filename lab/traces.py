@@ -115,6 +115,7 @@ def quic_window(status_socket: pathlib.Path) -> Callable[[], Sample | None]:
         with socket.socket(socket.AF_UNIX) as s:
             s.settimeout(5)
             s.connect(str(status_socket))
+            s.shutdown(socket.SHUT_WR)  # the end of the question: otherwise the gateway waits for it
             data = b""
             while piece := s.recv(1 << 16):
                 data += piece

@@ -119,6 +119,7 @@ class Gateway:
         with socket.socket(socket.AF_UNIX) as s:
             s.settimeout(PATIENCE)
             s.connect(str(self.socket))
+            s.shutdown(socket.SHUT_WR)
             data = b""
             while piece := s.recv(1 << 16):
                 data += piece

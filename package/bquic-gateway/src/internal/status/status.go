@@ -17,9 +17,9 @@ import (
 
 const (
 	ioTimeout = 5 * time.Second
-	// askTimeout is how long the server waits for the end of the question. A client that asks
-	// for nothing may never end it.
-	askTimeout = 100 * time.Millisecond
+	// askTimeout is how long the server waits for the end of the question: on a busy router, a client may get no time
+	// for a while. One that asks for nothing may never end it.
+	askTimeout = 2 * time.Second
 	maxWord    = 32
 	// maxSize is the limit on an answer that Read accepts, in bytes.
 	maxSize = 16 << 20
@@ -129,11 +129,14 @@ func Ask(path, what string) (json.RawMessage, error) {
 		return nil, err
 	}
 	defer conn.Close()
+	return ask(conn.(*net.UnixConn), what)
+}
+
+func ask(conn *net.UnixConn, what string) (json.RawMessage, error) {
 	_ = conn.SetDeadline(time.Now().Add(ioTimeout))
-	if _, err := io.WriteString(conn, what); err != nil {
-		return nil, err
-	}
-	if err := conn.(*net.UnixConn).CloseWrite(); err != nil {
+	_, err := io.WriteString(conn, what)
+	// After askTimeout, the status is there without a question.
+	if err = errors.Join(err, conn.CloseWrite()); err != nil && what != Status {
 		return nil, err
 	}
 	data, err := io.ReadAll(io.LimitReader(conn, maxSize))
@@ -141,7 +144,7 @@ func Ask(path, what string) (json.RawMessage, error) {
 		return nil, err
 	}
 	if !json.Valid(data) {
-		return nil, fmt.Errorf("the answer from %s is not JSON", path)
+		return nil, fmt.Errorf("the answer from %s is not JSON", conn.RemoteAddr())
 	}
 	return data, nil
 }

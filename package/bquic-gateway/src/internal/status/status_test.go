@@ -4,6 +4,7 @@ package status
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -63,6 +64,33 @@ func TestStatus(t *testing.T) {
 	}
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("the socket is still there: %v", err)
+	}
+}
+
+// TestLate has a client that gets no time to ask until the daemon has answered without a question.
+func TestLate(t *testing.T) {
+	ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "x.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	for what, want := range map[string]string{Status: `{"a":1}`, History: ""} {
+		conn, err := net.Dial("unix", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		daemon, err := ln.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = daemon.Write([]byte(`{"a":1}`))
+		if err := errors.Join(err, daemon.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if data, err := ask(conn.(*net.UnixConn), what); string(data) != want || (err == nil) != (want != "") {
+			t.Errorf("asked for %q: %s, %v", what, data, err)
+		}
 	}
 }
 
