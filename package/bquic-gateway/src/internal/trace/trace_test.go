@@ -322,11 +322,14 @@ func TestAgainstStats(t *testing.T) {
 				{"ACKs sent", r.Received.Acks, s.AcksSent},
 				{"ACKs received", r.Sent.Acks, s.AcksReceived},
 				{"lost", r.Losses.Packets, s.PacketsLost},
-				{"lost by mistake", r.Losses.Spurious, s.PacketsLostSpurious},
 			} {
 				if c.got != c.want {
 					t.Errorf("%s: %d, the connection counted %d", c.what, c.got, c.want)
 				}
+			}
+			// On a busy machine, an acknowledgement may come when the connection has forgotten that it took the packet for lost.
+			if got, least := r.Losses.Spurious, s.PacketsLostSpurious; got < least || got > r.Losses.Packets {
+				t.Errorf("lost by mistake: %d, the connection counted %d", got, least)
 			}
 			if r.VantagePoint != side.name || r.Truncated {
 				t.Errorf("%s, truncated %v", r.VantagePoint, r.Truncated)
