@@ -32,7 +32,7 @@ type BridgePort struct {
 
 const (
 	// flowTimeout is how long a note lasts without packets. The connection's socket sends
-	// keep-alive probes more often (tunnel.KeepAlive), and each answer restarts the timeout.
+	// keep-alive probes more often (tunnel.Hurried), and each answer restarts the timeout.
 	flowTimeout = 10 * time.Minute
 	// maxNoted is the limit on noted connections of each IP version. When the map is full, SYNs
 	// are not queued.

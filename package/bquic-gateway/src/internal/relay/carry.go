@@ -40,7 +40,7 @@ func (r *Relay) accept(ctx context.Context, l *net.TCPListener, wg *sync.WaitGro
 		wg.Go(func() {
 			stop := context.AfterFunc(ctx, func() { tunnel.Reset(client) })
 			defer stop()
-			_ = client.SetKeepAliveConfig(tunnel.KeepAlive())
+			_ = client.SetKeepAliveConfig(tunnel.Patient)
 			tunnel.ResetAtEnd(client)
 			tunnel.KeepUrgent(client)
 			target, err := r.now.Load().targetOf(client)
@@ -59,6 +59,7 @@ func (r *Relay) serve(ctx context.Context, client *net.TCPConn, target netip.Add
 	addr := unmap(client.RemoteAddr().(*net.TCPAddr).AddrPort())
 	forward := r.expected.accepted(pair{addr, target}, time.Now()) // before held, so that a connection never counts twice
 	if forward.bridged {
+		_ = client.SetKeepAliveConfig(tunnel.Hurried) // the kernel's note of the connection lasts for as long
 		defer r.diverter.Release(addr.Addr())
 	}
 	r.held.Add(1)
@@ -108,7 +109,7 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, to w
 		from.carried.ToStream.Add(uint64(sent))
 		rest := slices.Clone(first[sent:]) // a copy, mostly empty, so that first is not kept for the tunnel's lifetime
 		first, early = nil, nil
-		err = tunnel.SpliceTimed(client, rest, str, &from.carried, c.timing)
+		err = tunnel.SpliceTimed(client, rest, str, &from.carried, c.timing, func() bool { return r.crowded() || s.full() })
 		r.logger.Debug("connection ended", "target", to.target, "error", err)
 		return nil, true
 	}
@@ -145,7 +146,7 @@ func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, 
 	r.direct.total.Add(1)
 	// No timeout but the kernel's, as for a forwarded connection: on a busy processor it
 	// may take ten seconds until the relay sees the target's answer.
-	d := net.Dialer{KeepAliveConfig: tunnel.KeepAlive(), Control: forward.control}
+	d := net.Dialer{KeepAliveConfig: tunnel.Patient, Control: forward.control}
 	var begun *early
 	if c.timing != nil && len(first) == 0 {
 		begun = readEarly(client, io.Discard) // as with a gateway, because the measured time begins with the first byte
@@ -176,7 +177,7 @@ func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, 
 	defer origin.TCPConn.Close()
 	tunnel.LimitUnsent(origin.TCPConn)
 	tunnel.KeepUrgent(origin.TCPConn)
-	err = tunnel.SpliceTimed(client, first, origin, count, c.timing)
+	err = tunnel.SpliceTimed(client, first, origin, count, c.timing, r.crowded)
 	r.logger.Debug("direct connection ended", "target", target, "error", err)
 }
 

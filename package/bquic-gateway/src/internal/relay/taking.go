@@ -259,3 +259,6 @@ func (r *Relay) routeBridged(p *divert.Packet) bool {
 func (r *Relay) room() bool {
 	return r.held.Load()+int64(r.expected.len(time.Now())) < int64(r.now.Load().Limit)
 }
+
+// crowded reports whether more than half of the places for TCP connections are taken.
+func (r *Relay) crowded() bool { return 2*r.held.Load() > int64(r.now.Load().Limit) }

@@ -370,7 +370,7 @@ func dial(ctx context.Context, network, target string, allow []netip.Prefix) (_ 
 	var addresses []netip.AddrPort
 	d := net.Dialer{
 		Timeout:         dialTimeout,
-		KeepAliveConfig: KeepAlive(),
+		KeepAliveConfig: Patient,
 		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 			ap, err := netip.ParseAddrPort(address)
 			if err == nil {

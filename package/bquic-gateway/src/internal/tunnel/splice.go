@@ -85,23 +85,23 @@ func (c *Counter) Add(n uint64) {
 // direction as a FIN. If one side is reset or fails, Splice passes on what that side has sent,
 // then resets the other side in both directions and returns the error.
 func Splice(conn *net.TCPConn, first []byte, str Stream, count *Bytes) error {
-	return runSplice(conn, first, str, count, nil, false)
+	return runSplice(conn, first, str, count, nil, nil)
 }
 
 // SpliceTimed is Splice at a relay, whose client is at conn. If timing is not nil, it also measures how long the client
-// waits.
-func SpliceTimed(conn *net.TCPConn, first []byte, str Stream, count *Bytes, timing *Timing) error {
-	return runSplice(conn, first, str, count, timing, true)
+// waits. While crowded reports that there is little room, it looks for dead clients more often.
+func SpliceTimed(conn *net.TCPConn, first []byte, str Stream, count *Bytes, timing *Timing, crowded func() bool) error {
+	return runSplice(conn, first, str, count, timing, crowded)
 }
 
-func runSplice(conn *net.TCPConn, first []byte, str Stream, count *Bytes, timing *Timing, relay bool) error {
+func runSplice(conn *net.TCPConn, first []byte, str Stream, count *Bytes, timing *Timing, crowded func() bool) error {
 	raw, err := newRawTCP(conn)
 	if err != nil {
 		Reset(conn)
 		Cancel(str, http3.ErrCodeConnectError)
 		return err
 	}
-	s := &splice{conn: conn, raw: raw, str: str, count: count, timing: timing, relay: relay}
+	s := &splice{conn: conn, raw: raw, str: str, count: count, timing: timing, crowded: crowded}
 	ResetAtEnd(conn)
 	LimitUnsent(conn)
 	KeepUrgent(conn)
@@ -125,8 +125,8 @@ type splice struct {
 	str   Stream
 	count *Bytes
 
-	timing *Timing // nil: not measured
-	relay  bool    // conn is the client's
+	timing  *Timing     // nil: not measured
+	crowded func() bool // at a relay, where conn is the client's; nil at a gateway
 
 	moved   atomic.Uint32 // writes in both directions; 32 bits, because 64 bits need a lock on some processors
 	reading atomic.Bool   // conn is being read, and the read would return a reset
@@ -142,6 +142,7 @@ type splice struct {
 	// Used by look only:
 	lastMoved uint32
 	idle      time.Duration
+	hurried   bool // conn has Hurried
 }
 
 // toStream copies conn to str.
@@ -151,7 +152,7 @@ func (s *splice) toStream(first []byte) error {
 	defer s.raw.release()
 	// A server may stop reading, and still have an answer on its way. So a relay then drops what its client sends, until the
 	// client has the answer.
-	for refused == nil || s.relay && !s.answered() {
+	for refused == nil || s.crowded != nil && !s.answered() {
 		s.reading.Store(true)
 		b, err := s.raw.Next()
 		s.reading.Store(false)
@@ -354,6 +355,10 @@ func (s *splice) unhealthy() error {
 	if half && s.idle >= halfClosedTimeout {
 		return errIdle
 	}
+	if s.crowded != nil && !s.hurried && s.idle >= halfClosedTimeout && s.crowded() {
+		s.hurried = true
+		_ = s.conn.SetKeepAliveConfig(Hurried)
+	}
 	if !s.reading.Load() && !s.failed.Load() && !s.shut.Load() && ClosedByReset(s.conn) {
 		return errReset
 	}
@@ -403,8 +408,13 @@ func Cancel(str Stream, code http3.ErrCode) {
 	str.CancelWrite(quic.StreamErrorCode(code))
 }
 
-// KeepAlive returns a configuration that detects a dead peer within 5 minutes. Go's default,
-// a probe every 15 s, would keep phones awake.
-func KeepAlive() net.KeepAliveConfig {
-	return net.KeepAliveConfig{Enable: true, Idle: 2 * time.Minute, Interval: time.Minute, Count: 3}
-}
+// When TCP keep-alive takes a peer for dead.
+var (
+	// Patient waits for as long as NAT keeps a connection without packets (OpenWrt's nf_conntrack_tcp_timeout_established): a
+	// laptop that was closed, or a phone that was away, would find its connections alive without a relay. More than 5 min
+	// between two probes would be too long: after a few unanswered ones, conntrack forgets what the relay's rules translate
+	// (nf_conntrack_tcp_timeout_max_retrans).
+	Patient = net.KeepAliveConfig{Enable: true, Idle: 2 * time.Minute, Interval: 4 * time.Minute, Count: 30}
+	// Hurried is for places where there is no room for the dead.
+	Hurried = net.KeepAliveConfig{Enable: true, Idle: 2 * time.Minute, Interval: time.Minute, Count: 3}
+)

@@ -292,6 +292,46 @@ func TestIdle(t *testing.T) {
 	}
 }
 
+// TestCrowded checks that a relay looks for dead clients more often where it has little room, and only among idle ones.
+func TestCrowded(t *testing.T) {
+	for name, tc := range map[string]struct {
+		crowded, moves bool
+		want           int
+	}{
+		"room":            {want: Patient.Count},
+		"crowded":         {crowded: true, want: Hurried.Count},
+		"crowded, in use": {crowded: true, moves: true, want: Patient.Count},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, conn := tcpEnds(t)
+			if err := conn.SetKeepAliveConfig(Patient); err != nil {
+				t.Fatal(err)
+			}
+			s := &splice{conn: conn, str: endless{}, crowded: func() bool { return tc.crowded }}
+			s.reading.Store(true)
+			for waited := time.Duration(0); waited <= halfClosedTimeout; waited += watchInterval {
+				if tc.moves {
+					s.moved.Add(1)
+				}
+				if err := s.unhealthy(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			raw, err := conn.SyscallConn()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var count int
+			if cerr := raw.Control(func(fd uintptr) { count, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_KEEPCNT) }); cerr != nil || err != nil {
+				t.Fatal(cerr, err)
+			}
+			if count != tc.want {
+				t.Errorf("%d unanswered probes, want %d", count, tc.want)
+			}
+		})
+	}
+}
+
 // flood writes until the connection accepts no more, and returns how much it accepted.
 func flood(t *testing.T, conn *net.TCPConn) (total int) {
 	t.Helper()

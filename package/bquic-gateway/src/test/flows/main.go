@@ -109,7 +109,8 @@ func carry(client *net.TCPConn, to string, delay, idle time.Duration, begin time
 		return r, false
 	}
 	defer server.Close()
-	_ = tunnel.SpliceTimed(client, nil, newLate(server.(*net.TCPConn), delay, idle), new(tunnel.Bytes), timing)
+	_ = tunnel.SpliceTimed(client, nil, newLate(server.(*net.TCPConn), delay, idle), new(tunnel.Bytes), timing,
+		func() bool { return false })
 	c := timing.Counts()
 	bytes, _, wait, ok := timing.Result()
 	if !ok || bytes == 0 {
