@@ -241,7 +241,7 @@ func TestRules(t *testing.T) {
 		Node:    []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.9"), netip.MustParseAddr("fd00::1")},
 		Clients: []string{"br-lan", "mesh"}, Uplinks: []string{"mesh", "wan"},
 		Exclude: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
-		NotTCP:  []Ports{{25, 25}}, UDP: []Ports{{53, 53}, {5000, 5100}}, Flows: true,
+		NotTCP:  []Ports{{25, 25}}, UDP: []Ports{{53, 53}, {5000, 5100}}, Flows: []string{"br-lan", "mesh"},
 	}
 	has := func(want string, n int) {
 		t.Helper()
@@ -268,7 +268,7 @@ func TestRules(t *testing.T) {
 	// Without an address of the node in an IP version, its TCP cannot be delivered.
 	r.Node = r.Node[:1]
 	has("queue flags bypass", 3)
-	r.Mode, r.UDP, r.Flows = TProxy, nil, false
+	r.Mode, r.UDP, r.Flows = TProxy, nil, nil
 	has("queue flags bypass", 2)
 	has("dnat ip", 0)
 	has("tproxy to :12443", 1)

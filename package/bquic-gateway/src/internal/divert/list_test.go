@@ -35,7 +35,7 @@ func TestListed(t *testing.T) {
 	defer table.close()
 	same := regexp.MustCompile(`(?m)^\t\t((ip6? daddr|oifname|iifname \S+ oifname) .*|iifname .* (goto uplink|notrack)|meta .* (dnat ip6? to .*|notrack))$`)
 	r := Rules{
-		Port: 12443, TCP: true, UDP: []Ports{{53, 53}}, Flows: true, Clients: []string{"br-lan", "mesh"}, Uplinks: []string{"mesh", "wan"},
+		Port: 12443, TCP: true, UDP: []Ports{{53, 53}}, Flows: []string{"br-lan", "mesh"}, Clients: []string{"br-lan", "mesh"}, Uplinks: []string{"mesh", "wan"},
 		Node: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")},
 	}
 	for _, p := range []string{"192.0.2.0/25", "192.0.3.1/32", "10.0.0.0/8", "100.64.0.0/10", "fc00::/7", "2001:db8::/35", "2001:db8::1/128"} {

@@ -57,7 +57,7 @@ type Rules struct {
 	UDP     []Ports        // UDP ports that are taken
 	Bridges []*BridgePort  // ports by which bridged clients' packets leave, sorted by name
 	Bridged bool           // bridged connections may have been taken, and their packets still arrive
-	Flows   bool           // the same of UDP
+	Flows   []string       // devices by which packets of UDP flows that may have been taken still arrive
 }
 
 // equal is called four times a second, too often for reflection on a router.
@@ -65,7 +65,7 @@ func (r *Rules) equal(s *Rules) bool {
 	return r.Mode == s.Mode && r.Port == s.Port && r.TCP == s.TCP &&
 		slices.Equal(r.Node, s.Node) && slices.Equal(r.Clients, s.Clients) && slices.Equal(r.Uplinks, s.Uplinks) &&
 		slices.Equal(r.Exclude, s.Exclude) && slices.Equal(r.NotTCP, s.NotTCP) && slices.Equal(r.UDP, s.UDP) &&
-		slices.EqualFunc(r.Bridges, s.Bridges, func(a, b *BridgePort) bool { return *a == *b }) && r.Bridged == s.Bridged && r.Flows == s.Flows
+		slices.EqualFunc(r.Bridges, s.Bridges, func(a, b *BridgePort) bool { return *a == *b }) && r.Bridged == s.Bridged && slices.Equal(r.Flows, s.Flows)
 }
 
 const (
@@ -326,7 +326,7 @@ func (r *Rules) chains() []chain {
 }
 
 // routes reports whether packets must be routed to sockets of this process.
-func (r *Rules) routes() bool { return r.Mode == TProxy || r.Flows }
+func (r *Rules) routes() bool { return r.Mode == TProxy || len(r.Flows) > 0 }
 
 // marks returns the marks of packets that are routed to sockets of this process.
 func (r *Rules) marks() (marks []uint32) {
@@ -390,8 +390,8 @@ func (r *Rules) rules(byTarget bool) (rules []rule) {
 	}
 	// Datagrams of a taken UDP flow are not tracked. So if the flow ends, the next datagram
 	// begins a new flow for the node's firewall and NAT, which forward it.
-	if r.Flows {
-		for _, name := range r.Clients {
+	if len(r.Flows) > 0 {
+		for _, name := range r.Flows {
 			add(untracked, iif(name), udp, answering, notrack)
 			add(sockets, iif(name), udp, answering, setMark(toSocket), accept)
 		}

@@ -172,8 +172,9 @@ func (c Config) withDefaults() Config {
 // settings is a valid Config with the values derived from it. It is immutable.
 type settings struct {
 	Config
-	tls  *tls.Config
-	quic *quic.Config
+	tls    *tls.Config
+	quic   *quic.Config
+	former []string // devices that Interfaces named before, by which packets of carried flows arrive
 }
 
 func newSettings(cfg Config) (*settings, error) {
@@ -182,7 +183,7 @@ func newSettings(cfg Config) (*settings, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &settings{cfg, tlsConfig, cfg.quicConfig()}, nil
+	return &settings{cfg, tlsConfig, cfg.quicConfig(), nil}, nil
 }
 
 // share returns CPUShare as a fraction of 1.

@@ -116,6 +116,9 @@ func (r *Relay) Apply(cfg Config) error {
 	if set.sameSession(old) {
 		set.tls = old.tls // keeps the cache of resumable sessions
 	}
+	if r.flows.now() > 0 {
+		set.former = slices.DeleteFunc(slices.Concat(old.Interfaces, old.former), func(name string) bool { return slices.Contains(set.Interfaces, name) })
+	}
 	r.now.Store(set)
 	r.load.setShare(set.share())
 	r.comparison.set(set)
@@ -235,10 +238,12 @@ func (r *Relay) rules(w world, take bool) divert.Rules {
 		NotTCP:  set.ExcludePorts,
 		UDP:     set.UDPPorts,
 		Bridged: set.Bridge != BridgeOff,
-		Flows:   len(set.UDPPorts) > 0 || r.flows.now() > 0,
 	}
 	if len(rules.Clients) == 0 {
 		rules.Clients = set.Interfaces
+	}
+	if len(set.UDPPorts) > 0 || r.flows.now() > 0 {
+		rules.Flows = slices.Concat(rules.Clients, set.former)
 	}
 	if !take {
 		return rules

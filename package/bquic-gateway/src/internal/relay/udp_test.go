@@ -170,6 +170,12 @@ func TestUDP(t *testing.T) {
 		if way := m.ask(lasting, "after"); way != "carried" {
 			t.Errorf("a flow of a port that was removed: %s", way)
 		}
+		c.Interfaces = []string{"mesh"}
+		node.apply(c)
+		m.becomes("forwarded", origin4+":80")
+		if way := m.ask(lasting, "elsewhere"); way != "carried" {
+			t.Errorf("a flow of a device that was removed: %s", way)
+		}
 
 		gateway.signal(syscall.SIGKILL)
 		m.becomes("forwarded", origin4+":80")
