@@ -52,9 +52,8 @@ type Rule struct {
 	Proto   string
 	Port    string // destination port, "": all
 	Sources []netip.Prefix
-	// Device and Mark select packets for transparent sockets of the relay, which keep
-	// their original destination address and port.
-	Device, Mark string
+	// Mark selects packets for transparent sockets of the relay, which keep their original destination address and port.
+	Mark string
 }
 
 // newPlan returns the plan for a role. drive returns what a directory is on, "" if there is no such directory, and resolve
@@ -164,9 +163,7 @@ func (p *Plan) relay(r *config.Relay) {
 	// The firewall already accepts redirected connections, because conntrack marks
 	// them as DNAT. Packets for transparent sockets are unchanged and need a rule.
 	if r.Relay.Mode == divert.TProxy || len(r.Relay.UDPPorts) > 0 {
-		for _, device := range r.Relay.Interfaces {
-			p.Rules = append(p.Rules, Rule{Proto: "tcpudp", Device: device, Mark: divert.FirewallMark})
-		}
+		p.Rules = []Rule{{Proto: "tcpudp", Mark: divert.FirewallMark}}
 	}
 }
 
@@ -219,13 +216,10 @@ func (p *Plan) Print(w io.Writer, files Files) error {
 		}
 		for _, r := range p.Rules {
 			add("rule")
-			for _, field := range [][2]string{{"type", "rule"}, {"src", "*"}, {"proto", r.Proto}, {"dest_port", r.Port}, {"target", "ACCEPT"}, {"device", r.Device}, {"mark", r.Mark}} {
+			for _, field := range [][2]string{{"type", "rule"}, {"src", "*"}, {"proto", r.Proto}, {"dest_port", r.Port}, {"target", "ACCEPT"}, {"mark", r.Mark}} {
 				if field[1] != "" {
 					add("string", field[0], field[1])
 				}
-			}
-			if r.Device != "" {
-				add("string", "direction", "in")
 			}
 			if len(r.Sources) > 0 {
 				add("array", "src_ip")

@@ -145,9 +145,7 @@ string type rule
 string src *
 string proto tcpudp
 string target ACCEPT
-string device br-lan
 string mark 0x62000072/0xff0000ff
-string direction in
 end rule
 `},
 	} {
