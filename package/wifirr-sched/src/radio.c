@@ -266,37 +266,39 @@ static int restore_windows(struct nl80211 *nl, int fd, const char *device)
 	return result;
 }
 
-/* Restores what a lease says, and removes the lease. */
-static int restore_lease(int lock)
+/* Restores what a lease says, and removes the lease. Returns what of it is not restored, HOLD_*. */
+static unsigned restore_lease(int lock)
 {
 	static struct nl80211 nl;
 	char text[LEASE_SIZE], *line, *rest = text;
-	int fd, result = 0;
+	unsigned left = 0;
+	int fd;
 
 	read_lease(lock, text);
 	if (!*text)
 		return 0;
 	if (nl80211_open(&nl) < 0)
-		return -1;
+		return ~0U;
 	fd = hostapd_open();
 	while ((line = strsep(&rest, "\n"))) {
 		unsigned wiphy, rts, active, waiting;
 
 		if (strncmp(line, "rts ", 4) == 0 && (line += 4, line_number(&line, UINT32_MAX, &wiphy)) &&
-		    line_number(&line, UINT32_MAX, &rts))
-			result |= nl80211_set_rts(&nl, wiphy, rts) < 0 && errno != ENODEV;
+		    line_number(&line, UINT32_MAX, &rts) && nl80211_set_rts(&nl, wiphy, rts) < 0 && errno != ENODEV)
+			left |= HOLD_RTS;
 		if (strncmp(line, "weights ", 8) == 0 && (line += 8, line_number(&line, UINT32_MAX, &wiphy)) &&
-		    line_number(&line, UINT16_MAX, &active) && line_number(&line, UINT16_MAX, &waiting))
-			result |= restore_weights(&nl, wiphy, active, waiting);
+		    line_number(&line, UINT16_MAX, &active) && line_number(&line, UINT16_MAX, &waiting) &&
+		    restore_weights(&nl, wiphy, active, waiting) < 0)
+			left |= HOLD_WEIGHTS;
 		if (strncmp(line, "windows ", 8) != 0)
 			continue;
 		line += 8;
-		if (strlen(line) < IFNAMSIZ && !strchr(line, '/'))
-			result |= restore_windows(&nl, fd, line);
+		if (strlen(line) < IFNAMSIZ && !strchr(line, '/') && restore_windows(&nl, fd, line) < 0)
+			left |= HOLD_WINDOWS;
 	}
 	close(fd);
 	nl80211_close(&nl);
-	return result || ftruncate(lock, 0) < 0 ? -1 : 0;
+	return !left && ftruncate(lock, 0) < 0 ? ~0U : left;
 }
 
 static int take_lock(const char *path, unsigned wait)
@@ -330,7 +332,7 @@ static bool restore_file(void *data, const char *path)
 		logmsg(LOG_NOTICE, "%s: a wifirrd is running on this radio", path);
 		return false;
 	}
-	if (lock < 0 || restore_lease(lock) < 0) {
+	if (lock < 0 || restore_lease(lock)) {
 		logmsg(LOG_ERR, "%s: cannot restore everything%s%s", path, lock < 0 ? ": " : "", lock < 0 ? strerror(errno) : "");
 		*result = -1;
 	}
@@ -690,6 +692,7 @@ static void configure(struct wifirr *w)
 static bool own_radio(struct wifirr *w, uint64_t now, unsigned wait)
 {
 	struct nl80211_wiphy info;
+	unsigned left;
 
 	if (radio_lock >= 0)
 		return true;
@@ -702,7 +705,8 @@ static bool own_radio(struct wifirr *w, uint64_t now, unsigned wait)
 		problem("%s: %s", radio.path, radio.taken ? "another wifirrd controls this radio" : strerror(errno));
 		return false;
 	}
-	if (restore_lease(radio_lock) < 0)
+	left = restore_lease(radio_lock);
+	if (left)
 		logmsg(LOG_WARNING, "%s: cannot restore everything that a killed wifirrd has changed", radio.path);
 	if (nl80211_get_wiphy(&radio.nl, radio.self.wiphy, &info) < 0) {
 		problem("%s: %s", w->config.device, radio.nl.error);
@@ -711,6 +715,11 @@ static bool own_radio(struct wifirr *w, uint64_t now, unsigned wait)
 		return false;
 	}
 	problem("%s", "");
+	if (left & HOLD_WINDOWS) {	/* announced until hostapd has confirmed them; then the lease no longer names what may change */
+		radio.held = HOLD_WINDOWS;
+		radio.owing = true;
+		find_interfaces();
+	}
 	radio.rts_before = radio.rts = info.rts;
 	radio.tried_at = 0;
 	return true;

@@ -431,6 +431,25 @@ static void hostapd_hangs_without_a_crowd(void)
 	radio_stop(&w);
 }
 
+/* As long as the lease said so, what is no longer the operator's own would return with the next stop of the service. */
+static void hostapd_hangs_while_a_killed_daemon_is_replaced(void)
+{
+	start(1);
+	crowd(true, 5);
+	hangs = true;
+	killed();
+	radio_start(&w);
+	crowd(false, 5);
+	hangs = false;
+	run(20);
+	expect("larger windows when hostapd goes on", larger_windows(), 0);
+	rts = 2000;
+	run(20);
+	expect("windows are owed", radio_stop(&w), false);
+	radio_restore();
+	expect("RTS threshold that an operator has set since", rts, 2000);
+}
+
 /* Each line would be in the log thousands of times a day. */
 static void no_access_point_has_a_socket(void)
 {
@@ -809,6 +828,7 @@ int main(void)
 	only_what_changes_is_said();
 	hostapd_hangs();
 	hostapd_hangs_without_a_crowd();
+	hostapd_hangs_while_a_killed_daemon_is_replaced();
 	no_access_point_has_a_socket();
 	an_operator_sets_rts();
 	a_killed_daemon_leaves_the_newest_rts();
