@@ -266,7 +266,7 @@ static int restore_windows(struct nl80211 *nl, int fd, const char *device)
 	return result;
 }
 
-/* Restores what a lease says, and removes the lease. Returns what of it is not restored, HOLD_*. */
+/* Restores what a lease says, and removes the lease. Returns what of it is not restored, HOLD_*; if that is RTS, it is in rts_before. */
 static unsigned restore_lease(int lock)
 {
 	static struct nl80211 nl;
@@ -278,14 +278,16 @@ static unsigned restore_lease(int lock)
 	if (!*text)
 		return 0;
 	if (nl80211_open(&nl) < 0)
-		return ~0U;
+		return HOLD_WEIGHTS;
 	fd = hostapd_open();
 	while ((line = strsep(&rest, "\n"))) {
 		unsigned wiphy, rts, active, waiting;
 
 		if (strncmp(line, "rts ", 4) == 0 && (line += 4, line_number(&line, UINT32_MAX, &wiphy)) &&
-		    line_number(&line, UINT32_MAX, &rts) && nl80211_set_rts(&nl, wiphy, rts) < 0 && errno != ENODEV)
+		    line_number(&line, UINT32_MAX, &rts) && nl80211_set_rts(&nl, wiphy, rts) < 0 && errno != ENODEV) {
+			radio.rts_before = rts;
 			left |= HOLD_RTS;
+		}
 		if (strncmp(line, "weights ", 8) == 0 && (line += 8, line_number(&line, UINT32_MAX, &wiphy)) &&
 		    line_number(&line, UINT16_MAX, &active) && line_number(&line, UINT16_MAX, &waiting) &&
 		    restore_weights(&nl, wiphy, active, waiting) < 0)
@@ -298,7 +300,7 @@ static unsigned restore_lease(int lock)
 	}
 	close(fd);
 	nl80211_close(&nl);
-	return !left && ftruncate(lock, 0) < 0 ? ~0U : left;
+	return !left && ftruncate(lock, 0) < 0 ? HOLD_WEIGHTS : left;
 }
 
 static int take_lock(const char *path, unsigned wait)
@@ -715,12 +717,14 @@ static bool own_radio(struct wifirr *w, uint64_t now, unsigned wait)
 		return false;
 	}
 	problem("%s", "");
-	if (left & HOLD_WINDOWS) {	/* announced until hostapd has confirmed them; then the lease no longer names what may change */
-		radio.held = HOLD_WINDOWS;
-		radio.owing = true;
+	/* Tried until it is done; then the lease no longer names what may change. */
+	radio.held = left & (HOLD_WINDOWS | HOLD_RTS);
+	radio.owing = left & HOLD_WINDOWS;
+	if (radio.owing)
 		find_interfaces();
-	}
-	radio.rts_before = radio.rts = info.rts;
+	radio.rts = info.rts;
+	if (!(left & HOLD_RTS))
+		radio.rts_before = info.rts;
 	radio.tried_at = 0;
 	return true;
 }

@@ -528,6 +528,16 @@ static void rts_cannot_be_restored_for_a_while(void)
 	rts_errno = 0;
 	radio_restore();
 	expect("RTS after the end", rts, NL80211_RTS_OFF);
+	start(1);
+	crowd(true, 5);
+	killed();
+	rts_errno = EBUSY;
+	radio_start(&w);
+	crowd(false, 5);
+	rts_errno = 0;
+	run(15);
+	expect("RTS after a kill", rts, NL80211_RTS_OFF);
+	radio_stop(&w);
 }
 
 /* What the driver has done before, it may do again: at the latest twenty seconds later. */
