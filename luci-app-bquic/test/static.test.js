@@ -429,3 +429,12 @@ test('the dashboard calls a graph what LuCI calls it', () => {
 	for (const [ , title ] of source('luci-app-bquic/htdocs/luci-static/resources/view/bquic/overview.js').matchAll(/graph\.create\(_\('(.*?)'\)/g))
 		assert.ok(drawn.includes(title) || title == 'Traffic', title); /* the dashboard has that of the relay alone */
 });
+
+test('translations keep the programs’ words for pins, tokens and hashes', () => {
+	const words = { pin: /\bpin(s|es)?\b/i, token: /\btokens?\b/i, hash: /\bhash(es)?\b/i };
+
+	for (const language of po.languages)
+		for (const [ text, translated ] of po.catalog(`po/${language}/bquic.po`))
+			for (const [ word, pattern ] of Object.entries(words))
+				assert.equal(pattern.test(translated), pattern.test(text), `${language}, ${word}: ${translated}`);
+});
