@@ -438,3 +438,20 @@ test('translations keep the programs’ words for pins, tokens and hashes', () =
 			for (const [ word, pattern ] of Object.entries(words))
 				assert.equal(pattern.test(translated), pattern.test(text), `${language}, ${word}: ${translated}`);
 });
+
+test('a translation names a field or a tab by its translated name', () => {
+	for (const language of po.languages) {
+		const catalog = po.catalog(`po/${language}/bquic.po`);
+		let named = 0;
+
+		for (const [ text, translated ] of catalog) {
+			const name = text.match(/\bunder (Advanced|Uplinks)\b/)?.[1] ?? text.match(/“([A-Z][^”]*)”/)?.[1];
+
+			if (name) {
+				assert.ok(translated.includes(catalog.get(name)), `${language}: ${translated}`);
+				named++;
+			}
+		}
+		assert.ok(named >= 3, `${named} names`);
+	}
+});
