@@ -261,14 +261,18 @@ test('a router that does not answer for a while: pages stay as they are, and say
 		window.answers.away = away;
 		for (const poll of window.env.polls)
 			await poll();
+		document.querySelectorAll('.bquic-graphs').forEach((graphs) => { graphs.style.display = 'none'; });
 		return [ document.body.innerText, window.indicator ];
 	}, away);
+	const clients = () => page.evaluate(() => [ ...document.querySelectorAll('.bquic-graph') ].map((g) => g.textContent).find((text) => text.includes('with demand')));
 
 	for (const view of [ 'overview', 'proof', 'gateway', 'relay', 'scheduler', 'clients', 'log' ]) {
 		await restart(page, answers, config);
 		await show(page, view, 2);
 		const [ before, none ] = await poll(false);
 		assert.deepEqual(await poll(true), [ before, 'The router does not answer.' ], view);
+		if (view == 'overview')
+			assert.match(await clients(), /with demand: –/, 'no gap in the graph');
 		assert.deepEqual([ none, (await poll(false))[1] ], [ null, null ], view);
 		assert.deepEqual(errors, [], view);
 	}

@@ -78,6 +78,10 @@ return view.extend({
 				this.draw(bquic ?? {}, wifirr ?? {});
 				this.group.hidden = Object.values(this.graphs).every((g) => g.element.hidden);
 			});
+		}).catch((err) => {
+			/* what is not known is a gap in the graphs, or their time would stand still */
+			Object.values(this.graphs).forEach((g) => g.push(null, null));
+			throw err;
 		});
 	},
 
