@@ -23,6 +23,9 @@ var losers = []randomPath{
 	drawPath(3, 40), drawPath(15, 36),
 	// The change came in slow start, whose growth looked like noise that hid it.
 	drawPath(2, 5), drawPath(7, 14),
+	// The route became longer under a queue, over 802.11: a round missed no more than the noise, and the window was compared with
+	// a smaller one on the route before.
+	{Name: "longer under a queue", Rate: 17.5, RTT: 12 * time.Millisecond, Buffer: 36, WiFi: true, Change: 1900 * time.Millisecond, Rate2: 17.5, RTT2: 83 * time.Millisecond, Size: 10 << 20},
 	// The rate grew tenfold under a queue of hundreds of milliseconds. It drained at once, but packets were still paced by the
 	// smoothed RTT.
 	{Name: "faster, shallow", Upload: true, Rate: 1.3, RTT: 3 * time.Millisecond, Buffer: 100, Change: 1512 * time.Millisecond, Rate2: 13, RTT2: 3 * time.Millisecond, Size: 650000},

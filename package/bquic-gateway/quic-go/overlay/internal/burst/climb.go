@@ -23,12 +23,13 @@ const (
 )
 
 // A climb looks for the smallest window that delivers as much as larger ones do. A larger
-// window only fills queues.
+// window only fills queues. Two windows are measured one right after the other: in between, the path may have
+// become another.
 type climb struct {
 	phase  climbPhase
 	window protocol.ByteCount // in packets, and what it delivers in bytes/s
 	rate   uint64
-	topped bool // a larger window has been measured since begin
+	topped bool // a larger window has just been measured, and did not pay
 
 	rounds    int
 	quiet     int    // last rounds without a queue
@@ -40,8 +41,7 @@ type climbPhase uint8
 
 const (
 	climbBase  climbPhase = iota // measures what the window delivers
-	climbGrows                   // the window grows by a half
-	climbTop                     // measures whether the larger window pays
+	climbGrows                   // the window grows
 	climbLow                     // measures whether a third less delivers less
 	climbStays
 )
@@ -68,12 +68,10 @@ func (c *climb) onRound(r Round, cwnd protocol.ByteCount, quiet bool) protocol.B
 		return 0
 	}
 	if c.phase == climbGrows {
-		switch {
-		case quiet || low(cwnd) < leastWindow:
-		case c.rate == 0 && 4*cwnd >= 5*c.window:
+		grown := 2*cwnd >= 3*c.window || c.rate == 0 && 4*cwnd >= 5*c.window
+		if grown && !quiet && low(cwnd) >= leastWindow {
+			c.topped = false
 			c.enter(climbBase)
-		case c.rate > 0 && 2*cwnd >= 3*c.window:
-			c.enter(climbTop)
 		}
 		return 0
 	}
@@ -93,15 +91,7 @@ func (c *climb) onRound(r Round, cwnd protocol.ByteCount, quiet bool) protocol.B
 		return 0
 	}
 	rate := c.delivered * 1e6 / max(c.took, 1)
-	switch c.phase {
-	case climbTop:
-		c.topped = true
-		if pays(c.rate, rate, c.window, cwnd) {
-			c.window, c.rate = cwnd, rate
-			c.enter(climbGrows)
-			return 0
-		}
-	case climbLow:
+	if c.phase == climbLow {
 		if pays(rate, c.rate, cwnd, c.window) {
 			if c.topped {
 				c.enter(climbStays)
@@ -110,10 +100,9 @@ func (c *climb) onRound(r Round, cwnd protocol.ByteCount, quiet bool) protocol.B
 			}
 			return c.window
 		}
-		c.window, c.rate, c.topped = cwnd, rate, true
-	default:
-		c.window, c.rate = cwnd, rate
+		c.topped = true
 	}
+	c.window, c.rate = cwnd, rate
 	if low(c.window) < leastWindow {
 		c.enter(climbStays)
 		return c.window

@@ -15,12 +15,15 @@ const (
 	// The largest delivery rate is remembered for this many rounds at least, and twice as
 	// many at most (BBR: 10).
 	rateRounds = 6
-	// The path has changed when rounds have differed from the mean by more than noise for at least changedRounds rounds,
-	// and the sum of the excess is worth missingTime of noise. Noise is noiseDeviations times the mean difference
+	// The path has changed when packets have taken longer by more than noise for at least changedRounds rounds,
+	// and what is missing in them is worth missingTime of noise. Noise is noiseDeviations times the mean difference
 	// between two rounds.
 	changedRounds   = 3
-	missingTime     = 400 * time.Millisecond
+	missingTime     = 800 * time.Millisecond
 	noiseDeviations = 2
+	// The part of the noise that a round may miss, beyond which it counts. Over 802.11, noise is a third of the rate, and a
+	// longer route under a queue costs less than that, but in every round.
+	missingNoise = 4
 	// The mean difference, as a part of the rate: until it is measured, and its least value, because timers are no
 	// more precise.
 	firstDeviation = 1. / 4
@@ -158,7 +161,7 @@ func (p *Path) learn(now monotime.Time, r Round) {
 // is learnt anew in either case. If the route was the same, the new least RTT includes a queue, which drains
 // when the window is cut next. The opposite mistake, to assume a queue where there is none, would last for minutes.
 //
-// Rounds always vary, most of all over 802.11. Only the excess over this noise is added up (Page's cumulative sum).
+// Rounds always vary, most of all over 802.11. What is missing beyond a part of this noise is added up (Page's cumulative sum).
 func (p *Path) changed(r Round) bool {
 	if !r.Limited || r.Rate == 0 {
 		return false
@@ -172,7 +175,7 @@ func (p *Path) changed(r Round) bool {
 	if p.mean.bytes == 0 || r.MinRTT <= p.min.Get()+p.min.Get()/4+minQueueDelay || math.Abs(longer) <= noise {
 		p.missing = 0
 	} else {
-		p.missing = max(p.missing+(missing-noise)*r.time().Seconds(), 0)
+		p.missing = max(p.missing+(missing-noise/missingNoise)*r.time().Seconds(), 0)
 	}
 	if p.missing == 0 {
 		p.oddRounds = 0

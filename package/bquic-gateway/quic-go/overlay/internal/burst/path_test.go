@@ -384,6 +384,23 @@ func TestClimb(t *testing.T) {
 	_, cwnd = climbOn(steep, 150, 100)
 	require.Greater(t, cwnd, protocol.ByteCount(200), "what is less is worse: more is tried at once")
 
+	// The route becomes twice as long while the window grows, so a larger one delivers less than a smaller one did.
+	least := protocol.ByteCount(200)
+	longer := func() func(cwnd protocol.ByteCount) uint64 {
+		longer := false
+		return func(cwnd protocol.ByteCount) uint64 {
+			longer = longer || cwnd >= 320
+			if longer {
+				least = min(least, cwnd)
+				return uint64(cwnd) * 5e3
+			}
+			return uint64(cwnd) * 1e4
+		}
+	}
+	_, cwnd = climbOn(longer(), 200, 400)
+	require.Greater(t, cwnd, protocol.ByteCount(375), "a rate of the path as it was is no measure")
+	require.GreaterOrEqual(t, least, protocol.ByteCount(200))
+
 	c, cwnd = climbOn(flat, 400, 60)
 	for range emptyRounds {
 		c.onRound(Round{Rate: 2e6, Delivered: 2e5, Limited: true}, cwnd, true)
