@@ -120,7 +120,7 @@ func (d *Diverter) Run(ctx context.Context, decide func(*Packet) Verdict) error 
 		}
 		for _, p := range packets {
 			if p.bridged && !d.bridge.find(p) {
-				_ = d.queue.verdict(p, verdictAccept)
+				d.queue.verdict(p, verdictAccept)
 				continue
 			}
 			d.Decide(p, decide(p))
@@ -138,15 +138,14 @@ const (
 )
 
 // Decide passes the decision on a packet to the kernel. Call it once for each packet.
-// Errors can be ignored: the packet is gone, or the kernel lets it pass.
 func (d *Diverter) Decide(p *Packet, v Verdict) {
 	switch {
 	case v == Hold:
 		return
 	case v == Pass, !p.UDP && d.sendAgain(p) != nil:
-		_ = d.queue.verdict(p, verdictAccept)
+		d.queue.verdict(p, verdictAccept)
 	default:
-		_ = d.queue.verdict(p, verdictDrop)
+		d.queue.verdict(p, verdictDrop)
 	}
 }
 

@@ -120,9 +120,7 @@ func (q *queue) read() ([]*Packet, error) {
 		switch {
 		case p == nil: // no ID, so no verdict is possible
 		case !ok:
-			if err := q.verdict(p, verdictAccept); err != nil {
-				return nil, err
-			}
+			q.verdict(p, verdictAccept)
 		default:
 			packets = append(packets, p)
 		}
@@ -172,13 +170,11 @@ func readPacket(b []byte) (p *Packet, ok bool) {
 	return packet, attrs.Err() == nil && packet.parse(payload) == nil
 }
 
-// verdict sends the verdict on a packet.
-func (q *queue) verdict(p *Packet, verdict uint32) error {
+// verdict sends the verdict on a packet. Nothing could be done about an error: the packet is gone with its device, or the kernel has no memory.
+func (q *queue) verdict(p *Packet, verdict uint32) {
 	b := binary.BigEndian.AppendUint32(nil, verdict)
 	m, err := message(msgVerdict, netlink.Request, netlink.Attribute{Type: attrVerdict, Data: binary.BigEndian.AppendUint32(b, p.id)})
-	if err != nil {
-		return err
+	if err == nil {
+		_, _ = q.conn.Send(m)
 	}
-	_, err = q.conn.Send(m)
-	return err
 }
