@@ -122,6 +122,16 @@ test('a reload that is refused for one daemon replaces nothing of the other', ()
 	assert.deepEqual(files(), before);
 });
 
+test('a reload ends a daemon that is switched off while the other one lacks its certificate', () => {
+	for (const running of [ [ 'relay' ], [] ]) {
+		const run = service((s) => { onlyGateway(s); s.gateway.certificate = '/nonexistent/c'; s.gateway.key = '/nonexistent/k'; });
+		const { lines, status } = run('reload_service', null, { RUNNING: running.join(' ') });
+		assert.equal(status, 1);
+		assert.deepEqual(lines.filter((l) => /^procd/.test(l[0])).map((l) => l.join(' ')),
+			running.flatMap((role) => [ `procd_kill bquic-gateway ${role}`, 'procd_set_config_changed firewall' ]));
+	}
+});
+
 test('a mistake ends no running daemon when apk starts the service after an upgrade', () => {
 	const mistake = (s) => { onlyGateway(s); s.gateway.listen = 'nowhere'; };
 

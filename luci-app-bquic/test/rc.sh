@@ -118,7 +118,7 @@ mount_as() { word=$1; shift; for path in $*; do say "$word" "$path"; done; }
 procd_add_jail_mount() { mount_as procd_add_jail_mount "$@"; }
 procd_add_jail_mount_rw() { mount_as procd_add_jail_mount_rw "$@"; }
 for f in procd_open_instance procd_close_instance procd_set_param procd_append_param procd_add_jail procd_open_data \
-	procd_close_data procd_add_reload_trigger procd_set_config_changed procd_send_signal \
+	procd_close_data procd_kill procd_add_reload_trigger procd_set_config_changed procd_send_signal \
 	json_add_object json_close_object json_add_array json_close_array json_add_string; do
 	eval "$f() { say $f \"\$@\"; }"
 done
