@@ -175,11 +175,19 @@ def test_undoes_what_was_installed_by_hand(router, manager, feed_too):
 @pytest.mark.parametrize("manager", ["opkg", "apk"])
 @pytest.mark.parametrize("packages", ["bquic-gateway luci-app-bquic luci-i18n-bquic-es", "wifirr-sched"])
 def test_undo_by_the_manual(router, manager, packages):
-    """apk removes nothing where it is asked for something that is not there."""
-    there, _ = router(manager)
+    """apk removes nothing where it is asked for something that is not there. A feed that was added by hand goes, too."""
+    there, key = router(manager)
+    if manager == "apk":
+        there.shell("mkdir -p /etc/apk/keys /etc/apk/repositories.d; echo /etc/mine >/etc/sysupgrade.conf")
     before = there.state()
-    manual = (pathlib.Path(__file__).parents[3] / "docs/install.md").read_text()
-    commands = manual.split("\n## Undo\n")[1].split("```")[1]
+    docs = pathlib.Path(__file__).parents[3] / "docs"
+    by_hand = (docs / "packages.md").read_text().split("To add the feed to a router by hand")[1].split("```")[1].split("\n\n")[manager == "apk"]
+    said = there.shell(f"wget() {{ cp /tmp/${{3##*/}} $2; }}; usign() {{ echo {key.fingerprint}; }}; mkdir -p /etc/opkg/keys; {by_hand.strip()}; rm -f opkg.pub")
+    assert said.stdout == "", said.stdout
+    if manager == "apk":
+        there.shell("printf '%s\\n' /etc/apk/keys/bquic.pem /etc/apk/repositories.d/bquic.list >>/etc/sysupgrade.conf")
+    assert there.state() != before
+    commands = (docs / "install.md").read_text().split("\n## Undo\n")[1].split("```")[1]
     there.shell(f"{manager} {'install' if manager == 'opkg' else 'add'} {packages}; mkdir /etc/bquic; : >/etc/config/bquic-opkg")
     said = there.shell("reload_config() { :; }\n" + commands)
     assert "ERROR" not in said.stdout, said.stdout
