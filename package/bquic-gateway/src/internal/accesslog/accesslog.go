@@ -60,15 +60,19 @@ type line struct {
 // Open opens the file at path ("": none) for appending, then closes the old file
 // once its lines are written. It makes the directory, because /var/log is empty
 // after each boot of a router. It waits up to closeTimeout for the old lines. If it
-// fails, the old file stays open.
+// fails, the old file stays open. A drive that has become full or read-only is no failure: lines are missing then.
 func (l *Log) Open(path string) error {
 	var file *os.File
 	if path != "" {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		if err == nil {
+			file, err = openFile(path)
 		}
-		var err error
-		if file, err = openFile(path); err != nil {
+		if lost(path, err) {
+			l.Logger.Warn("cannot write the access log: requests are still served", "error", err)
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -158,6 +162,15 @@ func (l *Log) append(file *os.File, text []byte) {
 	l.failed = err != nil
 }
 
+// ReadOnly reports whether the drive of an existing file has become read-only. If there is no file, the path is a mistake:
+// systemd's ProtectSystem makes most directories read-only.
+func ReadOnly(path string, err error) bool {
+	_, missing := os.Stat(path)
+	return errors.Is(err, syscall.EROFS) && missing == nil
+}
+
+func lost(path string, err error) bool { return errors.Is(err, syscall.ENOSPC) || ReadOnly(path, err) }
+
 // Check returns the error that Open would return, without making a file.
 func Check(path string) error {
 	if path == "" {
@@ -176,6 +189,9 @@ func Check(path string) error {
 		return err
 	}
 	file, err := openFile(path)
+	if lost(path, err) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -70,6 +70,35 @@ func TestFullDiskAtFirstStart(t *testing.T) {
 	}
 }
 
+// TestReadOnlyDriveAtStart checks that a drive that has become read-only, as after an error, costs lines. A path on which there has
+// never been a log is a mistake: systemd's ProtectSystem makes it read-only.
+func TestReadOnlyDriveAtStart(t *testing.T) {
+	dir, _, _ := smallDisk(t)
+	cfg := config.Gateway{AccessLog: filepath.Join(dir, "access.log")}
+	s := start(t, cfg)
+	cfg = s.now.Load().cfg
+	if err := s.access.Open(""); err != nil { // or else the kernel refuses to make it read-only
+		t.Fatal(err)
+	}
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		path string
+		good bool
+	}{{cfg.AccessLog, true}, {cfg.AccessLog + ".new", false}, {filepath.Join(dir, "new", "access.log"), false}} {
+		cfg.AccessLog = test.path
+		var log strings.Builder
+		_, err := New(cfg, "test", slog.New(slog.NewTextHandler(&log, nil)))
+		if (err == nil) != test.good || strings.Contains(log.String(), "cannot write the access log") != test.good {
+			t.Errorf("%s: %v\n%s", test.path, err, log.String())
+		}
+		if err := Check(cfg); test.good && err != nil {
+			t.Errorf("%s: %v", test.path, err)
+		}
+	}
+}
+
 // TestFullDiskWhileServing checks that a full disk loses lines of the access log
 // and nothing else, and leaves no partial line.
 func TestFullDiskWhileServing(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"bquic/internal/accesslog"
 	"bquic/internal/config"
 	"bquic/internal/relay"
 	"bquic/internal/system"
@@ -164,7 +165,7 @@ func (p *Plan) give(to owner, change bool) error {
 	if slices.Contains(own, dir) || !isDir(dir) {
 		give = func() error { return giveDir(dir, filepath.Base(p.accessLog), to, slices.Contains(own, dir), change) }
 	}
-	if err := give(); err != nil {
+	if err := give(); err != nil && !accesslog.ReadOnly(p.accessLog, err) {
 		return fmt.Errorf("%s.access_log: %w", p.Role, err)
 	}
 	return nil

@@ -4,6 +4,7 @@ package openwrt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"bquic/internal/status"
 )
@@ -256,6 +259,24 @@ func TestPrepare(t *testing.T) {
 	}
 	prepare(text+"\toption listen ':1'\n", daemon, true)
 	prepare(text+"\toption listen ':1'\n", 0, false) // as root: no owner changes
+}
+
+// TestReadOnlyLog has an access log on a drive that has become read-only, as after an error.
+func TestReadOnlyLog(t *testing.T) {
+	top := tree(t, "@54321 state/", "run/", "log/")
+	must(t, unix.Mount("log", top+"/log", "tmpfs", 0, ""))
+	defer func() { must(t, unix.Unmount(top+"/log", unix.MNT_DETACH)) }()
+	prepare := func(name string) error {
+		text := "config gateway\n\toption enabled 1\n\toption state_dir '" + top + "/state'\n\toption access_log '" + top + "/log/" + name + "'\n\toption status_socket '" + top + "/run/sock'\n"
+		_, err := plan(t, Gateway, text).Prepare(Files(filepath.Join(top, "made")), daemon, daemon, good)
+		return err
+	}
+	must(t, prepare("access.log"))
+	must(t, unix.Mount("", top+"/log", "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	must(t, prepare("access.log"))
+	if err := prepare("new.log"); !errors.Is(err, unix.EROFS) {
+		t.Errorf("a log that is not there: %v", err)
+	}
 }
 
 // TestBoot has an empty /var, as at boot, so that the access log's directory is missing.
