@@ -28,6 +28,8 @@ const (
 	maxQueued = 256 << 10
 	// closeTimeout is how long Open waits for the old file's last lines.
 	closeTimeout = 5 * time.Second
+	// lateInterval is how long the daemon's log is silent on dropped lines after it has told of some.
+	lateInterval = time.Minute
 )
 
 // A Log counts requests, and logs them if a file is open. The zero value only counts.
@@ -44,7 +46,9 @@ type Log struct {
 	queue   []line
 	queued  int    // bytes
 	writing bool   // a goroutine is emptying the queue
-	late    uint64 // lines dropped since the queue was last empty
+	late    uint64 // dropped lines that the daemon's log has not counted
+	telling bool   // it will count them when the queue is empty
+	told    time.Time
 
 	failed bool // the last line could not be written; only the writing goroutine uses it
 }
@@ -118,10 +122,12 @@ func (l *Log) writeQueue() {
 		l.queue = nil
 		if len(batch) == 0 {
 			l.writing = false
-			late := l.late
-			l.late = 0
+			late, telling := l.late, l.telling
+			if telling {
+				l.late, l.telling = 0, false
+			}
 			l.mu.Unlock()
-			if late > 0 {
+			if telling {
 				l.Logger.Warn("the access log was too slow: lines are missing", "lines", late)
 			}
 			return
@@ -272,7 +278,9 @@ func (l *Log) write(r *http.Request, code int, bytes uint64, begin time.Time) {
 	case l.file == nil:
 	case l.queued+len(text) > maxQueued:
 		l.dropped.Add(1)
-		if l.late++; l.late == 1 {
+		l.late++
+		if now := time.Now(); !l.telling && now.Sub(l.told) >= lateInterval {
+			l.telling, l.told = true, now
 			go l.Logger.Warn("the access log is too slow: lines are dropped, and requests are still served")
 		}
 	default:

@@ -216,6 +216,45 @@ func TestSlowDisk(t *testing.T) {
 	}
 }
 
+// TestSlowBursts checks that bursts on a slow disk do not fill the daemon's log, and that no dropped line stays unmentioned.
+func TestSlowBursts(t *testing.T) {
+	log := make(lines, 20)
+	l := &Log{Logger: slog.New(slog.NewTextHandler(log, nil))}
+	var mentioned uint64
+	burst := func() {
+		reader, file, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer reader.Close()
+		l.file = file
+		for range 500 {
+			request(l, strings.Repeat("x", 1000), nil)
+		}
+		go func() { _, _ = io.Copy(io.Discard, reader) }()
+		if err := l.Open(""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mentions := func() {
+		t.Helper()
+		n := l.Dropped() - mentioned
+		mentioned += n
+		if said := <-log + <-log; !strings.Contains(said, "lines are dropped") || !strings.Contains(said, fmt.Sprintf("lines are missing\" lines=%d\n", n)) {
+			t.Errorf("%d lines were dropped; logged: %s", n, said)
+		}
+	}
+	burst()
+	mentions()
+	burst()
+	burst()
+	l.mu.Lock()
+	l.told = l.told.Add(-lateInterval)
+	l.mu.Unlock()
+	burst()
+	mentions()
+}
+
 // A lines is a log that keeps its lines for a test.
 type lines chan string
 
