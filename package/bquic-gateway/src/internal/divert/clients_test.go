@@ -153,6 +153,45 @@ func TestClientRoutes(t *testing.T) {
 	d.bridge.close()
 }
 
+// TestGuardKilled checks that the rules go with their process also if the guard was killed before.
+func TestGuardKilled(t *testing.T) {
+	runtime.LockOSThread() // never unlocked: the thread and its namespace end with the test
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatal("cannot make a network namespace: ", err)
+	}
+	rules := func() string {
+		var all string
+		for _, args := range [][]string{{"rule"}, {"-6", "rule"}, {"route", "show", "table", "all"}} {
+			out, err := exec.Command("ip", args...).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			all += string(out)
+		}
+		return all
+	}
+	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	before := rules()
+	for _, s := range []steering{toSockets(ClientMark), toClients()} {
+		r, err := s.add()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rules() == before {
+			t.Error("no rule was added")
+		}
+		if err := r.guard.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		r.remove()
+		if now := rules(); now != before {
+			t.Errorf("before:\n%safterwards:\n%s", before, now)
+		}
+	}
+}
+
 // deviceIndexes returns the indexes of the devices.
 func deviceIndexes(t *testing.T) (map[string]int, error) {
 	t.Helper()

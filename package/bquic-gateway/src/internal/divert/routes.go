@@ -86,10 +86,11 @@ func (d *Diverter) Precede() error {
 	return errors.Join(errs...)
 }
 
-// remove makes the guard remove the rules, and waits for it.
+// remove makes the guard remove the rules, and waits for it. The guard may have been killed.
 func (r *routing) remove() {
 	r.pipe.Close()
 	_ = r.guard.Wait() // fails if a rule is already gone
+	_ = r.change(false)
 }
 
 // undoing returns the commands that remove the rules and the routes of each IP version.
