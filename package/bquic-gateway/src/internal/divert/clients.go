@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,22 +72,28 @@ func (b *bridge) find(p *Packet) bool {
 	return false
 }
 
-// openBridge makes the table and routing for bridged connections, once. An error is permanent.
+// openBridge makes the table and routing for bridged connections, once. What the kernel cannot do, it will never do; a lack of
+// memory, for example for the guard's shell, may end.
 func (d *Diverter) openBridge() error {
 	d.bridge.mu.Lock()
 	defer d.bridge.mu.Unlock()
-	if d.bridge.problem != nil || d.table.bridge {
+	if d.bridge.routing != nil || d.bridge.problem != nil && !scarce(d.bridge.problem) {
 		return d.bridge.problem
 	}
-	if err := d.table.openBridge(); err != nil {
-		d.bridge.problem = fmt.Errorf("nftables for bridges (kmod-nft-bridge): %w", err)
-		return d.bridge.problem
+	if !d.table.bridge {
+		if err := d.table.openBridge(); err != nil {
+			d.bridge.problem = fmt.Errorf("nftables for bridges (kmod-nft-bridge): %w", err)
+			return d.bridge.problem
+		}
 	}
 	d.bridge.routes = make(map[netip.Addr]*clientRoute)
-	if d.bridge.routing, d.bridge.problem = toClients().add(); d.bridge.problem != nil {
-		return d.bridge.problem
-	}
-	return nil
+	d.bridge.routing, d.bridge.problem = toClients().add()
+	return d.bridge.problem
+}
+
+// scarce reports whether an error is a lack of memory, processes or files.
+func scarce(err error) bool {
+	return slices.ContainsFunc([]error{unix.ENOMEM, unix.ENOBUFS, unix.EAGAIN, unix.EMFILE, unix.ENFILE}, func(lack error) bool { return errors.Is(err, lack) })
 }
 
 func (b *bridge) fail(problem error) {

@@ -192,6 +192,34 @@ func TestGuardKilled(t *testing.T) {
 	}
 }
 
+// TestBridgeLater checks that bridged connections are taken once there is room again for the guard of their routing rules.
+func TestBridgeLater(t *testing.T) {
+	table := tableApart(t)
+	defer table.close()
+	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	d := &Diverter{table: table}
+	defer d.bridge.close()
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: files.Max}); err != nil {
+		t.Fatal(err)
+	}
+	err := d.openBridge()
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(err, unix.EMFILE) || d.BridgeProblem() == nil {
+		t.Errorf("without a file for the guard's pipe: %v", err)
+	}
+	if err := d.openBridge(); err != nil || d.BridgeProblem() != nil || d.bridge.routing == nil {
+		t.Errorf("with one again: %v", err)
+	}
+}
+
 // deviceIndexes returns the indexes of the devices.
 func deviceIndexes(t *testing.T) (map[string]int, error) {
 	t.Helper()
