@@ -338,6 +338,9 @@ func (r *Relay) control(ctx context.Context, d *divert.Diverter, failed <-chan e
 		err := errors.Join(d.Apply(rules), overtaken)
 		change.about(r.logger, "cannot change the kernel's rules", err)
 		if err != nil {
+			r.mu.Lock()
+			r.taking = r.taking && take && rules.TCP // the previous rules hold, and decide lets the rest pass
+			r.mu.Unlock()
 			continue
 		}
 		problem := d.BridgeProblem()
