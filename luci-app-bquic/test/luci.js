@@ -180,6 +180,8 @@ function luci(read, answers, config, translate = (text) => text) {
 					if (object == 'uci' || /^(pause|resume|fetch)$/.test(method))
 						did.push([ `${object}.${method}`, ...args ]);
 					const answer = answers[`${object}.${method} ${args.join(' ')}`] ?? answers[`${object}.${method}`];
+					if (answers.expired) /* as LuCI rejects what rpcd answers with -32002 */
+						return Promise.reject(Object.assign(new Error('Login session is expired'), { name: 'SessionError' }));
 					return answers.away || answer === undefined ? Promise.reject(new Error('Object not found')) : Promise.resolve(structuredClone(answer));
 				};
 			},

@@ -278,6 +278,24 @@ test('a router that does not answer for a while: pages stay as they are, and say
 	}
 });
 
+test('behind the dialogue of an expired session, pages stay as they are', async () => {
+	const answers = { ...recorded, objects: [ 'bquic', 'wifirr' ], 'file.exec': { stdout: 'Tue Nov 24 20:34:47 2026 daemon.info bquic[42]: a line' } };
+	const { page, errors } = await open(1200, answers, config);
+	const poll = (expired) => page.evaluate(async (expired) => {
+		window.answers.expired = expired;
+		await Promise.all(window.env.polls.map((poll) => poll()));
+		document.querySelectorAll('.bquic-graphs').forEach((graphs) => { graphs.style.display = 'none'; });
+		return document.body.innerText;
+	}, expired);
+
+	for (const view of [ 'overview', 'proof', 'gateway', 'relay', 'scheduler', 'clients', 'log' ]) {
+		await restart(page, answers, config);
+		await show(page, view, 2);
+		assert.equal(await poll(false), await poll(true), view);
+		assert.deepEqual(errors, [], view);
+	}
+});
+
 test('overview: before the first answer, it says nothing of the daemons', async () => {
 	const { page, errors } = await open(1200, { ...recorded, away: true }, config);
 

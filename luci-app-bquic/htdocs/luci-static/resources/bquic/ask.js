@@ -17,9 +17,16 @@ function known(...objects) {
 	return rpc.list(...objects).catch(() => { throw AWAY; });
 }
 
-/* What an object answers, or null: it is not installed, or has failed. Rejects if the router does not answer at all. */
+/* LuCI has stopped polling then, and asks for the password. */
+const expired = (err) => err?.name == 'SessionError';
+
+/* What an object answers, or null: it is not installed, or has failed. Rejects if the router does not answer at all, or not without a new login. */
 function answer(object, promise) {
-	return promise.catch(() => known(object).then(() => null));
+	return promise.catch((err) => {
+		if (expired(err))
+			throw err;
+		return known(object).then(() => null);
+	});
 }
 
 const question = (object, call) => () => answer(object, call());
@@ -39,9 +46,10 @@ return baseclass.extend({
 	 */
 	every(seconds, fn) {
 		const seen = () => document.hidden ? Promise.resolve() : fn().then(() => lost.delete(fn), (err) => {
-			if (err !== AWAY)
+			if (err === AWAY)
+				lost.add(fn);
+			else if (!expired(err))
 				throw err;
-			lost.add(fn);
 		}).then(() => lost.size ? ui.showIndicator('bquic', AWAY.message, null, 'inactive') : ui.hideIndicator('bquic'));
 
 		seen();
