@@ -33,6 +33,9 @@ INFO = {name: place for place, name in enumerate((
 SCRIPTS = {name: place for place, name in enumerate((
     "trigger", "pre-install", "post-install", "pre-deinstall", "post-deinstall", "pre-upgrade", "post-upgrade"), 1)}
 
+# A package's entry in an index; while the package is written, "hashes" is the word for the value.
+Info = dict[str, str | bytes | int | list[str] | None]
+
 FUNCTIONS = """\
 [ -s ${IPKG_INSTROOT}/lib/functions.sh ] || exit 0
 . ${IPKG_INSTROOT}/lib/functions.sh
@@ -105,8 +108,7 @@ def container(schema: bytes, adb: bytes, data: list[bytes], key: keys.Feed | Non
         signed = schema + head + hashlib.sha512(adb).digest()
         blocks.append(block(SIGNATURE, head + key.sign_apk(signed)))
     blocks += [block(DATA, d) for d in data]
-    packed: bytes = deflate.deflate_compress(b"ADB." + schema + b"".join(blocks), 12)
-    return b"ADBd" + packed
+    return b"ADBd" + deflate.deflate_compress(b"ADB." + schema + b"".join(blocks), 12)
 
 
 def scripts(package: Package) -> dict[str, str]:
@@ -137,7 +139,7 @@ def with_lists(package: Package) -> Tree:
     return tree
 
 
-def info(package: Package, size: int) -> dict[str, object]:
+def info(package: Package, size: int) -> Info:
     recipe = package.recipe
     return {
         "name": package.name,
@@ -154,24 +156,20 @@ def info(package: Package, size: int) -> dict[str, object]:
     }
 
 
-def put_info(db: Database, fields: dict[str, object]) -> int:
+def put_info(db: Database, fields: Info) -> int:
     words = {}
     for name, value in fields.items():
-        if name == "hashes":
-            word = value if isinstance(value, int) else db.blob(value)
-        elif name == "depends":
-            word = db.array([db.object({1: db.blob(depend)}) for depend in value])
-        elif isinstance(value, list):
-            word = db.array([db.blob(v) for v in value])
+        if isinstance(value, list):
+            word = db.array([db.object({1: db.blob(v)}) if name == "depends" else db.blob(v) for v in value])
         elif isinstance(value, int):
-            word = db.integer(value)
+            word = value if name == "hashes" else db.integer(value)
         else:
             word = db.blob(value)
         words[INFO[name]] = word
     return db.object(words)
 
 
-def build(package: Package, epoch: int, key: keys.Feed | None) -> tuple[bytes, dict[str, object]]:
+def build(package: Package, epoch: int, key: keys.Feed | None) -> tuple[bytes, Info]:
     """The bytes of a package and its entry in an index."""
     tree = with_lists(package)
     db = Database()

@@ -42,6 +42,12 @@ class Tree:
             elif p.is_file():
                 self.add(name, p.read_bytes(), 0o755 if p.stat().st_mode & 0o100 else 0o644)
 
+    def content(self, path: str) -> bytes:
+        content = self.files[path.lstrip("/")][1]
+        if isinstance(content, str):
+            raise ValueError(f"{path} is a symbolic link")
+        return content
+
     def directories(self) -> list[str]:
         """The directories above the files; "" is the root."""
         return sorted({str(parent) if str(parent) != "." else "" for path in self.files
@@ -78,7 +84,7 @@ class Package:
 
     def conffile_sums(self) -> list[tuple[str, str]]:
         """Each configuration file, with the SHA-256 of the package's version."""
-        return [(f, hashlib.sha256(self.tree.files[f.lstrip("/")][1]).hexdigest()) for f in self.conffiles]
+        return [(f, hashlib.sha256(self.tree.content(f)).hexdigest()) for f in self.conffiles]
 
 
 def epoch() -> int:

@@ -44,8 +44,7 @@ def file_name(package: Package) -> str:
 
 def gz(data: bytes) -> bytes:
     """As gzip -n, but a twenty-fifth smaller than by its level 9."""
-    packed: bytes = deflate.gzip_compress(data, 12)
-    return packed
+    return bytes(deflate.gzip_compress(data, 12))
 
 
 def tar(tree: Tree, epoch: int) -> bytes:

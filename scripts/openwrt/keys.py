@@ -5,9 +5,11 @@ import base64
 import hashlib
 import pathlib
 import sys
+from collections.abc import Callable
 
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 RAW = serialization.Encoding.Raw, serialization.PublicFormat.Raw
 
@@ -17,9 +19,11 @@ class Feed:
 
     def __init__(self, directory: pathlib.Path) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._opkg: ed25519.Ed25519PrivateKey = _kept(directory / "opkg.pem", ed25519.Ed25519PrivateKey.generate)
-        self._apk: ec.EllipticCurvePrivateKey = _kept(
-            directory / "apk.pem", lambda: ec.generate_private_key(ec.SECP256R1()))
+        opkg = _kept(directory / "opkg.pem", ed25519.Ed25519PrivateKey.generate)
+        apk = _kept(directory / "apk.pem", lambda: ec.generate_private_key(ec.SECP256R1()))
+        if not isinstance(opkg, ed25519.Ed25519PrivateKey) or not isinstance(apk, ec.EllipticCurvePrivateKey):
+            raise ValueError(f"{directory}: a key of another kind")
+        self._opkg, self._apk = opkg, apk
         public = self._opkg.public_key().public_bytes(*RAW)
         # Any eight bytes may be a fingerprint; derived ones need not be stored.
         self._fingerprint = hashlib.sha512(public).digest()[:8]
@@ -45,7 +49,7 @@ def _usign_file(comment: str, content: bytes) -> str:
     return f"untrusted comment: {comment}\n{base64.b64encode(content).decode()}\n"
 
 
-def _kept(path: pathlib.Path, generate):
+def _kept(path: pathlib.Path, generate: Callable[[], ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey]) -> PrivateKeyTypes:
     if not path.exists():
         print(f"{path}: a new key: every router has to run the new install.sh before it trusts this feed", file=sys.stderr)
         pem = generate().private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,

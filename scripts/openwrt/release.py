@@ -48,7 +48,7 @@ def licence(text: str, what: str) -> str:
 def go_modules(program: pathlib.Path) -> list[dict[str, str]]:
     """The modules in a Go program, from its build information, each with its licence from the module cache."""
     said = subprocess.check_output(["go", "version", "-m", program], text=True)
-    modules = [{"name": "go", "version": re.search(r": go(\S+)", said)[1], "licence": "BSD-3-Clause"}]
+    modules = [{"name": "go", "version": re.findall(r": go(\S+)", said)[0], "licence": "BSD-3-Clause"}]
     source = REPO / RECIPES[0] / "src"
     for path, number in re.findall(r"^\tdep\t(\S+)\t(\S+)", said, re.M):
         found = json.loads(subprocess.check_output(["go", "list", "-m", "-json", path], cwd=source, text=True))

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 LIMIT = 64 << 20  # bytes, unpacked
+Value = str | int | list[str]
 
 
 class Bad(Exception):
@@ -36,10 +37,10 @@ class Node:
 class Apk:
     schema: str
     adb: bytes
-    fields: dict[str, object]  # of a package
+    fields: dict[str, Value]  # of a package
     scripts: dict[str, str]
     nodes: dict[str, Node]  # in the order of the file, directories with their "/" at the end
-    packages: list[dict[str, object]]  # of an index
+    packages: list[dict[str, Value]]  # of an index
 
 
 STRING, NUMBER, HEX, LIST, DEPENDENCIES = range(5)
@@ -104,8 +105,8 @@ class Values:
         need(len(words) <= most, "unknown fields")
         return words + [0] * (most - len(words))
 
-    def pkginfo(self, word: int) -> dict[str, object]:
-        found: dict[str, object] = {}
+    def pkginfo(self, word: int) -> dict[str, Value]:
+        found: dict[str, Value] = {}
         for (name, kind), value in zip(PKGINFO, self.object(word, len(PKGINFO))):
             if value == 0:
                 continue
@@ -175,14 +176,15 @@ def read(file: bytes, public: str | None) -> Apk:
         need(not signatures, "a signature by nobody")
     else:
         key = serialization.load_pem_public_key(public.encode())
-        need(len(signatures) == 1 and signed(schema, adb, signatures[0], key), "not signed by the key")
+        need(isinstance(key, ec.EllipticCurvePublicKey) and len(signatures) == 1 and signed(schema, adb, signatures[0], key),
+             "not signed by the key")
     contents = [b for kind, b in rest if kind == 2]
     values = Values(adb)
     if schema == b"indx":
         need(not contents, "an index with files")
         _, array, _ = values.object(values.root, 3)
         packages = [values.pkginfo(w) for w in values.slots(array, 13)]
-        names = [p.get("name", "") for p in packages]
+        names = [str(p.get("name", "")) for p in packages]
         need(names == sorted(set(names)), "packages out of order")
         return Apk("index", adb, {}, {}, {}, packages)
     need(schema == b"pckg", "schema")

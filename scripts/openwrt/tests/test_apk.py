@@ -9,7 +9,6 @@ import pathlib
 import random
 import subprocess
 import sys
-import types
 import zlib
 
 import pytest
@@ -19,15 +18,23 @@ sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).p
 import reader  # noqa: E402
 from openwrt import apk, ipk, keys  # noqa: E402
 from openwrt.contents import Package, Tree  # noqa: E402
-from openwrt.recipe import REPO  # noqa: E402
+from openwrt.recipe import REPO, Recipe  # noqa: E402
 
 EPOCH = 1790000000
 MUTATIONS = 10_000
 
 
 @pytest.fixture(scope="module")
-def key(tmp_path_factory) -> keys.Feed:
+def key(tmp_path_factory: pytest.TempPathFactory) -> keys.Feed:
     return keys.Feed(tmp_path_factory.mktemp("keys") / "feed")
+
+
+class Example(Recipe):
+    """Of no Makefile."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.release, self.dir = name, "1.2.3-r4", REPO / "package/example"
+        self.vars = {"PKG_LICENSE": "Apache-2.0", "PKG_MAINTAINER": "somebody", "URL": "https://example.org", "SECTION": "net"}
 
 
 def package(name: str = "example") -> Package:
@@ -37,14 +44,11 @@ def package(name: str = "example") -> Package:
     tree.add("usr/share/a-b", b"a directory is between them in the order of names\n")
     tree.add("usr/share/a/b", b"")
     tree.files["usr/bin/link"] = (0o777, "example")
-    recipe = types.SimpleNamespace(
-        name=name, release="1.2.3-r4", section="net", dir=REPO / "package/example",
-        vars={"PKG_LICENSE": "Apache-2.0", "PKG_MAINTAINER": "somebody", "URL": "https://example.org"})
-    return Package(name, recipe, "mips_24kc", ["zlib", "libc"], ["A thing", "  of two lines, ä."], tree,
+    return Package(name, Example(name), "mips_24kc", ["zlib", "libc"], ["A thing", "  of two lines, ä."], tree,
                    ["/etc/config/example", "/etc/later"], "user:group", "echo postinst\n", "echo postrm\n")
 
 
-def test_a_package_read_back(key):
+def test_a_package_read_back(key: keys.Feed) -> None:
     made = package()
     file, entry = apk.build(made, EPOCH, key)
     found = reader.read(file, key.apk_public)
@@ -55,8 +59,9 @@ def test_a_package_read_back(key):
         "depends": ["libc", "zlib"], "tags": ["openwrt:section=net"]}
     assert set(found.scripts) == {"post-install", "pre-deinstall", "post-upgrade", "post-deinstall"}
     assert found.scripts["post-upgrade"].startswith("#!/bin/sh\nexport PKG_UPGRADE=1\n")
-    files = {name: (node.mode, node.link or node.content) for name, node in found.nodes.items() if not name.endswith("/")}
-    lists = {name: files.pop(name)[1].decode() for name in list(files) if name.startswith("lib/apk/")}
+    nodes = {name: node for name, node in found.nodes.items() if not name.endswith("/")}
+    lists = {name: (node.content or b"").decode() for name, node in nodes.items() if name.startswith("lib/apk/")}
+    files = {name: (node.mode, node.link or node.content) for name, node in nodes.items() if name not in lists}
     assert files == made.tree.files
     base = "lib/apk/packages/example"
     config = hashlib.sha256(b"config example\n").hexdigest()
@@ -66,11 +71,11 @@ def test_a_package_read_back(key):
     assert lists[f"{base}.list"].split() == sorted(["/" + f for f in files] + [f"/{base}.rusers"])
     assert files["lib/upgrade/keep.d/example"] == (0o644, b"/etc/later\n")
     assert {(n.owner, n.group) for n in found.nodes.values()} == {("root", "root")}
-    assert {n.mtime for name, n in found.nodes.items() if not name.endswith("/")} == {EPOCH}
+    assert {n.mtime for n in nodes.values()} == {EPOCH}
     assert hashlib.sha256(found.adb).digest() == entry["hashes"]
 
 
-def test_the_signature_is_openssls(key, tmp_path):
+def test_the_signature_is_openssls(key: keys.Feed, tmp_path: pathlib.Path) -> None:
     """By the openssl command, with the message put together by hand."""
     file, _ = apk.build(package(), EPOCH, key)
     data = zlib.decompress(file[4:], -15)
@@ -83,7 +88,7 @@ def test_the_signature_is_openssls(key, tmp_path):
     assert said.stdout == b"Verified OK\n"
 
 
-def test_keys_stay_as_they_are_and_secret(tmp_path):
+def test_keys_stay_as_they_are_and_secret(tmp_path: pathlib.Path) -> None:
     first, again = keys.Feed(tmp_path / "k"), keys.Feed(tmp_path / "k")
     made = package()
     assert apk.build(made, EPOCH, first) == apk.build(made, EPOCH, again)
@@ -96,7 +101,7 @@ def test_keys_stay_as_they_are_and_secret(tmp_path):
     assert base64.b64decode(encoded)[:10] == b"Ed" + bytes.fromhex(first.fingerprint)
 
 
-def test_who_did_not_sign_is_refused(key, tmp_path):
+def test_who_did_not_sign_is_refused(key: keys.Feed, tmp_path: pathlib.Path) -> None:
     file, _ = apk.build(package(), EPOCH, key)
     unsigned, _ = apk.build(package(), EPOCH, None)
     other = keys.Feed(tmp_path / "other").apk_public
@@ -134,7 +139,7 @@ def deflated(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("what", ["package", "index", "unsigned"])
-def test_mutants_are_refused_or_the_same(key, what, tmp_path):
+def test_mutants_are_refused_or_the_same(key: keys.Feed, what: str, tmp_path: pathlib.Path) -> None:
     """Half of them in what is compressed. Of an unsigned package the index has the hash."""
     rng = random.Random(what)
     made = package()
@@ -161,7 +166,7 @@ def test_mutants_are_refused_or_the_same(key, what, tmp_path):
     assert refused > 0.9 * MUTATIONS
 
 
-def test_opkgs_index_is_signed_as_usign_does(key, tmp_path):
+def test_opkgs_index_is_signed_as_usign_does(key: keys.Feed, tmp_path: pathlib.Path) -> None:
     """And names each package's hash: no byte of the index or of a package can be another."""
     ipk.write(tmp_path, [package("a"), package("b")], EPOCH, key)
     index = (tmp_path / "Packages").read_bytes()
@@ -183,7 +188,7 @@ def test_opkgs_index_is_signed_as_usign_does(key, tmp_path):
         assert f"SHA256sum: {hashlib.sha256(file).hexdigest()}\n".encode() in index
 
 
-def test_new_keys_are_told(tmp_path, capsys):
+def test_new_keys_are_told(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No router knows them. sudo, and another machine, have another home than that of the feed's keys."""
     keys.Feed(tmp_path / "feed")
     said = capsys.readouterr().err
@@ -196,7 +201,7 @@ def test_new_keys_are_told(tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_a_full_disk_leaves_no_empty_key(tmp_path):
+def test_a_full_disk_leaves_no_empty_key(tmp_path: pathlib.Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "full", tmp_path], check=True)
     try:
         (tmp_path / "rest").write_bytes(bytes(8192))

@@ -9,6 +9,8 @@ import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -39,18 +41,24 @@ esac""",
 }
 
 
+def program(name: str) -> str:
+    """Its path on this machine, whatever PATH the router has."""
+    path = shutil.which(name)
+    assert path, f"no {name}"
+    return path
+
+
 class Router:
     def __init__(self, root: pathlib.Path, manager: str, free: int = 8000, memory: int = 120, radio: bool = True, fs: str = "ubifs") -> None:
         self.root, self.manager = root, manager
-        busybox = shutil.which("busybox")
         for directory in ("bin", "etc/config", "dev", "proc", "tmp/lists", "overlay", "usr/share/luci"):
             (root / directory).mkdir(parents=True)
         os.mknod(root / "dev/null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
-        shutil.copy(busybox, root / "bin/busybox")
+        shutil.copy(program("busybox"), root / "bin/busybox")
         for tool in TOOLS:
             (root / "bin" / tool).symlink_to("busybox")
         # Debian's busybox takes its own df for the one in PATH; OpenWrt's and dash do not.
-        dash = shutil.which("dash")
+        dash = program("dash")
         libraries = re.findall(r"/\S+", subprocess.run(["ldd", dash], capture_output=True, text=True, check=True).stdout)
         for file in (dash, *libraries):
             to = root / file.lstrip("/")
@@ -78,12 +86,12 @@ class Router:
         if radio:
             (root / "sys/class/ieee80211/phy0").mkdir(parents=True)
 
-    def run(self, *args: str, stdin: str | None = None) -> subprocess.CompletedProcess:
-        return subprocess.run([shutil.which("setsid"), "-w", shutil.which("chroot"), self.root, "/bin/sh", "/tmp/install.sh", *args], text=True, check=False,
+    def run(self, *args: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([program("setsid"), "-w", program("chroot"), self.root, "/bin/sh", "/tmp/install.sh", *args], text=True, check=False,
                               input=stdin or "", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={"PATH": "/bin"})
 
-    def shell(self, script: str) -> subprocess.CompletedProcess:
-        return subprocess.run([shutil.which("chroot"), self.root, "/bin/sh", "-c", script], text=True, check=False,
+    def shell(self, script: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([program("chroot"), self.root, "/bin/sh", "-c", script], text=True, check=False,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={"PATH": "/bin"})
 
     def calls(self) -> list[str]:
@@ -97,11 +105,14 @@ class Router:
                 for p in sorted(self.root.rglob("*")) if p.is_file() and p.name != "calls" and p.parent.name != "lists"}
 
 
+Make = Callable[..., tuple[Router, keys.Feed]]
+
+
 @pytest.fixture
-def router(tmp_path):
+def router(tmp_path: pathlib.Path) -> Make:
     key = keys.Feed(tmp_path / "keys")
 
-    def make(manager: str, **kwargs) -> tuple[Router, keys.Feed]:
+    def make(manager: str, **kwargs: Any) -> tuple[Router, keys.Feed]:
         made = Router(tmp_path / manager, manager, **kwargs)
         feed.write(made.root / "tmp", ["mips_24kc", "x86_64"], URL, key)
         return made, key
@@ -109,7 +120,7 @@ def router(tmp_path):
 
 
 @pytest.mark.parametrize("manager", ["opkg", "apk"])
-def test_installs_what_fits_and_takes_it_back(router, manager):
+def test_installs_what_fits_and_takes_it_back(router: Make, manager: str) -> None:
     there, key = router(manager)
     before = there.state()
     said = there.run()  # nobody is there to be asked
@@ -158,7 +169,7 @@ def test_installs_what_fits_and_takes_it_back(router, manager):
 
 @pytest.mark.parametrize("manager", ["opkg", "apk"])
 @pytest.mark.parametrize("feed_too", [True, False])
-def test_undoes_what_was_installed_by_hand(router, manager, feed_too):
+def test_undoes_what_was_installed_by_hand(router: Make, manager: str, feed_too: bool) -> None:
     """What the packages have left before install.sh ran is not the previous state."""
     there, _ = router(manager)
     before = there.state()
@@ -174,7 +185,7 @@ def test_undoes_what_was_installed_by_hand(router, manager, feed_too):
 
 @pytest.mark.parametrize("manager", ["opkg", "apk"])
 @pytest.mark.parametrize("packages", ["bquic-gateway luci-app-bquic luci-i18n-bquic-es", "wifirr-sched"])
-def test_undo_by_the_manual(router, manager, packages):
+def test_undo_by_the_manual(router: Make, manager: str, packages: str) -> None:
     """apk removes nothing where it is asked for something that is not there. A feed that was added by hand goes, too."""
     there, key = router(manager)
     if manager == "apk":
@@ -194,7 +205,7 @@ def test_undo_by_the_manual(router, manager, packages):
     assert there.state() == before, said.stdout
 
 
-def test_the_ten_commands_need_no_rpcd():
+def test_the_ten_commands_need_no_rpcd() -> None:
     manual = (pathlib.Path(__file__).parents[3] / "docs/install.md").read_text()
     assert "ubus" not in manual.split("\n## Ten commands\n")[1].split("\n## ")[0]
 
@@ -207,7 +218,7 @@ def test_the_ten_commands_need_no_rpcd():
     ({"free": 13000, "fs": "ext4"}, "bquic-gateway wifirr-sched luci-app-bquic luci-i18n-bquic-es"),
     ({"free": 3000, "radio": False}, None),
 ])
-def test_what_does_not_fit_is_not_installed(router, kwargs, want):
+def test_what_does_not_fit_is_not_installed(router: Make, kwargs: dict[str, Any], want: str | None) -> None:
     there, _ = router("opkg", **kwargs)
     before = there.state()
     said = there.run("--yes")
@@ -219,21 +230,21 @@ def test_what_does_not_fit_is_not_installed(router, kwargs, want):
 
 
 @pytest.mark.parametrize("manager", ["opkg", "apk"])
-def test_an_upgrade_needs_no_room_for_what_is_there(router, manager):
+def test_an_upgrade_needs_no_room_for_what_is_there(router: Make, manager: str) -> None:
     there, _ = router(manager, free=3000, memory=50)
     (there.root / "packages").write_text("luci-base\nbquic-gateway\n")
     said = there.run("--yes")
     assert said.returncode == 0 and "bquic-gateway wifirr-sched" in there.calls()[-1] and "does not fit" not in said.stdout, said.stdout
 
 
-def test_what_a_manager_says_it_did_is_looked_at(router):
+def test_what_a_manager_says_it_did_is_looked_at(router: Make) -> None:
     there, _ = router("opkg")
     (there.root / "deaf").touch()
     said = there.run("--yes")
     assert said.returncode == 1 and "did not install bquic-gateway. To remove everything again: sh install.sh --undo" in said.stdout
 
 
-def test_refused(router):
+def test_refused(router: Make) -> None:
     there, _ = router("opkg")
     before = there.state()
     for args, text in ((["--yes", "http://x/\nhttp://y"], "no address of a feed"), (["--yes", "file:///x"], "say where"),
@@ -248,13 +259,13 @@ def test_refused(router):
 
 
 @pytest.mark.parametrize("url", ["feed.example/bquic", "http://feed.example/it's", "http://feed.example/?bquic"])
-def test_no_feed_has_an_address_that_install_sh_refuses(tmp_path, url):
+def test_no_feed_has_an_address_that_install_sh_refuses(tmp_path: pathlib.Path, url: str) -> None:
     said = subprocess.run([sys.executable, pathlib.Path(__file__).parents[2] / "build-packages", "--out", tmp_path / "dist", "--keys", tmp_path / "keys",
                            "--url", url, "x86_64"], capture_output=True, text=True, check=False)
     assert said.returncode == 2 and url in said.stderr and not (tmp_path / "dist").exists(), said.stderr
 
 
-def test_no_feeds_of_ones_own(router):
+def test_no_feeds_of_ones_own(router: Make) -> None:
     """Images that somebody built may come without customfeeds.conf."""
     there, _ = router("opkg")
     (there.root / "etc/opkg/customfeeds.conf").unlink()
@@ -266,7 +277,7 @@ def test_no_feeds_of_ones_own(router):
     assert there.state() == before
 
 
-def test_a_list_of_feeds_without_its_last_line_break(router):
+def test_a_list_of_feeds_without_its_last_line_break(router: Make) -> None:
     there, _ = router("opkg")
     feeds = there.root / "etc/opkg/customfeeds.conf"
     feeds.write_text("src/gz other http://other")
@@ -276,7 +287,7 @@ def test_a_list_of_feeds_without_its_last_line_break(router):
 
 
 @pytest.mark.parametrize("manager", ["opkg", "apk"])
-def test_another_feed_is_dead(router, manager):
+def test_another_feed_is_dead(router: Make, manager: str) -> None:
     there, _ = router(manager)
     (there.root / "dead").touch()
     said = there.run("--yes")
@@ -284,7 +295,7 @@ def test_another_feed_is_dead(router, manager):
 
 
 @pytest.mark.parametrize("manager", ["opkg", "apk"])
-def test_an_upgrade_without_the_feed_is_none(router, manager):
+def test_an_upgrade_without_the_feed_is_none(router: Make, manager: str) -> None:
     """The managers call what is installed up to date if the feed does not answer, or has another key."""
     there, _ = router(manager)
     assert there.run("--yes").returncode == 0
@@ -296,7 +307,7 @@ def test_an_upgrade_without_the_feed_is_none(router, manager):
 
 
 @pytest.mark.parametrize("manager", ["opkg", "apk"])
-def test_an_upgrade_that_does_not_fit(router, manager):
+def test_an_upgrade_that_does_not_fit(router: Make, manager: str) -> None:
     """opkg stops in the middle of the new program, while the old one is still running, and calls it up to date then."""
     there, _ = router(manager, free=13000, fs="ext4")
     assert there.run("--yes").returncode == 0
@@ -312,7 +323,7 @@ def test_an_upgrade_that_does_not_fit(router, manager):
 
 
 @pytest.fixture
-def full(tmp_path):
+def full(tmp_path: pathlib.Path) -> Iterator[Callable[[Router], None]]:
     """Moves a router's /etc to a file system that is full."""
     mounted = []
 
@@ -331,7 +342,7 @@ def full(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["--yes", "--undo", "the manual"])
-def test_a_full_flash_loses_nothing(router, full, how):
+def test_a_full_flash_loses_nothing(router: Make, full: Callable[[Router], None], how: str) -> None:
     """busybox's sed -i empties a short file that it cannot write, and calls that a success: the router had no user left, or no other feed."""
     there, _ = router("opkg")
     files = [there.root / "etc" / name for name in ("passwd", "group", "shadow", "opkg/customfeeds.conf")]
@@ -356,7 +367,7 @@ def test_a_full_flash_loses_nothing(router, full, how):
 
 
 @pytest.mark.parametrize("manager", ["opkg", "apk"])
-def test_a_new_key_replaces_the_old_one(router, tmp_path, manager):
+def test_a_new_key_replaces_the_old_one(router: Make, tmp_path: pathlib.Path, manager: str) -> None:
     """The old one may have been stolen. Keys of others stay."""
     there, old = router(manager)
     folder = there.root / "etc" / ("opkg/keys" if manager == "opkg" else "apk/keys")
@@ -375,7 +386,7 @@ def test_a_new_key_replaces_the_old_one(router, tmp_path, manager):
     assert {name for name in after if name.startswith("etc/")} == {name for name in before if name.startswith("etc/")}
 
 
-def test_a_failure_says_how_to_go_back(router):
+def test_a_failure_says_how_to_go_back(router: Make) -> None:
     there, _ = router("apk")
     before = there.state()
     (there.root / "broken").touch()

@@ -11,7 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 from openwrt.recipe import REPO  # noqa: E402
 
 
-def test_the_sources_have_the_commits_time(tmp_path):
+def test_the_sources_have_the_commits_time(tmp_path: pathlib.Path) -> None:
     packed = subprocess.check_output(["git", "archive", "HEAD", "scripts/openwrt", "version.mk"], cwd=REPO)
     subprocess.run(["tar", "-x"], cwd=tmp_path, input=packed, check=True)
     (tmp_path / "scripts/openwrt/contents.py").write_bytes((REPO / "scripts/openwrt/contents.py").read_bytes())

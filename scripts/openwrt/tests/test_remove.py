@@ -39,8 +39,8 @@ class Installed(Router):
         (root / "etc/config/luci").write_text("luci.languages.en='English'\n")
 
     def tree(self) -> dict[str, str | None]:
-        folders = {str(p.relative_to(self.root)): None for p in self.root.rglob("*") if p.is_dir()}
-        return folders | dict(self.state())
+        folders: dict[str, str | None] = {str(p.relative_to(self.root)): None for p in self.root.rglob("*") if p.is_dir()}
+        return folders | self.state()
 
     def add(self, package: contents.Package) -> None:
         for path, (_, content) in package.tree.files.items():
@@ -75,7 +75,7 @@ def packages() -> list[contents.Package]:
     return sorted(found, key=lambda p: not p.name.startswith("luci-i18n-"))
 
 
-def test_nothing_is_left(tmp_path):
+def test_nothing_is_left(tmp_path: pathlib.Path) -> None:
     there = Installed(tmp_path / "router")
     before = there.tree()
     for package in packages():
@@ -92,7 +92,7 @@ def test_nothing_is_left(tmp_path):
     assert there.tree() == before
 
 
-def test_a_language_of_others_stays(tmp_path):
+def test_a_language_of_others_stays(tmp_path: pathlib.Path) -> None:
     there = Installed(tmp_path / "router")
     base = there.root / "usr/lib/lua/luci/i18n/base.de.lmo"
     base.parent.mkdir(parents=True)
