@@ -148,7 +148,8 @@ def main(
         if not args.report:
             namespaces.exit_on_signals()
             medium.build()
-            for args.part in [args.part] if parts and args.part else parts or [None]:
+            selected: Sequence[str | None] = [args.part] if parts and args.part else parts or [None]
+            for args.part in selected:
                 run(args, path)
         rows = read(path)
     except namespaces.Failed as error:

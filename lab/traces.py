@@ -109,9 +109,10 @@ def watched(sample: Callable[[], Sample | None]) -> Iterator[list[Sample]]:
 
 def quic_window(status_socket: pathlib.Path) -> Callable[[], Sample | None]:
     """Samples the only live connection of a gateway. Recovery lasts for a smoothed RTT after a loss."""
-    last = {"losses": 0, "until": 0.0, "id": None}
+    remote, losses, until = "", 0, 0.0
 
     def sample() -> Sample | None:
+        nonlocal remote, losses, until
         with socket.socket(socket.AF_UNIX) as s:
             s.settimeout(5)
             s.connect(str(status_socket))
@@ -124,11 +125,11 @@ def quic_window(status_socket: pathlib.Path) -> Callable[[], Sample | None]:
         if not live or not live[0]["stats"]["packets_sent"]:
             return None
         stats: dict[str, Any] = live[0]["stats"]
-        if last["id"] != live[0]["remote"]:
-            last.update(id=live[0]["remote"], losses=0, until=0.0)
-        if stats["packets_lost"] > last["losses"]:
-            last.update(losses=stats["packets_lost"], until=now + stats["smoothed_rtt_ns"] / 1e9)
-        return Sample(now, stats["cwnd_bytes"], stats["slow_start_ns"] == 0, now < last["until"], None, stats["packets_lost"])
+        if remote != live[0]["remote"]:
+            remote, losses, until = live[0]["remote"], 0, 0.0
+        if stats["packets_lost"] > losses:
+            losses, until = stats["packets_lost"], now + stats["smoothed_rtt_ns"] / 1e9
+        return Sample(now, stats["cwnd_bytes"], stats["slow_start_ns"] == 0, now < until, None, stats["packets_lost"])
 
     return sample
 

@@ -370,13 +370,12 @@ def draw(rows: list[Row]) -> None:
     with results.drawing(FIGURE, (9, 13), 4, 2) as ((speed, sizes), (times, window), *sequences):
         axes = [a for a in AXES if of(rows, a, "standard")]
         for k, contender in enumerate(CONTENDERS):
-            found = [(i, interval(results.figures(some, "mbps")), interval(results.figures(some, "ampdu")))
-                     for i, a in enumerate(axes) if (some := of(rows, a, contender))]
-            for ax, which in ((speed, 1), (sizes, 2)):
+            found = [(i, some) for i, a in enumerate(axes) if (some := of(rows, a, contender))]
+            for ax, figure in ((speed, "mbps"), (sizes, "ampdu")):
                 if found:
-                    at = [f[0] + 0.11 * (k - 3) for f in found]
-                    middle = [f[which][0] for f in found]
-                    ax.errorbar(at, middle, yerr=[[f[which][0] - f[which][1] for f in found], [f[which][2] - f[which][0] for f in found]],
+                    at = [i + 0.11 * (k - 3) for i, _ in found]
+                    middle, low, high = zip(*(interval(results.figures(some, figure)) for _, some in found))
+                    ax.errorbar(at, middle, yerr=[[m - b for m, b in zip(middle, low)], [h - m for m, h in zip(middle, high)]],
                                 fmt="o", markersize=3, capsize=2, label=contender)
         for ax, title in ((speed, "Mbit/s (median, 95 %)"), (sizes, "MPDUs in an A-MPDU")):
             ax.set_xticks(range(len(axes)), [describe(a).replace("centre: 3 hops, MCS7, 20 ms", "centre") for a in axes],

@@ -173,9 +173,8 @@ def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
     campaign = realtime.Campaign("browsers", args, path, FIGURES)
     for repetition in range(1, args.repetitions + 1):
         for name in MEDIA:
-            wanted = [(key, client) for profile in PROFILES
-                      for key in [{"medium": name, "profile": profile, "repetition": repetition}]
-                      for client in campaign.missing(key, CLIENTS)]
+            keys: list[Row] = [{"medium": name, "profile": profile, "repetition": repetition} for profile in PROFILES]
+            wanted = [(key, client) for key in keys for client in campaign.missing(key, CLIENTS)]
             if not wanted:
                 continue
             with namespaces.Lab() as lab:

@@ -413,11 +413,11 @@ def draw(rows: list[Row]) -> None:
         with results.drawing(FIGURES / f"{file}.svg", (max(5, 1.6 * len(chosen)), 3.6)) as axes:
             for k, form in enumerate(FORMS):
                 at, low, mid, high = [], [], [], []
-                for i, (_, c) in enumerate(chosen):
-                    some = of(rows, c, form)
+                for i, (_, full) in enumerate(chosen):
+                    some = of(rows, full, form)
                     if some:
                         at.append(i + 0.12 * (k - (len(FORMS) - 1) / 2))
-                        size = dict(c)["file_mb"]
+                        size = some[0]["file_mb"]
                         low.append((results.median(some, "best_s") or 0) / size)
                         mid.append((results.median(some, "median_s") or 0) / size)
                         high.append((results.median(some, "worst_s") or 0) / size)
@@ -435,16 +435,16 @@ def draw(rows: list[Row]) -> None:
         traffic = {"cbr": "constant", "browse": "browsing", "spdy": "SPDY", "none": "no upload"}[c.get("traffic", "cbr")]
         return traffic if traffic == "no upload" else f"{traffic} {c.get('upload_kbit', 200)}"
 
+    def by_rate(cells: list[Row], more: Row) -> list[tuple[str, Row]]:
+        return [(rate(c), {**more, **c}) for c in cells]
+
     plot("dense-download", "Today's AP, 30 stations, 802.11g: upload of each client, kbit/s",
-         [(rate(c), {"upload_goes_on": True, **c}) for c in [
-             {"traffic": "none", "upload_kbit": 0}, {"traffic": "browse", "upload_kbit": 10}, {"upload_kbit": 10},
-             {"upload_kbit": 50}, {"upload_kbit": 100}, {}, {"upload_kbit": 400}, {"upload_kbit": 800}]])
+         by_rate([{"traffic": "none", "upload_kbit": 0}, {"traffic": "browse", "upload_kbit": 10}, {"upload_kbit": 10},
+                  {"upload_kbit": 50}, {"upload_kbit": 100}, {}, {"upload_kbit": 400}, {"upload_kbit": 800}], {"upload_goes_on": True}))
     plot("dense-download-ends", "Today's AP, 30 stations, 802.11g: the upload ends with the download",
-         [(rate(c), c) for c in [{"upload_goes_on": False, "traffic": "browse", "upload_kbit": 10},
-                                 {"upload_goes_on": False, "upload_kbit": 100}, {"upload_goes_on": False}]])
+         by_rate([{"traffic": "browse", "upload_kbit": 10}, {"upload_kbit": 100}, {}], {"upload_goes_on": False}))
     plot("dense-download-paper", "The paper's AP (512-packet FIFO), 30 stations, 802.11g",
-         [(rate(c), {"ap": "fifo512", **c}) for c in [{"traffic": "browse", "upload_kbit": 10},
-                                                     {"traffic": "spdy", "upload_kbit": 10}, {"upload_kbit": 10}, {}]])
+         by_rate([{"traffic": "browse", "upload_kbit": 10}, {"traffic": "spdy", "upload_kbit": 10}, {"upload_kbit": 10}, {}], {"ap": "fifo512"}))
     plot("dense-download-stations", "Today's AP, 802.11g, constant 200 kbit/s: stations",
          [(str(n), {"stations": n}) for n in (1, 10, 20, 30, 40, 50)])
     draw_crowds(rows)

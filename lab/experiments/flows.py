@@ -284,7 +284,8 @@ def generated(rows: list[dict[str, Any]]) -> dict[pathlib.Path, str]:
     """The trees as Go source, and the data that their test compares them with."""
     found = examples(rows)
     trees = learn([e for e in found if e.learnt], CHOSEN)
-    lines, roots = [], []
+    lines: list[str] = []
+    roots: list[int] = []
     for t in trees:
         roots.append(len(lines))
         for i in range(t.node_count):

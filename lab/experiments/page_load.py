@@ -365,7 +365,7 @@ def report_relay(rows: list[Row]) -> str:
             for loader in replay.LOADERS:
                 some = shares(rows, scene, loader, page)
                 ms = [median(of_scene(rows, scene, loader, page, c), "ms") for c in RELAY_CONTENDERS]
-                cells.append("{:.0f}/{:.0f} {:.2f}".format(*ms, interval(list(some.values()))[0]) if some else "-")
+                cells.append(f"{'/'.join(results.number(m, '.0f') for m in ms)} {interval(list(some.values()))[0]:.2f}" if some else "-")
         if set(cells) != {"-"}:
             lines.append([page, str(pages.objects(page)), f"{pages.size(page) / 1000:.0f}", *cells])
     return text + "\n\nMedians in ms: tcp/relay-bquic, and the median ratio\n\n" + results.table(

@@ -53,7 +53,7 @@ KINDS: dict[str, Callable[[Row], bool]] = {
 
 
 def ratio(row: Row) -> float:
-    return row["mbps_bquic"] / row["mbps_standard"]
+    return float(row["mbps_bquic"] / row["mbps_standard"])
 
 
 def describe(r: Row) -> str:

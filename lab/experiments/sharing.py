@@ -41,15 +41,15 @@ SENDERS = ("cubic", "standard", "bquic")
 
 
 def each(row: Row) -> float:
-    return row["mbps_others"] / row["others"]
+    return float(row["mbps_others"] / row["others"])
 
 
 def of_share(row: Row) -> float:
-    return row["mbps"] * (row["others"] + 1) / (row["mbps"] + row["mbps_others"])
+    return float(row["mbps"] * (row["others"] + 1) / (row["mbps"] + row["mbps_others"]))
 
 
 def jain(row: Row) -> float:
-    return (row["mbps"] + each(row)) ** 2 / (2 * (row["mbps"] ** 2 + each(row) ** 2))
+    return float((row["mbps"] + each(row)) ** 2 / (2 * (row["mbps"] ** 2 + each(row) ** 2)))
 
 
 def cells(rows: list[Row]) -> list[tuple[str, str, int, int, int]]:

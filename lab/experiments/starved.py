@@ -225,7 +225,7 @@ def cost() -> float:
         before, status = relay.cpu(), relay.status()["carried"]
         for _ in range(2):
             transfer(lab, leg, url, "bulk")
-        moved = relay.status()["carried"]["down_bytes"] - status["down_bytes"]
+        moved: int = relay.status()["carried"]["down_bytes"] - status["down_bytes"]
         if moved < 2 * BULK:
             raise Failed(f"without a quota the relay carries {moved} of {2 * BULK} bytes: {relay.status()['processor']}")
         return (relay.cpu() - before) / moved

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 import json
@@ -189,7 +190,7 @@ def quiet(bench: flows.Bench, *command: str, stdin: bytes | None = None) -> None
         raise Failed(f"{' '.join(command)}: {done.stderr.decode()[-500:]}")
 
 
-def curled(bench: flows.Bench, what: str, http2: bool, delays: list[int], source: random.Random) -> dict[str, Any]:
+def curled(bench: flows.Bench, what: str, delays: list[int], source: random.Random, http2: bool) -> dict[str, Any]:
     """Downloads by curl, over one connection at a time."""
     recorder = bench.record(delay_ms=source.choice(delays))
     url = f"https://{recorder.address}:{recorder.port}"
@@ -383,16 +384,20 @@ def mirror(bench: flows.Bench, delays: list[int], source: random.Random) -> dict
 
 
 Make = Callable[[flows.Bench, list[int], random.Random], dict[str, Any]]
+
+
+def of(make: Callable[[flows.Bench, str, list[int], random.Random], dict[str, Any]], what: str) -> Make:
+    return lambda bench, delays, source: make(bench, what, delays, source)
+
+
 OTHERS: dict[str, Make] = {
-    **{f"curl {what} {version}": (lambda b, d, s, what=what, version=version: curled(b, what, version == 2, d, s))
+    **{f"curl {what} {version}": of(functools.partial(curled, http2=version == 2), what)
        for what in ("updates", "file", "answers", "ranges", "uploads", "sync", "playlist") for version in (1, 2)},
     "plain updates": plain,
-    **{what: (lambda b, d, s, what=what: ssh(b, what, d, s)) for what in ("ssh download", "ssh upload", "ssh typing")},
+    **{what: of(ssh, what) for what in ("ssh download", "ssh upload", "ssh typing")},
     "pip": pip, "scp": copy, "wget": mirror, "ssh forward": forward,
-    **{f"git clone {how}": (lambda b, d, s, how=how: clone(b, how, d, s)) for how in ("1", "2", "ssh")},
-    **{what: (lambda b, d, s, what=what: dialogue(b, what, d, s)) for what in dialogues.PROTOCOLS | dialogues.DRAWN},
+    **{f"git clone {how}": of(clone, how) for how in ("1", "2", "ssh")},
+    **{what: of(dialogue, what) for what in dialogues.PROTOCOLS | dialogues.DRAWN},
 }
 # For judging a classifier only (lab/experiments/flows.py).
-HELD_OUT: dict[str, Make] = {
-    **{what: (lambda b, d, s, what=what: dialogue(b, what, d, s)) for what in dialogues.HELD_OUT},
-}
+HELD_OUT = {what: of(dialogue, what) for what in dialogues.HELD_OUT}

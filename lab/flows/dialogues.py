@@ -359,7 +359,8 @@ def world(source: random.Random) -> list[Message]:
     """A game whose player walks: parts of the world come as needed, and where everyone is all the time."""
     found: list[Message] = [("c", source.randint(100, 400), 0), ("s", size(source, 3000, 0.6, 500), 0), ("c", 30, 0)]
     for _ in range(source.randint(10, 100)):
-        found += [("c", source.randint(15, 40), source.choice([0.0, 0.02]))] + source.choice([[("s", source.randint(30, 300), 0)]] * 4 + [[("s", size(source, 9000, 0.5, 1000), 0)]])
+        found.append(("c", source.randint(15, 40), source.choice([0.0, 0.02])))
+        found.append(source.choice([("s", source.randint(30, 300), 0)] * 4 + [("s", size(source, 9000, 0.5, 1000), 0)]))
     return found
 
 
@@ -522,7 +523,8 @@ def onion(source: random.Random) -> list[Message]:
 
 def office_desktop(source: random.Random) -> list[Message]:
     """RDP: capabilities, then pointer and keys up, and changed bitmaps down."""
-    found: list[Message] = [("c", source.randint(420, 500), 0), ("s", source.randint(100, 180), 0), ("c", 20, 0), ("s", 11, 0)] + [("c", 12, 0), ("s", 15, 0)] * 4
+    found: list[Message] = [("c", source.randint(420, 500), 0), ("s", source.randint(100, 180), 0), ("c", 20, 0), ("s", 11, 0)]
+    found += [("c", 12, 0), ("s", 15, 0)] * 4
     found += [("c", source.randint(300, 420), 0), ("s", 34, 0), ("s", source.randint(380, 460), 0), ("c", source.randint(450, 560), 0), ("s", size(source, 120e3, 0.9, 8000, 1_500_000), 0.02)]
     for _ in range(source.randint(5, 90)):
         found += [("c", source.choice([4, 8, 8, 12, 32]), source.choice([0.0, 0.01, 0.03]))] * source.randint(1, 3)
@@ -708,7 +710,7 @@ def serve(port: int, certificate: str, key: str) -> None:
     def named(connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:
         names[id(connection)] = name or ""
 
-    context.sni_callback = named  # type: ignore[assignment]
+    context.sni_callback = named
     listener = socket.create_server(("", port))
     print("listens", flush=True)
 

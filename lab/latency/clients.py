@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pathlib
 import socket
 import ssl
 import struct
@@ -17,10 +18,9 @@ import sys
 import threading
 import time
 
-try:
-    from lab.latency import origin
-except ImportError:  # run as a program
-    import origin  # type: ignore[no-redef]
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent))
+
+from lab.latency import origin  # noqa: E402
 
 WHAT = ("request", "dns", "ssh", "call")
 WARM_UP = 3.0  # s

@@ -44,7 +44,7 @@ def test_what_experiments_run_is_installed(group: str, sources: list[str], tmp_p
                           capture_output=True, text=True, check=True).stdout
     asked = set(said.partition("Debian packages:")[2].partition("\n")[0].split())
     text = "".join(path.read_text() for source in sources for path in ROOT.glob(source))
-    text += '"venv"' * ("python=yes" in re.search(rf"^\t{group}\).*", (ROOT / "scripts/install-deps").read_text(), re.M)[0])
+    text += '"venv"' * ("python=yes" in re.findall(rf"^\t{group}\).*", (ROOT / "scripts/install-deps").read_text(), re.M)[0])
     wanted = {package for name, package in PROGRAMS.items() if re.search(rf'"{name}"|\b{name} -|^import {name}$', text, re.M)}
     assert len(wanted) > 3 and not sorted(wanted - asked)
 

@@ -18,10 +18,12 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 BQUIC = REPOSITORY / "build/bquic"
@@ -58,7 +60,7 @@ class Authority:
         leaf = self._sign(subject, key.public_key(), issuer, ca_key, [
             (x509.BasicConstraints(ca=False, path_length=None), True),
             (x509.SubjectAlternativeName(names), False),
-            (x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH]), False),
+            (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
             (x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), False),
         ])
         pem = serialization.Encoding.PEM
@@ -115,7 +117,7 @@ class Gateway:
     def _ready(self) -> bool:
         return 'msg="gateway ready"' in self.log.read_text()
 
-    def status(self) -> dict:
+    def status(self) -> dict[str, Any]:
         with socket.socket(socket.AF_UNIX) as s:
             s.settimeout(PATIENCE)
             s.connect(str(self.socket))
@@ -123,7 +125,8 @@ class Gateway:
             data = b""
             while piece := s.recv(1 << 16):
                 data += piece
-        return json.loads(data)
+        answer: dict[str, Any] = json.loads(data)
+        return answer
 
     def stop(self) -> None:
         self.process.terminate()
@@ -216,7 +219,7 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running(*command: str | os.PathLike, log: pathlib.Path, **options: object) -> Iterator[subprocess.Popen]:
+def running(*command: str | pathlib.Path, log: pathlib.Path, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
     """A process in its own process group, which ends with the block."""
     with log.open("w") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True, **options)
@@ -233,9 +236,9 @@ def running(*command: str | os.PathLike, log: pathlib.Path, **options: object) -
             process.wait()
 
 
-def wait_for_port(port: int, process: subprocess.Popen) -> None:
+def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
     def open_() -> bool:
-        assert process.poll() is None, f"{process.args} ended with {process.returncode}"
+        assert process.poll() is None, f"{process.args!r} ended with {process.returncode}"
         with socket.socket() as s:
             s.settimeout(1)
             return s.connect_ex(("127.0.0.1", port)) == 0

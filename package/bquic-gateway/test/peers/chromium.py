@@ -69,7 +69,8 @@ class Chromium:
             answer = json.loads(self._socket.recv(timeout=PATIENCE))
             if answer.get("id") == number:
                 assert "error" not in answer, f"{method}: {answer['error']}"
-                return answer["result"]
+                result: dict[str, Any] = answer["result"]
+                return result
 
     def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression in the page, or of its promise."""
