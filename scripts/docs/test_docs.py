@@ -24,8 +24,8 @@ BLOCK = re.compile(r"^([ \t]*)```\w*\n(.*?)^[ \t]*```$", re.M | re.S)
 page = pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(REPO)))
 
 
-def output(*command: str | pathlib.Path, **options: object) -> str:
-    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **options).stdout
+def output(*command: str | pathlib.Path, input: str | None = None, cwd: pathlib.Path | None = None) -> str:
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, input=input, cwd=cwd).stdout
 
 
 def prose(text: str) -> str:
@@ -93,7 +93,7 @@ def test_named_files(page: pathlib.Path) -> None:
 
 def commands(text: str) -> Iterator[list[str]]:
     """The words of each command in a page's blocks and in its inline code, if the program is one of ours, or make."""
-    lines = []
+    lines: list[str] = []
     for _, block in BLOCK.findall(text):
         shown = block.splitlines()
         prompts = [line for line in shown if line.startswith("# bquic")]  # the others are what it prints
@@ -193,11 +193,11 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
     daemon = subprocess.Popen([BQUIC, "gateway", "--config", root / "bquic"], env={**os.environ, "QLOGDIR": str(root / "qlog")}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     said = ""
     while "gateway ready" not in said:
-        line = daemon.stdout.readline()
+        line = daemon.stdout.readline() if daemon.stdout else ""
         assert line, said
         said += line
     try:
-        yield {"log": said, "socket": str(root / "sock"), "pin": re.search(r'pin="?([^" ]+)', said)[1], "root": str(root)}
+        yield {"log": said, "socket": str(root / "sock"), "pin": re.findall(r'pin="?([^" ]+)', said)[0], "root": str(root)}
     finally:
         daemon.terminate()
         daemon.wait()
@@ -292,7 +292,7 @@ def functions(path: pathlib.Path, lines: list[str]) -> Iterator[tuple[str, int]]
     """Names and lengths of a file's functions: of Go and C as their formatters leave them."""
     if path.suffix == ".py":
         for node in ast.walk(ast.parse("\n".join(lines))):
-            if isinstance(node, ast.FunctionDef):
+            if isinstance(node, ast.FunctionDef) and node.end_lineno:
                 yield node.name, node.end_lineno - node.lineno + 1
         return
     name, first = "", None
