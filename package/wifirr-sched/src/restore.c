@@ -13,6 +13,7 @@
 #include "wifirrd.h"
 
 #define GUARD_TRIES 5
+#define SILENT -LOG_NOTICE	/* for log_verbosity() */
 
 int restore(struct wifirr *w)
 {
@@ -32,7 +33,8 @@ int guard_run(struct wifirr *w)
 	if (n > 0)
 		return 0;	/* wifirrd has restored everything itself */
 	logmsg(LOG_WARNING, "wifirrd has left something changed: restoring it");
-	for (unsigned i = 0; i < GUARD_TRIES; i++) {
+	for (unsigned i = 1; i <= GUARD_TRIES; i++) {
+		log_verbosity(i < GUARD_TRIES ? SILENT : 0);
 		if (restore(w) == 0)
 			return 0;
 		wait_ms(1000);

@@ -129,6 +129,12 @@ def test_restore_after_daemon_and_guard_were_killed(bed):
     assert bed.box(WIFIRRD, "restore").stderr == ""  # nothing left
 
 
+def test_the_guard_says_once_what_it_cannot_restore(bed):
+    """It tries again for some seconds, in which hostapd may answer."""
+    said = bed.box("sh", "-c", f"mkdir -p /var/run/wifirr && mount -t tmpfs lease /var/run/wifirr && mkdir /var/run/wifirr/phy77 && ! {WIFIRRD} guard </dev/null")
+    assert said.stderr.count("\n") == 2 and said.stderr.count("/var/run/wifirr/phy77: cannot restore everything") == 1, said.stderr
+
+
 def test_the_next_one_removes_what_is_left_whatever_its_backend(bed):
     before = device(bed)
     daemon = bed.daemon(*PAPER).ready()
