@@ -323,3 +323,9 @@ def test_what_is_long_is_listed() -> None:
         over = {name for name, length in functions(path, lines) if length > 60}
         long |= over | ({path.name} if len(lines) > 500 else set())
     assert long == listed
+
+
+def test_architecture_names_each_file_of_wifirrd() -> None:
+    section = (REPO / "docs/architecture.md").read_text().partition("\n## wifirrd\n")[2].partition("\n## ")[0]
+    missing = {path.name for path in (REPO / "package/wifirr-sched/src").glob("*.c")} - set(re.findall(r"\w+\.c\b", section))
+    assert not missing
