@@ -41,12 +41,13 @@ func runStatus(ctx context.Context, args []string) error {
 		return err
 	}
 	if len(rest) == 1 {
-		if watch == 0 {
+		if watch == (watchFlag{}) {
 			return usagef("unexpected argument %q: an interval requires --watch", rest[0])
 		}
-		if err := watch.Set(rest[0]); err != nil {
-			return usagef("--watch: %w", err)
-		}
+		_ = watch.Set(rest[0])
+	}
+	if watch.err != nil {
+		return usagef("--watch: %w", watch.err)
 	}
 	asked := []config.Daemon{{Socket: *socket}}
 	if *socket == "" {
@@ -66,7 +67,7 @@ func runStatus(ctx context.Context, args []string) error {
 		}
 		return d.tables(time.Now()), nil
 	}
-	if watch == 0 {
+	if watch.interval == 0 {
 		text, err := show()
 		fmt.Fprint(&stdout, text)
 		return err
@@ -75,7 +76,7 @@ func runStatus(ctx context.Context, args []string) error {
 	if fd := int(os.Stdout.Fd()); term.IsTerminal(fd) && !*asJSON {
 		s.size = func() (int, int, error) { return term.GetSize(fd) }
 	}
-	return s.watch(ctx, time.Duration(watch), show)
+	return s.watch(ctx, watch.interval, show)
 }
 
 // configuredDaemons returns what a file says of the daemons. A missing file is an error only if --config was given.
@@ -91,7 +92,10 @@ func configuredDaemons(f *flag.FlagSet, file string) (gateway, relay config.Daem
 }
 
 // A watchFlag is the interval of --watch, which may be omitted; 0: no --watch.
-type watchFlag time.Duration
+type watchFlag struct {
+	interval time.Duration
+	err      error // not returned by Set: package flag would say that it is no boolean
+}
 
 func (w *watchFlag) IsBoolFlag() bool { return true }
 
@@ -99,7 +103,7 @@ func (w *watchFlag) String() string { return "" }
 
 func (w *watchFlag) Set(text string) error {
 	if text == "true" {
-		*w = watchFlag(watchInterval)
+		w.interval = watchInterval
 		return nil
 	}
 	d, err := time.ParseDuration(text)
@@ -107,9 +111,9 @@ func (w *watchFlag) Set(text string) error {
 		d, err = time.ParseDuration(text + "s")
 	}
 	if err != nil || d < leastInterval {
-		return fmt.Errorf("%q is not an interval of at least %v", text, leastInterval)
+		w.err = fmt.Errorf("%q is not an interval of at least %v", text, leastInterval)
 	}
-	*w = watchFlag(d)
+	w.interval = d
 	return nil
 }
 
