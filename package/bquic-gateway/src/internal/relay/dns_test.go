@@ -50,8 +50,9 @@ func nameServer(t *testing.T, addresses ...net.IP) (address string) {
 // and cannot run in parallel.
 func resolveWith(t *testing.T, server func() string) {
 	old := net.DefaultResolver
+	d := net.Dialer{Resolver: old} // not the default one, because lookups may outlive the test
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
-		return net.Dial("udp", server())
+		return d.Dial("udp", server())
 	}}
 	t.Cleanup(func() { net.DefaultResolver = old })
 }
