@@ -568,11 +568,10 @@ static void nft_finished(struct wifirr *w)
 	if (!nft_said_all())
 		return;
 	watch_del(&run.out);
-	if (nft_end() == 0) {
-		classify_flush();	/* changes collected meanwhile */
+	if (nft_end() < 0)
+		logmsg(LOG_WARNING, "nft: %s", run.said);
+	else if (classify_flush() == 0)	/* changes collected meanwhile */
 		return;
-	}
-	logmsg(LOG_WARNING, "nft: %s", run.said);
 	backend_lost(w, "classification");
 }
 

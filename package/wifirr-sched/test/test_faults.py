@@ -240,9 +240,9 @@ ssize_t sendto(int fd, const void *data, size_t size, int flags, const struct so
 """
 
 
-def by_nft(bed, tmp_path):
+def by_nft(bed, tmp_path, program=NO_FW):
     """A daemon that marks packets with nft, also where the kernel has no filter to read the marks."""
-    daemon = bed.daemon(*PAPER, "--slot", "300", wrapper=() if SANITIZED else preloaded(tmp_path, NO_FW)).ready()
+    daemon = bed.daemon(*PAPER, "--slot", "300", wrapper=() if SANITIZED else preloaded(tmp_path, program)).ready()
     if daemon.status()["classifier"] != "nft":
         assert daemon.stop() == 0
         pytest.skip("this kernel has no netdev egress hook")
@@ -267,6 +267,51 @@ def test_nft_table_deleted_under_it(bed, tmp_path):
     assert daemon.status()["counters"]["restarts"] == 3
     assert daemon.stop() == 0
     assert "wifirr" not in bed.box("nft", "list", "tables").stdout
+
+
+NFT_THAT_CANNOT_START = NO_FW + """
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static enum { BEFORE, SLOW, AFTER } now;
+
+/* The first nft is slow, and there is no memory for the next one. */
+int memfd_create(const char *name, unsigned flags)
+{
+	if (now == SLOW) {
+		now = AFTER;
+		errno = ENOMEM;
+		return -1;
+	}
+	if (unlink(getenv("NOW")) == 0)
+		now = SLOW;
+	return syscall(SYS_memfd_create, name, flags);
+}
+
+int execlp(const char *file, const char *arg, ...)
+{
+	char *argv[] = { "nft", "-f", "-", NULL };
+
+	(void)arg;
+	sleep(now == SLOW ? 2 : 0);
+	return execvp(file, argv);
+}
+"""
+
+
+@pytest.mark.skipif(SANITIZED, reason="AddressSanitizer has to come first")
+def test_a_client_that_comes_while_nft_runs_has_its_class(bed, tmp_path):
+    daemon = by_nft(bed, tmp_path, NFT_THAT_CANNOT_START)
+    (tmp_path / "now").touch()
+    fdb(bed, "add", [mac(1)])
+    wait_for(lambda: not (tmp_path / "now").exists(), "the slow nft")
+    fdb(bed, "add", [mac(2)])
+    wait_for(lambda: "lost classification" in daemon.text(), "that the next one could not start")
+    wait_for(lambda: bed.box("nft", "list", "ruleset").stdout.count("02:00:00:00:00:") == 2, "both clients' elements")
+    assert daemon.stop() == 0
 
 
 def test_nobody_listens_to_nf_tables(bed, tmp_path):
