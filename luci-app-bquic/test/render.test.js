@@ -278,6 +278,29 @@ test('a router that does not answer for a while: pages stay as they are, and say
 	}
 });
 
+test('what is as it was is not drawn anew: no screen reader says it again, no selection is lost', async () => {
+	const relay = { ...recorded['bquic.status'].relay, unseen: { why: 'apart' } };
+	const answers = { ...recorded, 'bquic.status': { ...recorded['bquic.status'], relay }, 'bquic.check': { mistakes: [ { text: 'a mistake' } ] }, 'wifirr.check': { mistakes: [ 'a mistake' ] }, 'file.exec': { stdout: 'Tue Nov 24 20:34:47 2026 daemon.info bquic[42]: a line' } };
+	const { page, errors } = await open(1200, answers, config);
+
+	for (const view of [ 'overview', 'proof', 'gateway', 'relay', 'scheduler', 'clients', 'log' ]) {
+		await restart(page, answers, config);
+		await show(page, view, 2);
+		assert.deepEqual(await page.evaluate(async () => {
+			const drawn = [];
+
+			new MutationObserver((records) => drawn.push(...records)).observe(document.body, { childList: true, subtree: true });
+			for (const poll of window.env.polls)
+				await poll();
+			await new Promise((done) => setTimeout(done));
+
+			/* graphs go on with time, and other pictures have no text */
+			return drawn.map((r) => r.target).filter((node) => !node.closest('.bquic-graph')).map((node) => node.textContent).filter((text) => text);
+		}), [], view);
+		assert.deepEqual(errors, [], view);
+	}
+});
+
 test('behind the dialogue of an expired session, pages stay as they are', async () => {
 	const answers = { ...recorded, objects: [ 'bquic', 'wifirr' ], 'file.exec': { stdout: 'Tue Nov 24 20:34:47 2026 daemon.info bquic[42]: a line' } };
 	const { page, errors } = await open(1200, answers, config);

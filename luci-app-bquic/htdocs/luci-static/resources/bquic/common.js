@@ -207,12 +207,12 @@ return baseclass.extend({
 				(m?.line ? _('line %d').format(m.line) + ': ' : '') + [ m?.section, m?.option ].filter((x) => x).map((x) => this.text(x)).join('.') + (m?.section ? ': ' : '') + this.text(m?.text))),
 			wifirr: () => ask.schedulerMistakes().then((c) => list(c?.mistakes).map((m) => this.text(m)))
 		};
-		const refresh = () => of[config]().then((lines) => dom.content(node, lines.length ? [
+		const refresh = () => of[config]().then((lines) => this.renew(node, E('div', {}, [ ...lines.length ? [
 			E('div', { 'class': 'alert-message warning' }, [
 				E('h4', {}, [ _('Mistakes in /etc/config/%s: running daemons keep their previous settings').format(config) ]),
 				E('ul', { 'class': 'bquic-list' }, lines.map((line) => E('li', {}, [ line ])))
 			])
-		] : []));
+		] : [] ])));
 
 		ask.every(10, refresh);
 

@@ -3,7 +3,6 @@
 'require bquic.ask as ask';
 'require bquic.common as common';
 'require bquic.graph as graph';
-'require dom';
 'require uci';
 'require ui';
 'require view';
@@ -337,6 +336,6 @@ return view.extend({
 		for (const s of schedulers)
 			if (s.throttling && Array.isArray(s.active))
 				lines.push(_('%s: %d of %d clients with demand have their turn now.').format(common.text(s.device), s.active.length, s.clients_with_demand ?? 0));
-		dom.content(this.verdict, lines.map((line) => E('p', {}, [ line ])));
+		common.renew(this.verdict, E('div', {}, lines.map((line) => E('p', {}, [ line ]))));
 	}
 });

@@ -4,7 +4,6 @@
 'require bquic.common as common';
 'require bquic.graph as graph';
 'require bquic.table as table';
-'require dom';
 'require uci';
 'require view';
 
@@ -174,7 +173,7 @@ return view.extend({
 		const rows = (name, title, short) => list(proof?.[name]).map((l, i) => this.row(l, title(l), `${name}${i}`, most, short));
 		const all = proof?.overall && typeof proof.overall == 'object' ? proof.overall : {};
 
-		dom.content(this.verdict, this.words(proof, all).map((line) => E('p', {}, [ whole(line) ])));
+		common.renew(this.verdict, E('div', {}, this.words(proof, all).map((line) => E('p', {}, [ whole(line) ]))));
 		this.kinds.update(rows('kinds', kind, true));
 		this.sizes.update([
 			...count(all.carried) + count(all.direct) ? [ this.row(all, _('All sizes'), 'all', most) ] : [],
@@ -240,14 +239,14 @@ return view.extend({
 		const told = list(wifirr?.schedulers).map((s) => [ s, common.gains(s), [ [ _('Windows now:'), s.contention?.why ], [ _('Turns now:'), s.why ] ].filter(([ , why ]) => typeof why == 'string' && why) ])
 			.filter(([ , gains, why ]) => gains.length || why.length);
 
-		dom.content(this.scheduler, told.length ? [
+		common.renew(this.scheduler, E('div', {}, [ ...told.length ? [
 			E('h3', {}, [ _('The scheduler’s own comparison') ]),
 			...told.map(([ s, gains, why ]) => E('div', { 'class': 'bquic-card' }, [
 				E('h4', {}, [ _('Scheduler on %s').format(common.text(s.device)) ]),
 				...gains,
 				...why.map(([ name, w ]) => E('p', {}, [ E('strong', {}, [ name ]), ' ', common.reason(w) ]))
 			]))
-		] : []);
+		] : [] ]));
 	},
 
 	save() {

@@ -6,7 +6,6 @@
 'require bquic.graph as graph';
 'require bquic.profile as profile';
 'require bquic.table as table';
-'require dom';
 'require form';
 'require tools.widgets as widgets';
 'require uci';
@@ -177,9 +176,9 @@ return view.extend({
 			{ title: _('Name') }, { title: _('Address') }, { title: _('Connections'), number: true }, { title: _('Sent'), number: true }, { title: _('Received'), number: true }
 		], _('No clients yet.'));
 		let names = new Map();
-		const processor = E('p'), unseen = E('div');
+		const how = E('div');
 		const node = E('div', { 'class': 'cbi-section', 'hidden': '' }, [
-			E('h3', {}, [ _('Now') ]), unseen, processor, gateways.element, E('h3', {}, [ _('Clients') ]), clients.element
+			E('h3', {}, [ _('Now') ]), how, gateways.element, E('h3', {}, [ _('Clients') ]), clients.element
 		]);
 		const states = { up: _('connected'), 'no uplink': _('no uplink'), away: _('away'), unused: _('not asked') };
 
@@ -192,8 +191,7 @@ return view.extend({
 			});
 
 			node.hidden = !st?.relay;
-			dom.content(unseen, common.unseen(st?.relay));
-			processor.textContent = common.processor(st?.relay?.processor);
+			common.renew(how, E('div', {}, [ ...common.unseen(st?.relay), E('p', {}, [ common.processor(st?.relay?.processor) ]) ]));
 			gateways.update(list('gateways').map((g) => ({
 				key: common.text(g.address),
 				active: g.state == 'up',
