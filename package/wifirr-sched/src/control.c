@@ -92,12 +92,13 @@ static const char *yes(bool b)
 	return b ? "true" : "false";
 }
 
-static void put_permille(struct text *t, const char *name, int value)
+/* The text, which names a number, and the number, or null if it is negative. */
+static void put_number(struct text *t, const char *before, int value)
 {
 	if (value < 0)
-		put(t, "\"%s\":null", name);
+		put(t, "%snull", before);
 	else
-		put(t, "\"%s\":%d", name, value);
+		put(t, "%s%d", before, value);
 }
 
 static void put_client_name(struct text *t, const struct wifirr *w, uint16_t id)
@@ -147,18 +148,15 @@ static void put_contention(struct text *t)
 	contention_explain(r.contention, why, sizeof(why));
 	put(t, "{\"windows\":%s,\"cwmin\":%u,\"ap_cwmin\":%u", yes(r.larger), r.cwmin, r.ap_cwmin);
 	put_text(t, "why", r.problem[0] ? r.problem : why);
-	put(t, ",\"instead_of_turns\":%s,\"clients\":%u,\"aggregating\":%u,\"without_wmm\":%u,\"interfaces\":%u,",
+	put(t, ",\"instead_of_turns\":%s,\"clients\":%u,\"aggregating\":%u,\"without_wmm\":%u,\"interfaces\":%u",
 	    yes(r.contention->instead_of_turns), r.contention->sample.contenders, r.contention->sample.aggregating,
 	    r.without_wmm, r.interfaces);
-	put_permille(t, "failed_permille", r.contention->sample.failed_permille);
+	put_number(t, ",\"failed_permille\":", r.contention->sample.failed_permille);
 	put(t, ",\"steps\":%llu", (unsigned long long)r.contention->steps);
 	put_gain(t, "gain", &r.contention->trial);
 	put_gain(t, "rts_gain", &r.contention->rts_trial);
-	put(t, ",\"rts\":");
-	if (r.rts == NL80211_RTS_OFF)
-		put(t, "null}");
-	else
-		put(t, "%u}", r.rts);
+	put_number(t, ",\"rts\":", r.rts);	/* NL80211_RTS_OFF: -1 */
+	put(t, "}");
 }
 
 static void status(struct text *t, const struct wifirr *w)
@@ -204,14 +202,10 @@ static void status(struct text *t, const struct wifirr *w)
 	} else {
 		put(t, "null");
 	}
-	put(t, ",\"channel\":{");
-	put_permille(t, "busy_permille", survey.busy_permille);
-	put(t, ",");
-	put_permille(t, "receiving_permille", survey.rx_permille);
-	put(t, ",");
-	put_permille(t, "sending_permille", survey.tx_permille);
-	put(t, ",");
-	put_permille(t, "wasted_estimate_permille", survey.wasted_permille);
+	put_number(t, ",\"channel\":{\"busy_permille\":", survey.busy_permille);
+	put_number(t, ",\"receiving_permille\":", survey.rx_permille);
+	put_number(t, ",\"sending_permille\":", survey.tx_permille);
+	put_number(t, ",\"wasted_estimate_permille\":", survey.wasted_permille);
 	put(t, "}");
 	put_contention(t);
 	put(t, ",\"counters\":{\"turns\":%llu,\"engagements\":%llu,\"changes\":%llu,\"change_us\":%llu,"
@@ -242,18 +236,13 @@ static void clients(struct text *t, const struct wifirr *w)
 		    yes(c->flags & POLICY_CLIENT_IGNORED), yes(s->neighbour));
 		put(t, ",\"waiting_bytes\":%u,\"rate_kbit\":%u,\"delivered_bytes\":%llu", c->waiting,
 		    c->rate_bps / 1000, (unsigned long long)c->delivered);
-		put(t, ",\"active_ms\":%llu,\"waiting_ms\":%llu,", (unsigned long long)c->active_ms,
+		put(t, ",\"active_ms\":%llu,\"waiting_ms\":%llu", (unsigned long long)c->active_ms,
 		    (unsigned long long)c->waiting_ms);
-		put_permille(t, "active_permille", scheduled ? (int)(c->active_ms * 1000 / scheduled) : -1);
-		if (w->backend == &airtime_backend && c->level != POLICY_OPEN)
-			put(t, ",\"weight\":%u",
-			    policy_weight(&w->policy, id, w->config.weight_active, w->config.weight_waiting));
-		else
-			put(t, ",\"weight\":null");
-		if (s->expected_kbit)
-			put(t, ",\"expected_kbit\":%u}", s->expected_kbit);
-		else
-			put(t, ",\"expected_kbit\":null}");
+		put_number(t, ",\"active_permille\":", scheduled ? (int)(c->active_ms * 1000 / scheduled) : -1);
+		put_number(t, ",\"weight\":", w->backend == &airtime_backend && c->level != POLICY_OPEN ?
+			   policy_weight(&w->policy, id, w->config.weight_active, w->config.weight_waiting) : -1);
+		put_number(t, ",\"expected_kbit\":", s->expected_kbit ? (int)s->expected_kbit : -1);
+		put(t, "}");
 	}
 	put(t, "\n]}\n");
 }
@@ -517,8 +506,7 @@ int control_request(const char *path, const char *command)
 		return EXIT_FAILED;
 	}
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-	if (send(fd, command, strlen(command), MSG_NOSIGNAL) < 0)
-		any = false;
+	send(fd, command, strlen(command), MSG_NOSIGNAL);	/* if it fails, there is no answer, either */
 	while ((n = recv(fd, buf, sizeof(buf), 0)) > 0) {
 		any = true;
 		failed |= write(STDOUT_FILENO, buf, n) != n;
