@@ -519,23 +519,19 @@ const char *classify_name(void)
 	return cl.by == NFT ? "nft" : cl.by == U32 ? "u32" : "none";
 }
 
-static int classify(struct wifirr *w, uint16_t id, const struct addr *a, unsigned at, bool there)
+static void classify(struct wifirr *w, uint16_t id, const struct addr *a, unsigned at, bool there)
 {
 	static const char *const map[] = { [ADDR_MAC] = "mac", [ADDR_IPV4] = "ipv4", [ADDR_IPV6] = "ipv6" };
 	char buf[512] __attribute__((aligned(NLMSG_ALIGNTO)));
 	char text[ADDR_TEXT], why[128];
-	int rc = 0;
 
 	if (cl.by == NFT)
 		script_add("%s element netdev %s %s { %s : 0x%08x }\n", there ? "add" : "delete", cl.table, map[a->type],
 			   addr_text(a, text), HTB_CLASS_CLIENT(id));
-	else if (cl.by == U32)
-		rc = rtnl_request(cl.nl, u32_client(buf, w, id, a, at, there ? RTM_NEWTFILTER : RTM_DELTFILTER,
-						    there ? NLM_F_CREATE | NLM_F_EXCL : 0), why, sizeof(why));
-	if (rc >= 0 || !there)
-		return 0;
-	logmsg(LOG_WARNING, "filter u32: %s", why);
-	return -1;
+	else if (cl.by == U32 &&
+		 rtnl_request(cl.nl, u32_client(buf, w, id, a, at, there ? RTM_NEWTFILTER : RTM_DELTFILTER,
+						there ? NLM_F_CREATE | NLM_F_EXCL : 0), why, sizeof(why)) < 0 && there)
+		logmsg(LOG_WARNING, "filter u32: %s", why);
 }
 
 void classify_also(struct wifirr *w, uint16_t id, unsigned at, bool there)
@@ -543,24 +539,14 @@ void classify_also(struct wifirr *w, uint16_t id, unsigned at, bool there)
 	classify(w, id, &w->station[id].also[at], at + 1, there);
 }
 
-static int classify_all(struct wifirr *w, uint16_t id, bool there)
+void classify_client(struct wifirr *w, uint16_t id, bool there)
 {
 	const struct station *s = &w->station[id];
 
 	for (unsigned at = 0; at < ALSO_MAX; at++)
 		if (s->also_used & 1 << at)
 			classify_also(w, id, at, there);
-	return classify(w, id, &s->addr, 0, there);
-}
-
-int classify_add(struct wifirr *w, uint16_t id)
-{
-	return classify_all(w, id, true);
-}
-
-void classify_del(struct wifirr *w, uint16_t id)
-{
-	classify_all(w, id, false);
+	classify(w, id, &s->addr, 0, there);
 }
 
 static void nft_finished(struct wifirr *w)

@@ -600,7 +600,7 @@ static void delete_class(struct wifirr *w, uint16_t id)
 	htb.created[id] = false;
 }
 
-static int add(struct wifirr *w, uint16_t id)
+static void add(struct wifirr *w, uint16_t id)
 {
 	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
 	char why[128];
@@ -612,17 +612,17 @@ static int add(struct wifirr *w, uint16_t id)
 	if (rc < 0) {
 		logmsg(LOG_WARNING, "class for a client: %s", why);
 		delete_class(w, id);	/* or the next client with this id could not have one */
-		return -1;
+		return;
 	}
 	htb.created[id] = true;
-	return classify_add(w, id);
+	classify_client(w, id, true);
 }
 
 static void del(struct wifirr *w, uint16_t id)
 {
 	if (!htb.created[id])
 		return;
-	classify_del(w, id);	/* until the flush, packets for the deleted class go to the default class */
+	classify_client(w, id, false);	/* until the flush, packets for the deleted class go to the default class */
 	delete_class(w, id);
 }
 

@@ -121,7 +121,7 @@ struct backend {
 	/* Updates bytes, waiting and received of all stations. */
 	int (*read)(struct wifirr *w);
 	/* A station was added (level POLICY_OPEN) or is about to be removed. May be NULL. */
-	int (*add)(struct wifirr *w, uint16_t id);
+	void (*add)(struct wifirr *w, uint16_t id);
 	void (*del)(struct wifirr *w, uint16_t id);
 	/* A known client gained (there) or lost the address station.also[at]. May be NULL. */
 	void (*also)(struct wifirr *w, uint16_t id, unsigned at, bool there);
@@ -331,10 +331,10 @@ int htb_restore(struct wifirr *w);
 #define HTB_CLASS_CLIENT(id) (HTB_HANDLE | (0xa000U + (id)))
 
 int classify_start(struct wifirr *w, struct mnl_socket *nl, char *reason, size_t size);
-int classify_add(struct wifirr *w, uint16_t id);
-void classify_del(struct wifirr *w, uint16_t id);
+/* The client, with all its addresses, or its address station.also[at] is there now, or not any more. */
+void classify_client(struct wifirr *w, uint16_t id, bool there);
 void classify_also(struct wifirr *w, uint16_t id, unsigned at, bool there);
-/* Applies the changes that add and del have collected. -1: it cannot, or another program has removed the rules. */
+/* Applies the changes that these two have collected. -1: it cannot, or another program has removed the rules. */
 int classify_flush(void);
 void classify_stop(void);
 /* Removes the table that a killed daemon left. */
