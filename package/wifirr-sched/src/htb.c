@@ -63,7 +63,6 @@ static struct {
 	uint32_t mtu;			/* likewise */
 	bool tbf, fq_codel;
 	bool created[POLICY_CLIENTS_MAX];
-	uint32_t gso_max_segs;		/* the device's own */
 } htb;
 
 /* bytes per second */
@@ -348,7 +347,7 @@ static int set_gso_max_segs(struct wifirr *w, uint32_t segs)
 
 struct root {
 	int ifindex;
-	bool found, ours;
+	bool ours;
 	uint32_t handle, r2q;
 	char kind[16];
 };
@@ -361,7 +360,6 @@ static int root_qdisc(const struct nlmsghdr *nlh, void *data)
 
 	if (nlh->nlmsg_type != RTM_NEWQDISC || tc->tcm_ifindex != root->ifindex || tc->tcm_parent != TC_H_ROOT)
 		return MNL_CB_OK;
-	root->found = true;
 	root->handle = tc->tcm_handle;
 	mnl_attr_for_each(attr, nlh, sizeof(*tc)) {
 		if (mnl_attr_get_type(attr) == TCA_KIND && mnl_attr_validate(attr, MNL_TYPE_NUL_STRING) >= 0)
@@ -426,7 +424,7 @@ static bool stop(struct wifirr *w)
 	classify_stop();
 	if (find_root(w, &root) == 0) {
 		/* in this order: while the qdisc is there, it remembers */
-		set_gso_max_segs(w, htb.gso_max_segs);
+		set_gso_max_segs(w, w->gso_max_segs);
 		owing = root.ours && delete_root(w) < 0;
 	}
 	mnl_socket_close(htb.nl);
@@ -524,7 +522,6 @@ static int start(struct wifirr *w, char *reason, size_t size)
 	htb.tbf = htb.fq_codel = true;
 	htb.slot_ms = w->config.policy.slot_ms;
 	htb.mtu = w->mtu;
-	htb.gso_max_segs = w->gso_max_segs;
 	htb.rate_kbit = expected_rate(w);
 	htb.nl = rtnl_open(NETLINK_ROUTE, 0);
 	if (!htb.nl) {
@@ -535,7 +532,7 @@ static int start(struct wifirr *w, char *reason, size_t size)
 		snprintf(reason, size, "htb: cannot list the qdiscs of %s", w->config.device);
 		goto fail;
 	}
-	if (root.found && root.handle) {
+	if (root.handle) {
 		snprintf(reason, size, "htb: %s already has a root qdisc, %s %x:, which wifirrd will not replace (remove it, or do not schedule this device)",
 			 w->config.device, root.kind, root.handle >> 16);
 		goto fail;
@@ -559,7 +556,7 @@ static int start(struct wifirr *w, char *reason, size_t size)
 	 * r2q is otherwise unused, because every class has its quantum. It keeps
 	 * gso_max_segs for the process that finds this qdisc after a kill.
 	 */
-	glob.rate2quantum = max_u32(1, htb.gso_max_segs);
+	glob.rate2quantum = max_u32(1, w->gso_max_segs);
 	nlh = tc_put(buf, w, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, TC_H_ROOT, HTB_HANDLE, "htb");
 	options = mnl_attr_nest_start(nlh, TCA_OPTIONS);
 	mnl_attr_put(nlh, TCA_HTB_INIT, sizeof(glob), &glob);

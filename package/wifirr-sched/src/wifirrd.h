@@ -141,7 +141,7 @@ struct wifirr {
 	char reload_error[160];		/* why the last change of options was refused, "" if it was not */
 	int ifindex;			/* 0 while there is no device */
 	uint32_t mtu;
-	uint32_t gso_max_segs;		/* the device's when first seen */
+	uint32_t gso_max_segs;		/* the device's own, as htb must restore it */
 	uint8_t mac[6];			/* the device's */
 	bool wireless;			/* nl80211 knows the device */
 	uint64_t started;		/* ms */
