@@ -406,17 +406,11 @@ static int dump(struct wifirr *w, int type, int family)
 {
 	char buf[128] __attribute__((aligned(NLMSG_ALIGNTO)));
 	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
+	/* a route's header is as long, and begins with the family, too */
+	struct ndmsg *nd = mnl_nlmsg_put_extra_header(nlh, sizeof(*nd));
 
 	nlh->nlmsg_type = type;
-	if (type == RTM_GETROUTE) {
-		struct rtmsg *rt = mnl_nlmsg_put_extra_header(nlh, sizeof(*rt));
-
-		rt->rtm_family = family;
-	} else {
-		struct ndmsg *nd = mnl_nlmsg_put_extra_header(nlh, sizeof(*nd));
-
-		nd->ndm_family = family;
-	}
+	nd->ndm_family = family;
 	return rtnl_ask(st.nl, nlh, NLM_F_DUMP, message, w);
 }
 
