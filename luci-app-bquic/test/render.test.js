@@ -255,7 +255,7 @@ test('what is not installed, not set up or does not answer, and the way out', as
 });
 
 test('a router that does not answer for a while: pages stay as they are, and say so', async () => {
-	const answers = { ...recorded, objects: [ 'bquic', 'wifirr' ], 'bquic.check': { mistakes: [ { text: 'a mistake' } ] }, 'wifirr.check': { mistakes: [ 'a mistake' ] }, 'file.exec': { stdout: 'Tue Nov 24 20:34:47 2026 daemon.info bquic[42]: a line' } };
+	const answers = { ...recorded, objects: [ 'bquic', 'wifirr' ], 'bquic.history': { gateway: { down_bps: [ 1e6, 2e6 ] } }, 'bquic.check': { mistakes: [ { text: 'a mistake' } ] }, 'wifirr.check': { mistakes: [ 'a mistake' ] }, 'file.exec': { stdout: 'Tue Nov 24 20:34:47 2026 daemon.info bquic[42]: a line' } };
 	const { page, errors } = await open(1200, answers, config);
 	const poll = (away) => page.evaluate(async (away) => {
 		window.answers.away = away;
@@ -265,12 +265,17 @@ test('a router that does not answer for a while: pages stay as they are, and say
 		return [ document.body.innerText, window.indicator ];
 	}, away);
 	const clients = () => page.evaluate(() => [ ...document.querySelectorAll('.bquic-graph') ].map((g) => g.textContent).find((text) => text.includes('with demand')));
+	const hours = () => page.evaluate(() => {
+		[ ...document.querySelectorAll('.bquic-ranges button') ].at(-1)?.click();
+		return [ ...document.querySelectorAll('.bquic-graph polyline') ].map((line) => line.getAttribute('points')).filter((points) => points);
+	});
 
 	for (const view of [ 'overview', 'proof', 'gateway', 'relay', 'scheduler', 'clients', 'log' ]) {
 		await restart(page, answers, config);
 		await show(page, view, 2);
-		const [ before, none ] = await poll(false);
+		const [ before, none ] = await poll(false), past = await hours();
 		assert.deepEqual(await poll(true), [ before, 'The router does not answer.' ], view);
+		assert.deepEqual([ past.length, past ], [ view == 'overview' ? 1 : 0, await hours() ], view);
 		if (view == 'overview')
 			assert.match(await clients(), /with demand: –/, 'no gap in the graph');
 		assert.deepEqual([ none, (await poll(false))[1] ], [ null, null ], view);
@@ -933,13 +938,25 @@ test('settings of what is not installed have no buttons that save', async () => 
 	}
 });
 
-test('the relay’s clients have the names that the router knows', async () => {
-	const address = recorded['bquic.status'].relay.clients[0].address;
-	const { page, errors } = await open(1200, { ...recorded, 'luci-rpc.getHostHints': { '02:00:00:00:00:01': { name: 'anna-phone', ipaddrs: [ address ] } } }, config);
+test('clients have the names that the router knows, also when it did not answer for a while', async () => {
+	const address = recorded['bquic.status'].relay.clients[0].address, mac = recorded['wifirr.clients'].schedulers[0].clients[0].client;
+	const answers = { ...recorded, 'luci-rpc.getHostHints': { [mac.toUpperCase()]: { name: 'anna-phone', ipaddrs: [ address ] } } };
+	const { page, errors } = await open(1200, answers, config);
 
-	await show(page, 'relay', 2);
-	assert.match(await page.locator('tr', { hasText: address }).textContent(), /^anna-phone/);
-	assert.deepEqual(errors, []);
+	for (const [ view, client ] of [ [ 'relay', address ], [ 'clients', mac ] ]) {
+		await restart(page, answers, config);
+		await show(page, view, 2);
+		assert.match(await page.locator('tr', { hasText: client }).textContent(), /^anna-phone/);
+		await page.evaluate(async () => {
+			window.answers.away = true;
+			for (const poll of window.env.polls)
+				await poll();
+			window.answers.away = false;
+			await window.env.polls.at(-1)(); /* which asks for the clients, and not for their names */
+		});
+		assert.match(await page.locator('tr', { hasText: client }).textContent(), /^anna-phone/);
+		assert.deepEqual(errors, []);
+	}
 });
 
 test('the log: latest first, errors only, searched, and never markup', async () => {

@@ -38,6 +38,9 @@ return baseclass.extend({
 	mistakes: question('bquic', rpc.declare({ object: 'bquic', method: 'check', reject: true })),
 	schedulers: question('wifirr', rpc.declare({ object: 'wifirr', method: 'status', reject: true })),
 	schedulerMistakes: question('wifirr', rpc.declare({ object: 'wifirr', method: 'check', reject: true })),
+	history: question('bquic', rpc.declare({ object: 'bquic', method: 'history', reject: true })),
+	schedulerHistory: question('wifirr', rpc.declare({ object: 'wifirr', method: 'history', reject: true })),
+	hostHints: question('luci-rpc', rpc.declare({ object: 'luci-rpc', method: 'getHostHints', reject: true })),
 	clients: question('wifirr', rpc.declare({ object: 'wifirr', method: 'clients', reject: true })),
 
 	/*

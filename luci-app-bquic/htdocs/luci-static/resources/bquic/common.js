@@ -13,10 +13,7 @@
    strings in an array as text, so all children here are arrays. */
 
 const callBquicFetch = rpc.declare({ object: 'bquic', method: 'fetch', params: [ 'url', 'pin', 'profile', 'ca' ], reject: true });
-const callBquicHistory = rpc.declare({ object: 'bquic', method: 'history', reject: true });
-const callWifirrHistory = rpc.declare({ object: 'wifirr', method: 'history', reject: true });
 const callDevices = rpc.declare({ object: 'network.device', method: 'status' });
-const callHostHints = rpc.declare({ object: 'luci-rpc', method: 'getHostHints' });
 const callIwinfoDevices = rpc.declare({ object: 'iwinfo', method: 'devices' });
 const callIwinfoInfo = rpc.declare({ object: 'iwinfo', method: 'info', params: [ 'device' ] });
 const callIwinfoAssoclist = rpc.declare({ object: 'iwinfo', method: 'assoclist', params: [ 'device' ] });
@@ -68,12 +65,6 @@ return baseclass.extend({
 	commit: rpc.declare({ object: 'uci', method: 'commit', params: [ 'config' ], reject: true }),
 	list: list,
 	reasons: reasons,
-
-	/* Both packages' histories: { gateway, relay, schedulers }. */
-	history() {
-		return Promise.all([ L.resolveDefault(callBquicHistory(), null), L.resolveDefault(callWifirrHistory(), null) ])
-			.then(([ bquic, wifirr ]) => ({ gateway: bquic?.gateway, relay: bquic?.relay, schedulers: wifirr?.schedulers }));
-	},
 
 	/* A scheduler's reason in the user's language; other texts unchanged. */
 	reason(text) {
@@ -335,7 +326,7 @@ return baseclass.extend({
 
 	/* Map of host names, by MAC and IP address in lower case */
 	hostNames() {
-		return L.resolveDefault(callHostHints(), null).then((hints) => {
+		return ask.hostHints().then((hints) => {
 			const names = new Map();
 
 			for (const [ mac, hint ] of Object.entries(hints ?? {}))

@@ -49,12 +49,13 @@ return view.extend({
 	},
 
 	refreshStations() {
-		common.hostNames().then((names) => { this.names = names; });
-
-		return common.accessPoints().then((aps) => common.stations(aps)).then((stations) => {
-			for (const station of stations)
-				this.signals[station.mac.toLowerCase()] = station.signal;
-		});
+		return Promise.all([
+			common.hostNames().then((names) => { this.names = names; }),
+			common.accessPoints().then((aps) => common.stations(aps)).then((stations) => {
+				for (const station of stations)
+					this.signals[station.mac.toLowerCase()] = station.signal;
+			})
+		]);
 	},
 
 	strip(key, active) {

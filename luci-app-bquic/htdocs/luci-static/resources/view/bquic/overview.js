@@ -102,10 +102,10 @@ return view.extend({
 	},
 
 	refreshPast() {
-		return common.history().then(({ gateway, relay, schedulers }) => {
+		return Promise.all([ ask.history(), ask.schedulerHistory() ]).then(([ daemons, schedulers ]) => {
 			const g = this.graphs;
-			const bquic = (name, how) => this.merge([ gateway?.[name], relay?.[name] ], how);
-			const wifirr = (name, how) => this.merge(common.list(schedulers).map((s) => s?.[name]), how);
+			const bquic = (name, how) => this.merge([ daemons?.gateway?.[name], daemons?.relay?.[name] ], how);
+			const wifirr = (name, how) => this.merge(common.list(schedulers?.schedulers).map((s) => s?.[name]), how);
 			const sum = (a, b) => a + b, most = (a, b) => Math.max(a, b), percent = (v) => v === null ? null : v / 10;
 
 			g.throughput.setPast([ bquic('down_bps', sum), bquic('up_bps', sum) ]);
