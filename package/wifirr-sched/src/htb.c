@@ -297,39 +297,33 @@ static void update_leaves(struct wifirr *w)
 static int put_leaf(struct wifirr *w, uint16_t id, char *why, size_t size)
 {
 	char buf[512] __attribute__((aligned(NLMSG_ALIGNTO)));
+	struct tc_fifo_qopt opt = { .limit = LEAF_BYTES };
 	uint32_t parent = HTB_CLASS_CLIENT(id);
 	struct nlmsghdr *nlh;
 	int rc;
 
 	if (htb.tbf) {
 		rc = rtnl_request(htb.nl, cutter(buf, w, NLM_F_CREATE | NLM_F_EXCL, id), why, size);
-		if (rc == -ENOENT || rc == -EOPNOTSUPP || rc == -EINVAL) {
-			logmsg(LOG_INFO, "leaf qdisc tbf: %s: packets that arrive aggregated are charged whole", why);
-			htb.tbf = false;
-			return put_leaf(w, id, why, size);
-		}
-		if (rc < 0)
+		htb.tbf = rc != -ENOENT && rc != -EOPNOTSUPP && rc != -EINVAL;
+		if (htb.tbf && rc < 0)
 			return rc;
-		parent = TBF_HANDLE(id) | 1;
+		if (htb.tbf)
+			parent = TBF_HANDLE(id) | 1;
+		else
+			logmsg(LOG_INFO, "leaf qdisc tbf: %s: packets that arrive aggregated are charged whole", why);
 	}
 	if (htb.fq_codel) {
-		nlh = codel(buf, w, NLM_F_CREATE | NLM_F_EXCL, parent);
-		rc = rtnl_request(htb.nl, nlh, why, size);
-		if (rc == -ENOENT || rc == -EOPNOTSUPP) {
-			logmsg(LOG_INFO, "leaf qdisc fq_codel: %s: using a byte-bounded fifo", why);
-			htb.fq_codel = false;
-			return htb.tbf ? 0 : put_leaf(w, id, why, size);
-		}
-		return rc;
+		rc = rtnl_request(htb.nl, codel(buf, w, NLM_F_CREATE | NLM_F_EXCL, parent), why, size);
+		if (rc != -ENOENT && rc != -EOPNOTSUPP)
+			return rc;
+		logmsg(LOG_INFO, "leaf qdisc fq_codel: %s: using a byte-bounded fifo", why);
+		htb.fq_codel = false;
 	}
-	if (!htb.tbf) {
-		struct tc_fifo_qopt opt = { .limit = LEAF_BYTES };
-
-		nlh = tc_put(buf, w, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, parent, 0, "bfifo");
-		mnl_attr_put(nlh, TCA_OPTIONS, sizeof(opt), &opt);
-		return rtnl_request(htb.nl, nlh, why, size);
-	}
-	return 0;
+	if (htb.tbf)
+		return 0;	/* which has such a fifo */
+	nlh = tc_put(buf, w, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, parent, 0, "bfifo");
+	mnl_attr_put(nlh, TCA_OPTIONS, sizeof(opt), &opt);
+	return rtnl_request(htb.nl, nlh, why, size);
 }
 
 static int set_gso_max_segs(struct wifirr *w, uint32_t segs)
@@ -567,9 +561,9 @@ static int start(struct wifirr *w, char *reason, size_t size)
 			 rc == -ENOENT ? " (kernel without sch_htb)" : rc == -EPERM ? " (must be root)" : "");
 		goto fail;
 	}
-	if ((rc = rtnl_request(htb.nl, link_class(buf, w, NLM_F_CREATE), why, sizeof(why))) < 0 ||
-	    (rc = rtnl_request(htb.nl, fixed_class(buf, w, NLM_F_CREATE, HTB_CLASS_DEFAULT, SHARE_DEFAULT), why, sizeof(why))) < 0 ||
-	    (rc = rtnl_request(htb.nl, fixed_class(buf, w, NLM_F_CREATE, HTB_CLASS_VOICE, SHARE_VOICE), why, sizeof(why))) < 0) {
+	if (rtnl_request(htb.nl, link_class(buf, w, NLM_F_CREATE), why, sizeof(why)) < 0 ||
+	    rtnl_request(htb.nl, fixed_class(buf, w, NLM_F_CREATE, HTB_CLASS_DEFAULT, SHARE_DEFAULT), why, sizeof(why)) < 0 ||
+	    rtnl_request(htb.nl, fixed_class(buf, w, NLM_F_CREATE, HTB_CLASS_VOICE, SHARE_VOICE), why, sizeof(why)) < 0) {
 		snprintf(reason, size, "htb: class on %s: %s", w->config.device, why);
 		goto fail_qdisc;
 	}
