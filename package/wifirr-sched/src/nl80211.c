@@ -240,26 +240,34 @@ static int on_family(const struct nlmsghdr *nlh, void *data)
 	return MNL_CB_OK;
 }
 
+struct mnl_socket *netlink_open(int bus, unsigned groups, unsigned timeout_s)
+{
+	struct mnl_socket *socket = mnl_socket_open2(bus, SOCK_CLOEXEC);
+	struct timeval timeout = { .tv_sec = timeout_s };
+	int on = 1;
+
+	if (!socket)
+		return NULL;
+	if (mnl_socket_bind(socket, groups, MNL_SOCKET_AUTOPID) < 0) {
+		mnl_socket_close(socket);
+		return NULL;
+	}
+	/* Optional: error texts, and error messages without the request. */
+	mnl_socket_setsockopt(socket, NETLINK_EXT_ACK, &on, sizeof(on));
+	mnl_socket_setsockopt(socket, NETLINK_CAP_ACK, &on, sizeof(on));
+	setsockopt(mnl_socket_get_fd(socket), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+	return socket;
+}
+
 int nl80211_open(struct nl80211 *n)
 {
 	char buf[NL80211_REQUEST_SIZE] NL80211_ALIGNED;
 	struct nlmsghdr *nlh;
-	struct timeval timeout = { .tv_sec = ANSWER_TIMEOUT_S };
-	int on = 1;
 
 	memset(n, 0, sizeof(*n));
-	n->socket = mnl_socket_open2(NETLINK_GENERIC, SOCK_CLOEXEC);
+	n->socket = netlink_open(NETLINK_GENERIC, 0, ANSWER_TIMEOUT_S);
 	if (!n->socket)
 		return fail(n, errno, "netlink socket");
-	if (mnl_socket_bind(n->socket, 0, MNL_SOCKET_AUTOPID) < 0) {
-		fail(n, errno, "netlink socket");
-		goto close;
-	}
-	/* Optional: error texts, and error messages without the request. */
-	mnl_socket_setsockopt(n->socket, NETLINK_EXT_ACK, &on, sizeof(on));
-	mnl_socket_setsockopt(n->socket, NETLINK_CAP_ACK, &on, sizeof(on));
-	setsockopt(mnl_socket_get_fd(n->socket), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-
 	n->family = GENL_ID_CTRL;
 	nlh = nl80211_request(n, buf, CTRL_CMD_GETFAMILY, NLM_F_ACK);
 	mnl_attr_put_strz(nlh, CTRL_ATTR_FAMILY_NAME, NL80211_GENL_NAME);

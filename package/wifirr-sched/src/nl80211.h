@@ -79,6 +79,8 @@ void nl80211_close(struct nl80211 *n);
 struct nlmsghdr *nl80211_request(struct nl80211 *n, char *buf, uint8_t cmd, uint16_t flags);
 /* Sends the request, and calls cb (may be NULL) for every answer until the kernel is done. */
 int nl80211_talk(struct nl80211 *n, const struct nlmsghdr *nlh, mnl_cb_t cb, void *data);
+/* A socket for any family of the bus, which waits so long for an answer. NULL and errno on failure. */
+struct mnl_socket *netlink_open(int bus, unsigned groups, unsigned timeout_s);
 /* Returns the errno of an NLMSG_ERROR message of any family, with its text, or 0: an acknowledgement. */
 int netlink_error(const struct nlmsghdr *nlh, char *text, size_t size);
 /* Parse the attributes of a message or of a nested attribute into tb[0..max]. A malformed one ends the list. False: too short. */

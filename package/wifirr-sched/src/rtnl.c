@@ -3,8 +3,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/time.h>
 
 #include <libmnl/libmnl.h>
 #include <linux/netlink.h>
@@ -18,21 +16,7 @@
 
 struct mnl_socket *rtnl_open(int bus, unsigned groups)
 {
-	struct mnl_socket *nl = mnl_socket_open2(bus, SOCK_CLOEXEC);
-	struct timeval timeout = { .tv_sec = REPLY_TIMEOUT };
-	int on = 1;
-
-	if (!nl)
-		return NULL;
-	if (mnl_socket_bind(nl, groups, MNL_SOCKET_AUTOPID) < 0) {
-		mnl_socket_close(nl);
-		return NULL;
-	}
-	/* Optional: short error replies, and the kernel's reason as text. */
-	mnl_socket_setsockopt(nl, NETLINK_CAP_ACK, &on, sizeof(on));
-	mnl_socket_setsockopt(nl, NETLINK_EXT_ACK, &on, sizeof(on));
-	setsockopt(mnl_socket_get_fd(nl), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-	return nl;
+	return netlink_open(bus, groups, REPLY_TIMEOUT);
 }
 
 uint32_t rtnl_seq(void)
