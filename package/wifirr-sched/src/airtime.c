@@ -201,7 +201,7 @@ static int read_stations(struct wifirr *w)
 
 	for (id = 0; id < POLICY_CLIENTS_MAX; id++)
 		stations[id].dumped = false;
-	while (rc == 0 && (reading = nl80211_served(&place))) {
+	while (rc == 0 && (reading = wifi_stations_served(&place))) {
 		rc = nl80211_get_stations(&nl, reading, on_station, w);
 		if (rc < 0 && errno == ENODEV && reading != w->ifindex)
 			rc = 0;

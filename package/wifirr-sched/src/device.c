@@ -116,7 +116,7 @@ void device_stop(struct wifirr *w)
 	owing |= radio_stop(w);
 	survey_stop();
 	guard_stop(owing);
-	nl80211_stop();
+	wifi_stations_stop();
 	stations_stop();
 	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++) {
 		if (!w->station[id].used)
@@ -131,7 +131,7 @@ int device_start(struct wifirr *w, char *reason, size_t size)
 {
 	device.attached = true;
 	*reason = '\0';
-	w->wireless = w->config.match == MATCH_MAC && nl80211_start(w, reason, size) == 0;
+	w->wireless = w->config.match == MATCH_MAC && wifi_stations_start(w, reason, size) == 0;
 	if (*reason)
 		goto fail;
 	if (htb_remains(w) < 0)
@@ -150,7 +150,7 @@ int device_start(struct wifirr *w, char *reason, size_t size)
 	}
 	if (backend_start(w, reason, size) < 0)
 		goto fail;
-	nl80211_resync(w);
+	wifi_stations_resync(w);
 	classify_warn_offload(w);
 	if (w->warning[0])
 		logmsg(LOG_WARNING, "%s: %s", w->config.device, w->warning);
@@ -176,7 +176,7 @@ static int link_event(const struct nlmsghdr *nlh, void *data)
 	if (ifi->ifi_index == w->ifindex)
 		link_info(nlh, w);
 	else if (w->wireless && ifi->ifi_family != AF_BRIDGE)
-		nl80211_look_again();
+		wifi_stations_look_again();
 	mnl_attr_for_each(attr, nlh, sizeof(*ifi)) {
 		bool named;
 
@@ -279,7 +279,7 @@ static void recover(struct wifirr *w)
 	htb_remains(w);		/* what it could not remove */
 	w->restarts += !device.changed;
 	if (set_up(w, backend_start))
-		nl80211_resync(w);
+		wifi_stations_resync(w);
 	else
 		w->lost = true;
 }
@@ -345,7 +345,7 @@ void device_tick(struct wifirr *w)
 	now = now_ms();
 	if (w->wireless && !surveyed && now - device.expected_at >= expected_refresh_ms(w)) {
 		device.expected_at = now;
-		nl80211_resync(w);
+		wifi_stations_resync(w);
 	}
 	if (w->backend->read(w) < 0)
 		backend_lost(w, w->backend->name);

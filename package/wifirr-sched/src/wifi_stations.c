@@ -73,7 +73,7 @@ static void look_again(unsigned ms)
 	timerfd_settime(timer_watch.fd, 0, &spec, NULL);
 }
 
-void nl80211_resync(struct wifirr *w)
+void wifi_stations_resync(struct wifirr *w)
 {
 	struct nl80211_interface now;
 	int rc;
@@ -108,7 +108,7 @@ void nl80211_resync(struct wifirr *w)
 		look_again(LOOK_AGAIN_MS);
 }
 
-void nl80211_look_again(void)
+void wifi_stations_look_again(void)
 {
 	struct itimerspec armed;
 
@@ -117,7 +117,7 @@ void nl80211_look_again(void)
 		look_again(LOOK_AGAIN_FIRST_MS);
 }
 
-int nl80211_served(unsigned *place)
+int wifi_stations_served(unsigned *place)
 {
 	while (*place < interface_count && interfaces[*place].neighbours)
 		++*place;
@@ -129,7 +129,7 @@ static void on_timer(struct wifirr *w)
 	uint64_t expirations;
 
 	if (read(timer_watch.fd, &expirations, sizeof(expirations)) > 0)
-		nl80211_resync(w);
+		wifi_stations_resync(w);
 }
 
 static int on_event(const struct nlmsghdr *nlh, void *data)
@@ -154,14 +154,14 @@ static int on_event(const struct nlmsghdr *nlh, void *data)
 		if (id != POLICY_NONE && nl80211_u32(tb[NL80211_ATTR_IFINDEX]) == (uint32_t)w->station[id].ifindex)
 			station_del(w, &addr, STATION_NL80211);
 		else if (id != POLICY_NONE)
-			nl80211_look_again();
+			wifi_stations_look_again();
 		return MNL_CB_OK;
 	}
 	/*
 	 * Any device in range can cause this event with a single frame. So many
 	 * such events together cause only one dump, which shows the authorized stations.
 	 */
-	nl80211_look_again();
+	wifi_stations_look_again();
 	return MNL_CB_OK;
 }
 
@@ -172,13 +172,13 @@ static void on_events(struct wifirr *w)
 	while ((len = recv(events_watch.fd, events.buffer, sizeof(events.buffer), MSG_DONTWAIT)) > 0)
 		mnl_cb_run(events.buffer, len, 0, 0, on_event, w);
 	if (len < 0 && errno == ENOBUFS)
-		nl80211_resync(w);
+		wifi_stations_resync(w);
 }
 
-int nl80211_start(struct wifirr *w, char *reason, size_t size)
+int wifi_stations_start(struct wifirr *w, char *reason, size_t size)
 {
 	*reason = '\0';
-	nl80211_stop();
+	wifi_stations_stop();
 	if (nl80211_open(&request) < 0)
 		return -1;
 	if (nl80211_get_interface(&request, w->ifindex, &own) < 0)
@@ -208,15 +208,15 @@ int nl80211_start(struct wifirr *w, char *reason, size_t size)
 	};
 	if (watch_add(&timer_watch) < 0 || watch_add(&events_watch) < 0)
 		goto stop;
-	nl80211_resync(w);
+	wifi_stations_resync(w);
 	return 0;
 stop:
-	nl80211_stop();
+	wifi_stations_stop();
 	return -1;
 }
 
 /* Also cleans up after a failed start. The stations stay in the table until device.c drops them. */
-void nl80211_stop(void)
+void wifi_stations_stop(void)
 {
 	if (events_watch.fd)
 		watch_del(&events_watch);

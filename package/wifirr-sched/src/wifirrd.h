@@ -143,7 +143,7 @@ struct wifirr {
 	uint32_t mtu;
 	uint32_t gso_max_segs;		/* the device's own, as htb must restore it */
 	uint8_t mac[6];			/* the device's */
-	bool wireless;			/* nl80211 knows the device */
+	bool wireless;			/* an access point whose stations nl80211 tells */
 	uint64_t started;		/* ms */
 	bool weights_idle;		/* airtime: weights were seen to have no effect */
 	bool lost;			/* the backend's settings are gone */
@@ -255,17 +255,17 @@ void stations_refresh(struct wifirr *w);
  * is not an access point, or nl80211 is missing (then stations come from stations.c
  * alone), or, with a reason, the device must not be scheduled by stations.
  */
-int nl80211_start(struct wifirr *w, char *reason, size_t size);
-void nl80211_stop(void);
+int wifi_stations_start(struct wifirr *w, char *reason, size_t size);
+void wifi_stations_stop(void);
 /*
  * Dumps the stations again: after a change of backend, which decides whether the device's or all the radio's stations
  * are served, and now and then, for their expected throughput.
  */
-void nl80211_resync(struct wifirr *w);
+void wifi_stations_resync(struct wifirr *w);
 /* Schedules a new look: an interface came or went, perhaps one of this radio. */
-void nl80211_look_again(void);
+void wifi_stations_look_again(void);
 /* The next interface whose clients the backend serves, from a place in the list that begins with 0. 0: there is none. */
-int nl80211_served(unsigned *place);
+int wifi_stations_served(unsigned *place);
 /* Each client may have a VLAN of its own, and the kernel lists the access points after all of these. */
 #define NL80211_SERVED_MAX (POLICY_CLIENTS_MAX + 32)
 
