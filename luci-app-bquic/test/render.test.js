@@ -358,8 +358,8 @@ test('overview: on a narrow card, the name of a device stays in one piece', asyn
 });
 
 test('a switch applies its own change, and none that waits elsewhere', async () => {
-	const press = async (changes) => {
-		const { page, errors } = await open(1200, { ...recorded, changes, 'uci.commit': {} }, config);
+	const press = async (changes, words = '1') => {
+		const { page, errors } = await open(1200, { ...recorded, changes, 'uci.commit': {} }, { bquic: { relay: { ...config.bquic.relay, enabled: words } }, wifirr: { ap0: { ...config.wifirr.ap0, enabled: words } } });
 		await show(page, 'overview', 2);
 		await page.locator('.bquic-card h3', { hasText: /^Relay/ }).locator('button').click();
 		await page.waitForFunction(() => window.env.did.length > 0);
@@ -372,6 +372,8 @@ test('a switch applies its own change, and none that waits elsewhere', async () 
 	const wants = [ [ 'set', 'bquic', 'relay', 'enabled', '0' ], [ 'save' ], [ 'uci.commit', 'bquic' ], [ 'count' ] ];
 
 	assert.deepEqual(await press({}), wants);
+	/* other words for 1 stay as they are: LuCI's save() saves all that the page has set */
+	assert.deepEqual(await press({}, 'on'), wants);
 	/* a host name pending for Save & Apply stays pending */
 	assert.deepEqual(await press({ system: [ [ 'set', 'cfg01e48a', 'hostname', 'x' ] ] }), wants);
 	/* changes of the same file cannot be left out, and the page says so */

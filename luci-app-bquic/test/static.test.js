@@ -246,7 +246,7 @@ test('switches are what the daemons take them for, whatever word the file has', 
 		for (const option of switches) {
 			const env = luci((name) => fs.readFileSync(path.join(po.app, 'htdocs/luci-static/resources', name), 'utf8'), {}, { bquic: { x: { '.type': 'any', '.name': 'x', [option]: word } } });
 
-			assert.equal(await env.load('bquic.common').loadConfig('bquic'), true);
+			assert.equal(await env.load('bquic.common').loadForm('bquic'), true);
 			assert.deepEqual(env.did, [ [ 'set', 'bquic', 'x', option, value ] ], `${option} ${word}`);
 			assert.equal(wrong('relay', 'enabled', word), false, word);
 		}

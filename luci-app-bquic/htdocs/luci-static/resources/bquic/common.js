@@ -56,6 +56,11 @@ function list(value) {
 	return Array.isArray(value) ? value : [];
 }
 
+/* Whether a section is switched on, in any of UCI's words. */
+function enabled(section) {
+	return (WORDS[section?.enabled] ?? section?.enabled) == '1';
+}
+
 /* Map from a device to its radio, as far as iwinfo has told them. */
 const radios = new Map();
 
@@ -64,6 +69,7 @@ return baseclass.extend({
 	resume: rpc.declare({ object: 'wifirr', method: 'resume', reject: true }),
 	commit: rpc.declare({ object: 'uci', method: 'commit', params: [ 'config' ], reject: true }),
 	list: list,
+	enabled: enabled,
 	reasons: reasons,
 
 	/* A scheduler's reason in the user's language; other texts unchanged. */
@@ -174,7 +180,7 @@ return baseclass.extend({
 	 */
 	sharing(schedulers) {
 		const running = new Set(list(schedulers).map((st) => st?.device));
-		const sections = uci.sections('wifirr', 'scheduler').filter((s) => s.enabled == '1' && s.device && s.match != 'ip');
+		const sections = uci.sections('wifirr', 'scheduler').filter((s) => enabled(s) && s.device && s.match != 'ip');
 		const serving = sections.filter((s) => s.backend != 'htb' && running.has(s.device));
 		const asked = serving.length && serving.length < sections.length ? sections.filter((s) => !radios.has(s.device)) : [];
 
@@ -280,19 +286,21 @@ return baseclass.extend({
 		place();
 	},
 
-	/*
-	 * Resolves to true if there is a readable configuration file: the package is installed, or was.
-	 * A form knows only 1 and 0. It would show UCI's other words as off, and save that.
-	 */
+	/* Resolves to true if there is a readable configuration file: the package is installed, or was. */
 	loadConfig(name) {
-		return uci.load(name).then(() => {
-			for (const s of uci.sections(name))
+		return uci.load(name).then(() => true, () => false);
+	},
+
+	/* The same for a form, which knows only 1 and 0: it would show UCI's other words as off, and save that. */
+	loadForm(name) {
+		return this.loadConfig(name).then((have) => {
+			for (const s of have ? uci.sections(name) : [])
 				for (const option of SWITCHES)
 					if (WORDS[s[option]])
 						uci.set(name, s['.name'], option, WORDS[s[option]]);
 
-			return true;
-		}, () => false);
+			return have;
+		});
 	},
 
 	/* Replaces a form whose configuration cannot be read: its token is only for users who may change it. */
@@ -365,9 +373,9 @@ return baseclass.extend({
 		return uci.sections('bquic', type)[0]?.['.name'] ?? type;
 	},
 
-	/* The gateways of the upstream sections that are on, the largest weight first; enabled(name): as in a form, which may not be saved yet. */
-	upstreams(enabled) {
-		return uci.sections('bquic', 'upstream').filter((u) => u.gateway && (enabled?.(u['.name']) ?? u.enabled ?? '1') != '0')
+	/* The gateways of the upstream sections that are on, the largest weight first; shown(name): as in a form, which may not be saved yet. */
+	upstreams(shown) {
+		return uci.sections('bquic', 'upstream').filter((u) => u.gateway && (shown?.(u['.name']) ?? WORDS[u.enabled] ?? u.enabled ?? '1') != '0')
 			.sort((a, b) => (b.weight ?? 100) - (a.weight ?? 100)).map((u) => u.gateway);
 	},
 

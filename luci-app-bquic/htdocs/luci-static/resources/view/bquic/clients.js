@@ -102,7 +102,7 @@ return view.extend({
 
 			const schedulers = common.list(answer.schedulers).filter((s) => Array.isArray(s?.clients));
 
-			const wanted = uci.sections('wifirr', 'scheduler').find((s) => s.enabled == '1' && s.device);
+			const wanted = uci.sections('wifirr', 'scheduler').find((s) => common.enabled(s) && s.device);
 
 			common.renew(this.note, E('div', {}, [ ...schedulers.length ? [] : [ E('div', { 'class': 'alert-message notice' }, [
 				E('p', {}, [ _('No scheduler is running.') ]),

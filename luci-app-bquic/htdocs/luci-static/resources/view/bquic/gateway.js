@@ -18,7 +18,7 @@ function unless(name, text) {
 
 return view.extend({
 	load() {
-		return Promise.all([ common.loadConfig('bquic'), profile.known() ]);
+		return Promise.all([ common.loadForm('bquic'), profile.known() ]);
 	},
 
 	render([ have, known ]) {

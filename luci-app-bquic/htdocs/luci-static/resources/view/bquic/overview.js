@@ -153,9 +153,9 @@ return view.extend({
 
 	/* Users who may not read the configuration see which daemons run. */
 	enabled(config, section, st) {
-		const set = uci.get(config, section, 'enabled');
+		const set = uci.get(config, section);
 
-		return set === undefined || set === null ? !!st : set == '1';
+		return set?.enabled === undefined ? !!st : common.enabled(set);
 	},
 
 	uptime(seconds) {
@@ -215,7 +215,7 @@ return view.extend({
 
 		return sections.map((s) => {
 			const st = running.find((r) => r?.device == s.device);
-			const on = s.enabled == '1';
+			const on = common.enabled(s);
 			const [ before, after ] = _('Scheduler on %s').split('%s');
 			const title = [ before, E('span', { 'class': 'bquic-device' }, [ s.device ]), after ];
 			const button = this.toggle('wifirr', s['.name'], on);

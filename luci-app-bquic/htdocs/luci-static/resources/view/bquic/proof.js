@@ -118,7 +118,7 @@ return view.extend({
 			{ title: _('Carried'), number: true }, { title: _('Direct'), number: true } ], _('Nothing yet.'));
 
 		/* who may not read the configuration sees only whether it answers */
-		this.off = have && uci.get('bquic', common.nameOf('relay'), 'enabled') != '1';
+		this.off = have && !common.enabled(uci.get('bquic', common.nameOf('relay')));
 		this.verdict = E('div', { 'class': 'bquic-card', 'aria-live': 'polite' });
 		this.kinds = create(_('Application'), []);
 		this.sizes = create(_('Size'), long);

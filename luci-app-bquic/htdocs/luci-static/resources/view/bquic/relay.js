@@ -20,7 +20,7 @@ const hostPort = (value) => address.withPort(value, /^[^\s:[\]]+$/) || _('Must b
 
 return view.extend({
 	load() {
-		return Promise.all([ common.loadConfig('bquic'), profile.known() ]);
+		return Promise.all([ common.loadForm('bquic'), profile.known() ]);
 	},
 
 	render([ have, known ]) {

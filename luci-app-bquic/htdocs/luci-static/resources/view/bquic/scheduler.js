@@ -15,7 +15,7 @@ function label(text) {
 return view.extend({
 	load() {
 		return Promise.all([
-			common.loadConfig('wifirr'),
+			common.loadForm('wifirr'),
 			common.accessPoints().then((aps) => common.stations(aps).then((stations) => [ aps, stations ])),
 			common.devices(),
 			common.hostNames()
