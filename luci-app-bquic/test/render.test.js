@@ -132,6 +132,40 @@ test('graph: what no graph can show is a gap; numbers stay readable', async () =
 	assert.deepEqual(errors, []);
 });
 
+test('graph: the time that a page was hidden is a gap', async () => {
+	const { page, errors } = await open(400, {}, {});
+	const drawn = await page.evaluate(() => {
+		const g = window.env.load('bquic.graph').create('t', 'B', [ 'a' ], 1);
+
+		return [ 0, 2, 4, 64, 66, 1000 ].map((seconds) => {
+			Date.now = () => 1e12 + 1000 * seconds;
+			g.push(1);
+			return g.element.querySelector('polyline').getAttribute('points').split(' ').map(parseFloat);
+		});
+	});
+
+	assert.deepEqual(drawn.slice(-2), [ [ 234, 236, 238, 298, 300 ], [ 300 ] ]);
+	assert.deepEqual(errors, []);
+});
+
+test('a page that was opened in the background asks when it is seen', async () => {
+	const { page, errors } = await open(1200, { ...recorded, 'bquic.history': { gateway: { down_bps: [ 1e6, 2e6 ] } } }, config);
+	const drawn = () => page.$$eval('.bquic-graph polyline', (all) => all.filter((line) => line.getAttribute('points')).length);
+	const hide = (hidden) => page.evaluate(async (hidden) => {
+		Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });
+		document.dispatchEvent(new Event('visibilitychange'));
+		await new Promise((done) => setTimeout(done));
+	}, hidden);
+
+	await hide(true);
+	await show(page, 'overview', 1);
+	await page.locator('button', { hasText: '12 hours' }).evaluate((button) => button.click());
+	assert.equal(await drawn(), 0);
+	await hide(false);
+	assert.equal(await drawn(), 1);
+	assert.deepEqual(errors, []);
+});
+
 test('overview and clients from recorded status', async () => {
 	for (const width of [ 390, 1200 ]) {
 		const { page, errors } = await open(width, recorded, config);

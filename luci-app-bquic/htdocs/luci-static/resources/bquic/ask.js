@@ -44,7 +44,7 @@ return baseclass.extend({
 	clients: question('wifirr', rpc.declare({ object: 'wifirr', method: 'clients', reject: true })),
 
 	/*
-	 * Calls fn at once, and then every so many seconds while the page is visible. While the router
+	 * Calls fn at once, and then every so many seconds while the page is visible, and when it is seen again. While the router
 	 * does not answer, as during a restart, the page stays as it is, and says so.
 	 */
 	every(seconds, fn) {
@@ -56,6 +56,7 @@ return baseclass.extend({
 		}).then(() => lost.size ? ui.showIndicator('bquic', AWAY.message, null, 'inactive') : ui.hideIndicator('bquic'));
 
 		seen();
+		document.addEventListener('visibilitychange', seen);
 		poll.add(seen, seconds);
 	}
 });

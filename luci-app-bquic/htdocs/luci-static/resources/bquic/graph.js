@@ -5,7 +5,8 @@
 /* A line graph of the last five minutes, or of the last hours. Everything that is shown goes through
    textContent: names and units are never markup. */
 
-const POINTS = 150; /* samples, one every other second */
+const EVERY = 2; /* seconds between two samples */
+const POINTS = 150; /* samples in five minutes */
 const MINUTES = 720; /* samples of both daemons' history */
 const WIDTH = 300, HEIGHT = 100; /* the viewBox, which is stretched */
 
@@ -63,6 +64,7 @@ function ceiling(value) {
 }
 
 return baseclass.extend({
+	every: EVERY,
 	format: format,
 	sane: sane,
 	svg: svg,
@@ -70,7 +72,7 @@ return baseclass.extend({
 	/* title, unit: text; names: one or two series; least: the smallest range of the scale */
 	create(title, unit, names, least) {
 		const recent = names.map(() => []);
-		let past = names.map(() => []), hours = false;
+		let past = names.map(() => []), hours = false, pushed = Infinity;
 		const keys = names.map((name, i) => html('span', `key s${i}`));
 		const top = html('small', 'top');
 		const lines = names.map((name, i) => svg('polyline', { 'class': `s${i}` }));
@@ -132,12 +134,14 @@ return baseclass.extend({
 				draw();
 			},
 
-			/* one value per series */
+			/* one value per series; the time without any, for example while the page was hidden, is a gap */
 			push(...samples) {
+				const missed = Math.round((Date.now() - pushed) / 1000 / EVERY) - 1;
+
+				pushed = Date.now();
 				names.forEach((name, i) => {
-					recent[i].push(sane(samples[i]));
-					if (recent[i].length > POINTS)
-						recent[i].shift();
+					recent[i].push(...Array(Math.max(0, Math.min(missed, POINTS))).fill(null), sane(samples[i]));
+					recent[i].splice(0, recent[i].length - POINTS);
 				});
 				draw();
 			}

@@ -7,8 +7,6 @@
 'require ui';
 'require view';
 
-const SECONDS = 2;
-
 /* Answers two questions: is it on, and does it help? */
 return view.extend({
 	handleSaveApply: null,
@@ -41,7 +39,7 @@ return view.extend({
 		}, [ title ]));
 		this.group = E('p', { 'class': 'bquic-ranges', 'role': 'group', 'aria-label': _('Time that the graphs show'), 'hidden': '' }, [ ...this.ranges ]);
 		Object.values(this.graphs).forEach((g) => g.show(true));
-		ask.every(SECONDS, () => this.refresh());
+		ask.every(graph.every, () => this.refresh());
 		ask.every(60, () => this.refreshPast());
 
 		return E([], [
