@@ -87,6 +87,22 @@ for (const language of po.languages)
 		}
 	});
 
+test('what has a state has one name in both: a screen reader says “Switch off, switch, on” otherwise', async () => {
+	const names = async (enabled) => {
+		const { page, errors } = await open(1200, recorded, { bquic: { relay: { ...config.bquic.relay, enabled } }, wifirr: { ap0: { ...config.wifirr.ap0, enabled } } });
+
+		await show(page, 'overview', 1);
+		const found = await page.$$eval('[role=switch], [aria-pressed]', (all) => all.map((e) => e.ariaLabel ?? e.textContent));
+		assert.deepEqual(errors, []);
+		await page.close();
+		return found;
+	};
+	const on = await names('1');
+
+	assert.ok(on.length);
+	assert.deepEqual(await names('0'), on);
+});
+
 test('a label that is gone is noticed', async () => {
 	for (const [ view, file, label ] of [
 		[ 'log', 'view/bquic/log.js', "'aria-label': _('Search'), 'placeholder': _('Search')," ],

@@ -122,8 +122,6 @@ return view.extend({
 		return E('button', {
 			'type': 'button',
 			'class': 'btn cbi-button ' + (on ? 'cbi-button-neutral' : 'cbi-button-positive'),
-			'role': 'switch',
-			'aria-checked': String(on),
 			'disabled': L.hasViewPermission() ? null : '',
 			'click': ui.createHandlerFn(this, () => {
 				return uci.changes()
