@@ -148,6 +148,28 @@ test('graph: the time that a page was hidden is a gap', async () => {
 	assert.deepEqual(errors, []);
 });
 
+test('clients: turns of before a page was hidden are not of the last minute', async () => {
+	const { page, errors } = await open(1200, recorded, config);
+	const active = recorded['wifirr.clients'].schedulers[0].clients.find((c) => c.state == 'active').client;
+
+	await show(page, 'clients', 0);
+	const drawn = await page.evaluate(async (active) => {
+		const found = [];
+
+		for (const seconds of [ 0, 1, 31, 600 ]) {
+			Date.now = () => 2e12 + 1000 * seconds;
+			await window.env.polls.at(-1)();
+			const row = [ ...document.querySelectorAll('tr') ].find((r) => r.textContent.includes(active));
+			found.push([ ...row.querySelectorAll('rect') ].map((r) => +r.getAttribute('x')));
+		}
+
+		return found;
+	}, active);
+
+	assert.deepEqual(drawn.slice(-2).map((xs) => xs.slice(-3)), [ [ 28, 29, 59 ], [ 59 ] ]);
+	assert.deepEqual(errors, []);
+});
+
 test('a page that was opened in the background asks when it is seen', async () => {
 	const { page, errors } = await open(1200, { ...recorded, 'bquic.history': { gateway: { down_bps: [ 1e6, 2e6 ] } } }, config);
 	const drawn = () => page.$$eval('.bquic-graph polyline', (all) => all.filter((line) => line.getAttribute('points')).length);

@@ -7,7 +7,7 @@
 'require uci';
 'require view';
 
-const HISTORY = 60; /* number of polls in a strip */
+const HISTORY = 60; /* seconds in a strip */
 
 /* A picture of the rotation: which client had a turn when. */
 return view.extend({
@@ -21,6 +21,7 @@ return view.extend({
 
 	render() {
 		this.strips = new Map();
+		this.drawn = Infinity;
 		this.signals = {};
 		this.names = new Map();
 		this.note = E('div', { 'aria-live': 'polite' });
@@ -62,9 +63,8 @@ return view.extend({
 		const had = this.strips.get(key) ?? { turns: [], node: graph.svg('svg', { 'class': 'bquic-strip', 'viewBox': `0 0 ${HISTORY} 10`, 'preserveAspectRatio': 'none', 'aria-hidden': 'true' }) };
 
 		this.strips.set(key, had);
-		had.turns.push(active);
-		if (had.turns.length > HISTORY)
-			had.turns.shift();
+		had.turns.push(...Array(this.missed).fill(false), active);
+		had.turns.splice(0, had.turns.length - HISTORY);
 		had.node.replaceChildren(...had.turns.flatMap((on, i) => on
 			? [ graph.svg('rect', { 'x': HISTORY - had.turns.length + i, 'y': 0, 'width': 1.05, 'height': 10 }) ] : []));
 
@@ -109,6 +109,10 @@ return view.extend({
 				...wanted ? common.silent('wifirr', wanted.device)
 					: [ E('p', {}, [ E('a', { 'href': L.url('admin/services/bquic/scheduler') }, [ _('Set up') ]) ]) ]
 			]) ] ]));
+
+			/* seconds of which nothing is known, for example while the page was hidden */
+			this.missed = Math.min(HISTORY, Math.max(0, Math.round((Date.now() - this.drawn) / 1000) - 1));
+			this.drawn = Date.now();
 
 			/* ordered by address, not by state: the turn moves, the rows stay */
 			const rows = schedulers.flatMap((s) => s.clients.filter((c) => c).map((c) => {
