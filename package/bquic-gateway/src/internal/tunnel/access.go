@@ -5,7 +5,6 @@ package tunnel
 import (
 	"cmp"
 	"context"
-	"errors"
 	"math"
 	"net/http"
 	"net/netip"
@@ -54,8 +53,8 @@ func Files() uint64 {
 }
 
 var (
-	errRevoked = errors.New("the peer's token is no longer valid")
-	errYielded = errors.New("few places for tunnels are left, and the peer has more than its share")
+	errRevoked = &Refusal{http.StatusProxyAuthRequired, RequestDenied, "the peer's token is no longer valid"}
+	errYielded = &Refusal{http.StatusServiceUnavailable, LimitReached, "few places for tunnels are left, and the peer has more than its share"}
 )
 
 // A member is the state of a peer since it was first configured.
@@ -148,7 +147,7 @@ func (h *Handler) enter(m *member, token peer.Hash, client netip.Addr) (*grant, 
 	defer h.mu.Unlock()
 	// A reload may have removed the peer since authenticate.
 	if !h.valid(m, token) {
-		return nil, &Refusal{http.StatusProxyAuthRequired, RequestDenied, errRevoked.Error()}
+		return nil, errRevoked
 	}
 	if h.ending {
 		return nil, errEnding

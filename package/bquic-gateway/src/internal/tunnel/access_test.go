@@ -330,10 +330,11 @@ func TestRateOfPeer(t *testing.T) {
 	}
 }
 
-// TestGrants checks which tunnels end when places are taken from a peer, and that nothing is left of those that have ended.
+// TestGrants checks which tunnels end when places are taken from a peer, that one which is still being opened is told why, and that nothing
+// is left of those that have ended.
 func TestGrants(t *testing.T) {
-	h := handlerFor(Access{Peers: []peer.Config{{Name: "north", Tokens: hashes(token)}}, Places: 10})
-	m := h.members[0]
+	h := handlerFor(Access{Peers: []peer.Config{{Name: "north", Tokens: hashes(token)}}, Allow: loopback, Places: 10})
+	m, origin := h.members[0], echoTCP(t)
 	var all []*grant
 	for range 3 {
 		g, err := h.enter(m, peer.HashOf(token), netip.Addr{})
@@ -349,6 +350,16 @@ func TestGrants(t *testing.T) {
 	for i, want := range []error{errYielded, errYielded, nil} {
 		if err := context.Cause(all[i].ctx); !errors.Is(err, want) {
 			t.Errorf("tunnel %d ends because of %v", i, err)
+		}
+		var refusal Refusal
+		conn, err := h.connect(t.Context(), all[i], false, origin)
+		if err == nil {
+			conn.Close()
+		} else if told := (*Refusal)(nil); errors.As(err, &told) {
+			refusal = *told
+		}
+		if full := refusal.Status == http.StatusServiceUnavailable && refusal.Type == LimitReached; full != (want != nil) {
+			t.Errorf("a peer whose tunnel %d is being opened is told %+v", i, refusal)
 		}
 		h.leave(all[i])
 	}

@@ -333,7 +333,7 @@ func (h *Handler) connect(ctx context.Context, g *grant, udp bool, target string
 	conn, err := h.dial(ctx, network, target, allow)
 	if err == nil && g.ctx.Err() != nil {
 		conn.Close()
-		return nil, &Refusal{http.StatusProxyAuthRequired, RequestDenied, context.Cause(g.ctx).Error()}
+		return nil, context.Cause(g.ctx)
 	}
 	return conn, err
 }
