@@ -73,12 +73,15 @@ func (b *bridge) find(p *Packet) bool {
 }
 
 // openBridge makes the table and routing for bridged connections, once. What the kernel cannot do, it will never do; a lack of
-// memory, for example for the guard's shell, may end.
+// memory, for example for the guard's shell or for the rules of the ports, may end.
 func (d *Diverter) openBridge() error {
 	d.bridge.mu.Lock()
 	defer d.bridge.mu.Unlock()
-	if d.bridge.routing != nil || d.bridge.problem != nil && !scarce(d.bridge.problem) {
+	if d.bridge.problem != nil && !scarce(d.bridge.problem) {
 		return d.bridge.problem
+	}
+	if d.bridge.problem = nil; d.bridge.routing != nil {
+		return nil
 	}
 	if !d.table.bridge {
 		if err := d.table.openBridge(); err != nil {

@@ -4,6 +4,7 @@ package divert
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os/exec"
@@ -217,6 +218,13 @@ func TestBridgeLater(t *testing.T) {
 	}
 	if err := d.openBridge(); err != nil || d.BridgeProblem() != nil || d.bridge.routing == nil {
 		t.Errorf("with one again: %v", err)
+	}
+	for lack, forever := range map[error]bool{unix.ENOMEM: false, unix.ENOENT: true} {
+		d.bridge.fail(fmt.Errorf("rules of the ports: %w", lack)) // as Apply does
+		if err := d.openBridge(); (err != nil) != forever || (d.BridgeProblem() != nil) != forever {
+			t.Errorf("after %v: %v", lack, err)
+		}
+		d.bridge.problem = nil
 	}
 }
 
