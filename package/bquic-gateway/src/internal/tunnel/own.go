@@ -31,13 +31,12 @@ func routeTo(addr netip.Addr) (r route, err error) {
 		return r, fmt.Errorf("cannot look up a route: %w", err)
 	}
 	defer conn.Close()
-	m := unix.RtMsg{Family: unix.AF_INET6, Dst_len: uint8(addr.BitLen())}
+	// struct rtmsg of include/uapi/linux/rtnetlink.h (binary.Append would add its reflection to a router's flash)
+	request := make([]byte, unix.SizeofRtMsg)
+	request[0], request[1] = unix.AF_INET6, byte(addr.BitLen())
 	if addr.Is4() {
-		m.Family, m.Flags = unix.AF_INET, unix.RTM_F_FIB_MATCH
-	}
-	data, err := binary.Append(nil, binary.NativeEndian, m)
-	if err != nil {
-		return r, err
+		request[0] = unix.AF_INET
+		binary.NativeEndian.PutUint32(request[8:], unix.RTM_F_FIB_MATCH)
 	}
 	attributes := netlink.NewAttributeEncoder()
 	attributes.Bytes(unix.RTA_DST, addr.WithZone("").AsSlice())
@@ -54,7 +53,7 @@ func routeTo(addr netip.Addr) (r route, err error) {
 	}
 	replies, err := conn.Execute(netlink.Message{
 		Header: netlink.Header{Type: unix.RTM_GETROUTE, Flags: netlink.Request},
-		Data:   append(data, encoded...),
+		Data:   append(request, encoded...),
 	})
 	switch {
 	// The errors of unreachable, prohibit and blackhole routes count as no route, too.
@@ -63,14 +62,12 @@ func routeTo(addr netip.Addr) (r route, err error) {
 		return r, errNoRoute
 	case err != nil:
 		return r, fmt.Errorf("cannot look up a route: %w", err)
-	case len(replies) == 0:
+	case len(replies) == 0 || len(replies[0].Data) < unix.SizeofRtMsg:
 		return r, errors.New("cannot look up a route: no answer")
 	}
-	if _, err := binary.Decode(replies[0].Data, binary.NativeEndian, &m); err != nil {
-		return r, fmt.Errorf("cannot look up a route: %w", err)
-	}
-	r.kind, r.link = m.Type, m.Scope == unix.RT_SCOPE_LINK
-	r.match, err = addr.WithZone("").Prefix(int(m.Dst_len))
+	answer := replies[0].Data
+	r.kind, r.link = answer[7], answer[6] == unix.RT_SCOPE_LINK
+	r.match, err = addr.WithZone("").Prefix(int(answer[1]))
 	return r, err
 }
 

@@ -85,16 +85,12 @@ func (c *Counter) Add(n uint64) {
 // direction as a FIN. If one side is reset or fails, Splice passes on what that side has sent,
 // then resets the other side in both directions and returns the error.
 func Splice(conn *net.TCPConn, first []byte, str Stream, count *Bytes) error {
-	return runSplice(conn, first, str, count, nil, nil)
+	return SpliceTimed(conn, first, str, count, nil, nil)
 }
 
 // SpliceTimed is Splice at a relay, whose client is at conn. If timing is not nil, it also measures how long the client
 // waits. While crowded reports that there is little room, it looks for dead clients more often.
 func SpliceTimed(conn *net.TCPConn, first []byte, str Stream, count *Bytes, timing *Timing, crowded func() bool) error {
-	return runSplice(conn, first, str, count, timing, crowded)
-}
-
-func runSplice(conn *net.TCPConn, first []byte, str Stream, count *Bytes, timing *Timing, crowded func() bool) error {
 	raw, err := newRawTCP(conn)
 	if err != nil {
 		Reset(conn)
