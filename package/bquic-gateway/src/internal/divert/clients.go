@@ -168,21 +168,19 @@ func (b *bridge) enter(client netip.Addr, device int) error {
 	return nil
 }
 
-// restore adds the routes again that the kernel has removed because their device was down, or is a new one of the same name. It looks for
-// one route of a device and of an IP version only. The caller holds mu.
-func (b *bridge) restore(conn *netlink.Conn) {
-	type kind struct {
-		device int
-		is4    bool
-	}
-	gone := make(map[kind]bool)
+// restore adds a family's routes again that the kernel has removed because their device was down, or is a new one of the same name. It looks
+// for one route of a device only. The caller holds mu.
+func (b *bridge) restore(conn *netlink.Conn, family byte) {
+	gone := make(map[int]bool) // by device
 	for client, r := range b.routes {
-		k := kind{r.device, client.Is4()}
-		if _, known := gone[k]; !known {
-			is, err := lookUp(conn, client, attr(unix.RTA_MARK, native(ClientMark)))
-			gone[k] = err != nil || is.table != clientTable
+		if familyOf(client) != family {
+			continue
 		}
-		if !gone[k] {
+		if _, known := gone[r.device]; !known {
+			is, err := lookUp(conn, client, attr(unix.RTA_MARK, native(ClientMark)))
+			gone[r.device] = err != nil || is.table != clientTable
+		}
+		if !gone[r.device] {
 			continue
 		}
 		if dev, err := net.InterfaceByName(r.name); err == nil {

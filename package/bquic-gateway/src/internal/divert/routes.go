@@ -36,7 +36,7 @@ func toSockets(marks ...uint32) steering { return steering{rulePref, routeTable,
 func toClients() steering                { return steering{clientPref, clientTable, clientMarks, false} }
 
 func (s steering) add() (*routing, error) {
-	_ = s.change(false)
+	_ = eachFamily(s.clear)
 	r := &routing{steering: s, guard: exec.Command("sh", "-c", "trap '' HUP INT TERM; read -r _; "+strings.Join(s.undoing(), "; "))}
 	pipe, err := r.guard.StdinPipe()
 	if err != nil {
@@ -48,7 +48,7 @@ func (s steering) add() (*routing, error) {
 	if err := r.guard.Start(); err != nil {
 		return nil, fmt.Errorf("cannot guard the routing rules: %w", err)
 	}
-	if err := s.change(true); err != nil {
+	if err := eachFamily(s.assert); err != nil {
 		r.remove()
 		return nil, fmt.Errorf("cannot add a routing rule: %w", err)
 	}
@@ -58,39 +58,32 @@ func (s steering) add() (*routing, error) {
 // Precede puts the routing rules before those that others have added since, and adds rules and routes again that others have removed. It must be
 // called now and then, also because Alike needs to know whether others have rules.
 func (d *Diverter) Precede() error {
-	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.bridge.mu.Lock()
 	defer d.bridge.mu.Unlock()
-	var errs []error
 	ruled := false
-	for _, family := range families() {
-		rules, err := policies(conn, family)
-		errs = append(errs, err)
+	err := eachFamily(func(conn *netlink.Conn, family byte, rules []policy) (err error) {
 		for _, p := range rules {
 			ruled = ruled || p.foreign() && (p.pref != 32766 || p.table != unix.RT_TABLE_MAIN) && (p.pref != 32767 || p.table != unix.RT_TABLE_DEFAULT)
 		}
 		for _, r := range []*routing{d.routing, d.bridge.routing} {
-			if r != nil && err == nil {
-				errs = append(errs, r.assert(conn, family, rules))
+			if r != nil {
+				err = errors.Join(err, r.assert(conn, family, rules))
 			}
 		}
-	}
+		d.bridge.restore(conn, family)
+		return err
+	})
 	d.ruled.Store(ruled)
-	d.bridge.restore(conn)
-	return errors.Join(errs...)
+	return err
 }
 
 // remove makes the guard remove the rules, and waits for it. The guard may have been killed.
 func (r *routing) remove() {
 	r.pipe.Close()
 	_ = r.guard.Wait() // fails if a rule is already gone
-	_ = r.change(false)
+	_ = eachFamily(r.clear)
 }
 
 // undoing returns the commands that remove the rules and the routes of each IP version.
@@ -110,11 +103,11 @@ func Clean() error {
 	if owned() {
 		return nil
 	}
-	return errors.Join(toSockets().change(false), toClients().change(false))
+	return errors.Join(eachFamily(toSockets().clear), eachFamily(toClients().clear))
 }
 
-// change adds or removes the rules and the route for both IP versions.
-func (s steering) change(add bool) error {
+// eachFamily calls do for each IP version, with its routing rules.
+func eachFamily(do func(conn *netlink.Conn, family byte, rules []policy) error) error {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
 		return err
@@ -123,24 +116,33 @@ func (s steering) change(add bool) error {
 	var errs []error
 	for _, family := range families() {
 		rules, err := policies(conn, family)
-		if err == nil && add {
-			err = s.assert(conn, family, rules)
+		if err == nil {
+			err = do(conn, family, rules)
 		}
 		errs = append(errs, err)
-		if add {
-			continue
-		}
-		for _, p := range rules {
-			if p.table == uint32(s.table) {
-				errs = append(errs, s.rule(conn, unix.RTM_DELRULE, family, p))
-			}
-		}
-		if s.local {
-			errs = append(errs, s.deliver(conn, unix.RTM_DELROUTE, family))
+	}
+	return errors.Join(errs...)
+}
+
+// clear removes a family's rules and routes.
+func (s steering) clear(conn *netlink.Conn, family byte, rules []policy) error {
+	var errs []error
+	for _, p := range rules {
+		if p.table == uint32(s.table) {
+			errs = append(errs, s.rule(conn, unix.RTM_DELRULE, family, p))
 		}
 	}
-	if !s.local && !add {
-		errs = append(errs, s.flush(conn))
+	if s.local {
+		return errors.Join(append(errs, s.deliver(conn, unix.RTM_DELROUTE, family))...)
+	}
+	routes, err := allRoutes(conn, family)
+	errs = append(errs, err)
+	for _, r := range routes {
+		if r.table == uint32(s.table) && r.target.IsValid() && len(r.out) == 1 {
+			if err := changeRoute(r.target, r.out[0], false); !errors.Is(err, unix.ESRCH) {
+				errs = append(errs, err)
+			}
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -237,25 +239,6 @@ func readPolicy(b []byte) (p policy) {
 		}
 	}
 	return p
-}
-
-// flush removes the routes of the table.
-func (s steering) flush(conn *netlink.Conn) error {
-	var errs []error
-	for _, family := range families() {
-		routes, err := allRoutes(conn, family)
-		if err != nil {
-			return err
-		}
-		for _, r := range routes {
-			if r.table != uint32(s.table) || !r.target.IsValid() || len(r.out) != 1 {
-				continue
-			} else if err := changeRoute(r.target, r.out[0], false); !errors.Is(err, unix.ESRCH) {
-				errs = append(errs, err)
-			}
-		}
-	}
-	return errors.Join(errs...)
 }
 
 func families() []byte {
