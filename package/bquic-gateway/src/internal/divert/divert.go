@@ -18,8 +18,7 @@ type Diverter struct {
 	table   *table
 	queue   *queue
 	raw     map[bool]int // sockets that send SYNs again; key: IPv4
-	mode    string
-	routing *routing // nil until needed
+	routing *routing     // nil until needed
 	bridge  bridge
 	ruled   atomic.Bool // others have routing rules
 
@@ -27,10 +26,9 @@ type Diverter struct {
 	applied *Rules
 }
 
-// Open makes an empty table. mode is Redirect or TProxy. It first removes what a killed
-// process has left behind.
-func Open(mode string) (*Diverter, error) {
-	d := &Diverter{mode: mode, raw: make(map[bool]int)}
+// Open makes an empty table. It first removes what a killed process has left behind.
+func Open() (*Diverter, error) {
+	d := &Diverter{raw: make(map[bool]int)}
 	_ = Clean()
 	var err error
 	if d.queue, err = openQueue(); err != nil {
@@ -65,10 +63,8 @@ func rawSocket(family int) (int, error) {
 	return fd, err
 }
 
-// Apply installs the rules in the kernel, unless they already are. It ignores r.Mode and
-// uses the mode given to Open.
+// Apply installs the rules in the kernel, unless they already are. All have the same mode.
 func (d *Diverter) Apply(r Rules) error {
-	r.Mode = d.mode
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if r.Bridged {

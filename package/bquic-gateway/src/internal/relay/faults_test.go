@@ -409,7 +409,7 @@ func TestTableKept(t *testing.T) {
 // divertOpen does what a second relay in the node does first.
 func divertOpen(m *mesh) (d *divert.Diverter, err error) {
 	err = m.in("node", func() (err error) {
-		d, err = divert.Open(divert.Redirect)
+		d, err = divert.Open()
 		return err
 	})
 	return d, err

@@ -39,7 +39,7 @@ func TestTakingWithoutRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := divert.Open(divert.Redirect)
+	d, err := divert.Open()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/quic-go/quic-go/chacha20poly1305"
 	"golang.org/x/sys/unix"
 
-	"bquic/internal/divert"
 	"bquic/internal/processor"
 )
 
@@ -270,14 +269,14 @@ func timeOf(f func()) time.Duration {
 
 // sampler returns a function that reads the traffic counters of the relay and of the uplinks, and advances
 // the coarse clock.
-func (r *Relay) sampler(m *divert.Meter) func() processor.Sample {
+func (r *Relay) sampler() func() processor.Sample {
 	var counters complaint
 	return func() processor.Sample {
 		r.hand.Add(1)
 		r.mu.Lock()
-		world := r.world.uplinks
+		uplinks := r.world.uplinks
 		r.mu.Unlock()
-		path, err := m.Read(world)
+		path, err := r.meter.Read(uplinks)
 		counters.about(r.logger, "cannot read the devices' counters", err)
 		return processor.Sample{
 			Carried: r.carried.bytes.ToStream.Load() + r.carried.bytes.FromStream.Load(),

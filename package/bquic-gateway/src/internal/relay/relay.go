@@ -43,6 +43,7 @@ type Relay struct {
 	hand       atomic.Uint32 // coarse clock, advanced each processor.Interval
 
 	diverter *divert.Diverter
+	meter    *divert.Meter
 	expected expected
 	avoided  avoided
 	seen     atomic.Uint64 // TCP connections that could have been taken
@@ -136,21 +137,23 @@ func (r *Relay) Ready() <-chan struct{} { return r.ready }
 func (r *Relay) Run(ctx context.Context) error {
 	// Connections outlive ctx.
 	conns, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	set := r.now.Load()
-	listeners, err := listen(ctx, set)
+	defer cancel()
+	listeners, err := listen(ctx, r.now.Load())
 	if err != nil {
-		cancel()
 		return err
 	}
 	for _, l := range listeners {
 		context.AfterFunc(conns, func() { l.Close() })
 	}
-	var wg sync.WaitGroup
-	d, err := divert.Open(set.Mode)
-	if err != nil {
-		cancel()
+	if r.meter, err = divert.OpenMeter(); err != nil {
 		return err
 	}
+	defer r.meter.Close()
+	d, err := divert.Open()
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
 	defer func() {
 		cancel()
 		wg.Wait() // while NAT is in place, clients see resets from their targets' addresses
@@ -158,15 +161,10 @@ func (r *Relay) Run(ctx context.Context) error {
 			r.logger.Error("cannot remove everything that was added to the kernel", "error", err)
 		}
 	}()
-	r.flows.diverter, r.diverter, r.expected.lost = d, d, d.Release
+	r.diverter, r.expected.lost = d, d.Release
 	if err := d.Apply(r.rules(world{}, false)); err != nil {
 		return err
 	}
-	meter, err := divert.OpenMeter()
-	if err != nil {
-		return err
-	}
-	r.unseen.meter = meter
 	failed := make(chan error, 1)
 	wg.Go(func() {
 		if err := d.Run(conns, func(p *divert.Packet) divert.Verdict { return r.decide(conns, p, &wg) }); err != nil {
@@ -178,10 +176,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 	wg.Go(func() { r.gateways.run(conns) })
 	wg.Go(func() { r.comparison.run(conns) })
-	wg.Go(func() {
-		defer meter.Close()
-		r.load.run(conns, r.sampler(meter), r.kick)
-	})
+	wg.Go(func() { r.load.run(conns, r.sampler(), r.kick) })
 	close(r.ready)
 	err = r.control(ctx, d, failed)
 	r.ending.Store(true)
@@ -337,22 +332,16 @@ func (r *Relay) control(ctx context.Context, d *divert.Diverter, failed <-chan e
 		rules := r.rules(w, take)
 		err := errors.Join(d.Apply(rules), overtaken)
 		change.about(r.logger, "cannot change the kernel's rules", err)
-		if err != nil {
-			r.mu.Lock()
-			r.taking = r.taking && take && rules.TCP // the previous rules hold, and decide lets the rest pass
-			r.mu.Unlock()
-			continue
-		}
 		problem := d.BridgeProblem()
-		if problem != nil {
-			if !bridgeless {
-				r.logger.Warn("connections that are only bridged through this node are not taken", "error", problem)
-			}
-			rules.Bridges = nil
+		if problem != nil && !bridgeless {
+			r.logger.Warn("connections that are only bridged through this node are not taken", "error", problem)
 		}
 		bridgeless = problem != nil
 		r.mu.Lock()
-		r.taking = take && rules.TCP && len(rules.Uplinks)+len(rules.Bridges) > 0
+		if err == nil { // else the previous rules hold, and decide lets the rest pass
+			r.taking = len(rules.Uplinks) > 0 || len(rules.Bridges) > 0 && !bridgeless
+		}
+		r.taking = r.taking && take && rules.TCP
 		r.mu.Unlock()
 	}
 }

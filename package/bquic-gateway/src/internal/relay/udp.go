@@ -33,10 +33,9 @@ const (
 // has its own tunnel and its own socket, which answers from the target's address.
 // The kernel forwards flows for which there is no room.
 type flows struct {
-	relay    *Relay
-	diverter *divert.Diverter
-	total    atomic.Uint64
-	lost     atomic.Uint64 // datagrams dropped for lack of room
+	relay *Relay
+	total atomic.Uint64
+	lost  atomic.Uint64 // datagrams dropped for lack of room
 
 	mu      sync.Mutex
 	by      map[pair]*flow
@@ -112,7 +111,7 @@ func (f *flows) end(fl *flow) {
 	fl.waiting = nil
 	f.mu.Unlock()
 	for _, p := range waiting {
-		f.diverter.Decide(p, divert.Pass)
+		f.relay.diverter.Decide(p, divert.Pass)
 	}
 }
 
@@ -150,7 +149,7 @@ func (f *flows) carry(ctx context.Context, s *session, fl *flow) error {
 	first := make([][]byte, 0, len(waiting))
 	for _, p := range waiting {
 		first = append(first, p.Payload)
-		f.diverter.Decide(p, divert.Take)
+		r.diverter.Decide(p, divert.Take)
 	}
 	return tunnel.SpliceUDP(ctx, conn, first, str, &from.carried, tunnel.IdleOf(strconv.Itoa(int(fl.target.Port()))))
 }

@@ -38,7 +38,6 @@ type Unseen struct {
 
 // An unseen detects this condition.
 type unseen struct {
-	meter *divert.Meter
 	since time.Time // start of the current period in which the relay takes connections but has seen none
 	first uint64    // bytes that clients had sent at since
 	blind bool      // as look was last told
@@ -104,7 +103,7 @@ func portNames(ports []*divert.BridgePort) (names []string) {
 func (r *Relay) watch(w *world, taking bool) {
 	set, now := r.now.Load(), time.Now()
 	r.unseen.look(now, taking, len(w.Missing) == len(set.Interfaces), r.seen.Load(), func() uint64 {
-		moved, err := r.unseen.meter.Read(w.busy())
+		moved, err := r.meter.Read(w.busy())
 		if err != nil {
 			return 0
 		}
