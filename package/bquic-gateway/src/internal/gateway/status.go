@@ -17,13 +17,13 @@ import (
 
 // Status returns the gateway's current status.
 func (s *Server) Status() Status {
-	cfg := &s.now.Load().cfg
+	g := s.now.Load()
 	st := Status{
 		Daemon:   status.NewDaemon("gateway", s.version, s.started, s.reload.Load()),
 		Listen:   s.addr.String(),
 		Pin:      s.pin().String(),
-		Warning:  strings.Join(s.now.Load().sites.Missing(), "; "),
-		Profiles: []string{cfg.MeshProfile.Name, cfg.Standard.Name},
+		Warning:  strings.Join(g.sites.Missing(), "; "),
+		Profiles: []string{g.cfg.MeshProfile.Name, g.cfg.Standard.Name},
 		TCP:      s.conns.tcp.Load(),
 	}
 	st.Sent, st.Received = s.bytes()
@@ -33,9 +33,9 @@ func (s *Server) Status() Status {
 		}
 	}
 	st.Connections, st.Live, st.Total = s.conns.reports()
-	st.Origins = s.now.Load().sites.Origins()
+	st.Origins = g.sites.Origins()
 	st.Refused = s.admit.refusals()
-	if len(s.now.Load().relays) > 0 {
+	if len(g.relays) > 0 {
 		stats := s.tunnel.Stats()
 		st.Tunnels = &stats
 	}

@@ -33,8 +33,10 @@ func (p *Plan) listen(option, addr string, udp bool) {
 // CheckListen returns an error that names the addresses that the daemon cannot
 // listen on, because another program uses the port or this machine has no such
 // address. A port that the running daemon itself uses is not an error.
-func (p *Plan) CheckListen(files Files) error {
-	mine := p.running(files)
+func (p *Plan) CheckListen(files Files) error { return p.canListen(p.running(files)) }
+
+// canListen is CheckListen, where the running daemon has these ports.
+func (p *Plan) canListen(mine map[string]bool) error {
 	var errs []error
 	for _, a := range p.addresses {
 		port := a.port

@@ -92,8 +92,8 @@ func (p *Plan) Check(uid int) error { return p.give(owner{uid: uid}, false) }
 // Refuse returns the error with which Prepare would refuse a daemon, and changes nothing. An address that the daemon cannot listen
 // on is an error only while the daemon runs, because a restart would end it. While the router boots, the address may appear later.
 func (p *Plan) Refuse(files Files, uid int, check func() error) error {
-	if p.running(files) != nil {
-		if err := p.CheckListen(files); err != nil {
+	if mine := p.running(files); mine != nil {
+		if err := p.canListen(mine); err != nil {
 			return err
 		}
 	}

@@ -196,13 +196,10 @@ func (p *Processor) need() float64 { return p.cost() * p.path() }
 // rehearsal: for RehearsalTime, the process uses this share of one processor, including
 // its normal work. The result goes to Rehearsed.
 func (p *Processor) Tick(now time.Time, s Sample) (pace float64) {
-	passed := now.Sub(p.ticked)
-	if p.ticked.IsZero() || passed <= 0 {
-		p.ticked, p.last = now, s
-		return p.decide(now)
+	if passed := now.Sub(p.ticked); !p.ticked.IsZero() && passed > 0 {
+		p.late = passed > Interval+lateness
+		p.learn(now, passed.Seconds(), s)
 	}
-	p.late = passed > Interval+lateness
-	p.learn(now, passed.Seconds(), s)
 	p.ticked, p.last = now, s
 	return p.decide(now)
 }
@@ -334,13 +331,9 @@ func (p *Processor) Rehearsed(now time.Time, pace, got float64) {
 		p.got = math.Inf(1)
 	}
 	switch {
-	case p.takes == All && !enough:
+	case !enough:
 		p.withdraw(now, Nothing)
 	case p.takes == All:
-	case !enough:
-		p.busy = true
-		p.change(now, Nothing)
-		p.wait(now)
 	case pace < need*enterSlack: // more is needed by now, or the rehearsal was only for going on
 	case need*enterMargin <= p.share:
 		p.change(now, All)

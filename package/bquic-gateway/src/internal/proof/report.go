@@ -104,18 +104,18 @@ func (p *Proof) Report(now time.Time) Report {
 	}
 	for i := range p.windows {
 		w := &p.windows[i]
-		some := uint32(0)
-		w.each(func(t *tries) { some += t.n }, func(*cell) {}, func(*small) {})
+		some := false
 		for half := range w.tries {
 			for quarter := range w.tries[half] {
 				t := &w.tries[half][quarter]
+				some = some || t[Carried].n+t[Direct].n > 0
 				r.Unanswered.Carried += t[Carried].silent
 				r.Unanswered.CarriedOf += t[Carried].n
 				r.Unanswered.Direct += t[Direct].silent
 				r.Unanswered.DirectOf += t[Direct].n
 			}
 		}
-		if some > 0 {
+		if some {
 			r.Days = max(r.Days, int(p.newest-w.day)+1)
 		}
 	}
