@@ -290,9 +290,9 @@ type found[T any] struct {
 	line  int
 }
 
-// values reads an option that may have several values. If a file has `option` instead of
-// `list`, spaces separate the values, as in OpenWrt's scripts.
-func values[T any](d *decoder, s *uci.Section, name string) (vs []found[T]) {
+// read reads an option that may have several values. If a file has `option` instead of `list`, spaces separate the values, as in OpenWrt's
+// scripts. It does not know their type: as a generic function, it would take 15 KB of a router's flash.
+func (d *decoder) read(s *uci.Section, name string) (vs []found[any]) {
 	schema := schemaOf(s.Type).option(name)
 	var texts []uci.Value
 	if o := s.Option(name); o == nil {
@@ -315,18 +315,25 @@ func values[T any](d *decoder, s *uci.Section, name string) (vs []found[T]) {
 			d.fail(s, t.Line, name, "%v", err)
 			continue
 		}
-		vs = append(vs, found[T]{v.(T), t.Line})
+		vs = append(vs, found[any]{v, t.Line})
+	}
+	return vs
+}
+
+func values[T any](d *decoder, s *uci.Section, name string) (vs []found[T]) {
+	for _, v := range d.read(s, name) {
+		vs = append(vs, found[T]{v.value.(T), v.line})
 	}
 	return vs
 }
 
 // value reads an option with at most one value. ok is false if it has no valid value and no default.
 func value[T any](d *decoder, s *uci.Section, name string) (v T, line int, ok bool) {
-	vs := values[T](d, s, name)
+	vs := d.read(s, name)
 	if len(vs) == 0 {
 		return v, s.Line, false
 	}
-	return vs[0].value, vs[0].line, true
+	return vs[0].value.(T), vs[0].line, true
 }
 
 func get[T any](d *decoder, s *uci.Section, name string) T {
@@ -335,8 +342,8 @@ func get[T any](d *decoder, s *uci.Section, name string) T {
 }
 
 func list[T any](d *decoder, s *uci.Section, name string) (vs []T) {
-	for _, f := range values[T](d, s, name) {
-		vs = append(vs, f.value)
+	for _, v := range d.read(s, name) {
+		vs = append(vs, v.value.(T))
 	}
 	return vs
 }
