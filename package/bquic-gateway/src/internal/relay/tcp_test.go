@@ -142,6 +142,62 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
+// TestLastBytes has an origin that resets a connection after a large answer, when all of it has been acknowledged, and a client with a
+// slower link than the origin's. The end of the answer waits in the relay by then, and reaches the client, as without a relay.
+func TestLastBytes(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.run("node", "tc", "qdisc", "add", "dev", "br-lan", "root", "tbf", "rate", "20mbit", "burst", "20kb", "latency", "60ms")
+	answer := bytes.Repeat([]byte("a large answer\r\n"), 16<<10)
+	m.listen(":80", func(conn *net.TCPConn) {
+		io.ReadFull(conn, make([]byte, 1))
+		conn.Write(answer)
+		m.acknowledged(conn)
+		tunnel.Reset(conn)
+	})
+	load := func(way string, conn *net.TCPConn) {
+		t.Helper()
+		if err := sendAll(conn, []byte("?")); err != nil {
+			t.Error(err)
+		}
+		if got, err := io.ReadAll(conn); !bytes.Equal(got, answer) || !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("%s: %d of %d bytes, and %v", way, len(got), len(answer), err)
+		}
+	}
+	dial := func() *net.TCPConn {
+		t.Helper()
+		conn, err := m.dial(origin4 + ":80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		return conn
+	}
+	load("without a relay", dial())
+	gateway := m.startGateway()
+	node := m.startRelay(m.config(divert.Redirect))
+	load("carried", m.carry(node, origin4+":80"))
+	gateway.signal(syscall.SIGKILL)
+	m.startGatewayAt(443, "\tlist connect_to '192.0.2.0/24'")
+	node.signal(syscall.SIGKILL)
+	m.startRelay(m.config(divert.Redirect))
+	load("direct", dial())
+}
+
+// acknowledged waits until a connection's peer has acknowledged all that was written.
+func (m *mesh) acknowledged(conn *net.TCPConn) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		m.t.Error(err)
+		return
+	}
+	for left := 1; left > 0; time.Sleep(time.Millisecond) {
+		if err := raw.Control(func(fd uintptr) { left, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) }); err != nil {
+			return // the test has ended
+		}
+	}
+}
+
 // TestUrgent sends urgent data (RFC 6093) both ways, as Telnet and FTP do. None of it is missing from what is carried.
 func TestUrgent(t *testing.T) {
 	t.Parallel()

@@ -24,6 +24,8 @@ const (
 	// watchInterval is how often a tunnel checks what no read or write reports: idleness, and
 	// a reset of a TCP connection that it is not reading.
 	watchInterval = 5 * time.Second
+	// drainInterval is how often a tunnel that ends by a reset checks whether all that came before has arrived.
+	drainInterval = 20 * time.Millisecond
 
 	// While it waits, the direction from the stream holds a smallBuffer, which is enough for
 	// one packet. It uses a pooled largeBuffer while reads fill the buffer. The direction to
@@ -186,11 +188,29 @@ func (s *splice) leaves() {
 func (s *splice) answered() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	left := 1
-	if s.ended > 0 {
-		_ = s.raw.conn.Control(func(fd uintptr) { left, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
+	return s.ended > 0 && s.queued() == 0
+}
+
+// queued returns how much of what was written to conn its peer has not acknowledged, in bytes; 0 if conn is closed.
+func (s *splice) queued() (n int) {
+	_ = s.raw.conn.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
+	return n
+}
+
+// drain waits until what str carried before it was reset has arrived at conn's peer, as long as it arrives: a reset of conn
+// throws away what the kernel still holds.
+func (s *splice) drain() {
+	before := -1
+	for still := time.Duration(0); still < watchInterval; still += drainInterval {
+		left := s.queued()
+		if left == 0 {
+			return
+		}
+		if left != before {
+			before, still = left, 0
+		}
+		time.Sleep(drainInterval)
 	}
-	return left == 0
 }
 
 // fromStream copies str to conn.
@@ -198,6 +218,7 @@ func (s *splice) fromStream() error {
 	refused, err := s.copyStream()
 	switch {
 	case err != nil:
+		s.drain()
 		return err
 	case refused: // what conn sent before may still be unread: toStream reads it, and then the error
 		s.failed.Store(true)
