@@ -109,13 +109,19 @@ func TestLastWords(t *testing.T) {
 		conn.Write(words)
 		tunnel.Reset(conn)
 	})
-	for way, refuse := range map[string]string{"carried": "", "direct": "\tlist connect_to '192.0.2.0/24'"} {
-		gateway := m.startGatewayAt(443, refuse)
-		node := m.startRelay(m.config(divert.Redirect))
+	for way, more := range map[string]string{
+		"carried": "", "direct": "\tlist connect_to '192.0.2.0/24'", "rated": "config peer north\n\tlist token 'token-of-north'\n\toption rate '100'",
+	} {
+		gateway := m.startGatewayAt(443, more)
+		c := m.config(divert.Redirect)
+		if way == "rated" {
+			c.Token = "token-of-north"
+		}
+		node := m.startRelay(c)
 		for _, much := range []bool{false, true} {
 			for range 10 {
 				var conn *net.TCPConn
-				if way == "carried" {
+				if way != "direct" {
 					conn = m.carry(node, origin4+":80")
 				} else if conn, _ = m.dial(origin4 + ":80"); conn == nil {
 					t.Fatal("no connection")

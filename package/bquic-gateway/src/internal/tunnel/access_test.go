@@ -285,6 +285,17 @@ func TestRate(t *testing.T) {
 	})
 }
 
+// TestRatedAnswer has a stream that is no longer read, as when a server takes no more of an upload. What is written to it still passes.
+func TestRatedAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRated(t.Context(), endless{}, newLimits(rateChunk))
+		s.CancelRead(quic.StreamErrorCode(http3.ErrCodeConnectError))
+		if n, err := s.Write(make([]byte, 4*rateChunk)); n != 4*rateChunk || err != nil {
+			t.Errorf("%d bytes were written: %v", n, err)
+		}
+	})
+}
+
 // TestRatedTunnel checks that a tunnel of a peer with a rate limit carries all bytes.
 func TestRatedTunnel(t *testing.T) {
 	h := handlerFor(Access{Allow: loopback, Peers: []peer.Config{{Name: "north", Tokens: hashes(token), Rate: 50e6}}})

@@ -33,21 +33,28 @@ func newLimits(bytes float64) *limits {
 // control slows the sender down; datagrams are dropped when their queues are full.
 type rated struct {
 	DatagramStream
-	*limits
+	up, down direction
+}
+
+// A direction of a rated stream ends apart from the other one: a server that reads no more may still have an answer on its way.
+type direction struct {
+	bucket *rate.Limiter
 	ctx    context.Context
-	cancel context.CancelFunc
+	end    context.CancelFunc
 }
 
 func newRated(ctx context.Context, str DatagramStream, l *limits) *rated {
-	ctx, cancel := context.WithCancel(ctx)
-	return &rated{str, l, ctx, cancel}
+	s := &rated{str, direction{bucket: l.up}, direction{bucket: l.down}}
+	s.up.ctx, s.up.end = context.WithCancel(ctx)
+	s.down.ctx, s.down.end = context.WithCancel(ctx)
+	return s
 }
 
-// wait takes n bytes from a bucket.
-func (s *rated) wait(bucket *rate.Limiter, n int) error {
+// wait takes n bytes from the bucket.
+func (d *direction) wait(n int) error {
 	for n > 0 {
 		chunk := min(n, rateChunk)
-		if err := bucket.WaitN(s.ctx, chunk); err != nil {
+		if err := d.bucket.WaitN(d.ctx, chunk); err != nil {
 			return err
 		}
 		n -= chunk
@@ -57,7 +64,7 @@ func (s *rated) wait(bucket *rate.Limiter, n int) error {
 
 func (s *rated) Read(b []byte) (int, error) {
 	n, err := s.DatagramStream.Read(b)
-	if werr := s.wait(s.up, n); werr != nil {
+	if werr := s.up.wait(n); werr != nil {
 		return 0, werr
 	}
 	return n, err
@@ -66,7 +73,7 @@ func (s *rated) Read(b []byte) (int, error) {
 func (s *rated) Write(b []byte) (written int, err error) {
 	for len(b) > 0 && err == nil {
 		chunk := b[:min(len(b), rateChunk)]
-		if err = s.wait(s.down, len(chunk)); err == nil {
+		if err = s.down.wait(len(chunk)); err == nil {
 			var n int
 			n, err = s.DatagramStream.Write(chunk)
 			written += n
@@ -79,24 +86,24 @@ func (s *rated) Write(b []byte) (written int, err error) {
 func (s *rated) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	b, err := s.DatagramStream.ReceiveDatagram(ctx)
 	if err == nil {
-		err = s.wait(s.up, len(b))
+		err = s.up.wait(len(b))
 	}
 	return b, err
 }
 
 func (s *rated) SendDatagram(b []byte) error {
-	if err := s.wait(s.down, len(b)); err != nil {
+	if err := s.down.wait(len(b)); err != nil {
 		return err
 	}
 	return s.DatagramStream.SendDatagram(b)
 }
 
 func (s *rated) CancelRead(code quic.StreamErrorCode) {
-	s.cancel()
+	s.up.end()
 	s.DatagramStream.CancelRead(code)
 }
 
 func (s *rated) CancelWrite(code quic.StreamErrorCode) {
-	s.cancel()
+	s.down.end()
 	s.DatagramStream.CancelWrite(code)
 }
