@@ -19,6 +19,7 @@ import (
 type rawTCP struct {
 	conn syscall.RawConn
 
+	waits  func()                // called before Next waits for data
 	read   func(fd uintptr) bool // a method value, allocated once
 	in     *[largeBuffer]byte    // nil while waiting
 	n      int
@@ -36,7 +37,7 @@ func newRawTCP(conn *net.TCPConn) (*rawTCP, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &rawTCP{conn: raw}
+	c := &rawTCP{conn: raw, waits: func() {}}
 	c.read, c.write = c.tryRead, c.tryWrite
 	return c, nil
 }
@@ -76,6 +77,7 @@ func (c *rawTCP) tryRead(fd uintptr) (done bool) {
 			continue
 		case unix.EAGAIN:
 			c.release()
+			c.waits()
 			return false
 		}
 		c.n, c.rerrno = int(n), errno

@@ -132,6 +132,7 @@ type splice struct {
 	shut    atomic.Bool   // our FIN was sent, so the kernel may have closed conn without a reset
 	failed  atomic.Bool   // conn takes no more data: it was reset
 	closed  atomic.Bool   // str was closed: all that it is to carry was written
+	more    bool          // str knows that more follows; used by toStream only
 
 	mu    sync.Mutex
 	ended int   // directions that ended
@@ -148,6 +149,7 @@ func (s *splice) toStream(first []byte) error {
 	n, refused := s.str.Write(first)
 	s.count.ToStream.Add(uint64(n))
 	defer s.raw.release()
+	s.raw.waits = func() { s.announce(false) }
 	// A server may stop reading, and still have an answer on its way. So a relay then drops what its client sends, until the
 	// client has the answer.
 	for refused == nil || s.crowded != nil && !s.answered() {
@@ -169,10 +171,26 @@ func (s *splice) toStream(first []byte) error {
 			if s.timing != nil {
 				s.timing.asks(s.raw.conn)
 			}
+			full := len(b) == largeBuffer // so more has probably arrived
+			if full {
+				s.announce(true)
+			}
 			refused = s.pass(s.str, b, &s.count.ToStream)
+			if !full {
+				s.announce(false)
+			}
 		}
 	}
 	return refused // RFC 9114, section 4.4: a relay that stops reading ends the tunnel
+}
+
+// announce tells str whether more will be written at once, for which a packet that is not full can wait. A
+// stream with a limited rate has to wait too long for that.
+func (s *splice) announce(more bool) {
+	if str, ok := s.str.(interface{ QUICStream() *quic.Stream }); ok && more != s.more {
+		s.more = more
+		str.QUICStream().HoldBack(more)
+	}
 }
 
 // leaves records that the client ends its direction.
