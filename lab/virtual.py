@@ -4,10 +4,12 @@ computation: the duration of a run depends on the machine, its results do not.""
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -63,6 +65,14 @@ def run(test: str, env: Mapping[str, str], program: pathlib.Path = PROGRAM) -> l
         return found
 
 
+def seed_range(text: str) -> range:
+    found = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
+    seeds = range(int(found[1]), int(found[2] or found[1]) + 1) if found else range(0)
+    if not seeds:
+        raise argparse.ArgumentTypeError(f"{text!r} is not first-last")
+    return seeds
+
+
 def main(
     name: str, about: str, test: str, variable: str, seeds: tuple[range, range], results: pathlib.Path, quick_results: pathlib.Path,
     report: Callable[[list[Row]], str], draw: Callable[[list[Row]], None],
@@ -71,19 +81,17 @@ def main(
     """The command line of experiments that consist of one TEST with VARIABLE=seed. SEEDS: of the full and the quick set.
     VARIANTS: further runs of a seed by name, which is `variant` in their rows, and the extra variables of each."""
     p = options(about, "fewer seeds")
-    p.add_argument("--seeds", help=f"first-last ({seeds[0][0]}-{seeds[0][-1]}; quick: {seeds[1][0]}-{seeds[1][-1]})")
+    p.add_argument("--seeds", type=seed_range, metavar="FIRST-LAST",
+                   help=f"only these; the rows of others stay ({seeds[0][0]}-{seeds[0][-1]}; quick: {seeds[1][0]}-{seeds[1][-1]})")
     args = p.parse_args()
-    chosen = seeds[args.quick]
-    if args.seeds:
-        first, _, last = args.seeds.partition("-")
-        chosen = range(int(first), int(last or first) + 1)
+    chosen = args.seeds or seeds[args.quick]
     path = quick_results if args.quick else results
     rows = read(path)
     try:
         if not args.report:
             prepare()
             known = {"binary": build()}
-            rows = [] if args.restart else [r for r in rows if r["binary"] == known["binary"] and r["seed"] in chosen]
+            rows = [r for r in rows if r["seed"] not in chosen or (r["binary"] == known["binary"] and not args.restart)]
             todo = sorted(((seed, variant, more) for seed in chosen for variant, more in variants(seed).items()), key=lambda t: t[1])
             for k, (seed, variant, more) in enumerate(todo):
                 if any(r["seed"] == seed and r["variant"] == variant for r in rows):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import pathlib
@@ -14,7 +15,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
-from lab import virtual  # noqa: E402
+from lab import results, virtual  # noqa: E402
 from lab.results import Row  # noqa: E402
 
 paths: Any = importlib.import_module("paths")
@@ -62,3 +63,28 @@ def test_every_rule_is_in_the_sources() -> None:
         assert files, name
         for file, text in files.items():
             assert text != (virtual.SOURCE / file).read_text(), name
+
+
+@pytest.mark.parametrize("options, left, made", [
+    (["--seeds", "7"], [("old", 6, 1.0), ("old", 8, 1.0)], [7]), (["--seeds", "6-8"], [("now", 9, 1.0)], [6, 7, 8]), ([], [("now", 9, 1.0)], [6, 7, 8]),
+    (["--seeds", "9", "--restart"], [("old", 6, 1.0), ("old", 7, 1.0), ("old", 8, 1.0)], [9]),
+])
+def test_rows_of_other_seeds_stay(
+        options: list[str], left: list[tuple[str, int, float]], made: list[int], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of one seed cost the rows of all others."""
+    path = tmp_path / "rows.json"
+    before = [("old", 6), ("old", 7), ("old", 8), ("now", 9)]
+    results.write(path, [{"binary": binary, "seed": seed, "variant": "", "value": 1.0} for binary, seed in before])
+    monkeypatch.setattr(virtual, "prepare", lambda: None)
+    monkeypatch.setattr(virtual, "build", lambda: "now")
+    monkeypatch.setattr(virtual, "run", lambda test, env: [{"seed": int(env["SEED"]), "value": 2.0}])
+    monkeypatch.setattr(sys, "argv", ["paths", *options])
+    assert virtual.main("paths", "", "Test", "SEED", (range(6, 9), range(6, 7)), path, path, lambda rows: "", lambda rows: None) == 0
+    there = {(r["binary"], r["seed"], r["value"]) for r in results.read(path)}
+    assert there >= {*left, *(("now", seed, 2.0) for seed in made)} and len(there) == 4
+
+
+@pytest.mark.parametrize("text", ["", "x", "9-6", "6-", "-6", "6-x"])
+def test_seeds_that_are_none_are_a_mistake(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError):
+        virtual.seed_range(text)
