@@ -108,22 +108,26 @@ def gains(base: list[Row], other: list[Row], key: str) -> list[float]:
     return [row[key] / first[turn(row)] for row in other if turn(row) in first]
 
 
+def each(rows: list[Row], count: Callable[[Row], int]) -> str:
+    """A sum over rows, and by contender if it is not zero: what discards runs of one contender alone favours it."""
+    by = {c: n for c in dict.fromkeys(r["contender"] for r in rows) if (n := sum(count(r) for r in rows if r["contender"] == c))}
+    return str(sum(by.values())) + f" ({', '.join(f'{c} {n}' for c, n in by.items())})" * bool(by)
+
+
 def notes(rows: list[Row]) -> str:
     """Notes for the reader of a table of rows."""
-    waiting = sum(r.get("retries_cpu", 0) for r in rows)
     builds = len({r["binary"] for r in rows})
     text = (f"{len(rows)} runs{f' of {builds} builds, and ratios are of runs of the same one' * (builds > 1)}; emulator's mean lag at most {max(r['lag_ms'] for r in rows):.2f} ms;"
-            f" {sum(r['retries'] for r in rows) - waiting} runs discarded for a lag of {medium.LAG_LIMIT_MS:g} ms or more,"
-            f" {waiting} because the ends waited for a processor in {100 * CPU_LIMIT:.0f} % of the time or more,"
-            f" {sum(r['failures'] for r in rows)} repeated after a failure.")
+            f" {each(rows, lambda r: r['retries'] - r.get('retries_cpu', 0))} runs discarded for a lag of {medium.LAG_LIMIT_MS:g} ms or more,"
+            f" {each(rows, lambda r: r.get('retries_cpu', 0))} because the ends waited for a processor in {100 * CPU_LIMIT:.0f} % of the time or more,"
+            f" {each(rows, lambda r: r['failures'])} repeated after a failure.")
     above = sum(r["cpu_pressure"] >= CPU_LIMIT for r in rows)
     if above:
         text += (f"\n{above} of them have more than that: of the whole machine, from before there was this rule, or in an experiment that"
                  " counts all runs (docs/lab.md).")
-    busy = sum(r["load"] > BUSY_LOAD for r in rows)
+    busy = [r["load"] for r in rows if r.get("load", 0) > BUSY_LOAD]
     if busy:
-        text += (f"\n{busy} of them on a machine with other work (load average above {BUSY_LOAD:g}, up to"
-                 f" {max(r['load'] for r in rows):.1f}).")
+        text += f"\n{len(busy)} of them on a machine with other work (load average above {BUSY_LOAD:g}, up to {max(busy):.1f})."
     return text
 
 

@@ -96,7 +96,14 @@ def test_a_failure_is_told(tmp_path: pathlib.Path) -> None:
 
     it = campaign(tmp_path)
     it.add({"repetition": 1}, "a", run, "")
-    assert it.rows[0]["failures"] == 1 and "1 repeated after a failure" in realtime.notes(it.rows)
+    assert it.rows[0]["failures"] == 1 and "1 (a 1) repeated after a failure" in realtime.notes(it.rows)
+
+
+def test_whose_runs_were_discarded_is_told() -> None:
+    """All of one contender: those that waited for a processor may have been its slow ones."""
+    told = realtime.notes([row(), row(contender="relay", retries=3, retries_cpu=2), row(contender="relay", retries=2, retries_cpu=2, failures=1)])
+    assert "1 (relay 1) runs discarded for a lag" in told and "4 (relay 4) because the ends waited" in told and "1 (relay 1) repeated" in told
+    assert "0 runs discarded" in realtime.notes([row()])
 
 
 def test_mesh(lab: namespaces.Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,7 @@ def test_a_run_that_has_several_rows_counts_once() -> None:
              "cpu_pressure": 0.1, "load": 1.0, "retries": 2, "retries_cpu": 2, "failures": int(what == latency.clients.WHAT[0])}
             for contender in latency.CONTENDERS for what in latency.clients.WHAT]
     told = latency.report(rows)
-    assert "\n2 runs; " in told and " 4 because the ends waited " in told and " 2 repeated after a failure" in told
+    assert "\n2 runs; " in told and " 4 (tcp 2, relay-bquic 2) because the ends waited " in told and " 2 (tcp 1, relay-bquic 1) repeated after a failure" in told
 
 
 def test_rows_over_another_medium_are_not_reused(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
