@@ -124,14 +124,15 @@ def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
     return campaign.rows
 
 
-def means(rows: list[Row], scene: str, contender: str, loader: str) -> dict[int, float]:
-    """The pages' geometric mean in ms, by repetition."""
+def means(rows: list[Row], scene: str, contender: str, loader: str) -> dict[tuple[int, str], float]:
+    """The pages' geometric mean in ms, turn by turn, without turns that lack a page."""
     some = [r for r in rows if (r["scene"], r["contender"], r["loader"]) == (scene, contender, loader)]
-    return {n: results.geomean([r["ms"] for r in some if r["repetition"] == n]) for n in sorted({r["repetition"] for r in some})}
+    turns = {n: [r["ms"] for r in some if realtime.turn(r) == n] for n in sorted(set(map(realtime.turn, some)))}
+    return {n: results.geomean(ms) for n, ms in turns.items() if len(ms) == len({r["page"] for r in rows})}
 
 
 def slowdowns(rows: list[Row], contender: str, loader: str) -> list[float]:
-    """Congested over free, repetition by repetition."""
+    """Congested over free, turn by turn."""
     free, congested = (means(rows, scene, contender, loader) for scene in SCENES)
     return [congested[n] / free[n] for n in free if n in congested]
 

@@ -313,6 +313,12 @@ def test_runs_of_other_programs_are_no_pair() -> None:
     loads = [row(medium="mesh", **page.SCENES["20 ms beyond"][0], loader="h2", page="google", ms=100.0, contender=contender, binary=contender)
              for contender in page.RELAY_CONTENDERS]
     assert not page.share_of_all(loads, "20 ms beyond", "h2")
+    paths = importlib.import_module("two_paths")
+    turns = [row(scene=scene, loader="h1", page=name, ms=ms, contender="relay-2", binary=binary) for scene, binary, name, ms in (
+        ("free", "old", "google", 100.0), ("free", "old", "reddit", 400.0), ("congested", "old", "google", 100.0),  # interrupted
+        ("free", "new", "google", 100.0), ("free", "new", "reddit", 100.0), ("congested", "new", "google", 200.0), ("congested", "new", "reddit", 200.0))]
+    assert paths.slowdowns(turns, "relay-2", "h1") == pytest.approx([2.0])
+    assert not paths.slowdowns([r for r in turns if (r["scene"] == "free") == (r["binary"] == "old")], "relay-2", "h1")
     assert not headline.compared("", "", loads[:1], loads[1:], "ms")
 
 
