@@ -16,24 +16,6 @@ from typing import Any
 
 Row = dict[str, Any]
 
-# Every row has these keys; None: unknown to the contender or the medium.
-KEYS = ("medium", "hops", "contender", "repetition", "mbps", "data_per_ack", "ipt_below_100us", "ampdu", "lag_ms")
-
-
-def check(row: Row) -> None:
-    """Raises ValueError for a row that readers of the file could not use."""
-    for key in KEYS:
-        if key not in row:
-            raise ValueError(f"a row without {key}: {row}")
-        value = row[key]
-        if key in ("medium", "contender"):
-            if not isinstance(value, str):
-                raise ValueError(f"{key} is no text: {row}")
-        elif value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
-            raise ValueError(f"{key} is no number: {row}")
-    if not row["mbps"] > 0:
-        raise ValueError(f"mbps is not positive: {row}")
-
 
 def read(path: pathlib.Path) -> list[Row]:
     """The rows of a file; none if there is no such file."""

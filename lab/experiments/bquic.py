@@ -7,8 +7,7 @@ of Chromium 2018 in an 802.11n mesh. Here all contenders download the same file
 over the same emulated media, in turn, and each gets the medium's seeds in the
 same order.
 
-Writes results/bquic.json (rows: lab/results.py). An interrupted run continues
-where it stopped as long as the measured binary and the options are the same.
+Writes results/bquic.json (rows: lab/realtime.py). An interrupted run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ sys.path.insert(0, str(ROOT))
 from lab import measure, medium, namespaces, realtime, results  # noqa: E402
 from lab.measure import progress  # noqa: E402
 from lab.results import Row, median, number  # noqa: E402
+from lab.simulation import interval  # noqa: E402
 from lab.topology import Mesh  # noqa: E402
 
 RESULTS = ROOT / "results/bquic.json"
-UNFINISHED = ROOT / "build/lab/bquic.json"
-QUICK_RESULTS = ROOT / "build/lab/bquic-quick.json"
+QUICK_RESULTS = ROOT / "build/lab/bquic.json"
 
 CADDY_VERSION = "v2.11.9"
 CADDY = ROOT / f".cache/caddy-{CADDY_VERSION}/caddy"
@@ -45,7 +44,7 @@ MATRIX = [
 ]
 CONTENDERS = ["tcp", "standard", "bquic-2019", "bquic", "caddy-h3", "udp"]
 
-BUSY_PRESSURE = 0.5  # share of the time; a run has less on an otherwise idle machine with 2 cores
+FIGURES = ("mbps", "seconds", "size")
 
 ACK_AFTER = 100  # bquic-2019 acknowledges every second one of the first ACK_AFTER packets (profile option ack_after)
 
@@ -63,56 +62,29 @@ def build_caddy() -> pathlib.Path:
     return CADDY
 
 
-def known(quick: bool) -> Row:
-    """What rows of an interrupted run must have in common with new ones."""
-    return {"binary": realtime.binary(), "quick": quick}
+def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
+    runs = measure.contenders(build_caddy())
+    campaign = realtime.Campaign("bquic", args, path, FIGURES, [CADDY])
+    for repetition in range(1, args.repetitions + 1):
+        for name, hops, size in MATRIX:
+            key: Row = {"kind": "download", "medium": name, "hops": hops, "size": size // 3 if args.quick else size, "repetition": repetition}
+            missing = campaign.missing(key, CONTENDERS)
+            kind = medium.MEDIA[name]
+            # With random loss, each contender gets a new medium, so that all lose the same
+            # packets. Otherwise a few early losses would decide the comparison.
+            for together in [[c] for c in missing] if "--loss" in kind.flags else [missing] if missing else []:
+                with namespaces.Lab() as lab:
+                    servers = measure.Servers(lab, Mesh(lab, kind, hops, seed=repetition), key["size"])
+                    for contender in together:
+                        campaign.add(key, contender, lambda: download(servers, contender, runs[contender]),
+                                     f"{repetition}/{args.repetitions} {name} {hops} hop{'s' * (hops > 1)} {{contender}}: {{mbps:.1f}} Mbit/s")
+    return campaign.rows
 
 
-def same(row: Row, key: Row) -> bool:
-    return all(row.get(k) == v for k, v in key.items())
-
-
-def downloads(args: argparse.Namespace, repetition: int, common: Row, rows: list[Row], path: pathlib.Path) -> None:
-    for name, hops, size in MATRIX:
-        size = size // 3 if args.quick else size
-        keys = {
-            contender: {"kind": "download", "medium": name, "hops": hops, "contender": contender,
-                        "repetition": repetition, "size": size, **common}
-            for contender in args.contenders
-        }
-        # Each repetition starts with another contender.
-        turn = repetition % len(args.contenders)
-        missing = [
-            c for c in args.contenders[turn:] + args.contenders[:turn] if not any(same(row, keys[c]) for row in rows)
-        ]
-        if not missing:
-            continue
-        runs = measure.contenders(build_caddy() if "caddy-h3" in missing else None)
-        kind = medium.MEDIA[name]
-        # With random loss, each contender gets a new medium, so that all lose the same
-        # packets. Otherwise a few early losses would decide the comparison.
-        for together in [[c] for c in missing] if "--loss" in kind.flags else [missing]:
-            with namespaces.Lab() as lab:
-                mesh = Mesh(lab, kind, hops, seed=repetition)
-                servers = measure.Servers(lab, mesh, size)
-                for contender in together:
-                    row = tried(lambda: measure.measure(servers, contender, runs[contender]))
-                    row["stats"] = statistics_of(row.pop("details"))
-                    rows.append({**keys[contender], **row, "seed": repetition, "commit": measure.commit()})
-                    results.write(path, rows, results.check)
-                    progress(f"{repetition}/{args.repetitions} {name} {hops} hop{'s' * (hops > 1)} {contender}:"
-                             f" {row['mbps']:.1f} Mbit/s, lag {row['lag_ms']:.2f} ms")
-
-
-def tried(run: Callable[[], Row]) -> Row:
-    """Runs once more after a failure, which the row then records."""
-    try:
-        return {**run(), "failures": 0}
-    except measure.TooSlow:
-        raise
-    except namespaces.Failed as error:
-        progress(f"  FAILED, once more: {error}")
-        return {**run(), "failures": 1}
+def download(servers: measure.Servers, contender: str, run: Callable[[measure.Servers], measure.Download]) -> Row:
+    row = measure.measure(servers, contender, run)
+    row["stats"] = statistics_of(row.pop("details"))
+    return row
 
 
 def statistics_of(details: Row) -> Row:
@@ -125,68 +97,59 @@ def statistics_of(details: Row) -> Row:
     return kept
 
 
+def of(rows: list[Row], name: str, hops: int, contender: str) -> list[Row]:
+    key = {"kind": "download", "medium": name, "hops": hops, "contender": contender}
+    return [r for r in rows if all(r[k] == v for k, v in key.items())]
+
+
+def gain(rows: list[Row], name: str, hops: int, base: str, contender: str = "bquic") -> list[float]:
+    """A contender's throughput over another's, repetition by repetition."""
+    return realtime.gains(of(rows, name, hops, base), of(rows, name, hops, contender), "mbps")
+
+
+def spread(values: list[float], form: str = ".3f") -> str:
+    return "{} ({}-{})".format(*(format(v, form) for v in interval(values))) if values else "-"
+
+
 def report(rows: list[Row]) -> str:
-    """Medians with their range, and the targets."""
+    """Medians with their intervals, and the targets."""
     rows = [r for r in rows if r["kind"] == "download"]
-
-    def of(name: str, hops: int, contender: str) -> list[Row]:
-        return [r for r in rows if (r["medium"], r["hops"], r["contender"]) == (name, hops, contender)]
-
     lines = []
     for name, hops, _ in MATRIX:
-        stock = median(of(name, hops, "standard"), "mbps")
         for contender in CONTENDERS:
-            some = of(name, hops, contender)
+            some = of(rows, name, hops, contender)
             if not some:
                 continue
-            speed = results.figures(some, "mbps")
-            middle = median(some, "mbps")
-            assert middle is not None
             lines.append([
                 f"{name}, {hops} hop{'s' * (hops > 1)}" if medium.MEDIA[name].wireless else name,
-                contender, f"{middle:.2f}", f"{min(speed):.2f}-{max(speed):.2f}",
-                f"{middle / stock:.3f}" if stock else "-",
+                contender, spread(results.figures(some, "mbps"), ".2f"), spread(gain(rows, name, hops, "standard", contender)),
                 number(median(some, "data_per_ack")), number(median(some, "ipt_below_100us"), ".0%"),
-                number(median(some, "ampdu")), str(len(some)), str(sum(r["retries"] for r in some)),
-                str(sum(r["failures"] for r in some)),
+                number(median(some, "ampdu")), str(len(some)),
             ])
-    text = results.table(
-        ["medium", "contender", "Mbit/s", "range", "/standard", "data/ACK", "<100us", "MPDU/A-MPDU", "runs", "discarded",
-         "failed"],
-        lines,
-    )
-    busy = sum(r["cpu_pressure"] > BUSY_PRESSURE for r in rows)
-    if busy:
-        text += (f"\n\n{busy} of {len(rows)} runs shared the machine with other work (some process waited for a CPU for more"
-                 f" than {BUSY_PRESSURE:.0%} of the time): the ends may have been slower than the medium.")
-    def ratio(name: str, hops: int, base: str) -> float | None:
-        a, b = median(of(name, hops, "bquic"), "mbps"), median(of(name, hops, base), "mbps")
-        return a / b if a and b else None
-
+    text = results.table(["medium", "contender", "Mbit/s", "/standard", "data/ACK", "<100us", "MPDU/A-MPDU", "runs"], lines)
     targets = [
-        ("wifi, 3 hops: bquic / standard", ratio("wifi", 3, "standard"), 1.20),
-        ("wifi, 3 hops: bquic / tcp", ratio("wifi", 3, "tcp"), 1.0),
-        ("wifi, 1 hop: bquic / standard", ratio("wifi", 1, "standard"), 1.03),
-        *((f"{name}: bquic / standard", ratio(name, 1, "standard"), 0.98) for name in ("wired", "lossy", "shallow")),
-        (f"bquic-2019, RTT 20 ms: data packets per ACK after the first {ACK_AFTER}",
-         data_per_ack_later(of("wired", 1, "bquic-2019")), 9.0),
+        ("wifi, 3 hops: bquic / standard", gain(rows, "wifi", 3, "standard"), 1.20),
+        ("wifi, 3 hops: bquic / tcp", gain(rows, "wifi", 3, "tcp"), 1.0),
+        ("wifi, 1 hop: bquic / standard", gain(rows, "wifi", 1, "standard"), 1.03),
+        *((f"{name}: bquic / standard", gain(rows, name, 1, "standard"), 0.98) for name in ("wired", "lossy", "shallow")),
+        (f"bquic-2019, RTT 20 ms: data packets per ACK after the first {ACK_AFTER}", data_per_ack_later(of(rows, "wired", 1, "bquic-2019")), 9.0),
     ]
     text += "\n\n" + results.table(
         ["target", "measured", "goal", ""],
-        [[what, number(value, ".3f"), f"{goal:.2f}",
-          "not measured" if value is None else "met" if value >= goal else "MISSED"] for what, value, goal in targets],
+        [[what, spread(values), f"{goal:.2f}", "not measured" if not values else "met" if interval(values)[0] >= goal else "MISSED"]
+         for what, values, goal in targets],
     )
-    return text
+    return text + "\n\n" + realtime.notes(rows)
 
 
 def paper(rows: list[Row]) -> list[list[str]]:
     """The thesis's result over a wire, where the gain came from the lack of pacing."""
     what, figure = "BQUIC over QUIC, wire only (thesis)", "+5 %"
-    ours, stock = (median([r for r in rows if (r["kind"], r["medium"], r["contender"]) == ("download", "wired", c)], "mbps")
-                   for c in ("bquic", "standard"))
-    if not ours or not stock:
+    values = gain(rows, "wired", 1, "standard")
+    if not values:
         return [[what, figure, "-", "not run yet"]]
-    return [[what, figure, f"{100 * (ours / stock - 1):+.1f} %", results.verdict(ours / stock, 1.05, 1.05)]]
+    middle, low, high = (100 * (g - 1) for g in interval(values))
+    return [[what, figure, f"{middle:+.1f} % ({low:+.1f} to {high:+.1f})", results.verdict(1 + middle / 100, 1.05, 1.05)]]
 
 
 WHY_NOT = (
@@ -195,49 +158,20 @@ WHY_NOT = (
 )
 
 
-def data_per_ack_later(rows: list[Row]) -> float | None:
+def data_per_ack_later(rows: list[Row]) -> list[float]:
     """Data per ACK without the first ACK_AFTER packets, of which every second one is acknowledged."""
     values = []
     for row in rows:
         client = row["stats"].get("client", {})
         acks = client.get("acks_sent", 0) - ACK_AFTER // 2
         if acks > 0:
-            values.append({"value": (client["packets_received"] - ACK_AFTER) / acks})
-    return median(values, "value")
+            values.append((client["packets_received"] - ACK_AFTER) / acks)
+    return values
 
 
 def main() -> int:
-    parser = results.options(__doc__ or "", "2 repetitions of smaller transfers")
-    parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=CONTENDERS)
-    args = parser.parse_args()
-    if args.repetitions < 1:
-        parser.error("--repetitions: must be at least 1")
-    if args.report:
-        return results.show("bquic", RESULTS, results.read(RESULTS), report)
-    if args.quick:
-        args.repetitions = 2
-    namespaces.exit_on_signals()
-    medium.build()
-    common = known(args.quick)
-    path = QUICK_RESULTS if args.quick else UNFINISHED
-    rows = [] if args.restart else [r for r in results.read(path) if same(r, common)]
-    if rows:
-        progress(f"continuing after {len(rows)} rows of an interrupted run")
-    for repetition in range(1, args.repetitions + 1):
-        downloads(args, repetition, common, rows, path)
-    print(report(rows))
-    if not args.quick:
-        results.write(RESULTS, rows, results.check)
-        UNFINISHED.unlink()
-        print(f"\n{len(rows)} rows in {RESULTS.relative_to(ROOT)}")
-    return 0
+    return realtime.main("bquic", __doc__ or "", (5, 2), RESULTS, QUICK_RESULTS, run, report, lambda rows: None)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except namespaces.Failed as error:
-        sys.exit(f"bench-bquic: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    sys.exit(main())

@@ -118,8 +118,6 @@ def test_download(lab: namespaces.Lab, kind: str, hops: int, contender: str) -> 
     mesh = Mesh(lab, medium.MEDIA[kind], hops)
     servers = measure.Servers(lab, mesh, BYTES)
     row = measure.measure(servers, contender, measure.contenders()[contender])
-    row["repetition"] = 1
-    results.check(row)
     assert row["bytes"] == BYTES
     assert row["lag_ms"] < medium.LAG_LIMIT_MS
     assert 0 < row["mbps"] < mesh.kind.capacity_mbps * 1.1 / hops
@@ -327,11 +325,15 @@ def row(**changes: Any) -> results.Row:
 def test_rows(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "new" / "rows.json"
     assert results.read(file) == []
-    results.write(file, [row(), row(repetition=2)], results.check)
+
+    def check(it: results.Row) -> None:
+        if not it["mbps"]:
+            raise ValueError
+
+    results.write(file, [row(), row(repetition=2)], check)
     assert [r["repetition"] for r in json.loads(file.read_text())] == [1, 2]
-    for bad in (row(mbps=0), row(mbps="fast"), row(medium=None), {k: v for k, v in row().items() if k != "lag_ms"}):
-        with pytest.raises(ValueError):
-            results.write(file, [bad], results.check)
+    with pytest.raises(ValueError):
+        results.write(file, [row(mbps=0)], check)
     assert len(results.read(file)) == 2  # earlier rows are not lost
     assert results.median([row(mbps=1.0), row(mbps=9.0), row(mbps=2.0)], "mbps") == 2.0
     assert results.median([row()], "data_per_ack") is None
@@ -342,7 +344,7 @@ def test_targets_are_judged() -> None:
 
     def rows(bquic: float) -> list[results.Row]:
         def speed(contender: str, mbps: float) -> results.Row:
-            return row(kind="download", hops=3, contender=contender, mbps=mbps, retries=0, failures=0, cpu_pressure=0.1, stats={})
+            return row(kind="download", hops=3, contender=contender, mbps=mbps, retries=0, failures=0, cpu_pressure=0.1, stats={}, binary="0")
 
         return [speed("standard", 10.0), speed("tcp", 11.0), speed("bquic", bquic)]
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import importlib
 import importlib.machinery
@@ -104,6 +105,32 @@ def test_whose_runs_were_discarded_is_told() -> None:
     told = realtime.notes([row(), row(contender="relay", retries=3, retries_cpu=2), row(contender="relay", retries=2, retries_cpu=2, failures=1)])
     assert "1 (relay 1) runs discarded for a lag" in told and "4 (relay 4) because the ends waited" in told and "1 (relay 1) repeated" in told
     assert "0 runs discarded" in realtime.notes([row()])
+
+
+def test_bquic_is_an_experiment_like_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    """Fewer contenders or repetitions replaced the rows of all; Caddy was not among the programs whose rows are reused."""
+    experiment: Any = importlib.import_module("bquic")
+    mesh_seeds: list[int] = []
+    monkeypatch.setattr(experiment, "CADDY", tmp_path / "caddy")
+    monkeypatch.setattr(experiment, "build_caddy", lambda: experiment.CADDY)
+    monkeypatch.setattr(experiment, "Mesh", lambda lab, kind, hops, seed: mesh_seeds.append(seed))
+    monkeypatch.setattr(experiment.namespaces, "Lab", contextlib.nullcontext)
+    monkeypatch.setattr(experiment.measure, "Servers", lambda lab, mesh, size: size)
+    monkeypatch.setattr(experiment.measure, "measure", lambda servers, contender, run: {
+        "mbps": 1.0, "seconds": 1.0, "lag_ms": 0.1, "cpu_pressure": 0.0, "retries": 0, "retries_cpu": 0, "data_per_ack": None,
+        "ipt_below_100us": None, "ampdu": None, "details": {}})
+    results.write(tmp_path / "rows.json", [row(kind="fairness", binary="old")])
+    args = argparse.Namespace(quick=False, restart=False, repetitions=2)
+    experiment.CADDY.write_text("one version")
+    there = experiment.run(args, tmp_path / "rows.json")
+    media, contenders = len(experiment.MATRIX), len(experiment.CONTENDERS)
+    assert len(there) == 2 * media * contenders
+    assert len(mesh_seeds) == 2 * (media - 1 + contenders)  # with loss, each has a new medium
+    args.repetitions = 1
+    assert experiment.run(args, tmp_path / "rows.json") == there == results.read(tmp_path / "rows.json")
+    assert "60 runs; " in experiment.report(there)
+    experiment.CADDY.write_text("another version")
+    assert len(experiment.run(args, tmp_path / "rows.json")) == media * contenders
 
 
 def test_mesh(lab: namespaces.Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,8 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
-from lab import medium, results, simulation  # noqa: E402
+from lab import medium, realtime, results, simulation  # noqa: E402
 
-bquic: Any = importlib.import_module("bquic")
 dense_download: Any = importlib.import_module("dense_download")
 fairness: Any = importlib.import_module("fairness")
 latency: Any = importlib.import_module("latency")
@@ -58,8 +57,8 @@ def test_a_run_that_has_several_rows_counts_once() -> None:
 
 
 def test_rows_over_another_medium_are_not_reused(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
-    before = bquic.known(False)
-    assert bquic.known(False) == before
+    before = realtime.binary()
+    assert realtime.binary() == before
     monkeypatch.setattr(medium, "BINARY", tmp_path / "medium")
     medium.BINARY.write_text("another one")
-    assert bquic.known(False) != before
+    assert realtime.binary() != before
