@@ -111,23 +111,19 @@ def parameters(row: Row) -> tuple[Any, ...]:
 
 
 def run(wanted: Iterable[Row], path: pathlib.Path, jobs: int, restart: bool = False) -> list[Row]:
-    """Makes the wanted rows that are missing in path, and keeps all other rows. Returns the wanted ones."""
-    rows = [] if restart else [row for row in read(path) if row["digest"] == digest(row["form"])]
-    have = {parameters(row) for row in rows}
-    todo: list[Row] = []
-    keys = []
+    """Makes the wanted rows that are missing in path, or all of them, and keeps all other rows of these sources. Returns the wanted ones."""
+    cells: dict[tuple[Any, ...], Row] = {}
     for cell in wanted:
         full = {**CENTRE, **cell}
         if full["traffic"] == "none":
             full["upload_kbit"] = 0
-        key = tuple(full[k] for k in CENTRE)
-        keys.append(key)
-        if key not in have:
-            have.add(key)
-            todo.append(full)
+        cells[parameters(full)] = full
+    rows = [row for row in read(path) if row["digest"] == digest(row["form"]) and not (restart and parameters(row) in cells)]
+    have = {parameters(row) for row in rows}
+    todo = [full for key, full in cells.items() if key not in have]
     lock = threading.Lock()
     now = commit()
-    done = len(keys) - len(todo)
+    done = len(cells) - len(todo)
 
     def one(cell: Row) -> None:
         nonlocal done
@@ -136,13 +132,13 @@ def run(wanted: Iterable[Row], path: pathlib.Path, jobs: int, restart: bool = Fa
             rows.append(row)
             write(path, rows, check)
             done += 1
-            progress(f"{done}/{len(keys)} {describe(row)}: worst {row['worst_s']:.1f} s")
+            progress(f"{done}/{len(cells)} {describe(row)}: worst {row['worst_s']:.1f} s")
 
     if done and todo:
-        progress(f"{done} of {len(keys)} runs are there already")
+        progress(f"{done} of {len(cells)} runs are there already")
     at_once(jobs, one, todo)
     by_parameters = {parameters(row): row for row in rows}
-    return [by_parameters[key] for key in dict.fromkeys(keys)]
+    return [by_parameters[key] for key in cells]
 
 
 def describe(row: Row) -> str:

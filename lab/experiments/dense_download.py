@@ -12,9 +12,9 @@ Here: ns-3 with wifirrd's own policy.c (lab/ns3). The gain that counts is over
 today's AP (mac80211: CoDel flow queues, airtime fairness); the paper's AP
 is shown beside it. One axis varies at a time around the centre: 30 stations, 802.11g,
 Minstrel, today's AP, a constant 200 kbit/s up from each station that continues after
-its download. Completion is counted from each client's own start. There are five seeds.
-Where their interval contains 0.98, below which ours counts as slower than no scheduler,
-there are fifteen of ours and of no scheduler.
+its download. Completion is counted from each client's own start. There are five seeds, on which turns were
+chosen, and fifteen of ours and of no scheduler where their interval contains 0.98, below which ours counts as
+slower. Crowds have other seeds (docs/lab.md, "A crowded cell"). Runs "2/5": two have a gain; in the others nobody finishes, or there is no pair.
 
 Writes results/dense-download.json (rows: lab/simulation.py) and
 docs/results/dense-download*.svg. An interrupted run continues where it stopped.
@@ -251,22 +251,19 @@ def overview(rows: list[Row]) -> list[list[str]]:
             some = of(rows, c, form)
             if not some:
                 continue
+            gains = gain(rows, c, form)
             lines.append([
                 name(c), str(dict(c)["file_mb"]), form,
                 (">" if any(r["unfinished"] for r in some) else "") + spread([r["worst_s"] for r in some], ".1f"),
                 spread([r["median_s"] for r in some], ".1f"),
-                "-" if form == "none" and not dict(c)["rts"] else spread(gain(rows, c, form), ".2f"),
+                "-" if form == "none" and not dict(c)["rts"] else spread(gains, ".2f"),
                 spread([r["upload_delivered_kbit"] for r in some], ".0f"),
                 f"{100 * (results.median(some, 'collided_share') or 0):.1f}",
                 results.number(results.median(some, "timeouts"), ".0f"),
                 results.number(results.median(some, "waiting_upload_rtt_p95_ms"), ".0f"),
-                str(len(some)),
+                f"{len(gains)}/" * (0 < len(gains) < len(some)) + str(len(some)),
             ])
     return lines
-
-
-HEADER = ["cell (differs from the centre in)", "MB", "form", "worst s", "median s", "gain", "upload kbit/s",
-          "collided %", "timeouts", "RTT p95 ms", "runs"]
 
 
 def sweep(rows: list[Row]) -> list[list[str]]:
@@ -293,10 +290,10 @@ def targets(rows: list[Row]) -> list[list[str]]:
             lines.append([what, "-", f"{goal:.2f}", "not measured"])
             continue
         size, gains = found[0]
-        lines.append(verdict(f"{what} ({size:g} MB, {len(gains)} runs)", gains, goal))
+        lines.append(verdict(f"{what} ({size:g} MB, {len(gains)} runs, tuned on)", gains, goal))
     for what, c, goal in CROWD_TARGETS:
         full = {**CROWD, "file_mb": CROWD_MB, **c}
-        base, ours = (on_reported(rows, {**full, **form}) for form in ({"form": "none"}, simulation.SHIPPED[str(full["phy"])]))
+        base, ours = off_and_on(rows, full)
         if gains := pairs(base, ours, "worst_s"):
             lines.append(verdict(f"{what} ({full['file_mb']:g} MB, {len(gains)} runs)", gains, goal))
     return lines
@@ -313,20 +310,42 @@ def on_reported(rows: list[Row], c: Row) -> list[Row]:
     return [r for r in rows if r["seed"] in REPORTED[str(full["phy"])] and all(r[k] == v for k, v in full.items() if k != "seed")]
 
 
+def off_and_on(rows: list[Row], c: Row) -> tuple[list[Row], list[Row]]:
+    """Runs of a crowd on the reported seeds, without a scheduler and with the defaults."""
+    alone: Row = {**c, "form": "none", "windows": "off", "rts": False}
+    return on_reported(rows, alone), on_reported(rows, {**alone, **simulation.SHIPPED[c["phy"]]})
+
+
+def shipped(rows: list[Row]) -> dict[str, tuple[list[float], list[float]]]:
+    """All crowds with the defaults: gain, and share of the upload delivered, seed by seed."""
+    found = {}
+    for c in crowds([0]):
+        base, ours = off_and_on(rows, c)
+        if gains := pairs(base, ours, "worst_s"):
+            found[name(cell({**CENTRE, **c, "rts": False}))] = gains, pairs(ours, base, "upload_delivered_kbit")
+    return found
+
+
 def losses(rows: list[Row]) -> list[list[str]]:
     """Cells in which ours is slower than no scheduler, starves the upload, or is behind another form by more than noise."""
     lines = []
+
+    def lost(what: str, form: str, gains: list[float], kept: list[float]) -> None:
+        if interval(gains)[0] < NEVER_BELOW:
+            lines.append([what, form, f"slower than none: {spread(gains, '.2f')}"])
+        if kept and interval(kept)[0] < UPLOAD_KEPT:
+            lines.append([what, form, f"upload delivered: {spread(kept, '.2f')} of none's"])
+
+    for what, (gains, kept) in shipped(rows).items():
+        if "phy=11n" in what:  # with 802.11g, they are turns, as below
+            lost(what, "defaults", gains, kept)
     for c in dict.fromkeys(cell(r) for r in rows):
         for form in ("wifirr", "wifirr-htb"):
             own, base = of(rows, c, form), of(rows, without_rts(c), "none")
             gains = gain(rows, c, form)
             if not gains:
                 continue
-            if interval(gains)[0] < NEVER_BELOW:
-                lines.append([name(c), form, f"slower than none: {spread(gains, '.2f')}"])
-            kept = pairs(own, base, "upload_delivered_kbit")
-            if kept and interval(kept)[0] < UPLOAD_KEPT:
-                lines.append([name(c), form, f"upload delivered: {spread(kept, '.2f')} of none's"])
+            lost(name(c), form, gains, pairs(own, base, "upload_delivered_kbit"))
             if form == "wifirr-htb" and of(rows, c, "wifirr"):
                 continue  # the fallback
             for rival in ("ap", "middlebox", "wifox"):
@@ -384,12 +403,17 @@ WHY_NOT = (
 
 
 def report(rows: list[Row]) -> str:
-    text = results.table(HEADER, overview(rows))
+    text = results.table(["cell (differs from the centre in)", "MB", "form", "worst s", "median s", "gain", "upload kbit/s",
+                          "collided %", "timeouts", "RTT p95 ms", "runs"], overview(rows))
     text += "\n\n" + results.table(["ours (airtime) over today's AP, worst completion", "gain", "goal", ""], targets(rows))
     text += "\n\n" + results.table(["K (airtime, 200 kbit/s)", "T ms", "worst s", "gain", "runs"], sweep(rows))
     if crowd := levers(rows):
         text += "\n\n" + results.table(["crowd (differs from the centre in)", "MB", "lever", "worst s", "median s", "gain", "upload kbit/s",
                                        "collided %", "sibling's gain", "CWmin 2^", "runs"], crowd)
+    if of_all := {what: gains for what, (gains, _) in shipped(rows).items()}:
+        least = min(of_all, key=lambda what: interval(of_all[what])[0])
+        text += (f"\n\nThe defaults gain {results.geomean([interval(gains)[0] for gains in of_all.values()]):.2f} in the geometric mean of"
+                 f" {len(of_all)} crowds, and least, {spread(of_all[least], '.2f')}, in {least}.")
     lost = losses(rows)
     text += "\n\n" + (results.table(["ours loses in", "form", "how"], lost) if lost else "Ours loses in no cell.")
     text += "\n\n" + results.table(["the paper's AP, worst completion", "paper", "here", ""], paper(rows))
@@ -412,19 +436,13 @@ def draw(rows: list[Row]) -> None:
             return
         with results.drawing(FIGURES / f"{file}.svg", (max(5, 1.6 * len(chosen)), 3.6)) as axes:
             for k, form in enumerate(FORMS):
-                at, low, mid, high = [], [], [], []
-                for i, (_, full) in enumerate(chosen):
-                    some = of(rows, full, form)
-                    if some:
-                        at.append(i + 0.12 * (k - (len(FORMS) - 1) / 2))
-                        size = some[0]["file_mb"]
-                        low.append((results.median(some, "best_s") or 0) / size)
-                        mid.append((results.median(some, "median_s") or 0) / size)
-                        high.append((results.median(some, "worst_s") or 0) / size)
-                if at:
-                    below = [m - b for m, b in zip(mid, low)]
-                    above = [h - m for m, h in zip(mid, high)]
-                    axes.errorbar(at, mid, yerr=[below, above], fmt="o", capsize=3, label=form)
+                found = [(i + 0.12 * (k - (len(FORMS) - 1) / 2),
+                          *((results.median(some, figure) or 0) / some[0]["file_mb"] for figure in ("best_s", "median_s", "worst_s")))
+                         for i, (_, full) in enumerate(chosen) if (some := of(rows, full, form))]
+                if found:
+                    at, low, mid, high = zip(*found)
+                    axes.errorbar(at, mid, yerr=[[m - b for m, b in zip(mid, low)], [h - m for m, h in zip(mid, high)]],
+                                  fmt="o", capsize=3, label=form)
             axes.set_xticks(range(len(chosen)), [label for label, _ in chosen], fontsize=8)
             axes.set_ylabel("s for each MB (best, median, worst client)", fontsize=8)
             axes.set_ylim(bottom=0)
@@ -455,15 +473,11 @@ def draw_crowds(rows: list[Row]) -> None:
     shown = [(what, c) for what, c, _ in CROWD_TARGETS if c.get("phy") != "11g"]
     with results.drawing(FIGURES / "dense-download-11n.svg", (9, 3.6)) as axes:
         for k, (lever, form) in enumerate(LEVERS.items()):
-            at, middle, below, above = [], [], [], []
-            for i, (_, c) in enumerate(shown):
-                if worst := [r["worst_s"] for r in on_reported(rows, {**CROWD, "file_mb": CROWD_MB, **c, **form})]:
-                    at.append(i + 0.15 * (k - (len(LEVERS) - 1) / 2))
-                    middle.append(statistics.median(worst))
-                    below.append(middle[-1] - min(worst))
-                    above.append(max(worst) - middle[-1])
-            if at:
-                axes.errorbar(at, middle, yerr=[below, above], fmt="o", capsize=3, label=lever)
+            found = [(i + 0.15 * (k - (len(LEVERS) - 1) / 2), statistics.median(worst), min(worst), max(worst)) for i, (_, c) in enumerate(shown)
+                     if (worst := [r["worst_s"] for r in on_reported(rows, {**CROWD, "file_mb": CROWD_MB, **c, **form})])]
+            if found:
+                at, mid, low, high = zip(*found)
+                axes.errorbar(at, mid, yerr=[[m - b for m, b in zip(mid, low)], [h - m for m, h in zip(mid, high)]], fmt="o", capsize=3, label=lever)
         axes.set_xticks(range(len(shown)), [what.replace(", ", ",\n") for what, _ in shown], fontsize=7)
         axes.set_ylabel("last client done, s", fontsize=8)
         axes.set_ylim(bottom=0)
@@ -474,7 +488,7 @@ def draw_crowds(rows: list[Row]) -> None:
 def measured(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
     rows = simulation.run(wanted(args.quick, args.seeds), path, args.jobs, args.restart)
     if not args.quick:
-        rows += simulation.run([*doubtful(rows, args.seeds), *wanted_crowds()], path, args.jobs)
+        rows += simulation.run([*doubtful(rows, args.seeds), *wanted_crowds()], path, args.jobs, args.restart)
     return rows
 
 
