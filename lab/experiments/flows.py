@@ -344,10 +344,13 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=ONLY, help="record only these")
     parser.add_argument("--restart", action="store_true", help="forget what an earlier run has recorded")
     parser.add_argument("--learn", action="store_true", help="record nothing")
+    parser.add_argument("--report", action="store_true", help="only print the tables")
     parser.add_argument("--choose", action="store_true", help="only print the scores of the candidates, on the learning part")
     parser.add_argument("--check", action="store_true", help="only say whether the trees are those learnt from the rows")
     args = parser.parse_args()
     rows = [] if args.restart else read()
+    if args.report:
+        return results.show("flows", RESULTS, rows, report)
     if args.choose:
         print(choose(rows))
         return 0

@@ -136,7 +136,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=2)
     parser.add_argument("--restart", action="store_true", help="forget what an earlier run has recorded")
+    parser.add_argument("--report", action="store_true", help="only prints the table and draws the figure of what there is")
     args = parser.parse_args()
+    if args.report:
+        return results.show("sessions", RESULTS, read(), report, draw)
     namespaces.exit_on_signals()
     rows = [] if args.restart else read()
     flows.build()

@@ -171,3 +171,10 @@ def test_who_asks_for_a_report_starts_no_attack(name: str, tmp_path: pathlib.Pat
 
     code, told = said("--report")
     assert code == 0 and len(told.splitlines()) > 1 and said("--help")[0] == 0 and said("--frob")[0] == 2
+
+
+@pytest.mark.parametrize("name", ["flows", "sessions"])
+def test_tables_of_browsers_flows_need_no_browser(name: str) -> None:
+    """With Debian's Python, which has the libraries that draw and learn."""
+    done = subprocess.run(["/usr/bin/python3", ROOT / f"lab/experiments/{name}.py", "--report"], capture_output=True, text=True)
+    assert done.returncode == 0 and len(done.stdout.splitlines()) > 3, done.stderr
