@@ -34,6 +34,7 @@ CROWDS: dict[str, Row] = {  # by what differs
     "30 clients, airtime queue limits (mt76)": {"driver": "aql"},
     "50 clients": {"stations": 50},
     "10 clients": {"stations": 10},
+    "3 clients": {"stations": 3},  # the least gain
 }
 LAST = ": time until the last one finishes"  # what a crowd's line says after its name
 
