@@ -652,7 +652,8 @@ test('a daemon that does not answer for once is a gap in the graph, not a peak',
 
 test('whether it helps: words, intervals, what the scheduler says, and an export without addresses', async () => {
 	const why = 'larger windows: 12 of 14 clients aggregate';
-	const schedulers = [ { device: 'phy0-ap0', why: 'two clients with demand', contention: { why } }, { device: 'phy1-ap0', contention: null } ];
+	const gain = { permille: 1214, low: 1120, high: 1308, trials: 0, on: true }; /* exported, and not shown yet */
+	const schedulers = [ { device: 'phy0-ap0', why: 'two clients with demand', contention: { why, gain } }, { device: 'phy1-ap0', contention: null } ];
 
 	for (const width of [ 390, 1200 ]) {
 		const { page, errors } = await open(width, { ...recorded, 'wifirr.status': { schedulers } }, config);
@@ -683,6 +684,7 @@ test('whether it helps: words, intervals, what the scheduler says, and an export
 		const [ download ] = await Promise.all([ page.waitForEvent('download'), page.locator('button', { hasText: 'Export' }).click() ]);
 		const exported = JSON.parse(fs.readFileSync(await download.path(), 'utf8'));
 		assert.deepEqual([ exported.verdict, exported.overall.carried, exported.sizes.length, exported.clients.length ], [ 'faster', 12480, 4, 1 ]);
+		assert.deepEqual(exported.schedulers, [ { device: 'phy0-ap0', gain: null, contention: { gain, rts_gain: null } }, { device: 'phy1-ap0', gain: null, contention: { gain: null, rts_gain: null } } ]);
 		assert.doesNotMatch(JSON.stringify(exported), /10\.9\.0/);
 		assert.deepEqual(errors, []);
 		await page.close();

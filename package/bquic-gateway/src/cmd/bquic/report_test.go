@@ -4,8 +4,13 @@ package main
 
 import (
 	"encoding/json"
+	"io"
+	"net"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"bquic/internal/view"
 )
 
 func TestReport(t *testing.T) {
@@ -36,6 +41,63 @@ func TestReport(t *testing.T) {
 			t.Errorf("%s is in what is for others:\n%s", address, out)
 		}
 	}
+	if want := `"schedulers": []`; !strings.Contains(out, want) {
+		t.Errorf("no %s in\n%s", want, out)
+	}
 	fails(t, 1, "bquic report: no daemon answers on /nonexistent", "report", "--socket", "/nonexistent")
 	fails(t, 1, "bquic report: a gateway answers, expected a relay", "report", "--socket", answering(t, `{"role":"gateway"}`))
+}
+
+func TestReportSchedulers(t *testing.T) {
+	dir := t.TempDir()
+	for device, told := range map[string]string{
+		"phy0-ap0": `"gain":null,"contention":{"gain":{"permille":1214,"low":1120,"high":1308,"trials":6,"on":true},"rts_gain":{"permille":1032,"low":984,"high":1080,"trials":5,"on":false}}`,
+		"phy1-ap0": `"gain":{"permille":853,"low":802,"high":904,"trials":8,"on":false},"contention":null`,
+		"phy2-ap0": `"gain":null,"contention":{"gain":null,"rts_gain":null}`,
+	} {
+		wifirrd(t, filepath.Join(dir, device+".sock"), `{"device":"`+device+`",`+told+`}`)
+	}
+	write(t, dir, "dead.sock", "")
+	schedulers := askSchedulers(dir)
+	data, err := json.Marshal(schedulers)
+	const want = `[{"device":"phy0-ap0","gain":null,"contention":{"gain":{"permille":1214,"low":1120,"high":1308,"trials":6,"on":true},"rts_gain":{"permille":1032,"low":984,"high":1080,"trials":5,"on":false}}},` +
+		`{"device":"phy1-ap0","gain":{"permille":853,"low":802,"high":904,"trials":8,"on":false},"contention":{"gain":null,"rts_gain":null}},` +
+		`{"device":"phy2-ap0","gain":null,"contention":{"gain":null,"rts_gain":null}}]`
+	if err != nil || string(data) != want {
+		t.Errorf("%v: %s", err, data)
+	}
+	const trials = `
+  scheduler  lever           delivered with it     trials  
+  phy0-ap0   larger windows  21 % more (12 to 31)  6       used
+  phy0-ap0   RTS             2 % less to 8 % more  5       not used
+  phy1-ap0   turns           15 % less (10 to 20)  8       not used
+`
+	if text := view.Trials(schedulers); text != trials {
+		t.Error(text)
+	}
+	if text := view.Trials(schedulers[2:]); text != "" {
+		t.Errorf("before the first trial: %s", text)
+	}
+}
+
+// wifirrd answers at a socket as the daemon does: only to a question.
+func wifirrd(t *testing.T, socket, text string) {
+	t.Helper()
+	ln, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			if question, _ := io.ReadAll(conn); string(question) == "status" {
+				_, _ = io.WriteString(conn, text+"\n")
+			}
+			conn.Close()
+		}
+	}()
 }

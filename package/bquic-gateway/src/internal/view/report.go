@@ -4,6 +4,7 @@ package view
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -38,22 +39,10 @@ func Report(data json.RawMessage) string {
 	if p.Uncompared > 0 {
 		fmt.Fprintf(&b, "Not compared, because they began while clients filled the path: %s, since the relay's start.\n", thousands(p.Uncompared))
 	}
-	kinds := table{head: []string{"application", "completed", "carried", "direct"}}
-	for _, l := range p.Kinds {
-		kinds.rows = append(kinds.rows, []string{kind(l), percent(l.Complete, true), thousands(l.Carried), thousands(l.Direct)})
-	}
-	kinds.draw(&b)
+	short("application", p.Kinds, kind).draw(&b)
 	comparison("size", p.Sizes, sizes).draw(&b)
 	comparison("hours (UTC)", p.Quarters, func(l proof.Line) string { return fmt.Sprintf("%02d to %02d", l.From, l.To) }).draw(&b)
-	clients := table{head: []string{"clients", "completed", "carried", "direct"}}
-	for _, l := range p.Clients {
-		name := l.Prefix
-		if name == "" {
-			name = "others"
-		}
-		clients.rows = append(clients.rows, []string{name, percent(l.Complete, true), thousands(l.Carried), thousands(l.Direct)})
-	}
-	clients.draw(&b)
+	short("clients", p.Clients, func(l proof.Line) string { return cmp.Or(l.Prefix, "others") }).draw(&b)
 	if b.Len() > 0 {
 		b.WriteByte('\n')
 	}
@@ -113,6 +102,15 @@ func faster(c *proof.Change) string {
 		return fmt.Sprintf("%.0f %% slower (95 %%: %.0f to %.0f)", 100*c.Change, 100*c.Low, 100*c.High)
 	}
 	return fmt.Sprintf("not certainly faster or slower (95 %%: %.0f %% faster to %.0f %% slower)", -100*c.Low, 100*c.High)
+}
+
+// short compares only how long all took.
+func short(what string, lines []proof.Line, name func(proof.Line) string) table {
+	t := table{head: []string{what, "completed", "carried", "direct"}}
+	for _, l := range lines {
+		t.rows = append(t.rows, []string{name(l), percent(l.Complete, true), thousands(l.Carried), thousands(l.Direct)})
+	}
+	return t
 }
 
 func comparison(what string, lines []proof.Line, name func(proof.Line) string) table {

@@ -21,6 +21,9 @@ const list = (value) => common.list(value).filter((x) => x && typeof x == 'objec
 const count = (value) => graph.sane(value) ?? 0;
 const percent = (part) => Math.round(100 * part);
 
+/* What a scheduler's trials have shown, in the form of "bquic report --json". */
+const trials = (s) => ({ device: s.device, gain: s.gain ?? null, contention: { gain: s.contention?.gain ?? null, rts_gain: s.contention?.rts_gain ?? null } });
+
 /* A number and its unit stay on one line. */
 const whole = (text) => text.replace(/(\d) (%|MB)/g, '$1\u00a0$2');
 
@@ -236,6 +239,8 @@ return view.extend({
 
 	/* The scheduler compares windows, or turns, with serving all clients at once, and reports the result itself. */
 	showScheduler(wifirr) {
+		this.schedulers = list(wifirr?.schedulers).map(trials);
+
 		const told = list(wifirr?.schedulers).map((s) => [ s, common.gains(s), [ [ _('Windows now:'), s.contention?.why ], [ _('Turns now:'), s.why ] ].filter(([ , why ]) => typeof why == 'string' && why) ])
 			.filter(([ , gains, why ]) => gains.length || why.length);
 
@@ -250,7 +255,7 @@ return view.extend({
 	},
 
 	save() {
-		const url = URL.createObjectURL(new Blob([ JSON.stringify(this.exported, null, 2) + '\n' ], { type: 'application/json' }));
+		const url = URL.createObjectURL(new Blob([ JSON.stringify({ ...this.exported, schedulers: this.schedulers }, null, 2) + '\n' ], { type: 'application/json' }));
 		const link = E('a', { 'href': url, 'download': 'bquic-report.json' });
 
 		document.body.append(link);
