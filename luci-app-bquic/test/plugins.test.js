@@ -418,6 +418,33 @@ for (const [ name, pkg ] of [ [ 'bquic', 'bquic-gateway' ], [ 'wifirr', 'wifirr-
 	assert.deepEqual(reload(), [ name ]);
 });
 
+test('on Gluon, a relay that nobody has set up has the devices and the mode that work there', () => {
+	const run = path.join(tmp, 'gluon'), batch = path.join(run, 'batch');
+	const changed = (relay, GLUON = run) => {
+		fs.rmSync(batch, { force: true });
+		fs.writeFileSync(path.join(run, 'uci'), `#!/bin/sh
+[ "$1" != -q ] || shift
+case "$*" in
+${Object.entries(relay).map(([ option, value ]) => `"get bquic.relay.${option}") echo '${value}' ;;`).join('\n')}
+batch) cat >'${batch}' ;;
+*) exit 1 ;;
+esac
+`, { mode: 0o755 });
+		const r = spawnSync('busybox', [ 'sh', '-u', path.join(root, 'package/bquic-gateway/files/etc/uci-defaults/90-bquic-gateway') ],
+			{ encoding: 'utf8', env: { PATH: `${run}:${process.env.PATH}`, RUN: run, GLUON } });
+		assert.deepEqual([ r.status, r.stderr ], [ 0, '' ]);
+		return fs.existsSync(batch) ? fs.readFileSync(batch, 'utf8').trim().split('\n') : [];
+	};
+
+	fs.mkdirSync(run);
+	const { enabled, mode, interface: device } = uciFile(path.join(root, 'files/etc/config/bquic')).relay;
+	const relay = { enabled, mode, interface: [ device ].flat().join(' ') };
+	assert.deepEqual(changed(relay), [ 'set bquic.relay.mode=tproxy', 'delete bquic.relay.interface', 'add_list bquic.relay.interface=br-client', 'commit bquic' ]);
+	assert.deepEqual(changed(relay, '/nonexistent'), []);
+	for (const own of [ { enabled: '1' }, { mode: 'tproxy' }, { interface: 'br-lan br-guest' } ])
+		assert.deepEqual(changed({ ...relay, ...own }), [], JSON.stringify(own));
+});
+
 const hostile = [ '$(touch executed)', '`touch executed`', "'; touch executed; '", '"; touch executed; "', '<script>', '\\', '*', '&& touch executed' ];
 
 /* the wifirr-sched script with the real daemon's check */
