@@ -786,9 +786,13 @@ test('rpcd plugin wifirr: two real schedulers', () => {
 		done
 		for m in status clients history pause status resume; do
 			busybox sh -u "$PLUGIN" call $m </dev/null
+		done
+		for device in ap1.2 'ap1*' ''; do
+			echo "{\\"device\\":\\"$device\\"}" | busybox sh -u "$PLUGIN" call pause
+			busybox sh -u "$PLUGIN" call status </dev/null
 		done` ], { encoding: 'utf8', env: { PATH: process.env.PATH, RUN, WIFIRRD, PLUGIN: plugin } });
 	assert.equal(r.status, 0, r.stderr);
-	const [ status, clients, history, pause, paused, resume ] = r.stdout.trim().split('}\n{').map((t, i, all) => JSON.parse((i ? '{' : '') + t + (i < all.length - 1 ? '}' : '')));
+	const [ status, clients, history, pause, paused, resume, one, onePaused, none, nonePaused, all, allPaused ] = r.stdout.trim().split('}\n{').map((t, i, all) => JSON.parse((i ? '{' : '') + t + (i < all.length - 1 ? '}' : '')));
 
 	assert.deepEqual(status.schedulers.map((s) => s.device), [ 'ap0', 'ap1.2' ]);
 	assert.deepEqual(clients.schedulers.map((s) => [ s.device, s.clients.length ]), [ [ 'ap0', 0 ], [ 'ap1.2', 0 ] ]);
@@ -796,6 +800,9 @@ test('rpcd plugin wifirr: two real schedulers', () => {
 	assert.deepEqual(pause.schedulers, [ { paused: true }, { paused: true } ]);
 	assert.deepEqual(paused.schedulers.map((s) => s.paused), [ true, true ]);
 	assert.deepEqual(resume.schedulers, [ { paused: false }, { paused: false } ]);
+	/* of one radio; a name that no scheduler has is not taken for all of them */
+	assert.deepEqual([ one, none, all ].map((a) => a.schedulers.length), [ 1, 0, 2 ]);
+	assert.deepEqual([ onePaused, nonePaused, allPaused ].map((a) => a.schedulers.map((s) => s.paused)), [ [ false, true ], [ false, true ], [ true, true ] ]);
 });
 
 test('rpcd plugin bquic: the protocol, and a real gateway', () => {
