@@ -415,7 +415,7 @@ test('texts outside of _() are only names and units', () => {
 test('the Grafana board asks for metrics that exist', () => {
 	/* the tests of the metrics check the tables of gateway.md */
 	const known = [ ...source('docs/gateway.md').matchAll(/^\| `(bquic_\w+)/gm) ].map((m) => m[1]).concat(
-		[ ...source('package/wifirr-sched/src/control.c').matchAll(/metric\(t, w, "(\w+)"/g) ].map((m) => `wifirr_${m[1]}`));
+		[ ...source('package/wifirr-sched/src/control.c').matchAll(/metric(s?)\(t, w, "(\w+)"/g) ].map((m) => `wifirr_${m[2]}${m[1] ? '_gain_permille' : ''}`));
 	const asked = [ ...source('docs/grafana-mesh.json').matchAll(/"(?:expr|query)": "(.*)"/g) ].flatMap((m) => m[1].match(/\b(?:bquic|wifirr)_\w+/g) ?? []);
 
 	assert.ok(asked.length > 10);

@@ -221,6 +221,16 @@ def test_help_names_every_option_and_the_documents_too():
     assert [c for c in compared if c[1] != c[2]] == []
 
 
+def test_documents_name_every_field_of_the_answers():
+    source = open(os.path.join(HERE, "..", "src", "control.c")).read()
+    answers = source[source.index("static void put_gain("):source.index("static void put_history(")]
+    fields = set(re.findall(r'\\"(\w+)\\":', answers)) | set(re.findall(r'put_(?:text|gain|permille)\(t, "(\w+)"', answers))
+    assert {"engaged", "backend", "without_wmm", "rts_gain", "busy_permille", "neighbour"} <= fields
+    doc = open(os.path.join(ROOT, "docs", "scheduler.md")).read()
+    status = doc[doc.index("\n## Status"):doc.index("\n## Life")]
+    assert fields - set(re.findall(r"\w+", " ".join(re.findall(r"`(.*?)`", status)))) == {"client", "in_ms"}  # of the client itself
+
+
 def test_check_where_there_is_no_access_point(bed):
     p = bed.box(WIFIRRD, "check", "dl0", check=False)
     assert p.returncode == 1 and "only turns by htb" in p.stdout and p.stderr == ""
