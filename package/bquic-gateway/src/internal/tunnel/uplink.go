@@ -78,7 +78,7 @@ func networkOf(target netip.AddrPort) netip.Prefix {
 func remember(targets []netip.AddrPort, target netip.AddrPort) []netip.AddrPort {
 	network := networkOf(target)
 	targets = slices.DeleteFunc(targets, func(t netip.AddrPort) bool { return networkOf(t) == network })
-	return slices.Insert(targets, 0, target)[:min(len(targets)+1, uplinkKept)]
+	return append([]netip.AddrPort{target}, targets[:min(len(targets), uplinkKept-1)]...)
 }
 
 // answer records that target has answered.
