@@ -77,7 +77,8 @@ type grant struct {
 	limits *limits
 	ctx    context.Context // canceled when the tunnel must end
 	end    context.CancelCauseFunc
-	given  bool // the place already belongs to another tunnel
+	given  bool          // the place already belongs to another tunnel
+	quiet  atomic.Uint32 // for how many watchIntervals it has carried nothing; 0 for UDP
 }
 
 // SetAccess sets which peers may open tunnels from now on, and to which targets. Open tunnels
@@ -171,15 +172,18 @@ func (h *Handler) enter(m *member, token peer.Hash, client netip.Addr) (*grant, 
 	return g, nil
 }
 
-// yield ends the oldest tunnel of a claim that must give up a place. Most tunnels that have been
-// open for long are idle. The caller holds mu.
+// yield ends the tunnel of a claim that must give up a place: the one that has been idle for longest, of several the oldest. So a
+// transfer goes on as long as any tunnel is idle, as most are. The caller holds mu.
 func (h *Handler) yield(claim peer.Claim) {
+	var idlest *grant
 	for _, g := range h.granted[claim] {
-		if !g.given {
-			g.given = true
-			g.end(errYielded)
-			return
+		if !g.given && (idlest == nil || g.quiet.Load() > idlest.quiet.Load()) {
+			idlest = g
 		}
+	}
+	if idlest != nil {
+		idlest.given = true
+		idlest.end(errYielded)
 	}
 }
 

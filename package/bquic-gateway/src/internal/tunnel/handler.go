@@ -277,7 +277,7 @@ func (h *Handler) serveTCP(w http.ResponseWriter, r *http.Request, conn *net.TCP
 		Cancel(str, http3.ErrCodeConnectError)
 	})
 	defer stop()
-	return Splice(conn, nil, g.stream(str), &g.bytes)
+	return Splice(conn, g.stream(str), &g.bytes, &g.quiet)
 }
 
 // stream returns str, limited to the peer's rate.

@@ -5,6 +5,7 @@ package tunnel
 import (
 	"crypto/tls"
 	"io"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,7 +63,7 @@ func TestUnread(t *testing.T) {
 			t.Fatal(err)
 		}
 		str := open()
-		go func() { ended <- Splice(conn, nil, sharedStream{str}, new(Bytes)) }()
+		go func() { ended <- Splice(conn, sharedStream{str}, new(Bytes), new(atomic.Uint32)) }()
 	}
 	for before, full := uint64(0), false; !full; time.Sleep(200 * time.Millisecond) {
 		_, held := relay.Held()
