@@ -16,10 +16,11 @@ WORK = REPO / "build/packages"
 ZIG = {"ZIG_GLOBAL_CACHE_DIR": str(REPO / ".cache/zig")}
 
 # OpenWrt's package architecture: Go's target, Zig's target and CPU. The float
-# ABI is OpenWrt's: soft on MIPS, hard with VFPv4 and NEON on these ARMs.
+# ABI is OpenWrt's: soft on MIPS and ARMs without NEON, hard with VFPv4 and NEON.
 ARCHES = {
     "mips_24kc": ("GOARCH=mips GOMIPS=softfloat", "mips-linux-musleabi", "mips32r2+soft_float"),
     "mipsel_24kc": ("GOARCH=mipsle GOMIPS=softfloat", "mipsel-linux-musleabi", "mips32r2+soft_float"),
+    "arm_cortex-a7": ("GOARCH=arm GOARM=7,softfloat", "arm-linux-musleabi", "cortex_a7+soft_float"),
     "arm_cortex-a7_neon-vfpv4": ("GOARCH=arm GOARM=7", "arm-linux-musleabihf", "cortex_a7"),
     "arm_cortex-a15_neon-vfpv4": ("GOARCH=arm GOARM=7", "arm-linux-musleabihf", "cortex_a15"),
     "aarch64_cortex-a53": ("GOARCH=arm64", "aarch64-linux-musl", "cortex_a53"),
