@@ -144,8 +144,7 @@ return view.extend({
 			E('h3', {}, [ _('By application') ]), this.kinds.element,
 			E('h3', {}, [ _('By size') ]), this.sizes.element,
 			E('h3', {}, [ _('By time of day') ]), this.quarters.element,
-			E('h3', {}, [ _('By clients') ]), this.clients.element,
-			E('p', { 'class': 'bquic-export' }, [ this.button ])
+			E('h3', {}, [ _('By clients') ]), this.clients.element
 		]);
 		ask.every(10, () => this.refresh());
 
@@ -153,7 +152,8 @@ return view.extend({
 			common.style(),
 			E('h2', {}, [ _('Does it help?') ]),
 			this.relay,
-			this.scheduler
+			this.scheduler,
+			E('p', { 'class': 'bquic-export' }, [ this.button ])
 		]);
 	},
 
@@ -164,6 +164,7 @@ return view.extend({
 		]).then(([ bquic, wifirr ]) => {
 			this.show(bquic?.relay ?? null);
 			this.showScheduler(wifirr);
+			this.button.disabled = !this.exported && !this.schedulers.length;
 
 			/* for a package that is not installed, nothing is shown */
 			return bquic || ask.known('bquic').then((objects) => objects.bquic);
@@ -191,7 +192,6 @@ return view.extend({
 			...proof,
 			clients: list(proof.clients).map((l) => Object.fromEntries(Object.entries(l).filter(([ key ]) => key != 'prefix')))
 		} : null;
-		this.button.disabled = !proof;
 	},
 
 	row(line, name, key, most, short) {
