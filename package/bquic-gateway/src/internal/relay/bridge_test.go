@@ -131,14 +131,17 @@ func TestUnseen(t *testing.T) {
 }
 
 // TestUnseenWithoutDevice checks that a relay whose interface does not exist says so, although it
-// sees no clients: with the name of a network of OpenWrt, for example.
+// sees no clients: with the name of a network of OpenWrt, for example, also after it has seen some.
 func TestUnseenWithoutDevice(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
 	m.startGateway()
+	m.greet(":80")
 	c := m.config(divert.Redirect)
-	c.Interfaces = []string{"lan"}
 	node := m.startRelay(c)
+	m.becomes("carried", origin4+":80")
+	c.Interfaces = []string{"lan"}
+	node.apply(c)
 	f := node.await("the relay to say that it sees nothing", func(f figures) bool { return f.Relay.Unseen != nil })
 	if u := f.Relay.Unseen; u.Why != relay.UnseenNoDevice || !strings.Contains(u.Reason, "device lan:") {
 		t.Errorf("it says %q: %s", u.Why, u.Reason)

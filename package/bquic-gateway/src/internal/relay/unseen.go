@@ -48,7 +48,7 @@ type unseen struct {
 // could have been taken. blind says that none of the clients' devices exists, so that nothing is taken or counted.
 func (u *unseen) look(now time.Time, taking, blind bool, seen uint64, bytes func() uint64, why func() Unseen) {
 	switch {
-	case seen > 0 || !taking && !blind:
+	case !blind && (seen > 0 || !taking):
 		u.since, u.now = time.Time{}, nil
 	case u.since.IsZero():
 		u.since, u.first = now, bytes()

@@ -45,6 +45,10 @@ func TestLook(t *testing.T) {
 		{"on a slow processor, too", unseenTime, false, true, 0, 0, true},
 		{"it is there", 0, true, false, 0, 0, true},
 		{"and its clients are idle", unseenTime, true, false, 0, 0, false},
+		{"a connection again", time.Second, true, false, 2, 1, false},
+		{"its configuration names another device", 0, true, true, 2, 0, false},
+		{"which does not exist", unseenTime, true, true, 2, 0, true},
+		{"its configuration is right again", time.Second, true, false, 2, 0, false},
 	} {
 		if look(tc.after, tc.taking, tc.blind, tc.seen, tc.bytes); (u.now != nil) != tc.says {
 			t.Errorf("%s: says %v", tc.name, u.now)
