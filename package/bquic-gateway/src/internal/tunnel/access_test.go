@@ -296,6 +296,29 @@ func TestRatedAnswer(t *testing.T) {
 	})
 }
 
+// TestRatedTurns has many downloads at a rate, and a small answer, as to DNS. It waits for a packet of each of them, not for more.
+func TestRatedTurns(t *testing.T) {
+	const bytesPerSecond, downloads = 1e6, 50
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		defer end()
+		l := newLimits(bytesPerSecond)
+		for range downloads {
+			go func() {
+				for s := newRated(ctx, endless{}, l); ctx.Err() == nil; {
+					_, _ = s.Write(make([]byte, largeBuffer))
+				}
+			}()
+		}
+		time.Sleep(5 * time.Second)
+		begin := time.Now()
+		_, _ = newRated(ctx, endless{}, l).Write(make([]byte, 300))
+		if waited, most := time.Since(begin).Seconds(), (downloads+1)*1500/bytesPerSecond; waited > most {
+			t.Errorf("it waited for %.3f s, not for at most %.3f s", waited, most)
+		}
+	})
+}
+
 // TestRatedTunnel checks that a tunnel of a peer with a rate limit carries all bytes.
 func TestRatedTunnel(t *testing.T) {
 	h := handlerFor(Access{Allow: loopback, Peers: []peer.Config{{Name: "north", Tokens: hashes(token), Rate: 50e6}}})

@@ -13,6 +13,9 @@ import (
 const (
 	// rateChunk is how many bytes pass at a time. A bucket holds at least this much.
 	rateChunk = 16 << 10
+	// rateTurn is how many of them are taken from the bucket at a time, about a packet: a small answer waits for one turn of each
+	// tunnel that is waiting.
+	rateTurn = 1500
 	// rateBurst is the size of a bucket, as the time in which the rate fills it.
 	rateBurst = 50 * time.Millisecond
 )
@@ -53,11 +56,11 @@ func newRated(ctx context.Context, str DatagramStream, l *limits) *rated {
 // wait takes n bytes from the bucket.
 func (d *direction) wait(n int) error {
 	for n > 0 {
-		chunk := min(n, rateChunk)
-		if err := d.bucket.WaitN(d.ctx, chunk); err != nil {
+		turn := min(n, rateTurn)
+		if err := d.bucket.WaitN(d.ctx, turn); err != nil {
 			return err
 		}
-		n -= chunk
+		n -= turn
 	}
 	return nil
 }
