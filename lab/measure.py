@@ -30,6 +30,7 @@ MOST_RETRIES = 10  # of a run that does not count
 CPU_LIMIT = 0.3
 ANY_CPU = float("inf")  # for runs that do not measure time
 TOKEN = "lab-relay-token"
+UPLOAD_PORT = 8080
 
 # The UDP payload of iperf and the papers: an IP packet of 1500 bytes.
 UDP_PAYLOAD = 1472
@@ -88,8 +89,13 @@ def progress(text: str) -> None:
 class Servers:
     """Serves one random file from the mesh's gateway and origin to the contenders."""
 
-    def __init__(self, lab: Lab, mesh: Mesh, size: int, options: list[str] | None = None) -> None:
+    def __init__(self, lab: Lab, mesh: Mesh, size: int, options: list[str] | None = None, uploads: bool = False) -> None:
+        """With UPLOADS, gateways take uploads for a server beside them instead."""
         self.lab, self.mesh = lab, mesh
+        self._taker = UPLOAD_PORT if uploads else None
+        if uploads:
+            lab.start(mesh.gateway, sys.executable, str(REPOSITORY / "lab/flows/uploads.py"), str(UPLOAD_PORT), log="uploads.log")
+            wait_until("the server for uploads", lambda: f":{UPLOAD_PORT}" in lab.run(mesh.gateway, "ss", "-Hltn"))
         self._options = options or []  # NAME=VALUE of a profile that replaces the contenders' profiles
         self._urls: dict[str, str] = {}
         self._sockets: dict[str, pathlib.Path] = {}
@@ -149,7 +155,7 @@ config gateway
 
 config site
 	list host '*'
-	option root '{self.root}'
+	{f"list origin 'http://127.0.0.1:{self._taker}'" if self._taker else f"option root '{self.root}'"}
 """
         )
         process = self.lab.start(namespace, str(BQUIC), "gateway", "--config", str(path), log=f"{key}.log")
@@ -198,7 +204,7 @@ config site
             self._urls["caddy"] = f"https://{Mesh.GATEWAY}:{port}/data"
         return self._urls["caddy"]
 
-    def relay(self, profile: str, connections: int = 1) -> str:
+    def relay(self, profile: str, connections: int = 1, udp_ports: Iterable[int] = ()) -> str:
         """Starts the node's relay and returns the URL of the file on the origin."""
         url = self.gateway("standard", "origin")
         if self._relay is None:
@@ -221,7 +227,7 @@ config relay
 	option control_share '0'
 	option connections '{connections}'
 	option log_level 'warn'
-"""
+{"".join(f"	list udp_port '{port}'{chr(10)}" for port in udp_ports)}"""
             )
             self._relay = self.lab.start(self.mesh.node, str(BQUIC), "relay", "--config", str(path), log="relay.log")
             process = self._relay

@@ -19,7 +19,7 @@ import paths  # noqa: E402
 import router  # noqa: E402
 import sharing  # noqa: E402
 
-from lab import headline, realtime, results  # noqa: E402
+from lab import headline, results  # noqa: E402
 from lab.results import Row  # noqa: E402
 
 FIGURES = {  # in docs/results
@@ -60,11 +60,7 @@ def clients(directory: pathlib.Path) -> list[str]:
 
 
 def leg(rows: list[Row]) -> list[str]:
-    ratios = {}
-    for axis in bquic_mesh.AXES:
-        base, ours = (bquic_mesh.of(rows, axis, contender) for contender in ("tcp", "bquic"))
-        if gain := realtime.gains(base, ours, "mbps"):
-            ratios[bquic_mesh.describe(axis)] = statistics.median(gain)
+    ratios = bquic_mesh.leg_gains(rows)
     if not ratios:
         return []
     worst = min(ratios, key=lambda name: ratios[name])

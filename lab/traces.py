@@ -83,16 +83,17 @@ class Sample:
     recovery: bool
     app_limited: bool | None  # None: unknown
     losses: int  # packets so far
+    queue_ms: float | None  # smoothed RTT minus the least one; None: unknown
 
 
 @contextlib.contextmanager
-def watched(sample: Callable[[], Sample | None]) -> Iterator[list[Sample]]:
+def watched(sample: Callable[[], Sample | None], every: float = SAMPLE_SECONDS) -> Iterator[list[Sample]]:
     """Takes samples until the end of the block."""
     samples: list[Sample] = []
     over = threading.Event()
 
     def watch() -> None:
-        while not over.wait(SAMPLE_SECONDS):
+        while not over.wait(every):
             with contextlib.suppress(OSError, Failed, json.JSONDecodeError):
                 one = sample()
                 if one:
@@ -129,7 +130,8 @@ def quic_window(status_socket: pathlib.Path) -> Callable[[], Sample | None]:
             remote, losses, until = live[0]["remote"], 0, 0.0
         if stats["packets_lost"] > losses:
             losses, until = stats["packets_lost"], now + stats["smoothed_rtt_ns"] / 1e9
-        return Sample(now, stats["cwnd_bytes"], stats["slow_start_ns"] == 0, now < until, None, stats["packets_lost"])
+        return Sample(now, stats["cwnd_bytes"], stats["slow_start_ns"] == 0, now < until, None, stats["packets_lost"],
+                      (stats["smoothed_rtt_ns"] - stats["min_rtt_ns"]) / 1e6)
 
     return sample
 
@@ -151,10 +153,13 @@ def tcp_window(lab: Lab, namespace: str, port: int) -> Callable[[], Sample | Non
             most = int(sent[1])
             threshold = re.search(r"\bssthresh:(\d+)", line)
             retransmitted = re.search(r"\bretrans:(\d+)/(\d+)", line)
+            smoothed = re.search(r"\brtt:([\d.]+)", line)
+            least = re.search(r"\bminrtt:([\d.]+)", line)
             best = Sample(
                 now, int(window[1]) * int(size[1]), threshold is None or int(window[1]) < int(threshold[1]),
                 bool(retransmitted and int(retransmitted[1])), " app_limited" in line,
-                int(retransmitted[2]) if retransmitted else 0)
+                int(retransmitted[2]) if retransmitted else 0,
+                float(smoothed[1]) - float(least[1]) if smoothed and least else None)
         return best
 
     return sample

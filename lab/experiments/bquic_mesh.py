@@ -9,11 +9,13 @@ and 42.4 to 52.3 (23 %) in the lab; 20 to 31 % more in a production mesh of 1 to
 TCP 12 to 53 % faster than QUIC at that time. ModQUIC: 1 to 4 % over QUIC.
 
 Here: one axis varies at a time around 3 hops on one channel, 802.11n MCS7 at
-20 MHz, no other network, 20 ms of RTT behind the gateway. The server is at the end
+20 MHz, no other network, 20 ms of RTT behind the gateway, 10 MB; below, hops and RTT
+vary together, and other rates, sizes and directions follow. The server is at the end
 of those 20 ms. "bquic-x2" loads two halves at once over two connections (the
 thesis's H2-Parallel). The interference is another network that offers
 10 Mbit/s of single packets on the (first) channel. "udp" is the ceiling, whatever the
-programs: the best of floods at eight loads; "of udp" is of the medians. Every repetition is
+programs: the best of floods at eight loads; "of udp" is of the medians. "queue" is the sender's
+smoothed RTT minus its least one, without the first third of the transfer. Every repetition is
 one seed and one medium for all contenders, which take turns. Contenders without a ratio were
 run with other programs than tcp and standard, at another time.
 
@@ -24,17 +26,16 @@ docs/results/bquic-mesh.svg. An interrupted run continues where it stopped.
 from __future__ import annotations
 
 import argparse
-import json
 import pathlib
+import statistics
 import sys
-import threading
 import time
 from collections.abc import Callable
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import measure, medium, namespaces, realtime, results, traces  # noqa: E402
+from lab import leg, measure, medium, namespaces, realtime, results, traces  # noqa: E402
 from lab.measure import Download, Servers  # noqa: E402
 from lab.results import Row, median, number  # noqa: E402
 from lab.simulation import interval  # noqa: E402
@@ -49,13 +50,24 @@ AXES: list[Row] = [
     {}, {"hops": 1}, {"hops": 2}, {"hops": 4}, {"hops": 5}, {"channels": 2}, {"mcs": 15},
     {"interference_mbps": 10}, {"rtt_ms": 0}, {"rtt_ms": 45},
 ]
+# Settings of the matrix that no single axis reaches, for fewer contenders.
+MATRIX: list[Row] = [
+    *({"hops": hops, "rtt_ms": ms} for hops in (1, 2, 4, 5) for ms in (0, 45)),
+    {"mcs": 4}, {"interference_mbps": 5}, {"size": 1_000_000}, {"size": 100_000_000}, {"upload": True},
+]
 QUICK_AXES: list[Row] = [{}, {"hops": 1}, {"interference_mbps": 10}, {"rtt_ms": 0}]
 CONTENDERS = ["tcp", "standard", "bquic-2019", "bquic-thesis", "modquic", "bquic", "bquic-x2", "udp"]
+MATRIX_CONTENDERS = ["tcp", "standard", "bquic"]
 LEG_BASES = ["tcp", "standard"]  # the others are compared with these
 QUICK_CONTENDERS = ["tcp", "standard", "bquic-2019", "bquic"]
 BYTES, QUICK_BYTES = 10_000_000, 4_000_000
-MBPS = {7: 60, 15: 110}  # approximate capacity of one hop
+MBPS = {4: 36, 7: 60, 15: 110}  # approximate capacity of one hop
 FIGURES = ("mbps", "seconds", "size")
+
+QUEUE_SECONDS = 0.25  # between two samples of the queue
+# bquic over TCP in each setting, and in the geometric mean of all; of the ceiling at these hops; its queue over TCP's.
+LEG_LEAST, LEG_MEAN, LEG_OF_UDP, LEG_QUEUE = 1.05, 1.12, 0.92, 0.5
+CEILING_HOPS = (3, 4, 5)
 
 PARTS = ("leg", "beyond")
 BEYOND_CONTENDERS = ["tcp", "relay-bquic"]
@@ -87,53 +99,30 @@ def kind(setting: Row) -> medium.Kind:
     return medium.Kind("wifi", tuple(flags), MBPS[setting["mcs"]], wireless=True)
 
 
-def two_connections(profile: str) -> Callable[[Servers], Download]:
-    """Each connection loads one half. Measured from the start of the first to the end of the last."""
-
-    def run(servers: Servers) -> Download:
-        half = servers.root / "half"
-        if not half.exists():
-            half.write_bytes((servers.root / "data").read_bytes()[: servers.size // 2])
-        url = servers.gateway(profile).replace("/data", "/half")
-        config, name = servers.config(profile)
-        command = [str(measure.BQUIC), "fetch", "--config", str(config), "--profile", name, "--insecure", "--json", url]
-        answers: list[Row] = []
-        errors: list[Exception] = []
-
-        def fetch() -> None:
-            try:
-                answers.append(json.loads(servers.lab.run(servers.mesh.phone, *command, timeout=measure.RUN_SECONDS)))
-            except Exception as error:  # in a thread: raised below
-                errors.append(error)
-
-        threads = [threading.Thread(target=fetch) for _ in range(2)]
-        start = time.monotonic()
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        seconds = time.monotonic() - start
-        if errors:
-            raise errors[0]
-        size = sum(a["bytes"] for a in answers)
-        if size != servers.size // 2 * 2:
-            raise namespaces.Failed(f"{size} bytes arrived, not the {servers.size} that were served")
-        return Download(
-            mbps=size * 8 / seconds / 1e6, bytes=size, seconds=seconds,
-            data_per_ack=sum(a["stats"]["packets_received"] for a in answers)
-            / max(1, sum(a["stats"]["acks_sent"] for a in answers)))
-
-    return run
-
-
 def runs() -> dict[str, Callable[[Servers], Download]]:
-    profiles = ("standard", "bquic-2019", "bquic-thesis", "modquic", "bquic")
-    return {"tcp": measure.tcp, **{p: measure.bquic(p) for p in profiles}, "bquic-x2": two_connections("bquic"),
+    return {"tcp": measure.tcp, **{p: measure.bquic(p) for p in leg.PROFILES}, "bquic-x2": leg.two_connections("bquic"),
             "udp": measure.udp}
 
 
+def upload(servers: Servers, contender: str) -> Row:
+    row = measure.measure(servers, contender, lambda s: leg.upload(s, contender))
+    # The other figures are the setting's, or of the way down.
+    return {key: row[key] for key in ("mbps", "seconds", "handshake_ms", "lag_ms", "cpu_pressure", "retries", "retries_cpu")}
+
+
 def download(servers: Servers, contender: str) -> Row:
-    row = measure.measure(servers, contender, runs()[contender])
+    sample = leg.sampler(servers, contender)
+    queues: list[float | None] = []
+
+    def one(servers: Servers) -> Download:
+        if sample is None:
+            return runs()[contender](servers)
+        with traces.watched(sample, QUEUE_SECONDS) as samples:
+            result = runs()[contender](servers)
+        queues[:] = [leg.mean_queue(samples)]
+        return result
+
+    row = measure.measure(servers, contender, one)
     details = row.pop("details")
     gateway = details.get("gateway", {}).get("stats", {})
     wire = row.pop("wire")
@@ -145,7 +134,7 @@ def download(servers: Servers, contender: str) -> Row:
         "slow_start_ms": round(gateway["slow_start_ns"] / 1e6, 2) if gateway else None,
         "slow_start_packets": round(gateway["slow_start_cwnd_bytes"] / 1452) if gateway else None,
         "lost": gateway.get("packets_lost"),
-        "inter_packet_time_us_log2": gateway.get("inter_packet_time_us_log2"),
+        "inter_packet_time_us_log2": gateway.get("inter_packet_time_us_log2"), **({"queue_ms": queues[0]} if queues else {}),
     }
 
 
@@ -207,16 +196,18 @@ def run_leg(args: argparse.Namespace, campaign: realtime.Campaign) -> None:
     axes, contenders, size = (QUICK_AXES, QUICK_CONTENDERS, QUICK_BYTES) if args.quick else (AXES, CONTENDERS, BYTES)
     wanted = []
     for repetition in range(FIRST_LEG, FIRST_LEG + args.repetitions):
-        for axis in axes:
-            key = {"kind": "download", **CENTRE, **axis, "size": size, "repetition": repetition}
-            wanted.append((key, contenders, download, describe(axis)))
+        for axis in [*axes, *([] if args.quick else MATRIX)]:
+            key = {"kind": "download", **CENTRE, "size": size, **axis, "repetition": repetition}
+            names = contenders if axis in axes else MATRIX_CONTENDERS + ["udp"] * has_ceiling(axis)
+            wanted.append((key, names, upload if "upload" in axis else download, describe(axis)))
     wanted.append(({"kind": "trace", **CENTRE, "size": size, "repetition": FIRST_LEG}, TRACED, traced, "traces"))
     for i, (key, names, one, what) in enumerate(wanted, 1):
         missing = campaign.missing(key, names)
         if not missing:
             continue
         with namespaces.Lab() as lab:
-            servers = Servers(lab, Mesh(lab, kind(key), key["hops"], seed=key["repetition"]), size)
+            mesh = Mesh(lab, kind(key), key["hops"], seed=key["repetition"])
+            servers = Servers(lab, mesh, key["size"], uploads="upload" in key)
             for contender in missing:
                 campaign.add(key, contender, lambda: one(servers, contender),
                              f"{i}/{len(wanted)} {what}: {{contender}} {{mbps:.2f}} Mbit/s")
@@ -252,15 +243,16 @@ def sized(size: int) -> str:
 
 def describe(axis: Row) -> str:
     words = {"hops": "{} hops", "channels": "{} channels", "mcs": "MCS{}", "interference_mbps": "{} Mbit/s of strangers",
-             "rtt_ms": "{} ms to the origin"}
-    text = ", ".join(words[k].format(v) for k, v in axis.items()) or "centre: 3 hops, MCS7, 20 ms"
+             "rtt_ms": "{} ms to the origin", "size": "centre, {}", "upload": "centre, upload"}
+    text = ", ".join(words[k].format(sized(v) if k == "size" else v) for k, v in axis.items()) or "centre: 3 hops, MCS7, 20 ms"
     return text.replace("1 hops", "1 hop")
 
 
 def of(rows: list[Row], axis: Row, contender: str) -> list[Row]:
-    key = {"kind": "download", **CENTRE, **axis, "contender": contender}
-    # Rows that are older than the part "beyond" have no beyond_ms.
-    return [r for r in rows if all(r.get(k, 0) == v for k, v in key.items())]
+    key = {"kind": "download", **CENTRE, "upload": False, **axis, "contender": contender}
+    sizes = () if "size" in axis else (BYTES, QUICK_BYTES)
+    # Rows that are older than the part "beyond" have no beyond_ms. Only uploads have upload.
+    return [r for r in rows if all(r.get(k, 0) == v for k, v in key.items()) and (not sizes or r.get("size", BYTES) in sizes)]
 
 
 def ceiling() -> float | None:
@@ -269,7 +261,7 @@ def ceiling() -> float | None:
 
 
 def of_beyond(rows: list[Row], hops: int, ms: int, size: int, contender: str) -> list[Row]:
-    return of([r for r in rows if r["size"] == size], beyond(hops, ms), contender)
+    return of(rows, {**beyond(hops, ms), "size": size}, contender)
 
 
 def gain_beyond(rows: list[Row], hops: int, ms: int, size: int) -> list[float]:
@@ -305,9 +297,50 @@ def report_beyond(rows: list[Row]) -> str:
         ["mesh, origin beyond", "size", *BEYOND_CONTENDERS, "relay/tcp", "target", "", "runs"], lines)
 
 
+def is_centre(setting: Row) -> bool:
+    """Says if the setting only has another size or direction, whose ceiling and targets are those of the centre."""
+    return "size" in setting or "upload" in setting
+
+
+def has_ceiling(setting: Row) -> bool:
+    return {**CENTRE, **setting}["hops"] in CEILING_HOPS and not is_centre(setting)
+
+
+def leg_gains(rows: list[Row], base: str = "tcp") -> dict[str, float]:
+    """How much faster 10 MB are by bquic, by setting; medians."""
+    some = {describe(axis): realtime.gains(of(rows, axis, base), of(rows, axis, "bquic"), "mbps")
+            for axis in AXES + MATRIX if not is_centre(axis)}
+    return {name: statistics.median(gain) for name, gain in some.items() if gain}
+
+
+def leg_targets(rows: list[Row]) -> str:
+    """What must be true of bquic on the leg, and whether it is."""
+    gains, over_stock = leg_gains(rows), leg_gains(rows, "standard")
+    ceilings, queues = {}, {}
+    for axis in AXES + MATRIX:
+        ours, most = of(rows, axis, "bquic"), median(of(rows, axis, "udp"), "mbps")
+        if ours and most and has_ceiling(axis):
+            ceilings[describe(axis)] = interval(results.figures(ours, "mbps"))[0] / most
+        theirs, own = (median(of(rows, axis, c), "queue_ms") for c in ("tcp", "bquic"))
+        if theirs and own:
+            queues[describe(axis)] = own / theirs
+    lines = []
+    for what, found, target, most in (
+            ("over tcp, the least", gains, LEG_LEAST, False), ("over standard, the least", over_stock, 1, False),
+            ("of udp, the least", ceilings, LEG_OF_UDP, False), ("queue over tcp's, the longest", queues, LEG_QUEUE, True)):
+        if found:
+            worst = (max if most else min)(found, key=lambda name: found[name])
+            met = found[worst] <= target if most else found[worst] >= target
+            lines.append([what, f"{found[worst]:.3f}", worst, f"{target:.2f}", "met" if met else "MISSED", str(len(found))])
+    if gains:
+        mean = results.geomean(list(gains.values()))
+        lines.insert(1, ["over tcp, geometric mean", f"{mean:.3f}", "", f"{LEG_MEAN:.2f}", "met" if mean >= LEG_MEAN else "MISSED", str(len(gains))])
+    return results.table(["10 MB by bquic", "here", "setting", "target", "", "settings"], lines) if lines else ""
+
+
 def report_leg(rows: list[Row]) -> str:
     lines = []
-    for axis in AXES:
+    for axis in AXES + MATRIX:
         bases = [of(rows, axis, base) for base in LEG_BASES]
         most = median(of(rows, axis, "udp"), "mbps")
         for contender in CONTENDERS:
@@ -322,12 +355,13 @@ def report_leg(rows: list[Row]) -> str:
                 number(interval(speeds)[0] / most if most else None, ".3f"),
                 number(median(some, "data_per_ack")), number(median(some, "ipt_below_100us"), ".0%"),
                 number(median(some, "ampdu")), number(median(some, "slow_start_packets"), ".0f"),
-                number(median(some, "lost"), ".0f"), str(len(some))])
+                number(median(some, "lost"), ".0f"), number(median(some, "queue_ms"), ".0f"), str(len(some))])
     if not lines:
         return ""
+    targets = leg_targets(rows)
     return results.table(
-        ["one axis at a time", "contender", "Mbit/s", *(f"/{base}" for base in LEG_BASES), "of udp", "data/ACK", "<100us", "MPDU/A-MPDU",
-         "window after slow start", "lost", "runs"], lines)
+        ["setting", "contender", "Mbit/s", *(f"/{base}" for base in LEG_BASES), "of udp", "data/ACK", "<100us", "MPDU/A-MPDU",
+         "window after slow start", "lost", "queue, ms", "runs"], lines) + (f"\n\n{targets}" if targets else "")
 
 
 def paper(rows: list[Row]) -> list[list[str]]:

@@ -23,6 +23,8 @@ class Taker(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
+    do_POST = do_PUT
+
     def do_GET(self) -> None:
         """Sends as many bytes as the last part of the path says."""
         name = self.path.rpartition("/")[2]

@@ -138,7 +138,10 @@ def test_mesh(lab: namespaces.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     experiment = importlib.import_module("bquic_mesh")
     key = {**experiment.CENTRE, "hops": 1, "interference_mbps": 5, "rtt_ms": 40}
     servers = measure.Servers(lab, Mesh(lab, experiment.kind(key), 1), 2_000_000)
+    monkeypatch.setattr(experiment, "QUEUE_SECONDS", 0.05)
+    assert 0 < experiment.download(servers, "tcp")["queue_ms"] < 500
     row = experiment.traced(servers, "bquic")
+    assert 0 < row["queue_ms"] < 500
     assert 1 < row["mbps"] < 60 and row["lag_ms"] < medium.LAG_LIMIT_MS
     assert row["handshake_ms"] >= 40
     assert any(number > 0 for _, number in row["sequence_ms"]) and any(number < 0 for _, number in row["sequence_ms"])
@@ -150,6 +153,13 @@ def test_mesh(lab: namespaces.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     # The ceiling is above.
     monkeypatch.setattr(measure, "FLOOD_LOADS", (1,))
     assert row["mbps"] < experiment.download(servers, "udp")["mbps"] < 65
+
+
+def test_uploads(lab: namespaces.Lab) -> None:
+    experiment = importlib.import_module("bquic_mesh")
+    servers = measure.Servers(lab, Mesh(lab, medium.WIFI), 1_000_000, uploads=True)
+    for contender in experiment.MATRIX_CONTENDERS:
+        assert 1 < experiment.upload(servers, contender)["mbps"] < 60
 
 
 def test_origin_beyond_the_gateway(lab: namespaces.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +191,7 @@ def test_latency(lab: namespaces.Lab) -> None:
     experiment = importlib.import_module("latency")
     key = {**experiment.CENTRE, "hops": 1, "downloads": 1, "uploads": 1, "repetition": 1}
     scene = experiment.Scene(lab, key)
-    for contender in experiment.CONTENDERS:
+    for contender in [*experiment.CONTENDERS, experiment.UDP]:
         rows = scene.rows(contender, 2)
         assert rows["dns"]["median_ms"] >= 20 and rows["request"]["median_ms"] >= 60 and rows["ssh"]["median_ms"] >= 20
         assert rows["call"]["median_ms"] >= 10 and rows["call"]["count"] >= 150
@@ -221,7 +231,7 @@ def test_both_sides_see_the_same_packets(lab: namespaces.Lab) -> None:
     assert all(0.03 < p.seconds - out[p.key].seconds < 2 for p in arrived)
 
 
-@pytest.mark.parametrize(("contender", "against", "others"), [("bquic", "tcp", 2), ("standard", "bquic", 1)])
+@pytest.mark.parametrize(("contender", "against", "others"), [("bquic", "tcp", 2), ("standard", "bquic", 1), ("tcp", "tcp", 1)])
 def test_side_by_side(lab: namespaces.Lab, contender: str, against: str, others: int) -> None:
     experiment = importlib.import_module("fairness")
     servers = measure.Servers(lab, Mesh(lab, medium.WIFI), 1000)

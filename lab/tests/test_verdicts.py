@@ -15,6 +15,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
 from lab import medium, realtime, results, simulation  # noqa: E402
 
+bquic: Any = importlib.import_module("bquic")
+bquic_mesh: Any = importlib.import_module("bquic_mesh")
 dense_download: Any = importlib.import_module("dense_download")
 fairness: Any = importlib.import_module("fairness")
 latency: Any = importlib.import_module("latency")
@@ -54,6 +56,47 @@ def test_a_run_that_has_several_rows_counts_once() -> None:
             for contender in latency.CONTENDERS for what in latency.clients.WHAT]
     told = latency.report(rows)
     assert "\n2 runs; " in told and " 4 (tcp 2, relay-bquic 2) because the ends waited " in told and " 2 (tcp 1, relay-bquic 1) repeated after a failure" in told
+
+
+def legs(**mbps: float) -> list[dict[str, Any]]:
+    common = {**bquic_mesh.CENTRE, "kind": "download", "repetition": 6, "binary": "0"}
+    settings = [{"size": 10_000_000}, {"size": 10_000_000, "hops": 5, "rtt_ms": 45}, {"size": 1_000_000}, {"size": 10_000_000, "upload": True}]
+    return [{**common, **setting, "contender": contender, "mbps": speed / (1 + 2 * ("upload" in setting)), "queue_ms": 100 / speed}
+            for setting in settings for contender, speed in mbps.items()]
+
+
+def test_the_leg_has_targets() -> None:
+    """Other sizes and uploads have their own lines, and do not count in the means."""
+    rows = legs(tcp=10.0, standard=9.0, bquic=11.1, udp=12.0)
+    assert bquic_mesh.leg_gains(rows) == {"centre: 3 hops, MCS7, 20 ms": pytest.approx(1.11), "5 hops, 45 ms to the origin": pytest.approx(1.11)}
+    assert [line.split()[-2] for line in bquic_mesh.leg_targets(rows).splitlines()[1:]] == ["met", "MISSED", "met", "met", "MISSED"]
+    told = bquic_mesh.report_leg(rows)
+    assert "centre, 1 MB" in told
+    assert [line.split()[3] for line in told.splitlines() if line.startswith("centre, upload") and " bquic " in line] == ["3.70"]
+
+
+def test_what_is_left_to_others_has_a_target() -> None:
+    """It is compared with what they have beside one more of their own, at the same time."""
+    def rows(others: float, binary: str) -> list[dict[str, Any]]:
+        return [{"medium": "wired", "contender": who, "against": "tcp", "others": 1, "repetition": 1, "binary": one, "mbps": 25.0, "mbps_others": left,
+                 "of_share": 1.0, "jain": 1.0, "lag_ms": 0.1, "cpu_pressure": 0.1, "load": 1.0, "retries": 0, "retries_cpu": 0, "failures": 0}
+                for who, left, one in (("tcp", 25.0, binary), ("bquic", others, "0"))]
+
+    def told(others: float, binary: str = "0") -> list[str]:
+        line = next(line for line in fairness.report(rows(others, binary)).splitlines() if line.startswith("wired ") and " bquic " in line)
+        return [word for word in line.split() if word in ("met", "MISSED", "0.80", "0.90")]
+
+    assert told(22.5) == ["0.90", "met"] and told(20.0) == ["0.80", "MISSED"] and told(20.0, "other") == ["met"]
+
+
+def test_latency_has_targets() -> None:
+    key = {**latency.CENTRE, "downloads": 1, "what": "request", "repetition": 11, "p99_ms": 300.0, "lost": 0, "lag_ms": 0.1, "binary": "0",
+           "cpu_pressure": 0.1, "load": 1.0, "retries": 0, "retries_cpu": 0, "failures": 0}
+    for median, p90, bulk, request, download in ((140.0, 210.0, 16.0, "met", "met"), (140.0, 230.0, 15.5, "MISSED", "MISSED"), (160.0, 210.0, 16.0, "MISSED", "met")):
+        told = latency.report([{**key, "contender": "tcp", "median_ms": 300.0, "p90_ms": 400.0, "bulk_mbps": 15.0},
+                               {**key, "contender": "relay-bquic", "median_ms": median, "p90_ms": p90, "bulk_mbps": bulk}])
+        assert next(line.split()[-3] for line in told.splitlines() if " relay-bquic " in line) == request
+        assert told.splitlines()[-3].endswith(download), told
 
 
 def test_rows_over_another_medium_are_not_reused(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
