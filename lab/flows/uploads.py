@@ -36,7 +36,10 @@ class Taker(http.server.BaseHTTPRequestHandler):
 
     def _skip(self, size: int) -> None:
         while size > 0:
-            size -= len(self.rfile.read(min(size, PIECE)))
+            piece = self.rfile.read(min(size, PIECE))
+            if not piece:
+                raise ConnectionError("the upload broke off")
+            size -= len(piece)
 
 
 if __name__ == "__main__":

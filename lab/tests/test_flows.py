@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import pathlib
 import random
@@ -17,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
 from lab import flows, namespaces  # noqa: E402
-from lab.flows import applications, dialogues  # noqa: E402
+from lab.flows import applications, dialogues, uploads  # noqa: E402
 
 
 @pytest.fixture
@@ -25,6 +26,14 @@ def bench() -> Iterator[flows.Bench]:
     flows.build()
     with namespaces.Lab() as lab:
         yield flows.Bench(lab)
+
+
+def test_an_upload_that_breaks_off_ends() -> None:
+    """It took a processor until the lab's end."""
+    taker = uploads.Taker.__new__(uploads.Taker)
+    taker.rfile = io.BytesIO(b"half")
+    with pytest.raises(ConnectionError):
+        taker._skip(8)
 
 
 def test_the_tree_is_made_from_the_rows() -> None:
