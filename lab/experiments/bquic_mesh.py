@@ -50,7 +50,7 @@ AXES: list[Row] = [
     {}, {"hops": 1}, {"hops": 2}, {"hops": 4}, {"hops": 5}, {"channels": 2}, {"mcs": 15},
     {"interference_mbps": 10}, {"rtt_ms": 0}, {"rtt_ms": 45},
 ]
-# Settings of the matrix that no single axis reaches, for fewer contenders.
+# Settings that no single axis reaches, for fewer contenders.
 MATRIX: list[Row] = [
     *({"hops": hops, "rtt_ms": ms} for hops in (1, 2, 4, 5) for ms in (0, 45)),
     {"mcs": 4}, {"interference_mbps": 5}, {"size": 1_000_000}, {"size": 100_000_000}, {"upload": True},
@@ -69,7 +69,7 @@ QUEUE_SECONDS = 0.25  # between two samples of the queue
 LEG_LEAST, LEG_MEAN, LEG_OF_UDP, LEG_QUEUE = 1.05, 1.12, 0.92, 0.5
 CEILING_HOPS = (3, 4, 5)
 
-PARTS = ("leg", "beyond")
+PARTS = ("leg", "matrix", "beyond")
 BEYOND_CONTENDERS = ["tcp", "relay-bquic"]
 BEYOND_HOPS, BEYOND_MS = (1, 3, 5), (20, 45)
 DOWNLOADS = {50_000: 10, 500_000: 5, 2_000_000: 3, 10_000_000: 1}  # number in a run, by size
@@ -186,21 +186,33 @@ def traced(servers: Servers, contender: str) -> Row:
 
 
 def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
-    is_beyond = args.part == "beyond"
-    campaign = realtime.Campaign("bquic-mesh", args, path, FIGURES, part=lambda row: bool(row.get("beyond_ms")) == is_beyond)
-    (run_beyond if is_beyond else run_leg)(args, campaign)
+    campaign = realtime.Campaign("bquic-mesh", args, path, FIGURES, part=lambda row: part_of(row) == args.part)
+    if args.part == "beyond":
+        run_beyond(args, campaign)
+    elif args.part == "leg" or not args.quick:
+        run_leg(args, campaign)
     return campaign.rows
 
 
+def part_of(row: Row) -> str:
+    if row.get("beyond_ms"):
+        return "beyond"
+    whole = {"size": BYTES, "upload": False}
+    place = {**{key: row.get(key, whole.get(key)) for key in (*CENTRE, *whole)}, "beyond_ms": 0}
+    return "matrix" if any({**CENTRE, **whole, **axis} == place for axis in MATRIX) else "leg"
+
+
 def run_leg(args: argparse.Namespace, campaign: realtime.Campaign) -> None:
-    axes, contenders, size = (QUICK_AXES, QUICK_CONTENDERS, QUICK_BYTES) if args.quick else (AXES, CONTENDERS, BYTES)
+    size = QUICK_BYTES if args.quick else BYTES
     wanted = []
     for repetition in range(FIRST_LEG, FIRST_LEG + args.repetitions):
-        for axis in [*axes, *([] if args.quick else MATRIX)]:
+        for axis in MATRIX if args.part == "matrix" else QUICK_AXES if args.quick else AXES:
             key = {"kind": "download", **CENTRE, "size": size, **axis, "repetition": repetition}
-            names = contenders if axis in axes else MATRIX_CONTENDERS + ["udp"] * has_ceiling(axis)
+            names = (MATRIX_CONTENDERS + ["udp"] * has_ceiling(axis) if args.part == "matrix"
+                     else QUICK_CONTENDERS if args.quick else CONTENDERS)
             wanted.append((key, names, upload if "upload" in axis else download, describe(axis)))
-    wanted.append(({"kind": "trace", **CENTRE, "size": size, "repetition": FIRST_LEG}, TRACED, traced, "traces"))
+    if args.part == "leg":
+        wanted.append(({"kind": "trace", **CENTRE, "size": size, "repetition": FIRST_LEG}, TRACED, traced, "traces"))
     for i, (key, names, one, what) in enumerate(wanted, 1):
         missing = campaign.missing(key, names)
         if not missing:
