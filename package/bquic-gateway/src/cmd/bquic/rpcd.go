@@ -46,6 +46,7 @@ func checkForInit(file string) error {
 		if err := plan.Print(io.Discard, openwrt.DefaultFiles); err != nil {
 			return err
 		}
+		cfg.Gateway.Enabled, cfg.Relay.Enabled = role == openwrt.Gateway, role == openwrt.Relay // the other one has its own turn
 		if err := checkDaemons(cfg); err != nil {
 			return err
 		}
