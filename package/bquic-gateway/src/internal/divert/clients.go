@@ -13,6 +13,8 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"bquic/internal/route"
 )
 
 const (
@@ -173,12 +175,12 @@ func (b *bridge) enter(client netip.Addr, device int) error {
 func (b *bridge) restore(conn *netlink.Conn, family byte) {
 	gone := make(map[int]bool) // by device
 	for client, r := range b.routes {
-		if familyOf(client) != family {
+		if route.FamilyOf(client) != family {
 			continue
 		}
 		if _, known := gone[r.device]; !known {
 			is, err := lookUp(conn, client, attr(unix.RTA_MARK, native(ClientMark)))
-			gone[r.device] = err != nil || is.table != clientTable
+			gone[r.device] = err != nil || is.Table != clientTable
 		}
 		if !gone[r.device] {
 			continue
@@ -222,8 +224,8 @@ func changeRoute(client netip.Addr, device int, add bool) error {
 	if add {
 		kind, flags = unix.RTM_NEWROUTE, flags|netlink.Create|netlink.Replace
 	}
-	header := []byte{familyOf(client), byte(client.BitLen()), 0, 0, clientTable, unix.RTPROT_STATIC, unix.RT_SCOPE_LINK, unix.RTN_UNICAST, 0, 0, 0, 0}
-	_, err = ask(conn, kind, flags, header, attr(unix.RTA_DST, client.AsSlice()), attr(unix.RTA_OIF, native(uint32(device))))
+	header := []byte{route.FamilyOf(client), byte(client.BitLen()), 0, 0, clientTable, unix.RTPROT_STATIC, unix.RT_SCOPE_LINK, unix.RTN_UNICAST, 0, 0, 0, 0}
+	_, err = route.Ask(conn, kind, flags, header, attr(unix.RTA_DST, client.AsSlice()), attr(unix.RTA_OIF, native(uint32(device))))
 	return err
 }
 
@@ -252,8 +254,8 @@ func routeTo(addr netip.Addr, mark uint32) (out int, gateway bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
-	if r.kind != unix.RTN_UNICAST || len(r.out) == 0 {
+	if r.Kind != unix.RTN_UNICAST || len(r.Out) == 0 {
 		return 0, false, unix.EINVAL
 	}
-	return r.out[0], r.gateway.IsValid(), nil
+	return r.Out[0], r.Gateway.IsValid(), nil
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 
@@ -195,44 +194,6 @@ func TestReadBridged(t *testing.T) {
 			t.Errorf("%v, by device %d, on bridge %d, not %d", found, p.Out, p.Bridge, tc.bridge)
 		}
 	}
-}
-
-// nexthops returns a default route with several next hops.
-func nexthops(t testing.TB) []byte {
-	t.Helper()
-	hop := func(index uint32) []byte {
-		return binary.NativeEndian.AppendUint32(append(binary.NativeEndian.AppendUint16(nil, unix.SizeofRtNexthop), 0, 0), index)
-	}
-	b, err := netlink.MarshalAttributes([]netlink.Attribute{
-		{Type: unix.RTA_TABLE, Data: native(unix.RT_TABLE_MAIN)},
-		{Type: unix.RTA_MULTIPATH, Data: append(hop(3), hop(5)...)},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return append([]byte{unix.AF_INET, 0, 0, 0, unix.RT_TABLE_COMPAT, 0, 0, unix.RTN_UNICAST, 0, 0, 0, 0}, b...)
-}
-
-func TestReadRoute(t *testing.T) {
-	r := readRoute(nexthops(t))
-	if !r.isDefault || r.table != unix.RT_TABLE_MAIN || r.kind != unix.RTN_UNICAST || !slices.Equal(r.out, []int{3, 5}) {
-		t.Errorf("read %+v", r)
-	}
-}
-
-func FuzzReadRoute(f *testing.F) {
-	f.Add(nexthops(f))
-	for _, length := range []byte{0, 200} { // of the first hop
-		b := nexthops(f)
-		b[len(b)-2*unix.SizeofRtNexthop] = length
-		f.Add(b)
-	}
-	f.Add(nexthops(f)[:unix.SizeofRtMsg-1])
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if r := readRoute(b); len(r.out) > len(b) {
-			t.Errorf("%d devices in %d bytes", len(r.out), len(b))
-		}
-	})
 }
 
 func TestRules(t *testing.T) {

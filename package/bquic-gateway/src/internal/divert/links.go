@@ -10,6 +10,8 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"bquic/internal/route"
 )
 
 // A link holds the relevant properties of a network device (RTM_NEWLINK,
@@ -36,7 +38,7 @@ type bridgeVLAN struct {
 // links reads all devices.
 func links(conn *netlink.Conn) (map[int]*link, error) {
 	all := make(map[int]*link)
-	msgs, err := ask(conn, unix.RTM_GETLINK, netlink.Dump, make([]byte, unix.SizeofIfInfomsg))
+	msgs, err := route.Ask(conn, unix.RTM_GETLINK, netlink.Dump, make([]byte, unix.SizeofIfInfomsg))
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +52,7 @@ func links(conn *netlink.Conn) (map[int]*link, error) {
 	if !filter {
 		return all, nil
 	}
-	msgs, err = ask(conn, unix.RTM_GETLINK, netlink.Dump, append([]byte{unix.AF_BRIDGE}, make([]byte, unix.SizeofIfInfomsg-1)...),
+	msgs, err = route.Ask(conn, unix.RTM_GETLINK, netlink.Dump, append([]byte{unix.AF_BRIDGE}, make([]byte, unix.SizeofIfInfomsg-1)...),
 		attr(unix.IFLA_EXT_MASK, native(2))) // RTEXT_FILTER_BRVLAN
 	if err != nil {
 		return nil, err
@@ -229,12 +231,12 @@ func towards(conn *netlink.Conn, all map[int]*link, bridge, device *link, names 
 
 // firstHops returns the next hops on a device towards gateways and the default routers.
 func firstHops(conn *netlink.Conn, device int, gateways []netip.Addr) (hops []netip.Addr) {
-	add := func(r route, last netip.Addr) {
-		if r.kind != unix.RTN_UNICAST || !slices.Contains(r.out, device) {
+	add := func(r route.Route, last netip.Addr) {
+		if r.Kind != unix.RTN_UNICAST || !slices.Contains(r.Out, device) {
 			return
 		}
-		if r.gateway.IsValid() {
-			last = r.gateway
+		if r.Gateway.IsValid() {
+			last = r.Gateway
 		}
 		if last.IsValid() && !slices.Contains(hops, last) {
 			hops = append(hops, last)
@@ -253,7 +255,7 @@ func firstHops(conn *netlink.Conn, device int, gateways []netip.Addr) (hops []ne
 
 // neighbour returns the hardware address of a neighbour, or nil if the kernel does not know it.
 func neighbour(conn *netlink.Conn, device int, addr netip.Addr) []byte {
-	return getNeighbour(conn, familyOf(addr), device, attr(unix.NDA_DST, addr.AsSlice())).mac
+	return getNeighbour(conn, route.FamilyOf(addr), device, attr(unix.NDA_DST, addr.AsSlice())).mac
 }
 
 // behind returns the index of the bridge port behind which a hardware address is, or 0.
@@ -271,7 +273,7 @@ func getNeighbour(conn *netlink.Conn, family byte, device int, attrs ...attribut
 	header := make([]byte, 12)
 	header[0] = family
 	binary.NativeEndian.PutUint32(header[4:], uint32(device))
-	msgs, err := ask(conn, unix.RTM_GETNEIGH, 0, header, attrs...)
+	msgs, err := route.Ask(conn, unix.RTM_GETNEIGH, 0, header, attrs...)
 	if err != nil || len(msgs) == 0 {
 		return neighbourEntry{} // unknown
 	}

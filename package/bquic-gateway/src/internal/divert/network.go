@@ -3,13 +3,14 @@
 package divert
 
 import (
-	"encoding/binary"
 	"net"
 	"net/netip"
 	"slices"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"bquic/internal/route"
 )
 
 // Uplinks returns the devices by which the node reaches other networks: the devices
@@ -22,7 +23,7 @@ func Uplinks(gateways []netip.Addr) ([]string, error) {
 	defer conn.Close()
 	indexes := map[int]bool{}
 	for _, r := range defaults(conn) {
-		for _, index := range r.out {
+		for _, index := range r.Out {
 			indexes[index] = true
 		}
 	}
@@ -31,8 +32,8 @@ func Uplinks(gateways []netip.Addr) ([]string, error) {
 		if err != nil {
 			continue // no route
 		}
-		if r.kind == unix.RTN_UNICAST {
-			for _, index := range r.out {
+		if r.Kind == unix.RTN_UNICAST {
+			for _, index := range r.Out {
 				indexes[index] = true
 			}
 		}
@@ -48,11 +49,11 @@ func Uplinks(gateways []netip.Addr) ([]string, error) {
 }
 
 // defaults returns the default routes of the main table.
-func defaults(conn *netlink.Conn) (routes []route) {
+func defaults(conn *netlink.Conn) (routes []route.Route) {
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
 		all, _ := allRoutes(conn, family) // fails for IPv6 if the kernel does not have it
 		for _, r := range all {
-			if r.isDefault && r.table == unix.RT_TABLE_MAIN && r.kind == unix.RTN_UNICAST {
+			if r.Bits == 0 && r.Table == unix.RT_TABLE_MAIN && r.Kind == unix.RTN_UNICAST {
 				routes = append(routes, r)
 			}
 		}
@@ -61,96 +62,17 @@ func defaults(conn *netlink.Conn) (routes []route) {
 }
 
 // allRoutes returns the routes of all tables.
-func allRoutes(conn *netlink.Conn, family byte) (routes []route, err error) {
-	msgs, err := ask(conn, unix.RTM_GETROUTE, netlink.Dump, append([]byte{family}, make([]byte, unix.SizeofRtMsg-1)...))
+func allRoutes(conn *netlink.Conn, family byte) (routes []route.Route, err error) {
+	msgs, err := route.Ask(conn, unix.RTM_GETROUTE, netlink.Dump, append([]byte{family}, make([]byte, unix.SizeofRtMsg-1)...))
 	for _, m := range msgs {
-		routes = append(routes, readRoute(m.Data))
+		routes = append(routes, route.Read(m.Data))
 	}
 	return routes, err
 }
 
-// ask sends a request, which consists of a header of its kind and of attributes, and returns the answers.
-func ask(conn *netlink.Conn, kind netlink.HeaderType, flags netlink.HeaderFlags, header []byte, attrs ...attribute) ([]netlink.Message, error) {
-	b, err := netlink.MarshalAttributes(attrs)
-	if err != nil {
-		return nil, err
-	}
-	return conn.Execute(netlink.Message{Header: netlink.Header{Type: kind, Flags: netlink.Request | flags}, Data: append(header, b...)})
-}
-
-// familyOf returns the address family of an address.
-func familyOf(addr netip.Addr) byte {
-	if addr.Is6() {
-		return unix.AF_INET6
-	}
-	return unix.AF_INET
-}
-
-// lookUp returns the route that the kernel would use for an address. more are further attributes of the packets.
-func lookUp(conn *netlink.Conn, addr netip.Addr, more ...netlink.Attribute) (route, error) {
-	request := make([]byte, unix.SizeofRtMsg)
-	request[0], request[1] = familyOf(addr), byte(addr.BitLen())
-	binary.NativeEndian.PutUint32(request[8:], unix.RTM_F_LOOKUP_TABLE)
-	msgs, err := ask(conn, unix.RTM_GETROUTE, 0, request, append(more, attr(unix.RTA_DST, addr.AsSlice()))...)
-	if err != nil {
-		return route{}, err
-	}
-	if len(msgs) == 0 {
-		return route{}, unix.ENETUNREACH
-	}
-	return readRoute(msgs[0].Data), nil
-}
-
-// A route holds the relevant parts of a route (struct rtmsg of
-// include/uapi/linux/rtnetlink.h).
-type route struct {
-	isDefault bool
-	table     uint32
-	kind      byte
-	out       []int
-	target    netip.Addr // first address of the prefix
-	gateway   netip.Addr // next hop; invalid if the target is on the link
-}
-
-func readRoute(b []byte) (r route) {
-	if len(b) < unix.SizeofRtMsg {
-		return r
-	}
-	r.isDefault, r.table, r.kind = b[1] == 0, uint32(b[4]), b[7]
-	attrs, err := netlink.NewAttributeDecoder(b[unix.SizeofRtMsg:])
-	if err != nil {
-		return r
-	}
-	for attrs.Next() {
-		switch attrs.Type() {
-		case unix.RTA_TABLE:
-			if len(attrs.Bytes()) == 4 {
-				r.table = attrs.Uint32()
-			}
-		case unix.RTA_OIF:
-			if len(attrs.Bytes()) == 4 {
-				r.out = append(r.out, int(attrs.Uint32()))
-			}
-		case unix.RTA_DST:
-			r.target, _ = netip.AddrFromSlice(attrs.Bytes())
-		case unix.RTA_GATEWAY:
-			r.gateway, _ = netip.AddrFromSlice(attrs.Bytes())
-		case unix.RTA_VIA: // struct rtvia: family, address
-			if len(attrs.Bytes()) > 2 {
-				r.gateway, _ = netip.AddrFromSlice(attrs.Bytes()[2:])
-			}
-		case unix.RTA_MULTIPATH: // struct rtnexthop: length, flags, hops, index
-			for hops := attrs.Bytes(); len(hops) >= unix.SizeofRtNexthop; {
-				r.out = append(r.out, int(binary.NativeEndian.Uint32(hops[4:])))
-				length := (int(binary.NativeEndian.Uint16(hops)) + 3) &^ 3
-				if length < unix.SizeofRtNexthop || length > len(hops) {
-					break
-				}
-				hops = hops[length:]
-			}
-		}
-	}
-	return r
+// lookUp returns the route that the kernel would use for an address, with its table. more are further attributes of the packets.
+func lookUp(conn *netlink.Conn, addr netip.Addr, more ...attribute) (route.Route, error) {
+	return route.LookUp(conn, addr, unix.RTM_F_LOOKUP_TABLE, more...)
 }
 
 // Devices returns the names of all devices except loopback.
@@ -177,7 +99,7 @@ func NodeAddresses(devices []string) (addrs []netip.Addr) {
 		return nil
 	}
 	defer conn.Close()
-	msgs, err := ask(conn, unix.RTM_GETADDR, netlink.Dump, make([]byte, unix.SizeofIfAddrmsg))
+	msgs, err := route.Ask(conn, unix.RTM_GETADDR, netlink.Dump, make([]byte, unix.SizeofIfAddrmsg))
 	if err != nil {
 		return nil
 	}
@@ -195,7 +117,7 @@ func NodeAddresses(devices []string) (addrs []netip.Addr) {
 				continue
 			}
 			if a.addr.Is6() {
-				if r, err := lookUp(conn, a.addr); err != nil || r.kind != unix.RTN_LOCAL {
+				if r, err := lookUp(conn, a.addr); err != nil || r.Kind != unix.RTN_LOCAL {
 					continue
 				}
 			}

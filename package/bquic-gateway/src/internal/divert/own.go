@@ -7,6 +7,8 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"bquic/internal/route"
 )
 
 // Alike reports whether a connection that the node makes itself, with the packet's mark and if need be by its device, leaves as the
@@ -35,15 +37,15 @@ func (d *Diverter) Alike(p *Packet) bool {
 		return false
 	}
 	was, err := lookUp(conn, p.Target.Addr(), mark, attr(unix.RTA_SRC, p.Client.Addr().AsSlice()), attr(unix.RTA_IIF, native(uint32(p.In))))
-	if err != nil || len(was.out) != 1 || was.out[0] != p.Out { // the mark has changed since, or one of several next hops was chosen
-		return is.table != unix.RT_TABLE_UNSPEC
+	if err != nil || len(was.Out) != 1 || was.Out[0] != p.Out { // the mark has changed since, or one of several next hops was chosen
+		return is.Table != unix.RT_TABLE_UNSPEC
 	}
-	return is.gateway == was.gateway || is.table == was.table && is.table != unix.RT_TABLE_UNSPEC
+	return is.Gateway == was.Gateway || is.Table == was.Table && is.Table != unix.RT_TABLE_UNSPEC
 }
 
 // source returns the address that the kernel gives the node's own connections to a target, with a mark and, unless it is 0, by a device.
 func source(target netip.AddrPort, mark uint32, device int) (addr netip.Addr, err error) {
-	fd, err := unix.Socket(int(familyOf(target.Addr())), unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	fd, err := unix.Socket(int(route.FamilyOf(target.Addr())), unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return addr, err
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"bquic/internal/route"
 )
 
 // A routing is a set of routing rules and routes for packets with our marks. They have
@@ -138,8 +140,8 @@ func (s steering) clear(conn *netlink.Conn, family byte, rules []policy) error {
 	routes, err := allRoutes(conn, family)
 	errs = append(errs, err)
 	for _, r := range routes {
-		if r.table == uint32(s.table) && r.target.IsValid() && len(r.out) == 1 {
-			if err := changeRoute(r.target, r.out[0], false); !errors.Is(err, unix.ESRCH) {
+		if r.Table == uint32(s.table) && r.Target.IsValid() && len(r.Out) == 1 {
+			if err := changeRoute(r.Target, r.Out[0], false); !errors.Is(err, unix.ESRCH) {
 				errs = append(errs, err)
 			}
 		}
@@ -189,7 +191,7 @@ func tell(conn *netlink.Conn, kind netlink.HeaderType, header []byte, attrs ...a
 	if kind == unix.RTM_NEWRULE || kind == unix.RTM_NEWROUTE {
 		flags |= netlink.Create | netlink.Excl
 	}
-	_, err := ask(conn, kind, flags, header, attrs...)
+	_, err := route.Ask(conn, kind, flags, header, attrs...)
 	switch {
 	case errors.Is(err, unix.EEXIST), errors.Is(err, unix.ENOENT), errors.Is(err, unix.ESRCH):
 		return nil
@@ -209,7 +211,7 @@ func (p policy) foreign() bool {
 
 // policies returns all routing rules of a family.
 func policies(conn *netlink.Conn, family byte) (rules []policy, err error) {
-	msgs, err := ask(conn, unix.RTM_GETRULE, netlink.Dump, append([]byte{family}, make([]byte, 11)...))
+	msgs, err := route.Ask(conn, unix.RTM_GETRULE, netlink.Dump, append([]byte{family}, make([]byte, 11)...))
 	for _, m := range msgs {
 		rules = append(rules, readPolicy(m.Data))
 	}

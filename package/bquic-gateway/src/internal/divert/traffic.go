@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bquic/internal/processor"
+	"bquic/internal/route"
 )
 
 // A Meter reads the traffic counters of devices.
@@ -31,7 +32,7 @@ func (m *Meter) Close() error { return m.conn.Close() }
 // Read returns the sum of the counters of all devices that exist.
 func (m *Meter) Read(devices []string) (sum processor.Traffic, err error) {
 	for _, name := range devices {
-		msgs, err := ask(m.conn, unix.RTM_GETLINK, 0, make([]byte, unix.SizeofIfInfomsg), text(unix.IFLA_IFNAME, name))
+		msgs, err := route.Ask(m.conn, unix.RTM_GETLINK, 0, make([]byte, unix.SizeofIfInfomsg), text(unix.IFLA_IFNAME, name))
 		if err != nil || len(msgs) == 0 {
 			continue // the device is gone
 		}

@@ -11,50 +11,34 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"bquic/internal/route"
 )
 
 // errNoRoute: the kernel has no usable route to the address.
 var errNoRoute = errors.New("no route")
 
-// A route is the kernel's route to an address.
-type route struct {
-	kind  uint8        // RTN_UNICAST and so on (linux/rtnetlink.h)
-	link  bool         // the address is on a link of this machine
-	match netip.Prefix // the destination in the table; for IPv4 only, from Linux 4.13 on
-}
-
-// routeTo asks the kernel for its current route to addr, as for a connecting socket: it
-// applies the routing rules and sends nothing. If there is no route, the error is errNoRoute.
-func routeTo(addr netip.Addr) (r route, err error) {
+// routeTo asks the kernel for its current route to addr, as for a connecting socket. If there is no route, the error is errNoRoute. For
+// IPv4 only, from Linux 4.13 on, the route has its own prefix.
+func routeTo(addr netip.Addr) (r route.Route, err error) {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
 		return r, fmt.Errorf("cannot look up a route: %w", err)
 	}
 	defer conn.Close()
-	// struct rtmsg of include/uapi/linux/rtnetlink.h (binary.Append would add its reflection to a router's flash)
-	request := make([]byte, unix.SizeofRtMsg)
-	request[0], request[1] = unix.AF_INET6, byte(addr.BitLen())
+	flags := uint32(0)
 	if addr.Is4() {
-		request[0] = unix.AF_INET
-		binary.NativeEndian.PutUint32(request[8:], unix.RTM_F_FIB_MATCH)
+		flags = unix.RTM_F_FIB_MATCH
 	}
-	attributes := netlink.NewAttributeEncoder()
-	attributes.Bytes(unix.RTA_DST, addr.WithZone("").AsSlice())
+	var by []netlink.Attribute
 	if zone := addr.Zone(); zone != "" {
 		link, err := net.InterfaceByName(zone)
 		if err != nil {
 			return r, err
 		}
-		attributes.Uint32(unix.RTA_OIF, uint32(link.Index))
+		by = append(by, netlink.Attribute{Type: unix.RTA_OIF, Data: binary.NativeEndian.AppendUint32(nil, uint32(link.Index))})
 	}
-	encoded, err := attributes.Encode()
-	if err != nil {
-		return r, err
-	}
-	replies, err := conn.Execute(netlink.Message{
-		Header: netlink.Header{Type: unix.RTM_GETROUTE, Flags: netlink.Request},
-		Data:   append(request, encoded...),
-	})
+	r, err = route.LookUp(conn, addr, flags, by...)
 	switch {
 	// The errors of unreachable, prohibit and blackhole routes count as no route, too.
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.EACCES),
@@ -62,13 +46,8 @@ func routeTo(addr netip.Addr) (r route, err error) {
 		return r, errNoRoute
 	case err != nil:
 		return r, fmt.Errorf("cannot look up a route: %w", err)
-	case len(replies) == 0 || len(replies[0].Data) < unix.SizeofRtMsg:
-		return r, errors.New("cannot look up a route: no answer")
 	}
-	answer := replies[0].Data
-	r.kind, r.link = answer[7], answer[6] == unix.RT_SCOPE_LINK
-	r.match, err = addr.WithZone("").Prefix(int(answer[1]))
-	return r, err
+	return r, nil
 }
 
 // own returns the type of addr if it belongs to this machine, or "" if it does not. Only
@@ -84,7 +63,7 @@ func own(addr netip.Addr) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	switch r.kind {
+	switch r.Kind {
 	case unix.RTN_LOCAL:
 		return "local", nil
 	case unix.RTN_BROADCAST:
@@ -96,8 +75,10 @@ func own(addr netip.Addr) (string, error) {
 	}
 	// 4.2BSD, and Linux before 5.14, also treat the first address of an IPv4 network as
 	// a broadcast address. Neighbours may still do so.
-	if addr.Is4() && r.link && r.match.Bits() <= 30 && r.match.Addr() == addr {
-		return "broadcast", nil
+	if addr.Is4() && r.Scope == unix.RT_SCOPE_LINK && r.Bits <= 30 {
+		if network, err := addr.Prefix(r.Bits); err != nil || network.Addr() == addr {
+			return "broadcast", err
+		}
 	}
 	return "", nil
 }
