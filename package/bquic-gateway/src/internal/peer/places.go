@@ -32,10 +32,8 @@ var (
 // are refused first. As their tunnels end, all peers that ask for more converge to
 // the same number (max-min fairness).
 //
-// Tunnels can last for hours. So a refused peer that holds less than an equal part
-// of the taken places takes one from the peer with most places. In the same way, a
-// refused source that holds less than an equal part of its peer's places takes one
-// from the peer's source with most places.
+// Nobody loses a place for another peer, although tunnels can last for hours: a
+// connection that is refused goes direct, but one that has lost its tunnel is lost.
 type Places struct {
 	total, used int
 	holders     map[string]*holder
@@ -62,40 +60,24 @@ func (p *Places) Held(peer string) int {
 	return 0
 }
 
-// A Claim names the holder of a place.
-type Claim struct {
-	Peer   string
-	Source netip.Prefix
-}
-
 // Take allocates a place to a peer that connects from source and may hold at most
-// most places (0: no limit of its own). The error says why there is no place. If
-// Take returns a victim, it took the victim's place, which already counts as given
-// back.
-func (p *Places) Take(peer string, most int, source netip.Prefix) (*Claim, error) {
+// most places (0: no limit of its own). The error says why there is no place.
+func (p *Places) Take(peer string, most int, source netip.Prefix) error {
 	h := p.holders[peer]
 	if h == nil {
-		h = &holder{} // stored only when it gets a place
+		h = &holder{sources: make(map[netip.Prefix]int)} // stored only when it gets a place
 	}
-	err := p.refuse(h, most, source)
-	var victim *Claim
-	if err != nil {
-		if victim = p.victim(peer, h, err, source); victim == nil {
-			return nil, err
-		}
-		p.Give(victim.Peer, victim.Source)
+	if err := p.refuse(h, most, source); err != nil {
+		return err
 	}
 	if p.holders == nil {
 		p.holders = make(map[string]*holder)
 	}
-	if p.holders[peer] == nil {
-		h.sources = make(map[netip.Prefix]int)
-		p.holders[peer] = h
-	}
+	p.holders[peer] = h
 	p.used++
 	h.used++
 	h.sources[source]++
-	return victim, nil
+	return nil
 }
 
 // refuse returns why there is no place for h and source, or nil if there is one.
@@ -119,43 +101,6 @@ func (p *Places) refuse(h *holder, most int, source netip.Prefix) error {
 		return errShare
 	}
 	return nil
-}
-
-// victim returns the holder that must give up a place to a refused peer, or nil if
-// there is none.
-func (p *Places) victim(peer string, h *holder, why error, source netip.Prefix) *Claim {
-	active := len(p.holders)
-	if h.used == 0 {
-		active++
-	}
-	if why != errMost && h.used < p.used/active { // so one holds at least two more
-		from := peer
-		for name, other := range p.holders {
-			if n := p.Held(from); other.used > n || other.used == n && name < from {
-				from = name
-			}
-		}
-		return &Claim{from, p.holders[from].largest()}
-	}
-	active = len(h.sources)
-	if h.sources[source] == 0 {
-		active++
-	}
-	if h.sources[source] < h.used/active {
-		return &Claim{peer, h.largest()}
-	}
-	return nil
-}
-
-// largest returns the source with the most places.
-func (h *holder) largest() (largest netip.Prefix) {
-	most := 0
-	for source, n := range h.sources {
-		if n > most || n == most && source.Compare(largest) < 0 {
-			largest, most = source, n
-		}
-	}
-	return largest
 }
 
 // Give gives back a place that was taken.

@@ -52,10 +52,7 @@ func Files() uint64 {
 	return uint64(files.Cur)
 }
 
-var (
-	errRevoked = &Refusal{http.StatusProxyAuthRequired, RequestDenied, "the peer's token is no longer valid"}
-	errYielded = &Refusal{http.StatusServiceUnavailable, LimitReached, "few places for tunnels are left, and the peer has more than its share"}
-)
+var errRevoked = &Refusal{http.StatusProxyAuthRequired, RequestDenied, "the peer's token is no longer valid"}
 
 // A member is the state of a peer since it was first configured.
 type member struct {
@@ -73,12 +70,10 @@ type member struct {
 type grant struct {
 	*member
 	token  peer.Hash
-	claim  peer.Claim
+	source netip.Prefix
 	limits *limits
 	ctx    context.Context // canceled when the tunnel must end
 	end    context.CancelCauseFunc
-	given  bool          // the place already belongs to another tunnel
-	quiet  atomic.Uint32 // for how many watchIntervals it has carried nothing; 0 for UDP
 }
 
 // SetAccess sets which peers may open tunnels from now on, and to which targets. Open tunnels
@@ -107,11 +102,9 @@ func (h *Handler) SetAccess(a Access) {
 		m.cfg = &cfg
 		h.members = append(h.members, m)
 	}
-	for _, grants := range h.granted {
-		for _, g := range grants {
-			if !h.valid(g.member, g.token) {
-				g.end(errRevoked)
-			}
+	for g := range h.granted {
+		if !h.valid(g.member, g.token) {
+			g.end(errRevoked)
 		}
 	}
 }
@@ -156,35 +149,16 @@ func (h *Handler) enter(m *member, token peer.Hash, client netip.Addr) (*grant, 
 	if h.Short != nil && h.Short() {
 		return nil, &Refusal{http.StatusServiceUnavailable, LimitReached, "the gateway's memory is short"}
 	}
-	g := &grant{member: m, token: token, limits: m.limits, claim: peer.Claim{Peer: m.name, Source: peer.SourceOf(client)}}
-	from, err := h.places.Take(m.name, m.cfg.Tunnels, g.claim.Source)
-	if err != nil {
+	g := &grant{member: m, token: token, limits: m.limits, source: peer.SourceOf(client)}
+	if err := h.places.Take(m.name, m.cfg.Tunnels, g.source); err != nil {
 		return nil, &Refusal{http.StatusServiceUnavailable, LimitReached, err.Error()}
-	}
-	if from != nil {
-		h.yield(*from)
 	}
 	g.ctx, g.end = context.WithCancelCause(context.Background())
 	if h.granted == nil {
-		h.granted = make(map[peer.Claim][]*grant)
+		h.granted = make(map[*grant]bool)
 	}
-	h.granted[g.claim] = append(h.granted[g.claim], g)
+	h.granted[g] = true
 	return g, nil
-}
-
-// yield ends the tunnel of a claim that must give up a place: the one that has been idle for longest, of several the oldest. So a
-// transfer goes on as long as any tunnel is idle, as most are. The caller holds mu.
-func (h *Handler) yield(claim peer.Claim) {
-	var idlest *grant
-	for _, g := range h.granted[claim] {
-		if !g.given && (idlest == nil || g.quiet.Load() > idlest.quiet.Load()) {
-			idlest = g
-		}
-	}
-	if idlest != nil {
-		idlest.given = true
-		idlest.end(errYielded)
-	}
 }
 
 // opened counts an opened tunnel.
@@ -200,13 +174,8 @@ func (h *Handler) leave(g *grant) {
 	g.end(nil)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !g.given {
-		h.places.Give(g.claim.Peer, g.claim.Source)
-	}
-	rest := slices.DeleteFunc(h.granted[g.claim], func(other *grant) bool { return other == g })
-	if h.granted[g.claim] = rest; len(rest) == 0 {
-		delete(h.granted, g.claim)
-	}
+	h.places.Give(g.name, g.source)
+	delete(h.granted, g)
 }
 
 // Stats are a Handler's counters. Up and Down are seen from the relay.

@@ -126,7 +126,7 @@ type Handler struct {
 	mu      sync.Mutex
 	allow   []netip.Prefix
 	members []*member
-	granted map[peer.Claim][]*grant // oldest first
+	granted map[*grant]bool
 	places  peer.Places
 	total   uint64 // tunnels
 	uplink  uplink
@@ -277,7 +277,7 @@ func (h *Handler) serveTCP(w http.ResponseWriter, r *http.Request, conn *net.TCP
 		Cancel(str, http3.ErrCodeConnectError)
 	})
 	defer stop()
-	return Splice(conn, g.stream(str), &g.bytes, &g.quiet)
+	return Splice(conn, g.stream(str), &g.bytes)
 }
 
 // stream returns str, limited to the peer's rate.

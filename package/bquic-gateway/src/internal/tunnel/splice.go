@@ -84,25 +84,22 @@ func (c *Counter) Add(n uint64) {
 
 // Splice copies between conn and str until both directions have ended, then closes both. It passes on the end of one direction as
 // a FIN. If one side is reset or fails, Splice passes on what that side has sent, then resets the other side in both directions
-// and returns the error. In quiet, it counts for how many watchIntervals nothing has moved.
-func Splice(conn *net.TCPConn, str Stream, count *Bytes, quiet *atomic.Uint32) error {
-	return (&splice{conn: conn, str: str, count: count, quiet: quiet}).run(nil)
+// and returns the error.
+func Splice(conn *net.TCPConn, str Stream, count *Bytes) error {
+	return SpliceTimed(conn, nil, str, count, nil, nil)
 }
 
 // SpliceTimed is Splice at a relay, whose client is at conn. It sends first, the data already read from conn, before all else. If
 // timing is not nil, it also measures how long the client waits. While crowded reports that there is little room, it looks for
 // dead clients more often.
 func SpliceTimed(conn *net.TCPConn, first []byte, str Stream, count *Bytes, timing *Timing, crowded func() bool) error {
-	return (&splice{conn: conn, str: str, count: count, timing: timing, crowded: crowded, quiet: new(atomic.Uint32)}).run(first)
-}
-
-func (s *splice) run(first []byte) (err error) {
-	conn, str, timing := s.conn, s.str, s.timing
-	if s.raw, err = newRawTCP(conn); err != nil {
+	raw, err := newRawTCP(conn)
+	if err != nil {
 		Reset(conn)
 		Cancel(str, http3.ErrCodeConnectError)
 		return err
 	}
+	s := &splice{conn: conn, raw: raw, str: str, count: count, timing: timing, crowded: crowded}
 	ResetAtEnd(conn)
 	LimitUnsent(conn)
 	KeepUrgent(conn)
@@ -129,14 +126,13 @@ type splice struct {
 	timing  *Timing     // nil: not measured
 	crowded func() bool // at a relay, where conn is the client's; nil at a gateway
 
-	quiet   *atomic.Uint32 // for how many watchIntervals nothing has moved
-	moved   atomic.Uint32  // writes in both directions; 32 bits, because 64 bits need a lock on some processors
-	reading atomic.Bool    // conn is being read, and the read would return a reset
-	writing atomic.Bool    // conn is being written
-	shut    atomic.Bool    // our FIN was sent, so the kernel may have closed conn without a reset
-	failed  atomic.Bool    // conn takes no more data: it was reset
-	closed  atomic.Bool    // str was closed: all that it is to carry was written
-	more    bool           // str knows that more follows; used by toStream only
+	moved   atomic.Uint32 // writes in both directions; 32 bits, because 64 bits need a lock on some processors
+	reading atomic.Bool   // conn is being read, and the read would return a reset
+	writing atomic.Bool   // conn is being written
+	shut    atomic.Bool   // our FIN was sent, so the kernel may have closed conn without a reset
+	failed  atomic.Bool   // conn takes no more data: it was reset
+	closed  atomic.Bool   // str was closed: all that it is to carry was written
+	more    bool          // str knows that more follows; used by toStream only
 
 	mu    sync.Mutex
 	ended int   // directions that ended
@@ -144,6 +140,7 @@ type splice struct {
 	watch *time.Timer
 	// Used by look only:
 	lastMoved uint32
+	idle      time.Duration
 	hurried   bool // conn has Hurried
 }
 
@@ -386,15 +383,14 @@ func (s *splice) unhealthy() error {
 	}
 
 	if moved := s.moved.Load(); moved != s.lastMoved {
-		s.lastMoved = moved
-		s.quiet.Store(0)
+		s.lastMoved, s.idle = moved, 0
 		return nil
 	}
-	idle := time.Duration(s.quiet.Add(1)) * watchInterval
-	if half && idle >= halfClosedTimeout {
+	s.idle += watchInterval
+	if half && s.idle >= halfClosedTimeout {
 		return errIdle
 	}
-	if s.crowded != nil && !s.hurried && idle >= halfClosedTimeout && s.crowded() {
+	if s.crowded != nil && !s.hurried && s.idle >= halfClosedTimeout && s.crowded() {
 		s.hurried = true
 		_ = s.conn.SetKeepAliveConfig(Hurried)
 	}

@@ -5,7 +5,6 @@ package tunnel
 import (
 	"crypto/tls"
 	"io"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,7 +62,7 @@ func TestUnread(t *testing.T) {
 			t.Fatal(err)
 		}
 		str := open()
-		go func() { ended <- Splice(conn, sharedStream{str}, new(Bytes), new(atomic.Uint32)) }()
+		go func() { ended <- Splice(conn, sharedStream{str}, new(Bytes)) }()
 	}
 	for before, full := uint64(0), false; !full; time.Sleep(200 * time.Millisecond) {
 		_, held := relay.Held()

@@ -56,7 +56,6 @@ type fleetResult struct {
 	Bytes       int64   `json:"bytes"`
 	Errors      int64   `json:"errors"`
 	Refused     int64   `json:"greedy_refused"` // tunnels of the greedy peer
-	Yielded     int64   `json:"greedy_yielded"` // tunnels that it had to give up for others
 	RSS         float64 `json:"rss_mib"`
 	Ceiling     float64 `json:"ceiling_mib"`
 	Jain        float64 `json:"jain"`
@@ -149,8 +148,8 @@ func runFleet(ctx context.Context, bquic, output string, peers, connections, gre
 		return fmt.Errorf("the peers after the revocation: %w", err)
 	}
 	fmt.Printf("%d peers with %d connections each, %.0f s: %d transfers, %.1f GB, %d errors, Jain %.3f (the greedy one has %.1f times the mean, "+
-		"%d of its tunnels were refused, %d yielded), gateway's RSS at most %.0f of %.0f MiB; a revoked peer's tunnels ended in %.0f ms (%d left, %d of others ended)\n",
-		row.Peers, row.Connections, row.Seconds, row.Transfers, float64(row.Bytes)/1e9, row.Errors, row.Jain, row.GreedyShare, row.Refused, row.Yielded,
+		"%d of its tunnels were refused), gateway's RSS at most %.0f of %.0f MiB; a revoked peer's tunnels ended in %.0f ms (%d left, %d of others ended)\n",
+		row.Peers, row.Connections, row.Seconds, row.Transfers, float64(row.Bytes)/1e9, row.Errors, row.Jain, row.GreedyShare, row.Refused,
 		row.RSS, row.Ceiling, row.RevokedMS, row.StillOpen, row.Others)
 	switch {
 	case row.Errors > 0:
@@ -230,7 +229,7 @@ func runFleetPeers(ctx context.Context, peers, connections, greed int, lasting t
 	if int(dialled.Load()) != peers {
 		return fmt.Errorf("%d of %d peers reached the gateway", dialled.Load(), peers)
 	}
-	var transfers, failures, refused, yielded atomic.Int64
+	var transfers, failures, refused atomic.Int64
 	start := time.Now()
 	// With few transfers of random sizes, even fair shares differ, so a slow machine needs more time.
 	enough, end := start.Add(lasting), start.Add(fleetLongest*lasting)
@@ -259,9 +258,6 @@ func runFleetPeers(ctx context.Context, peers, connections, greed int, lasting t
 					case i == 0 && errors.Is(err, errNoPlace):
 						refused.Add(1)
 						pause(ctx, time.Second)
-					case i == 0 && isYielded(err):
-						yielded.Add(1)
-						pause(ctx, time.Second)
 					default:
 						if failures.Add(1) <= 10 {
 							fmt.Fprintf(os.Stderr, "peer %d: %v\n", i, err)
@@ -273,7 +269,7 @@ func runFleetPeers(ctx context.Context, peers, connections, greed int, lasting t
 		}
 	}
 	wg.Wait()
-	row := fleetResult{Seconds: time.Since(start).Seconds(), Transfers: transfers.Load(), Errors: failures.Load(), Refused: refused.Load(), Yielded: yielded.Load()}
+	row := fleetResult{Seconds: time.Since(start).Seconds(), Transfers: transfers.Load(), Errors: failures.Load(), Refused: refused.Load()}
 	sum, squares := 0.0, 0.0
 	for _, p := range all {
 		n := float64(p.bytes.Load())
@@ -332,7 +328,7 @@ func runFleetPeers(ctx context.Context, peers, connections, greed int, lasting t
 func fleetFigures(r fleetResult) map[string]any {
 	return map[string]any{
 		"seconds": r.Seconds, "transfers": r.Transfers, "bytes": r.Bytes, "errors": r.Errors,
-		"greedy_refused": r.Refused, "greedy_yielded": r.Yielded, "jain": r.Jain, "greedy_over_mean": r.GreedyShare,
+		"greedy_refused": r.Refused, "jain": r.Jain, "greedy_over_mean": r.GreedyShare,
 	}
 }
 
@@ -366,12 +362,6 @@ var (
 	errOver    = errors.New("the time is over")
 	errNoPlace = errors.New("no place for another tunnel")
 )
-
-// isYielded says if a tunnel's place was given to another peer.
-func isYielded(err error) bool {
-	var reset *http3.Error
-	return errors.As(err, &reset) && reset.ErrorCode == http3.ErrCodeConnectError && reset.Remote
-}
 
 // open opens a tunnel to the origin.
 func (p *fleetPeer) open(ctx context.Context) (*http3.RequestStream, error) {
