@@ -13,16 +13,24 @@ import (
 	"bquic/internal/divert"
 )
 
-// TestClientsShare checks that two clients of a relay share a slower mesh equally, although
-// one has eight connections and the other has one. For downloads, the relay tells the
-// gateway to which client each connection belongs; for uploads, it knows that itself.
+// TestClientsShare checks that two clients of a relay share a slower mesh, and the relay's rate,
+// equally, although one has eight connections and the other has one. The relay tells the
+// gateway to which client each connection belongs; for uploads over a slower mesh, it knows that itself.
 func TestClientsShare(t *testing.T) {
-	for _, direction := range []string{"down", "up"} {
-		t.Run(direction, func(t *testing.T) {
+	for _, tc := range []struct{ name, direction, mesh string }{
+		{"down", "down", "10mbit"}, {"up", "up", "10mbit"}, {"down at a rate", "down", ""}, {"up at a rate", "up", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
 			m := newMesh(t)
-			m.slow("10mbit")
-			m.startGateway()
-			node := m.startRelay(m.config(divert.Redirect))
+			c, direction := m.config(divert.Redirect), tc.direction
+			if tc.mesh != "" {
+				m.slow(tc.mesh)
+				m.startGateway()
+			} else {
+				m.startGatewayAt(443, "config peer 'node'", "\tlist token 'token-of-node'", "\toption rate '10'")
+				c.Token = "token-of-node"
+			}
+			node := m.startRelay(c)
 			var received [2]atomic.Int64 // bytes of the IPv4 client and of the IPv6 client
 			pour := func(conn *net.TCPConn) {
 				for b := make([]byte, 64<<10); ; {

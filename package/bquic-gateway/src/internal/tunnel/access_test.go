@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -254,7 +255,7 @@ func TestRate(t *testing.T) {
 				begin := time.Now()
 				for range 4 {
 					go func() {
-						s := newRated(t.Context(), endless{}, l)
+						s := newRated(t.Context(), endless{}, l, l.enter(""))
 						sum := 0
 						for time.Since(begin) < 10*time.Second {
 							sum += move(s)
@@ -275,7 +276,8 @@ func TestRate(t *testing.T) {
 	}
 	// A waiting stream is woken when the tunnel ends.
 	synctest.Test(t, func(t *testing.T) {
-		s := newRated(t.Context(), endless{}, newLimits(1))
+		l := newLimits(1)
+		s := newRated(t.Context(), endless{}, l, l.enter(""))
 		ended := make(chan error)
 		go func() {
 			_, err := s.Write(make([]byte, 1<<20))
@@ -292,7 +294,8 @@ func TestRate(t *testing.T) {
 // TestRatedAnswer has a stream that is no longer read, as when a server takes no more of an upload. What is written to it still passes.
 func TestRatedAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newRated(t.Context(), endless{}, newLimits(rateChunk))
+		l := newLimits(rateChunk)
+		s := newRated(t.Context(), endless{}, l, l.enter(""))
 		s.CancelRead(quic.StreamErrorCode(http3.ErrCodeConnectError))
 		if n, err := s.Write(make([]byte, 4*rateChunk)); n != 4*rateChunk || err != nil {
 			t.Errorf("%d bytes were written: %v", n, err)
@@ -309,16 +312,48 @@ func TestRatedTurns(t *testing.T) {
 		l := newLimits(bytesPerSecond)
 		for range downloads {
 			go func() {
-				for s := newRated(ctx, endless{}, l); ctx.Err() == nil; {
+				for s := newRated(ctx, endless{}, l, l.enter("")); ctx.Err() == nil; {
 					_, _ = s.Write(make([]byte, largeBuffer))
 				}
 			}()
 		}
 		time.Sleep(5 * time.Second)
 		begin := time.Now()
-		_, _ = newRated(ctx, endless{}, l).Write(make([]byte, 300))
+		_, _ = newRated(ctx, endless{}, l, l.enter("")).Write(make([]byte, 300))
 		if waited, most := time.Since(begin).Seconds(), (downloads+1)*1500/bytesPerSecond; waited > most {
 			t.Errorf("it waited for %.3f s, not for at most %.3f s", waited, most)
+		}
+	})
+}
+
+// TestRatedClients checks that a client with many downloads gets no more of a peer's rate than one with a single one, and that nothing is
+// left of clients whose tunnels have ended.
+func TestRatedClients(t *testing.T) {
+	const bytesPerSecond, downloads = 1e6, 50
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		l := newLimits(bytesPerSecond)
+		var moved [2]atomic.Int64
+		var wg sync.WaitGroup
+		for i := range downloads {
+			client := min(i, 1)
+			wg.Go(func() {
+				name := fmt.Sprint("relay ", client)
+				defer l.leave(name)
+				for s := newRated(ctx, endless{}, l, l.enter(name)); ctx.Err() == nil; {
+					n, _ := s.Write(make([]byte, largeBuffer))
+					moved[client].Add(int64(n))
+				}
+			})
+		}
+		time.Sleep(20 * time.Second)
+		end()
+		wg.Wait()
+		if one, many := moved[0].Load(), moved[1].Load(); one < many*9/10 || many < one*9/10 {
+			t.Errorf("one download: %d bytes, %d of another client: %d bytes", one, downloads-1, many)
+		}
+		if len(l.clients) > 0 {
+			t.Errorf("%d clients are left", len(l.clients))
 		}
 	})
 }

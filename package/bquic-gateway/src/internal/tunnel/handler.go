@@ -277,15 +277,21 @@ func (h *Handler) serveTCP(w http.ResponseWriter, r *http.Request, conn *net.TCP
 		Cancel(str, http3.ErrCodeConnectError)
 	})
 	defer stop()
-	return Splice(conn, g.stream(str), &g.bytes)
+	limited, leave := g.limit(str, r)
+	defer leave()
+	return Splice(conn, limited, &g.bytes)
 }
 
-// stream returns str, limited to the peer's rate.
-func (g *grant) stream(str *http3.Stream) DatagramStream {
+// limit returns the stream of a request, limited to the peer's rate. The caller must call leave when the tunnel has ended.
+func (g *grant) limit(str *http3.Stream, r *http.Request) (limited DatagramStream, leave func()) {
 	if g.limits == nil {
-		return str
+		return str, func() {}
 	}
-	return newRated(g.ctx, str, g.limits)
+	client := ""
+	if n := clientOf(r.Header); n > 0 {
+		client = fmt.Sprint(r.RemoteAddr, " ", n)
+	}
+	return newRated(g.ctx, str, g.limits, g.limits.enter(client)), func() { g.limits.leave(client) }
 }
 
 // check parses the request into q, or returns a *Refusal. cfg is the configuration of

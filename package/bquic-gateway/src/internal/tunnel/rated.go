@@ -4,6 +4,7 @@ package tunnel
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -14,14 +15,26 @@ const (
 	// rateChunk is how many bytes pass at a time. A bucket holds at least this much.
 	rateChunk = 16 << 10
 	// rateTurn is how many of them are taken from the bucket at a time, about a packet: a small answer waits for one turn of each
-	// tunnel that is waiting.
+	// other client that is waiting.
 	rateTurn = 1500
 	// rateBurst is the size of a bucket, as the time in which the rate fills it.
 	rateBurst = 50 * time.Millisecond
 )
 
 // limits are a peer's rate limits in each direction.
-type limits struct{ up, down *rate.Limiter }
+type limits struct {
+	up, down *rate.Limiter
+
+	mu      sync.Mutex
+	clients map[string]*turns // by the relay's address and its number for the client
+}
+
+// turns let one tunnel of a client wait for the bucket at a time. As the bucket serves those first that wait for longest, clients
+// share it equally, however many tunnels they have, and so do the tunnels of a client.
+type turns struct {
+	up, down chan struct{}
+	tunnels  int
+}
 
 // newLimits returns limits of bytes per second, nil for 0.
 func newLimits(bytes float64) *limits {
@@ -29,7 +42,32 @@ func newLimits(bytes float64) *limits {
 		return nil
 	}
 	bucket := max(rateChunk, int(bytes*rateBurst.Seconds()))
-	return &limits{rate.NewLimiter(rate.Limit(bytes), bucket), rate.NewLimiter(rate.Limit(bytes), bucket)}
+	return &limits{up: rate.NewLimiter(rate.Limit(bytes), bucket), down: rate.NewLimiter(rate.Limit(bytes), bucket), clients: make(map[string]*turns)}
+}
+
+// enter returns the turns of a client, for one more tunnel; leave records the tunnel's end. A tunnel without a client ("") counts as one.
+func (l *limits) enter(client string) *turns {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := l.clients[client]
+	if t == nil {
+		t = &turns{up: make(chan struct{}, 1), down: make(chan struct{}, 1)}
+		if client != "" {
+			l.clients[client] = t
+		}
+	}
+	t.tunnels++
+	return t
+}
+
+func (l *limits) leave(client string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t := l.clients[client]; t != nil {
+		if t.tunnels--; t.tunnels == 0 {
+			delete(l.clients, client)
+		}
+	}
 }
 
 // A rated stream is limited to a rate. Above it, data stays unread, so that flow
@@ -42,12 +80,13 @@ type rated struct {
 // A direction of a rated stream ends apart from the other one: a server that reads no more may still have an answer on its way.
 type direction struct {
 	bucket *rate.Limiter
+	turn   chan struct{}
 	ctx    context.Context
 	end    context.CancelFunc
 }
 
-func newRated(ctx context.Context, str DatagramStream, l *limits) *rated {
-	s := &rated{str, direction{bucket: l.up}, direction{bucket: l.down}}
+func newRated(ctx context.Context, str DatagramStream, l *limits, t *turns) *rated {
+	s := &rated{str, direction{bucket: l.up, turn: t.up}, direction{bucket: l.down, turn: t.down}}
 	s.up.ctx, s.up.end = context.WithCancel(ctx)
 	s.down.ctx, s.down.end = context.WithCancel(ctx)
 	return s
@@ -56,11 +95,18 @@ func newRated(ctx context.Context, str DatagramStream, l *limits) *rated {
 // wait takes n bytes from the bucket.
 func (d *direction) wait(n int) error {
 	for n > 0 {
-		turn := min(n, rateTurn)
-		if err := d.bucket.WaitN(d.ctx, turn); err != nil {
+		select {
+		case d.turn <- struct{}{}:
+		case <-d.ctx.Done():
+			return d.ctx.Err()
+		}
+		some := min(n, rateTurn)
+		err := d.bucket.WaitN(d.ctx, some)
+		<-d.turn
+		if err != nil {
 			return err
 		}
-		n -= turn
+		n -= some
 	}
 	return nil
 }

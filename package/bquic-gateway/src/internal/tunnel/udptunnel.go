@@ -193,7 +193,9 @@ func (h *Handler) serveUDP(w http.ResponseWriter, r *http.Request, conn *net.UDP
 	defer end(nil)
 	stop := context.AfterFunc(g.ctx, func() { end(context.Cause(g.ctx)) })
 	defer stop()
-	return SpliceUDP(ctx, conn, nil, g.stream(str), &g.bytes, IdleOf(port))
+	limited, leave := g.limit(str, r)
+	defer leave()
+	return SpliceUDP(ctx, conn, nil, limited, &g.bytes, IdleOf(port))
 }
 
 // IdleOf returns the idle timeout of tunnels to a UDP port.
