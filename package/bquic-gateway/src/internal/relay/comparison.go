@@ -224,8 +224,7 @@ func (c *comparison) keep() {
 
 // draw decides whether a new connection is carried or goes direct. A connection of a known session follows the session.
 func (r *Relay) draw(p *divert.Packet, now time.Time) *proof.Session {
-	// Targets that only gateways can reach have no direct route, so there is nothing to compare.
-	if p.Bridge != 0 && r.now.Load().Bridge == BridgeAll {
+	if r.stranded(p) { // there is no direct route to compare with
 		return nil
 	}
 	return r.comparison.join(now, p.Client.Addr(), p.Target.Addr(), r.load.fills())

@@ -290,19 +290,22 @@ func (g *gateways) best() (up []*session) {
 	return up
 }
 
+// candidates returns the sessions for new connections, with former ones if there are no others.
+func (g *gateways) candidates() []*session {
+	if up := g.best(); len(up) > 0 {
+		return up
+	}
+	return slices.DeleteFunc(slices.Clone(g.former), func(s *session) bool { return s.state() != upstream.Up })
+}
+
 // pick returns a session for a new connection, or nil. Among the working gateways
 // with the largest weight, it chooses the session that should deliver first.
 func (g *gateways) pick() *session {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	up := g.best()
+	up := g.candidates()
 	switch len(up) {
 	case 0:
-		for _, s := range g.former {
-			if s.state() == upstream.Up {
-				return s
-			}
-		}
 		return nil
 	case 1:
 		return up[0]
@@ -324,7 +327,15 @@ func (g *gateways) pick() *session {
 func (g *gateways) works() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.used()) > 0
+	return len(g.candidates()) > 0
+}
+
+// room reports whether a session takes new connections, and its gateway has not just had no place for one: a connection that it
+// refuses goes direct a round trip later than one that nobody has asked it for.
+func (g *gateways) room() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.ContainsFunc(g.candidates(), func(s *session) bool { return !s.full() })
 }
 
 // addresses returns the resolved addresses of the gateways.
@@ -354,7 +365,11 @@ func (g *gateways) found(gateway string, addresses []netip.Prefix) {
 	k.addresses, k.itself = addresses, itself
 }
 
-const itselfReason = "it is this router itself: connections gain nothing"
+// Reasons why connections go direct although a gateway is Up.
+const (
+	itselfReason = "it is this router itself: connections gain nothing"
+	fullReason   = "it has no place for more connections"
+)
 
 func (g *gateways) of(gateway string) *known {
 	k := g.known[gateway]
@@ -390,11 +405,7 @@ func (g *gateways) report(now time.Time) {
 
 // used returns the gateways that carry new connections.
 func (g *gateways) used() (gateways []string) {
-	best := g.best()
-	if len(best) == 0 {
-		best = slices.DeleteFunc(slices.Clone(g.former), func(s *session) bool { return s.state() != upstream.Up })
-	}
-	for _, s := range best {
+	for _, s := range g.candidates() {
 		gateways = append(gateways, s.gateway)
 	}
 	return slices.Compact(gateways)
@@ -425,6 +436,8 @@ func (g *gateways) gateway(u Upstream) GatewayStatus {
 			st.State, st.Error = StateUp, ""
 			if g.of(u.Gateway).itself {
 				st.Error = itselfReason
+			} else if p.session.full() {
+				st.Error = fullReason
 			}
 		case st.State == StateUp:
 		case state == upstream.NoUplink:

@@ -24,6 +24,7 @@ import (
 	"github.com/quic-go/quic-go/http3"
 
 	"bquic/internal/cert"
+	"bquic/internal/divert"
 	"bquic/internal/tunnel"
 	"bquic/internal/upstream"
 )
@@ -350,11 +351,51 @@ func TestFull(t *testing.T) {
 	if n := one.times("192.0.2.1:80"); n == 0 || n > connections/10 {
 		t.Errorf("%d of %d connections have asked it", n, connections)
 	}
-	// If all are full, one of them is asked: it may have a place by now.
+	// If all are full, new connections go direct for a while. Then one of them is asked: it may have a place by now.
+	if !b.room() {
+		t.Error("there is no room although one gateway has places")
+	}
 	two.will(full)
 	b.pick().connect()
 	if b.pick() == nil {
 		t.Error("none is asked")
+	}
+	since := func(when time.Time) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, s := range b.all() {
+			s.mu.Lock()
+			s.refused = when
+			s.mu.Unlock()
+		}
+	}
+	if since(time.Now()); b.room() {
+		t.Error("there is room although all have refused a connection")
+	}
+	if since(time.Now().Add(-fullTime)); !b.room() {
+		t.Error("they are full for good")
+	}
+}
+
+// TestTurn checks that a connection that may still go direct does not take a gateway's turn: with two gateways, it would always be the same
+// one's turn when one is carried.
+func TestTurn(t *testing.T) {
+	t.Parallel()
+	one, two := newPuppet(t), newPuppet(t)
+	b := newBench(t, []Upstream{{one.address, 100}, {two.address, 100}}, one, two)
+	b.await("both", func() bool { return slices.Equal(b.states(), []string{StateUp, StateUp}) })
+	r, err := New(validConfig(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.gateways, r.diverter = b.gateways, new(divert.Diverter)
+	before := b.turn
+	p := &divert.Packet{Client: netip.MustParseAddrPort("10.0.0.2:1024"), Target: netip.MustParseAddrPort("192.0.2.1:80")}
+	if r.decide(t.Context(), p, nil) != divert.Take {
+		t.Fatal("not taken")
+	}
+	if b.turn != before {
+		t.Errorf("%d turns were taken", b.turn-before)
 	}
 }
 

@@ -5,6 +5,7 @@ package relay_test
 import (
 	"io"
 	"net"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -37,6 +38,29 @@ func TestNoUplink(t *testing.T) {
 		node.await("the gateway to have an uplink again", state(relay.StateUp))
 		m.becomes("carried", origin4+":80")
 	}
+}
+
+// TestNoPlace has a gateway with one place. While it is taken, the kernel forwards new connections, which would wait for a refusal, and the
+// one that has the place goes on.
+func TestNoPlace(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+	m.startGatewayAt(443, "config peer 'node'", "\tlist token 'token-of-node'", "\toption tunnels '1'")
+	c := m.config(divert.Redirect)
+	c.Token = "token-of-node"
+	node := m.startRelay(c)
+	kept := m.echo(node, origin4+":81")
+	m.becomes("forwarded", origin4+":80")
+	m.eventually("the status to say so", func() bool {
+		m.way(origin4 + ":80")
+		f := node.figures().Relay
+		return f.State == relay.StateUp && strings.Contains(f.Gateways[0].Error, "no place")
+	})
+	kept.says("still")
+	kept.Close()
+	m.becomes("carried", origin4+":80")
 }
 
 // TestGatewayEnds stops a gateway. Its connections continue, new ones go direct, and it exits after

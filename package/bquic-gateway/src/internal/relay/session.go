@@ -39,7 +39,7 @@ const (
 	// resolveTimeout is how long DNS may take. Go asks a name server that is dead for 5 s before it asks the next
 	// one, and waits as long, twice, for the IPv6 addresses of a server that does not answer such questions.
 	resolveTimeout = 30 * time.Second
-	// fullTime is how long new connections prefer other gateways to one that had no place for a connection.
+	// fullTime is how long new connections go by other gateways than one that had no place for a connection, or direct.
 	fullTime = 10 * time.Second
 )
 

@@ -220,7 +220,7 @@ func (r *Relay) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 	if p.UDP {
 		return r.flows.decide(ctx, p, wg)
 	}
-	able := r.load.takes() == processor.All && r.room() && r.gateways.pick() != nil
+	able := r.load.takes() == processor.All && r.room() && (r.gateways.room() || r.stranded(p) && r.gateways.works())
 	if able && p.Bridge == 0 && !r.diverter.Alike(p) {
 		r.apart.Add(1)
 		return divert.Pass
@@ -253,6 +253,11 @@ func (r *Relay) routeBridged(p *divert.Packet) bool {
 		return false
 	}
 	return true
+}
+
+// stranded reports whether only gateways may reach the target of a connection.
+func (r *Relay) stranded(p *divert.Packet) bool {
+	return p.Bridge != 0 && r.now.Load().Bridge == BridgeAll
 }
 
 // room reports whether another TCP connection may be taken.

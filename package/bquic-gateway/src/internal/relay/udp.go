@@ -66,7 +66,7 @@ func (f *flows) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 		return divert.Pass
 	}
 	s := f.relay.gateways.pick()
-	if s == nil {
+	if s == nil || s.full() {
 		return divert.Pass
 	}
 	if f.by == nil {
