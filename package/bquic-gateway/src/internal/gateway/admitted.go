@@ -5,10 +5,8 @@ package gateway
 import (
 	"context"
 	"crypto/tls"
-	"math"
 	"net"
 	"net/http"
-	"os"
 	"runtime/debug"
 	"time"
 
@@ -29,17 +27,12 @@ const (
 )
 
 // memoryCeiling sets the runtime's memory limit to the configured ceiling, in
-// bytes, and returns it. The environment's GOMEMLIMIT takes precedence. 0 means a
-// quarter of the machine's memory, at least minMemory.
+// bytes, and returns it. 0 means a quarter of the machine's memory, at least minMemory.
 func memoryCeiling(configured uint64) uint64 {
-	if os.Getenv("GOMEMLIMIT") != "" {
-		return uint64(debug.SetMemoryLimit(-1))
-	}
 	if configured == 0 {
 		configured = max(minMemory, metrics.Machine()/memoryShare)
 	}
-	debug.SetMemoryLimit(int64(min(configured, math.MaxInt64)))
-	return configured
+	return metrics.LimitMemory(configured)
 }
 
 // measure measures the memory. Garbage does not count: memory that seems short may

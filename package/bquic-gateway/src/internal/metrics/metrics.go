@@ -7,10 +7,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"runtime/metrics"
 	"strconv"
 	"strings"
@@ -91,6 +93,16 @@ func (w *Writer) Process(prefix, version string, started time.Time) {
 func Memory() uint64 {
 	m := memory("total", "heap/released")
 	return m[0] - m[1]
+}
+
+// LimitMemory makes the runtime collect garbage more often when Memory comes near a limit, in bytes, and returns the limit. GOMEMLIMIT in
+// the environment takes precedence.
+func LimitMemory(limit uint64) uint64 {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return uint64(debug.SetMemoryLimit(-1))
+	}
+	debug.SetMemoryLimit(int64(min(limit, math.MaxInt64)))
+	return limit
 }
 
 // Machine returns the size of the machine's memory, in bytes.

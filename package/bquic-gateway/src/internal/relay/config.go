@@ -133,6 +133,7 @@ const (
 	// connections, the relay itself and an eighth of the memory for maxWindows (lab/router, results of "memory").
 	maxLimit       = 2000
 	memoryPerLimit = 192 << 10
+	memoryShare    = 2 // a half of the machine's
 	// A connection that the relay makes directly has two. The others are for flows, for sessions and for questions to the kernel.
 	filesPerLimit = 4
 

@@ -5,13 +5,16 @@ package relay
 import (
 	"context"
 	"log/slog"
+	"os"
 	"runtime"
+	"runtime/debug"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"bquic/internal/divert"
+	"bquic/internal/metrics"
 )
 
 // TestRulesCost checks that an idle relay, which makes its rules four times a second, does not ask the kernel for all
@@ -25,6 +28,31 @@ func TestRulesCost(t *testing.T) {
 	w.uplinks = []string{"lo"}
 	if allocations := testing.AllocsPerRun(10, func() { r.rules(w, true) }); allocations > 10 {
 		t.Errorf("%.0f allocations", allocations)
+	}
+}
+
+// TestMemory checks that a relay collects garbage before it takes more than half of the machine's memory: on a router with 64 MB, garbage of
+// many connections was as much.
+func TestMemory(t *testing.T) {
+	runtime.LockOSThread() // never unlocked: the thread and its namespace end with the test
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatal("cannot make a network namespace: ", err)
+	}
+	before := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(before)
+	c := validConfig()
+	c.Gateways = InOrder("127.0.0.1:443")
+	r, err := New(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if limit := debug.SetMemoryLimit(-1); uint64(limit) != metrics.Machine()/2 && os.Getenv("GOMEMLIMIT") == "" {
+		t.Errorf("the limit is %d", limit)
 	}
 }
 

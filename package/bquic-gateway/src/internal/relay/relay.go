@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"bquic/internal/divert"
+	"bquic/internal/metrics"
 	"bquic/internal/processor"
 	"bquic/internal/upstream"
 )
@@ -136,6 +137,7 @@ func (r *Relay) Ready() <-chan struct{} { return r.ready }
 // to nftables and routing; if the process is killed, the kernel and the routing's guard do so.
 func (r *Relay) Run(ctx context.Context) error {
 	// Connections outlive ctx.
+	metrics.LimitMemory(metrics.Machine() / memoryShare)
 	conns, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	listeners, err := listen(ctx, r.now.Load())
