@@ -60,7 +60,7 @@ type Rules struct {
 	Flows   []string       // devices by which packets of UDP flows that may have been taken still arrive
 }
 
-// equal is called four times a second, too often for reflection on a router.
+// equal is called every second, too often for reflection on a router.
 func (r *Rules) equal(s *Rules) bool {
 	return r.Mode == s.Mode && r.Port == s.Port && r.TCP == s.TCP &&
 		slices.Equal(r.Node, s.Node) && slices.Equal(r.Clients, s.Clients) && slices.Equal(r.Uplinks, s.Uplinks) &&

@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	// Interval is how often Tick is to be called.
+	// Interval is how often Tick is to be called, and Rest how often while there is nothing to learn.
 	Interval = 250 * time.Millisecond
+	Rest     = time.Second
 	// RehearsalTime is how long a rehearsal lasts: several periods of a cgroup's
 	// quota, which are 100 ms by default (Documentation/scheduler/sched-bwc.rst).
 	RehearsalTime = 500 * time.Millisecond
@@ -94,6 +95,7 @@ type Sample struct {
 	CPU     time.Duration // of this process
 	Carried uint64        // bytes, in both directions
 	Other   uint64        // other bytes that this process moved, which cost less
+	Idle    bool          // this process has no connections
 	Path    Traffic       // of the devices that lead to the Internet
 }
 
@@ -120,8 +122,10 @@ type Processor struct {
 	busy  bool // why not All: there is no time, although the processor would be fast enough
 
 	ticked time.Time
+	next   time.Duration // how long after ticked Tick is to be called again
 	last   Sample
 	late   bool
+	quiet  int     // ticks in which there was nothing to learn
 	used   float64 // share of one processor
 	moves  float64 // bytes per second that this process moves
 	over   int     // ticks since used was within share
@@ -197,12 +201,20 @@ func (p *Processor) need() float64 { return p.cost() * p.path() }
 // its normal work. The result goes to Rehearsed.
 func (p *Processor) Tick(now time.Time, s Sample) (pace float64) {
 	if passed := now.Sub(p.ticked); !p.ticked.IsZero() && passed > 0 {
-		p.late = passed > Interval+lateness
+		p.late = passed > p.next+lateness
 		p.learn(now, passed.Seconds(), s)
 	}
 	p.ticked, p.last = now, s
-	return p.decide(now)
+	pace = p.decide(now)
+	p.next = Interval
+	if p.quiet >= plateau && pace == 0 && !p.rehearsing && p.over == 0 && (p.takes != All || p.slow == 0) {
+		p.next = Rest
+	}
+	return pace
 }
+
+// Next returns how long after the last Tick the next one is due. An earlier one is as good.
+func (p *Processor) Next() time.Duration { return p.next }
 
 // moved is bulk traffic of the path in some time.
 type moved struct{ bytes, seconds float64 }
@@ -222,6 +234,10 @@ func (p *Processor) learn(now time.Time, seconds float64, s Sample) {
 	in, out, bytes := s.Path.In.since(p.last.Path.In), s.Path.Out.since(p.last.Path.Out), 0.0
 	if in.bulk() && in.Bytes >= out.Bytes || out.bulk() && out.Bytes >= in.Bytes {
 		bytes = float64(in.Bytes + out.Bytes)
+	}
+	p.quiet++
+	if !s.Idle || float64(in.Bytes+out.Bytes) >= bulkRate*seconds {
+		p.quiet = 0
 	}
 	p.recent[p.turn%plateau] = moved{bytes, seconds}
 	p.turn++

@@ -62,7 +62,9 @@ func (r *Relay) serve(ctx context.Context, client *net.TCPConn, target netip.Add
 		_ = client.SetKeepAliveConfig(tunnel.Hurried) // the kernel's note of the connection lasts for as long
 		defer r.diverter.Release(addr.Addr())
 	}
-	r.held.Add(1)
+	if r.held.Add(1) == 1 {
+		r.load.wake()
+	}
 	defer r.held.Add(-1)
 	from := r.clients.enter(addr.Addr(), &r.carried.bytes, &r.direct.bytes)
 	defer r.clients.leave(from)

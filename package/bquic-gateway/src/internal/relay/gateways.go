@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"bquic/internal/history"
+	"bquic/internal/system"
 	"bquic/internal/upstream"
 )
 
@@ -100,10 +101,11 @@ func (g *gateways) run(ctx context.Context) {
 			s.close()
 		}
 	}()
-	tick := time.NewTicker(upstream.Interval)
+	tick := time.NewTimer(0)
 	defer tick.Stop()
 	for {
-		dial, retire := g.step(time.Now())
+		dial, retire, next := g.step(time.Now())
+		tick.Reset(system.UntilBeat(next))
 		for s, reason := range retire {
 			s.retire(reason)
 		}
@@ -133,18 +135,14 @@ func (g *gateways) run(ctx context.Context) {
 }
 
 // kick makes run take its next step now.
-func (g *gateways) kick() {
-	select {
-	case g.kicked <- struct{}{}:
-	default:
-	}
-}
+func (g *gateways) kick() { signal(g.kicked) }
 
 // replaced is the reason of a session that is retired because there is a better one.
 const replaced = "replaced"
 
-// step returns the places to dial for, and the sessions to retire with the reason.
-func (g *gateways) step(now time.Time) (dial map[*place]*dialler, retire map[*session]string) {
+// step returns the places to dial for, the sessions to retire with the reason, and how often to take a step: while a gateway works, only
+// changes of a session's state are urgent, and they come with a kick.
+func (g *gateways) step(now time.Time) (dial map[*place]*dialler, retire map[*session]string, often time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	retire = make(map[*session]string)
@@ -198,7 +196,10 @@ func (g *gateways) step(now time.Time) (dial map[*place]*dialler, retire map[*se
 	for _, i := range wanted {
 		dial[g.places[i]] = &dialler{g.set, g.found, g.kick}
 	}
-	return dial, retire
+	if g.using != "" {
+		return dial, retire, upstream.Rest
+	}
+	return dial, retire, upstream.Interval
 }
 
 // arrange makes the places for the current settings. It keeps sessions that the

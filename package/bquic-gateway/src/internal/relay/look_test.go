@@ -17,7 +17,7 @@ import (
 	"bquic/internal/metrics"
 )
 
-// TestRulesCost checks that an idle relay, which makes its rules four times a second, does not ask the kernel for all
+// TestRulesCost checks that a relay, which makes its rules every second and after each change, does not ask the kernel for all
 // devices and addresses each time: on a router with many of them, that takes a large part of the processor.
 func TestRulesCost(t *testing.T) {
 	r, err := New(validConfig(), slog.New(slog.DiscardHandler))

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bquic/internal/processor"
+	"bquic/internal/system"
 )
 
 const (
@@ -35,6 +36,7 @@ const (
 type load struct {
 	logger *slog.Logger
 	aead   cipher.AEAD // used in a rehearsal
+	woken  chan struct{}
 
 	mu        sync.Mutex
 	processor *processor.Processor
@@ -64,6 +66,7 @@ func newLoad(share float64, logger *slog.Logger) (*load, error) {
 	return &load{
 		logger:    logger,
 		aead:      aead,
+		woken:     make(chan struct{}, 1),
 		processor: processor.New(time.Now(), share, cost, packetSize),
 	}, nil
 }
@@ -96,15 +99,31 @@ func (l *load) setShare(share float64) {
 
 // run monitors the processor until ctx ends. It calls changed when the result of takes changes.
 func (l *load) run(ctx context.Context, sample func() processor.Sample, changed func()) {
-	tick := time.NewTicker(processor.Interval)
+	next := processor.Interval
+	tick := time.NewTimer(system.UntilBeat(next))
 	defer tick.Stop()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.woken:
+			if next > processor.Interval {
+				next = processor.Interval
+				tick.Reset(system.UntilBeat(next))
+			}
+			continue
+		case <-tick.C:
+		}
 		s := sample()
 		s.CPU = cpuTime()
 		var pace float64
-		l.tell(changed, func(now time.Time) { pace = l.processor.Tick(now, s) })
+		l.tell(changed, func(now time.Time) {
+			pace = l.processor.Tick(now, s)
+			next = l.processor.Next()
+		})
+		tick.Reset(system.UntilBeat(next))
 		if pace > 0 {
 			wg.Go(func() {
 				if got, ok := l.rehearse(ctx, pace); ok {
@@ -112,13 +131,11 @@ func (l *load) run(ctx context.Context, sample func() processor.Sample, changed 
 				}
 			})
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
 	}
 }
+
+// wake makes run read the counters at the next beat, for the first of new connections.
+func (l *load) wake() { signal(l.woken) }
 
 // tell passes an event to the state, and logs and reports a change.
 func (l *load) tell(changed func(), event func(now time.Time)) {
@@ -281,6 +298,7 @@ func (r *Relay) sampler() func() processor.Sample {
 		return processor.Sample{
 			Carried: r.carried.bytes.ToStream.Load() + r.carried.bytes.FromStream.Load(),
 			Other:   r.direct.bytes.ToStream.Load() + r.direct.bytes.FromStream.Load(),
+			Idle:    r.held.Load() == 0 && r.flows.now() == 0,
 			Path:    path,
 		}
 	}

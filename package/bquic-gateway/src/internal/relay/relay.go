@@ -16,12 +16,12 @@ import (
 	"bquic/internal/divert"
 	"bquic/internal/metrics"
 	"bquic/internal/processor"
-	"bquic/internal/upstream"
+	"bquic/internal/system"
 )
 
 const (
-	// lookInterval is how often the relay reads the routes to find the uplinks. A mesh may have thousands of routes, and
-	// reading them may take a router's processor long: it takes at most one in lookPart of its time.
+	// lookInterval is how often the relay reads the routes to find the uplinks, if nothing else changes. A mesh may have thousands of
+	// routes, and reading them may take a router's processor long: it takes at most one in lookPart of its time.
 	lookInterval = time.Second
 	lookPart     = 50
 	// lingerTimeout is how long a stopping relay waits for its connections. procd and
@@ -124,6 +124,7 @@ func (r *Relay) Apply(cfg Config) error {
 	r.now.Store(set)
 	r.load.setShare(set.share())
 	r.comparison.set(set)
+	r.gateways.kick()
 	r.kick()
 	return nil
 }
@@ -136,8 +137,8 @@ func (r *Relay) Ready() <-chan struct{} { return r.ready }
 // connection has ended, at the latest after lingerTimeout. It removes everything that it added
 // to nftables and routing; if the process is killed, the kernel and the routing's guard do so.
 func (r *Relay) Run(ctx context.Context) error {
-	// Connections outlive ctx.
 	metrics.LimitMemory(metrics.Machine() / memoryShare)
+	// Connections outlive ctx.
 	conns, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	listeners, err := listen(ctx, r.now.Load())
@@ -214,15 +215,18 @@ func (r *Relay) linger() {
 }
 
 // kick makes control check now.
-func (r *Relay) kick() {
+func (r *Relay) kick() { signal(r.kicked) }
+
+// signal wakes the goroutine that waits for c, if it is not awake.
+func signal(c chan struct{}) {
 	select {
-	case r.kicked <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
 
-// rules returns the kernel's rules for a world. take says whether new connections are taken. It is called four times a
-// second, so it asks the kernel nothing.
+// rules returns the kernel's rules for a world. take says whether new connections are taken. It is called every second and after each
+// change, so it asks the kernel nothing.
 func (r *Relay) rules(w world, take bool) divert.Rules {
 	set := r.now.Load()
 	rules := divert.Rules{
@@ -299,14 +303,14 @@ func (r *Relay) look() (w world) {
 
 // control keeps the kernel's rules up to date. While no session is Up, the kernel takes nothing.
 func (r *Relay) control(ctx context.Context, d *divert.Diverter, failed <-chan error) error {
-	tick := time.NewTicker(upstream.Interval)
+	tick := time.NewTimer(0)
 	defer tick.Stop()
 	var change complaint
 	bridgeless := false
 	var w world
-	var next, due time.Time // when to look again, and when to precede others' rules
-	var overtaken error
+	var next time.Time // when to look again
 	for {
+		tick.Reset(system.UntilBeat(lookInterval))
 		select {
 		case <-ctx.Done():
 			return nil
@@ -316,15 +320,13 @@ func (r *Relay) control(ctx context.Context, d *divert.Diverter, failed <-chan e
 		case <-r.kicked:
 		}
 		take, now := r.gateways.works(), time.Now()
-		if !now.Before(due) {
-			overtaken, due = d.Precede(), now.Add(lookInterval)
-		}
+		overtaken := d.Precede()
 		if !take {
 			next = now
 		} else if !now.Before(next) {
 			before := cpuTime()
 			w = r.look()
-			next = now.Add(max(lookInterval, lookPart*(cpuTime()-before)))
+			next = now.Add(lookPart * (cpuTime() - before))
 			r.mu.Lock()
 			r.world = w
 			taking := r.taking

@@ -22,6 +22,7 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 
+	"bquic/internal/system"
 	"bquic/internal/tunnel"
 	"bquic/internal/upstream"
 )
@@ -52,6 +53,7 @@ type session struct {
 	http     *http3.ClientConn
 	since    time.Time
 	changed  func()              // called when the state has changed
+	woken    chan struct{}       // signals the end of a rest
 	last     atomic.Pointer[way] // of the last connection that the gateway has opened; nil: none
 
 	mu      sync.Mutex
@@ -70,6 +72,7 @@ func newSession(conn *quic.Conn, set *settings, gateway string, changed func()) 
 		http:     (&http3.Transport{DisableCompression: true, EnableDatagrams: true}).NewClientConn(conn),
 		since:    now,
 		changed:  changed,
+		woken:    make(chan struct{}, 1),
 		health:   upstream.NewSession(now),
 	}
 	go s.watch()
@@ -79,12 +82,14 @@ func newSession(conn *quic.Conn, set *settings, gateway string, changed func()) 
 // watch runs until the connection has ended, even if another session has replaced this
 // one, so that carried connections do not hang when the gateway is gone.
 func (s *session) watch() {
-	tick := time.NewTicker(upstream.Interval)
+	tick := time.NewTimer(system.UntilBeat(upstream.Interval))
 	defer tick.Stop()
 	waits := newWaits()
 	var waited time.Time // when a goroutine last waited for longWait
 	for {
 		select {
+		case <-s.woken:
+			tick.Reset(system.UntilBeat(upstream.Interval))
 		case <-tick.C:
 			if waits.longest() >= longWait {
 				waited = time.Now()
@@ -92,9 +97,15 @@ func (s *session) watch() {
 			// An answer may have arrived but not have been processed yet.
 			starved := time.Since(waited) < answerTimeout
 			stats := s.conn.ConnectionStats()
+			next := upstream.Interval
 			s.tell(func(h *upstream.Session, now time.Time) upstream.Do {
-				return h.Tick(now, stats.SmoothedRTT+4*stats.MeanDeviation, starved)
+				do := h.Tick(now, stats.SmoothedRTT+4*stats.MeanDeviation, starved)
+				if h.Resting() {
+					next = upstream.Rest
+				}
+				return do
 			})
+			tick.Reset(system.UntilBeat(next))
 		case <-s.conn.Context().Done():
 			reason := why(context.Cause(s.conn.Context()))
 			s.tell(func(h *upstream.Session, _ time.Time) upstream.Do {
@@ -111,10 +122,13 @@ func (s *session) tell(event func(h *upstream.Session, now time.Time) upstream.D
 	packets := s.conn.ConnectionStats().PacketsReceived
 	s.mu.Lock()
 	now := time.Now()
-	before := s.health.State()
+	before, rested := s.health.State(), s.health.Resting()
 	do := s.health.Heard(now, packets)
 	do |= event(s.health, now)
 	after, reason := s.health.State(), s.health.Reason()
+	if rested && !s.health.Resting() {
+		signal(s.woken)
+	}
 	s.mu.Unlock()
 	switch {
 	case do&upstream.Close != 0:

@@ -75,6 +75,9 @@ func (f *flows) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 	}
 	fl := &flow{pair: key, waiting: []*divert.Packet{p}}
 	f.by[key] = fl
+	if len(f.by) == 1 {
+		f.relay.load.wake()
+	}
 	f.clients[client]++
 	f.total.Add(1)
 	s.enter()

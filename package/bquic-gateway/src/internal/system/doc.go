@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package system replaces files atomically, and shortens the system's errors.
+// Package system replaces files atomically, shortens the system's errors, and keeps timers together.
 package system

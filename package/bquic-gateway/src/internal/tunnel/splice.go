@@ -13,6 +13,8 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 	"golang.org/x/sys/unix"
+
+	"bquic/internal/system"
 )
 
 const (
@@ -24,6 +26,8 @@ const (
 	// watchInterval is how often a tunnel checks what no read or write reports: idleness, and
 	// a reset of a TCP connection that it is not reading.
 	watchInterval = 5 * time.Second
+	// watchBeat keeps these checks of all tunnels together, and with what a relay does four times a second.
+	watchBeat = 250 * time.Millisecond
 	// drainInterval is how often a tunnel that ends by a reset checks whether all that came before has arrived.
 	drainInterval = 20 * time.Millisecond
 
@@ -103,7 +107,7 @@ func SpliceTimed(conn *net.TCPConn, first []byte, str Stream, count *Bytes, timi
 	ResetAtEnd(conn)
 	LimitUnsent(conn)
 	KeepUrgent(conn)
-	s.watch = time.AfterFunc(watchInterval, s.look)
+	s.watch = time.AfterFunc(watchInterval+system.UntilBeat(watchBeat), s.look)
 	defer s.stop()
 
 	var wg sync.WaitGroup
@@ -370,7 +374,7 @@ func (s *splice) look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.watch != nil && s.err == nil {
-		s.watch.Reset(watchInterval)
+		s.watch.Reset(watchInterval - watchBeat + system.UntilBeat(watchBeat))
 	}
 }
 

@@ -8,6 +8,8 @@ const (
 	// Interval is how often Tick must be called. A longer time between two ticks counts as
 	// one Interval: the process did not run, and could not have received a packet.
 	Interval = 250 * time.Millisecond
+	// Rest is how often instead while the session is Resting.
+	Rest = time.Second
 
 	// While the session carries connections, it sends a PING when no packet has arrived for
 	// AskAfter. Without an acknowledgement, it is Silent after SilentAfter. An idle session
@@ -121,6 +123,9 @@ func (s *Session) State() State { return s.state }
 
 // Sound reports whether the session is Up and has answered what it was last asked.
 func (s *Session) Sound() bool { return s.state == Up && !s.probing }
+
+// Resting reports whether the session is Up, carries nothing and waits for nothing.
+func (s *Session) Resting() bool { return s.Sound() && !s.asked && s.streams == 0 }
 
 // Reason returns why the session is not Up.
 func (s *Session) Reason() string { return s.reason }

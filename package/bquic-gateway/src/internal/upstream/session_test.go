@@ -672,3 +672,28 @@ func FuzzSession(f *testing.F) {
 		}
 	})
 }
+
+// TestResting checks when a session needs fewer ticks: not while it carries something, or waits for something.
+func TestResting(t *testing.T) {
+	l := newLife(t)
+	rests := func(want bool, when string) {
+		t.Helper()
+		if l.s.Resting() != want {
+			t.Errorf("%s: resting %t", when, !want)
+		}
+	}
+	rests(false, "while it is being dialled")
+	l.hear()
+	l.answered(Uplink, Fine)
+	rests(true, "idle")
+	l.s.Opened(l.now)
+	rests(false, "with a connection")
+	l.do(l.s.Ended())
+	rests(true, "after its last connection")
+	l.quiet(IdleAfter)
+	rests(false, "while a PING is not acknowledged")
+	l.hear()
+	rests(true, "after the acknowledgement")
+	l.do(l.s.Unanswered(Carry))
+	rests(false, "while it is probed")
+}
