@@ -67,7 +67,7 @@ def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
     campaign = realtime.Campaign("bquic", args, path, FIGURES, [CADDY])
     for repetition in range(1, args.repetitions + 1):
         for name, hops, size in MATRIX:
-            key: Row = {"kind": "download", "medium": name, "hops": hops, "size": size // 3 if args.quick else size, "repetition": repetition}
+            key: Row = {"medium": name, "hops": hops, "size": size // 3 if args.quick else size, "repetition": repetition}
             missing = campaign.missing(key, CONTENDERS)
             kind = medium.MEDIA[name]
             # With random loss, each contender gets a new medium, so that all lose the same
@@ -98,8 +98,7 @@ def statistics_of(details: Row) -> Row:
 
 
 def of(rows: list[Row], name: str, hops: int, contender: str) -> list[Row]:
-    key = {"kind": "download", "medium": name, "hops": hops, "contender": contender}
-    return [r for r in rows if all(r[k] == v for k, v in key.items())]
+    return [r for r in rows if (r["medium"], r["hops"], r["contender"]) == (name, hops, contender)]
 
 
 def gain(rows: list[Row], name: str, hops: int, base: str, contender: str = "bquic") -> list[float]:
@@ -113,7 +112,6 @@ def spread(values: list[float], form: str = ".3f") -> str:
 
 def report(rows: list[Row]) -> str:
     """Medians with their intervals, and the targets."""
-    rows = [r for r in rows if r["kind"] == "download"]
     lines = []
     for name, hops, _ in MATRIX:
         for contender in CONTENDERS:

@@ -344,7 +344,7 @@ def test_targets_are_judged() -> None:
 
     def rows(bquic: float) -> list[results.Row]:
         def speed(contender: str, mbps: float) -> results.Row:
-            return row(kind="download", hops=3, contender=contender, mbps=mbps, retries=0, failures=0, cpu_pressure=0.1, stats={}, binary="0")
+            return row(hops=3, contender=contender, mbps=mbps, retries=0, failures=0, cpu_pressure=0.1, stats={}, binary="0")
 
         return [speed("standard", 10.0), speed("tcp", 11.0), speed("bquic", bquic)]
 
