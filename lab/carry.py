@@ -5,10 +5,12 @@
     lab/carry.py results/dense-download.json [FILE...]
 
 A simulation's figures depend on its sources to the last digit, so its rows are
-made anew after any change, which takes hours. If a change is meant only for one
-form or PHY, this repeats one of ten rows of each form, PHY, kind of windows and earlier sources, but at most three.
-If all of them are unchanged, the others become rows of the current sources,
-marked "carried" ("commit" still says when they were made). If one of them
+made anew after any change, which takes hours. If a change is meant only for some
+of them, this repeats one of ten rows of each kind, drawn anew for each state of the
+sources. Rows of a kind have the same earlier sources, and all parameters the same
+but numbers, of which only 0 is a kind of its own (it switches something off).
+If all of the repeated rows are unchanged, the others become rows of the current
+sources, marked "carried" ("commit" still says when they were made). If one of them
 differs, the rows of that kind stay as they are, to be made anew.
 """
 
@@ -28,7 +30,13 @@ from lab import results, simulation  # noqa: E402
 from lab.measure import progress  # noqa: E402
 from lab.results import Row  # noqa: E402
 
-EVERY, AT_MOST = 10, 3
+EVERY = 10
+
+
+def kind(row: Row) -> tuple[str | bool, ...]:
+    """What decides which code a row's run reaches."""
+    values = (row[key] for key in simulation.CENTRE if key != "seed")
+    return (row["digest"], *(value if isinstance(value, (str, bool)) else value == 0 for value in values))
 
 
 def differs(row: Row) -> bool:
@@ -42,15 +50,16 @@ def differs(row: Row) -> bool:
 def carry(path: pathlib.Path, jobs: int) -> dict[tuple[str, str], tuple[int, int]]:
     """Returns for each form and PHY how many old rows stay, and how many were repeated to decide. ValueError: not rows of a simulation."""
     rows = results.read(path)
-    if not all(isinstance(row, dict) and {"digest", "form"} <= row.keys() for row in rows):
+    if not all(isinstance(row, dict) and simulation.CENTRE.keys() | {"digest"} <= row.keys() for row in rows):
         raise ValueError(f"{path}: not the rows of a simulation")
-    old: dict[tuple[str, str, str, str], list[Row]] = {}
+    old: dict[tuple[str | bool, ...], list[Row]] = {}
     for row in rows:
         if row["digest"] != simulation.digest(row["form"]):
-            old.setdefault((row["form"], row["phy"], row["windows"], row["digest"]), []).append(row)
+            old.setdefault(kind(row), []).append(row)
     counts: dict[tuple[str, str], tuple[int, int]] = {}
-    for (form, phy, _, _), some in sorted(old.items()):
-        sample = random.Random(1).sample(some, min(-(-len(some) // EVERY), AT_MOST))
+    for some in old.values():
+        form, phy = some[0]["form"], some[0]["phy"]
+        sample = random.Random(simulation.digest(form)).sample(some, -(-len(some) // EVERY))
         kept, made = counts.get((form, phy), (0, 0))
         stays = True
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:

@@ -176,22 +176,25 @@ def test_a_restart_costs_no_other_rows(tmp_path: pathlib.Path, monkeypatch: pyte
 
 def test_rows_of_earlier_sources_stay_where_a_sample_comes_out_the_same(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "rows.json"
-    wanted = [SMALL, {**SMALL, "form": "ap"}, {**SMALL, "traffic": "none"}, {**SMALL, "phy": "11n"}, {**SMALL, "phy": "11n", "windows": "10"}]
+    wanted = [SMALL, {**SMALL, "form": "ap"}, {**SMALL, "traffic": "none"}, {**SMALL, "phy": "11n"}, {**SMALL, "phy": "11n", "windows": "10"},
+              {**SMALL, "driver": "aql"}, {**SMALL, "sibling": "bss"}, {**SMALL, "interactive": "ssh"}, {**SMALL, "rtt_ms": 0}, {**SMALL, "seed": 2}]
     rows = simulation.run(wanted, path, 2)
     old = [{**row, "digest": "of other sources", "commit": "then"} for row in rows]
-    old[1]["worst_s"] += 1e-6
-    old[4]["worst_s"] += 1e-6  # a form's rows with other windows are another kind
+    changed = {1, 4, 5, 6, 7, 8}  # each is another kind than its form's other rows
+    for k in changed:
+        old[k]["worst_s"] += 1e-6
     results.write(path, old, simulation.check)
-    assert carry.carry(path, 2) == {("none", "11g"): (2, 1), ("ap", "11g"): (0, 1), ("none", "11n"): (1, 2)}
+    assert carry.carry(path, 2) == {("none", "11g"): (3, 6), ("ap", "11g"): (0, 1), ("none", "11n"): (1, 2)}
     again = results.read(path)
-    assert [row["digest"] == simulation.digest(row["form"]) for row in again] == [True, False, True, True, False]
-    assert ["carried" in row for row in again] == [True, False, True, True, False]
+    assert [row["digest"] != simulation.digest(row["form"]) for row in again] == [k in changed for k in range(len(again))]
+    assert ["carried" not in row for row in again] == [k in changed for k in range(len(again))]
     assert {row["commit"] for row in again} == {"then"}
     # traffic "none" has no rate, so this is no difference
     assert not carry.differs(rows[2])
-    path.write_text('[{"mbps": 1}]')
-    with pytest.raises(ValueError, match="rows.json: not the rows of a simulation"):
-        carry.carry(path, 1)
+    for other in ([{"mbps": 1}], results.read(sensitivity.RESULTS)):
+        results.write(path, other)
+        with pytest.raises(ValueError, match="rows.json: not the rows of a simulation"):
+            carry.carry(path, 1)
 
 
 def test_a_broken_row_is_refused(tmp_path: pathlib.Path) -> None:
