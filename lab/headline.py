@@ -17,8 +17,7 @@ import page_load  # noqa: E402
 import starved  # noqa: E402
 
 from lab import pages, results, simulation  # noqa: E402
-from lab.results import Row, geomean, median  # noqa: E402
-from lab.simulation import interval  # noqa: E402
+from lab.results import Row, geomean, interval, median  # noqa: E402
 
 README = ROOT / "README.md"
 FIGURE = ROOT / "docs/results/relay.svg"

@@ -8,9 +8,7 @@ import hashlib
 import json
 import os
 import pathlib
-import random
 import re
-import statistics
 import subprocess
 import sys
 import threading
@@ -146,13 +144,6 @@ def describe(row: Row) -> str:
     words = [f"{row['form']}{' with RTS' if row['rts'] else ''}"]
     words += [f"{key}={row[key]}" for key in CENTRE if key not in ("form", "rts") and row[key] != CENTRE[key]]
     return ", ".join(words)
-
-
-def interval(values: list[float]) -> tuple[float, float, float]:
-    """Median and its 95 % interval: percentiles of the medians of 2000 resamples, which are always the same."""
-    source = random.Random(1)
-    medians = sorted(statistics.median(source.choices(values, k=len(values))) for _ in range(2000))
-    return statistics.median(values), medians[50], medians[1949]
 
 
 def pairs(base: Iterable[Row], other: Iterable[Row], key: str) -> list[float]:

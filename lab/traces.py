@@ -81,8 +81,6 @@ class Sample:
     window: int  # bytes
     slow_start: bool
     recovery: bool
-    app_limited: bool | None  # None: unknown
-    losses: int  # packets so far
     queue_ms: float | None  # smoothed RTT minus the least one; None: unknown
 
 
@@ -130,7 +128,7 @@ def quic_window(status_socket: pathlib.Path) -> Callable[[], Sample | None]:
             remote, losses, until = live[0]["remote"], 0, 0.0
         if stats["packets_lost"] > losses:
             losses, until = stats["packets_lost"], now + stats["smoothed_rtt_ns"] / 1e9
-        return Sample(now, stats["cwnd_bytes"], stats["slow_start_ns"] == 0, now < until, None, stats["packets_lost"],
+        return Sample(now, stats["cwnd_bytes"], stats["slow_start_ns"] == 0, now < until,
                       (stats["smoothed_rtt_ns"] - stats["min_rtt_ns"]) / 1e6)
 
     return sample
@@ -152,13 +150,12 @@ def tcp_window(lab: Lab, namespace: str, port: int) -> Callable[[], Sample | Non
                 continue
             most = int(sent[1])
             threshold = re.search(r"\bssthresh:(\d+)", line)
-            retransmitted = re.search(r"\bretrans:(\d+)/(\d+)", line)
+            retransmitted = re.search(r"\bretrans:(\d+)/", line)
             smoothed = re.search(r"\brtt:([\d.]+)", line)
             least = re.search(r"\bminrtt:([\d.]+)", line)
             best = Sample(
                 now, int(window[1]) * int(size[1]), threshold is None or int(window[1]) < int(threshold[1]),
-                bool(retransmitted and int(retransmitted[1])), " app_limited" in line,
-                int(retransmitted[2]) if retransmitted else 0,
+                bool(retransmitted and int(retransmitted[1])),
                 float(smoothed[1]) - float(least[1]) if smoothed and least else None)
         return best
 

@@ -36,8 +36,7 @@ sys.path.insert(0, str(ROOT))
 from lab import measure, namespaces, realtime, results  # noqa: E402
 from lab.measure import BQUIC  # noqa: E402
 from lab.namespaces import Lab, wait_until  # noqa: E402
-from lab.results import Row, median, number  # noqa: E402
-from lab.simulation import interval  # noqa: E402
+from lab.results import Row, interval, median, number, spread  # noqa: E402
 from lab.topology import Cell  # noqa: E402
 
 RESULTS = ROOT / "results/both.json"
@@ -246,8 +245,7 @@ def report(rows: list[Row]) -> str:
                 continue
 
             def gain(key: str) -> str:
-                values = realtime.gains(some, base, key)
-                return "{:.2f} ({:.2f}-{:.2f})".format(*interval(values)) if values else "-"
+                return spread(realtime.gains(some, base, key))
 
             lines.append([
                 f"{upload} kbit/s up, {contender}", number(median(some, "worst_s")), gain("worst_s"),

@@ -24,8 +24,7 @@ sys.path.insert(0, str(ROOT))
 
 from lab import measure, medium, namespaces, realtime, results  # noqa: E402
 from lab.measure import progress  # noqa: E402
-from lab.results import Row, median, number  # noqa: E402
-from lab.simulation import interval  # noqa: E402
+from lab.results import Row, interval, median, number, spread  # noqa: E402
 from lab.topology import Mesh  # noqa: E402
 
 RESULTS = ROOT / "results/bquic.json"
@@ -106,10 +105,6 @@ def gain(rows: list[Row], name: str, hops: int, base: str, contender: str = "bqu
     return realtime.gains(of(rows, name, hops, base), of(rows, name, hops, contender), "mbps")
 
 
-def spread(values: list[float], form: str = ".3f") -> str:
-    return "{} ({}-{})".format(*(format(v, form) for v in interval(values))) if values else "-"
-
-
 def report(rows: list[Row]) -> str:
     """Medians with their intervals, and the targets."""
     lines = []
@@ -120,7 +115,7 @@ def report(rows: list[Row]) -> str:
                 continue
             lines.append([
                 f"{name}, {hops} hop{'s' * (hops > 1)}" if medium.MEDIA[name].wireless else name,
-                contender, spread(results.figures(some, "mbps"), ".2f"), spread(gain(rows, name, hops, "standard", contender)),
+                contender, spread(results.figures(some, "mbps")), spread(gain(rows, name, hops, "standard", contender), ".3f"),
                 number(median(some, "data_per_ack")), number(median(some, "ipt_below_100us"), ".0%"),
                 number(median(some, "ampdu")), str(len(some)),
             ])
@@ -134,7 +129,7 @@ def report(rows: list[Row]) -> str:
     ]
     text += "\n\n" + results.table(
         ["target", "measured", "goal", ""],
-        [[what, spread(values), f"{goal:.2f}", "not measured" if not values else "met" if interval(values)[0] >= goal else "MISSED"]
+        [[what, spread(values, ".3f"), f"{goal:.2f}", "not measured" if not values else "met" if interval(values)[0] >= goal else "MISSED"]
          for what, values, goal in targets],
     )
     return text + "\n\n" + realtime.notes(rows)

@@ -37,8 +37,7 @@ sys.path.insert(0, str(ROOT))
 
 from lab import leg, measure, medium, namespaces, realtime, results, traces  # noqa: E402
 from lab.measure import Download, Servers  # noqa: E402
-from lab.results import Row, median, number  # noqa: E402
-from lab.simulation import interval  # noqa: E402
+from lab.results import Row, interval, median, number, spread  # noqa: E402
 from lab.topology import Mesh  # noqa: E402
 
 RESULTS = ROOT / "results/bquic-mesh.json"
@@ -296,13 +295,12 @@ def report_beyond(rows: list[Row]) -> str:
                 if not gain:
                     continue
                 tcp, relay = (of_beyond(rows, hops, ms, size, c) for c in BEYOND_CONTENDERS)
-                middle, low, high = interval(gain)
                 target = TARGETS.get((hops, size))
                 lines.append([
                     f"{hops} hop{'s' * (hops > 1)}, {ms} ms", sized(size),
-                    *("{:.2f} ({:.2f}-{:.2f})".format(*interval(results.figures(some, "mbps"))) for some in (tcp, relay)),
-                    f"{middle:.3f} ({low:.3f}-{high:.3f})", f"{target:.2f}" if target else "-",
-                    "-" if not target else "met" if middle >= target else "MISSED", str(len(gain))])
+                    *(spread(results.figures(some, "mbps")) for some in (tcp, relay)),
+                    spread(gain, ".3f"), f"{target:.2f}" if target else "-",
+                    "-" if not target else "met" if interval(gain)[0] >= target else "MISSED", str(len(gain))])
     if not lines:
         return ""
     return "Origin beyond the gateway: TCP direct, and through the relay, Mbit/s\n\n" + results.table(
@@ -359,11 +357,9 @@ def report_leg(rows: list[Row]) -> str:
             some = of(rows, axis, contender)
             if not some:
                 continue
-            gains = [realtime.gains(base, some, "mbps") for base in bases]
             speeds = results.figures(some, "mbps")
             lines.append([
-                describe(axis), contender, "{:.2f} ({:.2f}-{:.2f})".format(*interval(speeds)),
-                *("{:.3f} ({:.3f}-{:.3f})".format(*interval(gain)) if gain else "-" for gain in gains),
+                describe(axis), contender, spread(speeds), *(spread(realtime.gains(base, some, "mbps"), ".3f") for base in bases),
                 number(interval(speeds)[0] / most if most else None, ".3f"),
                 number(median(some, "data_per_ack")), number(median(some, "ipt_below_100us"), ".0%"),
                 number(median(some, "ampdu")), number(median(some, "slow_start_packets"), ".0f"),

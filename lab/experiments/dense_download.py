@@ -32,8 +32,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from lab import results, simulation  # noqa: E402
-from lab.results import Row  # noqa: E402
-from lab.simulation import CENTRE, REPORTED, interval, pairs  # noqa: E402
+from lab.results import Row, interval, spread  # noqa: E402
+from lab.simulation import CENTRE, REPORTED, pairs  # noqa: E402
 
 RESULTS = ROOT / "results/dense-download.json"
 QUICK_RESULTS = ROOT / "build/lab/dense-download.json"
@@ -221,7 +221,6 @@ def of(rows: list[Row], c: Cell, form: str) -> list[Row]:
 
 def gain(rows: list[Row], c: Cell, form: str) -> list[float]:
     """The gain seed by seed, without seeds for which neither finished within the limit."""
-    base, other = of(rows, without_rts(c), "none"), of(rows, c, form)
     stuck = {r["seed"] for r in base if r["unfinished"]} & {r["seed"] for r in other if r["unfinished"]}
     base = [r for r in base if r["seed"] not in stuck]
     return pairs(base, other, "worst_s")
@@ -237,13 +236,6 @@ def name(c: Cell) -> str:
     return ", ".join(words) or "centre"
 
 
-def spread(values: list[float], form: str) -> str:
-    if not values:
-        return "-"
-    middle, low, high = interval(values)
-    return f"{middle:{form}}" + (f" ({low:{form}}-{high:{form}})" if len(values) > 1 else "")
-
-
 def overview(rows: list[Row]) -> list[list[str]]:
     lines = []
     for c in dict.fromkeys(cell(r) for r in rows):
@@ -256,7 +248,7 @@ def overview(rows: list[Row]) -> list[list[str]]:
                 name(c), str(dict(c)["file_mb"]), form,
                 (">" if any(r["unfinished"] for r in some) else "") + spread([r["worst_s"] for r in some], ".1f"),
                 spread([r["median_s"] for r in some], ".1f"),
-                "-" if form == "none" and not dict(c)["rts"] else spread(gains, ".2f"),
+                "-" if form == "none" and not dict(c)["rts"] else spread(gains),
                 spread([r["upload_delivered_kbit"] for r in some], ".0f"),
                 f"{100 * (results.median(some, 'collided_share') or 0):.1f}",
                 results.number(results.median(some, "timeouts"), ".0f"),
@@ -276,7 +268,7 @@ def sweep(rows: list[Row]) -> list[list[str]]:
         if some:
             gains = pairs(base, some, "worst_s")
             lines.append([str(full["active"] or "default"), str(full["slot_ms"] or "default"), spread([r["worst_s"] for r in some], ".1f"),
-                          spread(gains, ".2f"), str(len(some))])
+                          spread(gains), str(len(some))])
     return lines
 
 
@@ -301,7 +293,7 @@ def targets(rows: list[Row]) -> list[list[str]]:
 
 def verdict(what: str, gains: list[float], goal: float) -> list[str]:
     text = "met" if interval(gains)[0] >= goal else "MISSED"
-    return [what, spread(gains, ".2f"), f"{goal:.2f}", text if len(gains) >= FEWEST_RUNS else "too few runs to say"]
+    return [what, spread(gains), f"{goal:.2f}", text if len(gains) >= FEWEST_RUNS else "too few runs to say"]
 
 
 def on_reported(rows: list[Row], c: Row) -> list[Row]:
@@ -332,9 +324,9 @@ def losses(rows: list[Row]) -> list[list[str]]:
 
     def lost(what: str, form: str, gains: list[float], kept: list[float]) -> None:
         if interval(gains)[0] < NEVER_BELOW:
-            lines.append([what, form, f"slower than none: {spread(gains, '.2f')}"])
+            lines.append([what, form, f"slower than none: {spread(gains)}"])
         if kept and interval(kept)[0] < UPLOAD_KEPT:
-            lines.append([what, form, f"upload delivered: {spread(kept, '.2f')} of none's"])
+            lines.append([what, form, f"upload delivered: {spread(kept)} of none's"])
 
     for what, (gains, kept) in shipped(rows).items():
         if "phy=11n" in what:  # with 802.11g, they are turns, as below
@@ -351,7 +343,7 @@ def losses(rows: list[Row]) -> list[list[str]]:
             for rival in ("ap", "middlebox", "wifox"):
                 behind = pairs(own, of(rows, c, rival), "worst_s")
                 if behind and interval(behind)[1] > 1:
-                    lines.append([name(c), form, f"behind {rival}: takes {spread(behind, '.2f')} of its time"])
+                    lines.append([name(c), form, f"behind {rival}: takes {spread(behind)} of its time"])
     return lines
 
 
@@ -382,7 +374,7 @@ def paper(rows: list[Row]) -> list[list[str]]:
         if not values:
             table.append([what, f"{goal:.2f}x", "-", "not run yet"])
             continue
-        table.append([what, f"{goal:.2f}x", spread(values, ".2f") + "x", results.verdict(interval(values)[0], goal, 1.1 * goal)])
+        table.append([what, f"{goal:.2f}x", spread(values) + "x", results.verdict(interval(values)[0], goal, 1.1 * goal)])
     collided = results.median(browse, "collided_share")
     lost = "airtime lost in collisions: HTTP without, SPDY with WiFiRR"
     if collided is None:
@@ -413,7 +405,7 @@ def report(rows: list[Row]) -> str:
     if of_all := {what: gains for what, (gains, _) in shipped(rows).items()}:
         least = min(of_all, key=lambda what: interval(of_all[what])[0])
         text += (f"\n\nThe defaults gain {results.geomean([interval(gains)[0] for gains in of_all.values()]):.2f} in the geometric mean of"
-                 f" {len(of_all)} crowds, and least, {spread(of_all[least], '.2f')}, in {least}.")
+                 f" {len(of_all)} crowds, and least, {spread(of_all[least])}, in {least}.")
     lost = losses(rows)
     text += "\n\n" + (results.table(["ours loses in", "form", "how"], lost) if lost else "Ours loses in no cell.")
     text += "\n\n" + results.table(["the paper's AP, worst completion", "paper", "here", ""], paper(rows))

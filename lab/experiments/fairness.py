@@ -32,8 +32,7 @@ sys.path.insert(0, str(ROOT))
 
 from lab import measure, medium, namespaces, realtime, results  # noqa: E402
 from lab.measure import Servers  # noqa: E402
-from lab.results import Row, median, number  # noqa: E402
-from lab.simulation import interval  # noqa: E402
+from lab.results import Row, interval, median, number, spread  # noqa: E402
 from lab.topology import Mesh  # noqa: E402
 
 RESULTS = ROOT / "results/fairness.json"
@@ -161,12 +160,12 @@ def report(rows: list[Row]) -> str:
             some, kept = of(rows, name, pair), left(rows, name, pair)
             if not some:
                 continue
-            share, jain = interval(results.figures(some, "of_share")), median(some, "jain") or 0
+            share, jain = results.figures(some, "of_share"), median(some, "jain") or 0
             lines.append([
                 name, pair[0], f"{pair[2]} x {pair[1]}", number(median(some, "mbps")), number(median(some, "mbps_others")),
-                "{:.2f} ({:.2f}-{:.2f})".format(*share), "{:.2f} ({:.2f}-{:.2f})".format(*interval(kept)) if kept else "-",
+                spread(share), spread(kept),
                 f"{jain:.3f} ({min(results.figures(some, 'jain')):.3f})",
-                verdict(share[0], interval(kept)[0] if kept else None, jain) if pair[0] == "bquic" else "-", str(len(some))])
+                verdict(interval(share)[0], interval(kept)[0] if kept else None, jain) if pair[0] == "bquic" else "-", str(len(some))])
     return results.table(
         ["medium", "flow", "beside", "Mbit/s", "others together", "of its share", "left", "Jain (least)", "targets", "runs"], lines
     ) + "\n\n" + realtime.notes(rows)

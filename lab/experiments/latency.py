@@ -27,8 +27,7 @@ sys.path.insert(0, str(ROOT))
 from lab import measure, medium, namespaces, realtime, results  # noqa: E402
 from lab.latency import clients, origin  # noqa: E402
 from lab.measure import Servers  # noqa: E402
-from lab.results import Row, median, number  # noqa: E402
-from lab.simulation import interval  # noqa: E402
+from lab.results import Row, interval, median, number, spread  # noqa: E402
 from lab.topology import Mesh  # noqa: E402
 
 RESULTS = ROOT / "results/latency.json"
@@ -161,23 +160,19 @@ def report(rows: list[Row]) -> str:
                 if not some:
                     continue
                 target = TARGETS.get((what, describe(setting(axis))), {}) if contender != "tcp" else {}
-                ratio = realtime.gains(base, some, "median_ms")
-                bulk = results.figures(some, "bulk_mbps")
                 lines.append([
                     describe(setting(axis)), what, contender,
-                    "{:.0f} ({:.0f}-{:.0f})".format(*interval(results.figures(some, "median_ms"))),
+                    spread(results.figures(some, "median_ms"), ".0f"),
                     number(median(some, "p90_ms"), ".0f"), number(median(some, "p99_ms"), ".0f"),
-                    "{:.2f} ({:.2f}-{:.2f})".format(*interval(ratio)) if ratio else "-",
-                    "{:.1f} ({:.1f}-{:.1f})".format(*interval(bulk)) if bulk else "-",
+                    spread(realtime.gains(base, some, "median_ms")), spread(results.figures(some, "bulk_mbps"), ".1f"),
                     ", ".join(f"{key.removesuffix('_ms')} {most:g}" for key, most in target.items()) or "-",
                     "-" if not target else "met" if all((median(some, key) or 0) <= most for key, most in target.items()) else "MISSED",
                     str(sum(r["lost"] for r in some)), str(len(some))])
     text = results.table(["beside", "what", "contender", "median ms", "90 %", "99 %", "/tcp", "bulk Mbit/s", "at most", "", "lost", "runs"], lines)
     base, relayed = (of(rows, {"downloads": 1}, clients.WHAT[0], c) for c in CONTENDERS)
     if gain := realtime.gains(base, relayed, "bulk_mbps"):
-        middle, low, high = interval(gain)
-        text += (f"\n\nThe download itself, beside all these, {CENTRE['beyond_ms']} ms: {middle:.3f} ({low:.3f}-{high:.3f}) of that by tcp,"
-                 f" at least {LEAST_BULK}: {'met' if middle >= LEAST_BULK else 'MISSED'}")
+        text += (f"\n\nThe download itself, beside all these, {CENTRE['beyond_ms']} ms: {spread(gain, '.3f')} of that by tcp,"
+                 f" at least {LEAST_BULK}: {'met' if interval(gain)[0] >= LEAST_BULK else 'MISSED'}")
     return text + "\n\n" + realtime.notes([r for r in rows if r["what"] == clients.WHAT[0]])  # a run has a row for each
 
 

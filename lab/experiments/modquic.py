@@ -27,8 +27,7 @@ sys.path.insert(0, str(ROOT))
 
 from lab import measure, medium, namespaces, realtime, results  # noqa: E402
 from lab.measure import Servers  # noqa: E402
-from lab.results import Row, median, number  # noqa: E402
-from lab.simulation import interval  # noqa: E402
+from lab.results import Row, interval, median, number, spread  # noqa: E402
 from lab.topology import Loopback, Mesh  # noqa: E402
 
 RESULTS = ROOT / "results/modquic.json"
@@ -98,7 +97,7 @@ def media_of(rows: list[Row]) -> list[tuple[str, int]]:
 def report(rows: list[Row]) -> str:
     lines = [
         [name if name == LOOPBACK else f"10 Mbit/s, {loss} % loss", contender, number(median(some, "mbps")),
-         "{:.3f} ({:.3f}-{:.3f})".format(*interval(gain(rows, name, loss, contender))), str(len(some))]
+         spread(gain(rows, name, loss, contender), ".3f"), str(len(some))]
         for name, loss in media_of(rows) for contender in CONTENDERS
         if (some := of(rows, name, loss, contender)) and gain(rows, name, loss, contender)
     ]

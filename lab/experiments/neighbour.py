@@ -22,8 +22,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from lab import results, simulation  # noqa: E402
-from lab.results import Row, median  # noqa: E402
-from lab.simulation import interval, pairs  # noqa: E402
+from lab.results import Row, interval, median, spread  # noqa: E402
+from lab.simulation import pairs  # noqa: E402
 
 RESULTS = ROOT / "results/neighbour.json"
 QUICK_RESULTS = ROOT / "build/lab/neighbour.json"
@@ -57,7 +57,7 @@ def report(rows: list[Row]) -> str:
                 gains = pairs(base, some, "worst_s") if form != "none" else []
                 lines.append([
                     f"{phy}, {traffic} {rate} kbit/s", f"{share:.0%}", form, results.number(median(some, "worst_s")),
-                    "{:.2f} ({:.2f}-{:.2f})".format(*interval(gains)) if gains else "-",
+                    spread(gains),
                     results.number(median(some, "median_s")), results.number(median(some, "upload_delivered_kbit"), ".0f"),
                     results.number(median(some, "collided_share"), ".1%"), str(len(some)),
                 ])
@@ -75,7 +75,7 @@ def paper(rows: list[Row]) -> list[list[str]]:
             if not gains:
                 lines.append([f"{where}, {label}: WiFiRR", f"{goal}x", "-", "not run yet"])
                 continue
-            lines.append([f"{where}, {label}: WiFiRR", f"{goal}x", "{:.2f}x ({:.2f}-{:.2f})".format(*interval(gains)),
+            lines.append([f"{where}, {label}: WiFiRR", f"{goal}x", spread(gains) + "x",
                           results.verdict(interval(gains)[0], goal, 1.1 * goal)])
     return lines
 

@@ -49,8 +49,7 @@ import bquic_mesh  # noqa: E402
 from lab import measure, medium, namespaces, pages, realtime, replay, results  # noqa: E402
 from lab.chromium import Chromium  # noqa: E402
 from lab.measure import Servers  # noqa: E402
-from lab.results import Row, median  # noqa: E402
-from lab.simulation import interval  # noqa: E402
+from lab.results import Row, interval, median, spread  # noqa: E402
 from lab.topology import Mesh  # noqa: E402
 
 RESULTS = ROOT / "results/page-load.json"
@@ -346,12 +345,12 @@ def report_relay(rows: list[Row]) -> str:
                 continue
             each = {p: interval(list(s.values()))[0] for p in pages.PAGES if (s := shares(rows, scene, loader, p))}
             worst = max(each, key=lambda p: each[p])
-            middle, low, high = interval(of_all)
+            middle = interval(of_all)[0]
             bulk = [median([r for p in each for r in of_scene(rows, scene, loader, p, c)], "bulk_mbps") for c in RELAY_CONTENDERS]
             met = middle <= target and each[worst] <= 1
             possible = share_of_all(rows, scene, loader, least)
             lines.append([
-                scene, loader, str(len(each)), f"{middle:.3f} ({low:.3f}-{high:.3f})", f"{interval(possible)[0]:.3f}" if possible else "-",
+                scene, loader, str(len(each)), spread(of_all, ".3f"), f"{interval(possible)[0]:.3f}" if possible else "-",
                 f"{worst} {each[worst]:.2f}",
                 str(sum(share > 1 for share in each.values())), f"{target:.2f}",
                 "-" if loader == "chromium" else "met" if met else "MISSED",

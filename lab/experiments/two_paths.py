@@ -28,8 +28,7 @@ sys.path.insert(0, str(ROOT))
 
 from lab import measure, medium, namespaces, pages, realtime, replay, results  # noqa: E402
 from lab.measure import Servers  # noqa: E402
-from lab.results import Row  # noqa: E402
-from lab.simulation import interval  # noqa: E402
+from lab.results import Row, spread  # noqa: E402
 from lab.topology import TwoPaths  # noqa: E402
 
 RESULTS = ROOT / "results/two-paths.json"
@@ -147,8 +146,8 @@ def report(rows: list[Row]) -> str:
             middle = results.geomean(slower)
             verdict = "-" if contender != "relay-2" else "met" if middle <= TARGET else "MISSED"
             lines.append([
-                contender, loader, *("{:.0f} ({:.0f}-{:.0f})".format(*interval(list(means(rows, scene, contender, loader).values()))) for scene in SCENES),
-                f"{middle:.2f}", "{:.2f} ({:.2f}-{:.2f})".format(*interval(slower)), f"{max(slower):.2f}", verdict, str(len(slower))])
+                contender, loader, *(spread(list(means(rows, scene, contender, loader).values()), ".0f") for scene in SCENES),
+                f"{middle:.2f}", spread(slower), f"{max(slower):.2f}", verdict, str(len(slower))])
     return results.table(
         ["contender", "loader", "free, ms", "congested, ms", "congested / free, mean", "median", "worst", f"at most {TARGET}", "runs"],
         lines) + "\n\n" + realtime.notes(rows)
