@@ -171,9 +171,9 @@ def levers(rows: list[Row]) -> list[list[str]]:
         lever = next(name for name, own in LEVERS.items() if all(c.get(k, CENTRE[k]) == own.get(k, CENTRE[k]) for k in ("form", "windows", "rts")))
         lines.append([name(cell({**CENTRE, **c, "rts": False})), f"{c['file_mb']:g}", lever,
                       (">" if any(r["unfinished"] for r in some) else "") + spread([r["worst_s"] for r in some], ".1f"),
-                      spread([r["median_s"] for r in some], ".1f"), spread(pairs(base, some, "worst_s"), ".2f"),
+                      spread([r["median_s"] for r in some], ".1f"), spread(gains := finished(base, some)),
                       spread([r["upload_delivered_kbit"] for r in some], ".0f"), f"{100 * (results.median(some, 'collided_share') or 0):.1f}",
-                      spread(pairs(base, some, "sibling_median_s"), ".2f"), f"{results.median(some, 'window_exponent') or 0:.1f}", str(len(some))])
+                      spread(pairs(base, some, "sibling_median_s")), f"{results.median(some, 'window_exponent') or 0:.1f}", number_of(gains, some)])
     return lines
 
 
@@ -220,10 +220,18 @@ def of(rows: list[Row], c: Cell, form: str) -> list[Row]:
 
 
 def gain(rows: list[Row], c: Cell, form: str) -> list[float]:
+    return finished(of(rows, without_rts(c), "none"), of(rows, c, form))
+
+
+def finished(base: list[Row], other: list[Row]) -> list[float]:
     """The gain seed by seed, without seeds for which neither finished within the limit."""
     stuck = {r["seed"] for r in base if r["unfinished"]} & {r["seed"] for r in other if r["unfinished"]}
-    base = [r for r in base if r["seed"] not in stuck]
-    return pairs(base, other, "worst_s")
+    return pairs([r for r in base if r["seed"] not in stuck], other, "worst_s")
+
+
+def number_of(gains: list[float], some: list[Row]) -> str:
+    """The number of runs, and before it that of those with a gain, unless all or none have one."""
+    return f"{len(gains)}/" * (0 < len(gains) < len(some)) + str(len(some))
 
 
 def without_rts(c: Cell) -> Cell:
@@ -253,7 +261,7 @@ def overview(rows: list[Row]) -> list[list[str]]:
                 f"{100 * (results.median(some, 'collided_share') or 0):.1f}",
                 results.number(results.median(some, "timeouts"), ".0f"),
                 results.number(results.median(some, "waiting_upload_rtt_p95_ms"), ".0f"),
-                f"{len(gains)}/" * (0 < len(gains) < len(some)) + str(len(some)),
+                number_of(gains, some),
             ])
     return lines
 
@@ -266,7 +274,7 @@ def sweep(rows: list[Row]) -> list[list[str]]:
         full = {**CENTRE, **SWEEP_CELL, "file_mb": NAMED_MB, **c}
         some = [r for r in rows if all(r[key] == full[key] for key in CENTRE if key != "seed")]
         if some:
-            gains = pairs(base, some, "worst_s")
+            gains = finished(base, some)
             lines.append([str(full["active"] or "default"), str(full["slot_ms"] or "default"), spread([r["worst_s"] for r in some], ".1f"),
                           spread(gains), str(len(some))])
     return lines
@@ -285,8 +293,7 @@ def targets(rows: list[Row]) -> list[list[str]]:
         lines.append(verdict(f"{what} ({size:g} MB, {len(gains)} runs, tuned on)", gains, goal))
     for what, c, goal in CROWD_TARGETS:
         full = {**CROWD, "file_mb": CROWD_MB, **c}
-        base, ours = off_and_on(rows, full)
-        if gains := pairs(base, ours, "worst_s"):
+        if gains := finished(*off_and_on(rows, full)):
             lines.append(verdict(f"{what} ({full['file_mb']:g} MB, {len(gains)} runs)", gains, goal))
     return lines
 
@@ -313,7 +320,7 @@ def shipped(rows: list[Row]) -> dict[str, tuple[list[float], list[float]]]:
     found = {}
     for c in crowds([0]):
         base, ours = off_and_on(rows, c)
-        if gains := pairs(base, ours, "worst_s"):
+        if gains := finished(base, ours):
             found[name(cell({**CENTRE, **c, "rts": False}))] = gains, pairs(ours, base, "upload_delivered_kbit")
     return found
 

@@ -292,6 +292,9 @@ def test_nothing_is_said_where_nobody_finished() -> None:
             for form, times in (("none", (600, 600)), ("wifirr", (600, 300))) for seed, seconds in enumerate(times)]
     line = dense_download.overview(rows)[1]
     assert (line[5], line[-1]) == ("2.00", "1/2")
+    crowd = [{**row, "phy": "11g", "file_mb": dense_download.CROWD_11G_MB, "seed": seed} for row, seed in zip(rows, (16, 17, 16, 17))]
+    line = dense_download.levers(crowd)[1]
+    assert (line[5], line[-1]) == ("2.00", "1/2")
 
 
 def test_comments_do_not_make_other_sources() -> None:
