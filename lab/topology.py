@@ -78,7 +78,7 @@ class TwoPaths(Mesh):
 
     DEVICES = ("path0", "path1")
 
-    def __init__(self, lab: Lab, kind: Kind, second: Kind) -> None:
+    def __init__(self, lab: Lab, kind: Kind, second: Kind, seed: int) -> None:
         self.kind, self.hops, self.ap = kind, 1, "mac80211"
         self.beyond: Medium | None = None
         self.phone, self.node, self.gateway, self.origin = (
@@ -88,7 +88,7 @@ class TwoPaths(Mesh):
         lab.veth(self.gateway, "wire", f"{self.GATEWAY_WIRE}/24", self.origin, "wire", f"{self.ORIGIN}/24")
         # One medium for each wire; the second one's lag counts, too.
         self.medium, self.other = (
-            Medium(lab, list(of.flags), [f"{self.node}/{device}", f"{self.gateway}/{device}"])
+            Medium(lab, [*of.flags, "--seed", str(seed)], [f"{self.node}/{device}", f"{self.gateway}/{device}"])
             for of, device in zip((kind, second), self.DEVICES))
         ends = ((self.node, self.NODE_MESH, 1), (self.gateway, self.GATEWAY, 2))
         for namespace, address, host in ends:

@@ -60,9 +60,9 @@ def wire(loss: float) -> medium.Kind:
 class Scene:
     """The two paths, and the neighbour's downloads over the second one if it is congested."""
 
-    def __init__(self, lab: namespaces.Lab, scene: str) -> None:
+    def __init__(self, lab: namespaces.Lab, scene: str, seed: int) -> None:
         self.lab = lab
-        self.mesh = TwoPaths(lab, wire(0), wire(LOSS if scene == "congested" else 0))
+        self.mesh = TwoPaths(lab, wire(0), wire(LOSS if scene == "congested" else 0), seed)
         self.servers = Servers(lab, self.mesh, 1000)
         self.url = self.servers.gateway("standard", "origin").removesuffix("/data")
         lab.run(self.mesh.phone, "ip", "addr", "add", f"{NEIGHBOUR}/32", "dev", "wan")
@@ -114,7 +114,7 @@ def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
             if not missing:
                 continue
             with namespaces.Lab() as lab:
-                at = Scene(lab, scene)
+                at = Scene(lab, scene, repetition)
                 for contender, todo in missing.items():
                     with at.of(contender):
                         for key in todo:

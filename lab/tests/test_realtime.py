@@ -13,6 +13,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+from unittest import mock
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,7 +22,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
-from lab import headline, measure, medium, namespaces, overview, pages, realtime, replay, results, simulation, traces  # noqa: E402
+from lab import headline, measure, medium, namespaces, overview, pages, realtime, replay, results, simulation, topology, traces  # noqa: E402
 from lab.results import Row  # noqa: E402
 from lab.topology import Loopback, Mesh  # noqa: E402
 
@@ -47,90 +48,12 @@ def row(**changes: Any) -> dict[str, Any]:
     }
 
 
-def campaign(tmp_path: pathlib.Path, restart: bool = False, **more: Any) -> realtime.Campaign:
-    return realtime.Campaign("test", argparse.Namespace(quick=False, restart=restart), tmp_path / "rows.json", ("mbps",), **more)
-
-
-def test_schema() -> None:
-    realtime.check(row(), ("mbps",))
-    for bad in (row(lag_ms=5.0), row(mbps=0), row(mbps="fast"), row(quick=1), row(retries=None), row(repetition=True),
-                {k: v for k, v in row().items() if k != "load"}):
-        with pytest.raises(ValueError):
-            realtime.check(bad, ("mbps",))
-
-
-def test_an_interrupted_experiment_goes_on(tmp_path: pathlib.Path) -> None:
-    figures = {"mbps": 2.0, "lag_ms": 0.1, "cpu_pressure": 0.0, "retries": 0, "retries_cpu": 0}
-    key = {"hops": 1, "repetition": 1}
-    first = campaign(tmp_path)
-    assert first.missing(key, ["a", "b", "c"]) == ["b", "c", "a"]  # each repetition starts with another one
-    first.add(key, "b", lambda: figures, "{contender}")
-    again = campaign(tmp_path)
-    assert again.missing(key, ["a", "b", "c"]) == ["c", "a"]
-    assert again.missing({"hops": 2, "repetition": 1}, ["b"]) == ["b"]
-    assert campaign(tmp_path, restart=True).rows == []
-    # A row with a lagging emulator, or without a figure, is not stored.
-    for bad in ({**figures, "lag_ms": 5.0}, {**figures, "mbps": None}):
-        with pytest.raises(ValueError):
-            again.add(key, "c", lambda: bad, "")
-    assert len(results.read(tmp_path / "rows.json")) == 1
-
-
-def test_rows_of_other_parts_stay(tmp_path: pathlib.Path) -> None:
-    figures = {"mbps": 2.0, "lag_ms": 0.1, "cpu_pressure": 0.0, "retries": 0, "retries_cpu": 0}
-    results.write(tmp_path / "rows.json", [row(binary="of old programs"), row(binary="of old programs", beyond_ms=20)])
-    for restart in (False, True):
-        it = campaign(tmp_path, restart, part=lambda r: bool(r.get("beyond_ms")))
-        assert it.rows == []
-        it.add({"beyond_ms": 20, "repetition": 1}, "a", lambda: figures, "")
-        assert [r["binary"] == "of old programs" for r in results.read(tmp_path / "rows.json")] == [True, False]
-
-
-def test_a_failure_is_told(tmp_path: pathlib.Path) -> None:
-    answers: list[Any] = [namespaces.Failed("stalled"), {"mbps": 2.0, "lag_ms": 0.1, "cpu_pressure": 0.0, "retries": 0, "retries_cpu": 0}]
-
-    def run() -> dict[str, Any]:
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return dict(answer)
-
-    it = campaign(tmp_path)
-    it.add({"repetition": 1}, "a", run, "")
-    assert it.rows[0]["failures"] == 1 and "1 (a 1) repeated after a failure" in realtime.notes(it.rows)
-
-
-def test_whose_runs_were_discarded_is_told() -> None:
-    """All of one contender: those that waited for a processor may have been its slow ones."""
-    told = realtime.notes([row(), row(contender="relay", retries=3, retries_cpu=2), row(contender="relay", retries=2, retries_cpu=2, failures=1)])
-    assert "1 (relay 1) runs discarded for a lag" in told and "4 (relay 4) because the ends waited" in told and "1 (relay 1) repeated" in told
-    assert "0 runs discarded" in realtime.notes([row()])
-
-
-def test_bquic_is_an_experiment_like_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
-    """Fewer contenders or repetitions replaced the rows of all; Caddy was not among the programs whose rows are reused."""
-    experiment: Any = importlib.import_module("bquic")
-    mesh_seeds: list[int] = []
-    monkeypatch.setattr(experiment, "CADDY", tmp_path / "caddy")
-    monkeypatch.setattr(experiment, "build_caddy", lambda: experiment.CADDY)
-    monkeypatch.setattr(experiment, "Mesh", lambda lab, kind, hops, seed: mesh_seeds.append(seed))
-    monkeypatch.setattr(experiment.namespaces, "Lab", contextlib.nullcontext)
-    monkeypatch.setattr(experiment.measure, "Servers", lambda lab, mesh, size: size)
-    monkeypatch.setattr(experiment.measure, "measure", lambda servers, contender, run: {
-        "mbps": 1.0, "seconds": 1.0, "lag_ms": 0.1, "cpu_pressure": 0.0, "retries": 0, "retries_cpu": 0, "data_per_ack": None,
-        "ipt_below_100us": None, "ampdu": None, "details": {}})
-    results.write(tmp_path / "rows.json", [row(kind="fairness", binary="old")])
-    args = argparse.Namespace(quick=False, restart=False, repetitions=2)
-    experiment.CADDY.write_text("one version")
-    there = experiment.run(args, tmp_path / "rows.json")
-    media, contenders = len(experiment.MATRIX), len(experiment.CONTENDERS)
-    assert len(there) == 2 * media * contenders
-    assert len(mesh_seeds) == 2 * (media - 1 + contenders)  # with loss, each has a new medium
-    args.repetitions = 1
-    assert experiment.run(args, tmp_path / "rows.json") == there == results.read(tmp_path / "rows.json")
-    assert "60 runs; " in experiment.report(there)
-    experiment.CADDY.write_text("another version")
-    assert len(experiment.run(args, tmp_path / "rows.json")) == media * contenders
+def test_each_repetition_over_two_paths_loses_other_packets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All had those of the medium's seed 1, whatever their rows said."""
+    media: list[str] = []
+    monkeypatch.setattr(topology, "Medium", lambda lab, flags, taps: media.append(" ".join(flags)))
+    topology.TwoPaths(mock.MagicMock(), medium.MEDIA["wired"], medium.MEDIA["lossy"], 12)
+    assert len(media) == 2 and all(flags.endswith(" --seed 12") for flags in media)
 
 
 def test_mesh(lab: namespaces.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
