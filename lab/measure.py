@@ -45,7 +45,15 @@ FLOOD_SECONDS = 2.0
 ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL")
 
 
-class TooSlow(Failed):
+class Disturbed(Failed):
+    """A run that failed after others that did not count: so many because the emulator lagged, and because the ends waited for a processor."""
+
+    def __init__(self, why: str, lagged: int = 0, waiting: int = 0) -> None:
+        super().__init__(why)
+        self.lagged, self.waiting = lagged, waiting
+
+
+class TooSlow(Disturbed):
     """The emulator or the ends never kept up, on this machine at this time."""
 
 
@@ -431,14 +439,14 @@ def kept_up(
             lagged += 1
             note(f"  discarded: the emulator lagged by {window['lag_ms']:.1f} ms in the mean{f'; {failure}' if failure else ''}")
         elif failure:
-            raise Failed(f"{failure} (meanwhile the emulator lagged by {window['lag_ms']:.1f} ms in the mean)") from failure
+            raise Disturbed(f"{failure} (meanwhile the emulator lagged by {window['lag_ms']:.1f} ms in the mean)", lagged, waiting) from failure
         elif pressure >= cpu_limit:
             waiting += 1
             note(f"  discarded: the ends waited for a processor in {100 * pressure:.0f} % of the time")
         else:
             return result, window, lagged + waiting
     raise TooSlow(f"the emulator lagged by {LAG_LIMIT_MS:g} ms or more in {lagged} runs, and the ends waited for a processor in"
-                  f" {100 * cpu_limit:.0f} % of the time or more in {waiting}: the machine is too busy or too slow")
+                  f" {100 * cpu_limit:.0f} % of the time or more in {waiting}: the machine is too busy or too slow", lagged, waiting)
 
 
 def conditions(window: dict[str, Any], discarded: int) -> dict[str, Any]:

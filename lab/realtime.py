@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from lab import medium, namespaces
-from lab.measure import BQUIC, CPU_LIMIT, TooSlow, commit, progress
+from lab.measure import BQUIC, CPU_LIMIT, Disturbed, TooSlow, commit, progress
 from lab.medium import REPOSITORY
 from lab.results import Row, options, read, show, write
 
@@ -27,6 +29,7 @@ COMMON: dict[str, tuple[type, ...]] = {
 
 # One run of a contender. Returns its figures, including measure.conditions.
 Run = Callable[[], Row]
+T = TypeVar("T")
 
 
 def binary(more: Sequence[pathlib.Path] = ()) -> str:
@@ -50,6 +53,21 @@ def check(row: Row, figures: Iterable[str]) -> None:
             raise ValueError(f"{key} is {row.get(key)!r}: {row}")
 
 
+# What a run has cost before it succeeded.
+TROUBLE = ("failures", "retries", "retries_cpu")
+
+
+def in_turn(some: Sequence[T], repetition: int) -> list[T]:
+    """Each repetition begins with another one."""
+    first = repetition % len(some)
+    return [*some[first:], *some[:first]]
+
+
+def failed(path: pathlib.Path) -> pathlib.Path:
+    """The file beside the rows of PATH that has what failed and has no row yet."""
+    return path.with_suffix(".failed")
+
+
 class Campaign:
     """The rows of one experiment, in a file that grows with each."""
 
@@ -63,38 +81,81 @@ class Campaign:
         self._known: Row = {"binary": binary(more), "quick": args.quick}
         there = read(path)
         self._others = [r for r in there if not part(r)]
-        self.rows = [] if args.restart else [
-            r for r in there if part(r) and all(r.get(k) == v for k, v in self._known.items())]
+        self.rows = [] if args.restart else [r for r in there if part(r) and self._is_ours(r)]
+        self._keep([r for r in read(failed(path)) if not part(r) or self._is_ours(r)])
+        self._last: namespaces.Failed | None = None  # of what _keep() keeps
         if self.rows:
             progress(f"{name}: continues after {len(self.rows)} rows of an interrupted run")
+
+    def _is_ours(self, row: Row) -> bool:
+        return all(row.get(k) == v for k, v in self._known.items())
 
     def has(self, key: Row) -> bool:
         return any(all(row.get(k) == v for k, v in key.items()) for row in self.rows)
 
     def missing(self, key: Row, contenders: Sequence[str]) -> list[str]:
         """Contenders still missing for this setting (which includes a repetition). Each repetition starts with another one."""
-        turn = key["repetition"] % len(contenders)
-        return [c for c in [*contenders[turn:], *contenders[:turn]] if not self.has({**key, "contender": c})]
+        return [c for c in in_turn(contenders, key["repetition"]) if not self.has({**key, "contender": c})]
+
+    def todo(self, keys: Sequence[Row], contenders: Sequence[str]) -> dict[str, list[Row]]:
+        """By contender, the settings of a repetition for which it is missing."""
+        return {c: some for c in in_turn(contenders, keys[0]["repetition"]) if (some := [key for key in keys if self.missing(key, [c])])}
 
     def add(self, key: Row, contender: str, run: Run, say: str) -> None:
-        """Runs a contender, once more after a failure (which the row records), and stores the row. SAY is the format of the progress message."""
-        failures = 0
-        try:
-            result = run()
-        except TooSlow:
-            raise
-        except namespaces.Failed as error:
-            progress(f"  FAILED, once more: {error}")
-            failures = 1
-            result = run()
+        """Runs a contender, once more after a failure, and stores the row, which records all failures, also those of
+        experiments that ended by them. SAY is the format of the progress message."""
+        it: Row = {**key, "contender": contender, **self._known}
+        for again in (True, False):
+            try:
+                result = run()
+                break
+            except namespaces.Failed as error:
+                self._note(it, error)
+                if not again or isinstance(error, TooSlow):
+                    raise
+                progress(f"  FAILED, once more: {error}")
+        noted = self._noted(it)
         row: Row = {
-            **key, "contender": contender, **result, "failures": failures, "seed": key["repetition"],
+            **key, "contender": contender, **result, "failures": 0, "seed": key["repetition"],
             "load": round(os.getloadavg()[0], 2), "commit": commit(), **self._known,
         }
         check(row, self._figures)
+        row |= {name: row[name] + noted[name] for name in TROUBLE}
         self.rows.append(row)
         write(self.path, self._others + self.rows)
+        self._keep([r for r in self._failed if r is not noted])
         progress(f"{self.name} {say.format(**row)}, lag {row['lag_ms']:.2f} ms")
+
+    @contextlib.contextmanager
+    def blaming(self, keys: Sequence[Row], contender: str) -> Iterator[None]:
+        """Notes also what fails outside of add(), such as the start of a contender for these settings."""
+        try:
+            yield
+        except namespaces.Failed as error:
+            if left := [key for key in keys if error is not self._last and self.missing(key, [contender])]:
+                self._note({**left[0], "contender": contender, **self._known}, error)
+            raise
+
+    def _noted(self, it: Row) -> Row:
+        there = (r for r in self._failed if all(r.get(k) == v for k, v in it.items()))
+        return next(there, {**it, **dict.fromkeys(TROUBLE, 0)})
+
+    def _note(self, it: Row, error: namespaces.Failed) -> None:
+        """Keeps a failure for the row that follows, perhaps of another start."""
+        self._last = error
+        noted = self._noted(it)
+        noted["failures"] += not isinstance(error, TooSlow)
+        if isinstance(error, Disturbed):
+            noted["retries"] += error.lagged + error.waiting
+            noted["retries_cpu"] += error.waiting
+        self._keep([*(r for r in self._failed if r is not noted), noted])
+
+    def _keep(self, noted: list[Row]) -> None:
+        self._failed = noted
+        if noted:
+            write(failed(self.path), noted)
+        else:
+            failed(self.path).unlink(missing_ok=True)
 
 
 def turn(row: Row) -> tuple[int, str]:
@@ -112,6 +173,12 @@ def each(rows: list[Row], count: Callable[[Row], int]) -> str:
     """A sum over rows, and by contender if it is not zero: what discards runs of one contender alone favours it."""
     by = {c: n for c in dict.fromkeys(r["contender"] for r in rows) if (n := sum(count(r) for r in rows if r["contender"] == c))}
     return str(sum(by.values())) + f" ({', '.join(f'{c} {n}' for c, n in by.items())})" * bool(by)
+
+
+def rowless(path: pathlib.Path) -> str:
+    """Tells what the rows of PATH lack because it failed each time."""
+    some = read(failed(path))
+    return f"Runs without a row, because they failed each time: {each(some, lambda r: 1)}." if some else ""
 
 
 def notes(rows: list[Row]) -> str:
@@ -160,4 +227,4 @@ def main(
         sys.exit(f"{name}: {error}")
     except KeyboardInterrupt:
         return 130
-    return show(name, path, rows, report, None if args.quick else draw)
+    return show(name, path, rows, lambda rows: "\n".join(filter(None, (report(rows), rowless(path)))), None if args.quick else draw)

@@ -13,7 +13,7 @@ from typing import Any
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
-from lab import headline, overview, results, simulation  # noqa: E402
+from lab import headline, overview, realtime, results, simulation  # noqa: E402
 
 OUTPUT = ROOT / "docs/results.md"
 
@@ -114,8 +114,9 @@ def section(module_name: str, figures: list[str], lines: list[list[str]], quick:
     if carried:
         text += (f"{carried} of these runs are of earlier sources; a change since then is not meant for them, and some of each kind,"
                  " made again, came out the same to the last digit (`lab/carry.py`).\n\n")
-    tables = module.report(rows)
-    text += f"```\n{tables}\n```\n"
+    if without := realtime.rowless(path):
+        text += f"**{without}**\n\n"
+    text += f"```\n{module.report(rows)}\n```\n"
     if any(line[3] == "not reproduced" for line in lines):
         text += f"\n{module.WHY_NOT}\n"
     for figure in figures:

@@ -173,7 +173,7 @@ def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
     campaign = realtime.Campaign("browsers", args, path, FIGURES)
     for repetition in range(1, args.repetitions + 1):
         for name in MEDIA:
-            keys: list[Row] = [{"medium": name, "profile": profile, "repetition": repetition} for profile in PROFILES]
+            keys: list[Row] = [{"medium": name, "profile": profile, "repetition": repetition} for profile in realtime.in_turn(PROFILES, repetition)]
             wanted = [(key, client) for key in keys for client in campaign.missing(key, CLIENTS)]
             if not wanted:
                 continue

@@ -140,7 +140,7 @@ def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
         for name in media:
             kind, hops = MEDIA[name]
             keys: list[Row] = [{"medium": name, "page": page, "repetition": repetition} for page in names]
-            missing = {c: todo for c in CLASSES if (todo := [k for k in keys if campaign.missing(k, [c])])}
+            missing = campaign.todo(keys, list(CLASSES))
             if not missing:
                 continue
             with namespaces.Lab() as lab:

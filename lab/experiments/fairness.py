@@ -125,7 +125,7 @@ def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
         for name, (kind, queues) in MEDIA.items():
             wanted = [
                 ({"medium": name, "against": against, "others": others, "seconds": seconds, "repetition": repetition}, who)
-                for who, against, others in pairs
+                for who, against, others in realtime.in_turn(pairs, repetition)
             ]
             missing = [(key, who) for key, who in wanted if campaign.missing(key, [who])]
             done += len(wanted) - len(missing)

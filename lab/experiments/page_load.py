@@ -234,16 +234,15 @@ def run_relay(args: argparse.Namespace, campaign: realtime.Campaign) -> None:
             keys: list[Row] = [
                 {"medium": "mesh", **SCENES[scene][0], "loader": loader, "page": page, "connections": 1, "repetition": repetition}
                 for loader, page in loads]
-            turn = repetition % len(RELAY_CONTENDERS)
-            order = RELAY_CONTENDERS[turn:] + RELAY_CONTENDERS[:turn] + ([] if SCENES[scene][0]["downloads"] else [EDGE])
-            missing = {c: todo for c in order
-                       if (todo := [k for k in keys if campaign.missing(k, [c]) and not (c == EDGE and k["loader"] == "chromium")])}
+            missing = campaign.todo(keys, RELAY_CONTENDERS)
+            if not SCENES[scene][0]["downloads"]:
+                missing |= campaign.todo([k for k in keys if k["loader"] != "chromium"], [EDGE])
             if not missing:
                 continue
             with namespaces.Lab() as lab:
                 at = Scene(lab, SCENES[scene][0], repetition)
                 for contender, todo in missing.items():
-                    with at.of(contender):
+                    with campaign.blaming(todo, contender), at.of(contender):
                         for key in todo:
                             if key["loader"] == "chromium" and not allowed:
                                 continue
@@ -264,16 +263,14 @@ def run_paper(args: argparse.Namespace, campaign: realtime.Campaign) -> None:
         for name, (kind, hops) in MEDIA.items():
             keys: list[Row] = [{"medium": name, "loader": "chromium", "page": page, "connections": connections, "repetition": repetition}
                     for page in chosen[name] for connections in ([1, 2] if name == "lossy" else [1])]
-            turn = repetition % len(CONTENDERS[name])
-            order = CONTENDERS[name][turn:] + CONTENDERS[name][:turn]
-            missing = {c: todo for c in order if (todo := [k for k in keys if campaign.missing(k, [c])])}
+            missing = campaign.todo(keys, CONTENDERS[name])
             if not missing:
                 continue
             with namespaces.Lab() as lab:
                 servers = Servers(lab, Mesh(lab, kind, hops, seed=repetition), 1000)
                 lab.run(servers.mesh.gateway, "ip", "addr", "add", f"{SECOND_ADDRESS}/32", "dev", "mesh")
                 for contender, todo in missing.items():
-                    with browser(servers, contender) as (chromium, url):
+                    with campaign.blaming(todo, contender), browser(servers, contender) as (chromium, url):
                         for key in todo:
                             campaign.add(
                                 key, contender,

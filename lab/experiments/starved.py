@@ -10,7 +10,8 @@ does not count.
 
 Off: no relay runs. On: "first" is the
 first download after the start of the relay, "bulk" is 10 MB, "four" is 2.5 MB by each of four connections, "page" is ten times 20
-objects of 40 KB by six new connections.
+objects of 40 KB by six new connections. Each repetition begins with another level, and every second one with on; that was not so at
+first, and the last lines say how many of the runs began with on.
 Even with nothing carried, a page sometimes takes a second longer, with the relay and without: the full queue has dropped a SYN.
 The ratio is of the medians, off to on (more than 1: on is faster), with the interval of the pairs of repetitions.
 
@@ -44,6 +45,7 @@ from lab import measure, results  # noqa: E402
 from lab.measure import Servers, progress  # noqa: E402
 from lab.medium import build_go  # noqa: E402
 from lab.namespaces import Failed, Lab, exit_on_signals, stop, wait_until  # noqa: E402
+from lab.realtime import in_turn  # noqa: E402
 from lab.topology import Mesh  # noqa: E402
 
 RESULTS = ROOT / "results/starved.json"
@@ -55,6 +57,7 @@ LEGS = [10, 20, 50]  # Mbit/s
 CHOSEN = [0.1, 0.5, 1.0, 2.0]  # shares of what the leg needs
 REPORTED = [0.05, 0.25, 0.75, 1.5, 3.0]
 WHAT = ["first", "bulk", "four", "page"]
+WAYS = ["off", "on"]  # in the order of rows without "order", which are older than it
 GOAL = 0.97
 
 QUEUE = "40ms"  # at the leg's rate; also the RTT of a flow that fills it
@@ -231,10 +234,20 @@ def cost() -> float:
         return (relay.cpu() - before) / moved
 
 
-def pair(lab: Lab, leg: Leg, servers: Servers, quota: Quota, url: str, share: float) -> dict[str, Any]:
-    """One measurement without a relay, and one with a relay that may use this share of a processor."""
-    row: dict[str, Any] = {"off": {what: transfer(lab, leg, url, what) for what in WHAT[1:]}, "on": {}, "carried": {}}
-    row["off"]["first"] = row["off"]["bulk"]
+def pair(lab: Lab, leg: Leg, servers: Servers, quota: Quota, url: str, share: float, order: list[str]) -> dict[str, Any]:
+    """One measurement without a relay, and one with a relay that may use this share of a processor, in this order."""
+    row: dict[str, Any] = {"order": order}
+    for way in order:
+        if way == "on":
+            row |= relayed(lab, leg, servers, quota, url, share)
+        else:
+            row["off"] = {what: transfer(lab, leg, url, what) for what in WHAT[1:]}
+            row["off"]["first"] = row["off"]["bulk"]
+    return row
+
+
+def relayed(lab: Lab, leg: Leg, servers: Servers, quota: Quota, url: str, share: float) -> dict[str, Any]:
+    row: dict[str, Any] = {"on": {}, "carried": {}}
     quota.set(share)
     relay = Relay(servers, quota)
     try:
@@ -260,7 +273,7 @@ def run(path: pathlib.Path, levels: list[float], legs: list[int], repetitions: i
     progress(f"carrying takes {per_byte * 1e9:.1f} ns of processor time per byte")
     for repetition in range(1, repetitions + 1):
         for leg_mbps in legs:
-            left = [level for level in levels if (leg_mbps, level, repetition) not in done]
+            left = [level for level in in_turn(levels, repetition) if (leg_mbps, level, repetition) not in done]
             if not left or time.monotonic() > until:
                 continue
             with network(leg_mbps) as (lab, leg, servers, quota, url):
@@ -271,7 +284,7 @@ def run(path: pathlib.Path, levels: list[float], legs: list[int], repetitions: i
                     waiting = 0
                     while True:
                         waited, begun = lab.cpu_waited(), time.monotonic()
-                        row = pair(lab, leg, servers, quota, url, level * per_byte * leg_mbps * 1e6 / 8)
+                        row = pair(lab, leg, servers, quota, url, level * per_byte * leg_mbps * 1e6 / 8, in_turn(WAYS, repetition))
                         pressure = (lab.cpu_waited() - waited) / (time.monotonic() - begun)
                         if pressure < measure.CPU_LIMIT:
                             break
@@ -291,7 +304,7 @@ def run(path: pathlib.Path, levels: list[float], legs: list[int], repetitions: i
 def ratio(rows: list[dict[str, Any]], what: str) -> tuple[float, float, float]:
     """The ratio of the medians, and the least and the largest ratio of the pairs."""
     pairs = [r["off"][what] / r["on"][what] for r in rows]
-    off, on = (statistics.median(r[way][what] for r in rows) for way in ("off", "on"))
+    off, on = (statistics.median(r[way][what] for r in rows) for way in WAYS)
     return off / on, min(pairs), max(pairs)
 
 
@@ -318,7 +331,8 @@ def report(rows: list[dict[str, Any]]) -> str:
              for leg in LEGS for level in sorted(CHOSEN + REPORTED) for what in WHAT
              if of(rows, leg, level) and ratio(of(rows, leg, level), what)[0] < GOAL]
     noted = (f"{len(rows)} runs; the ends waited for a processor for at most {100 * max(r['cpu_pressure'] for r in rows):.0f} % of the time;"
-             f" {sum(r['retries_cpu'] for r in rows)} discarded for more than {100 * measure.CPU_LIMIT:.0f} %")
+             f" {sum(r['retries_cpu'] for r in rows)} discarded for more than {100 * measure.CPU_LIMIT:.0f} %;"
+             f" {sum(r.get('order', WAYS)[0] == 'on' for r in rows)} began with on")
     return (text + f"\n\n{noted}\ncarried: in how many runs the relay carried something of first/bulk/four/page\n"
             + f"below {GOAL}: " + ("; ".join(below) or "none"))
 

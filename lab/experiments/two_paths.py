@@ -109,14 +109,13 @@ def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
         for scene in SCENES:
             keys: list[Row] = [{"scene": scene, "loader": loader, "page": page, "repetition": repetition}
                                for loader in replay.LOADERS for page in chosen]
-            turn = repetition % len(CONTENDERS)
-            missing = {c: todo for c in CONTENDERS[turn:] + CONTENDERS[:turn] if (todo := [k for k in keys if campaign.missing(k, [c])])}
+            missing = campaign.todo(keys, CONTENDERS)
             if not missing:
                 continue
             with namespaces.Lab() as lab:
                 at = Scene(lab, scene, repetition)
                 for contender, todo in missing.items():
-                    with at.of(contender):
+                    with campaign.blaming(todo, contender), at.of(contender):
                         for key in todo:
                             campaign.add(key, contender, lambda: at.load(key["loader"], key["page"]),
                                          f"{repetition}: {scene}, {{contender}} {{page}} by {{loader}}: {{ms:.0f}} ms")

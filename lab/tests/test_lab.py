@@ -225,10 +225,11 @@ def test_a_run_that_was_disturbed_is_repeated(cpu_limit: float) -> None:
     row = measure.conditions(window, discarded)
     assert (row["lag_ms"], row["retries"], row["retries_cpu"], len(notes)) == (4.9, 3, 1, 3)
     assert 0 < row["cpu_pressure"] < cpu_limit
-    for runs in ([(6.0, 0.0)] * 100, [(0.1, 0.9)] * 100):
+    for runs, lagged, waiting in (([(6.0, 0.0)] * 100, 11, 0), ([(0.1, 0.9)] * 100, 0, 11)):
         medium = Disturbed(*runs)
-        with pytest.raises(measure.TooSlow):
+        with pytest.raises(measure.TooSlow) as raised:
             measure.kept_up(medium, lambda: time.sleep(0.02), notes.append)
+        assert (raised.value.lagged, raised.value.waiting) == (lagged, waiting)
     medium = Disturbed((0.1, 0.9))
     _, window, discarded = measure.kept_up(medium, lambda: time.sleep(0.02), notes.append, cpu_limit=measure.ANY_CPU)
     assert discarded == 0 and window["cpu_pressure"] >= cpu_limit
@@ -247,13 +248,15 @@ def test_a_run_that_marks_the_medium_itself_is_judged_by_its_own_window() -> Non
 
 
 def test_a_failure_counts_where_the_emulator_kept_up() -> None:
+    """And the runs that were discarded before it."""
     def fail() -> None:
         raise namespaces.Failed("no answer")
 
     notes: list[str] = []
     medium: Any = Disturbed((80.0, 0.0), (0.1, 0.0), (0.1, 0.0))
-    with pytest.raises(namespaces.Failed, match="no answer .*lagged by 0.1 ms"):
+    with pytest.raises(measure.Disturbed, match="no answer .*lagged by 0.1 ms") as raised:
         measure.kept_up(medium, fail, notes.append)
+    assert (raised.value.lagged, raised.value.waiting) == (1, 0)
     assert len(notes) == 1 and "lagged by 80.0 ms" in notes[0] and "no answer" in notes[0]
 
 

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import dataclasses
 import importlib
 import importlib.machinery
