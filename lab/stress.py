@@ -15,7 +15,9 @@ from typing import Any
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from lab.measure import commit  # noqa: E402
 from lab.namespaces import exit_on_signals, own_group  # noqa: E402
+from lab.results import read, write  # noqa: E402
 
 BUILD = ROOT / "build/test"
 
@@ -41,14 +43,15 @@ def run(
         print(report(json.loads(output.read_text())))
         return 0
     needs()
-    output.parent.mkdir(parents=True, exist_ok=True)
     BUILD.mkdir(parents=True, exist_ok=True)
+    measured, at = BUILD / f"{part}.json", commit()
+    measured.unlink(missing_ok=True)
     subprocess.run([ROOT / "scripts/build-bquic", BUILD / "bquic"], check=True)
     subprocess.run(
         ["go", "build", "-tags", "abuse", "-o", BUILD / "stress", "./test/stress"],
         cwd=ROOT / "package/bquic-gateway/src", env={**os.environ, "GOFLAGS": ""}, check=True,
     )
-    command: list[str | pathlib.Path] = [BUILD / "stress", part, BUILD / "bquic", "-o", output, *(quick if args.quick else full)]
+    command: list[str | pathlib.Path] = [BUILD / "stress", part, BUILD / "bquic", "-o", measured, *(quick if args.quick else full)]
     if alone:
         command = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *command]
     exit_on_signals()
@@ -60,3 +63,5 @@ def run(
     finally:
         process.terminate()  # its namespaces end with it
         process.wait()
+        if rows := read(measured):
+            write(output, [{**row, "commit": at} for row in rows])

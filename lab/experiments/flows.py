@@ -141,7 +141,7 @@ def run(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
         return any((r["application"], r["key"], r["repetition"]) == (application, key, repetition) for r in rows)
 
     def keep(found: list[dict[str, Any]], key: str, repetition: int) -> None:
-        rows.extend({**r, "key": key, "repetition": repetition} for r in found)
+        rows.extend({**r, "key": key, "repetition": repetition, "commit": measure.commit()} for r in found)
         write(rows)
         measure.progress(f"flows {repetition}: {found[0]['application']} {key}: {sum(len(r['flows']) for r in found)} flows")
 

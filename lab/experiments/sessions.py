@@ -151,7 +151,7 @@ def main() -> int:
                 for http2 in (False, True):
                     key = (name, 2 if http2 else 1, repetition)
                     if all((r["browser"], r["http"], r["repetition"]) != key for r in rows):
-                        rows.append(walk(bench, name, http2, repetition))
+                        rows.append(walk(bench, name, http2, repetition) | {"commit": measure.commit()})
                         results.write(RESULTS, rows)
                         measure.progress(f"sessions {repetition}: {name}, HTTP/{key[1]}: {len(rows[-1]['flows'])} flows")
     draw(rows)

@@ -429,6 +429,25 @@ def test_every_experiment_is_in_every_list() -> None:
     assert not {name.replace("_", "-") for name in there} - named, "docs/lab.md does not name these"
 
 
+def test_rows_under_load_have_a_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    """Those of processor time, load, attacks and the fleet had none; and a run that ends early leaves the rows of the last one."""
+    from lab import stress
+
+    program = tmp_path / "stress"
+    program.write_text("#!/bin/sh\necho \"[{\\\"part\\\": \\\"$1\\\"}]\" >$4\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(stress, "BUILD", tmp_path)
+    monkeypatch.setattr(stress, "results", lambda part, quick=False: tmp_path / "results" / f"{part}.json")
+    monkeypatch.setattr(stress, "commit", lambda: "abc+")
+    monkeypatch.setattr(stress, "exit_on_signals", lambda: None)
+    monkeypatch.setattr(stress.subprocess, "run", lambda *_, **__: None)
+    monkeypatch.setattr(sys, "argv", ["cpu"])
+    for text, code in ((program.read_text(), 0), ("#!/bin/sh\nexit 3\n", 3)):
+        program.write_text(text)
+        assert stress.run("cpu", lambda rows: "", [], []) == code
+        assert results.read(tmp_path / "results/cpu.json") == [{"part": "cpu", "commit": "abc+"}]
+
+
 def test_quick_report_of_an_experiment_without_a_quick_set() -> None:
     class Experiment:
         RESULTS = ROOT / "results/fleet.json"
