@@ -115,6 +115,9 @@ def crowded(directory: pathlib.Path = ROOT / "results") -> list[Line]:
                  if all(r[k] == v for k, v in {**simulation.CENTRE, **CROWD, **differs, **form}.items() if k != "seed")]
                 for form in ({"form": "none"}, simulation.SHIPPED["11n"]))
             some += compared(name + what, unit, off, on, key)
+    for line in some:
+        if line.unit == "{:.1f} s" and interval(line.off)[0] < 1:
+            line.unit = "{:.2f} s"  # with one digit, rounding is a fifth
     return some
 
 
@@ -142,8 +145,9 @@ def block(directory: pathlib.Path = ROOT / "results") -> str:
     return (f"{relay}\n![relay on against off]({FIGURE.relative_to(ROOT)})\n\n"
             "This table shows what the scheduler gains for the clients of a crowded access point, in simulations. Each of them downloads"
             f" {mb} MB and\nsends {kbit} kbit/s meanwhile:\n\n{scheduler}\n"
-            "The last column is the median of the ratios of paired runs, so it can differ from the ratio of the two medians. In parentheses is its 95 %"
-            " interval,\nor, with fewer than six pairs of runs, the smallest and the largest ratio.\n")
+            "Times are medians, of web pages the geometric mean of all pages' medians. The last column is the median of the ratios of paired runs, so it can\n"
+            "differ from the ratio of the two medians. In parentheses is its 95 % interval, or, with fewer than six pairs of runs, the smallest and the largest"
+            " ratio.\n")
 
 
 def draw() -> None:

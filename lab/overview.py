@@ -15,6 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
 import bquic_mesh  # noqa: E402
+import fairness  # noqa: E402
 import paths  # noqa: E402
 import router  # noqa: E402
 import sharing  # noqa: E402
@@ -77,19 +78,29 @@ def random_paths(rows: list[Row]) -> list[str]:
             f" geometric mean, at least {paths.WANTED} times on {100 * share:.1f} %, and {found[0]:.2f} times on the worst. {details('paths')}"]
 
 
-def neighbours(rows: list[Row]) -> list[str]:
-    equal = [cell for cell in sharing.cells(rows) if cell[3] == cell[4]]  # RTTs
+def neighbours(rows: list[Row], virtual: list[Row]) -> list[str]:
+    """What a flow of ours takes of an equal share, beside those of others: over the emulated media, and in virtual time."""
+    equal = [cell for cell in sharing.cells(virtual) if cell[3] == cell[4]]  # RTTs
 
     def shares(contender: str) -> list[float]:
-        return [found[0] for cell in equal if (found := sharing.figures(rows, cell, contender or cell[1]))]
+        return [results.interval(results.figures(some, "of_share"))[0] for name in fairness.MEDIA for who, against, others in fairness.PAIRS
+                if who == contender and (some := fairness.of(rows, name, (who, against, others)))]
 
-    if not (ours := shares("bquic")):
-        return []
-    bounds = {what: f"{min(found):.2f} to {max(found):.2f}" for what, found in (("ours", ours), ("theirs", shares("")))}
-    fair = sum(sharing.LEAST <= share <= sharing.MOST for share in ours)
-    return [f"**Other users:** beside CUBIC and stock QUIC with the same RTT, `bquic` takes {bounds['ours']} of an equal share, and"
-            f" {sharing.LEAST} to {sharing.MOST} in {fair} of {len(ours)} mixes (a further flow of their own kind: {bounds['theirs']})."
-            f" {details('sharing')}"]
+    def virtual_shares(contender: str) -> list[float]:
+        return [found[0] for cell in equal if (found := sharing.figures(virtual, cell, contender or cell[1]))]
+
+    def told(ours: list[float], who: str, others: list[float]) -> str:
+        fair = sum(sharing.LEAST <= share <= sharing.MOST for share in ours)
+        return (f"{min(ours):.2f} to {max(ours):.2f} of an equal share, and {sharing.LEAST} to {sharing.MOST} in {fair} of {len(ours)} mixes"
+                + (f" ({who}: {min(others):.2f} to {max(others):.2f})" if others else ""))
+
+    some = []
+    if ours := shares("bquic"):
+        some.append(f"beside Linux's CUBIC and stock QUIC, over WiFi and a wire, `bquic` takes"
+                    f" {told(ours, 'stock QUIC beside CUBIC', shares('standard'))}. {details('fairness')}")
+    if ours := virtual_shares("bquic"):
+        some.append(f"In virtual time, with equal RTTs, it takes {told(ours, 'a further flow of their own kind', virtual_shares(''))}. {details('sharing')}")
+    return [f"**Other users:** {' '.join(some)}"] if some else []
 
 
 def crowd(directory: pathlib.Path) -> list[str]:
@@ -146,7 +157,7 @@ def page(paper_lines: Sequence[Sequence[str]], directory: pathlib.Path = ROOT / 
         return results.read(directory / f"{name}.json")
 
     lines = [
-        *clients(directory), *leg(rows("bquic-mesh")), *random_paths(rows("paths")), *neighbours(rows("sharing")), *crowd(directory),
+        *clients(directory), *leg(rows("bquic-mesh")), *random_paths(rows("paths")), *neighbours(rows("fairness"), rows("sharing")), *crowd(directory),
         *processors(rows("router"), headline.slow_node(directory)), *strangers(rows("abuse"), rows("fleet")), reproduced(paper_lines)]
     plots = [f"![{name}](results/{name}.svg)\n*{caption}*\n" for name, caption in FIGURES.items() if (ROOT / f"docs/results/{name}.svg").exists()]
     return "## In short\n\n" + "".join(f"- {line}\n" for line in lines) + "\n" + "\n".join(plots)

@@ -105,7 +105,7 @@ def section(module_name: str, figures: list[str], lines: list[list[str]], quick:
         return text + ": **not measured yet**.\n"
     commits = sorted({row["commit"] for row in rows if "commit" in row})
     at = f", at {', '.join(commits)}" if commits else ""
-    text += f" ({len(rows)} rows in `{path.relative_to(ROOT)}`{at}).\n\n"
+    text += f" ({len(rows)} row{'s' * (len(rows) > 1)} in `{path.relative_to(ROOT)}`{at}).\n\n"
     simulated = [row for row in rows if "digest" in row]
     old = sum(row["digest"] != simulation.digest(row["form"]) for row in simulated)
     if old:

@@ -12,7 +12,8 @@ bytes, all the time. "none" and "wifirr" use stock QUIC, "bquic" and "both" the
 bquic profile at both ends. wifirrd runs with its default settings and its htb
 backend (3 active clients, turns of 2.4 s, once a crowd has lasted for 40 s and if a
 trial shows that they deliver more), because airtime weights need mac80211, which the
-emulated medium does not have. Worst and median are over the downloads, which all
+emulated medium does not have. Where the downloads are over sooner ("engaged" 0 %),
+there are no turns, and "wifirr" only shows that wifirrd costs nothing. Worst and median are over the downloads, which all
 begin at once.
 
 Writes results/both.json (rows: lab/realtime.py) and docs/results/both.svg. An

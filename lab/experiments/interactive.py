@@ -8,7 +8,8 @@ stay below 40 and 45 ms. Here, too, five clients have only such a flow;
 the 30 beside them download 1 MB each and send up the centre's constant
 200 kbit/s. A second run has the flow on five of the 30 ("shared"), where it
 waits for a turn together with its client's download. Delay is one-way for streams,
-round-trip for exchanges; jitter is the difference between consecutive delays.
+round-trip for exchanges; jitter is the difference between consecutive delays. The seeds
+are those on which turns were chosen.
 
 A second part measures traffic that must never wait, with wifirrd's default
 settings: a call (G.711, both ways), key presses and DNS beside a crowd of 802.11g or

@@ -90,8 +90,9 @@ def report(rows: list[Row]) -> str:
             if found := sorted(ratio(r) for r in of if is_kind(r)):
                 lines.append([kind, str(len(found)), f"{results.geomean(found):.3f}", f"{statistics.median(found):.3f}", f"{found[0]:.3f}",
                               f"{found[-1]:.2f}", *(str(sum(r < limit for r in found)) for limit in (WANTED, LEAST))])
+        seeds = sorted({r["seed"] for r in of})
         title = f"transfers {variant}" if variant else "transfers of 2 to 6 s, 6 MB at most"
-        text.append(f"{title}, bquic over stock, seeds {min(r['seed'] for r in of)} to {max(r['seed'] for r in of)}")
+        text.append(f"{title}, bquic over stock, seed{f's {seeds[0]} to {seeds[-1]}' if seeds[1:] else f' {seeds[0]}'}")
         text.append(results.table(["paths", "n", "geometric mean", "median", "worst", "best", f"< {WANTED}", f"< {LEAST:.2f}"], lines))
         text.append(results.table(["target", "here", ""], verdicts(of)))
         worst = sorted(of, key=ratio)[:WORST]

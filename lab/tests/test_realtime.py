@@ -11,9 +11,9 @@ import pathlib
 import shutil
 import subprocess
 import sys
-from unittest import mock
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -314,7 +314,16 @@ def test_headline(tmp_path: pathlib.Path) -> None:
         {**crowd, **form, "seed": seed, "worst_s": seconds} for form, seconds in (({"form": "none"}, 30.0), (simulation.SHIPPED["11n"], 15.0))
         for seed in (1, 16, 18)])  # 1 was chosen on, 16 was looked at for 802.11n
     assert [(line.what, line.share) for line in headline.crowded(tmp_path)] == [("50 clients: time until the last one finishes", [0.5])]
-    assert [line.partition("802.11n: ")[2].partition(". ")[0] for line in overview.crowd(tmp_path)] == ["0.50 (one run) with 50 clients"]
+    results.write(tmp_path / "interactive.json", [
+        {**crowd, **form, "stations": 30, "interactive": "g711", "interactive_alone": True, "seed": 18, "delay_p99_ms": ms}
+        for form, ms in (({"form": "none"}, 190.0), (simulation.SHIPPED["11n"], 150.0))])
+    results.write(tmp_path / "dense-download.json", results.read(tmp_path / "dense-download.json") + [
+        {**crowd, **form, "stations": 3, "seed": 18, "worst_s": seconds} for form, seconds in (({"form": "none"}, 0.58), (simulation.SHIPPED["11n"], 0.52))])
+    # With one digit, the times of the shortest crowd were 0.6 and 0.5 s.
+    assert [line.split(" | ")[1:3] for line in headline.table("", headline.crowded(tmp_path)).splitlines()[2:]] == [
+        ["30.0 s", "**15.0 s**"], ["0.58 s", "**0.52 s**"], ["190 ms", "**150 ms**"]]
+    assert [line.partition("802.11n: ")[2].partition(". ")[0] for line in overview.crowd(tmp_path)] == [
+        "0.50 (one run) with 50 clients; 0.90 (one run) with 3 clients"]
 
 
 def test_the_worst_case_is_of_those_that_were_measured(tmp_path: pathlib.Path) -> None:

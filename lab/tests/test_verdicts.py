@@ -13,7 +13,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
-from lab import medium, realtime, results, simulation  # noqa: E402
+from lab import medium, overview, realtime, results, simulation  # noqa: E402
 
 bquic: Any = importlib.import_module("bquic")
 bquic_mesh: Any = importlib.import_module("bquic_mesh")
@@ -47,6 +47,23 @@ def test_a_verdict_is_on_all_that_its_line_says() -> None:
 
 def test_nothing_is_reproduced_that_is_in_no_paper() -> None:
     assert not [line for line in fairness.paper(results.read(fairness.RESULTS)) if line[1] == "-"]
+
+
+def test_another_machine_is_no_better_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    classifier: Any = importlib.import_module("classifier")
+    monkeypatch.setattr(classifier, "judged", lambda *_: None)
+    for ms, verdict in ((10.0, "reproduced"), (1e4, "not reproduced")):
+        assert classifier.paper([{"medium": classifier.SPEED, "contender": "tree", "ms": ms}])[-1][3] == verdict
+
+
+def test_what_is_left_to_linux_is_on_the_first_page() -> None:
+    """Only the shares in virtual time were, where another CUBIC stands in for Linux's."""
+    rows = [{"medium": "wired", "contender": who, "against": against, "others": 1, "of_share": share}
+            for who, against, share in (("bquic", "tcp", 0.5), ("bquic", "standard", 1.2), ("standard", "tcp", 1.4))]
+    assert overview.neighbours(rows, [])[0].startswith(
+        "**Other users:** beside Linux's CUBIC and stock QUIC, over WiFi and a wire, `bquic` takes 0.50 to 1.20 of an equal share, and 0.8 to 1.25 in"
+        " 1 of 2 mixes (stock QUIC beside CUBIC: 1.40 to 1.40). [fairness]")
+    assert not overview.neighbours([], [])
 
 
 def test_a_run_that_has_several_rows_counts_once() -> None:
