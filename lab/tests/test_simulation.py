@@ -49,9 +49,9 @@ def test_the_demo_draws_a_crowded_cell() -> None:
     assert done.returncode == 0, done.stderr
     latin = subprocess.run([ROOT / "lab/demo-crowd", "--quick"], capture_output=True, text=True, env={**os.environ, "PYTHONIOENCODING": "latin-1"})
     assert latin.stdout == done.stdout.replace("█", "?")
-    drawn = re.findall(r"^  (access point alone|with wifirrd) +(█+) ([0-9.]+) (s|%|kbit/s)$", done.stdout, re.M)
+    drawn = re.findall(r"^  (scheduler off|scheduler on) +(█+) ([0-9.]+) (s|%|kbit/s)$", done.stdout, re.M)
     assert [(who, unit) for who, _, _, unit in drawn] == [
-        (who, unit) for unit in ("s", "s", "%", "kbit/s") for who in ("access point alone", "with wifirrd")]
+        (who, unit) for unit in ("s", "s", "%", "kbit/s") for who in ("scheduler off", "scheduler on")]
     collided, less = (float(value) for _, _, value, unit in drawn if unit == "%")
     assert less < 0.7 * collided  # it had an effect
     assert {len(bar) for _, bar, value, unit in drawn if (unit, float(value)) == ("%", collided)} == {44}
