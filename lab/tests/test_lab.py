@@ -440,7 +440,7 @@ def test_rows_under_load_have_a_commit(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(stress, "results", lambda part, quick=False: tmp_path / "results" / f"{part}.json")
     monkeypatch.setattr(stress, "commit", lambda: "abc+")
     monkeypatch.setattr(stress, "exit_on_signals", lambda: None)
-    monkeypatch.setattr(stress.subprocess, "run", lambda *_, **__: None)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: None)
     monkeypatch.setattr(sys, "argv", ["cpu"])
     for text, code in ((program.read_text(), 0), ("#!/bin/sh\nexit 3\n", 3)):
         program.write_text(text)
