@@ -126,6 +126,7 @@ drop_keys() {
 }
 
 add_feed() {
+	kept=/etc/bquic/ # with the gateway's key: bquic-gateway's own list goes with the package
 	case $manager in
 	opkg)
 		mkdir -p /etc/opkg/keys
@@ -139,12 +140,12 @@ add_feed() {
 		mkdir -p /etc/apk/keys /etc/apk/repositories.d
 		say "$APK_KEY" >/etc/apk/keys/bquic.pem
 		say "$URL/$arch/packages.adb" >$LIST
-		# sysupgrade keeps opkg's by itself
-		mkdir -p "${KEEP%/*}"
-		# shellcheck disable=SC2094 # the list names itself
-		say /etc/apk/keys/bquic.pem $LIST $KEEP >$KEEP
+		kept="$kept /etc/apk/keys/bquic.pem $LIST" # opkg's are kept anyway
 		;;
 	esac
+	mkdir -p "${KEEP%/*}"
+	# shellcheck disable=SC2086,SC2094 # words; the list names itself
+	say $kept $KEEP >$KEEP
 }
 
 # update: reads what the feeds have. Others may be out of order. Without ours, opkg and apk would call what is installed up to
@@ -173,10 +174,10 @@ install() {
 	case $URL in *[!][A-Za-z0-9:/._~%@-]*) fail "no address of a feed: $URL" ;; esac
 	choose
 	case $manager in
-	opkg) where="$FEEDS, and its key to /etc/opkg/keys/$FINGERPRINT" ;;
-	apk) where="$LIST, its key to /etc/apk/keys/bquic.pem, have sysupgrade keep them ($KEEP)" ;;
+	opkg) where="$FEEDS, its key to /etc/opkg/keys/$FINGERPRINT" ;;
+	apk) where="$LIST, its key to /etc/apk/keys/bquic.pem" ;;
 	esac
-	say "This will add the feed $URL/$arch to $where, and install: $packages." 'Nothing of it starts before you switch it on.'
+	say "This will add the feed $URL/$arch to $where, have sysupgrade keep them and /etc/bquic ($KEEP), and install: $packages." 'Nothing of it starts before you switch it on.'
 	ask 'Go on?'
 	add_feed
 	update

@@ -19,7 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 from openwrt import feed, keys  # noqa: E402
 
 URL = "http://feed.example/bquic"
-TOOLS = "sed grep cut awk mkdir rm cat cp mv tail id sort printf command touch ls rmdir".split()
+TOOLS = "sed grep find cut awk mkdir rm cat cp mv tail id sort printf command touch ls rmdir".split()
 MANAGERS = {
     # They know the packages that they have installed, and nothing of what is in them. Without the feed, opkg keeps its old list.
     "opkg": """case $1 in
@@ -144,9 +144,8 @@ def test_installs_what_fits_and_takes_it_back(router: Make, manager: str) -> Non
         assert (etc / "apk/keys/bquic.pem").read_text() == key.apk_public
     made = {f"/{name}" for name in there.state() if name not in before}
     if manager == "opkg":
-        assert made == {f"/etc/opkg/keys/{key.fingerprint}"}  # which sysupgrade keeps, as it does customfeeds.conf
-    else:
-        assert made == set((there.root / "lib/upgrade/keep.d/bquic-feed").read_text().split())
+        made.remove(f"/etc/opkg/keys/{key.fingerprint}")  # which sysupgrade keeps, as it does customfeeds.conf
+    assert made | {"/etc/bquic/"} == set((there.root / "lib/upgrade/keep.d/bquic-feed").read_text().split())
 
     for other in ("http://other.example", "http://[fd00::1]:8080/bquic"):  # the feed has moved
         said = there.run("--yes", f"{other}/")
@@ -203,6 +202,28 @@ def test_undo_by_the_manual(router: Make, manager: str, packages: str) -> None:
     said = there.shell("reload_config() { :; }\n" + commands)
     assert "ERROR" not in said.stdout, said.stdout
     assert there.state() == before, said.stdout
+
+
+@pytest.mark.parametrize("manager", ["opkg", "apk"])
+def test_sysupgrade_keeps_the_gateways_key(router: Make, manager: str) -> None:
+    """Its pin is the gateway's name. The package's own list is missing after a sysupgrade, and where the package has been removed before one."""
+    there, _ = router(manager)
+    assert there.run("--yes").returncode == 0
+    (there.root / "etc/bquic").mkdir()
+    (there.root / "etc/bquic/key.pem").touch()
+    kept = there.shell("find $(cat /lib/upgrade/keep.d/*) -type f").stdout.split()  # as sysupgrade does
+    assert {"/etc/bquic/key.pem", "/lib/upgrade/keep.d/bquic-feed"} <= set(kept)
+
+
+@pytest.mark.parametrize("manager", ["opkg", "apk"])
+def test_an_attended_sysupgrade_by_the_manual(router: Make, manager: str) -> None:
+    there, _ = router(manager)
+    assert there.run("--yes").returncode == 0
+    there.calls()
+    manual = (pathlib.Path(__file__).parents[3] / "docs/install.md").read_text()
+    [command] = [line for line in manual.splitlines() if line.startswith("owut ") and manager in line]
+    assert there.shell('owut() { echo owut $* >>/calls; }\n' + command).stdout == ""
+    assert there.calls() == ["owut upgrade --remove bquic-gateway wifirr-sched luci-app-bquic luci-i18n-bquic-es"]
 
 
 def test_the_ten_commands_need_no_rpcd() -> None:
