@@ -23,7 +23,10 @@ ARCHES = {
     "arm_cortex-a7": ("GOARCH=arm GOARM=7,softfloat", "arm-linux-musleabi", "cortex_a7+soft_float"),
     "arm_cortex-a7_neon-vfpv4": ("GOARCH=arm GOARM=7", "arm-linux-musleabihf", "cortex_a7"),
     "arm_cortex-a15_neon-vfpv4": ("GOARCH=arm GOARM=7", "arm-linux-musleabihf", "cortex_a15"),
+    "arm_cortex-a9_vfpv3-d16": ("GOARCH=arm GOARM=7", "arm-linux-musleabihf", "cortex_a9-neon-d32"),
     "aarch64_cortex-a53": ("GOARCH=arm64", "aarch64-linux-musl", "cortex_a53"),
+    "aarch64_cortex-a72": ("GOARCH=arm64", "aarch64-linux-musl", "cortex_a72"),
+    "aarch64_generic": ("GOARCH=arm64", "aarch64-linux-musl", "generic"),
     "x86_64": ("GOARCH=amd64 GOAMD64=v1", "x86_64-linux-musl", "x86_64"),
 }
 
