@@ -195,7 +195,7 @@ def test_undo_by_the_manual(router: Make, manager: str, packages: str) -> None:
     said = there.shell(f"wget() {{ cp /tmp/${{3##*/}} $2; }}; usign() {{ echo {key.fingerprint}; }}; mkdir -p /etc/opkg/keys; {by_hand.strip()}; rm -f opkg.pub")
     assert said.stdout == "", said.stdout
     if manager == "apk":
-        there.shell("printf '%s\\n' /etc/apk/keys/bquic.pem /etc/apk/repositories.d/bquic.list >>/etc/sysupgrade.conf")
+        there.shell("printf '%s\\n' /etc/bquic/ /etc/apk/keys/bquic.pem /etc/apk/repositories.d/bquic.list >>/etc/sysupgrade.conf")
     assert there.state() != before
     commands = (docs / "install.md").read_text().split("\n## Undo\n")[1].split("```")[1]
     there.shell(f"{manager} {'install' if manager == 'opkg' else 'add'} {packages}; mkdir /etc/bquic; : >/etc/config/bquic-opkg")
