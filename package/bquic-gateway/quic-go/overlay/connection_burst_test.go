@@ -4,6 +4,7 @@ package quic
 
 import (
 	"errors"
+	"net"
 	"os"
 	"syscall"
 	"testing"
@@ -183,6 +184,24 @@ func TestMTUDiscoveryMaxFirst(t *testing.T) {
 	}
 	require.True(t, f.done())
 	require.InDelta(t, 1400, int(f.CurrentSize()), float64(maxMTUDiff+1))
+}
+
+// TestGSOAgain checks that GSO is used again some time after an error whose reason may have passed.
+func TestGSOAgain(t *testing.T) {
+	remote := &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}
+	raw := NewMockRawConn(gomock.NewController(t))
+	raw.EXPECT().LocalAddr()
+	raw.EXPECT().capabilities().Return(connCapabilities{GSO: true}).AnyTimes()
+	raw.EXPECT().WritePacket(gomock.Any(), remote, gomock.Any(), uint16(4), protocol.ECNNon).Return(0, os.NewSyscallError("sendmsg", syscall.EINVAL))
+	raw.EXPECT().WritePacket(gomock.Any(), remote, gomock.Any(), uint16(0), protocol.ECNNon).AnyTimes()
+	c := newSendConn(raw, remote, packetInfo{}, utils.DefaultLogger)
+	require.True(t, c.capabilities().GSO)
+	require.NoError(t, c.Write([]byte("foobar"), 4, protocol.ECNNon))
+	for range gsoPause {
+		require.False(t, c.capabilities().GSO)
+		require.NoError(t, c.Write([]byte("foobar"), 0, protocol.ECNNon))
+	}
+	require.True(t, c.capabilities().GSO)
 }
 
 func TestGSOErrors(t *testing.T) {
