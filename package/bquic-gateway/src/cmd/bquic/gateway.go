@@ -11,6 +11,7 @@ import (
 
 	"bquic/internal/config"
 	"bquic/internal/gateway"
+	"bquic/internal/openwrt"
 )
 
 var gatewayCommand = command{"gateway", "", "serves sites and relays", runGateway}
@@ -26,6 +27,7 @@ func runGateway(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	openwrt.FollowNameServers()
 	log, level := newLogger(cfg.LogLevel)
 	srv, err := gateway.New(*cfg, version, log)
 	if err != nil {

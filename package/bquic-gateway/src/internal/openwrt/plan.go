@@ -90,6 +90,7 @@ func (p *Plan) gateway(g *config.Gateway, drive, resolve func(string) string) {
 	// ujail shows a directory without what is mounted below it.
 	see("/etc/ssl/certs")
 	see("/www")
+	see(nameServersDir)
 	// Show the whole directories of certificates, because a renewed certificate is a new file. OpenWrt's acme makes
 	// links to certificates in another directory.
 	seeFiles := func(files ...string) {
