@@ -66,7 +66,7 @@ var Schema = []Section{
 			{Name: "connect_from", Type: typePrefix, List: true, Doc: "Address prefixes that relays may connect from.", Note: "same as mesh"},
 			{Name: "connect_to", Type: typePrefix, List: true, Doc: "Address prefixes that the relays' clients may connect to. Private, reserved, loopback, link-local and multicast addresses, and the router's own, are allowed only if a prefix names them.", Note: "all public addresses"},
 			{Name: "max_connections", Type: numberType(1, 100000), Default: []string{"1000"}, Doc: "Limit on simultaneous QUIC and TCP connections; a single address (IPv6: a /56) may have a quarter of them."},
-			{Name: "memory", Type: numberType(0, 65536), Default: []string{"0"}, Unit: "MiB", Doc: "Limit on the gateway's memory; 0: a quarter of the machine's, but at least 32 MiB. GOMEMLIMIT in the environment takes precedence."},
+			{Name: "memory", Type: numberType(0, 65536), Default: []string{"0"}, Unit: "MiB", Doc: "Limit on the gateway's memory; 0: a quarter of the machine's (or container's), but at least 32 MiB. GOMEMLIMIT in the environment takes precedence."},
 			{Name: "access_log", Type: typePath, Doc: "File to log requests to, in the combined format.", Note: "none"},
 			{Name: "redirect", Type: typeListen, Doc: "TCP address and port, such as `:80`, where the gateway redirects clients without TLS to the same site with TLS, and answers ACME challenges.", Note: "none"},
 			{Name: "acme_webroot", Type: typePath, Doc: "Directory that contains the ACME challenges of all sites, in `.well-known/acme-challenge/`. Requires redirect.", Note: "the site's own"},

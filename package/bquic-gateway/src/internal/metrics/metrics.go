@@ -17,8 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // maxReaders is the limit on concurrent connections, each of which takes 20 KB of memory: whoever reaches the port can
@@ -103,15 +101,6 @@ func LimitMemory(limit uint64) uint64 {
 	}
 	debug.SetMemoryLimit(int64(min(limit, math.MaxInt64)))
 	return limit
-}
-
-// Machine returns the size of the machine's memory, in bytes.
-func Machine() uint64 {
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil {
-		return 64 << 20 // the least that bquic supports
-	}
-	return uint64(info.Totalram) * uint64(info.Unit)
 }
 
 // memory returns classes of the runtime's memory, in bytes.
