@@ -4,8 +4,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"bquic/internal/config"
 	"bquic/internal/gateway"
@@ -35,7 +37,7 @@ func runCheck(_ context.Context, args []string) error {
 		err = checkDaemons(cfg)
 	}
 	if err != nil {
-		return usagef("%s: %w", *file, err)
+		return mistakesIn(*file, err)
 	}
 	if cfg.Gateway.Enabled {
 		for _, m := range site.Missing(cfg.Gateway.Sites) {
@@ -47,19 +49,27 @@ func runCheck(_ context.Context, args []string) error {
 }
 
 // checkDaemons returns the mistakes that enabled daemons would find beyond the text of
-// the file.
+// the file, each on a line.
 func checkDaemons(cfg *config.Config) error {
+	var errs []error
 	if cfg.Gateway.Enabled {
-		if err := gateway.Check(cfg.Gateway); err != nil {
-			return err
-		}
+		errs = append(errs, gateway.Check(cfg.Gateway))
 	}
 	if cfg.Relay.Enabled {
 		if err := cfg.Relay.Relay.Check(); err != nil {
-			return fmt.Errorf("relay.%w", err)
+			errs = append(errs, fmt.Errorf("relay.%w", err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+// mistakesIn returns an error that names the file on each line.
+func mistakesIn(file string, err error) error {
+	var errs []error
+	for line := range strings.Lines(err.Error()) {
+		errs = append(errs, fmt.Errorf("%s: %s", file, strings.TrimSuffix(line, "\n")))
+	}
+	return usageError{errors.Join(errs...)}
 }
 
 func onOff(on bool) string {

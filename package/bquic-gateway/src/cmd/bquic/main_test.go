@@ -288,6 +288,9 @@ func TestGatewayFails(t *testing.T) {
 	both(conf, fmt.Sprintf("gateway.certificate, gateway.key: cannot read key: open %s/none.pem: no such file or directory", dir))
 	key("1/cert.pem", "2/key.pem")
 	both(conf, fmt.Sprintf("gateway.certificate, gateway.key: certificate %s/1/cert.pem and key %s/2/key.pem: private key does not match public key", dir, dir))
+	gatewayConf(t, dir, "127.0.0.1:1", "\toption access_log "+conf+"/log\n", "config site\n\tlist host a\n\tlist origin https://192.0.2.1\n\toption origin_ca /nonexistent\n")
+	fails(t, 2, "bquic check: "+conf+": site with host a: origin_ca: open /nonexistent: no such file or directory\n"+
+		"bquic check: "+conf+": gateway.access_log: open "+conf+"/log: not a directory", "check", conf)
 	gatewayConf(t, dir, "127.0.0.1:1", "", "config site\n\tlist host a\n\toption root /nonexistent\n")
 	_, errs, code := bquic(t, "check", conf)
 	if want := "bquic check: warning: " + conf + ":9: @site[0].root: open /nonexistent: no such file or directory\n"; code != 0 || errs != want {

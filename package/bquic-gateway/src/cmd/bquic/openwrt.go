@@ -60,7 +60,7 @@ func runOpenWrt(_ context.Context, args []string) error {
 			err = plan.Refuse(openwrt.Files(*dir), uid, check)
 		}
 		if err != nil {
-			return usagef("%s: %w", *file, err)
+			return mistakesIn(*file, err)
 		}
 	}
 	if changed {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 
+	"bquic/internal/config"
 	"bquic/internal/openwrt"
 	"bquic/internal/rpcd"
 )
@@ -29,9 +30,10 @@ func runRpcd(ctx context.Context, args []string) error {
 	return nil
 }
 
-// checkForInit returns the error for which the init script would refuse to start a
-// daemon. It makes no files.
+// checkForInit returns the mistakes for which the init script would refuse to start a
+// daemon, each on a line. It makes no files.
 func checkForInit(file string) error {
+	var enabled *config.Config
 	for _, role := range []string{openwrt.Gateway, openwrt.Relay} {
 		plan, cfg, err := openwrt.Load(file, role)
 		if err != nil || !plan.Enabled {
@@ -46,10 +48,10 @@ func checkForInit(file string) error {
 		if err := plan.Print(io.Discard, openwrt.DefaultFiles); err != nil {
 			return err
 		}
-		cfg.Gateway.Enabled, cfg.Relay.Enabled = role == openwrt.Gateway, role == openwrt.Relay // the other one has its own turn
-		if err := checkDaemons(cfg); err != nil {
-			return err
-		}
+		enabled = cfg
 	}
-	return nil
+	if enabled == nil {
+		return nil
+	}
+	return checkDaemons(enabled)
 }

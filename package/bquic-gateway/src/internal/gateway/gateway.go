@@ -96,24 +96,26 @@ type generation struct {
 	sites  *site.Sites
 }
 
-// Check returns an error if a file that the configuration refers to is missing or
+// Check returns an error for each file that the configuration refers to and that is missing or
 // unusable. It does not look for the sites' directories (site.Missing).
 func Check(cfg config.Gateway) error {
-	if _, err := site.New(cfg.Sites, slog.New(slog.DiscardHandler)); err != nil {
-		return err
+	var errs []error
+	for _, s := range cfg.Sites {
+		_, err := site.New([]config.Site{s}, slog.New(slog.DiscardHandler))
+		errs = append(errs, err)
 	}
 	if err := accesslog.Check(cfg.AccessLog); err != nil {
-		return fmt.Errorf("gateway.access_log: %w", err)
+		errs = append(errs, fmt.Errorf("gateway.access_log: %w", err))
 	}
 	first, others := pairs(cfg)
-	if _, err := os.Stat(first.Cert); cfg.Certificate == "" && errors.Is(err, fs.ErrNotExist) { // New makes it at the first start
-		if len(others) == 0 {
-			return nil
-		}
-		first, others = others[0], others[1:]
+	if _, err := os.Stat(first.Cert); cfg.Certificate != "" || !errors.Is(err, fs.ErrNotExist) { // New makes it at the first start
+		others = append(others, first)
 	}
-	_, err := cert.NewStore(first, others)
-	return err
+	for _, pair := range others {
+		_, err := cert.NewStore(pair, nil)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // New makes the same checks as Check, and makes the certificate if there is none. It

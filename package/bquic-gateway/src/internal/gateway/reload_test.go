@@ -107,6 +107,16 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%q: %v, want %q", test.cert, err, test.want)
 		}
 	}
+	// All mistakes, not only the first one.
+	u, _ := url.Parse("https://192.0.2.1")
+	cfg.Sites = append(cfg.Sites, config.Site{Hosts: []string{"b.example"}, Origins: []*url.URL{u}, OriginCA: "/nonexistent/ca.pem"})
+	cfg.Certificate, cfg.Key, cfg.AccessLog = "/nonexistent/own.pem", "/nonexistent/own.key", "/dev/null/log"
+	err := Check(cfg)
+	for _, want := range []string{"/nonexistent/cert.pem", "/nonexistent/ca.pem", "/nonexistent/own.pem", "gateway.access_log"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not name %s", err, want)
+		}
+	}
 	if _, err := os.Stat(cfg.StateDir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("Check has made something: %v", err)
 	}

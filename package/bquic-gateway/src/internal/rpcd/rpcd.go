@@ -47,8 +47,8 @@ type Plugin struct {
 	Config string // path of the UCI file
 	// Bquic is the path of the command for fetch, this very program.
 	Bquic string
-	// Check finds mistakes beyond the text of a configuration, such as missing files. It may
-	// be nil.
+	// Check finds mistakes beyond the text of a configuration, such as missing files, and returns each on a line. It
+	// may be nil.
 	Check func(file string) error
 }
 
@@ -249,7 +249,9 @@ func (p *Plugin) check() any {
 	case errors.Is(err, fs.ErrNotExist) && !exists(p.Config):
 		c.Mistakes = append(c.Mistakes, Mistake{Text: p.Config + " does not exist"})
 	case err != nil:
-		c.Mistakes = append(c.Mistakes, Mistake{Text: err.Error()})
+		for line := range strings.Lines(err.Error()) {
+			c.Mistakes = append(c.Mistakes, Mistake{Text: strings.TrimSuffix(line, "\n")})
+		}
 	default:
 		c.OK = true
 	}

@@ -176,11 +176,12 @@ func TestCheck(t *testing.T) {
 	must(t, os.WriteFile(p.Config, []byte("config gateway 'g'\n"), 0o600))
 	p.Check = func(file string) error {
 		_, err := os.Stat(file + ".key")
-		return fmt.Errorf("gateway.key: %w", err)
+		return errors.Join(fmt.Errorf("gateway.key: %w", err), errors.New("relay.ca: none"))
 	}
 	answer = call(t, p, "check", "")
 	equal(t, false, answer["ok"])
 	contains(t, answer["mistakes"].([]any)[0].(map[string]any)["text"], "gateway.key: stat ")
+	equal(t, "relay.ca: none", answer["mistakes"].([]any)[1].(map[string]any)["text"])
 	p.Config += ".missing"
 	contains(t, call(t, p, "check", "")["mistakes"].([]any)[0].(map[string]any)["text"], "does not exist")
 }
