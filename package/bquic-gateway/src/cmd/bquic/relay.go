@@ -92,7 +92,7 @@ func runRelay(ctx context.Context, args []string) error {
 	})
 	group.Go(func() error {
 		return metrics.Serve(ctx, figures, log, func(w *metrics.Writer) {
-			w.Process("bquic_relay", version, started)
+			w.Process("bquic_relay", version, started, last.Load().OK())
 			r.Metrics(w)
 		})
 	})

@@ -80,7 +80,7 @@ func writePeers(w *metrics.Writer, peers []*tunnel.Peer) {
 
 // metrics writes the metrics that docs/gateway.md lists.
 func (s *Server) metrics(w *metrics.Writer) {
-	w.Process("bquic", s.version, s.started)
+	w.Process("bquic", s.version, s.started, s.reload.Load().OK())
 	w.Gauge("bquic_memory_limit_bytes", "Memory above which the gateway refuses new connections.").Value(float64(s.admit.ceiling.Load()))
 	live, total := s.conns.count()
 	w.Gauge("bquic_connections", "Open connections.").
@@ -117,8 +117,6 @@ func (s *Server) metrics(w *metrics.Writer) {
 	for _, o := range s.now.Load().sites.Origins() {
 		w.Value(metrics.Flag(o.Up), "origin", o.URL)
 	}
-	reload := s.reload.Load()
-	w.Gauge("bquic_reload_successful", "0: the last reload was refused because of a mistake in the file.").Value(metrics.Flag(reload == nil || reload.Error == ""))
 
 	sums := s.conns.transports()
 	names := slices.Sorted(maps.Keys(sums))

@@ -74,10 +74,11 @@ func Flag(on bool) float64 {
 // Text returns everything written so far.
 func (w *Writer) Text() []byte { return w.buf.Bytes() }
 
-// Process writes the metrics that every daemon has.
-func (w *Writer) Process(prefix, version string, started time.Time) {
+// Process writes the metrics that every daemon has. reloaded says that its last reload was not refused.
+func (w *Writer) Process(prefix, version string, started time.Time, reloaded bool) {
 	w.Gauge(prefix+"_build_info", "Always 1; the label is the version.").Value(1, "version", version)
 	w.Gauge(prefix+"_uptime_seconds", "Time since the start.").Value(time.Since(started).Seconds())
+	w.Gauge(prefix+"_reload_successful", "0: the last reload was refused because of a mistake in the file.").Value(Flag(reloaded))
 	w.Gauge(prefix+"_goroutines", "Goroutines.").Value(float64(runtime.NumGoroutine()))
 	w.Gauge(prefix+"_memory_bytes", "Memory that the Go runtime uses.").Value(float64(Memory()))
 	w.Gauge(prefix+"_heap_bytes", "Memory that objects on the heap use.").Value(float64(memory("heap/objects")[0]))

@@ -39,9 +39,9 @@ b_total{x="é",y=""} 9.007199254740992e+15
 func TestProcess(t *testing.T) {
 	runtime.GC() // before the first collection, the runtime has no heap statistics
 	w := new(Writer)
-	w.Process("p", "1.2", time.Now().Add(-time.Minute))
+	w.Process("p", "1.2", time.Now().Add(-time.Minute), true)
 	text := string(w.Text())
-	if n := strings.Count(text, "# TYPE p_"); n != 6 {
+	if n := strings.Count(text, "# TYPE p_"); n != 7 {
 		t.Errorf("%d metrics", n)
 	}
 	for line := range strings.Lines(text) {

@@ -69,7 +69,7 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := new(metrics.Writer)
-	w.Process("bquic_relay", "1", time.Now())
+	w.Process("bquic_relay", "1", time.Now(), true)
 	r.Metrics(w)
 	doc, err := os.ReadFile("../../../../../docs/gateway.md")
 	if err != nil {

@@ -2,13 +2,17 @@
 
 package relay
 
-import "bquic/internal/metrics"
+import (
+	"bquic/internal/metrics"
+	"bquic/internal/proof"
+)
 
 // Metrics writes the metrics that docs/gateway.md lists.
 func (r *Relay) Metrics(w *metrics.Writer) {
 	st := r.Status()
 	w.Gauge("bquic_relay_up", "1: a gateway answers.").Value(metrics.Flag(st.State == StateUp))
 	w.Gauge("bquic_relay_taking", "1: the relay takes new connections.").Value(metrics.Flag(st.Taking))
+	w.Gauge("bquic_relay_unseen", "1: clients are busy, but the relay sees none of their connections.").Value(metrics.Flag(st.Unseen != nil))
 	w.Gauge("bquic_relay_gateway_up", "1: this gateway carries new connections, or is ready to.")
 	for _, g := range st.Gateways {
 		w.Value(metrics.Flag(g.State == StateUp), "gateway", g.Address)
@@ -52,4 +56,36 @@ func (r *Relay) Metrics(w *metrics.Writer) {
 		rtt = max(rtt, c.RTT.Seconds())
 	}
 	w.Value(rtt)
+	writeProof(w, &st.Proof)
+}
+
+// writeProof writes the first two lines of `bquic report`.
+func writeProof(w *metrics.Writer, p *proof.Report) {
+	w.Gauge("bquic_relay_verdict", "1: the result of the comparison with direct connections is this one.")
+	for _, v := range []proof.Verdict{proof.Off, proof.Unsure, proof.Faster, proof.Slower, proof.Silent, proof.Spared} {
+		w.Value(metrics.Flag(v == p.Verdict), "verdict", string(v))
+	}
+	lines := []struct {
+		what string
+		proof.Line
+	}{{"connections", p.Overall}, {"pages", p.Pages}}
+	w.Gauge("bquic_relay_compared", "Connections and page loads in the comparison, of seven days.")
+	for _, l := range lines {
+		w.Value(float64(l.Carried), "what", l.what, "way", "carried").Value(float64(l.Direct), "what", l.what, "way", "direct")
+	}
+	for _, m := range []struct {
+		name, help string
+		of         func(*proof.Change) float64
+	}{
+		{"bquic_relay_change_ratio", "How much longer carried connections take than direct ones (-0.2: 20 % less time).", func(c *proof.Change) float64 { return c.Change }},
+		{"bquic_relay_change_low_ratio", "Its lower bound (95 %).", func(c *proof.Change) float64 { return c.Low }},
+		{"bquic_relay_change_high_ratio", "Its upper bound (95 %).", func(c *proof.Change) float64 { return c.High }},
+	} {
+		w.Gauge(m.name, m.help)
+		for _, l := range lines {
+			if l.Complete != nil {
+				w.Value(m.of(l.Complete), "what", l.what)
+			}
+		}
+	}
 }

@@ -36,6 +36,9 @@ func NewReload(err error) *Reload {
 	return r
 }
 
+// OK reports whether the configuration is in use; nil: there was no reload.
+func (r *Reload) OK() bool { return r == nil || r.Error == "" }
+
 // now returns r with its time by the clock as it is now: it may have been set since. It returns nil for nil.
 func (r *Reload) now() *Reload {
 	if r == nil {

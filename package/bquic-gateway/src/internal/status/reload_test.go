@@ -18,7 +18,10 @@ func TestReloadClockSet(t *testing.T) {
 	if age := time.Now().Round(0).Sub(now.At.Round(0)); age < 0 || age > time.Hour || now.Error != "why" {
 		t.Errorf("for %v: %s", age, now.Error)
 	}
-	if none := (*Reload)(nil); none.now() != nil {
+	if none := (*Reload)(nil); none.now() != nil || !none.OK() {
 		t.Error("a reload that never was")
+	}
+	if r.OK() || !NewReload(nil).OK() {
+		t.Error("refused and accepted are confused")
 	}
 }
