@@ -526,7 +526,7 @@ test('wifirr-sched: a section that nobody would read is named', () => {
 			const said = lines.filter((l) => fn == 'check' || l[0] == 'log');
 			assert.equal(said.length, 1, JSON.stringify(lines));
 			assert.match(said[0].join(' '), text);
-			assert.deepEqual(lines.filter((l) => l[0] == 'procd_open_instance'), fn == 'start' ? [ [ 'procd_open_instance', 'lo' ] ] : []);
+			assert.deepEqual(lines.filter((l) => l[0] == 'procd_open_instance'), fn == 'check' ? [] : [ [ 'procd_open_instance', 'lo' ] ]);
 			assert.ok(fn == 'start' || status == 1);
 		}
 		assert.equal(fs.readFileSync(path.join(dirs.TEST_DIR, 'lo.options'), 'utf8'), 'rate=1000\n');
@@ -554,7 +554,39 @@ test('wifirr-sched: a file that uci cannot read, or a section of another type, e
 			assert.ok(r.text.length == 1 && r.text[0].endsWith(text), r.text);
 			assert.equal(r.file, 'rate=1000\n');
 			assert.equal(r.status, 1);
-			assert.equal(r.method, fn == 'start' ? 'add' : undefined);
+			assert.equal(r.method, fn == 'check' ? undefined : 'add');
+		}
+	}
+});
+
+test('wifirr-sched: what the file switches off ends also beside a mistake, which leaves only its own scheduler as it is', () => {
+	const dirs = { TEST_PROG: WIFIRRD, TEST_RUN: path.join(tmp, 'run-off'), TEST_DIR: path.join(tmp, 'made-off') };
+	const on = (device, options) => ({ '.type': 'scheduler', enabled: '1', device, rate: '1000', ...options });
+	const b0 = on('b0', { slto: '700' });
+
+	for (const [ sections, ended ] of [
+		[ { a: on('lo', { enabled: '0' }), b: b0 }, [ 'lo' ] ],
+		[ { a: on('lo', { enabled: '0', slto: '700' }), b: b0 }, [ 'lo' ] ],
+		[ { b: b0 }, [ 'lo' ] ],
+		[ { a: on('lo', { slot: '700' }), b: b0 }, [] ],
+		/* whose it is, nobody knows */
+		[ { b: { ...b0, device: '' } }, [] ]
+	]) {
+		for (const fn of [ 'reload_service', 'start' ]) {
+			fs.rmSync(dirs.TEST_DIR, { recursive: true, force: true });
+			init('wifirr-sched', 'start', { a: on('lo') }, dirs);
+			fs.copyFileSync(path.join(dirs.TEST_DIR, 'lo.options'), path.join(dirs.TEST_DIR, 'b0.options'));
+			const { lines, method, status } = init('wifirr-sched', fn, sections, { ...dirs, RUNNING: 'lo b0' });
+			const what = JSON.stringify([ fn, sections, lines ]);
+			assert.equal(method, 'add', what);
+			assert.deepEqual(lines.filter((l) => l[0] == 'procd_kill'), ended.map((d) => [ 'procd_kill', 'wifirr-sched', d ]), what);
+			/* a daemon that crashes needs its options to start again */
+			assert.deepEqual(fs.readdirSync(dirs.TEST_DIR).filter((f) => f.endsWith('.options')), [ 'b0.options', 'lo.options' ].filter((f) => !ended.includes(f.split('.')[0])), what);
+			assert.equal(fs.readFileSync(path.join(dirs.TEST_DIR, 'b0.options'), 'utf8'), 'rate=1000\n');
+			if (!ended.length && sections.a)
+				assert.equal(fs.readFileSync(path.join(dirs.TEST_DIR, 'lo.options'), 'utf8'), 'slot=700\nrate=1000\n');
+			assert.equal(lines.filter((l) => l[0] == 'log').length, sections.a?.slto ? 2 : 1, what);
+			assert.ok(fn == 'start' || status == 1, what);
 		}
 	}
 });
@@ -720,7 +752,7 @@ test('wifirr-sched: a device that appears, also by a new name, gets its schedule
 		assert.equal(plugged(action, 'phy0-ap1'), 'wifirr-sched start\n', action);
 	for (const [ action, device ] of [ [ 'remove', 'phy0-ap1' ], [ 'add', 'phy0-ap' ], [ 'add', 'phy0-ap11' ] ])
 		assert.equal(plugged(action, device), '', `${action} ${device}`);
-	/* unlike a reload, a start starts what has no mistake, and ends nothing */
+	/* a start starts what has no mistake */
 	const { method, lines } = init('wifirr-sched', 'start', { a: { '.type': 'scheduler', enabled: '1', device: 'lo', rate: '1000' }, b: { '.type': 'scheduler', enabled: '1', device: 'b0', weights: 'x' } },
 		{ TEST_PROG: WIFIRRD, TEST_RUN: path.join(tmp, 'run'), TEST_DIR: path.join(tmp, 'made') });
 	assert.equal(method, 'add');
