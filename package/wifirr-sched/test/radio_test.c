@@ -498,6 +498,23 @@ static void a_killed_daemon_leaves_the_newest_rts(void)
 	expect("RTS after a kill", rts, 2000);
 }
 
+/* Nobody can tell the two apart after a kill. */
+static void the_operators_rts_is_that_of_a_crowd(void)
+{
+	start(1);
+	rts = RTS_BYTES;
+	run(20);
+	crowd(true, 5);
+	killed();
+	radio_restore();
+	expect("RTS after a kill", rts, RTS_BYTES);
+	radio_start(&w);
+	crowd(true, 5);
+	crowd(false, 15);
+	radio_stop(&w);
+	expect("RTS after the next daemon", rts, RTS_BYTES);
+}
+
 static void a_driver_without_rts(void)
 {
 	start(1);
@@ -842,6 +859,7 @@ int main(void)
 	no_access_point_has_a_socket();
 	an_operator_sets_rts();
 	a_killed_daemon_leaves_the_newest_rts();
+	the_operators_rts_is_that_of_a_crowd();
 	a_driver_without_rts();
 	rts_cannot_be_restored_for_a_while();
 	one_refusal_is_not_for_good();
