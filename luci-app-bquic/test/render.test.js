@@ -1028,6 +1028,9 @@ test('the log: latest first, errors only, searched, and never markup', async () 
 		'Tue Nov 24 20:34:47 2026 authpriv.info dispatcher.uc: luci: accepted login on /admin/services/bquic/log for root from 10.0.0.2',
 		'Tue Nov 24 20:34:48 2026 daemon.err wifirrd[7]: wifirrd: no such device',
 		'Tue Nov 24 20:34:48 2026 daemon.err wifirrd[7]: wifirrd: no such device',
+		/* how a daemon ended, which it cannot say itself */
+		'Tue Nov 24 20:34:49 2026 kern.err kernel: [ 1042.402101] Out of memory: Killed process 1889 (bquic) total-vm:1240000kB',
+		'Tue Nov 24 20:34:50 2026 daemon.info procd: Instance bquic-gateway::relay pid 1889 not stopped on SIGTERM, sending SIGKILL instead',
 		`a line of another form ${markup.replace('\n', '')}`
 	].join('\n') + '\n';
 	const { page, errors } = await open(1200, { 'file.exec': { code: 0, stdout } }, config);
@@ -1035,18 +1038,28 @@ test('the log: latest first, errors only, searched, and never markup', async () 
 
 	await show(page, 'log', 2);
 	const all = await rows();
-	assert.equal(all.length, 4);
+	assert.equal(all.length, 6);
 	assert.match(all[0][3], /^a line of another form <img/);
+	assert.deepEqual(all.slice(1, 3).map((row) => row[2]), [ 'procd', 'kernel' ]);
 	assert.ok((await page.$$eval('th', (all) => all.map((th) => th.getClientRects()[0].height))).every((height) => height < 40), 'a title is broken');
-	assert.deepEqual(all[3], [ 'Tue Nov 24 20:34:47 2026', 'info', 'bquic', 'level=INFO msg="gateway ready"' ]);
+	assert.deepEqual(all[5], [ 'Tue Nov 24 20:34:47 2026', 'info', 'bquic', 'level=INFO msg="gateway ready"' ]);
 	assert.equal(await page.evaluate(() => window.executed), false);
 	await page.locator('label').click();
-	assert.deepEqual((await rows()).map((r) => r[1]), [ 'err', 'err' ]);
-	await page.locator('[type=search]').fill('GATEWAY');
+	assert.deepEqual((await rows()).map((r) => r[1]), [ 'err', 'err', 'err' ]);
+	await page.locator('[type=search]').fill('GATEWAY READY');
 	assert.deepEqual(await rows(), [ [ 'Nothing yet.' ] ]);
 	await page.locator('label').click();
 	assert.equal((await rows()).length, 1);
 	assert.deepEqual(errors, []);
+});
+
+test('the log: what is too long for rpcd is asked for in part', async () => {
+	const { page, errors } = await open(1200, { objects: [ 'file' ], 'file.exec /sbin/logread -l,1000,-e,bquic\\|wifirr': { stdout: 'Tue Nov 24 20:34:47 2026 daemon.info bquic[42]: the latest\n' } }, config);
+
+	await show(page, 'log', 2);
+	assert.deepEqual(await page.$$eval('tbody tr', (all) => all.map((r) => r.cells[3]?.textContent)), [ 'the latest' ]);
+	assert.deepEqual(errors, []);
+	await page.close();
 });
 
 test('reasons of the scheduler in the user’s language', async () => {

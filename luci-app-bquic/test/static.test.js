@@ -102,10 +102,10 @@ test('who may only read gets no secret: no token, no WiFi key', () => {
 	assert.equal(read.ubus.uci, undefined);
 	assert.equal(read.ubus['network.wireless'], undefined);
 	/* the daemons' lines of the log, as LuCI's own page of it shows them to the same people; and no other command */
-	assert.deepEqual(read.file, { '/sbin/logread -e bquic\\|wifirr': [ 'exec' ] });
+	assert.deepEqual(read.file, { '/sbin/logread -e bquic\\|wifirr': [ 'exec' ], '/sbin/logread -l 1000 -e bquic\\|wifirr': [ 'exec' ] });
 	assert.deepEqual(read.ubus.file, [ 'exec' ]);
-	const call = source('luci-app-bquic/htdocs/luci-static/resources/view/bquic/log.js').match(/callExec\('(.*?)', \[ '(.*?)', '(.*?)' \]\)/);
-	assert.equal(call.slice(1).join(' ').replace(/\\\\/g, '\\'), Object.keys(read.file)[0]);
+	const commands = source('luci-app-bquic/htdocs/luci-static/resources/view/bquic/log.js').match(/^const COMMANDS = (.*);$/m)[1];
+	assert.deepEqual(JSON.parse(commands.replace(/'/g, '"')).map((words) => [ '/sbin/logread', ...words ].join(' ')), Object.keys(read.file));
 });
 
 test('every field has a name and says in a sentence or two what it does', async () => {

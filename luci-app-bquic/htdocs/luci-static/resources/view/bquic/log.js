@@ -8,7 +8,8 @@
 
 const MOST = 500; /* most lines shown, the latest ones */
 
-/* Exactly as in the access list, which allows no other command. */
+/* Exactly as in the access list, which allows no other commands: all, or those among the latest messages, because rpcd refuses more than 256 KiB. */
+const COMMANDS = [ [ '-e', 'bquic\\|wifirr' ], [ '-l', '1000', '-e', 'bquic\\|wifirr' ] ];
 const callExec = rpc.declare({ object: 'file', method: 'exec', params: [ 'command', 'params' ], reject: true });
 
 /* "Tue Nov 24 20:34:47 2026 daemon.info bquic[42]: text", or the whole line as text. */
@@ -18,8 +19,8 @@ function parse(line) {
 	return m ? { at: m[1], level: m[2], who: m[3].replace(/\[\d+\]$/, ''), text: m[4] } : { at: '', level: '', who: '', text: line };
 }
 
-/* logread's pattern also matches other programs' lines that name a page or a file of ours */
-const ours = (line) => /^(bquic|wifirr|$)/.test(line.who);
+/* Of other programs' lines that name ours, those that say how they end: procd kills what does not stop, the kernel what takes too much memory. */
+const ours = (line) => /^(bquic|wifirr|procd$|kernel$|$)/.test(line.who);
 const serious = (line) => [ 'emerg', 'alert', 'crit', 'err', 'warn', 'warning' ].includes(line.level);
 
 /* Messages of the daemons and their init scripts in the system log. */
@@ -30,6 +31,7 @@ return view.extend({
 
 	render() {
 		this.lines = [];
+		this.command = 0;
 		this.table = table.create([ { title: _('Time') }, { title: _('Level') }, { title: _('Program') }, { title: _('Text') } ], _('Nothing yet.'));
 		this.table.element.classList.add('bquic-log');
 		this.only = E('input', { 'type': 'checkbox', 'id': 'bquic-log-only', 'change': () => this.show() });
@@ -46,9 +48,16 @@ return view.extend({
 	},
 
 	refresh() {
-		return ask.answer('file', callExec('/sbin/logread', [ '-e', 'bquic\\|wifirr' ])).then((answer) => {
+		return ask.answer('file', callExec('/sbin/logread', COMMANDS[this.command])).then((answer) => {
+			if (!answer && !this.command) {
+				this.command = 1;
+
+				return this.refresh();
+			}
 			this.lines = String(answer?.stdout ?? '').split('\n').filter((l) => l).reverse();
 			this.show();
+
+			return null;
 		});
 	},
 
