@@ -798,7 +798,8 @@ test('on pages of settings: what keeps a change from being used, in the daemonâ€
 
 	for (const [ view, answers, wants, not ] of [
 		[ 'gateway', { 'bquic.check': { ok: false, mistakes: [ { text: taken } ] }, 'bquic.status': { gateway } }, [ taken, '/etc/config/bquic: running daemons keep' ], 'line 0' ],
-		[ 'gateway', { 'bquic.check': { ok: true }, 'bquic.status': { gateway: { ...gateway, reload: { at: '2026-01-02T03:04:05Z', error: '' } } } }, [ 'runs with these settings, since' ], 'Mistakes' ],
+		[ 'gateway', { 'bquic.check': { ok: false, mistakes: [ { text: taken } ] }, 'bquic.status': { gateway } }, [ 'running' ], 'runs with' ],
+		[ 'gateway', { 'bquic.check': { ok: true }, 'bquic.status': { gateway: { ...gateway, reload: { at: '2026-01-02T13:04:05Z', error: '' } } } }, [ 'runs with these settings, since 1/2/2026, ' ], 'Mistakes' ],
 		[ 'gateway', { 'bquic.check': { ok: true }, 'bquic.status': { gateway: { ...gateway, reload: { error: 'bquic:7: x' } } } }, [ 'The last change was refused', 'bquic:7: x' ], 'runs with' ],
 		[ 'gateway', { 'bquic.check': { ok: true }, 'bquic.status': {} }, [ 'no answer', 'Open the log' ], 'runs with' ],
 		[ 'relay', { 'bquic.check': { ok: true }, 'bquic.status': recorded['bquic.status'] }, [ 'runs with these settings' ], 'no answer' ],

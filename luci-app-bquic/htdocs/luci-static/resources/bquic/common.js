@@ -249,7 +249,7 @@ return baseclass.extend({
 
 	/* Shows on a settings page whether the applied configuration is in use: find() resolves to a function from a section to its daemon's status, or to { together: device }. */
 	inUse(map, config, sections, find) {
-		const node = E('div', { 'aria-live': 'polite' });
+		const node = E('div', { 'aria-live': 'polite' }), wrong = this.mistakes(config);
 		const line = (kind, text) => E('p', { 'class': `bquic-state ${kind}` }, [ text ]);
 		const one = (s, st) => {
 			const at = new Date(st?.reload?.at ?? NaN);
@@ -267,7 +267,9 @@ return baseclass.extend({
 				return [ line('', _('is stopping')) ];
 
 			return [
-				line('on', isNaN(at) ? _('runs with these settings') : _('runs with these settings, since %s').format(at.toLocaleTimeString())),
+				/* the init script tells running daemons nothing of a file with mistakes */
+				line('on', wrong.textContent ? _('running')
+					: isNaN(at) ? _('runs with these settings') : _('runs with these settings, since %s').format(at.toLocaleString())),
 				...this.warned(st)
 			];
 		};
@@ -275,7 +277,7 @@ return baseclass.extend({
 		ask.every(5, () => find().then((found) => this.renew(node, E('div', {},
 			sections().flatMap((s) => [ ...s.device ? [ E('strong', {}, [ s.device ]) ] : [], ...one(s, found(s)) ])))));
 
-		const card = E('div', { 'class': 'cbi-section bquic-card' }, [ node, this.mistakes(config) ]);
+		const card = E('div', { 'class': 'cbi-section bquic-card' }, [ node, wrong ]);
 		const place = () => map.insertBefore(card, map.querySelector('.cbi-map-descr')?.nextSibling ?? map.firstChild);
 
 		/* LuCI draws all that is in the map anew after Save, and when a section was added or removed */
