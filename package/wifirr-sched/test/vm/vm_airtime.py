@@ -142,6 +142,7 @@ def test_messages_are_those_of_iw(bed):
 def test_weights_and_rts_are_given_back(bed, daemon):
     assert daemon.status()["backend"] == "airtime"
     assert all_full(bed) and not rts(bed)
+    assert {c["weight"] for c in daemon.clients().values()} == {None}  # of open clients, nobody has set it
     with Load(bed, bed.stations, 100):
         wait_turns(bed)
         wait_for(lambda: rts(bed), "RTS threshold set")

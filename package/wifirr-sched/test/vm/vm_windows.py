@@ -3,6 +3,7 @@
 Contention windows of clients and access point, through a real hostapd on mac80211_hwsim:
 what the beacon says, what the kernels do with it, and who gives it back.
 """
+import contextlib
 import os
 import re
 import signal
@@ -259,6 +260,58 @@ def test_a_hundred_changes(bed, daemon):
         wait_window(bed, LARGER)
     wait_window(bed, OWN_WINDOW)
     assert associations(bed) == came
+    assert daemon.stop() == 0
+
+
+@contextlib.contextmanager
+def without_wmm(bed, station):
+    station.leave()
+    station("insmod", f"{os.environ['VM_MODULE']}/legacy.ko")
+    try:
+        bed.join([station])
+        yield
+    finally:
+        station.leave()
+        run("rmmod", "legacy")
+        bed.join([station])
+
+
+def test_a_station_without_wmm_stays_and_exchanges_data(bed, daemon):
+    plain, others = bed.stations[-1], bed.stations[:-1]
+    radio = f"phy{plain.index + 1}"
+    with without_wmm(bed, plain), contextlib.ExitStack() as stack:
+        assert re.search(r"WMM/WME:\s+no", bed.ap("iw", "dev", "wlan0", "station", "get", plain.mac).stdout)
+        came, own = associations(bed), in_use()[radio]
+        with bed.server.enter():
+            listener = stack.enter_context(socket.create_server(("10.9.0.1", 7)))
+        with plain.enter():
+            near = stack.enter_context(socket.create_connection(("10.9.0.1", 7), timeout=90))
+        far = stack.enter_context(listener.accept()[0])
+        far.settimeout(90)
+
+        def there_and_back():
+            for source, target in (near, far), (far, near):
+                data = os.urandom(5000)
+                source.sendall(data)
+                with target.makefile("rb") as file:
+                    assert file.read(len(data)) == data
+
+        with Upload(bed.stations):
+            for _ in range(7):  # two up and one down each
+                for command, cwmin in ("resume", 15), ("pause", 3):
+                    daemon.ask(command)
+                    wait_for(lambda n=cwmin: windows(daemon)["cwmin"] == n, f"a window of {cwmin}: {windows(daemon)}")
+                    there_and_back()
+            daemon.ask("resume")
+            wait_window(bed, LARGER)
+            wait_for(lambda: all(in_use()[f"phy{s.index + 1}"][1] == "15" for s in others), f"the others' own parameters: {in_use()}")
+            wait_for(lambda: windows(daemon)["clients"] == STATIONS and windows(daemon)["without_wmm"] == 1, "all stations count")
+            assert check(bed)[0]["WMM"].startswith(f"yes: {STATIONS - 1} of {STATIONS} clients")
+            there_and_back()
+        wait_window(bed, OWN_WINDOW)
+        there_and_back()
+        assert in_use()[radio] == own
+        assert associations(bed) == came
     assert daemon.stop() == 0
 
 
