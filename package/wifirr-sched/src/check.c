@@ -5,11 +5,13 @@
  * already set: nothing changes, and a refusal shows.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "hostapd.h"
 #include "nl80211.h"
 #include "radio.h"
@@ -26,6 +28,7 @@ static struct {
 	/* clients of the device */
 	unsigned clients, wmm, aggregating, queues, airtime, weighed;
 	char refused[128];			/* why setting a weight failed */
+	char alone[64];				/* why windows of the radio are left alone */
 	bool busy;				/* a wifirrd is running on the radio */
 } check;
 
@@ -43,8 +46,16 @@ static void say(const char *what, bool works, const char *fmt, ...)
 
 static void on_interface(void *data, const struct nl80211_interface *seen)
 {
+	bool here = nl80211_share_radio(seen, &check.interface);
+	struct hostapd_own own;
+
 	(void)data;
-	if (!nl80211_share_radio(seen, &check.interface))
+	if (seen->type == NL80211_IFTYPE_AP && seen->wiphy == check.interface.wiphy && (here || seen->links)) {
+		hostapd_read_own(seen->name, &own);
+		if (seen->links || own.without_wmm)
+			snprintf(check.alone, sizeof(check.alone), "%s: %s", seen->name, seen->links ? "has links (MLO)" : "WMM is off");
+	}
+	if (!here)
 		return;
 	check.access_points += nl80211_is_access_point(seen);
 	check.neighbours += nl80211_has_neighbours(seen);
@@ -116,8 +127,8 @@ static bool check_windows(const char *device)
 		say("windows", false, "hostapd has no control socket for %s: %s", device, strerror(errno));
 	} else if (hostapd_collect(fd, 1, ANSWER_MS).pongs != 1) {
 		say("windows", false, "hostapd does not answer on its control socket for %s", device);
-	} else if (own.without_wmm) {
-		say("windows", false, "WMM is off in hostapd's configuration: no windows are announced to clients");
+	} else if (check.alone[0]) {
+		say("windows", false, "%s: windows are left alone", check.alone);
 	} else if (!own.found || check.busy) {
 		works = true;
 		say("windows", true, "hostapd answers on its control socket (no change tried: %s)", check.busy ?
@@ -175,17 +186,32 @@ static int only_htb(const char *device, const char *why)
 }
 
 /* The last path component of a sysfs link's target. */
-static const char *driver_of(const char *device, char *text, size_t size)
+static const char *target_of(const char *device, const char *link, char *text, size_t size)
 {
 	char path[64];
 	const char *slash;
 	ssize_t n;
 
-	snprintf(path, sizeof(path), "/sys/class/net/%s/device/driver", device);
+	snprintf(path, sizeof(path), "/sys/class/net/%s/%s", device, link);
 	n = readlink(path, text, size - 1);
 	text[n > 0 ? n : 0] = '\0';
 	slash = strrchr(text, '/');
 	return n <= 0 ? "not known" : slash ? slash + 1 : text;
+}
+
+/* With encapsulation offload (mt76), mac80211 counts a packet when it is queued. Only debugfs tells. */
+static void check_counters(const char *device)
+{
+	char path[128], text[64];
+	struct lines lines = { 0 };
+	const char *flag;
+
+	snprintf(path, sizeof(path), "/sys/kernel/debug/ieee80211/%s/hwflags", target_of(device, "phy80211", text, sizeof(text)));
+	lines.fd = open(path, O_RDONLY | O_CLOEXEC);
+	while ((flag = lines_next(&lines)))
+		if (strcmp(flag, "SUPPORTS_TX_ENCAP_OFFLOAD") == 0)
+			say("byte counters", false, "they count what is queued for clients, also what is dropped later");
+	close(lines.fd);
 }
 
 int check_device(const char *device)
@@ -216,11 +242,12 @@ int check_device(const char *device)
 	check.busy = radio_busy(check.interface.wiphy);
 	nl80211_get_stations(&check.nl, ifindex, on_station, NULL);
 	print(STDOUT_FILENO, "%s: driver %s, radio phy%u, %u MHz, %u clients; access points on the radio: %u, interfaces to neighbours: %u\n",
-	       device, driver_of(device, text, sizeof(text)), check.interface.wiphy, check.interface.mhz, check.clients,
+	       device, target_of(device, "device/driver", text, sizeof(text)), check.interface.wiphy, check.interface.mhz, check.clients,
 	       check.access_points, check.neighbours);
 	windows = check_windows(device);
 	weights = check_weights();
 	check_queues();
+	check_counters(device);
 	check_rts();
 	check_survey();
 	if (windows || weights)

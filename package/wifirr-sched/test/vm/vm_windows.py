@@ -315,9 +315,9 @@ def test_a_station_without_wmm_stays_and_exchanges_data(bed, daemon):
     assert daemon.stop() == 0
 
 
-def check(bed):
+def check(bed, before="true"):
     """What `wifirrd check` says, by what it is about; its exit code."""
-    p = bed.ap(WIFIRRD, "check", "wlan0", check=False)
+    p = bed.ap("sh", "-c", f"{before} && exec {WIFIRRD} check wlan0", check=False)
     assert p.stderr == ""
     return dict(line.split(": ", 1) for line in p.stdout.splitlines()[:-1]), p.stdout.splitlines()[-1], p.returncode
 
@@ -341,14 +341,27 @@ def test_check_says_what_works_and_changes_nothing(bed):
     assert d.stop() == 0
 
 
+def test_check_tells_of_counters_that_count_what_is_dropped(bed):
+    """Debian's kernel has no hwflags, so this makes the file."""
+    made = "mount -t tmpfs none /sys/kernel/debug && mkdir -p /sys/kernel/debug/ieee80211/phy0 && printf '%s\\n' {} >/sys/kernel/debug/ieee80211/phy0/hwflags"
+    assert "byte counters" not in check(bed, made.format("HAS_RATE_CONTROL SUPPORTS_RX_DECAP_OFFLOAD"))[0]
+    found = check(bed, made.format("HAS_RATE_CONTROL SUPPORTS_TX_ENCAP_OFFLOAD WANT_MONITOR_VIF"))[0]
+    assert found["byte counters"].startswith("no: they count what is queued")
+
+
 def test_where_windows_are_left_alone(bed):
-    """Without WMM, with 802.11g, without a control socket: and it says so."""
+    """Without WMM, also on another access point of the radio, with 802.11g, without a control socket: and it says so."""
     try:
+        bed.again(True, *OWN, "bss=wlan1", "ssid=guest", "wmm_enabled=0")
+        d = bed.daemon(*OPTIONS).ready(90)
+        wait_for(lambda: "wlan1: WMM is off" in windows(d)["why"], "the reason")
+        assert d.stop() == 0
+        assert check(bed)[0]["windows"] == "no: wlan1: WMM is off: windows are left alone"
         bed.again(False, "wmm_enabled=0")
         d = bed.daemon(*OPTIONS).ready(90)
         wait_for(lambda: "WMM is off" in windows(d)["why"], "the reason")
         assert d.stop() == 0
-        assert check(bed)[0]["windows"].startswith("no: WMM is off")
+        assert check(bed)[0]["windows"].startswith("no: wlan0: WMM is off")
         bed.again(False, *OWN)
         d = bed.daemon(*OPTIONS).ready(90)
         with Upload(bed.stations):
