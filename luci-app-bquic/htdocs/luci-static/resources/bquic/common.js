@@ -92,7 +92,7 @@ return baseclass.extend({
 	 * for each lever tried. In permille; 1000: as much with it as without.
 	 */
 	gains(st) {
-		const percent = (permille) => Math.round((permille - 1000) / 10);
+		const percent = (permille) => Math.round((Math.max(permille, 0) - 1000) / 10); /* the bound of a mean may be below 0 */
 		const means = (g) => g.on ? g.low > 1000 ? _('used.') : _('used until it is certain that it gains too little.')
 			: g.high < 1000 ? _('not used: more is delivered without it.') : _('not used until it is certain that it gains.');
 		const seen = (g) => g.high <= 1000 ? _('Delivered with it: %d %% less (%d to %d), trials: %d.').format(-percent(g.permille), -percent(g.high), -percent(g.low), g.trials)

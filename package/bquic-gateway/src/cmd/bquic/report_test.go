@@ -52,7 +52,7 @@ func TestReportSchedulers(t *testing.T) {
 	dir := t.TempDir()
 	for device, told := range map[string]string{
 		"phy0-ap0": `"gain":null,"contention":{"gain":{"permille":1214,"low":1120,"high":1308,"trials":6,"on":true},"rts_gain":{"permille":1032,"low":984,"high":1080,"trials":5,"on":false}}`,
-		"phy1-ap0": `"gain":{"permille":853,"low":802,"high":904,"trials":8,"on":false},"contention":null`,
+		"phy1-ap0": `"gain":{"permille":206,"low":-13,"high":423,"trials":3,"on":false},"contention":null`,
 		"phy2-ap0": `"gain":null,"contention":{"gain":null,"rts_gain":null}`,
 	} {
 		wifirrd(t, filepath.Join(dir, device+".sock"), `{"device":"`+device+`",`+told+`}`)
@@ -61,16 +61,16 @@ func TestReportSchedulers(t *testing.T) {
 	schedulers := askSchedulers(dir)
 	data, err := json.Marshal(schedulers)
 	const want = `[{"device":"phy0-ap0","gain":null,"contention":{"gain":{"permille":1214,"low":1120,"high":1308,"trials":6,"on":true},"rts_gain":{"permille":1032,"low":984,"high":1080,"trials":5,"on":false}}},` +
-		`{"device":"phy1-ap0","gain":{"permille":853,"low":802,"high":904,"trials":8,"on":false},"contention":{"gain":null,"rts_gain":null}},` +
+		`{"device":"phy1-ap0","gain":{"permille":206,"low":-13,"high":423,"trials":3,"on":false},"contention":{"gain":null,"rts_gain":null}},` +
 		`{"device":"phy2-ap0","gain":null,"contention":{"gain":null,"rts_gain":null}}]`
 	if err != nil || string(data) != want {
 		t.Errorf("%v: %s", err, data)
 	}
 	const trials = `
-  scheduler  lever           delivered with it     trials  
-  phy0-ap0   larger windows  21 % more (12 to 31)  6       used
-  phy0-ap0   RTS             2 % less to 8 % more  5       not used
-  phy1-ap0   turns           15 % less (10 to 20)  8       not used
+  scheduler  lever           delivered with it      trials  
+  phy0-ap0   larger windows  21 % more (12 to 31)   6       used
+  phy0-ap0   RTS             2 % less to 8 % more   5       not used
+  phy1-ap0   turns           79 % less (58 to 100)  3       not used
 `
 	if text := view.Trials(schedulers); text != trials {
 		t.Error(text)

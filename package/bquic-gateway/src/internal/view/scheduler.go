@@ -34,7 +34,7 @@ func Trials(schedulers []Scheduler) string {
 	for _, s := range schedulers {
 		for i, g := range []*Gain{s.Contention.Gain, s.Contention.RTSGain, s.Gain} {
 			if g != nil {
-				c := proof.Change{Change: float64(g.Permille-1000) / 1000, Low: float64(g.Low-1000) / 1000, High: float64(g.High-1000) / 1000}
+				c := proof.Change{Change: float64(g.Permille-1000) / 1000, Low: float64(max(g.Low, 0)-1000) / 1000, High: float64(g.High-1000) / 1000}
 				t.rows = append(t.rows, []string{s.Device, [...]string{"larger windows", "RTS", "turns"}[i], percent(&c, false), strconv.Itoa(g.Trials), word(g.On, "used", "not used")})
 			}
 		}
