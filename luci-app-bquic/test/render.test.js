@@ -760,6 +760,24 @@ test('the scheduler’s levers: what each gains, and whether it is used for that
 	assert.deepEqual(await lines('overview', { 'wifirr.status': { schedulers: [ { device: 'phy0-ap0', why: 'paused', contention: null } ] } }), []);
 });
 
+test('overview: why clients take turns, or all are paused, while larger windows shrink', async () => {
+	const contention = { windows: true, why: 'clients that contend: 14' };
+
+	for (const [ more, state, why ] of [
+		[ { throttling: false, engaged: false }, 'clients wait longer before they send (larger windows)', 'clients that contend: 14' ],
+		[ { why: 'clients with demand: 6, more than 3' }, 'clients take turns', 'clients with demand: 6, more than 3' ],
+		[ { paused: true, throttling: false, why: 'paused' }, 'paused', 'paused' ]
+	]) {
+		const { page, errors } = await open(1200, { 'wifirr.status': { schedulers: [ { ...recorded['wifirr.status'].schedulers[0], contention, ...more } ] } }, config);
+
+		await show(page, 'overview', 1);
+		const card = page.locator('.bquic-card', { hasText: 'Scheduler on' });
+		assert.deepEqual([ await card.locator('.bquic-state').textContent(), await card.locator('p', { hasText: 'Why:' }).textContent() ], [ state, `Why: ${why}` ]);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});
+
 test('graphs of the last hours: of all daemons, whatever they do not tell; what has nothing to show is not there', async () => {
 	const hours = (...values) => [ ...Array(716).fill(null), ...values ];
 	const schedulers = [

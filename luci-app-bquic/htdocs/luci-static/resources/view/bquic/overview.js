@@ -216,7 +216,7 @@ return view.extend({
 			const title = [ before, E('span', { 'class': 'bquic-device' }, [ s.device ]), after ];
 			const button = this.toggle('wifirr', s['.name'], on);
 
-			const windows = st?.contention?.windows === true;
+			const windows = st?.contention?.windows === true && !st.paused && !st.throttling; /* larger ones shrink step by step */
 
 			const other = st ? undefined : this.sharing(s);
 
