@@ -9,6 +9,7 @@ function luci(read, answers, config, translate = (text) => text) {
 	const did = []; // calls that change something
 	const sections = [];
 	const made = {};
+	const loaded = {}; // copies of configurations, which may be older than these
 
 	function append(node, children) {
 		if (Array.isArray(children)) {
@@ -188,10 +189,16 @@ function luci(read, answers, config, translate = (text) => text) {
 			list: (...names) => answers.away ? Promise.reject(new Error('XHR request failed')) : Promise.resolve(Object.fromEntries(names.filter((n) => answers.objects?.includes(n)).map((n) => [ n, {} ])))
 		},
 		uci: {
-			load: (name) => config[name] ? Promise.resolve() : Promise.reject(new Error('no such file')),
-			get: (name, section, option) => option ? config[name]?.[section]?.[option] : config[name]?.[section],
-			sections: (name, type) => Object.values(config[name] ?? {}).filter((s) => !type || s['.type'] == type),
-			add() {},
+			load(name) {
+				if (!config[name])
+					return Promise.reject(new Error('no such file'));
+				loaded[name] ??= structuredClone(config[name]);
+				return Promise.resolve();
+			},
+			unload: (name) => delete loaded[name],
+			get: (name, section, option) => option ? loaded[name]?.[section]?.[option] : loaded[name]?.[section],
+			sections: (name, type) => Object.values(loaded[name] ?? {}).filter((s) => !type || s['.type'] == type),
+			add(...args) { did.push([ 'add', ...args ]); },
 			set(...args) { did.push([ 'set', ...args ]); },
 			save() { did.push([ 'save' ]); return Promise.resolve(); },
 			changes: () => Promise.resolve(answers.changes ?? {})

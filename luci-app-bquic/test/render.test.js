@@ -194,7 +194,7 @@ test('overview and clients from recorded status', async () => {
 
 		await show(page, 'overview', 3);
 		const text = await page.textContent('body');
-		for (const part of [ 'connected to the gateway', 'The processor carries 8.1 Mbit/s, the path 30: TCP goes direct, which is faster.', 'clients take turns', recorded['wifirr.status'].schedulers[0].why, 'Switch off', 'Pause all' ])
+		for (const part of [ 'connected to the gateway', 'The processor carries 8.1 Mbit/s. The path has shown 30 Mbit/s. TCP goes direct, which is faster.', 'clients take turns', recorded['wifirr.status'].schedulers[0].why, 'Switch off', 'Pause all' ])
 			assert.ok(text.includes(part), `${part} in ${text}`);
 		assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), `wider than ${width}`);
 
@@ -582,20 +582,103 @@ test('traffic by the clock of the daemon: polls close together, late ones and a 
 	assert.deepEqual(await traffic([ [ 100, 1e9 ], [ 102, 1.004e9 ], [ 1, 1e9 ], [ 3, 1.005e9 ] ]), { top: '≤ 20.0 Mbit/s', now: 'to clients: 20.0 Mbit/s' });
 });
 
-test('a relay that has just begun says why connections go direct', async () => {
-	const was = recorded['bquic.status'];
+test('a relay says whether connections are carried, and why not', async () => {
+	const was = recorded['bquic.status'], carries = 'The processor carries 85 Mbit/s. ';
 
-	for (const why of [ 'slow', 'busy' ]) {
-		const processor = { ...was.relay.processor, takes: 'small', why, carries_bps: 85e6, path_bps: 0 };
+	for (const [ takes, why, path_bps, wants ] of [
+		[ 'all', undefined, 0, `${carries}Connections are carried.` ],
+		[ 'all', undefined, 30412345, `${carries}The path has shown 30 Mbit/s. Connections are carried.` ],
+		[ 'small', 'slow', 0, `${carries}Connections go direct until the path has shown its rate.` ],
+		[ 'small', 'slow', 8123456, `${carries}The path has shown 8.1 Mbit/s. TCP goes direct, which is faster.` ],
+		[ 'nothing', 'busy', 0, `${carries}Connections go direct, because the processor is busy.` ],
+		[ 'nothing', 'measuring', 0, `${carries}Connections go direct while the processor is measured.` ]
+	]) {
+		const processor = { takes, why, carries_bps: 85e6, path_bps };
 		const { page, errors } = await open(1200, { ...recorded, 'bquic.status': { ...was, relay: { ...was.relay, processor } } }, config);
 
 		for (const view of [ 'overview', 'relay' ]) {
 			await show(page, view, 2);
-			assert.match(await page.textContent('body'), /The processor carries 85 Mbit\/s\. Connections go direct until the path has shown its rate\./);
+			const said = await page.$$eval('p', (all) => all.map((p) => p.textContent));
+			assert.ok(said.includes(wants), `${view}: ${wants} in ${said.join('\n')}`);
+			await page.evaluate(() => document.body.replaceChildren());
 		}
 		assert.deepEqual(errors, []);
 		await page.close();
 	}
+});
+
+test('overview: a relay is green only if it takes new connections, and says why it does not', async () => {
+	const was = recorded['bquic.status'];
+	const gateways = [ { address: 'g:1', state: 'away' }, { address: 'g:2', state: 'no uplink' } ];
+
+	for (const [ more, state, kind, says ] of [
+		[ { taking: undefined }, 'connected to the gateway', 'on' ], /* of an older relay */
+		[ { taking: false }, 'connected to the gateway, but new connections go direct', '' ],
+		[ { proof: { ...was.relay.proof, verdict: 'spared' } }, 'connected to the gateway, but new connections go direct', '', 'Carried connections were slower, or got no answer' ],
+		[ { state: 'away', last_error: 'no route' }, 'no gateway answers: connections go direct', 'bad', 'no route' ],
+		[ { state: 'away', gateways }, 'no gateway has an uplink: connections go direct', 'bad' ],
+		[ { refused: 3 }, 'connected to the gateway', 'on', 'Direct, because the gateway refused the target: 3 since the start.' ]
+	]) {
+		const processor = { takes: 'all', carries_bps: 85e6, path_bps: 0 };
+		const { page, errors } = await open(1200, { ...recorded, 'bquic.status': { ...was, relay: { ...was.relay, processor, ...more } } }, config);
+
+		await show(page, 'overview', 1);
+		const card = page.locator('.bquic-card', { has: page.locator('h3', { hasText: /^Relay/ }) });
+		assert.deepEqual([ await card.locator('.bquic-state').textContent(), await card.locator('.bquic-state').getAttribute('class') ], [ state, `bquic-state ${kind}` ]);
+		const text = await card.textContent();
+		assert.ok(text.includes(says ?? ''), `${says} in ${text}`);
+		assert.equal(text.includes('Connections are carried.'), more.proof === undefined, text);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});
+
+test('overview: a gateway without an uplink, and what it refuses', async () => {
+	const was = recorded['bquic.status'];
+	const card = async (more) => {
+		const { page, errors } = await open(1200, { ...recorded, 'bquic.status': { ...was, gateway: { ...was.gateway, ...more } } }, config);
+
+		await show(page, 'overview', 1);
+		const text = await page.locator('.bquic-card', { has: page.locator('h3', { hasText: /^Gateway/ }) }).textContent();
+		assert.deepEqual(errors, []);
+		await page.close();
+
+		return text;
+	};
+
+	assert.doesNotMatch(await card({ tunnels: { ...was.gateway.tunnels, uplink: true, denied: 0 } }), /uplink|Refused/);
+	assert.match(await card({ tunnels: { ...was.gateway.tunnels, uplink: false } }), /Its uplink does not work: relays are told to use another gateway\./);
+	assert.match(await card({ refused: { full: 3, source: 2, rate: 1, memory: 4, retry: 99 }, tunnels: { denied: 12 } }),
+		/Refused since the start \(all places are taken: 3, too many from one address: 2, too many handshakes: 1, memory is short: 4, no valid token: 12\)\./);
+});
+
+test('overview: what somebody else switches on or off, or adds, is not said to have failed', async () => {
+	const { page, errors } = await open(1200, structuredClone(recorded), structuredClone(config));
+	const cards = () => page.$$eval('.bquic-cards:not(.bquic-graphs) > .bquic-card', (all) => all.map((c) => [ c.querySelector('h3 > span').textContent, c.querySelector('.bquic-state').textContent, c.querySelector('button').textContent ].join(', ')));
+	const poll = (change) => page.evaluate(async (change) => {
+		new Function(change)();
+		for (const poll of window.env.polls)
+			await poll();
+	}, change);
+
+	await show(page, 'overview', 1);
+	await poll(`config.bquic.relay.enabled = '0'; answers['bquic.status'].relay = null; config.wifirr.ap0.enabled = 'off'; answers['wifirr.status'].schedulers = [];`);
+	assert.deepEqual((await cards()).slice(1), [ 'Relay, off, Switch on', 'Scheduler on phy0-ap0, off, Switch on' ]);
+	await poll(`config.wifirr.ap1 = { '.type': 'scheduler', '.name': 'ap1', device: 'phy1-ap0', enabled: '1' }; answers['wifirr.status'].schedulers = [ { device: 'phy1-ap0', why: 'paused', paused: true } ];`);
+	assert.deepEqual((await cards()).slice(2), [ 'Scheduler on phy0-ap0, off, Switch on', 'Scheduler on phy1-ap0, paused, Switch off' ]);
+	assert.deepEqual(errors, []);
+	await page.close();
+});
+
+test('overview: a gateway without a section in the file is switched on', async () => {
+	const { page, errors } = await open(1200, { 'bquic.status': { gateway: null, relay: null }, 'uci.commit': {} }, { ...config, bquic: { relay: config.bquic.relay } });
+
+	await show(page, 'overview', 1);
+	await page.locator('.bquic-card h3', { hasText: /^Gateway/ }).locator('button', { hasText: 'Switch on' }).click();
+	await page.waitForFunction(() => window.env.did.some((d) => d[0] == 'count'));
+	assert.deepEqual(await page.evaluate(() => window.env.did), [ [ 'add', 'bquic', 'gateway', 'gateway' ], [ 'set', 'bquic', 'gateway', 'enabled', '1' ], [ 'save' ], [ 'uci.commit', 'bquic' ], [ 'count' ] ]);
+	assert.deepEqual(errors, []);
+	await page.close();
 });
 
 test('a site that the gateway does not serve is on its pages', async () => {

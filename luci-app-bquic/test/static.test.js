@@ -389,6 +389,15 @@ test('the daemons’ fixed texts, which pages translate, are those of the daemon
 	assert.equal(common.reason('driver says: (100 %)'), 'driver says: (100 %)');
 });
 
+test('why a relay takes nothing, or sees nothing, is told by the words that the pages know', () => {
+	const known = source('luci-app-bquic/htdocs/luci-static/resources/bquic/taking.js');
+	const words = [ 'processor/processor.go', 'relay/unseen.go' ].flatMap((file) => [ ...source(`package/bquic-gateway/src/internal/${file}`).matchAll(/^\t(?:Why|Unseen)\w+ += "([a-z ]+)"/gm) ].map((m) => m[1]));
+
+	assert.equal(words.length, 10);
+	for (const word of words)
+		assert.match(known, new RegExp(`^\\t\\t(${word}|'${word}'): `, 'm'), word);
+});
+
 test('what a lever gains is told by the names that the pages read', () => {
 	const told = source('package/wifirr-sched/src/control.c').split('static void put_gain(')[1].split('\n}\n')[0];
 	const names = [ ...told.matchAll(/\\"(\w+)\\":/g) ].map((m) => m[1]);

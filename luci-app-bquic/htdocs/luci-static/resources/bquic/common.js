@@ -108,19 +108,6 @@ return baseclass.extend({
 		return E('link', { 'rel': 'stylesheet', 'href': L.resource('bquic/style.css') });
 	},
 
-	/* The capacity of a relay's processor and path, and the decision. */
-	processor(p) {
-		const mbit = (bits) => (+bits > 0 ? (+bits / 1e6).toFixed(+bits < 1e7 ? 1 : 0) : '?');
-		const unknown = [ 'slow', 'busy' ].includes(p?.why) && !(+p.path_bps > 0);
-		const text = unknown ? _('The processor carries %s Mbit/s. Connections go direct until the path has shown its rate.') : {
-			all: _('The processor carries %s Mbit/s, the path %s: connections are carried.'),
-			slow: _('The processor carries %s Mbit/s, the path %s: TCP goes direct, which is faster.'),
-			busy: _('The processor is busy and carries %s Mbit/s, the path %s: connections go direct.')
-		}[p?.takes == 'all' ? 'all' : p?.why];
-
-		return text ? text.format(mbit(p.carries_bps), mbit(p.path_bps)) : '';
-	},
-
 	/*
 	 * Gives a node what a poll has drawn anew, if the text differs. If a mouse button or a key is
 	 * held down on the node, a later poll does it, or the click would get lost. Keyboard focus
@@ -220,23 +207,6 @@ return baseclass.extend({
 	refused(st) {
 		return st?.reload?.error ? [ E('p', { 'class': 'alert-message warning' }, [
 			E('strong', {}, [ _('The last change was refused; the previous settings stay in use:') ]), ' ', this.text(st.reload.error)
-		]) ] : [];
-	},
-
-	/* Why a running relay takes nothing, although a gateway answers. */
-	unseen(st) {
-		const reasons = {
-			kernel: _('this kernel cannot take bridged connections (is kmod-nft-bridge installed?)'),
-			off: _('their router may be beyond the bridge, but bridged clients are switched off'),
-			'no port': _('no port of the bridge is known to lead to a router: name it under Uplinks'),
-			'no device': _('one of the devices does not exist'),
-			elsewhere: _('their connections use other devices'),
-			apart: _('routing rules of this node send them another way than its own connections'),
-			missing: _('those that it takes do not reach it; other rules of this node refuse their packets, change their marks, or do not track them')
-		};
-
-		return st?.unseen ? [ E('p', { 'class': 'alert-message warning' }, [
-			_('The relay sees none of its clients’ connections: %s.').format(reasons[st.unseen.why] ?? this.text(st.unseen.reason))
 		]) ] : [];
 	},
 

@@ -3,6 +3,7 @@
 'require bquic.ask as ask';
 'require bquic.common as common';
 'require bquic.graph as graph';
+'require bquic.taking as taking';
 'require uci';
 'require ui';
 'require view';
@@ -21,6 +22,8 @@ return view.extend({
 		this.have = { bquic: haveBquic, wifirr: haveWifirr };
 		this.before = {};
 		this.sharing = () => undefined;
+		this.readable = [ ...haveBquic ? [ 'bquic' ] : [], ...haveWifirr ? [ 'wifirr' ] : [] ];
+		this.reading = Promise.resolve();
 		this.waiting = E('em', { 'class': 'spinning' }, [ _('Waiting for an answer…') ]);
 		this.cards = E('div', { 'class': 'bquic-cards', 'aria-live': 'off' });
 		this.verdict = E('div');
@@ -71,6 +74,9 @@ return view.extend({
 				this.sharing = sharing;
 				this.have.bquic = !!bquic || !!objects.bquic;
 				this.have.wifirr = !!wifirr || !!objects.wifirr;
+
+				return this.reread(bquic ?? {}, common.list(wifirr?.schedulers));
+			}).then(() => {
 				this.show(bquic ?? {}, wifirr ?? {});
 				this.draw(bquic ?? {}, wifirr ?? {});
 				this.group.hidden = Object.values(this.graphs).every((g) => g.element.hidden);
@@ -80,6 +86,22 @@ return view.extend({
 			Object.values(this.graphs).forEach((g) => g.push(null, null));
 			throw err;
 		});
+	},
+
+	/* Another page, or somebody else, may have changed the configuration: it is read again while a daemon is not as it says. */
+	reread(bquic, running) {
+		const sections = uci.sections('wifirr', 'scheduler').filter((s) => s.device);
+		const differ = {
+			bquic: [ 'gateway', 'relay' ].some((type) => this.enabled('bquic', common.nameOf(type), bquic[type]) != !!bquic[type]),
+			wifirr: running.some((st) => !sections.some((s) => s.device == st?.device)) ||
+				sections.some((s) => common.enabled(s) != running.some((st) => st?.device == s.device) && !this.sharing(s))
+		};
+
+		return this.reading = Promise.all(this.readable.filter((config) => differ[config] || !uci.sections(config).length).map((config) => {
+			uci.unload(config);
+
+			return common.loadConfig(config);
+		}));
 	},
 
 	range(past, button) {
@@ -128,6 +150,14 @@ return view.extend({
 					.then((changes) => {
 						if (changes?.[config]?.length)
 							throw new Error(_('Other changes to these settings are saved but not applied: apply or revert them first.'));
+
+						return this.reading;
+					})
+					.then(() => uci.load(config))
+					.then(() => {
+						/* set() does nothing to a section that does not exist */
+						if (!uci.get(config, section))
+							uci.add(config, section, section);
 						uci.set(config, section, 'enabled', on ? '0' : '1');
 						return uci.save();
 					})
@@ -158,6 +188,19 @@ return view.extend({
 		return _('running for %t').format(Math.floor(graph.sane(seconds) ?? 0));
 	},
 
+	/* What a gateway has refused since its start, by reason. */
+	refusals(st) {
+		const counts = [
+			[ _('all places are taken'), st.refused?.full ],
+			[ _('too many from one address'), st.refused?.source ],
+			[ _('too many handshakes'), st.refused?.rate ],
+			[ _('memory is short'), st.refused?.memory ],
+			[ _('no valid token'), st.tunnels?.denied ]
+		].filter(([ , n ]) => n > 0).map(([ why, n ]) => `${why}: ${Math.floor(n)}`);
+
+		return counts.length ? E('p', {}, [ _('Refused since the start (%s).').format(counts.join(', ')) ]) : '';
+	},
+
 	gatewayCard(st) {
 		const name = common.nameOf('gateway');
 		const on = this.enabled('bquic', name, st);
@@ -171,6 +214,8 @@ return view.extend({
 			E('p', {}, [ _('Listens on %s.').format(common.text(st.listen)) ]),
 			E('p', {}, [ _('Connections: %d now, %d since the start.').format(st.connections_live ?? 0, st.connections_total ?? 0) ]),
 			st.tunnels ? E('p', {}, [ _('TCP connections for relays: %d.').format(st.tunnels.open ?? 0) ]) : '',
+			st.tunnels?.uplink === false ? E('p', { 'class': 'alert-message warning' }, [ _('Its uplink does not work: relays are told to use another gateway.') ]) : '',
+			this.refusals(st),
 			...common.refused(st),
 			...common.warned(st));
 	},
@@ -186,14 +231,14 @@ return view.extend({
 			return on ? this.card(_('Relay'), _('no answer'), 'bad', button, ...common.silent('bquic'))
 				: this.card(_('Relay'), _('off'), '', button, E('p', {}, [ _('Carries the TCP connections of this node’s clients to a gateway.') ]));
 
-		const up = st.state == 'up';
+		const [ state, kind ] = taking.state(st);
 
-		return this.card(_('Relay'), up ? _('connected to the gateway') : _('no gateway answers: connections go direct'), up ? 'on' : 'bad', button,
+		return this.card(_('Relay'), state, kind, button,
 			E('p', {}, [ common.text(st.gateway) ]),
 			E('p', {}, [ _('Connections: %d carried, %d direct.').format(st.carried?.now ?? 0, st.direct?.now ?? 0) ]),
-			E('p', {}, [ common.processor(st.processor) ]),
-			!up && st.last_error ? E('p', {}, [ common.text(st.last_error) ]) : '',
-			...common.unseen(st),
+			st.refused > 0 ? E('p', {}, [ _('Direct, because the gateway refused the target: %d since the start.').format(st.refused) ]) : '',
+			st.state != 'up' && st.last_error ? E('p', {}, [ common.text(st.last_error) ]) : '',
+			...taking.why(st),
 			...common.refused(st));
 	},
 

@@ -4,6 +4,7 @@
 'require bquic.common as common';
 'require bquic.graph as graph';
 'require bquic.table as table';
+'require bquic.taking as taking';
 'require uci';
 'require view';
 
@@ -215,7 +216,7 @@ return view.extend({
 			faster: _('The relay helps here: leave it on.'),
 			slower: _('The relay slows connections down here. Check on the overview whether the processor is at its limit, and try a nearer gateway.'),
 			silent: _('More of the carried connections get no answer: check what the gateway refuses, and whether its uplink works.'),
-			spared: _('Carried connections were slower, or got no answer: all new ones but a few go direct, until that is no longer certain.')
+			spared: taking.spared()
 		};
 		const silent = proof?.unanswered ?? {};
 		const share = (n, of) => (100 * count(n) / Math.max(count(of), 1)).toFixed(1);

@@ -6,6 +6,7 @@
 'require bquic.graph as graph';
 'require bquic.profile as profile';
 'require bquic.table as table';
+'require bquic.taking as taking';
 'require form';
 'require tools.widgets as widgets';
 'require uci';
@@ -191,7 +192,7 @@ return view.extend({
 			});
 
 			node.hidden = !st?.relay;
-			common.renew(how, E('div', {}, [ ...common.unseen(st?.relay), E('p', {}, [ common.processor(st?.relay?.processor) ]) ]));
+			common.renew(how, E('div', {}, taking.why(st?.relay)));
 			gateways.update(list('gateways').map((g) => ({
 				key: common.text(g.address),
 				active: g.state == 'up',

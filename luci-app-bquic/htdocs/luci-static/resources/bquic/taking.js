@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+'use strict';
+'require baseclass';
+'require bquic.common as common';
+
+/* Whether a running relay takes its clients' connections, and why not. */
+
+const mbit = (bits) => (+bits / 1e6).toFixed(+bits < 1e7 ? 1 : 0);
+
+/* The rates of a relay's processor and path, and the decision. */
+function processor(p) {
+	const follows = {
+		all: _('Connections are carried.'),
+		measuring: _('Connections go direct while the processor is measured.'),
+		busy: _('Connections go direct, because the processor is busy.'),
+		slow: +p?.path_bps > 0 ? _('TCP goes direct, which is faster.') : _('Connections go direct until the path has shown its rate.')
+	}[p?.takes == 'all' ? 'all' : p?.why];
+
+	if (!follows || !(+p.carries_bps > 0))
+		return follows ?? '';
+
+	return [ _('The processor carries %s Mbit/s.').format(mbit(p.carries_bps)), +p.path_bps > 0 ? _('The path has shown %s Mbit/s.').format(mbit(p.path_bps)) : '', follows ].filter((x) => x).join(' ');
+}
+
+/* Why it sees none of its clients' connections, although a gateway answers. */
+function unseen(st) {
+	const reasons = {
+		kernel: _('this kernel cannot take bridged connections (is kmod-nft-bridge installed?)'),
+		off: _('their router may be beyond the bridge, but bridged clients are switched off'),
+		'no port': _('no port of the bridge is known to lead to a router: name it under Uplinks'),
+		'no device': _('one of the devices does not exist'),
+		elsewhere: _('their connections use other devices'),
+		apart: _('routing rules of this node send them another way than its own connections'),
+		missing: _('those that it takes do not reach it; other rules of this node refuse their packets, change their marks, or do not track them')
+	};
+
+	return st?.unseen ? [ E('p', { 'class': 'alert-message warning' }, [
+		_('The relay sees none of its clients’ connections: %s.').format(reasons[st.unseen.why] ?? common.text(st.unseen.reason))
+	]) ] : [];
+}
+
+return baseclass.extend({
+	/* "Direct when slower" holds. */
+	spared: () => _('Carried connections were slower, or got no answer: all new ones but a few go direct, until that is no longer certain.'),
+
+	/* The state in words, and its colour. */
+	state(st) {
+		if (st.state != 'up')
+			return [ common.list(st.gateways).some((g) => g?.state == 'no uplink') ? _('no gateway has an uplink: connections go direct') : _('no gateway answers: connections go direct'), 'bad' ];
+		if (st.taking === false || st.proof?.verdict == 'spared')
+			return [ _('connected to the gateway, but new connections go direct'), '' ];
+
+		return [ _('connected to the gateway'), 'on' ];
+	},
+
+	/* What it has measured and seen, as nodes. */
+	why(st) {
+		return [ E('p', {}, [ st?.proof?.verdict == 'spared' ? this.spared() : processor(st?.processor) ]), ...unseen(st) ];
+	}
+});
