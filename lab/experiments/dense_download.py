@@ -173,7 +173,8 @@ def levers(rows: list[Row]) -> list[list[str]]:
                       (">" if any(r["unfinished"] for r in some) else "") + spread([r["worst_s"] for r in some], ".1f"),
                       spread([r["median_s"] for r in some], ".1f"), spread(gains := finished(base, some)),
                       spread([r["upload_delivered_kbit"] for r in some], ".0f"), f"{100 * (results.median(some, 'collided_share') or 0):.1f}",
-                      spread(pairs(base, some, "sibling_median_s")), f"{results.median(some, 'window_exponent') or 0:.1f}", number_of(gains, some)])
+                      spread(pairs(base, some, "sibling_median_s")), f"{results.median(some, 'window_exponent') or 0:.1f}",
+                      str(len(some)) if c["form"] == "none" else number_of(gains, some)])
     return lines
 
 
