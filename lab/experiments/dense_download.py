@@ -32,7 +32,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from lab import results, simulation  # noqa: E402
-from lab.results import Row, interval, spread  # noqa: E402
+from lab.results import FEWEST_RUNS, Row, interval, spread  # noqa: E402
 from lab.simulation import CENTRE, REPORTED, pairs  # noqa: E402
 
 RESULTS = ROOT / "results/dense-download.json"
@@ -128,7 +128,6 @@ CROWD_TARGETS: list[tuple[str, Row, float]] = [
 ]
 NEVER_BELOW = 0.98
 UPLOAD_KEPT = 0.85
-FEWEST_RUNS = 3  # for a verdict
 # Number of runs of a cell whose first runs do not show on which side of NEVER_BELOW it is.
 DOUBT_SEEDS = 15
 

@@ -32,7 +32,7 @@ sys.path.insert(0, str(ROOT))
 
 from lab import measure, medium, namespaces, realtime, results  # noqa: E402
 from lab.measure import Servers  # noqa: E402
-from lab.results import Row, interval, median, number, spread  # noqa: E402
+from lab.results import FEWEST_RUNS, Row, interval, median, number, spread  # noqa: E402
 from lab.topology import Mesh  # noqa: E402
 
 RESULTS = ROOT / "results/fairness.json"
@@ -149,8 +149,10 @@ def left(rows: list[Row], name: str, pair: tuple[str, str, int]) -> list[float]:
     return realtime.gains(of(rows, name, (pair[1], *pair[1:])), of(rows, name, pair), "mbps_others")
 
 
-def verdict(share: float, kept: float | None, jain: float) -> str:
-    return "met" if LEAST <= share <= MOST and (kept is None or kept >= LEFT) and jain >= JAIN else "MISSED"
+def verdict(share: float, kept: float | None, jain: float, runs: int) -> str:
+    if not (LEAST <= share <= MOST and (kept is None or kept >= LEFT) and jain >= JAIN):
+        return "MISSED"
+    return "met" if runs >= FEWEST_RUNS else "too few runs to say"
 
 
 def report(rows: list[Row]) -> str:
@@ -165,7 +167,7 @@ def report(rows: list[Row]) -> str:
                 name, pair[0], f"{pair[2]} x {pair[1]}", number(median(some, "mbps")), number(median(some, "mbps_others")),
                 spread(share), spread(kept),
                 f"{jain:.3f} ({min(results.figures(some, 'jain')):.3f})",
-                verdict(interval(share)[0], interval(kept)[0] if kept else None, jain) if pair[0] == "bquic" else "-", str(len(some))])
+                verdict(interval(share)[0], interval(kept)[0] if kept else None, jain, len(some)) if pair[0] == "bquic" else "-", str(len(some))])
     return results.table(
         ["medium", "flow", "beside", "Mbit/s", "others together", "of its share", "left", "Jain (least)", "targets", "runs"], lines
     ) + "\n\n" + realtime.notes(rows)
