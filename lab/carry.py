@@ -50,8 +50,9 @@ def differs(row: Row) -> bool:
 def carry(path: pathlib.Path, jobs: int) -> dict[tuple[str, str], tuple[int, int]]:
     """Returns for each form and PHY how many old rows stay, and how many were repeated to decide. ValueError: not rows of a simulation."""
     rows = results.read(path)
-    if not all(isinstance(row, dict) and simulation.CENTRE.keys() | {"digest"} <= row.keys() for row in rows):
+    if not all(isinstance(row, dict) and {"digest", "form", "stations"} <= row.keys() for row in rows):
         raise ValueError(f"{path}: not the rows of a simulation")
+    rows = [{**simulation.CENTRE, **row} for row in rows]  # earlier sources had fewer parameters
     old: dict[tuple[str | bool, ...], list[Row]] = {}
     for row in rows:
         if row["digest"] != simulation.digest(row["form"]):

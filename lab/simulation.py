@@ -29,14 +29,14 @@ CENTRE: Row = {
     "ap": "mac80211", "form": "none", "rts": False, "upload_goes_on": True, "traffic": "cbr", "upload_kbit": 200,
     "stations": 30, "phy": "11g", "rate_control": "minstrel", "seed": 1, "file_mb": 5, "active": 0, "slot_ms": 0,
     "trickle_kbit": 0, "interactive": "none", "interactive_alone": False, "neighbour_share": 0,
-    "driver": "ath9k", "rtt_ms": 2, "sibling": "none", "windows": "off",
+    "driver": "ath9k", "rtt_ms": 2, "sibling": "none", "windows": "off", "distance": "near", "streams": 1,
 }
 # The daemon's files that make decisions, compiled into the simulation unchanged.
 DECIDES = ("policy", "rotation", "weights", "trial", "effect", "contention")
 # Forms that do not use the daemon's files, if windows are not used.
 WITHOUT_POLICY = ("none", "middlebox", "wifox")
 # wifirrd's default configuration: windows and RTS where clients aggregate.
-SHIPPED: dict[str, Row] = {"11g": {"form": "wifirr"}, "11n": {"form": "wifirr", "windows": "auto", "rts": True}}
+SHIPPED: dict[str, Row] = {"11g": {"form": "wifirr"}, **dict.fromkeys(("11n", "11ac"), {"form": "wifirr", "windows": "auto", "rts": True})}
 # The results of a run; all are numbers.
 FIGURES = (
     "worst_s", "median_s", "best_s", "unfinished", "upload_delivered_kbit", "collided_share", "busy_share", "timeouts",
@@ -60,7 +60,7 @@ def code(text: str) -> str:
 
 
 # Seeds of reports on crowded cells, by PHY; 1 to 5 are used to choose, and 16 and 17 were looked at for 802.11n's windows (docs/lab.md).
-REPORTED = {"11g": range(16, 23), "11n": range(18, 23)}
+REPORTED = {"11g": range(16, 23), "11n": range(18, 23), "11ac": range(18, 23)}
 
 
 def digest(form: str) -> str:

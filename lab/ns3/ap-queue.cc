@@ -20,6 +20,7 @@ constexpr uint32_t FIFO_LIMIT = 512; // packets, the paper's table 2
 // net/mac80211/tx.c (ieee80211_txq_setup_flows) and include/net/fq_impl.h
 constexpr uint32_t LIMIT_PACKETS = 8192;
 constexpr uint32_t LIMIT_PACKETS_MEMORY = 1820; // 4 MB (hardware without VHT) of 2304-byte buffers
+constexpr uint32_t LIMIT_PACKETS_MEMORY_VHT = 7281; // 16 MB
 constexpr int32_t FLOW_QUANTUM = 300;           // bytes
 constexpr uint32_t FLOWS = 4096;
 // net/mac80211/sta_info.h: AIRTIME_QUANTUM_SHIFT, AIRTIME_ACTIVE_DURATION
@@ -33,11 +34,11 @@ constexpr uint32_t FRAME_HEADERS = 38; // bytes, as ieee80211_calc_expected_tx_a
 
 } // namespace
 
-ApQueue::ApQueue(Kind kind, unsigned depth, unsigned aggregate)
+ApQueue::ApQueue(Kind kind, unsigned depth, bool vht)
     : QueueDisc(QueueDiscSizePolicy::NO_LIMITS),
       m_kind(kind),
       m_depth(depth),
-      m_aggregate(aggregate)
+      m_limit(vht ? LIMIT_PACKETS_MEMORY_VHT : LIMIT_PACKETS_MEMORY)
 {
 }
 
@@ -49,10 +50,11 @@ ApQueue::LimitAirtime(double mbps, double overheadUs)
 }
 
 void
-ApQueue::AddStation(Mac48Address address)
+ApQueue::AddStation(Mac48Address address, unsigned aggregate)
 {
     m_ids[address] = m_stations.size();
     m_stations.emplace_back();
+    m_stations.back().aggregate = aggregate;
 }
 
 void
@@ -222,7 +224,7 @@ ApQueue::AdmitMac80211(Station& station, Ptr<QueueDiscItem> item)
         station.fresh.push_back(&flow);
     }
     Schedule(station);
-    if (m_packets > LIMIT_PACKETS_MEMORY)
+    if (m_packets > m_limit)
     {
         DropFromFattestFlow();
     }
@@ -445,7 +447,7 @@ ApQueue::DoDequeue()
             {
                 return nullptr;
             }
-            m_room = m_aggregate;
+            m_room = m_filling->aggregate;
             m_batches.push_back({++m_batch, 0});
         }
         Ptr<QueueDiscItem> item = m_room > 0 && MaySend(*m_filling) ? Take(*m_filling) : nullptr;

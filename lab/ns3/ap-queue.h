@@ -34,16 +34,16 @@ class ApQueue : public ns3::QueueDisc
         MAC80211
     };
 
-    /// The hardware queue: depth aggregates (or frames, if aggregate is 1).
-    ApQueue(Kind kind, unsigned depth, unsigned aggregate);
+    /// The hardware queue: depth aggregates (or frames, without aggregation). A driver with vht has memory for more above it.
+    ApQueue(Kind kind, unsigned depth, bool vht);
 
     /// MAC80211 without such a queue: airtime queue limits bound the airtime of a
     /// station's frames in the hardware (net/mac80211/airtime.c, tx.c). The airtime
     /// is estimated from this rate, and from this overhead for each frame.
     void LimitAirtime(double mbps, double overheadUs);
 
-    /// Stations are numbered from 0 in the order of these calls.
-    void AddStation(ns3::Mac48Address address);
+    /// Stations are numbered from 0 in the order of these calls. An aggregate for the station has at most so many frames.
+    void AddStation(ns3::Mac48Address address, unsigned aggregate);
     /// Watches for frames that leave the MAC's queue, acknowledged or dropped.
     void Watch(ns3::Ptr<ns3::WifiMacQueue> queue);
     /// Puts a shaper in front (HTB on this device, or a box before the AP) with this many stations in a class.
@@ -80,6 +80,7 @@ class ApQueue : public ns3::QueueDisc
 
     struct Station
     {
+        unsigned aggregate;
         // FIFO
         std::deque<std::pair<uint64_t, ns3::Ptr<ns3::QueueDiscItem>>> packets; // with arrival number
         // MAC80211
@@ -115,7 +116,8 @@ class ApQueue : public ns3::QueueDisc
     void RunSoon();
 
     const Kind m_kind;
-    const unsigned m_depth, m_aggregate;
+    const unsigned m_depth;
+    const uint32_t m_limit; // packets above the hardware, MAC80211
     std::unique_ptr<Shaper> m_shaper;
     unsigned m_stationsPerClass = 1;
     std::deque<Station> m_stations;

@@ -19,6 +19,7 @@
 #include <cstdio>
 #include <iostream>
 #include <numeric>
+#include <set>
 
 using namespace ns3;
 using namespace dense;
@@ -28,13 +29,16 @@ namespace
 
 constexpr double GREETINGS = 3;   // s: all are associated; block ack agreements follow
 constexpr double WARM_UP = 8;     // s: the load begins
-constexpr uint16_t DOWNLOAD = 80; // first port; each client has its own
+constexpr uint16_t DOWNLOAD = 80; // first port; clients that share an address have their own
 constexpr uint16_t UPLOAD = 10000;
 constexpr uint16_t INTERACTIVE = 20000;
 constexpr unsigned NEIGHBOURS = 2;
 constexpr unsigned INTERACTIVE_CLIENTS = 5;
 const std::vector<double> RTT_MIXTURE{2, 20, 50, 100}; // ms; --rtt-ms=0: clients have these in turn
-constexpr unsigned SIBLING_PART = 3;                   // one station in three is in another BSS of the radio
+constexpr unsigned SIBLING_PART = 3;                   // one station in three is in another BSS of the radio, or behind its mesh neighbour
+// One client in three is so near that its frames arrive at -50 dBm, one hears the access point at -78 dBm, one at -87: MCS 7, 4 and 1.
+const std::vector<double> LOSSES{0, 28, 37};           // dB
+const std::vector<double> RATES{65, 39, 13};           // Mbit/s
 constexpr double WIRE_RATE = 1e9;                      // bit/s
 constexpr uint32_t G711_BYTES = 172;
 constexpr double G711_SECONDS = 0.02;
@@ -58,6 +62,9 @@ struct Arguments
     std::string driver = "ath9k";
     double rttMs = 2;
     std::string sibling = "none";
+    unsigned siblings = 0; // clients of another BSS, or of the next node in the mesh: the last ones of the stations
+    std::string distance = "near";
+    unsigned streams = 1;
     StationScheduler::Options scheduler;
 };
 
@@ -65,10 +72,8 @@ struct Arguments
 struct Client
 {
     Ptr<Node> node;
-    Ptr<WifiNetDevice> device;
     Ptr<Node> server;
     Ipv4Address address, serverAddress;
-    bool associated = false;
     Time start, completion; // completion 0: not yet
     uint64_t received = 0;
     uint64_t uploadedBefore = 0;
@@ -139,12 +144,13 @@ class Scene
     void Print() const;
 
   private:
+    unsigned Station(unsigned client) const;
     void MakeWifi();
     void MakeNetwork();
     void MakeTraffic(unsigned i);
     void MakeInteractive(unsigned i, Time start);
     void MakeNeighbours();
-    void Add(Ptr<WifiNetDevice> device);
+    void Add(Ptr<WifiNetDevice> device, double lossDb);
     void Complete(unsigned i);
     void EndUpload(unsigned i);
     void WatchDownload(unsigned i, Ptr<Application> app);
@@ -154,7 +160,8 @@ class Scene
     const unsigned m_all; // clients: the stations that download, then those with only an interactive flow
     NodeContainer m_servers, m_apNode, m_stations; // a server for each round-trip time
     Ptr<WifiNetDevice> m_ap;
-    NetDeviceContainer m_devices;
+    NetDeviceContainer m_devices; // one for each client; clients of the next node share the last one, the mesh neighbour
+    std::set<unsigned> m_associated;
     Ptr<ApQueue> m_queue;
     Medium m_medium;
     std::unique_ptr<StationScheduler> m_scheduler;
@@ -196,7 +203,7 @@ Scene::Scene(const Arguments& arguments)
 
     m_servers.Create(m_args.rttMs > 0 ? 1 : RTT_MIXTURE.size());
     m_apNode.Create(1);
-    m_stations.Create(m_all);
+    m_stations.Create(m_all - (m_args.sibling == "mesh" ? m_args.siblings - 1 : 0));
     MakeWifi();
     MakeNetwork();
     if (m_args.neighbourShare > 0)
@@ -208,10 +215,9 @@ Scene::Scene(const Arguments& arguments)
         MakeTraffic(i);
     }
     Simulator::Schedule(Seconds(WARM_UP), [this] {
-        auto associated = std::count_if(m_clients.begin(), m_clients.end(), [](const Client& c) { return c.associated; });
-        if (associated < m_all)
+        if (m_associated.size() < m_devices.GetN())
         {
-            Refuse("only " + std::to_string(associated) + " stations are associated when the load begins");
+            Refuse("only " + std::to_string(m_associated.size()) + " stations are associated when the load begins");
         }
         m_busyBefore = m_medium.Busy();
         m_collidedBefore = m_medium.Collided();
@@ -219,16 +225,34 @@ Scene::Scene(const Arguments& arguments)
     });
 }
 
+/// The station that a client's packets come from.
+unsigned
+Scene::Station(unsigned client) const
+{
+    unsigned own = m_args.stations - m_args.siblings;
+    if (m_args.sibling != "mesh" || client < own)
+    {
+        return client;
+    }
+    return client < m_args.stations ? m_devices.GetN() - 1 : client - m_args.siblings;
+}
+
 void
 Scene::MakeWifi()
 {
-    bool n = m_args.phy == "11n";
+    bool ac = m_args.phy == "11ac";
+    bool n = ac || m_args.phy == "11n";
     WifiHelper wifi;
-    wifi.SetStandard(n ? WIFI_STANDARD_80211n : WIFI_STANDARD_80211g);
+    wifi.SetStandard(ac ? WIFI_STANDARD_80211ac : n ? WIFI_STANDARD_80211n : WIFI_STANDARD_80211g);
     std::string manager = m_args.rateControl == "minstrel" ? (n ? "MinstrelHt" : "Minstrel") : "Aarf";
     wifi.SetRemoteStationManager("ns3::" + manager + "WifiManager");
 
-    PhyHelper phy;
+    PhyHelper phy(m_args.streams);
+    if (ac)
+    {
+        phy.SetWide();
+        Config::SetDefault("ns3::WifiMac::BE_MaxAmpduSize", UintegerValue((1 << 20) - 1));
+    }
     WifiMacHelper mac;
     Ssid ssid("dense");
     mac.SetType("ns3::ApWifiMac", "Ssid", SsidValue(ssid), "QosSupported", BooleanValue(n));
@@ -240,16 +264,18 @@ Scene::MakeWifi()
     wifi.AssignStreams(NetDeviceContainer(m_ap), 1000);
     wifi.AssignStreams(m_devices, 2000);
 
-    unsigned aggregate = n ? 32 : 1; // ath9k: ATH_AMPDU_SUBFRAME_DEFAULT
-    unsigned depth = n ? 2 : 8;      // ath9k: ATH_AGGR_MIN_QDEPTH, ATH_NON_AGGR_MIN_QDEPTH
-    m_queue = CreateObject<ApQueue>(m_args.ap == "fifo512" ? ApQueue::FIFO : ApQueue::MAC80211, depth, aggregate);
+    unsigned aggregate = ac ? 64 : n ? 32 : 1; // the block ACK window; ath9k: ATH_AMPDU_SUBFRAME_DEFAULT
+    unsigned depth = n ? 2 : 8;                // ath9k: ATH_AGGR_MIN_QDEPTH, ATH_NON_AGGR_MIN_QDEPTH
+    m_queue = CreateObject<ApQueue>(m_args.ap == "fifo512" ? ApQueue::FIFO : ApQueue::MAC80211, depth, ac);
     m_queue->Watch(m_ap->GetMac()->GetTxopQueue(n ? AC_BE : AC_BE_NQOS));
     if (m_args.driver == "aql")
     {
-        // ieee80211_calc_expected_tx_airtime: 54 Mbit/s and an exchange's overhead, or MCS 7 and a sixteenth of it
-        m_queue->LimitAirtime(n ? 65 : 54, n ? 100. / 16 : 100);
+        // ieee80211_calc_expected_tx_airtime: 54 Mbit/s and an exchange's overhead, or the highest MCS and a sixteenth of it,
+        // which is a thirty-second where a frame takes less than 70 us
+        double part = ac || m_args.streams > 1 ? 32 : 16;
+        m_queue->LimitAirtime(n ? (ac ? 390 : 65) * m_args.streams : 54, n ? 100 / part : 100);
     }
-    Add(m_ap);
+    Add(m_ap, 0);
     // Stations pay for the airtime of frames to them, retries included, and of
     // frames from them (mac80211's AIRTIME_USE_TX and AIRTIME_USE_RX).
     m_ap->GetPhy()->TraceConnectWithoutContext(
@@ -259,7 +285,7 @@ Scene::MakeWifi()
                 auto& psdu = psdus.begin()->second;
                 if (psdu->GetHeader(0).IsData())
                 {
-                    m_queue->ChargeSent(psdu->GetAddr1(), WifiPhy::CalculateTxDuration(psdus, vector, WIFI_PHY_BAND_2_4GHZ));
+                    m_queue->ChargeSent(psdu->GetAddr1(), WifiPhy::CalculateTxDuration(psdus, vector, m_ap->GetPhy()->GetPhyBand()));
                 }
             }));
     m_ap->GetPhy()->TraceConnectWithoutContext(
@@ -278,7 +304,7 @@ Scene::MakeWifi()
                 {
                     return;
                 }
-                Time airtime = WifiPhy::CalculateTxDuration(packet->GetSize(), vector, WIFI_PHY_BAND_2_4GHZ);
+                Time airtime = WifiPhy::CalculateTxDuration(packet->GetSize(), vector, m_ap->GetPhy()->GetPhyBand());
                 if (info.type == MIDDLE_MPDU_IN_AGGREGATE || info.type == LAST_MPDU_IN_AGGREGATE)
                 {
                     airtime -= WifiPhy::CalculatePhyPreambleAndHeaderDuration(vector);
@@ -289,27 +315,29 @@ Scene::MakeWifi()
                 }
                 m_queue->Receive(header.GetAddr2(), frame->GetSize());
             }));
-    for (unsigned i = 0; i < m_all; i++)
+    unsigned stations = m_devices.GetN();
+    for (unsigned i = 0; i < stations; i++)
     {
-        Client& client = m_clients[i];
-        client.node = m_stations.Get(i);
-        client.device = DynamicCast<WifiNetDevice>(m_devices.Get(i));
-        m_queue->AddStation(client.device->GetMac()->GetAddress());
+        auto device = DynamicCast<WifiNetDevice>(m_devices.Get(i));
+        bool neighbour = m_args.scheduler.mesh && i == stations - 1;
+        unsigned third = m_args.distance == "mixed" && !neighbour ? i % LOSSES.size() : 0;
+        // drivers bound the airtime of an aggregate
+        m_queue->AddStation(device->GetMac()->GetAddress(), std::max<unsigned>(1, aggregate * RATES[third] / RATES[0]));
         // One station at a time: simultaneous association requests collide until they time out.
-        Simulator::Schedule(Seconds((GREETINGS - 0.5) * i / m_all), &Scene::Add, this, client.device);
-        client.device->GetMac()->TraceConnectWithoutContext("Assoc", Callback<void, Mac48Address>([this, i](Mac48Address) {
-            m_clients[i].associated = true;
+        Simulator::Schedule(Seconds((GREETINGS - 0.5) * i / stations), &Scene::Add, this, device, LOSSES[third]);
+        device->GetMac()->TraceConnectWithoutContext("Assoc", Callback<void, Mac48Address>([this, i](Mac48Address) {
+            m_associated.insert(i);
             // a station forgets its neighbours when it associates
-            Simulator::ScheduleNow(&Introduce, m_clients[i].device, m_ap, m_apAddress);
+            Simulator::ScheduleNow(&Introduce, m_devices.Get(i), m_ap, m_apAddress);
         }));
     }
 }
 
 /// Puts a device on the medium.
 void
-Scene::Add(Ptr<WifiNetDevice> device)
+Scene::Add(Ptr<WifiNetDevice> device, double lossDb)
 {
-    m_medium.Add(device->GetPhy(), device->GetMac()->GetAddress());
+    m_medium.Add(device->GetPhy(), device->GetMac()->GetAddress(), lossDb);
 }
 
 void
@@ -343,13 +371,17 @@ Scene::MakeNetwork()
     m_apAddress = addresses.Assign(NetDeviceContainer(m_ap)).GetAddress(0);
     Ipv4InterfaceContainer stations = addresses.Assign(m_devices);
     none.Uninstall(m_devices);
+    for (unsigned i = 0; i < m_devices.GetN(); i++)
+    {
+        RouteByDefault(m_stations.Get(i), m_apAddress);
+        Introduce(m_ap, m_devices.Get(i), stations.GetAddress(i));
+    }
     for (unsigned i = 0; i < m_all; i++)
     {
-        m_clients[i].address = stations.GetAddress(i);
+        m_clients[i].node = m_stations.Get(Station(i));
+        m_clients[i].address = stations.GetAddress(Station(i));
         m_clients[i].server = m_servers.Get(i % m_servers.GetN());
         m_clients[i].serverAddress = servers[i % servers.size()];
-        RouteByDefault(m_clients[i].node, m_apAddress);
-        Introduce(m_ap, m_clients[i].device, m_clients[i].address);
     }
     m_scheduler = std::make_unique<StationScheduler>(m_args.scheduler, m_queue, m_ap, m_devices, m_medium);
 }
@@ -377,7 +409,8 @@ Scene::MakeTraffic(unsigned i)
         return;
     }
 
-    PacketSinkHelper sink("ns3::TcpSocketFactory", InetSocketAddress(Ipv4Address::GetAny(), DOWNLOAD));
+    uint16_t download = Station(i) == i ? DOWNLOAD : DOWNLOAD + i;
+    PacketSinkHelper sink("ns3::TcpSocketFactory", InetSocketAddress(Ipv4Address::GetAny(), download));
     auto sinks = sink.Install(client.node);
     sinks.Get(0)->TraceConnectWithoutContext(
         "Rx",
@@ -389,7 +422,7 @@ Scene::MakeTraffic(unsigned i)
                 Complete(i);
             }
         }));
-    BulkSendHelper bulk("ns3::TcpSocketFactory", InetSocketAddress(client.address, DOWNLOAD));
+    BulkSendHelper bulk("ns3::TcpSocketFactory", InetSocketAddress(client.address, download));
     bulk.SetAttribute("MaxBytes", UintegerValue(m_args.fileMb * 1e6));
     bulk.SetAttribute("SendSize", UintegerValue(1448));
     auto sender = bulk.Install(client.server);
@@ -495,7 +528,7 @@ Scene::MakeNeighbours()
         wifi.AssignStreams(devices, 3000 + 100 * k);
         for (unsigned d = 0; d < 2; d++)
         {
-            Add(DynamicCast<WifiNetDevice>(devices.Get(d)));
+            Add(DynamicCast<WifiNetDevice>(devices.Get(d)), 0);
         }
         PacketSocketHelper sockets;
         sockets.Install(nodes);
@@ -532,7 +565,7 @@ Scene::WatchUpload(unsigned i)
     Ptr<Socket> socket = DynamicCast<ConstantUpload>(m_clients[i].upload)->GetSocket();
     socket->TraceConnectWithoutContext("RTT", Callback<void, Time, Time>([this, i](Time, Time rtt) {
         m_uploadRtt.push_back(rtt.GetSeconds());
-        if (m_scheduler->IsWaiting(i))
+        if (m_scheduler->IsWaiting(Station(i)))
         {
             m_waitingRtt.push_back(rtt.GetSeconds());
         }
@@ -585,15 +618,18 @@ void
 Scene::Print() const
 {
     std::vector<double> completions, own, siblings, delays, jitter;
-    double uploaded = 0;
+    double uploaded = 0, siblingUploaded = 0;
     for (unsigned i = 0; i < m_all; i++)
     {
         const Client& client = m_clients[i];
         if (i < m_args.stations)
         {
             completions.push_back(client.completion.IsZero() ? m_args.limit : client.completion.GetSeconds());
-            (i + m_args.scheduler.siblings < m_args.stations ? own : siblings).push_back(completions.back());
-            uploaded += client.uploaded * 8 / 1e3 / (client.uploadEnd - client.start).GetSeconds() / m_args.stations;
+            bool sibling = i + m_args.siblings >= m_args.stations;
+            (sibling ? siblings : own).push_back(completions.back());
+            double kbit = client.uploaded * 8 / 1e3 / (client.uploadEnd - client.start).GetSeconds() / m_args.stations;
+            uploaded += kbit;
+            siblingUploaded += sibling ? kbit * m_args.stations / m_args.siblings : 0;
         }
         const std::vector<double>& samples = client.exchange ? client.exchange->delays
                                              : client.lookups ? client.lookups->delays
@@ -615,12 +651,12 @@ Scene::Print() const
                 "\"upload_kbit\": %g, \"stations\": %u, \"phy\": \"%s\", \"rate_control\": \"%s\", \"seed\": %u, "
                 "\"file_mb\": %g, \"active\": %u, \"slot_ms\": %u, \"trickle_kbit\": %g, \"interactive\": \"%s\", "
                 "\"interactive_alone\": %s, \"neighbour_share\": %g, \"driver\": \"%s\", \"rtt_ms\": %g, \"sibling\": \"%s\", "
-                "\"windows\": \"%s\", ",
+                "\"windows\": \"%s\", \"distance\": \"%s\", \"streams\": %u, ",
                 m_args.ap.c_str(), s.form.c_str(), s.rts ? "true" : "false", m_args.uploadGoesOn ? "true" : "false",
                 m_args.traffic.c_str(), m_args.traffic == "none" ? 0. : m_args.uploadKbit, m_args.stations,
                 m_args.phy.c_str(), m_args.rateControl.c_str(), m_args.seed, m_args.fileMb, s.active, s.slotMs,
                 s.trickleKbit, m_args.interactive.c_str(), m_args.interactiveAlone ? "true" : "false", m_args.neighbourShare,
-                m_args.driver.c_str(), m_args.rttMs, m_args.sibling.c_str(), s.windows.c_str());
+                m_args.driver.c_str(), m_args.rttMs, m_args.sibling.c_str(), s.windows.c_str(), m_args.distance.c_str(), m_args.streams);
     std::printf("\"worst_s\": %.6f, \"median_s\": %.6f, \"best_s\": %.6f, \"unfinished\": %u, "
                 "\"upload_delivered_kbit\": %.6f, \"collided_share\": %.6f, \"busy_share\": %.6f, "
                 "\"timeouts\": %llu, \"frames_per_s\": %.3f, "
@@ -632,11 +668,11 @@ Scene::Print() const
                 m_downloadRtt.empty() ? 0 : 1e3 * std::accumulate(m_downloadRtt.begin(), m_downloadRtt.end(), 0.) / m_downloadRtt.size(),
                 1e3 * Quantile(m_downloadRtt, 0.95), 1e3 * Quantile(m_uploadRtt, 0.95), 1e3 * Quantile(m_waitingRtt, 0.95));
     std::printf("\"delay_median_ms\": %.3f, \"delay_p99_ms\": %.3f, \"jitter_median_ms\": %.3f, \"jitter_p99_ms\": %.3f, "
-                "\"engagements\": %llu, \"sibling_worst_s\": %.6f, \"sibling_median_s\": %.6f, \"own_worst_s\": %.6f, "
-                "\"window_exponent\": %.3f, \"simulated_s\": %.3f}\n",
+                "\"engagements\": %llu, \"sibling_worst_s\": %.6f, \"sibling_median_s\": %.6f, \"sibling_upload_kbit\": %.6f, "
+                "\"own_worst_s\": %.6f, \"window_exponent\": %.3f, \"simulated_s\": %.3f}\n",
                 1e3 * Quantile(delays, 0.5), 1e3 * Quantile(delays, 0.99), 1e3 * Quantile(jitter, 0.5),
                 1e3 * Quantile(jitter, 0.99), (unsigned long long)m_scheduler->Engagements(),
-                Quantile(siblings, 1), Quantile(siblings, 0.5), Quantile(own, 1), m_scheduler->MeanExponent(), seconds);
+                Quantile(siblings, 1), Quantile(siblings, 0.5), siblingUploaded, Quantile(own, 1), m_scheduler->MeanExponent(), seconds);
 }
 
 } // namespace
@@ -654,7 +690,9 @@ main(int argc, char** argv)
     cmd.AddValue("upload-kbit", "how much of it, each client, kbit/s", args.uploadKbit);
     cmd.AddValue("upload-goes-on", "after the client's own download too", args.uploadGoesOn);
     cmd.AddValue("stations", "1 to 60", args.stations);
-    cmd.AddValue("phy", "11g or 11n (20 MHz, one stream)", args.phy);
+    cmd.AddValue("phy", "11g, 11n (20 MHz) or 11ac (80 MHz)", args.phy);
+    cmd.AddValue("streams", "spatial streams of the AP and all stations, 1 or 2", args.streams);
+    cmd.AddValue("distance", "of the stations: near, or mixed, a third each for MCS 7, 4 and 1", args.distance);
     cmd.AddValue("rate-control", "minstrel or aarf (11g only)", args.rateControl);
     cmd.AddValue("file-mb", "each client downloads so many 10^6 bytes", args.fileMb);
     cmd.AddValue("seed", "of all random numbers, from 1", args.seed);
@@ -667,22 +705,40 @@ main(int argc, char** argv)
     cmd.AddValue("neighbour-share", "airtime that two other APs ask for, 0 to 0.9", args.neighbourShare);
     cmd.AddValue("driver", "the AP's: ath9k, tx-only (nothing charged for what stations send) or aql (airtime queue limits)", args.driver);
     cmd.AddValue("rtt-ms", "to the server and back; 0: 2, 20, 50 and 100, one client after the other", args.rttMs);
-    cmd.AddValue("sibling", "none, or bss: the last third of the stations are in another BSS of the radio", args.sibling);
+    cmd.AddValue("sibling", "none, or the last third of the stations are in another BSS of the radio (bss) or behind a mesh neighbour (mesh)", args.sibling);
     cmd.AddValue("windows", "clients' CWmin is 2^windows - 1, 4 to 15; off: ns-3's; auto: as wifirrd decides", args.scheduler.windows);
     cmd.AddValue("trace", "the policy's decisions, to stderr", args.scheduler.trace);
     cmd.Parse(argc, argv);
     OneOf("ap", args.ap, {"fifo512", "mac80211"});
     OneOf("form", args.scheduler.form, {"none", "ap", "middlebox", "wifirr", "wifirr-htb", "wifox"});
     OneOf("traffic", args.traffic, {"browse", "spdy", "cbr", "none"});
-    OneOf("phy", args.phy, {"11g", "11n"});
+    OneOf("phy", args.phy, {"11g", "11n", "11ac"});
+    OneOf("distance", args.distance, {"near", "mixed"});
     OneOf("rate-control", args.rateControl, {"minstrel", "aarf"});
     OneOf("interactive", args.interactive, {"none", "10", "1000", "g711", "ssh", "chat", "dns"});
     OneOf("driver", args.driver, {"ath9k", "tx-only", "aql"});
-    OneOf("sibling", args.sibling, {"none", "bss"});
+    OneOf("sibling", args.sibling, {"none", "bss", "mesh"});
     OneOf("windows", args.scheduler.windows, {"off", "auto", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15"});
     if (args.stations < 1 || args.stations > 60)
     {
         Refuse("--stations " + std::to_string(args.stations) + ": not 1 to 60");
+    }
+    args.siblings = args.sibling == "none" ? 0 : args.stations / SIBLING_PART;
+    if (args.sibling == "mesh" && args.siblings == 0)
+    {
+        Refuse("--sibling mesh: needs at least " + std::to_string(SIBLING_PART) + " --stations");
+    }
+    if (args.streams < 1 || args.streams > 2 || (args.streams == 2 && args.phy == "11g"))
+    {
+        Refuse("--streams " + std::to_string(args.streams) + ": not 1 or, with --phy 11n or 11ac, 2");
+    }
+    if (args.distance == "mixed" && (args.driver == "aql" || args.phy == "11ac"))
+    {
+        Refuse("--distance mixed: neither with --driver aql, which estimates one rate here, nor with --phy 11ac");
+    }
+    if (args.neighbourShare > 0 && args.phy == "11ac")
+    {
+        Refuse("--neighbour-share: needs --phy 11g or 11n");
     }
     if (args.rttMs < 0)
     {
@@ -694,7 +750,7 @@ main(int argc, char** argv)
     }
     if (args.scheduler.windows != "off" && args.phy == "11g")
     {
-        Refuse("--windows " + args.scheduler.windows + ": needs --phy 11n (802.11g has no WMM here)");
+        Refuse("--windows " + args.scheduler.windows + ": needs --phy 11n or 11ac (802.11g has no WMM here)");
     }
     if (args.uploadKbit <= 0 || args.fileMb <= 0 || args.limit <= 0 || args.seed < 1 || args.neighbourShare < 0 ||
         args.neighbourShare > 0.9)
@@ -709,13 +765,18 @@ main(int argc, char** argv)
     {
         Refuse("--interactive-alone needs --interactive");
     }
-    if (args.phy == "11n" && args.rateControl == "aarf")
+    if (args.phy != "11g" && args.rateControl == "aarf")
     {
-        Refuse("--rate-control aarf: ns-3 has no AARF for 802.11n");
+        Refuse("--rate-control aarf: ns-3 has no AARF for 802.11n and later");
     }
-    args.scheduler.siblings = args.sibling == "bss" ? args.stations / SIBLING_PART : 0;
+    args.scheduler.mesh = args.sibling == "mesh";
+    args.scheduler.siblings = args.scheduler.mesh ? 1 : args.siblings;
     // The link rate that wifirrd would derive from the stations' expected throughput.
-    args.scheduler.linkKbit = args.phy == "11n" ? 45000 : 25000;
+    args.scheduler.linkKbit = (args.phy == "11ac" ? 210000 : args.phy == "11n" ? 45000 : 25000) * args.streams;
+    if (args.distance == "mixed")
+    {
+        args.scheduler.linkKbit *= std::accumulate(RATES.begin(), RATES.end(), 0.) / RATES.size() / RATES[0];
+    }
 
     {
         Scene scene(args);

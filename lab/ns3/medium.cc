@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "medium.h"
 
+#include "ns3/double.h"
 #include "ns3/interference-helper.h"
 #include "ns3/simulator.h"
 #include "ns3/string.h"
+#include "ns3/uinteger.h"
 #include "ns3/wifi-phy-state-helper.h"
 #include "ns3/wifi-psdu.h"
 #include "ns3/wifi-utils.h"
@@ -20,14 +22,7 @@ namespace
 
 const Time PROPAGATION = NanoSeconds(20); // 6 m; stations that start within this time collide
 constexpr double RX_POWER_DBM = -50;
-
-RxPowerWattPerChannelBand
-RxPower()
-{
-    RxPowerWattPerChannelBand power;
-    power.insert({std::make_pair(0, 0), DbmToW(RX_POWER_DBM)});
-    return power;
-}
+constexpr double WEAKEST_DBM = -95; // ns-3's PHY does not look for a preamble below -82 dBm, but chips do
 
 bool
 Contains(const std::vector<Phy*>& phys, Phy* phy)
@@ -38,10 +33,11 @@ Contains(const std::vector<Phy*>& phys, Phy* phy)
 } // namespace
 
 void
-Medium::Add(Ptr<WifiPhy> phy, Mac48Address address)
+Medium::Add(Ptr<WifiPhy> phy, Mac48Address address, double lossDb)
 {
     auto own = DynamicCast<Phy>(phy);
     own->m_medium = this;
+    own->m_lossDb = lossDb;
     m_phys.push_back(PeekPointer(own));
     m_byAddress[address] = PeekPointer(own);
 }
@@ -85,7 +81,7 @@ Medium::Deliver(Frame frame)
         {
             if (phy != other.sender && !Contains(other.receivers, phy))
             {
-                phy->Interfere(other.end - now);
+                phy->Interfere(other.end - now, *other.sender);
             }
         }
     }
@@ -97,12 +93,12 @@ Medium::Deliver(Frame frame)
         }
         if (Contains(frame.receivers, phy))
         {
-            phy->Receive(frame.ppdu);
+            phy->Receive(frame.ppdu, *frame.sender);
             continue;
         }
         if (Contains(disturbed, phy))
         {
-            phy->Interfere(duration);
+            phy->Interfere(duration, *frame.sender);
         }
         phy->Busy(duration);
     }
@@ -157,17 +153,25 @@ Phy::StartTx(Ptr<const WifiPpdu> ppdu, const WifiTxVector&)
     m_medium->Send(this, ppdu);
 }
 
-void
-Phy::Receive(Ptr<const WifiPpdu> ppdu)
+RxPowerWattPerChannelBand
+Phy::PowerFrom(const Phy& sender) const
 {
-    RxPowerWattPerChannelBand power = RxPower();
+    RxPowerWattPerChannelBand power;
+    power.insert({std::make_pair(0, 0), DbmToW(RX_POWER_DBM - std::max(m_lossDb, sender.m_lossDb))});
+    return power;
+}
+
+void
+Phy::Receive(Ptr<const WifiPpdu> ppdu, const Phy& sender)
+{
+    RxPowerWattPerChannelBand power = PowerFrom(sender);
     StartReceivePreamble(ppdu, power, ppdu->GetTxDuration());
 }
 
 void
-Phy::Interfere(Time duration)
+Phy::Interfere(Time duration, const Phy& sender)
 {
-    RxPowerWattPerChannelBand power = RxPower();
+    RxPowerWattPerChannelBand power = PowerFrom(sender);
     m_interference->AddForeignSignal(duration, power);
 }
 
@@ -177,11 +181,22 @@ Phy::Busy(Time duration)
     m_state->SwitchMaybeToCcaBusy(duration, WIFI_CHANLIST_PRIMARY, {});
 }
 
-PhyHelper::PhyHelper()
+PhyHelper::PhyHelper(unsigned streams)
 {
     m_phy.at(0).SetTypeId("dense::Phy");
     SetChannel(YansWifiChannelHelper::Default().Create()); // ns-3 requires one; nothing is sent on it
+    SetPreambleDetectionModel("ns3::ThresholdPreambleDetectionModel", "MinimumRssi", DoubleValue(WEAKEST_DBM));
     Set("ChannelSettings", StringValue("{1, 20, BAND_2_4GHZ, 0}"));
+    for (const char* attribute : {"Antennas", "MaxSupportedTxSpatialStreams", "MaxSupportedRxSpatialStreams"})
+    {
+        Set(attribute, UintegerValue(streams));
+    }
+}
+
+void
+PhyHelper::SetWide()
+{
+    Set("ChannelSettings", StringValue("{42, 80, BAND_5GHZ, 0}"));
 }
 
 } // namespace dense

@@ -16,8 +16,8 @@ namespace dense
 
 class Phy;
 
-/// All stations hear one another equally loud: only collisions lose frames, no
-/// frame is captured, and no station is hidden.
+/// All stations hear one another, so none is hidden. Unless some are farther away,
+/// they do so equally loud: only collisions lose frames, and no frame is captured.
 ///
 /// With ns-3's own channel, every station receives every frame in full. With 30
 /// stations, that is nearly all of the simulator's work. Its only effect on
@@ -29,8 +29,9 @@ class Phy;
 class Medium
 {
   public:
-    /// The MAC address tells which frames are for this PHY.
-    void Add(ns3::Ptr<ns3::WifiPhy> phy, ns3::Mac48Address address);
+    /// The MAC address tells which frames are for this PHY. A frame is so many dB weaker where it arrives as the
+    /// farther of its two ends loses.
+    void Add(ns3::Ptr<ns3::WifiPhy> phy, ns3::Mac48Address address, double lossDb = 0);
     void Send(Phy* sender, ns3::Ptr<const ns3::WifiPpdu> ppdu);
 
     /// Time in which the channel was in use since the start, and the part of it with overlapping frames.
@@ -62,21 +63,25 @@ class Phy : public ns3::YansWifiPhy
 {
   public:
     static ns3::TypeId GetTypeId();
-    void Receive(ns3::Ptr<const ns3::WifiPpdu> ppdu);
-    void Interfere(ns3::Time duration);
+    void Receive(ns3::Ptr<const ns3::WifiPpdu> ppdu, const Phy& sender);
+    void Interfere(ns3::Time duration, const Phy& sender);
     void Busy(ns3::Time duration);
 
   private:
     friend class Medium;
     void StartTx(ns3::Ptr<const ns3::WifiPpdu> ppdu, const ns3::WifiTxVector& txVector) override;
+    ns3::RxPowerWattPerChannelBand PowerFrom(const Phy& sender) const;
     Medium* m_medium = nullptr;
+    double m_lossDb = 0;
 };
 
-/// Makes Phys.
+/// Makes Phys, of 20 MHz at 2.4 GHz.
 class PhyHelper : public ns3::YansWifiPhyHelper
 {
   public:
-    PhyHelper();
+    explicit PhyHelper(unsigned streams = 1);
+    /// 80 MHz at 5 GHz instead.
+    void SetWide();
 };
 
 } // namespace dense

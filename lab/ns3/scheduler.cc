@@ -186,6 +186,19 @@ StationScheduler::IsSibling(unsigned station) const
     return station + m_options.siblings >= m_stations;
 }
 
+/// wifirrd measures, and announces windows, only where it serves clients (radio.c).
+bool
+StationScheduler::IsNeighbour(unsigned station) const
+{
+    return m_options.mesh && IsSibling(station);
+}
+
+bool
+StationScheduler::IsNeighbour(Mac48Address address) const
+{
+    return m_options.mesh && m_devices.Get(m_stations - 1)->GetAddress() == address;
+}
+
 /// Stations take the windows that the AP announces from the next beacon. ns-3's AP
 /// announces its own parameters instead, and its stations take these from every
 /// beacon. So the stations' windows are set again right after each beacon.
@@ -212,14 +225,14 @@ StationScheduler::WatchContention()
     auto manager = m_ap->GetRemoteStationManager();
     for (const char* trace : {"MacTxDataFailed", "MacTxRtsFailed"})
     {
-        manager->TraceConnectWithoutContext(trace, Callback<void, Mac48Address>([this](Mac48Address) { m_failed++; }));
+        manager->TraceConnectWithoutContext(trace, Callback<void, Mac48Address>([this](Mac48Address to) { m_failed += !IsNeighbour(to); }));
     }
     m_ap->GetPhy()->TraceConnectWithoutContext(
         "PhyTxPsduBegin",
         Callback<void, WifiConstPsduMap, WifiTxVector, double>([this](WifiConstPsduMap psdus, WifiTxVector, double) {
             auto& psdu = psdus.begin()->second;
             // each MPDU of an aggregate counts, as in drivers; the frame after an answered RTS counts, not the RTS
-            m_frames += psdu->GetHeader(0).IsData() && !psdu->GetAddr1().IsGroup() ? psdu->GetNMpdus() : 0;
+            m_frames += psdu->GetHeader(0).IsData() && !psdu->GetAddr1().IsGroup() && !IsNeighbour(psdu->GetAddr1()) ? psdu->GetNMpdus() : 0;
         }));
     contention_config config{};
     config.windows = m_ap->GetMac()->GetQosSupported();
@@ -241,7 +254,7 @@ StationScheduler::ContentionTick()
     Time now = Simulator::Now();
     double seconds = (now - m_contentionAt).GetSeconds();
     contention_sample sample{};
-    for (unsigned i = 0; i < m_stations; i++)
+    for (unsigned i = 0; i < m_stations && !IsNeighbour(i); i++)
     {
         uint64_t bytes = m_queue->Received(i) - m_sent[i];
         m_sent[i] += bytes;
@@ -293,7 +306,7 @@ void
 StationScheduler::TakeWindow(unsigned station)
 {
     Ptr<QosTxop> txop = DynamicCast<WifiNetDevice>(m_devices.Get(station))->GetMac()->GetQosTxop(AC_BE);
-    uint32_t window = (1U << m_exponent) - 1;
+    uint32_t window = (1U << (IsNeighbour(station) ? OWN_EXPONENT : m_exponent)) - 1;
     txop->SetMinCw(window);
     txop->SetMaxCw(std::max(window, OWN_CW_MAX));
 }

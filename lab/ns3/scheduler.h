@@ -32,6 +32,7 @@ class StationScheduler
         // Clients' CWmin for best effort: off, auto (contention.c), or always this exponent.
         std::string windows = "off";
         unsigned siblings = 0; // number of stations, the last ones, in another BSS: no turns, but windows
+        bool mesh = false;     // the last station, the only sibling, is a mesh neighbour: no windows either
         bool trace = false;
     };
 
@@ -55,6 +56,8 @@ class StationScheduler
     void WifoxPriority(bool high);
     void SetRts(bool on);
     bool IsSibling(unsigned station) const;
+    bool IsNeighbour(unsigned station) const;
+    bool IsNeighbour(ns3::Mac48Address address) const;
     void WatchBeacons();
     void WatchContention();
     void ContentionTick();

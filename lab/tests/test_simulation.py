@@ -82,6 +82,10 @@ def test_scheduling_begins_with_more_demand_than_places() -> None:
     {"interactive": "1000"}, {"interactive": "ssh", "interactive_alone": True}, {"interactive": "g711"}, {"interactive": "dns"},
     {"phy": "11n", "driver": "tx-only"}, {"phy": "11n", "driver": "aql", "form": "wifirr"}, {"driver": "aql"}, {"rtt_ms": 50}, {"rtt_ms": 0},
     {"phy": "11n", "windows": "10"}, {"phy": "11n", "windows": "auto", "form": "wifirr", "rts": True}, {"phy": "11n", "sibling": "bss"},
+    {"sibling": "mesh", "form": "wifirr"}, {"phy": "11n", "sibling": "mesh", "windows": "auto", "form": "wifirr", "rts": True},
+    {"sibling": "mesh", "interactive": "ssh"}, {"sibling": "mesh", "interactive": "g711", "interactive_alone": True}, {"sibling": "mesh", "form": "wifirr-htb"},
+    {"distance": "mixed"}, {"phy": "11n", "distance": "mixed"}, {"phy": "11n", "streams": 2}, {"phy": "11n", "streams": 2, "distance": "mixed"},
+    {"phy": "11ac", "windows": "auto", "form": "wifirr", "rts": True}, {"phy": "11ac", "streams": 2, "driver": "aql"}, {"phy": "11ac", "sibling": "mesh"},
 ])
 def test_every_kind_of_run_ends_with_a_whole_row(wanted: dict[str, Any]) -> None:
     row = simulation.dense({**SMALL, **wanted})
@@ -134,9 +138,29 @@ def test_airtime_limits_make_weights_mean_nothing() -> None:
     assert turns == pytest.approx(without, rel=0.1)
 
 
+def test_a_faster_radio_is_faster_and_a_far_client_slower() -> None:
+    cell = {"phy": "11n", "traffic": "none", "file_mb": 1}
+    far, near, two, wide = (simulation.dense({**SMALL, **cell, **own}) for own in ({"distance": "mixed"}, {}, {"streams": 2}, {"phy": "11ac"}))
+    assert far["worst_s"] > 2 * near["worst_s"]
+    assert near["worst_s"] > 1.5 * two["worst_s"]
+    assert two["worst_s"] > 1.5 * wide["worst_s"]
+
+
+def test_a_mesh_neighbour_carries_a_third_of_the_clients() -> None:
+    """Neither turns nor windows are for it, so it is no slower with them."""
+    crowd = {"stations": 12, "file_mb": 0.7, "sibling": "mesh"}
+    for phy, form in (("11g", {"form": "wifirr"}), ("11n", {"windows": "8"})):
+        without, ours = (simulation.dense({**crowd, "phy": phy, **own}) for own in ({}, form))
+        assert 0 < without["sibling_median_s"] <= without["sibling_worst_s"] <= without["worst_s"]
+        assert without["sibling_upload_kbit"] == pytest.approx(200, rel=0.2)
+        assert ours["sibling_median_s"] <= 1.05 * without["sibling_median_s"]
+        assert ours["sibling_upload_kbit"] >= 0.95 * without["sibling_upload_kbit"]
+
+
 @pytest.mark.parametrize("option, word", [("--form=best", "form"), ("--stations=0", "stations"), ("--upload-kbit=0", "upload-kbit"),
                                           ("--interactive-alone=true", "interactive-alone"), ("--windows=3", "windows"), ("--driver=best", "driver"),
-                                          ("--rtt-ms=-1", "rtt-ms"), ("--sibling=mesh", "sibling")])
+                                          ("--rtt-ms=-1", "rtt-ms"), ("--sibling=wds", "sibling"), ("--streams=2", "streams"), ("--distance=far", "distance"),
+                                          ("--phy=11ax", "phy")])
 def test_a_wrong_option_is_named(option: str, word: str) -> None:
     done = subprocess.run([simulation.DENSE, option], capture_output=True, text=True)
     assert done.returncode == 2
@@ -195,6 +219,27 @@ def test_rows_of_earlier_sources_stay_where_a_sample_comes_out_the_same(tmp_path
         results.write(path, other)
         with pytest.raises(ValueError, match="rows.json: not the rows of a simulation"):
             carry.carry(path, 1)
+
+
+def test_rows_of_sources_with_fewer_parameters_get_the_others(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "rows.json"
+    row = simulation.run([SMALL], path, 1)[0]
+    results.write(path, [{key: value for key, value in {**row, "digest": "of other sources"}.items() if key not in ("distance", "streams")}])
+    carry.carry(path, 1)
+    assert results.read(path) == [{**row, "carried": True}]
+
+
+def test_sensitivity_stays_where_the_unchanged_files_come_out_the_same(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "rows.json"
+    name = "10 clients"
+    cell = sensitivity.CELLS["windows"][name]
+    row = {"group": "windows", "parameter": sensitivity.AS_IS, "factor": 1, "cell": name, "seed": 6, "form": cell["form"],
+           "worst_s": simulation.dense({**cell, "seed": 6})["worst_s"], "digest": "of other sources"}
+    for worst_s, stay in ((row["worst_s"], 2), (row["worst_s"] + 1e-6, 0)):
+        results.write(path, [{**row, "worst_s": worst_s}, {**row, "parameter": "BUSY", "factor": 2, "worst_s": 0}])
+        assert carry.carry(path, 1) == {(cell["form"], "11n"): (stay, 1)}
+        assert sum(r["digest"] == simulation.digest(cell["form"]) for r in results.read(path)) == stay
+        assert all(r.keys() - {"carried"} == row.keys() for r in results.read(path))
 
 
 def test_a_broken_row_is_refused(tmp_path: pathlib.Path) -> None:
@@ -257,6 +302,16 @@ def test_losses_are_told() -> None:
     assert not dense_download.losses([base, quick])
     rival = {**base, "form": "ap", "worst_s": 4}
     assert dense_download.losses([base, quick, rival])
+
+
+def test_what_a_neighbour_loses_is_told() -> None:
+    mesh = {**simulation.CENTRE, **dict.fromkeys(simulation.FIGURES, 1), **dense_download.OTHERS[1], "worst_s": 10, "unfinished": 0, "seed": 18}
+
+    def told(seconds: float) -> list[list[str]]:
+        return dense_download.losses([{**mesh, "sibling_median_s": 9.7}, {**mesh, **simulation.SHIPPED["11g"], "worst_s": 5, "sibling_median_s": seconds}])
+
+    assert not told(10)
+    assert [line[2] for line in told(10.5)] == ["sibling slower than with none: 0.92"]
 
 
 @pytest.mark.parametrize("seconds, upload, told", [(11, 1, "slower than none: 0.91"), (5, 0.5, "upload delivered: 0.50 of none's"), (5, 1, None)])
