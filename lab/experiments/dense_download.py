@@ -65,8 +65,7 @@ AXES: list[tuple[Row, list[str]]] = [
     # at the centre's 200 kbit/s, AARF falls to the lowest rate, and no station finishes within the limit in any form
     ({"rate_control": "aarf", "traffic": "browse", "upload_kbit": 10}, FORMS),
     ({"rate_control": "aarf", "upload_kbit": 50}, FORMS),
-    ({}, ["none"]),  # the base of the next cell's gain
-    ({"rts": True}, OURS),
+    ({}, ["none"]), ({"rts": True}, OURS),  # with the base of its gain
 ]
 # The factors that decide a crowded cell, on every driver (docs/lab.md): each with the access point alone, with turns alone,
 # and with wifirrd's defaults, windows and RTS as decided by contention.c.
@@ -313,13 +312,14 @@ def off_and_on(rows: list[Row], c: Row) -> tuple[list[Row], list[Row]]:
     return on_reported(rows, alone), on_reported(rows, {**alone, **simulation.SHIPPED[c["phy"]]})
 
 
-def shipped(rows: list[Row]) -> dict[str, tuple[list[float], list[float], list[float]]]:
-    """All crowds with the defaults: gain, share of the upload delivered, and gain of the radio's sibling, seed by seed."""
+def shipped(rows: list[Row]) -> dict[str, tuple[list[float], list[float], dict[str, list[float]]]]:
+    """All crowds with the defaults: gain, share of the upload delivered, and gains of the radio's sibling and of all but it, seed by seed."""
     found = {}
     for c in crowds([0]):
         base, ours = off_and_on(rows, c)
         if gains := finished(base, ours):
-            found[name(cell({**CENTRE, **c, "rts": False}))] = gains, pairs(ours, base, "upload_delivered_kbit"), pairs(base, ours, "sibling_median_s")
+            found[name(cell({**CENTRE, **c, "rts": False}))] = gains, pairs(ours, base, "upload_delivered_kbit"), {
+                "sibling": pairs(base, ours, "sibling_median_s"), "own clients": pairs(base, ours, "own_worst_s") if "sibling" in c else []}
     return found
 
 
@@ -333,11 +333,11 @@ def losses(rows: list[Row]) -> list[list[str]]:
         if kept and interval(kept)[0] < UPLOAD_KEPT:
             lines.append([what, form, f"upload delivered: {spread(kept)} of none's"])
 
-    for what, (gains, kept, sibling) in shipped(rows).items():
+    for what, (gains, kept, parts) in shipped(rows).items():
         if "phy=" in what:  # with 802.11g, they are turns, as below
             lost(what, "defaults", gains, kept)
-        if sibling and interval(sibling)[0] < SIBLING_KEPT:
-            lines.append([what, "defaults", f"sibling slower than with none: {spread(sibling, '.2f')}"])
+        lines += [[what, "defaults", f"{whose} slower than with none: {spread(some)}"]
+                  for whose, some in parts.items() if some and interval(some)[0] < SIBLING_KEPT]
     for c in dict.fromkeys(cell(r) for r in rows):
         for form in ("wifirr", "wifirr-htb"):
             own, base = of(rows, c, form), of(rows, without_rts(c), "none")

@@ -307,11 +307,13 @@ def test_losses_are_told() -> None:
 def test_what_a_neighbour_loses_is_told() -> None:
     mesh = {**simulation.CENTRE, **dict.fromkeys(simulation.FIGURES, 1), **dense_download.OTHERS[1], "worst_s": 10, "unfinished": 0, "seed": 18}
 
-    def told(seconds: float) -> list[list[str]]:
-        return dense_download.losses([{**mesh, "sibling_median_s": 9.7}, {**mesh, **simulation.SHIPPED["11g"], "worst_s": 5, "sibling_median_s": seconds}])
+    def told(**differs: float) -> list[str]:
+        rows = [{**mesh, "sibling_median_s": 9.7}, {**mesh, **simulation.SHIPPED["11g"], "worst_s": 5, "sibling_median_s": 10, **differs}]
+        return [line[2] for line in dense_download.losses(rows)]
 
-    assert not told(10)
-    assert [line[2] for line in told(10.5)] == ["sibling slower than with none: 0.92"]
+    assert not told()
+    assert told(sibling_median_s=10.5) == ["sibling slower than with none: 0.92"]
+    assert told(own_worst_s=1.25) == ["own clients slower than with none: 0.80"]
 
 
 @pytest.mark.parametrize("seconds, upload, told", [(11, 1, "slower than none: 0.91"), (5, 0.5, "upload delivered: 0.50 of none's"), (5, 1, None)])
