@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import importlib
 import io
 import json
@@ -80,6 +82,22 @@ def test_sessions_count_as_found_if_they_are_right() -> None:
     assert actual == {frozenset(s) for s in ({0, 1}, {2}, {3}, {4, 5})}
     assert actual & said == {frozenset({2})} and len(said) == 4
     assert thesis == {frozenset(s) for s in ({0, 1, 3}, {2}, {4, 5})}
+
+
+def test_a_run_that_continues_draws_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It drew again what the first part had drawn, so an application had the same flows more than once."""
+    experiment = importlib.import_module("flows")
+    monkeypatch.setattr(experiment.namespaces, "Lab", contextlib.nullcontext)
+    for module, name in ((experiment.flows, "build"), (experiment.flows, "Bench"), (experiment.applications, "prepare"), (experiment, "write")):
+        monkeypatch.setattr(module, name, lambda *_: None)
+    monkeypatch.setattr(experiment.applications, "OTHERS", {"file": lambda bench, delays, source: {"flows": [source.random()]}})
+    monkeypatch.setattr(experiment.applications, "HELD_OUT", {})
+    asked = argparse.Namespace(only=["applications"], repetitions=2)
+    rows: list[dict[str, object]] = []
+    experiment.run(asked, rows)
+    continued = rows[:20]
+    experiment.run(asked, continued)
+    assert continued == rows and len({json.dumps(r["flows"]) for r in rows}) == len(rows) == 2 * experiment.EACH
 
 
 def test_a_full_disk_costs_no_rows(tmp_path: pathlib.Path) -> None:
