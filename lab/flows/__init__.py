@@ -6,7 +6,6 @@ phone -- node (package/bquic-gateway/src/test/flows) -- server. Nothing is timed
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import pathlib
 import subprocess
@@ -25,17 +24,6 @@ END_SECONDS = 60
 
 def build() -> None:
     build_go(BINARY, "./test/flows")
-
-
-@dataclasses.dataclass(frozen=True)
-class Flow:
-    """A client's connection, as counted by the relay's kernel: the bytes of both streams, and the packets that carried them."""
-
-    client_bytes: int
-    server_bytes: int
-    client_packets: int
-    server_packets: int
-    seconds: float  # how long the client waited, without its pauses
 
 
 class Recorder:
