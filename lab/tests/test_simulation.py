@@ -229,19 +229,6 @@ def test_rows_of_sources_with_fewer_parameters_get_the_others(tmp_path: pathlib.
     assert results.read(path) == [{**row, "carried": True}]
 
 
-def test_sensitivity_stays_where_the_unchanged_files_come_out_the_same(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "rows.json"
-    name = "10 clients"
-    cell = sensitivity.CELLS["windows"][name]
-    row = {"group": "windows", "parameter": sensitivity.AS_IS, "factor": 1, "cell": name, "seed": 6, "form": cell["form"],
-           "worst_s": simulation.dense({**cell, "seed": 6})["worst_s"], "digest": "of other sources"}
-    for worst_s, stay in ((row["worst_s"], 2), (row["worst_s"] + 1e-6, 0)):
-        results.write(path, [{**row, "worst_s": worst_s}, {**row, "parameter": "BUSY", "factor": 2, "worst_s": 0}])
-        assert carry.carry(path, 1) == {(cell["form"], "11n"): (stay, 1)}
-        assert sum(r["digest"] == simulation.digest(cell["form"]) for r in results.read(path)) == stay
-        assert all(r.keys() - {"carried"} == row.keys() for r in results.read(path))
-
-
 def test_a_broken_row_is_refused(tmp_path: pathlib.Path) -> None:
     row = simulation.dense(SMALL)
     for key, value in [("worst_s", None), ("seed", "1"), ("rts", 0), ("best_s", row["worst_s"] + 1)]:
