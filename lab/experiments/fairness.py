@@ -191,9 +191,8 @@ def paper(rows: list[Row]) -> list[list[str]]:
 
 WHY_NOT = (
     "Where it is not reproduced: with one queue for all, the share of each flow depends on which one fills the queue. In a trace of one hop"
-    " and 512 packets, Linux's CUBIC keeps this queue full for ten seconds and loses one packet, while bquic, beside it, loses one to nine"
-    " packets at each of three times, and reduces its window each time. The growth of CUBIC in place of its own changes nothing (0.42 and"
-    " 0.53 of its share, in two seeds), nor does the lack of pacing (bquic-2019: 0.34 and 0.47; stock: 0.27 and 0.30)."
+    " and 512 packets, Linux's CUBIC keeps this queue full for ten seconds and loses one packet, while bquic, beside it, loses some at each of"
+    " three times, and reduces its window each time. docs/lab.md says what was tried against it."
 )
 
 
