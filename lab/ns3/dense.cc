@@ -770,7 +770,6 @@ main(int argc, char** argv)
         Refuse("--rate-control aarf: ns-3 has no AARF for 802.11n and later");
     }
     args.scheduler.mesh = args.sibling == "mesh";
-    args.scheduler.siblings = args.scheduler.mesh ? 1 : args.siblings;
     // The link rate that wifirrd would derive from the stations' expected throughput.
     args.scheduler.linkKbit = (args.phy == "11ac" ? 210000 : args.phy == "11n" ? 45000 : 25000) * args.streams;
     if (args.distance == "mixed")

@@ -180,17 +180,11 @@ StationScheduler::MeanExponent() const
     return now.IsZero() ? m_exponent : (m_exponentSum + m_exponent * (now - m_announcedAt).GetSeconds()) / now.GetSeconds();
 }
 
-bool
-StationScheduler::IsSibling(unsigned station) const
-{
-    return station + m_options.siblings >= m_stations;
-}
-
 /// wifirrd measures, and announces windows, only where it serves clients (radio.c).
 bool
 StationScheduler::IsNeighbour(unsigned station) const
 {
-    return m_options.mesh && IsSibling(station);
+    return m_options.mesh && station == m_stations - 1;
 }
 
 bool
@@ -338,7 +332,7 @@ StationScheduler::StartPolicy(policy_mode mode)
     policy_init(m_policy.get(), &config);
     for (unsigned i = 0; i < m_stations; i++)
     {
-        policy_add(m_policy.get(), IsSibling(i) ? POLICY_CLIENT_IGNORED : 0); // ids count from 0, as stations do
+        policy_add(m_policy.get(), IsNeighbour(i) ? POLICY_CLIENT_NEIGHBOUR : 0); // ids count from 0, as stations do
     }
     UpdateHtbRates();
     Tick();
@@ -412,7 +406,7 @@ StationScheduler::Apply()
             }
             else
             {
-                bool open = IsSibling(i) || m_policy->client[i].level == POLICY_OPEN;
+                bool open = m_policy->client[i].level == POLICY_OPEN;
                 m_queue->SetWeight(i, open ? WEIGHT_OWN : policy_weight(m_policy.get(), i, WEIGHT_ACTIVE, WEIGHT_WAITING));
             }
         }

@@ -31,8 +31,7 @@ class StationScheduler
         unsigned slotMs = 0;    // T, 0: the form's own
         // Clients' CWmin for best effort: off, auto (contention.c), or always this exponent.
         std::string windows = "off";
-        unsigned siblings = 0; // number of stations, the last ones, in another BSS: no turns, but windows
-        bool mesh = false;     // the last station, the only sibling, is a mesh neighbour: no windows either
+        bool mesh = false;     // the last station is a mesh neighbour: no turns, and no windows
         bool trace = false;
     };
 
@@ -55,7 +54,6 @@ class StationScheduler
     void WifoxInterval();
     void WifoxPriority(bool high);
     void SetRts(bool on);
-    bool IsSibling(unsigned station) const;
     bool IsNeighbour(unsigned station) const;
     bool IsNeighbour(ns3::Mac48Address address) const;
     void WatchBeacons();

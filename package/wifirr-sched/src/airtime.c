@@ -162,7 +162,7 @@ static void on_station(void *data, const struct nl80211_station *seen)
 	if (!seen->authorized || !seen->weight)
 		return;
 	id = station_find(w, &addr);
-	if (id == POLICY_NONE || w->station[id].neighbour || w->station[id].ifindex != reading)
+	if (id == POLICY_NONE || w->station[id].ifindex != reading)
 		return;
 	station = &stations[id];
 	station->dumped = true;

@@ -184,7 +184,7 @@ static void update_demand(const struct policy_config *config, struct policy_clie
 			c->average_bps = cap;
 		c->sampled = 0;
 	}
-	c->demand = !(c->flags & POLICY_CLIENT_IGNORED) &&
+	c->demand = !(c->flags & (POLICY_CLIENT_IGNORED | POLICY_CLIENT_NEIGHBOUR)) &&
 		(c->waiting > config->demand_bytes || c->average_bps > config->demand_bps);
 	if (c->waiting > config->demand_bytes)
 		c->backlog_at = now;

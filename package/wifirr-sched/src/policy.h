@@ -74,7 +74,7 @@ struct policy_config {
 };
 
 enum policy_level {
-	POLICY_OPEN,	/* not scheduled: no client is throttled, or this one is exempt */
+	POLICY_OPEN,	/* not scheduled: no client is throttled, or this one never is */
 	POLICY_IDLE,	/* no demand: takes no turn; ACKs for what it sends need a little airtime */
 	POLICY_LIGHT,	/* light demand, a call or answers to requests: takes no turn, and waits for none */
 	POLICY_WAITING,	/* waits for its turn, throttled to the trickle */
@@ -86,6 +86,8 @@ enum policy_level {
 enum policy_flags {
 	POLICY_CLIENT_ALWAYS = 1,	/* never throttled; takes no turn */
 	POLICY_CLIENT_IGNORED = 2,	/* likewise, and its demand does not count */
+	/* Another node: takes no turn, and its demand does not count. Beside turns it is POLICY_LIGHT. */
+	POLICY_CLIENT_NEIGHBOUR = 4,
 };
 
 struct policy_client {
@@ -219,7 +221,8 @@ void policy_set_aside(struct policy *p, enum policy_aside aside);
  * 100 kbit/s (averages over 10 s): a call takes less than its share of the air, and
  * any lower weight would delay it. Above that, it has half of the mean weight of the
  * clients that take turns: with more, the pages that clients load after their downloads
- * would take the air of those that still wait.
+ * would take the air of those that still wait. A neighbour has the mean weight, so its
+ * share of the air is that of a client, as without turns.
  *
  * Most of what goes to clients without demand is ACKs for what they send. With
  * waiting all the time, uploads would come to a halt; with a higher weight, they
@@ -229,7 +232,7 @@ void policy_set_aside(struct policy *p, enum policy_aside aside);
  * without demand have a sixteenth of active.
  */
 uint16_t policy_weight(const struct policy *p, uint16_t id, uint16_t active, uint16_t waiting);
-/* Whether policy_weight() can have returned weight for a client that is not POLICY_OPEN. */
+/* Whether weight is one that policy_weight() may return for a client that is not POLICY_OPEN. */
 bool policy_weight_possible(uint16_t weight, uint16_t active, uint16_t waiting);
 
 const char *policy_level_name(enum policy_level level);

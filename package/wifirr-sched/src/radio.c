@@ -208,7 +208,8 @@ static void note_interface(void *data, const struct nl80211_interface *seen)
 {
 	struct weights *g = data;
 
-	if (seen->wiphy == g->wiphy && nl80211_serves_stations(seen) && g->count < NL80211_SERVED_MAX)
+	if (seen->wiphy == g->wiphy && (nl80211_serves_stations(seen) || nl80211_has_neighbours(seen)) &&
+	    g->count < NL80211_SERVED_MAX)
 		g->served[g->count++] = seen->ifindex;
 }
 

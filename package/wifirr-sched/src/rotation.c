@@ -327,8 +327,10 @@ static void assign_levels(struct policy *p)
 
 		if (!c->used)
 			continue;
-		if (!p->scheduling || rotation_exempt(c))
+		if (!p->scheduling || c->flags & (POLICY_CLIENT_ALWAYS | POLICY_CLIENT_IGNORED))
 			level = POLICY_OPEN;
+		else if (c->flags)
+			level = POLICY_LIGHT;
 		else if (config->mode == POLICY_PAPER)
 			level = paper_level(p, i);
 		else if (c->place != POLICY_NONE)

@@ -10,7 +10,7 @@
 
 static inline bool rotation_exempt(const struct policy_client *c)
 {
-	return c->flags & (POLICY_CLIENT_ALWAYS | POLICY_CLIENT_IGNORED);
+	return c->flags;
 }
 
 static inline bool rotation_wanted(const struct policy_client *c)

@@ -123,7 +123,7 @@ static unsigned exemption(const struct wifirr *w, const struct station *s)
 	for (unsigned i = 0; i < w->config.exempt_count; i++)
 		if (has(s, &w->config.exempt[i].addr))
 			return w->config.exempt[i].flags;
-	return s->neighbour ? POLICY_CLIENT_IGNORED : 0;
+	return s->neighbour ? POLICY_CLIENT_NEIGHBOUR : 0;
 }
 
 void stations_exempt(struct wifirr *w)

@@ -6,8 +6,6 @@
 #define WEIGHT_SOON_PART 3
 #define WEIGHT_IDLE_PART 16
 #define WEIGHT_UPLOAD(active) ((active) * 3 / 16)
-/* Half of the mean weight of a client that takes turns: of its turn, and of the time before, when it is the next one. */
-#define WEIGHT_SHARE(active, demanding) (((active) + (active) / WEIGHT_SOON_PART) / 2 / (demanding))
 
 /* A client takes little if neither what it sends nor what it receives is more, on average. */
 #define LITTLE_BPS 100000
@@ -32,19 +30,21 @@ static uint16_t weight_idle(const struct policy *p, uint16_t id, uint16_t active
 
 static uint16_t weight_light(const struct policy *p, const struct policy_client *c, uint16_t active)
 {
+	unsigned mean;
+
 	/* a call must not wait; the next page after a download may */
 	if (c->received_bps <= LITTLE_BPS && c->delivered_bps <= LITTLE_BPS)
 		return active;
-	return WEIGHT_SHARE(active, p->demanding ? p->demanding : 1);
+	/* of a client that takes turns: in its turn, and before, when it is the next one */
+	mean = (p->config.active * active + active / WEIGHT_SOON_PART) / (p->demanding ? p->demanding : 1);
+	if (!(c->flags & POLICY_CLIENT_NEIGHBOUR))
+		mean /= 2;
+	return mean < active ? mean : active;
 }
 
 bool policy_weight_possible(uint16_t weight, uint16_t active, uint16_t waiting)
 {
-	for (unsigned demanding = 1; demanding <= POLICY_CLIENTS_MAX; demanding++)
-		if (weight == WEIGHT_SHARE(active, demanding))
-			return true;
-	return weight == active || weight == waiting || weight == active / WEIGHT_SOON_PART ||
-		weight == active / WEIGHT_IDLE_PART || weight == WEIGHT_UPLOAD(active);
+	return weight == waiting || (weight > waiting && weight <= active);
 }
 
 uint16_t policy_weight(const struct policy *p, uint16_t id, uint16_t active, uint16_t waiting)

@@ -119,8 +119,6 @@ void wifi_stations_look_again(void)
 
 int wifi_stations_served(unsigned *place)
 {
-	while (*place < interface_count && interfaces[*place].neighbours)
-		++*place;
 	return *place < interface_count ? interfaces[(*place)++].ifindex : 0;
 }
 

@@ -88,7 +88,7 @@ struct station {
 	uint8_t also_used, also_marked;	/* bit masks over also; marked: awaiting confirmation */
 	uint8_t mac[6];			/* for IP addresses: the neighbour's MAC, 0 if not known */
 	int ifindex;			/* nl80211: the station's interface */
-	bool neighbour;			/* nl80211: another node (mesh, ad-hoc, WDS), never throttled */
+	bool neighbour;			/* nl80211: another node (mesh, ad-hoc, WDS), takes no turns */
 	uint32_t expected_kbit;		/* expected throughput, 0: unknown (nl80211.c) */
 	uint64_t bytes;			/* delivered so far, may restart at 0 (backend's read) */
 	uint32_t waiting;		/* bytes queued now (backend's read) */
@@ -264,7 +264,7 @@ void wifi_stations_stop(void);
 void wifi_stations_resync(struct wifirr *w);
 /* Schedules a new look: an interface came or went, perhaps one of this radio. */
 void wifi_stations_look_again(void);
-/* The next interface whose clients the backend serves, from a place in the list that begins with 0. 0: there is none. */
+/* The next interface whose stations the backend serves, from a place in the list that begins with 0. 0: there is none. */
 int wifi_stations_served(unsigned *place);
 /* Each client may have a VLAN of its own, and the kernel lists the access points after all of these. */
 #define NL80211_SERVED_MAX (POLICY_CLIENTS_MAX + 32)

@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			policy_sample(&p, byte(), number(), (uint64_t)number() << (byte() & 32));
 			policy_received(&p, byte(), (uint64_t)number() << (byte() & 32));
 			break;
-		case 3: policy_set_flags(&p, byte(), byte() & 3); break;
+		case 3: policy_set_flags(&p, byte(), byte() & 7); break;
 		case 4: policy_pause(&p, byte() & 1); break;
 		case 5:
 			config = (struct policy_config){

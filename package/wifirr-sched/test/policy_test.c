@@ -59,13 +59,13 @@ static void check_always(uint64_t now, const enum policy_level *before, unsigned
 		changes += c->changed;
 		CHECK(c->changed == (c->level != before[i]));
 		if (is_exempt(c) || !p.scheduling)
-			CHECK(c->level == POLICY_OPEN);
+			CHECK(c->level == (p.scheduling && c->flags == POLICY_CLIENT_NEIGHBOUR ? POLICY_LIGHT : POLICY_OPEN));
 		CHECK(!c->light || (c->demand && p.config.mode == POLICY_BACKLOG && c->waiting <= p.config.demand_bytes));
 		if (c->demand && !is_exempt(c) && c->light)
 			light++;
 		else if (c->demand && !is_exempt(c))
 			demanding++;
-		if (c->waiting > p.config.demand_bytes && !(c->flags & POLICY_CLIENT_IGNORED))
+		if (c->waiting > p.config.demand_bytes && !(c->flags & (POLICY_CLIENT_IGNORED | POLICY_CLIENT_NEIGHBOUR)))
 			CHECK(c->demand);
 	}
 	CHECK(changes == p.changes);
@@ -127,7 +127,7 @@ static void chaos(void)
 
 		while (clients--) {
 			uint16_t id = rnd(64);
-			unsigned flags = rnd(8) ? 0 : rnd(4);
+			unsigned flags = rnd(8) ? 0 : rnd(5);
 
 			if (rnd(3)) {
 				CHECK(policy_add(&p, flags) == policy_add(&twin, flags));
@@ -548,7 +548,21 @@ static void weights(void)
 		CHECK(policy_weight(&p, 0, cases[i].active, cases[i].waiting) == cases[i].weight);
 		CHECK(policy_weight_possible(cases[i].weight, cases[i].active, cases[i].waiting));
 	}
-	CHECK(!policy_weight_possible(257, 384, 1) && !policy_weight_possible(100, 384, 1));
+	CHECK(!policy_weight_possible(385, 384, 1) && !policy_weight_possible(29, 384, 30) && !policy_weight_possible(200, 1, 30));
+	/* a neighbour has a client's share of the air, whatever K */
+	policy_set_flags(&p, 0, POLICY_CLIENT_NEIGHBOUR);
+	p.client[0].level = POLICY_LIGHT;
+	p.demanding = 10;
+	p.client[0].delivered_bps = p.client[0].received_bps = 100000;
+	CHECK(policy_weight(&p, 0, 384, 1) == 384);
+	p.client[0].delivered_bps = 8000000;
+	CHECK(policy_weight(&p, 0, 384, 1) == 51);
+	p.config.active = 5;
+	CHECK(policy_weight(&p, 0, 384, 1) == 204);
+	p.config.active = 512;
+	CHECK(policy_weight(&p, 0, 384, 1) == 384);
+	p.config.active = config.active;
+	policy_set_flags(&p, 0, 0);
 	/* clients that send much have three of eight parts of two slots each, and always as many of them have theirs */
 	for (unsigned i = 1; i < 8; i++)
 		policy_add(&p, 0);
