@@ -108,7 +108,7 @@ var Schema = []Section{
 			{Name: "ca", Type: typePath, Doc: "PEM file with the authorities that sign the gateways' certificates.", Note: "none"},
 			{Name: "token", Type: typeToken, Doc: "Secret that the relay presents to the gateway. Required.", Note: "none"},
 			{Name: "profile", Type: typeProfile, Default: []string{profile.BQUIC}, Doc: "Profile of the connections to the gateway."},
-			{Name: "connections", Type: numberType(1, relay.MaxConnections), Default: []string{"1"}, Doc: "Number of QUIC connections over which the relay spreads TCP connections, each from its own port. More than one helps in a mesh that spreads flows over several paths of equal cost: if one path is congested, new TCP connections take another."},
+			{Name: "connections", Type: numberType(1, relay.MaxConnections), Default: []string{"1"}, Doc: "Number of QUIC connections over which the relay spreads TCP connections, each from its own port. More than one helps in a mesh that spreads flows over several paths of equal cost: for each, the relay tries four ports and keeps the quickest, and new TCP connections leave a path that is congested."},
 			{Name: "mode", Type: wordType(divert.Redirect, divert.TProxy), Default: []string{divert.Redirect}, Doc: "How the relay takes TCP connections: by NAT, or by TPROXY (requires kmod-nft-tproxy and kmod-nft-socket)."},
 			{Name: "port", Type: numberType(1, 65535), Default: []string{strconv.Itoa(relay.DefaultPort)}, Doc: "TCP port on which taken connections arrive."},
 			{Name: "interface", Type: typeDevice, List: true, Default: []string{"br-lan"}, Doc: "Devices whose clients' TCP is taken. Devices on top of them that act as the clients' router (`anygw`) are included."},

@@ -49,6 +49,30 @@ type place struct {
 	tier    int
 	tried   []netip.AddrPort // addresses that attempts have used, the latest last
 	session *session         // nil: none
+	renewed time.Time        // when the last attempt to renew the session began
+}
+
+// renewAfter is how long a session stays that carries nothing while others with the gateway carry something. A new one has other
+// ports, and so perhaps a better path: where flows are spread over several paths, those of all sessions may have got worse.
+const renewAfter = time.Minute
+
+// renew returns the places to dial for because their sessions can be replaced at no cost.
+func (g *gateways) renew(now time.Time) (places []*place) {
+	carrying := make(map[string]bool)
+	for _, s := range g.best() {
+		_, _, streams := s.look()
+		carrying[s.gateway] = carrying[s.gateway] || streams > 0
+	}
+	for i, p := range g.places {
+		if p.session == nil || !carrying[p.gateway] || now.Sub(p.renewed) < renewAfter || now.Sub(p.session.since) < renewAfter {
+			continue
+		}
+		if state, _, streams := p.session.look(); state == upstream.Up && streams == 0 && g.lineup.Renew(i) {
+			p.renewed = now
+			places = append(places, p)
+		}
+	}
+	return places
 }
 
 // next returns the address that no attempt has used, or the one that was used longest ago. Their order
@@ -196,6 +220,9 @@ func (g *gateways) step(now time.Time) (dial map[*place]*dialler, retire map[*se
 	for _, i := range wanted {
 		dial[g.places[i]] = &dialler{g.set, g.found, g.kick}
 	}
+	for _, p := range g.renew(now) {
+		dial[p] = &dialler{g.set, g.found, g.kick}
+	}
 	if g.using != "" {
 		return dial, retire, upstream.Rest
 	}
@@ -254,9 +281,11 @@ func (g *gateways) dialled(now time.Time, a attempt) *session {
 	}
 	k.problem = ""
 	old := a.place.session
-	if old != nil && old.state() == upstream.Up { // it was only silent for a while, and works again
+	if old != nil && old.state() == upstream.Up { // it is being renewed, or was only silent for a while
 		g.lineup.Dialled(i)
-		return a.session
+		if _, _, streams := old.look(); streams > 0 || a.place.renewed.Before(old.since) {
+			return a.session
+		}
 	}
 	a.place.session = a.session
 	g.lineup.Dialled(i)

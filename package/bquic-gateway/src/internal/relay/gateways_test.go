@@ -604,12 +604,75 @@ func TestStalledPath(t *testing.T) {
 	}
 }
 
+// TestQuickestPort: flows are spread over two paths, and one of them is slow. A session of several takes the quick one, and one that
+// carries nothing is replaced by one that may have a better path.
+func TestQuickestPort(t *testing.T) {
+	t.Parallel()
+	p := newPuppet(t)
+	w := newWire(t, p.address)
+	w.slow = 2
+	b := newBenchOf(t, 2, []Upstream{{w.address, 100}}, p)
+	sessions := func() (all []*session) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, p := range b.places {
+			if p.session != nil && p.session.state() == upstream.Up {
+				all = append(all, p.session)
+			}
+		}
+		return all
+	}
+	b.await("both sessions", func() bool { return len(sessions()) == 2 })
+	before := sessions()
+	for _, s := range before {
+		if w.isSlow(s.conn.LocalAddr()) {
+			t.Errorf("port %s has the slow path", portOf(s.conn.LocalAddr()))
+		}
+	}
+	age := func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, p := range b.places {
+			p.session.since = p.session.since.Add(-renewAfter)
+			p.renewed = p.renewed.Add(-renewAfter)
+		}
+		b.kick()
+	}
+	age() // nothing is carried: nothing to gain
+	before[0].enter()
+	age()
+	b.await("another session in the place of the idle one", func() bool {
+		now := sessions()
+		return len(now) == 2 && now[0] == before[0] && now[1] != before[1]
+	})
+	b.await("the end of the idle one", func() bool { return before[1].conn.Context().Err() != nil })
+	if before[0].state() != upstream.Up {
+		t.Errorf("the session that carries something is %s", before[0].state())
+	}
+}
+
 // A wire is a path to a gateway on which packets to and from one address can stall.
 type wire struct {
 	address string
+	slow    int // so many ports, the first ones seen, have a slow path
 
 	mu      sync.Mutex
 	stalled string
+	ports   []string
+}
+
+// slowness is what a slow path adds to an RTT.
+const slowness = time.Second
+
+// isSlow reports whether an address has a slow path.
+func (w *wire) isSlow(addr net.Addr) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	port := portOf(addr)
+	if !slices.Contains(w.ports, port) {
+		w.ports = append(w.ports, port)
+	}
+	return slices.Index(w.ports, port) < w.slow
 }
 
 func newWire(t *testing.T, to string) *wire {
@@ -657,7 +720,13 @@ func newWire(t *testing.T, to string) *wire {
 				}()
 			}
 			if passes(from) {
-				out.WriteToUDP(packet[:n], gateway)
+				data := slices.Clone(packet[:n])
+				send := func() { out.WriteToUDP(data, gateway) }
+				if w.isSlow(from) {
+					time.AfterFunc(slowness, send)
+				} else {
+					send()
+				}
 			}
 		}
 	}()

@@ -111,6 +111,13 @@ func (l *Lineup) Failed(now time.Time, i int) {
 	l.wait(now, p)
 }
 
+// Renew reports whether an attempt for place i may begin although its session is Up, and counts it as begun.
+func (l *Lineup) Renew(i int) bool {
+	begin := !l.places[i].dialling
+	l.places[i].dialling = true
+	return begin
+}
+
 // Dialled records that the attempt has made a session, whose state Session reports.
 func (l *Lineup) Dialled(i int) { l.places[i].dialling = false }
 
