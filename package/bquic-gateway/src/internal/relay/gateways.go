@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"bquic/internal/history"
 	"bquic/internal/system"
 	"bquic/internal/upstream"
 )
@@ -57,7 +56,7 @@ type place struct {
 const renewAfter = time.Minute
 
 // renew returns the places to dial for because their sessions can be replaced at no cost.
-func (g *gateways) renew(now time.Time) (places []*place) {
+func (g *gateways) renew(now time.Time) (places []int) {
 	carrying := make(map[string]bool)
 	for _, s := range g.best() {
 		_, _, streams := s.look()
@@ -69,7 +68,7 @@ func (g *gateways) renew(now time.Time) (places []*place) {
 		}
 		if state, _, streams := p.session.look(); state == upstream.Up && streams == 0 && g.lineup.Renew(i) {
 			p.renewed = now
-			places = append(places, p)
+			places = append(places, i)
 		}
 	}
 	return places
@@ -217,11 +216,8 @@ func (g *gateways) step(now time.Time) (dial map[*place]*dialler, retire map[*se
 	g.report(now)
 
 	dial = make(map[*place]*dialler)
-	for _, i := range wanted {
+	for _, i := range slices.Concat(wanted, g.renew(now)) {
 		dial[g.places[i]] = &dialler{g.set, g.found, g.kick}
-	}
-	for _, p := range g.renew(now) {
-		dial[p] = &dialler{g.set, g.found, g.kick}
 	}
 	if g.using != "" {
 		return dial, retire, upstream.Rest
@@ -449,68 +445,4 @@ func (g *gateways) trouble() string {
 		}
 	}
 	return ""
-}
-
-// gateway returns the state of a gateway.
-func (g *gateways) gateway(u Upstream) GatewayStatus {
-	st := GatewayStatus{Address: u.Gateway, Weight: u.Weight, State: StateUnused}
-	if k := g.known[u.Gateway]; k != nil && k.problem != "" {
-		st.State, st.Error = StateAway, k.problem
-	}
-	for _, p := range g.places {
-		if p.session == nil || p.gateway != u.Gateway {
-			continue
-		}
-		switch state, reason, _ := p.session.look(); {
-		case state == upstream.Up:
-			st.State, st.Error = StateUp, ""
-			if g.of(u.Gateway).itself {
-				st.Error = itselfReason
-			} else if p.session.full() {
-				st.Error = fullReason
-			}
-		case st.State == StateUp:
-		case state == upstream.NoUplink:
-			st.State, st.Error = StateNoUplink, reason
-		case state == upstream.Silent:
-			st.State, st.Error = StateAway, reason
-		}
-	}
-	for _, s := range g.all() {
-		if s.gateway == u.Gateway {
-			_, _, streams := s.look()
-			st.Streams += streams
-		}
-	}
-	return st
-}
-
-// status fills in the status of the gateways.
-func (g *gateways) status(st *Status) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	st.Gateway, st.State, st.LastError = g.last, StateAway, g.problem
-	st.Since = time.Now().Add(-time.Since(g.since)).Truncate(time.Second) // the clock may have been set since
-	if g.using != "" {
-		st.State = StateUp
-	}
-	if st.Gateway == "" {
-		st.Gateway = g.set.Gateways[0].Gateway
-	}
-	st.Connections = []ConnectionStatus{}
-	for _, u := range g.set.Gateways {
-		st.Gateways = append(st.Gateways, g.gateway(u))
-	}
-	for _, s := range g.all() {
-		st.Connections = append(st.Connections, s.status())
-	}
-}
-
-// count adds the sessions to the history's counters.
-func (g *gateways) count(c *history.Counters) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, s := range g.all() {
-		c.Count(s.conn.BurstStats())
-	}
 }

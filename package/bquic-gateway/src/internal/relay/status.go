@@ -135,3 +135,67 @@ func (s *session) status() ConnectionStatus {
 func (c *counter) status() Count {
 	return Count{c.now.Load(), c.total.Load(), c.bytes.ToStream.Load(), c.bytes.FromStream.Load()}
 }
+
+// gateway returns the state of a gateway.
+func (g *gateways) gateway(u Upstream) GatewayStatus {
+	st := GatewayStatus{Address: u.Gateway, Weight: u.Weight, State: StateUnused}
+	if k := g.known[u.Gateway]; k != nil && k.problem != "" {
+		st.State, st.Error = StateAway, k.problem
+	}
+	for _, p := range g.places {
+		if p.session == nil || p.gateway != u.Gateway {
+			continue
+		}
+		switch state, reason, _ := p.session.look(); {
+		case state == upstream.Up:
+			st.State, st.Error = StateUp, ""
+			if g.of(u.Gateway).itself {
+				st.Error = itselfReason
+			} else if p.session.full() {
+				st.Error = fullReason
+			}
+		case st.State == StateUp:
+		case state == upstream.NoUplink:
+			st.State, st.Error = StateNoUplink, reason
+		case state == upstream.Silent:
+			st.State, st.Error = StateAway, reason
+		}
+	}
+	for _, s := range g.all() {
+		if s.gateway == u.Gateway {
+			_, _, streams := s.look()
+			st.Streams += streams
+		}
+	}
+	return st
+}
+
+// status fills in the status of the gateways.
+func (g *gateways) status(st *Status) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	st.Gateway, st.State, st.LastError = g.last, StateAway, g.problem
+	st.Since = time.Now().Add(-time.Since(g.since)).Truncate(time.Second) // the clock may have been set since
+	if g.using != "" {
+		st.State = StateUp
+	}
+	if st.Gateway == "" {
+		st.Gateway = g.set.Gateways[0].Gateway
+	}
+	st.Connections = []ConnectionStatus{}
+	for _, u := range g.set.Gateways {
+		st.Gateways = append(st.Gateways, g.gateway(u))
+	}
+	for _, s := range g.all() {
+		st.Connections = append(st.Connections, s.status())
+	}
+}
+
+// count adds the sessions to the history's counters.
+func (g *gateways) count(c *history.Counters) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, s := range g.all() {
+		c.Count(s.conn.BurstStats())
+	}
+}
