@@ -37,9 +37,6 @@ const (
 	longWait = 20 * time.Millisecond
 	// creditTimeout is how long a new connection waits if the gateway allows no more streams.
 	creditTimeout = 200 * time.Millisecond
-	// resolveTimeout is how long DNS may take. Go asks a name server that is dead for 5 s before it asks the next
-	// one, and waits as long, twice, for the IPv6 addresses of a server that does not answer such questions.
-	resolveTimeout = 30 * time.Second
 	// rivals is how many connections, each from its own port, race for a place if a gateway has several places: where flows
 	// are spread over several paths, all of them take the slowest one in one case of 16 or fewer.
 	rivals = 4
@@ -426,21 +423,17 @@ func (d *dialler) connect(ctx context.Context, gateway string, addr netip.AddrPo
 
 // resolve looks up the addresses of a gateway.
 func (d *dialler) resolve(ctx context.Context, gateway string) ([]netip.AddrPort, error) {
-	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
-	defer cancel()
 	host, port, _ := net.SplitHostPort(gateway)
 	n, _ := strconv.ParseUint(port, 10, 16)
-	var ips []netip.Addr
-	if addr, err := netip.ParseAddr(host); err == nil {
-		ips = []netip.Addr{addr}
-	} else if ips, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
+	ips, err := system.Resolve(ctx, host)
+	if err != nil {
 		return nil, err
 	}
 	var addrs []netip.AddrPort
 	var prefixes []netip.Prefix
 	for _, addr := range ips {
-		addrs = append(addrs, netip.AddrPortFrom(addr.Unmap(), uint16(n)))
-		addr = addr.Unmap().WithZone("")
+		addrs = append(addrs, netip.AddrPortFrom(addr, uint16(n)))
+		addr = addr.WithZone("")
 		prefixes = append(prefixes, netip.PrefixFrom(addr, addr.BitLen()))
 	}
 	d.found(gateway, prefixes)

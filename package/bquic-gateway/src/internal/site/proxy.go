@@ -53,7 +53,7 @@ type proxy struct {
 func newProxy(site config.Site, log *slog.Logger) (*proxy, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy = nil
-	transport.DialContext = (&net.Dialer{Timeout: originDialTimeout, KeepAlive: 30 * time.Second}).DialContext
+	transport.DialContext = dial
 	transport.TLSHandshakeTimeout = originDialTimeout
 	transport.ResponseHeaderTimeout = originHeaderTimeout
 	transport.MaxIdleConnsPerHost = 16
