@@ -204,6 +204,7 @@ func New(f *uci.File) (*Config, error) {
 		d.peer(s)
 	}
 	d.relay(firstSection(f, "relay"), sections(f, "upstream"))
+	d.distinct()
 	if len(d.mistakes) > 0 {
 		slices.SortStableFunc(d.mistakes, func(a, b *Mistake) int { return a.Line - b.Line })
 		return nil, d.mistakes
@@ -212,11 +213,12 @@ func New(f *uci.File) (*Config, error) {
 }
 
 type decoder struct {
-	file     string
-	cfg      *Config
-	mistakes Mistakes
-	hosts    map[string]int    // hosts of sites, with their lines
-	tokens   map[peer.Hash]int // tokens of the gateway and its peers, with their lines
+	file      string
+	cfg       *Config
+	mistakes  Mistakes
+	hosts     map[string]int    // hosts of sites, with their lines
+	tokens    map[peer.Hash]int // tokens of the gateway and its peers, with their lines
+	listeners []*listener       // in the order of the schema
 }
 
 func (d *decoder) fail(s *uci.Section, line int, option, format string, args ...any) {
@@ -386,13 +388,13 @@ func (d *decoder) gateway(s *uci.Section) {
 		g.ConnectFrom = g.Mesh
 	}
 	d.bothOrNone(s, "certificate", "key")
-	d.distinctPorts(s, [][2]string{{"listen", g.Listen}, {"redirect", g.Redirect}, {"metrics", g.Metrics}})
 	if given(s, "acme_webroot") && !given(s, "redirect") {
 		d.fail(s, s.Option("acme_webroot").Line, "acme_webroot", "redirect is missing")
 	}
 	for _, t := range d.ownTokens(s) {
 		g.Token = t.text
 	}
+	d.listens(s, "listen", g.Listen, "redirect", g.Redirect, "metrics", g.Metrics, "status_socket", g.StatusSocket)
 }
 
 // ownTokens reads the tokens of a section. No two sections may share a token, because it
@@ -446,18 +448,46 @@ func (d *decoder) bothOrNone(s *uci.Section, a, b string) {
 	}
 }
 
-// distinctPorts reports a TCP listener that has the port of one before it, at the same address or at all of them.
-func (d *decoder) distinctPorts(s *uci.Section, listeners [][2]string) {
+// A listener is an option that names a TCP address and port, or the path of a socket.
+type listener struct {
+	of      *uci.Section
+	option  string
+	address string
+}
+
+// listens records listeners: pairs of an option's name and its value.
+func (d *decoder) listens(s *uci.Section, pairs ...string) {
+	for i := 0; i < len(pairs); i += 2 {
+		d.listeners = append(d.listeners, &listener{s, pairs[i], pairs[i+1]})
+	}
+}
+
+// distinct reports a listener that has the port of one before it, at the same address or at all of them, or its path. Those of two
+// daemons may be the same if only one of them runs.
+func (d *decoder) distinct() {
 	everywhere := func(host string) bool {
 		addr, err := netip.ParseAddr(host)
 		return err != nil || addr.IsUnspecified()
 	}
-	for i, l := range listeners {
-		host, port, _ := net.SplitHostPort(l[1])
-		for _, before := range listeners[:i] {
-			h, p, _ := net.SplitHostPort(before[1])
-			if port != "" && p == port && (h == host || everywhere(h) || everywhere(host)) {
-				d.fail(s, s.Option(l[0]).Line, l[0], "%s already has this port", before[0])
+	both := d.cfg.Gateway.Enabled && d.cfg.Relay.Enabled
+	for i, l := range d.listeners {
+		line := l.of.Line
+		if o := l.of.Option(l.option); o != nil {
+			line = o.Line
+		}
+		host, port, _ := net.SplitHostPort(l.address)
+		for _, before := range d.listeners[:i] {
+			name := before.option
+			if before.of != l.of {
+				name = before.of.Type + "." + name
+			}
+			h, p, _ := net.SplitHostPort(before.address)
+			switch {
+			case before.of != l.of && !both:
+			case port != "" && p == port && (h == host || everywhere(h) || everywhere(host)):
+				d.fail(l.of, line, l.option, "%s already has this port", name)
+			case port == "" && l.address != "" && l.address == before.address:
+				d.fail(l.of, line, l.option, "%s already has this path", name)
 			}
 		}
 	}
@@ -537,7 +567,7 @@ func (d *decoder) relay(s *uci.Section, upstreams []*uci.Section) {
 		}
 		r.Relay.UDPPorts = append(r.Relay.UDPPorts, p.value)
 	}
-	d.distinctPorts(s, [][2]string{{"port", ":" + strconv.Itoa(r.Relay.Port)}, {"metrics", r.Relay.Metrics}})
+	d.listens(s, "port", ":"+strconv.Itoa(r.Relay.Port), "metrics", r.Relay.Metrics, "status_socket", r.Relay.StatusSocket)
 	if r.Relay.Auto && valid && share == 0 {
 		d.fail(s, s.Option("auto").Line, "auto", "control_share is 0, so there is no comparison to tell what is slower")
 	}

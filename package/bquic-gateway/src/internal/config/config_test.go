@@ -297,6 +297,25 @@ config relay
 			"conf:4: @gateway[0].metrics: redirect already has this port",
 			"conf:7: @relay[0].metrics: port already has this port",
 		}},
+		{"one port for both daemons", `config gateway
+	option enabled 1
+	option listen ':12443'
+	option metrics '127.0.0.1:9464'
+config relay
+	option enabled 1
+	option gateway 'a:1'
+	option token 'a-long-token'
+	option ca /ca
+	option metrics '127.0.0.1:9464'
+	option status_socket '/var/run/bquic/gateway.sock'
+`, []string{
+			"conf:5: @relay[0].port: gateway.listen already has this port",
+			"conf:10: @relay[0].metrics: gateway.metrics already has this port",
+			"conf:11: @relay[0].status_socket: gateway.status_socket already has this path",
+		}},
+		{"one port for a daemon that is off", "config gateway\n\toption enabled 1\n\toption metrics '127.0.0.1:9464'\nconfig relay\n\toption metrics '127.0.0.1:9464'\n\toption enabled maybe\n", []string{
+			`conf:6: @relay[0].enabled: "maybe" is neither 0 nor 1`,
+		}},
 		{"one port for two, by default", "config gateway\n\toption metrics '0.0.0.0:8443'\n", []string{"conf:2: @gateway[0].metrics: listen already has this port"}},
 		{"key without certificate", "config gateway\n\toption key /k\n", []string{"conf:2: @gateway[0].key: certificate is missing"}},
 		{"certificate without key", "config gateway\n\toption certificate /k\n", []string{"conf:2: @gateway[0].certificate: key is missing"}},
