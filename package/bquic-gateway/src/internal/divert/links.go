@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"slices"
+	"sync"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -17,15 +18,16 @@ import (
 // A link holds the relevant properties of a network device (RTM_NEWLINK,
 // include/uapi/linux/if_link.h).
 type link struct {
-	index  int
-	name   string
-	kind   string // "bridge", "vlan", "macvlan", "batadv", ...; "" for hardware
-	master int    // index of the bridge of which it is a port
-	below  int    // index of the underlying device
-	vlan   uint16 // VLAN ID, if kind is "vlan"
-	mac    [6]byte
-	filter bool         // a bridge that filters VLANs
-	vlans  []bridgeVLAN // VLANs of such a bridge, or of a port of one
+	index    int
+	name     string
+	kind     string // "bridge", "vlan", "macvlan", "batadv", ...; "" for hardware
+	master   int    // index of the bridge of which it is a port
+	below    int    // index of the underlying device
+	vlan     uint16 // VLAN ID, if kind is "vlan"
+	mac      [6]byte
+	loopback bool
+	filter   bool         // a bridge that filters VLANs
+	vlans    []bridgeVLAN // VLANs of such a bridge, or of a port of one
 }
 
 // A bridgeVLAN is a VLAN of a port (struct bridge_vlan_info).
@@ -70,6 +72,7 @@ func readLink(b []byte) (l link, ok bool) {
 		return l, false
 	}
 	l.index = int(int32(binary.NativeEndian.Uint32(b[4:])))
+	l.loopback = binary.NativeEndian.Uint32(b[8:])&unix.IFF_LOOPBACK != 0
 	attrs, err := netlink.NewAttributeDecoder(b[unix.SizeofIfInfomsg:])
 	if err != nil {
 		return l, false
@@ -139,6 +142,8 @@ type Network struct {
 	// Clients are the devices by which routed clients' packets arrive: the named devices, and
 	// devices on top of them that are the clients' router (LibreMesh's anygw).
 	Clients []string
+	// Uplinks are the devices by which the node reaches other networks.
+	Uplinks []string
 	// Ports are the ports by which bridged clients' packets leave.
 	Ports []*BridgePort
 	// Members are all ports of the named bridges, by which clients may arrive.
@@ -147,11 +152,11 @@ type Network struct {
 	Bridges int      // number of bridges among the named devices
 }
 
-// Look examines the devices with clients. Ports are the ports in names. For a bridge without a
-// port in names, they are its batman-adv ports, and the ports by which the node itself reaches
-// gateways and its default routers.
+// Look examines the devices with clients, and those by which the node reaches other networks. Without names, Uplinks are
+// the devices of the main table's default routes, and of the routes to gateways. Ports are the ports in names. For a bridge without a
+// port in names, they are its batman-adv ports, and the ports by which the node itself reaches gateways and its default routers.
 func Look(clients, names []string, gateways []netip.Addr) (n Network, err error) {
-	n.Clients = clients
+	n.Clients, n.Uplinks = clients, names
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
 		return n, err
@@ -160,6 +165,10 @@ func Look(clients, names []string, gateways []netip.Addr) (n Network, err error)
 	all, err := links(conn)
 	if err != nil {
 		return n, err
+	}
+	outward := sync.OnceValue(func() []way { return ways(conn, gateways) }) // a mesh may have thousands of routes
+	if len(names) == 0 {
+		n.Uplinks = uplinks(all, outward())
 	}
 	named := func(l *link) bool { return slices.Contains(clients, l.name) }
 	n.Missing = slices.Clone(clients)
@@ -181,7 +190,7 @@ func Look(clients, names []string, gateways []netip.Addr) (n Network, err error)
 		}
 		n.Bridges++
 		bridges[bridge.index] = true
-		for _, port := range towards(conn, all, bridge, l, names, gateways) {
+		for _, port := range towards(conn, all, bridge, l, names, outward) {
 			if tag, ok := leaves(bridge, port, vlan); ok {
 				n.Ports = append(n.Ports, &BridgePort{port.name, port.index, l.name, l.index, l.mac, tag})
 			}
@@ -202,7 +211,7 @@ func Look(clients, names []string, gateways []netip.Addr) (n Network, err error)
 
 // towards returns the ports of a bridge that lead to routers. device is the bridge's device in
 // the node's IP layer.
-func towards(conn *netlink.Conn, all map[int]*link, bridge, device *link, names []string, gateways []netip.Addr) (ports []*link) {
+func towards(conn *netlink.Conn, all map[int]*link, bridge, device *link, names []string, outward func() []way) (ports []*link) {
 	chosen := false
 	for _, l := range all {
 		if l.master == bridge.index && slices.Contains(names, l.name) {
@@ -217,7 +226,7 @@ func towards(conn *netlink.Conn, all map[int]*link, bridge, device *link, names 
 			ports = append(ports, l)
 		}
 	}
-	for _, hop := range firstHops(conn, device.index, gateways) {
+	for _, hop := range firstHops(device.index, outward()) {
 		mac := neighbour(conn, device.index, hop)
 		if mac == nil {
 			continue
@@ -229,25 +238,28 @@ func towards(conn *netlink.Conn, all map[int]*link, bridge, device *link, names 
 	return ports
 }
 
-// firstHops returns the next hops on a device towards gateways and the default routers.
-func firstHops(conn *netlink.Conn, device int, gateways []netip.Addr) (hops []netip.Addr) {
-	add := func(r route.Route, last netip.Addr) {
-		if r.Kind != unix.RTN_UNICAST || !slices.Contains(r.Out, device) {
-			return
+// uplinks returns the devices of ways.
+func uplinks(all map[int]*link, ways []way) (names []string) {
+	for _, w := range ways {
+		for _, index := range w.Out {
+			if l := all[index]; l != nil && !l.loopback && !slices.Contains(names, l.name) {
+				names = append(names, l.name)
+			}
 		}
-		if r.Gateway.IsValid() {
-			last = r.Gateway
+	}
+	slices.Sort(names)
+	return names
+}
+
+// firstHops returns the next hops of ways on a device.
+func firstHops(device int, ways []way) (hops []netip.Addr) {
+	for _, w := range ways {
+		last := w.to
+		if w.Gateway.IsValid() {
+			last = w.Gateway
 		}
-		if last.IsValid() && !slices.Contains(hops, last) {
+		if slices.Contains(w.Out, device) && last.IsValid() && !slices.Contains(hops, last) {
 			hops = append(hops, last)
-		}
-	}
-	for _, r := range defaults(conn) {
-		add(r, netip.Addr{})
-	}
-	for _, gateway := range gateways {
-		if r, err := lookUp(conn, gateway); err == nil {
-			add(r, gateway)
 		}
 	}
 	return hops

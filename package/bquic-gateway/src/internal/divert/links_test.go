@@ -3,6 +3,11 @@
 package divert
 
 import (
+	"fmt"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/mdlayher/netlink"
@@ -74,5 +79,36 @@ func TestLeaves(t *testing.T) {
 		if tag, ok := leaves(tc.bridge, tc.port, tc.vlan); tag != tc.tag || ok != tc.ok {
 			t.Errorf("%s: %d, %v", tc.name, tag, ok)
 		}
+	}
+}
+
+// TestLookOnce checks that a look at a bridge reads the routes once, of which a mesh may have thousands.
+func TestLookOnce(t *testing.T) {
+	runtime.LockOSThread() // the thread ends with the test, in its own namespace
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatal(err)
+	}
+	batch := []string{"link add br-lan type bridge", "link set lo up", "link set br-lan up", "addr add 10.7.0.1/24 dev br-lan", "route add default via 10.7.0.2"}
+	for i := range 1000 {
+		batch = append(batch, fmt.Sprintf("route add 10.8.%d.%d via 10.7.0.2", i/250, i%250))
+	}
+	cmd := exec.Command("ip", "-batch", "-")
+	cmd.Stdin = strings.NewReader(strings.Join(batch, "\n"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	once := testing.AllocsPerRun(3, func() { ways(conn, nil) })
+	look := testing.AllocsPerRun(3, func() {
+		if n, err := Look([]string{"br-lan"}, nil, nil); err != nil || !slices.Equal(n.Uplinks, []string{"br-lan"}) {
+			t.Errorf("%+v, %v", n, err)
+		}
+	})
+	if look > 1.5*once {
+		t.Errorf("%.0f allocations, where reading the routes takes %.0f", look, once)
 	}
 }

@@ -5,7 +5,6 @@ package divert
 import (
 	"net"
 	"net/netip"
-	"slices"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -13,52 +12,28 @@ import (
 	"bquic/internal/route"
 )
 
-// Uplinks returns the devices by which the node reaches other networks: the devices
-// of the main table's default routes, and of the routes to gateways.
-func Uplinks(gateways []netip.Addr) ([]string, error) {
-	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	indexes := map[int]bool{}
-	for _, r := range defaults(conn) {
-		for _, index := range r.Out {
-			indexes[index] = true
+// A way leads to other networks.
+type way struct {
+	route.Route
+	to netip.Addr // the gateway; invalid: it is a default route
+}
+
+// ways returns the default routes of the main table, and the routes to gateways.
+func ways(conn *netlink.Conn, gateways []netip.Addr) (all []way) {
+	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
+		routes, _ := allRoutes(conn, family) // fails for IPv6 if the kernel does not have it
+		for _, r := range routes {
+			if r.Bits == 0 && r.Table == unix.RT_TABLE_MAIN && r.Kind == unix.RTN_UNICAST {
+				all = append(all, way{Route: r})
+			}
 		}
 	}
 	for _, gateway := range gateways {
-		r, err := lookUp(conn, gateway)
-		if err != nil {
-			continue // no route
-		}
-		if r.Kind == unix.RTN_UNICAST {
-			for _, index := range r.Out {
-				indexes[index] = true
-			}
+		if r, err := lookUp(conn, gateway); err == nil && r.Kind == unix.RTN_UNICAST {
+			all = append(all, way{r, gateway})
 		}
 	}
-	var names []string
-	for index := range indexes {
-		if dev, err := net.InterfaceByIndex(index); err == nil && dev.Flags&net.FlagLoopback == 0 {
-			names = append(names, dev.Name)
-		}
-	}
-	slices.Sort(names)
-	return names, nil
-}
-
-// defaults returns the default routes of the main table.
-func defaults(conn *netlink.Conn) (routes []route.Route) {
-	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		all, _ := allRoutes(conn, family) // fails for IPv6 if the kernel does not have it
-		for _, r := range all {
-			if r.Bits == 0 && r.Table == unix.RT_TABLE_MAIN && r.Kind == unix.RTN_UNICAST {
-				routes = append(routes, r)
-			}
-		}
-	}
-	return routes
+	return all
 }
 
 // allRoutes returns the routes of all tables.

@@ -25,7 +25,7 @@ func TestRulesCost(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := r.look()
-	w.uplinks = []string{"lo"}
+	w.Uplinks = []string{"lo"}
 	if allocations := testing.AllocsPerRun(10, func() { r.rules(w, true) }); allocations > 10 {
 		t.Errorf("%.0f allocations", allocations)
 	}

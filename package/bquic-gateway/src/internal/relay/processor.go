@@ -291,7 +291,7 @@ func (r *Relay) sampler() func() processor.Sample {
 	return func() processor.Sample {
 		r.hand.Add(1)
 		r.mu.Lock()
-		uplinks := r.world.uplinks
+		uplinks := r.world.Uplinks
 		r.mu.Unlock()
 		path, err := r.meter.Read(uplinks)
 		counters.about(r.logger, "cannot read the devices' counters", err)

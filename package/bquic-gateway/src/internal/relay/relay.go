@@ -50,8 +50,7 @@ type Relay struct {
 	seen     atomic.Uint64 // TCP connections that could have been taken
 	apart    atomic.Uint64 // TCP connections that could not, because the relay could not make them as the kernel forwards them
 	unseen   unseen
-	routes   complaint // that they cannot be read
-	devices  complaint
+	devices  complaint    // that they cannot be read
 	ending   atomic.Bool  // no new connections are taken
 	held     atomic.Int64 // accepted connections that have not ended
 	carried  counter
@@ -68,8 +67,7 @@ type Relay struct {
 
 // A world describes how clients' packets reach other networks.
 type world struct {
-	uplinks []string // devices
-	node    []netip.Addr
+	node []netip.Addr
 	divert.Network
 }
 
@@ -249,7 +247,7 @@ func (r *Relay) rules(w world, take bool) divert.Rules {
 	if !take {
 		return rules
 	}
-	rules.Uplinks = w.uplinks
+	rules.Uplinks = w.Uplinks
 	if rules.Bridged {
 		rules.Bridges = w.Ports
 	}
@@ -286,12 +284,8 @@ func (r *Relay) look() (w world) {
 		gateways = append(gateways, p.Addr())
 	}
 	var err error
-	if w.uplinks = set.Uplinks; len(w.uplinks) == 0 {
-		w.uplinks, err = divert.Uplinks(gateways)
-		r.routes.about(r.logger, "cannot read the routes", err)
-	}
 	w.Network, err = divert.Look(set.Interfaces, set.Uplinks, gateways)
-	r.devices.about(r.logger, "cannot read the devices", err)
+	r.devices.about(r.logger, "cannot read the devices and routes", err)
 	w.node = divert.NodeAddresses(w.Clients)
 	if set.Bridge != BridgeOff && len(w.Ports) > 0 {
 		// A bridge with clients may have no address of its own (Gluon's br-client has no

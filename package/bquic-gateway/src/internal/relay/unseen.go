@@ -87,7 +87,7 @@ func (w *world) why(set *settings, problem error) Unseen {
 		return Unseen{UnseenNoPort, "no port of the bridge is known to lead to a router: name it in list uplink"}
 	}
 	return Unseen{UnseenElsewhere, fmt.Sprintf("their connections do not arrive on %s and leave through %s",
-		strings.Join(w.Clients, ", "), strings.Join(slices.Concat(w.uplinks, portNames(w.Ports)), ", "))}
+		strings.Join(w.Clients, ", "), strings.Join(slices.Concat(w.Uplinks, portNames(w.Ports)), ", "))}
 }
 
 func portNames(ports []*divert.BridgePort) (names []string) {
