@@ -93,10 +93,9 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, to w
 	if err != nil {
 		return nil, false
 	}
-	early := readEarly(client, str)
+	early := readEarly(client, str, c.timing)
 	err = s.answer(str)
 	first, sent, gone := early.stop()
-	c.asked(early)
 	if gone != nil {
 		tunnel.Cancel(str, http3.ErrCodeRequestCanceled)
 		tunnel.Reset(client)
@@ -151,12 +150,11 @@ func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, 
 	d := net.Dialer{KeepAliveConfig: tunnel.Patient, Control: forward.control}
 	var begun *early
 	if c.timing != nil && len(first) == 0 {
-		begun = readEarly(client, io.Discard) // as with a gateway, because the measured time begins with the first byte
+		begun = readEarly(client, io.Discard, c.timing) // as with a gateway, because the measured time begins with the first byte
 	}
 	conn, err := d.DialContext(ctx, "tcp", target.String())
 	if begun != nil {
 		early, _, gone := begun.stop()
-		c.asked(begun)
 		first = slices.Clone(early) // a copy, mostly short, because it is kept for the connection's lifetime
 		if gone != nil {
 			if err == nil {
@@ -221,20 +219,20 @@ type early struct {
 	client *net.TCPConn
 	done   chan struct{}
 	data   []byte
-	at     time.Time // when the first byte arrived
 	sent   int
 	err    error
 }
 
-func readEarly(client *net.TCPConn, str io.Writer) *early {
+// readEarly tells timing, unless it is nil, when the client sends its first byte.
+func readEarly(client *net.TCPConn, str io.Writer, timing *tunnel.Timing) *early {
 	e := &early{client: client, done: make(chan struct{}), data: make([]byte, 0, maxEarly)}
 	go func() {
 		defer close(e.done)
 		for len(e.data) < maxEarly {
 			n, err := client.Read(e.data[len(e.data):maxEarly])
 			e.data = e.data[:len(e.data)+n]
-			if e.at.IsZero() && n > 0 {
-				e.at = time.Now()
+			if timing != nil && n > 0 {
+				timing.AskedAt(time.Now())
 			}
 			if ahead := clientHello(e.data); ahead > e.sent {
 				m, err := str.Write(e.data[e.sent:ahead])

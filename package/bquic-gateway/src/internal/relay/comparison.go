@@ -238,13 +238,6 @@ type comparing struct {
 	failed  bool           // the target could not be reached
 }
 
-// asked records when the first byte was read before the splice.
-func (c *comparing) asked(e *early) {
-	if c.timing != nil && !e.at.IsZero() {
-		c.timing.AskedAt(e.at)
-	}
-}
-
 // compared records how a connection has ended. Its outcome does not count if the relay is stopping, or if the client
 // left without sending anything.
 func (r *Relay) compared(ctx context.Context, c *comparing) {

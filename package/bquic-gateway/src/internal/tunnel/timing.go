@@ -28,11 +28,13 @@ type Timing struct {
 	waits    func(from, to time.Time)
 	since    time.Time // start of the current wait; zero: begin()
 
-	heard atomic.Uint32 // the hand when data last arrived for the client; 0: none since it last asked
-	first time.Time     // when the first byte arrived for the client
-	bytes uint64        // arrived for the client
-	left  time.Time     // when the client ended its direction
-	last  time.Time     // when the client got the last byte, or gave up; zero: unknown
+	opened uint32        // the hand when the client connected
+	spoke  atomic.Bool   // asked is set
+	heard  atomic.Uint32 // the hand when data last arrived for the client; 0: none since it last asked
+	first  time.Time     // when the first byte arrived for the client
+	bytes  uint64        // arrived for the client
+	left   time.Time     // when the client ended its direction
+	last   time.Time     // when the client got the last byte, or gave up; zero: unknown
 
 	counts Counts
 }
@@ -47,16 +49,17 @@ type Counts struct {
 // NewTiming returns a Timing for a connection that was accepted at that time. It calls waits with each period in
 // which the client has waited, in order. Their sum is Result's wait.
 func NewTiming(hand *atomic.Uint32, accepted time.Time, waits func(from, to time.Time)) *Timing {
-	return &Timing{clock: hand, accepted: accepted, waits: waits}
+	return &Timing{clock: hand, opened: hand.Load(), accepted: accepted, waits: waits}
 }
 
 // hand returns the coarse time plus 1. It is 0 only for one step in decades.
 func (t *Timing) hand() uint32 { return t.clock.Load() + 1 }
 
-// AskedAt records that the client had sent its first byte before the splice.
+// AskedAt records that the client has sent its first byte before the splice.
 func (t *Timing) AskedAt(at time.Time) {
 	if t.asked.IsZero() {
 		t.asked = at
+		t.spoke.Store(true)
 	}
 }
 
@@ -66,7 +69,7 @@ func (t *Timing) Asked() bool { return !t.asked.IsZero() }
 // asks records that data has arrived from the client.
 func (t *Timing) asks(conn syscall.RawConn) {
 	if t.asked.IsZero() {
-		t.asked = time.Now()
+		t.AskedAt(time.Now())
 	}
 	heard := t.heard.Load()
 	if heard == 0 {
@@ -94,14 +97,16 @@ func (t *Timing) hears(n int) {
 	}
 }
 
-// Idle returns for how many steps of the hand nothing has arrived for the client that it had asked for. It is 0 while the client waits.
-// It can be called at any time.
+// Idle returns for how many steps of the hand nothing has arrived for the client that it had asked for, or, until it asks for something,
+// since it connected: browsers open connections that they may never use. It is 0 while the client waits. It can be called at any time.
 func (t *Timing) Idle() uint32 {
-	heard := t.heard.Load()
-	if heard == 0 {
+	switch heard := t.heard.Load(); {
+	case heard != 0:
+		return t.hand() - heard
+	case t.spoke.Load():
 		return 0
 	}
-	return t.hand() - heard
+	return t.clock.Load() - t.opened
 }
 
 // waited reports a period of waiting that ended at to.

@@ -167,6 +167,30 @@ func TestTimingInVain(t *testing.T) {
 	}
 }
 
+// TestTimingIdle checks when a client does not wait: before it asks for anything, and after it has got that.
+func TestTimingIdle(t *testing.T) {
+	var hand atomic.Uint32
+	hand.Store(7)
+	timing := NewTiming(&hand, time.Now(), nil)
+	for _, step := range []struct {
+		name string
+		does func()
+		want uint32
+	}{
+		{"connects", func() {}, 0},
+		{"asks for nothing", func() { hand.Add(3) }, 3},
+		{"asks", func() { timing.AskedAt(time.Now()) }, 0},
+		{"waits", func() { hand.Add(3) }, 0},
+		{"gets an answer", func() { timing.hears(1) }, 0},
+		{"has got all", func() { hand.Add(2) }, 2},
+		{"asks again", func() { timing.heard.Store(0) }, 0},
+	} {
+		if step.does(); timing.Idle() != step.want {
+			t.Errorf("a client that %s has waited for nothing for %d steps", step.name, timing.Idle())
+		}
+	}
+}
+
 // TestTimingCosts checks that timing a read or write allocates nothing and makes no system call.
 func TestTimingCosts(t *testing.T) {
 	var hand atomic.Uint32
