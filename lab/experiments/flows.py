@@ -81,7 +81,7 @@ def sixteenths(number: float, of: float) -> int:
     return int(16 * number // max(of, 1))
 
 
-# In the order of Go's constants. Whole numbers, because routers compute others in software.
+# Those of the chosen classifier are Go's constants. Whole numbers, because routers compute others in software.
 FEATURES: dict[str, Callable[[int, int, int, int], int]] = {
     "clientBytes": lambda cb, sb, cp, sp: cb,
     "serverBytes": lambda cb, sb, cp, sp: sb,

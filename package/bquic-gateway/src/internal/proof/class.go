@@ -32,8 +32,7 @@ const (
 	// The following are in sixteenths. Routers compute floating-point numbers in software.
 	clientMean // bytes per packet
 	serverMean
-	bytesRatio   // bytes to the client per byte from it
-	packetsRatio // the same of packets
+	packetsRatio // packets to the client per packet from it
 	answerMean   // bytes to the client per packet from it
 	requestMean  // bytes per packet after a browser's TLS handshake
 	featureCount
@@ -53,8 +52,7 @@ func (f Flow) Class() Class {
 	features := [featureCount]uint32{
 		clientBytes: up, serverBytes: down, clientPackets: upPackets, serverPackets: downPackets,
 		clientMean: ratio(up, upPackets), serverMean: ratio(down, downPackets),
-		bytesRatio: ratio(down, up), packetsRatio: ratio(downPackets, upPackets),
-		answerMean:  ratio(down, upPackets),
+		packetsRatio: ratio(downPackets, upPackets), answerMean: ratio(down, upPackets),
 		requestMean: ratio(max(up, helloBytes)-helloBytes, max(upPackets, helloPackets)-helloPackets),
 	}
 	var votes uint32
