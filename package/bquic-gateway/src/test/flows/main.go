@@ -117,5 +117,5 @@ func carry(client *net.TCPConn, to string, delay, idle time.Duration, begin time
 		return r, false
 	}
 	flow := [5]float64{float64(c.ClientBytes), float64(c.ServerBytes), float64(c.ClientPackets), float64(c.ServerPackets), float64(wait.Milliseconds()) / 1e3}
-	return record{Start: float64(begin.UnixMilli()) / 1e3, Class: proof.Flow(c).Class().String(), Flow: flow}, true
+	return record{Start: float64(begin.UnixMicro()) / 1e6, Class: proof.Flow(c).Class().String(), Flow: flow}, true
 }
