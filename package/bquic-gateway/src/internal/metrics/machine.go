@@ -5,6 +5,7 @@ package metrics
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,10 +30,20 @@ func machine(proc, groups string) uint64 {
 	if words := strings.Fields(read(proc + "/meminfo")); len(words) > 1 && words[0] == "MemTotal:" {
 		note(words[1], 1<<10) // a container of LXC sees its own here
 	}
-	for line := range strings.Lines(read(proc + "/self/cgroup")) {
-		path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::") // cgroups(7), version 2
-		for dir := filepath.Join(groups, path); ok && strings.HasPrefix(dir, groups); dir = filepath.Dir(dir) {
-			note(strings.TrimSpace(read(dir+"/memory.max")), 1) // or "max"
+	for line := range strings.Lines(read(proc + "/self/cgroup")) { // cgroups(7): number, controllers, path
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) < 3 {
+			continue
+		}
+		top, file := groups, "/memory.max" // version 2; or "max"
+		if slices.Contains(strings.Split(fields[1], ","), "memory") {
+			top, file = groups+"/memory", "/memory.limit_in_bytes" // without a limit, it has more than 53 bits
+		} else if fields[1] != "" {
+			continue
+		}
+		// A container may see the path that its group has outside; its own group is the top then.
+		for dir := filepath.Join(top, fields[2]); strings.HasPrefix(dir, top); dir = filepath.Dir(dir) {
+			note(strings.TrimSpace(read(dir+file)), 1)
 		}
 	}
 	return least

@@ -28,6 +28,9 @@ func TestMachine(t *testing.T) {
 		{"a service", map[string]string{"proc/self/cgroup": "1:name=systemd:/x\n0::/a.slice/b.service\n", "cgroup/a.slice/b.service/memory.max": "10485760\n"}, 10 << 20},
 		{"its slice", map[string]string{"proc/self/cgroup": "0::/a.slice/b.service\n", "cgroup/a.slice/b.service/memory.max": "max\n", "cgroup/a.slice/memory.max": "9437184\n"}, 9 << 20},
 		{"a container", map[string]string{"proc/self/cgroup": "0::/\n", "cgroup/memory.max": "8388608\n"}, 8 << 20},
+		{"a service, version 1", map[string]string{"proc/self/cgroup": "5:cpu,cpuacct:/x\n4:memory:/a.slice/b.service\n1:name=systemd:/y\n0::/z\n", "cgroup/memory/a.slice/b.service/memory.limit_in_bytes": "10485760\n",
+			"cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"}, 10 << 20},
+		{"a container, version 1", map[string]string{"proc/self/cgroup": "4:memory:/docker/0123\n", "cgroup/memory/memory.limit_in_bytes": "8388608\n"}, 8 << 20},
 		{"of another container", map[string]string{"proc/self/cgroup": "0::/../x\n", "x/memory.max": "1\n", "cgroup/memory.max": "1\n"}, whole},
 	} {
 		dir := t.TempDir()
