@@ -55,6 +55,7 @@ const (
 	node4, node6       = "10.78.0.1", "fd78::1"
 	gateway4, gateway6 = "10.78.0.2", "fd78::2"
 	exit4, exit6       = "203.0.113.1", "2001:db8:77::1" // the gateway, seen from the origin
+	moved4, moved6     = "203.0.113.7", "2001:db8:77::7" // another address of the gateway's
 	origin4, origin6   = "203.0.113.2", "2001:db8:77::2"
 )
 
@@ -64,6 +65,7 @@ var route = map[string]string{
 	node4: "direct", node6: "direct", // by the relay
 	dumb4: "direct", dumb6: "direct",
 	exit4: "carried", exit6: "carried", // through the gateway
+	moved4: "carried", moved6: "carried",
 }
 
 func TestMain(m *testing.M) {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"math"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -74,6 +75,7 @@ type grant struct {
 	limits *limits
 	ctx    context.Context // canceled when the tunnel must end
 	end    context.CancelCauseFunc
+	udp    *net.UDPConn // of an open tunnel; nil: TCP. Guarded by the Handler's mu
 }
 
 // SetAccess sets which peers may open tunnels from now on, and to which targets. Open tunnels
@@ -162,11 +164,12 @@ func (h *Handler) enter(m *member, token peer.Hash, client netip.Addr) (*grant, 
 }
 
 // opened counts an opened tunnel.
-func (h *Handler) opened(g *grant) {
+func (h *Handler) opened(g *grant, conn net.Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.total++
 	g.total++
+	g.udp, _ = conn.(*net.UDPConn)
 }
 
 // leave gives the tunnel's place back.

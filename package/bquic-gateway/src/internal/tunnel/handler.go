@@ -137,10 +137,12 @@ type Handler struct {
 	denied atomic.Uint64
 }
 
-// Run does the periodic work until ctx ends: it logs counts of refusals and checks the uplink.
+// Run does the periodic work until ctx ends: it logs counts of refusals, checks the uplink, and ends what has lost its address.
 func (h *Handler) Run(ctx context.Context) {
 	tick := time.NewTicker(tickInterval)
 	defer tick.Stop()
+	look := time.NewTicker(watchInterval)
+	defer look.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -148,6 +150,8 @@ func (h *Handler) Run(ctx context.Context) {
 		case now := <-tick.C:
 			h.tick(now)
 			h.tryUplink(ctx, now)
+		case <-look.C:
+			h.endStrayed()
 		}
 	}
 }
@@ -250,7 +254,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err != nil: // the client has given up
 		panic(http.ErrAbortHandler)
 	}
-	h.opened(g)
+	h.opened(g, conn)
 
 	switch conn := conn.(type) {
 	case *net.UDPConn:

@@ -145,6 +145,8 @@ type splice struct {
 	// Used by look only:
 	lastMoved uint32
 	idle      time.Duration
+	unheard   bool // by the target
+	astray    int  // how many times the address was missing
 	hurried   bool // conn has Hurried
 }
 
@@ -393,6 +395,9 @@ func (s *splice) unhealthy() error {
 	s.idle += watchInterval
 	if half && s.idle >= halfClosedTimeout {
 		return errIdle
+	}
+	if s.strayed() {
+		return errStrayed
 	}
 	if s.crowded != nil && !s.hurried && s.idle >= halfClosedTimeout && s.crowded() {
 		s.hurried = true
