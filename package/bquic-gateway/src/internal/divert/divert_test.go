@@ -100,6 +100,9 @@ func TestParse(t *testing.T) {
 		if err != nil || p.Client.String() != tc.client || p.Target.String() != tc.target || string(p.Payload) != tc.payload {
 			t.Errorf("%s: %s to %s, payload %q, %v", tc.name, p.Client, p.Target, p.Payload, err)
 		}
+		if mss := map[bool]uint16{true: 1460}[strings.Contains(tc.packet, "020405b4")]; p.MSS != mss {
+			t.Errorf("%s: segments of %d bytes", tc.name, p.MSS)
+		}
 		// The SYN that is sent again does not include the padding of a bridge's short frame.
 		if n := len(p.data); n != 40 && n != 56 && n != 60 && n != 32 {
 			t.Errorf("%s: a packet of %d bytes", tc.name, n)

@@ -20,6 +20,7 @@ type Packet struct {
 	In   int    // index of the device by which it came
 	Out  int    // index of the device; 0: bridged, so the node does not forward it
 	Mark uint32 // including marks from the node's own rules
+	MSS  uint16 // TCP only: the largest segment that the client takes, or less if the node's own rules say so; 0: unknown
 	// For bridged packets.
 	Bridge int // index of the bridge's device in the node's IP layer; 0: routed
 
@@ -33,9 +34,9 @@ type Packet struct {
 var errUnknown = errors.New("neither a SYN nor a UDP datagram")
 
 // plain reports whether a SYN's header is whole, and not signed (TCP-MD5, RFC 2385; TCP-AO, RFC 5925), as those of BGP often are.
-// Only the ends know the key, so the kernel would not let the listener see the connection.
-func plain(tcp []byte) bool {
-	const end, nop, md5, ao = 0, 1, 19, 29
+// Only the ends know the key, so the kernel would not let the listener see the connection. It reads the MSS.
+func (p *Packet) plain(tcp []byte) bool {
+	const end, nop, mss, md5, ao = 0, 1, 2, 19, 29
 	length := int(tcp[12]>>4) * 4
 	if length < 20 || length > len(tcp) {
 		return false
@@ -48,8 +49,11 @@ func plain(tcp []byte) bool {
 			}
 			n = int(options[1])
 		}
-		if options[0] == md5 || options[0] == ao {
+		switch {
+		case options[0] == md5, options[0] == ao:
 			return false
+		case options[0] == mss && n == 4:
+			p.MSS = binary.BigEndian.Uint16(options[2:])
 		}
 		options = options[n:]
 	}
@@ -92,7 +96,7 @@ func (p *Packet) parse(b []byte) error {
 		return errUnknown
 	}
 	switch {
-	case protocol == unix.IPPROTO_TCP && len(b) >= 20 && plain(b):
+	case protocol == unix.IPPROTO_TCP && len(b) >= 20 && p.plain(b):
 	case protocol == unix.IPPROTO_UDP && len(b) >= 8:
 		length := int(binary.BigEndian.Uint16(b[4:]))
 		if length < 8 || length > len(b) {

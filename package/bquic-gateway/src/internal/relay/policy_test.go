@@ -314,3 +314,39 @@ func TestPortalRefuses(t *testing.T) {
 		}
 	})
 }
+
+// TestClamped has a node whose rules make the segments of forwarded connections smaller, because a tunnel on the way loses large packets. That
+// holds for connections that the relay makes itself, too.
+func TestClamped(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	for _, port := range []string{":81", ":82"} {
+		m.listen(port, func(conn *net.TCPConn) {
+			raw, err := conn.SyscallConn()
+			if err != nil {
+				return
+			}
+			_ = raw.Control(func(fd uintptr) {
+				if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+					fmt.Fprint(conn, info.Snd_mss)
+				}
+			})
+		})
+	}
+	m.run("node", "nft", `table inet clamp {
+		chain forward { type filter hook forward priority mangle; tcp flags & (syn | rst) == syn tcp option maxseg size set 1200; }
+	}`)
+	m.startGatewayAt(443, "\tlist connect_to '192.0.2.0/24'") // refuses the origin
+	c := m.config(divert.Redirect)
+	c.ExcludePorts = []divert.Ports{{First: 82, Last: 82}}
+	node := m.startRelay(c)
+	for _, host := range []string{origin4, "[" + origin6 + "]"} {
+		direct, forwarded := m.way(host+":81"), m.way(host+":82")
+		if direct != forwarded || !strings.HasPrefix(forwarded, "1") || len(forwarded) != 4 {
+			t.Errorf("%s sends segments of %s bytes, and %s if the kernel forwards them", host, direct, forwarded)
+		}
+	}
+	if f := node.figures(); f.Relay.Direct.Total != 2 {
+		t.Errorf("%d direct connections, not 2", f.Relay.Direct.Total)
+	}
+}
