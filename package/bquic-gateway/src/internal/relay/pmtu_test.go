@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -188,4 +190,41 @@ func TestPathMTU(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestClientMTU has a client behind a router of its own, whose link to it carries only smaller packets: the router says so to the sender.
+func TestClientMTU(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		t.Parallel()
+		m := newMesh(t)
+		m.ns["far"] = strings.TrimSuffix(m.ns["node"], "node") + "far"
+		m.ip("", "netns add "+m.ns["far"])
+		t.Cleanup(func() { exec.Command("ip", "netns", "del", m.ns["far"]).Run() })
+		m.link("far", "eth0", "10.79.0.2/24 fd79::2/64", "phone", "far", "10.79.0.1/24 fd79::1/64")
+		m.ip("phone", "link set far mtu 1300")
+		m.ip("far", "route add default via 10.79.0.1", "-6 route add default via fd79::1")
+		m.ip("node", "route add 10.79.0.0/24 via "+phone4, "-6 route add fd79::/64 via "+phone6)
+		m.ip("gateway", "route add 10.79.0.0/24 via "+node4, "-6 route add fd79::/64 via "+node6)
+		content := make([]byte, 1<<20)
+		m.listen(":81", func(conn *net.TCPConn) { conn.Write(content) })
+		m.startGateway()
+		node := m.startRelay(m.config(mode))
+		for _, host := range []string{origin4, "[" + origin6 + "]"} {
+			var conn net.Conn
+			if err := m.in("far", func() (err error) {
+				conn, err = net.DialTimeout("tcp", host+":81", patience)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			conn.SetDeadline(time.Now().Add(patience))
+			if _, err := io.ReadFull(conn, make([]byte, len(content))); err != nil {
+				t.Errorf("from %s: %v", host, err)
+			}
+		}
+		if f := node.figures(); f.Relay.Carried.Total == 0 {
+			t.Error("nothing was carried")
+		}
+	})
 }
