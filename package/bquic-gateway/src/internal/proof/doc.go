@@ -9,7 +9,8 @@
 //   - Chance alone decides which connections are drawn. The time of day, the client, the server and
 //     the content affect both groups alike. A connection belongs to the group that it was drawn
 //     for, whatever happens to it (intention to treat): if the gateway refuses a connection and the
-//     relay then makes it directly, it counts as carried, and the delay is a cost of the relay. A
+//     relay then makes it directly, it counts as carried, and the delay is a cost of the relay. If the relay
+//     reaches no server directly and the gateway then carries the connection, it counts as a direct one without an answer. A
 //     connection that goes direct for another reason was not drawn, and is in no group.
 //   - The share that is drawn changes from day to day, and when auto switches. It also does when there is a doubt, which drops
 //     the data of the day. Groups with different

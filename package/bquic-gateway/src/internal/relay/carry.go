@@ -72,28 +72,35 @@ func (r *Relay) serve(ctx context.Context, client *net.TCPConn, target netip.Add
 	if c.timing != nil {
 		defer r.compared(ctx, &c)
 	}
+	to, of := way{target, forward}, &c
 	var first []byte
-	if s := r.gateways.pick(); s != nil && forward.session.Arm() == proof.Carried {
-		var done bool
-		if first, done = r.carry(ctx, s, client, way{target, forward}, from, &c); done {
+	var done bool
+	if forward.session.Arm() == proof.Direct {
+		if first, done = r.connect(ctx, client, nil, to, from, of, reachTime); done {
+			return
+		}
+		of = new(comparing)
+	}
+	if s := r.gateways.pick(); s != nil {
+		if first, done = r.carry(ctx, s, client, first, to, from, of); done {
 			return
 		}
 	}
-	r.connect(ctx, client, first, target, forward, &from.direct, &c)
+	r.connect(ctx, client, first, to, from, of, 0)
 }
 
-// carry carries the connection through a session. done says that the connection is
-// finished: carried to its end, aborted by the client, or stopped by ctx. Otherwise
-// carry returns the data that it has read from the client, for a direct connection.
-func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, to way, from *client, c *comparing) (first []byte, done bool) {
+// carry carries the connection through a session. before was already read from the client. done says that the
+// connection is finished: carried to its end, aborted by the client, or stopped by ctx. Otherwise
+// carry returns the data that was read from the client, for a direct connection.
+func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, before []byte, to way, from *client, c *comparing) (first []byte, done bool) {
 	begun := time.Now()
 	s.enter()
 	defer s.release()
 	str, err := s.request(ctx, to.target.String(), from)
 	if err != nil {
-		return nil, false
+		return before, false
 	}
-	early := readEarly(client, str, c.timing)
+	early := readEarly(client, before, str, c.timing)
 	err = s.answer(str)
 	first, sent, gone := early.stop()
 	if gone != nil {
@@ -139,20 +146,25 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, to w
 	return first, false
 }
 
-// connect connects to the target directly, by the route on which the kernel would have
-// forwarded the connection.
-func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, target netip.AddrPort, forward expectation, count *tunnel.Bytes, c *comparing) {
+// connect connects to the target directly, by the route on which the kernel would have forwarded the connection. done says
+// that the connection is finished. It is not if the target could not be reached within a time, unless that is 0.
+// connect then returns the data that was read from the client.
+func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, to way, from *client, c *comparing, within time.Duration) (rest []byte, done bool) {
 	r.direct.now.Add(1)
 	defer r.direct.now.Add(-1)
 	r.direct.total.Add(1)
-	// No timeout but the kernel's, as for a forwarded connection: on a busy processor it
+	// At the end, no timeout but the kernel's, as for a forwarded connection: on a busy processor it
 	// may take ten seconds until the relay sees the target's answer.
-	d := net.Dialer{KeepAliveConfig: tunnel.Patient, Control: forward.control}
+	d := net.Dialer{KeepAliveConfig: tunnel.Patient, Control: to.forward.control, Timeout: within}
 	var begun *early
 	if c.timing != nil && len(first) == 0 {
-		begun = readEarly(client, io.Discard, c.timing) // as with a gateway, because the measured time begins with the first byte
+		begun = readEarly(client, nil, io.Discard, c.timing) // as with a gateway, because the measured time begins with the first byte
 	}
-	conn, err := d.DialContext(ctx, "tcp", target.String())
+	conn, err := d.DialContext(ctx, "tcp", to.target.String())
+	reached := err == nil || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET)
+	if within > 0 {
+		r.comparison.reached(to.target.Addr(), reached)
+	}
 	if begun != nil {
 		early, _, gone := begun.stop()
 		first = slices.Clone(early) // a copy, mostly short, because it is kept for the connection's lifetime
@@ -161,24 +173,28 @@ func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, 
 				conn.Close()
 			}
 			tunnel.Reset(client)
-			return
+			return nil, true
 		}
 	}
 	if err != nil {
 		c.failed = true
-		r.logger.Debug("direct connection failed", "target", target, "error", err)
-		if forward.bridged {
-			r.avoided.add(target, time.Now())
+		r.logger.Debug("direct connection failed", "target", to.target, "error", err)
+		if within > 0 && !reached && ctx.Err() == nil {
+			return first, false
+		}
+		if to.forward.bridged {
+			r.avoided.add(to.target, time.Now())
 		}
 		tunnel.Reset(client)
-		return
+		return nil, true
 	}
 	origin := &tcpStream{TCPConn: conn.(*net.TCPConn)}
 	defer origin.TCPConn.Close()
 	tunnel.LimitUnsent(origin.TCPConn)
 	tunnel.KeepUrgent(origin.TCPConn)
-	err = tunnel.SpliceTimed(client, first, origin, count, c.timing, r.crowded)
-	r.logger.Debug("direct connection ended", "target", target, "error", err)
+	err = tunnel.SpliceTimed(client, first, origin, &from.direct, c.timing, r.crowded)
+	r.logger.Debug("direct connection ended", "target", to.target, "error", err)
+	return nil, true
 }
 
 // tcpStream adapts a TCP connection to tunnel.Stream, so that Splice can join two TCP
@@ -223,25 +239,19 @@ type early struct {
 	err    error
 }
 
-// readEarly tells timing, unless it is nil, when the client sends its first byte.
-func readEarly(client *net.TCPConn, str io.Writer, timing *tunnel.Timing) *early {
-	e := &early{client: client, done: make(chan struct{}), data: make([]byte, 0, maxEarly)}
+// readEarly tells timing, unless it is nil, when the client sends its first byte. before was already read.
+func readEarly(client *net.TCPConn, before []byte, str io.Writer, timing *tunnel.Timing) *early {
+	e := &early{client: client, done: make(chan struct{}), data: append(make([]byte, 0, maxEarly), before...)}
 	go func() {
 		defer close(e.done)
-		for len(e.data) < maxEarly {
+		for e.sends(str) == nil && len(e.data) < maxEarly {
 			n, err := client.Read(e.data[len(e.data):maxEarly])
 			e.data = e.data[:len(e.data)+n]
 			if timing != nil && n > 0 {
 				timing.AskedAt(time.Now())
 			}
-			if ahead := clientHello(e.data); ahead > e.sent {
-				m, err := str.Write(e.data[e.sent:ahead])
-				e.sent += m
-				if err != nil { // the gateway's answer will give the reason
-					return
-				}
-			}
 			if err != nil {
+				_ = e.sends(str)
 				if err != io.EOF && !errors.Is(err, os.ErrDeadlineExceeded) {
 					e.err = err
 				}
@@ -250,6 +260,16 @@ func readEarly(client *net.TCPConn, str io.Writer, timing *tunnel.Timing) *early
 		}
 	}()
 	return e
+}
+
+// sends sends what there is of a ClientHello. After an error, the gateway's answer will give the reason.
+func (e *early) sends(str io.Writer) (err error) {
+	if ahead := clientHello(e.data); ahead > e.sent {
+		var n int
+		n, err = str.Write(e.data[e.sent:ahead])
+		e.sent += n
+	}
+	return err
 }
 
 // stop stops reading. It returns the data read, how much of it was sent, and an error if

@@ -33,6 +33,11 @@ const (
 	// often it writes the state file: flash lasts for about 100,000 writes.
 	lookAtProof = time.Minute
 	keepProof   = time.Hour
+	// A connection that was drawn to go direct and has not reached its server within reachTime is carried. If maxLost in a row have not, this
+	// node seems to have no way out of its own: an exit may translate only clients' addresses. None is then drawn for minPause, and twice as
+	// long each further time.
+	maxLost   = 6
+	reachTime = 10 * time.Second
 )
 
 // A comparison compares carried connections with direct ones. It provides a proof.Proof with a clock, random numbers
@@ -45,8 +50,9 @@ type comparison struct {
 	mu         sync.Mutex
 	proof      *proof.Proof
 	sessions   proof.Sessions
-	uncompared uint32 // sessions that began while the path was full
-	changed    bool   // changed since the last write
+	uncompared uint32      // sessions that began while the path was full
+	own        [2]arrivals // of IPv4 and IPv6: connections that were drawn to go direct, at their targets
+	changed    bool        // changed since the last write
 }
 
 func newComparison(s *settings, logger *slog.Logger) *comparison {
@@ -76,12 +82,40 @@ func (c *comparison) join(now time.Time, client, server netip.Addr, filled bool)
 	c.age(now)
 	return c.sessions.Join(now, client, server, func() proof.Ticket {
 		t := c.proof.Draw(now, client, rand.Uint32())
-		if filled && t.Measured && !c.proof.Spared() {
+		switch {
+		case t.Arm == proof.Direct && now.Before(c.ownWay(server).until):
+			if c.proof.Spared() {
+				return proof.Ticket{Arm: proof.Forwarded}
+			}
+			return proof.Uncompared
+		case filled && t.Measured && !c.proof.Spared():
 			c.uncompared++
 			return proof.Uncompared
 		}
 		return t
 	})
+}
+
+func (c *comparison) ownWay(server netip.Addr) *arrivals {
+	if server.Is4() {
+		return &c.own[0]
+	}
+	return &c.own[1]
+}
+
+// reached records whether a connection that was drawn to go direct has reached its server.
+func (c *comparison) reached(server netip.Addr, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	own := c.ownWay(server)
+	if ok {
+		*own = arrivals{}
+		return
+	}
+	own.missing++
+	if own.pauses(time.Now(), maxLost) && own.pause == minPause {
+		c.logger.Warn("connections that this node makes itself reach no server: clients' are not drawn to go direct", "ipv6", server.Is6())
+	}
 }
 
 // age records the sessions that have ended. The caller holds mu.

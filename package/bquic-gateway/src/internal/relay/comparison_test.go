@@ -335,3 +335,34 @@ func TestFilledPath(t *testing.T) {
 		return f.Relay.Proof.Overall.Carried+f.Relay.Proof.Overall.Direct > 1
 	})
 }
+
+// TestNoWayOut has an exit that lets clients out, and no node: it translates only the clients' addresses. Connections that the relay makes
+// itself reach nothing there, so it soon draws none.
+func TestNoWayOut(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.startGateway()
+	m.run("gateway", "nft", fmt.Sprintf(`table inet exit {
+		chain forward { type filter hook forward priority 0; ip saddr %s drop; ip6 saddr %s drop; }
+	}`, node4, node6))
+	c := m.config(divert.Redirect)
+	c.ControlShare = relay.MaxControlShare
+	node := m.startRelay(c)
+	targets := m.servers(30, ":80")
+	for _, target := range targets {
+		conn, err := m.dial(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	node.logs("reach no server: clients' are not drawn to go direct\" ipv6=false")
+	node.logs("reach no server: clients' are not drawn to go direct\" ipv6=true")
+	time.Sleep(proof.SessionGap) // the next ones are drawn anew
+	for _, target := range targets {
+		if way := m.way(target); way != "carried" {
+			t.Fatalf("a connection to %s: %s", target, way)
+		}
+	}
+}

@@ -134,14 +134,22 @@ func (e *expected) forget(now time.Time) {
 		}
 	}
 	for _, a := range e.origins {
-		if a.missing >= maxMissing {
-			if !now.Before(a.until) {
-				a.pause = min(max(2*a.pause, minPause), maxPause)
-				a.until = now.Add(a.pause)
-			}
-			a.missing = maxMissing - 1 // after the pause, one more shows that nothing has changed
-		}
+		a.pauses(now, maxMissing)
 	}
+}
+
+// pauses begins a pause if most connections are missing.
+func (a *arrivals) pauses(now time.Time, most int) bool {
+	if a.missing < most {
+		return false
+	}
+	a.missing = most - 1 // after the pause, one more shows that nothing has changed
+	if now.Before(a.until) {
+		return false
+	}
+	a.pause = min(max(2*a.pause, minPause), maxPause)
+	a.until = now.Add(a.pause)
+	return true
 }
 
 // paused reports whether nothing is taken because nothing arrives: from some origins, or from all.
