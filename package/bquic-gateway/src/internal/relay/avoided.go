@@ -4,8 +4,11 @@ package relay
 
 import (
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
+
+	"bquic/internal/tunnel"
 )
 
 const (
@@ -13,14 +16,18 @@ const (
 	avoidTime = 10 * time.Minute
 	// maxAvoided is the limit on such targets; the oldest is dropped.
 	maxAvoided = 256
+	// A gateway that has no route to noIPv6 networks of IPv6 in a row has no IPv6.
+	noIPv6 = 3
 )
 
-// avoided holds targets that a gateway could not reach, and those of bridged connections that the node could not reach.
+// avoided holds targets, of TCP or of UDP, that a gateway could not reach, and those of bridged connections that the node could not reach.
 // The kernel forwards connections to them, or bridges them to the clients' router: so they do not wait for the gateway, and
 // the client learns what becomes of its SYN.
 type avoided struct {
-	mu sync.Mutex
-	by map[netip.AddrPort]avoidance
+	mu         sync.Mutex
+	by         map[netip.AddrPort]avoidance
+	unroutable []netip.Prefix // networks of IPv6 to which the gateway had no route, since it has reached one; at most noIPv6
+	last       time.Time      // when it last had none
 }
 
 type avoidance struct {
@@ -49,10 +56,31 @@ func (a *avoided) suspect(target netip.AddrPort, begun, now time.Time) {
 	}
 }
 
+// refused records that a gateway that works has refused a target.
+func (a *avoided) refused(target netip.AddrPort, refusal *tunnel.Refusal, now time.Time) {
+	if !refusal.OfTarget() {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.put(target, avoidance{since: now})
+	network, err := target.Addr().Prefix(48)
+	if err != nil || refusal.Type != tunnel.TargetUnroutable { // err: IPv4
+		return
+	}
+	a.last = now
+	if len(a.unroutable) < noIPv6 && !slices.Contains(a.unroutable, network) {
+		a.unroutable = append(a.unroutable, network)
+	}
+}
+
 // reached records that the gateway reaches a target.
 func (a *avoided) reached(target netip.AddrPort) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if target.Addr().Is6() {
+		a.unroutable = nil
+	}
 	if a.by[target].suspected {
 		delete(a.by, target)
 	}
@@ -77,6 +105,9 @@ func (a *avoided) put(target netip.AddrPort, x avoidance) {
 func (a *avoided) has(target netip.AddrPort, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if target.Addr().Is6() && len(a.unroutable) == noIPv6 && now.Sub(a.last) < avoidTime {
+		return true
+	}
 	x, ok := a.by[target]
 	if ok && now.Sub(x.since) >= avoidTime {
 		delete(a.by, target)
@@ -90,4 +121,5 @@ func (a *avoided) clear() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	clear(a.by)
+	a.unroutable = nil
 }

@@ -3,9 +3,12 @@
 package relay
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
+
+	"bquic/internal/tunnel"
 )
 
 // TestAvoided checks that targets are avoided for a while.
@@ -55,4 +58,51 @@ func TestSuspected(t *testing.T) {
 	if suspect(avoidTime+10*time.Second, avoidTime+12*time.Second) {
 		t.Error("avoided for ever")
 	}
+}
+
+// TestNoIPv6 has a gateway without IPv6: after a few targets, the others are not asked for.
+func TestNoIPv6(t *testing.T) {
+	now := time.Unix(1000, 0)
+	target := func(network int) netip.AddrPort {
+		return netip.AddrPortFrom(netip.MustParseAddr(fmt.Sprintf("2001:db8:%d::1", network)), 443)
+	}
+	four := netip.MustParseAddrPort("192.0.2.1:443")
+	var a avoided
+	refused := func(target netip.AddrPort, kind string) { a.refused(target, &tunnel.Refusal{Type: kind}, now) }
+	check := func(when string, want bool) {
+		t.Helper()
+		if a.has(target(99), now) != want || a.has(netip.MustParseAddrPort("192.0.2.2:443"), now) {
+			t.Errorf("%s: avoided %v, not %v", when, !want, want)
+		}
+	}
+	for range noIPv6 {
+		refused(target(1), tunnel.TargetUnroutable)
+	}
+	check("one network has no route", false)
+	refused(target(2), tunnel.TargetUnroutable)
+	a.reached(target(3))
+	refused(target(4), tunnel.TargetUnroutable)
+	refused(target(5), tunnel.TargetProhibited)
+	refused(target(6), tunnel.LimitReached)
+	refused(four, tunnel.TargetUnroutable)
+	check("a network has been reached", false)
+	if !a.has(target(4), now) || !a.has(target(5), now) || !a.has(four, now) || a.has(target(6), now) {
+		t.Errorf("avoided are %v", a.by)
+	}
+	refused(target(7), tunnel.TargetUnroutable)
+	refused(target(8), tunnel.TargetUnroutable)
+	check("no network has a route", true)
+	now = now.Add(avoidTime)
+	check("later", false)
+	refused(target(9), tunnel.TargetUnroutable)
+	check("nothing has changed", true)
+	now = now.Add(avoidTime)
+	a.reached(target(9))
+	refused(target(10), tunnel.TargetUnroutable)
+	check("one has been reached by now", false)
+	for i := range noIPv6 {
+		refused(target(i), tunnel.TargetUnroutable)
+	}
+	a.clear()
+	check("another gateway", false)
 }

@@ -137,8 +137,8 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, befo
 	time.AfterFunc(answerTimeout, func() {
 		switch {
 		case !s.sound():
-		case refusal != nil && refusal.OfTarget():
-			r.avoided.add(to.target, time.Now())
+		case refusal != nil:
+			r.avoided.refused(to.target, refusal, time.Now())
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			r.avoided.suspect(to.target, begun, time.Now())
 		}

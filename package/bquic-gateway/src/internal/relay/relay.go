@@ -91,6 +91,7 @@ func New(cfg Config, logger *slog.Logger) (*Relay, error) {
 	r.now.Store(set)
 	r.gateways = newGateways(&r.now, logger, func() {
 		r.avoided.clear()
+		r.flows.avoided.clear()
 		r.kick()
 	})
 	r.flows.relay = r

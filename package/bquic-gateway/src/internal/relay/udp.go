@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/quic-go/quic-go/http3"
 	"golang.org/x/sys/unix"
@@ -37,6 +38,8 @@ type flows struct {
 	total atomic.Uint64
 	lost  atomic.Uint64 // datagrams dropped for lack of room
 
+	avoided avoided
+
 	mu      sync.Mutex
 	by      map[pair]*flow
 	clients map[netip.Prefix]int
@@ -62,7 +65,8 @@ func (f *flows) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 		fl.waiting = append(fl.waiting, p)
 		return divert.Hold
 	}
-	if f.relay.load.takes() == processor.Nothing || len(f.by) >= maxFlows || f.clients[client] >= maxClientFlows {
+	if f.relay.load.takes() == processor.Nothing || len(f.by) >= maxFlows || f.clients[client] >= maxClientFlows ||
+		f.avoided.has(p.Target, time.Now()) {
 		return divert.Pass
 	}
 	s := f.relay.gateways.pick()
@@ -137,9 +141,15 @@ func (f *flows) carry(ctx context.Context, s *session, fl *flow) error {
 		var refusal *tunnel.Refusal
 		if errors.As(err, &refusal) && refusal.Type != tunnel.UplinkDown {
 			r.refused.Add(1)
+			time.AfterFunc(answerTimeout, func() { // as in Relay.carry
+				if s.sound() {
+					f.avoided.refused(fl.target, refusal, time.Now())
+				}
+			})
 		}
 		return err
 	}
+	f.avoided.reached(fl.target)
 	conn, err := fl.dial(ctx)
 	if err != nil {
 		tunnel.Cancel(str, http3.ErrCodeRequestCanceled)
