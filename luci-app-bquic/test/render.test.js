@@ -1060,6 +1060,25 @@ test('a relay that sees none of its clients says so on the overview and beside i
 		}
 });
 
+test('a relay says what makes its clients’ connections slow', async () => {
+	const { relay } = recorded['bquic.status'];
+	const late = 'Connections that waited in vain for the gateway’s answer, and went direct after 1.5 s: 3 since the start.';
+
+	for (const view of [ 'overview', 'relay' ])
+		for (const [ of, says ] of [
+			[ {}, [] ],
+			[ { limit: 341, late: 3, carried: { now: 340 }, direct: { now: 0 } }, [ late ] ],
+			[ { limit: 341, late: 0, carried: { now: 340 }, direct: { now: 1 } }, [ 'All 341 places for connections are taken: others go direct.' ] ]
+		]) {
+			const { page, errors } = await open(1200, { 'bquic.check': { ok: true, mistakes: [] }, 'bquic.status': { relay: { ...relay, ...of } } }, config);
+
+			await show(page, view, 1);
+			assert.deepEqual(await page.$$eval('p', (all) => all.map((p) => p.textContent).filter((text) => /places|in vain/.test(text))), says, view);
+			assert.deepEqual(errors, []);
+			await page.close();
+		}
+});
+
 test('a second section for the same hardware has no scheduler of its own, which is no fault', async () => {
 	const section = (device, more) => ({ '.type': 'scheduler', '.name': device, device, enabled: '1', ...more });
 	const said = (...running) => ({

@@ -260,10 +260,10 @@ def test_status_of_a_relay_prints_as_shown(tmp_path: pathlib.Path) -> None:
         "direct": {"now": 0, "total": 658, "up_bytes": 41_200_000, "down_bytes": 1_660_000_000},
         "proof": {"verdict": "faster", "days": 7, "overall": {"carried": 12480, "direct": 655, "complete": {"change": -0.18, "low": -0.23, "high": -0.12}}},
         "gateways": [{"address": "10.1.2.3:8443", "weight": 1000, "state": "up", "streams": 6}],
-        "connections": [{"remote": "10.1.2.3:8443", "since": since, "state": "up", "streams": 6, "rtt_ns": 12_400_000, "burst": {"packets_sent": 812006, "packets_lost": 14}}],
+        "connections": [{"remote": "10.1.2.3:8443", "since": since, "state": "up", "streams": 6, "rtt_ns": 12_400_000, "burst": {"packets_sent": 812006, "packets_lost": 14, "min_rtt_ns": 4_100_000}}],
         "clients": [
-            {"address": "10.20.0.11", "connections": 4, "sent": 602_000_000, "received": 21_000_000_000},
-            {"address": "10.20.0.12", "connections": 2, "sent": 210_000_000, "received": 10_400_000_000},
+            {"address": "10.20.0.11", "connections": 4, "sent": 602_000_000, "received": 21_000_000_000, "direct": 980_000_000},
+            {"address": "10.20.0.12", "connections": 2, "sent": 210_000_000, "received": 10_400_000_000, "direct": 680_000_000},
         ],
     }
     path = tmp_path / "sock"

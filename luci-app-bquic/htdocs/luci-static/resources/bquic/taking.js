@@ -39,6 +39,16 @@ function unseen(st) {
 	]) ] : [];
 }
 
+/* What else makes clients' connections slow, or go direct. */
+function troubles(st) {
+	const full = st?.limit > 0 && (+st.carried?.now || 0) + (+st.direct?.now || 0) >= st.limit;
+
+	return [
+		full ? _('All %d places for connections are taken: others go direct.').format(st.limit) : '',
+		st?.late > 0 ? _('Connections that waited in vain for the gateway’s answer, and went direct after 1.5 s: %d since the start.').format(st.late) : ''
+	].filter((x) => x).map((x) => E('p', {}, [ x ]));
+}
+
 return baseclass.extend({
 	/* "Direct when slower" holds. */
 	spared: () => _('Carried connections were slower, or got no answer: all new ones but a few go direct, until that is no longer certain.'),
@@ -55,6 +65,6 @@ return baseclass.extend({
 
 	/* What it has measured and seen, as nodes. */
 	why(st) {
-		return [ E('p', {}, [ st?.proof?.verdict == 'spared' ? this.spared() : processor(st?.processor) ]), ...unseen(st) ];
+		return [ E('p', {}, [ st?.proof?.verdict == 'spared' ? this.spared() : processor(st?.processor) ]), ...troubles(st), ...unseen(st) ];
 	}
 });

@@ -116,6 +116,18 @@ func (a *avoided) has(target netip.AddrPort, now time.Time) bool {
 	return ok && !x.suspected
 }
 
+// count returns how many targets are avoided.
+func (a *avoided) count(now time.Time) (n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, x := range a.by {
+		if !x.suspected && now.Sub(x.since) < avoidTime {
+			n++
+		}
+	}
+	return n
+}
+
 // clear forgets all targets: another gateway may reach them.
 func (a *avoided) clear() {
 	a.mu.Lock()

@@ -127,6 +127,8 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, befo
 	case ctx.Err() != nil:
 		tunnel.Reset(client)
 		return nil, true
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		r.late.Add(1)
 	case errors.As(err, &refusal) && refusal.Type != tunnel.UplinkDown:
 		// Connect directly, as the node would have forwarded it: the gateway's policy
 		// must not block targets that clients can reach without a gateway.

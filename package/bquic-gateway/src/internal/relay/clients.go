@@ -39,6 +39,7 @@ type ClientStatus struct {
 	Connections int    `json:"connections"`
 	Sent        uint64 `json:"sent"`     // by the client
 	Received    uint64 `json:"received"` // by the client
+	Direct      uint64 `json:"direct"`   // the part of Received that was not carried
 }
 
 // enter records the start of a client's connection; leave records its end. Traffic of the
@@ -100,7 +101,9 @@ func (c *clients) forget() bool {
 func (s *ClientStatus) add(cl *client) {
 	s.Connections += cl.now
 	s.Sent += cl.carried.ToStream.Load() + cl.direct.ToStream.Load()
-	s.Received += cl.carried.FromStream.Load() + cl.direct.FromStream.Load()
+	direct := cl.direct.FromStream.Load()
+	s.Received += cl.carried.FromStream.Load() + direct
+	s.Direct += direct
 }
 
 // status returns the clients, latest first, and the sum of all clients without a place.

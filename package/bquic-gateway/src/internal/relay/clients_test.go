@@ -27,7 +27,7 @@ func TestManyClients(t *testing.T) {
 		held = append(held, cl)
 	}
 	shown, others := c.status()
-	if len(shown) != maxClients || others != (ClientStatus{Connections: 50, Sent: 50, Received: 100}) {
+	if len(shown) != maxClients || others != (ClientStatus{Connections: 50, Sent: 50, Received: 100, Direct: 100}) {
 		t.Errorf("%d clients, others %+v", len(shown), others)
 	}
 	// Each client has a unique number, as long as there are numbers.
@@ -54,7 +54,7 @@ func TestManyClients(t *testing.T) {
 	}
 	c.leave(cl)
 	shown, others = c.status()
-	if len(shown) != maxClients || shown[0].Address != late.String() || others != (ClientStatus{Sent: 51, Received: 102}) {
+	if len(shown) != maxClients || shown[0].Address != late.String() || others != (ClientStatus{Sent: 51, Received: 102, Direct: 102}) {
 		t.Errorf("%d clients, the first %+v, others %+v", len(shown), shown[0], others)
 	}
 	if up, down := carried.ToStream.Load(), direct.FromStream.Load(); up != many || down != 2*many {

@@ -42,6 +42,7 @@ func (r *Relay) Metrics(w *metrics.Writer) {
 		w.Value(float64(way.Down), "way", way.name)
 	}
 	w.Counter("bquic_relay_refused_total", "Connections whose target the gateway refused.").Value(float64(st.Refused))
+	w.Counter("bquic_relay_late_total", "Connections that went direct after 1.5 s, in which the gateway did not answer.").Value(float64(st.Late))
 	w.Gauge("bquic_relay_udp_flows", "Open UDP flows.").Value(float64(st.UDP.Now))
 	w.Counter("bquic_relay_udp_lost_total", "UDP datagrams dropped for lack of room.").Value(float64(st.UDP.Lost))
 	cpu := st.Processor

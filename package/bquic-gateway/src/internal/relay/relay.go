@@ -56,6 +56,7 @@ type Relay struct {
 	carried  counter
 	direct   counter
 	refused  atomic.Uint64
+	late     atomic.Uint64 // connections that have waited for the gateway's answer in vain
 	clients  clients
 	flows    flows
 

@@ -35,7 +35,10 @@ type Status struct {
 	LastError   string             `json:"last_error,omitempty"`
 	Carried     Count              `json:"carried"`
 	Direct      Count              `json:"direct"`
+	Limit       int                `json:"limit"`   // of carried and direct connections at a time; the kernel forwards the others
 	Refused     uint64             `json:"refused"` // connections whose target the gateway refused
+	Late        uint64             `json:"late"`    // connections that went direct after answerTimeout, in which the gateway did not answer
+	Avoided     int                `json:"avoided"` // targets that the gateway does not reach: the kernel forwards connections to them
 	Processor   processor.Status   `json:"processor"`
 	UDP         FlowStatus         `json:"udp"`
 	Proof       proof.Report       `json:"proof"` // comparison of carried and direct connections
@@ -94,7 +97,10 @@ func (r *Relay) Status() Status {
 	st := Status{
 		Carried: r.carried.status(),
 		Direct:  r.direct.status(),
+		Limit:   r.now.Load().Limit,
 		Refused: r.refused.Load(),
+		Late:    r.late.Load(),
+		Avoided: r.avoided.count(time.Now()) + r.flows.avoided.count(time.Now()),
 
 		Processor: r.load.status(),
 	}

@@ -236,3 +236,26 @@ func TestUDPLinkLocal(t *testing.T) {
 		t.Error(way)
 	}
 }
+
+// TestUDPAvoided checks that flows to a target that the gateway refuses do not ask for it again and again.
+func TestUDPAvoided(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greetUDP(53)
+	m.startGatewayAt(443, "\tlist connect_to '192.0.2.0/24'") // refuses the origin
+	c := m.config(divert.Redirect)
+	c.UDPPorts = []divert.Ports{{First: 53, Last: 53}}
+	node := m.startRelay(c)
+	if way := m.ask(m.udp(origin4+":53"), "first"); way != "forwarded" {
+		t.Fatalf("the first: %s", way)
+	}
+	before := node.await("the target to be avoided", func(f figures) bool { return f.Relay.Avoided == 1 }).Relay
+	for i := range 5 {
+		if way := m.ask(m.udp(origin4+":53"), fmt.Sprint(i)); way != "forwarded" {
+			t.Errorf("the flow %d: %s", i, way)
+		}
+	}
+	if f := node.figures().Relay; f.Refused != before.Refused || f.UDP.Total != before.UDP.Total {
+		t.Errorf("%d refused, %d flows; before %d and %d", f.Refused, f.UDP.Total, before.Refused, before.UDP.Total)
+	}
+}

@@ -120,10 +120,30 @@ func Relay(data json.RawMessage, now time.Time) string {
 		{"profile", d.Profile},
 		{"carried", relayed(st.Carried)},
 		{"direct", relayed(st.Direct)},
+		{"full", full(&st)},
 		{"compared", overall(&st.Proof)},
-		{"refused", fmt.Sprintf("%d by the gateway", st.Refused)},
+		{"refused", notCarried(&st)},
 		{"UDP", fmt.Sprintf("%d flows now, %d since the start, %d datagrams lost", st.UDP.Now, st.UDP.Total, st.UDP.Lost)},
 	}, gateways(&st), sessions(&st, now), clients(&st))
+}
+
+// notCarried counts what went direct because of the gateway.
+func notCarried(st *relay.Status) string {
+	text := fmt.Sprintf("%d by the gateway", st.Refused)
+	if st.Late > 0 {
+		text += fmt.Sprintf(", and %d had no answer from it in time", st.Late)
+	}
+	if st.Avoided > 0 {
+		text += fmt.Sprintf("; targets that it does not reach: %d", st.Avoided)
+	}
+	return text
+}
+
+func full(st *relay.Status) string {
+	if n := st.Carried.Now + st.Direct.Now; st.Limit == 0 || n < int64(st.Limit) { // 0: an older daemon
+		return ""
+	}
+	return fmt.Sprintf("all %d places are taken: further connections go direct", st.Limit)
 }
 
 func unseen(u *relay.Unseen) string {
@@ -168,20 +188,20 @@ func gateways(st *relay.Status) table {
 }
 
 func sessions(st *relay.Status, now time.Time) table {
-	t := table{head: []string{"session", "state", "age", "streams", "RTT ms", "packets", "lost"}}
+	t := table{head: []string{"session", "state", "age", "streams", "RTT ms", "least", "packets", "lost"}}
 	for _, c := range st.Connections {
 		t.rows = append(t.rows, []string{
 			c.Remote, c.State, age(now.Sub(c.Since)), strconv.Itoa(c.Streams),
-			ms(c.RTT), count(c.Burst.PacketsSent), count(c.Burst.PacketsLost),
+			ms(c.RTT), ms(c.Burst.MinRTT), count(c.Burst.PacketsSent), count(c.Burst.PacketsLost),
 		})
 	}
 	return t
 }
 
 func clients(st *relay.Status) table {
-	t := table{head: []string{"client", "connections", "sent", "received"}}
+	t := table{head: []string{"client", "connections", "sent", "received", "directly"}}
 	for _, c := range st.Clients {
-		t.rows = append(t.rows, []string{c.Address, strconv.Itoa(c.Connections), size(c.Sent), size(c.Received)})
+		t.rows = append(t.rows, []string{c.Address, strconv.Itoa(c.Connections), size(c.Sent), size(c.Received), size(c.Direct)})
 	}
 	return t
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/quic-go/quic-go"
+
 	"bquic/internal/gateway"
 	"bquic/internal/processor"
 	"bquic/internal/relay"
@@ -99,10 +101,13 @@ func TestRelay(t *testing.T) {
 		Carried:     relay.Count{Now: 3, Total: 10, Up: 10, Down: 20_000},
 		Direct:      relay.Count{Total: 1},
 		Refused:     5,
+		Late:        2,
+		Avoided:     1,
+		Limit:       3,
 		Processor:   processor.Status{Takes: "small", Why: processor.WhySlow, Carries: 8.12e6, Path: 30.4e6, Share: 0.5, Used: 0.012},
 		UDP:         relay.FlowStatus{Now: 1, Total: 2, Lost: 3},
-		Connections: []relay.ConnectionStatus{{Remote: "192.0.2.1:8443", Since: now.Add(-time.Minute), Healthy: true, State: "up", Streams: 3, RTT: 20 * time.Millisecond}},
-		Clients:     []relay.ClientStatus{{Address: "10.0.0.2", Connections: 3, Sent: 10, Received: 999_600}},
+		Connections: []relay.ConnectionStatus{{Remote: "192.0.2.1:8443", Since: now.Add(-time.Minute), Healthy: true, State: "up", Streams: 3, RTT: 20 * time.Millisecond, Burst: quic.BurstStats{MinRTT: 4 * time.Millisecond}}},
+		Clients:     []relay.ClientStatus{{Address: "10.0.0.2", Connections: 3, Sent: 10, Received: 999_600, Direct: 1000}},
 	}
 	check(t, Relay(marshal(t, st), now), `
 relay 1.2.3, up for 59 s
@@ -112,7 +117,8 @@ relay 1.2.3, up for 59 s
   profile      bquic
   carried      3 now, 10 since the start; 10 B up, 20 kB down
   direct       0 now, 1 since the start; 0 B up, 0 B down
-  refused      5 by the gateway
+  full         all 3 places are taken: further connections go direct
+  refused      5 by the gateway, and 2 had no answer from it in time; targets that it does not reach: 1
   UDP          1 flows now, 2 since the start, 3 datagrams lost
   reload       1 h 0 min ago: bquic:3: relay.x: unknown option
 
@@ -120,11 +126,11 @@ relay 1.2.3, up for 59 s
   g.example:8443  up     1000    3        
   h.example:8443  away   999     0        no answer
 
-  session         state  age        streams  RTT ms  packets  lost
-  192.0.2.1:8443  up     1 min 0 s  3        20.0    0        0
+  session         state  age        streams  RTT ms  least  packets  lost
+  192.0.2.1:8443  up     1 min 0 s  3        20.0    4.0    0        0
 
-  client    connections  sent  received
-  10.0.0.2  3            10 B  1 MB
+  client    connections  sent  received  directly
+  10.0.0.2  3            10 B  1 MB      1 kB
 `)
 }
 
