@@ -18,6 +18,14 @@ FEEDS=/etc/opkg/customfeeds.conf
 LIST=/etc/apk/repositories.d/bquic.list
 KEEP=/lib/upgrade/keep.d/bquic-feed
 LANGUAGES='ca de es'
+PROGRAM=/usr/bin/bquic
+# What opkg leaves, and knows nothing of, if an installation ends in between, for lack of room or power.
+LEFT="$PROGRAM /usr/sbin/wifirrd /etc/*.d/*bquic-gateway /etc/*.d/*wifirr-sched /etc/hotplug.d/*/*bquic-gateway /etc/hotplug.d/*/*wifirr-sched
+	/etc/capabilities/bquic-*.json /etc/capabilities/wifirr-sched.json /etc/uci-defaults/90-bquic-gateway /etc/uci-defaults/90-wifirr-sched
+	/etc/uci-defaults/luci-i18n-bquic-* /lib/upgrade/keep.d/bquic-gateway /usr/libexec/rpcd/bquic /usr/libexec/rpcd/wifirr
+	/usr/share/luci/menu.d/luci-app-bquic.json /usr/share/rpcd/acl.d/luci-app-bquic.json /usr/lib/lua/luci/i18n/bquic.*.lmo
+	/www/luci-static/resources/bquic /www/luci-static/resources/view/bquic
+	/usr/lib/opkg/info/bquic-gateway.* /usr/lib/opkg/info/wifirr-sched.* /usr/lib/opkg/info/luci-*-bquic*"
 
 say() { printf '%s\n' "$@"; } # each argument on a line
 fail() {
@@ -72,12 +80,30 @@ has() { # has PACKAGE
 	esac
 }
 
+# wanted PACKAGE: whether the manager has it, or tries to get it each time that it installs anything
+wanted() {
+	has "$1" || { [ $manager = apk ] && grep -qsE "^$1([<>=~@]|\$)" /etc/apk/world; }
+}
+
 # newer PACKAGE: whether the feed has a newer one than is installed
 newer() {
 	case $manager in
 	opkg) opkg list-upgradable | grep -q "^$1 " ;;
 	apk) apk version -l '<' "$1" | grep -q "^$1-" ;;
 	esac
+}
+
+# Once the script of any package has failed, whatever apk does fails. So what counts is whether
+# the packages are there (arrived), or not (gone).
+arrived() {
+	for package in $packages; do
+		{ has "$package" && ! newer "$package"; } || return 1
+	done
+}
+gone() {
+	for package in $packages; do
+		! wanted "$package" || return 1
+	done
 }
 
 # choose: sets packages to those that fit
@@ -98,7 +124,7 @@ choose() {
 
 	packages='' tight=''
 	[ "$free" -ge $FLASH_KB ] || tight=1
-	if has bquic-gateway || { [ -z "$tight" ] && [ "$memory" -ge $MEMORY_MB ]; }; then
+	if has bquic-gateway || [ -e $PROGRAM ] || { [ -z "$tight" ] && [ "$memory" -ge $MEMORY_MB ]; }; then
 		packages=bquic-gateway
 	else
 		say "bquic-gateway (gateway and relay) does not fit: it needs $FLASH_KB KB and $MEMORY_MB MB."
@@ -148,15 +174,20 @@ add_feed() {
 	say $kept $KEEP >$KEEP
 }
 
+# forget: removes what opkg has read of the feed, which is the file $list
+forget() {
+	list=$(awk '$1 == "lists_dir" { dir = $3 } END { print dir ? dir : "/usr/lib/opkg/lists" }' /etc/opkg.conf)/bquic
+	rm -f "$list" "$list.sig"
+}
+
 # update: reads what the feeds have. Others may be out of order. Without ours, opkg and apk would call what is installed up to
 # date, or install what they remember.
 update() {
 	case $manager in
 	opkg)
-		lists=$(awk '$1 == "lists_dir" { dir = $3 } END { print dir ? dir : "/usr/lib/opkg/lists" }' /etc/opkg.conf)
-		rm -f "$lists/bquic"
+		forget
 		opkg update || true
-		[ -e "$lists/bquic" ]
+		[ -e "$list" ]
 		;;
 	apk)
 		apk update || true
@@ -185,10 +216,15 @@ install() {
 		fail "the new bquic-gateway needs $FLASH_KB KB beside the old one: nothing was installed. Remove the old one ($remove bquic-gateway)," \
 			'wait 30 s for its last connections, and run this script again; a configuration that you have changed stays.'
 	fi
+	has bquic-gateway || rm -f $PROGRAM # the rest of LEFT needs no room, and is replaced
 	# shellcheck disable=SC2086 # a list of words
 	case $manager in
 	opkg) opkg install $packages ;;
-	apk) apk add --upgrade $packages ;;
+	apk) # add --upgrade would also upgrade what they need, such as libc and LuCI
+		apk add $packages
+		apk fix --upgrade $packages
+		arrived
+		;;
 	esac || fail "$manager failed, as it says above. To remove everything again: sh install.sh --undo"
 	for package in $packages; do
 		has "$package" || fail "$manager did not install $package. To remove everything again: sh install.sh --undo"
@@ -209,10 +245,10 @@ install() {
 undo() {
 	packages=''
 	for language in $LANGUAGES; do # before luci-app-bquic, which they depend on
-		has "luci-i18n-bquic-$language" && packages="$packages luci-i18n-bquic-$language"
+		wanted "luci-i18n-bquic-$language" && packages="$packages luci-i18n-bquic-$language"
 	done
 	for package in luci-app-bquic wifirr-sched bquic-gateway; do
-		has $package && packages="$packages $package"
+		wanted $package && packages="$packages $package"
 	done
 	say "This will remove:${packages:- no package}; the feed and its key;" \
 		'the configurations /etc/config/bquic and /etc/config/wifirr, /etc/bquic with the key of the gateway, and the users bquic and wifirr.'
@@ -220,12 +256,15 @@ undo() {
 	# shellcheck disable=SC2086 # a list of words
 	[ -z "$packages" ] || case $manager in
 	opkg) opkg remove --autoremove $packages ;;
-	apk) apk del $packages ;;
+	apk) apk del $packages || gone ;;
 	esac || fail "$manager failed, as it says above"
+	# shellcheck disable=SC2086 # a list of patterns
+	rm -rf $LEFT
 	rm -rf /etc/bquic /etc/bquic-feed /etc/config/bquic /etc/config/bquic-opkg /etc/config/wifirr /etc/config/wifirr-opkg \
 		/etc/config/bquic.apk-new /etc/config/wifirr.apk-new /var/etc/bquic /var/etc/wifirr \
 		/var/run/bquic /var/run/wifirr
 	drop_keys ''
+	[ $manager != opkg ] || forget
 	rm -f $KEEP "/etc/opkg/keys/$FINGERPRINT" /etc/apk/keys/bquic.pem $LIST
 	[ ! -f $FEEDS ] || drop '^src\/gz bquic ' $FEEDS
 	[ -s $FEEDS ] || rm -f $FEEDS

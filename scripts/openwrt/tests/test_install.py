@@ -19,14 +19,16 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 from openwrt import feed, keys  # noqa: E402
 
 URL = "http://feed.example/bquic"
-TOOLS = "sed grep find cut awk mkdir rm cat cp mv tail id sort printf command touch ls rmdir".split()
+TOOLS = "sed grep find cut awk mkdir rm cat cp mv tail id sort printf command touch ls rmdir tee".split()
 MANAGERS = {
-    # They know the packages that they have installed, and nothing of what is in them. Without the feed, opkg keeps its old list.
+    # They know the packages that they have installed, and nothing of what is in them. Without the feed, opkg keeps its old list. apk also
+    # remembers what it should install, and gets it when it can.
     "opkg": """case $1 in
-update) [ -e /gone ] || : >/tmp/lists/bquic; [ ! -e /dead ] ;;
+update) [ -e /gone ] || : | tee /tmp/lists/bquic >/tmp/lists/bquic.sig; [ ! -e /dead ] ;;
 list-installed) sed 's/$/ - 1/' /packages ;;
 list-upgradable) [ ! -e /newer ] || echo 'bquic-gateway - 1 - 2' ;;
-install) shift; printf '%s\\n' "$@" >>/packages; echo 'bquic:x:1:1::/:/bin/false' >>/etc/passwd ;;
+install) shift; [ ! -e /usr/bin/bquic ] || { echo 'Only have 3000kb available'; exit 255; }
+	printf '%s\\n' "$@" >>/packages; echo 'bquic:x:1:1::/:/bin/false' >>/etc/passwd ;;
 remove) for p in "$@"; do sed -i "/^$(echo "$p" | sed 's/\\*/.*/')\\$/d" /packages; done ;;
 esac""",
     "apk": """case $* in "update --repositories-file /etc/apk/repositories.d/bquic.list") [ ! -e /gone ]; exit ;; esac
@@ -34,9 +36,11 @@ case $1 in
 update) [ ! -e /dead ] ;;
 version) [ ! -e /newer ] || echo 'bquic-gateway-1 < 2' ;;
 info) if [ $# = 1 ]; then cat /packages; else grep -qx "$3" /packages; fi ;;
-add) shift; [ "$1" != --upgrade ] || shift; printf '%s\\n' "$@" >>/packages; echo 'bquic:x:1:1::/:/bin/false' >>/etc/passwd ;;
-del) shift; for p in "$@"; do grep -qx "$p" /packages || { echo "ERROR: No such package: $p"; exit 1; }; done
-	for p in "$@"; do sed -i "/^$p\\$/d" /packages; done ;;
+add) shift; case $1 in --upgrade) echo libc-2 >/others; shift ;; esac; printf '%s\\n' "$@" | tee -a /etc/apk/world >/dev/null; [ ! -e /full ] || exit 1
+	printf '%s\\n' "$@" >>/packages; echo 'bquic:x:1:1::/:/bin/false' >>/etc/passwd; [ ! -e /unwell ] ;;
+del) shift; for p in "$@"; do grep -qx "$p" /packages /etc/apk/world || { echo "ERROR: No such package: $p"; exit 1; }; done
+	for p in "$@"; do sed -i "/^$p\\$/d" /packages /etc/apk/world; done; [ ! -e /unwell ] ;;
+fix) rm -f /newer; [ ! -e /unwell ] ;;
 esac""",
 }
 
@@ -79,6 +83,9 @@ class Router:
         (root / "packages").write_text("luci-base\n")
         for file in ("passwd", "group", "shadow"):
             (root / "etc" / file).write_text("root:x:0:\n")
+        if manager == "apk":
+            (root / "etc/apk").mkdir()
+            (root / "etc/apk/world").write_text("luci-base\n")
         if manager == "opkg":
             (root / "etc/opkg").mkdir()
             (root / "etc/opkg/customfeeds.conf").write_text("# mine\nsrc/gz other http://other\n")
@@ -102,7 +109,7 @@ class Router:
 
     def state(self) -> dict[str, str]:
         return {str(p.relative_to(self.root)): hashlib.sha256(p.read_bytes()).hexdigest()
-                for p in sorted(self.root.rglob("*")) if p.is_file() and p.name != "calls" and p.parent.name != "lists"}
+                for p in sorted(self.root.rglob("*")) if p.is_file() and p.name != "calls"}
 
 
 Make = Callable[..., tuple[Router, keys.Feed]]
@@ -130,8 +137,8 @@ def test_installs_what_fits_and_takes_it_back(router: Make, manager: str) -> Non
     said = there.run("--yes")
     assert said.returncode == 0, said.stdout
     words = "bquic-gateway wifirr-sched luci-app-bquic luci-i18n-bquic-es"
-    verb = {"opkg": "install", "apk": "add --upgrade"}[manager]  # so does opkg's install
-    assert there.calls() == [f"{manager} update", f"{manager} {verb} {words}"]
+    assert there.calls() == {"opkg": ["opkg update", f"opkg install {words}"],  # which upgrades, too
+                             "apk": ["apk update", f"apk add {words}", f"apk fix --upgrade {words}"]}[manager]
     assert f"install: {words}." in said.stdout and "uci set bquic.gateway.enabled=1" in said.stdout
     assert "ubus" not in said.stdout  # the objects need rpcd, which only LuCI brings
     etc = there.root / "etc"
@@ -142,7 +149,7 @@ def test_installs_what_fits_and_takes_it_back(router: Make, manager: str) -> Non
     else:
         assert (etc / "apk/repositories.d/bquic.list").read_text() == f"{URL}/mips_24kc/packages.adb\n"
         assert (etc / "apk/keys/bquic.pem").read_text() == key.apk_public
-    made = {f"/{name}" for name in there.state() if name not in before}
+    made = {f"/{name}" for name in there.state() if name not in before and not name.startswith("tmp/")}
     if manager == "opkg":
         made.remove(f"/etc/opkg/keys/{key.fingerprint}")  # which sysupgrade keeps, as it does customfeeds.conf
     assert made | {"/etc/bquic/"} == set((there.root / "lib/upgrade/keep.d/bquic-feed").read_text().split())
@@ -256,6 +263,15 @@ def test_an_upgrade_needs_no_room_for_what_is_there(router: Make, manager: str) 
     (there.root / "packages").write_text("luci-base\nbquic-gateway\n")
     said = there.run("--yes")
     assert said.returncode == 0 and "bquic-gateway wifirr-sched" in there.calls()[-1] and "does not fit" not in said.stdout, said.stdout
+
+
+def test_an_installation_that_ended_in_between(router: Make) -> None:
+    """The program that opkg has unpacked, but not written down, takes the room that it needs."""
+    there, _ = router("opkg", free=3000)
+    (there.root / "usr/bin").mkdir(exist_ok=True)
+    (there.root / "usr/bin/bquic").touch()
+    said = there.run("--yes")
+    assert said.returncode == 0 and "does not fit" not in said.stdout, said.stdout
 
 
 def test_what_a_manager_says_it_did_is_looked_at(router: Make) -> None:
@@ -405,6 +421,29 @@ def test_a_new_key_replaces_the_old_one(router: Make, tmp_path: pathlib.Path, ma
     assert there.run("--undo", "--yes").returncode == 0
     after = there.state()
     assert {name for name in after if name.startswith("etc/")} == {name for name in before if name.startswith("etc/")}
+
+
+def test_undo_of_what_apk_has_not_installed_yet(router: Make) -> None:
+    """Without room for it, apk tries again whenever it installs anything, and installs nothing where the feed is gone."""
+    there, _ = router("apk")
+    before = there.state()
+    (there.root / "full").touch()
+    assert there.run("--yes").returncode == 1
+    (there.root / "full").unlink()
+    assert there.run("--undo", "--yes").returncode == 0
+    assert there.state() == before
+
+
+def test_apk_fails_for_another_package(router: Make) -> None:
+    """It does so for good once a script has failed."""
+    there, _ = router("apk")
+    (there.root / "unwell").touch()
+    before = there.state()
+    (there.root / "newer").touch()
+    said = there.run("--yes")
+    assert said.returncode == 0 and "Installed." in said.stdout, said.stdout
+    said = there.run("--undo", "--yes")
+    assert said.returncode == 0 and there.state() == before, said.stdout
 
 
 def test_a_failure_says_how_to_go_back(router: Make) -> None:
