@@ -5,7 +5,6 @@ import dataclasses
 import hashlib
 import os
 import pathlib
-import subprocess
 
 from . import binaries
 from .lmo import lmo
@@ -85,15 +84,6 @@ class Package:
     def conffile_sums(self) -> list[tuple[str, str]]:
         """Each configuration file, with the SHA-256 of the package's version."""
         return [(f, hashlib.sha256(self.tree.content(f)).hexdigest()) for f in self.conffiles]
-
-
-def epoch() -> int:
-    """The timestamp of all files: the commit's time. The same commit gives the same bytes."""
-    if given := os.environ.get("SOURCE_DATE_EPOCH"):
-        return int(given)
-    if not (REPO / ".git").exists():  # a release's sources, whose files have that time
-        return int((REPO / "version.mk").stat().st_mtime)
-    return int(subprocess.check_output(["git", "log", "-1", "--format=%ct"], cwd=REPO, text=True))
 
 
 def luci_packages() -> list[Package]:

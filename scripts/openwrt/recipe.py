@@ -1,13 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contents of the packages' Makefiles. The SDK reads the same files."""
 
+import os
 import pathlib
 import re
+import subprocess
+import time
 
 REPO = pathlib.Path(__file__).resolve().parent.parent.parent
 
 # ABI versions of libraries. Their packages' names end in them; the SDK also appends them to dependencies.
 ABI_VERSIONS = {"libmnl": "0"}
+
+
+def epoch() -> int:
+    """The timestamp of all files: the commit's time. The same commit gives the same bytes."""
+    if given := os.environ.get("SOURCE_DATE_EPOCH"):
+        return int(given)
+    if not (REPO / ".git").exists():  # a release's sources, whose files have that time
+        return int((REPO / "version.mk").stat().st_mtime)
+    return int(subprocess.check_output(["git", "log", "-1", "--format=%ct"], cwd=REPO, text=True))
 
 
 class Recipe:
@@ -19,7 +31,7 @@ class Recipe:
         self.vars: dict[str, str] = dict(re.findall(r"^\s*([A-Z_]+):=(.*?)\s*$", text, re.M))
         self.name = self.vars["PKG_NAME"]
         self.version = self.vars["PKG_VERSION"]
-        self.release = f"{self.version}-r{self.vars['PKG_RELEASE']}"
+        self.release = f"{self.version}-r{time.strftime('%Y%m%d%H%M%S', time.gmtime(epoch()))}"
         self._blocks: dict[str, str] = dict(re.findall(r"^define (\S+)\n(.*?)^endef", text, re.M | re.S))
 
     def block(self, name: str, of: str = "") -> str:

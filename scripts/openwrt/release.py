@@ -10,8 +10,7 @@ import time
 from typing import Any
 
 from .binaries import WORK
-from .contents import epoch
-from .recipe import REPO, Recipe
+from .recipe import REPO, Recipe, epoch
 
 NAME = "bquic"
 RECIPES = ("package/bquic-gateway", "package/wifirr-sched", "luci-app-bquic")
