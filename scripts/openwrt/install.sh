@@ -260,7 +260,7 @@ undo() {
 	esac || fail "$manager failed, as it says above"
 	# shellcheck disable=SC2086 # a list of patterns
 	rm -rf $LEFT
-	rm -rf /etc/bquic /etc/bquic-feed /etc/config/bquic /etc/config/bquic-opkg /etc/config/wifirr /etc/config/wifirr-opkg \
+	rm -rf /etc/bquic /etc/bquic-feed /etc/config/bquic /etc/config/bquic-opkg* /etc/config/wifirr /etc/config/wifirr-opkg* \
 		/etc/config/bquic.apk-new /etc/config/wifirr.apk-new /var/etc/bquic /var/etc/wifirr \
 		/var/run/bquic /var/run/wifirr
 	drop_keys ''

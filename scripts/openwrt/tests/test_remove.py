@@ -112,7 +112,7 @@ def test_undo_of_an_installation_that_ended_in_between(tmp_path: pathlib.Path) -
     feed.write(there.root / "tmp", ["mips_24kc"], "http://feed.example", keys.Feed(tmp_path / "keys"))
     before = there.state()
     for package in packages():
-        for path in [*package.tree.files, f"usr/lib/opkg/info/{package.name}.list", "usr/bin/bquic", "usr/sbin/wifirrd"]:
+        for path in [*package.tree.files, f"usr/lib/opkg/info/{package.name}.list", "usr/bin/bquic", "usr/sbin/wifirrd", "etc/config/bquic-opkg.backup"]:
             file = there.root / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.touch()
