@@ -18,8 +18,8 @@ FEEDS=/etc/opkg/customfeeds.conf
 LIST=/etc/apk/repositories.d/bquic.list
 KEEP=/lib/upgrade/keep.d/bquic-feed
 LANGUAGES='ca de es'
-PROGRAM=/usr/bin/bquic
-# What opkg leaves, and knows nothing of, if an installation ends in between, for lack of room or power.
+PROGRAM='/usr/bin/bquic /usr/bin/.apk.*' # the latter while apk unpacks it
+# What an installation leaves that ends in between, for lack of room or power: neither opkg nor apk knows of it.
 LEFT="$PROGRAM /usr/sbin/wifirrd /etc/*.d/*bquic-gateway /etc/*.d/*wifirr-sched /etc/hotplug.d/*/*bquic-gateway /etc/hotplug.d/*/*wifirr-sched
 	/etc/capabilities/bquic-*.json /etc/capabilities/wifirr-sched.json /etc/uci-defaults/90-bquic-gateway /etc/uci-defaults/90-wifirr-sched
 	/etc/uci-defaults/luci-i18n-bquic-* /lib/upgrade/keep.d/bquic-gateway /usr/libexec/rpcd/bquic /usr/libexec/rpcd/wifirr
@@ -106,6 +106,14 @@ gone() {
 	done
 }
 
+# unpacked: whether an installation that ended in between has left the program
+unpacked() {
+	for file in $PROGRAM; do
+		[ ! -e "$file" ] || return 0
+	done
+	return 1
+}
+
 # choose: sets packages to those that fit
 choose() {
 	# shellcheck source=/dev/null
@@ -124,7 +132,7 @@ choose() {
 
 	packages='' tight=''
 	[ "$free" -ge $FLASH_KB ] || tight=1
-	if has bquic-gateway || [ -e $PROGRAM ] || { [ -z "$tight" ] && [ "$memory" -ge $MEMORY_MB ]; }; then
+	if has bquic-gateway || unpacked || { [ -z "$tight" ] && [ "$memory" -ge $MEMORY_MB ]; }; then
 		packages=bquic-gateway
 	else
 		say "bquic-gateway (gateway and relay) does not fit: it needs $FLASH_KB KB and $MEMORY_MB MB."
@@ -216,6 +224,7 @@ install() {
 		fail "the new bquic-gateway needs $FLASH_KB KB beside the old one: nothing was installed. Remove the old one ($remove bquic-gateway)," \
 			'wait 30 s for its last connections, and run this script again; a configuration that you have changed stays.'
 	fi
+	# shellcheck disable=SC2086 # a list of patterns
 	has bquic-gateway || rm -f $PROGRAM # the rest of LEFT needs no room, and is replaced
 	# shellcheck disable=SC2086 # a list of words
 	case $manager in
@@ -260,6 +269,7 @@ undo() {
 	esac || fail "$manager failed, as it says above"
 	# shellcheck disable=SC2086 # a list of patterns
 	rm -rf $LEFT
+	find /etc /lib /usr /www -name '.apk.*' -exec rm -f {} ';' 2>/dev/null || true # there may be no /www
 	rm -rf /etc/bquic /etc/bquic-feed /etc/config/bquic /etc/config/bquic-opkg* /etc/config/wifirr /etc/config/wifirr-opkg* \
 		/etc/config/bquic.apk-new /etc/config/wifirr.apk-new /var/etc/bquic /var/etc/wifirr \
 		/var/run/bquic /var/run/wifirr

@@ -265,13 +265,19 @@ def test_an_upgrade_needs_no_room_for_what_is_there(router: Make, manager: str) 
     assert said.returncode == 0 and "bquic-gateway wifirr-sched" in there.calls()[-1] and "does not fit" not in said.stdout, said.stdout
 
 
-def test_an_installation_that_ended_in_between(router: Make) -> None:
-    """The program that opkg has unpacked, but not written down, takes the room that it needs."""
-    there, _ = router("opkg", free=3000)
+@pytest.mark.parametrize("manager, left", [("opkg", "usr/bin/bquic"), ("apk", "usr/bin/.apk.0123")])
+def test_an_installation_that_ended_in_between(router: Make, manager: str, left: str) -> None:
+    """The program that has been unpacked, but is in no list, takes the room that it needs."""
+    there, _ = router(manager, free=3000)
+    before = there.state()
     (there.root / "usr/bin").mkdir(exist_ok=True)
-    (there.root / "usr/bin/bquic").touch()
+    (there.root / left).touch()
+    assert there.run("--undo", "--yes").returncode == 0
+    assert there.state() == before
+    (there.root / left).touch()
     said = there.run("--yes")
     assert said.returncode == 0 and "does not fit" not in said.stdout, said.stdout
+    assert not (there.root / left).exists()
 
 
 def test_what_a_manager_says_it_did_is_looked_at(router: Make) -> None:
