@@ -284,6 +284,18 @@ func TestMistakes(t *testing.T) {
 		{"nothing but spaces", "config gateway\n\toption connect_from ' '\nconfig site\n\toption host '  '\n\toption root /\n", []string{
 			"conf:2: @gateway[0].connect_from: missing", "conf:4: @site[0].host: missing",
 		}},
+		{"spaces around a value", `config gateway
+	option state_dir '/etc/bquic '
+	option access_log '/mnt/a drive/log	'
+config relay
+	list gateway ' 10.1.2.3:8443'
+	list gateway 'gw.example.org :8443'
+`, []string{
+			`conf:2: @gateway[0].state_dir: "/etc/bquic " begins or ends with a space`,
+			`conf:3: @gateway[0].access_log: "/mnt/a drive/log\t" begins or ends with a space`,
+			`conf:5: @relay[0].gateway: " 10.1.2.3" is not a host name`,
+			`conf:6: @relay[0].gateway: "gw.example.org " is not a host name`,
+		}},
 		{"port", "config gateway\n\toption listen ':0'\n", []string{`conf:2: @gateway[0].listen: port "0" is not in the range 1 to 65535`}},
 		{"one port for two", `config gateway
 	option listen '127.0.0.1:8443'

@@ -53,8 +53,10 @@ var typeHostPort = newType("host:port", func(s string) (string, error) {
 	if err != nil || host == "" {
 		return "", fmt.Errorf("%q is not host:port, such as 10.1.2.3:8443 or [fd00::1]:8443", s)
 	}
-	if err := checkASCII(host); err != nil {
-		return "", err
+	if _, err := netip.ParseAddr(host); err != nil { // an address may have a zone
+		if _, err := parseHost(host); err != nil {
+			return "", err
+		}
 	}
 	return s, checkPort(port)
 })
@@ -79,6 +81,9 @@ func numberType(lowest, highest int) *Type {
 func parsePath(s string) (string, error) {
 	if !filepath.IsAbs(s) {
 		return "", fmt.Errorf("%q is not an absolute path", s)
+	}
+	if s != strings.TrimSpace(s) {
+		return "", fmt.Errorf("%q begins or ends with a space", s)
 	}
 	return filepath.Clean(s), nil
 }
