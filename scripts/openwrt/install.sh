@@ -195,7 +195,7 @@ update() {
 	opkg)
 		forget
 		opkg update || true
-		[ -e "$list" ]
+		zcat "$list" 2>/dev/null | grep -q "^Package: " # without check_signature, it may also be a portal's page
 		;;
 	apk)
 		apk update || true

@@ -19,12 +19,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 from openwrt import feed, keys  # noqa: E402
 
 URL = "http://feed.example/bquic"
-TOOLS = "sed grep find cut awk mkdir rm cat cp mv tail id sort printf command touch ls rmdir tee".split()
+TOOLS = "sed grep find cut awk mkdir rm cat cp mv tail id sort printf command touch ls rmdir tee gzip zcat".split()
 MANAGERS = {
     # They know the packages that they have installed, and nothing of what is in them. Without the feed, opkg keeps its old list. apk also
     # remembers what it should install, and gets it when it can.
     "opkg": """case $1 in
-update) [ -e /gone ] || : | tee /tmp/lists/bquic >/tmp/lists/bquic.sig; [ ! -e /dead ] ;;
+update) [ -e /gone ] || echo Package: bquic-gateway | gzip | tee /tmp/lists/bquic >/tmp/lists/bquic.sig; [ ! -e /portal ] || echo '<html>' >/tmp/lists/bquic; [ ! -e /dead ] ;;
 list-installed) sed 's/$/ - 1/' /packages ;;
 list-upgradable) [ ! -e /newer ] || echo 'bquic-gateway - 1 - 2' ;;
 install) shift; [ ! -e /usr/bin/bquic ] || { echo 'Only have 3000kb available'; exit 255; }
@@ -347,6 +347,15 @@ def test_an_upgrade_without_the_feed_is_none(router: Make, manager: str) -> None
     said = there.run("--yes")
     assert said.returncode == 1 and "nothing was installed" in said.stdout and "Installed." not in said.stdout
     assert there.calls() == [f"{manager} update"]
+
+
+def test_a_portal_in_place_of_the_feed(router: Make) -> None:
+    """Without check_signature, opkg takes its page for a list that has no package."""
+    there, _ = router("opkg")
+    assert there.run("--yes").returncode == 0
+    (there.root / "portal").touch()
+    said = there.run("--yes")
+    assert said.returncode == 1 and "nothing was installed" in said.stdout, said.stdout
 
 
 @pytest.mark.parametrize("manager", ["opkg", "apk"])
