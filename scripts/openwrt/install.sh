@@ -61,15 +61,20 @@ detect() {
 	[ "$(id -u)" = 0 ] || fail 'must be root'
 }
 
+# replace FILE: writes what it reads to a file, or leaves the file as it was, for lack of room
+replace() {
+	if ! { { [ ! -e "$1" ] || cp -p "$1" "$1.new"; } && cat >"$1.new" && mv "$1.new" "$1"; }; then
+		rm -f "$1.new"
+		fail "cannot write $1, as it says above: it is as it was. Make room, and run this script again."
+	fi
+}
+
 # drop LINES FILE...: deletes lines. busybox's sed -i empties a file if there is no room for another one.
 drop() {
 	lines=$1
 	shift
 	for file in "$@"; do
-		if ! { cp -p "$file" "$file.new" && sed "/$lines/d" "$file" | cat >"$file.new" && mv "$file.new" "$file"; }; then
-			rm -f "$file.new"
-			fail "cannot write $file, as it says above: it is as it was. Make room, and run this script again."
-		fi
+		[ ! -f "$file" ] || sed "/$lines/d" "$file" | replace "$file"
 	done
 }
 
@@ -164,22 +169,23 @@ add_feed() {
 	case $manager in
 	opkg)
 		mkdir -p /etc/opkg/keys
-		say "$OPKG_KEY" >"/etc/opkg/keys/$FINGERPRINT"
+		say "$OPKG_KEY" | replace "/etc/opkg/keys/$FINGERPRINT"
+		{
+			awk '!/^src\/gz bquic /' $FEEDS 2>/dev/null || true # unlike sed's, its last line has an end
+			say "src/gz bquic $URL/$arch"
+		} | replace $FEEDS
 		drop_keys "$FINGERPRINT"
-		[ ! -f $FEEDS ] || drop '^src\/gz bquic ' $FEEDS
-		[ -z "$(tail -c 1 $FEEDS 2>/dev/null)" ] || say '' >>$FEEDS # its last line may have no end
-		say "src/gz bquic $URL/$arch" >>$FEEDS
 		;;
 	apk)
 		mkdir -p /etc/apk/keys /etc/apk/repositories.d
-		say "$APK_KEY" >/etc/apk/keys/bquic.pem
-		say "$URL/$arch/packages.adb" >$LIST
+		say "$APK_KEY" | replace /etc/apk/keys/bquic.pem
+		say "$URL/$arch/packages.adb" | replace $LIST
 		kept="$kept /etc/apk/keys/bquic.pem $LIST" # opkg's are kept anyway
 		;;
 	esac
 	mkdir -p "${KEEP%/*}"
-	# shellcheck disable=SC2086,SC2094 # words; the list names itself
-	say $kept $KEEP >$KEEP
+	# shellcheck disable=SC2086 # words
+	say $kept $KEEP | replace $KEEP
 }
 
 # forget: removes what opkg has read of the feed, which is the file $list
@@ -276,7 +282,7 @@ undo() {
 	drop_keys ''
 	[ $manager != opkg ] || forget
 	rm -f $KEEP "/etc/opkg/keys/$FINGERPRINT" /etc/apk/keys/bquic.pem $LIST
-	[ ! -f $FEEDS ] || drop '^src\/gz bquic ' $FEEDS
+	drop '^src\/gz bquic ' $FEEDS
 	[ -s $FEEDS ] || rm -f $FEEDS
 	drop '^\(bquic\|wifirr\):' /etc/passwd /etc/group /etc/shadow
 	say 'All is as it was before.'

@@ -419,6 +419,19 @@ def test_a_full_flash_loses_nothing(router: Make, full: Callable[[Router], None]
 
 
 @pytest.mark.parametrize("manager", ["opkg", "apk"])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_full_flash_loses_no_feed(router: Make, full: Callable[[Router], None], manager: str, again: bool) -> None:
+    there, _ = router(manager)
+    if again:
+        assert there.run("--yes").returncode == 0
+    full(there)
+    before = there.state()
+    said = there.run("--yes", "http://other.example")
+    assert said.returncode == 1 and "Make room" in said.stdout, said.stdout
+    assert there.state() == before
+
+
+@pytest.mark.parametrize("manager", ["opkg", "apk"])
 def test_a_new_key_replaces_the_old_one(router: Make, tmp_path: pathlib.Path, manager: str) -> None:
     """The old one may have been stolen. Keys of others stay."""
     there, old = router(manager)
