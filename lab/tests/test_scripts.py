@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 
@@ -76,6 +77,14 @@ def suite(directory: pathlib.Path, part: str) -> pathlib.Path:
     return directory / "scripts/test"
 
 
+def by(seconds: float, condition: Callable[[], bool]) -> bool:
+    """Waits until the condition is true."""
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    return condition()
+
+
 def test_ctrl_c_ends_all_parts(tmp_path: pathlib.Path) -> None:
     """A terminal sends SIGINT to all processes of its foreground group."""
     test = suite(tmp_path, "echo $$ >$0.pid; exec sleep 600")
@@ -85,21 +94,59 @@ def test_ctrl_c_ends_all_parts(tmp_path: pathlib.Path) -> None:
     def parts() -> list[int]:
         return [int(text) for file in (tmp_path / "scripts").glob("*.pid") if (text := file.read_text())]
 
-    def wait_until(condition: Callable[[], bool]) -> bool:
-        end = time.monotonic() + 60
-        while not condition() and time.monotonic() < end:
-            time.sleep(0.05)
-        return condition()
-
     try:
-        assert wait_until(lambda: len(parts()) == 4)
+        assert by(60, lambda: len(parts()) == 4)
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(60) == 130
-        assert wait_until(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in parts()))
+        assert by(60, lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in parts()))
     finally:
         for pid in parts():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("names", [[], ["vm"]])
+def test_the_suite_ends_by_sigterm_as_by_ctrl_c(names: list[str], tmp_path: pathlib.Path) -> None:
+    """Whoever cancels a job ends only the first process. The parts went on for twenty minutes, beside the next job's."""
+    test = suite(tmp_path, "sleep 600; true")
+    files = tmp_path / "files"
+    files.mkdir()
+    process = subprocess.Popen([test, *names], stdout=subprocess.DEVNULL, env={**os.environ, "TMPDIR": str(files)}, start_new_session=True)
+
+    def running() -> list[str]:
+        """Of our session, which processes keep."""
+        return subprocess.run(["ps", "-o", "args=", "-s", str(process.pid)], capture_output=True, text=True).stdout.splitlines()
+
+    try:
+        assert by(60, lambda: running().count("sleep 600") == (len(names) or 4))
+        process.terminate()
+        assert process.wait(60) == 143 and by(60, lambda: not running()), running()
+        assert not list(files.iterdir())
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_the_suite_tells_what_it_is_at(tmp_path: pathlib.Path) -> None:
+    """For the first minutes, no part has ended."""
+    test = suite(tmp_path, 'while [ ! -e "$0.over" ]; do sleep 0.1; done')
+
+    def end() -> None:
+        for part in list((tmp_path / "scripts").glob("test-*")):
+            part.with_name(f"{part.name}.over").touch()
+
+    process = subprocess.Popen([test], stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    later = threading.Timer(60, end)
+    later.start()
+    said: list[str] = []
+    while said[-1:] != [""] and sum(line.startswith("begins ") for line in said) < 4:
+        said.append(process.stdout.readline())
+    later.cancel()
+    end()
+    assert len(said) == 5 and not [line for line in said if line.startswith("passed")], said
+    process.communicate()
+    assert process.returncode == 0
 
 
 @pytest.mark.parametrize("script", ["test", "test-vm", "test-vm-bridge", "test-cross", "test-quic-go", "../luci-app-bquic/test/run"])
@@ -114,10 +161,7 @@ def test_ctrl_c_leaves_no_files(script: str, tmp_path: pathlib.Path) -> None:
     waits.write_text(f"{made}\ngateway=\nsh -c 'touch {tmp_path}/waiting; exec sleep 600'\n")
     process = subprocess.Popen(["sh", waits], env={**os.environ, "TMPDIR": str(files)}, start_new_session=True,
                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
-    end = time.monotonic() + 60
-    while not (tmp_path / "waiting").exists() and time.monotonic() < end:
-        time.sleep(0.05)
-    assert list(files.iterdir())
+    assert by(60, (tmp_path / "waiting").exists) and list(files.iterdir())
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(60) == 130 and not list(files.iterdir())
 
@@ -126,6 +170,17 @@ def test_ctrl_c_leaves_no_files(script: str, tmp_path: pathlib.Path) -> None:
 def test_a_part_counts_only_if_its_result_is_known(part: str, code: int, tmp_path: pathlib.Path) -> None:
     """What ran the part may have been killed, for lack of memory."""
     assert subprocess.run([suite(tmp_path, part)], capture_output=True, start_new_session=True).returncode == code
+
+
+def test_lint_of_nothing_is_no_lint(tmp_path: pathlib.Path) -> None:
+    """git refuses a repository of another user: where a container's root tests what somebody else has cloned, it had nothing to object to."""
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "package/bquic-gateway/quic-go").mkdir(parents=True)
+    shutil.copy(ROOT / "scripts/test-lint", tmp_path / "scripts")
+    stub(tmp_path / "package/bquic-gateway/quic-go", prepare="")
+    environment = stub(tmp_path, gofmt="", git="echo fatal: detected dubious ownership >&2; exit 128")
+    done = subprocess.run([tmp_path / "scripts/test-lint"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 1 and "dubious ownership" in done.stderr
 
 
 def stub(directory: pathlib.Path, **programs: str) -> dict[str, str]:
