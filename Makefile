@@ -16,10 +16,12 @@ help: # this list
 	@scripts/test --list | sed 's/^/make test-/'
 	@echo "bench-%: $$(scripts/bench --list)"
 
+# Programs that are running cannot be written to, so new ones take their places.
 build: deps-build # bquic and wifirrd for this machine, in build/
 	scripts/build-bquic build/bquic
 	$(MAKE) -C $(wifirr)/src VERSION=$(PKG_VERSION)
-	cp $(wifirr)/src/wifirrd build/
+	cp $(wifirr)/src/wifirrd build/wifirrd.new
+	mv build/wifirrd.new build/wifirrd
 
 demo: deps-demo build # the mesh in namespaces: what BQUIC gains, in a table; a crowded cell (5 minutes, root)
 	lab/demo

@@ -149,7 +149,8 @@ def test_the_suite_tells_what_it_is_at(tmp_path: pathlib.Path) -> None:
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize("script", ["test", "test-vm", "test-vm-bridge", "test-cross", "test-quic-go", "../luci-app-bquic/test/run"])
+@pytest.mark.parametrize("script", ["test", "test-vm", "test-vm-bridge", "test-cross", "test-quic-go", "../luci-app-bquic/test/run", "build-bquic",
+                                    "../package/bquic-gateway/quic-go/prepare"])
 def test_ctrl_c_leaves_no_files(script: str, tmp_path: pathlib.Path) -> None:
     """Debian's sh runs the trap for its end only where it does not end by the signal."""
     files = tmp_path / "files"
@@ -181,6 +182,45 @@ def test_lint_of_nothing_is_no_lint(tmp_path: pathlib.Path) -> None:
     environment = stub(tmp_path, gofmt="", git="echo fatal: detected dubious ownership >&2; exit 128")
     done = subprocess.run([tmp_path / "scripts/test-lint"], env=environment, capture_output=True, text=True)
     assert done.returncode == 1 and "dubious ownership" in done.stderr
+
+
+def test_a_program_that_is_built_anew_can_be_started_meanwhile(tmp_path: pathlib.Path) -> None:
+    """Four parts of the suite build the same one. Where /tmp is another file system, go writes it in place: "text file busy"."""
+    for directory in ("scripts", "package/bquic-gateway/quic-go", "package/bquic-gateway/runtime", "package/bquic-gateway/src"):
+        (tmp_path / directory).mkdir(parents=True)
+    shutil.copy(ROOT / "scripts/build-bquic", tmp_path / "scripts")
+    shutil.copy(ROOT / "version.mk", tmp_path)
+    for directory in ("quic-go", "runtime"):
+        stub(tmp_path / "package/bquic-gateway" / directory, prepare="")
+    environment = stub(tmp_path, git="exit 1", go=f"""
+while [ "$1" != -o ]; do shift; done
+echo half >"$2"
+touch {tmp_path}/half
+while [ ! -e {tmp_path}/over ]; do sleep 0.1; done
+echo whole >"$2"
+""")
+    program = tmp_path / "bquic"
+    program.write_text("whole, and old")
+    process = subprocess.Popen([tmp_path / "scripts/build-bquic", program], env=environment)
+    try:
+        assert by(60, (tmp_path / "half").exists) and program.read_text() == "whole, and old"
+    finally:
+        (tmp_path / "over").touch()
+        process.wait()
+    assert program.read_text() == "whole\n" and not [path for path in tmp_path.iterdir() if ".new" in path.name]
+
+
+def test_a_daemon_that_runs_can_be_built_anew() -> None:
+    """make demo beside an experiment in which wifirrd runs: "Text file busy"."""
+    program = ROOT / "build/wifirrd"
+    shutil.copy("/bin/sleep", program)
+    process = subprocess.Popen([program, "600"])
+    try:
+        done = subprocess.run(["make", "-s", "-C", ROOT, "build"], capture_output=True, text=True)
+    finally:
+        process.kill()
+        process.wait()
+    assert done.returncode == 0 and program.read_bytes() == (ROOT / "package/wifirr-sched/src/wifirrd").read_bytes(), done.stderr
 
 
 def stub(directory: pathlib.Path, **programs: str) -> dict[str, str]:
