@@ -7,6 +7,7 @@ import contextlib
 import os
 import pathlib
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -149,7 +150,7 @@ def test_the_suite_tells_what_it_is_at(tmp_path: pathlib.Path) -> None:
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize("script", ["test", "test-vm", "test-vm-bridge", "test-cross", "test-quic-go", "../luci-app-bquic/test/run", "build-bquic",
+@pytest.mark.parametrize("script", ["test", "test-vm", "test-vm-bridge", "test-cross", "test-quic-go", "../luci-app-bquic/test/run", "build-bquic", "install-deps",
                                     "../package/bquic-gateway/quic-go/prepare"])
 def test_ctrl_c_leaves_no_files(script: str, tmp_path: pathlib.Path) -> None:
     """Debian's sh runs the trap for its end only where it does not end by the signal."""
@@ -182,6 +183,51 @@ def test_lint_of_nothing_is_no_lint(tmp_path: pathlib.Path) -> None:
     environment = stub(tmp_path, gofmt="", git="echo fatal: detected dubious ownership >&2; exit 128")
     done = subprocess.run([tmp_path / "scripts/test-lint"], env=environment, capture_output=True, text=True)
     assert done.returncode == 1 and "dubious ownership" in done.stderr
+
+
+def dependencies(directory: pathlib.Path) -> dict[str, str]:
+    """install-deps for a machine that has all packages but no new Go, which it can download; its environment."""
+    (directory / "scripts").mkdir()
+    for name in ("install-deps", "tool-path"):
+        shutil.copy(ROOT / "scripts" / name, directory / "scripts")
+    environment = stub(directory, dpkg_query="echo installed", dpkg="echo amd64", go="""
+case $1 in
+version) echo go version go1.19 linux/amd64 ;;
+mod) mkdir -p "$GOMODCACHE/$3/bin" "$GOMODCACHE/$3/pkg/tool/x" && touch "$GOMODCACHE/$3/bin/go" "$GOMODCACHE/$3/pkg/tool/x/vet" ;;
+esac""")
+    (directory / "files").mkdir()
+    return {**environment, "XDG_CACHE_HOME": str(directory / "cache"), "TMPDIR": str(directory / "files")}
+
+
+def test_half_a_go_is_none(tmp_path: pathlib.Path) -> None:
+    """Where the disk was full, or Ctrl-C came, half of Go counted as installed, and no build worked any more."""
+    environment = dependencies(tmp_path)
+    stub(tmp_path, mv='mkdir -p "$2" && cp -r "$1/bin" "$2" && echo no space left on device >&2; exit 1')
+
+    def installed() -> str:
+        return subprocess.run([tmp_path / "scripts/install-deps", "build"], env=environment, capture_output=True, text=True).stdout
+
+    assert "install-deps: Go " in installed()
+    assert "install-deps: Go " in installed()  # it tries again
+    (tmp_path / "mv").unlink()
+    assert "install-deps: Go " in installed() and not installed()
+    assert [path.name for path in (tmp_path / "cache/bquic").glob("go-*/*")] and not list((tmp_path / "files").iterdir())
+
+
+def test_what_apt_is_at_is_told(tmp_path: pathlib.Path) -> None:
+    """Nothing was for minutes."""
+    environment = dependencies(tmp_path)
+    over = tmp_path / "over"
+    stub(tmp_path, dpkg_query="exit 1", apt_get=f"echo Unpacking something; while [ ! -e {over} ]; do sleep 0.1; done", sudo='exec "$@"')
+    process = subprocess.Popen([tmp_path / "scripts/install-deps", "build"], env=environment, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    try:
+        assert "Debian packages" in process.stdout.readline()
+        assert select.select([process.stdout], [], [], 60)[0] and process.stdout.readline() == "Unpacking something\n"
+    finally:
+        over.touch()
+        process.communicate()
+    assert process.returncode == 0 and not list((tmp_path / "files").iterdir())
 
 
 def test_a_program_that_is_built_anew_can_be_started_meanwhile(tmp_path: pathlib.Path) -> None:
@@ -242,6 +288,21 @@ def test_the_virtual_machine_finds_its_kernel_in_any_language(tmp_path: pathlib.
         f"{ENGLISH} && echo '  Depends: linux-image-6.1.0-1-amd64' || echo '  Hängt ab von: linux-image-6.1.0-1-amd64'"))
     done = subprocess.run([tmp_path / "lab/vm/run", "/bin/true"], env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (77, "lab/vm/run: no kernel 6.1: nothing to be had\n")
+
+
+def test_half_a_kernel_is_none(tmp_path: pathlib.Path) -> None:
+    """Where the disk was full, the tests in the virtual machine were skipped from then on."""
+    (tmp_path / "lab/vm").mkdir(parents=True)
+    for name in ("run", "init"):
+        shutil.copy(ROOT / "lab/vm" / name, tmp_path / "lab/vm")
+    asked = tmp_path / "asked"
+    environment = stub(
+        tmp_path, apt_cache="echo '  Depends: linux-image-6.1.0-1-amd64'", depmod="", apt_get=f"echo >>{asked}; touch linux-image.deb",
+        dpkg_deb='mkdir -p "$3/boot" "$3/lib/modules/6.1.0-1-amd64" "$3/usr/src/linux-headers-6.1.0-1-amd64" && touch "$3/usr/src/linux-headers-6.1.0-1-amd64/Makefile"',
+        mv='mkdir -p "$2" && cp -r "$1/usr" "$2" && echo no space left on device >&2; exit 1')
+    for times in (1, 2):
+        assert subprocess.run([tmp_path / "lab/vm/run", "/bin/true"], env=environment, capture_output=True).returncode == 77
+        assert asked.read_text().count("\n") == times
 
 
 def test_what_qemu_cannot_run_is_skipped_in_any_language(tmp_path: pathlib.Path) -> None:
