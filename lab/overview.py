@@ -159,5 +159,6 @@ def page(paper_lines: Sequence[Sequence[str]], directory: pathlib.Path = ROOT / 
     lines = [
         *clients(directory), *leg(rows("bquic-mesh")), *random_paths(rows("paths")), *neighbours(rows("fairness"), rows("sharing")), *crowd(directory),
         *processors(rows("router"), headline.slow_node(directory)), *strangers(rows("abuse"), rows("fleet")), reproduced(paper_lines)]
-    plots = [f"![{name}](results/{name}.svg)\n*{caption}*\n" for name, caption in FIGURES.items() if (ROOT / f"docs/results/{name}.svg").exists()]
+    plots = [f"![{name}](results/{name}.svg)\n*{caption}*\n" for name, caption in FIGURES.items()
+             if directory == ROOT / "results" and (ROOT / f"docs/results/{name}.svg").exists()]
     return "## In short\n\n" + "".join(f"- {line}\n" for line in lines) + "\n" + "\n".join(plots)

@@ -119,7 +119,7 @@ def section(module_name: str, figures: list[str], lines: list[list[str]], quick:
     text += f"```\n{module.report(rows)}\n```\n"
     if any(line[3] == "not reproduced" for line in lines):
         text += f"\n{module.WHY_NOT}\n"
-    for figure in figures:
+    for figure in figures if path == module.RESULTS else ():  # which are of these rows
         if (ROOT / f"docs/results/{figure}.svg").exists():
             text += f"\n![{figure}](results/{figure}.svg)\n"
     return text
@@ -131,7 +131,8 @@ def main() -> int:
     args = parser.parse_args()
     if not args.quick:
         draw()
-    text = "# Results\n\nGenerated from `results/` by `lab/report.py`; do not edit. Medians; in brackets is the 95 % bootstrap interval of the median, or,\nwith fewer than six runs, the smallest and the largest run.\n\n"
+    of_what = "the last quick runs (`build/lab/`; where there are none, from `results/`)" if args.quick else "`results/`"
+    text = f"# Results\n\nGenerated from {of_what} by `lab/report.py`; do not edit. Medians; in brackets is the 95 % bootstrap interval of the median, or,\nwith fewer than six runs, the smallest and the largest run.\n\n"
     of = papers(args.quick)
     lines = [line for some in of.values() for line in some]
     text += overview.page(lines, ROOT / ("build/lab" if args.quick else "results")) + "\n" + papers_table(lines) + "\n"

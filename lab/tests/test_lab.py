@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.machinery
 import importlib.util
 import json
@@ -453,6 +454,24 @@ def test_quick_report_of_an_experiment_without_a_quick_set() -> None:
         RESULTS = ROOT / "results/fleet.json"
 
     assert load("lab/report.py").rows_of(Experiment, quick=True)[0] == Experiment.RESULTS
+
+
+def test_a_quick_report_has_no_figures_of_other_rows() -> None:
+    """Below the tables of somebody's own measurements were the plots of ours."""
+    from lab import overview
+
+    report = load("lab/report.py")
+    fairness = importlib.import_module("fairness")
+    quick = ROOT / "build/lab/quick-for-a-test.json"
+    results.write(quick, results.read(fairness.RESULTS))
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(fairness, "QUICK_RESULTS", quick)
+            assert "](results/" not in report.section("fairness", ["fairness"], [], True)
+        assert "](results/fairness.svg)" in report.section("fairness", ["fairness"], [], False)
+    finally:
+        quick.unlink()
+    assert "](results/" in overview.page([]) and "](results/" not in overview.page([], quick.parent)
 
 
 def test_first_page_needs_no_rows(tmp_path: pathlib.Path) -> None:
