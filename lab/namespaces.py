@@ -13,9 +13,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from types import FrameType
 
-PREFIX = "lab"  # of namespaces: lab<pid>-<name>
+# Of namespaces, bquic-lab<pid>-<name>, and directories. What has such a name, and no process any more, is removed, so nobody else must use it.
+PREFIX = "bquic-lab"
 # Other work on the machine must not affect measurements. Where the kernel groups
 # processes by session (sched_autogroup), niceness counts only within a group, and
 # the group has its own. So every command runs in a new session, and sets the group's.
@@ -27,6 +29,7 @@ CONTROL_GROUPS = "control-groups"  # in a lab's directory, if they are mounted n
 MACHINE_PRESSURE = pathlib.Path("/proc/pressure/cpu")
 
 CUBIC = ("congctl", "cubic")  # of a route
+IN_A_CONTAINER = " (in a container, the lab needs --privileged)"
 
 # Settings that measurements rely on, whatever the machine's own are.
 SYSCTLS = {
@@ -49,6 +52,20 @@ def exit_on_signals() -> None:
 
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGHUP, leave)
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Signals that end us wait for the end of the block: who presses Ctrl-C once more must not keep us from cleaning up."""
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
 
 
 def own_group(*command: str | pathlib.Path, processes: str = "/dev/null") -> list[str | pathlib.Path]:
@@ -117,7 +134,10 @@ class Lab:
         if os.geteuid() != 0:
             raise Failed("must be root, for network namespaces")
         remove_stale()
-        os.setpriority(os.PRIO_PROCESS, 0, NICE)
+        try:
+            os.setpriority(os.PRIO_PROCESS, 0, NICE)
+        except PermissionError as error:
+            raise Failed(f"cannot raise its priority: {error.strerror}{IN_A_CONTAINER}") from None
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
         self._group = self._own_group()
         return self
@@ -150,6 +170,10 @@ class Lab:
         return cpu_waited(self._group / "cpu.pressure" if self._group else MACHINE_PRESSURE)
 
     def __exit__(self, *_: object) -> None:
+        with undisturbed():
+            self._remove()
+
+    def _remove(self) -> None:
         os.setpriority(os.PRIO_PROCESS, 0, 0)
         for process in reversed(self.processes):
             stop(process)
@@ -172,8 +196,10 @@ class Lab:
     def namespace(self, name: str) -> str:
         """Makes a namespace and returns its full name."""
         full = f"{PREFIX}{os.getpid()}-{name}"
-        subprocess.run(["ip", "netns", "add", full], check=True)
         self.namespaces.append(full)
+        done = subprocess.run(["ip", "netns", "add", full], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Failed(f"ip netns add: {done.stderr.strip()}{IN_A_CONTAINER}")
         self.run(full, "ip", "link", "set", "lo", "up")
         self.run(full, "sysctl", "-qw", *(f"{k}={v}" for k, v in SYSCTLS.items()))
         return full

@@ -295,7 +295,7 @@ def test_control_groups_that_nobody_has_mounted(monkeypatch: pytest.MonkeyPatch)
 
     process = subprocess.Popen(["true"])
     process.wait()
-    killed = pathlib.Path(tempfile.mkdtemp(prefix=f"lab{process.pid}-"))
+    killed = pathlib.Path(tempfile.mkdtemp(prefix=f"{namespaces.PREFIX}{process.pid}-"))
     mount = killed / namespaces.CONTROL_GROUPS
     mount.mkdir()
     subprocess.run(["mount", "-t", "cgroup2", "none", mount], check=True)
@@ -360,58 +360,6 @@ def test_targets_are_judged() -> None:
     assert verdict(11.9, "wifi, 3 hops: bquic / standard") == "MISSED"
     assert verdict(10.9, "wifi, 3 hops: bquic / tcp") == "MISSED"
     assert verdict(12.0, "lossy: bquic / standard") == "not measured"
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_nothing_is_left(number: signal.Signals) -> None:
-    process = subprocess.Popen(
-        [sys.executable, str(ROOT / "lab/run-one"), "--repetitions", "1000", "--size", "1M"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
-    )
-    assert process.stdout
-    assert json.loads(process.stdout.readline())["contender"] == "bquic"  # it is in the middle of a run
-    process.send_signal(number)
-    process.communicate(timeout=60)
-    assert process.returncode != 0
-    assert f"lab{process.pid}-" not in subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout
-    assert f"lab{process.pid}-" not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
-    assert not list(pathlib.Path("/tmp").glob(f"lab{process.pid}-*"))
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_nothing_is_left_of_stress(number: signal.Signals) -> None:
-    """Of a measurement whose namespaces are made by another program."""
-    process = subprocess.Popen([sys.executable, str(ROOT / "lab/experiments/load.py"), "--quick"], stderr=subprocess.PIPE, text=True,
-                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
-
-    def stress() -> str:
-        """The process number of the program."""
-        return subprocess.run(["pgrep", "-P", str(process.pid), "stress"], capture_output=True, text=True).stdout.strip()
-
-    def left(pid: str) -> str:
-        return "".join(line for line in os.listdir("/run/netns") if line.endswith(f"-{pid}"))
-
-    namespaces.wait_until("namespaces", lambda: bool((pid := stress()) and "origin" in left(pid)), 600)  # it is built before
-    pid = stress()
-    process.send_signal(number)
-    said = process.communicate(timeout=120)[1]
-    assert process.returncode == 128 + number and "Traceback" not in said
-    assert not left(pid) and not os.path.exists(f"/proc/{pid}")
-
-
-def test_what_a_killed_lab_left_is_removed() -> None:
-    process = subprocess.Popen([sys.executable, str(ROOT / "lab/run-one"), "--repetitions", "1000", "--size", "1M"],
-                               stdout=subprocess.PIPE, text=True)
-    assert process.stdout
-    process.stdout.readline()
-    process.kill()
-    process.communicate()
-    name = f"lab{process.pid}-phone"
-    assert os.path.exists(f"/run/netns/{name}")
-    namespaces.remove_stale()
-    assert not os.path.exists(f"/run/netns/{name}")
-    assert not list(pathlib.Path("/tmp").glob(f"lab{process.pid}-*"))
 
 
 def test_every_experiment_starts_by_its_name() -> None:
