@@ -198,10 +198,8 @@ config site
                 f"https://:{port} {{\n\ttls {state}/cert.pem {state}/key.pem\n"
                 f"\troot * {self.root}\n\tfile_server\n}}\n"
             )
-            process = self.lab.start(
-                self.mesh.gateway, "env", f"HOME={self.lab.dir}", str(binary), "run", "--config", str(path), "--adapter",
-                "caddyfile", log="caddy.log",
-            )
+            process = self.lab.start(self.mesh.gateway, "env", f"HOME={self.lab.dir}", str(binary), "run", "--config", str(path),
+                                     "--adapter", "caddyfile", log="caddy.log")
 
             def ready() -> bool:
                 if process.poll() is not None:
@@ -372,10 +370,8 @@ def udp(servers: Servers) -> Download:
     servers.lab.run(mesh.phone, "nft", "add table inet sink; add chain inet sink in { type filter hook input priority 0; };"
                     " add rule inet sink in udp dport 9 drop")
     for load in FLOOD_LOADS:
-        process = servers.lab.start(
-            mesh.gateway, sys.executable, "-c", FLOOD, Mesh.PHONE, str(UDP_PAYLOAD), str(capacity * load),
-            str(FLOOD_SECONDS + 1), log="flood.log",
-        )
+        process = servers.lab.start(mesh.gateway, sys.executable, "-c", FLOOD, Mesh.PHONE, str(UDP_PAYLOAD), str(capacity * load),
+                                    str(FLOOD_SECONDS + 1), log="flood.log")
         time.sleep(0.8)  # until queues are full
         mesh.medium.mark()
         time.sleep(FLOOD_SECONDS)
@@ -383,9 +379,12 @@ def udp(servers: Servers) -> Download:
         process.wait()
         down = window["down"]["delivered_bytes"] * UDP_PAYLOAD / IP_PACKET
         mbps = down * 8 / window["seconds"] / 1e6
-        if mbps > best.mbps:
+        lagged = window["lag_ms"] >= LAG_LIMIT_MS  # might have been the best, so the run does not count
+        if lagged or mbps > best.mbps:
             best = Download(mbps, int(down), window["seconds"], details={"window": window, "load": load})
         wait_until("the medium's queues to be empty", lambda: silent(mesh.medium), 60)
+        if lagged:
+            break
     servers.lab.run(mesh.phone, "nft", "delete table inet sink")
     return best
 

@@ -9,6 +9,7 @@ import os
 import pathlib
 import queue
 import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -57,11 +58,20 @@ def build_go(output: pathlib.Path, package: str, *flags: str) -> None:
         raise Failed(f"go build {package}:\n{done.stderr[-2000:]}")
 
 
-def build() -> None:
-    """Builds wifi-medium if it is missing or out of date."""
-    done = subprocess.run(["make", "-s", "-C", str(REPOSITORY / "lab/wifi")], capture_output=True, text=True)
+def make(directory: str, what: str) -> None:
+    """Makes what is missing or out of date in a directory of the lab, and says so before, because it takes a minute."""
+    command = ["make", "-s", "-C", str(REPOSITORY / directory)]
+    if subprocess.run([*command, "-q"], capture_output=True).returncode == 0:
+        return
+    print(f"building {what} (once)", file=sys.stderr, flush=True)
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
-        raise Failed(f"make -C lab/wifi:\n{done.stderr[-2000:]}")
+        raise Failed(f"make -C {directory}:\n{done.stderr[-2000:]}")
+
+
+def build() -> None:
+    """Builds wifi-medium."""
+    make("lab/wifi", "the emulator of the medium")
 
 
 class Medium:

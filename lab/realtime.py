@@ -36,8 +36,11 @@ def binary(more: Sequence[pathlib.Path] = ()) -> str:
     """A hash of all programs involved (bquic, the medium and MORE): rows of other programs are not reused."""
     sha = hashlib.sha256()
     for path in (BQUIC, *more, medium.BINARY):
-        with open(path, "rb") as file:
-            sha.update(hashlib.file_digest(file, "sha256").digest())
+        try:
+            with open(path, "rb") as file:
+                sha.update(hashlib.file_digest(file, "sha256").digest())
+        except FileNotFoundError:
+            raise namespaces.Failed(f"{path.relative_to(REPOSITORY)} is missing: make build") from None
     return sha.hexdigest()[:16]
 
 

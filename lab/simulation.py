@@ -15,7 +15,9 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from lab import medium
 from lab.measure import ENDS_WITH_US, at_once, commit, progress
+from lab.namespaces import Failed
 from lab.results import Row, options, read, show, write
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -47,7 +49,10 @@ FIGURES = (
 
 
 def build() -> None:
-    subprocess.run(["make", "-s", "-C", str(SOURCES)], check=True)
+    try:
+        medium.make("lab/ns3", "the simulation")
+    except Failed as error:
+        raise RuntimeError(str(error)) from None
 
 
 # A comment, or a literal, which may hold what looks like one.

@@ -108,7 +108,7 @@ class Scene:
 
 
 def figures(took: list[float]) -> Row:
-    cuts = statistics.quantiles(took, n=100, method="inclusive")
+    cuts = statistics.quantiles(took, n=100, method="inclusive") if len(took) > 1 else 99 * took
     return {"median_ms": round(statistics.median(took), 2), "p90_ms": round(cuts[89], 2), "p99_ms": round(cuts[98], 2),
             "count": len(took), "lost": sum(ms >= clients.LOST_MS for ms in took)}
 
