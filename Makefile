@@ -9,12 +9,16 @@ bquic := package/bquic-gateway
 wifirr := package/wifirr-sched
 include version.mk
 
-.PHONY: help build demo test coverage test-quick bench bench-browsers bench-flows bench-sessions lint packages feed release clean
+.PHONY: help root build demo test coverage test-quick bench bench-browsers bench-flows bench-sessions lint packages feed release clean
 
 help: # this list
 	@awk -F ':.*# ' '/^[a-z%-]+:.*# / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 	@scripts/test --list | sed 's/^/make test-/'
 	@echo "bench-%: $$(scripts/bench --list)"
+
+# Before anything is installed for somebody who cannot go on.
+root:
+	@[ "$$(id -u)" = 0 ] || { echo "must be root, for network namespaces: sudo make $(MAKECMDGOALS)" >&2; exit 1; }
 
 # Programs that are running cannot be written to, so new ones take their places.
 build: deps-build # bquic and wifirrd for this machine, in build/
@@ -23,14 +27,14 @@ build: deps-build # bquic and wifirrd for this machine, in build/
 	cp $(wifirr)/src/wifirrd build/wifirrd.new
 	mv build/wifirrd.new build/wifirrd
 
-demo: deps-demo build # the mesh in namespaces: what BQUIC gains, in a table; a crowded cell (5 minutes, root)
+demo: root deps-demo build # the mesh in namespaces: what BQUIC gains, in a table; a crowded cell (5 minutes, root)
 	lab/demo
 	lab/demo-crowd
 
-test: deps-test # everything that can be checked (25 minutes on two cores, root)
+test: root deps-test # everything that can be checked (25 minutes on two cores, root)
 	scripts/test
 
-coverage: deps-test # test, with how much of the Go and C sources it reaches (an hour, root)
+coverage: root deps-test # test, with how much of the Go and C sources it reaches (an hour, root)
 	scripts/test --coverage
 
 test-quick: deps-lint # for the inner loop: lint of what has changed, tests that need neither root nor namespaces (2 minutes)

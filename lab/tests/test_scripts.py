@@ -11,6 +11,7 @@ import select
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -197,6 +198,20 @@ mod) mkdir -p "$GOMODCACHE/$3/bin" "$GOMODCACHE/$3/pkg/tool/x" && touch "$GOMODC
 esac""")
     (directory / "files").mkdir()
     return {**environment, "XDG_CACHE_HOME": str(directory / "cache"), "TMPDIR": str(directory / "files")}
+
+
+@pytest.mark.parametrize("target", ["demo", "test"])
+def test_who_is_not_root_installs_nothing(target: str) -> None:
+    """He was told so after Go and a hundred packages."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = pathlib.Path(name)
+        (directory / "scripts").mkdir()
+        for file in ("Makefile", "version.mk"):
+            shutil.copy(ROOT / file, directory)
+        stub(directory / "scripts", install_deps="echo installed; exit 1", tool_path='echo "$PATH"')
+        directory.chmod(0o755)
+        done = subprocess.run(["setpriv", "--reuid=65534", "--clear-groups", "make", "-C", directory, target], capture_output=True, text=True)
+    assert done.returncode and f"must be root, for network namespaces: sudo make {target}\n" in done.stderr and "installed" not in done.stdout
 
 
 def test_half_a_go_is_none(tmp_path: pathlib.Path) -> None:
