@@ -71,11 +71,11 @@ class Download:
 
 
 def commit() -> str:
-    """The commit of the measured tree, with "+" if there are uncommitted changes."""
+    """The commit of the measured tree, with "+" if there are uncommitted changes of more than what measurements write."""
     def git(*command: str) -> str:
         return subprocess.run(["git", "-C", str(REPOSITORY), *command], capture_output=True, text=True).stdout.strip()
 
-    return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")
+    return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "-uno", "--", ".", ":!results", ":!docs", ":!README.md") else "")
 
 
 def at_once(jobs: int, one: Callable[[Any], None], items: Iterable[Any]) -> None:

@@ -11,6 +11,7 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -19,6 +20,9 @@ from collections.abc import Callable
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from lab import measure  # noqa: E402
 
 # Programs that experiments run, and Debian's packages of them, beside those of every system.
 PROGRAMS = {
@@ -269,6 +273,41 @@ echo whole >"$2"
         (tmp_path / "over").touch()
         process.wait()
     assert program.read_text() == "whole\n" and not [path for path in tmp_path.iterdir() if ".new" in path.name]
+
+
+def test_rows_do_not_make_another_program(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program named the commit, and whether anything was changed, so make bench-NAME began anew after an interruption: its own rows had made another program."""
+    for directory in ("scripts", "results", "bin", "package/bquic-gateway/quic-go", "package/bquic-gateway/runtime", "package/bquic-gateway/src"):
+        (tmp_path / directory).mkdir(parents=True)
+    shutil.copy(ROOT / "scripts/build-bquic", tmp_path / "scripts")
+    shutil.copy(ROOT / "version.mk", tmp_path)
+    for directory in ("quic-go", "runtime"):
+        stub(tmp_path / "package/bquic-gateway" / directory, prepare="")
+    environment = stub(tmp_path / "bin", go='while [ "$1" != -ldflags ]; do shift; done; echo "$2" >"$4"')
+    monkeypatch.setattr(measure, "REPOSITORY", tmp_path)
+
+    def git(*command: str) -> None:
+        subprocess.run(["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=b", *command], check=True, capture_output=True)
+
+    def built() -> tuple[str, str]:
+        """What the program says, and what a row does."""
+        subprocess.run([tmp_path / "scripts/build-bquic", tmp_path / "program"], env=environment, check=True)
+        return (tmp_path / "program").read_text(), measure.commit()
+
+    rows, source = tmp_path / "results/rows.json", tmp_path / "package/bquic-gateway/src/main.go"
+    for file in (rows, source):
+        file.touch()
+    git("init", "-q")
+    git("add", "results", "package", "scripts", "version.mk")
+    git("commit", "-q", "-m", "first")
+    before = built()
+    rows.write_text("[]")
+    assert built() == before and "changed" not in before[0] and "+" not in before[1]
+    git("commit", "-q", "-a", "-m", "rows")
+    assert built()[0] == before[0]
+    source.write_text("package main")
+    program, row = built()
+    assert "changed" in program and row.endswith("+")
 
 
 def test_a_daemon_that_runs_can_be_built_anew() -> None:
