@@ -403,7 +403,7 @@ def paper(rows: list[Row]) -> list[list[str]]:
 WHY_NOT = (
     "Where a gain is smaller than the papers': their QUIC was that of 2016 to 2018, with a pacer that sent single packets. Today's "
     "quic-go sends up to ten at once (segmentation offload), so over one hop its packets are as close as BQUIC's, and it comes to "
-    "within a few percent of what the hop carries. What is left to gain grows with hops and delay: there its slow start ends at "
+    "within a few percent of BQUIC. There is more to gain where there are both several hops and delay: there its slow start ends at "
     "about 40 packets, and its acknowledgements take the channel from the data."
 )
 

@@ -84,9 +84,9 @@ def never_later(rows: list[Row]) -> list[list[str]]:
 
 
 def of(rows: list[Row], flow: str, alone: bool, form: str) -> list[Row]:
-    """The rows beside the centre's downloads."""
+    """The rows beside the centre's downloads, without those of crowds, which have other seeds."""
     full = {**simulation.CENTRE, "interactive": flow, "interactive_alone": alone, "form": form, "file_mb": FILE_MB}
-    return [r for r in rows if all(r[k] == v for k, v in full.items() if k != "seed")]
+    return [r for r in rows if r["seed"] not in simulation.REPORTED["11g"] and all(r[k] == v for k, v in full.items() if k != "seed")]
 
 
 def report(rows: list[Row]) -> str:

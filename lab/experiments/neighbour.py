@@ -6,7 +6,7 @@ The paper (WiFiRR, TMC 2016, figure 23): 15 laptops of 802.11n, 1.3x with HTTP
 and 1.9x with SPDY instead of 2.4x and 2.7x alone. Here: 15 stations behind
 today's AP, 802.11n and 802.11g, with the neighbours and without. "default" is wifirrd as it ships: larger
 windows for 802.11n, turns for 802.11g; "turns" are the paper's own, with 802.11n. On 802.11g, where other APs leave
-too little time for all uploads, turns let those of browsing clients through, and half of the clients are done far sooner.
+too little time for all uploads, half of the clients are done far sooner with turns.
 The seeds are those on which turns were chosen, with other crowds.
 
 Writes results/neighbour.json (rows: lab/simulation.py) and

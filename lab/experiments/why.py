@@ -260,8 +260,8 @@ def paper(rows: list[Row]) -> list[list[str]]:
 
 
 WHY_NOT = (
-    "Why the root differs: the thesis had one path to each client, so the window stood for the rate. Here, media differ in delay "
-    "by a factor of 50, and a window says little without the delay. And the mean time between packets that arrive is little else than "
+    "Why the root differs: the thesis had one path to each client, so the window stood for the rate. Here, media differ in delay, "
+    "and a window says little without the delay. And the mean time between packets that arrive is little else than "
     "the throughput itself."
 )
 
