@@ -17,8 +17,10 @@ import (
 
 	"bquic/internal/gateway"
 	"bquic/internal/processor"
+	"bquic/internal/proof"
 	"bquic/internal/relay"
 	"bquic/internal/status"
+	"bquic/internal/tunnel"
 )
 
 const (
@@ -55,7 +57,7 @@ func Gateway(data json.RawMessage, now time.Time) string {
 		{"profiles", strings.Join(st.Profiles, ", ")},
 		{"connections", fmt.Sprintf("%d QUIC, %d TCP; %d QUIC since the start", st.Live, st.TCP, st.Total)},
 		{"requests", fmt.Sprintf("%d; %s sent, %s received", st.Requests, size(st.Sent), size(st.Received))},
-		{"refused", d.refusals()},
+		{"refused", d.refusals(st.Tunnels)},
 	}, tunnels(&st)...), peers(&st), origins(&st), connections(&st))
 }
 
@@ -109,14 +111,19 @@ func Relay(data json.RawMessage, now time.Time) string {
 	if !st.Since.IsZero() {
 		state += " for " + age(now.Sub(st.Since))
 	}
-	state += word(st.Taking, ", takes new connections", ", new connections go direct")
+	able := st.State == relay.StateUp && st.Taking
+	taking := able && st.Proof.Verdict != proof.Spared
+	state += word(taking, ", takes new connections", ", new connections go direct")
+	if able && !taking {
+		state += ": carried ones were slower, or got no answer"
+	}
 	return draw("relay", d, now, []fact{
 		{"gateway", st.Gateway},
 		{"state", state},
 		{"clients", unseen(st.Unseen)},
 		{"last error", st.LastError},
 		{"bridged by", strings.Join(st.BridgePorts, ", ")},
-		{"processor", processorOf(st.Processor)},
+		{"processor", processorOf(st.Processor, taking)},
 		{"profile", d.Profile},
 		{"carried", relayed(st.Carried)},
 		{"direct", relayed(st.Direct)},
@@ -153,8 +160,8 @@ func unseen(u *relay.Unseen) string {
 	return "the relay sees none of their connections: " + u.Reason
 }
 
-// processorOf describes the measurements and the decision.
-func processorOf(st processor.Status) string {
+// processorOf describes the measurements and the decision. If the relay takes nothing for another reason, the decision has no effect.
+func processorOf(st processor.Status, taking bool) string {
 	if st.Takes == "" { // an older daemon
 		return ""
 	}
@@ -163,7 +170,7 @@ func processorOf(st processor.Status) string {
 		path = "path " + processor.Rate(st.Path)
 	}
 	follows := map[string]string{
-		"":                     "connections are carried",
+		"":                     word(taking, "connections are carried", "fast enough"),
 		processor.WhyMeasuring: "being measured, so connections go direct",
 		processor.WhyBusy:      "busy, so connections go direct",
 		processor.WhySlow:      "TCP goes direct",
@@ -215,12 +222,15 @@ func read(data json.RawMessage, st any) *daemon {
 	return d
 }
 
-func (d *daemon) refusals() string {
+func (d *daemon) refusals(t *tunnel.Stats) string {
 	var parts []string
 	for _, reason := range slices.Sorted(maps.Keys(d.refused)) {
-		if n := d.refused[reason]; n > 0 {
+		if n := d.refused[reason]; n > 0 && reason != "retry" { // after which the client comes again
 			parts = append(parts, fmt.Sprintf("%s %d", reason, n))
 		}
+	}
+	if t != nil && t.Denied > 0 {
+		parts = append(parts, fmt.Sprintf("no valid token %d", t.Denied))
 	}
 	return cmp.Or(strings.Join(parts, ", "), "none")
 }

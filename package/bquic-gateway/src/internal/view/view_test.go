@@ -14,6 +14,7 @@ import (
 
 	"bquic/internal/gateway"
 	"bquic/internal/processor"
+	"bquic/internal/proof"
 	"bquic/internal/relay"
 	"bquic/internal/site"
 	"bquic/internal/status"
@@ -47,7 +48,8 @@ func TestGateway(t *testing.T) {
 		Tunnels: &tunnel.Stats{Open: 2, Places: 500, Total: 9, Up: 1000, Down: 2_500_000_000, Uplink: true,
 			Peers: []*tunnel.Peer{{Name: "north", Open: 2, Total: 9, Up: 1000, Down: 2_500_000_000, Refused: 1}}},
 	}
-	st.Refused.Rate, st.Refused.Full = 4, 2
+	st.Refused.Rate, st.Refused.Full, st.Refused.Retry = 4, 2, 99
+	st.Tunnels.Denied = 12
 	for i := range 12 {
 		c := gateway.Connection{Remote: fmt.Sprintf("192.0.2.%d:4433", i), Profile: "bquic", Since: 75, DataPerAck: 24.96}
 		c.TransportStats.PacketsSent, c.TransportStats.PacketsLost, c.TransportStats.SmoothedRTT = 1000, 7, 12_340*time.Microsecond
@@ -61,7 +63,7 @@ gateway 1.2.3, up for 1 d 1 h
   profiles     bquic, standard
   connections  12 QUIC, 3 TCP; 345 QUIC since the start
   requests     7; 1.23 MB sent, 999 B received
-  refused      full 2, rate 4
+  refused      full 2, rate 4, no valid token 12
   tunnels      2 of 500 now, 9 since the start; 1 kB up, 2.5 GB down
   uplink       works
 
@@ -132,6 +134,30 @@ relay 1.2.3, up for 59 s
   client    connections  sent  received  directly
   10.0.0.2  3            10 B  1 MB      1 kB
 `)
+}
+
+// TestRelayTakes: a relay takes connections only if nothing keeps it from that, and only then its processor's decision has an effect.
+func TestRelayTakes(t *testing.T) {
+	for _, tc := range []struct {
+		state, why string
+		taking     bool
+		verdict    proof.Verdict
+		wants      []string
+	}{
+		{"up", "", true, proof.Faster, []string{"up, takes new connections\n", ": connections are carried;"}},
+		{"up", "", false, proof.Faster, []string{"up, new connections go direct\n", ": fast enough;"}},
+		{"away", "", false, proof.Faster, []string{"away, new connections go direct\n", ": fast enough;"}},
+		{"up", "", true, proof.Spared, []string{"up, new connections go direct: carried ones were slower, or got no answer\n", ": fast enough;"}},
+		{"up", processor.WhySlow, false, proof.Unsure, []string{"up, new connections go direct\n", ": TCP goes direct;"}},
+	} {
+		got := Relay(marshal(t, relay.Status{State: tc.state, Taking: tc.taking, Proof: proof.Report{Verdict: tc.verdict},
+			Processor: processor.Status{Takes: "all", Why: tc.why, Carries: 42e6, Path: 25e6}}), now)
+		for _, part := range tc.wants {
+			if !strings.Contains(got, part) {
+				t.Errorf("%+v: no %q in\n%s", tc, part, got)
+			}
+		}
+	}
 }
 
 // TestOther: a daemon of another version, with fields of other types, is shown as far as possible.
