@@ -9,7 +9,6 @@ function luci(read, answers, config, translate = (text) => text) {
 	const did = []; // calls that change something
 	const sections = [];
 	const made = {};
-	const loaded = {}; // copies of configurations, which may be older than these
 
 	function append(node, children) {
 		if (Array.isArray(children)) {
@@ -166,6 +165,27 @@ function luci(read, answers, config, translate = (text) => text) {
 		render() { return this.reset(); }
 	}
 
+	class Uci {
+		constructor() { this.loaded = {}; } // copies of configurations, which may be older than these
+		load(name) {
+			if (!config[name])
+				return Promise.reject(new Error('no such file'));
+			this.loaded[name] ??= structuredClone(config[name]);
+			return Promise.resolve();
+		}
+		unload(name) { delete this.loaded[name]; }
+		get(name, section, option) { return option ? this.loaded[name]?.[section]?.[option] : this.loaded[name]?.[section]; }
+		sections(name, type) { return Object.values(this.loaded[name] ?? {}).filter((s) => !type || s['.type'] == type); }
+		add(...args) { did.push([ 'add', ...args ]); }
+		set(...args) { did.push([ 'set', ...args ]); }
+		save() {
+			did.push([ 'save' ]);
+			this.loaded = structuredClone(config);
+			return Promise.resolve();
+		}
+		changes() { return Promise.resolve(answers.changes ?? {}); }
+	}
+
 	const base = {
 		extend(properties) { return Object.assign(Object.create(base), properties); }
 	};
@@ -188,27 +208,13 @@ function luci(read, answers, config, translate = (text) => text) {
 			},
 			list: (...names) => answers.away ? Promise.reject(new Error('XHR request failed')) : Promise.resolve(Object.fromEntries(names.filter((n) => answers.objects?.includes(n)).map((n) => [ n, {} ])))
 		},
-		uci: {
-			load(name) {
-				if (!config[name])
-					return Promise.reject(new Error('no such file'));
-				loaded[name] ??= structuredClone(config[name]);
-				return Promise.resolve();
-			},
-			unload: (name) => delete loaded[name],
-			get: (name, section, option) => option ? loaded[name]?.[section]?.[option] : loaded[name]?.[section],
-			sections: (name, type) => Object.values(loaded[name] ?? {}).filter((s) => !type || s['.type'] == type),
-			add(...args) { did.push([ 'add', ...args ]); },
-			set(...args) { did.push([ 'set', ...args ]); },
-			save() { did.push([ 'save' ]); return Promise.resolve(); },
-			changes: () => Promise.resolve(answers.changes ?? {})
-		},
+		uci: new Uci(),
 		ui: {
 			createHandlerFn: (self, fn) => fn,
 			showIndicator(id, text) { window.indicator = text; },
 			hideIndicator() { window.indicator = null; },
 			addNotification(title, node) { did.push([ 'notice', node.textContent ]); },
-			changes: { init() { did.push([ 'count' ]); }, apply() { did.push([ 'apply' ]); } }
+			changes: { get changes() { return answers.changes; }, init() { did.push([ 'count' ]); }, apply() { did.push([ 'apply' ]); } }
 		},
 		'tools.widgets': { DeviceSelect }
 	};

@@ -1263,3 +1263,52 @@ test('every button of every page does something, and no page has others', async 
 		relay: [ 'Test from here' ]
 	});
 });
+
+test('changes that are saved but not applied: what runs, and not that something fails', async () => {
+	const changes = { bquic: [ [ 'set', 'relay', 'enabled', '1' ] ], wifirr: [ [ 'set', 'ap0', 'enabled', '1' ] ] };
+	const set = (enabled) => ({ bquic: { gateway: { ...config.bquic.gateway, enabled }, relay: { ...config.bquic.relay, enabled } }, wifirr: { ap0: { ...config.wifirr.ap0, enabled } } });
+	const quiet = { objects: [ 'bquic', 'wifirr' ], 'bquic.status': { gateway: null, relay: null }, 'wifirr.status': { schedulers: [] } };
+	const checked = { 'bquic.check': { ok: true, mistakes: [] }, 'wifirr.check': { mistakes: [] } };
+	const note = 'Changes are saved but not applied: the daemons do not have them yet.';
+
+	for (const [ answers, enabled, changed, states ] of [
+		[ quiet, '1', changes, { overview: [ 'off', 'off', 'off' ], gateway: [ 'off' ], relay: [ 'off' ], scheduler: [ 'off' ] } ],
+		[ quiet, '1', { network: [ [ 'set' ] ] }, { overview: [ 'no answer', 'no answer', 'no answer' ], gateway: [ 'no answer' ], relay: [ 'no answer' ], scheduler: [ 'no answer' ] } ],
+		[ recorded, '0', changes, { overview: [ 'running for 28s', 'connected to the gateway', 'clients take turns' ], gateway: [ 'running' ], relay: [ 'running' ], scheduler: [ 'running' ] } ]
+	])
+		for (const [ view, wants ] of Object.entries(states)) {
+			const { page, errors } = await open(1200, { ...answers, ...checked, changes: changed }, set(enabled));
+
+			await show(page, view, 2);
+			assert.deepEqual(await page.locator('.bquic-state').allTextContents(), wants, `${view} ${enabled}`);
+			assert.equal((await page.textContent('body')).includes(note), changed == changes, view);
+			assert.deepEqual(errors, []);
+			await page.close();
+		}
+});
+
+test('overview: what was switched off is stopping as long as it answers, and what was switched on is starting for some seconds', async () => {
+	const off = { bquic: { gateway: { ...config.bquic.gateway, enabled: '0' }, relay: { ...config.bquic.relay, enabled: '0' } }, wifirr: { ap0: { ...config.wifirr.ap0, enabled: '0' } } };
+	const { page, errors } = await open(1200, { ...recorded, objects: [ 'bquic', 'wifirr' ], 'uci.commit': {} }, off);
+	const states = () => page.$$eval('.bquic-cards:not(.bquic-graphs) .bquic-state', (all) => all.map((s) => [ s.textContent, s.className ].join('|')));
+
+	await show(page, 'overview', 1);
+	assert.deepEqual(await states(), Array(3).fill('is stopping|bquic-state '));
+
+	await restart(page, { objects: [ 'bquic', 'wifirr' ], 'bquic.status': { gateway: null, relay: null }, 'wifirr.status': { schedulers: [] }, 'uci.commit': {} }, off);
+	await show(page, 'overview', 1);
+	await page.evaluate(() => { window.config.bquic.relay.enabled = '1'; });
+	await page.locator('.bquic-card h3', { hasText: /^Relay/ }).locator('button').click();
+	await page.waitForFunction(() => document.body.textContent.includes('is starting'));
+	assert.deepEqual((await states()).map((s) => s.split('|')[0]), [ 'off', 'is starting', 'off' ]);
+	await page.evaluate(async () => {
+		const now = Date.now() + 11000;
+
+		Date.now = () => now;
+		for (const poll of window.env.polls)
+			await poll();
+	});
+	assert.deepEqual((await states())[1], 'no answer|bquic-state bad');
+	assert.deepEqual(errors, []);
+	await page.close();
+});

@@ -61,6 +61,11 @@ function enabled(section) {
 	return (WORDS[section?.enabled] ?? section?.enabled) == '1';
 }
 
+/* Whether changes are saved and not applied: then uci tells this session of settings that no daemon has. */
+function unapplied(config) {
+	return ui.changes.changes?.[config]?.length > 0;
+}
+
 /* Map from a device to its radio, as far as iwinfo has told them. */
 const radios = new Map();
 
@@ -70,6 +75,7 @@ return baseclass.extend({
 	commit: rpc.declare({ object: 'uci', method: 'commit', params: [ 'config' ], reject: true }),
 	list: list,
 	enabled: enabled,
+	unapplied: unapplied,
 	reasons: reasons,
 
 	/* A scheduler's reason in the user's language; other texts unchanged. */
@@ -183,9 +189,9 @@ return baseclass.extend({
 		return [ _('no scheduler beside that of %s').format(device), E('p', {}, [ _('Their WiFi hardware has one scheduler, which serves all access points of its radio. The settings for this device have no effect.') ]) ];
 	},
 
-	/* Mistakes that keep a configuration from being used, by the daemons' own check of /etc/config. */
+	/* What keeps a configuration from being used: changes that are not applied, and mistakes, by the daemons' own check of /etc/config. */
 	mistakes(config) {
-		const node = E('div', { 'aria-live': 'polite' });
+		const node = E('div', { 'aria-live': 'polite' }), waits = E('div', { 'aria-live': 'polite' });
 		const of = {
 			bquic: () => ask.mistakes().then((c) => list(c?.mistakes).map((m) =>
 				(m?.line ? _('line %d').format(m.line) + ': ' : '') + [ m?.section, m?.option ].filter((x) => x).map((x) => this.text(x)).join('.') + (m?.section ? ': ' : '') + this.text(m?.text))),
@@ -198,9 +204,12 @@ return baseclass.extend({
 			])
 		] : [] ])));
 
+		ask.every(2, () => Promise.resolve(this.renew(waits, E('div', {}, [ ...unapplied(config) ? [
+			E('p', { 'class': 'alert-message notice' }, [ _('Changes are saved but not applied: the daemons do not have them yet.') ])
+		] : [] ]))));
 		ask.every(10, refresh);
 
-		return node;
+		return E('div', {}, [ waits, node ]);
 	},
 
 	/* A daemon that has rejected its new configuration continues with the old one. */
@@ -222,7 +231,7 @@ return baseclass.extend({
 		const node = E('div', { 'aria-live': 'polite' }), wrong = this.mistakes(config);
 		const line = (kind, text) => E('p', { 'class': `bquic-state ${kind}` }, [ text ]);
 		const one = (s, st) => {
-			const at = new Date(st?.reload?.at ?? NaN);
+			const at = new Date(st?.reload?.at ?? NaN), on = unapplied(config) ? st : s.enabled == '1';
 
 			if (st?.together) {
 				const [ state, why ] = this.together(st.together);
@@ -230,10 +239,10 @@ return baseclass.extend({
 				return [ line('', state), why ];
 			}
 			if (!st)
-				return s.enabled == '1' ? [ line('bad', _('no answer')), ...this.silent(config, s.device) ] : [ line('', _('off')) ];
+				return on ? [ line('bad', _('no answer')), ...this.silent(config, s.device) ] : [ line('', _('off')) ];
 			if (st.reload?.error)
 				return [ ...this.refused(st), ...this.warned(st) ];
-			if (s.enabled != '1')
+			if (!on)
 				return [ line('', _('is stopping')) ];
 
 			return [
@@ -261,6 +270,13 @@ return baseclass.extend({
 	/* Resolves to true if there is a readable configuration file: the package is installed, or was. */
 	loadConfig(name) {
 		return uci.load(name).then(() => true, () => false);
+	},
+
+	/* Reads it again: another page, or somebody else, may have changed it. */
+	reread(name) {
+		uci.unload(name);
+
+		return this.loadConfig(name);
 	},
 
 	/* The same for a form, which knows only 1 and 0: it would show UCI's other words as off, and save that. */

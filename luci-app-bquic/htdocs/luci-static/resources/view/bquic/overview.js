@@ -8,6 +8,8 @@
 'require ui';
 'require view';
 
+const STARTS = 10000; /* ms that a daemon may take to answer after it was switched on */
+
 /* Answers two questions: is it on, and does it help? */
 return view.extend({
 	handleSaveApply: null,
@@ -21,6 +23,7 @@ return view.extend({
 	render([ haveBquic, haveWifirr ]) {
 		this.have = { bquic: haveBquic, wifirr: haveWifirr };
 		this.before = {};
+		this.pressed = {}; /* when Switch on was pressed */
 		this.sharing = () => undefined;
 		this.readable = [ ...haveBquic ? [ 'bquic' ] : [], ...haveWifirr ? [ 'wifirr' ] : [] ];
 		this.reading = Promise.resolve();
@@ -97,11 +100,8 @@ return view.extend({
 				sections.some((s) => common.enabled(s) != running.some((st) => st?.device == s.device) && !this.sharing(s))
 		};
 
-		return this.reading = Promise.all(this.readable.filter((config) => differ[config] || !uci.sections(config).length).map((config) => {
-			uci.unload(config);
-
-			return common.loadConfig(config);
-		}));
+		return this.reading = Promise.all(this.readable.filter((config) => differ[config] || common.unapplied(config) || !uci.sections(config).length)
+			.map((config) => common.reread(config)));
 	},
 
 	range(past, button) {
@@ -162,6 +162,7 @@ return view.extend({
 						return uci.save();
 					})
 					.then(() => common.commit(config))
+					.then(() => { this.pressed[`${config}.${section}`] = on ? NaN : Date.now(); })
 					.then(() => ui.changes.init())
 					.then(() => this.refresh())
 					.catch((err) => ui.addNotification(null, E('p', {}, [ String(err.message ?? err) ])));
@@ -177,11 +178,17 @@ return view.extend({
 		]);
 	},
 
-	/* Users who may not read the configuration see which daemons run. */
+	/* Switched on, but no daemon answers. */
+	silent(title, config, section, button, device) {
+		return Date.now() - this.pressed[`${config}.${section}`] < STARTS ? this.card(title, _('is starting'), '', button)
+			: this.card(title, _('no answer'), 'bad', button, ...common.silent(config, device));
+	},
+
+	/* Users who may not read the configuration see which daemons run, and so does who has not applied it. */
 	enabled(config, section, st) {
 		const set = uci.get(config, section);
 
-		return set?.enabled === undefined ? !!st : common.enabled(set);
+		return set?.enabled === undefined || common.unapplied(config) ? !!st : common.enabled(set);
 	},
 
 	uptime(seconds) {
@@ -207,10 +214,10 @@ return view.extend({
 		const button = this.toggle('bquic', name, on);
 
 		if (!st)
-			return on ? this.card(_('Gateway'), _('no answer'), 'bad', button, ...common.silent('bquic'))
+			return on ? this.silent(_('Gateway'), 'bquic', name, button)
 				: this.card(_('Gateway'), _('off'), '', button, E('p', {}, [ _('Serves sites and relays over HTTP/3.') ]));
 
-		return this.card(_('Gateway'), this.uptime(st.uptime_s), 'on', button,
+		return this.card(_('Gateway'), on ? this.uptime(st.uptime_s) : _('is stopping'), on ? 'on' : '', button,
 			E('p', {}, [ _('Listens on %s.').format(common.text(st.listen)) ]),
 			E('p', {}, [ _('Connections: %d now, %d since the start.').format(st.connections_live ?? 0, st.connections_total ?? 0) ]),
 			st.tunnels ? E('p', {}, [ _('TCP connections for relays: %d.').format(st.tunnels.open ?? 0) ]) : '',
@@ -228,10 +235,10 @@ return view.extend({
 			: E('a', { 'class': 'btn cbi-button', 'href': L.url('admin/services/bquic/relay') }, [ _('Set up') ]);
 
 		if (!st)
-			return on ? this.card(_('Relay'), _('no answer'), 'bad', button, ...common.silent('bquic'))
+			return on ? this.silent(_('Relay'), 'bquic', name, button)
 				: this.card(_('Relay'), _('off'), '', button, E('p', {}, [ _('Carries the TCP connections of this node’s clients to a gateway.') ]));
 
-		const [ state, kind ] = taking.state(st);
+		const [ state, kind ] = on ? taking.state(st) : [ _('is stopping'), '' ];
 
 		return this.card(_('Relay'), state, kind, button,
 			E('p', {}, [ common.text(st.gateway) ]),
@@ -256,7 +263,7 @@ return view.extend({
 
 		return sections.map((s) => {
 			const st = running.find((r) => r?.device == s.device);
-			const on = common.enabled(s);
+			const on = common.unapplied('wifirr') ? !!st : common.enabled(s);
 			const [ before, after ] = _('Scheduler on %s').split('%s');
 			const title = [ before, E('span', { 'class': 'bquic-device' }, [ s.device ]), after ];
 			const button = this.toggle('wifirr', s['.name'], on);
@@ -271,13 +278,13 @@ return view.extend({
 				return this.card(title, state, '', button, why);
 			}
 			if (!st)
-				return on ? this.card(title, _('no answer'), 'bad', button, ...common.silent('wifirr', s.device))
+				return on ? this.silent(title, 'wifirr', s['.name'], button, s.device)
 					: this.card(title, _('off'), '', button);
 
 			return this.card(title,
-				st.paused ? _('paused') : st.throttling ? _('clients take turns') : windows ? _('clients wait longer before they send (larger windows)')
+				!on ? _('is stopping') : st.paused ? _('paused') : st.throttling ? _('clients take turns') : windows ? _('clients wait longer before they send (larger windows)')
 					: st.engaged ? _('would let clients take turns (dry run)') : _('watching: everyone at full speed'),
-				st.paused ? '' : 'on', button,
+				!on || st.paused ? '' : 'on', button,
 				/* the daemon's text: the decision, its value and its threshold */
 				E('p', {}, [ E('strong', {}, [ _('Why:') ]), ' ', common.reason(windows ? st.contention.why : st.why) ]),
 				...common.gains(st),
