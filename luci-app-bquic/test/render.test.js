@@ -1312,3 +1312,59 @@ test('overview: what was switched off is stopping as long as it answers, and wha
 	assert.deepEqual(errors, []);
 	await page.close();
 });
+
+test('settings that are changed elsewhere while a form shows them: the page says so, until it shows them', async () => {
+	for (const [ view, name, section ] of [ [ 'gateway', 'bquic', 'gateway' ], [ 'relay', 'bquic', 'relay' ], [ 'scheduler', 'wifirr', 'ap0' ] ]) {
+		const { page, errors } = await open(1200, { ...recorded, 'bquic.check': { mistakes: [] }, 'wifirr.check': { mistakes: [] } }, structuredClone(config));
+		const poll = (change) => page.evaluate(async ([ name, section, change ]) => {
+			Object.assign(window.config[name][section], change);
+			for (const poll of window.env.polls)
+				await poll();
+			return [ document.body.textContent.includes('These settings were changed elsewhere: reload this page to see them.'), document.querySelector('.bquic-state').textContent ];
+		}, [ name, section, change ]);
+
+		await show(page, view, 1);
+		assert.match((await poll({})).join(), /^false,runs with these settings/, view);
+		await poll({ log_level: 'debug' });
+		assert.deepEqual(await poll({}), [ true, 'running' ], view);
+		await page.evaluate(() => window.env.sections[0].map.reset());
+		assert.match((await poll({})).join(), /^false,runs with these settings/, view);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});
+
+test('clients, and whether it helps, follow what somebody else switches on or off', async () => {
+	const answers = { objects: [ 'bquic', 'wifirr' ], 'bquic.status': { gateway: null, relay: null }, 'wifirr.clients': { schedulers: [] }, 'wifirr.status': { schedulers: [] } };
+
+	for (const [ view, change, before, after ] of [
+		[ 'clients', 'config.wifirr.ap0.enabled = "0"', 'It is waiting for the device phy0-ap0', 'Set up' ],
+		[ 'proof', 'config.bquic.relay.enabled = "0"', 'The relay does not answer', 'The relay is off.' ]
+	]) {
+		const { page, errors } = await open(1200, answers, structuredClone(config));
+
+		await show(page, view, 2);
+		assert.ok((await page.innerText('body')).includes(before), view);
+		await page.evaluate(async (change) => {
+			new Function(change)();
+			for (let i = 0; i < 2; i++)
+				for (const poll of window.env.polls)
+					await poll();
+		}, change);
+		const text = await page.innerText('body');
+		assert.ok(text.includes(after) && !text.includes(before), `${view}: ${text}`);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});
+
+test('before the first answer, no page says that there is nothing', async () => {
+	for (const view of [ 'proof', 'gateway', 'relay', 'clients', 'log' ]) {
+		const { page, errors } = await open(1200, { ...recorded, away: true }, config);
+
+		await show(page, view, 1);
+		assert.doesNotMatch(await page.innerText('body'), /Nothing yet|No clients yet|No answer|no token/, view);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});

@@ -226,9 +226,31 @@ return baseclass.extend({
 		]) ] : [];
 	},
 
+	/* Notices that somebody else, or another page, changes the file that a form shows. again(): the form was drawn anew, with what is in the file. */
+	elsewhere(config) {
+		const node = E('div', { 'aria-live': 'polite' }), file = new uci.constructor();
+		let drawn = null;
+		const say = (changed) => this.renew(node, E('div', {}, [ ...changed ? [
+			E('p', { 'class': 'alert-message notice' }, [ _('These settings were changed elsewhere: reload this page to see them.') ])
+		] : [] ]));
+
+		ask.every(10, () => {
+			file.unload(config);
+
+			return file.load(config).then(() => {
+				const now = JSON.stringify(file.sections(config));
+
+				drawn ??= now;
+				say(now != drawn);
+			}, () => {}); /* as long as it cannot be read */
+		});
+
+		return { node, again() { drawn = null; say(false); } };
+	},
+
 	/* Shows on a settings page whether the applied configuration is in use: find() resolves to a function from a section to its daemon's status, or to { together: device }. */
 	inUse(map, config, sections, find) {
-		const node = E('div', { 'aria-live': 'polite' }), wrong = this.mistakes(config);
+		const node = E('div', { 'aria-live': 'polite' }), elsewhere = this.elsewhere(config), wrong = E('div', {}, [ this.mistakes(config), elsewhere.node ]);
 		const line = (kind, text) => E('p', { 'class': `bquic-state ${kind}` }, [ text ]);
 		const one = (s, st) => {
 			const at = new Date(st?.reload?.at ?? NaN), on = unapplied(config) ? st : s.enabled == '1';
@@ -261,8 +283,10 @@ return baseclass.extend({
 
 		/* LuCI draws all that is in the map anew after Save, and when a section was added or removed */
 		new MutationObserver(() => {
-			if (card.parentNode != map)
+			if (card.parentNode != map) {
+				elsewhere.again();
 				place();
+			}
 		}).observe(map, { childList: true });
 		place();
 	},

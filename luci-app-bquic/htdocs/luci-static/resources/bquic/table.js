@@ -15,7 +15,7 @@ function cell(tag, column) {
 }
 
 return baseclass.extend({
-	/* columns: [ { title, number } ]; none: the text shown while there are no rows */
+	/* columns: [ { title, number } ]; none: the text shown if there are no rows */
 	create(columns, none) {
 		const body = document.createElement('tbody');
 		const table = document.createElement('table');
@@ -35,7 +35,7 @@ return baseclass.extend({
 		const placeholder = document.createElement('tr');
 		const wide = document.createElement('td');
 		wide.colSpan = columns.length;
-		wide.textContent = none;
+		wide.textContent = _('Waiting for an answer…');
 		placeholder.append(wide);
 		body.append(placeholder);
 
@@ -83,9 +83,11 @@ return baseclass.extend({
 					if (body.rows[at] !== row)
 						body.insertBefore(row, body.rows[at] ?? null);
 				});
+				if (wide.textContent != none)
+					wide.textContent = none;
 				if (data.length)
 					placeholder.remove();
-				else
+				else if (!placeholder.parentNode)
 					body.append(placeholder);
 			}
 		};

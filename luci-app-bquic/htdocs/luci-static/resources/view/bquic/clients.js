@@ -15,10 +15,6 @@ return view.extend({
 	handleSave: null,
 	handleReset: null,
 
-	load() {
-		return common.loadConfig('wifirr');
-	},
-
 	render() {
 		this.strips = new Map();
 		this.drawn = Infinity;
@@ -36,7 +32,7 @@ return view.extend({
 			{ title: _('Last minute') }
 		], _('No clients yet.'));
 
-		/* names and signals change slowly, and may be slow to query */
+		/* what changes slowly, and may be slow to query */
 		ask.every(10, () => this.refreshStations());
 		ask.every(1, () => this.refresh());
 
@@ -55,7 +51,8 @@ return view.extend({
 			common.accessPoints().then((aps) => common.stations(aps)).then((stations) => {
 				for (const station of stations)
 					this.signals[station.mac.toLowerCase()] = station.signal;
-			})
+			}),
+			common.reread('wifirr').then(() => { this.wanted = uci.sections('wifirr', 'scheduler').find((s) => common.enabled(s) && s.device); })
 		]);
 	},
 
@@ -95,18 +92,18 @@ return view.extend({
 	refresh() {
 		return ask.clients().then((answer) => {
 			if (!answer)
-				return ask.known('wifirr').then((objects) =>
+				return ask.known('wifirr').then((objects) => {
 					common.renew(this.note, E('div', {}, [ E('div', { 'class': 'alert-message warning' }, [
 						...objects.wifirr ? common.silent('wifirr') : common.missing('wifirr-sched')
-					]) ])));
+					]) ]));
+					this.table.update([]);
+				});
 
 			const schedulers = common.list(answer.schedulers).filter((s) => Array.isArray(s?.clients));
 
-			const wanted = uci.sections('wifirr', 'scheduler').find((s) => common.enabled(s) && s.device);
-
 			common.renew(this.note, E('div', {}, [ ...schedulers.length ? [] : [ E('div', { 'class': 'alert-message notice' }, [
 				E('p', {}, [ _('No scheduler is running.') ]),
-				...wanted ? common.silent('wifirr', wanted.device)
+				...this.wanted ? common.silent('wifirr', this.wanted.device)
 					: [ E('p', {}, [ E('a', { 'href': L.url('admin/services/bquic/scheduler') }, [ _('Set up') ]) ]) ]
 			]) ] ]));
 

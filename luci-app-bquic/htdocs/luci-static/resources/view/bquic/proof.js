@@ -112,17 +112,11 @@ return view.extend({
 	handleSave: null,
 	handleReset: null,
 
-	load() {
-		return common.loadConfig('bquic');
-	},
-
-	render(have) {
+	render() {
 		const long = [ { title: _('First byte') }, { title: _('Throughput') } ];
 		const create = (first, more) => table.create([ { title: first }, { title: _('faster | slower') }, { title: _('Completed') }, ...more,
 			{ title: _('Carried'), number: true }, { title: _('Direct'), number: true } ], _('Nothing yet.'));
 
-		/* who may not read the configuration sees only whether it answers */
-		this.off = have && !common.enabled(uci.get('bquic', common.nameOf('relay')));
 		this.verdict = E('div', { 'class': 'bquic-card', 'aria-live': 'polite' });
 		this.kinds = create(_('Application'), []);
 		this.sizes = create(_('Size'), long);
@@ -137,7 +131,7 @@ return view.extend({
 			'disabled': '',
 			'click': () => this.save()
 		}, [ _('Export') ]);
-		this.relay = E('div', {}, [
+		this.relay = E('div', { 'hidden': '' }, [
 			E('div', { 'class': 'cbi-map-descr' }, [
 				_('Some new connections are drawn at random to go direct, and those that the relay carries are compared with them. The bars show where the truth is in 95 of 100 cases.')
 			]),
@@ -162,14 +156,16 @@ return view.extend({
 		return Promise.all([
 			ask.status(),
 			ask.schedulers()
-		]).then(([ bquic, wifirr ]) => {
+		]).then(([ bquic, wifirr ]) => (bquic?.relay ? Promise.resolve(false) : common.reread('bquic')).then((have) => {
+			/* who may not read the configuration sees only whether it answers */
+			this.off = have && !common.enabled(uci.get('bquic', common.nameOf('relay')));
 			this.show(bquic?.relay ?? null);
 			this.showScheduler(wifirr);
 			this.button.disabled = !this.exported && !this.schedulers.length;
 
 			/* for a package that is not installed, nothing is shown */
 			return bquic || ask.known('bquic').then((objects) => objects.bquic);
-		}).then((have) => { this.relay.hidden = !have; });
+		})).then((have) => { this.relay.hidden = !have; });
 	},
 
 	show(relay) {
