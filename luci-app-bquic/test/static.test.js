@@ -52,7 +52,7 @@ async function options(view, config) {
 	}, { [config]: { x: { '.type': 'profile', '.name': 'x' } } });
 	const v = env.load(`view.bquic.${view}`);
 
-	v.state = env.load('bquic.common').inUse = () => null; /* the page around the form needs a browser */
+	v.state = env.load('bquic.common').inUse = () => ({}); /* the page around the form needs a browser */
 	await v.render(await v.load());
 
 	return env.sections;
@@ -436,7 +436,7 @@ test('the dashboard calls a graph what LuCI calls it', () => {
 	const drawn = JSON.parse(source('docs/grafana-mesh.json')).panels.map((p) => p.title);
 
 	for (const [ , title ] of source('luci-app-bquic/htdocs/luci-static/resources/view/bquic/overview.js').matchAll(/graph\.create\(_\('(.*?)'\)/g))
-		assert.ok(drawn.includes(title) || title == 'Traffic', title); /* the dashboard has that of the relay alone */
+		assert.ok(drawn.includes(title) || title == 'Traffic through gateway and relay', title); /* the dashboard has that of the relay alone */
 });
 
 test('translations keep the programs’ words for pins, tokens and hashes', () => {

@@ -7,16 +7,16 @@
 
 const mbit = (bits) => (+bits / 1e6).toFixed(+bits < 1e7 ? 1 : 0);
 
-/* The rates of a relay's processor and path, and the decision. */
-function processor(p) {
+/* The rates of a relay's processor and path, and the decision, which has no effect if the relay takes nothing for another reason. */
+function processor(p, able) {
 	const follows = {
-		all: _('Connections are carried.'),
+		all: able ? _('Connections are carried.') : '',
 		measuring: _('Connections go direct while the processor is measured.'),
 		busy: _('Connections go direct, because the processor is busy.'),
 		slow: +p?.path_bps > 0 ? _('TCP goes direct, which is faster.') : _('Connections go direct until the path has shown its rate.')
 	}[p?.takes == 'all' ? 'all' : p?.why];
 
-	if (!follows || !(+p.carries_bps > 0))
+	if (follows === undefined || !(+p.carries_bps > 0))
 		return follows ?? '';
 
 	return [ _('The processor carries %s Mbit/s.').format(mbit(p.carries_bps)), +p.path_bps > 0 ? _('The path has shown %s Mbit/s.').format(mbit(p.path_bps)) : '', follows ].filter((x) => x).join(' ');
@@ -49,6 +49,11 @@ function troubles(st) {
 	].filter((x) => x).map((x) => E('p', {}, [ x ]));
 }
 
+/* Flows of UDP, if it has carried any. */
+function flows(udp) {
+	return +udp?.total > 0 ? [ E('p', {}, [ _('UDP: %d flows now, %d since the start, %d datagrams lost.').format(udp.now, udp.total, udp.lost) ]) ] : [];
+}
+
 return baseclass.extend({
 	/* "Direct when slower" holds. */
 	spared: () => _('Carried connections were slower, or got no answer: all new ones but a few go direct, until that is no longer certain.'),
@@ -65,6 +70,9 @@ return baseclass.extend({
 
 	/* What it has measured and seen, as nodes. */
 	why(st) {
-		return [ E('p', {}, [ st?.proof?.verdict == 'spared' ? this.spared() : processor(st?.processor) ]), ...troubles(st), ...unseen(st) ];
+		const able = st?.state == 'up' && st.taking !== false;
+
+		return [ E('p', {}, [ st?.proof?.verdict == 'spared' ? this.spared() : processor(st?.processor, able) ]),
+			...flows(st?.udp), ...troubles(st), ...unseen(st) ];
 	}
 });

@@ -3,7 +3,9 @@
 'require bquic.address as address';
 'require bquic.ask as ask';
 'require bquic.common as common';
+'require bquic.graph as graph';
 'require bquic.profile as profile';
+'require bquic.table as table';
 'require dom';
 'require form';
 'require uci';
@@ -180,13 +182,39 @@ return view.extend({
 		};
 
 		return m.render().then((node) => {
+			const now = this.state();
+
 			common.inUse(node, 'bquic', () => uci.sections('bquic', 'gateway'), () => ask.status().then((st) => {
 				showPin(st?.gateway?.pin);
+				now.show(st?.gateway);
 
 				return () => st?.gateway;
 			}));
 
-			return E([], [ common.style(), node ]);
+			return E([], [ common.style(), node, now.node ]);
 		});
+	},
+
+	/* What the running gateway knows of its relays, and of its sites' servers. */
+	state() {
+		const relays = table.create([
+			{ title: _('Relay') }, { title: _('Tunnels'), number: true }, { title: _('Since the start'), number: true }, { title: _('Refused'), number: true },
+			{ title: _('Sent'), number: true }, { title: _('Received'), number: true }
+		], _('Serves no relay: there is no token.'));
+		const servers = table.create([ { title: _('Servers') }, { title: _('Last request') } ], _('Nothing yet.'));
+		const node = E('div', { 'class': 'cbi-section', 'hidden': '' }, [ E('h3', {}, [ _('Now') ]), relays.element, servers.element ]);
+		const list = (found) => common.list(found).filter((x) => x);
+
+		return { node, show(st) {
+			node.hidden = !st;
+			relays.update(list(st?.tunnels?.peers).map((p) => ({ key: common.text(p.name), cells: [
+				p.name == 'shared' ? _('relays without a name') : common.text(p.name), common.text(p.open), common.text(p.total), common.text(p.refused),
+				graph.format(graph.sane(p.up_bytes), 'B'), graph.format(graph.sane(p.down_bytes), 'B')
+			] })));
+			servers.element.hidden = !list(st?.origins).length;
+			servers.update(list(st?.origins).map((o) => ({ key: common.text(o.url), cells: [
+				common.text(o.url), o.up ? _('answered') : o.error ? common.text(o.error) : _('no answer')
+			] })));
+		} };
 	}
 });

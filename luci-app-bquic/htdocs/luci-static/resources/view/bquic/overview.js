@@ -31,7 +31,7 @@ return view.extend({
 		this.cards = E('div', { 'class': 'bquic-cards', 'aria-live': 'off' });
 		this.verdict = E('div');
 		this.graphs = {
-			throughput: graph.create(_('Traffic'), 'bit/s', [ _('to clients'), _('from clients') ], 1e6),
+			throughput: graph.create(_('Traffic through gateway and relay'), 'bit/s', [ _('to clients'), _('from clients') ], 1e6),
 			ack: graph.create(_('Data packets per acknowledgement'), '', [ _('now') ], 10),
 			rtt: graph.create(_('Round-trip time'), 'ms', [ _('smoothed'), _('minimum') ], 20),
 			clients: graph.create(_('WiFi clients'), '', [ _('with demand'), _('at full speed') ], 5),
@@ -202,6 +202,8 @@ return view.extend({
 			[ _('too many from one address'), st.refused?.source ],
 			[ _('too many handshakes'), st.refused?.rate ],
 			[ _('memory is short'), st.refused?.memory ],
+			[ _('ended, because memory was short'), st.refused?.shed ],
+			[ _('too many requests'), st.refused?.requests ],
 			[ _('no valid token'), st.tunnels?.denied ]
 		].filter(([ , n ]) => n > 0).map(([ why, n ]) => `${why}: ${Math.floor(n)}`);
 
@@ -217,10 +219,13 @@ return view.extend({
 			return on ? this.silent(_('Gateway'), 'bquic', name, button)
 				: this.card(_('Gateway'), _('off'), '', button, E('p', {}, [ _('Serves sites and relays over HTTP/3.') ]));
 
+		const away = common.list(st.origins).filter((o) => o?.up === false);
+
 		return this.card(_('Gateway'), on ? this.uptime(st.uptime_s) : _('is stopping'), on ? 'on' : '', button,
 			E('p', {}, [ _('Listens on %s.').format(common.text(st.listen)) ]),
-			E('p', {}, [ _('Connections: %d now, %d since the start.').format(st.connections_live ?? 0, st.connections_total ?? 0) ]),
-			st.tunnels ? E('p', {}, [ _('TCP connections for relays: %d.').format(st.tunnels.open ?? 0) ]) : '',
+			E('p', {}, [ _('Connections: %d by QUIC, %d by TCP; %d by QUIC since the start.').format(st.connections_live ?? 0, st.connections_tcp ?? 0, st.connections_total ?? 0) ]),
+			E('p', {}, [ st.tunnels ? _('TCP connections for relays: %d.').format(st.tunnels.open ?? 0) : _('Serves no relay: there is no token.') ]),
+			away.length ? E('p', { 'class': 'alert-message warning' }, [ _('Servers of sites that did not answer the last request: %s.').format(away.map((o) => common.text(o.url)).join(', ')) ]) : '',
 			st.tunnels?.uplink === false ? E('p', { 'class': 'alert-message warning' }, [ _('Its uplink does not work: relays are told to use another gateway.') ]) : '',
 			this.refusals(st),
 			...common.refused(st),
@@ -242,7 +247,7 @@ return view.extend({
 
 		return this.card(_('Relay'), state, kind, button,
 			E('p', {}, [ common.text(st.gateway) ]),
-			E('p', {}, [ _('Connections: %d carried, %d direct.').format(st.carried?.now ?? 0, st.direct?.now ?? 0) ]),
+			E('p', {}, [ _('Connections: %d carried, %d made directly by the relay.').format(st.carried?.now ?? 0, st.direct?.now ?? 0) ]),
 			st.refused > 0 ? E('p', {}, [ _('Direct, because the gateway refused the target: %d since the start.').format(st.refused) ]) : '',
 			st.state != 'up' && st.last_error ? E('p', {}, [ common.text(st.last_error) ]) : '',
 			...taking.why(st),
