@@ -1395,3 +1395,21 @@ test('a relay’s flows of UDP, a gateway’s relays and servers, and a gateway 
 		await page.close();
 	}
 });
+
+test('the log: that it cannot be read, and what was read before', async () => {
+	const line = 'Tue Nov 24 20:34:47 2026 daemon.info bquic[42]: gateway ready', none = 'Failed to find log object: Not found\n';
+	const { page, errors } = await open(1200, { objects: [ 'file' ], 'file.exec': { code: 0, stdout: `${line}\n` } }, config);
+	const poll = (exec) => page.evaluate(async (exec) => {
+		window.answers['file.exec'] = exec;
+		for (const poll of window.env.polls)
+			await poll();
+		return [ document.querySelector('.alert-message')?.textContent ?? '', document.querySelector('tbody').textContent ];
+	}, exec);
+
+	await show(page, 'log', 1);
+	assert.deepEqual(await poll({ code: 4, stdout: '', stderr: none + none }), [ 'The system log cannot be read. Failed to find log object: Not found', 'Tue Nov 24 20:34:47 2026infobquicgateway ready' ]);
+	assert.match((await poll(undefined))[0], /^The system log cannot be read\. ?$/);
+	assert.equal((await poll({ code: 0, stdout: '' }))[0], '');
+	assert.deepEqual(errors, []);
+	await page.close();
+});

@@ -31,6 +31,7 @@ return view.extend({
 
 	render() {
 		this.lines = [];
+		this.note = E('div', { 'aria-live': 'polite' });
 		this.command = 0;
 		this.table = table.create([ { title: _('Time') }, { title: _('Level') }, { title: _('Program') }, { title: _('Text') } ], _('Nothing yet.'));
 		this.table.element.classList.add('bquic-log');
@@ -43,6 +44,7 @@ return view.extend({
 			E('h2', {}, [ _('Log') ]),
 			E('div', { 'class': 'cbi-map-descr' }, [ _('Lines from the gateway, the relay and the scheduler in the system log, the latest first.') ]),
 			E('p', {}, [ this.search, ' ', E('label', { 'for': 'bquic-log-only' }, [ this.only, ' ', _('only errors and warnings') ]) ]),
+			this.note,
 			this.table.element
 		]);
 	},
@@ -54,7 +56,15 @@ return view.extend({
 
 				return this.refresh();
 			}
-			this.lines = String(answer?.stdout ?? '').split('\n').filter((l) => l).reverse();
+
+			/* not by every program that keeps a system log */
+			const failed = !answer || answer.code > 0;
+
+			common.renew(this.note, E('div', {}, [ ...failed ? [ E('p', { 'class': 'alert-message warning' }, [
+				[ _('The system log cannot be read.'), String(answer?.stderr ?? '').split('\n')[0] ].join(' ')
+			]) ] : [] ]));
+			if (!failed)
+				this.lines = String(answer.stdout ?? '').split('\n').filter((l) => l).reverse();
 			this.show();
 
 			return null;
