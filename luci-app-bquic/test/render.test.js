@@ -1413,3 +1413,17 @@ test('the log: that it cannot be read, and what was read before', async () => {
 	assert.deepEqual(errors, []);
 	await page.close();
 });
+
+test('connections are faster and page loads slower: the answer is not certain, also after a week', async () => {
+	const was = recorded['bquic.status'], line = (change, low, high) => ({ carried: 900, direct: 90, complete: { change, low, high } });
+
+	for (const days of [ 2, 8 ]) {
+		const proof = { ...was.relay.proof, verdict: 'unsure', days, overall: line(-0.2, -0.3, -0.1), pages: line(0.2, 0.1, 0.3) };
+		const { page, errors } = await open(1200, { ...recorded, 'bquic.status': { ...was, relay: { ...was.relay, proof } } }, config);
+
+		await show(page, 'proof', 2);
+		assert.match(await page.textContent('body'), /Connections say one thing and page loads the other/);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});

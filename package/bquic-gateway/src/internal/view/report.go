@@ -81,6 +81,8 @@ func next(p *proof.Report) string {
 		return "Carried connections were slower, or got no answer, so new ones go direct. A few are still carried; once the difference is no longer certain, all are again."
 	}
 	switch {
+	case opposed(p.Overall.Complete, p.Pages.Complete):
+		return "Connections say one thing and page loads the other, so it is not certain whether the relay helps. Leave it on, and run this again in a day."
 	case p.Days >= proof.Days-1 && p.Overall.Complete != nil:
 		return "A week has not shown for certain whether there is a difference. If there is one, it is within the ranges above."
 	case p.Days > 0:
@@ -89,6 +91,11 @@ func next(p *proof.Report) string {
 		return "No connection has been compared in the last 7 days. Compare by hand: download a large file on a client with the relay on and off, several times in turn."
 	}
 	return "No connection has been compared in the last 7 days: `bquic status` says whether the relay takes any."
+}
+
+// opposed reports whether one change is certainly less and the other certainly more.
+func opposed(a, b *proof.Change) bool {
+	return a != nil && b != nil && (a.High < 0 && b.Low > 0 || a.Low > 0 && b.High < 0)
 }
 
 // faster says how much less time it takes, or how much more.

@@ -83,6 +83,12 @@ The relay helps here: leave it on. `+"`bquic report --json`"+` prints the result
 	if got := report(); !strings.Contains(got, "A week has not shown for certain") {
 		t.Errorf("after a week: %q", got)
 	}
+	for _, days := range []int{2, 8} {
+		r.Days, r.Overall.Complete, r.Pages.Complete = days, change(-0.2, -0.3, -0.1), change(0.2, 0.1, 0.3)
+		if got := report(); !strings.Contains(got, "Connections say one thing and page loads the other") {
+			t.Errorf("connections are faster and page loads slower, after %d days: %q", days, got)
+		}
+	}
 	if got := Report(json.RawMessage(`{"role":"relay"}`)); !strings.Contains(got, "older") {
 		t.Errorf("an older relay: %q", got)
 	}

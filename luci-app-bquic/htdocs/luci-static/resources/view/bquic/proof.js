@@ -53,6 +53,9 @@ function more(c) {
 	return _('not certainly more or less (95 %%: %d %% less to %d %% more)').format(percent(-c.low), percent(c.high));
 }
 
+/* One is certainly less, and the other certainly more. */
+const opposed = (a, b) => !!a && !!b && (a.high < 0 && b.low > 0 || a.low > 0 && b.high < 0);
+
 const logarithm = (part) => Math.log(Math.max(1 + part, 1e-3));
 
 /* The range of the pictures of these lines, so that all have the same scale. */
@@ -205,7 +208,8 @@ return view.extend({
 	words(proof, all) {
 		const next = {
 			off: _('Nothing is compared now: the control group is switched off.'),
-			unsure: count(proof?.days) >= 7 && change(all.complete) ? _('A week has not shown for certain whether there is a difference: if there is one, it is within the ranges above.')
+			unsure: opposed(change(all.complete), change(proof?.pages?.complete)) ? _('Connections say one thing and page loads the other, so it is not certain whether the relay helps: leave it on, and look again in a day.')
+				: count(proof?.days) >= 7 && change(all.complete) ? _('A week has not shown for certain whether there is a difference: if there is one, it is within the ranges above.')
 				: count(proof?.days) ? _('It is not certain yet whether there is a difference: leave the relay on, and look again in a day.')
 					: count(proof?.uncompared) ? _('No connection has been compared in the last seven days. Compare by hand: download a large file on a client with the relay on and off, several times in turn.')
 						: _('No connection has been compared in the last seven days: the overview says whether the relay takes any.'),
