@@ -194,7 +194,7 @@ test('overview and clients from recorded status', async () => {
 
 		await show(page, 'overview', 3);
 		const text = await page.textContent('body');
-		for (const part of [ 'connected to the gateway', 'The processor carries 8.1 Mbit/s. The path has shown 30 Mbit/s. TCP goes direct, which is faster.', 'clients take turns', recorded['wifirr.status'].schedulers[0].why, 'Switch off', 'Pause all' ])
+		for (const part of [ 'connected to the gateway', 'The processor carries 8.1 Mbit/s. The path has shown 30 Mbit/s. TCP goes direct, which is faster.', 'clients take turns', recorded['wifirr.status'].schedulers[0].why, 'Switch off', 'Pause all schedulers' ])
 			assert.ok(text.includes(part), `${part} in ${text}`);
 		assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), `wider than ${width}`);
 
@@ -452,7 +452,7 @@ test('a click on what changes with every poll is not lost, by mouse and by keybo
 		const { page, errors } = await open(1200, { ...structuredClone(recorded), 'wifirr.pause': {} }, config);
 
 		await show(page, 'overview', 1);
-		const button = page.locator('button', { hasText: 'Pause all' });
+		const button = page.locator('button', { hasText: 'Pause all schedulers' });
 		await button.hover();
 		await button.focus();
 		await page[device].down(...device == 'mouse' ? [] : [ 'Space' ]);
@@ -473,14 +473,14 @@ test('keyboard focus stays when what has it is drawn anew, and never goes to wha
 
 	await show(page, 'overview', 1);
 	await page.setViewportSize({ width: 1200, height: 200 });
-	await page.locator('button', { hasText: 'Pause all' }).focus();
+	await page.locator('button', { hasText: 'Pause all schedulers' }).focus();
 	await page.evaluate(() => window.scrollTo(0, document.body.scrollHeight));
 	const scrolled = await page.evaluate(() => window.scrollY);
 	await told(page, { clients: 10 });
-	assert.equal(await at(page), 'Pause all');
+	assert.equal(await at(page), 'Pause all schedulers');
 	assert.equal(await page.evaluate(() => window.scrollY), scrolled, 'a poll has moved the page');
 	await told(page, { paused: true });
-	assert.equal(await at(page), 'Resume all');
+	assert.equal(await at(page), 'Resume all schedulers');
 	await told(page, null);
 	assert.equal(await at(page), 'the card');
 	assert.deepEqual(errors, []);
@@ -1258,7 +1258,7 @@ test('every button of every page does something, and no page has others', async 
 	}
 	assert.deepEqual(pressed, {
 		gateway: [ 'Copy', 'Test from here', 'Generate', 'Copy' ],
-		overview: [ 'Switch off', 'Switch off', 'Switch off', 'Pause all', '5 minutes' ],
+		overview: [ 'Switch off', 'Switch off', 'Switch off', 'Pause all schedulers', '5 minutes' ],
 		proof: [ 'Export' ],
 		relay: [ 'Test from here' ]
 	});
@@ -1426,4 +1426,13 @@ test('connections are faster and page loads slower: the answer is not certain, a
 		assert.deepEqual(errors, []);
 		await page.close();
 	}
+});
+
+test('overview: a button says what it switches, to those who hear only its name', async () => {
+	const { page, errors } = await open(1200, recorded, config);
+
+	await show(page, 'overview', 1);
+	assert.deepEqual(await page.$$eval('.bquic-card h3 button', (all) => all.map((b) => b.ariaLabel)), [ 'Switch off: Gateway', 'Switch off: Relay', 'Switch off: Scheduler on phy0-ap0' ]);
+	assert.deepEqual(errors, []);
+	await page.close();
 });

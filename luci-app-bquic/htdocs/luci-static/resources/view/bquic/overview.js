@@ -171,8 +171,13 @@ return view.extend({
 	},
 
 	card(title, state, kind, button, ...content) {
+		const name = E('span', {}, [ title ].flat());
+
+		/* there is one of each on every card */
+		button?.setAttribute('aria-label', `${button.textContent}: ${name.textContent}`);
+
 		return E('div', { 'class': 'bquic-card' }, [
-			E('h3', {}, [ E('span', {}, [ title ].flat()), button ?? '' ]),
+			E('h3', {}, [ name, button ?? '' ]),
 			E('p', { 'class': `bquic-state ${kind}` }, [ state ]),
 			...content
 		]);
@@ -303,7 +308,7 @@ return view.extend({
 					'disabled': L.hasViewPermission() ? null : '',
 					'title': _('To see the difference, pause: no client is held back then.'),
 					'click': ui.createHandlerFn(this, () => (st.paused ? common.resume() : common.pause()).then(() => this.refresh()))
-				}, [ st.paused ? _('Resume all') : _('Pause all') ]));
+				}, [ st.paused ? _('Resume all schedulers') : _('Pause all schedulers') ]));
 		});
 	},
 
