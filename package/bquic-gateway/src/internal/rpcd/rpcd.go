@@ -22,8 +22,8 @@ import (
 
 const (
 	// rpcd kills a plugin after 30 s, and accepts at most 256 KiB from it
-	// (RPC_EXEC_DEFAULT_TIMEOUT and RPC_EXEC_MAX_SIZE in rpcd's exec.h).
-	fetchTimeout   = 20 * time.Second
+	// (RPC_EXEC_DEFAULT_TIMEOUT and RPC_EXEC_MAX_SIZE in rpcd's exec.h). LuCI waits for 20 s (rpctimeout in its rpc.js).
+	fetchTimeout   = 15 * time.Second
 	maxConnections = 64
 	maxInput       = 64 << 10
 )

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"bquic/internal/status"
 )
@@ -214,6 +215,11 @@ func TestFetchArguments(t *testing.T) {
 	must(t, err)
 	contains(t, string(got), "\n"+hostile+"\n")
 	contains(t, string(got), "\n--pin=`id`\n--profile=--insecure\n")
+	_, text, _ := strings.Cut(string(got), "\n--timeout=")
+	text, _, _ = strings.Cut(text, "\n")
+	if limit, err := time.ParseDuration(text); err != nil || limit <= 0 || limit+2*time.Second >= 20*time.Second {
+		t.Errorf("--timeout=%s: LuCI has given up by then", text)
+	}
 	if _, err := os.Stat(filepath.Join(dir, "x")); err == nil {
 		t.Error("the URL was executed")
 	}
