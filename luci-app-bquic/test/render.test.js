@@ -1436,3 +1436,26 @@ test('overview: a button says what it switches, to those who hear only its name'
 	assert.deepEqual(errors, []);
 	await page.close();
 });
+
+test('a scheduler whose device is gone is not said to watch it', async () => {
+	for (const view of [ 'overview', 'scheduler' ])
+		for (const [ present, wants ] of [ [ false, 'waits for its device, which does not exist now|bquic-state ' ], [ true, view == 'overview' ? 'clients take turns|bquic-state on' : 'runs with these settings|bquic-state on' ] ]) {
+			const { page, errors } = await open(1200, { 'wifirr.check': { mistakes: [] }, 'wifirr.status': { schedulers: [ { ...recorded['wifirr.status'].schedulers[0], present } ] } }, config);
+
+			await show(page, view, 2);
+			assert.equal(await page.locator('.bquic-state').last().evaluate((e) => `${e.textContent}|${e.className}`), wants, view);
+			assert.deepEqual(errors, []);
+			await page.close();
+		}
+});
+
+test('clients: a neighbour is no client that somebody has exempted', async () => {
+	const [ first, ...others ] = recorded['wifirr.clients'].schedulers[0].clients, clients = [ { ...first, ignored: true, neighbour: true }, { ...others[0], ignored: true, neighbour: false } ];
+	const { page, errors } = await open(1200, { 'wifirr.clients': { schedulers: [ { device: 'phy0-ap0', clients } ] } }, config);
+
+	await show(page, 'clients', 2);
+	for (const [ client, state ] of [ [ first, 'neighbour (mesh or WDS)' ], [ others[0], 'ignored' ] ])
+		assert.equal(await page.locator('tr', { hasText: client.client }).locator('td').nth(3).textContent(), state);
+	assert.deepEqual(errors, []);
+	await page.close();
+});

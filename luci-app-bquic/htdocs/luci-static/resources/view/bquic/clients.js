@@ -69,6 +69,8 @@ return view.extend({
 	},
 
 	state(c) {
+		if (c.neighbour)
+			return _('neighbour (mesh or WDS)');
 		if (c.ignored)
 			return _('ignored');
 		if (c.always)

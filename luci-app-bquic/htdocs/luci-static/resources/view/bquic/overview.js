@@ -292,9 +292,9 @@ return view.extend({
 					: this.card(title, _('off'), '', button);
 
 			return this.card(title,
-				!on ? _('is stopping') : st.paused ? _('paused') : st.throttling ? _('clients take turns') : windows ? _('clients wait longer before they send (larger windows)')
+				!on ? _('is stopping') : st.present === false ? _('waits for its device, which does not exist now') : st.paused ? _('paused') : st.throttling ? _('clients take turns') : windows ? _('clients wait longer before they send (larger windows)')
 					: st.engaged ? _('would let clients take turns (dry run)') : _('watching: everyone at full speed'),
-				!on || st.paused ? '' : 'on', button,
+				!on || st.present === false || st.paused ? '' : 'on', button,
 				/* the daemon's text: the decision, its value and its threshold */
 				E('p', {}, [ E('strong', {}, [ _('Why:') ]), ' ', common.reason(windows ? st.contention.why : st.why) ]),
 				...common.gains(st),
