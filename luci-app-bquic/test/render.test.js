@@ -1459,3 +1459,16 @@ test('clients: a neighbour is no client that somebody has exempted', async () =>
 	assert.deepEqual(errors, []);
 	await page.close();
 });
+
+test('a daemon that ends, to begin again with other settings, does not run with these', async () => {
+	const { gateway, relay } = recorded['bquic.status'], ending = { gateway: { ...gateway, stopping: true }, relay: { ...relay, taking: false, stopping: true } };
+
+	for (const [ view, wants ] of [ [ 'overview', [ 'is stopping', 'is stopping', 'clients take turns' ] ], [ 'gateway', [ 'is stopping' ] ], [ 'relay', [ 'is stopping' ] ] ]) {
+		const { page, errors } = await open(1200, { ...recorded, 'bquic.check': { mistakes: [] }, 'bquic.status': ending }, config);
+
+		await show(page, view, 2);
+		assert.deepEqual(await page.locator('.bquic-state').allTextContents(), wants, view);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});

@@ -264,8 +264,8 @@ return baseclass.extend({
 				return on ? [ line('bad', _('no answer')), ...this.silent(config, s.device) ] : [ line('', _('off')) ];
 			if (st.reload?.error)
 				return [ ...this.refused(st), ...this.warned(st) ];
-			if (!on || st.present === false)
-				return [ line('', on ? _('waits for its device, which does not exist now') : _('is stopping')) ];
+			if (!on || st.stopping || st.present === false)
+				return [ line('', on && !st.stopping ? _('waits for its device, which does not exist now') : _('is stopping')) ];
 
 			return [
 				/* the init script tells running daemons nothing of a file with mistakes */

@@ -426,6 +426,43 @@ func TestStoppedTwice(t *testing.T) {
 	}
 }
 
+// TestUntilEnd checks that the status of a relay that was stopped answers until its last connection has ended.
+func TestUntilEnd(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	carried, stopping, began, done := make(chan struct{}), make(chan struct{}), make(chan context.Context, 1), make(chan error, 1)
+	go func() {
+		done <- untilEnd(ctx, func(running context.Context) error {
+			<-running.Done()
+			close(stopping)
+			<-carried
+			return nil
+		}, func(serving context.Context) error {
+			began <- serving
+			<-serving.Done()
+			return nil
+		})
+	}()
+	cancel()
+	<-stopping
+	serving := <-began
+	if serving.Err() != nil {
+		t.Error("the status has ended while the relay carries a connection")
+	}
+	close(carried)
+	if err := <-done; err != nil || serving.Err() == nil {
+		t.Errorf("%v, and the status goes on: %v", err, serving.Err() == nil)
+	}
+
+	broken := errors.New("the socket is gone")
+	err := untilEnd(t.Context(), func(running context.Context) error {
+		<-running.Done()
+		return nil
+	}, func(context.Context) error { return broken })
+	if !errors.Is(err, broken) {
+		t.Errorf("an error of the others is %v", err)
+	}
+}
+
 func TestFetch(t *testing.T) {
 	root := t.TempDir()
 	text := strings.Repeat("0123456789", 100000)

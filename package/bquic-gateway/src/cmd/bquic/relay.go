@@ -60,47 +60,57 @@ func runRelay(ctx context.Context, args []string) error {
 	if figures != nil {
 		defer figures.Close()
 	}
-	group, ctx := errgroup.WithContext(ctx)
 	started := time.Now()
 	var now atomic.Pointer[config.Relay]
 	now.Store(cfg)
 	var last atomic.Pointer[status.Reload]
 	var past history.History
-	group.Go(func() error {
-		reloadOn(ctx, hangup, log, func() error {
-			next, err := readRelay(*file)
-			if err == nil {
-				if err = r.Apply(next.Relay); err != nil {
-					err = fmt.Errorf("%s: relay.%w", *file, err)
-				} else {
-					level.Set(next.LogLevel)
-					now.Store(next)
-				}
+	go reloadOn(ctx, hangup, log, func() error {
+		next, err := readRelay(*file)
+		if err == nil {
+			if err = r.Apply(next.Relay); err != nil {
+				err = fmt.Errorf("%s: relay.%w", *file, err)
+			} else {
+				level.Set(next.LogLevel)
+				now.Store(next)
 			}
-			last.Store(status.NewReload(err))
-			return err
-		})
-		return nil
+		}
+		last.Store(status.NewReload(err))
+		return err
 	})
-	group.Go(func() error {
-		return socket.Run(ctx, status.Answers{
+	return untilEnd(ctx, r.Run, func(serving context.Context) error {
+		return socket.Run(serving, status.Answers{
 			status.Status: func() any {
-				return relayStatus{status.NewDaemon("relay", version, started, last.Load()), now.Load().Profile.Name, r.Status()}
+				return relayStatus{status.NewDaemon(ctx, "relay", version, started, last.Load()), now.Load().Profile.Name, r.Status()}
 			},
 			status.History: func() any { return past.Report() },
 		})
-	})
-	group.Go(func() error {
-		return metrics.Serve(ctx, figures, log, func(w *metrics.Writer) {
+	}, func(serving context.Context) error {
+		return metrics.Serve(serving, figures, log, func(w *metrics.Writer) {
 			w.Process("bquic_relay", version, started, last.Load().OK())
 			r.Metrics(w)
 		})
-	})
-	group.Go(func() error {
-		past.Run(ctx, r.Counters)
+	}, func(serving context.Context) error {
+		past.Run(serving, r.Counters)
 		return nil
 	})
-	group.Go(func() error { return r.Run(ctx) })
+}
+
+// untilEnd runs a daemon until ctx ends and what it carries has ended, and the others as long. An error of one ends all.
+func untilEnd(ctx context.Context, daemon func(context.Context) error, others ...func(context.Context) error) error {
+	serving, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	group, serving := errgroup.WithContext(serving)
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	context.AfterFunc(serving, stop)
+	for _, other := range others {
+		group.Go(func() error { return other(serving) })
+	}
+	group.Go(func() error {
+		defer end()
+		return daemon(running)
+	})
 	return group.Wait()
 }
 

@@ -73,6 +73,7 @@ type Server struct {
 	version string
 	log     *slog.Logger
 	started time.Time
+	until   context.Context            // Run's
 	now     atomic.Pointer[generation] // for new requests and connections
 	tunnel  tunnel.Handler
 	conns   connections
@@ -247,7 +248,7 @@ func (s *Server) Run(ctx context.Context) error {
 		s.plain = plain.Addr().(*net.TCPAddr).AddrPort()
 	}
 	s.addr = tcp.Addr().(*net.TCPAddr).AddrPort()
-	s.started = time.Now()
+	s.started, s.until = time.Now(), ctx
 
 	serving, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()

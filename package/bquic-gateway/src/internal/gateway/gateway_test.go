@@ -60,9 +60,13 @@ func start(t *testing.T, cfg config.Gateway) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		before := s.Status().Stopping
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("Run: %v", err)
+		}
+		if before || !s.Status().Stopping {
+			t.Errorf("its status says that it is stopping: %v, and afterwards %v", before, !before)
 		}
 	})
 	return s

@@ -19,7 +19,7 @@ import (
 func (s *Server) Status() Status {
 	g := s.now.Load()
 	st := Status{
-		Daemon:   status.NewDaemon("gateway", s.version, s.started, s.reload.Load()),
+		Daemon:   status.NewDaemon(s.until, "gateway", s.version, s.started, s.reload.Load()),
 		Listen:   s.addr.String(),
 		Pin:      s.pin().String(),
 		Warning:  strings.Join(g.sites.Missing(), "; "),

@@ -133,6 +133,9 @@ func TestKeptBeforeTheEnd(t *testing.T) {
 		_, err := os.Stat(filepath.Join(c.StateDir, "proof"))
 		return err == nil
 	})
+	if st := node.figures().Relay; st.Taking || st.Carried.Now+st.Direct.Now != 1 {
+		t.Errorf("while it stops, its status is %+v", st)
+	}
 	conn.SetDeadline(time.Now().Add(patience))
 	if _, err := conn.Write([]byte{1}); err != nil {
 		t.Error(err)

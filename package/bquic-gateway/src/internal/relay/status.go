@@ -108,7 +108,7 @@ func (r *Relay) Status() Status {
 	st.Proof = r.comparison.report()
 	_, paused := r.expected.paused(time.Now())
 	r.mu.Lock()
-	st.Taking = r.taking && r.room() && !paused
+	st.Taking = r.taking && r.room() && !paused && !r.ending.Load()
 	st.Unseen, st.BridgePorts = r.blind, portNames(r.world.Ports)
 	r.mu.Unlock()
 	st.UDP = FlowStatus{r.flows.now(), r.flows.total.Load(), r.flows.lost.Load()}

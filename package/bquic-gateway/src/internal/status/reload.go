@@ -3,6 +3,7 @@
 package status
 
 import (
+	"context"
 	"runtime"
 	"time"
 )
@@ -14,11 +15,13 @@ type Daemon struct {
 	Uptime     float64 `json:"uptime_s"`
 	Goroutines int     `json:"goroutines"`
 	Reload     *Reload `json:"reload,omitempty"` // the last one
+	// Stopping: it takes nothing new, and ends when what it carries has ended.
+	Stopping bool `json:"stopping,omitempty"`
 }
 
-// NewDaemon returns the fields now, of a daemon that has run since started.
-func NewDaemon(role, version string, started time.Time, reload *Reload) Daemon {
-	return Daemon{role, version, time.Since(started).Seconds(), runtime.NumGoroutine(), reload.now()}
+// NewDaemon returns the fields now, of a daemon that has run since started, until ctx ends.
+func NewDaemon(ctx context.Context, role, version string, started time.Time, reload *Reload) Daemon {
+	return Daemon{role, version, time.Since(started).Seconds(), runtime.NumGoroutine(), reload.now(), ctx.Err() != nil}
 }
 
 // A Reload is the outcome of the last reload of a daemon's configuration.

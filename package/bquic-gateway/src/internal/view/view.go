@@ -238,7 +238,7 @@ func (d *daemon) refusals(t *tunnel.Stats) string {
 // draw composes a status from the daemon's identity, facts and tables.
 func draw(role string, d *daemon, now time.Time, facts []fact, tables ...table) string {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s %s, up for %s\n", role, printable(d.Version), age(seconds(d.Uptime)))
+	fmt.Fprintf(&b, "%s %s, up for %s%s\n", role, printable(d.Version), age(seconds(d.Uptime)), word(d.Stopping, ", stopping", ""))
 	if r := d.Reload; r != nil {
 		facts = append(facts, fact{"reload", age(now.Sub(r.At)) + " ago: " + cmp.Or(r.Error, "in use")})
 	}

@@ -224,9 +224,9 @@ return view.extend({
 			return on ? this.silent(_('Gateway'), 'bquic', name, button)
 				: this.card(_('Gateway'), _('off'), '', button, E('p', {}, [ _('Serves sites and relays over HTTP/3.') ]));
 
-		const away = common.list(st.origins).filter((o) => o?.up === false);
+		const ends = !on || st.stopping, away = common.list(st.origins).filter((o) => o?.up === false);
 
-		return this.card(_('Gateway'), on ? this.uptime(st.uptime_s) : _('is stopping'), on ? 'on' : '', button,
+		return this.card(_('Gateway'), ends ? _('is stopping') : this.uptime(st.uptime_s), ends ? '' : 'on', button,
 			E('p', {}, [ _('Listens on %s.').format(common.text(st.listen)) ]),
 			E('p', {}, [ _('Connections: %d by QUIC, %d by TCP; %d by QUIC since the start.').format(st.connections_live ?? 0, st.connections_tcp ?? 0, st.connections_total ?? 0) ]),
 			E('p', {}, [ st.tunnels ? _('TCP connections for relays: %d.').format(st.tunnels.open ?? 0) : _('Serves no relay: there is no token.') ]),
@@ -248,7 +248,7 @@ return view.extend({
 			return on ? this.silent(_('Relay'), 'bquic', name, button)
 				: this.card(_('Relay'), _('off'), '', button, E('p', {}, [ _('Carries the TCP connections of this node’s clients to a gateway.') ]));
 
-		const [ state, kind ] = on ? taking.state(st) : [ _('is stopping'), '' ];
+		const [ state, kind ] = on && !st.stopping ? taking.state(st) : [ _('is stopping'), '' ];
 
 		return this.card(_('Relay'), state, kind, button,
 			E('p', {}, [ common.text(st.gateway) ]),
