@@ -203,7 +203,7 @@ function luci(read, answers, config, translate = (text) => text) {
 					const answer = answers[`${object}.${method} ${args.join(' ')}`] ?? answers[`${object}.${method}`];
 					if (answers.expired) /* as LuCI rejects what rpcd answers with -32002 */
 						return Promise.reject(Object.assign(new Error('Login session is expired'), { name: 'SessionError' }));
-					return answers.away || answer === undefined ? Promise.reject(new Error('Object not found')) : Promise.resolve(structuredClone(answer));
+					return answers.away || answer === undefined ? Promise.reject(new Error(`RPC call to ${object}/${method} failed with ubus code 4: Resource not found\n  at handleCallReply (rpc.js:99:3)`)) : Promise.resolve(structuredClone(answer));
 				};
 			},
 			list: (...names) => answers.away ? Promise.reject(new Error('XHR request failed')) : Promise.resolve(Object.fromEntries(names.filter((n) => answers.objects?.includes(n)).map((n) => [ n, {} ])))

@@ -1472,3 +1472,20 @@ test('a daemon that ends, to begin again with other settings, does not run with 
 		await page.close();
 	}
 });
+
+test('what has failed is said in a sentence, without the lines for developers that LuCI adds', async () => {
+	const { page, errors } = await open(1200, { ...recorded, 'bquic.check': { mistakes: [] } }, config);
+
+	await show(page, 'overview', 1);
+	for (const [ card, name, call ] of [ [ /^Relay/, 'Switch off', 'uci/commit' ], [ /^Scheduler/, 'Pause all schedulers', 'wifirr/pause' ] ]) {
+		await page.locator('.bquic-card', { has: page.locator('h3', { hasText: card }) }).locator('button', { hasText: name }).click();
+		await page.waitForFunction(() => window.env.did.at(-1)?.[0] == 'notice');
+		assert.deepEqual((await page.evaluate(() => window.env.did)).at(-1), [ 'notice', `RPC call to ${call} failed with ubus code 4: Resource not found` ]);
+	}
+	await restart(page, { ...recorded, 'bquic.check': { mistakes: [] } }, config);
+	await show(page, 'gateway', 1);
+	await page.locator('[data-name="_test"] button').click();
+	assert.equal(await page.locator('[data-name="_test"] p').textContent(), 'RPC call to bquic/fetch failed with ubus code 4: Resource not found');
+	assert.deepEqual(errors, []);
+	await page.close();
+});

@@ -34,6 +34,10 @@ const question = (object, call) => () => answer(object, call());
 return baseclass.extend({
 	known: known,
 	answer: answer,
+
+	/* What went wrong. LuCI adds lines for developers. */
+	wrong: (err) => String(err.message ?? err).split('\n')[0],
+
 	status: question('bquic', rpc.declare({ object: 'bquic', method: 'status', reject: true })),
 	mistakes: question('bquic', rpc.declare({ object: 'bquic', method: 'check', reject: true })),
 	schedulers: question('wifirr', rpc.declare({ object: 'wifirr', method: 'status', reject: true })),

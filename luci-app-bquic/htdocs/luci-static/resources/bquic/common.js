@@ -428,7 +428,7 @@ return baseclass.extend({
 						_('%s answered with status %d: %d bytes at %.2f Mbit/s, handshake %.1f ms, %.1f packets per acknowledgement.')
 							.format(this.text(r.url), r.status, r.bytes, r.mbps, r.handshake_ms, r.data_per_ack)
 					]) ]);
-				}).catch((err) => warn(String(err.message ?? err)));
+				}).catch((err) => warn(ask.wrong(err)));
 			})
 		}, [ _('Test from here') ]);
 

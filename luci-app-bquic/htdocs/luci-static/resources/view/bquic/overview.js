@@ -10,6 +10,8 @@
 
 const STARTS = 10000; /* ms that a daemon may take to answer after it was switched on */
 
+const failed = (err) => ui.addNotification(null, E('p', {}, [ ask.wrong(err) ]));
+
 /* Answers two questions: is it on, and does it help? */
 return view.extend({
 	handleSaveApply: null,
@@ -165,7 +167,7 @@ return view.extend({
 					.then(() => { this.pressed[`${config}.${section}`] = on ? NaN : Date.now(); })
 					.then(() => ui.changes.init())
 					.then(() => this.refresh())
-					.catch((err) => ui.addNotification(null, E('p', {}, [ String(err.message ?? err) ])));
+					.catch(failed);
 			})
 		}, [ on ? _('Switch off') : _('Switch on') ]);
 	},
@@ -307,7 +309,7 @@ return view.extend({
 					'class': 'btn cbi-button',
 					'disabled': L.hasViewPermission() ? null : '',
 					'title': _('To see the difference, pause: no client is held back then.'),
-					'click': ui.createHandlerFn(this, () => (st.paused ? common.resume() : common.pause()).then(() => this.refresh()))
+					'click': ui.createHandlerFn(this, () => (st.paused ? common.resume() : common.pause()).then(() => this.refresh()).catch(failed))
 				}, [ st.paused ? _('Resume all schedulers') : _('Pause all schedulers') ]));
 		});
 	},
