@@ -166,7 +166,7 @@ for (const view of views)
 			await control.focus();
 			const kind = await control.evaluate((e) => {
 				e.addEventListener('click', (ev) => { window.pressed.push(ev.detail); ev.preventDefault(); }, { once: true, capture: true });
-				return e.type ?? e.localName;
+				return e.type || e.localName; /* a link's type is '' */
 			});
 			if (kind == 'select-one') {
 				const was = await control.inputValue(), last = await control.evaluate((e) => e.selectedIndex == e.options.length - 1);

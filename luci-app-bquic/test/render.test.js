@@ -1489,3 +1489,22 @@ test('what has failed is said in a sentence, without the lines for developers th
 	assert.deepEqual(errors, []);
 	await page.close();
 });
+
+test('a relay that slows connections down says so on the overview and beside its settings, and where to read more', async () => {
+	const { relay } = recorded['bquic.status'];
+
+	for (const view of [ 'overview', 'relay' ])
+		for (const [ verdict, says, alert ] of [
+			[ 'slower', 'Carried connections are slower than direct ones here.', true ],
+			[ 'silent', 'More of the carried connections than of the direct ones get no answer.', true ],
+			[ 'faster', 'Carried connections are faster than direct ones here.', false ],
+			[ 'unsure' ]
+		]) {
+			const { page, errors } = await open(1200, { 'bquic.check': { mistakes: [] }, 'bquic.status': { relay: { ...relay, proof: { ...relay.proof, verdict } } } }, config);
+
+			await show(page, view, 1);
+			assert.deepEqual(await page.$$eval('p:has(a[href$="/proof"])', (all) => all.map((p) => p.previousElementSibling).map((p) => [ p.textContent, p.className == 'alert-message warning' ])), says ? [ [ says, alert ] ] : [], view);
+			assert.deepEqual(errors, []);
+			await page.close();
+		}
+});

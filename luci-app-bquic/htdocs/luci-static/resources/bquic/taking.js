@@ -22,6 +22,20 @@ function processor(p, able) {
 	return [ _('The processor carries %s Mbit/s.').format(mbit(p.carries_bps)), +p.path_bps > 0 ? _('The path has shown %s Mbit/s.').format(mbit(p.path_bps)) : '', follows ].filter((x) => x).join(' ');
 }
 
+/* What its comparison with direct connections says for certain. */
+function compared(proof) {
+	const says = {
+		faster: _('Carried connections are faster than direct ones here.'),
+		slower: _('Carried connections are slower than direct ones here.'),
+		silent: _('More of the carried connections than of the direct ones get no answer.')
+	}[proof?.verdict];
+
+	return says ? [
+		E('p', proof.verdict == 'faster' ? {} : { 'class': 'alert-message warning' }, [ says ]),
+		E('p', {}, [ E('a', { 'href': L.url('admin/services/bquic/proof') }, [ _('Does it help?') ]) ])
+	] : [];
+}
+
 /* Why it sees none of its clients' connections, although a gateway answers. */
 function unseen(st) {
 	const reasons = {
@@ -73,6 +87,6 @@ return baseclass.extend({
 		const able = st?.state == 'up' && st.taking !== false;
 
 		return [ E('p', {}, [ st?.proof?.verdict == 'spared' ? this.spared() : processor(st?.processor, able) ]),
-			...flows(st?.udp), ...troubles(st), ...unseen(st) ];
+			...flows(st?.udp), ...compared(st?.proof), ...troubles(st), ...unseen(st) ];
 	}
 });
