@@ -1508,3 +1508,19 @@ test('a relay that slows connections down says so on the overview and beside its
 			await page.close();
 		}
 });
+
+test('overview: why a gateway that answers is of no use', async () => {
+	const was = recorded['bquic.status'];
+
+	for (const [ gateways, alerts ] of [
+		[ [ { address: 'g:1', state: 'up', error: 'it has no place for more connections' }, { address: 'g:2', state: 'away', error: 'no answer' } ], [ 'g:1: it has no place for more connections' ] ],
+		[ was.relay.gateways, [] ]
+	]) {
+		const { page, errors } = await open(1200, { 'bquic.check': { mistakes: [] }, 'bquic.status': { relay: { ...was.relay, gateways } } }, config);
+
+		await show(page, 'overview', 1);
+		assert.deepEqual(await page.$$eval('p.alert-message', (all) => all.map((p) => p.textContent)), alerts);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});

@@ -257,6 +257,8 @@ return view.extend({
 			E('p', {}, [ _('Connections: %d carried, %d made directly by the relay.').format(st.carried?.now ?? 0, st.direct?.now ?? 0) ]),
 			st.refused > 0 ? E('p', {}, [ _('Direct, because the gateway refused the target: %d since the start.').format(st.refused) ]) : '',
 			st.state != 'up' && st.last_error ? E('p', {}, [ common.text(st.last_error) ]) : '',
+			...common.list(st.gateways).filter((g) => g?.state == 'up' && g.error).map((g) =>
+				E('p', { 'class': 'alert-message warning' }, [ `${common.text(g.address)}: ${common.text(g.error)}` ])),
 			...taking.why(st),
 			...common.refused(st));
 	},
