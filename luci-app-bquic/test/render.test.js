@@ -1524,3 +1524,20 @@ test('overview: why a gateway that answers is of no use', async () => {
 		await page.close();
 	}
 });
+
+test('graph: the times at which it begins and ends', async () => {
+	const { page, errors } = await open(400, {}, {});
+
+	await (await page.context().newCDPSession(page)).send('Emulation.setTimezoneOverride', { timezoneId: 'Europe/Madrid' });
+	await page.clock.setFixedTime('2026-07-15T12:00:00Z');
+	assert.deepEqual(await page.evaluate(() => {
+		const g = window.env.load('bquic.graph').create('t', 'B', [ 'a' ], 1);
+
+		return [ false, true ].map((past) => {
+			g.show(past);
+			return [ ...g.element.querySelectorAll('.times span') ].map((time) => time.textContent.replace(/\s/g, ' '));
+		});
+	}), [ [ '01:55 PM', '01:57 PM', '02:00 PM' ], [ '02:00 AM', '08:00 AM', '02:00 PM' ] ]);
+	assert.deepEqual(errors, []);
+	await page.close();
+});

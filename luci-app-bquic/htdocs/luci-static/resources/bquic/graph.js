@@ -81,7 +81,7 @@ return baseclass.extend({
 			'preserveAspectRatio': 'none',
 			'role': 'img'
 		});
-		const caption = html('figcaption', '');
+		const caption = html('figcaption', ''), times = html('div', 'times');
 		const figure = html('figure', 'bquic-graph bquic-card');
 
 		const legend = html('span', 'keys');
@@ -91,7 +91,9 @@ return baseclass.extend({
 		for (const y of [ 0.5, HEIGHT / 2, HEIGHT - 0.5 ])
 			picture.append(svg('line', { 'x1': 0, 'x2': WIDTH, 'y1': y, 'y2': y }));
 		picture.append(...lines);
-		figure.append(caption, picture);
+		times.append(...[ 1, 0.5, 0 ].map(() => html('span', '')));
+		times.ariaHidden = 'true';
+		figure.append(caption, picture, times);
 
 		function draw() {
 			const values = hours ? past : recent;
@@ -102,6 +104,12 @@ return baseclass.extend({
 			/* without values, draw no graph */
 			figure.hidden = ![ ...recent, ...past ].flat().some((v) => v !== null);
 
+			/* by the clock of who looks: the samples end now */
+			[ ...times.children ].forEach((time, i) => {
+				const ago = (1 - i / 2) * points * (hours ? 60 : EVERY);
+
+				time.textContent = new Date(Date.now() - 1000 * ago).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' });
+			});
 			top.textContent = '≤ ' + format(most, unit);
 			picture.setAttribute('aria-label', `${title}. ${now.join(', ')}`);
 			names.forEach((name, i) => {
