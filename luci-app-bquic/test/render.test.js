@@ -257,7 +257,7 @@ test('hostile status: nothing is executed, all is shown as it is', async () => {
 	const bad = structuredClone(config);
 	bad.wifirr.ap0.device = markup;
 
-	for (const view of [ 'overview', 'clients', 'relay', 'proof' ]) {
+	for (const view of [ 'overview', 'clients', 'gateway', 'relay', 'proof' ]) {
 		const { page, errors } = await open(1200, { ...hostile, ...names }, bad);
 		await show(page, view, 3);
 		await harmless(page, errors, true);
@@ -282,7 +282,7 @@ test('status with fields missing, of other types, and with huge numbers', async 
 			{ 'bquic.status': { gateway: how(), relay: how() }, 'bquic.check': { mistakes: how() }, 'wifirr.status': { schedulers: [ how() ] }, 'wifirr.clients': { schedulers: [ how(), { device: 'x', clients: [ how() ] } ] } });
 	const { page, errors } = await open(1200, {}, config);
 	for (const answer of answers)
-		for (const view of [ 'overview', 'clients', 'relay', 'proof' ]) {
+		for (const view of [ 'overview', 'clients', 'gateway', 'relay', 'proof' ]) {
 			await restart(page, { objects: [ 'bquic', 'wifirr' ], ...answer }, config);
 			await show(page, view, 2);
 			const text = await page.textContent('body');

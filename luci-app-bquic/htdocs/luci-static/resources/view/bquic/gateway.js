@@ -175,9 +175,9 @@ return view.extend({
 
 		/* a gateway that has just been switched on has a pin some seconds later */
 		const showPin = (found) => {
-			if (!found || String(found) == pin)
+			if (typeof found != 'string' || found == pin)
 				return;
-			pin = String(found);
+			pin = found;
 			dom.content(shown, [ E('code', { 'style': 'overflow-wrap:anywhere' }, [ pin ]), ' ', common.copyButton(() => pin) ]);
 		};
 
