@@ -342,6 +342,7 @@ config relay
 			`conf:2: @site[0].host: "bücher.example" has characters other than ASCII: write the form of the name that begins with xn--`,
 			`conf:5: @relay[0].gateway: "bücher.example" has characters other than ASCII: write the form of the name that begins with xn--`,
 		}},
+		{"an origin's password", "config site\n\tlist host a\n\toption origin http://user:secret@b\n", []string{"conf:3: @site[0].origin: a user name or a password is not supported"}},
 		{"origin", "config site\n\tlist host a\n\toption origin ftp://b\n", []string{`conf:3: @site[0].origin: "ftp://b" is not http:// or https:// with a host and, optionally, a port`}},
 		{"origin's port", "config site\n\tlist host a\n\toption origin http://b:99999\n", []string{`conf:3: @site[0].origin: port "99999" is not in the range 1 to 65535`}},
 		{"peers", `config gateway

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -209,6 +210,9 @@ func parseOrigin(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
 		u.RawQuery != "" || u.Fragment != "" {
+		if strings.Contains(s, "@") {
+			return nil, errors.New("a user name or a password is not supported") // and not for the log
+		}
 		return nil, fmt.Errorf("%q is not http:// or https:// with a host and, optionally, a port", s)
 	}
 	if p := u.Port(); p != "" {

@@ -219,7 +219,12 @@ func (p *parser) do(command string, more bool) *SyntaxError {
 	if err != nil {
 		return err
 	}
-	if extra != "" {
+	switch {
+	case extra == "":
+	case command[0] == 'o' || list:
+		// It may be a token, and the log has none.
+		return fail("unexpected text after the value: put a value with blanks in quotes, and each value of a list in a line of its own")
+	default:
 		return fail("unexpected %s at the end of the line", quote(extra))
 	}
 
