@@ -102,8 +102,8 @@ class Servers:
         self.lab, self.mesh = lab, mesh
         self._taker = UPLOAD_PORT if uploads else None
         if uploads:
-            lab.start(mesh.gateway, sys.executable, str(REPOSITORY / "lab/flows/uploads.py"), str(UPLOAD_PORT), log="uploads.log")
-            wait_until("the server for uploads", lambda: f":{UPLOAD_PORT}" in lab.run(mesh.gateway, "ss", "-Hltn"))
+            lab.serve("the server for uploads", mesh.gateway, sys.executable, str(REPOSITORY / "lab/flows/uploads.py"), str(UPLOAD_PORT),
+                      log="uploads.log", ready=lambda: f":{UPLOAD_PORT}" in lab.run(mesh.gateway, "ss", "-Hltn"))
         self._options = options or []  # NAME=VALUE of a profile that replaces the contenders' profiles
         self._urls: dict[str, str] = {}
         self._sockets: dict[str, pathlib.Path] = {}
@@ -166,15 +166,8 @@ config site
 	{f"list origin 'http://127.0.0.1:{self._taker}'" if self._taker else f"option root '{self.root}'"}
 """
         )
-        process = self.lab.start(namespace, str(BQUIC), "gateway", "--config", str(path), log=f"{key}.log")
+        self.lab.serve("bquic gateway", namespace, str(BQUIC), "gateway", "--config", str(path), log=f"{key}.log", ready=socket.exists)
         self._sockets[key] = socket
-
-        def ready() -> bool:
-            if process.poll() is not None:
-                raise Failed(f"bquic gateway ended: {self.lab.tail(f'{key}.log')}")
-            return socket.exists()
-
-        wait_until("bquic gateway's status socket", ready)
         self._urls[key] = f"https://{host}:{port}/data"
         return self._urls[key]
 
@@ -198,15 +191,10 @@ config site
                 f"https://:{port} {{\n\ttls {state}/cert.pem {state}/key.pem\n"
                 f"\troot * {self.root}\n\tfile_server\n}}\n"
             )
-            process = self.lab.start(self.mesh.gateway, "env", f"HOME={self.lab.dir}", str(binary), "run", "--config", str(path),
-                                     "--adapter", "caddyfile", log="caddy.log")
-
-            def ready() -> bool:
-                if process.poll() is not None:
-                    raise Failed(f"caddy ended: {self.lab.tail('caddy.log')}")
-                return f":{port}" in self.lab.run(self.mesh.gateway, "ss", "-Hltn")
-
-            wait_until("caddy listens", ready, 20)
+            self.lab.serve(
+                "caddy", self.mesh.gateway, "env", f"HOME={self.lab.dir}", str(binary), "run", "--config", str(path), "--adapter",
+                "caddyfile", log="caddy.log", ready=lambda: f":{port}" in self.lab.run(self.mesh.gateway, "ss", "-Hltn"), seconds=20,
+            )
             self._urls["caddy"] = f"https://{Mesh.GATEWAY}:{port}/data"
         return self._urls["caddy"]
 
@@ -235,16 +223,10 @@ config relay
 	option log_level 'warn'
 {"".join(f"	list udp_port '{port}'{chr(10)}" for port in udp_ports)}"""
             )
-            self._relay = self.lab.start(self.mesh.node, str(BQUIC), "relay", "--config", str(path), log="relay.log")
-            process = self._relay
-
-            def ready() -> bool:
-                if process.poll() is not None:
-                    raise Failed(f"bquic relay ended: {self.lab.tail('relay.log')}")
-                return socket.exists() and self.relay_status()["state"] == "up" and self.relay_status()["taking"]
-
             # Until it has a connection to the gateway, it lets connections pass.
-            wait_until("bquic relay takes connections", ready)
+            self._relay = self.lab.serve(
+                "bquic relay", self.mesh.node, str(BQUIC), "relay", "--config", str(path), log="relay.log",
+                ready=lambda: socket.exists() and self.relay_status()["state"] == "up" and self.relay_status()["taking"])
         return url
 
     def relay_status(self) -> dict[str, Any]:

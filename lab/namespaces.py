@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 # Of namespaces, bquic-lab<pid>-<name>, and directories. What has such a name, and no process any more, is removed, so nobody else must use it.
@@ -257,6 +257,22 @@ class Lab:
         self.processes.append(process)
         return process
 
+    def serve(self, what: str, namespace: str, *command: str, log: str, ready: Callable[[], object], seconds: float = 10) -> subprocess.Popen[str]:
+        """Like start, and waits until ready() is true. If the process ends first, or takes longer, stops it and raises Failed."""
+        process = self.start(namespace, *command, log=log)
+
+        def is_ready() -> bool:
+            if process.poll() is not None:
+                raise Failed(f"{what} ended: {self.tail(log)}")
+            return bool(ready())
+
+        try:
+            wait_until(what, is_ready, seconds)
+        except Failed:
+            stop(process)
+            raise
+        return process
+
     def tail(self, log: str, lines: int = 5) -> str:
         """The end of a log, for an error message."""
         with contextlib.suppress(OSError):
@@ -279,7 +295,7 @@ def stop(process: subprocess.Popen[str]) -> None:
                 pipe.close()
 
 
-def wait_until(what: str, condition, seconds: float = 10) -> None:  # type: ignore[no-untyped-def]
+def wait_until(what: str, condition: Callable[[], object], seconds: float = 10) -> None:
     """Waits until condition() is true; raises Failed."""
     end = time.monotonic() + seconds
     while not condition():

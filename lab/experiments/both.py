@@ -36,7 +36,7 @@ sys.path.insert(0, str(ROOT))
 
 from lab import measure, namespaces, realtime, results  # noqa: E402
 from lab.measure import BQUIC  # noqa: E402
-from lab.namespaces import Lab, wait_until  # noqa: E402
+from lab.namespaces import Lab  # noqa: E402
 from lab.results import Row, interval, median, number, spread  # noqa: E402
 from lab.topology import Cell  # noqa: E402
 
@@ -99,10 +99,7 @@ config site
 	list host '*'
 	option root '{root}'
 """)
-            process = lab.start(self.cell.ap, str(BQUIC), "gateway", "--config", str(config), log=f"{profile}.log")
-            wait_until("bquic gateway's status socket", lambda: process.poll() is not None or socket.exists())
-            if process.poll() is not None:
-                raise namespaces.Failed(f"bquic gateway ended: {lab.tail(f'{profile}.log')}")
+            lab.serve("bquic gateway", self.cell.ap, str(BQUIC), "gateway", "--config", str(config), log=f"{profile}.log", ready=socket.exists)
         lab.run(self.cell.ap, "nft", "add table inet count; add counter inet count up;"
                 " add chain inet count in { type filter hook input priority 0; };"
                 " add rule inet count in udp dport 9 counter name up drop")
@@ -127,8 +124,8 @@ config site
 def wifirrd(network: Network) -> Callable[[], Row]:
     """Starts it on the access point; returns a function that queries its status."""
     lab, control = network.lab, network.lab.dir / "wifirr.sock"
-    process = lab.start(network.cell.ap, str(realtime.WIFIRRD), "--device", Cell.DEVICE, "--backend", "htb", "--rate",
-                        str(RATE_KBIT), "--control", str(control), log="wifirrd.log")
+    process = lab.serve("wifirrd", network.cell.ap, str(realtime.WIFIRRD), "--device", Cell.DEVICE, "--backend", "htb", "--rate",
+                        str(RATE_KBIT), "--control", str(control), log="wifirrd.log", ready=control.exists)
 
     def status() -> Row:
         if process.poll() is not None:
@@ -136,8 +133,6 @@ def wifirrd(network: Network) -> Callable[[], Row]:
         answer: Row = json.loads(lab.run(network.cell.ap, str(realtime.WIFIRRD), "--control", str(control), "status"))
         return answer
 
-    wait_until("wifirrd", lambda: process.poll() is not None or control.exists())
-    status()
     return status
 
 

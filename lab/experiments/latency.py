@@ -72,8 +72,8 @@ class Scene:
         (self.servers.root / "small").write_bytes(bytes(1000))
         for address in CLIENTS:
             lab.run(self.mesh.phone, "ip", "addr", "add", f"{address}/32", "dev", "wan")
-        lab.start(self.mesh.origin, sys.executable, str(ROOT / "lab/latency/origin.py"), log="origin.log")
-        namespaces.wait_until("the origin", lambda: f":{origin.CALL}" in lab.run(self.mesh.origin, "ss", "-Hlun"))
+        lab.serve("the origin", self.mesh.origin, sys.executable, str(ROOT / "lab/latency/origin.py"), log="origin.log",
+                  ready=lambda: f":{origin.CALL}" in lab.run(self.mesh.origin, "ss", "-Hlun"))
 
     def run(self, contender: str, seconds: float) -> dict[str, Any]:
         """The measurements of a household and its neighbours; raises Failed."""

@@ -12,7 +12,7 @@ import subprocess
 from typing import Any
 
 from lab.medium import REPOSITORY, build_go
-from lab.namespaces import Failed, Lab, wait_until
+from lab.namespaces import Failed, Lab
 
 BINARY = REPOSITORY / "build/lab/flows"
 BQUIC = REPOSITORY / "build/bquic"
@@ -83,10 +83,7 @@ config site
 	list host '{UPLOADS}'
 	list origin 'http://127.0.0.1:{UPLOADS_PORT}'
 """)
-        process = lab.start(self.server, str(BQUIC), "gateway", "--config", str(config), log="gateway.log")
-        wait_until("the gateway", lambda: socket.exists() or process.poll() is not None)
-        if process.poll() is not None:
-            raise Failed(f"the gateway ended: {lab.tail('gateway.log')}")
+        lab.serve("bquic gateway", self.server, str(BQUIC), "gateway", "--config", str(config), log="gateway.log", ready=socket.exists)
         status = json.loads(lab.run(self.server, str(BQUIC), "status", "--json", "--socket", str(socket)))["gateway"]
         self.pin = str(status["pin"]).removeprefix("sha256/")
         self.certificate, self.key = lab.dir / "state/cert.pem", lab.dir / "state/key.pem"

@@ -89,10 +89,7 @@ config gateway
 	option status_socket '{socket}'
 	option log_level 'warn'
 """)
-        server = lab.start(gateway, str(native), "gateway", "--config", str(config), log="gateway.log")
-        wait_until("bquic gateway", lambda: server.poll() is not None or socket.exists())
-        if server.poll() is not None:
-            raise Failed(f"bquic gateway ended: {lab.tail('gateway.log')}")
+        lab.serve("bquic gateway", gateway, str(native), "gateway", "--config", str(config), log="gateway.log", ready=socket.exists)
         lab.start(gateway, sys.executable, "-c", SERVE, log="origin.log")
 
         def status() -> dict[str, Any]:
