@@ -161,7 +161,7 @@ def draw() -> None:
                 points.append((names.index(line.what) + 0.16 * (2 * k - 1), interval(line.share)))
             axes.errorbar(
                 [v[0] for _, v in points], [y for y, _ in points],
-                xerr=[[v[0] - v[1] for _, v in points], [v[2] - v[0] for _, v in points]], fmt="o", capsize=3, label=f"origin {ms} ms beyond")
+                xerr=results.arms([v for _, v in points]), fmt="o", capsize=3, label=f"origin {ms} ms beyond")
         axes.axvline(1, linewidth=0.5, color="grey")
         axes.set_yticks(range(len(names)), names, fontsize=8)
         axes.invert_yaxis()

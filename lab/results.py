@@ -105,6 +105,18 @@ def show(name: str, path: pathlib.Path, rows: list[Row], report: Callable[[list[
     return 0
 
 
+def arms(values: Sequence[tuple[float, float, float]]) -> list[list[float]]:
+    """The lengths of error bars below and above a middle, from middles with their bounds (interval())."""
+    return [[middle - low for middle, low, _ in values], [high - middle for middle, _, high in values]]
+
+
+def intervals(axes: Any, points: Sequence[tuple[float, tuple[float, float, float]]], label: str, **style: Any) -> None:
+    """Draws points with error bars: each has its place on the x axis, and a middle with its bounds (interval())."""
+    values = [value for _, value in points]
+    axes.errorbar([x for x, _ in points], [middle for middle, _, _ in values], yerr=arms(values), label=label,
+                  **{"fmt": "o", "capsize": 3, **style})
+
+
 @contextlib.contextmanager
 def drawing(path: pathlib.Path, size: tuple[float, float], rows: int = 1, columns: int = 1) -> Iterator[Any]:
     """Axes to draw in. The SVG file is the same for the same rows; SIZE in inches."""

@@ -259,7 +259,7 @@ def draw(rows: list[Row]) -> None:
             for k, upload in enumerate(UPLOADS_KBIT):
                 found = [(i, interval(results.figures(some, key))) for i, c in enumerate(CONTENDERS) if (some := of(rows, upload, c))]
                 axes.bar([i + 0.4 * k - 0.2 for i, _ in found], [v[0] for _, v in found], 0.38, label=f"{upload} kbit/s up",
-                         yerr=[[v[0] - v[1] for _, v in found], [v[2] - v[0] for _, v in found]], capsize=3)
+                         yerr=results.arms([v for _, v in found]), capsize=3)
             axes.set_xticks(range(len(CONTENDERS)), CONTENDERS, fontsize=8)
             axes.set_title(title, fontsize=9)
         panels[0].legend(fontsize=7)

@@ -415,10 +415,8 @@ def draw(rows: list[Row]) -> None:
             found = [(i, some) for i, a in enumerate(axes) if (some := of(rows, a, contender))]
             for ax, figure in ((speed, "mbps"), (sizes, "ampdu")):
                 if found:
-                    at = [i + 0.11 * (k - 3) for i, _ in found]
-                    middle, low, high = zip(*(interval(results.figures(some, figure)) for _, some in found))
-                    ax.errorbar(at, middle, yerr=[[m - b for m, b in zip(middle, low)], [h - m for m, h in zip(middle, high)]],
-                                fmt="o", markersize=3, capsize=2, label=contender)
+                    results.intervals(ax, [(i + 0.11 * (k - 3), interval(results.figures(some, figure))) for i, some in found],
+                                      contender, markersize=3, capsize=2)
         for ax, title in ((speed, "Mbit/s (median, 95 %)"), (sizes, "MPDUs in an A-MPDU")):
             ax.set_xticks(range(len(axes)), [describe(a).replace("centre: 3 hops, MCS7, 20 ms", "centre") for a in axes],
                           fontsize=6, rotation=35, ha="right")

@@ -435,13 +435,13 @@ def draw(rows: list[Row]) -> None:
             return
         with results.drawing(FIGURES / f"{file}.svg", (max(5, 1.6 * len(chosen)), 3.6)) as axes:
             for k, form in enumerate(FORMS):
-                found = [(i + 0.12 * (k - (len(FORMS) - 1) / 2),
-                          *((results.median(some, figure) or 0) / some[0]["file_mb"] for figure in ("best_s", "median_s", "worst_s")))
-                         for i, (_, full) in enumerate(chosen) if (some := of(rows, full, form))]
+                found = []
+                for i, (_, full) in enumerate(chosen):
+                    if some := of(rows, full, form):
+                        middle, least, most = ((results.median(some, figure) or 0) / some[0]["file_mb"] for figure in ("median_s", "best_s", "worst_s"))
+                        found.append((i + 0.12 * (k - (len(FORMS) - 1) / 2), (middle, least, most)))
                 if found:
-                    at, low, mid, high = zip(*found)
-                    axes.errorbar(at, mid, yerr=[[m - b for m, b in zip(mid, low)], [h - m for m, h in zip(mid, high)]],
-                                  fmt="o", capsize=3, label=form)
+                    results.intervals(axes, found, form)
             axes.set_xticks(range(len(chosen)), [label for label, _ in chosen], fontsize=8)
             axes.set_ylabel("s for each MB (best, median, worst client)", fontsize=8)
             axes.set_ylim(bottom=0)
@@ -472,11 +472,10 @@ def draw_crowds(rows: list[Row]) -> None:
     shown = [(what, c) for what, c, _ in CROWD_TARGETS if c.get("phy") != "11g"]
     with results.drawing(FIGURES / "dense-download-11n.svg", (9, 3.6)) as axes:
         for k, (lever, form) in enumerate(LEVERS.items()):
-            found = [(i + 0.15 * (k - (len(LEVERS) - 1) / 2), statistics.median(worst), min(worst), max(worst)) for i, (_, c) in enumerate(shown)
+            found = [(i + 0.15 * (k - (len(LEVERS) - 1) / 2), (statistics.median(worst), min(worst), max(worst))) for i, (_, c) in enumerate(shown)
                      if (worst := [r["worst_s"] for r in on_reported(rows, {**CROWD, "file_mb": CROWD_MB, **c, **form})])]
             if found:
-                at, mid, low, high = zip(*found)
-                axes.errorbar(at, mid, yerr=[[m - b for m, b in zip(mid, low)], [h - m for m, h in zip(mid, high)]], fmt="o", capsize=3, label=lever)
+                results.intervals(axes, found, lever)
         axes.set_xticks(range(len(shown)), [what.replace(", ", ",\n") for what, _ in shown], fontsize=7)
         axes.set_ylabel("last client done, s", fontsize=8)
         axes.set_ylim(bottom=0)

@@ -200,9 +200,8 @@ def draw(rows: list[Row]) -> None:
     pairs = [pair for pair in PAIRS if any(of(rows, name, pair) for name in MEDIA)]
     with results.drawing(FIGURE, (8, 3.6)) as axes:
         for k, name in enumerate(MEDIA):
-            found = [(i, interval(results.figures(some, "of_share"))) for i, pair in enumerate(pairs) if (some := of(rows, name, pair))]
-            axes.errorbar([i + 0.15 * (k - 1) for i, _ in found], [v[0] for _, v in found],
-                          yerr=[[v[0] - v[1] for _, v in found], [v[2] - v[0] for _, v in found]], fmt="o", capsize=3, label=name)
+            results.intervals(axes, [(i + 0.15 * (k - 1), interval(results.figures(some, "of_share")))
+                                     for i, pair in enumerate(pairs) if (some := of(rows, name, pair))], name)
         axes.axhline(1, linewidth=0.5, color="grey")
         axes.set_xticks(range(len(pairs)), [f"{who}\nbeside {others}\n{against}" for who, against, others in pairs], fontsize=7)
         axes.set_ylabel("of its share (1: fair)", fontsize=8)

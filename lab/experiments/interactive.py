@@ -132,14 +132,13 @@ def draw(rows: list[Row]) -> None:
     with results.drawing(FIGURE, (9, 3.6), columns=2) as axes:
         for (alone, clients), ax in zip(CLIENTS.items(), axes):
             for k, form in enumerate(FORMS):
-                at, middle, above = [], [], []
+                found = []
                 for i, flow in enumerate(FLOWS):
                     if some := of(rows, flow, alone, form):
-                        at.append(i + 0.12 * (k - (len(FORMS) - 1) / 2))
-                        middle.append(median(some, "delay_median_ms") or 0)
-                        above.append((median(some, "delay_p99_ms") or 0) - middle[-1])
-                if at:
-                    ax.errorbar(at, middle, yerr=[[0] * len(at), above], fmt="o", capsize=3, label=form)
+                        middle, late = (median(some, figure) or 0 for figure in ("delay_median_ms", "delay_p99_ms"))
+                        found.append((i + 0.12 * (k - (len(FORMS) - 1) / 2), (middle, middle, late)))
+                if found:
+                    results.intervals(ax, found, form)
             ax.set_xticks(range(len(FLOWS)), list(FLOWS.values()), fontsize=7)
             ax.set_yscale("log")
             ax.set_ylabel("delay, ms (median, p99)", fontsize=8)

@@ -129,9 +129,8 @@ WHY_NOT = (
 def draw(rows: list[Row]) -> None:
     with results.drawing(FIGURE, (6, 3.2)) as axes:
         for k, contender in enumerate(CONTENDERS):
-            found = [(loss, interval(results.figures(some, "mbps"))) for loss in LOSSES if (some := of(rows, "wire", loss, contender))]
-            axes.errorbar([loss + 0.1 * (k - 1) for loss, _ in found], [v[0] for _, v in found],
-                          yerr=[[v[0] - v[1] for _, v in found], [v[2] - v[0] for _, v in found]], fmt="o", capsize=3, label=contender)
+            results.intervals(axes, [(loss + 0.1 * (k - 1), interval(results.figures(some, "mbps")))
+                                     for loss in LOSSES if (some := of(rows, "wire", loss, contender))], contender)
         axes.set_xlabel("loss, % (10 Mbit/s, 20 ms)", fontsize=8)
         axes.set_ylabel("Mbit/s", fontsize=8)
         axes.set_ylim(bottom=0)

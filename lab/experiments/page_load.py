@@ -41,6 +41,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
@@ -422,10 +423,9 @@ WHY_NOT = (
 def draw(rows: list[Row]) -> None:
     with results.drawing(FIGURE, (8, 7), 2, 1) as (mesh, lossy):
 
-        def plot(axes, label: str, found: list[tuple[str, list[float]]], k: int) -> None:  # type: ignore[no-untyped-def]
-            points = [(list(pages.PAPER).index(page) + 0.15 * (k - 1), interval([100 * v for v in values])) for page, values in found if values]
-            axes.errorbar([x for x, _ in points], [v[0] for _, v in points],
-                          yerr=[[v[0] - v[1] for _, v in points], [v[2] - v[0] for _, v in points]], fmt="o", capsize=3, label=label)
+        def plot(axes: Any, label: str, found: list[tuple[str, list[float]]], k: int) -> None:
+            results.intervals(axes, [(list(pages.PAPER).index(page) + 0.15 * (k - 1), interval([100 * v for v in values]))
+                                     for page, values in found if values], label)
 
         for k, (other, base) in enumerate(REDUCTIONS):
             plot(mesh, f"{other} against {base}",

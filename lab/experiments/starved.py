@@ -342,9 +342,8 @@ def draw(rows: list[dict[str, Any]]) -> None:
         for axis, leg in zip(axes, LEGS):
             levels = [level for level in sorted(CHOSEN + REPORTED) if of(rows, leg, level)]
             for what in WHAT:
-                found = [ratio(of(rows, leg, level), what) for level in levels]
-                axis.errorbar(levels, [f[0] for f in found], [[f[0] - f[1] for f in found], [f[2] - f[0] for f in found]],
-                              marker="o", markersize=3, capsize=2, linewidth=0.8, label=what)
+                results.intervals(axis, [(level, ratio(of(rows, leg, level), what)) for level in levels], what,
+                                  fmt="-o", markersize=3, capsize=2, linewidth=0.8)
             axis.axhline(GOAL, color="grey", linewidth=0.6, linestyle="--")
             axis.set_xscale("log")
             axis.set_xticks(levels, [f"{level:.0%}" for level in levels], fontsize=6, rotation=45)
