@@ -33,6 +33,19 @@ class Mesh:
 
     def __init__(self, lab: Lab, kind: Kind, hops: int = 1, seed: int = 1, ap: str = "mac80211", beyond_ms: float = 0) -> None:
         self.kind, self.hops, self.ap = kind, hops, ap
+        self.ends(lab, beyond_ms)
+        flags = [*kind.flags, "--seed", str(seed)]
+        if kind.wireless:
+            flags += ["--hops", str(hops), "--ap", ap]
+        self.medium = Medium(lab, flags, [f"{self.node}/mesh", f"{self.gateway}/mesh"])
+        lab.address(self.node, "mesh", f"{self.NODE_MESH}/24")
+        lab.address(self.gateway, "mesh", f"{self.GATEWAY}/24")
+        self.routes(lab)
+        if kind.wireless:
+            warm_up(lab, self.phone, self.ORIGIN)
+
+    def ends(self, lab: Lab, beyond_ms: float = 0) -> None:
+        """Makes the namespaces, and all but what is between node and gateway."""
         self.beyond: Medium | None = None
         self.phone, self.node, self.gateway, self.origin = (
             lab.namespace(name) for name in ("phone", "node", "gateway", "origin")
@@ -46,20 +59,18 @@ class Mesh:
             lab.address(self.origin, "wire", f"{self.ORIGIN}/24")
         else:
             lab.veth(self.gateway, "wire", f"{self.GATEWAY_WIRE}/24", self.origin, "wire", f"{self.ORIGIN}/24")
-        flags = [*kind.flags, "--seed", str(seed)]
-        if kind.wireless:
-            flags += ["--hops", str(hops), "--ap", ap]
-        self.medium = Medium(lab, flags, [f"{self.node}/mesh", f"{self.gateway}/mesh"])
-        lab.address(self.node, "mesh", f"{self.NODE_MESH}/24")
-        lab.address(self.gateway, "mesh", f"{self.GATEWAY}/24")
         lab.route(self.phone, "default", self.NODE)
+        lab.route(self.origin, "default", self.GATEWAY_WIRE)
+
+    def routes(self, lab: Lab) -> None:
+        """Adds the routes between node and gateway, which have the addresses NODE_MESH and GATEWAY."""
         lab.route(self.node, "default", self.GATEWAY)
         lab.route(self.gateway, "10.77.1.0/24", self.NODE_MESH)
-        lab.route(self.origin, "default", self.GATEWAY_WIRE)
-        # Fill the neighbour tables before any measurement.
+        self.greet(lab)
+
+    def greet(self, lab: Lab) -> None:
+        """Fills the neighbour tables, before any measurement."""
         lab.run(self.phone, "ping", "-q", "-c", "2", "-i", "0.05", "-w", "10", self.ORIGIN)
-        if kind.wireless:
-            warm_up(lab, self.phone, self.ORIGIN)
 
 
 class Loopback(Mesh):
@@ -80,12 +91,7 @@ class TwoPaths(Mesh):
 
     def __init__(self, lab: Lab, kind: Kind, second: Kind, seed: int) -> None:
         self.kind, self.hops, self.ap = kind, 1, "mac80211"
-        self.beyond: Medium | None = None
-        self.phone, self.node, self.gateway, self.origin = (
-            lab.namespace(name) for name in ("phone", "node", "gateway", "origin")
-        )
-        lab.veth(self.phone, "wan", f"{self.PHONE}/24", self.node, self.NODE_DEVICE, f"{self.NODE}/24")
-        lab.veth(self.gateway, "wire", f"{self.GATEWAY_WIRE}/24", self.origin, "wire", f"{self.ORIGIN}/24")
+        self.ends(lab)
         # One medium for each wire; the second one's lag counts, too.
         self.medium, self.other = (
             Medium(lab, [*of.flags, "--seed", str(seed)], [f"{self.node}/{device}", f"{self.gateway}/{device}"])
@@ -96,14 +102,12 @@ class TwoPaths(Mesh):
             lab.run(namespace, "ip", "addr", "add", f"{address}/32", "dev", "lo")
             for i, device in enumerate(self.DEVICES):
                 lab.address(namespace, device, f"10.77.{3 + i}.{host}/24")
-        lab.route(self.phone, "default", self.NODE)
-        lab.route(self.origin, "default", self.GATEWAY_WIRE)
         for namespace, target, source, host in (
             (self.node, "default", self.NODE_MESH, 2), (self.gateway, "10.77.1.0/24", self.GATEWAY, 1), (self.gateway, self.NODE_MESH, self.GATEWAY, 1),
         ):
             hops = [word for i, device in enumerate(self.DEVICES) for word in ("nexthop", "via", f"10.77.{3 + i}.{host}", "dev", device)]
             lab.run(namespace, "ip", "route", "add", target, "src", source, *CUBIC, *hops)
-        lab.run(self.phone, "ping", "-q", "-c", "2", "-i", "0.05", "-w", "10", self.ORIGIN)
+        self.greet(lab)
 
     def pin(self, lab: Lab, address: str) -> None:
         """Sends everything to a client over the second wire."""

@@ -66,25 +66,17 @@ PAGES, OBJECTS, OBJECT, CONNECTIONS = 10, 20, 40_000, 6
 PERIOD = 0.02  # s, of the quota; longer for quotas that would be less than 1 ms
 
 
-class Leg:
-    """phone -- node === leg === gateway -- origin, with the names and addresses of Mesh."""
+class Leg(Mesh):
+    """The leg between node and gateway is a wire of the kernel, with a limited rate."""
 
     def __init__(self, lab: Lab, mbps: float) -> None:
-        self.phone, self.node, self.gateway, self.origin = (
-            lab.namespace(name) for name in ("phone", "node", "gateway", "origin")
-        )
-        lab.veth(self.phone, "wan", f"{Mesh.PHONE}/24", self.node, Mesh.NODE_DEVICE, f"{Mesh.NODE}/24")
-        lab.veth(self.node, "mesh", f"{Mesh.NODE_MESH}/24", self.gateway, "mesh", f"{Mesh.GATEWAY}/24")
-        lab.veth(self.gateway, "wire", f"{Mesh.GATEWAY_WIRE}/24", self.origin, "wire", f"{Mesh.ORIGIN}/24")
-        lab.route(self.phone, "default", Mesh.NODE)
-        lab.route(self.node, "default", Mesh.GATEWAY)
-        lab.route(self.gateway, "10.77.1.0/24", Mesh.NODE_MESH)
-        lab.route(self.origin, "default", Mesh.GATEWAY_WIRE)
+        self.ends(lab)
+        lab.veth(self.node, "mesh", f"{self.NODE_MESH}/24", self.gateway, "mesh", f"{self.GATEWAY}/24")
         for namespace in (self.node, self.gateway):
             lab.run(namespace, "ethtool", "-K", "mesh", "tso", "off", "gso", "off", "gro", "off")
             lab.run(namespace, "tc", "qdisc", "add", "dev", "mesh", "root", "tbf",
                     "rate", f"{mbps}mbit", "burst", "4000", "latency", QUEUE)
-        lab.run(self.phone, "ping", "-q", "-c", "2", "-i", "0.05", "-w", "10", Mesh.ORIGIN)
+        self.routes(lab)
 
 
 class Quota:
@@ -206,7 +198,7 @@ def first_in_turn() -> Iterator[None]:
 def network(mbps: float) -> Iterator[tuple[Lab, Leg, Servers, Quota, str]]:
     with first_in_turn(), Lab() as lab:
         leg = Leg(lab, mbps)
-        servers = Servers(lab, leg, BULK)  # type: ignore[arg-type] # it uses only names and addresses
+        servers = Servers(lab, leg, BULK)
         (servers.root / "object").write_bytes(os.urandom(OBJECT))
         (servers.root / "quarter").write_bytes(os.urandom(BULK // 4))
         url = servers.gateway("standard", "origin").removesuffix("/data")
