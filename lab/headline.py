@@ -8,8 +8,9 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
+from lab import ROOT
+
+sys.path.insert(0, str(ROOT / "lab/experiments"))
 
 import bquic_mesh  # noqa: E402
 import latency  # noqa: E402

@@ -8,12 +8,15 @@ import statistics
 import threading
 import time
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
-from lab import measure, namespaces, traces
-from lab.measure import Download, Servers
+from lab import BQUIC, measure, namespaces, traces
+from lab.measure import Download
 from lab.results import Row
+from lab.servers import Servers
 
 PROFILES = ("standard", "bquic-2019", "bquic-thesis", "modquic", "bquic")
+SAMPLED = ("tcp", *PROFILES)  # contenders with a window that can be sampled
 
 
 def two_connections(profile: str) -> Callable[[Servers], Download]:
@@ -23,9 +26,9 @@ def two_connections(profile: str) -> Callable[[Servers], Download]:
         half = servers.root / "half"
         if not half.exists():
             half.write_bytes((servers.root / "data").read_bytes()[: servers.size // 2])
-        url = servers.gateway(profile).replace("/data", "/half")
+        url = f"{servers.site(profile)}/half"
         config, name = servers.config(profile)
-        command = [str(measure.BQUIC), "fetch", "--config", str(config), "--profile", name, "--insecure", "--json", url]
+        command = [str(BQUIC), "fetch", "--config", str(config), "--profile", name, "--insecure", "--json", url]
         answers: list[Row] = []
         errors: list[Exception] = []
 
@@ -66,7 +69,7 @@ def upload(servers: Servers, contender: str) -> Download:
     else:
         config, profile = servers.config(contender)
         answer = json.loads(servers.lab.run(
-            servers.mesh.phone, str(measure.BQUIC), "fetch", "--config", str(config), "--profile", profile, "--insecure", "--json",
+            servers.mesh.phone, str(BQUIC), "fetch", "--config", str(config), "--profile", profile, "--insecure", "--json",
             "--upload", file, servers.gateway(contender), timeout=measure.RUN_SECONDS))
         size, seconds, handshake = answer["bytes"], answer["seconds"], answer["handshake_ms"]
     if size != servers.size:
@@ -74,14 +77,13 @@ def upload(servers: Servers, contender: str) -> Download:
     return Download(mbps=size * 8 / seconds / 1e6, bytes=size, seconds=seconds, handshake_ms=handshake)
 
 
-def sampler(servers: Servers, contender: str) -> Callable[[], traces.Sample | None] | None:
-    """Samples the sender of a download; None: not possible."""
+def window(servers: Servers, contender: str) -> Callable[[], traces.Sample | None]:
+    """Samples the window of a download's sender, of a contender in SAMPLED."""
     if contender == "tcp":
-        port = int(servers.gateway("standard").split(":")[2].split("/")[0])
+        port = urlsplit(servers.site("standard")).port
+        assert port
         return traces.tcp_window(servers.lab, servers.mesh.gateway, port)
-    if contender not in PROFILES:
-        return None
-    servers.gateway(contender)
+    servers.site(contender)
     return traces.quic_window(servers.status_socket(contender))
 
 

@@ -7,7 +7,6 @@ import concurrent.futures
 import dataclasses
 import hashlib
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -15,13 +14,13 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from lab.medium import LAG_LIMIT_MS, REPOSITORY, Medium
-from lab.namespaces import Failed, Lab, stop, wait_until
+from lab import BQUIC, ROOT
+from lab.medium import LAG_LIMIT_MS, Medium
+from lab.namespaces import Failed, wait_until
+from lab.servers import Servers
 from lab.topology import Mesh
 
-BQUIC = REPOSITORY / "build/bquic"
 PROFILES = ("standard", "bquic-2019", "bquic")  # contenders that are `bquic fetch` with that profile at both ends
-TUNED = "tuned"  # a profile with extra options
 RUN_SECONDS = 180  # longest download
 MOST_RETRIES = 10  # of a run that does not count
 # A run counts only if the ends get enough processor time: the share of the time in which one of their processes waited
@@ -29,8 +28,6 @@ MOST_RETRIES = 10  # of a run that does not count
 # page takes a fifth longer at 0.3 than at 0.15.
 CPU_LIMIT = 0.3
 ANY_CPU = float("inf")  # for runs that do not measure time
-TOKEN = "lab-relay-token"
-UPLOAD_PORT = 8080
 
 # The UDP payload of iperf and the papers: an IP packet of 1500 bytes.
 UDP_PAYLOAD = 1472
@@ -73,7 +70,7 @@ class Download:
 def commit() -> str:
     """The commit of the measured tree, with "+" if there are uncommitted changes of more than what measurements write."""
     def git(*command: str) -> str:
-        return subprocess.run(["git", "-C", str(REPOSITORY), *command], capture_output=True, text=True).stdout.strip()
+        return subprocess.run(["git", "-C", str(ROOT), *command], capture_output=True, text=True).stdout.strip()
 
     return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "-uno", "--", ".", ":!results", ":!docs", ":!README.md") else "")
 
@@ -92,153 +89,6 @@ def at_once(jobs: int, one: Callable[[Any], None], items: Iterable[Any]) -> None
 
 def progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-class Servers:
-    """Serves one random file from the mesh's gateway and origin to the contenders."""
-
-    def __init__(self, lab: Lab, mesh: Mesh, size: int, options: list[str] | None = None, uploads: bool = False) -> None:
-        """With UPLOADS, gateways take uploads for a server beside them instead."""
-        self.lab, self.mesh = lab, mesh
-        self._taker = UPLOAD_PORT if uploads else None
-        if uploads:
-            lab.serve("the server for uploads", mesh.gateway, sys.executable, str(REPOSITORY / "lab/flows/uploads.py"), str(UPLOAD_PORT),
-                      log="uploads.log", ready=lambda: f":{UPLOAD_PORT}" in lab.run(mesh.gateway, "ss", "-Hltn"))
-        self._options = options or []  # NAME=VALUE of a profile that replaces the contenders' profiles
-        self._urls: dict[str, str] = {}
-        self._sockets: dict[str, pathlib.Path] = {}
-        self._relay: subprocess.Popen[str] | None = None
-        # The servers' root, in the lab's directory.
-        self.root = lab.dir / "site"
-        self.root.mkdir(exist_ok=True)
-        self.serve(size)
-
-    def serve(self, size: int) -> None:
-        """Serves another file from now on."""
-        data = os.urandom(size)
-        (self.root / "data").write_bytes(data)
-        self.size, self.sha256 = size, hashlib.sha256(data).hexdigest()
-
-    def config(self, contender: str) -> tuple[pathlib.Path, str]:
-        """A UCI file with the contender's profile, and the profile's name."""
-        if self._options:
-            lines = [f"config profile '{TUNED}'", f"\toption base '{contender}'"]
-            for option in self._options:
-                name, _, value = option.partition("=")
-                lines.append(f"\toption {name} '{value}'")
-            text, profile = "\n".join(lines) + "\n", TUNED
-        else:
-            text, profile = "", contender
-        path = self.lab.dir / f"profile-{contender}"
-        path.write_text(text)
-        return path, profile
-
-    def gateway(self, profile: str, place: str = "gateway") -> str:
-        """The URL of the file on a gateway with that profile for the mesh, started on demand."""
-        key = f"{place}-{profile}"
-        if key in self._urls:
-            return self._urls[key]
-        namespace, host = {
-            "gateway": (self.mesh.gateway, Mesh.GATEWAY),
-            "origin": (self.mesh.origin, Mesh.ORIGIN),
-        }[place]
-        own, name = self.config(profile)
-        port = 8443 + len(self._urls)
-        socket = self.lab.dir / f"{key}.sock"
-        path = self.lab.dir / f"{key}.conf"
-        path.write_text(
-            own.read_text()
-            + f"""
-config gateway
-	option enabled '1'
-	option listen ':{port}'
-	option state_dir '{self.lab.dir}/state'
-	list mesh '{Mesh.PREFIX}'
-	option mesh_profile '{name}'
-	option token '{TOKEN}'
-	list connect_from '{Mesh.PREFIX}'
-	list connect_to '{Mesh.WORLD}'
-	option status_socket '{socket}'
-	option log_level 'warn'
-
-config site
-	list host '*'
-	{f"list origin 'http://127.0.0.1:{self._taker}'" if self._taker else f"option root '{self.root}'"}
-"""
-        )
-        self.lab.serve("bquic gateway", namespace, str(BQUIC), "gateway", "--config", str(path), log=f"{key}.log", ready=socket.exists)
-        self._sockets[key] = socket
-        self._urls[key] = f"https://{host}:{port}/data"
-        return self._urls[key]
-
-    def status_socket(self, profile: str) -> pathlib.Path:
-        return self._sockets[f"gateway-{profile}"]
-
-    def status(self, profile: str) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(
-            self.lab.run(self.mesh.gateway, str(BQUIC), "status", "--json", "--socket", str(self.status_socket(profile)))
-        )["gateway"]
-        return answer
-
-    def caddy(self, binary: pathlib.Path) -> str:
-        if "caddy" not in self._urls:
-            self.gateway("standard")  # makes the certificate that this one uses
-            state = self.lab.dir / "state"
-            port = 9443
-            path = self.lab.dir / "Caddyfile"
-            path.write_text(
-                "{\n\tadmin off\n\tauto_https off\n\tpersist_config off\n}\n"
-                f"https://:{port} {{\n\ttls {state}/cert.pem {state}/key.pem\n"
-                f"\troot * {self.root}\n\tfile_server\n}}\n"
-            )
-            self.lab.serve(
-                "caddy", self.mesh.gateway, "env", f"HOME={self.lab.dir}", str(binary), "run", "--config", str(path), "--adapter",
-                "caddyfile", log="caddy.log", ready=lambda: f":{port}" in self.lab.run(self.mesh.gateway, "ss", "-Hltn"), seconds=20,
-            )
-            self._urls["caddy"] = f"https://{Mesh.GATEWAY}:{port}/data"
-        return self._urls["caddy"]
-
-    def relay(self, profile: str, connections: int = 1, udp_ports: Iterable[int] = ()) -> str:
-        """Starts the node's relay and returns the URL of the file on the origin."""
-        url = self.gateway("standard", "origin")
-        if self._relay is None:
-            gateway = self.gateway(profile).removeprefix("https://").removesuffix("/data")
-            own, name = self.config(profile)
-            path = self.lab.dir / "relay.conf"
-            socket = self.lab.dir / "relay.sock"
-            path.write_text(
-                own.read_text()
-                + f"""
-config relay
-	option enabled '1'
-	option gateway '{gateway}'
-	option pin '{self.status(profile)["pin"]}'
-	option token '{TOKEN}'
-	option profile '{name}'
-	list interface '{Mesh.NODE_DEVICE}'
-	option status_socket '{socket}'
-	option cpu_share '0'
-	option control_share '0'
-	option connections '{connections}'
-	option log_level 'warn'
-{"".join(f"	list udp_port '{port}'{chr(10)}" for port in udp_ports)}"""
-            )
-            # Until it has a connection to the gateway, it lets connections pass.
-            self._relay = self.lab.serve(
-                "bquic relay", self.mesh.node, str(BQUIC), "relay", "--config", str(path), log="relay.log",
-                ready=lambda: socket.exists() and self.relay_status()["state"] == "up" and self.relay_status()["taking"])
-        return url
-
-    def relay_status(self) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(
-            self.lab.run(self.mesh.node, str(BQUIC), "status", "--json", "--socket", str(self.lab.dir / "relay.sock"))
-        )["relay"]
-        return answer
-
-    def stop_relay(self) -> None:
-        if self._relay is not None:
-            stop(self._relay)
-            self._relay = None
 
 
 def tcp(servers: Servers) -> Download:
@@ -364,18 +214,21 @@ def udp(servers: Servers) -> Download:
         lagged = window["lag_ms"] >= LAG_LIMIT_MS  # might have been the best, so the run does not count
         if lagged or mbps > best.mbps:
             best = Download(mbps, int(down), window["seconds"], details={"window": window, "load": load})
-        wait_until("the medium's queues to be empty", lambda: silent(mesh.medium), 60)
+        drained(mesh.medium)
         if lagged:
             break
     servers.lab.run(mesh.phone, "nft", "delete table inet sink")
     return best
 
 
-def silent(medium: Medium) -> bool:
-    """Whether nothing arrives any more: the rest of a flood would slow down the next run."""
-    medium.mark()
-    time.sleep(0.3)
-    return bool(medium.mark()["down"]["delivered"] == 0)
+def drained(medium: Medium) -> None:
+    """Waits until nothing arrives any more: what is still in the queues would slow down the next run."""
+    def silent() -> bool:
+        medium.mark()
+        time.sleep(0.3)
+        return bool(medium.mark()["down"]["delivered"] == 0)
+
+    wait_until("the medium's queues to be empty", silent, 60)
 
 
 def contenders(caddy_binary: pathlib.Path | None = None) -> dict[str, Callable[[Servers], Download]]:
@@ -434,6 +287,14 @@ def conditions(window: dict[str, Any], discarded: int) -> dict[str, Any]:
     """The columns of a row that tell how its run, and discarded runs before it, were disturbed."""
     return {"lag_ms": round(window["lag_ms"], 4), "cpu_pressure": round(window["cpu_pressure"], 4), "retries": discarded,
             "retries_cpu": window["retries_cpu"]}
+
+
+def counted(
+    medium: Medium, run: Callable[[], dict[str, Any]], beyond: Medium | None = None, cpu_limit: float | None = None,
+) -> dict[str, Any]:
+    """The figures of a run that counts (kept_up), with its conditions."""
+    figures, window, discarded = kept_up(medium, run, beyond=beyond, cpu_limit=cpu_limit)
+    return {**figures, **conditions(window, discarded)}
 
 
 def measure(servers: Servers, contender: str, run: Callable[[Servers], Download]) -> dict[str, Any]:

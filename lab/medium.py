@@ -13,10 +13,10 @@ import sys
 import threading
 from typing import Any
 
+from lab import ROOT
 from lab.namespaces import Failed, Lab, stop
 
-REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
-BINARY = REPOSITORY / "build/lab/wifi-medium"
+BINARY = ROOT / "build/lab/wifi-medium"
 READY_SECONDS = 30  # stations associate meanwhile
 ANSWER_SECONDS = 30
 
@@ -52,7 +52,7 @@ MEDIA = {
 def build_go(output: pathlib.Path, package: str, *flags: str) -> None:
     """Builds a program of package/bquic-gateway/src."""
     output.parent.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(["go", "build", *flags, "-o", output, package], cwd=REPOSITORY / "package/bquic-gateway/src",
+    done = subprocess.run(["go", "build", *flags, "-o", output, package], cwd=ROOT / "package/bquic-gateway/src",
                           env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": ""}, capture_output=True, text=True)
     if done.returncode != 0:
         raise Failed(f"go build {package}:\n{done.stderr[-2000:]}")
@@ -60,7 +60,7 @@ def build_go(output: pathlib.Path, package: str, *flags: str) -> None:
 
 def make(directory: str, what: str) -> None:
     """Makes what is missing or out of date in a directory of the lab, and says so before, because it takes a minute."""
-    command = ["make", "-s", "-C", str(REPOSITORY / directory)]
+    command = ["make", "-s", "-C", str(ROOT / directory)]
     if subprocess.run([*command, "-q"], capture_output=True).returncode == 0:
         return
     print(f"building {what} (once)", file=sys.stderr, flush=True)

@@ -11,8 +11,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
+from lab import ROOT
+
+sys.path.insert(0, str(ROOT / "lab/experiments"))
 
 import bquic_mesh  # noqa: E402
 import fairness  # noqa: E402

@@ -12,12 +12,11 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from lab import medium, namespaces
-from lab.measure import BQUIC, CPU_LIMIT, Disturbed, TooSlow, commit, progress
-from lab.medium import REPOSITORY
+from lab import BQUIC, ROOT, medium, namespaces
+from lab.measure import CPU_LIMIT, Disturbed, TooSlow, commit, progress
 from lab.results import Row, options, read, show, write
 
-WIFIRRD = REPOSITORY / "build/wifirrd"
+WIFIRRD = ROOT / "build/wifirrd"
 BUSY_LOAD = 3.0  # load average; an experiment alone has 1 to 2
 
 # Columns of every row, besides the experiment's parameters and figures.

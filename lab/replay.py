@@ -11,12 +11,12 @@ from __future__ import annotations
 import dataclasses
 import json
 
-from lab import pages
-from lab.medium import REPOSITORY, build_go
+from lab import ROOT, pages
+from lab.medium import build_go
 from lab.namespaces import Failed, Lab
 
-BINARY = REPOSITORY / "build/lab/replay"
-RECORDINGS = REPOSITORY / "lab/recordings.json"
+BINARY = ROOT / "build/lab/replay"
+RECORDINGS = ROOT / "lab/recordings.json"
 LOADERS = ("h1", "h2")  # HTTP/1.1 by up to six connections, HTTP/2 by one
 LOAD_SECONDS = 120
 

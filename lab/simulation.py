@@ -15,12 +15,11 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from lab import medium
+from lab import ROOT, medium
 from lab.measure import ENDS_WITH_US, at_once, commit, progress
 from lab.namespaces import Failed
 from lab.results import Row, options, read, show, write
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "lab/ns3"
 POLICY = ROOT / "package/wifirr-sched/src"
 DENSE = ROOT / "build/lab/dense"

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import pathlib
 import subprocess
@@ -12,12 +11,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from lab.measure import commit  # noqa: E402
-from lab.namespaces import exit_on_signals, own_group  # noqa: E402
-from lab.results import read, write  # noqa: E402
+from lab import ROOT
+from lab.measure import commit
+from lab.namespaces import exit_on_signals, own_group
+from lab.results import read, show, write
 
 BUILD = ROOT / "build/test"
 
@@ -38,10 +35,7 @@ def run(
     args = parser.parse_args()
     output = results(part, args.quick)
     if args.report:
-        if not output.exists():
-            sys.exit(f"{part}: no rows in {output.relative_to(ROOT)}")
-        print(report(json.loads(output.read_text())))
-        return 0
+        return show(part, output, read(output), report)
     needs()
     BUILD.mkdir(parents=True, exist_ok=True)
     measured, at = BUILD / f"{part}.json", commit()

@@ -21,6 +21,7 @@ class Mesh:
     """
 
     PHONE = "10.77.1.2"
+    NEIGHBOUR = "10.77.1.3"  # another client of the node, once the phone has this address, too
     NODE = "10.77.1.1"  # towards the phone
     NODE_MESH = "10.77.2.1"
     GATEWAY = "10.77.2.2"
@@ -61,6 +62,10 @@ class Mesh:
             lab.veth(self.gateway, "wire", f"{self.GATEWAY_WIRE}/24", self.origin, "wire", f"{self.ORIGIN}/24")
         lab.route(self.phone, "default", self.NODE)
         lab.route(self.origin, "default", self.GATEWAY_WIRE)
+
+    def add_client(self, lab: Lab, address: str) -> None:
+        """Gives the phone a further address, for what another client of the node does."""
+        lab.run(self.phone, "ip", "addr", "add", f"{address}/32", "dev", "wan")
 
     def routes(self, lab: Lab) -> None:
         """Adds the routes between node and gateway, which have the addresses NODE_MESH and GATEWAY."""

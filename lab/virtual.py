@@ -15,12 +15,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 
+from lab import ROOT
 from lab.measure import ENDS_WITH_US, commit, progress
-from lab.medium import REPOSITORY
 from lab.results import Row, options, read, show, write
 
-SOURCE = REPOSITORY / "package/bquic-gateway/src"
-PROGRAM = REPOSITORY / "build/lab/profile.test"
+SOURCE = ROOT / "package/bquic-gateway/src"
+PROGRAM = ROOT / "build/lab/profile.test"
 PACKAGE = "./internal/profile"
 NICE = 10
 

@@ -34,8 +34,7 @@ from collections.abc import Callable
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import measure, namespaces, realtime, results  # noqa: E402
-from lab.measure import BQUIC  # noqa: E402
+from lab import BQUIC, measure, namespaces, realtime, results  # noqa: E402
 from lab.namespaces import Lab  # noqa: E402
 from lab.results import Row, interval, median, number, spread  # noqa: E402
 from lab.topology import Cell  # noqa: E402
@@ -204,8 +203,7 @@ def run_once(network: Network, contender: str) -> Row:
 
 
 def measured(network: Network, contender: str) -> Row:
-    row, window, discarded = measure.kept_up(network.cell.medium, lambda: run_once(network, contender), cpu_limit=measure.ANY_CPU)
-    return {**row, **measure.conditions(window, discarded)}
+    return measure.counted(network.cell.medium, lambda: run_once(network, contender), cpu_limit=measure.ANY_CPU)
 
 
 def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:

@@ -25,6 +25,7 @@ sys.path.insert(0, str(ROOT))
 from lab import measure, medium, namespaces, realtime, results  # noqa: E402
 from lab.measure import progress  # noqa: E402
 from lab.results import Row, interval, median, number, spread  # noqa: E402
+from lab.servers import Servers  # noqa: E402
 from lab.topology import Mesh  # noqa: E402
 
 RESULTS = ROOT / "results/bquic.json"
@@ -73,14 +74,14 @@ def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
             # packets. Otherwise a few early losses would decide the comparison.
             for together in [[c] for c in missing] if "--loss" in kind.flags else [missing] if missing else []:
                 with namespaces.Lab() as lab:
-                    servers = measure.Servers(lab, Mesh(lab, kind, hops, seed=repetition), key["size"])
+                    servers = Servers(lab, Mesh(lab, kind, hops, seed=repetition), key["size"])
                     for contender in together:
                         campaign.add(key, contender, lambda: download(servers, contender, runs[contender]),
                                      f"{repetition}/{args.repetitions} {name} {hops} hop{'s' * (hops > 1)} {{contender}}: {{mbps:.1f}} Mbit/s")
     return campaign.rows
 
 
-def download(servers: measure.Servers, contender: str, run: Callable[[measure.Servers], measure.Download]) -> Row:
+def download(servers: Servers, contender: str, run: Callable[[Servers], measure.Download]) -> Row:
     row = measure.measure(servers, contender, run)
     row["stats"] = statistics_of(row.pop("details"))
     return row

@@ -36,8 +36,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from lab import leg, measure, medium, namespaces, realtime, results, traces  # noqa: E402
-from lab.measure import Download, Servers  # noqa: E402
+from lab.measure import Download  # noqa: E402
 from lab.results import Row, interval, median, number, spread  # noqa: E402
+from lab.servers import Servers  # noqa: E402
 from lab.topology import Mesh  # noqa: E402
 
 RESULTS = ROOT / "results/bquic-mesh.json"
@@ -110,7 +111,7 @@ def upload(servers: Servers, contender: str) -> Row:
 
 
 def download(servers: Servers, contender: str) -> Row:
-    sample = leg.sampler(servers, contender)
+    sample = leg.window(servers, contender) if contender in leg.SAMPLED else None
     queues: list[float | None] = []
 
     def one(servers: Servers) -> Download:
@@ -165,10 +166,7 @@ def downloads(servers: Servers, contender: str, size: int, times: int) -> Row:
 
 def traced(servers: Servers, contender: str) -> Row:
     """A download with all its packets and its window, for plots, not for comparison."""
-    url = servers.gateway("standard" if contender == "tcp" else contender)
-    port = int(url.split(":")[2].split("/")[0])
-    sample = (traces.tcp_window(servers.lab, servers.mesh.gateway, port) if contender == "tcp"
-              else traces.quic_window(servers.status_socket(contender)))
+    sample = leg.window(servers, contender)
     capture = traces.Capture(servers.lab, servers.mesh.gateway, "mesh", Mesh.GATEWAY)
     with traces.watched(sample) as samples:
         row = download(servers, contender)

@@ -162,8 +162,7 @@ class Bench:
 
 
 def measured(bench: Bench, client: str, profile: str) -> Row:
-    row, window, discarded = measure.kept_up(bench.mesh.medium, lambda: bench.download(client, profile), cpu_limit=measure.ANY_CPU)
-    return {**row, **measure.conditions(window, discarded)}
+    return measure.counted(bench.mesh.medium, lambda: bench.download(client, profile), cpu_limit=measure.ANY_CPU)
 
 
 def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:

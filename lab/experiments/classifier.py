@@ -39,8 +39,8 @@ sys.path.insert(0, str(ROOT))
 
 from lab import measure, medium, namespaces, pages, realtime, results, traces  # noqa: E402
 from lab.chromium import Chromium  # noqa: E402
-from lab.measure import Servers  # noqa: E402
 from lab.results import Row, median  # noqa: E402
+from lab.servers import Servers  # noqa: E402
 from lab.topology import Mesh  # noqa: E402
 
 RESULTS = ROOT / "results/classifier.json"
@@ -113,8 +113,7 @@ def load(servers: Servers, chromium: Chromium, url: str, page: str, contender: s
             raise namespaces.Failed(f"{contender}: {page}: no flow was captured")
         return {"ms": round(result.ms, 2), "flows": [list(dataclasses.astuple(f)) for f in seen], "window": window}
 
-    row, window, discarded = measure.kept_up(servers.mesh.medium, once, cpu_limit=measure.ANY_CPU)
-    return {**row, **measure.conditions(window, discarded)}
+    return measure.counted(servers.mesh.medium, once, cpu_limit=measure.ANY_CPU)
 
 
 def speed(rows: list[Row], name: str, seed: int) -> Row:
@@ -145,7 +144,7 @@ def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
                 continue
             with namespaces.Lab() as lab:
                 servers = Servers(lab, Mesh(lab, kind, hops, seed=repetition), 1000)
-                url = servers.gateway("standard").removesuffix("/data")
+                url = servers.site("standard")
                 pin = str(servers.status("standard")["pin"]).removeprefix("sha256/")
                 for contender, todo in missing.items():
                     chromium = Chromium(lab, servers.mesh.phone, pin, [], http2=contender == "http2")

@@ -26,13 +26,14 @@ import json
 import pathlib
 import sys
 import time
+from urllib.parse import urlsplit
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import measure, medium, namespaces, realtime, results  # noqa: E402
-from lab.measure import Servers  # noqa: E402
+from lab import BQUIC, measure, medium, namespaces, realtime, results  # noqa: E402
 from lab.results import FEWEST_RUNS, Row, interval, median, number, spread  # noqa: E402
+from lab.servers import Servers  # noqa: E402
 from lab.topology import Mesh  # noqa: E402
 
 RESULTS = ROOT / "results/fairness.json"
@@ -50,7 +51,6 @@ PAIRS = [
 QUICK_PAIRS = PAIRS[:3]
 SECONDS, QUICK_SECONDS = 30.0, 8.0
 START_SECONDS = 1.0  # time until all flows run
-ENDLESS_BYTES = 2 << 30  # more than the link carries in the time of a run
 LEAST, MOST, LEFT, JAIN = 0.8, 1.25, 0.85, 0.95  # the targets
 FIGURES = ("mbps", "mbps_others", "jain", "of_share", "seconds")
 
@@ -58,14 +58,10 @@ FIGURES = ("mbps", "mbps_others", "jain", "of_share", "seconds")
 def share(servers: Servers, contender: str, against: str, others: int, seconds: float) -> Row:
     """Mbit/s (IP bytes) of a contender and of all others together, running side by side, and the medium's window of that time."""
     lab, phone = servers.lab, servers.mesh.phone
-    endless = servers.root / "endless"
-    if not endless.exists():
-        with open(endless, "wb") as file:
-            file.truncate(ENDLESS_BYTES)  # sparse
     # A TCP flow beside others of TCP comes from another port, to be counted apart. Profiles have no effect on TCP.
-    own_url, url = (servers.gateway(name).replace("/data", "/endless")
+    own_url, url = (servers.endless(servers.site(name))
                     for name in ("bquic" if contender == "tcp" else contender, "standard" if against == "tcp" else against))
-    own_match, match = (f"{'tcp' if name == 'tcp' else 'udp'} sport {u.split(':')[2].split('/')[0]}"
+    own_match, match = (f"{'tcp' if name == 'tcp' else 'udp'} sport {urlsplit(u).port}"
                         for name, u in ((contender, own_url), (against, url)))
     lab.run(phone, "nft", "-f", "-", stdin=f"""
 table inet count {{
@@ -85,7 +81,7 @@ table inet count {{
     def command(name: str, url: str) -> list[str]:
         if name == "tcp":
             return ["curl", "-sS", "--insecure", "--noproxy", "*", "-o", "/dev/null", url]
-        return [str(measure.BQUIC), "fetch", "--profile", name, "--insecure", "--json", url]
+        return [str(BQUIC), "fetch", "--profile", name, "--insecure", "--json", url]
 
     flows = [lab.start(phone, *command(*flow), log="flow.log") for flow in [(contender, own_url)] + [(against, url)] * others]
     try:
@@ -101,7 +97,7 @@ table inet count {{
         for flow in flows:
             namespaces.stop(flow)
         lab.run(phone, "nft", "delete", "table", "inet", "count")
-        namespaces.wait_until("the medium's queues to be empty", lambda: measure.silent(servers.mesh.medium), 60)
+        measure.drained(servers.mesh.medium)
     own, rest = ((after[k] - before[k]) * 8 / took / 1e6 for k in ("own_flow", "others"))
     each = rest / others
     return {
@@ -111,9 +107,7 @@ table inet count {{
 
 
 def measured(servers: Servers, contender: str, key: Row) -> Row:
-    row, window, discarded = measure.kept_up(
-        servers.mesh.medium, lambda: share(servers, contender, key["against"], key["others"], key["seconds"]))
-    return {**row, **measure.conditions(window, discarded)}
+    return measure.counted(servers.mesh.medium, lambda: share(servers, contender, key["against"], key["others"], key["seconds"]))
 
 
 def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:

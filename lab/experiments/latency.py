@@ -20,14 +20,15 @@ import pathlib
 import statistics
 import sys
 from typing import Any
+from urllib.parse import urlsplit
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from lab import measure, medium, namespaces, realtime, results  # noqa: E402
 from lab.latency import clients, origin  # noqa: E402
-from lab.measure import Servers  # noqa: E402
 from lab.results import Row, interval, median, number, spread  # noqa: E402
+from lab.servers import Servers  # noqa: E402
 from lab.topology import Mesh  # noqa: E402
 
 RESULTS = ROOT / "results/latency.json"
@@ -51,7 +52,6 @@ TARGETS: dict[tuple[str, str], dict[str, float]] = {
 }
 LEAST_BULK = 1.05  # of TCP's, beside one download
 FIGURES = ("median_ms", "p90_ms", "p99_ms")
-BUFFERED_SECONDS = 60  # until the queues of a bulk transfer have drained
 
 
 def setting(axis: Row) -> Row:
@@ -71,13 +71,13 @@ class Scene:
         self.servers = Servers(lab, self.mesh, 1000)
         (self.servers.root / "small").write_bytes(bytes(1000))
         for address in CLIENTS:
-            lab.run(self.mesh.phone, "ip", "addr", "add", f"{address}/32", "dev", "wan")
+            self.mesh.add_client(lab, address)
         lab.serve("the origin", self.mesh.origin, sys.executable, str(ROOT / "lab/latency/origin.py"), log="origin.log",
                   ready=lambda: f":{origin.CALL}" in lab.run(self.mesh.origin, "ss", "-Hlun"))
 
     def run(self, contender: str, seconds: float) -> dict[str, Any]:
         """The measurements of a household and its neighbours; raises Failed."""
-        port = self.servers.gateway("standard", "origin").split(":")[2].split("/")[0]
+        port = str(urlsplit(self.servers.site("standard", "origin")).port)
         if contender != "tcp":
             self.servers.relay("bquic", udp_ports=(origin.DNS, origin.CALL) if contender == UDP else ())
         bulk = CLIENTS[: self.key["downloads"] + self.key["uploads"]]
@@ -95,7 +95,7 @@ class Scene:
         finally:
             self.servers.stop_relay()
         window = self.mesh.medium.mark()
-        namespaces.wait_until("the medium's queues to be empty", lambda: measure.silent(self.mesh.medium), BUFFERED_SECONDS)
+        measure.drained(self.mesh.medium)
         return {**said, "window": window}
 
     def rows(self, contender: str, seconds: float) -> dict[str, Row]:

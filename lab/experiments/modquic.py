@@ -26,8 +26,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from lab import measure, medium, namespaces, realtime, results  # noqa: E402
-from lab.measure import Servers  # noqa: E402
 from lab.results import Row, interval, median, number, spread  # noqa: E402
+from lab.servers import Servers  # noqa: E402
 from lab.topology import Loopback, Mesh  # noqa: E402
 
 RESULTS = ROOT / "results/modquic.json"

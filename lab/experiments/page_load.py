@@ -49,8 +49,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 import bquic_mesh  # noqa: E402
 from lab import measure, medium, namespaces, pages, realtime, replay, results  # noqa: E402
 from lab.chromium import Chromium  # noqa: E402
-from lab.measure import Servers  # noqa: E402
 from lab.results import Row, interval, median, spread  # noqa: E402
+from lab.servers import Servers  # noqa: E402
 from lab.topology import Mesh  # noqa: E402
 
 RESULTS = ROOT / "results/page-load.json"
@@ -86,8 +86,6 @@ QUICK_RELAY_PAGES = ["google", "reddit", "login", "median"]
 CHROMIUM_SCENES, CHROMIUM_PAGES = ("20 ms beyond", "45 ms beyond"), ["google", "reddit", "instagram"]
 FIRST = 11  # first repetition, and seed, of "relay": smaller ones were used to choose how a window is found
 PAUSE_SECONDS = 0.3  # between pages
-NEIGHBOUR = "10.77.1.3"  # the client that downloads
-NEIGHBOUR_BYTES = 2 << 30  # more than it receives in the time of a run
 NEIGHBOUR_SECONDS = 3.0  # until its rate is steady
 
 
@@ -95,8 +93,9 @@ def origin(servers: Servers, contender: str) -> str:
     """The origin of a contender's pages: https://host:port."""
     way, _, profile = contender.partition("-")
     if way == "relay":
-        return servers.relay(profile).removesuffix("/data")
-    return servers.gateway(profile or "standard").removesuffix("/data")
+        servers.relay(profile)
+        return servers.site("standard", "origin")
+    return servers.site(profile or "standard")
 
 
 @contextlib.contextmanager
@@ -141,10 +140,8 @@ class Scene:
         kind = medium.Kind("mesh", ("--mcs", "7", "--width", "20", "--delay", str(setting["rtt_ms"] / 2)), 60, wireless=True)
         self.mesh = Mesh(lab, kind, HOPS, seed=seed, beyond_ms=setting["beyond_ms"])
         self.servers = Servers(lab, self.mesh, 1000)
-        with open(self.servers.root / "endless", "wb") as file:
-            file.truncate(NEIGHBOUR_BYTES)  # sparse
-        lab.run(self.mesh.phone, "ip", "addr", "add", f"{NEIGHBOUR}/32", "dev", "wan")
-        self.url = self.servers.gateway("standard", "origin").removesuffix("/data")
+        self.mesh.add_client(lab, Mesh.NEIGHBOUR)
+        self.url = self.servers.site("standard", "origin")
         self._contender = ""
         self._chromium: Chromium | None = None
 
@@ -158,9 +155,7 @@ class Scene:
                 self.servers.relay(contender.partition("-")[2])
             self.load("h2", "google")
             if self.setting["downloads"]:
-                neighbour = self.lab.start(
-                    self.mesh.phone, "curl", "--silent", "--show-error", "--insecure", "--noproxy", "*", "--interface", NEIGHBOUR,
-                    "--output", "/dev/null", f"{self.url}/endless", log="neighbour.log")
+                neighbour = self.servers.neighbour()
                 time.sleep(NEIGHBOUR_SECONDS)
             yield
         finally:
@@ -170,13 +165,13 @@ class Scene:
                 self._chromium.close()
                 self._chromium = None
             self.servers.stop_relay()
-            namespaces.wait_until("the medium's queues to be empty", lambda: measure.silent(self.mesh.medium), 60)
+            measure.drained(self.mesh.medium)
 
     def load(self, loader: str, page: str) -> Row:
         path = pages.write(self.servers.root, page)
         carried = self._carried()
         if loader == "chromium" and self._chromium is None:
-            self.servers.gateway("bquic")  # makes the certificate that the origin uses, too
+            self.servers.site("bquic")  # makes the certificate that the origin uses, too
             pin = str(self.servers.status("bquic")["pin"]).removeprefix("sha256/")
             self._chromium = Chromium(self.lab, self.mesh.phone, pin, [])
             self._chromium.load(self.url + path, pages.objects(page))
@@ -209,7 +204,7 @@ class Scene:
         return int(self.servers.relay_status()["carried"]["total"]) if self._relays() else 0
 
     def _neighbour_bytes(self) -> int:
-        told = self.lab.run(self.mesh.phone, "ss", "-Htin", "src", NEIGHBOUR)
+        told = self.lab.run(self.mesh.phone, "ss", "-Htin", "src", Mesh.NEIGHBOUR)
         return sum(int(n) for n in re.findall(r"bytes_received:(\d+)", told))
 
 

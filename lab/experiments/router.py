@@ -41,7 +41,7 @@ from typing import Any
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import measure, namespaces, results  # noqa: E402
+from lab import BQUIC, measure, namespaces, results  # noqa: E402
 from lab.router import board, cells, cipher, classes, memory  # noqa: E402
 
 RESULTS = ROOT / "results/router.json"
@@ -116,7 +116,7 @@ def run(step: str, bquic: pathlib.Path) -> None:
     for board_mb in BOARDS_MB:
         if not done() >= {held_key(board_mb, connections, step) for connections in CONNECTIONS}:
             measure.progress(f"router: connections on a board of {board_mb} MB, step {step}")
-            add(memory.hold(measure.BQUIC, bquic, board_mb, CONNECTIONS), step)
+            add(memory.hold(BQUIC, bquic, board_mb, CONNECTIONS), step)
     for number, (scenario, direction, profile, offload) in enumerate(CELLS, 1):
         of = NO_STEP if scenario == "forward" else step
         if done() >= {cell_key(what, direction, profile, offload, of) for what in WHATS[scenario]}:
@@ -216,8 +216,8 @@ def main() -> int:
         subprocess.run([ROOT / "scripts/build-bquic", "--router", BINARY], check=True,
                        env=os.environ | {"GOOS": "linux", "GOARCH": "mipsle", "GOMIPS": "softfloat"})
         args.bquic = BINARY
-    if not measure.BQUIC.exists():
-        subprocess.run([ROOT / "scripts/build-bquic", measure.BQUIC], check=True)
+    if not BQUIC.exists():
+        subprocess.run([ROOT / "scripts/build-bquic", BQUIC], check=True)
     try:
         run(args.step, args.bquic)
     except board.CannotRun as error:

@@ -42,10 +42,11 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from lab import measure, results  # noqa: E402
-from lab.measure import Servers, progress  # noqa: E402
+from lab.measure import progress  # noqa: E402
 from lab.medium import build_go  # noqa: E402
 from lab.namespaces import Failed, Lab, exit_on_signals, stop, wait_until  # noqa: E402
 from lab.realtime import in_turn  # noqa: E402
+from lab.servers import TOKEN, Servers  # noqa: E402
 from lab.topology import Mesh  # noqa: E402
 
 RESULTS = ROOT / "results/starved.json"
@@ -122,14 +123,14 @@ class Relay:
         self.servers, self.lab = servers, servers.lab
         self.socket = self.lab.dir / "starved.sock"
         self.socket.unlink(missing_ok=True)
-        gateway = servers.gateway("bquic").removeprefix("https://").removesuffix("/data")
+        gateway = servers.site("bquic").removeprefix("https://")
         config = self.lab.dir / "starved.conf"
         config.write_text(f"""
 config relay
 	option enabled '1'
 	option gateway '{gateway}'
 	option pin '{servers.status("bquic")["pin"]}'
-	option token '{measure.TOKEN}'
+	option token '{TOKEN}'
 	list interface '{Mesh.NODE_DEVICE}'
 	option status_socket '{self.socket}'
 	option control_share '0'
@@ -201,7 +202,7 @@ def network(mbps: float) -> Iterator[tuple[Lab, Leg, Servers, Quota, str]]:
         servers = Servers(lab, leg, BULK)
         (servers.root / "object").write_bytes(os.urandom(OBJECT))
         (servers.root / "quarter").write_bytes(os.urandom(BULK // 4))
-        url = servers.gateway("standard", "origin").removesuffix("/data")
+        url = servers.site("standard", "origin")
         quota = Quota(lab)
         try:
             yield lab, leg, servers, quota, url
@@ -269,7 +270,7 @@ def run(path: pathlib.Path, levels: list[float], legs: list[int], repetitions: i
             if not left or time.monotonic() > until:
                 continue
             with network(leg_mbps) as (lab, leg, servers, quota, url):
-                servers.gateway("bquic")
+                servers.site("bquic")
                 for level in left:
                     if time.monotonic() > until:
                         break

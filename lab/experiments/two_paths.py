@@ -27,8 +27,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from lab import measure, medium, namespaces, pages, realtime, replay, results  # noqa: E402
-from lab.measure import Servers  # noqa: E402
 from lab.results import Row, spread  # noqa: E402
+from lab.servers import Servers  # noqa: E402
 from lab.topology import TwoPaths  # noqa: E402
 
 RESULTS = ROOT / "results/two-paths.json"
@@ -42,9 +42,7 @@ CONTENDERS = ["tcp", "relay-1", "relay-2"]
 PAGES = ["google", "twitter", "reddit", "instagram", "youtube"]  # of the thesis; from light to heavy
 QUICK_PAGES = ["google", "reddit"]
 FIRST = 11  # first repetition
-NEIGHBOUR = "10.77.1.3"
 NEIGHBOUR_CONNECTIONS = 8
-NEIGHBOUR_BYTES = 2 << 30  # more than they receive in the time of a run
 NEIGHBOUR_SECONDS = 3.0  # until the queue is full
 PAUSE_SECONDS = 0.3  # between pages
 FIGURES = ("ms",)
@@ -64,15 +62,12 @@ class Scene:
         self.lab = lab
         self.mesh = TwoPaths(lab, wire(0), wire(LOSS if scene == "congested" else 0), seed)
         self.servers = Servers(lab, self.mesh, 1000)
-        self.url = self.servers.gateway("standard", "origin").removesuffix("/data")
-        lab.run(self.mesh.phone, "ip", "addr", "add", f"{NEIGHBOUR}/32", "dev", "wan")
-        self.mesh.pin(lab, NEIGHBOUR)
+        self.url = self.servers.site("standard", "origin")
+        self.mesh.add_client(lab, TwoPaths.NEIGHBOUR)
+        self.mesh.pin(lab, TwoPaths.NEIGHBOUR)
         if scene == "congested":
-            with open(self.servers.root / "endless", "wb") as file:
-                file.truncate(NEIGHBOUR_BYTES)  # sparse
             for _ in range(NEIGHBOUR_CONNECTIONS):
-                lab.start(self.mesh.phone, "curl", "--silent", "--show-error", "--insecure", "--noproxy", "*", "--http1.1", "--interface", NEIGHBOUR,
-                          "--output", "/dev/null", f"{self.url}/endless", log="neighbour.log")
+                self.servers.neighbour("--http1.1")
             time.sleep(NEIGHBOUR_SECONDS)
 
     @contextlib.contextmanager
@@ -91,11 +86,15 @@ class Scene:
         pages.write(self.servers.root, page)
         before = self._carried()
         time.sleep(PAUSE_SECONDS)
-        loaded, window, discarded = measure.kept_up(
-            self.mesh.medium, lambda: replay.load(self.lab, self.mesh.phone, loader, self.url, page), beyond=self.mesh.other)
+
+        def once() -> Row:
+            loaded = replay.load(self.lab, self.mesh.phone, loader, self.url, page)
+            return {"ms": round(loaded.ms, 2), "tcp_connections": loaded.connections}
+
+        row = measure.counted(self.mesh.medium, once, beyond=self.mesh.other)
         if self._relayed and self._carried() == before:
             raise namespaces.Failed("the relay did not carry the page")
-        return {"ms": round(loaded.ms, 2), "tcp_connections": loaded.connections, **measure.conditions(window, discarded)}
+        return row
 
     def _carried(self) -> int:
         return int(self.servers.relay_status()["carried"]["total"]) if self._relayed else 0

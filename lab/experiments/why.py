@@ -34,9 +34,9 @@ from typing import Any
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import measure, medium, namespaces, realtime, results, traces  # noqa: E402
-from lab.measure import Servers  # noqa: E402
+from lab import leg, measure, medium, namespaces, realtime, results, traces  # noqa: E402
 from lab.results import Row, number  # noqa: E402
+from lab.servers import Servers  # noqa: E402
 from lab.topology import Mesh  # noqa: E402
 
 RESULTS = ROOT / "results/why.json"
@@ -143,26 +143,19 @@ def features(sent: list[traces.Packet], received: list[traces.Packet], samples: 
 
 
 def transfer(servers: Servers, contender: str) -> Row:
-    url = servers.gateway("standard" if contender == "tcp" else contender)
-    port = int(url.split(":")[2].split("/")[0])
     lab, mesh = servers.lab, servers.mesh
-    sample = traces.tcp_window(lab, mesh.gateway, port) if contender == "tcp" else traces.quic_window(servers.status_socket(contender))
+    sample = leg.window(servers, contender)
 
-    def run() -> tuple[measure.Download, Row]:
+    def once() -> Row:
         captures = [traces.Capture(lab, name, "mesh", Mesh.GATEWAY) for name in (mesh.gateway, mesh.node)]
         with traces.watched(sample) as samples:
             mesh.medium.mark()
             result = (measure.tcp if contender == "tcp" else measure.bquic(contender))(servers)
             window = mesh.medium.mark()
         sent, received = (capture.packets() for capture in captures)
-        return result, {**features(sent, received, samples), "window": window}
+        return {**features(sent, received, samples), "mbps": round(result.mbps, 3), "window": window}
 
-    def once() -> Row:
-        result, row = run()
-        return {**row, "mbps": round(result.mbps, 3)}
-
-    row, window, discarded = measure.kept_up(mesh.medium, once)
-    return {**row, **measure.conditions(window, discarded)}
+    return measure.counted(mesh.medium, once)
 
 
 def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:

@@ -11,11 +11,11 @@ import pathlib
 import subprocess
 from typing import Any
 
-from lab.medium import REPOSITORY, build_go
+from lab import BQUIC, ROOT
+from lab.medium import build_go
 from lab.namespaces import Failed, Lab
 
-BINARY = REPOSITORY / "build/lab/flows"
-BQUIC = REPOSITORY / "build/bquic"
+BINARY = ROOT / "build/lab/flows"
 PHONE, NODE, NODE_SERVER, SERVER = "10.77.1.2", "10.77.1.1", "10.77.2.1", "10.77.2.2"
 WEB = 8443  # the gateway's port
 UPLOADS, UPLOADS_PORT = "uploads.test", 8081  # a site of the gateway whose origin accepts uploads (RFC 6761: never resolves)

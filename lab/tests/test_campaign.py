@@ -145,7 +145,7 @@ def test_bquic_is_an_experiment_like_the_others(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(experiment, "build_caddy", lambda: experiment.CADDY)
     monkeypatch.setattr(experiment, "Mesh", lambda lab, kind, hops, seed: mesh_seeds.append(seed))
     monkeypatch.setattr(experiment.namespaces, "Lab", contextlib.nullcontext)
-    monkeypatch.setattr(experiment.measure, "Servers", lambda lab, mesh, size: size)
+    monkeypatch.setattr(experiment, "Servers", lambda lab, mesh, size: size)
     monkeypatch.setattr(experiment.measure, "measure", lambda servers, contender, run: {
         "mbps": 1.0, "seconds": 1.0, "lag_ms": 0.1, "cpu_pressure": 0.0, "retries": 0, "retries_cpu": 0, "data_per_ack": None,
         "ipt_below_100us": None, "ampdu": None, "details": {}})

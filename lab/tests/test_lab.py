@@ -25,6 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from lab import measure, medium, namespaces, results  # noqa: E402
+from lab.servers import TUNED, Servers  # noqa: E402
 from lab.topology import Cell, Mesh  # noqa: E402
 
 BYTES = 2_000_000
@@ -117,7 +118,7 @@ def test_aggregates_grow_with_bursts(lab: namespaces.Lab) -> None:
 )
 def test_download(lab: namespaces.Lab, kind: str, hops: int, contender: str) -> None:
     mesh = Mesh(lab, medium.MEDIA[kind], hops)
-    servers = measure.Servers(lab, mesh, BYTES)
+    servers = Servers(lab, mesh, BYTES)
     row = measure.measure(servers, contender, measure.contenders()[contender])
     assert row["bytes"] == BYTES
     assert row["lag_ms"] < medium.LAG_LIMIT_MS
@@ -132,16 +133,16 @@ def test_download(lab: namespaces.Lab, kind: str, hops: int, contender: str) -> 
 
 
 def test_profile_options_reach_both_ends(lab: namespaces.Lab) -> None:
-    servers = measure.Servers(lab, Mesh(lab, medium.MEDIA["wired"]), BYTES, ["ack_packets=40", "ack_delay=100", "ack_rtt=smoothed", "ack_rtt_divisor=0"])
+    servers = Servers(lab, Mesh(lab, medium.MEDIA["wired"]), BYTES, ["ack_packets=40", "ack_delay=100", "ack_rtt=smoothed", "ack_rtt_divisor=0"])
     row = measure.measure(servers, "bquic", measure.contenders()["bquic"])
-    assert row["details"]["client"]["profile"] == measure.TUNED
-    assert row["details"]["gateway"]["profile"] == measure.TUNED
+    assert row["details"]["client"]["profile"] == TUNED
+    assert row["details"]["gateway"]["profile"] == TUNED
 
 
 def test_ceiling(lab: namespaces.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """802.11n MCS7, 20 MHz, guard interval of 800 ns: 65 Mbit/s at the PHY, about 90 % of that above UDP."""
     monkeypatch.setattr(measure, "FLOOD_LOADS", (0.9, 1.4))
-    servers = measure.Servers(lab, Mesh(lab, medium.WIFI), 1000)
+    servers = Servers(lab, Mesh(lab, medium.WIFI), 1000)
     row = measure.measure(servers, "udp", measure.udp)
     assert 55 < row["mbps"] < 65
     assert row["ampdu"] > 20
@@ -162,14 +163,14 @@ def test_options_set_the_ceiling(
     least: float, most: float
 ) -> None:
     monkeypatch.setattr(measure, "FLOOD_LOADS", (1.0,))
-    servers = measure.Servers(lab, Mesh(lab, medium.Kind("test", flags, offered, wireless=True), hops), 1000)
+    servers = Servers(lab, Mesh(lab, medium.Kind("test", flags, offered, wireless=True), hops), 1000)
     row = measure.measure(servers, "udp", measure.udp)
     assert least < row["mbps"] < most
 
 
 def test_loss_is_repaired_by_retries(lab: namespaces.Lab) -> None:
     mesh = Mesh(lab, medium.Kind("test", ("--loss", "0.1"), 60, wireless=True))
-    servers = measure.Servers(lab, mesh, BYTES)
+    servers = Servers(lab, mesh, BYTES)
     wire = measure.measure(servers, "standard", measure.contenders()["standard"])["wire"]
     assert 0.04 < wire["retried"] / wire["mpdus"] < 0.3
 

@@ -23,6 +23,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
 from lab import headline, measure, medium, namespaces, overview, pages, realtime, replay, results, simulation, topology, traces  # noqa: E402
 from lab.results import Row  # noqa: E402
+from lab.servers import Servers  # noqa: E402
 from lab.topology import Loopback, Mesh  # noqa: E402
 
 
@@ -59,7 +60,7 @@ def test_mesh(lab: namespaces.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """A download with its packets and its window, beside another network, with a wire behind the gateway."""
     experiment = importlib.import_module("bquic_mesh")
     key = {**experiment.CENTRE, "hops": 1, "interference_mbps": 5, "rtt_ms": 40}
-    servers = measure.Servers(lab, Mesh(lab, experiment.kind(key), 1), 2_000_000)
+    servers = Servers(lab, Mesh(lab, experiment.kind(key), 1), 2_000_000)
     monkeypatch.setattr(experiment, "QUEUE_SECONDS", 0.05)
     assert 0 < experiment.download(servers, "tcp")["queue_ms"] < 500
     row = experiment.traced(servers, "bquic")
@@ -79,7 +80,7 @@ def test_mesh(lab: namespaces.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_uploads(lab: namespaces.Lab) -> None:
     experiment = importlib.import_module("bquic_mesh")
-    servers = measure.Servers(lab, Mesh(lab, medium.WIFI), 1_000_000, uploads=True)
+    servers = Servers(lab, Mesh(lab, medium.WIFI), 1_000_000, uploads=True)
     for contender in experiment.MATRIX_CONTENDERS:
         assert 1 < experiment.upload(servers, contender)["mbps"] < 60
 
@@ -90,7 +91,7 @@ def test_origin_beyond_the_gateway(lab: namespaces.Lab, monkeypatch: pytest.Monk
     monkeypatch.setattr(experiment, "PAUSE_SECONDS", 0.0)
     place = experiment.beyond(1, 45)
     mesh = Mesh(lab, experiment.kind(place), 1, beyond_ms=45)
-    servers = measure.Servers(lab, mesh, 1000)
+    servers = Servers(lab, mesh, 1000)
 
     def rtt(namespace: str, target: str) -> float:
         return float(lab.run(namespace, "ping", "-q", "-c", "5", "-i", "0.05", target).split("= ")[1].split("/")[0])
@@ -122,7 +123,7 @@ def test_latency(lab: namespaces.Lab) -> None:
 
 def test_loopback(lab: namespaces.Lab) -> None:
     experiment = importlib.import_module("modquic")
-    servers = measure.Servers(lab, Loopback(lab), 2_000_000)
+    servers = Servers(lab, Loopback(lab), 2_000_000)
     for contender in experiment.CONTENDERS:
         row = experiment.download(servers, contender)
         assert row["mbps"] > 0 and row["lag_ms"] == 0
@@ -142,7 +143,7 @@ def test_strangers_take_airtime(lab: namespaces.Lab) -> None:
 
 def test_both_sides_see_the_same_packets(lab: namespaces.Lab) -> None:
     mesh = Mesh(lab, medium.Kind("test", ("--delay", "30"), 60, wireless=True), 1)
-    servers = measure.Servers(lab, mesh, 500_000)
+    servers = Servers(lab, mesh, 500_000)
     sent = traces.Capture(lab, mesh.gateway, "mesh", Mesh.GATEWAY)
     received = traces.Capture(lab, mesh.node, "mesh", Mesh.GATEWAY)
     measure.measure(servers, "tcp", measure.tcp)
@@ -156,7 +157,7 @@ def test_both_sides_see_the_same_packets(lab: namespaces.Lab) -> None:
 @pytest.mark.parametrize(("contender", "against", "others"), [("bquic", "tcp", 2), ("standard", "bquic", 1), ("tcp", "tcp", 1)])
 def test_side_by_side(lab: namespaces.Lab, contender: str, against: str, others: int) -> None:
     experiment = importlib.import_module("fairness")
-    servers = measure.Servers(lab, Mesh(lab, medium.WIFI), 1000)
+    servers = Servers(lab, Mesh(lab, medium.WIFI), 1000)
     row, window, _ = measure.kept_up(servers.mesh.medium, lambda: experiment.share(servers, contender, against, others, 2))
     assert row["mbps"] > 1 and row["mbps_others"] > 1 and row["mbps"] + row["mbps_others"] < 65
     assert 0 < row["of_share"] < others + 1 and 0.5 <= row["jain"] <= 1
@@ -166,7 +167,7 @@ def test_side_by_side(lab: namespaces.Lab, contender: str, against: str, others:
 def test_features_of_a_transfer(lab: namespaces.Lab) -> None:
     experiment = importlib.import_module("why")
     size = 16_000_000  # enough seconds for the samples of the window, on a busy machine, too
-    servers = measure.Servers(lab, Mesh(lab, medium.WIFI, 1), size)
+    servers = Servers(lab, Mesh(lab, medium.WIFI, 1), size)
     tcp, bquic = (experiment.transfer(servers, contender) for contender in ("tcp", "bquic"))
     for row in (tcp, bquic):
         assert row["packets"] > size / 1500 and 0 < row["delay_mean_ms"] < 1000 and 0 <= row["loss"] < 0.1
@@ -337,7 +338,7 @@ def test_the_worst_case_is_of_those_that_were_measured(tmp_path: pathlib.Path) -
 def test_chromium_loads_a_page(lab: namespaces.Lab) -> None:
     """By HTTP/3 from two addresses, and by TCP through the relay."""
     experiment = importlib.import_module("page_load")
-    servers = measure.Servers(lab, Mesh(lab, medium.WIFI, 1), 1000)
+    servers = Servers(lab, Mesh(lab, medium.WIFI, 1), 1000)
     lab.run(servers.mesh.gateway, "ip", "addr", "add", f"{experiment.SECOND_ADDRESS}/32", "dev", "mesh")
     for contender, connections in (("h3-bquic", 2), ("relay-bquic", 1)):
         with experiment.browser(servers, contender) as (chromium, url):
@@ -350,8 +351,8 @@ def test_chromium_loads_a_page(lab: namespaces.Lab) -> None:
 def test_flows_of_a_page(lab: namespaces.Lab) -> None:
     """Several flows with HTTP/1.1, one with HTTP/2; together they carry the page."""
     experiment = importlib.import_module("classifier")
-    servers = measure.Servers(lab, Mesh(lab, medium.WIFI, 1), 1000)
-    url = servers.gateway("standard").removesuffix("/data")
+    servers = Servers(lab, Mesh(lab, medium.WIFI, 1), 1000)
+    url = servers.site("standard")
     pin = str(servers.status("standard")["pin"]).removeprefix("sha256/")
     for contender, connections in (("http1", range(2, 7)), ("http2", range(1, 2))):
         chromium = experiment.Chromium(lab, servers.mesh.phone, pin, [], http2=contender == "http2")

@@ -33,7 +33,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("group, sources", [
-    ("demo", ["lab/measure.py", "lab/namespaces.py", "lab/topology.py"]),
+    ("demo", ["lab/measure.py", "lab/namespaces.py", "lab/servers.py", "lab/topology.py"]),
     ("bench", ["lab/*.py", "lab/experiments/starved.py", "package/wifirr-sched/test/bench.py", "package/wifirr-sched/test/test_faults.py"]),
     ("browsers", ["lab/flows/*.py", "lab/experiments/browsers.py", "lab/chromium.py"]),
 ])
