@@ -33,6 +33,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from lab import measure, medium, namespaces, realtime, results  # noqa: E402
+from lab.flows.firefox import make_profile  # noqa: E402
 from lab.results import Row, median, number  # noqa: E402
 from lab.topology import Mesh  # noqa: E402
 
@@ -66,27 +67,17 @@ PAGE = """<!doctype html><title>download</title><script>
 })()
 </script>"""
 
-FIREFOX_PREFERENCES = {
+FIREFOX_PREFERENCES: dict[str, object] = {
     "network.dns.forceResolve": Mesh.GATEWAY,
     "network.http.http3.enable": True,
     # Otherwise HTTP/3 accepts only certificate authorities built into Firefox.
     "network.http.http3.disable_when_third_party_roots_found": False,
-    "network.proxy.type": 0,
-    # Load nothing but the page.
-    "app.normandy.enabled": False, "app.update.enabled": False, "browser.safebrowsing.downloads.remote.enabled": False,
-    "browser.shell.checkDefaultBrowser": False, "browser.startup.homepage_override.mstone": "ignore",
-    "datareporting.policy.dataSubmissionEnabled": False, "extensions.update.enabled": False,
-    "network.captive-portal-service.enabled": False, "network.connectivity-service.enabled": False,
-    "services.settings.server": "", "toolkit.telemetry.enabled": False, "trailhead.firstrun.didSeeAboutWelcome": True,
 }
 
 
 def firefox(directory: pathlib.Path, authority: Any, url: str) -> list[str]:
     profile = directory / "profile"
-    profile.mkdir()
-    (profile / "user.js").write_text("".join(
-        f"user_pref({name!r}, {str(value).lower() if isinstance(value, (bool, int)) else repr(value)});\n"
-        for name, value in FIREFOX_PREFERENCES.items()))
+    make_profile(profile, FIREFOX_PREFERENCES)
     for arguments in (["-N", "--empty-password"], ["-A", "-n", "test", "-t", "C,,", "-i", str(authority.ca)]):
         subprocess.run(["certutil", "-d", f"sql:{profile}", *arguments], check=True, capture_output=True)
     return ["env", f"HOME={directory}", "firefox-esr", "--headless", "--no-remote", "--profile", str(profile), url]

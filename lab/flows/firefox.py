@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 import json
+import pathlib
 import subprocess
 import time
 from typing import Any
 
 from lab.namespaces import Failed, Lab, own_group, stop
 
-PREFERENCES = {
-    "network.http.http3.enable": False, "network.proxy.type": 0,
-    # Load nothing but the page.
+# Loads nothing but the page.
+QUIET: dict[str, object] = {
+    "network.proxy.type": 0,
     "app.normandy.enabled": False, "app.update.enabled": False, "browser.shell.checkDefaultBrowser": False,
     "browser.startup.homepage_override.mstone": "ignore", "datareporting.policy.dataSubmissionEnabled": False,
     "extensions.update.enabled": False, "network.captive-portal-service.enabled": False,
@@ -24,6 +25,14 @@ START_SECONDS = 120
 LOAD_SECONDS = 120
 
 
+def make_profile(directory: pathlib.Path, preferences: dict[str, object]) -> None:
+    """Makes Firefox's profile in a new directory. Adds QUIET to the preferences."""
+    directory.mkdir()
+    (directory / "user.js").write_text("".join(
+        f"user_pref({name!r}, {str(value).lower() if isinstance(value, (bool, int)) else repr(value)});\n"
+        for name, value in {**QUIET, **preferences}.items()))
+
+
 class Firefox:
     """Trusts any certificate."""
 
@@ -31,11 +40,8 @@ class Firefox:
         self._lab = lab
         self._name = f"firefox-{len(lab.processes)}"
         profile = lab.dir / self._name
-        profile.mkdir()
-        preferences = {**PREFERENCES, "network.http.http2.enabled": http2, "network.http.spdy.enabled.http2": http2}
-        (profile / "user.js").write_text("".join(
-            f"user_pref({name!r}, {str(value).lower() if isinstance(value, (bool, int)) else repr(value)});\n"
-            for name, value in preferences.items()))
+        make_profile(profile, {
+            "network.http.http3.enable": False, "network.http.http2.enabled": http2, "network.http.spdy.enabled.http2": http2})
         self._process = lab.start(
             namespace, "env", f"HOME={lab.dir}", "MOZ_REMOTE_SETTINGS_DEVTOOLS=1", "firefox-esr", "--headless", "--no-remote",
             "--marionette", "--profile", str(profile), log=f"{self._name}.log")
