@@ -39,7 +39,7 @@ def binary(more: Sequence[pathlib.Path] = ()) -> str:
             with open(path, "rb") as file:
                 sha.update(hashlib.file_digest(file, "sha256").digest())
         except FileNotFoundError:
-            raise namespaces.Failed(f"{path.relative_to(REPOSITORY)} is missing: make build") from None
+            raise namespaces.Failed(f"{path.relative_to(ROOT)} is missing: make build") from None
     return sha.hexdigest()[:16]
 
 

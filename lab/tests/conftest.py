@@ -1,24 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that all tests of the lab run: the two daemons and the medium."""
+"""What tests of the lab share: the daemons and the medium, built; a lab; paths for imports."""
 
 from __future__ import annotations
 
 import pathlib
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
-from lab import measure, medium  # noqa: E402
+from lab import measure, medium, namespaces  # noqa: E402
 
 
 @pytest.fixture(scope="session", autouse=True)
 def binaries() -> None:
     subprocess.run(["make", "-s", "-C", str(ROOT), "build"], check=True)
     medium.build()
+
+
+@pytest.fixture
+def lab() -> Iterator[namespaces.Lab]:
+    with namespaces.Lab() as it:
+        yield it
 
 
 @pytest.fixture(autouse=True)

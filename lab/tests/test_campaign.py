@@ -7,23 +7,13 @@ import argparse
 import contextlib
 import importlib
 import pathlib
-import sys
 from typing import Any
 from unittest import mock
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
-
-from lab import measure, namespaces, realtime, results  # noqa: E402
-
-
-def row(**changes: Any) -> dict[str, Any]:
-    return {
-        "contender": "tcp", "repetition": 1, "seed": 1, "commit": "0", "binary": "0", "quick": False, "lag_ms": 0.1,
-        "cpu_pressure": 0.1, "load": 1.0, "retries": 0, "retries_cpu": 0, "failures": 0, "mbps": 1.0, **changes,
-    }
+from helpers import row
+from lab import measure, namespaces, realtime, results
 
 
 def campaign(tmp_path: pathlib.Path, restart: bool = False, **more: Any) -> realtime.Campaign:

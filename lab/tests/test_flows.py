@@ -16,11 +16,8 @@ from collections.abc import Iterator
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
-
-from lab import flows, namespaces  # noqa: E402
-from lab.flows import applications, dialogues, uploads  # noqa: E402
+from lab import ROOT, flows, namespaces
+from lab.flows import applications, dialogues, uploads
 
 
 @pytest.fixture
@@ -105,7 +102,6 @@ def test_a_full_disk_costs_no_rows(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "rows.json"
     program = f"""
 import importlib, pathlib, resource, signal, sys
-sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "lab/experiments")!r}]
 flows = importlib.import_module("flows")
 flows.RESULTS = pathlib.Path({str(file)!r})
 flows.write([{{"key": "a"}}])

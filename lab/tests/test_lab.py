@@ -16,33 +16,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT))
-
-from lab import measure, medium, namespaces, results  # noqa: E402
-from lab.servers import TUNED, Servers  # noqa: E402
-from lab.topology import Cell, Mesh  # noqa: E402
+from helpers import load
+from lab import ROOT, measure, medium, namespaces, report, results
+from lab.servers import TUNED, Servers
+from lab.topology import Cell, Mesh
 
 BYTES = 2_000_000
-
-
-def load(path: str) -> Any:
-    spec = importlib.util.spec_from_file_location("experiment", ROOT / path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture
-def lab() -> Iterator[namespaces.Lab]:
-    with namespaces.Lab() as it:
-        yield it
 
 
 def medium_fails(*flags: str) -> str:
@@ -345,7 +328,7 @@ def test_rows(tmp_path: pathlib.Path) -> None:
 
 
 def test_targets_are_judged() -> None:
-    experiment = load("lab/experiments/bquic.py")
+    experiment = importlib.import_module("bquic")
 
     def rows(bquic: float) -> list[results.Row]:
         def speed(contender: str, mbps: float) -> results.Row:
@@ -374,7 +357,7 @@ def test_every_experiment_is_in_every_list() -> None:
     there = {path.stem for path in (ROOT / "lab/experiments").glob("*.py")}
     made = set(subprocess.run([ROOT / "scripts/bench", "--list"], stdout=subprocess.PIPE, text=True, check=True).stdout.split())
     assert {name.replace("-", "_") for name in made - {"full", "wifirr"}} == there
-    assert {name for name, _ in load("lab/report.py").EXPERIMENTS} == there
+    assert {name for name, _ in report.EXPERIMENTS} == there
     named = set(re.findall(r"`([a-z-]+)`", (ROOT / "docs/lab.md").read_text()))
     assert not {name.replace("_", "-") for name in there} - named, "docs/lab.md does not name these"
 
@@ -402,14 +385,13 @@ def test_quick_report_of_an_experiment_without_a_quick_set() -> None:
     class Experiment:
         RESULTS = ROOT / "results/fleet.json"
 
-    assert load("lab/report.py").rows_of(Experiment, quick=True)[0] == Experiment.RESULTS
+    assert report.rows_of(Experiment, quick=True)[0] == Experiment.RESULTS
 
 
 def test_a_quick_report_has_no_figures_of_other_rows() -> None:
     """Below the tables of somebody's own measurements were the plots of ours."""
     from lab import overview
 
-    report = load("lab/report.py")
     fairness = importlib.import_module("fairness")
     quick = ROOT / "build/lab/quick-for-a-test.json"
     results.write(quick, results.read(fairness.RESULTS))
@@ -443,11 +425,7 @@ def test_the_demo_runs_only_if_it_is_asked_to(option: str, code: int) -> None:
 @pytest.mark.parametrize("slow", [[1], [1, 3]])
 def test_the_demo_leaves_out_what_the_machine_cannot_carry(
         slow: list[int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    loader = importlib.machinery.SourceFileLoader("demo", str(ROOT / "lab/demo"))
-    spec = importlib.util.spec_from_loader("demo", loader)
-    assert spec
-    demo = importlib.util.module_from_spec(spec)
-    loader.exec_module(demo)
+    demo = load("lab/demo")
 
     def one(hops: int, contender: str, _: Any) -> results.Row:
         if hops in slow:
@@ -458,7 +436,7 @@ def test_the_demo_leaves_out_what_the_machine_cannot_carry(
     monkeypatch.setattr(demo.medium, "build", lambda: None)
     monkeypatch.setattr(demo.namespaces, "exit_on_signals", lambda: None)
     monkeypatch.setattr(demo, "Mesh", lambda lab, kind, hops, **_: hops)
-    monkeypatch.setattr(demo.measure, "Servers", lambda lab, hops, size: hops)
+    monkeypatch.setattr(demo, "Servers", lambda lab, hops, size: hops)
     monkeypatch.setattr(demo.measure, "measure", one)
     if slow == [1, 3]:
         with pytest.raises(measure.TooSlow):

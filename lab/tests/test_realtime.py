@@ -5,47 +5,20 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import importlib.machinery
-import importlib.util
 import pathlib
 import shutil
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
-
-from lab import headline, measure, medium, namespaces, overview, pages, realtime, replay, results, simulation, topology, traces  # noqa: E402
-from lab.results import Row  # noqa: E402
-from lab.servers import Servers  # noqa: E402
-from lab.topology import Loopback, Mesh  # noqa: E402
-
-
-@pytest.fixture
-def lab() -> Iterator[namespaces.Lab]:
-    with namespaces.Lab() as it:
-        yield it
-
-
-def load(path: str) -> Any:
-    """Loads a program without a suffix as a module."""
-    loader = importlib.machinery.SourceFileLoader("program", str(ROOT / path))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("program", loader) or pytest.fail(path))
-    loader.exec_module(module)
-    return module
-
-
-def row(**changes: Any) -> dict[str, Any]:
-    return {
-        "contender": "tcp", "repetition": 1, "seed": 1, "commit": "0", "binary": "0", "quick": False, "lag_ms": 0.1,
-        "cpu_pressure": 0.1, "load": 1.0, "retries": 0, "retries_cpu": 0, "failures": 0, "mbps": 1.0, **changes,
-    }
+from helpers import load, row
+from lab import ROOT, headline, measure, medium, namespaces, overview, pages, realtime, replay, results, simulation, topology, traces
+from lab.results import Row
+from lab.servers import Servers
+from lab.topology import Loopback, Mesh
 
 
 def test_each_repetition_over_two_paths_loses_other_packets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,9 +142,9 @@ def test_features_of_a_transfer(lab: namespaces.Lab) -> None:
     size = 16_000_000  # enough seconds for the samples of the window, on a busy machine, too
     servers = Servers(lab, Mesh(lab, medium.WIFI, 1), size)
     tcp, bquic = (experiment.transfer(servers, contender) for contender in ("tcp", "bquic"))
-    for row in (tcp, bquic):
-        assert row["packets"] > size / 1500 and 0 < row["delay_mean_ms"] < 1000 and 0 <= row["loss"] < 0.1
-        assert abs(row["slow_start"] + row["congestion_avoidance"] + row["recovery"] - 1) < 0.01
+    for found in (tcp, bquic):
+        assert found["packets"] > size / 1500 and 0 < found["delay_mean_ms"] < 1000 and 0 <= found["loss"] < 0.1
+        assert abs(found["slow_start"] + found["congestion_avoidance"] + found["recovery"] - 1) < 0.01
     assert bquic["acks_per_packet"] < tcp["acks_per_packet"]
 
 
@@ -403,7 +376,7 @@ def test_what_is_built_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: pathli
     """The demo was silent for the first minute."""
     (tmp_path / "lab/wifi").mkdir(parents=True)
     (tmp_path / "lab/wifi/Makefile").write_text("made:\n\ttouch made\n")
-    monkeypatch.setattr(medium, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(medium, "ROOT", tmp_path)
     medium.build()
     assert capsys.readouterr().err == "building the emulator of the medium (once)\n" and (tmp_path / "lab/wifi/made").exists()
     medium.build()

@@ -6,17 +6,14 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import pathlib
-import sys
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT))
-
-from lab.router import board, cells  # noqa: E402
+from lab import ROOT
+from lab.router import board, cells
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import select
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -19,10 +18,7 @@ from collections.abc import Callable
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT))
-
-from lab import measure  # noqa: E402
+from lab import ROOT, measure
 
 # Programs that experiments run, and Debian's packages of them, beside those of every system.
 PROGRAMS = {
@@ -284,7 +280,7 @@ def test_rows_do_not_make_another_program(tmp_path: pathlib.Path, monkeypatch: p
     for directory in ("quic-go", "runtime"):
         stub(tmp_path / "package/bquic-gateway" / directory, prepare="")
     environment = stub(tmp_path / "bin", go='while [ "$1" != -ldflags ]; do shift; done; echo "$2" >"$4"')
-    monkeypatch.setattr(measure, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(measure, "ROOT", tmp_path)
 
     def git(*command: str) -> None:
         subprocess.run(["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=b", *command], check=True, capture_output=True)

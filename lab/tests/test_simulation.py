@@ -6,18 +6,14 @@ import os
 import pathlib
 import re
 import subprocess
-import sys
 from typing import Any
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "lab/experiments"))
-
-import dense_download  # noqa: E402
-import interactive  # noqa: E402
-import sensitivity  # noqa: E402
-from lab import carry, namespaces, results, simulation  # noqa: E402
+import dense_download
+import interactive
+import sensitivity
+from lab import ROOT, carry, namespaces, results, simulation
 
 SMALL: dict[str, Any] = {"stations": 6, "file_mb": 0.2}
 

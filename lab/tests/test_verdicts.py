@@ -5,15 +5,11 @@ from __future__ import annotations
 
 import importlib
 import pathlib
-import sys
 from typing import Any
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
-
-from lab import medium, overview, realtime, results, simulation  # noqa: E402
+from lab import medium, overview, realtime, results, simulation
 
 bquic: Any = importlib.import_module("bquic")
 bquic_mesh: Any = importlib.import_module("bquic_mesh")

@@ -12,11 +12,8 @@ from typing import Any
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
-
-from lab import results, virtual  # noqa: E402
-from lab.results import Row  # noqa: E402
+from lab import results, virtual
+from lab.results import Row
 
 paths: Any = importlib.import_module("paths")
 sharing: Any = importlib.import_module("sharing")
