@@ -77,6 +77,11 @@ def verdict(gain: float, least: float, most: float) -> str:
     return "reproduced" if gain - 1 >= 0.9 * (least - 1) else "not reproduced"
 
 
+def not_run(what: str, figure: str) -> list[str]:
+    """A line of the papers' table while no rows of ours can be compared with their FIGURE."""
+    return [what, figure, "-", "not run yet"]
+
+
 def table(header: list[str], lines: list[list[str]]) -> str:
     """A text table. Columns are as wide as needed, the first one is left-aligned."""
     widths = [max(len(line[i]) for line in [header, *lines]) for i in range(len(header))]

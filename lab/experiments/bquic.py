@@ -141,7 +141,7 @@ def paper(rows: list[Row]) -> list[list[str]]:
     what, figure = "BQUIC over QUIC, wire only (thesis)", "+5 %"
     values = gain(rows, "wired", 1, "standard")
     if not values:
-        return [[what, figure, "-", "not run yet"]]
+        return [results.not_run(what, figure)]
     middle, low, high = (100 * (g - 1) for g in interval(values))
     return [[what, figure, f"{middle:+.1f} % ({low:+.1f} to {high:+.1f})", results.verdict(1 + middle / 100, 1.05, 1.05)]]
 

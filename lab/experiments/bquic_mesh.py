@@ -385,14 +385,14 @@ def paper(rows: list[Row]) -> list[list[str]]:
         first, other = of(rows, axis, base), of(rows, axis, contender)
         gain = realtime.gains(first, other, "mbps")
         if not gain:
-            lines.append([what, figure, "-", "not run yet"])
+            lines.append(results.not_run(what, figure))
             continue
         middle, low, high = (100 * (g - 1) for g in interval(gain))
         lines.append([what, figure, f"{middle:+.1f} % ({low:+.1f} to {high:+.1f})", results.verdict(1 + middle / 100, least, most)])
     below = [median(of(rows, {"hops": 1}, c), "ipt_below_100us") for c in ("standard", "bquic-2019", "bquic")]
     what = "packets less than 100 us after the one before, 1 hop: QUIC, BQUIC"
     if None in below:
-        return [*lines, [what, "18 %, 89 %", "-", "not run yet"]]
+        return [*lines, results.not_run(what, "18 %, 89 %")]
     stock, old, ours = (100 * (b or 0) for b in below)
     return [*lines, [what, "18 %, 89 %", f"{stock:.0f} %; {old:.0f} % (bquic-2019), {ours:.0f} % (bquic)",
                      "reproduced" if old >= 0.9 * 89 and old > 2 * stock else "not reproduced"]]

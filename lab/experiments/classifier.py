@@ -237,7 +237,7 @@ def paper(rows: list[Row]) -> list[list[str]]:
         found = judged(rows, name, None)
         label = f"flow classifier, tenfold: {what}"
         if found is None:
-            lines.append([label, f"{figure:.1%}", "-", "not run yet"])
+            lines.append(results.not_run(label, f"{figure:.1%}"))
             continue
         ours, unseen = found["mean"], judged(rows, name, "page")
         # never "better", because the same 11 pages are easier than a campus's traffic
@@ -246,7 +246,7 @@ def paper(rows: list[Row]) -> list[list[str]]:
     rate = flows_per_second(rows, "tree")
     what = "flow classifier, flows a second by C4.5"
     if rate is None:
-        lines.append([what, "323,000", "-", "not run yet"])
+        lines.append(results.not_run(what, "323,000"))
     else:
         # never "better", because machine and library are others
         lines.append([what, "323,000", f"{rate:,.0f}", "reproduced" if rate >= 0.9 * 323e3 else "not reproduced"])

@@ -379,13 +379,13 @@ def paper(rows: list[Row]) -> list[list[str]]:
     table = []
     for what, goal, values in lines:
         if not values:
-            table.append([what, f"{goal:.2f}x", "-", "not run yet"])
+            table.append(results.not_run(what, f"{goal:.2f}x"))
             continue
         table.append([what, f"{goal:.2f}x", spread(values) + "x", results.verdict(interval(values)[0], goal, 1.1 * goal)])
     collided = results.median(browse, "collided_share")
     lost = "airtime lost in collisions: HTTP without, SPDY with WiFiRR"
     if collided is None:
-        table.append([lost, "15-20 %, 2-3 %", "-", "not run yet"])
+        table.append(results.not_run(lost, "15-20 %, 2-3 %"))
     else:
         after = results.median(some("ap", traffic="spdy"), "collided_share")
         table.append([lost, "15-20 %, 2-3 %",

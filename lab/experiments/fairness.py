@@ -175,7 +175,7 @@ def paper(rows: list[Row]) -> list[list[str]]:
     ]:
         some = [results.figures(of(rows, name, (who, "tcp", 1)), "of_share") for who in ("bquic", "standard")]
         if not all(some):
-            lines.append([what, figure, "-", "not run yet"])
+            lines.append(results.not_run(what, figure))
             continue
         ours, stock = (interval(s)[0] for s in some)
         came = {"wifi, fifo": 0.9 <= ours <= 1.1 and stock < 0.8, "wired": ours <= stock + 0.05}[name]

@@ -113,7 +113,7 @@ def paper(rows: list[Row]) -> list[list[str]]:
                       for form in ("none", "wifirr"))
         what = f"interactive beside downloads, {FLOWS[flow]}: median delay without and with WiFiRR"
         if base is None or ours is None:
-            lines.append([what, figure, "-", "not run yet"])
+            lines.append(results.not_run(what, figure))
             continue
         came_out = ours < ms if ms else ours <= base / 1.8
         if flow == "10":

@@ -113,7 +113,7 @@ def paper(rows: list[Row]) -> list[list[str]]:
     ]:
         some = [g for name, loss in media for g in gain(rows, name, loss, "modquic")]
         if not some:
-            lines.append([what, figure, "-", "not run yet"])
+            lines.append(results.not_run(what, figure))
             continue
         middle, low, high = (100 * (g - 1) for g in interval(some))
         lines.append([what, figure, f"{middle:+.1f} % ({low:+.1f} to {high:+.1f})", results.verdict(1 + middle / 100, least, most)])

@@ -74,7 +74,7 @@ def paper(rows: list[Row]) -> list[list[str]]:
             some = of(rows, "11n", traffic, share, "turns")
             gains = pairs(base, some, "worst_s")
             if not gains:
-                lines.append([f"{where}, {label}: WiFiRR", f"{goal}x", "-", "not run yet"])
+                lines.append(results.not_run(f"{where}, {label}: WiFiRR", f"{goal}x"))
                 continue
             lines.append([f"{where}, {label}: WiFiRR", f"{goal}x", spread(gains) + "x",
                           results.verdict(interval(gains)[0], goal, 1.1 * goal)])

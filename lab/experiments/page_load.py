@@ -400,12 +400,12 @@ def paper(rows: list[Row]) -> list[list[str]]:
         lines.append([what[0], figures[0], f"{-small:+.0%}, {-large:+.0%}",
                       "reproduced" if small >= 0.9 * 0.05 and large >= 0.9 * 0.25 else "not reproduced"])
     else:
-        lines.append([what[0], figures[0], "-", "not run yet"])
+        lines.append(results.not_run(what[0], figures[0]))
     if all(halves):
         of_all = interval([interval(h)[0] for h in halves])[0]
         lines.append([what[1], figures[1], f"{-of_all:+.0%}", "reproduced" if of_all >= 0.9 * 0.53 else "not reproduced"])
     else:
-        lines.append([what[1], figures[1], "-", "not run yet"])
+        lines.append(results.not_run(what[1], figures[1]))
     return lines
 
 

@@ -105,7 +105,7 @@ def report(rows: list[dict[str, Any]]) -> str:
 def paper(rows: list[dict[str, Any]]) -> list[list[str]]:
     number = sum(len(r["flows"]) for r in rows)
     if not number:
-        return [["parallel flows, share of HTTP/2 flows", "33 % to 35 %", "-", "not run yet"]]
+        return [results.not_run("parallel flows, share of HTTP/2 flows", "33 % to 35 %")]
     some = [sets(r)[1] for r in rows if r["http"] == 2]
     parallel, flows_of = sum(len(s) for found in some for s in found if len(s) > 1), sum(len(s) for found in some for s in found)
     share = parallel / max(flows_of, 1)

@@ -97,7 +97,7 @@ CLASS_MBPS = 10
 LEVELS = 3
 
 
-def spread(times: list[float]) -> tuple[float, float, float]:
+def gaps_of(times: list[float]) -> tuple[float, float, float]:
     """Statistics of the gaps between times, which are in s: mean in us, variance in us^2, index of dispersion for intervals."""
     gaps = [(b - a) * 1e6 for a, b in zip(times, times[1:])]
     mean, variance = statistics.fmean(gaps), statistics.pvariance(gaps)
@@ -119,7 +119,7 @@ def features(sent: list[traces.Packet], received: list[traces.Packet], samples: 
         late += 0 <= place < highest
         highest = max(highest, place)
     acks = sum(not p.down for p in sent)
-    server, client = spread([p.seconds for p in data]), spread([p.seconds for p in arrived])
+    server, client = gaps_of([p.seconds for p in data]), gaps_of([p.seconds for p in arrived])
     pause = statistics.median(delays) / 1e3
     idle = sum(b.seconds - a.seconds for a, b in zip(data, data[1:]) if b.seconds - a.seconds > pause)
     inside = [s for s in samples if data[0].seconds <= s.seconds <= data[-1].seconds] or samples
@@ -246,7 +246,7 @@ def paper(rows: list[Row]) -> list[list[str]]:
     for contender in CONTENDERS:
         some = [r for r in rows if r["contender"] == contender]
         if len(some) < 8:
-            return [[what, figure, "-", "not run yet"]]
+            return [results.not_run(what, figure)]
         first[contender] = learnt(some)[1][0][0]
     return [[what, figure, "; ".join(f"{c}: {FEATURES[f]}" for c, f in first.items()),
              "reproduced" if set(first.values()) == {"cwnd_mean_kb"} else "not reproduced"]]
