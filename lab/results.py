@@ -82,11 +82,11 @@ def not_run(what: str, figure: str) -> list[str]:
     return [what, figure, "-", "not run yet"]
 
 
-def table(header: list[str], lines: list[list[str]]) -> str:
-    """A text table. Columns are as wide as needed, the first one is left-aligned."""
+def table(header: list[str], lines: list[list[str]], texts: int = 1) -> str:
+    """A text table. Columns are as wide as needed; the first ones, as many as TEXTS says, are left-aligned."""
     widths = [max(len(line[i]) for line in [header, *lines]) for i in range(len(header))]
     return "\n".join(
-        "  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths))).rstrip()
+        "  ".join(cell.ljust(w) if i < texts else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths))).rstrip()
         for line in [header, *lines]
     )
 

@@ -16,24 +16,19 @@ from __future__ import annotations
 
 import pathlib
 import sys
-from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent))
-from lab import stress  # noqa: E402
+from lab import results, stress  # noqa: E402
 
 RESULTS, QUICK_RESULTS = stress.results("abuse"), stress.results("abuse", quick=True)
 
 
-def report(rows: list[dict[str, Any]]) -> str:
-    lines = [f"{'attack':<20} {'what':<58} {'done':>10} {'unit':<11} {'s':>4} {'ratio':>5} {'errors':>6} {'RSS MiB':>7} {'files':>5} {'goroutines':>10}"]
-    for r in rows:
-        lines.append(
-            f"{r['attack']:<20} {r['doc']:<58} {r['done']:>10} {r['unit']:<11} {r['seconds']:>4.0f} {r['good_ratio']:>5.2f} {r['good_errors']:>6}"
-            f" {r['rss_max_bytes'] / 2**20:>7.1f} {r['files_max']:>5} {r['goroutines_max']:>10}"
-        )
+def report(rows: list[results.Row]) -> str:
     before, after = rows[0]["before_all"], rows[0]["after_all"]
-    lines.append(f"before: {before['files']} files, {before['goroutines']} goroutines; after: {after['files']} files, {after['goroutines']} goroutines")
-    return "\n".join(lines)
+    return results.table(["attack", "what", "done", "unit", "s", "ratio", "errors", "RSS MiB", "files", "goroutines"], [
+        [r["attack"], r["doc"], str(r["done"]), r["unit"], f"{r['seconds']:.0f}", f"{r['good_ratio']:.2f}", str(r["good_errors"]),
+         f"{r['rss_max_bytes'] / 2**20:.1f}", str(r["files_max"]), str(r["goroutines_max"])] for r in rows], texts=2) + (
+        f"\nbefore: {before['files']} files, {before['goroutines']} goroutines; after: {after['files']} files, {after['goroutines']} goroutines")
 
 
 if __name__ == "__main__":

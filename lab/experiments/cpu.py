@@ -13,21 +13,16 @@ from __future__ import annotations
 
 import pathlib
 import sys
-from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent))
-from lab import stress  # noqa: E402
+from lab import results, stress  # noqa: E402
 
 RESULTS, QUICK_RESULTS = stress.results("cpu"), stress.results("cpu", quick=True)
 
 
-def report(rows: list[dict[str, Any]]) -> str:
-    lines = [f"{'link':<16} {'what':<30} {'contender':<20} {'CPU-s/GB':>8} {'least':>6} {'most':>6} {'ratio':>6}"]
-    for r in rows:
-        lines.append(
-            f"{r['link']:<16} {r['what']:<30} {r['contender']:<20} {r['median']:>8.2f} {r['least']:>6.2f} {r['most']:>6.2f} {r['ratio']:>6.3f}"
-        )
-    return "\n".join(lines)
+def report(rows: list[results.Row]) -> str:
+    return results.table(["link", "what", "contender", "CPU-s/GB", "least", "most", "ratio"], [
+        [r["link"], r["what"], r["contender"], f"{r['median']:.2f}", f"{r['least']:.2f}", f"{r['most']:.2f}", f"{r['ratio']:.3f}"] for r in rows], texts=3)
 
 
 if __name__ == "__main__":

@@ -15,24 +15,19 @@ from __future__ import annotations
 
 import pathlib
 import sys
-from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent))
-from lab import stress  # noqa: E402
+from lab import results, stress  # noqa: E402
 
 RESULTS, QUICK_RESULTS = stress.results("fleet"), stress.results("fleet", quick=True)
 
 
-def report(rows: list[dict[str, Any]]) -> str:
-    lines = [f"{'peers':>5} {'connections':>11} {'s':>4} {'transfers':>9} {'GB':>6} {'errors':>6} {'RSS MiB':>7} {'ceiling':>7} {'Jain':>5}"
-             f" {'greedy/mean':>11} {'revoked after ms':>16} {'its left':>8} {'others ended':>12}"]
-    for r in rows:
-        lines.append(
-            f"{r['peers']:>5} {r['connections']:>11} {r['seconds']:>4.0f} {r['transfers']:>9} {r['bytes'] / 1e9:>6.1f} {r['errors']:>6}"
-            f" {r['rss_mib']:>7.0f} {r['ceiling_mib']:>7.0f} {r['jain']:>5.3f} {r['greedy_over_mean']:>11.2f} {r['revoked_ms']:>16.0f}"
-            f" {r['revoked_still_open']:>8} {r['others_ended']:>12}"
-        )
-    return "\n".join(lines)
+def report(rows: list[results.Row]) -> str:
+    header = ["peers", "connections", "s", "transfers", "GB", "errors", "RSS MiB", "ceiling", "Jain", "greedy/mean", "revoked after ms", "its left", "others ended"]
+    return results.table(header, [
+        [str(r["peers"]), str(r["connections"]), f"{r['seconds']:.0f}", str(r["transfers"]), f"{r['bytes'] / 1e9:.1f}", str(r["errors"]),
+         f"{r['rss_mib']:.0f}", f"{r['ceiling_mib']:.0f}", f"{r['jain']:.3f}", f"{r['greedy_over_mean']:.2f}", f"{r['revoked_ms']:.0f}",
+         str(r["revoked_still_open"]), str(r["others_ended"])] for r in rows], texts=0)
 
 
 if __name__ == "__main__":
