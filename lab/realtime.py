@@ -186,17 +186,18 @@ def rowless(path: pathlib.Path) -> str:
 def notes(rows: list[Row]) -> str:
     """Notes for the reader of a table of rows."""
     builds = len({r["binary"] for r in rows})
-    text = (f"{len(rows)} runs{f' of {builds} builds, and ratios are of runs of the same one' * (builds > 1)}; emulator's mean lag at most {max(r['lag_ms'] for r in rows):.2f} ms;"
-            f" {each(rows, lambda r: r['retries'] - r.get('retries_cpu', 0))} runs discarded for a lag of {medium.LAG_LIMIT_MS:g} ms or more,"
-            f" {each(rows, lambda r: r.get('retries_cpu', 0))} because the ends waited for a processor in {100 * CPU_LIMIT:.0f} % of the time or more,"
-            f" {each(rows, lambda r: r['failures'])} repeated after a failure.")
+    text = (f"{len(rows)} runs{f' of {builds} builds; each ratio is of runs of one build' * (builds > 1)}."
+            f" The emulator's mean lag is at most {max(r['lag_ms'] for r in rows):.2f} ms."
+            f"\nDiscarded runs: {each(rows, lambda r: r['retries'] - r.get('retries_cpu', 0))} for a mean lag of {medium.LAG_LIMIT_MS:g} ms or more,"
+            f" {each(rows, lambda r: r.get('retries_cpu', 0))} because the ends waited for a processor in {100 * CPU_LIMIT:.0f} % of the time or more."
+            f" Repeated after a failure: {each(rows, lambda r: r['failures'])}.")
     above = sum(r["cpu_pressure"] >= CPU_LIMIT for r in rows)
     if above:
-        text += (f"\n{above} of them have more than that: of the whole machine, from before there was this rule, or in an experiment that"
-                 " counts all runs (docs/lab.md).")
+        text += (f"\nIn {above} of the runs, the ends waited for a processor as long as that: the experiment counts all runs, or the run is older than"
+                 " the rule, and its figure is of the whole machine (docs/lab.md).")
     busy = [r["load"] for r in rows if r.get("load", 0) > BUSY_LOAD]
     if busy:
-        text += f"\n{len(busy)} of them on a machine with other work (load average above {BUSY_LOAD:g}, up to {max(busy):.1f})."
+        text += f"\nIn {len(busy)} of the runs, the machine had other work (load average above {BUSY_LOAD:g}, up to {max(busy):.1f})."
     return text
 
 

@@ -97,6 +97,7 @@ def section(module_name: str, figures: list[str], lines: list[list[str]], quick:
     """An experiment's section. LINES are its lines of the papers' table."""
     module = importlib.import_module(module_name)
     title, about = (module.__doc__ or "").strip().split("\n", 1)
+    title = title.removesuffix(".")
     # only those who run it need to know what it writes and how it continues
     about = "\n\n".join(p for p in about.strip().split("\n\n") if not p.startswith("Writes "))
     text = f"## {title}\n\n{about}\n\nMade by `{command(module_name)}`"
@@ -109,11 +110,11 @@ def section(module_name: str, figures: list[str], lines: list[list[str]], quick:
     simulated = [row for row in rows if "digest" in row]
     old = sum(row["digest"] != simulation.digest(row["form"]) for row in simulated)
     if old:
-        text += f"**{old} of these runs are of earlier sources of the simulation or the policy, and to be replaced.**\n\n"
+        text += f"**{old} of these runs were made with earlier sources of the simulation or the policy, and are to be repeated.**\n\n"
     carried = sum("carried" in row and row["digest"] == simulation.digest(row["form"]) for row in simulated)
     if carried:
-        text += (f"{carried} of these runs are of earlier sources; a change since then is not meant for them, and some of each kind,"
-                 " made again, came out the same to the last digit (`lab/carry.py`).\n\n")
+        text += (f"{carried} of these runs were made with earlier sources. No change since then is meant for them: some runs of each kind were"
+                 " made again, and came out the same to the last digit (`lab/carry.py`).\n\n")
     if without := realtime.rowless(path):
         text += f"**{without}**\n\n"
     text += f"```\n{module.report(rows)}\n```\n"

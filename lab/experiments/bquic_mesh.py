@@ -13,11 +13,11 @@ Here: one axis varies at a time around 3 hops on one channel, 802.11n MCS7 at
 vary together, and other rates, sizes and directions follow. The server is at the end
 of those 20 ms. "bquic-x2" loads two halves at once over two connections (the
 thesis's H2-Parallel). The interference is another network that offers
-10 Mbit/s of single packets on the (first) channel. "udp" is the ceiling, whatever the
-programs: the best of floods at eight loads; "of udp" is of the medians. "queue" is the sender's
+10 Mbit/s of single packets on the (first) channel. "udp" is the ceiling for any program:
+the best of floods at eight loads. "of udp" is the ratio of the medians. "queue" is the sender's
 smoothed RTT minus its least one, without the first third of the transfer. Every repetition is
-one seed and one medium for all contenders, which take turns. Contenders without a ratio were
-run with other programs than tcp and standard, at another time.
+one seed and one medium for all contenders, which take turns. A contender without a ratio was
+run at another time than tcp and standard, with other programs.
 
 Writes results/bquic-mesh.json (rows: lab/realtime.py) and
 docs/results/bquic-mesh.svg. An interrupted run continues where it stopped.

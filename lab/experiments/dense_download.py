@@ -12,9 +12,10 @@ Here: ns-3 with wifirrd's own policy.c (lab/ns3). The gain that counts is over
 today's AP (mac80211: CoDel flow queues, airtime fairness); the paper's AP
 is shown beside it. One axis varies at a time around the centre: 30 stations, 802.11g,
 Minstrel, today's AP, a constant 200 kbit/s up from each station that continues after
-its download. Completion is counted from each client's own start. There are five seeds, on which turns were
-chosen, and fifteen of ours and of no scheduler where their interval contains 0.98, below which ours counts as
-slower. Crowds have other seeds (docs/lab.md, "A crowded cell"). Runs "2/5": two have a gain; in the others nobody finishes, or there is no pair.
+its download. Completion is counted from each client's own start. Each cell has five seeds, on which turns were
+chosen. Where these do not tell whether ours is slower than no scheduler (the interval of the gain contains 0.98),
+both have fifteen. Crowds have other seeds (docs/lab.md, "A crowded cell"). Runs "2/5": two of five runs have a
+gain; in the others, nobody finishes within the limit, or the run to compare with is missing.
 
 Writes results/dense-download.json (rows: lab/simulation.py) and
 docs/results/dense-download*.svg. An interrupted run continues where it stopped.
@@ -412,7 +413,7 @@ def report(rows: list[Row]) -> str:
     if of_all := {what: gains for what, (gains, *_) in shipped(rows).items()}:
         least = min(of_all, key=lambda what: interval(of_all[what])[0])
         text += (f"\n\nThe defaults gain {results.geomean([interval(gains)[0] for gains in of_all.values()]):.2f} in the geometric mean of"
-                 f" {len(of_all)} crowds, and least, {spread(of_all[least])}, in {least}.")
+                 f" {len(of_all)} crowds. The least gain, {spread(of_all[least])}, is in {least}.")
     lost = losses(rows)
     text += "\n\n" + (results.table(["ours loses in", "form", "how"], lost) if lost else "Ours loses in no cell.")
     text += "\n\n" + results.table(["the paper's AP, worst completion", "paper", "here", ""], paper(rows))

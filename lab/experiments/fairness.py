@@ -6,9 +6,9 @@ The paper (BQUIC, WCNC 2019): over WiFi, TCP starves stock QUIC, while TCP and
 BQUIC share about equally; on a wire BQUIC is no more aggressive than QUIC.
 Thesis 2019, section 5.6: QUIC v39 takes twice what one TCP connection gets.
 
-Here: one QUIC download beside 1, 2 or 4 by TCP CUBIC from the same server, and
-bquic beside standard; and one more of TCP in its place. "wifi" is 802.11n over one hop with mac80211's queues,
-which separate flows by themselves; "wifi, fifo" is one queue of 512 packets,
+Here: one QUIC download beside 1, 2 or 4 downloads by TCP CUBIC from the same
+server; one more download by TCP in its place; and bquic beside standard. "wifi" is
+802.11n over one hop with mac80211's queues, which separate flows by themselves; "wifi, fifo" is one queue of 512 packets,
 as in the papers' AP; "wired" is 50 Mbit/s, 20 ms, 100 packets. Throughput is
 counted in IP bytes at the receiver. "of its share" is 1 if the flow gets as much
 as the others on average. "left" is what the TCP flows together have, over what they have beside

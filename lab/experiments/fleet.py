@@ -5,8 +5,8 @@
 
 300 relays, each a separate peer with its own token and address, keep 20 connections each open through one gateway with
 `memory` 512 (its ceiling is 32 MiB more). Each connection loads 1 KiB to 1 MiB, and then a new one replaces it. Every byte is
-compared. One relay tries to open ten times as many connections, of 16 MiB each (in `make test`, which has fewer peers and less memory, that is more
-than the gateway allows). Tunnels that it does not get do not count as errors. No other error is allowed, and Jain's
+compared. One relay tries to open ten times as many connections, of 16 MiB each. (In `make test`, with fewer peers and less memory, that is more
+than the gateway allows.) Tunnels that it does not get do not count as errors. No other error is allowed, and Jain's
 index of the peers' throughput must be at least 0.9. Then all relays hold 20 connections, and one peer is removed from the configuration: all of
 its tunnels must end, and no others.
 """

@@ -8,13 +8,14 @@ applications, and a few small trees, which vote. HTTP/1 and HTTP/2 are the proto
 application, even if HTTP carries it: video by ranges, updates, files. Classes by protocol alone do not work: a tree
 classifies less than two thirds of unseen applications correctly.
 
-What is learnt from, what decides and what is held out is in [lab.md](lab.md#flows-what-is-learnt-from-and-what-is-reported). A record's duration is not a
-feature: it depends on the path
-(direct or through the relay), which is what the relay compares, and here on the load of the machine. The table shows what it would have contributed.
-Where a class is missed: programs that load a few things by HTTP/1.1 with long requests (mail, calendars, pip) have the records of a browser's HTTP/1,
-those that load tiles, segments or pictures (maps, radio, messengers) the records of its HTTP/2, and browsers' few large or many small images those of videos and
-of messages. Two fifths of the dialogues have TLS handshakes as long as a browser's, with keys of X25519MLKEM768: the length of a handshake alone tells little.
-The target, 90 % of each class, is missed; what was tried since, and what it gave, is there, too.
+[lab.md](lab.md#flows-what-is-learnt-from-and-what-is-reported) says what is learnt from, what decides, and what is held out. A record's duration
+is not a feature: it depends on the path (direct or through the relay), which is what the relay compares, and here on the load of the machine.
+The table shows what it would have contributed.
+
+The target, 90 % of each class, is missed; lab.md says what was tried since. These records are alike: those of programs that load a few things by
+HTTP/1.1 with long requests (mail, calendars, pip) and of a browser's HTTP/1; those of programs that load tiles, segments or pictures (maps, radio,
+messengers) and of its HTTP/2; and those of browsers' few large or many small images and of videos and messages. Two fifths of the dialogues have
+TLS handshakes as long as a browser's, with keys of X25519MLKEM768: the length of a handshake alone tells little.
 
 Writes results/flows.json (a row has the flows of one activity of an application), docs/results/flows.svg, and the trees as Go:
 package/bquic-gateway/src/internal/proof/tree.go.

@@ -171,7 +171,7 @@ def report(rows: list[Row]) -> str:
     text = results.table(["beside", "what", "contender", "median ms", "90 %", "99 %", "/tcp", "bulk Mbit/s", "at most", "", "lost", "runs"], lines)
     base, relayed = (of(rows, {"downloads": 1}, clients.WHAT[0], c) for c in CONTENDERS)
     if gain := realtime.gains(base, relayed, "bulk_mbps"):
-        text += (f"\n\nThe download itself, beside all these, {CENTRE['beyond_ms']} ms: {spread(gain, '.3f')} of that by tcp,"
+        text += (f"\n\nThe download itself, beside all these, {CENTRE['beyond_ms']} ms, is {spread(gain, '.3f')} times as fast as by tcp;"
                  f" at least {LEAST_BULK}: {'met' if interval(gain)[0] >= LEAST_BULK else 'MISSED'}")
     return text + "\n\n" + realtime.notes([r for r in rows if r["what"] == clients.WHAT[0]])  # a run has a row for each
 

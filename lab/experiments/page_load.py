@@ -26,7 +26,8 @@ has arrived, by HTTP/1.1 on up to six connections ("h1") and by HTTP/2
 on one ("h2"); times are from the first packet to the last byte. "at best" is what no relay
 can shorten: a page's time with the loader at the gateway, without a mesh, or that of its
 bytes at the mesh's ceiling, whichever is longer. Chromium itself loads three pages, too,
-if the processors allow. Two more scenes have the 20 ms in the relay's own leg, and another client of the node that downloads at the same time.
+if the processors allow. In one more scene, the 20 ms are in the relay's own leg; in another,
+a second client of the node downloads at the same time.
 
 Writes results/page-load.json (rows: lab/realtime.py) and
 docs/results/page-load.svg. An interrupted run continues where it stopped.

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each rule and number of the sender `congestion rate` is worth.
 
-In virtual time: the sender without one rule, or with half or twice one number, relative to the unchanged sender, on the same random
-paths (one run each), transfers five times as long on some of them, legs of 802.11 (10 to 20 MB, two of four without RTT) and wires
-shared with one CUBIC flow.
-"as it is" is run three times: the differences of the second and third run are chance. "paths", "long" and "legs" are the geometric mean of
-throughput, "worst" is the worst path, "queue" is the smoothed RTT minus the minimum, plus 1 ms, in the longer transfers and on the legs.
-"shares" is the geometric mean distance from an equal share (1: equal), and the last column is the share farthest from it.
+In virtual time: the sender without one rule, or with half or twice one number, over the unchanged sender. Both run on the same random
+paths (one run each), with transfers five times as long on some of them, on legs of 802.11 (10 to 20 MB, two of four without RTT), and on
+wires shared with one CUBIC flow. "as it is" is run three times: what differs in the second and third run is chance. "paths", "long" and
+"legs" are the geometric mean of throughput, "worst" is the worst path, "queue" is the smoothed RTT minus the minimum, plus 1 ms, in the
+longer transfers and on the legs. "shares" is the geometric mean distance from an equal share (1: equal), and the last column is the share
+farthest from it.
 
 Writes results/rules.json (rows: change, seed, what, cell, value). An interrupted run continues where it stopped.
 """

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each rule and number of WiFiRR is worth.
 
-The simulation (lab/ns3) with wifirrd's own files, but without one rule, or with about half or twice one number: how much sooner
-the last client is ready than with the unchanged files (above 1: sooner), on the same seeds, which nothing was chosen on. The first
-line has the unchanged files' gain over the access point alone. Rules of trials only matter in long crowds. A rule whose removal costs
-nothing here is there for another case: the column "for" names it.
+The simulation (lab/ns3) runs wifirrd's own files without one rule, or with about half or twice one number. The table shows how much
+sooner the last client is ready than with the unchanged files (above 1: sooner), on the same seeds. Nothing was chosen on these seeds.
+The first line has the gain of the unchanged files over the access point alone. Rules of trials matter only in long crowds. If the
+removal of a rule costs nothing here, the rule is there for another case, which the column "for" names.
 
 Writes results/sensitivity.json (rows: parameter, factor, cell, gain; factor 0 is without the rule). An interrupted run continues where it stopped.
 """

@@ -10,8 +10,8 @@ does not count.
 
 Off: no relay runs. On: "first" is the
 first download after the start of the relay, "bulk" is 10 MB, "four" is 2.5 MB by each of four connections, "page" is ten times 20
-objects of 40 KB by six new connections. Each repetition begins with another level, and every second one with on; that was not so at
-first, and the last lines say how many of the runs began with on.
+objects of 40 KB by six new connections. Each repetition begins with another level, and every second one begins with on. At first, all
+began with off: below the table stands how many of the runs began with on.
 Even with nothing carried, a page sometimes takes a second longer, with the relay and without: the full queue has dropped a SYN.
 The ratio is of the medians, off to on (more than 1: on is faster), with the interval of the pairs of repetitions.
 

@@ -232,8 +232,8 @@ def report(rows: list[Row]) -> str:
             text += f"\n\n{contender}: {len(some)} transfers are too few for a tree"
             continue
         tree, order, right = learnt(some)
-        text += (f"\n\n{contender}, {len(some)} transfers, each classified by what the others, over the same media, have taught: {right:.0%} correct; by information gain: "
-                 + ", ".join(f"{f} {v:.2f}" for f, v in order) + f"\n{tree}")
+        text += (f"\n\n{contender}: of {len(some)} transfers, a tree learnt from all others, over the same media, classifies {right:.0%} correctly."
+                 " Features by information gain: " + ", ".join(f"{f} {v:.2f}" for f, v in order) + f"\n{tree}")
     if len(rows) >= 24:
         text += "\n\nFeatures that predict a transfer's share of the fastest one over its medium: " + ", ".join(
             f"{f} {v:.2f}" for f, v in importance(rows)[:6])

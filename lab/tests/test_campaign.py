@@ -66,7 +66,7 @@ def test_a_failure_is_told(tmp_path: pathlib.Path) -> None:
 
     it = campaign(tmp_path)
     it.add({"repetition": 1}, "a", run, "")
-    assert it.rows[0]["failures"] == 1 and "1 (a 1) repeated after a failure" in realtime.notes(it.rows)
+    assert it.rows[0]["failures"] == 1 and "Repeated after a failure: 1 (a 1)." in realtime.notes(it.rows)
 
 
 def test_failures_that_ended_an_experiment_are_told(tmp_path: pathlib.Path) -> None:
@@ -123,8 +123,8 @@ def test_contenders_take_turns(monkeypatch: pytest.MonkeyPatch, tmp_path: pathli
 def test_whose_runs_were_discarded_is_told() -> None:
     """All of one contender: those that waited for a processor may have been its slow ones."""
     told = realtime.notes([row(), row(contender="relay", retries=3, retries_cpu=2), row(contender="relay", retries=2, retries_cpu=2, failures=1)])
-    assert "1 (relay 1) runs discarded for a lag" in told and "4 (relay 4) because the ends waited" in told and "1 (relay 1) repeated" in told
-    assert "0 runs discarded" in realtime.notes([row()])
+    assert "Discarded runs: 1 (relay 1) for a mean lag" in told and "4 (relay 4) because the ends waited" in told and "failure: 1 (relay 1)." in told
+    assert "Discarded runs: 0 for" in realtime.notes([row()])
 
 
 def test_bquic_is_an_experiment_like_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
@@ -148,7 +148,7 @@ def test_bquic_is_an_experiment_like_the_others(monkeypatch: pytest.MonkeyPatch,
     assert len(mesh_seeds) == 2 * (media - 1 + contenders)  # with loss, each has a new medium
     args.repetitions = 1
     assert experiment.run(args, tmp_path / "rows.json") == there == results.read(tmp_path / "rows.json")
-    assert "60 runs; " in experiment.report(there)
+    assert "60 runs. " in experiment.report(there)
     experiment.CADDY.write_text("another version")
     assert len(experiment.run(args, tmp_path / "rows.json")) == media * contenders
 

@@ -311,7 +311,7 @@ def test_losses_with_the_defaults_are_told(seconds: float, upload: float, told: 
     crowd = {**simulation.CENTRE, **dict.fromkeys(simulation.FIGURES, 1), **dense_download.CROWD, "file_mb": dense_download.CROWD_MB, "worst_s": 10, "unfinished": 0}
     rows = [{**crowd, "seed": 18}, {**crowd, **simulation.SHIPPED["11n"], "seed": 18, "worst_s": seconds, "upload_delivered_kbit": upload}]
     assert [line[1:] for line in dense_download.losses(rows)] == ([["defaults", told]] if told else [])
-    assert f"The defaults gain {10 / seconds:.2f} in the geometric mean of 1 crowds, and least, {10 / seconds:.2f}, in phy=11n." in dense_download.report(rows)
+    assert f"The defaults gain {10 / seconds:.2f} in the geometric mean of 1 crowds. The least gain, {10 / seconds:.2f}, is in phy=11n." in dense_download.report(rows)
 
 
 def test_what_few_runs_do_not_tell_gets_more() -> None:
