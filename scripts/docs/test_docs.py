@@ -69,7 +69,7 @@ def test_links(page: pathlib.Path) -> None:
 
 @page
 def test_spelling(page: pathlib.Path) -> None:
-    """British English. What aspell does not know, and is right, belongs into words.txt beside this file."""
+    """British English. What aspell does not know, and is right, belongs in words.txt beside this file."""
     unknown = output("aspell", "--lang=en_GB", "--encoding=utf-8", f"--personal={WORDS}", "list", input=prose(page.read_text()))
     assert not sorted(set(unknown.split()))
 
