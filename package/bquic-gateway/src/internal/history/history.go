@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// Every is the time between two samples.
-	Every = time.Minute
-	// Samples is how many are kept: 12 hours, in 14 KiB.
-	Samples = 720
+	// every is the time between two samples.
+	every = time.Minute
+	// samples is how many are kept: 12 hours, in 14 KiB.
+	samples = 720
 )
 
 // Counters are a daemon's counts since its start, and its current values.
@@ -43,7 +43,7 @@ type sample struct{ down, up, perAck, rtt, minRTT float32 }
 // A History is the ring. Its zero value is empty.
 type History struct {
 	mu     sync.Mutex
-	ring   [Samples]sample
+	ring   [samples]sample
 	count  int // of all samples ever
 	at     time.Time
 	before Counters
@@ -72,13 +72,13 @@ func (h *History) Add(now time.Time, c Counters) {
 		s.perAck = float32(c.Packets-was.Packets) / float32(c.Acks-was.Acks)
 	}
 	s.rtt, s.minRTT = float32(c.rtt/c.weight), float32(c.minRTT/c.weight) // NaN without a connection
-	h.ring[h.count%Samples] = s
+	h.ring[h.count%samples] = s
 	h.count++
 }
 
 // Run adds a sample every minute, from now until ctx ends.
 func (h *History) Run(ctx context.Context, read func() Counters) {
-	tick := time.NewTicker(Every)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	h.Add(time.Now(), read())
 	for {
@@ -105,8 +105,8 @@ type Report struct {
 func (h *History) Report() Report {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := Report{Every: Every.Seconds()}
-	n := min(h.count, Samples)
+	r := Report{Every: every.Seconds()}
+	n := min(h.count, samples)
 	for _, of := range []struct {
 		to    *[]number
 		value func(s *sample) float32
@@ -119,7 +119,7 @@ func (h *History) Report() Report {
 	} {
 		*of.to = make([]number, n)
 		for i := range n {
-			(*of.to)[i] = number(of.value(&h.ring[(h.count-n+i)%Samples]))
+			(*of.to)[i] = number(of.value(&h.ring[(h.count-n+i)%samples]))
 		}
 	}
 	return r

@@ -48,7 +48,7 @@ func TestAdd(t *testing.T) {
 	} {
 		var h History
 		for i, c := range tc.counters {
-			h.Add(at.Add(time.Duration(i)*Every), c)
+			h.Add(at.Add(time.Duration(i)*every), c)
 		}
 		if got := text(t, &h); got != tc.want {
 			t.Errorf("%s:\n%s, not\n%s", tc.name, got, tc.want)
@@ -63,12 +63,12 @@ func TestBounded(t *testing.T) {
 		t.Errorf("a history takes %d bytes", size)
 	}
 	at := time.Unix(1000, 0)
-	for i := range 3*Samples + 1 {
-		h.Add(at.Add(time.Duration(i)*Every), Counters{Down: uint64(i) * uint64(i) * 1e12})
+	for i := range 3*samples + 1 {
+		h.Add(at.Add(time.Duration(i)*every), Counters{Down: uint64(i) * uint64(i) * 1e12})
 	}
 	r := h.Report()
-	if len(r.Down) != Samples || r.Down[0] >= r.Down[1] || r.Down[Samples-2] >= r.Down[Samples-1] {
-		t.Errorf("%d samples, from %v to %v", len(r.Down), r.Down[0], r.Down[Samples-1])
+	if len(r.Down) != samples || r.Down[0] >= r.Down[1] || r.Down[samples-2] >= r.Down[samples-1] {
+		t.Errorf("%d samples, from %v to %v", len(r.Down), r.Down[0], r.Down[samples-1])
 	}
 	if got := text(t, &h); len(got) > 60<<10 || strings.Contains(got, "NaN") {
 		t.Errorf("an answer of %d bytes", len(got)) // there are two daemons, and rpcd accepts 256 KiB
@@ -84,7 +84,7 @@ func TestRun(t *testing.T) {
 			down += 75
 			return Counters{Down: down}
 		})
-		time.Sleep(3*Every + time.Second)
+		time.Sleep(3*every + time.Second)
 		if got := h.Report().Down; len(got) != 3 || got[0] != 10 || got[2] != 10 {
 			t.Errorf("after three minutes: %v", got)
 		}

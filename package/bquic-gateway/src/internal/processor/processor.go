@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// Interval is how often Tick is to be called, and Rest how often while there is nothing to learn.
-	Interval = 250 * time.Millisecond
-	Rest     = time.Second
+	// Interval is how often Tick is to be called, and restInterval how often while there is nothing to learn.
+	Interval     = 250 * time.Millisecond
+	restInterval = time.Second
 	// RehearsalTime is how long a rehearsal lasts: several periods of a cgroup's
 	// quota, which are 100 ms by default (Documentation/scheduler/sched-bwc.rst).
 	RehearsalTime = 500 * time.Millisecond
 	// BitePause is what a rehearsal sleeps after each Bite.
 	BitePause = 5 * time.Millisecond
 
-	// AssumedPath is the assumed rate, in bytes per second, of a path that has not shown
+	// assumedPath is the assumed rate, in bytes per second, of a path that has not shown
 	// its own. It is more than TCP gets over a hop of 802.11n or Fast Ethernet, so a
 	// slower processor takes nothing until the path has shown its rate.
-	AssumedPath = 100e6 / 8
+	assumedPath = 100e6 / 8
 
 	// To begin, the share that may be used must be this much larger than the share needed
 	// to carry all of the path; to go on, it must be as large.
@@ -55,16 +55,16 @@ const (
 	// less, it shows the cost of an idle process.
 	costFloor = 32 << 10
 
-	// The result of a rehearsal is valid for ProofAge. A tick that is late by more than
+	// The result of a rehearsal is valid for proofAge. A tick that is late by more than
 	// lateness casts doubt on it, and causes a new one, at most once per doubtPause.
-	ProofAge   = time.Minute
+	proofAge   = time.Minute
 	lateness   = 20 * time.Millisecond
 	doubtPause = 10 * time.Second
 
-	// A processor that was too slow is tried again after MinPause, then after twice that,
-	// up to MaxPause. The pause starts over once the processor has been fast enough for calm.
-	MinPause = time.Second
-	MaxPause = 2 * time.Minute
+	// A processor that was too slow is tried again after minPause, then after twice that,
+	// up to maxPause. The pause starts over once the processor has been fast enough for calm.
+	minPause = time.Second
+	maxPause = 2 * time.Minute
 	calm     = 10 * time.Minute
 
 	// A reason against taking all counts when it has persisted for this many ticks: a path
@@ -158,7 +158,7 @@ func New(now time.Time, share float64, cost time.Duration, bytes int) *Processor
 		time:  cost.Seconds() / float64(bytes) * startWeight,
 		bytes: startWeight,
 		since: now,
-		pause: MinPause,
+		pause: minPause,
 		again: now,
 		got:   math.Inf(1),
 		busy:  true,
@@ -184,7 +184,7 @@ func (p *Processor) path() float64 {
 	if rate := max(p.rate, p.older); rate > 0 {
 		return rate
 	}
-	return AssumedPath
+	return assumedPath
 }
 
 // Fills reports whether what this process moves takes more than half of what the path has shown.
@@ -208,7 +208,7 @@ func (p *Processor) Tick(now time.Time, s Sample) (pace float64) {
 	pace = p.decide(now)
 	p.next = Interval
 	if p.quiet >= plateau && pace == 0 && !p.rehearsing && p.over == 0 && (p.takes != All || p.slow == 0) {
-		p.next = Rest
+		p.next = restInterval
 	}
 	return pace
 }
@@ -260,7 +260,7 @@ func (p *Processor) learn(now time.Time, seconds float64, s Sample) {
 	}
 	p.rate = max(p.rate, all.rate())
 	if p.path() < before && p.takes != All { // a slower path is worth a new attempt
-		p.again, p.pause = now, MinPause
+		p.again, p.pause = now, minPause
 	}
 }
 
@@ -293,7 +293,7 @@ func (p *Processor) decide(now time.Time) (pace float64) {
 		p.slow = 0
 	}
 	if p.takes != Nothing && now.Sub(p.since) >= calm {
-		p.pause = MinPause
+		p.pause = minPause
 	}
 	switch {
 	case p.takes == All && p.over >= persistent:
@@ -303,7 +303,7 @@ func (p *Processor) decide(now time.Time) (pace float64) {
 	case p.takes == All && p.slow >= persistent:
 		p.withdraw(now, Small)
 	case p.takes == All:
-		doubt := p.late && now.Sub(p.rehearsed) >= doubtPause || now.Sub(p.rehearsed) >= ProofAge
+		doubt := p.late && now.Sub(p.rehearsed) >= doubtPause || now.Sub(p.rehearsed) >= proofAge
 		if doubt && !p.rehearsing {
 			return p.rehearse(now, need*staySlack)
 		}
@@ -365,7 +365,7 @@ func (p *Processor) withdraw(now time.Time, takes Takes) {
 
 func (p *Processor) wait(now time.Time) {
 	p.again = now.Add(p.pause)
-	p.pause = min(2*p.pause, MaxPause)
+	p.pause = min(2*p.pause, maxPause)
 }
 
 func (p *Processor) change(now time.Time, takes Takes) {
@@ -412,7 +412,7 @@ func (p *Processor) Status() Status {
 	}
 	switch {
 	case p.Takes() == All:
-	case p.busy && p.pause == MinPause:
+	case p.busy && p.pause == minPause:
 		st.Why, st.Reason = WhyMeasuring, "the processor is being measured"
 	case p.busy:
 		st.Why, st.Reason = WhyBusy, fmt.Sprintf("the processor is busy: it carries %s now, %s", Rate(st.Carries), path)

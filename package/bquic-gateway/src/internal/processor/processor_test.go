@@ -37,7 +37,7 @@ type node struct {
 var epoch = time.Unix(1e9, 0)
 
 func newNode(share, cost, guess float64) *node {
-	n := &node{now: epoch, cost: cost, idle: 1, quota: 1, path: AssumedPath, noise: func() float64 { return 1 }}
+	n := &node{now: epoch, cost: cost, idle: 1, quota: 1, path: assumedPath, noise: func() float64 { return 1 }}
 	n.p = New(epoch, share, time.Duration(guess*1e12), 1e3)
 	return n
 }
@@ -174,7 +174,7 @@ func TestRehearsalWhileCarrying(t *testing.T) {
 // TestRehearsalIsNotLoad: the time that rehearsals take is not shown as used, and costs nothing.
 func TestRehearsalIsNotLoad(t *testing.T) {
 	n := newNode(0.5, 0.5/(200*mbit), 0.5/(200*mbit))
-	for n.now.Before(epoch.Add(3 * ProofAge)) {
+	for n.now.Before(epoch.Add(3 * proofAge)) {
 		n.step()
 		if st := n.p.Status(); st.Used > 0 {
 			t.Fatalf("nothing is carried, and after %d rehearsals: %+v", n.asked, st)
@@ -214,7 +214,7 @@ func TestStarvedIdle(t *testing.T) {
 	n := newNode(0.5, 0.5/(200*mbit), 0.5/(200*mbit))
 	n.pass(2 * time.Second)
 	n.quota = 0.01
-	n.pass(ProofAge + 2*time.Second)
+	n.pass(proofAge + 2*time.Second)
 	if n.p.Takes() != Nothing {
 		t.Errorf("starved while idle: %+v", n.p.Status())
 	}
@@ -423,9 +423,9 @@ func TestNoFlapping(t *testing.T) {
 			}
 			n.pass(time.Duration(r.ExpFloat64() * float64(20*time.Second)))
 		}
-		// The pause after each failure doubles up to MaxPause, and starts over when a path's
+		// The pause after each failure doubles up to maxPause, and starts over when a path's
 		// rate becomes known, or after a calm time.
-		limit := 2 * (hours*int(time.Hour/MaxPause) + 40)
+		limit := 2 * (hours*int(time.Hour/maxPause) + 40)
 		if n.switches > limit {
 			t.Errorf("seed %d: %d switches in %d hours, more than %d", seed, n.switches, hours, limit)
 		}

@@ -25,7 +25,7 @@ func TestRest(t *testing.T) {
 	for now.Before(epoch.Add(time.Hour)) {
 		tick()
 	}
-	if p.Takes() != All || rehearsals > int(time.Hour/ProofAge)+1 || ticks > int(time.Hour/Rest)*11/10 {
+	if p.Takes() != All || rehearsals > int(time.Hour/proofAge)+1 || ticks > int(time.Hour/restInterval)*11/10 {
 		t.Errorf("in an hour it has ticked %d times and rehearsed %d times, and takes %s", ticks, rehearsals, p.Takes())
 	}
 	s.Idle = false
@@ -36,7 +36,7 @@ func TestRest(t *testing.T) {
 	for range plateau {
 		tick()
 	}
-	if p.Next() != Rest {
+	if p.Next() != restInterval {
 		t.Errorf("after the last connection, the next tick is due after %s", p.Next())
 	}
 	s.Path.In.Bytes += 1e6

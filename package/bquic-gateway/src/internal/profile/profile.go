@@ -94,7 +94,7 @@ func Builtin() []Profile {
 	ps := slices.Clone(builtin)
 	for i := range ps {
 		for _, v := range ps[i].Values {
-			if err := Lookup(v.Param).Set(&ps[i].Burst, v.Text); err != nil {
+			if err := lookup(v.Param).Set(&ps[i].Burst, v.Text); err != nil {
 				panic(fmt.Sprintf("profile %s: %s: %v", ps[i].Name, v.Param, err))
 			}
 		}
@@ -139,8 +139,8 @@ func (s Set) Get(name string) (Profile, error) {
 	return p, nil
 }
 
-// Lookup returns the parameter with that name, or nil.
-func Lookup(name string) *Param {
+// lookup returns the parameter with that name, or nil.
+func lookup(name string) *Param {
 	for i := range Params {
 		if Params[i].Name == name {
 			return &Params[i]

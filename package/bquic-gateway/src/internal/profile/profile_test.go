@@ -70,12 +70,12 @@ func TestParams(t *testing.T) {
 		{"slow_start_max", "32", quic.Burst{SlowStartMax: 32 * time.Millisecond}, ""},
 	} {
 		var got quic.Burst
-		err := Lookup(test.param).Set(&got, test.text)
+		err := lookup(test.param).Set(&got, test.text)
 		if got != test.want || (err == nil) != (test.err == "") || err != nil && err.Error() != test.err {
 			t.Errorf("%s %q: %+v, %v", test.param, test.text, got, err)
 		}
 	}
-	if Lookup("none") != nil {
+	if lookup("none") != nil {
 		t.Error("found a parameter that is not there")
 	}
 }

@@ -23,7 +23,7 @@ type Range struct {
 	Name   string // with an article: "a loopback address"
 }
 
-// Ranges lists all special addresses: multicast, and those in the registries of
+// ranges lists all special addresses: multicast, and those in the registries of
 // RFC 6890 (iana-ipv4-special-registry, iana-ipv6-special-registry) that are not
 // globally reachable.
 //
@@ -31,7 +31,7 @@ type Range struct {
 // hold nothing that needs protection, and tests use them as public addresses. The
 // globally reachable blocks within 2001::/23 are not excluded either: they belong
 // to special protocols.
-var Ranges = parse()
+var ranges = parse()
 
 // table is parsed at the start: as code, its prefixes would take 4 KB of a router's flash.
 var table = []struct {
@@ -78,7 +78,7 @@ func parse() (ranges []Range) {
 // Of returns the smallest range that contains addr. ok is false if no range does.
 func Of(addr netip.Addr) (r Range, ok bool) {
 	addr = addr.WithZone("") // a prefix contains no address with a zone
-	for _, candidate := range Ranges {
+	for _, candidate := range ranges {
 		if candidate.Prefix.Contains(addr) && candidate.Prefix.Bits() > r.Prefix.Bits() { // the zero Prefix has -1
 			r, ok = candidate, true
 		}
@@ -88,8 +88,8 @@ func Of(addr netip.Addr) (r Range, ok bool) {
 
 // Prefixes returns the prefixes of all ranges. Some lie within others.
 func Prefixes() []netip.Prefix {
-	prefixes := make([]netip.Prefix, 0, len(Ranges))
-	for _, r := range Ranges {
+	prefixes := make([]netip.Prefix, 0, len(ranges))
+	for _, r := range ranges {
 		prefixes = append(prefixes, r.Prefix)
 	}
 	return prefixes

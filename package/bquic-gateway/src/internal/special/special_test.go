@@ -33,7 +33,7 @@ func TestOf(t *testing.T) {
 		t.Errorf("the zero Addr is %s", r.Name)
 	}
 	for i, p := range Prefixes() {
-		if p != p.Masked() || p != Ranges[i].Prefix {
+		if p != p.Masked() || p != ranges[i].Prefix {
 			t.Errorf("%s", p)
 		}
 	}

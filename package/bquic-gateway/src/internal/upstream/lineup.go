@@ -5,18 +5,18 @@ package upstream
 import "time"
 
 const (
-	// HeadStart is how long the gateways of the next smaller weight wait for
+	// headStart is how long the gateways of the next smaller weight wait for
 	// those of the larger one.
-	HeadStart = 500 * time.Millisecond
-	// Pauses between attempts to dial a gateway. A pause doubles from MinPause
-	// up to MaxPause while no gateway is up. While one is up, gateways of the
-	// same or a better tier are dialled, with pauses up to BetterPause.
-	MinPause    = 250 * time.Millisecond
-	MaxPause    = 5 * time.Second
-	BetterPause = 20 * time.Second
-	// MaxTrial limits the trial of a gateway that is back: for as long as it was away, one of a
+	headStart = 500 * time.Millisecond
+	// Pauses between attempts to dial a gateway. A pause doubles from minPause
+	// up to maxPause while no gateway is up. While one is up, gateways of the
+	// same or a better tier are dialled, with pauses up to betterPause.
+	minPause    = 250 * time.Millisecond
+	maxPause    = 5 * time.Second
+	betterPause = 20 * time.Second
+	// maxTrial limits the trial of a gateway that is back: for as long as it was away, one of a
 	// smaller weight goes on. So a gateway that comes and goes does not pull new connections to and fro.
-	MaxTrial = 5 * time.Minute
+	maxTrial = 5 * time.Minute
 )
 
 // A Lineup decides which sessions there should be. Each place holds one session with a
@@ -45,7 +45,7 @@ type place struct {
 func NewLineup(now time.Time, tiers []int, random func() float64) *Lineup {
 	l := &Lineup{random: random, down: now}
 	for _, tier := range tiers {
-		l.places = append(l.places, place{tier: tier, state: Closed, pause: MinPause})
+		l.places = append(l.places, place{tier: tier, state: Closed, pause: minPause})
 	}
 	return l
 }
@@ -64,14 +64,14 @@ func (l *Lineup) Session(now time.Time, i int, state State) {
 	best := l.best(now)
 	switch {
 	case state == Up && !p.left.IsZero():
-		p.trial = now.Add(min(now.Sub(p.left), MaxTrial))
+		p.trial = now.Add(min(now.Sub(p.left), maxTrial))
 		p.left = time.Time{}
 	case before == Up && (best < 0 || p.tier <= best): // not retired
 		p.left = now
 	}
 	if works(before) && !works(state) {
-		if now.Sub(p.since) > MaxPause {
-			p.pause = MinPause
+		if now.Sub(p.since) > maxPause {
+			p.pause = minPause
 		}
 		l.wait(now, p)
 	}
@@ -83,9 +83,9 @@ func (l *Lineup) Session(now time.Time, i int, state State) {
 		for j := range l.places {
 			q := &l.places[j]
 			q.failed = false
-			soon := MaxPause
+			soon := maxPause
 			if j != i { // the other places are needed now
-				soon = MinPause
+				soon = minPause
 			}
 			q.pause = min(q.pause, soon)
 			q.next = earlier(q.next, now.Add(soon))
@@ -124,9 +124,9 @@ func (l *Lineup) Dialled(i int) { l.places[i].dialling = false }
 // wait delays the next attempt, and increases the pause for the one after it.
 func (l *Lineup) wait(now time.Time, p *place) {
 	p.next = now.Add(time.Duration(float64(p.pause) * (0.75 + l.random()/2)))
-	longest := MaxPause
+	longest := maxPause
 	if l.down.IsZero() {
-		longest = BetterPause
+		longest = betterPause
 	}
 	p.pause = min(2*p.pause, longest)
 }
@@ -176,7 +176,7 @@ func (l *Lineup) reach(now time.Time) int {
 	for _, p := range l.places {
 		lowest = max(lowest, p.tier)
 	}
-	reach := int(now.Sub(l.down) / HeadStart)
+	reach := int(now.Sub(l.down) / headStart)
 	for reach < lowest && !l.mayConnect(reach) {
 		reach++
 	}

@@ -55,7 +55,7 @@ func TestLineup(t *testing.T) {
 			d.decides("[] []")
 		}},
 		{"one that does not answer is tried again and again, but not all the time", []int{0}, func(d *day) {
-			for _, pause := range []time.Duration{MinPause, 2 * MinPause, 4 * MinPause, 8 * MinPause, 16 * MinPause, MaxPause, MaxPause} {
+			for _, pause := range []time.Duration{minPause, 2 * minPause, 4 * minPause, 8 * minPause, 16 * minPause, maxPause, maxPause} {
 				d.decides("[0] []")
 				d.failed(0)
 				d.after(pause - 1)
@@ -65,7 +65,7 @@ func TestLineup(t *testing.T) {
 		}},
 		{"the second one has to wait", []int{0, 1}, func(d *day) {
 			d.decides("[0] []")
-			d.after(HeadStart - 1)
+			d.after(headStart - 1)
 			d.decides("[] []")
 			d.after(1)
 			d.decides("[1] []")
@@ -80,7 +80,7 @@ func TestLineup(t *testing.T) {
 		}},
 		{"one that is about to be a session is not retired yet", []int{0, 1}, func(d *day) {
 			d.decides("[0] []")
-			d.after(HeadStart)
+			d.after(headStart)
 			d.decides("[1] []")
 			d.dialled(1, Dialling)
 			d.dialled(0, Up)
@@ -90,7 +90,7 @@ func TestLineup(t *testing.T) {
 		}},
 		{"the time that it has to wait is not prolonged", []int{0, 0, 1}, func(d *day) {
 			d.decides("[0 1] []")
-			d.after(HeadStart - 1)
+			d.after(headStart - 1)
 			d.dialled(0, NoUplink)
 			d.after(1)
 			d.decides("[2] []")
@@ -126,21 +126,21 @@ func TestLineup(t *testing.T) {
 			d.decides("[1] []")
 			d.dialled(1, Up)
 			for range 10 {
-				d.after(BetterPause)
+				d.after(betterPause)
 				d.decides("[0] []")
 				d.failed(0)
 			}
-			d.after(BetterPause - 1)
+			d.after(betterPause - 1)
 			d.decides("[] []")
 			d.after(1)
 			d.decides("[0] []")
 			d.failed(0)
 			// And at once if no other gateway can help.
 			d.is(1, Silent)
-			d.after(MinPause)
+			d.after(minPause)
 			d.decides("[0] []")
 			d.failed(0)
-			d.after(HeadStart)
+			d.after(headStart)
 			d.decides("[0 1] []") // a replacement
 		}},
 		{"one that is back must last as long as it was away", []int{0, 1}, func(d *day) {
@@ -148,10 +148,10 @@ func TestLineup(t *testing.T) {
 			d.dialled(0, Up)
 			d.after(time.Hour)
 			d.is(0, Silent)
-			d.after(HeadStart)
+			d.after(headStart)
 			d.decides("[0 1] []")
 			d.dialled(1, Up)
-			d.after(time.Minute - HeadStart)
+			d.after(time.Minute - headStart)
 			d.dialled(0, Up)
 			d.decides("[] []")
 			d.after(30 * time.Second)
@@ -166,23 +166,23 @@ func TestLineup(t *testing.T) {
 			// It is used at once if there is no other, and one that was retired has not failed.
 			d.after(time.Hour)
 			d.is(0, Silent)
-			d.after(HeadStart)
+			d.after(headStart)
 			d.decides("[0 1] []")
 			d.dialled(0, Up)
 			d.decides("[] []")
 			d.dialled(1, Up)
 			d.decides("[] []")
-			d.after(HeadStart)
+			d.after(headStart)
 			d.decides("[] [1]")
 			d.is(1, Closed)
 			// After a long time away, the trial is limited.
 			d.is(0, Silent)
-			d.after(HeadStart)
+			d.after(headStart)
 			d.decides("[0 1] []")
 			d.dialled(1, Up)
 			d.after(24 * time.Hour)
 			d.dialled(0, Up)
-			d.after(MaxTrial - 1)
+			d.after(maxTrial - 1)
 			d.decides("[] []")
 			d.after(1)
 			d.decides("[] [1]")
@@ -194,23 +194,23 @@ func TestLineup(t *testing.T) {
 			d.decides("[] []")
 			d.is(0, Closed)
 			d.decides("[] []")
-			d.after(MinPause)
+			d.after(minPause)
 			d.decides("[0] []")
 			d.failed(0)
-			d.after(2 * MinPause)
+			d.after(2 * minPause)
 			d.decides("[0] []")
 			// As seldom as a better one, because one is enough.
 			for range 10 {
 				d.failed(0)
-				d.after(BetterPause)
+				d.after(betterPause)
 				d.decides("[0] []")
 			}
 			d.failed(0)
-			d.after(BetterPause - 1)
+			d.after(betterPause - 1)
 			d.decides("[] []")
 		}},
 		{"one that comes and goes is dialled less and less", []int{0}, func(d *day) {
-			for _, pause := range []time.Duration{MinPause, 2 * MinPause, 4 * MinPause, 8 * MinPause} {
+			for _, pause := range []time.Duration{minPause, 2 * minPause, 4 * minPause, 8 * minPause} {
 				d.decides("[0] []")
 				d.dialled(0, Up)
 				d.is(0, Retired)
@@ -220,9 +220,9 @@ func TestLineup(t *testing.T) {
 			}
 			d.decides("[0] []")
 			d.dialled(0, Up)
-			d.after(MaxPause + 1) // this session lasts
+			d.after(maxPause + 1) // this session lasts
 			d.is(0, Silent)
-			d.after(MinPause - 1)
+			d.after(minPause - 1)
 			d.is(0, Closed) // was silent already
 			d.decides("[] []")
 			d.after(1)
@@ -233,7 +233,7 @@ func TestLineup(t *testing.T) {
 			d.dialled(0, Up)
 			d.after(time.Minute)
 			d.is(0, Silent)
-			d.after(MinPause)
+			d.after(minPause)
 			d.decides("[0] []")
 			d.is(0, Up)
 			d.failed(0)
@@ -247,7 +247,7 @@ func TestLineup(t *testing.T) {
 
 // TestPause: relays that have lost a gateway at the same time do not dial it at the same time.
 func TestPause(t *testing.T) {
-	for random, pause := range map[float64]time.Duration{0: MinPause * 3 / 4, 0.5: MinPause, 0.75: MinPause * 9 / 8} {
+	for random, pause := range map[float64]time.Duration{0: minPause * 3 / 4, 0.5: minPause, 0.75: minPause * 9 / 8} {
 		d := newDay(t, 0)
 		d.l.random = func() float64 { return random }
 		d.decides("[0] []")
@@ -317,11 +317,11 @@ func FuzzLineup(f *testing.F) {
 				default:
 					idle[i] += passed
 				}
-				longest := BetterPause * 5 / 4
+				longest := betterPause * 5 / 4
 				if best() == len(tiers) {
-					longest = BetterPause // it may only now have become the only one left
+					longest = betterPause // it may only now have become the only one left
 				}
-				if idle[i] > longest+time.Duration(len(tiers))*HeadStart+time.Second {
+				if idle[i] > longest+time.Duration(len(tiers))*headStart+time.Second {
 					t.Fatalf("place %d was left alone for %v", i, idle[i])
 				}
 			}
@@ -364,7 +364,7 @@ func FuzzLineup(f *testing.F) {
 		if slices.Contains(states, Up) {
 			return
 		}
-		for range int((MaxPause*5/4 + HeadStart*6) / Interval) {
+		for range int((maxPause*5/4 + headStart*6) / Interval) {
 			now = now.Add(Interval)
 			decide(Interval)
 		}

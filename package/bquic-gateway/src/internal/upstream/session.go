@@ -23,10 +23,10 @@ const (
 	CloseAfter = 10 * time.Second
 
 	// A gateway without an uplink is probed until the uplink is back, at first after
-	// MinUplinkPause, with pauses that double up to MaxUplinkPause. That is as seldom as
+	// minUplinkPause, with pauses that double up to maxUplinkPause. That is as seldom as
 	// every second keep-alive PING of QUIC, which a probe replaces.
-	MinUplinkPause = 2 * time.Second
-	MaxUplinkPause = 30 * time.Second
+	minUplinkPause = 2 * time.Second
+	maxUplinkPause = 30 * time.Second
 )
 
 // Reasons that a Session itself gives for its state.
@@ -204,7 +204,7 @@ func (s *Session) Tick(now time.Time, pto time.Duration, starved bool) (do Do) {
 		}
 	}
 	if s.state == NoUplink && !s.probing && !now.Before(s.again) {
-		s.pause = min(2*s.pause, MaxUplinkPause)
+		s.pause = min(2*s.pause, maxUplinkPause)
 		s.again = now.Add(s.pause)
 		s.asked, s.pinged = true, now // the probe needs an acknowledgement, too
 		do |= s.probe()
@@ -247,7 +247,7 @@ func (s *Session) Answered(now time.Time, q Question, a Answer, reason string) D
 		return s.Retire(reason)
 	case a == UplinkDown && s.state != NoUplink:
 		s.state, s.reason = NoUplink, reason
-		s.pause = MinUplinkPause
+		s.pause = minUplinkPause
 		s.again = now.Add(s.pause)
 	case a == UplinkDown:
 		s.reason = reason

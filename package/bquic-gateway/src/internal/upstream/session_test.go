@@ -343,15 +343,15 @@ func TestSession(t *testing.T) {
 			l.s.Opened(l.now)
 			l.answered(Carry, UplinkDown)
 			l.do(l.s.Ended())
-			l.quiet(MinUplinkPause - Interval)
+			l.quiet(minUplinkPause - Interval)
 		}, NoUplink, "its uplink", ""},
 		{"which is asked again", func(l *life) {
 			l.up()
 			l.answered(Carry, UplinkDown)
-			l.quiet(MinUplinkPause)
+			l.quiet(minUplinkPause)
 			l.answered(Uplink, UplinkDown)
-			l.quiet(MinUplinkPause)
-			l.quiet(MinUplinkPause)
+			l.quiet(minUplinkPause)
+			l.quiet(minUplinkPause)
 		}, NoUplink, "its uplink", "probe probe"},
 		{"again and again, but seldom", func(l *life) {
 			l.up()
@@ -372,14 +372,14 @@ func TestSession(t *testing.T) {
 		{"and is back", func(l *life) {
 			l.up()
 			l.answered(Carry, UplinkDown)
-			l.quiet(MinUplinkPause)
+			l.quiet(minUplinkPause)
 			l.answered(Uplink, Fine)
 		}, Up, "", "probe"},
 		{"one that was asked before it failed does not bring it back", func(l *life) { l.up(); l.answered(Carry, UplinkDown); l.answered(Carry, Fine) }, NoUplink, "its uplink", ""},
 		{"a gateway without an uplink, gone", func(l *life) {
 			l.up()
 			l.answered(Carry, UplinkDown)
-			l.quiet(MinUplinkPause)
+			l.quiet(minUplinkPause)
 			l.quiet(2 * second)
 			l.do(l.s.Unanswered(Uplink))
 			l.quiet(CloseAfter)
@@ -642,7 +642,7 @@ func FuzzSession(f *testing.F) {
 		}
 		// From here on, the gateway is gone or answers every question.
 		l.cut = false
-		for range int((MaxUplinkPause + CloseAfter + AskAfter) / Interval * 2) {
+		for range int((maxUplinkPause + CloseAfter + AskAfter) / Interval * 2) {
 			if probing && silent {
 				for range 6 {
 					tick(Interval)
