@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 )
 
@@ -77,7 +78,7 @@ func TestPlacesMaxMin(t *testing.T) {
 		{1000, []int{2000, 20, 20, 20}},
 		{1000, []int{2000, 2000, 100, 10}},
 		{1000, []int{2000, 2000, 2000, 2000, 2000, 1, 1}},
-		{8000, append([]int{1 << 20}, many(299, 20)...)},
+		{8000, append([]int{1 << 20}, slices.Repeat([]int{20}, 299)...)},
 		{512, []int{5000, 5000}},
 	} {
 		t.Run(fmt.Sprint(tc.total, len(tc.demands)), func(t *testing.T) {
@@ -121,14 +122,6 @@ func TestPlacesMaxMin(t *testing.T) {
 			}
 		})
 	}
-}
-
-func many(n, value int) []int {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = value
-	}
-	return all
 }
 
 // fairShare returns the largest limit for each peer at which held places and the
