@@ -5,8 +5,8 @@
 The thesis (2019, chapter 3): from bytes, packets, their means and the duration, C4.5 puts 95 % of a campus's flows into
 these classes. classifier.py repeats that unchanged. This is the product's classifier: it uses records of the relay's own socket, more
 applications, and a few small trees, which vote. HTTP/1 and HTTP/2 are the protocols by which browsers load pages. Everything else is another
-application, even if HTTP carries it: video by ranges, updates, files. Classes by protocol alone do not work: a tree
-classifies less than two thirds of unseen applications correctly.
+application, even if HTTP carries it: video by ranges, updates, files. Classes by protocol alone do not work: of unseen applications
+that HTTP carries, a tree then finds less than a quarter.
 
 [lab.md](lab.md#flows-what-is-learnt-from-and-what-is-reported) says what is learnt from, what decides, and what is held out. A record's duration
 is not a feature: it depends on the path (direct or through the relay), which is what the relay compares, and here on the load of the machine.
