@@ -9,7 +9,8 @@ only slightly slower.
 Here: two wires of 20 Mbit/s with an RTT of 20 ms and a buffer of 100 packets between node and gateway, which both hash addresses
 and ports. "congested": the second wire loses 2 % of the packets in either direction, and eight downloads of another client fill
 its queue. "tcp": the relay is off; HTTP/1.1 opens up to six connections, HTTP/2 one. "relay-1", "relay-2": the relay has one
-connection to the gateway, or two. Each repetition has new connections, and so new ports.
+connection to the gateway, or two; each of two is the quickest of four from different ports. Each repetition has new connections, and so
+new ports.
 
 Writes results/two-paths.json (rows: lab/realtime.py) and docs/results/two-paths.svg. An interrupted run continues where it stopped.
 """
