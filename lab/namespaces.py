@@ -129,6 +129,7 @@ class Lab:
         self.namespaces: list[str] = []
         self.dir = pathlib.Path()
         self._group: pathlib.Path | None = None
+        self._nice = os.getpriority(os.PRIO_PROCESS, 0)  # outside of the lab
 
     def __enter__(self) -> Lab:
         if os.geteuid() != 0:
@@ -174,7 +175,7 @@ class Lab:
             self._remove()
 
     def _remove(self) -> None:
-        os.setpriority(os.PRIO_PROCESS, 0, 0)
+        os.setpriority(os.PRIO_PROCESS, 0, self._nice)
         for process in reversed(self.processes):
             stop(process)
         for name in self.namespaces:

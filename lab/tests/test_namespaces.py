@@ -58,7 +58,7 @@ with namespaces.Lab() as lab:
                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     assert process.stdout and process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    namespaces.wait_until("it removes what it has made", lambda: os.getpriority(os.PRIO_PROCESS, process.pid) == 0, 60)
+    namespaces.wait_until("it removes what it has made", lambda: os.getpriority(os.PRIO_PROCESS, process.pid) != namespaces.NICE, 60)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     try:
@@ -121,6 +121,13 @@ def test_a_container_that_allows_too_little_is_told(missing: str, why: str) -> N
     done = subprocess.run(["setpriv", f"--bounding-set=-{missing}", f"--inh-caps=-{missing}", sys.executable, ROOT / "lab/run-one"],
                           capture_output=True, text=True, timeout=300)
     assert done.returncode == 1 and done.stderr.startswith("run-one: ") and why in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_who_is_nice_remains_so() -> None:
+    """nice make test was nice until the end of its first lab."""
+    program = f"import os, sys; sys.path.insert(0, {str(ROOT)!r}); from lab import namespaces\nwith namespaces.Lab(): pass\nprint(os.nice(0))"
+    nice = os.nice(0)
+    assert subprocess.run(["nice", "-n", "3", sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == f"{nice + 3}\n"
 
 
 def test_a_full_disk_is_told() -> None:
