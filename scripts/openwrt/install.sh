@@ -241,8 +241,7 @@ install() {
 	opkg) opkg install $packages ;;
 	apk) # add --upgrade would also upgrade what they need, such as libc and LuCI
 		apk add $packages
-		apk fix --upgrade $packages
-		arrived
+		apk fix --upgrade $packages || arrived
 		;;
 	esac || fail "$manager failed, as it says above. To remove everything again: sh install.sh --undo"
 	for package in $packages; do
