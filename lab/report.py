@@ -14,6 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
 from lab import headline, overview, realtime, results, simulation  # noqa: E402
+from lab.measure import progress  # noqa: E402
 
 OUTPUT = ROOT / "docs/results.md"
 
@@ -69,6 +70,7 @@ def draw() -> None:
     for name, figures in EXPERIMENTS:
         module = importlib.import_module(name)
         if figures and (rows := results.read(module.RESULTS)):
+            progress(f"figures of {name}")
             module.draw(rows)
     headline.draw()
 
@@ -95,6 +97,7 @@ def papers_table(lines: list[list[str]]) -> str:
 
 def section(module_name: str, figures: list[str], lines: list[list[str]], quick: bool) -> str:
     """An experiment's section. LINES are its lines of the papers' table."""
+    progress(f"tables of {module_name}")
     module = importlib.import_module(module_name)
     title, about = (module.__doc__ or "").strip().split("\n", 1)
     title = title.removesuffix(".")

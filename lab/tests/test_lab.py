@@ -388,7 +388,7 @@ def test_quick_report_of_an_experiment_without_a_quick_set() -> None:
     assert report.rows_of(Experiment, quick=True)[0] == Experiment.RESULTS
 
 
-def test_a_quick_report_has_no_figures_of_other_rows() -> None:
+def test_a_quick_report_has_no_figures_of_other_rows(capsys: pytest.CaptureFixture[str]) -> None:
     """Below the tables of somebody's own measurements were the plots of ours."""
     from lab import overview
 
@@ -399,6 +399,7 @@ def test_a_quick_report_has_no_figures_of_other_rows() -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(fairness, "QUICK_RESULTS", quick)
             assert "](results/" not in report.section("fairness", ["fairness"], [], True)
+            assert capsys.readouterr().err == "tables of fairness\n"  # all of them take minutes
         assert "](results/fairness.svg)" in report.section("fairness", ["fairness"], [], False)
     finally:
         quick.unlink()
