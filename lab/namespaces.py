@@ -50,8 +50,9 @@ def exit_on_signals() -> None:
     def leave(number: int, _frame: FrameType | None) -> None:
         sys.exit(128 + number)
 
-    signal.signal(signal.SIGTERM, leave)
-    signal.signal(signal.SIGHUP, leave)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as after nohup
+            signal.signal(number, leave)
 
 
 @contextlib.contextmanager

@@ -123,6 +123,13 @@ def test_a_container_that_allows_too_little_is_told(missing: str, why: str) -> N
     assert done.returncode == 1 and done.stderr.startswith("run-one: ") and why in done.stderr and done.stderr.count("\n") == 1
 
 
+def test_an_experiment_goes_on_after_the_end_of_a_session() -> None:
+    """nohup make bench-full ended when its user logged out."""
+    program = f"import os, signal, sys; sys.path.insert(0, {str(ROOT)!r}); from lab import namespaces\nnamespaces.exit_on_signals(); os.kill(os.getpid(), signal.SIGHUP)"
+    for before, code in ((signal.SIG_IGN, 0), (signal.SIG_DFL, 128 + signal.SIGHUP)):
+        assert subprocess.run([sys.executable, "-c", program], preexec_fn=lambda: signal.signal(signal.SIGHUP, before)).returncode == code
+
+
 def test_who_is_nice_remains_so() -> None:
     """nice make test was nice until the end of its first lab."""
     program = f"import os, sys; sys.path.insert(0, {str(ROOT)!r}); from lab import namespaces\nwith namespaces.Lab(): pass\nprint(os.nice(0))"
