@@ -65,6 +65,33 @@ def test_bench_runs_with_a_python_that_has_what_is_imported(experiment: str, mod
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_ends_bench_ends_what_it_runs(number: signal.Signals, tmp_path: pathlib.Path) -> None:
+    """Of make bench-full that was told to end, an experiment went on for hours, before all other work of the machine."""
+    for directory in ("scripts", "lab/experiments"):
+        (tmp_path / directory).mkdir(parents=True)
+    for name in ("bench", "tool-path"):
+        shutil.copy(ROOT / "scripts" / name, tmp_path / "scripts")
+    begun = tmp_path / "begun"
+    (tmp_path / "lab/experiments/why.py").write_text(f"import pathlib, time\npathlib.Path({str(begun)!r}).touch()\ntime.sleep(600)\n")
+    process = subprocess.Popen([tmp_path / "scripts/bench", "why"], stderr=subprocess.DEVNULL, start_new_session=True,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+
+    def left() -> list[str]:
+        return subprocess.run(["ps", "-o", "args=", "-s", str(process.pid)], capture_output=True, text=True).stdout.splitlines()
+
+    try:
+        assert by(60, begun.exists)
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
+        assert process.wait(60) == 128 + number and not left()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
 def suite(directory: pathlib.Path, part: str) -> pathlib.Path:
     """scripts/test with parts that do what PART says."""
     (directory / "scripts").mkdir()
