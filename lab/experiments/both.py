@@ -169,8 +169,9 @@ def run_once(network: Network, contender: str) -> Row:
     browsers = [guarded(lambda i=i: browse(i)) for i in range(DOWNLOADS, STATIONS)]  # type: ignore[misc]
     network.cell.medium.mark()
     start, before = time.monotonic(), network.uploaded()
+    threads = downloads + browsers
     try:
-        for thread in downloads + browsers:
+        for thread in threads:
             thread.start()
         while any(thread.is_alive() for thread in downloads):
             time.sleep(0.5)
@@ -182,9 +183,12 @@ def run_once(network: Network, contender: str) -> Row:
             raise errors[0]
         took, uploaded = time.monotonic() - start, network.uploaded() - before
         window = network.cell.medium.mark()
+    except (KeyboardInterrupt, SystemExit):
+        threads = []  # the lab ends what they wait for, which may take minutes
+        raise
     finally:
         over.set()
-        for thread in downloads + browsers:
+        for thread in threads:
             thread.join()
         for process in network.lab.processes[processes:]:
             namespaces.stop(process)

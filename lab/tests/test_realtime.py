@@ -8,6 +8,8 @@ import importlib
 import pathlib
 import shutil
 import subprocess
+import sys
+import threading
 import time
 from typing import Any
 from unittest import mock
@@ -335,6 +337,24 @@ def test_flows_of_a_page(lab: namespaces.Lab) -> None:
         assert len(flows) in connections
         assert pages.size("twitter") < sum(f.server_bytes for f in flows) < 1.5 * pages.size("twitter")
         assert all(0 < f.seconds < 60 and f.client_packets * 40 <= f.client_bytes for f in flows)
+
+
+def test_ctrl_c_waits_for_no_download(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ten stations: three minutes, in which nothing happened."""
+    experiment = importlib.import_module("both")
+    enough = threading.Event()
+    ended: list[bool] = []
+
+    def fetch(*_: Any) -> Row:
+        ended.append(enough.wait(20))
+        return {"seconds": 1.0}
+
+    network = mock.MagicMock(fetch=fetch)
+    monkeypatch.setattr(experiment.time, "sleep", mock.Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        experiment.run_once(network, "none")
+    enough.set()
+    assert False not in ended  # no download had its 20 s
 
 
 def test_both_packages_in_a_cell(lab: namespaces.Lab) -> None:
