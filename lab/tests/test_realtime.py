@@ -8,7 +8,6 @@ import importlib
 import pathlib
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from typing import Any

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lab import ROOT
+from lab import ROOT, namespaces
 from lab.router import board, cells
 
 
@@ -52,6 +52,21 @@ def test_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None
     gateway, fetch = cells.count(tmp_path, "file", "down", "bquic", "off", size=1000)
     assert (gateway["what"], gateway["instructions_per_byte"], gateway["rss_kib"]) == ("gateway serving a file", 1000.0, 12000)
     assert (fetch["what"], fetch["instructions_per_byte"], fetch["handshake_instructions"]) == ("fetch", 250.0, 100000)
+
+
+@pytest.mark.parametrize("end, code", [(KeyboardInterrupt(), 130), (board.Failed("the board died"), "router: the board died"), (namespaces.Failed("no"), "router: no"),
+                                       (board.CannotRun("no QEMU"), 77)])
+def test_an_end_is_no_traceback(router: ModuleType, end: BaseException, code: int | str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: Any) -> None:
+        raise end
+
+    monkeypatch.setattr(router, "run", run)
+    monkeypatch.setattr(sys, "argv", ["router", "--bquic", "a binary"])
+    try:
+        ended = router.main()
+    except SystemExit as error:
+        ended = error.code
+    assert ended == code
 
 
 def test_one_row_about_the_same(router: ModuleType) -> None:
