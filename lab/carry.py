@@ -26,7 +26,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import results, simulation  # noqa: E402
+from lab import command, results, simulation  # noqa: E402
 from lab.measure import progress  # noqa: E402
 from lab.results import Row  # noqa: E402
 
@@ -99,9 +99,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (RuntimeError, ValueError) as error:
-        sys.exit(f"carry: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    command(main, RuntimeError, ValueError)

@@ -30,7 +30,7 @@ from typing import Any
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import flows, measure, namespaces, pages, results  # noqa: E402
+from lab import command, flows, measure, namespaces, pages, results  # noqa: E402
 from lab.flows import applications  # noqa: E402
 
 RESULTS = ROOT / "results/sessions.json"
@@ -160,9 +160,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except namespaces.Failed as error:
-        sys.exit(f"sessions: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    command(main, namespaces.Failed)

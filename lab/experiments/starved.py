@@ -41,7 +41,7 @@ from typing import Any
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import measure, results  # noqa: E402
+from lab import command, measure, results  # noqa: E402
 from lab.measure import progress  # noqa: E402
 from lab.medium import build_go  # noqa: E402
 from lab.namespaces import Failed, Lab, exit_on_signals, stop, wait_until  # noqa: E402
@@ -370,9 +370,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (Failed, RuntimeError) as error:
-        sys.exit(f"starved: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    command(main, Failed, RuntimeError)
