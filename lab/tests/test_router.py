@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import pathlib
+import sys
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any

@@ -191,12 +191,12 @@ test('a reload: the daemon reads again, and is started anew only for what it can
 
 test('directories of sites and certificates, with blanks too, and of the log are in the jail', () => {
 	const dir = path.join(tmp, 'seen');
-	for (const name of [ ' my site ', 'certs', 'www' ])
+	for (const name of [ 'my  site', 'certs', 'www' ])
 		fs.mkdirSync(path.join(dir, name), { recursive: true });
 	fs.writeFileSync(`${dir}/certs/ca.pem`, fs.readFileSync(path.join(root, 'package/bquic-gateway/src/internal/cert/testdata/cert.pem')));
 	const run = service((s) => {
 		Object.assign(s.gateway, { enabled: '1', access_log: `${dir}/logs/bquic/access.log` });
-		s.site1 = { '.type': 'site', host: '*', root: `${dir}/ my site ` };
+		s.site1 = { '.type': 'site', host: '*', root: `${dir}/my  site` };
 		s.site2 = { '.type': 'site', host: 'x.example', origin: 'https://192.0.2.1', origin_ca: `${dir}/certs/ca.pem` };
 		s.site3 = { '.type': 'site', host: 'y.example', root: '/srv' };
 	}, { TEST_USER: user });
@@ -205,7 +205,7 @@ test('directories of sites and certificates, with blanks too, and of the log are
 	assert.equal(error, '');
 	assert.deepEqual(said('procd_add_jail'), [ 'bquic-gateway' ]);
 	const seen = said('procd_add_jail_mount');
-	for (const name of [ `${dir}/ my site `, `${dir}/certs`, '/etc/hosts', run.made('gateway') ])
+	for (const name of [ `${dir}/my  site`, `${dir}/certs`, '/etc/hosts', run.made('gateway') ])
 		assert.equal(seen.filter((m) => m == name).length, 1, `${name} in ${seen}`);
 	assert.deepEqual(said('procd_add_jail_mount_rw'), [ `${run.dir}/run`, `${run.dir}/state`, `${dir}/logs/bquic` ]);
 	for (const name of [ `${run.dir}/run`, `${run.dir}/state`, `${dir}/logs/bquic` ])
