@@ -485,6 +485,7 @@ test('wifirr-sched: every option reaches the daemon, and only as itself', () => 
 test('wifirr-sched: an impossible value or a missing device starts nothing and says so', () => {
 	for (const [ options, env, text ] of [
 		[ { device: 'lo', slot: 'a.b c' }, { INVALID: 'slot' }, /section a: slot a\.b c: must be a whole number from 10 to 60000$/ ],
+		[ { device: 'lo', slot: ' 16' }, {}, /section a: slot  16: must be a whole number from 10 to 60000$/ ],
 		[ { device: 'lo', rate: '20M' }, { INVALID: 'rate' }, /section a: rate 20M: must be a whole number from 100 to 10000000$/ ],
 		[ { device: 'lo', backend: 'wmm' }, { INVALID: 'backend' }, /section a: backend wmm: must be auto, airtime or htb$/ ],
 		[ { device: 'lo', match: 'name' }, { INVALID: 'match' }, /section a: match name: must be mac or ip$/ ],

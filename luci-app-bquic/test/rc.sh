@@ -60,6 +60,12 @@ uci_load_validate() {
 		[ "$v" != "$o" ] || v=''
 		config_get "${o%%:*}" "$name" "${o%%:*}" "$v"
 		case "$o" in *:list*addr*) only_addresses "${o%%:*}" ;; esac
+		# range() takes a number after a blank, but what is printed then is no assignment for the shell; uinteger does not
+		eval "v=\$${o%%:*}"
+		case "$v:$o" in
+		' '*:*uinteger*) INVALID=${o%%:*} ;;
+		' '*:*range*) eval "${o%%:*}=''" ;;
+		esac
 	done
 	# INVALID: an option that has an invalid value. OpenWrt's validate_data then tells of all options.
 	local result=0
