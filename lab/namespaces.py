@@ -41,7 +41,7 @@ SYSCTLS = {
 
 
 class Failed(Exception):
-    """A command or a process of the lab has failed."""
+    """A build, a run or a program of the lab has failed. The message says why, in a line or with the last ones of its output."""
 
 
 def exit_on_signals() -> None:

@@ -48,10 +48,7 @@ FIGURES = (
 
 
 def build() -> None:
-    try:
-        medium.make("lab/ns3", "the simulation")
-    except Failed as error:
-        raise RuntimeError(str(error)) from None
+    medium.make("lab/ns3", "the simulation")
 
 
 # A comment, or a literal, which may hold what looks like one.
@@ -102,7 +99,7 @@ def dense(wanted: Row, program: pathlib.Path = DENSE) -> Row:
     flags = arguments({**CENTRE, **wanted})
     done = subprocess.run([*ENDS_WITH_US, str(program), *flags], capture_output=True, text=True)
     if done.returncode != 0:
-        raise RuntimeError(f"dense {' '.join(flags)}: {done.stderr.strip() or done.returncode}")
+        raise Failed(f"dense {' '.join(flags)}: {done.stderr.strip() or done.returncode}")
     row: Row = json.loads(done.stdout)
     check(row)
     return row
@@ -175,7 +172,7 @@ def main(
         if not args.report:
             build()
         rows = read(path) if args.report else measured(args, path)
-    except RuntimeError as error:
+    except Failed as error:
         sys.exit(f"{name}: {error}")
     except KeyboardInterrupt:
         return 130

@@ -17,16 +17,13 @@ from collections.abc import Callable, Mapping
 
 from lab import ROOT
 from lab.measure import ENDS_WITH_US, commit, progress
+from lab.namespaces import Failed
 from lab.results import Row, options, read, show, write
 
 SOURCE = ROOT / "package/bquic-gateway/src"
 PROGRAM = ROOT / "build/lab/profile.test"
 PACKAGE = "./internal/profile"
 NICE = 10
-
-
-class Failed(Exception):
-    """A build or a test failed; the message is its output."""
 
 
 def command(argv: list[str], env: Mapping[str, str], cwd: pathlib.Path) -> None:

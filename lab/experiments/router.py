@@ -223,7 +223,7 @@ def main() -> int:
     except board.CannotRun as error:
         print(f"router: {error}", file=sys.stderr)
         return 77
-    except (board.Failed, namespaces.Failed) as error:
+    except namespaces.Failed as error:
         sys.exit(f"router: {error}")
     except KeyboardInterrupt:
         return 130

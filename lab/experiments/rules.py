@@ -25,6 +25,7 @@ sys.path.insert(0, str(ROOT))
 
 from lab import results, virtual  # noqa: E402
 from lab.measure import at_once, commit, progress  # noqa: E402
+from lab.namespaces import Failed  # noqa: E402
 from lab.results import Row, read, write  # noqa: E402
 
 RESULTS = ROOT / "results/rules.json"
@@ -161,7 +162,7 @@ def main() -> int:
     path = QUICK_RESULTS if args.quick else RESULTS
     try:
         rows = read(path) if args.report else measured(args, path)
-    except (ValueError, virtual.Failed) as error:
+    except (ValueError, Failed) as error:
         sys.exit(f"rules: {error}")
     except KeyboardInterrupt:
         return 130

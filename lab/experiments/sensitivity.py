@@ -27,6 +27,7 @@ sys.path.insert(0, str(ROOT))
 
 from lab import results, simulation  # noqa: E402
 from lab.measure import commit, progress  # noqa: E402
+from lab.namespaces import Failed  # noqa: E402
 from lab.results import Row, read, write  # noqa: E402
 
 RESULTS = ROOT / "results/sensitivity.json"
@@ -220,7 +221,7 @@ def main() -> int:
     path = QUICK_RESULTS if args.quick else RESULTS
     try:
         rows = read(path) if args.report else measured(args, path)
-    except (RuntimeError, ValueError) as error:
+    except (Failed, ValueError) as error:
         sys.exit(f"sensitivity: {error}")
     except KeyboardInterrupt:
         return 130

@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 
 from lab import debian
+from lab.namespaces import Failed
 
 HERE = pathlib.Path(__file__).resolve().parent
 CACHE = HERE.parent.parent / ".cache/router"
@@ -32,10 +33,6 @@ FILES = ("bin/busybox", "sbin/ethtool", "lib/ld.so.1", "lib/mipsel-linux-gnu/ld.
 
 class CannotRun(Exception):
     """This machine cannot emulate the board."""
-
-
-class Failed(Exception):
-    """A program on the board, or the board itself, failed."""
 
 
 def _fetch(root: pathlib.Path) -> None:

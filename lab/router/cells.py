@@ -17,7 +17,7 @@ HOPS = 2  # in the scenario "forward"
 def count(
     bquic: pathlib.Path, scenario: str, direction: str, profile: str, offload: str, size: int = BYTES,
 ) -> list[dict[str, Any]]:
-    """Boots the board, carries SIZE bytes three times, and returns a row with medians for each process. Raises board.CannotRun and board.Failed."""
+    """Boots the board, carries SIZE bytes three times, and returns a row with medians for each process. Raises board.CannotRun and Failed."""
     said: dict[str, list[int]] = {}
     with board.run(board.HERE / "cell", [scenario, direction, profile, offload, str(size)], {"bquic": bquic}) as lines:
         for line in lines:

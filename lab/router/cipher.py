@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from typing import Any
 
+from lab.namespaces import Failed
 from lab.router import board
 
 SOURCES = board.HERE.parent.parent / "package/bquic-gateway/src/quic-go"
@@ -39,13 +40,13 @@ def instructions(command: list[str], code: str, directory: pathlib.Path | None =
     while chunk := process.stderr.read(1 << 20):
         lines += chunk.count(b"Trace ")
     if process.wait() != 0:
-        raise board.Failed(f"{' '.join(rest)}: exit code {process.returncode}")
+        raise Failed(f"{' '.join(rest)}: exit code {process.returncode}")
     return lines
 
 
 def count(processor: str, binary: pathlib.Path) -> list[dict[str, Any]]:
     """Builds the cipher's test for PROCESSOR as BINARY, and returns a row for each step and direction. Raises board.CannotRun
-    and board.Failed."""
+    and Failed."""
     qemu = PROCESSORS[processor]
     if not shutil.which(qemu):
         raise board.CannotRun(f"{qemu} is not installed")

@@ -17,7 +17,7 @@ FLOWS = 400  # counted flows
 
 
 def count(processor: str, binary: pathlib.Path) -> dict[str, Any]:
-    """Builds the classifier's test for PROCESSOR as BINARY, and returns a row. Raises board.CannotRun and board.Failed."""
+    """Builds the classifier's test for PROCESSOR as BINARY, and returns a row. Raises board.CannotRun and Failed."""
     qemu = cipher.PROCESSORS[processor]
     if not shutil.which(qemu):
         raise board.CannotRun(f"{qemu} is not installed")

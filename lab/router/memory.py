@@ -121,7 +121,7 @@ config gateway
                     others.append(line)
                     if line.startswith("sample ") and time.monotonic() > after:
                         return dict(zip(("rss_kib", "available_kib", "killed", "major_faults"), map(int, line.split()[1:])))
-                raise board.Failed("\n".join(["the board ended:", *others[-30:]]))
+                raise Failed("\n".join(["the board ended:", *others[-30:]]))
 
             wait_until("the board's devices", lambda: "mesh" in lab.run(phone, "ip", "-o", "link"), 30)
             lab.run(phone, "ip", "link", "set", "mesh", "netns", gateway)
@@ -131,7 +131,7 @@ config gateway
             lab.route(gateway, "10.77.1.0/24", "10.77.2.1")
             while (line := said.get(timeout=SECONDS)) != "taking":  # a session does not mean that the gateway has answered
                 if not line:
-                    raise board.Failed("the board ended before its relay took connections")
+                    raise Failed("the board ended before its relay took connections")
             idle = sample(time.monotonic() + 5)
             client = lab.start(phone, sys.executable, "-c", CLIENT, log="client.log", pipes=True)
             assert client.stdin and client.stdout

@@ -31,7 +31,7 @@ def test_the_boards_clock_counts_instructions_and_a_failed_script_is_told(tmp_pa
     script = tmp_path / "script"
     script.write_text("sed -n 's/^BogoMIPS.*: //p' /proc/cpuinfo; echo $1; ls -1 /job; echo why it failed; exit 3\n")
     said: list[str] = []
-    with pytest.raises(board.Failed, match="exit code 3\n(.*\n)*why it failed"):
+    with pytest.raises(namespaces.Failed, match="exit code 3\n(.*\n)*why it failed"):
         try:
             with board.run(script, ["7"], {"data": script}, seconds=900) as lines:
                 said.extend(lines)
@@ -55,7 +55,7 @@ def test_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None
     assert (fetch["what"], fetch["instructions_per_byte"], fetch["handshake_instructions"]) == ("fetch", 250.0, 100000)
 
 
-@pytest.mark.parametrize("end, code", [(KeyboardInterrupt(), 130), (board.Failed("the board died"), "router: the board died"), (namespaces.Failed("no"), "router: no"),
+@pytest.mark.parametrize("end, code", [(KeyboardInterrupt(), 130), (namespaces.Failed("the board died"), "router: the board died"),
                                        (board.CannotRun("no QEMU"), 77)])
 def test_an_end_is_no_traceback(router: ModuleType, end: BaseException, code: int | str, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(*_: Any) -> None:

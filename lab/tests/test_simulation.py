@@ -164,7 +164,7 @@ def test_a_wrong_option_is_named(option: str, word: str) -> None:
 
 
 def test_airtime_weights_need_todays_ap() -> None:
-    with pytest.raises(RuntimeError, match="mac80211"):
+    with pytest.raises(namespaces.Failed, match="mac80211"):
         simulation.dense({**SMALL, "ap": "fifo512", "form": "wifirr"})
 
 
