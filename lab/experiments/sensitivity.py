@@ -118,7 +118,7 @@ CHANGES = [
     *define("turns", "weights.c", "WEIGHT_SOON_PART", 3, "2", "6"),
     *define("turns", "weights.c", "WEIGHT_IDLE_PART", 16),
     *(Change("turns", "WEIGHT_UPLOAD", factor, "weights.c", "((active) * 3 / 16)", new) for factor, new in ((0.5, "((active) * 3 / 32)"), (2, "((active) * 3 / 8)"))),
-    *(Change("turns", "WEIGHT_SHARE", factor, "weights.c", "/ WEIGHT_SOON_PART) / 2 / (", new) for factor, new in ((0.5, "/ WEIGHT_SOON_PART) / 4 / ("), (2, "/ WEIGHT_SOON_PART) / ("))),
+    *(Change("turns", "WEIGHT_SHARE", factor, "weights.c", "mean /= 2;", new) for factor, new in ((0.5, "mean /= 4;"), (2, "mean /= 1;"))),  # light demand's
     *define("turns", "weights.c", "LITTLE_BPS", 100000),
     *define("turns", "weights.c", "UPLOAD_PARTS", 8),
     *define("turns", "weights.c", "UPLOAD_TAKEN", 3, "2", "6"),
