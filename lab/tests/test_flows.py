@@ -102,6 +102,7 @@ def test_a_full_disk_costs_no_rows(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "rows.json"
     program = f"""
 import importlib, pathlib, resource, signal, sys
+sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "lab/experiments")!r}]
 flows = importlib.import_module("flows")
 flows.RESULTS = pathlib.Path({str(file)!r})
 flows.write([{{"key": "a"}}])
