@@ -352,7 +352,7 @@ func (d *dialler) dial(ctx context.Context, gateway string, choose func([]netip.
 	addr := choose(addrs)
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout+answerTimeout)
 	defer cancel()
-	if d.settings.Connections == 1 {
+	if d.settings.Connections <= 1 {
 		return d.connect(ctx, gateway, addr)
 	}
 	type outcome struct {

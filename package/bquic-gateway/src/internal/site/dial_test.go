@@ -3,20 +3,18 @@
 package site
 
 import (
-	"context"
 	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
-	"slices"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"bquic/internal/config"
+	"bquic/internal/dnstest"
 )
 
 // TestDeadNameServer has an origin that is named, and a name server that does not answer before one that does: requests take longer,
@@ -25,47 +23,11 @@ func TestDeadNameServer(t *testing.T) {
 	origin := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer origin.Close()
 	_, port, _ := net.SplitHostPort(origin.Listener.Addr().String())
-	silent, server := udp(t), udp(t)
-	go func() { // answers with 127.0.0.1, and knows no IPv6
-		for b := make([]byte, 512); ; {
-			n, from, err := server.ReadFromUDP(b)
-			if err != nil {
-				return
-			}
-			end := 12 + slices.Index(b[12:n], 0) + 5 // name, type, class
-			answer := slices.Clone(b[:end])
-			copy(answer[2:], []byte{0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0})
-			if b[end-3] == 1 { // type A
-				answer[7] = 1
-				answer = append(answer, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4, 127, 0, 0, 1)
-			}
-			server.WriteToUDP(answer, from)
-		}
-	}()
-	old := net.DefaultResolver
-	defer func() { net.DefaultResolver = old }()
-	d := net.Dialer{Resolver: old}
-	var questions atomic.Int32
-	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
-		if questions.Add(1) <= 2 { // IPv4 and IPv6
-			return d.Dial("udp", silent.LocalAddr().String())
-		}
-		return d.Dial("udp", server.LocalAddr().String())
-	}}
+	dnstest.UseAfterSilence(t, dnstest.Serve(t, net.IPv4(127, 0, 0, 1)))
 	srv, _ := serve(t, config.Site{Origins: []*url.URL{{Scheme: "http", Host: "origin.test:" + port}}})
 	if res, text := ask(t, http.MethodPost, srv.URL); res.StatusCode != http.StatusOK {
 		t.Errorf("status %d: %s", res.StatusCode, text)
 	}
-}
-
-func udp(t *testing.T) *net.UDPConn {
-	t.Helper()
-	c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c
 }
 
 // TestRace: which addresses are tried when, and which of them wins.
