@@ -40,7 +40,7 @@ func (r *Relay) accept(ctx context.Context, l *net.TCPListener, wg *sync.WaitGro
 		wg.Go(func() {
 			stop := context.AfterFunc(ctx, func() { tunnel.Reset(client) })
 			defer stop()
-			_ = client.SetKeepAliveConfig(tunnel.Patient)
+			_ = client.SetKeepAliveConfig(tunnel.Sparing)
 			tunnel.ResetAtEnd(client)
 			tunnel.KeepUrgent(client)
 			target, err := r.now.Load().targetOf(client)

@@ -97,6 +97,32 @@ func TestOthersRules(t *testing.T) {
 	}
 }
 
+// TestSleeping checks that the relay lets a phone sleep: keep-alive asks the client of an idle connection less than twice an hour,
+// but before conntrack on OpenWrt forgets the connection (7440 s).
+func TestSleeping(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		t.Parallel()
+		m := newMesh(t)
+		m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+		m.startGateway()
+		node := m.startRelay(m.config(mode))
+		conn := m.carry(node, origin4+":81")
+		if err := errors.Join(sendAll(conn, []byte("hello")), receiveAll(conn, []byte("hello"))); err != nil {
+			t.Fatal(err)
+		}
+		_, port, _ := net.SplitHostPort(conn.LocalAddr().String())
+		var minutes int
+		m.eventually("the connection to rest", func() bool { // the last acknowledgement's timer comes first
+			_, timer, found := strings.Cut(m.run("node", "ss", "-Htno", "state", "established", "dport = :"+port), "timer:(keepalive,")
+			_, err := fmt.Sscanf(timer, "%dmin", &minutes)
+			return found && err == nil
+		})
+		if minutes < 30 || minutes > 120 {
+			t.Errorf("the next probe is in %d min", minutes)
+		}
+	})
+}
+
 // TestLastWords has an origin that says why it ends a connection, and then resets it, as a server does that does not want all
 // of an upload. Its clients learn the reason, as without a relay.
 func TestLastWords(t *testing.T) {

@@ -459,6 +459,8 @@ var (
 	// between two probes would be too long: after a few unanswered ones, conntrack forgets what the relay's rules translate
 	// (nf_conntrack_tcp_timeout_max_retrans).
 	Patient = net.KeepAliveConfig{Enable: true, Idle: 2 * time.Minute, Interval: 4 * time.Minute, Count: 30}
+	// Sparing is Patient for phones, which a probe wakes.
+	Sparing = net.KeepAliveConfig{Enable: true, Idle: time.Hour, Interval: 4 * time.Minute, Count: 15}
 	// Hurried is for places where there is no room for the dead.
-	Hurried = net.KeepAliveConfig{Enable: true, Idle: 2 * time.Minute, Interval: time.Minute, Count: 3}
+	Hurried = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Minute, Interval: time.Minute, Count: 3}
 )
