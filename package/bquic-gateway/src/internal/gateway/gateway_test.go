@@ -30,8 +30,10 @@ import (
 	"bquic/internal/cert"
 	"bquic/internal/client"
 	"bquic/internal/config"
+	"bquic/internal/peer"
 	"bquic/internal/profile"
 	"bquic/internal/status"
+	"bquic/internal/tunnel"
 )
 
 // start runs a gateway on loopback until the test ends.
@@ -585,11 +587,15 @@ func TestConnect(t *testing.T) {
 			}
 		})
 	}
-	// Only relays may open streams for many TCP connections.
+	// Only relays may open streams for many TCP connections, and may be silent for long.
 	s := &Server{}
 	s.now.Store(&generation{cfg: config.Gateway{ConnectFrom: loopback}})
 	s.admit.limit(1000, 1<<30, 1<<20)
-	if got := s.quicConfig(&net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}).MaxIncomingStreams; got != maxStreams {
-		t.Errorf("%d streams without a token", got)
+	for streams, relays := range map[int64][]peer.Config{maxStreams: nil, tunnel.MaxStreams: {{}}} {
+		s.now.Store(&generation{relays: relays})
+		c := s.quicConfig(&net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		if c.MaxIncomingStreams != streams || (c.MaxIdleTimeout == tunnel.IdleTimeout) != (relays != nil) {
+			t.Errorf("with %d relays: %d streams, %s of silence", len(relays), c.MaxIncomingStreams, c.MaxIdleTimeout)
+		}
 	}
 }

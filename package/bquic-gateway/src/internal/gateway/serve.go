@@ -35,7 +35,7 @@ const (
 	maxConnectionWindow     = 4 << 20
 
 	handshakeTimeout = 5 * time.Second
-	idleTimeout      = 2 * time.Minute // the relay's: connections outlive an outage of the mesh
+	idleTimeout      = 2 * time.Minute
 	shutdownTimeout  = 2 * time.Second // for requests
 	// Limits on TCP clients that send slowly or not at all.
 	headerTimeout  = 10 * time.Second
@@ -294,7 +294,7 @@ func (s *Server) quicConfig(client net.Addr) *quic.Config {
 	}
 	for _, relay := range s.now.Load().relays {
 		if relay.MayComeFrom(address(client)) {
-			c.MaxIncomingStreams = tunnel.MaxStreams
+			c.MaxIncomingStreams, c.MaxIdleTimeout = tunnel.MaxStreams, tunnel.IdleTimeout
 			break
 		}
 	}

@@ -21,6 +21,8 @@ import (
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/testutils/simnet"
+
+	"bquic/internal/tunnel"
 )
 
 // A day is the events in the life of a relay's session, evenly spaced in random order.
@@ -31,8 +33,7 @@ type day struct {
 }
 
 const (
-	dayIdleTimeout = 2 * time.Minute // the relay's
-	daySilence     = time.Minute     // longer than any outage
+	longestOutage = tunnel.IdleTimeout * 9 / 10
 	// The approximate duration of a transfer. It is long compared with the path's RTT, because a
 	// new session needs some time to find out how fast the path is.
 	dayTransfer = 4 * time.Second
@@ -42,7 +43,7 @@ const (
 func dayConfig() *quic.Config {
 	return &quic.Config{
 		Burst: profileNamed(BQUIC).Burst, HandshakeIdleTimeout: 10 * time.Second,
-		MaxIdleTimeout: dayIdleTimeout, KeepAlivePeriod: 15 * time.Second,
+		MaxIdleTimeout: tunnel.IdleTimeout, KeepAlivePeriod: 15 * time.Second,
 		InitialStreamReceiveWindow: 8 << 20, InitialConnectionReceiveWindow: 8 << 20,
 		MaxStreamReceiveWindow: 8 << 20, MaxConnectionReceiveWindow: 8 << 20,
 	}
@@ -235,10 +236,10 @@ func (d day) live(t *testing.T, tlsConf *tls.Config, seed uint64) (ratios []floa
 			}
 			switch under := time.Duration(r.Float64() * float64(dayTransfer)); {
 			case isOutage:
-				gap := time.Duration(logUniform(0.1, 0.9*daySilence.Seconds()) * 1e9)
+				gap := time.Duration(logUniform(0.1, longestOutage.Seconds()) * 1e9)
 				time.AfterFunc(under, func() { outage(gap) })
 				ask(session)
-				time.Sleep(daySilence)
+				time.Sleep(gap + dayTransfer)
 			case r.IntN(2) == 0:
 				time.AfterFunc(under, reroute)
 				ask(session)

@@ -137,10 +137,8 @@ const (
 	// A connection that the relay makes directly has two. The others are for flows, for sessions and for questions to the kernel.
 	filesPerLimit = 4
 
-	// idleTimeout is how long a session lasts without packets from the gateway: as long as a node takes to restart, or
-	// an access point to look for radar on its channel. After keepAlive, quic-go sends a PING, before NATs forget
-	// the session. While it carries connections, the relay itself does (upstream.AskAfter).
-	idleTimeout      = 2 * time.Minute
+	// After keepAlive, quic-go sends a PING, before NATs forget the session. While it carries connections, the relay
+	// itself does (upstream.AskAfter).
 	keepAlive        = upstream.IdleAfter / 2
 	handshakeTimeout = 3 * time.Second
 
@@ -261,7 +259,7 @@ func (c *Config) quicConfig() *quic.Config {
 	window := min(maxWindows, metrics.Machine()/8) / uint64(c.Connections)
 	return &quic.Config{
 		HandshakeIdleTimeout:           handshakeTimeout,
-		MaxIdleTimeout:                 idleTimeout,
+		MaxIdleTimeout:                 tunnel.IdleTimeout,
 		KeepAlivePeriod:                keepAlive,
 		MaxIncomingStreams:             -1,
 		EnableDatagrams:                true,

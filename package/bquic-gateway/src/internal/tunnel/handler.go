@@ -28,6 +28,11 @@ import (
 // grants a relay. quic-go's default of 100 would limit a mesh node to 100 TCP connections.
 const MaxStreams = 4096
 
+// IdleTimeout is how long a relay's connection to a gateway lasts without packets (quic.Config.MaxIdleTimeout): as long as
+// Linux repeats TCP segments (tcp_retries2). A node that is upgraded, or an access point that looks for weather radar on its
+// channel, which takes 10 minutes (EN 301 893), costs no carried connection.
+const IdleTimeout = 15 * time.Minute
+
 // ProbeTarget is a target that every gateway refuses. A relay requests it to learn
 // whether the gateway accepts the relay. If so, the refusal is TargetProhibited, or
 // UplinkDown while the gateway does not reach the Internet.
