@@ -78,11 +78,13 @@ func (cs *connections) history(c *history.Counters) {
 }
 
 type connection struct {
-	id      uint64
-	conn    *quic.Conn // nil when closed
-	profile string
-	since   time.Time
-	final   Connection // when closed
+	id       uint64
+	conn     *quic.Conn // nil when closed
+	profile  string
+	since    time.Time
+	received uint64     // packets, when silent last saw a new one
+	heard    time.Time  // when that was
+	final    Connection // when closed
 }
 
 func (cs *connections) open(conn *quic.Conn, profile string) *connection {
@@ -114,6 +116,21 @@ func (cs *connections) close(c *connection) {
 		cs.closed = slices.Delete(cs.closed, 0, 1)
 	}
 	cs.closed = append(cs.closed, c)
+}
+
+// silent returns the live connections that have sent nothing for some time. It sees what they send only when it is called.
+func (cs *connections) silent(now time.Time, long time.Duration) (conns []*quic.Conn) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for _, c := range cs.live {
+		if received := c.conn.ConnectionStats().PacketsReceived; received != c.received {
+			c.received, c.heard = received, now
+		}
+		if now.Sub(c.heard) >= long {
+			conns = append(conns, c.conn)
+		}
+	}
+	return conns
 }
 
 // tcpState counts connections of the TCP side (http.Server.ConnState).

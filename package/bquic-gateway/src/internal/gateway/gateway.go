@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
 	"golang.org/x/sync/errgroup"
 
 	"bquic/internal/accesslog"
@@ -32,8 +34,9 @@ import (
 const (
 	lingerTimeout = 30 * time.Second // for tunnels
 
-	watchInterval = time.Second
-	filesInterval = 5 * time.Second
+	watchInterval  = time.Second
+	filesInterval  = 5 * time.Second
+	silentInterval = 10 * time.Second
 	// shedInterval is how often it is logged that connections were closed: clients may connect again each second.
 	shedInterval = 10 * time.Minute
 )
@@ -239,6 +242,7 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { s.history.Run(ctx, s.counters); return nil })
 	group.Go(func() error { return every(ctx, watchInterval, s.watch) })
 	group.Go(func() error { return every(ctx, filesInterval, s.watchFiles) })
+	group.Go(func() error { return every(ctx, silentInterval, func() { s.endSilent(idleTimeout) }) })
 	group.Go(func() error { s.tunnel.Run(ctx); return nil })
 	group.Go(func() error { return metrics.Serve(ctx, figures, s.log, s.metrics) })
 	group.Go(func() error { return s.serveTCP(ctx, tcp) })
@@ -266,6 +270,18 @@ func (s *Server) watchFiles() {
 	g := s.now.Load()
 	g.certs.Refresh(s.log)
 	g.sites.Look()
+}
+
+// endSilent closes connections that have been silent for long, while more than half of the places for tunnels are taken. A relay that
+// lives sends a PING often enough. One that has lost its power cannot say that its tunnels have ended.
+func (s *Server) endSilent(long time.Duration) {
+	silent := s.conns.silent(time.Now(), long)
+	if !s.tunnel.Crowded() {
+		return
+	}
+	for _, conn := range silent {
+		go conn.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), "silent") // may wait for the connection
+	}
 }
 
 // every calls do at each interval until ctx ends.

@@ -19,7 +19,40 @@ import (
 	"bquic/internal/config"
 	"bquic/internal/metrics"
 	"bquic/internal/peer"
+	"bquic/internal/tunnel"
 )
+
+// openTunnel opens a tunnel to target.
+func openTunnel(t *testing.T, h3 *http3.ClientConn, target, token string) *http3.RequestStream {
+	t.Helper()
+	str, err := h3.OpenRequestStream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = str.SetDeadline(time.Now().Add(time.Minute))
+	err = str.SendRequestHeader(&http.Request{
+		Method: http.MethodConnect, Host: target, URL: &url.URL{Host: target}, Header: http.Header{"Proxy-Authorization": {"Bearer " + token}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := str.ReadResponse(); err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %v, %v", token, res, err)
+	}
+	return str
+}
+
+// echoes checks that a tunnel to an echo server works.
+func echoes(t *testing.T, str *http3.RequestStream) {
+	t.Helper()
+	if _, err := str.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 5)
+	if _, err := io.ReadFull(str, got); err != nil || string(got) != "hello" {
+		t.Fatalf("%q, %v", got, err)
+	}
+}
 
 // TestRevoke checks that a reload that removes a peer ends its tunnels and its
 // metrics, and no others.
@@ -37,34 +70,8 @@ func TestRevoke(t *testing.T) {
 	}
 	defer func() { _ = conn.CloseWithError(0, "") }()
 	h3 := (&http3.Transport{}).NewClientConn(conn)
-	open := func(token string) *http3.RequestStream {
-		t.Helper()
-		str, err := h3.OpenRequestStream(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = str.SetDeadline(time.Now().Add(time.Minute))
-		err = str.SendRequestHeader(&http.Request{
-			Method: http.MethodConnect, Host: target, URL: &url.URL{Host: target}, Header: http.Header{"Proxy-Authorization": {"Bearer " + token}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if res, err := str.ReadResponse(); err != nil || res.StatusCode != http.StatusOK {
-			t.Fatalf("%s: %v, %v", token, res, err)
-		}
-		return str
-	}
-	alive := func(str *http3.RequestStream) {
-		t.Helper()
-		if _, err := str.Write([]byte("hello")); err != nil {
-			t.Fatal(err)
-		}
-		got := make([]byte, 5)
-		if _, err := io.ReadFull(str, got); err != nil || string(got) != "hello" {
-			t.Fatalf("%q, %v", got, err)
-		}
-	}
+	open := func(token string) *http3.RequestStream { return openTunnel(t, h3, target, token) }
+	alive := func(str *http3.RequestStream) { echoes(t, str) }
 	figures := func() string {
 		w := new(metrics.Writer)
 		s.metrics(w)
@@ -107,5 +114,32 @@ func TestRevoke(t *testing.T) {
 		if _, err := str.Read(make([]byte, 1)); err == nil {
 			t.Error("a tunnel of a peer that is no more goes on")
 		}
+	}
+}
+
+// TestSilent checks that relays whose power has failed do not keep places that others need, and that a silent relay keeps its
+// tunnels while there is room.
+func TestSilent(t *testing.T) {
+	target := startEcho(t)
+	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	s := start(t, config.Gateway{ConnectFrom: loopback, ConnectTo: loopback, Token: "right-token"})
+	conf := &tls.Config{NextProtos: []string{http3.NextProtoH3}}
+	cert.Verify(conf, s.pin())
+	conn, err := quic.DialAddr(t.Context(), s.addr.String(), conf, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.CloseWithError(0, "") }()
+	str := openTunnel(t, (&http3.Transport{}).NewClientConn(conn), target, "right-token")
+	s.endSilent(0)
+	echoes(t, str)
+	s.tunnel.SetAccess(tunnel.Access{Peers: s.now.Load().relays, Allow: loopback, Places: 1})
+	s.endSilent(idleTimeout) // it has just been heard
+	echoes(t, str)
+	s.endSilent(0)
+	select {
+	case <-conn.Context().Done():
+	case <-time.After(patience):
+		t.Error("a silent connection keeps the last place")
 	}
 }

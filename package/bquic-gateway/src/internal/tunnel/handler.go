@@ -188,6 +188,13 @@ func (h *Handler) Open() int {
 	return h.places.Used()
 }
 
+// Crowded reports whether more than half of the places are taken.
+func (h *Handler) Crowded() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return 2*h.places.Used() > h.places.Total()
+}
+
 // tick logs the refusals that were counted but not logged.
 func (h *Handler) tick(now time.Time) {
 	h.mu.Lock()
