@@ -272,15 +272,13 @@ func (s *Server) watchFiles() {
 	g.sites.Look()
 }
 
-// endSilent closes connections that have been silent for long, while more than half of the places for tunnels are taken. A relay that
-// lives sends a PING often enough. One that has lost its power cannot say that its tunnels have ended.
+// endSilent closes connections that have been silent for long and have no tunnels, and those with tunnels, too, while more than half of the
+// places for tunnels are taken. A relay that lives sends a PING often enough. One that has lost its power cannot say that its tunnels have ended.
 func (s *Server) endSilent(long time.Duration) {
-	silent := s.conns.silent(time.Now(), long)
-	if !s.tunnel.Crowded() {
-		return
-	}
-	for _, conn := range silent {
-		go conn.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), "silent") // may wait for the connection
+	for _, conn := range s.conns.silent(time.Now(), long) {
+		if streams, _ := conn.Held(); streams == 0 || s.tunnel.Crowded() {
+			go conn.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), "silent") // may wait for the connection
+		}
 	}
 }
 

@@ -117,29 +117,37 @@ func TestRevoke(t *testing.T) {
 	}
 }
 
-// TestSilent checks that relays whose power has failed do not keep places that others need, and that a silent relay keeps its
-// tunnels while there is room.
+// TestSilent checks that a silent relay keeps its tunnels while there is room, and that others that are silent, and relays whose power has
+// failed while others need their places, keep nothing.
 func TestSilent(t *testing.T) {
 	target := startEcho(t)
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	s := start(t, config.Gateway{ConnectFrom: loopback, ConnectTo: loopback, Token: "right-token"})
 	conf := &tls.Config{NextProtos: []string{http3.NextProtoH3}}
 	cert.Verify(conf, s.pin())
-	conn, err := quic.DialAddr(t.Context(), s.addr.String(), conf, nil)
-	if err != nil {
-		t.Fatal(err)
+	dial := func() *quic.Conn {
+		conn, err := quic.DialAddr(t.Context(), s.addr.String(), conf, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.CloseWithError(0, "") })
+		return conn
 	}
-	defer func() { _ = conn.CloseWithError(0, "") }()
-	str := openTunnel(t, (&http3.Transport{}).NewClientConn(conn), target, "right-token")
-	s.endSilent(0)
+	ends := func(what string, conn *quic.Conn) {
+		t.Helper()
+		for deadline := time.Now().Add(patience); conn.Context().Err() == nil; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s stays", what)
+			}
+			s.endSilent(0)
+		}
+	}
+	relay, visitor := dial(), dial()
+	str := openTunnel(t, (&http3.Transport{}).NewClientConn(relay), target, "right-token")
+	ends("a connection without tunnels", visitor)
 	echoes(t, str)
 	s.tunnel.SetAccess(tunnel.Access{Peers: s.now.Load().relays, Allow: loopback, Places: 1})
 	s.endSilent(idleTimeout) // it has just been heard
 	echoes(t, str)
-	s.endSilent(0)
-	select {
-	case <-conn.Context().Done():
-	case <-time.After(patience):
-		t.Error("a silent connection keeps the last place")
-	}
+	ends("a silent connection with the last place", relay)
 }
