@@ -48,7 +48,7 @@ type flows struct {
 // A flow holds the datagrams that arrived before its tunnel was open.
 type flow struct {
 	pair
-	open    bool // guarded by flows.mu, like waiting
+	tunnel  *tunnel.Flow // nil until it is open; guarded by flows.mu, like waiting
 	waiting []*divert.Packet
 }
 
@@ -58,7 +58,8 @@ func (f *flows) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 	defer f.mu.Unlock()
 	key, client := pair{p.Client, p.Target}, subscriber(p.Client.Addr())
 	if fl := f.by[key]; fl != nil {
-		if fl.open || len(fl.waiting) == maxWaiting {
+		switch {
+		case fl.tunnel != nil, len(fl.waiting) == maxWaiting:
 			f.lost.Add(1)
 			return divert.Take
 		}
@@ -155,16 +156,18 @@ func (f *flows) carry(ctx context.Context, s *session, fl *flow) error {
 		tunnel.Cancel(str, http3.ErrCodeRequestCanceled)
 		return err
 	}
+	open := tunnel.NewFlow(ctx, conn, str, &from.carried)
 	f.mu.Lock()
 	waiting := fl.waiting
-	fl.waiting, fl.open = nil, true
-	f.mu.Unlock()
-	first := make([][]byte, 0, len(waiting))
+	fl.waiting, fl.tunnel = nil, open
 	for _, p := range waiting {
-		first = append(first, p.Payload)
+		open.Send(p.Payload)
+	}
+	f.mu.Unlock()
+	for _, p := range waiting {
 		r.diverter.Decide(p, divert.Take)
 	}
-	return tunnel.SpliceUDP(ctx, conn, first, str, &from.carried, tunnel.IdleOf(strconv.Itoa(int(fl.target.Port()))))
+	return open.Run(tunnel.IdleOf(strconv.Itoa(int(fl.target.Port()))))
 }
 
 // dial opens the socket that stands in for the target. The rule for sockets with AnswerMark delivers the client's

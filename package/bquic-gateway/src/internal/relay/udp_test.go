@@ -133,14 +133,18 @@ func TestUDP(t *testing.T) {
 					}
 				}
 			}
-			if way := m.ask(one, strings.Repeat("x", 1200)); way != "carried" {
-				t.Errorf("%s, a large datagram: %s", host, way)
+			for _, size := range []int{1200, 1400, 8000, 65000} {
+				for _, conn := range []net.Conn{one, m.udp(host + ":53")} {
+					if way := m.ask(conn, strings.Repeat("x", size)); way != "carried" {
+						t.Errorf("%s, a datagram of %d bytes: %s", host, size, way)
+					}
+				}
 			}
 			if way := m.ask(m.udp(host+":54"), "other port"); way != "forwarded" {
 				t.Errorf("%s, another port: %s", host, way)
 			}
 		}
-		if f := node.figures(); f.Relay.UDP.Now > 4 || f.Relay.UDP.Total < 4 || // a flow of port 53 ends after 15 s without a datagram
+		if f := node.figures(); f.Relay.UDP.Now > 12 || f.Relay.UDP.Total < 4 || // a flow of port 53 ends after 15 s without a datagram
 			len(f.Relay.Clients) != 2 || f.Relay.Carried.Up == 0 {
 			t.Errorf("figures %+v", f.Relay)
 		}

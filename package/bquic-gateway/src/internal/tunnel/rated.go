@@ -140,11 +140,12 @@ func (s *rated) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	return b, err
 }
 
+// SendDatagram takes the datagram from the bucket once it is sent: one that is too large is written to the stream instead.
 func (s *rated) SendDatagram(b []byte) error {
-	if err := s.down.wait(len(b)); err != nil {
+	if err := s.DatagramStream.SendDatagram(b); err != nil {
 		return err
 	}
-	return s.DatagramStream.SendDatagram(b)
+	return s.down.wait(len(b))
 }
 
 func (s *rated) CancelRead(code quic.StreamErrorCode) {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -434,7 +435,7 @@ func LimitUnsent(conn *net.TCPConn) { set(conn, unix.IPPROTO_TCP, unix.TCP_NOTSE
 // KeepUrgent leaves urgent data where it is in the stream. By default, the kernel takes a byte out (RFC 6093, section 3.1).
 func KeepUrgent(conn *net.TCPConn) { set(conn, unix.SOL_SOCKET, unix.SO_OOBINLINE, 1) }
 
-func set(conn *net.TCPConn, level, option, value int) {
+func set(conn syscall.Conn, level, option, value int) {
 	if raw, err := conn.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), level, option, value) })
 	}

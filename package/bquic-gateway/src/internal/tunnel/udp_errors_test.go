@@ -11,6 +11,7 @@ import (
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
+	"golang.org/x/sys/unix"
 )
 
 // A datagramPipe is a stream whose datagrams are in channels.
@@ -64,7 +65,7 @@ func TestUDPErrors(t *testing.T) {
 	}
 	str := &datagramPipe{ctx: t.Context(), from: make(chan []byte), to: make(chan []byte)}
 	ended := make(chan error, 1)
-	go func() { ended <- SpliceUDP(t.Context(), conn, nil, str, new(Bytes), time.Minute) }()
+	go func() { ended <- NewFlow(t.Context(), conn, str, new(Bytes)).Run(time.Minute) }()
 	echo := func(after string) {
 		t.Helper()
 		str.from <- []byte("\x00hello")
@@ -111,5 +112,32 @@ func TestUDPErrors(t *testing.T) {
 		case <-time.After(50 * time.Millisecond): // the error is there at once
 		}
 		echo(e.text)
+	}
+}
+
+// TestUDPFragmentable checks that routers may fragment datagrams, as if the client had sent them. Behind a router that tells nobody
+// what it has dropped, they would be lost.
+func TestUDPFragmentable(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	raw, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_UDP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(raw)
+	conn, err := net.DialUDP("udp4", nil, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 77), Port: 53})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	NewFlow(t.Context(), conn, &datagramPipe{ctx: t.Context()}, new(Bytes)).receive(make([]byte, 1000))
+	b := make([]byte, 1500)
+	n, err := unix.Read(raw, b)
+	if err != nil || n != 20+8+999 {
+		t.Fatalf("%d bytes, %v", n, err)
+	}
+	if b[6]&0x40 != 0 {
+		t.Error("a datagram must not be fragmented")
 	}
 }

@@ -4,6 +4,7 @@ package tunnel
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -20,6 +22,7 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 	"github.com/quic-go/quic-go/quicvarint"
+	"golang.org/x/sys/unix"
 )
 
 // UDP is the :protocol of UDP tunnels (RFC 9298).
@@ -35,6 +38,9 @@ const (
 	maxUDP  = 65527                      // the largest payload
 	// packetBuffer is larger than the largest packet that quic-go sends (1,452 bytes).
 	packetBuffer = 2 << 10
+	// maxWaiting is after how many bytes of a flow's large datagrams that wait for the stream further ones are dropped: about what a
+	// sender's kernel passes on at once.
+	maxWaiting = 64 << 10
 	// datagramCapsule carries a datagram in the stream (RFC 9297, section 3.5).
 	datagramCapsule = 0
 )
@@ -82,79 +88,175 @@ var (
 	_ DatagramStream = (*http3.RequestStream)(nil)
 )
 
-// SpliceUDP forwards datagrams between conn, which is connected, and str, until one of
-// them ends or no datagram has arrived for the duration idle. It sends the datagrams in
-// first to str before all others. It drops a datagram that does not fit into a packet on
-// the path (RFC 9298, section 5).
-func SpliceUDP(ctx context.Context, conn *net.UDPConn, first [][]byte, str DatagramStream, count *Bytes, idle time.Duration) error {
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	var moved atomic.Int64 // datagrams since the last tick
-	timer := time.NewTicker(idle / 2)
-	defer timer.Stop()
+// A Flow is an end of a UDP tunnel. Create it with NewFlow.
+type Flow struct {
+	conn  *net.UDPConn
+	str   DatagramStream
+	count *Bytes
+	ctx   context.Context
+	end   context.CancelCauseFunc
+	moved atomic.Int64 // datagrams since the last tick
+
+	mu      sync.Mutex
+	large   [][]byte // capsules that wait for the stream; the first one is being written
+	waiting int      // their size, in bytes
+}
+
+// NewFlow returns a tunnel between conn, which is connected, and str. The caller must call Run.
+func NewFlow(ctx context.Context, conn *net.UDPConn, str DatagramStream, count *Bytes) *Flow {
+	// Routers on the way fragment what is too large for them, as they do with what a client sends. Of their errors, neither end would
+	// learn.
+	set(conn, unix.SOL_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DONT)
+	set(conn, unix.SOL_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DONT)
+	f := &Flow{conn: conn, str: str, count: count}
+	f.ctx, f.end = context.WithCancelCause(ctx)
+	return f
+}
+
+// Run forwards datagrams until one of the tunnel's sides ends, or until no datagram has arrived for the duration idle.
+func (f *Flow) Run(idle time.Duration) error {
+	defer f.conn.Close()
+	go func() { f.end(f.toStream()) }()
+	go func() { f.end(f.fromStream()) }()
+	go func() { f.end(capsules(f.str, f.receive)) }()
+	tick := time.NewTicker(idle / 2)
+	defer tick.Stop()
 	quiet := 0
-	send := func(b []byte) { // b begins with the context ID 0
-		moved.Add(1)
-		var large *quic.DatagramTooLargeError
-		if err := str.SendDatagram(b); err == nil {
-			count.ToStream.Add(uint64(len(b) - 1))
-		} else if !errors.As(err, &large) {
-			end(err)
-		}
-	}
-	receive := func(b []byte) {
-		id, n, err := quicvarint.Parse(b)
-		if err != nil || id != 0 || len(b)-n > maxUDP { // an extension that was not negotiated
-			return
-		}
-		moved.Add(1)
-		if _, err := conn.Write(b[n:]); err == nil {
-			count.FromStream.Add(uint64(len(b) - n))
-		} else if errors.Is(err, net.ErrClosed) {
-			end(err)
-		}
-	}
-	for _, b := range first {
-		send(append([]byte{0}, b...))
-	}
-	go func() {
-		b := make([]byte, 1+packetBuffer)
-		for {
-			n, err := conn.Read(b[1:])
-			if err == nil && n < packetBuffer {
-				send(b[:1+n])
-			} else if err == nil {
-				moved.Add(1) // truncated: too large to send
-			} else if !passing(err) && !errors.Is(err, syscall.EMSGSIZE) { // ICMP errors are about one datagram, and may be temporary
-				end(err)
-				return
-			}
-		}
-	}()
-	go func() {
-		for {
-			b, err := str.ReceiveDatagram(ctx)
-			if err != nil {
-				end(err)
-				return
-			}
-			receive(b)
-		}
-	}()
-	go func() { end(capsules(str, receive)) }()
-	defer conn.Close()
 	for {
 		select {
-		case <-ctx.Done():
-			Cancel(str, http3.ErrCodeNoError)
-			return context.Cause(ctx)
-		case <-timer.C:
-			if quiet++; moved.Swap(0) > 0 {
+		case <-f.ctx.Done():
+			Cancel(f.str, http3.ErrCodeNoError)
+			return context.Cause(f.ctx)
+		case <-tick.C:
+			if quiet++; f.moved.Swap(0) > 0 {
 				quiet = 0
 			} else if quiet == 2 {
-				end(errIdle)
+				f.end(errIdle)
 			}
 		}
+	}
+}
+
+// Send sends a datagram to the stream. At a relay, it does not block.
+func (f *Flow) Send(b []byte) { f.send(append([]byte{0}, b...)) }
+
+// send sends a datagram that begins with the context ID 0.
+func (f *Flow) send(b []byte) {
+	f.moved.Add(1)
+	var large *quic.DatagramTooLargeError
+	err := f.str.SendDatagram(b)
+	switch {
+	case errors.As(err, &large):
+		if !f.sendLarge(b[1:]) {
+			return
+		}
+	case err != nil:
+		f.end(err)
+		return
+	}
+	f.count.ToStream.Add(uint64(len(b) - 1))
+}
+
+// Capsule returns a datagram as data for the stream of a tunnel. Its ends know no other context ID than 0.
+func Capsule(datagram []byte) []byte {
+	b := quicvarint.Append(quicvarint.Append(nil, datagramCapsule), uint64(1+len(datagram)))
+	return append(append(b, 0), datagram...)
+}
+
+// sendLarge sends a datagram that does not fit into a packet on the path. A client has it fragmented, and expects it to arrive. It
+// reports false if too much is waiting already.
+func (f *Flow) sendLarge(b []byte) bool {
+	capsule := Capsule(b)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.waiting >= maxWaiting {
+		return false
+	}
+	f.large = append(f.large, capsule)
+	f.waiting += len(capsule)
+	if len(f.large) == 1 {
+		go f.writeLarge(capsule)
+	}
+	return true
+}
+
+// writeLarge writes capsules, beginning with this one, until none is waiting. Meanwhile, datagrams that fit into packets go on.
+func (f *Flow) writeLarge(capsule []byte) {
+	for capsule != nil {
+		if _, err := f.str.Write(capsule); err != nil {
+			f.end(err)
+			return
+		}
+		f.mu.Lock()
+		f.waiting -= len(capsule)
+		if f.large, capsule = f.large[1:], nil; len(f.large) > 0 {
+			capsule = f.large[0]
+		}
+		f.mu.Unlock()
+	}
+}
+
+// receive passes on a datagram from the stream.
+func (f *Flow) receive(b []byte) {
+	id, n, err := quicvarint.Parse(b)
+	if err != nil || id != 0 || len(b)-n > maxUDP { // an extension that was not negotiated
+		return
+	}
+	f.moved.Add(1)
+	if _, err = f.conn.Write(b[n:]); err == nil {
+		f.count.FromStream.Add(uint64(len(b) - n))
+	} else if errors.Is(err, net.ErrClosed) {
+		f.end(err)
+	}
+}
+
+func (f *Flow) toStream() error {
+	raw, err := f.conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	for b := make([]byte, 1+packetBuffer); ; {
+		datagram, err := readDatagram(raw, b)
+		if err == nil {
+			f.send(datagram)
+		} else if !passing(err) { // ICMP errors are about one datagram, and may be temporary
+			return err
+		}
+	}
+}
+
+// overflow takes what of a datagram does not fit into a flow's own buffer.
+var overflow struct {
+	sync.Mutex
+	b [maxUDP]byte
+}
+
+// readDatagram reads a datagram to b[1:], or to a copy of b if it is larger.
+func readDatagram(raw syscall.RawConn, b []byte) (datagram []byte, err error) {
+	cerr := raw.Read(func(fd uintptr) bool {
+		overflow.Lock()
+		defer overflow.Unlock()
+		var n int
+		n, err = unix.Readv(int(fd), [][]byte{b[1:], overflow.b[:]})
+		if err == nil {
+			here := min(1+n, len(b))
+			datagram = append(b[:here:here], overflow.b[:1+n-here]...)
+		}
+		return err != unix.EAGAIN
+	})
+	if cerr != nil {
+		return nil, cerr
+	}
+	return datagram, err
+}
+
+func (f *Flow) fromStream() error {
+	for {
+		b, err := f.str.ReceiveDatagram(f.ctx)
+		if err != nil {
+			return err
+		}
+		f.receive(b)
 	}
 }
 
@@ -167,11 +269,11 @@ func capsules(str io.Reader, receive func([]byte)) error {
 			return err
 		}
 		if kind == datagramCapsule {
-			b, err := io.ReadAll(io.LimitReader(content, 8+maxUDP))
-			if err != nil {
+			b := bytes.NewBuffer(make([]byte, 0, packetBuffer)) // grows with what arrives, not with what is announced
+			if _, err := b.ReadFrom(io.LimitReader(content, 8+maxUDP)); err != nil {
 				return err
 			}
-			receive(b)
+			receive(b.Bytes())
 		}
 		if _, err := io.Copy(io.Discard, content); err != nil {
 			return err
@@ -195,7 +297,7 @@ func (h *Handler) serveUDP(w http.ResponseWriter, r *http.Request, conn *net.UDP
 	defer stop()
 	limited, leave := g.limit(str, r)
 	defer leave()
-	return SpliceUDP(ctx, conn, nil, limited, &g.bytes, IdleOf(port))
+	return NewFlow(ctx, conn, limited, &g.bytes).Run(IdleOf(port))
 }
 
 // IdleOf returns the idle timeout of tunnels to a UDP port.

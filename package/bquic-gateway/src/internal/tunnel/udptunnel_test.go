@@ -118,6 +118,103 @@ func TestUDP(t *testing.T) {
 	}
 }
 
+// TestUDPLarge sends datagrams through both ends of a tunnel that do not fit into a packet. Without a tunnel, they would be fragmented.
+func TestUDPLarge(t *testing.T) {
+	h := newHandler(loopback)
+	echo := echoUDP(t)
+	str, _ := connectUDP(t, serve(t, h), fmt.Sprintf("%s%s/%d/", udpPath, echo.Addr(), echo.Port()), "Bearer "+token)
+	client, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	near, err := net.DialUDP("udp4", nil, client.LocalAddr().(*net.UDPAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error)
+	var count Bytes
+	go func() { ended <- NewFlow(ctx, near, str, &count).Run(time.Minute) }()
+	b := make([]byte, maxUDP)
+	sum := uint64(0)
+	for _, size := range []int{0, 1, 1100, 1400, 1472, packetBuffer - 1, packetBuffer, packetBuffer + 1, 9000, maxWaiting - 100, 65507} {
+		datagram := make([]byte, size)
+		for i := range datagram {
+			datagram[i] = byte(i >> 4)
+		}
+		if _, err := client.WriteTo(datagram, near.LocalAddr()); err != nil {
+			t.Fatal(err)
+		}
+		_ = client.SetReadDeadline(time.Now().Add(patience / 10))
+		if n, err := client.Read(b); err != nil || !bytes.Equal(b[:n], datagram) {
+			t.Errorf("of %d bytes, %d came back, %v", size, n, err)
+		}
+		sum += uint64(size)
+	}
+	// A datagram is counted after it has been sent, which may be after it has arrived.
+	for deadline := time.Now().Add(patience); count.ToStream.Load() != sum || count.FromStream.Load() != sum; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d bytes up and %d down, not %d", count.ToStream.Load(), count.FromStream.Load(), sum)
+		}
+	}
+	end()
+	if err := <-ended; err != context.Canceled {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// TestUDPLargeWaits has a peer that lets nothing large through. What fits into packets goes on, and what waits is limited.
+func TestUDPLargeWaits(t *testing.T) {
+	conn, err := net.DialUDP("udp4", nil, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	str := &stuckStream{written: make(chan int, 1), through: make(chan struct{})}
+	var count Bytes
+	f := NewFlow(t.Context(), conn, str, &count)
+	for range 100 {
+		f.Send(make([]byte, 9000))
+		f.Send(make([]byte, 100))
+	}
+	if str.small != 100 {
+		t.Errorf("%d small datagrams were sent, not 100", str.small)
+	}
+	large := (count.ToStream.Load() - 100*100) / 9000
+	if large < 2 || large*9000 > 2*maxWaiting {
+		t.Errorf("%d large datagrams wait", large)
+	}
+	close(str.through)
+	for range large {
+		if n := <-str.written; n < 9000 {
+			t.Errorf("a write of %d bytes", n)
+		}
+	}
+}
+
+// A stuckStream takes small datagrams at once, and data when through is closed.
+type stuckStream struct {
+	DatagramStream
+	small   int
+	written chan int
+	through chan struct{}
+}
+
+func (s *stuckStream) SendDatagram(b []byte) error {
+	if len(b) > 1200 {
+		return &quic.DatagramTooLargeError{}
+	}
+	s.small++
+	return nil
+}
+
+func (s *stuckStream) Write(b []byte) (int, error) {
+	<-s.through
+	s.written <- len(b)
+	return len(b), nil
+}
+
 func TestUDPIdle(t *testing.T) {
 	a, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -125,7 +222,7 @@ func TestUDPIdle(t *testing.T) {
 	}
 	str := &silentStream{closed: make(chan struct{})}
 	begin := time.Now()
-	if err := SpliceUDP(t.Context(), a, nil, str, new(Bytes), 100*time.Millisecond); err != errIdle {
+	if err := NewFlow(t.Context(), a, str, new(Bytes)).Run(100 * time.Millisecond); err != errIdle {
 		t.Errorf("ended with %v", err)
 	}
 	if took := time.Since(begin); took < 100*time.Millisecond {
