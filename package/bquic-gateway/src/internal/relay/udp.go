@@ -59,7 +59,10 @@ func (f *flows) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 	key, client := pair{p.Client, p.Target}, subscriber(p.Client.Addr())
 	if fl := f.by[key]; fl != nil {
 		switch {
-		case fl.tunnel != nil, len(fl.waiting) == maxWaiting:
+		case fl.tunnel != nil: // it has left before its socket could receive it
+			fl.tunnel.Send(p.Payload)
+			return divert.Take
+		case len(fl.waiting) == maxWaiting:
 			f.lost.Add(1)
 			return divert.Take
 		}

@@ -115,6 +115,32 @@ func TestUDPErrors(t *testing.T) {
 	}
 }
 
+// TestUDPAfterError checks that an error about a datagram does not cost the next one.
+func TestUDPAfterError(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	address := &net.UDPAddr{IP: net.IPv4(127, 0, 0, 77), Port: 53}
+	conn, err := net.DialUDP("udp4", nil, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	f := NewFlow(t.Context(), conn, &datagramPipe{ctx: t.Context()}, new(Bytes))
+	f.receive([]byte("\x00to a closed port")) // the answer is there at once
+	target, err := net.ListenUDP("udp4", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer target.Close()
+	f.receive([]byte("\x00next"))
+	b := make([]byte, 100)
+	_ = target.SetReadDeadline(time.Now().Add(patience / 10))
+	if n, err := target.Read(b); err != nil || string(b[:n]) != "next" {
+		t.Errorf("%q, %v", b[:n], err)
+	}
+}
+
 // TestUDPFragmentable checks that routers may fragment datagrams, as if the client had sent them. Behind a router that tells nobody
 // what it has dropped, they would be lost.
 func TestUDPFragmentable(t *testing.T) {

@@ -203,7 +203,11 @@ func (f *Flow) receive(b []byte) {
 		return
 	}
 	f.moved.Add(1)
-	if _, err = f.conn.Write(b[n:]); err == nil {
+	_, err = f.conn.Write(b[n:])
+	if passing(err) { // an ICMP error about an earlier datagram
+		_, err = f.conn.Write(b[n:])
+	}
+	if err == nil {
 		f.count.FromStream.Add(uint64(len(b) - n))
 	} else if errors.Is(err, net.ErrClosed) {
 		f.end(err)
