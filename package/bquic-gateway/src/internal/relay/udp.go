@@ -5,6 +5,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -141,6 +142,7 @@ func (f *flows) carry(ctx context.Context, s *session, fl *flow) error {
 	if err != nil {
 		return err
 	}
+	ahead := f.sendAhead(fl, str, &from.carried.ToStream)
 	if err := s.answer(str); err != nil {
 		var refusal *tunnel.Refusal
 		if errors.As(err, &refusal) && refusal.Type != tunnel.UplinkDown {
@@ -163,7 +165,7 @@ func (f *flows) carry(ctx context.Context, s *session, fl *flow) error {
 	f.mu.Lock()
 	waiting := fl.waiting
 	fl.waiting, fl.tunnel = nil, open
-	for _, p := range waiting {
+	for _, p := range waiting[ahead:] {
 		open.Send(p.Payload)
 	}
 	f.mu.Unlock()
@@ -171,6 +173,21 @@ func (f *flows) carry(ctx context.Context, s *session, fl *flow) error {
 		r.diverter.Decide(p, divert.Take)
 	}
 	return open.Run(tunnel.IdleOf(strconv.Itoa(int(fl.target.Port()))))
+}
+
+// sendAhead sends the datagrams that wait for a tunnel behind the request for it, in the same stream: a question to DNS then takes no
+// longer than without a relay. It returns how many it has sent. If the gateway refuses the tunnel, it does not see them.
+func (f *flows) sendAhead(fl *flow, str io.Writer, count *tunnel.Counter) (sent int) {
+	f.mu.Lock()
+	waiting := fl.waiting
+	f.mu.Unlock()
+	for ; sent < len(waiting); sent++ {
+		if _, err := str.Write(tunnel.Capsule(waiting[sent].Payload)); err != nil {
+			break
+		}
+		count.Add(uint64(len(waiting[sent].Payload)))
+	}
+	return sent
 }
 
 // dial opens the socket that stands in for the target. The rule for sockets with AnswerMark delivers the client's

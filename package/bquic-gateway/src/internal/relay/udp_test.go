@@ -189,6 +189,36 @@ func TestUDP(t *testing.T) {
 	})
 }
 
+// TestUDPAhead has a gateway whose answers do not arrive. The first datagram of a flow does not wait for them.
+func TestUDPAhead(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	var c net.PacketConn
+	if err := m.in("origin", func() (err error) {
+		c, err = net.ListenPacket("udp4", ":53")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	m.startGateway()
+	config := m.config(divert.Redirect)
+	config.UDPPorts = []divert.Ports{{First: 53, Last: 53}}
+	m.startRelay(config)
+	m.becomes("carried", origin4+":80")
+	m.run("gateway", "nft", `table inet mute { chain out { type filter hook output priority 0; udp sport 443 drop; }; }`)
+	if _, err := m.udp(origin4 + ":53").Write([]byte("question")); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.SetReadDeadline(time.Now().Add(patience))
+	b := make([]byte, 100)
+	n, from, err := c.ReadFrom(b)
+	if err != nil || string(b[:n]) != "question" || route[from.(*net.UDPAddr).IP.String()] != "carried" {
+		t.Errorf("%q, from %v, %v", b[:n], from, err)
+	}
+}
+
 // TestUDPApart has many clients that ask a server at the same time. For a moment, the socket of a new flow has the server's
 // address, but not yet the client's. Meanwhile it must not receive what others ask.
 func TestUDPApart(t *testing.T) {
