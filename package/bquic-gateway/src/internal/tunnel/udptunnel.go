@@ -29,8 +29,8 @@ import (
 const UDP = "connect-udp"
 
 const (
-	// udpIdleTimeout ends a tunnel without datagrams. RFC 4787 requires at least 2 minutes.
-	udpIdleTimeout = 2 * time.Minute
+	// udpIdleTimeout ends a tunnel without datagrams, not before OpenWrt's NAT would forget the flow (nf_conntrack_udp_timeout_stream).
+	udpIdleTimeout = 3 * time.Minute
 	// dnsIdleTimeout is for port 53, where an answer comes soon or never.
 	dnsIdleTimeout = 15 * time.Second
 
