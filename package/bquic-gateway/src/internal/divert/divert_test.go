@@ -65,6 +65,8 @@ func TestParse(t *testing.T) {
 	}{
 		{"SYN of IPv4", syn4, "10.0.0.2:54321", "203.0.113.2:80", ""},
 		{"SYN of IPv6", syn6, "[fd00::2]:54321", "[2001:db8::2]:80", ""},
+		{"expedited, IPv4", "45b8" + syn4[4:], "10.0.0.2:54321", "203.0.113.2:80", ""},
+		{"expedited, IPv6", "6b80" + syn6[4:], "[fd00::2]:54321", "[2001:db8::2]:80", ""},
 		{"options of TCP", signable("020405b4" + "01" + "030307" + "00000000" + "00000000"), "10.0.0.2:54321", "203.0.113.2:80", ""},
 		{"an option after the last one", signable("020405b4" + "00" + "1312" + strings.Repeat("00", 9)), "10.0.0.2:54321", "203.0.113.2:80", ""},
 		{"an option that is too long", signable("020405b4" + "01" + "03ff" + strings.Repeat("00", 9)), "10.0.0.2:54321", "203.0.113.2:80", ""},
@@ -102,6 +104,9 @@ func TestParse(t *testing.T) {
 		}
 		if mss := map[bool]uint16{true: 1460}[strings.Contains(tc.packet, "020405b4")]; p.MSS != mss {
 			t.Errorf("%s: segments of %d bytes", tc.name, p.MSS)
+		}
+		if tos := map[bool]byte{true: 0xb8}[strings.HasPrefix(tc.name, "expedited")]; p.TOS != tos {
+			t.Errorf("%s: TOS 0x%x", tc.name, p.TOS)
 		}
 		// The SYN that is sent again does not include the padding of a bridge's short frame.
 		if n := len(p.data); n != 40 && n != 56 && n != 60 && n != 32 {

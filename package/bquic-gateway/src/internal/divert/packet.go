@@ -21,6 +21,7 @@ type Packet struct {
 	Out  int    // index of the device; 0: bridged, so the node does not forward it
 	Mark uint32 // including marks from the node's own rules
 	MSS  uint16 // TCP only: the largest segment that the client takes, or less if the node's own rules say so; 0: unknown
+	TOS  byte   // DSCP and ECN, including changes by the node's own rules
 	// For bridged packets.
 	Bridge int // index of the bridge's device in the node's IP layer; 0: routed
 
@@ -77,6 +78,7 @@ func (p *Packet) parse(b []byte) error {
 		}
 		client, target = netip.AddrFrom4([4]byte(b[12:16])), netip.AddrFrom4([4]byte(b[16:20]))
 		protocol = b[9]
+		p.TOS = b[1]
 		// A bridge does not remove the padding of a short frame.
 		if n := int(binary.BigEndian.Uint16(b[2:])); header <= n && n < len(b) {
 			b, p.data = b[:n], b[:n]
@@ -91,6 +93,7 @@ func (p *Packet) parse(b []byte) error {
 		}
 		client, target = netip.AddrFrom16([16]byte(b[8:24])), netip.AddrFrom16([16]byte(b[24:40]))
 		protocol = b[6]
+		p.TOS = b[0]<<4 | b[1]>>4
 		b = b[40:]
 	default:
 		return errUnknown

@@ -162,6 +162,43 @@ func TestHelper(t *testing.T) {
 	})
 }
 
+// TestDSCP has a client that marks its packets, as ssh does. Of a connection that the relay makes directly, they have the same mark.
+func TestDSCP(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.run("origin", "nft", `table inet marked {
+		counter expedited { }
+		counter others { }
+		chain in { type filter hook input priority 0; tcp dport 80 ip dscp ef counter name expedited accept; tcp dport 80 ip6 dscp ef counter name expedited accept; tcp dport 80 counter name others; }
+	}`)
+	m.startGatewayAt(443, "\tlist connect_to '192.0.2.0/24'") // refuses the origin
+	m.startRelay(m.config(divert.Redirect))
+	for network, target := range map[string]string{"tcp4": origin4 + ":80", "tcp6": "[" + origin6 + "]:80"} {
+		var conn net.Conn
+		if err := m.in("phone", func() (err error) {
+			d := net.Dialer{Timeout: patience, Control: func(_, _ string, raw syscall.RawConn) error {
+				return raw.Control(func(fd uintptr) {
+					_ = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TOS, 0xb8)
+					_ = unix.SetsockoptInt(int(fd), unix.SOL_IPV6, unix.IPV6_TCLASS, 0xb8)
+				})
+			}}
+			conn, err = d.Dial(network, target)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if way, err := io.ReadAll(conn); string(way) != "direct" {
+			t.Errorf("to %s: %q, %v", target, way, err)
+		}
+		conn.Close()
+	}
+	expedited, others := m.run("origin", "nft", "list counter inet marked expedited"), m.run("origin", "nft", "list counter inet marked others")
+	if strings.Contains(expedited, "packets 0 ") || !strings.Contains(others, "packets 0 ") {
+		t.Errorf("%s%s", expedited, others)
+	}
+}
+
 // TestSigned has a client whose connection is signed (TCP-MD5), as those of BGP are. Only its two ends know the key.
 func TestSigned(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {

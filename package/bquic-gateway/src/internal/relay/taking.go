@@ -67,6 +67,7 @@ type expectation struct {
 	out  int    // index of the device that the kernel had chosen
 	mark uint32 // of the SYN
 	mss  uint16 // of the SYN; 0: unknown
+	tos  byte   // of the SYN
 	// bridged says that the kernel would have bridged the SYN. A direct connection then uses the node's own routes.
 	bridged bool
 	from    origin
@@ -96,7 +97,7 @@ func (e *expected) add(p *divert.Packet, now time.Time, draw func() *proof.Sessi
 	if e.by == nil {
 		e.by = make(map[pair]expectation)
 	}
-	e.by[key] = expectation{out: p.Out, mark: p.Mark, mss: p.MSS, bridged: p.Bridge != 0, from: from, session: session, at: now}
+	e.by[key] = expectation{out: p.Out, mark: p.Mark, mss: p.MSS, tos: p.TOS, bridged: p.Bridge != 0, from: from, session: session, at: now}
 	return true, false
 }
 
@@ -200,12 +201,13 @@ func (e *expected) len(now time.Time) int {
 }
 
 // control makes a socket's packets leave as the kernel would have forwarded the client's (net.Dialer.Control).
-func (x expectation) control(_, address string, raw syscall.RawConn) error {
+func (x expectation) control(network, address string, raw syscall.RawConn) error {
 	// The node's own rules may have made it smaller, for a path that carries no larger packets. They do not see the relay's SYN in the
 	// forward chain. A value that the kernel does not take is larger than the device's.
 	_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, int(x.mss)) })
-	if x.out == 0 {
-		return nil
+	tos := []option{{unix.SOL_IP, unix.IP_TOS, int(x.tos)}, {unix.SOL_IPV6, unix.IPV6_TCLASS, int(x.tos)}}
+	if err := control(tos...)(network, address, raw); err != nil || x.out == 0 {
+		return err
 	}
 	target, err := netip.ParseAddrPort(address)
 	if err != nil {
