@@ -241,7 +241,7 @@ func TestRules(t *testing.T) {
 	has("queue flags bypass", 2)
 	has("dnat ip", 0)
 	has("tproxy to :12443", 1)
-	has("socket transparent 1 meta mark set", 2) // TCP, and ICMP about it
+	has("socket transparent 1 meta mark set", 1)
 	has("ip rule add", 2)
 	r.Clients = nil
 	has("iifname", 1) // for SYNs that were sent again

@@ -385,9 +385,9 @@ func (r *Rules) rules(byTarget bool) (rules []rule) {
 	}
 	if r.Mode == TProxy {
 		add(sockets, iif("lo"), mark(sentAgain), tcp, take, tproxy(r.Port), accept)
-		// By any device: its client may no longer be one of r.Clients, and the target would reset what it does not know. Then ICMP about it.
-		add(sockets, tcp, notSYN, taken, transparent, setMark(toSocket), accept)
-		add(sockets, notTCP, taken, transparent, setMark(toSocket), accept)
+		// By any device: its client may no longer be one of r.Clients, and the target would reset what it does not know. Also ICMP about it, and
+		// a SYN that its client repeats: the target would answer it, too.
+		add(sockets, taken, transparent, setMark(toSocket), accept)
 	}
 	// Datagrams of a taken UDP flow are not tracked. So if the flow ends, the next datagram
 	// begins a new flow for the node's firewall and NAT, which forward it.

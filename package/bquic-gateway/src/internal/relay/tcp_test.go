@@ -294,25 +294,33 @@ func TestSilentTarget(t *testing.T) {
 
 // TestSlowHandshake has a client that gets no SYN-ACK for some seconds, as over a bad radio. The relay still knows its connection.
 func TestSlowHandshake(t *testing.T) {
-	t.Parallel()
-	m := newMesh(t)
-	target, other := m.greet(origin4+":80"), m.greet(m.servers(1, ":81")[0])
-	m.startGateway()
-	c := m.config(divert.Redirect)
-	c.ControlShare = relay.MaxControlShare
-	node := m.startRelay(c)
-	m.run("phone", "nft", `table inet bad { chain in { type filter hook input priority 0; tcp sport 80 drop; }; }`)
-	go func() {
-		time.Sleep(6 * time.Second) // the fourth SYN-ACK gets through
-		m.way(other)
-		m.run("phone", "nft", "delete table inet bad")
-	}()
-	if way := m.way(target); way != "carried" && way != "direct" {
-		t.Errorf("the connection was %s", way)
-	}
-	node.await("both to count", func(f figures) bool {
-		u := f.Relay.Proof.Unanswered
-		return u.CarriedOf+u.DirectOf == 2
+	eachMode(t, func(t *testing.T, mode string) {
+		t.Parallel()
+		m := newMesh(t)
+		target, other := m.greet(origin4+":80"), m.greet(m.servers(1, ":81")[0])
+		m.startGateway()
+		c := m.config(mode)
+		c.ControlShare = relay.MaxControlShare
+		node := m.startRelay(c)
+		m.run("phone", "nft", `table inet bad { chain in { type filter hook input priority 0; tcp sport 80 drop; }; }`)
+		// The client's SYN, which it repeats, is for the relay only.
+		m.run("gateway", "nft", `table inet seen { chain forward { type filter hook forward priority 0; ip saddr `+phone4+` tcp dport 80 counter; }; }`)
+		go func() {
+			time.Sleep(6 * time.Second) // the fourth SYN-ACK gets through
+			m.way(other)
+			m.run("phone", "nft", "delete table inet bad")
+		}()
+		way := m.way(target)
+		if way != "carried" && way != "direct" {
+			t.Errorf("the connection was %s", way)
+		}
+		node.await("both to count", func(f figures) bool {
+			u := f.Relay.Proof.Unanswered
+			return u.CarriedOf+u.DirectOf == 2
+		})
+		if seen := m.run("gateway", "nft", "list table inet seen"); !strings.Contains(seen, "packets 0 ") {
+			t.Errorf("the target was asked, too: %s", seen)
+		}
 	})
 }
 
