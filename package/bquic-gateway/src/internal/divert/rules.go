@@ -16,7 +16,7 @@ import (
 
 // How taken TCP connections reach the relay's listener.
 const (
-	Redirect = "redirect" // NAT: needs no routing rules; the default
+	Redirect = "redirect" // NAT; the default
 	TProxy   = "tproxy"   // no NAT: needs kmod-nft-tproxy and kmod-nft-socket
 )
 
@@ -320,13 +320,16 @@ func (r *Rules) chains() []chain {
 		all = append(all, again)
 	}
 	if r.routes() {
-		all = append(all, untracked, answers, sockets)
+		all = append(all, sockets)
+	}
+	if len(r.Flows) > 0 {
+		all = append(all, untracked, answers)
 	}
 	return all
 }
 
 // routes reports whether packets must be routed to sockets of this process.
-func (r *Rules) routes() bool { return r.Mode == TProxy || len(r.Flows) > 0 }
+func (r *Rules) routes() bool { return r.Mode == TProxy || r.Bridged || len(r.Flows) > 0 }
 
 // marks returns the marks of packets that are routed to sockets of this process.
 func (r *Rules) marks() (marks []uint32) {
@@ -342,7 +345,7 @@ func (r *Rules) marks() (marks []uint32) {
 // rules returns the rules of the table, in order.
 func (r *Rules) rules(byTarget bool) (rules []rule) {
 	add := func(c chain, terms ...term) { rules = append(rules, joined(c.name, terms...)) }
-	if r.routes() {
+	if r.Mode == TProxy || len(r.Flows) > 0 {
 		// Another routing rule came first, until Precede. The target does not know what is carried, and would reset it.
 		add(forwarded, mark(toSocket), drop)
 	}
@@ -377,6 +380,10 @@ func (r *Rules) rules(byTarget bool) (rules []rule) {
 		add(leaving, udp, dport("udp", p), toQueue(byTarget))
 	}
 	if r.Mode == Redirect {
+		if r.Bridged { // a connection goes on without the address to which it is translated, of which its client knows nothing
+			add(again, mark(sentAgain), take)
+			add(sockets, taken, setMark(toSocket), accept)
+		}
 		for i, addr := range r.Node {
 			if !slices.ContainsFunc(r.Node[:i], func(a netip.Addr) bool { return a.Is4() == addr.Is4() }) {
 				add(again, version(addr), tcp, mark(sentAgain), dnat(addr, r.Port))

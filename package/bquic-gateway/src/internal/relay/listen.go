@@ -24,11 +24,9 @@ var never = special.Prefixes()
 // listen returns a listener for each IP version.
 func listen(ctx context.Context, s *settings) ([]*net.TCPListener, error) {
 	// Accepted connections inherit the mark. Without one, they would have that of their SYN (net.ipv4.tcp_fwmark_accept).
-	options := []option{{unix.SOL_SOCKET, unix.SO_MARK, divert.ClientMark}}
-	if s.Mode == divert.TProxy {
-		options = append(options, option{unix.SOL_IP, unix.IP_TRANSPARENT, 1}, option{unix.SOL_IPV6, unix.IPV6_TRANSPARENT, 1})
-	}
-	lc := net.ListenConfig{Control: control(options...)}
+	// They send from addresses that the node does not have, or no longer has.
+	lc := net.ListenConfig{Control: control(option{unix.SOL_SOCKET, unix.SO_MARK, divert.ClientMark},
+		option{unix.SOL_IP, unix.IP_TRANSPARENT, 1}, option{unix.SOL_IPV6, unix.IPV6_TRANSPARENT, 1})}
 	// The kernel does not tell the original destination of a Multipath TCP connection, which Go's listeners take by default.
 	lc.SetMultipathTCP(false)
 	networks := []string{"tcp4"}

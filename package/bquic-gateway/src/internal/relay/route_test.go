@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,6 +92,33 @@ func TestDirectOtherDevice(t *testing.T) {
 	for _, conn := range all {
 		conn.says("after")
 	}
+}
+
+// TestRenumbered gives the node another address, as DHCP does with an access point. What it carries continues, as what it forwards does.
+func TestRenumbered(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		t.Parallel()
+		m := newMesh(t)
+		m.greet(":80")
+		m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+		m.startGateway()
+		node := m.startRelay(m.config(mode))
+		// The client's router stays the same, as beyond a bridge.
+		mac := strings.TrimSpace(m.run("node", "cat", "/sys/class/net/br-lan/address"))
+		m.ip("phone", "neigh replace 10.77.0.1 lladdr "+mac+" dev lan nud permanent", "-6 neigh replace fd77::1 lladdr "+mac+" dev lan nud permanent")
+		var all []*echoed
+		for _, host := range []string{origin4, "[" + origin6 + "]"} {
+			all = append(all, m.echo(node, host+":81"))
+			all[len(all)-1].says("before")
+		}
+		m.ip("node", "addr del 10.77.0.1/24 dev br-lan", "addr add 10.77.0.5/24 dev br-lan",
+			"-6 addr del fd77::1/64 dev br-lan", "-6 addr add fd77::5/64 dev br-lan nodad")
+		for _, conn := range all {
+			conn.says("after")
+		}
+		m.becomes("carried", origin4+":80")
+		m.becomes("carried", "["+origin6+"]:80")
+	})
 }
 
 // TestNoRouteForAMoment takes the path away for a second, in ways for which the kernel has different errors. What is
