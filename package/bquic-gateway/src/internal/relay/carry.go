@@ -192,9 +192,13 @@ func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, 
 	}
 	origin := &tcpStream{TCPConn: conn.(*net.TCPConn)}
 	defer origin.TCPConn.Close()
+	tunnel.ResetAtEnd(origin.TCPConn)
 	tunnel.LimitUnsent(origin.TCPConn)
 	tunnel.KeepUrgent(origin.TCPConn)
 	err = tunnel.SpliceTimed(client, first, origin, &from.direct, c.timing, r.crowded)
+	if err == nil {
+		_ = origin.SetLinger(-1)
+	}
 	r.logger.Debug("direct connection ended", "target", to.target, "error", err)
 	return nil, true
 }

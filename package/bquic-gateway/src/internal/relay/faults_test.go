@@ -206,6 +206,37 @@ func TestKilled(t *testing.T) {
 	})
 }
 
+// TestKilledDirect kills the relay during an upload that it passes on directly. The server does not take what it has for the whole.
+func TestKilledDirect(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	m.listen(":80", func(conn *net.TCPConn) {
+		io.ReadFull(conn, make([]byte, 1000))
+		close(begun)
+		_, err := io.Copy(io.Discard, conn)
+		ended <- err
+	})
+	m.startGatewayAt(443, "\tlist connect_to '192.0.2.0/24'") // refuses the origin
+	node := m.startRelay(m.config(divert.Redirect))
+	conn, err := m.dial(origin4 + ":80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := sendAll(conn, make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	if f := node.figures(); f.Relay.Direct.Now != 1 {
+		t.Fatalf("%d direct connections, not 1", f.Relay.Direct.Now)
+	}
+	node.cmd.Process.Kill()
+	if err := <-ended; !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the upload ended with %v", err)
+	}
+}
+
 // TestStopped stops gateway and relay gracefully during transfers, and restarts them.
 func TestStopped(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
