@@ -219,6 +219,51 @@ func TestUDPAhead(t *testing.T) {
 	}
 }
 
+// TestUDPBurst has a server that sends many datagrams at once, such as a picture of a video. All of them arrive, as without a relay.
+func TestUDPBurst(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	var c net.PacketConn
+	if err := m.in("origin", func() (err error) {
+		c, err = net.ListenPacket("udp4", ":5000")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const burst = 60
+	go func() {
+		for b := make([]byte, 1000); ; {
+			_, from, err := c.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			for range burst {
+				_, _ = c.WriteTo(b, from)
+			}
+		}
+	}()
+	m.startGateway()
+	config := m.config(divert.Redirect)
+	config.UDPPorts = []divert.Ports{{First: 5000, Last: 5000}}
+	m.startRelay(config)
+	m.becomes("carried", origin4+":80")
+	flow := m.udp(origin4 + ":5000")
+	b := make([]byte, 1000)
+	for range 10 {
+		if _, err := flow.Write([]byte("more")); err != nil {
+			t.Fatal(err)
+		}
+		for i := range burst {
+			_ = flow.SetReadDeadline(time.Now().Add(patience / 10))
+			if _, err := flow.Read(b); err != nil {
+				t.Fatalf("%d of %d: %v", i, burst, err)
+			}
+		}
+	}
+}
+
 // TestUDPApart has many clients that ask a server at the same time. For a moment, the socket of a new flow has the server's
 // address, but not yet the client's. Meanwhile it must not receive what others ask.
 func TestUDPApart(t *testing.T) {
