@@ -27,8 +27,8 @@ const (
 	maxFlows = 1024
 	// The limit for one client, so that it cannot take all flows.
 	maxClientFlows = 128
-	// maxWaiting is how many datagrams of a flow wait for its tunnel.
-	maxWaiting = 16
+	// maxWaiting is how many datagrams of a flow wait for its tunnel, as many as are queued in it later.
+	maxWaiting = 64
 )
 
 // flows carries UDP. Each flow, a pair of client and target addresses with ports,

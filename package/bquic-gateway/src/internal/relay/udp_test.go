@@ -219,7 +219,8 @@ func TestUDPAhead(t *testing.T) {
 	}
 }
 
-// TestUDPBurst has a server that sends many datagrams at once, such as a picture of a video. All of them arrive, as without a relay.
+// TestUDPBurst has a client and a server that send many datagrams at once, such as a picture of a video. All of them arrive, as
+// without a relay, also those with which a flow begins.
 func TestUDPBurst(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
@@ -235,12 +236,16 @@ func TestUDPBurst(t *testing.T) {
 	const burst = 60
 	go func() {
 		for b := make([]byte, 1000); ; {
-			_, from, err := c.ReadFrom(b)
-			if err != nil {
-				return
+			var client net.Addr
+			for range burst {
+				_, from, err := c.ReadFrom(b)
+				if err != nil {
+					return
+				}
+				client = from
 			}
 			for range burst {
-				_, _ = c.WriteTo(b, from)
+				_, _ = c.WriteTo(b, client)
 			}
 		}
 	}()
@@ -252,8 +257,10 @@ func TestUDPBurst(t *testing.T) {
 	flow := m.udp(origin4 + ":5000")
 	b := make([]byte, 1000)
 	for range 10 {
-		if _, err := flow.Write([]byte("more")); err != nil {
-			t.Fatal(err)
+		for range burst {
+			if _, err := flow.Write(b); err != nil {
+				t.Fatal(err)
+			}
 		}
 		for i := range burst {
 			_ = flow.SetReadDeadline(time.Now().Add(patience / 10))
