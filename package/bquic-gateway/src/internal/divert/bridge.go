@@ -31,9 +31,10 @@ type BridgePort struct {
 }
 
 const (
-	// flowTimeout is how long a note lasts without packets. The connection's socket sends
-	// keep-alive probes more often (tunnel.Hurried), and each answer restarts the timeout.
-	flowTimeout = 10 * time.Minute
+	// synTimeout is how long a note lasts after its SYN, flowTimeout after each further frame of the client: keep-alive
+	// takes a silent client for dead sooner (tunnel.Sparing). Release removes notes of connections that have ended.
+	synTimeout  = 10 * time.Minute
+	flowTimeout = 150 * time.Minute
 	// maxNoted is the limit on noted connections of each IP version. When the map is full, SYNs
 	// are not queued.
 	maxNoted = 8192
@@ -89,19 +90,33 @@ func (n *noted) version() term {
 	return meta(unix.NFT_META_PROTOCOL, "meta protocol "+n.word, []byte{byte(n.ethertype >> 8), byte(n.ethertype)})
 }
 
+// keyOf returns a connection's key.
+func (n *noted) keyOf(c connection) []byte {
+	key := []byte{unix.IPPROTO_TCP, 0, 0, 0}
+	key = append(append(key, c.client.Addr().AsSlice()...), c.target.Addr().AsSlice()...)
+	for _, port := range []uint16{c.client.Port(), c.target.Port()} {
+		key = append(key, byte(port>>8), byte(port), 0, 0)
+	}
+	return key
+}
+
 // find ends the rule if the packet's connection is not noted. Otherwise it runs exprs and changes the note.
 func (n *noted) find(words string, op uint32, exprs ...expression) term {
 	all := append(append(n.key(), lookup(n.name)), exprs...)
 	// nft cannot list a change whose value comes from the map itself.
 	all = append(append(all, loadInto(valueReg, unix.NFT_PAYLOAD_LL_HEADER, 0, 6)), n.key()...)
-	return term{fmt.Sprintf(words, n.words(), "@"+n.name), append(all, change(n.name, op))}
+	timeout := flowTimeout
+	if op == setDelete {
+		timeout = 0
+	}
+	return term{fmt.Sprintf(words, n.words(), "@"+n.name), append(all, change(n.name, op, timeout))}
 }
 
 // note gives the connection's further frames a hardware address.
 func (n *noted) note(mac [6]byte) term {
 	return term{
 		fmt.Sprintf("update @%s { %s : %s }", n.name, n.words(), net.HardwareAddr(mac[:])),
-		append(append(n.key(), immediate(valueReg, mac[:])), change(n.name, setUpdate)),
+		append(append(n.key(), immediate(valueReg, mac[:])), change(n.name, setUpdate, 0)),
 	}
 }
 
@@ -147,7 +162,7 @@ func (r *Rules) bridgeRules(byTarget bool) (rules []rule) {
 	for i := range notes {
 		n := &notes[i]
 		add(bridged, n.version(), tcp, notSYN,
-			n.find("ether daddr set %[1]s map %[2]s update %[2]s { %[1]s : ether daddr }", setUpdate, storePayload(unix.NFT_PAYLOAD_LL_HEADER, 0, 6)), toHost)
+			n.find("ether daddr set %[1]s map %[2]s update %[2]s { %[1]s timeout 2h30m : ether daddr }", setUpdate, storePayload(unix.NFT_PAYLOAD_LL_HEADER, 0, 6)), toHost)
 		add(passing, n.version(), tcp, isSYN, n.find("%[1]s map %[2]s delete %[2]s { %[1]s : ether daddr }", setDelete))
 	}
 	if !r.TCP || len(r.Bridges) == 0 {

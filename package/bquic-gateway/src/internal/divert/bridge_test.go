@@ -3,9 +3,14 @@
 package divert
 
 import (
+	"net"
 	"net/netip"
+	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
 )
 
 func bridgedRules() Rules {
@@ -47,4 +52,61 @@ func TestBridgeRules(t *testing.T) {
 	has("ether daddr set", 2)
 	r.Bridged = false
 	has("", 1)
+}
+
+// TestNotes checks that a connection's note goes a while after its last use, and that until then it is the one that nft shows.
+func TestNotes(t *testing.T) {
+	table := tableApart(t)
+	defer table.close()
+	if err := table.openBridge(); err != nil {
+		t.Fatal(err)
+	}
+	d := &Diverter{table: table}
+	d.bridge.users = make(map[connection]int)
+	noted := func() string {
+		t.Helper()
+		out, err := exec.Command("nft", "list", "table", "bridge", TableName).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	other := connection{netip.MustParseAddrPort("10.0.0.9:9"), netip.MustParseAddrPort("203.0.113.9:9")}
+	for i, shown := range []string{"tcp . 10.0.0.2 . 203.0.113.1 . 40000 . 443", "tcp . 2001:db8::2 . 2001:db8:1::1 . 40000 . 443"} {
+		part := strings.Split(shown, " . ")
+		c := connection{netip.MustParseAddrPort(net.JoinHostPort(part[1], part[3])), netip.MustParseAddrPort(net.JoinHostPort(part[2], part[4]))}
+		var batch transaction
+		batch.add(unix.NFPROTO_BRIDGE, unix.NFT_MSG_NEWSETELEM, netlink.Create,
+			text(unix.NFTA_SET_ELEM_LIST_TABLE, TableName), text(unix.NFTA_SET_ELEM_LIST_SET, notes[i].name),
+			nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, nested(unix.NFTA_LIST_ELEM,
+				value(unix.NFTA_SET_ELEM_KEY, notes[i].keyOf(c)), value(unix.NFTA_SET_ELEM_DATA, []byte{2, 0, 0, 0, 0, 1}))))
+		if err := batch.commit(table.conn); err != nil {
+			t.Fatal(err)
+		}
+		check := func(when string, want bool) {
+			t.Helper()
+			if text := noted(); strings.Contains(text, shown) != want {
+				t.Errorf("%s: %v in:\n%s", when, !want, text)
+			}
+		}
+		later := func() {
+			for i := range d.bridge.ended {
+				d.bridge.ended[i].at = d.bridge.ended[i].at.Add(-2 * linger)
+			}
+			d.Release(other.client, other.target)
+		}
+		check("noted", true)
+		d.bridge.users[c] = 1
+		later()
+		check("in use", true)
+		d.Release(c.client, c.target)
+		check("just ended", true)
+		d.bridge.users[c]++ // its client uses the port again
+		later()
+		check("in use again", true)
+		d.Release(c.client, c.target)
+		later()
+		check("ended", false)
+		later() // for one that is not noted, too
+	}
 }

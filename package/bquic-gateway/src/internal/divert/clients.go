@@ -20,9 +20,9 @@ import (
 const (
 	// maxRoutes is the limit on bridged clients that need a route.
 	maxRoutes = 512
-	// routeLinger is how long a route stays after its last connection. Data that a socket
-	// has sent may still be in flight when the socket is closed.
-	routeLinger = 2 * time.Minute
+	// linger is how long a route stays after its last connection, and a connection's note after its end. Data that a
+	// socket has sent may still be in flight when the socket is closed.
+	linger = 2 * time.Minute
 )
 
 // Reasons why a bridged connection cannot be taken.
@@ -39,7 +39,16 @@ type bridge struct {
 	ports   []*BridgePort
 	routing *routing // nil until needed
 	routes  map[netip.Addr]*clientRoute
-	problem error // why this kernel cannot do it
+	users   map[connection]int // that Reach has let in
+	ended   []ended            // without users, the first one first
+	problem error              // why this kernel cannot do it
+}
+
+type connection struct{ client, target netip.AddrPort }
+
+type ended struct {
+	connection
+	at time.Time
 }
 
 // A clientRoute is a route to a bridged client in a prefix that the node does not have.
@@ -91,7 +100,7 @@ func (d *Diverter) openBridge() error {
 			return d.bridge.problem
 		}
 	}
-	d.bridge.routes = make(map[netip.Addr]*clientRoute)
+	d.bridge.routes, d.bridge.users = make(map[netip.Addr]*clientRoute), make(map[connection]int)
 	d.bridge.routing, d.bridge.problem = toClients().add()
 	return d.bridge.problem
 }
@@ -135,12 +144,16 @@ func (d *Diverter) Reach(p *Packet, anyTarget bool) error {
 	case out == p.Bridge && !gateway:
 		return errOnLink
 	}
-	return d.bridge.enter(p.Client.Addr(), p.Bridge)
+	d.bridge.mu.Lock()
+	defer d.bridge.mu.Unlock()
+	if err = d.bridge.enter(p.Client.Addr(), p.Bridge); err == nil {
+		d.bridge.users[connection{p.Client, p.Target}]++
+	}
+	return err
 }
 
+// enter makes sure that the node has a route to the client. The caller holds mu.
 func (b *bridge) enter(client netip.Addr, device int) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if r := b.routes[client]; r != nil && r.device == device {
 		r.users++
 		return nil
@@ -192,21 +205,42 @@ func (b *bridge) restore(conn *netlink.Conn, family byte) {
 	}
 }
 
-// Release undoes a successful Reach.
-func (d *Diverter) Release(client netip.Addr) {
-	d.bridge.mu.Lock()
-	defer d.bridge.mu.Unlock()
-	if r := d.bridge.routes[client]; r != nil && r.users > 0 {
-		r.users--
-		r.last = time.Now()
+// Release undoes a successful Reach. After a while, the connection's note goes, too.
+func (d *Diverter) Release(client, target netip.AddrPort) {
+	past := d.bridge.release(time.Now(), connection{client, target})
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range past {
+		_ = d.table.forget(c) // otherwise it ends later, by itself
 	}
-	d.bridge.sweep(time.Now())
 }
 
-// sweep removes routes that have not been used for routeLinger.
+// release returns the connections whose notes to remove.
+func (b *bridge) release(now time.Time, c connection) (past []connection) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r := b.routes[c.client.Addr()]; r != nil && r.users > 0 {
+		r.users--
+		r.last = now
+	}
+	if b.users[c]--; b.users[c] <= 0 {
+		delete(b.users, c)
+		b.ended = append(b.ended, ended{c, now})
+	}
+	for len(b.ended) > 0 && now.Sub(b.ended[0].at) > linger {
+		if c := b.ended[0].connection; b.users[c] == 0 { // otherwise the client uses its port again
+			past = append(past, c)
+		}
+		b.ended = b.ended[1:]
+	}
+	b.sweep(now)
+	return past
+}
+
+// sweep removes routes that have not been used for a while.
 func (b *bridge) sweep(now time.Time) {
 	for client, r := range b.routes {
-		if r.users == 0 && now.Sub(r.last) > routeLinger {
+		if r.users == 0 && now.Sub(r.last) > linger {
 			delete(b.routes, client)
 			_ = changeRoute(client, r.device, false)
 		}

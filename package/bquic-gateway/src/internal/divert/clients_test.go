@@ -46,13 +46,16 @@ func TestClientRoutes(t *testing.T) {
 	}
 	br := indexes["br0"]
 	d := new(Diverter)
-	d.bridge.routes = make(map[netip.Addr]*clientRoute)
+	d.bridge.routes, d.bridge.users = make(map[netip.Addr]*clientRoute), make(map[connection]int)
 	if d.bridge.routing, err = toClients().add(); err != nil {
 		t.Fatal(err)
 	}
 	reach := func(client, target string, anyTarget bool) error {
 		p := Packet{Client: netip.AddrPortFrom(netip.MustParseAddr(client), 1), Target: netip.AddrPortFrom(netip.MustParseAddr(target), 80), Bridge: br}
 		return d.Reach(&p, anyTarget)
+	}
+	release := func(client, target string) {
+		d.Release(netip.AddrPortFrom(netip.MustParseAddr(client), 1), netip.AddrPortFrom(netip.MustParseAddr(target), 80))
 	}
 	const world = "203.0.113.1"
 	for _, tc := range []struct {
@@ -84,10 +87,10 @@ func TestClientRoutes(t *testing.T) {
 			t.Errorf("%s: the routes are %q", tc.name, got)
 		}
 		client := netip.MustParseAddr(tc.client)
-		d.Release(client)
+		release(tc.client, tc.target)
 		if r := d.bridge.routes[client]; r != nil { // late packets still have a route
-			r.last = r.last.Add(-routeLinger - time.Second)
-			d.Release(netip.Addr{})
+			r.last = r.last.Add(-linger - time.Second)
+			release("0.0.0.0", world)
 		}
 		if got := ip("route show table 192"); got != "" {
 			t.Errorf("%s: the routes are %q in the end", tc.name, got)
@@ -118,10 +121,10 @@ func TestClientRoutes(t *testing.T) {
 	}
 	for _, what := range []string{"one of two has ended", "both have ended"} {
 		r := d.bridge.routes[client]
-		r.last = r.last.Add(-2 * routeLinger)
-		d.Release(netip.Addr{})
+		r.last = r.last.Add(-2 * linger)
+		release("0.0.0.0", world)
 		routed("before "+what, "br0")
-		d.Release(client)
+		release("10.7.0.2", world)
 		routed(what, "br0")
 	}
 	// It may then be a client of another bridge.
@@ -140,7 +143,7 @@ func TestClientRoutes(t *testing.T) {
 	if err := reach("10.7.0.3", world, false); !errors.Is(err, errRoom) {
 		t.Errorf("too many clients: %v", err)
 	}
-	d.bridge.routes = make(map[netip.Addr]*clientRoute)
+	d.bridge.routes, d.bridge.users = make(map[netip.Addr]*clientRoute), make(map[connection]int)
 	// Left behind by a process that was killed together with its guard.
 	if err := reach("10.7.0.2", world, false); err != nil {
 		t.Error(err)
@@ -259,7 +262,7 @@ func TestClientRoutesRestored(t *testing.T) {
 	}
 	up()
 	d := new(Diverter)
-	d.bridge.routes = make(map[netip.Addr]*clientRoute)
+	d.bridge.routes, d.bridge.users = make(map[netip.Addr]*clientRoute), make(map[connection]int)
 	var err error
 	if d.bridge.routing, err = toClients().add(); err != nil {
 		t.Fatal(err)

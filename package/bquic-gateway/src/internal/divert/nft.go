@@ -4,6 +4,7 @@ package divert
 
 import (
 	"encoding/binary"
+	"time"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -122,12 +123,20 @@ func lookup(set string) expression {
 // Operations of a rule on a map (enum nft_dynset_ops).
 const setUpdate, setDelete = unix.NFT_DYNSET_OP_UPDATE, 2
 
-// change adds an element or restarts its timeout, or removes it. The rule ends if the map is full.
-func change(set string, op uint32) expression {
-	return expression{"dynset", []netlink.Attribute{
+// change adds an element or restarts its timeout, or removes it. The rule ends if the map is full. timeout 0 is the map's.
+func change(set string, op uint32, timeout time.Duration) expression {
+	attrs := []netlink.Attribute{
 		text(unix.NFTA_DYNSET_SET_NAME, set), num(unix.NFTA_DYNSET_OP, op),
 		num(unix.NFTA_DYNSET_SREG_KEY, keyReg), num(unix.NFTA_DYNSET_SREG_DATA, valueReg),
-	}}
+	}
+	if timeout > 0 {
+		attrs = append(attrs, milliseconds(unix.NFTA_DYNSET_TIMEOUT, timeout))
+	}
+	return expression{"dynset", attrs}
+}
+
+func milliseconds(kind uint16, d time.Duration) netlink.Attribute {
+	return attr(kind, binary.BigEndian.AppendUint64(nil, uint64(d.Milliseconds())))
 }
 
 // decide ends a rule with a verdict. chain is the target of NFT_GOTO, otherwise "".

@@ -447,7 +447,7 @@ func (r *Rules) String() string {
 		maps := ""
 		for _, n := range notes {
 			maps += fmt.Sprintf("\tmap %s {\n\t\ttypeof %s : ether daddr\n\t\tsize %d\n\t\tflags dynamic,timeout\n\t\ttimeout %dm\n\t}\n",
-				n.name, n.words(), maxNoted, int(flowTimeout.Minutes()))
+				n.name, n.words(), maxNoted, int(synTimeout.Minutes()))
 		}
 		list("bridge", maps, r.bridgeChains(), r.bridgeRules(false))
 		for _, value := range clientMarks {

@@ -3,7 +3,6 @@
 package divert
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -87,7 +86,7 @@ func (t *table) openBridge() error {
 			num(unix.NFTA_SET_KEY_TYPE, n.keyType()), num(unix.NFTA_SET_KEY_LEN, n.keySize()),
 			num(unix.NFTA_SET_DATA_TYPE, 9), // nft's data type of a hardware address
 			num(unix.NFTA_SET_DATA_LEN, 6),
-			attr(unix.NFTA_SET_TIMEOUT, binary.BigEndian.AppendUint64(nil, uint64(flowTimeout.Milliseconds()))),
+			milliseconds(unix.NFTA_SET_TIMEOUT, synTimeout),
 			nested(unix.NFTA_SET_DESC, num(unix.NFTA_SET_DESC_SIZE, maxNoted)))
 	}
 	noticing := Rules{Bridged: true}
@@ -95,6 +94,18 @@ func (t *table) openBridge() error {
 	err := batch.commit(t.conn)
 	t.bridge = err == nil
 	return err
+}
+
+// forget removes the note of a bridged connection. ENOENT: there is none.
+func (t *table) forget(c connection) error {
+	n := &notes[0]
+	if c.client.Addr().Is6() {
+		n = &notes[1]
+	}
+	var batch transaction
+	batch.add(unix.NFPROTO_BRIDGE, unix.NFT_MSG_DELSETELEM, 0, text(unix.NFTA_SET_ELEM_LIST_TABLE, TableName), text(unix.NFTA_SET_ELEM_LIST_SET, n.name),
+		nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, nested(unix.NFTA_LIST_ELEM, value(unix.NFTA_SET_ELEM_KEY, n.keyOf(c)))))
+	return batch.commit(t.conn)
 }
 
 func (t *table) replace(r *Rules) error {

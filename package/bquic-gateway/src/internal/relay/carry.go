@@ -59,8 +59,7 @@ func (r *Relay) serve(ctx context.Context, client *net.TCPConn, target netip.Add
 	addr := unmap(client.RemoteAddr().(*net.TCPAddr).AddrPort())
 	forward := r.expected.accepted(pair{addr, target}, time.Now()) // before held, so that a connection never counts twice
 	if forward.bridged {
-		_ = client.SetKeepAliveConfig(tunnel.Hurried) // the kernel's note of the connection lasts for as long
-		defer r.diverter.Release(addr.Addr())
+		defer r.diverter.Release(forward.client, forward.target)
 	}
 	if r.held.Add(1) == 1 {
 		r.load.wake()

@@ -41,7 +41,7 @@ type expected struct {
 	mu     sync.Mutex
 	by     map[pair]expectation
 	forgot time.Time
-	lost   func(netip.Addr) // called with a bridged client whose connection never arrived
+	lost   func(client, target netip.AddrPort) // called with a bridged connection that never arrived
 
 	origins map[origin]*arrivals
 }
@@ -64,6 +64,7 @@ type arrivals struct {
 type pair struct{ client, target netip.AddrPort }
 
 type expectation struct {
+	pair        // of the SYN
 	out  int    // index of the device that the kernel had chosen
 	mark uint32 // of the SYN
 	mss  uint16 // of the SYN; 0: unknown
@@ -97,7 +98,7 @@ func (e *expected) add(p *divert.Packet, now time.Time, draw func() *proof.Sessi
 	if e.by == nil {
 		e.by = make(map[pair]expectation)
 	}
-	e.by[key] = expectation{out: p.Out, mark: p.Mark, mss: p.MSS, tos: p.TOS, bridged: p.Bridge != 0, from: from, session: session, at: now}
+	e.by[key] = expectation{pair: key, out: p.Out, mark: p.Mark, mss: p.MSS, tos: p.TOS, bridged: p.Bridge != 0, from: from, session: session, at: now}
 	return true, false
 }
 
@@ -130,7 +131,7 @@ func (e *expected) forget(now time.Time) {
 		if now.Sub(x.at) >= expectTimeout {
 			delete(e.by, key)
 			if x.bridged {
-				e.lost(key.client.Addr())
+				e.lost(x.client, x.target)
 			}
 		}
 	}
@@ -249,7 +250,7 @@ func (r *Relay) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 	}
 	ok, known := r.expected.add(p, now, func() *proof.Session { return r.draw(p, now) })
 	if p.Bridge != 0 && (!ok || known) {
-		r.diverter.Release(p.Client.Addr())
+		r.diverter.Release(p.Client, p.Target)
 	}
 	if !ok {
 		return divert.Pass
