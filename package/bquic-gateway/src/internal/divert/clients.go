@@ -136,7 +136,7 @@ func (b *bridge) close() {
 // to the client for the answers; Reach adds one if needed. That route stays until Release
 // has been called once for each successful Reach.
 func (d *Diverter) Reach(p *Packet, anyTarget bool) error {
-	out, gateway, err := routeTo(p.Target.Addr(), 0)
+	out, gateway, err := nextHop(p.Target.Addr(), 0)
 	switch {
 	case errors.Is(err, unix.ENETUNREACH) && anyTarget: // no route, as opposed to a prohibiting route
 	case err != nil:
@@ -158,7 +158,7 @@ func (b *bridge) enter(client netip.Addr, device int) error {
 		r.users++
 		return nil
 	}
-	out, gateway, err := routeTo(client, 0)
+	out, gateway, err := nextHop(client, 0)
 	switch {
 	case err == nil && out == device && !gateway:
 		return nil // needs no route, so Release does nothing
@@ -265,14 +265,14 @@ func changeRoute(client netip.Addr, device int, add bool) error {
 
 // Leaves returns the index of the device by which the node's own packets with a mark leave for an address, or 0.
 func Leaves(addr netip.Addr, mark uint32) int {
-	out, _, _ := routeTo(addr, mark)
+	out, _, _ := nextHop(addr, mark)
 	return out
 }
 
-// routeTo asks the kernel for its route to an address, for packets with a mark. It returns the device,
+// nextHop asks the kernel for its route to an address, for packets with a mark. It returns the device,
 // and whether the route has a gateway. ENETUNREACH means no route. Other errors mean a prohibiting
 // route, or an address of the node itself.
-func routeTo(addr netip.Addr, mark uint32) (out int, gateway bool, err error) {
+func nextHop(addr netip.Addr, mark uint32) (out int, gateway bool, err error) {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
 		return 0, false, err

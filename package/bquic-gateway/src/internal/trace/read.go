@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"bquic/internal/system"
 )
 
 const (
@@ -266,7 +268,7 @@ func (p *parser) bad(what string, err error) error {
 		}
 		err = fmt.Errorf("unexpected %s", wrong.Value)
 	}
-	return fmt.Errorf("%s: %w", printable(what), err)
+	return fmt.Errorf("%s: %w", system.Printable(what), err)
 }
 
 func (p *parser) event(ev *event) error {

@@ -12,6 +12,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"bquic/internal/system"
 )
 
 // Geometry in px.
@@ -55,9 +57,9 @@ func SVG(w io.Writer, reports []*Report) error {
 func (r *Report) svg(b *bytes.Buffer) {
 	title := r.VantagePoint
 	if r.GroupID != "" {
-		title += " " + printable(r.GroupID)
+		title += " " + system.Printable(r.GroupID)
 	}
-	fmt.Fprintf(b, `<text x="%d" y="22" font-size="15" font-weight="bold">%s: %.3f s</text>`+"\n", plotLeft, html.EscapeString(printable(title)), r.Seconds)
+	fmt.Fprintf(b, `<text x="%d" y="22" font-size="15" font-weight="bold">%s: %.3f s</text>`+"\n", plotLeft, html.EscapeString(system.Printable(title)), r.Seconds)
 	fmt.Fprintf(b, `<text x="%d" y="40" fill="%s">sent %d packets, %.1f per ACK; received %d packets, %.1f per ACK; %d lost, %d spuriously</text>`+"\n",
 		plotLeft, grey, r.Sent.Packets, r.Sent.DataPerAck, r.Received.Packets, r.Received.DataPerAck, r.Losses.Packets, r.Losses.Spurious)
 

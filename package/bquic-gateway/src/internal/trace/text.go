@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"bquic/internal/system"
 )
 
 // Text writes a readable report.
@@ -19,9 +21,9 @@ func (r *Report) Text(w io.Writer) error {
 		who = "unknown side"
 	}
 	if r.GroupID != "" {
-		who += ", connection " + printable(r.GroupID)
+		who += ", connection " + system.Printable(r.GroupID)
 	}
-	fmt.Fprintf(&b, "%s: %d events in %.3f s", printable(who), r.Events, r.Seconds)
+	fmt.Fprintf(&b, "%s: %d events in %.3f s", system.Printable(who), r.Events, r.Seconds)
 	if r.Truncated {
 		b.WriteString(", still being written")
 	}
@@ -35,16 +37,6 @@ func (r *Report) Text(w io.Writer) error {
 	r.Timeline.text(&b)
 	_, err := w.Write(b.Bytes())
 	return err
-}
-
-// printable removes control characters of untrusted text, which must not reach the terminal.
-func printable(s string) string {
-	return strings.Map(func(c rune) rune {
-		if c < ' ' || c == 0x7f || c >= 0x80 && c < 0xa0 {
-			return '?'
-		}
-		return c
-	}, s)
 }
 
 func (f *Flow) text(b *bytes.Buffer, verb, reverse string, r *Report) {
@@ -174,7 +166,7 @@ func (s *SlowStart) text() string {
 	t := fmt.Sprintf("ended after %.1f ms at %.1f KB: %s", s.AtMS, s.Cwnd/1e3, why)
 	switch {
 	case s.Detail != "":
-		t += " (" + printable(s.Detail) + ")"
+		t += " (" + system.Printable(s.Detail) + ")"
 	case s.RTTMS > 0:
 		t += fmt.Sprintf(" (RTT %.2f ms, minimum %.2f ms)", s.RTTMS, s.MinRTTMS)
 	}

@@ -13,13 +13,13 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"bquic/internal/gateway"
 	"bquic/internal/processor"
 	"bquic/internal/proof"
 	"bquic/internal/relay"
 	"bquic/internal/status"
+	"bquic/internal/system"
 	"bquic/internal/tunnel"
 )
 
@@ -238,13 +238,13 @@ func (d *daemon) refusals(t *tunnel.Stats) string {
 // draw composes a status from the daemon's identity, facts and tables.
 func draw(role string, d *daemon, now time.Time, facts []fact, tables ...table) string {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s %s, up for %s%s\n", role, printable(d.Version), age(seconds(d.Uptime)), word(d.Stopping, ", stopping", ""))
+	fmt.Fprintf(&b, "%s %s, up for %s%s\n", role, system.Printable(d.Version), age(seconds(d.Uptime)), word(d.Stopping, ", stopping", ""))
 	if r := d.Reload; r != nil {
 		facts = append(facts, fact{"reload", age(now.Sub(r.At)) + " ago: " + cmp.Or(r.Error, "in use")})
 	}
 	for _, f := range facts {
 		if f.text != "" {
-			fmt.Fprintf(&b, "  %-12s %s\n", f.name, printable(f.text))
+			fmt.Fprintf(&b, "  %-12s %s\n", f.name, system.Printable(f.text))
 		}
 	}
 	for _, t := range tables {
@@ -265,7 +265,7 @@ func (t table) draw(b *bytes.Buffer) {
 			if i > 0 {
 				text += "\t"
 			}
-			text += shorten(printable(cell))
+			text += shorten(system.Printable(cell))
 		}
 		fmt.Fprintln(w, text)
 	}
@@ -277,17 +277,6 @@ func (t table) draw(b *bytes.Buffer) {
 	if more := len(t.rows) - maxRows; more > 0 {
 		fmt.Fprintf(b, "  and %d more\n", more)
 	}
-}
-
-// printable keeps untrusted text on one line, and removes control characters that could
-// command the terminal.
-func printable(s string) string {
-	return strings.Map(func(c rune) rune {
-		if !unicode.IsPrint(c) {
-			return '?'
-		}
-		return c
-	}, s)
 }
 
 func shorten(s string) string {
