@@ -18,7 +18,7 @@ import page_load  # noqa: E402
 import starved  # noqa: E402
 
 from lab import pages, results, simulation  # noqa: E402
-from lab.results import Row, geomean, interval, median  # noqa: E402
+from lab.results import Row, geomean, interval, median, spread  # noqa: E402
 
 README = ROOT / "README.md"
 FIGURE = ROOT / "docs/results/relay.svg"
@@ -120,13 +120,6 @@ def crowded(directory: pathlib.Path = ROOT / "results") -> list[Line]:
         if line.unit == "{:.1f} s" and interval(line.off)[0] < 1:
             line.unit = "{:.2f} s"  # with one digit, rounding is a fifth
     return some
-
-
-def spread(values: list[float], form: str = ".2f") -> str:
-    """The median and its interval, which one run does not have."""
-    if len(values) == 1:
-        return f"{values[0]:{form}} (one run)"
-    return "{} ({} to {})".format(*(format(value, form) for value in interval(values)))
 
 
 def table(header: str, some: list[Line]) -> str:

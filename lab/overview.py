@@ -22,7 +22,7 @@ import router  # noqa: E402
 import sharing  # noqa: E402
 
 from lab import headline, results  # noqa: E402
-from lab.results import Row  # noqa: E402
+from lab.results import Row, spread  # noqa: E402
 
 FIGURES = {  # in docs/results
     "relay": "What clients gain from the relay, by how far the origin is beyond the gateway.",
@@ -48,14 +48,14 @@ def clients(directory: pathlib.Path) -> list[str]:
     ms = headline.BEYOND_MS[0]
     at = f"{headline.HOPS} hops, 802.11n, origin {ms} ms beyond the gateway"
     by = {line.what: line for line in headline.lines(ms, directory)}
-    shares = [f"web pages {headline.spread(line.share)} over {what.split(', ')[1]}" for what, line in by.items()
+    shares = [f"web pages {spread(line.share)} over {what.split(', ')[1]}" for what, line in by.items()
               if "web pages" in what and "neighbour" not in what]
-    shares += [f"{what} {headline.spread(line.share)}" for what, line in by.items() if "download of" in what]
+    shares += [f"{what} {spread(line.share)}" for what, line in by.items() if "download of" in what]
     some = []
     if shares:
         some.append(f"**Through the relay**, clients wait for this share of the time without it: {'; '.join(shares)} ({at})."
                     f" {details('page_load', 'bquic_mesh')}")
-    requests = [f"{headline.spread(line.share)} {what.partition(', ')[2] or 'alone'}" for what, line in by.items() if "request" in what]
+    requests = [f"{spread(line.share)} {what.partition(', ')[2] or 'alone'}" for what, line in by.items() if "request" in what]
     if requests:
         some.append(f"**Small requests** of 1 kB, on the same path: {'; '.join(requests)}. {details('latency')}")
     return some
@@ -105,7 +105,7 @@ def neighbours(rows: list[Row], virtual: list[Row]) -> list[str]:
 
 
 def crowd(directory: pathlib.Path) -> list[str]:
-    lines = {line.what.removesuffix(headline.LAST): headline.spread(line.share) for line in headline.crowded(directory) if line.what.endswith(headline.LAST)}
+    lines = {line.what.removesuffix(headline.LAST): spread(line.share) for line in headline.crowded(directory) if line.what.endswith(headline.LAST)}
     if not lines:
         return []
     shares = "; ".join(f"{share} with {name}" for name, share in lines.items())
@@ -126,7 +126,7 @@ def processors(rows: list[Row], starved: list[headline.Line]) -> list[str]:
                     + (f" With {held[0]['board_mb']} MB of memory it holds {max(row['carried'] for row in held)} connections; more go direct."
                        if held else "") + f" {details('router')}")
     if starved:
-        some.append(f"**A relay whose processor is too slow** steps aside: at worst, a download takes {headline.spread(starved[0].share)} of its time without"
+        some.append(f"**A relay whose processor is too slow** steps aside: at worst, a download takes {spread(starved[0].share)} of its time without"
                     f" it. {details('starved')}")
     return some
 

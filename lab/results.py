@@ -67,7 +67,7 @@ def spread(values: list[float], form: str = ".2f") -> str:
     if not values:
         return "-"
     middle, low, high = (format(value, form) for value in interval(values))
-    return middle + f" ({low}-{high})" * (len(values) > 1)
+    return middle + f" ({low} to {high})" * (len(values) > 1)
 
 
 def verdict(gain: float, least: float, most: float) -> str:

@@ -343,6 +343,14 @@ def test_nothing_is_said_where_nobody_finished() -> None:
     assert (line[5], line[-1]) == ("2.00", "1/2")
 
 
+def test_no_line_is_of_seeds_of_two_kinds() -> None:
+    """A cell of the sweep is a crowd as well: its time without a scheduler was of all seeds, and that with one of the reported ones only."""
+    cell = {**simulation.CENTRE, **dict.fromkeys(simulation.FIGURES, 1), "unfinished": 0, "file_mb": dense_download.CROWD_11G_MB}
+    rows = [{**cell, "seed": seed, "worst_s": float(seed)} for seed in (1, 2, 16)]
+    assert [(line[3], line[-1]) for line in dense_download.overview(rows)] == [("1.5 (1.0 to 2.0)", "2")]
+    assert [(line[3], line[-1]) for line in dense_download.levers(rows)] == [("16.0", "1")]
+
+
 def test_comments_do_not_make_other_sources() -> None:
     source = 'int a; // of "b\nchar *s = "/* no // comment */"; /* one\n two */ char c = \'"\'; // "\n'
     assert simulation.code(source) == 'int a; char *s = "/* no // comment */"; char c = \'"\';'
