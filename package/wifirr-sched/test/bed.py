@@ -185,22 +185,18 @@ class Bed:
     def __init__(self, clients, rate_kbit=None):
         remove_stale()
         tag = f"w{os.getpid()}"
-        self.spaces = []
-        self.daemons = []
-        try:
+        with contextlib.ExitStack() as self.made:
             self.server = self.space(f"{tag}srv")
             self.box = self.space(f"{tag}box")
             self.air = self.space(f"{tag}air")
             self.cell = self.space(f"{tag}cell")
             self.client = [self.space(f"{tag}c{i}") for i in range(clients)]
             self.wire(rate_kbit)
-        except BaseException:
-            self.remove()
-            raise
+            self.made = self.made.pop_all()
 
     def space(self, name):
         ns = Netns(name)
-        self.spaces.append(ns)
+        self.made.callback(ns.remove)
         return ns
 
     def veth(self, a, name_a, b, name_b):
@@ -236,20 +232,14 @@ class Bed:
 
     def daemon(self, *args, device="dl0", **kwargs):
         d = Daemon(self.box, device, *args, **kwargs)
-        self.daemons.append(d)
+        self.made.callback(d.remove)
         return d
-
-    def remove(self):
-        for d in self.daemons:
-            d.remove()
-        for ns in self.spaces:
-            ns.remove()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        self.remove()
+        self.made.close()
 
 
 class Downloads:
