@@ -67,12 +67,13 @@ def build_wifirrd(recipe: Recipe, arch: str, out: pathlib.Path) -> None:
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(recipe.dir / "src", source, ignore=shutil.ignore_patterns("wifirrd", "*.o"))
     stub_of_libmnl(arch, source)
-    # Neither -fPIC nor -flto: either one makes the program for MIPS larger. So do -Oz's inlining, jump threading and shrink wrapping.
+    # Neither -fPIC nor -flto: either one makes the program for MIPS larger. So do -Oz's inlining, jump threading and shrink wrapping,
+    # and strict aliasing makes the package larger.
     run("make", "-s", "-C", source, "wifirrd", f"VERSION={recipe.version}", "PKG_CONFIG=true",
         f"CC={shlex.join([*compiler(arch), f'-I{include}'])}",
         # -Xclang -Oz: Zig turns -Oz into -Os.
         f"CFLAGS=-Os -Xclang -Oz -mllvm -inline-threshold=-100 -mllvm -jump-threading-threshold=0 "
-        f"-mllvm -enable-shrink-wrap=false -Wno-gnu -ffunction-sections -fdata-sections "
+        f"-mllvm -enable-shrink-wrap=false -fno-strict-aliasing -Wno-gnu -ffunction-sections -fdata-sections "
         f"-fno-unwind-tables -fno-asynchronous-unwind-tables {shlex.quote(f'-ffile-prefix-map={recipe.dir}=.')}",
         "LDFLAGS=-dynamic -s -Wl,--gc-sections", "LIBS=-L. -lmnl", **ZIG)
     out.write_bytes(without_sections((source / "wifirrd").read_bytes()))

@@ -108,20 +108,6 @@ static void put_client_name(struct text *t, const struct wifirr *w, uint16_t id)
 	put(t, "\"%s\"", addr_text(&w->station[id].addr, text));
 }
 
-static const char *mode_name(const struct wifirr *w)
-{
-	return w->config.policy.mode == POLICY_PAPER ? "paper" : "backlog";
-}
-
-static const char *engage_name(const struct wifirr *w)
-{
-	switch (w->config.policy.engage) {
-	case POLICY_ALWAYS: return "always";
-	case POLICY_DRY_RUN: return "dry-run";
-	default: return "auto";
-	}
-}
-
 /* The measured gain of a lever; null: not tried yet. */
 static void put_gain(struct text *t, const char *name, const struct trial *trial)
 {
@@ -180,7 +166,7 @@ static void status(struct text *t, const struct wifirr *w)
 		put(t, "}");
 	}
 	put(t, ",\"classifier\":\"%s\"", classify_name());
-	put(t, ",\"mode\":\"%s\",\"engage\":\"%s\"", mode_name(w), engage_name(w));
+	put(t, ",\"mode\":\"%s\",\"engage\":\"%s\"", mode_words[w->config.policy.mode], engage_words[w->config.policy.engage]);
 	put(t, ",\"engaged\":%s,\"throttling\":%s,\"paused\":%s", yes(p->engaged), yes(p->scheduling), yes(p->paused));
 	put_text(t, "why", why);
 	put(t, ",\"value\":%d,\"threshold\":%d", p->value, p->threshold);
@@ -347,23 +333,24 @@ static void set_paused(struct text *t, struct wifirr *w, bool paused)
 	put(t, "{\"paused\":%s}\n", yes(paused));
 }
 
+enum { STATUS, CLIENTS, HISTORY, METRICS, PAUSE, RESUME };
+static const char *const commands[] = { "status", "clients", "history", "metrics", "pause", "resume", NULL };
+
 static void answer(struct text *t, struct wifirr *w, const char *command)
 {
-	if (strcmp(command, "status") == 0) {
+	char all[WORDS_TEXT];
+
+	switch (word_find(command, commands, all)) {
+	case STATUS:
 		classify_warn_offload(w);	/* the operator may have followed its advice */
 		return status(t, w);
+	case CLIENTS: return clients(t, w);
+	case HISTORY: return history(t, w);
+	case METRICS: return metrics(t, w);
+	case PAUSE: return set_paused(t, w, true);
+	case RESUME: return set_paused(t, w, false);
+	default: put(t, "{\"error\":\"unknown command\"}\n");
 	}
-	if (strcmp(command, "clients") == 0)
-		return clients(t, w);
-	if (strcmp(command, "history") == 0)
-		return history(t, w);
-	if (strcmp(command, "metrics") == 0)
-		return metrics(t, w);
-	if (strcmp(command, "pause") == 0)
-		return set_paused(t, w, true);
-	if (strcmp(command, "resume") == 0)
-		return set_paused(t, w, false);
-	put(t, "{\"error\":\"unknown command\"}\n");
 }
 
 /* Not inline: inside the loop of its caller, all that it calls would be larger by half a kilobyte. */
@@ -487,17 +474,14 @@ void control_stop(struct wifirr *w)
 
 int control_request(const char *path, const char *command)
 {
-	static const char *const commands[] = { "status", "clients", "history", "metrics", "pause", "resume" };
 	struct timeval timeout = { .tv_sec = ANSWER_TIMEOUT_S };
-	bool known = false, any = false, failed = false;
-	char buf[4096];
+	bool any = false, failed = false;
+	char buf[4096], all[WORDS_TEXT];
 	ssize_t n;
 	int fd;
 
-	for (unsigned i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-		known |= strcmp(command, commands[i]) == 0;
-	if (!known) {
-		print(STDERR_FILENO, "wifirrd: %s: must be status, clients, history, metrics, pause or resume\n", command);
+	if (word_find(command, commands, all) < 0) {
+		print(STDERR_FILENO, "wifirrd: %s: must be %s\n", command, all);
 		return EXIT_USAGE;
 	}
 	fd = connect_to(path);

@@ -13,6 +13,9 @@
 
 #define OPTIONS_SIZE 8192		/* largest file of options, bytes */
 
+const char *const mode_words[] = { "backlog", "paper", NULL };
+const char *const engage_words[] = { "auto", "always", "dry-run", NULL };
+
 static int usage(void)
 {
 	static const char text[] =
@@ -98,18 +101,26 @@ static unsigned number(const char *flag, const char *text, unsigned min, unsigne
 	return value;
 }
 
-static int choice(const char *flag, const char *text, const char *const *names)
+int word_find(const char *text, const char *const *words, char all[WORDS_TEXT])
 {
-	char list[64];
 	size_t n = 0;
 
-	for (int i = 0; names[i]; i++)
-		if (strcmp(text, names[i]) == 0)
+	for (int i = 0; words[i]; i++)
+		if (strcmp(text, words[i]) == 0)
 			return i;
-	for (int i = 0; names[i]; i++)
-		n += snprintf(list + n, sizeof(list) - n, "%s%s", i ? (names[i + 1] ? ", " : " or ") : "", names[i]);
-	bad("--%s %s: must be %s", flag, text, list);
-	return 0;
+	for (int i = 0; words[i]; i++)
+		n += snprintf(all + n, WORDS_TEXT - n, "%s%s", i ? (words[i + 1] ? ", " : " or ") : "", words[i]);
+	return -1;
+}
+
+static int choice(const char *flag, const char *text, const char *const *words)
+{
+	char all[WORDS_TEXT];
+	int place = word_find(text, words, all);
+
+	if (place < 0)
+		bad("--%s %s: must be %s", flag, text, all);
+	return place < 0 ? 0 : place;
 }
 
 static void exempt(struct config *c, const char *flag, const char *text, unsigned flags)
@@ -217,8 +228,6 @@ static int find_option(const char *text, const char **value)
 static int read_flags(struct config *c, const char **file, int argc, char **argv)
 {
 	static const char *const backends[] = { "auto", "airtime", "htb", NULL };
-	static const char *const modes[] = { "backlog", "paper", NULL };
-	static const char *const engages[] = { "auto", "always", "dry-run", NULL };
 	static const char *const matches[] = { "mac", "ip", NULL };
 	static const char *const windows[] = { "off", "auto", NULL };
 	int at = 1, end = argc;
@@ -251,8 +260,8 @@ static int read_flags(struct config *c, const char **file, int argc, char **argv
 		switch (opt) {
 		case OPT_DEVICE: set_device(c, value); break;
 		case OPT_BACKEND: c->backend = choice(flag, value, backends); break;
-		case OPT_MODE: c->policy.mode = choice(flag, value, modes); break;
-		case OPT_ENGAGE: c->policy.engage = choice(flag, value, engages); break;
+		case OPT_MODE: c->policy.mode = choice(flag, value, mode_words); break;
+		case OPT_ENGAGE: c->policy.engage = choice(flag, value, engage_words); break;
 		case OPT_ACTIVE: c->active = number(flag, value, 1, POLICY_CLIENTS_MAX); break;
 		case OPT_SLOT: c->slot_ms = number(flag, value, 10, 60000); break;
 		case OPT_TRICKLE: c->trickle_kbit = number(flag, value, 1, 1000000); break;

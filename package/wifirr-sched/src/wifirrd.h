@@ -170,6 +170,13 @@ int options_read(struct config *c, int argc, char **argv, char *reason, size_t s
 /* Sets K and T to the backend's defaults where they are not given. */
 void options_turns(struct config *c, bool htb);
 
+/* Of enum policy_mode and enum policy_engage. NULL ends a list. */
+extern const char *const mode_words[], *const engage_words[];
+
+/* Returns the place of text in a list of words; -1: it is none of them, and all is "one, another or the last". */
+#define WORDS_TEXT 64
+int word_find(const char *text, const char *const *words, char all[WORDS_TEXT]);
+
 /* device.c: the life of the device */
 
 /* Looks for the device, and watches it from then on. -1 and errno on failure. */
