@@ -12,6 +12,7 @@
 #include <linux/netlink.h>
 
 #include "effect.h"
+#include "hostapd.h"
 #include "nl80211.h"
 #include "radio.h"
 #include "wifirrd.h"
@@ -20,9 +21,8 @@
 #define BATCH 32
 
 /*
- * hostapd with airtime_mode 2 or 3 writes weights too, several times a second.
- * Only the weights themselves reveal it. After FOREIGN_MAX foreign values within
- * FOREIGN_WINDOW_MS, wifirrd leaves the weights to the other program.
+ * Another program that writes weights, too, is known by the weights themselves. After
+ * FOREIGN_MAX foreign values within FOREIGN_WINDOW_MS, wifirrd leaves them to that program.
  */
 #define FOREIGN_MAX 3
 #define FOREIGN_WINDOW_MS 60000
@@ -261,9 +261,12 @@ static int start(struct wifirr *w, char *reason, size_t size)
 {
 	struct nl80211_interface interface;
 	struct nl80211_wiphy info;
+	struct hostapd_own own;
 	char why[128];
 
-	if (managed_by_other == w->ifindex)
+	hostapd_read_own(w->config.device, &own);
+	/* hostapd writes a weight only when its own idea of it changes, which may be seldom */
+	if (own.sets_weights || managed_by_other == w->ifindex)
 		return refuse(reason, size, "another program sets the stations' weights (hostapd's airtime_mode?)");
 	if (w->config.match == MATCH_IP)
 		return refuse(reason, size, "weights are per station, not per IP address");

@@ -29,6 +29,7 @@ static struct {
 	unsigned clients, wmm, aggregating, queues, airtime, weighed;
 	char refused[128];			/* why setting a weight failed */
 	char alone[64];				/* why windows of the radio are left alone */
+	bool hostapd_weighs;			/* hostapd sets the clients' weights itself */
 	bool busy;				/* a wifirrd is running on the radio */
 } check;
 
@@ -52,6 +53,7 @@ static void on_interface(void *data, const struct nl80211_interface *seen)
 	(void)data;
 	if (seen->type == NL80211_IFTYPE_AP && seen->wiphy == check.interface.wiphy && (here || seen->links)) {
 		hostapd_read_own(seen->name, &own);
+		check.hostapd_weighs |= own.sets_weights;
 		if (seen->links || own.without_wmm)
 			snprintf(check.alone, sizeof(check.alone), "%s: %s", seen->name, seen->links ? "has links (MLO)" : "WMM is off");
 	}
@@ -84,10 +86,12 @@ static void on_station(void *data, const struct nl80211_station *s)
 
 static bool check_weights(void)
 {
-	bool works = check.wiphy.airtime_fairness && !check.refused[0];
+	bool works = check.wiphy.airtime_fairness && !check.hostapd_weighs && !check.refused[0];
 
 	if (!check.wiphy.airtime_fairness)
 		say("airtime weights", false, "the driver does not support them");
+	else if (check.hostapd_weighs)
+		say("airtime weights", false, "hostapd sets them by itself (airtime_mode)");
 	else if (check.refused[0])
 		say("airtime weights", false, "the driver supports them, but refused to set a client's current weight again: %s", check.refused);
 	else if (check.busy)

@@ -54,17 +54,18 @@ static void read_queue(struct hostapd_queue *queue, const char *name, const char
 static void read_parameter(struct hostapd_own *own, const char *name, const char *value)
 {
 	struct hostapd_windows *windows = &own->windows;
+	unsigned long number = strtoul(value, NULL, 10);
 
 	if (strncmp(name, QUEUE, sizeof(QUEUE) - 1) == 0)
 		read_queue(&own->queue, name + sizeof(QUEUE) - 1, value);
+	if (strcmp(name, "airtime_mode") == 0)
+		own->sets_weights = number > 1;
 	for (size_t i = 0; i < HOSTAPD_ANSWERS; i++) {
-		unsigned long exponent = strtoul(value, NULL, 10);
-
 		if (strcmp(name, parameter[i].name) != 0 && (strncmp(name, "wme_ac_", 7) != 0 ||
 		    strcmp(name + 7, parameter[i].name + 7) != 0))
 			continue;
-		if (exponent <= 15)
-			*((uint8_t *)windows + parameter[i].offset) = exponent;
+		if (number <= 15)
+			*((uint8_t *)windows + parameter[i].offset) = number;
 	}
 }
 

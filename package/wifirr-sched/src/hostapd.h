@@ -29,6 +29,7 @@ struct hostapd_own {
 	struct hostapd_queue queue;
 	bool found;			/* a configuration of the interface was found */
 	bool without_wmm;		/* it switches WMM off */
+	bool sets_weights;		/* airtime_mode 2 or 3: hostapd gives its clients weights, again and again */
 };
 
 /* Reads the operator's own settings from the configuration that OpenWrt has written for hostapd. */

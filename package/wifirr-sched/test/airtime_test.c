@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../src/hostapd.h"
 #include "../src/nl80211.h"
 #include "../src/radio.h"
 #include "../src/wifirrd.h"
@@ -23,6 +24,8 @@ static uint64_t airtime[CLIENTS];
 static int refusal;			/* of a weight; 0: it takes them */
 static struct { uint32_t seq; uint8_t client; uint16_t weight; } asked[CLIENTS];
 static unsigned asked_count;
+
+static bool hostapd_weighs;
 
 static void expect(const char *what, unsigned got, unsigned wanted)
 {
@@ -57,6 +60,12 @@ int radio_hold_weights(struct wifirr *unused, bool on, char *why, size_t size)
 	(void)why;
 	(void)size;
 	return 0;
+}
+
+void hostapd_read_own(const char *device, struct hostapd_own *own)
+{
+	(void)device;
+	*own = (struct hostapd_own){ .sets_weights = hostapd_weighs };
 }
 
 int wifi_stations_served(unsigned *place)
@@ -252,6 +261,17 @@ static void weights_without_effect_are_noticed(void)
 	expect("a new start finds out again", w.weights_idle, false);
 }
 
+/* As long as hostapd's weights stay what they are, it does not repeat them. */
+static void beside_hostapds_own_weights(void)
+{
+	char why[160];
+
+	hostapd_weighs = true;
+	expect("it starts beside hostapd's own weights", airtime_backend.start(&w, why, sizeof(why)), -1);
+	expect("it says why", strstr(why, "hostapd's airtime_mode") != NULL, true);
+	hostapd_weighs = false;
+}
+
 int main(void)
 {
 	w.ifindex = IFINDEX;
@@ -260,6 +280,7 @@ int main(void)
 	who_leaves_has_nothing_queued();
 	a_refusal_is_said_once();
 	weights_without_effect_are_noticed();
+	beside_hostapds_own_weights();
 	printf("airtime: %s\n", failures ? "FAILED" : "ok");
 	return failures ? 1 : 0;
 }

@@ -637,16 +637,36 @@ static void beside_an_access_point_that_is_down(void)
 	down = false;
 }
 
+static void configuration(const char *lines)
+{
+	FILE *file = fopen("hostapd-" AP ".conf", "w");
+
+	fputs(lines, file);
+	fclose(file);
+}
+
+/* With "option airtime_mode" of the radio. 1: hostapd sets weights once, when a client comes. */
+static void hostapd_may_set_weights(void)
+{
+	static const char *const modes[] = { "", "airtime_mode=0\n", "airtime_mode=1\n", "airtime_mode=2\n", "airtime_mode=3\n" };
+	struct hostapd_own own;
+	char lines[64];
+
+	for (unsigned i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+		snprintf(lines, sizeof(lines), "driver=nl80211\n%sinterface=" AP "0\nbss=" AP "1\n", modes[i]);
+		configuration(lines);
+		hostapd_read_own(AP "1", &own);
+		expect(modes[i], own.sets_weights, i > 2);
+	}
+	unlink("hostapd-" AP ".conf");
+}
+
 /* With "wifi reload" in a crowd. */
 static void an_operator_sets_windows(void)
 {
-	FILE *configuration;
-
 	start(1);
 	crowd(true, 13);
-	configuration = fopen("hostapd-" AP ".conf", "w");
-	fputs("interface=" AP "0\nwmm_ac_be_cwmin=3\n", configuration);
-	fclose(configuration);
+	configuration("interface=" AP "0\nwmm_ac_be_cwmin=3\n");
 	crowd(false, 10);
 	expect("the operator's new window after the crowd", announced[0], 3);
 	radio_stop(&w);
@@ -867,6 +887,7 @@ int main(void)
 	the_own_window_cannot_be_restored_for_a_while();
 	a_device_that_is_down_needs_no_window();
 	beside_an_access_point_that_is_down();
+	hostapd_may_set_weights();
 	an_operator_sets_windows();
 	an_interface_of_the_crowd_is_restored();
 	weights_are_restored();

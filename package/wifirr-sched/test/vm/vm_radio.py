@@ -4,6 +4,7 @@ One wifirrd for a radio: clients of two access points take turns together; a
 neighbour in a mesh and one behind WDS are known, take no turns, and have the share
 of the air that a client has on average.
 """
+import os
 import re
 
 import pytest
@@ -85,6 +86,21 @@ def test_siblings_take_turns_together_and_neighbours_none(bed):
         assert set(weights(bed).values()) == {FULL}
     finally:
         d.remove()
+
+
+def test_beside_hostapds_own_weights(bed):
+    """Both would set them, and neither's would hold."""
+    path = "/var/run/hostapd-phy0.conf"
+    try:
+        for mode, (code, line) in {1: (0, "airtime weights: yes"), 2: (1, "airtime weights: no: hostapd sets them by itself")}.items():
+            with open(path, "w") as f:
+                f.write(f"airtime_mode={mode}\ninterface=wlan0\nbss=wlan1\n")
+            p = bed.ap(WIFIRRD, "check", "wlan0", check=False)
+            assert p.returncode == code and line in p.stdout, p.stdout
+        p = bed.ap(WIFIRRD, "--device", "wlan0", "--control", "/run/other.sock", *OPTIONS, check=False)
+        assert p.returncode == 2 and "hostapd's airtime_mode" in p.stderr, p.stderr
+    finally:
+        os.unlink(path)
 
 
 def test_clients_beside_many_vlans(bed):
