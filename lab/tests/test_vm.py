@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""lab/vm/run leaves no virtual machine behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from lab import ROOT
+
+
+def of_session(leader: int) -> list[str]:
+    """The processes that a session still has."""
+    return subprocess.run(["ps", "-o", "args=", "-s", str(leader)], capture_output=True, text=True).stdout.splitlines()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_who_ends_it_ends_its_machine(number: signal.Signals, tmp_path: pathlib.Path) -> None:
+    """QEMU went on until its time was over, half an hour later."""
+    boot = tmp_path / ".cache/vm/6.1"
+    for directory in ("bin", "lab/vm", boot / "boot", boot / "lib/modules/6.1.0-1-amd64", boot / "usr/src"):
+        (tmp_path / directory).mkdir(parents=True)
+    for name in ("run", "init"):
+        shutil.copy(ROOT / "lab/vm" / name, tmp_path / "lab/vm")
+    (boot / "boot/vmlinuz-6.1.0-1-amd64").touch()
+    (boot / "initrd.gz").touch()
+    (boot.parent / ("kvm-" + pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip())).write_text("no\n")
+    qemu = tmp_path / "bin/qemu-system-x86_64"
+    qemu.write_text(f"#!/bin/sh\necho >{tmp_path}/begun\nexec sleep 600\n")
+    qemu.chmod(0o755)
+    process = subprocess.Popen(
+        ["/usr/bin/env", f"PATH={tmp_path}/bin:/usr/sbin:/usr/bin:/sbin:/bin", tmp_path / "lab/vm/run", "/bin/true"], start_new_session=True)
+    try:
+        end = time.monotonic() + 60
+        while not (tmp_path / "begun").exists():
+            assert process.poll() is None and time.monotonic() < end
+            time.sleep(0.05)
+        process.send_signal(number)
+        assert process.wait(timeout=60) == -number
+        while of_session(process.pid) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert of_session(process.pid) == []
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
