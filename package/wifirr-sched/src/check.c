@@ -13,11 +13,10 @@
 
 #include "files.h"
 #include "hostapd.h"
+#include "lease.h"
 #include "nl80211.h"
-#include "radio.h"
 #include "wifirrd.h"
 
-#define ANSWER_MS 1000
 #define SLOW_MS 500
 
 static struct {
@@ -129,7 +128,7 @@ static bool check_windows(const char *device)
 	hostapd_read_own(device, &own);
 	if (fd < 0 || (hostapd_ping(fd, device) < 0 && errno != EAGAIN)) {
 		say("windows", false, "hostapd has no control socket for %s: %s", device, strerror(errno));
-	} else if (hostapd_collect(fd, 1, ANSWER_MS).pongs != 1) {
+	} else if (hostapd_collect(fd, 1, HOSTAPD_ANSWER_MS).pongs != 1) {
 		say("windows", false, "hostapd does not answer on its control socket for %s", device);
 	} else if (check.alone[0]) {
 		say("windows", false, "%s: windows are left alone", check.alone);
@@ -139,8 +138,8 @@ static bool check_windows(const char *device)
 		    "a wifirrd is running on the radio" : "its configuration was not found, so its windows are not known");
 	} else {
 		if (hostapd_announce(fd, device, &own.windows, true, true) > 0)
-			answers = hostapd_collect(fd, HOSTAPD_ANSWERS, ANSWER_MS);
-		works = answers.done == HOSTAPD_ANSWERS && radio_set_queue(&check.nl, check.interface.ifindex, &own.queue, 0) == 0;
+			answers = hostapd_collect(fd, HOSTAPD_ANSWERS, HOSTAPD_ANSWER_MS);
+		works = answers.done == HOSTAPD_ANSWERS && hostapd_set_queue(&check.nl, check.interface.ifindex, &own.queue, 0) == 0;
 		say("windows", works, works ? "hostapd and the driver accepted the current windows: CWmin %u, CWmax %u slots; "
 		    "the access point's own: %u, %u" : "hostapd or the driver refused them",
 		    (1U << own.windows.be_min) - 1, (1U << own.windows.be_max) - 1, own.queue.cwmin, own.queue.cwmax);
@@ -243,7 +242,7 @@ int check_device(const char *device)
 		print(STDERR_FILENO, "wifirrd: check %s: %s\n", device, check.nl.error);
 		return EXIT_USAGE;
 	}
-	check.busy = radio_busy(check.interface.wiphy);
+	check.busy = lease_busy(check.interface.wiphy);
 	nl80211_get_stations(&check.nl, ifindex, on_station, NULL);
 	print(STDOUT_FILENO, "%s: driver %s, radio phy%u, %u MHz, %u clients; access points on the radio: %u, interfaces to neighbours: %u\n",
 	       device, target_of(device, "device/driver", text, sizeof(text)), check.interface.wiphy, check.interface.mhz, check.clients,

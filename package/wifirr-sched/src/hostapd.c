@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "files.h"
+#include "nl80211.h"
 
 #define SOCKETS "/var/run/hostapd"
 #define CONFIGURATIONS "/var/run"	/* hostapd-*.conf */
@@ -155,6 +156,21 @@ int hostapd_announce(int fd, const char *device, const struct hostapd_windows *w
 			return -1;
 	}
 	return HOSTAPD_ANSWERS - first;
+}
+
+int hostapd_set_queue(struct nl80211 *nl, int ifindex, const struct hostapd_queue *own, unsigned exponent)
+{
+	uint16_t least = (1U << exponent) - 1;
+	struct nl80211_queue queue = {
+		.cwmin = own->cwmin > least ? own->cwmin : least,
+		.cwmax = own->cwmax > least ? own->cwmax : least,
+		.aifs = own->aifs,
+		.txop = (own->burst * 100 + 16) / 32,	/* as hostapd rounds it */
+	};
+
+	if (nl80211_set_queue(nl, ifindex, &queue) == 0)
+		return 0;
+	return errno == ENODEV || errno == ENETDOWN ? HOSTAPD_ABSENT : -1;
 }
 
 struct hostapd_answers hostapd_collect(int fd, unsigned expected, int wait_ms)

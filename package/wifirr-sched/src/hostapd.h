@@ -52,8 +52,20 @@ int hostapd_ping(int fd, const char *device);
  */
 int hostapd_announce(int fd, const char *device, const struct hostapd_windows *windows, bool lower, bool max);
 
+struct nl80211;
+/*
+ * Gives an access point the operator's own window for best effort, as hostapd does, or
+ * one of at least 2^exponent - 1 slots. HOSTAPD_ABSENT: the device is gone or down, and when
+ * it comes up, hostapd sets its own window. -1: errno and nl->error are set.
+ */
+int hostapd_set_queue(struct nl80211 *nl, int ifindex, const struct hostapd_queue *own, unsigned exponent);
+#define HOSTAPD_ABSENT 1
+
 /* Messages that one hostapd_announce() sends at most. */
 #define HOSTAPD_ANSWERS 4
+
+/* How long to wait for answers when there is nothing else to do. */
+#define HOSTAPD_ANSWER_MS 1000
 
 /* Counts the answers that have arrived. Waits up to wait_ms while there are fewer than expected. */
 struct hostapd_answers {

@@ -2,24 +2,18 @@
 #include "radio.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <syslog.h>
 #include <unistd.h>
 
-#include "files.h"
 #include "hostapd.h"
+#include "lease.h"
 #include "nl80211.h"
 #include "wifirrd.h"
 
-#define LEASE_PREFIX "phy"	/* in RUN_DIR */
-#define LEASE_SIZE 2048
-
-#define INTERFACES_MAX 16
 #define STATIONS_MAX 512	/* places; a power of two */
 
 /* Without a crowd, measure when something else wakes the daemon, but at most this often. */
@@ -30,15 +24,10 @@
 #define LOOK_MS 10000
 /* A restarted or reloaded hostapd silently forgets the windows, so they are sent again this often. */
 #define ANNOUNCE_MS 10000
-/* How long to wait for hostapd's answer when stopping. */
-#define ANSWER_MS 1000
-/* Otherwise: hostapd is gone if it has not answered for this long. */
+/* hostapd is gone if it has not answered for this long. */
 #define ANSWER_MAX_MS 3000
 
 #define RTS_BYTES 500
-
-/* What the lease has noted. */
-enum { HOLD_WINDOWS = 1, HOLD_RTS = 2, HOLD_WEIGHTS = 4 };
 
 /* At start, wait this long for the lock: another wifirrd that ends, or the guard of a killed one, needs no longer. */
 #define LOCK_WAIT_MS 2000
@@ -65,23 +54,21 @@ static struct {
 	bool open;
 	struct nl80211 nl;
 	struct nl80211_interface self;	/* the device */
-	char path[64];			/* the lease */
-	struct interface interface[INTERFACES_MAX];
+	char path[LEASE_PATH];
+	struct interface interface[LEASE_DEVICES_MAX];
 	unsigned interfaces;
 	unsigned measured_count;
 	bool more_radios;		/* the wiphy has others */
 	char links[IFNAMSIZ];		/* an access point with links; "": none */
 	bool taken;			/* another wifirrd holds the lease's lock */
 	struct contention contention;
-	uint32_t rts_before;		/* the operator's RTS threshold */
 	uint32_t rts;			/* the RTS threshold in force */
 	uint32_t rts_wanted;		/* at the last look at it */
 	unsigned announced;		/* exponent; 0: the operator's own */
 	bool owing;			/* not all of the operator's own windows are confirmed to be in use again */
 	bool undone;			/* in the last announcement, hostapd had no room for a message, or the driver refused its own window */
 	bool no_lease;			/* it could not be written in this crowd */
-	unsigned held;			/* HOLD_*: previous settings that the lease has noted */
-	uint16_t weight_active, weight_waiting;	/* weights that stations may have */
+	struct lease lease;
 	unsigned expected;		/* answers expected from hostapd */
 	struct hostapd_answers came;	/* since the last look */
 	bool answers;			/* hostapd has given all of them */
@@ -121,46 +108,24 @@ static void problem(const char *fmt, ...)
 	snprintf(radio.problem, sizeof(radio.problem), "%s", text);
 }
 
-/*
- * The lease says what to restore, one item per line: "rts WIPHY N", "windows DEVICE"
- * (to what its configuration says), and "weights WIPHY ACTIVE WAITING" (stations with
- * these weights, or weights derived from them, are reset).
- */
-
 static int write_lease(void)
 {
-	char text[LEASE_SIZE];
-	size_t len = 0;
-
-	if (radio.held & HOLD_RTS)
-		len += snprintf(text + len, sizeof(text) - len, "rts %u %u\n", radio.self.wiphy, radio.rts_before);
-	if (radio.held & HOLD_WEIGHTS)
-		len += snprintf(text + len, sizeof(text) - len, "weights %u %u %u\n", radio.self.wiphy, radio.weight_active,
-				radio.weight_waiting);
-	for (unsigned i = 0; radio.held & HOLD_WINDOWS && i < radio.interfaces; i++)
-		len += snprintf(text + len, sizeof(text) - len, "windows %s\n", radio.interface[i].name);
-	if (pwrite(radio_lock, text, len, 0) != (ssize_t)len || ftruncate(radio_lock, len) < 0)
-		return -1;
-	return 0;
-}
-
-static void read_lease(int lease, char text[LEASE_SIZE])
-{
-	ssize_t len = pread(lease, text, LEASE_SIZE - 1, 0);
-
-	text[len > 0 ? len : 0] = '\0';
+	radio.lease.devices = radio.interfaces;
+	for (unsigned i = 0; i < radio.interfaces; i++)
+		memcpy(radio.lease.device[i], radio.interface[i].name, IFNAMSIZ);
+	return lease_write(radio_lock, &radio.lease);
 }
 
 /* Must succeed before the first change: nothing is changed without a lease and a guard. */
 static int hold(unsigned what, char *why, size_t size)
 {
-	unsigned before = radio.held;
+	unsigned before = radio.lease.noted;
 
-	radio.held |= what;
+	radio.lease.noted |= what;
 	/* there may be new interfaces */
-	if (((before & what) != what || what == HOLD_WINDOWS) && write_lease() < 0) {
+	if (((before & what) != what || what == LEASE_WINDOWS) && write_lease() < 0) {
 		snprintf(why, size, "%s: %s", radio.path, strerror(errno));
-		radio.held = before;
+		radio.lease.noted = before;
 		return -1;
 	}
 	return guard_start(why, size);
@@ -178,178 +143,11 @@ static bool held(unsigned what)
 
 static void release(unsigned what)
 {
-	if (!(radio.held & what))
+	if (!(radio.lease.noted & what))
 		return;
-	radio.held &= ~what;
+	radio.lease.noted &= ~what;
 	if (write_lease() < 0)
 		logmsg(LOG_WARNING, "%s: %s", radio.path, strerror(errno));
-}
-
-struct weights {
-	struct nl80211 *nl, dump;
-	uint32_t wiphy;
-	unsigned active, waiting, count;
-	int served[NL80211_SERVED_MAX], ifindex, result;
-};
-
-static void give_weight(void *data, const struct nl80211_station *s)
-{
-	char buf[NL80211_REQUEST_SIZE] NL80211_ALIGNED;
-	struct weights *g = data;
-
-	if (!s->weight || !policy_weight_possible(s->weight, g->active, g->waiting))
-		return;
-	if (nl80211_talk(g->nl, nl80211_weight(g->nl, buf, g->ifindex, s->mac, NL80211_WEIGHT_DEFAULT), NULL, NULL) < 0 &&
-	    errno != ENOENT)
-		g->result = -1;
-}
-
-static void note_interface(void *data, const struct nl80211_interface *seen)
-{
-	struct weights *g = data;
-
-	if (seen->wiphy == g->wiphy && (nl80211_serves_stations(seen) || nl80211_has_neighbours(seen)) &&
-	    g->count < NL80211_SERVED_MAX)
-		g->served[g->count++] = seen->ifindex;
-}
-
-/* Resets the weight of each station that has one of ours. */
-static int restore_weights(struct nl80211 *nl, uint32_t wiphy, unsigned active, unsigned waiting)
-{
-	static struct weights g;
-
-	g = (struct weights){ .nl = nl, .wiphy = wiphy, .active = active, .waiting = waiting };
-	if (nl80211_open(&g.dump) < 0 || nl80211_get_interfaces(nl, note_interface, &g) < 0)
-		g.result = -1;
-	for (unsigned i = 0; i < g.count; i++) {
-		g.ifindex = g.served[i];
-		if (nl80211_get_stations(&g.dump, g.ifindex, give_weight, &g) < 0)
-			g.result = -1;
-	}
-	nl80211_close(&g.dump);
-	return g.result;
-}
-
-int radio_set_queue(struct nl80211 *nl, int ifindex, const struct hostapd_queue *own, unsigned exponent)
-{
-	uint16_t least = (1U << exponent) - 1;
-	struct nl80211_queue queue = {
-		.cwmin = own->cwmin > least ? own->cwmin : least,
-		.cwmax = own->cwmax > least ? own->cwmax : least,
-		.aifs = own->aifs,
-		.txop = (own->burst * 100 + 16) / 32,	/* as hostapd rounds it */
-	};
-
-	return nl80211_set_queue(nl, ifindex, &queue);
-}
-
-/* The device is gone or down. When it comes up, hostapd sets its own window. */
-static bool absent(void)
-{
-	return errno == ENODEV || errno == ENETDOWN;
-}
-
-/* The configuration says what the operator's own windows are. A hostapd that has ended needs no restoring. */
-static int restore_windows(struct nl80211 *nl, int fd, const char *device)
-{
-	struct hostapd_own own;
-	int result = 0;
-
-	hostapd_read_own(device, &own);
-	if (hostapd_announce(fd, device, &own.windows, true, true) > 0)
-		result = hostapd_collect(fd, HOSTAPD_ANSWERS, ANSWER_MS).done < HOSTAPD_ANSWERS ? -1 : 0;
-	else if (errno != ENOENT && errno != ECONNREFUSED)
-		result = -1;
-	else
-		return 0;
-	if (radio_set_queue(nl, if_nametoindex(device), &own.queue, 0) < 0 && !absent())
-		result = -1;
-	return result;
-}
-
-/* Restores what a lease says, and removes the lease. Returns what of it is not restored, HOLD_*; if that is RTS, it is in rts_before. */
-static unsigned restore_lease(int lock)
-{
-	static struct nl80211 nl;
-	char text[LEASE_SIZE], *line, *rest = text;
-	unsigned left = 0;
-	int fd;
-
-	read_lease(lock, text);
-	if (!*text)
-		return 0;
-	if (nl80211_open(&nl) < 0)
-		return HOLD_WEIGHTS;
-	fd = hostapd_open();
-	while ((line = strsep(&rest, "\n"))) {
-		unsigned wiphy, rts, active, waiting;
-
-		if (strncmp(line, "rts ", 4) == 0 && (line += 4, line_number(&line, UINT32_MAX, &wiphy)) &&
-		    line_number(&line, UINT32_MAX, &rts) && nl80211_set_rts(&nl, wiphy, rts) < 0 && errno != ENODEV) {
-			radio.rts_before = rts;
-			left |= HOLD_RTS;
-		}
-		if (strncmp(line, "weights ", 8) == 0 && (line += 8, line_number(&line, UINT32_MAX, &wiphy)) &&
-		    line_number(&line, UINT16_MAX, &active) && line_number(&line, UINT16_MAX, &waiting) &&
-		    restore_weights(&nl, wiphy, active, waiting) < 0)
-			left |= HOLD_WEIGHTS;
-		if (strncmp(line, "windows ", 8) != 0)
-			continue;
-		line += 8;
-		if (strlen(line) < IFNAMSIZ && !strchr(line, '/') && restore_windows(&nl, fd, line) < 0)
-			left |= HOLD_WINDOWS;
-	}
-	close(fd);
-	nl80211_close(&nl);
-	return !left && ftruncate(lock, 0) < 0 ? HOLD_WEIGHTS : left;
-}
-
-static int take_lock(const char *path, unsigned wait)
-{
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-
-	if (fd < 0)
-		return -1;
-	for (unsigned waited = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; waited += 50) {
-		if (waited >= wait)
-			goto taken;
-		wait_ms(50);
-	}
-	return fd;
-taken:
-	close(fd);
-	errno = EWOULDBLOCK;
-	return -1;
-}
-
-/* Restores one lease. Returns false, so that files_each() continues. */
-static bool restore_file(void *data, const char *path)
-{
-	const char *number = path + strlen(RUN_DIR "/" LEASE_PREFIX);
-	int *result = data, lock;
-
-	if (number[strspn(number, "0123456789")])
-		return false;	/* the control socket of a device such as phy0-ap0 */
-	lock = take_lock(path, 0);
-	if (lock < 0 && errno == EWOULDBLOCK) {
-		logmsg(LOG_NOTICE, "%s: a wifirrd is running on this radio", path);
-		return false;
-	}
-	if (lock < 0 || restore_lease(lock)) {
-		logmsg(LOG_ERR, "%s: cannot restore everything%s%s", path, lock < 0 ? ": " : "", lock < 0 ? strerror(errno) : "");
-		*result = -1;
-	}
-	if (lock >= 0)
-		close(lock);
-	return false;
-}
-
-int radio_restore(void)
-{
-	int result = 0;
-
-	files_each(RUN_DIR, LEASE_PREFIX, "", restore_file, &result);
-	return result;
 }
 
 /* What is measured */
@@ -371,7 +169,7 @@ static void on_interface(void *before, const struct nl80211_interface *seen)
 	}
 	if (here && nl80211_serves_stations(seen) && radio.measured_count < NL80211_SERVED_MAX)
 		radio.measured[radio.measured_count++] = seen->ifindex;
-	if (seen->type != NL80211_IFTYPE_AP || seen->links || radio.interfaces == INTERFACES_MAX)
+	if (seen->type != NL80211_IFTYPE_AP || seen->links || radio.interfaces == LEASE_DEVICES_MAX)
 		return;
 	*i = (struct interface){ .ifindex = seen->ifindex, .left = !here };
 	snprintf(i->name, sizeof(i->name), "%s", seen->name);
@@ -383,7 +181,7 @@ static void on_interface(void *before, const struct nl80211_interface *seen)
 static void find_interfaces(void)
 {
 	unsigned count = radio.interfaces, measured = radio.measured_count;
-	struct interface before[INTERFACES_MAX + 1] = { 0 };
+	struct interface before[LEASE_DEVICES_MAX + 1] = { 0 };
 	struct nl80211_interface self;
 
 	if (radio.announced || radio.owing)
@@ -502,18 +300,18 @@ static void announce(unsigned exponent, uint64_t now)
 		unsigned its = at->left ? 0 : exponent;
 		struct hostapd_windows windows = its ? larger(own, its) : *own;
 		bool max = own->be_max < CONTENTION_EXPONENT_MAX || own->bk_max < CONTENTION_EXPONENT_MAX;
-		int sent;
+		int sent, refused = hostapd_set_queue(&radio.nl, at->ifindex, &at->own.queue, its ? radio.contention.ap_exponent : 0);
 
-		if (radio_set_queue(&radio.nl, at->ifindex, &at->own.queue, its ? radio.contention.ap_exponent : 0) == 0) {
+		if (!refused) {
 			radio.sets_queue |= its;
-		} else if (its && absent()) {
+		} else if (its && refused == HOSTAPD_ABSENT) {
 			continue;	/* it has no clients */
 		} else if (its) {
 			/* what a driver has done, it may do again */
 			radio.fixed_until = radio.sets_queue ? now + LOOK_MS : UINT64_MAX;
 			give_up(at->name, "own window", radio.nl.error);
 			continue;
-		} else if (radio.sets_queue && !absent()) {
+		} else if (radio.sets_queue && refused != HOSTAPD_ABSENT) {
 			radio.undone = true;
 		}
 		sent = hostapd_announce(radio_hostapd.fd, at->name, &windows, !its, max);
@@ -613,7 +411,7 @@ static void set_windows(uint64_t now)
 		return;
 	if (!wanted || wanted == radio.announced)
 		find_interfaces();	/* also rereads the operator's configuration */
-	if (wanted && !held(HOLD_WINDOWS))
+	if (wanted && !held(LEASE_WINDOWS))
 		return;
 	announce(wanted, now);
 }
@@ -623,7 +421,7 @@ static bool wants_rts(const struct wifirr *w)
 {
 	const struct contention *c = &radio.contention;
 	bool aggregate = 2 * c->sample.aggregating > c->sample.exchanging;
-	bool on = radio.rts != radio.rts_before;
+	bool on = radio.rts != radio.lease.rts;
 
 	if (w->config.rts == RTS_AUTO)
 		return c->rts && !radio.more_radios;	/* which would have the same threshold */
@@ -639,20 +437,20 @@ static bool rts_replaced(void)
 
 	if (nl80211_get_wiphy(&radio.nl, radio.self.wiphy, &info) < 0 || info.rts == radio.rts)
 		return false;
-	radio.rts_before = radio.rts = info.rts;
+	radio.lease.rts = radio.rts = info.rts;
 	return true;
 }
 
 static void set_rts(struct wifirr *w, uint64_t now)
 {
-	uint32_t wanted = !wants_rts(w) ? radio.rts_before : w->config.rts == RTS_AUTO ? RTS_BYTES : (uint32_t)w->config.rts;
+	uint32_t wanted = !wants_rts(w) ? radio.lease.rts : w->config.rts == RTS_AUTO ? RTS_BYTES : (uint32_t)w->config.rts;
 	bool again = wanted == radio.rts_wanted;
 
 	if (again && now - radio.rts_looked_at < LOOK_MS)
 		return;
 	radio.rts_wanted = wanted;
 	radio.rts_looked_at = now;
-	if (rts_replaced() || wanted == radio.rts || (wanted != radio.rts_before && !held(HOLD_RTS)))
+	if (rts_replaced() || wanted == radio.rts || (wanted != radio.lease.rts && !held(LEASE_RTS)))
 		return;
 	if (nl80211_set_rts(&radio.nl, radio.self.wiphy, wanted) == 0)
 		radio.rts = wanted;
@@ -702,13 +500,13 @@ static bool own_radio(struct wifirr *w, uint64_t now, unsigned wait)
 	if (radio.tried_at && now - radio.tried_at < RETRY_MS)
 		return false;
 	radio.tried_at = now;
-	radio_lock = take_lock(radio.path, wait);
+	radio_lock = lease_take(radio.path, wait);
 	radio.taken = radio_lock < 0 && errno == EWOULDBLOCK;
 	if (radio_lock < 0) {
 		problem("%s: %s", radio.path, radio.taken ? "another wifirrd controls this radio" : strerror(errno));
 		return false;
 	}
-	left = restore_lease(radio_lock);
+	left = lease_restore(radio_lock, &radio.lease.rts);
 	if (left)
 		logmsg(LOG_WARNING, "%s: cannot restore everything that a killed wifirrd has changed", radio.path);
 	if (nl80211_get_wiphy(&radio.nl, radio.self.wiphy, &info) < 0) {
@@ -719,27 +517,15 @@ static bool own_radio(struct wifirr *w, uint64_t now, unsigned wait)
 	}
 	problem("%s", "");
 	/* Tried until it is done; then the lease no longer names what may change. */
-	radio.held = left & (HOLD_WINDOWS | HOLD_RTS);
-	radio.owing = left & HOLD_WINDOWS;
+	radio.lease.noted = left & (LEASE_WINDOWS | LEASE_RTS);
+	radio.owing = left & LEASE_WINDOWS;
 	if (radio.owing)
 		find_interfaces();
 	radio.rts = info.rts;
-	if (!(left & HOLD_RTS))
-		radio.rts_before = info.rts;
+	if (!(left & LEASE_RTS))
+		radio.lease.rts = info.rts;
 	radio.tried_at = 0;
 	return true;
-}
-
-/* Another wifirrd, which serves another device of the radio by htb, announces larger windows. */
-static bool others_are_larger(void)
-{
-	int fd = open(radio.path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	char text[LEASE_SIZE];
-
-	read_lease(fd, text);
-	if (fd >= 0)
-		close(fd);
-	return strstr(text, "windows ");
 }
 
 uint64_t radio_tick(struct wifirr *w, uint64_t now, int busy_permille)
@@ -752,7 +538,7 @@ uint64_t radio_tick(struct wifirr *w, uint64_t now, int busy_permille)
 	if (now < due)
 		return crowd ? due : UINT64_MAX;
 	if (!own_radio(w, now, 0)) {
-		policy_set_aside(&w->policy, radio.taken && others_are_larger() ? POLICY_ASIDE_WINDOWS : POLICY_ASIDE_NOT);
+		policy_set_aside(&w->policy, radio.taken && lease_has_windows(radio.path) ? POLICY_ASIDE_WINDOWS : POLICY_ASIDE_NOT);
 		return UINT64_MAX;
 	}
 	radio.no_lease &= crowd;
@@ -763,9 +549,9 @@ uint64_t radio_tick(struct wifirr *w, uint64_t now, int busy_permille)
 	set_windows(now);
 	set_rts(w, now);
 	if (!radio.announced && !radio.owing)
-		release(HOLD_WINDOWS);
-	if (radio.rts == radio.rts_before)
-		release(HOLD_RTS);
+		release(LEASE_WINDOWS);
+	if (radio.rts == radio.lease.rts)
+		release(LEASE_RTS);
 	policy_set_aside(&w->policy, radio.contention.instead_of_turns ? POLICY_ASIDE_WINDOWS :
 			 w->weights_idle ? POLICY_ASIDE_NO_EFFECT : POLICY_ASIDE_NOT);
 	return crowd ? now + CONTENTION_TICK_MS : UINT64_MAX;
@@ -783,25 +569,12 @@ void radio_start(struct wifirr *w)
 		radio_stop(w);
 		return;
 	}
-	snprintf(radio.path, sizeof(radio.path), RUN_DIR "/" LEASE_PREFIX "%u", radio.self.wiphy);
+	lease_path(radio.path, radio.self.wiphy);
+	radio.lease.wiphy = radio.self.wiphy;
 	contention_init(&radio.contention, &config);
-	radio.rts_before = radio.rts = NL80211_RTS_OFF;
+	radio.lease.rts = radio.rts = NL80211_RTS_OFF;
 	radio.open = true;
 	own_radio(w, now_ms(), LOCK_WAIT_MS);
-}
-
-bool radio_busy(uint32_t wiphy)
-{
-	char path[sizeof(radio.path)];
-	bool busy;
-	int fd;
-
-	snprintf(path, sizeof(path), RUN_DIR "/" LEASE_PREFIX "%u", wiphy);
-	fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	busy = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0;
-	if (fd >= 0)
-		close(fd);
-	return busy;
 }
 
 bool radio_taken(void)
@@ -812,7 +585,7 @@ bool radio_taken(void)
 int radio_hold_weights(struct wifirr *w, bool on, char *why, size_t size)
 {
 	if (!on) {
-		release(HOLD_WEIGHTS);
+		release(LEASE_WEIGHTS);
 		return 0;
 	}
 	if (radio_lock < 0)
@@ -821,27 +594,27 @@ int radio_hold_weights(struct wifirr *w, bool on, char *why, size_t size)
 		snprintf(why, size, "%s", radio.open ? radio.problem : "the device's radio is not known");
 		return -1;
 	}
-	if (radio.weight_active != w->config.weight_active || radio.weight_waiting != w->config.weight_waiting)
-		radio.held &= ~HOLD_WEIGHTS;
-	radio.weight_active = w->config.weight_active;
-	radio.weight_waiting = w->config.weight_waiting;
-	return hold(HOLD_WEIGHTS, why, size);
+	if (radio.lease.active != w->config.weight_active || radio.lease.waiting != w->config.weight_waiting)
+		radio.lease.noted &= ~LEASE_WEIGHTS;
+	radio.lease.active = w->config.weight_active;
+	radio.lease.waiting = w->config.weight_waiting;
+	return hold(LEASE_WEIGHTS, why, size);
 }
 
 bool radio_stop(struct wifirr *w)
 {
-	unsigned owed = radio.held & HOLD_WEIGHTS;	/* the backend has not restored them */
+	unsigned owed = radio.lease.noted & LEASE_WEIGHTS;	/* the backend has not restored them */
 
 	if (radio_lock >= 0 && (radio.announced || radio.owing)) {
 		hostapd_collect(radio_hostapd.fd, 0, 0);
 		find_interfaces();
 		announce(0, 0);
-		if (radio.undone || hostapd_collect(radio_hostapd.fd, radio.expected, ANSWER_MS).done < radio.expected)
-			owed |= HOLD_WINDOWS;
+		if (radio.undone || hostapd_collect(radio_hostapd.fd, radio.expected, HOSTAPD_ANSWER_MS).done < radio.expected)
+			owed |= LEASE_WINDOWS;
 	}
-	if (radio_lock >= 0 && radio.rts != radio.rts_before && !rts_replaced() &&
-	    nl80211_set_rts(&radio.nl, radio.self.wiphy, radio.rts_before) < 0)
-		owed |= HOLD_RTS;
+	if (radio_lock >= 0 && radio.rts != radio.lease.rts && !rts_replaced() &&
+	    nl80211_set_rts(&radio.nl, radio.self.wiphy, radio.lease.rts) < 0)
+		owed |= LEASE_RTS;
 	if (owed)
 		logmsg(LOG_WARNING, "%s: cannot restore everything", w->config.device);
 	release(~owed);

@@ -3,10 +3,7 @@
  * Settings of a radio rather than an interface: the contention windows of its
  * access points and their clients, for all of them together, and the RTS
  * threshold. contention.c decides; this file measures, sets, and restores.
- *
- * Only one wifirrd per radio does so: the one that holds the lock of the radio's
- * lease. The lease is a file with the previous settings, written before the first
- * change. restore.c restores from it after a kill.
+ * Only the wifirrd that holds the radio's lease does so (lease.h).
  */
 #ifndef WIFIRRD_RADIO_H
 #define WIFIRRD_RADIO_H
@@ -40,8 +37,6 @@ void radio_status(struct radio_status *status);
 
 /* Another wifirrd holds the device's radio. */
 bool radio_taken(void);
-/* Some wifirrd holds that radio. */
-bool radio_busy(uint32_t wiphy);
 
 /*
  * Call it before stations of the radio are given the weights in w's config (on),
@@ -49,16 +44,5 @@ bool radio_busy(uint32_t wiphy);
  * or the lease could not be written.
  */
 int radio_hold_weights(struct wifirr *w, bool on, char *why, size_t size);
-
-struct nl80211;
-struct hostapd_queue;
-/*
- * Gives an access point the operator's own window for best effort, or one of at
- * least 2^exponent - 1 slots. -1 with errno and nl->error set; ENODEV, ENETDOWN: not now.
- */
-int radio_set_queue(struct nl80211 *nl, int ifindex, const struct hostapd_queue *own, unsigned exponent);
-
-/* Restores what killed wifirrds have left on any radio. -1: not all could be restored. */
-int radio_restore(void);
 
 #endif

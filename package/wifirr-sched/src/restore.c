@@ -9,7 +9,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
-#include "radio.h"
+#include "lease.h"
 #include "wifirrd.h"
 
 #define GUARD_TRIES 5
@@ -17,7 +17,7 @@
 
 int restore(struct wifirr *w)
 {
-	int devices = htb_restore(w), radios = radio_restore();
+	int devices = htb_restore(w), radios = lease_restore_all();
 
 	return devices < 0 || radios < 0 ? EXIT_FAILED : 0;
 }

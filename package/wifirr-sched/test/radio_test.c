@@ -29,6 +29,7 @@ static int fake_poll(const struct pollfd *fds);
 #define poll(fds, n, ms) fake_poll(fds)
 
 #include "../src/hostapd.c"
+#include "../src/lease.c"
 #include "../src/radio.c"
 
 #define AP "test"		/* and its number */
@@ -413,7 +414,7 @@ static void hostapd_hangs(void)
 	run(2);
 	expect("a hostapd that is full owes an answer", radio_stop(&w), true);
 	hostapd_restarts();
-	radio_restore();
+	lease_restore_all();
 }
 
 /* As long as it takes until its socket is full. */
@@ -446,7 +447,7 @@ static void hostapd_hangs_while_a_killed_daemon_is_replaced(void)
 	rts = 2000;
 	run(20);
 	expect("windows are owed", radio_stop(&w), false);
-	radio_restore();
+	lease_restore_all();
 	expect("RTS threshold that an operator has set since", rts, 2000);
 }
 
@@ -494,7 +495,7 @@ static void a_killed_daemon_leaves_the_newest_rts(void)
 	run(25);
 	expect("RTS in a crowd", rts, RTS_BYTES);
 	killed();
-	radio_restore();
+	lease_restore_all();
 	expect("RTS after a kill", rts, 2000);
 }
 
@@ -506,7 +507,7 @@ static void the_operators_rts_is_that_of_a_crowd(void)
 	run(20);
 	crowd(true, 5);
 	killed();
-	radio_restore();
+	lease_restore_all();
 	expect("RTS after a kill", rts, RTS_BYTES);
 	radio_start(&w);
 	crowd(true, 5);
@@ -543,7 +544,7 @@ static void rts_cannot_be_restored_for_a_while(void)
 	rts_errno = EBUSY;
 	expect("the driver owes the threshold", radio_stop(&w), true);
 	rts_errno = 0;
-	radio_restore();
+	lease_restore_all();
 	expect("RTS after the end", rts, NL80211_RTS_OFF);
 	start(1);
 	crowd(true, 5);
@@ -604,7 +605,7 @@ static void the_own_window_cannot_be_restored_for_a_while(void)
 	queue_errno = EIO;
 	expect("the driver owes its window", radio_stop(&w), true);
 	queue_errno = 0;
-	radio_restore();
+	lease_restore_all();
 }
 
 /* hostapd sets the own window of a device when it comes up. */
@@ -614,7 +615,7 @@ static void a_device_that_is_down_needs_no_window(void)
 	crowd(true, 5);
 	killed();
 	queue_errno = ENETDOWN;
-	expect("restored while the device is down", radio_restore(), 0);
+	expect("restored while the device is down", lease_restore_all(), 0);
 }
 
 /* As guests' may be at night. */
@@ -685,7 +686,7 @@ static void an_interface_of_the_crowd_is_restored(void)
 	run(15);
 	no_interfaces = false;
 	killed();
-	radio_restore();
+	lease_restore_all();
 	expect("larger windows after a kill", larger_windows(), 0);
 }
 
@@ -701,14 +702,14 @@ static void weights_are_restored(void)
 	weight = 1;
 	killed();
 	others = 20;
-	radio_restore();
+	lease_restore_all();
 	others = 0;
 	expect("weight after a kill", weight, NL80211_WEIGHT_DEFAULT);
 	start(1);
 	radio_hold_weights(&w, true, why, sizeof(why));
 	weight = 1;
 	expect("weights that were not restored", radio_stop(&w), true);
-	radio_restore();
+	lease_restore_all();
 	expect("weight after the end", weight, NL80211_WEIGHT_DEFAULT);
 }
 
@@ -738,13 +739,13 @@ static void clients_beside_many_vlans_are_a_crowd(void)
 /* The daemon says which of the two it is, and only then, that there is another one. */
 static void a_lease_that_cannot_be_opened(void)
 {
-	unlink(LEASE_PREFIX "0");
-	mkdir(LEASE_PREFIX "0", 0700);
+	unlink(PREFIX "0");
+	mkdir(PREFIX "0", 0700);
 	start(1);
 	expect("another wifirrd, by a lease that cannot be opened", radio_taken(), false);
 	radio_stop(&w);
-	rmdir(LEASE_PREFIX "0");
-	its_lock = take_lock("./" LEASE_PREFIX "0", 0);
+	rmdir(PREFIX "0");
+	its_lock = lease_take(PREFIX "0", 0);
 	start(1);
 	expect("another wifirrd", radio_taken(), true);
 	expect("status beside another wifirrd", status().rts, NL80211_RTS_OFF);
@@ -769,7 +770,7 @@ static void a_lease_that_cannot_be_written(void)
 
 	start(2);
 	lock = dup(radio_lock);
-	unwritable = open(LEASE_PREFIX "0", O_RDONLY);
+	unwritable = open(PREFIX "0", O_RDONLY);
 	dup2(unwritable, radio_lock);
 	close(unwritable);
 	lines = 0;
@@ -790,7 +791,7 @@ static void weights_wait_for_the_end_of_another_wifirrd(void)
 {
 	char why[128];
 
-	its_lock = take_lock("./" LEASE_PREFIX "0", 0);
+	its_lock = lease_take(PREFIX "0", 0);
 	start(1);
 	expect("weights beside another wifirrd", radio_hold_weights(&w, true, why, sizeof(why)), -1);
 	ends = true;
@@ -899,7 +900,7 @@ int main(void)
 	a_lease_that_cannot_be_opened();
 	a_lease_that_cannot_be_written();
 	weights_wait_for_the_end_of_another_wifirrd();
-	unlink(LEASE_PREFIX "0");
+	unlink(PREFIX "0");
 	rmdir(directory);
 	printf("radio: %s\n", failures ? "FAILED" : "ok");
 	return failures ? 1 : 0;
