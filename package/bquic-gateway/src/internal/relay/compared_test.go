@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"bquic/internal/proof"
 )
 
 // TestKeptLater checks that what could not be written because the flash was full is written when there is room.
@@ -39,5 +41,47 @@ func TestNothingUncompared(t *testing.T) {
 		if n := c.report().Uncompared; n != want {
 			t.Errorf("with a share of %d: %d not compared", share, n)
 		}
+	}
+}
+
+// TestNothingComparedAlone: while connections that the node makes itself reach no server, the carried ones do not count either. They would be
+// compared with the direct ones of another hour.
+func TestNothingComparedAlone(t *testing.T) {
+	four, six := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
+	c := newComparison(&settings{Config: Config{ControlShare: MaxControlShare}}, slog.New(slog.DiscardHandler))
+	now := time.Now()
+	measured := func(server netip.Addr) (n int) {
+		for i := range byte(40) {
+			if s := c.join(now, netip.AddrFrom4([4]byte{10, 1, 2, i}), server, false); s.Measured() {
+				n++
+			} else if s.Arm() != proof.Carried {
+				t.Errorf("to %s: neither compared nor carried", server)
+			}
+		}
+		return n
+	}
+	for i := range byte(maxLost) {
+		c.reached(netip.AddrFrom4([4]byte{192, 0, 2, i}), false)
+	}
+	if n := measured(four); n > 0 {
+		t.Errorf("%d of IPv4 are compared, and none of them can go direct", n)
+	}
+	if n := measured(six); n != 40 {
+		t.Errorf("%d of IPv6 are compared", n)
+	}
+	if n := c.report().Uncompared; n > 0 {
+		t.Errorf("clients fill the path for %d", n)
+	}
+}
+
+// TestOneServerDown: a client that tries to reach one dead server all day says nothing about the node's own way out.
+func TestOneServerDown(t *testing.T) {
+	c := newComparison(&settings{Config: Config{ControlShare: MaxControlShare}}, slog.New(slog.DiscardHandler))
+	dead := netip.MustParseAddr("192.0.2.1")
+	for range 10 * maxLost {
+		c.reached(dead, false)
+	}
+	if !c.ownWay(dead).until.IsZero() {
+		t.Error("one server is down, and no connection goes direct")
 	}
 }

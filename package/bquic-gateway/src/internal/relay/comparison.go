@@ -33,7 +33,7 @@ const (
 	// often it writes the state file: flash lasts for about 100,000 writes.
 	lookAtProof = time.Minute
 	keepProof   = time.Hour
-	// A connection that was drawn to go direct and has not reached its server within reachTime is carried. If maxLost in a row have not, this
+	// A connection that was drawn to go direct and has not reached its server within reachTime is carried. If maxLost in a row, to different servers, have not, this
 	// node seems to have no way out of its own: an exit may translate only clients' addresses. None is then drawn for minPause, and twice as
 	// long each further time.
 	maxLost   = 6
@@ -50,9 +50,15 @@ type comparison struct {
 	mu         sync.Mutex
 	proof      *proof.Proof
 	sessions   proof.Sessions
-	uncompared uint32      // sessions that began while the path was full
-	own        [2]arrivals // of IPv4 and IPv6: connections that were drawn to go direct, at their targets
-	changed    bool        // changed since the last write
+	uncompared uint32    // sessions that began while the path was full
+	own        [2]ownWay // of IPv4 and IPv6
+	changed    bool      // changed since the last write
+}
+
+// ownWay says whether connections that were drawn to go direct reach their servers.
+type ownWay struct {
+	arrivals
+	lost netip.Addr // the server that the last one has not reached
 }
 
 func newComparison(s *settings, logger *slog.Logger) *comparison {
@@ -83,7 +89,7 @@ func (c *comparison) join(now time.Time, client, server netip.Addr, filled bool)
 	return c.sessions.Join(now, client, server, func() proof.Ticket {
 		t := c.proof.Draw(now, client, rand.Uint32())
 		switch {
-		case t.Arm == proof.Direct && now.Before(c.ownWay(server).until):
+		case t.Measured && now.Before(c.ownWay(server).until): // the carried ones of now, without direct ones, would count against those of before
 			if c.proof.Spared() {
 				return proof.Ticket{Arm: proof.Forwarded}
 			}
@@ -96,7 +102,7 @@ func (c *comparison) join(now time.Time, client, server netip.Addr, filled bool)
 	})
 }
 
-func (c *comparison) ownWay(server netip.Addr) *arrivals {
+func (c *comparison) ownWay(server netip.Addr) *ownWay {
 	if server.Is4() {
 		return &c.own[0]
 	}
@@ -109,9 +115,13 @@ func (c *comparison) reached(server netip.Addr, ok bool) {
 	defer c.mu.Unlock()
 	own := c.ownWay(server)
 	if ok {
-		*own = arrivals{}
+		*own = ownWay{}
 		return
 	}
+	if own.lost == server { // it may be down, and its clients try again and again
+		return
+	}
+	own.lost = server
 	own.missing++
 	if own.pauses(time.Now(), maxLost) && own.pause == minPause {
 		c.logger.Warn("connections that this node makes itself reach no server: clients' are not drawn to go direct", "ipv6", server.Is6())
