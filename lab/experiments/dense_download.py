@@ -244,8 +244,7 @@ def name(c: Cell) -> str:
 
 def overview(rows: list[Row]) -> list[list[str]]:
     """All cells but the crowds', which have seeds and a table (levers) of their own: a median over both would be of no cell."""
-    rows = [r for r in rows if r["seed"] not in REPORTED["11g"]]  # which has all reported ones
-    lines = []
+    rows, lines = [r for r in rows if r["seed"] not in REPORTED["11g"]], []  # which has all reported ones
     for c in dict.fromkeys(cell(r) for r in rows):
         for form in FORMS:
             some = of(rows, c, form)

@@ -379,6 +379,12 @@ func (r *Rules) rules(byTarget bool) (rules []rule) {
 	for _, p := range r.UDP {
 		add(leaving, udp, dport("udp", p), toQueue(byTarget))
 	}
+	return append(rules, r.delivery()...)
+}
+
+// delivery returns the rules by which what is taken reaches its socket.
+func (r *Rules) delivery() (rules []rule) {
+	add := func(c chain, terms ...term) { rules = append(rules, joined(c.name, terms...)) }
 	if r.Mode == Redirect {
 		if r.Bridged { // a connection goes on without the address to which it is translated, of which its client knows nothing
 			add(again, mark(sentAgain), take)
