@@ -382,7 +382,7 @@ func (r *Rules) rules(byTarget bool) (rules []rule) {
 	return append(rules, r.delivery()...)
 }
 
-// delivery returns the rules by which what is taken reaches its socket.
+// delivery returns the rules that deliver what is taken to sockets of this process.
 func (r *Rules) delivery() (rules []rule) {
 	add := func(c chain, terms ...term) { rules = append(rules, joined(c.name, terms...)) }
 	if r.Mode == Redirect {
