@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import time
 
 REPO = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -13,13 +14,21 @@ REPO = pathlib.Path(__file__).resolve().parent.parent.parent
 ABI_VERSIONS = {"libmnl": "0"}
 
 
+def git(*command: str) -> str:
+    """What git says. It refuses a checkout that belongs to another user, as in many containers, and says what to do."""
+    done = subprocess.run(["git", *command], cwd=REPO, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{pathlib.Path(sys.argv[0]).name}: git failed, as it says above")
+    return done.stdout
+
+
 def epoch() -> int:
     """The timestamp of all files: the commit's time. The same commit gives the same bytes."""
     if given := os.environ.get("SOURCE_DATE_EPOCH"):
         return int(given)
     if not (REPO / ".git").exists():  # a release's sources, whose files have that time
         return int((REPO / "version.mk").stat().st_mtime)
-    return int(subprocess.check_output(["git", "log", "-1", "--format=%ct"], cwd=REPO, text=True))
+    return int(git("log", "-1", "--format=%ct"))
 
 
 class Recipe:

@@ -29,6 +29,16 @@ def test_the_sources_have_the_commits_time(tmp_path: pathlib.Path) -> None:
     assert len(set(told)) == 1, told
 
 
+@pytest.mark.parametrize("command", [["build-packages", "--out"], ["release", "--keys"]])
+def test_a_checkout_of_another_user(command: list[str], tmp_path: pathlib.Path) -> None:
+    """As one of the host in a container: git says what to do, and a traceback hid it."""
+    environment = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
+    environment |= {"GIT_TEST_ASSUME_DIFFERENT_OWNER": "1", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null"}
+    done = subprocess.run([sys.executable, REPO / "scripts" / command[0], command[1], tmp_path], env=environment, capture_output=True, text=True)
+    assert done.returncode == 1 and "dubious ownership" in done.stderr
+    assert done.stderr.endswith(f"\n{command[0]}: git failed, as it says above\n") and "Traceback" not in done.stderr
+
+
 def test_a_later_commit_is_an_upgrade(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of the same version: opkg and apk compare the release's number."""
     numbers = []
