@@ -20,7 +20,8 @@ const (
 
 	// DefaultShare is drawn while it is uncertain which way is faster, and sureShare of it once that is
 	// certain. While auto sends most connections direct, the carried group has the latter share from the start.
-	// doubtShare of it is drawn while there is a doubt: then either way may be the slower one, and a larger group tells sooner.
+	// doubtShare of it is drawn while there is a doubt, and with auto on each day that begins without certainty: then either way may be
+	// the slower one, and a larger group tells sooner. What it gives up of a gain is little as long as that is not even certain.
 	DefaultShare = 0.05
 	sureShare    = 0.2
 	doubtShare   = 4
@@ -236,8 +237,12 @@ func (p *Proof) turn(day int32) {
 		return
 	}
 	w := window{day: day, share: float32(p.config.Share), unsure: float32(p.config.Share)}
-	if p.compare(all, complete).strict(doubt).sure() {
+	switch {
+	case p.compare(all, complete).strict(doubt).sure():
 		w.share *= sureShare
+	case p.config.Auto:
+		w.share = min(w.share*doubtShare, MaxShare)
+		w.unsure = w.share
 	}
 	p.windows[day%Days] = w
 	for i := range p.prefixes {

@@ -129,7 +129,7 @@ return view.extend({
 		o = s.taboption('advanced', form.Value, 'cpu_share', _('Processor (%)'), _('How much of one processor the relay may use. If it would take more to carry all that the path can, TCP goes direct. 0: no limit; TCP is always carried.'));
 		o.datatype = 'and(uinteger,range(0,100))';
 		o.placeholder = '50';
-		o = s.taboption('advanced', form.Value, 'control_share', _('Control group (%)'), _('Share of the new connections that goes direct, drawn at random, to see whether the relay helps; a fifth of this once the answer is certain, four times this while there is a doubt. 0: no comparison.'));
+		o = s.taboption('advanced', form.Value, 'control_share', _('Control group (%)'), _('Share of the new connections that goes direct, drawn at random, to see whether the relay helps; a fifth of this once the answer is certain, four times this while there is a doubt, and with “Direct when slower” until it is certain. 0: no comparison.'));
 		o.datatype = 'and(uinteger,range(0,50))';
 		o.placeholder = '5';
 		o = s.taboption('general', form.Flag, 'auto', _('Direct when slower'), _('While carried connections are certainly slower, new ones go direct. The relay still carries a few, to notice when that ends.'));
