@@ -182,18 +182,17 @@ type Proof struct {
 	newest   int32
 	prefixes [Prefixes - 1]prefix
 	spared   bool // auto sends new connections direct
+	// usual holds carried connections of each hour of the days before, of which a day counts half as much as the next one.
+	usual [24][Sizes]small
 
 	lately
 }
 
-// lately holds carried connections while most are carried: those of the current hour, and of each hour of the days before, of which a
-// day counts half as much as the next one. It is not kept over a restart.
+// lately holds carried connections of the current hour, while most are carried. It is not kept over a restart.
 type lately struct {
-	hour   int64 // since 1970
+	hour   int64 // since 1970; 0: none
 	recent [Sizes]small
 	tried  tries
-	usual  [24][Sizes]small
-	again  int32 // the day on which there was a doubt last; 0: none
 }
 
 // New returns a Proof without data.
@@ -299,6 +298,9 @@ func (p *Proof) strike(hour int64) {
 		return
 	}
 	for size := range p.recent {
+		if p.hour == 0 { // a restart
+			break
+		}
 		u, r := &p.usual[uint64(p.hour)%24][size], &p.recent[size]
 		u.n, u.by.m2 = u.n/2, u.by.m2/2
 		u.by.join(u.n, r.n, r.by)
@@ -378,7 +380,6 @@ func logOf(d time.Duration) float64 { return math.Log(max(d, time.Millisecond).S
 func (p *Proof) reconsider(w *window) {
 	switch {
 	case w.share < w.unsure && p.doubtful():
-		p.again = w.day
 		*w = window{day: w.day, share: min(w.unsure*doubtShare, MaxShare), unsure: w.unsure}
 	case w.share > w.unsure && p.settled(w.day):
 		for size := range Sizes {
@@ -404,7 +405,8 @@ func (p *Proof) Tick(now time.Time) (changed bool) {
 		return false
 	}
 	p.strike(now.Unix() / 3600)
-	p.reconsider(p.window(now))
+	w := p.window(now)
+	p.reconsider(w)
 	if !p.config.Auto {
 		return false
 	}
@@ -412,7 +414,7 @@ func (p *Proof) Tick(now time.Time) (changed bool) {
 	// Harm that begins after good days shows in the last days first. Less than a whole day would compare an evening with
 	// a night, so it counts only where there is a doubt.
 	first := int32(2)
-	if p.again == p.newest {
+	if w.share > w.unsure {
 		first = 1
 	}
 	for days := first; days <= Days; days++ {

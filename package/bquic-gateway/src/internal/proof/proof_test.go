@@ -30,11 +30,12 @@ type node struct {
 
 	waited, direct float64 // seconds waited, and if all had been direct
 	turned         time.Duration
+	doubted        time.Duration // the last time at which there was a doubt
 	every          time.Duration // between two calls of Tick
 }
 
 func newNode(seed uint64, c Config, perHour, factor float64) *node {
-	return &node{rnd: rand.New(rand.NewPCG(seed, 1)), proof: New(c), perHour: perHour, factor: factor, turned: -1, every: time.Minute}
+	return &node{rnd: rand.New(rand.NewPCG(seed, 1)), proof: New(c), perHour: perHour, factor: factor, turned: -1, doubted: -1, every: time.Minute}
 }
 
 var clients = [...]netip.Addr{
@@ -56,6 +57,9 @@ func (n *node) run(from, to time.Duration) {
 		}
 		if n.proof.spared && n.turned < 0 {
 			n.turned = at
+		}
+		if w := n.proof.window(now); w.share > w.unsure {
+			n.doubted = at
 		}
 	}
 }
@@ -255,8 +259,8 @@ func TestAutoAfterGoodDays(t *testing.T) {
 		for seed := range uint64(10) {
 			n := newNode(100+seed, Config{Share: DefaultShare, Auto: true}, tc.perHour, 0.8)
 			n.every = 10 * time.Minute
-			if n.run(0, since); n.turned >= 0 || n.proof.again != 0 {
-				t.Errorf("%v, seed %d: turned after %v, in doubt on day %d, though carrying helped", tc, seed, n.turned, n.proof.again)
+			if n.run(0, since); n.turned >= 0 || n.doubted >= 0 {
+				t.Errorf("%v, seed %d: turned after %v, in doubt after %v, though carrying helped", tc, seed, n.turned, n.doubted)
 			}
 			n.turned, n.factor, n.silent, n.every = -1, tc.factor, tc.silent, time.Minute
 			for at := since; n.turned < 0 && at < since+7*day; at += time.Hour {
@@ -269,6 +273,48 @@ func TestAutoAfterGoodDays(t *testing.T) {
 		if took[0] < 0 || took[len(took)-1] > tc.within {
 			t.Errorf("%v: turned after %v", tc, took)
 		}
+	}
+}
+
+// TestAutoAfterRestarts: a node that restarts each night, and whenever its operator wonders why it has become slow, notices harm as soon.
+func TestAutoAfterRestarts(t *testing.T) {
+	var took []time.Duration
+	for seed := range uint64(10) {
+		n := newNode(400+seed, Config{Share: DefaultShare, Auto: true}, 1000, 0.8)
+		n.every = 10 * time.Minute
+		restart := func(at time.Duration) {
+			again := New(n.proof.config)
+			if err := again.Restore(n.proof.Append(nil), start.Add(at)); err != nil {
+				t.Fatal(err)
+			}
+			n.proof = again
+		}
+		for at := time.Duration(0); at < 7*day; at += day {
+			n.run(at, at+4*time.Hour)
+			restart(at + 4*time.Hour)
+			n.run(at+4*time.Hour, at+day)
+		}
+		const since = 7*day + 14*time.Hour
+		n.run(7*day, 7*day+4*time.Hour)
+		restart(7*day + 4*time.Hour)
+		if n.run(7*day+4*time.Hour, since); n.turned >= 0 || n.doubted >= 0 {
+			t.Errorf("seed %d: turned after %v, in doubt after %v, though carrying helped", seed, n.turned, n.doubted)
+		}
+		n.factor, n.every = 2, time.Minute
+		at := since
+		for ; n.doubted < 0 && at < since+12*time.Hour; at += time.Minute {
+			n.run(at, at+time.Minute)
+		}
+		restart(at)
+		for ; n.turned < 0 && at < since+day; at += time.Minute {
+			n.run(at, at+time.Minute)
+		}
+		took = append(took, at-since)
+	}
+	slices.Sort(took)
+	t.Logf("turned after %v", took)
+	if took[len(took)-1] > time.Hour {
+		t.Errorf("turned after %v", took)
 	}
 }
 
@@ -287,13 +333,13 @@ func TestWeather(t *testing.T) {
 			n.waited, n.direct = 0, 0
 			hours := 0.0
 			for at := 7 * day; at < 14*day; at += day {
-				today, was := spread*n.rnd.NormFloat64(), n.proof.again
+				today := spread * n.rnd.NormFloat64()
 				for hour := at; hour < at+day; hour += time.Hour {
 					hours = 0.7*hours + 0.7*spread*n.rnd.NormFloat64()
 					n.weather = today + hours
 					n.run(hour, hour+time.Hour)
 				}
-				if n.proof.again != was {
+				if n.doubted >= at {
 					doubts++
 				}
 			}

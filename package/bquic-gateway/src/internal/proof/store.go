@@ -15,7 +15,8 @@ import (
 // with data are written, each after the number of empty cells before it: about 10 KB for a busy
 // node.
 const (
-	header = "bquic proof 2\n"
+	header = "bquic proof 3\n"
+	before = "bquic proof 2\n" // without what is usual at an hour
 	// MaxFile is the largest possible file, in bytes.
 	MaxFile = 48 << 10
 
@@ -70,6 +71,13 @@ func (p *Proof) Append(b []byte) []byte {
 			},
 			func(s *small) { put(s.n, math.Float32bits(s.by.mean), math.Float32bits(s.by.m2)) })
 		b = le.AppendUint16(b, noMore)
+	}
+	for hour := range p.usual {
+		for _, s := range p.usual[hour] {
+			b = le.AppendUint32(b, s.n)
+			b = le.AppendUint32(b, math.Float32bits(s.by.mean))
+			b = le.AppendUint32(b, math.Float32bits(s.by.m2))
+		}
 	}
 	return le.AppendUint32(b, crc32.ChecksumIEEE(b[start:]))
 }
@@ -142,7 +150,7 @@ func (r *reader) moments() (m moments) {
 // change.
 func (p *Proof) Restore(data []byte, now time.Time) error {
 	end := len(data) - crc32.Size
-	if end < len(header) || len(data) > MaxFile || string(data[:len(header)]) != header ||
+	if end < len(header) || len(data) > MaxFile || string(data[:len(header)]) != header && string(data[:len(before)]) != before ||
 		crc32.ChecksumIEEE(data[:end]) != binary.LittleEndian.Uint32(data[end:]) {
 		return errFile
 	}
@@ -165,6 +173,13 @@ func (p *Proof) Restore(data []byte, now time.Time) error {
 		r.bad = r.bad || w.day < 0 || int(w.day%Days) != i || w.day > n.newest || w.day <= n.newest-Days ||
 			!(w.share > 0 && w.share <= MaxShare && w.unsure > 0 && w.unsure <= MaxShare)
 		r.window(w)
+	}
+	for hour := range n.usual {
+		for size := range n.usual[hour] {
+			if string(data[:len(header)]) == header {
+				n.usual[hour][size] = small{r.uint32(), r.moments()}
+			}
+		}
 	}
 	if r.bad || len(r.b) > 0 {
 		return fmt.Errorf("%w: its contents are inconsistent", errFile)

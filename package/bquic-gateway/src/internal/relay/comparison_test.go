@@ -97,7 +97,7 @@ func TestComparison(t *testing.T) {
 			node.signal(syscall.SIGTERM)
 
 			// A damaged file loses its content, but nothing else.
-			if err := os.WriteFile(file, []byte("bquic proof 2\nand rubbish"), 0o600); err != nil {
+			if err := os.WriteFile(file, []byte("bquic proof 3\nand rubbish"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			c.ControlShare = relay.MaxControlShare
