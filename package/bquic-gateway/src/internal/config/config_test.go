@@ -296,6 +296,9 @@ config relay
 			`conf:5: @relay[0].gateway: " 10.1.2.3" is not a host name`,
 			`conf:6: @relay[0].gateway: "gw.example.org " is not a host name`,
 		}},
+		{"a name for all", "config relay\n\tlist gateway '*:8443'\n\toption server_name '*'\n", []string{
+			`conf:2: @relay[0].gateway: "*" is not a host name`, `conf:3: @relay[0].server_name: "*" is not a host name`,
+		}},
 		{"port", "config gateway\n\toption listen ':0'\n", []string{`conf:2: @gateway[0].listen: port "0" is not in the range 1 to 65535`}},
 		{"one port for two", `config gateway
 	option listen '127.0.0.1:8443'

@@ -78,7 +78,7 @@ var Schema = []Section{
 		Type: "site", Roles: []string{"gateway"},
 		Doc: "A web site that the gateway serves: files, or an origin server.",
 		Options: []Option{
-			{Name: "host", Type: typeHost, List: true, Doc: "Host names of the site; `*` stands for every name that no other site has. Required.", Note: "none"},
+			{Name: "host", Type: typeSite, List: true, Doc: "Host names of the site; `*` stands for every name that no other site has. Required.", Note: "none"},
 			{Name: "root", Type: typePath, Doc: "Directory with the site's files. Either root or origin is required.", Note: "none"},
 			{Name: "certificate", Type: typePath, Doc: "PEM file with the certificate chain for these names.", Note: "the gateway's"},
 			{Name: "key", Type: typePath, Doc: "PEM file with the certificate's key.", Note: "the gateway's"},

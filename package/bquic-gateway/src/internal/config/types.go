@@ -41,6 +41,7 @@ var (
 	typeToken   = newType("text", parseToken)
 	typeKept    = newType("text or sha256:...", parseKept)
 	typeHost    = newType("host name", parseHost)
+	typeSite    = newType("host name", parseSite)
 	typeOrigin  = newType("URL", parseOrigin)
 	typeDevice  = newType("device", parseDevice)
 	typePin     = newType("sha256/...", cert.ParsePin)
@@ -172,9 +173,6 @@ func parseHost(s string) (string, error) {
 		return "", err
 	}
 	host := strings.ToLower(strings.TrimSuffix(s, "."))
-	if host == "*" {
-		return host, nil
-	}
 	if addr, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
 		return addr.String(), nil
 	}
@@ -191,6 +189,14 @@ func parseHost(s string) (string, error) {
 		}
 	}
 	return host, nil
+}
+
+// parseSite parses a host name of a site, or *.
+func parseSite(s string) (string, error) {
+	if s == "*" {
+		return s, nil
+	}
+	return parseHost(s)
 }
 
 // parseDevice checks the name of a network device for use in nftables rules. The kernel allows more characters
