@@ -197,6 +197,8 @@ func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, 
 	err = tunnel.SpliceTimed(client, first, origin, &from.direct, c.timing, r.crowded)
 	if err == nil {
 		_ = origin.SetLinger(-1)
+	} else {
+		tunnel.Drain(origin)
 	}
 	r.logger.Debug("direct connection ended", "target", to.target, "error", err)
 	return nil, true
@@ -223,8 +225,10 @@ func (t *tcpStream) Close() error {
 	return t.CloseWrite()
 }
 
-func (t *tcpStream) CancelRead(quic.StreamErrorCode)  { tunnel.Reset(t.TCPConn) }
-func (t *tcpStream) CancelWrite(quic.StreamErrorCode) { tunnel.Reset(t.TCPConn) }
+// Canceled directions end at once; what was written before still arrives. The reset follows when the connection is closed.
+
+func (t *tcpStream) CancelRead(quic.StreamErrorCode)  { _ = t.SetReadDeadline(time.Unix(1, 0)) }
+func (t *tcpStream) CancelWrite(quic.StreamErrorCode) { _ = t.SetWriteDeadline(time.Unix(1, 0)) }
 
 // maxEarly is how much is read from a client before the gateway answers, in bytes. The
 // rest waits in the kernel.

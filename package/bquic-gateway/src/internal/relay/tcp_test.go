@@ -216,6 +216,52 @@ func TestLastBytes(t *testing.T) {
 	load("direct", dial())
 }
 
+// TestLastUpload has a client that resets a connection after an upload, when all of it has been acknowledged, and a mesh that is slower
+// than the client's link. The end of the upload waits in the relay by then, and reaches the server, as without a relay.
+func TestLastUpload(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.slow("20mbit")
+	upload := bytes.Repeat([]byte("a large upload\r\n"), 16<<10)
+	all := make(chan []byte)
+	m.listen(":80", func(conn *net.TCPConn) {
+		go func() { // what the client does not read
+			for _, err := conn.Write(upload); err == nil; _, err = conn.Write(upload) {
+			}
+		}()
+		b, _ := io.ReadAll(conn) // one of both gets the reset
+		all <- b
+	})
+	send := func(way string, conn *net.TCPConn) {
+		t.Helper()
+		if err := sendAll(conn, upload); err != nil {
+			t.Error(err)
+		}
+		m.acknowledged(conn)
+		tunnel.Reset(conn)
+		if got := <-all; !bytes.Equal(got, upload) {
+			t.Errorf("%s: %d of %d bytes", way, len(got), len(upload))
+		}
+	}
+	dial := func() *net.TCPConn {
+		t.Helper()
+		conn, err := m.dial(origin4 + ":80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	send("without a relay", dial())
+	gateway := m.startGateway()
+	node := m.startRelay(m.config(divert.Redirect))
+	send("carried", m.carry(node, origin4+":80"))
+	gateway.signal(syscall.SIGKILL)
+	m.startGatewayAt(443, "\tlist connect_to '192.0.2.0/24'")
+	node.signal(syscall.SIGKILL)
+	m.startRelay(m.config(divert.Redirect))
+	send("direct", dial())
+}
+
 // acknowledged waits until a connection's peer has acknowledged all that was written.
 func (m *mesh) acknowledged(conn *net.TCPConn) {
 	raw, err := conn.SyscallConn()

@@ -188,6 +188,9 @@ func (s *splice) toStream(first []byte) error {
 			}
 		}
 	}
+	if s.crowded == nil {
+		s.settle()
+	}
 	return refused // RFC 9114, section 4.4: a relay that stops reading ends the tunnel
 }
 
@@ -210,24 +213,22 @@ func (s *splice) leaves() {
 }
 
 // answered reports whether str has ended and all that it carried has arrived at conn's peer.
-func (s *splice) answered() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ended > 0 && s.queued() == 0
-}
+func (s *splice) answered() bool { return s.half() && queued(s.conn) == 0 }
 
 // queued returns how much of what was written to conn its peer has not acknowledged, in bytes; 0 if conn is closed.
-func (s *splice) queued() (n int) {
-	_ = s.raw.conn.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
+func queued(conn syscall.Conn) (n int) {
+	if raw, err := conn.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
+	}
 	return n
 }
 
-// drain waits until what str carried before it was reset has arrived at conn's peer, as long as it arrives: a reset of conn
+// Drain waits until what came before a reset of the other side has arrived at conn's peer, as long as it arrives: a reset of conn
 // throws away what the kernel still holds.
-func (s *splice) drain() {
+func Drain(conn syscall.Conn) {
 	before := -1
 	for still := time.Duration(0); still < watchInterval; still += drainInterval {
-		left := s.queued()
+		left := queued(conn)
 		if left == 0 {
 			return
 		}
@@ -238,12 +239,32 @@ func (s *splice) drain() {
 	}
 }
 
+// settle waits until what a client has sent before its reset has arrived at the target, as long as it arrives: the relay stops reading at
+// once, and what it has read before may still be on its way.
+func (s *splice) settle() {
+	before := s.moved.Load()
+	for still := time.Duration(0); still < watchInterval && !s.half(); still += drainInterval {
+		time.Sleep(drainInterval)
+		if moved := s.moved.Load(); moved != before {
+			before, still = moved, 0
+		}
+	}
+	Drain(s.conn)
+}
+
+// half reports whether one direction has ended.
+func (s *splice) half() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended > 0
+}
+
 // fromStream copies str to conn.
 func (s *splice) fromStream() error {
 	refused, err := s.copyStream()
 	switch {
 	case err != nil:
-		s.drain()
+		Drain(s.conn)
 		return err
 	case refused: // what conn sent before may still be unread: toStream reads it, and then the error
 		s.failed.Store(true)
@@ -382,9 +403,7 @@ func (s *splice) look() {
 }
 
 func (s *splice) unhealthy() error {
-	s.mu.Lock()
-	half := s.ended > 0
-	s.mu.Unlock()
+	half := s.half()
 	if str := s.quic(); str != nil && str.Context().Err() != nil { // the peer reads nothing more
 		half = true
 	}
