@@ -782,6 +782,8 @@ test('whether it helps: no scheduler, no relay, nothing compared', async () => {
 		[ { objects: [ 'bquic' ] }, 'The relay is off.', { bquic: { relay: { '.type': 'relay', '.name': 'relay', enabled: '0' } } } ],
 		[ without({ verdict: 'unsure', days: 0, uncompared: 12, overall: { carried: 0, direct: 0 }, sizes: [] }), 'Compare by hand' ],
 		[ without({ verdict: 'unsure', days: 8, overall: { carried: 900, direct: 90, complete: { change: 0, low: -0.1, high: 0.1 } } }), 'A week has not shown' ],
+		[ without({ verdict: 'unsure', days: 8, overall: { carried: 90, direct: 3, complete: null } }), 'A week has brought too few connections' ],
+		[ without({ verdict: 'unsure', days: 2, overall: { carried: 90, direct: 0, complete: null }, unanswered: { carried: 0, carried_of: 90, direct: 9, direct_of: 9 } }), 'lets out only clients' ],
 		[ without({ verdict: 'slower', days: 2, auto: false, overall: { carried: 900, direct: 90, complete: { change: 0.5, low: 0.2, high: 0.9 } } }), 'With “Direct when slower”' ],
 		[ without(undefined), 'older than this page' ],
 		[ without({ verdict: 'off', days: 0, overall: { carried: 0, direct: 0 }, sizes: [] }), 'Nothing is compared now' ],

@@ -62,6 +62,9 @@ func overall(p *proof.Report) string {
 	return fmt.Sprintf("%s, %s against %s, %s", faster(p.Overall.Complete), thousands(p.Overall.Carried), thousands(p.Overall.Direct), days)
 }
 
+// many connections without an answer, and none with one, are no accident.
+const many = 6
+
 // next is the recommended action.
 func next(p *proof.Report) string {
 	switch p.Verdict {
@@ -83,7 +86,11 @@ func next(p *proof.Report) string {
 	switch {
 	case opposed(p.Overall.Complete, p.Pages.Complete):
 		return "Connections say one thing and page loads the other, so it is not certain whether the relay helps. Leave it on, and run this again in a day."
-	case p.Days >= proof.Days-1 && p.Overall.Complete != nil:
+	case p.Overall.Direct == 0 && p.Unanswered.Direct >= many:
+		return "Connections that this node makes itself get no answer, so there is nothing to compare with. Perhaps the mesh's exit lets out only clients."
+	case p.Days >= proof.Days-1 && p.Overall.Complete == nil:
+		return "A week has brought too few connections to compare. With a larger option control_share, more of them go direct."
+	case p.Days >= proof.Days-1:
 		return "A week has not shown for certain whether there is a difference. If there is one, it is within the ranges above."
 	case p.Days > 0:
 		return "It is not certain yet whether there is a difference. Leave the relay on, and run this again in a day."

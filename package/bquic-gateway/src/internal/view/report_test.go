@@ -83,6 +83,14 @@ The relay helps here: leave it on. `+"`bquic report --json`"+` prints the result
 	if got := report(); !strings.Contains(got, "A week has not shown for certain") {
 		t.Errorf("after a week: %q", got)
 	}
+	r.Overall = proof.Line{Carried: 90, Direct: 3}
+	if got := report(); !strings.HasSuffix(got, "more of them go direct.\n") {
+		t.Errorf("after a week with few connections: %q", got)
+	}
+	r.Overall.Direct, r.Unanswered = 0, proof.Unanswered{CarriedOf: 90, Direct: 9, DirectOf: 9}
+	if got := report(); !strings.HasSuffix(got, "lets out only clients.\n") {
+		t.Errorf("where the node has no way out of its own: %q", got)
+	}
 	for _, days := range []int{2, 8} {
 		r.Days, r.Overall.Complete, r.Pages.Complete = days, change(-0.2, -0.3, -0.1), change(0.2, 0.1, 0.3)
 		if got := report(); !strings.Contains(got, "Connections say one thing and page loads the other") {

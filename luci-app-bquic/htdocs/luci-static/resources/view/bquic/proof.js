@@ -206,10 +206,13 @@ return view.extend({
 
 	/* The result, and the recommended action. */
 	words(proof, all) {
+		const silent = proof?.unanswered ?? {};
 		const next = {
 			off: _('Nothing is compared now: the control group is switched off.'),
 			unsure: opposed(change(all.complete), change(proof?.pages?.complete)) ? _('Connections say one thing and page loads the other, so it is not certain whether the relay helps: leave it on, and look again in a day.')
-				: count(proof?.days) >= 7 && change(all.complete) ? _('A week has not shown for certain whether there is a difference: if there is one, it is within the ranges above.')
+				: !count(all.direct) && count(silent.direct) >= 6 ? _('Connections that this node makes itself get no answer, so there is nothing to compare with. Perhaps the mesh’s exit lets out only clients.')
+				: count(proof?.days) >= 7 && !change(all.complete) ? _('A week has brought too few connections to compare. With a larger control group, more of them go direct.')
+				: count(proof?.days) >= 7 ? _('A week has not shown for certain whether there is a difference: if there is one, it is within the ranges above.')
 				: count(proof?.days) ? _('It is not certain yet whether there is a difference: leave the relay on, and look again in a day.')
 					: count(proof?.uncompared) ? _('No connection has been compared in the last seven days. Compare by hand: download a large file on a client with the relay on and off, several times in turn.')
 						: _('No connection has been compared in the last seven days: the overview says whether the relay takes any.'),
@@ -218,7 +221,6 @@ return view.extend({
 			silent: _('More of the carried connections get no answer: check what the gateway refuses, and whether its uplink works.'),
 			spared: taking.spared()
 		};
-		const silent = proof?.unanswered ?? {};
 		const share = (n, of) => (100 * count(n) / Math.max(count(of), 1)).toFixed(1);
 		const days = Math.min(count(proof?.days), 7);
 
