@@ -112,7 +112,7 @@ struct backend {
 	/*
 	 * Takes over the device; no station has been added yet. Returns 0, or -1
 	 * with the reason as one line (no newline) and everything restored. May
-	 * set the lead times and tick_ms in w->policy.config.
+	 * set the lead times in w->policy.config.
 	 */
 	int (*start)(struct wifirr *w, char *reason, size_t size);
 	/* Applies the levels of n clients (those that changed) at once.
