@@ -40,6 +40,8 @@
 //   - What is carried shares one session, so a direct connection that began while the node's clients filled the path would get half of
 //     it, and take that from all of them together. Such connections are carried and in no group (Uncompared). Whether the path is
 //     full when a connection begins does not depend on the way that it goes, so those that count are still comparable.
+//   - While connections that the node makes itself reach no server, none is in a group: carried ones of such an hour would be compared with
+//     direct ones of a better one.
 //   - Connections without an answer have no time. To ignore them would flatter the way that loses the
 //     slow ones, so they are counted and compared, too.
 //
