@@ -23,7 +23,7 @@ import threading
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import results, virtual  # noqa: E402
+from lab import command, results, virtual  # noqa: E402
 from lab.measure import at_once, commit, progress  # noqa: E402
 from lab.namespaces import Failed  # noqa: E402
 from lab.results import Row, read, write  # noqa: E402
@@ -160,14 +160,8 @@ def main() -> int:
     args = results.options(__doc__ or "", f"seeds {QUICK_SEEDS}").parse_args()
     args.seeds = QUICK_SEEDS if args.quick else SEEDS
     path = QUICK_RESULTS if args.quick else RESULTS
-    try:
-        rows = read(path) if args.report else measured(args, path)
-    except (ValueError, Failed) as error:
-        sys.exit(f"rules: {error}")
-    except KeyboardInterrupt:
-        return 130
-    return results.show("rules", path, rows, report)
+    return results.show("rules", path, read(path) if args.report else measured(args, path), report)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command(main, Failed, ValueError)

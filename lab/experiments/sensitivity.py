@@ -25,7 +25,7 @@ from typing import NamedTuple
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import results, simulation  # noqa: E402
+from lab import command, results, simulation  # noqa: E402
 from lab.measure import commit, progress  # noqa: E402
 from lab.namespaces import Failed  # noqa: E402
 from lab.results import Row, read, write  # noqa: E402
@@ -219,14 +219,8 @@ def main() -> int:
     args = p.parse_args()
     args.seeds = QUICK_SEEDS if args.quick else SEEDS
     path = QUICK_RESULTS if args.quick else RESULTS
-    try:
-        rows = read(path) if args.report else measured(args, path)
-    except (Failed, ValueError) as error:
-        sys.exit(f"sensitivity: {error}")
-    except KeyboardInterrupt:
-        return 130
-    return results.show("sensitivity", path, rows, report)
+    return results.show("sensitivity", path, read(path) if args.report else measured(args, path), report)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command(main, Failed, ValueError)
