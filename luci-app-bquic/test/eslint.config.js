@@ -4,7 +4,7 @@
 const path = require('node:path');
 
 // LuCI wraps each file in a function whose arguments are the modules named by 'require'.
-const luci = [ '_', 'N_', 'E', 'L', 'address', 'ask', 'baseclass', 'common', 'dom', 'form', 'graph', 'poll', 'profile', 'rpc', 'table', 'taking', 'uci', 'ui', 'view', 'widgets' ];
+const luci = [ '_', 'N_', 'E', 'L', 'address', 'ask', 'baseclass', 'common', 'dom', 'fields', 'form', 'graph', 'poll', 'profile', 'rpc', 'scheduling', 'table', 'taking', 'uci', 'ui', 'view', 'widgets' ];
 const browser = [ 'Blob', 'MutationObserver', 'Node', 'URL', 'btoa', 'crypto', 'document', 'performance', 'setTimeout' ];
 
 module.exports = [ {

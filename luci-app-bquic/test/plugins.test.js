@@ -882,6 +882,6 @@ config site 's'
 	assert.equal(typeof status.gateway.live.packets_sent, 'number');
 	assert.equal(status.relay, null);
 	/* the relay's page looks for the key in these words, to try another of its pins */
-	const words = fs.readFileSync(path.join(root, 'luci-app-bquic/htdocs/luci-static/resources/bquic/common.js'), 'utf8').match(/match\(\/(wrong pin: .*)\/\)/)[1];
+	const words = fs.readFileSync(path.join(root, 'luci-app-bquic/htdocs/luci-static/resources/bquic/fields.js'), 'utf8').match(/match\(\/(wrong pin: .*)\/\)/)[1];
 	assert.equal(wrong.error.match(new RegExp(words))?.[1], pin, JSON.stringify(wrong));
 });

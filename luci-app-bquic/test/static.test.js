@@ -366,7 +366,7 @@ test('every text is in the template and translated, with the same placeholders',
 
 test('the daemons’ fixed texts, which pages translate, are those of the daemons', () => {
 	const { load } = luci((name) => fs.readFileSync(path.join(po.app, 'htdocs/luci-static/resources', name), 'utf8'), {}, {});
-	const common = load('bquic.common');
+	const scheduling = load('bquic.scheduling');
 	const { profiles } = JSON.parse(run(bquic, [ 'rpcd', 'call', 'profiles', '--config', '/dev/null' ], { input: '{}' }).stdout);
 	const plain = (text) => text.replace(/’/g, "'");
 
@@ -379,14 +379,14 @@ test('the daemons’ fixed texts, which pages translate, are those of the daemon
 		return [ ...text.matchAll(/"(.*?)"/g) ].map((m) => m[1].replace(/%u/g, '%d'));
 	});
 	assert.ok(formats.length >= 15);
-	assert.deepEqual(common.reasons((s) => s).slice().sort(), formats.sort());
+	assert.deepEqual(scheduling.reasons((s) => s).slice().sort(), formats.sort());
 	/* and each is found again in what the daemon prints */
 	let n = 1;
 	for (const format of formats) {
 		const said = format.replace(/%d/g, () => n++).replace(/%%/g, '%');
-		assert.equal(common.reason(said), said);
+		assert.equal(scheduling.reason(said), said);
 	}
-	assert.equal(common.reason('driver says: (100 %)'), 'driver says: (100 %)');
+	assert.equal(scheduling.reason('driver says: (100 %)'), 'driver says: (100 %)');
 });
 
 test('why a relay takes nothing, or sees nothing, is told by the words that the pages know', () => {
@@ -401,7 +401,7 @@ test('why a relay takes nothing, or sees nothing, is told by the words that the 
 test('what a lever gains is told by the names that the pages read', () => {
 	const told = source('package/wifirr-sched/src/control.c').split('static void put_gain(')[1].split('\n}\n')[0];
 	const names = [ ...told.matchAll(/\\"(\w+)\\":/g) ].map((m) => m[1]);
-	const gains = source('luci-app-bquic/htdocs/luci-static/resources/bquic/common.js').split('\tgains(')[1].split('\n\t},')[0];
+	const gains = source('luci-app-bquic/htdocs/luci-static/resources/bquic/scheduling.js').split('\tgains(')[1].split('\n\t},')[0];
 
 	assert.deepEqual(names, [ 'permille', 'low', 'high', 'trials', 'on' ]);
 	for (const name of names)

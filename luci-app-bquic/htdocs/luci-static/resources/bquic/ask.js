@@ -7,6 +7,11 @@
 
 /* Questions to the router, and when they are asked. */
 
+const callDevices = rpc.declare({ object: 'network.device', method: 'status' });
+const callIwinfoDevices = rpc.declare({ object: 'iwinfo', method: 'devices' });
+const callIwinfoInfo = rpc.declare({ object: 'iwinfo', method: 'info', params: [ 'device' ] });
+const callIwinfoAssoclist = rpc.declare({ object: 'iwinfo', method: 'assoclist', params: [ 'device' ] });
+
 const AWAY = new Error(_('The router does not answer.'));
 
 /* What is asked again and again, and had no answer the last time. */
@@ -15,6 +20,11 @@ const lost = new Set();
 /* rpcd's objects among these: packages that are installed. */
 function known(...objects) {
 	return rpc.list(...objects).catch(() => { throw AWAY; });
+}
+
+/* A list in an answer; empty if it is none. */
+function list(value) {
+	return Array.isArray(value) ? value : [];
 }
 
 /* LuCI has stopped polling then, and asks for the password. */
@@ -34,6 +44,7 @@ const question = (object, call) => () => answer(object, call());
 return baseclass.extend({
 	known: known,
 	answer: answer,
+	list: list,
 
 	/* What went wrong. LuCI adds lines for developers. */
 	wrong: (err) => String(err.message ?? err).split('\n')[0],
@@ -62,5 +73,40 @@ return baseclass.extend({
 		seen();
 		document.addEventListener('visibilitychange', seen);
 		poll.add(seen, seconds);
+	},
+
+	/* What iwinfo says of a device. */
+	wifi: (device) => L.resolveDefault(callIwinfoInfo(device), null),
+
+	/* [ { device, ssid } ] of the access points. From iwinfo which, unlike network.wireless, does not expose WiFi keys. */
+	accessPoints() {
+		return L.resolveDefault(callIwinfoDevices(), null).then((answer) => Promise.all(
+			list(answer?.devices).map((device) =>
+				this.wifi(device).then((info) => ({ device, mode: info?.mode, ssid: info?.ssid })))
+		)).then((found) => found.filter((ap) => ap.mode == 'Master'));
+	},
+
+	/* [ { mac, signal } ] of all clients of these access points */
+	stations(aps) {
+		return Promise.all(aps.map((ap) => L.resolveDefault(callIwinfoAssoclist(ap.device), null)))
+			.then((answers) => answers.flatMap((answer) => list(answer?.results)).filter((s) => typeof s?.mac == 'string'));
+	},
+
+	/* Names of all network devices. */
+	devices() {
+		return L.resolveDefault(callDevices(), null).then((found) => Object.keys(found ?? {}).filter((name) => name != 'lo').sort());
+	},
+
+	/* Map of host names, by MAC and IP address in lower case */
+	hostNames() {
+		return this.hostHints().then((hints) => {
+			const names = new Map();
+
+			for (const [ mac, hint ] of Object.entries(hints ?? {}))
+				for (const address of hint?.name ? [ mac, hint.ipaddrs ?? [], hint.ip6addrs ?? [] ].flat() : [])
+					names.set(String(address).toLowerCase(), String(hint.name));
+
+			return names;
+		});
 	}
 });

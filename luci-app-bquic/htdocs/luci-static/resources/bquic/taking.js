@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
 'require baseclass';
+'require bquic.ask as ask';
 'require bquic.common as common';
 
 /* Whether a running relay takes its clients' connections, and why not. */
@@ -75,7 +76,7 @@ return baseclass.extend({
 	/* The state in words, and its colour. */
 	state(st) {
 		if (st.state != 'up')
-			return [ common.list(st.gateways).some((g) => g?.state == 'no uplink') ? _('no gateway has an uplink: connections go direct') : _('no gateway answers: connections go direct'), 'bad' ];
+			return [ ask.list(st.gateways).some((g) => g?.state == 'no uplink') ? _('no gateway has an uplink: connections go direct') : _('no gateway answers: connections go direct'), 'bad' ];
 		if (st.taking === false || st.proof?.verdict == 'spared')
 			return [ _('connected to the gateway, but new connections go direct'), '' ];
 

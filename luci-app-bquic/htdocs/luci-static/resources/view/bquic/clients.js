@@ -47,8 +47,8 @@ return view.extend({
 
 	refreshStations() {
 		return Promise.all([
-			common.hostNames().then((names) => { this.names = names; }),
-			common.accessPoints().then((aps) => common.stations(aps)).then((stations) => {
+			ask.hostNames().then((names) => { this.names = names; }),
+			ask.accessPoints().then((aps) => ask.stations(aps)).then((stations) => {
 				for (const station of stations)
 					this.signals[station.mac.toLowerCase()] = station.signal;
 			}),
@@ -101,7 +101,7 @@ return view.extend({
 					this.table.update([]);
 				});
 
-			const schedulers = common.list(answer.schedulers).filter((s) => Array.isArray(s?.clients));
+			const schedulers = ask.list(answer.schedulers).filter((s) => Array.isArray(s?.clients));
 
 			common.renew(this.note, E('div', {}, [ ...schedulers.length ? [] : [ E('div', { 'class': 'alert-message notice' }, [
 				E('p', {}, [ _('No scheduler is running.') ]),

@@ -3,6 +3,7 @@
 'require bquic.address as address';
 'require bquic.ask as ask';
 'require bquic.common as common';
+'require bquic.fields as fields';
 'require bquic.graph as graph';
 'require bquic.profile as profile';
 'require bquic.table as table';
@@ -63,14 +64,14 @@ return view.extend({
 			const own = `https://${[ '', '0.0.0.0', '[::]' ].includes(host) ? 'localhost' : host.replace('%', '%25')}:${port}/`;
 			const url = E('input', { 'type': 'text', 'class': 'cbi-input-text', 'aria-label': _('URL'), 'value': own });
 
-			return E('div', {}, [ url, ' ', common.testButton(() => ({
+			return E('div', {}, [ url, ' ', fields.testButton(() => ({
 				url: url.value,
 				pins: url.value.startsWith(own) || /^https:\/\/(localhost|127\.|\[::1\])/.test(url.value) ? [ pin ] : []
 			})) ]);
 		};
 		o.description = _('Loads a URL with this router’s own HTTP/3 client.');
 
-		common.tokenOption(s, 'relays', true, _('Token'), _('Secret of all relays that have no name below: copy it to their settings. Without a token here or below, the gateway serves no relay.'));
+		fields.tokenOption(s, 'relays', true, _('Token'), _('Secret of all relays that have no name below: copy it to their settings. Without a token here or below, the gateway serves no relay.'));
 
 		o = s.taboption('relays', form.DynamicList, 'connect_from', _('Relays may connect from'), _('Address prefixes that relays may connect from; empty: those of the WiFi clients.'));
 		o.validate = address.prefix;
@@ -80,11 +81,11 @@ return view.extend({
 		o.validate = address.prefix;
 
 		o = s.taboption('advanced', form.Value, 'certificate', _('Certificate'), _('PEM file with the certificate chain; empty: the gateway makes its own at the first start.'));
-		o.validate = common.absolutePath;
+		o.validate = fields.absolutePath;
 		o.placeholder = _('self-signed');
 		o = s.taboption('advanced', form.Value, 'key', _('Key'), _('PEM file with the key of the certificate.'));
 		o.placeholder = _('self-signed');
-		o.validate = common.keyOfCertificate;
+		o.validate = fields.keyOfCertificate;
 		o = s.taboption('advanced', form.Value, 'max_connections', _('Connections'), _('Limit on simultaneous QUIC and TCP connections; a single address may have a quarter of them.'));
 		o.datatype = 'and(uinteger,range(1,100000))';
 		o.placeholder = '1000';
@@ -92,19 +93,19 @@ return view.extend({
 		o.datatype = 'and(uinteger,range(0,65536))';
 		o.placeholder = '0';
 		o = s.taboption('advanced', form.Value, 'access_log', _('Access log'), _('File that gets a line for each request, for example /var/log/bquic/access.log; empty: none.'));
-		o.validate = common.absolutePath;
+		o.validate = fields.absolutePath;
 		o = s.taboption('advanced', form.Value, 'redirect', _('Redirect'), _('Address and port, for example :80, where visitors without TLS are sent to the same site with TLS; empty: none.'));
 		o.validate = listen;
 		o = s.taboption('advanced', form.Value, 'acme_webroot', _('ACME webroot'), _('Directory that contains the ACME challenges in .well-known/acme-challenge/; empty: the site’s own. Requires the redirect.'));
-		o.validate = common.absolutePath;
-		common.metricsOption(s, 'advanced', '127.0.0.1:9464');
+		o.validate = fields.absolutePath;
+		fields.metricsOption(s, 'advanced', '127.0.0.1:9464');
 		o = s.taboption('advanced', form.Value, 'state_dir', _('State directory'), _('Directory where the gateway keeps its self-signed certificate.'));
-		o.validate = common.absolutePath;
+		o.validate = fields.absolutePath;
 		o.placeholder = '/etc/bquic';
 		o = s.taboption('advanced', form.Value, 'status_socket', _('Status socket'), _('Unix socket that “bquic status” and these pages query.'));
-		o.validate = common.absolutePath;
+		o.validate = fields.absolutePath;
 		o.placeholder = '/var/run/bquic/gateway.sock';
-		common.logOptions(s, 'advanced');
+		fields.logOptions(s, 'advanced');
 
 		s = m.section(form.GridSection, 'site', _('Sites'), _('Web sites that the gateway serves: files on this router, or servers behind it.'));
 		s.anonymous = true;
@@ -118,7 +119,7 @@ return view.extend({
 		o.datatype = 'or("*",hostname,ipaddr("nomask"))';
 		o.rmempty = false;
 		o = s.option(form.Value, 'root', _('Directory'), _('Directory with the site’s files; empty if the site comes from servers.'));
-		o.validate = common.absolutePath;
+		o.validate = fields.absolutePath;
 		o = s.option(form.DynamicList, 'origin', _('Servers'), _('Origin servers of the site: http:// or https://, host and port. The gateway uses the first one that answers.'));
 		o.validate = function(id, value) {
 			/* value is being typed; the others are in the list */
@@ -135,17 +136,17 @@ return view.extend({
 		o = s.option(form.Flag, 'early_data', _('Early data'), _('Passes on requests in 0-RTT packets at once. Only for servers that support Early-Data (RFC 8470).'));
 		o.modalonly = true;
 		o = s.option(form.Value, 'origin_ca', _('Authorities of the servers'), _('PEM file with the authorities that sign the servers’ certificates; empty: the system’s.'));
-		o.validate = common.absolutePath;
+		o.validate = fields.absolutePath;
 		o.modalonly = true;
 		o = s.option(form.Value, 'certificate', _('Certificate'), _('PEM file with the certificate chain for these names; empty: the gateway’s.'));
 		o.modalonly = true;
 		o.validate = function(id, value) {
 			return !value || ![ this.section.formvalue(id, 'host') ?? [] ].flat().includes('*')
-				? common.absolutePath(id, value) : _('A site with the host name * uses the gateway’s certificate.');
+				? fields.absolutePath(id, value) : _('A site with the host name * uses the gateway’s certificate.');
 		};
 		o = s.option(form.Value, 'key', _('Key'), _('PEM file with the key of the certificate.'));
 		o.modalonly = true;
-		o.validate = common.keyOfCertificate;
+		o.validate = fields.keyOfCertificate;
 
 		s = m.section(form.GridSection, 'peer', _('Relays with names'),
 			_('Each has its own tokens and limits. Removing a relay or a token ends its tunnels at once, and no others.'));
@@ -159,7 +160,7 @@ return view.extend({
 		o.rmempty = false;
 		o.editable = true;
 		o = s.option(form.DynamicList, 'token', _('Tokens'), _('Secrets that the relay may present, or their hashes; “bquic token” makes both. Several can be valid at a time, so each can be replaced without an outage.'));
-		o.validate = common.kept;
+		o.validate = fields.kept;
 		o.rmempty = false;
 		o.modalonly = true;
 		o = s.option(form.DynamicList, 'prefix', _('May connect from'), _('Address prefixes that it may connect from; empty: as for all relays.'));
@@ -178,7 +179,7 @@ return view.extend({
 			if (typeof found != 'string' || found == pin)
 				return;
 			pin = found;
-			dom.content(shown, [ E('code', { 'style': 'overflow-wrap:anywhere' }, [ pin ]), ' ', common.copyButton(() => pin) ]);
+			dom.content(shown, [ E('code', { 'style': 'overflow-wrap:anywhere' }, [ pin ]), ' ', fields.copyButton(() => pin) ]);
 		};
 
 		return m.render().then((node) => {
@@ -203,7 +204,7 @@ return view.extend({
 		], _('Serves no relay: there is no token.'));
 		const servers = table.create([ { title: _('Servers') }, { title: _('Last request') } ], _('Nothing yet.'));
 		const node = E('div', { 'class': 'cbi-section', 'hidden': '' }, [ E('h3', {}, [ _('Now') ]), relays.element, servers.element ]);
-		const list = (found) => common.list(found).filter((x) => x);
+		const list = (found) => ask.list(found).filter((x) => x);
 
 		return { node, show(st) {
 			node.hidden = !st;

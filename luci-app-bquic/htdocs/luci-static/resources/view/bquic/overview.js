@@ -3,10 +3,16 @@
 'require bquic.ask as ask';
 'require bquic.common as common';
 'require bquic.graph as graph';
+'require bquic.scheduling as scheduling';
 'require bquic.taking as taking';
+'require rpc';
 'require uci';
 'require ui';
 'require view';
+
+const callCommit = rpc.declare({ object: 'uci', method: 'commit', params: [ 'config' ], reject: true });
+const callPause = rpc.declare({ object: 'wifirr', method: 'pause', reject: true });
+const callResume = rpc.declare({ object: 'wifirr', method: 'resume', reject: true });
 
 const STARTS = 10000; /* ms that a daemon may take to answer after it was switched on */
 
@@ -75,12 +81,12 @@ return view.extend({
 			const missing = (bquic ? [] : [ 'bquic' ]).concat(wifirr ? [] : [ 'wifirr' ]);
 			const known = missing.length ? ask.known(...missing) : Promise.resolve({});
 
-			return Promise.all([ known, common.sharing(wifirr?.schedulers) ]).then(([ objects, sharing ]) => {
+			return Promise.all([ known, scheduling.sharing(wifirr?.schedulers) ]).then(([ objects, sharing ]) => {
 				this.sharing = sharing;
 				this.have.bquic = !!bquic || !!objects.bquic;
 				this.have.wifirr = !!wifirr || !!objects.wifirr;
 
-				return this.reread(bquic ?? {}, common.list(wifirr?.schedulers));
+				return this.reread(bquic ?? {}, ask.list(wifirr?.schedulers));
 			}).then(() => {
 				this.show(bquic ?? {}, wifirr ?? {});
 				this.draw(bquic ?? {}, wifirr ?? {});
@@ -127,7 +133,7 @@ return view.extend({
 		return Promise.all([ ask.history(), ask.schedulerHistory() ]).then(([ daemons, schedulers ]) => {
 			const g = this.graphs;
 			const bquic = (name, how) => this.merge([ daemons?.gateway?.[name], daemons?.relay?.[name] ], how);
-			const wifirr = (name, how) => this.merge(common.list(schedulers?.schedulers).map((s) => s?.[name]), how);
+			const wifirr = (name, how) => this.merge(ask.list(schedulers?.schedulers).map((s) => s?.[name]), how);
 			const sum = (a, b) => a + b, most = (a, b) => Math.max(a, b), percent = (v) => v === null ? null : v / 10;
 
 			g.throughput.setPast([ bquic('down_bps', sum), bquic('up_bps', sum) ]);
@@ -163,7 +169,7 @@ return view.extend({
 						uci.set(config, section, 'enabled', on ? '0' : '1');
 						return uci.save();
 					})
-					.then(() => common.commit(config))
+					.then(() => callCommit(config))
 					.then(() => { this.pressed[`${config}.${section}`] = on ? NaN : Date.now(); })
 					.then(() => ui.changes.init())
 					.then(() => this.refresh())
@@ -226,7 +232,7 @@ return view.extend({
 			return on ? this.silent(_('Gateway'), 'bquic', name, button)
 				: this.card(_('Gateway'), _('off'), '', button, E('p', {}, [ _('Serves sites and relays over HTTP/3.') ]));
 
-		const ends = !on || st.stopping, away = common.list(st.origins).filter((o) => o?.up === false);
+		const ends = !on || st.stopping, away = ask.list(st.origins).filter((o) => o?.up === false);
 
 		return this.card(_('Gateway'), ends ? _('is stopping') : this.uptime(st.uptime_s), ends ? '' : 'on', button,
 			E('p', {}, [ _('Listens on %s.').format(common.text(st.listen)) ]),
@@ -257,7 +263,7 @@ return view.extend({
 			E('p', {}, [ _('Connections: %d carried, %d made directly by the relay.').format(st.carried?.now ?? 0, st.direct?.now ?? 0) ]),
 			st.refused > 0 ? E('p', {}, [ _('Direct, because the gateway refused the target: %d since the start.').format(st.refused) ]) : '',
 			st.state != 'up' && st.last_error ? E('p', {}, [ common.text(st.last_error) ]) : '',
-			...common.list(st.gateways).filter((g) => g?.state == 'up' && g.error).map((g) =>
+			...ask.list(st.gateways).filter((g) => g?.state == 'up' && g.error).map((g) =>
 				E('p', { 'class': 'alert-message warning' }, [ `${common.text(g.address)}: ${common.text(g.error)}` ])),
 			...taking.why(st),
 			...common.refused(st));
@@ -267,7 +273,7 @@ return view.extend({
 		if (!this.have.wifirr)
 			return [ this.card(_('Scheduler'), _('not installed'), '', null, ...common.missing('wifirr-sched')) ];
 
-		const running = common.list(answer.schedulers);
+		const running = ask.list(answer.schedulers);
 		const sections = uci.sections('wifirr', 'scheduler').filter((s) => s.device);
 
 		if (!sections.length)
@@ -287,7 +293,7 @@ return view.extend({
 			const other = st ? undefined : this.sharing(s);
 
 			if (other) {
-				const [ state, why ] = common.together(other);
+				const [ state, why ] = scheduling.together(other);
 
 				return this.card(title, state, '', button, why);
 			}
@@ -300,8 +306,8 @@ return view.extend({
 					: st.engaged ? _('would let clients take turns (dry run)') : _('watching: everyone at full speed'),
 				!on || st.present === false || st.paused ? '' : 'on', button,
 				/* the daemon's text: the decision, its value and its threshold */
-				E('p', {}, [ E('strong', {}, [ _('Why:') ]), ' ', common.reason(windows ? st.contention.why : st.why) ]),
-				...common.gains(st),
+				E('p', {}, [ E('strong', {}, [ _('Why:') ]), ' ', scheduling.reason(windows ? st.contention.why : st.why) ]),
+				...scheduling.gains(st),
 				E('p', {}, [ _('Clients: %d, %d of them with demand. Turns: at most %d at a time.').format(st.clients ?? 0, st.clients_with_demand ?? 0, st.active_max ?? 0) ]),
 				st.refused ? E('p', {}, [ _('Uses %s, because: %s').format(common.text(st.backend), common.text(st.refused)) ]) : '',
 				...common.refused(st),
@@ -311,7 +317,7 @@ return view.extend({
 					'class': 'btn cbi-button',
 					'disabled': L.hasViewPermission() ? null : '',
 					'title': _('To see the difference, pause: no client is held back then.'),
-					'click': ui.createHandlerFn(this, () => (st.paused ? common.resume() : common.pause()).then(() => this.refresh()).catch(failed))
+					'click': ui.createHandlerFn(this, () => (st.paused ? callResume() : callPause()).then(() => this.refresh()).catch(failed))
 				}, [ st.paused ? _('Resume all schedulers') : _('Pause all schedulers') ]));
 		});
 	},
@@ -374,7 +380,7 @@ return view.extend({
 		const sum = (f) => changes.reduce((n, c) => n + f(c), 0);
 		const rate = (name) => changes.length ? sum((c) => 8 * c[name] / c.at) : null;
 		const busiest = live.connections ? live : relay;
-		const schedulers = common.list(wifirr.schedulers).filter((s) => s);
+		const schedulers = ask.list(wifirr.schedulers).filter((s) => s);
 		const total = (f) => schedulers.length ? schedulers.reduce((n, s) => n + (f(s) ?? 0), 0) : null;
 		const most = (name) => {
 			const all = schedulers.map((s) => graph.sane(s.channel?.[name])).filter((v) => v !== null);

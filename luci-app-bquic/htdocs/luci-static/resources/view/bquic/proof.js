@@ -3,6 +3,7 @@
 'require bquic.ask as ask';
 'require bquic.common as common';
 'require bquic.graph as graph';
+'require bquic.scheduling as scheduling';
 'require bquic.table as table';
 'require bquic.taking as taking';
 'require uci';
@@ -18,7 +19,7 @@ function change(c) {
 	return good && c.low <= c.high ? c : null;
 }
 
-const list = (value) => common.list(value).filter((x) => x && typeof x == 'object');
+const list = (value) => ask.list(value).filter((x) => x && typeof x == 'object');
 const count = (value) => graph.sane(value) ?? 0;
 const percent = (part) => Math.round(100 * part);
 
@@ -244,7 +245,7 @@ return view.extend({
 	showScheduler(wifirr) {
 		this.schedulers = list(wifirr?.schedulers).map(trials);
 
-		const told = list(wifirr?.schedulers).map((s) => [ s, common.gains(s), [ [ _('Windows now:'), s.contention?.why ], [ _('Turns now:'), s.why ] ].filter(([ , why ]) => typeof why == 'string' && why) ])
+		const told = list(wifirr?.schedulers).map((s) => [ s, scheduling.gains(s), [ [ _('Windows now:'), s.contention?.why ], [ _('Turns now:'), s.why ] ].filter(([ , why ]) => typeof why == 'string' && why) ])
 			.filter(([ , gains, why ]) => gains.length || why.length);
 
 		common.renew(this.scheduler, E('div', {}, [ ...told.length ? [
@@ -252,7 +253,7 @@ return view.extend({
 			...told.map(([ s, gains, why ]) => E('div', { 'class': 'bquic-card' }, [
 				E('h4', {}, [ _('Scheduler on %s').format(common.text(s.device)) ]),
 				...gains,
-				...why.map(([ name, w ]) => E('p', {}, [ E('strong', {}, [ name ]), ' ', common.reason(w) ]))
+				...why.map(([ name, w ]) => E('p', {}, [ E('strong', {}, [ name ]), ' ', scheduling.reason(w) ]))
 			]))
 		] : [] ]));
 	},

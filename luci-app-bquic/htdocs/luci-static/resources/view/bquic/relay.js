@@ -3,6 +3,7 @@
 'require bquic.address as address';
 'require bquic.ask as ask';
 'require bquic.common as common';
+'require bquic.fields as fields';
 'require bquic.graph as graph';
 'require bquic.profile as profile';
 'require bquic.table as table';
@@ -66,7 +67,7 @@ return view.extend({
 			return !value || /^sha256\/[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$/.test(value) || _('Must be sha256/ and 44 characters of base64.');
 		};
 
-		common.tokenOption(s, 'general', false, _('Token'), _('Secret by which the gateway recognises this relay.'));
+		fields.tokenOption(s, 'general', false, _('Token'), _('Secret by which the gateway recognises this relay.'));
 
 		o = s.taboption('general', widgets.DeviceSelect, 'interface', _('Devices'), _('The relay takes the connections of the clients behind these devices.'));
 		o.multiple = true;
@@ -98,7 +99,7 @@ return view.extend({
 		};
 
 		o = s.taboption('general', form.DummyValue, '_test', _('Test'));
-		o.renderWidget = (id) => common.testButton(() => {
+		o.renderWidget = (id) => fields.testButton(() => {
 			const gateway = given(s, id, 'gateway')[0] ?? common.upstreams((name) => u.formvalue(name, 'enabled'))[0];
 
 			if (!gateway)
@@ -115,7 +116,7 @@ return view.extend({
 		o = s.taboption('advanced', form.Value, 'server_name', _('Server name'), _('Name in the gateway’s certificate; empty: the gateway’s host.'));
 		o.datatype = 'host';
 		o = s.taboption('advanced', form.Value, 'ca', _('Authorities'), _('PEM file with the authorities that sign the gateways’ certificates, in place of pins.'));
-		o.validate = common.absolutePath;
+		o.validate = fields.absolutePath;
 		o = s.taboption('advanced', form.Value, 'connections', _('Connections'), _('QUIC connections over which the relay spreads TCP connections. More than one helps in a mesh with several paths of equal cost.'));
 		o.datatype = 'and(uinteger,range(1,8))';
 		o.placeholder = '1';
@@ -135,13 +136,13 @@ return view.extend({
 		o = s.taboption('general', form.Flag, 'auto', _('Direct when slower'), _('While carried connections are certainly slower, new ones go direct. The relay still carries a few, to notice when that ends.'));
 		o.validate = (id, value) => value != '1' || given(s, id, 'control_share')[0] != '0' || _('Requires a control group.');
 		o = s.taboption('advanced', form.Value, 'state_dir', _('State directory'), _('Directory that keeps the comparison across restarts; the relay writes to it at most once an hour.'));
-		o.validate = common.absolutePath;
+		o.validate = fields.absolutePath;
 		o.placeholder = '/etc/bquic';
 		o = s.taboption('advanced', form.Value, 'status_socket', _('Status socket'), _('Unix socket that “bquic status” and these pages query.'));
-		o.validate = common.absolutePath;
+		o.validate = fields.absolutePath;
 		o.placeholder = '/var/run/bquic/relay.sock';
-		common.metricsOption(s, 'advanced', '127.0.0.1:9465');
-		common.logOptions(s, 'advanced');
+		fields.metricsOption(s, 'advanced', '127.0.0.1:9465');
+		fields.logOptions(s, 'advanced');
 
 		const u = m.section(form.GridSection, 'upstream', _('Gateways that share the load'), _('Gateways with a weight each, instead of the list above. Of those that work, those with the largest weight share new connections.'));
 		u.anonymous = true;
@@ -183,9 +184,9 @@ return view.extend({
 		]);
 		const states = { up: _('connected'), 'no uplink': _('no uplink'), away: _('away'), unused: _('not asked') };
 
-		ask.every(10, () => common.hostNames().then((found) => { names = found; }));
+		ask.every(10, () => ask.hostNames().then((found) => { names = found; }));
 		ask.every(2, () => ask.status().then((st) => {
-			const list = (name) => common.list(st?.relay?.[name]).filter((x) => x);
+			const list = (name) => ask.list(st?.relay?.[name]).filter((x) => x);
 			const row = (c, name, address) => ({
 				key: address ?? name,
 				cells: [ name, address, common.text(c.connections), graph.format(graph.sane(c.sent), 'B'), graph.format(graph.sane(c.received), 'B') ]

@@ -2,6 +2,7 @@
 'use strict';
 'require bquic.ask as ask';
 'require bquic.common as common';
+'require bquic.scheduling as scheduling';
 'require form';
 'require uci';
 'require view';
@@ -16,9 +17,9 @@ return view.extend({
 	load() {
 		return Promise.all([
 			common.loadForm('wifirr'),
-			common.accessPoints().then((aps) => common.stations(aps).then((stations) => [ aps, stations ])),
-			common.devices(),
-			common.hostNames()
+			ask.accessPoints().then((aps) => ask.stations(aps).then((stations) => [ aps, stations ])),
+			ask.devices(),
+			ask.hostNames()
 		]);
 	},
 
@@ -139,9 +140,9 @@ return view.extend({
 
 		return m.render().then((node) => {
 			common.inUse(node, 'wifirr', () => uci.sections('wifirr', 'scheduler').filter((s) => s.device), () => ask.schedulers().then((answer) => {
-				const running = common.list(answer?.schedulers);
+				const running = ask.list(answer?.schedulers);
 
-				return common.sharing(running).then((sharing) => (s) => running.find((st) => st?.device == s.device) ?? (sharing(s) && { together: sharing(s) }));
+				return scheduling.sharing(running).then((sharing) => (s) => running.find((st) => st?.device == s.device) ?? (sharing(s) && { instead: scheduling.together(sharing(s)) }));
 			}));
 
 			return E([], [ common.style(), node ]);
