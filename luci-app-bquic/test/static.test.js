@@ -52,7 +52,7 @@ async function options(view, config) {
 	}, { [config]: { x: { '.type': 'profile', '.name': 'x' } } });
 	const v = env.load(`view.bquic.${view}`);
 
-	v.state = env.load('bquic.common').inUse = () => ({}); /* the page around the form needs a browser */
+	v.state = env.load('bquic.common').form = () => ({}); /* the page around the form needs a browser */
 	await v.render(await v.load());
 
 	return env.sections;

@@ -17,11 +17,6 @@ const AWAY = new Error(_('The router does not answer.'));
 /* What is asked again and again, and had no answer the last time. */
 const lost = new Set();
 
-/* rpcd's objects among these: packages that are installed. */
-function known(...objects) {
-	return rpc.list(...objects).catch(() => { throw AWAY; });
-}
-
 /* A list in an answer; empty if it is none. */
 function list(value) {
 	return Array.isArray(value) ? value : [];
@@ -30,19 +25,18 @@ function list(value) {
 /* LuCI has stopped polling then, and asks for the password. */
 const expired = (err) => err?.name == 'SessionError';
 
-/* What an object answers, or null: it is not installed, or has failed. Rejects if the router does not answer at all, or not without a new login. */
+/* What an object answers. null: it has failed; undefined: it is not installed. Rejects if the router does not answer at all, or not without a new login. */
 function answer(object, promise) {
 	return promise.catch((err) => {
 		if (expired(err))
 			throw err;
-		return known(object).then(() => null);
+		return rpc.list(object).then((objects) => objects[object] ? null : undefined, () => { throw AWAY; });
 	});
 }
 
 const question = (object, call) => () => answer(object, call());
 
 return baseclass.extend({
-	known: known,
 	answer: answer,
 	list: list,
 

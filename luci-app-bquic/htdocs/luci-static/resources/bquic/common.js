@@ -21,7 +21,12 @@ function unapplied(config) {
 	return ui.changes.changes?.[config]?.length > 0;
 }
 
+/* What wants attention. */
+const alert = (...said) => E('p', { 'class': 'alert-message warning' }, [ ...said ]);
+const notice = (text) => E('p', { 'class': 'alert-message notice' }, [ text ]);
+
 return baseclass.extend({
+	alert: alert,
 	enabled: enabled,
 	unapplied: unapplied,
 
@@ -29,12 +34,18 @@ return baseclass.extend({
 		return E('link', { 'rel': 'stylesheet', 'href': L.resource('bquic/style.css') });
 	},
 
+	/* A page without a form. */
+	page(title, about, ...nodes) {
+		return E([], [ this.style(), E('h2', {}, [ title ]), E('div', { 'class': 'cbi-map-descr' }, [ about ]), ...nodes ]);
+	},
+
 	/*
-	 * Gives a node what a poll has drawn anew, if the text differs. If a mouse button or a key is
+	 * Gives a node the children that a poll has drawn anew, if the text differs. If a mouse button or a key is
 	 * held down on the node, a later poll does it, or the click would get lost. Keyboard focus
 	 * stays on the control in the same place; without one there, on the node.
 	 */
-	renew(node, fresh) {
+	renew(node, children) {
+		const fresh = E('div', {}, [ ...children ]);
 		const controls = () => [ ...node.querySelectorAll('button, a') ];
 		const focused = document.activeElement, place = controls().indexOf(focused);
 
@@ -83,16 +94,15 @@ return baseclass.extend({
 				(m?.line ? _('line %d').format(m.line) + ': ' : '') + [ m?.section, m?.option ].filter((x) => x).map((x) => this.text(x)).join('.') + (m?.section ? ': ' : '') + this.text(m?.text))),
 			wifirr: () => ask.schedulerMistakes().then((c) => ask.list(c?.mistakes).map((m) => this.text(m)))
 		};
-		const refresh = () => of[config]().then((lines) => this.renew(node, E('div', {}, [ ...lines.length ? [
+		const refresh = () => of[config]().then((lines) => this.renew(node, lines.length ? [
 			E('div', { 'class': 'alert-message warning' }, [
 				E('h4', {}, [ _('Mistakes in /etc/config/%s: running daemons keep their previous settings').format(config) ]),
 				E('ul', { 'class': 'bquic-list' }, lines.map((line) => E('li', {}, [ line ])))
 			])
-		] : [] ])));
+		] : []));
 
-		ask.every(2, () => Promise.resolve(this.renew(waits, E('div', {}, [ ...unapplied(config) ? [
-			E('p', { 'class': 'alert-message notice' }, [ _('Changes are saved but not applied: the daemons do not have them yet.') ])
-		] : [] ]))));
+		ask.every(2, () => Promise.resolve(this.renew(waits, unapplied(config)
+			? [ notice(_('Changes are saved but not applied: the daemons do not have them yet.')) ] : [])));
 		ask.every(10, refresh);
 
 		return E('div', {}, [ waits, node ]);
@@ -100,25 +110,19 @@ return baseclass.extend({
 
 	/* A daemon that has rejected its new configuration continues with the old one. */
 	refused(st) {
-		return st?.reload?.error ? [ E('p', { 'class': 'alert-message warning' }, [
-			E('strong', {}, [ _('The last change was refused; the previous settings stay in use:') ]), ' ', this.text(st.reload.error)
-		]) ] : [];
+		return st?.reload?.error ? [ alert(E('strong', {}, [ _('The last change was refused; the previous settings stay in use:') ]), ' ', this.text(st.reload.error)) ] : [];
 	},
 
 	/* What keeps a running daemon from working well, in its own words. */
 	warned(st) {
-		return st?.warning ? [ E('p', { 'class': 'alert-message warning' }, [
-			E('strong', {}, [ _('It works less well than it could:') ]), ' ', this.text(st.warning)
-		]) ] : [];
+		return st?.warning ? [ alert(E('strong', {}, [ _('It works less well than it could:') ]), ' ', this.text(st.warning)) ] : [];
 	},
 
 	/* Notices that somebody else, or another page, changes the file that a form shows. again(): the form was drawn anew, with what is in the file. */
 	elsewhere(config) {
 		const node = E('div', { 'aria-live': 'polite' }), file = new uci.constructor();
 		let drawn = null;
-		const say = (changed) => this.renew(node, E('div', {}, [ ...changed ? [
-			E('p', { 'class': 'alert-message notice' }, [ _('These settings were changed elsewhere: reload this page to see them.') ])
-		] : [] ]));
+		const say = (changed) => this.renew(node, changed ? [ notice(_('These settings were changed elsewhere: reload this page to see them.')) ] : []);
 
 		ask.every(10, () => {
 			file.unload(config);
@@ -134,7 +138,16 @@ return baseclass.extend({
 		return { node, again() { drawn = null; say(false); } };
 	},
 
-	/* Shows on a settings page whether the applied configuration is in use: find() resolves to a function from a section to its daemon's status, or to { instead }: a state, and why. */
+	/* A form's page. find() resolves to a function from a section to its daemon's status, or to { instead }: a state, and why. */
+	form(m, sections, find, ...more) {
+		return m.render().then((map) => {
+			this.inUse(map, m.config, sections, find);
+
+			return E([], [ this.style(), map, ...more ]);
+		});
+	},
+
+	/* Shows whether the applied configuration is in use. */
 	inUse(map, config, sections, find) {
 		const node = E('div', { 'aria-live': 'polite' }), elsewhere = this.elsewhere(config), wrong = E('div', {}, [ this.mistakes(config), elsewhere.node ]);
 		const line = (kind, text) => E('p', { 'class': `bquic-state ${kind}` }, [ text ]);
@@ -158,8 +171,8 @@ return baseclass.extend({
 			];
 		};
 
-		ask.every(5, () => find().then((found) => this.renew(node, E('div', {},
-			sections().flatMap((s) => [ ...s.device ? [ E('strong', {}, [ s.device ]) ] : [], ...one(s, found(s)) ])))));
+		ask.every(5, () => find().then((found) => this.renew(node,
+			sections().flatMap((s) => [ ...s.device ? [ E('strong', {}, [ s.device ]) ] : [], ...one(s, found(s)) ]))));
 
 		const card = E('div', { 'class': 'cbi-section bquic-card' }, [ node, wrong ]);
 		const place = () => map.insertBefore(card, map.querySelector('.cbi-map-descr')?.nextSibling ?? map.firstChild);

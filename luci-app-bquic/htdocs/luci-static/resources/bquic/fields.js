@@ -3,6 +3,7 @@
 'require baseclass';
 'require bquic.address as address';
 'require bquic.ask as ask';
+'require bquic.common as common';
 'require dom';
 'require form';
 'require rpc';
@@ -54,7 +55,7 @@ return baseclass.extend({
 	 */
 	testButton(target) {
 		const result = E('div', { 'aria-live': 'polite' });
-		const warn = (text) => dom.content(result, [ E('p', { 'class': 'alert-message warning' }, [ text ]) ]);
+		const warn = (text) => dom.content(result, [ common.alert(text) ]);
 		const button = E('button', {
 			'type': 'button',
 			'class': 'btn cbi-button cbi-button-action',

@@ -32,7 +32,7 @@ function compared(proof) {
 	}[proof?.verdict];
 
 	return says ? [
-		E('p', proof.verdict == 'faster' ? {} : { 'class': 'alert-message warning' }, [ says ]),
+		proof.verdict == 'faster' ? E('p', {}, [ says ]) : common.alert(says),
 		E('p', {}, [ E('a', { 'href': L.url('admin/services/bquic/proof') }, [ _('Does it help?') ]) ])
 	] : [];
 }
@@ -49,9 +49,7 @@ function unseen(st) {
 		missing: _('those that it takes do not reach it; other rules of this node refuse their packets, change their marks, or do not track them')
 	};
 
-	return st?.unseen ? [ E('p', { 'class': 'alert-message warning' }, [
-		_('The relay sees none of its clients’ connections: %s.').format(reasons[st.unseen.why] ?? common.text(st.unseen.reason))
-	]) ] : [];
+	return st?.unseen ? [ common.alert(_('The relay sees none of its clients’ connections: %s.').format(reasons[st.unseen.why] ?? common.text(st.unseen.reason))) ] : [];
 }
 
 /* What else makes clients' connections slow, or go direct. */

@@ -36,13 +36,7 @@ return view.extend({
 		ask.every(10, () => this.refreshStations());
 		ask.every(1, () => this.refresh());
 
-		return E([], [
-			common.style(),
-			E('h2', {}, [ _('Clients') ]),
-			E('div', { 'class': 'cbi-map-descr' }, [ _('The scheduler’s view of the WiFi clients. A client in a green row has its turn.') ]),
-			this.note,
-			this.table.element
-		]);
+		return common.page(_('Clients'), _('The scheduler’s view of the WiFi clients. A client in a green row has its turn.'), this.note, this.table.element);
 	},
 
 	refreshStations() {
@@ -93,21 +87,20 @@ return view.extend({
 
 	refresh() {
 		return ask.clients().then((answer) => {
-			if (!answer)
-				return ask.known('wifirr').then((objects) => {
-					common.renew(this.note, E('div', {}, [ E('div', { 'class': 'alert-message warning' }, [
-						...objects.wifirr ? common.silent('wifirr') : common.missing('wifirr-sched')
-					]) ]));
-					this.table.update([]);
-				});
+			if (!answer) {
+				common.renew(this.note, [ E('div', { 'class': 'alert-message warning' }, [ ...answer === null ? common.silent('wifirr') : common.missing('wifirr-sched') ]) ]);
+				this.table.update([]);
+
+				return;
+			}
 
 			const schedulers = ask.list(answer.schedulers).filter((s) => Array.isArray(s?.clients));
 
-			common.renew(this.note, E('div', {}, [ ...schedulers.length ? [] : [ E('div', { 'class': 'alert-message notice' }, [
+			common.renew(this.note, schedulers.length ? [] : [ E('div', { 'class': 'alert-message notice' }, [
 				E('p', {}, [ _('No scheduler is running.') ]),
 				...this.wanted ? common.silent('wifirr', this.wanted.device)
 					: [ E('p', {}, [ E('a', { 'href': L.url('admin/services/bquic/scheduler') }, [ _('Set up') ]) ]) ]
-			]) ] ]));
+			]) ]);
 
 			/* seconds of which nothing is known, for example while the page was hidden */
 			this.missed = Math.min(HISTORY, Math.max(0, Math.round((Date.now() - this.drawn) / 1000) - 1));

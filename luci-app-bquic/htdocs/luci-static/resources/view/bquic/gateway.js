@@ -182,18 +182,14 @@ return view.extend({
 			dom.content(shown, [ E('code', { 'style': 'overflow-wrap:anywhere' }, [ pin ]), ' ', fields.copyButton(() => pin) ]);
 		};
 
-		return m.render().then((node) => {
-			const now = this.state();
+		const now = this.state();
 
-			common.inUse(node, 'bquic', () => uci.sections('bquic', 'gateway'), () => ask.status().then((st) => {
-				showPin(st?.gateway?.pin);
-				now.show(st?.gateway);
+		return common.form(m, () => uci.sections('bquic', 'gateway'), () => ask.status().then((st) => {
+			showPin(st?.gateway?.pin);
+			now.show(st?.gateway);
 
-				return () => st?.gateway;
-			}));
-
-			return E([], [ common.style(), node, now.node ]);
-		});
+			return () => st?.gateway;
+		}), now.node);
 	},
 
 	/* What the running gateway knows of its relays, and of its sites' servers. */

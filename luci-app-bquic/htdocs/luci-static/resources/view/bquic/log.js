@@ -39,14 +39,9 @@ return view.extend({
 		this.search = E('input', { 'type': 'search', 'class': 'cbi-input-text', 'aria-label': _('Search'), 'placeholder': _('Search'), 'input': () => this.show() });
 		ask.every(5, () => this.refresh());
 
-		return E([], [
-			common.style(),
-			E('h2', {}, [ _('Log') ]),
-			E('div', { 'class': 'cbi-map-descr' }, [ _('Lines from the gateway, the relay and the scheduler in the system log, the latest first.') ]),
+		return common.page(_('Log'), _('Lines from the gateway, the relay and the scheduler in the system log, the latest first.'),
 			E('p', {}, [ this.search, ' ', E('label', { 'for': 'bquic-log-only' }, [ this.only, ' ', _('only errors and warnings') ]) ]),
-			this.note,
-			this.table.element
-		]);
+			this.note, this.table.element);
 	},
 
 	refresh() {
@@ -60,9 +55,7 @@ return view.extend({
 			/* not by every program that keeps a system log */
 			const failed = !answer || answer.code > 0;
 
-			common.renew(this.note, E('div', {}, [ ...failed ? [ E('p', { 'class': 'alert-message warning' }, [
-				[ _('The system log cannot be read.'), String(answer?.stderr ?? '').split('\n')[0] ].join(' ')
-			]) ] : [] ]));
+			common.renew(this.note, failed ? [ common.alert([ _('The system log cannot be read.'), String(answer?.stderr ?? '').split('\n')[0] ].join(' ')) ] : []);
 			if (!failed)
 				this.lines = String(answer.stdout ?? '').split('\n').filter((l) => l).reverse();
 			this.show();

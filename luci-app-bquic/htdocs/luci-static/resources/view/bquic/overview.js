@@ -29,7 +29,6 @@ return view.extend({
 	},
 
 	render([ haveBquic, haveWifirr ]) {
-		this.have = { bquic: haveBquic, wifirr: haveWifirr };
 		this.before = {};
 		this.pressed = {}; /* when Switch on was pressed */
 		this.sharing = () => undefined;
@@ -56,43 +55,26 @@ return view.extend({
 		ask.every(graph.every, () => this.refresh());
 		ask.every(60, () => this.refreshPast());
 
-		return E([], [
-			common.style(),
-			E('h2', {}, [ _('Mesh acceleration') ]),
-			E('div', { 'class': 'cbi-map-descr' }, [
-				_('The gateway and the relay carry traffic in bursts that fill WiFi frames; the scheduler makes crowded access points faster.')
-			]),
+		return common.page(_('Mesh acceleration'), _('The gateway and the relay carry traffic in bursts that fill WiFi frames; the scheduler makes crowded access points faster.'),
 			haveBquic ? common.mistakes('bquic') : '',
 			haveWifirr ? common.mistakes('wifirr') : '',
 			this.waiting,
 			this.cards,
 			this.verdict,
 			this.group,
-			E('div', { 'class': 'bquic-cards bquic-graphs' }, Object.values(this.graphs).map((g) => g.element))
-		]);
+			E('div', { 'class': 'bquic-cards bquic-graphs' }, Object.values(this.graphs).map((g) => g.element)));
 	},
 
-	/* rpcd's list of objects tells a daemon that does not answer from a package that is not installed. */
 	refresh() {
-		return Promise.all([
-			ask.status(),
-			ask.schedulers()
-		]).then(([ bquic, wifirr ]) => {
-			const missing = (bquic ? [] : [ 'bquic' ]).concat(wifirr ? [] : [ 'wifirr' ]);
-			const known = missing.length ? ask.known(...missing) : Promise.resolve({});
+		return Promise.all([ ask.status(), ask.schedulers() ]).then(([ bquic, wifirr ]) => scheduling.sharing(wifirr?.schedulers).then((sharing) => {
+			this.sharing = sharing;
 
-			return Promise.all([ known, scheduling.sharing(wifirr?.schedulers) ]).then(([ objects, sharing ]) => {
-				this.sharing = sharing;
-				this.have.bquic = !!bquic || !!objects.bquic;
-				this.have.wifirr = !!wifirr || !!objects.wifirr;
-
-				return this.reread(bquic ?? {}, ask.list(wifirr?.schedulers));
-			}).then(() => {
-				this.show(bquic ?? {}, wifirr ?? {});
-				this.draw(bquic ?? {}, wifirr ?? {});
-				this.group.hidden = Object.values(this.graphs).every((g) => g.element.hidden);
-			});
-		}).catch((err) => {
+			return this.reread(bquic ?? {}, ask.list(wifirr?.schedulers));
+		}).then(() => {
+			this.show(bquic, wifirr);
+			this.draw(bquic ?? {}, wifirr ?? {});
+			this.group.hidden = Object.values(this.graphs).every((g) => g.element.hidden);
+		})).catch((err) => {
 			/* what is not known is a gap in the graphs, or their time would stand still */
 			Object.values(this.graphs).forEach((g) => g.push(null, null));
 			throw err;
@@ -238,8 +220,8 @@ return view.extend({
 			E('p', {}, [ _('Listens on %s.').format(common.text(st.listen)) ]),
 			E('p', {}, [ _('Connections: %d by QUIC, %d by TCP; %d by QUIC since the start.').format(st.connections_live ?? 0, st.connections_tcp ?? 0, st.connections_total ?? 0) ]),
 			E('p', {}, [ st.tunnels ? _('TCP connections for relays: %d.').format(st.tunnels.open ?? 0) : _('Serves no relay: there is no token.') ]),
-			away.length ? E('p', { 'class': 'alert-message warning' }, [ _('Servers of sites that did not answer the last request: %s.').format(away.map((o) => common.text(o.url)).join(', ')) ]) : '',
-			st.tunnels?.uplink === false ? E('p', { 'class': 'alert-message warning' }, [ _('Its uplink does not work: relays are told to use another gateway.') ]) : '',
+			away.length ? common.alert(_('Servers of sites that did not answer the last request: %s.').format(away.map((o) => common.text(o.url)).join(', '))) : '',
+			st.tunnels?.uplink === false ? common.alert(_('Its uplink does not work: relays are told to use another gateway.')) : '',
 			this.refusals(st),
 			...common.refused(st),
 			...common.warned(st));
@@ -263,17 +245,16 @@ return view.extend({
 			E('p', {}, [ _('Connections: %d carried, %d made directly by the relay.').format(st.carried?.now ?? 0, st.direct?.now ?? 0) ]),
 			st.refused > 0 ? E('p', {}, [ _('Direct, because the gateway refused the target: %d since the start.').format(st.refused) ]) : '',
 			st.state != 'up' && st.last_error ? E('p', {}, [ common.text(st.last_error) ]) : '',
-			...ask.list(st.gateways).filter((g) => g?.state == 'up' && g.error).map((g) =>
-				E('p', { 'class': 'alert-message warning' }, [ `${common.text(g.address)}: ${common.text(g.error)}` ])),
+			...ask.list(st.gateways).filter((g) => g?.state == 'up' && g.error).map((g) => common.alert(`${common.text(g.address)}: ${common.text(g.error)}`)),
 			...taking.why(st),
 			...common.refused(st));
 	},
 
 	schedulerCards(answer) {
-		if (!this.have.wifirr)
+		if (answer === undefined)
 			return [ this.card(_('Scheduler'), _('not installed'), '', null, ...common.missing('wifirr-sched')) ];
 
-		const running = ask.list(answer.schedulers);
+		const running = ask.list(answer?.schedulers);
 		const sections = uci.sections('wifirr', 'scheduler').filter((s) => s.device);
 
 		if (!sections.length)
@@ -324,8 +305,8 @@ return view.extend({
 
 	show(bquic, wifirr) {
 		const cards = [
-			...this.have.bquic ? [ this.gatewayCard(bquic.gateway), this.relayCard(bquic.relay) ]
-				: [ this.card(_('Gateway and relay'), _('not installed'), '', null, ...common.missing('bquic-gateway')) ],
+			...bquic === undefined ? [ this.card(_('Gateway and relay'), _('not installed'), '', null, ...common.missing('bquic-gateway')) ]
+				: [ this.gatewayCard(bquic?.gateway), this.relayCard(bquic?.relay) ],
 			...this.schedulerCards(wifirr)
 		];
 
@@ -334,7 +315,7 @@ return view.extend({
 			const old = this.cards.children[i];
 
 			if (old)
-				common.renew(old, card);
+				common.renew(old, [ ...card.childNodes ]);
 			else
 				this.cards.append(card);
 		});
@@ -404,6 +385,6 @@ return view.extend({
 		for (const s of schedulers)
 			if (s.throttling && Array.isArray(s.active))
 				lines.push(_('%s: %d of %d clients with demand have their turn now.').format(common.text(s.device), s.active.length, s.clients_with_demand ?? 0));
-		common.renew(this.verdict, E('div', {}, lines.map((line) => E('p', {}, [ line ]))));
+		common.renew(this.verdict, lines.map((line) => E('p', {}, [ line ])));
 	}
 });

@@ -168,8 +168,8 @@ return view.extend({
 			this.button.disabled = !this.exported && !this.schedulers.length;
 
 			/* for a package that is not installed, nothing is shown */
-			return bquic || ask.known('bquic').then((objects) => objects.bquic);
-		})).then((have) => { this.relay.hidden = !have; });
+			this.relay.hidden = bquic === undefined;
+		}));
 	},
 
 	show(relay) {
@@ -178,7 +178,7 @@ return view.extend({
 		const rows = (name, title, short) => list(proof?.[name]).map((l, i) => this.row(l, title(l), `${name}${i}`, most, short));
 		const all = proof?.overall && typeof proof.overall == 'object' ? proof.overall : {};
 
-		common.renew(this.verdict, E('div', {}, this.words(proof, all).map((line) => E('p', {}, [ whole(line) ]))));
+		common.renew(this.verdict, this.words(proof, all).map((line) => E('p', {}, [ whole(line) ])));
 		this.kinds.update(rows('kinds', kind, true));
 		this.sizes.update([
 			...count(all.carried) + count(all.direct) ? [ this.row(all, _('All sizes'), 'all', most) ] : [],
@@ -248,14 +248,14 @@ return view.extend({
 		const told = list(wifirr?.schedulers).map((s) => [ s, scheduling.gains(s), [ [ _('Windows now:'), s.contention?.why ], [ _('Turns now:'), s.why ] ].filter(([ , why ]) => typeof why == 'string' && why) ])
 			.filter(([ , gains, why ]) => gains.length || why.length);
 
-		common.renew(this.scheduler, E('div', {}, [ ...told.length ? [
+		common.renew(this.scheduler, told.length ? [
 			E('h3', {}, [ _('The scheduler’s own comparison') ]),
 			...told.map(([ s, gains, why ]) => E('div', { 'class': 'bquic-card' }, [
 				E('h4', {}, [ _('Scheduler on %s').format(common.text(s.device)) ]),
 				...gains,
 				...why.map(([ name, w ]) => E('p', {}, [ E('strong', {}, [ name ]), ' ', scheduling.reason(w) ]))
 			]))
-		] : [] ]));
+		] : []);
 	},
 
 	save() {

@@ -164,11 +164,7 @@ return view.extend({
 
 		profile.section(m, known);
 
-		return m.render().then((node) => {
-			common.inUse(node, 'bquic', () => uci.sections('bquic', 'relay'), () => ask.status().then((st) => () => st?.relay));
-
-			return E([], [ common.style(), node, this.state() ]);
-		});
+		return common.form(m, () => uci.sections('bquic', 'relay'), () => ask.status().then((st) => () => st?.relay), this.state());
 	},
 
 	/* The status of the running relay: its gateways, and the traffic of each client. */
@@ -193,7 +189,7 @@ return view.extend({
 			});
 
 			node.hidden = !st?.relay;
-			common.renew(how, E('div', {}, taking.why(st?.relay)));
+			common.renew(how, taking.why(st?.relay));
 			gateways.update(list('gateways').map((g) => ({
 				key: common.text(g.address),
 				active: g.state == 'up',

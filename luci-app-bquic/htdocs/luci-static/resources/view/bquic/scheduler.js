@@ -138,14 +138,10 @@ return view.extend({
 		o.value('2', _('every change'));
 		o.default = '0';
 
-		return m.render().then((node) => {
-			common.inUse(node, 'wifirr', () => uci.sections('wifirr', 'scheduler').filter((s) => s.device), () => ask.schedulers().then((answer) => {
-				const running = ask.list(answer?.schedulers);
+		return common.form(m, () => uci.sections('wifirr', 'scheduler').filter((s) => s.device), () => ask.schedulers().then((answer) => {
+			const running = ask.list(answer?.schedulers);
 
-				return scheduling.sharing(running).then((sharing) => (s) => running.find((st) => st?.device == s.device) ?? (sharing(s) && { instead: scheduling.together(sharing(s)) }));
-			}));
-
-			return E([], [ common.style(), node ]);
-		});
+			return scheduling.sharing(running).then((sharing) => (s) => running.find((st) => st?.device == s.device) ?? (sharing(s) && { instead: scheduling.together(sharing(s)) }));
+		}));
 	}
 });
