@@ -555,6 +555,30 @@ test('who may only read cannot switch', async () => {
 	assert.deepEqual(errors, []);
 });
 
+test('who may only read sees what runs and what is wrong, and is not told that what is off has failed', async () => {
+	const quiet = { objects: [ 'bquic', 'wifirr' ], 'bquic.status': { gateway: null, relay: null }, 'bquic.check': { mistakes: [ { text: 'a mistake' } ] } };
+
+	for (const [ view, answers, wants, not ] of [
+		[ 'overview', quiet, [ 'off, or does not answer', 'a mistake', 'Switch on' ], 'Set up' ],
+		[ 'proof', quiet, [ 'The relay is off, or does not answer.' ] ],
+		[ 'gateway', recorded, [ 'Only users who may change', 'relays without a name', 'tower' ] ],
+		[ 'gateway', quiet, [ 'Only users who may change' ], 'no token' ],
+		[ 'relay', recorded, [ 'Only users who may change', 'The processor carries', '10.9.0.99:8443', '10.9.0.11' ] ],
+		[ 'relay', quiet, [ 'Only users who may change' ], 'No answer' ]
+	]) {
+		/* the token is in the file */
+		const { page, errors } = await open(1200, { ...answers, readonly: true }, { wifirr: config.wifirr });
+
+		await show(page, view, 2);
+		const text = await page.innerText('body');
+		for (const part of wants)
+			assert.ok(text.includes(part), `${view}: ${part} in ${text}`);
+		assert.ok(!not || !text.includes(not), `${view}: ${not} in ${text}`);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});
+
 /* Draws the overview from a gateway at each [ uptime, bytes sent ] (null: no answer) and returns the text of its traffic graph. */
 async function traffic(samples) {
 	const { page, errors } = await open(1200, { ...recorded, 'bquic.status': undefined }, config);

@@ -211,14 +211,14 @@ return baseclass.extend({
 		});
 	},
 
-	/* Replaces a form whose configuration cannot be read: its token is only for users who may change it. */
-	noConfig(view, name) {
+	/* A page whose configuration cannot be read: its token is only for users who may change it. find() shows, as for a form, what runs. */
+	noConfig(view, title, name, find, ...more) {
 		view.handleSaveApply = view.handleSave = view.handleReset = null;
+		if (find)
+			ask.every(5, find);
 
-		return E('div', { 'class': 'cbi-map' }, [
-			E('div', { 'class': 'alert-message warning' }, [ ...L.hasViewPermission() ? this.missing(name)
-				: [ E('p', {}, [ _('Only users who may change these settings can see them, because they contain a secret.') ]) ] ])
-		]);
+		return this.page(title, '', E('div', { 'class': 'alert-message warning' }, [ ...L.hasViewPermission() ? this.missing(name)
+			: [ E('p', {}, [ _('Only users who may change these settings can see them, because they contain a secret.') ]) ] ]), ...more);
 	},
 
 	/* The name of the only section of a type, which may be any; without a section, the usual one. */

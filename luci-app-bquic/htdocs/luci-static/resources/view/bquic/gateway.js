@@ -25,13 +25,30 @@ return view.extend({
 	},
 
 	render([ have, known ]) {
+		const shown = E('div', {}, [ E('em', {}, [ _('shown while the gateway runs') ]) ]), now = this.state();
+		let pin = '';
+
+		/* a gateway that has just been switched on has a pin some seconds later */
+		const showPin = (found) => {
+			if (typeof found != 'string' || found == pin)
+				return;
+			pin = found;
+			dom.content(shown, [ E('code', { 'style': 'overflow-wrap:anywhere' }, [ pin ]), ' ', fields.copyButton(() => pin) ]);
+		};
+
+		const find = () => ask.status().then((st) => {
+			showPin(st?.gateway?.pin);
+			now.show(st?.gateway);
+
+			return () => st?.gateway;
+		});
+
 		if (!have)
-			return common.noConfig(this, 'bquic-gateway');
+			return common.noConfig(this, _('Gateway'), 'bquic-gateway', find, now.node);
 
 		const m = new form.Map('bquic', _('Gateway'), _('The gateway stands where the mesh meets the Internet or a server. It serves web sites over HTTP/3, and makes the TCP connections that relays ask for.'));
-		const shown = E('div', {}, [ E('em', {}, [ _('shown while the gateway runs') ]) ]);
 		const name = common.nameOf('gateway');
-		let pin = '', s, o;
+		let s, o;
 
 		if (!uci.get('bquic', name))
 			uci.add('bquic', 'gateway', name);
@@ -174,22 +191,7 @@ return view.extend({
 
 		profile.section(m, known);
 
-		/* a gateway that has just been switched on has a pin some seconds later */
-		const showPin = (found) => {
-			if (typeof found != 'string' || found == pin)
-				return;
-			pin = found;
-			dom.content(shown, [ E('code', { 'style': 'overflow-wrap:anywhere' }, [ pin ]), ' ', fields.copyButton(() => pin) ]);
-		};
-
-		const now = this.state();
-
-		return common.form(m, () => uci.sections('bquic', 'gateway'), () => ask.status().then((st) => {
-			showPin(st?.gateway?.pin);
-			now.show(st?.gateway);
-
-			return () => st?.gateway;
-		}), now.node);
+		return common.form(m, () => uci.sections('bquic', 'gateway'), find, now.node);
 	},
 
 	/* What the running gateway knows of its relays, and of its sites' servers. */

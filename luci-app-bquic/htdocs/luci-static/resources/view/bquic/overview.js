@@ -56,8 +56,8 @@ return view.extend({
 		ask.every(60, () => this.refreshPast());
 
 		return common.page(_('Mesh acceleration'), _('The gateway and the relay carry traffic in bursts that fill WiFi frames; the scheduler makes crowded access points faster.'),
-			haveBquic ? common.mistakes('bquic') : '',
-			haveWifirr ? common.mistakes('wifirr') : '',
+			common.mistakes('bquic'),
+			common.mistakes('wifirr'),
 			this.waiting,
 			this.cards,
 			this.verdict,
@@ -173,10 +173,11 @@ return view.extend({
 		]);
 	},
 
-	/* Switched on, but no daemon answers. */
-	silent(title, config, section, button, device) {
-		return Date.now() - this.pressed[`${config}.${section}`] < STARTS ? this.card(title, _('is starting'), '', button)
-			: this.card(title, _('no answer'), 'bad', button, ...common.silent(config, device));
+	/* No daemon answers. Who may not read the configuration cannot see whether one should. about: what it does. */
+	silent(title, config, section, on, button, about, device) {
+		return !on ? this.card(title, this.readable.includes(config) ? _('off') : _('off, or does not answer'), '', button, E('p', {}, [ about ]))
+			: Date.now() - this.pressed[`${config}.${section}`] < STARTS ? this.card(title, _('is starting'), '', button)
+				: this.card(title, _('no answer'), 'bad', button, ...common.silent(config, device));
 	},
 
 	/* Users who may not read the configuration see which daemons run, and so does who has not applied it. */
@@ -211,8 +212,7 @@ return view.extend({
 		const button = this.toggle('bquic', name, on);
 
 		if (!st)
-			return on ? this.silent(_('Gateway'), 'bquic', name, button)
-				: this.card(_('Gateway'), _('off'), '', button, E('p', {}, [ _('Serves sites and relays over HTTP/3.') ]));
+			return this.silent(_('Gateway'), 'bquic', name, on, button, _('Serves sites and relays over HTTP/3.'));
 
 		const ends = !on || st.stopping, away = ask.list(st.origins).filter((o) => o?.up === false);
 
@@ -231,12 +231,11 @@ return view.extend({
 		const name = common.nameOf('relay');
 		const on = this.enabled('bquic', name, st);
 		const complete = (uci.get('bquic', name, 'gateway') || common.upstreams().length) && uci.get('bquic', name, 'token');
-		const button = on || complete ? this.toggle('bquic', name, on)
+		const button = on || complete || !L.hasViewPermission() ? this.toggle('bquic', name, on)
 			: E('a', { 'class': 'btn cbi-button', 'href': L.url('admin/services/bquic/relay') }, [ _('Set up') ]);
 
 		if (!st)
-			return on ? this.silent(_('Relay'), 'bquic', name, button)
-				: this.card(_('Relay'), _('off'), '', button, E('p', {}, [ _('Carries the TCP connections of this node’s clients to a gateway.') ]));
+			return this.silent(_('Relay'), 'bquic', name, on, button, _('Carries the TCP connections of this node’s clients to a gateway.'));
 
 		const [ state, kind ] = on && !st.stopping ? taking.state(st) : [ _('is stopping'), '' ];
 
@@ -279,8 +278,7 @@ return view.extend({
 				return this.card(title, state, '', button, why);
 			}
 			if (!st)
-				return on ? this.silent(title, 'wifirr', s['.name'], button, s.device)
-					: this.card(title, _('off'), '', button);
+				return this.silent(title, 'wifirr', s['.name'], on, button, _('Makes a crowded access point faster.'), s.device);
 
 			return this.card(title,
 				!on ? _('is stopping') : st.present === false ? _('waits for its device, which does not exist now') : st.paused ? _('paused') : st.throttling ? _('clients take turns') : windows ? _('clients wait longer before they send (larger windows)')

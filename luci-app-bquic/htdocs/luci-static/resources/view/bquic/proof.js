@@ -162,7 +162,8 @@ return view.extend({
 			ask.schedulers()
 		]).then(([ bquic, wifirr ]) => (bquic?.relay ? Promise.resolve(false) : common.reread('bquic')).then((have) => {
 			/* who may not read the configuration sees only whether it answers */
-			this.off = have && !common.enabled(uci.get('bquic', common.nameOf('relay')));
+			this.silent = !have ? _('The relay is off, or does not answer.')
+				: common.enabled(uci.get('bquic', common.nameOf('relay'))) ? _('The relay does not answer.') : _('The relay is off.');
 			this.show(bquic?.relay ?? null);
 			this.showScheduler(wifirr);
 			this.button.disabled = !this.exported && !this.schedulers.length;
@@ -178,7 +179,7 @@ return view.extend({
 		const rows = (name, title, short) => list(proof?.[name]).map((l, i) => this.row(l, title(l), `${name}${i}`, most, short));
 		const all = proof?.overall && typeof proof.overall == 'object' ? proof.overall : {};
 
-		common.renew(this.verdict, this.words(proof, all).map((line) => E('p', {}, [ whole(line) ])));
+		common.renew(this.verdict, this.words(relay, proof, all).map((line) => E('p', {}, [ whole(line) ])));
 		this.kinds.update(rows('kinds', kind, true));
 		this.sizes.update([
 			...count(all.carried) + count(all.direct) ? [ this.row(all, _('All sizes'), 'all', most) ] : [],
@@ -206,7 +207,7 @@ return view.extend({
 	},
 
 	/* The result, and the recommended action. */
-	words(proof, all) {
+	words(relay, proof, all) {
 		const silent = proof?.unanswered ?? {};
 		const next = {
 			off: _('Nothing is compared now: the control group is switched off.'),
@@ -226,7 +227,7 @@ return view.extend({
 		const days = Math.min(count(proof?.days), 7);
 
 		if (!proof)
-			return [ this.off ? _('The relay is off.') : _('The relay does not answer, or is older than this page.') ];
+			return [ relay ? _('The relay is older than this page.') : this.silent ];
 
 		return [
 			...days ? [ (days > 1 ? _('Carried connections are %s: %d against %d, last %d days.') : _('Carried connections are %s: %d against %d, today.'))

@@ -26,8 +26,14 @@ return view.extend({
 	},
 
 	render([ have, known ]) {
+		const now = this.state(), find = () => ask.status().then((st) => {
+			now.show(st?.relay);
+
+			return () => st?.relay;
+		});
+
 		if (!have)
-			return common.noConfig(this, 'bquic-gateway');
+			return common.noConfig(this, _('Relay'), 'bquic-gateway', find, now.node);
 
 		const m = new form.Map('bquic', _('Relay'), _('The relay runs on a mesh node. It carries the TCP connections of the node’s clients to a gateway, over one connection that fills WiFi frames. While no gateway answers, connections go direct.'));
 		const name = common.nameOf('relay');
@@ -164,7 +170,7 @@ return view.extend({
 
 		profile.section(m, known);
 
-		return common.form(m, () => uci.sections('bquic', 'relay'), () => ask.status().then((st) => () => st?.relay), this.state());
+		return common.form(m, () => uci.sections('bquic', 'relay'), find, now.node);
 	},
 
 	/* The status of the running relay: its gateways, and the traffic of each client. */
@@ -181,15 +187,16 @@ return view.extend({
 		const states = { up: _('connected'), 'no uplink': _('no uplink'), away: _('away'), unused: _('not asked') };
 
 		ask.every(10, () => ask.hostNames().then((found) => { names = found; }));
-		ask.every(2, () => ask.status().then((st) => {
-			const list = (name) => ask.list(st?.relay?.[name]).filter((x) => x);
+
+		return { node, show(st) {
+			const list = (name) => ask.list(st?.[name]).filter((x) => x);
 			const row = (c, name, address) => ({
 				key: address ?? name,
 				cells: [ name, address, common.text(c.connections), graph.format(graph.sane(c.sent), 'B'), graph.format(graph.sane(c.received), 'B') ]
 			});
 
-			node.hidden = !st?.relay;
-			common.renew(how, taking.why(st?.relay));
+			node.hidden = !st;
+			common.renew(how, taking.why(st));
 			gateways.update(list('gateways').map((g) => ({
 				key: common.text(g.address),
 				active: g.state == 'up',
@@ -197,10 +204,8 @@ return view.extend({
 			})));
 			clients.update([
 				...list('clients').map((c) => row(c, names.get(common.text(c.address).toLowerCase()), common.text(c.address))),
-				...graph.sane(st?.relay?.others?.sent) || graph.sane(st?.relay?.others?.received) ? [ row(st.relay.others, _('all others')) ] : []
+				...graph.sane(st?.others?.sent) || graph.sane(st?.others?.received) ? [ row(st.others, _('all others')) ] : []
 			]);
-		}));
-
-		return node;
+		} };
 	}
 });

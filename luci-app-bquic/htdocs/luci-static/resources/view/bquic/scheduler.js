@@ -25,7 +25,7 @@ return view.extend({
 
 	render([ have, [ aps, stations ], devices, names ]) {
 		if (!have)
-			return common.noConfig(this, 'wifirr-sched');
+			return common.noConfig(this, _('Scheduler'), 'wifirr-sched');
 
 		const m = new form.Map('wifirr', _('Scheduler'), _('The scheduler makes a crowded access point faster. Clients that aggregate frames wait longer before they send, so they collide less; others are served a few at a time, in turn. On a quiet access point it does nothing.'));
 		const s = m.section(form.TypedSection, 'scheduler');
