@@ -1173,6 +1173,24 @@ test('clients have the names that the router knows, also when it did not answer 
 	}
 });
 
+test('a relay’s clients keep their rows, whichever of them was the last to connect', async () => {
+	const { relay } = recorded['bquic.status'], client = (address) => ({ address, connections: 1, sent: 1, received: 2 });
+	const [ nine, ten, six ] = [ '10.9.0.9', '10.9.0.10', 'fd00::6' ].map(client);
+	const { page, errors } = await open(1200, { ...recorded, 'bquic.check': { mistakes: [] } }, config);
+	const rows = (clients) => page.evaluate(async (relay) => {
+		window.answers['bquic.status'] = { relay };
+		for (const poll of window.env.polls)
+			await poll();
+		return [ ...document.querySelectorAll('table') ].at(-1).innerText.match(/10\.9\.0\.\d+|fd00::6|all others/g);
+	}, { ...relay, clients, others: client() });
+
+	await show(page, 'relay', 1);
+	for (const clients of [ [ ten, six, nine ], [ nine, ten, six ] ])
+		assert.deepEqual(await rows(clients), [ '10.9.0.9', '10.9.0.10', 'fd00::6', 'all others' ]);
+	assert.deepEqual(errors, []);
+	await page.close();
+});
+
 test('the log: latest first, errors only, searched, and never markup', async () => {
 	const stdout = [
 		'Tue Nov 24 20:34:47 2026 daemon.info bquic[42]: level=INFO msg="gateway ready"',

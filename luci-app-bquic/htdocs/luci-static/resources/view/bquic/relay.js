@@ -203,7 +203,9 @@ return view.extend({
 				cells: [ common.text(g.address), common.text(g.streams), [ states[g.state] ?? common.text(g.state), g.error ? common.text(g.error) : null ].filter((x) => x).join(': ') ]
 			})));
 			clients.update([
-				...list('clients').map((c) => row(c, names.get(common.text(c.address).toLowerCase()), common.text(c.address))),
+				/* not the latest first: rows stay while connections come and go */
+				...list('clients').map((c) => row(c, names.get(common.text(c.address).toLowerCase()), common.text(c.address)))
+					.sort((a, b) => a.key.localeCompare(b.key, [], { numeric: true })),
 				...graph.sane(st?.others?.sent) || graph.sane(st?.others?.received) ? [ row(st.others, _('all others')) ] : []
 			]);
 		} };
