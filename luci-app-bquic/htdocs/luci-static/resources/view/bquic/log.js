@@ -33,7 +33,7 @@ return view.extend({
 		this.lines = [];
 		this.note = E('div', { 'aria-live': 'polite' });
 		this.command = 0;
-		this.table = table.create([ { title: _('Time') }, { title: _('Level') }, { title: _('Program') }, { title: _('Text') } ], _('Nothing yet.'));
+		this.table = table.create([ { title: _('Time') }, { title: _('Level') }, { title: _('Program') }, { title: _('Text') } ], _('No lines.'));
 		this.table.element.classList.add('bquic-log');
 		this.only = E('input', { 'type': 'checkbox', 'id': 'bquic-log-only', 'change': () => this.show() });
 		this.search = E('input', { 'type': 'search', 'class': 'cbi-input-text', 'aria-label': _('Search'), 'placeholder': _('Search'), 'input': () => this.show() });
