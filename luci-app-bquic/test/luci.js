@@ -214,7 +214,7 @@ function luci(read, answers, config, translate = (text) => text) {
 			showIndicator(id, text) { window.indicator = text; },
 			hideIndicator() { window.indicator = null; },
 			addNotification(title, node) { did.push([ 'notice', node.textContent ]); },
-			changes: { get changes() { return answers.changes; }, init() { did.push([ 'count' ]); }, apply() { did.push([ 'apply' ]); } }
+			changes: { changes: answers.changes, init() { did.push([ 'count' ]); this.changes = answers.changes; }, apply() { did.push([ 'apply' ]); } }
 		},
 		'tools.widgets': { DeviceSelect }
 	};

@@ -434,8 +434,36 @@ test('a switch applies its own change, and none that waits elsewhere', async () 
 	assert.deepEqual(await press({ system: [ [ 'set', 'cfg01e48a', 'hostname', 'x' ] ] }), wants);
 	/* changes of the same file cannot be left out, and the page says so */
 	const [ [ what, text ], ...more ] = await press({ bquic: [ [ 'set', 'gateway', 'listen', ':9' ] ] });
-	assert.deepEqual([ what, more ], [ 'notice', [] ]);
+	assert.deepEqual([ what, more ], [ 'notice', [ [ 'count' ] ] ]);
 	assert.match(text, /apply or revert them first/);
+});
+
+test('a switch whose change is saved and could not be committed: it is not applied, and no daemon has failed', async () => {
+	const bquic = { relay: { ...config.bquic.relay, enabled: '0' } };
+	const { page, errors } = await open(1200, { objects: [ 'bquic', 'wifirr' ], 'bquic.status': { gateway: null, relay: null } }, { ...config, bquic });
+	const relay = page.locator('.bquic-card', { has: page.locator('h3', { hasText: /^Relay/ }) });
+
+	await show(page, 'overview', 1);
+	await page.evaluate(() => {
+		const uci = window.env.load('uci'), save = uci.save;
+
+		uci.save = () => {
+			window.config.bquic.relay.enabled = '1'; /* as this session sees it then */
+			window.answers.changes = { bquic: [ [ 'set', 'relay', 'enabled', '1' ] ] };
+
+			return save.call(uci);
+		};
+	});
+	await relay.locator('button').click();
+	await page.waitForFunction(() => window.env.did.some((d) => d[0] == 'notice'));
+	await page.evaluate(async () => {
+		for (const poll of window.env.polls)
+			await poll();
+	});
+	assert.equal(await relay.locator('.bquic-state').textContent(), 'off');
+	assert.match(await page.textContent('body'), /Changes are saved but not applied/);
+	assert.deepEqual(errors, []);
+	await page.close();
 });
 
 /* One poll of everything, while the scheduler tells this. */
@@ -1524,8 +1552,8 @@ test('what has failed is said in a sentence, without the lines for developers th
 	await show(page, 'overview', 1);
 	for (const [ card, name, call ] of [ [ /^Relay/, 'Switch off', 'uci/commit' ], [ /^Scheduler/, 'Pause all schedulers', 'wifirr/pause' ] ]) {
 		await page.locator('.bquic-card', { has: page.locator('h3', { hasText: card }) }).locator('button', { hasText: name }).click();
-		await page.waitForFunction(() => window.env.did.at(-1)?.[0] == 'notice');
-		assert.deepEqual((await page.evaluate(() => window.env.did)).at(-1), [ 'notice', `RPC call to ${call} failed with ubus code 4: Resource not found` ]);
+		await page.waitForFunction((call) => window.env.did.some((d) => d[0] == 'notice' && d[1].includes(call)), call);
+		assert.deepEqual((await page.evaluate(() => window.env.did)).findLast((d) => d[0] == 'notice'), [ 'notice', `RPC call to ${call} failed with ubus code 4: Resource not found` ]);
 	}
 	await restart(page, { ...recorded, 'bquic.check': { mistakes: [] } }, config);
 	await show(page, 'gateway', 1);

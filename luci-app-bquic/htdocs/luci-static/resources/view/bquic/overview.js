@@ -153,7 +153,8 @@ return view.extend({
 					})
 					.then(() => callCommit(config))
 					.then(() => { this.pressed[`${config}.${section}`] = on ? NaN : Date.now(); })
-					.then(() => ui.changes.init())
+					.catch(failed)
+					.then(() => ui.changes.init()) /* what was not committed is saved and not applied */
 					.then(() => this.refresh())
 					.catch(failed);
 			})
