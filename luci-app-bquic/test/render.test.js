@@ -830,7 +830,7 @@ test('whether it helps: no scheduler, no relay, nothing compared', async () => {
 	const without = (proof) => ({ 'bquic.status': { gateway: null, relay: { ...recorded['bquic.status'].relay, proof } } });
 
 	for (const [ answers, wants, uci ] of [
-		[ { objects: [ 'bquic' ] }, 'The relay does not answer' ],
+		[ { objects: [ 'bquic' ] }, 'The relay does not answer.' ],
 		[ { objects: [ 'bquic' ] }, 'The relay is off.', { bquic: { relay: { '.type': 'relay', '.name': 'relay', enabled: '0' } } } ],
 		[ without({ verdict: 'unsure', days: 0, uncompared: 12, overall: { carried: 0, direct: 0 }, sizes: [] }), 'Compare by hand' ],
 		[ without({ verdict: 'unsure', days: 8, overall: { carried: 900, direct: 90, complete: { change: 0, low: -0.1, high: 0.1 } } }), 'A week has not shown' ],
@@ -844,9 +844,10 @@ test('whether it helps: no scheduler, no relay, nothing compared', async () => {
 	]) {
 		const { page, errors } = await open(1200, answers, uci ?? config);
 		await show(page, 'proof', 2);
-		const text = (await page.textContent('body')).replaceAll('\u00a0', ' ');
+		const text = (await page.innerText('body')).replaceAll('\u00a0', ' ');
 		assert.ok(text.includes(wants), `${wants} in ${text}`);
 		assert.ok(!text.includes('own comparison'), 'a scheduler that is not there is shown');
+		assert.equal(text.includes('By size'), !!answers['bquic.status']?.relay.proof, wants); /* no empty tables */
 		assert.equal(await page.locator('button[disabled]', { hasText: 'Export' }).count(), answers['bquic.status']?.relay.proof ? 0 : 1);
 		assert.deepEqual(errors, []);
 		await page.close();
@@ -956,7 +957,7 @@ test('on pages of settings: what keeps a change from being used, in the daemonâ€
 	const gateway = recorded['bquic.status'].gateway;
 	const taken = 'gateway.listen: cannot listen on :80: address already in use';
 
-	for (const [ view, answers, wants, not ] of [
+	for (const [ view, answers, wants, not, uci ] of [
 		[ 'gateway', { 'bquic.check': { ok: false, mistakes: [ { text: taken } ] }, 'bquic.status': { gateway } }, [ taken, '/etc/config/bquic: running daemons keep' ], 'line 0' ],
 		[ 'gateway', { 'bquic.check': { ok: false, mistakes: [ { text: taken } ] }, 'bquic.status': { gateway } }, [ 'running' ], 'runs with' ],
 		[ 'gateway', { 'bquic.check': { ok: true }, 'bquic.status': { gateway: { ...gateway, reload: { at: '2026-01-02T13:04:05Z', error: '' } } } }, [ 'runs with these settings, since 1/2/2026, ' ], 'Mistakes' ],
@@ -965,9 +966,10 @@ test('on pages of settings: what keeps a change from being used, in the daemonâ€
 		[ 'relay', { 'bquic.check': { ok: true }, 'bquic.status': recorded['bquic.status'] }, [ 'runs with these settings' ], 'no answer' ],
 		[ 'scheduler', { 'wifirr.check': { mistakes: [ '/etc/config/wifirr: section ap0: rate: must be given' ] }, 'wifirr.status': { schedulers: [] } },
 			[ 'section ap0: rate: must be given', 'It is waiting for the device phy0-ap0' ], 'runs with' ],
-		[ 'scheduler', { 'wifirr.check': { mistakes: [] }, 'wifirr.status': recorded['wifirr.status'] }, [ 'phy0-ap0', 'runs with these settings' ], 'Mistakes' ]
+		[ 'scheduler', { 'wifirr.check': { mistakes: [] }, 'wifirr.status': recorded['wifirr.status'] }, [ 'phy0-ap0', 'runs with these settings' ], 'Mistakes' ],
+		[ 'scheduler', { 'wifirr.check': { mistakes: [] }, 'wifirr.status': { schedulers: [] } }, [ 'off' ], 'no answer', { wifirr: {} } ]
 	]) {
-		const { page, errors } = await open(1200, answers, config);
+		const { page, errors } = await open(1200, answers, uci ?? config);
 		await show(page, view, 1);
 		const text = await page.textContent('body');
 		for (const part of wants)

@@ -171,8 +171,11 @@ return baseclass.extend({
 			];
 		};
 
-		ask.every(5, () => find().then((found) => this.renew(node,
-			sections().flatMap((s) => [ ...s.device ? [ E('strong', {}, [ s.device ]) ] : [], ...one(s, found(s)) ]))));
+		ask.every(5, () => find().then((found) => {
+			const all = sections().flatMap((s) => [ ...s.device ? [ E('strong', {}, [ s.device ]) ] : [], ...one(s, found(s)) ]);
+
+			this.renew(node, all.length ? all : [ line('', _('off')) ]);
+		}));
 
 		const card = E('div', { 'class': 'cbi-section bquic-card' }, [ node, wrong ]);
 		const place = () => map.insertBefore(card, map.querySelector('.cbi-map-descr')?.nextSibling ?? map.firstChild);

@@ -135,15 +135,18 @@ return view.extend({
 			'disabled': '',
 			'click': () => this.save()
 		}, [ _('Export') ]);
+		this.tables = E('div', {}, [
+			E('h3', {}, [ _('By application') ]), this.kinds.element,
+			E('h3', {}, [ _('By size') ]), this.sizes.element,
+			E('h3', {}, [ _('By time of day') ]), this.quarters.element,
+			E('h3', {}, [ _('By clients') ]), this.clients.element
+		]);
 		this.relay = E('div', { 'hidden': '' }, [
 			E('div', { 'class': 'cbi-map-descr' }, [
 				_('Some new connections are drawn at random to go direct, and those that the relay carries are compared with them. The bars show where the truth is in 95 of 100 cases.')
 			]),
 			this.verdict,
-			E('h3', {}, [ _('By application') ]), this.kinds.element,
-			E('h3', {}, [ _('By size') ]), this.sizes.element,
-			E('h3', {}, [ _('By time of day') ]), this.quarters.element,
-			E('h3', {}, [ _('By clients') ]), this.clients.element
+			this.tables
 		]);
 		ask.every(10, () => this.refresh());
 
@@ -179,6 +182,7 @@ return view.extend({
 		const rows = (name, title, short) => list(proof?.[name]).map((l, i) => this.row(l, title(l), `${name}${i}`, most, short));
 		const all = proof?.overall && typeof proof.overall == 'object' ? proof.overall : {};
 
+		this.tables.hidden = !proof;
 		common.renew(this.verdict, this.words(relay, proof, all).map((line) => E('p', {}, [ whole(line) ])));
 		this.kinds.update(rows('kinds', kind, true));
 		this.sizes.update([
