@@ -29,30 +29,25 @@ const trials = (s) => ({ device: s.device, gain: s.gain ?? null, contention: { g
 /* A number and its unit stay on one line. */
 const whole = (text) => text.replace(/(\d) (%|MB)/g, '$1\u00a0$2');
 
-/* A change of a time: less is better. */
-function faster(c) {
+/* A change in words: those for less, for more, and for what is not certain. */
+function words(c, less, more, unsure) {
 	if (!c)
 		return _('too few to compare');
 	if (c.high < 0)
-		return _('%d %% faster (95 %%: %d to %d)').format(percent(-c.change), percent(-c.high), percent(-c.low));
+		return less.format(percent(-c.change), percent(-c.high), percent(-c.low));
 	if (c.low > 0)
-		return _('%d %% slower (95 %%: %d to %d)').format(percent(c.change), percent(c.low), percent(c.high));
+		return more.format(percent(c.change), percent(c.low), percent(c.high));
 
-	return _('not certainly faster or slower (95 %%: %d %% faster to %d %% slower)').format(percent(-c.low), percent(c.high));
+	return unsure.format(percent(-c.low), percent(c.high));
 }
+
+/* A change of a time: less is better. */
+const faster = (c) => words(c, _('%d %% faster (95 %%: %d to %d)'), _('%d %% slower (95 %%: %d to %d)'),
+	_('not certainly faster or slower (95 %%: %d %% faster to %d %% slower)'));
 
 /* A change of a rate: more is better. */
-function more(c) {
-	if (!c)
-		return _('too few to compare');
-
-	if (c.high < 0)
-		return _('%d %% less (95 %%: %d to %d)').format(percent(-c.change), percent(-c.high), percent(-c.low));
-	if (c.low > 0)
-		return _('%d %% more (95 %%: %d to %d)').format(percent(c.change), percent(c.low), percent(c.high));
-
-	return _('not certainly more or less (95 %%: %d %% less to %d %% more)').format(percent(-c.low), percent(c.high));
-}
+const more = (c) => words(c, _('%d %% less (95 %%: %d to %d)'), _('%d %% more (95 %%: %d to %d)'),
+	_('not certainly more or less (95 %%: %d %% less to %d %% more)'));
 
 /* One is certainly less, and the other certainly more. */
 const opposed = (a, b) => !!a && !!b && (a.high < 0 && b.low > 0 || a.low > 0 && b.high < 0);
