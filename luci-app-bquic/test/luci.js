@@ -162,6 +162,7 @@ function luci(read, answers, config, translate = (text) => text) {
 
 			return Promise.resolve(this.root);
 		}
+		load() { return Promise.resolve(); }
 		render() { return this.reset(); }
 	}
 

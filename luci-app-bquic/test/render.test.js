@@ -1402,8 +1402,14 @@ test('settings that are changed elsewhere while a form shows them: the page says
 		assert.match((await poll({})).join(), /^false,runs with these settings/, view);
 		await poll({ log_level: 'debug' });
 		assert.deepEqual(await poll({}), [ true, 'running' ], view);
-		await page.evaluate(() => window.env.sections[0].map.reset());
+		await page.evaluate((view) => {
+			/* the button Reset */
+			const { map } = window.env.sections[0], { handleReset } = window.env.load(`view.bquic.${view}`);
+
+			return handleReset ? handleReset() : map.reset();
+		}, view);
 		assert.match((await poll({})).join(), /^false,runs with these settings/, view);
+		assert.equal(await page.evaluate(([ name, section ]) => window.env.load('uci').get(name, section, 'log_level'), [ name, section ]), 'debug', `${view} shows what was there before`);
 		assert.deepEqual(errors, []);
 		await page.close();
 	}

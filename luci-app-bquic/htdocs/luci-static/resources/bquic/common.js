@@ -139,16 +139,19 @@ return baseclass.extend({
 	},
 
 	/* A form's page. find() resolves to a function from a section to its daemon's status, or to { instead }: a state, and why. */
-	form(m, sections, find, ...more) {
+	form(view, m, type, find, ...more) {
+		/* LuCI's own shows what was read when the page was opened */
+		view.handleReset = () => view.load().then(() => m.load()).then(() => m.reset());
+
 		return m.render().then((map) => {
-			this.inUse(map, m.config, sections, find);
+			this.inUse(map, m.config, type, find);
 
 			return E([], [ this.style(), map, ...more ]);
 		});
 	},
 
 	/* Shows whether the applied configuration is in use. */
-	inUse(map, config, sections, find) {
+	inUse(map, config, type, find) {
 		const node = E('div', { 'aria-live': 'polite' }), elsewhere = this.elsewhere(config), wrong = E('div', {}, [ this.mistakes(config), elsewhere.node ]);
 		const line = (kind, text) => E('p', { 'class': `bquic-state ${kind}` }, [ text ]);
 		const one = (s, st) => {
@@ -172,7 +175,7 @@ return baseclass.extend({
 		};
 
 		ask.every(5, () => find().then((found) => {
-			const all = sections().flatMap((s) => [ ...s.device ? [ E('strong', {}, [ s.device ]) ] : [], ...one(s, found(s)) ]);
+			const all = uci.sections(config, type).flatMap((s) => [ ...s.device ? [ E('strong', {}, [ s.device ]) ] : [], ...one(s, found(s)) ]);
 
 			this.renew(node, all.length ? all : [ line('', _('off')) ]);
 		}));
@@ -202,9 +205,11 @@ return baseclass.extend({
 		return this.loadConfig(name);
 	},
 
-	/* The same for a form, which knows only 1 and 0: it would show UCI's other words as off, and save that. */
-	loadForm(name) {
-		return this.loadConfig(name).then((have) => {
+	/* The same for a form, which knows only 1 and 0: it would show UCI's other words as off, and save that. type: of a section that it always has. */
+	loadForm(name, type) {
+		return this.reread(name).then((have) => {
+			if (have && type && !uci.sections(name, type).length)
+				uci.add(name, type, type);
 			for (const s of have ? uci.sections(name) : [])
 				for (const option of SWITCHES)
 					if (WORDS[s[option]])

@@ -21,7 +21,7 @@ function unless(name, text) {
 
 return view.extend({
 	load() {
-		return Promise.all([ common.loadForm('bquic'), profile.known() ]);
+		return Promise.all([ common.loadForm('bquic', 'gateway'), profile.known() ]);
 	},
 
 	render([ have, known ]) {
@@ -49,9 +49,6 @@ return view.extend({
 		const m = new form.Map('bquic', _('Gateway'), _('The gateway stands where the mesh meets the Internet or a server. It serves web sites over HTTP/3, and makes the TCP connections that relays ask for.'));
 		const name = common.nameOf('gateway');
 		let s, o;
-
-		if (!uci.get('bquic', name))
-			uci.add('bquic', 'gateway', name);
 
 		s = m.section(form.NamedSection, name, 'gateway');
 		s.tab('general', _('General'));
@@ -191,7 +188,7 @@ return view.extend({
 
 		profile.section(m, known);
 
-		return common.form(m, () => uci.sections('bquic', 'gateway'), find, now.node);
+		return common.form(this, m, 'gateway', find, now.node);
 	},
 
 	/* What the running gateway knows of its relays, and of its sites' servers. */

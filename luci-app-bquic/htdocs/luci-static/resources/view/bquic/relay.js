@@ -22,7 +22,7 @@ const hostPort = (value) => address.withPort(value, /^[^\s:[\]]+$/) || _('Must b
 
 return view.extend({
 	load() {
-		return Promise.all([ common.loadForm('bquic'), profile.known() ]);
+		return Promise.all([ common.loadForm('bquic', 'relay'), profile.known() ]);
 	},
 
 	render([ have, known ]) {
@@ -38,9 +38,6 @@ return view.extend({
 		const m = new form.Map('bquic', _('Relay'), _('The relay runs on a mesh node. It carries the TCP connections of the node’s clients to a gateway, over one connection that fills WiFi frames. While no gateway answers, connections go direct.'));
 		const name = common.nameOf('relay');
 		let o;
-
-		if (!uci.get('bquic', name))
-			uci.add('bquic', 'relay', name);
 
 		const s = m.section(form.NamedSection, name, 'relay');
 
@@ -170,7 +167,7 @@ return view.extend({
 
 		profile.section(m, known);
 
-		return common.form(m, () => uci.sections('bquic', 'relay'), find, now.node);
+		return common.form(this, m, 'relay', find, now.node);
 	},
 
 	/* The status of the running relay: its gateways, and the traffic of each client. */

@@ -4,7 +4,6 @@
 'require bquic.common as common';
 'require bquic.scheduling as scheduling';
 'require form';
-'require uci';
 'require view';
 
 /* An SSID or a host name is anyone's to choose, and a string may end as markup
@@ -138,7 +137,7 @@ return view.extend({
 		o.value('2', _('every change'));
 		o.default = '0';
 
-		return common.form(m, () => uci.sections('wifirr', 'scheduler').filter((s) => s.device), () => ask.schedulers().then((answer) => {
+		return common.form(this, m, 'scheduler', () => ask.schedulers().then((answer) => {
 			const running = ask.list(answer?.schedulers);
 
 			return scheduling.sharing(running).then((sharing) => (s) => running.find((st) => st?.device == s.device) ?? (sharing(s) && { instead: scheduling.together(sharing(s)) }));
