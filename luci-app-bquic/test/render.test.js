@@ -1415,6 +1415,26 @@ test('settings that are changed elsewhere while a form shows them: the page says
 	}
 });
 
+test('what is ticked in a form and could not be saved has not failed to start', async () => {
+	for (const [ view, name, section ] of [ [ 'gateway', 'bquic', 'gateway' ], [ 'relay', 'bquic', 'relay' ], [ 'scheduler', 'wifirr', 'ap0' ] ]) {
+		const off = structuredClone(config);
+
+		off[name][section].enabled = '0';
+		const { page, errors } = await open(1200, { 'bquic.check': { mistakes: [] }, 'wifirr.check': { mistakes: [] }, 'bquic.status': { gateway: null, relay: null }, 'wifirr.status': { schedulers: [] } }, off);
+
+		await show(page, view, 1);
+		await page.evaluate(async ([ name, section ]) => {
+			/* LuCI keeps the valid fields of a form of which another one is not valid */
+			window.env.load('uci').get(name, section).enabled = '1';
+			for (const poll of window.env.polls)
+				await poll();
+		}, [ name, section ]);
+		assert.deepEqual(await page.locator('.bquic-state').allTextContents(), [ 'off' ], view);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});
+
 test('clients, and whether it helps, follow what somebody else switches on or off', async () => {
 	const answers = { objects: [ 'bquic', 'wifirr' ], 'bquic.status': { gateway: null, relay: null }, 'wifirr.clients': { schedulers: [] }, 'wifirr.status': { schedulers: [] } };
 

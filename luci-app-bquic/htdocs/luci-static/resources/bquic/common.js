@@ -118,24 +118,33 @@ return baseclass.extend({
 		return st?.warning ? [ alert(E('strong', {}, [ _('It works less well than it could:') ]), ' ', this.text(st.warning)) ] : [];
 	},
 
-	/* Notices that somebody else, or another page, changes the file that a form shows. again(): the form was drawn anew, with what is in the file. */
-	elsewhere(config) {
+	/*
+	 * The file that a form shows, whose own values may not be saved. Notices that somebody else, or another page, changes it.
+	 * again(): the form was drawn anew, with what is in the file.
+	 */
+	follow(config) {
 		const node = E('div', { 'aria-live': 'polite' }), file = new uci.constructor();
 		let drawn = null;
 		const say = (changed) => this.renew(node, changed ? [ notice(_('These settings were changed elsewhere: reload this page to see them.')) ] : []);
 
-		ask.every(10, () => {
-			file.unload(config);
+		return {
+			node,
+			again() { drawn = null; say(false); },
 
-			return file.load(config).then(() => {
-				const now = JSON.stringify(file.sections(config));
+			/* Resolves to the sections of a type; null: it cannot be read now. */
+			sections(type) {
+				file.unload(config);
 
-				drawn ??= now;
-				say(now != drawn);
-			}, () => {}); /* as long as it cannot be read */
-		});
+				return file.load(config).then(() => {
+					const now = JSON.stringify(file.sections(config));
 
-		return { node, again() { drawn = null; say(false); } };
+					drawn ??= now;
+					say(now != drawn);
+
+					return file.sections(config, type);
+				}, () => null);
+			}
+		};
 	},
 
 	/* A form's page. find() resolves to a function from a section to its daemon's status, or to { instead }: a state, and why. */
@@ -152,10 +161,10 @@ return baseclass.extend({
 
 	/* Shows whether the applied configuration is in use. */
 	inUse(map, config, type, find) {
-		const node = E('div', { 'aria-live': 'polite' }), elsewhere = this.elsewhere(config), wrong = E('div', {}, [ this.mistakes(config), elsewhere.node ]);
+		const node = E('div', { 'aria-live': 'polite' }), file = this.follow(config), wrong = E('div', {}, [ this.mistakes(config), file.node ]);
 		const line = (kind, text) => E('p', { 'class': `bquic-state ${kind}` }, [ text ]);
 		const one = (s, st) => {
-			const at = new Date(st?.reload?.at ?? NaN), on = unapplied(config) ? st : s.enabled == '1';
+			const at = new Date(st?.reload?.at ?? NaN), on = unapplied(config) ? st : enabled(s);
 
 			if (st?.instead)
 				return [ line('', st.instead[0]), st.instead[1] ];
@@ -174,10 +183,11 @@ return baseclass.extend({
 			];
 		};
 
-		ask.every(5, () => find().then((found) => {
-			const all = uci.sections(config, type).flatMap((s) => [ ...s.device ? [ E('strong', {}, [ s.device ]) ] : [], ...one(s, found(s)) ]);
+		ask.every(5, () => Promise.all([ find(), file.sections(type) ]).then(([ found, sections ]) => {
+			const all = sections?.flatMap((s) => [ ...s.device ? [ E('strong', {}, [ s.device ]) ] : [], ...one(s, found(s)) ]);
 
-			this.renew(node, all.length ? all : [ line('', _('off')) ]);
+			if (all)
+				this.renew(node, all.length ? all : [ line('', _('off')) ]);
 		}));
 
 		const card = E('div', { 'class': 'cbi-section bquic-card' }, [ node, wrong ]);
@@ -186,7 +196,7 @@ return baseclass.extend({
 		/* LuCI draws all that is in the map anew after Save, and when a section was added or removed */
 		new MutationObserver(() => {
 			if (card.parentNode != map) {
-				elsewhere.again();
+				file.again();
 				place();
 			}
 		}).observe(map, { childList: true });
