@@ -252,6 +252,20 @@ test('switches are what the daemons take them for, whatever word the file has', 
 		}
 });
 
+test('a list that needs a value says so in its own field: LuCI’s dialogues are silent about it', async () => {
+	const lists = [ ...await options('gateway', 'bquic'), ...await options('relay', 'bquic'), ...await options('scheduler', 'wifirr') ].flatMap((s) => s.options)
+		.filter((o) => o.kind == 'DynamicList' && o.rmempty === false);
+
+	assert.deepEqual(names(lists), [ 'host', 'token' ]);
+	for (const o of lists) {
+		const said = (value, ...values) => o.validate?.call({ section: { formvalue: (id, name) => name == o.name && values.length ? values : undefined } }, 'x', value);
+
+		assert.equal(said(''), 'Must not be empty.', o.name);
+		assert.equal(said('', 'a-good-token'), true, o.name);
+		assert.equal(said('a-good-token'), true, o.name);
+	}
+});
+
 test('forms take only whole numbers', async () => {
 	const sections = [ ...await options('gateway', 'bquic'), ...await options('relay', 'bquic'), ...await options('scheduler', 'wifirr') ];
 	const ranges = sections.flatMap((s) => s.options).map((o) => String(o.datatype)).filter((type) => type.includes('range('));

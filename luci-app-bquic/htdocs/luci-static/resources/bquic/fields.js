@@ -25,6 +25,11 @@ return baseclass.extend({
 		return !value == !this.section.formvalue(id, 'certificate') ? absolutePath(id, value) : _('Certificate and key belong together: give both or none.');
 	},
 
+	/* The validate function of a list that needs a value, which check takes: LuCI's dialogue marks no empty list, and its Save does nothing. */
+	some: (name, check) => function(id, value) {
+		return value || [ this.section.formvalue(id, name) ?? [] ].flat().length ? check?.(id, value) ?? true : _('Must not be empty.');
+	},
+
 	/* text(): what is copied when the button is pressed */
 	copyButton(text) {
 		return E('button', {

@@ -131,6 +131,7 @@ return view.extend({
 
 		o = s.option(form.DynamicList, 'host', _('Host names'), _('Names of the site; * stands for every name that no other site has.'));
 		o.datatype = 'or("*",hostname,ipaddr("nomask"))';
+		o.validate = fields.some('host');
 		o.rmempty = false;
 		o = s.option(form.Value, 'root', _('Directory'), _('Directory with the site’s files; empty if the site comes from servers.'));
 		o.validate = fields.absolutePath;
@@ -174,7 +175,7 @@ return view.extend({
 		o.rmempty = false;
 		o.editable = true;
 		o = s.option(form.DynamicList, 'token', _('Tokens'), _('Secrets that the relay may present, or their hashes; “bquic token” makes both. Several can be valid at a time, so each can be replaced without an outage.'));
-		o.validate = fields.kept;
+		o.validate = fields.some('token', fields.kept);
 		o.rmempty = false;
 		o.modalonly = true;
 		o = s.option(form.DynamicList, 'prefix', _('May connect from'), _('Address prefixes that it may connect from; empty: as for all relays.'));
