@@ -17,10 +17,8 @@ const AWAY = new Error(_('The router does not answer.'));
 /* What is asked again and again, and had no answer the last time. */
 const lost = new Set();
 
-/* A list in an answer; empty if it is none. */
-function list(value) {
-	return Array.isArray(value) ? value : [];
-}
+/* What there is in a list of an answer; nothing if it is none. */
+const list = (value) => Array.isArray(value) ? value.filter((x) => x) : [];
 
 /* LuCI has stopped polling then, and asks for the password. */
 const expired = (err) => err?.name == 'SessionError';

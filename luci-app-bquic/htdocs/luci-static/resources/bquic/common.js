@@ -91,7 +91,7 @@ return baseclass.extend({
 		const node = E('div', { 'aria-live': 'polite' }), waits = E('div', { 'aria-live': 'polite' });
 		const of = {
 			bquic: () => ask.mistakes().then((c) => ask.list(c?.mistakes).map((m) =>
-				(m?.line ? _('line %d').format(m.line) + ': ' : '') + [ m?.section, m?.option ].filter((x) => x).map((x) => this.text(x)).join('.') + (m?.section ? ': ' : '') + this.text(m?.text))),
+				(m.line ? _('line %d').format(m.line) + ': ' : '') + ask.list([ m.section, m.option ]).map((x) => this.text(x)).join('.') + (m.section ? ': ' : '') + this.text(m.text))),
 			wifirr: () => ask.schedulerMistakes().then((c) => ask.list(c?.mistakes).map((m) => this.text(m)))
 		};
 		const refresh = () => of[config]().then((lines) => this.renew(node, lines.length ? [

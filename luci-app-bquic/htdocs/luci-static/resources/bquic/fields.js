@@ -25,7 +25,7 @@ return baseclass.extend({
 		return !value == !this.section.formvalue(id, 'certificate') ? absolutePath(id, value) : _('Certificate and key belong together: give both or none.');
 	},
 
-	/* The validate function of a list that needs a value, which check takes: LuCI's dialogue marks no empty list, and its Save does nothing. */
+	/* The validate function of a list that needs a value: of an empty one, LuCI's dialogues say nothing. */
 	some: (name, check) => function(id, value) {
 		return value || [ this.section.formvalue(id, name) ?? [] ].flat().length ? check?.(id, value) ?? true : _('Must not be empty.');
 	},
@@ -132,8 +132,6 @@ return baseclass.extend({
 
 			return E('div', {}, [ node, ' ', generate, ' ', copy(() => this.formvalue(id) ?? '') ]);
 		};
-
-		return o;
 	},
 
 	/* An address is required: only the operator decides who can read metrics. */
@@ -141,8 +139,6 @@ return baseclass.extend({
 		const o = section.taboption(tab, form.Value, 'metrics', _('Metrics'), _('Address and port that serve the Prometheus metrics, for example %s; empty: none.').format(placeholder));
 
 		o.validate = (id, value) => !value || address.withPort(value, /^[0-9.]+$/) || _('Must be address:port, for example 127.0.0.1:9464.');
-
-		return o;
 	},
 
 	logOptions(section, tab) {
@@ -151,7 +147,5 @@ return baseclass.extend({
 		for (const word of [ 'debug', 'info', 'warn', 'error' ])
 			level.value(word);
 		level.default = 'info';
-
-		return level;
 	}
 });

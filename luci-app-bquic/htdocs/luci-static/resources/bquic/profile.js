@@ -74,8 +74,6 @@ return baseclass.extend({
 				o.value(s['.name']);
 		if (!known.profiles.length)
 			o.value('bquic');
-
-		return o;
 	},
 
 	/* The operator's own profiles: every parameter with its unit and its value when left empty. */
@@ -111,7 +109,5 @@ return baseclass.extend({
 				return kind.prototype.renderWidget.call(this, id, index, value);
 			};
 		}
-
-		return s;
 	}
 });

@@ -76,7 +76,7 @@ return baseclass.extend({
 	 * a function that returns the device whose running scheduler serves a skipped section, too.
 	 */
 	sharing(schedulers) {
-		const running = new Set(ask.list(schedulers).map((st) => st?.device));
+		const running = new Set(ask.list(schedulers).map((st) => st.device));
 		const sections = uci.sections('wifirr', 'scheduler').filter((s) => common.enabled(s) && s.device && s.match != 'ip');
 		const serving = sections.filter((s) => s.backend != 'htb' && running.has(s.device));
 		const asked = serving.length && serving.length < sections.length ? sections.filter((s) => !radios.has(s.device)) : [];

@@ -74,7 +74,7 @@ return baseclass.extend({
 	/* The state in words, and its colour. */
 	state(st) {
 		if (st.state != 'up')
-			return [ ask.list(st.gateways).some((g) => g?.state == 'no uplink') ? _('no gateway has an uplink: connections go direct') : _('no gateway answers: connections go direct'), 'bad' ];
+			return [ ask.list(st.gateways).some((g) => g.state == 'no uplink') ? _('no gateway has an uplink: connections go direct') : _('no gateway answers: connections go direct'), 'bad' ];
 		if (st.taking === false || st.proof?.verdict == 'spared')
 			return [ _('connected to the gateway, but new connections go direct'), '' ];
 

@@ -94,7 +94,7 @@ return view.extend({
 				return;
 			}
 
-			const schedulers = ask.list(answer.schedulers).filter((s) => Array.isArray(s?.clients));
+			const schedulers = ask.list(answer.schedulers).filter((s) => Array.isArray(s.clients));
 
 			common.renew(this.note, schedulers.length ? [] : [ E('div', { 'class': 'alert-message notice' }, [
 				E('p', {}, [ _('No scheduler is running.') ]),
@@ -107,7 +107,7 @@ return view.extend({
 			this.drawn = Date.now();
 
 			/* ordered by address, not by state: the turn moves, the rows stay */
-			const rows = schedulers.flatMap((s) => s.clients.filter((c) => c).map((c) => {
+			const rows = schedulers.flatMap((s) => ask.list(s.clients).map((c) => {
 				const address = common.text(c.client);
 				const key = `${common.text(s.device)} ${address}`;
 				const active = c.state == 'active';

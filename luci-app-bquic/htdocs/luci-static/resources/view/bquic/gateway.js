@@ -200,16 +200,15 @@ return view.extend({
 		], _('Serves no relay: there is no token.'));
 		const servers = table.create([ { title: _('Servers') }, { title: _('Last request') } ], _('Nothing yet.'));
 		const node = E('div', { 'class': 'cbi-section', 'hidden': '' }, [ E('h3', {}, [ _('Now') ]), relays.element, servers.element ]);
-		const list = (found) => ask.list(found).filter((x) => x);
 
 		return { node, show(st) {
 			node.hidden = !st;
-			relays.update(list(st?.tunnels?.peers).map((p) => ({ key: common.text(p.name), cells: [
+			relays.update(ask.list(st?.tunnels?.peers).map((p) => ({ key: common.text(p.name), cells: [
 				p.name == 'shared' ? _('relays without a name') : common.text(p.name), common.text(p.open), common.text(p.total), common.text(p.refused),
 				graph.format(graph.sane(p.up_bytes), 'B'), graph.format(graph.sane(p.down_bytes), 'B')
 			] })));
-			servers.element.hidden = !list(st?.origins).length;
-			servers.update(list(st?.origins).map((o) => ({ key: common.text(o.url), cells: [
+			servers.element.hidden = !ask.list(st?.origins).length;
+			servers.update(ask.list(st?.origins).map((o) => ({ key: common.text(o.url), cells: [
 				common.text(o.url), o.up ? _('answered') : o.error ? common.text(o.error) : _('no answer')
 			] })));
 		} };

@@ -115,7 +115,7 @@ return view.extend({
 		return Promise.all([ ask.history(), ask.schedulerHistory() ]).then(([ daemons, schedulers ]) => {
 			const g = this.graphs;
 			const bquic = (name, how) => this.merge([ daemons?.gateway?.[name], daemons?.relay?.[name] ], how);
-			const wifirr = (name, how) => this.merge(ask.list(schedulers?.schedulers).map((s) => s?.[name]), how);
+			const wifirr = (name, how) => this.merge(ask.list(schedulers?.schedulers).map((s) => s[name]), how);
 			const sum = (a, b) => a + b, most = (a, b) => Math.max(a, b), percent = (v) => v === null ? null : v / 10;
 
 			g.throughput.setPast([ bquic('down_bps', sum), bquic('up_bps', sum) ]);
@@ -215,7 +215,7 @@ return view.extend({
 		if (!st)
 			return this.silent(_('Gateway'), 'bquic', name, on, button, _('Serves sites and relays over HTTP/3.'));
 
-		const ends = !on || st.stopping, away = ask.list(st.origins).filter((o) => o?.up === false);
+		const ends = !on || st.stopping, away = ask.list(st.origins).filter((o) => o.up === false);
 
 		return this.card(_('Gateway'), ends ? _('is stopping') : this.uptime(st.uptime_s), ends ? '' : 'on', button,
 			E('p', {}, [ _('Listens on %s.').format(common.text(st.listen)) ]),
@@ -245,7 +245,7 @@ return view.extend({
 			E('p', {}, [ _('Connections: %d carried, %d made directly by the relay.').format(st.carried?.now ?? 0, st.direct?.now ?? 0) ]),
 			st.refused > 0 ? E('p', {}, [ _('Direct, because the gateway refused the target: %d since the start.').format(st.refused) ]) : '',
 			st.state != 'up' && st.last_error ? E('p', {}, [ common.text(st.last_error) ]) : '',
-			...ask.list(st.gateways).filter((g) => g?.state == 'up' && g.error).map((g) => common.alert(`${common.text(g.address)}: ${common.text(g.error)}`)),
+			...ask.list(st.gateways).filter((g) => g.state == 'up' && g.error).map((g) => common.alert(`${common.text(g.address)}: ${common.text(g.error)}`)),
 			...taking.why(st),
 			...common.refused(st));
 	},
@@ -360,7 +360,7 @@ return view.extend({
 		const sum = (f) => changes.reduce((n, c) => n + f(c), 0);
 		const rate = (name) => changes.length ? sum((c) => 8 * c[name] / c.at) : null;
 		const busiest = live.connections ? live : relay;
-		const schedulers = ask.list(wifirr.schedulers).filter((s) => s);
+		const schedulers = ask.list(wifirr.schedulers);
 		const total = (f) => schedulers.length ? schedulers.reduce((n, s) => n + (f(s) ?? 0), 0) : null;
 		const most = (name) => {
 			const all = schedulers.map((s) => graph.sane(s.channel?.[name])).filter((v) => v !== null);

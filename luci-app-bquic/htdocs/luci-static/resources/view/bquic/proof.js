@@ -19,7 +19,6 @@ function change(c) {
 	return good && c.low <= c.high ? c : null;
 }
 
-const list = (value) => ask.list(value).filter((x) => x && typeof x == 'object');
 const count = (value) => graph.sane(value) ?? 0;
 const percent = (part) => Math.round(100 * part);
 
@@ -173,8 +172,8 @@ return view.extend({
 
 	show(relay) {
 		const proof = relay?.proof && typeof relay.proof == 'object' ? relay.proof : null;
-		const most = scale([ proof?.overall ?? {}, proof?.pages ?? {}, ...[ 'kinds', 'sizes', 'quarters', 'clients' ].flatMap((name) => list(proof?.[name])) ]);
-		const rows = (name, title, short) => list(proof?.[name]).map((l, i) => this.row(l, title(l), `${name}${i}`, most, short));
+		const most = scale([ proof?.overall ?? {}, proof?.pages ?? {}, ...[ 'kinds', 'sizes', 'quarters', 'clients' ].flatMap((name) => ask.list(proof?.[name])) ]);
+		const rows = (name, title, short) => ask.list(proof?.[name]).map((l, i) => this.row(l, title(l), `${name}${i}`, most, short));
 		const all = proof?.overall && typeof proof.overall == 'object' ? proof.overall : {};
 
 		this.tables.hidden = !proof;
@@ -191,7 +190,7 @@ return view.extend({
 			version: relay.version,
 			profile: relay.profile,
 			...proof,
-			clients: list(proof.clients).map((l) => Object.fromEntries(Object.entries(l).filter(([ key ]) => key != 'prefix')))
+			clients: ask.list(proof.clients).map((l) => Object.fromEntries(Object.entries(l).filter(([ key ]) => key != 'prefix')))
 		} : null;
 	},
 
@@ -243,9 +242,9 @@ return view.extend({
 
 	/* The scheduler compares windows, or turns, with serving all clients at once, and reports the result itself. */
 	showScheduler(wifirr) {
-		this.schedulers = list(wifirr?.schedulers).map(trials);
+		this.schedulers = ask.list(wifirr?.schedulers).map(trials);
 
-		const told = list(wifirr?.schedulers).map((s) => [ s, scheduling.gains(s), [ [ _('Windows now:'), s.contention?.why ], [ _('Turns now:'), s.why ] ].filter(([ , why ]) => typeof why == 'string' && why) ])
+		const told = ask.list(wifirr?.schedulers).map((s) => [ s, scheduling.gains(s), [ [ _('Windows now:'), s.contention?.why ], [ _('Turns now:'), s.why ] ].filter(([ , why ]) => typeof why == 'string' && why) ])
 			.filter(([ , gains, why ]) => gains.length || why.length);
 
 		common.renew(this.scheduler, told.length ? [

@@ -186,7 +186,7 @@ return view.extend({
 		ask.every(10, () => ask.hostNames().then((found) => { names = found; }));
 
 		return { node, show(st) {
-			const list = (name) => ask.list(st?.[name]).filter((x) => x);
+			const list = (name) => ask.list(st?.[name]);
 			const row = (c, name, address) => ({
 				key: address ?? name,
 				cells: [ name, address, common.text(c.connections), graph.format(graph.sane(c.sent), 'B'), graph.format(graph.sane(c.received), 'B') ]
