@@ -1224,6 +1224,7 @@ test('a relay’s clients keep their rows, whichever of them was the last to con
 test('the log: latest first, errors only, searched, and never markup', async () => {
 	const stdout = [
 		'Tue Nov 24 20:34:47 2026 daemon.info bquic[42]: level=INFO msg="gateway ready"',
+		'Tue Nov 24 20:34:47 2026 daemon.err bquic[42]: level=WARN msg="no gateway answers"',
 		/* LuCI's own */
 		'Tue Nov 24 20:34:47 2026 authpriv.info dispatcher.uc: luci: accepted login on /admin/services/bquic/log for root from 10.0.0.2',
 		'Tue Nov 24 20:34:48 2026 daemon.err wifirrd[7]: wifirrd: no such device',
@@ -1238,14 +1239,14 @@ test('the log: latest first, errors only, searched, and never markup', async () 
 
 	await show(page, 'log', 2);
 	const all = await rows();
-	assert.equal(all.length, 6);
+	assert.equal(all.length, 7);
 	assert.match(all[0][3], /^a line of another form <img/);
 	assert.deepEqual(all.slice(1, 3).map((row) => row[2]), [ 'procd', 'kernel' ]);
 	assert.ok((await page.$$eval('th', (all) => all.map((th) => th.getClientRects()[0].height))).every((height) => height < 40), 'a title is broken');
-	assert.deepEqual(all[5], [ 'Tue Nov 24 20:34:47 2026', 'info', 'bquic', 'level=INFO msg="gateway ready"' ]);
+	assert.deepEqual(all.slice(5), [ [ 'Tue Nov 24 20:34:47 2026', 'warn', 'bquic', 'msg="no gateway answers"' ], [ 'Tue Nov 24 20:34:47 2026', 'info', 'bquic', 'msg="gateway ready"' ] ]);
 	assert.equal(await page.evaluate(() => window.executed), false);
 	await page.locator('label').click();
-	assert.deepEqual((await rows()).map((r) => r[1]), [ 'err', 'err', 'err' ]);
+	assert.deepEqual((await rows()).map((r) => r[1]), [ 'err', 'err', 'err', 'warn' ]);
 	await page.locator('[type=search]').fill('GATEWAY READY');
 	/* not "nothing yet": there are others */
 	assert.deepEqual(await rows(), [ [ 'No lines.' ] ]);

@@ -12,16 +12,19 @@ const MOST = 500; /* most lines shown, the latest ones */
 const COMMANDS = [ [ '-e', 'bquic\\|wifirr' ], [ '-l', '1000', '-e', 'bquic\\|wifirr' ] ];
 const callExec = rpc.declare({ object: 'file', method: 'exec', params: [ 'command', 'params' ], reject: true });
 
-/* "Tue Nov 24 20:34:47 2026 daemon.info bquic[42]: text", or the whole line as text. */
+/*
+ * "Tue Nov 24 20:34:47 2026 daemon.err bquic[42]: level=WARN text", or the whole line as text. procd takes all that
+ * is not information for an error.
+ */
 function parse(line) {
-	const m = line.match(/^(\w+ +\w+ +\d+ [\d:]+ \d+) \w+\.(\w+) ([^ :]+): (.*)$/);
+	const m = line.match(/^(\w+ +\w+ +\d+ [\d:]+ \d+) \w+\.(\w+) ([^ :]+): (?:level=(\w+) )?(.*)$/);
 
-	return m ? { at: m[1], level: m[2], who: m[3].replace(/\[\d+\]$/, ''), text: m[4] } : { at: '', level: '', who: '', text: line };
+	return m ? { at: m[1], level: m[4]?.toLowerCase() ?? m[2], who: m[3].replace(/\[\d+\]$/, ''), text: m[5] } : { at: '', level: '', who: '', text: line };
 }
 
 /* Of other programs' lines that name ours, those that say how they end: procd kills what does not stop, the kernel what takes too much memory. */
 const ours = (line) => /^(bquic|wifirr|procd$|kernel$|$)/.test(line.who);
-const serious = (line) => [ 'emerg', 'alert', 'crit', 'err', 'warn', 'warning' ].includes(line.level);
+const serious = (line) => /^(emerg|alert|crit|err|warn)/.test(line.level);
 
 /* Messages of the daemons and their init scripts in the system log. */
 return view.extend({
