@@ -184,7 +184,6 @@ function luci(read, answers, config, translate = (text) => text) {
 			this.loaded = structuredClone(config);
 			return Promise.resolve();
 		}
-		changes() { return Promise.resolve(answers.changes ?? {}); }
 	}
 
 	const base = {
@@ -215,7 +214,7 @@ function luci(read, answers, config, translate = (text) => text) {
 			showIndicator(id, text) { window.indicator = text; },
 			hideIndicator() { window.indicator = null; },
 			addNotification(title, node) { did.push([ 'notice', node.textContent ]); },
-			changes: { changes: answers.changes, init() { did.push([ 'count' ]); this.changes = answers.changes; }, apply() { did.push([ 'apply' ]); } }
+			changes: { changes: answers.changes, init() { this.changes = answers.changes; return Promise.resolve(); }, apply() { did.push([ 'apply' ]); } }
 		},
 		'tools.widgets': { DeviceSelect }
 	};

@@ -16,7 +16,7 @@ function enabled(section) {
 	return (WORDS[section?.enabled] ?? section?.enabled) == '1';
 }
 
-/* Whether changes are saved and not applied: then uci tells this session of settings that no daemon has. */
+/* Whether changes are saved and not applied: settings that no daemon has. */
 function unapplied(config) {
 	return ui.changes.changes?.[config]?.length > 0;
 }
@@ -33,6 +33,9 @@ return baseclass.extend({
 	style() {
 		return E('link', { 'rel': 'stylesheet', 'href': L.resource('bquic/style.css') });
 	},
+
+	/* Asks what is not applied: another page may have saved it. */
+	count: () => L.resolveDefault(ui.changes.init()),
 
 	/* A page without a form. */
 	page(title, about, ...nodes) {
@@ -118,10 +121,7 @@ return baseclass.extend({
 		return st?.warning ? [ alert(E('strong', {}, [ _('It works less well than it could:') ]), ' ', this.text(st.warning)) ] : [];
 	},
 
-	/*
-	 * The file that a form shows, whose own values may not be saved. Notices that somebody else, or another page, changes it.
-	 * again(): the form was drawn anew, with what is in the file.
-	 */
+	/* The file of a form. Notices that somebody else changes it. again(): the form was drawn anew, with what is in the file. */
 	follow(config) {
 		const node = E('div', { 'aria-live': 'polite' }), file = new uci.constructor();
 		let drawn = null;
@@ -131,15 +131,16 @@ return baseclass.extend({
 			node,
 			again() { drawn = null; say(false); },
 
-			/* Resolves to the sections of a type; null: it cannot be read now. */
-			sections(type) {
+			/* Its sections of a type; null: it cannot be read now. */
+			sections: (type) => {
 				file.unload(config);
 
-				return file.load(config).then(() => {
+				/* in this order: what is saved in between is neither applied nor somebody else's */
+				return Promise.all([ file.load(config), this.count() ]).then(() => {
 					const now = JSON.stringify(file.sections(config));
 
 					drawn ??= now;
-					say(now != drawn);
+					say(now != drawn && !unapplied(config));
 
 					return file.sections(config, type);
 				}, () => null);
@@ -149,7 +150,7 @@ return baseclass.extend({
 
 	/* A form's page. find() resolves to a function from a section to its daemon's status, or to { instead }: a state, and why. */
 	form(view, m, type, find, ...more) {
-		/* LuCI's own shows what was read when the page was opened */
+		/* LuCI's own shows what was there when the page was opened */
 		view.handleReset = () => view.load().then(() => m.load()).then(() => m.reset());
 
 		return m.render().then((map) => {
@@ -215,7 +216,7 @@ return baseclass.extend({
 		return this.loadConfig(name);
 	},
 
-	/* The same for a form, which knows only 1 and 0: it would show UCI's other words as off, and save that. type: of a section that it always has. */
+	/* The same for a form, which knows only 1 and 0: it would show UCI's other words as off, and save that. A section of this type is always there. */
 	loadForm(name, type) {
 		return this.reread(name).then((have) => {
 			if (have && type && !uci.sections(name, type).length)
@@ -229,7 +230,7 @@ return baseclass.extend({
 		});
 	},
 
-	/* A page whose configuration cannot be read: its token is only for users who may change it. find() shows, as for a form, what runs. */
+	/* The page of a form that cannot be read: its token is only for who may change it. find() shows what runs. */
 	noConfig(view, title, name, find, ...more) {
 		view.handleSaveApply = view.handleSave = view.handleReset = null;
 		if (find)

@@ -66,7 +66,7 @@ return view.extend({
 	},
 
 	refresh() {
-		return Promise.all([ ask.status(), ask.schedulers() ]).then(([ bquic, wifirr ]) => scheduling.sharing(wifirr?.schedulers).then((sharing) => {
+		return Promise.all([ ask.status(), ask.schedulers(), common.count() ]).then(([ bquic, wifirr ]) => scheduling.sharing(wifirr?.schedulers).then((sharing) => {
 			this.sharing = sharing;
 
 			return this.reread(bquic ?? {}, ask.list(wifirr?.schedulers));
@@ -136,9 +136,9 @@ return view.extend({
 			'class': 'btn cbi-button ' + (on ? 'cbi-button-neutral' : 'cbi-button-positive'),
 			'disabled': L.hasViewPermission() ? null : '',
 			'click': ui.createHandlerFn(this, () => {
-				return uci.changes()
-					.then((changes) => {
-						if (changes?.[config]?.length)
+				return ui.changes.init()
+					.then(() => {
+						if (common.unapplied(config))
 							throw new Error(_('Other changes to these settings are saved but not applied: apply or revert them first.'));
 
 						return this.reading;
@@ -154,7 +154,6 @@ return view.extend({
 					.then(() => callCommit(config))
 					.then(() => { this.pressed[`${config}.${section}`] = on ? NaN : Date.now(); })
 					.catch(failed)
-					.then(() => ui.changes.init()) /* what was not committed is saved and not applied */
 					.then(() => this.refresh())
 					.catch(failed);
 			})
@@ -174,7 +173,7 @@ return view.extend({
 		]);
 	},
 
-	/* No daemon answers. Who may not read the configuration cannot see whether one should. about: what it does. */
+	/* No daemon answers; who may not read the file cannot see whether one should. about: what it does. */
 	silent(title, config, section, on, button, about, device) {
 		return !on ? this.card(title, this.readable.includes(config) ? _('off') : _('off, or does not answer'), '', button, E('p', {}, [ about ]))
 			: Date.now() - this.pressed[`${config}.${section}`] < STARTS ? this.card(title, _('is starting'), '', button)
