@@ -172,7 +172,12 @@ func (f *flows) carry(ctx context.Context, s *session, fl *flow) error {
 	for _, p := range waiting {
 		r.diverter.Decide(p, divert.Take)
 	}
-	return open.Run(tunnel.IdleOf(strconv.Itoa(int(fl.target.Port()))))
+	err = open.Run(tunnel.IdleOf(strconv.Itoa(int(fl.target.Port()))))
+	var ended *http3.Error
+	if errors.As(err, &ended) && ended.ErrorCode == http3.ErrCodeConnectError { // the port is closed: the kernel lets its client learn that
+		f.avoided.add(fl.target, time.Now())
+	}
+	return err
 }
 
 // sendAhead sends the datagrams that wait for a tunnel behind the request for it, in the same stream: a question to DNS then takes no

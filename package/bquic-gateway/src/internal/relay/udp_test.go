@@ -4,6 +4,7 @@ package relay_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -320,6 +321,29 @@ func TestUDPLinkLocal(t *testing.T) {
 	m.becomes("carried", origin4+":80")
 	if way := m.ask(m.udp(origin4+":53"), "through a neighbour"); way != "carried" {
 		t.Error(way)
+	}
+}
+
+// TestUDPClosedPort has a target whose port is closed. Its client learns that, and asks another server, such as for DNS.
+func TestUDPClosedPort(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.startGateway()
+	c := m.config(divert.Redirect)
+	c.UDPPorts = []divert.Ports{{First: 53, Last: 53}}
+	node := m.startRelay(c)
+	m.becomes("carried", origin4+":80")
+	for _, host := range []string{origin4, "[" + origin6 + "]"} {
+		flow := m.udp(host + ":53")
+		m.eventually("the client is told that the port is closed", func() bool {
+			_, err := flow.Write([]byte("question"))
+			time.Sleep(50 * time.Millisecond)
+			return errors.Is(err, syscall.ECONNREFUSED)
+		})
+	}
+	if f := node.figures().Relay; f.UDP.Total == 0 {
+		t.Error("no flow was carried at first")
 	}
 }
 

@@ -96,6 +96,7 @@ type Flow struct {
 	ctx   context.Context
 	end   context.CancelCauseFunc
 	moved atomic.Int64 // datagrams since the last tick
+	heard atomic.Bool  // conn has received a datagram
 
 	mu      sync.Mutex
 	large   [][]byte // capsules that wait for the stream; the first one is being written
@@ -125,8 +126,13 @@ func (f *Flow) Run(idle time.Duration) error {
 	for {
 		select {
 		case <-f.ctx.Done():
-			Cancel(f.str, http3.ErrCodeNoError)
-			return context.Cause(f.ctx)
+			err := context.Cause(f.ctx)
+			if errors.Is(err, syscall.ECONNREFUSED) {
+				Cancel(f.str, http3.ErrCodeConnectError)
+			} else {
+				Cancel(f.str, http3.ErrCodeNoError)
+			}
+			return err
 		case <-tick.C:
 			if quiet++; f.moved.Swap(0) > 0 {
 				quiet = 0
@@ -205,6 +211,7 @@ func (f *Flow) receive(b []byte) {
 	f.moved.Add(1)
 	_, err = f.conn.Write(b[n:])
 	if passing(err) { // an ICMP error about an earlier datagram
+		f.failed(err)
 		_, err = f.conn.Write(b[n:])
 	}
 	if err == nil {
@@ -214,19 +221,28 @@ func (f *Flow) receive(b []byte) {
 	}
 }
 
+// failed ends the tunnel after an error of conn that says more than that a datagram did not arrive, which may be temporary.
+func (f *Flow) failed(err error) {
+	if !passing(err) || errors.Is(err, syscall.ECONNREFUSED) && !f.heard.Load() {
+		f.end(err)
+	}
+}
+
 func (f *Flow) toStream() error {
 	raw, err := f.conn.SyscallConn()
 	if err != nil {
 		return err
 	}
-	for b := make([]byte, 1+packetBuffer); ; {
+	for b := make([]byte, 1+packetBuffer); f.ctx.Err() == nil; {
 		datagram, err := readDatagram(raw, b)
 		if err == nil {
+			f.heard.Store(true)
 			f.send(datagram)
-		} else if !passing(err) { // ICMP errors are about one datagram, and may be temporary
-			return err
+		} else {
+			f.failed(err)
 		}
 	}
+	return nil
 }
 
 // overflow takes what of a datagram does not fit into a flow's own buffer.
