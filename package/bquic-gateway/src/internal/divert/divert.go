@@ -78,10 +78,10 @@ func (d *Diverter) Apply(r Rules) error {
 	d.bridge.set(r.Bridges)
 	if marks := r.marks(); len(marks) > 0 && d.routing == nil {
 		routing, err := toSockets(marks...).add()
-		if err != nil {
+		if err != nil && r.transparent() {
 			return err
 		}
-		d.routing = routing
+		d.routing = routing // nil: redirected connections last as long as the node's address
 	}
 	d.applied = nil
 	err := d.table.apply(&r)

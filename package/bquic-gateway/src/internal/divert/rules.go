@@ -329,7 +329,10 @@ func (r *Rules) chains() []chain {
 }
 
 // routes reports whether packets must be routed to sockets of this process.
-func (r *Rules) routes() bool { return r.Mode == TProxy || r.Bridged || len(r.Flows) > 0 }
+func (r *Rules) routes() bool { return r.transparent() || r.Bridged }
+
+// transparent reports whether sockets of this process stand in for targets.
+func (r *Rules) transparent() bool { return r.Mode == TProxy || len(r.Flows) > 0 }
 
 // marks returns the marks of packets that are routed to sockets of this process.
 func (r *Rules) marks() (marks []uint32) {
@@ -345,7 +348,7 @@ func (r *Rules) marks() (marks []uint32) {
 // rules returns the rules of the table, in order.
 func (r *Rules) rules(byTarget bool) (rules []rule) {
 	add := func(c chain, terms ...term) { rules = append(rules, joined(c.name, terms...)) }
-	if r.Mode == TProxy || len(r.Flows) > 0 {
+	if r.transparent() {
 		// Another routing rule came first, until Precede. The target does not know what is carried, and would reset it.
 		add(forwarded, mark(toSocket), drop)
 	}
