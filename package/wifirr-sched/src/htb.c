@@ -490,7 +490,7 @@ int htb_restore(struct wifirr *w)
 		w->ifindex = remains.ifindex[i];
 		if (!if_indextoname(w->ifindex, w->config.device))
 			continue;
-		lock = claim_device(w->config.device, 0);
+		lock = claim_device(w->config.device, KILLED_WAIT_MS);
 		if (lock < 0)
 			continue;	/* a wifirrd is running on it */
 		if (htb_remains(w) < 0) {

@@ -197,7 +197,7 @@ static bool restore_file(void *data, const char *path)
 
 	if (number[strspn(number, "0123456789")])
 		return false;	/* the control socket of a device such as phy0-ap0 */
-	lock = lease_take(path, 0);
+	lock = lease_take(path, KILLED_WAIT_MS);
 	if (lock < 0 && errno == EWOULDBLOCK) {
 		logmsg(LOG_NOTICE, "%s: a wifirrd is running on this radio", path);
 		return false;

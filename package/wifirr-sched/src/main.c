@@ -12,9 +12,6 @@
 #include "radio.h"
 #include "wifirrd.h"
 
-/* The guard of a killed wifirrd needs at most this long. */
-#define CLAIM_WAIT_MS 2000
-
 static struct wifirr daemon_state;
 static struct { int argc; char **argv; } command_line;
 static struct watch signals = { .fd = -1 };
@@ -93,7 +90,7 @@ static int serve(struct wifirr *w)
 	if (!w->config.device[0])
 		return refuse("--device: must be given (see --help)");
 	/* before any look at the device: the guard of a killed wifirrd may still be restoring it */
-	if (claim_device(w->config.device, CLAIM_WAIT_MS) < 0) {
+	if (claim_device(w->config.device, LOCK_WAIT_MS) < 0) {
 		print(STDERR_FILENO, "wifirrd: --device %s: another wifirrd already schedules it\n", w->config.device);
 		return EXIT_USAGE;
 	}

@@ -29,9 +29,6 @@
 
 #define RTS_BYTES 500
 
-/* At start, wait this long for the lock: another wifirrd that ends, or the guard of a killed one, needs no longer. */
-#define LOCK_WAIT_MS 2000
-
 /* A share of fewer frames than this says nothing. */
 #define FRAMES_MIN 20
 

@@ -129,6 +129,21 @@ def test_restore_after_daemon_and_guard_were_killed(bed):
     assert bed.box(WIFIRRD, "restore").stderr == ""  # nothing left
 
 
+def test_restore_waits_for_a_lock(bed):
+    """The kernel may close a killed daemon's pipe to its guard before its lock. The guard took the daemon for a running one then, and left everything."""
+    before = device(bed)
+    daemon = bed.daemon(*PAPER).ready()
+    kill_both(daemon)
+    with bed.box.enter():
+        lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    lock.bind(b"\0wifirrd/dl0".ljust(108, b"\0"))  # the name has all of sun_path
+    restoring = bed.box.popen(WIFIRRD, "restore")
+    time.sleep(0.3)
+    lock.close()
+    assert restoring.wait(timeout=30) == 0
+    assert device(bed) == before
+
+
 def test_the_guard_says_once_what_it_cannot_restore(bed):
     """It tries again for some seconds, in which hostapd may answer."""
     said = bed.box("sh", "-c", f"mkdir -p /var/run/wifirr && mount -t tmpfs lease /var/run/wifirr && mkdir /var/run/wifirr/phy77 && ! {WIFIRRD} guard </dev/null")
