@@ -100,16 +100,13 @@ func (n *noted) keyOf(c connection) []byte {
 	return key
 }
 
-// find ends the rule if the packet's connection is not noted. Otherwise it runs exprs and changes the note.
-func (n *noted) find(words string, op uint32, exprs ...expression) term {
+// find ends the rule if the packet's connection is not noted. Otherwise it runs exprs and changes the note, which then has the
+// timeout, in whole minutes.
+func (n *noted) find(words string, op uint32, timeout time.Duration, exprs ...expression) term {
 	all := append(append(n.key(), lookup(n.name)), exprs...)
 	// nft cannot list a change whose value comes from the map itself.
 	all = append(append(all, loadInto(valueReg, unix.NFT_PAYLOAD_LL_HEADER, 0, 6)), n.key()...)
-	timeout := flowTimeout
-	if op == setDelete {
-		timeout = 0
-	}
-	return term{fmt.Sprintf(words, n.words(), "@"+n.name), append(all, change(n.name, op, timeout))}
+	return term{fmt.Sprintf(words, n.words(), "@"+n.name, int(timeout.Minutes())), append(all, change(n.name, op, timeout))}
 }
 
 // note gives the connection's further frames a hardware address.
@@ -162,8 +159,8 @@ func (r *Rules) bridgeRules(byTarget bool) (rules []rule) {
 	for i := range notes {
 		n := &notes[i]
 		add(bridged, n.version(), tcp, notSYN,
-			n.find("ether daddr set %[1]s map %[2]s update %[2]s { %[1]s timeout 2h30m : ether daddr }", setUpdate, storePayload(unix.NFT_PAYLOAD_LL_HEADER, 0, 6)), toHost)
-		add(passing, n.version(), tcp, isSYN, n.find("%[1]s map %[2]s delete %[2]s { %[1]s : ether daddr }", setDelete))
+			n.find("ether daddr set %[1]s map %[2]s update %[2]s { %[1]s timeout %[3]dm : ether daddr }", setUpdate, flowTimeout, storePayload(unix.NFT_PAYLOAD_LL_HEADER, 0, 6)), toHost)
+		add(passing, n.version(), tcp, isSYN, n.find("%[1]s map %[2]s delete %[2]s { %[1]s : ether daddr }", setDelete, 0))
 	}
 	if !r.TCP || len(r.Bridges) == 0 {
 		return rules

@@ -208,6 +208,9 @@ func (b *bridge) restore(conn *netlink.Conn, family byte) {
 // Release undoes a successful Reach. After a while, the connection's note goes, too.
 func (d *Diverter) Release(client, target netip.AddrPort) {
 	past := d.bridge.release(time.Now(), connection{client, target})
+	if len(past) == 0 { // does not wait for Apply
+		return
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, c := range past {

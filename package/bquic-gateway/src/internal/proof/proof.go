@@ -297,14 +297,13 @@ func (p *Proof) strike(hour int64) {
 	if hour == p.hour {
 		return
 	}
-	for size := range p.recent {
-		if p.hour == 0 { // a restart
-			break
+	if p.hour != 0 { // otherwise it begins after a restart
+		for size := range p.recent {
+			u, r := &p.usual[uint64(p.hour)%24][size], &p.recent[size]
+			u.n, u.by.m2 = u.n/2, u.by.m2/2
+			u.by.join(u.n, r.n, r.by)
+			u.n += r.n
 		}
-		u, r := &p.usual[uint64(p.hour)%24][size], &p.recent[size]
-		u.n, u.by.m2 = u.n/2, u.by.m2/2
-		u.by.join(u.n, r.n, r.by)
-		u.n += r.n
 	}
 	p.hour, p.recent, p.tried = hour, [Sizes]small{}, tries{}
 }

@@ -174,9 +174,9 @@ func (p *Proof) Restore(data []byte, now time.Time) error {
 			!(w.share > 0 && w.share <= MaxShare && w.unsure > 0 && w.unsure <= MaxShare)
 		r.window(w)
 	}
-	for hour := range n.usual {
-		for size := range n.usual[hour] {
-			if string(data[:len(header)]) == header {
+	if string(data[:len(header)]) == header {
+		for hour := range n.usual {
+			for size := range n.usual[hour] {
 				n.usual[hour][size] = small{r.uint32(), r.moments()}
 			}
 		}

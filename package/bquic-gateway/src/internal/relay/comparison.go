@@ -33,9 +33,9 @@ const (
 	// often it writes the state file: flash lasts for about 100,000 writes.
 	lookAtProof = time.Minute
 	keepProof   = time.Hour
-	// A connection that was drawn to go direct and has not reached its server within reachTime is carried. If maxLost in a row, to different servers, have not, this
-	// node seems to have no way out of its own: an exit may translate only clients' addresses. None is then drawn for minPause, and twice as
-	// long each further time.
+	// A connection that was drawn to go direct and has not reached its server within reachTime is carried. If maxLost in a row, to
+	// different servers, have not, this node seems to have no way out of its own: an exit may translate only clients' addresses. None is
+	// then drawn for minPause, and twice as long each further time.
 	maxLost   = 6
 	reachTime = 10 * time.Second
 )
