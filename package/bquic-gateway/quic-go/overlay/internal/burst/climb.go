@@ -14,22 +14,25 @@ const (
 	climbPause = 8 * climbTime
 	// Rounds without a queue after which the queue is considered gone.
 	emptyRounds = 3
-	// A window that is larger by some part must deliver more by at least an eighth of that
-	// part. Where several senders fill one queue, the larger window takes its gain from
-	// the others, and that pays as long as they have an eighth.
-	climbGain = 8
+	// A window that is larger by half must deliver more by at least a sixteenth. Where several
+	// senders fill one queue, the larger window takes its gain from the others, and that pays as
+	// long as they have an eighth.
+	climbGain = 16
 	// A window is large if it fills the path this many times.
 	largeWindow = 8
 )
 
 // A climb looks for the smallest window that delivers as much as larger ones do. A larger
 // window only fills queues. Two windows are measured one right after the other: in between, the path may have
-// become another.
+// become another. Over 802.11, either measurement is often wrong by as much as matters, so a larger window must have paid
+// twice.
 type climb struct {
 	phase  climbPhase
 	window protocol.ByteCount // in packets, and what it delivers in bytes/s
 	rate   uint64
-	topped bool // a larger window has just been measured, and did not pay
+	floor  protocol.ByteCount // the first smaller window to try, in packets; 0: low of the window
+	paid   bool               // the window has just delivered enough more than a smaller one, once
+	topped bool               // a larger window has just been measured, and did not pay
 
 	rounds    int
 	quiet     int    // last rounds without a queue
@@ -49,7 +52,7 @@ const (
 // begin starts from a window of cwnd packets, of which nothing is known. It grows first,
 // unless it is already large and may become smaller.
 func (c *climb) begin(cwnd protocol.ByteCount, large bool) {
-	c.window, c.rate, c.topped = cwnd, 0, false
+	c.window, c.rate, c.paid, c.topped = cwnd, 0, false, false
 	if large && low(cwnd) >= leastWindow {
 		c.enter(climbBase)
 	} else {
@@ -92,15 +95,19 @@ func (c *climb) onRound(r Round, cwnd protocol.ByteCount, quiet bool) protocol.B
 	}
 	rate := c.delivered * 1e6 / max(c.took, 1)
 	if c.phase == climbLow {
-		if pays(rate, c.rate, cwnd, c.window) {
-			if c.topped {
+		if pays(c.rate, rate) {
+			switch {
+			case !c.paid:
+				c.enter(climbBase)
+			case c.topped:
 				c.enter(climbStays)
-			} else {
+			default:
 				c.enter(climbGrows)
 			}
+			c.paid = !c.paid
 			return c.window
 		}
-		c.topped = true
+		c.paid, c.topped = false, true
 	}
 	c.window, c.rate = cwnd, rate
 	if low(c.window) < leastWindow {
@@ -108,7 +115,17 @@ func (c *climb) onRound(r Round, cwnd protocol.ByteCount, quiet bool) protocol.B
 		return c.window
 	}
 	c.enter(climbLow)
-	return low(c.window)
+	return c.smaller()
+}
+
+// smaller is the next smaller window to try.
+func (c *climb) smaller() protocol.ByteCount {
+	next := low(c.window)
+	if c.floor > 0 {
+		next = min(next, c.floor)
+	}
+	c.floor = 0
+	return next
 }
 
 // empty says if there was no queue for some rounds: other senders have left, or the path
@@ -124,10 +141,10 @@ func (c *climb) empty(quiet bool) bool {
 
 func (c *climb) enter(p climbPhase) { c.phase, c.rounds, c.quiet, c.delivered, c.took = p, 0, 0, 0, 0 }
 
-// low is the next smaller window.
+// low is the window a third smaller.
 func low(window protocol.ByteCount) protocol.ByteCount { return window * 2 / 3 }
 
-// pays says if the larger window delivers enough more.
-func pays(rate, larger uint64, window, cwnd protocol.ByteCount) bool {
-	return larger > rate && float64(larger-rate)*climbGain*float64(window) >= float64(rate)*float64(cwnd-window)
+// pays says if a larger window delivers enough more than a smaller one.
+func pays(larger, smaller uint64) bool {
+	return larger > smaller && (larger-smaller)*climbGain >= smaller
 }

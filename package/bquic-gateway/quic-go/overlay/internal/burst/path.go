@@ -15,8 +15,8 @@ const (
 	// The largest delivery rate is remembered for this many rounds at least, and twice as
 	// many at most (BBR: 10).
 	rateRounds = 6
-	// The path has changed when packets have taken longer by more than noise for at least changedRounds rounds,
-	// and what is missing in them is worth missingTime of noise. Noise is noiseDeviations times the mean difference
+	// The path has changed when packets have taken longer by more than noise for at least changedRounds rounds than in at
+	// least as many before, and what is missing in them is worth missingTime of noise. Noise is noiseDeviations times the mean difference
 	// between two rounds.
 	changedRounds   = 3
 	missingTime     = 800 * time.Millisecond
@@ -172,7 +172,7 @@ func (p *Path) changed(r Round) bool {
 	if longer < 0 {
 		missing = -missing
 	}
-	if p.mean.bytes == 0 || r.MinRTT <= p.min.Get()+p.min.Get()/4+minQueueDelay || math.Abs(longer) <= noise {
+	if p.mean.rounds < changedRounds || r.MinRTT <= p.min.Get()+p.min.Get()/4+minQueueDelay || math.Abs(longer) <= noise {
 		p.missing = 0
 	} else {
 		p.missing = max(p.missing+(missing-noise/missingNoise)*r.time().Seconds(), 0)
@@ -215,18 +215,20 @@ func (r Round) time() time.Duration {
 
 // An amount is the data delivered in some time.
 type amount struct {
-	bytes float64
-	time  float64 // s
-	waits float64 // the least RTT of each round times its time, in s times s
+	rounds int
+	bytes  float64
+	time   float64 // s
+	waits  float64 // the least RTT of each round times its time, in s times s
 }
 
 func (a *amount) add(r Round) {
 	t := r.time().Seconds()
+	a.rounds++
 	a.bytes += float64(r.Delivered)
 	a.time += t
 	a.waits += t * r.MinRTT.Seconds()
 	if a.time > 2*meanTime.Seconds() {
-		*a = amount{a.bytes / 2, a.time / 2, a.waits / 2}
+		*a = amount{a.rounds, a.bytes / 2, a.time / 2, a.waits / 2}
 	}
 }
 

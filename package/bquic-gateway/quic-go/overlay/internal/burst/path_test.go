@@ -148,6 +148,23 @@ func TestPathChangesInSlowStart(t *testing.T) {
 	require.Equal(t, 330*ms, p.path.MinRTT())
 }
 
+// A single fast round is no measure of what comes after it.
+func TestPathAfterAFastRound(t *testing.T) {
+	var p Path
+	now := monotime.Now()
+	round := func(rtt time.Duration, bytes protocol.ByteCount, rate uint64) {
+		now = now.Add(rtt)
+		p.min.Add(now, rtt)
+		p.learn(now, Round{Delivered: bytes, Rate: rate, MinRTT: rtt, Limited: true})
+	}
+	round(5*ms, 40e3, 1.2e6)
+	round(30*ms, 80e3, 4e6)
+	for range 20 {
+		round(120*ms, 150e3, 1.25e6)
+	}
+	require.Equal(t, 5*ms, p.MinRTT(), "the queue of slow start is no longer route")
+}
+
 // TestPathIsShared: in a queue shared with others, a smaller window delivers less in the same time. The path has
 // not changed.
 func TestPathIsShared(t *testing.T) {
@@ -271,13 +288,13 @@ func TestMarkWithoutAQueue(t *testing.T) {
 		w.OnRound(quiet, p, 100, 1000)
 	}
 	require.EqualValues(t, 2, w.Step())
-	w.OnMark(p, 101*ms, 70)
+	w.OnMark(p, 101*ms, 70, 1)
 	require.EqualValues(t, 1, w.Step(), "there is a queue, however short")
 	w.OnRound(quiet, p, 70, 1000)
 	require.EqualValues(t, 1, w.Step())
 
 	w = NewWindow(Config{})
-	w.OnMark(p, 101*ms, 70)
+	w.OnMark(p, 101*ms, 70, 1)
 	require.True(t, w.Started())
 }
 
@@ -289,7 +306,9 @@ func FuzzPath(f *testing.F) {
 		now := monotime.Now()
 		var pn protocol.PacketNumber
 		cwnd := protocol.ByteCount(32)
+		most := cwnd
 		for ; len(data) >= 3; data = data[3:] {
+			most = max(most, cwnd)
 			for range data[0] % 32 {
 				p.OnPacketSent(pn)
 				p.OnPacketAcked(pn, 1452)
@@ -310,8 +329,8 @@ func FuzzPath(f *testing.F) {
 			w.OnAck(&p, cwnd)
 			if ended {
 				if set := w.OnRound(r, &p, cwnd, 1452); set > 0 {
-					if set > max(cwnd, cwnd*3/2+1) || set < min(cwnd, slowStartLowWindow) {
-						t.Fatalf("a window of %d becomes %d", cwnd, set)
+					if set > most || set < min(cwnd, slowStartLowWindow) {
+						t.Fatalf("a window of %d becomes %d, after %d at most", cwnd, set, most)
 					}
 					cwnd = set
 				}
@@ -406,6 +425,36 @@ func TestClimb(t *testing.T) {
 		c.onRound(Round{Rate: 2e6, Delivered: 2e5, Limited: true}, cwnd, true)
 	}
 	require.True(t, c.grows(), "the queue has gone")
+	lucky := func() func(cwnd protocol.ByteCount) uint64 {
+		rounds := 0
+		return func(protocol.ByteCount) uint64 {
+			if rounds++; rounds <= climbRounds+8 {
+				return 2.2e6
+			}
+			return 2e6
+		}
+	}
+	_, cwnd = climbOn(lucky(), 400, 100)
+	require.Less(t, cwnd, protocol.ByteCount(leastWindow*2), "to have paid once, by chance, is not enough")
 	_, cwnd = climbOn(flat, leastWindow, 100)
 	require.Greater(t, cwnd, protocol.ByteCount(leastWindow), "a small window grows")
+}
+
+// After slow start, the smallest window that may do is tried first.
+func TestClimbFromTheFloor(t *testing.T) {
+	windows := func(least protocol.ByteCount) []protocol.ByteCount {
+		c := climb{floor: 80}
+		c.begin(400, true)
+		seen, cwnd := []protocol.ByteCount{400}, protocol.ByteCount(400)
+		for range 100 {
+			r := Round{Rate: uint64(min(cwnd, least)) * 1e4, Limited: true}
+			r.Delivered = protocol.ByteCount(r.Rate / 10)
+			if set := c.onRound(r, cwnd, false); set > 0 && set != cwnd {
+				seen, cwnd = append(seen, set), set
+			}
+		}
+		return seen
+	}
+	require.Equal(t, []protocol.ByteCount{400, 80}, windows(40))
+	require.Equal(t, []protocol.ByteCount{400, 80, 400, 266, 177, 266, 177, 266}, windows(266), "it delivers less: from above")
 }

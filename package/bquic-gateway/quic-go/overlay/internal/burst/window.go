@@ -126,12 +126,19 @@ func (w *Window) decide(r Round, p *Path, cwnd, mss protocol.ByteCount) protocol
 	switch {
 	case w.flat >= flatRounds:
 		// The larger window has only built a queue.
-		w.started = true
-		return min(cwnd, w.doubted, max((p.BDP()+max(p.BDP(), p.sends(leastQueue)))/mss, leastWindow))
+		w.end(p, mss)
+		return min(cwnd, w.doubted, w.climb.floor)
 	case w.doubt > doubtRounds, r.Early > p.MinRTT()+longestQueue:
-		w.started = true
+		w.end(p, mss)
 	}
 	return 0
+}
+
+// end ends slow start. What the path holds is known, but the windows from there to the one that slow start has reached are
+// untested.
+func (w *Window) end(p *Path, mss protocol.ByteCount) {
+	w.started = true
+	w.climb.floor = max((p.BDP()+max(p.BDP(), p.sends(leastQueue)))/mss, leastWindow)
 }
 
 // Undo returns to slow start: the loss that ended it was spurious.
@@ -172,20 +179,22 @@ func (w *Window) OnLoss(p *Path, rtt time.Duration, cwnd, cut, mss protocol.Byte
 	if rtt <= p.MinRTT()+lowQueue(p) {
 		cut = max(cut, min(cwnd, p.BDP()))
 	}
-	w.cutTo(p, rtt, cut/mss)
+	w.cutTo(p, rtt, cut, mss)
 	return cut
 }
 
-// OnMark is called once for all packets of a window with a congestion mark (ECN-CE), given the reduced window in
-// packets. Marks are never random: the standard reduction applies, and there is a queue, however short.
-func (w *Window) OnMark(p *Path, rtt time.Duration, cut protocol.ByteCount) {
+// OnMark is called once for all packets of a window with a congestion mark (ECN-CE), given the reduced window.
+// Marks are never random: the standard reduction applies, and there is a queue, however short.
+func (w *Window) OnMark(p *Path, rtt time.Duration, cut, mss protocol.ByteCount) {
 	w.quiet, w.step = 0, 1
-	w.cutTo(p, rtt, cut)
+	w.cutTo(p, rtt, cut, mss)
 }
 
-func (w *Window) cutTo(p *Path, rtt time.Duration, cut protocol.ByteCount) {
-	w.started = true
-	w.climb.begin(cut, large(rtt, p))
+func (w *Window) cutTo(p *Path, rtt time.Duration, cut, mss protocol.ByteCount) {
+	if !w.started {
+		w.end(p, mss)
+	}
+	w.climb.begin(cut/mss, large(rtt, p))
 }
 
 // Doubt says if slow start continues at reduced speed.
