@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -73,7 +74,7 @@ func (n *noted) keyType() (id uint32) {
 func (n *noted) key() []expression {
 	registers := n.size / 4
 	return []expression{
-		{"meta", []attribute{num(unix.NFTA_META_DREG, keyReg), num(unix.NFTA_META_KEY, unix.NFT_META_L4PROTO)}},
+		{"meta", []netlink.Attribute{num(unix.NFTA_META_DREG, keyReg), num(unix.NFTA_META_KEY, unix.NFT_META_L4PROTO)}},
 		loadInto(keyReg+1, unix.NFT_PAYLOAD_NETWORK_HEADER, n.offset, n.size),
 		loadInto(keyReg+1+registers, unix.NFT_PAYLOAD_NETWORK_HEADER, n.offset+n.size, n.size),
 		loadInto(keyReg+1+2*registers, unix.NFT_PAYLOAD_TRANSPORT_HEADER, 0, 2),

@@ -281,7 +281,7 @@ type neighbourEntry struct {
 	mac    []byte
 }
 
-func getNeighbour(conn *netlink.Conn, family byte, device int, attrs ...attribute) neighbourEntry {
+func getNeighbour(conn *netlink.Conn, family byte, device int, attrs ...netlink.Attribute) neighbourEntry {
 	header := make([]byte, 12)
 	header[0] = family
 	binary.NativeEndian.PutUint32(header[4:], uint32(device))

@@ -46,7 +46,7 @@ func allRoutes(conn *netlink.Conn, family byte) (routes []route.Route, err error
 }
 
 // lookUp returns the route that the kernel would use for an address, with its table. more are further attributes of the packets.
-func lookUp(conn *netlink.Conn, addr netip.Addr, more ...attribute) (route.Route, error) {
+func lookUp(conn *netlink.Conn, addr netip.Addr, more ...netlink.Attribute) (route.Route, error) {
 	return route.LookUp(conn, addr, unix.RTM_F_LOOKUP_TABLE, more...)
 }
 

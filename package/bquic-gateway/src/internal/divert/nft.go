@@ -13,8 +13,6 @@ import (
 // This file makes the messages of include/uapi/linux/netfilter/nf_tables.h that this package
 // needs. (google/nftables has all of them, but adds 210 KB to a binary for MIPS.)
 
-type attribute = netlink.Attribute
-
 // An expression is one step of a rule.
 type expression struct {
 	name  string

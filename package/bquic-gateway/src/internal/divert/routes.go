@@ -186,7 +186,7 @@ func (s steering) deliver(conn *netlink.Conn, kind netlink.HeaderType, family by
 }
 
 // tell adds something that may be there already, or removes something that may be gone.
-func tell(conn *netlink.Conn, kind netlink.HeaderType, header []byte, attrs ...attribute) error {
+func tell(conn *netlink.Conn, kind netlink.HeaderType, header []byte, attrs ...netlink.Attribute) error {
 	flags := netlink.Acknowledge
 	if kind == unix.RTM_NEWRULE || kind == unix.RTM_NEWROUTE {
 		flags |= netlink.Create | netlink.Excl
