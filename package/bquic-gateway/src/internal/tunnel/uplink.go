@@ -22,8 +22,10 @@ const (
 	uplinkTargets = 4
 	uplinkKept    = 8
 	// uplinkUnknown is how long the uplink may count as down if no target has ever answered.
-	// The targets to try are then only those that were silent, and may not exist.
+	// The targets to try are then only those that were silent, and may not exist. After
+	// uplinkStale, those that have answered may no longer exist either.
 	uplinkUnknown = 5 * time.Minute
+	uplinkStale   = time.Hour
 )
 
 // An uplinkState is what is known about the path to the Internet.
@@ -52,7 +54,7 @@ type uplink struct {
 	answered []netip.AddrPort
 	asked    []netip.AddrPort
 
-	doubted time.Time // when the last doubt began
+	doubted time.Time // when it last began to be in doubt, or to be down without one
 
 	next   time.Time // when to try next
 	trying bool
@@ -107,14 +109,18 @@ func (u *uplink) silence(now time.Time, target netip.AddrPort, noRoute bool) {
 // lost records that none of the targets that answered before has a route.
 func (u *uplink) lost(now time.Time) {
 	if u.state != uplinkDown && len(u.answered) > 0 {
-		u.state, u.next = uplinkDown, now
+		u.state, u.next, u.doubted = uplinkDown, now, now
 	}
 }
 
 // tries returns the targets to try now. If there are any, the caller must call answer for
 // each that answers, and then tried.
 func (u *uplink) tries(now time.Time) []netip.AddrPort {
-	if u.state == uplinkDown && len(u.answered) == 0 && now.Sub(u.doubted) >= uplinkUnknown {
+	longest := uplinkStale
+	if len(u.answered) == 0 {
+		longest = uplinkUnknown
+	}
+	if u.state == uplinkDown && now.Sub(u.doubted) >= longest {
 		u.state, u.silent = uplinkUp, nil // relays ask for other targets
 	}
 	if u.state == uplinkUp || u.trying || now.Before(u.next) {

@@ -41,7 +41,8 @@ func TestUplink(t *testing.T) {
 			{4, "tried", 0, uplinkDown}, {300, "tries", 3, uplinkDown}, {300, "tried", 0, uplinkDown}, {301, "tries", 0, uplinkUp}, {301, "tries", 0, uplinkUp},
 			{302, "silent", 5, uplinkUp}, {302, "silent", 6, uplinkUp}, {306, "silent", 7, uplinkDoubt}, {306, "tries", 4, uplinkDoubt}, {309, "tried", 0, uplinkDown}, {310, "tries", 0, uplinkDown}}},
 		{"down for long", []step{{0, "answer", 1, uplinkUp}, {20, "silent", 2, uplinkUp}, {20, "silent", 3, uplinkUp}, {20, "silent", 4, uplinkDoubt}, {20, "tries", 4, uplinkDoubt},
-			{23, "tried", 0, uplinkDown}, {3600, "tries", 4, uplinkDown}}},
+			{23, "tried", 0, uplinkDown}, {3600, "tries", 4, uplinkDown}, {3603, "tried", 0, uplinkDown}, {3620, "tries", 0, uplinkUp}, {3621, "silent", 5, uplinkUp},
+			{3621, "silent", 6, uplinkUp}, {3622, "silent", 7, uplinkDoubt}, {3622, "tries", 4, uplinkDoubt}, {3625, "tried", 0, uplinkDown}, {3700, "tries", 4, uplinkDown}}},
 		{"a client is quicker than a try", []step{{0, "silent", 2, uplinkUp}, {0, "silent", 3, uplinkUp}, {1, "silent", 4, uplinkDoubt}, {1, "tries", 3, uplinkDoubt},
 			{2, "answer", 9, uplinkUp}, {4, "tried", 0, uplinkUp}}},
 		{"no route", []step{{0, "answer", 1, uplinkUp}, {1, "no route", 2, uplinkDoubt}, {1, "tries", 2, uplinkDoubt}, {1, "tried", 0, uplinkDown}}},
@@ -50,6 +51,7 @@ func TestUplink(t *testing.T) {
 		{"no IPv6", []step{{0, "no route6", 1, uplinkUp}, {0, "no route6", 2, uplinkUp}, {0, "no route6", 3, uplinkUp}, {1, "tries", 0, uplinkUp}}},
 		{"no IPv6 any more", []step{{0, "answer6", 1, uplinkUp}, {1, "no route6", 2, uplinkDoubt}, {1, "tries", 2, uplinkDoubt}, {2, "tried", 0, uplinkDown}}},
 		{"all routes lost", []step{{0, "lost", 0, uplinkUp}, {0, "answer", 1, uplinkUp}, {1, "lost", 0, uplinkDown}, {1, "tries", 1, uplinkDown}, {1, "tried", 0, uplinkDown}, {2, "lost", 0, uplinkDown}, {6, "tries", 1, uplinkDown}, {6, "answer", 1, uplinkUp}}},
+		{"all routes lost for long", []step{{0, "answer", 1, uplinkUp}, {4000, "lost", 0, uplinkDown}, {4001, "tries", 1, uplinkDown}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var u uplink
