@@ -16,7 +16,7 @@ const (
 	avoidTime = 10 * time.Minute
 	// maxAvoided is the limit on such targets; the oldest is dropped.
 	maxAvoided = 256
-	// A gateway that has no route to noIPv6 networks of IPv6 in a row has no IPv6.
+	// A gateway that does not reach noIPv6 networks of IPv6 in a row, because it has no route or gets no answer, has no IPv6.
 	noIPv6 = 3
 )
 
@@ -24,10 +24,10 @@ const (
 // The kernel forwards connections to them, or bridges them to the clients' router: so they do not wait for the gateway, and
 // the client learns what becomes of its SYN.
 type avoided struct {
-	mu         sync.Mutex
-	by         map[netip.AddrPort]avoidance
-	unroutable []netip.Prefix // networks of IPv6 to which the gateway had no route, since it has reached one; at most noIPv6
-	last       time.Time      // when it last had none
+	mu        sync.Mutex
+	by        map[netip.AddrPort]avoidance
+	unreached []netip.Prefix // networks of IPv6 that the gateway has not reached since it has reached one; at most noIPv6
+	last      time.Time      // when it last has not
 }
 
 type avoidance struct {
@@ -47,6 +47,9 @@ func (a *avoided) add(target netip.AddrPort, now time.Time) {
 func (a *avoided) suspect(target netip.AddrPort, begun, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if begun.After(a.last) { // what was late together may have been so by the same chance
+		a.missed(target, now)
+	}
 	x, ok := a.by[target]
 	switch {
 	case !ok || now.Sub(x.since) >= avoidTime:
@@ -64,13 +67,20 @@ func (a *avoided) refused(target netip.AddrPort, refusal *tunnel.Refusal, now ti
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.put(target, avoidance{since: now})
+	if refusal.Type == tunnel.TargetUnroutable {
+		a.missed(target, now)
+	}
+}
+
+// missed records that the gateway has not reached a target, perhaps because it has no IPv6.
+func (a *avoided) missed(target netip.AddrPort, now time.Time) {
 	network, err := target.Addr().Prefix(48)
-	if err != nil || refusal.Type != tunnel.TargetUnroutable { // err: IPv4
+	if err != nil { // IPv4
 		return
 	}
 	a.last = now
-	if len(a.unroutable) < noIPv6 && !slices.Contains(a.unroutable, network) {
-		a.unroutable = append(a.unroutable, network)
+	if len(a.unreached) < noIPv6 && !slices.Contains(a.unreached, network) {
+		a.unreached = append(a.unreached, network)
 	}
 }
 
@@ -79,7 +89,7 @@ func (a *avoided) reached(target netip.AddrPort) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if target.Addr().Is6() {
-		a.unroutable = nil
+		a.unreached = nil
 	}
 	if a.by[target].suspected {
 		delete(a.by, target)
@@ -105,7 +115,7 @@ func (a *avoided) put(target netip.AddrPort, x avoidance) {
 func (a *avoided) has(target netip.AddrPort, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if target.Addr().Is6() && len(a.unroutable) == noIPv6 && now.Sub(a.last) < avoidTime {
+	if target.Addr().Is6() && len(a.unreached) == noIPv6 && now.Sub(a.last) < avoidTime {
 		return true
 	}
 	x, ok := a.by[target]
@@ -133,5 +143,5 @@ func (a *avoided) clear() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	clear(a.by)
-	a.unroutable = nil
+	a.unreached = nil
 }

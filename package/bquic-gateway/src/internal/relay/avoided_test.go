@@ -100,9 +100,18 @@ func TestNoIPv6(t *testing.T) {
 	a.reached(target(9))
 	refused(target(10), tunnel.TargetUnroutable)
 	check("one has been reached by now", false)
+	now = now.Add(time.Minute)
+	a.reached(target(9))
 	for i := range noIPv6 {
-		refused(target(i), tunnel.TargetUnroutable)
+		a.suspect(target(i), now.Add(-time.Second), now)
 	}
+	check("three networks did not answer at the same time", false)
+	for i := range noIPv6 - 1 {
+		begun := now.Add(time.Second)
+		now = begun.Add(time.Second)
+		a.suspect(target(i+noIPv6), begun, now)
+	}
+	check("no network answers", true)
 	a.clear()
 	check("another gateway", false)
 }

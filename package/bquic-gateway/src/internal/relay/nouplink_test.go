@@ -3,6 +3,7 @@
 package relay_test
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -38,6 +39,34 @@ func TestNoUplink(t *testing.T) {
 		node.await("the gateway to have an uplink again", state(relay.StateUp))
 		m.becomes("carried", origin4+":80")
 	}
+}
+
+// TestSilentIPv6 has a gateway whose provider drops IPv6, although it has given the gateway an address and a route. Each server that clients ask for
+// first would cost them a wait.
+func TestSilentIPv6(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.startGateway()
+	m.startRelay(m.config(divert.Redirect))
+	m.becomes("carried", origin4+":80")
+	m.run("gateway", "nft", "table inet provider { chain out { type filter hook output priority 0; ip6 daddr 2001:db8::/32 tcp dport 80 drop; }; }")
+	for i := range 20 {
+		server := fmt.Sprintf("2001:db8:%d::1", i)
+		m.ip("origin", "-6 addr add "+server+"/128 dev eth0 nodad")
+		m.ip("gateway", "-6 route add "+server+" via "+origin6)
+		switch way := m.way("[" + server + "]:80"); way {
+		case "forwarded":
+			if way := m.way(origin4 + ":80"); way != "carried" {
+				t.Errorf("by IPv4: %s", way)
+			}
+			return
+		case "direct":
+		default:
+			t.Fatalf("%s: %s", server, way)
+		}
+	}
+	t.Error("connections by IPv6 still wait for the gateway")
 }
 
 // TestNoPlace has a gateway with one place. While it is taken, the kernel forwards new connections, which would wait for a refusal, and the
