@@ -41,6 +41,29 @@ func TestNoUplink(t *testing.T) {
 	}
 }
 
+// TestNoUplinkUDP has a client that goes on sending while the gateway loses its uplink, as a telephone does that registers with its provider. Its
+// flow goes on by the kernel.
+func TestNoUplinkUDP(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.greetUDP(5060)
+	m.startGateway()
+	c := m.config(divert.Redirect)
+	c.UDPPorts = []divert.Ports{{First: 5060, Last: 5060}}
+	m.startRelay(c)
+	m.becomes("carried", origin4+":80")
+	flow := m.udp(origin4 + ":5060")
+	if way := m.ask(flow, "with an uplink"); way != "carried" {
+		t.Fatalf("with an uplink: %s", way)
+	}
+	m.ip("gateway", "rule add pref 10 iif lo to 203.0.113.0/24 table 78", "route add unreachable default table 78")
+	m.becomes("forwarded", origin4+":80")
+	if way := m.ask(flow, "without an uplink"); way != "forwarded" {
+		t.Errorf("without an uplink: %s", way)
+	}
+}
+
 // TestSilentIPv6 has a gateway whose provider drops IPv6, although it has given the gateway an address and a route. Each server that clients ask for
 // first would cost them a wait.
 func TestSilentIPv6(t *testing.T) {

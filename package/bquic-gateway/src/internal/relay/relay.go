@@ -317,6 +317,7 @@ func (r *Relay) control(ctx context.Context, d *divert.Diverter, failed <-chan e
 		}
 		take, now := r.gateways.works(), time.Now()
 		overtaken := d.Precede()
+		r.flows.leave()
 		if !take {
 			next = now
 		} else if !now.Before(next) {

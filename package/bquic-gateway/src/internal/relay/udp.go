@@ -20,6 +20,7 @@ import (
 	"bquic/internal/divert"
 	"bquic/internal/processor"
 	"bquic/internal/tunnel"
+	"bquic/internal/upstream"
 )
 
 const (
@@ -49,6 +50,8 @@ type flows struct {
 // A flow holds the datagrams that arrived before its tunnel was open.
 type flow struct {
 	pair
+	session *session
+	stop    context.CancelFunc
 	tunnel  *tunnel.Flow // nil until it is open; guarded by flows.mu, like waiting
 	waiting []*divert.Packet
 }
@@ -82,7 +85,8 @@ func (f *flows) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 		f.by = make(map[pair]*flow)
 		f.clients = make(map[netip.Prefix]int)
 	}
-	fl := &flow{pair: key, waiting: []*divert.Packet{p}}
+	ctx, stop := context.WithCancel(ctx)
+	fl := &flow{pair: key, session: s, stop: stop, waiting: []*divert.Packet{p}}
 	f.by[key] = fl
 	if len(f.by) == 1 {
 		f.relay.load.wake()
@@ -91,6 +95,7 @@ func (f *flows) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 	f.total.Add(1)
 	s.enter()
 	wg.Go(func() {
+		defer stop()
 		defer s.release()
 		err := f.carry(ctx, s, fl)
 		f.end(fl)
@@ -124,6 +129,18 @@ func (f *flows) end(fl *flow) {
 	f.mu.Unlock()
 	for _, p := range waiting {
 		f.relay.diverter.Decide(p, divert.Pass)
+	}
+}
+
+// leave ends the flows by gateways that do not reach the Internet. A client that goes on sending, such as a telephone, would keep such a flow
+// for as long. Its next datagram begins another one, by another gateway or by the kernel.
+func (f *flows) leave() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, fl := range f.by {
+		if fl.session.state() == upstream.NoUplink {
+			fl.stop()
+		}
 	}
 }
 
