@@ -59,6 +59,27 @@ func TestFlowLimits(t *testing.T) {
 	}
 }
 
+// TestFlowsOfSmallRouter has a router whose memory holds few connections. There are no more flows than that.
+func TestFlowsOfSmallRouter(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greetUDP(53)
+	m.startGateway()
+	c := m.config(divert.Redirect)
+	c.UDPPorts = []divert.Ports{{First: 53, Last: 53}}
+	c.Limit = 3
+	m.startRelay(c)
+	for i := range 2 * c.Limit {
+		want := "carried"
+		if i >= c.Limit {
+			want = "forwarded"
+		}
+		if way := m.ask(m.udp(origin4+":53"), fmt.Sprint("flow ", i)); way != want {
+			t.Errorf("the flow %d: %s", i, way)
+		}
+	}
+}
+
 // TestNoPort checks that the relay has no UDP port to which others can send.
 func TestNoPort(t *testing.T) {
 	t.Parallel()

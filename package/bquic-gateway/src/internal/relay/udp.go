@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// A flow takes about 15 KB.
+	// A flow takes about 15 KB, and a file descriptor: there are no more than Config.Limit allows connections.
 	maxFlows = 1024
 	// The limit for one client, so that it cannot take all flows.
 	maxClientFlows = 128
@@ -73,7 +73,7 @@ func (f *flows) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 		fl.waiting = append(fl.waiting, p)
 		return divert.Hold
 	}
-	if f.relay.load.takes() == processor.Nothing || len(f.by) >= maxFlows || f.clients[client] >= maxClientFlows ||
+	if f.relay.load.takes() == processor.Nothing || len(f.by) >= min(maxFlows, f.relay.now.Load().Limit) || f.clients[client] >= maxClientFlows ||
 		f.avoided.has(p.Target, time.Now()) {
 		return divert.Pass
 	}
