@@ -24,6 +24,7 @@ import (
 
 func (r *Relay) accept(ctx context.Context, l *net.TCPListener, wg *sync.WaitGroup) {
 	var failed complaint
+	keepAlive := sparing()
 	for {
 		client, err := l.AcceptTCP()
 		if ctx.Err() != nil {
@@ -40,7 +41,7 @@ func (r *Relay) accept(ctx context.Context, l *net.TCPListener, wg *sync.WaitGro
 		wg.Go(func() {
 			stop := context.AfterFunc(ctx, func() { tunnel.Reset(client) })
 			defer stop()
-			_ = client.SetKeepAliveConfig(tunnel.Sparing)
+			_ = client.SetKeepAliveConfig(keepAlive)
 			tunnel.ResetAtEnd(client)
 			tunnel.KeepUrgent(client)
 			target, err := r.now.Load().targetOf(client)

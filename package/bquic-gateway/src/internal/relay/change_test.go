@@ -40,6 +40,22 @@ func (e *echoed) says(text string) {
 	}
 }
 
+// TestConntrackForgets has a node whose operator has told conntrack to forget idle connections soon, to save memory. Carried ones go on, as without
+// a relay.
+func TestConntrackForgets(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		t.Parallel()
+		m := newMesh(t)
+		m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+		m.startGateway()
+		m.run("node", "sysctl", "-qw", "net.netfilter.nf_conntrack_tcp_timeout_established=4")
+		conn := m.echo(m.startRelay(m.config(mode)), origin4+":81")
+		conn.says("before")
+		time.Sleep(10 * time.Second)
+		conn.says("after a pause")
+	})
+}
+
 func (m *mesh) becomes(way, target string) {
 	m.t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {

@@ -9,13 +9,18 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"bquic/internal/divert"
 	"bquic/internal/special"
+	"bquic/internal/tunnel"
 )
 
 // never lists the prefixes that are never taken: private, local and other special ones.
@@ -45,6 +50,20 @@ func listen(ctx context.Context, s *settings) ([]*net.TCPListener, error) {
 		listeners = append(listeners, l.(*net.TCPListener))
 	}
 	return listeners, nil
+}
+
+// sparing returns tunnel.Sparing, or what asks sooner: an operator may have told conntrack to forget idle connections sooner. The node would
+// then forward the rest of a carried one to its target, which does not know it.
+func sparing() net.KeepAliveConfig {
+	config := tunnel.Sparing
+	text, _ := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_established")
+	if seconds, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+		all := config.Idle + time.Duration(config.Count)*config.Interval // a client may be away for as long
+		config.Idle = min(config.Idle, max(time.Duration(seconds/2), 1)*time.Second)
+		config.Interval = min(config.Interval, config.Idle)
+		config.Count = min(int((all-config.Idle)/config.Interval), 127) // MAX_TCP_KEEPCNT
+	}
+	return config
 }
 
 var errNotTaken = errors.New("connected to the relay's own port")
