@@ -109,7 +109,7 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, befo
 		return nil, true
 	}
 	if err == nil {
-		s.last.Store(&to)
+		s.opened(to)
 		r.avoided.reached(to.target)
 		r.carried.now.Add(1)
 		defer r.carried.now.Add(-1)

@@ -359,6 +359,29 @@ func TestTakenOver(t *testing.T) {
 	}
 }
 
+// TestLastTargetGone is like TestTakenOver, after a connection to a server that has gone since. It tells nothing about the gateway.
+func TestLastTargetGone(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+	m.startGateway()
+	node := m.startRelay(m.config(divert.Redirect))
+	carried := m.echo(node, origin4+":81")
+	carried.says("before")
+	m.echo(node, m.servers(1, ":81")[0]).says("and goodbye")
+	m.ip("origin", "addr del 203.0.113.10/24 dev eth0")
+	m.run("gateway", "nft", `table inet cut {
+		chain in { type filter hook prerouting priority -400; udp dport 443 drop; }
+		chain out { type filter hook postrouting priority 400; udp sport 443 drop; }
+	}`)
+	if err := sendAll(carried.TCPConn, []byte("unheard")); err != nil {
+		t.Fatal(err)
+	}
+	if err := receiveReset(carried.TCPConn); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestOriginKilled checks that when its origin is killed, a client sees the same as
 // without a relay: a FIN, or a reset if the origin had not read everything.
 func TestOriginKilled(t *testing.T) {

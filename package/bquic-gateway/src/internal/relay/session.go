@@ -12,10 +12,10 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -40,6 +40,8 @@ const (
 	// rivals is how many connections, each from its own port, race for a place if a gateway has several places: where flows
 	// are spread over several paths, all of them take the slowest one in one case of 16 or fewer.
 	rivals = 4
+	// maxWays is how many targets are remembered that a gateway has reached: the last one may be gone when it is needed.
+	maxWays = 4
 	// fullTime is how long new connections go by other gateways than one that had no place for a connection, or direct.
 	fullTime = 10 * time.Second
 )
@@ -52,13 +54,14 @@ type session struct {
 	conn     *quic.Conn
 	http     *http3.ClientConn
 	since    time.Time
-	changed  func()              // called when the state has changed
-	woken    chan struct{}       // signals the end of a rest
-	last     atomic.Pointer[way] // of the last connection that the gateway has opened; nil: none
+	changed  func()        // called when the state has changed
+	woken    chan struct{} // signals the end of a rest
 
 	mu      sync.Mutex
 	health  *upstream.Session
 	refused time.Time // when the gateway last had no place for a connection
+	ways    []way     // of the last connections that the gateway has opened, to different targets; the latest last
+	tried   int       // how many times reach has tried one of them
 }
 
 // newSession takes ownership of a connection. It calls changed for each change of state
@@ -280,12 +283,28 @@ type way struct {
 	forward expectation
 }
 
-// reach finds out whether the last target can be reached without the gateway, to tell a gateway that is gone from a
+// opened records that the gateway has opened a connection.
+func (s *session) opened(w way) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ways = append(slices.DeleteFunc(s.ways, func(other way) bool { return other.target == w.target }), w)
+	s.ways = s.ways[max(len(s.ways)-maxWays, 0):]
+}
+
+// reach finds out whether one of the last targets, each time another one, can be reached without the gateway, to tell a gateway that is gone from a
 // path that is: only in the first case do connections gain from a reset. A refusal shows it, too. Datagrams need no
 // reset; without any other connection the relay forwards them as soon as their session has ended.
 func (s *session) reach() {
+	s.mu.Lock()
+	var w way
+	known := len(s.ways)
+	if known > 0 {
+		w = s.ways[known-1-s.tried%known]
+		s.tried++
+	}
+	s.mu.Unlock()
 	ok := true
-	if w := s.last.Load(); w != nil {
+	if known > 0 {
 		ctx, cancel := context.WithTimeout(s.conn.Context(), upstream.CloseAfter)
 		defer cancel()
 		d := net.Dialer{Control: w.forward.control}
