@@ -109,8 +109,7 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, befo
 		return nil, true
 	}
 	if err == nil {
-		s.opened(to)
-		r.avoided.reached(to.target)
+		r.opened(s, to)
 		r.carried.now.Add(1)
 		defer r.carried.now.Add(-1)
 		r.carried.total.Add(1)
@@ -148,6 +147,15 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, befo
 	return first, false
 }
 
+// opened records that a gateway reaches the target of a connection.
+func (r *Relay) opened(s *session, to way) {
+	s.opened(to)
+	r.avoided.reached(to.target)
+	if to.forward.session.Arm() == proof.Direct { // this node has not reached it
+		r.comparison.reached(to.target.Addr(), false)
+	}
+}
+
 // connect connects to the target directly, by the route on which the kernel would have forwarded the connection. done says
 // that the connection is finished. It is not if the target could not be reached within a time, unless that is 0.
 // connect then returns the data that was read from the client.
@@ -164,8 +172,8 @@ func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, 
 	}
 	conn, err := d.DialContext(ctx, "tcp", to.target.String())
 	reached := err == nil || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET)
-	if within > 0 {
-		r.comparison.reached(to.target.Addr(), reached)
+	if within > 0 && reached {
+		r.comparison.reached(to.target.Addr(), true)
 	}
 	if begun != nil {
 		early, _, gone := begun.stop()

@@ -34,8 +34,8 @@ const (
 	lookAtProof = time.Minute
 	keepProof   = time.Hour
 	// A connection that was drawn to go direct and has not reached its server within reachTime is carried. If maxLost in a row, to
-	// different servers, have not, this node seems to have no way out of its own: an exit may translate only clients' addresses. None is
-	// then drawn for minPause, and twice as long each further time.
+	// different servers, have not, and a gateway reached these, this node seems to have no way out of its own: an exit may translate only
+	// clients' addresses. None is then drawn for minPause, and twice as long each further time.
 	maxLost   = 6
 	reachTime = 10 * time.Second
 )
@@ -109,7 +109,7 @@ func (c *comparison) ownWay(server netip.Addr) *ownWay {
 	return &c.own[1]
 }
 
-// reached records whether a connection that was drawn to go direct has reached its server.
+// reached records whether a connection that was drawn to go direct has reached its server. If not, a gateway has.
 func (c *comparison) reached(server netip.Addr, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,7 +118,7 @@ func (c *comparison) reached(server netip.Addr, ok bool) {
 		*own = ownWay{}
 		return
 	}
-	if own.lost == server { // it may be down, and its clients try again and again
+	if own.lost == server { // its clients may try again and again
 		return
 	}
 	own.lost = server

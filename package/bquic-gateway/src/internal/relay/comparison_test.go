@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -367,5 +368,32 @@ func TestNoWayOut(t *testing.T) {
 		if way := m.way(target); way != "carried" {
 			t.Fatalf("a connection to %s: %s", target, way)
 		}
+	}
+}
+
+// TestServersDown has a client that looks for servers which are not there, as file sharing does. They say nothing about the node's own way out.
+func TestServersDown(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.run("gateway", "sysctl", "-qw", "net.ipv4.icmp_ratelimit=0")
+	m.run("gateway", "nft", `table inet gone {
+		chain forward { type filter hook forward priority 0; ip daddr 203.0.113.64/26 reject with icmp host-unreachable; }
+		chain out { type filter hook output priority 0; ip daddr 203.0.113.64/26 reject with icmp host-unreachable; }
+	}`)
+	m.startGateway()
+	c := m.config(divert.Redirect)
+	c.ControlShare = relay.MaxControlShare
+	node := m.startRelay(c)
+	const servers = 40
+	for i := range servers {
+		if conn, err := m.dial(fmt.Sprintf("203.0.113.%d:80", 64+i)); err == nil { // otherwise it has failed already
+			defer conn.Close()
+		}
+	}
+	node.await("all connections to have failed", func(f figures) bool {
+		return f.Relay.Direct.Total >= servers && f.Relay.Clients[0].Connections == 0
+	})
+	if strings.Contains(node.log.String(), "reach no server") {
+		t.Error("none is drawn any more, because some servers are down")
 	}
 }
