@@ -85,3 +85,33 @@ func TestOneServer(t *testing.T) {
 		t.Error("one server cannot be reached, and no connection goes direct")
 	}
 }
+
+// TestClockAhead: a router boots with a clock that is ten years ahead, until a time server has set it. The week is not lost.
+func TestClockAhead(t *testing.T) {
+	dir := t.TempDir()
+	start := func() *comparison {
+		return newComparison(&settings{Config: Config{ControlShare: MaxControlShare, Fixed: Fixed{StateDir: dir}}}, slog.New(slog.DiscardHandler))
+	}
+	client, server := netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("192.0.2.1")
+	now, ahead := time.Now(), 10*365*24*time.Hour
+	kept := start()
+	s := kept.join(now, client, server, false)
+	kept.proof.Record(s.Ticket(), proof.Outcome{Bytes: 1000, First: time.Second, Wait: time.Second})
+	kept.changed = true
+	kept.keep()
+
+	c := start()
+	c.restore()
+	c.join(now.Add(ahead), client, server, false)
+	if o := c.report().Overall; o.Carried+o.Direct != 0 {
+		t.Fatalf("by the wrong clock, there are %+v", o)
+	}
+	c.follow(time.Minute)
+	if o := c.report().Overall; o.Carried+o.Direct != 0 {
+		t.Errorf("the clock was hardly set, and there are %+v", o)
+	}
+	c.follow(-ahead)
+	if o := c.report().Overall; o.Carried+o.Direct != 1 {
+		t.Errorf("by the right clock, there are %+v", o)
+	}
+}

@@ -33,6 +33,8 @@ const (
 	// often it writes the state file: flash lasts for about 100,000 writes.
 	lookAtProof = time.Minute
 	keepProof   = time.Hour
+	// clockSet is by how much the clock must be set for the file to be read again. Routers boot with a clock that is years ahead, or behind.
+	clockSet = time.Hour
 	// A connection that was drawn to go direct and has not reached its server within reachTime is carried. If maxLost in a row, to
 	// different servers, have not, and a gateway reached these, this node seems to have no way out of its own: an exit may translate only
 	// clients' addresses. None is then drawn for minPause, and twice as long each further time.
@@ -177,13 +179,12 @@ func (c *comparison) report() proof.Report {
 
 // run restores the state, then checks and writes it periodically until ctx ends.
 func (c *comparison) run(ctx context.Context) {
-	if err := c.restore(); err != nil {
-		c.logger.Warn("the comparison with direct connections starts again from nothing", "error", err)
-	}
+	c.restore()
 	c.look()
 	tick := time.NewTicker(lookAtProof)
 	defer tick.Stop()
 	kept := time.Now()
+	before := kept
 	for {
 		select {
 		case <-ctx.Done():
@@ -191,11 +192,21 @@ func (c *comparison) run(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
+		now := time.Now()
+		c.follow(now.Round(0).Sub(before.Round(0)) - now.Sub(before))
+		before = now
 		c.look()
-		if time.Since(kept) >= keepProof {
-			kept = time.Now()
+		if now.Sub(kept) >= keepProof {
+			kept = now
 			c.keep()
 		}
+	}
+}
+
+// follow reads the file again if the clock was set. By a wrong clock, its days were long ago, or to come.
+func (c *comparison) follow(set time.Duration) {
+	if set.Abs() >= clockSet {
+		c.restore()
 	}
 }
 
@@ -216,7 +227,13 @@ func (c *comparison) look() {
 	}
 }
 
-func (c *comparison) restore() error {
+func (c *comparison) restore() {
+	if err := c.read(); err != nil {
+		c.logger.Warn("the comparison with direct connections starts again from nothing", "error", err)
+	}
+}
+
+func (c *comparison) read() error {
 	if c.file == "" {
 		return nil
 	}
