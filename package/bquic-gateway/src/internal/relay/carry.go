@@ -18,8 +18,10 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 
+	"bquic/internal/divert"
 	"bquic/internal/proof"
 	"bquic/internal/tunnel"
+	"bquic/internal/upstream"
 )
 
 func (r *Relay) accept(ctx context.Context, l *net.TCPListener, wg *sync.WaitGroup) {
@@ -100,8 +102,10 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, befo
 	if err != nil {
 		return before, false
 	}
+	answered := r.wait(s, str, to)
 	early := readEarly(client, before, str, c.timing)
 	err = s.answer(str)
+	answered()
 	first, sent, gone := early.stop()
 	if gone != nil {
 		tunnel.Cancel(str, http3.ErrCodeRequestCanceled)
@@ -145,6 +149,19 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, befo
 		}
 	})
 	return first, false
+}
+
+// wait gives the gateway more time to answer where this node has no route to the target. Whether it answers at all is asked as soon as for other
+// targets. The caller must call answered.
+func (r *Relay) wait(s *session, str *http3.RequestStream, to way) (answered func()) {
+	if !r.stranded(to.forward.bridged) || divert.Leaves(to.target.Addr(), 0) != 0 {
+		return func() {}
+	}
+	_ = str.SetDeadline(time.Now().Add(reachTime))
+	late := time.AfterFunc(answerTimeout, func() {
+		s.tell(func(h *upstream.Session, _ time.Time) upstream.Do { return h.Unanswered(upstream.Carry) })
+	})
+	return func() { late.Stop() }
 }
 
 // opened records that a gateway reaches the target of a connection.

@@ -285,7 +285,7 @@ func (c *comparison) keep() {
 
 // draw decides whether a new connection is carried or goes direct. A connection of a known session follows the session.
 func (r *Relay) draw(p *divert.Packet, now time.Time) *proof.Session {
-	if r.stranded(p) { // there is no direct route to compare with
+	if r.stranded(p.Bridge != 0) { // there is no direct route to compare with
 		return nil
 	}
 	return r.comparison.join(now, p.Client.Addr(), p.Target.Addr(), r.load.fills())

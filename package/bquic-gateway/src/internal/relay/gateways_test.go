@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -469,6 +470,58 @@ func TestMute(t *testing.T) {
 				t.Errorf("the new one is %s", s.state())
 			}
 		})
+	}
+}
+
+// TestLateAnswer has a server that answers late, for example because a packet to it was lost. Where only a gateway reaches it, its client waits as
+// without a relay.
+func TestLateAnswer(t *testing.T) {
+	t.Parallel()
+	one := newPuppet(t)
+	b := newBench(t, InOrder(one.address), one)
+	s := b.awaitUse(one)
+	one.will(func(w http.ResponseWriter, r *http.Request) {
+		if r.Host == tunnel.ProbeTarget {
+			fine(w, r)
+			return
+		}
+		time.Sleep(2 * answerTimeout)
+		w.WriteHeader(http.StatusOK)
+		if str, err := w.(http3.HTTPStreamer).HTTPStream(); err == nil {
+			_, _ = io.WriteString(str, "late")
+			str.Close()
+		}
+	})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	phone, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan string, 1)
+	go func() {
+		text, _ := io.ReadAll(phone)
+		phone.Close()
+		got <- string(text)
+	}()
+	var from client
+	r := &Relay{logger: slog.New(slog.DiscardHandler)}
+	r.now.Store(&settings{Config: Config{Fixed: Fixed{Bridge: BridgeAll}}})
+	here := netip.MustParseAddrPort("127.0.0.1:9") // to which no route leads by a device
+	to := way{here, expectation{bridged: true}}
+	if _, done := r.carry(t.Context(), s, accepted.(*net.TCPConn), nil, to, &from, new(comparing)); !done {
+		t.Error("the relay did not wait")
+	}
+	accepted.Close()
+	if text := <-got; text != "late" {
+		t.Errorf("the client got %q", text)
 	}
 }
 

@@ -235,7 +235,7 @@ func (r *Relay) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 	if p.UDP {
 		return r.flows.decide(ctx, p, wg)
 	}
-	able := r.load.takes() == processor.All && r.room() && (r.gateways.room() || r.stranded(p) && r.gateways.works())
+	able := r.load.takes() == processor.All && r.room() && (r.gateways.room() || r.stranded(p.Bridge != 0) && r.gateways.works())
 	if able && p.Bridge == 0 && !r.diverter.Alike(p) {
 		r.apart.Add(1)
 		return divert.Pass
@@ -270,10 +270,8 @@ func (r *Relay) routeBridged(p *divert.Packet) bool {
 	return true
 }
 
-// stranded reports whether only gateways may reach the target of a connection.
-func (r *Relay) stranded(p *divert.Packet) bool {
-	return p.Bridge != 0 && r.now.Load().Bridge == BridgeAll
-}
+// stranded reports whether this node may have no route to the target of a connection.
+func (r *Relay) stranded(bridged bool) bool { return bridged && r.now.Load().Bridge == BridgeAll }
 
 // room reports whether another TCP connection may be taken.
 func (r *Relay) room() bool {
