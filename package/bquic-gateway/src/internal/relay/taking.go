@@ -235,7 +235,7 @@ func (r *Relay) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 	if p.UDP {
 		return r.flows.decide(ctx, p, wg)
 	}
-	able := r.load.takes() == processor.All && r.room() && (r.gateways.room() || r.stranded(p.Bridge != 0) && r.gateways.works())
+	able := r.load.takes() == processor.All && r.room() && r.gateways.room()
 	if able && p.Bridge == 0 && !r.diverter.Alike(p) {
 		r.apart.Add(1)
 		return divert.Pass
