@@ -28,6 +28,9 @@ import (
 	"bquic/internal/tunnel"
 )
 
+// keepAlive is when a PING is sent while nothing arrives, as browsers do: a response may take longer than quic-go's idle timeout of 30 s.
+const keepAlive = 15 * time.Second
+
 // Options say how to load. The zero value of a field selects the default.
 type Options struct {
 	Profile profile.Profile
@@ -94,7 +97,7 @@ func Fetch(ctx context.Context, rawURL string, w io.Writer, o Options) (*Result,
 	transport := &quic.Transport{Conn: socket, ConnectionIDLength: tunnel.ConnectionIDLength}
 	defer transport.Close()
 
-	conf := &quic.Config{Burst: o.Profile.Burst, MaxIncomingStreams: -1}
+	conf := &quic.Config{Burst: o.Profile.Burst, MaxIncomingStreams: -1, KeepAlivePeriod: keepAlive}
 	if o.Qlog != nil {
 		conf.Tracer = trace.ToFile(o.Qlog)
 		addrs = addrs[:1]

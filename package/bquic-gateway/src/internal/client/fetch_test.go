@@ -71,6 +71,30 @@ func TestZone(t *testing.T) {
 	}
 }
 
+// TestSlowResponse has a response that takes longer than a connection may be idle.
+func TestSlowResponse(t *testing.T) {
+	own, _, err := cert.LoadOrCreate(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	const idle = 5 * time.Second // quic-go expects no peer to want less
+	server := &http3.Server{
+		TLSConfig:  &tls.Config{Certificates: []tls.Certificate{own}},
+		QUICConfig: &quic.Config{MaxIdleTimeout: idle},
+		Handler:    http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(idle + 2*time.Second) }),
+	}
+	go func() { _ = server.Serve(socket) }()
+	defer server.Close()
+	if res, err := Fetch(t.Context(), "https://"+socket.LocalAddr().String()+"/", io.Discard, Options{Insecure: true}); err != nil || res.Status != http.StatusOK {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
 // TestAddresses checks that a host is reached at the first of its addresses that answers, and that one that has
 // answered, even by a wrong key, is not given up.
 func TestAddresses(t *testing.T) {
