@@ -34,7 +34,7 @@ static struct airtime_station {
 	uint16_t original;	/* weight to restore; 0: not seen yet */
 	uint16_t now;		/* weight in the kernel */
 	bool refused;		/* the kernel refused the last weight, and that has been logged */
-	bool dumped;		/* in the last dump */
+	unsigned missed;	/* dumps since the last one with it */
 	struct effect_client watched;
 } stations[POLICY_CLIENTS_MAX];
 
@@ -165,7 +165,7 @@ static void on_station(void *data, const struct nl80211_station *seen)
 	if (id == POLICY_NONE || w->station[id].ifindex != reading)
 		return;
 	station = &stations[id];
-	station->dumped = true;
+	station->missed = 0;
 	if (!station->original || station->associated_at != seen->associated_at) {
 		take_over(station, seen);
 	} else if (station->now != seen->weight) {
@@ -200,16 +200,16 @@ static int read_stations(struct wifirr *w)
 	int rc = 0;
 
 	for (id = 0; id < POLICY_CLIENTS_MAX; id++)
-		stations[id].dumped = false;
+		stations[id].missed++;
 	while (rc == 0 && (reading = wifi_stations_served(&place))) {
 		rc = nl80211_get_stations(&nl, reading, on_station, w);
 		if (rc < 0 && errno == ENODEV && reading != w->ifindex)
 			rc = 0;
 	}
 	if (rc == 0) {
-		/* nothing is queued for a station that has left */
+		/* nothing is queued for a station that has left; of one dump, another's leaving may have left it out */
 		for (id = 0; id < POLICY_CLIENTS_MAX; id++)
-			if (!stations[id].dumped)
+			if (stations[id].missed > 1)
 				w->station[id].waiting = 0;
 	} else if (errno != EINTR) {
 		logmsg(LOG_INFO, "%s: list of stations: %s", w->config.device, nl.error);

@@ -16,6 +16,7 @@
 
 #define PREFIX RUN_DIR "/phy"
 #define LEASE_SIZE 2048
+#define WEIGHT_TRIES 10
 
 /* One item per line: "rts WIPHY N", "weights WIPHY ACTIVE WAITING", "windows DEVICE". */
 int lease_write(int lock, const struct lease *lease)
@@ -45,6 +46,7 @@ struct weights {
 	struct nl80211 *nl, dump;
 	uint32_t wiphy;
 	unsigned active, waiting, count;
+	bool found;
 	int served[NL80211_SERVED_MAX], ifindex, result;
 };
 
@@ -53,8 +55,9 @@ static void give_weight(void *data, const struct nl80211_station *s)
 	char buf[NL80211_REQUEST_SIZE] NL80211_ALIGNED;
 	struct weights *g = data;
 
-	if (!s->weight || !policy_weight_possible(s->weight, g->active, g->waiting))
+	if (!s->weight || s->weight == NL80211_WEIGHT_DEFAULT || !policy_weight_possible(s->weight, g->active, g->waiting))
 		return;
+	g->found = true;
 	if (nl80211_talk(g->nl, nl80211_weight(g->nl, buf, g->ifindex, s->mac, NL80211_WEIGHT_DEFAULT), NULL, NULL) < 0 &&
 	    errno != ENOENT)
 		g->result = -1;
@@ -77,10 +80,14 @@ static int restore_weights(struct nl80211 *nl, uint32_t wiphy, unsigned active, 
 	g = (struct weights){ .nl = nl, .wiphy = wiphy, .active = active, .waiting = waiting };
 	if (nl80211_open(&g.dump) < 0 || nl80211_get_interfaces(nl, note_interface, &g) < 0)
 		g.result = -1;
-	for (unsigned i = 0; i < g.count; i++) {
+	for (unsigned i = 0, tries = 0; i < g.count; i++) {
 		g.ifindex = g.served[i];
+		g.found = false;
 		if (nl80211_get_stations(&g.dump, g.ifindex, give_weight, &g) < 0)
 			g.result = -1;
+		/* a list that one leaves meanwhile lacks another */
+		if (g.found && tries++ < WEIGHT_TRIES)
+			i--;
 	}
 	nl80211_close(&g.dump);
 	return g.result;

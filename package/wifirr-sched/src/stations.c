@@ -188,6 +188,7 @@ uint16_t station_add(struct wifirr *w, const struct addr *addr, enum station_sou
 	if (id != POLICY_NONE) {
 		w->station[id].sources |= source;
 		w->station[id].marked &= ~source;
+		w->station[id].missed = false;
 		return id;
 	}
 	if (w->policy.clients == POLICY_CLIENTS_MAX && !make_room(w)) {
@@ -236,8 +237,10 @@ static void forget(struct wifirr *w, uint16_t id, unsigned mask)
 	policy_set_flags(&w->policy, id, exemption(w, s));
 }
 
-void station_sweep(struct wifirr *w, enum station_source source)
+bool station_sweep(struct wifirr *w, enum station_source source)
 {
+	bool again = false;
+
 	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++) {
 		struct station *s = &w->station[id];
 
@@ -246,12 +249,18 @@ void station_sweep(struct wifirr *w, enum station_source source)
 		forget(w, id, s->also_marked);
 		if (!(s->marked & source))
 			continue;
+		/* the kernel counts places in a list: if another one leaves while it is read, one is left out */
+		if (!(s->sources & ~s->marked) && !s->missed) {
+			s->missed = again = true;
+			continue;
+		}
 		st.refresh |= s->also_used;	/* its other addresses may still exist */
 		s->marked &= ~source;
 		s->sources &= ~source;
 		if (!s->sources)
 			station_drop(w, id);
 	}
+	return again;
 }
 
 /* Copies the attribute into data if it has exactly size bytes. */
@@ -459,7 +468,7 @@ void stations_refresh(struct wifirr *w)
 	if (rc < 0)
 		st.refresh = true;	/* incomplete: drop no client, try again */
 	else
-		station_sweep(w, sources);
+		st.refresh |= station_sweep(w, sources);
 }
 
 int stations_start(struct wifirr *w, char *reason, size_t size)

@@ -23,7 +23,7 @@
 
 static struct nl80211 request, events;
 static struct watch events_watch, timer_watch;
-static bool unauthorized_seen;
+static bool doubtful;		/* what the last list has shown may soon change */
 static struct nl80211_interface own;	/* the device */
 
 /* The radio's interfaces that matter here. */
@@ -40,7 +40,7 @@ static void on_station_known(void *data, const struct nl80211_station *seen)
 	uint16_t id;
 
 	if (!seen->authorized) {
-		unauthorized_seen = true;
+		doubtful = true;
 		return;
 	}
 	id = station_add(w, &addr, STATION_NL80211);
@@ -84,7 +84,7 @@ void wifi_stations_resync(struct wifirr *w)
 		look_again(LOOK_AGAIN_FIRST_MS);
 		return;
 	}
-	unauthorized_seen = false;
+	doubtful = false;
 	interface_count = 0;
 	if (nl80211_get_interface(&request, w->ifindex, &now) == 0)
 		own = now;	/* channels change */
@@ -97,14 +97,14 @@ void wifi_stations_resync(struct wifirr *w)
 			rc = at->ifindex == w->ifindex ? rc : 0;	/* the interface has just vanished */
 	}
 	if (rc == 0) {
-		station_sweep(w, STATION_NL80211);
+		doubtful |= station_sweep(w, STATION_NL80211);
 	} else if (errno == ENODEV) {
 		return;
 	} else {
 		logmsg(LOG_DEBUG, "%s: list of stations: %s", w->config.device, request.error);
-		unauthorized_seen = true;
+		doubtful = true;
 	}
-	if (unauthorized_seen)
+	if (doubtful)
 		look_again(LOOK_AGAIN_MS);
 }
 

@@ -96,6 +96,7 @@ struct station {
 	uint64_t bytes_before, received_before;	/* device.c: values at the last tick */
 	bool backed;			/* backend.c: the backend knows the station */
 	uint8_t marked;			/* stations.c: sources that have yet to confirm it */
+	bool missed;			/* stations.c: the last list lacked it */
 	uint64_t last_demand;		/* ms */
 };
 
@@ -244,9 +245,12 @@ void station_seen(struct wifirr *w, uint16_t id, int ifindex, bool neighbour);
 void stations_exempt(struct wifirr *w);
 /* Returns the id of the station that has the address, as its key or beside it; POLICY_NONE: unknown. */
 uint16_t station_find(const struct wifirr *w, const struct addr *addr);
-/* To resynchronise a source after lost events: mark all stations, add those that a dump shows, sweep the rest. */
+/*
+ * To resynchronise a source after lost events: mark all stations, add those that a dump shows, sweep the rest.
+ * True: some that were missing for the first time are still there.
+ */
 void station_mark(struct wifirr *w, enum station_source source);
-void station_sweep(struct wifirr *w, enum station_source source);
+bool station_sweep(struct wifirr *w, enum station_source source);
 
 struct addr addr_mac(const uint8_t mac[6]);
 int addr_parse(struct addr *addr, const char *text);

@@ -56,7 +56,9 @@ static bool no_channel;			/* the second access point has not started yet */
 static bool links;			/* the second access point has links */
 static unsigned vlans;			/* of the first access point */
 static bool vlan;			/* its clients are in the first of these */
-static uint16_t weight;			/* of each client */
+static uint16_t weights[CLIENTS];	/* of the clients of each access point */
+static uint8_t weighed;			/* whose is to be set */
+static unsigned left_out;		/* lists that lack the last client, as another one has left while they were read */
 static uint16_t own_window[POINTS];	/* CWmin, slots */
 static unsigned larger_tried;		/* how often it was to set a larger one */
 static int queue_errno, rts_errno;	/* refuse */
@@ -65,11 +67,16 @@ static bool no_interfaces;		/* the list of them is refused */
 static uint32_t rts;
 
 /* hostapd. */
-static unsigned announced[POINTS];	/* wmm_ac_be_cwmin */
-static struct { unsigned point, window; } message[POINTS * MESSAGES];	/* those that wait for it; window: 0: of other traffic */
+enum { BE_MIN, BE_MAX, BK_MIN, BK_MAX, PARAMETERS };
+static const char *const set[PARAMETERS] = { "SET wmm_ac_be_cwmin ", "SET wmm_ac_be_cwmax ", "SET wmm_ac_bk_cwmin ", "SET wmm_ac_bk_cwmax " };
+static unsigned operators[PARAMETERS] = { OWN, 10, OWN, 10 };	/* in its configuration */
+static unsigned announced[POINTS][PARAMETERS];
+static unsigned unfit;			/* how often CWmin was above CWmax: stations reject that */
+static struct { unsigned point, parameter, value; } message[POINTS * MESSAGES];	/* those that wait for it */
 static unsigned messages, answers;	/* their number, and of those that wait for us */
-static unsigned sets;			/* that there have been */
-static bool hangs, without_sockets;
+static unsigned sets, strange;		/* that there have been, and those that are not ours to set */
+static bool hangs, refuses, without_sockets;
+static bool failed[ANSWERS];		/* which of the answers say so */
 static unsigned blocked_ms;
 static struct watch *watched;
 
@@ -131,8 +138,12 @@ int guard_start(char *why, size_t size)
 static void hostapd_runs(void)
 {
 	for (; messages && answers < ANSWERS && !hangs; answers++) {
-		if (message[0].window)
-			announced[message[0].point] = message[0].window;
+		unsigned *in_beacon = announced[message[0].point];
+
+		failed[answers] = refuses && message[0].parameter < PARAMETERS;
+		if (message[0].parameter < PARAMETERS && !refuses)
+			in_beacon[message[0].parameter] = message[0].value;
+		unfit += in_beacon[BE_MIN] > in_beacon[BE_MAX] || in_beacon[BK_MIN] > in_beacon[BK_MAX];
 		memmove(message, message + 1, --messages * sizeof(message[0]));
 	}
 }
@@ -142,12 +153,12 @@ static void hostapd_restarts(void)
 	messages = 0;
 	hangs = false;
 	for (unsigned i = 0; i < POINTS; i++)
-		announced[i] = OWN;
+		memcpy(announced[i], operators, sizeof(operators));
 }
 
 static ssize_t fake_sendto(int fd, const char *text, const struct sockaddr *to)
 {
-	unsigned i = POINTS, window = 0, waiting = 0;
+	unsigned i = POINTS, parameter = 0, waiting = 0;
 	const char *path = ((const struct sockaddr_un *)to)->sun_path;
 
 	(void)fd;
@@ -159,10 +170,13 @@ static ssize_t fake_sendto(int fd, const char *text, const struct sockaddr *to)
 		errno = waiting == MESSAGES ? EAGAIN : ENOENT;
 		return -1;
 	}
-	sscanf(text, "SET wmm_ac_be_cwmin %u", &window);
+	while (parameter < PARAMETERS && strncmp(text, set[parameter], strlen(set[parameter])) != 0)
+		parameter++;
 	sets += strncmp(text, "SET", 3) == 0;
+	strange += parameter == PARAMETERS && strcmp(text, "PING") != 0;
 	message[messages].point = i;
-	message[messages++].window = window;
+	message[messages].parameter = parameter;
+	message[messages++].value = parameter < PARAMETERS ? atoi(text + strlen(set[parameter])) : 0;
 	return strlen(text);
 }
 
@@ -172,9 +186,10 @@ static ssize_t fake_recv(char *text, size_t size)
 		errno = EAGAIN;
 		return -1;
 	}
-	answers--;
+	snprintf(text, size, "%s\n", failed[0] ? "FAIL" : "OK");
+	memmove(failed, failed + 1, --answers * sizeof(failed[0]));
 	hostapd_runs();
-	return snprintf(text, size, "OK\n");
+	return strlen(text);
 }
 
 static int fake_poll(const struct pollfd *fds)
@@ -277,8 +292,8 @@ struct nlmsghdr *nl80211_weight(struct nl80211 *n, char *buf, int ifindex, const
 	(void)n;
 	(void)buf;
 	(void)ifindex;
-	(void)mac;
 	(void)weight;
+	weighed = mac[5];
 	return NULL;
 }
 
@@ -288,19 +303,21 @@ int nl80211_talk(struct nl80211 *n, const struct nlmsghdr *nlh, mnl_cb_t cb, voi
 	(void)nlh;
 	(void)cb;
 	(void)data;
-	weight = NL80211_WEIGHT_DEFAULT;
+	weights[weighed] = NL80211_WEIGHT_DEFAULT;
 	return 0;
 }
 
 /* A third of the frames is lost. */
 int nl80211_get_stations(struct nl80211 *n, int ifindex, void (*each)(void *data, const struct nl80211_station *station), void *data)
 {
+	unsigned clients = CLIENTS - (left_out && left_out--);
+
 	(void)n;
-	for (uint8_t i = 0; i < CLIENTS && (vlan ? ifindex == VLAN : ifindex < VLAN); i++)
+	for (uint8_t i = 0; i < clients && (vlan ? ifindex == VLAN : ifindex < VLAN); i++)
 		each(data, &(struct nl80211_station){
 			.mac = (uint8_t[]){ 2, 0, 0, 0, ifindex, i }, .authorized = true, .wmm = true, .aggregates = true,
 			.rx_bytes = 10 * traffic, .tx_bytes = 10 * traffic, .tx_packets = traffic, .tx_retries = traffic / 2,
-			.expected_kbit = 20000, .weight = weight,
+			.expected_kbit = 20000, .weight = weights[i],
 		});
 	return 0;
 }
@@ -343,8 +360,7 @@ static void start(unsigned access_points)
 	rts = NL80211_RTS_OFF;
 	queue_errno = rts_errno = 0;
 	blocked_ms = lines = larger_tried = 0;
-	for (unsigned i = 0; i < POINTS; i++)
-		announced[i] = OWN;
+	hostapd_restarts();
 	radio_start(&w);
 	crowd(false, 2);
 }
@@ -363,8 +379,16 @@ static unsigned larger_windows(void)
 	unsigned count = 0;
 
 	for (unsigned i = 0; i < points; i++)
-		count += announced[i] > OWN;
+		count += announced[i][BE_MIN] > OWN;
 	return count;
+}
+
+static void configuration(const char *lines)
+{
+	FILE *file = fopen("hostapd-" AP ".conf", "w");
+
+	fputs(lines, file);
+	fclose(file);
 }
 
 static void hostapd_never_waits(void)
@@ -391,6 +415,46 @@ static void only_what_changes_is_said(void)
 	radio_stop(&w);
 }
 
+/* Clients' best effort and background traffic wait alike. */
+static void both_kinds_of_traffic_wait(void)
+{
+	start(1);
+	crowd(true, 30);
+	expect("larger window for background traffic", announced[0][BK_MIN], announced[0][BE_MIN]);
+	expect("CWmax", announced[0][BE_MAX] == 10 && announced[0][BK_MAX] == 10, true);
+	crowd(false, 20);
+	expect("background traffic after the crowd", announced[0][BK_MIN], OWN);
+	radio_stop(&w);
+}
+
+/* A station rejects windows whose CWmin is above CWmax, so their order counts, up and down. */
+static void an_operator_with_small_windows(void)
+{
+	static const unsigned small[PARAMETERS] = { 2, 4, 3, 5 };
+	unsigned before[PARAMETERS];
+
+	memcpy(before, operators, sizeof(before));
+	memcpy(operators, small, sizeof(operators));
+	configuration("wmm_ac_be_cwmin=2\nwmm_ac_be_cwmax=4\nwmm_ac_bk_cwmin=3\nwmm_ac_bk_cwmax=5\ninterface=" AP "0\n");
+	unfit = 0;
+	start(1);
+	crowd(true, 30);
+	expect("larger windows", announced[0][BE_MIN] > 4 && announced[0][BK_MIN] > 5, true);
+	crowd(false, 20);
+	expect("the operator's after the crowd", memcmp(announced[0], small, sizeof(small)), 0);
+	crowd(true, 30);
+	killed();
+	lease_restore_all();
+	expect("the operator's after a kill", memcmp(announced[0], small, sizeof(small)), 0);
+	start(1);
+	crowd(true, 30);
+	expect("nothing is owed", radio_stop(&w), false);
+	expect("the operator's after the end", memcmp(announced[0], small, sizeof(small)), 0);
+	expect("windows that stations reject", unfit, 0);
+	unlink("hostapd-" AP ".conf");
+	memcpy(operators, before, sizeof(before));
+}
+
 /* Of what it has not taken, nothing gets lost, and nothing of it is expected of the next one. */
 static void hostapd_hangs(void)
 {
@@ -415,6 +479,28 @@ static void hostapd_hangs(void)
 	expect("a hostapd that is full owes an answer", radio_stop(&w), true);
 	hostapd_restarts();
 	lease_restore_all();
+}
+
+/* It is asked now and then, and changes what it can as soon as it does. */
+static void hostapd_refuses(void)
+{
+	start(2);
+	refuses = true;
+	lines = 0;
+	crowd(true, 100);
+	expect("larger windows of a hostapd that refuses", larger_windows(), 0);
+	expect("the access point's own", own_window[0], (1 << OWN) - 1);
+	expect("why windows are left alone", strcmp(status().problem, "hostapd refuses to change the windows"), 0);
+	expect("lines about a hostapd that refuses", lines, 1);
+	refuses = false;
+	run(30);
+	expect("larger windows of one that refuses no more", larger_windows(), 2);
+	refuses = true;
+	run(12);
+	refuses = false;
+	crowd(false, 20);
+	expect("larger windows after one that refused to take them back", larger_windows(), 0);
+	expect("nothing is owed by one that has done it in the end", radio_stop(&w), false);
 }
 
 /* As long as it takes until its socket is full. */
@@ -638,12 +724,44 @@ static void beside_an_access_point_that_is_down(void)
 	down = false;
 }
 
-static void configuration(const char *lines)
+static void what_hostapd_is_configured_to_do(void)
 {
-	FILE *file = fopen("hostapd-" AP ".conf", "w");
+	struct hostapd_own own;
 
-	fputs(lines, file);
-	fclose(file);
+	/* in each of its names; what is out of range is hostapd's default, and the last one counts */
+	configuration("wmm_ac_be_cwmin=2\nwmm_ac_be_cwmax=15\nwme_ac_bk_cwmin=5\nwmm_ac_bk_cwmax=16\nwmm_ac_vo_cwmin=1\n"
+		      "tx_queue_data2_aifs=5\ntx_queue_data2_cwmin=7\ntx_queue_data2_cwmin=31\ntx_queue_data2_cwmax=32767\n"
+		      "tx_queue_data2_burst=1.5\ntx_queue_data1_aifs=9\nno value\n"
+		      "interface=" AP "0\nbss=" AP "1\nwmm_enabled=0\nbss=" AP "2\nwme_enabled=0\nwmm_enabled=1\n");
+	for (unsigned i = 0; i < 3; i++) {
+		char name[] = AP "0";
+
+		name[sizeof(AP) - 1] += i;
+		hostapd_read_own(name, &own);
+		expect("its configuration is found", own.found, true);
+		expect("best effort", own.windows.be_min * 100 + own.windows.be_max, 215);
+		expect("background", own.windows.bk_min * 100 + own.windows.bk_max, 510);
+		expect("the access point's AIFS", own.queue.aifs, 5);
+		expect("the access point's CWmin", own.queue.cwmin, 31);
+		expect("the access point's CWmax", own.queue.cwmax, 32767);
+		expect("the access point's TXOP, 0.1 ms", own.queue.burst, 15);
+		expect("without WMM", own.without_wmm, i == 1);
+	}
+	configuration("tx_queue_data2_aifs=255\ntx_queue_data2_cwmin=32767\ntx_queue_data2_cwmax=32768\ntx_queue_data2_burst=1000\nwmm_ac_be_cwmin=0\n"
+		      "interface=" AP "0\n");
+	hostapd_read_own(AP "0", &own);
+	expect("the largest AIFS", own.queue.aifs, 255);
+	expect("the largest CWmin", own.queue.cwmin, 32767);
+	expect("CWmax beyond that", own.queue.cwmax, 63);
+	expect("the longest TXOP", own.queue.burst, 10000);
+	expect("the smallest window", own.windows.be_min, 0);
+	configuration("tx_queue_data2_aifs=256\ntx_queue_data2_burst=1001\ntx_queue_data2_cwmin=32768\ninterface=" AP "0\n");
+	hostapd_read_own(AP "0", &own);
+	expect("AIFS, CWmin and TXOP beyond that", own.queue.aifs * 100000 + own.queue.cwmin * 1000 + own.queue.burst, 315000);
+	hostapd_read_own(AP "1", &own);
+	expect("another access point's configuration", own.found, false);
+	expect("hostapd's default", own.windows.be_min * 10000 + own.windows.be_max * 100 + own.queue.cwmax, 41063);
+	unlink("hostapd-" AP ".conf");
 }
 
 /* With "option airtime_mode" of the radio. 1: hostapd sets weights once, when a client comes. */
@@ -669,7 +787,7 @@ static void an_operator_sets_windows(void)
 	crowd(true, 13);
 	configuration("interface=" AP "0\nwmm_ac_be_cwmin=3\n");
 	crowd(false, 10);
-	expect("the operator's new window after the crowd", announced[0], 3);
+	expect("the operator's new window after the crowd", announced[0][BE_MIN], 3);
 	radio_stop(&w);
 	unlink("hostapd-" AP ".conf");
 }
@@ -690,27 +808,45 @@ static void an_interface_of_the_crowd_is_restored(void)
 	expect("larger windows after a kill", larger_windows(), 0);
 }
 
-/* However many interfaces the other radios have. */
+static void weigh(uint16_t weight)
+{
+	for (unsigned i = 0; i < CLIENTS; i++)
+		weights[i] = weight;
+}
+
+static unsigned left_low(void)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < CLIENTS; i++)
+		count += weights[i] != NL80211_WEIGHT_DEFAULT;
+	return count;
+}
+
+/* However many interfaces the other radios have, and if a client leaves meanwhile. */
 static void weights_are_restored(void)
 {
 	char why[128];
 
-	start(1);
 	w.config.weight_active = 384;
 	w.config.weight_waiting = 1;
-	expect("weights held", radio_hold_weights(&w, true, why, sizeof(why)), 0);
-	weight = 1;
-	killed();
-	others = 20;
-	lease_restore_all();
-	others = 0;
-	expect("weight after a kill", weight, NL80211_WEIGHT_DEFAULT);
+	for (unsigned i = 0; i < 2; i++) {
+		start(1);
+		expect("weights held", radio_hold_weights(&w, true, why, sizeof(why)), 0);
+		weigh(1);
+		killed();
+		others = i ? 0 : 20;
+		left_out = i;
+		expect("restored after a kill", lease_restore_all(), 0);
+		expect("low weights after a kill", left_low(), 0);
+	}
+	others = left_out = 0;
 	start(1);
 	radio_hold_weights(&w, true, why, sizeof(why));
-	weight = 1;
+	weigh(1);
 	expect("weights that were not restored", radio_stop(&w), true);
 	lease_restore_all();
-	expect("weight after the end", weight, NL80211_WEIGHT_DEFAULT);
+	expect("low weights after the end", left_low(), 0);
 }
 
 /* They hear the access point's beacon, too. */
@@ -806,7 +942,7 @@ static void other_radios_of_the_wiphy_are_left_alone(void)
 	two_radios = true;
 	start(2);
 	crowd(true, 30);
-	expect("larger windows on the crowded radio", announced[0] > OWN, true);
+	expect("larger windows on the crowded radio", announced[0][BE_MIN] > OWN, true);
 	expect("larger windows on both radios", larger_windows(), 1);
 	expect("RTS threshold of both radios", rts, NL80211_RTS_OFF);
 	radio_stop(&w);
@@ -822,9 +958,9 @@ static void an_access_point_turns_out_to_be_of_another_radio(void)
 	expect("larger windows where the channel is not known", larger_windows(), 2);
 	no_channel = false;
 	run(15);
-	expect("larger windows on the other radio", announced[1] > OWN, false);
+	expect("larger windows on the other radio", announced[1][BE_MIN] > OWN, false);
 	expect("own window on the other radio", own_window[1], (1 << OWN) - 1);
-	expect("larger windows on the crowded radio", announced[0] > OWN, true);
+	expect("larger windows on the crowded radio", announced[0][BE_MIN] > OWN, true);
 	/* found out only when the crowd is over */
 	no_channel = true;
 	run(15);
@@ -874,7 +1010,10 @@ int main(void)
 	w.config.policy.busy_permille = 500;
 	hostapd_never_waits();
 	only_what_changes_is_said();
+	both_kinds_of_traffic_wait();
+	an_operator_with_small_windows();
 	hostapd_hangs();
+	hostapd_refuses();
 	hostapd_hangs_without_a_crowd();
 	hostapd_hangs_while_a_killed_daemon_is_replaced();
 	no_access_point_has_a_socket();
@@ -888,6 +1027,7 @@ int main(void)
 	the_own_window_cannot_be_restored_for_a_while();
 	a_device_that_is_down_needs_no_window();
 	beside_an_access_point_that_is_down();
+	what_hostapd_is_configured_to_do();
 	hostapd_may_set_weights();
 	an_operator_sets_windows();
 	an_interface_of_the_crowd_is_restored();
@@ -900,6 +1040,7 @@ int main(void)
 	a_lease_that_cannot_be_opened();
 	a_lease_that_cannot_be_written();
 	weights_wait_for_the_end_of_another_wifirrd();
+	expect("settings that are not ours", strange, 0);
 	unlink(PREFIX "0");
 	rmdir(directory);
 	printf("radio: %s\n", failures ? "FAILED" : "ok");

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which clients wifi_stations.c finds on a radio with two access points and a mesh, and when it
+ * drops one. The kernel's lists and events are made up: nobody can have a real one change in
+ * the midst of an answer.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <linux/genetlink.h>
+
+#include "../src/nl80211.h"
+#include "../src/wifirrd.h"
+
+static int fake_open(struct nl80211 *n);
+static void fake_close(struct nl80211 *n);
+static int fake_interface(struct nl80211 *n, int ifindex, struct nl80211_interface *interface);
+static int fake_interfaces(struct nl80211 *n, void (*each)(void *data, const struct nl80211_interface *interface), void *data);
+static int fake_stations(struct nl80211 *n, int ifindex, void (*each)(void *data, const struct nl80211_station *station), void *data);
+#define nl80211_open fake_open
+#define nl80211_close fake_close
+#define nl80211_get_interface fake_interface
+#define nl80211_get_interfaces fake_interfaces
+#define nl80211_get_stations fake_stations
+#define mnl_socket_setsockopt(socket, group, data, size) 0
+
+#include "../src/wifi_stations.c"
+
+#define FAMILY 30
+
+enum { HOME, GUEST, MESH, INTERFACES };	/* interface index - 1 */
+enum { HERE = 1, AUTHORIZED = 2 };
+
+static struct wifirr w;
+static const struct backend airtime = { .nl80211 = true }, queues = { .nl80211 = false };
+static unsigned failures;
+
+/* The kernel. */
+static unsigned list[INTERFACES][4];	/* of each interface: what is known of clients 0..3 */
+static unsigned mhz[INTERFACES];
+static int refusal[INTERFACES];		/* of its list */
+static bool surveying;
+static unsigned dumps;
+static int events_at[2];		/* a socket, and the kernel's end of it */
+
+static void expect(const char *what, unsigned got, unsigned wanted)
+{
+	if (got == wanted)
+		return;
+	printf("stations: %s: %u, not %u\n", what, got, wanted);
+	failures++;
+}
+
+uint64_t now_ms(void)
+{
+	return 1000;
+}
+
+void logmsg(int priority, const char *fmt, ...)
+{
+	(void)priority;
+	(void)fmt;
+}
+
+int watch_add(struct watch *watch)
+{
+	(void)watch;
+	return 0;
+}
+
+void watch_del(struct watch *watch)
+{
+	(void)watch;
+}
+
+bool survey_pending(void)
+{
+	return surveying;
+}
+
+void backend_add(struct wifirr *unused, uint16_t id)
+{
+	(void)unused;
+	(void)id;
+}
+
+void backend_del(struct wifirr *unused, uint16_t id)
+{
+	(void)unused;
+	(void)id;
+}
+
+void backend_also(struct wifirr *unused, uint16_t id, unsigned at, bool there)
+{
+	(void)unused;
+	(void)id;
+	(void)at;
+	(void)there;
+}
+
+struct mnl_socket *rtnl_open(int bus, unsigned groups)
+{
+	(void)bus;
+	(void)groups;
+	return NULL;
+}
+
+int rtnl_ask(struct mnl_socket *nl, struct nlmsghdr *nlh, uint16_t flags, mnl_cb_t cb, void *data)
+{
+	(void)nl;
+	(void)nlh;
+	(void)flags;
+	(void)cb;
+	(void)data;
+	return 0;
+}
+
+int mnl_socket_get_fd(const struct mnl_socket *socket)
+{
+	(void)socket;
+	return events_at[0];
+}
+
+static int fake_open(struct nl80211 *n)
+{
+	n->family = FAMILY;
+	n->mlme = 1;
+	return 0;
+}
+
+static void fake_close(struct nl80211 *n)
+{
+	(void)n;
+}
+
+static int fake_interface(struct nl80211 *n, int ifindex, struct nl80211_interface *interface)
+{
+	(void)n;
+	*interface = (struct nl80211_interface){
+		.type = ifindex - 1 == MESH ? NL80211_IFTYPE_MESH_POINT : NL80211_IFTYPE_AP, .ifindex = ifindex, .mhz = mhz[ifindex - 1],
+	};
+	return 0;
+}
+
+static int fake_interfaces(struct nl80211 *n, void (*each)(void *data, const struct nl80211_interface *interface), void *data)
+{
+	struct nl80211_interface interface;
+
+	for (unsigned i = 0; i < INTERFACES; i++) {
+		fake_interface(n, i + 1, &interface);
+		each(data, &interface);
+	}
+	return 0;
+}
+
+static int fake_stations(struct nl80211 *n, int ifindex, void (*each)(void *data, const struct nl80211_station *station), void *data)
+{
+	(void)n;
+	dumps++;
+	for (uint8_t i = 0; i < 4; i++)
+		if (list[ifindex - 1][i] & HERE)
+			each(data, &(struct nl80211_station){
+				.mac = (uint8_t[]){ 2, 0, 0, 0, 0, i }, .authorized = list[ifindex - 1][i] & AUTHORIZED, .expected_kbit = 1000 * i,
+			});
+	errno = refusal[ifindex - 1];
+	return errno ? -1 : 0;
+}
+
+static struct addr client(uint8_t i)
+{
+	return addr_mac((uint8_t[]){ 2, 0, 0, 0, 0, i });
+}
+
+/* Of the clients that are known, one bit each. */
+static unsigned known(void)
+{
+	unsigned all = 0;
+
+	for (unsigned i = 0; i < 4; i++) {
+		struct addr addr = client(i);
+
+		all |= (station_find(&w, &addr) != POLICY_NONE) << i;
+	}
+	return all;
+}
+
+static struct station *station(uint8_t i)
+{
+	struct addr addr = client(i);
+
+	return &w.station[station_find(&w, &addr)];
+}
+
+/* In how many ms it looks again; 0: not until something happens. */
+static unsigned again(void)
+{
+	struct itimerspec armed;
+
+	timerfd_gettime(timer_watch.fd, &armed);
+	return armed.it_value.tv_sec * 1000 + (armed.it_value.tv_nsec + 999999) / 1000000;
+}
+
+static void event(uint8_t command, int ifindex, unsigned address, uint8_t i)
+{
+	char buf[256] NL80211_ALIGNED;
+	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
+	struct genlmsghdr *genl = mnl_nlmsg_put_extra_header(nlh, sizeof(*genl));
+
+	nlh->nlmsg_type = FAMILY;
+	genl->cmd = command;
+	mnl_attr_put_u32(nlh, NL80211_ATTR_IFINDEX, ifindex);
+	if (address)
+		mnl_attr_put(nlh, NL80211_ATTR_MAC, address, (uint8_t[]){ 2, 0, 0, 0, 0, i });
+	send(events_at[1], buf, nlh->nlmsg_len, 0);
+	on_events(&w);
+}
+
+/* Clients 0 and 1 at home, 2 is a guest, 3 in the mesh. */
+static void start(const struct backend *backend)
+{
+	char reason[256];
+
+	memset(&w, 0, sizeof(w));
+	policy_init(&w.policy, &w.config.policy);
+	memset(list, 0, sizeof(list));
+	memset(refusal, 0, sizeof(refusal));
+	list[HOME][0] = list[HOME][1] = list[GUEST][2] = list[MESH][3] = HERE | AUTHORIZED;
+	mhz[HOME] = mhz[GUEST] = mhz[MESH] = 2412;
+	w.ifindex = HOME + 1;
+	expect("start", wifi_stations_start(&w, reason, sizeof(reason)), 0);
+	w.backend = backend;
+	wifi_stations_resync(&w);
+	dumps = 0;
+}
+
+static void a_backend_serves_the_radio_or_the_device(void)
+{
+	unsigned place = 0;
+
+	start(&queues);
+	expect("clients of the device", known(), 3);
+	expect("the first interface that is served", wifi_stations_served(&place), HOME + 1);
+	expect("no other one", wifi_stations_served(&place), 0);
+	start(&airtime);
+	expect("clients of the radio", known(), 15);
+	expect("where they are", station(2)->ifindex, GUEST + 1);
+	expect("what they can do, kbit/s", station(2)->expected_kbit, 2000);
+	expect("a neighbour", station(3)->neighbour, true);
+	expect("a guest is none", station(2)->neighbour, false);
+	mhz[GUEST] = mhz[MESH] = 5180;
+	wifi_stations_resync(&w);
+	wifi_stations_resync(&w);
+	expect("clients when the others are on another channel", known(), 3);
+	mhz[HOME] = 5180;
+	wifi_stations_resync(&w);
+	expect("clients when the device is there, too", known(), 15);
+}
+
+static void who_may_not_exchange_data_is_no_client(void)
+{
+	start(&airtime);
+	list[HOME][1] = HERE;
+	wifi_stations_resync(&w);
+	wifi_stations_resync(&w);
+	expect("clients without one that is not authorized", known(), 13);
+	expect("it is looked at again", again() > 0 && again() <= LOOK_AGAIN_MS, true);
+}
+
+/* The kernel counts places in its list. If one leaves while it is read, it lacks another one, and does not say so. */
+static void nobody_is_dropped_because_another_one_leaves(void)
+{
+	start(&airtime);
+	list[HOME][1] = 0;
+	wifi_stations_resync(&w);
+	expect("clients of which the list lacks one", known(), 15);
+	expect("the list is read again", again() > 0 && again() <= LOOK_AGAIN_MS, true);
+	list[HOME][1] = HERE | AUTHORIZED;
+	wifi_stations_resync(&w);
+	list[HOME][1] = 0;
+	wifi_stations_resync(&w);
+	expect("clients of which it lacks one now and then", known(), 15);
+	wifi_stations_resync(&w);
+	expect("clients without one that two lists lack", known(), 13);
+}
+
+static void a_list_that_fails_drops_nobody(void)
+{
+	start(&airtime);
+	memset(list, 0, sizeof(list));
+	refusal[HOME] = EBUSY;
+	wifi_stations_resync(&w);
+	expect("clients without a list", known(), 15);
+	expect("no other list is asked for", dumps, 1);
+	expect("it is asked for again", again() > 0, true);
+	/* the device is gone: device.c knows it, too */
+	refusal[HOME] = ENODEV;
+	wifi_stations_resync(&w);
+	expect("clients of a device that has vanished", known(), 15);
+	start(&airtime);
+	list[GUEST][2] = 0;
+	refusal[GUEST] = ENODEV;
+	wifi_stations_resync(&w);
+	wifi_stations_resync(&w);
+	expect("clients of another access point that has vanished", known(), 11);
+}
+
+static void events_are_few_lists(void)
+{
+	start(&airtime);
+	event(NL80211_CMD_DEL_STATION, HOME + 1, 6, 1);
+	expect("clients after one has left", known(), 13);
+	expect("no list for that", dumps, 0);
+	expect("no list later", again(), 0);
+	/* the kernel may name the device of an access point's VLAN, or the one before */
+	event(NL80211_CMD_DEL_STATION, HOME + 1, 6, 2);
+	expect("clients after one has left another interface", known(), 13);
+	expect("a list for that, ms", again() > 0 && again() <= LOOK_AGAIN_FIRST_MS, true);
+	start(&airtime);
+	event(NL80211_CMD_DEL_STATION, HOME + 1, 3, 1);
+	event(NL80211_CMD_DEL_STATION, HOME + 1, 0, 1);
+	event(NL80211_CMD_NEW_INTERFACE, HOME + 1, 6, 1);
+	expect("clients after events that say nothing", known(), 15);
+	expect("no list for those", again(), 0);
+	for (unsigned i = 0; i < 100; i++)
+		event(NL80211_CMD_NEW_STATION, HOME + 1, 6, i);
+	expect("clients after made-up addresses", known(), 15);
+	expect("lists for them now", dumps, 0);
+	expect("a list for all of them", again() > 0 && again() <= LOOK_AGAIN_FIRST_MS, true);
+}
+
+static void nothing_is_asked_during_a_survey(void)
+{
+	start(&airtime);
+	surveying = true;
+	wifi_stations_resync(&w);
+	expect("lists during a survey", dumps, 0);
+	expect("lists after it", again() > 0, true);
+	surveying = false;
+}
+
+static void a_mesh_is_refused(void)
+{
+	char reason[256];
+
+	start(&airtime);
+	w.ifindex = MESH + 1;
+	expect("a mesh", wifi_stations_start(&w, reason, sizeof(reason)), -1);
+	expect("why", strstr(reason, "neighbours") != NULL, true);
+}
+
+int main(void)
+{
+	if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0, events_at) < 0)
+		return 1;
+	a_backend_serves_the_radio_or_the_device();
+	who_may_not_exchange_data_is_no_client();
+	nobody_is_dropped_because_another_one_leaves();
+	a_list_that_fails_drops_nobody();
+	events_are_few_lists();
+	nothing_is_asked_during_a_survey();
+	a_mesh_is_refused();
+	printf("stations: %s\n", failures ? "FAILED" : "ok");
+	return failures ? 1 : 0;
+}
