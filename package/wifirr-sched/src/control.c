@@ -211,12 +211,14 @@ static void clients(struct text *t, const struct wifirr *w)
 		const struct policy_client *c = &w->policy.client[id];
 		const struct station *s = &w->station[id];
 		uint64_t scheduled = c->active_ms + c->waiting_ms;
+		char interface[IFNAMSIZ];
 
 		if (!s->used)
 			continue;
 		put(t, "%s\n{\"client\":", first ? "" : ",");
 		first = false;
 		put_client_name(t, w, id);
+		put_text(t, "interface", if_indextoname(s->ifindex, interface) ? interface : "");
 		put(t, ",\"state\":\"%s\",\"demand\":%s,\"always\":%s,\"ignored\":%s,\"neighbour\":%s",
 		    policy_level_name(c->level), yes(c->demand), yes(c->flags & POLICY_CLIENT_ALWAYS),
 		    yes(c->flags & POLICY_CLIENT_IGNORED), yes(s->neighbour));

@@ -58,6 +58,7 @@ def test_siblings_take_turns_together_and_neighbours_none(bed):
     try:
         wait_for(lambda: set(d.clients()) == clients | neighbours, f"all known: {d.clients()}")
         assert {mac for mac, c in d.clients().items() if c["neighbour"]} == neighbours
+        assert [d.clients()[s.mac]["interface"] for s in (home, guest, mesh)] == ["wlan0", "wlan1", "mesh0"]
         with Load(bed, (home, also_home, guest), 100), Load(bed, (mesh,), 400):
             seen = {mac: set() for mac in clients}
             wait_for(lambda: {m: w for m, w in weights(bed).items() if m in neighbours} == {repeater.mac: ACTIVE, mesh.mac: MEAN},
