@@ -60,6 +60,7 @@ static uint16_t weights[CLIENTS];	/* of the clients of each access point */
 static uint8_t weighed;			/* whose is to be set */
 static unsigned left_out;		/* lists that lack the last client, as another one has left while they were read */
 static uint16_t own_window[POINTS];	/* CWmin, slots */
+static struct nl80211_queue own_queue;	/* the last one that was set */
 static unsigned larger_tried;		/* how often it was to set a larger one */
 static int queue_errno, rts_errno;	/* refuse */
 static bool down;			/* the second access point */
@@ -267,6 +268,7 @@ int nl80211_set_queue(struct nl80211 *n, int ifindex, const struct nl80211_queue
 		return refuse(n, EINVAL);	/* net/mac80211/cfg.c: ieee80211_link_or_deflink() */
 	if (ifindex)	/* 0: if_nametoindex() knows no access point of the test */
 		own_window[ifindex - 1] = queue->cwmin;
+	own_queue = *queue;
 	return 0;
 }
 
@@ -747,6 +749,13 @@ static void what_hostapd_is_configured_to_do(void)
 		expect("the access point's TXOP, 0.1 ms", own.queue.burst, 15);
 		expect("without WMM", own.without_wmm, i == 1);
 	}
+	own.queue.cwmax = 63;
+	expect("the access point's own window", hostapd_set_queue(&radio.nl, 1, &own.queue, 0), 0);
+	expect("its CWmin and CWmax", own_queue.cwmin * 1000 + own_queue.cwmax, 31063);
+	expect("its AIFS", own_queue.aifs, 5);
+	expect("its TXOP, 32 us", own_queue.txop, 47);
+	hostapd_set_queue(&radio.nl, 1, &own.queue, 7);
+	expect("a larger CWmin, and CWmax", own_queue.cwmin * 1000 + own_queue.cwmax, 127127);
 	configuration("tx_queue_data2_aifs=255\ntx_queue_data2_cwmin=32767\ntx_queue_data2_cwmax=32768\ntx_queue_data2_burst=1000\nwmm_ac_be_cwmin=0\n"
 		      "interface=" AP "0\n");
 	hostapd_read_own(AP "0", &own);
