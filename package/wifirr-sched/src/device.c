@@ -45,9 +45,6 @@ static int link_info(const struct nlmsghdr *nlh, void *data)
 			w->apply_all = true;	/* the queues segment packets to the MTU */
 			tick_in(0);
 		}
-		/* while a backend runs, the value may be the backend's */
-		if (type == IFLA_GSO_MAX_SEGS && size == 4 && !w->backend)
-			w->gso_max_segs = mnl_attr_get_u32(attr);
 		if (type == IFLA_ADDRESS && size == 6)
 			memcpy(w->mac, mnl_attr_get_payload(attr), 6);
 	}

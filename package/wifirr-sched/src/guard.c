@@ -19,6 +19,7 @@
 static struct {
 	pid_t pid;
 	int pipe;
+	const char *device;
 } guard;
 
 void wait_ms(unsigned ms)
@@ -33,6 +34,7 @@ int claim_device(const char *device, unsigned wait)
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
+	guard.device = device;
 	snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "wifirrd/%s", device);
 	for (unsigned waited = 0; fd >= 0; waited += 50) {
 		if (bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
@@ -64,7 +66,7 @@ int guard_start(char *why, size_t size)
 	if (pid == 0) {
 		/* all other descriptors are closed on exec */
 		if (dup2(fds[0], STDIN_FILENO) == STDIN_FILENO && fcntl(STDIN_FILENO, F_SETFD, 0) == 0)
-			execl("/proc/self/exe", "wifirrd", "guard", (char *)NULL);
+			execl("/proc/self/exe", "wifirrd", "--device", guard.device, "guard", (char *)NULL);
 		_exit(EXIT_FAILED);
 	}
 	close(fds[0]);

@@ -14,9 +14,9 @@
  *   and a change does not wake it. So a client is readied before its turn in two
  *   steps of growing ceil (POLICY_NEXT, POLICY_SOON). The last one leaves a debt of
  *   a few ms. The same goes for rate: a class in debt to its rate can only borrow.
- * - A packet is charged whole, GSO or not: 64 KB at 20 kbit/s is 26 s of debt.
- *   gso_max_segs 1 keeps this host's own packets small; a tbf below each class
- *   segments packets that arrive large (GRO).
+ * - A packet is charged whole, GSO or not: 64 KB at 20 kbit/s is 26 s of debt. So a
+ *   tbf below each class cuts large packets, those of this host and those that arrive
+ *   so (GRO).
  * - The children's rates must not exceed the parent's, or the parent falls into
  *   debt and stops lending. The shares below add up to 100.
  * - HTB does not reread prio while a class has packets, so it is never changed.
@@ -310,7 +310,7 @@ static int put_leaf(struct wifirr *w, uint16_t id, char *why, size_t size)
 		if (htb.tbf)
 			parent = TBF_HANDLE(id) | 1;
 		else
-			logmsg(LOG_INFO, "leaf qdisc tbf: %s: packets that arrive aggregated are charged whole", why);
+			logmsg(LOG_INFO, "leaf qdisc tbf: %s: large packets are charged whole", why);
 	}
 	if (htb.fq_codel) {
 		rc = rtnl_request(htb.nl, codel(buf, w, NLM_F_CREATE | NLM_F_EXCL, parent), why, size);
@@ -326,57 +326,37 @@ static int put_leaf(struct wifirr *w, uint16_t id, char *why, size_t size)
 	return rtnl_request(htb.nl, nlh, why, size);
 }
 
-static int set_gso_max_segs(struct wifirr *w, uint32_t segs)
-{
-	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
-	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
-	struct ifinfomsg *ifi;
-
-	nlh->nlmsg_type = RTM_NEWLINK;
-	ifi = mnl_nlmsg_put_extra_header(nlh, sizeof(*ifi));
-	ifi->ifi_index = w->ifindex;
-	mnl_attr_put_u32(nlh, IFLA_GSO_MAX_SEGS, segs);
-	return rtnl_request(htb.nl, nlh, NULL, 0);
-}
-
 struct root {
-	int ifindex;
 	bool ours;
-	uint32_t handle, r2q;
+	uint32_t handle;
 	char kind[16];
 };
 
 static int root_qdisc(const struct nlmsghdr *nlh, void *data)
 {
 	const struct tcmsg *tc = mnl_nlmsg_get_payload(nlh);
-	const struct nlattr *attr, *option;
+	const struct nlattr *attr;
 	struct root *root = data;
 
-	if (nlh->nlmsg_type != RTM_NEWQDISC || tc->tcm_ifindex != root->ifindex || tc->tcm_parent != TC_H_ROOT)
+	if (nlh->nlmsg_type != RTM_NEWQDISC)
 		return MNL_CB_OK;
 	root->handle = tc->tcm_handle;
-	mnl_attr_for_each(attr, nlh, sizeof(*tc)) {
+	mnl_attr_for_each(attr, nlh, sizeof(*tc))
 		if (mnl_attr_get_type(attr) == TCA_KIND && mnl_attr_validate(attr, MNL_TYPE_NUL_STRING) >= 0)
 			snprintf(root->kind, sizeof(root->kind), "%s", mnl_attr_get_str(attr));
-		if (mnl_attr_get_type(attr) != TCA_OPTIONS || tc->tcm_handle != HTB_HANDLE)
-			continue;
-		mnl_attr_for_each_nested(option, attr) {
-			const struct tc_htb_glob *glob = mnl_attr_get_payload(option);
-
-			if (mnl_attr_get_type(option) == TCA_HTB_INIT && mnl_attr_get_payload_len(option) >= sizeof(*glob))
-				root->r2q = glob->rate2quantum;
-		}
-	}
 	root->ours = root->handle == HTB_HANDLE && strcmp(root->kind, "htb") == 0;
 	return MNL_CB_OK;
 }
 
+/* A dump of all qdiscs could miss it while other devices come and go. Without NLM_F_ECHO, only those that listen would learn of it. */
 static int find_root(struct wifirr *w, struct root *root)
 {
 	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
+	int rc;
 
-	*root = (struct root){ .ifindex = w->ifindex };
-	return rtnl_ask(htb.nl, tc_put(buf, w, RTM_GETQDISC, 0, 0, 0, NULL), NLM_F_DUMP, root_qdisc, root);
+	*root = (struct root){ .ours = false };
+	rc = rtnl_ask(htb.nl, tc_put(buf, w, RTM_GETQDISC, 0, TC_H_ROOT, 0, NULL), NLM_F_ECHO | NLM_F_ACK, root_qdisc, root);
+	return rc == -ENODEV ? 0 : rc;
 }
 
 static int delete_root(struct wifirr *w)
@@ -416,26 +396,11 @@ static bool stop(struct wifirr *w)
 	struct root root;
 
 	classify_stop();
-	if (find_root(w, &root) == 0) {
-		/* in this order: while the qdisc is there, it remembers */
-		set_gso_max_segs(w, w->gso_max_segs);
+	if (find_root(w, &root) == 0)
 		owing = root.ours && delete_root(w) < 0;
-	}
 	mnl_socket_close(htb.nl);
 	memset(&htb, 0, sizeof(htb));
 	return owing;
-}
-
-/* A killed daemon's qdisc holds the device's own gso_max_segs in r2q. */
-static int remove_remains(struct wifirr *w, const struct root *root)
-{
-	/* in this order: while the qdisc is there, it remembers */
-	classify_remains(w);
-	if (root->r2q > 1) {
-		w->gso_max_segs = root->r2q;
-		set_gso_max_segs(w, root->r2q);
-	}
-	return delete_root(w);
 }
 
 int htb_remains(struct wifirr *w)
@@ -449,7 +414,8 @@ int htb_remains(struct wifirr *w)
 	rc = find_root(w, &root);
 	if (rc == 0 && root.ours) {
 		logmsg(LOG_NOTICE, "%s: removing queues that are left", w->config.device);
-		rc = remove_remains(w, &root);
+		classify_remains(w);	/* first: while the qdisc is there, it tells of the table */
+		rc = delete_root(w);
 	}
 	mnl_socket_close(htb.nl);
 	htb.nl = NULL;
@@ -477,7 +443,8 @@ static int on_qdisc(const struct nlmsghdr *nlh, void *data)
 int htb_restore(struct wifirr *w)
 {
 	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
-	struct remains remains = { .count = 0 };
+	/* the guard knows its wifirrd's device */
+	struct remains remains = { .ifindex[0] = if_nametoindex(w->config.device), .count = 1 };
 	struct mnl_socket *nl = rtnl_open(NETLINK_ROUTE, 0);
 	int result, lock;
 
@@ -546,11 +513,6 @@ static int start(struct wifirr *w, char *reason, size_t size)
 		snprintf(reason, size, "htb: %s", why);
 		goto fail;
 	}
-	/*
-	 * r2q is otherwise unused, because every class has its quantum. It keeps
-	 * gso_max_segs for the process that finds this qdisc after a kill.
-	 */
-	glob.rate2quantum = max_u32(1, w->gso_max_segs);
 	nlh = tc_put(buf, w, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, TC_H_ROOT, HTB_HANDLE, "htb");
 	options = mnl_attr_nest_start(nlh, TCA_OPTIONS);
 	mnl_attr_put(nlh, TCA_HTB_INIT, sizeof(glob), &glob);
@@ -571,7 +533,6 @@ static int start(struct wifirr *w, char *reason, size_t size)
 		snprintf(reason, size, "htb: %s", why);
 		goto fail_qdisc;
 	}
-	set_gso_max_segs(w, 1);
 	update_rates(w);
 	return 0;
 

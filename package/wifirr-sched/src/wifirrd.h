@@ -142,7 +142,6 @@ struct wifirr {
 	char reload_error[160];		/* why the last change of options was refused, "" if it was not */
 	int ifindex;			/* 0 while there is no device */
 	uint32_t mtu;
-	uint32_t gso_max_segs;		/* the device's own, as htb must restore it */
 	uint8_t mac[6];			/* the device's */
 	bool wireless;			/* an access point whose stations nl80211 tells */
 	uint64_t started;		/* ms */

@@ -144,6 +144,16 @@ def test_restore_waits_for_a_lock(bed):
     assert device(bed) == before
 
 
+def test_killed_after_another_program_has_removed_its_queues(bed):
+    """Nothing else tells what the device was like before."""
+    before = device(bed)
+    daemon = bed.daemon(*PAPER).ready()
+    daemon.process.send_signal(signal.SIGSTOP)  # or it sets them up again
+    bed.box("tc", "qdisc", "del", "dev", "dl0", "root")
+    daemon.stop(signal.SIGKILL)
+    wait_for(lambda: device(bed)[:3] == before[:3], "the device as before")
+
+
 def test_the_guard_says_once_what_it_cannot_restore(bed):
     """It tries again for some seconds, in which hostapd may answer."""
     said = bed.box("sh", "-c", f"mkdir -p /var/run/wifirr && mount -t tmpfs lease /var/run/wifirr && mkdir /var/run/wifirr/phy77 && ! {WIFIRRD} guard </dev/null")
@@ -649,6 +659,23 @@ def test_other_devices_come_and_go(bed):
     wait_for(lambda: daemon.status().get("present"), "the device there")
     assert "disappeared" not in daemon.text()
     assert daemon.stop() == 0
+
+
+LISTS_OF_QUEUES = CLASSES_OF_OTHERS.replace(
+    "nlh->nlmsg_type == RTM_NEWTCLASS && ((struct tcmsg *)NLMSG_DATA(nlh))->tcm_handle >> 16 != 0x5746",
+    "nlh->nlmsg_type == RTM_NEWQDISC && nlh->nlmsg_flags & NLM_F_MULTI")
+
+
+@pytest.mark.skipif(SANITIZED, reason="AddressSanitizer has to come first")
+def test_its_queues_are_not_looked_for_in_a_list(bed, tmp_path):
+    """In a list, the kernel counts places: if devices vanish while it is read, it lacks others, perhaps the daemon's."""
+    before = device(bed)
+    daemon = bed.daemon(*PAPER, wrapper=preloaded(tmp_path, LISTS_OF_QUEUES)).ready()
+    bed.box("tc", "qdisc", "del", "dev", "dl0", "root")
+    wait_for(lambda: daemon.status().get("backend") and daemon.status()["counters"]["restarts"], "the queues again")
+    assert daemon.stop() == 0
+    assert device(bed) == before
+    assert not (tmp_path / "now").exists()
 
 
 def test_hangup_pause_resume(bed):
