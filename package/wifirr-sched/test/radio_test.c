@@ -58,6 +58,8 @@ static unsigned vlans;			/* of the first access point */
 static bool vlan;			/* its clients are in the first of these */
 static uint16_t weights[CLIENTS];	/* of the clients of each access point */
 static uint8_t weighed;			/* whose is to be set */
+static int weight_errno, list_errno;	/* refuse */
+static unsigned lists, misplaced;	/* lists of clients that were read; weights for another interface than the client's */
 static unsigned left_out;		/* lists that lack the last client, as another one has left while they were read */
 static uint16_t own_window[POINTS];	/* CWmin, slots */
 static struct nl80211_queue own_queue;	/* the last one that was set */
@@ -77,7 +79,7 @@ static struct { unsigned point, parameter, value; } message[POINTS * MESSAGES];	
 static unsigned messages, answers;	/* their number, and of those that wait for us */
 static unsigned sets, strange;		/* that there have been, and those that are not ours to set */
 static bool hangs, refuses, without_sockets;
-static bool failed[ANSWERS];		/* which of the answers say so */
+static const char *answer[ANSWERS];
 static unsigned blocked_ms;
 static struct watch *watched;
 
@@ -141,7 +143,7 @@ static void hostapd_runs(void)
 	for (; messages && answers < ANSWERS && !hangs; answers++) {
 		unsigned *in_beacon = announced[message[0].point];
 
-		failed[answers] = refuses && message[0].parameter < PARAMETERS;
+		answer[answers] = message[0].parameter == PARAMETERS ? "PONG" : refuses ? "FAIL" : "OK";
 		if (message[0].parameter < PARAMETERS && !refuses)
 			in_beacon[message[0].parameter] = message[0].value;
 		unfit += in_beacon[BE_MIN] > in_beacon[BE_MAX] || in_beacon[BK_MIN] > in_beacon[BK_MAX];
@@ -187,8 +189,8 @@ static ssize_t fake_recv(char *text, size_t size)
 		errno = EAGAIN;
 		return -1;
 	}
-	snprintf(text, size, "%s\n", failed[0] ? "FAIL" : "OK");
-	memmove(failed, failed + 1, --answers * sizeof(failed[0]));
+	snprintf(text, size, "%s\n", answer[0]);
+	memmove(answer, answer + 1, --answers * sizeof(answer[0]));
 	hostapd_runs();
 	return strlen(text);
 }
@@ -257,6 +259,12 @@ bool nl80211_serves_stations(const struct nl80211_interface *interface)
 	return true;
 }
 
+bool nl80211_has_neighbours(const struct nl80211_interface *interface)
+{
+	(void)interface;
+	return false;
+}
+
 int nl80211_set_queue(struct nl80211 *n, int ifindex, const struct nl80211_queue *queue)
 {
 	larger_tried += queue->cwmin > (1 << OWN) - 1;
@@ -293,18 +301,19 @@ struct nlmsghdr *nl80211_weight(struct nl80211 *n, char *buf, int ifindex, const
 {
 	(void)n;
 	(void)buf;
-	(void)ifindex;
 	(void)weight;
+	misplaced += ifindex != mac[4];
 	weighed = mac[5];
 	return NULL;
 }
 
 int nl80211_talk(struct nl80211 *n, const struct nlmsghdr *nlh, mnl_cb_t cb, void *data)
 {
-	(void)n;
 	(void)nlh;
 	(void)cb;
 	(void)data;
+	if (weight_errno)
+		return refuse(n, weight_errno);
 	weights[weighed] = NL80211_WEIGHT_DEFAULT;
 	return 0;
 }
@@ -314,7 +323,9 @@ int nl80211_get_stations(struct nl80211 *n, int ifindex, void (*each)(void *data
 {
 	unsigned clients = CLIENTS - (left_out && left_out--);
 
-	(void)n;
+	lists++;
+	if (list_errno)
+		return refuse(n, list_errno);
 	for (uint8_t i = 0; i < clients && (vlan ? ifindex == VLAN : ifindex < VLAN); i++)
 		each(data, &(struct nl80211_station){
 			.mac = (uint8_t[]){ 2, 0, 0, 0, ifindex, i }, .authorized = true, .wmm = true, .aggregates = true,
@@ -843,13 +854,39 @@ static void weights_are_restored(void)
 		start(1);
 		expect("weights held", radio_hold_weights(&w, true, why, sizeof(why)), 0);
 		weigh(1);
+		weights[0] = 1000;	/* another program's */
 		killed();
 		others = i ? 0 : 20;
 		left_out = i;
+		lists = misplaced = 0;
 		expect("restored after a kill", lease_restore_all(), 0);
-		expect("low weights after a kill", left_low(), 0);
+		expect("low weights after a kill", left_low(), 1);
+		expect("another program's weight", weights[0], 1000);
+		expect("lists of clients for that", lists, i ? 3 : 2);
+		expect("weights for another interface", misplaced, 0);
 	}
 	others = left_out = 0;
+	start(1);
+	radio_hold_weights(&w, true, why, sizeof(why));
+	weigh(1);
+	killed();
+	weight_errno = EBUSY;
+	expect("restored while the driver refuses weights", lease_restore_all(), -1);
+	weight_errno = ENOENT;
+	expect("nothing to restore of clients that have just left", lease_restore_all(), 0);
+	weight_errno = 0;
+	start(1);
+	radio_hold_weights(&w, true, why, sizeof(why));
+	weigh(1);
+	killed();
+	list_errno = EBUSY;
+	expect("restored without a list of clients", lease_restore_all(), -1);
+	list_errno = 0;
+	no_interfaces = true;
+	expect("restored without a list of interfaces", lease_restore_all(), -1);
+	no_interfaces = false;
+	expect("restored later", lease_restore_all(), 0);
+	expect("low weights after that", left_low(), 0);
 	start(1);
 	radio_hold_weights(&w, true, why, sizeof(why));
 	weigh(1);
