@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -147,7 +148,7 @@ func percent(c *proof.Change, time bool) string {
 	from, to := 100*c.Low, 100*c.High
 	switch {
 	case c.High <= 0:
-		return fmt.Sprintf("%.0f %% %s (%.0f to %.0f)", -100*c.Change, words[0], -to, -from)
+		return fmt.Sprintf("%.0f %% %s (%.0f to %.0f)", math.Abs(100*c.Change), words[0], math.Abs(to), math.Abs(from)) // of 0, - makes -0
 	case c.Low >= 0:
 		return fmt.Sprintf("%.0f %% %s (%.0f to %.0f)", 100*c.Change, words[1], from, to)
 	}

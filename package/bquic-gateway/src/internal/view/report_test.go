@@ -101,3 +101,11 @@ The relay helps here: leave it on. `+"`bquic report --json`"+` prints the result
 		t.Errorf("an older relay: %q", got)
 	}
 }
+
+// TestTrialsWithABoundOfNothing draws a lever that delivers at most as much with it as without.
+func TestTrialsWithABoundOfNothing(t *testing.T) {
+	s := Scheduler{Device: "phy0-ap0", Gain: &Gain{Permille: 950, Low: 900, High: 1000, Trials: 5}}
+	if got := Trials([]Scheduler{s}); !strings.Contains(got, " 5 % less (0 to 10) ") {
+		t.Errorf("got\n%s", got)
+	}
+}
