@@ -210,7 +210,14 @@ function luci(read, answers, config, translate = (text) => text) {
 		},
 		uci: new Uci(),
 		ui: {
-			createHandlerFn: (self, fn) => fn,
+			/* while it works, the button cannot be pressed */
+			createHandlerFn: (self, fn) => (ev) => {
+				const button = ev.currentTarget;
+
+				button.disabled = true;
+
+				return Promise.resolve(fn(ev)).finally(() => { button.disabled = false; });
+			},
 			showIndicator(id, text) { window.indicator = text; },
 			hideIndicator() { window.indicator = null; },
 			addNotification(title, node) { did.push([ 'notice', node.textContent ]); },

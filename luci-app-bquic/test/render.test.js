@@ -466,6 +466,104 @@ test('a switch whose change is saved and could not be committed: it is not appli
 	await page.close();
 });
 
+test('overview: a section without a name is switched by the name that it has now, and starts', async () => {
+	/* libuci makes the name from the section's options */
+	const section = (name, enabled) => ({ [name]: { '.type': 'scheduler', '.name': name, '.anonymous': true, device: 'phy0-ap0', enabled } });
+	const { page, errors } = await open(1200, { objects: [ 'wifirr' ], 'wifirr.status': { schedulers: [] }, 'uci.commit': {} }, { wifirr: section('cfg01aaaa', '0') });
+	const card = page.locator('.bquic-card', { has: page.locator('h3', { hasText: /^Scheduler/ }) });
+
+	await show(page, 'overview', 1);
+	await page.evaluate(([ changed, on ]) => {
+		const uci = window.env.load('uci'), save = uci.save;
+
+		window.config.wifirr = changed; /* by another page */
+		uci.save = () => {
+			window.config.wifirr = on;
+
+			return save.call(uci);
+		};
+	}, [ section('cfg01bbbb', '0'), section('cfg01cccc', '1') ]);
+	await card.locator('button').click();
+	await page.waitForFunction(() => window.env.did.length > 2);
+	assert.deepEqual(await page.evaluate(() => window.env.did), [ [ 'set', 'wifirr', 'cfg01bbbb', 'enabled', '1' ], [ 'save' ], [ 'uci.commit', 'wifirr' ] ]);
+	await page.evaluate(async () => {
+		for (const poll of window.env.polls)
+			await poll();
+	});
+	assert.equal(await card.locator('.bquic-state').textContent(), 'is starting');
+	assert.deepEqual(errors, []);
+	await page.close();
+});
+
+test('overview: cards stay as they are while the configuration cannot be read again', async () => {
+	/* somebody else has switched the gateway off, so it is read again with each poll until it has stopped */
+	const { page, errors } = await open(1200, { ...recorded, objects: [ 'bquic', 'wifirr' ] }, structuredClone({ ...config, bquic: { ...config.bquic, gateway: { ...config.bquic.gateway, enabled: '0' } } }));
+	const cards = () => page.$$eval('.bquic-cards:not(.bquic-graphs) > .bquic-card', (all) => all.map((c) => c.innerText));
+
+	await show(page, 'overview', 1);
+	const before = await cards();
+	for (const how of [ 'away', 'expired' ])
+		assert.deepEqual([ how, ...await page.evaluate(async (how) => {
+			const uci = window.env.load('uci'), rpc = window.env.load('rpc');
+			const err = Object.assign(new Error(how), how == 'expired' ? { name: 'SessionError' } : {});
+
+			uci.load = rpc.list = () => Promise.reject(err);
+			for (const poll of window.env.polls)
+				await poll();
+
+			return [ ...document.querySelectorAll('.bquic-cards:not(.bquic-graphs) > .bquic-card') ].map((c) => c.innerText);
+		}, how) ], [ how, ...before ]);
+	assert.deepEqual(errors, []);
+	await page.close();
+});
+
+test('overview: a switch of a section that somebody has removed says so', async () => {
+	const { page, errors } = await open(1200, { objects: [ 'wifirr' ], 'wifirr.status': { schedulers: [] }, 'uci.commit': {} }, structuredClone({ wifirr: config.wifirr }));
+
+	await show(page, 'overview', 1);
+	await page.evaluate(() => { window.config.wifirr = {}; });
+	await page.locator('.bquic-card h3', { hasText: /^Scheduler/ }).locator('button').click();
+	await page.waitForFunction(() => window.env.did.length > 0);
+	assert.deepEqual(await page.evaluate(() => window.env.did), [ [ 'notice', 'These settings were changed elsewhere: reload this page to see them.' ] ]);
+	assert.deepEqual(errors, []);
+	await page.close();
+});
+
+test('overview: while a switch works, it cannot be pressed again, whatever else changes', async () => {
+	const { page, errors } = await open(1200, { ...structuredClone(recorded), 'uci.commit': {} }, config);
+	const button = page.locator('.bquic-card h3', { hasText: /^Gateway/ }).locator('button');
+
+	await show(page, 'overview', 1);
+	await page.evaluate(() => {
+		const uci = window.env.load('uci'), save = uci.save;
+
+		uci.save = () => new Promise((done) => { window.saved = () => done(save.call(uci)); });
+	});
+	await button.click();
+	await page.waitForFunction(() => window.saved);
+	assert.equal(await page.evaluate(async () => {
+		window.answers['bquic.status'].gateway.uptime_s += 2;
+		for (const poll of window.env.polls)
+			await poll();
+
+		return document.querySelector('.bquic-card h3 button').disabled;
+	}), true);
+	await page.evaluate(() => window.saved());
+	await page.waitForFunction(() => window.env.did.some((d) => d[0] == 'uci.commit'));
+	await page.waitForFunction(() => document.body.textContent.includes('running for 30s') && !document.querySelector('.bquic-card h3 button').disabled);
+	assert.deepEqual(errors, []);
+	await page.close();
+});
+
+/* One poll of everything, so long after a page was opened that a daemon must have started. */
+const afterStart = (page) => page.evaluate(async () => {
+	const now = Date.now;
+
+	Date.now = () => now() + 11000;
+	for (const poll of window.env.polls)
+		await poll();
+});
+
 /* One poll of everything, while the scheduler tells this. */
 const told = (page, more) => page.evaluate(async (more) => {
 	Object.assign(window.answers['wifirr.status'].schedulers[0] ?? {}, more);
@@ -1379,13 +1477,7 @@ test('overview: what was switched off is stopping as long as it answers, and wha
 	await page.locator('.bquic-card h3', { hasText: /^Relay/ }).locator('button').click();
 	await page.waitForFunction(() => document.body.textContent.includes('is starting'));
 	assert.deepEqual((await states()).map((s) => s.split('|')[0]), [ 'off', 'is starting', 'off' ]);
-	await page.evaluate(async () => {
-		const now = Date.now() + 11000;
-
-		Date.now = () => now;
-		for (const poll of window.env.polls)
-			await poll();
-	});
+	await afterStart(page);
 	assert.deepEqual((await states())[1], 'no answer|bquic-state bad');
 	assert.deepEqual(errors, []);
 	await page.close();

@@ -9,6 +9,7 @@
    strings in an array as text, so all children here are arrays. */
 
 const SWITCHES = [ 'enabled', 'listing', 'early_data', 'auto', 'ask_peer', 'window_updates', 'fast_pmtu', 'gso', 'exempt_voice' ];
+const STARTS = 10000; /* ms that a daemon may take to answer after it was switched on */
 const WORDS = { on: '1', yes: '1', 'true': '1', off: '0', no: '0', 'false': '0', enabled: '1', disabled: '0' };
 
 /* Whether a section is switched on, in any of UCI's words. */
@@ -28,6 +29,7 @@ const notice = (text) => E('p', { 'class': 'alert-message notice' }, [ text ]);
 return baseclass.extend({
 	alert: alert,
 	enabled: enabled,
+	starts: STARTS,
 	unapplied: unapplied,
 
 	style() {
@@ -209,16 +211,18 @@ return baseclass.extend({
 		return uci.load(name).then(() => true, () => false);
 	},
 
-	/* Reads it again: another page, or somebody else, may have changed it. */
+	/* Reads it again: another page, or somebody else, may have changed it. Rejects as ask.answer() does. */
 	reread(name) {
 		uci.unload(name);
 
-		return this.loadConfig(name);
+		return ask.answer('uci', uci.load(name).then(() => true)).then((have) => !!have);
 	},
 
 	/* The same for a form, which knows only 1 and 0: it would show UCI's other words as off, and save that. A section of this type is always there. */
 	loadForm(name, type) {
-		return this.reread(name).then((have) => {
+		uci.unload(name);
+
+		return this.loadConfig(name).then((have) => {
 			if (have && type && !uci.sections(name, type).length)
 				uci.add(name, type, type);
 			for (const s of have ? uci.sections(name) : [])

@@ -14,8 +14,6 @@ const callCommit = rpc.declare({ object: 'uci', method: 'commit', params: [ 'con
 const callPause = rpc.declare({ object: 'wifirr', method: 'pause', reject: true });
 const callResume = rpc.declare({ object: 'wifirr', method: 'resume', reject: true });
 
-const STARTS = 10000; /* ms that a daemon may take to answer after it was switched on */
-
 const failed = (err) => ui.addNotification(null, E('p', {}, [ ask.wrong(err) ]));
 
 /* Answers two questions: is it on, and does it help? */
@@ -30,10 +28,10 @@ return view.extend({
 
 	render([ haveBquic, haveWifirr ]) {
 		this.before = {};
-		this.pressed = {}; /* when Switch on was pressed */
+		this.started = {}; /* when it was switched on */
+		this.working = 0; /* buttons */
 		this.sharing = () => undefined;
 		this.readable = [ ...haveBquic ? [ 'bquic' ] : [], ...haveWifirr ? [ 'wifirr' ] : [] ];
-		this.reading = Promise.resolve();
 		this.waiting = E('em', { 'class': 'spinning' }, [ _('Waiting for an answer…') ]);
 		this.cards = E('div', { 'class': 'bquic-cards', 'aria-live': 'off' });
 		this.verdict = E('div');
@@ -90,7 +88,7 @@ return view.extend({
 				sections.some((s) => common.enabled(s) != running.some((st) => st?.device == s.device) && !this.sharing(s))
 		};
 
-		return this.reading = Promise.all(this.readable.filter((config) => differ[config] || common.unapplied(config) || !uci.sections(config).length)
+		return Promise.all(this.readable.filter((config) => differ[config] || common.unapplied(config) || !uci.sections(config).length)
 			.map((config) => common.reread(config)));
 	},
 
@@ -126,37 +124,48 @@ return view.extend({
 		});
 	},
 
+	/* What a button does. Until it is done, no card is drawn anew: the button would look as if nobody had pressed it. */
+	press(fn) {
+		return ui.createHandlerFn(this, () => {
+			this.working++;
+
+			return fn().catch(failed).then(() => {
+				this.working--;
+
+				return this.refresh();
+			}).catch(failed);
+		});
+	},
+
 	/*
 	 * A switch that takes effect at once. Save & Apply would also apply pending
-	 * changes of other pages, for example of the network.
+	 * changes of other pages, for example of the network. find(): the section's name.
 	 */
-	toggle(config, section, on) {
+	toggle(config, daemon, on, find) {
 		return E('button', {
 			'type': 'button',
 			'class': 'btn cbi-button ' + (on ? 'cbi-button-neutral' : 'cbi-button-positive'),
 			'disabled': L.hasViewPermission() ? null : '',
-			'click': ui.createHandlerFn(this, () => {
-				return ui.changes.init()
-					.then(() => {
-						if (common.unapplied(config))
-							throw new Error(_('Other changes to these settings are saved but not applied: apply or revert them first.'));
+			'click': this.press(() => common.count().then(() => {
+				if (common.unapplied(config))
+					throw new Error(_('Other changes to these settings are saved but not applied: apply or revert them first.'));
 
-						return this.reading;
-					})
-					.then(() => uci.load(config))
-					.then(() => {
-						/* set() does nothing to a section that does not exist */
-						if (!uci.get(config, section))
-							uci.add(config, section, section);
-						uci.set(config, section, 'enabled', on ? '0' : '1');
-						return uci.save();
-					})
-					.then(() => callCommit(config))
-					.then(() => { this.pressed[`${config}.${section}`] = on ? NaN : Date.now(); })
-					.catch(failed)
-					.then(() => this.refresh())
-					.catch(failed);
-			})
+				/* an anonymous section has another name after each change of its options */
+				uci.unload(config);
+
+				return uci.load(config);
+			}).then(() => {
+				const section = find();
+
+				if (!section)
+					throw new Error(_('These settings were changed elsewhere: reload this page to see them.'));
+				/* set() does nothing to a section that does not exist */
+				if (!uci.get(config, section))
+					uci.add(config, section, section);
+				uci.set(config, section, 'enabled', on ? '0' : '1');
+
+				return uci.save();
+			}).then(() => callCommit(config)).then(() => { this.started[daemon] = on ? NaN : Date.now(); }))
 		}, [ on ? _('Switch off') : _('Switch on') ]);
 	},
 
@@ -174,9 +183,9 @@ return view.extend({
 	},
 
 	/* No daemon answers; who may not read the file cannot see whether one should. about: what it does. */
-	silent(title, config, section, on, button, about, device) {
+	silent(title, config, daemon, on, button, about, device) {
 		return !on ? this.card(title, this.readable.includes(config) ? _('off') : _('off, or does not answer'), '', button, E('p', {}, [ about ]))
-			: Date.now() - this.pressed[`${config}.${section}`] < STARTS ? this.card(title, _('is starting'), '', button)
+			: Date.now() - this.started[daemon] < common.starts ? this.card(title, _('is starting'), '', button)
 				: this.card(title, _('no answer'), 'bad', button, ...common.silent(config, device));
 	},
 
@@ -207,12 +216,12 @@ return view.extend({
 	},
 
 	gatewayCard(st) {
-		const name = common.nameOf('gateway');
+		const find = () => common.nameOf('gateway'), name = find();
 		const on = this.enabled('bquic', name, st);
-		const button = this.toggle('bquic', name, on);
+		const button = this.toggle('bquic', 'gateway', on, find);
 
 		if (!st)
-			return this.silent(_('Gateway'), 'bquic', name, on, button, _('Serves sites and relays over HTTP/3.'));
+			return this.silent(_('Gateway'), 'bquic', 'gateway', on, button, _('Serves sites and relays over HTTP/3.'));
 
 		const ends = !on || st.stopping, away = ask.list(st.origins).filter((o) => o.up === false);
 
@@ -228,14 +237,14 @@ return view.extend({
 	},
 
 	relayCard(st) {
-		const name = common.nameOf('relay');
+		const find = () => common.nameOf('relay'), name = find();
 		const on = this.enabled('bquic', name, st);
 		const complete = (uci.get('bquic', name, 'gateway') || common.upstreams().length) && uci.get('bquic', name, 'token');
-		const button = on || complete || !L.hasViewPermission() ? this.toggle('bquic', name, on)
+		const button = on || complete || !L.hasViewPermission() ? this.toggle('bquic', 'relay', on, find)
 			: E('a', { 'class': 'btn cbi-button', 'href': L.url('admin/services/bquic/relay') }, [ _('Set up') ]);
 
 		if (!st)
-			return this.silent(_('Relay'), 'bquic', name, on, button, _('Carries the TCP connections of this node’s clients to a gateway.'));
+			return this.silent(_('Relay'), 'bquic', 'relay', on, button, _('Carries the TCP connections of this node’s clients to a gateway.'));
 
 		const [ state, kind ] = on && !st.stopping ? taking.state(st) : [ _('is stopping'), '' ];
 
@@ -266,10 +275,8 @@ return view.extend({
 			const on = common.unapplied('wifirr') ? !!st : common.enabled(s);
 			const [ before, after ] = _('Scheduler on %s').split('%s');
 			const title = [ before, E('span', { 'class': 'bquic-device' }, [ s.device ]), after ];
-			const button = this.toggle('wifirr', s['.name'], on);
-
+			const button = this.toggle('wifirr', s.device, on, () => uci.sections('wifirr', 'scheduler').find((now) => now.device == s.device)?.['.name']);
 			const windows = st?.contention?.windows === true && !st.paused && !st.throttling; /* larger ones shrink step by step */
-
 			const other = st ? undefined : this.sharing(s);
 
 			if (other) {
@@ -278,7 +285,7 @@ return view.extend({
 				return this.card(title, state, '', button, why);
 			}
 			if (!st)
-				return this.silent(title, 'wifirr', s['.name'], on, button, _('Makes a crowded access point faster.'), s.device);
+				return this.silent(title, 'wifirr', s.device, on, button, _('Makes a crowded access point faster.'), s.device);
 
 			return this.card(title,
 				!on ? _('is stopping') : st.present === false ? _('waits for its device, which does not exist now') : st.paused ? _('paused') : st.throttling ? _('clients take turns') : windows ? _('clients wait longer before they send (larger windows)')
@@ -296,12 +303,15 @@ return view.extend({
 					'class': 'btn cbi-button',
 					'disabled': L.hasViewPermission() ? null : '',
 					'title': _('To see the difference, pause: no client is held back then.'),
-					'click': ui.createHandlerFn(this, () => (st.paused ? callResume() : callPause()).then(() => this.refresh()).catch(failed))
+					'click': this.press(() => st.paused ? callResume() : callPause())
 				}, [ st.paused ? _('Resume all schedulers') : _('Pause all schedulers') ]));
 		});
 	},
 
 	show(bquic, wifirr) {
+		if (this.working)
+			return;
+
 		const cards = [
 			...bquic === undefined ? [ this.card(_('Gateway and relay'), _('not installed'), '', null, ...common.missing('bquic-gateway')) ]
 				: [ this.gatewayCard(bquic?.gateway), this.relayCard(bquic?.relay) ],
