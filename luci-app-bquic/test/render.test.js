@@ -616,6 +616,7 @@ test('keyboard focus stays when what has it is drawn anew, and never goes to wha
 		const { page, errors } = await open(1200, { 'wifirr.check': { mistakes: [] }, 'wifirr.status': { schedulers: [] }, 'wifirr.clients': { schedulers: [] } }, config);
 
 		await show(page, view, 1);
+		await afterStart(page);
 		await page.locator('a', { hasText: name }).focus();
 		await told(page, null);
 		assert.equal(await page.evaluate(() => document.activeElement.textContent), name, view);
@@ -1069,10 +1070,25 @@ test('on pages of settings: what keeps a change from being used, in the daemonâ€
 	]) {
 		const { page, errors } = await open(1200, answers, uci ?? config);
 		await show(page, view, 1);
+		await afterStart(page);
 		const text = await page.textContent('body');
 		for (const part of wants)
 			assert.ok(text.includes(part), `${view}: ${part} in ${text}`);
 		assert.ok(!text.includes(not), `${view}: ${not} in ${text}`);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});
+
+test('on pages of settings: what has just been switched on has some seconds to answer', async () => {
+	for (const view of [ 'gateway', 'relay', 'scheduler' ]) {
+		const { page, errors } = await open(1200, { objects: [ 'bquic', 'wifirr' ], 'bquic.status': { gateway: null, relay: null }, 'wifirr.status': { schedulers: [] } }, config);
+		const states = () => page.$$eval('.bquic-state', (all) => all.map((s) => [ s.textContent, s.className ].join('|')));
+
+		await show(page, view, 1);
+		assert.deepEqual(await states(), [ 'Waiting for an answerâ€¦|bquic-state ' ], view);
+		await afterStart(page);
+		assert.deepEqual(await states(), [ 'no answer|bquic-state bad' ], view);
 		assert.deepEqual(errors, []);
 		await page.close();
 	}
@@ -1088,11 +1104,8 @@ test('on pages of settings: what is known of the daemon stays when the form is d
 		await page.evaluate(() => window.env.sections[0].map.reset());
 		assert.match((await states()).join(), /^runs with these settings/, view);
 		/* and goes on */
-		await page.evaluate(async (said) => {
-			window.answers[said] = {};
-			for (const poll of window.env.polls)
-				await poll();
-		}, said);
+		await page.evaluate((said) => { window.answers[said] = {}; }, said);
+		await afterStart(page);
 		assert.deepEqual(await states(), [ 'no answer' ], view);
 		assert.deepEqual(errors, []);
 		await page.close();
@@ -1172,6 +1185,19 @@ test('a relay that is switched on needs a gateway that is not switched off', asy
 		await show(page, 'relay', 0);
 		const said = await page.evaluate(() => { try { window.env.apply(); } catch (err) { return err.message; } });
 		assert.match(said ?? '', refused ?? /^$/);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});
+
+test('a relay that is switched on needs a token', async () => {
+	for (const [ enabled, token, refused ] of [ [ '1', '', /token: A relay that is switched on needs a token/ ], [ '0', '', /^$/ ], [ '1', 'first-token', /^$/ ] ]) {
+		const { page, errors } = await open(1200, recorded, { bquic: {
+			relay: { '.type': 'relay', '.name': 'relay', enabled, gateway: [ 'g:8443' ], pin: [ `sha256/${'A'.repeat(43)}=` ], token }
+		} });
+
+		await show(page, 'relay', 0);
+		assert.match(await page.evaluate(() => { try { window.env.apply(); } catch (err) { return err.message; } }) ?? '', refused);
 		assert.deepEqual(errors, []);
 		await page.close();
 	}
@@ -1258,6 +1284,7 @@ test('a second section for the same hardware has no scheduler of its own, which 
 			const { page, errors } = await open(1200, answers, { ...config, wifirr });
 
 			await show(page, view, 1);
+			await afterStart(page);
 			const state = page.locator(view == 'overview' ? '.bquic-cards:not(.bquic-graphs) > .bquic-card:last-child > .bquic-state' : '.cbi-map > .bquic-card .bquic-state').last();
 			const text = await state.evaluate((e) => `${e.textContent} ${e.nextElementSibling?.textContent ?? ''}`);
 			assert.equal(text.slice(0, wants.length), wants, `${view} ${JSON.stringify(more)}`);
@@ -1265,6 +1292,58 @@ test('a second section for the same hardware has no scheduler of its own, which 
 			assert.deepEqual(errors, []);
 			await page.close();
 		}
+});
+
+test('what the daemons say is no wider than a phone', async () => {
+	const text = `/srv/${'a-directory'.repeat(20)}/site.pem`, address = `[fd00:${'1234:'.repeat(6)}5678]:8443`;
+	const answers = { ...recorded, 'bquic.check': { mistakes: [ { line: 3, section: 'gateway', option: 'certificate', text } ] }, 'wifirr.check': { mistakes: [ text ] },
+		'file.exec': { code: 1, stderr: text } };
+
+	for (const [ view, fetched ] of [ [ 'overview' ], [ 'scheduler' ], [ 'log' ], [ 'relay', { error: `wrong pin: the server's key is sha256/${'A'.repeat(43)}=, for ${address}` } ],
+		[ 'gateway', { result: { url: `https://${address}/`, status: 200, bytes: 5, mbps: 1, handshake_ms: 2, data_per_ack: 3 } } ] ]) {
+		const { page, errors } = await open(320, { ...answers, 'bquic.fetch': fetched }, config);
+
+		await show(page, view, 2);
+		if (fetched) {
+			await page.locator('button', { hasText: 'Test from here' }).click();
+			await page.waitForFunction(() => window.env.did.length > 0);
+		}
+		await page.waitForTimeout(100);
+		assert.deepEqual(await page.evaluate(() => [ ...document.querySelectorAll('body *') ].filter((e) => e.scrollWidth > window.innerWidth).map((e) => e.outerHTML.slice(0, 200))), [], view);
+		assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), view);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
+});
+
+test('a profile that the router does not tell stays what it is', async () => {
+	const bquic = {
+		relay: { '.type': 'relay', '.name': 'relay', enabled: '1', gateway: [ 'g:8443' ], token: 'first-token', pin: [ `sha256/${'A'.repeat(43)}=` ], profile: 'standard' },
+		calm: { '.type': 'profile', '.name': 'calm', base: 'bquic-2019' }
+	};
+	const { page, errors } = await open(1200, { 'bquic.status': {} }, { bquic });
+
+	await show(page, 'relay', 0);
+	assert.deepEqual(await page.evaluate(() => {
+		window.env.apply();
+
+		return [ window.config.bquic.relay.profile, window.config.bquic.calm.base ];
+	}), [ 'standard', 'bquic-2019' ]);
+	assert.deepEqual(errors, []);
+	await page.close();
+});
+
+test('settings that cannot be read, although their package is there', async () => {
+	for (const [ view, file, name ] of [ [ 'gateway', 'bquic', 'bquic-gateway' ], [ 'relay', 'bquic', 'bquic-gateway' ], [ 'scheduler', 'wifirr', 'wifirr-sched' ] ]) {
+		const { page, errors } = await open(1200, { ...recorded, objects: [ 'bquic', 'wifirr' ] }, {});
+
+		await show(page, view, 1);
+		const text = await page.innerText('body');
+		assert.ok(text.includes(`/etc/config/${file} cannot be read: reload this page.`) && text.includes(name), text);
+		assert.doesNotMatch(text, /is not installed/);
+		assert.deepEqual(errors, []);
+		await page.close();
+	}
 });
 
 test('settings of what is not installed have no buttons that save', async () => {
@@ -1456,6 +1535,7 @@ test('changes that are saved but not applied: what runs, and not that something 
 
 			await page.evaluate((changed) => { window.answers.changes = changed; }, changed);
 			await show(page, view, 2);
+			await afterStart(page);
 			assert.deepEqual(await page.locator('.bquic-state').allTextContents(), wants, `${view} ${enabled}`);
 			assert.equal((await page.textContent('body')).includes(note), changed == changes, view);
 			assert.deepEqual(errors, []);

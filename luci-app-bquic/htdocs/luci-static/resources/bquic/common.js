@@ -166,11 +166,14 @@ return baseclass.extend({
 	inUse(map, config, type, find) {
 		const node = E('div', { 'aria-live': 'polite' }), file = this.follow(config), wrong = E('div', {}, [ this.mistakes(config), file.node ]);
 		const line = (kind, text) => E('p', { 'class': `bquic-state ${kind}` }, [ text ]);
+		const opened = Date.now(); /* by LuCI itself after Save & Apply */
 		const one = (s, st) => {
 			const at = new Date(st?.reload?.at ?? NaN), on = unapplied(config) ? st : enabled(s);
 
 			if (st?.instead)
 				return [ line('', st.instead[0]), st.instead[1] ];
+			if (!st && on && Date.now() - opened < STARTS)
+				return [ line('', _('Waiting for an answer…')) ];
 			if (!st)
 				return on ? [ line('bad', _('no answer')), ...this.silent(config, s.device) ] : [ line('', _('off')) ];
 			if (st.reload?.error)
@@ -240,8 +243,8 @@ return baseclass.extend({
 		if (find)
 			ask.every(5, find);
 
-		return this.page(title, '', E('div', { 'class': 'alert-message warning' }, [ ...L.hasViewPermission() ? this.missing(name)
-			: [ E('p', {}, [ _('Only users who may change these settings can see them, because they contain a secret.') ]) ] ]), ...more);
+		return this.page(title, '', alert(L.hasViewPermission() ? _('/etc/config/%s cannot be read: reload this page. If the file is missing, install the package %s again.').format(name.split('-')[0], name)
+			: _('Only users who may change these settings can see them, because they contain a secret.')), ...more);
 	},
 
 	/* The name of the only section of a type, which may be any; without a section, the usual one. */

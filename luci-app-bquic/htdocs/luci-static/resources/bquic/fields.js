@@ -113,8 +113,13 @@ return baseclass.extend({
 
 		o.password = true;
 		o.datatype = 'rangelength(8,256)';
-		o.validate = generates ? this.kept : (id, value) => /^sha256:/i.test(value) ? _('This is the hash of a token: enter the token itself.')
-			: /^[!-~]*$/.test(value) || _('Only printable ASCII characters without spaces are allowed.');
+		o.validate = generates ? this.kept : function(id, value) {
+			if (!value)
+				return this.section.formvalue(id, 'enabled') != '1' || _('A relay that is switched on needs a token.');
+
+			return /^sha256:/i.test(value) ? _('This is the hash of a token: enter the token itself.')
+				: /^[!-~]+$/.test(value) || _('Only printable ASCII characters without spaces are allowed.');
+		};
 		o.renderWidget = function(id, index, value) {
 			const node = form.Value.prototype.renderWidget.call(this, id, index, value);
 			if (!generates)

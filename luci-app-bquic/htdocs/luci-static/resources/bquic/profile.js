@@ -43,6 +43,14 @@ function profileTexts() {
 	};
 }
 
+/*
+ * The names among which an option chooses: those that the router tells, more, and what the file has, which
+ * is not among the others while the router tells nothing: LuCI would save the first choice in its place.
+ */
+function names(known, option, ...more) {
+	return new Set([ ...known.profiles.map((p) => p.name), ...more, ...uci.sections('bquic').map((s) => s[option]).filter((name) => name) ]);
+}
+
 /* The values of parameters that a profile does not set. */
 function inherited(known, base) {
 	const found = known.profiles.find((p) => p.name == base);
@@ -64,16 +72,14 @@ return baseclass.extend({
 	/* A choice among the built-in profiles and those in the file. */
 	option(section, tab, name, known, title, description) {
 		const o = section.taboption(tab, form.ListValue, name, title, description);
+		const own = uci.sections('bquic', 'profile').filter((s) => !s['.anonymous']).map((s) => s['.name']);
 
 		o.default = 'bquic';
-		for (const p of known.profiles)
-			if (p.builtin)
-				o.value(p.name, `${p.name}: ${profileTexts()[p.name] ?? p.doc}`);
-		for (const s of uci.sections('bquic', 'profile'))
-			if (!s['.anonymous'])
-				o.value(s['.name']);
-		if (!known.profiles.length)
-			o.value('bquic');
+		for (const p of names(known, name, 'bquic', ...own)) {
+			const text = profileTexts()[p] ?? known.profiles.find((k) => k.name == p)?.doc;
+
+			o.value(p, text ? `${p}: ${text}` : p);
+		}
 	},
 
 	/* The operator's own profiles: every parameter with its unit and its value when left empty. */
@@ -89,8 +95,8 @@ return baseclass.extend({
 
 		o = s.option(form.ListValue, 'base', _('Based on'), _('Profile that provides the values not given here.'));
 		o.default = 'standard';
-		for (const p of known.profiles)
-			o.value(p.name);
+		for (const p of names(known, 'base', 'standard'))
+			o.value(p);
 
 		for (const [ name, type, unit, doc ] of parameters()) {
 			const words = type == 'bool' ? [ [ '1', _('on') ], [ '0', _('off') ] ] : Array.isArray(type) ? type.map((word) => [ word ]) : null;
