@@ -380,6 +380,29 @@ test('behind the dialogue of an expired session, pages stay as they are', async 
 	}
 });
 
+test('a slow router is asked again when it has answered, not before', async () => {
+	const { page, errors } = await open(1200, recorded, config);
+	const asked = await page.evaluate(async () => {
+		let asked = 0, answer;
+
+		window.env.load('bquic.ask').every(5, () => new Promise((done) => {
+			asked++;
+			answer = done;
+		}));
+		window.env.polls.at(-1)();
+		document.dispatchEvent(new Event('visibilitychange'));
+		const before = asked;
+		answer();
+		await new Promise((done) => setTimeout(done));
+		window.env.polls.at(-1)();
+
+		return [ before, asked ];
+	});
+
+	assert.deepEqual(asked, [ 1, 2 ]);
+	assert.deepEqual(errors, []);
+});
+
 test('overview: before the first answer, it says nothing of the daemons', async () => {
 	const { page, errors } = await open(1200, { ...recorded, away: true }, config);
 

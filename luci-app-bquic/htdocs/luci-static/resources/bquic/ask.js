@@ -51,16 +51,20 @@ return baseclass.extend({
 	clients: question('wifirr', rpc.declare({ object: 'wifirr', method: 'clients', reject: true })),
 
 	/*
-	 * Calls fn at once, and then every so many seconds while the page is visible, and when it is seen again. While the router
-	 * does not answer, as during a restart, the page stays as it is, and says so.
+	 * Calls fn at once, and then every so many seconds while the page is visible, and when it is seen again, but never before
+	 * the last answer: a slow router gets no more to do. While the router does not answer, as during a restart, the page
+	 * stays as it is, and says so.
 	 */
 	every(seconds, fn) {
-		const seen = () => document.hidden ? Promise.resolve() : fn().then(() => lost.delete(fn), (err) => {
+		let asked = null;
+		const ask = () => fn().then(() => lost.delete(fn), (err) => {
 			if (err === AWAY)
 				lost.add(fn);
 			else if (!expired(err))
 				throw err;
-		}).then(() => lost.size ? ui.showIndicator('bquic', AWAY.message, null, 'inactive') : ui.hideIndicator('bquic'));
+		}).then(() => lost.size ? ui.showIndicator('bquic', AWAY.message, null, 'inactive') : ui.hideIndicator('bquic'))
+			.finally(() => { asked = null; });
+		const seen = () => document.hidden ? Promise.resolve() : asked ??= ask();
 
 		seen();
 		document.addEventListener('visibilitychange', seen);
