@@ -194,7 +194,7 @@ test('overview and clients from recorded status', async () => {
 
 		await show(page, 'overview', 3);
 		const text = await page.textContent('body');
-		for (const part of [ 'connected to the gateway', 'The processor carries 8.1 Mbit/s. The path has shown 30 Mbit/s. TCP goes direct, which is faster.', 'clients take turns', recorded['wifirr.status'].schedulers[0].why, 'Switch off', 'Pause all schedulers' ])
+		for (const part of [ 'connected to the gateway', 'The processor carries 8.1 Mbit/s. The path has shown 30 Mbit/s. TCP goes direct, which is faster.', 'clients take turns', recorded['wifirr.status'].schedulers[0].why, 'phy0-ap0: clients that have their turn now: 3 of 6 with demand.', 'Switch off', 'Pause all schedulers' ])
 			assert.ok(text.includes(part), `${part} in ${text}`);
 		assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), `wider than ${width}`);
 
@@ -1675,7 +1675,7 @@ test('before the first answer, no page says that there is nothing', async () => 
 
 test('a relay’s flows of UDP, a gateway’s relays and servers, and a gateway without a token', async () => {
 	const { gateway, relay } = recorded['bquic.status'], rows = (page) => page.$$eval('.cbi-section table.bquic-table tbody tr', (all) => all.map((r) => [ ...r.cells ].map((c) => c.textContent.replaceAll('\u00a0', ' '))));
-	const flows = 'UDP: 2 flows now, 31 since the start, 4 datagrams lost.';
+	const flows = 'UDP flows: 2 now, 31 since the start; datagrams lost: 4.';
 
 	for (const [ view, status, says, silent, wants ] of [
 		[ 'overview', { gateway, relay }, [ flows, 'Connections: 1 by QUIC, 0 by TCP; 1 by QUIC since the start.', 'Servers of sites that did not answer the last request: http://192.0.2.2:8080.' ], [ 'no token' ] ],

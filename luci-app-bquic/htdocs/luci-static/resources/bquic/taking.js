@@ -64,7 +64,7 @@ function troubles(st) {
 
 /* Flows of UDP, if it has carried any. */
 function flows(udp) {
-	return +udp?.total > 0 ? [ E('p', {}, [ _('UDP: %d flows now, %d since the start, %d datagrams lost.').format(udp.now, udp.total, udp.lost) ]) ] : [];
+	return +udp?.total > 0 ? [ E('p', {}, [ _('UDP flows: %d now, %d since the start; datagrams lost: %d.').format(udp.now, udp.total, udp.lost) ]) ] : [];
 }
 
 return baseclass.extend({

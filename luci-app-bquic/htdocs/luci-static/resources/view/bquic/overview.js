@@ -392,7 +392,7 @@ return view.extend({
 			lines.push(_('Acknowledgements: one for every %.1f packets, where stock QUIC sends one for every 2. That is %d %% fewer frames that compete with the data.').format(ratio, 100 * (1 - 2 / ratio)));
 		for (const s of schedulers)
 			if (s.throttling && Array.isArray(s.active))
-				lines.push(_('%s: %d of %d clients with demand have their turn now.').format(common.text(s.device), s.active.length, s.clients_with_demand ?? 0));
+				lines.push(_('%s: clients that have their turn now: %d of %d with demand.').format(common.text(s.device), s.active.length, s.clients_with_demand ?? 0));
 		common.renew(this.verdict, lines.map((line) => E('p', {}, [ line ])));
 	}
 });
