@@ -115,7 +115,7 @@ func (a *avoided) put(target netip.AddrPort, x avoidance) {
 func (a *avoided) has(target netip.AddrPort, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if target.Addr().Is6() && len(a.unreached) == noIPv6 && now.Sub(a.last) < avoidTime {
+	if a.without(target, now) {
 		return true
 	}
 	x, ok := a.by[target]
@@ -124,6 +124,18 @@ func (a *avoided) has(target netip.AddrPort, now time.Time) bool {
 		return false
 	}
 	return ok && !x.suspected
+}
+
+// without reports whether the gateway seems to have no IPv6, by which it would reach a target. The caller holds mu.
+func (a *avoided) without(target netip.AddrPort, now time.Time) bool {
+	return target.Addr().Is6() && len(a.unreached) == noIPv6 && now.Sub(a.last) < avoidTime
+}
+
+// hasNoWay is without, for targets of another protocol than a's.
+func (a *avoided) hasNoWay(target netip.AddrPort, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.without(target, now)
 }
 
 // count returns how many targets are avoided.

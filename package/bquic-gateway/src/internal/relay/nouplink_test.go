@@ -70,18 +70,24 @@ func TestSilentIPv6(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
 	m.greet(":80")
+	m.greetUDP(53)
 	m.startGateway()
-	m.startRelay(m.config(divert.Redirect))
+	c := m.config(divert.Redirect)
+	c.UDPPorts = []divert.Ports{{First: 53, Last: 53}}
+	m.startRelay(c)
 	m.becomes("carried", origin4+":80")
-	m.run("gateway", "nft", "table inet provider { chain out { type filter hook output priority 0; ip6 daddr 2001:db8::/32 tcp dport 80 drop; }; }")
+	m.run("gateway", "nft", "table inet provider { chain out { type filter hook output priority 0; ip6 daddr 2001:db8::/32 meta l4proto { tcp, udp } drop; }; }")
 	for i := range 20 {
 		server := fmt.Sprintf("2001:db8:%d::1", i)
-		m.ip("origin", "-6 addr add "+server+"/128 dev eth0 nodad")
+		m.ip("origin", "-6 addr add "+server+"/128 dev eth0 nodad preferred_lft 0") // not what it answers UDP from
 		m.ip("gateway", "-6 route add "+server+" via "+origin6)
 		switch way := m.way("[" + server + "]:80"); way {
 		case "forwarded":
 			if way := m.way(origin4 + ":80"); way != "carried" {
 				t.Errorf("by IPv4: %s", way)
+			}
+			if way := m.ask(m.udp("["+origin6+"]:53"), "question"); way != "forwarded" {
+				t.Errorf("a datagram by IPv6: %s", way)
 			}
 			return
 		case "direct":

@@ -73,8 +73,9 @@ func (f *flows) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 		fl.waiting = append(fl.waiting, p)
 		return divert.Hold
 	}
+	now := time.Now()
 	if f.relay.load.takes() == processor.Nothing || len(f.by) >= min(maxFlows, f.relay.now.Load().Limit) || f.clients[client] >= maxClientFlows ||
-		f.avoided.has(p.Target, time.Now()) {
+		f.avoided.has(p.Target, now) || f.relay.avoided.hasNoWay(p.Target, now) { // UDP has no answer that would tell
 		return divert.Pass
 	}
 	s := f.relay.gateways.pick()
