@@ -404,17 +404,28 @@ static void configuration(const char *lines)
 	fclose(file);
 }
 
+/* Something is to be restored after a kill. */
+static bool noted(void)
+{
+	struct stat lease;
+
+	return stat(PREFIX "0", &lease) == 0 && lease.st_size;
+}
+
 static void hostapd_never_waits(void)
 {
 	start(POINTS);
 	crowd(true, 30);
 	expect("larger windows", larger_windows(), POINTS);
+	expect("a lease in a crowd", noted(), true);
 	crowd(false, 20);
 	expect("larger windows after the crowd", larger_windows(), 0);
+	expect("a lease after the crowd", noted(), false);
 	crowd(true, 5);
 	expect("hostapd waited, ms", blocked_ms, 0);
 	expect("hostapd owes an answer", radio_stop(&w), false);
 	expect("larger windows after the end", larger_windows(), 0);
+	expect("a lease after the end", noted(), false);
 }
 
 /* At each message, hostapd renews all beacons. */
@@ -492,6 +503,33 @@ static void hostapd_hangs(void)
 	expect("a hostapd that is full owes an answer", radio_stop(&w), true);
 	hostapd_restarts();
 	lease_restore_all();
+}
+
+/* The guard tries again. */
+static void a_killed_daemon_leaves_a_hostapd_that_hangs(void)
+{
+	start(1);
+	crowd(true, 5);
+	hangs = true;
+	killed();
+	expect("restored while hostapd hangs", lease_restore_all(), -1);
+	expect("a lease after that", noted(), true);
+	hangs = false;
+	hostapd_runs();
+	answers = 0;
+	queue_errno = EIO;
+	expect("restored while the driver refuses its own window", lease_restore_all(), -1);
+	queue_errno = 0;
+	expect("restored in the end", lease_restore_all(), 0);
+	expect("larger windows in the end", larger_windows(), 0);
+	expect("a lease in the end", noted(), false);
+	start(1);
+	crowd(true, 5);
+	killed();
+	without_sockets = true;
+	expect("nothing to restore of a hostapd that has ended", lease_restore_all(), 0);
+	without_sockets = false;
+	hostapd_restarts();
 }
 
 /* It is asked now and then, and changes what it can as soon as it does. */
@@ -1059,6 +1097,7 @@ int main(void)
 	both_kinds_of_traffic_wait();
 	an_operator_with_small_windows();
 	hostapd_hangs();
+	a_killed_daemon_leaves_a_hostapd_that_hangs();
 	hostapd_refuses();
 	hostapd_hangs_without_a_crowd();
 	hostapd_hangs_while_a_killed_daemon_is_replaced();
