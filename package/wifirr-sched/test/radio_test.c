@@ -47,6 +47,8 @@ static unsigned failures;
 /* The crowd. */
 static uint32_t traffic;
 static bool crowded;
+static unsigned pace = 10;		/* what each client sends, and receives: 8 kbit/s */
+static bool without_wmm;
 
 /* The driver. */
 static unsigned points;			/* access points that exist */
@@ -328,7 +330,7 @@ int nl80211_get_stations(struct nl80211 *n, int ifindex, void (*each)(void *data
 		return refuse(n, list_errno);
 	for (uint8_t i = 0; i < clients && (vlan ? ifindex == VLAN : ifindex < VLAN); i++)
 		each(data, &(struct nl80211_station){
-			.mac = (uint8_t[]){ 2, 0, 0, 0, ifindex, i }, .authorized = true, .wmm = true, .aggregates = true,
+			.mac = (uint8_t[]){ 2, 0, 0, 0, ifindex, i }, .authorized = true, .wmm = !without_wmm, .aggregates = true,
 			.rx_bytes = 10 * traffic, .tx_bytes = 10 * traffic, .tx_packets = traffic, .tx_retries = traffic / 2,
 			.expected_kbit = 20000, .weight = weights[i],
 		});
@@ -340,7 +342,7 @@ static void run(unsigned seconds)
 	static uint64_t due;
 
 	for (uint64_t end = clock_ms + seconds * 1000; clock_ms < end; clock_ms += 10) {
-		traffic += crowded * 10;
+		traffic += crowded * pace;
 		hostapd_runs();
 		if (answers && watched)
 			watched->readable(&w);
@@ -850,6 +852,40 @@ static void an_operator_sets_windows(void)
 	unlink("hostapd-" AP ".conf");
 }
 
+static void what_is_measured(void)
+{
+	const struct contention_sample *s = &radio.contention.sample;
+
+	start(2);
+	without_wmm = true;
+	crowd(true, 10);
+	expect("clients that send", s->contenders, 2 * CLIENTS);
+	expect("clients that send or receive", s->exchanging, 2 * CLIENTS);
+	expect("clients that aggregate", s->aggregating, 2 * CLIENTS);
+	expect("clients without WMM", status().without_wmm, 2 * CLIENTS);
+	expect("their rate alone, kbit/s", s->kbit, 20000);
+	expect("lost frames, permille", s->failed_permille, 333);
+	without_wmm = false;
+	pace = 1;
+	run(10);
+	expect("clients that send less than 10 kbit/s", s->contenders, 0);
+	pace = 2;
+	run(10);
+	expect("clients that send more than 10 kbit/s", s->contenders, 2 * CLIENTS);
+	expect("those with WMM", status().without_wmm, 0);
+	pace = 10;
+	crowd(false, 5);
+	expect("clients that send nothing", s->contenders + s->exchanging + s->aggregating, 0);
+	expect("lost frames of nobody", s->failed_permille, CONTENTION_UNKNOWN);
+	/* who has left, and comes back, counts from 0 */
+	points = 1;
+	run(20);
+	points = 2;
+	crowd(true, 25);
+	expect("clients that send, of an access point that came back", s->contenders, 2 * CLIENTS);
+	radio_stop(&w);
+}
+
 static void an_interface_of_the_crowd_is_restored(void)
 {
 	start(1);
@@ -1029,8 +1065,12 @@ static void other_radios_of_the_wiphy_are_left_alone(void)
 	expect("larger windows on the crowded radio", announced[0][BE_MIN] > OWN, true);
 	expect("larger windows on both radios", larger_windows(), 1);
 	expect("RTS threshold of both radios", rts, NL80211_RTS_OFF);
-	radio_stop(&w);
+	/* both are on one channel now */
 	two_radios = false;
+	run(20);
+	expect("larger windows on one radio", larger_windows(), 2);
+	expect("RTS threshold of one radio", rts, RTS_BYTES);
+	radio_stop(&w);
 }
 
 /* As one whose uplink has yet to connect. Until it has a channel, nobody knows of which radio it is. */
@@ -1066,8 +1106,10 @@ static void an_access_point_with_links(void)
 	expect("clients, without those of links", status().contention->sample.contenders, CLIENTS);
 	expect("the reason", strcmp(status().problem, AP "1: has links (MLO)"), 0);
 	expect("lines about links", lines, 1);
-	expect("links owe nothing", radio_stop(&w), false);
 	links = false;
+	run(25);
+	expect("larger windows without links", larger_windows(), 2);
+	expect("links owe nothing", radio_stop(&w), false);
 	/* made in a crowd */
 	start(1);
 	crowd(true, 5);
@@ -1115,6 +1157,7 @@ int main(void)
 	what_hostapd_is_configured_to_do();
 	hostapd_may_set_weights();
 	an_operator_sets_windows();
+	what_is_measured();
 	an_interface_of_the_crowd_is_restored();
 	weights_are_restored();
 	clients_of_a_vlan_are_a_crowd();
