@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which clients wifi_stations.c finds on a radio with two access points and a mesh, and when it
- * drops one. The kernel's lists and events are made up: nobody can have a real one change in
- * the midst of an answer.
+ * Which clients wifi_stations.c finds on a radio with two access points and a mesh, and stations.c
+ * among neighbours, and when they drop one. The kernel's lists and events are made up: nobody can
+ * have a real one change in the midst of an answer.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
+#include <arpa/inet.h>
 #include <linux/genetlink.h>
+#include <linux/neighbour.h>
+#include <linux/rtnetlink.h>
 
 #include "../src/nl80211.h"
 #include "../src/wifirrd.h"
@@ -43,6 +46,10 @@ static unsigned mhz[INTERFACES];
 static int refusal[INTERFACES];		/* of its list */
 static bool surveying;
 static unsigned dumps;
+static struct { const char *address; uint8_t mac; } neighbours[8] = {
+	{ "10.9.0.1", 1 }, { "fd09::1", 1 }, { "fe80::1", 1 }, { "10.9.0.2", 2 }, { "fd09::2", 2 }, { "fe80::2", 2 },
+};
+static uint64_t clock_ms = 1000;
 static int events_at[2];		/* a socket, and the kernel's end of it */
 
 static void expect(const char *what, unsigned got, unsigned wanted)
@@ -55,7 +62,7 @@ static void expect(const char *what, unsigned got, unsigned wanted)
 
 uint64_t now_ms(void)
 {
-	return 1000;
+	return clock_ms;
 }
 
 void logmsg(int priority, const char *fmt, ...)
@@ -104,16 +111,36 @@ struct mnl_socket *rtnl_open(int bus, unsigned groups)
 {
 	(void)bus;
 	(void)groups;
-	return NULL;
+	return (void *)events_at;	/* any, but NULL */
+}
+
+int mnl_socket_close(struct mnl_socket *socket)
+{
+	(void)socket;
+	return 0;
 }
 
 int rtnl_ask(struct mnl_socket *nl, struct nlmsghdr *nlh, uint16_t flags, mnl_cb_t cb, void *data)
 {
+	uint8_t family = ((struct ndmsg *)mnl_nlmsg_get_payload(nlh))->ndm_family, address[16];
+	char buf[256] NL80211_ALIGNED;
+
 	(void)nl;
-	(void)nlh;
 	(void)flags;
-	(void)cb;
-	(void)data;
+	for (unsigned i = 0; nlh->nlmsg_type == RTM_GETNEIGH && i < 8 && neighbours[i].address; i++) {
+		struct nlmsghdr *entry = mnl_nlmsg_put_header(buf);
+		struct ndmsg *nd = mnl_nlmsg_put_extra_header(entry, sizeof(*nd));
+
+		if (inet_pton(family, neighbours[i].address, address) != 1)
+			continue;
+		entry->nlmsg_type = RTM_NEWNEIGH;
+		nd->ndm_family = family;
+		nd->ndm_ifindex = w.ifindex;
+		nd->ndm_state = NUD_REACHABLE;
+		mnl_attr_put(entry, NDA_DST, family == AF_INET ? 4 : 16, address);
+		mnl_attr_put(entry, NDA_LLADDR, 6, (uint8_t[]){ 2, 0, 0, 0, 0, neighbours[i].mac });
+		cb(entry, data);
+	}
 	return 0;
 }
 
@@ -350,6 +377,94 @@ static void a_mesh_is_refused(void)
 	expect("why", strstr(reason, "neighbours") != NULL, true);
 }
 
+/* The id of the client with this address. */
+static unsigned whose(const char *text)
+{
+	struct addr addr;
+
+	addr_parse(&addr, text);
+	return station_find(&w, &addr);
+}
+
+/* As after the end of a neighbour. */
+static void refresh(void)
+{
+	char buf[64] NL80211_ALIGNED;
+	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
+	struct ndmsg *nd = mnl_nlmsg_put_extra_header(nlh, sizeof(*nd));
+
+	nlh->nlmsg_type = RTM_DELNEIGH;
+	nd->ndm_ifindex = w.ifindex;
+	send(events_at[1], buf, nlh->nlmsg_len, 0);
+	clock_ms += 1000;
+	for (unsigned i = 0; i < 3; i++, clock_ms += 1000)
+		stations_refresh(&w);
+}
+
+/* A host has one IPv4 address. Each of a MAC with more is a client, as behind a proxy for ARP. */
+static void hosts_have_addresses(void)
+{
+	char reason[256];
+	unsigned first;
+
+	memset(&w, 0, sizeof(w));
+	policy_init(&w.policy, &w.config.policy);
+	w.ifindex = 1;
+	w.config.match = MATCH_IP;
+	expect("start", stations_start(&w, reason, sizeof(reason)), 0);
+	expect("hosts", w.policy.clients, 2);
+	first = whose("10.9.0.1");
+	expect("a host's other address", whose("fd09::1"), first);
+	/* the other host's address is its own now */
+	neighbours[4].mac = 1;
+	refresh();
+	expect("hosts after an address has moved", w.policy.clients, 2);
+	expect("the address that has moved", whose("fd09::2"), first);
+	expect("one that has not", whose("fe80::2"), whose("10.9.0.2"));
+	neighbours[4].mac = 2;
+	refresh();
+	expect("the address that has moved back", whose("fd09::2"), whose("10.9.0.2"));
+	neighbours[6].address = "10.9.0.3";
+	neighbours[6].mac = 1;
+	refresh();
+	expect("clients with a second IPv4 address behind the MAC", w.policy.clients, 5);
+	neighbours[2].address = NULL;
+	refresh();
+	expect("clients after all but two addresses have gone", w.policy.clients, 2);
+	stations_stop();
+}
+
+/* Who is exempt, or was busy a while ago, stays. */
+static void a_full_table_drops_who_is_idle(void)
+{
+	struct addr addr;
+	uint16_t busy, idle;
+
+	memset(&w, 0, sizeof(w));
+	policy_init(&w.policy, &w.config.policy);
+	w.config.exempt[0].addr = addr_mac((uint8_t[]){ 2, 0, 0, 0, 0, 0 });
+	w.config.exempt[0].flags = POLICY_CLIENT_ALWAYS;
+	w.config.exempt_count = 1;
+	for (unsigned i = 0; i <= POLICY_CLIENTS_MAX; i++, clock_ms += i < POLICY_CLIENTS_MAX) {
+		addr = addr_mac((uint8_t[]){ 2, 0, 0, 0, i >> 8, i });
+		station_add(&w, &addr, STATION_FDB);
+	}
+	expect("refused", w.refused_stations, 1);
+	expect("dropped", w.evicted, 0);
+	busy = 1;
+	idle = 2;
+	w.policy.client[busy].demand = true;
+	clock_ms += 9999;
+	expect("the place of the one that has been idle for longest", station_add(&w, &addr, STATION_FDB) == idle, true);
+	clock_ms += 9000;
+	expect("a known client's place", station_add(&w, &addr, STATION_FDB), idle);
+	expect("dropped", w.evicted, 1);
+	addr = addr_mac((uint8_t[]){ 2, 0, 0, 0, 0, 0 });
+	expect("the exempt one's place", station_find(&w, &addr), 0);
+	addr.bytes[5] = 1;
+	expect("the busy one's place", station_find(&w, &addr), busy);
+}
+
 int main(void)
 {
 	if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0, events_at) < 0)
@@ -361,6 +476,8 @@ int main(void)
 	events_are_few_lists();
 	nothing_is_asked_during_a_survey();
 	a_mesh_is_refused();
+	hosts_have_addresses();
+	a_full_table_drops_who_is_idle();
 	printf("stations: %s\n", failures ? "FAILED" : "ok");
 	return failures ? 1 : 0;
 }

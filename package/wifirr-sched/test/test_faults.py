@@ -121,6 +121,7 @@ def test_restore_after_daemon_and_guard_were_killed(bed):
     # the settings of a running daemon are left alone
     bed.box(WIFIRRD, "restore")
     consistent(bed, daemon, 12)
+    assert daemon.status()["counters"]["restarts"] == 0
     kill_both(daemon)
     assert device(bed) != before
     said = bed.box(WIFIRRD, "restore")
