@@ -46,6 +46,10 @@ static unsigned mhz[INTERFACES];
 static int refusal[INTERFACES];		/* of its list */
 static bool surveying;
 static unsigned dumps;
+
+/* The backend. */
+static unsigned backed, beside;		/* clients that it knows, and their other addresses */
+
 static struct { const char *address; uint8_t mac; } neighbours[8] = {
 	{ "10.9.0.1", 1 }, { "fd09::1", 1 }, { "fe80::1", 1 }, { "10.9.0.2", 2 }, { "fd09::2", 2 }, { "fe80::2", 2 },
 };
@@ -91,12 +95,14 @@ void backend_add(struct wifirr *unused, uint16_t id)
 {
 	(void)unused;
 	(void)id;
+	backed++;
 }
 
 void backend_del(struct wifirr *unused, uint16_t id)
 {
 	(void)unused;
 	(void)id;
+	backed--;
 }
 
 void backend_also(struct wifirr *unused, uint16_t id, unsigned at, bool there)
@@ -104,7 +110,7 @@ void backend_also(struct wifirr *unused, uint16_t id, unsigned at, bool there)
 	(void)unused;
 	(void)id;
 	(void)at;
-	(void)there;
+	beside += there ? 1 : -1;
 }
 
 struct mnl_socket *rtnl_open(int bus, unsigned groups)
@@ -250,6 +256,7 @@ static void start(const struct backend *backend)
 	char reason[256];
 
 	memset(&w, 0, sizeof(w));
+	backed = beside = 0;
 	policy_init(&w.policy, &w.config.policy);
 	memset(list, 0, sizeof(list));
 	memset(refusal, 0, sizeof(refusal));
@@ -274,7 +281,9 @@ static void a_backend_serves_the_radio_or_the_device(void)
 	expect("clients of the radio", known(), 15);
 	expect("where they are", station(2)->ifindex, GUEST + 1);
 	expect("what they can do, kbit/s", station(2)->expected_kbit, 2000);
+	expect("clients that the backend knows", backed, 4);
 	expect("a neighbour", station(3)->neighbour, true);
+	expect("which the policy knows, too", w.policy.client[station(3) - w.station].flags, POLICY_CLIENT_NEIGHBOUR);
 	expect("a guest is none", station(2)->neighbour, false);
 	mhz[GUEST] = mhz[MESH] = 5180;
 	wifi_stations_resync(&w);
@@ -338,6 +347,7 @@ static void events_are_few_lists(void)
 	start(&airtime);
 	event(NL80211_CMD_DEL_STATION, HOME + 1, 6, 1);
 	expect("clients after one has left", known(), 13);
+	expect("clients that the backend knows then", backed, 3);
 	expect("no list for that", dumps, 0);
 	expect("no list later", again(), 0);
 	/* the kernel may name the device of an access point's VLAN, or the one before */
@@ -408,6 +418,7 @@ static void hosts_have_addresses(void)
 	unsigned first;
 
 	memset(&w, 0, sizeof(w));
+	backed = beside = 0;
 	policy_init(&w.policy, &w.config.policy);
 	w.ifindex = 1;
 	w.config.match = MATCH_IP;
@@ -419,6 +430,7 @@ static void hosts_have_addresses(void)
 	neighbours[4].mac = 1;
 	refresh();
 	expect("hosts after an address has moved", w.policy.clients, 2);
+	expect("addresses that the backend knows", backed * 10 + beside, 24);
 	expect("the address that has moved", whose("fd09::2"), first);
 	expect("one that has not", whose("fe80::2"), whose("10.9.0.2"));
 	neighbours[4].mac = 2;
@@ -431,6 +443,7 @@ static void hosts_have_addresses(void)
 	neighbours[2].address = NULL;
 	refresh();
 	expect("clients after all but two addresses have gone", w.policy.clients, 2);
+	expect("addresses that the backend knows in the end", backed * 10 + beside, 20);
 	stations_stop();
 }
 
@@ -441,6 +454,7 @@ static void a_full_table_drops_who_is_idle(void)
 	uint16_t busy, idle;
 
 	memset(&w, 0, sizeof(w));
+	backed = beside = 0;
 	policy_init(&w.policy, &w.config.policy);
 	w.config.exempt[0].addr = addr_mac((uint8_t[]){ 2, 0, 0, 0, 0, 0 });
 	w.config.exempt[0].flags = POLICY_CLIENT_ALWAYS;

@@ -391,11 +391,12 @@ def test_a_client_without_memory_for_its_queue_leaves_no_class(bed, tmp_path):
 
 
 @pytest.mark.skipif(SANITIZED, reason="AddressSanitizer has to come first")
-def test_an_end_without_memory_leaves_nothing(bed, tmp_path):
+@pytest.mark.parametrize("message", ["RTM_GETQDISC", "RTM_DELQDISC"])
+def test_an_end_without_memory_leaves_nothing(bed, tmp_path, message):
     """What the daemon could not restore, its guard does a little later."""
     before = device(bed)
     fdb(bed, "add", [mac(i) for i in range(1, 13)])
-    daemon = bed.daemon(*PAPER, wrapper=preloaded(tmp_path, NO_MEMORY)).ready()
+    daemon = bed.daemon(*PAPER, wrapper=preloaded(tmp_path, NO_MEMORY.replace("RTM_GETQDISC", message))).ready()
     consistent(bed, daemon, 12)
     (tmp_path / "now").touch()
     assert daemon.stop() == 0
