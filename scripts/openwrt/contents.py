@@ -66,13 +66,6 @@ class Package:
     postinst: str = ""  # shell, after OpenWrt's own
     postrm: str = ""
 
-    def __post_init__(self) -> None:
-        # sysupgrade must keep configuration that is created later.
-        later = [f for f in self.conffiles if f.lstrip("/") not in self.tree.files]
-        self.conffiles = sorted(f for f in self.conffiles if f.lstrip("/") in self.tree.files)
-        if later:
-            self.tree.add(f"lib/upgrade/keep.d/{self.name}", "".join(f"{f}\n" for f in later).encode())
-
     @property
     def version(self) -> str:
         return self.recipe.release
@@ -121,9 +114,7 @@ def packages(arch: str) -> list[Package]:
         tree.add_dir(recipe.dir / "files")
         conffiles = recipe.block("conffiles").split()
         for conf in conffiles:
-            default = REPO / "files" / conf.lstrip("/")
-            if default.is_file():
-                tree.add(conf, default.read_bytes(), 0o600)  # as INSTALL_CONF: it may contain secrets
+            tree.add(conf, (REPO / "files" / conf.lstrip("/")).read_bytes(), 0o600)  # as INSTALL_CONF: it may contain secrets
         tree.add(path, program.read_bytes(), 0o755)
         found.append(Package(recipe.name, recipe, arch, recipe.depends(), recipe.description.splitlines(), tree,
                              conffiles, recipe.vars.get("USERID", ""), recipe.block("postinst"), recipe.block("postrm")))

@@ -45,7 +45,7 @@ def package(name: str = "example") -> Package:
     tree.add("usr/share/a/b", b"")
     tree.files["usr/bin/link"] = (0o777, "example")
     return Package(name, Example(name), "mips_24kc", ["zlib", "libc"], ["A thing", "  of two lines, ä."], tree,
-                   ["/etc/config/example", "/etc/later"], "user:group", "echo postinst\n", "echo postrm\n")
+                   ["/etc/config/example"], "user:group", "echo postinst\n", "echo postrm\n")
 
 
 def test_a_package_read_back(key: keys.Feed) -> None:
@@ -69,7 +69,6 @@ def test_a_package_read_back(key: keys.Feed) -> None:
     assert lists[f"{base}.conffiles_static"] == f"/etc/config/example {config}\n"
     assert lists[f"{base}.rusers"] == "user:group\n"
     assert lists[f"{base}.list"].split() == sorted(["/" + f for f in files] + [f"/{base}.rusers"])
-    assert files["lib/upgrade/keep.d/example"] == (0o644, b"/etc/later\n")
     assert {(n.owner, n.group) for n in found.nodes.values()} == {("root", "root")}
     assert {n.mtime for n in nodes.values()} == {EPOCH}
     assert hashlib.sha256(found.adb).digest() == entry["hashes"]
