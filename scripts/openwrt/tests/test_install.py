@@ -279,6 +279,16 @@ def test_an_installation_that_ended_in_between(router: Make, manager: str, left:
     assert said.returncode == 0 and "does not fit" not in said.stdout, said.stdout
     assert not (there.root / left).exists()
 
+def test_an_image_adds_the_daemons_user(router: Make) -> None:
+    """A sysupgrade keeps /etc/passwd of a system that never had the package. With apk, OpenWrt adds no user at the first start."""
+    there, _ = router("apk")
+    shutil.copy(pathlib.Path(__file__).parents[3] / "package/bquic-gateway/files/etc/uci-defaults/90-bquic-gateway", there.root / "tmp/defaults")
+    said = there.shell("add_group_and_user() { echo user of $1; }; . /tmp/defaults")
+    assert (said.returncode, said.stdout) == (0, "user of bquic-gateway\n")
+    said = there.shell("sh /tmp/defaults")  # where OpenWrt has no such function
+    assert (said.returncode, said.stdout) == (0, "")
+
+
 
 def test_what_a_manager_says_it_did_is_looked_at(router: Make) -> None:
     there, _ = router("opkg")
