@@ -271,6 +271,7 @@ undo() {
 	say "This will remove:${packages:- no package}; the feed and its key;" \
 		'the configurations /etc/config/bquic and /etc/config/wifirr, /etc/bquic with the key of the gateway, and the users bquic and wifirr.'
 	ask 'Go on?'
+	rm -rf /etc/hotplug.d/ntp/95-bquic-gateway /etc/bquic-feed # which would install them again (docs/fleet.md)
 	# shellcheck disable=SC2086 # a list of words
 	[ -z "$packages" ] || case $manager in
 	opkg) opkg remove --autoremove $packages ;;
@@ -279,7 +280,7 @@ undo() {
 	# shellcheck disable=SC2086 # a list of patterns
 	rm -rf $LEFT
 	find /etc /lib /usr /www -name '.apk.*' -exec rm -f {} ';' 2>/dev/null || true # there may be no /www
-	rm -rf /etc/bquic /etc/bquic-feed /etc/config/bquic /etc/config/bquic-opkg* /etc/config/wifirr /etc/config/wifirr-opkg* \
+	rm -rf /etc/bquic /etc/config/bquic /etc/config/bquic-opkg* /etc/config/wifirr /etc/config/wifirr-opkg* \
 		/etc/config/bquic.apk-new /etc/config/wifirr.apk-new /var/etc/bquic /var/etc/wifirr \
 		/var/run/bquic /var/run/wifirr
 	drop_keys ''
@@ -288,6 +289,7 @@ undo() {
 	drop '^src\/gz bquic ' $FEEDS
 	[ -s $FEEDS ] || rm -f $FEEDS
 	drop '^\(bquic\|wifirr\):' /etc/passwd /etc/group /etc/shadow
+	drop '^\/etc\/\(bquic-feed\/\|hotplug.d\/ntp\/95-bquic-gateway\)$' /etc/sysupgrade.conf
 	say 'All is as it was before.'
 }
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """install.sh on a router of busybox's tools, where opkg and apk only write down what they are asked for."""
 
+import fcntl
 import hashlib
 import os
 import pathlib
@@ -62,15 +63,14 @@ class Router:
         for tool in TOOLS:
             (root / "bin" / tool).symlink_to("busybox")
         # Debian's busybox takes its own df for the one in PATH; OpenWrt's and dash do not.
-        dash = program("dash")
-        libraries = re.findall(r"/\S+", subprocess.run(["ldd", dash], capture_output=True, text=True, check=True).stdout)
-        for file in (dash, *libraries):
-            to = root / file.lstrip("/")
-            to.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(file, to)
-        shutil.copy(dash, root / "bin/sh")
+        for name, to in {"dash": "sh", "flock": "flock"}.items():  # Debian's busybox has no flock
+            for file in re.findall(r"/\S+", subprocess.run(["ldd", program(name)], capture_output=True, text=True, check=True).stdout):
+                (root / file.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(file, root / file.lstrip("/"))
+            shutil.copy(program(name), root / "bin" / to)
         for name, script in {
             manager: f'echo "{manager} $*" >>/calls\n[ ! -e /broken ] || exit 1\n[ "$1" != install ] || [ ! -e /deaf ] || exit 0\n{MANAGERS[manager]}',
+            "logger": "cat >/dev/null",
             "df": f"echo Filesystem Blocks Used Available; echo /dev/x 1 1 {free} 1% /overlay",
             "uci": "case \"$*\" in '-q get luci.languages.es') ;; '-q show luci.languages') echo \"luci.languages.es='Spanish'\" ;;\n"
                    "-q*) exit 1 ;; *) echo \"uci $*\" >>/calls ;; esac",
@@ -223,6 +223,37 @@ def test_sysupgrade_keeps_the_gateways_key(router: Make, manager: str) -> None:
 
 
 @pytest.mark.parametrize("manager", ["opkg", "apk"])
+def test_a_node_that_installs_by_itself(router: Make, manager: str) -> None:
+    """busybox's ntpd tells of a step, and some seconds later of the stratum, while an installation runs. It is over when the package's service is enabled."""
+    there, _ = router(manager)
+    (there.root / "etc/sysupgrade.conf").write_text("/etc/mine\n")
+    (there.root / "etc/rc.d").mkdir()
+    before = there.state()
+    recipe = (pathlib.Path(__file__).parents[3] / "docs/fleet.md").read_text().split("\n### After a sysupgrade\n")[1].split("```")[1]
+    assert there.shell(f"cd /tmp && {recipe.strip()}").stdout == ""
+
+    def ntp(action: str) -> list[str]:
+        said = there.shell(f"ACTION={action}; . /etc/hotplug.d/ntp/*; wait")
+        assert (said.returncode, said.stdout) == (0, "")
+        return there.calls()
+
+    with open(there.root / "etc/bquic-feed/install.sh") as script:
+        fcntl.flock(script, fcntl.LOCK_EX)
+        assert ntp("stratum") == []
+    assert ntp("unsync") == []
+    (there.root / "usr/bin").mkdir()
+    (there.root / "usr/bin/bquic").touch()  # of an installation that ended in between
+    assert [call for call in ntp("step") if " bquic-gateway" in call]
+    (there.root / "etc/rc.d/S95bquic-gateway").symlink_to("../init.d/bquic-gateway")
+    assert ntp("periodic") == []
+
+    (there.root / "etc/rc.d/S95bquic-gateway").unlink()
+    assert there.run("--undo", "--yes").returncode == 0
+    assert not (there.root / "etc/hotplug.d/ntp/95-bquic-gateway").exists()  # or it would all come back
+    assert there.state() == before
+
+
+@pytest.mark.parametrize("manager", ["opkg", "apk"])
 def test_an_attended_sysupgrade_by_the_manual(router: Make, manager: str) -> None:
     there, _ = router(manager)
     assert there.run("--yes").returncode == 0
@@ -231,6 +262,16 @@ def test_an_attended_sysupgrade_by_the_manual(router: Make, manager: str) -> Non
     [command] = [line for line in manual.splitlines() if line.startswith("owut ") and manager in line]
     assert there.shell('owut() { echo owut $* >>/calls; }\n' + command).stdout == ""
     assert there.calls() == ["owut upgrade --remove bquic-gateway wifirr-sched luci-app-bquic luci-i18n-bquic-es"]
+
+
+def test_an_image_adds_the_daemons_user(router: Make) -> None:
+    """A sysupgrade keeps /etc/passwd of a system that never had the package. With apk, OpenWrt adds no user at the first start."""
+    there, _ = router("apk")
+    shutil.copy(pathlib.Path(__file__).parents[3] / "package/bquic-gateway/files/etc/uci-defaults/90-bquic-gateway", there.root / "tmp/defaults")
+    said = there.shell("add_group_and_user() { echo user of $1; }; . /tmp/defaults")
+    assert (said.returncode, said.stdout) == (0, "user of bquic-gateway\n")
+    said = there.shell("sh /tmp/defaults")  # where OpenWrt has no such function
+    assert (said.returncode, said.stdout) == (0, "")
 
 
 def test_the_ten_commands_need_no_rpcd() -> None:
@@ -278,16 +319,6 @@ def test_an_installation_that_ended_in_between(router: Make, manager: str, left:
     said = there.run("--yes")
     assert said.returncode == 0 and "does not fit" not in said.stdout, said.stdout
     assert not (there.root / left).exists()
-
-def test_an_image_adds_the_daemons_user(router: Make) -> None:
-    """A sysupgrade keeps /etc/passwd of a system that never had the package. With apk, OpenWrt adds no user at the first start."""
-    there, _ = router("apk")
-    shutil.copy(pathlib.Path(__file__).parents[3] / "package/bquic-gateway/files/etc/uci-defaults/90-bquic-gateway", there.root / "tmp/defaults")
-    said = there.shell("add_group_and_user() { echo user of $1; }; . /tmp/defaults")
-    assert (said.returncode, said.stdout) == (0, "user of bquic-gateway\n")
-    said = there.shell("sh /tmp/defaults")  # where OpenWrt has no such function
-    assert (said.returncode, said.stdout) == (0, "")
-
 
 
 def test_what_a_manager_says_it_did_is_looked_at(router: Make) -> None:
