@@ -61,13 +61,14 @@ detect() {
 	[ "$(id -u)" = 0 ] || fail 'must be root'
 }
 
-# replace FILE: writes what it reads to a file that is another one, or leaves the file as it was, for lack of room
+# replace FILE: writes what it reads to a file that is another one, or leaves the file as it was, for lack of room.
+# Flash may take down the new name before the content: without sync, a file is empty after a loss of power in between.
 replace() {
 	new=$(cat)
 	[ "$new" != "$(cat "$1" 2>/dev/null)" ] || return 0
 	[ -z "$new" ] || new="$new
 "
-	if ! { { [ ! -e "$1" ] || cp -p "$1" "$1.new"; } && printf %s "$new" | cat >"$1.new" && mv "$1.new" "$1"; }; then
+	if ! { { [ ! -e "$1" ] || cp -p "$1" "$1.new"; } && printf %s "$new" | cat >"$1.new" && sync && mv "$1.new" "$1"; }; then
 		rm -f "$1.new"
 		fail "cannot write $1, as it says above: it is as it was. Make room, and run this script again."
 	fi

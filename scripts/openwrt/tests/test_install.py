@@ -71,6 +71,7 @@ class Router:
         for name, script in {
             manager: f'echo "{manager} $*" >>/calls\n[ ! -e /broken ] || exit 1\n[ "$1" != install ] || [ ! -e /deaf ] || exit 0\n{MANAGERS[manager]}',
             "logger": "cat >/dev/null",
+            "sync": "for new in /etc/*.new; do [ ! -s $new ] || echo sync $new >>/calls; done",
             "df": f"echo Filesystem Blocks Used Available; echo /dev/x 1 1 {free} 1% /overlay",
             "uci": "case \"$*\" in '-q get luci.languages.es') ;; '-q show luci.languages') echo \"luci.languages.es='Spanish'\" ;;\n"
                    "-q*) exit 1 ;; *) echo \"uci $*\" >>/calls ;; esac",
@@ -105,7 +106,7 @@ class Router:
         path = self.root / "calls"
         calls = path.read_text().splitlines() if path.exists() else []
         path.unlink(missing_ok=True)
-        return [c for c in calls if not c.startswith(("opkg list-", "apk info", "apk version", "apk update --"))]
+        return [c for c in calls if not c.startswith(("opkg list-", "apk info", "apk version", "apk update --", "sync "))]
 
     def state(self) -> dict[str, str]:
         return {str(p.relative_to(self.root)): hashlib.sha256(p.read_bytes()).hexdigest()
@@ -251,6 +252,20 @@ def test_a_node_that_installs_by_itself(router: Make, manager: str) -> None:
     assert there.run("--undo", "--yes").returncode == 0
     assert not (there.root / "etc/hotplug.d/ntp/95-bquic-gateway").exists()  # or it would all come back
     assert there.state() == before
+
+
+def test_a_loss_of_power_empties_no_file(router: Make) -> None:
+    """UBIFS may write a new name before the content."""
+    for how in ("--undo --yes", "the manual"):
+        there, _ = router("opkg")
+        (there.root / "etc/passwd").write_text("root:x:0:\nbquic:x:1:\n")
+        if how == "the manual":
+            there.shell((pathlib.Path(__file__).parents[3] / "docs/install.md").read_text().split("\n## Undo\n")[1].split("```")[1])
+        else:
+            assert there.run(*how.split()).returncode == 0
+        assert (there.root / "etc/passwd").read_text() == "root:x:0:\n"
+        assert "sync /etc/passwd.new" in (there.root / "calls").read_text(), how
+        shutil.rmtree(there.root)
 
 
 @pytest.mark.parametrize("manager", ["opkg", "apk"])
