@@ -40,7 +40,7 @@ async function faults(page) {
 	const unnamed = await page.evaluate(() => [ ...document.querySelectorAll('input, select, textarea') ].filter((e) => !e.labels.length && !e.ariaLabel).map((e) => e.outerHTML));
 
 	return [
-		...violations.filter((v) => [ 'serious', 'critical' ].includes(v.impact)).flatMap((v) => v.nodes.map((n) => `${v.id}: ${n.html}`)),
+		...violations.filter((v) => [ 'serious', 'critical' ].includes(v.impact) || v.id == 'heading-order').flatMap((v) => v.nodes.map((n) => `${v.id}: ${n.html}`)),
 		...unnamed.map((html) => `no label: ${html}`)
 	];
 }

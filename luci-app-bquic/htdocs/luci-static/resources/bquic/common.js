@@ -101,7 +101,7 @@ return baseclass.extend({
 		};
 		const refresh = () => of[config]().then((lines) => this.renew(node, lines.length ? [
 			E('div', { 'class': 'alert-message warning' }, [
-				E('h4', {}, [ _('Mistakes in /etc/config/%s: running daemons keep their previous settings').format(config) ]),
+				E('strong', {}, [ _('Mistakes in /etc/config/%s: running daemons keep their previous settings').format(config) ]),
 				E('ul', { 'class': 'bquic-list' }, lines.map((line) => E('li', {}, [ line ])))
 			])
 		] : []));
