@@ -107,7 +107,7 @@ return baseclass.extend({
 		] : []));
 
 		ask.every(2, () => Promise.resolve(this.renew(waits, unapplied(config)
-			? [ notice(_('Changes are saved but not applied: the daemons do not have them yet.')) ] : [])));
+			? [ notice(_('Changes of /etc/config/%s are saved but not applied: the daemons do not have them yet.').format(config)) ] : [])));
 		ask.every(10, refresh);
 
 		return E('div', {}, [ waits, node ]);

@@ -132,8 +132,9 @@ return view.extend({
 			return fn().catch(failed).then(() => {
 				this.working--;
 
-				return this.refresh();
-			}).catch(failed);
+				/* with the next poll, the page says that the router does not answer */
+				return L.resolveDefault(this.refresh());
+			});
 		});
 	},
 
