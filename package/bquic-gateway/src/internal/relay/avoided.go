@@ -16,18 +16,39 @@ const (
 	avoidTime = 10 * time.Minute
 	// maxAvoided is the limit on such targets; the oldest is dropped.
 	maxAvoided = 256
-	// A gateway that does not reach noIPv6 networks of IPv6 in a row, because it has no route or gets no answer, has no IPv6.
+	// A gateway that does not reach noIPv6 networks of IPv6 in a row, because it has no route or gets no answer, has no IPv6. Nor has
+	// one that does not reach as many networks of IPv4 by NAT64 a translator.
 	noIPv6 = 3
 )
+
+// nat64 is the prefix by which clients without IPv4 reach IPv4 (RFC 6052, section 2.1).
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
 // avoided holds targets, of TCP or of UDP, that a gateway could not reach, and those of bridged connections that the node could not reach.
 // The kernel forwards connections to them, or bridges them to the clients' router: so they do not wait for the gateway, and
 // the client learns what becomes of its SYN.
 type avoided struct {
-	mu        sync.Mutex
-	by        map[netip.AddrPort]avoidance
-	unreached []netip.Prefix // networks of IPv6 that the gateway has not reached since it has reached one; at most noIPv6
+	mu sync.Mutex
+	by map[netip.AddrPort]avoidance
+	// Targets that are reached by IPv6, and by NAT64: a gateway may have the one without the other.
+	native, translated reach
+}
+
+// A reach tells what the gateway has not reached of some networks.
+type reach struct {
+	unreached []netip.Prefix // networks since it has reached one; at most noIPv6
 	last      time.Time      // when it last has not
+}
+
+// of returns the reach that a target belongs to and its network there; nil for IPv4.
+func (a *avoided) of(target netip.Addr) (*reach, netip.Prefix) {
+	switch {
+	case target.Is4():
+		return nil, netip.Prefix{}
+	case nat64.Contains(target):
+		return &a.translated, netip.PrefixFrom(target, nat64.Bits()+24).Masked()
+	}
+	return &a.native, netip.PrefixFrom(target, 48).Masked()
 }
 
 type avoidance struct {
@@ -47,8 +68,8 @@ func (a *avoided) add(target netip.AddrPort, now time.Time) {
 func (a *avoided) suspect(target netip.AddrPort, begun, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if begun.After(a.last) { // what was late together may have been so by the same chance
-		a.missed(target, now)
+	if r, network := a.of(target.Addr()); r != nil && begun.After(r.last) { // what was late together may have been so by the same chance
+		r.missed(network, now)
 	}
 	x, ok := a.by[target]
 	switch {
@@ -67,20 +88,16 @@ func (a *avoided) refused(target netip.AddrPort, refusal *tunnel.Refusal, now ti
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.put(target, avoidance{since: now})
-	if refusal.Type == tunnel.TargetUnroutable {
-		a.missed(target, now)
+	if r, network := a.of(target.Addr()); r != nil && refusal.Type == tunnel.TargetUnroutable {
+		r.missed(network, now)
 	}
 }
 
-// missed records that the gateway has not reached a target, perhaps because it has no IPv6.
-func (a *avoided) missed(target netip.AddrPort, now time.Time) {
-	network, err := target.Addr().Prefix(48)
-	if err != nil { // IPv4
-		return
-	}
-	a.last = now
-	if len(a.unreached) < noIPv6 && !slices.Contains(a.unreached, network) {
-		a.unreached = append(a.unreached, network)
+// missed records that the gateway has not reached a network, perhaps because it reaches none.
+func (r *reach) missed(network netip.Prefix, now time.Time) {
+	r.last = now
+	if len(r.unreached) < noIPv6 && !slices.Contains(r.unreached, network) {
+		r.unreached = append(r.unreached, network)
 	}
 }
 
@@ -88,8 +105,8 @@ func (a *avoided) missed(target netip.AddrPort, now time.Time) {
 func (a *avoided) reached(target netip.AddrPort) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if target.Addr().Is6() {
-		a.unreached = nil
+	if r, _ := a.of(target.Addr()); r != nil {
+		r.unreached = nil
 	}
 	if a.by[target].suspected {
 		delete(a.by, target)
@@ -126,9 +143,10 @@ func (a *avoided) has(target netip.AddrPort, now time.Time) bool {
 	return ok && !x.suspected
 }
 
-// without reports whether the gateway seems to have no IPv6, by which it would reach a target. The caller holds mu.
+// without reports whether the gateway seems to have no IPv6, or no NAT64, by which it would reach a target. The caller holds mu.
 func (a *avoided) without(target netip.AddrPort, now time.Time) bool {
-	return target.Addr().Is6() && len(a.unreached) == noIPv6 && now.Sub(a.last) < avoidTime
+	r, _ := a.of(target.Addr())
+	return r != nil && len(r.unreached) == noIPv6 && now.Sub(r.last) < avoidTime
 }
 
 // hasNoWay is without, for targets of another protocol than a's.
@@ -155,5 +173,5 @@ func (a *avoided) clear() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	clear(a.by)
-	a.unreached = nil
+	a.native, a.translated = reach{}, reach{}
 }

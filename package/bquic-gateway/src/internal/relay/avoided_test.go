@@ -115,3 +115,26 @@ func TestNoIPv6(t *testing.T) {
 	a.clear()
 	check("another gateway", false)
 }
+
+// TestNoNAT64 has clients without IPv4, and a gateway with IPv6 but without a translator: after a few targets, the others behind the translator are
+// not asked for.
+func TestNoNAT64(t *testing.T) {
+	now := time.Unix(1000, 0)
+	var a avoided
+	target := func(address string) netip.AddrPort { return netip.AddrPortFrom(netip.MustParseAddr(address), 443) }
+	has := func(address string) bool { return a.has(target(address), now) }
+	for i := range noIPv6 {
+		if has("64:ff9b::203.0.113.99") {
+			t.Errorf("avoided after %d networks", i)
+		}
+		a.refused(target(fmt.Sprintf("64:ff9b::198.51.%d.1", i)), &tunnel.Refusal{Type: tunnel.TargetUnroutable}, now)
+		a.reached(target("2001:db8::1"))
+	}
+	if !has("64:ff9b::203.0.113.99") || has("2001:db8::2") || has("203.0.113.99") {
+		t.Error("not what is behind the translator is avoided")
+	}
+	a.reached(target("64:ff9b::203.0.113.1"))
+	if has("64:ff9b::203.0.113.99") {
+		t.Error("avoided although the gateway has a translator by now")
+	}
+}
