@@ -10,7 +10,8 @@
 #include "../src/radio.h"
 #include "../src/wifirrd.h"
 
-#define CLIENTS 3
+#define CLIENTS 70		/* more than fit into two messages */
+#define BATCH_MAX 32
 #define IFINDEX 1
 
 static struct wifirr w;
@@ -21,9 +22,11 @@ static unsigned lines, failures;
 static unsigned present;		/* clients in the dump */
 static uint16_t weight[CLIENTS];
 static uint64_t airtime[CLIENTS];
+static uint64_t sent[CLIENTS], since[CLIENTS];	/* bytes, since the client came */
 static int refusal;			/* of a weight; 0: it takes them */
 static struct { uint32_t seq; uint8_t client; uint16_t weight; } asked[CLIENTS];
 static unsigned asked_count;
+static unsigned lost;			/* how often the backend has given up */
 
 static bool hostapd_weighs;
 
@@ -50,7 +53,8 @@ void logmsg(int priority, const char *fmt, ...)
 void backend_lost(struct wifirr *unused, const char *what)
 {
 	(void)unused;
-	expect(what, true, false);
+	(void)what;
+	lost++;
 }
 
 int radio_hold_weights(struct wifirr *unused, bool on, char *why, size_t size)
@@ -133,6 +137,7 @@ int nl80211_get_stations(struct nl80211 *n, int ifindex, void (*each)(void *data
 	for (uint8_t i = 0; i < present; i++)
 		each(data, &(struct nl80211_station){
 			.mac = (uint8_t[]){ 2, 0, 0, 0, 0, i }, .authorized = true, .backlog = 50000,
+			.tx_bytes = sent[i], .rx_bytes = 2 * sent[i], .associated_at = since[i],
 			.weight = weight[i], .has_airtime = true, .airtime = airtime[i],
 		});
 	return 0;
@@ -152,8 +157,15 @@ struct nlmsghdr *nl80211_weight(struct nl80211 *n, char *buf, int ifindex, const
 
 ssize_t mnl_socket_sendto(const struct mnl_socket *socket, const void *data, size_t size)
 {
+	const struct nlmsghdr *nlh = data;
+	int left = size;
+	unsigned count = 0;
+
 	(void)socket;
-	(void)data;
+	for (; mnl_nlmsg_ok(nlh, left); nlh = mnl_nlmsg_next(nlh, &left))
+		count++;
+	expect("requests in a message", count, asked_count);
+	expect("the kernel answers to all of them", count <= BATCH_MAX, true);
 	return size;
 }
 
@@ -194,7 +206,7 @@ static void start(void)
 
 	present = CLIENTS;
 	refusal = 0;
-	lines = 0;
+	lines = lost = 0;
 	for (unsigned i = 0; i < CLIENTS; i++) {
 		w.station[i].used = true;
 		w.station[i].addr = addr_mac((uint8_t[]){ 2, 0, 0, 0, 0, i });
@@ -264,6 +276,81 @@ static void weights_without_effect_are_noticed(void)
 	expect("a new start finds out again", w.weights_idle, false);
 }
 
+static void one_that_comes_back_counts_from_0(void)
+{
+	start();
+	sent[5] = 1000;
+	run(1, 0, 0);
+	expect("sent before it was known", w.station[5].bytes, 0);
+	sent[5] = 1500;
+	run(1, 0, 0);
+	expect("sent", w.station[5].bytes, 500);
+	expect("received", w.station[5].received, 1000);
+	expect("its weight", weight[5], 1);
+	/* it has left and come back, between two looks */
+	sent[5] = 1600;
+	since[5] = 7;
+	weight[5] = 100;
+	run(1, 0, 0);
+	expect("sent since it came back", w.station[5].bytes, 0);
+	expect("its weight as of the others", weight[5], 1);
+	expect("nobody else has changed it", lost, 0);
+	airtime_backend.stop(&w);
+	expect("the weight that it came with", weight[5], 100);
+	weight[5] = NL80211_WEIGHT_DEFAULT;
+	sent[5] = 0;
+}
+
+static void weights_of_another_program(void)
+{
+	char why[160];
+
+	start();
+	run(1, 0, 0);
+	/* now and then */
+	for (unsigned i = 0; i < 5; i++) {
+		weight[3] = 77;
+		run(40, 0, 0);
+		expect("ours again", weight[3], 1);
+	}
+	expect("given up", lost, 0);
+	airtime_backend.stop(&w);
+	expect("the other program's at the end", weight[3], 77);
+	start();
+	run(61, 0, 0);
+	for (unsigned i = 0; i < 3; i++) {
+		weight[3] = 77;
+		run(1, 0, 0);
+	}
+	expect("given up because of another program", lost, 1);
+	expect("the other program's stays", weight[3], 77);
+	airtime_backend.stop(&w);
+	expect("a new start on the same device", airtime_backend.start(&w, why, sizeof(why)), -1);
+	w.ifindex = IFINDEX + 1;	/* which has been made again */
+	expect("a new start on another device", airtime_backend.start(&w, why, sizeof(why)), 0);
+	airtime_backend.stop(&w);
+	w.ifindex = IFINDEX;
+}
+
+/* Another access point's clients vanish with it, and that is no fault of the device's. */
+static void an_interface_has_vanished(void)
+{
+	const uint16_t ids[] = { 0, 1 };
+
+	w.ifindex = IFINDEX + 1;
+	start();
+	run(1, 0, 0);
+	lines = 0;
+	w.policy.client[1].level = POLICY_ACTIVE;
+	refusal = ENODEV;
+	expect("clients of another access point that has vanished", airtime_backend.apply(&w, ids, 2), 0);
+	expect("lines about them", lines, 0);
+	w.ifindex = IFINDEX;
+	expect("the device has vanished", airtime_backend.apply(&w, ids, 2), -1);
+	refusal = 0;
+	airtime_backend.stop(&w);
+}
+
 /* As long as hostapd's weights stay what they are, it does not repeat them. */
 static void beside_hostapds_own_weights(void)
 {
@@ -284,6 +371,9 @@ int main(void)
 	a_refusal_is_said_once();
 	weights_without_effect_are_noticed();
 	beside_hostapds_own_weights();
+	one_that_comes_back_counts_from_0();
+	an_interface_has_vanished();
+	weights_of_another_program();
 	printf("airtime: %s\n", failures ? "FAILED" : "ok");
 	return failures ? 1 : 0;
 }

@@ -241,6 +241,18 @@ def test_settings_deleted_under_it(bed):
     assert device(bed) == before
 
 
+def test_faults_that_have_passed_do_not_add_up(bed):
+    """The daemon gives up after five in a row."""
+    daemon = bed.daemon(*PAPER).ready()
+    for _ in range(3):
+        said = daemon.text().count("(trying again)")
+        bed.box("tc", "qdisc", "replace", "dev", "dl0", "root", "handle", "77:", "pfifo")
+        wait_for(lambda n=said: daemon.text().count("(trying again)") >= n + 2, "two attempts")
+        bed.box("tc", "qdisc", "del", "dev", "dl0", "root")
+        wait_for(lambda: daemon.status().get("backend"), "the queues again")
+    assert daemon.stop() == 0
+
+
 def preloaded(tmp_path, text):
     """The wrapper of a daemon that runs with these functions in place of the C library's."""
     (tmp_path / "preload.c").write_text(text)
