@@ -590,6 +590,28 @@ static void hostapd_hangs_while_a_killed_daemon_is_replaced(void)
 	expect("RTS threshold that an operator has set since", rts, 2000);
 }
 
+/* So full that it takes not even the operator's own windows. */
+static void hostapd_is_full_while_a_killed_daemon_is_replaced(void)
+{
+	start(1);
+	crowd(true, 5);
+	hangs = true;
+	crowd(false, 60);
+	killed();
+	announced[0][BE_MIN] = OWN + 2;	/* what it has taken before */
+	messages = MESSAGES;
+	memset(message, 0, sizeof(message));
+	for (unsigned i = 0; i < MESSAGES; i++)
+		message[i].parameter = PARAMETERS;
+	radio_start(&w);
+	run(5);
+	hangs = false;
+	run(20);
+	expect("larger windows when hostapd takes messages again", larger_windows(), 0);
+	expect("windows are owed", radio_stop(&w), false);
+	expect("a lease in the end", noted(), false);
+}
+
 /* Each line would be in the log thousands of times a day. */
 static void no_access_point_has_a_socket(void)
 {
@@ -969,6 +991,33 @@ static void weights_are_restored(void)
 	expect("low weights after the end", left_low(), 0);
 }
 
+/* The lease says which weights are to be looked for. */
+static void new_weights_are_restored(void)
+{
+	char why[128];
+
+	start(1);
+	radio_hold_weights(&w, true, why, sizeof(why));
+	w.config.weight_active = 1000;
+	w.config.weight_waiting = 500;
+	expect("other weights held", radio_hold_weights(&w, true, why, sizeof(why)), 0);
+	weigh(1000);
+	weights[0] = 499;	/* another program's */
+	killed();
+	expect("restored after a kill", lease_restore_all(), 0);
+	expect("our weights after a kill", left_low(), 1);
+	expect("another program's weight", weights[0], 499);
+	weigh(NL80211_WEIGHT_DEFAULT);
+	start(1);
+	radio_hold_weights(&w, true, why, sizeof(why));
+	expect("a lease of weights", noted(), true);
+	radio_hold_weights(&w, false, NULL, 0);
+	expect("no lease without weights", noted(), false);
+	radio_stop(&w);
+	w.config.weight_active = 384;
+	w.config.weight_waiting = 1;
+}
+
 /* They hear the access point's beacon, too. */
 static void clients_of_a_vlan_are_a_crowd(void)
 {
@@ -1143,6 +1192,7 @@ int main(void)
 	hostapd_refuses();
 	hostapd_hangs_without_a_crowd();
 	hostapd_hangs_while_a_killed_daemon_is_replaced();
+	hostapd_is_full_while_a_killed_daemon_is_replaced();
 	no_access_point_has_a_socket();
 	an_operator_sets_rts();
 	a_killed_daemon_leaves_the_newest_rts();
@@ -1160,6 +1210,7 @@ int main(void)
 	what_is_measured();
 	an_interface_of_the_crowd_is_restored();
 	weights_are_restored();
+	new_weights_are_restored();
 	clients_of_a_vlan_are_a_crowd();
 	clients_beside_many_vlans_are_a_crowd();
 	other_radios_of_the_wiphy_are_left_alone();
