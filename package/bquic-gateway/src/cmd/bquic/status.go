@@ -22,7 +22,7 @@ import (
 	"bquic/internal/view"
 )
 
-var statusCommand = command{"status", "[INTERVAL]", "shows the status of running daemons", runStatus}
+var statusCommand = command{"status", "", "shows the status of running daemons", runStatus}
 
 const (
 	watchInterval = 2 * time.Second

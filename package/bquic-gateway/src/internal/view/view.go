@@ -130,7 +130,7 @@ func Relay(data json.RawMessage, now time.Time) string {
 		{"full", full(&st)},
 		{"compared", overall(&st.Proof)},
 		{"refused", notCarried(&st)},
-		{"UDP", fmt.Sprintf("%d flows now, %d since the start, %d datagrams lost", st.UDP.Now, st.UDP.Total, st.UDP.Lost)},
+		{"UDP", fmt.Sprintf("flows: %d now, %d since the start; datagrams lost: %d", st.UDP.Now, st.UDP.Total, st.UDP.Lost)},
 	}, gateways(&st), sessions(&st, now), clients(&st))
 }
 

@@ -121,7 +121,7 @@ relay 1.2.3, up for 59 s
   direct       0 now, 1 since the start; 0 B up, 0 B down
   full         all 3 places are taken: further connections go direct
   refused      5 by the gateway, and 2 had no answer from it in time; targets that it does not reach: 1
-  UDP          1 flows now, 2 since the start, 3 datagrams lost
+  UDP          flows: 1 now, 2 since the start; datagrams lost: 3
   reload       1 h 0 min ago: bquic:3: relay.x: unknown option
 
   gateway         state  weight  streams  
