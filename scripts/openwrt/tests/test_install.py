@@ -279,12 +279,13 @@ def test_an_attended_sysupgrade_by_the_manual(router: Make, manager: str) -> Non
     assert there.calls() == ["owut upgrade --remove bquic-gateway wifirr-sched luci-app-bquic luci-i18n-bquic-es"]
 
 
-def test_an_image_adds_the_daemons_user(router: Make) -> None:
+@pytest.mark.parametrize("package", ["bquic-gateway", "wifirr-sched"])
+def test_an_image_adds_the_daemons_user(router: Make, package: str) -> None:
     """A sysupgrade keeps /etc/passwd of a system that never had the package. With apk, OpenWrt adds no user at the first start."""
     there, _ = router("apk")
-    shutil.copy(pathlib.Path(__file__).parents[3] / "package/bquic-gateway/files/etc/uci-defaults/90-bquic-gateway", there.root / "tmp/defaults")
+    shutil.copy(pathlib.Path(__file__).parents[3] / f"package/{package}/files/etc/uci-defaults/90-{package}", there.root / "tmp/defaults")
     said = there.shell("add_group_and_user() { echo user of $1; }; . /tmp/defaults")
-    assert (said.returncode, said.stdout) == (0, "user of bquic-gateway\n")
+    assert (said.returncode, said.stdout) == (0, f"user of {package}\n")
     said = there.shell("sh /tmp/defaults")  # where OpenWrt has no such function
     assert (said.returncode, said.stdout) == (0, "")
 
