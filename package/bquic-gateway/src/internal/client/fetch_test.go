@@ -73,6 +73,7 @@ func TestZone(t *testing.T) {
 
 // TestSlowResponse has a response that takes longer than a connection may be idle.
 func TestSlowResponse(t *testing.T) {
+	t.Parallel()
 	own, _, err := cert.LoadOrCreate(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +87,7 @@ func TestSlowResponse(t *testing.T) {
 	server := &http3.Server{
 		TLSConfig:  &tls.Config{Certificates: []tls.Certificate{own}},
 		QUICConfig: &quic.Config{MaxIdleTimeout: idle},
-		Handler:    http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(idle + 2*time.Second) }),
+		Handler:    http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(2*idle + 2*time.Second) }),
 	}
 	go func() { _ = server.Serve(socket) }()
 	defer server.Close()
