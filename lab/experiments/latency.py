@@ -41,7 +41,7 @@ QUICK_AXES: list[Row] = [{}, {"downloads": 1}]
 CONTENDERS = ["tcp", "relay-bquic"]
 UDP = "relay-bquic-udp"
 SECONDS, QUICK_SECONDS = 12.0, 6.0
-FIRST = 18  # first repetition, and seed: smaller ones were used to choose how a window is found
+FIRST = 18  # first repetition, and seed: smaller ones were used to choose how a window is found, or with earlier senders
 CLIENTS = [f"10.77.1.{i}" for i in range(3, 8)]  # clients with bulk transfers; the household is the phone
 # What relay-bquic must reach, in ms, by what and by what it is beside.
 TARGETS: dict[tuple[str, str], dict[str, float]] = {
