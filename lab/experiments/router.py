@@ -11,7 +11,8 @@ MTU 1500; 3 MB are carried, and figures are medians of three. A process's instru
 own, system calls, and network processing on its behalf. For the gateway serving a file, and for fetch, the handshake is counted
 separately; fetch's includes the start of the process: `bquic version`, which does nothing else, takes 8 million. Offload "off": no GSO, no checksums by the device, as with ath9k. A step is a state of the
 code: `today` has Go's unchanged runtime, `runtime` a runtime with corrected sleeps ([go-mips-usleep.md](go-mips-usleep.md)), `cipher` a ChaCha20-Poly1305 with
-32-bit words, `path` other savings per packet ([architecture.md](architecture.md#what-a-packet-costs)).
+32-bit words, `path` other savings per packet ([architecture.md](architecture.md#what-a-packet-costs)), `assembly` the cipher's inner loops in
+assembly ([architecture.md](architecture.md#the-cipher-of-small-processors)).
 
 ChaCha20-Poly1305 alone: each instruction of its functions for a packet is counted under qemu-user, on mipsel and on mips, which has the opposite byte order.
 So are those of the classifier, for the flows that `make bench-flows` has recorded.
@@ -48,7 +49,7 @@ RESULTS = ROOT / "results/router.json"
 FIGURE = ROOT / "docs/results/router.svg"
 BINARY = ROOT / "build/lab/bquic-mipsle"
 
-STEPS = ["today", "runtime", "cipher", "path"]  # in chronological order; the tree is at the last step
+STEPS = ["today", "runtime", "cipher", "path", "assembly"]  # in chronological order; the tree is at the last step
 NO_STEP = "-"  # for code that is not ours
 
 CELLS = [

@@ -99,7 +99,7 @@ func (a *aead) begin(s *stream, m *mac, nonce []byte) {
 	}
 	s.init(&a.key, 0, (*[NonceSize]byte)(nonce))
 	var block [blockSize]byte
-	s.xorBlock(&block, &block)
+	xorBlocks(s, block[:], block[:])
 	m.init((*[32]byte)(block[:]))
 }
 
@@ -143,6 +143,6 @@ func headerMask(mask *[5]byte, key *[KeySize]byte, sample *[16]byte) {
 	var s stream
 	s.init(&words, binary.LittleEndian.Uint32(sample[:]), (*[NonceSize]byte)(sample[4:]))
 	var block [blockSize]byte
-	s.xorBlock(&block, &block)
+	xorBlocks(&s, block[:], block[:])
 	copy(mask[:], block[:])
 }

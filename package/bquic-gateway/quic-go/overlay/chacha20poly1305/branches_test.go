@@ -28,7 +28,7 @@ func TestBranches(t *testing.T) {
 	unconditional := []string{"JMP", "BIC"} // BIC is an AND
 
 	lines := map[string][]string{}
-	for _, file := range []string{"chacha20.go", "poly1305.go"} {
+	for _, file := range []string{"chacha20.go", "generic.go", "poly1305.go"} {
 		b, err := os.ReadFile(file)
 		require.NoError(t, err)
 		lines[file] = strings.Split(string(b), "\n")
@@ -50,7 +50,7 @@ func TestBranches(t *testing.T) {
 				continue
 			}
 			switch function {
-			case "(*stream).init", "(*stream).xorBlock", "(*mac).init", "(*mac).blocks", "(*mac).sum":
+			case "(*stream).init", "xorBlocks", "(*stream).xorBlock", "(*mac).init", "addBlocks", "(*mac).sum":
 			default:
 				continue // sizes and addresses only
 			}
@@ -64,7 +64,21 @@ func TestBranches(t *testing.T) {
 			require.Regexp(t, public, source, "%s: %s: %s at %s:%d", arch, function, m[3], m[1], n)
 		}
 		require.NotZero(t, seen["(*stream).xorBlock"], "the loop of the rounds")
-		require.NotZero(t, seen["(*mac).blocks"], "the loop over blocks")
+		require.NotZero(t, seen["addBlocks"], "the loop over blocks")
 		require.NotZero(t, seen["(*mac).sum"], "the loops over words")
 	}
+}
+
+// TestAssembly finds the branches of the assembly: only the numbers of rounds and of bytes
+// decide them.
+func TestAssembly(t *testing.T) {
+	b, err := os.ReadFile("mips32r2.s")
+	require.NoError(t, err)
+	var branches []string
+	for line := range strings.Lines(string(b)) {
+		if strings.HasPrefix(line, "\tB") || strings.HasPrefix(line, "\tJ") {
+			branches = append(branches, strings.TrimSpace(line))
+		}
+	}
+	require.Equal(t, []string{"BNE R(round), rounds", "BNE R(left), block", "BNE R(left), block"}, branches)
 }
