@@ -186,7 +186,8 @@ def paper(rows: list[Row]) -> list[list[str]]:
 WHY_NOT = (
     "Where it is not reproduced: with one queue for all, the share of each flow depends on which one fills the queue. In a trace of one hop"
     " and 512 packets, Linux's CUBIC keeps this queue full for ten seconds and loses one packet, while bquic, beside it, loses some at each of"
-    " three times, and reduces its window each time. docs/lab.md says what was tried against it."
+    " three times, and reduces its window each time. [What was tried against it](#what-each-rule-and-number-of-the-sender-congestion-rate-is-worth)"
+    " did not help."
 )
 
 
