@@ -63,7 +63,7 @@ def upload(servers: Servers, contender: str) -> Download:
     file = str(servers.root / "data")
     if contender == "tcp":
         answer = json.loads(servers.lab.run(
-            servers.mesh.phone, "curl", "--silent", "--show-error", "--fail", "--insecure", "--noproxy", "*", "--upload-file", file,
+            servers.mesh.phone, "curl", "--silent", "--show-error", "--fail", "--insecure", "--upload-file", file,
             "--write-out", "%{json}", servers.gateway("standard"), timeout=measure.RUN_SECONDS))
         size, seconds, handshake = answer["size_upload"], answer["time_total"], answer["time_appconnect"] * 1e3
     else:

@@ -118,7 +118,7 @@ def curl(servers: Servers, url: str) -> Download:
     output = servers.lab.dir / "download"
     answer = json.loads(
         servers.lab.run(
-            servers.mesh.phone, "curl", "--silent", "--show-error", "--fail", "--insecure", "--noproxy", "*",
+            servers.mesh.phone, "curl", "--silent", "--show-error", "--fail", "--insecure",
             "--output", str(output), "--write-out", "%{json}", url, timeout=RUN_SECONDS,
         )
     )

@@ -22,7 +22,9 @@ PREFIX = "bquic-lab"
 # processes by session (sched_autogroup), niceness counts only within a group, and
 # the group has its own. So every command runs in a new session, and sets the group's.
 NICE = -15
-OWN_GROUP = f'(echo {NICE} >/proc/self/autogroup; echo $$ >"$1") 2>/dev/null; shift; exec "$@"'
+# From a namespace, no proxy of the machine's can be reached.
+OWN_GROUP = (f'(echo {NICE} >/proc/self/autogroup; echo $$ >"$1") 2>/dev/null; shift;'
+             ' unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY; exec "$@"')
 STOP_SECONDS = 5  # a process has this long to end by itself
 
 CONTROL_GROUPS = "control-groups"  # in a lab's directory, if they are mounted nowhere else
@@ -203,7 +205,8 @@ class Lab:
         if done.returncode != 0:
             raise Failed(f"ip netns add: {done.stderr.strip()}{IN_A_CONTAINER}")
         self.run(full, "ip", "link", "set", "lo", "up")
-        self.run(full, "sysctl", "-qw", *(f"{k}={v}" for k, v in SYSCTLS.items()))
+        # -e: a kernel without IPv6 (ipv6.disable=1) knows no settings of it.
+        self.run(full, "sysctl", "-eqw", *(f"{k}={v}" for k, v in SYSCTLS.items()))
         return full
 
     def veth(self, a: str, device_a: str, address_a: str, b: str, device_b: str, address_b: str) -> None:

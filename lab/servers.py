@@ -180,5 +180,5 @@ config relay
     def neighbour(self, *flags: str) -> subprocess.Popen[str]:
         """Another client of the node, which downloads from the origin until it is stopped. FLAGS are curl's."""
         return self.lab.start(
-            self.mesh.phone, "curl", "--silent", "--show-error", "--insecure", "--noproxy", "*", "--interface", Mesh.NEIGHBOUR, *flags,
+            self.mesh.phone, "curl", "--silent", "--show-error", "--insecure", "--interface", Mesh.NEIGHBOUR, *flags,
             "--output", "/dev/null", self.endless(self.site("standard", "origin")), log="neighbour.log")

@@ -80,7 +80,7 @@ table inet count {{
 
     def command(name: str, url: str) -> list[str]:
         if name == "tcp":
-            return ["curl", "-sS", "--insecure", "--noproxy", "*", "-o", "/dev/null", url]
+            return ["curl", "-sS", "--insecure", "-o", "/dev/null", url]
         return [str(BQUIC), "fetch", "--profile", name, "--insecure", "--json", url]
 
     flows = [lab.start(phone, *command(*flow), log="flow.log") for flow in [(contender, own_url)] + [(against, url)] * others]

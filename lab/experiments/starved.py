@@ -171,7 +171,7 @@ config relay
 def transfer(lab: Lab, leg: Leg, url: str, what: str) -> float:
     """Seconds that a client takes for the transfer."""
     objects = {"page": [f"{url}/object"] * OBJECTS, "four": [f"{url}/quarter"] * 4}.get(what, [f"{url}/data"])
-    curl = ["curl", "--silent", "--show-error", "--fail", "--insecure", "--noproxy", "*", "--http1.1"]
+    curl = ["curl", "--silent", "--show-error", "--fail", "--insecure", "--http1.1"]
     if len(objects) > 1:
         curl += ["--parallel", "--parallel-immediate", "--parallel-max", str(CONNECTIONS)]
     for one in objects:

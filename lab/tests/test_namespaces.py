@@ -142,3 +142,18 @@ def test_a_full_disk_is_told() -> None:
     done = subprocess.run([ROOT / "lab/demo"], capture_output=True, text=True, timeout=300,
                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)))
     assert done.returncode == 1 and "Traceback" not in done.stderr and done.stderr.splitlines()[-1] == "demo: [Errno 27] File too large"
+
+
+def test_no_proxy_of_the_machine_is_asked(lab: namespaces.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """curl, git and pip asked for a proxy that is on no side of the mesh: behind a company's, the lab's tests failed."""
+    for name in ("http_proxy", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://proxy.example:3128")
+    assert "proxy.example" not in lab.run(lab.namespace("end"), "env")
+
+
+def test_a_kernel_without_ipv6_has_namespaces() -> None:
+    """sysctl ended the demo: with ipv6.disable=1, there is no net.ipv6."""
+    program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from lab import namespaces\nwith namespaces.Lab() as lab: lab.namespace('end')"
+    settings = "mount -t tmpfs none /proc/sys/net && mkdir /proc/sys/net/ipv4 && touch /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv4/tcp_no_metrics_save"
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", f'{settings} && exec "$@"', "sh", sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
