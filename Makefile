@@ -40,13 +40,13 @@ coverage: root deps-test # test, with how much of the Go and C sources it reache
 test-quick: deps-lint # for the inner loop: lint of what has changed, tests that need neither root nor namespaces (2 minutes)
 	scripts/test-quick
 
-test-%: deps-test # one part of test
+test-%: root deps-test # one part of test
 	scripts/test $*
 
-bench: deps-bench build # the quick set of measurements, and docs/results.md (30 minutes, root)
+bench: root deps-bench build # the quick set of measurements, and docs/results.md (30 minutes, root)
 	scripts/bench
 
-bench-browsers bench-flows bench-sessions: bench-%: deps-browsers build
+bench-browsers bench-flows bench-sessions: bench-%: root deps-browsers build
 	scripts/bench $*
 
 bench-%: deps-bench build # all of one measurement; bench-full: of all (a day)

@@ -227,7 +227,7 @@ esac""")
     return {**environment, "XDG_CACHE_HOME": str(directory / "cache"), "TMPDIR": str(directory / "files")}
 
 
-@pytest.mark.parametrize("target", ["demo", "test"])
+@pytest.mark.parametrize("target", ["demo", "test", "test-lab", "bench", "bench-browsers"])
 def test_who_is_not_root_installs_nothing(target: str) -> None:
     """He was told so after Go and a hundred packages."""
     with tempfile.TemporaryDirectory() as name:
