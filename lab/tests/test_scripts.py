@@ -202,6 +202,13 @@ def test_a_part_counts_only_if_its_result_is_known(part: str, code: int, tmp_pat
     assert subprocess.run([suite(tmp_path, part)], capture_output=True, start_new_session=True).returncode == code
 
 
+def test_parts_read_english(tmp_path: pathlib.Path) -> None:
+    """They look for words of readelf's, which has a Catalan translation, and of the C library's."""
+    test = suite(tmp_path, 'ls "$0/none" 2>&1 | grep -q "Not a directory"')
+    done = subprocess.run([test, "docs"], env={**stub(tmp_path), "LANG": "C.UTF-8", "LANGUAGE": "ca"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
 def test_lint_of_nothing_is_no_lint(tmp_path: pathlib.Path) -> None:
     """git refuses a repository of another user: where a container's root tests what somebody else has cloned, it had nothing to object to."""
     (tmp_path / "scripts").mkdir()
