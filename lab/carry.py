@@ -28,7 +28,6 @@ sys.path.insert(0, str(ROOT))
 
 from lab import command, results, simulation  # noqa: E402
 from lab.measure import progress  # noqa: E402
-from lab.namespaces import Failed  # noqa: E402
 from lab.results import Row  # noqa: E402
 
 EVERY = 10
@@ -100,4 +99,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    command(main, Failed, ValueError)
+    command(main, ValueError)

@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import os
 import pathlib
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
@@ -218,16 +217,10 @@ def main(
     if args.repetitions < 1:
         p.error("--repetitions: at least 1")
     path = quick_results if args.quick else results
-    try:
-        if not args.report:
-            namespaces.exit_on_signals()
-            medium.build()
-            selected: Sequence[str | None] = [args.part] if parts and args.part else parts or [None]
-            for args.part in selected:
-                run(args, path)
-        rows = read(path)
-    except namespaces.Failed as error:
-        sys.exit(f"{name}: {error}")
-    except KeyboardInterrupt:
-        return 130
-    return show(name, path, rows, lambda rows: "\n".join(filter(None, (report(rows), rowless(path)))), None if args.quick else draw)
+    if not args.report:
+        namespaces.exit_on_signals()
+        medium.build()
+        selected: Sequence[str | None] = [args.part] if parts and args.part else parts or [None]
+        for args.part in selected:
+            run(args, path)
+    return show(name, path, read(path), lambda rows: "\n".join(filter(None, (report(rows), rowless(path)))), None if args.quick else draw)

@@ -168,12 +168,6 @@ def main(
     path = results
     if args.quick:
         path, args.seeds = quick_results, min(args.seeds, quick_seeds)
-    try:
-        if not args.report:
-            build()
-        rows = read(path) if args.report else measured(args, path)
-    except Failed as error:
-        sys.exit(f"{name}: {error}")
-    except KeyboardInterrupt:
-        return 130
-    return show(name, path, rows, report, None if args.quick else draw)
+    if not args.report:
+        build()
+    return show(name, path, read(path) if args.report else measured(args, path), report, None if args.quick else draw)

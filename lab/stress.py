@@ -52,8 +52,6 @@ def run(
     process = subprocess.Popen(own_group(*command), start_new_session=True)
     try:
         return process.wait()
-    except KeyboardInterrupt:
-        return 130
     finally:
         process.terminate()  # its namespaces end with it
         process.wait()

@@ -11,7 +11,6 @@ import os
 import pathlib
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Mapping
 
@@ -84,21 +83,16 @@ def main(
     chosen = args.seeds or seeds[args.quick]
     path = quick_results if args.quick else results
     rows = read(path)
-    try:
-        if not args.report:
-            prepare()
-            known = {"binary": build()}
-            rows = [r for r in rows if r["seed"] not in chosen or (r["binary"] == known["binary"] and not args.restart)]
-            todo = sorted(((seed, variant, more) for seed in chosen for variant, more in variants(seed).items()), key=lambda t: t[1])
-            for k, (seed, variant, more) in enumerate(todo):
-                if any(r["seed"] == seed and r["variant"] == variant for r in rows):
-                    continue
-                new = run(test, {variable: str(seed), **more})
-                rows += [{**row, "variant": variant, "commit": commit(), **known} for row in new]
-                write(path, rows)
-                progress(f"{name} {k + 1}/{len(todo)}: seed {seed}{', ' + variant if variant else ''}, {len(new)} rows")
-    except Failed as error:
-        sys.exit(f"{name}: {error}")
-    except KeyboardInterrupt:
-        return 130
+    if not args.report:
+        prepare()
+        known = {"binary": build()}
+        rows = [r for r in rows if r["seed"] not in chosen or (r["binary"] == known["binary"] and not args.restart)]
+        todo = sorted(((seed, variant, more) for seed in chosen for variant, more in variants(seed).items()), key=lambda t: t[1])
+        for k, (seed, variant, more) in enumerate(todo):
+            if any(r["seed"] == seed and r["variant"] == variant for r in rows):
+                continue
+            new = run(test, {variable: str(seed), **more})
+            rows += [{**row, "variant": variant, "commit": commit(), **known} for row in new]
+            write(path, rows)
+            progress(f"{name} {k + 1}/{len(todo)}: seed {seed}{', ' + variant if variant else ''}, {len(new)} rows")
     return show(name, path, rows, report, None if args.quick else draw)

@@ -18,7 +18,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent))
-from lab import results, stress  # noqa: E402
+from lab import command, results, stress  # noqa: E402
 
 RESULTS, QUICK_RESULTS = stress.results("abuse"), stress.results("abuse", quick=True)
 
@@ -32,4 +32,4 @@ def report(rows: list[results.Row]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(stress.run("abuse", report, ["10s"], ["2s"], alone=True))
+    command(lambda: stress.run("abuse", report, ["10s"], ["2s"], alone=True))

@@ -34,7 +34,7 @@ from collections.abc import Callable
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import BQUIC, measure, namespaces, realtime, results  # noqa: E402
+from lab import BQUIC, command, measure, namespaces, realtime, results  # noqa: E402
 from lab.namespaces import Lab  # noqa: E402
 from lab.results import Row, interval, median, number, spread  # noqa: E402
 from lab.topology import Cell  # noqa: E402
@@ -272,4 +272,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command(main)

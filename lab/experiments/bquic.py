@@ -22,7 +22,7 @@ from collections.abc import Callable
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import measure, medium, namespaces, realtime, results  # noqa: E402
+from lab import command, measure, medium, namespaces, realtime, results  # noqa: E402
 from lab.measure import progress  # noqa: E402
 from lab.results import Row, interval, median, number, spread  # noqa: E402
 from lab.servers import Servers  # noqa: E402
@@ -168,4 +168,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command(main)

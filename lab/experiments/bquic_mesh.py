@@ -36,7 +36,7 @@ from collections.abc import Callable
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import leg, measure, medium, namespaces, realtime, results, traces  # noqa: E402
+from lab import command, leg, measure, medium, namespaces, realtime, results, traces  # noqa: E402
 from lab.measure import Download  # noqa: E402
 from lab.results import Row, interval, median, number, spread  # noqa: E402
 from lab.servers import Servers  # noqa: E402
@@ -465,4 +465,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command(main)

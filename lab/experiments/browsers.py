@@ -32,7 +32,7 @@ from typing import Any
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import measure, medium, namespaces, realtime, results  # noqa: E402
+from lab import command, measure, medium, namespaces, realtime, results  # noqa: E402
 from lab.flows.firefox import make_profile  # noqa: E402
 from lab.results import Row, median, number  # noqa: E402
 from lab.topology import Mesh  # noqa: E402
@@ -199,4 +199,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command(main)

@@ -37,7 +37,7 @@ from typing import Any
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import measure, medium, namespaces, pages, realtime, results, traces  # noqa: E402
+from lab import command, measure, medium, namespaces, pages, realtime, results, traces  # noqa: E402
 from lab.chromium import Chromium  # noqa: E402
 from lab.results import Row, median  # noqa: E402
 from lab.servers import Servers  # noqa: E402
@@ -272,4 +272,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command(main)

@@ -15,7 +15,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent))
-from lab import results, stress  # noqa: E402
+from lab import command, results, stress  # noqa: E402
 
 RESULTS, QUICK_RESULTS = stress.results("cpu"), stress.results("cpu", quick=True)
 
@@ -29,4 +29,4 @@ if __name__ == "__main__":
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
     from bquic import CADDY, build_caddy
 
-    sys.exit(stress.run("cpu", report, [str(CADDY)], [str(CADDY)], needs=build_caddy))
+    command(lambda: stress.run("cpu", report, [str(CADDY)], [str(CADDY)], needs=build_caddy))

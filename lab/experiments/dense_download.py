@@ -32,7 +32,7 @@ from collections.abc import Iterable
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import results, simulation  # noqa: E402
+from lab import command, results, simulation  # noqa: E402
 from lab.results import FEWEST_RUNS, Row, interval, spread  # noqa: E402
 from lab.simulation import CENTRE, REPORTED, pairs  # noqa: E402
 
@@ -497,4 +497,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command(main)

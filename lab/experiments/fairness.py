@@ -31,7 +31,7 @@ from urllib.parse import urlsplit
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import BQUIC, measure, medium, namespaces, realtime, results  # noqa: E402
+from lab import BQUIC, command, measure, medium, namespaces, realtime, results  # noqa: E402
 from lab.results import FEWEST_RUNS, Row, interval, median, number, spread  # noqa: E402
 from lab.servers import Servers  # noqa: E402
 from lab.topology import Mesh  # noqa: E402
@@ -209,4 +209,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command(main)

@@ -17,7 +17,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent))
-from lab import results, stress  # noqa: E402
+from lab import command, results, stress  # noqa: E402
 
 RESULTS, QUICK_RESULTS = stress.results("fleet"), stress.results("fleet", quick=True)
 
@@ -31,4 +31,4 @@ def report(rows: list[results.Row]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(stress.run("fleet", report, ["300", "20", "10", "512", "5m"], ["30", "10", "300", "224", "10s"]))
+    command(lambda: stress.run("fleet", report, ["300", "20", "10", "512", "5m"], ["30", "10", "300", "224", "10s"]))

@@ -170,7 +170,7 @@ def run(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
 
     def keep(found: list[dict[str, Any]], key: str, repetition: int) -> None:
         rows.extend({**r, "key": key, "repetition": repetition, "commit": measure.commit()} for r in found)
-        write(rows)
+        results.write(RESULTS, rows)
         measure.progress(f"flows {repetition}: {found[0]['application']} {key}: {sum(len(r['flows']) for r in found)} flows")
 
     only = args.only or ONLY
@@ -188,14 +188,6 @@ def run(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
                 key = " ".join(filter(None, (browser, "2" if http2 else "1", part)))
                 if browser in only and (repetition == 1 or not part) and not done(browser, key, repetition):
                     keep(applications.browsed(bench, browser, http2, DELAYS_MS, repetition + 100 * number, names), key, repetition)
-
-
-def write(rows: list[dict[str, Any]]) -> None:
-    results.write(RESULTS, rows)
-
-
-def read() -> list[dict[str, Any]]:
-    return results.read(RESULTS)
 
 
 def examples(rows: list[dict[str, Any]]) -> list[Example]:
@@ -376,7 +368,7 @@ def main() -> int:
     parser.add_argument("--choose", action="store_true", help="only print the scores of the candidates, on the learning part")
     parser.add_argument("--check", action="store_true", help="only say whether the trees are those learnt from the rows")
     args = parser.parse_args()
-    rows = [] if args.restart else read()
+    rows = [] if args.restart else results.read(RESULTS)
     if args.report:
         return results.show("flows", RESULTS, rows, report)
     if args.choose:
@@ -398,4 +390,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    command(main, namespaces.Failed)
+    command(main)

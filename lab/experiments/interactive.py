@@ -30,7 +30,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import results, simulation  # noqa: E402
+from lab import command, results, simulation  # noqa: E402
 from lab.results import FEWEST_RUNS, Row, median  # noqa: E402
 
 RESULTS = ROOT / "results/interactive.json"
@@ -163,4 +163,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command(main)

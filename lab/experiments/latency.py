@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import measure, medium, namespaces, realtime, results  # noqa: E402
+from lab import command, measure, medium, namespaces, realtime, results  # noqa: E402
 from lab.latency import clients, origin  # noqa: E402
 from lab.results import Row, interval, median, number, spread  # noqa: E402
 from lab.servers import Servers  # noqa: E402
@@ -195,4 +195,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command(main)

@@ -15,7 +15,7 @@ import sys
 from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent))
-from lab import stress  # noqa: E402
+from lab import command, stress  # noqa: E402
 
 RESULTS, QUICK_RESULTS = stress.results("load"), stress.results("load", quick=True)
 
@@ -33,4 +33,4 @@ def report(rows: list[dict[str, Any]]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(stress.run("load", report, ["60s"], ["10s"]))
+    command(lambda: stress.run("load", report, ["60s"], ["10s"]))

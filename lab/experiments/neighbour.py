@@ -22,7 +22,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import results, simulation  # noqa: E402
+from lab import command, results, simulation  # noqa: E402
 from lab.results import Row, interval, median, spread  # noqa: E402
 from lab.simulation import pairs  # noqa: E402
 
@@ -118,4 +118,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command(main)

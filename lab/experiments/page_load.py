@@ -48,7 +48,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lab/experiments")]
 
 import bquic_mesh  # noqa: E402
-from lab import measure, medium, namespaces, pages, realtime, replay, results  # noqa: E402
+from lab import command, measure, medium, namespaces, pages, realtime, replay, results  # noqa: E402
 from lab.chromium import Chromium  # noqa: E402
 from lab.results import Row, interval, median, spread  # noqa: E402
 from lab.servers import Servers  # noqa: E402
@@ -442,4 +442,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command(main)

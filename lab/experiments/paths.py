@@ -23,7 +23,7 @@ from collections.abc import Callable
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import results, virtual  # noqa: E402
+from lab import command, results, virtual  # noqa: E402
 from lab.results import Row  # noqa: E402
 
 RESULTS = ROOT / "results/paths.json"
@@ -124,4 +124,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command(main)

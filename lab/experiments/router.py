@@ -42,7 +42,7 @@ from typing import Any
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import BQUIC, measure, namespaces, results  # noqa: E402
+from lab import BQUIC, command, measure, namespaces, results  # noqa: E402
 from lab.router import board, cells, cipher, classes, memory  # noqa: E402
 
 RESULTS = ROOT / "results/router.json"
@@ -207,11 +207,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="What a byte costs on a MIPS router, counted in emulation.")
     parser.add_argument("--step", default=STEPS[-1], choices=STEPS, help="the state of the code that is measured; default: %(default)s")
     parser.add_argument("--bquic", type=pathlib.Path, metavar="FILE", help="its binary; default: built from this tree")
-    parser.add_argument("--report", action="store_true", help="only prints the tables of the existing results")
+    parser.add_argument("--report", action="store_true", help="only prints the tables and draws the figure of what there is")
     args = parser.parse_args()
     if args.report:
-        print(report(results.read(RESULTS)))
-        return 0
+        return results.show("router", RESULTS, results.read(RESULTS), report, draw)
     namespaces.exit_on_signals()
     if args.bquic is None:
         subprocess.run([ROOT / "scripts/build-bquic", "--router", BINARY], check=True,
@@ -224,14 +223,8 @@ def main() -> int:
     except board.CannotRun as error:
         print(f"router: {error}", file=sys.stderr)
         return 77
-    except namespaces.Failed as error:
-        sys.exit(f"router: {error}")
-    except KeyboardInterrupt:
-        return 130
-    draw(results.read(RESULTS))
-    print(report(results.read(RESULTS)))
-    return 0
+    return results.show("router", RESULTS, results.read(RESULTS), report, draw)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command(main)

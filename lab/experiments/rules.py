@@ -34,7 +34,6 @@ sys.path.insert(0, str(ROOT))
 
 from lab import command, results, virtual  # noqa: E402
 from lab.measure import at_once, commit, progress  # noqa: E402
-from lab.namespaces import Failed  # noqa: E402
 from lab.results import Row, read, write  # noqa: E402
 
 RESULTS = ROOT / "results/rules.json"
@@ -176,4 +175,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    command(main, Failed, ValueError)
+    command(main, ValueError)

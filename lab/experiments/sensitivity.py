@@ -30,7 +30,6 @@ sys.path.insert(0, str(ROOT))
 
 from lab import command, results, simulation  # noqa: E402
 from lab.measure import commit, progress  # noqa: E402
-from lab.namespaces import Failed  # noqa: E402
 from lab.results import Row, read, write  # noqa: E402
 
 RESULTS = ROOT / "results/sensitivity.json"
@@ -226,4 +225,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    command(main, Failed, ValueError)
+    command(main, ValueError)

@@ -128,10 +128,6 @@ def draw(rows: list[dict[str, Any]]) -> None:
         axes.legend(fontsize=7)
 
 
-def read() -> list[dict[str, Any]]:
-    return results.read(RESULTS)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=2)
@@ -139,9 +135,9 @@ def main() -> int:
     parser.add_argument("--report", action="store_true", help="only prints the table and draws the figure of what there is")
     args = parser.parse_args()
     if args.report:
-        return results.show("sessions", RESULTS, read(), report, draw)
+        return results.show("sessions", RESULTS, results.read(RESULTS), report, draw)
     namespaces.exit_on_signals()
-    rows = [] if args.restart else read()
+    rows = [] if args.restart else results.read(RESULTS)
     flows.build()
     with namespaces.Lab() as lab:
         bench = flows.Bench(lab, nodes=SERVERS)
@@ -160,4 +156,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    command(main, namespaces.Failed)
+    command(main)

@@ -28,7 +28,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import results, virtual  # noqa: E402
+from lab import command, results, virtual  # noqa: E402
 from lab.results import Row  # noqa: E402
 
 RESULTS = ROOT / "results/sharing.json"
@@ -114,4 +114,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command(main)

@@ -15,7 +15,7 @@ import sys
 from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent))
-from lab import medium, stress  # noqa: E402
+from lab import command, medium, stress  # noqa: E402
 
 RESULTS, QUICK_RESULTS = stress.results("soak"), stress.results("soak", quick=True)
 
@@ -34,4 +34,4 @@ def report(rows: list[dict[str, Any]]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(stress.run("soak", report, ["30m", str(medium.BINARY)], ["3m", str(medium.BINARY)], needs=medium.build))
+    command(lambda: stress.run("soak", report, ["30m", str(medium.BINARY)], ["3m", str(medium.BINARY)], needs=medium.build))

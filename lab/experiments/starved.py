@@ -370,4 +370,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    command(main, Failed)
+    command(main)

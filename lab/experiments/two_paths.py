@@ -27,7 +27,7 @@ from collections.abc import Iterator
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import measure, medium, namespaces, pages, realtime, replay, results  # noqa: E402
+from lab import command, measure, medium, namespaces, pages, realtime, replay, results  # noqa: E402
 from lab.results import Row, spread  # noqa: E402
 from lab.servers import Servers  # noqa: E402
 from lab.topology import TwoPaths  # noqa: E402
@@ -170,4 +170,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command(main)

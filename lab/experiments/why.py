@@ -34,7 +34,7 @@ from typing import Any
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from lab import leg, measure, medium, namespaces, realtime, results, traces  # noqa: E402
+from lab import command, leg, measure, medium, namespaces, realtime, results, traces  # noqa: E402
 from lab.results import Row, number  # noqa: E402
 from lab.servers import Servers  # noqa: E402
 from lab.topology import Mesh  # noqa: E402
@@ -278,4 +278,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command(main)

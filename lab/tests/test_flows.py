@@ -85,7 +85,7 @@ def test_a_run_that_continues_draws_nothing_twice(monkeypatch: pytest.MonkeyPatc
     """It drew again what the first part had drawn, so an application had the same flows more than once."""
     experiment = importlib.import_module("flows")
     monkeypatch.setattr(experiment.namespaces, "Lab", contextlib.nullcontext)
-    for module, name in ((experiment.flows, "build"), (experiment.flows, "Bench"), (experiment.applications, "prepare"), (experiment, "write")):
+    for module, name in ((experiment.flows, "build"), (experiment.flows, "Bench"), (experiment.applications, "prepare"), (experiment.results, "write")):
         monkeypatch.setattr(module, name, lambda *_: None)
     monkeypatch.setattr(experiment.applications, "OTHERS", {"file": lambda bench, delays, source: {"flows": [source.random()]}})
     monkeypatch.setattr(experiment.applications, "HELD_OUT", {})
@@ -101,14 +101,14 @@ def test_a_full_disk_costs_no_rows(tmp_path: pathlib.Path) -> None:
     """Nor does the end of the program while it writes them."""
     file = tmp_path / "rows.json"
     program = f"""
-import importlib, pathlib, resource, signal, sys
-sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "lab/experiments")!r}]
-flows = importlib.import_module("flows")
-flows.RESULTS = pathlib.Path({str(file)!r})
-flows.write([{{"key": "a"}}])
+import pathlib, resource, signal, sys
+sys.path.insert(0, {str(ROOT)!r})
+from lab import results
+file = pathlib.Path({str(file)!r})
+results.write(file, [{{"key": "a"}}])
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (8, 8))
-flows.write([{{"key": "a"}}, {{"key": "b"}}])
+results.write(file, [{{"key": "a"}}, {{"key": "b"}}])
 """
     assert subprocess.run([sys.executable, "-c", program], capture_output=True).returncode == 1
     assert json.loads(file.read_text()) == [{"key": "a"}]

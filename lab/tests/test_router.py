@@ -4,26 +4,18 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
+import importlib
 import pathlib
 import sys
 from collections.abc import Iterator
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from lab import ROOT, namespaces
+from lab import command, namespaces
 from lab.router import board, cells
 
-
-@pytest.fixture
-def router() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("router", ROOT / "lab/experiments/router.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+router: Any = importlib.import_module("router")
 
 
 def test_the_boards_clock_counts_instructions_and_a_failed_script_is_told(tmp_path: pathlib.Path) -> None:
@@ -57,20 +49,18 @@ def test_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None
 
 @pytest.mark.parametrize("end, code", [(KeyboardInterrupt(), 130), (namespaces.Failed("the board died"), "router: the board died"),
                                        (board.CannotRun("no QEMU"), 77)])
-def test_an_end_is_no_traceback(router: ModuleType, end: BaseException, code: int | str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_end_is_no_traceback(end: BaseException, code: int | str, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(*_: Any) -> None:
         raise end
 
     monkeypatch.setattr(router, "run", run)
     monkeypatch.setattr(sys, "argv", ["router", "--bquic", "a binary"])
-    try:
-        ended = router.main()
-    except SystemExit as error:
-        ended = error.code
-    assert ended == code
+    with pytest.raises(SystemExit) as ended:
+        command(router.main)
+    assert ended.value.code == code
 
 
-def test_one_row_about_the_same(router: ModuleType) -> None:
+def test_one_row_about_the_same() -> None:
     def row(step: str, per_byte: float, **more: Any) -> dict[str, Any]:
         return {"what": "relay", "direction": "down", "profile": "bquic", "offload": "off", "step": step,
                 "instructions_per_byte": per_byte, "rss_kib": 1, **more}

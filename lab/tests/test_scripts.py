@@ -413,6 +413,13 @@ def test_who_asks_for_a_report_starts_no_attack(name: str, tmp_path: pathlib.Pat
     assert code == 0 and len(told.splitlines()) > 1 and said("--help")[0] == 0 and said("--frob")[0] == 2
 
 
+def test_a_build_that_fails_is_told(tmp_path: pathlib.Path) -> None:
+    """Without a network, what the compiler said was above a traceback."""
+    environment = stub(tmp_path, go="echo no such module >&2; exit 1")
+    done = subprocess.run(["python3", ROOT / "lab/experiments/load.py", "--quick"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 1 and "no such module" in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("name", ["flows", "sessions"])
 def test_tables_of_browsers_flows_need_no_browser(name: str) -> None:
     """With Debian's Python, which has the libraries that draw and learn."""
