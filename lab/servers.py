@@ -21,6 +21,28 @@ TUNED = "tuned"  # a profile with extra options
 UPLOAD_PORT = 8080
 
 
+def serve_gateway(lab: Lab, namespace: str, name: str, port: int, config: str, program: pathlib.Path = BQUIC) -> pathlib.Path:
+    """Starts a gateway and returns its status socket. CONFIG continues its section, and may add others."""
+    path, socket = lab.dir / f"{name}.conf", lab.dir / f"{name}.sock"
+    path.write_text(f"""
+config gateway
+	option enabled '1'
+	option listen ':{port}'
+	option state_dir '{lab.dir}/state'
+	option status_socket '{socket}'
+	option log_level 'warn'
+{config}""")
+    lab.serve("bquic gateway", namespace, str(program), "gateway", "--config", str(path), log=f"{name}.log", ready=socket.exists)
+    return socket
+
+
+def ask(lab: Lab, namespace: str, socket: pathlib.Path, program: pathlib.Path = BQUIC) -> dict[str, Any]:
+    """The status of the daemon that has this socket."""
+    said = json.loads(lab.run(namespace, str(program), "status", "--json", "--socket", str(socket)))
+    answer: dict[str, Any] = said["gateway"] or said["relay"]
+    return answer
+
+
 class Servers:
     """Serves one random file from the mesh's gateway and origin to the contenders."""
 
@@ -75,30 +97,18 @@ class Servers:
         }[place]
         own, name = self.config(profile)
         port = 8443 + len(self._sites)
-        socket = self.lab.dir / f"{key}.sock"
-        path = self.lab.dir / f"{key}.conf"
-        path.write_text(
-            own.read_text()
-            + f"""
-config gateway
-	option enabled '1'
-	option listen ':{port}'
-	option state_dir '{self.lab.dir}/state'
+        self._sockets[key] = serve_gateway(self.lab, namespace, key, port, f"""
 	list mesh '{Mesh.PREFIX}'
 	option mesh_profile '{name}'
 	option token '{TOKEN}'
 	list connect_from '{Mesh.PREFIX}'
 	list connect_to '{Mesh.WORLD}'
-	option status_socket '{socket}'
-	option log_level 'warn'
 
 config site
 	list host '*'
 	{f"list origin 'http://127.0.0.1:{self._taker}'" if self._taker else f"option root '{self.root}'"}
-"""
-        )
-        self.lab.serve("bquic gateway", namespace, str(BQUIC), "gateway", "--config", str(path), log=f"{key}.log", ready=socket.exists)
-        self._sockets[key] = socket
+
+{own.read_text()}""")
         self._sites[key] = f"https://{host}:{port}"
         return self._sites[key]
 
@@ -106,10 +116,11 @@ config site
         return self._sockets[f"gateway-{profile}"]
 
     def status(self, profile: str) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(
-            self.lab.run(self.mesh.gateway, str(BQUIC), "status", "--json", "--socket", str(self.status_socket(profile)))
-        )["gateway"]
-        return answer
+        return ask(self.lab, self.mesh.gateway, self.status_socket(profile))
+
+    def spki(self, profile: str) -> str:
+        """The pin of all gateways, as browsers take it."""
+        return str(self.status(profile)["pin"]).removeprefix("sha256/")
 
     def caddy(self, binary: pathlib.Path) -> str:
         if "caddy" not in self._sites:
@@ -161,10 +172,7 @@ config relay
         return url
 
     def relay_status(self) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(
-            self.lab.run(self.mesh.node, str(BQUIC), "status", "--json", "--socket", str(self.lab.dir / "relay.sock"))
-        )["relay"]
-        return answer
+        return ask(self.lab, self.mesh.node, self.lab.dir / "relay.sock")
 
     def stop_relay(self) -> None:
         if self._relay is not None:

@@ -37,6 +37,7 @@ sys.path.insert(0, str(ROOT))
 from lab import BQUIC, command, measure, namespaces, realtime, results  # noqa: E402
 from lab.namespaces import Lab  # noqa: E402
 from lab.results import Row, interval, median, number, spread  # noqa: E402
+from lab.servers import serve_gateway  # noqa: E402
 from lab.topology import Cell  # noqa: E402
 
 RESULTS = ROOT / "results/both.json"
@@ -82,23 +83,14 @@ class Network:
                 file.truncate(length)
         self.ports = {"standard": 8443, "bquic": 8444}
         for profile, port in self.ports.items():
-            socket = lab.dir / f"{profile}.sock"
-            config = lab.dir / f"{profile}.conf"
-            config.write_text(f"""
-config gateway
-	option enabled '1'
-	option listen ':{port}'
-	option state_dir '{lab.dir}/state'
+            serve_gateway(lab, self.cell.ap, profile, port, f"""
 	list mesh '{Cell.PREFIX}'
 	option mesh_profile '{profile}'
-	option status_socket '{socket}'
-	option log_level 'warn'
 
 config site
 	list host '*'
 	option root '{root}'
 """)
-            lab.serve("bquic gateway", self.cell.ap, str(BQUIC), "gateway", "--config", str(config), log=f"{profile}.log", ready=socket.exists)
         lab.run(self.cell.ap, "nft", "add table inet count; add counter inet count up;"
                 " add chain inet count in { type filter hook input priority 0; };"
                 " add rule inet count in udp dport 9 counter name up drop")

@@ -145,9 +145,8 @@ def run(args: argparse.Namespace, path: pathlib.Path) -> list[Row]:
             with namespaces.Lab() as lab:
                 servers = Servers(lab, Mesh(lab, kind, hops, seed=repetition), 1000)
                 url = servers.site("standard")
-                pin = str(servers.status("standard")["pin"]).removeprefix("sha256/")
                 for contender, todo in missing.items():
-                    chromium = Chromium(lab, servers.mesh.phone, pin, [], http2=contender == "http2")
+                    chromium = Chromium(lab, servers.mesh.phone, servers.spki("standard"), [], http2=contender == "http2")
                     for key in todo:
                         campaign.add(key, contender, lambda: load(servers, chromium, url, key["page"], contender),
                                      f"{len(campaign.rows) + 1}/{total} {name}: {{contender}} {{page}} {{ms:.0f}} ms")

@@ -105,8 +105,7 @@ def browser(servers: Servers, contender: str) -> Iterator[tuple[Chromium, str]]:
     url = origin(servers, contender)
     by_quic = contender.startswith("h3-")
     host, _, port = url.removeprefix("https://").partition(":")
-    pin = str(servers.status("standard" if contender == "tcp" else contender.partition("-")[2])["pin"])
-    chromium = Chromium(servers.lab, servers.mesh.phone, pin.removeprefix("sha256/"),
+    chromium = Chromium(servers.lab, servers.mesh.phone, servers.spki("standard" if contender == "tcp" else contender.partition("-")[2]),
                         [f"{host}:{port}", f"{SECOND_ADDRESS}:{port}"] if by_quic else [])
     try:
         load(servers, chromium, contender, url, "google", 1)
@@ -173,8 +172,7 @@ class Scene:
         carried = self._carried()
         if loader == "chromium" and self._chromium is None:
             self.servers.site("bquic")  # makes the certificate that the origin uses, too
-            pin = str(self.servers.status("bquic")["pin"]).removeprefix("sha256/")
-            self._chromium = Chromium(self.lab, self.mesh.phone, pin, [])
+            self._chromium = Chromium(self.lab, self.mesh.phone, self.servers.spki("bquic"), [])
             self._chromium.load(self.url + path, pages.objects(page))
         moved: list[float] = []
 

@@ -29,7 +29,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import hashlib
-import json
 import os
 import pathlib
 import statistics
@@ -46,7 +45,7 @@ from lab.measure import progress  # noqa: E402
 from lab.medium import build_go  # noqa: E402
 from lab.namespaces import Failed, Lab, exit_on_signals, stop, wait_until  # noqa: E402
 from lab.realtime import in_turn  # noqa: E402
-from lab.servers import TOKEN, Servers  # noqa: E402
+from lab.servers import TOKEN, Servers, ask  # noqa: E402
 from lab.topology import Mesh  # noqa: E402
 
 RESULTS = ROOT / "results/starved.json"
@@ -152,8 +151,7 @@ config relay
         def answered() -> bool:
             # It may not answer as soon as its socket exists, nor, with a small quota, in the time that the command waits.
             with contextlib.suppress(Failed):
-                answers.append(json.loads(self.lab.run(
-                    self.servers.mesh.node, str(RELAY), "status", "--json", "--socket", str(self.socket)))["relay"])
+                answers.append(ask(self.lab, self.servers.mesh.node, self.socket, RELAY))
             return bool(answers)
 
         wait_until("the relay to answer", answered, 60)

@@ -11,9 +11,10 @@ import pathlib
 import subprocess
 from typing import Any
 
-from lab import BQUIC, ROOT
+from lab import ROOT
 from lab.medium import build_go
 from lab.namespaces import Failed, Lab
+from lab.servers import ask, serve_gateway
 
 BINARY = ROOT / "build/lab/flows"
 PHONE, NODE, NODE_SERVER, SERVER = "10.77.1.2", "10.77.1.1", "10.77.2.1", "10.77.2.2"
@@ -65,16 +66,7 @@ class Bench:
             lab.run(self.node, "ip", "addr", "add", f"{self.nodes[-1]}/32", "dev", "lan")
         self.root = lab.dir / "site"
         self.root.mkdir()
-        socket = lab.dir / "gateway.sock"
-        config = lab.dir / "gateway.conf"
-        config.write_text(f"""
-config gateway
-	option enabled '1'
-	option listen ':{WEB}'
-	option state_dir '{lab.dir}/state'
-	option status_socket '{socket}'
-	option log_level 'warn'
-
+        socket = serve_gateway(lab, self.server, "gateway", WEB, f"""
 config site
 	list host '*'
 	option root '{self.root}'
@@ -83,9 +75,7 @@ config site
 	list host '{UPLOADS}'
 	list origin 'http://127.0.0.1:{UPLOADS_PORT}'
 """)
-        lab.serve("bquic gateway", self.server, str(BQUIC), "gateway", "--config", str(config), log="gateway.log", ready=socket.exists)
-        status = json.loads(lab.run(self.server, str(BQUIC), "status", "--json", "--socket", str(socket)))["gateway"]
-        self.pin = str(status["pin"]).removeprefix("sha256/")
+        self.spki = str(ask(lab, self.server, socket)["pin"]).removeprefix("sha256/")
         self.certificate, self.key = lab.dir / "state/cert.pem", lab.dir / "state/key.pem"
 
     def new_port(self) -> int:

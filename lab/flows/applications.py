@@ -115,7 +115,7 @@ class Browser:
     """One of both browsers, with one version of HTTP."""
 
     def __init__(self, bench: flows.Bench, name: str, http2: bool) -> None:
-        self._chromium = Chromium(bench.lab, bench.phone, bench.pin, [], http2=http2) if name == "chromium" else None
+        self._chromium = Chromium(bench.lab, bench.phone, bench.spki, [], http2=http2) if name == "chromium" else None
         self._firefox = None if self._chromium else Firefox(bench.lab, bench.phone, http2)
 
     def load(self, url: str, objects: int) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 import queue
 import sys
@@ -14,6 +13,7 @@ from typing import Any
 from lab import measure
 from lab.namespaces import Failed, Lab, wait_until
 from lab.router import board
+from lab.servers import ask, serve_gateway
 
 LOADED = 20_000  # bytes, by each open connection
 BULK = 1_000_000  # bytes of one more connection, to see whether the board still works
@@ -75,32 +75,19 @@ def hold(native: pathlib.Path, bquic: pathlib.Path, megabytes: int, counts: list
     with Lab() as lab:
         phone, gateway = lab.namespace("phone"), lab.namespace("gateway")
         lab.run(gateway, "ip", "addr", "add", f"{ORIGIN}/32", "dev", "lo")
-        config, socket = lab.dir / "gateway.conf", lab.dir / "gateway.sock"
-        config.write_text(f"""
-config gateway
-	option enabled '1'
-	option listen ':8443'
-	option state_dir '{lab.dir}/state'
+        socket = serve_gateway(lab, gateway, "gateway", 8443, f"""
 	list mesh '10.77.0.0/16'
 	option mesh_profile 'bquic'
 	option token '{TOKEN}'
 	list connect_from '10.77.0.0/16'
 	list connect_to '{ORIGIN}/32'
-	option status_socket '{socket}'
-	option log_level 'warn'
-""")
-        lab.serve("bquic gateway", gateway, str(native), "gateway", "--config", str(config), log="gateway.log", ready=socket.exists)
+""", native)
         lab.start(gateway, sys.executable, "-c", SERVE, log="origin.log")
-
-        def status() -> dict[str, Any]:
-            said = lab.run(gateway, str(native), "status", "--json", "--socket", str(socket))
-            answer: dict[str, Any] = json.loads(said)["gateway"]
-            return answer
 
         # In slots with different interrupts: shared ones get lost.
         devices = [word for name, slot in (("lan", 0x12), ("mesh", 0x14)) for word in (
             "-netdev", f"tap,id={name},ifname={name},script=no,downscript=no", "-device", f"e1000,netdev={name},addr={slot:#x}")]
-        with board.run(board.HERE / "hold", [status()["pin"]], {"bquic": bquic}, megabytes=megabytes, seconds=SECONDS,
+        with board.run(board.HERE / "hold", [ask(lab, gateway, socket, native)["pin"]], {"bquic": bquic}, megabytes=megabytes, seconds=SECONDS,
                        counted=False, devices=devices, within=["ip", "netns", "exec", phone]) as lines:
             said: queue.Queue[str] = queue.Queue()
 
@@ -145,7 +132,7 @@ config gateway
                 opened = count
                 now = sample(time.monotonic() + 5)
                 rows.append({
-                    "what": "held", "direction": "down", "profile": "bquic", "offload": "on", "board_mb": megabytes, "connections": count, "carried": status()["tunnels"]["open"],
+                    "what": "held", "direction": "down", "profile": "bquic", "offload": "on", "board_mb": megabytes, "connections": count, "carried": ask(lab, gateway, socket, native)["tunnels"]["open"],
                     "failed": int(answer[0]), "bulk_seconds": round(float(answer[1]), 2), "idle_rss_kib": idle["rss_kib"], **now,
                 })
                 measure.progress(f"router: {rows[-1]}")

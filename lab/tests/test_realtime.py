@@ -327,9 +327,8 @@ def test_flows_of_a_page(lab: namespaces.Lab) -> None:
     experiment = importlib.import_module("classifier")
     servers = Servers(lab, Mesh(lab, medium.WIFI, 1), 1000)
     url = servers.site("standard")
-    pin = str(servers.status("standard")["pin"]).removeprefix("sha256/")
     for contender, connections in (("http1", range(2, 7)), ("http2", range(1, 2))):
-        chromium = experiment.Chromium(lab, servers.mesh.phone, pin, [], http2=contender == "http2")
+        chromium = experiment.Chromium(lab, servers.mesh.phone, servers.spki("standard"), [], http2=contender == "http2")
         row = experiment.load(servers, chromium, url, "twitter", contender)
         chromium.close()
         flows = [experiment.Flow(*f) for f in row["flows"]]
