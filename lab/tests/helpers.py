@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import subprocess
 from typing import Any
 
 import pytest
@@ -18,6 +19,11 @@ def load(path: str) -> Any:
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("program", loader) or pytest.fail(path))
     loader.exec_module(module)
     return module
+
+
+def of_session(leader: int) -> list[str]:
+    """The processes that a session still has, which its processes keep."""
+    return subprocess.run(["ps", "-o", "args=", "-s", str(leader)], capture_output=True, text=True).stdout.splitlines()
 
 
 def row(**changes: Any) -> dict[str, Any]:

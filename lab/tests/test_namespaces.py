@@ -14,10 +14,7 @@ import tempfile
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT))
-
-from lab import namespaces  # noqa: E402
+from lab import ROOT, namespaces
 
 
 def left_of(pid: int) -> list[str]:

@@ -13,12 +13,12 @@ import signal
 import subprocess
 import tempfile
 import threading
-import time
-from collections.abc import Callable
 
 import pytest
 
+from helpers import of_session
 from lab import ROOT, measure
+from lab.namespaces import wait_until
 
 # Programs that experiments run, and Debian's packages of them, beside those of every system.
 PROGRAMS = {
@@ -77,16 +77,13 @@ def test_who_ends_bench_ends_what_it_runs(number: signal.Signals, tmp_path: path
     process = subprocess.Popen([tmp_path / "scripts/bench", "why"], stderr=subprocess.DEVNULL, start_new_session=True,
                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
 
-    def left() -> list[str]:
-        return subprocess.run(["ps", "-o", "args=", "-s", str(process.pid)], capture_output=True, text=True).stdout.splitlines()
-
     try:
-        assert by(60, begun.exists)
+        wait_until("the experiment", begun.exists, 60)
         if number == signal.SIGINT:
             os.killpg(process.pid, number)
         else:
             process.send_signal(number)
-        assert process.wait(60) == 128 + number and not left()
+        assert process.wait(60) == 128 + number and not of_session(process.pid)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -106,14 +103,6 @@ def suite(directory: pathlib.Path, part: str) -> pathlib.Path:
     return directory / "scripts/test"
 
 
-def by(seconds: float, condition: Callable[[], bool]) -> bool:
-    """Waits until the condition is true."""
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.05)
-    return condition()
-
-
 def test_ctrl_c_ends_all_parts(tmp_path: pathlib.Path) -> None:
     """A terminal sends SIGINT to all processes of its foreground group."""
     test = suite(tmp_path, "echo $$ >$0.pid; exec sleep 600")
@@ -124,10 +113,10 @@ def test_ctrl_c_ends_all_parts(tmp_path: pathlib.Path) -> None:
         return [int(text) for file in (tmp_path / "scripts").glob("*.pid") if (text := file.read_text())]
 
     try:
-        assert by(60, lambda: len(parts()) == 4)
+        wait_until("four parts", lambda: len(parts()) == 4, 60)
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(60) == 130
-        assert by(60, lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in parts()))
+        wait_until("their end", lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in parts()), 60)
     finally:
         for pid in parts():
             with contextlib.suppress(ProcessLookupError):
@@ -142,14 +131,11 @@ def test_the_suite_ends_by_sigterm_as_by_ctrl_c(names: list[str], tmp_path: path
     files.mkdir()
     process = subprocess.Popen([test, *names], stdout=subprocess.DEVNULL, env={**os.environ, "TMPDIR": str(files)}, start_new_session=True)
 
-    def running() -> list[str]:
-        """Of our session, which processes keep."""
-        return subprocess.run(["ps", "-o", "args=", "-s", str(process.pid)], capture_output=True, text=True).stdout.splitlines()
-
     try:
-        assert by(60, lambda: running().count("sleep 600") == (len(names) or 4))
+        wait_until("the parts", lambda: of_session(process.pid).count("sleep 600") == (len(names) or 4), 60)
         process.terminate()
-        assert process.wait(60) == 143 and by(60, lambda: not running()), running()
+        assert process.wait(60) == 143
+        wait_until("the parts' end", lambda: not of_session(process.pid), 60)
         assert not list(files.iterdir())
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -191,7 +177,8 @@ def test_ctrl_c_leaves_no_files(script: str, tmp_path: pathlib.Path) -> None:
     waits.write_text(f"{made}\ngateway=\nsh -c 'touch {tmp_path}/waiting; exec sleep 600'\n")
     process = subprocess.Popen(["sh", waits], env={**os.environ, "TMPDIR": str(files)}, start_new_session=True,
                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
-    assert by(60, (tmp_path / "waiting").exists) and list(files.iterdir())
+    wait_until("the script", (tmp_path / "waiting").exists, 60)
+    assert list(files.iterdir())
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(60) == 130 and not list(files.iterdir())
 
@@ -298,7 +285,8 @@ echo whole >"$2"
     program.write_text("whole, and old")
     process = subprocess.Popen([tmp_path / "scripts/build-bquic", program], env=environment)
     try:
-        assert by(60, (tmp_path / "half").exists) and program.read_text() == "whole, and old"
+        wait_until("half of the program", (tmp_path / "half").exists, 60)
+        assert program.read_text() == "whole, and old"
     finally:
         (tmp_path / "over").touch()
         process.wait()

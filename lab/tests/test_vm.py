@@ -9,16 +9,12 @@ import pathlib
 import shutil
 import signal
 import subprocess
-import time
 
 import pytest
 
+from helpers import of_session
 from lab import ROOT
-
-
-def of_session(leader: int) -> list[str]:
-    """The processes that a session still has."""
-    return subprocess.run(["ps", "-o", "args=", "-s", str(leader)], capture_output=True, text=True).stdout.splitlines()
+from lab.namespaces import wait_until
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -38,15 +34,10 @@ def test_who_ends_it_ends_its_machine(number: signal.Signals, tmp_path: pathlib.
     process = subprocess.Popen(
         ["/usr/bin/env", f"PATH={tmp_path}/bin:/usr/sbin:/usr/bin:/sbin:/bin", tmp_path / "lab/vm/run", "/bin/true"], start_new_session=True)
     try:
-        end = time.monotonic() + 60
-        while not (tmp_path / "begun").exists():
-            assert process.poll() is None and time.monotonic() < end
-            time.sleep(0.05)
+        wait_until("the machine", (tmp_path / "begun").exists, 60)
         process.send_signal(number)
         assert process.wait(timeout=60) == -number
-        while of_session(process.pid) and time.monotonic() < end:
-            time.sleep(0.05)
-        assert of_session(process.pid) == []
+        wait_until("its end", lambda: not of_session(process.pid), 60)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
