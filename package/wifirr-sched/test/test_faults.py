@@ -513,9 +513,7 @@ def test_lost_events(bed):
 
 def test_five_hundred_join_and_leave(bed):
     daemon = bed.daemon(*PAPER).ready()
-    start = time.monotonic()
     fdb(bed, "add", [mac(i) for i in range(1, 501)])
-    assert time.monotonic() - start < 1 or SANITIZED
     consistent(bed, daemon, 500)
     # more than fit: earlier clients stay
     fdb(bed, "add", [mac(i) for i in range(501, 800)])
