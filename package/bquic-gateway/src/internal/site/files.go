@@ -126,6 +126,7 @@ func (f files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if h.Get("Content-Type") == "" { // ServeContent would detect the type of the compressed data
 			h.Set("Content-Type", "application/octet-stream")
 		}
+		w = sized{w, info.Size()}
 	}
 	h.Set("ETag", `"`+tag+`"`)
 	if r.ProtoMajor == 3 {
@@ -133,6 +134,22 @@ func (f files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	http.ServeContent(w, r, "", info.ModTime(), file)
 }
+
+// A sized response says how long it is. http.ServeContent leaves that out, in case somebody compresses what it writes, and
+// then a file that cannot be read to its end, as on a failing drive, looks complete.
+type sized struct {
+	http.ResponseWriter
+	size int64
+}
+
+func (w sized) WriteHeader(code int) {
+	if code == http.StatusOK {
+		w.Header().Set("Content-Length", strconv.FormatInt(w.size, 10))
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w sized) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // hidden reports whether an element of name begins with a dot, except for /.well-known.
 func hidden(name string) bool {

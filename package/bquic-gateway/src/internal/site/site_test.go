@@ -210,6 +210,24 @@ func TestPrecompressed(t *testing.T) {
 			}
 		}
 	}
+	// Clients know how much is to come, as of a file that is not compressed.
+	write(t, root, "big.css", "plain text", time.Hour)
+	write(t, root, "big.css.br", strings.Repeat("brotli", 20000), time.Hour)
+	for _, test := range []struct {
+		method, header, value string
+		code                  int
+		length                int64
+	}{
+		{"GET", "", "", 200, 120000},
+		{"HEAD", "", "", 200, 120000},
+		{"GET", "Range", "bytes=100-", 206, 119900},
+		{"GET", "If-Match", `"other"`, 412, 0},
+	} {
+		res, body := ask(t, test.method, srv.URL+"/big.css", "Accept-Encoding", "br", test.header, test.value)
+		if res.StatusCode != test.code || res.ContentLength != test.length || test.method == "GET" && int64(len(body)) != test.length {
+			t.Errorf("%s, %s %s: %d, length %d, a body of %d bytes", test.method, test.header, test.value, res.StatusCode, res.ContentLength, len(body))
+		}
+	}
 	if res, body := ask(t, "GET", srv.URL+"/a.css.gz", "Accept-Encoding", "gzip"); res.Header.Get("Content-Encoding") != "" ||
 		res.Header.Get("Content-Type") != "application/gzip" || body != zipped.String() {
 		t.Errorf("the .gz itself: %v", res.Header)
