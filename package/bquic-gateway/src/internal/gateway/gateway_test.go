@@ -19,6 +19,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -244,6 +245,40 @@ func TestProxy(t *testing.T) {
 		}
 		if got := do("GET", "gone.example", nil); got != "502 the origin server does not answer\n" {
 			t.Errorf("%s: %s", proto, got)
+		}
+	}
+}
+
+// TestOriginAltSvc checks that clients learn of the gateway's HTTP/3, not of its origin's, and also where the origin gives hints
+// before it answers.
+func TestOriginAltSvc(t *testing.T) {
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Alt-Svc", `h3=":443"`)
+		if r.URL.Path == "/hints" {
+			w.WriteHeader(http.StatusEarlyHints)
+		}
+		w.WriteHeader(http.StatusOK)
+	}))
+	defer origin.Close()
+	u, err := url.Parse(origin.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, config.Gateway{Sites: []config.Site{{Hosts: []string{"*"}, Origins: []*url.URL{u}}}})
+	for proto, c := range clients(t, s) {
+		want := []string{fmt.Sprintf(`h3=":%d"; ma=86400`, s.addr.Port())}
+		if proto == "HTTP/3.0" {
+			want = nil
+		}
+		for _, path := range []string{"/", "/hints"} {
+			res, err := c.Get(s.url(path))
+			if err != nil {
+				t.Fatal(err)
+			}
+			res.Body.Close()
+			if got := res.Header.Values("Alt-Svc"); !slices.Equal(got, want) {
+				t.Errorf("%s, %s: %q, want %q", proto, path, got, want)
+			}
 		}
 	}
 }

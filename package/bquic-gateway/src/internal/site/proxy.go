@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -76,6 +77,7 @@ func newProxy(site config.Site, log *slog.Logger) (*proxy, error) {
 	p.ReverseProxy = httputil.ReverseProxy{
 		Rewrite: rewrite,
 		ModifyResponse: func(r *http.Response) error {
+			r.Header.Del("Alt-Svc") // clients would look for the origin's ports at the gateway
 			if r.StatusCode == http.StatusNoContent {
 				r.Header.Del("Content-Length") // over HTTP/2, clients take it for a mistake (RFC 9110, section 8.6)
 			}
@@ -140,8 +142,21 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			r = Early(r, nil) // a 425, if there is one, goes to the client
 		}
 	}
-	p.ReverseProxy.ServeHTTP(w, r)
+	p.ReverseProxy.ServeHTTP(&keeper{w, w.Header().Clone()}, r)
 }
+
+// A keeper keeps the fields that the gateway has set, such as Alt-Svc: ReverseProxy clears all after an interim response.
+type keeper struct {
+	http.ResponseWriter
+	fields http.Header
+}
+
+func (k *keeper) WriteHeader(code int) {
+	maps.Copy(k.Header(), k.fields)
+	k.ResponseWriter.WriteHeader(code)
+}
+
+func (k *keeper) Unwrap() http.ResponseWriter { return k.ResponseWriter }
 
 // origins are the servers of one site, in the order of the configuration. It is the
 // http.RoundTripper of the site's proxy.
