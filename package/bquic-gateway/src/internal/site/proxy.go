@@ -107,6 +107,8 @@ func newProxy(site config.Site, log *slog.Logger) (*proxy, error) {
 func rewrite(r *httputil.ProxyRequest) {
 	// ReverseProxy drops what Go takes for a mistake, such as a=1;b=2, by which gitweb separates. The gateway reads no query.
 	r.Out.URL.RawQuery = r.In.URL.RawQuery
+	// ReverseProxy announces the client's trailers, but does not send them, and http.Transport refuses some names.
+	r.Out.Trailer = nil
 	// Over any other protocol, such as HTTP/2 over cleartext (h2c), a client
 	// could send the origin requests that the gateway never sees.
 	if !strings.EqualFold(r.Out.Header.Get("Upgrade"), "websocket") {

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/net/http/httpguts"
+
 	"bquic/internal/config"
 )
 
@@ -159,6 +161,12 @@ func (s *Sites) choose(w http.ResponseWriter, r *http.Request) http.Handler {
 	// 9114, section 4.3.1; RFC 9113, section 8.3.1).
 	if hosts, ok := r.Header["Host"]; ok && (len(hosts) > 1 || hosts[0] != r.Host) || !validHost(r.Host) {
 		http.Error(w, "bad host", http.StatusBadRequest)
+		return nil
+	}
+	// HTTP/2 lets any method through, and a target such as x:y has no path. http.Transport may refuse both, as if the origin
+	// had failed.
+	if !httpguts.ValidHeaderFieldName(r.Method) || r.URL.Opaque != "" {
+		http.Error(w, "bad method or request target", http.StatusBadRequest)
 		return nil
 	}
 	if !validLength(r) {

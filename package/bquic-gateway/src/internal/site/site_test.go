@@ -840,6 +840,41 @@ func TestOriginTLS(t *testing.T) {
 	}
 }
 
+// TestNonsense: an origin is not down because a client asks for what http.Transport refuses.
+func TestNonsense(t *testing.T) {
+	origin := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	origin.EnableHTTP2 = true
+	origin.StartTLS()
+	defer origin.Close()
+	u, _ := url.Parse(origin.URL)
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, certPEM(origin.Certificate()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name    string
+		request http.Request
+		code    int
+	}{
+		{"a method of two words", http.Request{Method: "GET x", URL: &url.URL{Path: "/"}}, 400},
+		{"a target without a path", http.Request{Method: "GET", URL: &url.URL{Scheme: "x", Opaque: "y"}}, 400},
+		{"a trailer of two words", http.Request{Method: "GET", URL: &url.URL{Path: "/"}, Trailer: http.Header{"A b": nil}}, 200},
+		{"a length as a trailer", http.Request{Method: "GET", URL: &url.URL{Path: "/"}, Trailer: http.Header{"Content-Length": nil}}, 200},
+	} {
+		sites, err := New([]config.Site{{Hosts: []string{"*"}, Origins: []*url.URL{u}, OriginCA: ca}}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+		test.request.Host, test.request.RemoteAddr, test.request.ProtoMajor = "a", "192.0.2.1:1", 2
+		sites.ServeHTTP(w, &test.request)
+		if st := sites.Origins(); w.Code != test.code || !st[0].Up {
+			t.Errorf("%s: %d, want %d; %+v", test.name, w.Code, test.code, st)
+		}
+		sites.Retire()
+	}
+}
+
 // TestForgottenConnection has a firewall on the way to an origin forget its connection: nothing arrives by it any more.
 func TestForgottenConnection(t *testing.T) {
 	origin := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
