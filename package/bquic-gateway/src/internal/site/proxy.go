@@ -116,8 +116,8 @@ func rewrite(r *httputil.ProxyRequest) {
 		r.Out.Header.Del("Upgrade")
 	}
 	for name := range r.Out.Header { // to CGI and WSGI, X_Forwarded_For is the same field
-		switch http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-")) {
-		case "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", earlyData:
+		field := http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
+		if field == "Forwarded" || field == earlyData || strings.HasPrefix(field, "X-Forwarded-") {
 			delete(r.Out.Header, name)
 		}
 	}

@@ -695,6 +695,7 @@ func TestForwarded(t *testing.T) {
 	site, _ := serve(t, config.Site{Origins: []*url.URL{u}})
 	ask(t, "GET", site.URL+"/p?q=%20;x", "Host", "a.example:99", "X-Forwarded-For", "192.0.2.66", "X-Forwarded-Proto", "gopher",
 		"X-Forwarded-Host", "evil.example", "Forwarded", "for=192.0.2.66", "Connection", "X-Drop, Upgrade", "Upgrade", "h2c", "X-Drop", "1", "X-Keep", "1", "Te", "trailers",
+		"X-Forwarded-Prefix", "//evil.example", "X-Forwarded-User", "root", "X-Forwarded-Port", "1", "X_Forwarded_User", "root",
 		"X_Forwarded_For", "192.0.2.66", "x-forwarded_host", "evil.example", "X_FORWARDED_PROTO", "gopher", "Early_Data", "1", "Api_Key", "1")
 	r := <-seen
 	h := r.Header
@@ -703,7 +704,10 @@ func TestForwarded(t *testing.T) {
 		h.Get("Upgrade") != "" || h.Get("Connection") != "" || h.Get("Accept-Encoding") != "" || h.Get("Api_Key") != "1" {
 		t.Errorf("the origin saw %s, %v", r.Host, h)
 	}
-	for name := range h { // as CGI and WSGI name them
+	for name := range h { // or as CGI and WSGI name them
+		if strings.HasPrefix(name, "X-Forwarded-") && name != "X-Forwarded-For" && name != "X-Forwarded-Host" && name != "X-Forwarded-Proto" {
+			t.Errorf("the origin saw %s", name)
+		}
 		if strings.Contains(name, "_") && name != "Api_key" {
 			t.Errorf("the origin saw %s", name)
 		}
