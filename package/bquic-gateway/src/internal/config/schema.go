@@ -69,7 +69,7 @@ var Schema = []Section{
 			{Name: "memory", Type: numberType(0, 65536), Default: []string{"0"}, Unit: "MiB", Doc: "Limit on the gateway's memory; 0: a quarter of the machine's (or container's), but at least 32 MiB. GOMEMLIMIT in the environment takes precedence."},
 			{Name: "access_log", Type: typePath, Doc: "File to log requests to, in the combined format.", Note: "none"},
 			{Name: "redirect", Type: typeListen, Doc: "TCP address and port, such as `:80`, where the gateway redirects clients without TLS to the same site with TLS, and answers ACME challenges.", Note: "none"},
-			{Name: "acme_webroot", Type: typePath, Doc: "Directory that contains the ACME challenges of all sites, in `.well-known/acme-challenge/`. Requires redirect.", Note: "the site's own"},
+			{Name: "acme_webroot", Type: typePath, Doc: "Directory that contains the ACME challenges of all names, in `.well-known/acme-challenge/`. Requires redirect.", Note: "the site's own"},
 			{Name: "metrics", Type: typeMetrics, Doc: "Address and port that serve the Prometheus metrics.", Note: "none"},
 			{Name: "status_socket", Type: typeSocket, Default: []string{"/var/run/bquic/gateway.sock"}, Doc: "Unix socket that `bquic status` queries."},
 			{Name: "log_level", Type: typeLevel, Default: []string{"info"}, Doc: "Least severe level of the messages that are logged."},

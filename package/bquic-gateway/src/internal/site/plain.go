@@ -15,18 +15,15 @@ import (
 const challenges = "/.well-known/acme-challenge/"
 
 // ServePlain answers requests without TLS. It redirects clients to the same site
-// on the gateway's TLS port. It answers ACME challenges from webroot or, if
-// webroot is "", from the site itself.
+// on the gateway's TLS port. It answers ACME challenges from webroot, also for names without a site, such as the gateway's
+// own, or, if webroot is "", from the site itself.
 func (s *Sites) ServePlain(w http.ResponseWriter, r *http.Request, webroot string, port uint16) {
-	h := s.choose(w, r)
-	if h == nil {
+	if !valid(w, r) {
 		return
 	}
-	if token, ok := strings.CutPrefix(r.URL.Path, challenges); ok && token != "" && !strings.ContainsAny(token, "/.") {
-		if webroot == "" {
-			h.ServeHTTP(w, r)
-			return
-		}
+	token, ok := strings.CutPrefix(r.URL.Path, challenges)
+	challenge := ok && token != "" && !strings.ContainsAny(token, "/.")
+	if challenge && webroot != "" {
 		// Opened for each challenge: they are rare, and the directory may come and go.
 		root, err := os.OpenRoot(webroot)
 		if err != nil {
@@ -35,6 +32,14 @@ func (s *Sites) ServePlain(w http.ResponseWriter, r *http.Request, webroot strin
 		}
 		defer root.Close()
 		files{root: root, log: s.log}.ServeHTTP(w, r)
+		return
+	}
+	h := s.choose(w, r)
+	if h == nil {
+		return
+	}
+	if challenge {
+		h.ServeHTTP(w, r)
 		return
 	}
 	if !strings.HasPrefix(r.URL.Path, "/") { // OPTIONS *, for example

@@ -74,7 +74,11 @@ func TestPlain(t *testing.T) {
 		{"GET", "a.example", "/.well-known/acme-challenge/../../secret", webroot, 443, 301, "https://a.example/.well-known/acme-challenge/../../secret"},
 		{"GET", "a.example", "/.well-known/acme-challenge/", webroot, 443, 301, "https://a.example/.well-known/acme-challenge/"},
 		{"GET", "a.example", "/.well-known/security.txt", "", 443, 301, "https://a.example/.well-known/security.txt"},
-		{"GET", "evil.example", "/.well-known/acme-challenge/common", webroot, 443, 421, "no site has this name\n"},
+		{"GET", "gateway.example", "/.well-known/acme-challenge/common", webroot, 443, 200, "of all"},
+		{"GET", "gateway.example", "/.well-known/acme-challenge/site", webroot, 443, 404, "404 page not found\n"},
+		{"GET", "gateway.example", "/.well-known/acme-challenge/site", "", 443, 421, "no site has this name\n"},
+		{"GET", "gateway.example", "/secret", webroot, 443, 421, "no site has this name\n"},
+		{"GET", "a.example@evil.example", "/.well-known/acme-challenge/common", webroot, 443, 400, "bad host\n"},
 	} {
 		r := httptest.NewRequest(test.method, "/", nil)
 		if test.path == "*" {

@@ -145,39 +145,47 @@ func (s *Sites) Origins() []OriginStatus {
 }
 
 func (s *Sites) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !valid(w, r) {
+		return
+	}
 	if h := s.choose(w, r); h != nil {
 		h.ServeHTTP(w, r)
 	}
 }
 
-// choose returns the handler of a request. If there is none, it sends an error
-// response and returns nil.
-func (s *Sites) choose(w http.ResponseWriter, r *http.Request) http.Handler {
+// valid reports whether a site may answer a request. If not, it sends an error response.
+func valid(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method == http.MethodConnect { // never be an open proxy
 		http.Error(w, "CONNECT is available only to relays, over HTTP/3", http.StatusMethodNotAllowed)
-		return nil
+		return false
 	}
 	// An origin must not see another host than the one that chose the site (RFC
 	// 9114, section 4.3.1; RFC 9113, section 8.3.1).
 	if hosts, ok := r.Header["Host"]; ok && (len(hosts) > 1 || hosts[0] != r.Host) || !validHost(r.Host) {
 		http.Error(w, "bad host", http.StatusBadRequest)
-		return nil
+		return false
 	}
 	// HTTP/2 lets any method through, and a target such as x:y has no path. http.Transport may refuse both, as if the origin
 	// had failed.
 	if !httpguts.ValidHeaderFieldName(r.Method) || r.URL.Opaque != "" {
 		http.Error(w, "bad method or request target", http.StatusBadRequest)
-		return nil
+		return false
 	}
 	if !validLength(r) {
 		http.Error(w, "bad content-length", http.StatusBadRequest)
-		return nil
+		return false
 	}
 	if r.ProtoMajor == 1 && r.ProtoMinor == 0 {
 		// net/http ignores Transfer-Encoding in HTTP/1.0, and would parse the
 		// chunks as another request (RFC 9112, section 6.1).
 		w.Header().Set("Connection", "close")
 	}
+	return true
+}
+
+// choose returns the handler of a request. If there is none, it sends an error
+// response and returns nil.
+func (s *Sites) choose(w http.ResponseWriter, r *http.Request) http.Handler {
 	h, ok := s.byHost[hostname(r.Host)]
 	if !ok {
 		h, ok = s.byHost[anyHost]
