@@ -5,8 +5,11 @@ package gateway
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"math"
 	"net"
 	"net/http"
+	"os"
 	"runtime/debug"
 	"time"
 
@@ -24,6 +27,9 @@ const (
 	// writeTimeout is how long a client may read nothing while there is data for
 	// it.
 	writeTimeout = time.Minute
+	// leastRead is how much a client must read of a response in writeTimeout, in bytes: as much as a record of TLS, by which
+	// TCP is watched. Many responses may share a slow path.
+	leastRead = 16 << 10
 )
 
 // memoryCeiling sets the runtime's memory limit to the configured ceiling, in
@@ -139,23 +145,38 @@ func tcpContext(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, entryKey{}, conn.(*admittedConn).entry)
 }
 
-// patientWriter ends a response if the client reads none of it for writeTimeout.
+// patientWriter ends a response if the client reads less of it than leastRead in writeTimeout.
 type patientWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
+	piece   int   // the most to write by one deadline, which ends a response over HTTP/2 for good
 	failed  error // of a flush, which httputil.ReverseProxy does not look at
+}
+
+func newPatientWriter(w http.ResponseWriter, r *http.Request) *patientWriter {
+	piece := math.MaxInt
+	if r.ProtoMajor == 2 {
+		piece = leastRead
+	}
+	return &patientWriter{ResponseWriter: w, control: http.NewResponseController(w), piece: piece}
 }
 
 func (w *patientWriter) Write(b []byte) (int, error) {
 	if w.failed != nil {
 		return 0, w.failed
 	}
-	_ = w.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // Write returns the error
-	n, err := w.ResponseWriter.Write(b)
-	// A response may pause, as server-sent events do. With a deadline, HTTP/2
-	// would end it.
-	_ = w.control.SetWriteDeadline(time.Time{})
-	return n, err
+	for written := 0; ; {
+		_ = w.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // Write returns the error
+		n, err := w.ResponseWriter.Write(b[written:][:min(len(b)-written, w.piece)])
+		written += n
+		late := n >= leastRead && errors.Is(err, os.ErrDeadlineExceeded)
+		if written == len(b) || err != nil && !late {
+			// A response may pause, as server-sent events do. With a deadline, HTTP/2
+			// would end it.
+			_ = w.control.SetWriteDeadline(time.Time{})
+			return written, err
+		}
+	}
 }
 
 // FlushError is for http.ResponseController. A flush may have to write what Write has kept.

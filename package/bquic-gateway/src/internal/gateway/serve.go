@@ -68,7 +68,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, answer http.Handl
 		}
 		defer end()
 		answer(w, r)
-	})).ServeHTTP(&patientWriter{ResponseWriter: w, control: http.NewResponseController(w)}, r)
+	})).ServeHTTP(newPatientWriter(w, r), r)
 }
 
 // refuse answers a request that was not admitted. The request had no effect, so the

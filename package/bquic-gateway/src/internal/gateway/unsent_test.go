@@ -94,7 +94,7 @@ func (w *clockedWriter) FlushError() error { w.deadline = append(w.deadline, w.n
 // nor while it is flushed, and that a response may pause.
 func TestPatience(t *testing.T) {
 	w := &clockedWriter{}
-	var response http.ResponseWriter = &patientWriter{ResponseWriter: w, control: http.NewResponseController(w)}
+	var response http.ResponseWriter = newPatientWriter(w, &http.Request{ProtoMajor: 3})
 	_, _ = response.Write([]byte("x"))
 	if err := http.NewResponseController(response).Flush(); err != nil {
 		t.Fatal(err)
