@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -126,8 +127,8 @@ func Fetch(ctx context.Context, rawURL string, w io.Writer, o Options) (*Result,
 	}
 	took := time.Since(start).Seconds()
 	bytes := received
-	if o.Upload != "" {
-		bytes = req.ContentLength
+	if sent, ok := req.Body.(*progressReader); ok { // the server may have answered before it had all
+		bytes = sent.done.Load()
 	}
 	stats := conn.BurstStats()
 	return &Result{
@@ -358,16 +359,17 @@ func simplify(err error) error {
 // progressReader reports how much was read.
 type progressReader struct {
 	io.Closer
-	r           io.Reader
-	done, total int64
-	report      func(done, total int64)
+	r      io.Reader
+	done   atomic.Int64
+	total  int64
+	report func(done, total int64)
 }
 
 func (p *progressReader) Read(b []byte) (int, error) {
 	n, err := p.r.Read(b)
-	p.done += int64(n)
+	done := p.done.Add(int64(n))
 	if p.report != nil {
-		p.report(p.done, p.total)
+		p.report(done, p.total)
 	}
 	return n, err
 }

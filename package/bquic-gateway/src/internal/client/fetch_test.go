@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -92,6 +94,37 @@ func TestSlowResponse(t *testing.T) {
 	go func() { _ = server.Serve(socket) }()
 	defer server.Close()
 	if res, err := Fetch(t.Context(), "https://"+socket.LocalAddr().String()+"/", io.Discard, Options{Insecure: true}); err != nil || res.Status != http.StatusOK {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+// TestRefusedUpload checks that what a server does not take of an upload does not count as sent.
+func TestRefusedUpload(t *testing.T) {
+	own, _, err := cert.LoadOrCreate(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	server := &http3.Server{
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{own}},
+		Handler:   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) }),
+	}
+	go func() { _ = server.Serve(socket) }()
+	defer server.Close()
+	const size = 100 << 20
+	file := filepath.Join(t.TempDir(), "up")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(file, size); err != nil {
+		t.Fatal(err)
+	}
+	res, err := Fetch(t.Context(), "https://"+socket.LocalAddr().String()+"/", io.Discard, Options{Insecure: true, Upload: file})
+	if err != nil || res.Status != http.StatusMethodNotAllowed || res.Bytes > size/10 {
 		t.Errorf("%+v, %v", res, err)
 	}
 }
