@@ -60,6 +60,8 @@ func (s *Sites) ServePlain(w http.ResponseWriter, r *http.Request, webroot strin
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		status = http.StatusMovedPermanently // older clients do not know 308
 	}
+	// Or else browsers keep it for good, and go where the gateway was after its port or this redirect has changed.
+	w.Header().Set("Cache-Control", "max-age=86400")
 	to := url.URL{Scheme: "https", Host: host, Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery}
 	http.Redirect(w, r, to.String(), status)
 }

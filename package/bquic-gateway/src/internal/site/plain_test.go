@@ -90,8 +90,13 @@ func TestPlain(t *testing.T) {
 		w := httptest.NewRecorder()
 		sites.ServePlain(w, r, test.webroot, test.port)
 		got := w.Body.String()
+		kept := w.Header().Get("Cache-Control") != ""
 		if w.Code/100 == 3 {
 			got = w.Header().Get("Location")
+			kept = w.Header().Get("Cache-Control") == "max-age=86400"
+		}
+		if kept != (w.Code/100 == 3) {
+			t.Errorf("%s %s%s: for how long to keep it: %q", test.method, test.host, test.path, w.Header().Get("Cache-Control"))
 		}
 		if w.Code != test.status || got != test.want {
 			t.Errorf("%s %s%s (%s): %d %q, want %d %q", test.method, test.host, test.path, filepath.Base(test.webroot), w.Code, got, test.status, test.want)
