@@ -35,9 +35,10 @@ type Packet struct {
 var errUnknown = errors.New("neither a SYN nor a UDP datagram")
 
 // plain reports whether a SYN's header is whole, and not signed (TCP-MD5, RFC 2385; TCP-AO, RFC 5925), as those of BGP often are.
-// Only the ends know the key, so the kernel would not let the listener see the connection. It reads the MSS.
+// Only the ends know the key, so the kernel would not let the listener see the connection. Nor is a SYN plain that joins another
+// path of the client to a connection that its server has already (Multipath TCP, RFC 8684, section 3.2). It reads the MSS.
 func (p *Packet) plain(tcp []byte) bool {
-	const end, nop, mss, md5, ao = 0, 1, 2, 19, 29
+	const end, nop, mss, md5, ao, multipath, join = 0, 1, 2, 19, 29, 30, 1
 	length := int(tcp[12]>>4) * 4
 	if length < 20 || length > len(tcp) {
 		return false
@@ -51,7 +52,7 @@ func (p *Packet) plain(tcp []byte) bool {
 			n = int(options[1])
 		}
 		switch {
-		case options[0] == md5, options[0] == ao:
+		case options[0] == md5, options[0] == ao, options[0] == multipath && n > 2 && options[2]>>4 == join:
 			return false
 		case options[0] == mss && n == 4:
 			p.MSS = binary.BigEndian.Uint16(options[2:])
@@ -62,7 +63,7 @@ func (p *Packet) plain(tcp []byte) bool {
 }
 
 // parse reads addresses and ports. It returns errUnknown for packets that are never
-// taken, such as fragments, packets with IPv6 extension headers, and signed SYNs.
+// taken, such as fragments, packets with IPv6 extension headers, signed SYNs, and those of further paths.
 func (p *Packet) parse(b []byte) error {
 	p.data = b
 	if len(b) == 0 {

@@ -47,6 +47,40 @@ func TestMultipath(t *testing.T) {
 	})
 }
 
+// TestFurtherPath has a phone with a connection of Multipath TCP by its mobile network, which the mesh's WiFi joins.
+func TestFurtherPath(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		t.Parallel()
+		m := newMesh(t)
+		m.greet(":80")
+		m.listen(origin4+":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+		m.startGateway()
+		m.startRelay(m.config(mode))
+		m.becomes("carried", origin4+":80")
+		m.link("phone", "mobile", "10.81.0.2/24", "origin", "mobile", "10.81.0.1/24")
+		m.ip("phone", "route add default via 10.81.0.1 table 81", "rule add from 10.81.0.2 table 81",
+			"mptcp limits set subflow 2", "mptcp endpoint add "+phone4+" dev lan subflow")
+		m.ip("origin", "mptcp limits set subflow 2")
+		var conn net.Conn
+		if err := m.in("phone", func() (err error) {
+			d := net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: net.ParseIP("10.81.0.2")}}
+			d.SetMultipathTCP(true)
+			conn, err = d.Dial("tcp", origin4+":81")
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(patience))
+		if err := errors.Join(sendAll(conn.(*net.TCPConn), []byte("hello")), receiveAll(conn.(*net.TCPConn), []byte("hello"))); err != nil {
+			t.Fatal(err)
+		}
+		m.eventually("the second path joins", func() bool {
+			return strings.Contains(m.run("origin", "ss", "-Htn", "state", "established"), phone4+":")
+		})
+	})
+}
+
 // TestOthersRules has nodes whose other rules keep the relay's from delivering a connection. At the latest after a few
 // connections, the relay takes none, and says why.
 func TestOthersRules(t *testing.T) {
