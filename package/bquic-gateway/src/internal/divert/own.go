@@ -36,11 +36,29 @@ func (d *Diverter) Alike(p *Packet) bool {
 	if err != nil {
 		return false
 	}
-	was, err := lookUp(conn, p.Target.Addr(), mark, attr(unix.RTA_SRC, p.Client.Addr().AsSlice()), attr(unix.RTA_IIF, native(uint32(p.In))))
+	was, err := forwards(conn, p.Client.Addr(), p.Target.Addr(), p.In, p.Mark)
 	if err != nil || len(was.Out) != 1 || was.Out[0] != p.Out { // the mark has changed since, or one of several next hops was chosen
 		return is.Table != unix.RT_TABLE_UNSPEC
 	}
 	return is.Gateway == was.Gateway || is.Table == was.Table && is.Table != unix.RT_TABLE_UNSPEC
+}
+
+// Forwards returns the index of the device by which the kernel forwards a client's packets with a mark, which arrive by the device in, or 0.
+func Forwards(client, target netip.Addr, in int, mark uint32) int {
+	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	if err != nil {
+		return 0
+	}
+	defer conn.Close()
+	r, err := forwards(conn, client, target, in, mark)
+	if err != nil || len(r.Out) != 1 {
+		return 0
+	}
+	return r.Out[0]
+}
+
+func forwards(conn *netlink.Conn, client, target netip.Addr, in int, mark uint32) (route.Route, error) {
+	return lookUp(conn, target, attr(unix.RTA_MARK, native(mark)), attr(unix.RTA_SRC, client.AsSlice()), attr(unix.RTA_IIF, native(uint32(in))))
 }
 
 // source returns the address that the kernel gives the node's own connections to a target, with a mark and, unless it is 0, by a device.

@@ -83,14 +83,72 @@ func TestDirectOtherDevice(t *testing.T) {
 	if f := node.figures(); f.Relay.Direct.Now != 1 {
 		t.Fatalf("%d direct connections, not 1", f.Relay.Direct.Now)
 	}
+	m.moves()
+	for _, conn := range all {
+		conn.says("after")
+	}
+}
+
+// moves breaks the link between node and gateway. Their mesh finds the way by their devices called other.
+func (m *mesh) moves() {
+	m.t.Helper()
 	m.ip("node", "route replace default via 10.79.0.1 dev other src "+node4)
 	m.ip("gateway", "route add "+node4+" via 10.79.0.2 dev other", "route replace 10.77.0.0/24 via 10.79.0.2 dev other")
-	m.run("gateway", "nft", `table inet cut {
+	m.run("gateway", "nft", `table inet broken {
 		chain in { type filter hook prerouting priority -400; iifname "mesh" drop; }
 		chain out { type filter hook postrouting priority 400; oifname "mesh" drop; }
 	}`)
-	for _, conn := range all {
-		conn.says("after")
+}
+
+// silence drops all packets of the gateway's sessions.
+func (m *mesh) silence() {
+	m.t.Helper()
+	m.run("gateway", "nft", `table inet silence {
+		chain in { type filter hook prerouting priority -400; udp dport 443 drop; }
+		chain out { type filter hook postrouting priority 400; udp sport 443 drop; }
+	}`)
+}
+
+// TestDirectMoved has a path that breaks just when a connection begins. While the relay waits for its gateway's answer, the mesh finds another
+// path, and the connection, which the relay then makes directly, takes that.
+func TestDirectMoved(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.link("node", "other", "10.79.0.2/24", "gateway", "other", "10.79.0.1/24")
+	m.greet(":80")
+	m.startGateway()
+	node := m.startRelay(m.config(divert.Redirect))
+	m.becomes("carried", origin4+":80")
+	node.await("nothing to be carried", func(f figures) bool { return f.Relay.Connections[0].Streams == 0 })
+	m.silence()
+	conn, err := m.dial(origin4 + ":80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	node.await("the relay to ask its gateway", func(f figures) bool { return f.Relay.Connections[0].Streams == 1 })
+	m.moves()
+	if way, err := io.ReadAll(conn); string(way) != "direct" || err != nil {
+		t.Errorf("%q, %v", way, err)
+	}
+}
+
+// TestGatewayKilledMoved has a gateway that fails after the mesh has found another path to it. The connections that it carried end, because their
+// targets can be reached without it.
+func TestGatewayKilledMoved(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.link("node", "other", "10.79.0.2/24", "gateway", "other", "10.79.0.1/24")
+	_, carried := m.reaches(gateway4)
+	m.ip("node", "route add "+gateway4+" via 10.79.0.1 dev other src "+node4)
+	m.moves()
+	carried.says("after")
+	m.silence()
+	if err := sendAll(carried.TCPConn, []byte("unheard")); err != nil {
+		t.Fatal(err)
+	}
+	if err := receiveReset(carried.TCPConn); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -3,6 +3,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -214,13 +215,17 @@ func (x expectation) control(network, address string, raw syscall.RawConn) error
 	if err != nil {
 		return err
 	}
-	// Where the node's own packets take the same way, they follow changes of the route, as forwarded ones do.
-	bind := divert.Leaves(target.Addr(), x.mark) != x.out
+	// Where the node's own packets take the same way, they follow changes of the route, as forwarded ones do. The route may have changed
+	// since the SYN, for example because the path to the gateway, which did not answer, has broken.
+	out, own := x.out, divert.Leaves(target.Addr(), x.mark)
+	if own != out {
+		out = cmp.Or(divert.Forwards(x.client.Addr(), target.Addr(), x.from.device, x.mark), out)
+	}
 	cerr := raw.Control(func(fd uintptr) {
 		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, int(x.mark))
-		if bind {
+		if own != out {
 			// SO_BINDTODEVICE by index; if the device is gone, the packets are lost
-			err = errors.Join(err, unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BINDTOIFINDEX, x.out))
+			err = errors.Join(err, unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BINDTOIFINDEX, out))
 		}
 	})
 	return errors.Join(cerr, err)
