@@ -131,6 +131,7 @@ func attributes(t testing.TB, id uint32, payload []byte) []byte {
 		{Type: attrHeader, Data: append(be.AppendUint32(nil, id), 8, 0, 4)},
 		{Type: attrMark, Data: be.AppendUint32(nil, 0x30000)},
 		{Type: attrOut, Data: be.AppendUint32(nil, 7)},
+		{Type: attrHardware, Data: []byte{0, 6, 0, 0, 2, 0, 0, 0, 0, 9, 0, 0}},
 		{Type: attrPayload, Data: payload},
 	})
 	if err != nil {
@@ -142,7 +143,7 @@ func attributes(t testing.TB, id uint32, payload []byte) []byte {
 func TestReadPacket(t *testing.T) {
 	payload, _ := hex.DecodeString(syn4)
 	p, ok := readPacket(attributes(t, 42, payload))
-	if !ok || p.id != 42 || p.Mark != 0x30000 || p.Out != 7 || p.UDP || p.Target.Port() != 80 {
+	if !ok || p.id != 42 || p.Mark != 0x30000 || p.Out != 7 || p.UDP || p.Target.Port() != 80 || p.MAC != [6]byte{2, 5: 9} {
 		t.Errorf("read %+v, %v", p, ok)
 	}
 	// A packet that cannot be taken still needs a verdict.

@@ -148,8 +148,10 @@ type Network struct {
 	Ports []*BridgePort
 	// Members are all ports of the named bridges, by which clients may arrive.
 	Members []string
-	Missing []string // named devices that do not exist
-	Bridges int      // number of bridges among the named devices
+	// Gateways are the hardware addresses of gateways on the node's own links, such as a server at a port for clients.
+	Gateways [][6]byte
+	Missing  []string // named devices that do not exist
+	Bridges  int      // number of bridges among the named devices
 }
 
 // Look examines the devices with clients, and those by which the node reaches other networks. Without names, Uplinks are
@@ -170,6 +172,7 @@ func Look(clients, names []string, gateways []netip.Addr) (n Network, err error)
 	if len(names) == 0 {
 		n.Uplinks = uplinks(all, outward())
 	}
+	n.Gateways = neighbours(conn, gateways)
 	named := func(l *link) bool { return slices.Contains(clients, l.name) }
 	n.Missing = slices.Clone(clients)
 	bridges := make(map[int]bool)
@@ -268,6 +271,20 @@ func firstHops(device int, ways []way) (hops []netip.Addr) {
 // neighbour returns the hardware address of a neighbour, or nil if the kernel does not know it.
 func neighbour(conn *netlink.Conn, device int, addr netip.Addr) []byte {
 	return getNeighbour(conn, route.FamilyOf(addr), device, attr(unix.NDA_DST, addr.AsSlice())).mac
+}
+
+// neighbours returns the hardware addresses of those hosts that the node reaches without a router.
+func neighbours(conn *netlink.Conn, hosts []netip.Addr) (macs [][6]byte) {
+	for _, addr := range hosts {
+		r, err := lookUp(conn, addr)
+		if err != nil || r.Gateway.IsValid() || len(r.Out) != 1 {
+			continue
+		}
+		if mac := neighbour(conn, r.Out[0], addr); mac != nil {
+			macs = append(macs, [6]byte(mac))
+		}
+	}
+	return macs
 }
 
 // behind returns the index of the bridge port behind which a hardware address is, or 0.

@@ -22,6 +22,8 @@ type Packet struct {
 	Mark uint32 // including marks from the node's own rules
 	MSS  uint16 // TCP only: the largest segment that the client takes, or less if the node's own rules say so; 0: unknown
 	TOS  byte   // DSCP and ECN, including changes by the node's own rules
+	// MAC is the hardware address that sent it; zero: unknown.
+	MAC [6]byte
 	// For bridged packets.
 	Bridge int // index of the bridge's device in the node's IP layer; 0: routed
 

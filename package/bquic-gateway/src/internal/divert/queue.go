@@ -23,6 +23,7 @@ const (
 	attrIn       = 5
 	attrOut      = 6
 	attrPhysOut  = 8 // the port, if attrOut is its bridge
+	attrHardware = 9 // struct nfqnl_msg_packet_hw
 	attrVLAN     = 19
 	attrTCI      = 2 // in attrVLAN
 	attrPayload  = 10
@@ -151,6 +152,10 @@ func readPacket(b []byte) (p *Packet, ok bool) {
 			packet.Out = int(attrs.Uint32())
 		case attrPhysOut:
 			packet.port = int(attrs.Uint32())
+		case attrHardware:
+			if b := attrs.Bytes(); len(b) >= 10 && b[1] == 6 { // the address's length, before two bytes of padding
+				packet.MAC = [6]byte(b[4:])
+			}
 		case attrVLAN:
 			attrs.Nested(func(ad *netlink.AttributeDecoder) error {
 				for ad.Next() {

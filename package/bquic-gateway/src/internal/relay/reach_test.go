@@ -369,3 +369,39 @@ func TestReach(t *testing.T) {
 	m.ip("gateway", "-6 rule add pref 10 iif lo to 2001:db8:77::/64 table 78", "-6 route add unreachable default table 78")
 	with("gateway without IPv6", divert.Redirect, func(f figures) bool { return f.Relay.Carried.Total >= 2 && f.Relay.Direct.Total >= 2 })
 }
+
+// TestGatewayAmongClients has a gateway that is at a port for clients of a node with a relay, as when all nodes of a mesh have the same
+// configuration. What the gateway connects to itself goes its way: the relay would bring it back to the gateway, again and again.
+func TestGatewayAmongClients(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		t.Parallel()
+		m := newNamespaces(t, "phone", "node", "gateway", "exit", "origin")
+		m.link("phone", "lan", phone4+"/24 "+phone6+"/64", "node", "br-lan", "10.77.0.1/24 fd77::1/64")
+		m.link("gateway", "lan", gateway4+"/24 "+gateway6+"/64", "node", "br-server", node4+"/24 "+node6+"/64")
+		m.link("node", "mesh", "10.79.0.1/24 fd79::1/64", "exit", "mesh", "10.79.0.2/24 fd79::2/64")
+		m.link("exit", "wan", exit4+"/24 "+exit6+"/64", "origin", "eth0", origin4+"/24 "+origin6+"/64")
+		m.ip("phone", "route add default via 10.77.0.1", "-6 route add default via fd77::1")
+		m.ip("gateway", "route add default via "+node4, "-6 route add default via "+node6)
+		m.ip("node", "route add default via 10.79.0.2", "-6 route add default via fd79::2")
+		m.ip("exit", "route add 10.77.0.0/24 via 10.79.0.1", "route add 10.78.0.0/24 via 10.79.0.1",
+			"-6 route add fd77::/64 via fd79::1", "-6 route add fd78::/64 via fd79::1")
+		m.ip("origin", "route add default via "+exit4, "-6 route add default via "+exit6)
+		m.listen(":80", func(conn *net.TCPConn) {
+			io.WriteString(conn, conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap().String())
+		})
+		m.becomes(phone4, origin4+":80")
+		m.becomes(phone6, "["+origin6+"]:80")
+		m.startGateway()
+		c := m.config(mode) // with the gateway's IPv4 address only
+		c.Interfaces = []string{"br-lan", "br-server"}
+		c.Limit = 20
+		node := m.startRelay(c)
+		for target, by := range map[string]string{origin4 + ":80": gateway4, "[" + origin6 + "]:80": gateway6} {
+			before := node.figures().Relay.Carried.Total
+			from, err := io.ReadAll(m.carry(node, target))
+			if carried := node.figures().Relay.Carried.Total - before; string(from) != by || err != nil || carried != 1 {
+				t.Errorf("a connection to %s came from %s (%v), and was carried %d times", target, from, err, carried)
+			}
+		}
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -234,7 +235,7 @@ func (x expectation) control(network, address string, raw syscall.RawConn) error
 // decide decides whether to take a connection or flow that the kernel is about to forward. Otherwise the kernel
 // forwards it, as without a relay.
 func (r *Relay) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup) divert.Verdict {
-	if r.ending.Load() {
+	if r.ending.Load() || r.fromGateway(p) {
 		return divert.Pass
 	}
 	if p.UDP {
@@ -261,6 +262,16 @@ func (r *Relay) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 		return divert.Pass
 	}
 	return divert.Take
+}
+
+// fromGateway reports whether a packet is a gateway's own, which is among the clients: for the target of what it carries. Carried, that would come
+// back to the gateway again and again. A gateway that is known by one address may send from another one.
+func (r *Relay) fromGateway(p *divert.Packet) bool {
+	r.mu.Lock()
+	macs := r.world.Gateways
+	r.mu.Unlock()
+	return slices.Contains(macs, p.MAC) ||
+		slices.ContainsFunc(r.gateways.addresses(r.now.Load()), func(a netip.Prefix) bool { return a.Contains(p.Client.Addr()) })
 }
 
 // routeBridged reports whether a bridged connection can be taken, and adds the route to its client that this needs. If so,
