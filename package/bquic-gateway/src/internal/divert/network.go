@@ -5,11 +5,13 @@ package divert
 import (
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"bquic/internal/route"
+	"bquic/internal/special"
 )
 
 // A way leads to other networks.
@@ -74,31 +76,13 @@ func NodeAddresses(devices []string) (addrs []netip.Addr) {
 		return nil
 	}
 	defer conn.Close()
-	msgs, err := route.Ask(conn, unix.RTM_GETADDR, netlink.Dump, make([]byte, unix.SizeofIfAddrmsg))
-	if err != nil {
-		return nil
-	}
-	var all, usable []address
-	for _, m := range msgs {
-		all = append(all, readAddress(m.Data))
-	}
-	for _, name := range devices {
-		dev, err := net.InterfaceByName(name)
-		if err != nil {
-			continue
+	usable := slices.DeleteFunc(addressesOf(conn, devices), func(a address) bool {
+		if a.addr.Is4() {
+			return false
 		}
-		for _, a := range all {
-			if a.device != dev.Index || !a.addr.IsGlobalUnicast() {
-				continue
-			}
-			if a.addr.Is6() {
-				if r, err := lookUp(conn, a.addr); err != nil || r.Kind != unix.RTN_LOCAL {
-					continue
-				}
-			}
-			usable = append(usable, a)
-		}
-	}
+		r, err := lookUp(conn, a.addr)
+		return err != nil || r.Kind != unix.RTN_LOCAL
+	})
 	for brief := range 8 {
 		for _, a := range usable {
 			if a.brief() == brief {
@@ -109,10 +93,48 @@ func NodeAddresses(devices []string) (addrs []netip.Addr) {
 	return addrs
 }
 
+// Links returns the prefixes of the public networks that devices are connected to. Their hosts are neighbours, which the node reaches without a
+// router.
+func Links(devices []string) (prefixes []netip.Prefix) {
+	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	if err != nil {
+		return nil
+	}
+	defer conn.Close()
+	for _, a := range addressesOf(conn, devices) {
+		p := netip.PrefixFrom(a.addr, a.bits).Masked()
+		if _, isSpecial := special.Of(a.addr); !isSpecial && a.bits > 0 && !slices.Contains(prefixes, p) {
+			prefixes = append(prefixes, p)
+		}
+	}
+	return prefixes
+}
+
+// addressesOf returns the addresses of devices, except link-local ones, in their order.
+func addressesOf(conn *netlink.Conn, devices []string) (addrs []address) {
+	msgs, err := route.Ask(conn, unix.RTM_GETADDR, netlink.Dump, make([]byte, unix.SizeofIfAddrmsg))
+	if err != nil {
+		return nil
+	}
+	for _, name := range devices {
+		dev, err := net.InterfaceByName(name)
+		if err != nil {
+			continue
+		}
+		for _, m := range msgs {
+			if a := readAddress(m.Data); a.device == dev.Index && a.addr.IsGlobalUnicast() {
+				addrs = append(addrs, a)
+			}
+		}
+	}
+	return addrs
+}
+
 // An address is one of the node's (struct ifaddrmsg of include/uapi/linux/if_addr.h).
 type address struct {
 	device int
 	addr   netip.Addr
+	bits   int // of its network's prefix
 	flags  uint32
 }
 
@@ -120,7 +142,7 @@ func readAddress(b []byte) (a address) {
 	if len(b) < unix.SizeofIfAddrmsg {
 		return a
 	}
-	a.flags, a.device = uint32(b[2]), index(b[4:8])
+	a.bits, a.flags, a.device = int(b[1]), uint32(b[2]), index(b[4:8])
 	attrs, err := netlink.NewAttributeDecoder(b[unix.SizeofIfAddrmsg:])
 	if err != nil {
 		return a

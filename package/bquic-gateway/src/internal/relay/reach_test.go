@@ -405,3 +405,35 @@ func TestGatewayAmongClients(t *testing.T) {
 		}
 	})
 }
+
+// TestNeighbours has a server with a public address on the link of the node's uplink, such as one in the home of the node's operator. Connections to
+// it stay there, and so come from the clients' own addresses.
+func TestNeighbours(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		t.Parallel()
+		m := newNamespaces(t, "phone", "node", "gateway", "origin")
+		m.link("phone", "lan", phone4+"/24 "+phone6+"/64", "node", "br-lan", "10.77.0.1/24 fd77::1/64")
+		m.bridge("gateway", "mesh")
+		m.join("gateway", "mesh", "port0", "node", "mesh", node4+"/24 "+node6+"/64 198.51.100.1/24 2001:db8:78::1/64")
+		m.join("gateway", "mesh", "port1", "origin", "home", "198.51.100.3/24 2001:db8:78::3/64")
+		m.ip("gateway", "addr add "+gateway4+"/24 dev mesh", "addr add "+gateway6+"/64 dev mesh nodad", "addr add 198.51.100.2/24 dev mesh", "addr add 2001:db8:78::2/64 dev mesh nodad")
+		m.link("gateway", "wan", exit4+"/24 "+exit6+"/64", "origin", "eth0", origin4+"/24 "+origin6+"/64")
+		m.ip("phone", "route add default via 10.77.0.1", "-6 route add default via fd77::1")
+		m.ip("node", "route add default via "+gateway4, "-6 route add default via "+gateway6)
+		m.ip("gateway", "route add 10.77.0.0/24 via "+node4, "-6 route add fd77::/64 via "+node6)
+		m.ip("origin", "route add default via "+exit4, "-6 route add default via "+exit6, "route add 10.77.0.0/24 via 198.51.100.1", "-6 route add fd77::/64 via 2001:db8:78::1")
+		m.greet(":80")
+		neighbours := []string{"198.51.100.3:80", "[2001:db8:78::3]:80"}
+		for _, neighbour := range neighbours {
+			m.becomes("forwarded", neighbour) // without a relay
+		}
+		m.startGateway()
+		m.startRelay(m.config(mode))
+		for i, other := range []string{origin4 + ":80", "[" + origin6 + "]:80"} {
+			m.becomes("carried", other)
+			if way := m.way(neighbours[i]); way != "forwarded" {
+				t.Errorf("a connection to the neighbour %s is %q", neighbours[i], way)
+			}
+		}
+	})
+}

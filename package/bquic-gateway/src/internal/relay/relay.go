@@ -68,7 +68,8 @@ type Relay struct {
 
 // A world describes how clients' packets reach other networks.
 type world struct {
-	node []netip.Addr
+	node  []netip.Addr
+	links []netip.Prefix // of the uplinks
 	divert.Network
 }
 
@@ -234,7 +235,7 @@ func (r *Relay) rules(w world, take bool) divert.Rules {
 		Port:    set.Port,
 		Node:    w.node,
 		Clients: w.Clients,
-		Exclude: slices.Concat(never, set.Exclude, r.gateways.addresses(set)),
+		Exclude: slices.Concat(never, set.Exclude, r.gateways.addresses(set), w.links),
 		TCP:     r.load.takes() == processor.All,
 		NotTCP:  set.ExcludePorts,
 		UDP:     set.UDPPorts,
@@ -288,6 +289,7 @@ func (r *Relay) look() (w world) {
 	var err error
 	w.Network, err = divert.Look(set.Interfaces, set.Uplinks, gateways)
 	r.devices.about(r.logger, "cannot read the devices and routes", err)
+	w.links = divert.Links(w.Uplinks)
 	w.node = divert.NodeAddresses(w.Clients)
 	if set.Bridge != BridgeOff && len(w.Ports) > 0 {
 		// A bridge with clients may have no address of its own (Gluon's br-client has no
