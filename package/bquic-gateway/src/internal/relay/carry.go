@@ -120,7 +120,7 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, befo
 		from.carried.ToStream.Add(uint64(sent))
 		rest := slices.Clone(first[sent:]) // a copy, mostly empty, so that first is not kept for the tunnel's lifetime
 		first, early = nil, nil
-		err = tunnel.SpliceTimed(client, rest, str, &from.carried, c.timing, func() bool { return r.crowded() || s.full() })
+		err = tunnel.SpliceTimed(client, rest, str, &from.carried, c.timing, func() bool { return r.crowded() || s.full() }, s.lost)
 		r.logger.Debug("connection ended", "target", to.target, "error", err)
 		return nil, true
 	}
@@ -220,7 +220,7 @@ func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, 
 	tunnel.ResetAtEnd(origin.TCPConn)
 	tunnel.LimitUnsent(origin.TCPConn)
 	tunnel.KeepUrgent(origin.TCPConn)
-	err = tunnel.SpliceTimed(client, first, origin, &from.direct, c.timing, r.crowded)
+	err = tunnel.SpliceTimed(client, first, origin, &from.direct, c.timing, r.crowded, nil)
 	if err == nil {
 		_ = origin.SetLinger(-1)
 	} else {

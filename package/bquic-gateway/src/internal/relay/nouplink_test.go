@@ -64,6 +64,31 @@ func TestNoUplinkUDP(t *testing.T) {
 	}
 }
 
+// TestNoUplinkWaiting has a gateway that loses its uplink, while its servers can be reached without it. A connection that it carries ends if its
+// client waits for an answer, as if the mesh's other exit had got it without a relay. Others wait for the uplink.
+func TestNoUplinkWaiting(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+	m.startGateway()
+	node := m.startRelay(m.config(divert.Redirect))
+	waiting, resting := m.echo(node, origin4+":81"), m.echo(node, origin4+":81")
+	waiting.says("before")
+	resting.says("before")
+	m.ip("gateway", "rule add pref 10 iif lo to 203.0.113.0/24 table 78", "route add unreachable default table 78")
+	m.becomes("forwarded", origin4+":80")
+	if err := sendAll(waiting.TCPConn, []byte("in vain")); err != nil {
+		t.Fatal(err)
+	}
+	if err := receiveReset(waiting.TCPConn); err != nil {
+		t.Error(err)
+	}
+	m.ip("gateway", "rule del pref 10", "route flush table 78")
+	m.becomes("carried", origin4+":80")
+	resting.says("after")
+}
+
 // TestSilentIPv6 has a gateway whose provider drops IPv6, although it has given the gateway an address and a route. Each server that clients ask for
 // first would cost them a wait.
 func TestSilentIPv6(t *testing.T) {

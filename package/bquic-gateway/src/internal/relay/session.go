@@ -168,6 +168,13 @@ func (s *session) sound() bool {
 	return s.health.Sound()
 }
 
+// lost reports whether the gateway has lost its uplink, and what it carries can be reached without it.
+func (s *session) lost() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.health.Lost()
+}
+
 // full reports whether the gateway has just had no place for a connection.
 func (s *session) full() bool {
 	s.mu.Lock()

@@ -29,6 +29,8 @@ const (
 	watchInterval = 5 * time.Second
 	// watchBeat keeps these checks of all tunnels together, and with what a relay does four times a second.
 	watchBeat = 250 * time.Millisecond
+	// vainTime is how long an end must have waited for the other one's answer to have waited in vain.
+	vainTime = 10 * time.Second
 	// drainInterval is how often a tunnel that ends by a reset checks whether all that came before has arrived.
 	drainInterval = 20 * time.Millisecond
 
@@ -47,6 +49,7 @@ const (
 var (
 	errIdle   = errors.New("idle for too long")
 	errReset  = errors.New("TCP connection reset")
+	errLost   = errors.New("no answer, and the gateway has no uplink")
 	errUnread = errors.New("not read, while unread data leaves other tunnels little room")
 )
 
@@ -91,20 +94,20 @@ func (c *Counter) Add(n uint64) {
 // a FIN. If one side is reset or fails, Splice passes on what that side has sent, then resets the other side in both directions
 // and returns the error.
 func Splice(conn *net.TCPConn, str Stream, count *Bytes) error {
-	return SpliceTimed(conn, nil, str, count, nil, nil)
+	return SpliceTimed(conn, nil, str, count, nil, nil, nil)
 }
 
 // SpliceTimed is Splice at a relay, whose client is at conn. It sends first, the data already read from conn, before all else. If
 // timing is not nil, it also measures how long the client waits. While crowded reports that there is little room, it looks for
-// dead clients more often.
-func SpliceTimed(conn *net.TCPConn, first []byte, str Stream, count *Bytes, timing *Timing, crowded func() bool) error {
+// dead clients more often. While lost, which may be nil, reports that no answers come by str, the tunnel ends if its client waits for one.
+func SpliceTimed(conn *net.TCPConn, first []byte, str Stream, count *Bytes, timing *Timing, crowded, lost func() bool) error {
 	raw, err := newRawTCP(conn)
 	if err != nil {
 		Reset(conn)
 		Cancel(str, http3.ErrCodeConnectError)
 		return err
 	}
-	s := &splice{conn: conn, raw: raw, str: str, count: count, timing: timing, crowded: crowded}
+	s := &splice{conn: conn, raw: raw, str: str, count: count, timing: timing, crowded: crowded, lost: lost}
 	ResetAtEnd(conn)
 	LimitUnsent(conn)
 	KeepUrgent(conn)
@@ -130,7 +133,9 @@ type splice struct {
 
 	timing  *Timing     // nil: not measured
 	crowded func() bool // at a relay, where conn is the client's; nil at a gateway
+	lost    func() bool // nil: never
 
+	asks    atomic.Bool   // conn has sent something, and nothing has come from str since
 	moved   atomic.Uint32 // writes in both directions; 32 bits, because 64 bits need a lock on some processors
 	reading atomic.Bool   // conn is being read, and the read would return a reset
 	writing atomic.Bool   // conn is being written
@@ -153,6 +158,7 @@ type splice struct {
 
 // toStream copies conn to str.
 func (s *splice) toStream(first []byte) error {
+	s.asks.Store(len(first) > 0)
 	n, refused := s.str.Write(first)
 	s.count.ToStream.Add(uint64(n))
 	defer s.raw.release()
@@ -175,6 +181,7 @@ func (s *splice) toStream(first []byte) error {
 		case err != nil:
 			return err
 		case refused == nil:
+			s.asks.Store(true)
 			if s.timing != nil {
 				s.timing.asks(s.raw.conn)
 			}
@@ -289,6 +296,7 @@ func (s *splice) copyStream() (refused bool, err error) {
 		n, err := s.str.Read(buf)
 		if n > 0 {
 			// Before the write, because the client may answer at once.
+			s.asks.Store(false)
 			if s.timing != nil {
 				s.timing.hears(n)
 			}
@@ -418,6 +426,9 @@ func (s *splice) unhealthy() error {
 	}
 	if s.strayed() {
 		return errStrayed
+	}
+	if s.lost != nil && s.asks.Load() && s.idle >= vainTime && s.lost() {
+		return errLost
 	}
 	if s.crowded != nil && !s.hurried && s.idle >= halfClosedTimeout && s.crowded() {
 		s.hurried = true

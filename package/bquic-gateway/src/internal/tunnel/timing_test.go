@@ -38,7 +38,7 @@ func timed(t *testing.T, accepted time.Time, talk func(client, server *net.TCPCo
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = SpliceTimed(near, nil, tcpStream{far}, new(Bytes), timing, func() bool { return false })
+		_ = SpliceTimed(near, nil, tcpStream{far}, new(Bytes), timing, func() bool { return false }, nil)
 	}()
 	talk(client, server, func() { hand.Add(1) })
 	<-done

@@ -27,6 +27,9 @@ const (
 	// every second keep-alive PING of QUIC, which a probe replaces.
 	minUplinkPause = 2 * time.Second
 	maxUplinkPause = 30 * time.Second
+	// lostAfter is how long the uplink must be down until connections that wait for it are Lost if they could do without the gateway. A gateway
+	// that stops says the same of its uplink; it has ended all connections by then.
+	lostAfter = 30 * time.Second
 )
 
 // Reasons that a Session itself gives for its state.
@@ -111,6 +114,8 @@ type Session struct {
 
 	pause time.Duration // between probes in state NoUplink
 	again time.Time     // when the next probe is due
+	down  time.Time     // when the state became NoUplink
+	lost  bool          // in state NoUplink: what is carried can be reached without the gateway
 }
 
 // NewSession returns a session whose first probe has just been sent.
@@ -219,9 +224,13 @@ func (s *Session) Tick(now time.Time, pto time.Duration, starved bool) (do Do) {
 	return do
 }
 
+// Lost reports whether connections that wait for an answer wait in vain, and would do better without the gateway.
+func (s *Session) Lost() bool { return s.state == NoUplink && s.lost }
+
 // Reached records whether what the session carries can be reached without the gateway.
 func (s *Session) Reached(ok bool) {
 	s.reaching = false
+	s.lost = ok
 	if ok && s.unanswered > 0 {
 		s.closes = s.unanswered + CloseAfter
 	}
@@ -247,10 +256,15 @@ func (s *Session) Answered(now time.Time, q Question, a Answer, reason string) D
 		return s.Retire(reason)
 	case a == UplinkDown && s.state != NoUplink:
 		s.state, s.reason = NoUplink, reason
+		s.down, s.lost = now, false
 		s.pause = minUplinkPause
 		s.again = now.Add(s.pause)
 	case a == UplinkDown:
 		s.reason = reason
+		if now.Sub(s.down) >= lostAfter && s.streams > 0 && !s.reaching {
+			s.reaching = true
+			return Reach
+		}
 	case s.state == NoUplink && q == Carry: // requested before the uplink failed, or for a target on this side of it
 	default:
 		s.state, s.reason = Up, ""

@@ -110,7 +110,7 @@ func carry(client *net.TCPConn, to string, delay, idle time.Duration, begin time
 	}
 	defer server.Close()
 	_ = tunnel.SpliceTimed(client, nil, newLate(server.(*net.TCPConn), delay, idle), new(tunnel.Bytes), timing,
-		func() bool { return false })
+		func() bool { return false }, nil)
 	c := timing.Counts()
 	bytes, _, wait, ok := timing.Result()
 	if !ok || bytes == 0 {
