@@ -143,6 +143,40 @@ func (a *avoided) has(target netip.AddrPort, now time.Time) bool {
 	return ok && !x.suspected
 }
 
+// avoids is like has, for TCP: again says that the caller should ask the gateway whether it reaches the target by now, and call regained if it
+// does. Until then, the target stays avoided: no client's connection has to find out that nothing has changed.
+func (a *avoided) avoids(target netip.AddrPort, now time.Time) (avoid, again bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	since := &time.Time{}
+	x, ok := a.by[target]
+	switch r, _ := a.of(target.Addr()); {
+	case r != nil && len(r.unreached) == noIPv6:
+		since = &r.last
+	case ok && !x.suspected:
+		since = &x.since
+	default:
+		return false, false
+	}
+	if again = now.Sub(*since) >= avoidTime; again {
+		*since = now
+	}
+	if ok {
+		a.by[target] = x
+	}
+	return true, again
+}
+
+// regained records that the gateway reaches a target that was avoided.
+func (a *avoided) regained(target netip.AddrPort) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.by, target)
+	if r, _ := a.of(target.Addr()); r != nil {
+		r.unreached = nil
+	}
+}
+
 // without reports whether the gateway seems to have no IPv6, or no NAT64, by which it would reach a target. The caller holds mu.
 func (a *avoided) without(target netip.AddrPort, now time.Time) bool {
 	r, _ := a.of(target.Addr())

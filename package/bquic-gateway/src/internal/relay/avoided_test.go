@@ -3,11 +3,17 @@
 package relay
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"net/netip"
+	"sync"
 	"testing"
 	"time"
 
+	"bquic/internal/cert"
+	"bquic/internal/divert"
 	"bquic/internal/tunnel"
 )
 
@@ -136,5 +142,62 @@ func TestNoNAT64(t *testing.T) {
 	a.reached(target("64:ff9b::203.0.113.1"))
 	if has("64:ff9b::203.0.113.99") {
 		t.Error("avoided although the gateway has a translator by now")
+	}
+}
+
+// TestAvoidedAgain has a target that the gateway does not reach. After a while, the relay itself asks for it, and clients' connections go direct
+// until the gateway reaches it.
+func TestAvoidedAgain(t *testing.T) {
+	for _, target := range []string{"192.0.2.1:80", "[2001:db8:9::1]:80"} {
+		one := newPuppet(t)
+		r, err := New(Config{Gateways: InOrder(one.address), Token: "correct-horse", Pins: []cert.Pin{one.pin}, Interfaces: []string{"br-lan"}}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.diverter = new(divert.Diverter)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { r.gateways.run(ctx) })
+		for deadline := time.Now().Add(patience); !r.gateways.works(); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("no session")
+			}
+		}
+		p := &divert.Packet{Client: netip.MustParseAddrPort("10.0.0.2:1024"), Target: netip.MustParseAddrPort(target)}
+		refusal := &tunnel.Refusal{Type: tunnel.TargetUnroutable}
+		before := time.Now().Add(-avoidTime)
+		r.avoided.refused(p.Target, refusal, before)
+		if p.Target.Addr().Is6() { // and no other one
+			for i := range noIPv6 {
+				r.avoided.refused(netip.AddrPortFrom(netip.MustParseAddr(fmt.Sprintf("2001:db8:%d::1", i)), 80), refusal, before)
+			}
+		}
+		decide := func() (v divert.Verdict) {
+			var asking sync.WaitGroup
+			v = r.decide(ctx, p, &asking)
+			asking.Wait()
+			return v
+		}
+		for i := range 3 {
+			if v := decide(); v != divert.Pass || one.times(target) != 1 {
+				t.Errorf("%s is still not reached, connection %d: %v, asked for %d times", target, i, v, one.times(target))
+			}
+		}
+		one.will(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+		r.avoided.mu.Lock()
+		r.avoided.native.last = before
+		if x, ok := r.avoided.by[p.Target]; ok {
+			x.since = before
+			r.avoided.by[p.Target] = x
+		}
+		r.avoided.mu.Unlock()
+		if v := decide(); v != divert.Pass || one.times(target) != 2 {
+			t.Errorf("%s is reached by now: %v, asked for %d times", target, v, one.times(target))
+		}
+		if v := decide(); v != divert.Take || one.times(target) != 2 {
+			t.Errorf("%s has been reached: %v, asked for %d times", target, v, one.times(target))
+		}
+		cancel()
+		wg.Wait()
 	}
 }

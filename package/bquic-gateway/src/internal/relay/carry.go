@@ -151,6 +151,21 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, befo
 	return first, false
 }
 
+// askAgain asks a gateway for a target that is avoided.
+func (r *Relay) askAgain(ctx context.Context, target netip.AddrPort) {
+	s := r.gateways.pick()
+	if s == nil {
+		return
+	}
+	s.enter()
+	defer s.release()
+	str, err := s.request(ctx, target.String(), nil)
+	if err == nil && answer(str) == nil {
+		tunnel.Cancel(str, http3.ErrCodeRequestCanceled)
+		r.avoided.regained(target)
+	}
+}
+
 // wait gives the gateway more time to answer where this node has no route to the target. Whether it answers at all is asked as soon as for other
 // targets. The caller must call answered.
 func (r *Relay) wait(s *session, str *http3.RequestStream, to way) (answered func()) {

@@ -251,7 +251,11 @@ func (r *Relay) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 		return divert.Pass
 	}
 	now := time.Now()
-	if r.avoided.has(p.Target, now) || p.Bridge != 0 && !r.routeBridged(p) {
+	avoid, again := r.avoided.avoids(p.Target, now)
+	if again {
+		wg.Go(func() { r.askAgain(ctx, p.Target) })
+	}
+	if avoid || p.Bridge != 0 && !r.routeBridged(p) {
 		return divert.Pass
 	}
 	ok, known := r.expected.add(p, now, func() *proof.Session { return r.draw(p, now) })
