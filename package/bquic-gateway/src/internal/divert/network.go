@@ -23,7 +23,7 @@ type way struct {
 // ways returns the default routes of the main table, and the routes to gateways.
 func ways(conn *netlink.Conn, gateways []netip.Addr) (all []way) {
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		routes, _ := allRoutes(conn, family) // fails for IPv6 if the kernel does not have it
+		routes, _ := route.All(conn, family) // fails for IPv6 if the kernel does not have it
 		for _, r := range routes {
 			if r.Bits == 0 && r.Table == unix.RT_TABLE_MAIN && r.Kind == unix.RTN_UNICAST {
 				all = append(all, way{Route: r})
@@ -36,15 +36,6 @@ func ways(conn *netlink.Conn, gateways []netip.Addr) (all []way) {
 		}
 	}
 	return all
-}
-
-// allRoutes returns the routes of all tables.
-func allRoutes(conn *netlink.Conn, family byte) (routes []route.Route, err error) {
-	msgs, err := route.Ask(conn, unix.RTM_GETROUTE, netlink.Dump, append([]byte{family}, make([]byte, unix.SizeofRtMsg-1)...))
-	for _, m := range msgs {
-		routes = append(routes, route.Read(m.Data))
-	}
-	return routes, err
 }
 
 // lookUp returns the route that the kernel would use for an address, with its table. more are further attributes of the packets.

@@ -137,7 +137,7 @@ func (s steering) clear(conn *netlink.Conn, family byte, rules []policy) error {
 	if s.local {
 		return errors.Join(append(errs, s.deliver(conn, unix.RTM_DELROUTE, family))...)
 	}
-	routes, err := allRoutes(conn, family)
+	routes, err := route.All(conn, family)
 	errs = append(errs, err)
 	for _, r := range routes {
 		if r.Table == uint32(s.table) && r.Target.IsValid() && len(r.Out) == 1 {

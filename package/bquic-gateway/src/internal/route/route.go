@@ -43,6 +43,15 @@ func LookUp(conn *netlink.Conn, addr netip.Addr, flags uint32, more ...netlink.A
 	return Read(msgs[0].Data), nil
 }
 
+// All returns the routes of all tables.
+func All(conn *netlink.Conn, family byte) (routes []Route, err error) {
+	msgs, err := Ask(conn, unix.RTM_GETROUTE, netlink.Dump, append([]byte{family}, make([]byte, unix.SizeofRtMsg-1)...))
+	for _, m := range msgs {
+		routes = append(routes, Read(m.Data))
+	}
+	return routes, err
+}
+
 // A Route holds the relevant parts of a route (struct rtmsg of
 // include/uapi/linux/rtnetlink.h).
 type Route struct {

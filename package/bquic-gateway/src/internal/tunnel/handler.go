@@ -396,7 +396,7 @@ func dial(ctx context.Context, network, target string, allow []netip.Prefix) (_ 
 		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 			ap, err := netip.ParseAddrPort(address)
 			if err == nil {
-				policy := Policy{Allow: allow, Own: own}
+				policy := Policy{Allow: allow, Own: own, Behind: behind}
 				err = policy.Allowed(ap.Addr())
 			}
 			if err != nil {

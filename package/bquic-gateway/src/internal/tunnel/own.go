@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -81,4 +82,36 @@ func own(addr netip.Addr) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// networkBits is the shortest prefix of a network. Some routes stand in for a default route: those of OpenVPN have one bit, others are for 2000::/3.
+const networkBits = 9
+
+// behind returns the prefix of the network that addr is in, if this machine is its router to the Internet: it is on a link of this machine, which
+// has its default route by another one. IPv6 gives public addresses to the hosts of a home, which only its router's forward chain
+// protects, and that does not see what a gateway connects to.
+func behind(addr netip.Addr) netip.Prefix {
+	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	defer conn.Close()
+	r, err := route.LookUp(conn, addr, unix.RTM_F_FIB_MATCH)
+	if err != nil || r.Kind != unix.RTN_UNICAST || r.Gateway.IsValid() || len(r.Out) != 1 || r.Bits < networkBits {
+		return netip.Prefix{}
+	}
+	routes, _ := route.All(conn, route.FamilyOf(addr))
+	away := false
+	for _, other := range routes {
+		if other.Bits == 0 && other.Kind == unix.RTN_UNICAST {
+			away = true
+			if slices.Contains(other.Out, r.Out[0]) {
+				return netip.Prefix{}
+			}
+		}
+	}
+	if !away {
+		return netip.Prefix{}
+	}
+	return netip.PrefixFrom(addr, r.Bits).Masked()
 }

@@ -160,3 +160,65 @@ func TestOwnForms(t *testing.T) {
 		}
 	}
 }
+
+// TestBehind has a gateway that is the router of a home, whose hosts have public addresses. Its clients reach these only if the operator names them.
+func TestBehind(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	for _, command := range []string{
+		"link add wan type veth peer name far", "link add lan type veth peer name near",
+		"link set wan up", "link set far up", "link set lan up", "link set near up",
+		"addr add 203.0.113.1/24 dev wan", "-6 addr add 2001:db8:77::1/64 dev wan nodad",
+		"addr add 198.51.100.1/24 dev lan", "-6 addr add 2001:db8:5::1/64 dev lan nodad",
+		"route add default via 203.0.113.2", "-6 route add default via 2001:db8:77::2",
+		"route add 192.0.2.0/24 via 198.51.100.9", "-6 route add 2001:db8:6::/64 via 2001:db8:5::9", // another router's
+		"route add 128.0.0.0/1 dev lan",
+	} {
+		ip(t, command)
+	}
+	waitForRoutes(t, "local 2001:db8:77::1 ", "local 2001:db8:5::1 ")
+	prohibited := func(host, allow string) bool {
+		var prefixes []netip.Prefix
+		if allow != "" {
+			prefixes = append(prefixes, netip.MustParsePrefix(allow))
+		}
+		conn, err := newHandler(nil).dial(context.Background(), "udp", net.JoinHostPort(host, "9"), prefixes)
+		if err == nil {
+			conn.Close()
+		}
+		var refusal *Refusal
+		return errors.As(err, &refusal) && refusal.Type == TargetProhibited
+	}
+	for _, tc := range []struct {
+		host, allow string
+		prohibited  bool
+	}{
+		{"198.51.100.7", "", true},
+		{"198.51.100.7", "0.0.0.0/0", true},
+		{"198.51.100.7", "198.51.100.0/24", false},
+		{"198.51.100.7", "198.51.100.7/32", false},
+		{"2001:db8:5::7", "", true},
+		{"2001:db8:5::7", "2001:db8::/32", true},
+		{"2001:db8:5::7", "2001:db8:5::/64", false},
+		{"203.0.113.7", "", false}, // on the uplink
+		{"2001:db8:77::7", "", false},
+		{"192.0.2.7", "", false},
+		{"2001:db8:6::7", "", false},
+		{"192.1.2.3", "", false}, // by what stands in for a default route
+		{"1.2.3.4", "", false},
+		{"2600::1", "", false},
+	} {
+		if is := prohibited(tc.host, tc.allow); is != tc.prohibited {
+			t.Errorf("%s, allowed are [%s]: prohibited %v", tc.host, tc.allow, is)
+		}
+	}
+	// Without a default route, the Internet may be anywhere.
+	ip(t, "route del default")
+	ip(t, "-6 route del default")
+	for _, host := range []string{"198.51.100.7", "2001:db8:5::7"} {
+		if prohibited(host, "") {
+			t.Errorf("%s is prohibited without a default route", host)
+		}
+	}
+}

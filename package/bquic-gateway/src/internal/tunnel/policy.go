@@ -14,7 +14,7 @@ import (
 // A Policy says which addresses a gateway connects to. The zero value allows all but
 // special addresses.
 //
-// Special addresses are those that package special lists, and the gateway's own. A
+// Special addresses are those that package special lists, the gateway's own, and those of networks behind it. A
 // special address is allowed only by a prefix in Allow that contains nothing but special
 // addresses of the same range: 127.0.0.0/8 or 10.1.0.0/16, but not 0.0.0.0/0. One of the
 // gateway's own addresses is allowed only by a prefix for this address alone. Addresses
@@ -26,6 +26,8 @@ type Policy struct {
 	// "broadcast"), or "" for any other address. If it returns an error, the address
 	// is not allowed. nil: the gateway has no addresses.
 	Own func(netip.Addr) (string, error)
+	// Behind returns the prefix of a network behind the gateway that has an address, or the zero Prefix. nil: there are none.
+	Behind func(netip.Addr) netip.Prefix
 }
 
 // Allowed returns nil if addr is a permitted target, or else the reason as an error.
@@ -57,6 +59,11 @@ func (p *Policy) Allowed(addr netip.Addr) error {
 	}
 	if isSpecial && !p.names(addr, r.Prefix) {
 		return fmt.Errorf("%s is %s", asked, r.Name)
+	}
+	if !isSpecial && p.Behind != nil {
+		if network := p.Behind(addr); network.IsValid() && !p.names(addr, network) {
+			return fmt.Errorf("%s is in a network behind the gateway (%s)", asked, network)
+		}
 	}
 	if len(p.Allow) > 0 && !slices.ContainsFunc(p.Allow, func(a netip.Prefix) bool { return a.Contains(addr) }) {
 		return fmt.Errorf("%s is not in an allowed prefix", asked)
