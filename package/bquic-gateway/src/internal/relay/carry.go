@@ -198,25 +198,24 @@ func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, 
 	// At the end, no timeout but the kernel's, as for a forwarded connection: on a busy processor it
 	// may take ten seconds until the relay sees the target's answer.
 	d := net.Dialer{KeepAliveConfig: tunnel.Patient, Control: to.forward.control, Timeout: within}
-	var begun *early
-	if c.timing != nil && len(first) == 0 {
-		begun = readEarly(client, nil, io.Discard, c.timing) // as with a gateway, because the measured time begins with the first byte
-	}
-	conn, err := d.DialContext(ctx, "tcp", to.target.String())
+	dialling, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	// Read as with a gateway, because the time that is measured begins with the first byte.
+	begun := readEarly(client, first, io.Discard, c.timing)
+	go begun.watch(dialling, giveUp)
+	conn, err := d.DialContext(dialling, "tcp", to.target.String())
 	reached := err == nil || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET)
 	if within > 0 && reached {
 		r.comparison.reached(to.target.Addr(), true)
 	}
-	if begun != nil {
-		early, _, gone := begun.stop()
-		first = slices.Clone(early) // a copy, mostly short, because it is kept for the connection's lifetime
-		if gone != nil {
-			if err == nil {
-				conn.Close()
-			}
-			tunnel.Reset(client)
-			return nil, true
+	early, _, gone := begun.stop()
+	first = slices.Clone(early) // a copy, mostly short, because it is kept for the connection's lifetime
+	if gone != nil {
+		if err == nil {
+			conn.Close()
 		}
+		tunnel.Reset(client)
+		return nil, true
 	}
 	if err != nil {
 		c.failed = true
@@ -224,7 +223,7 @@ func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, 
 		if within > 0 && !reached && ctx.Err() == nil {
 			return first, false
 		}
-		if to.forward.bridged {
+		if to.forward.bridged && dialling.Err() == nil {
 			r.avoided.add(to.target, time.Now())
 		}
 		tunnel.Reset(client)
@@ -286,6 +285,7 @@ type early struct {
 	done   chan struct{}
 	data   []byte
 	sent   int
+	ended  bool // the client has ended its direction
 	err    error
 }
 
@@ -302,7 +302,7 @@ func readEarly(client *net.TCPConn, before []byte, str io.Writer, timing *tunnel
 			}
 			if err != nil {
 				_ = e.sends(str)
-				if err != io.EOF && !errors.Is(err, os.ErrDeadlineExceeded) {
+				if e.ended = err == io.EOF; !e.ended && !errors.Is(err, os.ErrDeadlineExceeded) {
 					e.err = err
 				}
 				return
@@ -310,6 +310,23 @@ func readEarly(client *net.TCPConn, before []byte, str io.Writer, timing *tunnel
 		}
 	}()
 	return e
+}
+
+// watch gives up dialling when the client has gone. Its kernel does not say whether a client that has ended its direction waits for an answer; if
+// the target has not answered for reachTime by then, it probably does not. Without a relay, it would have given up before it had a connection.
+func (e *early) watch(dialling context.Context, giveUp func()) {
+	patience := time.NewTimer(reachTime)
+	defer patience.Stop()
+	<-e.done
+	if e.ended {
+		select {
+		case <-patience.C:
+		case <-dialling.Done():
+		}
+	}
+	if e.ended || e.err != nil {
+		giveUp()
+	}
 }
 
 // sends sends what there is of a ClientHello. After an error, the gateway's answer will give the reason.

@@ -372,6 +372,30 @@ func TestSilentTarget(t *testing.T) {
 	}
 }
 
+// TestGivenUp has a server that does not answer, and clients that give up, as those of file sharing do. They do not take up the relay's places.
+func TestGivenUp(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.run("origin", "nft", `table inet dead { chain in { type filter hook input priority 0; tcp dport 81 drop; }; }`)
+	m.startGateway()
+	node := m.startRelay(m.config(divert.Redirect))
+	m.becomes("carried", origin4+":80")
+	for how, leave := range map[string]func(*net.TCPConn){"ends": func(conn *net.TCPConn) { conn.Close() }, "resets": tunnel.Reset} {
+		before := node.figures().Relay.Direct.Total
+		conn, err := m.dial(origin4 + ":81")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sendAll(conn, []byte("hello")); err != nil {
+			t.Error(err)
+		}
+		node.await("the gateway to be late", func(f figures) bool { return f.Relay.Direct.Total > before && f.Relay.Direct.Now == 1 })
+		leave(conn)
+		node.await("the relay to give up, as a client that "+how, func(f figures) bool { return f.Relay.Direct.Now == 0 })
+	}
+}
+
 // TestSlowHandshake has a client that gets no SYN-ACK for some seconds, as over a bad radio. The relay still knows its connection.
 func TestSlowHandshake(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
