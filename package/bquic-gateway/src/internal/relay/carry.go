@@ -146,6 +146,9 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, befo
 			r.avoided.refused(to.target, refusal, time.Now())
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			r.avoided.suspect(to.target, begun, time.Now())
+			if s.late(to.target.Addr()) {
+				s.judge(ctx)
+			}
 		}
 	})
 	return first, false

@@ -339,7 +339,7 @@ func (g *gateways) pick() *session {
 	g.turn++ // rotates among equal paths
 	up = slices.Concat(up[g.turn%len(up):], up[:g.turn%len(up)])
 	// A full gateway carries few of this relay's connections, and would seem the best.
-	if free := slices.DeleteFunc(slices.Clone(up), (*session).full); len(free) > 0 {
+	if free := slices.DeleteFunc(slices.Clone(up), func(s *session) bool { return !s.free() }); len(free) > 0 {
 		up = free
 	}
 	paths := make([]upstream.Path, len(up))
@@ -356,12 +356,12 @@ func (g *gateways) works() bool {
 	return len(g.candidates()) > 0
 }
 
-// room reports whether a session takes new connections, and its gateway has not just had no place for one: a connection that it
+// room reports whether a session takes new connections, and its gateway has not just had no place for one, nor is slow: a connection that it
 // refuses goes direct a round trip later than one that nobody has asked it for.
 func (g *gateways) room() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.ContainsFunc(g.candidates(), func(s *session) bool { return !s.full() })
+	return slices.ContainsFunc(g.candidates(), (*session).free)
 }
 
 // addresses returns the resolved addresses of the gateways.
@@ -395,6 +395,7 @@ func (g *gateways) found(gateway string, addresses []netip.Prefix) {
 const (
 	itselfReason = "it is this router itself: connections gain nothing"
 	fullReason   = "it has no place for more connections"
+	slowReason   = "its answers come too late"
 )
 
 func (g *gateways) of(gateway string) *known {

@@ -57,11 +57,13 @@ type session struct {
 	changed  func()        // called when the state has changed
 	woken    chan struct{} // signals the end of a rest
 
-	mu      sync.Mutex
-	health  *upstream.Session
-	refused time.Time // when the gateway last had no place for a connection
-	ways    []way     // of the last connections that the gateway has opened, to different targets; the latest last
-	tried   int       // how many times reach has tried one of them
+	mu            sync.Mutex
+	health        *upstream.Session
+	refused       time.Time      // when the gateway last had no place for a connection
+	ways          []way          // of the last connections that the gateway has opened, to different targets; the latest last
+	tried         int            // how many times reach has tried one of them
+	lates         []netip.Prefix // networks about which the gateway's answer was late, since it has opened a connection
+	judging, slow bool
 }
 
 // newSession takes ownership of a connection. It calls changed for each change of state
@@ -294,6 +296,7 @@ type way struct {
 func (s *session) opened(w way) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.lates = nil
 	s.ways = append(slices.DeleteFunc(s.ways, func(other way) bool { return other.target == w.target }), w)
 	s.ways = s.ways[max(len(s.ways)-maxWays, 0):]
 }

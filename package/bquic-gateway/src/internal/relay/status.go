@@ -159,6 +159,8 @@ func (g *gateways) gateway(u Upstream) GatewayStatus {
 				st.Error = itselfReason
 			} else if p.session.full() {
 				st.Error = fullReason
+			} else if !p.session.free() {
+				st.Error = slowReason
 			}
 		case st.State == StateUp:
 		case state == upstream.NoUplink:
