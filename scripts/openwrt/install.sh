@@ -85,7 +85,10 @@ drop() {
 
 has() { # has PACKAGE
 	case $manager in
-	opkg) opkg list-installed | grep -q "^$1 " ;;
+	opkg) # it fails while another opkg runs, such as LuCI's: that says nothing of the package
+		installed=$(opkg list-installed) || fail 'cannot ask opkg for its packages, as it says above. Run this script again.'
+		say "$installed" | grep -q "^$1 "
+		;;
 	apk) apk info -e "$1" >/dev/null ;;
 	esac
 }

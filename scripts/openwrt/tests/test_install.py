@@ -337,6 +337,20 @@ def test_an_installation_that_ended_in_between(router: Make, manager: str, left:
     assert not (there.root / left).exists()
 
 
+@pytest.mark.parametrize("arguments", [["--yes"], ["--undo", "--yes"]])
+def test_another_opkg_is_at_work(router: Make, arguments: list[str]) -> None:
+    """While LuCI's opkg runs, another one says nothing but that. --undo took our packages for removed, and deleted their files."""
+    there, _ = router("opkg")
+    assert there.run("--yes").returncode == 0
+    (there.root / "usr/bin").mkdir()
+    (there.root / "usr/bin/bquic").touch()
+    (there.root / "broken").touch()
+    before = there.state()
+    said = there.run(*arguments)
+    assert said.returncode == 1 and "opkg" in said.stdout, said.stdout
+    assert there.state() == before
+
+
 def test_what_a_manager_says_it_did_is_looked_at(router: Make) -> None:
     there, _ = router("opkg")
     (there.root / "deaf").touch()
