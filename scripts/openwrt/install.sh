@@ -59,6 +59,8 @@ detect() {
 		fail 'neither opkg nor apk here: is this OpenWrt?'
 	fi
 	[ "$(id -u)" = 0 ] || fail 'must be root'
+	exec 9</etc/config # a lock that leaves no file
+	flock -n 9 || fail 'another install.sh runs: wait for its end'
 }
 
 # replace FILE: writes what it reads to a file that is another one, or leaves the file as it was, for lack of room.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """install.sh on a router of busybox's tools, where opkg and apk only write down what they are asked for."""
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -111,6 +112,15 @@ class Router:
     def state(self) -> dict[str, str]:
         return {str(p.relative_to(self.root)): hashlib.sha256(p.read_bytes()).hexdigest()
                 for p in sorted(self.root.rglob("*")) if p.is_file() and p.name != "calls"}
+
+
+@contextlib.contextmanager
+def at_work(there: Router) -> Iterator[None]:
+    """Another install.sh runs."""
+    config = os.open(there.root / "etc/config", os.O_RDONLY)
+    fcntl.flock(config, fcntl.LOCK_EX)
+    yield
+    os.close(config)
 
 
 Make = Callable[..., tuple[Router, keys.Feed]]
@@ -238,8 +248,7 @@ def test_a_node_that_installs_by_itself(router: Make, manager: str) -> None:
         assert (said.returncode, said.stdout) == (0, "")
         return there.calls()
 
-    with open(there.root / "etc/bquic-feed/install.sh") as script:
-        fcntl.flock(script, fcntl.LOCK_EX)
+    with at_work(there):
         assert ntp("stratum") == []
     assert ntp("unsync") == []
     (there.root / "usr/bin").mkdir()
@@ -349,6 +358,17 @@ def test_another_opkg_is_at_work(router: Make, arguments: list[str]) -> None:
     said = there.run(*arguments)
     assert said.returncode == 1 and "opkg" in said.stdout, said.stdout
     assert there.state() == before
+
+
+def test_one_at_a_time(router: Make) -> None:
+    """One would remove the list of packages that the other one has just read."""
+    there, _ = router("opkg")
+    before = there.state()
+    for arguments in (["--yes"], ["--undo", "--yes"]):
+        with at_work(there):
+            said = there.run(*arguments)
+        assert said.returncode == 1 and "another install.sh" in said.stdout, said.stdout
+        assert there.calls() == [] and there.state() == before
 
 
 def test_what_a_manager_says_it_did_is_looked_at(router: Make) -> None:
