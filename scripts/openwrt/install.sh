@@ -13,7 +13,7 @@ OPKG_KEY='@OPKG_KEY@'
 APK_KEY='@APK_KEY@'
 
 FLASH_KB=5000 # bquic-gateway, and the kernel modules that it needs, on a file system that compresses
-MEMORY_MB=56  # available to Linux on a router with 64
+MEMORY_MB=40  # a router with 64 has 48 to 60 of them for Linux, one with 32 fewer than 30
 FEEDS=/etc/opkg/customfeeds.conf
 LIST=/etc/apk/repositories.d/bquic.list
 KEEP=/lib/upgrade/keep.d/bquic-feed
@@ -150,7 +150,7 @@ choose() {
 	if has bquic-gateway || unpacked || { [ -z "$tight" ] && [ "$memory" -ge $MEMORY_MB ]; }; then
 		packages=bquic-gateway
 	else
-		say "bquic-gateway (gateway and relay) does not fit: it needs $FLASH_KB KB and $MEMORY_MB MB."
+		say "bquic-gateway (gateway and relay) does not fit: it needs $FLASH_KB KB of flash and a router with 64 MB of memory."
 	fi
 	for radio in /sys/class/ieee80211/*; do
 		[ -e "$radio" ] || continue

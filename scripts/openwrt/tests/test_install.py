@@ -306,6 +306,7 @@ def test_the_ten_commands_need_no_rpcd() -> None:
 
 @pytest.mark.parametrize("kwargs, want", [
     ({"free": 3000}, "wifirr-sched luci-app-bquic luci-i18n-bquic-es"),
+    ({"memory": 49}, "bquic-gateway wifirr-sched luci-app-bquic luci-i18n-bquic-es"),  # of 64, one with two cores leaves fewer than 56
     ({"memory": 28}, "wifirr-sched luci-app-bquic luci-i18n-bquic-es"),
     ({"radio": False}, "bquic-gateway luci-app-bquic luci-i18n-bquic-es"),
     ({"free": 11000, "fs": "f2fs"}, "wifirr-sched luci-app-bquic luci-i18n-bquic-es"),  # which does not compress
