@@ -25,7 +25,8 @@ LEFT="$PROGRAM /usr/sbin/wifirrd /etc/*.d/*bquic-gateway /etc/*.d/*wifirr-sched 
 	/etc/uci-defaults/luci-i18n-bquic-* /lib/upgrade/keep.d/bquic-gateway /usr/libexec/rpcd/bquic /usr/libexec/rpcd/wifirr
 	/usr/share/luci/menu.d/luci-app-bquic.json /usr/share/rpcd/acl.d/luci-app-bquic.json /usr/lib/lua/luci/i18n/bquic.*.lmo
 	/www/luci-static/resources/bquic /www/luci-static/resources/view/bquic
-	/usr/lib/opkg/info/bquic-gateway.* /usr/lib/opkg/info/wifirr-sched.* /usr/lib/opkg/info/luci-*-bquic*"
+	/usr/lib/opkg/info/bquic-gateway.* /usr/lib/opkg/info/wifirr-sched.* /usr/lib/opkg/info/luci-*-bquic*
+	/lib/apk/packages/bquic-gateway.* /lib/apk/packages/wifirr-sched.* /lib/apk/packages/luci-*-bquic*"
 
 say() { printf '%s\n' "$@"; } # each argument on a line
 fail() {
@@ -283,6 +284,9 @@ undo() {
 	opkg) opkg remove --autoremove $packages ;;
 	apk) apk del $packages || gone ;;
 	esac || fail "$manager failed, as it says above"
+	for service in /etc/init.d/bquic-gateway /etc/init.d/wifirr-sched; do # of an installation that ended in between
+		[ ! -x $service ] || $service stop || true
+	done
 	# shellcheck disable=SC2086 # a list of patterns
 	rm -rf $LEFT
 	find /etc /lib /usr /www -name '.apk.*' -exec rm -f {} ';' 2>/dev/null || true # there may be no /www

@@ -372,6 +372,20 @@ def test_one_at_a_time(router: Make) -> None:
         assert there.calls() == [] and there.state() == before
 
 
+def test_undo_of_an_installation_that_ended_in_between_ends_its_daemons(router: Make) -> None:
+    """After a loss of power, the service starts, but no manager knows of it."""
+    there, _ = router("opkg")
+    before = there.state()
+    for service in ("bquic-gateway", "wifirr-sched"):
+        script = there.root / "etc/init.d" / service
+        script.parent.mkdir(exist_ok=True)
+        script.write_text(f"#!/bin/sh\necho {service} $1 >>/calls\n")
+        script.chmod(0o755)
+    assert there.run("--undo", "--yes").returncode == 0
+    assert there.calls() == ["bquic-gateway stop", "wifirr-sched stop"]
+    assert there.state() == before
+
+
 def test_what_a_manager_says_it_did_is_looked_at(router: Make) -> None:
     there, _ = router("opkg")
     (there.root / "deaf").touch()

@@ -6,7 +6,7 @@ import sys
 
 sys.path[:0] = [str(pathlib.Path(__file__).parents[2]), str(pathlib.Path(__file__).parent)]
 
-from openwrt import contents, feed, keys  # noqa: E402
+from openwrt import apk, contents, feed, keys  # noqa: E402
 from openwrt.recipe import REPO, Recipe  # noqa: E402
 from test_install import Router  # noqa: E402
 
@@ -107,12 +107,12 @@ def test_a_language_of_others_stays(tmp_path: pathlib.Path) -> None:
 
 
 def test_undo_of_an_installation_that_ended_in_between(tmp_path: pathlib.Path) -> None:
-    """opkg has unpacked all, and lost power before it wrote down whose the files are."""
+    """opkg or apk has unpacked all, and lost power before it wrote down whose the files are."""
     there = Installed(tmp_path / "router")
     feed.write(there.root / "tmp", ["mips_24kc"], "http://feed.example", keys.Feed(tmp_path / "keys"))
     before = there.state()
     for package in packages():
-        for path in [*package.tree.files, f"usr/lib/opkg/info/{package.name}.list", "usr/bin/bquic", "usr/sbin/wifirrd", "etc/config/bquic-opkg.backup"]:
+        for path in [*apk.with_lists(package).files, f"usr/lib/opkg/info/{package.name}.list", "usr/bin/bquic", "usr/sbin/wifirrd", "etc/config/bquic-opkg.backup"]:
             file = there.root / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.touch()
