@@ -68,6 +68,7 @@ detect() {
 # Flash may take down the new name before the content: without sync, a file is empty after a loss of power in between.
 replace() {
 	new=$(cat)
+	rm -f "$1.new" # an interrupted one has left it
 	[ "$new" != "$(cat "$1" 2>/dev/null)" ] || return 0
 	[ -z "$new" ] || new="$new
 "
@@ -295,7 +296,9 @@ undo() {
 		/var/run/bquic /var/run/wifirr
 	drop_keys ''
 	[ $manager != opkg ] || forget
-	rm -f $KEEP "/etc/opkg/keys/$FINGERPRINT" /etc/apk/keys/bquic.pem $LIST
+	for file in $KEEP "/etc/opkg/keys/$FINGERPRINT" /etc/apk/keys/bquic.pem $LIST; do
+		rm -f "$file" "$file.new"
+	done
 	drop '^src\/gz bquic ' $FEEDS
 	[ -s $FEEDS ] || rm -f $FEEDS
 	drop '^\(bquic\|wifirr\):' /etc/passwd /etc/group /etc/shadow

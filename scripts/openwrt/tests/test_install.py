@@ -386,6 +386,27 @@ def test_undo_of_an_installation_that_ended_in_between_ends_its_daemons(router: 
     assert there.state() == before
 
 
+@pytest.mark.parametrize("manager", ["opkg", "apk"])
+def test_killed_while_it_replaces_a_file(router: Make, manager: str) -> None:
+    """apk trusts whatever is in the directory of the keys, whatever its name."""
+    there, _ = router(manager)
+    before = there.state()
+    sync = there.root / "bin/sync"
+    program = sync.read_text()
+    for step in range(20):
+        sync.write_text(f"#!/bin/sh\necho >>/steps; [ $(grep -c '' /steps) -le {step} ] || kill -9 $PPID\n")
+        (there.root / "steps").unlink(missing_ok=True)
+        said = there.run("--yes")
+        sync.write_text(program)
+        (there.root / "steps").unlink(missing_ok=True)
+        if said.returncode == 0:
+            break
+        assert [name for name in there.state() if name.endswith(".new")], said.stdout
+        assert there.run("--undo", "--yes").returncode == 0
+        assert there.state() == before
+    assert step == {"opkg": 3, "apk": 3}[manager]
+
+
 def test_what_a_manager_says_it_did_is_looked_at(router: Make) -> None:
     there, _ = router("opkg")
     (there.root / "deaf").touch()
