@@ -1398,6 +1398,26 @@ test('settings of what is not installed have no buttons that save', async () => 
 	}
 });
 
+test('clients: which of several access points a client is on', async () => {
+	const at = (device, ...on) => ({ device, clients: on.map((where, i) => ({ client: `02:00:00:00:0${i}:${device.slice(-2)}`, interface: where, state: 'open' })) });
+
+	for (const width of [ 390, 1200 ])
+		for (const [ schedulers, wants ] of [
+			[ [ at('phy0-ap0', 'phy0-ap0', 'phy0-ap0') ], [] ],
+			[ [ at('phy0-ap0', undefined) ], [] ],
+			[ [ at('phy0-ap0', 'phy0-ap0', 'phy0-ap1') ], [ 'phy0-ap0', 'phy0-ap1' ] ],
+			[ [ at('phy0-ap0', undefined), at('phy1-ap1', null) ], [ 'phy0-ap0', 'phy1-ap1' ] ]
+		]) {
+			const { page, errors } = await open(width, { ...recorded, 'wifirr.clients': { schedulers } }, config);
+
+			await show(page, 'clients', 2);
+			assert.deepEqual((await page.locator('tbody tr').allInnerTexts()).flatMap((row) => row.match(/phy\d-ap\d/g) ?? []), wants);
+			assert.equal((await page.innerText('body')).includes('Device'), wants.length > 0 && width > 768);
+			assert.deepEqual(errors, []);
+			await page.close();
+		}
+});
+
 test('clients have the names that the router knows, also when it did not answer for a while', async () => {
 	const address = recorded['bquic.status'].relay.clients[0].address, mac = recorded['wifirr.clients'].schedulers[0].clients[0].client;
 	const answers = { ...recorded, 'luci-rpc.getHostHints': { [mac.toUpperCase()]: { name: 'anna-phone', ipaddrs: [ address ] } } };
@@ -1775,7 +1795,7 @@ test('clients: a neighbour is no client that somebody has exempted', async () =>
 
 	await show(page, 'clients', 2);
 	for (const [ client, state ] of [ [ first, 'neighbour (mesh or WDS)' ], [ others[0], 'ignored' ] ])
-		assert.equal(await page.locator('tr', { hasText: client.client }).locator('td').nth(3).textContent(), state);
+		assert.equal(await page.locator('tr', { hasText: client.client }).locator('td').nth(4).textContent(), state);
 	assert.deepEqual(errors, []);
 	await page.close();
 });

@@ -8,14 +8,13 @@
 function cell(tag, column) {
 	const node = document.createElement(tag);
 
-	if (column.number)
-		node.className = 'number';
+	node.className = column.number ? 'number' : column.class ?? '';
 
 	return node;
 }
 
 return baseclass.extend({
-	/* columns: [ { title, number } ]; none: the text shown if there are no rows */
+	/* columns: [ { title, number, class } ]; none: the text shown if there are no rows */
 	create(columns, none) {
 		const body = document.createElement('tbody');
 		const table = document.createElement('table');

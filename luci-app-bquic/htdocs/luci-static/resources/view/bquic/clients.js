@@ -24,6 +24,7 @@ return view.extend({
 		this.table = table.create([
 			{ title: _('Name') },
 			{ title: _('Address') },
+			{ title: _('Device'), class: 'bquic-where' },
 			{ title: _('Signal'), number: true },
 			{ title: _('State') },
 			{ title: _('Waiting'), number: true },
@@ -106,6 +107,9 @@ return view.extend({
 			this.missed = Math.min(HISTORY, Math.max(0, Math.round((Date.now() - this.drawn) / 1000) - 1));
 			this.drawn = Date.now();
 
+			/* what a client is on; unless that is known, the scheduler's device */
+			const where = (s, c) => common.text(c.interface ?? s.device);
+
 			/* ordered by address, not by state: the turn moves, the rows stay */
 			const rows = schedulers.flatMap((s) => ask.list(s.clients).map((c) => {
 				const address = common.text(c.client);
@@ -120,6 +124,7 @@ return view.extend({
 					cells: [
 						this.names.get(address.toLowerCase()),
 						address,
+						where(s, c),
 						typeof signal == 'number' ? `${signal} dBm` : null,
 						this.state(c),
 						graph.format(graph.sane(c.waiting_bytes), 'B'),
@@ -131,6 +136,7 @@ return view.extend({
 			})).sort((a, b) => a.key < b.key ? -1 : 1);
 			const present = new Set(rows.map((row) => row.key));
 
+			this.table.element.classList.toggle('bquic-one', new Set(schedulers.flatMap((s) => ask.list(s.clients).map((c) => where(s, c)))).size < 2);
 			this.table.update(rows);
 			for (const key of this.strips.keys())
 				if (!present.has(key))
