@@ -119,7 +119,7 @@ test('graph: what no graph can show is a gap; numbers stay readable', async () =
 		for (const v of [ undefined, null, NaN, Infinity, -1, '5', {}, [], true, 3 ])
 			g.push(v);
 		return {
-			points: g.element.querySelector('polyline').getAttribute('points'),
+			points: g.element.querySelector('path').getAttribute('d'),
 			texts: [ 0, 999, 1000, 12345678, Number.MAX_SAFE_INTEGER, 1e300, null ].map((v) => graph.format(v, 'B'))
 		};
 	});
@@ -140,11 +140,45 @@ test('graph: the time that a page was hidden is a gap', async () => {
 		return [ 0, 2, 4, 64, 66, 1000 ].map((seconds) => {
 			Date.now = () => 1e12 + 1000 * seconds;
 			g.push(1);
-			return g.element.querySelector('polyline').getAttribute('points').split(' ').map(parseFloat);
+			return g.element.querySelector('path').getAttribute('d').split(' ').map((p) => p[0] == 'M' ? `M${parseFloat(p.slice(1))}` : parseFloat(p));
 		});
 	});
 
-	assert.deepEqual(drawn.slice(-2), [ [ 234, 236, 238, 298, 300 ], [ 300 ] ]);
+	assert.deepEqual(drawn.slice(-2), [ [ 'M234', 236, 238, 'M298', 300 ], [ 'M300' ] ]);
+	assert.deepEqual(errors, []);
+});
+
+test('graph: a line ends where nothing is known, and what is known for once is a dot', async () => {
+	const { page, errors } = await open(400, {}, {});
+	const drawn = await page.evaluate(() => {
+		const g = window.env.load('bquic.graph').create('t', 'B', [ 'a' ], 1), line = g.element.querySelector('path');
+
+		document.body.append(g.element);
+		g.show(true);
+		g.setPast([ [ 1, 1, ...Array(500).fill(null), 1, ...Array(216).fill(null), 1 ] ]);
+		/* what is painted on the line's way, at each sample */
+		return [ 0, 1, 12, 250, 490, 502, 515, 719 ].map((i) => line.isPointInStroke(new DOMPoint(300 * (i + 1) / 720 - (i == 719 ? 0.01 : 0), 0)));
+	});
+
+	assert.deepEqual(drawn, [ true, true, false, false, false, true, false, true ]);
+	assert.deepEqual(errors, []);
+});
+
+test('graph: a router that takes some time for its answers has a line, and not dots', async () => {
+	const { page, errors } = await open(400, {}, {});
+	const drawn = await page.evaluate(() => {
+		const graph = window.env.load('bquic.graph'), g = graph.create('t', 'B', [ 'a' ], 10);
+
+		for (const polls of [ 0, 2, 4, 7 ]) {
+			Date.now = () => 1e12 + 1000 * graph.every * polls;
+			g.push(polls);
+		}
+
+		return g.element.querySelector('path').getAttribute('d').split(' ').map((p) => p.split(',')[1]);
+	});
+
+	/* a rate is that of the time since the answer before */
+	assert.deepEqual(drawn, [ 0, 2, 2, 4, 4, 7, 7, 7 ].map((v) => (100 - 10 * v).toFixed(1)));
 	assert.deepEqual(errors, []);
 });
 
@@ -172,7 +206,7 @@ test('clients: turns of before a page was hidden are not of the last minute', as
 
 test('a page that was opened in the background asks when it is seen', async () => {
 	const { page, errors } = await open(1200, { ...recorded, 'bquic.history': { gateway: { down_bps: [ 1e6, 2e6 ] } } }, config);
-	const drawn = () => page.$$eval('.bquic-graph polyline', (all) => all.filter((line) => line.getAttribute('points')).length);
+	const drawn = () => page.$$eval('.bquic-graph path', (all) => all.filter((line) => line.getAttribute('d')).length);
 	const hide = (hidden) => page.evaluate(async (hidden) => {
 		Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });
 		document.dispatchEvent(new Event('visibilitychange'));
@@ -323,7 +357,7 @@ test('a router that does not answer for a while: pages stay as they are, and say
 	const clients = () => page.evaluate(() => [ ...document.querySelectorAll('.bquic-graph') ].map((g) => g.textContent).find((text) => text.includes('with demand')));
 	const hours = () => page.evaluate(() => {
 		[ ...document.querySelectorAll('.bquic-ranges button') ].at(-1)?.click();
-		return [ ...document.querySelectorAll('.bquic-graph polyline') ].map((line) => line.getAttribute('points')).filter((points) => points);
+		return [ ...document.querySelectorAll('.bquic-graph path') ].map((line) => line.getAttribute('d')).filter((points) => points);
 	});
 
 	for (const view of [ 'overview', 'proof', 'gateway', 'relay', 'scheduler', 'clients', 'log' ]) {
@@ -1067,17 +1101,17 @@ test('graphs of the last hours: of all daemons, whatever they do not tell; what 
 	const { page, errors } = await open(1200, answers, config);
 	await show(page, 'overview', 1);
 	const graphs = Object.fromEntries(await page.$$eval('.bquic-graph', (all) => all.map((g) => [ g.querySelector('strong').textContent,
-		[ g.hidden, g.querySelector('.top').textContent.replaceAll('\u00a0', ' '), ...[ ...g.querySelectorAll('polyline') ].map((l) => l.getAttribute('points')) ] ])));
+		[ g.hidden, g.querySelector('.top').textContent.replaceAll('\u00a0', ' '), ...[ ...g.querySelectorAll('path') ].map((l) => l.getAttribute('d')) ] ])));
 
 	/* 8 from the gateway and 4 from the relay in the newest minute; missing values are gaps */
-	assert.deepEqual(graphs['Traffic through gateway and relay'], [ false, '≤ 20.0 Mbit/s', '298.8,95.0 299.2,90.0 299.6,95.0 300.0,40.0', '300.0,100.0' ]);
-	assert.deepEqual(graphs['WiFi clients'], [ false, '≤ 20', '298.8,95.0 299.2,90.0 299.6,85.0 300.0,27.5', '298.8,95.0 299.2,95.0 299.6,95.0 300.0,85.0' ]);
-	assert.deepEqual(graphs['Channel use'], [ false, '≤ 100 %', '299.6,70.0 300.0,50.0', '' ]);
+	assert.deepEqual(graphs['Traffic through gateway and relay'], [ false, '≤ 20.0 Mbit/s', 'M298.8,95.0 299.2,90.0 299.6,95.0 300.0,40.0', 'M300.0,100.0h0' ]);
+	assert.deepEqual(graphs['WiFi clients'], [ false, '≤ 20', 'M298.8,95.0 299.2,90.0 299.6,85.0 300.0,27.5', 'M298.8,95.0 299.2,95.0 299.6,95.0 300.0,85.0' ]);
+	assert.deepEqual(graphs['Channel use'], [ false, '≤ 100 %', 'M299.6,70.0 300.0,50.0', '' ]);
 	assert.equal(graphs['Round-trip time'][0], true);
 	assert.equal(graphs['Data packets per acknowledgement'][0], true);
 	await page.locator('button', { hasText: '5 minutes' }).click();
 	assert.deepEqual(await page.$$eval('[aria-pressed=true]', (all) => all.map((b) => b.textContent)), [ '5 minutes' ]);
-	assert.equal(await page.locator('.bquic-graph:visible polyline[points]:not([points=""])').count(), 0);
+	assert.equal(await page.locator('.bquic-graph:visible path[d]:not([d=""])').count(), 0);
 	assert.deepEqual(errors, []);
 });
 
@@ -1085,7 +1119,7 @@ test('graphs of the last hours: half an hour takes a twenty-fourth of the width'
 	const { page, errors } = await open(1200, { 'bquic.history': { gateway: { down_bps: Array(30).fill(1e6), up_bps: [] } } }, config);
 
 	await show(page, 'overview', 1);
-	const points = (await page.locator('.bquic-graph', { hasText: 'Traffic' }).locator('polyline').first().getAttribute('points')).split(' ').map((p) => +p.split(',')[0]);
+	const points = (await page.locator('.bquic-graph', { hasText: 'Traffic' }).locator('path').first().getAttribute('d')).slice(1).split(' ').map((p) => +p.split(',')[0]);
 	assert.deepEqual([ points.length, points[0], points.at(-1) ], [ 30, 287.9, 300 ]);
 	assert.deepEqual(errors, []);
 	await page.close();

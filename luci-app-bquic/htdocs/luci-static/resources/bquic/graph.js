@@ -7,6 +7,7 @@
 
 const EVERY = 2; /* seconds between two samples */
 const POINTS = 150; /* samples in five minutes */
+const SLOW = 4; /* samples that an answer may take */
 const MINUTES = 720; /* samples of both daemons' history */
 const WIDTH = 300, HEIGHT = 100; /* the viewBox, which is stretched */
 
@@ -75,7 +76,7 @@ return baseclass.extend({
 		let past = names.map(() => []), hours = false, pushed = Infinity;
 		const keys = names.map((name, i) => html('span', `key s${i}`));
 		const top = html('small', 'top');
-		const lines = names.map((name, i) => svg('polyline', { 'class': `s${i}` }));
+		const lines = names.map((name, i) => svg('path', { 'class': `s${i}` }));
 		const picture = svg('svg', {
 			'viewBox': `0 0 ${WIDTH} ${HEIGHT}`,
 			'preserveAspectRatio': 'none',
@@ -116,12 +117,16 @@ return baseclass.extend({
 				const line = [];
 
 				values[i].forEach((v, at) => {
-					if (v === null)
+					const known = (at) => (values[i][at] ?? null) !== null;
+
+					if (!known(at))
 						return;
 					const x = WIDTH * (points - values[i].length + at + 1) / points;
-					line.push(`${x.toFixed(1)},${(HEIGHT - HEIGHT * v / most).toFixed(1)}`);
+					const y = HEIGHT - HEIGHT * v / most;
+					/* a line does not go on where nothing is known; without a neighbour, a value is a dot */
+					line.push(`${known(at - 1) ? '' : 'M'}${x.toFixed(1)},${y.toFixed(1)}${known(at - 1) || known(at + 1) ? '' : 'h0'}`);
 				});
-				lines[i].setAttribute('points', line.join(' '));
+				lines[i].setAttribute('d', line.join(' '));
 				keys[i].textContent = now[i];
 			});
 		}
@@ -142,13 +147,13 @@ return baseclass.extend({
 				draw();
 			},
 
-			/* one value per series; the time without any, for example while the page was hidden, is a gap */
+			/* one value per series; the time without any, for example while the page was hidden, is a gap, unless the router was slow */
 			push(...samples) {
-				const missed = Math.round((Date.now() - pushed) / 1000 / EVERY) - 1;
+				const missed = Math.max(0, Math.min(POINTS, Math.round((Date.now() - pushed) / 1000 / EVERY) - 1));
 
 				pushed = Date.now();
 				names.forEach((name, i) => {
-					recent[i].push(...Array(Math.max(0, Math.min(missed, POINTS))).fill(null), sane(samples[i]));
+					recent[i].push(...Array(missed).fill(missed > SLOW ? null : sane(samples[i])), sane(samples[i]));
 					recent[i].splice(0, recent[i].length - POINTS);
 				});
 				draw();
