@@ -200,7 +200,10 @@ function luci(read, answers, config, translate = (text) => text) {
 				return (...args) => {
 					if (object == 'uci' || /^(pause|resume|fetch)$/.test(method))
 						did.push([ `${object}.${method}`, ...args ]);
-					const answer = answers[`${object}.${method} ${args.join(' ')}`] ?? answers[`${object}.${method}`];
+					let answer = answers[`${object}.${method} ${args.join(' ')}`] ?? answers[`${object}.${method}`];
+					/* the plugin reads the file, too; what it has beside changes that are not applied, a test says */
+					if (`${object}.${method}` == 'bquic.status' && answer && config.bquic && !answers.changes?.bquic)
+						answer = { off: [ 'gateway', 'relay' ].filter((role) => !Object.values(config.bquic).some((s) => s['.type'] == role && /^(1|on|yes|true|enabled)$/.test(s.enabled))), ...answer };
 					if (answers.expired) /* as LuCI rejects what rpcd answers with -32002 */
 						return Promise.reject(Object.assign(new Error('Login session is expired'), { name: 'SessionError' }));
 					return answers.away || answer === undefined ? Promise.reject(new Error(`RPC call to ${object}/${method} failed with ubus code 4: Resource not found\n  at handleCallReply (rpc.js:99:3)`)) : Promise.resolve(structuredClone(answer));

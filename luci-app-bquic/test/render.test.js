@@ -553,8 +553,8 @@ test('overview: a section without a name is switched by the name that it has now
 });
 
 test('overview: cards stay as they are while the configuration cannot be read again', async () => {
-	/* somebody else has switched the gateway off, so it is read again with each poll until it has stopped */
-	const { page, errors } = await open(1200, { ...recorded, objects: [ 'bquic', 'wifirr' ] }, structuredClone({ ...config, bquic: { ...config.bquic, gateway: { ...config.bquic.gateway, enabled: '0' } } }));
+	/* somebody else has changed the gateway's section, so it is read again */
+	const { page, errors } = await open(1200, { ...recorded, objects: [ 'bquic', 'wifirr' ], 'bquic.status': { ...recorded['bquic.status'], off: [] } }, structuredClone({ ...config, bquic: { ...config.bquic, gateway: { ...config.bquic.gateway, enabled: '0' } } }));
 	const cards = () => page.$$eval('.bquic-cards:not(.bquic-graphs) > .bquic-card', (all) => all.map((c) => c.innerText));
 
 	await show(page, 'overview', 1);
@@ -755,12 +755,16 @@ test('who may only read cannot switch', async () => {
 	assert.deepEqual(errors, []);
 });
 
-test('who may only read sees what runs and what is wrong, and is not told that what is off has failed', async () => {
-	const quiet = { objects: [ 'bquic', 'wifirr' ], 'bquic.status': { gateway: null, relay: null }, 'bquic.check': { mistakes: [ { text: 'a mistake' } ] } };
+test('who may only read sees what runs and what is wrong, what is off, and what has failed', async () => {
+	const off = (...off) => ({ objects: [ 'bquic', 'wifirr' ], 'bquic.status': { gateway: null, relay: null, off }, 'bquic.check': { mistakes: [ { text: 'a mistake' } ] } });
+	const quiet = off('gateway', 'relay');
 
 	for (const [ view, answers, wants, not ] of [
-		[ 'overview', quiet, [ 'off, or does not answer', 'a mistake', 'Switch on' ], 'Set up' ],
-		[ 'proof', quiet, [ 'The relay is off, or does not answer.' ] ],
+		[ 'overview', quiet, [ 'off', 'a mistake', 'Switch on' ], 'does not answer' ],
+		[ 'overview', quiet, [ 'off' ], 'Set up' ],
+		[ 'overview', off('relay'), [ 'no answer', 'Switch off', 'Open the log' ] ],
+		[ 'proof', quiet, [ 'The relay is off.' ] ],
+		[ 'proof', off('gateway'), [ 'The relay does not answer.' ] ],
 		[ 'gateway', recorded, [ 'Only users who may change', 'relays without a name', 'tower' ] ],
 		[ 'gateway', quiet, [ 'Only users who may change' ], 'no token' ],
 		[ 'relay', recorded, [ 'Only users who may change', 'The processor carries', '10.9.0.99:8443', '10.9.0.11' ] ],
@@ -1003,7 +1007,7 @@ test('whether it helps: no scheduler, no relay, nothing compared', async () => {
 
 	for (const [ answers, wants, uci ] of [
 		[ { objects: [ 'bquic' ] }, 'The relay does not answer.' ],
-		[ { objects: [ 'bquic' ] }, 'The relay is off.', { bquic: { relay: { '.type': 'relay', '.name': 'relay', enabled: '0' } } } ],
+		[ { objects: [ 'bquic' ], 'bquic.status': { gateway: null, relay: null } }, 'The relay is off.', { bquic: { relay: { '.type': 'relay', '.name': 'relay', enabled: '0' } } } ],
 		[ without({ verdict: 'unsure', days: 0, uncompared: 12, overall: { carried: 0, direct: 0 }, sizes: [] }), 'Compare by hand' ],
 		[ without({ verdict: 'unsure', days: 8, overall: { carried: 900, direct: 90, complete: { change: 0, low: -0.1, high: 0.1 } } }), 'A week has not shown' ],
 		[ without({ verdict: 'unsure', days: 8, overall: { carried: 90, direct: 3, complete: null } }), 'A week has brought too few connections' ],
@@ -1019,8 +1023,8 @@ test('whether it helps: no scheduler, no relay, nothing compared', async () => {
 		const text = (await page.innerText('body')).replaceAll('\u00a0', ' ');
 		assert.ok(text.includes(wants), `${wants} in ${text}`);
 		assert.ok(!text.includes('own comparison'), 'a scheduler that is not there is shown');
-		assert.equal(text.includes('By size'), !!answers['bquic.status']?.relay.proof, wants); /* no empty tables */
-		assert.equal(await page.locator('button[disabled]', { hasText: 'Export' }).count(), answers['bquic.status']?.relay.proof ? 0 : 1);
+		assert.equal(text.includes('By size'), !!answers['bquic.status']?.relay?.proof, wants); /* no empty tables */
+		assert.equal(await page.locator('button[disabled]', { hasText: 'Export' }).count(), answers['bquic.status']?.relay?.proof ? 0 : 1);
 		assert.deepEqual(errors, []);
 		await page.close();
 	}
@@ -1614,14 +1618,16 @@ test('changes that are saved but not applied: what runs, and not that something 
 	const changes = { bquic: [ [ 'set', 'relay', 'enabled', '1' ] ], wifirr: [ [ 'set', 'ap0', 'enabled', '1' ] ] };
 	const set = (enabled) => ({ bquic: { gateway: { ...config.bquic.gateway, enabled }, relay: { ...config.bquic.relay, enabled } }, wifirr: { ap0: { ...config.wifirr.ap0, enabled } } });
 	const quiet = { objects: [ 'bquic', 'wifirr' ], 'bquic.status': { gateway: null, relay: null }, 'wifirr.status': { schedulers: [] } };
+	const off = (off, answers) => ({ ...answers, 'bquic.status': { ...answers['bquic.status'], off } });
 	const checked = { 'bquic.check': { ok: true, mistakes: [] }, 'wifirr.check': { mistakes: [] } };
 	const named = (text) => [ ...text.matchAll(/Changes of \/etc\/config\/(\w+) are saved but not applied: the daemons do not have them yet\./g) ].map((m) => m[1]).join();
 
 	for (const [ answers, enabled, changed, states, later ] of [
-		[ quiet, '1', changes, { overview: [ 'off', 'off', 'off' ], gateway: [ 'off' ], relay: [ 'off' ], scheduler: [ 'off' ] }, true ], /* by another page */
-		[ quiet, '1', changes, { overview: [ 'off', 'off', 'off' ], gateway: [ 'off' ], relay: [ 'off' ], scheduler: [ 'off' ] } ],
+		[ off([ 'gateway', 'relay' ], quiet), '1', changes, { overview: [ 'off', 'off', 'off' ], gateway: [ 'off' ], relay: [ 'off' ], scheduler: [ 'off' ] }, true ], /* by another page */
+		[ off([ 'gateway', 'relay' ], quiet), '1', changes, { overview: [ 'off', 'off', 'off' ], gateway: [ 'off' ], relay: [ 'off' ], scheduler: [ 'off' ] } ],
+		[ off([], quiet), '0', changes, { overview: [ 'no answer', 'no answer', 'off' ] } ], /* whatever the changes say */
 		[ quiet, '1', { network: [ [ 'set' ] ] }, { overview: [ 'no answer', 'no answer', 'no answer' ], gateway: [ 'no answer' ], relay: [ 'no answer' ], scheduler: [ 'no answer' ] } ],
-		[ recorded, '0', changes, { overview: [ 'running for 28s', 'connected to the gateway', 'clients take turns' ], gateway: [ 'running' ], relay: [ 'running' ], scheduler: [ 'running' ] } ]
+		[ off([], recorded), '0', changes, { overview: [ 'running for 28s', 'connected to the gateway', 'clients take turns' ], gateway: [ 'running' ], relay: [ 'running' ], scheduler: [ 'running' ] } ]
 	])
 		for (const [ view, wants ] of Object.entries(states)) {
 			const { page, errors } = await open(1200, { ...answers, ...checked, changes: later ? {} : changed }, set(enabled));

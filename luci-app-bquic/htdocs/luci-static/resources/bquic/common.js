@@ -32,6 +32,9 @@ return baseclass.extend({
 	starts: STARTS,
 	unapplied: unapplied,
 
+	/* Which daemons are off, by an answer of the router. One that does not tell: those that do not answer. */
+	off: (bquic) => Array.isArray(bquic.off) ? bquic.off : [ 'gateway', 'relay' ].filter((role) => !bquic[role]),
+
 	style() {
 		return E('link', { 'rel': 'stylesheet', 'href': L.resource('bquic/style.css') });
 	},

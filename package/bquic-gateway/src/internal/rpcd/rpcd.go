@@ -154,9 +154,17 @@ func (p *Plugin) sockets() (gateway, relay string) {
 	return g.Socket, r.Socket
 }
 
+// status returns the daemons' answers, and which daemons the file does not start.
 func (p *Plugin) status() any {
-	gateway, relay := p.sockets()
-	return map[string]any{"gateway": summary(daemon(gateway)), "relay": summary(daemon(relay))}
+	gateway, relay, err := config.Daemons(p.Config)
+	off := []string{}
+	if gateway.Off || err != nil { // without a file, nothing starts
+		off = append(off, "gateway")
+	}
+	if relay.Off || err != nil {
+		off = append(off, "relay")
+	}
+	return map[string]any{"gateway": summary(daemon(gateway.Socket)), "relay": summary(daemon(relay.Socket)), "off": off}
 }
 
 // connections returns the latest connections of both daemons.

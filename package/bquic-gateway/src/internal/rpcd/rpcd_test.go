@@ -141,6 +141,24 @@ func TestStatusSumsLiveConnections(t *testing.T) {
 	equal(t, 1.0, live["min_rtt_ms"])
 }
 
+// TestStatusOfOff has daemons that do not answer, with the same file as the init script.
+func TestStatusOfOff(t *testing.T) {
+	for text, off := range map[string][]any{
+		"":                                     {"gateway", "relay"},
+		"config relay\n\toption enabled '1'\n": {"gateway"},
+		"config gateway\n\toption enabled 'on'\nconfig relay\n\toption enabled '0'\n":        {"relay"},
+		"config gateway\n\toption enabled '1'\nconfig relay\n\toption enabled 'true'\n":      {},
+		"config gateway\n\toption enabled '0'\nconfig relay\n\toption enabled '0'\noption x 'y": {}, // perhaps what follows switches one on
+	} {
+		p := plugin(t, "", "")
+		must(t, os.WriteFile(p.Config, []byte(text), 0o600))
+		equal(t, any(off), call(t, p, "status", "")["off"])
+	}
+	p := plugin(t, "", "")
+	p.Config += ".missing"
+	equal(t, any([]any{"gateway", "relay"}), call(t, p, "status", "")["off"])
+}
+
 func TestStatusOfRelay(t *testing.T) {
 	st := call(t, plugin(t, "", `{"state":"up","connections":[{"burst":{"packets_sent":7,"smoothed_rtt_ns":5000000}}]}`), "status", "")
 	live := st["relay"].(map[string]any)["live"].(map[string]any)

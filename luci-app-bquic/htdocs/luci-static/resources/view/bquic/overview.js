@@ -28,6 +28,7 @@ return view.extend({
 
 	render([ haveBquic, haveWifirr ]) {
 		this.before = {};
+		this.off = [ 'gateway', 'relay' ].filter((type) => !common.enabled(uci.get('bquic', common.nameOf(type)))); /* until the router has told */
 		this.started = {}; /* when it was switched on */
 		this.working = 0; /* buttons */
 		this.sharing = () => undefined;
@@ -66,8 +67,9 @@ return view.extend({
 	refresh() {
 		return Promise.all([ ask.status(), ask.schedulers(), common.count() ]).then(([ bquic, wifirr ]) => scheduling.sharing(wifirr?.schedulers).then((sharing) => {
 			this.sharing = sharing;
+			this.off = bquic ? common.off(bquic) : this.off;
 
-			return this.reread(bquic ?? {}, ask.list(wifirr?.schedulers));
+			return this.reread(ask.list(wifirr?.schedulers));
 		}).then(() => {
 			this.show(bquic, wifirr);
 			this.draw(bquic ?? {}, wifirr ?? {});
@@ -79,11 +81,11 @@ return view.extend({
 		});
 	},
 
-	/* Another page, or somebody else, may have changed the configuration: it is read again while a daemon is not as it says. */
-	reread(bquic, running) {
+	/* Another page, or somebody else, may have changed the configuration: it is read again while the router does not do what it says. */
+	reread(running) {
 		const sections = uci.sections('wifirr', 'scheduler').filter((s) => s.device);
 		const differ = {
-			bquic: [ 'gateway', 'relay' ].some((type) => this.enabled('bquic', common.nameOf(type), bquic[type]) != !!bquic[type]),
+			bquic: [ 'gateway', 'relay' ].some((type) => common.enabled(uci.get('bquic', common.nameOf(type))) == this.off.includes(type)),
 			wifirr: running.some((st) => !sections.some((s) => s.device == st?.device)) ||
 				sections.some((s) => common.enabled(s) != running.some((st) => st?.device == s.device) && !this.sharing(s))
 		};
@@ -183,18 +185,11 @@ return view.extend({
 		]);
 	},
 
-	/* No daemon answers; who may not read the file cannot see whether one should. about: what it does. */
+	/* No daemon answers. about: what it does. */
 	silent(title, config, daemon, on, button, about, device) {
-		return !on ? this.card(title, this.readable.includes(config) ? _('off') : _('off, or does not answer'), '', button, E('p', {}, [ about ]))
+		return !on ? this.card(title, _('off'), '', button, E('p', {}, [ about ]))
 			: Date.now() - this.started[daemon] < common.starts ? this.card(title, _('is starting'), '', button)
 				: this.card(title, _('no answer'), 'bad', button, ...common.silent(config, device));
-	},
-
-	/* Users who may not read the configuration see which daemons run, and so does who has not applied it. */
-	enabled(config, section, st) {
-		const set = uci.get(config, section);
-
-		return set?.enabled === undefined || common.unapplied(config) ? !!st : common.enabled(set);
 	},
 
 	uptime(seconds) {
@@ -217,9 +212,8 @@ return view.extend({
 	},
 
 	gatewayCard(st) {
-		const find = () => common.nameOf('gateway'), name = find();
-		const on = this.enabled('bquic', name, st);
-		const button = this.toggle('bquic', 'gateway', on, find);
+		const on = !this.off.includes('gateway');
+		const button = this.toggle('bquic', 'gateway', on, () => common.nameOf('gateway'));
 
 		if (!st)
 			return this.silent(_('Gateway'), 'bquic', 'gateway', on, button, _('Serves sites and relays over HTTP/3.'));
@@ -239,7 +233,7 @@ return view.extend({
 
 	relayCard(st) {
 		const find = () => common.nameOf('relay'), name = find();
-		const on = this.enabled('bquic', name, st);
+		const on = !this.off.includes('relay');
 		const complete = (uci.get('bquic', name, 'gateway') || common.upstreams().length) && uci.get('bquic', name, 'token');
 		const button = on || complete || !L.hasViewPermission() ? this.toggle('bquic', 'relay', on, find)
 			: E('a', { 'class': 'btn cbi-button', 'href': L.url('admin/services/bquic/relay') }, [ _('Set up') ]);

@@ -6,7 +6,6 @@
 'require bquic.scheduling as scheduling';
 'require bquic.table as table';
 'require bquic.taking as taking';
-'require uci';
 'require view';
 
 const WIDTH = 200, HEIGHT = 20; /* picture of an interval */
@@ -157,17 +156,15 @@ return view.extend({
 		return Promise.all([
 			ask.status(),
 			ask.schedulers()
-		]).then(([ bquic, wifirr ]) => (bquic?.relay ? Promise.resolve(false) : common.reread('bquic')).then((have) => {
-			/* who may not read the configuration sees only whether it answers */
-			this.silent = !have ? _('The relay is off, or does not answer.')
-				: common.enabled(uci.get('bquic', common.nameOf('relay'))) ? _('The relay does not answer.') : _('The relay is off.');
+		]).then(([ bquic, wifirr ]) => {
+			this.silent = bquic && common.off(bquic).includes('relay') ? _('The relay is off.') : _('The relay does not answer.');
 			this.show(bquic?.relay ?? null);
 			this.showScheduler(wifirr);
 			this.button.disabled = !this.exported && !this.schedulers.length;
 
 			/* for a package that is not installed, nothing is shown */
 			this.relay.hidden = bquic === undefined;
-		}));
+		});
 	},
 
 	show(relay) {
