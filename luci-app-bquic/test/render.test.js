@@ -113,21 +113,23 @@ test('table: cells of what is not set say what holds then', async () => {
 
 test('graph: what no graph can show is a gap; numbers stay readable', async () => {
 	const { page, errors } = await open(400, {}, {});
-	const { points, texts } = await page.evaluate(() => {
+	const { points, texts, times } = await page.evaluate(() => {
 		const graph = window.env.load('bquic.graph');
 		const g = graph.create('t', 'B', [ 'a' ], 1);
 		for (const v of [ undefined, null, NaN, Infinity, -1, '5', {}, [], true, 3 ])
 			g.push(v);
 		return {
 			points: g.element.querySelector('path').getAttribute('d'),
-			texts: [ 0, 999, 1000, 12345678, Number.MAX_SAFE_INTEGER, 1e300, null ].map((v) => graph.format(v, 'B'))
+			texts: [ 0, 999, 1000, 12345678, Number.MAX_SAFE_INTEGER, 1e300, null ].map((v) => graph.format(v, 'B')),
+			times: [ 7, 1000, 1e300 ].map((v) => graph.format(v, 'ms'))
 		};
 	});
 
 	assert.equal(points.split(' ').length, 1, points);
 	assert.doesNotMatch(points, /NaN|Infinity/);
 	assert.deepEqual(texts.slice(0, 4).map((t) => t.replace('\u00a0', ' ')), [ '0 B', '999 B', '1.0 kB', '12.3 MB' ]);
-	for (const text of texts)
+	assert.deepEqual(times.slice(0, 2).map((t) => t.replace('\u00a0', ' ')), [ '7 ms', '1000 ms' ]);
+	for (const text of [ ...texts, ...times ])
 		assert.ok(text.length < 14, text);
 	assert.deepEqual(errors, []);
 });

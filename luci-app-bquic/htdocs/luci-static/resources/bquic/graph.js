@@ -34,14 +34,14 @@ function sane(value) {
 	return typeof value == 'number' && isFinite(value) && value >= 0 ? value : null;
 }
 
-/* "12.3 M": at most four digits, then an SI prefix. */
+/* "12.3 M": at most four digits, then an SI prefix, unless the unit has one. */
 function format(value, unit) {
 	const prefixes = [ '', 'k', 'M', 'G', 'T', 'P', 'E' ];
 	let i = 0;
 
 	if (value === null)
 		return '–';
-	while (value >= 1000 && i < prefixes.length - 1) {
+	while (value >= 1000 && i < prefixes.length - 1 && unit != 'ms') {
 		value /= 1000;
 		i++;
 	}
