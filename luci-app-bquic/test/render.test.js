@@ -206,6 +206,22 @@ test('clients: turns of before a page was hidden are not of the last minute', as
 	assert.deepEqual(errors, []);
 });
 
+test('clients: on a router that takes two seconds to answer, a turn is one bar', async () => {
+	const { page, errors } = await open(1200, recorded, config);
+	const active = recorded['wifirr.clients'].schedulers[0].clients.find((c) => c.state == 'active').client;
+
+	await show(page, 'clients', 0);
+	assert.deepEqual(await page.evaluate(async (active) => {
+		for (const seconds of [ 0, 2, 4 ]) {
+			Date.now = () => 2e12 + 1000 * seconds;
+			await window.env.polls.at(-1)();
+		}
+
+		return [ ...[ ...document.querySelectorAll('tr') ].find((r) => r.textContent.includes(active)).querySelectorAll('rect') ].map((r) => +r.getAttribute('x')).slice(-5);
+	}, active), [ 55, 56, 57, 58, 59 ]);
+	assert.deepEqual(errors, []);
+});
+
 test('a page that was opened in the background asks when it is seen', async () => {
 	const { page, errors } = await open(1200, { ...recorded, 'bquic.history': { gateway: { down_bps: [ 1e6, 2e6 ] } } }, config);
 	const drawn = () => page.$$eval('.bquic-graph path', (all) => all.filter((line) => line.getAttribute('d')).length);

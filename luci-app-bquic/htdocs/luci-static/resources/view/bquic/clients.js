@@ -8,6 +8,7 @@
 'require view';
 
 const HISTORY = 60; /* seconds in a strip */
+const SLOW = 5; /* seconds that an answer may take */
 
 /* A picture of the rotation: which client had a turn when. */
 return view.extend({
@@ -55,7 +56,8 @@ return view.extend({
 		const had = this.strips.get(key) ?? { turns: [], node: graph.svg('svg', { 'class': 'bquic-strip', 'viewBox': `0 0 ${HISTORY} 10`, 'preserveAspectRatio': 'none', 'aria-hidden': 'true' }) };
 
 		this.strips.set(key, had);
-		had.turns.push(...Array(this.missed).fill(false), active);
+		/* unless the page was hidden, the router was slow */
+		had.turns.push(...Array(this.missed).fill(this.missed < SLOW && active), active);
 		had.turns.splice(0, had.turns.length - HISTORY);
 		had.node.replaceChildren(...had.turns.flatMap((on, i) => on
 			? [ graph.svg('rect', { 'x': HISTORY - had.turns.length + i, 'y': 0, 'width': 1.05, 'height': 10 }) ] : []));
