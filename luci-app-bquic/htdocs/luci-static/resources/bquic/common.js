@@ -111,7 +111,7 @@ return baseclass.extend({
 
 		ask.every(2, () => Promise.resolve(this.renew(waits, unapplied(config)
 			? [ notice(_('Changes of /etc/config/%s are saved but not applied: the daemons do not have them yet.').format(config)) ] : [])));
-		ask.every(10, refresh);
+		ask.every(30, refresh); /* which costs a slow router most */
 
 		return E('div', {}, [ waits, node ]);
 	},

@@ -5,9 +5,9 @@
 /* A line graph of the last five minutes, or of the last hours. Everything that is shown goes through
    textContent: names and units are never markup. */
 
-const EVERY = 2; /* seconds between two samples */
-const POINTS = 150; /* samples in five minutes */
-const SLOW = 4; /* samples that an answer may take */
+const EVERY = 5; /* seconds between two samples */
+const POINTS = 60; /* samples in five minutes */
+const SLOW = 2; /* samples that an answer may take */
 const MINUTES = 720; /* samples of both daemons' history */
 const WIDTH = 300, HEIGHT = 100; /* the viewBox, which is stretched */
 
