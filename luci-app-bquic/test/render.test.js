@@ -246,7 +246,7 @@ test('overview and clients from recorded status', async () => {
 
 		await show(page, 'overview', 3);
 		const text = await page.textContent('body');
-		for (const part of [ 'connected to the gateway', 'The processor carries 8.1 Mbit/s. The path has shown 30 Mbit/s. TCP goes direct, which is faster.', 'clients take turns', recorded['wifirr.status'].schedulers[0].why, 'phy0-ap0: clients that have their turn now: 3 of 6 with demand.', 'Switch off', 'Pause all schedulers' ])
+		for (const part of [ 'connected to the gateway', 'The processor carries 8.1 Mbit/s. The path has shown 30.4 Mbit/s. TCP goes direct, which is faster.', 'clients take turns', recorded['wifirr.status'].schedulers[0].why, 'phy0-ap0: clients that have their turn now: 3 of 6 with demand.', 'Switch off', 'Pause all schedulers' ])
 			assert.ok(text.includes(part), `${part} in ${text}`);
 		assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), `wider than ${width}`);
 
@@ -833,7 +833,7 @@ test('a relay says whether connections are carried, and why not', async () => {
 
 	for (const [ takes, why, path_bps, wants ] of [
 		[ 'all', undefined, 0, `${carries}Connections are carried.` ],
-		[ 'all', undefined, 30412345, `${carries}The path has shown 30 Mbit/s. Connections are carried.` ],
+		[ 'all', undefined, 30412345, `${carries}The path has shown 30.4 Mbit/s. Connections are carried.` ],
 		[ 'small', 'slow', 0, `${carries}Connections go direct until the path has shown its rate.` ],
 		[ 'small', 'slow', 8123456, `${carries}The path has shown 8.1 Mbit/s. TCP goes direct, which is faster.` ],
 		[ 'nothing', 'busy', 0, `${carries}Connections go direct, because the processor is busy.` ],

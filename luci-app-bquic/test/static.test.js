@@ -378,6 +378,17 @@ test('every text is in the template and translated, with the same placeholders',
 	}
 });
 
+test('numbers have the decimal mark of the page’s language', () => {
+	for (const language of po.languages) {
+		const catalog = po.catalog(`po/${language}/bquic.po`);
+		const graph = luci((name) => source(`luci-app-bquic/htdocs/luci-static/resources/${name}`), {}, {}, (text) => catalog.get(text)).load('bquic.graph');
+
+		assert.deepEqual([ graph.format(12345678, 'bit/s'), graph.format(7, 'ms'), graph.format(0.1) ], [ '12,3\u00a0Mbit/s', '7\u00a0ms', '0,1' ], language);
+	}
+	/* LuCI has a point for these in all languages */
+	assert.deepEqual([ ...po.texts().keys() ].filter((text) => /%\.\d/.test(text)), []);
+});
+
 test('the daemons’ fixed texts, which pages translate, are those of the daemons', () => {
 	const { load } = luci((name) => fs.readFileSync(path.join(po.app, 'htdocs/luci-static/resources', name), 'utf8'), {}, {});
 	const scheduling = load('bquic.scheduling');

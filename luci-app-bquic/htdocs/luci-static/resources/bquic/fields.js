@@ -4,6 +4,7 @@
 'require bquic.address as address';
 'require bquic.ask as ask';
 'require bquic.common as common';
+'require bquic.graph as graph';
 'require dom';
 'require form';
 'require rpc';
@@ -87,8 +88,8 @@ return baseclass.extend({
 						return;
 					}
 					dom.content(result, [ E('p', {}, [
-						_('%s answered with status %d: %d bytes at %.2f Mbit/s, handshake %.1f ms, %.1f packets per acknowledgement.')
-							.format(r.url, r.status, r.bytes, r.mbps, r.handshake_ms, r.data_per_ack)
+						_('%s answered with status %d: %d bytes at %s, handshake %s, %s packets per acknowledgement.')
+							.format(r.url, r.status, r.bytes, graph.format(graph.sane(1e6 * r.mbps), 'bit/s'), graph.format(graph.sane(r.handshake_ms), 'ms'), graph.format(graph.sane(r.data_per_ack)))
 					]) ]);
 				}).catch((err) => warn(ask.wrong(err)));
 			})

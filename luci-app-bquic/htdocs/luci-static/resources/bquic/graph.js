@@ -34,7 +34,7 @@ function sane(value) {
 	return typeof value == 'number' && isFinite(value) && value >= 0 ? value : null;
 }
 
-/* "12.3 M": at most four digits, then an SI prefix, unless the unit has one. */
+/* "12.3 M": at most four digits, with the decimal mark of the page's language, then an SI prefix, unless the unit has one. */
 function format(value, unit) {
 	const prefixes = [ '', 'k', 'M', 'G', 'T', 'P', 'E' ];
 	let i = 0;
@@ -46,7 +46,7 @@ function format(value, unit) {
 		i++;
 	}
 
-	const digits = value >= 1e6 ? value.toExponential(1) : value.toFixed(value >= 100 || (i == 0 && value % 1 == 0) ? 0 : 1);
+	const digits = value >= 1e6 ? value.toExponential(1) : value.toFixed(value >= 100 || (i == 0 && value % 1 == 0) ? 0 : 1).replace('.', _('0.5').charAt(1));
 	const tail = prefixes[i] + (unit ?? '');
 
 	/* no space before a percent sign or a bare prefix */

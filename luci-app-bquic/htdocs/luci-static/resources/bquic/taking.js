@@ -3,10 +3,11 @@
 'require baseclass';
 'require bquic.ask as ask';
 'require bquic.common as common';
+'require bquic.graph as graph';
 
 /* Whether a running relay takes its clients' connections, and why not. */
 
-const mbit = (bits) => (+bits / 1e6).toFixed(+bits < 1e7 ? 1 : 0);
+const mbit = (bits) => graph.format(+bits / 1e6);
 
 /* The rates of a relay's processor and path, and the decision, which has no effect if the relay takes nothing for another reason. */
 function processor(p, able) {

@@ -131,7 +131,7 @@ return view.extend({
 						this.state(c),
 						graph.format(graph.sane(c.waiting_bytes), 'B'),
 						graph.format(graph.sane(c.rate_kbit) === null ? null : c.rate_kbit * 1000, 'bit/s'),
-						share === null ? null : `${(share / 10).toFixed(1)} %`,
+						graph.format(share === null ? null : share / 10, '%'),
 						this.strip(key, active)
 					]
 				};

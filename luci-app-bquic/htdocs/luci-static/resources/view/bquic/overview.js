@@ -384,7 +384,7 @@ return view.extend({
 		/* stock QUIC acknowledges every second packet: RFC 9000, section 13.2.2 */
 		const lines = [];
 		if (ratio > 2)
-			lines.push(_('Acknowledgements: one for every %.1f packets, where stock QUIC sends one for every 2. That is %d %% fewer frames that compete with the data.').format(ratio, 100 * (1 - 2 / ratio)));
+			lines.push(_('Acknowledgements: one for every %s packets, where stock QUIC sends one for every 2. That is %d %% fewer frames that compete with the data.').format(graph.format(ratio), 100 * (1 - 2 / ratio)));
 		for (const s of schedulers)
 			if (s.throttling && Array.isArray(s.active))
 				lines.push(_('%s: clients that have their turn now: %d of %d with demand.').format(common.text(s.device), s.active.length, s.clients_with_demand ?? 0));

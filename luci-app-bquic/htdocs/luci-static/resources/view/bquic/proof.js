@@ -77,7 +77,7 @@ function picture(c, name, most) {
 }
 
 function size(line) {
-	const mb = (bytes) => String(+(count(bytes) / 1e6).toPrecision(3));
+	const mb = (bytes) => graph.format(count(bytes) / 1e6);
 
 	if (!count(line.to))
 		return _('more than %s MB').format(mb(line.from));
@@ -218,7 +218,7 @@ return view.extend({
 			silent: _('More of the carried connections get no answer: check what the gateway refuses, and whether its uplink works.'),
 			spared: taking.spared()
 		};
-		const share = (n, of) => (100 * count(n) / Math.max(count(of), 1)).toFixed(1);
+		const share = (n, of) => graph.format(100 * count(n) / Math.max(count(of), 1));
 		const days = Math.min(count(proof?.days), 7);
 
 		if (!proof)
