@@ -730,6 +730,10 @@ config profile 'bquic_2'
 		st.Gateway != "192.0.2.1:8443" || st.State != "away" {
 		t.Errorf("%v: %s", err, out)
 	}
+	if out, _, _ := bquic(t, "rpcd", "call", "status", "--config", conf); !strings.Contains(out, `"live":{"connections":0,`) || strings.Contains(out, `"connections":[`) ||
+		!strings.Contains(out, `"profile":"bquic_2"`) || !strings.Contains(out, `"off":["gateway"]`) {
+		t.Errorf("rpcd: %s", out)
+	}
 	moved := write(t, dir, "moved", strings.Replace(string(must(os.ReadFile(conf))), "/sock'\n", "/other'\n\toption metrics '127.0.0.1:9'\n", 1))
 	if err := os.Rename(moved, conf); err != nil {
 		t.Fatal(err)

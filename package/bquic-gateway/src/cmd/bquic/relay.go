@@ -26,6 +26,21 @@ type relayStatus struct {
 	relay.Status
 }
 
+// relaySummary is a relayStatus without the list of connections.
+type relaySummary struct {
+	relayStatus
+	Connections *relay.ConnectionStatus `json:"connections,omitempty"` // hides the list
+	Live        status.Live             `json:"live"`
+}
+
+func summarize(st relayStatus) relaySummary {
+	sum := relaySummary{relayStatus: st}
+	for _, c := range st.Connections {
+		sum.Live.Add(c.Burst)
+	}
+	return sum
+}
+
 func runRelay(ctx context.Context, args []string) error {
 	f := newFlags("relay")
 	file := configFlag(f)
@@ -79,10 +94,12 @@ func runRelay(ctx context.Context, args []string) error {
 		return err
 	})
 	return untilEnd(ctx, r.Run, func(serving context.Context) error {
+		current := func() relayStatus {
+			return relayStatus{status.NewDaemon(ctx, "relay", version, started, last.Load()), now.Load().Profile.Name, r.Status()}
+		}
 		return socket.Run(serving, status.Answers{
-			status.Status: func() any {
-				return relayStatus{status.NewDaemon(ctx, "relay", version, started, last.Load()), now.Load().Profile.Name, r.Status()}
-			},
+			status.Status:  func() any { return current() },
+			status.Summary: func() any { return summarize(current()) },
 			status.History: func() any { return past.Report() },
 		})
 	}, func(serving context.Context) error {

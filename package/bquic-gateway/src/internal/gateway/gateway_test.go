@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -515,6 +516,15 @@ func TestStatus(t *testing.T) {
 			t.Errorf("connection %d is shown twice", c.ID)
 		}
 		seen[c.ID] = true
+	}
+	data, err := status.Ask(s.now.Load().cfg.StatusSocket, status.Summary)
+	var sum struct {
+		Role        string
+		Connections json.RawMessage
+		Live        status.Live
+	}
+	if err = errors.Join(err, json.Unmarshal(data, &sum)); err != nil || sum.Role != "gateway" || sum.Connections != nil || sum.Live.Connections != 1 || sum.Live.PacketsSent == 0 {
+		t.Errorf("summary: %v: %s", err, data)
 	}
 }
 

@@ -42,6 +42,23 @@ func (s *Server) Status() Status {
 	return st
 }
 
+// A summary is a Status without the list of connections.
+type summary struct {
+	Status
+	Connections *Connection `json:"connections,omitempty"` // hides the list
+	Live        status.Live `json:"live"`
+}
+
+func summarize(st Status) summary {
+	sum := summary{Status: st}
+	for _, c := range st.Connections {
+		if !c.Closed {
+			sum.Live.Add(c.TransportStats)
+		}
+	}
+	return sum
+}
+
 // counters returns the history's counters: the sums over all connections since the
 // start.
 func (s *Server) counters() (c history.Counters) {

@@ -72,91 +72,23 @@ func (p *Plugin) Call(ctx context.Context, method string, args io.Reader) (any, 
 	return nil, fmt.Errorf("%q: %w", method, ErrMethod)
 }
 
-// A connection has the fields of both daemons' connections that are needed here.
-type connection struct {
-	Closed bool             `json:"closed"`
-	Stats  *json.RawMessage `json:"stats"` // the gateway's
-	Burst  *json.RawMessage `json:"burst"` // the relay's
-}
-
-// Live is the sum over live connections; the RTTs are means, weighted by packets sent.
-type Live struct {
-	Connections     int     `json:"connections"`
-	PacketsSent     uint64  `json:"packets_sent"`
-	PacketsReceived uint64  `json:"packets_received"`
-	PacketsAcked    uint64  `json:"packets_acked"`
-	PacketsLost     uint64  `json:"packets_lost"`
-	AcksSent        uint64  `json:"acks_sent"`
-	AcksReceived    uint64  `json:"acks_received"`
-	SmoothedRTT     float64 `json:"smoothed_rtt_ms"`
-	MinRTT          float64 `json:"min_rtt_ms"`
-}
-
-// daemon queries the daemon behind socket; nil if none answers.
-func daemon(socket string) map[string]json.RawMessage {
-	data, err := status.Read(socket)
-	if err != nil {
-		return nil
-	}
-	var st map[string]json.RawMessage
-	if json.Unmarshal(data, &st) != nil {
-		return nil
-	}
-	return st
-}
-
-// summary replaces the list of connections by their sum, because the list is too long to
-// be transferred every other second.
-func summary(st map[string]json.RawMessage) map[string]json.RawMessage {
-	if st == nil {
-		return nil
-	}
-	var conns []connection
-	_ = json.Unmarshal(st["connections"], &conns) // fails for an older daemon: no sum
-	var live Live
-	var weight float64
-	for _, c := range conns {
-		raw := c.Stats
-		if raw == nil {
-			raw = c.Burst
+// ask returns what both daemons answer to a question, by role; null from one that does not answer.
+func ask(gateway, relay config.Daemon, question string) map[string]any {
+	answer := make(map[string]any)
+	for role, daemon := range map[string]config.Daemon{"gateway": gateway, "relay": relay} {
+		data, err := status.Ask(daemon.Socket, question)
+		if err != nil {
+			data = json.RawMessage("null")
 		}
-		var s struct {
-			Live
-			SmoothedNS float64 `json:"smoothed_rtt_ns"`
-			MinNS      float64 `json:"min_rtt_ns"`
-		}
-		if c.Closed || raw == nil || json.Unmarshal(*raw, &s) != nil {
-			continue
-		}
-		live.Connections++
-		live.PacketsSent += s.PacketsSent
-		live.PacketsReceived += s.PacketsReceived
-		live.PacketsAcked += s.PacketsAcked
-		live.PacketsLost += s.PacketsLost
-		live.AcksSent += s.AcksSent
-		live.AcksReceived += s.AcksReceived
-		w := float64(s.PacketsSent) + 1
-		live.SmoothedRTT += s.SmoothedNS / 1e6 * w
-		live.MinRTT += s.MinNS / 1e6 * w
-		weight += w
+		answer[role] = data
 	}
-	if weight > 0 {
-		live.SmoothedRTT /= weight
-		live.MinRTT /= weight
-	}
-	delete(st, "connections")
-	st["live"], _ = json.Marshal(live)
-	return st
+	return answer
 }
 
-func (p *Plugin) sockets() (gateway, relay string) {
-	g, r, _ := config.Daemons(p.Config)
-	return g.Socket, r.Socket
-}
-
-// status returns the daemons' answers, and which daemons the file does not start.
+// status returns the daemons' summaries, and which daemons the file does not start.
 func (p *Plugin) status() any {
 	gateway, relay, err := config.Daemons(p.Config)
+	answer := ask(gateway, relay, status.Summary)
 	off := []string{}
 	if gateway.Off || err != nil { // without a file, nothing starts
 		off = append(off, "gateway")
@@ -164,33 +96,26 @@ func (p *Plugin) status() any {
 	if relay.Off || err != nil {
 		off = append(off, "relay")
 	}
-	return map[string]any{"gateway": summary(daemon(gateway.Socket)), "relay": summary(daemon(relay.Socket)), "off": off}
+	answer["off"] = off
+	return answer
 }
 
 // connections returns the latest connections of both daemons.
 func (p *Plugin) connections() any {
-	gateway, relay := p.sockets()
-	answer := make(map[string]any)
-	for role, socket := range map[string]string{"gateway": gateway, "relay": relay} {
-		conns := []json.RawMessage{}
-		_ = json.Unmarshal(daemon(socket)["connections"], &conns)
-		answer[role] = conns[:min(len(conns), maxConnections)]
+	gateway, relay, _ := config.Daemons(p.Config)
+	answer := ask(gateway, relay, status.Status)
+	for role, data := range answer {
+		st := struct{ Connections []json.RawMessage }{}
+		_ = json.Unmarshal(data.(json.RawMessage), &st)
+		answer[role] = append([]json.RawMessage{}, st.Connections[:min(len(st.Connections), maxConnections)]...)
 	}
 	return answer
 }
 
 // history returns the last hours of both daemons.
 func (p *Plugin) history() any {
-	gateway, relay := p.sockets()
-	answer := make(map[string]json.RawMessage)
-	for role, socket := range map[string]string{"gateway": gateway, "relay": relay} {
-		data, err := status.Ask(socket, status.History)
-		if err != nil {
-			data = json.RawMessage("null")
-		}
-		answer[role] = data
-	}
-	return answer
+	gateway, relay, _ := config.Daemons(p.Config)
+	return ask(gateway, relay, status.History)
 }
 
 // A Profile is a built-in profile or one from the configuration.

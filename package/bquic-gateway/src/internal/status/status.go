@@ -75,7 +75,8 @@ type Answers map[string]func() any
 
 // Names of the answers that every daemon has.
 const (
-	Status  = "" // the current status
+	Status  = ""        // the current status
+	Summary = "summary" // the status with the sum over live connections (live) in place of their list, which is long
 	History = "history"
 )
 
