@@ -236,8 +236,10 @@ func (p *Proof) unanswered(since int32) float64 {
 }
 
 // answers compares the shares of connections without an answer, since a day. It uses the variance of both
-// groups together: if few connections were drawn, and all were answered, that group's own would be zero.
+// groups together: if few connections were drawn, and all were answered, that group's own would be zero. Each stratum has its own, because
+// in an hour in which many servers are away, more may be drawn than usual.
 func (p *Proof) answers(since int32) (e effect) {
+	usual := p.unanswered(since)
 	var weight, mean, variance float64
 	for i := range p.windows {
 		if p.windows[i].day < since {
@@ -255,15 +257,15 @@ func (p *Proof) answers(since int32) (e effect) {
 				w := n1 * n0 / (n1 + n0)
 				weight += w
 				mean += w * (float64(t[Carried].silent)/n1 - float64(t[Direct].silent)/n0)
-				variance += w // w*w*(1/n1+1/n0)
+				share := (float64(t[Carried].silent+t[Direct].silent) + 2*usual) / (n1 + n0 + 2)
+				variance += w * share * (1 - share) // w*w*(1/n1+1/n0) times that
 			}
 		}
 	}
 	if weight == 0 {
 		return e
 	}
-	share := p.unanswered(since)
-	e.mean, e.variance = mean/weight, share*(1-share)*variance/(weight*weight)
+	e.mean, e.variance = mean/weight, variance/(weight*weight)
 	e.freedom = float64(min(e.carried, e.direct))
 	return e
 }

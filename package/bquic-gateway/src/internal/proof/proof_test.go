@@ -26,7 +26,8 @@ type node struct {
 	perHour float64
 	factor  float64
 	weather float64 // how much longer all connections take, as a logarithm
-	silent  float64 // share of the carried without an answer, besides one in a hundred of all
+	lost    float64 // share of all without an answer
+	silent  float64 // share of the carried without an answer, besides those
 
 	waited, direct float64 // seconds waited, and if all had been direct
 	turned         time.Duration
@@ -35,7 +36,7 @@ type node struct {
 }
 
 func newNode(seed uint64, c Config, perHour, factor float64) *node {
-	return &node{rnd: rand.New(rand.NewPCG(seed, 1)), proof: New(c), perHour: perHour, factor: factor, turned: -1, doubted: -1, every: time.Minute}
+	return &node{rnd: rand.New(rand.NewPCG(seed, 1)), proof: New(c), perHour: perHour, factor: factor, lost: 0.01, turned: -1, doubted: -1, every: time.Minute}
 }
 
 var clients = [...]netip.Addr{
@@ -72,7 +73,7 @@ func (n *node) connection(now time.Time, busy float64) {
 		all *= 10
 	}
 	first, all = first*math.Exp(n.weather), all*math.Exp(n.weather)
-	lost := n.rnd.Float64() < 0.01
+	lost := n.rnd.Float64() < n.lost
 	t := n.proof.Draw(now, clients[n.rnd.IntN(len(clients))], n.rnd.Uint32())
 	n.direct += all
 	if t.Arm == Carried {
@@ -352,6 +353,32 @@ func TestWeather(t *testing.T) {
 		if cost > tc.most {
 			t.Errorf("%v: it cost %.2f %%", tc, cost)
 		}
+	}
+}
+
+// TestServersAway: carrying helps, and after a week half of all connections get no answer for some hours, whichever way they go. That is a
+// reason for a doubt, and no harm.
+func TestServersAway(t *testing.T) {
+	const since, hours = 7*day + 10*time.Hour, 4 * time.Hour
+	turned, doubted := 0, 0
+	const nodes = 20
+	for seed := range uint64(nodes) {
+		n := newNode(500+seed, Config{Share: DefaultShare, Auto: true}, 300, 0.8)
+		n.every = time.Hour
+		n.run(0, since)
+		n.lost, n.every, n.doubted = 0.5, time.Minute, -1
+		n.run(since, since+hours)
+		n.lost, n.every = 0.01, 10*time.Minute
+		if n.run(since+hours, since+day); n.turned >= 0 {
+			turned++
+		}
+		if n.doubted >= 0 {
+			doubted++
+		}
+	}
+	t.Logf("of %d, %d turned, and %d doubted", nodes, turned, doubted)
+	if turned > 0 || doubted < nodes {
+		t.Errorf("of %d, %d turned, and %d doubted", nodes, turned, doubted)
 	}
 }
 
