@@ -202,7 +202,7 @@ function luci(read, answers, config, translate = (text) => text) {
 						did.push([ `${object}.${method}`, ...args ]);
 					let answer = answers[`${object}.${method} ${args.join(' ')}`] ?? answers[`${object}.${method}`];
 					/* the plugin reads the file, too; what it has beside changes that are not applied, a test says */
-					if (`${object}.${method}` == 'bquic.status' && answer && config.bquic && !answers.changes?.bquic)
+					if (`${object}.${method}` == 'bquic.status' && answer?.constructor == Object && config.bquic && !answers.changes?.bquic)
 						answer = { off: [ 'gateway', 'relay' ].filter((role) => !Object.values(config.bquic).some((s) => s['.type'] == role && /^(1|on|yes|true|enabled)$/.test(s.enabled))), ...answer };
 					if (answers.expired) /* as LuCI rejects what rpcd answers with -32002 */
 						return Promise.reject(Object.assign(new Error('Login session is expired'), { name: 'SessionError' }));

@@ -124,7 +124,7 @@ return baseclass.extend({
 					const x = WIDTH * (points - values[i].length + at + 1) / points;
 					const y = HEIGHT - HEIGHT * v / most;
 					/* a line does not go on where nothing is known; without a neighbour, a value is a dot */
-					line.push(`${known(at - 1) ? '' : 'M'}${x.toFixed(1)},${y.toFixed(1)}${known(at - 1) || known(at + 1) ? '' : 'h0'}`);
+					line.push(`${known(at - 1) ? '' : 'M'}${x.toFixed(1)},${y.toFixed(1)}${known(at - 1) || known(at + 1) ? '' : 'h.1'}`);
 				});
 				lines[i].setAttribute('d', line.join(' '));
 				keys[i].textContent = now[i];

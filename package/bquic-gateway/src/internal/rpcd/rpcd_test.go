@@ -135,8 +135,8 @@ func TestStatusOfOff(t *testing.T) {
 	for text, off := range map[string][]any{
 		"":                                     {"gateway", "relay"},
 		"config relay\n\toption enabled '1'\n": {"gateway"},
-		"config gateway\n\toption enabled 'on'\nconfig relay\n\toption enabled '0'\n":        {"relay"},
-		"config gateway\n\toption enabled '1'\nconfig relay\n\toption enabled 'true'\n":      {},
+		"config gateway\n\toption enabled 'on'\nconfig relay\n\toption enabled '0'\n":           {"relay"},
+		"config gateway\n\toption enabled '1'\nconfig relay\n\toption enabled 'true'\n":         {},
 		"config gateway\n\toption enabled '0'\nconfig relay\n\toption enabled '0'\noption x 'y": {}, // perhaps what follows switches one on
 	} {
 		p := plugin(t, "", "")
