@@ -192,6 +192,17 @@ func (p *Plan) addAllFixed(options [][2]string) {
 	}
 }
 
+// variable returns the part of the name of jshn's variable that a key gives.
+func variable(key string) string {
+	name := []byte(key)
+	for i, c := range name {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') {
+			name[i] = '_'
+		}
+	}
+	return string(name)
+}
+
 // Print writes the plan for a shell: each line has a key, a space, and a value up to the
 // end of the line. The shell passes values to procd as words and must never execute them.
 //
@@ -206,14 +217,24 @@ func (p *Plan) Print(w io.Writer, files Files) error {
 		add("enabled", "1")
 		add("config", files.config(p.Role))
 		add("fixed", files.fixed(p.Role))
+		// jshn keeps a value in a variable whose name is the key's, with _ for each character that a name cannot have. Of two
+		// keys with the same one, it keeps only the last. For the jail, more slashes at the end make no other directory.
+		variables := map[string]bool{}
+		show := func(how, dir string) {
+			for variables[variable(dir)] {
+				dir += "/"
+			}
+			variables[variable(dir)] = true
+			add(how, dir)
+		}
 		if len(p.See)+len(p.Write) > 0 {
-			add("see", files.dir(p.Role))
+			show("see", files.dir(p.Role))
 		}
 		for _, dir := range p.See {
-			add("see", dir)
+			show("see", dir)
 		}
 		for _, dir := range p.Write {
-			add("write", dir)
+			show("write", dir)
 		}
 		for _, r := range p.Rules {
 			add("rule")

@@ -5,6 +5,10 @@ package openwrt
 import (
 	"bytes"
 	"cmp"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -215,6 +219,28 @@ config site
 
 // TestExtract checks that each daemon receives only its own sections, and that
 // they configure it like the whole file.
+// TestKeys checks that no directory is missing in the jail because its name differs from another one's only in characters that procd's
+// shell functions do not tell apart.
+func TestKeys(t *testing.T) {
+	roots := []string{"/srv/a-b", "/srv/a_b", "/srv/a.b"}
+	text := "config gateway\n\toption enabled '1'\n"
+	for i, root := range roots {
+		text += fmt.Sprintf("config site\n\tlist host '%d.example'\n\toption root '%s'\n", i, root)
+	}
+	keys := map[string]string{}
+	for line := range strings.Lines(printed(t, plan(t, Gateway, text, roots...))) {
+		if kind, dir, _ := strings.Cut(strings.TrimSpace(line), " "); kind == "see" || kind == "write" {
+			keys[regexp.MustCompile(`[^A-Za-z0-9_]`).ReplaceAllString(dir, "_")] = filepath.Clean(dir)
+		}
+	}
+	shown := slices.Collect(maps.Values(keys))
+	for _, root := range roots {
+		if !slices.Contains(shown, root) {
+			t.Errorf("%s is missing in the jail, which shows %v", root, shown)
+		}
+	}
+}
+
 func TestExtract(t *testing.T) {
 	text := sites + relays
 	g, r := plan(t, Gateway, text), plan(t, Relay, text)
