@@ -114,6 +114,7 @@ func (r *Relay) carry(ctx context.Context, s *session, client *net.TCPConn, befo
 	}
 	if err == nil {
 		r.opened(s, to)
+		defer r.comparison.enter(to.forward.client.Addr(), to.target.Addr(), proof.Carried)()
 		r.carried.now.Add(1)
 		defer r.carried.now.Add(-1)
 		r.carried.total.Add(1)
@@ -232,6 +233,7 @@ func (r *Relay) connect(ctx context.Context, client *net.TCPConn, first []byte, 
 		tunnel.Reset(client)
 		return nil, true
 	}
+	defer r.comparison.enter(to.forward.client.Addr(), to.target.Addr(), proof.Direct)()
 	origin := &tcpStream{TCPConn: conn.(*net.TCPConn)}
 	defer origin.TCPConn.Close()
 	tunnel.ResetAtEnd(origin.TCPConn)

@@ -30,7 +30,7 @@ func TestKeptLater(t *testing.T) {
 
 // TestNothingUncompared: where nothing is compared, a full path is no reason to count.
 func TestNothingUncompared(t *testing.T) {
-	client, server := netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("192.0.2.1")
+	client, server := netip.MustParseAddr("10.1.2.3"), netip.MustParseAddrPort("192.0.2.1:443")
 	for share, want := range map[int]uint32{0: 0, MaxControlShare: 1} {
 		c := newComparison(&settings{Config: Config{ControlShare: share}}, slog.New(slog.DiscardHandler))
 		for range 2 { // the second joins the first
@@ -47,10 +47,10 @@ func TestNothingUncompared(t *testing.T) {
 // TestNothingComparedAlone: while connections that the node makes itself reach no server, the carried ones do not count either. They would be
 // compared with the direct ones of another hour.
 func TestNothingComparedAlone(t *testing.T) {
-	four, six := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
+	four, six := netip.MustParseAddrPort("192.0.2.1:443"), netip.MustParseAddrPort("[2001:db8::1]:443")
 	c := newComparison(&settings{Config: Config{ControlShare: MaxControlShare}}, slog.New(slog.DiscardHandler))
 	now := time.Now()
-	measured := func(server netip.Addr) (n int) {
+	measured := func(server netip.AddrPort) (n int) {
 		for i := range byte(40) {
 			if s := c.join(now, netip.AddrFrom4([4]byte{10, 1, 2, i}), server, false); s.Measured() {
 				n++
@@ -74,6 +74,36 @@ func TestNothingComparedAlone(t *testing.T) {
 	}
 }
 
+// TestVisit: what a client opens to a server while it has a connection there goes the same way, unless it is the web.
+func TestVisit(t *testing.T) {
+	client, server := netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("192.0.2.1")
+	c := newComparison(&settings{Config: Config{ControlShare: MaxControlShare}}, slog.New(slog.DiscardHandler))
+	now := time.Now()
+	join := func(port uint16) *proof.Session {
+		now = now.Add(time.Minute)
+		return c.join(now, client, netip.AddrPortFrom(server, port), false)
+	}
+	for _, arm := range []proof.Arm{proof.Direct, proof.Carried} {
+		first, second := c.enter(client, server, arm), c.enter(client, server, proof.Carried)
+		first()
+		for port := range uint16(40) {
+			if s := join(50000 + port); s.Arm() != arm || s.Measured() {
+				t.Errorf("beside one of %v: %v, measured %v", arm, s.Arm(), s.Measured())
+			}
+			if s := join(443); !s.Measured() {
+				t.Error("a page is not measured")
+			}
+		}
+		second()
+		if s := join(50000); !s.Measured() {
+			t.Error("after its end, another one is not measured")
+		}
+	}
+	if len(c.visits) != 0 {
+		t.Errorf("%+v", c.visits)
+	}
+}
+
 // TestOneServer: a client that tries all day to reach one server, which only gateways reach, says nothing about the node's own way out.
 func TestOneServer(t *testing.T) {
 	c := newComparison(&settings{Config: Config{ControlShare: MaxControlShare}}, slog.New(slog.DiscardHandler))
@@ -92,7 +122,7 @@ func TestClockAhead(t *testing.T) {
 	start := func() *comparison {
 		return newComparison(&settings{Config: Config{ControlShare: MaxControlShare, Fixed: Fixed{StateDir: dir}}}, slog.New(slog.DiscardHandler))
 	}
-	client, server := netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("192.0.2.1")
+	client, server := netip.MustParseAddr("10.1.2.3"), netip.MustParseAddrPort("192.0.2.1:443")
 	now, ahead := time.Now(), 10*365*24*time.Hour
 	kept := start()
 	s := kept.join(now, client, server, false)

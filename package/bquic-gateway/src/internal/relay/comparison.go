@@ -54,7 +54,19 @@ type comparison struct {
 	sessions   proof.Sessions
 	uncompared uint32    // sessions that began while the path was full
 	own        [2]ownWay // of IPv4 and IPv6
-	changed    bool      // changed since the last write
+	visits     map[pair]visit
+	changed    bool // changed since the last write
+}
+
+// A visit is the connections that a client has open to a server.
+type visit struct {
+	arm  proof.Arm // of the first one
+	open int
+}
+
+// visitOf returns the key of a visit, without ports.
+func visitOf(client, server netip.Addr) pair {
+	return pair{netip.AddrPortFrom(client, 0), netip.AddrPortFrom(server, 0)}
 }
 
 // ownWay says whether connections that were drawn to go direct reach their servers.
@@ -84,11 +96,19 @@ func (c *comparison) set(s *settings) {
 // join returns the session of a connection whose SYN has been taken. filled says that the node's clients fill the path. All that is carried
 // shares one session there, and a direct connection beside it would get half of the path: less would be left for all others together, and
 // the comparison would say that carrying makes them slow, which it does not.
-func (c *comparison) join(now time.Time, client, server netip.Addr, filled bool) *proof.Session {
+//
+// What is not the web goes the same way as what the client has open at the server: FTP needs its connections to come from one address.
+func (c *comparison) join(now time.Time, client netip.Addr, target netip.AddrPort, filled bool) *proof.Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.age(now)
+	server := target.Addr()
 	return c.sessions.Join(now, client, server, func() proof.Ticket {
+		if v, ok := c.visits[visitOf(client, server)]; ok && target.Port() != 80 && target.Port() != 443 {
+			t := proof.Uncompared
+			t.Arm = v.arm
+			return t
+		}
 		t := c.proof.Draw(now, client, rand.Uint32())
 		switch {
 		case t.Measured && now.Before(c.ownWay(server).until): // the carried ones of now, without direct ones, would count against those of before
@@ -109,6 +129,32 @@ func (c *comparison) ownWay(server netip.Addr) *ownWay {
 		return &c.own[0]
 	}
 	return &c.own[1]
+}
+
+// enter records that a client's connection has reached its server, and by which way. The caller must call leave at its end.
+func (c *comparison) enter(client, server netip.Addr, arm proof.Arm) (leave func()) {
+	key := visitOf(client, server)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.visits == nil {
+		c.visits = make(map[pair]visit)
+	}
+	v := c.visits[key]
+	if v.open == 0 {
+		v.arm = arm
+	}
+	v.open++
+	c.visits[key] = v
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		v := c.visits[key]
+		if v.open--; v.open == 0 {
+			delete(c.visits, key)
+			return
+		}
+		c.visits[key] = v
+	}
 }
 
 // reached records whether a connection that was drawn to go direct has reached its server. If not, a gateway has.
@@ -288,7 +334,7 @@ func (r *Relay) draw(p *divert.Packet, now time.Time) *proof.Session {
 	if r.stranded(p.Bridge != 0) { // there is no direct route to compare with
 		return nil
 	}
-	return r.comparison.join(now, p.Client.Addr(), p.Target.Addr(), r.load.fills())
+	return r.comparison.join(now, p.Client.Addr(), p.Target, r.load.fills())
 }
 
 // comparing is a connection's part in the comparison.

@@ -210,6 +210,42 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// TestTwoPorts has a protocol such as FTP: while a client has a connection to a server, those to another of its ports must come from the same address.
+func TestTwoPorts(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.listen(":21", func(conn *net.TCPConn) {
+		io.WriteString(conn, wayOf(conn))
+		io.Copy(io.Discard, conn)
+	})
+	m.greet(":2121")
+	m.startGateway()
+	c := m.config(divert.Redirect)
+	c.ControlShare = relay.MaxControlShare
+	node := m.startRelay(c)
+	ways := map[string]string{} // of the first connection, by server
+	for _, target := range m.servers(8, ":21") {
+		conn, err := m.dial(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		b := make([]byte, 20)
+		n, err := conn.Read(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ways[strings.TrimSuffix(target, ":21")] = string(b[:n])
+	}
+	time.Sleep(proof.SessionGap) // what follows does not belong to the same page
+	late := node.figures().Relay.Late
+	for host, want := range ways {
+		if way := m.way(host + ":2121"); way != want && node.figures().Relay.Late == late {
+			t.Errorf("%s: first %s, then %s", host, want, way)
+		}
+	}
+}
+
 // TestPortAgain has a client that uses one port for two targets. To keep the redirected connections apart, the
 // kernel changes the port of the second one. The relay must still recognise it as expected.
 func TestPortAgain(t *testing.T) {
