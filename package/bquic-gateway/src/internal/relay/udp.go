@@ -30,6 +30,8 @@ const (
 	maxClientFlows = 128
 	// maxWaiting is how many datagrams of a flow wait for its tunnel, as many as are queued in it later.
 	maxWaiting = 64
+	// ecn are the bits of TOS that are not DSCP (RFC 3168, section 5).
+	ecn = 3
 )
 
 // flows carries UDP. Each flow, a pair of client and target addresses with ports,
@@ -50,6 +52,7 @@ type flows struct {
 // A flow holds the datagrams that arrived before its tunnel was open.
 type flow struct {
 	pair
+	tos     byte // DSCP of the client's first datagram
 	session *session
 	stop    context.CancelFunc
 	tunnel  *tunnel.Flow // nil until it is open; guarded by flows.mu, like waiting
@@ -87,7 +90,7 @@ func (f *flows) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 		f.clients = make(map[netip.Prefix]int)
 	}
 	ctx, stop := context.WithCancel(ctx)
-	fl := &flow{pair: key, session: s, stop: stop, waiting: []*divert.Packet{p}}
+	fl := &flow{pair: key, tos: p.TOS &^ ecn, session: s, stop: stop, waiting: []*divert.Packet{p}}
 	f.by[key] = fl
 	if len(f.by) == 1 {
 		f.relay.load.wake()
@@ -213,14 +216,15 @@ func (f *flows) sendAhead(fl *flow, str io.Writer, count *tunnel.Counter) (sent 
 	return sent
 }
 
-// dial opens the socket that stands in for the target. The rule for sockets with AnswerMark delivers the client's
+// dial opens the socket that stands in for the target. As the tunnel does not tell how the target marks its datagrams, they get the client's own
+// mark: an access point sends a call before a download. The rule for sockets with AnswerMark delivers the client's
 // further datagrams to it. It gets the mark last: until it is connected, other clients' datagrams to the target
 // would be delivered to it, too.
 func (fl *flow) dial(ctx context.Context) (*net.UDPConn, error) {
 	d := net.Dialer{
 		LocalAddr: net.UDPAddrFromAddrPort(fl.target),
 		Control: control(option{unix.SOL_IP, unix.IP_TRANSPARENT, 1}, option{unix.SOL_IPV6, unix.IPV6_TRANSPARENT, 1},
-			option{unix.SOL_SOCKET, unix.SO_REUSEADDR, 1}),
+			option{unix.SOL_SOCKET, unix.SO_REUSEADDR, 1}, option{unix.SOL_IP, unix.IP_TOS, int(fl.tos)}, option{unix.SOL_IPV6, unix.IPV6_TCLASS, int(fl.tos)}),
 	}
 	dialled, err := d.DialContext(ctx, "udp", fl.client.String())
 	if err != nil {

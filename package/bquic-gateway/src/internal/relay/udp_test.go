@@ -4,6 +4,7 @@ package relay_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -268,6 +269,58 @@ func TestUDPBurst(t *testing.T) {
 			if _, err := flow.Read(b); err != nil {
 				t.Fatalf("%d of %d: %v", i, burst, err)
 			}
+		}
+	}
+}
+
+// TestUDPMark has a call that its client has marked (DSCP EF). An access point between node and client sends it first if what comes back is
+// marked, too.
+func TestUDPMark(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.greetUDP(5000)
+	m.startGateway()
+	c := m.config(divert.Redirect)
+	c.UDPPorts = []divert.Ports{{First: 5000, Last: 5000}}
+	m.startRelay(c)
+	m.becomes("carried", origin4+":80")
+	const ef, ect = 46 << 2, 2
+	for host, o := range map[string]struct{ level, set, receive int }{
+		origin4:             {unix.SOL_IP, unix.IP_TOS, unix.IP_RECVTOS},
+		"[" + origin6 + "]": {unix.SOL_IPV6, unix.IPV6_TCLASS, unix.IPV6_RECVTCLASS},
+	} {
+		conn := m.udp(host + ":5000").(*net.UDPConn)
+		raw, err := conn.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var serr error
+		if err := raw.Control(func(fd uintptr) {
+			serr = errors.Join(unix.SetsockoptInt(int(fd), o.level, o.set, ef|ect), unix.SetsockoptInt(int(fd), o.level, o.receive, 1))
+		}); err != nil || serr != nil {
+			t.Fatal(err, serr)
+		}
+		if _, err := conn.Write([]byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		b, oob := make([]byte, 100), make([]byte, 100)
+		_ = conn.SetReadDeadline(time.Now().Add(patience))
+		n, oobn, _, _, err := conn.ReadMsgUDP(b, oob)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from, _, _ := strings.Cut(string(b[:n]), " ")
+		head, data, _, err := unix.ParseOneSocketControlMessage(oob[:oobn])
+		if err != nil || head.Level != int32(o.level) {
+			t.Fatalf("%+v, %v", head, err)
+		}
+		mark := uint32(data[0]) // of IPv4
+		if len(data) > 1 {
+			mark = binary.NativeEndian.Uint32(data)
+		}
+		if mark != ef || route[from] != "carried" {
+			t.Errorf("%s: marked 0x%x, %s", host, mark, route[from])
 		}
 	}
 }
