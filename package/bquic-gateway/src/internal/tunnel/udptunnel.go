@@ -38,9 +38,12 @@ const (
 	maxUDP  = 65527                      // the largest payload
 	// packetBuffer is larger than the largest packet that quic-go sends (1,452 bytes).
 	packetBuffer = 2 << 10
-	// maxWaiting is after how many bytes of a flow's large datagrams that wait for the stream further ones are dropped: about what a
-	// sender's kernel passes on at once.
-	maxWaiting = 64 << 10
+	// maxWaiting is after how many bytes of a flow's large datagrams that wait for the stream further ones are dropped: the largest datagram
+	// waits whole. Where those of all flows leave room, it is a third of that, so that a burst such as a picture of a video is sent whole.
+	maxWaiting    = 64 << 10
+	maxAllWaiting = 1 << 20
+	// receiveBuffer holds a burst that comes faster than this process runs. The kernel counts a datagram as up to 4 KiB, and doubles what it is given.
+	receiveBuffer = 512 << 10
 	// datagramCapsule carries a datagram in the stream (RFC 9297, section 3.5).
 	datagramCapsule = 0
 )
@@ -103,12 +106,18 @@ type Flow struct {
 	waiting int      // their size, in bytes
 }
 
+// allWaiting is the sum of all flows' waiting.
+var allWaiting atomic.Int32
+
 // NewFlow returns a tunnel between conn, which is connected, and str. The caller must call Run.
 func NewFlow(ctx context.Context, conn *net.UDPConn, str DatagramStream, count *Bytes) *Flow {
 	// Routers on the way fragment what is too large for them, as they do with what a client sends. Of their errors, neither end would
 	// learn.
 	set(conn, unix.SOL_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DONT)
 	set(conn, unix.SOL_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DONT)
+	for _, option := range []int{unix.SO_RCVBUF, unix.SO_RCVBUFFORCE} { // the latter needs CAP_NET_ADMIN, which gateways do not have
+		set(conn, unix.SOL_SOCKET, option, receiveBuffer)
+	}
 	f := &Flow{conn: conn, str: str, count: count}
 	f.ctx, f.end = context.WithCancelCause(ctx)
 	return f
@@ -175,26 +184,36 @@ func (f *Flow) sendLarge(b []byte) bool {
 	capsule := Capsule(b)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.waiting >= maxWaiting {
+	if f.waiting >= max(maxWaiting, (maxAllWaiting-int(allWaiting.Load()))/3) {
 		return false
 	}
 	f.large = append(f.large, capsule)
-	f.waiting += len(capsule)
+	f.wait(len(capsule))
 	if len(f.large) == 1 {
 		go f.writeLarge(capsule)
 	}
 	return true
 }
 
+// wait counts bytes that begin to wait for the stream, or no longer do. The caller holds mu.
+func (f *Flow) wait(n int) {
+	f.waiting += n
+	allWaiting.Add(int32(n))
+}
+
 // writeLarge writes capsules, beginning with this one, until none is waiting. Meanwhile, datagrams that fit into packets go on.
 func (f *Flow) writeLarge(capsule []byte) {
 	for capsule != nil {
-		if _, err := f.str.Write(capsule); err != nil {
+		_, err := f.str.Write(capsule)
+		f.mu.Lock()
+		if err != nil {
+			f.wait(-f.waiting)
+			f.large = nil
+			f.mu.Unlock()
 			f.end(err)
 			return
 		}
-		f.mu.Lock()
-		f.waiting -= len(capsule)
+		f.wait(-len(capsule))
 		if f.large, capsule = f.large[1:], nil; len(f.large) > 0 {
 			capsule = f.large[0]
 		}
