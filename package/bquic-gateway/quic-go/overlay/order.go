@@ -3,6 +3,8 @@
 package quic
 
 import (
+	"time"
+
 	"github.com/quic-go/quic-go/internal/ackhandler"
 	"github.com/quic-go/quic-go/internal/monotime"
 	"github.com/quic-go/quic-go/internal/order"
@@ -89,7 +91,7 @@ func (o *streamOrder) remove(id protocol.StreamID) {
 	place, now := &o.streams[id].streamPlace, monotime.Now()
 	delete(o.streams, id)
 	o.datagrams -= place.datagrams.queue.Len()
-	place.datagrams.queue = ringbuffer.RingBuffer[*wire.DatagramFrame]{}
+	place.datagrams.queue = ringbuffer.RingBuffer[queuedDatagram]{}
 	place.datagrams.flow.Sent(now, 0, false)
 	place.flow.Sent(now, 0, false)
 }
@@ -107,7 +109,7 @@ func (f *framer) appendOrdered(frames []ackhandler.Frame, streamFrames []ackhand
 		}
 		room := maxLen - controlLen - streamLen
 		if d, ok := flow.Owner.(*datagramFlow); ok {
-			frame := d.queue.PeekFront()
+			frame := d.queue.PeekFront().frame
 			length := frame.Length(v)
 			fits := length <= room
 			if !fits && !(f.alone && len(frames) == 0 && len(streamFrames) == 0) {
@@ -171,16 +173,25 @@ func (s *SendStream) isBlocked() bool {
 	return s.flowController.bytesSent >= s.flowController.sendWindow
 }
 
-// maxFlowDatagrams is how many datagrams of a flow are queued: about what a sender's
-// kernel passes on at once (64 kB). One more drops the oldest: a sender that exceeds the
-// capacity must see loss, and late datagrams are worth the least.
-const maxFlowDatagrams = 64
+const (
+	// maxDatagrams is how many datagrams of all flows are queued: 1.5 MB at most. A flow may have a third as many as there is room for: as many as
+	// 256, so that a burst such as a picture of a video is sent whole, and fewer when several flows send more than the path takes.
+	maxDatagrams = 1024
+	// maxDatagramAge is by how much a datagram may be older than the latest one of its flow: as long as shares are equal (package order). A
+	// burst may wait for longer.
+	maxDatagramAge = time.Second
+)
 
 // A datagramFlow is the queued datagrams of one stream.
 type datagramFlow struct {
 	order *streamOrder
 	flow  *order.Node
-	queue ringbuffer.RingBuffer[*wire.DatagramFrame]
+	queue ringbuffer.RingBuffer[queuedDatagram]
+}
+
+type queuedDatagram struct {
+	frame *wire.DatagramFrame
+	at    monotime.Time
 }
 
 // SendDatagram is like Conn.SendDatagram for a datagram that belongs to s. It follows
@@ -205,12 +216,15 @@ func (s *Stream) SendDatagram(p []byte) error {
 	return nil
 }
 
+// push queues a datagram, and drops the oldest ones if there are too many: a sender that exceeds the capacity must see loss, and late
+// datagrams are worth the least. It always queues the latest one.
 func (d *datagramFlow) push(frame *wire.DatagramFrame) {
-	if d.queue.Len() == maxFlowDatagrams {
+	now := monotime.Now()
+	for !d.queue.Empty() && (d.queue.Len() >= (maxDatagrams-d.order.datagrams)/3 || now.Sub(d.queue.PeekFront().at) > maxDatagramAge) {
 		d.queue.PopFront()
 		d.order.datagrams--
 	}
-	d.queue.PushBack(frame)
+	d.queue.PushBack(queuedDatagram{frame, now})
 	d.order.datagrams++
-	d.flow.Ready(monotime.Now())
+	d.flow.Ready(now)
 }

@@ -5,6 +5,8 @@ package quic
 import (
 	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/quic-go/quic-go/internal/monotime"
 	"github.com/quic-go/quic-go/internal/protocol"
@@ -231,7 +233,7 @@ func TestOrderDatagrams(t *testing.T) {
 	b.write(bulk, 10<<20)
 	var sent [2]protocol.ByteCount
 	for range 2000 {
-		for udp.datagrams.queue.Len() < maxFlowDatagrams {
+		for udp.datagrams.queue.Len() < 64 {
 			b.datagram(udp, 1100, 0)
 		}
 		streams, datagrams := b.packet(packetSize)
@@ -254,10 +256,11 @@ func TestDatagramFlow(t *testing.T) {
 	b.setClient(s, 1)
 
 	// The oldest is dropped when there are too many.
-	for i := range maxFlowDatagrams + 3 {
+	const most = maxDatagrams / 4
+	for i := range most + 3 {
 		b.datagram(s, 1100, byte(i))
 	}
-	for i := range maxFlowDatagrams {
+	for i := range most {
 		_, datagrams := b.packet(packetSize)
 		require.Len(t, datagrams, 1)
 		require.Equal(t, byte(i+3), datagrams[0].Data[0])
@@ -280,6 +283,75 @@ func TestDatagramFlow(t *testing.T) {
 	require.Len(t, datagrams, 1)
 	require.Equal(t, byte(4), datagrams[0].Data[0])
 	require.False(t, b.HasData())
+}
+
+// However many flows send more than the path takes, their datagrams fill no more than the room for all, in equal parts, and a
+// datagram of another flow finds room.
+func TestDatagramsOfManyFlows(t *testing.T) {
+	b := newOrderBench(t, 1<<20)
+	var flows []*SendStream
+	add := func(n int) {
+		for range n {
+			s := b.stream(0)
+			b.setClient(s, uint8(len(flows)))
+			flows = append(flows, s)
+		}
+	}
+	check := func() {
+		sum := 0
+		for _, s := range flows {
+			require.NotZero(t, s.datagrams.queue.Len())
+			sum += s.datagrams.queue.Len()
+		}
+		require.Equal(t, sum, b.order.datagrams)
+	}
+	add(5)
+	for range 2 * maxDatagrams {
+		for _, s := range flows {
+			b.datagram(s, 100, 0)
+		}
+	}
+	check()
+	for _, s := range flows {
+		require.InDelta(t, maxDatagrams/(len(flows)+3), s.datagrams.queue.Len(), 2)
+	}
+	add(1)
+	for range 40 {
+		b.datagram(flows[5], 100, 0)
+	}
+	require.Equal(t, 40, flows[5].datagrams.queue.Len())
+	add(maxDatagrams)
+	for range 3 {
+		for _, s := range flows {
+			b.datagram(s, 100, 0)
+		}
+	}
+	check()
+	require.LessOrEqual(t, b.order.datagrams, maxDatagrams+len(flows))
+	for b.HasData() {
+		b.packet(packetSize)
+	}
+	require.Zero(t, b.order.datagrams)
+}
+
+// What a flow sends while the path is down is of no use later, but for the latest. A burst waits for the path, however long.
+func TestOldDatagrams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newOrderBench(t, 1<<20)
+		call, burst := b.stream(0), b.stream(0)
+		b.setClient(call, 1)
+		b.setClient(burst, 2)
+		for i := range byte(100) {
+			b.datagram(burst, 100, i)
+		}
+		for i := range byte(250) {
+			b.datagram(call, 100, i)
+			time.Sleep(20 * time.Millisecond)
+		}
+		require.Equal(t, 100, burst.datagrams.queue.Len())
+		require.Equal(t, 51, call.datagrams.queue.Len())
+		require.Equal(t, byte(249-50), call.datagrams.queue.PeekFront().frame.Data[0])
+	})
 }
 
 // pack returns the stream data and the datagrams of the next packet with a payload of size bytes, which begins with ack

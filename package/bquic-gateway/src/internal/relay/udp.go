@@ -28,8 +28,9 @@ const (
 	maxFlows = 1024
 	// The limit for one client, so that it cannot take all flows.
 	maxClientFlows = 128
-	// maxWaiting is how many datagrams of a flow wait for its tunnel, as many as are queued in it later.
-	maxWaiting = 64
+	// maxWaiting is how many datagrams of all flows wait for their tunnels. A flow may have a third as many as there is room for, as
+	// later in the session's queue.
+	maxWaiting = 1024
 	// ecn are the bits of TOS that are not DSCP (RFC 3168, section 5).
 	ecn = 3
 )
@@ -47,6 +48,7 @@ type flows struct {
 	mu      sync.Mutex
 	by      map[pair]*flow
 	clients map[netip.Prefix]int
+	waiting int // datagrams of all flows
 }
 
 // A flow holds the datagrams that arrived before its tunnel was open.
@@ -69,11 +71,12 @@ func (f *flows) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 		case fl.tunnel != nil: // it has left before its socket could receive it
 			fl.tunnel.Send(p.Payload)
 			return divert.Take
-		case len(fl.waiting) == maxWaiting:
+		case len(fl.waiting) >= (maxWaiting-f.waiting)/3:
 			f.lost.Add(1)
 			return divert.Take
 		}
 		fl.waiting = append(fl.waiting, p)
+		f.waiting++
 		return divert.Hold
 	}
 	now := time.Now()
@@ -95,6 +98,7 @@ func (f *flows) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 	if len(f.by) == 1 {
 		f.relay.load.wake()
 	}
+	f.waiting++
 	f.clients[client]++
 	f.total.Add(1)
 	s.enter()
@@ -130,6 +134,7 @@ func (f *flows) end(fl *flow) {
 	}
 	waiting := fl.waiting
 	fl.waiting = nil
+	f.waiting -= len(waiting)
 	f.mu.Unlock()
 	for _, p := range waiting {
 		f.relay.diverter.Decide(p, divert.Pass)
@@ -186,6 +191,7 @@ func (f *flows) carry(ctx context.Context, s *session, fl *flow) error {
 	f.mu.Lock()
 	waiting := fl.waiting
 	fl.waiting, fl.tunnel = nil, open
+	f.waiting -= len(waiting)
 	for _, p := range waiting[ahead:] {
 		open.Send(p.Payload)
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"strings"
@@ -270,6 +271,73 @@ func TestUDPBurst(t *testing.T) {
 				t.Fatalf("%d of %d: %v", i, burst, err)
 			}
 		}
+	}
+}
+
+// TestUDPLongBurst has a client that sends more datagrams at once than its path takes beside an upload, such as a camera. They wait for the path, as in the
+// queues of a node without a relay, and none is lost.
+func TestUDPLongBurst(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	for _, end := range [][3]string{{"phone", "lan", "100mbit"}, {"node", "mesh", "20mbit"}} {
+		m.run(end[0], "tc", "qdisc", "add", "dev", end[1], "root", "tbf", "rate", end[2], "burst", "20kb", "latency", "1s")
+	}
+	m.listen(":80", func(conn *net.TCPConn) { io.Copy(io.Discard, conn) })
+	var c net.PacketConn
+	if err := m.in("origin", func() (err error) {
+		c, err = net.ListenPacket("udp4", ":5000")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.(*net.UDPConn).SetReadBuffer(2 << 20); err != nil {
+		t.Fatal(err)
+	}
+	m.startGateway()
+	config := m.config(divert.Redirect)
+	config.UDPPorts = []divert.Ports{{First: 5000, Last: 5000}}
+	node := m.startRelay(config)
+	upload := m.carry(node, origin4+":80")
+	go func() {
+		for b := make([]byte, 64<<10); ; {
+			if _, err := upload.Write(b); err != nil {
+				return
+			}
+		}
+	}()
+	node.await("the upload to fill the path", func(f figures) bool { return f.Relay.Carried.Up > 4<<20 })
+	flow := m.udp(origin4 + ":5000")
+	b := make([]byte, 1000)
+	const burst = 250
+	arrived := 0
+	for b[0] = range byte(50) { // on a busy machine, the processes lose some
+		for range burst {
+			if _, err := flow.Write(b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		arrived = 0
+		for arrived < burst {
+			_ = c.SetReadDeadline(time.Now().Add(time.Second))
+			got := make([]byte, len(b))
+			_, from, err := c.ReadFrom(got)
+			if err != nil {
+				break
+			}
+			if got[0] == b[0] && route[from.(*net.UDPAddr).IP.String()] == "carried" {
+				arrived++
+			}
+		}
+		if arrived == burst {
+			break
+		}
+	}
+	if arrived != burst {
+		t.Errorf("of the last %d, %d have arrived", burst, arrived)
+	}
+	if f := node.figures(); f.Relay.UDP.Total != 1 {
+		t.Errorf("%+v", f.Relay.UDP)
 	}
 }
 
