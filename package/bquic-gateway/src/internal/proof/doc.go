@@ -12,8 +12,8 @@
 //     relay then makes it directly, it counts as carried, and the delay is a cost of the relay. If the relay
 //     reaches no server directly and the gateway then carries the connection, it counts as a direct one without an answer. A
 //     connection that goes direct for another reason was not drawn, and is in no group.
-//   - The share that is drawn changes from day to day, and when auto switches. It also does when there is a doubt, which drops
-//     the data of the day. Groups with different
+//   - The share that is drawn changes from day to day, and when auto switches. It also does when there is a doubt, and when auto
+//     no longer draws half of all, which drops the data of the day. Groups with different
 //     shares are never pooled, or a busy day with many direct connections would make direct
 //     connections look slow. Differences are taken within a day, a quarter of the day and a size
 //     class. The result is their mean, weighted by information (n1*n0/(n1+n0), as in a regression

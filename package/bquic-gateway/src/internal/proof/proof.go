@@ -25,6 +25,9 @@ const (
 	DefaultShare = 0.05
 	sureShare    = 0.2
 	doubtShare   = 4
+	// harm is a difference of logarithms. As long as nothing excludes that carrying makes things slower by that, auto draws MaxShare: for a
+	// hundred connections or so.
+	harm = 0.25
 	// MaxShare leaves room for the other group to be as large, while most connections are in neither.
 	MaxShare = 0.5
 
@@ -236,12 +239,15 @@ func (p *Proof) turn(day int32) {
 		return
 	}
 	w := window{day: day, share: float32(p.config.Share), unsure: float32(p.config.Share)}
+	known := p.compare(all, complete)
 	switch {
-	case p.compare(all, complete).strict(doubt).sure():
+	case known.strict(doubt).sure():
 		w.share *= sureShare
 	case p.config.Auto:
-		w.share = min(w.share*doubtShare, MaxShare)
-		w.unsure = w.share
+		w.unsure = min(w.share*doubtShare, MaxShare)
+		if w.share = w.unsure; known.interval().high >= harm {
+			w.share = MaxShare
+		}
 	}
 	p.windows[day%Days] = w
 	for i := range p.prefixes {
@@ -378,6 +384,10 @@ func logOf(d time.Duration) float64 { return math.Log(max(d, time.Millisecond).S
 // during the doubt is as usual. The window begins again each time, without connections that were drawn with another share.
 func (p *Proof) reconsider(w *window) {
 	switch {
+	case p.untried(w):
+		if p.compareSince(w.day, all, complete).interval().high < harm {
+			*w = window{day: w.day, share: w.unsure, unsure: w.unsure}
+		}
 	case w.share < w.unsure && p.doubtful():
 		*w = window{day: w.day, share: min(w.unsure*doubtShare, MaxShare), unsure: w.unsure}
 	case w.share > w.unsure && p.settled(w.day):
@@ -395,6 +405,12 @@ func (p *Proof) reconsider(w *window) {
 		p.recent, p.tried = [Sizes]small{}, tries{}
 		*w = window{day: w.day, share: w.unsure * sureShare, unsure: w.unsure}
 	}
+}
+
+// untried reports whether MaxShare is drawn, because nothing excludes yet that carrying does much harm. A window with a doubt has the usual
+// share as unsure, this one a larger one.
+func (p *Proof) untried(w *window) bool {
+	return w.share > w.unsure && w.unsure > float32(p.config.Share)
 }
 
 // Tick checks whether auto must switch; call it regularly. changed says that new connections
@@ -417,9 +433,9 @@ func (p *Proof) Tick(now time.Time) (changed bool) {
 		first = 1
 	}
 	for days := first; days <= Days; days++ {
-		since, may := p.newest-days+1, doubt
-		if days < Days {
-			may = doubt / (Days - 1)
+		since, may := p.newest-days+1, doubt/Days
+		if p.untried(w) { // mostly on the first day, when all looks are one
+			may = doubt / 2
 		}
 		for _, e := range [...]effect{p.compareSince(since, all, complete), p.answers(since)} {
 			// To switch, the result must be significant for all looks together; to switch back, less than 95 % certain.

@@ -59,7 +59,7 @@ func (n *node) run(from, to time.Duration) {
 		if n.proof.spared && n.turned < 0 {
 			n.turned = at
 		}
-		if w := n.proof.window(now); w.share > w.unsure {
+		if w := n.proof.window(now); w.share > w.unsure && !n.proof.untried(w) {
 			n.doubted = at
 		}
 	}
@@ -220,7 +220,7 @@ func TestAuto(t *testing.T) {
 	for _, tc := range []struct {
 		perHour, factor float64
 		late            int // at most, of 100
-	}{{1000, 1.6, 5}, {1000, 2, 5}, {300, 1.6, 5}, {100, 2, 20}, {100, 1.6, 65}} {
+	}{{1000, 1.6, 5}, {1000, 2, 5}, {300, 1.6, 5}, {100, 2, 5}, {100, 1.6, 40}} {
 		late := 0
 		var week float64
 		for seed := range uint64(weeks) {
@@ -323,7 +323,7 @@ func TestAutoAfterRestarts(t *testing.T) {
 // go; they cost little, and nothing turns.
 func TestWeather(t *testing.T) {
 	const spread = 0.3 // standard deviation of the days' logarithms, and of the hours'
-	for _, tc := range []struct{ perHour, factor, most float64 }{{1000, 0.8, 0.6}, {100, 0.8, 1.2}, {1000, 0.95, 0.6}} {
+	for _, tc := range []struct{ perHour, factor, most float64 }{{1000, 0.8, 0.6}, {100, 0.8, 1.5}, {1000, 0.95, 0.6}} {
 		var cost float64
 		doubts := 0
 		const nodes = 4
@@ -502,20 +502,30 @@ func TestShares(t *testing.T) {
 			}
 		}
 	}
+	rnd := rand.New(rand.NewPCG(5, 6))
+	record := func(p *Proof, now time.Time, n int, slower float64) {
+		for range n {
+			tk := p.Draw(now, clients[0], rnd.Uint32())
+			factor := 1.0
+			if tk.Arm == Carried {
+				factor = slower
+			}
+			p.Record(tk, Outcome{1000, seconds(0.1 * factor), seconds(factor * (0.5 + rnd.Float64()))})
+		}
+	}
 	check("unsure", count(p, start), [3]float64{0.9, 0.1, 0})
 	auto := New(Config{Share: 0.1, Auto: true})
-	check("unsure, with auto", count(auto, start), [3]float64{0.6, 0.4, 0})
-	check("unsure a day later, with auto", count(auto, start.Add(day)), [3]float64{0.6, 0.4, 0})
-	check("the largest share, with auto", count(New(Config{Share: 0.3, Auto: true}), start), [3]float64{0.5, 0.5, 0})
-	rnd := rand.New(rand.NewPCG(5, 6))
-	for range 4000 {
-		tk := p.Draw(start, clients[0], rnd.Uint32())
-		factor := 1.0
-		if tk.Arm == Carried {
-			factor = 2
-		}
-		p.Record(tk, Outcome{1000, seconds(0.1 * factor), seconds(factor * (0.5 + rnd.Float64()))})
+	check("untried, with auto", count(auto, start), [3]float64{0.5, 0.5, 0})
+	check("untried a day later, with auto", count(auto, start.Add(day)), [3]float64{0.5, 0.5, 0})
+	record(auto, start.Add(day), 200, 1)
+	if auto.Tick(start.Add(day)) {
+		t.Error("no difference, and auto turned")
 	}
+	check("no great harm, with auto", count(auto, start.Add(day)), [3]float64{0.6, 0.4, 0})
+	record(auto, start.Add(day), 200, 1)
+	check("unsure a day later, with auto", count(auto, start.Add(2*day)), [3]float64{0.6, 0.4, 0})
+	check("the largest share, with auto", count(New(Config{Share: 0.3, Auto: true}), start), [3]float64{0.5, 0.5, 0})
+	record(p, start, 4000, 2)
 	check("sure, and the day is not over", count(p, start), [3]float64{0.9, 0.1, 0})
 	check("sure, a day later", count(p, start.Add(day)), [3]float64{0.98, 0.02, 0})
 	p.Set(Config{Share: 0.1})
