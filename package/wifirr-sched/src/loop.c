@@ -92,7 +92,8 @@ void watch_del(struct watch *watch)
 /* The extra nanosecond: a time of 0 would disarm the timer. */
 static void set_timer(int flags, uint64_t ms)
 {
-	struct itimerspec t = { .it_value = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 + 1 } };
+	uint64_t s = ms / 1000;
+	struct itimerspec t = { .it_value = { .tv_sec = s, .tv_nsec = (ms - s * 1000) * 1000000 + 1 } };
 
 	timerfd_settime(loop.timer.fd, flags, &t, NULL);
 }

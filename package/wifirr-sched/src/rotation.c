@@ -100,12 +100,11 @@ static unsigned backlog_places(const struct policy_config *config)
 static void enter(struct policy *p, unsigned place, uint16_t id)
 {
 	struct policy_client *c = &p->client[id];
-	int64_t slot = p->config.slot_ms;
-	int64_t k = p->config.active;
+	int slot = p->config.slot_ms, k = p->config.active, at = place;
 	/* turns of the places beyond K end between the turns of the first K */
-	int64_t phase = place < k ? (place + 1) * slot / k : (place - k + 1) * slot / (k * SPARE_PARTS) % slot;
-	int64_t since = (int64_t)((p->now - p->rotation_start) % (uint64_t)slot);
-	int64_t turn = phase - since;	/* -slot < turn <= slot */
+	int phase = at < k ? (at + 1) * slot / k : (at - k + 1) * slot / (k * SPARE_PARTS) % slot;
+	int since = (uint32_t)(p->now - p->rotation_start) % slot;
+	int turn = phase - since;	/* -slot < turn <= slot */
 
 	if (turn <= 0)
 		turn += slot;
