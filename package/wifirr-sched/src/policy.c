@@ -28,6 +28,9 @@
 /* Likewise for a client at its turn, after the time to settle: two ticks in a row. */
 #define LIGHT_ACTIVE_MS 300
 
+/* More bytes between two ticks are impossible. Without a bound the averages overflow. */
+#define TICK_BYTES_MAX (1ULL << 40)
+
 void policy_defaults(struct policy_config *config, enum policy_mode mode, bool trickle)
 {
 	*config = (struct policy_config){
@@ -56,18 +59,6 @@ void policy_configure(struct policy *p, const struct policy_config *config)
 	struct policy_config old = p->config;
 
 	p->config = *config;
-	if (p->config.active < 1)
-		p->config.active = 1;
-	if (p->config.active > POLICY_CLIENTS_MAX)
-		p->config.active = POLICY_CLIENTS_MAX;
-	if (p->config.slot_ms < 10)
-		p->config.slot_ms = 10;
-	if (p->config.slot_ms > 60000)
-		p->config.slot_ms = 60000;
-	if (p->config.tick_ms < 1)
-		p->config.tick_ms = 1;
-	if (p->config.idle_tick_ms < 1)
-		p->config.idle_tick_ms = 1;
 	/* the rotation goes on if the number and length of turns stay the same */
 	if (old.mode == p->config.mode && old.active == p->config.active && old.slot_ms == p->config.slot_ms)
 		return;
@@ -96,8 +87,6 @@ uint16_t policy_add(struct policy *p, unsigned flags)
 
 void policy_del(struct policy *p, uint16_t id)
 {
-	if (id >= POLICY_CLIENTS_MAX || !p->client[id].used)
-		return;
 	rotation_remove(p, id);
 	p->client[id].used = false;
 	p->clients--;
@@ -107,39 +96,23 @@ void policy_del(struct policy *p, uint16_t id)
 
 void policy_set_flags(struct policy *p, uint16_t id, unsigned flags)
 {
-	if (id < POLICY_CLIENTS_MAX && p->client[id].used)
-		p->client[id].flags = flags;
+	p->client[id].flags = flags;
+}
+
+static void count(uint64_t *sum, uint64_t bytes)
+{
+	*sum = bytes < TICK_BYTES_MAX - *sum ? *sum + bytes : TICK_BYTES_MAX;
 }
 
 void policy_sample(struct policy *p, uint16_t id, uint32_t waiting, uint64_t bytes)
 {
-	struct policy_client *c;
-
-	if (id >= POLICY_CLIENTS_MAX || !p->client[id].used)
-		return;
-	c = &p->client[id];
-	c->waiting = waiting;
-	/* 2^40 bytes between two samples are impossible; without a bound the average overflows */
-	if (bytes > 1ULL << 40)
-		bytes = 1ULL << 40;
-	c->sampled += bytes;
-	if (c->sampled > 1ULL << 40)
-		c->sampled = 1ULL << 40;
-	c->delivered += bytes;
+	p->client[id].waiting = waiting;
+	count(&p->client[id].sampled, bytes);
 }
 
 void policy_received(struct policy *p, uint16_t id, uint64_t bytes)
 {
-	struct policy_client *c;
-
-	if (id >= POLICY_CLIENTS_MAX || !p->client[id].used)
-		return;
-	c = &p->client[id];
-	if (bytes > 1ULL << 40)
-		bytes = 1ULL << 40;
-	c->received += bytes;
-	if (c->received > 1ULL << 40)
-		c->received = 1ULL << 40;
+	count(&p->client[id].received, bytes);
 }
 
 void policy_pause(struct policy *p, bool paused)
@@ -162,8 +135,10 @@ static uint32_t average(uint32_t old, uint64_t sample, uint64_t dt, unsigned tau
 	return (old * (uint64_t)tau + sample * dt) / (tau + dt);
 }
 
-static void update_demand(const struct policy_config *config, struct policy_client *c, uint64_t now, uint64_t dt)
+static void update_demand(struct policy *p, struct policy_client *c, uint64_t dt)
 {
+	const struct policy_config *config = &p->config;
+
 	if (dt > 0) {
 		uint64_t bps = c->sampled * 8 * 1000 / dt;
 		uint64_t received = c->received * 8 * 1000 / dt;
@@ -173,7 +148,6 @@ static void update_demand(const struct policy_config *config, struct policy_clie
 		c->rate_bps = average(c->rate_bps, bps, dt, AVERAGE_MS);
 		c->delivered_bps = average(c->delivered_bps, bps, dt, LONG_AVERAGE_MS);
 		c->received_bps = average(c->received_bps, received, dt, LONG_AVERAGE_MS);
-		c->received = 0;
 		/*
 		 * A fast client's average would stay above the threshold for
 		 * seconds after its last byte. Capped at twice the threshold,
@@ -182,12 +156,17 @@ static void update_demand(const struct policy_config *config, struct policy_clie
 		c->average_bps = average(c->average_bps, bps, dt, AVERAGE_MS);
 		if (c->average_bps > cap)
 			c->average_bps = cap;
-		c->sampled = 0;
+		c->delivered += c->sampled;
+		if (!rotation_exempt(c))
+			p->delivered += c->sampled;
+		c->sampled = c->received = 0;
 	}
 	c->demand = !(c->flags & (POLICY_CLIENT_IGNORED | POLICY_CLIENT_NEIGHBOUR)) &&
 		(c->waiting > config->demand_bytes || c->average_bps > config->demand_bps);
-	if (c->waiting > config->demand_bytes)
-		c->backlog_at = now;
+	if (c->waiting > config->demand_bytes) {
+		c->backlog_at = p->now;
+		p->backlog_seen = true;
+	}
 }
 
 /* Where no client ever has a backlog, nothing is known: the driver takes all packets at once. */
@@ -310,34 +289,23 @@ static void decide_engagement(struct policy *p, int busy)
 
 uint64_t policy_tick(struct policy *p, uint64_t now, int busy)
 {
-	uint64_t dt;
+	uint64_t dt = p->ticked && now > p->now ? now - p->now : 0;
 	bool rotate;
 
-	if (!p->ticked || now < p->now)
-		dt = 0;
-	else
-		dt = now - p->now;
-	if (!p->ticked || now > p->now)
-		p->now = now;
+	p->now = p->ticked ? p->now + dt : now;
 	p->ticked = true;
-	p->changes = 0;
 	p->demanding = 0;
-	p->light = 0;
 	p->active = 0;
 	for (unsigned id = 0; id < p->high; id++) {
 		struct policy_client *c = &p->client[id];
 
 		if (!c->used)
 			continue;
-		if (!rotation_exempt(c))
-			p->delivered += c->sampled;
-		c->changed = false;
 		if (c->level == POLICY_ACTIVE)
 			c->active_ms += dt;
 		else if (c->level != POLICY_OPEN)
 			c->waiting_ms += dt;
-		update_demand(&p->config, c, p->now, dt);
-		p->backlog_seen |= c->waiting > p->config.demand_bytes;
+		update_demand(p, c, dt);
 	}
 	for (unsigned id = 0; id < p->high; id++) {
 		struct policy_client *c = &p->client[id];
@@ -345,10 +313,7 @@ uint64_t policy_tick(struct policy *p, uint64_t now, int busy)
 		if (!c->used)
 			continue;
 		c->light = is_light(p, c);
-		if (rotation_wanted(c))
-			p->demanding++;
-		else if (c->demand && !rotation_exempt(c))
-			p->light++;
+		p->demanding += rotation_wanted(c);
 	}
 
 	decide_engagement(p, busy);

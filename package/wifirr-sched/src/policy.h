@@ -151,9 +151,7 @@ struct policy {
 	int value, threshold;		/* the numbers that reason compares */
 	unsigned clients;		/* clients present */
 	unsigned demanding;		/* clients with demand that take turns; exempt clients not counted */
-	unsigned light;			/* clients with light demand, likewise */
 	unsigned active;		/* clients at POLICY_ACTIVE */
-	unsigned changes;		/* clients whose level changed in this tick */
 	uint16_t next;			/* the client whose turn is next; POLICY_NONE: none */
 	uint64_t next_at;		/* when its turn begins, ms */
 	uint64_t wake_at;		/* latest time of the next tick, ms */

@@ -288,14 +288,10 @@ static void rotate_paper(struct policy *p)
 	wake_before(p, p->next_at - p->now, config->next_lead_ms);
 }
 
-static void set_level(struct policy *p, struct policy_client *c, enum policy_level level)
+static void set_level(struct policy_client *c, enum policy_level level)
 {
-	if (c->level == level)
-		return;
+	c->changed = c->level != level;
 	c->level = level;
-	if (!c->changed)
-		p->changes++;
-	c->changed = true;
 }
 
 static enum policy_level paper_level(const struct policy *p, uint16_t id)
@@ -338,7 +334,7 @@ static void assign_levels(struct policy *p)
 			continue;
 		else if (!c->demand || c->light)
 			level = c->demand ? POLICY_LIGHT : POLICY_IDLE;
-		set_level(p, c, level);
+		set_level(c, level);
 	}
 	if (!p->scheduling || config->mode == POLICY_PAPER)
 		return;
@@ -350,7 +346,7 @@ static void assign_levels(struct policy *p)
 			level = POLICY_SOON;
 		else if (left <= config->next_lead_ms)
 			level = POLICY_NEXT;
-		set_level(p, &p->client[id], level);
+		set_level(&p->client[id], level);
 		wake_before(p, left, config->soon_lead_ms);
 		wake_before(p, left, config->next_lead_ms);
 	}

@@ -20,7 +20,7 @@
 /* Most of what goes to clients without demand is ACKs for what they send. */
 static uint16_t weight_idle(const struct policy *p, uint16_t id, uint16_t active)
 {
-	unsigned length = 2 * p->config.slot_ms / UPLOAD_PARTS;	/* at least 2: policy_configure() */
+	unsigned length = 2 * p->config.slot_ms / UPLOAD_PARTS;	/* at least 2: a slot has 10 ms or more */
 	unsigned part = (p->now / length + UPLOAD_PARTS - id % UPLOAD_PARTS) % UPLOAD_PARTS;
 
 	if (p->client[id].received_bps <= LITTLE_BPS)

@@ -27,6 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct policy_config config;
 	char why[64];
 	uint64_t now = 0;
+	uint16_t id;
 
 	at = data;
 	end = data + size;
@@ -35,7 +36,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	while (at < end) {
 		switch (byte() % 8) {
 		case 0: policy_add(&p, byte() & 3); break;
-		case 1: policy_del(&p, number()); break;
+		case 1:
+			id = number() % POLICY_CLIENTS_MAX;
+			if (p.client[id].used)
+				policy_del(&p, id);
+			break;
 		case 2:
 			policy_sample(&p, byte(), number(), (uint64_t)number() << (byte() & 32));
 			policy_received(&p, byte(), (uint64_t)number() << (byte() & 32));
@@ -44,9 +49,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		case 4: policy_pause(&p, byte() & 1); break;
 		case 5:
 			config = (struct policy_config){
-				.mode = byte() & 1, .engage = byte() % 3, .active = number(), .slot_ms = number(),
+				.mode = byte() & 1, .engage = byte() % 3,
+				.active = 1 + number() % POLICY_CLIENTS_MAX, .slot_ms = 10 + number() % 59991,
 				.demand_bytes = number(), .demand_bps = number(), .busy_permille = number(),
-				.engage_delay_ms = number(), .tick_ms = byte(), .idle_tick_ms = number(),
+				.engage_delay_ms = number(), .tick_ms = 1 + byte(), .idle_tick_ms = 1 + number() / 2,
 				.next_lead_ms = number(), .soon_lead_ms = byte(),
 			};
 			policy_configure(&p, &config);
@@ -57,7 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			if (policy_tick(&p, now, (int)number()) < p.now || p.active > 2 * p.config.active)
 				abort();
 			policy_explain(&p, why, sizeof(why));
-			for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++) {
+			for (id = 0; id < POLICY_CLIENTS_MAX; id++) {
 				uint16_t weight = policy_weight(&p, id, 384, 1);
 
 				if (p.client[id].level != POLICY_OPEN && !policy_weight_possible(weight, 384, 1))
