@@ -59,8 +59,9 @@ void policy_configure(struct policy *p, const struct policy_config *config)
 	struct policy_config old = p->config;
 
 	p->config = *config;
-	/* the rotation goes on if the number and length of turns stay the same */
-	if (old.mode == p->config.mode && old.active == p->config.active && old.slot_ms == p->config.slot_ms)
+	/* the rotation goes on if the kind, number and length of turns stay the same */
+	if (old.mode == p->config.mode && old.trickle == p->config.trickle && old.active == p->config.active &&
+	    old.slot_ms == p->config.slot_ms)
 		return;
 	rotation_reset(p);
 	/* a trickle does not hold uploads back, so turns must first show a gain */

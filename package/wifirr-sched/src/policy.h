@@ -183,7 +183,7 @@ struct policy {
 void policy_defaults(struct policy_config *config, enum policy_mode mode, bool trickle);
 
 void policy_init(struct policy *p, const struct policy_config *config);
-/* Applies new settings. Keeps clients, their demand and the engagement. A new mode, K or T restarts turns and trials. */
+/* Applies new settings. Keeps clients, their demand and the engagement. A new mode, trickle, K or T restarts turns and trials. */
 void policy_configure(struct policy *p, const struct policy_config *config);
 
 /* Returns the new client's id, the lowest one free; POLICY_NONE when the table is full. */

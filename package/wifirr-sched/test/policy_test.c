@@ -774,6 +774,15 @@ static void options_change(void)
 	policy_configure(&p, &config);
 	policy_tick(&p, now += 10, 900);
 	CHECK(p.scheduling && p.demanding == 5 && p.active == 3 && p.engagements == engagements);
+	/* the driver refuses weights, and htb's turns have the same K and T: they must first show a gain */
+	config.trickle = true;
+	policy_configure(&p, &config);
+	policy_tick(&p, now += 10, 900);
+	CHECK(!p.scheduling && p.reason == POLICY_REASON_TRIAL);
+	config.trickle = false;
+	policy_configure(&p, &config);
+	policy_tick(&p, now += 10, 900);
+	CHECK(p.scheduling);
 }
 
 /* While active clients have nothing queued, up to K more become active. */
