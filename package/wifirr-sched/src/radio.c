@@ -39,10 +39,11 @@ struct interface {
 	struct hostapd_own own;
 };
 
-/* Counters of a station at the last look. */
+/* Counters of a station at the last look. An access point that it has left without a word keeps its entry for minutes. */
 struct seen {
+	int ifindex;			/* 0: none */
 	uint8_t mac[6];
-	bool used, aggregates;
+	bool aggregates;
 	uint32_t rx_bytes, tx_bytes;	/* modulo 2^32 */
 	uint32_t tx_packets, tx_retries;
 };
@@ -194,33 +195,33 @@ static void find_interfaces(void)
 	}
 }
 
-static struct seen *place_of(struct seen *table, const uint8_t mac[6])
+static struct seen *place_of(struct seen *table, int ifindex, const uint8_t mac[6])
 {
 	unsigned at = (mac[3] << 16 | mac[4] << 8 | mac[5]) * 2654435761U >> 23;
 
 	for (unsigned i = 0; i < STATIONS_MAX; i++, at = (at + 1) % STATIONS_MAX)
-		if (!table[at].used || memcmp(table[at].mac, mac, 6) == 0)
+		if (!table[at].ifindex || (table[at].ifindex == ifindex && memcmp(table[at].mac, mac, 6) == 0))
 			return &table[at];
 	return NULL;
 }
 
 static void on_station(void *data, const struct nl80211_station *s)
 {
-	struct seen *before = place_of(radio.seen[!radio.now], s->mac);
-	struct seen *after = place_of(radio.seen[radio.now], s->mac);
+	int ifindex = *(int *)data;
+	struct seen *before = place_of(radio.seen[!radio.now], ifindex, s->mac);
+	struct seen *after = place_of(radio.seen[radio.now], ifindex, s->mac);
 	uint32_t least = CONTENTION_CLIENT_BPS / 8 * radio.span / 1000;
 	bool sends, receives;
 
-	(void)data;
 	if (!s->authorized || !after)
 		return;
 	*after = (struct seen){
-		.used = true, .aggregates = s->aggregates, .rx_bytes = s->rx_bytes, .tx_bytes = s->tx_bytes,
+		.ifindex = ifindex, .aggregates = s->aggregates, .rx_bytes = s->rx_bytes, .tx_bytes = s->tx_bytes,
 		.tx_packets = s->tx_packets, .tx_retries = s->tx_retries,
 	};
 	memcpy(after->mac, s->mac, 6);
 	/* a station that has returned counts from 0 */
-	if (!before || !before->used || after->tx_packets - before->tx_packets > INT32_MAX ||
+	if (!before || !before->ifindex || after->tx_packets - before->tx_packets > INT32_MAX ||
 	    after->tx_retries - before->tx_retries > INT32_MAX)
 		return;
 	after->aggregates |= before->aggregates;	/* a legacy rate now and then does not mean that it cannot aggregate */
@@ -251,7 +252,7 @@ static void measure(uint64_t now, int busy_permille)
 	radio.now = !radio.now;
 	memset(radio.seen[radio.now], 0, sizeof(radio.seen[radio.now]));
 	for (unsigned i = 0; i < radio.measured_count; i++)
-		nl80211_get_stations(&radio.nl, radio.measured[i], on_station, NULL);
+		nl80211_get_stations(&radio.nl, radio.measured[i], on_station, &radio.measured[i]);
 	radio.sample.kbit = radio.kbit_of ? radio.kbit / radio.kbit_of : 0;
 	radio.counts_retries |= radio.retries;
 	radio.sample.failed_permille = radio.counts_retries && radio.frames >= FRAMES_MIN ?

@@ -44,8 +44,10 @@ static void on_station_known(void *data, const struct nl80211_station *seen)
 		return;
 	}
 	id = station_add(w, &addr, STATION_NL80211);
-	if (id == POLICY_NONE)
+	/* an access point that a client has left without a word keeps its entry for minutes */
+	if (id == POLICY_NONE || seen->associated_at < w->station[id].associated_at)
 		return;
+	w->station[id].associated_at = seen->associated_at;
 	w->station[id].expected_kbit = seen->expected_kbit;
 	station_seen(w, id, at->ifindex, at->neighbours);
 }

@@ -88,6 +88,7 @@ struct station {
 	uint8_t also_used, also_marked;	/* bit masks over also; marked: awaiting confirmation */
 	uint8_t mac[6];			/* for IP addresses: the neighbour's MAC, 0 if not known */
 	int ifindex;			/* nl80211: the station's interface */
+	uint64_t associated_at;		/* nl80211: with that interface, ns since boot */
 	bool neighbour;			/* nl80211: another node (mesh, ad-hoc, WDS), takes no turns */
 	uint32_t expected_kbit;		/* expected throughput, 0: unknown (nl80211.c) */
 	uint64_t bytes;			/* delivered so far, may restart at 0 (backend's read) */

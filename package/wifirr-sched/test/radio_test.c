@@ -58,6 +58,7 @@ static bool no_channel;			/* the second access point has not started yet */
 static bool links;			/* the second access point has links */
 static unsigned vlans;			/* of the first access point */
 static bool vlan;			/* its clients are in the first of these */
+static bool lingers;			/* the first access point still has an entry of a client that is at the second one now */
 static uint16_t weights[CLIENTS];	/* of the clients of each access point */
 static uint8_t weighed;			/* whose is to be set */
 static int weight_errno, list_errno;	/* refuse */
@@ -328,6 +329,11 @@ int nl80211_get_stations(struct nl80211 *n, int ifindex, void (*each)(void *data
 	lists++;
 	if (list_errno)
 		return refuse(n, list_errno);
+	if (lingers && ifindex == 1)
+		each(data, &(struct nl80211_station){
+			.mac = (uint8_t[]){ 2, 0, 0, 0, 2, 0 }, .authorized = true, .wmm = true, .aggregates = true,
+			.rx_bytes = 50000000, .tx_bytes = 50000000, .tx_packets = 1000000, .tx_retries = 900000,
+		});
 	for (uint8_t i = 0; i < clients && (vlan ? ifindex == VLAN : ifindex < VLAN); i++)
 		each(data, &(struct nl80211_station){
 			.mac = (uint8_t[]){ 2, 0, 0, 0, ifindex, i }, .authorized = true, .wmm = !without_wmm, .aggregates = true,
@@ -905,6 +911,13 @@ static void what_is_measured(void)
 	points = 2;
 	crowd(true, 25);
 	expect("clients that send, of an access point that came back", s->contenders, 2 * CLIENTS);
+	lingers = true;
+	run(5);
+	expect("clients that send, of which one is at another access point now", s->contenders, 2 * CLIENTS);
+	expect("lost frames, permille", s->failed_permille, 333);
+	crowd(false, 5);
+	expect("clients that send nothing", s->exchanging, 0);
+	lingers = false;
 	radio_stop(&w);
 }
 

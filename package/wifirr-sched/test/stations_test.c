@@ -42,6 +42,7 @@ static unsigned failures;
 
 /* The kernel. */
 static unsigned list[INTERFACES][4];	/* of each interface: what is known of clients 0..3 */
+static unsigned since[INTERFACES];	/* when each interface's clients have come to it */
 static unsigned mhz[INTERFACES];
 static int refusal[INTERFACES];		/* of its list */
 static bool surveying;
@@ -196,6 +197,7 @@ static int fake_stations(struct nl80211 *n, int ifindex, void (*each)(void *data
 		if (list[ifindex - 1][i] & HERE)
 			each(data, &(struct nl80211_station){
 				.mac = (uint8_t[]){ 2, 0, 0, 0, 0, i }, .authorized = list[ifindex - 1][i] & AUTHORIZED, .expected_kbit = 1000 * i,
+				.associated_at = since[ifindex - 1],
 			});
 	errno = refusal[ifindex - 1];
 	return errno ? -1 : 0;
@@ -260,6 +262,7 @@ static void start(const struct backend *backend)
 	policy_init(&w.policy, &w.config.policy);
 	memset(list, 0, sizeof(list));
 	memset(refusal, 0, sizeof(refusal));
+	memset(since, 0, sizeof(since));
 	list[HOME][0] = list[HOME][1] = list[GUEST][2] = list[MESH][3] = HERE | AUTHORIZED;
 	mhz[HOME] = mhz[GUEST] = mhz[MESH] = 2412;
 	w.ifindex = HOME + 1;
@@ -319,6 +322,23 @@ static void nobody_is_dropped_because_another_one_leaves(void)
 	expect("clients of which it lacks one now and then", known(), 15);
 	wifi_stations_resync(&w);
 	expect("clients without one that two lists lack", known(), 13);
+}
+
+/* The one that it has left keeps its entry for minutes. */
+static void a_client_moves_to_another_access_point(void)
+{
+	start(&airtime);
+	list[HOME][2] = HERE | AUTHORIZED;
+	since[HOME] = 1;
+	wifi_stations_resync(&w);
+	expect("where the guest is now", station(2)->ifindex, HOME + 1);
+	event(NL80211_CMD_DEL_STATION, GUEST + 1, 6, 2);
+	expect("clients when the entry's time is over", known(), 15);
+	since[GUEST] = 2;
+	wifi_stations_resync(&w);
+	expect("where it is when it has returned", station(2)->ifindex, GUEST + 1);
+	event(NL80211_CMD_DEL_STATION, GUEST + 1, 6, 2);
+	expect("clients when it has left", known(), 11);
 }
 
 static void a_list_that_fails_drops_nobody(void)
@@ -486,6 +506,7 @@ int main(void)
 	a_backend_serves_the_radio_or_the_device();
 	who_may_not_exchange_data_is_no_client();
 	nobody_is_dropped_because_another_one_leaves();
+	a_client_moves_to_another_access_point();
 	a_list_that_fails_drops_nobody();
 	events_are_few_lists();
 	nothing_is_asked_during_a_survey();
