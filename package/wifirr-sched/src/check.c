@@ -50,7 +50,7 @@ static void on_interface(void *data, const struct nl80211_interface *seen)
 	struct hostapd_own own;
 
 	(void)data;
-	if (seen->type == NL80211_IFTYPE_AP && seen->wiphy == check.interface.wiphy && (here || seen->links)) {
+	if (seen->type == NL80211_IFTYPE_AP && (here || seen->links)) {
 		hostapd_read_own(seen->name, &own);
 		check.hostapd_weighs |= own.sets_weights;
 		if (seen->links || own.without_wmm)
@@ -238,7 +238,7 @@ int check_device(const char *device)
 	if (!nl80211_is_access_point(&check.interface))
 		return only_htb(device, "not an access point");
 	if (nl80211_open(&check.set) < 0 || nl80211_get_wiphy(&check.nl, check.interface.wiphy, &check.wiphy) < 0 ||
-	    nl80211_get_interfaces(&check.nl, on_interface, NULL) < 0) {
+	    nl80211_get_interfaces(&check.nl, check.interface.wiphy, on_interface, NULL) < 0) {
 		print(STDERR_FILENO, "wifirrd: check %s: %s\n", device, check.nl.error);
 		return EXIT_USAGE;
 	}

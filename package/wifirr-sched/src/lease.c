@@ -44,7 +44,6 @@ static void read_lease(int fd, char text[LEASE_SIZE])
 
 struct weights {
 	struct nl80211 *nl, dump;
-	uint32_t wiphy;
 	unsigned active, waiting, count;
 	bool found;
 	int served[NL80211_SERVED_MAX], ifindex, result;
@@ -67,8 +66,7 @@ static void note_interface(void *data, const struct nl80211_interface *seen)
 {
 	struct weights *g = data;
 
-	if (seen->wiphy == g->wiphy && (nl80211_serves_stations(seen) || nl80211_has_neighbours(seen)) &&
-	    g->count < NL80211_SERVED_MAX)
+	if ((nl80211_serves_stations(seen) || nl80211_has_neighbours(seen)) && g->count < NL80211_SERVED_MAX)
 		g->served[g->count++] = seen->ifindex;
 }
 
@@ -77,8 +75,8 @@ static int restore_weights(struct nl80211 *nl, uint32_t wiphy, unsigned active, 
 {
 	static struct weights g;
 
-	g = (struct weights){ .nl = nl, .wiphy = wiphy, .active = active, .waiting = waiting };
-	if (nl80211_open(&g.dump) < 0 || nl80211_get_interfaces(nl, note_interface, &g) < 0)
+	g = (struct weights){ .nl = nl, .active = active, .waiting = waiting };
+	if (nl80211_open(&g.dump) < 0 || nl80211_get_interfaces(nl, wiphy, note_interface, &g) < 0)
 		g.result = -1;
 	for (unsigned i = 0, tries = 0; i < g.count; i++) {
 		g.ifindex = g.served[i];

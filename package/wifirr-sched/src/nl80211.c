@@ -345,12 +345,14 @@ static int on_each_interface(const struct nlmsghdr *nlh, void *data)
 	return MNL_CB_OK;
 }
 
-int nl80211_get_interfaces(struct nl80211 *n, void (*each)(void *data, const struct nl80211_interface *interface), void *data)
+int nl80211_get_interfaces(struct nl80211 *n, uint32_t wiphy,
+			   void (*each)(void *data, const struct nl80211_interface *interface), void *data)
 {
 	char buf[NL80211_REQUEST_SIZE] NL80211_ALIGNED;
 	struct nlmsghdr *nlh = nl80211_request(n, buf, NL80211_CMD_GET_INTERFACE, NLM_F_DUMP);
 	struct interface_dump dump = { .each = each, .data = data };
 
+	mnl_attr_put_u32(nlh, NL80211_ATTR_WIPHY, wiphy);
 	return nl80211_talk(n, nlh, on_each_interface, &dump);
 }
 

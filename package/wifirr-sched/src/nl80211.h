@@ -61,14 +61,13 @@ struct nl80211_wiphy {
 #define NL80211_RTS_OFF UINT32_MAX
 
 /*
- * Both are interfaces of one radio: of one wiphy, on one channel. Some wiphys
+ * Two interfaces of one wiphy are of one radio: on one channel. Some wiphys
  * have several radios (MT7996), each with a channel of its own. Of an interface
  * with links, nobody knows which of them its stations use.
  */
 static inline bool nl80211_share_radio(const struct nl80211_interface *a, const struct nl80211_interface *b)
 {
-	return a->ifindex == b->ifindex || (a->wiphy == b->wiphy && !a->links && !b->links &&
-					    (a->mhz == b->mhz || !a->mhz || !b->mhz));
+	return a->ifindex == b->ifindex || (!a->links && !b->links && (a->mhz == b->mhz || !a->mhz || !b->mhz));
 }
 
 /* All return 0, or -1 with errno and n->error set. */
@@ -88,8 +87,12 @@ bool nl80211_parse_message(const struct nlmsghdr *nlh, const struct nlattr **tb,
 void nl80211_parse_nested(const struct nlattr *attr, const struct nlattr **tb, uint16_t max);
 
 int nl80211_get_interface(struct nl80211 *n, int ifindex, struct nl80211_interface *interface);
-/* All interfaces of all radios. */
-int nl80211_get_interfaces(struct nl80211 *n, void (*each)(void *data, const struct nl80211_interface *interface), void *data);
+/*
+ * All interfaces of a wiphy. (Of a list of all wiphys' in several parts, older kernels leave out some.) If one vanishes
+ * between two parts, another one is left out.
+ */
+int nl80211_get_interfaces(struct nl80211 *n, uint32_t wiphy,
+			   void (*each)(void *data, const struct nl80211_interface *interface), void *data);
 /* How an access point contends for the air with best-effort frames. */
 struct nl80211_queue {
 	uint16_t cwmin, cwmax;	/* slots */

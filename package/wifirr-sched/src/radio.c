@@ -53,7 +53,7 @@ static struct {
 	struct nl80211 nl;
 	struct nl80211_interface self;	/* the device */
 	char path[LEASE_PATH];
-	struct interface interface[LEASE_DEVICES_MAX];
+	struct interface interface[LEASE_DEVICES_MAX + 1];	/* ends with an index of 0 */
 	unsigned interfaces;
 	unsigned measured_count;
 	bool more_radios;		/* the wiphy has others */
@@ -150,19 +150,24 @@ static void release(unsigned what)
 
 /* What is measured */
 
+static bool listed(const struct interface *list, int ifindex)
+{
+	while (list->ifindex && list->ifindex != ifindex)
+		list++;
+	return list->ifindex;
+}
+
 /* before: the last list, if larger windows may be in use. */
 static void on_interface(void *before, const struct nl80211_interface *seen)
 {
-	struct interface *i = &radio.interface[radio.interfaces], *old = before;
+	struct interface *i = &radio.interface[radio.interfaces];
 	bool here = nl80211_share_radio(seen, &radio.self);
 
-	if (seen->links && seen->type == NL80211_IFTYPE_AP && seen->wiphy == radio.self.wiphy)
+	if (seen->links && seen->type == NL80211_IFTYPE_AP)
 		snprintf(radio.links, sizeof(radio.links), "%s", seen->name);
 	if (!here) {
-		radio.more_radios |= seen->wiphy == radio.self.wiphy;
-		while (old->ifindex && old->ifindex != seen->ifindex)
-			old++;
-		if (!old->ifindex)
+		radio.more_radios = true;
+		if (!listed(before, seen->ifindex))
 			return;
 	}
 	if (here && nl80211_serves_stations(seen) && radio.measured_count < NL80211_SERVED_MAX)
@@ -179,20 +184,27 @@ static void on_interface(void *before, const struct nl80211_interface *seen)
 static void find_interfaces(void)
 {
 	unsigned count = radio.interfaces, measured = radio.measured_count;
-	struct interface before[LEASE_DEVICES_MAX + 1] = { 0 };
-	struct nl80211_interface self;
+	struct interface before[LEASE_DEVICES_MAX + 1], *old;
+	struct nl80211_interface seen;
 
-	if (radio.announced || radio.owing)
-		memcpy(before, radio.interface, count * sizeof(*before));
-	if (nl80211_get_interface(&radio.nl, radio.self.ifindex, &self) == 0)
-		radio.self = self;	/* channels change */
+	memcpy(before, radio.interface, sizeof(before));
+	old = radio.announced || radio.owing ? before : &before[LEASE_DEVICES_MAX];
+	if (nl80211_get_interface(&radio.nl, radio.self.ifindex, &seen) == 0)
+		radio.self = seen;	/* channels change */
+	memset(radio.interface, 0, sizeof(radio.interface));
 	radio.interfaces = radio.measured_count = 0;
 	radio.more_radios = false;
 	radio.links[0] = '\0';
-	if (nl80211_get_interfaces(&radio.nl, on_interface, before) < 0 && radio.interfaces < count) {
+	if (nl80211_get_interfaces(&radio.nl, radio.self.wiphy, on_interface, old) < 0) {
+		memcpy(radio.interface, before, sizeof(before));
 		radio.interfaces = count;
 		radio.measured_count = measured;
+		return;
 	}
+	/* the list may lack one */
+	for (; old->ifindex; old++)
+		if (!listed(radio.interface, old->ifindex) && nl80211_get_interface(&radio.nl, old->ifindex, &seen) == 0)
+			on_interface(before, &seen);
 }
 
 static struct seen *place_of(struct seen *table, int ifindex, const uint8_t mac[6])

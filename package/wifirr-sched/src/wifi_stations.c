@@ -90,7 +90,7 @@ void wifi_stations_resync(struct wifirr *w)
 	interface_count = 0;
 	if (nl80211_get_interface(&request, w->ifindex, &now) == 0)
 		own = now;	/* channels change */
-	rc = nl80211_get_interfaces(&request, on_interface, w);
+	rc = nl80211_get_interfaces(&request, own.wiphy, on_interface, w);
 	station_mark(w, STATION_NL80211);
 	for (unsigned i = 0; rc == 0 && i < interface_count; i++) {
 		at = &interfaces[i];

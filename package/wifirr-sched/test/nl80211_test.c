@@ -23,7 +23,8 @@ static struct datagram {
 } queue[DATAGRAMS];
 static unsigned first, count;
 
-static uint32_t asked;		/* sequence number of the last request */
+static char request[NL80211_REQUEST_SIZE] NL80211_ALIGNED;	/* the last one */
+static uint32_t asked;		/* its sequence number */
 static unsigned requests;
 static void (*answer)(void);	/* makes the answer to a request */
 
@@ -39,6 +40,7 @@ ssize_t mnl_socket_sendto(const struct mnl_socket *socket, const void *data, siz
 {
 	(void)socket;
 	asked = ((const struct nlmsghdr *)data)->nlmsg_seq;
+	memcpy(request, data, size);
 	if (answer)
 		answer();
 	requests++;
@@ -383,9 +385,40 @@ static void interfaces_are_known_by_their_type(void)
 	b.mhz = 5180;
 	b.links = true;
 	expect("beside links", nl80211_share_radio(&a, &b), false);
-	b.links = false;
-	b.wiphy = 0;
-	expect("another wiphy", nl80211_share_radio(&a, &b), false);
+}
+
+/* As kernels before 6.8: in a list of all wiphys' in several parts, places in one wiphy are counted in the next one, too. */
+static void interfaces_of_two_wiphys(void)
+{
+	const struct nlattr *tb[NL80211_ATTR_WIPHY + 1];
+	bool all, parsed = nl80211_parse_message((const struct nlmsghdr *)request, tb, NL80211_ATTR_WIPHY);
+
+	all = !parsed || !tb[NL80211_ATTR_WIPHY];
+	for (unsigned wiphy = 0; wiphy < 2; wiphy++)
+		for (unsigned i = all && wiphy ? 2 : 0; i < 3 && (all || wiphy == nl80211_u32(tb[NL80211_ATTR_WIPHY])); i++) {
+			struct nlmsghdr *nlh = message(FAMILY, NLM_F_MULTI, asked);
+
+			mnl_attr_put_u32(nlh, NL80211_ATTR_IFINDEX, 10 * wiphy + i);
+			mnl_attr_put_u32(nlh, NL80211_ATTR_WIPHY, wiphy);
+			sent(nlh);
+		}
+	done(0);
+}
+
+static void each_interface(void *data, const struct nl80211_interface *interface)
+{
+	unsigned *sum = data;
+
+	*sum += interface->ifindex;
+}
+
+static void all_interfaces_of_a_wiphy_are_listed(void)
+{
+	unsigned sum = 0;
+
+	start(interfaces_of_two_wiphys);
+	expect("a list", nl80211_get_interfaces(&n, 1, each_interface, &sum), 0);
+	expect("its interfaces", sum, 10 + 11 + 12);
 }
 
 int main(void)
@@ -395,6 +428,7 @@ int main(void)
 	failures_are_told();
 	a_wiphy_comes_in_parts();
 	interfaces_are_known_by_their_type();
+	all_interfaces_of_a_wiphy_are_listed();
 	printf("nl80211: %s\n", failures ? "FAILED" : "ok");
 	return failures ? 1 : 0;
 }

@@ -20,7 +20,8 @@
 static int fake_open(struct nl80211 *n);
 static void fake_close(struct nl80211 *n);
 static int fake_interface(struct nl80211 *n, int ifindex, struct nl80211_interface *interface);
-static int fake_interfaces(struct nl80211 *n, void (*each)(void *data, const struct nl80211_interface *interface), void *data);
+static int fake_interfaces(struct nl80211 *n, uint32_t wiphy,
+			   void (*each)(void *data, const struct nl80211_interface *interface), void *data);
 static int fake_stations(struct nl80211 *n, int ifindex, void (*each)(void *data, const struct nl80211_station *station), void *data);
 #define nl80211_open fake_open
 #define nl80211_close fake_close
@@ -178,9 +179,12 @@ static int fake_interface(struct nl80211 *n, int ifindex, struct nl80211_interfa
 	return 0;
 }
 
-static int fake_interfaces(struct nl80211 *n, void (*each)(void *data, const struct nl80211_interface *interface), void *data)
+static int fake_interfaces(struct nl80211 *n, uint32_t wiphy,
+			   void (*each)(void *data, const struct nl80211_interface *interface), void *data)
 {
 	struct nl80211_interface interface;
+
+	expect("the wiphy whose interfaces are listed", wiphy, 0);
 
 	for (unsigned i = 0; i < INTERFACES; i++) {
 		fake_interface(n, i + 1, &interface);
