@@ -246,16 +246,11 @@ static void nft_remove(void)
 		logmsg(LOG_WARNING, "the nft table %s is not removed: %s", cl.table, why);
 }
 
-void classify_remains(const struct wifirr *w)
-{
-	name_table(w->config.device);
-	nft_remove();
-}
-
 /* Calls cb for each object of that kind. table: only those in it; NULL: all. */
 static int nft_ask(uint16_t what, uint8_t family, const char *table, mnl_cb_t cb, void *data)
 {
-	char buf[128] __attribute__((aligned(NLMSG_ALIGNTO)));
+	/* libmnl before 1.0.5 does not clear the padding of attributes */
+	char buf[128] __attribute__((aligned(NLMSG_ALIGNTO))) = { 0 };
 	struct mnl_socket *nl = rtnl_open(NETLINK_NETFILTER, 0);
 	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
 	struct nfgenmsg *nf;
@@ -273,23 +268,27 @@ static int nft_ask(uint16_t what, uint8_t family, const char *table, mnl_cb_t cb
 	return rc;
 }
 
-static int rule(const struct nlmsghdr *nlh, void *there)
+static int object(const struct nlmsghdr *nlh, void *there)
 {
 	(void)nlh;
 	*(bool *)there = true;
 	return MNL_CB_OK;
 }
 
-/*
- * Another program has deleted our table, chain or rules: "flush ruleset" and the like. It has to be asked for: for
- * a program that listens to nf_tables' events, the kernel keeps a page for each element that any program loads into
- * a set, until all are loaded.
- */
-static bool nft_gone(void)
+/* Whether our table has objects of that kind; -1: the kernel does not say. */
+static int nft_has(uint16_t what)
 {
 	bool there = false;
 
-	return nft_ask(NFT_MSG_GETRULE, NFPROTO_NETDEV, cl.table, rule, &there) == 0 && !there;
+	return nft_ask(what, NFPROTO_NETDEV, cl.table, object, &there) < 0 ? -1 : there;
+}
+
+void classify_remains(const struct wifirr *w)
+{
+	name_table(w->config.device);
+	/* whose rules may be gone with the device */
+	if (nft_has(NFT_MSG_GETSET) > 0)
+		nft_remove();
 }
 
 /* A message for a filter of our qdisc; protocol in host order. */
@@ -566,9 +565,14 @@ int classify_flush(void)
 	uint64_t now = now_ms();
 	int rc;
 
+	/*
+	 * Another program has deleted our table, chain or rules: "flush ruleset" and the like. It has to be asked for:
+	 * for a program that listens to nf_tables' events, the kernel keeps a page for each element that any program
+	 * loads into a set, until all are loaded.
+	 */
 	if (cl.by == NFT && now - cl.looked_at >= LOOK_MS) {
 		cl.looked_at = now;
-		if (nft_gone())
+		if (nft_has(NFT_MSG_GETRULE) == 0)
 			return -1;
 	}
 	/* a killed nft closes its output, which calls nft_finished() */

@@ -412,9 +412,9 @@ int htb_remains(struct wifirr *w)
 	if (!htb.nl)
 		return -1;
 	rc = find_root(w, &root);
+	classify_remains(w);	/* first: while the qdisc is there, it tells of the table */
 	if (rc == 0 && root.ours) {
 		logmsg(LOG_NOTICE, "%s: removing queues that are left", w->config.device);
-		classify_remains(w);	/* first: while the qdisc is there, it tells of the table */
 		rc = delete_root(w);
 	}
 	mnl_socket_close(htb.nl);
@@ -455,7 +455,8 @@ int htb_restore(struct wifirr *w)
 	mnl_socket_close(nl);
 	for (unsigned i = 0; i < remains.count; i++) {
 		w->ifindex = remains.ifindex[i];
-		if (!if_indextoname(w->ifindex, w->config.device))
+		/* the guard's device may be gone, and its table still there */
+		if (i ? !if_indextoname(w->ifindex, w->config.device) : !*w->config.device)
 			continue;
 		lock = claim_device(w->config.device, KILLED_WAIT_MS);
 		if (lock < 0)

@@ -331,7 +331,10 @@ int rtnl_ask(struct mnl_socket *nl, struct nlmsghdr *nlh, uint16_t flags, int (*
 /* Waits for the answer to the request with this sequence number. Returns the first error up to and including that answer. */
 int rtnl_ack(struct mnl_socket *nl, uint32_t last, char *why, size_t size);
 
-/* htb.c: remove the queues that killed daemons left, on w->ifindex or on all devices. -1: not all could be removed. */
+/*
+ * htb.c: remove the queues that killed daemons left, on w->ifindex or on all devices, and the tables of these and of
+ * w->config.device. -1: not all could be removed.
+ */
 int htb_remains(struct wifirr *w);
 int htb_restore(struct wifirr *w);
 
@@ -352,7 +355,7 @@ void classify_also(struct wifirr *w, uint16_t id, unsigned at, bool there);
 /* Applies the changes that these two have collected. -1: it cannot, or another program has removed the rules. */
 int classify_flush(void);
 void classify_stop(void);
-/* Removes the table that a killed daemon left. */
+/* Removes the table that a killed daemon left, if there is one. */
 void classify_remains(const struct wifirr *w);
 const char *classify_name(void);
 /* Sets w->warning, or clears it: whether flow offload bypasses the device's qdisc now. */

@@ -152,7 +152,7 @@ def test_killed_after_another_program_has_removed_its_queues(bed):
     daemon.process.send_signal(signal.SIGSTOP)  # or it sets them up again
     bed.box("tc", "qdisc", "del", "dev", "dl0", "root")
     daemon.stop(signal.SIGKILL)
-    wait_for(lambda: device(bed)[:3] == before[:3], "the device as before")
+    wait_for(lambda: device(bed) == before, "the device as before")
 
 
 def test_the_guard_says_once_what_it_cannot_restore(bed):
@@ -305,6 +305,17 @@ def test_nft_table_deleted_under_it(bed, tmp_path):
     assert daemon.status()["counters"]["restarts"] == 3
     assert daemon.stop() == 0
     assert "wifirr" not in bed.box("nft", "list", "tables").stdout
+
+
+@pytest.mark.parametrize("command", ["tc qdisc del dev dl0 root", "ip link del dl0"])
+def test_a_killed_daemon_leaves_no_table(bed, tmp_path, command):
+    """Nor does it if its queues are already gone."""
+    daemon = by_nft(bed, tmp_path)
+    assert "wifirr" in bed.box("nft", "list", "tables").stdout
+    daemon.process.send_signal(signal.SIGSTOP)  # or it sets them up again
+    bed.box(*command.split())
+    daemon.stop(signal.SIGKILL)
+    wait_for(lambda: "wifirr" not in bed.box("nft", "list", "tables").stdout, "no table")
 
 
 NFT_THAT_CANNOT_START = NO_FW + """
