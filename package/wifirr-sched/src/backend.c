@@ -10,17 +10,13 @@ void backend_add(struct wifirr *w, uint16_t id)
 		return;
 	w->station[id].backed = true;
 	w->station[id].bytes = w->station[id].bytes_before = 0;
-	/* at worst the client stays unscheduled; if the settings are gone, read() reports it */
-	if (w->backend->add)
-		w->backend->add(w, id);
 }
 
 void backend_del(struct wifirr *w, uint16_t id)
 {
 	if (!w->backend || !w->station[id].backed)
 		return;
-	if (w->backend->del)
-		w->backend->del(w, id);
+	w->backend->del(w, id);
 	w->station[id].backed = false;
 }
 

@@ -187,8 +187,8 @@ static int nft(const char *script, size_t len, bool removes, char *why, size_t s
 	return rc;
 }
 
-static void script_add(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static void script_add(const char *fmt, ...)
+static int script_add(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static int script_add(const char *fmt, ...)
 {
 	va_list args;
 
@@ -196,13 +196,14 @@ static void script_add(const char *fmt, ...)
 		char *bigger = realloc(cl.script, cl.script_size + 4096);
 
 		if (!bigger)
-			return;		/* the client stays in the default class */
+			return -1;
 		cl.script = bigger;
 		cl.script_size += 4096;
 	}
 	va_start(args, fmt);
 	cl.script_len += vsnprintf(cl.script + cl.script_len, cl.script_size - cl.script_len, fmt, args);
 	va_end(args);
+	return 0;
 }
 
 static void script_free(void)
@@ -518,34 +519,35 @@ const char *classify_name(void)
 	return cl.by == NFT ? "nft" : cl.by == U32 ? "u32" : "none";
 }
 
-static void classify(struct wifirr *w, uint16_t id, const struct addr *a, unsigned at, bool there)
+static int classify(struct wifirr *w, uint16_t id, const struct addr *a, unsigned at, bool there, char *why, size_t size)
 {
 	static const char *const map[] = { [ADDR_MAC] = "mac", [ADDR_IPV4] = "ipv4", [ADDR_IPV6] = "ipv6" };
 	char buf[512] __attribute__((aligned(NLMSG_ALIGNTO)));
-	char text[ADDR_TEXT], why[128];
+	char text[ADDR_TEXT];
+	int rc;
 
 	if (cl.by == NFT)
-		script_add("%s element netdev %s %s { %s : 0x%08x }\n", there ? "add" : "delete", cl.table, map[a->type],
-			   addr_text(a, text), HTB_CLASS_CLIENT(id));
-	else if (cl.by == U32 &&
-		 rtnl_request(cl.nl, u32_client(buf, w, id, a, at, there ? RTM_NEWTFILTER : RTM_DELTFILTER,
-						there ? NLM_F_CREATE | NLM_F_EXCL : 0), why, sizeof(why)) < 0 && there)
-		logmsg(LOG_WARNING, "filter u32: %s", why);
+		return script_add("%s element netdev %s %s { %s : 0x%08x }\n", there ? "add" : "delete", cl.table, map[a->type],
+				  addr_text(a, text), HTB_CLASS_CLIENT(id));
+	rc = rtnl_request(cl.nl, u32_client(buf, w, id, a, at, there ? RTM_NEWTFILTER : RTM_DELTFILTER,
+					    there ? NLM_F_CREATE | NLM_F_EXCL : 0), why, size);
+	return there ? rc : 0;
 }
 
-void classify_also(struct wifirr *w, uint16_t id, unsigned at, bool there)
+int classify_also(struct wifirr *w, uint16_t id, unsigned at, bool there, char *why, size_t size)
 {
-	classify(w, id, &w->station[id].also[at], at + 1, there);
+	return classify(w, id, &w->station[id].also[at], at + 1, there, why, size);
 }
 
-void classify_client(struct wifirr *w, uint16_t id, bool there)
+int classify_client(struct wifirr *w, uint16_t id, bool there, char *why, size_t size)
 {
 	const struct station *s = &w->station[id];
+	int rc = classify(w, id, &s->addr, 0, there, why, size);
 
-	for (unsigned at = 0; at < ALSO_MAX; at++)
+	for (unsigned at = 0; at < ALSO_MAX && rc >= 0; at++)
 		if (s->also_used & 1 << at)
-			classify_also(w, id, at, there);
-	classify(w, id, &s->addr, 0, there);
+			rc = classify_also(w, id, at, there, why, size);
+	return rc;
 }
 
 static void nft_finished(struct wifirr *w)

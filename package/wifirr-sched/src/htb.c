@@ -62,6 +62,7 @@ static struct {
 	unsigned slot_ms;		/* what the leaf qdiscs are configured for */
 	uint32_t mtu;			/* likewise */
 	bool tbf, fq_codel;
+	bool failed;			/* a client's class could not be made, and that has been logged */
 	bool created[POLICY_CLIENTS_MAX];
 } htb;
 
@@ -188,7 +189,7 @@ static struct nlmsghdr *fixed_class(void *buf, const struct wifirr *w, unsigned 
 static struct nlmsghdr *client_class(void *buf, const struct wifirr *w, unsigned flags, uint16_t id)
 {
 	struct nlmsghdr *nlh = tc_put(buf, w, RTM_NEWTCLASS, flags, HTB_CLASS_LINK, HTB_CLASS_CLIENT(id), "htb");
-	enum policy_level level = w->policy.client[id].level;
+	enum policy_level level = htb.scheduling ? w->policy.client[id].level : POLICY_OPEN;
 	uint32_t link = htb.scheduling ? link_rate() : bytes_per_s(OPEN_KBIT);
 	uint32_t rate = htb.trickle_bps, ceil = htb.trickle_bps;
 
@@ -553,41 +554,47 @@ static void delete_class(struct wifirr *w, uint16_t id)
 	htb.created[id] = false;
 }
 
-static void add(struct wifirr *w, uint16_t id)
-{
-	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
-	char why[128];
-	int rc;
-
-	rc = rtnl_request(htb.nl, client_class(buf, w, NLM_F_CREATE | NLM_F_EXCL, id), why, sizeof(why));
-	if (rc >= 0)
-		rc = put_leaf(w, id, why, sizeof(why));
-	if (rc < 0) {
-		logmsg(LOG_WARNING, "class for a client: %s", why);
-		delete_class(w, id);	/* or the next client with this id could not have one */
-		return;
-	}
-	htb.created[id] = true;
-	classify_client(w, id, true);
-}
-
 static void del(struct wifirr *w, uint16_t id)
 {
 	if (!htb.created[id])
 		return;
-	classify_client(w, id, false);	/* until the flush, packets for the deleted class go to the default class */
+	classify_client(w, id, false, NULL, 0);	/* until the flush, packets for the deleted class go to the default class */
 	delete_class(w, id);
+}
+
+static bool create(struct wifirr *w, uint16_t id, char *why, size_t size)
+{
+	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
+
+	if (rtnl_request(htb.nl, client_class(buf, w, NLM_F_CREATE | NLM_F_EXCL, id), why, size) < 0 ||
+	    put_leaf(w, id, why, size) < 0) {
+		delete_class(w, id);	/* or there could not be one the next time */
+		return false;
+	}
+	htb.created[id] = true;
+	if (classify_client(w, id, true, why, size) < 0)
+		del(w, id);
+	return htb.created[id];
 }
 
 static void also(struct wifirr *w, uint16_t id, unsigned at, bool there)
 {
-	if (htb.created[id])
-		classify_also(w, id, at, there);
+	if (htb.created[id] && classify_also(w, id, at, there, NULL, 0) < 0)
+		del(w, id);	/* the next flush makes it again */
 }
 
+/* Makes classes for clients that have come, and for those that could not have one before. */
 static int flush(struct wifirr *w)
 {
-	(void)w;
+	char why[128] = "no memory";
+	bool failed = false;
+
+	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++)
+		if (w->station[id].backed && !htb.created[id] && !create(w, id, why, sizeof(why)))
+			failed = true;
+	if (failed && !htb.failed)
+		logmsg(LOG_WARNING, "class for a client: %s (trying again)", why);
+	htb.failed = failed;
 	return classify_flush();
 }
 
@@ -699,7 +706,6 @@ const struct backend htb_backend = {
 	.start = start,
 	.apply = apply,
 	.read = read_counters,
-	.add = add,
 	.del = del,
 	.also = also,
 	.flush = flush,

@@ -122,12 +122,11 @@ struct backend {
 	int (*apply)(struct wifirr *w, const uint16_t *ids, size_t n);
 	/* Updates bytes, waiting and received of all stations. */
 	int (*read)(struct wifirr *w);
-	/* A station was added (level POLICY_OPEN) or is about to be removed. May be NULL. */
-	void (*add)(struct wifirr *w, uint16_t id);
+	/* A client is about to be removed. */
 	void (*del)(struct wifirr *w, uint16_t id);
 	/* A known client gained (there) or lost the address station.also[at]. May be NULL. */
 	void (*also)(struct wifirr *w, uint16_t id, unsigned at, bool there);
-	/* Called after a burst of the three above. May be NULL. */
+	/* Called at each tick, after clients have come (backed, level POLICY_OPEN) and the two above. May be NULL. */
 	int (*flush)(struct wifirr *w);
 	/* Restores the device. Also called after the device vanished. True: something that the guard restores is left. */
 	bool (*stop)(struct wifirr *w);
@@ -195,7 +194,7 @@ void device_stop(struct wifirr *w);
 /* backend.c: which stations the backend knows, and the loss of its settings */
 
 bool backend_stop(struct wifirr *w);
-/* Call the backend's add, del and also for one station. */
+/* A station has come, is about to be removed, or has gained or lost an address. */
 void backend_add(struct wifirr *w, uint16_t id);
 void backend_del(struct wifirr *w, uint16_t id);
 void backend_also(struct wifirr *w, uint16_t id, unsigned at, bool there);
@@ -349,9 +348,9 @@ int htb_restore(struct wifirr *w);
 #define HTB_CLASS_CLIENT(id) (HTB_HANDLE | (0xa000U + (id)))
 
 int classify_start(struct wifirr *w, struct mnl_socket *nl, char *reason, size_t size);
-/* The client, with all its addresses, or its address station.also[at] is there now, or not any more. */
-void classify_client(struct wifirr *w, uint16_t id, bool there);
-void classify_also(struct wifirr *w, uint16_t id, unsigned at, bool there);
+/* The client, with all its addresses, or its address station.also[at] is there now, or not any more. -1: it cannot. */
+int classify_client(struct wifirr *w, uint16_t id, bool there, char *why, size_t size);
+int classify_also(struct wifirr *w, uint16_t id, unsigned at, bool there, char *why, size_t size);
 /* Applies the changes that these two have collected. -1: it cannot, or another program has removed the rules. */
 int classify_flush(void);
 void classify_stop(void);

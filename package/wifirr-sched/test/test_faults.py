@@ -399,17 +399,21 @@ ssize_t sendto(int fd, const void *data, size_t size, int flags, const struct so
 
 
 @pytest.mark.skipif(SANITIZED, reason="AddressSanitizer has to come first")
-def test_a_client_without_memory_for_its_queue_leaves_no_class(bed, tmp_path):
-    """The next client could not have one of that name."""
-    daemon = bed.daemon(*PAPER, wrapper=preloaded(tmp_path, NO_MEMORY)).ready()
+@pytest.mark.parametrize("message", ["RTM_NEWQDISC", "RTM_NEWTFILTER"])
+def test_a_client_without_memory_for_its_queue_has_it_later(bed, tmp_path, message):
+    daemon = bed.daemon(*PAPER, wrapper=preloaded(tmp_path, NO_MEMORY.replace("RTM_NEWQDISC", message))).ready()
+    if message == "RTM_NEWTFILTER" and daemon.status()["classifier"] == "nft":
+        pytest.skip("nft has no filter for each client")
     (tmp_path / "now").touch()
     fdb(bed, "add", [mac(1)])
     wait_for(lambda: "class for a client: " in daemon.text(), "the refusal")
+    time.sleep(2)  # for some more of them
     (tmp_path / "now").unlink()
-    fdb(bed, "del", [mac(1)])
-    wait_for(lambda: not daemon.clients(), "the client gone")
+    wait_for(lambda: len(classes(bed)) == 1, "its class")
+    assert daemon.status()["classifier"] == "nft" or "flowid 5746:a000" in bed.box("tc", "filter", "show", "dev", "dl0").stdout
     fdb(bed, "add", [mac(i) for i in range(2, 9)])
-    consistent(bed, daemon, 7)
+    consistent(bed, daemon, 8)
+    assert daemon.text().count("class for a client: ") == 1
     assert daemon.stop() == 0
 
 
