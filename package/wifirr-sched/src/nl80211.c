@@ -11,8 +11,6 @@
 
 #include "nl80211.h"
 
-#define DUMP_ATTEMPTS 3
-
 /* An answer that has not arrived by then was lost. Drivers may take 3 s (ath10k). */
 #define ANSWER_TIMEOUT_S 5
 
@@ -163,22 +161,6 @@ static int on_done(const struct nlmsghdr *nlh, void *data)
 	return MNL_CB_ERROR;
 }
 
-/*
- * A dump that was interrupted by a change must still be read to its end, or the
- * socket stays busy with it. libmnl would stop at the flag, so this clears it.
- */
-static bool clear_interrupted(char *buf, int len)
-{
-	struct nlmsghdr *nlh;
-	bool found = false;
-
-	for (nlh = (void *)buf; mnl_nlmsg_ok(nlh, len); nlh = mnl_nlmsg_next(nlh, &len)) {
-		found |= nlh->nlmsg_flags & NLM_F_DUMP_INTR;
-		nlh->nlmsg_flags &= ~NLM_F_DUMP_INTR;
-	}
-	return found;
-}
-
 int nl80211_talk(struct nl80211 *n, const struct nlmsghdr *nlh, mnl_cb_t cb, void *data)
 {
 	static mnl_cb_t control[NLMSG_MIN_TYPE] = {
@@ -187,7 +169,6 @@ int nl80211_talk(struct nl80211 *n, const struct nlmsghdr *nlh, mnl_cb_t cb, voi
 	};
 	struct conversation conversation = { .n = n, .cb = cb, .data = data };
 	uint32_t seq = nlh->nlmsg_seq;
-	bool interrupted = false;
 	int ret = MNL_CB_OK;
 	ssize_t len;
 
@@ -200,7 +181,6 @@ int nl80211_talk(struct nl80211 *n, const struct nlmsghdr *nlh, mnl_cb_t cb, voi
 			continue;
 		if (len < 0)
 			return fail(n, errno, "receive");
-		interrupted |= clear_interrupted(n->buffer, len);
 		ret = mnl_cb_run2(n->buffer, len, seq, mnl_socket_get_portid(n->socket), on_data,
 				  &conversation, control, NLMSG_MIN_TYPE);
 		/* The rest of an earlier conversation that was given up. */
@@ -209,7 +189,7 @@ int nl80211_talk(struct nl80211 *n, const struct nlmsghdr *nlh, mnl_cb_t cb, voi
 	}
 	if (ret == MNL_CB_ERROR)
 		return n->error[0] ? -1 : fail(n, errno, "answer");
-	return interrupted ? fail(n, EINTR, "dump") : 0;
+	return 0;
 }
 
 static void find_group(struct nl80211 *n, const struct nlattr *groups)
@@ -545,17 +525,10 @@ static int on_station(const struct nlmsghdr *nlh, void *data)
 int nl80211_get_stations(struct nl80211 *n, int ifindex,
 			 void (*each)(void *data, const struct nl80211_station *station), void *data)
 {
-	struct station_dump dump = { .each = each, .data = data };
-	struct nlmsghdr *nlh;
 	char buf[NL80211_REQUEST_SIZE] NL80211_ALIGNED;
-	int i, ret = -1;
+	struct nlmsghdr *nlh = nl80211_request(n, buf, NL80211_CMD_GET_STATION, NLM_F_DUMP);
+	struct station_dump dump = { .each = each, .data = data };
 
-	for (i = 0; i < DUMP_ATTEMPTS && ret < 0; i++) {
-		nlh = nl80211_request(n, buf, NL80211_CMD_GET_STATION, NLM_F_DUMP);
-		mnl_attr_put_u32(nlh, NL80211_ATTR_IFINDEX, ifindex);
-		ret = nl80211_talk(n, nlh, on_station, &dump);
-		if (ret < 0 && errno != EINTR)
-			return -1;
-	}
-	return ret;
+	mnl_attr_put_u32(nlh, NL80211_ATTR_IFINDEX, ifindex);
+	return nl80211_talk(n, nlh, on_station, &dump);
 }

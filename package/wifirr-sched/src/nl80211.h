@@ -106,7 +106,7 @@ int nl80211_set_rts(struct nl80211 *n, uint32_t wiphy, uint32_t rts);
 struct nlmsghdr *nl80211_weight(struct nl80211 *n, char *buf, int ifindex, const uint8_t mac[6], uint16_t weight);
 #define NL80211_WEIGHT_DEFAULT 256	/* mac80211: IEEE80211_DEFAULT_AIRTIME_WEIGHT */
 int nl80211_get_wiphy(struct nl80211 *n, uint32_t wiphy, struct nl80211_wiphy *info);
-/* Repeats a dump that was interrupted by a change. -1 with errno EINTR: stations may be missing. */
+/* If a station leaves meanwhile, another one may be missing, and the kernel does not say so. */
 int nl80211_get_stations(struct nl80211 *n, int ifindex,
 			 void (*each)(void *data, const struct nl80211_station *station), void *data);
 
