@@ -47,45 +47,26 @@ static void fill(struct lines *l)
 	}
 }
 
-static void take(struct lines *l)
-{
-	l->size -= l->taken;
-	memmove(l->text, l->text + l->taken, l->size);
-	l->taken = 0;
-}
-
 char *lines_next(struct lines *l)
 {
-	char *end, rest[64];
-	bool cut;
+	bool rest;
+	char *end;
 
-	take(l);
-	fill(l);
+	do {
+		rest = l->cut;
+		l->size -= l->taken;
+		memmove(l->text, l->text + l->taken, l->size);
+		fill(l);
+		end = memchr(l->text, '\n', l->size);
+		l->cut = !end && l->size == sizeof(l->text) - 1;
+		l->taken = end ? (size_t)(end - l->text) + 1 : l->size;
+	} while (rest && l->size);
 	if (!l->size)
 		return NULL;
-	end = memchr(l->text, '\n', l->size);
-	cut = !end && l->size == sizeof(l->text) - 1;
-	l->taken = end ? (size_t)(end - l->text) + 1 : l->size;
 	if (!end)
 		end = l->text + l->size;
 	*end = '\0';
 	l->text[strcspn(l->text, "\r")] = '\0';
-	while (cut) {	/* the rest of the line, and perhaps the beginning of the next one */
-		ssize_t n = read(l->fd, rest, sizeof(rest));
-		char *next = n > 0 ? memchr(rest, '\n', n) : NULL;
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (next) {
-			size_t kept = n - (next + 1 - rest);
-
-			/* over the end of the cut line */
-			l->taken = sizeof(l->text) - 1 - kept;
-			l->text[l->taken - 1] = '\0';
-			memcpy(l->text + l->taken, next + 1, kept);
-		}
-		cut = n > 0 && !next;
-	}
 	return l->text;
 }
 

@@ -21,6 +21,7 @@ struct lines {
 	int fd;		/* owned by the caller */
 	size_t size;	/* bytes in text, including the line that was returned */
 	size_t taken;	/* bytes of that line */
+	bool cut;	/* there is more of it */
 	char text[512];
 };
 
