@@ -34,6 +34,7 @@
 #include <linux/pkt_cls.h>
 #include <linux/rtnetlink.h>
 
+#include "nl80211.h"
 #include "wifirrd.h"
 
 #define NFT_PATIENCE 30000	/* for nft: a router that boots is busy, ms */
@@ -449,16 +450,12 @@ struct offload {
 
 static int flowtable(const struct nlmsghdr *nlh, void *data)
 {
-	const struct nlattr *attr;
+	const struct nlattr *tb[NFTA_FLOWTABLE_FLAGS + 1];
 	struct offload *offload = data;
-	uint32_t flags = 0;
 
-	if ((nlh->nlmsg_type & 0xff) != NFT_MSG_NEWFLOWTABLE)
+	if (!netlink_parse(nlh, sizeof(struct nfgenmsg), tb, NFTA_FLOWTABLE_FLAGS))
 		return MNL_CB_OK;
-	mnl_attr_for_each(attr, nlh, sizeof(struct nfgenmsg))
-		if (mnl_attr_get_type(attr) == NFTA_FLOWTABLE_FLAGS && mnl_attr_get_payload_len(attr) == 4)
-			flags = ntohl(mnl_attr_get_u32(attr));
-	if (flags & NFT_FLOWTABLE_HW_OFFLOAD)
+	if (ntohl(nl80211_u32(tb[NFTA_FLOWTABLE_FLAGS])) & NFT_FLOWTABLE_HW_OFFLOAD)
 		offload->hardware = true;
 	else
 		offload->software = true;

@@ -10,6 +10,7 @@
 #include <libmnl/libmnl.h>
 #include <linux/rtnetlink.h>
 
+#include "nl80211.h"
 #include "radio.h"
 #include "wifirrd.h"
 
@@ -33,21 +34,21 @@ static struct {
 static int link_info(const struct nlmsghdr *nlh, void *data)
 {
 	const struct ifinfomsg *ifi = mnl_nlmsg_get_payload(nlh);
-	const struct nlattr *attr;
+	const struct nlattr *tb[IFLA_MTU + 1];
 	struct wifirr *w = data;
+	uint32_t mtu;
 
+	if (!netlink_parse(nlh, sizeof(*ifi), tb, IFLA_MTU))
+		return MNL_CB_OK;
 	w->ifindex = ifi->ifi_index;
-	mnl_attr_for_each(attr, nlh, sizeof(*ifi)) {
-		uint16_t type = mnl_attr_get_type(attr), size = mnl_attr_get_payload_len(attr);
-
-		if (type == IFLA_MTU && size == 4 && w->mtu != mnl_attr_get_u32(attr)) {
-			w->mtu = mnl_attr_get_u32(attr);
-			w->apply_all = true;	/* the queues segment packets to the MTU */
-			tick_in(0);
-		}
-		if (type == IFLA_ADDRESS && size == 6)
-			memcpy(w->mac, mnl_attr_get_payload(attr), 6);
+	mtu = nl80211_u32(tb[IFLA_MTU]);
+	if (mtu && mtu != w->mtu) {
+		w->mtu = mtu;
+		w->apply_all = true;	/* the queues segment packets to the MTU */
+		tick_in(0);
 	}
+	if (tb[IFLA_ADDRESS] && mnl_attr_get_payload_len(tb[IFLA_ADDRESS]) == 6)
+		memcpy(w->mac, mnl_attr_get_payload(tb[IFLA_ADDRESS]), 6);
 	return MNL_CB_OK;
 }
 
@@ -161,10 +162,11 @@ fail:
 static int link_event(const struct nlmsghdr *nlh, void *data)
 {
 	const struct ifinfomsg *ifi = mnl_nlmsg_get_payload(nlh);
-	const struct nlattr *attr;
+	const struct nlattr *tb[IFLA_IFNAME + 1];
 	struct wifirr *w = data;
+	bool named;
 
-	if (mnl_nlmsg_get_payload_len(nlh) < sizeof(*ifi))
+	if (!netlink_parse(nlh, sizeof(*ifi), tb, IFLA_IFNAME))
 		return MNL_CB_OK;
 	if (nlh->nlmsg_type == RTM_DELLINK && ifi->ifi_index == w->ifindex)
 		device.reload = ifi->ifi_family != AF_BRIDGE || device.reload;
@@ -174,16 +176,10 @@ static int link_event(const struct nlmsghdr *nlh, void *data)
 		link_info(nlh, w);
 	else if (w->wireless && ifi->ifi_family != AF_BRIDGE)
 		wifi_stations_look_again();
-	mnl_attr_for_each(attr, nlh, sizeof(*ifi)) {
-		bool named;
-
-		if (mnl_attr_get_type(attr) != IFLA_IFNAME || mnl_attr_validate(attr, MNL_TYPE_NUL_STRING) < 0)
-			continue;
-		named = strcmp(mnl_attr_get_str(attr), w->config.device) == 0;
-		/* our device appeared, or was renamed */
-		if (named != (ifi->ifi_index == w->ifindex))
-			device.reload = true;
-	}
+	named = tb[IFLA_IFNAME] && strcmp(mnl_attr_get_str(tb[IFLA_IFNAME]), w->config.device) == 0;
+	/* our device appeared, or was renamed */
+	if (named != (ifi->ifi_index == w->ifindex))
+		device.reload = true;
 	return MNL_CB_OK;
 }
 

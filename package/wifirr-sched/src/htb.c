@@ -32,6 +32,7 @@
 #include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
 
+#include "nl80211.h"
 #include "wifirrd.h"
 
 #define FRAME 1514U			/* bytes, what HTB charges for a full packet */
@@ -336,15 +337,13 @@ struct root {
 static int root_qdisc(const struct nlmsghdr *nlh, void *data)
 {
 	const struct tcmsg *tc = mnl_nlmsg_get_payload(nlh);
-	const struct nlattr *attr;
+	const struct nlattr *tb[TCA_KIND + 1];
 	struct root *root = data;
 
-	if (nlh->nlmsg_type != RTM_NEWQDISC)
+	if (nlh->nlmsg_type != RTM_NEWQDISC || !netlink_parse(nlh, sizeof(*tc), tb, TCA_KIND) || !tb[TCA_KIND])
 		return MNL_CB_OK;
 	root->handle = tc->tcm_handle;
-	mnl_attr_for_each(attr, nlh, sizeof(*tc))
-		if (mnl_attr_get_type(attr) == TCA_KIND && mnl_attr_validate(attr, MNL_TYPE_NUL_STRING) >= 0)
-			snprintf(root->kind, sizeof(root->kind), "%s", mnl_attr_get_str(attr));
+	snprintf(root->kind, sizeof(root->kind), "%s", mnl_attr_get_str(tb[TCA_KIND]));
 	root->ours = root->handle == HTB_HANDLE && strcmp(root->kind, "htb") == 0;
 	return MNL_CB_OK;
 }
@@ -661,32 +660,21 @@ struct counters {
 static int class_counters(const struct nlmsghdr *nlh, void *data)
 {
 	const struct tcmsg *tc = mnl_nlmsg_get_payload(nlh);
-	const struct nlattr *attr, *stat;
+	const struct nlattr *tb[TCA_STATS2 + 1], *stats[TCA_STATS_QUEUE + 1];
 	struct counters *counters = data;
-	struct station *s;
 	uint32_t id;
 
-	if (nlh->nlmsg_type != RTM_NEWTCLASS || TC_H_MAJ(tc->tcm_handle) != HTB_HANDLE)
+	if (nlh->nlmsg_type != RTM_NEWTCLASS || !netlink_parse(nlh, sizeof(*tc), tb, TCA_STATS2) ||
+	    TC_H_MAJ(tc->tcm_handle) != HTB_HANDLE)
 		return MNL_CB_OK;
 	counters->ours = true;
 	id = TC_H_MIN(tc->tcm_handle) - TC_H_MIN(HTB_CLASS_CLIENT(0));
-	if (id >= POLICY_CLIENTS_MAX || !htb.created[id])
+	if (id >= POLICY_CLIENTS_MAX || !htb.created[id] || !tb[TCA_STATS2])
 		return MNL_CB_OK;
-	s = &counters->w->station[id];
-	mnl_attr_for_each(attr, nlh, sizeof(*tc)) {
-		if (mnl_attr_get_type(attr) != TCA_STATS2)
-			continue;
-		mnl_attr_for_each_nested(stat, attr) {
-			const void *data = mnl_attr_get_payload(stat);
-			const struct gnet_stats_queue *queue = data;
-
-			/* a struct gnet_stats_basic begins with bytes, and may be misaligned */
-			if (mnl_attr_get_type(stat) == TCA_STATS_BASIC && mnl_attr_get_payload_len(stat) >= sizeof(s->bytes))
-				memcpy(&s->bytes, data, sizeof(s->bytes));
-			if (mnl_attr_get_type(stat) == TCA_STATS_QUEUE && mnl_attr_get_payload_len(stat) >= sizeof(*queue))
-				s->waiting = queue->backlog;
-		}
-	}
+	nl80211_parse_nested(tb[TCA_STATS2], stats, TCA_STATS_QUEUE);
+	counters->w->station[id].bytes = nl80211_u64(stats[TCA_STATS_BASIC]);	/* its first field */
+	if (stats[TCA_STATS_QUEUE] && mnl_attr_get_payload_len(stats[TCA_STATS_QUEUE]) >= sizeof(struct gnet_stats_queue))
+		counters->w->station[id].waiting = ((struct gnet_stats_queue *)mnl_attr_get_payload(stats[TCA_STATS_QUEUE]))->backlog;
 	return MNL_CB_OK;
 }
 

@@ -61,14 +61,19 @@ void nl80211_parse_nested(const struct nlattr *attr, const struct nlattr **tb, u
 	parse(mnl_attr_get_payload(attr), mnl_attr_get_payload_len(attr), tb, max);
 }
 
-bool nl80211_parse_message(const struct nlmsghdr *nlh, const struct nlattr **tb, uint16_t max)
+bool netlink_parse(const struct nlmsghdr *nlh, size_t header, const struct nlattr **tb, uint16_t max)
 {
 	size_t size = mnl_nlmsg_get_payload_len(nlh);
 
-	if (size < GENL_HDRLEN)
+	if (size < header)
 		return false;
-	parse(mnl_nlmsg_get_payload_offset(nlh, GENL_HDRLEN), size - GENL_HDRLEN, tb, max);
+	parse(mnl_nlmsg_get_payload_offset(nlh, header), size - header, tb, max);
 	return true;
+}
+
+bool nl80211_parse_message(const struct nlmsghdr *nlh, const struct nlattr **tb, uint16_t max)
+{
+	return netlink_parse(nlh, GENL_HDRLEN, tb, max);
 }
 
 static int fail(struct nl80211 *n, int error, const char *what)

@@ -82,7 +82,11 @@ int nl80211_talk(struct nl80211 *n, const struct nlmsghdr *nlh, mnl_cb_t cb, voi
 struct mnl_socket *netlink_open(int bus, unsigned groups, unsigned timeout_s);
 /* Returns the errno of an NLMSG_ERROR message of any family, with its text, or 0: an acknowledgement. */
 int netlink_error(const struct nlmsghdr *nlh, char *text, size_t size);
-/* Parse the attributes of a message or of a nested attribute into tb[0..max]. A malformed one ends the list. False: too short. */
+/*
+ * Parse the attributes of a message, after its header of so many bytes, or of a nested attribute into tb[0..max]. A
+ * malformed one ends the list. False: too short.
+ */
+bool netlink_parse(const struct nlmsghdr *nlh, size_t header, const struct nlattr **tb, uint16_t max);
 bool nl80211_parse_message(const struct nlmsghdr *nlh, const struct nlattr **tb, uint16_t max);
 void nl80211_parse_nested(const struct nlattr *attr, const struct nlattr **tb, uint16_t max);
 

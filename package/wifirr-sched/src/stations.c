@@ -20,6 +20,7 @@
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
 
+#include "nl80211.h"
 #include "wifirrd.h"
 
 /* Only a client idle for at least this long is dropped to make room for a new one; ms. Limits floods of made-up addresses. */
@@ -263,18 +264,13 @@ bool station_sweep(struct wifirr *w, enum station_source source)
 	return again;
 }
 
-/* Copies the attribute into data if it has exactly size bytes. */
-static bool attr_copy(const struct nlmsghdr *nlh, size_t header, uint16_t type, void *data, size_t size)
+/* Copies the attribute's value if it has exactly size bytes. */
+static bool copy(void *data, const struct nlattr *attr, size_t size)
 {
-	const struct nlattr *attr;
-
-	mnl_attr_for_each(attr, nlh, header) {
-		if (mnl_attr_get_type(attr) != type || mnl_attr_get_payload_len(attr) != size)
-			continue;
-		memcpy(data, mnl_attr_get_payload(attr), size);
-		return true;
-	}
-	return false;
+	if (!attr || mnl_attr_get_payload_len(attr) != size)
+		return false;
+	memcpy(data, mnl_attr_get_payload(attr), size);
+	return true;
 }
 
 static bool has_ipv4(const struct station *s)
@@ -334,12 +330,12 @@ static void host_address(struct wifirr *w, const struct addr *addr, const uint8_
 static void neighbour(struct wifirr *w, const struct nlmsghdr *nlh)
 {
 	const struct ndmsg *nd = mnl_nlmsg_get_payload(nlh);
+	const struct nlattr *tb[NDA_MASTER + 1];
 	bool fdb = nd->ndm_family == AF_BRIDGE;
-	uint32_t master = 0;
 	struct addr addr = { .type = ADDR_MAC };
 
-	attr_copy(nlh, sizeof(*nd), NDA_MASTER, &master, sizeof(master));
-	if (nd->ndm_ifindex != w->ifindex && (!fdb || (int)master != w->ifindex))
+	if (!netlink_parse(nlh, sizeof(*nd), tb, NDA_MASTER) ||
+	    (nd->ndm_ifindex != w->ifindex && (!fdb || (int)nl80211_u32(tb[NDA_MASTER]) != w->ifindex)))
 		return;
 	if (nlh->nlmsg_type == RTM_DELNEIGH) {
 		st.refresh = true;
@@ -349,7 +345,7 @@ static void neighbour(struct wifirr *w, const struct nlmsghdr *nlh)
 		/* permanent: the bridge's own address; self: the driver's filter, not a learnt client */
 		if (nd->ndm_state & NUD_PERMANENT || nd->ndm_flags & NTF_SELF || w->config.match == MATCH_IP)
 			return;
-		if (attr_copy(nlh, sizeof(*nd), NDA_LLADDR, addr.bytes, 6))
+		if (copy(addr.bytes, tb[NDA_LLADDR], 6))
 			station_add(w, &addr, STATION_FDB);
 		return;
 	}
@@ -359,7 +355,7 @@ static void neighbour(struct wifirr *w, const struct nlmsghdr *nlh)
 		st.refresh = true;
 		return;
 	}
-	if (!attr_copy(nlh, sizeof(*nd), NDA_LLADDR, addr.bytes, 6) || addr.bytes[0] & 1)
+	if (!copy(addr.bytes, tb[NDA_LLADDR], 6) || addr.bytes[0] & 1)
 		return;
 	if (w->config.match == MATCH_IP) {
 		bool v4 = nd->ndm_family == AF_INET;
@@ -367,7 +363,7 @@ static void neighbour(struct wifirr *w, const struct nlmsghdr *nlh)
 
 		memcpy(mac, addr.bytes, 6);
 		addr = (struct addr){ .type = v4 ? ADDR_IPV4 : ADDR_IPV6 };
-		if (attr_copy(nlh, sizeof(*nd), NDA_DST, addr.bytes, v4 ? 4 : 16) && !group_address(&addr))
+		if (copy(addr.bytes, tb[NDA_DST], v4 ? 4 : 16) && !group_address(&addr))
 			host_address(w, &addr, mac);
 		return;
 	}
@@ -380,13 +376,12 @@ static void route(struct wifirr *w, const struct nlmsghdr *nlh)
 	const struct rtmsg *rt = mnl_nlmsg_get_payload(nlh);
 	bool v4 = rt->rtm_family == AF_INET;
 	struct addr addr = { .type = v4 ? ADDR_IPV4 : ADDR_IPV6 };
-	uint32_t oif = 0;
+	const struct nlattr *tb[RTA_OIF + 1];
 
-	if ((!v4 && rt->rtm_family != AF_INET6) || rt->rtm_type != RTN_UNICAST ||
+	if (!netlink_parse(nlh, sizeof(*rt), tb, RTA_OIF) || (!v4 && rt->rtm_family != AF_INET6) || rt->rtm_type != RTN_UNICAST ||
 	    rt->rtm_dst_len != (v4 ? 32 : 128) || rt->rtm_flags & RTM_F_CLONED)
 		return;
-	if (!attr_copy(nlh, sizeof(*rt), RTA_OIF, &oif, sizeof(oif)) || (int)oif != w->ifindex ||
-	    !attr_copy(nlh, sizeof(*rt), RTA_DST, addr.bytes, v4 ? 4 : 16))
+	if ((int)nl80211_u32(tb[RTA_OIF]) != w->ifindex || !copy(addr.bytes, tb[RTA_DST], v4 ? 4 : 16))
 		return;
 	if (nlh->nlmsg_type == RTM_DELROUTE)
 		st.refresh = true;
@@ -399,13 +394,11 @@ static int message(const struct nlmsghdr *nlh, void *data)
 	switch (nlh->nlmsg_type) {
 	case RTM_NEWNEIGH:
 	case RTM_DELNEIGH:
-		if (mnl_nlmsg_get_payload_len(nlh) >= sizeof(struct ndmsg))
-			neighbour(data, nlh);
+		neighbour(data, nlh);
 		break;
 	case RTM_NEWROUTE:
 	case RTM_DELROUTE:
-		if (mnl_nlmsg_get_payload_len(nlh) >= sizeof(struct rtmsg))
-			route(data, nlh);
+		route(data, nlh);
 		break;
 	}
 	return MNL_CB_OK;
