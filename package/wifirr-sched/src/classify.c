@@ -297,18 +297,10 @@ void classify_remains(const struct wifirr *w)
 static struct nlmsghdr *filter_put(char *buf, const struct wifirr *w, int type, unsigned flags,
 				   unsigned prio, unsigned protocol, uint32_t handle, const char *kind)
 {
-	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
-	struct tcmsg *tc;
+	struct nlmsghdr *nlh = rtnl_tc(buf, w, type, flags, HTB_HANDLE, handle, kind);
+	struct tcmsg *tc = mnl_nlmsg_get_payload(nlh);
 
-	nlh->nlmsg_type = type;
-	nlh->nlmsg_flags = flags;
-	tc = mnl_nlmsg_put_extra_header(nlh, sizeof(*tc));
-	tc->tcm_family = AF_UNSPEC;
-	tc->tcm_ifindex = w->ifindex;
-	tc->tcm_parent = HTB_HANDLE;
-	tc->tcm_handle = handle;
 	tc->tcm_info = TC_H_MAKE(prio << 16, htons(protocol));
-	mnl_attr_put_strz(nlh, TCA_KIND, kind);
 	return nlh;
 }
 

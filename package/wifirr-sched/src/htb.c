@@ -120,25 +120,6 @@ static unsigned debt_ms(uint32_t rate)
 	return FRAME * 1000 / rate + 1;
 }
 
-/* A qdisc or class message. */
-static struct nlmsghdr *tc_put(void *buf, const struct wifirr *w, int type, unsigned flags,
-			       uint32_t parent, uint32_t handle, const char *kind)
-{
-	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
-	struct tcmsg *tc;
-
-	nlh->nlmsg_type = type;
-	nlh->nlmsg_flags = NLM_F_REQUEST | flags;
-	tc = mnl_nlmsg_put_extra_header(nlh, sizeof(*tc));
-	tc->tcm_family = AF_UNSPEC;
-	tc->tcm_ifindex = w->ifindex;
-	tc->tcm_parent = parent;
-	tc->tcm_handle = handle;
-	if (kind)
-		mnl_attr_put_strz(nlh, TCA_KIND, kind);
-	return nlh;
-}
-
 /* Time to send size bytes, in the kernel's 64 ns ticks. */
 static uint32_t ticks(uint32_t rate, uint32_t size)
 {
@@ -172,7 +153,7 @@ static void class_put(struct nlmsghdr *nlh, uint32_t rate, uint32_t ceil, unsign
 static struct nlmsghdr *link_class(void *buf, const struct wifirr *w, unsigned flags)
 {
 	uint32_t rate = htb.scheduling ? link_rate() : bytes_per_s(OPEN_KBIT);
-	struct nlmsghdr *nlh = tc_put(buf, w, RTM_NEWTCLASS, flags, TC_H_ROOT, HTB_CLASS_LINK, "htb");
+	struct nlmsghdr *nlh = rtnl_tc(buf, w, RTM_NEWTCLASS, flags, TC_H_ROOT, HTB_CLASS_LINK, "htb");
 
 	class_put(nlh, rate, rate, FRAME, 0);
 	return nlh;
@@ -181,7 +162,7 @@ static struct nlmsghdr *link_class(void *buf, const struct wifirr *w, unsigned f
 static struct nlmsghdr *fixed_class(void *buf, const struct wifirr *w, unsigned flags, uint32_t handle, unsigned share)
 {
 	uint32_t ceil = htb.scheduling ? link_rate() : bytes_per_s(OPEN_KBIT);
-	struct nlmsghdr *nlh = tc_put(buf, w, RTM_NEWTCLASS, flags, HTB_CLASS_LINK, handle, "htb");
+	struct nlmsghdr *nlh = rtnl_tc(buf, w, RTM_NEWTCLASS, flags, HTB_CLASS_LINK, handle, "htb");
 
 	class_put(nlh, ceil / 100 * share, ceil, FRAME, handle == HTB_CLASS_VOICE ? 0 : 1);
 	return nlh;
@@ -189,7 +170,7 @@ static struct nlmsghdr *fixed_class(void *buf, const struct wifirr *w, unsigned 
 
 static struct nlmsghdr *client_class(void *buf, const struct wifirr *w, unsigned flags, uint16_t id)
 {
-	struct nlmsghdr *nlh = tc_put(buf, w, RTM_NEWTCLASS, flags, HTB_CLASS_LINK, HTB_CLASS_CLIENT(id), "htb");
+	struct nlmsghdr *nlh = rtnl_tc(buf, w, RTM_NEWTCLASS, flags, HTB_CLASS_LINK, HTB_CLASS_CLIENT(id), "htb");
 	enum policy_level level = htb.scheduling ? w->policy.client[id].level : POLICY_OPEN;
 	uint32_t link = htb.scheduling ? link_rate() : bytes_per_s(OPEN_KBIT);
 	uint32_t rate = htb.trickle_bps, ceil = htb.trickle_bps;
@@ -238,7 +219,7 @@ static bool update_rates(struct wifirr *w)
 /* A client's own queue: creates it, or changes it if there are no flags. */
 static struct nlmsghdr *codel(void *buf, const struct wifirr *w, unsigned flags, uint32_t parent)
 {
-	struct nlmsghdr *nlh = tc_put(buf, w, RTM_NEWQDISC, flags, parent, 0, "fq_codel");
+	struct nlmsghdr *nlh = rtnl_tc(buf, w, RTM_NEWQDISC, flags, parent, 0, "fq_codel");
 	struct nlattr *options = mnl_attr_nest_start(nlh, TCA_OPTIONS);
 
 	if (flags)
@@ -255,7 +236,7 @@ static struct nlmsghdr *codel(void *buf, const struct wifirr *w, unsigned flags,
 /* A tbf too fast to delay packets; it segments those longer than its burst. Creates it, or changes it if there are no flags. */
 static struct nlmsghdr *cutter(void *buf, const struct wifirr *w, unsigned flags, uint16_t id)
 {
-	struct nlmsghdr *nlh = tc_put(buf, w, RTM_NEWQDISC, flags, HTB_CLASS_CLIENT(id), TBF_HANDLE(id), "tbf");
+	struct nlmsghdr *nlh = rtnl_tc(buf, w, RTM_NEWQDISC, flags, HTB_CLASS_CLIENT(id), TBF_HANDLE(id), "tbf");
 	struct nlattr *options = mnl_attr_nest_start(nlh, TCA_OPTIONS);
 	struct tc_tbf_qopt opt = {
 		.rate = { .rate = UINT32_MAX, .linklayer = TC_LINKLAYER_ETHERNET },
@@ -323,7 +304,7 @@ static int put_leaf(struct wifirr *w, uint16_t id, char *why, size_t size)
 	}
 	if (htb.tbf)
 		return 0;	/* which has such a fifo */
-	nlh = tc_put(buf, w, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, parent, 0, "bfifo");
+	nlh = rtnl_tc(buf, w, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, parent, 0, "bfifo");
 	mnl_attr_put(nlh, TCA_OPTIONS, sizeof(opt), &opt);
 	return rtnl_request(htb.nl, nlh, why, size);
 }
@@ -355,7 +336,7 @@ static int find_root(struct wifirr *w, struct root *root)
 	int rc;
 
 	*root = (struct root){ .ours = false };
-	rc = rtnl_ask(htb.nl, tc_put(buf, w, RTM_GETQDISC, 0, TC_H_ROOT, 0, NULL), NLM_F_ECHO | NLM_F_ACK, root_qdisc, root);
+	rc = rtnl_ask(htb.nl, rtnl_tc(buf, w, RTM_GETQDISC, 0, TC_H_ROOT, 0, NULL), NLM_F_ECHO | NLM_F_ACK, root_qdisc, root);
 	return rc == -ENODEV ? 0 : rc;
 }
 
@@ -363,7 +344,7 @@ static int delete_root(struct wifirr *w)
 {
 	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
 
-	return rtnl_request(htb.nl, tc_put(buf, w, RTM_DELQDISC, 0, TC_H_ROOT, HTB_HANDLE, NULL), NULL, 0);
+	return rtnl_request(htb.nl, rtnl_tc(buf, w, RTM_DELQDISC, 0, TC_H_ROOT, HTB_HANDLE, NULL), NULL, 0);
 }
 
 /*
@@ -451,7 +432,7 @@ int htb_restore(struct wifirr *w)
 	w->ifindex = 0;
 	if (!nl)
 		return -1;
-	result = rtnl_ask(nl, tc_put(buf, w, RTM_GETQDISC, 0, 0, 0, NULL), NLM_F_DUMP, on_qdisc, &remains);
+	result = rtnl_ask(nl, rtnl_tc(buf, w, RTM_GETQDISC, 0, 0, 0, NULL), NLM_F_DUMP, on_qdisc, &remains);
 	mnl_socket_close(nl);
 	for (unsigned i = 0; i < remains.count; i++) {
 		w->ifindex = remains.ifindex[i];
@@ -514,7 +495,7 @@ static int start(struct wifirr *w, char *reason, size_t size)
 		snprintf(reason, size, "htb: %s", why);
 		goto fail;
 	}
-	nlh = tc_put(buf, w, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, TC_H_ROOT, HTB_HANDLE, "htb");
+	nlh = rtnl_tc(buf, w, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, TC_H_ROOT, HTB_HANDLE, "htb");
 	options = mnl_attr_nest_start(nlh, TCA_OPTIONS);
 	mnl_attr_put(nlh, TCA_HTB_INIT, sizeof(glob), &glob);
 	mnl_attr_nest_end(nlh, options);
@@ -549,7 +530,7 @@ static void delete_class(struct wifirr *w, uint16_t id)
 {
 	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
 
-	rtnl_request(htb.nl, tc_put(buf, w, RTM_DELTCLASS, 0, HTB_CLASS_LINK, HTB_CLASS_CLIENT(id), NULL), NULL, 0);
+	rtnl_request(htb.nl, rtnl_tc(buf, w, RTM_DELTCLASS, 0, HTB_CLASS_LINK, HTB_CLASS_CLIENT(id), NULL), NULL, 0);
 	htb.created[id] = false;
 }
 
@@ -682,7 +663,7 @@ static int read_counters(struct wifirr *w)
 {
 	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
 	struct counters counters = { .w = w };
-	int rc = rtnl_ask(htb.nl, tc_put(buf, w, RTM_GETTCLASS, 0, HTB_HANDLE, 0, NULL), NLM_F_DUMP, class_counters, &counters);
+	int rc = rtnl_ask(htb.nl, rtnl_tc(buf, w, RTM_GETTCLASS, 0, HTB_HANDLE, 0, NULL), NLM_F_DUMP, class_counters, &counters);
 
 	if (rc < 0)
 		return rc;

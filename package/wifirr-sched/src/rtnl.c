@@ -26,6 +26,24 @@ uint32_t rtnl_seq(void)
 	return ++seq;
 }
 
+struct nlmsghdr *rtnl_tc(void *buf, const struct wifirr *w, int type, unsigned flags, uint32_t parent, uint32_t handle,
+			 const char *kind)
+{
+	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
+	struct tcmsg *tc;
+
+	nlh->nlmsg_type = type;
+	nlh->nlmsg_flags = NLM_F_REQUEST | flags;
+	tc = mnl_nlmsg_put_extra_header(nlh, sizeof(*tc));
+	tc->tcm_family = AF_UNSPEC;
+	tc->tcm_ifindex = w->ifindex;
+	tc->tcm_parent = parent;
+	tc->tcm_handle = handle;
+	if (kind)
+		mnl_attr_put_strz(nlh, TCA_KIND, kind);
+	return nlh;
+}
+
 int rtnl_ack(struct mnl_socket *nl, uint32_t last, char *why, size_t size)
 {
 	char buf[8192] __attribute__((aligned(NLMSG_ALIGNTO)));

@@ -322,6 +322,9 @@ struct nlmsghdr;
 struct mnl_socket *rtnl_open(int bus, unsigned groups);
 uint32_t rtnl_seq(void);
 int rtnl_request(struct mnl_socket *nl, struct nlmsghdr *nlh, char *why, size_t size);
+/* Begins a message for a qdisc, class or filter of the device. kind: its name; NULL: none. */
+struct nlmsghdr *rtnl_tc(void *buf, const struct wifirr *w, int type, unsigned flags, uint32_t parent, uint32_t handle,
+			 const char *kind);
 /*
  * Calls cb for each message of the answer. flags: NLM_F_ACK asks for one object,
  * NLM_F_DUMP for all of them. -EINTR: these have changed meanwhile, and some may be missing.
