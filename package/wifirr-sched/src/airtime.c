@@ -252,7 +252,7 @@ static void del(struct wifirr *w, uint16_t id)
 
 static int refuse(char *reason, size_t size, const char *text)
 {
-	snprintf(reason, size, "airtime: %s", text);
+	snprintf(reason, size, "%s", text);
 	nl80211_close(&nl);
 	return -1;
 }
@@ -262,7 +262,6 @@ static int start(struct wifirr *w, char *reason, size_t size)
 	struct nl80211_interface interface;
 	struct nl80211_wiphy info;
 	struct hostapd_own own;
-	char why[128];
 
 	hostapd_read_own(w->config.device, &own);
 	/* hostapd writes a weight only when its own idea of it changes, which may be seldom */
@@ -281,8 +280,10 @@ static int start(struct wifirr *w, char *reason, size_t size)
 	if (!info.airtime_fairness)
 		return refuse(reason, size, "the driver does not support airtime weights");
 
-	if (radio_hold_weights(w, true, why, sizeof(why)) < 0)
-		return refuse(reason, size, why);
+	if (radio_hold_weights(w, true, reason, size) < 0) {
+		nl80211_close(&nl);
+		return -1;
+	}
 	foreign_count = 0;
 	foreign_seen = false;
 	effect = (struct effect){ 0 };

@@ -76,10 +76,14 @@ static int find_device(struct wifirr *w)
 
 static int backend_try(struct wifirr *w, const struct backend *backend, char *reason, size_t size)
 {
+	char why[224];
+
 	options_turns(&w->config, backend == &htb_backend);
 	policy_configure(&w->policy, &w->config.policy);
-	if (backend->start(w, reason, size) < 0)
+	if (backend->start(w, why, sizeof(why)) < 0) {
+		snprintf(reason, size, "%s: %s", backend->name, why);
 		return -1;
+	}
 	w->backend = backend;
 	w->apply_all = true;
 	for (uint16_t id = 0; id < POLICY_CLIENTS_MAX; id++)

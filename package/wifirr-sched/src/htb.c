@@ -168,6 +168,19 @@ static struct nlmsghdr *fixed_class(void *buf, const struct wifirr *w, unsigned 
 	return nlh;
 }
 
+/* The classes that are always there. Returns the last message, and adds the length of all. */
+static struct nlmsghdr *link_classes(char *buf, size_t *len, const struct wifirr *w, unsigned flags)
+{
+	struct nlmsghdr *nlh = link_class(buf, w, flags);
+
+	*len = nlh->nlmsg_len;
+	nlh = fixed_class(buf + *len, w, flags, HTB_CLASS_DEFAULT, SHARE_DEFAULT);
+	*len += nlh->nlmsg_len;
+	nlh = fixed_class(buf + *len, w, flags, HTB_CLASS_VOICE, SHARE_VOICE);
+	*len += nlh->nlmsg_len;
+	return nlh;
+}
+
 static struct nlmsghdr *client_class(void *buf, const struct wifirr *w, unsigned flags, uint16_t id)
 {
 	struct nlmsghdr *nlh = rtnl_tc(buf, w, RTM_NEWTCLASS, flags, HTB_CLASS_LINK, HTB_CLASS_CLIENT(id), "htb");
@@ -457,8 +470,9 @@ static int start(struct wifirr *w, char *reason, size_t size)
 	struct tc_htb_glob glob = { .version = 3, .rate2quantum = 1, .defcls = HTB_CLASS_DEFAULT & 0xffff };
 	struct nlattr *options;
 	struct nlmsghdr *nlh;
-	char why[128];
 	struct root root;
+	char why[128];
+	size_t len;
 	int rc;
 
 	memset(&htb, 0, sizeof(htb));
@@ -468,57 +482,45 @@ static int start(struct wifirr *w, char *reason, size_t size)
 	htb.rate_kbit = expected_rate(w);
 	htb.nl = rtnl_open(NETLINK_ROUTE, 0);
 	if (!htb.nl) {
-		snprintf(reason, size, "htb: netlink: %s", strerror(errno));
+		snprintf(reason, size, "netlink: %s", strerror(errno));
 		return -1;
 	}
 	if (find_root(w, &root) < 0) {
-		snprintf(reason, size, "htb: cannot list the qdiscs of %s", w->config.device);
+		snprintf(reason, size, "cannot list the qdiscs of %s", w->config.device);
 		goto fail;
 	}
 	if (root.handle) {
-		snprintf(reason, size, "htb: %s already has a root qdisc, %s %x:, which wifirrd will not replace (remove it, or do not schedule this device)",
+		snprintf(reason, size, "%s already has a root qdisc, %s %x:, which wifirrd will not replace (remove it, or do not schedule this device)",
 			 w->config.device, root.kind, root.handle >> 16);
 		goto fail;
 	}
 
 	if (!htb.rate_kbit && !w->wireless) {
-		snprintf(reason, size, "htb: --rate (option rate): must be given: %s reports no link rate", w->config.device);
+		snprintf(reason, size, "--rate (option rate): must be given: %s reports no link rate", w->config.device);
 		goto fail;
 	}
 	if (htb.rate_kbit && w->config.trickle_kbit >= htb.rate_kbit) {
-		snprintf(reason, size, "htb: --trickle %u: must be below the link's rate of %u kbit/s",
-			 w->config.trickle_kbit, htb.rate_kbit);
+		snprintf(reason, size, "--trickle %u: must be below the link's rate of %u kbit/s", w->config.trickle_kbit, htb.rate_kbit);
 		goto fail;
 	}
 
-	if (guard_start(why, sizeof(why)) < 0) {
-		snprintf(reason, size, "htb: %s", why);
+	if (guard_start(reason, size) < 0)
 		goto fail;
-	}
 	nlh = rtnl_tc(buf, w, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, TC_H_ROOT, HTB_HANDLE, "htb");
 	options = mnl_attr_nest_start(nlh, TCA_OPTIONS);
 	mnl_attr_put(nlh, TCA_HTB_INIT, sizeof(glob), &glob);
 	mnl_attr_nest_end(nlh, options);
 	rc = rtnl_request(htb.nl, nlh, why, sizeof(why));
 	if (rc < 0) {
-		snprintf(reason, size, "htb: qdisc on %s: %s%s", w->config.device, why,
+		snprintf(reason, size, "qdisc on %s: %s%s", w->config.device, why,
 			 rc == -ENOENT ? " (kernel without sch_htb)" : rc == -EPERM ? " (must be root)" : "");
 		goto fail;
 	}
-	if (rtnl_request(htb.nl, link_class(buf, w, NLM_F_CREATE), why, sizeof(why)) < 0 ||
-	    rtnl_request(htb.nl, fixed_class(buf, w, NLM_F_CREATE, HTB_CLASS_DEFAULT, SHARE_DEFAULT), why, sizeof(why)) < 0 ||
-	    rtnl_request(htb.nl, fixed_class(buf, w, NLM_F_CREATE, HTB_CLASS_VOICE, SHARE_VOICE), why, sizeof(why)) < 0) {
-		snprintf(reason, size, "htb: class on %s: %s", w->config.device, why);
-		goto fail_qdisc;
+	nlh = link_classes(buf, &len, w, NLM_F_CREATE);
+	if (rtnl_batch(htb.nl, buf, len, nlh, reason, size) == 0 && classify_start(w, htb.nl, reason, size) == 0) {
+		update_rates(w);
+		return 0;
 	}
-	if (classify_start(w, htb.nl, why, sizeof(why)) < 0) {
-		snprintf(reason, size, "htb: %s", why);
-		goto fail_qdisc;
-	}
-	update_rates(w);
-	return 0;
-
-fail_qdisc:
 	delete_root(w);
 fail:
 	mnl_socket_close(htb.nl);
@@ -602,14 +604,8 @@ static int apply(struct wifirr *w, const uint16_t *ids, size_t n)
 		htb.scheduling = w->policy.scheduling;
 		link = all = true;
 	}
-	if (link) {
-		nlh = link_class(buf, w, 0);
-		len += nlh->nlmsg_len;
-		nlh = fixed_class(buf + len, w, 0, HTB_CLASS_DEFAULT, SHARE_DEFAULT);
-		len += nlh->nlmsg_len;
-		nlh = fixed_class(buf + len, w, 0, HTB_CLASS_VOICE, SHARE_VOICE);
-		len += nlh->nlmsg_len;
-	}
+	if (link)
+		nlh = link_classes(buf, &len, w, 0);
 	for (size_t i = 0; i < (all ? POLICY_CLIENTS_MAX : n); i++) {
 		uint16_t id = all ? i : ids[i];
 
@@ -620,14 +616,7 @@ static int apply(struct wifirr *w, const uint16_t *ids, size_t n)
 	}
 	if (!nlh)
 		return 0;
-	/* all in one batch; only the last message needs an answer, as errors are always reported */
-	nlh->nlmsg_flags |= NLM_F_ACK;
-	nlh->nlmsg_seq = rtnl_seq();
-	if (mnl_socket_sendto(htb.nl, buf, len) < 0) {
-		logmsg(LOG_WARNING, "netlink: %s", strerror(errno));
-		return -1;
-	}
-	rc = rtnl_ack(htb.nl, nlh->nlmsg_seq, why, sizeof(why));
+	rc = rtnl_batch(htb.nl, buf, len, nlh, why, sizeof(why));
 	if (rc < 0)
 		logmsg(LOG_WARNING, "changing classes: %s", why);
 	return rc;

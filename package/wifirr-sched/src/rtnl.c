@@ -19,12 +19,7 @@ struct mnl_socket *rtnl_open(int bus, unsigned groups)
 	return netlink_open(bus, groups, REPLY_TIMEOUT);
 }
 
-uint32_t rtnl_seq(void)
-{
-	static uint32_t seq;
-
-	return ++seq;
-}
+static uint32_t seq;
 
 struct nlmsghdr *rtnl_tc(void *buf, const struct wifirr *w, int type, unsigned flags, uint32_t parent, uint32_t handle,
 			 const char *kind)
@@ -44,7 +39,8 @@ struct nlmsghdr *rtnl_tc(void *buf, const struct wifirr *w, int type, unsigned f
 	return nlh;
 }
 
-int rtnl_ack(struct mnl_socket *nl, uint32_t last, char *why, size_t size)
+/* Waits for the answer to the last request. Returns the first error up to and including that answer. */
+static int take_answers(struct mnl_socket *nl, char *why, size_t size)
 {
 	char buf[8192] __attribute__((aligned(NLMSG_ALIGNTO)));
 	int result = 0;
@@ -65,21 +61,26 @@ int rtnl_ack(struct mnl_socket *nl, uint32_t last, char *why, size_t size)
 				continue;
 			if (!result)
 				result = -netlink_error(nlh, why, size);
-			if (nlh->nlmsg_seq == last)
+			if (nlh->nlmsg_seq == seq)
 				return result;
 		}
 	}
 }
 
-int rtnl_request(struct mnl_socket *nl, struct nlmsghdr *nlh, char *why, size_t size)
+int rtnl_batch(struct mnl_socket *nl, const void *batch, size_t len, struct nlmsghdr *last, char *why, size_t size)
 {
-	nlh->nlmsg_flags |= NLM_F_REQUEST | NLM_F_ACK;
-	nlh->nlmsg_seq = rtnl_seq();
-	if (mnl_socket_sendto(nl, nlh, nlh->nlmsg_len) < 0) {
+	last->nlmsg_flags |= NLM_F_ACK;
+	last->nlmsg_seq = ++seq;
+	if (mnl_socket_sendto(nl, batch, len) < 0) {
 		snprintf(why, size, "netlink: %s", strerror(errno));
 		return -errno;
 	}
-	return rtnl_ack(nl, nlh->nlmsg_seq, why, size);
+	return take_answers(nl, why, size);
+}
+
+int rtnl_request(struct mnl_socket *nl, struct nlmsghdr *nlh, char *why, size_t size)
+{
+	return rtnl_batch(nl, nlh, nlh->nlmsg_len, nlh, why, size);
 }
 
 int rtnl_ask(struct mnl_socket *nl, struct nlmsghdr *nlh, uint16_t flags, mnl_cb_t cb, void *data)
@@ -90,7 +91,7 @@ int rtnl_ask(struct mnl_socket *nl, struct nlmsghdr *nlh, uint16_t flags, mnl_cb
 	int more = 1;
 
 	nlh->nlmsg_flags |= NLM_F_REQUEST | flags;
-	nlh->nlmsg_seq = rtnl_seq();
+	nlh->nlmsg_seq = ++seq;
 	if (mnl_socket_sendto(nl, nlh, nlh->nlmsg_len) < 0)
 		return -errno;
 	while (more > 0) {

@@ -320,8 +320,9 @@ struct mnl_socket;
 struct nlmsghdr;
 /* bus: NETLINK_ROUTE or another one */
 struct mnl_socket *rtnl_open(int bus, unsigned groups);
-uint32_t rtnl_seq(void);
 int rtnl_request(struct mnl_socket *nl, struct nlmsghdr *nlh, char *why, size_t size);
+/* The same for len bytes of requests. Only the last one needs an answer, as errors are always reported; the first error counts. */
+int rtnl_batch(struct mnl_socket *nl, const void *batch, size_t len, struct nlmsghdr *last, char *why, size_t size);
 /* Begins a message for a qdisc, class or filter of the device. kind: its name; NULL: none. */
 struct nlmsghdr *rtnl_tc(void *buf, const struct wifirr *w, int type, unsigned flags, uint32_t parent, uint32_t handle,
 			 const char *kind);
@@ -330,8 +331,6 @@ struct nlmsghdr *rtnl_tc(void *buf, const struct wifirr *w, int type, unsigned f
  * NLM_F_DUMP for all of them. -EINTR: these have changed meanwhile, and some may be missing.
  */
 int rtnl_ask(struct mnl_socket *nl, struct nlmsghdr *nlh, uint16_t flags, int (*cb)(const struct nlmsghdr *, void *), void *data);
-/* Waits for the answer to the request with this sequence number. Returns the first error up to and including that answer. */
-int rtnl_ack(struct mnl_socket *nl, uint32_t last, char *why, size_t size);
 
 /*
  * htb.c: remove the queues that killed daemons left, on w->ifindex or on all devices, and the tables of these and of
