@@ -263,33 +263,6 @@ static struct nlmsghdr *cutter(void *buf, const struct wifirr *w, unsigned flags
 	return nlh;
 }
 
-static void update_leaf(struct nlmsghdr *nlh)
-{
-	char why[128];
-
-	if (rtnl_request(htb.nl, nlh, why, sizeof(why)) < 0)
-		logmsg(LOG_WARNING, "queue of a client: %s", why);
-}
-
-/* Applies a new slot or MTU to the existing queues. */
-static void update_leaves(struct wifirr *w)
-{
-	char buf[512] __attribute__((aligned(NLMSG_ALIGNTO)));
-	bool slot = htb.fq_codel && htb.slot_ms != w->config.policy.slot_ms;
-	bool mtu = htb.tbf && htb.mtu != w->mtu;
-
-	htb.slot_ms = w->config.policy.slot_ms;
-	htb.mtu = w->mtu;
-	if (!slot && !mtu)
-		return;
-	for (unsigned id = 0; id < POLICY_CLIENTS_MAX; id++) {
-		if (htb.created[id] && mtu)
-			update_leaf(cutter(buf, w, 0, id));
-		if (htb.created[id] && slot)
-			update_leaf(codel(buf, w, 0, htb.tbf ? TBF_HANDLE(id) | 1 : HTB_CLASS_CLIENT(id)));
-	}
-}
-
 static int put_leaf(struct wifirr *w, uint16_t id, char *why, size_t size)
 {
 	char buf[512] __attribute__((aligned(NLMSG_ALIGNTO)));
@@ -563,6 +536,31 @@ static void also(struct wifirr *w, uint16_t id, unsigned at, bool there)
 {
 	if (htb.created[id] && classify_also(w, id, at, there, NULL, 0) < 0)
 		del(w, id);	/* the next flush makes it again */
+}
+
+static void update_leaf(struct wifirr *w, uint16_t id, struct nlmsghdr *nlh)
+{
+	if (rtnl_request(htb.nl, nlh, NULL, 0) < 0)
+		del(w, id);	/* as above */
+}
+
+/* Applies a new slot or MTU to the existing queues. */
+static void update_leaves(struct wifirr *w)
+{
+	char buf[512] __attribute__((aligned(NLMSG_ALIGNTO)));
+	bool slot = htb.fq_codel && htb.slot_ms != w->config.policy.slot_ms;
+	bool mtu = htb.tbf && htb.mtu != w->mtu;
+
+	htb.slot_ms = w->config.policy.slot_ms;
+	htb.mtu = w->mtu;
+	if (!slot && !mtu)
+		return;
+	for (unsigned id = 0; id < POLICY_CLIENTS_MAX; id++) {
+		if (htb.created[id] && mtu)
+			update_leaf(w, id, cutter(buf, w, 0, id));
+		if (htb.created[id] && slot)
+			update_leaf(w, id, codel(buf, w, 0, htb.tbf ? TBF_HANDLE(id) | 1 : HTB_CLASS_CLIENT(id)));
+	}
 }
 
 /* Makes classes for clients that have come, and for those that could not have one before. */
