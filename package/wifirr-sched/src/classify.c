@@ -34,6 +34,7 @@
 #include <linux/pkt_cls.h>
 #include <linux/rtnetlink.h>
 
+#include "files.h"
 #include "nl80211.h"
 #include "wifirrd.h"
 
@@ -461,17 +462,15 @@ static int flowtable(const struct nlmsghdr *nlh, void *data)
 void classify_warn_offload(struct wifirr *w)
 {
 	struct offload offload = { false, false };
-	char path[64];
 
 	if (w->weights_idle)
 		return;		/* a warning of its own */
 	w->warning[0] = '\0';
 	nft_ask(NFT_MSG_GETFLOWTABLE, NFPROTO_UNSPEC, NULL, flowtable, &offload);
-	snprintf(path, sizeof(path), "/sys/class/net/%s/bridge", w->config.device);
 	if (offload.hardware)
 		snprintf(w->warning, sizeof(w->warning), "hardware flow offload is on: offloaded traffic bypasses the scheduler "
 			 "(uci set firewall.@defaults[0].flow_offloading_hw=0)");
-	else if (offload.software && access(path, F_OK) == 0)
+	else if (offload.software && device_has(w->config.device, "bridge"))
 		snprintf(w->warning, sizeof(w->warning), "software flow offload is on: offloaded traffic bypasses a bridge's scheduler; "
 			 "schedule the wireless device itself");
 }

@@ -70,6 +70,14 @@ char *lines_next(struct lines *l)
 	return l->text;
 }
 
+bool device_has(const char *device, const char *file)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/sys/class/net/%s/%s", device, file);
+	return access(path, F_OK) == 0;
+}
+
 bool line_number(char **line, unsigned max, unsigned *number)
 {
 	unsigned long value;

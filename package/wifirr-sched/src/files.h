@@ -28,6 +28,9 @@ struct lines {
 /* Returns the next line without its line end, or NULL at the end of the file. A line that is too long is cut. */
 char *lines_next(struct lines *lines);
 
+/* Whether /sys/class/net/DEVICE/FILE is there. */
+bool device_has(const char *device, const char *file);
+
 /*
  * Takes a number off the beginning of *line. Returns false if there is none, or
  * if it is larger than max.

@@ -9,6 +9,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "radio.h"
 #include "wifirrd.h"
 
@@ -67,13 +68,9 @@ static int take_signals(void)
  */
 static int check_options(const struct config *c)
 {
-	char path[64];
-
-	snprintf(path, sizeof(path), "/sys/class/net/%s", c->device);
-	if (!c->device[0] || access(path, F_OK) < 0)
+	if (!c->device[0] || !device_has(c->device, ""))
 		return 0;
-	snprintf(path, sizeof(path), "/sys/class/net/%s/phy80211", c->device);
-	if (c->match != MATCH_IP && access(path, F_OK) == 0)
+	if (c->match != MATCH_IP && device_has(c->device, "phy80211"))
 		return 0;
 	if (c->backend == BACKEND_AIRTIME)
 		return refuse("airtime: not a wireless device, or --match ip");

@@ -10,8 +10,8 @@
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
-#include <netinet/ether.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <syslog.h>
@@ -43,7 +43,7 @@ struct addr addr_mac(const uint8_t mac[6])
 	return a;
 }
 
-/* ether_aton() accepts single digits, too */
+/* Six pairs of digits, with colons between. */
 static bool is_mac(const char *text)
 {
 	if (strlen(text) != 17)
@@ -56,13 +56,12 @@ static bool is_mac(const char *text)
 
 int addr_parse(struct addr *addr, const char *text)
 {
-	struct ether_addr mac;
-
-	if (is_mac(text) && ether_aton_r(text, &mac)) {
-		*addr = addr_mac(mac.ether_addr_octet);
+	*addr = (struct addr){ .type = ADDR_MAC };
+	if (is_mac(text)) {
+		for (unsigned i = 0; i < 6; i++)
+			addr->bytes[i] = strtoul(text + 3 * i, NULL, 16);
 		return 0;
 	}
-	*addr = (struct addr){ 0 };
 	addr->type = ADDR_IPV4;
 	if (inet_pton(AF_INET, text, addr->bytes) == 1)
 		return 0;
