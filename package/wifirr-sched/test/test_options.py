@@ -84,6 +84,53 @@ def test_bad_option(bed, args, said):
     assert said in refused(bed, *GOOD, *args)
 
 
+def checked(*args):
+    return subprocess.run([WIFIRRD, "--device", "nosuch0", *args, "check"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+
+
+def test_limits_are_those_of_the_init_script():
+    script = open(os.path.join(HERE, "..", "files", "etc", "init.d", "wifirr-sched")).read()
+    ranges = [(name, int(least), int(most)) for name, least, most in re.findall(r"^(\w+):.*?range\((\d+),(\d+)\)", script, re.M) if name != "verbose"]
+    assert len(ranges) >= 9
+    for name, least, most in ranges:
+        flag = "--" + name.replace("_", "-")
+        for value, good in ((least - 1, False), (least, True), (most, True), (most + 1, False)):
+            p = checked(flag, str(value))
+            assert p.returncode == (0 if good else 2), (flag, value, p.stderr)
+            assert good or f"{flag} {value}: must be a whole number from {least} to {most}" in p.stderr
+
+
+@pytest.mark.parametrize("args", [
+    ("--weights", "1,1"), ("--weights", "65535,65535"), ("--rts", "off"), ("--rts", "auto"), ("--control", "/" + "x" * 106),
+    tuple(x for i in range(128) for x in ("--always", mac(i))), ("--match", "ip", "--always", "fd09::1", "--ignore", "10.0.0.1"),
+    ("--always=" + mac(1), "--exempt-voice", "--verbose", "--verbose"), ("--trickle", "99", "--rate", "100"), ("--device", "a" * 15),
+    ("--options", "/dev/null"),
+])
+def test_good_options(args):
+    p = checked(*args)
+    assert (p.returncode, p.stdout, p.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("args, said", [
+    (("--weights", "1,0"), "--weights 0: must be a whole number from 1 to 65535"),
+    (("--weights", "65536,1"), "--weights 65536"),
+    (("--weights", "12345678,1"), "must be two numbers, ACTIVE,WAITING"),
+    (("--control", "/" + "x" * 107), "--control: path longer than 107 characters"),
+    (tuple(x for i in range(129) for x in ("--always", mac(i))), "at most 128 addresses"),
+    (("--trickle", "100", "--rate", "100"), "--trickle 100: must be below --rate 100"),
+    (("--mode", "paper", "--rate", "100"), "--trickle 100: must be below --rate 100"),
+    (("--always", mac(1).replace(":", "-")), "not a MAC, IPv4 or IPv6 address"),
+    (("--always", mac(1)[:-1] + "g"), "not a MAC, IPv4 or IPv6 address"),
+    (("--exempt-voice=1",), "--exempt-voice=1: unknown option"),
+    (("--slots", "500"), "--slots: unknown option"),
+    (("--slo", "500"), "--slo: unknown option"),
+    (("-v",), "-v: unknown option"),
+])
+def test_more_bad_options(args, said):
+    p = checked(*args)
+    assert p.returncode == 2 and said in p.stderr and len(p.stderr.splitlines()) == 1, p.stderr
+
+
 @pytest.mark.parametrize("text, said", [
     ("slot=500\nslot=1\n", ":2: --slot 1: must be a whole number from 10 to 60000"),
     ("# a comment\n\nweights=1,2;x", ":3: --weights 2;x: must be a whole number from 1 to 65535"),
