@@ -153,7 +153,7 @@ static bool windows_gain(struct contention *c, unsigned wanted)
 {
 	const struct trial *t = &c->trial;
 	struct trial_now state = {
-		.crowd = c->crowd && c->config.windows,
+		.crowd = wanted > c->config.own_exponent,
 		.ready = (t->on ? c->exponent >= wanted : c->exponent == c->config.own_exponent) && !c->rts_trial.trying,
 		.bytes = c->bytes,
 	};

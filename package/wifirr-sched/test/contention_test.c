@@ -230,6 +230,25 @@ static void test_a_lever_stays_where_it_gains(void)
 	assert(strstr(text, "larger"));
 }
 
+/* Where clients need no larger window, a trial would compare nothing with nothing, and that it gains nothing would be taken for the answer. */
+static void test_no_trials_of_nothing(void)
+{
+	struct contention_sample s = crowd;
+	struct contention c;
+	uint64_t now = 1000;
+
+	contention_init(&c, &config);
+	s.contenders = s.exchanging = s.aggregating = 5;
+	s.kbit = 500000;
+	s.failed_permille = 60;
+	while (now < 3600000) {
+		s.bytes = 1000000;
+		contention_tick(&c, now += CONTENTION_TICK_MS, &s);
+		assert(c.exponent == 4 && !c.trial.count && c.instead_of_turns && c.reason == CONTENTION_CROWD);
+	}
+	assert(settle(&c, &now, &crowd) == 7);
+}
+
 static void test_any_sample(void)
 {
 	struct contention c;
@@ -260,6 +279,7 @@ int main(void)
 	test_the_operators_own_is_the_least();
 	test_time_that_stands_still();
 	test_a_lever_stays_where_it_gains();
+	test_no_trials_of_nothing();
 	test_any_sample();
 	printf("contention: all properties hold\n");
 	return 0;
