@@ -434,7 +434,7 @@ static bool wants_rts(const struct wifirr *w)
 	bool on = radio.rts != radio.lease.rts;
 
 	if (w->config.rts == RTS_AUTO)
-		return c->rts && !radio.more_radios;	/* which would have the same threshold */
+		return c->rts;
 	if (w->config.rts == RTS_OFF || w->policy.paused || w->config.policy.engage == POLICY_DRY_RUN)
 		return false;
 	return (w->policy.scheduling || radio.announced) && (aggregate || on);
@@ -489,7 +489,9 @@ static void configure(struct wifirr *w)
 	config = (struct contention_config){
 		.windows = w->config.windows && radio.answers && !w->policy.paused &&
 			w->config.policy.engage == POLICY_AUTO && w->config.policy.mode == POLICY_BACKLOG,
-		.rts = w->config.rts == RTS_AUTO && !w->policy.paused && w->config.policy.engage != POLICY_DRY_RUN,
+		/* other radios of the wiphy would have the same threshold */
+		.rts = w->config.rts == RTS_AUTO && !w->policy.paused && w->config.policy.engage != POLICY_DRY_RUN &&
+			!radio.more_radios && radio.lease.rts > RTS_BYTES,
 		.own_exponent = own->windows.be_min,
 		.ap_min = exponent_of(own->queue.cwmin),
 		.ap_max = exponent_of(own->queue.cwmax),

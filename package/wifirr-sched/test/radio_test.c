@@ -684,6 +684,24 @@ static void the_operators_rts_is_that_of_a_crowd(void)
 	expect("RTS after the next daemon", rts, RTS_BYTES);
 }
 
+/* With more RTS than we would set. */
+static void an_operators_lower_rts_stays(void)
+{
+	start(1);
+	rts = 256;
+	run(20);
+	crowd(true, 15);
+	expect("larger windows", larger_windows(), 1);
+	expect("a lower RTS threshold of the operator's in a crowd", rts, 256);
+	expect("what trials compare", status().contention->rts, false);
+	rts = 2000;
+	run(15);
+	expect("RTS after the operator's change", rts, RTS_BYTES);
+	crowd(false, 15);
+	expect("RTS after the crowd", rts, 2000);
+	radio_stop(&w);
+}
+
 static void a_driver_without_rts(void)
 {
 	start(1);
@@ -1147,6 +1165,7 @@ static void other_radios_of_the_wiphy_are_left_alone(void)
 	expect("larger windows on the crowded radio", announced[0][BE_MIN] > OWN, true);
 	expect("larger windows on both radios", larger_windows(), 1);
 	expect("RTS threshold of both radios", rts, NL80211_RTS_OFF);
+	expect("what trials compare", status().contention->rts, false);
 	/* both are on one channel now */
 	two_radios = false;
 	run(20);
@@ -1230,6 +1249,7 @@ int main(void)
 	an_operator_sets_rts();
 	a_killed_daemon_leaves_the_newest_rts();
 	the_operators_rts_is_that_of_a_crowd();
+	an_operators_lower_rts_stays();
 	a_driver_without_rts();
 	rts_cannot_be_restored_for_a_while();
 	one_refusal_is_not_for_good();
