@@ -229,6 +229,50 @@ static void fairness(enum policy_mode mode)
 	CHECK(least > 0);
 }
 
+/* A turn begins after the notices that the backend needs: soon_lead_ms at POLICY_SOON, and before that POLICY_NEXT. */
+static void leads(enum policy_mode mode)
+{
+	struct policy_config config;
+	uint64_t next_at[20] = { 0 }, soon_at[20] = { 0 };
+	unsigned noticed = 0;
+
+	policy_defaults(&config, mode, true);
+	config.engage = POLICY_ALWAYS;
+	config.active = 1 + rnd(4);
+	config.slot_ms = 1000 + rnd(3000);
+	config.soon_lead_ms = 10 + rnd(50);
+	config.next_lead_ms = config.soon_lead_ms + 10 + rnd(150);
+	policy_init(&p, &config);
+	for (unsigned id = 0; id < 20; id++)
+		policy_add(&p, 0);
+	for (uint64_t now = 1000; now < 61000; now = p.wake_at) {
+		enum policy_level before[20];
+
+		for (unsigned id = 0; id < 20; id++) {
+			before[id] = p.client[id].level;
+			policy_sample(&p, id, 20000, 5000);
+		}
+		policy_tick(&p, now, POLICY_BUSY_UNKNOWN);
+		for (unsigned id = 0; id < 20; id++) {
+			enum policy_level level = p.client[id].level;
+
+			if (level == before[id])
+				continue;
+			if (level == POLICY_NEXT)
+				next_at[id] = now;
+			if (level == POLICY_SOON)
+				soon_at[id] = now;
+			if (level == POLICY_SOON && now > 1000 + config.slot_ms)
+				CHECK(before[id] == POLICY_NEXT && now - next_at[id] == config.next_lead_ms - config.soon_lead_ms);
+			if (level != POLICY_ACTIVE || now <= 1000 + config.slot_ms)
+				continue;
+			CHECK(before[id] == POLICY_SOON && now - soon_at[id] == config.soon_lead_ms);
+			noticed++;
+		}
+	}
+	CHECK(noticed >= 10);
+}
+
 /* With at most K clients with demand, none of these is throttled. */
 static void few(void)
 {
@@ -785,6 +829,36 @@ static void options_change(void)
 	CHECK(p.scheduling);
 }
 
+static void explains(void)
+{
+	struct policy_config config;
+	char why[160];
+
+	policy_defaults(&config, POLICY_PAPER, false);
+	policy_init(&p, &config);
+	p.value = 7;
+	p.threshold = 90;
+	p.demanding = 3;
+	p.reason = POLICY_REASON_DELAY;
+	policy_explain(&p, why, sizeof(why));
+	CHECK(strcmp(why, "needed for 7 of 90 ms") == 0);
+	p.engaged = true;
+	policy_explain(&p, why, sizeof(why));
+	CHECK(strcmp(why, "not needed any more for 7 of 90 ms") == 0);
+	p.reason = POLICY_REASON_DEMAND;
+	policy_explain(&p, why, sizeof(why));
+	CHECK(strcmp(why, "clients with demand: 7, more than 90") == 0);
+	p.config.engage = POLICY_ALWAYS;	/* of the paper's mode: also those without demand take turns */
+	policy_explain(&p, why, sizeof(why));
+	CHECK(strcmp(why, "clients: 7, more than 90") == 0);
+	p.config.mode = POLICY_BACKLOG;
+	policy_explain(&p, why, sizeof(why));
+	CHECK(strcmp(why, "clients with demand: 7, more than 90") == 0);
+	p.reason = POLICY_REASON_DEMAND_BUSY;
+	policy_explain(&p, why, sizeof(why));
+	CHECK(strcmp(why, "clients with demand: 3, channel busy 7 permille of the time, more than 90") == 0);
+}
+
 /* While active clients have nothing queued, up to K more become active. */
 static void spare_places(void)
 {
@@ -822,6 +896,8 @@ int main(int argc, char **argv)
 		chaos();
 		fairness(POLICY_BACKLOG);
 		fairness(POLICY_PAPER);
+		leads(POLICY_BACKLOG);
+		leads(POLICY_PAPER);
 		few();
 		gives_up();
 		engagement();
@@ -835,6 +911,7 @@ int main(int argc, char **argv)
 		spare_places();
 		trials();
 		no_trials();
+		explains();
 	}
 	printf("policy: %lu seeds passed\n", last - first + 1);
 	return 0;
