@@ -324,9 +324,6 @@ uint64_t policy_tick(struct policy *p, uint64_t now, int busy)
 	if (!rotate && p->rotating)
 		rotation_reset(p);
 	rotation_tick(p);
-	for (unsigned id = 0; id < p->high; id++)
-		if (p->client[id].used && p->client[id].level == POLICY_ACTIVE)
-			p->active++;
 	return p->wake_at;
 }
 

@@ -288,8 +288,9 @@ static void rotate_paper(struct policy *p)
 	wake_before(p, p->next_at - p->now, config->next_lead_ms);
 }
 
-static void set_level(struct policy_client *c, enum policy_level level)
+static void set_level(struct policy *p, struct policy_client *c, enum policy_level level)
 {
+	p->active += level == POLICY_ACTIVE;
 	c->changed = c->level != level;
 	c->level = level;
 }
@@ -334,7 +335,7 @@ static void assign_levels(struct policy *p)
 			continue;
 		else if (!c->demand || c->light)
 			level = c->demand ? POLICY_LIGHT : POLICY_IDLE;
-		set_level(c, level);
+		set_level(p, c, level);
 	}
 	if (!p->scheduling || config->mode == POLICY_PAPER)
 		return;
@@ -346,7 +347,7 @@ static void assign_levels(struct policy *p)
 			level = POLICY_SOON;
 		else if (left <= config->next_lead_ms)
 			level = POLICY_NEXT;
-		set_level(&p->client[id], level);
+		set_level(p, &p->client[id], level);
 		wake_before(p, left, config->soon_lead_ms);
 		wake_before(p, left, config->next_lead_ms);
 	}

@@ -22,7 +22,7 @@ static inline bool rotation_wanted(const struct policy_client *c)
 void rotation_reset(struct policy *p);
 /* Removes a client. */
 void rotation_remove(struct policy *p, uint16_t id);
-/* Gives out turns at time p->now while p->scheduling. Sets levels and p->next, and brings p->wake_at forward if needed. */
+/* Gives out turns at time p->now while p->scheduling. Sets levels, p->active and p->next, and brings p->wake_at forward if needed. */
 void rotation_tick(struct policy *p);
 
 #endif
