@@ -123,22 +123,22 @@ unsigned lease_restore(int lock, uint32_t *rts)
 		return LEASE_WEIGHTS;
 	fd = hostapd_open();
 	while ((line = strsep(&rest, "\n"))) {
-		unsigned wiphy, bytes, active, waiting;
+		const char *what = strsep(&line, " ");
+		unsigned number[3], n = 0;
 
-		if (strncmp(line, "rts ", 4) == 0 && (line += 4, line_number(&line, UINT32_MAX, &wiphy)) &&
-		    line_number(&line, UINT32_MAX, &bytes) && nl80211_set_rts(&nl, wiphy, bytes) < 0 && errno != ENODEV) {
-			*rts = bytes;
+		if (!line)
+			continue;
+		if (strcmp(what, "windows") == 0 && strlen(line) < IFNAMSIZ && !strchr(line, '/') &&
+		    restore_windows(&nl, fd, line) < 0)
+			left |= LEASE_WINDOWS;
+		while (n < 3 && line_number(&line, UINT32_MAX, &number[n]))
+			n++;
+		if (strcmp(what, "rts") == 0 && n == 2 && nl80211_set_rts(&nl, number[0], number[1]) < 0 && errno != ENODEV) {
+			*rts = number[1];
 			left |= LEASE_RTS;
 		}
-		if (strncmp(line, "weights ", 8) == 0 && (line += 8, line_number(&line, UINT32_MAX, &wiphy)) &&
-		    line_number(&line, UINT16_MAX, &active) && line_number(&line, UINT16_MAX, &waiting) &&
-		    restore_weights(&nl, wiphy, active, waiting) < 0)
+		if (strcmp(what, "weights") == 0 && n == 3 && restore_weights(&nl, number[0], number[1], number[2]) < 0)
 			left |= LEASE_WEIGHTS;
-		if (strncmp(line, "windows ", 8) != 0)
-			continue;
-		line += 8;
-		if (strlen(line) < IFNAMSIZ && !strchr(line, '/') && restore_windows(&nl, fd, line) < 0)
-			left |= LEASE_WINDOWS;
 	}
 	close(fd);
 	nl80211_close(&nl);
