@@ -58,10 +58,7 @@ void contention_configure(struct contention *c, const struct contention_config *
 {
 	if (c->exponent == c->config.own_exponent || c->exponent < config->own_exponent || !config->windows)
 		c->exponent = config->own_exponent;
-	c->rts &= config->rts;
-	c->wants_rts &= config->rts;
 	c->config = *config;
-	c->ap_exponent = ap_exponent(c);
 }
 
 unsigned contention_optimum(unsigned n, uint32_t airtime_us)

@@ -92,7 +92,7 @@ struct contention {
 };
 
 void contention_init(struct contention *c, const struct contention_config *config);
-/* Applies new settings and keeps all other state. */
+/* Applies new settings, with the next tick, and keeps all other state. */
 void contention_configure(struct contention *c, const struct contention_config *config);
 
 /* Decides for the time now, ms of any monotonic clock. Time that runs backwards counts as standing still. */
