@@ -111,6 +111,14 @@ def test_good_options(args):
     assert (p.returncode, p.stdout, p.stderr) == (0, "", "")
 
 
+def test_a_file_of_the_largest_size(tmp_path):
+    file = tmp_path / "options"
+    file.write_text("verbose\n" * 1023 + "verbose")
+    assert checked("--options", str(file)).returncode == 0
+    file.write_text("verbose\n" * 1024)
+    assert "less than 8192 bytes" in checked("--options", str(file)).stderr
+
+
 @pytest.mark.parametrize("args, said", [
     (("--weights", "1,0"), "--weights 0: must be a whole number from 1 to 65535"),
     (("--weights", "65536,1"), "--weights 65536"),
@@ -138,6 +146,8 @@ def test_more_bad_options(args, said):
     ("device=eth0", ":1: --device: only on the command line"),
     ("exempt-voice\nhelp", ":2: --help: only on the command line"),
     ("options=/etc/passwd", ":1: --options: only on the command line"),
+    ("control=/tmp/x", ":1: --control: only on the command line"),
+    ("version", ":1: --version: only on the command line"),
     ("rate", ":1: --rate: needs a value"),
     ("verbose\n" * 2000, "must be a text file of less than 8192 bytes"),
     ("slot=500\0", "must be a text file of less than 8192 bytes"),
