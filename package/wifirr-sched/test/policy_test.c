@@ -53,7 +53,7 @@ static unsigned count_light(void)
 /* Invariants after every tick. */
 static void check_always(uint64_t now, const enum policy_level *before, unsigned active_before)
 {
-	unsigned demanding = 0;
+	unsigned demanding = 0, clients = 0;
 
 	CHECK(p.wake_at > now);
 	CHECK(p.wake_at <= now + p.config.idle_tick_ms || p.wake_at <= now + p.config.tick_ms);
@@ -65,6 +65,8 @@ static void check_always(uint64_t now, const enum policy_level *before, unsigned
 
 		if (!c->used)
 			continue;
+		clients++;
+		CHECK(i < p.high);
 		CHECK(c->changed == (c->level != before[i]));
 		if (is_exempt(c) || !p.scheduling)
 			CHECK(c->level == (p.scheduling && c->flags == POLICY_CLIENT_NEIGHBOUR ? POLICY_LIGHT : POLICY_OPEN));
@@ -73,6 +75,7 @@ static void check_always(uint64_t now, const enum policy_level *before, unsigned
 		if (c->waiting > p.config.demand_bytes && !(c->flags & (POLICY_CLIENT_IGNORED | POLICY_CLIENT_NEIGHBOUR)))
 			CHECK(c->demand);
 	}
+	CHECK(clients == p.clients);
 	CHECK(demanding == p.demanding);
 	if (p.scheduling) {
 		CHECK(p.engaged && p.config.engage != POLICY_DRY_RUN && !p.paused);
