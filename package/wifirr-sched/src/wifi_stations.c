@@ -24,6 +24,7 @@
 static struct nl80211 request, events;
 static struct watch events_watch, timer_watch;
 static bool doubtful;		/* what the last list has shown may soon change */
+static bool due;		/* the timer runs */
 static struct nl80211_interface own;	/* the device */
 
 /* The radio's interfaces that matter here. */
@@ -73,6 +74,7 @@ static void look_again(unsigned ms)
 	};
 
 	timerfd_settime(timer_watch.fd, 0, &spec, NULL);
+	due = true;
 }
 
 void wifi_stations_resync(struct wifirr *w)
@@ -112,10 +114,7 @@ void wifi_stations_resync(struct wifirr *w)
 
 void wifi_stations_look_again(void)
 {
-	struct itimerspec armed;
-
-	if (timer_watch.fd && timerfd_gettime(timer_watch.fd, &armed) == 0 &&
-	    !armed.it_value.tv_sec && !armed.it_value.tv_nsec)
+	if (timer_watch.fd && !due)
 		look_again(LOOK_AGAIN_FIRST_MS);
 }
 
@@ -128,6 +127,7 @@ static void on_timer(struct wifirr *w)
 {
 	uint64_t expirations;
 
+	due = false;
 	if (read(timer_watch.fd, &expirations, sizeof(expirations)) > 0)
 		wifi_stations_resync(w);
 }
@@ -226,6 +226,7 @@ void wifi_stations_stop(void)
 	}
 	events_watch.fd = timer_watch.fd = 0;
 	interface_count = 0;
+	due = false;
 	nl80211_close(&events);
 	nl80211_close(&request);
 }
