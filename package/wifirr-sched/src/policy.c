@@ -129,8 +129,6 @@ void policy_set_aside(struct policy *p, enum policy_aside aside)
 /* One step of an exponential average; dt/(dt+tau) stays below 1 for any dt. */
 static uint32_t average(uint32_t old, uint64_t sample, uint64_t dt, unsigned tau)
 {
-	if (dt > 100 * tau)
-		dt = 100 * tau;
 	if (sample > UINT32_MAX)
 		sample = UINT32_MAX;
 	return (old * (uint64_t)tau + sample * dt) / (tau + dt);

@@ -56,7 +56,6 @@ void rotation_reset(struct policy *p)
 	p->rotating = false;
 	p->head = p->tail = POLICY_NONE;
 	p->next = POLICY_NONE;
-	p->next_at = 0;
 	p->group_until = 0;
 	p->group_last = p->next_first = p->next_last = POLICY_NONE;
 	for (unsigned i = 0; i < POLICY_CLIENTS_MAX; i++)
@@ -64,7 +63,6 @@ void rotation_reset(struct policy *p)
 	for (unsigned id = 0; id < p->high; id++) {
 		p->client[id].queued = false;
 		p->client[id].place = POLICY_NONE;
-		p->client[id].owed = 0;
 	}
 }
 
@@ -76,14 +74,6 @@ void rotation_remove(struct policy *p, uint16_t id)
 		leave_place(p, id);
 	if (p->next == id)
 		p->next = POLICY_NONE;
-}
-
-/* A step of the stagger, the time between the starts of two turns; ms, at least 1. */
-static unsigned step_ms(const struct policy_config *config)
-{
-	unsigned step = config->slot_ms / config->active;
-
-	return step ? step : 1;
 }
 
 /* Twice K: see backlog_room(). */
@@ -314,7 +304,7 @@ static enum policy_level paper_level(const struct policy *p, uint16_t id)
 static void assign_levels(struct policy *p)
 {
 	const struct policy_config *config = &p->config;
-	unsigned step = step_ms(config);
+	unsigned step = config->slot_ms / config->active;	/* of the stagger: the time between the starts of two turns, ms */
 	uint16_t id = p->head;
 
 	for (unsigned i = 0; i < p->high; i++) {
