@@ -237,7 +237,7 @@ static void fairness(enum policy_mode mode)
 static void leads(enum policy_mode mode)
 {
 	struct policy_config config;
-	uint64_t next_at[20] = { 0 }, soon_at[20] = { 0 };
+	uint64_t next_at[20] = { 0 }, soon_at[20] = { 0 }, served = 0;
 	unsigned noticed = 0;
 
 	policy_defaults(&config, mode, true);
@@ -277,6 +277,11 @@ static void leads(enum policy_mode mode)
 		}
 	}
 	CHECK(noticed >= 10);
+	for (unsigned id = 0; id < 20; id++) {
+		CHECK(p.client[id].active_ms + p.client[id].waiting_ms == p.now - 1000);
+		served += p.client[id].active_ms;
+	}
+	CHECK(mode == POLICY_PAPER || served == config.active * (p.now - 1000));
 }
 
 /* With at most K clients with demand, none of these is throttled. */
@@ -394,8 +399,31 @@ static void engagement_by_demand(void)
 	for (now = 0; now < 20000 && !p.engaged; now += 100) {
 		demand_of(0, 6, 9000);
 		policy_tick(&p, now, POLICY_BUSY_UNKNOWN);
+		CHECK(p.engaged || (p.reason == POLICY_REASON_DELAY && p.value == (int)now && p.threshold == (int)config.engage_delay_ms));
 	}
-	CHECK(p.engaged && now - 100 == config.engage_delay_ms && p.reason == POLICY_REASON_DEMAND);
+	CHECK(p.engaged && now - 100 == config.engage_delay_ms && p.reason == POLICY_REASON_DEMAND && p.engagements == 1);
+}
+
+/* In the paper's mode, also those without demand take turns. */
+static void idle_clients_of_the_paper(void)
+{
+	struct policy_config config;
+
+	policy_defaults(&config, POLICY_PAPER, false);
+	for (config.engage = POLICY_AUTO; config.engage <= POLICY_ALWAYS; config.engage++) {
+		policy_init(&p, &config);
+		for (unsigned i = 0; i < 12; i++)
+			policy_add(&p, 0);
+		for (uint64_t now = 0; now < 5000; now = p.wake_at)
+			policy_tick(&p, now, 900);
+		CHECK(p.engaged == (config.engage == POLICY_ALWAYS));
+	}
+	policy_defaults(&config, POLICY_BACKLOG, false);
+	config.engage = POLICY_ALWAYS;
+	policy_configure(&p, &config);
+	for (uint64_t now = 5000; now < 10000; now = p.wake_at)
+		policy_tick(&p, now, 900);
+	CHECK(!p.engaged);
 }
 
 /* With a survey, auto engages when it should, and reports the right reasons. */
@@ -428,18 +456,18 @@ static void engagement(void)
 	CHECK(p.reason == POLICY_REASON_DEMAND_BUSY);
 	policy_explain(&p, why, sizeof(why));
 	CHECK(strstr(why, "800"));
-	/* a little below the threshold does not disengage, far below does, after the delay */
+	/* above three quarters of the threshold it stays engaged, at these it disengages, after the delay */
 	for (unsigned i = 0; i < 50; i++, now += 100) {
 		for (unsigned id = 0; id < 6; id++)
 			policy_sample(&p, id, 9000, 0);
-		policy_tick(&p, now, 450);
+		policy_tick(&p, now, 376);
 		CHECK(p.engaged);
 	}
 	since = now;
 	for (; p.engaged && now < since + 10000; now += 100) {
 		for (unsigned id = 0; id < 6; id++)
 			policy_sample(&p, id, 9000, 0);
-		policy_tick(&p, now, 100);
+		policy_tick(&p, now, 375);
 	}
 	CHECK(!p.engaged && now - 100 - since == config.engage_delay_ms);
 	/* dry-run decides the same, and throttles no client */
@@ -908,6 +936,7 @@ int main(int argc, char **argv)
 		gives_up();
 		engagement();
 		engagement_by_demand();
+		idle_clients_of_the_paper();
 		last_few();
 		options_change();
 		ticks_in_the_same_ms();
