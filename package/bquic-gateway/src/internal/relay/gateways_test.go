@@ -512,8 +512,9 @@ func TestLateAnswer(t *testing.T) {
 		got <- string(text)
 	}()
 	var from client
-	r := &Relay{logger: slog.New(slog.DiscardHandler)}
-	r.now.Store(&settings{Config: Config{Fixed: Fixed{Bridge: BridgeAll}}})
+	set := &settings{Config: Config{Fixed: Fixed{Bridge: BridgeAll}}}
+	r := &Relay{logger: slog.New(slog.DiscardHandler), comparison: newComparison(set, slog.New(slog.DiscardHandler))}
+	r.now.Store(set)
 	here := netip.MustParseAddrPort("127.0.0.1:9") // to which no route leads by a device
 	to := way{here, expectation{bridged: true}}
 	if _, done := r.carry(t.Context(), s, accepted.(*net.TCPConn), nil, to, &from, new(comparing)); !done {
