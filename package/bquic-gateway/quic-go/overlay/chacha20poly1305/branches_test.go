@@ -50,7 +50,7 @@ func TestBranches(t *testing.T) {
 				continue
 			}
 			switch function {
-			case "(*stream).init", "xorBlocks", "(*stream).xorBlock", "(*mac).init", "addBlocks", "(*mac).sum":
+			case "(*stream).init", "(*stream).xorBlock", "(*mac).init", "addBlocks", "(*mac).sum":
 			default:
 				continue // sizes and addresses only
 			}
