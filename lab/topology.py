@@ -51,6 +51,7 @@ class Mesh:
         self.phone, self.node, self.gateway, self.origin = (
             lab.namespace(name) for name in ("phone", "node", "gateway", "origin")
         )
+        lab.run(self.node, "sysctl", "-qw", "net.ipv4.tcp_early_demux=0")  # as the package's init script does
         lab.veth(self.phone, "wan", f"{self.PHONE}/24", self.node, self.NODE_DEVICE, f"{self.NODE}/24")
         if beyond_ms:
             self.beyond = Medium(

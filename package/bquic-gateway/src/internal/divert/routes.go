@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -258,4 +259,12 @@ func HasIPv6() bool {
 	}
 	unix.Close(fd)
 	return true
+}
+
+// EarlyDemux reports whether the kernel looks for a packet's socket before NAT and rules have seen all of it (net.ipv4.tcp_early_demux). If a
+// client uses one port for several targets, it then delivers packets of one connection to the socket of another: NAT has given the later one
+// another port. Linux notices that (nf_nat_proto.c, nf_nat_inet_port_was_mangled), but not if the socket is transparent, as the relay's are.
+func EarlyDemux() bool {
+	text, err := os.ReadFile("/proc/sys/net/ipv4/tcp_early_demux")
+	return err == nil && strings.TrimSpace(string(text)) != "0"
 }

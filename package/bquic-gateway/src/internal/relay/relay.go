@@ -166,6 +166,9 @@ func (r *Relay) Run(ctx context.Context) error {
 		}
 	}()
 	r.diverter, r.expected.lost = d, d.Release
+	if divert.EarlyDemux() {
+		r.logger.Warn("connections hang if their clients use a port twice: set net.ipv4.tcp_early_demux to 0")
+	}
 	if err := d.Apply(r.rules(world{}, false)); err != nil {
 		return err
 	}
