@@ -97,7 +97,7 @@ func TestPoly1305Vectors(t *testing.T) {
 }
 
 // TestPoly1305Carries drives every word to its largest value, to check the bounds in the
-// comments of blocks.
+// comments of addBlocks.
 func TestPoly1305Carries(t *testing.T) {
 	key := bytes.Repeat([]byte{0xff}, 32)
 	for blocks := range 100 {

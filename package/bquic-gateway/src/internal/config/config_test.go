@@ -251,7 +251,6 @@ func TestMistakes(t *testing.T) {
 	}{
 		{"unclosed quote", "config gateway\n\toption listen ':443\n", []string{"conf:2: quote ' is never closed"}},
 		{"unknown section type", "config gatway\n\toption x y\n", []string{`conf:1: @gatway[0]: unknown section type "gatway": expected one of gateway, site, peer, relay, upstream, profile`}},
-		{"unknown section type", "config gatway\n\toption x y\n", []string{`conf:1: @gatway[0]: unknown section type "gatway": expected one of gateway, site, peer, relay, upstream, profile`}},
 		{"unknown option", "config gateway 'g'\n\toption lisen ':443'\n", []string{"conf:2: g.lisen: unknown option"}},
 		{"duplicate section", "config gateway 'g'\nconfig gateway 'g'\n", []string{"conf:2: g: duplicate section: first in line 1"}},
 		{"second gateway", "config gateway 'g'\nconfig gateway 'h'\n", []string{"conf:2: h: duplicate section: only one of type gateway is allowed, first in line 1"}},

@@ -217,8 +217,6 @@ config site
 	}
 }
 
-// TestExtract checks that each daemon receives only its own sections, and that
-// they configure it like the whole file.
 // TestKeys checks that no directory is missing in the jail because its name differs from another one's only in characters that procd's
 // shell functions do not tell apart.
 func TestKeys(t *testing.T) {
@@ -241,6 +239,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// TestExtract checks that each daemon receives only its own sections, and that
+// they configure it like the whole file.
 func TestExtract(t *testing.T) {
 	text := sites + relays
 	g, r := plan(t, Gateway, text), plan(t, Relay, text)
