@@ -25,9 +25,8 @@ type Pair struct {
 // A Store provides a TLS server's certificates, and reloads them when their
 // files change.
 type Store struct {
-	mu     sync.Mutex
-	first  *entry
-	others []*entry
+	mu      sync.Mutex // protects the certificates of entries
+	entries []*entry   // the first is the default
 }
 
 type entry struct {
@@ -45,18 +44,14 @@ type state struct {
 
 // NewStore reads all pairs. The first is the default, for hosts that no other
 // pair names.
-func NewStore(first Pair, others []Pair) (*Store, error) {
+func NewStore(pairs ...Pair) (*Store, error) {
 	s := &Store{}
-	for i, p := range append([]Pair{first}, others...) {
+	for _, p := range pairs {
 		e := &entry{Pair: p}
 		if err := e.load(); err != nil {
 			return nil, fmt.Errorf("%s: %w", p.Name, err)
 		}
-		if i == 0 {
-			s.first = e
-		} else {
-			s.others = append(s.others, e)
-		}
+		s.entries = append(s.entries, e)
 	}
 	return s, nil
 }
@@ -65,7 +60,7 @@ func NewStore(first Pair, others []Pair) (*Store, error) {
 func (s *Store) Default() *tls.Certificate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.first.cert
+	return s.entries[0].cert
 }
 
 // Get implements tls.Config.GetCertificate.
@@ -73,22 +68,19 @@ func (s *Store) Get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
-	for _, e := range s.others {
+	for _, e := range s.entries[1:] {
 		if slices.Contains(e.Hosts, name) {
 			return e.cert, nil
 		}
 	}
-	return s.first.cert, nil
+	return s.entries[0].cert, nil
 }
 
 // Refresh reloads the pairs whose files have changed. If a pair is not usable,
 // for example because it is only half written, Refresh logs that and keeps the
 // old one until the files change again.
 func (s *Store) Refresh(log *slog.Logger) {
-	s.mu.Lock()
-	entries := append([]*entry{s.first}, s.others...)
-	s.mu.Unlock()
-	for _, e := range entries {
+	for _, e := range s.entries {
 		if e.look() == e.files {
 			continue
 		}
@@ -112,9 +104,6 @@ func (e *entry) load() error {
 	c, err := load(e.Cert, e.Key)
 	if err != nil {
 		return err
-	}
-	if len(c.Certificate) == 0 || c.Leaf == nil {
-		return fmt.Errorf("%s: contains no certificate", e.Cert)
 	}
 	e.cert = &c
 	return nil

@@ -26,7 +26,7 @@ func pair(t *testing.T, dir string, hosts ...string) Pair {
 
 func TestStoreNames(t *testing.T) {
 	dir := t.TempDir()
-	s, err := NewStore(pair(t, filepath.Join(dir, "0")), []Pair{pair(t, filepath.Join(dir, "1"), "a.example", "b.example")})
+	s, err := NewStore(pair(t, filepath.Join(dir, "0")), pair(t, filepath.Join(dir, "1"), "a.example", "b.example"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestStoreNames(t *testing.T) {
 func TestStoreFollowsFiles(t *testing.T) {
 	dir := t.TempDir()
 	used, next := pair(t, filepath.Join(dir, "used")), pair(t, filepath.Join(dir, "next"))
-	s, err := NewStore(used, nil)
+	s, err := NewStore(used)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,12 +81,12 @@ func Check(cfg config.Gateway) error {
 	if err := accesslog.Check(cfg.AccessLog); err != nil {
 		errs = append(errs, fmt.Errorf("gateway.access_log: %w", err))
 	}
-	first, others := pairs(cfg)
-	if _, err := os.Stat(first.Cert); cfg.Certificate != "" || !errors.Is(err, fs.ErrNotExist) { // New makes it at the first start
-		others = append(others, first)
+	all := pairs(cfg)
+	if _, err := os.Stat(all[0].Cert); cfg.Certificate == "" && errors.Is(err, fs.ErrNotExist) {
+		all = all[1:] // New makes the first at the first start
 	}
-	for _, pair := range others {
-		_, err := cert.NewStore(pair, nil)
+	for _, pair := range all {
+		_, err := cert.NewStore(pair)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -164,24 +164,24 @@ func (s *Server) certificates(g *generation) (*cert.Store, error) {
 			s.log.Info("made a self-signed certificate", "directory", cfg.StateDir)
 		}
 	}
-	return cert.NewStore(pairs(cfg))
+	return cert.NewStore(pairs(cfg)...)
 }
 
-// pairs returns the default certificate and those of sites.
-func pairs(cfg config.Gateway) (first cert.Pair, others []cert.Pair) {
-	first = cert.Kept(cfg.StateDir)
+// pairs returns the default certificate, then those of sites.
+func pairs(cfg config.Gateway) []cert.Pair {
+	all := []cert.Pair{cert.Kept(cfg.StateDir)}
 	if cfg.Certificate != "" {
-		first = cert.Pair{Name: "gateway.certificate, gateway.key", Cert: cfg.Certificate, Key: cfg.Key}
+		all[0] = cert.Pair{Name: "gateway.certificate, gateway.key", Cert: cfg.Certificate, Key: cfg.Key}
 	}
 	for _, site := range cfg.Sites {
 		if site.Certificate != "" {
-			others = append(others, cert.Pair{
+			all = append(all, cert.Pair{
 				Name: "site with host " + site.Hosts[0] + ": certificate, key",
 				Cert: site.Certificate, Key: site.Key, Hosts: site.Hosts,
 			})
 		}
 	}
-	return first, others
+	return all
 }
 
 // Ready is closed once the gateway serves.
