@@ -30,7 +30,7 @@ type relayStatus struct {
 type relaySummary struct {
 	relayStatus
 	Connections *relay.ConnectionStatus `json:"connections,omitempty"` // hides the list
-	Live        status.Live             `json:"live"`
+	Live        status.Sum              `json:"live"`
 }
 
 func summarize(st relayStatus) relaySummary {

@@ -29,36 +29,24 @@ const (
 type connections struct {
 	mu     sync.Mutex
 	total  uint64
-	ended  map[string]transport // sums of the closed connections, by profile
+	ended  map[string]status.Sum // sums of the closed connections, by profile
 	live   map[uint64]*connection
 	closed []*connection // the last maxClosed, oldest first
 
 	tcp atomic.Int64 // without connections that became WebSocket tunnels
 }
 
-// A transport is the sum of connections' packet counters.
-type transport struct{ sent, lost, acked, acksReceived, received, acksSent uint64 }
-
-func (t *transport) add(s quic.BurstStats) {
-	t.sent += s.PacketsSent
-	t.lost += s.PacketsLost
-	t.acked += s.PacketsAcked
-	t.acksReceived += s.AcksReceived
-	t.received += s.PacketsReceived
-	t.acksSent += s.AcksSent
-}
-
-// transports returns the sums of all connections since the start, by profile.
-func (cs *connections) transports() map[string]transport {
+// sums returns the sums of all connections since the start, by profile.
+func (cs *connections) sums() map[string]status.Sum {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	sums := maps.Clone(cs.ended)
 	if sums == nil {
-		sums = make(map[string]transport)
+		sums = make(map[string]status.Sum)
 	}
 	for _, c := range cs.live {
 		t := sums[c.profile]
-		t.add(c.conn.BurstStats())
+		t.Add(c.conn.BurstStats())
 		sums[c.profile] = t
 	}
 	return sums
@@ -69,11 +57,11 @@ func (cs *connections) history(c *history.Counters) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	for _, t := range cs.ended {
-		c.Packets += t.acked + t.received
-		c.Acks += t.acksReceived + t.acksSent
+		c.Packets += t.PacketsAcked + t.PacketsReceived
+		c.Acks += t.AcksReceived + t.AcksSent
 	}
 	for _, live := range cs.live {
-		c.Count(live.conn.BurstStats())
+		c.Live.Add(live.conn.BurstStats())
 	}
 }
 
@@ -106,10 +94,10 @@ func (cs *connections) close(c *connection) {
 	c.final = c.report()
 	c.final.Closed = true
 	if cs.ended == nil {
-		cs.ended = make(map[string]transport)
+		cs.ended = make(map[string]status.Sum)
 	}
 	t := cs.ended[c.profile]
-	t.add(c.final.TransportStats)
+	t.Add(c.final.TransportStats)
 	cs.ended[c.profile] = t
 	c.conn = nil // frees the connection's memory
 	if len(cs.closed) == maxClosed {

@@ -521,7 +521,7 @@ func TestStatus(t *testing.T) {
 	var sum struct {
 		Role        string
 		Connections json.RawMessage
-		Live        status.Live
+		Live        status.Sum
 	}
 	if err = errors.Join(err, json.Unmarshal(data, &sum)); err != nil || sum.Role != "gateway" || sum.Connections != nil || sum.Live.Connections != 1 || sum.Live.PacketsSent == 0 {
 		t.Errorf("summary: %v: %s", err, data)

@@ -46,7 +46,7 @@ func (s *Server) Status() Status {
 type summary struct {
 	Status
 	Connections *Connection `json:"connections,omitempty"` // hides the list
-	Live        status.Live `json:"live"`
+	Live        status.Sum  `json:"live"`
 }
 
 func summarize(st Status) summary {
@@ -135,18 +135,18 @@ func (s *Server) metrics(w *metrics.Writer) {
 		w.Value(metrics.Flag(o.Up), "origin", o.URL)
 	}
 
-	sums := s.conns.transports()
+	sums := s.conns.sums()
 	names := slices.Sorted(maps.Keys(sums))
 	for _, m := range []struct {
 		name, help string
-		of         func(transport) uint64
+		of         func(status.Sum) uint64
 	}{
-		{"bquic_packets_sent_total", "Ack-eliciting QUIC packets sent.", func(t transport) uint64 { return t.sent }},
-		{"bquic_packets_lost_total", "Ack-eliciting QUIC packets sent and declared lost.", func(t transport) uint64 { return t.lost }},
-		{"bquic_packets_acked_total", "Ack-eliciting QUIC packets sent and acknowledged.", func(t transport) uint64 { return t.acked }},
-		{"bquic_acks_received_total", "Acknowledgements received.", func(t transport) uint64 { return t.acksReceived }},
-		{"bquic_packets_received_total", "Ack-eliciting QUIC packets received.", func(t transport) uint64 { return t.received }},
-		{"bquic_acks_sent_total", "Acknowledgements sent.", func(t transport) uint64 { return t.acksSent }},
+		{"bquic_packets_sent_total", "Ack-eliciting QUIC packets sent.", func(t status.Sum) uint64 { return t.PacketsSent }},
+		{"bquic_packets_lost_total", "Ack-eliciting QUIC packets sent and declared lost.", func(t status.Sum) uint64 { return t.PacketsLost }},
+		{"bquic_packets_acked_total", "Ack-eliciting QUIC packets sent and acknowledged.", func(t status.Sum) uint64 { return t.PacketsAcked }},
+		{"bquic_acks_received_total", "Acknowledgements received.", func(t status.Sum) uint64 { return t.AcksReceived }},
+		{"bquic_packets_received_total", "Ack-eliciting QUIC packets received.", func(t status.Sum) uint64 { return t.PacketsReceived }},
+		{"bquic_acks_sent_total", "Acknowledgements sent.", func(t status.Sum) uint64 { return t.AcksSent }},
 	} {
 		w.Counter(m.name, m.help)
 		for _, name := range names {

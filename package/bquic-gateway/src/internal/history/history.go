@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quic-go/quic-go"
+	"bquic/internal/status"
 )
 
 const (
@@ -22,19 +22,8 @@ const (
 // Counters are a daemon's counts since its start, and its current values.
 type Counters struct {
 	Down, Up      uint64 // bytes to clients and from them
-	Packets, Acks uint64 // acknowledged packets, sent and received, and their ACKs
-
-	rtt, minRTT, weight float64 // sums over connections, in milliseconds times weight
-}
-
-// Count adds the counts of an open connection.
-func (c *Counters) Count(s quic.BurstStats) {
-	c.Packets += s.PacketsAcked + s.PacketsReceived
-	c.Acks += s.AcksReceived + s.AcksSent
-	weight := float64(s.PacketsSent) + 1
-	c.rtt += float64(s.SmoothedRTT) / float64(time.Millisecond) * weight
-	c.minRTT += float64(s.MinRTT) / float64(time.Millisecond) * weight
-	c.weight += weight
+	Packets, Acks uint64 // acknowledged packets of ended connections, sent and received, and their ACKs
+	Live          status.Sum
 }
 
 // A sample covers the time between two readings of the counters. NaN: unknown.
@@ -54,24 +43,28 @@ type History struct {
 func (h *History) Add(now time.Time, c Counters) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	c.Packets += c.Live.PacketsAcked + c.Live.PacketsReceived
+	c.Acks += c.Live.AcksReceived + c.Live.AcksSent
 	was, seconds := h.before, now.Sub(h.at).Seconds()
 	first := h.at.IsZero()
 	h.before, h.at = c, now
 	if first || seconds <= 0 {
 		return
 	}
-	nothing := math.NaN()
+	nothing := float32(math.NaN())
 	rate := func(was, is uint64) float32 {
 		if is < was {
-			return float32(nothing)
+			return nothing
 		}
 		return float32(8 * float64(is-was) / seconds)
 	}
-	s := sample{down: rate(was.Down, c.Down), up: rate(was.Up, c.Up), perAck: float32(nothing)}
+	s := sample{down: rate(was.Down, c.Down), up: rate(was.Up, c.Up), perAck: nothing, rtt: nothing, minRTT: nothing}
 	if c.Packets >= was.Packets && c.Acks > was.Acks {
 		s.perAck = float32(c.Packets-was.Packets) / float32(c.Acks-was.Acks)
 	}
-	s.rtt, s.minRTT = float32(c.rtt/c.weight), float32(c.minRTT/c.weight) // NaN without a connection
+	if c.Live.Connections > 0 {
+		s.rtt, s.minRTT = float32(c.Live.SmoothedRTT), float32(c.Live.MinRTT)
+	}
 	h.ring[h.count%samples] = s
 	h.count++
 }

@@ -25,8 +25,8 @@ func text(t *testing.T, h *History) string {
 
 func TestAdd(t *testing.T) {
 	at := time.Unix(1000, 0)
-	connected := func(c Counters, s quic.BurstStats) Counters {
-		c.Count(s)
+	connected := func(s quic.BurstStats) (c Counters) {
+		c.Live.Add(s)
 		return c
 	}
 	stats := quic.BurstStats{PacketsSent: 9, PacketsAcked: 100, AcksReceived: 10, SmoothedRTT: 20 * time.Millisecond, MinRTT: 5 * time.Millisecond}
@@ -43,7 +43,7 @@ func TestAdd(t *testing.T) {
 			`{"every_s":60,"down_bps":[1000],"up_bps":[0],"packets_per_ack":[null],"smoothed_rtt_ms":[null],"min_rtt_ms":[null]}`},
 		{"began anew", []Counters{{Down: 1000, Packets: 9, Acks: 3}, {Down: 9}, {Down: 24}},
 			`{"every_s":60,"down_bps":[null,2],"up_bps":[0,0],"packets_per_ack":[null,null],"smoothed_rtt_ms":[null,null],"min_rtt_ms":[null,null]}`},
-		{"connected", []Counters{connected(Counters{}, stats), connected(Counters{}, more)},
+		{"connected", []Counters{connected(stats), connected(more)},
 			`{"every_s":60,"down_bps":[0],"up_bps":[0],"packets_per_ack":[10],"smoothed_rtt_ms":[20],"min_rtt_ms":[5]}`},
 	} {
 		var h History

@@ -204,6 +204,6 @@ func (g *gateways) count(c *history.Counters) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, s := range g.all() {
-		c.Count(s.conn.BurstStats())
+		c.Live.Add(s.conn.BurstStats())
 	}
 }

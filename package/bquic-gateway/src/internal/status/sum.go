@@ -8,8 +8,8 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// Live is the sum over live connections; the RTTs are means, weighted by packets sent.
-type Live struct {
+// A Sum is the sum over connections; the RTTs are means, weighted by packets sent.
+type Sum struct {
 	Connections     int     `json:"connections"`
 	PacketsSent     uint64  `json:"packets_sent"`
 	PacketsReceived uint64  `json:"packets_received"`
@@ -22,18 +22,18 @@ type Live struct {
 }
 
 // Add adds a connection.
-func (l *Live) Add(s quic.BurstStats) {
+func (a *Sum) Add(s quic.BurstStats) {
 	weight := float64(s.PacketsSent) + 1 // which a new connection has, too
-	share := weight / (float64(l.PacketsSent) + float64(l.Connections) + weight)
-	l.Connections++
-	l.PacketsSent += s.PacketsSent
-	l.PacketsReceived += s.PacketsReceived
-	l.PacketsAcked += s.PacketsAcked
-	l.PacketsLost += s.PacketsLost
-	l.AcksSent += s.AcksSent
-	l.AcksReceived += s.AcksReceived
-	l.SmoothedRTT += (milliseconds(s.SmoothedRTT) - l.SmoothedRTT) * share
-	l.MinRTT += (milliseconds(s.MinRTT) - l.MinRTT) * share
+	share := weight / (float64(a.PacketsSent) + float64(a.Connections) + weight)
+	a.Connections++
+	a.PacketsSent += s.PacketsSent
+	a.PacketsReceived += s.PacketsReceived
+	a.PacketsAcked += s.PacketsAcked
+	a.PacketsLost += s.PacketsLost
+	a.AcksSent += s.AcksSent
+	a.AcksReceived += s.AcksReceived
+	a.SmoothedRTT += (milliseconds(s.SmoothedRTT) - a.SmoothedRTT) * share
+	a.MinRTT += (milliseconds(s.MinRTT) - a.MinRTT) * share
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / 1e6 }
