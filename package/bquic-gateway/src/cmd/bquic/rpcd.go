@@ -23,7 +23,11 @@ func runRpcd(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	p := &rpcd.Plugin{Config: *file, Bquic: rpcd.Self(), Check: checkForInit}
+	self, err := os.Executable()
+	if err != nil {
+		self = os.Args[0]
+	}
+	p := &rpcd.Plugin{Config: *file, Bquic: self, Check: checkForInit}
 	if err := p.Run(ctx, words, os.Stdin, os.Stdout); err != nil {
 		return usageError{err}
 	}

@@ -45,10 +45,10 @@ func FuzzCall(f *testing.F) {
 			}
 		}()
 		p := &Plugin{Config: conf, Bquic: "/bin/false"}
-		answer, err := p.Call(t.Context(), method, bytes.NewReader(args))
+		answer, err := p.call(t.Context(), method, bytes.NewReader(args))
 		ln.Close()
 		<-ended
-		if _, known := Methods[method]; known != (err == nil) {
+		if _, known := methods[method]; known != (err == nil) {
 			t.Fatalf("%q: %v", method, err)
 		}
 		if err != nil {

@@ -28,12 +28,12 @@ const (
 	maxInput       = 64 << 10
 )
 
-// ErrMethod is returned for a method that does not exist.
-var ErrMethod = errors.New("no such method")
+// errMethod is returned for a method that does not exist.
+var errMethod = errors.New("no such method")
 
-// Methods are the methods of the ubus object. Their arguments are in the form that rpcd
+// methods are the methods of the ubus object. Their arguments are in the form that rpcd
 // expects: a value of each argument's type.
-var Methods = map[string]map[string]any{
+var methods = map[string]map[string]any{
 	"status":      {},
 	"connections": {},
 	"history":     {},
@@ -52,9 +52,9 @@ type Plugin struct {
 	Check func(file string) error
 }
 
-// Call answers one call with a value for encoding/json. Errors of a method are part of the
+// call answers one call with a value for encoding/json. Errors of a method are part of the
 // answer, because rpcd would only pass on a number.
-func (p *Plugin) Call(ctx context.Context, method string, args io.Reader) (any, error) {
+func (p *Plugin) call(ctx context.Context, method string, args io.Reader) (any, error) {
 	switch method {
 	case "status":
 		return p.status(), nil
@@ -69,7 +69,7 @@ func (p *Plugin) Call(ctx context.Context, method string, args io.Reader) (any, 
 	case "fetch":
 		return p.fetch(ctx, args), nil
 	}
-	return nil, fmt.Errorf("%q: %w", method, ErrMethod)
+	return nil, fmt.Errorf("%q: %w", method, errMethod)
 }
 
 // ask returns what both daemons answer to a question, by role; null from one that does not answer.
@@ -118,8 +118,8 @@ func (p *Plugin) history() any {
 	return ask(gateway, relay, status.History)
 }
 
-// A Profile is a built-in profile or one from the configuration.
-type Profile struct {
+// A namedProfile is a built-in profile or one from the configuration.
+type namedProfile struct {
 	Name    string            `json:"name"`
 	Doc     string            `json:"doc"`
 	Builtin bool              `json:"builtin"`
@@ -127,13 +127,13 @@ type Profile struct {
 }
 
 func (p *Plugin) profiles() any {
-	var profiles []Profile
+	var profiles []namedProfile
 	for _, b := range profile.Builtin() {
 		profiles = append(profiles, newProfile(b, true))
 	}
 	if cfg, err := config.ReadFile(p.Config); err == nil {
 		for _, name := range cfg.Profiles.Names() {
-			if !slices.ContainsFunc(profiles, func(p Profile) bool { return p.Name == name }) {
+			if !slices.ContainsFunc(profiles, func(p namedProfile) bool { return p.Name == name }) {
 				profiles = append(profiles, newProfile(cfg.Profiles[name], false))
 			}
 		}
@@ -145,22 +145,22 @@ func (p *Plugin) profiles() any {
 	return map[string]any{"profiles": profiles, "stock": stock}
 }
 
-func newProfile(p profile.Profile, builtin bool) Profile {
+func newProfile(p profile.Profile, builtin bool) namedProfile {
 	values := make(map[string]string)
 	for _, v := range p.Values {
 		values[v.Param] = v.Text
 	}
-	return Profile{p.Name, p.Doc, builtin, values}
+	return namedProfile{p.Name, p.Doc, builtin, values}
 }
 
-// A Check is the result of `bquic check`.
-type Check struct {
+// A result is the result of `bquic check`.
+type result struct {
 	OK       bool      `json:"ok"`
-	Mistakes []Mistake `json:"mistakes"`
+	Mistakes []mistake `json:"mistakes"`
 }
 
-// A Mistake is one mistake in the file.
-type Mistake struct {
+// A mistake is one mistake in the file.
+type mistake struct {
 	Line    int    `json:"line"` // 0: the file as a whole
 	Section string `json:"section"`
 	Option  string `json:"option"`
@@ -168,7 +168,7 @@ type Mistake struct {
 }
 
 func (p *Plugin) check() any {
-	c := Check{Mistakes: []Mistake{}}
+	c := result{Mistakes: []mistake{}}
 	_, err := config.ReadFile(p.Config)
 	if err == nil && p.Check != nil {
 		err = p.Check(p.Config)
@@ -177,13 +177,13 @@ func (p *Plugin) check() any {
 	switch {
 	case errors.As(err, &mistakes):
 		for _, m := range mistakes {
-			c.Mistakes = append(c.Mistakes, Mistake{m.Line, m.Section, m.Option, m.Text})
+			c.Mistakes = append(c.Mistakes, mistake{m.Line, m.Section, m.Option, m.Text})
 		}
 	case errors.Is(err, fs.ErrNotExist) && !exists(p.Config):
-		c.Mistakes = append(c.Mistakes, Mistake{Text: p.Config + " does not exist"})
+		c.Mistakes = append(c.Mistakes, mistake{Text: p.Config + " does not exist"})
 	case err != nil:
 		for line := range strings.Lines(err.Error()) {
-			c.Mistakes = append(c.Mistakes, Mistake{Text: strings.TrimSuffix(line, "\n")})
+			c.Mistakes = append(c.Mistakes, mistake{Text: strings.TrimSuffix(line, "\n")})
 		}
 	default:
 		c.OK = true
@@ -241,22 +241,14 @@ func (p *Plugin) Run(ctx context.Context, words []string, in io.Reader, out io.W
 	var answer any
 	switch {
 	case len(words) == 1 && words[0] == "list":
-		answer = Methods
+		answer = methods
 	case len(words) == 2 && words[0] == "call":
 		var err error
-		if answer, err = p.Call(ctx, words[1], in); err != nil {
+		if answer, err = p.call(ctx, words[1], in); err != nil {
 			return err
 		}
 	default:
 		return errors.New("expected list, or call and a method")
 	}
 	return json.NewEncoder(out).Encode(answer)
-}
-
-// Self is the path of this program.
-func Self() string {
-	if path, err := os.Executable(); err == nil {
-		return path
-	}
-	return os.Args[0]
 }

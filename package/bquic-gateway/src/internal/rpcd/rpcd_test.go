@@ -91,10 +91,10 @@ func TestListNamesWhatCallAnswers(t *testing.T) {
 	p := plugin(t, "", "")
 	var out bytes.Buffer
 	must(t, p.Run(context.Background(), []string{"list"}, nil, &out))
-	var methods map[string]map[string]any
-	must(t, json.Unmarshal(out.Bytes(), &methods))
-	equal(t, len(Methods), len(methods))
-	for method := range methods {
+	var listed map[string]map[string]any
+	must(t, json.Unmarshal(out.Bytes(), &listed))
+	equal(t, len(methods), len(listed))
+	for method := range listed {
 		if len(call(t, p, method, "{}")) == 0 {
 			t.Errorf("%s: no answer", method)
 		}
@@ -113,7 +113,7 @@ func TestDocs(t *testing.T) {
 			documented[row[1]][argument[1]] = ""
 		}
 	}
-	equal(t, Methods, documented)
+	equal(t, methods, documented)
 }
 
 func TestHistory(t *testing.T) {
@@ -232,7 +232,7 @@ func TestFetchArguments(t *testing.T) {
 
 func TestUnknown(t *testing.T) {
 	p := plugin(t, "", "")
-	if err := p.Run(context.Background(), []string{"call", "x"}, nil, nil); !errors.Is(err, ErrMethod) {
+	if err := p.Run(context.Background(), []string{"call", "x"}, nil, nil); !errors.Is(err, errMethod) {
 		t.Error(err)
 	}
 	if p.Run(context.Background(), nil, nil, nil) == nil {
