@@ -16,7 +16,6 @@ import (
 // node.
 const (
 	header = "bquic proof 3\n"
-	before = "bquic proof 2\n" // without what is usual at an hour
 	// MaxFile is the largest possible file, in bytes.
 	MaxFile = 48 << 10
 
@@ -150,7 +149,7 @@ func (r *reader) moments() (m moments) {
 // change.
 func (p *Proof) Restore(data []byte, now time.Time) error {
 	end := len(data) - crc32.Size
-	if end < len(header) || len(data) > MaxFile || string(data[:len(header)]) != header && string(data[:len(before)]) != before ||
+	if end < len(header) || len(data) > MaxFile || string(data[:len(header)]) != header ||
 		crc32.ChecksumIEEE(data[:end]) != binary.LittleEndian.Uint32(data[end:]) {
 		return errFile
 	}
@@ -174,11 +173,9 @@ func (p *Proof) Restore(data []byte, now time.Time) error {
 			!(w.share > 0 && w.share <= MaxShare && w.unsure > 0 && w.unsure <= MaxShare)
 		r.window(w)
 	}
-	if string(data[:len(header)]) == header {
-		for hour := range n.usual {
-			for size := range n.usual[hour] {
-				n.usual[hour][size] = small{r.uint32(), r.moments()}
-			}
+	for hour := range n.usual {
+		for size := range n.usual[hour] {
+			n.usual[hour][size] = small{r.uint32(), r.moments()}
 		}
 	}
 	if r.bad || len(r.b) > 0 {
@@ -194,10 +191,11 @@ func (p *Proof) Restore(data []byte, now time.Time) error {
 func (r *reader) window(w *window) {
 	skip := r.uint16()
 	due := func() bool {
-		if r.bad || skip == noMore || skip > 0 {
-			if skip != noMore {
-				skip--
-			}
+		if r.bad || skip == noMore {
+			return false
+		}
+		if skip > 0 {
+			skip--
 			return false
 		}
 		return true
