@@ -46,11 +46,7 @@ func (s *Sites) ServePlain(w http.ResponseWriter, r *http.Request, webroot strin
 		http.Error(w, "bad request target", http.StatusBadRequest)
 		return
 	}
-	host := r.Host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	host = strings.Trim(host, "[]")
+	host := withoutPort(r.Host)
 	if port != 443 {
 		host = net.JoinHostPort(host, strconv.Itoa(int(port)))
 	} else if strings.Contains(host, ":") {

@@ -221,13 +221,17 @@ func validHost(hostport string) bool {
 	return true
 }
 
+// withoutPort returns the host of host[:port], an IPv6 address without brackets.
+func withoutPort(hostport string) string {
+	if host, _, err := net.SplitHostPort(hostport); err == nil {
+		hostport = host
+	}
+	return strings.Trim(hostport, "[]")
+}
+
 // hostname returns the host of host[:port], in the form that the configuration uses.
 func hostname(hostport string) string {
-	host := hostport
-	if h, _, err := net.SplitHostPort(hostport); err == nil {
-		host = h
-	}
-	host = strings.Trim(host, "[]")
+	host := withoutPort(hostport)
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return addr.String()
 	}
