@@ -199,12 +199,10 @@ func help(f *flag.FlagSet) {
 			fmt.Fprintf(&stdout, "usage: bquic %s\n%s\n", strings.TrimSpace(c.name+" "+options+c.args), c.doc)
 		}
 	}
-	first := true
+	if options != "" {
+		fmt.Fprint(&stdout, "\noptions:\n")
+	}
 	f.VisitAll(func(o *flag.Flag) {
-		if first {
-			fmt.Fprint(&stdout, "\noptions:\n")
-			first = false
-		}
 		value, doc := flag.UnquoteUsage(o)
 		name := strings.TrimSpace("--" + o.Name + " " + value)
 		if len(o.Name) == 1 {
