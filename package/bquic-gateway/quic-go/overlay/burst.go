@@ -18,10 +18,10 @@ const (
 	BurstQueueRTT    = burst.QueueRTT
 )
 
-// BurstStats are the statistics of a connection with Burst.Stats set.
+// BurstStats are the statistics of a connection.
 type BurstStats = burst.Stats
 
-// BurstStats returns a snapshot. It is empty unless Burst.Stats is set. It is
+// BurstStats returns a snapshot. It is empty if Burst is zero. It is
 // safe to call at any time, even after the connection was closed.
 func (c *Conn) BurstStats() BurstStats { return c.burst.Stats() }
 

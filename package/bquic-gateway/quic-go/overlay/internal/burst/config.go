@@ -94,6 +94,6 @@ type Config struct {
 	// NoGSO never uses generic segmentation offload.
 	NoGSO bool
 
-	// Stats collects the statistics that Conn.BurstStats returns.
+	// Stats has no effect of its own: with any field set, Conn.BurstStats returns statistics.
 	Stats bool
 }

@@ -19,7 +19,7 @@ type Conn struct {
 
 	ack ackPolicy
 	ask asker
-	rec *recorder
+	rec recorder
 
 	hole blackHole
 	path Path
@@ -30,11 +30,7 @@ func NewConn(cfg Config, rtt *utils.RTTStats) *Conn {
 	if cfg == (Config{}) {
 		return nil
 	}
-	c := &Conn{cfg: cfg, rtt: rtt, hole: newBlackHole(protocol.InvalidPacketNumber)}
-	if cfg.Stats {
-		c.rec = &recorder{}
-	}
-	return c
+	return &Conn{cfg: cfg, rtt: rtt, hole: newBlackHole(protocol.InvalidPacketNumber)}
 }
 
 // Config returns the configuration, zero for a nil Conn.
@@ -121,7 +117,7 @@ func (c *Conn) OnAckReceived(ack *wire.AckFrame, packets int) {
 // OnPacketLost counts an ack-eliciting packet declared lost.
 func (c *Conn) OnPacketLost(pn protocol.PacketNumber, size protocol.ByteCount) {
 	if c != nil {
-		c.rec.lost(1)
+		c.rec.lost()
 		c.path.OnPacketLost(size)
 		c.hole.missing(pn, size)
 	}
@@ -168,7 +164,7 @@ func (c *Conn) OnCongestionState(now monotime.Time, inSlowStart bool, cwnd proto
 
 // Stats returns a snapshot. It is safe to call from any goroutine.
 func (c *Conn) Stats() Stats {
-	if c == nil || c.rec == nil {
+	if c == nil {
 		return Stats{}
 	}
 	s := c.rec.snapshot()

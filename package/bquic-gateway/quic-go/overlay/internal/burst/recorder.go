@@ -14,7 +14,7 @@ import (
 // together is the longest time between two packets of one burst.
 const together = 100 * time.Microsecond
 
-// recorder gathers Stats. A nil *recorder gathers nothing.
+// recorder gathers Stats.
 type recorder struct {
 	mu sync.Mutex
 	s  Stats
@@ -25,9 +25,6 @@ type recorder struct {
 }
 
 func (r *recorder) sent(now monotime.Time) {
-	if r == nil {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.s.PacketsSent++
@@ -62,55 +59,37 @@ func (r *recorder) endRun(s *Stats) {
 func log2Bucket(v uint64, n int) int { return min(bits.Len64(v), n-1) }
 
 func (r *recorder) receivedPacket() {
-	if r == nil {
-		return
-	}
 	r.mu.Lock()
 	r.s.PacketsReceived++
 	r.mu.Unlock()
 }
 
 func (r *recorder) ackSent() {
-	if r == nil {
-		return
-	}
 	r.mu.Lock()
 	r.s.AcksSent++
 	r.mu.Unlock()
 }
 
 func (r *recorder) ackReceived(packets int) {
-	if r == nil {
-		return
-	}
 	r.mu.Lock()
 	r.s.AcksReceived++
 	r.s.PacketsAcked += uint64(packets)
 	r.mu.Unlock()
 }
 
-func (r *recorder) lost(n int) {
-	if r == nil {
-		return
-	}
+func (r *recorder) lost() {
 	r.mu.Lock()
-	r.s.PacketsLost += uint64(n)
+	r.s.PacketsLost++
 	r.mu.Unlock()
 }
 
 func (r *recorder) spurious(n int) {
-	if r == nil {
-		return
-	}
 	r.mu.Lock()
 	r.s.PacketsLostSpurious += uint64(n)
 	r.mu.Unlock()
 }
 
 func (r *recorder) congestion(now monotime.Time, inSlowStart bool, cwnd protocol.ByteCount) {
-	if r == nil {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.s.CongestionWindow = uint64(cwnd)
