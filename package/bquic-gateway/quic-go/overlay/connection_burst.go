@@ -40,11 +40,11 @@ func (c *Conn) maybeAskPeer(now monotime.Time) {
 }
 
 func (c *Conn) handleAckFrequencyFrame(f *wire.AckFrequencyFrame) error {
-	if f.RequestMaxAckDelay < c.burst.MinAckDelay() {
+	if f.RequestMaxAckDelay < burst.MinAckDelay {
 		return &qerr.TransportError{
 			ErrorCode:    qerr.ProtocolViolation,
 			FrameType:    uint64(wire.FrameTypeAckFrequency),
-			ErrorMessage: fmt.Sprintf("requested max_ack_delay of %s is below min_ack_delay (%s)", f.RequestMaxAckDelay, c.burst.MinAckDelay()),
+			ErrorMessage: fmt.Sprintf("requested max_ack_delay of %s is below min_ack_delay (%s)", f.RequestMaxAckDelay, burst.MinAckDelay),
 		}
 	}
 	dialect := c.burst.PeerDialect()

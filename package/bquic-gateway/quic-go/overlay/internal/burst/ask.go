@@ -11,8 +11,8 @@ import (
 	"github.com/quic-go/quic-go/internal/wire"
 )
 
-// minAckDelay is advertised when the peer may ask: the shortest delay that the timers support.
-const minAckDelay = protocol.TimerGranularity
+// MinAckDelay is the shortest delay that a peer may ask for: timers support no shorter one.
+const MinAckDelay = protocol.TimerGranularity
 
 // maxRequestedPackets means no limit in an ACK_FREQUENCY frame. It fits into a 2-byte
 // varint, and is far more than a path delivers in 25 ms.
@@ -88,20 +88,14 @@ func (c *Conn) AdvertiseMinAckDelay() *time.Duration {
 	if c == nil || !c.cfg.AskPeer {
 		return nil
 	}
-	d := minAckDelay
+	d := MinAckDelay
 	return &d
 }
-
-// MinAckDelay is the shortest delay that a peer may ask for.
-func (c *Conn) MinAckDelay() time.Duration { return minAckDelay }
-
-// ObeysPeer says if the peer may send ACK_FREQUENCY.
-func (c *Conn) ObeysPeer() bool { return c != nil && c.cfg.AskPeer }
 
 // SetPeer sets the peer's transport parameters: min_ack_delay in the form of the
 // current draft and of the first one, nil if missing.
 func (c *Conn) SetPeer(current, draft00 *time.Duration) {
-	if !c.ObeysPeer() {
+	if c == nil || !c.cfg.AskPeer {
 		return
 	}
 	c.ask.last = stockFrequency

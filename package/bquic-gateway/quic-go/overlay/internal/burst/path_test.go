@@ -203,7 +203,7 @@ func learned() *Path {
 
 func TestSlowStartEndsWhereTheRateDoesNotFollow(t *testing.T) {
 	p := learned()
-	w := NewWindow(Config{})
+	w := NewWindow()
 	rounds := func(cwnd protocol.ByteCount, rate uint64, rtt time.Duration) protocol.ByteCount {
 		return w.OnRound(Round{Delivered: cwnd * 1000, Rate: rate, MinRTT: rtt, Early: rtt, Limited: true}, p, 2*cwnd, 1000)
 	}
@@ -222,7 +222,7 @@ func TestSlowStartEndsWhereTheRateDoesNotFollow(t *testing.T) {
 
 func TestSlowStartGoesOnAfterAFalseAlarm(t *testing.T) {
 	p := learned()
-	w := NewWindow(Config{})
+	w := NewWindow()
 	rounds := func(cwnd protocol.ByteCount, rate uint64, rtt time.Duration) {
 		w.OnRound(Round{Delivered: cwnd * 1000, Rate: rate, MinRTT: rtt, Early: rtt, Limited: true}, p, 2*cwnd, 1000)
 	}
@@ -240,7 +240,7 @@ func TestSlowStartGoesOnAfterAFalseAlarm(t *testing.T) {
 
 func TestWindowGrowsFasterWithoutAQueue(t *testing.T) {
 	p := learned()
-	w := NewWindow(Config{})
+	w := NewWindow()
 	w.OnLoss(p, 200*ms, 100, 70, 1)
 	quiet := Round{Delivered: 100e3, Rate: 1e6, MinRTT: 101 * ms, Early: 101 * ms, Limited: true}
 	for range quietRounds - 1 {
@@ -267,7 +267,7 @@ func TestWindowGrowsFasterWithoutAQueue(t *testing.T) {
 
 func TestLossWithoutAQueue(t *testing.T) {
 	p := learned()
-	w := NewWindow(Config{})
+	w := NewWindow()
 	bdp := p.BDP()
 	require.Equal(t, bdp*7/5, w.OnLoss(p, 200*ms, 2*bdp, bdp*7/5, 1000), "of a full queue")
 	require.Equal(t, bdp*3/4, w.OnLoss(p, 105*ms, bdp*11/10, bdp*3/4, 1000), "of CoDel, however long the path is")
@@ -281,7 +281,7 @@ func TestLossWithoutAQueue(t *testing.T) {
 
 func TestMarkWithoutAQueue(t *testing.T) {
 	p := learned()
-	w := NewWindow(Config{})
+	w := NewWindow()
 	quiet := Round{Delivered: 100e3, Rate: 1e6, MinRTT: 101 * ms, Early: 101 * ms, Limited: true}
 	w.OnLoss(p, 200*ms, 100, 70, 1)
 	for range quietRounds {
@@ -293,7 +293,7 @@ func TestMarkWithoutAQueue(t *testing.T) {
 	w.OnRound(quiet, p, 70, 1000)
 	require.EqualValues(t, 1, w.Step())
 
-	w = NewWindow(Config{})
+	w = NewWindow()
 	w.OnMark(p, 101*ms, 70, 1)
 	require.True(t, w.Started())
 }
@@ -302,7 +302,7 @@ func FuzzPath(f *testing.F) {
 	f.Add([]byte{10, 1, 100, 20, 2, 100, 30, 3, 200, 255, 255, 255, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var p Path
-		w := NewWindow(Config{})
+		w := NewWindow()
 		now := monotime.Now()
 		var pn protocol.PacketNumber
 		cwnd := protocol.ByteCount(32)

@@ -52,7 +52,7 @@ type Window struct {
 }
 
 // NewWindow begins in slow start.
-func NewWindow(cfg Config) Window { return Window{threshold: NewSlowStart(cfg), step: 1} }
+func NewWindow() Window { return Window{threshold: NewSlowStart(Config{}), step: 1} }
 
 // lowQueue is the delay below which a path has no standing queue.
 func lowQueue(p *Path) time.Duration {

@@ -20,7 +20,7 @@ type rateSender struct {
 
 func newRateSender(s *burstSender) *rateSender {
 	s.estimate.path = s.path
-	return &rateSender{burstSender: s, window: burst.NewWindow(burst.Config{})}
+	return &rateSender{burstSender: s, window: burst.NewWindow()}
 }
 
 // MaybeExitSlowStart does nothing: rounds decide.
