@@ -13,7 +13,7 @@ const kept = 64
 // a sync.Pool with more than one item needs takes a lock. There, few cores share the
 // pool. Up to kept items survive garbage collections.
 type Pool struct {
-	New func() any
+	New func() any // must be set
 
 	mu   sync.Mutex
 	n    int
@@ -34,9 +34,6 @@ func (p *Pool) Get() any {
 	p.mu.Unlock()
 	if x := p.rest.Get(); x != nil {
 		return x
-	}
-	if p.New == nil {
-		return nil
 	}
 	return p.New()
 }
