@@ -133,14 +133,9 @@ func (s *sizes) falls() (n int) {
 var wired = medium{name: "wired", rate: 2e6, delay: 10 * time.Millisecond, queue: 40}
 
 // profiles are profiles that differ in MTU search, bursts and acknowledgements.
-func profiles(t *testing.T) (ps []Profile) {
-	t.Helper()
+func profiles() (ps []Profile) {
 	for _, name := range []string{Standard, BQUIC, "bquic-2019"} {
-		p, err := NewSet().Get(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ps = append(ps, p)
+		ps = append(ps, profileNamed(name))
 	}
 	return ps
 }
@@ -280,7 +275,7 @@ func TestBlackHole(t *testing.T) {
 	far := medium{name: "far", rate: 2e6, delay: 150 * time.Millisecond, queue: 50}
 	lossy := medium{name: "lossy", rate: 2e6, delay: 20 * time.Millisecond, queue: 50, loss: 0.03}
 	mtus := []int{1420, 1320, 1230}
-	for n, p := range profiles(t) {
+	for n, p := range profiles() {
 		for i, m := range []medium{near, mesh, far, lossy} {
 			for j, under := range []string{"download", "upload", "idle", "requests"} {
 				// Each profile, medium and use meets each MTU, but not every combination runs.
@@ -341,7 +336,7 @@ const maxMTUSlack = 48
 // A connection works on a path that carries no more than the least MTU of QUIC.
 func TestSmallPath(t *testing.T) {
 	tlsConf := tlsConfig(t)
-	for _, p := range profiles(t) {
+	for _, p := range profiles() {
 		t.Run(p.Name, func(t *testing.T) {
 			overPath(t, tlsConf, wired, p.Burst, 1230-28, func(e *ends) {
 				for _, way := range [][2]*quic.Conn{{e.server, e.client}, {e.client, e.server}} {
@@ -392,7 +387,7 @@ func TestNoBlackHole(t *testing.T) {
 		{"bursts, small requests", wired, bursts, 50 * time.Millisecond, 3000, 3},
 		{"10-packet buffer", shallow, nil, 0, 64 << 10, 0},
 	} {
-		for _, p := range profiles(t) {
+		for _, p := range profiles() {
 			t.Run(test.name+"/"+p.Name, func(t *testing.T) {
 				next = time.Time{}
 				overPath(t, tlsConf, test.m, p.Burst, fullSize, func(e *ends) {
@@ -422,7 +417,7 @@ func TestNoBlackHole(t *testing.T) {
 // black hole, the size soon recovers.
 func TestOutage(t *testing.T) {
 	tlsConf := tlsConfig(t)
-	for _, p := range profiles(t) {
+	for _, p := range profiles() {
 		for _, outage := range []time.Duration{100 * time.Millisecond, 2 * time.Second, 10 * time.Second} {
 			for _, pause := range []time.Duration{0, 50 * time.Millisecond} {
 				t.Run(fmt.Sprintf("%s/%s/%s", p.Name, outage, pause), func(t *testing.T) {
@@ -456,7 +451,7 @@ func TestOutage(t *testing.T) {
 // connection continues when the path is back.
 func TestLongOutage(t *testing.T) {
 	tlsConf := tlsConfig(t)
-	for _, p := range profiles(t) {
+	for _, p := range profiles() {
 		t.Run(p.Name, func(t *testing.T) {
 			overPath(t, tlsConf, wired, p.Burst, fullSize, func(e *ends) {
 				f := startFlow(t, e.server, e.client, 0, 16<<10)
@@ -485,7 +480,7 @@ func TestLongOutage(t *testing.T) {
 // Loss that looked like a black hole costs little: the size soon recovers.
 func TestShortBlackHole(t *testing.T) {
 	tlsConf := tlsConfig(t)
-	for _, p := range profiles(t) {
+	for _, p := range profiles() {
 		t.Run(p.Name, func(t *testing.T) {
 			overPath(t, tlsConf, wired, p.Burst, fullSize, func(e *ends) {
 				f := startFlow(t, e.server, e.client, 0, 64<<10)
@@ -509,11 +504,7 @@ func TestShortBlackHole(t *testing.T) {
 func TestPathGrows(t *testing.T) {
 	tlsConf := tlsConfig(t)
 	for _, name := range []string{Standard, BQUIC} {
-		p, err := NewSet().Get(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		overPath(t, tlsConf, media[4], p.Burst, fullSize, func(e *ends) {
+		overPath(t, tlsConf, media[4], profileNamed(name).Burst, fullSize, func(e *ends) {
 			f := startFlow(t, e.server, e.client, 20*time.Millisecond, 2000)
 			time.Sleep(10 * time.Second)
 			e.path.set(1300)
@@ -534,7 +525,7 @@ func TestPathGrows(t *testing.T) {
 // Datagrams that the path no longer carries are refused; smaller ones arrive.
 func TestBlackHoleDatagrams(t *testing.T) {
 	tlsConf := tlsConfig(t)
-	for _, p := range profiles(t) {
+	for _, p := range profiles() {
 		t.Run(p.Name, func(t *testing.T) {
 			overPath(t, tlsConf, wired, p.Burst, fullSize, func(e *ends) {
 				got := make(chan []byte, 1<<20)
