@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,26 +50,29 @@ func TestParseURL(t *testing.T) {
 	}
 }
 
-// TestZone checks that a server's own address in a request has no zone, which means something to this machine only.
-func TestZone(t *testing.T) {
+// serve starts an HTTP/3 server on a loopback address, and returns the address with the port.
+func serve(t *testing.T, ip string, conf *quic.Config, handler http.HandlerFunc) string {
+	t.Helper()
 	own, _, err := cert.LoadOrCreate(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	socket, err := net.ListenPacket("udp", "[::1]:0")
+	socket, err := net.ListenPacket("udp", net.JoinHostPort(ip, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer socket.Close()
-	asked := ""
-	server := &http3.Server{
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{own}},
-		Handler:   http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked = r.Host }),
-	}
+	t.Cleanup(func() { socket.Close() })
+	server := &http3.Server{TLSConfig: &tls.Config{Certificates: []tls.Certificate{own}}, QUICConfig: conf, Handler: handler}
 	go func() { _ = server.Serve(socket) }()
-	defer server.Close()
-	_, port, _ := net.SplitHostPort(socket.LocalAddr().String())
-	if _, err := Fetch(t.Context(), "https://[::1%25lo]:"+port+"/", io.Discard, Options{Insecure: true}); err != nil || asked != "[::1]:"+port {
+	t.Cleanup(func() { server.Close() })
+	return socket.LocalAddr().String()
+}
+
+// TestZone checks that a server's own address in a request has no zone, which means something to this machine only.
+func TestZone(t *testing.T) {
+	asked := ""
+	address := serve(t, "::1", nil, func(_ http.ResponseWriter, r *http.Request) { asked = r.Host })
+	if _, err := Fetch(t.Context(), "https://"+strings.Replace(address, "]", "%25lo]", 1)+"/", io.Discard, Options{Insecure: true}); err != nil || asked != address {
 		t.Errorf("asked for %q: %v", asked, err)
 	}
 }
@@ -76,45 +80,16 @@ func TestZone(t *testing.T) {
 // TestSlowResponse has a response that takes longer than a connection may be idle.
 func TestSlowResponse(t *testing.T) {
 	t.Parallel()
-	own, _, err := cert.LoadOrCreate(t.TempDir(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer socket.Close()
 	const idle = 5 * time.Second // quic-go expects no peer to want less
-	server := &http3.Server{
-		TLSConfig:  &tls.Config{Certificates: []tls.Certificate{own}},
-		QUICConfig: &quic.Config{MaxIdleTimeout: idle},
-		Handler:    http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(2*idle + 2*time.Second) }),
-	}
-	go func() { _ = server.Serve(socket) }()
-	defer server.Close()
-	if res, err := Fetch(t.Context(), "https://"+socket.LocalAddr().String()+"/", io.Discard, Options{Insecure: true}); err != nil || res.Status != http.StatusOK {
+	address := serve(t, "127.0.0.1", &quic.Config{MaxIdleTimeout: idle}, func(http.ResponseWriter, *http.Request) { time.Sleep(2*idle + 2*time.Second) })
+	if res, err := Fetch(t.Context(), "https://"+address+"/", io.Discard, Options{Insecure: true}); err != nil || res.Status != http.StatusOK {
 		t.Errorf("%+v, %v", res, err)
 	}
 }
 
 // TestRefusedUpload checks that what a server does not take of an upload does not count as sent.
 func TestRefusedUpload(t *testing.T) {
-	own, _, err := cert.LoadOrCreate(t.TempDir(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer socket.Close()
-	server := &http3.Server{
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{own}},
-		Handler:   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) }),
-	}
-	go func() { _ = server.Serve(socket) }()
-	defer server.Close()
+	address := serve(t, "127.0.0.1", nil, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) })
 	const size = 100 << 20
 	file := filepath.Join(t.TempDir(), "up")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -123,7 +98,7 @@ func TestRefusedUpload(t *testing.T) {
 	if err := os.Truncate(file, size); err != nil {
 		t.Fatal(err)
 	}
-	res, err := Fetch(t.Context(), "https://"+socket.LocalAddr().String()+"/", io.Discard, Options{Insecure: true, Upload: file})
+	res, err := Fetch(t.Context(), "https://"+address+"/", io.Discard, Options{Insecure: true, Upload: file})
 	if err != nil || res.Status != http.StatusMethodNotAllowed || res.Bytes > size/10 {
 		t.Errorf("%+v, %v", res, err)
 	}
