@@ -9,12 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"bquic/internal/config"
-	"bquic/internal/profile"
 )
 
 // smallDisk mounts a file system of 256 KiB. full fills it, and again frees the space.
@@ -50,9 +48,8 @@ func smallDisk(t *testing.T) (dir string, full, again func()) {
 // returns an error and leaves no partial file.
 func TestFullDiskAtFirstStart(t *testing.T) {
 	dir, full, again := smallDisk(t)
-	cfg := config.Gateway{Listen: "127.0.0.1:0", StateDir: filepath.Join(dir, "state"), Connections: 10}
-	profiles := profile.NewSet()
-	cfg.MeshProfile, cfg.Standard = profiles[profile.BQUIC], profiles[profile.Standard]
+	cfg := complete(t, config.Gateway{})
+	cfg.StateDir = filepath.Join(dir, "state")
 	run := func() error {
 		_, err := New(cfg, "test", slog.New(slog.DiscardHandler))
 		return err
@@ -136,8 +133,7 @@ func TestFullDiskWhileServing(t *testing.T) {
 	}
 	again()
 	ask(2)
-	for end := time.Now().Add(20 * time.Second); len(lines()) < before+2 && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-	}
+	waitFor(t, func() bool { return len(lines()) >= before+2 })
 	all := lines()
 	// The last response before the space was freed may have been logged afterwards.
 	if len(all) != before+2 && len(all) != before+3 {

@@ -37,7 +37,11 @@ func dialFrom(t *testing.T, s *Server, from string, conf *tls.Config) (*quic.Con
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	return transport.Dial(ctx, net.UDPAddrFromAddrPort(s.addr), conf, &quic.Config{HandshakeIdleTimeout: patience, MaxIdleTimeout: patience})
+	conn, err := transport.Dial(ctx, net.UDPAddrFromAddrPort(s.addr), conf, &quic.Config{HandshakeIdleTimeout: patience, MaxIdleTimeout: patience})
+	if err == nil {
+		t.Cleanup(func() { _ = conn.CloseWithError(0, "") })
+	}
+	return conn, err
 }
 
 func getOn(t *testing.T, conn *quic.Conn, url string) error {

@@ -38,19 +38,25 @@ import (
 	"bquic/internal/tunnel"
 )
 
-// start runs a gateway on loopback until the test ends.
-func start(t *testing.T, cfg config.Gateway) *Server {
+// complete returns cfg with what every gateway needs, on loopback.
+func complete(t *testing.T, cfg config.Gateway) config.Gateway {
 	t.Helper()
 	dir := t.TempDir()
 	cfg.Listen = "127.0.0.1:0"
 	cfg.StateDir = dir
 	cfg.StatusSocket = filepath.Join(dir, "s")
-	profiles := profile.NewSet()
 	if cfg.Connections == 0 {
 		cfg.Connections = 1000
 	}
+	profiles := profile.NewSet()
 	cfg.MeshProfile, cfg.Standard = profiles[profile.BQUIC], profiles[profile.Standard]
-	s, err := New(cfg, "test", slog.New(slog.DiscardHandler))
+	return cfg
+}
+
+// start runs a gateway until the test ends.
+func start(t *testing.T, cfg config.Gateway) *Server {
+	t.Helper()
+	s, err := New(complete(t, cfg), "test", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,16 +84,18 @@ func start(t *testing.T, cfg config.Gateway) *Server {
 
 func (s *Server) url(path string) string { return fmt.Sprintf("https://%s%s", s.addr, path) }
 
+// pinned returns a configuration for clients of s.
+func pinned(s *Server, protocols ...string) *tls.Config {
+	c := &tls.Config{NextProtos: protocols}
+	cert.Verify(c, s.pin())
+	return c
+}
+
 // clients returns clients for s that use HTTP/3, HTTP/2 and HTTP/1.1.
 func clients(t *testing.T, s *Server) map[string]*http.Client {
-	conf := func(protos ...string) *tls.Config {
-		c := &tls.Config{NextProtos: protos}
-		cert.Verify(c, s.pin())
-		return c
-	}
-	h3 := &http3.Transport{TLSClientConfig: conf(http3.NextProtoH3)}
-	h2 := &http.Transport{TLSClientConfig: conf("h2"), ForceAttemptHTTP2: true}
-	h1 := &http.Transport{TLSClientConfig: conf("http/1.1")}
+	h3 := &http3.Transport{TLSClientConfig: pinned(s, http3.NextProtoH3)}
+	h2 := &http.Transport{TLSClientConfig: pinned(s, "h2"), ForceAttemptHTTP2: true}
+	h1 := &http.Transport{TLSClientConfig: pinned(s, "http/1.1")}
 	t.Cleanup(func() {
 		h3.Close()
 		h2.CloseIdleConnections()
@@ -562,13 +570,10 @@ func TestConnect(t *testing.T) {
 	}
 	sites := []config.Site{{Hosts: []string{"*"}, Origins: []*url.URL{origin}}}
 	connect := func(s *Server, token string) (int, *http3.RequestStream) {
-		conf := &tls.Config{NextProtos: []string{http3.NextProtoH3}}
-		cert.Verify(conf, s.pin())
-		conn, err := quic.DialAddr(t.Context(), s.addr.String(), conf, nil)
+		conn, err := dialFrom(t, s, "127.0.0.1", pinned(s, http3.NextProtoH3))
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = conn.CloseWithError(0, "") })
 		str, err := (&http3.Transport{}).NewClientConn(conn).OpenRequestStream(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -618,9 +623,7 @@ func TestConnect(t *testing.T) {
 				}
 			}
 			// Never over TCP, whatever the token, and not through a site's origin.
-			conf := &tls.Config{NextProtos: []string{"http/1.1"}}
-			cert.Verify(conf, s.pin())
-			conn, err := tls.Dial("tcp", s.addr.String(), conf)
+			conn, err := tls.Dial("tcp", s.addr.String(), pinned(s, "http/1.1"))
 			if err != nil {
 				t.Fatal(err)
 			}

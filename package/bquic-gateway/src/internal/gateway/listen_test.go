@@ -5,12 +5,10 @@ package gateway
 import (
 	"log/slog"
 	"net"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"bquic/internal/config"
-	"bquic/internal/profile"
 )
 
 // TestAddressInUse checks that a gateway that cannot listen for metrics or redirects says so, and does not report that it
@@ -22,12 +20,8 @@ func TestAddressInUse(t *testing.T) {
 	}
 	defer taken.Close()
 	address := taken.Addr().String()
-	profiles := profile.NewSet()
 	for says, cfg := range map[string]config.Gateway{address: {Metrics: address}, "gateway.redirect": {Redirect: address}} {
-		cfg.Listen, cfg.StateDir, cfg.Connections = "127.0.0.1:0", t.TempDir(), 1
-		cfg.StatusSocket = filepath.Join(cfg.StateDir, "s")
-		cfg.MeshProfile, cfg.Standard = profiles[profile.BQUIC], profiles[profile.Standard]
-		s, err := New(cfg, "test", slog.New(slog.DiscardHandler))
+		s, err := New(complete(t, cfg), "test", slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

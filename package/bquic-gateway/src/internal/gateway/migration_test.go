@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -20,7 +19,6 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 
-	"bquic/internal/cert"
 	"bquic/internal/config"
 )
 
@@ -57,9 +55,7 @@ func TestMigration(t *testing.T) {
 			}
 			transport := &quic.Transport{Conn: socket(t)}
 			defer transport.Close()
-			conf := &tls.Config{NextProtos: []string{http3.NextProtoH3}}
-			cert.Verify(conf, s.pin())
-			conn, err := transport.Dial(ctx, remote, conf, &quic.Config{})
+			conn, err := transport.Dial(ctx, remote, pinned(s, http3.NextProtoH3), &quic.Config{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -171,12 +167,9 @@ func TestRefusedRequestIsLogged(t *testing.T) {
 			t.Errorf("%s: %s", proto, resp.Status)
 		}
 		line := "/refused/" + proto + " " + proto + `" 503 `
-		var b []byte
-		for deadline := time.Now().Add(20 * time.Second); !strings.Contains(string(b), line) && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-			b, _ = os.ReadFile(log)
-		}
-		if !strings.Contains(string(b), line) {
-			t.Errorf("%s: not logged: %s", proto, b)
-		}
+		waitFor(t, func() bool {
+			data, _ := os.ReadFile(log)
+			return strings.Contains(string(data), line)
+		})
 	}
 }

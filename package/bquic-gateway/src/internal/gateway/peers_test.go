@@ -3,7 +3,6 @@
 package gateway
 
 import (
-	"crypto/tls"
 	"io"
 	"net/http"
 	"net/netip"
@@ -15,7 +14,6 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 
-	"bquic/internal/cert"
 	"bquic/internal/config"
 	"bquic/internal/metrics"
 	"bquic/internal/peer"
@@ -62,13 +60,10 @@ func TestRevoke(t *testing.T) {
 	north := peer.Config{Name: "north", Tokens: []peer.Hash{peer.HashOf("north-token")}}
 	south := peer.Config{Name: "south", Tokens: []peer.Hash{peer.HashOf("south-token")}, Prefixes: loopback}
 	s := start(t, config.Gateway{ConnectFrom: loopback, ConnectTo: loopback, Peers: []peer.Config{north, south}, Token: "shared-token"})
-	conf := &tls.Config{NextProtos: []string{http3.NextProtoH3}}
-	cert.Verify(conf, s.pin())
-	conn, err := quic.DialAddr(t.Context(), s.addr.String(), conf, nil)
+	conn, err := dialFrom(t, s, "127.0.0.1", pinned(s, http3.NextProtoH3))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = conn.CloseWithError(0, "") }()
 	h3 := (&http3.Transport{}).NewClientConn(conn)
 	open := func(token string) *http3.RequestStream { return openTunnel(t, h3, target, token) }
 	alive := func(str *http3.RequestStream) { echoes(t, str) }
@@ -123,14 +118,11 @@ func TestSilent(t *testing.T) {
 	target := startEcho(t)
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	s := start(t, config.Gateway{ConnectFrom: loopback, ConnectTo: loopback, Token: "right-token"})
-	conf := &tls.Config{NextProtos: []string{http3.NextProtoH3}}
-	cert.Verify(conf, s.pin())
 	dial := func() *quic.Conn {
-		conn, err := quic.DialAddr(t.Context(), s.addr.String(), conf, nil)
+		conn, err := dialFrom(t, s, "127.0.0.1", pinned(s, http3.NextProtoH3))
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = conn.CloseWithError(0, "") })
 		return conn
 	}
 	ends := func(what string, conn *quic.Conn) {
