@@ -41,9 +41,9 @@ type analysis struct {
 	sent, received flow
 	noFrames       bool // a packet came without its frames
 
-	cwnd, flight float64 // newest
-	rtts         quantiles
-	line         timeline
+	cwnd, flight, rtt float64 // newest
+	rtts              quantiles
+	line              timeline
 
 	slowStarting bool    // the newest state is slow start, or idle in slow start
 	inferred     bool    // without states, inferred from ssthresh
@@ -278,7 +278,7 @@ func (a *analysis) metrics(d *data) {
 	if v := d.LatestRTT; v != nil && *v > 0 {
 		a.rtts.add(uint64(min(float64(*v)*1e6, longestGap)))
 		b.rtt = max(b.rtt, float64(*v))
-		a.r.RTT.last = float64(*v)
+		a.rtt = float64(*v)
 	}
 	if v := d.MinRTT; v != nil && *v > 0 {
 		a.r.RTT.MinMS = float64(*v)
@@ -289,7 +289,7 @@ func (a *analysis) metrics(d *data) {
 	}
 	if a.ends {
 		a.ends = false
-		a.r.SlowStart.RTTMS, a.r.SlowStart.MinRTTMS = a.r.RTT.last, a.r.RTT.MinMS
+		a.r.SlowStart.RTTMS, a.r.SlowStart.MinRTTMS = a.rtt, a.r.RTT.MinMS
 	}
 	if v := cmp.Or(d.CongestionWindow, d.Cwnd); v != nil && *v > 0 {
 		a.window(float64(*v))

@@ -42,7 +42,6 @@ type Report struct {
 	} `json:"losses"`
 
 	RTT struct {
-		last       float64
 		Samples    uint64    `json:"samples"`
 		MinMS      float64   `json:"min_ms"`
 		SmoothedMS float64   `json:"smoothed_ms"` // last
