@@ -139,7 +139,7 @@ def test_restore_waits_for_a_lock(bed):
         lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     lock.bind(b"\0wifirrd/dl0".ljust(108, b"\0"))  # the name has all of sun_path
     restoring = bed.box.popen(WIFIRRD, "restore")
-    time.sleep(0.3)
+    wait_for(lambda: "nanosleep" in open(f"/proc/{restoring.pid}/wchan").read(), "its wait for the lock")
     lock.close()
     assert restoring.wait(timeout=30) == 0
     assert device(bed) == before
@@ -509,13 +509,12 @@ def test_an_answered_client_goes_while_a_child_has_its_connection(bed, tmp_path)
     wait_for(lambda: guard_of(daemon), "the guard")
     with socket.socket(socket.AF_UNIX) as asking:
         asking.connect(daemon.control)
-        time.sleep(0.3)
+        assert daemon.status()  # so it has taken the connection
         os.kill(guard_of(daemon)[0], signal.SIGKILL)
         bed.box("tc", "qdisc", "del", "dev", "dl0", "root")
         wait_for(lambda: "lost" in daemon.text() and "qdisc htb" in bed.box("tc", "qdisc", "show", "dev", "dl0").stdout, "the queues again")
         asking.send(b"status")
         assert asking.recv(1 << 16)
-    time.sleep(0.5)
     assert daemon.status()
     assert daemon.stop() == 0
 
