@@ -231,7 +231,7 @@ int check_device(const char *device)
 		return only_htb(device, "the kernel has no nl80211");
 	if (nl80211_get_interface(&check.nl, ifindex, &check.interface) < 0)
 		return only_htb(device, "not a wireless device");
-	if (nl80211_has_neighbours(&check.interface)) {
+	if (nl80211_has_neighbours(&check.interface) && check.interface.type != NL80211_IFTYPE_STATION) {
 		print(STDOUT_FILENO, "%s: a mesh or ad-hoc interface: its stations are neighbours, not clients, and take no turns\n", device);
 		return EXIT_FAILED;
 	}

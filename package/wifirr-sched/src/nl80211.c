@@ -394,6 +394,7 @@ bool nl80211_serves_stations(const struct nl80211_interface *interface)
 bool nl80211_has_neighbours(const struct nl80211_interface *interface)
 {
 	return interface->type == NL80211_IFTYPE_MESH_POINT || interface->type == NL80211_IFTYPE_ADHOC ||
+	       interface->type == NL80211_IFTYPE_STATION ||
 	       (interface->type == NL80211_IFTYPE_AP_VLAN && interface->four_addresses);
 }
 

@@ -120,7 +120,7 @@ uint64_t nl80211_u64(const struct nlattr *attr);
 
 /* The interface's stations are clients: it is an access point, or one of its VLANs. */
 bool nl80211_serves_stations(const struct nl80211_interface *interface);
-/* The interface's stations are other nodes; one of them may lead to the Internet. */
+/* The interface's stations are other nodes; one of them may lead to the Internet. A station's is its access point. */
 bool nl80211_has_neighbours(const struct nl80211_interface *interface);
 /* The interface is an access point itself. */
 bool nl80211_is_access_point(const struct nl80211_interface *interface);

@@ -2,8 +2,8 @@
 /*
  * Stations of an access point, from nl80211's dumps and events. If the backend
  * serves a whole radio, this includes the stations of the radio's other interfaces:
- * clients of other access points, and neighbours in a mesh or behind WDS, which are
- * never throttled.
+ * clients of other access points, and neighbours in a mesh, behind WDS or that the node
+ * is a client of, which are never throttled.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -183,7 +183,7 @@ int wifi_stations_start(struct wifirr *w, char *reason, size_t size)
 		return -1;
 	if (nl80211_get_interface(&request, w->ifindex, &own) < 0)
 		goto stop;
-	if (nl80211_has_neighbours(&own))
+	if (nl80211_has_neighbours(&own) && own.type != NL80211_IFTYPE_STATION)
 		snprintf(reason, size, "--device %s: a mesh or ad-hoc interface: its stations are neighbours, not clients "
 			 "(--match ip distinguishes the clients behind them)", w->config.device);
 	if (!nl80211_is_access_point(&own))

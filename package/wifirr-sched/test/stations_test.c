@@ -45,6 +45,7 @@ static unsigned failures;
 static unsigned list[INTERFACES][4];	/* of each interface: what is known of clients 0..3 */
 static unsigned since[INTERFACES];	/* when each interface's clients have come to it */
 static unsigned mhz[INTERFACES];
+static bool repeats;			/* in place of the mesh, another access point that the node is a client of */
 static int refusal[INTERFACES];		/* of its list */
 static bool surveying;
 static unsigned dumps;
@@ -174,7 +175,8 @@ static int fake_interface(struct nl80211 *n, int ifindex, struct nl80211_interfa
 {
 	(void)n;
 	*interface = (struct nl80211_interface){
-		.type = ifindex - 1 == MESH ? NL80211_IFTYPE_MESH_POINT : NL80211_IFTYPE_AP, .ifindex = ifindex, .mhz = mhz[ifindex - 1],
+		.type = ifindex - 1 != MESH ? NL80211_IFTYPE_AP : repeats ? NL80211_IFTYPE_STATION : NL80211_IFTYPE_MESH_POINT,
+		.ifindex = ifindex, .mhz = mhz[ifindex - 1],
 	};
 	return 0;
 }
@@ -411,6 +413,21 @@ static void a_mesh_is_refused(void)
 	expect("why", strstr(reason, "neighbours") != NULL, true);
 }
 
+/* It shares the air with the node's own clients. */
+static void the_access_point_of_a_repeater_is_a_neighbour(void)
+{
+	char reason[256];
+
+	repeats = true;
+	start(&airtime);
+	expect("clients of a repeater, and its access point", known(), 15);
+	expect("the access point is a neighbour", known() == 15 && station(3)->neighbour, true);
+	w.ifindex = MESH + 1;
+	expect("a station has no clients", wifi_stations_start(&w, reason, sizeof(reason)), -1);
+	expect("but is not refused: clients behind it have other sources", *reason, '\0');
+	repeats = false;
+}
+
 /* The id of the client with this address. */
 static unsigned whose(const char *text)
 {
@@ -515,6 +532,7 @@ int main(void)
 	events_are_few_lists();
 	nothing_is_asked_during_a_survey();
 	a_mesh_is_refused();
+	the_access_point_of_a_repeater_is_a_neighbour();
 	hosts_have_addresses();
 	a_full_table_drops_who_is_idle();
 	printf("stations: %s\n", failures ? "FAILED" : "ok");
