@@ -21,9 +21,10 @@
  */
 #define RATE_TO_THROUGHPUT_PERCENT 55
 
-/* NL80211_RATE_INFO_EHT_MCS, which headers before Linux 5.18 lack, and NL80211_ATTR_MLO_LINKS, before 6.0. */
+/* NL80211_RATE_INFO_EHT_MCS, which headers before Linux 5.18 lack, NL80211_ATTR_MLO_LINKS, before 6.0, and NL80211_ATTR_VIF_RADIO_MASK, before 6.13. */
 #define RATE_INFO_EHT_MCS 19
 #define ATTR_MLO_LINKS 312
+#define ATTR_VIF_RADIO_MASK 333
 
 static uint16_t u16(const struct nlattr *attr)
 {
@@ -279,9 +280,9 @@ void nl80211_close(struct nl80211 *n)
 
 static bool parse_interface(const struct nlmsghdr *nlh, struct nl80211_interface *interface)
 {
-	const struct nlattr *tb[ATTR_MLO_LINKS + 1];
+	const struct nlattr *tb[ATTR_VIF_RADIO_MASK + 1];
 
-	if (!nl80211_parse_message(nlh, tb, ATTR_MLO_LINKS))
+	if (!nl80211_parse_message(nlh, tb, ATTR_VIF_RADIO_MASK))
 		return false;
 	*interface = (struct nl80211_interface){
 		.type = nl80211_u32(tb[NL80211_ATTR_IFTYPE]),
@@ -289,6 +290,7 @@ static bool parse_interface(const struct nlmsghdr *nlh, struct nl80211_interface
 		.ifindex = nl80211_u32(tb[NL80211_ATTR_IFINDEX]),
 		.mhz = nl80211_u32(tb[NL80211_ATTR_WIPHY_FREQ]),
 		.links = tb[ATTR_MLO_LINKS],
+		.radios = nl80211_u32(tb[ATTR_VIF_RADIO_MASK]),
 		.four_addresses = tb[NL80211_ATTR_4ADDR] && mnl_attr_get_payload_len(tb[NL80211_ATTR_4ADDR]) &&
 			mnl_attr_get_u8(tb[NL80211_ATTR_4ADDR]),
 	};

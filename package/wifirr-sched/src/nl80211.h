@@ -51,6 +51,7 @@ struct nl80211_interface {
 	bool four_addresses;	/* WDS */
 	uint32_t mhz;		/* centre of its channel's primary 20 MHz; 0: no channel, or links */
 	bool links;		/* it has links (MLO), each with a channel of its own */
+	uint32_t radios;	/* of its wiphy that it may use, a bit each; 0: any */
 };
 
 struct nl80211_wiphy {
@@ -61,13 +62,16 @@ struct nl80211_wiphy {
 #define NL80211_RTS_OFF UINT32_MAX
 
 /*
- * Two interfaces of one wiphy are of one radio: on one channel. Some wiphys
- * have several radios (MT7996), each with a channel of its own. Of an interface
- * with links, nobody knows which of them its stations use.
+ * Two interfaces of one wiphy are of one radio: on one channel, or, while one of
+ * them has none, allowed to use one radio. Some wiphys have several (MT7996), each
+ * with a channel of its own. Of an interface with links, nobody knows which of them
+ * its stations use.
  */
 static inline bool nl80211_share_radio(const struct nl80211_interface *a, const struct nl80211_interface *b)
 {
-	return a->ifindex == b->ifindex || (!a->links && !b->links && (a->mhz == b->mhz || !a->mhz || !b->mhz));
+	bool meet = !a->radios || !b->radios || a->radios & b->radios;
+
+	return a->ifindex == b->ifindex || (!a->links && !b->links && meet && (a->mhz == b->mhz || !a->mhz || !b->mhz));
 }
 
 /* All return 0, or -1 with errno and n->error set. */

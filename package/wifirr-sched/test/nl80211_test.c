@@ -331,6 +331,7 @@ static void an_interface(void)
 	mnl_attr_put_u32(nlh, NL80211_ATTR_WIPHY_FREQ, 5180);
 	mnl_attr_put_u8(nlh, NL80211_ATTR_4ADDR, requests);
 	mnl_attr_put(nlh, NL80211_ATTR_IFNAME, sizeof(name) - 1, name);	/* without its end */
+	mnl_attr_put_u32(nlh, 333, 4);	/* NL80211_ATTR_VIF_RADIO_MASK */
 	sent(nlh);
 	refused(0, asked);
 }
@@ -352,6 +353,13 @@ static void interfaces_are_known_by_their_type(void)
 	b.ifindex = 4;
 	b.mhz = 0;
 	expect("one radio, as far as is known", nl80211_share_radio(&a, &b), true);
+	/* MT7996: while it waits for radar, or looks for a channel */
+	b.radios = 2;
+	expect("another radio, which has no channel", nl80211_share_radio(&a, &b), false);
+	b.radios = 6;
+	expect("perhaps the same radio", nl80211_share_radio(&a, &b), true);
+	b.radios = 0;
+	expect("one that may use any", nl80211_share_radio(&a, &b), true);
 	b.mhz = 2412;
 	expect("another radio of the wiphy", nl80211_share_radio(&a, &b), false);
 	b.mhz = 5180;
