@@ -94,9 +94,8 @@ static unsigned number(const char *flag, const char *text, unsigned min, unsigne
 	unsigned long value;
 	char *end;
 
-	errno = 0;
-	value = strtoul(text, &end, 10);
-	if (!isdigit((unsigned char)text[0]) || *end || errno || value < min || value > max)
+	value = strtoul(text, &end, 10);	/* what is too large becomes ULONG_MAX */
+	if (!isdigit((unsigned char)text[0]) || *end || value < min || value > max)
 		bad("--%s %s: must be a whole number from %u to %u", flag, text, min, max);
 	return value;
 }
@@ -120,7 +119,7 @@ static int choice(const char *flag, const char *text, const char *const *words)
 
 	if (place < 0)
 		bad("--%s %s: must be %s", flag, text, all);
-	return place < 0 ? 0 : place;
+	return place;
 }
 
 static void exempt(struct config *c, const char *flag, const char *text, unsigned flags)
