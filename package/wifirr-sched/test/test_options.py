@@ -37,9 +37,9 @@ GOOD = ("--device", "dl0", "--backend", "htb", "--rate", "20000", "--control", "
 
 @pytest.mark.parametrize("args, said", [
     (("--device", "nosuch0"), "--device nosuch0: no such device"),
-    (("--device", 'dl0"; flush ruleset'), "--device"),
-    (("--device", "a" * 16), "--device"),
-    (("--device", ""), "--device"),
+    (("--device", 'dl0"; flush ruleset'), ": not a device name"),
+    (("--device", "a" * 16), ": not a device name"),
+    (("--device", ""), ": not a device name"),
     (("--active", "0"), "--active 0: must be a whole number from 1 to 512"),
     (("--active", "10000"), "--active 10000"),
     (("--active", "-1"), "--active -1"),
@@ -131,11 +131,28 @@ def test_a_file_of_the_largest_size(tmp_path):
     (("--exempt-voice=1",), "--exempt-voice=1: unknown option"),
     (("--slots", "500"), "--slots: unknown option"),
     (("--slo", "500"), "--slo: unknown option"),
+    (("--slox", "500"), "--slox: unknown option"),
     (("-v",), "-v: unknown option"),
+    (("-xslot=500",), "-xslot=500: unknown option"),
 ])
 def test_more_bad_options(args, said):
     p = checked(*args)
-    assert p.returncode == 2 and said in p.stderr and len(p.stderr.splitlines()) == 1, p.stderr
+    assert p.returncode == 2 and said in p.stderr and re.fullmatch("wifirrd: -.*\n", p.stderr), p.stderr
+
+
+def test_options_after_a_command():
+    for slot, code in ("500", 0), ("5", 2):
+        assert subprocess.run([WIFIRRD, "check", "--device", "nosuch0", "--slot", slot, "--active", "2"], stderr=subprocess.DEVNULL, check=False).returncode == code
+
+
+@pytest.mark.parametrize("length", [200, 300])
+def test_a_line_about_a_file_with_a_long_name(tmp_path, length):
+    """It ends where there is no more room."""
+    file = str(tmp_path / "f").ljust(length, "x")
+    with open(file, "w") as f:
+        f.write("nosuch=" + "1" * 300)
+    p = checked("--options", file)
+    assert (p.returncode, p.stderr) == (2, f"wifirrd: {file}:1: --nosuch={'1' * 300}"[:9 + 255] + "\n")
 
 
 @pytest.mark.parametrize("text, said", [
@@ -169,6 +186,7 @@ def test_good_file_of_options(bed, tmp_path):
     status = daemon.status()
     assert (status["mode"], status["active_max"], status["slot_ms"]) == ("paper", 7, 900)
     assert daemon.clients()[mac(1)]["always"]
+    assert "flowid 5746:3" in bed.box("tc", "filter", "show", "dev", "dl0").stdout  # for voice
     assert daemon.stop() == 0
 
 
