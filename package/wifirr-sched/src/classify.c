@@ -428,13 +428,12 @@ static int voice_setup(struct wifirr *w, char *why, size_t size)
 	return 0;
 }
 
-static int fw_setup(struct wifirr *w, char *why, size_t size)
+/* Without options, a filter fw uses the mark itself as class id. */
+static int fw(struct wifirr *w, int type, unsigned flags, char *why, size_t size)
 {
-	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO)));
+	char buf[256] __attribute__((aligned(NLMSG_ALIGNTO))) = { 0 };	/* as in nft_ask() */
 
-	/* without options, fw uses the mark itself as class id */
-	return rtnl_request(cl.nl, filter_put(buf, w, RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, PRIO_FW,
-					      ETH_P_ALL, 0, "fw"), why, size);
+	return rtnl_request(cl.nl, filter_put(buf, w, type, flags, PRIO_FW, ETH_P_ALL, 0, "fw"), why, size);
 }
 
 struct offload {
@@ -486,10 +485,11 @@ int classify_start(struct wifirr *w, struct mnl_socket *nl, char *reason, size_t
 		snprintf(reason, size, "--exempt-voice: filter u32: %s", why);
 		return -1;
 	}
-	if (fw_setup(w, why, sizeof(why)) < 0) {
+	if (fw(w, RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, why, sizeof(why)) < 0) {
 		logmsg(LOG_INFO, "classifying with u32: filter fw: %s", why);
 	} else if (nft_setup(w, why, sizeof(why)) < 0) {
 		logmsg(LOG_INFO, "classifying with u32: %s", why);
+		fw(w, RTM_DELTFILTER, 0, NULL, 0);	/* it would take small marks of other programs (mwan3) for classes */
 	} else {
 		cl.by = NFT;
 		return 0;

@@ -283,3 +283,23 @@ def test_nobody_waits_for_nft(bed, tmp_path):
         wait_for(lambda: len(elements(bed)) == STATIONS, "the new client's element")
     assert d.status()["counters"]["restarts"] == 0
     assert d.stop() == 0
+
+
+WITHOUT_EGRESS = """\
+#!/bin/sh
+exit 1
+"""
+
+
+def test_marks_of_other_programs_are_no_classes(bed, tmp_path):
+    """Where the kernel lacks the egress hook. A multi-WAN setup (mwan3) has marks from 0x100 on."""
+    d = bed.daemon("--rate", "2000", wrapper=instead_of_nft(tmp_path, WITHOUT_EGRESS)).ready(90)
+    assert d.status()["classifier"] == "u32"
+    client = bed.stations[0]
+    bed.ap("nft", "add table ip other; add chain ip other c { type filter hook postrouting priority 0; }; add rule ip other c meta mark set 0x100")
+    try:
+        with Load(bed, [client], 100):
+            wait_for(lambda: d.clients()[client.mac]["delivered_bytes"] > 20000, "the client's packets in its class")
+    finally:
+        bed.ap("nft", "delete", "table", "ip", "other")
+    assert d.stop() == 0
