@@ -35,11 +35,11 @@ type gateways struct {
 	known   map[string]*known
 	turn    int
 
-	using   string // gateways that carry new connections, as logged; "": none
+	using   string // gateways that carry new connections; "": none
 	last    string // the first of them; if there is none, the last one used
 	since   time.Time
-	problem string // why there is or was no gateway, as logged
-	logged  bool   // problem was logged since no gateway works
+	problem string // why there is or was no gateway
+	news    news
 }
 
 // A place holds one session with a gateway.
@@ -412,18 +412,18 @@ func (g *gateways) report(now time.Time) {
 	using := strings.Join(g.used(), " ")
 	if (using == "") != (g.using == "") || using != "" && using != g.using {
 		g.since = now
-		g.logged = false
-		if using != "" {
-			g.logger.Info("gateway reached", "gateway", using)
-		}
 	}
 	changed := using != g.using
 	if g.using = using; using != "" {
 		g.last, _, _ = strings.Cut(using, " ")
-	}
-	if problem := g.trouble(); using == "" && problem != "" && (!g.logged || problem != g.problem) {
-		g.problem, g.logged = problem, true
-		g.logger.Warn("no gateway answers: connections go direct", "gateways", g.set.addresses(), "reason", problem)
+		if more, tell := g.news.is(using, now); tell {
+			g.logger.Info("gateway reached", append([]any{"gateway", using}, more...)...)
+		}
+	} else if problem := g.trouble(); problem != "" {
+		g.problem = problem
+		if more, tell := g.news.is("none: "+problem, now); tell {
+			g.logger.Warn("no gateway answers: connections go direct", append([]any{"gateways", g.set.addresses(), "reason", problem}, more...)...)
+		}
 	}
 	if changed {
 		g.changed()
