@@ -3,7 +3,11 @@
 package relay
 
 import (
+	"context"
+	"errors"
+	"io"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -11,6 +15,7 @@ import (
 	"time"
 
 	"bquic/internal/proof"
+	"bquic/internal/tunnel"
 )
 
 // TestKeptLater checks that what could not be written because the flash was full is written when there is room.
@@ -144,4 +149,72 @@ func TestClockAhead(t *testing.T) {
 	if o := c.report().Overall; o.Carried+o.Direct != 1 {
 		t.Errorf("by the right clock, there are %+v", o)
 	}
+}
+
+// TestCutPage has a page load of two connections, of which the second ends only when the relay stops. How long the client would have waited for
+// it is not known, so the page does not count.
+func TestCutPage(t *testing.T) {
+	for name, cut := range map[string]bool{"a whole page": false, "a page that is cut": true} {
+		t.Run(name, func(t *testing.T) {
+			r := &Relay{comparison: newComparison(&settings{Config: Config{ControlShare: MaxControlShare}}, slog.New(slog.DiscardHandler))}
+			c := r.comparison
+			client, server := netip.MustParseAddr("10.1.2.3"), netip.MustParseAddrPort("192.0.2.1:443")
+			page := c.join(time.Now().Add(-2*proof.SessionGap), client, server, false)
+			ctx, stop := context.WithCancel(t.Context())
+			for last := range 2 {
+				of := c.begin(page, &r.hand)
+				phone, near := tcpEnds(t)
+				far, origin := tcpEnds(t)
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					_ = tunnel.SpliceTimed(near, nil, &tcpStream{TCPConn: far}, new(tunnel.Bytes), of.timing, func() bool { return false }, nil)
+				}()
+				_, err := origin.Write(make([]byte, 1000))
+				if _, rerr := io.ReadFull(phone, make([]byte, 1000)); err != nil || rerr != nil {
+					t.Fatal(err, rerr)
+				}
+				if last == 1 && cut {
+					stop()
+					tunnel.Reset(near)
+				} else if err := errors.Join(phone.CloseWrite(), origin.CloseWrite()); err != nil {
+					t.Fatal(err)
+				}
+				<-ended
+				if last == 1 {
+					c.mu.Lock()
+					c.age(time.Now())
+					c.mu.Unlock()
+				}
+				r.compared(ctx, &of)
+			}
+			var pages uint32
+			for _, kind := range c.report().Kinds {
+				pages += kind.Carried + kind.Direct
+			}
+			if want := map[bool]uint32{false: 1, true: 0}[cut]; pages != want {
+				t.Errorf("%d pages count, want %d", pages, want)
+			}
+			stop()
+		})
+	}
+}
+
+// tcpEnds returns both ends of a connection.
+func tcpEnds(t *testing.T) (a, b *net.TCPConn) {
+	t.Helper()
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.DialTCP("tcp", nil, l.Addr().(*net.TCPAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err = l.AcceptTCP(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(); b.Close() })
+	return c, b
 }

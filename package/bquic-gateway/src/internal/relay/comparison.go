@@ -345,11 +345,14 @@ type comparing struct {
 	failed  bool           // the target could not be reached
 }
 
-// compared records how a connection has ended. Its outcome does not count if the relay is stopping, or if the client
-// left without sending anything.
+// compared records how a connection has ended. Its outcome does not count if the client left without sending anything. If the relay is
+// stopping, it has ended the connection itself, and the whole page load does not count.
 func (r *Relay) compared(ctx context.Context, c *comparing) {
+	if ctx.Err() != nil {
+		return
+	}
 	bytes, first, wait, ok := c.timing.Result()
-	known := ctx.Err() == nil && ok && (bytes > 0 || c.failed || c.timing.Asked())
+	known := ok && (bytes > 0 || c.failed || c.timing.Asked())
 	n := c.timing.Counts()
 	r.comparison.end(c, proof.Outcome{Bytes: bytes, First: first, Wait: wait}, proof.Flow(n), known)
 }
