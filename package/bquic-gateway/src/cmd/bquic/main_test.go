@@ -101,7 +101,7 @@ func TestFull(t *testing.T) {
 		t.Skip(err)
 	}
 	defer full.Close()
-	good := write(t, t.TempDir(), "bquic", "")
+	good := write(t, t.TempDir(), "bquic", "config relay\n")
 	for _, args := range [][]string{{"token"}, {"version"}, {"help"}, {"token", "--help"}, {"check", good}} {
 		cmd := exec.Command(binary, args...)
 		var errs bytes.Buffer
@@ -200,7 +200,8 @@ func TestBadConfiguration(t *testing.T) {
 		{"unknown_option", "config gateway 'g'\n\toption lisen ':443'\n", ":2: g.lisen: unknown option"},
 		{"wrong_type", "config gateway 'g'\n\toption enabled '2'\n", `:2: g.enabled: "2" is neither 0 nor 1`},
 		{"duplicate_section", "config gateway 'g'\nconfig gateway 'g'\n", ":2: g: duplicate section: first in line 1"},
-		{"off", "", ""},
+		{"off", "config relay\n", ""},
+		{"empty", "", ":1: file is empty: uci leaves it so where the flash is full"},
 	} {
 		file := write(t, dir, test.name, test.text)
 		if test.want == "" {

@@ -133,7 +133,8 @@ func TestStatus(t *testing.T) {
 // TestStatusOfOff has daemons that do not answer, with the same file as the init script.
 func TestStatusOfOff(t *testing.T) {
 	for text, off := range map[string][]any{
-		"":                                     {"gateway", "relay"},
+		"\n":                                   {"gateway", "relay"},
+		"":                                     {}, // running daemons go on
 		"config relay\n\toption enabled '1'\n": {"gateway"},
 		"config gateway\n\toption enabled 'on'\nconfig relay\n\toption enabled '0'\n":           {"relay"},
 		"config gateway\n\toption enabled '1'\nconfig relay\n\toption enabled 'true'\n":         {},

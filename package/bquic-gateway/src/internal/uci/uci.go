@@ -109,7 +109,7 @@ type SyntaxError struct {
 
 func (e *SyntaxError) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Text) }
 
-// ReadFile reads the file at path.
+// ReadFile reads the file at path. An empty one is a mistake: uci commits so where the flash is full, and means nothing by it.
 func ReadFile(path string) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -119,6 +119,9 @@ func ReadFile(path string) (*File, error) {
 	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
 	if err != nil {
 		return nil, err
+	}
+	if len(data) == 0 {
+		return nil, &SyntaxError{File: path, Line: 1, Text: "file is empty: uci leaves it so where the flash is full"}
 	}
 	return Parse(path, data)
 }

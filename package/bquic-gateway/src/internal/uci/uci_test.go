@@ -123,6 +123,14 @@ func TestReadFile(t *testing.T) {
 	if _, err := ReadFile(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing file: %v", err)
 	}
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var syntax *SyntaxError
+	if _, err := ReadFile(empty); !errors.As(err, &syntax) || syntax.Line != 1 {
+		t.Errorf("an empty file: %v", err)
+	}
 	f, err := ReadFile("testdata/corpus/plain")
 	if err != nil || len(f.Sections) != 1 {
 		t.Errorf("got %v, %v", f, err)
