@@ -571,7 +571,13 @@ func (m *mesh) startGateway() *process { return m.startGatewayAt(443) }
 
 // startGatewayAt starts a gateway on a port. more are further lines of the gateway's section.
 func (m *mesh) startGatewayAt(port int, more ...string) *process {
-	return m.start("gateway", role{Gateway: fmt.Sprintf(`
+	m.t.Helper()
+	return m.startGatewayIn("gateway", port, more...)
+}
+
+func (m *mesh) startGatewayIn(namespace string, port int, more ...string) *process {
+	m.t.Helper()
+	return m.start(namespace, role{Gateway: fmt.Sprintf(`
 config gateway
 	option enabled '1'
 	option listen ':%d'

@@ -168,3 +168,33 @@ func TestGatewayEnds(t *testing.T) {
 	m.startGateway()
 	m.recovers("the end of a gateway")
 }
+
+// TestNoUplinkReplaced has a second gateway that loses its uplink after the first one is back. A telephone's flow that it still carries goes on by
+// the first one.
+func TestNoUplinkReplaced(t *testing.T) {
+	t.Parallel()
+	m := newNamespaces(t, "phone", "node", "gateway", "second", "origin")
+	m.link("phone", "lan", phone4+"/24 "+phone6+"/64", "node", "br-lan", "10.77.0.1/24 fd77::1/64")
+	m.ip("phone", "route add default via 10.77.0.1")
+	m.linkOrigin("node", "mesh")
+	m.link("node", "far", "10.79.0.1/24", "second", "mesh", "10.79.0.2/24")
+	m.link("second", "wan", moved4+"/32", "origin", "eth1", "")
+	m.ip("second", "route add "+origin4+" dev wan", "route add default via "+origin4)
+	m.ip("origin", "route add "+moved4+" dev eth1")
+	m.greet(":80")
+	m.greetUDP(5060)
+	m.startGatewayIn("second", 444)
+	c := m.config(divert.Redirect)
+	c.Gateways = relay.InOrder(gateway4+":443", "10.79.0.2:444")
+	c.UDPPorts = []divert.Ports{{First: 5060, Last: 5060}}
+	node := m.startRelay(c)
+	m.becomes("carried", origin4+":80")
+	flow := m.udp(origin4 + ":5060")
+	if way := m.ask(flow, "by the second"); way != "carried" {
+		t.Fatalf("by the second: %s", way)
+	}
+	m.startGateway()
+	node.await("the first gateway", func(f figures) bool { return f.Relay.Taking && f.Relay.Gateway == gateway4+":443" })
+	m.ip("second", "link set wan down")
+	m.eventually("the flow goes on", func() bool { return m.ask(flow, "by the first") == "carried" })
+}

@@ -20,7 +20,6 @@ import (
 	"bquic/internal/divert"
 	"bquic/internal/processor"
 	"bquic/internal/tunnel"
-	"bquic/internal/upstream"
 )
 
 const (
@@ -147,10 +146,17 @@ func (f *flows) leave() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, fl := range f.by {
-		if fl.session.state() == upstream.NoUplink {
+		if fl.session.cut() {
 			fl.stop()
 		}
 	}
+}
+
+// cut reports whether the gateway has lost its uplink.
+func (s *session) cut() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.health.Cut()
 }
 
 func (f *flows) now() int {

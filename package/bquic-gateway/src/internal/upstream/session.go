@@ -112,10 +112,11 @@ type Session struct {
 	probed  time.Duration // time since the probe, without time in which the process did not run
 	alive   bool          // a packet has arrived since the probe
 
-	pause time.Duration // between probes in state NoUplink
+	// In states NoUplink and Retired: new connections do not tell whether there is an uplink.
+	pause time.Duration // between probes
 	again time.Time     // when the next probe is due
-	down  time.Time     // when the state became NoUplink
-	lost  bool          // in state NoUplink: what is carried can be reached without the gateway
+	down  time.Time     // since when there is no uplink; zero: there is one
+	lost  bool          // what is carried can be reached without the gateway
 }
 
 // NewSession returns a session whose first probe has just been sent.
@@ -208,7 +209,7 @@ func (s *Session) Tick(now time.Time, pto time.Duration, starved bool) (do Do) {
 			s.silence()
 		}
 	}
-	if s.state == NoUplink && !s.probing && !now.Before(s.again) {
+	if (s.state == NoUplink || s.state == Retired) && !s.probing && !now.Before(s.again) {
 		s.pause = min(2*s.pause, maxUplinkPause)
 		s.again = now.Add(s.pause)
 		s.asked, s.pinged = true, now // the probe needs an acknowledgement, too
@@ -224,8 +225,11 @@ func (s *Session) Tick(now time.Time, pto time.Duration, starved bool) (do Do) {
 	return do
 }
 
+// Cut reports whether the gateway does not reach the Internet.
+func (s *Session) Cut() bool { return (s.state == NoUplink || s.state == Retired) && !s.down.IsZero() }
+
 // Lost reports whether connections that wait for an answer wait in vain, and would do better without the gateway.
-func (s *Session) Lost() bool { return s.state == NoUplink && s.lost }
+func (s *Session) Lost() bool { return s.Cut() && s.lost }
 
 // Reached records whether what the session carries can be reached without the gateway.
 func (s *Session) Reached(ok bool) {
@@ -251,23 +255,37 @@ func (s *Session) Answered(now time.Time, q Question, a Answer, reason string) D
 		s.probing = false
 	}
 	switch {
-	case s.state == Closed || s.state == Retired:
+	case s.state == Closed:
 	case a == Denied:
 		return s.Retire(reason)
-	case a == UplinkDown && s.state != NoUplink:
-		s.state, s.reason = NoUplink, reason
+	case a == UplinkDown:
+		return s.withoutUplink(now, reason)
+	case (s.state == NoUplink || s.state == Retired) && q == Carry: // requested before the uplink failed, or for a target on this side of it
+	default:
+		if s.down = (time.Time{}); s.state != Retired {
+			s.state, s.reason = Up, ""
+		}
+	}
+	return 0
+}
+
+// withoutUplink records that the gateway does not reach the Internet.
+func (s *Session) withoutUplink(now time.Time, reason string) Do {
+	if !s.Cut() {
 		s.down, s.lost = now, false
+	}
+	switch s.state {
+	case Retired:
+	case NoUplink:
+		s.reason = reason
+	default:
+		s.state, s.reason = NoUplink, reason
 		s.pause = minUplinkPause
 		s.again = now.Add(s.pause)
-	case a == UplinkDown:
-		s.reason = reason
-		if now.Sub(s.down) >= lostAfter && s.streams > 0 && !s.reaching {
-			s.reaching = true
-			return Reach
-		}
-	case s.state == NoUplink && q == Carry: // requested before the uplink failed, or for a target on this side of it
-	default:
-		s.state, s.reason = Up, ""
+	}
+	if now.Sub(s.down) >= lostAfter && s.streams > 0 && !s.reaching {
+		s.reaching = true
+		return Reach
 	}
 	return 0
 }
@@ -315,6 +333,7 @@ func (s *Session) Retire(reason string) Do {
 	if s.streams == 0 {
 		return s.close(reason)
 	}
+	s.pause, s.again = maxUplinkPause, s.ticked.Add(maxUplinkPause)
 	// A restarted gateway answers this probe with a stateless reset, which ends all carried
 	// connections at once. It ignores packets as small as a PING.
 	return s.probe()

@@ -497,35 +497,43 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// TestLost: while the gateway has no uplink, connections that wait for an answer are lost if their targets can be reached without it.
+// TestLost: while the gateway has no uplink, connections that wait for an answer are lost if their targets can be reached without it. That holds
+// for what a session carries after another one has replaced it, too.
 func TestLost(t *testing.T) {
-	l := newLife(t)
-	l.up()
-	l.s.Opened(l.now)
-	l.answered(Carry, UplinkDown)
-	asked := func(d time.Duration, a Answer) { // answers all probes
-		for end := l.now.Add(d); l.now.Before(end); l.busy(Interval) {
-			if l.s.probing {
-				l.answered(Uplink, a)
+	for _, retired := range []bool{false, true} {
+		l := newLife(t)
+		l.up()
+		l.s.Opened(l.now)
+		if retired {
+			l.do(l.s.Retire("another"))
+		} else {
+			l.answered(Carry, UplinkDown)
+		}
+		asked := func(d time.Duration, a Answer) { // answers all probes
+			for end := l.now.Add(d); l.now.Before(end); l.busy(Interval) {
+				if l.s.probing {
+					l.answered(Uplink, a)
+				}
 			}
 		}
-	}
-	for _, step := range []struct {
-		what    string
-		do      func()
-		reached bool // it was to be found out
-		lost    bool
-	}{
-		{"the uplink has just failed", func() { asked(lostAfter-Interval, UplinkDown) }, false, false},
-		{"nothing can be reached", func() { l.cut = true; asked(2*maxUplinkPause, UplinkDown) }, true, false},
-		{"another exit works", func() { l.cut = false; asked(2*maxUplinkPause, UplinkDown) }, true, true},
-		{"the uplink is back", func() { asked(2*maxUplinkPause, Fine) }, false, false},
-		{"it fails again", func() { l.answered(Carry, UplinkDown); asked(lostAfter-Interval, UplinkDown) }, false, false},
-		{"nothing is carried", func() { l.do(l.s.Ended()); asked(2*maxUplinkPause, UplinkDown) }, false, false},
-	} {
-		l.reached = 0
-		if step.do(); l.reached > 0 != step.reached || l.s.Lost() != step.lost {
-			t.Errorf("%s: asked %d times, lost %v", step.what, l.reached, l.s.Lost())
+		for _, step := range []struct {
+			what    string
+			do      func()
+			reached bool // it was to be found out
+			cut     bool
+			lost    bool
+		}{
+			{"the uplink has just failed", func() { asked(lostAfter-Interval, UplinkDown) }, false, true, false},
+			{"nothing can be reached", func() { l.cut = true; asked(2*maxUplinkPause, UplinkDown) }, true, true, false},
+			{"another exit works", func() { l.cut = false; asked(2*maxUplinkPause, UplinkDown) }, true, true, true},
+			{"the uplink is back", func() { asked(2*maxUplinkPause, Fine) }, false, false, false},
+			{"it fails again", func() { l.answered(Carry, UplinkDown); asked(lostAfter-Interval, UplinkDown) }, false, true, false},
+			{"nothing is carried", func() { l.do(l.s.Ended()); asked(2*maxUplinkPause, UplinkDown) }, false, !retired, false},
+		} {
+			l.reached = 0
+			if step.do(); l.reached > 0 != step.reached || l.s.Cut() != step.cut || l.s.Lost() != step.lost {
+				t.Errorf("%s, retired %v: asked %d times, cut %v, lost %v", step.what, retired, l.reached, l.s.Cut(), l.s.Lost())
+			}
 		}
 	}
 }
