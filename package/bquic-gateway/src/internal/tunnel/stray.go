@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,6 +18,10 @@ const (
 	gatewayAstray = 2
 	relayAstray   = 12
 )
+
+// restInterval is how often a connection is looked at on which neither end has anything to say. A client may wait for the rest of a download
+// that has stopped because the address is gone; then keep-alive (Patient) gets no answer.
+const restInterval = time.Minute
 
 // errStrayed ends connections that are stuck because a provider has given this machine another address. Without relay and
 // gateway, NAT would use the new address at once: TCP's target would answer with a reset, and UDP would go on.
@@ -46,11 +51,11 @@ func (s *splice) outward() socket {
 	return direct
 }
 
-// strayed reports whether what was sent to the target is not acknowledged, because this machine no longer has the address that it was sent
-// from. While it has no other way to the target, the address may come back. It is called while nothing moves.
+// strayed reports whether what was sent to the target, or keep-alive, is not acknowledged, because this machine no longer has the address that it
+// was sent from. While it has no other way to the target, the address may come back. It is called while nothing moves.
 func (s *splice) strayed() bool {
 	conn := s.outward()
-	if conn == nil || s.idle > watchInterval && !s.unheard {
+	if conn == nil || s.idle > watchInterval && !s.unheard && s.astray == 0 && s.idle%restInterval != 0 {
 		return false
 	}
 	raw, err := conn.SyscallConn()
@@ -59,7 +64,8 @@ func (s *splice) strayed() bool {
 	}
 	info := tcpInfo(raw)
 	s.unheard = info != nil && (info.Unacked > 0 || info.Notsent_bytes > 0) // what could not be sent at all counts as not sent
-	if !s.unheard || info.Retransmits == 0 && info.Probes == 0 || has(addressOf(conn.LocalAddr()).Addr()) || !routed([]netip.AddrPort{addressOf(conn.RemoteAddr())}) {
+	silent := info != nil && (info.Probes > 0 || s.unheard && info.Retransmits > 0)
+	if !silent || has(addressOf(conn.LocalAddr()).Addr()) || !routed([]netip.AddrPort{addressOf(conn.RemoteAddr())}) {
 		s.astray = 0
 		return false
 	}
