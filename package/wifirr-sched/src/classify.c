@@ -389,8 +389,6 @@ static struct nlmsghdr *u32_client(char *buf, struct wifirr *w, uint16_t id, con
 	unsigned n = 0;
 
 	nlh = filter_put(buf, w, type, flags, prio, protocol, bucket | (1 + id + at * POLICY_CLIENTS_MAX), "u32");
-	if (type == RTM_DELTFILTER)
-		return nlh;
 	if (a->type == ADDR_MAC) {
 		keys[n++] = (struct u32_key){ MAC_HIGH_OFFSET, 0xffff, a->bytes[0] << 8 | a->bytes[1] };
 		keys[n++] = (struct u32_key){ MAC_LOW_OFFSET, 0xffffffff, word(a->bytes + 2) };
