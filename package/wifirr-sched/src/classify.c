@@ -476,7 +476,6 @@ int classify_start(struct wifirr *w, struct mnl_socket *nl, char *reason, size_t
 {
 	char why[128];
 
-	memset(&cl, 0, sizeof(cl));
 	cl.nl = nl;
 	name_table(w->config.device);
 	if (w->config.exempt_voice && voice_setup(w, why, sizeof(why)) < 0) {
