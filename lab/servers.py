@@ -77,7 +77,7 @@ class Servers:
                 lines.append(f"\toption {name} '{value}'")
             text, profile = "\n".join(lines) + "\n", TUNED
         else:
-            text, profile = "", contender
+            text, profile = "\n", contender  # a file without a byte is one for which there was no room
         path = self.lab.dir / f"profile-{contender}"
         path.write_text(text)
         return path, profile

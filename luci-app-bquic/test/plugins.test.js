@@ -143,6 +143,36 @@ test('a mistake ends no running daemon when apk starts the service after an upgr
 	assert.deepEqual([ method, text.filter((l) => l.startsWith('procd')), file ], [ 'add', [], 'rate=1000\n' ]);
 });
 
+test('an emptied file, as uci leaves it if the flash is full, ends no running daemon and is named', () => {
+	const run = service((s) => { onlyGateway(s); onlyRelay(s); });
+	const files = () => [ 'gateway/conf', 'gateway/fixed', 'relay/conf', 'relay/fixed' ].map((name) => fs.readFileSync(run.made(name), 'utf8'));
+	run('start_service');
+	const before = files();
+	for (const fn of [ 'reload_service', 'start' ]) {
+		const { status, error, lines, method } = run(fn, (s) => Object.keys(s).forEach((name) => delete s[name]), { RUNNING: 'gateway relay' });
+		assert.equal(fs.statSync(path.join(run.dir, 'bquic')).size, 0);
+		assert.deepEqual([ status, method ], [ 1, fn == 'start' ? 'add' : undefined ]);
+		assert.match(error, /bquic:1: the file is empty: uci leaves it so if the flash is full/);
+		assert.ok(lines.every((l) => !/^procd_(open|kill)/.test(l[0])), JSON.stringify(lines));
+		assert.deepEqual(files(), before);
+	}
+
+	const config = path.join(tmp, 'wifirr-emptied'), dirs = { TEST_PROG: WIFIRRD, TEST_RUN: path.join(tmp, 'run-emptied'), TEST_DIR: path.join(tmp, 'made-emptied') };
+	const on = { a: { '.type': 'scheduler', enabled: '1', device: 'lo', rate: '1000' } };
+	init('wifirr-sched', 'start', on, dirs);
+	fs.writeFileSync(config, '');
+	for (const fn of [ 'check', 'reload_service', 'start' ]) {
+		const { status, lines, method } = init('wifirr-sched', fn, {}, { ...dirs, TEST_CONFIG: config, RUNNING: 'lo' });
+		assert.deepEqual([ status, method ], [ 1, fn == 'check' ? undefined : 'add' ], fn);
+		assert.ok(lines.length == 1 && lines[0].at(-1).endsWith('/etc/config/wifirr: the file is empty: uci leaves it so if the flash is full'), JSON.stringify(lines));
+		assert.deepEqual(fs.readdirSync(dirs.TEST_DIR), [ 'lo.options', 'program' ]);
+	}
+	/* as uci leaves it when the last section is deleted */
+	fs.writeFileSync(config, '\n');
+	assert.equal(init('wifirr-sched', 'start', {}, { ...dirs, TEST_CONFIG: config, RUNNING: 'lo' }).method, 'set');
+	assert.deepEqual(fs.readdirSync(dirs.TEST_DIR), [ 'program' ]);
+});
+
 test('an upgrade restarts the daemon, whatever times and size the package gives the program', () => {
 	const program = path.join(tmp, 'installed');
 	const run = service(onlyGateway, { TEST_PROG: program });

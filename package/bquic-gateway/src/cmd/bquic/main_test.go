@@ -201,7 +201,7 @@ func TestBadConfiguration(t *testing.T) {
 		{"wrong_type", "config gateway 'g'\n\toption enabled '2'\n", `:2: g.enabled: "2" is neither 0 nor 1`},
 		{"duplicate_section", "config gateway 'g'\nconfig gateway 'g'\n", ":2: g: duplicate section: first in line 1"},
 		{"off", "config relay\n", ""},
-		{"empty", "", ":1: file is empty: uci leaves it so where the flash is full"},
+		{"empty", "", ":1: the file is empty: uci leaves it so if the flash is full"},
 	} {
 		file := write(t, dir, test.name, test.text)
 		if test.want == "" {

@@ -530,7 +530,7 @@ func TestDaemons(t *testing.T) {
 		gateway, relay Daemon
 	}{
 		{"\n", Daemon{gateway, true}, Daemon{relay, true}},
-		{"", Daemon{gateway, false}, Daemon{relay, false}}, // what the file has said is not known
+		{"", Daemon{gateway, false}, Daemon{relay, false}}, // uci had no room to write it
 		{"config relay\n\toption enabled 'on'\n\toption status_socket '/tmp/r.sock'\n", Daemon{gateway, true}, Daemon{"/tmp/r.sock", false}},
 		{"config gateway\n\toption lisen ':1'\n\toption enabled '1'\n\toption status_socket '/tmp/g.sock'\nconfig relay\n\toption connections '99'\n", Daemon{"/tmp/g.sock", false}, Daemon{relay, true}},
 		{"config gateway\n\toption status_socket 'relative'\n", Daemon{gateway, true}, Daemon{relay, true}},

@@ -134,7 +134,7 @@ func TestStatus(t *testing.T) {
 func TestStatusOfOff(t *testing.T) {
 	for text, off := range map[string][]any{
 		"\n":                                   {"gateway", "relay"},
-		"":                                     {}, // running daemons go on
+		"":                                     {}, // uci had no room to write it
 		"config relay\n\toption enabled '1'\n": {"gateway"},
 		"config gateway\n\toption enabled 'on'\nconfig relay\n\toption enabled '0'\n":           {"relay"},
 		"config gateway\n\toption enabled '1'\nconfig relay\n\toption enabled 'true'\n":         {},

@@ -100,7 +100,7 @@ func (f *File) Text(wanted func(*Section) bool) []byte {
 	return b.Bytes()
 }
 
-// A SyntaxError is a mistake for which libuci, too, rejects the whole file.
+// A SyntaxError is a mistake for which libuci, too, rejects the whole file, unless it is empty.
 type SyntaxError struct {
 	File string
 	Line int
@@ -109,7 +109,8 @@ type SyntaxError struct {
 
 func (e *SyntaxError) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Text) }
 
-// ReadFile reads the file at path. An empty one is a mistake: uci commits so where the flash is full, and means nothing by it.
+// ReadFile reads the file at path. One without a byte is an error: libuci replaces a file by that, and says nothing, where it has no
+// room to write. It ends one without a section with a line break.
 func ReadFile(path string) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -121,7 +122,7 @@ func ReadFile(path string) (*File, error) {
 		return nil, err
 	}
 	if len(data) == 0 {
-		return nil, &SyntaxError{File: path, Line: 1, Text: "file is empty: uci leaves it so where the flash is full"}
+		return nil, &SyntaxError{File: path, Line: 1, Text: "the file is empty: uci leaves it so if the flash is full"}
 	}
 	return Parse(path, data)
 }
