@@ -2,7 +2,7 @@
 # Each target first installs what it needs (scripts/install-deps).
 
 export PATH := $(shell scripts/tool-path)
-# GOFLAGS and CGO_ENABLED of the caller's environment shall not change what is built.
+# GOFLAGS of the caller's environment shall not change what is built.
 export GOFLAGS :=
 
 bquic := package/bquic-gateway
@@ -53,7 +53,7 @@ bench-%: deps-bench build # all of one measurement; bench-full: of all (a day)
 	scripts/bench $*
 
 lint: deps-lint # shell, Go, Python, licence lines
-	scripts/test lint
+	scripts/test-lint
 
 packages: deps-packages # OpenWrt packages, for opkg and for apk, in dist/<arch>/
 	scripts/build-packages

@@ -235,6 +235,19 @@ def test_who_is_not_root_installs_nothing(target: str) -> None:
     assert done.returncode and f"must be root, for network namespaces: sudo make {target}\n" in done.stderr and "installed" not in done.stdout
 
 
+def test_lint_needs_no_root() -> None:
+    """It installed a hundred packages, and then said that it must be root for network namespaces, of which it makes none."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = pathlib.Path(name)
+        (directory / "scripts").mkdir()
+        for file in ("Makefile", "version.mk", "scripts/test"):
+            shutil.copy(ROOT / file, directory / file)
+        stub(directory / "scripts", install_deps="", tool_path='echo "$PATH"', test_lint="echo linted")
+        directory.chmod(0o755)
+        done = subprocess.run(["setpriv", "--reuid=65534", "--clear-groups", "make", "-C", directory, "lint"], capture_output=True, text=True)
+    assert done.returncode == 0 and "linted" in done.stdout, done.stderr
+
+
 def test_half_a_go_is_none(tmp_path: pathlib.Path) -> None:
     """Where the disk was full, or Ctrl-C came, half of Go counted as installed, and no build worked any more."""
     environment = dependencies(tmp_path)
