@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The programs of the packages, built for OpenWrt's architectures without an SDK."""
 
+import importlib.util
 import os
 import pathlib
 import re
@@ -43,7 +44,11 @@ def build_bquic(recipe: Recipe, arch: str, out: pathlib.Path) -> None:
 
 def compiler(arch: str) -> list[str]:
     _, target, cpu = ARCHES[arch]
-    return [sys.executable, "-m", "ziglang", "cc", "-target", target, f"-mcpu={cpu}"]
+    zig = importlib.util.find_spec("ziglang")
+    if zig is None or zig.origin is None:
+        sys.exit("build-packages: no ziglang: scripts/install-deps packages")
+    # Not "python -m ziglang": Python would start for each of the sources.
+    return [str(pathlib.Path(zig.origin).with_name("zig")), "cc", "-target", target, f"-mcpu={cpu}"]
 
 
 def stub_of_libmnl(arch: str, directory: pathlib.Path) -> None:
