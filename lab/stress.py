@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import pathlib
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from typing import Any
 
 from lab import ROOT
 from lab.measure import commit
+from lab.medium import build_go
 from lab.namespaces import exit_on_signals, own_group
 from lab.results import read, show, write
 
@@ -41,10 +41,7 @@ def run(
     measured, at = BUILD / f"{part}.json", commit()
     measured.unlink(missing_ok=True)
     subprocess.run([ROOT / "scripts/build-bquic", BUILD / "bquic"], check=True)
-    subprocess.run(
-        ["go", "build", "-tags", "abuse", "-o", BUILD / "stress", "./test/stress"],
-        cwd=ROOT / "package/bquic-gateway/src", env={**os.environ, "GOFLAGS": ""}, check=True,
-    )
+    build_go(BUILD / "stress", "./test/stress", "-tags", "abuse")
     command: list[str | pathlib.Path] = [BUILD / "stress", part, BUILD / "bquic", "-o", measured, *(quick if args.quick else full)]
     if alone:
         command = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *command]

@@ -357,6 +357,7 @@ def test_rows_under_load_have_a_commit(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(stress, "commit", lambda: "abc+")
     monkeypatch.setattr(stress, "exit_on_signals", lambda: None)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: None)
+    monkeypatch.setattr(stress, "build_go", lambda *_: None)
     monkeypatch.setattr(sys, "argv", ["cpu"])
     for text, code in ((program.read_text(), 0), ("#!/bin/sh\nexit 3\n", 3)):
         program.write_text(text)
