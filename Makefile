@@ -31,7 +31,7 @@ demo: root deps-demo build # the mesh in namespaces: what BQUIC gains, in a tabl
 	lab/demo
 	lab/demo-crowd
 
-test: root deps-test # everything that can be checked (25 minutes on two cores, root)
+test: root deps-test # everything that can be checked (15 to 25 minutes on two cores, root)
 	scripts/test
 
 coverage: root deps-test # test, with how much of the Go and C sources it reaches (an hour, root)

@@ -113,7 +113,7 @@ def test_ctrl_c_ends_all_parts(tmp_path: pathlib.Path) -> None:
         return [int(text) for file in (tmp_path / "scripts").glob("*.pid") if (text := file.read_text())]
 
     try:
-        wait_until("four parts", lambda: len(parts()) == 4, 60)
+        wait_until("five parts", lambda: len(parts()) == 5, 60)
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(60) == 130
         wait_until("their end", lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in parts()), 60)
@@ -132,7 +132,7 @@ def test_the_suite_ends_by_sigterm_as_by_ctrl_c(names: list[str], tmp_path: path
     process = subprocess.Popen([test, *names], stdout=subprocess.DEVNULL, env={**os.environ, "TMPDIR": str(files)}, start_new_session=True)
 
     try:
-        wait_until("the parts", lambda: of_session(process.pid).count("sleep 600") == (len(names) or 4), 60)
+        wait_until("the parts", lambda: of_session(process.pid).count("sleep 600") == (len(names) or 5), 60)
         process.terminate()
         assert process.wait(60) == 143
         wait_until("the parts' end", lambda: not of_session(process.pid), 60)
@@ -155,13 +155,30 @@ def test_the_suite_tells_what_it_is_at(tmp_path: pathlib.Path) -> None:
     later = threading.Timer(60, end)
     later.start()
     said: list[str] = []
-    while said[-1:] != [""] and sum(line.startswith("begins ") for line in said) < 4:
+    while said[-1:] != [""] and sum(line.startswith("begins ") for line in said) < 5:
         said.append(process.stdout.readline())
     later.cancel()
     end()
-    assert len(said) == 5 and not [line for line in said if line.startswith("passed")], said
+    assert len(said) == 6 and not [line for line in said if line.startswith("passed")], said
     process.communicate()
     assert process.returncode == 0
+
+
+def test_what_only_computes_takes_what_others_leave(tmp_path: pathlib.Path) -> None:
+    """Beside four parts that mostly wait, processors were idle. What is in real time must not wait for the fifth."""
+    test = suite(tmp_path, 'nice >"$0.new" && mv "$0.new" "$0.nice"; exec sleep 600')
+    process = subprocess.Popen([test], stdout=subprocess.DEVNULL, start_new_session=True)
+
+    def nice() -> dict[str, int]:
+        return {path.stem: int(path.read_text()) for path in (tmp_path / "scripts").glob("*.nice")}
+
+    try:
+        wait_until("five parts", lambda: len(nice()) == 5, 60)
+        own = os.nice(0)
+        assert nice().pop("test-packages") == min(19, own + 10) and sorted(nice().values())[:4] == 4 * [own]
+    finally:
+        process.terminate()
+        process.wait(60)
 
 
 @pytest.mark.parametrize("script", ["test", "test-vm", "test-vm-bridge", "test-cross", "test-quic-go", "../luci-app-bquic/test/run", "build-bquic", "install-deps",
