@@ -123,6 +123,27 @@ def test_ctrl_c_ends_all_parts(tmp_path: pathlib.Path) -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
+def test_no_part_begins_after_ctrl_c(tmp_path: pathlib.Path) -> None:
+    """The parts may end before the suite itself has seen its signal. Here, it never does."""
+    test = suite(tmp_path, "echo $$ >$0.pid; exec sleep 600")
+    process = subprocess.Popen([test], stdout=subprocess.DEVNULL, start_new_session=True)
+
+    def parts() -> list[int]:
+        return [int(text) for file in (tmp_path / "scripts").glob("*.pid") if (text := file.read_text())]
+
+    try:
+        wait_until("five parts", lambda: len(parts()) == 5, 60)
+        for pid in parts():
+            os.kill(pid, signal.SIGINT)
+        assert process.wait(60) == 1 and len(parts()) == 5
+    finally:
+        for pid in parts():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
 @pytest.mark.parametrize("names", [[], ["vm"]])
 def test_the_suite_ends_by_sigterm_as_by_ctrl_c(names: list[str], tmp_path: pathlib.Path) -> None:
     """Whoever cancels a job ends only the first process. The parts went on for twenty minutes, beside the next job's."""
