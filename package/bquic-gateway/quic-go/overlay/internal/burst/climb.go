@@ -23,7 +23,8 @@ const (
 )
 
 // A climb looks for the smallest window that delivers as much as larger ones do. A larger
-// window only fills queues. Two windows are measured one right after the other: in between, the path may have
+// window only fills queues. Over 802.11, both directions share the air, so that one may take from the other what it gains: what
+// counts is what both deliver. Two windows are measured one right after the other: in between, the path may have
 // become another. Over 802.11, either measurement is often wrong by as much as matters, so a larger window must have paid
 // twice.
 type climb struct {
@@ -36,7 +37,7 @@ type climb struct {
 
 	rounds    int
 	quiet     int    // last rounds without a queue
-	delivered uint64 // bytes in these rounds
+	delivered uint64 // bytes in these rounds, in both directions
 	took      uint64 // microseconds
 }
 
@@ -82,7 +83,7 @@ func (c *climb) onRound(r Round, cwnd protocol.ByteCount, quiet bool) protocol.B
 	if c.rounds == 1 { // still shows the previous window
 		return 0
 	}
-	c.delivered += uint64(r.Delivered)
+	c.delivered += uint64(r.Delivered + r.Received)
 	c.took += uint64(r.Delivered) * 1e6 / r.Rate
 	if c.phase == climbStays {
 		if c.took >= climbPause {

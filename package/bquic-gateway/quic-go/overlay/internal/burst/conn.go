@@ -86,6 +86,13 @@ func (c *Conn) OnPacketReceived() {
 	}
 }
 
+// OnReceived counts the payload of a 1-RTT packet.
+func (c *Conn) OnReceived(size protocol.ByteCount) {
+	if c != nil {
+		c.path.OnReceived(size)
+	}
+}
+
 // OnAckSent counts a 1-RTT ACK.
 func (c *Conn) OnAckSent() {
 	if c != nil {

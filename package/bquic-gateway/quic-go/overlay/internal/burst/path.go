@@ -38,9 +38,10 @@ const (
 type Round struct {
 	Delivered protocol.ByteCount // during the round
 	Lost      protocol.ByteCount
-	Rate      uint64        // bytes/s, 0 if it was too short to say
-	MinRTT    time.Duration // the least sample
-	Early     time.Duration // the least of the first few samples, as in HyStart
+	Received  protocol.ByteCount // in the other direction, during the round
+	Rate      uint64             // bytes/s, 0 if it was too short to say
+	MinRTT    time.Duration      // the least sample
+	Early     time.Duration      // the least of the first few samples, as in HyStart
 	// Limited says that the window, not the application, limited the sender.
 	Limited bool
 }
@@ -111,6 +112,9 @@ func (p *Path) OnPacketLost(size protocol.ByteCount) {
 	p.round.Lost += size
 	p.full = max(p.slowest, p.longest)
 }
+
+// OnReceived notes data of the other direction.
+func (p *Path) OnReceived(size protocol.ByteCount) { p.round.Received += size }
 
 // OnAck is called at the end of an ACK. If the ACK has ended a round, it returns the round
 // and true.

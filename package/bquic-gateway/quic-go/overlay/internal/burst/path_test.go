@@ -376,6 +376,20 @@ func TestClimb(t *testing.T) {
 	_, cwnd = climbOn(linear, 200, 400)
 	require.Greater(t, cwnd, protocol.ByteCount(350), "what pays grows")
 
+	// Two directions share the air: what one gains, the other loses.
+	both, cwnd := climb{}, protocol.ByteCount(200)
+	for range 400 {
+		r := Round{Rate: linear(cwnd), Limited: true}
+		r.Delivered = protocol.ByteCount(r.Rate / 10)
+		r.Received = 1e6 - r.Delivered
+		if set := both.onRound(r, cwnd, false); set > 0 {
+			cwnd = set
+		} else if both.grows() {
+			cwnd++
+		}
+	}
+	require.Less(t, cwnd, protocol.ByteCount(100), "what is taken does not pay")
+
 	// A window that is larger by a half delivers so much more, whatever it is.
 	half := func(more float64) func(protocol.ByteCount) uint64 {
 		return func(cwnd protocol.ByteCount) uint64 {
