@@ -299,22 +299,31 @@ func readEarly(client *net.TCPConn, before []byte, str io.Writer, timing *tunnel
 	e := &early{client: client, done: make(chan struct{}), data: append(make([]byte, 0, maxEarly), before...)}
 	go func() {
 		defer close(e.done)
-		for e.sends(str) == nil && len(e.data) < maxEarly {
-			n, err := client.Read(e.data[len(e.data):maxEarly])
-			e.data = e.data[:len(e.data)+n]
-			if timing != nil && n > 0 {
-				timing.AskedAt(time.Now())
-			}
-			if err != nil {
-				_ = e.sends(str)
-				if e.ended = err == io.EOF; !e.ended && !errors.Is(err, os.ErrDeadlineExceeded) {
-					e.err = err
-				}
-				return
-			}
+		err := e.read(str, timing)
+		if err == nil {
+			err = tunnel.AwaitEnd(client)
+		}
+		if e.ended = err == io.EOF; !e.ended && !errors.Is(err, os.ErrDeadlineExceeded) {
+			e.err = err
 		}
 	}()
 	return e
+}
+
+// read returns nil if there is nothing to be read any more before the answer.
+func (e *early) read(str io.Writer, timing *tunnel.Timing) error {
+	for e.sends(str) == nil && len(e.data) < maxEarly {
+		n, err := e.client.Read(e.data[len(e.data):maxEarly])
+		e.data = e.data[:len(e.data)+n]
+		if timing != nil && n > 0 {
+			timing.AskedAt(time.Now())
+		}
+		if err != nil {
+			_ = e.sends(str)
+			return err
+		}
+	}
+	return nil
 }
 
 // watch gives up dialling when the client has gone. Its kernel does not say whether a client that has ended its direction waits for an answer; if

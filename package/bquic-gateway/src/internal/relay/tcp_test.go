@@ -377,22 +377,26 @@ func TestGivenUp(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
 	m.greet(":80")
-	m.run("origin", "nft", `table inet dead { chain in { type filter hook input priority 0; tcp dport 81 drop; }; }`)
+	m.run("origin", "nft", `table inet dead { chain in { type filter hook input priority 0; tcp dport 81-84 drop; }; }`)
 	m.startGateway()
 	node := m.startRelay(m.config(divert.Redirect))
 	m.becomes("carried", origin4+":80")
-	for how, leave := range map[string]func(*net.TCPConn){"ends": func(conn *net.TCPConn) { conn.Close() }, "resets": tunnel.Reset} {
+	leave := map[string]func(*net.TCPConn){"ends": func(conn *net.TCPConn) { conn.Close() }, "resets": tunnel.Reset}
+	for i, test := range []struct {
+		how  string
+		sent int
+	}{{"ends", 5}, {"resets", 5}, {"ends", 8 << 10}, {"resets", 8 << 10}} {
 		before := node.figures().Relay.Direct.Total
-		conn, err := m.dial(origin4 + ":81")
+		conn, err := m.dial(fmt.Sprintf("%s:%d", origin4, 81+i)) // another server, because the relay avoids one that is dead
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := sendAll(conn, []byte("hello")); err != nil {
+		if err := sendAll(conn, make([]byte, test.sent)); err != nil {
 			t.Error(err)
 		}
 		node.await("the gateway to be late", func(f figures) bool { return f.Relay.Direct.Total > before && f.Relay.Direct.Now == 1 })
-		leave(conn)
-		node.await("the relay to give up, as a client that "+how, func(f figures) bool { return f.Relay.Direct.Now == 0 })
+		leave[test.how](conn)
+		node.await(fmt.Sprintf("the relay to give up, as a client that %s after %d bytes", test.how, test.sent), func(f figures) bool { return f.Relay.Direct.Now == 0 })
 	}
 }
 

@@ -113,3 +113,28 @@ func (c *rawTCP) tryWrite(fd uintptr) (done bool) {
 	}
 	return true
 }
+
+// AwaitEnd waits until conn's peer has ended its direction, and returns io.EOF, or until it has reset conn. It reads nothing. A read
+// deadline ends it.
+func AwaitEnd(conn *net.TCPConn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var end error
+	err = raw.Read(func(uintptr) bool {
+		if info := tcpInfo(raw); info != nil {
+			switch info.State {
+			case unix.BPF_TCP_CLOSE:
+				end = syscall.ECONNRESET
+			case unix.BPF_TCP_CLOSE_WAIT:
+				end = io.EOF
+			}
+		}
+		return end != nil
+	})
+	if err != nil {
+		return err
+	}
+	return end
+}
