@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"bquic/internal/news"
 	"bquic/internal/system"
 	"bquic/internal/upstream"
 )
@@ -39,7 +40,7 @@ type gateways struct {
 	last    string // the first of them; if there is none, the last one used
 	since   time.Time
 	problem string // why there is or was no gateway
-	news    news
+	news    news.State
 }
 
 // A place holds one session with a gateway.
@@ -416,12 +417,12 @@ func (g *gateways) report(now time.Time) {
 	changed := using != g.using
 	if g.using = using; using != "" {
 		g.last, _, _ = strings.Cut(using, " ")
-		if more, tell := g.news.is(using, now); tell {
+		if more, tell := g.news.Is(using, now); tell {
 			g.logger.Info("gateway reached", append([]any{"gateway", using}, more...)...)
 		}
 	} else if problem := g.trouble(); problem != "" {
 		g.problem = problem
-		if more, tell := g.news.is("none: "+problem, now); tell {
+		if more, tell := g.news.Is("none: "+problem, now); tell {
 			g.logger.Warn("no gateway answers: connections go direct", append([]any{"gateways", g.set.addresses(), "reason", problem}, more...)...)
 		}
 	}

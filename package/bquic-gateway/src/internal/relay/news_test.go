@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"bquic/internal/news"
 )
 
 // TestComesAndGoes has a gateway whose link changes every few seconds, all day. The log says so at first, then now and then, and has room for
@@ -29,14 +31,14 @@ func TestComesAndGoes(t *testing.T) {
 	for i := range day {
 		reason = fmt.Sprintf("reason %d", i/5%2)
 		second()
-		if i >= 5*newsBurst {
+		if i >= 5*news.Burst {
 			continue
 		}
 		if lines := strings.Count(log.String(), "\n"); lines != i/5+1 {
 			t.Fatalf("of %d changes, %d are logged", i/5+1, lines)
 		}
 	}
-	if lines, most := strings.Count(log.String(), "\n"), newsBurst+int(24*time.Hour/newsInterval); lines > most || lines < most-2 {
+	if lines, most := strings.Count(log.String(), "\n"), news.Burst+int(24*time.Hour/news.Interval); lines > most || lines < most-2 {
 		t.Errorf("%d lines", lines)
 	}
 	var st Status
@@ -44,7 +46,7 @@ func TestComesAndGoes(t *testing.T) {
 		t.Errorf("the status says %q, not %q", st.LastError, reason)
 	}
 	reason = "the last one"
-	for range int(newsInterval.Seconds()) + 1 {
+	for range int(news.Interval.Seconds()) + 1 {
 		second()
 	}
 	if !strings.Contains(log.String(), reason) {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/quic-go/quic-go/http3"
 
+	"bquic/internal/news"
 	"bquic/internal/peer"
 )
 
@@ -135,6 +136,7 @@ type Handler struct {
 	places  peer.Places
 	total   uint64 // tunnels
 	uplink  uplink
+	news    news.State // of the uplink
 	reports reports
 	ending  bool
 
@@ -195,7 +197,7 @@ func (h *Handler) Crowded() bool {
 	return 2*h.places.Used() > h.places.Total()
 }
 
-// tick logs the refusals that were counted but not logged.
+// tick logs what was counted or has changed but was not logged.
 func (h *Handler) tick(now time.Time) {
 	h.mu.Lock()
 	due := h.reports.due(now)
@@ -203,6 +205,7 @@ func (h *Handler) tick(now time.Time) {
 	for _, r := range due {
 		h.Logger.Info("more tunnels refused", "of", r.who, "count", r.count, "within", r.every)
 	}
+	h.note(now, func(*uplink) {})
 }
 
 // A question is a request for a tunnel, as far as it has been parsed.

@@ -7,10 +7,13 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"bquic/internal/news"
 )
 
 // A logBuffer is a buffer that handlers write and a test reads.
@@ -161,6 +164,39 @@ func TestShown(t *testing.T) {
 	} {
 		if got := shown(text); got != want {
 			t.Errorf("%.40q is shown as %.200s", text, got)
+		}
+	}
+}
+
+// TestUplinkFlood has a default route that comes and goes all day. The log has room for everything else, and says how it is in the end.
+func TestUplinkFlood(t *testing.T) {
+	h := newHandler(nil)
+	var log logBuffer
+	h.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	target, now := netip.MustParseAddrPort("198.51.100.1:443"), time.Now()
+	for range 24 * 60 {
+		h.note(now, func(u *uplink) { u.answer(now, target) })
+		now = now.Add(30 * time.Second)
+		h.tick(now)
+		h.note(now, func(u *uplink) { u.lost(now) })
+		now = now.Add(30 * time.Second)
+		h.tick(now)
+	}
+	if lines, most := strings.Count(log.String(), "\n"), news.Burst+int(24*time.Hour/news.Interval); lines > most || lines < most-2 {
+		t.Errorf("%d lines", lines)
+	}
+	for _, end := range []struct {
+		what func(*uplink)
+		want string
+	}{
+		{func(u *uplink) { u.lost(now) }, "the Internet is unreachable"},
+		{func(u *uplink) { u.answer(now, target) }, "the Internet is reachable again"},
+	} {
+		h.note(now, end.what)
+		now = now.Add(news.Interval)
+		h.tick(now)
+		if lines := strings.Split(strings.TrimSpace(log.String()), "\n"); !strings.Contains(lines[len(lines)-1], end.want) {
+			t.Errorf("%q is not in the last line, %s", end.want, lines[len(lines)-1])
 		}
 	}
 }

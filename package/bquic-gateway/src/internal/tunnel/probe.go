@@ -37,7 +37,8 @@ func (h *Handler) probe() error {
 		return errEnding
 	}
 	if len(known) > 0 && !routed(known) {
-		h.note(func(u *uplink) { u.lost(time.Now()) })
+		now := time.Now()
+		h.note(now, func(u *uplink) { u.lost(now) })
 	}
 	if h.isDown() {
 		return uplinkRefusal("no target answers")
@@ -62,16 +63,21 @@ func (h *Handler) isDown() bool {
 }
 
 // note passes an event to the uplink, and logs a change between up and down.
-func (h *Handler) note(what func(*uplink)) {
+func (h *Handler) note(now time.Time, what func(*uplink)) {
 	h.mu.Lock()
-	before := h.uplink.down()
 	what(&h.uplink)
-	after := h.uplink.down()
+	state := ""
+	if h.uplink.down() {
+		state = "down"
+	}
+	more, tell := h.news.Is(state, now)
 	h.mu.Unlock()
-	if after && !before {
-		h.Logger.Warn("the Internet is unreachable: no target answers, and the gateway tells relays so")
-	} else if before && !after {
-		h.Logger.Info("the Internet is reachable again")
+	switch {
+	case !tell:
+	case state != "":
+		h.Logger.Warn("the Internet is unreachable: no target answers, and the gateway tells relays so", more...)
+	default:
+		h.Logger.Info("the Internet is reachable again", more...)
 	}
 }
 
@@ -85,20 +91,22 @@ func outside(target netip.AddrPort) bool {
 func (h *Handler) reached(target netip.AddrPort) {
 	target = netip.AddrPortFrom(target.Addr().Unmap(), target.Port())
 	if outside(target) {
-		h.note(func(u *uplink) { u.answer(time.Now(), target) })
+		now := time.Now()
+		h.note(now, func(u *uplink) { u.answer(now, target) })
 	}
 }
 
 // failed records that connecting to a target's addresses failed. kind is the type of
 // the refusal.
 func (h *Handler) failed(tried []netip.AddrPort, kind string) {
+	now := time.Now()
 	for _, target := range tried {
 		switch kind {
 		case connectionRefused:
 			h.reached(target)
 		case TargetUnroutable, connectionTimeout:
 			if outside(target) {
-				h.note(func(u *uplink) { u.silence(time.Now(), target, kind == TargetUnroutable) })
+				h.note(now, func(u *uplink) { u.silence(now, target, kind == TargetUnroutable) })
 			}
 		}
 	}
@@ -129,6 +137,6 @@ func (h *Handler) tryUplink(ctx context.Context, now time.Time) {
 			})
 		}
 		wg.Wait()
-		h.note((*uplink).tried)
+		h.note(time.Now(), (*uplink).tried)
 	}()
 }
