@@ -31,8 +31,10 @@ const UDP = "connect-udp"
 const (
 	// udpIdleTimeout ends a tunnel without datagrams, not before OpenWrt's NAT would forget the flow (nf_conntrack_udp_timeout_stream).
 	udpIdleTimeout = 3 * time.Minute
-	// dnsIdleTimeout is for port 53, where an answer comes soon or never.
+	// dnsIdleTimeout is for port 53, where an answer comes soon or never. dnsAnswered is for a flow there in which all questions are answered:
+	// each question mostly has a port of its own.
 	dnsIdleTimeout = 15 * time.Second
+	dnsAnswered    = 2 * time.Second
 
 	udpPath = "/.well-known/masque/udp/" // RFC 9298, section 3.4
 	maxUDP  = 65527                      // the largest payload
@@ -101,6 +103,9 @@ type Flow struct {
 	moved atomic.Int64 // datagrams since the last tick
 	heard atomic.Bool  // conn has received a datagram
 
+	gateway bool         // conn leads to the target, not to the client
+	unheard atomic.Int64 // datagrams to conn for which none has come back
+
 	mu      sync.Mutex
 	large   [][]byte // capsules that wait for the stream; the first one is being written
 	waiting int      // their size, in bytes
@@ -129,9 +134,13 @@ func (f *Flow) Run(idle time.Duration) error {
 	go func() { f.end(f.toStream()) }()
 	go func() { f.end(f.fromStream()) }()
 	go func() { f.end(capsules(f.str, f.receive)) }()
-	tick := time.NewTicker(idle / 2)
+	answered := idle
+	if f.gateway && idle == dnsIdleTimeout {
+		answered = dnsAnswered
+	}
+	tick := time.NewTicker(answered / 2)
 	defer tick.Stop()
-	quiet := 0
+	quiet := time.Duration(0)
 	for {
 		select {
 		case <-f.ctx.Done():
@@ -143,9 +152,9 @@ func (f *Flow) Run(idle time.Duration) error {
 			}
 			return err
 		case <-tick.C:
-			if quiet++; f.moved.Swap(0) > 0 {
+			if quiet += answered / 2; f.moved.Swap(0) > 0 {
 				quiet = 0
-			} else if quiet == 2 {
+			} else if quiet >= idle || quiet >= answered && f.unheard.Load() == 0 {
 				f.end(errIdle)
 			}
 		}
@@ -228,6 +237,7 @@ func (f *Flow) receive(b []byte) {
 		return
 	}
 	f.moved.Add(1)
+	f.unheard.Add(1)
 	_, err = f.conn.Write(b[n:])
 	if passing(err) { // an ICMP error about an earlier datagram
 		f.failed(err)
@@ -256,6 +266,9 @@ func (f *Flow) toStream() error {
 		datagram, err := readDatagram(raw, b)
 		if err == nil {
 			f.heard.Store(true)
+			if f.unheard.Load() > 0 { // a target may say more than it is asked
+				f.unheard.Add(-1)
+			}
 			f.send(datagram)
 		} else {
 			f.failed(err)
@@ -336,7 +349,9 @@ func (h *Handler) serveUDP(w http.ResponseWriter, r *http.Request, conn *net.UDP
 	defer stop()
 	limited, leave := g.limit(str, r)
 	defer leave()
-	return NewFlow(ctx, conn, limited, &g.bytes).Run(IdleOf(port))
+	f := NewFlow(ctx, conn, limited, &g.bytes)
+	f.gateway = true
+	return f.Run(IdleOf(port))
 }
 
 // IdleOf returns the idle timeout of tunnels to a UDP port.

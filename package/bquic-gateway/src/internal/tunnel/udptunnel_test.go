@@ -299,6 +299,53 @@ func TestUDPIdle(t *testing.T) {
 	}
 }
 
+// TestUDPAnswered has questions to DNS. A tunnel for one that is answered does not take a gateway's place for long: it ends before one that was
+// opened first, and still waits for its second answer.
+func TestUDPAnswered(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	server, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 77), Port: 53})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	go func() {
+		for b := make([]byte, 2048); ; {
+			n, from, err := server.ReadFromUDP(b)
+			if err != nil {
+				return
+			}
+			if string(b[:n]) != "unknown" {
+				_, _ = server.WriteToUDP(b[:n], from)
+			}
+		}
+	}()
+	h := newHandler(loopback)
+	conn := serve(t, h)
+	ask := func(str *http3.RequestStream, question string) {
+		t.Helper()
+		if err := str.SendDatagram([]byte("\x00" + question)); err != nil {
+			t.Fatal(err)
+		}
+		if question != "unknown" {
+			if b, err := str.ReceiveDatagram(t.Context()); err != nil || string(b) != "\x00"+question {
+				t.Fatalf("%q, %v", b, err)
+			}
+		}
+	}
+	waits, _ := connectUDP(t, conn, udpPath+"127.0.0.77/53/", "Bearer "+token)
+	ask(waits, "known")
+	ask(waits, "unknown")
+	answered, _ := connectUDP(t, conn, udpPath+"127.0.0.77/53/", "Bearer "+token)
+	ask(answered, "known")
+	waitFor(t, func() bool { return h.Stats().Open < 2 })
+	ask(waits, "later")
+	if open := h.Stats().Open; open != 1 {
+		t.Errorf("%d tunnels are open", open)
+	}
+}
+
 // A silentStream never delivers data.
 type silentStream struct {
 	http3.Stream
