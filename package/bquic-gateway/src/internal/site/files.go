@@ -3,6 +3,7 @@
 package site
 
 import (
+	"errors"
 	"fmt"
 	"html"
 	"io"
@@ -101,10 +102,7 @@ func (f files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err != nil {
-		if !os.IsNotExist(err) {
-			f.log.Debug("file not served", "path", name, "error", err)
-		}
-		http.NotFound(w, r)
+		f.refuse(w, r, name, err)
 		return
 	}
 	defer func() { file.Close() }()
@@ -133,6 +131,23 @@ func (f files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w = largeWrites{w}
 	}
 	http.ServeContent(w, r, "", info.ModTime(), file)
+}
+
+// refuse answers a request for what cannot be opened or listed. What may be there, on a drive that fails or while descriptors or memory are
+// short, is not "not found": search engines and caches would forget it.
+func (f files) refuse(w http.ResponseWriter, r *http.Request, name string, err error) {
+	if !os.IsNotExist(err) {
+		f.log.Debug("file not served", "path", name, "error", err)
+	}
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		switch errno {
+		case syscall.EIO, syscall.EUCLEAN, syscall.ESTALE, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM:
+			http.Error(w, "this file cannot be read at the moment", http.StatusServiceUnavailable)
+			return
+		}
+	}
+	http.NotFound(w, r)
 }
 
 // A sized response says how long it is. http.ServeContent leaves that out, in case somebody compresses what it writes, and
@@ -216,8 +231,7 @@ func accepts(fields []string, coding string) bool {
 func (f files) list(w http.ResponseWriter, r *http.Request, directory *os.File, name string) {
 	entries, err := directory.ReadDir(maxListed)
 	if err != nil && err != io.EOF {
-		f.log.Debug("directory not listed", "path", name, "error", err)
-		http.NotFound(w, r)
+		f.refuse(w, r, name, err)
 		return
 	}
 	var listed []*os.DirEntry // to sort interfaces would take 8 KB of a router's flash

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"golang.org/x/net/websocket"
+	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
 	"bquic/internal/config"
@@ -941,4 +942,32 @@ func TestForgottenConnection(t *testing.T) {
 
 func certPEM(c *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
+}
+
+// TestOutOfFiles has a gateway that has no file descriptor left. What it cannot open is not missing.
+func TestOutOfFiles(t *testing.T) {
+	directory := t.TempDir()
+	write(t, directory, "page.html", "<p>", time.Hour)
+	root, err := os.OpenRoot(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/page.html", "/"} {
+		w := httptest.NewRecorder()
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: limit.Max}); err != nil {
+			t.Fatal(err)
+		}
+		files{root, false, slog.New(slog.DiscardHandler)}.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+			t.Fatal(err)
+		}
+		if w.Code != http.StatusServiceUnavailable {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
 }
