@@ -124,6 +124,11 @@ func ReadFile(path string) (*File, error) {
 	if len(data) == 0 {
 		return nil, &SyntaxError{File: path, Line: 1, Text: "the file is empty: uci leaves it so if the flash is full"}
 	}
+	// It may also have written a part. A line without an end, as editors may leave it, is then only certain to be cut off without a value.
+	last := data[bytes.LastIndexByte(data, '\n')+1:]
+	if words := bytes.Fields(last); len(words) == 2 && (string(words[0]) == "option" || string(words[0]) == "list") {
+		return nil, &SyntaxError{File: path, Line: 1 + bytes.Count(data, []byte{'\n'}), Text: "the file is cut off: uci leaves it so if the flash is full"}
+	}
 	return Parse(path, data)
 }
 

@@ -128,7 +128,12 @@ func TestReadFile(t *testing.T) {
 		t.Errorf("got %v, %v", f, err)
 	}
 	// uci commit on a full flash, and after the last section was deleted
-	for text, want := range map[string]string{"": ":1: the file is empty: uci leaves it so if the flash is full", "\n": ""} {
+	const cut = ":2: the file is cut off: uci leaves it so if the flash is full"
+	for text, want := range map[string]string{
+		"": ":1: the file is empty: uci leaves it so if the flash is full", "\n": "",
+		"config a\n\toption na": cut, "config a\n\tlist name ": cut,
+		"config a\n\toption name b": "", "config a\n\toption name\n": "", // by hand
+	} {
 		name := filepath.Join(t.TempDir(), "bquic")
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
