@@ -65,7 +65,7 @@ func TestNotes(t *testing.T) {
 	d.bridge.users = make(map[connection]int)
 	noted := func() string {
 		t.Helper()
-		out, err := exec.Command("nft", "list", "table", "bridge", TableName).Output()
+		out, err := exec.Command("nft", "list", "table", "bridge", tableName).Output()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestNotes(t *testing.T) {
 		c := connection{netip.MustParseAddrPort(net.JoinHostPort(part[1], part[3])), netip.MustParseAddrPort(net.JoinHostPort(part[2], part[4]))}
 		var batch transaction
 		batch.add(unix.NFPROTO_BRIDGE, unix.NFT_MSG_NEWSETELEM, netlink.Create,
-			text(unix.NFTA_SET_ELEM_LIST_TABLE, TableName), text(unix.NFTA_SET_ELEM_LIST_SET, notes[i].name),
+			text(unix.NFTA_SET_ELEM_LIST_TABLE, tableName), text(unix.NFTA_SET_ELEM_LIST_SET, notes[i].name),
 			nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, nested(unix.NFTA_LIST_ELEM,
 				value(unix.NFTA_SET_ELEM_KEY, notes[i].keyOf(c)), value(unix.NFTA_SET_ELEM_DATA, []byte{2, 0, 0, 0, 0, 1}))))
 		if err := batch.commit(table.conn); err != nil {

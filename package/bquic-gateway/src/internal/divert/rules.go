@@ -69,8 +69,8 @@ func (r *Rules) equal(s *Rules) bool {
 }
 
 const (
-	// TableName is the name of the nftables tables, of families inet and bridge.
-	TableName = "bquic_relay"
+	// tableName is the name of the nftables tables, of families inet and bridge.
+	tableName = "bquic_relay"
 
 	// Marks. Only the bits in ourBits count. mwan3 (0x3f00), pbr (0xff0000) and openNDS
 	// (0x30000) use other bits, which may change.
@@ -436,7 +436,7 @@ func (r *Rules) delivers(addr netip.Addr) bool {
 func (r *Rules) String() string {
 	var b strings.Builder
 	list := func(family, maps string, chains []chain, rules []rule) {
-		fmt.Fprintf(&b, "table %s %s {\n\tflags owner\n%s", family, TableName, maps)
+		fmt.Fprintf(&b, "table %s %s {\n\tflags owner\n%s", family, tableName, maps)
 		for _, c := range chains {
 			fmt.Fprintf(&b, "\tchain %s {\n", c.name)
 			if c.text != "" {

@@ -29,16 +29,16 @@ func openTable() (*table, error) {
 	}
 	_ = conn.SetWriteBuffer(tableBuffer)
 	var t transaction
-	t.add(unix.NFPROTO_INET, unix.NFT_MSG_NEWTABLE, netlink.Create, text(unix.NFTA_TABLE_NAME, TableName), num(unix.NFTA_TABLE_FLAGS, flagOwner))
+	t.add(unix.NFPROTO_INET, unix.NFT_MSG_NEWTABLE, netlink.Create, text(unix.NFTA_TABLE_NAME, tableName), num(unix.NFTA_TABLE_FLAGS, flagOwner))
 	if err := t.commit(conn); err != nil {
 		conn.Close()
 		switch {
 		case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL):
 			return nil, fmt.Errorf("nftables: this kernel does not support tables with an owner, which Linux has since 5.12: %w", err)
 		case errors.Is(err, unix.EPERM):
-			return nil, fmt.Errorf("nftables: another process owns the table %s, or this one is not allowed to make tables: %w", TableName, err)
+			return nil, fmt.Errorf("nftables: another process owns the table %s, or this one is not allowed to make tables: %w", tableName, err)
 		}
-		return nil, fmt.Errorf("nftables: cannot make the table %s: %w", TableName, err)
+		return nil, fmt.Errorf("nftables: cannot make the table %s: %w", tableName, err)
 	}
 	return &table{conn: conn}, nil
 }
@@ -51,7 +51,7 @@ func owned() bool {
 	}
 	defer conn.Close()
 	var t transaction
-	t.add(unix.NFPROTO_INET, unix.NFT_MSG_GETTABLE, 0, text(unix.NFTA_TABLE_NAME, TableName))
+	t.add(unix.NFPROTO_INET, unix.NFT_MSG_GETTABLE, 0, text(unix.NFTA_TABLE_NAME, tableName))
 	_, err = conn.Execute(t.messages[0])
 	return err == nil
 }
@@ -69,7 +69,7 @@ func (t *table) apply(r *Rules) error {
 		err = fmt.Errorf("%w; with the target of xtables: %w", err, byTarget)
 	}
 	if err != nil {
-		return fmt.Errorf("nftables: cannot change the table %s: %w", TableName, err)
+		return fmt.Errorf("nftables: cannot change the table %s: %w", tableName, err)
 	}
 	return nil
 }
@@ -78,10 +78,10 @@ func (t *table) apply(r *Rules) error {
 // an expression, for example without nft_meta_bridge. apply, which changes both tables at once, then omits this one.
 func (t *table) openBridge() error {
 	var batch transaction
-	batch.add(unix.NFPROTO_BRIDGE, unix.NFT_MSG_NEWTABLE, netlink.Create, text(unix.NFTA_TABLE_NAME, TableName), num(unix.NFTA_TABLE_FLAGS, flagOwner))
+	batch.add(unix.NFPROTO_BRIDGE, unix.NFT_MSG_NEWTABLE, netlink.Create, text(unix.NFTA_TABLE_NAME, tableName), num(unix.NFTA_TABLE_FLAGS, flagOwner))
 	for i, n := range notes {
 		batch.add(unix.NFPROTO_BRIDGE, unix.NFT_MSG_NEWSET, netlink.Create,
-			text(unix.NFTA_SET_TABLE, TableName), text(unix.NFTA_SET_NAME, n.name), num(unix.NFTA_SET_ID, uint32(i+1)),
+			text(unix.NFTA_SET_TABLE, tableName), text(unix.NFTA_SET_NAME, n.name), num(unix.NFTA_SET_ID, uint32(i+1)),
 			num(unix.NFTA_SET_FLAGS, unix.NFT_SET_MAP|unix.NFT_SET_TIMEOUT|unix.NFT_SET_EVAL),
 			num(unix.NFTA_SET_KEY_TYPE, n.keyType()), num(unix.NFTA_SET_KEY_LEN, n.keySize()),
 			num(unix.NFTA_SET_DATA_TYPE, 9), // nft's data type of a hardware address
@@ -103,7 +103,7 @@ func (t *table) forget(c connection) error {
 		n = &notes[1]
 	}
 	var batch transaction
-	batch.add(unix.NFPROTO_BRIDGE, unix.NFT_MSG_DELSETELEM, 0, text(unix.NFTA_SET_ELEM_LIST_TABLE, TableName), text(unix.NFTA_SET_ELEM_LIST_SET, n.name),
+	batch.add(unix.NFPROTO_BRIDGE, unix.NFT_MSG_DELSETELEM, 0, text(unix.NFTA_SET_ELEM_LIST_TABLE, tableName), text(unix.NFTA_SET_ELEM_LIST_SET, n.name),
 		nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, nested(unix.NFTA_LIST_ELEM, value(unix.NFTA_SET_ELEM_KEY, n.keyOf(c)))))
 	return batch.commit(t.conn)
 }
@@ -119,9 +119,9 @@ func (t *table) replace(r *Rules) error {
 
 // replace replaces all rules of a family's table, and makes its chains.
 func (t *transaction) replace(family byte, chains []chain, rules []rule) {
-	t.add(family, unix.NFT_MSG_DELRULE, 0, text(unix.NFTA_RULE_TABLE, TableName))
+	t.add(family, unix.NFT_MSG_DELRULE, 0, text(unix.NFTA_RULE_TABLE, tableName))
 	for _, c := range chains {
-		attrs := []netlink.Attribute{text(unix.NFTA_CHAIN_TABLE, TableName), text(unix.NFTA_CHAIN_NAME, c.name)}
+		attrs := []netlink.Attribute{text(unix.NFTA_CHAIN_TABLE, tableName), text(unix.NFTA_CHAIN_NAME, c.name)}
 		if c.kind != "" {
 			attrs = append(attrs,
 				nested(unix.NFTA_CHAIN_HOOK, num(unix.NFTA_HOOK_HOOKNUM, c.hook), num(unix.NFTA_HOOK_PRIORITY, uint32(c.prio))),
@@ -135,16 +135,16 @@ func (t *transaction) replace(family byte, chains []chain, rules []rule) {
 			steps = append(steps, nested(unix.NFTA_LIST_ELEM, text(unix.NFTA_EXPR_NAME, e.name), nested(unix.NFTA_EXPR_DATA, e.attrs...)))
 		}
 		t.add(family, unix.NFT_MSG_NEWRULE, netlink.Create|netlink.Append,
-			text(unix.NFTA_RULE_TABLE, TableName), text(unix.NFTA_RULE_CHAIN, rule.chain), nested(unix.NFTA_RULE_EXPRESSIONS, steps...))
+			text(unix.NFTA_RULE_TABLE, tableName), text(unix.NFTA_RULE_CHAIN, rule.chain), nested(unix.NFTA_RULE_EXPRESSIONS, steps...))
 	}
 }
 
 // close removes the tables.
 func (t *table) close() error {
 	var batch transaction
-	batch.add(unix.NFPROTO_INET, unix.NFT_MSG_DELTABLE, 0, text(unix.NFTA_TABLE_NAME, TableName))
+	batch.add(unix.NFPROTO_INET, unix.NFT_MSG_DELTABLE, 0, text(unix.NFTA_TABLE_NAME, tableName))
 	if t.bridge {
-		batch.add(unix.NFPROTO_BRIDGE, unix.NFT_MSG_DELTABLE, 0, text(unix.NFTA_TABLE_NAME, TableName))
+		batch.add(unix.NFPROTO_BRIDGE, unix.NFT_MSG_DELTABLE, 0, text(unix.NFTA_TABLE_NAME, tableName))
 	}
 	return errors.Join(batch.commit(t.conn), t.conn.Close())
 }

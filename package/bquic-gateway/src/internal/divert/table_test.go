@@ -48,7 +48,7 @@ func TestTransactionAfterFailed(t *testing.T) {
 		return t
 	}
 	for i := range 10 {
-		failing, good := chain("no-such-table"), chain(TableName)
+		failing, good := chain("no-such-table"), chain(tableName)
 		if err := failing.commit(table.conn); !errors.Is(err, unix.ENOENT) {
 			t.Fatalf("try %d: a chain in a table that is not there: %v", i, err)
 		}

@@ -40,14 +40,14 @@ func LookUp(conn *netlink.Conn, addr netip.Addr, flags uint32, more ...netlink.A
 	if len(msgs) == 0 || len(msgs[0].Data) < unix.SizeofRtMsg {
 		return Route{}, unix.EBADMSG
 	}
-	return Read(msgs[0].Data), nil
+	return read(msgs[0].Data), nil
 }
 
 // All returns the routes of all tables.
 func All(conn *netlink.Conn, family byte) (routes []Route, err error) {
 	msgs, err := Ask(conn, unix.RTM_GETROUTE, netlink.Dump, append([]byte{family}, make([]byte, unix.SizeofRtMsg-1)...))
 	for _, m := range msgs {
-		routes = append(routes, Read(m.Data))
+		routes = append(routes, read(m.Data))
 	}
 	return routes, err
 }
@@ -64,8 +64,8 @@ type Route struct {
 	Gateway netip.Addr // next hop; invalid if the target is on the link
 }
 
-// Read reads a route from the kernel's answer.
-func Read(b []byte) (r Route) {
+// read reads a route from the kernel's answer.
+func read(b []byte) (r Route) {
 	if len(b) < unix.SizeofRtMsg {
 		return r
 	}

@@ -28,7 +28,7 @@ func nexthops(t testing.TB) []byte {
 }
 
 func TestRead(t *testing.T) {
-	r := Read(nexthops(t))
+	r := read(nexthops(t))
 	if r.Bits != 0 || r.Table != unix.RT_TABLE_MAIN || r.Kind != unix.RTN_UNICAST || !slices.Equal(r.Out, []int{3, 5}) {
 		t.Errorf("read %+v", r)
 	}
@@ -43,7 +43,7 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Add(nexthops(f)[:unix.SizeofRtMsg-1])
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if r := Read(b); len(r.Out) > len(b) {
+		if r := read(b); len(r.Out) > len(b) {
 			t.Errorf("%d devices in %d bytes", len(r.Out), len(b))
 		}
 	})
