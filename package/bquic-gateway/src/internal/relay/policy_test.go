@@ -74,14 +74,7 @@ func TestClientsRoutes(t *testing.T) {
 				t.Parallel()
 				m := newMesh(t)
 				m.greet(":80")
-				m.link("node", "wan", "10.79.0.1/24 fd79::1/64", "origin", "wan", "10.79.0.2/24 fd79::2/64")
-				for _, v := range [][3]string{{"", gateway4, phone4}, {"-6 ", gateway6, phone6}} {
-					m.ip("node", v[0]+"route add default via "+v[1]+" table 100", v[0]+"rule add pref 1000 "+strings.ReplaceAll(tc.rule, "FROM", v[2])+" table 100")
-				}
-				m.ip("node", "route replace default via 10.79.0.2", "-6 route replace default via fd79::2")
-				m.run("node", "nft", `table inet pbr {
-					chain marks { type filter hook prerouting priority mangle; iifname "br-lan" meta mark set 0x10000; }
-				}`)
+				m.ownLine(tc.rule)
 				m.startGatewayAt(443, "\tlist connect_to '192.0.2.0/24'")
 				node := m.startRelay(m.config(mode))
 				for _, target := range []string{origin4 + ":80", "[" + origin6 + "]:80"} {
@@ -95,6 +88,44 @@ func TestClientsRoutes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestClientsRoutesUDP is like TestClientsRoutes, with flows of UDP and a gateway that refuses nothing.
+func TestClientsRoutesUDP(t *testing.T) {
+	for _, tc := range []struct{ name, rule, way string }{
+		{"device", "iif br-lan", "forwarded"},
+		{"address", "from FROM", "forwarded"},
+		{"mark", "fwmark 0x10000/0xff0000", "carried"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			m := newMesh(t)
+			m.greetUDP(5000)
+			m.ownLine(tc.rule)
+			m.startGateway()
+			c := m.config(divert.Redirect)
+			c.UDPPorts = []divert.Ports{{First: 5000, Last: 5000}}
+			m.startRelay(c)
+			for _, host := range []string{origin4, "[" + origin6 + "]"} {
+				if way := m.ask(m.udp(host+":5000"), "hello"); way != tc.way {
+					t.Errorf("a flow to %s is %s, not %s", host, way, tc.way)
+				}
+			}
+		})
+	}
+}
+
+// ownLine gives the node a line of its own to the origin, and a rule by which its clients go on by the mesh.
+func (m *mesh) ownLine(rule string) {
+	m.t.Helper()
+	m.link("node", "wan", "10.79.0.1/24 fd79::1/64", "origin", "wan", "10.79.0.2/24 fd79::2/64")
+	for _, v := range [][3]string{{"", gateway4, phone4}, {"-6 ", gateway6, phone6}} {
+		m.ip("node", v[0]+"route add default via "+v[1]+" table 100", v[0]+"rule add pref 1000 "+strings.ReplaceAll(rule, "FROM", v[2])+" table 100")
+	}
+	m.ip("node", "route replace default via 10.79.0.2", "-6 route replace default via fd79::2")
+	m.run("node", "nft", `table inet pbr {
+		chain marks { type filter hook prerouting priority mangle; iifname "br-lan" meta mark set 0x10000; }
+	}`)
 }
 
 // TestHelper has a node whose firewall tracks FTP (`ct helper`), as OpenWrt's does with kmod-nf-nathelper: it translates the address
