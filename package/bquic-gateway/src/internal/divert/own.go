@@ -3,6 +3,7 @@
 package divert
 
 import (
+	"encoding/binary"
 	"net/netip"
 
 	"github.com/mdlayher/netlink"
@@ -12,8 +13,8 @@ import (
 )
 
 // Alike reports whether a connection that the node makes itself, with the packet's mark and if need be by its device, leaves as the
-// kernel is about to forward the packet. It does not if a routing rule matches clients only, by their device or address. The node's
-// table may then have no next hop on that device: the kernel would look for the target on the link itself.
+// kernel is about to forward the packet. It does not if a routing rule matches clients only, by their device or address, perhaps for a
+// port. The node's table may then have no next hop on that device: the kernel would look for the target on the link itself.
 func (d *Diverter) Alike(p *Packet) bool {
 	if !d.ruled.Load() {
 		return true
@@ -31,12 +32,16 @@ func (d *Diverter) Alike(p *Packet) bool {
 	if err != nil {
 		return false
 	}
-	mark := attr(unix.RTA_MARK, native(p.Mark))
-	is, err := lookUp(conn, p.Target.Addr(), mark, attr(unix.RTA_SRC, from.AsSlice()), attr(unix.RTA_OIF, native(uint32(out))))
+	protocol := byte(unix.IPPROTO_TCP)
+	if p.UDP {
+		protocol = unix.IPPROTO_UDP
+	}
+	about := []netlink.Attribute{attr(unix.RTA_IP_PROTO, []byte{protocol}), attr(unix.RTA_DPORT, binary.BigEndian.AppendUint16(nil, p.Target.Port()))}
+	is, err := lookUp(conn, p.Target.Addr(), append(about, attr(unix.RTA_MARK, native(p.Mark)), attr(unix.RTA_SRC, from.AsSlice()), attr(unix.RTA_OIF, native(uint32(out))))...)
 	if err != nil {
 		return false
 	}
-	was, err := forwards(conn, p.Client.Addr(), p.Target.Addr(), p.In, p.Mark)
+	was, err := forwards(conn, p.Client.Addr(), p.Target.Addr(), p.In, p.Mark, about...)
 	if err != nil || len(was.Out) != 1 || was.Out[0] != p.Out { // the mark has changed since, or one of several next hops was chosen
 		return is.Table != unix.RT_TABLE_UNSPEC
 	}
@@ -57,8 +62,8 @@ func Forwards(client, target netip.Addr, in int, mark uint32) int {
 	return r.Out[0]
 }
 
-func forwards(conn *netlink.Conn, client, target netip.Addr, in int, mark uint32) (route.Route, error) {
-	return lookUp(conn, target, attr(unix.RTA_MARK, native(mark)), attr(unix.RTA_SRC, client.AsSlice()), attr(unix.RTA_IIF, native(uint32(in))))
+func forwards(conn *netlink.Conn, client, target netip.Addr, in int, mark uint32, more ...netlink.Attribute) (route.Route, error) {
+	return lookUp(conn, target, append(more, attr(unix.RTA_MARK, native(mark)), attr(unix.RTA_SRC, client.AsSlice()), attr(unix.RTA_IIF, native(uint32(in))))...)
 }
 
 // source returns the address that the kernel gives the node's own connections to a target, with a mark and, unless it is 0, by a device.

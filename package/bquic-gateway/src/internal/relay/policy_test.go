@@ -128,6 +128,30 @@ func (m *mesh) ownLine(rule string) {
 	}`)
 }
 
+// TestPortsRoutes has a node whose routing rules send a port another way than all others, by another router on the same link.
+func TestPortsRoutes(t *testing.T) {
+	for _, tc := range []struct{ name, rule, way string }{
+		{"of clients", "iif br-lan ipproto tcp dport 80", "forwarded"},
+		{"of all", "ipproto tcp dport 80", "direct"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			m := newMesh(t)
+			m.greet(":80")
+			for _, v := range [][3]string{{"", gateway4, "10.78.0.9"}, {"-6 ", gateway6, "fd78::9"}} {
+				m.ip("node", v[0]+"route add default via "+v[1]+" table 100", v[0]+"rule add pref 1000 "+tc.rule+" table 100", v[0]+"route replace default via "+v[2])
+			}
+			m.startGatewayAt(443, "\tlist connect_to '192.0.2.0/24'") // refuses the origin
+			m.startRelay(m.config(divert.Redirect))
+			for _, target := range []string{origin4 + ":80", "[" + origin6 + "]:80"} {
+				if way := m.way(target); way != tc.way {
+					t.Errorf("a connection to %s is %q, not %s", target, way, tc.way)
+				}
+			}
+		})
+	}
+}
+
 // TestHelper has a node whose firewall tracks FTP (`ct helper`), as OpenWrt's does with kmod-nf-nathelper: it translates the address
 // that a client names, and lets the server's connection to it in.
 func TestHelper(t *testing.T) {
