@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,9 +22,11 @@ type Diverter struct {
 	routing *routing     // nil until needed
 	bridge  bridge
 	ruled   atomic.Bool // others have routing rules
+	ipsec   atomic.Bool // the kernel has policies of IPsec
 
-	mu      sync.Mutex
-	applied *Rules
+	mu             sync.Mutex
+	applied        *Rules
+	lookedForIPsec time.Time
 }
 
 // Open makes an empty table. It first removes what a killed process has left behind.

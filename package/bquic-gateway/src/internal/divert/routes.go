@@ -59,10 +59,11 @@ func (s steering) add() (*routing, error) {
 }
 
 // Precede puts the routing rules before those that others have added since, and adds rules and routes again that others have removed. It must be
-// called now and then, also because Alike needs to know whether others have rules.
+// called now and then, also because Alike needs to know whether others have rules, and Protected, whether the kernel has IPsec.
 func (d *Diverter) Precede() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.lookForIPsec()
 	d.bridge.mu.Lock()
 	defer d.bridge.mu.Unlock()
 	ruled := false

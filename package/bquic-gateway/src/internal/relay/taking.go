@@ -247,7 +247,7 @@ func (r *Relay) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 		return divert.Pass
 	}
 	r.seen.Add(1)
-	if !able {
+	if !able || p.Bridge == 0 && r.diverter.Protected(p) {
 		return divert.Pass
 	}
 	now := time.Now()

@@ -81,7 +81,8 @@ func (f *flows) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 	now := time.Now()
 	if f.relay.load.takes() == processor.Nothing || len(f.by) >= min(maxFlows, f.relay.now.Load().Limit) || f.clients[client] >= maxClientFlows ||
 		f.avoided.has(p.Target, now) || f.relay.avoided.hasNoWay(p.Target, now) || // UDP has no answer that would tell
-		!f.relay.diverter.Alike(p) { // its client's TCP goes that way, too
+		!f.relay.diverter.Alike(p) || // its client's TCP goes that way, too
+		f.relay.diverter.Protected(p) {
 		return divert.Pass
 	}
 	s := f.relay.gateways.pick()
