@@ -15,10 +15,10 @@
 #include "wifirrd.h"
 
 #define PREFIX RUN_DIR "/phy"
-#define LEASE_SIZE 2048
+#define LEASE_SIZE 128
 #define WEIGHT_TRIES 10
 
-/* One item per line: "rts WIPHY N", "weights WIPHY ACTIVE WAITING", "windows DEVICE". */
+/* One item per line: "rts WIPHY N", "weights WIPHY ACTIVE WAITING", "windows WIPHY". */
 int lease_write(int lock, const struct lease *lease)
 {
 	char text[LEASE_SIZE];
@@ -28,8 +28,8 @@ int lease_write(int lock, const struct lease *lease)
 		len += snprintf(text + len, sizeof(text) - len, "rts %u %u\n", lease->wiphy, lease->rts);
 	if (lease->noted & LEASE_WEIGHTS)
 		len += snprintf(text + len, sizeof(text) - len, "weights %u %u %u\n", lease->wiphy, lease->active, lease->waiting);
-	for (unsigned i = 0; lease->noted & LEASE_WINDOWS && i < lease->devices; i++)
-		len += snprintf(text + len, sizeof(text) - len, "windows %s\n", lease->device[i]);
+	if (lease->noted & LEASE_WINDOWS)
+		len += snprintf(text + len, sizeof(text) - len, "windows %u\n", lease->wiphy);
 	if (pwrite(lock, text, len, 0) != (ssize_t)len || ftruncate(lock, len) < 0)
 		return -1;
 	return 0;
@@ -91,22 +91,41 @@ static int restore_weights(struct nl80211 *nl, uint32_t wiphy, unsigned active, 
 	return g.result;
 }
 
-/* The configuration says what the operator's own windows are. A hostapd that has ended needs no restoring. */
-static int restore_windows(struct nl80211 *nl, int fd, const char *device)
-{
-	struct hostapd_own own;
-	int result = 0;
+struct windows {
+	struct nl80211 nl;
+	int hostapd, result;
+};
 
-	hostapd_read_own(device, &own);
-	if (hostapd_announce(fd, device, &own.windows, true, true) > 0)
-		result = hostapd_collect(fd, HOSTAPD_ANSWERS, HOSTAPD_ANSWER_MS).done < HOSTAPD_ANSWERS ? -1 : 0;
-	else if (errno != ENOENT && errno != ECONNREFUSED)
-		result = -1;
-	else
-		return 0;
-	if (hostapd_set_queue(nl, if_nametoindex(device), &own.queue, 0) < 0)
-		result = -1;
-	return result;
+/* The configuration says what the operator's own windows are. A hostapd that has ended needs no restoring. */
+static void give_windows(void *data, const struct nl80211_interface *seen)
+{
+	struct windows *g = data;
+	struct hostapd_own own;
+
+	if (seen->type != NL80211_IFTYPE_AP || seen->links)
+		return;
+	hostapd_read_own(seen->name, &own);
+	if (hostapd_announce(g->hostapd, seen->name, &own.windows, true, true) < 0) {
+		if (errno != ENOENT && errno != ECONNREFUSED)
+			g->result = -1;
+		return;
+	}
+	if (hostapd_collect(g->hostapd, HOSTAPD_ANSWERS, HOSTAPD_ANSWER_MS).done < HOSTAPD_ANSWERS ||
+	    hostapd_set_queue(&g->nl, seen->ifindex, &own.queue, 0) < 0)
+		g->result = -1;
+}
+
+/* Of all the wiphy's access points: hostapd may have renamed those that had larger ones. */
+static int restore_windows(struct nl80211 *nl, uint32_t wiphy)
+{
+	static struct windows g;
+
+	g = (struct windows){ .hostapd = hostapd_open() };
+	if (nl80211_open(&g.nl) < 0 || nl80211_get_interfaces(nl, wiphy, give_windows, &g) < 0)
+		g.result = -1;
+	close(g.hostapd);
+	nl80211_close(&g.nl);
+	return g.result;
 }
 
 unsigned lease_restore(int lock, uint32_t *rts)
@@ -114,25 +133,20 @@ unsigned lease_restore(int lock, uint32_t *rts)
 	static struct nl80211 nl;
 	char text[LEASE_SIZE], *line, *rest = text;
 	unsigned left = 0;
-	int fd;
 
 	read_lease(lock, text);
 	if (!*text)
 		return 0;
 	if (nl80211_open(&nl) < 0)
 		return LEASE_WEIGHTS;
-	fd = hostapd_open();
 	while ((line = strsep(&rest, "\n"))) {
 		const char *what = strsep(&line, " ");
 		unsigned number[3], n = 0;
 
-		if (!line)
-			continue;
-		if (strcmp(what, "windows") == 0 && strlen(line) < IFNAMSIZ && !strchr(line, '/') &&
-		    restore_windows(&nl, fd, line) < 0)
-			left |= LEASE_WINDOWS;
-		while (n < 3 && line_number(&line, UINT32_MAX, &number[n]))
+		while (line && n < 3 && line_number(&line, UINT32_MAX, &number[n]))
 			n++;
+		if (strcmp(what, "windows") == 0 && n == 1 && restore_windows(&nl, number[0]) < 0)
+			left |= LEASE_WINDOWS;
 		if (strcmp(what, "rts") == 0 && n == 2 && nl80211_set_rts(&nl, number[0], number[1]) < 0 && errno != ENODEV) {
 			*rts = number[1];
 			left |= LEASE_RTS;
@@ -140,7 +154,6 @@ unsigned lease_restore(int lock, uint32_t *rts)
 		if (strcmp(what, "weights") == 0 && n == 3 && restore_weights(&nl, number[0], number[1], number[2]) < 0)
 			left |= LEASE_WEIGHTS;
 	}
-	close(fd);
 	nl80211_close(&nl);
 	return !left && ftruncate(lock, 0) < 0 ? LEASE_WEIGHTS : left;
 }

@@ -9,9 +9,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <net/if.h>
-
-#define LEASE_DEVICES_MAX 16
 
 enum { LEASE_WINDOWS = 1, LEASE_RTS = 2, LEASE_WEIGHTS = 4 };
 
@@ -20,8 +17,6 @@ struct lease {
 	unsigned noted;			/* LEASE_*: what is in the file */
 	uint32_t rts;			/* the operator's threshold */
 	uint16_t active, waiting;	/* stations with these weights, or weights derived from them, are reset */
-	unsigned devices;
-	char device[LEASE_DEVICES_MAX][IFNAMSIZ];	/* whose windows become those of their configuration again */
 };
 
 #define LEASE_PATH 64

@@ -15,6 +15,7 @@
 #include "wifirrd.h"
 
 #define STATIONS_MAX 512	/* places; a power of two */
+#define POINTS_MAX 16
 
 /* Without a crowd, measure when something else wakes the daemon, but at most this often. */
 #define IDLE_MS 900
@@ -53,7 +54,7 @@ static struct {
 	struct nl80211 nl;
 	struct nl80211_interface self;	/* the device */
 	char path[LEASE_PATH];
-	struct interface interface[LEASE_DEVICES_MAX + 1];	/* ends with an index of 0 */
+	struct interface interface[POINTS_MAX + 1];	/* ends with an index of 0 */
 	unsigned interfaces;
 	unsigned measured_count;
 	bool more_radios;		/* the wiphy has others */
@@ -106,22 +107,13 @@ static void problem(const char *fmt, ...)
 	snprintf(radio.problem, sizeof(radio.problem), "%s", text);
 }
 
-static int write_lease(void)
-{
-	radio.lease.devices = radio.interfaces;
-	for (unsigned i = 0; i < radio.interfaces; i++)
-		memcpy(radio.lease.device[i], radio.interface[i].name, IFNAMSIZ);
-	return lease_write(radio_lock, &radio.lease);
-}
-
 /* Must succeed before the first change: nothing is changed without a lease and a guard. */
 static int hold(unsigned what, char *why, size_t size)
 {
 	unsigned before = radio.lease.noted;
 
 	radio.lease.noted |= what;
-	/* there may be new interfaces */
-	if (((before & what) != what || what == LEASE_WINDOWS) && write_lease() < 0) {
+	if (radio.lease.noted != before && lease_write(radio_lock, &radio.lease) < 0) {
 		snprintf(why, size, "%s: %s", radio.path, strerror(errno));
 		radio.lease.noted = before;
 		return -1;
@@ -144,7 +136,7 @@ static void release(unsigned what)
 	if (!(radio.lease.noted & what))
 		return;
 	radio.lease.noted &= ~what;
-	if (write_lease() < 0)
+	if (lease_write(radio_lock, &radio.lease) < 0)
 		logmsg(LOG_WARNING, "%s: %s", radio.path, strerror(errno));
 }
 
@@ -172,7 +164,7 @@ static void on_interface(void *before, const struct nl80211_interface *seen)
 	}
 	if (here && nl80211_serves_stations(seen) && radio.measured_count < NL80211_SERVED_MAX)
 		radio.measured[radio.measured_count++] = seen->ifindex;
-	if (seen->type != NL80211_IFTYPE_AP || seen->links || radio.interfaces == LEASE_DEVICES_MAX)
+	if (seen->type != NL80211_IFTYPE_AP || seen->links || radio.interfaces == POINTS_MAX)
 		return;
 	*i = (struct interface){ .ifindex = seen->ifindex, .left = !here };
 	snprintf(i->name, sizeof(i->name), "%s", seen->name);
@@ -180,15 +172,15 @@ static void on_interface(void *before, const struct nl80211_interface *seen)
 	radio.interfaces++;
 }
 
-/* Without an answer, all stay: the lease names those whose windows are to be restored. */
+/* Without an answer, all stay: their windows may have to be restored. */
 static void find_interfaces(void)
 {
 	unsigned count = radio.interfaces, measured = radio.measured_count;
-	struct interface before[LEASE_DEVICES_MAX + 1], *old;
+	struct interface before[POINTS_MAX + 1], *old;
 	struct nl80211_interface seen;
 
 	memcpy(before, radio.interface, sizeof(before));
-	old = radio.announced || radio.owing ? before : &before[LEASE_DEVICES_MAX];
+	old = radio.announced || radio.owing ? before : &before[POINTS_MAX];
 	if (nl80211_get_interface(&radio.nl, radio.self.ifindex, &seen) == 0)
 		radio.self = seen;	/* channels change */
 	memset(radio.interface, 0, sizeof(radio.interface));

@@ -56,6 +56,7 @@ static unsigned unlisted;		/* access points that the list of interfaces lacks */
 static bool two_radios;			/* the second access point has one of its own, of the same wiphy */
 static bool no_channel;			/* the second access point has not started yet */
 static bool links;			/* the second access point has links */
+static unsigned renamed;		/* added to the access points' numbers */
 static unsigned vlans;			/* of the first access point */
 static bool vlan;			/* its clients are in the first of these */
 static bool lingers;			/* the first access point still has an entry of a client that is at the second one now */
@@ -169,7 +170,7 @@ static ssize_t fake_sendto(int fd, const char *text, const struct sockaddr *to)
 
 	(void)fd;
 	if (strncmp(path, SOCKETS "/" AP, strlen(SOCKETS "/" AP)) == 0)
-		i = atoi(path + strlen(SOCKETS "/" AP));
+		i = atoi(path + strlen(SOCKETS "/" AP)) - renamed;
 	for (unsigned n = 0; n < messages; n++)
 		waiting += message[n].point == i;
 	if (i >= points || without_sockets || waiting == MESSAGES) {
@@ -235,7 +236,7 @@ int nl80211_get_interface(struct nl80211 *n, int ifindex, struct nl80211_interfa
 		interface->mhz = 0;
 		interface->links = true;
 	}
-	snprintf(interface->name, sizeof(interface->name), AP "%d", ifindex - 1);
+	snprintf(interface->name, sizeof(interface->name), AP "%u", ifindex - 1 + renamed);
 	return 0;
 }
 
@@ -278,8 +279,7 @@ int nl80211_set_queue(struct nl80211 *n, int ifindex, const struct nl80211_queue
 		return refuse(n, ENETDOWN);
 	if (links && ifindex == 2)
 		return refuse(n, EINVAL);	/* net/mac80211/cfg.c: ieee80211_link_or_deflink() */
-	if (ifindex)	/* 0: if_nametoindex() knows no access point of the test */
-		own_window[ifindex - 1] = queue->cwmin;
+	own_window[ifindex - 1] = queue->cwmin;
 	own_queue = *queue;
 	return 0;
 }
@@ -976,6 +976,23 @@ static void an_interface_that_a_list_lacks_is_restored(void)
 	expect("larger windows after a kill", larger_windows(), 0);
 }
 
+/* As after "wifi reload" with a section before the others. */
+static void a_renamed_access_point_is_restored(void)
+{
+	start(2);
+	crowd(true, 5);
+	renamed = 5;
+	killed();
+	no_interfaces = true;
+	expect("restored without a list of interfaces", lease_restore_all(), -1);
+	no_interfaces = false;
+	expect("restored after a kill", lease_restore_all(), 0);
+	expect("larger windows after a kill", larger_windows(), 0);
+	for (unsigned i = 0; i < points; i++)
+		expect("the access point's own after a kill", own_window[i], (1 << OWN) - 1);
+	renamed = 0;
+}
+
 static void weigh(uint16_t weight)
 {
 	for (unsigned i = 0; i < CLIENTS; i++)
@@ -1107,7 +1124,7 @@ static void a_lease_that_cannot_be_opened(void)
 	expect("status beside another wifirrd", status().rts, NL80211_RTS_OFF);
 	expect("turns beside another wifirrd", w.policy.aside, POLICY_ASIDE_NOT);
 	/* htb on two devices of a radio: one lever at a time */
-	write(its_lock, "rts 0 500\nwindows " AP "0\n", strlen("rts 0 500\nwindows " AP "0\n"));
+	write(its_lock, "rts 0 500\nwindows 0\n", strlen("rts 0 500\nwindows 0\n"));
 	run(1);
 	expect("turns beside another wifirrd's larger windows", w.policy.aside, POLICY_ASIDE_WINDOWS);
 	ftruncate(its_lock, 0);
@@ -1263,6 +1280,7 @@ int main(void)
 	what_is_measured();
 	an_interface_of_the_crowd_is_restored();
 	an_interface_that_a_list_lacks_is_restored();
+	a_renamed_access_point_is_restored();
 	weights_are_restored();
 	new_weights_are_restored();
 	clients_of_a_vlan_are_a_crowd();
