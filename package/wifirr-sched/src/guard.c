@@ -53,7 +53,8 @@ int guard_start(char *why, size_t size)
 	int fds[2];
 	pid_t pid;
 
-	if (guard.pid > 0 && waitpid(guard.pid, NULL, WNOHANG) == 0)
+	/* one that guard_stop() has left alone ends by itself, soon: the locks that it needs are ours */
+	if (guard.pid > 0 && waitpid(guard.pid, NULL, guard.pipe < 0 ? 0 : WNOHANG) == 0)
 		return 0;
 	if (guard.pid > 0)
 		close(guard.pipe);
@@ -82,12 +83,14 @@ int guard_start(char *why, size_t size)
 
 void guard_stop(bool owing)
 {
-	if (guard.pid <= 0)
+	if (guard.pid <= 0 || guard.pipe < 0)
 		return;
 	if (!owing && write(guard.pipe, "", 1) < 0)
 		kill(guard.pid, SIGKILL);
 	close(guard.pipe);
-	if (!owing)
-		waitpid(guard.pid, NULL, 0);
+	guard.pipe = -1;
+	if (owing)
+		return;
+	waitpid(guard.pid, NULL, 0);
 	guard.pid = 0;
 }

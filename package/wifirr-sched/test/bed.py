@@ -148,10 +148,13 @@ class Daemon:
             shutil.rmtree(self.dir, ignore_errors=True)
 
 
+def children(daemon):
+    return open(f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/children").read().split()
+
+
 def guard_of(daemon):
     """The process that waits for the daemon's end."""
-    children = open(f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/children").read().split()
-    return [int(pid) for pid in children if b"\0guard\0" in open(f"/proc/{pid}/cmdline", "rb").read()]
+    return [int(pid) for pid in children(daemon) if b"\0guard\0" in open(f"/proc/{pid}/cmdline", "rb").read()]
 
 
 def kill_both(daemon):

@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from bed import WIFIRRD, Bed, Downloads, Netns, guard_of, kill_both, mac, run, wait_for
+from bed import WIFIRRD, Bed, Downloads, Netns, children, guard_of, kill_both, mac, run, wait_for
 
 PAPER = ("--mode", "paper", "--engage", "always", "--rate", "20000")
 SANITIZED = "asan" in WIFIRRD
@@ -57,6 +57,12 @@ def device(bed, name="dl0"):
     link = bed.box("ip", "-d", "link", "show", name).stdout
     return (bed.box("tc", "qdisc", "show", "dev", name).stdout, bed.box("tc", "filter", "show", "dev", name, check=False).stdout,
             re.search(r"gso_max_segs \d+", link).group(), bed.box("nft", "list", "tables").stdout)
+
+
+def rename(bed, name, other):
+    bed.box("ip", "link", "set", name, "down")
+    bed.box("ip", "link", "set", name, "name", other)
+    bed.box("ip", "link", "set", other, "up")
 
 
 def consistent(bed, daemon, clients, active=5):
@@ -442,6 +448,23 @@ def test_an_end_without_memory_leaves_nothing(bed, tmp_path, message):
 
 
 @pytest.mark.skipif(SANITIZED, reason="AddressSanitizer has to come first")
+def test_a_guard_that_has_restored_something_is_gone(bed, tmp_path):
+    """A process that has ended stays in the list of processes until its parent asks for it."""
+    before = device(bed)
+    daemon = bed.daemon(*PAPER, wrapper=preloaded(tmp_path, NO_MEMORY.replace("RTM_GETQDISC", "RTM_DELQDISC"))).ready()
+    (tmp_path / "now").touch()
+    rename(bed, "dl0", "other0")
+    wait_for(lambda: daemon.status().get("present") is False, "noticing the new name")
+    (tmp_path / "now").unlink()
+    wait_for(lambda: device(bed, "other0") == before, "everything as before")
+    rename(bed, "other0", "dl0")
+    wait_for(lambda: daemon.status().get("backend"), "the old name again")
+    assert not [pid for pid in children(daemon) if ") Z " in open(f"/proc/{pid}/stat").read()]
+    assert daemon.stop() == 0
+    assert device(bed) == before
+
+
+@pytest.mark.skipif(SANITIZED, reason="AddressSanitizer has to come first")
 def test_a_new_setup_without_memory(bed, tmp_path):
     """Queues that could not be removed then are no other program's."""
     fdb(bed, "add", [mac(i) for i in range(1, 13)])
@@ -649,14 +672,10 @@ def test_device_down_up_gone_and_back(bed):
         fdb(bed, "add", [mac(i) for i in range(1, 9)])
         wait_for(lambda: daemon.status().get("clients", 0) >= 8, "clients again")
         wait_for(lambda: unthrottled(bed) == 5, "throttled again")
-    bed.box("ip", "link", "set", "dl0", "down")
-    bed.box("ip", "link", "set", "dl0", "name", "other0")
+    rename(bed, "dl0", "other0")
     wait_for(lambda: daemon.status().get("present") is False, "noticing the new name")
-    bed.box("ip", "link", "set", "other0", "up")
     assert device(bed, "other0") == before
-    bed.box("ip", "link", "set", "other0", "down")
-    bed.box("ip", "link", "set", "other0", "name", "dl0")
-    bed.box("ip", "link", "set", "dl0", "up")
+    rename(bed, "other0", "dl0")
     wait_for(lambda: daemon.status().get("backend"), "the old name again")
     assert daemon.stop() == 0
     assert device(bed) == before
