@@ -120,9 +120,8 @@ static void check_queues(void)
 
 static bool check_windows(const char *device)
 {
-	struct hostapd_answers answers = { 0 };
 	struct hostapd_own own;
-	int fd = hostapd_open();
+	int fd = hostapd_open(), refused;
 	bool works = false;
 
 	hostapd_read_own(device, &own);
@@ -136,10 +135,11 @@ static bool check_windows(const char *device)
 		works = true;
 		say("windows", true, "hostapd answers on its control socket (no change tried: %s)", check.busy ?
 		    "a wifirrd is running on the radio" : "its configuration was not found, so its windows are not known");
+	} else if ((refused = hostapd_set_queue(&check.nl, check.interface.ifindex, &own.queue, 0)) == HOSTAPD_ABSENT) {
+		say("windows", false, "not known: the access point is down");
 	} else {
-		if (hostapd_announce(fd, device, &own.windows, true, true) > 0)
-			answers = hostapd_collect(fd, HOSTAPD_ANSWERS, HOSTAPD_ANSWER_MS);
-		works = answers.done == HOSTAPD_ANSWERS && hostapd_set_queue(&check.nl, check.interface.ifindex, &own.queue, 0) == 0;
+		works = !refused && hostapd_announce(fd, device, &own.windows, true, true) > 0 &&
+			hostapd_collect(fd, HOSTAPD_ANSWERS, HOSTAPD_ANSWER_MS).done == HOSTAPD_ANSWERS;
 		say("windows", works, works ? "hostapd and the driver accepted the current windows: CWmin %u, CWmax %u slots; "
 		    "the access point's own: %u, %u" : "hostapd or the driver refused them",
 		    (1U << own.windows.be_min) - 1, (1U << own.windows.be_max) - 1, own.queue.cwmin, own.queue.cwmax);

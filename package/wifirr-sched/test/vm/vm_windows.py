@@ -349,6 +349,15 @@ def test_check_of_a_hostapd_that_hangs(bed):
         bed.hostapd.send_signal(signal.SIGCONT)
 
 
+def test_check_of_an_access_point_that_is_down(bed):
+    """As while hostapd waits for a channel without radar."""
+    bed.ap("ip", "link", "set", "wlan0", "down")
+    try:
+        assert check(bed)[0]["windows"] == "no: not known: the access point is down"
+    finally:
+        bed.again(True, *OWN)
+
+
 def test_check_tells_of_counters_that_count_what_is_dropped(bed):
     """Debian's kernel has no hwflags, so this makes the file."""
     made = "mount -t tmpfs none /sys/kernel/debug && mkdir -p /sys/kernel/debug/ieee80211/phy0 && printf '%s\\n' {} >/sys/kernel/debug/ieee80211/phy0/hwflags"
