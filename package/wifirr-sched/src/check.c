@@ -47,14 +47,15 @@ static void say(const char *what, bool works, const char *fmt, ...)
 static void on_interface(void *data, const struct nl80211_interface *seen)
 {
 	bool here = nl80211_share_radio(seen, &check.interface);
+	bool links = seen->links & nl80211_band(check.interface.mhz);
 	struct hostapd_own own;
 
 	(void)data;
-	if (seen->type == NL80211_IFTYPE_AP && (here || seen->links)) {
+	if (seen->type == NL80211_IFTYPE_AP && (here || links)) {
 		hostapd_read_own(seen->name, &own);
 		check.hostapd_weighs |= own.sets_weights;
-		if (seen->links || own.without_wmm)
-			snprintf(check.alone, sizeof(check.alone), "%s: %s", seen->name, seen->links ? "has links (MLO)" : "WMM is off");
+		if (links || own.without_wmm)
+			snprintf(check.alone, sizeof(check.alone), "%s: %s", seen->name, links ? "has links (MLO)" : "WMM is off");
 	}
 	if (!here)
 		return;

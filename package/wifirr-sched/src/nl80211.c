@@ -280,7 +280,7 @@ void nl80211_close(struct nl80211 *n)
 
 static bool parse_interface(const struct nlmsghdr *nlh, struct nl80211_interface *interface)
 {
-	const struct nlattr *tb[ATTR_VIF_RADIO_MASK + 1];
+	const struct nlattr *tb[ATTR_VIF_RADIO_MASK + 1], *of[NL80211_ATTR_WIPHY_FREQ + 1], *link;
 
 	if (!nl80211_parse_message(nlh, tb, ATTR_VIF_RADIO_MASK))
 		return false;
@@ -289,11 +289,16 @@ static bool parse_interface(const struct nlmsghdr *nlh, struct nl80211_interface
 		.wiphy = nl80211_u32(tb[NL80211_ATTR_WIPHY]),
 		.ifindex = nl80211_u32(tb[NL80211_ATTR_IFINDEX]),
 		.mhz = nl80211_u32(tb[NL80211_ATTR_WIPHY_FREQ]),
-		.links = tb[ATTR_MLO_LINKS],
 		.radios = nl80211_u32(tb[ATTR_VIF_RADIO_MASK]),
 		.four_addresses = tb[NL80211_ATTR_4ADDR] && mnl_attr_get_payload_len(tb[NL80211_ATTR_4ADDR]) &&
 			mnl_attr_get_u8(tb[NL80211_ATTR_4ADDR]),
 	};
+	if (tb[ATTR_MLO_LINKS]) {
+		mnl_attr_for_each_nested(link, tb[ATTR_MLO_LINKS]) {
+			nl80211_parse_nested(link, of, NL80211_ATTR_WIPHY_FREQ);
+			interface->links |= nl80211_band(nl80211_u32(of[NL80211_ATTR_WIPHY_FREQ]));
+		}
+	}
 	if (tb[NL80211_ATTR_IFNAME])
 		snprintf(interface->name, sizeof(interface->name), "%.*s",
 			 (int)mnl_attr_get_payload_len(tb[NL80211_ATTR_IFNAME]),

@@ -50,7 +50,7 @@ struct nl80211_interface {
 	char name[IFNAMSIZ];
 	bool four_addresses;	/* WDS */
 	uint32_t mhz;		/* centre of its channel's primary 20 MHz; 0: no channel, or links */
-	bool links;		/* it has links (MLO), each with a channel of its own */
+	unsigned links;		/* it has links (MLO), each with a channel of its own: see nl80211_band() */
 	uint32_t radios;	/* of its wiphy that it may use, a bit each; 0: any */
 };
 
@@ -72,6 +72,12 @@ static inline bool nl80211_share_radio(const struct nl80211_interface *a, const 
 	bool meet = !a->radios || !b->radios || a->radios & b->radios;
 
 	return a->ifindex == b->ifindex || (!a->links && !b->links && meet && (a->mhz == b->mhz || !a->mhz || !b->mhz));
+}
+
+/* The band of a channel, a bit; all bits: not known. No two radios of a link are on one band. */
+static inline unsigned nl80211_band(uint32_t mhz)
+{
+	return !mhz ? 7 : mhz < 4000 ? 1 : mhz < 5925 ? 2 : 4;
 }
 
 /* All return 0, or -1 with errno and n->error set. */

@@ -58,7 +58,7 @@ static struct {
 	unsigned interfaces;
 	unsigned measured_count;
 	bool more_radios;		/* the wiphy has others */
-	char links[IFNAMSIZ];		/* an access point with links; "": none */
+	char links[IFNAMSIZ];		/* an access point with a link on the radio's band; "": none */
 	bool taken;			/* another wifirrd holds the lease's lock */
 	struct contention contention;
 	uint32_t rts;			/* the RTS threshold in force */
@@ -155,7 +155,7 @@ static void on_interface(void *before, const struct nl80211_interface *seen)
 	struct interface *i = &radio.interface[radio.interfaces];
 	bool here = nl80211_share_radio(seen, &radio.self);
 
-	if (seen->links && seen->type == NL80211_IFTYPE_AP)
+	if (seen->links & nl80211_band(radio.self.mhz) && seen->type == NL80211_IFTYPE_AP)
 		snprintf(radio.links, sizeof(radio.links), "%s", seen->name);
 	if (!here) {
 		radio.more_radios = true;
@@ -371,7 +371,7 @@ static void look_at_hostapd(struct wifirr *w, uint64_t now)
 		return;
 	radio.tried_at = now;
 	find_interfaces();
-	/* each link has windows of its own, and may be of any of the wiphy's radios */
+	/* each link has windows of its own */
 	if (radio.links[0]) {
 		problem("%s: has links (MLO)", radio.links);
 		radio.answers = false;

@@ -324,6 +324,7 @@ static void an_interface(void)
 {
 	static const char name[] = "phy0-ap0-longer-than-the-kernel's";
 	struct nlmsghdr *nlh = message(FAMILY, 0, asked);
+	struct nlattr *links, *link;
 
 	mnl_attr_put_u32(nlh, NL80211_ATTR_IFTYPE, NL80211_IFTYPE_AP_VLAN);
 	mnl_attr_put_u32(nlh, NL80211_ATTR_IFINDEX, 3);
@@ -332,6 +333,15 @@ static void an_interface(void)
 	mnl_attr_put_u8(nlh, NL80211_ATTR_4ADDR, requests);
 	mnl_attr_put(nlh, NL80211_ATTR_IFNAME, sizeof(name) - 1, name);	/* without its end */
 	mnl_attr_put_u32(nlh, 333, 4);	/* NL80211_ATTR_VIF_RADIO_MASK */
+	if (requests == 2) {
+		links = mnl_attr_nest_start(nlh, 312);	/* NL80211_ATTR_MLO_LINKS */
+		for (unsigned i = 0; i < 2; i++) {
+			link = mnl_attr_nest_start(nlh, i + 1);
+			mnl_attr_put_u32(nlh, NL80211_ATTR_WIPHY_FREQ, i ? 5955 : 2484);
+			mnl_attr_nest_end(nlh, link);
+		}
+		mnl_attr_nest_end(nlh, links);
+	}
 	sent(nlh);
 	refused(0, asked);
 }
@@ -363,7 +373,12 @@ static void interfaces_are_known_by_their_type(void)
 	b.mhz = 2412;
 	expect("another radio of the wiphy", nl80211_share_radio(&a, &b), false);
 	b.mhz = 5180;
-	b.links = true;
+	expect("no links", a.links || b.links, false);
+	expect("one with links", nl80211_get_interface(&n, 3, &b), 0);
+	expect("its links", b.links, nl80211_band(2412) | nl80211_band(7115));
+	expect("a band without any", b.links & nl80211_band(5180), 0);
+	b.ifindex = 4;
+	b.mhz = 0;
 	expect("beside links", nl80211_share_radio(&a, &b), false);
 }
 

@@ -55,7 +55,7 @@ static unsigned points;			/* access points that exist */
 static unsigned unlisted;		/* access points that the list of interfaces lacks */
 static bool two_radios;			/* the second access point has one of its own, of the same wiphy */
 static bool no_channel;			/* the second access point has not started yet */
-static bool links;			/* the second access point has links */
+static unsigned links;			/* of the second access point: their bands */
 static unsigned renamed;		/* added to the access points' numbers */
 static unsigned vlans;			/* of the first access point */
 static bool vlan;			/* its clients are in the first of these */
@@ -234,7 +234,7 @@ int nl80211_get_interface(struct nl80211 *n, int ifindex, struct nl80211_interfa
 		interface->mhz = 0;
 	if (links && ifindex == 2) {
 		interface->mhz = 0;
-		interface->links = true;
+		interface->links = links;
 	}
 	snprintf(interface->name, sizeof(interface->name), AP "%u", ifindex - 1 + renamed);
 	return 0;
@@ -1216,7 +1216,7 @@ static void an_access_point_turns_out_to_be_of_another_radio(void)
 /* The kernel sets no window without a link's number. It is no reason to try for ever, nor is anything owed. */
 static void an_access_point_with_links(void)
 {
-	links = true;
+	links = nl80211_band(2437) | nl80211_band(5180);
 	start(2);
 	crowd(true, 60);
 	expect("larger windows beside links", larger_windows(), 0);
@@ -1224,20 +1224,27 @@ static void an_access_point_with_links(void)
 	expect("clients, without those of links", status().contention->sample.contenders, CLIENTS);
 	expect("the reason", strcmp(status().problem, AP "1: has links (MLO)"), 0);
 	expect("lines about links", lines, 1);
-	links = false;
+	links = 0;
 	run(25);
 	expect("larger windows without links", larger_windows(), 2);
 	expect("links owe nothing", radio_stop(&w), false);
 	/* made in a crowd */
 	start(1);
 	crowd(true, 5);
-	links = true;
+	links = nl80211_band(0);
 	points = 2;
 	run(20);
 	crowd(false, 15);
 	expect("larger windows after the crowd, beside new links", larger_windows(), 0);
 	expect("new links owe nothing", radio_stop(&w), false);
-	links = false;
+	links = nl80211_band(5180) | nl80211_band(5955);
+	start(2);
+	crowd(true, 5);
+	expect("larger windows beside links of other bands", larger_windows(), 1);
+	killed();
+	expect("restored beside links of other bands", lease_restore_all(), 0);
+	expect("larger windows after a kill", larger_windows(), 0);
+	links = 0;
 }
 
 int main(void)
