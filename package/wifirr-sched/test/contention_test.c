@@ -104,6 +104,12 @@ static void test_a_step_down_needs_time(void)
 		contention_tick(&c, now += CONTENTION_TICK_MS, &few);
 	}
 	assert(c.exponent == 6);
+	/* and the next step as long again */
+	for (unsigned ms = 0; ms <= 2000; ms += CONTENTION_TICK_MS) {
+		assert(c.exponent == 6);
+		contention_tick(&c, now += CONTENTION_TICK_MS, &few);
+	}
+	assert(c.exponent == 5 && c.steps == 5);
 }
 
 static void test_why_not(void)
@@ -155,10 +161,32 @@ static void test_the_last_of_a_crowd(void)
 	contention_tick(&c, now += CONTENTION_TICK_MS, &s);
 	assert(c.reason == CONTENTION_CHANNEL_IDLE);
 	s = crowd;
+	s.failed_permille = 50;
 	contention_tick(&c, now += CONTENTION_TICK_MS, &s);
+	assert(c.reason == CONTENTION_CROWD);
 	s.contenders = 1;
 	contention_tick(&c, now += CONTENTION_TICK_MS, &s);
 	assert(c.reason == CONTENTION_FEW);
+}
+
+/* Who exchanges nothing shows nothing: as long as the last ones aggregated, turns would break up their aggregates. */
+static void test_turns_wait_for_those_that_do_not_aggregate(void)
+{
+	struct contention_sample s = crowd, nobody = { .busy_permille = 900, .failed_permille = CONTENTION_UNKNOWN };
+	struct contention c;
+	uint64_t now = 1000;
+
+	contention_init(&c, &config);
+	contention_tick(&c, now += CONTENTION_TICK_MS, &nobody);
+	assert(!c.instead_of_turns);
+	s.aggregating = 16;
+	contention_tick(&c, now += CONTENTION_TICK_MS, &s);
+	assert(c.instead_of_turns);
+	contention_tick(&c, now += CONTENTION_TICK_MS, &nobody);
+	assert(c.instead_of_turns);
+	s.aggregating = 15;
+	contention_tick(&c, now += CONTENTION_TICK_MS, &s);
+	assert(!c.instead_of_turns);
 }
 
 static void test_rts_pays(void)
@@ -224,6 +252,11 @@ static void test_the_operators_own_is_the_least(void)
 	contention_configure(&c, &own);
 	s.contenders = 1;
 	assert(settle(&c, &now, &s) == 8);
+	/* reread while the operator's own are announced: both ways */
+	for (own.own_exponent = 10; own.own_exponent > 6; own.own_exponent -= 3) {
+		contention_configure(&c, &own);
+		assert(c.exponent == own.own_exponent);
+	}
 	own.own_exponent = 5;
 	own.windows = false;
 	contention_configure(&c, &own);
@@ -270,6 +303,7 @@ static unsigned crowd_lasts(struct contention *c, unsigned minutes, unsigned per
 		rts += c->rts;
 		/* one trial at a time, or their effects could not be separated */
 		assert(!c->trial.trying || !c->rts_trial.trying);
+		assert(c->reason == (c->trial.on ? CONTENTION_CROWD : c->trial.trying ? CONTENTION_TRIAL : CONTENTION_NO_GAIN));
 	}
 	rts_share = rts * 100 / ticks;
 	return larger * 100 / ticks;
@@ -277,6 +311,7 @@ static unsigned crowd_lasts(struct contention *c, unsigned minutes, unsigned per
 
 static void test_a_lever_stays_where_it_gains(void)
 {
+	struct contention_sample few = crowd;
 	struct contention c;
 	char text[160];
 
@@ -284,9 +319,11 @@ static void test_a_lever_stays_where_it_gains(void)
 	assert(rts_share >= 97 && c.rts_trial.low > 1200);
 	assert(crowd_lasts(&c, 60, 160, 100) >= 97 && rts_share <= 30 && c.rts_trial.high < 1100);
 	assert(crowd_lasts(&c, 60, 100, 150) <= 30 && rts_share >= 97 && !c.instead_of_turns && c.trial.high < 1100);
-	assert(c.reason == CONTENTION_NO_GAIN || c.trial.trying);
 	contention_explain(&c, text, sizeof(text));
 	assert(strstr(text, "larger"));
+	few.contenders = 1;
+	contention_tick(&c, c.now + CONTENTION_TICK_MS, &few);
+	assert(!c.trial.on && c.reason == CONTENTION_FEW);
 }
 
 /* Where clients need no larger window, a trial would compare nothing with nothing, and that it gains nothing would be taken for the answer. */
@@ -334,6 +371,7 @@ int main(void)
 	test_a_step_down_needs_time();
 	test_why_not();
 	test_the_last_of_a_crowd();
+	test_turns_wait_for_those_that_do_not_aggregate();
 	test_rts_pays();
 	test_what_is_not_known_does_not_hinder();
 	test_fast_links_need_less();
