@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Properties of trial.c: a lever that gains is on, one that does not is off, and trials cost little. */
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -123,6 +124,118 @@ static void test_time_that_stands_still(void)
 	assert(t.count == 0);
 }
 
+/* A lever in a crowd with a look every 100 ms: 1000 kbit/s are delivered without it, percent of that with it. */
+static struct {
+	struct trial t;
+	struct trial_now s;
+	uint64_t now;
+} crowd;
+
+static void look(unsigned percent)
+{
+	crowd.s.bytes += 12500 * (crowd.t.on ? percent : 100) / 100;
+	trial_tick(&crowd.t, crowd.now += 100, &crowd.s);
+}
+
+static void begin(bool on)
+{
+	crowd.s = (struct trial_now){ .ready = true };
+	crowd.t = (struct trial){ 0 };
+	trial_init(&crowd.t, on);
+	look(100);
+	crowd.s.crowd = true;
+}
+
+/* Until a trial begins, or ends; ms. */
+static unsigned until(bool trying, unsigned percent)
+{
+	unsigned ms = 0;
+
+	for (; crowd.t.trying != trying; ms += 100)
+		look(percent);
+	return ms;
+}
+
+static void test_when_trials_begin_and_end(void)
+{
+	static const unsigned hold_s[] = { 90, 270, 600, 600 };
+
+	begin(true);
+	assert(until(true, 160) == 122000 && !crowd.t.on);
+	assert(until(false, 160) == 3100 && crowd.t.on);
+	for (unsigned i = 0; i < 4; i++) {
+		unsigned ms = until(true, 160);
+
+		assert(ms >= hold_s[i] * 1000 + 2000 && ms < hold_s[i] * 1250 + 2000);
+		until(false, 160);
+	}
+	begin(false);
+	assert(until(true, 160) == 42000 && crowd.t.on);
+	assert(until(false, 160) == 3100 && crowd.t.on);
+	/* in doubt, the next one comes soon */
+	begin(true);
+	until(true, 105);
+	until(false, 105);
+	assert(until(true, 105) < 40000);
+	/* a loss ends early */
+	for (unsigned percent = 40; percent <= 60; percent += 10) {
+		begin(false);
+		until(true, percent);
+		assert(until(false, percent) == (percent < 50 ? 600 : 3100) && !crowd.t.on);
+	}
+}
+
+/* With the crowd, or with a lever that does not switch. Nothing is learnt from that, and the lever is as before. */
+static void test_trials_that_are_cut_short(void)
+{
+	begin(true);
+	until(true, 160);
+	crowd.s.crowd = false;
+	look(160);
+	assert(!crowd.t.trying && crowd.t.on);
+	crowd.s.crowd = true;
+	for (unsigned i = 0; i < 110; i++)
+		look(160);	/* it is measuring now */
+	crowd.s.crowd = false;
+	look(160);
+	crowd.s.crowd = true;
+	assert(until(true, 160) == 12000);
+	crowd.s.ready = false;
+	assert(until(false, 160) == 20100 && crowd.t.on && !crowd.t.count);
+	crowd.s.ready = true;
+	assert(until(true, 160) >= 30000);
+	begin(false);
+	until(true, 160);
+	crowd.s.lost = true;
+	look(160);
+	assert(!crowd.t.trying && !crowd.t.on && crowd.t.count == 1 && crowd.t.gain <= 1000);
+}
+
+/* The mean of the last eight gains, and twice its standard error, to which each gain contributes at least a tenth. */
+static void test_what_trials_show(void)
+{
+	static const unsigned percents[] = { 150, 180, 120, 200, 170, 130, 190, 160, 140, 110, 500 };
+	const unsigned count = sizeof(percents) / sizeof(percents[0]);
+	double gain[sizeof(percents) / sizeof(percents[0])];
+
+	begin(true);
+	for (unsigned i = 0; i < count; i++) {
+		unsigned first = i >= TRIAL_GAINS ? i + 1 - TRIAL_GAINS : 0, n = i + 1 - first;
+		double mean = 0, squares = 100 * 100, error;
+
+		until(true, percents[i]);
+		until(false, percents[i]);
+		assert(crowd.t.count == i + 1 && crowd.t.without_kbit == 1000 && crowd.t.with_kbit == 10 * percents[i]);
+		gain[i] = percents[i] < 400 ? 10 * percents[i] : 4000;
+		for (unsigned k = first; k <= i; k++)
+			mean += gain[k] / n;
+		for (unsigned k = first; k <= i; k++)
+			squares += (gain[k] - mean) * (gain[k] - mean);
+		error = 2 * sqrt(squares) / n;
+		assert(fabs(crowd.t.gain - mean) <= 1 && fabs(crowd.t.low - (mean - error)) <= 3 && fabs(crowd.t.high - (mean + error)) <= 3);
+	}
+}
+
 static void test_anything(void)
 {
 	struct trial t = { 0 };
@@ -148,6 +261,9 @@ int main(void)
 	test_short_crowds_are_left_alone();
 	test_a_slow_lever();
 	test_time_that_stands_still();
+	test_when_trials_begin_and_end();
+	test_trials_that_are_cut_short();
+	test_what_trials_show();
 	test_anything();
 	printf("trial: all properties hold\n");
 	return 0;
