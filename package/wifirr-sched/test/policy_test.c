@@ -893,16 +893,19 @@ static void explains(void)
 	CHECK(strcmp(why, "clients with demand: 3, channel busy 7 permille of the time, more than 90") == 0);
 }
 
-/* While active clients have nothing queued, up to K more become active. */
+/* While active clients have next to nothing queued, up to K more become active; with a trickle, that says nothing. */
 static void spare_places(void)
 {
 	struct policy_config config;
+	unsigned active = 1 + rnd(4);
 
-	policy_defaults(&config, POLICY_BACKLOG, false);
-	config.active = 1 + rnd(4);
-	for (unsigned queued = 1500; queued <= 9000; queued += 7500) {
-		unsigned most = 0;
+	for (unsigned i = 0; i < 4; i++) {
+		bool trickle = i & 1;
+		unsigned most = 0, queued = i & 2 ? 1501 : 1500;
 
+		policy_defaults(&config, POLICY_BACKLOG, trickle);
+		config.engage = POLICY_ALWAYS;
+		config.active = active;
 		policy_init(&p, &config);
 		for (unsigned id = 0; id < 12; id++)
 			policy_add(&p, 0);
@@ -915,8 +918,36 @@ static void spare_places(void)
 			if (now > 60000 && p.active > most)	/* averages begin at zero */
 				most = p.active;
 		}
-		CHECK(most == (queued < config.demand_bytes ? 2 : 1) * config.active);
+		CHECK(most == (!trickle && 2 * queued <= config.demand_bytes ? 2 : 1) * active);
+		CHECK(p.turns > 20 * active);
 	}
+}
+
+/* A client that gives up its turn early shifts those that follow. What their turns are too long or too short by, later ones make up for. */
+static void turns_are_made_up_for(void)
+{
+	struct policy_config config;
+	unsigned turns[2] = { 0 };
+
+	policy_defaults(&config, POLICY_BACKLOG, true);
+	config.engage = POLICY_ALWAYS;
+	config.active = 1;
+	policy_init(&p, &config);
+	for (unsigned id = 0; id < 3; id++)
+		policy_add(&p, 0);
+	for (uint64_t now = 1000; now < 600000; now = p.wake_at) {
+		policy_sample(&p, 0, 9000, 0);
+		policy_sample(&p, 1, 9000, 0);
+		policy_sample(&p, 2, p.client[2].level == POLICY_ACTIVE ? 0 : 9000, 0);
+		policy_tick(&p, now, 900);
+		for (unsigned id = 0; id < 2; id++) {
+			if (p.client[id].level != POLICY_ACTIVE || !p.client[id].changed)
+				continue;
+			CHECK(llabs((long long)p.client[id].active_ms - (long long)turns[id] * config.slot_ms) <= config.slot_ms);
+			turns[id]++;
+		}
+	}
+	CHECK(turns[0] > 50 && turns[1] > 50);
 }
 
 int main(int argc, char **argv)
@@ -944,6 +975,7 @@ int main(int argc, char **argv)
 		window_opens();
 		weights();
 		spare_places();
+		turns_are_made_up_for();
 		trials();
 		no_trials();
 		explains();
