@@ -5,6 +5,7 @@ package relay_test
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"os/exec"
 	"strings"
 	"testing"
@@ -21,15 +22,18 @@ func init() {
 	}
 }
 
+// flowPort is not the one of DNS: a flow there ends soon after its answer.
+const flowPort = 5000
+
 // TestFlowLimits has a client that exceeds its limit of flows, from several addresses.
 // The kernel forwards the excess, so that other clients' flows are still carried.
 func TestFlowLimits(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
-	m.greetUDP(53)
+	m.greetUDP(flowPort)
 	m.startGateway()
 	c := m.config(divert.Redirect)
-	c.UDPPorts = []divert.Ports{{First: 53, Last: 53}}
+	c.UDPPorts = []divert.Ports{{First: flowPort, Last: flowPort}}
 	node := m.startRelay(c)
 	const addresses, each, most = moreAddresses, 20, 128 // maxClientFlows
 	for i := range addresses {
@@ -40,7 +44,7 @@ func TestFlowLimits(t *testing.T) {
 		var conn net.Conn
 		if err := m.in("phone", func() (err error) {
 			d := net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(fmt.Sprintf("fd77::1:%d", i%addresses))}}
-			conn, err = d.Dial("udp", "["+origin6+"]:53")
+			conn, err = d.Dial("udp", netip.AddrPortFrom(netip.MustParseAddr(origin6), flowPort).String())
 			return err
 		}); err != nil {
 			t.Fatal(err)
@@ -51,7 +55,7 @@ func TestFlowLimits(t *testing.T) {
 	if ways["carried"] != most || ways["forwarded"] != addresses*each-most {
 		t.Errorf("ways: %v", ways)
 	}
-	if way := m.ask(m.udp(origin4+":53"), "another client"); way != "carried" {
+	if way := m.ask(m.udp(netip.AddrPortFrom(netip.MustParseAddr(origin4), flowPort).String()), "another client"); way != "carried" {
 		t.Errorf("another client's flow was %s", way)
 	}
 	if f := node.figures(); f.Relay.UDP.Now != most+1 {
@@ -63,10 +67,10 @@ func TestFlowLimits(t *testing.T) {
 func TestFlowsOfSmallRouter(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
-	m.greetUDP(53)
+	m.greetUDP(flowPort)
 	m.startGateway()
 	c := m.config(divert.Redirect)
-	c.UDPPorts = []divert.Ports{{First: 53, Last: 53}}
+	c.UDPPorts = []divert.Ports{{First: flowPort, Last: flowPort}}
 	c.Limit = 3
 	m.startRelay(c)
 	for i := range 2 * c.Limit {
@@ -74,7 +78,7 @@ func TestFlowsOfSmallRouter(t *testing.T) {
 		if i >= c.Limit {
 			want = "forwarded"
 		}
-		if way := m.ask(m.udp(origin4+":53"), fmt.Sprint("flow ", i)); way != want {
+		if way := m.ask(m.udp(netip.AddrPortFrom(netip.MustParseAddr(origin4), flowPort).String()), fmt.Sprint("flow ", i)); way != want {
 			t.Errorf("the flow %d: %s", i, way)
 		}
 	}
