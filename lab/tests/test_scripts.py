@@ -103,41 +103,44 @@ def suite(directory: pathlib.Path, part: str) -> pathlib.Path:
     return directory / "scripts/test"
 
 
+# A part that says who it is.
+WAITS = "echo $$ >$0.pid; exec sleep 600"
+
+
+def part_pids(directory: pathlib.Path) -> list[int]:
+    """The processes of all parts that have begun, of a suite of WAITS."""
+    return [int(text) for file in (directory / "scripts").glob("*.pid") if (text := file.read_text())]
+
+
 def test_ctrl_c_ends_all_parts(tmp_path: pathlib.Path) -> None:
     """A terminal sends SIGINT to all processes of its foreground group."""
-    test = suite(tmp_path, "echo $$ >$0.pid; exec sleep 600")
+    test = suite(tmp_path, WAITS)
     process = subprocess.Popen([test], stdout=subprocess.DEVNULL, start_new_session=True,
                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # a shell's background jobs ignore it
 
-    def parts() -> list[int]:
-        return [int(text) for file in (tmp_path / "scripts").glob("*.pid") if (text := file.read_text())]
-
     try:
-        wait_until("five parts", lambda: len(parts()) == 5, 60)
+        wait_until("five parts", lambda: len(part_pids(tmp_path)) == 5, 60)
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(60) == 130
-        wait_until("their end", lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in parts()), 60)
+        wait_until("their end", lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in part_pids(tmp_path)), 60)
     finally:
-        for pid in parts():
+        for pid in part_pids(tmp_path):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
 
 def test_no_part_begins_after_ctrl_c(tmp_path: pathlib.Path) -> None:
     """The parts may end before the suite itself has seen its signal. Here, it never does."""
-    test = suite(tmp_path, "echo $$ >$0.pid; exec sleep 600")
+    test = suite(tmp_path, WAITS)
     process = subprocess.Popen([test], stdout=subprocess.DEVNULL, start_new_session=True)
 
-    def parts() -> list[int]:
-        return [int(text) for file in (tmp_path / "scripts").glob("*.pid") if (text := file.read_text())]
-
     try:
-        wait_until("five parts", lambda: len(parts()) == 5, 60)
-        for pid in parts():
+        wait_until("five parts", lambda: len(part_pids(tmp_path)) == 5, 60)
+        for pid in part_pids(tmp_path):
             os.kill(pid, signal.SIGINT)
-        assert process.wait(60) == 1 and len(parts()) == 5
+        assert process.wait(60) == 1 and len(part_pids(tmp_path)) == 5
     finally:
-        for pid in parts():
+        for pid in part_pids(tmp_path):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):

@@ -6,14 +6,12 @@ import (
 	"context"
 	"crypto/tls"
 	"math/rand/v2"
-	"net"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/quic-go/quic-go"
-	"github.com/quic-go/quic-go/testutils/simnet"
 )
 
 // bothEnd is how long both directions of a connection are full, bothBegin when counting begins.
@@ -29,15 +27,7 @@ func both(t *testing.T, tlsConf *tls.Config, b quic.Burst, seed uint64, build fu
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{rng: rand.New(rand.NewPCG(seed, 0))}
 		build(n)
-		sim := &simnet.Simnet{Router: n}
-		client := sim.NewEndpoint(&net.UDPAddr{IP: net.IP{clientNet, 0, 0, 1}, Port: 1}, simnet.NodeBiDiLinkSettings{})
-		server := sim.NewEndpoint(&net.UDPAddr{IP: net.IP{serverNet, 0, 0, 1}, Port: 1}, simnet.NodeBiDiLinkSettings{})
-		if err := sim.Start(); err != nil {
-			t.Fatal(err)
-		}
-		defer sim.Close()
-		defer client.Close()
-		defer server.Close()
+		client, server := n.ends(t)
 		conf := &quic.Config{
 			Burst:                      b,
 			InitialStreamReceiveWindow: productWindow, InitialConnectionReceiveWindow: productWindow,

@@ -12,7 +12,6 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
-	"net"
 	"os"
 	"runtime"
 	"testing"
@@ -20,7 +19,6 @@ import (
 	"time"
 
 	"github.com/quic-go/quic-go"
-	"github.com/quic-go/quic-go/testutils/simnet"
 
 	"bquic/internal/tunnel"
 )
@@ -178,15 +176,7 @@ func (d day) live(t *testing.T, tlsConf *tls.Config, seed uint64) (ratios []floa
 			time.AfterFunc(gap, func() { set(false) })
 		}
 
-		sim := &simnet.Simnet{Router: n}
-		client := sim.NewEndpoint(&net.UDPAddr{IP: net.IP{clientNet, 0, 0, 1}, Port: 1}, simnet.NodeBiDiLinkSettings{})
-		server := sim.NewEndpoint(&net.UDPAddr{IP: net.IP{serverNet, 0, 0, 1}, Port: 1}, simnet.NodeBiDiLinkSettings{})
-		if err := sim.Start(); err != nil {
-			t.Fatal(err)
-		}
-		defer sim.Close()
-		defer client.Close()
-		defer server.Close()
+		client, server := n.ends(t)
 		ln, err := quic.Listen(server, tlsConf, dayConfig())
 		if err != nil {
 			t.Fatal(err)

@@ -353,6 +353,23 @@ func transfer(t *testing.T, tlsConf *tls.Config, seed uint64, build func(*networ
 	})
 }
 
+// ends returns the two ends of a network, until the end of the test.
+func (n *network) ends(t *testing.T) (client, server *simnet.SimConn) {
+	t.Helper()
+	sim := &simnet.Simnet{Router: n}
+	client = sim.NewEndpoint(&net.UDPAddr{IP: net.IP{clientNet, 0, 0, 1}, Port: 1}, simnet.NodeBiDiLinkSettings{})
+	server = sim.NewEndpoint(&net.UDPAddr{IP: net.IP{serverNet, 0, 0, 1}, Port: 1}, simnet.NodeBiDiLinkSettings{})
+	if err := sim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		server.Close()
+		client.Close()
+		sim.Close()
+	})
+	return client, server
+}
+
 func (f *trial) run(ctx context.Context, t *testing.T, tlsConf *tls.Config, client, server *simnet.SimConn, size int) {
 	// The windows never limit, because congestion control is measured.
 	window := cmp.Or(f.window, 64<<20)

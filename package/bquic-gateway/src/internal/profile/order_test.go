@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"os"
 	"slices"
 	"sync"
@@ -20,7 +19,6 @@ import (
 	"time"
 
 	"github.com/quic-go/quic-go"
-	"github.com/quic-go/quic-go/testutils/simnet"
 )
 
 // A scene is the simultaneous traffic of a relay's clients, over one connection and three hops
@@ -73,15 +71,7 @@ func (s *scene) play(t *testing.T, tlsConf *tls.Config, ordered bool, seed uint6
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{rng: rand.New(rand.NewPCG(seed, 0))}
 		n.mesh(3, 65e6, nil, 8192, true)
-		sim := &simnet.Simnet{Router: n}
-		relay := sim.NewEndpoint(&net.UDPAddr{IP: net.IP{clientNet, 0, 0, 1}, Port: 1}, simnet.NodeBiDiLinkSettings{})
-		gateway := sim.NewEndpoint(&net.UDPAddr{IP: net.IP{serverNet, 0, 0, 1}, Port: 1}, simnet.NodeBiDiLinkSettings{})
-		if err := sim.Start(); err != nil {
-			t.Fatal(err)
-		}
-		defer sim.Close()
-		defer relay.Close()
-		defer gateway.Close()
+		relay, gateway := n.ends(t)
 		conf := &quic.Config{
 			Burst: profileNamed(BQUIC).Burst, MaxIncomingStreams: 4096, MaxIdleTimeout: time.Hour,
 			InitialStreamReceiveWindow: s.windows.stream, MaxStreamReceiveWindow: productWindow,
