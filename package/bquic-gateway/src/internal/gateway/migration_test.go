@@ -24,7 +24,8 @@ import (
 
 // TestMigration checks that a download continues on the same connection when the
 // client's address changes, because the client migrates (a phone that leaves the WiFi)
-// or because a NAT rebinds.
+// or because a NAT rebinds. The NAT does so while the client has nothing to send, so the
+// gateway learns of the new address from the client's PING.
 func TestMigration(t *testing.T) {
 	root := t.TempDir()
 	want := make([]byte, 8<<20)
@@ -55,7 +56,8 @@ func TestMigration(t *testing.T) {
 			}
 			transport := &quic.Transport{Conn: socket(t)}
 			defer transport.Close()
-			conn, err := transport.Dial(ctx, remote, pinned(s, http3.NextProtoH3), &quic.Config{})
+			conn, err := transport.Dial(ctx, remote, pinned(s, http3.NextProtoH3),
+				&quic.Config{KeepAlivePeriod: time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -76,6 +78,7 @@ func TestMigration(t *testing.T) {
 			}
 			before := s.Status().Connections[0].Remote
 			if n != nil {
+				n.silence()
 				n.rebind(socket(t))
 			} else {
 				other := &quic.Transport{Conn: socket(t)}
@@ -114,12 +117,22 @@ type nat struct {
 	mu      sync.Mutex
 	outside *net.UDPConn
 	client  net.Addr
+	silent  bool // what comes from outside is lost
+}
+
+// silence loses what comes from outside, until the client has nothing left to answer.
+func (n *nat) silence() {
+	n.mu.Lock()
+	n.silent = true
+	n.mu.Unlock()
+	time.Sleep(300 * time.Millisecond) // ten delays of an ACK
 }
 
 func (n *nat) rebind(c *net.UDPConn) {
 	n.mu.Lock()
 	n.outside.Close() // later datagrams to the old port are lost
 	n.outside = c
+	n.silent = false
 	n.mu.Unlock()
 	go n.in(c)
 }
@@ -144,9 +157,10 @@ func (n *nat) in(c *net.UDPConn) {
 			return
 		}
 		n.mu.Lock()
-		to := n.client
+		if !n.silent {
+			_, _ = n.inside.WriteTo(b[:size], n.client)
+		}
 		n.mu.Unlock()
-		_, _ = n.inside.WriteTo(b[:size], to)
 	}
 }
 
