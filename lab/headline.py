@@ -81,9 +81,10 @@ def lines(ms: int, directory: pathlib.Path = ROOT / "results") -> list[Line]:
     for size in (2_000_000, 10_000_000):
         off, on = (bquic_mesh.of_beyond(mesh, HOPS, ms, size, c) for c in bquic_mesh.BEYOND_CONTENDERS)
         some += compared(f"a download of {bquic_mesh.sized(size)}", "{:.1f} Mbit/s", off, on, "mbps")
-    for downloads, name in ((0, ""), (1, ", beside a neighbour's download"), (4, ", beside four downloads")):
-        off, on = (
-            latency.of(small, {"downloads": downloads, "beyond_ms": ms}, "request", c) for c in latency.CONTENDERS)
+    for downloads, uploads, name in ((0, 0, ""), (1, 0, ", beside a neighbour's download"), (4, 0, ", beside four downloads"),
+                                     (1, 1, ", beside a download and an upload")):
+        off, on = (latency.of(small, {"downloads": downloads, "uploads": uploads, "beyond_ms": ms}, "request", c)
+                   for c in latency.CONTENDERS)
         some += compared(f"a request of 1 kB{name}", "{:.0f} ms", off, on, "median_ms")
     return some
 
