@@ -142,24 +142,31 @@ static void release(unsigned what)
 
 /* What is measured */
 
-static bool listed(const struct interface *list, int ifindex)
+static const struct interface *listed(const struct interface *list, int ifindex)
 {
 	while (list->ifindex && list->ifindex != ifindex)
 		list++;
-	return list->ifindex;
+	return list->ifindex ? list : NULL;
 }
 
-/* before: the last list, if larger windows may be in use. */
+/* Larger windows may be in use. */
+static bool changed(void)
+{
+	return radio.announced || radio.owing;
+}
+
+/* before: the last list. */
 static void on_interface(void *before, const struct nl80211_interface *seen)
 {
 	struct interface *i = &radio.interface[radio.interfaces];
+	const struct interface *was = listed(before, seen->ifindex);
 	bool here = nl80211_share_radio(seen, &radio.self);
 
 	if (seen->links & nl80211_band(radio.self.mhz) && seen->type == NL80211_IFTYPE_AP)
 		snprintf(radio.links, sizeof(radio.links), "%s", seen->name);
 	if (!here) {
 		radio.more_radios = true;
-		if (!listed(before, seen->ifindex))
+		if (!was || !changed())
 			return;
 	}
 	if (here && nl80211_serves_stations(seen) && radio.measured_count < NL80211_SERVED_MAX)
@@ -169,6 +176,9 @@ static void on_interface(void *before, const struct nl80211_interface *seen)
 	*i = (struct interface){ .ifindex = seen->ifindex, .left = !here };
 	snprintf(i->name, sizeof(i->name), "%s", seen->name);
 	hostapd_read_own(i->name, &i->own);
+	/* netifd moves the configuration away, and writes it anew for some seconds */
+	if (was && !i->own.found)
+		i->own = was->own;
 	radio.interfaces++;
 }
 
@@ -176,25 +186,24 @@ static void on_interface(void *before, const struct nl80211_interface *seen)
 static void find_interfaces(void)
 {
 	unsigned count = radio.interfaces, measured = radio.measured_count;
-	struct interface before[POINTS_MAX + 1], *old;
+	struct interface before[POINTS_MAX + 1], *old = before;
 	struct nl80211_interface seen;
 
 	memcpy(before, radio.interface, sizeof(before));
-	old = radio.announced || radio.owing ? before : &before[POINTS_MAX];
 	if (nl80211_get_interface(&radio.nl, radio.self.ifindex, &seen) == 0)
 		radio.self = seen;	/* channels change */
 	memset(radio.interface, 0, sizeof(radio.interface));
 	radio.interfaces = radio.measured_count = 0;
 	radio.more_radios = false;
 	radio.links[0] = '\0';
-	if (nl80211_get_interfaces(&radio.nl, radio.self.wiphy, on_interface, old) < 0) {
+	if (nl80211_get_interfaces(&radio.nl, radio.self.wiphy, on_interface, before) < 0) {
 		memcpy(radio.interface, before, sizeof(before));
 		radio.interfaces = count;
 		radio.measured_count = measured;
 		return;
 	}
 	/* the list may lack one */
-	for (; old->ifindex; old++)
+	for (; changed() && old->ifindex; old++)
 		if (!listed(radio.interface, old->ifindex) && nl80211_get_interface(&radio.nl, old->ifindex, &seen) == 0)
 			on_interface(before, &seen);
 }

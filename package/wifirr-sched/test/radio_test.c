@@ -899,6 +899,21 @@ static void an_operator_sets_windows(void)
 	unlink("hostapd-" AP ".conf");
 }
 
+/* As with "wifi reload" in a crowd: netifd moves it away, and writes it anew for some seconds. */
+static void the_configuration_is_away_for_a_while(void)
+{
+	configuration("wmm_ac_be_cwmin=3\ntx_queue_data2_burst=2.0\ninterface=" AP "0\n");
+	start(1);
+	crowd(true, 13);
+	unlink("hostapd-" AP ".conf");
+	run(15);
+	expect("the access point's TXOP in a crowd, 32 us", own_queue.txop, 63);
+	crowd(false, 10);
+	expect("the operator's window after the crowd", announced[0][BE_MIN], 3);
+	expect("the access point's TXOP after the crowd, 32 us", own_queue.txop, 63);
+	radio_stop(&w);
+}
+
 static void what_is_measured(void)
 {
 	const struct contention_sample *s = &radio.contention.sample;
@@ -1284,6 +1299,7 @@ int main(void)
 	what_hostapd_is_configured_to_do();
 	hostapd_may_set_weights();
 	an_operator_sets_windows();
+	the_configuration_is_away_for_a_while();
 	what_is_measured();
 	an_interface_of_the_crowd_is_restored();
 	an_interface_that_a_list_lacks_is_restored();
