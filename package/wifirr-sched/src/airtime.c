@@ -243,10 +243,11 @@ static int apply(struct wifirr *w, const uint16_t *ids, size_t n)
 	return -1;
 }
 
-/* Also called for a station that is still there, when the table needs its place. */
+/* Also called for a station that is still there, when the table needs its place. During a survey, only those that have left go. */
 static void del(struct wifirr *w, uint16_t id)
 {
-	write_weights(w, &id, 1, true);
+	if (!survey_pending())
+		write_weights(w, &id, 1, true);
 	stations[id] = (struct airtime_station){ 0 };
 }
 

@@ -29,6 +29,7 @@ static unsigned asked_count;
 static unsigned lost;			/* how often the backend has given up */
 
 static bool hostapd_weighs;
+static bool surveying;
 
 static void expect(const char *what, unsigned got, unsigned wanted)
 {
@@ -70,6 +71,11 @@ void hostapd_read_own(const char *device, struct hostapd_own *own)
 {
 	(void)device;
 	*own = (struct hostapd_own){ .sets_weights = hostapd_weighs };
+}
+
+bool survey_pending(void)
+{
+	return surveying;
 }
 
 int wifi_stations_served(unsigned *place)
@@ -243,6 +249,20 @@ static void who_leaves_has_nothing_queued(void)
 	airtime_backend.stop(&w);
 }
 
+/* During a survey, only a client that has left goes, and the answer would come when the survey is done: until then, nobody could ask the kernel. */
+static void a_client_goes(void)
+{
+	start();
+	run(1, 1000, 1000);
+	airtime_backend.del(&w, 1);
+	expect("the weight of a client whose place is needed", weight[1], NL80211_WEIGHT_DEFAULT);
+	surveying = true;
+	airtime_backend.del(&w, 2);
+	expect("the weight of one that leaves during a survey", weight[2], 1);
+	surveying = false;
+	airtime_backend.stop(&w);
+}
+
 /* A line at each tick would fill the log. */
 static void a_refusal_is_said_once(void)
 {
@@ -368,6 +388,7 @@ int main(void)
 	w.config.weight_active = 384;
 	w.config.weight_waiting = 1;
 	who_leaves_has_nothing_queued();
+	a_client_goes();
 	a_refusal_is_said_once();
 	weights_without_effect_are_noticed();
 	beside_hostapds_own_weights();
