@@ -70,7 +70,8 @@ static void check_always(uint64_t now, const enum policy_level *before, unsigned
 		CHECK(c->changed == (c->level != before[i]));
 		if (is_exempt(c) || !p.scheduling)
 			CHECK(c->level == (p.scheduling && c->flags == POLICY_CLIENT_NEIGHBOUR ? POLICY_LIGHT : POLICY_OPEN));
-		CHECK(!c->light || (c->demand && p.config.mode == POLICY_BACKLOG && c->waiting <= p.config.demand_bytes));
+		CHECK(!c->light || (c->demand && p.config.mode == POLICY_BACKLOG && !p.config.trickle && c->waiting <= p.config.demand_bytes));
+		CHECK(!c->demand || !(c->flags & (POLICY_CLIENT_IGNORED | POLICY_CLIENT_NEIGHBOUR)));
 		demanding += c->demand && !is_exempt(c) && !c->light;
 		if (c->waiting > p.config.demand_bytes && !(c->flags & (POLICY_CLIENT_IGNORED | POLICY_CLIENT_NEIGHBOUR)))
 			CHECK(c->demand);
@@ -415,7 +416,7 @@ static void idle_clients_of_the_paper(void)
 		for (unsigned i = 0; i < 12; i++)
 			policy_add(&p, 0);
 		for (uint64_t now = 0; now < 5000; now = p.wake_at)
-			policy_tick(&p, now, 900);
+			policy_tick(&p, now, config.engage == POLICY_ALWAYS ? 100 : 900);
 		CHECK(p.engaged == (config.engage == POLICY_ALWAYS));
 	}
 	policy_defaults(&config, POLICY_BACKLOG, false);
@@ -442,13 +443,13 @@ static void engagement(void)
 	CHECK(!p.engaged && p.reason == POLICY_REASON_FEW_DEMAND && p.value == 0 && p.threshold == (int)config.active);
 	for (now = 1000; now < 20000 && !p.engaged; now += 100) {
 		/* busy only from 5 s on */
-		int busy = now < 5000 ? 100 : 800;
+		int busy = now < 5000 ? 0 : 800;
 
 		for (unsigned i = 0; i < 6; i++)
 			policy_sample(&p, i, 9000, 0);
 		policy_tick(&p, now, busy);
 		if (now < 5000)
-			CHECK(p.reason == POLICY_REASON_CHANNEL_IDLE && p.value == 100 && p.threshold == 500);
+			CHECK(p.reason == POLICY_REASON_CHANNEL_IDLE && p.value == 0 && p.threshold == 500);
 		else if (!since)
 			since = now;
 	}
@@ -586,6 +587,32 @@ static void window_opens(void)
 			break;
 	}
 	CHECK(who != POLICY_NONE && p.client[who].level == POLICY_LIGHT);
+}
+
+/* A client at its turn for which nothing is queued leaves if it gets less than half of what it got before. */
+static void rate_falls(void)
+{
+	for (unsigned percent = 30; percent <= 50; percent += 20) {
+		struct policy_config config;
+		uint64_t now = 1000, entered = 0, before = now;
+		uint16_t who = POLICY_NONE;
+
+		policy_defaults(&config, POLICY_BACKLOG, false);
+		policy_init(&p, &config);
+		for (unsigned i = 0; i < 10; i++)
+			policy_add(&p, 0);
+		for (; who == POLICY_NONE || now - entered < 2000; before = now, now = p.wake_at) {
+			for (uint16_t id = 0; id < 10; id++)
+				policy_sample(&p, id, id == who ? 0 : 9000,
+					      (now - before) * (id == who && now - entered > 1000 ? percent : 100));
+			policy_tick(&p, now, 900);
+			if (who == POLICY_NONE && now > 30000 && p.client[p.place[0]].entered == now) {
+				who = p.place[0];
+				entered = now;
+			}
+		}
+		CHECK(p.client[who].level == (percent < 50 ? POLICY_LIGHT : POLICY_ACTIVE));
+	}
 }
 
 static void weights(void)
@@ -804,6 +831,56 @@ static void no_trials(void)
 	CHECK(p.trial.count == 1);
 }
 
+/* More than the thresholds is demand. That of a fast client ends soon after its last byte, though its average takes seconds. */
+static void demand_begins_and_ends(void)
+{
+	struct policy_config config;
+	uint64_t now = 1000, last;
+
+	policy_defaults(&config, POLICY_BACKLOG, false);
+	policy_init(&p, &config);
+	policy_add(&p, 0);
+	policy_add(&p, 0);
+	for (; now < 5000; now += 100) {
+		policy_sample(&p, 0, 0, 1250000);	/* 100 Mbit/s */
+		policy_sample(&p, 1, config.demand_bytes, 0);
+		policy_tick(&p, now, 900);
+		CHECK(!p.client[1].demand);
+	}
+	CHECK(p.client[0].demand);
+	for (last = now - 100; p.client[0].demand; now += 100)
+		policy_tick(&p, now, 900);
+	CHECK(now - 100 - last == 400 && p.client[0].rate_bps > 10 * config.demand_bps);
+	policy_sample(&p, 1, config.demand_bytes + 1, 0);
+	policy_tick(&p, now, 900);
+	CHECK(p.client[1].demand);
+	config.demand_bps = 0;
+	policy_configure(&p, &config);
+	policy_sample(&p, 1, 0, 0);
+	policy_tick(&p, now += 100, 900);
+	CHECK(p.client[0].demand && !p.client[1].demand);
+	policy_sample(&p, 1, 0, 100);
+	policy_tick(&p, now += 100, 900);
+	CHECK(p.client[1].demand);
+}
+
+/* Where the driver takes all packets at once, an empty queue says nothing. */
+static void nothing_is_ever_queued(void)
+{
+	struct policy_config config;
+
+	policy_defaults(&config, POLICY_BACKLOG, false);
+	policy_init(&p, &config);
+	for (unsigned i = 0; i < 10; i++)
+		policy_add(&p, 0);
+	for (uint64_t now = 1000; now < 20000; now = p.wake_at) {
+		for (unsigned id = 0; id < 10; id++)
+			policy_sample(&p, id, 0, 100000);
+		policy_tick(&p, now, 900);
+		CHECK(!count_light() && (now == 1000 || (p.scheduling && p.demanding == 10)));
+	}
+}
+
 /* What was delivered counts once, also if the next tick comes in the same millisecond, as after "pause". */
 static void ticks_in_the_same_ms(void)
 {
@@ -812,12 +889,16 @@ static void ticks_in_the_same_ms(void)
 	policy_defaults(&config, POLICY_BACKLOG, false);
 	policy_init(&p, &config);
 	policy_add(&p, 0);
+	policy_add(&p, POLICY_CLIENT_ALWAYS);	/* turns change nothing about what it gets */
 	for (uint64_t now = 1000; now < 2000; now += 100) {
 		policy_sample(&p, 0, 0, 1ULL << 30);
+		policy_sample(&p, 1, 0, 1ULL << 20);
 		for (unsigned i = 0; i < 3; i++)
 			policy_tick(&p, now, 900);
 	}
-	CHECK(p.client[0].delivered == 10ULL << 30 && p.delivered == 10ULL << 30);
+	CHECK(p.client[0].delivered == 10ULL << 30 && p.delivered == 10ULL << 30 && p.client[1].delivered == 10ULL << 20);
+	/* 86 Gbit/s are more than the averages hold */
+	CHECK(p.client[0].rate_bps > UINT32_MAX / 4 * 3);
 }
 
 /* New options keep demand, engagement and, if K and T do not change, turns. */
@@ -971,8 +1052,11 @@ int main(int argc, char **argv)
 		last_few();
 		options_change();
 		ticks_in_the_same_ms();
+		demand_begins_and_ends();
+		nothing_is_ever_queued();
 		light_demand();
 		window_opens();
+		rate_falls();
 		weights();
 		spare_places();
 		turns_are_made_up_for();
