@@ -258,6 +258,9 @@ static void leads(enum policy_mode mode)
 			policy_sample(&p, id, 20000, 5000);
 		}
 		policy_tick(&p, now, POLICY_BUSY_UNKNOWN);
+		/* nobody else is readied */
+		CHECK(count_level(POLICY_NEXT) + count_level(POLICY_SOON) <=
+		      (mode == POLICY_PAPER ? config.active : 1 + config.next_lead_ms / (config.slot_ms / config.active)));
 		for (unsigned id = 0; id < 20; id++) {
 			enum policy_level level = p.client[id].level;
 
@@ -1031,6 +1034,76 @@ static void turns_are_made_up_for(void)
 	CHECK(turns[0] > 50 && turns[1] > 50);
 }
 
+/*
+ * The paper's groups: K clients in the order of their ids, the last group with the rest. Late ticks shift none, the next
+ * one is readied, and who is exempt is in none.
+ */
+static void groups(void)
+{
+	static const unsigned group_of[] = { 0, 3, 0, 1, 1, 2 };
+	static const uint16_t first_of[] = { 0, 3, 5 };
+	struct policy_config config;
+	uint64_t now = 1000, start, before;
+
+	policy_defaults(&config, POLICY_PAPER, true);
+	config.engage = POLICY_ALWAYS;
+	config.active = 2;
+	config.next_lead_ms = 400;
+	config.soon_lead_ms = 150;
+	policy_init(&p, &config);
+	for (unsigned id = 0; id < 6; id++)
+		policy_add(&p, id == 1 ? POLICY_CLIENT_ALWAYS : 0);
+	for (; now < 60000; now = p.wake_at + rnd(100)) {
+		unsigned slot = (now - 1000) / config.slot_ms;
+		uint64_t left = 1000 + (slot + 1) * config.slot_ms - now;
+
+		policy_sample(&p, 3, 9000, 0);
+		policy_sample(&p, 5, 9000, 0);
+		policy_tick(&p, now, POLICY_BUSY_UNKNOWN);
+		CHECK(p.turns == slot + 1 && p.next == first_of[(slot + 1) % 3] && p.next_at == now + left);
+		for (unsigned id = 0; id < 6; id++) {
+			enum policy_level level = id == 3 || id == 5 ? POLICY_WAITING : POLICY_IDLE;
+
+			if (id == 1)
+				level = POLICY_OPEN;
+			else if (group_of[id] == slot % 3)
+				level = POLICY_ACTIVE;
+			else if (group_of[id] == (slot + 1) % 3 && left <= config.next_lead_ms)
+				level = left <= config.soon_lead_ms ? POLICY_SOON : POLICY_NEXT;
+			CHECK(p.client[id].level == level);
+		}
+	}
+	/* after a time without ticks, a slot is a whole one again */
+	now += 10 * config.slot_ms;
+	policy_tick(&p, now, POLICY_BUSY_UNKNOWN);
+	CHECK(p.next_at == now + config.slot_ms);
+	/* turns begin with the first group */
+	policy_pause(&p, true);
+	policy_tick(&p, now += 10, POLICY_BUSY_UNKNOWN);
+	policy_pause(&p, false);
+	for (unsigned i = 0; i < 2; i++) {
+		policy_tick(&p, now += 10, POLICY_BUSY_UNKNOWN);
+		CHECK(p.client[0].level == POLICY_ACTIVE && p.next == 3 && p.next_at == now - i * 10 + config.slot_ms);
+	}
+	/* a group that is exempt now, or has left, is no reason to wait for the end of its slot */
+	while (p.client[3].level != POLICY_ACTIVE)
+		policy_tick(&p, now = p.wake_at, POLICY_BUSY_UNKNOWN);
+	start = now;
+	policy_set_flags(&p, 3, POLICY_CLIENT_IGNORED);
+	policy_tick(&p, now += 10, POLICY_BUSY_UNKNOWN);
+	CHECK(p.client[4].level == POLICY_ACTIVE && p.active == 1 && p.next_at == start + config.slot_ms);
+	policy_del(&p, 4);
+	policy_tick(&p, now += 10, POLICY_BUSY_UNKNOWN);
+	CHECK(p.client[5].level == POLICY_ACTIVE && p.active == 1 && p.next_at == now + config.slot_ms && p.next == 0);
+	/* nobody is left to take turns */
+	for (unsigned id = 0; id < 6; id++)
+		policy_set_flags(&p, id, POLICY_CLIENT_ALWAYS);
+	before = p.turns;
+	for (unsigned i = 0; i < 5; i++)
+		policy_tick(&p, now = p.wake_at, POLICY_BUSY_UNKNOWN);
+	CHECK(p.scheduling && !p.active && p.next == POLICY_NONE && p.turns == before);
+}
+
 int main(int argc, char **argv)
 {
 	unsigned long first = argc > 1 ? strtoul(argv[1], NULL, 10) : 1;
@@ -1060,6 +1133,7 @@ int main(int argc, char **argv)
 		weights();
 		spare_places();
 		turns_are_made_up_for();
+		groups();
 		trials();
 		no_trials();
 		explains();
