@@ -389,6 +389,44 @@ static void last_few(void)
 	CHECK(!p.engaged && p.reason == POLICY_REASON_FEW_DEMAND && count_level(POLICY_OPEN) == 20);
 }
 
+static void busy_for(uint64_t *now, unsigned ms, int busy)
+{
+	for (uint64_t end = *now + ms; *now < end; *now += 100) {
+		demand_of(0, 6, 9000);
+		policy_tick(&p, *now, busy);
+	}
+}
+
+/* A channel that is idle for less than the delay is no reason to disengage, however often it is. */
+static void lulls(void)
+{
+	struct policy_config config;
+	uint64_t now = 1000, waited;
+
+	policy_defaults(&config, POLICY_BACKLOG, false);
+	policy_init(&p, &config);
+	for (unsigned i = 0; i < 6; i++)
+		policy_add(&p, 0);
+	for (unsigned i = 0; i < 5; i++) {
+		busy_for(&now, 100, 900);
+		CHECK(p.engaged);
+		busy_for(&now, 600, 100);
+		CHECK(p.engaged && p.reason == POLICY_REASON_DELAY);
+	}
+	busy_for(&now, 500, 100);
+	CHECK(!p.engaged && p.engagements == 1);
+	/* nor does what was before it engaged count */
+	busy_for(&now, 100, 900);
+	CHECK(p.engaged && p.engagements == 2);
+	busy_for(&now, 900, 100);
+	CHECK(p.engaged);
+	busy_for(&now, 200, 100);
+	CHECK(!p.engaged);
+	waited = p.client[1].waiting_ms;
+	busy_for(&now, 1000, 100);
+	CHECK(p.client[1].waiting_ms == waited && waited > 0);
+}
+
 /* Without a survey, auto engages after the delay, not before. */
 static void engagement_by_demand(void)
 {
@@ -592,6 +630,31 @@ static void window_opens(void)
 	CHECK(who != POLICY_NONE && p.client[who].level == POLICY_LIGHT);
 }
 
+/* Once nothing is queued for it any more: a client that waits has light demand after a second, one at its turn after three tenths. */
+static void how_soon_demand_is_light(void)
+{
+	for (unsigned active = 0; active < 2; active++) {
+		struct policy_config config;
+		uint64_t now = 1000, last = 0;
+		uint16_t who = POLICY_NONE;
+
+		policy_defaults(&config, POLICY_BACKLOG, false);
+		policy_init(&p, &config);
+		for (unsigned i = 0; i < 10; i++)
+			policy_add(&p, 0);
+		for (; who == POLICY_NONE || (!p.client[who].light && now - last < 5000); now += 100) {
+			for (uint16_t id = 0; id < 10; id++)
+				policy_sample(&p, id, id == who ? 0 : 9000, id == who ? 2000 : 10000);
+			policy_tick(&p, now, 900);
+			if (who == POLICY_NONE && now > 20000 && now - p.client[p.place[0]].entered == 1000) {
+				who = active ? p.place[0] : p.tail;
+				last = now;
+			}
+		}
+		CHECK(now - 100 - last == (active ? 400 : 1100));
+	}
+}
+
 /* A client at its turn for which nothing is queued leaves if it gets less than half of what it got before. */
 static void rate_falls(void)
 {
@@ -706,6 +769,7 @@ static void weights(void)
 		policy_sample(&p, 0, 0, 7500);
 		policy_received(&p, 0, 15000);
 		policy_tick(&p, now, 900);
+		CHECK(now != 9900 || (p.client[0].received_bps > 240000 && p.client[0].received_bps < 265000));
 	}
 	CHECK(p.client[0].received_bps > 380000 && p.client[0].received_bps <= 400000);
 	CHECK(p.client[0].delivered_bps > 190000 && p.client[0].delivered_bps <= 200000);
@@ -897,7 +961,8 @@ static void ticks_in_the_same_ms(void)
 		policy_sample(&p, 0, 0, 1ULL << 30);
 		policy_sample(&p, 1, 0, 1ULL << 20);
 		for (unsigned i = 0; i < 3; i++)
-			policy_tick(&p, now, 900);
+			policy_tick(&p, now - i, 900);
+		CHECK(p.now == now);
 	}
 	CHECK(p.client[0].delivered == 10ULL << 30 && p.delivered == 10ULL << 30 && p.client[1].delivered == 10ULL << 20);
 	/* 86 Gbit/s are more than the averages hold */
@@ -1123,12 +1188,14 @@ int main(int argc, char **argv)
 		engagement_by_demand();
 		idle_clients_of_the_paper();
 		last_few();
+		lulls();
 		options_change();
 		ticks_in_the_same_ms();
 		demand_begins_and_ends();
 		nothing_is_ever_queued();
 		light_demand();
 		window_opens();
+		how_soon_demand_is_light();
 		rate_falls();
 		weights();
 		spare_places();
