@@ -896,6 +896,15 @@ static void no_trials(void)
 	CHECK(p.scheduling && !p.trial.count && !p.trial.trying);
 	crowd_of(20, &now, 30);
 	CHECK(p.trial.count == 1);
+	/* a channel that is idle without turns says nothing about them */
+	policy_init(&p, &config);
+	for (unsigned i = 0; i < 20; i++)
+		policy_add(&p, 0);
+	for (uint64_t end = now + 200000; now < end && !p.trial.trying; )
+		crowd_of(20, &now, 1);
+	CHECK(p.trial.trying && !p.trial.on);
+	policy_tick(&p, now, 100);
+	CHECK(!p.trial.trying && p.trial.on && !p.trial.count);
 }
 
 /* More than the thresholds is demand. That of a fast client ends soon after its last byte, though its average takes seconds. */
