@@ -343,7 +343,7 @@ test('relay: started with its own sections only', () => {
 	const mark = fs.readFileSync(path.join(root, 'package/bquic-gateway/src/internal/divert/rules.go'), 'utf8').match(/FirewallMark += "([^"]+)"/)[1];
 	for (const change of [ { mode: 'tproxy' }, { mode: 'redirect', udp_port: '53' } ]) {
 		const strings = run('start_service', (s) => Object.assign(s.relay, change)).said('json_add_string');
-		assert.deepEqual(strings, [ 'type rule', 'src *', 'proto tcpudp', 'target ACCEPT', `mark ${mark}` ]);
+		assert.deepEqual(strings, [ 'type rule', 'src *', 'proto all', 'target ACCEPT', `mark ${mark}` ]);
 	}
 
 	const signals = (change) => run('reload_service', (s) => Object.assign(s.relay, change), { RUNNING: 'relay' }).said('procd_send_signal');

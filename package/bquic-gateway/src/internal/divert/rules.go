@@ -406,11 +406,12 @@ func (r *Rules) delivery() (rules []rule) {
 		add(sockets, taken, transparent, setMark(toSocket), accept)
 	}
 	// Datagrams of a taken UDP flow are not tracked. So if the flow ends, the next datagram
-	// begins a new flow for the node's firewall and NAT, which forward it.
+	// begins a new flow for the node's firewall and NAT, which forward it. Nor is ICMP about them, which
+	// tells the flow's socket that its client has closed the port.
 	if len(r.Flows) > 0 {
 		for _, name := range r.Flows {
-			add(untracked, iif(name), udp, answering, notrack)
-			add(sockets, iif(name), udp, answering, setMark(toSocket), accept)
+			add(untracked, iif(name), notTCP, answering, notrack)
+			add(sockets, iif(name), notTCP, answering, setMark(toSocket), accept)
 		}
 		add(answers, mark(AnswerMark), notrack)
 	}

@@ -162,9 +162,9 @@ func (p *Plan) relay(r *config.Relay) {
 	p.addFixed("program", built())
 	p.addAllFixed(r.Relay.Options())
 	// The firewall already accepts redirected connections, because conntrack marks
-	// them as DNAT. Packets for transparent sockets are unchanged and need a rule.
+	// them as DNAT. Packets for transparent sockets, and ICMP about theirs, are unchanged and need a rule.
 	if r.Relay.Mode == divert.TProxy || len(r.Relay.UDPPorts) > 0 {
-		p.Rules = []Rule{{Proto: "tcpudp", Mark: divert.FirewallMark}}
+		p.Rules = []Rule{{Proto: "all", Mark: divert.FirewallMark}}
 	}
 }
 

@@ -147,7 +147,7 @@ fixed /made/relay/fixed
 rule
 string type rule
 string src *
-string proto tcpudp
+string proto all
 string target ACCEPT
 string mark 0x62000072/0xff0000ff
 end rule

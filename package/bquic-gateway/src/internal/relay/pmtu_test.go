@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"bquic/internal/divert"
 )
 
 // An exchange is a transfer of exchangeSize bytes in one direction, and one
@@ -192,7 +194,8 @@ func TestPathMTU(t *testing.T) {
 	}
 }
 
-// TestClientMTU has a client behind a router of its own, whose link to it carries only smaller packets: the router says so to the sender.
+// TestClientMTU has a client behind a router of its own, whose link to it carries only smaller packets: the router says so to the sender, also of
+// datagrams of IPv6.
 func TestClientMTU(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		t.Parallel()
@@ -207,8 +210,46 @@ func TestClientMTU(t *testing.T) {
 		m.ip("gateway", "route add 10.79.0.0/24 via "+node4, "-6 route add fd79::/64 via "+node6)
 		content := make([]byte, 1<<20)
 		m.listen(":81", func(conn *net.TCPConn) { conn.Write(content) })
+		datagram := make([]byte, 1350)
+		var server net.PacketConn
+		if err := m.in("origin", func() (err error) {
+			server, err = net.ListenPacket("udp6", ":5000")
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		defer server.Close()
+		go func() {
+			for {
+				_, from, err := server.ReadFrom(make([]byte, 100))
+				if err != nil {
+					return
+				}
+				_, _ = server.WriteTo(datagram, from)
+			}
+		}()
 		m.startGateway()
-		node := m.startRelay(m.config(mode))
+		c := m.config(mode)
+		c.UDPPorts = []divert.Ports{{First: 5000, Last: 5000}}
+		node := m.startRelay(c)
+		node.await("the gateway", func(f figures) bool { return f.Relay.Taking })
+		var flow net.Conn // first: what the kernel learns of the path holds for all
+		if err := m.in("far", func() (err error) {
+			flow, err = net.Dial("udp", "["+origin6+"]:5000")
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		defer flow.Close()
+		m.eventually("a datagram arrives", func() bool {
+			_, err := flow.Write([]byte("question"))
+			_ = flow.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
+			n := 0
+			if err == nil {
+				n, err = flow.Read(make([]byte, 2*len(datagram)))
+			}
+			return err == nil && n == len(datagram)
+		})
 		for _, host := range []string{origin4, "[" + origin6 + "]"} {
 			var conn net.Conn
 			if err := m.in("far", func() (err error) {
@@ -223,8 +264,8 @@ func TestClientMTU(t *testing.T) {
 				t.Errorf("from %s: %v", host, err)
 			}
 		}
-		if f := node.figures(); f.Relay.Carried.Total == 0 {
-			t.Error("nothing was carried")
+		if f := node.figures(); f.Relay.Carried.Total == 0 || f.Relay.UDP.Total == 0 {
+			t.Errorf("connections %d, flows %d", f.Relay.Carried.Total, f.Relay.UDP.Total)
 		}
 	})
 }

@@ -468,6 +468,73 @@ func TestUDPClosedPort(t *testing.T) {
 	}
 }
 
+// TestUDPClientCloses has a client that closes its port, such as a game that ends. Its server learns that, as without a relay, and stops.
+func TestUDPClientCloses(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.startGateway()
+	c := m.config(divert.Redirect)
+	c.UDPPorts = []divert.Ports{{First: 5000, Last: 5000}}
+	m.startRelay(c)
+	m.becomes("carried", origin4+":80")
+	for _, host := range []string{origin4, origin6} {
+		address := netip.AddrPortFrom(netip.MustParseAddr(host), 5000)
+		game := m.udp(address.String())
+		var server *net.UDPConn
+		if err := m.in("origin", func() (err error) {
+			server, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(address))
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		defer server.Close()
+		var from netip.AddrPort
+		b := make([]byte, 100)
+		m.eventually("the game begins", func() bool {
+			_, err := game.Write([]byte("begin"))
+			_ = server.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
+			if err == nil {
+				_, from, err = server.ReadFromUDPAddrPort(b)
+			}
+			return err == nil && route[from.Addr().String()] == "carried"
+		})
+		connect(t, server, from)
+		for _, way := range [][2]net.Conn{{server, game}, {game, server}} {
+			m.eventually("it goes on", func() bool {
+				_, err := way[0].Write([]byte("go on"))
+				_ = way[1].SetReadDeadline(time.Now().Add(500 * time.Millisecond))
+				n := 0
+				if err == nil {
+					n, err = way[1].Read(b)
+				}
+				return err == nil && string(b[:n]) == "go on"
+			})
+		}
+		game.Close()
+		m.eventually("the server is told that the client's port is closed", func() bool {
+			_, err := server.Write([]byte("still there?"))
+			return errors.Is(err, syscall.ECONNREFUSED)
+		})
+	}
+}
+
+// connect makes the kernel tell a socket of errors about an address.
+func connect(t *testing.T, conn *net.UDPConn, to netip.AddrPort) {
+	t.Helper()
+	var address unix.Sockaddr = &unix.SockaddrInet6{Addr: to.Addr().As16(), Port: int(to.Port())}
+	if to.Addr().Is4() {
+		address = &unix.SockaddrInet4{Addr: to.Addr().As4(), Port: int(to.Port())}
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cerr := raw.Control(func(fd uintptr) { err = unix.Connect(int(fd), address) }); cerr != nil || err != nil {
+		t.Fatal(cerr, err)
+	}
+}
+
 // TestUDPAvoided checks that flows to a target that the gateway refuses do not ask for it again and again.
 func TestUDPAvoided(t *testing.T) {
 	t.Parallel()

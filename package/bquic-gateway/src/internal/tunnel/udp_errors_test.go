@@ -35,7 +35,7 @@ func (s *datagramPipe) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// TestUDPErrors checks that a UDP tunnel goes on after routers' errors about one of its datagrams.
+// TestUDPErrors checks that a UDP tunnel goes on after routers' errors about one of its datagrams, and a gateway's also after the target's.
 func TestUDPErrors(t *testing.T) {
 	if !inNamespace(t) {
 		return
@@ -65,7 +65,9 @@ func TestUDPErrors(t *testing.T) {
 	}
 	str := &datagramPipe{ctx: t.Context(), from: make(chan []byte), to: make(chan []byte)}
 	ended := make(chan error, 1)
-	go func() { ended <- NewFlow(t.Context(), conn, str, new(Bytes)).Run(time.Minute) }()
+	f := NewFlow(t.Context(), conn, str, new(Bytes))
+	f.gateway = true
+	go func() { ended <- f.Run(time.Minute) }()
 	echo := func(after string) {
 		t.Helper()
 		str.from <- []byte("\x00hello")

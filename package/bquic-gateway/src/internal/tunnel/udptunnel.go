@@ -250,9 +250,10 @@ func (f *Flow) receive(b []byte) {
 	}
 }
 
-// failed ends the tunnel after an error of conn that says more than that a datagram did not arrive, which may be temporary.
+// failed ends the tunnel after an error of conn that says more than that a datagram did not arrive, which may be temporary. A target that has
+// answered may open its port again. A client that has closed its own wants no more answers: the gateway's kernel then tells the target so.
 func (f *Flow) failed(err error) {
-	if !passing(err) || errors.Is(err, syscall.ECONNREFUSED) && !f.heard.Load() {
+	if !passing(err) || errors.Is(err, syscall.ECONNREFUSED) && !(f.gateway && f.heard.Load()) {
 		f.end(err)
 	}
 }
