@@ -33,7 +33,7 @@ func TestList(t *testing.T) {
 func TestListed(t *testing.T) {
 	table := tableApart(t)
 	defer table.close()
-	same := regexp.MustCompile(`(?m)^\t\t((ip6? daddr|oifname|iifname \S+ oifname) .*|iifname .* (goto uplink|notrack)|meta .* (dnat ip6? to .*|notrack))$`)
+	same := regexp.MustCompile(`(?m)^\t\t((ip6? daddr|ct zone|oifname|iifname \S+ oifname) .*|iifname .* (goto uplink|notrack)|meta .* (dnat ip6? to .*|notrack))$`)
 	r := Rules{
 		Port: 12443, TCP: true, UDP: []Ports{{53, 53}}, Flows: []string{"br-lan", "mesh"}, Clients: []string{"br-lan", "mesh"}, Uplinks: []string{"mesh", "wan"},
 		Node: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")},
@@ -56,7 +56,7 @@ func TestListed(t *testing.T) {
 			t.Errorf("no %q in %s", line, out)
 		}
 	}
-	if len(lines) != len(r.Exclude)+10 {
+	if len(lines) != len(r.Exclude)+11 {
 		t.Errorf("%d lines: %q", len(lines), lines)
 	}
 }

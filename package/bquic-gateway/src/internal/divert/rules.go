@@ -222,6 +222,9 @@ var untrackable = term{"ct state untracked", []expression{
 	loadConn(unix.NFT_CT_STATE), masked(native(1<<6), native(0)), compare(unix.NFT_CMP_NEQ, native(0)),
 }}
 
+// zoned matches packets to which other rules give a conntrack zone. Conntrack does not find there what NAT or TPROXY has noted without one.
+var zoned = term{"ct zone != 0", []expression{loadConn(unix.NFT_CT_ZONE), compare(unix.NFT_CMP_NEQ, []byte{0, 0})}}
+
 // known matches connections whose first packet has passed (IPS_CONFIRMED), and those that other rules have translated
 // (IPS_DST_NAT). It also matches those whose protocol the kernel reads, such as FTP, because other rules say so (IPS_HELPER),
 // and those that such a protocol has announced (IPS_EXPECTED): they come from the same address, and go to the right one.
@@ -346,7 +349,7 @@ func (r *Rules) marks() (marks []uint32) {
 }
 
 // rules returns the rules of the table, in order.
-func (r *Rules) rules(byTarget bool) (rules []rule) {
+func (r *Rules) rules(byTarget, zones bool) (rules []rule) {
 	add := func(c chain, terms ...term) { rules = append(rules, joined(c.name, terms...)) }
 	if r.transparent() {
 		// Another routing rule came first, until Precede. The target does not know what is carried, and would reset it.
@@ -368,6 +371,9 @@ func (r *Rules) rules(byTarget bool) (rules []rule) {
 	}
 	add(leaving, untrackable, pass)
 	add(leaving, known, pass)
+	if zones {
+		add(leaving, zoned, pass)
+	}
 	for _, p := range r.Exclude {
 		add(leaving, to(p), pass)
 	}
@@ -452,7 +458,7 @@ func (r *Rules) String() string {
 		}
 		b.WriteString("}\n")
 	}
-	list("inet", "", r.chains(), r.rules(false))
+	list("inet", "", r.chains(), r.rules(false, true))
 	if r.Bridged {
 		maps := ""
 		for _, n := range notes {

@@ -14,6 +14,7 @@ import (
 type table struct {
 	conn     *netlink.Conn
 	byTarget bool // queue with the xtables target
+	zones    bool // conntrack has zones
 	bridge   bool // the bridges' table exists, too
 }
 
@@ -40,7 +41,9 @@ func openTable() (*table, error) {
 		}
 		return nil, fmt.Errorf("nftables: cannot make the table %s: %w", tableName, err)
 	}
-	return &table{conn: conn}, nil
+	var zones transaction
+	zones.replace(unix.NFPROTO_INET, []chain{leaving}, []rule{joined(leaving.name, zoned, pass)})
+	return &table{conn: conn, zones: zones.commit(conn) == nil}, nil
 }
 
 // owned reports whether the table exists, and so a process that owns it.
@@ -110,7 +113,7 @@ func (t *table) forget(c connection) error {
 
 func (t *table) replace(r *Rules) error {
 	var batch transaction
-	batch.replace(unix.NFPROTO_INET, r.chains(), r.rules(t.byTarget))
+	batch.replace(unix.NFPROTO_INET, r.chains(), r.rules(t.byTarget, t.zones))
 	if t.bridge {
 		batch.replace(unix.NFPROTO_BRIDGE, r.bridgeChains(), r.bridgeRules(t.byTarget))
 	}

@@ -327,6 +327,33 @@ func TestPrefixReplaced(t *testing.T) {
 	})
 }
 
+// TestZones has a node whose rules give clients' packets a conntrack zone, as for networks that have the same addresses. The relay
+// leaves them alone.
+func TestZones(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		t.Parallel()
+		m := newMesh(t)
+		m.greet(":80")
+		m.greetUDP(5000)
+		m.startGateway()
+		c := m.config(mode)
+		c.UDPPorts = []divert.Ports{{First: 5000, Last: 5000}}
+		m.startRelay(c)
+		m.becomes("carried", origin4+":80")
+		m.run("node", "nft", `table inet zones {
+			chain in { type filter hook prerouting priority raw; iifname { "br-lan", "mesh" } ct zone set 7; }
+		}`)
+		for _, host := range []string{origin4, "[" + origin6 + "]"} {
+			if way := m.way(host + ":80"); way != "forwarded" {
+				t.Errorf("a connection to %s: %s", host, way)
+			}
+			if way := m.ask(m.udp(host+":5000"), "hello"); way != "forwarded" {
+				t.Errorf("a flow to %s: %s", host, way)
+			}
+		}
+	})
+}
+
 // TestMarksAccepted has a node whose accepted connections take the mark of their SYN, as an operator sets for services on several uplinks.
 func TestMarksAccepted(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
