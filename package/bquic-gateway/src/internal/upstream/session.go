@@ -112,7 +112,7 @@ type Session struct {
 	probed  time.Duration // time since the probe, without time in which the process did not run
 	alive   bool          // a packet has arrived since the probe
 
-	// In states NoUplink and Retired: new connections do not tell whether there is an uplink.
+	// While new connections do not tell whether there is an uplink.
 	pause time.Duration // between probes
 	again time.Time     // when the next probe is due
 	down  time.Time     // since when there is no uplink; zero: there is one
@@ -142,6 +142,9 @@ func (s *Session) Streams() int { return s.streams }
 // Opened records that a connection is being opened, for which a request is sent to the gateway.
 func (s *Session) Opened(now time.Time) {
 	s.streams++
+	if s.state == Up {
+		s.again = now.Add(maxUplinkPause)
+	}
 	if s.begun.IsZero() {
 		s.begun = now
 	}
@@ -209,7 +212,7 @@ func (s *Session) Tick(now time.Time, pto time.Duration, starved bool) (do Do) {
 			s.silence()
 		}
 	}
-	if (s.state == NoUplink || s.state == Retired) && !s.probing && !now.Before(s.again) {
+	if (s.state == NoUplink || s.state == Retired || s.state == Up && s.streams > 0) && !s.probing && !now.Before(s.again) {
 		s.pause = min(2*s.pause, maxUplinkPause)
 		s.again = now.Add(s.pause)
 		s.asked, s.pinged = true, now // the probe needs an acknowledgement, too
@@ -264,6 +267,7 @@ func (s *Session) Answered(now time.Time, q Question, a Answer, reason string) D
 	default:
 		if s.down = (time.Time{}); s.state != Retired {
 			s.state, s.reason = Up, ""
+			s.pause, s.again = maxUplinkPause, now.Add(maxUplinkPause)
 		}
 	}
 	return 0

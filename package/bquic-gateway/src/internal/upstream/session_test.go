@@ -102,7 +102,36 @@ func TestSession(t *testing.T) {
 		{"an uplink is down from the start", func(l *life) { l.answered(Uplink, UplinkDown) }, NoUplink, "its uplink", ""},
 		{"idle", func(l *life) { l.up(); l.idle(time.Hour) }, Up, "", ""},
 		{"idle, and away", func(l *life) { l.up(); l.quiet(IdleAfter + CloseAfter + second) }, Closed, Silence, "ping*close"},
-		{"busy, and heard of", func(l *life) { l.up(); l.s.Opened(l.now); l.busy(time.Hour) }, Up, "", ""},
+		{"busy, and heard of", func(l *life) { l.up(); l.s.Opened(l.now); l.busy(maxUplinkPause - Interval) }, Up, "", ""},
+		{"a connection begins after a rest", func(l *life) { l.up(); l.idle(time.Hour); l.s.Opened(l.now); l.busy(second) }, Up, "", ""},
+		{"new ones tell that there is an uplink", func(l *life) {
+			l.up()
+			for range 10 {
+				l.s.Opened(l.now)
+				l.busy(maxUplinkPause - Interval)
+			}
+		}, Up, "", ""},
+		{"an answer tells so, too", func(l *life) {
+			l.up()
+			l.s.Opened(l.now)
+			l.busy(second)
+			l.answered(Carry, Fine)
+			l.busy(maxUplinkPause - Interval)
+		}, Up, "", ""},
+		{"without new ones, it is asked", func(l *life) {
+			l.up()
+			l.s.Opened(l.now)
+			for range 2 {
+				l.busy(maxUplinkPause)
+				l.answered(Uplink, Fine)
+			}
+		}, Up, "", "probe probe"},
+		{"and says that it has none", func(l *life) {
+			l.up()
+			l.s.Opened(l.now)
+			l.busy(maxUplinkPause)
+			l.answered(Uplink, UplinkDown)
+		}, NoUplink, "its uplink", "probe"},
 		{"idle, then busy, and silent", func(l *life) {
 			l.up()
 			l.idle(time.Minute)
@@ -295,7 +324,7 @@ func TestSession(t *testing.T) {
 			for range 3 {
 				l.stall(20 * second)
 			}
-		}, Up, "", "ping*"},
+		}, Up, "", "ping*probe ping*"},
 		{"and blames no gateway for an answer that waits", func(l *life) {
 			l.up()
 			l.idle(time.Minute)
