@@ -152,14 +152,22 @@ def children(daemon):
     return open(f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/children").read().split()
 
 
+def words_of(pid):
+    """Of a child's command line: none if it has ended, which may be at any time."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/cmdline", "rb") as f:
+        return f.read().split(b"\0")
+    return []
+
+
 def guard_of(daemon):
     """The process that waits for the daemon's end."""
-    return [int(pid) for pid in children(daemon) if b"\0guard\0" in open(f"/proc/{pid}/cmdline", "rb").read()]
+    return [int(pid) for pid in children(daemon) if b"guard" in words_of(pid)]
 
 
 def kill_both(daemon):
     daemon.process.send_signal(signal.SIGSTOP)  # or it may start another guard
-    for pid in guard_of(daemon):
+    # On a busy machine, a daemon works for a while before its guard has become another program.
+    for pid in wait_for(lambda: guard_of(daemon), "the guard"):
         os.kill(pid, signal.SIGKILL)
     daemon.stop(signal.SIGKILL)
 
