@@ -113,7 +113,7 @@ def test_a_killed_daemon_leaves_nothing(bed):
     for _ in range(3):
         daemon = bed.daemon(*PAPER)
         consistent(bed, daemon.ready(), 12)
-        assert len(guard_of(daemon)) == 1
+        wait_for(lambda: len(guard_of(daemon)) == 1, "its guard")
         assert device(bed) != before
         daemon.stop(signal.SIGKILL)
         wait_for(lambda: device(bed) == before, "everything as before")
