@@ -153,7 +153,7 @@ def children(daemon):
 
 
 def words_of(pid):
-    """Of a child's command line: none if it has ended, which may be at any time."""
+    """Of a child's command line; one empty word: it has ended, none: it is gone, which it may be at any time."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/cmdline", "rb") as f:
         return f.read().split(b"\0")
     return []
