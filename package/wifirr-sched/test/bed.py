@@ -23,19 +23,20 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WIFIRRD = os.environ.get("WIFIRRD", os.path.join(HERE, "..", "src", "wifirrd"))
+PATIENCE = 120  # s until something counts as never to happen, on the slowest and busiest machine
 LIBC = ctypes.CDLL(None, use_errno=True)
 # What asks the kernel by sockets and /proc alone. "ip netns exec" also mounts a /sys of the namespace, which others may read.
 BY_SOCKETS = {"genl", "ip", "nft", "ping", "sysctl", "tc"}
 
 
 def run(*args, check=True, **kwargs):
-    p = subprocess.run(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60, **kwargs)
+    p = subprocess.run(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, **kwargs)
     if check and p.returncode:
         raise AssertionError(f"{' '.join(args)}: exit {p.returncode}: {p.stderr.strip()}")
     return p
 
 
-def wait_for(condition, what, seconds=10, pause=0.05):
+def wait_for(condition, what, seconds=PATIENCE, pause=0.05):
     """Polls until condition() is true and returns its value."""
     end = time.monotonic() + seconds
     while True:
@@ -116,7 +117,7 @@ class Daemon:
         answer = self.ask("clients") or {"clients": []}
         return {c["client"]: c for c in answer["clients"]}
 
-    def ready(self, seconds=20):
+    def ready(self, seconds=PATIENCE):
         def up():
             assert self.process.poll() is None, "wifirrd ended: " + self.text()
             return os.path.exists(self.control) and self.status().get("backend")
@@ -132,7 +133,7 @@ class Daemon:
         """Ends the daemon and returns its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(sig)
-        code = self.process.wait(timeout=20)
+        code = self.process.wait(timeout=PATIENCE)
         self.log.close()
         return code
 
@@ -141,7 +142,7 @@ class Daemon:
         try:
             if self.process.poll() is None:
                 self.process.terminate()
-                self.process.wait(timeout=20)
+                self.process.wait(timeout=PATIENCE)
         finally:
             self.process.kill()
             self.process.wait()
@@ -268,7 +269,7 @@ class Downloads:
                 listener.listen(1)
             with bed.server.enter():
                 s = socket.socket()
-            s.settimeout(10)
+            s.settimeout(PATIENCE)
             s.connect((address(i), port))
             r, _ = listener.accept()
             listener.close()

@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from bed import WIFIRRD, Bed, Downloads, Netns, children, guard_of, kill_both, mac, run, wait_for, words_of
+from bed import PATIENCE, WIFIRRD, Bed, Downloads, Netns, children, guard_of, kill_both, mac, run, wait_for, words_of
 
 PAPER = ("--mode", "paper", "--engage", "always", "--rate", "20000")
 SANITIZED = "asan" in WIFIRRD
@@ -71,7 +71,7 @@ def consistent(bed, daemon, clients, active=5):
         status = daemon.status()
         return (status.get("clients") == clients and len(classes(bed)) == clients and status["engaged"]
                 and unthrottled(bed) == active == len(status["active"]))
-    wait_for(check, f"{clients} clients scheduled", 8)
+    wait_for(check, f"{clients} clients scheduled")
 
 
 def test_what_a_killed_run_left_is_removed():
@@ -82,7 +82,7 @@ def test_what_a_killed_run_left_is_removed():
     process = left.popen("sleep", "600")
     wait_for(lambda: str(process.pid) in run("ip", "netns", "pids", left.name).stdout, "the process")
     with Bed(0):
-        assert process.wait(timeout=10) == -signal.SIGKILL
+        assert process.wait(timeout=PATIENCE) == -signal.SIGKILL
         assert not os.path.exists(f"/run/netns/{left.name}")
 
 
@@ -147,7 +147,7 @@ def test_restore_waits_for_a_lock(bed):
     restoring = bed.box.popen(WIFIRRD, "restore")
     wait_for(lambda: "nanosleep" in open(f"/proc/{restoring.pid}/wchan").read(), "its wait for the lock")
     lock.close()
-    assert restoring.wait(timeout=30) == 0
+    assert restoring.wait(timeout=PATIENCE) == 0
     assert device(bed) == before
 
 
@@ -232,7 +232,7 @@ def test_information_is_no_error(bed):
     bed.box("tc", "qdisc", "del", "dev", "dl0", "root")
     assert "dl0: lost htb: setting it up again" in process.stderr.readline()
     process.terminate()
-    assert process.communicate(timeout=20)[1] == ""
+    assert process.communicate(timeout=PATIENCE)[1] == ""
     shutil.rmtree(os.path.dirname(control))
 
 
@@ -243,12 +243,12 @@ def test_settings_deleted_under_it(bed):
     consistent(bed, daemon, 12)
     for _ in range(2):
         bed.box("tc", "qdisc", "del", "dev", "dl0", "root")
-        wait_for(lambda: len(classes(bed)) == 12, "the classes again", 3)
+        wait_for(lambda: len(classes(bed)) == 12, "the classes again")
         consistent(bed, daemon, 12)
     assert daemon.status()["counters"]["restarts"] == 2
     # another program's qdisc is left alone, and reported
     bed.box("tc", "qdisc", "replace", "dev", "dl0", "root", "handle", "77:", "tbf", "rate", "50mbit", "burst", "10k", "limit", "10k")
-    assert daemon.process.wait(timeout=20) == 1
+    assert daemon.process.wait(timeout=PATIENCE) == 1
     assert "already has a root qdisc, tbf 77:" in daemon.text()
     assert "tbf 77:" in bed.box("tc", "qdisc", "show", "dev", "dl0").stdout
     bed.box("tc", "qdisc", "del", "dev", "dl0", "root")
@@ -569,7 +569,7 @@ def test_five_hundred_join_and_leave(bed):
     fdb(bed, "del", [mac(i) for i in range(1, 800) if i % 10])
     # clients that found the table full have a place now
     there = {mac(i) for i in range(1, 800) if not i % 10}
-    wait_for(lambda: set(daemon.clients()) == there, "the gone ones dropped", 20)
+    wait_for(lambda: set(daemon.clients()) == there, "the gone ones dropped")
     consistent(bed, daemon, len(there))
     # at random
     random.seed(2)
@@ -582,7 +582,7 @@ def test_five_hundred_join_and_leave(bed):
             fdb(bed, "del", some & there)
             there -= some
         time.sleep(0.05)
-    wait_for(lambda: set(daemon.clients()) == there, "the same set", 5)
+    wait_for(lambda: set(daemon.clients()) == there, "the same set")
     assert daemon.stop() == 0
 
 
@@ -651,7 +651,7 @@ def test_an_exemption_goes_with_its_address(bed):
     daemon = bed.daemon(*PAPER, "--match", "ip", "--always", "fd09::1:1").ready()
     wait_for(lambda: daemon.clients().get("10.9.0.1", {}).get("always"), "the exemption")
     bed.box("ip", "neigh", "del", "fd09::1:1", "dev", "dl0")
-    wait_for(lambda: not daemon.clients()["10.9.0.1"]["always"], "no exemption without the address", 5)
+    wait_for(lambda: not daemon.clients()["10.9.0.1"]["always"], "no exemption without the address")
     assert daemon.stop() == 0
 
 
@@ -772,7 +772,7 @@ def test_options_change_under_load_without_a_gap(tmp_path):
         file.write_text("rate=18000\nengage=always\n")
         daemon = bed.daemon("--options", str(file)).ready()
         with downloading(bed, 6):
-            wait_for(lambda: daemon.status().get("throttling"), "turns", 40)
+            wait_for(lambda: daemon.status().get("throttling"), "turns")
             since = daemon.clients()
             engagements = daemon.status()["counters"]["engagements"]
 
@@ -789,7 +789,7 @@ def test_options_change_under_load_without_a_gap(tmp_path):
                     status = daemon.status()
                     assert not status or status["throttling"], (option, status)
                     return daemon.text().count("SIGHUP:") > said and (not shown or shown in json.dumps(status))
-                wait_for(turns_go_on, option, 40)
+                wait_for(turns_go_on, option)
                 if option == "slot=1000" and fq_codel:
                     wait_for(lambda: intervals() == {"1s"}, f"interval of the queues ({intervals()})")
             wait_for(lambda: "rate 17Mbit" in bed.box("tc", "class", "show", "dev", "dl0").stdout, "the new rate")
@@ -805,7 +805,7 @@ def test_options_change_under_load_without_a_gap(tmp_path):
             file.write_text("backend=airtime\n")
             daemon.process.send_signal(signal.SIGHUP)
             wait_for(lambda: daemon.text().count("keeping the previous options") == 2, "the second complaint")
-            wait_for(lambda: daemon.status().get("throttling"), "turns", 40)
+            wait_for(lambda: daemon.status().get("throttling"), "turns")
             status = daemon.status()
             assert status["backend"] == "htb" and status["slot_ms"] == 2400
             assert status["reload"]["error"].startswith("airtime: "), status
@@ -813,7 +813,7 @@ def test_options_change_under_load_without_a_gap(tmp_path):
             # other keys for clients: their IP addresses
             file.write_text("engage=always\nrate=18000\nmatch=ip\n")
             daemon.process.send_signal(signal.SIGHUP)
-            wait_for(lambda: daemon.status().get("throttling") and all("." in c for c in daemon.clients()), "turns of addresses", 40)
+            wait_for(lambda: daemon.status().get("throttling") and all("." in c for c in daemon.clients()), "turns of addresses")
             assert "reload" not in daemon.status()
         assert daemon.stop() == 0
 
@@ -884,8 +884,8 @@ def test_turns_that_gain_nothing_end():
     with Bed(6, rate_kbit=20000) as bed:
         daemon = bed.daemon("--rate", "18000").ready()
         with downloading(bed, 6):
-            wait_for(lambda: daemon.status().get("throttling"), "the trial of turns", 240)
-            wait_for(lambda: daemon.status()["why"].startswith("turns delivered "), "its end", 240)
+            wait_for(lambda: daemon.status().get("throttling"), "the trial of turns", 3 * PATIENCE)
+            wait_for(lambda: daemon.status()["why"].startswith("turns delivered "), "its end", 3 * PATIENCE)
             turns, everybody = map(int, re.findall(r"\d+", daemon.status()["why"]))
             assert 5000 < turns < 1.1 * everybody, daemon.status()
             for _ in range(20):
@@ -941,7 +941,7 @@ def test_ten_thousand_turns_leak_nothing(bed):
     traffic = Traffic(bed, 2 * macs, 1486)
     traffic.run(3)
     before = resources(daemon.process.pid)
-    wait_for(lambda: traffic.run(1) or daemon.status()["counters"]["turns"] >= 10000, "10,000 turns", 60)
+    wait_for(lambda: traffic.run(1) or daemon.status()["counters"]["turns"] >= 10000, "10,000 turns", 3 * PATIENCE)
     for _ in range(100):
         daemon.status()
     after = resources(daemon.process.pid)
@@ -957,7 +957,7 @@ def test_valgrind_finds_nothing(bed):
     fdb(bed, "add", macs)
     daemon = bed.daemon("--engage", "always", "--slot", "200", "--demand-rate", "1", "--rate", "20000", "--exempt-voice",
                         wrapper=("valgrind", "-q", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect"))
-    daemon.ready(60)
+    daemon.ready()
     traffic = Traffic(bed, macs)
     traffic.run(3)
     bed.box("tc", "qdisc", "del", "dev", "dl0", "root")

@@ -4,7 +4,7 @@ import statistics
 import subprocess
 import time
 
-from bed import Bed, Downloads, address, read_pcap, wait_for
+from bed import PATIENCE, Bed, Downloads, address, read_pcap, wait_for
 
 LINK_KBIT = 20000
 CLIENTS = 20
@@ -166,7 +166,7 @@ def test_twenty_downloads_take_turns(tmp_path):
 
 def median_rtt(ping):
     """The median RTT of a running ping, ms."""
-    text, _ = ping.communicate(timeout=20)
+    text, _ = ping.communicate(timeout=PATIENCE)
     return statistics.median(float(line.split("time=")[1].split()[0]) for line in text.splitlines() if "time=" in line)
 
 

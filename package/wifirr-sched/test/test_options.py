@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from bed import HERE, WIFIRRD, Bed, mac, wait_for
+from bed import HERE, PATIENCE, WIFIRRD, Bed, mac, wait_for
 
 ROOT = os.path.join(HERE, "..", "..", "..")
 
@@ -340,7 +340,7 @@ def test_a_late_command_is_answered(bed):
         connections = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(20)]
         for c in connections:
             c.connect(daemon.control)
-            c.settimeout(10)
+            c.settimeout(PATIENCE)
         assert "version" in daemon.status()  # so it has taken all of them
         connections[-1].send(b"status\n")
         assert '"version"' in connections[-1].recv(1 << 16).decode()
@@ -355,7 +355,7 @@ def test_restore_takes_no_socket_for_a_lease():
     with socket.socket(socket.AF_UNIX) as s:
         s.bind(path)
         try:
-            p = subprocess.run([WIFIRRD, "restore"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=30, check=False)
+            p = subprocess.run([WIFIRRD, "restore"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
         finally:
             os.unlink(path)
     assert (p.returncode, p.stdout, p.stderr) == (0, "", "")

@@ -8,7 +8,7 @@ import tempfile
 import time
 
 import pytest
-from wifi import WIFIRRD, Bed, Load, kill_both, run, wait_for
+from wifi import PATIENCE, WIFIRRD, Bed, Load, kill_both, run, wait_for
 
 STATIONS = 4
 FULL = 256  # mac80211's own
@@ -34,7 +34,7 @@ def bed():
 
 @pytest.fixture
 def daemon(bed):
-    d = bed.daemon(*OPTIONS).ready(90)
+    d = bed.daemon(*OPTIONS).ready()
     yield d
     d.remove()
 
@@ -83,7 +83,7 @@ class Capture:
     def __exit__(self, *_):
         self.settle()
         self.tcpdump.terminate()
-        self.tcpdump.communicate(timeout=60)
+        self.tcpdump.communicate(timeout=PATIENCE)
         self.bed.ap("ip", "link", "del", "nlmon0")
 
     def messages(self, family):
@@ -125,7 +125,7 @@ def test_messages_are_those_of_iw(bed):
     assert len(set(theirs.values())) == 2 + len(weights)
     turns = {theirs[RTS]} | {theirs[s, weight] for s in bed.stations for weight in (LOW, NEXT, ACTIVE)}
     given_back = {theirs["off"]} | {theirs[s, FULL] for s in bed.stations}
-    daemon = bed.daemon(*OPTIONS).ready(90)
+    daemon = bed.daemon(*OPTIONS).ready()
     with Capture(bed) as capture, Load(bed, bed.stations, 100):
         def enough():
             seen = set(capture.messages(family))
@@ -156,7 +156,7 @@ def test_weights_and_rts_are_given_back(bed, daemon):
 def test_no_rts_where_nothing_aggregates(bed):
     """802.11g: a frame is an MPDU, and an RTS before each costs more than turns gain."""
     bed.again(ht=False)
-    d = bed.daemon(*OPTIONS).ready(90)
+    d = bed.daemon(*OPTIONS).ready()
     try:
         with Load(bed, bed.stations, 100), Capture(bed) as capture:
             wait_turns(bed)
@@ -174,7 +174,7 @@ def test_own_weights_of_stations_are_given_back(bed):
     own = {s.mac: weight for s, weight in zip(bed.stations, (1, 1, 100, FULL))}
     for mac, weight in own.items():
         bed.ap("iw", "dev", "wlan0", "station", "set", mac, "airtime_weight", str(weight))
-    d = bed.daemon(*OPTIONS).ready(90)
+    d = bed.daemon(*OPTIONS).ready()
     with Load(bed, bed.stations, 100):
         wait_turns(bed)
         assert d.stop() == 0
@@ -213,7 +213,7 @@ def test_killed_with_its_guard_and_started_again(bed, daemon):
         kill_both_holding(bed, daemon)
     again = bed.daemon(*OPTIONS, "--control", daemon.control)
     again.control = daemon.control
-    again.ready(90)
+    again.ready()
     wait_for(lambda: all_full(bed) and not rts(bed), "remains of the killed one put right")
     assert again.stop() == 0
 
@@ -229,7 +229,7 @@ def test_a_driver_that_does_not_answer_to_a_survey(bed, tmp_path):
     """The kernel would hold the radio's lock: nothing else is asked of it, and the loop goes on."""
     library, stall = tmp_path / "stall.so", tmp_path / "stall"
     run("gcc", "-shared", "-fPIC", "-o", str(library), os.path.join(os.path.dirname(__file__), "stall.c"), "-ldl")
-    d = bed.daemon(*OPTIONS, wrapper=("/usr/bin/env", f"LD_PRELOAD={library}", f"STALL={stall}")).ready(90)
+    d = bed.daemon(*OPTIONS, wrapper=("/usr/bin/env", f"LD_PRELOAD={library}", f"STALL={stall}")).ready()
     try:
         with Load(bed, bed.stations, 100):
             wait_turns(bed)
@@ -292,7 +292,7 @@ def test_neighbours_take_no_turns(bed):
 
 
 def test_steps_aside_for_another_program(bed):
-    d = bed.daemon("--backend", "auto", "--rate", "2000", "--engage", "always", "--active", "1").ready(90)
+    d = bed.daemon("--backend", "auto", "--rate", "2000", "--engage", "always", "--active", "1").ready()
     assert d.status()["backend"] == "airtime"
 
     def other_program():

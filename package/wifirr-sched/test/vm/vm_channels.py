@@ -38,7 +38,7 @@ def test_only_what_shares_the_channel_belongs_to_the_radio(bed):
 
     on("2437")
     assert neighbours() == 0
-    d = bed.daemon("--backend", "airtime", "--engage", "always").ready(90)
+    d = bed.daemon("--backend", "airtime", "--engage", "always").ready()
     try:
         wait_for(lambda: home.mac in d.clients(), f"the client is known: {d.clients()}")
         assert set(d.clients()) == {home.mac}

@@ -9,7 +9,7 @@ import re
 import subprocess
 
 import pytest
-from wifi import HOSTAPD, WIFIRRD, Bed, Load, kill_both, wait_for
+from wifi import HOSTAPD, PATIENCE, WIFIRRD, Bed, Load, kill_both, wait_for
 
 FULL, ACTIVE = 256, 384
 MEAN = (ACTIVE + ACTIVE // 3) // 3  # of three clients that take turns
@@ -50,7 +50,7 @@ def bed():
     finally:
         if above:
             above.terminate()
-            above.wait(timeout=60)
+            above.wait(timeout=PATIENCE)
         b.remove()
 
 
@@ -72,7 +72,7 @@ def weights(bed):
 def test_siblings_take_turns_together_and_neighbours_none(bed):
     home, also_home, guest, repeater, mesh, uplink = bed.stations
     clients, neighbours = {home.mac, also_home.mac, guest.mac}, {repeater.mac, mesh.mac, uplink.mac}
-    d = bed.daemon(*OPTIONS).ready(90)
+    d = bed.daemon(*OPTIONS).ready()
     try:
         wait_for(lambda: set(d.clients()) == clients | neighbours, f"all known: {d.clients()}")
         assert {mac for mac, c in d.clients().items() if c["neighbour"]} == neighbours
@@ -128,7 +128,7 @@ def test_clients_beside_many_vlans(bed):
     vlans = [f"vlan{i}" for i in range(33)]
     for vlan in vlans:
         bed.ap("iw", "dev", "wlan0", "interface", "add", vlan, "type", "__ap_vlan")
-    d = bed.daemon(*OPTIONS).ready(90)
+    d = bed.daemon(*OPTIONS).ready()
     try:
         wait_for(lambda: home.mac in d.clients(), f"the access point's client: {d.clients()}")
         assert d.stop() == 0
@@ -141,7 +141,7 @@ def test_clients_beside_many_vlans(bed):
 def test_a_sibling_that_goes(bed):
     """The rest stays as it was."""
     home, also_home, guest, _, mesh, _ = bed.stations
-    d = bed.daemon(*OPTIONS).ready(90)
+    d = bed.daemon(*OPTIONS).ready()
     wait_for(lambda: guest.mac in d.clients(), "guest")
     bed.ap("ip", "link", "set", "wlan1", "down")
     wait_for(lambda: guest.mac not in d.clients(), "guests gone")

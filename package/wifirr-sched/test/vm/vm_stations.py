@@ -20,7 +20,7 @@ def bed():
         b.join(b.stations)
         b.bridged()
         # auto: this driver has no airtime weights, so htb is what it has to find
-        b.wifirrd = b.daemon("--backend", "auto", "--rate", "2000", "--engage", "always").ready(90)
+        b.wifirrd = b.daemon("--backend", "auto", "--rate", "2000", "--engage", "always").ready()
         yield b
     finally:
         b.remove()
@@ -175,7 +175,7 @@ def test_leaves_nothing_behind(bed):
 
 def test_link_rate_from_stations_under_load(bed):
     """Without --rate. Idle stations stand at 1 Mbit/s, which must not become the link's rate."""
-    d = bed.daemon("--engage", "always").ready(90)
+    d = bed.daemon("--engage", "always").ready()
     with Load(bed, bed.stations, 250):
         wait_for(lambda: d.status()["throttling"], "throttling")
         link = bed.ap("tc", "class", "show", "dev", "wlan0", "classid", "5746:1").stdout
@@ -203,7 +203,7 @@ exec /usr/sbin/nft -f {dir}/$$
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
 def test_nft_slower_than_the_end(bed, end, tmp_path):
     """The daemon ends before nft does, and the table goes all the same."""
-    d = bed.daemon("--rate", "2000", wrapper=instead_of_nft(tmp_path, SLOW_AT_THE_END)).ready(90)
+    d = bed.daemon("--rate", "2000", wrapper=instead_of_nft(tmp_path, SLOW_AT_THE_END)).ready()
     assert d.status()["classifier"] == "nft"
     assert d.stop(end) == (0 if end == signal.SIGTERM else -end)
     assert "wifirr" in bed.ap("nft", "list", "tables").stdout, "nft was faster than the daemon's end"
@@ -265,7 +265,7 @@ def test_nobody_waits_for_nft(bed, tmp_path):
     bed.stations[0].leave()
     wait_for(lambda: bed.ap("iw", "dev", "wlan0", "station", "dump").stdout.count("Station ") == STATIONS - 1, "the station's end at the access point")
     d = bed.daemon("--rate", "2000", "--engage", "always", "--slot", "600", wrapper=instead_of_nft(tmp_path, SLOW_NFT))
-    d.ready(90)
+    d.ready()
     wait_for(waiting.exists, "nft at it")
     assert d.status()["classifier"] == "nft" and waiting.exists()
     (tmp_path / "go").touch()
@@ -293,7 +293,7 @@ exit 1
 
 def test_marks_of_other_programs_are_no_classes(bed, tmp_path):
     """Where the kernel lacks the egress hook. A multi-WAN setup (mwan3) has marks from 0x100 on."""
-    d = bed.daemon("--rate", "2000", wrapper=instead_of_nft(tmp_path, WITHOUT_EGRESS)).ready(90)
+    d = bed.daemon("--rate", "2000", wrapper=instead_of_nft(tmp_path, WITHOUT_EGRESS)).ready()
     assert d.status()["classifier"] == "u32"
     client = bed.stations[0]
     bed.ap("nft", "add table ip other; add chain ip other c { type filter hook postrouting priority 0; }; add rule ip other c meta mark set 0x100")

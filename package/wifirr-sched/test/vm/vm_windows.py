@@ -12,7 +12,7 @@ import threading
 import time
 
 import pytest
-from wifi import WIFIRRD, Bed, kill_both, run, wait_for
+from wifi import PATIENCE, WIFIRRD, Bed, kill_both, run, wait_for
 
 STATIONS = 4
 OWN = ("wmm_ac_be_aifs=3", "wmm_ac_be_cwmin=2", "wmm_ac_be_cwmax=9", "wmm_ac_be_txop_limit=0", "wmm_ac_be_acm=0",
@@ -74,7 +74,7 @@ def bed():
 
 @pytest.fixture
 def daemon(bed):
-    d = bed.daemon(*OPTIONS).ready(90)
+    d = bed.daemon(*OPTIONS).ready()
     yield d
     d.remove()
 
@@ -202,7 +202,7 @@ def test_the_next_one_gives_back_what_no_guard_did(bed, daemon):
         kill_both(daemon)
     again = bed.daemon(*OPTIONS, "--control", daemon.control)
     again.control = daemon.control
-    again.ready(90)
+    again.ready()
     wait_window(bed, OWN_WINDOW)
     assert again.stop() == 0
 
@@ -232,7 +232,7 @@ def test_hostapd_restarted(bed, daemon):
 
 
 def test_paused_and_switched_off(bed):
-    d = bed.daemon(*OPTIONS).ready(90)
+    d = bed.daemon(*OPTIONS).ready()
     with Upload(bed.stations):
         wait_window(bed, LARGER)
         d.ask("pause")
@@ -240,7 +240,7 @@ def test_paused_and_switched_off(bed):
         d.ask("resume")
         wait_window(bed, LARGER)
     assert d.stop() == 0
-    d = bed.daemon(*OPTIONS, "--windows", "off").ready(90)
+    d = bed.daemon(*OPTIONS, "--windows", "off").ready()
     with Upload(bed.stations):
         wait_for(lambda: windows(d)["clients"] == STATIONS, "a crowd")
         time.sleep(5)
@@ -285,9 +285,9 @@ def test_a_station_without_wmm_stays_and_exchanges_data(bed, daemon):
         with bed.server.enter():
             listener = stack.enter_context(socket.create_server(("10.9.0.1", 7)))
         with plain.enter():
-            near = stack.enter_context(socket.create_connection(("10.9.0.1", 7), timeout=90))
+            near = stack.enter_context(socket.create_connection(("10.9.0.1", 7), timeout=PATIENCE))
         far = stack.enter_context(listener.accept()[0])
-        far.settimeout(90)
+        far.settimeout(PATIENCE)
 
         def there_and_back():
             for source, target in (near, far), (far, near):
@@ -335,7 +335,7 @@ def test_check_says_what_works_and_changes_nothing(bed):
     assert found["survey"].startswith("no: the driver does not say how busy")  # not of the channel in use
     assert found["AQL"] and found["queue statistics"]
     assert all_announced(bed, OWN_WINDOW) and associations(bed) == came
-    d = bed.daemon(*OPTIONS).ready(90)
+    d = bed.daemon(*OPTIONS).ready()
     found = check(bed)[0]
     assert all("a wifirrd is running" in found[what] for what in ("windows", "airtime weights", "RTS")), found
     assert d.stop() == 0
@@ -370,24 +370,24 @@ def test_where_windows_are_left_alone(bed):
     """Without WMM, also on another access point of the radio, with 802.11g, without a control socket: and it says so."""
     try:
         bed.again(True, *OWN, "bss=wlan1", "ssid=guest", "wmm_enabled=0")
-        d = bed.daemon(*OPTIONS).ready(90)
+        d = bed.daemon(*OPTIONS).ready()
         wait_for(lambda: "wlan1: WMM is off" in windows(d)["why"], "the reason")
         assert d.stop() == 0
         assert check(bed)[0]["windows"] == "no: wlan1: WMM is off: windows are left alone"
         bed.again(False, "wmm_enabled=0")
-        d = bed.daemon(*OPTIONS).ready(90)
+        d = bed.daemon(*OPTIONS).ready()
         wait_for(lambda: "WMM is off" in windows(d)["why"], "the reason")
         assert d.stop() == 0
         assert check(bed)[0]["windows"].startswith("no: wlan0: WMM is off")
         bed.again(False, *OWN)
-        d = bed.daemon(*OPTIONS).ready(90)
+        d = bed.daemon(*OPTIONS).ready()
         with Upload(bed.stations):
             wait_for(lambda: windows(d)["clients"] == STATIONS and "aggregate" in windows(d)["why"], "the reason")
             assert all_announced(bed, OWN_WINDOW)
         assert d.stop() == 0
         bed.control = False
         bed.again(True)
-        d = bed.daemon(*OPTIONS).ready(90)
+        d = bed.daemon(*OPTIONS).ready()
         wait_for(lambda: "no control socket" in windows(d)["why"], "the reason")
         assert d.stop() == 0
         assert "no control socket" in check(bed)[0]["windows"]

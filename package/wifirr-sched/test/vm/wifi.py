@@ -18,9 +18,9 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import bed as middlebox  # noqa: E402
-from bed import WIFIRRD, Daemon, Netns, kill_both, run  # noqa: E402
+from bed import PATIENCE, WIFIRRD, Daemon, Netns, kill_both, run  # noqa: E402
 
-__all__ = ["WIFIRRD", "Bed", "Load", "kill_both", "run", "wait_for"]
+__all__ = ["PATIENCE", "WIFIRRD", "Bed", "Load", "kill_both", "run", "wait_for"]
 
 HOSTAPD = """\
 interface=wlan0
@@ -34,7 +34,7 @@ wmm_enabled=1
 
 def wait_for(condition, what):
     """Long enough for an emulated machine on a busy one, on which to look takes a tenth of a second and more."""
-    return middlebox.wait_for(condition, what, 90, 0.3)
+    return middlebox.wait_for(condition, what, 2 * PATIENCE, 0.3)
 
 
 class Station(Netns):
@@ -123,7 +123,7 @@ class Bed:
 
     def stop_ap(self):
         self.hostapd.terminate()
-        self.hostapd.wait(timeout=60)
+        self.hostapd.wait(timeout=PATIENCE)
 
     def again(self, ht=True, *more):
         """Another hostapd in its place, which all stations join."""
