@@ -8,7 +8,7 @@ import tempfile
 import time
 
 import pytest
-from wifi import PATIENCE, WIFIRRD, Bed, Load, kill_both, run, wait_for
+from wifi import PATIENCE, WIFIRRD, Bed, Load, kill_both_while, run, wait_for
 
 STATIONS = 4
 FULL = 256  # mac80211's own
@@ -192,19 +192,7 @@ def test_killed(bed, daemon):
 
 
 def kill_both_holding(bed, daemon):
-    """
-    Kills the daemon and its guard while weights and an RTS threshold are set. A busy machine may send no load for a
-    while, and then the daemon gives them back: so it has to stand still while one looks.
-    """
-    def holding():
-        daemon.process.send_signal(signal.SIGSTOP)
-        if rts(bed) and not all_full(bed):
-            return True
-        daemon.process.send_signal(signal.SIGCONT)
-        return False
-
-    wait_for(holding, "weights and an RTS threshold set")
-    kill_both(daemon)
+    kill_both_while(daemon, lambda: rts(bed) and not all_full(bed), "weights and an RTS threshold set")
     assert rts(bed) and not all_full(bed)
 
 

@@ -9,7 +9,7 @@ import re
 import subprocess
 
 import pytest
-from wifi import HOSTAPD, PATIENCE, WIFIRRD, Bed, Load, kill_both, wait_for
+from wifi import HOSTAPD, PATIENCE, WIFIRRD, Bed, Load, kill_both_while, wait_for
 
 FULL, ACTIVE = 256, 384
 MEAN = (ACTIVE + ACTIVE // 3) // 3  # of three clients that take turns
@@ -98,8 +98,7 @@ def test_siblings_take_turns_together_and_neighbours_none(bed):
         p = bed.ap(WIFIRRD, "--device", "wlan1", "--control", "/run/other.sock", *OPTIONS, check=False)
         assert p.returncode == 2 and "another wifirrd schedules its radio" in p.stderr, p.stderr
         with Load(bed, (home, also_home, guest), 100):
-            wait_for(lambda: set(weights(bed).values()) != {FULL}, "turns")
-            kill_both(d)
+            kill_both_while(d, lambda: set(weights(bed).values()) != {FULL}, "turns")
         assert set(weights(bed).values()) != {FULL}
         bed.ap(WIFIRRD, "restore")
         assert set(weights(bed).values()) == {FULL}

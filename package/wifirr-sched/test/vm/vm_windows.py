@@ -12,7 +12,7 @@ import threading
 import time
 
 import pytest
-from wifi import PATIENCE, WIFIRRD, Bed, kill_both, run, wait_for
+from wifi import PATIENCE, WIFIRRD, Bed, kill_both_while, run, wait_for
 
 STATIONS = 4
 OWN = ("wmm_ac_be_aifs=3", "wmm_ac_be_cwmin=2", "wmm_ac_be_cwmax=9", "wmm_ac_be_txop_limit=0", "wmm_ac_be_acm=0",
@@ -183,11 +183,15 @@ def test_given_back_after_a_kill(bed, daemon, window):
         wait_for(lambda: not os.path.getsize("/var/run/wifirr/phy0"), "the guard has nothing left to give back")
 
 
+def kill_both_larger(bed, daemon):
+    kill_both_while(daemon, lambda: in_use().get(AP_RADIO) == LARGER_QUEUE and all_announced(bed, LARGER), "larger windows")
+
+
 def test_restore_gives_back_what_no_guard_did(bed, daemon):
     with Upload(bed.stations):
         wait_window(bed, LARGER)
         assert "a wifirrd is running on this radio" in bed.ap(WIFIRRD, "restore").stdout
-        kill_both(daemon)
+        kill_both_larger(bed, daemon)
         wait_window(bed, LARGER)
         bed.ap(WIFIRRD, "restore")
         wait_window(bed, OWN_WINDOW)
@@ -195,8 +199,7 @@ def test_restore_gives_back_what_no_guard_did(bed, daemon):
 
 def test_the_next_one_gives_back_what_no_guard_did(bed, daemon):
     with Upload(bed.stations):
-        wait_window(bed, LARGER)
-        kill_both(daemon)
+        kill_both_larger(bed, daemon)
     again = bed.daemon(*OPTIONS, "--control", daemon.control)
     again.control = daemon.control
     again.ready()

@@ -10,6 +10,7 @@ Stations have 10.9.0.(10+i) and fd09::(10+i).
 import math
 import os
 import re
+import signal
 import socket
 import sys
 import tempfile
@@ -20,7 +21,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import bed as middlebox  # noqa: E402
 from bed import PATIENCE, WIFIRRD, Daemon, Netns, kill_both, run  # noqa: E402
 
-__all__ = ["PATIENCE", "WIFIRRD", "Bed", "Load", "kill_both", "run", "wait_for"]
+__all__ = ["PATIENCE", "WIFIRRD", "Bed", "Load", "kill_both_while", "run", "wait_for"]
 
 HOSTAPD = """\
 interface=wlan0
@@ -214,6 +215,22 @@ class Bed:
         # With cfg80211, which would go on counting phys where it was.
         for module in [*["fairness"] * self.has_weights, "mac80211_hwsim", "mac80211", "cfg80211"]:
             wait_for(lambda m=module: not run("rmmod", m, check=False).returncode, f"{module} gone")
+
+
+def kill_both_while(daemon, holds, what):
+    """
+    Kills the daemon and its guard while something is so. On a busy machine, no load may come for a while, and then the
+    daemon gives everything back: so it has to stand still while one looks.
+    """
+    def holding():
+        daemon.process.send_signal(signal.SIGSTOP)
+        if holds():
+            return True
+        daemon.process.send_signal(signal.SIGCONT)
+        return False
+
+    wait_for(holding, what)
+    kill_both(daemon)
 
 
 def nodad(address):
