@@ -94,6 +94,8 @@ class Capture:
         at, found = 24, []
         while at + 16 <= len(data):
             length = struct.unpack_from(order + "I", data, at + 8)[0]
+            if at + 16 + length > len(data):
+                break  # tcpdump is still writing it
             packet, at = data[at + 16:at + 16 + length], at + 16 + length
             offset = 16
             while offset + 20 <= len(packet):
