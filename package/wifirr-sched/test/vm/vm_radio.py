@@ -26,6 +26,8 @@ def bed():
         b.start_ap(True, *MORE)
         home, also_home, guest, repeater, mesh, uplink = b.stations
         b.bridged()
+        # wlan0 is an access point before hostapd makes the next one
+        wait_for(lambda: "Interface wlan1" in b.ap("iw", "dev").stdout, "the guests' access point")
         b.ap("ip", "link", "set", "wlan1", "master", "br0")
         repeater("iw", "dev", "wlan0", "set", "4addr", "on")
         b.join([home, also_home, repeater])
