@@ -4,7 +4,7 @@ import re
 import signal
 
 import pytest
-from wifi import WIFIRRD, Bed, Load, wait_for
+from wifi import WIFIRRD, Bed, Load, guard_of, wait_for, words_of
 
 STATIONS = 6
 PING_BYTES = 500
@@ -192,21 +192,28 @@ def instead_of_nft(tmp_path, script):
     return ("/usr/bin/env", f"PATH={tmp_path}:/usr/sbin:/usr/bin")
 
 
+def ended(pid):
+    return not any(words_of(pid))
+
+
 SLOW_AT_THE_END = """\
 #!/bin/sh
 cat >{dir}/$$
-grep -q 'chain egress\\|add element' {dir}/$$ || sleep 12
+grep -q 'chain egress\\|add element' {dir}/$$ || while [ ! -e {dir}/go ]; do sleep 0.3; done
 exec /usr/sbin/nft -f {dir}/$$
 """
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
 def test_nft_slower_than_the_end(bed, end, tmp_path):
-    """The daemon ends before nft does, and the table goes all the same."""
+    """The daemon and its guard end before nft does, and the table goes all the same."""
     d = bed.daemon("--rate", "2000", wrapper=instead_of_nft(tmp_path, SLOW_AT_THE_END)).ready()
     assert d.status()["classifier"] == "nft"
+    guards = wait_for(lambda: guard_of(d), "the guard")
     assert d.stop(end) == (0 if end == signal.SIGTERM else -end)
+    wait_for(lambda: all(map(ended, guards)), "the guard's end")
     assert "wifirr" in bed.ap("nft", "list", "tables").stdout, "nft was faster than the daemon's end"
+    (tmp_path / "go").touch()
     wait_for(lambda: "wifirr" not in bed.ap("nft", "list", "tables").stdout, "the table's end")
     wait_for(lambda: bed.ap("tc", "qdisc", "show", "dev", "wlan0").stdout == bed.qdisc_before, "the device's own qdisc")
 
@@ -221,14 +228,6 @@ if grep -q 'chain egress' {dir}/script; then
 fi
 exec /usr/sbin/nft -f {dir}/script
 """
-
-
-def ended(pid):
-    try:
-        with open(f"/proc/{pid}/cmdline") as f:
-            return not f.read()  # a zombie
-    except (FileNotFoundError, ProcessLookupError):
-        return True
 
 
 def test_killed_while_nft_makes_the_table(bed, tmp_path):

@@ -19,9 +19,9 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import bed as middlebox  # noqa: E402
-from bed import PATIENCE, WIFIRRD, Daemon, Netns, kill_both, run  # noqa: E402
+from bed import PATIENCE, WIFIRRD, Daemon, Netns, guard_of, kill_both, run, words_of  # noqa: E402
 
-__all__ = ["PATIENCE", "WIFIRRD", "Bed", "Load", "kill_both_while", "run", "wait_for"]
+__all__ = ["PATIENCE", "WIFIRRD", "Bed", "Load", "guard_of", "kill_both_while", "run", "wait_for", "words_of"]
 
 HOSTAPD = """\
 interface=wlan0
