@@ -843,10 +843,11 @@ test('rpcd plugin wifirr: two real schedulers', () => {
 		done
 		trap 'kill $pids; wait' EXIT
 		n=0
-		while [ ! -S "$RUN/ap0.sock" ] || [ ! -S "$RUN/ap1.2.sock" ]; do
-			n=$((n + 1)); [ $n -lt 200 ] || exit 1
+		# a socket is there before it answers
+		until "$WIFIRRD" --control "$RUN/ap0.sock" status && "$WIFIRRD" --control "$RUN/ap1.2.sock" status; do
+			n=$((n + 1)); [ $n -lt 1200 ] || exit 1
 			sleep 0.05
-		done
+		done >/dev/null 2>&1
 		for m in status clients history pause status resume; do
 			busybox sh -u "$PLUGIN" call $m </dev/null
 		done
@@ -893,7 +894,7 @@ config site 's'
 		trap "kill $!; wait" EXIT
 		n=0
 		until "$BQUIC" status --socket g.sock >/dev/null 2>&1; do
-			n=$((n + 1)); [ $n -lt 200 ] || exit 1
+			n=$((n + 1)); [ $n -lt 1200 ] || exit 1
 			sleep 0.05
 		done
 		pin=$("$BQUIC" status --json --socket g.sock | sed -n 's/.*"pin": "\\(.*\\)".*/\\1/p')
