@@ -1584,7 +1584,7 @@ test('the token, made anew, and the pin are copied from the gateway’s page as 
 	await press('token', 'Generate');
 	const token = await page.locator('[data-name="token"] input').inputValue();
 	assert.match(token, /^[A-Za-z0-9_-]{32}$/);
-	await page.waitForTimeout(2100);
+	await page.waitForFunction(() => [ ...document.querySelectorAll('[data-name="token"] button') ].some((b) => b.textContent == 'Copy'));
 	assert.deepEqual(await press('token', 'Copy'), [ token, 'Copied.' ]);
 	assert.deepEqual(errors, []);
 });
