@@ -9,10 +9,11 @@ const { chromium } = require('playwright-core');
 
 const resources = path.resolve(__dirname, '../htdocs/luci-static/resources');
 const recorded = JSON.parse(fs.readFileSync(path.join(__dirname, 'recorded.json'), 'utf8'));
+const patience = 180000; // ms until something counts as never to happen, on the slowest and busiest machine
 let browser;
 
 before(async () => {
-	browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: [ '--no-sandbox', '--disable-gpu', '--force-color-profile=srgb' ] });
+	browser = await chromium.launch({ timeout: patience, executablePath: process.env.CHROMIUM, args: [ '--no-sandbox', '--disable-gpu', '--force-color-profile=srgb' ] });
 });
 after(() => browser?.close());
 
@@ -21,6 +22,7 @@ async function open(width, answers, config) {
 	const page = await browser.newPage({ viewport: { width, height: 800 } });
 	const errors = [];
 
+	page.setDefaultTimeout(patience);
 	page.on('pageerror', (e) => errors.push(e.message));
 	page.on('dialog', (d) => { errors.push(`dialog ${d.message()}`); d.dismiss(); });
 	await page.route('**/*', (route) => {

@@ -25,13 +25,13 @@ function run(...words) {
 }
 
 async function until(what, fn) {
-	for (let i = 0; i < 200; i++) {
+	for (let i = 0; i < 1200; i++) {
 		const found = fn();
 		if (found)
 			return found;
 		await new Promise((done) => setTimeout(done, 50));
 	}
-	throw new Error(`${what}: not within 10 s`);
+	throw new Error(`${what}: not within a minute`);
 }
 
 before(() => {
