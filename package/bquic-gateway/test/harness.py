@@ -205,12 +205,13 @@ class _HashingHandler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def free_port() -> int:
-    """A port of 127.0.0.1 that is currently free for TCP and UDP, for programs that cannot choose one.
+# Below the range of ephemeral ports, so that no client takes one before its program does.
+_ports = iter(random.sample(range(10000, 32768), 22768))
 
-    It is below the range of ephemeral ports, so that no client takes it before the program does.
-    """
-    for port in random.sample(range(10000, 32768), 1000):
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that is currently free for TCP and UDP, for programs that cannot choose one. No two get the same."""
+    for port in _ports:
         with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp, contextlib.suppress(OSError):
             tcp.bind(("127.0.0.1", port))
             udp.bind(("127.0.0.1", port))
