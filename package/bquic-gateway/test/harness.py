@@ -28,7 +28,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 BQUIC = REPOSITORY / "build/bquic"
 HOST = "bquic.test"  # RFC 6761: never resolves, so that nothing leaves the machine
-PATIENCE = 60  # s until a condition counts as never met; generous, for loaded machines
+PATIENCE = 300  # s until a condition counts as never met; generous, for loaded machines
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:

@@ -45,7 +45,7 @@ class Chromium:
             wait_until(lambda: self._port.exists() and self._port.read_text().count("\n") == 1, "started: Chromium")
             port, path = self._port.read_text().split("\n")
             self._socket = self._stack.enter_context(
-                websockets.sync.client.connect(f"ws://127.0.0.1:{port}{path}", max_size=None, proxy=None))
+                websockets.sync.client.connect(f"ws://127.0.0.1:{port}{path}", max_size=None, proxy=None, open_timeout=PATIENCE, ping_interval=None))
             target = self._call("Target.createTarget", url="about:blank")["targetId"]
             self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
             self._call("Network.enable", self._session)

@@ -94,8 +94,10 @@ def caddy(tmp_path_factory: pytest.TempPathFactory, authority: Authority, data: 
     origin = Origin(directory, data)
     config = directory / "Caddyfile"
     config.write_text(CADDY.format(certificate=authority.certificate, key=authority.key, **vars(origin)))
+    # It begins with either of its two ports.
     with running("caddy", "run", "--adapter", "caddyfile", "--config", config, log=directory / "caddy.log",
                  env={**os.environ, "HOME": str(directory), "XDG_DATA_HOME": str(directory), "XDG_CONFIG_HOME": str(directory)}) as process:
+        wait_for_port(origin.plain, process)
         wait_for_port(origin.tls, process)
         yield origin
 
@@ -139,7 +141,7 @@ async def talk(gateway: Gateway, authority: Authority) -> None:
     """Has each message sent back reversed. Not with websockets' threads: two of them would use one TLS connection at once, which ssl cannot."""
     tls = ssl.create_default_context(cafile=str(authority.ca))
     async with asyncio.timeout(PATIENCE), websockets.asyncio.client.connect(
-            f"wss://{gateway.authority}/chat", ssl=tls, proxy=None, host="127.0.0.1", port=gateway.port) as client:
+            f"wss://{gateway.authority}/chat", ssl=tls, proxy=None, open_timeout=PATIENCE, ping_timeout=PATIENCE, host="127.0.0.1", port=gateway.port) as client:
         for message in ("hello", os.urandom(500_000), "bye"):
             await client.send(message)
             assert await client.recv() == message[::-1]
@@ -157,7 +159,7 @@ def test_websocket(tmp_path: pathlib.Path, authority: Authority) -> None:
         except websockets.exceptions.ConnectionClosed:
             closed.put(connection.close_code)
 
-    with websockets.sync.server.serve(echo, "127.0.0.1", 0) as origin:
+    with websockets.sync.server.serve(echo, "127.0.0.1", 0, open_timeout=PATIENCE) as origin:
         threading.Thread(target=origin.serve_forever, daemon=True).start()
         port = origin.socket.getsockname()[1]
         with Gateway(tmp_path, authority, [{"host": ["*"], "origin": f"http://127.0.0.1:{port}"}]) as gateway:
