@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -317,14 +318,14 @@ func TestGatewayFails(t *testing.T) {
 			t.Errorf("exit code %d\ngot  %s\nwant %s", code, stderr, line)
 		}
 	}
-	udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	udp, err := net.ListenPacket("udp", freeAddress(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	gatewayConf(t, dir, udp.LocalAddr().String(), "", "")
 	first(fmt.Sprintf("bquic gateway: cannot listen on UDP %s: address already in use", udp.LocalAddr()))
 	udp.Close()
-	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	tcp, err := net.Listen("tcp", freeAddress(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,15 +341,22 @@ type daemon struct {
 	log            chan string // its lines after the first ones
 }
 
-// freeAddress returns an address with a port that the kernel has chosen, and does not reuse soon for UDP or TCP.
+// freeAddress returns an address with a port that is free for UDP and TCP. The kernel gives it to nobody: it is below those that it chooses from.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
+	for {
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(10000+rand.IntN(20000)))
+		tcp, err := net.Listen("tcp", address)
+		if err != nil {
+			continue
+		}
+		udp, err := net.ListenPacket("udp", address)
+		tcp.Close()
+		if err == nil {
+			udp.Close()
+			return address
+		}
 	}
-	defer udp.Close()
-	return udp.LocalAddr().String()
 }
 
 func startGateway(t *testing.T, options, sections string) *daemon {
