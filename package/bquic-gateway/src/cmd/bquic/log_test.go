@@ -53,7 +53,7 @@ func TestUnsolicited(t *testing.T) {
 	}
 	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	asked := 0
-	for range 500 {
+	for range 3000 {
 		if res, err := client.Head("https://" + address + "/"); err == nil {
 			res.Body.Close()
 			if asked++; asked == 10 {
@@ -87,7 +87,7 @@ func TestOutputs(t *testing.T) {
 	}
 	status := func() (out string) {
 		t.Helper()
-		for range 500 {
+		for range 3000 {
 			var code int
 			if out, _, code = bquic(t, "status", "--json", "--socket", filepath.Join(dir, "sock")); code == 0 {
 				return out
@@ -102,7 +102,7 @@ func TestOutputs(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	for range 500 {
+	for range 3000 {
 		if strings.Contains(status(), `"reload"`) {
 			break
 		}

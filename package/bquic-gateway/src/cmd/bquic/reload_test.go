@@ -42,7 +42,7 @@ func TestReload(t *testing.T) {
 			t.Fatal(err)
 		}
 		var seen []string
-		for timeout := time.After(20 * time.Second); ; {
+		for timeout := time.After(time.Minute); ; {
 			select {
 			case line, ok := <-d.log:
 				if strings.Contains(line, want) {

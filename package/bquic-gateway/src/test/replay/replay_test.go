@@ -137,7 +137,7 @@ func TestLoad(t *testing.T) {
 					came[file]()
 					select {
 					case <-here[other[file]]:
-					case <-time.After(10 * time.Second):
+					case <-time.After(time.Minute):
 						http.Error(w, "the other one is not asked for", http.StatusGatewayTimeout)
 						return
 					}
