@@ -25,6 +25,7 @@ NICE = -15
 # From a namespace, no proxy of the machine's can be reached.
 OWN_GROUP = (f'(echo {NICE} >/proc/self/autogroup; echo $$ >"$1") 2>/dev/null; shift;'
              ' unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY; exec "$@"')
+PATIENCE_SECONDS = 60  # until what is waited for counts as never to come, on the slowest and busiest machine
 STOP_SECONDS = 5  # a process has this long to end by itself
 
 CONTROL_GROUPS = "control-groups"  # in a lab's directory, if they are mounted nowhere else
@@ -262,7 +263,7 @@ class Lab:
         self.processes.append(process)
         return process
 
-    def serve(self, what: str, namespace: str, *command: str, log: str, ready: Callable[[], object], seconds: float = 10) -> subprocess.Popen[str]:
+    def serve(self, what: str, namespace: str, *command: str, log: str, ready: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> subprocess.Popen[str]:
         """Like start, and waits until ready() is true. If the process ends first, or takes longer, stops it and raises Failed."""
         process = self.start(namespace, *command, log=log)
 
@@ -300,7 +301,7 @@ def stop(process: subprocess.Popen[str]) -> None:
                 pipe.close()
 
 
-def wait_until(what: str, condition: Callable[[], object], seconds: float = 10) -> None:
+def wait_until(what: str, condition: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> None:
     """Waits until condition() is true; raises Failed."""
     end = time.monotonic() + seconds
     while not condition():

@@ -135,7 +135,7 @@ config site
             )
             self.lab.serve(
                 "caddy", self.mesh.gateway, "env", f"HOME={self.lab.dir}", str(binary), "run", "--config", str(path), "--adapter",
-                "caddyfile", log="caddy.log", ready=lambda: f":{port}" in self.lab.run(self.mesh.gateway, "ss", "-Hltn"), seconds=20,
+                "caddyfile", log="caddy.log", ready=lambda: f":{port}" in self.lab.run(self.mesh.gateway, "ss", "-Hltn"),
             )
             self._sites["caddy"] = f"https://{Mesh.GATEWAY}:{port}"
         return f"{self._sites['caddy']}/data"

@@ -162,7 +162,7 @@ def test_wired_loss_and_delay(lab: namespaces.Lab) -> None:
 def test_cell(lab: namespaces.Lab, standard: str, stations: int) -> None:
     cell = Cell(lab, stations, standard)
     # Stations reach the access point and each other, by their own addresses.
-    lab.run(cell.stations[0], "ping", "-c", "1", "-w", "5", cell.address(stations))
+    lab.run(cell.stations[0], "ping", "-c", "1", "-w", "60", cell.address(stations))
     neighbours = lab.run(cell.ap, "ip", "neigh", "show", "dev", Cell.DEVICE)
     for i in range(1, stations + 1):
         assert cell.mac(lab, i) in neighbours
