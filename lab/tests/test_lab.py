@@ -151,10 +151,10 @@ def test_loss_is_repaired_by_retries(lab: namespaces.Lab) -> None:
 
 def test_wired_loss_and_delay(lab: namespaces.Lab) -> None:
     mesh = Mesh(lab, medium.Kind("test", ("--wired", "10Mbps", "--delay", "20", "--loss", "0.2"), 10))
-    out = lab.run(mesh.node, "sh", "-c", f"ping -q -c 200 -i 0.01 -W 1 {Mesh.GATEWAY} || true")
+    out = lab.run(mesh.node, "sh", "-c", f"ping -q -c 1000 -i 0.005 -W 1 {Mesh.GATEWAY} || true")
     received = int(out.split(" received")[0].split()[-1])
-    # 0.8 * 0.8 of 200, and 4 standard deviations.
-    assert 128 - 28 < received < 128 + 28
+    # 0.8 * 0.8 of 1,000, and 6 standard deviations.
+    assert 640 - 91 < received < 640 + 91
     assert float(out.split("= ")[1].split("/")[0]) >= 40
 
 
