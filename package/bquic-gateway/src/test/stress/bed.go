@@ -228,9 +228,9 @@ config relay
 	})
 }
 
-// until waits for a condition, for at most half a minute.
+// until waits for a condition, for at most two minutes.
 func until(ctx context.Context, what string, is func() bool) error {
-	for deadline := time.Now().Add(30 * time.Second); !is(); pause(ctx, 50*time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !is(); pause(ctx, 50*time.Millisecond) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

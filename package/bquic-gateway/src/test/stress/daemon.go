@@ -63,7 +63,7 @@ func startDaemon(ctx context.Context, namespace, dir, bquic, role, config string
 		_ = d.cmd.Wait()
 		close(d.ended)
 	}()
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		if _, err := d.status(); err == nil {
 			return d, nil
 		}

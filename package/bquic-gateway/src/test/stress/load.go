@@ -248,7 +248,7 @@ func runConnections(ctx context.Context, address string, n int) error {
 		wg.Go(func() {
 			err := func() error {
 				dialing <- struct{}{}
-				conn, err := (&net.Dialer{Timeout: 30 * time.Second}).DialContext(ctx, "tcp", address)
+				conn, err := (&net.Dialer{Timeout: 2 * time.Minute}).DialContext(ctx, "tcp", address)
 				if err == nil {
 					defer conn.Close()
 					err = echo(conn, 4<<10)
@@ -276,7 +276,7 @@ func runConnections(ctx context.Context, address string, n int) error {
 
 // echo sends size bytes and expects them back.
 func echo(conn net.Conn, size int) error {
-	_ = conn.SetDeadline(time.Now().Add(60 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	defer conn.SetDeadline(time.Time{})
 	sent := garbage(size)
 	failed := make(chan error, 1)
