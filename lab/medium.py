@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import queue
+import shutil
 import subprocess
 import sys
 import threading
@@ -50,12 +51,18 @@ MEDIA = {
 
 
 def build_go(output: pathlib.Path, package: str, *flags: str) -> None:
-    """Builds a program of package/bquic-gateway/src."""
+    """Builds a program of package/bquic-gateway/src. It takes the place of the old one, which may be running: where /tmp is another file
+    system, go would write it in place."""
     output.parent.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(["go", "build", *flags, "-o", output, package], cwd=ROOT / "package/bquic-gateway/src",
+    new = output.with_name(f"{output.name}.new{os.getpid()}")
+    if output.exists():
+        shutil.copy(output, new)  # go links only what has changed
+    done = subprocess.run(["go", "build", *flags, "-o", new, package], cwd=ROOT / "package/bquic-gateway/src",
                           env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": ""}, capture_output=True, text=True)
     if done.returncode != 0:
+        new.unlink(missing_ok=True)
         raise Failed(f"go build {package}:\n{done.stderr[-2000:]}")
+    new.replace(output)
 
 
 def make(directory: str, what: str) -> None:

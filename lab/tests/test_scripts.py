@@ -17,7 +17,7 @@ import threading
 import pytest
 
 from helpers import of_session
-from lab import ROOT, measure
+from lab import ROOT, measure, medium, namespaces
 from lab.namespaces import wait_until
 
 # Programs that experiments run, and Debian's packages of them, beside those of every system.
@@ -393,6 +393,24 @@ def test_a_daemon_that_runs_can_be_built_anew() -> None:
         process.kill()
         process.wait()
     assert done.returncode == 0 and program.read_bytes() == (ROOT / "package/wifirr-sched/src/wifirrd").read_bytes(), done.stderr
+
+
+def test_a_program_that_runs_can_be_built_anew(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two parts of the suite run the same program under load."""
+    program = tmp_path / "program"
+    shutil.copy("/bin/sleep", program)
+    monkeypatch.setenv("PATH", stub(tmp_path, go='while [ "$1" != -o ]; do shift; done; echo new >"$2"')["PATH"])
+    process = subprocess.Popen([program, "600"])
+    try:
+        medium.build_go(program, "./test/stress")
+        assert program.read_text() == "new\n"
+        monkeypatch.setenv("PATH", stub(tmp_path, go="exit 1")["PATH"])
+        with pytest.raises(namespaces.Failed):
+            medium.build_go(program, "./test/stress")
+    finally:
+        process.kill()
+        process.wait()
+    assert program.read_text() == "new\n" and not [path for path in tmp_path.iterdir() if ".new" in path.name]
 
 
 def stub(directory: pathlib.Path, **programs: str) -> dict[str, str]:
