@@ -5,6 +5,7 @@
  * have a real one change in the midst of an answer.
  */
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -234,12 +235,15 @@ static struct station *station(uint8_t i)
 	return &w.station[station_find(&w, &addr)];
 }
 
-/* In how many ms it looks again; 0: not until something happens. */
+/* In how many ms it looks again, 1 if it is late; 0: not until something happens. */
 static unsigned again(void)
 {
+	struct pollfd late = { .fd = timer_watch.fd, .events = POLLIN };
 	struct itimerspec armed;
 
 	timerfd_gettime(timer_watch.fd, &armed);
+	if (poll(&late, 1, 0) == 1)
+		return 1;
 	return armed.it_value.tv_sec * 1000 + (armed.it_value.tv_nsec + 999999) / 1000000;
 }
 
