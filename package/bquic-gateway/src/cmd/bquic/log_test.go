@@ -43,7 +43,7 @@ func TestUnsolicited(t *testing.T) {
 			}()
 		}
 	}()
-	dir, address := t.TempDir(), freeAddress(t)
+	dir, address := t.TempDir(), freeAddress()
 	conf := gatewayConf(t, dir, address, "", "config site\n\toption host '*'\n\toption origin 'http://"+origin.Addr().String()+"'\n")
 	var stdout bytes.Buffer
 	cmd := exec.Command(binary, "gateway", "--config", conf)
@@ -78,7 +78,7 @@ func TestUnsolicited(t *testing.T) {
 // stdout, which it logs as daemon.info.
 func TestOutputs(t *testing.T) {
 	dir := t.TempDir()
-	conf := gatewayConf(t, dir, freeAddress(t), "", "")
+	conf := gatewayConf(t, dir, freeAddress(), "", "")
 	var stdout, stderr bytes.Buffer
 	cmd := exec.Command(binary, "gateway", "--config", conf)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -318,14 +317,14 @@ func TestGatewayFails(t *testing.T) {
 			t.Errorf("exit code %d\ngot  %s\nwant %s", code, stderr, line)
 		}
 	}
-	udp, err := net.ListenPacket("udp", freeAddress(t))
+	udp, err := net.ListenPacket("udp", freeAddress())
 	if err != nil {
 		t.Fatal(err)
 	}
 	gatewayConf(t, dir, udp.LocalAddr().String(), "", "")
 	first(fmt.Sprintf("bquic gateway: cannot listen on UDP %s: address already in use", udp.LocalAddr()))
 	udp.Close()
-	tcp, err := net.Listen("tcp", freeAddress(t))
+	tcp, err := net.Listen("tcp", freeAddress())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -341,28 +340,21 @@ type daemon struct {
 	log            chan string // its lines after the first ones
 }
 
-// freeAddress returns an address with a port that is free for UDP and TCP. The kernel gives it to nobody: it is below those that it chooses from.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for {
-		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(10000+rand.IntN(20000)))
-		tcp, err := net.Listen("tcp", address)
-		if err != nil {
-			continue
-		}
-		udp, err := net.ListenPacket("udp", address)
-		tcp.Close()
-		if err == nil {
-			udp.Close()
-			return address
-		}
-	}
+// port is the last one that freeAddress has returned.
+var port = 8443
+
+// freeAddress returns an address that is this process's own, with a port that the kernel chooses for nobody: one that was free a moment ago may
+// be taken by then, for UDP or for TCP.
+func freeAddress() string {
+	pid := os.Getpid()
+	port++
+	return fmt.Sprintf("127.%d.%d.%d:%d", 64+pid>>16, pid>>8&0xff, pid&0xff, port)
 }
 
 func startGateway(t *testing.T, options, sections string) *daemon {
 	t.Helper()
 	dir := t.TempDir()
-	addr := freeAddress(t)
+	addr := freeAddress()
 	d := &daemon{conf: gatewayConf(t, dir, addr, options, sections), url: "https://" + addr, log: make(chan string, 100)}
 	d.cmd = exec.Command(binary, "gateway", "--config", d.conf)
 	output, err := d.cmd.StdoutPipe()
@@ -546,9 +538,10 @@ func TestFetch(t *testing.T) {
 
 	wrong := "sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 	host := strings.TrimPrefix(d.url, "https://")
+	ip, _, _ := net.SplitHostPort(host)
 	fails(t, 1, fmt.Sprintf("bquic fetch: cannot connect to %s: wrong pin: the server's key is %s", host, d.pin), "fetch", "--pin", wrong, d.url+"/file")
-	fails(t, 1, fmt.Sprintf("bquic fetch: cannot connect to %s: tls: failed to verify certificate: x509: cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs\n"+
-		"bquic fetch: self-signed: if `bquic status` of the gateway shows this key, give --pin %s", host, d.pin), "fetch", d.url+"/file")
+	fails(t, 1, fmt.Sprintf("bquic fetch: cannot connect to %s: tls: failed to verify certificate: x509: cannot validate certificate for %s because it doesn't contain any IP SANs\n"+
+		"bquic fetch: self-signed: if `bquic status` of the gateway shows this key, give --pin %s", host, ip, d.pin), "fetch", d.url+"/file")
 	if out, errs, code := bquic(t, "fetch", "--insecure", d.url+"/none"); code != 1 || errs != "bquic fetch: the server answered with status 404\n" || !strings.Contains(out, "status       404") {
 		t.Errorf("404: exit code %d\n%s%s", code, out, errs)
 	}

@@ -74,7 +74,7 @@ func TestReload(t *testing.T) {
 	reload("option enabled '1'", "option enabled '1'\n\toption certificate '/none'\n\toption key '/none'", "no such file or directory")
 	reload("option enabled '1'", "option enabled '0'", "the gateway is not enabled")
 	served("new")
-	reload("127.0.0.1:", "127.0.0.2:", "this change needs a restart")
+	reload("listen '127.", "listen '126.", "this change needs a restart")
 	served("old")
 }
 
