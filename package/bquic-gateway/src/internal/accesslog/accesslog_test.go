@@ -187,7 +187,7 @@ func TestSlowDisk(t *testing.T) {
 		t.Errorf("%d requests were answered", l.Requests(0, 4))
 	}
 	dropped := l.Dropped()
-	if dropped < requests/2 || dropped > requests*3/4 {
+	if dropped < requests/2 || dropped > requests*4/5 { // most if the one that writes has had no time yet
 		t.Errorf("%d lines were dropped of %d, of 1 KB each", dropped, requests)
 	}
 	l.mu.Lock()
