@@ -310,6 +310,7 @@ func TestShare(t *testing.T) {
 	old := b.awaitUse(two)
 	b.apply([]Upstream{{two.address, 7}, {three.address, 8}})
 	b.awaitUse(three)
+	b.await("the old one to be left", func() bool { return old.state() == upstream.Retired })
 	b.apply([]Upstream{{two.address, 9}, {three.address, 8}})
 	if s := b.awaitUse(two); s == old {
 		t.Error("a retired session is used again") // it was replaced by the third gateway's
@@ -537,9 +538,7 @@ func TestLeft(t *testing.T) {
 		s.conn.CloseWithError(0, "the test")
 		b.await("another session", func() bool { n := b.pick(); return n != nil && n != s })
 	}
-	if b.changes.Load() == 0 {
-		t.Error("nobody was told")
-	}
+	b.await("somebody to be told", func() bool { return b.changes.Load() > 0 })
 	one.will(func(w http.ResponseWriter, _ *http.Request) { refuse(w, 407, tunnel.RequestDenied) })
 	s := b.pick()
 	s.enter()
