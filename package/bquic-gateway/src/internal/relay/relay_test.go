@@ -529,8 +529,9 @@ func TestDenied(t *testing.T) {
 			c := m.config(divert.Redirect)
 			tc.change(&c)
 			node := m.start("node", role{Relay: &c})
-			f := node.await("an error", func(f figures) bool { return f.Relay.LastError != "" })
-			if !strings.Contains(f.Relay.LastError, tc.log) || strings.Contains(f.Relay.LastError, "\n") || strings.Contains(f.Relay.LastError, "CRYPTO_ERROR") {
+			// On a busy machine, the gateway may at first say nothing in time.
+			f := node.await("the error", func(f figures) bool { return strings.Contains(f.Relay.LastError, tc.log) })
+			if strings.Contains(f.Relay.LastError, "\n") || strings.Contains(f.Relay.LastError, "CRYPTO_ERROR") {
 				t.Errorf("the error is %q", f.Relay.LastError)
 			}
 			if way := m.way(origin4 + ":80"); way != "forwarded" {
