@@ -227,7 +227,10 @@ func TestThousand(t *testing.T) {
 		c.Connections = 2
 		node := m.startRelay(c)
 		m.greet(":81")
-		m.way(origin4 + ":81") // a first connection sets up all state
+		node.await("all sessions", func(f figures) bool { return len(f.Relay.Connections) == c.Connections })
+		for range 2 * c.Connections {
+			m.way(origin4 + ":81") // the first connection of each session sets up all state
+		}
 		idle := func(p *process) figures {
 			return p.await("connections to end", func(f figures) bool {
 				return f.Relay != nil && f.Relay.Carried.Now+f.Relay.Direct.Now == 0 || f.Gateway != nil && f.Gateway.Open == 0
@@ -238,7 +241,7 @@ func TestThousand(t *testing.T) {
 		var retries atomic.Int32
 		// open tries until a connection is carried, and returns it.
 		open := func(target string, e *exchange) *net.TCPConn {
-			for range 20 {
+			for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 				conn, err := m.dial(target)
 				if err != nil {
 					t.Error(err)
