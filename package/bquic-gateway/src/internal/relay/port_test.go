@@ -32,7 +32,7 @@ func TestPortReused(t *testing.T) {
 		m.startGateway()
 		node := m.startRelay(m.config(mode))
 		m.becomes("carried", origin4+":80")
-		before := node.figures().Relay.Carried.Total
+		before := node.figures().Relay
 		exchange := func(conn net.Conn) error {
 			conn.SetDeadline(time.Now().Add(20 * time.Second))
 			if _, err := conn.Write([]byte("hello")); err != nil {
@@ -74,8 +74,11 @@ func TestPortReused(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if now := node.figures().Relay.Carried.Total; now != before+2*count {
-			t.Errorf("%d of %d were carried", now-before, 2*count)
+		now := node.figures().Relay
+		carried, direct := now.Carried.Total-before.Carried.Total, now.Direct.Total-before.Direct.Total
+		// On a busy machine, the gateway's answer may be late for one. Those beside it go the same way, to come from one address.
+		if carried+direct != 2*count || direct > 0 && now.Late == before.Late {
+			t.Errorf("%d of %d were carried, %d went direct, and %d had waited in vain", carried, 2*count, direct, now.Late-before.Late)
 		}
 	})
 }
