@@ -90,9 +90,9 @@ func TestMacvlan(t *testing.T) {
 			m.ip("phone", "route add default via 10.77.0.1", "-6 route add default via fd77::1")
 			m.linkOrigin("node", "mesh")
 			m.startGateway()
-			m.startRelay(m.config(mode)) // with the default interface, br-lan
+			node := m.startRelay(m.config(mode)) // with the default interface, br-lan
 			for _, target := range []string{m.greet(origin4 + ":80"), m.greet("[" + origin6 + "]:80")} {
-				if way := m.way(target); way != "carried" {
+				if way := m.wayBy(node, target); way != "carried" {
 					t.Errorf("%s is %s", target, way)
 				}
 			}

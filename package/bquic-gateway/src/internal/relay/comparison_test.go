@@ -367,7 +367,7 @@ func TestFilledPath(t *testing.T) {
 	go io.Copy(io.Discard, conn)
 	node.await("the path's rate", func(f figures) bool { return f.Relay.Processor.Path > 5e6 })
 	for _, target := range m.servers(10, ":80") {
-		if way := m.way(target); way != "carried" {
+		if way := m.wayBy(node, target); way != "carried" {
 			t.Errorf("%s: %s", target, way)
 		}
 	}
@@ -406,7 +406,7 @@ func TestNoWayOut(t *testing.T) {
 	node.logs("reach no server: clients' are not drawn to go direct\" ipv6=true")
 	time.Sleep(proof.SessionGap) // the next ones are drawn anew
 	for _, target := range targets {
-		if way := m.way(target); way != "carried" {
+		if way := m.wayBy(node, target); way != "carried" {
 			t.Fatalf("a connection to %s: %s", target, way)
 		}
 	}

@@ -449,7 +449,7 @@ func TestTableKept(t *testing.T) {
 		} {
 			// "flush ruleset" skips the table, and all other commands are refused.
 			exec.Command("ip", append([]string{"netns", "exec", m.ns["node"], "nft"}, strings.Fields(change)...)...).Run()
-			if way := m.way(origin4 + ":80"); way != "carried" {
+			if way := m.wayBy(node, origin4+":80"); way != "carried" {
 				t.Errorf("after %q: %s", change, way)
 			}
 			carried.says(change) // idle meanwhile

@@ -30,13 +30,13 @@ func TestIPsecPolicy(t *testing.T) {
 		m.startGateway()
 		c := m.config(mode)
 		c.UDPPorts = []divert.Ports{{First: 5000, Last: 5000}}
-		m.startRelay(c)
+		node := m.startRelay(c)
 		targets := []string{origin4, "[" + origin6 + "]"}
 		ways := func(want, port81 string) {
 			t.Helper()
 			for _, host := range targets {
 				for port, want := range map[string]string{":80": want, ":81": port81} {
-					if way := m.way(host + port); way != want {
+					if way := m.wayBy(node, host+port); way != want {
 						t.Errorf("a connection to %s%s is %s, not %s", host, port, way, want)
 					}
 				}

@@ -96,7 +96,7 @@ func TestSilentIPv6(t *testing.T) {
 	m.startGateway()
 	c := m.config(divert.Redirect)
 	c.UDPPorts = []divert.Ports{{First: 53, Last: 53}}
-	m.startRelay(c)
+	node := m.startRelay(c)
 	m.becomes("carried", origin4+":80")
 	m.run("gateway", "nft", "table inet provider { chain out { type filter hook output priority 0; ip6 daddr 2001:db8::/32 meta l4proto { tcp, udp } drop; }; }")
 	for i := range 20 {
@@ -105,7 +105,7 @@ func TestSilentIPv6(t *testing.T) {
 		m.ip("gateway", "-6 route add "+server+" via "+origin6)
 		switch way := m.way("[" + server + "]:80"); way {
 		case "forwarded":
-			if way := m.way(origin4 + ":80"); way != "carried" {
+			if way := m.wayBy(node, origin4+":80"); way != "carried" {
 				t.Errorf("by IPv4: %s", way)
 			}
 			if way := m.ask(m.udp("["+origin6+"]:53"), "question"); way != "forwarded" {

@@ -345,7 +345,7 @@ func TestClosedPort(t *testing.T) {
 		m := newMesh(t)
 		m.greet(":80")
 		m.startGateway()
-		m.startRelay(m.config(mode))
+		node := m.startRelay(m.config(mode))
 		m.becomes("carried", origin4+":80")
 		m.eventually("a client is told that the port is closed", func() bool {
 			conn, err := m.dial(origin4 + ":81")
@@ -354,7 +354,7 @@ func TestClosedPort(t *testing.T) {
 			}
 			return errors.Is(err, syscall.ECONNREFUSED)
 		})
-		if way := m.way(origin4 + ":80"); way != "carried" {
+		if way := m.wayBy(node, origin4+":80"); way != "carried" {
 			t.Errorf("a connection to another port is %s", way)
 		}
 	})
@@ -367,11 +367,11 @@ func TestSilentTarget(t *testing.T) {
 	m.greet(":80")
 	m.greet(":81")
 	m.startGateway()
-	m.startRelay(m.config(divert.Redirect))
+	node := m.startRelay(m.config(divert.Redirect))
 	m.becomes("carried", origin4+":80")
 	m.run("gateway", "nft", `table inet silent { chain out { type filter hook output priority 0; tcp dport 81 drop; }; }`)
 	m.becomes("forwarded", origin4+":81")
-	if way := m.way(origin4 + ":80"); way != "carried" {
+	if way := m.wayBy(node, origin4+":80"); way != "carried" {
 		t.Errorf("a connection to another port is %s", way)
 	}
 }

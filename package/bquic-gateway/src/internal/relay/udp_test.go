@@ -96,7 +96,7 @@ func TestWithoutIPv6(t *testing.T) {
 		m.run("node", "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1")
 		c := m.config(mode)
 		c.UDPPorts = []divert.Ports{{First: 53, Last: 53}}
-		m.startRelay(c)
+		node := m.startRelay(c)
 		m.becomes("carried", target)
 		if way := m.ask(m.udp(origin4+":53"), "a datagram"); way != "carried" {
 			t.Errorf("a datagram: %s", way)
@@ -107,7 +107,7 @@ func TestWithoutIPv6(t *testing.T) {
 		m.run("node", "sysctl", "-qw", "net.ipv6.conf.br-lan.dad_transmits=0", "net.ipv6.conf.mesh.dad_transmits=0")
 		m.run("node", "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=0")
 		m.ip("node", "-6 addr add fd77::1/64 dev br-lan nodad", "-6 addr add "+node6+"/64 dev mesh nodad", "-6 route add default via "+gateway6)
-		if way := m.way(target6); way != "forwarded" && way != "carried" {
+		if way := m.wayBy(node, target6); way != "forwarded" && way != "carried" {
 			t.Errorf("%s: %s", target6, way)
 		}
 		if way := m.ask(m.udp("["+origin6+"]:53"), "a datagram"); way == "lost" {
