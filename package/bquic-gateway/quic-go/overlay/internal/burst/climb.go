@@ -26,7 +26,7 @@ const (
 // window only fills queues. Over 802.11, both directions share the air, so that one may take from the other what it gains: what
 // counts is what both deliver. Two windows are measured one right after the other: in between, the path may have
 // become another. Over 802.11, either measurement is often wrong by as much as matters, so a larger window must have paid
-// twice.
+// twice, or twice as much.
 type climb struct {
 	phase  climbPhase
 	window protocol.ByteCount // in packets, and what it delivers in bytes/s
@@ -97,16 +97,7 @@ func (c *climb) onRound(r Round, cwnd protocol.ByteCount, quiet bool) protocol.B
 	rate := c.delivered * 1e6 / max(c.took, 1)
 	if c.phase == climbLow {
 		if pays(c.rate, rate) {
-			switch {
-			case !c.paid:
-				c.enter(climbBase)
-			case c.topped:
-				c.enter(climbStays)
-			default:
-				c.enter(climbGrows)
-			}
-			c.paid = !c.paid
-			return c.window
+			return c.paying(cwnd >= low(c.window) && pays(c.rate, rate+rate/climbGain))
 		}
 		c.paid, c.topped = false, true
 	}
@@ -117,6 +108,28 @@ func (c *climb) onRound(r Round, cwnd protocol.ByteCount, quiet bool) protocol.B
 	}
 	c.enter(climbLow)
 	return c.smaller()
+}
+
+// paying returns the window after one that delivers enough more than a smaller one. Twice enough, clearly, counts as
+// having paid twice. Then most of the queue is not this sender's: others get the air that a smaller window leaves, and a
+// larger one is tried at once.
+func (c *climb) paying(clearly bool) protocol.ByteCount {
+	next := c.window
+	switch {
+	case !c.paid && !clearly:
+		c.paid = true
+		c.enter(climbBase)
+		return next
+	case c.topped:
+		c.enter(climbStays)
+	case clearly:
+		c.enter(climbBase)
+		next = c.window * 3 / 2
+	default:
+		c.enter(climbGrows)
+	}
+	c.paid = false
+	return next
 }
 
 // smaller is the next smaller window to try.
