@@ -46,7 +46,7 @@ func TestRules(t *testing.T) {
 		}
 		for _, b := range bottlenecks {
 			if b.hops == 0 && b.name != "FIFO 0.5 BDP" {
-				own, each := sharing{b, BQUIC, cubic, 1, near, near}.run(t, tlsConf, seed)
+				own, each := sharing{b, BQUIC, cubic, 1, near, near, false}.run(t, tlsConf, seed)
 				add(seed, "share", b.name, 2*own/(own+each))
 			}
 		}

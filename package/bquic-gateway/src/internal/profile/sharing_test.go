@@ -57,6 +57,7 @@ type sharing struct {
 	against     string
 	others      int
 	rtt, theirs time.Duration // RTT of the one flow and of each other flow
+	otherWay    bool          // the others send in the other direction
 }
 
 // sharingEnd is how long all flows run, sharingBegin when counting begins.
@@ -68,16 +69,10 @@ const (
 // run returns the Mbit/s of the one flow, and the mean of the others.
 func (s sharing) run(t *testing.T, tlsConf *tls.Config, seed uint64) (own, each float64) {
 	t.Helper()
-	return s.runWith(t, tlsConf, seed, false)
-}
-
-// runWith is run, where the others may send in the other direction.
-func (s sharing) runWith(t *testing.T, tlsConf *tls.Config, seed uint64, upload bool) (own, each float64) {
-	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 1))
 	flows := []*trial{{burst: senderNamed(s.sender)}}
 	for range s.others {
-		flows = append(flows, &trial{burst: senderNamed(s.against), upload: upload})
+		flows = append(flows, &trial{burst: senderNamed(s.against), upload: s.otherWay})
 	}
 	for _, f := range flows {
 		f.start = time.Duration(r.Int64N(int64(time.Second)))
@@ -134,7 +129,7 @@ func TestShortBuffer(t *testing.T) {
 	tlsConf := tlsConfig(t)
 	var own, each float64
 	for seed := range uint64(shortBufferSeeds) {
-		o, e := sharing{bottlenecks[0], BQUIC, cubic, 1, near, near}.run(t, tlsConf, seed+1)
+		o, e := sharing{bottlenecks[0], BQUIC, cubic, 1, near, near, false}.run(t, tlsConf, seed+1)
 		own += o
 		each += e
 	}
@@ -158,9 +153,9 @@ func TestOtherWay(t *testing.T) {
 	for _, hops := range []int{3, 5} {
 		var got [2]float64
 		for i, sender := range []string{cubic, BQUIC} {
-			s := sharing{bottleneck{rate: 65e6, room: 8192, codel: true, hops: hops}, sender, cubic, 1, otherWayRTT, otherWayRTT}
+			s := sharing{bottleneck{rate: 65e6, room: 8192, codel: true, hops: hops}, sender, cubic, 1, otherWayRTT, otherWayRTT, true}
 			for seed := range uint64(otherWaySeeds) {
-				own, _ := s.runWith(t, tlsConf, seed+1, true)
+				own, _ := s.run(t, tlsConf, seed+1)
 				got[i] += own / otherWaySeeds
 			}
 		}
@@ -196,7 +191,7 @@ func TestSharing(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %d %s, %s beside %s", b.name, c.others, c.against, c.rtt, c.theirs), func(t *testing.T) {
 				var base float64
 				for i, sender := range senders {
-					s := sharing{b, sender, c.against, c.others, c.rtt, c.theirs}
+					s := sharing{b, sender, c.against, c.others, c.rtt, c.theirs, false}
 					var own, each float64
 					for seed := first; seed <= last; seed++ {
 						o, e := s.run(t, tlsConf, seed)
