@@ -42,7 +42,8 @@ const (
 )
 
 var bottlenecks = []bottleneck{
-	{name: "FIFO 0.5 BDP", rate: 20e6, room: 40}, // packets of 1,252 bytes
+	{name: "FIFO 0.1 BDP", rate: 20e6, room: 8}, // packets of 1,252 bytes
+	{name: "FIFO 0.5 BDP", rate: 20e6, room: 40},
 	{name: "FIFO 1 BDP", rate: 20e6, room: 80},
 	{name: "FIFO 4 BDP", rate: 20e6, room: 320},
 	{name: "CoDel", rate: 20e6, room: 2000, codel: true},
@@ -117,24 +118,28 @@ func (s sharing) run(t *testing.T, tlsConf *tls.Config, seed uint64) (own, each 
 	return own, each
 }
 
-// Over nine seeds, the share is 1.15, with a standard deviation of 0.03. If what is held back needs no room in the buffer, it is 1.41.
+// Over nine seeds, the shares are 1.16 and 1.15, with standard deviations of 0.05 and 0.08. If every loss without a queue is taken for a random
+// one, the first is 1.72; if what is held back needs no room in the buffer, the second is 1.42.
 const (
 	shortBufferSeeds = 5
-	shortBufferShare = 1.28
+	shortBufferShare = 1.32
 )
 
-// TestShortBuffer: the packets that a held-back ACK releases fill a short buffer at once, and flows that
-// share it would lose packets.
+// TestShortBuffer: others keep their share of a buffer in which packets never wait for long. The packets that a held-back ACK releases would fill it
+// at once, and its losses look like random ones.
 func TestShortBuffer(t *testing.T) {
 	tlsConf := tlsConfig(t)
-	var own, each float64
-	for seed := range uint64(shortBufferSeeds) {
-		o, e := sharing{bottlenecks[0], BQUIC, cubic, 1, near, near, false}.run(t, tlsConf, seed+1)
-		own += o
-		each += e
-	}
-	if share := 2 * own / (own + each); share > shortBufferShare {
-		t.Errorf("%s: %.2f of its share beside CUBIC", bottlenecks[0].name, share)
+	for _, b := range bottlenecks[:2] {
+		var own, each float64
+		for seed := range uint64(shortBufferSeeds) {
+			o, e := sharing{b, BQUIC, cubic, 1, near, near, false}.run(t, tlsConf, seed+1)
+			t.Logf("%s: %.2f", b.name, 2*o/(o+e))
+			own += o
+			each += e
+		}
+		if share := 2 * own / (own + each); share > shortBufferShare {
+			t.Errorf("%s: %.2f of its share beside CUBIC", b.name, share)
+		}
 	}
 }
 

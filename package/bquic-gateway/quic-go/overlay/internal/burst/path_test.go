@@ -279,6 +279,38 @@ func TestLossWithoutAQueue(t *testing.T) {
 	require.Equal(t, bdp*3/4, w.OnLoss(p, 110*ms, bdp, bdp*3/4, 1000))
 }
 
+func TestLossOfAShortBuffer(t *testing.T) {
+	p := learned()
+	bdp := p.BDP() // 100 packets
+	quiet := Round{Delivered: bdp, Rate: 1e6, MinRTT: 101 * ms, Early: 101 * ms, Limited: true}
+	for _, tc := range []struct {
+		cwnd   protocol.ByteCount // packets
+		rounds int                // since the last loss
+		random bool
+	}{
+		{100, 1, true}, {100, quietRounds, true}, {100, quietRounds + 1, false},
+		{40, 6, true}, {40, 7, false}, {6, 1, false},
+	} {
+		w := NewWindow()
+		w.OnLoss(p, 200*ms, 100*1000, 70*1000, 1000)
+		for range tc.rounds {
+			w.OnRound(quiet, p, tc.cwnd, 1000)
+		}
+		left := w.OnLoss(p, 101*ms, tc.cwnd*1000, tc.cwnd*700, 1000)
+		require.Equal(t, tc.random, left == tc.cwnd*1000, "%+v: %d bytes", tc, left)
+	}
+
+	// Below the window that filled the buffer, others may still be growing back.
+	w := NewWindow()
+	w.OnLoss(p, 200*ms, 100*1000, 70*1000, 1000)
+	for range 2 * quietRounds {
+		w.OnRound(quiet, p, 99, 1000)
+		require.EqualValues(t, 1, w.Step())
+	}
+	w.OnRound(quiet, p, 100, 1000)
+	require.EqualValues(t, 2, w.Step())
+}
+
 func TestMarkWithoutAQueue(t *testing.T) {
 	p := learned()
 	w := NewWindow()
@@ -288,13 +320,15 @@ func TestMarkWithoutAQueue(t *testing.T) {
 		w.OnRound(quiet, p, 100, 1000)
 	}
 	require.EqualValues(t, 2, w.Step())
-	w.OnMark(p, 101*ms, 70, 1)
+	w.OnMark(p, 101*ms, 100, 70, 1)
 	require.EqualValues(t, 1, w.Step(), "there is a queue, however short")
-	w.OnRound(quiet, p, 70, 1000)
-	require.EqualValues(t, 1, w.Step())
+	for range 2 * quietRounds {
+		w.OnRound(quiet, p, 70, 1000)
+		require.EqualValues(t, 1, w.Step())
+	}
 
 	w = NewWindow()
-	w.OnMark(p, 101*ms, 70, 1)
+	w.OnMark(p, 101*ms, 100, 70, 1)
 	require.True(t, w.Started())
 }
 

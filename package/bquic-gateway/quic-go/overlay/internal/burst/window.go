@@ -22,6 +22,9 @@ const (
 	// Rounds without a queue until the window grows faster; each further round doubles
 	// the speed. A sender that shares a short buffer has a loss before.
 	quietRounds = 8
+	// A sender that keeps 0.7 of its window after a loss needs 0.3 rounds for each packet of the window until it fills a
+	// short buffer again. Losses that are at most half as far apart, or quietRounds, are not due to its growth.
+	randomRounds = 3. / 20 // for each packet
 	// A delay below the larger of these is no standing queue: a time, and a few packets, which
 	// on slow paths wait for each other and for ACKs. The time is below CoDel's target of 5 ms
 	// (RFC 8289, section 4.2). Otherwise, CoDel's drops would look like random loss, and the
@@ -45,10 +48,12 @@ type Window struct {
 	best     Round // the round of the largest rate
 
 	// After slow start
-	quiet int
-	step  protocol.ByteCount // packets per round
-	climb climb
-	min   time.Duration // the path's least RTT when the last round ended
+	quiet  int
+	step   protocol.ByteCount // packets per round
+	spared int                // rounds since the last loss
+	full   protocol.ByteCount // the window, in packets, when a queue was full, however short; 0: unknown
+	climb  climb
+	min    time.Duration // the path's least RTT when the last round ended
 }
 
 // NewWindow begins in slow start.
@@ -80,6 +85,7 @@ func (w *Window) OnRound(r Round, p *Path, cwnd, mss protocol.ByteCount) protoco
 	if !r.Limited || r.Rate == 0 {
 		return 0
 	}
+	w.spared++
 	var set protocol.ByteCount
 	if w.started {
 		set = w.grow(r, p, cwnd)
@@ -152,7 +158,7 @@ func (w *Window) grow(r Round, p *Path, cwnd protocol.ByteCount) protocol.ByteCo
 	if p.MinRTT() > w.min { // a new path, or the first round
 		w.climb.begin(cwnd, large(r.MinRTT, p))
 		if w.min > 0 {
-			w.quiet = quietRounds // its capacity is unknown
+			w.full, w.quiet = 0, quietRounds // its capacity is unknown
 		}
 	}
 	w.min = p.MinRTT()
@@ -160,7 +166,7 @@ func (w *Window) grow(r Round, p *Path, cwnd protocol.ByteCount) protocol.ByteCo
 	set := w.climb.onRound(r, cwnd, quiet)
 	if !quiet {
 		w.quiet, w.step = 0, 1
-	} else if w.quiet++; w.quiet >= quietRounds {
+	} else if w.quiet++; w.quiet >= quietRounds && cwnd >= w.full {
 		w.step = max(1, min(2*w.step, cwnd/4))
 	}
 	if !w.climb.grows() {
@@ -173,22 +179,34 @@ func (w *Window) grow(r Round, p *Path, cwnd protocol.ByteCount) protocol.ByteCo
 func large(rtt time.Duration, p *Path) bool { return rtt > largeWindow*p.MinRTT() }
 
 // OnLoss is called once for all losses of a window. It returns the reduced window,
-// given the standard reduction, cut. rtt is the latest RTT: if packets met no queue, no
+// given the standard reduction, cut. rtt is the latest RTT: if packets met no queue, and losses are close together, no
 // full queue has dropped one, and the path can carry as much as before.
 func (w *Window) OnLoss(p *Path, rtt time.Duration, cwnd, cut, mss protocol.ByteCount) protocol.ByteCount {
-	if rtt <= p.MinRTT()+lowQueue(p) {
+	if rtt <= p.MinRTT()+lowQueue(p) && w.random(cwnd/mss) {
 		cut = max(cut, min(cwnd, p.BDP()))
+	} else {
+		w.filled(cwnd / mss)
 	}
+	w.spared = 0
 	w.cutTo(p, rtt, cut, mss)
 	return cut
 }
 
+// random says if the last loss is so recent that this one cannot be due to the growth since then, of any sender.
+func (w *Window) random(cwnd protocol.ByteCount) bool {
+	return w.spared <= min(quietRounds, int(randomRounds*float64(cwnd)))
+}
+
 // OnMark is called once for all packets of a window with a congestion mark (ECN-CE), given the reduced window.
 // Marks are never random: the standard reduction applies, and there is a queue, however short.
-func (w *Window) OnMark(p *Path, rtt time.Duration, cut, mss protocol.ByteCount) {
-	w.quiet, w.step = 0, 1
+func (w *Window) OnMark(p *Path, rtt time.Duration, cwnd, cut, mss protocol.ByteCount) {
+	w.filled(cwnd / mss)
 	w.cutTo(p, rtt, cut, mss)
 }
+
+// filled notes that a window of cwnd packets has filled a queue. It grows faster only beyond that: before, others may
+// still be growing back.
+func (w *Window) filled(cwnd protocol.ByteCount) { w.quiet, w.step, w.full = 0, 1, cwnd }
 
 func (w *Window) cutTo(p *Path, rtt time.Duration, cut, mss protocol.ByteCount) {
 	if !w.started {

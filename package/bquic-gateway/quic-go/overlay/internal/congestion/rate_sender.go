@@ -64,7 +64,7 @@ func (s *rateSender) OnCongestionEvent(pn protocol.PacketNumber, lostBytes, prio
 	s.credit = 0
 	rtt := s.rttStats.LatestRTT()
 	if lostBytes == 0 { // a mark of congestion
-		s.window.OnMark(s.path, rtt, s.congestionWindow, s.maxDatagramSize)
+		s.window.OnMark(s.path, rtt, before, s.congestionWindow, s.maxDatagramSize)
 		return
 	}
 	s.congestionWindow = s.window.OnLoss(s.path, rtt, before, s.congestionWindow, s.maxDatagramSize)
