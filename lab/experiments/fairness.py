@@ -9,7 +9,7 @@ Thesis 2019, section 5.6: QUIC v39 takes twice what one TCP connection gets.
 Here: one QUIC download beside 1, 2 or 4 downloads by TCP CUBIC from the same
 server; one more download by TCP in its place; and bquic beside standard. "wifi" is
 802.11n over one hop with mac80211's queues, which separate flows by themselves; "wifi, fifo" is one queue of 512 packets,
-as in the papers' AP; "wired" is 50 Mbit/s, 20 ms, 100 packets. Throughput is
+as in the papers' AP; "wired" is 50 Mbit/s, 20 ms, 100 packets; "wired, short" is 30 Mbit/s, 20 ms, 10 packets. Throughput is
 counted in IP bytes at the receiver. "of its share" is 1 if the flow gets as much
 as the others on average. "left" is what the TCP flows together have, over what they have beside
 one more of their own. Jain's index is computed from the flow and the mean of
@@ -41,7 +41,8 @@ QUICK_RESULTS = ROOT / "build/lab/fairness.json"
 FIGURE = ROOT / "docs/results/fairness.svg"
 
 # Name, medium, queues.
-MEDIA = {"wifi": ("wifi", "mac80211"), "wifi, fifo": ("wifi", "fifo"), "wired": ("wired", "mac80211")}
+MEDIA = {"wifi": ("wifi", "mac80211"), "wifi, fifo": ("wifi", "fifo"), "wired": ("wired", "mac80211"),
+         "wired, short": ("shallow", "mac80211")}
 # Contender, competitor, number of competitors.
 PAIRS = [
     ("bquic", "tcp", 1), ("standard", "tcp", 1), ("bquic", "standard", 1),
@@ -195,7 +196,7 @@ def draw(rows: list[Row]) -> None:
     pairs = [pair for pair in PAIRS if any(of(rows, name, pair) for name in MEDIA)]
     with results.drawing(FIGURE, (8, 3.6)) as axes:
         for k, name in enumerate(MEDIA):
-            results.intervals(axes, [(i + 0.15 * (k - 1), interval(results.figures(some, "of_share")))
+            results.intervals(axes, [(i + 0.15 * (k - (len(MEDIA) - 1) / 2), interval(results.figures(some, "of_share")))
                                      for i, pair in enumerate(pairs) if (some := of(rows, name, pair))], name)
         axes.axhline(1, linewidth=0.5, color="grey")
         axes.set_xticks(range(len(pairs)), [f"{who}\nbeside {others}\n{against}" for who, against, others in pairs], fontsize=7)
