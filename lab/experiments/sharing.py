@@ -5,7 +5,7 @@
 One bquic transfer beside 1, 2 or 4 with CUBIC, and beside one with stock QUIC (NewReno with a decrease to
 0.7), for 30 s after the first five; all begin within one second. The CUBIC is quic-go's own, which quic-go contains but does not
 use. It stands in for TCP's, but its pacing, HyStart and acknowledgements differ from Linux. "fairness" shows Linux's own
-CUBIC beside bquic. The media are a wire of 20 Mbit/s with one FIFO of 0.5, 1 and 4 bandwidth-delay products, or CoDel, and
+CUBIC beside bquic. The media are a wire of 20 Mbit/s with one FIFO of 0.1, 0.5, 1 and 4 bandwidth-delay products, or CoDel, and
 one hop of 802.11n at 26 Mbit/s, where all share one queue, unlike in today's access points. The RTT is 40 ms, and
 120 ms for one side.
 
