@@ -52,6 +52,7 @@ type queue struct {
 	channel *channel
 	room    int // packets
 	codel   *codel
+	police  *policer // before the queue, may be nil
 	packets []queued
 
 	delay   func() time.Duration // to the receiver, after the transmission
@@ -78,7 +79,7 @@ func (n *network) SendPacket(p simnet.Packet) error {
 }
 
 func (q *queue) push(p simnet.Packet) {
-	if len(q.packets) >= q.room {
+	if q.police != nil && !q.police.passes(time.Now(), len(p.Data)) || len(q.packets) >= q.room {
 		return
 	}
 	q.packets = append(q.packets, queued{p, time.Now()})
@@ -235,6 +236,24 @@ func (c *codel) drop(now, since time.Time, left int) bool {
 		return true
 	}
 	return false
+}
+
+// A policer drops the packets for which its token bucket has no tokens (tc-police).
+type policer struct {
+	rate   float64 // bytes/s
+	burst  float64 // bytes
+	tokens float64
+	at     time.Time
+}
+
+func (p *policer) passes(now time.Time, size int) bool {
+	p.tokens = min(p.burst, p.tokens+now.Sub(p.at).Seconds()*p.rate)
+	p.at = now
+	if p.tokens < float64(size) {
+		return false
+	}
+	p.tokens -= float64(size)
+	return true
 }
 
 // wire connects clients and servers by a bottleneck. In the direction of the data, it has

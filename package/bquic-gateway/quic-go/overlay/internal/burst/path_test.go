@@ -289,7 +289,7 @@ func TestLossOfAShortBuffer(t *testing.T) {
 		random bool
 	}{
 		{100, 1, true}, {100, quietRounds, true}, {100, quietRounds + 1, false},
-		{40, 6, true}, {40, 7, false}, {6, 1, false},
+		{42, 6, true}, {42, 7, false}, {6, 1, false},
 	} {
 		w := NewWindow()
 		w.OnLoss(p, 200*ms, 100*1000, 70*1000, 1000)
@@ -300,8 +300,22 @@ func TestLossOfAShortBuffer(t *testing.T) {
 		require.Equal(t, tc.random, left == tc.cwnd*1000, "%+v: %d bytes", tc, left)
 	}
 
-	// Below the window that filled the buffer, others may still be growing back.
+	// Random losses go on after the standard reduction.
 	w := NewWindow()
+	for _, ignored := range []int{leastTrust, 2 * leastTrust, 4 * leastTrust} {
+		for range ignored {
+			require.Equal(t, bdp, w.OnLoss(p, 101*ms, bdp, bdp*7/10, 1000))
+		}
+		require.Equal(t, bdp*7/10, w.OnLoss(p, 101*ms, bdp, bdp*7/10, 1000), "a test, after %d losses", ignored)
+	}
+	w.OnLoss(p, 200*ms, bdp, bdp*7/10, 1000)
+	for range leastTrust {
+		require.Equal(t, bdp, w.OnLoss(p, 101*ms, bdp, bdp*7/10, 1000))
+	}
+	require.Equal(t, bdp*7/10, w.OnLoss(p, 101*ms, bdp, bdp*7/10, 1000))
+
+	// Below the window that filled the buffer, others may still be growing back.
+	w = NewWindow()
 	w.OnLoss(p, 200*ms, 100*1000, 70*1000, 1000)
 	for range 2 * quietRounds {
 		w.OnRound(quiet, p, 99, 1000)

@@ -24,7 +24,9 @@ const (
 	quietRounds = 8
 	// A sender that keeps 0.7 of its window after a loss needs 0.3 rounds for each packet of the window until it fills a
 	// short buffer again. Losses that are at most half as far apart, or quietRounds, are not due to its growth.
-	randomRounds = 3. / 20 // for each packet
+	randomPackets = 7 // of the window, for each round
+	// So many random losses are ignored until one is put to the test, and twice as many after each test that they pass.
+	leastTrust = 8
 	// A delay below the larger of these is no standing queue: a time, and a few packets, which
 	// on slow paths wait for each other and for ACKs. The time is below CoDel's target of 5 ms
 	// (RFC 8289, section 4.2). Otherwise, CoDel's drops would look like random loss, and the
@@ -48,16 +50,18 @@ type Window struct {
 	best     Round // the round of the largest rate
 
 	// After slow start
-	quiet  int
-	step   protocol.ByteCount // packets per round
-	spared int                // rounds since the last loss
-	full   protocol.ByteCount // the window, in packets, when a queue was full, however short; 0: unknown
-	climb  climb
-	min    time.Duration // the path's least RTT when the last round ended
+	quiet   int
+	step    protocol.ByteCount // packets per round
+	spared  int                // rounds since the last loss
+	trust   int                // random losses that may be ignored until the next test
+	ignored int                // random losses since the last test
+	full    protocol.ByteCount // the window, in packets, when a queue was full, however short; 0: unknown
+	climb   climb
+	min     time.Duration // the path's least RTT when the last round ended
 }
 
 // NewWindow begins in slow start.
-func NewWindow() Window { return Window{threshold: NewSlowStart(Config{}), step: 1} }
+func NewWindow() Window { return Window{threshold: NewSlowStart(Config{}), step: 1, trust: leastTrust} }
 
 // lowQueue is the delay below which a path has no standing queue.
 func lowQueue(p *Path) time.Duration {
@@ -181,20 +185,24 @@ func large(rtt time.Duration, p *Path) bool { return rtt > largeWindow*p.MinRTT(
 // OnLoss is called once for all losses of a window. It returns the reduced window,
 // given the standard reduction, cut. rtt is the latest RTT: if packets met no queue, and losses are close together, no
 // full queue has dropped one, and the path can carry as much as before.
+//
+// Behind a policer, a window that ignores losses goes on causing them. So now and then one is put to the test by the
+// standard reduction. Random losses go on.
 func (w *Window) OnLoss(p *Path, rtt time.Duration, cwnd, cut, mss protocol.ByteCount) protocol.ByteCount {
-	if rtt <= p.MinRTT()+lowQueue(p) && w.random(cwnd/mss) {
-		cut = max(cut, min(cwnd, p.BDP()))
-	} else {
+	soon := min(quietRounds, int(cwnd/mss)/randomPackets)
+	switch {
+	case rtt > p.MinRTT()+lowQueue(p) || w.spared > soon:
 		w.filled(cwnd / mss)
+		w.ignored, w.trust = 0, leastTrust
+	case w.ignored < w.trust:
+		w.ignored++
+		cut = max(cut, min(cwnd, p.BDP()))
+	default:
+		w.ignored, w.trust = 0, 2*w.trust
 	}
 	w.spared = 0
 	w.cutTo(p, rtt, cut, mss)
 	return cut
-}
-
-// random says if the last loss is so recent that this one cannot be due to the growth since then, of any sender.
-func (w *Window) random(cwnd protocol.ByteCount) bool {
-	return w.spared <= min(quietRounds, int(randomRounds*float64(cwnd)))
 }
 
 // OnMark is called once for all packets of a window with a congestion mark (ECN-CE), given the reduced window.
