@@ -172,10 +172,11 @@ func TestPolicer(t *testing.T) {
 	}
 }
 
-// The mean of both legs is 0.91 with a standard deviation of 0.02. Where a window that clearly pays is not tried at once, it is 0.81.
+// The mean of both legs is 0.89. Eight runs of half as many seeds had a standard deviation of 0.035. Where a window that clearly pays is not tried
+// at once, it is about 0.81, too near to tell in a few seconds: the limit catches a sender that gives way.
 const (
-	otherWaySeeds = 8
-	otherWayLeast = 0.84
+	otherWaySeeds = 16
+	otherWayLeast = 0.78
 	otherWayRTT   = 25 * time.Millisecond
 )
 
