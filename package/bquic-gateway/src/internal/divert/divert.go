@@ -148,10 +148,13 @@ func (d *Diverter) Decide(p *Packet, v Verdict) {
 	}
 }
 
-// sendAgain sends a SYN again, to the listener.
+// sendAgain sends a SYN again, to the listener. The rules that take it there may have changed since it was queued, but not while it is sent:
+// without them it would reach its target, whose answer would find neither the listener nor the client.
 func (d *Diverter) sendAgain(p *Packet) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	fd, ok := d.raw[p.Target.Addr().Is4()]
-	if !ok {
+	if !ok || d.applied == nil || !d.applied.delivers(p.Target.Addr()) {
 		return unix.EAFNOSUPPORT
 	}
 	return unix.Sendto(fd, p.data, unix.MSG_DONTWAIT, socketAddress(netip.AddrPortFrom(p.Target.Addr(), 0)))
