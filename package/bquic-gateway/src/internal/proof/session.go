@@ -3,7 +3,6 @@
 package proof
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -71,8 +70,10 @@ func (s *Session) Waited(from, to time.Time) {
 			return
 		}
 	}
-	i, _ := slices.BinarySearchFunc(s.waits, w, func(a, b wait) int { return cmp.Compare(a.from, b.from) })
-	s.waits = slices.Insert(s.waits, i, w)
+	s.waits = append(s.waits, w) // not by package slices, whose code for it would take 4 KB of a router's flash
+	for i := len(s.waits) - 1; i > 0 && s.waits[i].from < s.waits[i-1].from; i-- {
+		s.waits[i], s.waits[i-1] = s.waits[i-1], s.waits[i]
+	}
 	joined := s.waits[:1]
 	for _, w := range s.waits[1:] {
 		if last := &joined[len(joined)-1]; w.from <= last.to {
@@ -85,7 +86,7 @@ func (s *Session) Waited(from, to time.Time) {
 	if len(joined) > maxWaits {
 		s.before += joined[0].to - joined[0].from
 		s.counted = joined[0].to
-		s.waits = slices.Delete(joined, 0, 1)
+		s.waits = append(joined[:0], joined[1:]...)
 	}
 }
 
