@@ -52,9 +52,10 @@ def elements(bed):
 
 
 def sent_to(bed):
-    """Bytes that the kernel counted in each station's class, by MAC."""
+    """Bytes that the kernel counted in each station's class, by MAC. A class may come or go between the two looks."""
     sent = class_bytes(bed)
-    return {mac: sent[int(mark, 16) & 0xffff] for mac, mark in elements(bed)}
+    minors = {mac: int(mark, 16) & 0xffff for mac, mark in elements(bed)}
+    return {mac: sent[minor] for mac, minor in minors.items() if minor in sent}
 
 
 def ping_all(bed, family):
