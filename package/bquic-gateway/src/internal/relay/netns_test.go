@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -373,6 +374,33 @@ func (m *mesh) link(a, adev, aaddrs, b, bdev, baddrs string) {
 		}
 		m.ip(end[0], append(commands, "link set "+end[1]+" up")...)
 	}
+	// The kernel answers neighbours' solicitations when it has joined the group of an address. It does so after link set, and seconds after if
+	// it is busy with other namespaces.
+	for _, end := range [][3]string{{a, adev, aaddrs}, {b, bdev, baddrs}} {
+		for addr := range strings.FieldsSeq(end[2]) {
+			if ip := netip.MustParsePrefix(addr).Addr(); ip.Is6() {
+				m.eventually("the group of "+addr, func() bool { return m.joined(end[0], end[1], ip) })
+			}
+		}
+	}
+}
+
+// joined reports whether a device has joined the solicited-node group of an address (RFC 4291, section 2.7.1).
+func (m *mesh) joined(name, device string, addr netip.Addr) bool {
+	var groups []byte
+	if err := m.in(name, func() (err error) {
+		groups, err = os.ReadFile("/proc/thread-self/net/igmp6")
+		return err
+	}); err != nil {
+		m.t.Fatal(err)
+	}
+	group := fmt.Sprintf("ff0200000000000000000001ff%x", addr.AsSlice()[13:])
+	for line := range strings.Lines(string(groups)) {
+		if words := strings.Fields(line); words[1] == device && words[2] == group {
+			return true
+		}
+	}
+	return false
 }
 
 // slow limits the link between node and gateway to a rate (as tc writes it) each way: without a limit, it
