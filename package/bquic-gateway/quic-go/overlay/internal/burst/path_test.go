@@ -195,8 +195,10 @@ func TestPathSlowsDown(t *testing.T) {
 }
 
 // learned is a path of 1 MB/s and 100 ms.
-func learned() *Path {
-	p := newPipe(100 * ms)
+func learned() *Path { return learnedOf(100 * ms) }
+
+func learnedOf(rtt time.Duration) *Path {
+	p := newPipe(rtt)
 	p.run(100, 2*time.Second)
 	return &p.path
 }
@@ -313,6 +315,19 @@ func TestLossOfAShortBuffer(t *testing.T) {
 		require.Equal(t, bdp, w.OnLoss(p, 101*ms, bdp, bdp*7/10, 1000))
 	}
 	require.Equal(t, bdp*7/10, w.OnLoss(p, 101*ms, bdp, bdp*7/10, 1000))
+
+	// The tests that losses on one path have passed say nothing about another one.
+	longer := learnedOf(200 * ms)
+	w = NewWindow()
+	for range leastTrust + 1 {
+		w.OnLoss(p, 101*ms, bdp, bdp*7/10, 1000)
+	}
+	w.OnRound(quiet, p, 100, 1000)
+	w.OnRound(Round{Delivered: bdp, Rate: 5e5, MinRTT: 201 * ms, Early: 201 * ms, Limited: true}, longer, 100, 1000)
+	for range leastTrust {
+		require.Equal(t, bdp, w.OnLoss(longer, 201*ms, bdp, bdp*7/10, 1000))
+	}
+	require.Equal(t, bdp*7/10, w.OnLoss(longer, 201*ms, bdp, bdp*7/10, 1000))
 
 	// Below the window that filled the buffer, others may still be growing back.
 	w = NewWindow()

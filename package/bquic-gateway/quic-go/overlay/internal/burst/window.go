@@ -163,6 +163,7 @@ func (w *Window) grow(r Round, p *Path, cwnd protocol.ByteCount) protocol.ByteCo
 		w.climb.begin(cwnd, large(r.MinRTT, p))
 		if w.min > 0 {
 			w.full, w.quiet = 0, quietRounds // its capacity is unknown
+			w.ignored, w.trust = 0, leastTrust
 		}
 	}
 	w.min = p.MinRTT()
