@@ -58,7 +58,7 @@ static void give_weight(void *data, const struct nl80211_station *s)
 		return;
 	g->found = true;
 	if (nl80211_talk(g->nl, nl80211_weight(g->nl, buf, g->ifindex, s->mac, NL80211_WEIGHT_DEFAULT), NULL, NULL) < 0 &&
-	    errno != ENOENT)
+	    errno != ENOENT && errno != ENODEV && errno != ENETDOWN)
 		g->result = -1;
 }
 
@@ -81,7 +81,7 @@ static int restore_weights(struct nl80211 *nl, uint32_t wiphy, unsigned active, 
 	for (unsigned i = 0, tries = 0; i < g.count; i++) {
 		g.ifindex = g.served[i];
 		g.found = false;
-		if (nl80211_get_stations(&g.dump, g.ifindex, give_weight, &g) < 0)
+		if (nl80211_get_stations(&g.dump, g.ifindex, give_weight, &g) < 0 && errno != ENODEV)
 			g.result = -1;
 		/* a list that one leaves meanwhile lacks another */
 		if (g.found && tries++ < WEIGHT_TRIES)
