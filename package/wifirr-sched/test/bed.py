@@ -104,23 +104,31 @@ class Daemon:
                                 *args, stdout=self.log, stderr=self.log)
 
     def ask(self, command):
-        p = self.ns.here(WIFIRRD, "--control", self.control, command, check=False)
-        return json.loads(p.stdout) if p.returncode == 0 and command != "metrics" else p.stdout
+        """Its answer. While the daemon sets up its queues, and on a busy machine, it may take longer than wifirrd itself would wait."""
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(PATIENCE)
+            try:
+                s.connect(self.control)
+            except OSError:
+                assert self.process.poll() is None, f"wifirrd ended with {self.process.returncode}: {self.text()}"
+                raise
+            s.sendall(command.encode())
+            with s.makefile() as file:
+                answer = file.read()
+        assert answer, f"no answer: {self.text()}"
+        return answer if command == "metrics" else json.loads(answer)
 
     def status(self):
-        """The daemon's status; {}: no answer, for example because it is setting up its queues again."""
-        answer = self.ask("status") or {}
-        assert answer or self.process.poll() is None, f"wifirrd ended with {self.process.returncode}: {self.text()}"
-        return answer
+        return self.ask("status")
 
     def clients(self):
-        answer = self.ask("clients") or {"clients": []}
-        return {c["client"]: c for c in answer["clients"]}
+        return {c["client"]: c for c in self.ask("clients")["clients"]}
 
     def ready(self, seconds=PATIENCE):
         def up():
             assert self.process.poll() is None, "wifirrd ended: " + self.text()
-            return os.path.exists(self.control) and self.status().get("backend")
+            with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):  # it does not listen yet
+                return self.status()["backend"]
         wait_for(up, "wifirrd ready", seconds)
         return self
 

@@ -40,7 +40,7 @@ def delivered(daemon):
 def sorted_by(bed, daemon, addresses):
     """nft runs in the background, so a client may be known before its address."""
     table = bed.box("nft", "list", "table", "netdev", "wifirr_dl0", check=False).stdout
-    return daemon.status().get("classifier") == "u32" or len(re.findall(" : 0x", table)) == addresses
+    return daemon.status()["classifier"] == "u32" or len(re.findall(" : 0x", table)) == addresses
 
 
 def voice(bed):

@@ -287,7 +287,7 @@ def test_steps_aside_for_another_program(bed):
 
     def other_program():
         bed.ap("iw", "dev", "wlan0", "station", "set", bed.stations[0].mac, "airtime_weight", "77")
-        return d.status().get("backend") == "htb"  # none while it changes
+        return d.status()["backend"] == "htb"
     with Load(bed, bed.stations, 100):
         wait_turns(bed)
         wait_for(other_program, "fallback to htb")
@@ -296,9 +296,9 @@ def test_steps_aside_for_another_program(bed):
     # the operator has switched that off, and "wifi reload" makes the device again
     bed.stop_ap()
     bed.ap("iw", "dev", "wlan0", "del")
-    wait_for(lambda: d.status().get("present") is False, "device noticed to be gone")
+    wait_for(lambda: d.status()["present"] is False, "device noticed to be gone")
     bed.ap("iw", "phy", "phy0", "interface", "add", "wlan0", "type", "__ap")
     bed.start_ap()
-    wait_for(lambda: d.status().get("backend"), "device noticed to be back")
+    wait_for(lambda: d.status()["backend"], "device noticed to be back")
     assert d.status()["backend"] == "airtime", d.status()
     assert d.stop() == 0
