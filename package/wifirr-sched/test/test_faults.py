@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from bed import PATIENCE, WIFIRRD, Bed, Downloads, Netns, children, guard_of, kill_both, mac, run, wait_for, words_of
+from bed import PATIENCE, WIFIRRD, Bed, Downloads, Netns, address as address_of, children, guard_of, kill_both, mac, run, wait_for, words_of
 
 PAPER = ("--mode", "paper", "--engage", "always", "--rate", "20000")
 SANITIZED = "asan" in WIFIRRD
@@ -36,9 +36,8 @@ def quiet_wires(bed):
 
 
 def fdb(bed, verb, macs):
-    # A port that has just come up takes no addresses until the kernel has looked at its carrier (up to 1 s, linkwatch).
-    wait_for(lambda: verb == "del" or "state forwarding" in bed.box("bridge", "link", "show", "dev", "dl0").stdout, "the port forwards")
-    lines = "\n".join(f"fdb {verb} {m} dev dl0 master" + (" dynamic" if verb != "del" else "") for m in macs)
+    """Others would be gone after five minutes, and a port that has just come up takes none."""
+    lines = "\n".join(f"fdb {verb} {m} dev dl0 master" + (" static" if verb != "del" else "") for m in macs)
     bed.box("bridge", "-force", "-batch", "-", input=lines)
 
 
@@ -57,6 +56,12 @@ def device(bed, name="dl0"):
     link = bed.box("ip", "-d", "link", "show", name).stdout
     return (bed.box("tc", "qdisc", "show", "dev", name).stdout, bed.box("tc", "filter", "show", "dev", name, check=False).stdout,
             re.search(r"gso_max_segs \d+", link).group(), bed.box("nft", "list", "tables").stdout)
+
+
+def all_as(bed, before, name="dl0"):
+    """After a daemon's end. What removes the table goes on by itself if it takes longer than 3 s."""
+    assert device(bed, name)[:3] == before[:3]
+    wait_for(lambda: device(bed, name) == before, "no table")
 
 
 def rename(bed, name, other):
@@ -103,7 +108,7 @@ def test_killed_at_any_moment_and_started_again(bed):
     daemon = bed.daemon(*PAPER).ready()
     consistent(bed, daemon, 12)
     assert daemon.stop() == 0
-    assert device(bed) == before
+    all_as(bed, before)
 
 
 def test_a_killed_daemon_leaves_nothing(bed):
@@ -385,7 +390,7 @@ def test_nft_table_deleted_under_it(bed, tmp_path):
     wait_for(lambda: elements() == 10, "elements of those gone removed")
     assert daemon.status()["counters"]["restarts"] == 3
     assert daemon.stop() == 0
-    assert "wifirr" not in bed.box("nft", "list", "tables").stdout
+    wait_for(lambda: "wifirr" not in bed.box("nft", "list", "tables").stdout, "no table")
 
 
 @pytest.mark.parametrize("command", ["tc qdisc del dev dl0 root", "ip link del dl0"])
@@ -506,7 +511,7 @@ def test_a_guard_that_has_restored_something_is_gone(bed, tmp_path):
     # An nft that has just ended may be there until the daemon looks.
     wait_for(lambda: [b""] not in [words_of(pid) for pid in children(daemon)], "no child that has ended")
     assert daemon.stop() == 0
-    assert device(bed) == before
+    all_as(bed, before)
 
 
 @pytest.mark.skipif(SANITIZED, reason="AddressSanitizer has to come first")
@@ -603,13 +608,14 @@ def test_lost_events(bed):
 
 def test_five_hundred_join_and_leave(bed):
     daemon = bed.daemon(*PAPER).ready()
+    begun = time.monotonic()
     fdb(bed, "add", [mac(i) for i in range(1, 501)])
     consistent(bed, daemon, 500)
-    # more than fit: earlier clients stay
+    # more than fit: earlier clients stay, if they have not been idle for 10 s
     fdb(bed, "add", [mac(i) for i in range(501, 800)])
     wait_for(lambda: daemon.status()["counters"]["refused_clients"] > 0, "a full table")
     assert daemon.status()["clients"] == 512
-    assert f"{mac(1)}" in daemon.clients()
+    assert mac(1) in daemon.clients() or time.monotonic() - begun > 10
     fdb(bed, "del", [mac(i) for i in range(1, 800) if i % 10])
     # clients that found the table full have a place now
     there = {mac(i) for i in range(1, 800) if not i % 10}
@@ -719,11 +725,11 @@ def test_device_down_up_gone_and_back(bed):
         wait_for(lambda: unthrottled(bed) == 5, "throttled again")
     rename(bed, "dl0", "other0")
     wait_for(lambda: daemon.status()["present"] is False, "noticing the new name")
-    assert device(bed, "other0") == before
+    all_as(bed, before, "other0")
     rename(bed, "other0", "dl0")
     wait_for(lambda: daemon.status()["backend"], "the old name again")
     assert daemon.stop() == 0
-    assert device(bed) == before
+    all_as(bed, before)
 
 
 def test_other_devices_come_and_go(bed):
@@ -772,7 +778,7 @@ def test_its_queues_are_not_looked_for_in_a_list(bed, tmp_path):
     bed.box("tc", "qdisc", "del", "dev", "dl0", "root")
     wait_for(lambda: daemon.status()["backend"] and daemon.status()["counters"]["restarts"], "the queues again")
     assert daemon.stop() == 0
-    assert device(bed) == before
+    all_as(bed, before)
     assert not (tmp_path / "now").exists()
 
 
@@ -791,7 +797,7 @@ def test_hangup_pause_resume(bed):
     consistent(bed, daemon, 12)
     assert daemon.status()["counters"]["restarts"] == 0
     assert daemon.stop() == 0
-    assert device(bed) == before
+    all_as(bed, before)
 
 
 @contextlib.contextmanager
@@ -813,7 +819,8 @@ def test_options_change_under_load_without_a_gap(tmp_path):
     """Turns continue with the new options, and no queued packet is dropped."""
     with Bed(6, rate_kbit=20000) as bed:
         file = tmp_path / "options"
-        file.write_text("rate=18000\nengage=always\n")
+        always = "engage=always\nengage-delay=600000\n"  # on a busy machine, downloads may stand still for a second
+        file.write_text(always + "rate=18000\n")
         daemon = bed.daemon("--options", str(file)).ready()
         with downloading(bed, 6):
             wait_for(lambda: daemon.status()["throttling"], "turns")
@@ -825,7 +832,7 @@ def test_options_change_under_load_without_a_gap(tmp_path):
             fq_codel = intervals()  # empty if the kernel has no fq_codel
             for option, shown in (("slot=1000", '"slot_ms": 1000'), ("active=4", '"active_max": 4'), ("always=" + mac(1), '"active_max": 3'),
                                   ("weights=300,2", None), ("rate=17000", None)):
-                file.write_text("engage=always\n" + ("" if option.startswith("rate") else "rate=18000\n") + option + "\n")
+                file.write_text(always + ("" if option.startswith("rate") else "rate=18000\n") + option + "\n")
                 said = daemon.text().count("SIGHUP:")
                 daemon.process.send_signal(signal.SIGHUP)
 
@@ -843,9 +850,9 @@ def test_options_change_under_load_without_a_gap(tmp_path):
             assert clients[mac(1)]["delivered_bytes"] > since[mac(1)]["delivered_bytes"], "its counters began anew"
             assert not clients[mac(1)]["always"]
             # options with a mistake change nothing
-            file.write_text("engage=always\nrate=18000\nslot=5\n")
+            file.write_text(always + "rate=18000\nslot=5\n")
             daemon.process.send_signal(signal.SIGHUP)
-            wait_for(lambda: f"{file}:3: --slot 5: must be" in daemon.text(), "the complaint")
+            wait_for(lambda: f"{file}:4: --slot 5: must be" in daemon.text(), "the complaint")
             file.write_text("backend=airtime\n")
             daemon.process.send_signal(signal.SIGHUP)
             wait_for(lambda: daemon.text().count("keeping the previous options") == 2, "the second complaint")
@@ -855,9 +862,12 @@ def test_options_change_under_load_without_a_gap(tmp_path):
             assert status["reload"]["error"].startswith("airtime: "), status
             assert status["counters"]["restarts"] == 0, "no other program has removed anything"
             # other keys for clients: their IP addresses
-            file.write_text("engage=always\nrate=18000\nmatch=ip\n")
+            for i in range(6):
+                neighbour(bed, "replace", address_of(i), i + 1)
+            file.write_text(always + "rate=18000\nmatch=ip\n")
             daemon.process.send_signal(signal.SIGHUP)
-            wait_for(lambda: daemon.status()["throttling"] and all("." in c for c in daemon.clients()), "turns of addresses")
+            wait_for(lambda: set(daemon.clients()) == {address_of(i) for i in range(6)}, "clients by address")
+            wait_for(lambda: daemon.status()["throttling"], "turns of addresses")
             assert "reload" not in daemon.status()
         assert daemon.stop() == 0
 
@@ -994,6 +1004,7 @@ def test_ten_thousand_turns_leak_nothing(bed):
     daemon = bed.daemon("--engage", "always", "--slot", "10", "--active", "5", "--demand-rate", "1", "--rate", "20000").ready()
     traffic = Traffic(bed, 2 * macs, 1486)
     traffic.run(3)
+    wait_for(lambda: len(children(daemon)) == 1, "the end of nft")
     before = resources(daemon.process.pid)
     wait_for(lambda: traffic.run(1) or daemon.status()["counters"]["turns"] >= 10000, "10,000 turns", 3 * PATIENCE)
     for _ in range(100):

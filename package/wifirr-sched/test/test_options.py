@@ -16,7 +16,7 @@ ROOT = os.path.join(HERE, "..", "..", "..")
 @pytest.fixture(scope="module")
 def bed():
     with Bed(0) as b:
-        b.box("bridge", "fdb", "add", mac(1), "dev", "dl0", "master", "dynamic")
+        b.box("bridge", "fdb", "add", mac(1), "dev", "dl0", "master", "static")
         yield b
 
 
