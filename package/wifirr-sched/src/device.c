@@ -126,6 +126,9 @@ void device_stop(struct wifirr *w)
 		policy_del(&w->policy, id);
 		w->station[id] = (struct station){ .used = false };
 	}
+	/* nobody takes turns any more; the next start configures it again */
+	w->policy.config.engage_delay_ms = 0;
+	policy_tick(&w->policy, now_ms(), POLICY_BUSY_UNKNOWN);
 	device.attached = w->lost = false;
 }
 

@@ -717,6 +717,8 @@ def test_device_down_up_gone_and_back(bed):
     for _ in range(3):
         bed.box("ip", "link", "del", "dl0")
         wait_for(lambda: daemon.status()["present"] is False, "noticing that the device is gone")
+        status = daemon.status()
+        assert (status["engaged"], status["throttling"], status["why"]) == (False, False, "clients with demand: 0, more than 5 are needed")
         bed.veth(bed.box, "dl0", bed.air, "up0")
         bed.box("ip", "link", "set", "dl0", "master", "br0")
         bed.air("ip", "link", "set", "up0", "master", "br0")
