@@ -65,7 +65,8 @@ static struct {
 	uint32_t rts_wanted;		/* at the last look at it */
 	unsigned announced;		/* exponent; 0: the operator's own */
 	bool owing;			/* not all of the operator's own windows are confirmed to be in use again */
-	bool undone;			/* in the last announcement, hostapd had no room for a message, or the driver refused its own window */
+	bool unlisted;			/* the last list of interfaces was refused */
+	bool undone;			/* in the last announcement, that, or hostapd had no room for a message, or the driver refused its own window */
 	bool no_lease;			/* it could not be written in this crowd */
 	struct lease lease;
 	unsigned expected;		/* answers expected from hostapd */
@@ -196,7 +197,8 @@ static void find_interfaces(void)
 	radio.interfaces = radio.measured_count = 0;
 	radio.more_radios = false;
 	radio.links[0] = '\0';
-	if (nl80211_get_interfaces(&radio.nl, radio.self.wiphy, on_interface, before) < 0) {
+	radio.unlisted = nl80211_get_interfaces(&radio.nl, radio.self.wiphy, on_interface, before) < 0;
+	if (radio.unlisted) {
 		memcpy(radio.interface, before, sizeof(before));
 		radio.interfaces = count;
 		radio.measured_count = measured;
@@ -304,7 +306,7 @@ static void announce(unsigned exponent, uint64_t now)
 {
 	radio.asked_at = now;
 	radio.expected = 0;	/* one that has restarted knows nothing of earlier messages */
-	radio.undone = false;
+	radio.undone = radio.unlisted;
 	for (unsigned i = 0; i < radio.interfaces; i++) {
 		struct interface *at = &radio.interface[i];
 		const struct hostapd_windows *own = &at->own.windows;

@@ -619,6 +619,26 @@ static void hostapd_is_full_while_a_killed_daemon_is_replaced(void)
 	expect("a lease in the end", noted(), false);
 }
 
+/* As while a driver keeps the radio's lock. What is not known is not restored. */
+static void no_list_of_interfaces_while_a_killed_daemon_is_replaced(void)
+{
+	start(2);
+	crowd(true, 5);
+	killed();
+	no_interfaces = true;
+	radio_start(&w);
+	crowd(false, 5);
+	no_interfaces = false;
+	run(20);
+	expect("larger windows when there is a list", larger_windows(), 0);
+	expect("a lease after that", noted(), false);
+	crowd(true, 5);
+	no_interfaces = true;
+	expect("windows of an end without a list are owed", radio_stop(&w), true);
+	no_interfaces = false;
+	lease_restore_all();
+}
+
 /* Each line would be in the log thousands of times a day. */
 static void no_access_point_has_a_socket(void)
 {
@@ -1302,6 +1322,7 @@ int main(void)
 	hostapd_hangs_without_a_crowd();
 	hostapd_hangs_while_a_killed_daemon_is_replaced();
 	hostapd_is_full_while_a_killed_daemon_is_replaced();
+	no_list_of_interfaces_while_a_killed_daemon_is_replaced();
 	no_access_point_has_a_socket();
 	an_operator_sets_rts();
 	a_killed_daemon_leaves_the_newest_rts();
