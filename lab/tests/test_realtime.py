@@ -89,10 +89,11 @@ def test_latency(lab: namespaces.Lab) -> None:
     key = {**experiment.CENTRE, "hops": 1, "downloads": 1, "uploads": 1, "repetition": 1}
     scene = experiment.Scene(lab, key)
     for contender in [*experiment.CONTENDERS, experiment.UDP]:
-        rows = scene.rows(contender, 2)
-        assert rows["dns"]["median_ms"] >= 20 and rows["request"]["median_ms"] >= 60 and rows["ssh"]["median_ms"] >= 20
-        assert rows["call"]["median_ms"] >= 10 and rows["call"]["count"] >= 150
-        assert all(row["lost"] < row["count"] / 4 and 1 < row["bulk_mbps"] < 60 for row in rows.values())
+        rows = scene.rows(contender, 6)
+        least = {"dns": 20, "request": 60, "ssh": 20, "call": 10}
+        # Most have an answer. On a busy machine, none may come for seconds.
+        assert all(ms <= rows[what]["median_ms"] < experiment.clients.LOST_MS for what, ms in least.items()), rows
+        assert rows["call"]["count"] >= 450 and all(1 < row["bulk_mbps"] < 60 for row in rows.values()), rows
 
 
 def test_loopback(lab: namespaces.Lab) -> None:

@@ -362,11 +362,13 @@ def test_nothing_is_left_of_a_simulation(program: list[str], tmp_path: pathlib.P
     process = subprocess.Popen([ROOT / "lab" / program[0], *program[1:]], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                env={**os.environ, "TMPDIR": str(tmp_path)})
 
-    def running() -> list[str]:
-        return subprocess.run(["pgrep", "-P", str(process.pid), "-x", "dense"], capture_output=True, text=True).stdout.split()
+    pids: list[str] = []
+
+    def running() -> bool:
+        pids[:] = subprocess.run(["pgrep", "-P", str(process.pid), "-x", "dense"], capture_output=True, text=True).stdout.split()
+        return bool(pids)
 
     namespaces.wait_until("the simulations", running, 60)
-    pids = running()
     process.terminate()
     process.wait()
     namespaces.wait_until("the end of the simulations", lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in pids))
