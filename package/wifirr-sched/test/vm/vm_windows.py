@@ -151,12 +151,12 @@ def test_stations_take_the_window_without_leaving(bed, daemon):
         wait_for(lambda: stations_use("15"), f"the stations' own parameters: {in_use()}")
 
         def all_count():
+            """On a busy machine, they may have nothing to send for a while, and then windows become smaller again."""
             state = windows(daemon)
-            assert state["windows"] and state["cwmin"] == state["ap_cwmin"] == 15, state
             assert state["without_wmm"] == 0 and state["interfaces"] == 1
-            return state["clients"] == STATIONS
+            return state["windows"] and state["cwmin"] == state["ap_cwmin"] == 15 and state["clients"] == STATIONS
 
-        wait_for(all_count, "all stations count")  # on a busy machine, some have nothing to send for a while
+        wait_for(all_count, f"all stations count: {windows(daemon)}")
         assert not daemon.status()["engaged"]
     wait_window(bed, OWN_WINDOW)
     wait_for(lambda: stations_use("3"), "the stations' own parameters as before")
