@@ -19,6 +19,9 @@
 
 #define SLOW_MS 500
 
+/* hostapd waits for the driver, which another program may ask for a survey (ath10k: 3 s). */
+#define HOSTAPD_WAIT_MS 5000
+
 static struct {
 	struct nl80211 nl, set;
 	struct nl80211_interface interface;
@@ -128,7 +131,7 @@ static bool check_windows(const char *device)
 	hostapd_read_own(device, &own);
 	if (fd < 0 || (hostapd_ping(fd, device) < 0 && errno != EAGAIN)) {
 		say("windows", false, "hostapd has no control socket for %s: %s", device, strerror(errno));
-	} else if (hostapd_collect(fd, 1, HOSTAPD_ANSWER_MS).pongs != 1) {
+	} else if (hostapd_collect(fd, 1, HOSTAPD_WAIT_MS).pongs != 1) {
 		say("windows", false, "hostapd does not answer on its control socket for %s", device);
 	} else if (check.alone[0]) {
 		say("windows", false, "%s: windows are left alone", check.alone);
@@ -140,7 +143,7 @@ static bool check_windows(const char *device)
 		say("windows", false, "not known: the access point is down");
 	} else {
 		works = !refused && hostapd_announce(fd, device, &own.windows, true, true) > 0 &&
-			hostapd_collect(fd, HOSTAPD_ANSWERS, HOSTAPD_ANSWER_MS).done == HOSTAPD_ANSWERS;
+			hostapd_collect(fd, HOSTAPD_ANSWERS, HOSTAPD_WAIT_MS).done == HOSTAPD_ANSWERS;
 		say("windows", works, works ? "hostapd and the driver accepted the current windows: CWmin %u, CWmax %u slots; "
 		    "the access point's own: %u, %u" : "hostapd or the driver refused them",
 		    (1U << own.windows.be_min) - 1, (1U << own.windows.be_max) - 1, own.queue.cwmin, own.queue.cwmax);

@@ -349,6 +349,26 @@ def test_check_of_a_hostapd_that_hangs(bed):
         bed.hostapd.send_signal(signal.SIGCONT)
 
 
+BUSY_FOR_THREE_SECONDS = """
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int poll(struct pollfd *fds, nfds_t n, int ms)
+{
+	return ms < 3000 ? 0 : syscall(SYS_poll, fds, n, ms);
+}
+"""
+
+
+def test_check_of_a_hostapd_that_is_busy(bed, tmp_path):
+    """Its answer comes after three seconds, as while ath10k answers to another program's survey."""
+    (tmp_path / "busy.c").write_text(BUSY_FOR_THREE_SECONDS)
+    run("gcc", "-shared", "-fPIC", "-o", str(tmp_path / "busy.so"), str(tmp_path / "busy.c"))
+    found = check(bed, f"export LD_PRELOAD={tmp_path}/busy.so")[0]
+    assert found["windows"].startswith("yes: hostapd and the driver accepted"), found
+
+
 def test_check_of_an_access_point_that_is_down(bed):
     """As while hostapd waits for a channel without radar."""
     bed.ap("ip", "link", "set", "wlan0", "down")
