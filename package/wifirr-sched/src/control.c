@@ -407,11 +407,15 @@ static void readable(struct wifirr *w)
 	watch_add(a);
 }
 
+/* -1 and errno; EAGAIN: a daemon listens, but takes no connection. */
 static int connect_to(const char *path)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct timeval timeout = { .tv_sec = ANSWER_TIMEOUT_S };
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
 	if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
 		int error = errno;
@@ -440,7 +444,7 @@ int control_start(struct wifirr *w, char *reason, size_t size)
 	}
 	if (errno == ENXIO) {
 		fd = connect_to(path);
-		if (fd >= 0) {
+		if (fd >= 0 || errno == EAGAIN) {
 			close(fd);
 			snprintf(reason, size, "--control %s: in use by another wifirrd", path);
 			return -1;
@@ -476,7 +480,6 @@ void control_stop(struct wifirr *w)
 
 int control_request(const char *path, const char *command)
 {
-	struct timeval timeout = { .tv_sec = ANSWER_TIMEOUT_S };
 	bool any = false, failed = false;
 	char buf[4096], all[WORDS_TEXT];
 	ssize_t n;
@@ -491,7 +494,6 @@ int control_request(const char *path, const char *command)
 		print(STDERR_FILENO, "wifirrd: no daemon answers on %s: %s\n", path, strerror(errno));
 		return EXIT_FAILED;
 	}
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
 	send(fd, command, strlen(command), MSG_NOSIGNAL);	/* if it fails, there is no answer, either */
 	while ((n = recv(fd, buf, sizeof(buf), 0)) > 0) {
 		any = true;

@@ -348,6 +348,23 @@ def test_a_late_command_is_answered(bed):
     assert daemon.stop() == 0
 
 
+def test_nobody_waits_for_a_daemon_that_takes_no_connection(bed, tmp_path):
+    """As one that waits for nft while a router boots, and that LuCI has asked before."""
+    path = str(tmp_path / "control")
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+        listener.bind(path)
+        listener.listen(0)
+        with pytest.raises(BlockingIOError):
+            while True:
+                asking = stack.enter_context(socket.socket(socket.AF_UNIX))
+                asking.setblocking(False)
+                asking.connect(path)
+        p = subprocess.run([WIFIRRD, "--control", path, "status"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
+        assert (p.returncode, p.stdout) == (1, "") and f"no daemon answers on {path}: " in p.stderr
+        assert f"--control {path}: in use by another wifirrd" in refused(bed, *GOOD[:6], "--control", path)
+
+
 def test_restore_takes_no_socket_for_a_lease():
     """A device may be named phy9-ap0, and its control socket is in the directory of the leases."""
     path = "/var/run/wifirr/phy9-ap0-%d.sock" % os.getpid()
