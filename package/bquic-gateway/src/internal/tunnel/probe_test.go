@@ -5,6 +5,7 @@ package tunnel
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"sync"
@@ -138,4 +139,51 @@ func TestUplinkSilence(t *testing.T) {
 	// The line is back: a target answers by refusing the connection.
 	ip(t, "addr add 203.0.113.1/32 dev lo")
 	waitUp(t, h, &now)
+}
+
+// TestUplinkIPv6Lost has a gateway whose clients have used IPv6 only for a while, as most servers have it, when it loses its IPv6. IPv4 goes on.
+func TestUplinkIPv6Lost(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	targets := []netip.Addr{netip.MustParseAddr("192.0.2.1")}
+	for i := range 2 * uplinkKept {
+		targets = append(targets, netip.MustParseAddr(fmt.Sprintf("2001:db8:%x::1", i)))
+	}
+	var allow []netip.Prefix
+	for _, a := range targets {
+		allow = append(allow, netip.PrefixFrom(a, a.BitLen()))
+	}
+	h := newHandler(allow)
+	dial := func(a netip.Addr) (kind string) {
+		var refusal *Refusal
+		if _, err := h.dial(t.Context(), "tcp", netip.AddrPortFrom(a, 80).String(), allow); errors.As(err, &refusal) {
+			return refusal.Type
+		}
+		return ""
+	}
+	for _, p := range allow {
+		ip(t, "addr add "+p.String()+" dev lo")
+		for end := time.Now().Add(patience); dial(p.Addr()) != connectionRefused; { // which proves the uplink, too
+			if time.Now().After(end) {
+				t.Fatalf("%s does not answer", p)
+			}
+		}
+	}
+	for _, p := range allow[1:] {
+		ip(t, "addr del "+p.String()+" dev lo")
+	}
+	welcome := func(when string) {
+		t.Helper()
+		if refusal := ReadRefusal(ask(h, "192.0.2.9:5000", ProbeTarget, "Bearer "+token)); refusal.Type != TargetProhibited {
+			t.Errorf("%s, a probe is answered %+v", when, *refusal)
+		}
+	}
+	welcome("without a route for IPv6")
+	if kind := dial(targets[1]); kind != TargetUnroutable {
+		t.Errorf("a server is %q", kind)
+	}
+	now := time.Now()
+	tryAll(t, h, &now)
+	welcome("after a connection without a route")
 }

@@ -76,10 +76,16 @@ func networkOf(target netip.AddrPort) netip.Prefix {
 	return p
 }
 
-// remember puts target first, and removes any other target in its network.
+// remember puts target first, and removes any other target in its network. If target is of IPv6, the latest one of IPv4 comes second: a gateway
+// may lose its IPv6 alone.
 func remember(targets []netip.AddrPort, target netip.AddrPort) []netip.AddrPort {
 	network := networkOf(target)
 	targets = slices.DeleteFunc(targets, func(t netip.AddrPort) bool { return networkOf(t) == network })
+	if i := slices.IndexFunc(targets, func(t netip.AddrPort) bool { return t.Addr().Is4() }); i > 0 && target.Addr().Is6() {
+		four := targets[i]
+		copy(targets[1:], targets[:i])
+		targets[0] = four
+	}
 	return append([]netip.AddrPort{target}, targets[:min(len(targets), uplinkKept-1)]...)
 }
 
