@@ -12,11 +12,9 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -40,8 +38,6 @@ const (
 	// rivals is how many connections, each from its own port, race for a place if a gateway has several places: where flows
 	// are spread over several paths, all of them take the slowest one in one case of 16 or fewer.
 	rivals = 4
-	// maxWays is how many targets are remembered that a gateway has reached: the last one may be gone when it is needed.
-	maxWays = 4
 	// fullTime is how long new connections go by other gateways than one that had no place for a connection, or direct.
 	fullTime = 10 * time.Second
 )
@@ -60,7 +56,7 @@ type session struct {
 	mu            sync.Mutex
 	health        *upstream.Session
 	refused       time.Time      // when the gateway last had no place for a connection
-	ways          []way          // of the last connections that the gateway has opened, to different targets; the latest last
+	ways          []way          // of the last connections that the gateway has opened, to different targets; the latest first
 	tried         int            // how many times reach has tried one of them
 	lates         []netip.Prefix // networks about which the gateway's answer was late, since it has opened a connection
 	judging, slow bool
@@ -284,50 +280,6 @@ func (s *session) probe() {
 		tunnel.Cancel(str, http3.ErrCodeRequestCanceled)
 	}
 	s.learn(upstream.Uplink, err)
-}
-
-// A way is how the kernel would have forwarded a connection.
-type way struct {
-	target  netip.AddrPort
-	forward expectation
-}
-
-// opened records that the gateway has opened a connection.
-func (s *session) opened(w way) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lates = nil
-	s.ways = append(slices.DeleteFunc(s.ways, func(other way) bool { return other.target == w.target }), w)
-	s.ways = s.ways[max(len(s.ways)-maxWays, 0):]
-}
-
-// reach finds out whether one of the last targets, each time another one, can be reached without the gateway, to tell a gateway that is gone from a
-// path that is: only in the first case do connections gain from a reset. A refusal shows it, too. Datagrams need no
-// reset; without any other connection the relay forwards them as soon as their session has ended.
-func (s *session) reach() {
-	s.mu.Lock()
-	var w way
-	known := len(s.ways)
-	if known > 0 {
-		w = s.ways[known-1-s.tried%known]
-		s.tried++
-	}
-	s.mu.Unlock()
-	ok := true
-	if known > 0 {
-		ctx, cancel := context.WithTimeout(s.conn.Context(), upstream.CloseAfter)
-		defer cancel()
-		d := net.Dialer{Control: w.forward.control}
-		conn, err := d.DialContext(ctx, "tcp", w.target.String())
-		if err == nil {
-			conn.Close()
-		}
-		ok = err == nil || errors.Is(err, syscall.ECONNREFUSED)
-	}
-	s.tell(func(h *upstream.Session, _ time.Time) upstream.Do {
-		h.Reached(ok)
-		return 0
-	})
 }
 
 // learn reports the outcome of a question to the session. err is the result of answer.

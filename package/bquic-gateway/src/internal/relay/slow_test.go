@@ -90,3 +90,25 @@ func TestSlow(t *testing.T) {
 	slow.Store(false)
 	eventually("connections to be taken", r.gateways.room)
 }
+
+// TestSlowMeanwhile has connections that a gateway opens while it is asked whether it is slow: what it is asked about changes.
+func TestSlowMeanwhile(t *testing.T) {
+	t.Parallel()
+	one := newPuppet(t)
+	s := newBench(t, InOrder(one.address), one).awaitUse(one)
+	one.will(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	open := func() {
+		for port := range uint16(maxWays) {
+			s.opened(way{target: netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), 1+port)})
+		}
+	}
+	open()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for range 20 {
+		wg.Go(open)
+		if !s.prompt(t.Context()) {
+			t.Error("it is slow")
+		}
+	}
+}
