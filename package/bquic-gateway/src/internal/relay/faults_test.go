@@ -382,6 +382,34 @@ func TestLastTargetGone(t *testing.T) {
 	}
 }
 
+// TestLastTargetsIPv6 is like TestTakenOver, after connections to servers of IPv6, which this node reaches by this gateway only. By IPv4, it has
+// another exit.
+func TestLastTargetsIPv6(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.listen(":81", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+	m.startGateway()
+	node := m.startRelay(m.config(divert.Redirect))
+	carried := m.echo(node, origin4+":81")
+	carried.says("before")
+	for port := 82; port < 90; port++ {
+		m.listen(fmt.Sprintf("[%s]:%d", origin6, port), func(conn *net.TCPConn) { io.Copy(conn, conn) })
+		m.echo(node, fmt.Sprintf("[%s]:%d", origin6, port)).says("by IPv6")
+	}
+	m.ip("node", "-6 route del default")
+	m.run("gateway", "nft", `table inet cut {
+		chain in { type filter hook prerouting priority -400; udp dport 443 drop; }
+		chain out { type filter hook postrouting priority 400; udp sport 443 drop; }
+	}`)
+	carried.SetDeadline(time.Now().Add(patience))
+	if err := sendAll(carried.TCPConn, []byte("unheard")); err != nil {
+		t.Fatal(err)
+	}
+	if err := receiveReset(carried.TCPConn); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestOriginKilled checks that when its origin is killed, a client sees the same as
 // without a relay: a FIN, or a reset if the origin had not read everything.
 func TestOriginKilled(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 	"bquic/internal/upstream"
 )
 
-// maxWays is how many targets are remembered that a gateway has reached: the last one may be gone when it is needed.
+// maxWays is how many targets are remembered that a gateway has reached: the last one may be gone when it is needed. The last place is IPv4's,
+// unless another one is: IPv6 may fail alone.
 const maxWays = 4
 
 // A way is how the kernel would have forwarded a connection.
@@ -27,10 +28,11 @@ func (s *session) opened(w way) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lates = nil
-	ways := []way{w}
+	ways, four := []way{w}, w.target.Addr().Is4()
 	for _, other := range s.ways {
-		if other.target != w.target && len(ways) < maxWays {
-			ways = append(ways, other)
+		is4 := other.target.Addr().Is4()
+		if other.target != w.target && len(ways) < maxWays && (four || is4 || len(ways) < maxWays-1) {
+			ways, four = append(ways, other), four || is4
 		}
 	}
 	s.ways = ways
