@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -107,7 +108,10 @@ func (d *Diverter) Apply(r Rules) error {
 // the kernel forward it. For UDP, decide may also return Hold; the caller then calls Decide
 // with Take or Pass later. Take drops the datagram, because the caller has its payload.
 func (d *Diverter) Run(ctx context.Context, decide func(*Packet) Verdict) error {
-	stop := context.AfterFunc(ctx, func() { d.queue.conn.Close() })
+	stop := context.AfterFunc(ctx, func() {
+		d.queue.tell(msgVerdicts, math.MaxInt32, verdictAccept) // the kernel drops what waits when the queue is closed
+		d.queue.conn.Close()
+	})
 	defer stop()
 	for {
 		packets, err := d.queue.read()

@@ -13,9 +13,10 @@ import (
 
 // From include/uapi/linux/netfilter/nfnetlink_queue.h.
 const (
-	msgPacket  = unix.NFNL_SUBSYS_QUEUE << 8
-	msgVerdict = unix.NFNL_SUBSYS_QUEUE<<8 | 1
-	msgConfig  = unix.NFNL_SUBSYS_QUEUE<<8 | 2
+	msgPacket   = unix.NFNL_SUBSYS_QUEUE << 8
+	msgVerdict  = unix.NFNL_SUBSYS_QUEUE<<8 | 1
+	msgConfig   = unix.NFNL_SUBSYS_QUEUE<<8 | 2
+	msgVerdicts = unix.NFNL_SUBSYS_QUEUE<<8 | 3 // NFQNL_MSG_VERDICT_BATCH
 
 	attrHeader   = 1 // attributes of packets
 	attrVerdict  = 2
@@ -175,10 +176,14 @@ func readPacket(b []byte) (p *Packet, ok bool) {
 	return packet, attrs.Err() == nil && packet.parse(payload) == nil
 }
 
-// verdict sends the verdict on a packet. Nothing could be done about an error: the packet is gone with its device, or the kernel has no memory.
-func (q *queue) verdict(p *Packet, verdict uint32) {
+// verdict sends the verdict on a packet.
+func (q *queue) verdict(p *Packet, verdict uint32) { q.tell(msgVerdict, p.id, verdict) }
+
+// tell sends a verdict on a packet, or on those with an ID up to this one, of which a relay does not live to see so many. Nothing could be done
+// about an error: the packet is gone with its device, or the kernel has no memory.
+func (q *queue) tell(kind netlink.HeaderType, id, verdict uint32) {
 	b := binary.BigEndian.AppendUint32(nil, verdict)
-	m, err := message(msgVerdict, netlink.Request, netlink.Attribute{Type: attrVerdict, Data: binary.BigEndian.AppendUint32(b, p.id)})
+	m, err := message(kind, netlink.Request, netlink.Attribute{Type: attrVerdict, Data: binary.BigEndian.AppendUint32(b, id)})
 	if err == nil {
 		_, _ = q.conn.Send(m)
 	}

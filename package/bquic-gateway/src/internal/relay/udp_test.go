@@ -222,6 +222,33 @@ func TestUDPAhead(t *testing.T) {
 	}
 }
 
+// TestUDPStopped stops a relay while a datagram waits for the gateway's answer. The datagram goes on by the kernel: a client of DNS would ask again
+// only after seconds.
+func TestUDPStopped(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.greet(":80")
+	m.greetUDP(53)
+	m.startGateway()
+	c := m.config(divert.Redirect)
+	c.UDPPorts = []divert.Ports{{First: 53, Last: 53}}
+	node := m.startRelay(c)
+	m.becomes("carried", origin4+":80")
+	m.run("gateway", "nft", `table inet deaf { chain in { type filter hook input priority 0; udp dport 443 drop; }; }`)
+	flow := m.udp(origin4 + ":53")
+	if _, err := flow.Write([]byte("question")); err != nil {
+		t.Fatal(err)
+	}
+	node.await("the datagram to wait", func(f figures) bool { return f.Relay.UDP.Total == 1 })
+	node.signal(syscall.SIGTERM)
+	_ = flow.SetReadDeadline(time.Now().Add(patience))
+	b := make([]byte, 100)
+	n, err := flow.Read(b)
+	if from, text, _ := strings.Cut(string(b[:n]), " "); err != nil || text != "question" || route[from] != "forwarded" {
+		t.Errorf("the answer is %q, %v", b[:n], err)
+	}
+}
+
 // TestUDPBurst has a client and a server that send many datagrams at once, such as a picture of a video. All of them arrive, as
 // without a relay, also those with which a flow begins.
 func TestUDPBurst(t *testing.T) {
