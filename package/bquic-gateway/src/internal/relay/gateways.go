@@ -287,6 +287,9 @@ func (g *gateways) dialled(now time.Time, a attempt) *session {
 	a.place.session = a.session
 	g.lineup.Dialled(i)
 	if old != nil {
+		if state, _, streams := old.look(); state != upstream.Up && streams == 0 {
+			return old
+		}
 		g.former = append(g.former, old) // until the new one is Up
 	}
 	return nil

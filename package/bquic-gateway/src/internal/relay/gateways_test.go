@@ -228,6 +228,45 @@ func TestUplink(t *testing.T) {
 	}
 }
 
+// TestUplinkPath has a path that fails for some seconds, again and again, while its gateway has no uplink. The relay keeps one session, not one for
+// each time.
+func TestUplinkPath(t *testing.T) {
+	t.Parallel()
+	p := newPuppet(t)
+	p.will(noUplink)
+	w := newWire(t, p.address)
+	b := newBench(t, InOrder(w.address), p)
+	var s *session
+	renewed := func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		is := b.places[0].session
+		if is == nil || is == s || is.state() != upstream.NoUplink {
+			return false
+		}
+		s = is
+		return true
+	}
+	b.await("a session", renewed)
+	for range 3 {
+		w.stall(s.conn.LocalAddr())
+		s.tell(func(h *upstream.Session, now time.Time) (do upstream.Do) {
+			for h.State() != upstream.Silent { // until it has asked for the uplink in vain
+				now = now.Add(upstream.Interval)
+				do |= h.Tick(now, 0, false)
+			}
+			return do
+		})
+		b.await("another session", renewed)
+		w.stall(nil)
+	}
+	b.await("the end of the others", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.all()) == 1
+	})
+}
+
 // TestItself checks that a gateway on the relay's own router is noticed, once.
 func TestItself(t *testing.T) {
 	log := make(lines, 10)
