@@ -79,29 +79,33 @@ type expectation struct {
 	waited  time.Duration // since at, while this process ran
 }
 
-// add records a connection, whose session draw returns. ok is false if there is no room, or if the kernel should
-// forward the connection. known is true if the client has only retransmitted its SYN, because this process was slow.
-func (e *expected) add(p *divert.Packet, now time.Time, draw func() *proof.Session) (ok, known bool) {
+// has reports whether a SYN is of a connection that is expected: its client repeats it.
+func (e *expected) has(p *divert.Packet) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, ok := e.by[pair{p.Client, p.Target}]
+	return ok
+}
+
+// add records a connection, whose session draw returns. It reports false if there is no room, or if the kernel should forward the connection.
+func (e *expected) add(p *divert.Packet, now time.Time, draw func() *proof.Session) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.forget(now)
-	key := pair{p.Client, p.Target}
-	if _, again := e.by[key]; again {
-		return true, true
-	}
 	from := origin{p.In, p.Client.Addr().Is4()}
 	if len(e.by) >= maxExpected || now.Before(e.arrivals(from).until) {
-		return false, false
+		return false
 	}
 	session := draw()
 	if session.Arm() == proof.Forwarded {
-		return false, false
+		return false
 	}
 	if e.by == nil {
 		e.by = make(map[pair]expectation)
 	}
+	key := pair{p.Client, p.Target}
 	e.by[key] = expectation{pair: key, out: p.Out, mark: p.Mark, mss: p.MSS, tos: p.TOS, bridged: p.Bridge != 0, from: from, session: session, at: now}
-	return true, false
+	return true
 }
 
 func (e *expected) arrivals(from origin) *arrivals {
@@ -235,6 +239,9 @@ func (x expectation) control(network, address string, raw syscall.RawConn) error
 // decide decides whether to take a connection or flow that the kernel is about to forward. Otherwise the kernel
 // forwards it, as without a relay.
 func (r *Relay) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup) divert.Verdict {
+	if !p.UDP && r.expected.has(p) { // whatever has changed since; the listener may have answered
+		return divert.Take
+	}
 	if r.ending.Load() || r.fromGateway(p) {
 		return divert.Pass
 	}
@@ -258,11 +265,10 @@ func (r *Relay) decide(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup
 	if avoid || p.Bridge != 0 && !r.routeBridged(p) {
 		return divert.Pass
 	}
-	ok, known := r.expected.add(p, now, func() *proof.Session { return r.draw(p, now) })
-	if p.Bridge != 0 && (!ok || known) {
-		r.diverter.Release(p.Client, p.Target)
-	}
-	if !ok {
+	if !r.expected.add(p, now, func() *proof.Session { return r.draw(p, now) }) {
+		if p.Bridge != 0 {
+			r.diverter.Release(p.Client, p.Target)
+		}
 		return divert.Pass
 	}
 	return divert.Take

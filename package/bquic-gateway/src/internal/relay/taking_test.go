@@ -3,6 +3,7 @@
 package relay
 
 import (
+	"log/slog"
 	"net/netip"
 	"testing"
 	"time"
@@ -22,11 +23,11 @@ func TestExpected(t *testing.T) {
 	}
 	var e expected
 	for i := range maxExpected {
-		if ok, _ := e.add(packet(i), now, carried); !ok {
+		if !e.add(packet(i), now, carried) {
 			t.Fatalf("no room for the connection %d", i)
 		}
 	}
-	if ok, _ := e.add(packet(maxExpected), now, carried); ok {
+	if e.add(packet(maxExpected), now, carried) {
 		t.Error("there was room for one too many")
 	}
 	p := packet(5)
@@ -39,12 +40,12 @@ func TestExpected(t *testing.T) {
 	if n := e.len(now); n != maxExpected-1 {
 		t.Errorf("%d are expected", n)
 	}
-	if ok, known := e.add(packet(6), now, carried); !ok || !known || e.len(now) != maxExpected-1 {
-		t.Error("a SYN that came twice counts as another connection")
+	if !e.has(packet(6)) || e.has(p) {
+		t.Error("it is not known which connections are expected")
 	}
 	// A client may use a port again at once.
 	p.Mark = 55
-	if ok, known := e.add(p, now, carried); !ok || known || e.accepted(pair{p.Client, p.Target}, now).mark != 55 {
+	if !e.add(p, now, carried) || e.accepted(pair{p.Client, p.Target}, now).mark != 55 {
 		t.Error("the next connection by the same port is taken for the first one")
 	}
 	now = now.Add(expectTimeout)
@@ -54,7 +55,7 @@ func TestExpected(t *testing.T) {
 	e.origins = nil // ends the pause
 	for i := range maxExpected + 10 {
 		p := packet(i)
-		if ok, _ := e.add(p, now, carried); !ok || e.accepted(pair{p.Client, p.Target}, now).out != 7 || len(e.by) > 0 {
+		if !e.add(p, now, carried) || e.accepted(pair{p.Client, p.Target}, now).out != 7 || len(e.by) > 0 {
 			t.Fatalf("the connection %d of those that come at once: %d are remembered", i, len(e.by))
 		}
 	}
@@ -69,8 +70,7 @@ func TestMissing(t *testing.T) {
 	takeFrom := func(device int, client, target string) (key pair, ok bool) {
 		port++
 		p := &divert.Packet{Client: netip.AddrPortFrom(netip.MustParseAddr(client), port), Target: netip.MustParseAddrPort(target), In: device}
-		ok, _ = e.add(p, now, carried)
-		return pair{p.Client, p.Target}, ok
+		return pair{p.Client, p.Target}, e.add(p, now, carried)
 	}
 	take := func() (key pair, ok bool) { return takeFrom(7, "10.0.0.2", "192.0.2.1:80") }
 	paused := func() bool {
@@ -187,7 +187,7 @@ func TestExpectedByAnotherPort(t *testing.T) {
 
 func carried() *proof.Session { return nil }
 
-// TestDrawn checks that a connection is drawn once, and that the result is known when it arrives.
+// TestDrawn checks that the result of a draw is known when the connection arrives.
 func TestDrawn(t *testing.T) {
 	var e expected
 	now := time.Now()
@@ -196,16 +196,43 @@ func TestDrawn(t *testing.T) {
 	drawn := func(arm proof.Arm, server string) *proof.Session {
 		return sessions.Join(now, p.Client.Addr(), netip.MustParseAddr(server), func() proof.Ticket { return proof.Ticket{Arm: arm, Measured: true} })
 	}
-	if ok, _ := e.add(p, now, func() *proof.Session { return drawn(proof.Forwarded, "192.0.2.1") }); ok || e.len(now) != 0 {
+	if e.add(p, now, func() *proof.Session { return drawn(proof.Forwarded, "192.0.2.1") }) || e.len(now) != 0 {
 		t.Error("left to the kernel, and expected")
 	}
 	want := drawn(proof.Direct, "192.0.2.2")
 	e.add(p, now, func() *proof.Session { return want })
-	e.add(p, now, func() *proof.Session {
-		t.Error("drawn again for a SYN that was sent twice")
-		return nil
-	})
 	if x := e.accepted(pair{p.Client, p.Target}, now); x.session != want {
 		t.Errorf("%+v", x.session)
+	}
+}
+
+// TestRepeatedSYN has a client that repeats its SYN, because the answer was lost or slow, when the relay takes no more connections. The SYN must go
+// the first one's way: on a bridge, one that passes takes the connection's further packets with it, past the relay that has answered.
+func TestRepeatedSYN(t *testing.T) {
+	t.Parallel()
+	one := newPuppet(t)
+	b := newBench(t, InOrder(one.address), one)
+	b.awaitUse(one)
+	c := validConfig()
+	c.Limit = 1
+	r, err := New(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.gateways, r.diverter = b.gateways, new(divert.Diverter)
+	p := &divert.Packet{Client: netip.MustParseAddrPort("10.0.0.2:1024"), Target: netip.MustParseAddrPort("192.0.2.1:80")}
+	other := *p
+	other.Client = netip.MustParseAddrPort("10.0.0.2:1025")
+	for _, what := range []string{"with room for one", "again", "while the relay stops"} {
+		if r.decide(t.Context(), p, nil) != divert.Take {
+			t.Errorf("%s, it is not taken", what)
+		}
+		if r.decide(t.Context(), &other, nil) != divert.Pass {
+			t.Errorf("%s, another one is taken", what)
+		}
+		r.ending.Store(what == "again")
+	}
+	if n := r.expected.len(time.Now()); n != 1 {
+		t.Errorf("%d are expected", n)
 	}
 }
