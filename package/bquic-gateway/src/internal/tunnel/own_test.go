@@ -54,7 +54,7 @@ func ip(t *testing.T, command string) {
 // device's carrier, which can take seconds on a busy machine.
 func waitForRoutes(t *testing.T, routes ...string) {
 	t.Helper()
-	for range 200 {
+	for range 600 {
 		out, err := exec.Command("ip", "-6", "route", "show", "table", "local").CombinedOutput()
 		if err != nil {
 			t.Fatalf("ip: %s", out)
