@@ -286,7 +286,7 @@ func TestUnsafeEarlyData(t *testing.T) {
 	defer udp.Close()
 	transport := &quic.Transport{Conn: deafConn{udp}}
 	defer transport.Close()
-	conn, err := transport.DialEarly(t.Context(), net.UDPAddrFromAddrPort(s.addr), conf, nil)
+	conn, err := transport.DialEarly(t.Context(), net.UDPAddrFromAddrPort(s.addr), conf, &quic.Config{HandshakeIdleTimeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
