@@ -41,7 +41,7 @@ func serve(t *testing.T, h http.Handler, http2 bool) (*httptest.Server, *Log, st
 func logged(t *testing.T, path, text string) {
 	t.Helper()
 	var data []byte
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		data, _ = os.ReadFile(path)
 		if strings.Contains(string(data), text) {
 			return

@@ -90,7 +90,7 @@ func TestAccessLog(t *testing.T) {
 	expect := func(name string) {
 		t.Helper()
 		var got string
-		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 			data, _ := os.ReadFile(name)
 			got = string(data)
 			all := strings.Count(got, "\n") == len(cs)
