@@ -184,18 +184,24 @@ func TestAvoidedAgain(t *testing.T) {
 			}
 		}
 		one.will(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
-		r.avoided.mu.Lock()
-		r.avoided.native.last = before
-		if x, ok := r.avoided.by[p.Target]; ok {
-			x.since = before
-			r.avoided.by[p.Target] = x
-		}
-		r.avoided.mu.Unlock()
-		if v := decide(); v != divert.Pass || one.times(target) != 2 {
-			t.Errorf("%s is reached by now: %v, asked for %d times", target, v, one.times(target))
-		}
-		if v := decide(); v != divert.Take || one.times(target) != 2 {
-			t.Errorf("%s has been reached: %v, asked for %d times", target, v, one.times(target))
+		for asked := 2; ; asked++ { // on a busy machine, an answer may be late
+			r.avoided.mu.Lock()
+			r.avoided.native.last = before
+			if x, ok := r.avoided.by[p.Target]; ok {
+				x.since = before
+				r.avoided.by[p.Target] = x
+			}
+			r.avoided.mu.Unlock()
+			if v := decide(); v != divert.Pass || one.times(target) != asked {
+				t.Fatalf("%s is reached by now: %v, asked for %d times", target, v, one.times(target))
+			}
+			v := decide()
+			if v == divert.Take && one.times(target) == asked {
+				break
+			}
+			if asked == 10 {
+				t.Fatalf("%s has been reached: %v, asked for %d times", target, v, one.times(target))
+			}
 		}
 		cancel()
 		wg.Wait()

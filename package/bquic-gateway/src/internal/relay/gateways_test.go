@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -188,6 +189,17 @@ func (s *session) connect() error {
 	return s.answer(str)
 }
 
+// answered is connect until the answer is in time, which it may not be on a busy machine. It returns how often the gateway was asked, too.
+func (s *session) answered() (asked int, err error) {
+	for asked < 10 {
+		asked++
+		if err = s.connect(); !errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+	}
+	return asked, err
+}
+
 // TestUplink checks that a gateway whose uplink is down is not used while another one
 // works, and is used again when its uplink is back.
 func TestUplink(t *testing.T) {
@@ -198,7 +210,8 @@ func TestUplink(t *testing.T) {
 	one.will(noUplink)
 	two.will(noUplink)
 	var refusal *tunnel.Refusal
-	if err := first.connect(); !errors.As(err, &refusal) || refusal.Type != tunnel.UplinkDown {
+	asked, err := first.answered()
+	if !errors.As(err, &refusal) || refusal.Type != tunnel.UplinkDown {
 		t.Fatalf("the answer is %v", err)
 	}
 	// No further connection has to find out.
@@ -223,7 +236,7 @@ func TestUplink(t *testing.T) {
 		t.Error("another session for the gateway that is back")
 	}
 	b.await("the other one to be left", func() bool { return slices.Equal(b.states(), []string{StateUp, StateUnused}) })
-	if n := one.times("192.0.2.1:80"); n != 1 {
+	if n := one.times("192.0.2.1:80"); n != asked {
 		t.Errorf("%d connections have found out", n)
 	}
 }
