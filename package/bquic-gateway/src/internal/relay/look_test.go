@@ -75,7 +75,7 @@ func TestTakingWithoutRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.taking = true
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	go func() {
 		for ctx.Err() == nil && r.Status().Taking {

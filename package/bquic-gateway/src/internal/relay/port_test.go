@@ -34,7 +34,7 @@ func TestPortReused(t *testing.T) {
 		m.becomes("carried", origin4+":80")
 		before := node.figures().Relay
 		exchange := func(conn net.Conn) error {
-			conn.SetDeadline(time.Now().Add(20 * time.Second))
+			conn.SetDeadline(time.Now().Add(patience))
 			if _, err := conn.Write([]byte("hello")); err != nil {
 				return err
 			}
