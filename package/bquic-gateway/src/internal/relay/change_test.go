@@ -388,7 +388,7 @@ func TestPortForwarded(t *testing.T) {
 					return err
 				}
 				defer conn.Close()
-				conn.SetDeadline(time.Now().Add(20 * time.Second))
+				conn.SetDeadline(time.Now().Add(patience))
 				if err := sendAll(conn.(*net.TCPConn), []byte("hello")); err != nil {
 					return err
 				}
