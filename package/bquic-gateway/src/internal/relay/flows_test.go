@@ -55,7 +55,7 @@ func TestFlowLimits(t *testing.T) {
 	if ways["carried"] != most || ways["forwarded"] != addresses*each-most {
 		t.Errorf("ways: %v", ways)
 	}
-	if way := m.ask(m.udp(netip.AddrPortFrom(netip.MustParseAddr(origin4), flowPort).String()), "another client"); way != "carried" {
+	if way, _ := m.askBy(node, netip.AddrPortFrom(netip.MustParseAddr(origin4), flowPort).String(), "another client"); way != "carried" {
 		t.Errorf("another client's flow was %s", way)
 	}
 	if f := node.figures(); f.Relay.UDP.Now != most+1 {
@@ -72,13 +72,13 @@ func TestFlowsOfSmallRouter(t *testing.T) {
 	c := m.config(divert.Redirect)
 	c.UDPPorts = []divert.Ports{{First: flowPort, Last: flowPort}}
 	c.Limit = 3
-	m.startRelay(c)
+	node := m.startRelay(c)
 	for i := range 2 * c.Limit {
 		want := "carried"
 		if i >= c.Limit {
 			want = "forwarded"
 		}
-		if way := m.ask(m.udp(netip.AddrPortFrom(netip.MustParseAddr(origin4), flowPort).String()), fmt.Sprint("flow ", i)); way != want {
+		if way, _ := m.askBy(node, netip.AddrPortFrom(netip.MustParseAddr(origin4), flowPort).String(), fmt.Sprint("flow ", i)); way != want {
 			t.Errorf("the flow %d: %s", i, way)
 		}
 	}

@@ -40,7 +40,7 @@ func TestIPsecPolicy(t *testing.T) {
 						t.Errorf("a connection to %s%s is %s, not %s", host, port, way, want)
 					}
 				}
-				if way := m.ask(m.udp(host+":5000"), "hello"); way != want {
+				if way, _ := m.askBy(node, host+":5000", "hello"); way != want {
 					t.Errorf("a flow to %s is %s, not %s", host, way, want)
 				}
 			}

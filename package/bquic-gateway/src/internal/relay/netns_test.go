@@ -509,11 +509,27 @@ func (m *mesh) way(target string) string {
 // connection goes direct, which says nothing about the relay; wayBy then tries again.
 func (m *mesh) wayBy(node *process, target string) (way string) {
 	m.t.Helper()
-	for range 10 {
+	return node.tries(func() (string, bool) {
 		late := node.figures().Relay.Late
-		if way = m.way(target); node.figures().Relay.Late == late {
+		way := m.way(target)
+		return way, node.figures().Relay.Late != late
+	})
+}
+
+// tries returns the way of the first attempt that says something about a relay: neither was the gateway's answer late, nor had the relay given the
+// gateway up because of late answers.
+func (p *process) tries(attempt func() (way string, late bool)) (way string) {
+	p.t.Helper()
+	for range 10 {
+		p.await("a gateway", func(f figures) bool { return f.Relay.State == relay.StateUp })
+		begun := time.Now()
+		var late bool
+		way, late = attempt()
+		now := p.figures().Relay
+		if way == "carried" || !late && now.State == relay.StateUp && now.Since.Before(begun.Truncate(time.Second)) {
 			break
 		}
+		time.Sleep(100 * time.Millisecond)
 	}
 	return way
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -51,12 +52,9 @@ func TestNoUplinkUDP(t *testing.T) {
 	m.startGateway()
 	c := m.config(divert.Redirect)
 	c.UDPPorts = []divert.Ports{{First: 5060, Last: 5060}}
-	m.startRelay(c)
+	node := m.startRelay(c)
 	m.becomes("carried", origin4+":80")
-	flow := m.udp(origin4 + ":5060")
-	if way := m.ask(flow, "with an uplink"); way != "carried" {
-		t.Fatalf("with an uplink: %s", way)
-	}
+	flow := m.carryUDP(node, origin4+":5060")
 	m.ip("gateway", "rule add pref 10 iif lo to 203.0.113.0/24 table 78", "route add unreachable default table 78")
 	m.eventually("the flow goes on by the kernel", func() bool { return m.ask(flow, "without an uplink") == "forwarded" })
 }
@@ -192,12 +190,14 @@ func TestNoUplinkReplaced(t *testing.T) {
 	c.UDPPorts = []divert.Ports{{First: 5060, Last: 5060}}
 	node := m.startRelay(c)
 	m.becomes("carried", origin4+":80")
-	flow := m.udp(origin4 + ":5060")
-	if way := m.ask(flow, "by the second"); way != "carried" {
-		t.Fatalf("by the second: %s", way)
+	var flows []net.Conn
+	for range 3 {
+		flows = append(flows, m.carryUDP(node, origin4+":5060"))
 	}
 	m.startGateway()
 	node.await("the first gateway", func(f figures) bool { return f.Relay.Taking && f.Relay.Gateway == gateway4+":443" })
 	m.ip("second", "link set wan down")
-	m.eventually("the flow goes on", func() bool { return m.ask(flow, "by the first") == "carried" })
+	m.eventually("a flow goes on", func() bool { // not each one, if the gateway's answer is late: see askBy
+		return slices.ContainsFunc(flows, func(flow net.Conn) bool { return m.ask(flow, "by the first") == "carried" })
+	})
 }

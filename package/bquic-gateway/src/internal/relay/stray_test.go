@@ -29,11 +29,8 @@ func TestAddressReplaced(t *testing.T) {
 			c := m.config(divert.Redirect)
 			c.UDPPorts = []divert.Ports{{First: 5000, Last: 5000}}
 			node := m.startRelay(c)
-			carried, flow := m.echo(node, end.origin+":81"), m.udp(end.origin+":5000")
+			carried, flow := m.echo(node, end.origin+":81"), m.carryUDP(node, end.origin+":5000")
 			carried.says("before")
-			if way := m.ask(flow, "before"); way != "carried" {
-				t.Fatalf("a flow is %s", way)
-			}
 			bits := end.was[len(end.was)-3:]
 			m.ip("gateway", end.six+"addr del "+end.was+" dev wan", end.six+"addr add "+end.is+bits+" dev wan"+map[string]string{"-6 ": " nodad"}[end.six])
 			m.ip("origin", end.six+"route replace default via "+end.is)
@@ -43,7 +40,7 @@ func TestAddressReplaced(t *testing.T) {
 			if err := receiveReset(carried.TCPConn); err != nil {
 				t.Error(err)
 			}
-			if way := m.ask(flow, "after"); way != "carried" {
+			if way := m.ask(flow, "after"); way != "carried" && !(way == "forwarded" && node.late(flow, 2)) {
 				t.Errorf("a flow whose client goes on sending is %s", way)
 			}
 			m.becomes("carried", end.origin+":80")
