@@ -15,6 +15,8 @@ const (
 	// A path below this is run more often: a single run says more about the loss that each sender met than about the senders.
 	freshDoubt   = 0.90
 	freshRepeats = 6
+	// One below the limit is run still more often: on a path with long bursts of losses, half of a few runs may stall by chance.
+	freshMore = 30
 )
 
 // TestFreshPaths draws 50 paths that no earlier run has drawn.
@@ -29,6 +31,9 @@ func TestFreshPaths(t *testing.T) {
 		c := p.compare(t, tlsConf, 0, 1)
 		if c.ratio() < freshDoubt && p.random() {
 			c = p.compare(t, tlsConf, 1, freshRepeats)
+		}
+		if c.ratio() < freshLeast && p.random() {
+			c = p.compare(t, tlsConf, 1+freshRepeats, freshMore)
 		}
 		ratios = append(ratios, c.ratio())
 		switch {
