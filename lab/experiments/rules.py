@@ -17,8 +17,8 @@ a FIFO of 512 packets over one hop, 1.33 instead of 1.26 beside two flows on a w
 reduction to 0.7 is as fast as Reno: RFC 9438, section 4.3): beside Linux's CUBIC, medians of two runs, on a wire 1.29, 1.36 and 1.36 of its share beside 1, 2
 and 4 flows, instead of 1.53, 1.81 and 1.60; in a FIFO of 512 packets 0.52, 0.40 and 0.47, instead of 0.71, 0.65 and 0.47. What it leaves to others on a wire,
 it loses in the FIFO. So it does if only a window below the one that last filled a buffer grows by half a packet (virtual time, seeds 1 and 2): beside quic-go's
-CUBIC it has 0.90 to 1.03 of its share in a FIFO of 0.1 BDP, instead of 1.14 to 1.25, but 0.42 beside one flow in a FIFO of 4 BDP, instead of 0.67, and random paths
-are at 0.98. *Other rules for losses without a queue* (random paths
+CUBIC it has 0.90 to 1.03 of its share in a FIFO of a tenth of the bandwidth-delay product, instead of 1.14 to 1.25, but 0.42 beside one flow in one of four times
+the product, instead of 0.67, and random paths are at 0.98. *Other rules for losses without a queue* (random paths
 of seeds 1 to 4 over stock, and the largest share beside one CUBIC flow in FIFOs of 5 to 50 packets, 10 and 30 Mbit/s, RTTs of 10 and 40 ms): all of
 them random, as before, 1.17 and 1.86; half of the reduction, 1.11 and 1.72; random if the last loss was at most 2, 4 or 8 rounds ago, whatever the window, 1.07, 1.11 and
 1.15, and 1.33, 1.33 and 1.55; 4 rounds, and faster growth at any window, 1.12 and 1.60; as it is now, 1.14 and 1.32, and 1.13 with the
