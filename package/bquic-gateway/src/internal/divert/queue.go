@@ -179,8 +179,8 @@ func readPacket(b []byte) (p *Packet, ok bool) {
 // verdict sends the verdict on a packet.
 func (q *queue) verdict(p *Packet, verdict uint32) { q.tell(msgVerdict, p.id, verdict) }
 
-// tell sends a verdict on a packet, or on those with an ID up to this one, of which a relay does not live to see so many. Nothing could be done
-// about an error: the packet is gone with its device, or the kernel has no memory.
+// tell sends a verdict on a packet, or on all packets up to that ID, which the kernel counts from 1. Nothing could be done about an error: the
+// packet is gone with its device, or the kernel has no memory.
 func (q *queue) tell(kind netlink.HeaderType, id, verdict uint32) {
 	b := binary.BigEndian.AppendUint32(nil, verdict)
 	m, err := message(kind, netlink.Request, netlink.Attribute{Type: attrVerdict, Data: binary.BigEndian.AppendUint32(b, id)})
