@@ -103,11 +103,9 @@ func (d *Diverter) Apply(r Rules) error {
 	return nil
 }
 
-// Run calls decide for each packet that begins a connection or a flow, until ctx ends. decide
-// must not block. For TCP, Take delivers the connection to the relay's listener, and Pass lets
-// the kernel forward it. For UDP, decide may also return Hold; the caller then calls Decide
-// with Take or Pass later. Take drops the datagram, because the caller has its payload.
-func (d *Diverter) Run(ctx context.Context, decide func(*Packet) Verdict) error {
+// Run calls handle for each packet that begins a connection or a flow, until ctx ends. handle must not block. It calls Decide, or, for UDP,
+// Decide is called later.
+func (d *Diverter) Run(ctx context.Context, handle func(*Packet)) error {
 	stop := context.AfterFunc(ctx, func() {
 		d.queue.tell(msgVerdicts, math.MaxInt32, verdictAccept) // the kernel drops what waits when the queue is closed
 		d.queue.conn.Close()
@@ -126,7 +124,7 @@ func (d *Diverter) Run(ctx context.Context, decide func(*Packet) Verdict) error 
 				d.queue.verdict(p, verdictAccept)
 				continue
 			}
-			d.Decide(p, decide(p))
+			handle(p)
 		}
 	}
 }
@@ -136,20 +134,23 @@ type Verdict int
 
 const (
 	Pass Verdict = iota // forward it as without a relay
-	Take
-	Hold // undecided; UDP only
+	Take                // TCP: deliver the connection to the relay's listener. UDP: drop the datagram, whose payload the caller has.
+	Hold                // undecided; UDP only
 )
 
-// Decide passes the decision on a packet to the kernel. Call it once for each packet.
-func (d *Diverter) Decide(p *Packet, v Verdict) {
-	switch {
-	case v == Hold:
-		return
-	case v == Pass, !p.UDP && d.sendAgain(p) != nil:
-		d.queue.verdict(p, verdictAccept)
-	default:
-		d.queue.verdict(p, verdictDrop)
+// Decide passes the decision on a packet to the kernel. Call it once for each packet, besides Hold. It reports false if a connection cannot be
+// taken: the kernel then forwards it.
+func (d *Diverter) Decide(p *Packet, v Verdict) bool {
+	if v == Hold {
+		return true
 	}
+	able := v == Pass || p.UDP || d.sendAgain(p) == nil
+	if v == Take && able {
+		d.queue.verdict(p, verdictDrop)
+	} else {
+		d.queue.verdict(p, verdictAccept)
+	}
+	return able
 }
 
 // sendAgain sends a SYN again, to the listener. The rules that take it there may have changed since it was queued, but not while it is sent:

@@ -174,7 +174,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 	failed := make(chan error, 1)
 	wg.Go(func() {
-		if err := d.Run(conns, func(p *divert.Packet) divert.Verdict { return r.decide(conns, p, &wg) }); err != nil {
+		if err := d.Run(conns, func(p *divert.Packet) { r.begin(conns, p, &wg) }); err != nil {
 			failed <- err
 		}
 	})

@@ -190,6 +190,17 @@ func (e *expected) accepted(key pair, now time.Time) expectation {
 	return x
 }
 
+// withdraw removes a connection that will not arrive: the kernel forwards its SYN after all.
+func (e *expected) withdraw(p *divert.Packet) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	key := pair{p.Client, p.Target}
+	if x, ok := e.by[key]; ok && x.bridged {
+		e.lost(x.client, x.target)
+	}
+	delete(e.by, key)
+}
+
 // oldest returns the oldest connection of a client to a target that has not been accepted.
 func (e *expected) oldest(client netip.Addr, target netip.AddrPort) (key pair, x expectation, ok bool) {
 	for k, y := range e.by {
@@ -234,6 +245,13 @@ func (x expectation) control(network, address string, raw syscall.RawConn) error
 		}
 	})
 	return errors.Join(cerr, err)
+}
+
+// begin takes a connection or flow that the kernel is about to forward, or lets the kernel do so.
+func (r *Relay) begin(ctx context.Context, p *divert.Packet, wg *sync.WaitGroup) {
+	if !r.diverter.Decide(p, r.decide(ctx, p, wg)) {
+		r.expected.withdraw(p)
+	}
 }
 
 // decide decides whether to take a connection or flow that the kernel is about to forward. Otherwise the kernel

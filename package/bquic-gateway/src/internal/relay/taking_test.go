@@ -5,8 +5,11 @@ package relay
 import (
 	"log/slog"
 	"net/netip"
+	"runtime"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"bquic/internal/divert"
 	"bquic/internal/proof"
@@ -203,6 +206,36 @@ func TestDrawn(t *testing.T) {
 	e.add(p, now, func() *proof.Session { return want })
 	if x := e.accepted(pair{p.Client, p.Target}, now); x.session != want {
 		t.Errorf("%+v", x.session)
+	}
+}
+
+// TestUnsentSYN has a SYN that the relay would take when the kernel's rules no longer deliver it, as when a network starts again. The kernel
+// forwards it: it must not count as one that other rules keep from the relay.
+func TestUnsentSYN(t *testing.T) {
+	one := newPuppet(t)
+	b := newBench(t, InOrder(one.address), one)
+	b.awaitUse(one)
+	runtime.LockOSThread() // never unlocked: the thread and its namespace end with the test
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatal("cannot make a network namespace: ", err)
+	}
+	d, err := divert.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	r, err := New(validConfig(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.gateways, r.diverter = b.gateways, d
+	p := &divert.Packet{Client: netip.MustParseAddrPort("10.0.0.2:1024"), Target: netip.MustParseAddrPort("192.0.2.1:80")}
+	if r.decide(t.Context(), p, nil) != divert.Take {
+		t.Fatal("it is not taken")
+	}
+	r.begin(t.Context(), p, nil)
+	if n := r.expected.len(time.Now()); n != 0 {
+		t.Errorf("%d are expected", n)
 	}
 }
 
