@@ -44,8 +44,7 @@
 #define SHARE_VOICE 5
 #define SHARE_EXEMPT 2			/* all clients that are never throttled */
 #define SHARE_WAITING 20		/* all trickles; caps their sum */
-#define SHARE_NEXT 5			/* clients being readied; approximate */
-#define SHARE_SOON 10
+#define SHARE_SOON 10			/* clients being readied; approximate, as the rest, for next_rate() */
 #define SHARE_ACTIVE 55
 
 #define LEAD_SLACK_MS 5			/* allowance for late ticks */
