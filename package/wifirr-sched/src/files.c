@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-bool files_each(const char *directory, const char *prefix, const char *suffix,
+void files_each(const char *directory, const char *prefix, const char *suffix,
 		bool (*found)(void *data, const char *path), void *data)
 {
 	DIR *dir = opendir(directory);
@@ -29,7 +29,6 @@ bool files_each(const char *directory, const char *prefix, const char *suffix,
 	}
 	if (dir)
 		closedir(dir);
-	return done;
 }
 
 /* Reads until there is a whole line, or no more room. */

@@ -11,10 +11,9 @@
 
 /*
  * Calls found for each entry of a directory whose name begins with prefix and
- * ends with suffix, in no particular order, until found returns true. Returns
- * whether it did.
+ * ends with suffix, in no particular order, until found returns true.
  */
-bool files_each(const char *directory, const char *prefix, const char *suffix,
+void files_each(const char *directory, const char *prefix, const char *suffix,
 		bool (*found)(void *data, const char *path), void *data);
 
 struct lines {
