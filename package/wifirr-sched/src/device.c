@@ -144,10 +144,10 @@ int device_start(struct wifirr *w, char *reason, size_t size)
 	/* nl80211 knows an access point's clients best; without it, use the kernel's tables */
 	if (!w->wireless && stations_start(w, reason, size) < 0)
 		goto fail;
-	if (w->wireless)
-		survey_start(w);	/* optional: without it, busy is unknown */
-	if (w->wireless)
+	if (w->wireless) {
+		survey_start(w);
 		radio_start(w);
+	}
 	/* weights act on the whole radio */
 	if (w->wireless && radio_taken() && w->config.backend != BACKEND_HTB) {
 		snprintf(reason, size, "--device %s: another wifirrd schedules its radio, with all its interfaces", w->config.device);

@@ -447,7 +447,6 @@ static int start(struct wifirr *w, char *reason, size_t size)
 	size_t len;
 	int rc;
 
-	memset(&htb, 0, sizeof(htb));
 	htb.tbf = htb.fq_codel = true;
 	htb.slot_ms = w->config.policy.slot_ms;
 	htb.mtu = w->mtu;

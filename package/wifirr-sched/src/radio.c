@@ -576,7 +576,6 @@ void radio_start(struct wifirr *w)
 {
 	struct contention_config config = { .windows = false };
 
-	radio_stop(w);
 	if (nl80211_open(&radio.nl) < 0)
 		return;
 	radio_hostapd.fd = hostapd_open();

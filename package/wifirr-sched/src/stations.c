@@ -469,7 +469,6 @@ int stations_start(struct wifirr *w, char *reason, size_t size)
 
 	if (w->config.match == MATCH_IP)
 		groups |= RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE;
-	memset(&st, 0, sizeof(st));
 	st.nl = rtnl_open(NETLINK_ROUTE, 0);
 	st.events = rtnl_open(NETLINK_ROUTE, groups);
 	if (!st.nl || !st.events) {

@@ -214,14 +214,13 @@ static int start_thread(struct reader *r)
 	return error ? -1 : 0;
 }
 
-int survey_start(struct wifirr *w)
+void survey_start(struct wifirr *w)
 {
 	struct reader *r = calloc(1, sizeof(*r));
 	int sockets[2];
 
-	survey_stop();
 	if (!r)
-		return -1;
+		return;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
 		goto free;
 	if (nl80211_open(&r->nl) < 0)
@@ -234,7 +233,7 @@ int survey_start(struct wifirr *w)
 	asking.socket = sockets[1];
 	asking.wait = INTERVAL_MS;
 	asking.last.survey = unknown;
-	return 0;
+	return;
 close_nl80211:
 	nl80211_close(&r->nl);
 close:
@@ -242,7 +241,6 @@ close:
 	close(sockets[1]);
 free:
 	free(r);
-	return -1;
 }
 
 /* Does not wait for a slow driver's answer. */

@@ -292,7 +292,8 @@ struct survey {
 	/* Estimate of airtime lost to collisions and interference: busy - rx - tx. */
 	int wasted_permille;
 };
-int survey_start(struct wifirr *w);
+/* Optional: without it, how busy the channel is stays unknown. */
+void survey_start(struct wifirr *w);
 void survey_stop(void);
 /* The last answer, or unknown if that is too old. */
 struct survey survey_get(void);

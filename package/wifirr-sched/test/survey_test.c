@@ -149,7 +149,7 @@ static void a_driver_that_never_answers(struct wifirr *w)
 {
 	sem_init(&asked, 0, 0);
 	sem_init(&answer_now, 0, 0);
-	expect("start", survey_start(w), 0);
+	survey_start(w);
 	expect("nothing asked", survey_pending(), false);
 	survey_ask();
 	expect("asked", survey_pending(), true);
@@ -172,7 +172,7 @@ static void a_driver_that_is_slow_at_times(struct wifirr *w)
 {
 	uint64_t start;
 
-	expect("start", survey_start(w), 0);
+	survey_start(w);
 	survey_ask();
 	answers_after(1);
 	expect("asked again after 1 s", asks_at(clock_ms + INTERVAL_MS), true);
