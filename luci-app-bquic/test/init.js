@@ -32,7 +32,7 @@ function init(name, fn, sections, env) {
 
 /* The words of the daemon's command line. */
 function command(lines) {
-	return lines.filter((l) => /^procd_(set|append)_param$/.test(l[0]) && l[1] == 'command').flatMap((l) => l.slice(2));
+	return lines.filter((l) => l[0] == 'procd_set_param' && l[1] == 'command').flatMap((l) => l.slice(2));
 }
 
 /* Converts a UCI file to sections, with lists as words separated by blanks, and back. */

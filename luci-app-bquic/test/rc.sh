@@ -23,7 +23,6 @@ config_get() {
 	done
 	eval "$1=\"\${O_$2_$3:-\${4:-}}\""
 }
-config_get_bool() { config_get "$@"; }
 config_foreach() {
 	local fn="$1" type="$2" s
 	shift 2
@@ -31,18 +30,8 @@ config_foreach() {
 		case "$type" in '' | "${s%/*}") "$fn" "${s#*/}" "$@" ;; esac
 	done
 }
-config_list_foreach() {
-	local values v
-	config_get values "$1" "$2" ''
-	local fn="$3"
-	shift 3
-	for v in $values; do
-		"$fn" "$v" "$@"
-	done
-}
 # UNREADABLE: uci's complaint about a file.
 uci() { [ -z "${UNREADABLE:-}" ] || { echo "uci: $UNREADABLE" >&2; return 1; }; }
-uci_get() { local v; config_get v "$2" "$3" ''; printf '%s' "$v"; }
 # OpenWrt's validate_data leaves out the values of a list that are not valid. Only the last one makes it fail.
 only_addresses() {
 	local v values good=''
@@ -123,7 +112,7 @@ procd_running() { case " ${RUNNING:-} " in *" $2 "*) ;; *) return 1 ;; esac; }
 mount_as() { word=$1; shift; for path in $*; do say "$word" "$path"; done; }
 procd_add_jail_mount() { mount_as procd_add_jail_mount "$@"; }
 procd_add_jail_mount_rw() { mount_as procd_add_jail_mount_rw "$@"; }
-for f in procd_open_instance procd_close_instance procd_set_param procd_append_param procd_add_jail procd_open_data \
+for f in procd_open_instance procd_close_instance procd_set_param procd_add_jail procd_open_data \
 	procd_close_data procd_kill procd_add_reload_trigger procd_set_config_changed procd_send_signal \
 	json_add_object json_close_object json_add_array json_close_array json_add_string; do
 	eval "$f() { say $f \"\$@\"; }"
