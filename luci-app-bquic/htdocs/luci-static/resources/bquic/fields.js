@@ -141,14 +141,14 @@ return baseclass.extend({
 	},
 
 	/* An address is required: only the operator decides who can read metrics. */
-	metricsOption(section, tab, placeholder) {
-		const o = section.taboption(tab, form.Value, 'metrics', _('Metrics'), _('Address and port that serve the Prometheus metrics, for example %s; empty: none.').format(placeholder));
+	metricsOption(section, placeholder) {
+		const o = section.taboption('advanced', form.Value, 'metrics', _('Metrics'), _('Address and port that serve the Prometheus metrics, for example %s; empty: none.').format(placeholder));
 
 		o.validate = (id, value) => !value || address.withPort(value, /^[0-9.]+$/) || _('Must be address:port, for example 127.0.0.1:9464.');
 	},
 
-	logOptions(section, tab) {
-		const level = section.taboption(tab, form.ListValue, 'log_level', _('Log level'), _('How much detail goes to the system log.'));
+	logOptions(section) {
+		const level = section.taboption('advanced', form.ListValue, 'log_level', _('Log level'), _('How much detail goes to the system log.'));
 
 		for (const word of [ 'debug', 'info', 'warn', 'error' ])
 			level.value(word);

@@ -70,8 +70,8 @@ return baseclass.extend({
 	},
 
 	/* A choice among the built-in profiles and those in the file. */
-	option(section, tab, name, known, title, description) {
-		const o = section.taboption(tab, form.ListValue, name, title, description);
+	option(section, name, known, title, description) {
+		const o = section.taboption('advanced', form.ListValue, name, title, description);
 		const own = uci.sections('bquic', 'profile').filter((s) => !s['.anonymous']).map((s) => s['.name']);
 
 		o.default = 'bquic';

@@ -66,7 +66,7 @@ return view.extend({
 		o.validate = address.prefix;
 		o.placeholder = '10.0.0.0/8';
 
-		profile.option(s, 'advanced', 'mesh_profile', known, _('Profile of WiFi clients'), _('How the gateway sends to WiFi clients; all other clients get the profile “standard”.'));
+		profile.option(s, 'mesh_profile', known, _('Profile of WiFi clients'), _('How the gateway sends to WiFi clients; all other clients get the profile “standard”.'));
 
 		o = s.taboption('general', form.DummyValue, '_pin', _('Pin of the certificate'));
 		o.renderWidget = () => shown;
@@ -112,14 +112,14 @@ return view.extend({
 		o.validate = listen;
 		o = s.taboption('advanced', form.Value, 'acme_webroot', _('ACME webroot'), _('Directory that contains the ACME challenges in .well-known/acme-challenge/; empty: the site’s own. Requires the redirect.'));
 		o.validate = fields.absolutePath;
-		fields.metricsOption(s, 'advanced', '127.0.0.1:9464');
+		fields.metricsOption(s, '127.0.0.1:9464');
 		o = s.taboption('advanced', form.Value, 'state_dir', _('State directory'), _('Directory where the gateway keeps its self-signed certificate.'));
 		o.validate = fields.absolutePath;
 		o.placeholder = '/etc/bquic';
 		o = s.taboption('advanced', form.Value, 'status_socket', _('Status socket'), _('Unix socket that “bquic status” and these pages query.'));
 		o.validate = fields.absolutePath;
 		o.placeholder = '/var/run/bquic/gateway.sock';
-		fields.logOptions(s, 'advanced');
+		fields.logOptions(s);
 
 		s = m.section(form.GridSection, 'site', _('Sites'), _('Web sites that the gateway serves: files on this router, or servers behind it.'));
 		s.anonymous = true;

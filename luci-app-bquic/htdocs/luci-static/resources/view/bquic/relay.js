@@ -114,7 +114,7 @@ return view.extend({
 		});
 		o.description = _('Loads the first gateway’s front page with this router’s own HTTP/3 client. Status 421 is a success, too: the gateway only has no site of this name.');
 
-		profile.option(s, 'advanced', 'profile', known, _('Profile'), _('How the relay sends to the gateway, and acknowledges what it receives from there.'));
+		profile.option(s, 'profile', known, _('Profile'), _('How the relay sends to the gateway, and acknowledges what it receives from there.'));
 
 		o = s.taboption('advanced', form.Value, 'server_name', _('Server name'), _('Name in the gateway’s certificate; empty: the gateway’s host.'));
 		o.datatype = 'host';
@@ -144,8 +144,8 @@ return view.extend({
 		o = s.taboption('advanced', form.Value, 'status_socket', _('Status socket'), _('Unix socket that “bquic status” and these pages query.'));
 		o.validate = fields.absolutePath;
 		o.placeholder = '/var/run/bquic/relay.sock';
-		fields.metricsOption(s, 'advanced', '127.0.0.1:9465');
-		fields.logOptions(s, 'advanced');
+		fields.metricsOption(s, '127.0.0.1:9465');
+		fields.logOptions(s);
 
 		const u = m.section(form.GridSection, 'upstream', _('Gateways that share the load'), _('Gateways with a weight each, instead of the list above. Of those that work, those with the largest weight share new connections.'));
 		u.anonymous = true;
