@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "expect.h"
 #include "../src/hostapd.h"
 #include "../src/nl80211.h"
 #include "../src/radio.h"
@@ -16,7 +17,7 @@
 
 static struct wifirr w;
 static uint64_t clock_ms = 1000;
-static unsigned lines, failures;
+static unsigned lines;
 
 /* The driver. */
 static unsigned present;		/* clients in the dump */
@@ -30,14 +31,6 @@ static unsigned lost;			/* how often the backend has given up */
 
 static bool hostapd_weighs;
 static bool surveying;
-
-static void expect(const char *what, unsigned got, unsigned wanted)
-{
-	if (got == wanted)
-		return;
-	printf("airtime: %s: %u, not %u\n", what, got, wanted);
-	failures++;
-}
 
 uint64_t now_ms(void)
 {
@@ -395,6 +388,5 @@ int main(void)
 	one_that_comes_back_counts_from_0();
 	an_interface_has_vanished();
 	weights_of_another_program();
-	printf("airtime: %s\n", failures ? "FAILED" : "ok");
-	return failures ? 1 : 0;
+	return verdict();
 }

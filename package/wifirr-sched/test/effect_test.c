@@ -1,18 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The conclusion of effect.c from the airtime that clients get. */
-#include <stdio.h>
 
+#include "expect.h"
 #include "../src/effect.h"
-
-static unsigned failures;
-
-static void expect(const char *what, bool got, bool wanted)
-{
-	if (got == wanted)
-		return;
-	printf("effect: %s: %d, not %d\n", what, got, wanted);
-	failures++;
-}
 
 /* One active client and ten waiting ones, for some seconds in ticks of 0.1 s, with the given airtime per tick in us. */
 static struct effect observed(unsigned seconds, uint64_t active_us, uint64_t waiting_us)
@@ -55,6 +45,5 @@ int main(void)
 	}
 	expect("never all the time", e.active_ms || e.waiting_ms, false);
 
-	printf("effect: %s\n", failures ? "FAILED" : "ok");
-	return failures ? 1 : 0;
+	return verdict();
 }

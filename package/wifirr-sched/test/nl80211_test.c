@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How nl80211.c understands the kernel's answers. They are made up: whole, cut short, and late. */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <linux/genetlink.h>
 #include <linux/netlink.h>
 
+#include "expect.h"
 #include "nl80211.h"
 
 #define FAMILY 30
 #define PORT 77
 #define DATAGRAMS 16
 
-static unsigned failures;
 static struct nl80211 n = { .family = FAMILY };
 
 /* What the kernel sends: the next one is at first. */
@@ -27,14 +26,6 @@ static char request[NL80211_REQUEST_SIZE] NL80211_ALIGNED;	/* the last one */
 static uint32_t asked;		/* its sequence number */
 static unsigned requests;
 static void (*answer)(void);	/* makes the answer to a request */
-
-static void expect(const char *what, long got, long wanted)
-{
-	if (got == wanted)
-		return;
-	printf("nl80211: %s: %ld, not %ld\n", what, got, wanted);
-	failures++;
-}
 
 ssize_t mnl_socket_sendto(const struct mnl_socket *socket, const void *data, size_t size)
 {
@@ -424,6 +415,5 @@ int main(void)
 	a_wiphy_comes_in_parts();
 	interfaces_are_known_by_their_type();
 	all_interfaces_of_a_wiphy_are_listed();
-	printf("nl80211: %s\n", failures ? "FAILED" : "ok");
-	return failures ? 1 : 0;
+	return verdict();
 }

@@ -12,6 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "expect.h"
 #include "../src/files.h"
 #include "../src/nl80211.h"
 #include "../src/wifirrd.h"
@@ -42,7 +43,6 @@ static int fake_poll(const struct pollfd *fds);
 
 static uint64_t clock_ms = 1000;
 static struct wifirr w;
-static unsigned failures;
 
 /* The crowd. */
 static uint32_t traffic;
@@ -92,14 +92,6 @@ static int its_lock = -1;		/* on the radio's lease */
 static bool ends;
 
 static unsigned lines;
-
-static void expect(const char *what, unsigned got, unsigned wanted)
-{
-	if (got == wanted)
-		return;
-	printf("radio: %s: %u, not %u\n", what, got, wanted);
-	failures++;
-}
 
 uint64_t now_ms(void)
 {
@@ -1356,6 +1348,5 @@ int main(void)
 	expect("settings that are not ours", strange, 0);
 	unlink(PREFIX "0");
 	rmdir(directory);
-	printf("radio: %s\n", failures ? "FAILED" : "ok");
-	return failures ? 1 : 0;
+	return verdict();
 }

@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -15,6 +14,7 @@
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
 
+#include "expect.h"
 #include "../src/nl80211.h"
 #include "../src/wifirrd.h"
 
@@ -40,7 +40,6 @@ enum { HERE = 1, AUTHORIZED = 2 };
 
 static struct wifirr w;
 static const struct backend airtime = { .nl80211 = true }, queues = { .nl80211 = false };
-static unsigned failures;
 
 /* The kernel. */
 static unsigned list[INTERFACES][4];	/* of each interface: what is known of clients 0..3 */
@@ -59,14 +58,6 @@ static struct { const char *address; uint8_t mac; } neighbours[8] = {
 };
 static uint64_t clock_ms = 1000;
 static int events_at[2];		/* a socket, and the kernel's end of it */
-
-static void expect(const char *what, unsigned got, unsigned wanted)
-{
-	if (got == wanted)
-		return;
-	printf("stations: %s: %u, not %u\n", what, got, wanted);
-	failures++;
-}
 
 uint64_t now_ms(void)
 {
@@ -539,6 +530,5 @@ int main(void)
 	the_access_point_of_a_repeater_is_a_neighbour();
 	hosts_have_addresses();
 	a_full_table_drops_who_is_idle();
-	printf("stations: %s\n", failures ? "FAILED" : "ok");
-	return failures ? 1 : 0;
+	return verdict();
 }

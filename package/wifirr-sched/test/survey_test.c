@@ -5,8 +5,8 @@
  */
 #include <sched.h>
 #include <semaphore.h>
-#include <stdio.h>
 
+#include "expect.h"
 #include "../src/nl80211.h"
 
 /* A driver that answers when the test lets it. */
@@ -52,16 +52,6 @@ static int fake_interface(struct nl80211 *n, int ifindex, struct nl80211_interfa
 	(void)ifindex;
 	(void)interface;
 	return -1;
-}
-
-static unsigned failures;
-
-static void expect(const char *what, int got, int wanted)
-{
-	if (got == wanted)
-		return;
-	printf("survey: %s: %d, not %d\n", what, got, wanted);
-	failures++;
 }
 
 /* An answer for one channel, through the parser. rx and tx are left out if negative. */
@@ -234,6 +224,5 @@ int main(void)
 	a_driver_that_never_answers(&w);
 	a_driver_that_is_slow_at_times(&w);
 
-	printf("survey: %s\n", failures ? "FAILED" : "ok");
-	return failures ? 1 : 0;
+	return verdict();
 }
