@@ -31,7 +31,7 @@ type connections struct {
 	total  uint64
 	ended  map[string]status.Sum // sums of the closed connections, by profile
 	live   map[uint64]*connection
-	closed []*connection // the last maxClosed, oldest first
+	closed []Connection // the last maxClosed, oldest first
 
 	tcp atomic.Int64 // without connections that became WebSocket tunnels
 }
@@ -67,12 +67,11 @@ func (cs *connections) history(c *history.Counters) {
 
 type connection struct {
 	id       uint64
-	conn     *quic.Conn // nil when closed
+	conn     *quic.Conn
 	profile  string
 	since    time.Time
-	received uint64     // packets, when silent last saw a new one
-	heard    time.Time  // when that was
-	final    Connection // when closed
+	received uint64    // packets, when silent last saw a new one
+	heard    time.Time // when that was
 }
 
 func (cs *connections) open(conn *quic.Conn, profile string) *connection {
@@ -91,19 +90,18 @@ func (cs *connections) close(c *connection) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	delete(cs.live, c.id)
-	c.final = c.report()
-	c.final.Closed = true
+	final := c.report()
+	final.Closed = true
 	if cs.ended == nil {
 		cs.ended = make(map[string]status.Sum)
 	}
 	t := cs.ended[c.profile]
-	t.Add(c.final.TransportStats)
+	t.Add(final.TransportStats)
 	cs.ended[c.profile] = t
-	c.conn = nil // frees the connection's memory
 	if len(cs.closed) == maxClosed {
 		cs.closed = slices.Delete(cs.closed, 0, 1)
 	}
-	cs.closed = append(cs.closed, c)
+	cs.closed = append(cs.closed, final)
 }
 
 // silent returns the live connections that have sent nothing for some time. It sees what they send only when it is called.
@@ -166,9 +164,6 @@ type Connection struct {
 }
 
 func (c *connection) report() Connection {
-	if c.conn == nil {
-		return c.final
-	}
 	stats := c.conn.BurstStats()
 	return Connection{
 		ID:             c.id,
@@ -200,12 +195,12 @@ func (cs *connections) reports() (shown []Connection, live int, total uint64) {
 	}
 	slices.SortFunc(cons, func(a, b *connection) int { return cmp.Compare(b.id, a.id) })
 	cons = cons[:min(len(cons), maxShown)]
-	for _, c := range slices.Backward(cs.closed) {
-		cons = append(cons, c)
-	}
-	shown = make([]Connection, 0, len(cons))
+	shown = make([]Connection, 0, len(cons)+len(cs.closed))
 	for _, c := range cons {
 		shown = append(shown, c.report())
+	}
+	for _, c := range slices.Backward(cs.closed) {
+		shown = append(shown, c)
 	}
 	return shown, len(cs.live), cs.total
 }
