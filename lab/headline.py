@@ -20,6 +20,7 @@ import starved  # noqa: E402
 from lab import pages, results, simulation  # noqa: E402
 from lab.results import Row, geomean, interval, median, spread  # noqa: E402
 
+RESULTS = ROOT / "results"
 README = ROOT / "README.md"
 FIGURE = ROOT / "docs/results/relay.svg"
 BEGIN, END = "<!-- by lab/report.py, from results/ -->\n", "<!-- until here -->\n"
@@ -70,7 +71,7 @@ def of_pages(rows: list[Row], scene: str, loader: str, name: str) -> list[Line]:
     return [Line(f"{len(there)} web pages, {name}", "{:.0f} ms", [off], [on], share)]
 
 
-def lines(ms: int, directory: pathlib.Path = ROOT / "results") -> list[Line]:
+def lines(ms: int, directory: pathlib.Path) -> list[Line]:
     """The lines for an origin that is ms beyond the gateway."""
     mesh, page, small = (results.read(directory / f"{name}.json") for name in ("bquic-mesh", "page-load", "latency"))
     some: list[Line] = []
@@ -89,7 +90,7 @@ def lines(ms: int, directory: pathlib.Path = ROOT / "results") -> list[Line]:
     return some
 
 
-def slow_node(directory: pathlib.Path = ROOT / "results") -> list[Line]:
+def slow_node(directory: pathlib.Path) -> list[Line]:
     """A relay whose processor is too slow for its leg: the worst of the cases on which nothing was chosen."""
     rows = results.read(directory / "starved.json")
     some: list[Line] = []
@@ -102,7 +103,7 @@ def slow_node(directory: pathlib.Path = ROOT / "results") -> list[Line]:
     return [dataclasses.replace(line, what=f"{line.what} (worst of {len(some)} cases)") for line in worst]
 
 
-def crowded(directory: pathlib.Path = ROOT / "results") -> list[Line]:
+def crowded(directory: pathlib.Path) -> list[Line]:
     """Crowded access points without the scheduler and with its defaults, on seeds on which nothing was chosen."""
     some: list[Line] = []
     for file, what, unit, key, cells in (
@@ -131,12 +132,12 @@ def table(header: str, some: list[Line]) -> str:
     return text
 
 
-def block(directory: pathlib.Path = ROOT / "results") -> str:
+def block() -> str:
     """README's text between BEGIN and END."""
     mb, kbit = CROWD["file_mb"], simulation.CENTRE["upload_kbit"]
     relay = table(f"{HOPS} hops, 802.11n, origin {BEYOND_MS[0]} ms beyond the gateway | relay off | relay on",
-                  [*lines(BEYOND_MS[0], directory), *slow_node(directory)])
-    scheduler = table("one access point, 802.11n | scheduler off | scheduler on", crowded(directory))
+                  [*lines(BEYOND_MS[0], RESULTS), *slow_node(RESULTS)])
+    scheduler = table("one access point, 802.11n | scheduler off | scheduler on", crowded(RESULTS))
     return (f"{relay}\n![relay on against off]({FIGURE.relative_to(ROOT)})\n\n"
             "This table shows what the scheduler gains for the clients of a crowded access point, in simulations. Each of them downloads"
             f" {mb} MB and\nsends {kbit} kbit/s meanwhile:\n\n{scheduler}\n"
@@ -150,7 +151,7 @@ def draw() -> None:
         names: list[str] = []
         for k, ms in enumerate(BEYOND_MS):
             points = []
-            for line in lines(ms):
+            for line in lines(ms, RESULTS):
                 if line.what not in names:
                     names.append(line.what)
                 points.append((names.index(line.what) + 0.16 * (2 * k - 1), interval(line.share)))

@@ -270,7 +270,7 @@ def recalls(said: list[str], some: list[Example]) -> dict[str, float]:
     return {c: sum(s) / len(s) for c, s in shares.items()}
 
 
-def crossed(some: list[Example], candidate: Candidate, seed: int = 1) -> list[str]:
+def crossed(some: list[Example], candidate: Candidate, seed: int) -> list[str]:
     """The class of each flow, by what is learnt without its page or application and those of its group."""
     source = random.Random(seed)
     fold: dict[str, int] = {}

@@ -36,7 +36,7 @@ def make_profile(directory: pathlib.Path, preferences: dict[str, object]) -> Non
 class Firefox:
     """Trusts any certificate."""
 
-    def __init__(self, lab: Lab, namespace: str, http2: bool = True) -> None:
+    def __init__(self, lab: Lab, namespace: str, http2: bool) -> None:
         self._lab = lab
         self._name = f"firefox-{len(lab.processes)}"
         profile = lab.dir / self._name
