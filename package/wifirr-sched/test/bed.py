@@ -124,12 +124,12 @@ class Daemon:
     def clients(self):
         return {c["client"]: c for c in self.ask("clients")["clients"]}
 
-    def ready(self, seconds=PATIENCE):
+    def ready(self):
         def up():
             assert self.process.poll() is None, "wifirrd ended: " + self.text()
             with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):  # it does not listen yet
                 return self.status()["backend"]
-        wait_for(up, "wifirrd ready", seconds)
+        wait_for(up, "wifirrd ready")
         return self
 
     def text(self):
@@ -265,7 +265,7 @@ class Bed:
 class Downloads:
     """Endless TCP downloads, one for each of the given clients, all in one thread."""
 
-    def __init__(self, bed, clients, port=5001):
+    def __init__(self, bed, clients):
         self.poll = select.poll()
         self.sender, self.receiver, self.received = {}, {}, {i: 0 for i in clients}
         self.block = bytes(65536)
@@ -273,12 +273,12 @@ class Downloads:
             with bed.client[i].enter():
                 listener = socket.socket()
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                listener.bind((address(i), port))
+                listener.bind((address(i), 5001))
                 listener.listen(1)
             with bed.server.enter():
                 s = socket.socket()
             s.settimeout(PATIENCE)
-            s.connect((address(i), port))
+            s.connect((address(i), 5001))
             r, _ = listener.accept()
             listener.close()
             for x in (s, r):

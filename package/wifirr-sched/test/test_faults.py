@@ -70,12 +70,12 @@ def rename(bed, name, other):
     bed.box("ip", "link", "set", other, "up")
 
 
-def consistent(bed, daemon, clients, active=5):
+def consistent(bed, daemon, clients):
     """The classes in the kernel match the clients, and the right number of them is open."""
     def check():
         status = daemon.status()
         return (status["clients"] == clients and len(classes(bed)) == clients and status["engaged"]
-                and unthrottled(bed) == active == len(status["active"]))
+                and unthrottled(bed) == 5 == len(status["active"]))
     wait_for(check, f"{clients} clients scheduled")
 
 

@@ -29,13 +29,12 @@ OPTIONS = "--backend", "airtime", "--busy-threshold", "10"
 class Upload:
     """UDP from each of the stations to the server, until closed."""
 
-    def __init__(self, stations, server="10.9.0.1"):
+    def __init__(self, stations):
         self.done = threading.Event()
         self.sockets = []
         for s in stations:
             with s.enter():
                 self.sockets.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-        self.server = server
         self.thread = threading.Thread(target=self.run)
         self.thread.start()
 
@@ -43,7 +42,7 @@ class Upload:
         while not self.done.wait(1000 * 8 / KBIT / 1000):
             for s in self.sockets:
                 try:
-                    s.sendto(bytes(1000), (self.server, 9))
+                    s.sendto(bytes(1000), ("10.9.0.1", 9))
                 except OSError:
                     pass  # "port unreachable", or not associated just now
 
