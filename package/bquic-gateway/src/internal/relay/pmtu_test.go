@@ -211,14 +211,7 @@ func TestClientMTU(t *testing.T) {
 		content := make([]byte, 1<<20)
 		m.listen(":81", func(conn *net.TCPConn) { conn.Write(content) })
 		datagram := make([]byte, 1350)
-		var server net.PacketConn
-		if err := m.in("origin", func() (err error) {
-			server, err = net.ListenPacket("udp6", ":5000")
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
-		defer server.Close()
+		server := m.packets("udp6", 5000)
 		go func() {
 			for {
 				_, from, err := server.ReadFrom(make([]byte, 100))

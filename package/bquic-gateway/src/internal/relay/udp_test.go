@@ -25,19 +25,24 @@ import (
 	"bquic/internal/relay"
 )
 
+// packets opens a UDP socket at the origin.
+func (m *mesh) packets(network string, port int) (c net.PacketConn) {
+	m.t.Helper()
+	if err := m.in("origin", func() (err error) {
+		c, err = net.ListenPacket(network, fmt.Sprintf(":%d", port))
+		return err
+	}); err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { c.Close() })
+	return c
+}
+
 // greetUDP runs a UDP server at the origin that answers each datagram with its source address and its content.
 func (m *mesh) greetUDP(port int) {
 	m.t.Helper()
 	for _, network := range []string{"udp4", "udp6"} {
-		var c net.PacketConn
-		err := m.in("origin", func() (err error) {
-			c, err = net.ListenPacket(network, fmt.Sprintf(":%d", port))
-			return err
-		})
-		if err != nil {
-			m.t.Fatal(err)
-		}
-		m.t.Cleanup(func() { c.Close() })
+		c := m.packets(network, port)
 		go func() {
 			for b := make([]byte, 65536); ; {
 				n, from, err := c.ReadFrom(b)
@@ -299,14 +304,7 @@ func TestUDPAhead(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
 	m.greet(":80")
-	var c net.PacketConn
-	if err := m.in("origin", func() (err error) {
-		c, err = net.ListenPacket("udp4", ":53")
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := m.packets("udp4", 53)
 	m.startGateway()
 	config := m.config(divert.Redirect)
 	config.UDPPorts = []divert.Ports{{First: 53, Last: 53}}
@@ -358,14 +356,7 @@ func TestUDPBurst(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
 	m.greet(":80")
-	var c net.PacketConn
-	if err := m.in("origin", func() (err error) {
-		c, err = net.ListenPacket("udp4", ":5000")
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := m.packets("udp4", 5000)
 	const bursts, burst = 10, 60
 	go func() {
 		for b, arrived := make([]byte, 1000), map[byte]int{}; ; {
@@ -432,14 +423,7 @@ func TestUDPLongBurst(t *testing.T) {
 		m.run(end[0], "tc", "qdisc", "add", "dev", end[1], "root", "tbf", "rate", end[2], "burst", "20kb", "latency", "1s")
 	}
 	m.listen(":80", func(conn *net.TCPConn) { io.Copy(io.Discard, conn) })
-	var c net.PacketConn
-	if err := m.in("origin", func() (err error) {
-		c, err = net.ListenPacket("udp4", ":5000")
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := m.packets("udp4", 5000)
 	if err := c.(*net.UDPConn).SetReadBuffer(2 << 20); err != nil {
 		t.Fatal(err)
 	}
