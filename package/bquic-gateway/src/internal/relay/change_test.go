@@ -40,6 +40,14 @@ func (e *echoed) says(text string) {
 	}
 }
 
+// resets sends text, and nobody answers: the connection is reset.
+func (e *echoed) resets(text string) {
+	e.t.Helper()
+	if err := errors.Join(sendAll(e.TCPConn, []byte(text)), receiveReset(e.TCPConn)); err != nil {
+		e.t.Errorf("%s: %v", text, err)
+	}
+}
+
 // TestConntrackForgets has a node whose operator has told conntrack to forget idle connections soon, to save memory. Carried ones go on, as without
 // a relay.
 func TestConntrackForgets(t *testing.T) {

@@ -368,12 +368,7 @@ func TestLastTargetGone(t *testing.T) {
 	m.echo(node, m.servers(1, ":81")[0]).says("and goodbye")
 	m.ip("origin", "addr del 203.0.113.10/24 dev eth0")
 	m.silence()
-	if err := sendAll(carried.TCPConn, []byte("unheard")); err != nil {
-		t.Fatal(err)
-	}
-	if err := receiveReset(carried.TCPConn); err != nil {
-		t.Error(err)
-	}
+	carried.resets("unheard")
 }
 
 // TestLastTargetsIPv6 is like TestTakenOver, after connections to servers of IPv6, which this node reaches by this gateway only. By IPv4, it has
@@ -393,12 +388,7 @@ func TestLastTargetsIPv6(t *testing.T) {
 	m.ip("node", "-6 route del default")
 	m.silence()
 	carried.SetDeadline(time.Now().Add(patience))
-	if err := sendAll(carried.TCPConn, []byte("unheard")); err != nil {
-		t.Fatal(err)
-	}
-	if err := receiveReset(carried.TCPConn); err != nil {
-		t.Error(err)
-	}
+	carried.resets("unheard")
 }
 
 // TestOriginKilled checks that when its origin is killed, a client sees the same as

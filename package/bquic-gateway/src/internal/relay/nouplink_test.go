@@ -73,12 +73,7 @@ func TestNoUplinkWaiting(t *testing.T) {
 	resting.says("before")
 	m.ip("gateway", "rule add pref 10 iif lo to 203.0.113.0/24 table 78", "route add unreachable default table 78")
 	m.becomes("forwarded", origin4+":80")
-	if err := sendAll(waiting.TCPConn, []byte("in vain")); err != nil {
-		t.Fatal(err)
-	}
-	if err := receiveReset(waiting.TCPConn); err != nil {
-		t.Error(err)
-	}
+	waiting.resets("in vain")
 	m.ip("gateway", "rule del pref 10", "route flush table 78")
 	m.becomes("carried", origin4+":80")
 	resting.says("after")

@@ -161,12 +161,7 @@ func TestGatewayKilledMoved(t *testing.T) {
 	m.moves()
 	carried.says("after")
 	m.silence()
-	if err := sendAll(carried.TCPConn, []byte("unheard")); err != nil {
-		t.Fatal(err)
-	}
-	if err := receiveReset(carried.TCPConn); err != nil {
-		t.Error(err)
-	}
+	carried.resets("unheard")
 }
 
 // TestRenumbered gives the node another address, as DHCP does with an access point. What it carries continues, as what it forwards does.

@@ -34,12 +34,7 @@ func TestAddressReplaced(t *testing.T) {
 			bits := end.was[len(end.was)-3:]
 			m.ip("gateway", end.six+"addr del "+end.was+" dev wan", end.six+"addr add "+end.is+bits+" dev wan"+map[string]string{"-6 ": " nodad"}[end.six])
 			m.ip("origin", end.six+"route replace default via "+end.is)
-			if err := sendAll(carried.TCPConn, []byte("after")); err != nil {
-				t.Fatal(err)
-			}
-			if err := receiveReset(carried.TCPConn); err != nil {
-				t.Error(err)
-			}
+			carried.resets("after")
 			if way := m.ask(flow, "after"); way != "carried" && !(way == "forwarded" && node.late(flow, 2)) {
 				t.Errorf("a flow whose client goes on sending is %s", way)
 			}
@@ -67,12 +62,7 @@ func TestDirectAddressReplaced(t *testing.T) {
 	}
 	m.ip("node", "addr del "+node4+"/24 dev mesh", "addr add 10.78.0.3/24 dev mesh", "route replace default via "+gateway4)
 	m.ip("gateway", "route replace 10.77.0.0/24 via 10.78.0.3")
-	if err := sendAll(conn, []byte("after")); err != nil {
-		t.Fatal(err)
-	}
-	if err := receiveReset(conn); err != nil {
-		t.Error(err)
-	}
+	direct.resets("after")
 }
 
 // TestAddressBack has a provider that takes the gateway's address away for a while, and gives it the same one again. Connections go on.
