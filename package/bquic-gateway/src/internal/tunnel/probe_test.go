@@ -23,7 +23,7 @@ func TestUplinkProbe(t *testing.T) {
 	h := newHandler([]netip.Prefix{netip.MustParsePrefix(address)}) // allowed explicitly, because it is an address of the namespace itself
 	probe := func(status int, kind string) {
 		t.Helper()
-		if refusal := ReadRefusal(ask(h, "192.0.2.9:5000", ProbeTarget, "Bearer "+token)); refusal.Status != status || refusal.Type != kind {
+		if refusal := ReadRefusal(ask(h, ProbeTarget, "Bearer "+token)); refusal.Status != status || refusal.Type != kind {
 			t.Errorf("a probe is answered %+v", *refusal)
 		}
 	}
@@ -51,7 +51,7 @@ func TestUplinkProbe(t *testing.T) {
 	if _, err := h.dial(t.Context(), "tcp", target, h.allow); !errors.As(err, &refusal) || refusal.Status != 503 || refusal.Type != UplinkDown {
 		t.Errorf("a tunnel to the outside: %v", err)
 	}
-	if res := ask(h, "192.0.2.9:5000", ProbeTarget, "Bearer x"); res.StatusCode != 407 {
+	if res := ask(h, ProbeTarget, "Bearer x"); res.StatusCode != 407 {
 		t.Errorf("a stranger's probe is answered %d", res.StatusCode)
 	}
 	now := time.Now()
@@ -175,7 +175,7 @@ func TestUplinkIPv6Lost(t *testing.T) {
 	}
 	welcome := func(when string) {
 		t.Helper()
-		if refusal := ReadRefusal(ask(h, "192.0.2.9:5000", ProbeTarget, "Bearer "+token)); refusal.Type != TargetProhibited {
+		if refusal := ReadRefusal(ask(h, ProbeTarget, "Bearer "+token)); refusal.Type != TargetProhibited {
 			t.Errorf("%s, a probe is answered %+v", when, *refusal)
 		}
 	}
