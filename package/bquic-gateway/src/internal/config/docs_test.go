@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -23,7 +24,7 @@ func TestDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, table := range map[string]string{"options": optionTables(), "profiles": profileTables()} {
+	for name, table := range map[string]string{"options": optionTables(t), "profiles": profileTables()} {
 		begin, end := fmt.Sprintf("<!-- %s: begin -->\n", name), fmt.Sprintf("<!-- %s: end -->\n", name)
 		before, rest, ok1 := bytes.Cut(data, []byte(begin))
 		old, after, ok2 := bytes.Cut(rest, []byte(end))
@@ -46,11 +47,46 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-func optionTables() string {
+// texts returns what is said of sections and their options: of a profile's parameters where they are defined, of the others in schema.go's comments.
+func texts(t *testing.T) map[string]string {
+	data, err := os.ReadFile("schema.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := make(map[string]string)
+	for _, p := range profile.Params {
+		said["profile."+p.Name] = p.Doc
+	}
+	sections, options := regexp.MustCompile(`^Type: +"(\w+)"`), regexp.MustCompile(`\{Name: "(\w+)"`)
+	section, comment := "", ""
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimSpace(line)
+		if m := sections.FindStringSubmatch(line); m != nil {
+			section = m[1]
+			said[section] = comment
+		} else if m := options.FindStringSubmatch(line); m != nil {
+			said[section+"."+m[1]] = comment
+		}
+		comment = ""
+		if strings.HasPrefix(line, "// ") {
+			comment = line[3:]
+		}
+	}
+	return said
+}
+
+func optionTables(t *testing.T) string {
 	var b strings.Builder
+	said := texts(t)
+	of := func(name string) string {
+		if said[name] == "" {
+			t.Errorf("schema.go does not say what %s is", name)
+		}
+		return said[name]
+	}
 	cell := strings.NewReplacer("|", `\|`)
 	for _, s := range Schema {
-		fmt.Fprintf(&b, "\n### `config %s`\n\n%s\n\n| option | value | default | meaning |\n|---|---|---|---|\n", s.Type, s.Doc)
+		fmt.Fprintf(&b, "\n### `config %s`\n\n%s\n\n| option | value | default | meaning |\n|---|---|---|---|\n", s.Type, of(s.Type))
 		for _, o := range s.Options {
 			word, value, def := "option", o.Type.Name, o.Note
 			if o.List {
@@ -62,7 +98,7 @@ func optionTables() string {
 			if len(o.Default) > 0 {
 				def = "`" + strings.Join(o.Default, "` `") + "`"
 			}
-			fmt.Fprintf(&b, "| `%s %s` | %s | %s | %s |\n", word, o.Name, cell.Replace(value), cell.Replace(def), cell.Replace(o.Doc))
+			fmt.Fprintf(&b, "| `%s %s` | %s | %s | %s |\n", word, o.Name, cell.Replace(value), cell.Replace(def), cell.Replace(of(s.Type+"."+o.Name)))
 		}
 	}
 	return b.String() + "\n"
