@@ -151,8 +151,8 @@ func tagged(vlan uint16, ethertype uint16) term {
 	return term{words, exprs}
 }
 
-// bridgeChains returns all chains of the bridge's table.
-func (r *Rules) bridgeChains() []chain { return []chain{bridged, beyond, passing} }
+// bridgeChains are all chains of the bridge's table.
+var bridgeChains = []chain{bridged, beyond, passing}
 
 // bridgeRules returns the rules of the bridge's table, in order.
 func (r *Rules) bridgeRules(byTarget bool) (rules []rule) {

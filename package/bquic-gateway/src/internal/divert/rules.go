@@ -465,7 +465,7 @@ func (r *Rules) String() string {
 			maps += fmt.Sprintf("\tmap %s {\n\t\ttypeof %s : ether daddr\n\t\tsize %d\n\t\tflags dynamic,timeout\n\t\ttimeout %dm\n\t}\n",
 				n.name, n.words(), maxNoted, int(synTimeout.Minutes()))
 		}
-		list("bridge", maps, r.bridgeChains(), r.bridgeRules(false))
+		list("bridge", maps, bridgeChains, r.bridgeRules(false))
 		for _, value := range clientMarks {
 			fmt.Fprintf(&b, "ip rule add pref %d fwmark 0x%x/0x%x table %d\n", clientPref, value, uint32(ourBits), clientTable)
 		}

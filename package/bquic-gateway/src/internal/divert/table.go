@@ -93,7 +93,7 @@ func (t *table) openBridge() error {
 			nested(unix.NFTA_SET_DESC, num(unix.NFTA_SET_DESC_SIZE, maxNoted)))
 	}
 	noticing := Rules{Bridged: true}
-	batch.replace(unix.NFPROTO_BRIDGE, noticing.bridgeChains(), noticing.bridgeRules(false))
+	batch.replace(unix.NFPROTO_BRIDGE, bridgeChains, noticing.bridgeRules(false))
 	err := batch.commit(t.conn)
 	t.bridge = err == nil
 	return err
@@ -115,7 +115,7 @@ func (t *table) replace(r *Rules) error {
 	var batch transaction
 	batch.replace(unix.NFPROTO_INET, r.chains(), r.rules(t.byTarget, t.zones))
 	if t.bridge {
-		batch.replace(unix.NFPROTO_BRIDGE, r.bridgeChains(), r.bridgeRules(t.byTarget))
+		batch.replace(unix.NFPROTO_BRIDGE, bridgeChains, r.bridgeRules(t.byTarget))
 	}
 	return batch.commit(t.conn)
 }
