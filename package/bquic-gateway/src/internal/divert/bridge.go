@@ -91,8 +91,8 @@ func (n *noted) version() term {
 	return meta(unix.NFT_META_PROTOCOL, "meta protocol "+n.word, []byte{byte(n.ethertype >> 8), byte(n.ethertype)})
 }
 
-// keyOf returns a connection's key.
-func (n *noted) keyOf(c connection) []byte {
+// key returns a connection's key in its map.
+func (c connection) key() []byte {
 	key := []byte{unix.IPPROTO_TCP, 0, 0, 0}
 	key = append(append(key, c.client.Addr().AsSlice()...), c.target.Addr().AsSlice()...)
 	for _, port := range []uint16{c.client.Port(), c.target.Port()} {

@@ -79,7 +79,7 @@ func TestNotes(t *testing.T) {
 		batch.add(unix.NFPROTO_BRIDGE, unix.NFT_MSG_NEWSETELEM, netlink.Create,
 			text(unix.NFTA_SET_ELEM_LIST_TABLE, tableName), text(unix.NFTA_SET_ELEM_LIST_SET, notes[i].name),
 			nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, nested(unix.NFTA_LIST_ELEM,
-				value(unix.NFTA_SET_ELEM_KEY, notes[i].keyOf(c)), value(unix.NFTA_SET_ELEM_DATA, []byte{2, 0, 0, 0, 0, 1}))))
+				value(unix.NFTA_SET_ELEM_KEY, c.key()), value(unix.NFTA_SET_ELEM_DATA, []byte{2, 0, 0, 0, 0, 1}))))
 		if err := batch.commit(table.conn); err != nil {
 			t.Fatal(err)
 		}

@@ -107,7 +107,7 @@ func (t *table) forget(c connection) error {
 	}
 	var batch transaction
 	batch.add(unix.NFPROTO_BRIDGE, unix.NFT_MSG_DELSETELEM, 0, text(unix.NFTA_SET_ELEM_LIST_TABLE, tableName), text(unix.NFTA_SET_ELEM_LIST_SET, n.name),
-		nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, nested(unix.NFTA_LIST_ELEM, value(unix.NFTA_SET_ELEM_KEY, n.keyOf(c)))))
+		nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, nested(unix.NFTA_LIST_ELEM, value(unix.NFTA_SET_ELEM_KEY, c.key()))))
 	return batch.commit(t.conn)
 }
 
