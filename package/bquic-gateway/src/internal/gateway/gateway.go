@@ -97,7 +97,7 @@ func Check(cfg config.Gateway) error {
 func New(cfg config.Gateway, version string, log *slog.Logger) (*Server, error) {
 	s := &Server{version: version, log: log, ready: make(chan struct{}), tunnel: tunnel.Handler{Logger: log}, access: accesslog.Log{Logger: log}}
 	s.admit.init()
-	s.tunnel.Short = s.admit.short
+	s.tunnel.Short, s.tunnel.Welcome = s.admit.short, welcome
 	if err := s.Apply(cfg); err != nil {
 		return nil, err
 	}

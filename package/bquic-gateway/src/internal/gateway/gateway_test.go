@@ -635,15 +635,53 @@ func TestConnect(t *testing.T) {
 			}
 		})
 	}
-	// Only relays may open streams for many TCP connections, and may be silent for long.
+	// Only relays may be silent for long.
 	s := &Server{}
-	s.now.Store(&generation{cfg: config.Gateway{ConnectFrom: loopback}})
 	s.admit.limit(1000, 1<<30, 1<<20)
-	for streams, relays := range map[int64][]peer.Config{maxStreams: nil, tunnel.MaxStreams: {{}}} {
+	for _, relays := range [][]peer.Config{nil, {{}}} {
 		s.now.Store(&generation{relays: relays})
-		c := s.quicConfig(&net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-		if c.MaxIncomingStreams != streams || (c.MaxIdleTimeout == tunnel.IdleTimeout) != (relays != nil) {
-			t.Errorf("with %d relays: %d streams, %s of silence", len(relays), c.MaxIncomingStreams, c.MaxIdleTimeout)
+		if c := s.quicConfig(&net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}); (c.MaxIdleTimeout == tunnel.IdleTimeout) != (relays != nil) {
+			t.Errorf("with %d relays: %s of silence", len(relays), c.MaxIdleTimeout)
+		}
+	}
+}
+
+// TestStreamsOfRelay checks that a client with a relay's address may open no more streams than any other, each of which takes memory before
+// its request is complete, and that a relay with a token may open as many as it needs.
+func TestStreamsOfRelay(t *testing.T) {
+	s := start(t, config.Gateway{Token: "right-token", ConnectFrom: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	for token, most := range map[string]int{"wrong-token": maxStreams, "right-token": tunnel.MaxStreams} {
+		conn, err := dialFrom(t, s, "127.0.0.1", pinned(s, http3.NextProtoH3))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h3 := (&http3.Transport{}).NewClientConn(conn)
+		str, err := h3.OpenRequestStream(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := str.SendRequestHeader(&http.Request{
+			Method: http.MethodConnect, Host: tunnel.ProbeTarget, URL: &url.URL{Host: tunnel.ProbeTarget},
+			Header: http.Header{"Proxy-Authorization": {"Bearer " + token}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := str.ReadResponse(); err != nil {
+			t.Fatal(err)
+		}
+		tunnel.Cancel(str, http3.ErrCodeNoError)
+		open := 0
+		for try := func() error { _, err := conn.OpenStream(); return err }; open <= most; open++ {
+			err := try()
+			for end := time.Now().Add(patience); open < most && err != nil && time.Now().Before(end); err = try() {
+				time.Sleep(time.Millisecond) // until the gateway has granted them
+			}
+			if err != nil {
+				break
+			}
+		}
+		if open != most {
+			t.Errorf("%s: %d streams, want %d", token, open, most)
 		}
 	}
 }

@@ -294,11 +294,17 @@ func (s *Server) quicConfig(client net.Addr) *quic.Config {
 	}
 	for _, relay := range s.now.Load().relays {
 		if relay.MayComeFrom(address(client)) {
-			c.MaxIncomingStreams, c.MaxIdleTimeout = tunnel.MaxStreams, tunnel.IdleTimeout
+			c.MaxIdleTimeout = tunnel.IdleTimeout
 			break
 		}
 	}
 	return c
+}
+
+// welcome lets a relay that has shown a valid token open as many streams as it may have tunnels. Without one, a client that has only an
+// address from connect_from could fill the memory with requests that it does not complete.
+func welcome(r *http.Request) {
+	r.Context().Value(quicConn{}).(*quic.Conn).GrantStreams(tunnel.MaxStreams)
 }
 
 // profile returns the transport profile for a client, which depends on its address.

@@ -25,8 +25,8 @@ import (
 	"bquic/internal/peer"
 )
 
-// MaxStreams is the number of streams (quic.Config.MaxIncomingStreams) that a gateway
-// grants a relay. quic-go's default of 100 would limit a mesh node to 100 TCP connections.
+// MaxStreams is the number of streams that a gateway grants a relay. quic-go's default of 100 would limit a mesh node to
+// 100 TCP connections.
 const MaxStreams = 4096
 
 // IdleTimeout is how long a relay's connection to a gateway lasts without packets (quic.Config.MaxIdleTimeout): as long as
@@ -128,6 +128,8 @@ type Handler struct {
 	// Short reports whether memory is short. New tunnels are then refused. nil: memory
 	// is never short.
 	Short func() bool
+	// Welcome is called for each request with a valid token. It may be nil.
+	Welcome func(*http.Request)
 
 	mu      sync.Mutex
 	allow   []netip.Prefix
@@ -251,6 +253,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var g *grant
 	var conn net.Conn
 	err := check(w, r, q, cfg)
+	if err == nil && h.Welcome != nil {
+		h.Welcome(r)
+	}
 	if err == nil && q.probe {
 		err = h.probe()
 	}
