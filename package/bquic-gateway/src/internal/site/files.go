@@ -3,6 +3,7 @@
 package site
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"html"
@@ -19,6 +20,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // types are the media types that Go's own table lacks. A router has no mime.types.
@@ -39,14 +41,18 @@ var types = map[string]string{
 // smallest first.
 var codings = []struct{ name, suffix string }{{"br", ".br"}, {"zstd", ".zst"}, {"gzip", ".gz"}}
 
-// maxListed is the limit on the entries of a directory listing.
-const maxListed = 10000
+const (
+	// maxListed is the limit on the entries of a directory listing.
+	maxListed = 10000
+	// maxShared is how long requests share a listing, which may be as old.
+	maxShared = time.Second
+)
 
 // A folder is a site's directory. It is opened for each request, because it may come and go, and because an open
 // directory keeps a drive from being unmounted.
 type folder struct {
 	path    string
-	listing bool
+	listing *listings // nil: none
 	log     *slog.Logger
 }
 
@@ -64,7 +70,7 @@ func (f folder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // except /.well-known (RFC 8615), nor symbolic links that lead out of root.
 type files struct {
 	root    *os.Root
-	listing bool
+	listing *listings // nil: none
 	log     *slog.Logger
 }
 
@@ -91,7 +97,7 @@ func (f files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		directory := file
 		defer directory.Close()
 		file, info, err = f.open(path.Join(name, "index.html"))
-		if f.listing && os.IsNotExist(err) {
+		if f.listing != nil && os.IsNotExist(err) {
 			f.list(w, r, directory, name)
 			return
 		}
@@ -227,12 +233,48 @@ func accepts(fields []string, coding string) bool {
 	return false
 }
 
-// list serves a directory listing: directories first, then files, sorted by name.
+// listings are the directory listings of a site. For a large directory, a page takes megabytes, and clients may read it slowly. So pages are
+// made one at a time, and requests that come within maxShared share one.
+type listings struct {
+	mu   sync.Mutex // held while a page is made
+	name string     // of the page's directory
+	page []byte     // nil: none to share
+}
+
+func (l *listings) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.page = nil
+}
+
+// list serves a directory listing.
 func (f files) list(w http.ResponseWriter, r *http.Request, directory *os.File, name string) {
-	entries, err := directory.ReadDir(maxListed)
-	if err != nil && err != io.EOF {
+	l := f.listing
+	l.mu.Lock()
+	page, err := l.page, error(nil)
+	if page == nil || l.name != name {
+		if page, err = makePage(directory, name); err == nil {
+			l.name, l.page = name, page
+			time.AfterFunc(maxShared, l.forget)
+		}
+	}
+	l.mu.Unlock()
+	if err != nil {
 		f.refuse(w, r, name, err)
 		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(len(page)))
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(page)
+	}
+}
+
+// makePage makes a directory listing: directories first, then files, sorted by name.
+func makePage(directory *os.File, name string) ([]byte, error) {
+	entries, err := directory.ReadDir(maxListed)
+	if err != nil && err != io.EOF {
+		return nil, err
 	}
 	var listed []*os.DirEntry // to sort interfaces would take 8 KB of a router's flash
 	for i, e := range entries {
@@ -250,7 +292,7 @@ func (f files) list(w http.ResponseWriter, r *http.Request, directory *os.File, 
 		}
 		return strings.Compare(a.Name(), b.Name())
 	})
-	var page strings.Builder
+	var page bytes.Buffer
 	title := html.EscapeString(strings.TrimSuffix(name, "/") + "/")
 	fmt.Fprintf(&page, "<!DOCTYPE html>\n<meta charset=utf-8><meta name=viewport content=\"width=device-width\"><title>%s</title>\n<h1>%s</h1>\n<table>\n", title, title)
 	if name != "/" {
@@ -269,11 +311,7 @@ func (f files) list(w http.ResponseWriter, r *http.Request, directory *os.File, 
 		fmt.Fprintf(&page, "<tr><td><a href=\"%s\">%s</a><td align=right>%s\n", html.EscapeString(link), html.EscapeString(shown), size)
 	}
 	page.WriteString("</table>\n")
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Length", strconv.Itoa(page.Len()))
-	if r.Method != http.MethodHead {
-		_, _ = io.WriteString(w, page.String())
-	}
+	return page.Bytes(), nil
 }
 
 // open opens a file or directory. On a FIFO, it does not wait for a writer.

@@ -59,7 +59,11 @@ func (s *Sites) open(site config.Site) (http.Handler, error) {
 		s.proxies = append(s.proxies, p)
 		return p, nil
 	}
-	return folder{site.Root, site.Listing, s.log}, nil
+	f := folder{path: site.Root, log: s.log}
+	if site.Listing {
+		f.listing = new(listings)
+	}
+	return f, nil
 }
 
 // Missing returns a mistake for each site whose directory cannot be opened. The others are served, and this one is as

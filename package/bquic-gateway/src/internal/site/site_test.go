@@ -317,6 +317,51 @@ func TestListing(t *testing.T) {
 	}
 }
 
+// A written response keeps what was written to it, as a client does that reads slowly.
+type written struct {
+	http.ResponseWriter
+	body [][]byte
+}
+
+func (w *written) Write(b []byte) (int, error) {
+	w.body = append(w.body, b)
+	return len(b), nil
+}
+
+// TestListingShared checks that requests for a directory that are answered at a time take the memory of one page, and that later ones
+// get another page.
+func TestListingShared(t *testing.T) {
+	root := t.TempDir()
+	for i := range 100 {
+		write(t, root, fmt.Sprint("file-", i), "x", 0)
+	}
+	sites, err := New([]config.Site{{Hosts: []string{"*"}, Root: root, Listing: true}}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := func() []byte {
+		t.Helper()
+		w := &written{ResponseWriter: httptest.NewRecorder()}
+		sites.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "https://a.example/", nil))
+		if len(w.body) != 1 {
+			t.Fatalf("a page in %d pieces", len(w.body))
+		}
+		return w.body[0]
+	}
+	pages := make(map[*byte]bool)
+	for range 50 {
+		pages[&list()[0]] = true
+	}
+	if len(pages) > 25 {
+		t.Errorf("%d pages for 50 requests", len(pages))
+	}
+	write(t, root, "new", "x", 0)
+	sites.byHost["*"].(folder).listing.forget()
+	if page := string(list()); !strings.Contains(page, ">new</a>") {
+		t.Errorf("a new file is missing in\n%s", page)
+	}
+}
+
 func TestHosts(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "f", "x", 0)
@@ -968,7 +1013,7 @@ func TestOutOfFiles(t *testing.T) {
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: limit.Max}); err != nil {
 			t.Fatal(err)
 		}
-		files{root, false, slog.New(slog.DiscardHandler)}.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		files{root, nil, slog.New(slog.DiscardHandler)}.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 			t.Fatal(err)
 		}
