@@ -33,6 +33,7 @@ type entry struct {
 	Pair
 	cert  *tls.Certificate
 	files [2]state // state when last read
+	wrong string   // why they could not be used then; only Refresh uses it
 }
 
 // state identifies a version of a file, whatever program wrote it.
@@ -78,18 +79,22 @@ func (s *Store) Get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 
 // Refresh reloads the pairs whose files have changed. If a pair is not usable,
 // for example because it is only half written, Refresh logs that and keeps the
-// old one until the files change again.
+// old one. It tries again each time, because what was wrong, such as a mode, may not be
+// seen in the files' state.
 func (s *Store) Refresh(log *slog.Logger) {
 	for _, e := range s.entries {
-		if e.look() == e.files {
+		if e.wrong == "" && e.look() == e.files {
 			continue
 		}
 		renewed := &entry{Pair: e.Pair}
 		if err := renewed.load(); err != nil {
-			log.Warn("cannot load the renewed certificate: the old one stays in use", "error", err)
-			e.files = renewed.files // only Refresh and NewStore use them
+			if err.Error() != e.wrong || renewed.files != e.files {
+				log.Warn("cannot load the renewed certificate: the old one stays in use", "error", err)
+			}
+			e.files, e.wrong = renewed.files, err.Error() // only Refresh and NewStore use the files' state
 			continue
 		}
+		e.wrong = ""
 		s.mu.Lock()
 		e.cert, e.files = renewed.cert, renewed.files
 		s.mu.Unlock()

@@ -8,8 +8,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"bquic/internal/system"
 )
@@ -93,4 +96,61 @@ func TestStoreFollowsFiles(t *testing.T) {
 	refresh(&renewed, "no such file")
 	replace(next.Cert, used.Cert)
 	refresh(&renewed, "certificate renewed")
+}
+
+// TestStoreTriesAgain checks that a renewed pair that could not be read is used once it can be: what is wrong with the key's mode, or a lack of
+// file descriptors, leaves no trace in what Refresh sees of the files.
+func TestStoreTriesAgain(t *testing.T) {
+	dir := t.TempDir()
+	for _, d := range []string{dir, filepath.Dir(dir)} {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	used, next := pair(t, filepath.Join(dir, "used")), pair(t, filepath.Join(dir, "next"))
+	s, err := NewStore(used)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := PinOf(s.Default().Leaf)
+	for from, to := range map[string]string{next.Cert: used.Cert, next.Key: used.Key} {
+		if err := os.Chmod(from, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	asNobody(func() {
+		s.Refresh(logger)
+		s.Refresh(logger)
+	})
+	if lines := strings.Count(log.String(), "permission denied"); lines != 1 || PinOf(s.Default().Leaf) != first {
+		t.Fatalf("without permission: %d lines\n%s", lines, log.String())
+	}
+	for _, name := range []string{used.Cert, used.Key} {
+		if err := os.Chmod(name, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Refresh(logger)
+	if PinOf(s.Default().Leaf) == first {
+		t.Errorf("the renewed certificate is not in use:\n%s", log.String())
+	}
+	log.Reset()
+	s.Refresh(logger)
+	if log.Len() > 0 {
+		t.Errorf("logged afterwards: %s", log.String())
+	}
+}
+
+// asNobody calls do without root's permissions on files.
+func asNobody(do func()) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before, _ := unix.SetfsuidRetUid(65534)
+	defer func() { _ = unix.Setfsuid(before) }()
+	do()
 }
