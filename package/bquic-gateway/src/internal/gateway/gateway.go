@@ -48,6 +48,7 @@ type Server struct {
 	started time.Time
 	until   context.Context            // Run's
 	now     atomic.Pointer[generation] // for new requests and connections
+	fixed   [][2]string                // what a reload does not change
 	tunnel  tunnel.Handler
 	conns   connections
 	admit   admission
@@ -123,13 +124,13 @@ func (s *Server) Apply(cfg config.Gateway) error {
 	s.admit.limit(cfg.Connections, ceiling, tunnel.Files())
 	s.tunnel.SetAccess(tunnel.Access{Peers: g.relays, Allow: cfg.ConnectTo, Places: tunnel.PlacesIn(ceiling)})
 	if old == nil {
+		s.fixed = cfg.Fixed()
 		return nil
 	}
 	old.sites.Retire()
-	was := old.cfg.Fixed()
 	for i, is := range cfg.Fixed() {
-		if is != was[i] {
-			s.log.Warn("this change needs a restart", "option", "gateway."+is[0], "was", was[i][1], "is", is[1])
+		if was := s.fixed[i]; is != was {
+			s.log.Warn("this change needs a restart", "option", "gateway."+is[0], "was", was[1], "is", is[1])
 		}
 	}
 	return nil

@@ -3,10 +3,12 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -90,6 +92,30 @@ func TestReload(t *testing.T) {
 	}
 	if st := readStatus(t, s); st.Reload == nil || !strings.Contains(st.Reload.Error, "/nonexistent") || time.Since(st.Reload.At) > time.Minute {
 		t.Errorf("status of the reload: %+v", st.Reload)
+	}
+}
+
+// TestReloadFixed checks that a reload names what differs from what the gateway runs with, not from the last reload.
+func TestReloadFixed(t *testing.T) {
+	var log bytes.Buffer
+	first := complete(t, config.Gateway{})
+	s, err := New(first, "test", slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved := first
+	moved.Listen = "127.0.0.1:1"
+	for i, test := range []struct {
+		cfg   config.Gateway
+		wrong bool
+	}{{moved, true}, {moved, true}, {first, false}} {
+		log.Reset()
+		if err := s.Apply(test.cfg); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(log.String(), `needs a restart" option=gateway.listen was=127.0.0.1:0 is=127.0.0.1:1`) != test.wrong || !test.wrong && log.Len() > 0 {
+			t.Errorf("reload %d: %q", i+1, log.String())
+		}
 	}
 }
 
