@@ -237,7 +237,7 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error {
 		return socket.Run(ctx, status.Answers{
 			status.Status:  func() any { return s.Status() },
-			status.Summary: func() any { return summarize(s.Status()) },
+			status.Summary: func() any { return s.summarize() },
 			status.History: func() any { return s.history.Report() },
 		})
 	})

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quic-go/quic-go/http3"
+
 	"bquic/internal/config"
 	"bquic/internal/metrics"
 )
@@ -146,5 +148,22 @@ func holdDocs(t *testing.T, kinds map[string]string, prefix, except string) {
 	slices.Sort(written)
 	if !slices.Equal(documented, written) {
 		t.Errorf("docs/gateway.md lists %q\nwritten are %q", documented, written)
+	}
+}
+
+// TestSummaryOfMany checks that the sum over live connections includes those for which the status has no room: the oldest, such as relays'.
+func TestSummaryOfMany(t *testing.T) {
+	s := start(t, config.Gateway{})
+	const many = maxShown + 4
+	conn, err := dialFrom(t, s, "127.0.0.1", pinned(s, http3.NextProtoH3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range many {
+		c := s.conns.open(conn, "bquic")
+		defer s.conns.close(c)
+	}
+	if sum := s.summarize(); sum.Live.Connections < many {
+		t.Errorf("a sum over %d connections, not %d", sum.Live.Connections, many)
 	}
 }

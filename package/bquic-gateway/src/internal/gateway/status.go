@@ -49,14 +49,10 @@ type summary struct {
 	Live        status.Sum  `json:"live"`
 }
 
-func summarize(st Status) summary {
-	sum := summary{Status: st}
-	for _, c := range st.Connections {
-		if !c.Closed {
-			sum.Live.Add(c.TransportStats)
-		}
-	}
-	return sum
+func (s *Server) summarize() summary {
+	var c history.Counters // the status has not all connections
+	s.conns.history(&c)
+	return summary{Status: s.Status(), Live: c.Live}
 }
 
 // counters returns the history's counters: the sums over all connections since the
