@@ -49,6 +49,7 @@ const (
 type uplink struct {
 	state    uplinkState
 	last     time.Time // when a target last answered
+	four     bool      // an IPv4 target has answered
 	six      bool      // an IPv6 target has answered
 	silent   []silence // silent networks since last
 	answered []netip.AddrPort
@@ -92,14 +93,15 @@ func remember(targets []netip.AddrPort, target netip.AddrPort) []netip.AddrPort 
 // answer records that target has answered.
 func (u *uplink) answer(now time.Time, target netip.AddrPort) {
 	u.state, u.last, u.silent = uplinkUp, now, nil
+	u.four = u.four || target.Addr().Is4()
 	u.six = u.six || target.Addr().Is6()
 	u.answered = remember(u.answered, target)
 }
 
 // silence records that target was silent, or that there was no route to it.
 func (u *uplink) silence(now time.Time, target netip.AddrPort, noRoute bool) {
-	if noRoute && target.Addr().Is6() && !u.six {
-		return // a gateway without IPv6
+	if noRoute && (target.Addr().Is6() && !u.six || target.Addr().Is4() && u.six && !u.four) {
+		return // a gateway without IPv6, or without IPv4
 	}
 	u.asked = remember(u.asked, target)
 	network := networkOf(target)
