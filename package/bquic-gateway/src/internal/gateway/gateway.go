@@ -278,7 +278,8 @@ func (s *Server) watchFiles() {
 // places for tunnels are taken. A relay that lives sends a PING often enough. One that has lost its power cannot say that its tunnels have ended.
 func (s *Server) endSilent(long time.Duration) {
 	for _, conn := range s.conns.silent(time.Now(), long) {
-		if streams, _ := conn.Held(); streams == 0 || s.tunnel.Crowded() {
+		relay := conn.GrantStreams(0) == tunnel.MaxStreams // or a visitor has left, and his requests cannot end
+		if streams, _ := conn.Held(); !relay || streams == 0 || s.tunnel.Crowded() {
 			go conn.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), "silent") // may wait for the connection
 		}
 	}

@@ -134,9 +134,25 @@ func TestSilent(t *testing.T) {
 			s.endSilent(0)
 		}
 	}
-	relay, visitor := dial(), dial()
+	relay, visitor, leaver := dial(), dial(), dial()
 	str := openTunnel(t, (&http3.Transport{}).NewClientConn(relay), target, "right-token")
+	request, err := leaver.OpenStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := request.Write([]byte{1}); err != nil { // a frame of HTTP/3 begins
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool {
+		for _, conn := range s.conns.silent(time.Now(), 0) {
+			if streams, _ := conn.Held(); streams > 0 && conn.RemoteAddr().String() == leaver.LocalAddr().String() {
+				return true
+			}
+		}
+		return false
+	})
 	ends("a connection without tunnels", visitor)
+	ends("a visitor's connection with a request that has not ended", leaver)
 	echoes(t, str)
 	s.tunnel.SetAccess(tunnel.Access{Peers: s.now.Load().relays, Allow: loopback, Places: 1})
 	s.endSilent(idleTimeout) // it has just been heard
