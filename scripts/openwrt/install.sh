@@ -169,6 +169,19 @@ choose() {
 	return 0
 }
 
+# take_back: puts the configurations back of which an upgrade that ended in between has left copies. opkg unpacks the new default
+# in their place; the next upgrade would take that for the operator's, and write it over the copy. A configuration whose time is
+# not that of the package's other files is not the package's.
+take_back() {
+	for package in bquic-gateway:bquic wifirr-sched:wifirr; do
+		file=/etc/config/${package#*:}
+		other=/etc/capabilities/${package%:*}.json
+		[ -s "$file-opkg.backup" ] || continue
+		# shellcheck disable=SC3013 # ash has -nt and -ot
+		[ "$file" -nt "$other" ] || [ "$file" -ot "$other" ] || mv "$file-opkg.backup" "$file"
+	done
+}
+
 # drop_keys KEPT: removes the feed's keys for opkg, also earlier ones, but KEPT
 drop_keys() {
 	for key in /etc/opkg/keys/*; do
@@ -236,6 +249,7 @@ install() {
 	esac
 	say "This will add the feed $URL/$arch to $where, have sysupgrade keep them and /etc/bquic ($KEEP), and install: $packages." 'Nothing of it starts before you switch it on.'
 	ask 'Go on?'
+	take_back
 	add_feed
 	update
 	if has bquic-gateway && [ -n "$tight" ] && newer bquic-gateway; then

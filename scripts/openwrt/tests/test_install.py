@@ -347,6 +347,30 @@ def test_an_installation_that_ended_in_between(router: Make, manager: str, left:
     assert not (there.root / left).exists()
 
 
+@pytest.mark.parametrize("package, name", [("bquic-gateway", "bquic"), ("wifirr-sched", "wifirr")])
+@pytest.mark.parametrize("now, age, want", [
+    ("default", 0, "mine"),
+    (None, 0, "mine"),  # between the removal of the old one and the new one
+    ("mine", 60, "mine"),  # before the copy was finished
+    ("new", -60, "new"),  # somebody has written another one since
+])
+def test_a_configuration_that_an_interrupted_upgrade_has_replaced(router: Make, package: str, name: str, now: str | None, age: int, want: str) -> None:
+    """opkg copies it, unpacks the new default, and puts the copy back at the end. The next upgrade would write the default over the copy."""
+    there, _ = router("opkg")
+    config, other = there.root / "etc/config" / name, there.root / f"etc/capabilities/{package}.json"
+    other.parent.mkdir()
+    other.touch()
+    built = 1_700_000_000
+    os.utime(other, (built, built))
+    if now:
+        config.write_text(now)
+        os.utime(config, (built - age, built - age))
+    (there.root / f"etc/config/{name}-opkg.backup").write_text("mi" if now == "mine" else "mine")
+    (there.root / "gone").touch()  # it is the operator's again even if the feed does not answer
+    assert "nothing was installed" in there.run("--yes").stdout
+    assert config.read_text() == want
+
+
 @pytest.mark.parametrize("arguments", [["--yes"], ["--undo", "--yes"]])
 def test_another_opkg_is_at_work(router: Make, arguments: list[str]) -> None:
     """While LuCI's opkg runs, another one says nothing but that. --undo took our packages for removed, and deleted their files."""
