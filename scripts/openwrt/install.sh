@@ -268,6 +268,14 @@ install() {
 	esac || fail "$manager failed, as it says above. To remove everything again: sh install.sh --undo"
 	for package in $packages; do
 		has "$package" || fail "$manager did not install $package. To remove everything again: sh install.sh --undo"
+		case $package in
+		bquic-gateway) program=/usr/bin/bquic ;;
+		wifirr-sched) program=/usr/sbin/wifirrd ;;
+		*) continue ;;
+		esac
+		# opkg calls what it wrote half of, for lack of room, installed; a loss of power can take the end of a new file later
+		$program --version >/dev/null 2>&1 || fail "$program does not run: $manager has installed $package, but not all of it is there." \
+			"Remove the package ($remove $package), and run this script again; a configuration that you have changed stays."
 	done
 	say '' 'Installed. What is next:'
 	case " $packages " in *' luci-app-bquic '*) say '  in LuCI (log in anew): Services > Mesh acceleration' ;; esac
