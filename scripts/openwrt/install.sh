@@ -155,7 +155,7 @@ choose() {
 		say "bquic-gateway (gateway and relay) does not fit: it needs $FLASH_KB KB of flash and a router with 64 MB of memory."
 	fi
 	for radio in /sys/class/ieee80211/*; do
-		[ -e "$radio" ] || continue
+		[ -e "$radio" ] || has wifirr-sched || continue
 		packages="$packages wifirr-sched"
 		break
 	done

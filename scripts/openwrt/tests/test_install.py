@@ -338,6 +338,15 @@ def test_an_upgrade_needs_no_room_for_what_is_there(router: Make, manager: str) 
     assert said.returncode == 0 and "bquic-gateway wifirr-sched" in there.calls()[-1] and "does not fit" not in said.stdout, said.stdout
 
 
+@pytest.mark.parametrize("manager", ["opkg", "apk"])
+def test_a_scheduler_without_a_radio_is_upgraded_too(router: Make, manager: str) -> None:
+    """It may schedule a wire, with htb, or the clients of other access points."""
+    there, _ = router(manager, radio=False)
+    (there.root / "packages").write_text("luci-base\nwifirr-sched\n")
+    said = there.run("--yes")
+    assert said.returncode == 0 and "bquic-gateway wifirr-sched luci-app-bquic" in there.calls()[-1], said.stdout
+
+
 @pytest.mark.parametrize("manager, left", [("opkg", "usr/bin/bquic"), ("apk", "usr/bin/.apk.0123")])
 def test_an_installation_that_ended_in_between(router: Make, manager: str, left: str) -> None:
     """The program that has been unpacked, but is in no list, takes the room that it needs."""
