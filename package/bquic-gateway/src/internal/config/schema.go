@@ -165,7 +165,7 @@ var Schema = []Section{
 			{Name: "udp_port", Type: typePorts, List: true, Note: "none"},
 			// Limit on the relay's use of one processor. If it would take more to carry all that the path can, TCP goes direct. 0: no limit; TCP is always carried.
 			{Name: "cpu_share", Type: numberType(0, 100), Default: []string{strconv.Itoa(relay.DefaultCPUShare)}, Unit: "% of one processor"},
-			// Share of the connections to be carried that goes direct instead, drawn at random, to compare the two ways (`bquic report`). Once it is certain which way is faster, a fifth of this; while there is a doubt, and with `auto` until it is certain, four times this; with `auto`, half of all at first. Another share counts from the next day (UTC) on. 0: no comparison, at once.
+			// Share of the connections that the relay would carry but lets go direct, drawn at random, to compare the two ways (`bquic report`). It draws a fifth of this share once it is certain which way is faster, and four times this share while there is a doubt. With `auto`, it draws half of all at first, then four times this share until it is certain. A changed share takes effect on the next day (UTC), but 0, no comparison, at once.
 			{Name: "control_share", Type: numberType(0, relay.MaxControlShare), Default: []string{strconv.Itoa(relay.DefaultControlShare)}, Unit: "% of new connections"},
 			// While carried connections are certainly slower, new ones go direct. The relay still carries a few, to notice when that ends.
 			{Name: "auto", Type: typeBool, Default: []string{"0"}},
