@@ -74,7 +74,7 @@ replace() {
 "
 	if ! { { [ ! -e "$1" ] || cp -p "$1" "$1.new"; } && printf %s "$new" | cat >"$1.new" && sync && mv "$1.new" "$1"; }; then
 		rm -f "$1.new"
-		fail "cannot write $1, as it says above: it is as it was. Make room, and run this script again."
+		fail "cannot write $1 (the error is above). It is unchanged. Make room, and run this script again."
 	fi
 }
 
@@ -90,7 +90,7 @@ drop() {
 has() { # has PACKAGE
 	case $manager in
 	opkg) # it fails while another opkg runs, such as LuCI's: that says nothing of the package
-		installed=$(opkg list-installed) || fail 'cannot ask opkg for its packages, as it says above. Run this script again.'
+		installed=$(opkg list-installed) || fail 'cannot ask opkg for its packages (the error is above). Run this script again.'
 		say "$installed" | grep -q "^$1 "
 		;;
 	apk) apk info -e "$1" >/dev/null ;;
@@ -232,7 +232,7 @@ update() {
 		apk update || true
 		apk update --repositories-file $LIST >/dev/null 2>&1
 		;;
-	esac || fail "cannot read the feed $URL/$arch, as it says above: nothing was installed." \
+	esac || fail "cannot read the feed $URL/$arch (the error is above): nothing was installed." \
 		"If the feed's key has changed, fetch its new install.sh. To remove everything again: sh install.sh --undo"
 }
 
@@ -247,7 +247,7 @@ install() {
 	opkg) where="$FEEDS, its key to /etc/opkg/keys/$FINGERPRINT" ;;
 	apk) where="$LIST, its key to /etc/apk/keys/bquic.pem" ;;
 	esac
-	say "This will add the feed $URL/$arch to $where, have sysupgrade keep them and /etc/bquic ($KEEP), and install: $packages." 'Nothing of it starts before you switch it on.'
+	say "This will add the feed $URL/$arch to $where, have sysupgrade keep them and /etc/bquic ($KEEP), and install: $packages." 'Nothing starts before you switch it on.'
 	ask 'Go on?'
 	take_back
 	add_feed
@@ -265,7 +265,7 @@ install() {
 		apk add $packages
 		apk fix --upgrade $packages || arrived
 		;;
-	esac || fail "$manager failed, as it says above. To remove everything again: sh install.sh --undo"
+	esac || fail "$manager failed (the error is above). To remove everything again: sh install.sh --undo"
 	for package in $packages; do
 		has "$package" || fail "$manager did not install $package. To remove everything again: sh install.sh --undo"
 		case $package in
@@ -306,7 +306,7 @@ undo() {
 	[ -z "$packages" ] || case $manager in
 	opkg) opkg remove --autoremove $packages ;;
 	apk) apk del $packages || gone ;;
-	esac || fail "$manager failed, as it says above"
+	esac || fail "$manager failed (the error is above)"
 	for service in /etc/init.d/bquic-gateway /etc/init.d/wifirr-sched; do # of an installation that ended in between
 		[ ! -x $service ] || $service stop || true
 	done
