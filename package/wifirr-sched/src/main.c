@@ -86,15 +86,16 @@ static int serve(struct wifirr *w)
 
 	if (!w->config.device[0])
 		return refuse("--device: must be given (see --help)");
+	/* before any wait, in which SIGHUP would end it */
+	if (loop_open(device_tick) < 0 || take_signals() < 0)
+		goto cannot;
 	/* before any look at the device: the guard of a killed wifirrd may still be restoring it */
 	if (claim_device(w->config.device, LOCK_WAIT_MS) < 0) {
 		print(STDERR_FILENO, "wifirrd: --device %s: another wifirrd already schedules it\n", w->config.device);
 		return EXIT_USAGE;
 	}
-	if (loop_open(device_tick) < 0 || take_signals() < 0 || device_open(w) < 0) {
-		print(STDERR_FILENO, "wifirrd: cannot start: %s\n", strerror(errno));
-		return EXIT_USAGE;
-	}
+	if (device_open(w) < 0)
+		goto cannot;
 	if (!w->ifindex) {
 		print(STDERR_FILENO, "wifirrd: --device %s: no such device\n", w->config.device);
 		return EXIT_USAGE;
@@ -114,6 +115,9 @@ static int serve(struct wifirr *w)
 	device_stop(w);
 	control_stop(w);
 	return w->failed ? EXIT_FAILED : 0;
+cannot:
+	print(STDERR_FILENO, "wifirrd: cannot start: %s\n", strerror(errno));
+	return EXIT_USAGE;
 }
 
 int main(int argc, char **argv)

@@ -183,6 +183,21 @@ def test_restore_waits_for_a_lock(bed, tmp_path):
     assert device(bed) == before
 
 
+@pytest.mark.skipif(SANITIZED, reason="AddressSanitizer has to come first")
+def test_options_changed_while_it_waits_for_the_last_one(bed, tmp_path):
+    """As by "Save & Apply" just after a restart: the last one or its guard may take a while to end."""
+    with bed.box.enter():
+        lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    lock.bind(b"\0wifirrd/dl0".ljust(108, b"\0"))
+    daemon = bed.daemon(*PAPER, wrapper=preloaded(tmp_path, WAITS_AS_LONG_AS_ONE_LOOKS))
+    wait_for((tmp_path / "now").exists, "its wait for the lock")
+    daemon.process.send_signal(signal.SIGHUP)
+    lock.close()
+    (tmp_path / "now").unlink()
+    wait_for(lambda: daemon.ready() and "SIGHUP:" in daemon.text(), "the options read again")
+    assert daemon.stop() == 0
+
+
 def test_killed_after_another_program_has_removed_its_queues(bed):
     """Nothing else tells what the device was like before."""
     before = device(bed)
