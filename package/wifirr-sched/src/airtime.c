@@ -61,8 +61,8 @@ static int read_answers(const uint16_t *ids, const uint16_t *weights, unsigned c
 	unsigned answered = 0, i;
 	struct nlmsghdr *nlh;
 	char text[ADDR_TEXT];
+	int error, len, gone = 0;
 	ssize_t received;
-	int error, len;
 
 	while (answered < count) {
 		received = mnl_socket_recvfrom(nl.socket, nl.buffer, sizeof(nl.buffer));
@@ -84,19 +84,18 @@ static int read_answers(const uint16_t *ids, const uint16_t *weights, unsigned c
 			/* another interface than the device has just vanished with its stations */
 			if (error == ENODEV && w->station[ids[i]].ifindex != w->ifindex)
 				error = ENOENT;
-			if (error == ENODEV || error == EOPNOTSUPP) {
-				errno = error;
-				return -1;
-			}
+			if (error == ENODEV || error == EOPNOTSUPP)
+				gone = error;	/* other answers are of clients whose weights have to be restored */
 			/* The station has just left, perhaps because the device is down, and its event has yet to arrive. */
-			if (!error || error == ENOENT || error == ENETDOWN || stations[ids[i]].refused)
+			if (!error || gone || error == ENOENT || error == ENETDOWN || stations[ids[i]].refused)
 				continue;
 			stations[ids[i]].refused = true;
 			logmsg(LOG_WARNING, "%s: airtime weight %u of %s: %s", w->config.device,
 				       weights[i], addr_text(&w->station[ids[i]].addr, text), nl.error);
 		}
 	}
-	return 0;
+	errno = gone;
+	return gone ? -1 : 0;
 }
 
 /*

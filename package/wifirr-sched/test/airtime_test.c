@@ -25,6 +25,7 @@ static uint16_t weight[CLIENTS];
 static uint64_t airtime[CLIENTS];
 static uint64_t sent[CLIENTS], since[CLIENTS];	/* bytes, since the client came */
 static int refusal;			/* of a weight; 0: it takes them */
+static unsigned refused = CLIENTS;	/* by it; CLIENTS: of all clients */
 static struct { uint32_t seq; uint8_t client; uint16_t weight; } asked[CLIENTS];
 static unsigned asked_count;
 static unsigned lost;			/* how often the backend has given up */
@@ -181,8 +182,8 @@ ssize_t mnl_socket_recvfrom(const struct mnl_socket *socket, void *data, size_t 
 
 		nlh->nlmsg_type = NLMSG_ERROR;
 		nlh->nlmsg_seq = asked[i].seq;
-		answer->error = -refusal;
-		if (!refusal)
+		answer->error = refused == CLIENTS || refused == asked[i].client ? -refusal : 0;
+		if (!answer->error)
 			weight[asked[i].client] = asked[i].weight;
 		used += MNL_ALIGN(nlh->nlmsg_len);
 	}
@@ -364,6 +365,28 @@ static void an_interface_has_vanished(void)
 	airtime_backend.stop(&w);
 }
 
+/* Its clients' answers come before those of another access point, which stays. */
+static void the_device_has_vanished_but_not_all_clients(void)
+{
+	const uint16_t ids[] = { 0, 1 };
+
+	start();
+	w.policy.client[0].level = w.policy.client[1].level = POLICY_OPEN;
+	run(1, 0, 0);
+	w.station[1].ifindex = IFINDEX + 1;
+	refusal = ENODEV;
+	refused = 0;
+	w.policy.client[0].level = POLICY_ACTIVE;
+	w.policy.client[1].level = POLICY_WAITING;
+	expect("the device has vanished", airtime_backend.apply(&w, ids, 2), -1);
+	expect("the weight of a client that is still there", weight[1], 1);
+	w.ifindex = 0;
+	airtime_backend.stop(&w);
+	expect("its weight at the end", weight[1], NL80211_WEIGHT_DEFAULT);
+	w.ifindex = IFINDEX;
+	refused = CLIENTS;
+}
+
 /* As long as hostapd's weights stay what they are, it does not repeat them. */
 static void beside_hostapds_own_weights(void)
 {
@@ -387,6 +410,7 @@ int main(void)
 	beside_hostapds_own_weights();
 	one_that_comes_back_counts_from_0();
 	an_interface_has_vanished();
+	the_device_has_vanished_but_not_all_clients();
 	weights_of_another_program();
 	return verdict();
 }
