@@ -3,6 +3,7 @@
 package tunnel
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -377,6 +378,14 @@ func (s *splice) quic() *quic.Stream {
 	return nil
 }
 
+// over returns why str takes no more data, or nil.
+func (s *splice) over() error {
+	if str := s.quic(); str != nil {
+		return context.Cause(str.Context())
+	}
+	return nil
+}
+
 // finish closes both sides after both directions have ended.
 func (s *splice) finish() error {
 	s.mu.Lock()
@@ -411,10 +420,14 @@ func (s *splice) look() {
 }
 
 func (s *splice) unhealthy() error {
-	half := s.half()
-	if str := s.quic(); str != nil && str.Context().Err() != nil { // the peer reads nothing more
-		half = true
+	half, over := s.half(), s.over()
+	var stopped *quic.StreamError
+	if half && over != nil && !errors.As(over, &stopped) && s.crowded == nil && !s.closed.Load() {
+		// The relay is gone. Its client had ended its direction, so nothing is read from str that would tell.
+		Drain(s.conn)
+		return over
 	}
+	half = half || over != nil // the peer reads nothing more
 
 	if moved := s.moved.Load(); moved != s.lastMoved {
 		s.lastMoved, s.idle = moved, 0

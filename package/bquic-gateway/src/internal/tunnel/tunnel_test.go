@@ -232,6 +232,37 @@ func TestResetByRelay(t *testing.T) {
 	}
 }
 
+// TestGoneHalfClosed has a relay whose connection ends while a target has not answered a client that has ended its direction. The gateway reads
+// nothing from that client any more, which would tell.
+func TestGoneHalfClosed(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	conn := serve(t, newHandler(loopback))
+	str, _ := connect(t, conn, l.Addr().String(), "Bearer "+token)
+	origin, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer origin.Close()
+	send(t, str, []byte("question"))
+	if err := str.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(origin); err != nil || string(got) != "question" {
+		t.Fatalf("%q, %v", got, err)
+	}
+	conn.CloseWithError(0, "")
+	for end := time.Now().Add(patience); !ClosedByReset(origin.(*net.TCPConn)); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the target still has the connection")
+		}
+	}
+}
+
 // A reset must be noticed even while the gateway does not read the connection.
 func TestResetUnread(t *testing.T) {
 	t.Run("after a half-close", func(t *testing.T) {
